@@ -1,0 +1,109 @@
+# Inkling: ./train and ./generate.
+#   make            build both            make demo      train on a sample corpus for about a minute
+#   make test       the whole test suite  make sanitize  the same under ASan and UBSan
+#   make format     clang-format          make lint      clang-tidy, cppcheck, shellcheck
+# Settings: CC=clang, PORTABLE=1 (no native instructions), NO_ONEDNN=1 (own GEMM), NO_INSTALL=1 (never install packages),
+#           V=1 (show the commands).
+
+CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
+BUILD ?= build
+Q = $(if $(V),,@echo "  $@"; )
+PKG_CONFIG ?= pkg-config
+
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Werror
+ARCHITECTURE := $(if $(PORTABLE),,-march=native)
+SANITIZERS := $(if $(SANITIZE),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -g -DINKLING_SANITIZE)
+comma := ,
+CFLAGS ?= -O3
+# Not fast-math: NaN and infinity keep their meaning. Products may be fused into sums, and sqrtf sets no errno.
+ARITHMETIC := -ffp-contract=fast -fno-math-errno
+ALL_CFLAGS = -std=c11 $(CFLAGS) $(ARITHMETIC) $(ARCHITECTURE) -fopenmp -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP $(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
+ALL_LDFLAGS = $(LDFLAGS) -fopenmp $(SANITIZERS)
+
+# Libraries. jansson is needed; it is linked statically where its archive is there, so that the programs are easy to move.
+have_header = $(shell printf '\#include <$(1)>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
+static_or_shared = $(if $(shell $(CC) -print-file-name=lib$(1).a | grep /),-l:lib$(1).a,-l$(1))
+HAVE_JANSSON := $(call have_header,jansson.h)
+HAVE_ONEDNN := $(if $(NO_ONEDNN),,$(call have_header,dnnl.h))
+PACKAGE_CFLAGS := $(shell $(PKG_CONFIG) --cflags jansson 2>/dev/null)
+LIBS := $(call static_or_shared,jansson)
+ifeq ($(HAVE_ONEDNN),yes)
+DEFINES += -DINKLING_ONEDNN
+LIBS += -ldnnl
+endif
+LIBS += -lm
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+
+LIBRARY := model.c $(wildcard model/*.c kernels/cpu/*.c store/*.c text/*.c cli/*.c)
+LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o)
+TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+
+.PHONY: all test demo sanitize format lint clean deps check-libraries
+.DELETE_ON_ERROR:
+.SECONDARY:
+BIN ?= .
+all: $(BIN)/train $(BIN)/generate
+
+$(BIN)/train $(BIN)/generate: $(BIN)/%: $(BUILD)/%.o $(LIBRARY_OBJECTS)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
+
+$(BUILD)/stories: data/stories.c $(wildcard data/*.h)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -O2 -D_XOPEN_SOURCE=700 $(WARNINGS) $< -o $@ -lm
+
+$(BUILD)/train.o $(BUILD)/generate.o: DEFINES += -DINKLING_VERSION='"$(VERSION)"'
+$(BUILD)/train.o $(BUILD)/generate.o: $(BUILD)/version
+$(BUILD)/%.o: %.c $(BUILD)/flags | check-libraries
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -c $< -o $@
+
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/backends.o $(LIBRARY_OBJECTS)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ -lcmocka $(LIBS)
+
+# Files that change when what they hold does: everything is rebuilt for other flags, the programs for another version.
+$(BUILD)/flags: CONTENT = $(CC) $(ALL_CFLAGS) $(LIBS)
+$(BUILD)/version: CONTENT = $(VERSION)
+$(BUILD)/flags $(BUILD)/version: FORCE
+	@mkdir -p $(@D)
+	@echo "$(CONTENT)" | cmp -s - $@ || echo "$(CONTENT)" > $@
+.PHONY: FORCE
+FORCE:
+
+check-libraries:
+ifneq ($(HAVE_JANSSON),yes)
+	@echo "make: jansson is missing (its header jansson.h was not found). Run scripts/install-deps.sh" >&2; exit 1
+endif
+ifneq ($(HAVE_ONEDNN),yes)
+	$(if $(NO_ONEDNN),,@echo "note: oneDNN is not installed; the built-in matrix product is used. scripts/install-deps.sh installs it.")
+endif
+
+# The packages may have been installed just now, so what needs them runs in a make of its own.
+deps:
+	@scripts/install-deps.sh
+
+test: deps
+	@$(MAKE) --no-print-directory run-tests
+.PHONY: run-tests
+run-tests: $(BIN)/train $(BIN)/generate $(BUILD)/stories $(TESTS)
+	@BIN=$(BIN) tests/run.sh $(BUILD)
+
+sanitize:
+	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 CFLAGS="-O1"
+
+demo: deps
+	@$(MAKE) --no-print-directory train generate $(BUILD)/stories
+	@scripts/demo.sh $(BUILD)/stories
+
+SOURCES = $(shell git ls-files '*.c' '*.h')
+format:
+	clang-format -i $(SOURCES)
+lint:
+	clang-format --dry-run --Werror $(SOURCES)
+	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -I. --suppress=missingIncludeSystem $(filter %.c,$(SOURCES))
+	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-valist.Uninitialized' --warnings-as-errors='*' $(LIBRARY) train.c generate.c -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES)
+	shellcheck scripts/*.sh tests/*.sh data/*.sh
+
+clean:
+	rm -rf $(BUILD) train generate
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

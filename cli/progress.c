@@ -1,0 +1,274 @@
+#include "cli/progress.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+  BAR_WIDTH = 12,
+  LINE_LIMIT = 512, /* bytes of a progress line */
+  PLAIN_WIDTH = 80  /* of a terminal that does not tell */
+};
+
+static const double REDRAW_SECONDS = 0.1;
+
+/* ---- Numbers for people ------------------------------------------------------------------------------------------ */
+
+/* `value` in the largest unit that leaves at least 1; one digit behind the point below 100. */
+static Human scaled(double value, double step, const char *const *units, int unit_count) {
+  Human out;
+  int unit = 0;
+  if (!isfinite(value)) return (Human){"-"};
+  while (unit + 1 < unit_count && fabs(value) >= step - 0.5) {
+    value /= step;
+    unit++;
+  }
+  bool whole = fabs(value) >= 99.95 || (unit == 0 && floor(value) == value);
+  if (fabs(value) > 1e12) {
+    snprintf(out.text, sizeof out.text, "%.3g%s", value, units[unit]);
+  } else {
+    snprintf(out.text, sizeof out.text, "%.*f%s", whole ? 0 : 1, value, units[unit]);
+  }
+  return out;
+}
+
+Human human_count(double count) {
+  static const char *const units[] = {"", "k", "M", "G", "T"};
+  return scaled(count, 1000, units, 5);
+}
+
+Human human_bytes(double bytes) {
+  static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB"};
+  return scaled(bytes, 1024, units, 5);
+}
+
+Human human_duration(double seconds) {
+  Human out;
+  if (!isfinite(seconds) || seconds < 0 || seconds > 1e12) return (Human){"-"};
+  long long total = llround(seconds), hours = total / 3600;
+  int minutes = (int)(total / 60 % 60), rest = (int)(total % 60);
+  if (hours > 0) {
+    snprintf(out.text, sizeof out.text, "%lld:%02d:%02d", hours, minutes, rest);
+  } else {
+    snprintf(out.text, sizeof out.text, "%d:%02d", minutes, rest);
+  }
+  return out;
+}
+
+Human number_exact(double value, bool single) {
+  Human out;
+  bool whole = floor(value) == value && fabs(value) < 1e15; /* or 600 would become 6e+02 */
+  snprintf(out.text, sizeof out.text, "%.0f", whole ? value : 0);
+  for (int digits = 1; !whole && digits <= 17; digits++) {
+    snprintf(out.text, sizeof out.text, "%.*g", digits, value);
+    double back = strtod(out.text, NULL);
+    if (single ? (float)back == (float)value : back == value) break;
+  }
+  return out;
+}
+
+/* ---- The line ---------------------------------------------------------------------------------------------------- */
+
+/* In the order in which they stand in the line. */
+enum { FIELD_STEP, FIELD_BAR, FIELD_LOSS, FIELD_VAL, FIELD_LR, FIELD_SPEED, FIELD_PEAK, FIELD_ETA, FIELDS };
+
+typedef struct Field {
+  char text[64];
+  int columns; /* 0: not there */
+} Field;
+
+static void put_field(Field *field, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put_field(Field *field, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(field->text, sizeof field->text, format, arguments);
+  va_end(arguments);
+  field->columns = length < (int)sizeof field->text ? length : (int)sizeof field->text - 1;
+}
+
+static void put_bar(Field *field, const ProgressNumbers *numbers, bool utf8) {
+  double done = (double)numbers->step / (double)numbers->steps;
+  int filled = (int)((done < 0 ? 0 : done > 1 ? 1 : done) * BAR_WIDTH);
+  field->text[0] = '\0';
+  for (int i = 0; i < BAR_WIDTH; i++) strcat(field->text, i < filled ? (utf8 ? "█" : "#") : (utf8 ? "░" : "."));
+  field->columns = BAR_WIDTH;
+}
+
+static void fill_fields(Field fields[FIELDS], const ProgressNumbers *numbers, bool bar, bool utf8) {
+  memset(fields, 0, FIELDS * sizeof *fields);
+  bool ends = numbers->steps > 0;
+  char steps[32] = "";
+  if (ends) snprintf(steps, sizeof steps, "/%lld", (long long)numbers->steps);
+  put_field(&fields[FIELD_STEP], "step %lld%s", (long long)numbers->step, steps);
+  if (bar && ends) put_bar(&fields[FIELD_BAR], numbers, utf8);
+  /* A loss that is infinite is news, one that is NaN was not measured. */
+  if (!isnan(numbers->loss)) put_field(&fields[FIELD_LOSS], "loss %.3f", numbers->loss);
+  if (!isnan(numbers->val_loss)) put_field(&fields[FIELD_VAL], "val %.3f", numbers->val_loss);
+  if (!isnan(numbers->lr)) put_field(&fields[FIELD_LR], "lr %.1e", numbers->lr);
+  if (!isnan(numbers->tokens_per_s)) {
+    put_field(&fields[FIELD_SPEED], "%s tok/s", human_count(numbers->tokens_per_s).text);
+  }
+  if (!isnan(numbers->peak)) {
+    double percent = 100 * numbers->peak;
+    put_field(&fields[FIELD_PEAK], "%.*f%% of peak", percent < 9.95 ? 1 : 0, percent);
+  }
+  if (!isnan(numbers->seconds_left)) {
+    put_field(&fields[FIELD_ETA], "ETA %s", human_duration(numbers->seconds_left).text);
+  }
+}
+
+/* One blank beside the bar, two between the others. */
+static int gap_before(const Field fields[FIELDS], int field) {
+  if (field == FIELD_STEP) return 0;
+  return field == FIELD_BAR || (field == FIELD_LOSS && fields[FIELD_BAR].columns) ? 1 : 2;
+}
+
+static int columns_of(const Field fields[FIELDS]) {
+  int columns = 0;
+  for (int i = 0; i < FIELDS; i++) columns += fields[i].columns ? gap_before(fields, i) + fields[i].columns : 0;
+  return columns;
+}
+
+int progress_format(char *out, size_t size, const ProgressNumbers *numbers, int width, bool bar, bool utf8) {
+  static const int least_important_first[] = {FIELD_PEAK, FIELD_LR,   FIELD_BAR, FIELD_SPEED,
+                                              FIELD_VAL,  FIELD_LOSS, FIELD_ETA};
+  Field fields[FIELDS];
+  if (size == 0) return 0;
+  fill_fields(fields, numbers, bar, utf8);
+  for (int i = 0; width > 0 && i < FIELDS - 1 && columns_of(fields) > width; i++) {
+    fields[least_important_first[i]].columns = 0;
+  }
+  if (width > 0 && fields[FIELD_STEP].columns > width) { /* alone, plain ASCII: can be cut anywhere */
+    fields[FIELD_STEP].columns = width < (int)sizeof fields[0].text ? width : 0;
+    fields[FIELD_STEP].text[fields[FIELD_STEP].columns] = '\0';
+  }
+  size_t used = 0;
+  out[0] = '\0';
+  for (int i = 0; i < FIELDS; i++) {
+    if (fields[i].columns == 0) continue;
+    int length = snprintf(out + used, size - used, "%*s%s", gap_before(fields, i), "", fields[i].text);
+    if (length < 0 || (size_t)length >= size - used) break;
+    used += (size_t)length;
+  }
+  return columns_of(fields);
+}
+
+/* ---- The console ------------------------------------------------------------------------------------------------- */
+
+/* The programs never call setlocale(), so the environment is asked the way POSIX ranks it. */
+static bool locale_is_utf8(void) {
+  static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+  static const char *const spellings[] = {"UTF-8", "utf-8", "UTF8", "utf8"};
+  const char *value = NULL;
+  for (int i = 0; i < 3 && !(value && *value); i++) value = getenv(names[i]);
+  for (int i = 0; i < 4; i++) {
+    if (value && strstr(value, spellings[i])) return true;
+  }
+  return false;
+}
+
+Console console_stderr(const char *program, bool quiet) {
+  const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
+  bool terminal = isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+  return (Console){.stream = stderr,
+                   .program = program,
+                   .quiet = quiet,
+                   .terminal = terminal,
+                   .color = terminal && !(no_color && *no_color),
+                   .utf8 = locale_is_utf8(),
+                   .drawn_at = -1};
+}
+
+static int terminal_width(const Console *console) {
+  struct winsize size;
+  if (ioctl(fileno(console->stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return PLAIN_WIDTH;
+  return size.ws_col;
+}
+
+static double monotonic_seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void wipe_line(Console *console) {
+  if (console->line_shown) fputs("\r\033[K", console->stream);
+  console->line_shown = false;
+}
+
+void progress_update(Console *console, const ProgressNumbers *numbers, bool logged) {
+  char line[LINE_LIMIT];
+  if (console->quiet) return;
+  if (!console->terminal) {
+    if (!logged) return;
+    progress_format(line, sizeof line, numbers, 0, false, false);
+    fprintf(console->stream, "%s\n", line);
+    fflush(console->stream);
+    return;
+  }
+  double now = monotonic_seconds();
+  if (!logged && console->drawn_at >= 0 && now - console->drawn_at < REDRAW_SECONDS) return;
+  /* The last column stays free: some terminals wrap as soon as it is written. */
+  int width = terminal_width(console) - 1;
+  progress_format(line, sizeof line, numbers, width > 0 ? width : 1, true, console->utf8);
+  fprintf(console->stream, "\r%s\033[K", line);
+  fflush(console->stream);
+  console->line_shown = true;
+  console->drawn_at = now;
+}
+
+void progress_finish(Console *console) {
+  if (console->line_shown) fputc('\n', console->stream);
+  console->line_shown = false;
+  console->drawn_at = -1;
+  fflush(console->stream);
+}
+
+static void print_line(Console *console, const char *prefix, const char *color, const char *format, va_list arguments) {
+  wipe_line(console);
+  bool colored = console->color && *color;
+  if (*prefix) fprintf(console->stream, "%s%s:%s ", colored ? color : "", prefix, colored ? "\033[0m" : "");
+  vfprintf(console->stream, format, arguments);
+  fputc('\n', console->stream);
+  fflush(console->stream);
+  console->drawn_at = -1; /* the line comes back with the next update, however soon */
+}
+
+void message_warning(Console *console, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  print_line(console, "warning", "\033[33m", format, arguments);
+  va_end(arguments);
+}
+
+void message_note(Console *console, const char *format, ...) {
+  va_list arguments;
+  if (console->quiet) return;
+  va_start(arguments, format);
+  print_line(console, "note", "\033[36m", format, arguments);
+  va_end(arguments);
+}
+
+void message_line(Console *console, const char *format, ...) {
+  va_list arguments;
+  if (console->quiet) return;
+  va_start(arguments, format);
+  print_line(console, "", "", format, arguments);
+  va_end(arguments);
+}
+
+static void print_error(Console *console, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void print_error(Console *console, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  print_line(console, console->program, "\033[31m", format, arguments);
+  va_end(arguments);
+}
+
+void message_error(Console *console, const Error *error) {
+  print_error(console, "%s", error->text[0] ? error->text : "failed without saying why");
+}

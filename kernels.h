@@ -1,0 +1,329 @@
+/* The contract between the model and the machines it runs on.
+ *
+ * model.c is written against one table of operations, `Backend`, and knows nothing else about a device. Each row of
+ * the table is one fused operation: its formula, shapes, dtypes, what it reads and what it writes stand beside it.
+ *
+ * Dimensions   B sequences, T positions, N = B*T rows, C model width, H query heads, G key/value heads, D head size,
+ *              F feed-forward width, V vocabulary, P padded vocabulary. All arrays are row-major; strides and offsets
+ *              count elements, never bytes.
+ * Dtypes       `dt` is the compute dtype of the context (Context is opened for one): activations, their gradients, the
+ *              weights that GEMMs and the embedding read. They are passed as `void *`. Norm gains, parameter gradients,
+ *              master weights, moments, log-sum-exp, 1/rms and losses are fp32.
+ * Pointers     are device pointers, but for those marked "host". Outputs come first, then inputs; an output never
+ *              overlaps an input unless the row says "in place".
+ * Errors       operations return nothing. The first error is kept in the context (with the name of the tensor or
+ *              operation) and poll() returns it; operations after it do nothing.
+ * Steps        a step function handed to submit() has no branch that depends on device data and allocates nothing, so a
+ *              backend may record its launches once per key and replay them. What changes from step to step (learning
+ *              rate, step number, clip coefficient, random stream) lives on the device in StepState.
+ * Bits         same seed, same machine, same threads, same build: same bits. Reductions have a fixed order; there are
+ *              no floating-point atomics. */
+#ifndef INKLING_KERNELS_H
+#define INKLING_KERNELS_H
+
+#include "cli/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum DType { DTYPE_F32, DTYPE_BF16 } DType;
+static inline size_t dtype_bytes(DType t) { return t == DTYPE_F32 ? 4 : 2; }
+
+enum { IGNORE_INDEX = -100 };   /* a target that takes no part in the loss */
+enum { TENSOR_ALIGNMENT = 64 }; /* elements: groups of parameters start at multiples of 256 bytes of fp32 */
+
+/* ---- device-resident state ----------------------------------------------------------------------------------- */
+
+/* What a training step carries from operation to operation. One copy on the device; evaluation has its own. */
+typedef struct StepState {
+  int64_t step;       /* optimizer steps done: the step in progress is step + 1 */
+  double loss_sum;    /* sum of the losses of all rows since step_begin, in row order */
+  int64_t loss_count; /* rows in loss_sum whose target is not ignored */
+  int32_t sequence;   /* number, within the step, of the first sequence of the current micro-batch */
+  int32_t halted;     /* sticky: a loss or gradient norm was not finite; every later update is a no-op */
+  float lr;           /* of the step in progress */
+  float inv_targets;  /* 1 / targets that are not ignored, over all micro-batches; 0 when there are none */
+  float loss;         /* loss_sum * inv_targets, set by clip() */
+  float grad_norm;    /* global L2 norm before clipping, set by clip() */
+  float clip;         /* factor on every gradient, set by clip() */
+  float bias1, bias2; /* 1 - beta1^t, 1 - beta2^t, set by clip() */
+} StepState;
+
+/* A tensor, or a group of tensors that are multiplied together, in the parameter arenas. */
+typedef struct Matrix {
+  size_t offset; /* of its first element in every arena; a multiple of TENSOR_ALIGNMENT */
+  int rows;      /* outputs, pads included */
+  int cols;      /* inputs; 1-D gains have rows = 1 */
+} Matrix;
+
+/* One run of the arena that shares the same optimizer settings. */
+typedef struct Segment {
+  Matrix matrix;
+  bool decay; /* decoupled weight decay applies (matrices) or not (gains) */
+  bool gemm;  /* GEMMs or the embedding read it: the backend keeps a compute copy */
+} Segment;
+
+/* All parameters of a model: one flat arena each, the same offsets in all. Pads are zero in every arena. */
+typedef struct Parameters {
+  size_t count;            /* elements of each arena, pads included */
+  float *master;           /* [count] fp32 weights, in checkpoint order */
+  float *grad, *m, *v;     /* [count] fp32; NULL when the model is only read */
+  void *compute;           /* the copy that GEMMs read, in whatever layout the backend likes; f32: may be `master` */
+  const Segment *segments; /* host, [segment_count], ascending offsets, covering all that is not alignment pad */
+  int segment_count;
+} Parameters;
+
+/* ---- descriptors of operations (host) ------------------------------------------------------------------------ */
+
+/* A [batch][row][head][D] array with any strides; the D numbers of a head are contiguous. Packed QKV, a KV cache and
+ * plain [N][H*D] are all views. */
+typedef struct View {
+  void *data;
+  int64_t batch, row, head;
+} View;
+
+/* Inverted dropout: an element is kept with probability 1 - p and scaled by 1 / (1 - p); masks are recomputed, never
+ * stored. Element e of sequence s (numbered within the whole step, so that the size of micro-batches changes nothing)
+ * uses philox(seed, e / 4, site, step, s).word[e % 4] and is kept when word >= round(p * 2^32).
+ * Attention probabilities use 16-bit lanes, see attention(). */
+typedef struct Dropout {
+  float p; /* [0, 1) */
+  uint32_t site;
+  uint64_t seed;
+  const StepState *state; /* step (the one in progress: state->step + 1) and first sequence */
+} Dropout;
+
+/* Rotary positions, rotate-half (Su et al. 2021; the pairs are (i, i + D/2)): angle = position * base^(-2i/D).
+ * table: fp32 [positions][D/2][2] = {cos, sin}. positions: int32 [B][T]; NULL means 0..T-1 in every sequence. */
+typedef struct Rope {
+  const float *table;
+  const int32_t *positions;
+} Rope;
+
+typedef struct Attention {
+  int batch, heads, kv_heads, head_dim; /* heads is a multiple of kv_heads; query head h reads kv head h*G/H */
+  int queries, keys;                    /* Tq, Tk */
+  float scale;                          /* on Q K^T, usually 1/sqrt(D) */
+  bool causal;                          /* query i sees key j only if j <= q_offset[b] + i */
+  const int32_t *q_offset;              /* [B]; NULL = 0 */
+  const int32_t *key_begin, *key_end;   /* [B][Tq]: key_begin <= j < key_end; NULL = 0 and Tk */
+  const Dropout *dropout;               /* on the probabilities; NULL = none */
+} Attention;
+
+/* A GEMM's optional last stage. `aux` [N][M] dt holds the values before the activation: written by linear(), read by
+ * linear_backward_input(). */
+typedef enum EpilogueKind { EPILOGUE_NONE, EPILOGUE_GELU, EPILOGUE_RELU } EpilogueKind; /* GELU: the tanh form */
+typedef struct Epilogue {
+  EpilogueKind kind;
+  void *aux;
+} Epilogue;
+
+typedef struct AdamW {
+  float beta1, beta2, eps, weight_decay;
+} AdamW;
+
+/* One layer's key/value cache, [slots][capacity][G][D] dt each; keys are stored rotated. */
+typedef struct KvCache {
+  void *k, *v;
+  int capacity;
+  int kv_heads, head_dim;
+} KvCache;
+
+/* The sequences being generated. Row r of a decoding operation works on sequence r; a row's result depends on nothing
+ * but that sequence: not on how many rows there are, not on r, not on the number of threads. */
+typedef struct Sequences {
+  int rows;           /* host */
+  int capacity;       /* host: tokens kept of each sequence */
+  int32_t *tokens;    /* [rows][capacity] ring: token i of row r, prompt first, stands at [r][i % capacity] */
+  int32_t *lengths;   /* [rows] tokens read and written so far; the token to be decoded is number lengths[r] - 1 */
+  int32_t *positions; /* [rows] cache position of that token */
+  int32_t *streams;   /* [rows] number of the sample: keys its random numbers */
+  int32_t *status;    /* [rows] SEQUENCE_ */
+} Sequences;
+enum { SEQUENCE_OK = 0, SEQUENCE_NONFINITE = 1 };
+
+/* Applied in this order: penalty, top-k, top-p, min-p, temperature, draw. Ties: the lower id wins. */
+typedef struct Sampling {
+  float repeat_penalty; /* 1 = off; positive logits are divided by it, negative ones multiplied */
+  int repeat_last_n;    /* tokens looked back at, at most the ring's capacity; <= 0 = none */
+  int top_k;            /* <= 0 = off */
+  float top_p;          /* >= 1 = off: the smallest set, by falling probability, whose sum reaches top_p */
+  float min_p;          /* <= 0 = off: probability at least min_p times the largest */
+  float temperature;    /* 0 = the largest logit */
+  uint64_t seed;
+} Sampling;
+
+/* ---- the table ----------------------------------------------------------------------------------------------- */
+
+typedef struct Context Context; /* a device, its memory, its streams; one host thread at a time */
+
+typedef struct ContextOptions {
+  DType dtype;
+  int threads; /* CPU: 0 = all that the process may use */
+} ContextOptions;
+
+typedef struct ContextInfo {
+  char device[128];  /* for people: "CPU, 2 threads, AVX-512, oneDNN 2.6.3" */
+  DType dtype;
+  int threads;       /* CPU threads; 0 on a GPU */
+  size_t bytes;      /* allocated now */
+  size_t peak_bytes; /* the most that was allocated */
+} ContextInfo;
+
+typedef void (*StepFunction)(Context *c, void *argument);
+
+typedef struct Backend {
+  const char *name; /* "cpu", "cuda" */
+
+  /* -- context -- */
+  /* false with EXIT_USAGE (dtype or device not available, and what is) or EXIT_MEMORY. */
+  bool (*open)(Context **out, const ContextOptions *options, Error *error);
+  void (*close)(Context *c); /* frees everything the context has allocated; NULL is allowed */
+  void (*info)(Context *c, ContextInfo *out);
+  /* Dense multiply-add rate of the compute dtype in FLOP/s, measured: the "speed of light" of the progress line. */
+  double (*peak_flops)(Context *c);
+
+  /* -- memory -- */
+  /* Zeroed, 256-byte aligned; NULL and a sticky EXIT_MEMORY error naming `name` and the size when it does not fit. */
+  void *(*alloc)(Context *c, const char *name, size_t bytes);
+  void (*release)(Context *c, void *memory); /* NULL is allowed */
+  void (*upload)(Context *c, void *device, const void *host,
+                 size_t bytes); /* may return before it is done; `host` is copied first */
+  void (*download)(Context *c, void *host, const void *device, size_t bytes); /* waits for all work before it */
+  void (*copy)(Context *c, void *device_to, const void *device_from, size_t bytes);
+  /* Makes params->compute (allocating it once) from params->master; called after masters were uploaded. */
+  void (*refresh_compute)(Context *c, Parameters *params);
+
+  /* -- steps -- */
+  /* Runs step(c, argument). Equal keys promise the same operations on the same pointers, so the first run may be
+   * recorded and later ones replayed. */
+  void (*submit)(Context *c, uint64_t key, StepFunction step, void *argument);
+  /* Copies the state into the reporting ring (an operation like any other, last in a step). */
+  void (*report)(Context *c, const StepState *state);
+  /* Takes up to `capacity` finished reports out of the ring, oldest first; waits for all of them when `wait`. Returns
+   * the number taken, or -1 with the context's first error in `error`. */
+  int (*poll)(Context *c, StepState *out /* host */, int capacity, bool wait, Error *error);
+
+  /* lr = lr_table[step + 1]; inv_targets = 1 / *targets or 0; loss_sum, loss_count, sequence = 0.
+   * lr_table: [steps + 1] fp32; targets: one int32. Both NULL in evaluation. */
+  void (*step_begin)(Context *c, StepState *state, const float *lr_table, const int32_t *targets);
+  void (*next_micro_batch)(Context *c, StepState *state, int sequences); /* sequence += sequences */
+
+  /* -- embedding -- */
+  /* out[n] = dropout(table[tokens[n]]).  out [B*T][C] dt, tokens int32 [B*T]; dropout element = t*C + c. */
+  void (*embedding)(Context *c, void *out, const Parameters *params, Matrix table, const int32_t *tokens, int batch,
+                    int length, const Dropout *dropout);
+  /* dtable[v] (+)= sum over the rows n with token v, in rising n, of dropout(dx[n]).  dx [B*T][C] dt.
+   * The rows of token v are order[offsets[v] .. offsets[v+1]): offsets int32 [V+1], order int32 [B*T] (a counting sort
+   * made by the loader). Without `accumulate` rows of absent tokens and pads become zero. */
+  void (*embedding_backward)(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
+                             const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
+                             bool accumulate);
+
+  /* -- residual add + RMSNorm (Zhang & Sennrich 2019) -- */
+  /* x_out = x_in + dropout(branch);  rstd = (mean(x_out^2) + eps)^(-1/2);  y = gain * x_out * rstd.
+   * x_out, y, x_in, branch [B*T][C] dt; branch NULL: x_out is not written and x_in is normalised. rstd fp32 [B*T]. */
+  void (*residual_norm)(Context *c, void *x_out, void *y, float *rstd, const void *x_in, const void *branch,
+                        const float *gain, float eps, int batch, int length, int dim, const Dropout *dropout);
+  /* With xh = x*rstd, g = gain*dy:  dx = dres + rstd * (g - xh * mean(g*xh));  dbranch = dropout(dx);
+   * dgain (+)= sum over rows of dy*xh.   x is what was normalised (x_out above). dres NULL: zero; dres may be dx itself
+   * (in place). dbranch NULL: not written (without dropout it would equal dx). */
+  void (*residual_norm_backward)(Context *c, void *dx, void *dbranch, float *dgain, const void *dy, const void *dres,
+                                 const void *x, const float *rstd, const float *gain, int batch, int length, int dim,
+                                 const Dropout *dropout, bool accumulate);
+
+  /* -- GEMM; W = the backend's compute copy of `w` [M][K] -- */
+  /* y[N][M] = epilogue(x[N][K] W^T).  y, x dt; x_stride, y_stride: elements between rows. */
+  void (*linear)(Context *c, void *y, int64_t y_stride, const void *x, int64_t x_stride, const Parameters *params,
+                 Matrix w, int rows, Epilogue epilogue);
+  /* dx[N][K] = (dy[N][M] W) * epilogue'(aux).  With an epilogue, aux is [N][K]: the activation stood before this GEMM.
+   */
+  void (*linear_backward_input)(Context *c, void *dx, int64_t dx_stride, const void *dy, int64_t dy_stride,
+                                const Parameters *params, Matrix w, int rows, Epilogue epilogue);
+  /* grad of w [M][K] fp32 (+)= dy^T x. */
+  void (*linear_backward_weight)(Context *c, const Parameters *params, Matrix w, const void *dy, int64_t dy_stride,
+                                 const void *x, int64_t x_stride, int rows, bool accumulate);
+
+  /* -- attention -- */
+  /* Rotates `heads` heads of x [B][T] in place (queries and keys of packed QKV are neighbours, so one call does both).
+   */
+  void (*rope)(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope);
+  /* S = scale * Q K^T where visible;  lse = log sum exp S;  P = exp(S - lse);  out = dropout(P) V.
+   * out, q [B][Tq][H], k, v [B][Tk][G] dt; lse fp32 [B][H][Tq] or NULL. A query that sees no key gives out = 0, lse =
+   * -inf. Dropout of P[b][h][i][j], s the number of sequence b: words = philox(seed, ((h*Tq + i)*ceil(Tk/32) + j/32)*4
+   * + (j%8)/2, site, step, s); 16-bit lane 2*((j%32)/8) + j%2 of them (low half of a word first); kept when lane >=
+   * round(p * 2^16). */
+  void (*attention)(Context *c, const Attention *a, View out, View q, View k, View v, float *lse);
+  /* delta_i = sum_d dout*out;  dV = dropout(P)^T dout;  dS = P * (dropout(dout V^T) - delta);  dQ = scale * dS K;
+   * dK = scale * dS^T Q; dK, dV sum over the query heads of a group. P is recomputed from lse. `rope` not NULL: dQ and
+   * dK are rotated back, so that they are gradients of the unrotated projections. dq, dk, dv are written, not
+   * accumulated. */
+  void (*attention_backward)(Context *c, const Attention *a, View dq, View dk, View dv, View dout, View q, View k,
+                             View v, View out, const float *lse, const Rope *rope);
+
+  /* -- MLP (SwiGLU, Shazeer 2020) -- */
+  /* h = silu(gate) * up.  gate_up [N][2F]: gate first, then up; h [N][F] dt. */
+  void (*swiglu)(Context *c, void *h, const void *gate_up, int rows, int ffn);
+  /* dgate = dh * up * s*(1 + gate*(1-s)), dup = dh * gate*s, s = sigmoid(gate).  dgate_up may be gate_up (in place). */
+  void (*swiglu_backward)(Context *c, void *dgate_up, const void *dh, const void *gate_up, int rows, int ffn);
+
+  /* -- loss -- */
+  /* For each row with target y >= 0:  loss = lse - (1-s)*z_y - (s/V)*sum_{k<V} z_k; other rows: 0.
+   * logits [N][stride] dt; with `gradient` they become in place dz_k = inv_targets * (p_k - (1-s)*[k=y] - s/V) for k <
+   * V and 0 for V <= k < stride and for ignored rows. losses fp32 [N]. Equals
+   * torch.nn.CrossEntropyLoss(label_smoothing, ignore_index). */
+  void (*cross_entropy)(Context *c, float *losses, void *logits, int64_t stride, const int32_t *targets, int rows,
+                        int vocab, float smoothing, const StepState *state, bool gradient);
+  /* loss_sum += losses in row order (fp64); loss_count += targets that are not ignored. */
+  void (*loss_sum)(Context *c, StepState *state, const float *losses, const int32_t *targets, int rows);
+
+  /* -- optimizer -- */
+  /* t = step + 1;  grad_norm = L2 norm of all gradients;  clip = max_norm > 0 ? min(1, max_norm / (grad_norm + 1e-6)) :
+   * 1; bias1 = 1 - beta1^t, bias2 likewise; loss = loss_sum * inv_targets; halted |= loss or grad_norm not finite. */
+  void (*clip)(Context *c, StepState *state, const Parameters *params, float max_norm, const AdamW *adamw);
+  /* Unless halted: g = clip*grad;  m = b1*m + (1-b1)*g;  v = b2*v + (1-b2)*g^2;
+   * w = w*(1 - lr*wd) - lr * (m/bias1) / (sqrt(v/bias2) + eps), wd only in segments that decay; the compute copy is
+   * rewritten in the same pass; then step += 1. */
+  void (*adamw)(Context *c, StepState *state, const Parameters *params, const AdamW *adamw);
+
+  /* -- one decoded token (Sequences: row r, its last token, its position); no GEMM library, fp32 sums in an order fixed
+   * by K -- */
+  /* x[r] = table[last token of r].  x [rows][C] dt. */
+  void (*decode_embedding)(Context *c, void *x, const Parameters *params, Matrix table, const Sequences *s);
+  /* q, k, v = W (gain * x * rstd(x)); q and k are rotated to position[r]; k and v go into the cache at position[r].
+   * q [rows][H*D] dt; w is the packed [H*D + 2*G*D][C] group. */
+  void (*decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, const float *gain, float eps,
+                     const Parameters *params, Matrix w, const Rope *rope, const Sequences *s);
+  /* out[r] = softmax(scale * q K^T) V over cache positions 0..position[r].  out, q [rows][H*D] dt. */
+  void (*decode_attention)(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
+                           const Sequences *s);
+  /* x[r] += W in[r]: attention output and MLP output.  x [rows][M], in [rows][K] dt. */
+  void (*decode_residual)(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s);
+  /* h = silu(gate) * up of W (gain * x * rstd(x)).  h [rows][F] dt; w is the packed [2F][C] group. */
+  void (*decode_mlp)(Context *c, void *h, const void *x, const float *gain, float eps, const Parameters *params,
+                     Matrix w, const Sequences *s);
+  /* logits[r][k] = W (gain * x * rstd(x)) for k < vocab.  logits fp32 [rows][vocab]. */
+  void (*decode_logits)(Context *c, float *logits, const void *x, const float *gain, float eps,
+                        const Parameters *params, Matrix w, int vocab, const Sequences *s);
+  /* Draws the next token of every row from its logits, appends it (lengths, positions += 1). The uniform number of
+   * sample i's n-th token is philox(seed, 0, SITE_SAMPLE, n = lengths[r], streams[r]).word[0]. A row whose logits are
+   * not all finite appends nothing and gets SEQUENCE_NONFINITE. logits are used as scratch. */
+  void (*sample)(Context *c, const Sequences *s, float *logits, int vocab, const Sampling *sampling);
+  /* Copies `length` rows of rotated keys and values (packed QKV of a prefill) into the cache of `slot` from `position`
+   * on. */
+  void (*cache_store)(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length);
+} Backend;
+
+/* The backends in this binary, best first; ends with NULL. The CPU is always there. */
+const Backend *const *backends(void);
+extern const Backend cpu_backend;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,360 @@
+/* Rotary positions and attention, forward and backward (Dao et al., "FlashAttention", 2022: blocks of keys with a
+ * running maximum; probabilities are never stored beyond a block and are recomputed from the log-sum-exp in the
+ * backward).
+ *
+ * One thread works on one (sequence, head), so the results do not depend on the number of threads. Keys are packed
+ * transposed, so that scores, weighted values and all gradients are tile products over contiguous rows. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/dropout.h"
+#include "kernels/cpu/rope.h"
+#include "kernels/cpu/tile.h"
+
+#include <omp.h>
+
+enum {
+  KEY_BLOCK = 128, /* keys whose scores are held at a time; a multiple of 32 (the dropout map) and of TILE_COLS */
+  FORWARD_QUERIES = TILE_ROWS, /* small, so that a causal block wastes little */
+  BACKWARD_QUERIES = 32
+};
+
+static inline float *view_row(View v, int b, int64_t row, int head) {
+  return (float *)v.data + b * v.batch + row * v.row + head * v.head;
+}
+
+static inline const float *rope_row(const Rope *rope, int b, int length, int64_t t, int head_dim) {
+  int64_t position = rope->positions ? rope->positions[(int64_t)b * length + t] : t;
+  return rope->table + position * head_dim;
+}
+
+void cpu_rope(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope) {
+  if (c->error.code) return;
+#pragma omp parallel for collapse(2) schedule(static) num_threads(c->threads)
+  for (int b = 0; b < batch; b++)
+    for (int t = 0; t < length; t++) {
+      const float *table = rope_row(rope, b, length, t, head_dim);
+      for (int h = 0; h < heads; h++) rope_head(view_row(x, b, t, h), view_row(x, b, t, h), table, head_dim, 1.0f);
+    }
+}
+
+/* Keys that query i of sequence b sees: [begin, end); empty when begin >= end. */
+typedef struct Visible {
+  int begin, end;
+} Visible;
+
+static Visible visible_keys(const Attention *a, int b, int i) {
+  int64_t at = (int64_t)b * a->queries + i;
+  Visible v = {a->key_begin ? a->key_begin[at] : 0, a->key_end ? a->key_end[at] : a->keys};
+  if (a->causal) {
+    int64_t last = (int64_t)(a->q_offset ? a->q_offset[b] : 0) + i + 1;
+    if (last < v.end) v.end = (int)last;
+  }
+  if (v.begin < 0) v.begin = 0;
+  if (v.end > a->keys) v.end = a->keys;
+  return v;
+}
+
+/* The union of what queries i0 .. i0+count see. */
+static Visible visible_block(const Attention *a, int b, int i0, int count) {
+  Visible all = {a->keys, 0};
+  for (int i = i0; i < i0 + count; i++) {
+    Visible v = visible_keys(a, b, i);
+    if (v.begin >= v.end) continue;
+    if (v.begin < all.begin) all.begin = v.begin;
+    if (v.end > all.end) all.end = v.end;
+  }
+  return all;
+}
+
+/* rows [0, count) of one head -> packed[count][width], zero beyond head_dim; times `factor`. */
+static void pack_rows(View v, int b, int64_t row0, int count, int head, int head_dim, int width, float factor,
+                      float *packed) {
+  for (int t = 0; t < count; t++) {
+    const float *from = view_row(v, b, row0 + t, head);
+    float *to = packed + (int64_t)t * width;
+#pragma omp simd
+    for (int d = 0; d < head_dim; d++) to[d] = factor * from[d];
+    for (int d = head_dim; d < width; d++) to[d] = 0.0f;
+  }
+}
+
+/* all rows of one head -> packed[head_dim][width], zero beyond `rows`. */
+static void pack_transposed(View v, int b, int rows, int head, int head_dim, int width, float *packed) {
+  for (int t0 = 0; t0 < rows; t0 += LANES) { /* in strips, so that the scattered writes stay in the cache */
+    int count = rows - t0 < LANES ? rows - t0 : LANES;
+    for (int t = t0; t < t0 + count; t++) {
+      const float *from = view_row(v, b, t, head);
+      for (int d = 0; d < head_dim; d++) packed[(int64_t)d * width + t] = from[d];
+    }
+  }
+  for (int d = 0; d < head_dim; d++)
+    for (int t = rows; t < width; t++) packed[(int64_t)d * width + t] = 0.0f;
+}
+
+/* factor[j - j0] = 0 or 1/(1-p) for keys j0 .. j0+count of query i; j0 a multiple of 32 (map: attention() in
+ * kernels.h). */
+static void dropout_factors(const Attention *a, int b, int h, int i, int j0, int count, float *factor) {
+  const Dropout *dropout = a->dropout;
+  double lanes = (double)dropout->p * 65536.0 + 0.5;
+  uint32_t threshold = lanes > 65535.0 ? 65535u : (uint32_t)lanes, step = dropout_step(dropout);
+  uint32_t stream = (uint32_t)(dropout->state->sequence + b);
+  float scale = 1.0f / (1.0f - dropout->p);
+  int64_t group = ((int64_t)h * a->queries + i) * ((a->keys + 31) / 32) + j0 / 32;
+  for (int j = 0; j < count; j += 32, group++)
+    for (int call = 0; call < 4; call++) {
+      PhiloxWords words = philox(dropout->seed, (uint32_t)(group * 4 + call), dropout->site, step, stream);
+      for (int lane = 0; lane < 8; lane++) {
+        uint32_t bits = (words.word[lane / 2] >> (16 * (lane % 2))) & 0xFFFFu;
+        factor[j + 8 * (lane / 2) + 2 * call + lane % 2] = bits >= threshold ? scale : 0.0f;
+      }
+    }
+}
+
+/* ---- forward ---- */
+
+typedef struct ForwardScratch {
+  float *keys;   /* [D][key_width] transposed */
+  float *values; /* [Tk][dim_width] */
+  float *query;  /* [FORWARD_QUERIES][D], scaled */
+  float *scores; /* [FORWARD_QUERIES][KEY_BLOCK] */
+  float *sum;    /* [FORWARD_QUERIES][dim_width] unnormalised output */
+} ForwardScratch;
+
+typedef struct Softmax { /* of one query, so far */
+  float max, total;
+} Softmax;
+
+static size_t forward_scratch(const Attention *a, ForwardScratch *out, float *memory) {
+  size_t key_width = (size_t)round_up(a->keys, TILE_COLS), dim_width = (size_t)round_up(a->head_dim, LANES);
+  size_t keys = (size_t)a->head_dim * key_width, values = (size_t)a->keys * dim_width;
+  size_t query = (size_t)round_up(FORWARD_QUERIES * a->head_dim, LANES), scores = FORWARD_QUERIES * KEY_BLOCK;
+  if (out)
+    *out = (ForwardScratch){memory, memory + keys, memory + keys + values, memory + keys + values + query,
+                            memory + keys + values + query + scores};
+  return keys + values + query + scores + FORWARD_QUERIES * dim_width;
+}
+
+/* Scores of one query over one block become unnormalised probabilities; the softmax so far and the output so far are
+ * brought to the new maximum. `visible` is relative to the block; [0, width) of the row is written. */
+static void softmax_row(float *scores, Visible visible, int width, Softmax *state, float *sum, int dim_width) {
+  int begin = visible.begin < 0 ? 0 : visible.begin, end = visible.end > width ? width : visible.end;
+  if (begin >= end) {
+    memset(scores, 0, (size_t)width * sizeof(float));
+    return;
+  }
+  int padded = round_up(end, LANES); /* whole vectors: what lies outside becomes e^-inf = 0 */
+  for (int j = 0; j < begin; j++) scores[j] = -INFINITY;
+  for (int j = end; j < padded; j++) scores[j] = -INFINITY;
+  float max = state->max, lane[LANES]; /* a maximum a lane: not every compiler vectorises a max reduction */
+  for (int l = 0; l < LANES; l++) lane[l] = max;
+  for (int j = 0; j < padded; j += LANES) {
+#pragma omp simd
+    for (int l = 0; l < LANES; l++) lane[l] = scores[j + l] > lane[l] ? scores[j + l] : lane[l];
+  }
+  for (int l = 0; l < LANES; l++) max = lane[l] > max ? lane[l] : max;
+  float total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int j = 0; j < padded; j++) {
+    scores[j] = exp_f32(scores[j] - max);
+    total += scores[j];
+  }
+  for (int j = padded; j < width; j++) scores[j] = 0.0f;
+  if (max > state->max && state->total > 0) {
+    float shrink = exp_f32(state->max - max);
+    state->total *= shrink;
+#pragma omp simd
+    for (int d = 0; d < dim_width; d++) sum[d] *= shrink;
+  }
+  state->max = max;
+  state->total += total;
+}
+
+static void forward_block(const Attention *a, const ForwardScratch *s, int b, int h, int i0, int count, View out,
+                          View q, float *lse) {
+  int key_width = round_up(a->keys, TILE_COLS), dim_width = round_up(a->head_dim, LANES), dim = a->head_dim;
+  Softmax softmax[FORWARD_QUERIES];
+  for (int i = 0; i < count; i++) softmax[i] = (Softmax){-INFINITY, 0};
+  memset(s->query, 0, (size_t)FORWARD_QUERIES * (size_t)dim * sizeof(float));
+  memset(s->sum, 0, (size_t)FORWARD_QUERIES * (size_t)dim_width * sizeof(float));
+  pack_rows(q, b, i0, count, h, dim, dim, a->scale, s->query);
+  Visible all = visible_block(a, b, i0, count);
+  for (int j0 = all.begin / KEY_BLOCK * KEY_BLOCK; j0 < all.end; j0 += KEY_BLOCK) {
+    int keys = all.end - j0 < KEY_BLOCK ? all.end - j0 : KEY_BLOCK, width = round_up(keys, LANES);
+    tile_multiply(FORWARD_QUERIES, width, dim, s->query, dim, 1, s->keys + j0, key_width, s->scores, KEY_BLOCK, false);
+    for (int i = 0; i < count; i++) {
+      Visible v = visible_keys(a, b, i0 + i);
+      float *row = s->scores + i * KEY_BLOCK;
+      softmax_row(row, (Visible){v.begin - j0, v.end - j0}, width, &softmax[i], s->sum + i * dim_width, dim_width);
+      if (!dropout_active(a->dropout)) continue;
+      float factor[KEY_BLOCK];
+      dropout_factors(a, b, h, i0 + i, j0, keys, factor);
+#pragma omp simd
+      for (int j = 0; j < keys; j++) row[j] *= factor[j];
+    }
+    tile_multiply(FORWARD_QUERIES, dim_width, keys, s->scores, KEY_BLOCK, 1, s->values + (int64_t)j0 * dim_width,
+                  dim_width, s->sum, dim_width, true);
+  }
+  for (int i = 0; i < count; i++) {
+    float *to = view_row(out, b, i0 + i, h), *from = s->sum + i * dim_width;
+    float total = softmax[i].total, factor = total == 0.0f ? 0.0f : 1.0f / total; /* NaN goes through */
+#pragma omp simd
+    for (int d = 0; d < dim; d++) to[d] = from[d] * factor;
+    if (lse)
+      lse[((int64_t)b * a->heads + h) * a->queries + i0 + i] = total == 0.0f ? -INFINITY : softmax[i].max + logf(total);
+  }
+}
+
+void cpu_attention(Context *c, const Attention *a, View out, View q, View k, View v, float *lse) {
+  size_t each = (forward_scratch(a, NULL, NULL) + LANES - 1) / LANES * LANES;
+  float *memory = cpu_scratch(c, each * (size_t)c->threads);
+  if (!memory) return;
+  int key_width = round_up(a->keys, TILE_COLS), dim_width = round_up(a->head_dim, LANES);
+#pragma omp parallel for collapse(2) schedule(static) num_threads(c->threads)
+  for (int b = 0; b < a->batch; b++)
+    for (int h = 0; h < a->heads; h++) {
+      ForwardScratch scratch;
+      forward_scratch(a, &scratch, memory + each * (size_t)omp_get_thread_num());
+      int kv_head = h / (a->heads / a->kv_heads);
+      pack_transposed(k, b, a->keys, kv_head, a->head_dim, key_width, scratch.keys);
+      pack_rows(v, b, 0, a->keys, kv_head, a->head_dim, dim_width, 1.0f, scratch.values);
+      for (int i = 0; i < a->queries; i += FORWARD_QUERIES) {
+        int count = a->queries - i < FORWARD_QUERIES ? a->queries - i : FORWARD_QUERIES;
+        forward_block(a, &scratch, b, h, i, count, out, q, lse);
+      }
+    }
+}
+
+/* ---- backward ---- */
+
+typedef struct BackwardScratch {
+  float *keys_t, *values_t; /* [D][key_width] transposed */
+  float *keys;              /* [key_width][dim_width] */
+  float *dkeys, *dvalues;   /* [key_width][dim_width] sums over queries and heads of the group */
+  float *query, *dout, *dq; /* [BACKWARD_QUERIES][dim_width]; query is scaled */
+  float *p, *ds;            /* [BACKWARD_QUERIES][KEY_BLOCK] probabilities after dropout, gradient of the scores */
+} BackwardScratch;
+
+static size_t backward_scratch(const Attention *a, BackwardScratch *out, float *memory) {
+  size_t key_width = (size_t)round_up(a->keys, KEY_BLOCK), dim_width = (size_t)round_up(a->head_dim, LANES);
+  size_t transposed = (size_t)a->head_dim * key_width, rows = key_width * dim_width;
+  size_t queries = BACKWARD_QUERIES * dim_width, scores = BACKWARD_QUERIES * KEY_BLOCK;
+  if (out) {
+    float **parts[] = {&out->keys_t, &out->values_t, &out->keys, &out->dkeys, &out->dvalues,
+                       &out->query,  &out->dout,     &out->dq,   &out->p,     &out->ds};
+    size_t sizes[] = {transposed, transposed, rows, rows, rows, queries, queries, queries, scores, scores};
+    for (int i = 0; i < 10; i++, memory += sizes[i - 1]) *parts[i] = memory;
+  }
+  return 2 * transposed + 3 * rows + 3 * queries + 2 * scores;
+}
+
+/* One query row of one block: scores and gradients of probabilities become p (dropped) and ds; zero where nothing is
+ * seen. */
+static void score_gradient_row(const Attention *a, float *p, float *ds, Visible visible, int width, float lse,
+                               float delta, const float *factor) {
+  int begin = visible.begin < 0 ? 0 : visible.begin, end = visible.end > width ? width : visible.end;
+  if (begin >= end) begin = end = 0;
+  int padded = round_up(end, LANES);
+  for (int j = 0; j < begin; j++) p[j] = -INFINITY;
+  for (int j = end; j < padded; j++) p[j] = -INFINITY;
+  if (dropout_active(a->dropout)) {
+#pragma omp simd
+    for (int j = 0; j < padded; j++) {
+      float probability = exp_f32(p[j] - lse);
+      p[j] = probability * factor[j];
+      ds[j] = probability * (ds[j] * factor[j] - delta);
+    }
+  } else {
+#pragma omp simd
+    for (int j = 0; j < padded; j++) {
+      p[j] = exp_f32(p[j] - lse);
+      ds[j] = p[j] * (ds[j] - delta);
+    }
+  }
+  for (int j = padded; j < width; j++) p[j] = ds[j] = 0.0f;
+}
+
+typedef struct BackwardViews {
+  View dq, dk, dv, dout, q, k, v, out;
+} BackwardViews;
+
+/* Queries i0 .. i0+count of head h against all the keys they see: adds to dkeys and dvalues, writes dq. */
+static void backward_block(const Attention *a, const BackwardScratch *s, const BackwardViews *views, int b, int h,
+                           int i0, int count, const float *lse, const Rope *rope) {
+  int key_width = round_up(a->keys, KEY_BLOCK), dim_width = round_up(a->head_dim, LANES), dim = a->head_dim;
+  int rows = round_up(count, TILE_ROWS);
+  float delta[BACKWARD_QUERIES];
+  size_t row_bytes = (size_t)dim_width * sizeof(float);
+  pack_rows(views->q, b, i0, count, h, dim, dim_width, a->scale, s->query);
+  pack_rows(views->dout, b, i0, count, h, dim, dim_width, 1.0f, s->dout);
+  memset(s->query + count * dim_width, 0, (size_t)(rows - count) * row_bytes);
+  memset(s->dout + count * dim_width, 0, (size_t)(rows - count) * row_bytes);
+  memset(s->dq, 0, (size_t)rows * row_bytes);
+  for (int i = 0; i < count; i++) {
+    const float *out = view_row(views->out, b, i0 + i, h), *dout = s->dout + i * dim_width;
+    float dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (int d = 0; d < dim; d++) dot += out[d] * dout[d];
+    delta[i] = dot;
+  }
+  Visible all = visible_block(a, b, i0, count);
+  for (int j0 = all.begin / KEY_BLOCK * KEY_BLOCK; j0 < all.end; j0 += KEY_BLOCK) {
+    int keys = all.end - j0 < KEY_BLOCK ? all.end - j0 : KEY_BLOCK, width = round_up(keys, LANES);
+    tile_multiply(rows, width, dim, s->query, dim_width, 1, s->keys_t + j0, key_width, s->p, KEY_BLOCK, false);
+    tile_multiply(rows, width, dim, s->dout, dim_width, 1, s->values_t + j0, key_width, s->ds, KEY_BLOCK, false);
+    for (int i = 0; i < count; i++) {
+      Visible v = visible_keys(a, b, i0 + i);
+      float factor[KEY_BLOCK] = {0};
+      if (dropout_active(a->dropout)) dropout_factors(a, b, h, i0 + i, j0, keys, factor);
+      score_gradient_row(a, s->p + i * KEY_BLOCK, s->ds + i * KEY_BLOCK, (Visible){v.begin - j0, v.end - j0}, width,
+                         lse[((int64_t)b * a->heads + h) * a->queries + i0 + i], delta[i], factor);
+    }
+    int64_t at = (int64_t)j0 * dim_width;
+    tile_multiply(rows, dim_width, keys, s->ds, KEY_BLOCK, 1, s->keys + at, dim_width, s->dq, dim_width, true);
+    tile_multiply(width, dim_width, count, s->ds, 1, KEY_BLOCK, s->query, dim_width, s->dkeys + at, dim_width, true);
+    tile_multiply(width, dim_width, count, s->p, 1, KEY_BLOCK, s->dout, dim_width, s->dvalues + at, dim_width, true);
+  }
+  for (int i = 0; i < count; i++) {
+    float *from = s->dq + i * dim_width, *to = view_row(views->dq, b, i0 + i, h);
+#pragma omp simd
+    for (int d = 0; d < dim; d++) from[d] *= a->scale;
+    if (rope) rope_head(to, from, rope_row(rope, b, a->queries, i0 + i, dim), dim, -1.0f);
+    else memcpy(to, from, (size_t)dim * sizeof(float));
+  }
+}
+
+static void backward_group(const Attention *a, const BackwardScratch *s, const BackwardViews *views, int b, int kv_head,
+                           const float *lse, const Rope *rope) {
+  int key_width = round_up(a->keys, KEY_BLOCK), dim_width = round_up(a->head_dim, LANES), dim = a->head_dim;
+  int group = a->heads / a->kv_heads;
+  size_t bytes = (size_t)key_width * (size_t)dim_width * sizeof(float);
+  pack_transposed(views->k, b, a->keys, kv_head, dim, key_width, s->keys_t);
+  pack_transposed(views->v, b, a->keys, kv_head, dim, key_width, s->values_t);
+  pack_rows(views->k, b, 0, a->keys, kv_head, dim, dim_width, 1.0f, s->keys);
+  memset(s->dkeys, 0, bytes);
+  memset(s->dvalues, 0, bytes);
+  for (int h = kv_head * group; h < (kv_head + 1) * group; h++)
+    for (int i = 0; i < a->queries; i += BACKWARD_QUERIES) {
+      int count = a->queries - i < BACKWARD_QUERIES ? a->queries - i : BACKWARD_QUERIES;
+      backward_block(a, s, views, b, h, i, count, lse, rope);
+    }
+  for (int j = 0; j < a->keys; j++) {
+    float *dk = s->dkeys + (int64_t)j * dim_width, *to = view_row(views->dk, b, j, kv_head);
+    if (rope) rope_head(to, dk, rope_row(rope, b, a->keys, j, dim), dim, -1.0f);
+    else memcpy(to, dk, (size_t)dim * sizeof(float));
+    memcpy(view_row(views->dv, b, j, kv_head), s->dvalues + (int64_t)j * dim_width, (size_t)dim * sizeof(float));
+  }
+}
+
+void cpu_attention_backward(Context *c, const Attention *a, View dq, View dk, View dv, View dout, View q, View k,
+                            View v, View out, const float *lse, const Rope *rope) {
+  size_t each = (backward_scratch(a, NULL, NULL) + LANES - 1) / LANES * LANES;
+  float *memory = cpu_scratch(c, each * (size_t)c->threads);
+  if (!memory) return;
+  BackwardViews views = {dq, dk, dv, dout, q, k, v, out};
+#pragma omp parallel for collapse(2) schedule(static) num_threads(c->threads)
+  for (int b = 0; b < a->batch; b++)
+    for (int kv_head = 0; kv_head < a->kv_heads; kv_head++) {
+      BackwardScratch scratch;
+      backward_scratch(a, &scratch, memory + each * (size_t)omp_get_thread_num());
+      backward_group(a, &scratch, &views, b, kv_head, lse, rope);
+    }
+}

@@ -1,0 +1,202 @@
+/* The CPU backend's context, memory and table of operations. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/tile.h"
+
+#include <omp.h>
+#include <stdio.h>
+#ifdef INKLING_ONEDNN
+#include <dnnl.h>
+#endif
+
+/* Stands before every block handed out; as long as the alignment, so that the block stays aligned. */
+struct Allocation {
+  Allocation *next, *previous;
+  size_t bytes;
+};
+enum { ALIGNMENT = 256 };
+
+/* CPUs this process may use: its affinity mask and, in a container, the quota of its control group. */
+static int available_threads(void) {
+  int threads = omp_get_num_procs();
+  FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
+  if (!file) return threads;
+  long quota, period;
+  if (fscanf(file, "%ld %ld", &quota, &period) == 2 && quota > 0 && period > 0) {
+    int granted = (int)((quota + period - 1) / period);
+    threads = granted < threads ? granted : threads;
+  }
+  fclose(file);
+  return threads;
+}
+
+static bool cpu_open(Context **out, const ContextOptions *options, Error *error) {
+  *out = NULL;
+  if (options->dtype != DTYPE_F32)
+    return fail(error, EXIT_USAGE, "--dtype bf16 is not available on the CPU in this version; use --dtype f32");
+  Context *c = calloc(1, sizeof *c);
+  if (!c) return fail(error, EXIT_MEMORY, "out of memory opening the CPU backend");
+  c->dtype = options->dtype;
+  c->threads = options->threads > 0 ? options->threads : available_threads();
+  *out = c;
+  return true;
+}
+
+static void cpu_close(Context *c) {
+  if (!c) return;
+  while (c->allocations) {
+    Allocation *next = c->allocations->next;
+    free(c->allocations);
+    c->allocations = next;
+  }
+  free(c->scratch);
+  free(c);
+}
+
+static void cpu_info(Context *c, ContextInfo *out) {
+  const char *vectors = LANES == 16 ? "AVX-512" : LANES == 8 ? "AVX" : "128-bit vectors";
+#ifdef INKLING_ONEDNN
+  const dnnl_version_t *version = dnnl_version();
+  snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s, oneDNN %d.%d.%d", c->threads,
+           c->threads == 1 ? "" : "s", vectors, version->major, version->minor, version->patch);
+#else
+  snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s, built without oneDNN", c->threads,
+           c->threads == 1 ? "" : "s", vectors);
+#endif
+  out->dtype = c->dtype;
+  out->threads = c->threads;
+  out->bytes = c->bytes;
+  out->peak_bytes = c->peak_bytes;
+}
+
+static void *cpu_alloc(Context *c, const char *name, size_t bytes) {
+  if (c->error.code) return NULL;
+  Allocation *block = NULL;
+  if (bytes <= SIZE_MAX - 2 * ALIGNMENT)
+    block = aligned_alloc(ALIGNMENT, ALIGNMENT + (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+  if (!block) {
+    fail(&c->error, EXIT_MEMORY,
+         "out of memory: %s needs %.1f MiB on top of %.1f MiB in use; a smaller --batch or model fits", name,
+         (double)bytes / 1048576.0, (double)c->bytes / 1048576.0);
+    return NULL;
+  }
+  block->bytes = bytes;
+  block->previous = NULL;
+  block->next = c->allocations;
+  if (block->next) block->next->previous = block;
+  c->allocations = block;
+  c->bytes += bytes;
+  if (c->bytes > c->peak_bytes) c->peak_bytes = c->bytes;
+  return memset((char *)block + ALIGNMENT, 0, bytes);
+}
+
+static void cpu_release(Context *c, void *memory) {
+  if (!memory) return;
+  Allocation *block = (Allocation *)((char *)memory - ALIGNMENT);
+  if (block->next) block->next->previous = block->previous;
+  if (block->previous) block->previous->next = block->next;
+  else c->allocations = block->next;
+  c->bytes -= block->bytes;
+  free(block);
+}
+
+float *cpu_scratch(Context *c, size_t count) {
+  if (c->error.code) return NULL;
+  if (count <= c->scratch_count) return c->scratch;
+  free(c->scratch);
+  c->bytes -= c->scratch_count * sizeof(float);
+  c->scratch_count = 0;
+  c->scratch = count <= SIZE_MAX / 8 ? aligned_alloc(64, (count * sizeof(float) + 63) / 64 * 64) : NULL;
+  if (!c->scratch) {
+    fail(&c->error, EXIT_MEMORY, "out of memory: the CPU backend's scratch space needs %.1f MiB",
+         (double)count * 4 / 1048576.0);
+    return NULL;
+  }
+  c->scratch_count = count;
+  c->bytes += count * sizeof(float);
+  if (c->bytes > c->peak_bytes) c->peak_bytes = c->bytes;
+  return c->scratch;
+}
+
+static void cpu_copy(Context *c, void *to, const void *from, size_t bytes) {
+  if (!c->error.code) memcpy(to, from, bytes);
+}
+
+static void cpu_refresh_compute(Context *c, Parameters *params) {
+  if (!c->error.code) params->compute = params->master; /* fp32: GEMMs read the master itself */
+}
+
+static void cpu_submit(Context *c, uint64_t key, StepFunction step, void *argument) {
+  (void)key; /* nothing to record: calling it again is the replay */
+  if (!c->error.code) step(c, argument);
+}
+
+enum { REPORTS = sizeof((Context *)0)->reports / sizeof((Context *)0)->reports[0] };
+
+/* A reader that falls behind loses the oldest reports, never the newest. */
+static void cpu_report(Context *c, const StepState *state) {
+  if (c->error.code) return;
+  c->reports[(c->report_first + c->report_count) % REPORTS] = *state;
+  if (c->report_count < REPORTS) c->report_count++;
+  else c->report_first = (c->report_first + 1) % REPORTS;
+}
+
+static int cpu_poll(Context *c, StepState *out, int capacity, bool wait, Error *error) {
+  (void)wait; /* work is done when its call returns */
+  if (c->error.code) {
+    fail(error, c->error.code, "%s", c->error.text);
+    return -1;
+  }
+  int taken = capacity < c->report_count ? capacity : c->report_count;
+  for (int i = 0; i < taken; i++) out[i] = c->reports[(c->report_first + i) % REPORTS];
+  c->report_first = (c->report_first + taken) % REPORTS;
+  c->report_count -= taken;
+  return taken;
+}
+
+const Backend cpu_backend = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .info = cpu_info,
+    .peak_flops = cpu_peak_flops,
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .upload = cpu_copy,
+    .download = cpu_copy,
+    .copy = cpu_copy,
+    .refresh_compute = cpu_refresh_compute,
+    .submit = cpu_submit,
+    .report = cpu_report,
+    .poll = cpu_poll,
+    .step_begin = cpu_step_begin,
+    .next_micro_batch = cpu_next_micro_batch,
+    .embedding = cpu_embedding,
+    .embedding_backward = cpu_embedding_backward,
+    .residual_norm = cpu_residual_norm,
+    .residual_norm_backward = cpu_residual_norm_backward,
+    .linear = cpu_linear,
+    .linear_backward_input = cpu_linear_backward_input,
+    .linear_backward_weight = cpu_linear_backward_weight,
+    .rope = cpu_rope,
+    .attention = cpu_attention,
+    .attention_backward = cpu_attention_backward,
+    .swiglu = cpu_swiglu,
+    .swiglu_backward = cpu_swiglu_backward,
+    .cross_entropy = cpu_cross_entropy,
+    .loss_sum = cpu_loss_sum,
+    .clip = cpu_clip,
+    .adamw = cpu_adamw,
+    .decode_embedding = cpu_decode_embedding,
+    .decode_qkv = cpu_decode_qkv,
+    .decode_attention = cpu_decode_attention,
+    .decode_residual = cpu_decode_residual,
+    .decode_mlp = cpu_decode_mlp,
+    .decode_logits = cpu_decode_logits,
+    .sample = cpu_sample,
+    .cache_store = cpu_cache_store,
+};
+
+const Backend *const *backends(void) {
+  static const Backend *const list[] = {&cpu_backend, NULL};
+  return list;
+}

@@ -1,0 +1,30 @@
+/* Dropout masks of the residual stream on the CPU: recomputed wherever they are needed (struct Dropout in kernels.h).
+ */
+#ifndef INKLING_KERNELS_CPU_DROPOUT_H
+#define INKLING_KERNELS_CPU_DROPOUT_H
+
+#include "kernels.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/philox.h"
+
+static inline bool dropout_active(const Dropout *dropout) { return dropout && dropout->p > 0.0f; }
+
+/* The step whose randomness is in use: the one in progress. */
+static inline uint32_t dropout_step(const Dropout *dropout) { return (uint32_t)(dropout->state->step + 1); }
+
+/* out[j] = mask[first + j] * in[j] for `count` elements of sequence `sequence` of the micro-batch, from element `first`
+ * on. in and out may be the same. */
+static inline void dropout_row(const Dropout *dropout, int sequence, int64_t first, int count, const float *in,
+                               float *out) {
+  uint32_t threshold = dropout_threshold(dropout->p), step = dropout_step(dropout);
+  uint32_t stream = (uint32_t)(dropout->state->sequence + sequence);
+  float scale = 1.0f / (1.0f - dropout->p);
+  for (int j = 0; j < count;) {
+    int64_t element = first + j;
+    PhiloxWords words = philox(dropout->seed, (uint32_t)(element / 4), dropout->site, step, stream);
+    for (int lane = (int)(element % 4); lane < 4 && j < count; lane++, j++)
+      out[j] = words.word[lane] >= threshold ? in[j] * scale : 0.0f;
+  }
+}
+
+#endif

@@ -1,0 +1,131 @@
+/* Cross-entropy and the counters of a step on the CPU.
+ *
+ *   cross_entropy   logits [N][stride], V <= stride of them in use; targets, losses [N]
+ *     lse = log sum_{k<V} exp z_k;   loss = lse - (1-s) z_y - (s/V) sum_{k<V} z_k
+ *     dz_k = inv_targets * (exp(z_k - lse) - (1-s) [k=y] - s/V), in place
+ *
+ * A row of logits passes through the cache: it is read from memory by the first sweep and written by the last, the
+ * sweeps between find it in L2. Sums are kept in a fixed number of lanes and added up in a fixed tree, so that a row's
+ * bits depend on nothing but the row. The sum of all logits is taken even where smoothing does not ask for it: it shows
+ * any NaN or infinity, which exp() of a masked logit would hide. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
+
+enum {
+  LANES = 32,
+  BLOCK = 1024,            /* elements whose exponentials are made before they are added */
+  PARALLEL_ELEMENTS = 8192 /* less work than this does not pay for a parallel region */
+};
+
+static float sum_lanes(float *lanes) {
+  for (int half = LANES / 2; half > 0; half /= 2)
+    for (int l = 0; l < half; l++) lanes[l] += lanes[l + half];
+  return lanes[0];
+}
+
+typedef struct MaxAndSum {
+  float max, sum;
+} MaxAndSum;
+
+static MaxAndSum max_and_sum(const float *z, int count) {
+  float max[LANES], sum[LANES] = {0};
+  for (int l = 0; l < LANES; l++) max[l] = -INFINITY;
+  int k = 0;
+  for (; k + LANES <= count; k += LANES) {
+#pragma omp simd
+    for (int l = 0; l < LANES; l++) {
+      max[l] = z[k + l] > max[l] ? z[k + l] : max[l];
+      sum[l] += z[k + l];
+    }
+  }
+  for (int l = 0; k + l < count; l++) {
+    max[l] = z[k + l] > max[l] ? z[k + l] : max[l];
+    sum[l] += z[k + l];
+  }
+  for (int l = 1; l < LANES; l++) max[0] = max[l] > max[0] ? max[l] : max[0];
+  return (MaxAndSum){max[0], sum_lanes(sum)};
+}
+
+static float sum_of(const float *z, int count) {
+  float sum[LANES] = {0};
+  int k = 0;
+  for (; k + LANES <= count; k += LANES) {
+#pragma omp simd
+    for (int l = 0; l < LANES; l++) sum[l] += z[k + l];
+  }
+  for (int l = 0; k + l < count; l++) sum[l] += z[k + l];
+  return sum_lanes(sum);
+}
+
+/* sum of exp(z_k - max); the exponentials replace the logits when `keep` */
+static double sum_exp(float *z, int count, float max, bool keep) {
+  float spare[BLOCK];
+  double sum = 0;
+  for (int k = 0; k < count; k += BLOCK) {
+    int n = count - k < BLOCK ? count - k : BLOCK;
+    const float *from = z + k;
+    float *to = keep ? z + k : spare; // cppcheck-suppress legacyUninitvar -- written before it is read
+#pragma omp simd
+    for (int i = 0; i < n; i++) to[i] = exp_f32(from[i] - max);
+    sum += (double)sum_of(to, n);
+  }
+  return sum;
+}
+
+/* The loss of one row, and its gradient in place of the logits when asked for. */
+static float row_loss(float *z, int64_t stride, int32_t target, int vocab, float smoothing, float scale,
+                      bool gradient) {
+  if (target < 0 || target >= vocab) {
+    if (gradient) memset(z, 0, (size_t)stride * sizeof(float));
+    return target < 0 ? 0.0f : NAN; /* a target outside the vocabulary must not pass for an ignored one */
+  }
+  MaxAndSum seen = max_and_sum(z, vocab);
+  float z_target = z[target];
+  double sum = sum_exp(z, vocab, seen.max, gradient);
+  if (gradient) {
+    float p_scale = (float)((double)scale / sum), uniform = scale * smoothing / (float)vocab;
+#pragma omp simd
+    for (int k = 0; k < vocab; k++) z[k] = z[k] * p_scale - uniform;
+    z[target] -= scale * (1.0f - smoothing);
+    memset(z + vocab, 0, (size_t)(stride - vocab) * sizeof(float));
+  }
+  if (!isfinite(seen.sum)) return NAN;
+  /* Relative to the maximum, where large logits do not cancel. */
+  double to_target = (double)seen.max - (double)z_target, to_mean = (double)seen.max - (double)seen.sum / vocab;
+  return (float)(log(sum) + (1.0 - (double)smoothing) * to_target + (double)smoothing * to_mean);
+}
+
+void cpu_cross_entropy(Context *c, float *losses, void *logits, int64_t stride, const int32_t *targets, int rows,
+                       int vocab, float smoothing, const StepState *state, bool gradient) {
+  if (c->error.code) return;
+  float *z = logits, scale = state->inv_targets;
+#pragma omp parallel for schedule(static) num_threads(c->threads) if ((int64_t)rows * vocab > PARALLEL_ELEMENTS)
+  for (int n = 0; n < rows; n++)
+    losses[n] = row_loss(z + n * stride, stride, targets[n], vocab, smoothing, scale, gradient);
+}
+
+void cpu_loss_sum(Context *c, StepState *state, const float *losses, const int32_t *targets, int rows) {
+  if (c->error.code) return;
+  double sum = state->loss_sum;
+  int64_t count = state->loss_count;
+  for (int n = 0; n < rows; n++) {
+    sum += (double)losses[n];
+    count += targets[n] >= 0;
+  }
+  state->loss_sum = sum;
+  state->loss_count = count;
+}
+
+void cpu_step_begin(Context *c, StepState *state, const float *lr_table, const int32_t *targets) {
+  if (c->error.code) return;
+  state->lr = lr_table ? lr_table[state->step + 1] : 0.0f;
+  state->inv_targets = targets && *targets > 0 ? 1.0f / (float)*targets : 0.0f;
+  state->loss_sum = 0;
+  state->loss_count = 0;
+  state->sequence = 0;
+}
+
+void cpu_next_micro_batch(Context *c, StepState *state, int sequences) {
+  if (c->error.code) return;
+  state->sequence += sequences;
+}

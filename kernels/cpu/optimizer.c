@@ -1,0 +1,103 @@
+/* Gradient clipping (Pascanu et al. 2013) and AdamW (Loshchilov & Hutter 2019) on the CPU, over the flat arenas.
+ *
+ *   clip    grad_norm = |grad|_2 in fp64;  clip = min(1, max_norm / (grad_norm + 1e-6))
+ *   adamw   g = clip*grad;  m = b1*m + (1-b1)*g;  v = b2*v + (1-b2)*g^2;
+ *           w = w*(1 - lr*wd) - lr * (m/bias1) / (sqrt(v/bias2) + eps)
+ *
+ * grad, m, v, master: fp32 [count], pads included: they are zero and stay zero. In fp32 the GEMMs read the masters
+ * themselves, so there is no other copy to write. Both are bound by memory: one pass each. */
+#include "kernels/cpu/cpu.h"
+
+#include <float.h>
+
+enum { PARALLEL_ELEMENTS = 16384 }; /* less work than this does not pay for a parallel region */
+
+/* Sum of squares in fp64, which no fp32 gradient overflows. */
+static double block_squares(const float *grad, size_t count) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (size_t i = 0; i < count; i++) sum += (double)grad[i] * (double)grad[i];
+  return sum;
+}
+
+/* Partial sums belong to blocks and are added in the order of the blocks. */
+static double sum_squares(Context *c, const float *grad, size_t count) {
+  size_t blocks = (count + REDUCTION_BLOCK - 1) / REDUCTION_BLOCK;
+  double *partial = (void *)cpu_scratch(c, 2 * blocks);
+  if (!partial) return 0;
+#pragma omp parallel for schedule(static) num_threads(c->threads) if (count > PARALLEL_ELEMENTS)
+  for (size_t b = 0; b < blocks; b++) {
+    size_t first = b * REDUCTION_BLOCK, rest = count - first;
+    partial[b] = block_squares(grad + first, rest < REDUCTION_BLOCK ? rest : REDUCTION_BLOCK);
+  }
+  double sum = 0;
+  for (size_t b = 0; b < blocks; b++) sum += partial[b];
+  return sum;
+}
+
+/* 1 - beta^t without the cancellation that the subtraction would suffer for beta near 1 */
+static float bias_correction(float beta, double t) { return (float)-expm1(t * log((double)beta)); }
+
+void cpu_clip(Context *c, StepState *state, const Parameters *params, float max_norm, const AdamW *adamw) {
+  if (c->error.code) return;
+  double norm = sqrt(sum_squares(c, params->grad, params->count));
+  if (c->error.code) return;
+  double t = (double)(state->step + 1), ratio = (double)max_norm / (norm + 1e-6);
+  state->grad_norm = (float)norm;
+  state->clip = max_norm > 0 && ratio < 1.0 ? (float)ratio : 1.0f;
+  state->bias1 = bias_correction(adamw->beta1, t);
+  state->bias2 = bias_correction(adamw->beta2, t);
+  state->loss = (float)(state->loss_sum * (double)state->inv_targets);
+  if (!isfinite(state->loss) || !isfinite(state->grad_norm)) state->halted = 1;
+}
+
+/* The factors of one update, the same for every element of a segment. */
+typedef struct Update {
+  float clip, beta1, beta2, eps;
+  float keep;       /* 1 - lr*wd */
+  float step;       /* lr / bias1 */
+  float root_bias2; /* bias2^(-1/2) */
+} Update;
+
+static void update_range(const Update *u, float *restrict w, const float *restrict grad, float *restrict m,
+                         float *restrict v, size_t count) {
+  const float clip = u->clip, beta1 = u->beta1, beta2 = u->beta2, eps = u->eps;
+  const float keep = u->keep, step = u->step, root_bias2 = u->root_bias2;
+  const float rest1 = 1.0f - beta1, rest2 = 1.0f - beta2;
+  /* No `omp simd`: vectorised wherever sqrtf() need not set errno (-fno-math-errno), correct anyway. */
+  for (size_t i = 0; i < count; i++) {
+    float g = clip * grad[i];
+    float first = beta1 * m[i] + rest1 * g, second = beta2 * v[i] + rest2 * g * g;
+    float divisor = sqrtf(second) * root_bias2 + eps;
+    divisor =
+        divisor > FLT_MIN ? divisor : FLT_MIN; /* eps = 0: an element that never had a gradient, pads too, stays */
+    m[i] = first;
+    v[i] = second;
+    w[i] = w[i] * keep - step * first / divisor;
+  }
+}
+
+void cpu_adamw(Context *c, StepState *state, const Parameters *params, const AdamW *adamw) {
+  if (c->error.code || state->halted) return;
+  Update u = {.clip = state->clip,
+              .beta1 = adamw->beta1,
+              .beta2 = adamw->beta2,
+              .eps = adamw->eps,
+              .step = state->lr / state->bias1,
+              .root_bias2 = 1.0f / sqrtf(state->bias2)};
+  float keep_decayed = 1.0f - state->lr * adamw->weight_decay;
+#pragma omp parallel num_threads(c->threads) firstprivate(u) if (params->count > PARALLEL_ELEMENTS)
+  for (int s = 0; s < params->segment_count; s++) {
+    const Segment *segment = &params->segments[s];
+    size_t offset = segment->matrix.offset, count = (size_t)segment->matrix.rows * (size_t)segment->matrix.cols;
+    size_t blocks = (count + REDUCTION_BLOCK - 1) / REDUCTION_BLOCK;
+    u.keep = segment->decay ? keep_decayed : 1.0f;
+#pragma omp for schedule(static) nowait
+    for (size_t b = 0; b < blocks; b++) {
+      size_t first = offset + b * REDUCTION_BLOCK, rest = offset + count - first;
+      update_range(&u, params->master + first, params->grad + first, params->m + first, params->v + first,
+                   rest < REDUCTION_BLOCK ? rest : REDUCTION_BLOCK);
+    }
+  }
+  state->step += 1;
+}

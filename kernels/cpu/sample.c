@@ -1,0 +1,313 @@
+/* Drawing the next token on the CPU.
+ *
+ *   logits [rows][V] fp32 (overwritten)   tokens [rows][capacity]   lengths, positions, streams, status [rows]
+ *
+ * penalty -> top-k -> top-p -> min-p -> temperature -> draw, as in kernels.h. A filter never sorts: it looks for the
+ * value at which to cut by halving the range of fp32 numbers, counting (top-k) or adding up (top-p) what is not below
+ * the middle; about 30 plain sweeps at the worst, so flat logits cost no more than peaked ones. Fixed rules where
+ * samplers go wrong:
+ *   - probabilities are exp(z - max) relative to what top-k left; temperature comes last and changes no filter;
+ *   - equal values at the cut: the lower ids stay, exactly as many as are needed; a sum that equals top_p within fp32
+ *     rounding has reached it;
+ *   - the token drawn is the first, by id, whose cumulative weight is above u * total, so a token of weight 0 cannot
+ * come out;
+ *   - -inf is a masked token; NaN, +inf or nothing but masked tokens are an error, never token 0;
+ *   - temperature <= 0 is the largest logit (lowest id), and exp((z - max) / T) has no overflow for any T above it. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
+
+#include <float.h>
+#include <omp.h>
+
+enum {
+  LANES = 32, /* partial sums, so that the order of additions is fixed */
+  BLOCK = 64  /* logits that share a maximum, and weights that share a partial sum */
+};
+static const double ROUNDING = 1e-6; /* fp32: how far from top_p a sum that equals it may land */
+
+/* The tokens that are still in play, ids rising. Arrays of V. */
+typedef struct Candidates {
+  float *logit;
+  float *weight;
+  int32_t *id;
+  int count;
+} Candidates;
+
+/* ---- cutting without sorting --------------------------------------------------------------------------------- */
+
+/* Number (count_only) or sum of the keys that are not below `threshold`. Rounded additions in a fixed order never fall
+ * when a term is added, so this never rises with the threshold. */
+static double mass_from(const float *key, int count, float threshold, bool count_only) {
+  double mass = 0;
+  for (int first = 0; first < count; first += 1024) {
+    int n = count - first < 1024 ? count - first : 1024, i = 0;
+    float lanes[LANES] = {0}, sum = 0;
+    for (; i + LANES <= n; i += LANES) {
+#pragma omp simd
+      for (int l = 0; l < LANES; l++) {
+        float x = key[first + i + l], add = count_only ? 1.0f : x;
+        lanes[l] += x >= threshold ? add : 0.0f;
+      }
+    }
+    for (int l = 0; i + l < n; l++) {
+      float x = key[first + i + l], add = count_only ? 1.0f : x;
+      lanes[l] += x >= threshold ? add : 0.0f;
+    }
+    for (int l = 0; l < LANES; l++) sum += lanes[l];
+    mass += (double)sum;
+  }
+  return mass;
+}
+
+/* fp32 numbers in the order of int32, -0 just below 0, and back. */
+static int32_t order_of(float x) {
+  int32_t bits;
+  memcpy(&bits, &x, 4);
+  return bits < 0 ? bits ^ INT32_MAX : bits;
+}
+
+static float number_of(int32_t order) {
+  int32_t bits = order < 0 ? order ^ INT32_MAX : order;
+  float x;
+  memcpy(&x, &bits, 4);
+  return x;
+}
+
+/* Where a filter cuts: everything above `value` stays, and the first `ties` of those equal to it. */
+typedef struct Cut {
+  float value;
+  int64_t ties;
+} Cut;
+
+/* The shortest prefix, by falling key, whose mass reaches `target` > 0. max is the largest key; the keys from min on
+ * are known to reach the target. */
+static Cut find_cut(const float *key, int count, float min, float max, double target, bool count_only) {
+  int64_t low = order_of(min), high = (int64_t)order_of(max) + 1; /* reached at low, not at high */
+  while (high - low > 1) {
+    int64_t middle = low + (high - low) / 2;
+    if (mass_from(key, count, number_of((int32_t)middle), count_only) >= target) low = middle;
+    else high = middle;
+  }
+  float value = number_of((int32_t)low);
+  double above = high > order_of(max) ? 0 : mass_from(key, count, number_of((int32_t)high), count_only);
+  double ties = ceil((target - above) / (count_only ? 1.0 : (double)value));
+  return (Cut){value, ties < 1 ? 1 : ties < count ? (int64_t)ties : count};
+}
+
+/* `key` may be any of the candidates' own arrays: each element moves down or stays. */
+static void keep(Candidates *c, const float *key, Cut cut) {
+  int kept = 0;
+  for (int i = 0; i < c->count; i++) {
+    bool stays = key[i] > cut.value || (key[i] == cut.value && cut.ties-- > 0);
+    c->logit[kept] = c->logit[i];
+    c->weight[kept] = c->weight[i];
+    c->id[kept] = c->id[i];
+    kept += stays;
+  }
+  c->count = kept;
+}
+
+/* ---- the stages, in their order ------------------------------------------------------------------------------ */
+
+/* Each distinct token among the last n once; `seen` is a bit per token, all zero. */
+static void penalise(float *logits, int vocab, const int32_t *ring, int capacity, int length, const Sampling *sampling,
+                     uint32_t *seen) {
+  if (sampling->repeat_penalty == 1.0f || sampling->repeat_last_n <= 0) return;
+  int n = sampling->repeat_last_n < length ? sampling->repeat_last_n : length;
+  n = n < capacity ? n : capacity;
+  memset(seen, 0, ((size_t)vocab + 31) / 32 * sizeof *seen);
+  for (int i = length - n; i < length; i++) {
+    int32_t token = ring[i % capacity];
+    if (token < 0 || token >= vocab || (seen[token / 32] >> (token % 32) & 1)) continue;
+    seen[token / 32] |= 1u << (token % 32);
+    float z = logits[token];
+    logits[token] = z > 0 ? z / sampling->repeat_penalty : z * sampling->repeat_penalty;
+  }
+}
+
+/* The largest of n <= BLOCK logits; *bad counts those that are NaN or +inf. Lanes, so that it is vector code
+ * everywhere. */
+static float block_max(const float *logits, int n, int *bad) {
+  float max[8];
+  int32_t wrong[8] = {0};
+  for (int l = 0; l < 8; l++) max[l] = -INFINITY;
+  int i = 0;
+  for (; i + 8 <= n; i += 8) {
+#pragma omp simd
+    for (int l = 0; l < 8; l++) {
+      float z = logits[i + l];
+      wrong[l] += !(z <= FLT_MAX);
+      max[l] = z > max[l] ? z : max[l];
+    }
+  }
+  for (int l = 0; i + l < n; l++) {
+    float z = logits[i + l];
+    wrong[l] += !(z <= FLT_MAX);
+    max[l] = z > max[l] ? z : max[l];
+  }
+  for (int l = 1; l < 8; l++) {
+    wrong[0] += wrong[l];
+    max[0] = max[l] > max[0] ? max[l] : max[0];
+  }
+  *bad += wrong[0];
+  return max[0];
+}
+
+/* The largest logit of each block; false when one of them is NaN or +inf, or all are -inf. */
+static bool block_maxima(const float *logits, int vocab, float *maxima, float *max) {
+  int bad = 0;
+  *max = -INFINITY;
+  for (int first = 0; first < vocab; first += BLOCK) {
+    float m = block_max(logits + first, vocab - first < BLOCK ? vocab - first : BLOCK, &bad);
+    *max = m > *max ? m : *max;
+    maxima[first / BLOCK] = m;
+  }
+  return !bad && *max >= -FLT_MAX;
+}
+
+static int lowest_of(const float *logits, int vocab, float value) {
+  int id = 0;
+  while (id < vocab - 1 && logits[id] != value) id++;
+  return id;
+}
+
+/* Gathers the logits from `bound` on, which drops the masked ones. The candidates' logits are the logits' own array. */
+static void gather(Candidates *c, int vocab, const float *maxima, float bound) {
+  const float *logits = c->logit;
+  int count = 0;
+  for (int first = 0; first < vocab; first += BLOCK) {
+    if (!(maxima[first / BLOCK] >= bound)) continue;
+    int end = vocab - first < BLOCK ? vocab : first + BLOCK;
+    for (int i = first; i < end; i++) {
+      float z = logits[i];
+      c->logit[count] = z;
+      c->id[count] = i;
+      count += z >= bound;
+    }
+  }
+  c->count = count;
+}
+
+/* The k-th largest logit is at least the k-th largest maximum of the blocks: nearly all logits go before any counting.
+ */
+static void top_k(Candidates *c, int vocab, const float *maxima, float max, int k) {
+  int blocks = (vocab + BLOCK - 1) / BLOCK;
+  float bound = -FLT_MAX;
+  if (k > 0 && k < blocks && mass_from(maxima, blocks, -FLT_MAX, true) >= k)
+    bound = find_cut(maxima, blocks, -FLT_MAX, max, k, true).value;
+  gather(c, vocab, maxima, bound);
+  if (k > 0 && k < c->count) keep(c, c->logit, find_cut(c->logit, c->count, bound, max, k, true));
+}
+
+static void weigh(Candidates *c, float max, float temperature) {
+#pragma omp simd
+  for (int i = 0; i < c->count; i++) c->weight[i] = exp_f32((c->logit[i] - max) / temperature);
+}
+
+static void top_p(Candidates *c, float max, float p) {
+  if (!(p < 1.0f)) return;
+  weigh(c, max, 1);
+  double total = mass_from(c->weight, c->count, 0, false), target = (double)p * total * (1 - ROUNDING);
+  /* All weights below this one add up to less than half of what may go. */
+  float min = (float)((1 - (double)p) * total / c->count / 2);
+  keep(c, c->weight, target > 0 ? find_cut(c->weight, c->count, min, 1, target, false) : (Cut){1, 1});
+}
+
+/* exp(z - max) >= min_p, in logits */
+static void min_p(Candidates *c, float max, float p) {
+  if (!(p > 0.0f)) return;
+  double cutoff = p < 1.0f ? (double)max + log((double)p) - ROUNDING : (double)max;
+  int kept = 0;
+  for (int i = 0; i < c->count; i++) {
+    c->logit[kept] = c->logit[i];
+    c->id[kept] = c->id[i];
+    kept += (double)c->logit[kept] >= cutoff;
+  }
+  c->count = kept;
+}
+
+static double block_weight(const Candidates *c, int first) {
+  int end = c->count - first < BLOCK ? c->count : first + BLOCK;
+  double lanes[8] = {0};
+  int i = first;
+  for (; i + 8 <= end; i += 8) {
+#pragma omp simd
+    for (int l = 0; l < 8; l++) lanes[l] += (double)c->weight[i + l];
+  }
+  for (int l = 0; i + l < end; l++) lanes[l] += (double)c->weight[i + l];
+  return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+}
+
+/* The first id whose cumulative weight is above u * total. Total and search add the same sums of blocks in the same
+ * order, so the search finds its block; where rounding lets the walk inside it run out, the block's last token with a
+ * weight is it. */
+static int32_t draw(const Candidates *c, float u) {
+  double total = 0, below = 0;
+  for (int first = 0; first < c->count; first += BLOCK) total += block_weight(c, first);
+  double aim = (double)u * total;
+  int32_t last = c->id[0];
+  for (int first = 0; first < c->count; first += BLOCK) {
+    double next = below + block_weight(c, first), sum = below;
+    bool here = aim < next;
+    for (int i = first; here && i < c->count && i < first + BLOCK; i++) {
+      sum += (double)c->weight[i];
+      if (c->weight[i] > 0) last = c->id[i];
+      if (aim < sum) return last;
+    }
+    if (here) return last;
+    below = next;
+  }
+  for (int i = 0; i < c->count; i++)
+    if (c->weight[i] > 0) last = c->id[i];
+  return last;
+}
+
+/* ---- a row --------------------------------------------------------------------------------------------------- */
+
+/* Floats that one thread needs: weights, ids, block maxima, a bit per token. */
+static size_t scratch_per_thread(int vocab) {
+  size_t v = (size_t)vocab;
+  return (2 * v + v / BLOCK + 1 + v / 32 + 1 + LANES) / LANES * LANES;
+}
+
+/* The next token of a sequence, or -1 when its logits are not finite. */
+static int32_t choose(float *logits, int vocab, const int32_t *ring, int capacity, int length, int32_t stream,
+                      const Sampling *sampling, float *scratch) {
+  Candidates c = {.logit = logits, .weight = scratch, .id = (void *)(scratch + vocab)};
+  float *maxima = scratch + 2 * (int64_t)vocab, max;
+  penalise(logits, vocab, ring, capacity, length, sampling, (void *)(maxima + vocab / BLOCK + 1));
+  if (!block_maxima(logits, vocab, maxima, &max)) return -1;
+  if (!(sampling->temperature > 0)) return lowest_of(logits, vocab, max);
+  top_k(&c, vocab, maxima, max, sampling->top_k);
+  top_p(&c, max, sampling->top_p);
+  min_p(&c, max, sampling->min_p);
+  weigh(&c, max, sampling->temperature);
+  return draw(&c, philox_uniform(philox(sampling->seed, 0, SITE_SAMPLE, (uint32_t)length, (uint32_t)stream).word[0]));
+}
+
+/* A row that failed before stays failed. */
+static void sample_row(const Sequences *s, int row, float *logits, int vocab, const Sampling *sampling,
+                       float *scratch) {
+  int32_t length = s->lengths[row];
+  if (s->status[row] != SEQUENCE_OK || length < 0) return;
+  int32_t *ring = s->tokens + (int64_t)row * s->capacity;
+  int32_t token = choose(logits, vocab, ring, s->capacity, length, s->streams[row], sampling, scratch);
+  if (token < 0) {
+    s->status[row] = SEQUENCE_NONFINITE;
+    return;
+  }
+  ring[length % s->capacity] = token;
+  s->lengths[row] = length + 1;
+  s->positions[row] += 1;
+}
+
+void cpu_sample(Context *c, const Sequences *s, float *logits, int vocab, const Sampling *sampling) {
+  if (c->error.code) return;
+  int threads = s->rows < c->threads ? s->rows : c->threads;
+  size_t per_thread = scratch_per_thread(vocab);
+  float *scratch = cpu_scratch(c, (size_t)(threads > 1 ? threads : 1) * per_thread);
+  if (!scratch) return;
+#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
+  for (int r = 0; r < s->rows; r++)
+    sample_row(s, r, logits + (int64_t)r * vocab, vocab, sampling, scratch + (size_t)omp_get_thread_num() * per_thread);
+}

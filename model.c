@@ -1,0 +1,484 @@
+/* The Transformer as a list of operations. Forward and backward of each part stand next to each other; shapes are in
+ * the comments (model/internal.h names the dimensions). */
+#include "model/internal.h"
+
+#include "kernels/philox.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the model ---- */
+
+bool backend_ok(Model *m, Error *error) { return m->ops->poll(m->context, NULL, 0, false, error) >= 0; }
+
+static bool upload_rope_table(Model *m, Error *error) {
+  const ModelConfig *c = &m->config;
+  size_t count = (size_t)c->ctx * (size_t)c->head_dim;
+  float *table = malloc(count * sizeof(float));
+  if (!table) return fail(error, EXIT_MEMORY, "out of memory for the rotary table");
+  for (int t = 0; t < c->ctx; t++)
+    for (int i = 0; i < c->head_dim / 2; i++) {
+      double angle = t * pow((double)c->rope_base, -2.0 * i / c->head_dim);
+      table[(size_t)t * (size_t)c->head_dim + 2 * (size_t)i] = (float)cos(angle);
+      table[(size_t)t * (size_t)c->head_dim + 2 * (size_t)i + 1] = (float)sin(angle);
+    }
+  m->rope_table = m->ops->alloc(m->context, "rotary table", count * sizeof(float));
+  if (m->rope_table) m->ops->upload(m->context, m->rope_table, table, count * sizeof(float));
+  free(table);
+  return backend_ok(m, error);
+}
+
+bool model_open(Model **out, const Backend *backend, Context *context, const ModelConfig *config, Error *error) {
+  *out = NULL;
+  if (!model_config_check(config, EXIT_USAGE, error)) return false;
+  Model *m = calloc(1, sizeof *m);
+  if (!m) return fail(error, EXIT_MEMORY, "out of memory for the model");
+  m->ops = backend;
+  m->context = context;
+  ContextInfo info;
+  backend->info(context, &info);
+  m->dt = dtype_bytes(info.dtype);
+  m->config = *config;
+  if (!parameter_table_make(&m->table, config, error)) {
+    model_close(m);
+    return false;
+  }
+  m->params.count = m->table.arena;
+  m->params.segments = m->table.segments;
+  m->params.segment_count = m->table.segment_count;
+  m->params.master = backend->alloc(context, "weights", m->table.arena * sizeof(float));
+  m->eval_state = backend->alloc(context, "evaluation state", sizeof(StepState));
+  if (!upload_rope_table(m, error)) {
+    model_close(m);
+    return false;
+  }
+  backend->refresh_compute(context, &m->params);
+  *out = m;
+  return true;
+}
+
+void model_close(Model *m) {
+  if (!m) return;
+  void *memory[] = {m->params.master == m->params.compute ? NULL : m->params.compute,
+                    m->params.master,
+                    m->params.grad,
+                    m->params.m,
+                    m->params.v,
+                    m->rope_table,
+                    m->state,
+                    m->eval_state,
+                    m->tokens,
+                    m->targets,
+                    m->train_memory,
+                    m->eval_memory,
+                    m->lr_table,
+                    m->target_count,
+                    m->offsets,
+                    m->order};
+  for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) m->ops->release(m->context, memory[i]);
+  free(m->train.layers);
+  free(m->eval.layers);
+  free(m->sorted);
+  parameter_table_free(&m->table);
+  free(m);
+}
+
+const ModelConfig *model_config(const Model *m) { return &m->config; }
+
+const ParameterTable *model_table(const Model *m) { return &m->table; }
+
+static float *arena_of(Model *m, ArenaKind which) {
+  float *arenas[] = {m->params.master, m->params.grad, m->params.m, m->params.v};
+  return arenas[which];
+}
+
+void model_upload(Model *m, ArenaKind which, const float *host) {
+  m->ops->upload(m->context, arena_of(m, which), host, m->table.arena * sizeof(float));
+  if (which == ARENA_MASTER) m->ops->refresh_compute(m->context, &m->params);
+}
+
+void model_download(Model *m, ArenaKind which, float *host) {
+  m->ops->download(m->context, host, arena_of(m, which), m->table.arena * sizeof(float));
+}
+
+static bool reserve_tokens(Model *m, int64_t rows, Error *error) {
+  if (rows <= m->token_room) return true;
+  m->ops->release(m->context, m->tokens);
+  m->ops->release(m->context, m->targets);
+  m->tokens = m->ops->alloc(m->context, "tokens", (size_t)rows * sizeof(int32_t));
+  m->targets = m->ops->alloc(m->context, "targets", (size_t)rows * sizeof(int32_t));
+  m->token_room = rows;
+  return backend_ok(m, error);
+}
+
+/* ---- forward and backward ---- */
+
+typedef enum DropoutKind {
+  DROPOUT_EMBEDDING,
+  DROPOUT_ATTENTION,
+  DROPOUT_ATTENTION_BRANCH,
+  DROPOUT_MLP_BRANCH
+} DropoutKind;
+
+/* Fills `dropout` and returns it, or returns NULL when this pass drops nothing. */
+static const Dropout *dropout_at(const Pass *p, int layer, DropoutKind kind, Dropout *dropout) {
+  const Model *m = p->model;
+  if (!p->train || m->settings.dropout <= 0) return NULL;
+  uint32_t site = SITE_DROPOUT + 8 * (uint32_t)layer + (uint32_t)kind;
+  *dropout = (Dropout){m->settings.dropout, site, m->settings.seed, m->state};
+  return dropout;
+}
+
+static float *gain_gradient(const Model *m, Matrix norm) { return m->params.grad + norm.offset; }
+
+typedef struct QkvViews {
+  View q, k, v;
+} QkvViews;
+
+/* Queries, keys and values inside a packed [B][T][H*D + 2*G*D] array. */
+static QkvViews qkv_views(const Model *m, void *qkv, int length) {
+  const ModelConfig *c = &m->config;
+  int64_t row = qkv_width(c), batch = (int64_t)length * row, head = c->head_dim;
+  return (QkvViews){{qkv, batch, row, head},
+                    {element(m, qkv, query_width(c)), batch, row, head},
+                    {element(m, qkv, query_width(c) + key_width(c)), batch, row, head}};
+}
+
+static View heads_view(const ModelConfig *c, void *array, int length) {
+  int64_t row = query_width(c);
+  return (View){array, (int64_t)length * row, row, c->head_dim};
+}
+
+static Attention self_attention(const Pass *p, const Dropout *dropout) {
+  const ModelConfig *c = &p->model->config;
+  return (Attention){.batch = p->batch,
+                     .heads = c->heads,
+                     .kv_heads = c->kv_heads,
+                     .head_dim = c->head_dim,
+                     .queries = p->length,
+                     .keys = p->length,
+                     .scale = 1.0f / sqrtf((float)c->head_dim),
+                     .causal = true,
+                     .dropout = dropout};
+}
+
+static const Epilogue NO_EPILOGUE = {EPILOGUE_NONE, NULL};
+
+/* branch = Wo attention(rope(Wqkv n)).  n = norm(x) [N][C] */
+static void attention_forward(const Pass *p, int layer) {
+  const Model *m = p->model;
+  const Backend *k = m->ops;
+  Context *c = m->context;
+  const ModelConfig *g = &m->config;
+  const LayerParameters *w = &m->table.layers[layer];
+  const LayerActivations *a = &p->acts->layers[layer];
+  int rows = p->batch * p->length;
+  Rope rope = {m->rope_table, NULL};
+  Dropout drop;
+  QkvViews view = qkv_views(m, a->qkv, p->length);
+  Attention shape = self_attention(p, dropout_at(p, layer, DROPOUT_ATTENTION, &drop));
+  k->linear(c, a->qkv, qkv_width(g), a->n_attention, g->dim, &m->params, w->qkv, rows, NO_EPILOGUE);
+  k->rope(c, view.q, p->batch, p->length, g->heads + g->kv_heads, g->head_dim, &rope);
+  if (p->caches) k->cache_store(c, &p->caches[layer], p->slot, 0, view.k, view.v, p->length);
+  k->attention(c, &shape, heads_view(g, a->attention, p->length), view.q, view.k, view.v, a->lse);
+  k->linear(c, p->acts->branch, g->dim, a->attention, query_width(g), &m->params, w->output, rows, NO_EPILOGUE);
+}
+
+/* dn = gradient of the norm's output, from dbranch [N][C]. */
+static void attention_backward(const Pass *p, int layer, const void *dbranch) {
+  const Model *m = p->model;
+  const Backend *k = m->ops;
+  Context *c = m->context;
+  const ModelConfig *g = &m->config;
+  const LayerParameters *w = &m->table.layers[layer];
+  const LayerActivations *a = &p->acts->layers[layer];
+  const Activations *s = p->acts;
+  int rows = p->batch * p->length;
+  Rope rope = {m->rope_table, NULL};
+  Dropout drop;
+  QkvViews view = qkv_views(m, a->qkv, p->length), d = qkv_views(m, s->dqkv, p->length);
+  Attention shape = self_attention(p, dropout_at(p, layer, DROPOUT_ATTENTION, &drop));
+  k->linear_backward_weight(c, &m->params, w->output, dbranch, g->dim, a->attention, query_width(g), rows,
+                            p->accumulate);
+  k->linear_backward_input(c, s->dattention, query_width(g), dbranch, g->dim, &m->params, w->output, rows, NO_EPILOGUE);
+  k->attention_backward(c, &shape, d.q, d.k, d.v, heads_view(g, s->dattention, p->length), view.q, view.k, view.v,
+                        heads_view(g, a->attention, p->length), a->lse, &rope);
+  k->linear_backward_weight(c, &m->params, w->qkv, s->dqkv, qkv_width(g), a->n_attention, g->dim, rows, p->accumulate);
+  k->linear_backward_input(c, s->dn, g->dim, s->dqkv, qkv_width(g), &m->params, w->qkv, rows, NO_EPILOGUE);
+}
+
+/* branch = Wdown swiglu(Wgate n, Wup n).  n = norm(x) [N][C] */
+static void mlp_forward(const Pass *p, int layer) {
+  const Model *m = p->model;
+  const Backend *k = m->ops;
+  Context *c = m->context;
+  const ModelConfig *g = &m->config;
+  const LayerParameters *w = &m->table.layers[layer];
+  const LayerActivations *a = &p->acts->layers[layer];
+  int rows = p->batch * p->length;
+  k->linear(c, a->gate_up, 2 * g->ffn, a->n_mlp, g->dim, &m->params, w->gate_up, rows, NO_EPILOGUE);
+  k->swiglu(c, a->h, a->gate_up, rows, g->ffn);
+  k->linear(c, p->acts->branch, g->dim, a->h, g->ffn, &m->params, w->down, rows, NO_EPILOGUE);
+}
+
+static void mlp_backward(const Pass *p, int layer, const void *dbranch) {
+  const Model *m = p->model;
+  const Backend *k = m->ops;
+  Context *c = m->context;
+  const ModelConfig *g = &m->config;
+  const LayerParameters *w = &m->table.layers[layer];
+  const LayerActivations *a = &p->acts->layers[layer];
+  const Activations *s = p->acts;
+  int rows = p->batch * p->length;
+  k->linear_backward_weight(c, &m->params, w->down, dbranch, g->dim, a->h, g->ffn, rows, p->accumulate);
+  k->linear_backward_input(c, s->dh, g->ffn, dbranch, g->dim, &m->params, w->down, rows, NO_EPILOGUE);
+  k->swiglu_backward(c, a->gate_up, s->dh, a->gate_up, rows, g->ffn);
+  k->linear_backward_weight(c, &m->params, w->gate_up, a->gate_up, 2 * g->ffn, a->n_mlp, g->dim, rows, p->accumulate);
+  k->linear_backward_input(c, s->dn, g->dim, a->gate_up, 2 * g->ffn, &m->params, w->gate_up, rows, NO_EPILOGUE);
+}
+
+void body_forward(const Pass *p) {
+  const Model *m = p->model;
+  const Backend *k = m->ops;
+  Context *c = m->context;
+  const ModelConfig *g = &m->config;
+  const Activations *s = p->acts;
+  Dropout drop;
+  k->embedding(c, s->layers[0].x_attention, &m->params, m->table.embedding, m->tokens, p->batch, p->length,
+               dropout_at(p, 0, DROPOUT_EMBEDDING, &drop));
+  k->residual_norm(c, NULL, s->layers[0].n_attention, s->layers[0].rstd_attention, s->layers[0].x_attention, NULL,
+                   gain(m, m->table.layers[0].attention_norm), g->norm_eps, p->batch, p->length, g->dim, NULL);
+  for (int layer = 0; layer < g->layers; layer++) {
+    const LayerActivations *a = &s->layers[layer];
+    bool last = layer + 1 == g->layers;
+    const LayerActivations *next = last ? NULL : &s->layers[layer + 1];
+    attention_forward(p, layer);
+    k->residual_norm(c, a->x_mlp, a->n_mlp, a->rstd_mlp, a->x_attention, s->branch,
+                     gain(m, m->table.layers[layer].mlp_norm), g->norm_eps, p->batch, p->length, g->dim,
+                     dropout_at(p, layer, DROPOUT_ATTENTION_BRANCH, &drop));
+    mlp_forward(p, layer);
+    k->residual_norm(c, last ? s->x_final : next->x_attention, last ? s->n_final : next->n_attention,
+                     last ? s->rstd_final : next->rstd_attention, a->x_mlp, s->branch,
+                     gain(m, last ? m->table.final_norm : m->table.layers[layer + 1].attention_norm), g->norm_eps,
+                     p->batch, p->length, g->dim, dropout_at(p, layer, DROPOUT_MLP_BRANCH, &drop));
+  }
+}
+
+/* From dn, the gradient of the final norm's output, to the gradient of every parameter below the head. */
+static void body_backward(const Pass *p) {
+  const Model *m = p->model;
+  const Backend *k = m->ops;
+  Context *c = m->context;
+  const ModelConfig *g = &m->config;
+  const Activations *s = p->acts;
+  Dropout drop;
+  bool tied = g->tie; /* then the head has already written the embedding's gradient */
+  const void *dbranch = s->dbranch ? s->dbranch : s->dx; /* without dropout they are the same numbers */
+  k->residual_norm_backward(c, s->dx, s->dbranch, gain_gradient(m, m->table.final_norm), s->dn, NULL, s->x_final,
+                            s->rstd_final, gain(m, m->table.final_norm), p->batch, p->length, g->dim,
+                            dropout_at(p, g->layers - 1, DROPOUT_MLP_BRANCH, &drop), p->accumulate);
+  for (int layer = g->layers - 1; layer >= 0; layer--) {
+    const LayerActivations *a = &s->layers[layer];
+    const LayerParameters *w = &m->table.layers[layer];
+    mlp_backward(p, layer, dbranch);
+    k->residual_norm_backward(c, s->dx, s->dbranch, gain_gradient(m, w->mlp_norm), s->dn, s->dx, a->x_mlp, a->rstd_mlp,
+                              gain(m, w->mlp_norm), p->batch, p->length, g->dim,
+                              dropout_at(p, layer, DROPOUT_ATTENTION_BRANCH, &drop), p->accumulate);
+    attention_backward(p, layer, dbranch);
+    const Dropout *below = layer > 0 ? dropout_at(p, layer - 1, DROPOUT_MLP_BRANCH, &drop) : NULL;
+    k->residual_norm_backward(c, s->dx, layer > 0 ? s->dbranch : NULL, gain_gradient(m, w->attention_norm), s->dn,
+                              s->dx, a->x_attention, a->rstd_attention, gain(m, w->attention_norm), p->batch, p->length,
+                              g->dim, below, p->accumulate);
+  }
+  k->embedding_backward(c, &m->params, m->table.embedding, s->dx, m->offsets, m->order, g->vocab, p->batch, p->length,
+                        dropout_at(p, 0, DROPOUT_EMBEDDING, &drop), p->accumulate || tied);
+}
+
+/* The head and the loss in chunks of rows, so that the logits of the whole batch never exist at once. Training also
+ * makes dn and the head's gradient. `logits` NULL, or host [N][V]. */
+static void head_and_loss(const Pass *p, StepState *state, float smoothing, float *logits) {
+  const Model *m = p->model;
+  const Backend *k = m->ops;
+  Context *c = m->context;
+  const ModelConfig *g = &m->config;
+  const Activations *s = p->acts;
+  int rows = p->batch * p->length, padded = padded_vocab(g);
+  for (int row = 0; row < rows; row += s->head_rows) {
+    int count = rows - row < s->head_rows ? rows - row : s->head_rows;
+    void *n = element(m, s->n_final, (int64_t)row * g->dim);
+    k->linear(c, s->logits, padded, n, g->dim, &m->params, m->table.head, count, NO_EPILOGUE);
+    for (int i = 0; logits && i < count; i++)
+      k->download(c, logits + (int64_t)(row + i) * g->vocab, element(m, s->logits, (int64_t)i * padded),
+                  (size_t)g->vocab * sizeof(float));
+    k->cross_entropy(c, s->losses + row, s->logits, padded, m->targets + row, count, g->vocab, smoothing, state,
+                     p->train);
+    if (!p->train) continue;
+    k->linear_backward_weight(c, &m->params, m->table.head, s->logits, padded, n, g->dim, count,
+                              p->accumulate || row > 0);
+    k->linear_backward_input(c, element(m, s->dn, (int64_t)row * g->dim), g->dim, s->logits, padded, &m->params,
+                             m->table.head, count, NO_EPILOGUE);
+  }
+  k->loss_sum(c, state, s->losses, m->targets, rows);
+}
+
+/* ---- the training step ---- */
+
+static uint64_t step_key(int kind, int batch, int length) {
+  return (uint64_t)kind << 56 | (uint64_t)batch << 28 | (uint64_t)length;
+}
+enum { STEP_FIRST = 1, STEP_MORE, STEP_UPDATE, STEP_EVALUATE };
+
+static void micro_batch(Context *c, Model *m, bool first) {
+  Pass pass = {.model = m,
+               .acts = &m->train,
+               .batch = m->settings.batch,
+               .length = m->config.ctx,
+               .train = true,
+               .accumulate = !first};
+  body_forward(&pass);
+  head_and_loss(&pass, m->state, m->settings.label_smoothing, NULL);
+  body_backward(&pass);
+  m->ops->next_micro_batch(c, m->state, m->settings.batch);
+}
+
+static void first_micro_batch(Context *c, void *model) {
+  Model *m = model;
+  m->ops->step_begin(c, m->state, m->lr_table, m->target_count);
+  micro_batch(c, m, true);
+}
+
+static void later_micro_batch(Context *c, void *model) { micro_batch(c, model, false); }
+
+static void update(Context *c, void *model) {
+  Model *m = model;
+  m->ops->clip(c, m->state, &m->params, m->settings.clip, &m->settings.adamw);
+  m->ops->adamw(c, m->state, &m->params, &m->settings.adamw);
+  m->ops->report(c, m->state);
+}
+
+static bool upload_schedule(Model *m, Error *error) {
+  int64_t steps = m->settings.schedule.steps;
+  float *table = calloc((size_t)steps + 1, sizeof(float));
+  if (!table) return fail(error, EXIT_MEMORY, "out of memory for the learning rates of %lld steps", (long long)steps);
+  for (int64_t t = 1; t <= steps; t++) table[t] = schedule_lr(&m->settings.schedule, t);
+  m->lr_table = m->ops->alloc(m->context, "learning rates", ((size_t)steps + 1) * sizeof(float));
+  if (m->lr_table) m->ops->upload(m->context, m->lr_table, table, ((size_t)steps + 1) * sizeof(float));
+  free(table);
+  return backend_ok(m, error);
+}
+
+bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
+  m->settings = *settings;
+  m->training = true;
+  int64_t rows = (int64_t)settings->batch * m->config.ctx;
+  if (rows > INT32_MAX / 2)
+    return fail(error, EXIT_USAGE, "a micro-batch of %lld tokens is too large; lower --batch", (long long)rows);
+  size_t arena = m->table.arena * sizeof(float), offsets = (size_t)m->config.vocab + 1;
+  m->params.grad = m->ops->alloc(m->context, "gradients", arena);
+  m->params.m = m->ops->alloc(m->context, "first moments of AdamW", arena);
+  m->params.v = m->ops->alloc(m->context, "second moments of AdamW", arena);
+  m->state = m->ops->alloc(m->context, "step state", sizeof(StepState));
+  m->target_count = m->ops->alloc(m->context, "target count", sizeof(int32_t));
+  m->offsets = m->ops->alloc(m->context, "token offsets", offsets * sizeof(int32_t));
+  m->order = m->ops->alloc(m->context, "token order", (size_t)rows * sizeof(int32_t));
+  m->sorted = malloc((offsets + (size_t)rows) * sizeof(int32_t));
+  if (!m->sorted) return fail(error, EXIT_MEMORY, "out of memory for the order of tokens");
+  return backend_ok(m, error) && reserve_tokens(m, rows, error) && upload_schedule(m, error) &&
+         allocate_activations(m, &m->train, &m->train_memory, rows, true, settings->head_rows, error);
+}
+
+void model_set_step(Model *m, int64_t step) {
+  StepState state = {.step = step};
+  m->ops->upload(m->context, m->state, &state, sizeof state);
+}
+
+/* offsets[v] .. offsets[v+1] of `order` become the positions of token v, ascending. */
+static void counting_sort(const int32_t *tokens, int64_t count, int vocab, int32_t *offsets, int32_t *order) {
+  memset(offsets, 0, ((size_t)vocab + 1) * sizeof *offsets);
+  for (int64_t i = 0; i < count; i++) offsets[tokens[i] + 1]++;
+  for (int v = 0; v < vocab; v++) offsets[v + 1] += offsets[v];
+  for (int64_t i = 0; i < count; i++) order[offsets[tokens[i]]++] = (int32_t)i;
+  memmove(offsets + 1, offsets, (size_t)vocab * sizeof *offsets); /* filling moved every start to its end */
+  offsets[0] = 0;
+}
+
+/* Gradients of all micro-batches of a step. */
+static void submit_micro_batches(Model *m, const int32_t *tokens, const int32_t *targets) {
+  int64_t rows = (int64_t)m->settings.batch * m->config.ctx;
+  size_t bytes = (size_t)rows * sizeof(int32_t), offsets = (size_t)m->config.vocab + 1;
+  int32_t count = 0;
+  for (int64_t i = 0; i < rows * m->settings.micro_batches; i++) count += targets[i] >= 0;
+  m->ops->upload(m->context, m->target_count, &count, sizeof count);
+  for (int i = 0; i < m->settings.micro_batches; i++, tokens += rows, targets += rows) {
+    counting_sort(tokens, rows, m->config.vocab, m->sorted, m->sorted + offsets);
+    m->ops->upload(m->context, m->tokens, tokens, bytes);
+    m->ops->upload(m->context, m->targets, targets, bytes);
+    m->ops->upload(m->context, m->offsets, m->sorted, offsets * sizeof(int32_t));
+    m->ops->upload(m->context, m->order, m->sorted + offsets, bytes);
+    m->ops->submit(m->context, step_key(i ? STEP_MORE : STEP_FIRST, m->settings.batch, m->config.ctx),
+                   i ? later_micro_batch : first_micro_batch, m);
+  }
+}
+
+void model_train_step(Model *m, const int32_t *tokens, const int32_t *targets) {
+  submit_micro_batches(m, tokens, targets);
+  m->ops->submit(m->context, step_key(STEP_UPDATE, 0, 0), update, m);
+}
+
+bool model_gradients(Model *m, const int32_t *tokens, const int32_t *targets, double *loss, Error *error) {
+  submit_micro_batches(m, tokens, targets);
+  StepState state = {0};
+  m->ops->download(m->context, &state, m->state, sizeof state);
+  *loss = state.loss_sum * (double)state.inv_targets;
+  return backend_ok(m, error);
+}
+
+int model_reports(Model *m, StepState *out, int capacity, bool wait, Error *error) {
+  return m->ops->poll(m->context, out, capacity, wait, error);
+}
+
+/* ---- evaluation ---- */
+
+bool model_evaluate_begin(Model *m, int batch, int length, Error *error) {
+  int64_t rows = (int64_t)batch * length;
+  if (m->train.rows >= rows || m->eval.rows >= rows) return true;
+  m->ops->release(m->context, m->eval_memory);
+  free(m->eval.layers);
+  m->eval_memory = NULL;
+  m->eval = (Activations){0};
+  return reserve_tokens(m, rows, error) && allocate_activations(m, &m->eval, &m->eval_memory, rows, false, 0, error);
+}
+
+Pass evaluation_pass(Model *m, int batch, int length) {
+  const Activations *acts = m->train.rows >= (int64_t)batch * length ? &m->train : &m->eval;
+  return (Pass){.model = m, .acts = acts, .batch = batch, .length = length};
+}
+
+typedef struct Evaluation {
+  Pass pass;
+  float *logits;
+} Evaluation;
+
+static void evaluate(Context *c, void *argument) {
+  const Evaluation *e = argument;
+  Model *m = e->pass.model;
+  m->ops->step_begin(c, m->eval_state, NULL, NULL);
+  body_forward(&e->pass);
+  head_and_loss(&e->pass, m->eval_state, 0.0f, e->logits);
+}
+
+bool model_evaluate(Model *m, const int32_t *tokens, const int32_t *targets, int batch, int length, double *sum,
+                    int64_t *count, float *logits, Error *error) {
+  size_t bytes = (size_t)batch * (size_t)length * sizeof(int32_t);
+  m->ops->upload(m->context, m->tokens, tokens, bytes);
+  m->ops->upload(m->context, m->targets, targets, bytes);
+  Evaluation evaluation = {evaluation_pass(m, batch, length), logits};
+  if (logits) evaluate(m->context, &evaluation); /* copies to the host in the middle: cannot be recorded */
+  else m->ops->submit(m->context, step_key(STEP_EVALUATE, batch, length), evaluate, &evaluation);
+  StepState state = {0};
+  m->ops->download(m->context, &state, m->eval_state, sizeof state);
+  *sum += state.loss_sum;
+  *count += state.loss_count;
+  return backend_ok(m, error);
+}

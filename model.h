@@ -1,0 +1,155 @@
+/* The Transformer: configuration, parameters, forward, backward, optimizer step, cached decoding.
+ *
+ * Pre-norm decoder: x += attention(norm(x)); x += mlp(norm(x)); final norm; linear head. RMSNorm, rotary positions
+ * (rotate-half), grouped-query causal attention, SwiGLU, no biases: LlamaForCausalLM of Hugging Face transformers,
+ * tensor for tensor. Knows devices only through kernels.h and does no I/O. */
+#ifndef INKLING_MODEL_H
+#define INKLING_MODEL_H
+
+#include "cli/error.h"
+#include "kernels.h"
+
+#include <stdint.h>
+
+/* ---- configuration ---- */
+
+typedef enum NormKind { NORM_RMS } NormKind;
+typedef enum MlpKind { MLP_SWIGLU } MlpKind;
+
+typedef struct ModelConfig {
+  int vocab, ctx;
+  int layers, heads, kv_heads, dim, head_dim; /* head_dim need not be dim / heads */
+  int ffn;                                    /* hidden width of the MLP */
+  bool tie;                                   /* the head is the embedding */
+  float rope_base, norm_eps;
+  NormKind norm;
+  MlpKind mlp;
+} ModelConfig;
+
+/* 8/3 dim rounded up to a multiple of 32: the width whose three matrices cost what two of 4 dim would. */
+int default_ffn(int dim);
+
+/* Ranges and divisibility; `code` is EXIT_USAGE for flags and EXIT_CHECKPOINT for files. */
+bool model_config_check(const ModelConfig *config, ExitCode code, Error *error);
+
+/* ---- the table of parameters: one row a tensor, in checkpoint order ---- */
+
+typedef struct ParameterTensor {
+  char name[64];  /* in the checkpoint, e.g. "model.layers.0.self_attn.q_proj.weight" */
+  int rows, cols; /* logical shape; rank 1 (gains): rows = 1 and the checkpoint's shape is [cols] */
+  int rank;
+  size_t offset;  /* in the arenas */
+  float init_std; /* normal(0, init_std); rank 1: ones */
+} ParameterTensor;
+
+/* Where the groups of one layer lie. */
+typedef struct LayerParameters {
+  Matrix attention_norm, qkv, output, mlp_norm, gate_up, down;
+} LayerParameters;
+
+typedef struct ParameterTable {
+  ParameterTensor *tensors;
+  int count;
+  Segment *segments;
+  int segment_count;
+  LayerParameters *layers;
+  Matrix embedding, final_norm, head; /* head == embedding when tied */
+  size_t arena;                       /* elements, alignment and pads included */
+  int64_t parameters;                 /* logical, what people call the size of the model */
+} ParameterTable;
+
+bool parameter_table_make(ParameterTable *out, const ModelConfig *config, Error *error);
+void parameter_table_free(ParameterTable *table);
+/* Fills a zeroed host arena with initial weights: Philox by (seed, row of the table, element), so they depend on
+ * neither layout nor device. */
+void parameters_init(const ParameterTable *table, float *arena, uint64_t seed);
+
+/* ---- the model on a device ---- */
+
+typedef struct Model Model;
+
+/* Allocates the weights (zeroed); nothing else. `backend` and `context` must outlive the model. EXIT_MEMORY. */
+bool model_open(Model **out, const Backend *backend, Context *context, const ModelConfig *config, Error *error);
+void model_close(Model *model); /* NULL is allowed */
+const ModelConfig *model_config(const Model *model);
+const ParameterTable *model_table(const Model *model);
+
+/* Whole arenas between host and device: [table->arena] floats, checkpoint layout. */
+typedef enum ArenaKind { ARENA_MASTER, ARENA_GRADIENT, ARENA_MOMENT1, ARENA_MOMENT2 } ArenaKind;
+void model_upload(Model *model, ArenaKind which, const float *host);
+void model_download(Model *model, ArenaKind which, float *host);
+
+/* ---- training ---- */
+
+typedef enum ScheduleKind { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT, SCHEDULE_WSD } ScheduleKind;
+typedef struct Schedule {
+  ScheduleKind kind;
+  float lr, min_lr_fraction;
+  int64_t warmup, steps; /* lr * t / warmup for t <= warmup; from there to exactly lr * min_lr_fraction at t = steps */
+} Schedule;
+/* Learning rate of step t in 1..steps; later steps keep the final value. WSD (warm-up, stable, decay) keeps lr until
+ * the last fifth and then falls as 1 - sqrt(progress). A constant schedule has no end to fall to. */
+float schedule_lr(const Schedule *schedule, int64_t t);
+
+typedef struct TrainConfig {
+  int batch;         /* sequences in a micro-batch, each of ctx tokens */
+  int micro_batches; /* per optimizer step */
+  float dropout, label_smoothing;
+  float clip; /* global gradient norm; <= 0 = off */
+  AdamW adamw;
+  Schedule schedule;
+  uint64_t seed;
+  int head_rows; /* rows of logits held at a time; 0 = chosen. Changes memory, and the loss by rounding at most. */
+} TrainConfig;
+
+/* Allocates gradients, moments and activations. EXIT_MEMORY. */
+bool model_train_begin(Model *model, const TrainConfig *config, Error *error);
+/* Bytes that model_open and model_train_begin will allocate, computed without allocating: the plan. */
+typedef struct MemoryPlan {
+  size_t weights, gradients, moments, activations, logits, total;
+} MemoryPlan;
+MemoryPlan model_memory(const ModelConfig *config, const TrainConfig *train, DType dtype);
+/* Floating-point operations of one training step on `tokens` tokens (forward and backward, causal attention counted
+ * once). */
+double model_step_flops(const ModelConfig *config, int64_t tokens);
+
+void model_set_step(Model *model, int64_t step); /* steps already done: before the first step of a resumed run */
+/* One optimizer step. tokens, targets: host [micro_batches][batch][ctx]; targets may be IGNORE_INDEX. Does not wait;
+ * results come through model_reports(). */
+void model_train_step(Model *model, const int32_t *tokens, const int32_t *targets);
+/* Gradients of one step, added up in ARENA_GRADIENT as for model_train_step, and its loss; no update. For tests. */
+bool model_gradients(Model *model, const int32_t *tokens, const int32_t *targets, double *loss, Error *error);
+/* Finished steps, oldest first (Backend.poll). */
+int model_reports(Model *model, StepState *out, int capacity, bool wait, Error *error);
+
+/* ---- evaluation ---- */
+
+/* Allocates activations for forward passes of up to `batch` sequences of `length` tokens, when training has not
+ * already. */
+bool model_evaluate_begin(Model *model, int batch, int length, Error *error);
+/* Adds the unsmoothed losses (nats) of host tokens and targets [batch][length] to *sum and the targets that are not
+ * ignored to *count. `logits` NULL, or host fp32 [batch*length][vocab] for tests. */
+bool model_evaluate(Model *model, const int32_t *tokens, const int32_t *targets, int batch, int length, double *sum,
+                    int64_t *count, float *logits, Error *error);
+
+/* ---- generation ---- */
+
+typedef struct Decoder Decoder;
+
+/* Caches for `rows` sequences of up to ctx positions. Shares the model's weights; may be used while training is paused
+ * between steps. EXIT_MEMORY. */
+bool decoder_open(Decoder **out, Model *model, int rows, Error *error);
+void decoder_close(Decoder *decoder);
+/* Starts all rows from the same prompt (1..ctx tokens, computed once), row r drawing from random stream first_stream +
+ * r. */
+bool decoder_prompt(Decoder *decoder, const int32_t *tokens, int count, uint32_t first_stream, Error *error);
+/* Draws the next token of every row into next[rows]. EXIT_NONFINITE when logits are not finite. */
+bool decoder_next(Decoder *decoder, const Sampling *sampling, int32_t *next, Error *error);
+/* Positions left before the context is full: decoder_next may be called this often. */
+int decoder_room(const Decoder *decoder);
+/* Drops all but the last `keep` tokens of every row and computes the caches again (positions restart at 0). */
+bool decoder_slide(Decoder *decoder, int keep, Error *error);
+/* Logits of the next token, before any penalty: host fp32 [rows][vocab]. For tests. */
+bool decoder_logits(Decoder *decoder, float *logits, Error *error);
+
+#endif

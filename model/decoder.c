@@ -1,0 +1,223 @@
+/* Generation: a prompt computed once, then one token at a time over the caches. */
+#include "model/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct Decoder {
+  Model *model;
+  Sequences sequences;
+  KvCache *caches; /* one a layer */
+  void *cache_memory;
+  void *x, *q, *attention, *h; /* [rows][C], [rows][H*D], [rows][H*D], [rows][F] */
+  float *logits;               /* [rows][V] */
+  int length, position;        /* of every row, as on the device */
+  bool ready;                  /* logits of the next token have been computed */
+};
+
+/* Tokens that a repeat penalty can look back at even when the context is shorter. */
+enum { MIN_LOOKBACK = 4096 };
+
+static bool decoder_buffers(Decoder *d, int rows, Error *error) {
+  Model *m = d->model;
+  const ModelConfig *c = &m->config;
+  size_t dt = m->dt, n = (size_t)rows, each = n * (size_t)c->ctx * (size_t)key_width(c) * dt;
+  Sequences *s = &d->sequences;
+  s->rows = rows;
+  s->capacity = c->ctx > MIN_LOOKBACK ? c->ctx : MIN_LOOKBACK;
+  s->tokens = m->ops->alloc(m->context, "generated tokens", n * (size_t)s->capacity * sizeof(int32_t));
+  s->lengths = m->ops->alloc(m->context, "lengths", n * sizeof(int32_t));
+  s->positions = m->ops->alloc(m->context, "positions", n * sizeof(int32_t));
+  s->streams = m->ops->alloc(m->context, "streams", n * sizeof(int32_t));
+  s->status = m->ops->alloc(m->context, "status", n * sizeof(int32_t));
+  d->x = m->ops->alloc(m->context, "decoded rows", n * (size_t)c->dim * dt);
+  d->q = m->ops->alloc(m->context, "decoded queries", n * (size_t)query_width(c) * dt);
+  d->attention = m->ops->alloc(m->context, "decoded attention", n * (size_t)query_width(c) * dt);
+  d->h = m->ops->alloc(m->context, "decoded MLP", n * (size_t)c->ffn * dt);
+  d->logits = m->ops->alloc(m->context, "decoded logits", n * (size_t)c->vocab * sizeof(float));
+  d->cache_memory = m->ops->alloc(m->context, "key/value cache", 2 * each * (size_t)c->layers);
+  d->caches = calloc((size_t)c->layers, sizeof *d->caches);
+  if (!d->caches) return fail(error, EXIT_MEMORY, "out of memory for the decoder");
+  if (!backend_ok(m, error)) return false;
+  for (int layer = 0; layer < c->layers; layer++) {
+    char *k = (char *)d->cache_memory + 2 * each * (size_t)layer;
+    d->caches[layer] = (KvCache){k, k + each, c->ctx, c->kv_heads, c->head_dim};
+  }
+  return true;
+}
+
+bool decoder_open(Decoder **out, Model *model, int rows, Error *error) {
+  *out = NULL;
+  Decoder *d = calloc(1, sizeof *d);
+  if (!d) return fail(error, EXIT_MEMORY, "out of memory for the decoder");
+  d->model = model;
+  if (!model_evaluate_begin(model, 1, model->config.ctx, error) || !decoder_buffers(d, rows, error)) {
+    decoder_close(d);
+    return false;
+  }
+  *out = d;
+  return true;
+}
+
+void decoder_close(Decoder *d) {
+  if (!d) return;
+  const Backend *k = d->model->ops;
+  void *memory[] = {d->sequences.tokens,
+                    d->sequences.lengths,
+                    d->sequences.positions,
+                    d->sequences.streams,
+                    d->sequences.status,
+                    d->x,
+                    d->q,
+                    d->attention,
+                    d->h,
+                    d->logits,
+                    d->cache_memory};
+  for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) k->release(d->model->context, memory[i]);
+  free(d->caches);
+  free(d);
+}
+
+/* Computes the prompt's keys and values into the caches of `row`, and the logits after its last token. */
+static void prefill(Decoder *d, int row, const int32_t *tokens, int count) {
+  Model *m = d->model;
+  const Backend *k = m->ops;
+  k->upload(m->context, m->tokens, tokens, (size_t)count * sizeof(int32_t));
+  Pass pass = evaluation_pass(m, 1, count);
+  pass.caches = d->caches;
+  pass.slot = row;
+  body_forward(&pass);
+  Sequences one = d->sequences;
+  one.rows = 1;
+  k->decode_logits(m->context, d->logits + (int64_t)row * m->config.vocab,
+                   element(m, pass.acts->x_final, (int64_t)(count - 1) * m->config.dim), gain(m, m->table.final_norm),
+                   m->config.norm_eps, &m->params, m->table.head, m->config.vocab, &one);
+}
+
+/* Row 0's prompt becomes every row's. */
+static void share_prompt(Decoder *d) {
+  Model *m = d->model;
+  const ModelConfig *c = &m->config;
+  size_t slot = (size_t)c->ctx * (size_t)key_width(c), dt = m->dt, used = (size_t)d->length * (size_t)key_width(c) * dt;
+  for (int row = 1; row < d->sequences.rows; row++) {
+    for (int layer = 0; layer < c->layers; layer++) {
+      m->ops->copy(m->context, (char *)d->caches[layer].k + (size_t)row * slot * dt, d->caches[layer].k, used);
+      m->ops->copy(m->context, (char *)d->caches[layer].v + (size_t)row * slot * dt, d->caches[layer].v, used);
+    }
+    m->ops->copy(m->context, d->logits + (int64_t)row * c->vocab, d->logits, (size_t)c->vocab * sizeof(float));
+  }
+}
+
+static bool upload_sequences(Decoder *d, const int32_t *prompt, uint32_t first_stream, Error *error) {
+  Model *m = d->model;
+  const Sequences *s = &d->sequences;
+  int32_t *host = calloc((size_t)s->rows * 2, sizeof *host);
+  if (!host) return fail(error, EXIT_MEMORY, "out of memory for the decoder");
+  int32_t *streams = host + s->rows;
+  for (int row = 0; row < s->rows; row++) streams[row] = (int32_t)(first_stream + (uint32_t)row);
+  size_t bytes = (size_t)s->rows * sizeof(int32_t);
+  m->ops->upload(m->context, s->status, host, bytes);
+  m->ops->upload(m->context, s->streams, streams, bytes);
+  for (int row = 0; row < s->rows; row++) {
+    m->ops->upload(m->context, s->tokens + (int64_t)row * s->capacity, prompt, (size_t)d->length * sizeof(int32_t));
+    host[row] = d->length;
+  }
+  m->ops->upload(m->context, s->lengths, host, bytes);
+  for (int row = 0; row < s->rows; row++) host[row] = d->position;
+  m->ops->upload(m->context, s->positions, host, bytes);
+  free(host);
+  return true;
+}
+
+bool decoder_prompt(Decoder *d, const int32_t *tokens, int count, uint32_t first_stream, Error *error) {
+  const ModelConfig *c = &d->model->config;
+  if (count < 1 || count > c->ctx)
+    return fail(error, EXIT_INPUT, "a prompt of %d tokens does not fit: the context holds 1 to %d", count, c->ctx);
+  d->length = count;
+  d->position = count - 1;
+  d->ready = true;
+  prefill(d, 0, tokens, count);
+  share_prompt(d);
+  return upload_sequences(d, tokens, first_stream, error) && backend_ok(d->model, error);
+}
+
+int decoder_room(const Decoder *d) { return d->model->config.ctx - d->position; }
+
+/* The logits after the last token of every row. */
+static void decode_token(Context *c, void *decoder) {
+  Decoder *d = decoder;
+  const Model *m = d->model;
+  const Backend *k = m->ops;
+  const ModelConfig *g = &m->config;
+  const Sequences *s = &d->sequences;
+  Rope rope = {m->rope_table, NULL};
+  k->decode_embedding(c, d->x, &m->params, m->table.embedding, s);
+  for (int layer = 0; layer < g->layers; layer++) {
+    const LayerParameters *w = &m->table.layers[layer];
+    const KvCache *cache = &d->caches[layer];
+    k->decode_qkv(c, d->q, cache, d->x, gain(m, w->attention_norm), g->norm_eps, &m->params, w->qkv, &rope, s);
+    k->decode_attention(c, d->attention, d->q, cache, g->heads, 1.0f / sqrtf((float)g->head_dim), s);
+    k->decode_residual(c, d->x, d->attention, &m->params, w->output, s);
+    k->decode_mlp(c, d->h, d->x, gain(m, w->mlp_norm), g->norm_eps, &m->params, w->gate_up, s);
+    k->decode_residual(c, d->x, d->h, &m->params, w->down, s);
+  }
+  k->decode_logits(c, d->logits, d->x, gain(m, m->table.final_norm), g->norm_eps, &m->params, m->table.head, g->vocab,
+                   s);
+}
+
+static void decode_if_needed(Decoder *d) {
+  if (!d->ready) decode_token(d->model->context, d);
+  d->ready = true;
+}
+
+bool decoder_logits(Decoder *d, float *logits, Error *error) {
+  Model *m = d->model;
+  decode_if_needed(d);
+  m->ops->download(m->context, logits, d->logits, (size_t)d->sequences.rows * (size_t)m->config.vocab * sizeof(float));
+  return backend_ok(m, error);
+}
+
+bool decoder_next(Decoder *d, const Sampling *sampling, int32_t *next, Error *error) {
+  Model *m = d->model;
+  const Sequences *s = &d->sequences;
+  if (decoder_room(d) < 1) return fail(error, EXIT_INTERNAL, "the context is full and nothing was slid");
+  decode_if_needed(d);
+  m->ops->sample(m->context, s, d->logits, m->config.vocab, sampling);
+  d->ready = false;
+  for (int row = 0; row < s->rows; row++) {
+    int32_t status = 0;
+    m->ops->download(m->context, &status, s->status + row, sizeof status);
+    if (status == SEQUENCE_NONFINITE)
+      return fail(error, EXIT_NONFINITE,
+                  "the logits of token %d are not finite: the model's weights are damaged or it diverged",
+                  d->length + 1);
+    m->ops->download(m->context, &next[row], s->tokens + (int64_t)row * s->capacity + d->length % s->capacity,
+                     sizeof next[row]);
+  }
+  d->length++;
+  d->position++;
+  return backend_ok(m, error);
+}
+
+bool decoder_slide(Decoder *d, int keep, Error *error) {
+  Model *m = d->model;
+  const Sequences *s = &d->sequences;
+  if (keep < 1 || keep > d->length || keep > m->config.ctx)
+    return fail(error, EXIT_INTERNAL, "cannot keep %d of %d tokens", keep, d->length);
+  int32_t *tail = malloc((size_t)(keep + s->rows) * sizeof *tail);
+  if (!tail) return fail(error, EXIT_MEMORY, "out of memory for the decoder");
+  d->position = keep - 1;
+  d->ready = true;
+  for (int row = 0; row < s->rows; row++) {
+    const int32_t *ring = s->tokens + (int64_t)row * s->capacity;
+    int first = (d->length - keep) % s->capacity, whole = keep < s->capacity - first ? keep : s->capacity - first;
+    m->ops->download(m->context, tail, ring + first, (size_t)whole * sizeof *tail);
+    m->ops->download(m->context, tail + whole, ring, (size_t)(keep - whole) * sizeof *tail);
+    prefill(d, row, tail, keep);
+    tail[keep + row] = d->position;
+  }
+  m->ops->upload(m->context, s->positions, tail + keep, (size_t)s->rows * sizeof *tail);
+  free(tail);
+  return backend_ok(m, error);
+}

@@ -1,0 +1,103 @@
+/* Inside the model: what its files share. model.c has the mathematics; model/ has what surrounds it: parameters.c
+ * (configuration, table, initial weights), schedule.c, activations.c (memory), decoder.c (generation).
+ *
+ * B sequences, T positions, N = B*T rows, C = dim, H and G query and key/value heads, D head size, F = ffn, V
+ * vocabulary, P padded vocabulary; dt the compute dtype. */
+#ifndef INKLING_MODEL_INTERNAL_H
+#define INKLING_MODEL_INTERNAL_H
+
+#include "model.h"
+
+enum { VOCAB_PAD = 128 }; /* the head's GEMM wants whole tiles */
+
+static inline int64_t round_up64(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+static inline int padded_vocab(const ModelConfig *config) { return (int)round_up64(config->vocab, VOCAB_PAD); }
+
+static inline int query_width(const ModelConfig *config) { return config->heads * config->head_dim; }
+
+static inline int key_width(const ModelConfig *config) { return config->kv_heads * config->head_dim; }
+
+static inline int qkv_width(const ModelConfig *config) { return query_width(config) + 2 * key_width(config); }
+
+/* What one layer keeps for its backward; evaluation lets all layers share one. */
+typedef struct LayerActivations {
+  void *x_attention, *n_attention;  /* [N][C] residual stream entering the attention block, and its norm */
+  void *qkv;                        /* [N][H*D + 2*G*D] rotated */
+  void *attention;                  /* [N][H*D] */
+  void *x_mlp, *n_mlp;              /* [N][C] residual stream entering the MLP block, and its norm */
+  void *gate_up;                    /* [N][2F]; becomes its gradient in the backward */
+  void *h;                          /* [N][F] */
+  float *rstd_attention, *rstd_mlp; /* [N] */
+  float *lse;                       /* [B][H][T] */
+} LayerActivations;
+
+typedef struct Activations {
+  int64_t rows;  /* N they were made for */
+  int head_rows; /* rows of logits held at a time */
+  LayerActivations *layers;
+  void *branch;            /* [N][C] output of the block before the residual add */
+  void *x_final, *n_final; /* [N][C] */
+  float *rstd_final;       /* [N] */
+  void *logits;            /* [head_rows][P]; becomes dlogits */
+  float *losses;           /* [N] */
+  /* training only */
+  void *dx, *dn, *dbranch; /* [N][C] gradients of the residual stream, of a norm's output, of a dropped branch */
+  void *dh, *dattention;   /* [N][F], [N][H*D] */
+  void *dqkv;              /* [N][H*D + 2*G*D] */
+} Activations;
+
+struct Model {
+  const Backend *ops;
+  Context *context;
+  size_t dt; /* bytes of the compute dtype */
+  ModelConfig config;
+  ParameterTable table;
+  Parameters params;
+  float *rope_table; /* [ctx][D/2][2] */
+  StepState *state, *eval_state;
+  int32_t *tokens, *targets; /* device, room for the larger of the training and evaluation batches */
+  int64_t token_room;
+  Activations train, eval;
+  void *train_memory, *eval_memory;
+  /* training */
+  bool training;
+  TrainConfig settings;
+  float *lr_table;          /* device [steps + 1] */
+  int32_t *target_count;    /* device [1] */
+  int32_t *offsets, *order; /* device [V + 1], [N]: the batch's tokens, sorted */
+  int32_t *sorted;          /* host staging for both */
+};
+
+/* One pass: a batch, the buffers it uses, and whether dropout is on. */
+typedef struct Pass {
+  Model *model;
+  const Activations *acts;
+  int batch, length;
+  bool train;
+  bool accumulate;       /* gradients are added to those of the micro-batches before */
+  const KvCache *caches; /* NULL, or one a layer: keys and values of the prompt go there, into `slot` */
+  int slot;
+} Pass;
+
+/* The context's first error, if any. */
+bool backend_ok(Model *m, Error *error);
+
+/* Lays out and allocates everything a pass over `rows` rows needs. */
+bool allocate_activations(Model *m, Activations *a, void **memory, int64_t rows, bool train, int head_rows,
+                          Error *error);
+
+/* Tokens (already in model->tokens) to the final norm's output. */
+void body_forward(const Pass *pass);
+
+/* A forward pass without dropout over the buffers that are large enough (model_evaluate_begin). */
+Pass evaluation_pass(Model *m, int batch, int length);
+
+static inline const float *gain(const Model *m, Matrix norm) { return m->params.master + norm.offset; }
+
+/* Element `index` of an array in the compute dtype. */
+static inline void *element(const Model *m, void *array, int64_t index) {
+  return (char *)array + index * (int64_t)m->dt;
+}
+
+#endif

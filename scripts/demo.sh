@@ -1,0 +1,39 @@
+#!/bin/sh
+# The demo: writes 2 MB of stories from a grammar whose entropy is known exactly, trains for about a minute, and compares what
+# the model learned with that limit. Argument: the program that writes the stories.
+set -eu
+
+stories=$1
+dir=demo
+mkdir -p "$dir"
+
+echo "== 2 MB of stories from a grammar =="
+"$stories" --bytes 2000000 --seed 1 --val-frac 0.05 -o "$dir/stories.txt" --report "$dir/entropy.json"
+tail_bytes=$(sed 's/.*"tail_bytes": *\([0-9]*\).*/\1/' "$dir/entropy.json")
+tail_entropy=$(sed 's/.*"tail_bits_per_byte": *\([0-9.]*\).*/\1/' "$dir/entropy.json")
+total=$(wc -c <"$dir/stories.txt")
+head -c "$((total - tail_bytes))" "$dir/stories.txt" >"$dir/train.txt"
+tail -c "$tail_bytes" "$dir/stories.txt" >"$dir/tail.txt"
+head -c 400 "$dir/train.txt"
+echo ...
+
+echo "== training =="
+./train "$dir/train.txt" --val "$dir/tail.txt" --out "$dir/stories.run" --overwrite \
+  --layers 4 --heads 4 --dim 128 --ctx 256 --batch 8 --steps 1300 --lr 3e-3 --beta2 0.99 --warmup 100 --min-lr-frac 0.02 \
+  --prompt "Once"
+
+echo "== what it learned =="
+score=$(./generate "$dir/stories.run" --score "$dir/tail.txt")
+learned=$(echo "$score" | sed 's/.*"bits_per_byte": *\([0-9.]*\).*/\1/')
+xz=$(command -v xz >/dev/null 2>&1 && xz -9 -k -c "$dir/stories.txt" | wc -c || echo "")
+awk -v model="$learned" -v limit="$tail_entropy" -v xz="$xz" -v total="$total" 'BEGIN {
+  printf "the model        %.4f bits per byte on stories it has never seen\n", model
+  printf "the true limit   %.4f bits per byte: the entropy of the grammar\n", limit
+  if (xz != "") printf "xz -9            %.4f bits per byte on the whole text\n", 8 * xz / total
+  printf "the model is %.1f %% above what no model can beat\n", 100 * (model / limit - 1)
+}'
+
+echo "== a story =="
+./generate "$dir/stories.run" -n 600 --seed 7 --quiet
+echo
+echo "More: ./generate $dir/stories.run -p \"Once\" --temp 0.8"

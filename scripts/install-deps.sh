@@ -1,0 +1,98 @@
+#!/bin/sh
+# Installs what building and testing Inkling needs and this machine lacks, with the system's package manager.
+#
+# Does nothing where nothing is missing. Says what it will run; asks first on a terminal; as root without a terminal it goes
+# ahead. Where it cannot, or with NO_INSTALL=1, it prints the command to type and stops with status 1 (only oneDNN
+# missing: a note and status 0, because everything works without it).
+set -eu
+
+cc=${CC:-cc}
+command -v "$cc" >/dev/null 2>&1 || cc=gcc
+
+has_header() { printf '#include <%s>\n' "$1" | "$cc" -E - >/dev/null 2>&1; }
+
+# cmocka's header needs others before it
+has_cmocka() {
+  printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' |
+    "$cc" -E - >/dev/null 2>&1
+}
+
+missing=
+optional=
+command -v "$cc" >/dev/null 2>&1 && has_header stdio.h || missing="$missing compiler"
+has_header jansson.h || missing="$missing jansson"
+has_cmocka || missing="$missing cmocka"
+has_header dnnl.h || optional=onednn
+[ -n "$missing$optional" ] || exit 0
+
+# package NAME: its name for this package manager
+package() {
+  case $manager:$1 in
+    apt-get:compiler) echo gcc libc6-dev ;;
+    apt-get:jansson) echo libjansson-dev ;;
+    apt-get:cmocka) echo libcmocka-dev ;;
+    apt-get:onednn) echo libdnnl-dev ;;
+    dnf:compiler) echo gcc glibc-devel libgomp ;;
+    dnf:jansson) echo jansson-devel ;;
+    dnf:cmocka) echo libcmocka-devel ;;
+    dnf:onednn) echo onednn-devel ;;
+    *:compiler) echo gcc ;;
+    *) echo "$1" ;;
+  esac
+}
+
+manager=
+for candidate in apt-get dnf pacman brew; do
+  if command -v "$candidate" >/dev/null 2>&1; then
+    manager=$candidate
+    break
+  fi
+done
+if [ -z "$manager" ]; then
+  echo "install-deps: missing:$missing ${optional:+$optional (optional)}; no apt-get, dnf, pacman or brew here: install them by hand" >&2
+  [ -z "$missing" ]
+  exit
+fi
+
+as_root=
+[ "$manager" = brew ] || [ "$(id -u)" -eq 0 ] || as_root="sudo "
+install_command() {
+  packages=
+  for name in "$@"; do packages="$packages $(package "$name")"; done
+  case $manager in
+    apt-get) echo "${as_root}apt-get update && ${as_root}apt-get install -y --no-install-recommends$packages" ;;
+    dnf) echo "${as_root}dnf install -y$packages" ;;
+    pacman) echo "${as_root}pacman -S --needed --noconfirm$packages" ;;
+    brew) echo "brew install$packages" ;;
+  esac
+}
+
+allowed() {
+  [ -z "${NO_INSTALL:-}" ] || return 1
+  if [ -t 0 ] && [ -t 2 ]; then
+    printf 'install-deps: run it now? [Y/n] ' >&2
+    read -r answer
+    case $answer in '' | y* | Y*) return 0 ;; *) return 1 ;; esac
+  fi
+  [ -z "$as_root" ]
+}
+
+# install NAME...: 0 when they are there afterwards
+install() {
+  line=$(install_command "$@")
+  echo "install-deps: missing: $*; this installs them:" >&2
+  echo "  $line" >&2
+  allowed || return 1
+  DEBIAN_FRONTEND=noninteractive sh -c "$line" >&2
+}
+
+# shellcheck disable=SC2086 # the lists are words
+if [ -n "$missing" ] && ! install $missing $optional; then
+  # The optional package may be what this system does not have.
+  if [ -n "${NO_INSTALL:-}" ] || [ -z "$optional" ] || ! install $missing; then
+    echo "install-deps: not installed; type the command above and try again" >&2
+    exit 1
+  fi
+elif [ -z "$missing" ] && ! install $optional; then
+  echo "note: going on without oneDNN; the built-in matrix product is used" >&2
+fi

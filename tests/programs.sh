@@ -1,0 +1,167 @@
+#!/bin/sh
+# The two executables as a person (careless, hostile or lucky) would use them. Prints `ok NAME` or `not ok NAME: why` a check and
+# `done` at the end. Argument: the build directory. BIN: where ./train and ./generate are (default: here).
+set -u
+
+here=$(pwd)
+build=$here/$1
+bin=$here/${BIN:-.}
+train=$bin/train
+generate=$bin/generate
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+
+pass() { echo "ok $1"; }
+fail() { echo "not ok $1: $2"; }
+check() { # check NAME CONDITION...
+  name=$1
+  shift
+  if "$@"; then pass "$name"; else fail "$name" "failed: $*"; fi
+}
+
+# refused NAME STATUS WORDS COMMAND...: ends with STATUS, one to three lines on stderr that contain WORDS, nothing on stdout, and
+# leaves no file behind
+refused() {
+  name=$1 status=$2 words=$3
+  shift 3
+  before=$(ls -A)
+  "$@" >"$work/../out.$$" 2>"$work/../err.$$" </dev/null
+  got=$?
+  lines=$(grep -c '' "$work/../err.$$")
+  if [ "$got" -ne "$status" ]; then fail "$name" "status $got, not $status: $(cat "$work/../err.$$")"
+  elif ! grep -q -e "$words" "$work/../err.$$"; then fail "$name" "no \"$words\" in: $(cat "$work/../err.$$")"
+  elif [ "$lines" -lt 1 ] || [ "$lines" -gt 3 ]; then fail "$name" "$lines lines of message: $(cat "$work/../err.$$")"
+  elif [ -s "$work/../out.$$" ]; then fail "$name" "wrote to stdout"
+  elif [ "$(ls -A)" != "$before" ]; then fail "$name" "left something behind: $(ls -A)"
+  else pass "$name"; fi
+  rm -f "$work/../out.$$" "$work/../err.$$"
+}
+
+"$build/stories" --bytes 60000 --seed 3 -o text.txt --report report.json 2>/dev/null
+check "stories: sample corpus" test -s text.txt
+check "stories: every text has one derivation" "$build/stories" --self-check
+tiny="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 40 --quiet --threads 2"
+
+# ---- mistakes ----
+: >empty.txt
+printf 'x' >one.txt
+mkdir folder
+refused "missing file" 3 "missing.txt" "$train" missing.txt
+refused "empty file" 3 "empty" "$train" empty.txt
+refused "one byte" 3 "ctx" "$train" one.txt
+refused "a directory" 3 "folder" "$train" folder
+refused "text shorter than a window" 3 "ctx" "$train" text.txt --ctx 100000
+refused "no text" 2 "no text" "$train"
+refused "unknown flag" 2 "did you mean" "$train" text.txt --layer 3
+refused "number out of range" 2 "layers" "$train" text.txt --layers 0
+refused "not a number" 2 "abc" "$train" text.txt --lr abc
+refused "heads that do not divide dim" 2 "does not divide" "$train" text.txt --dim 100 --heads 3
+refused "odd head size" 2 "head size" "$train" text.txt --dim 6 --heads 2
+refused "kv-heads that do not divide heads" 2 "kv-heads" "$train" text.txt --heads 4 --kv-heads 3
+refused "two lengths" 2 "minutes" "$train" text.txt --steps 3 --minutes 1
+refused "unwritable output" 7 "nowhere" "$train" text.txt --out nowhere/deep/run
+refused "output is a file" 7 "one.txt" "$train" text.txt --out one.txt
+refused "no cuda in this build" 2 "cuda" "$train" text.txt --device cuda
+refused "more memory than there is" 5 "memory" "$train" text.txt --layers 1000 --dim 32768 --heads 256 --quiet
+refused "nothing to resume" 4 "run" "$train" --resume=folder
+refused "generate: no run" 4 "" "$generate" nothing.run
+refused "generate: -t" 2 "temp" "$generate" -t 0.5
+
+# ---- a run ----
+$train text.txt $tiny --out a.run >out 2>err
+check "train: ends with 0" test $? -eq 0
+check "train: stdout is empty" test ! -s out
+for file in model.safetensors config.json tokenizer.json tokenizer_config.json generation_config.json metrics.jsonl config.txt samples.txt last/state.safetensors; do
+  check "run directory has $file" test -s a.run/$file
+done
+$train text.txt $tiny --out b.run 2>/dev/null
+check "same seed, same bytes" cmp a.run/model.safetensors b.run/model.safetensors
+tensors_equal() { # the header holds the seconds that a run took; the tensors stand at the end
+  tail -c 300000 "$1/last/state.safetensors" >one
+  tail -c 300000 "$2/last/state.safetensors" | cmp - one
+}
+check "same seed, same state" tensors_equal a.run b.run
+$train text.txt $tiny --out c.run --seed 2 2>/dev/null
+if cmp -s a.run/model.safetensors c.run/model.safetensors; then fail "another seed, other bytes" "equal"; else pass "another seed, other bytes"; fi
+refused "a run is not overwritten" 2 "overwrite" "$train" text.txt $tiny --out a.run
+$train text.txt $tiny --out b.run --overwrite 2>/dev/null
+check "--overwrite replaces it" cmp a.run/model.safetensors b.run/model.safetensors
+$train --config a.run/config.txt --out d.run --quiet 2>/dev/null
+check "config.txt repeats the run" cmp a.run/model.safetensors d.run/model.safetensors
+$train text.txt $tiny --out e.run --dry-run >out 2>err
+check "--dry-run makes nothing" test ! -e e.run
+$train text.txt $tiny --bench 5 >out 2>/dev/null
+check "--bench prints one JSON line" test "$(grep -c '"tokens_per_s": [0-9].*"step_ms": .*"threads": 2' out)" -eq 1
+
+# ---- stopping and going on ----
+long="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 1500 --quiet --threads 2 --dropout 0.1 --grad-accum 2"
+$train text.txt $long --out whole.run 2>/dev/null
+$train text.txt $long --out parts.run 2>/dev/null &
+pid=$!
+sleep 1
+kill -INT $pid
+wait $pid
+check "SIGINT: status 130" test $? -eq 130
+refused "lock: nothing is left of it" 2 "holds a run" "$train" text.txt $long --out parts.run
+rounds=0
+while [ $rounds -lt 6 ]; do # killed at random moments
+  $train --resume=parts.run --quiet --save-every 50 2>/dev/null &
+  pid=$!
+  sleep "0.$((3 + rounds))"
+  kill -KILL $pid 2>/dev/null
+  wait $pid 2>/dev/null
+  rounds=$((rounds + 1))
+done
+check "a killed run is still a model" "$generate" parts.run -n 5 --greedy --quiet >/dev/null
+$train --resume=parts.run --quiet 2>/dev/null
+status=$?
+check "resume ends" test $status -eq 0 -o $status -eq 2
+check "a resumed run gives the uninterrupted one's model" cmp whole.run/model.safetensors parts.run/model.safetensors
+check "a resumed run ends in the uninterrupted one's state" tensors_equal whole.run parts.run
+refused "a finished run needs more steps" 2 "finished" "$train" --resume=parts.run --quiet
+$train --resume=parts.run --steps 1600 --quiet 2>/dev/null
+check "--steps extends a run" test $? -eq 0
+check "metrics end at the new last step" grep -q '"step": *1600' parts.run/metrics.jsonl
+
+# ---- damage ----
+cp -r a.run bad.run
+head -c 5000 a.run/model.safetensors >bad.run/model.safetensors
+refused "truncated weights" 4 "model.safetensors" "$generate" bad.run
+printf '{"model_type": "llama"' >bad.run/config.json
+refused "broken config.json" 4 "config.json" "$generate" bad.run
+cp a.run/config.json a.run/model.safetensors bad.run/
+printf '{}' >bad.run/tokenizer.json
+refused "broken tokenizer.json" 4 "tokenizer.json" "$generate" bad.run
+
+# ---- generating ----
+$generate a.run -p "Once" -n 50 --seed 5 --quiet >one 2>/dev/null
+$generate a.run -p "Once" -n 50 --seed 5 --quiet --threads 1 >two 2>/dev/null
+check "same seed, same text, any threads" cmp one two
+check "it writes" test -s one
+printf 'Once' | $generate a.run -f - -n 50 --seed 5 --quiet >two
+check "prompt from standard input" cmp one two
+$generate a.run -p "Once" -n 50 --seed 5 --quiet --echo >two
+check "--echo puts the prompt first" test "$(head -c 4 two)" = "Once"
+$generate a.run -n 300 --ignore-eos --greedy --quiet >two
+check "slides beyond the context" test "$(wc -c <two)" -ge 250
+$generate a.run -p "Once" -n 300 --ignore-eos --greedy --on-full stop --quiet >two
+check "--on-full stop stops" test "$(wc -c <two)" -le 32
+$generate a.run -n 5 2>err >two
+check "the seed is reported" grep -q "seed [0-9]" err
+head -c 400 text.txt >long.txt
+refused "a prompt that does not fit" 3 "truncate-prompt" "$generate" a.run -f long.txt
+$generate a.run -f long.txt --truncate-prompt left -n 5 --quiet >two
+check "--truncate-prompt left" test $? -eq 0
+refused "generate: full disk" 7 "stdout" sh -c "exec $generate a.run -n 50 --quiet >/dev/full"
+$generate a.run -n 2000 --ignore-eos --quiet 2>err | head -c 10 >/dev/null
+check "a closed pipe ends quietly" test ! -s err
+$generate a.run --score text.txt --quiet >out
+check "--score prints bits per byte" grep -q '"bits_per_byte": [0-9]' out
+refused "--score of a missing file" 3 "missing" "$generate" a.run --score missing
+(cd folder && cp -r ../a.run ../c.run . && touch c.run && $generate -n 5 --quiet >two)
+check "without a name the newest run is used" test -s folder/two
+check "--help names every exit-relevant flag" sh -c "$train --help | grep -q -e --grad-accum && $generate --help | grep -q -e --min-p"
+check "--version" sh -c "$train --version | grep -q Inkling"
+
+echo "done"

@@ -1,0 +1,36 @@
+#!/bin/sh
+# Runs every test program of a build directory and the tests of the two executables; the last line is `N passed, N failed`.
+# Argument: the build directory. BIN: where ./train and ./generate are (default: here).
+set -u
+
+build=$1
+passed=0
+failed=0
+
+for test in "$build"/tests/test_*; do
+  case $test in *.o | *.d) continue ;; esac
+  name=$(basename "$test")
+  start=$(date +%s)
+  log=$build/tests/$name.log
+  "$test" >"$log" 2>&1
+  status=$?
+  ok=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
+  bad=$(sed -n 's/^\[  FAILED  \] \([0-9]*\) test.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
+  # A crash, or a program that ran nothing, is a failure too.
+  if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] || [ "$ok" -eq 0 ]; then bad=$((bad + 1)); fi
+  [ "$bad" -eq 0 ] || grep -E -v '^\[ +(RUN|OK) +\]' "$log" | tail -n 60
+  printf '%-22s %4d passed, %d failed, %d s\n' "$name" "$ok" "$bad" "$(($(date +%s) - start))"
+  passed=$((passed + ok))
+  failed=$((failed + bad))
+done
+
+log=$build/tests/programs.log
+sh tests/programs.sh "$build" >"$log" 2>&1
+ok=$(grep -c '^ok ' "$log")
+bad=$(grep -c '^not ok ' "$log")
+grep -q '^done$' "$log" || bad=$((bad + 1))
+[ "$bad" -eq 0 ] || grep -v '^ok ' "$log" | tail -n 60
+printf '%-22s %4d passed, %d failed\n' programs.sh "$ok" "$bad"
+
+echo "$((passed + ok)) passed, $((failed + bad)) failed"
+[ "$((failed + bad))" -eq 0 ]

@@ -1,0 +1,417 @@
+/* The rest of a training step (kernels.h): loss, counters, clipping, AdamW, halting; and that sums have one order. As
+ * tests/test_kernels.c. */
+#include "tests/backends.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- loss ---- */
+
+static const double pad_garbage = 3000; /* larger than any logit: a softmax that sees it is nothing else */
+
+static double *with_pads(Fixture *f, const double *values, int rows, int vocab, int stride, double pad) {
+  double *wide = host_values(f, (size_t)rows * (size_t)stride);
+  for (int i = 0; i < rows * stride; i++) wide[i] = i % stride < vocab ? values[i / stride * vocab + i % stride] : pad;
+  return wide;
+}
+
+static void check_loss(Fixture *f, const double *logits, const int32_t *targets, int rows, int vocab, int stride,
+                       float smoothing, float inv_targets, const double *losses, const double *dlogits) {
+  OPS(f);
+  StepState host = {.inv_targets = inv_targets};
+  const StepState *state = state_new(f, &host);
+  size_t count = (size_t)rows * (size_t)stride;
+  const double *wide = with_pads(f, logits, rows, vocab, stride, pad_garbage);
+  Array z = array_compute(f, wide, count), ids = array_ints(f, targets, (size_t)rows),
+        loss = array_floats(f, NULL, (size_t)rows);
+  Array loss_only = array_floats(f, NULL, (size_t)rows);
+  const double *stored = array_read(f, &z);
+  ops->cross_entropy(c, loss_only.data, z.data, stride, ids.data, rows, vocab, smoothing, state, false);
+  expect_same("logits that no gradient was asked for", array_read(f, &z), stored, count);
+  ops->cross_entropy(c, loss.data, z.data, stride, ids.data, rows, vocab, smoothing, state, true);
+  const double *got = array_read(f, &z);
+  expect_close(f, "losses", array_read(f, &loss), losses, (size_t)rows, TOLERANCE_F32);
+  expect_close(f, "losses without gradient", array_read(f, &loss_only), losses, (size_t)rows, TOLERANCE_F32);
+  expect_close(f, "dlogits", got, with_pads(f, dlogits, rows, vocab, stride, 0), count, TOLERANCE_F32);
+  for (int i = 0; i < rows * stride; i++) {
+    bool zero = i % stride >= vocab || targets[i / stride] < 0;
+    if (zero && got[i] != 0)
+      fail_msg("dlogits[%d][%d] of a pad or an ignored row is %g", i / stride, i % stride, got[i]);
+  }
+}
+
+static void test_cross_entropy(void **state) {
+  Fixture *f = *state;
+  const Golden *g = golden_open(f, "cross_entropy");
+  int index = 0;
+  for (; golden_has(g, index, "dims"); index++) {
+    const int32_t *dims = golden_ints(f, g, index, "dims");
+    check_loss(f, golden_values(f, g, index, "logits", NULL), golden_ints(f, g, index, "targets"), dims[0], dims[1],
+               dims[2], (float)golden_value(f, g, index, "smoothing"), (float)golden_value(f, g, index, "inv_targets"),
+               golden_values(f, g, index, "losses", NULL), golden_values(f, g, index, "dlogits", NULL));
+  }
+  assert_int_equal(index, 14);
+}
+
+/* A vocabulary larger than a thread block's or a tile's reach, against the formula in double. */
+static void test_cross_entropy_large(void **state) {
+  Fixture *f = *state;
+  enum { N = 5, V = 5003, STRIDE = 5120 };
+  const double smoothing = (double)0.2f, inv_targets = 0.25;
+  double *z = random_values(f, 1, N * V), *losses = host_values(f, N), *dz = host_values(f, N * V);
+  const int32_t targets[N] = {0, V - 1, IGNORE_INDEX, 4096, 17};
+  for (int n = 0; n < N; n++) {
+    double sum = 0, total = 0;
+    for (int k = 0; k < V; k++) sum += exp(z[n * V + k]), total += z[n * V + k];
+    if (targets[n] < 0) continue;
+    losses[n] = log(sum) - (1 - smoothing) * z[n * V + targets[n]] - smoothing / V * total;
+    for (int k = 0; k < V; k++) {
+      dz[n * V + k] = inv_targets * (exp(z[n * V + k]) / sum - (1 - smoothing) * (k == targets[n]) - smoothing / V);
+    }
+  }
+  check_loss(f, z, targets, N, V, STRIDE, 0.2f, 0.25f, losses, dz);
+}
+
+static void test_loss_sum(void **state) {
+  Fixture *f = *state;
+  OPS(f);
+  enum { N = 9001 };
+  double *losses = random_values(f, 1, N), sum = 0;
+  int32_t *targets = some_tokens(f, N, 5);
+  int64_t count = 0;
+  for (int i = 0; i < N; i++) {
+    losses[i] = (double)(float)(4 + losses[i] / 3);
+    if (targets[i] == 0) targets[i] = IGNORE_INDEX, losses[i] = 0;
+    count += targets[i] >= 0;
+    sum += losses[i];
+  }
+  Array values = array_floats(f, losses, N), ids = array_ints(f, targets, N);
+  StepState host = {0};
+  StepState *device = state_new(f, &host);
+  ops->loss_sum(c, device, values.data, ids.data, N);
+  StepState got = state_read(f, device);
+  assert_int_equal(got.loss_count, count);
+  if (fabs(got.loss_sum - sum) > 1e-12 * sum) fail_msg("loss_sum is %.17g, not %.17g", got.loss_sum, sum);
+  ops->loss_sum(c, device, values.data, ids.data, 1); /* adds to what is there */
+  StepState more = state_read(f, device);
+  assert_true(more.loss_sum == got.loss_sum + losses[0]);
+  assert_int_equal(more.loss_count, count + (targets[0] >= 0));
+}
+
+/* ---- the step ---- */
+
+static void test_step_begin(void **state) {
+  Fixture *f = *state;
+  OPS(f);
+  const double rates[] = {0, 0.25, 0.5, 0.75};
+  const int32_t some = 40, none = 0;
+  Array table = array_floats(f, rates, 4), targets = array_ints(f, &some, 1), no_targets = array_ints(f, &none, 1);
+  StepState host = {.step = 2, .loss_sum = 5, .loss_count = 6, .sequence = 7};
+  StepState *device = state_new(f, &host);
+  ops->step_begin(c, device, table.data, targets.data);
+  ops->next_micro_batch(c, device, 3);
+  ops->next_micro_batch(c, device, 4);
+  StepState got = state_read(f, device);
+  assert_int_equal(got.step, 2);
+  assert_true(got.lr == 0.75f);
+  assert_true(got.inv_targets == 1.0f / 40);
+  assert_true(got.loss_sum == 0 && got.loss_count == 0);
+  assert_int_equal(got.sequence, 7);
+  ops->step_begin(c, device, table.data, no_targets.data);
+  assert_true(state_read(f, device).inv_targets == 0);
+  assert_int_equal(state_read(f, device).sequence, 0);
+  ops->next_micro_batch(c, device, 2);
+  ops->step_begin(c, device, NULL, NULL); /* evaluation */
+  assert_int_equal(state_read(f, device).sequence, 0);
+}
+
+/* ---- optimizer ---- */
+
+static const AdamW golden_adamw = {
+    .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-3f, .weight_decay = 0.1f}; /* as in the script */
+
+/* A matrix with a pad row and a gain. */
+static Parameters optimizer_parameters(Fixture *f, const Golden *g, int index, int rows, int cols, int width) {
+  ParameterSpec specs[] = {matrix_spec(rows, cols, 1, golden_values(f, g, index, "matrix", NULL)),
+                           gain_spec(width, golden_values(f, g, index, "gain", NULL))};
+  return parameters_new(f, specs, 2);
+}
+
+static void test_clip(void **state) {
+  Fixture *f = *state;
+  OPS(f);
+  const Golden *g = golden_open(f, "clip");
+  int index = 0;
+  for (; golden_has(g, index, "dims"); index++) {
+    const int32_t *dims = golden_ints(f, g, index, "dims");
+    Parameters p = optimizer_parameters(f, g, index, dims[0], dims[1], dims[2]); /* only its shapes matter */
+    double *padded_gradient = host_values(f, (size_t)((dims[0] + 1) * dims[1]));
+    memcpy(padded_gradient, golden_values(f, g, index, "matrix", NULL), (size_t)(dims[0] * dims[1]) * sizeof(double));
+    parameters_write(f, &p, ARENA_OF_GRAD, 0, padded_gradient);
+    parameters_write(f, &p, ARENA_OF_GRAD, 1, golden_values(f, g, index, "gain", NULL));
+    StepState host = {.step = 2, .loss_sum = 8, .inv_targets = 0.25f};
+    StepState *device = state_new(f, &host);
+    ops->clip(c, device, &p, 1.0f, &golden_adamw);
+    StepState got = state_read(f, device);
+    double values[] = {(double)got.grad_norm, (double)got.clip, (double)got.bias1, (double)got.bias2, (double)got.loss};
+    double want[] = {golden_value(f, g, index, "grad_norm"), golden_value(f, g, index, "clip"),
+                     1 - pow((double)0.9f, 3), 1 - pow((double)0.95f, 3), 2};
+    for (int i = 0; i < 5; i++) expect_close(f, "norm, clip, bias1, bias2 or loss", &values[i], &want[i], 1, 1e-6);
+    assert_int_equal(got.step, 2);
+    assert_int_equal(got.halted, 0);
+    ops->clip(c, device, &p, 0.0f, &golden_adamw); /* off */
+    assert_true(state_read(f, device).clip == 1.0f);
+    assert_true(state_read(f, device).grad_norm == got.grad_norm);
+  }
+  assert_int_equal(index, 4);
+}
+
+/* Given gradients for several steps; the change of a weight is checked too, where a wrong decay is not lost in the
+ * weight. */
+static void adamw_case(Fixture *f, const Golden *g, int index) {
+  OPS(f);
+  const int32_t *dims = golden_ints(f, g, index, "dims");
+  size_t count = (size_t)(dims[0] * dims[1]), width = (size_t)dims[2];
+  Parameters p = optimizer_parameters(f, g, index, dims[0], dims[1], dims[2]);
+  const double *matrices = golden_values(f, g, index, "matrices", NULL),
+               *gains = golden_values(f, g, index, "gains", NULL);
+  const double *dmatrix = golden_values(f, g, index, "dmatrix", NULL),
+               *dgain = golden_values(f, g, index, "dgain", NULL);
+  double *padded_gradient = host_values(f, count + (size_t)dims[1]);
+  StepState host = {.inv_targets = 1};
+  StepState *device = state_new(f, &host);
+  double *rates = concatenate(f, host_values(f, 1), 1, golden_values(f, g, index, "lr", NULL), (size_t)dims[3]);
+  const int32_t one = 1;
+  Array table = array_floats(f, rates, (size_t)dims[3] + 1), targets = array_ints(f, &one, 1);
+  for (int t = 0; t < dims[3]; t++) {
+    memcpy(padded_gradient, dmatrix + (size_t)t * count, count * sizeof *dmatrix);
+    parameters_write(f, &p, ARENA_OF_GRAD, 0, padded_gradient);
+    parameters_write(f, &p, ARENA_OF_GRAD, 1, dgain + (size_t)t * width);
+    ops->step_begin(c, device, table.data, targets.data);
+    ops->clip(c, device, &p, 0.0f, &golden_adamw);
+    ops->adamw(c, device, &p, &golden_adamw);
+    double *matrix = parameters_read(f, &p, ARENA_OF_MASTER, 0), *gain = parameters_read(f, &p, ARENA_OF_MASTER, 1);
+    expect_close(f, "matrix", matrix, matrices + (size_t)t * count, count, 1e-6);
+    expect_close(f, "gain", gain, gains + (size_t)t * width, width, 1e-6);
+    for (int i = 0; i < dims[1]; i++) assert_true(matrix[count + (size_t)i] == 0); /* the pad row */
+    assert_int_equal(state_read(f, device).step, t + 1);
+  }
+  expect_close(f, "m", parameters_read(f, &p, ARENA_OF_M, 0), golden_values(f, g, index, "m_matrix", NULL), count,
+               1e-6);
+  expect_close(f, "v", parameters_read(f, &p, ARENA_OF_V, 0), golden_values(f, g, index, "v_matrix", NULL), count,
+               1e-6);
+  expect_close(f, "m of the gain", parameters_read(f, &p, ARENA_OF_M, 1), golden_values(f, g, index, "m_gain", NULL),
+               width, 1e-6);
+  expect_close(f, "v of the gain", parameters_read(f, &p, ARENA_OF_V, 1), golden_values(f, g, index, "v_gain", NULL),
+               width, 1e-6);
+}
+
+static void test_adamw(void **state) {
+  Fixture *f = *state;
+  const Golden *g = golden_open(f, "adamw");
+  int index = 0;
+  for (; golden_has(g, index, "dims"); index++) adamw_case(f, g, index);
+  assert_int_equal(index, 2);
+}
+
+/* Large arenas, to cross every block of a spread-out reduction; the clipped gradient and the compute copy are what
+ * GEMMs see. */
+static void test_update_large(void **state) {
+  Fixture *f = *state;
+  OPS(f);
+  enum { ROWS = 131, COLS = 97, COUNT = ROWS * COLS };
+  double *w = random_values(f, 1, COUNT), *g = random_values(f, 2, COUNT), *want = host_values(f, COUNT), norm = 0;
+  ParameterSpec specs[] = {matrix_spec(ROWS, COLS, 0, w), gain_spec(COLS, w)};
+  Parameters p = parameters_new(f, specs, 2);
+  const AdamW adamw = {.beta1 = 0, .beta2 = 0, .eps = 1, .weight_decay = 0.5f}; /* w (1 - lr wd) - lr g / (|g| + 1) */
+  StepState host = {.lr = 0.125f};
+  StepState *device = state_new(f, &host);
+  parameters_write(f, &p, ARENA_OF_GRAD, 0, g);
+  for (int i = 0; i < COUNT; i++) norm += g[i] * g[i];
+  norm = sqrt(norm);
+  for (int i = 0; i < COUNT; i++) {
+    double clipped = g[i] * 20 / (norm + 1e-6);
+    want[i] = w[i] * (1 - 0.125 * 0.5) - 0.125 * clipped / (fabs(clipped) + 1);
+  }
+  ops->clip(c, device, &p, 20.0f, &adamw);
+  ops->adamw(c, device, &p, &adamw);
+  double got_norm = (double)state_read(f, device).grad_norm;
+  expect_close(f, "grad_norm", &got_norm, &norm, 1, 1e-6);
+  expect_close(f, "updated weights", parameters_read(f, &p, ARENA_OF_MASTER, 0), want, COUNT, 1e-6);
+  expect_same("gain without gradient or decay", parameters_read(f, &p, ARENA_OF_MASTER, 1), w, COLS);
+
+  double *x = host_values(f, COLS), *y = host_values(f, ROWS); /* the product with a unit vector is a column */
+  x[3] = 1;
+  for (int i = 0; i < ROWS; i++) y[i] = want[i * COLS + 3];
+  Array in = array_compute(f, x, COLS), out = array_compute(f, NULL, ROWS);
+  ops->linear(c, out.data, ROWS, in.data, COLS, &p, p.segments[0].matrix, 1, (Epilogue){.kind = EPILOGUE_NONE});
+  expect_close(f, "column of the compute copy", array_read(f, &out), y, ROWS, TOLERANCE_F32);
+}
+
+typedef struct Snapshot {
+  double *master, *m, *v, *gain;
+} Snapshot;
+
+static Snapshot snapshot(Fixture *f, const Parameters *p) {
+  return (Snapshot){parameters_read(f, p, ARENA_OF_MASTER, 0), parameters_read(f, p, ARENA_OF_M, 0),
+                    parameters_read(f, p, ARENA_OF_V, 0), parameters_read(f, p, ARENA_OF_MASTER, 1)};
+}
+
+static bool is_unchanged(const Snapshot *a, const Snapshot *b, size_t count, size_t width) {
+  return memcmp(a->master, b->master, count * sizeof(double)) == 0 && memcmp(a->m, b->m, count * sizeof(double)) == 0 &&
+         memcmp(a->v, b->v, count * sizeof(double)) == 0 && memcmp(a->gain, b->gain, width * sizeof(double)) == 0;
+}
+
+/* One update with one number of the gradient and the sum of losses given; then a good one, which must not pass either.
+ */
+static void halting_case(Fixture *f, double gradient, double loss_sum, bool halts) {
+  OPS(f);
+  enum { ROWS = 5, COLS = 3, COUNT = ROWS * COLS };
+  double *g = random_values(f, 2, COUNT);
+  ParameterSpec specs[] = {matrix_spec(ROWS, COLS, 0, random_values(f, 1, COUNT)),
+                           gain_spec(COLS, random_values(f, 3, COLS))};
+  Parameters p = parameters_new(f, specs, 2);
+  StepState host = {.step = 3, .lr = 0.1f, .inv_targets = 1, .loss_sum = loss_sum};
+  StepState *device = state_new(f, &host);
+  Snapshot before = snapshot(f, &p);
+  g[7] = gradient;
+  parameters_write(f, &p, ARENA_OF_GRAD, 0, g);
+  ops->clip(c, device, &p, 1.0f, &golden_adamw);
+  ops->adamw(c, device, &p, &golden_adamw);
+  Snapshot after = snapshot(f, &p);
+  assert_int_equal(state_read(f, device).halted != 0, halts);
+  assert_int_equal(state_read(f, device).step, halts ? 3 : 4);
+  assert_int_equal(is_unchanged(&before, &after, COUNT, COLS), halts);
+  if (!halts) return;
+
+  const double rates[] = {0, 0.1, 0.1, 0.1, 0.1, 0.1};
+  const int32_t one = 1;
+  Array table = array_floats(f, rates, 6), targets = array_ints(f, &one, 1);
+  g[7] = 1;
+  parameters_write(f, &p, ARENA_OF_GRAD, 0, g);
+  ops->step_begin(c, device, table.data, targets.data);
+  ops->clip(c, device, &p, 1.0f, &golden_adamw);
+  ops->adamw(c, device, &p, &golden_adamw);
+  after = snapshot(f, &p);
+  assert_true(state_read(f, device).halted != 0);
+  assert_int_equal(state_read(f, device).step, 3);
+  assert_true(is_unchanged(&before, &after, COUNT, COLS));
+}
+
+static void test_not_finite_halts(void **state) {
+  Fixture *f = *state;
+  halting_case(f, 1, 2, false); /* what the others are compared with */
+  halting_case(f, (double)NAN, 2, true);
+  halting_case(f, -(double)INFINITY, 2, true);
+  halting_case(f, 1, (double)NAN, true);
+  halting_case(f, 1, (double)INFINITY, true);
+}
+
+/* From an input that is not a number, through the loss, to a halted update. */
+static void poisoned_logit(Fixture *f, double poison) {
+  OPS(f);
+  enum { N = 3, V = 5 };
+  double *z = random_values(f, 1, N * V);
+  z[V + 2] = poison;
+  const int32_t targets[N] = {1, 4, 0};
+  StepState host = {.inv_targets = 1.0f / 3};
+  StepState *device = state_new(f, &host);
+  Array logits = array_compute(f, z, N * V), ids = array_ints(f, targets, N), losses = array_floats(f, NULL, N);
+  ParameterSpec spec = matrix_spec(2, 2, 0, random_values(f, 2, 4));
+  Parameters p = parameters_new(f, &spec, 1);
+  ops->cross_entropy(c, losses.data, logits.data, V, ids.data, N, V, 0.1f, device, true);
+  ops->loss_sum(c, device, losses.data, ids.data, N);
+  ops->clip(c, device, &p, 1.0f, &golden_adamw);
+  const double *got = array_read(f, &losses);
+  assert_true(isfinite(got[0]) && !isfinite(got[1]) && isfinite(got[2]));
+  assert_true(state_read(f, device).halted != 0);
+}
+
+static void test_nan_reaches_the_loss(void **state) {
+  poisoned_logit(*state, (double)NAN);
+  poisoned_logit(*state, (double)INFINITY);
+}
+
+/* ---- bits ---- */
+
+enum { BITS_B = 3, BITS_T = 130, BITS_C = 64, BITS_ROWS = BITS_B * BITS_T, BITS_N = BITS_ROWS * BITS_C, BITS_V = 31 };
+
+typedef struct BitsRun {
+  double *dgain, *dqkv, *dtable;
+  float norm;
+} BitsRun;
+
+/* Operations whose sums are spread over threads. */
+static BitsRun run_for_bits(Fixture *f) {
+  OPS(f);
+  const int32_t *tokens = some_tokens(f, BITS_ROWS, BITS_V);
+  ParameterSpec spec = matrix_spec(BITS_V, BITS_C, 0, random_values(f, 1, BITS_V * BITS_C));
+  Parameters p = parameters_new(f, &spec, 1);
+  Array x = array_compute(f, random_values(f, 2, BITS_N), BITS_N),
+        dy = array_compute(f, random_values(f, 3, BITS_N), BITS_N);
+  Array rstd = array_floats(f, random_values(f, 4, BITS_ROWS), BITS_ROWS),
+        gain = array_floats(f, random_values(f, 5, BITS_C), BITS_C);
+  Array dx = array_compute(f, NULL, BITS_N), dgain = array_floats(f, NULL, BITS_C), offsets, order;
+  BitsRun run;
+  ops->residual_norm_backward(c, dx.data, NULL, dgain.data, dy.data, NULL, x.data, rstd.data, gain.data, BITS_B, BITS_T,
+                              BITS_C, NULL, false);
+  run.dgain = array_read(f, &dgain);
+  token_order(f, tokens, BITS_ROWS, BITS_V, &offsets, &order);
+  ops->embedding_backward(c, &p, p.segments[0].matrix, dy.data, offsets.data, order.data, BITS_V, BITS_B, BITS_T, NULL,
+                          false);
+  run.dtable = parameters_read(f, &p, ARENA_OF_GRAD, 0);
+  StepState host = {0};
+  StepState *device = state_new(f, &host);
+  ops->clip(c, device, &p, 1, &golden_adamw);
+  run.norm = state_read(f, device).grad_norm;
+  /* heads 4, kv heads 2, head size 8: 64 numbers a row */
+  Layout packed = {BITS_B, BITS_T, 8, 8, BITS_T * 64, 64, 8}, plain = {BITS_B, BITS_T, 4, 8, BITS_T * 32, 32, 8};
+  Attention a = {.batch = BITS_B,
+                 .heads = 4,
+                 .kv_heads = 2,
+                 .head_dim = 8,
+                 .queries = BITS_T,
+                 .keys = BITS_T,
+                 .scale = 0.35f,
+                 .causal = true};
+  Array qkv = array_new(f, KIND_COMPUTE, packed, random_values(f, 6, BITS_N)),
+        dqkv = array_new(f, KIND_COMPUTE, packed, NULL);
+  Array out = array_new(f, KIND_COMPUTE, plain, NULL),
+        dout = array_new(f, KIND_COMPUTE, plain, random_values(f, 7, BITS_N / 2));
+  Array lse = array_floats(f, NULL, BITS_B * 4 * BITS_T);
+  View q = array_view(f, &qkv, 0), k = array_view(f, &qkv, 4), v = array_view(f, &qkv, 6), o = array_view(f, &out, 0);
+  ops->attention(c, &a, o, q, k, v, lse.data);
+  ops->attention_backward(c, &a, array_view(f, &dqkv, 0), array_view(f, &dqkv, 4), array_view(f, &dqkv, 6),
+                          array_view(f, &dout, 0), q, k, v, o, lse.data, NULL);
+  run.dqkv = array_read(f, &dqkv);
+  return run;
+}
+
+static void test_same_bits(void **state) {
+  Fixture *f = *state;
+  BitsRun first = run_for_bits(f);
+  for (int i = 0; i < 3; i++) {
+    BitsRun next = run_for_bits(f);
+    expect_same("dgain", next.dgain, first.dgain, BITS_C);
+    expect_same("dtable", next.dtable, first.dtable, BITS_V * BITS_C);
+    expect_same("dq, dk, dv", next.dqkv, first.dqkv, BITS_N);
+    assert_true(next.norm == first.norm);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_cross_entropy),
+      cmocka_unit_test(test_cross_entropy_large),
+      cmocka_unit_test(test_loss_sum),
+      cmocka_unit_test(test_step_begin),
+      cmocka_unit_test(test_clip),
+      cmocka_unit_test(test_adamw),
+      cmocka_unit_test(test_update_large),
+      cmocka_unit_test(test_not_finite_halts),
+      cmocka_unit_test(test_nan_reaches_the_loss),
+      cmocka_unit_test(test_same_bits),
+  };
+  return run_on_backends("kernels: step", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
+}

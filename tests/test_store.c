@@ -1,0 +1,1031 @@
+/* The files of a run: containers, configuration, weights, resume state, lock; and what hostile, damaged and unwritable
+ * ones do. */
+#define _XOPEN_SOURCE 700
+
+#include "store/file.h"
+#include "store/run.h"
+#include "store/safetensors.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- a fresh directory for every test, its name in *state ---- */
+
+static int make_scratch(void **state) {
+  const char *base = getenv("TMPDIR");
+  char *dir = path_join(base != NULL ? base : "/tmp", "test_store.XXXXXX");
+  *state = dir;
+  return dir != NULL && mkdtemp(dir) != NULL ? 0 : -1;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw) {
+  (void)st, (void)type, (void)ftw;
+  return remove(path);
+}
+
+static int remove_scratch(void **state) {
+  int result = nftw(*state, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+  free(*state);
+  return result;
+}
+
+typedef struct Path {
+  char text[512];
+} Path;
+
+static Path at(void **state, const char *name) {
+  Path path;
+  snprintf(path.text, sizeof path.text, "%s/%s", (const char *)*state, name);
+  return path;
+}
+
+static void put(const char *path, const void *bytes, size_t size) {
+  FILE *f = fopen(path, "wb");
+  assert_non_null(f);
+  assert_int_equal(fwrite(bytes, 1, size, f), size);
+  assert_int_equal(fclose(f), 0);
+}
+
+/* The whole file in fresh memory, with a NUL behind it. */
+static uint8_t *get(const char *path, size_t *size) {
+  Error error = {0};
+  MappedFile file;
+  if (!file_map(&file, path, EXIT_INPUT, &error)) fail_msg("%s", error.text);
+  uint8_t *copy = calloc(file.size + 1, 1);
+  assert_non_null(copy);
+  if (file.size > 0) memcpy(copy, file.bytes, file.size);
+  *size = file.size;
+  file_unmap(&file);
+  return copy;
+}
+
+static int entries(const char *dir) {
+  DIR *d = opendir(dir);
+  assert_non_null(d);
+  int count = 0;
+  for (struct dirent *entry; (entry = readdir(d)) != NULL;)
+    count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+  closedir(d);
+  return count;
+}
+
+static void expect_error(bool done, const Error *error, ExitCode code, const char *text) {
+  if (done) fail_msg("accepted; expected an error with \"%s\"", text);
+  if (strstr(error->text, text) == NULL) fail_msg("expected \"%s\" in \"%s\"", text, error->text);
+  assert_int_equal(error->code, code);
+}
+
+static void expect_done(bool done, const Error *error) {
+  if (!done) fail_msg("%s", error->text);
+  assert_int_equal(error->code, EXIT_DONE);
+}
+
+/* ---- files ---- */
+
+static void test_file_round_trip(void **state) {
+  Error error = {0};
+  Path path = at(state, "a");
+  mode_t mask = umask(027);
+  expect_done(file_write(path.text, "one", 3, &error), &error);
+  umask(mask);
+  expect_done(file_write(path.text, "second", 6, &error), &error);
+  size_t size;
+  uint8_t *bytes = get(path.text, &size);
+  assert_string_equal((char *)bytes, "second");
+  free(bytes);
+  Path other = at(state, "b");
+  mask = umask(027);
+  expect_done(file_write(other.text, "", 0, &error), &error);
+  umask(mask);
+  struct stat st;
+  assert_int_equal(stat(other.text, &st), 0);
+  assert_int_equal(st.st_mode & 0777, 0640);
+  MappedFile file;
+  expect_done(file_map(&file, other.text, EXIT_INPUT, &error), &error);
+  assert_null(file.bytes);
+  assert_int_equal(file.size, 0);
+  file_unmap(&file);
+  assert_int_equal(entries(*state), 2);
+}
+
+static void test_file_map_refuses(void **state) {
+  MappedFile file;
+  Path pipe = at(state, "pipe"), missing = at(state, "missing");
+  assert_int_equal(mkfifo(pipe.text, 0666), 0);
+  const struct {
+    const char *path, *text;
+  } cases[] = {{missing.text, "No such file"},
+               {*state, "is a directory"},
+               {pipe.text, "is a pipe"},
+               {"/dev/null", "is a device"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    Error error = {0};
+    expect_error(file_map(&file, cases[i].path, EXIT_INPUT, &error), &error, EXIT_INPUT, cases[i].text);
+    assert_null(file.bytes);
+  }
+}
+
+static void test_path_join(void **state) {
+  (void)state;
+  static const char *const cases[][3] = {{"a", "b", "a/b"}, {"a/", "b", "a/b"}, {"/", "b", "/b"}, {"", "b", "b"}};
+  for (size_t i = 0; i < 4; i++) {
+    char *path = path_join(cases[i][0], cases[i][1]);
+    assert_string_equal(path, cases[i][2]);
+    free(path);
+  }
+}
+
+static void test_atomic_abort_and_sweep(void **state) {
+  Error error = {0};
+  AtomicFile file;
+  expect_done(atomic_begin(&file, at(state, "x").text, &error), &error);
+  expect_done(atomic_write(&file, "half", 4, &error), &error);
+  assert_int_equal(entries(*state), 1); /* the temporary only */
+  atomic_abort(&file);
+  atomic_abort(&file);
+  assert_int_equal(entries(*state), 0);
+  put(at(state, ".model.safetensors.tmp.a1b2c3").text, "x", 1);
+  put(at(state, ".gitignore").text, "x", 1);
+  put(at(state, "book.tmp.a1b2c3").text, "x", 1);
+  atomic_sweep(*state);
+  assert_int_equal(entries(*state), 2);
+  atomic_sweep(at(state, "missing").text);
+}
+
+static void test_long_name(void **state) {
+  Error error = {0};
+  char name[256];
+  memset(name, 'n', 255);
+  name[255] = '\0';
+  expect_done(file_write(at(state, name).text, "x", 1, &error), &error);
+  assert_int_equal(entries(*state), 1);
+}
+
+/* Runs f with a limit on file sizes: the nearest thing to a full disk that needs no file system of its own. */
+static struct rlimit limit_file_size(rlim_t bytes) {
+  struct rlimit before, limit;
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+  limit = before;
+  limit.rlim_cur = bytes;
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  signal(SIGXFSZ, SIG_IGN);
+  return before;
+}
+
+static void test_write_failures(void **state) {
+  static const uint8_t zeros[100000];
+  Path file = at(state, "file"), inside = at(state, "file/x"), nowhere = at(state, "no/x");
+  put(file.text, "old", 3);
+  const struct {
+    const char *path, *text;
+  } cases[] = {{nowhere.text, "create the directory"}, {inside.text, "Not a directory"}, {*state, "is a directory"},
+               {"/dev/full", "is a device"},           {"/proc/x", "cannot write"},      {"", "no name"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    Error error = {0};
+    expect_error(file_write(cases[i].path, "x", 1, &error), &error, EXIT_OUTPUT, cases[i].text);
+  }
+  for (size_t size = 5000; size <= sizeof zeros; size += sizeof zeros - 5000) { /* fails in fflush(), in fwrite() */
+    Error error = {0};
+    struct rlimit before = limit_file_size(4500);
+    bool done = file_write(file.text, zeros, size, &error);
+    setrlimit(RLIMIT_FSIZE, &before);
+    expect_error(done, &error, EXIT_OUTPUT, "ulimit -f");
+    assert_int_equal(entries(*state), 1);
+    size_t left;
+    uint8_t *bytes = get(file.text, &left);
+    assert_string_equal((char *)bytes, "old");
+    free(bytes);
+  }
+}
+
+/* ---- safetensors: round trips ---- */
+
+static void test_safetensors_round_trip(void **state) {
+  const float f32[6] = {1, 2, 3, 4, 5, 6};
+  const double f64 = 0.5;
+  const int64_t i64[2] = {-1, INT64_MAX};
+  const int32_t i32 = 7;
+  const uint16_t f16[2] = {0x3C00, 0xC000};
+  const uint8_t u8[3] = {1, 2, 3};
+  const SafeTensor tensors[] = {
+      {.name = "z", .type = TENSOR_F32, .rank = 2, .shape = {2, 3}, .data = f32},
+      {.name = "scalar", .type = TENSOR_F64, .rank = 0, .data = &f64},
+      {.name = "a \"quoted\" \\ n\xC3\xA4me", .type = TENSOR_I64, .rank = 1, .shape = {2}, .data = i64},
+      {.name = "empty", .type = TENSOR_F32, .rank = 3, .shape = {4, 0, 5}, .data = NULL},
+      {.name = "i", .type = TENSOR_I32, .rank = 8, .shape = {1, 1, 1, 1, 1, 1, 1, 1}, .data = &i32},
+      {.name = "h", .type = TENSOR_F16, .rank = 1, .shape = {2}, .data = f16},
+      {.name = "b", .type = TENSOR_BF16, .rank = 1, .shape = {2}, .data = f16},
+      {.name = "", .type = TENSOR_U8, .rank = 1, .shape = {3}, .data = u8},
+  };
+  enum { COUNT = sizeof tensors / sizeof tensors[0] };
+  const MetadataEntry metadata[] = {{"step", "12"}, {"note", "tab\there, quote \""}};
+  Error error = {0};
+  Path one = at(state, "one"), two = at(state, "two");
+  expect_done(safetensors_write(one.text, tensors, COUNT, metadata, 2, &error), &error);
+  expect_done(safetensors_write(two.text, tensors, COUNT, metadata, 2, &error), &error);
+  size_t size, size2;
+  uint8_t *bytes = get(one.text, &size), *bytes2 = get(two.text, &size2);
+  assert_int_equal(size, size2);
+  assert_memory_equal(bytes, bytes2, size);
+  assert_int_equal(bytes[0] % 8, 0); /* the header is padded */
+  free(bytes);
+  free(bytes2);
+
+  SafeTensors file;
+  expect_done(safetensors_open(&file, one.text, &error), &error);
+  assert_int_equal(file.count, COUNT);
+  const uint8_t *previous_end = NULL;
+  for (int i = 0; i < COUNT; i++) {
+    const SafeTensor *t = safetensors_find(&file, tensors[i].name);
+    assert_non_null(t);
+    assert_int_equal(t->type, tensors[i].type);
+    assert_int_equal(t->rank, tensors[i].rank);
+    assert_memory_equal(t->shape, tensors[i].shape, sizeof t->shape);
+    if (t->bytes > 0) assert_memory_equal(t->data, tensors[i].data, t->bytes);
+    if (i > 0) assert_ptr_equal(t->data, previous_end); /* in the order given */
+    previous_end = (const uint8_t *)t->data + t->bytes;
+  }
+  assert_null(safetensors_find(&file, "absent"));
+  assert_string_equal(safetensors_metadata(&file, "format"), "pt");
+  assert_string_equal(safetensors_metadata(&file, "note"), metadata[1].value);
+  assert_null(safetensors_metadata(&file, "absent"));
+  safetensors_close(&file);
+  safetensors_close(&file);
+}
+
+static void test_safetensors_nothing(void **state) {
+  Error error = {0};
+  SafeTensors file;
+  Path path = at(state, "none");
+  expect_done(safetensors_write(path.text, NULL, 0, NULL, 0, &error), &error);
+  expect_done(safetensors_open(&file, path.text, &error), &error);
+  assert_int_equal(file.count, 0);
+  assert_null(safetensors_find(&file, "a"));
+  safetensors_close(&file);
+  put(path.text, "\2\0\0\0\0\0\0\0{}", 10); /* no __metadata__ either */
+  expect_done(safetensors_open(&file, path.text, &error), &error);
+  assert_null(safetensors_metadata(&file, "format"));
+  safetensors_close(&file);
+}
+
+static void test_safetensors_write_refuses(void **state) {
+  const float x[2] = {0};
+  const SafeTensor twice[] = {{.name = "a", .type = TENSOR_F32, .rank = 1, .shape = {1}, .data = x},
+                              {.name = "a", .type = TENSOR_F32, .rank = 1, .shape = {1}, .data = x}};
+  const SafeTensor huge = {.name = "a", .type = TENSOR_F32, .rank = 3, .shape = {INT64_MAX, 2, 2}, .data = x};
+  const SafeTensor negative = {.name = "a", .type = TENSOR_F32, .rank = 1, .shape = {-1}, .data = x};
+  const SafeTensor not_utf8 = {.name = "\xFF", .type = TENSOR_F32, .rank = 1, .shape = {1}, .data = x};
+  const SafeTensor reserved = {.name = "__metadata__", .type = TENSOR_F32, .rank = 1, .shape = {1}, .data = x};
+  const MetadataEntry format = {"format", "np"};
+  Path path = at(state, "x");
+  const struct {
+    const SafeTensor *tensors;
+    int count;
+    int metadata_count;
+  } cases[] = {{twice, 2, 0}, {&huge, 1, 0}, {&negative, 1, 0}, {&not_utf8, 1, 0}, {&reserved, 1, 0}, {twice, 1, 1}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    Error error = {0};
+    bool done =
+        safetensors_write(path.text, cases[i].tensors, cases[i].count, &format, cases[i].metadata_count, &error);
+    expect_error(done, &error, EXIT_INTERNAL, "cannot make the header");
+  }
+  assert_int_equal(entries(*state), 0);
+}
+
+/* ---- safetensors: bad files ---- */
+
+#define T(dtype, shape, begin, end)                                                                                    \
+  "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
+
+typedef struct BadFile {
+  const char *header;
+  int64_t claimed; /* length of the header as the file says; -1: the real one */
+  size_t data;     /* bytes of data that follow */
+  const char *text;
+} BadFile;
+
+static const BadFile bad_files[] = {
+    {"{}", 0, 0, "does not start with '{'"},
+    {"{}", 3, 0, "claims 3 bytes but only 2 follow"},
+    {"{}", 100000001, 0, "more than the limit of 100000000"},
+    {"{}", INT64_MAX, 0, "more than the limit"},
+    {"{}", INT64_MIN, 0, "more than the limit"},
+    {" {}", -1, 0, "does not start with '{'"},
+    {"[]", -1, 0, "does not start with '{'"},
+    {"\xEF\xBB\xBF{}", -1, 0, "does not start with '{'"},
+    {"{", -1, 0, "not proper JSON"},
+    {"{}{}", -1, 0, "not proper JSON"},
+    {"{}x", -1, 0, "not proper JSON"},
+    {"{\"a\xFF\":" T("F32", "[1]", 0, 4) "}", -1, 4, "not proper JSON"},
+    {"{\"a\\u0000b\":" T("F32", "[1]", 0, 4) "}", -1, 4, "not proper JSON"},
+    {"{\"a\":" T("F32", "[1]", 0, 4) ",\"a\":" T("F32", "[1]", 4, 8) "}", -1, 8, "not proper JSON"},
+    {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", -1, 4, "not proper JSON"},
+    {"{\"__metadata__\":{\"a\":\"b\",\"a\":\"c\"}}", -1, 0, "not proper JSON"},
+    {"{\"__metadata__\":[]}", -1, 0, "__metadata__ is not an object"},
+    {"{\"__metadata__\":{\"step\":1}}", -1, 0, "the metadata 'step' is not a string"},
+    {"{\"a\":1}", -1, 0, "the entry of tensor 'a' is not an object"},
+    {"{\"a\":{}}", -1, 0, "tensor 'a' has no dtype"},
+    {"{\"a\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}", -1, 4, "tensor 'a' has no dtype"},
+    {"{\"a\":" T("F33", "[1]", 0, 4) "}", -1, 4, "dtype 'F33' of tensor 'a' is not supported"},
+    {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", -1, 4, "tensor 'a' has no shape"},
+    {"{\"a\":" T("F32", "4", 0, 4) "}", -1, 4, "tensor 'a' has no shape"},
+    {"{\"a\":" T("F32", "[-1]", 0, 4) "}", -1, 4, "dimension 0 of tensor 'a' is not a count"},
+    {"{\"a\":" T("F32", "[1,1.0]", 0, 4) "}", -1, 4, "dimension 1 of tensor 'a' is not a count"},
+    {"{\"a\":" T("F32", "[\"1\"]", 0, 4) "}", -1, 4, "dimension 0 of tensor 'a' is not a count"},
+    {"{\"a\":" T("F32", "[99999999999999999999]", 0, 4) "}", -1, 4, "not proper JSON"},
+    {"{\"a\":" T("F32", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}", -1, 4, "has 9 dimensions, at most 8"},
+    {"{\"a\":" T("F32", "[4611686018427387905]", 0, 4) "}", -1, 4, "the size of tensor 'a' overflows"},
+    {"{\"a\":" T("U8", "[4294967296,4294967296]", 0, 0) "}", -1, 0, "the size of tensor 'a' overflows"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", -1, 4, "tensor 'a' has no pair of data_offsets"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", -1, 8, "no pair of data_offsets"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4.0]}}", -1, 4, "no pair of data_offsets"},
+    {"{\"a\":" T("F32", "[1]", -4, 0) "}", -1, 4, "claims the bytes -4 to 0 of 4"},
+    {"{\"a\":" T("F32", "[1]", 4, 0) "}", -1, 4, "claims the bytes 4 to 0 of 4"},
+    {"{\"a\":" T("F32", "[1]", 0, 5) "}", -1, 4, "claims the bytes 0 to 5 of 4"},
+    {"{\"a\":" T("F32", "[1]", 0, 9223372036854775807) "}", -1, 4, "claims the bytes 0 to 9223372036854775807 of 4"},
+    {"{\"a\":" T("F32", "[2]", 0, 4) "}", -1, 4, "tensor 'a' needs 8 bytes by its shape but has 4"},
+    {"{\"a\":" T("F32", "[]", 0, 0) "}", -1, 0, "tensor 'a' needs 4 bytes by its shape but has 0"},
+    {"{\"a\":" T("F32", "[1]", 0, 4) "}", -1, 8, "its tensors have 4 bytes but 8 follow"},
+    {"{}", -1, 1, "its tensors have 0 bytes but 1 follow"},
+    {"{\"a\":" T("F32", "[1]", 4, 8) "}", -1, 8, "there is a hole"},
+    {"{\"a\":" T("F32", "[1]", 0, 4) ",\"b\":" T("F32", "[1]", 8, 12) "}", -1, 12, "there is a hole"},
+    {"{\"a\":" T("F32", "[2]", 0, 8) ",\"b\":" T("F32", "[1]", 4, 8) "}", -1, 8, "tensors overlap"},
+    {"{\"a\":" T("F32", "[1]", 0, 4) ",\"b\":" T("F32", "[1]", 0, 4) "}", -1, 4, "tensors overlap"},
+};
+
+static void put_safetensors(const char *path, const char *header, int64_t claimed, const void *data, size_t data_size) {
+  static const uint8_t zeros[64];
+  size_t length = strlen(header);
+  uint64_t size = claimed == -1 ? length : (uint64_t)claimed;
+  uint8_t *bytes = malloc(8 + length + data_size);
+  assert_non_null(bytes);
+  memcpy(bytes, &size, 8);
+  memcpy(bytes + 8, header, length);
+  memcpy(bytes + 8 + length, data != NULL ? data : zeros, data_size);
+  put(path, bytes, 8 + length + data_size);
+  free(bytes);
+}
+
+static void test_safetensors_bad_files(void **state) {
+  Path path = at(state, "bad");
+  for (size_t i = 0; i < sizeof bad_files / sizeof bad_files[0]; i++) {
+    const BadFile *bad = &bad_files[i];
+    put_safetensors(path.text, bad->header, bad->claimed, NULL, bad->data);
+    SafeTensors file;
+    Error error = {0};
+    expect_error(safetensors_open(&file, path.text, &error), &error, EXIT_CHECKPOINT, bad->text);
+    assert_non_null(strstr(error.text, path.text));
+    assert_null(file.tensors);
+    assert_null(file.file.bytes);
+  }
+  Error error = {0};
+  SafeTensors file;
+  expect_error(safetensors_open(&file, *state, &error), &error, EXIT_CHECKPOINT, "is a directory");
+}
+
+/* What the specification allows and our writer never does. */
+static void test_safetensors_unusual_files(void **state) {
+  static const char *const headers[] = {
+      "{\"a\":" T("F32", "[1]", 4, 8) ",\"b\":" T("F32", "[1]", 0, 4) "}", /* not in order */
+      "{\"a\":" T("F32", "[2]", 0, 8) ",\"b\":" T("F32", "[0]", 0, 0) ",\"c\":" T("F32", "[0,3]", 8, 8) "}",
+      "{\"a\":" T("U8", "[8]", 0, 8) "}      ",
+  };
+  for (size_t i = 0; i < 3; i++) {
+    Error error = {0};
+    SafeTensors file;
+    Path path = at(state, "unusual");
+    put_safetensors(path.text, headers[i], -1, NULL, 8);
+    expect_done(safetensors_open(&file, path.text, &error), &error);
+    safetensors_close(&file);
+  }
+}
+
+static unsigned sum_of(const SafeTensors *file) {
+  unsigned sum = 0;
+  for (int i = 0; i < file->count; i++)
+    for (size_t b = 0; b < file->tensors[i].bytes; b++) sum += ((const uint8_t *)file->tensors[i].data)[b];
+  for (int i = 0; i < file->metadata_count; i++) sum += (unsigned)strlen(file->metadata[i].value);
+  return sum;
+}
+
+/* A small file of our own in fresh memory. */
+static uint8_t *small_file(void **state, size_t *size) {
+  const float data[5] = {1, 2, 3, 4, 5};
+  const SafeTensor tensors[] = {{.name = "one", .type = TENSOR_F32, .rank = 2, .shape = {2, 2}, .data = data},
+                                {.name = "two", .type = TENSOR_F32, .rank = 1, .shape = {1}, .data = data + 4}};
+  const MetadataEntry metadata = {"step", "12"};
+  Error error = {0};
+  Path path = at(state, "small");
+  expect_done(safetensors_write(path.text, tensors, 2, &metadata, 1, &error), &error);
+  return get(path.text, size);
+}
+
+static void test_safetensors_truncated(void **state) {
+  size_t size;
+  uint8_t *bytes = small_file(state, &size);
+  Path path = at(state, "cut");
+  for (size_t length = 0; length <= size + 1; length++) { /* bytes has one byte more: the NUL of get() */
+    Error error = {0};
+    SafeTensors file;
+    put(path.text, bytes, length);
+    bool done = safetensors_open(&file, path.text, &error);
+    assert_int_equal(done, length == size);
+    assert_int_equal(error.code, length == size ? EXIT_DONE : EXIT_CHECKPOINT);
+    safetensors_close(&file);
+  }
+  free(bytes);
+}
+
+static void test_safetensors_flipped(void **state) {
+  size_t size;
+  uint8_t *bytes = small_file(state, &size);
+  Path path = at(state, "flipped");
+  int refused = 0;
+  for (size_t i = 0; i < size - 20; i++)
+    for (int bit = 0; bit < 8; bit++) {
+      Error error = {0};
+      SafeTensors file;
+      bytes[i] ^= (uint8_t)(1 << bit);
+      put(path.text, bytes, size);
+      bytes[i] ^= (uint8_t)(1 << bit);
+      if (safetensors_open(&file, path.text, &error)) assert_true(sum_of(&file) > 0);
+      else assert_int_equal(error.code, EXIT_CHECKPOINT), refused++;
+      safetensors_close(&file);
+    }
+  assert_true(refused > 500); /* changes inside names and strings cannot be noticed */
+  free(bytes);
+}
+
+/* ---- a small model, laid out by hand, with pads ---- */
+
+enum { ARENA = 192 + 64 };
+static ParameterTensor small_tensors[] = {
+    {.name = "model.embed_tokens.weight", .rows = 5, .cols = 4, .rank = 2, .offset = 0}, /* three rows of pad follow */
+    {.name = "model.layers.0.self_attn.q_proj.weight", .rows = 4, .cols = 4, .rank = 2, .offset = 64},
+    {.name = "model.layers.0.self_attn.k_proj.weight", .rows = 2, .cols = 4, .rank = 2, .offset = 80},
+    {.name = "model.norm.weight", .rows = 1, .cols = 4, .rank = 1, .offset = 192},
+};
+static const ParameterTable small_table = {.tensors = small_tensors, .count = 4, .arena = ARENA};
+enum { WEIGHTS = 20 + 16 + 8 + 4 };
+
+static void fill(float *arena, float base) {
+  for (int i = 0; i < ARENA; i++) arena[i] = base + (float)i;
+}
+
+/* Did every tensor arrive, and were pads left alone? */
+static void expect_arena(const float *arena, float base, float pad) {
+  int weights = 0;
+  bool is_weight[ARENA] = {false};
+  for (int t = 0; t < small_table.count; t++)
+    for (size_t i = 0; i < (size_t)(small_tensors[t].rows * small_tensors[t].cols); i++)
+      is_weight[small_tensors[t].offset + i] = true;
+  for (int i = 0; i < ARENA; i++) {
+    float wanted = is_weight[i] ? base + (float)i : pad;
+    if (arena[i] != wanted) fail_msg("element %d is %g, should be %g", i, (double)arena[i], (double)wanted);
+    weights += is_weight[i];
+  }
+  assert_int_equal(weights, WEIGHTS);
+}
+
+static void test_weights_round_trip(void **state) {
+  Error error = {0};
+  float arena[ARENA], back[ARENA] = {0};
+  fill(arena, 0.5f);
+  Path path = at(state, "model.safetensors");
+  expect_done(run_write_weights(path.text, &small_table, arena, NULL, 0, &error), &error);
+  expect_done(run_read_weights(path.text, &small_table, back, &error), &error);
+  expect_arena(back, 0.5f, 0);
+  SafeTensors file;
+  expect_done(safetensors_open(&file, path.text, &error), &error);
+  assert_int_equal(file.count, 4);
+  assert_int_equal(safetensors_find(&file, "model.norm.weight")->rank, 1);
+  assert_int_equal(safetensors_find(&file, "model.embed_tokens.weight")->shape[0], 5);
+  safetensors_close(&file);
+}
+
+/* Tensors of the small model, to be changed before they are written. The last two are extras. */
+typedef struct Foreign {
+  float data[ARENA];
+  uint16_t words[64];
+  SafeTensor tensors[6];
+  int count;
+} Foreign;
+
+static void make_foreign(Foreign *f) {
+  memset(f, 0, sizeof *f);
+  fill(f->data, 1);
+  f->count = 4;
+  for (int i = 0; i < 4; i++) {
+    const ParameterTensor *p = &small_tensors[i];
+    SafeTensor *t = &f->tensors[i];
+    *t = (SafeTensor){.name = p->name, .type = TENSOR_F32, .rank = p->rank, .data = f->data + p->offset};
+    t->shape[0] = p->rank == 1 ? p->cols : p->rows;
+    t->shape[1] = p->rank == 1 ? 0 : p->cols;
+  }
+  f->tensors[4] = (SafeTensor){.type = TENSOR_F32, .rank = 2, .shape = {5, 4}, .data = f->data};
+}
+
+static bool load_foreign(void **state, const Foreign *f, float *arena, Error *error) {
+  Path path = at(state, "foreign.safetensors");
+  Error written = {0};
+  expect_done(safetensors_write(path.text, f->tensors, f->count, NULL, 0, &written), &written);
+  *error = (Error){0};
+  memset(arena, 0, ARENA * sizeof *arena);
+  return run_read_weights(path.text, &small_table, arena, error);
+}
+
+static void test_weights_half_types(void **state) {
+  /* value, binary16, bfloat16; 0: not compared */
+  static const struct {
+    float value;
+    uint16_t half, brain;
+  } numbers[] = {{1.0f, 0x3C00, 0x3F80},     {-2.0f, 0xC000, 0xC000},    {65504.0f, 0x7BFF, 0},
+                 {0x1p-24f, 0x0001, 0x3380}, {0x1p-14f, 0x0400, 0x3880}, {-0x1.FF8p-15f, 0x83FF, 0},
+                 {0x1.554p-2f, 0x3555, 0},   {0x1p-126f, 0, 0x0080}};
+  Foreign f;
+  Error error;
+  float arena[ARENA];
+  for (int type = 0; type < 2; type++) {
+    make_foreign(&f);
+    for (int i = 0; i < 8; i++) f.words[i] = type == 0 ? numbers[i].half : numbers[i].brain;
+    f.tensors[2].type = type == 0 ? TENSOR_F16 : TENSOR_BF16;
+    f.tensors[2].data = f.words;
+    expect_done(load_foreign(state, &f, arena, &error), &error);
+    for (int i = 0; i < 8; i++) assert_true(arena[80 + i] == (f.words[i] != 0 ? numbers[i].value : 0.0f));
+    assert_true(arena[64] == 65.0f);
+    f.words[3] = type == 0 ? 0x7C00 : 0x7F80; /* infinity */
+    expect_error(load_foreign(state, &f, arena, &error), &error, EXIT_CHECKPOINT,
+                 "element 3 of tensor model.layers.0.self_attn.k_proj.weight is inf");
+  }
+}
+
+static void test_weights_unaligned(void **state) {
+  static ParameterTensor tensor = {.name = "a", .rows = 1, .cols = 2, .rank = 2, .offset = 0};
+  const ParameterTable table = {.tensors = &tensor, .count = 1, .arena = 64};
+  const float data[2] = {3, 4};
+  float arena[64] = {0};
+  Path path = at(state, "odd");
+  Error error = {0};
+  put_safetensors(path.text, "{\"a\":" T("F32", "[1,2]", 0, 8) "} ", -1, data, sizeof data);
+  expect_done(run_read_weights(path.text, &table, arena, &error), &error);
+  assert_true(arena[0] == 3 && arena[1] == 4 && arena[2] == 0);
+}
+
+static void test_weights_refused(void **state) {
+  Foreign f;
+  Error error;
+  float arena[ARENA];
+  make_foreign(&f);
+  f.count = 3;
+  expect_error(load_foreign(state, &f, arena, &error), &error, EXIT_CHECKPOINT, "has no tensor model.norm.weight");
+  make_foreign(&f);
+  f.tensors[1].shape[0] = 2, f.tensors[1].shape[1] = 8;
+  expect_error(load_foreign(state, &f, arena, &error), &error, EXIT_CHECKPOINT,
+               "q_proj.weight is [2, 8] where the configuration says [4, 4]");
+  make_foreign(&f);
+  f.tensors[3].rank = 2, f.tensors[3].shape[0] = 1, f.tensors[3].shape[1] = 4;
+  expect_error(load_foreign(state, &f, arena, &error), &error, EXIT_CHECKPOINT,
+               "norm.weight is [1, 4] where the configuration says [4]");
+  make_foreign(&f);
+  f.tensors[0].type = TENSOR_I32;
+  expect_error(load_foreign(state, &f, arena, &error), &error, EXIT_CHECKPOINT, "embed_tokens.weight is I32");
+  make_foreign(&f);
+  f.data[193] = NAN;
+  expect_error(load_foreign(state, &f, arena, &error), &error, EXIT_CHECKPOINT,
+               "element 1 of tensor model.norm.weight");
+  make_foreign(&f);
+  f.count = 5;
+  f.tensors[4].name = "model.layers.0.self_attn.q_proj.bias";
+  expect_error(load_foreign(state, &f, arena, &error), &error, EXIT_CHECKPOINT,
+               "has a tensor 'model.layers.0.self_attn.q_proj.bias'");
+  f.tensors[4].name = "lm_head.weight";
+  f.tensors[4].shape[0] = 4;
+  expect_error(load_foreign(state, &f, arena, &error), &error, EXIT_CHECKPOINT, "has a tensor 'lm_head.weight'");
+  f.tensors[4].shape[0] = 5;
+  expect_done(load_foreign(state, &f, arena, &error), &error);
+  f.tensors[4].name = "model.layers.0.self_attn.rotary_emb.inv_freq";
+  expect_done(load_foreign(state, &f, arena, &error), &error);
+  expect_arena(arena, 1, 0);
+  error = (Error){0};
+  put(at(state, "big.safetensors.index.json").text, "{}", 2);
+  bool done = run_read_weights(at(state, "big.safetensors").text, &small_table, arena, &error);
+  expect_error(done, &error, EXIT_CHECKPOINT, "several files");
+  error = (Error){0};
+  done = run_read_weights(at(state, "absent").text, &small_table, arena, &error);
+  expect_error(done, &error, EXIT_CHECKPOINT, "No such file");
+}
+
+/* ---- configuration ---- */
+
+static void test_config_round_trip(void **state) {
+  const ModelConfig ours = {.vocab = 257,
+                            .ctx = 64,
+                            .layers = 4,
+                            .heads = 4,
+                            .kv_heads = 2,
+                            .dim = 128,
+                            .head_dim = 32,
+                            .ffn = 352,
+                            .tie = true,
+                            .rope_base = 10000.0f,
+                            .norm_eps = 1e-5f,
+                            .norm = NORM_RMS,
+                            .mlp = MLP_SWIGLU};
+  ModelConfig back;
+  SpecialTokens special = {-2, -2};
+  Error error = {0};
+  expect_done(run_write_config(*state, &ours, (SpecialTokens){10, 256}, &error), &error);
+  expect_done(run_read_config(*state, &back, &special, &error), &error);
+  assert_int_equal(special.start, 10);
+  assert_int_equal(special.end, 256);
+  assert_int_equal(back.vocab, 257);
+  assert_int_equal(back.ctx, 64);
+  assert_int_equal(back.layers, 4);
+  assert_int_equal(back.heads, 4);
+  assert_int_equal(back.kv_heads, 2);
+  assert_int_equal(back.dim, 128);
+  assert_int_equal(back.head_dim, 32);
+  assert_int_equal(back.ffn, 352);
+  assert_true(back.tie && back.rope_base == ours.rope_base && back.norm_eps == ours.norm_eps);
+  size_t size;
+  uint8_t *text = get(at(state, "config.json").text, &size);
+  assert_non_null(strstr((char *)text, "\"rms_norm_eps\": 1e-5"));
+  assert_non_null(strstr((char *)text, "\"rope_theta\": 10000.0"));
+  assert_non_null(strstr((char *)text, "\"pad_token_id\": null"));
+  assert_int_equal(text[size - 1], '\n');
+  free(text);
+  text = get(at(state, "generation_config.json").text, &size);
+  assert_non_null(strstr((char *)text, "\"eos_token_id\": 256"));
+  free(text);
+  ModelConfig other = ours;
+  other.norm_eps = 0x1.abcdeep-20f, other.rope_base = 1234567.9f;
+  expect_done(run_write_config(*state, &other, (SpecialTokens){-1, -1}, &error), &error);
+  expect_done(run_read_config(*state, &back, &special, &error), &error);
+  assert_true(back.rope_base == other.rope_base && back.norm_eps == other.norm_eps);
+  assert_int_equal(special.start, -1);
+  assert_int_equal(special.end, -1);
+  assert_int_equal(entries(*state), 2);
+  expect_error(run_write_config(at(state, "no").text, &ours, (SpecialTokens){10, 256}, &error), &error, EXIT_OUTPUT, "create the directory");
+}
+
+static bool read_config_text(void **state, const char *text, ModelConfig *config, SpecialTokens *special, Error *error) {
+  *error = (Error){0};
+  put(at(state, "config.json").text, text, strlen(text));
+  return run_read_config(*state, config, special, error);
+}
+
+#define LLAMA "\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\""
+
+static void test_config_foreign(void **state) {
+  ModelConfig c;
+  SpecialTokens special;
+  Error error;
+  expect_done(read_config_text(state, "{" LLAMA "}", &c, &special, &error), &error); /* the defaults of LlamaConfig */
+  assert_true(c.vocab == 32000 && c.dim == 4096 && c.ffn == 11008 && c.layers == 32 && c.heads == 32 &&
+              c.kv_heads == 32);
+  assert_true(c.head_dim == 128 && c.ctx == 2048 && !c.tie && special.end == 2 && c.rope_base == 10000.0f &&
+              c.norm_eps == 1e-6f);
+  expect_done(
+      read_config_text(state,
+                       "{" LLAMA ",\"hidden_size\":64,\"num_attention_heads\":4,\"num_key_value_heads\":null,"
+                       "\"head_dim\":null,\"rope_theta\":500000,\"rope_scaling\":null,\"eos_token_id\":[7,8],"
+                       "\"hidden_act\":\"silu\",\"attention_bias\":false,\"pretraining_tp\":1,\"pad_token_id\":-1}",
+                       &c, &special, &error),
+      &error);
+  assert_true(c.kv_heads == 4 && c.head_dim == 16 && c.rope_base == 500000.0f && special.end == 7);
+  expect_done(read_config_text(state,
+                               "{\"model_type\":\"llama\",\"head_dim\":24,\"rope_theta\":1.0,\"eos_token_id\":null,"
+                               "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":20000.0}}",
+                               &c, &special, &error),
+              &error);
+  assert_true(c.head_dim == 24 && c.rope_base == 20000.0f && special.end == -1);
+}
+
+static void test_config_refused(void **state) {
+  static const char *const cases[][2] = {
+      {"", "has 0 bytes"},
+      {"{", "not proper JSON"},
+      {"[]", "is not a JSON object"},
+      {"{}", "neither model_type nor architectures"},
+      {"{\"model_type\":\"gpt2\"}", "model_type is \"gpt2\"; only \"llama\""},
+      {"{\"model_type\":7}", "model_type is not a string"},
+      {"{\"architectures\":[\"GPT2LMHeadModel\"]}", "architectures is \"GPT2LMHeadModel\""},
+      {"{\"architectures\":[]}", "architectures is not a list"},
+      {"{" LLAMA ",\"vocab_size\":1,\"vocab_size\":2}", "not proper JSON"},
+      {"{" LLAMA ",\"hidden_act\":\"gelu\"}", "hidden_act is \"gelu\""},
+      {"{" LLAMA ",\"attention_bias\":true}", "attention_bias is true"},
+      {"{" LLAMA ",\"mlp_bias\":true}", "mlp_bias is true"},
+      {"{" LLAMA ",\"mlp_bias\":1}", "mlp_bias is neither true nor false"},
+      {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0}}", "rope type is \"linear\""},
+      {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\"}}", "rope_type is \"llama3\""},
+      {"{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"yarn\"}}", "rope_type is \"yarn\""},
+      {"{" LLAMA ",\"rope_parameters\":5}", "rope_parameters is not an object"},
+      {"{" LLAMA ",\"rope_parameters\":{\"partial_rotary_factor\":0.5}}", "partial_rotary_factor is 0.5"},
+      {"{" LLAMA ",\"quantization_config\":{}}", "quantised"},
+      {"{" LLAMA ",\"vocab_size\":32000.0}", "vocab_size is not an integer"},
+      {"{" LLAMA ",\"vocab_size\":\"32000\"}", "vocab_size is not an integer"},
+      {"{" LLAMA ",\"vocab_size\":0}", "vocab_size is 0; 1 to"},
+      {"{" LLAMA ",\"hidden_size\":-4}", "hidden_size is -4"},
+      {"{" LLAMA ",\"intermediate_size\":9223372036854775807}", "intermediate_size is 9223372036854775807"},
+      {"{" LLAMA ",\"num_hidden_layers\":4097}", "num_hidden_layers is 4097; 1 to 4096"},
+      {"{" LLAMA ",\"num_attention_heads\":65537}", "num_attention_heads is 65537"},
+      {"{" LLAMA ",\"max_position_embeddings\":4294967296}", "max_position_embeddings is 4294967296"},
+      {"{" LLAMA ",\"head_dim\":0}", "head_dim is 0"},
+      {"{" LLAMA ",\"num_attention_heads\":3}", "hidden_size 4096 is not a multiple"},
+      {"{" LLAMA ",\"rms_norm_eps\":0}", "rms_norm_eps is 0"},
+      {"{" LLAMA ",\"rms_norm_eps\":\"small\"}", "rms_norm_eps is not a number"},
+      {"{" LLAMA ",\"rope_theta\":1e300}", "rope_theta is 1e+300"},
+      {"{" LLAMA ",\"rope_theta\":NaN}", "not proper JSON"},
+      {"{" LLAMA ",\"eos_token_id\":32000}", "eos_token_id 32000 lies outside"},
+      {"{" LLAMA ",\"eos_token_id\":\"a\"}", "eos_token_id is not an integer"},
+      {"{" LLAMA ",\"num_key_value_heads\":5}", "kv"}, /* model_config_check() */
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    ModelConfig config;
+    SpecialTokens special;
+    Error error;
+    bool done = read_config_text(state, cases[i][0], &config, &special, &error);
+    expect_error(done, &error, EXIT_CHECKPOINT, cases[i][1]);
+  }
+  Error error = {0};
+  ModelConfig config;
+  SpecialTokens special;
+  expect_error(run_read_config(at(state, "no").text, &config, &special, &error), &error, EXIT_CHECKPOINT, "No such file");
+}
+
+/* ---- resume state ---- */
+
+typedef struct Arenas {
+  float master[ARENA], m[ARENA], v[ARENA];
+} Arenas;
+
+/* Saves a state in which everything follows from `step`. */
+static bool save_step(const char *dir, int step, Error *error) {
+  Arenas a;
+  char text[16];
+  fill(a.master, (float)step);
+  fill(a.m, (float)step + 0.25f);
+  fill(a.v, (float)step + 0.5f);
+  snprintf(text, sizeof text, "%d", step);
+  const MetadataEntry metadata[] = {{"step", text}, {"note", "x"}};
+  return run_write_state(dir, &small_table, a.master, a.m, a.v, metadata, 2, error);
+}
+
+/* The step that is read back, everything in it checked; -1 with the error. */
+static int load_step(const char *dir, char warning[1024], Error *error) {
+  Arenas a = {0};
+  RunState run = {0};
+  *error = (Error){0};
+  if (!run_read_state(dir, &small_table, a.master, a.m, a.v, &run, error)) {
+    assert_true(a.master[0] == 0 && a.m[0] == 0 && a.v[64] == 0); /* untouched */
+    return -1;
+  }
+  const char *text = run_state_get(&run, "step");
+  assert_non_null(text);
+  int step = atoi(text);
+  snprintf(warning, 1024, "%s", run.warning);
+  run_state_free(&run);
+  run_state_free(&run);
+  expect_arena(a.master, (float)step, 0);
+  expect_arena(a.m, (float)step + 0.25f, 0);
+  expect_arena(a.v, (float)step + 0.5f, 0);
+  return step;
+}
+
+static void test_state_round_trip(void **state) {
+  char warning[1024];
+  Error error = {0};
+  assert_int_equal(load_step(*state, warning, &error), -1);
+  expect_error(false, &error, EXIT_CHECKPOINT, "holds no state to resume from");
+  error = (Error){0};
+  for (int step = 1; step <= 4; step++) {
+    expect_done(save_step(*state, step, &error), &error);
+    assert_int_equal(load_step(*state, warning, &error), step);
+    assert_string_equal(warning, "");
+    assert_int_equal(entries(at(state, "last").text), 1);
+    assert_int_equal(entries(at(state, "prev").text), step > 1);
+  }
+  assert_int_equal(remove(at(state, "last/state.safetensors").text), 0);
+  assert_int_equal(load_step(*state, warning, &error), 3);
+  assert_non_null(strstr(warning, "No such file"));
+  assert_non_null(strstr(warning, "prev/state.safetensors"));
+  assert_int_equal(remove(at(state, "prev/state.safetensors").text), 0);
+  assert_int_equal(load_step(*state, warning, &error), -1);
+}
+
+/* Changes one byte of a file, or cuts the file there. */
+static void damage(const char *path, size_t place, bool cut) {
+  size_t size;
+  uint8_t *bytes = get(path, &size);
+  assert_true(place < size);
+  bytes[place] ^= 1;
+  put(path, bytes, cut ? place : size);
+  free(bytes);
+}
+
+static void test_state_every_byte_counts(void **state) {
+  char warning[1024];
+  Error error = {0};
+  Path last = at(state, "last/state.safetensors");
+  expect_done(save_step(*state, 1, &error), &error);
+  expect_done(save_step(*state, 2, &error), &error);
+  size_t size;
+  uint8_t *good = get(last.text, &size);
+  uint64_t header;
+  memcpy(&header, good, 8);
+  for (size_t i = 0; i < size; i++) {
+    damage(last.text, i, false);
+    int step = load_step(*state, warning, &error);
+    bool harmless = i < 8 + header && step == 2; /* e.g. "format":"pt" */
+    if (!harmless) assert_int_equal(step, 1), assert_true(strlen(warning) > 20);
+    put(last.text, good, size);
+    damage(last.text, i, true);
+    assert_int_equal(load_step(*state, warning, &error), 1);
+    put(last.text, good, size);
+  }
+  char *note = strstr((char *)good + 8, "\"step\":\"2\""); /* a plausible change of the metadata */
+  assert_non_null(note);
+  note[8] = '3';
+  put(last.text, good, size);
+  assert_int_equal(load_step(*state, warning, &error), 1);
+  assert_non_null(strstr(warning, "checksum"));
+  damage(at(state, "prev/state.safetensors").text, size - 1, false);
+  assert_int_equal(load_step(*state, warning, &error), -1);
+  expect_error(false, &error, EXIT_CHECKPOINT, "prev/state.safetensors is damaged: its checksum");
+  free(good);
+}
+
+/* After a resume from prev/, the next save must not first replace the good state by the damaged one. */
+static void test_state_save_over_damaged(void **state) {
+  char warning[1024];
+  Error error = {0};
+  expect_done(save_step(*state, 1, &error), &error);
+  expect_done(save_step(*state, 2, &error), &error);
+  damage(at(state, "last/state.safetensors").text, 200, true);
+  struct rlimit before = limit_file_size(1000); /* the save fails */
+  bool done = save_step(*state, 3, &error);
+  setrlimit(RLIMIT_FSIZE, &before);
+  expect_error(done, &error, EXIT_OUTPUT, "ulimit -f");
+  assert_int_equal(entries(at(state, "last").text), 1); /* nothing is left behind */
+  assert_int_equal(load_step(*state, warning, &error), 1);
+  error = (Error){0};
+  expect_done(save_step(*state, 3, &error), &error);
+  assert_int_equal(load_step(*state, warning, &error), 3);
+  assert_string_equal(warning, "");
+}
+
+static void test_state_refused(void **state) {
+  char warning[1024];
+  Error error = {0};
+  Arenas a = {0};
+  RunState run;
+  expect_error(save_step(at(state, "no").text, 1, &error), &error, EXIT_OUTPUT, "cannot make the directory");
+  error = (Error){0};
+  expect_done(save_step(*state, 1, &error), &error);
+  ParameterTensor wider[4];
+  memcpy(wider, small_tensors, sizeof wider);
+  wider[0].rows = 6;
+  ParameterTable other = {.tensors = wider, .count = 4, .arena = ARENA};
+  bool done = run_read_state(*state, &other, a.master, a.m, a.v, &run, &error);
+  expect_error(done, &error, EXIT_CHECKPOINT, "is [5, 4] where the configuration says [6, 4]");
+  run_state_free(&run);
+  other = (ParameterTable){.tensors = small_tensors, .count = 3, .arena = ARENA};
+  error = (Error){0};
+  done = run_read_state(*state, &other, a.master, a.m, a.v, &run, &error);
+  expect_error(done, &error, EXIT_CHECKPOINT, "tensors that are not the model's");
+  a.v[0] = INFINITY;
+  error = (Error){0};
+  expect_done(run_write_state(*state, &small_table, a.master, a.m, a.v, NULL, 0, &error), &error);
+  assert_int_equal(load_step(*state, warning, &error), 1);
+  assert_non_null(strstr(warning, "not finite in tensor adam.v.model.embed_tokens.weight"));
+  assert_int_equal(remove(at(state, "last/state.safetensors").text), 0);
+  assert_int_equal(remove(at(state, "last").text), 0);
+  put(at(state, "last").text, "x", 1); /* a file in place of the directory */
+  error = (Error){0};
+  assert_false(save_step(*state, 2, &error));
+  assert_int_equal(error.code, EXIT_OUTPUT);
+  assert_int_equal(load_step(*state, warning, &error), 1);
+}
+
+/* kill -9 at random moments of saving: a state is always there, complete, and never older than the one acknowledged. */
+static void test_state_killed(void **state) {
+  char warning[1024];
+  Error error = {0};
+  int step = 1;
+  expect_done(save_step(*state, step, &error), &error);
+  for (int round = 0; round < 25; round++) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+      Error problem = {0};
+      for (int next = step + 1; save_step(*state, next, &problem);) next++;
+      _exit(1);
+    }
+    const struct timespec nap = {0, 1000000L + 700000L * (round * 7 % 25)};
+    nanosleep(&nap, NULL);
+    kill(child, SIGKILL);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    int found = load_step(*state, warning, &error);
+    if (found < 0) fail_msg("%s", error.text);
+    assert_string_equal(warning, ""); /* last/ itself is always good */
+    assert_true(found >= step);
+    step = found;
+  }
+  int fd;
+  expect_done(run_lock(*state, &fd, &error), &error); /* sweeps what the killed ones left */
+  expect_done(save_step(*state, step + 1, &error), &error);
+  assert_int_equal(entries(at(state, "last").text), 1);
+  close(fd);
+}
+
+/* ---- lock ---- */
+
+static void test_lock(void **state) {
+  int ready[2], fd = -1;
+  Error error = {0};
+  assert_int_equal(pipe(ready), 0);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    Error problem = {0};
+    char ok = run_lock(*state, &fd, &problem) ? 'y' : 'n';
+    if (write(ready[1], &ok, 1) == 1) pause();
+    _exit(0);
+  }
+  char ok = 0;
+  assert_int_equal(read(ready[0], &ok, 1), 1);
+  assert_int_equal(ok, 'y');
+  expect_error(run_lock(*state, &fd, &error), &error, EXIT_BUSY, "is in use by another train");
+  char text[32];
+  snprintf(text, sizeof text, "(process %ld)", (long)child);
+  assert_non_null(strstr(error.text, text));
+  kill(child, SIGKILL);
+  assert_int_equal(waitpid(child, NULL, 0), child);
+  close(ready[0]);
+  close(ready[1]);
+  error = (Error){0};
+  put(at(state, ".model.safetensors.tmp.abcdef").text, "x", 1);
+  expect_done(run_lock(*state, &fd, &error), &error); /* the dead leave no lock */
+  assert_int_equal(entries(*state), 1);               /* .lock */
+  int again;
+  expect_error(run_lock(*state, &again, &error), &error, EXIT_BUSY, "is in use"); /* not twice in one process either */
+  close(fd);
+  error = (Error){0};
+  expect_done(run_lock(*state, &fd, &error), &error);
+  close(fd);
+  expect_error(run_lock(at(state, "no").text, &fd, &error), &error, EXIT_OUTPUT, "cannot make the lock");
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_scratch, remove_scratch)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(test_file_round_trip),
+      TEST(test_file_map_refuses),
+      TEST(test_path_join),
+      TEST(test_atomic_abort_and_sweep),
+      TEST(test_long_name),
+      TEST(test_write_failures),
+      TEST(test_safetensors_round_trip),
+      TEST(test_safetensors_nothing),
+      TEST(test_safetensors_write_refuses),
+      TEST(test_safetensors_bad_files),
+      TEST(test_safetensors_unusual_files),
+      TEST(test_safetensors_truncated),
+      TEST(test_safetensors_flipped),
+      TEST(test_weights_round_trip),
+      TEST(test_weights_half_types),
+      TEST(test_weights_unaligned),
+      TEST(test_weights_refused),
+      TEST(test_config_round_trip),
+      TEST(test_config_foreign),
+      TEST(test_config_refused),
+      TEST(test_state_round_trip),
+      TEST(test_state_every_byte_counts),
+      TEST(test_state_save_over_damaged),
+      TEST(test_state_refused),
+      TEST(test_state_killed),
+      TEST(test_lock),
+  };
+  return cmocka_run_group_tests_name("store", tests, NULL, NULL);
+}
