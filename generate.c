@@ -4,6 +4,7 @@
 #include "cli/device.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "cli/startup.h"
 #include "store/run.h"
 #include "text/generation.h"
 #include "text/score.h"
@@ -11,7 +12,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -190,22 +190,6 @@ static void generate_options(Options *options, Option rows[GENERATE_OPTIONS], Ge
                        .count = sizeof table / sizeof table[0],
                        .hints = hints,
                        .hint_count = sizeof hints / sizeof hints[0]};
-}
-
-static volatile sig_atomic_t stop_signal;
-
-static void on_signal(int signal_number) {
-  if (stop_signal) _exit(128 + signal_number);
-  stop_signal = signal_number;
-}
-
-static void catch_signals(void) {
-  struct sigaction action = {.sa_handler = on_signal};
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-  signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN); /* a file-size limit is a failed write like any other */
 }
 
 /* ---- model ---- */
@@ -436,11 +420,11 @@ static bool run(Program *p, Error *error) {
 }
 
 int main(int argc, char **argv) {
+  startup(argv);
   Program p = {0};
   Option rows[GENERATE_OPTIONS];
   Error error = {0};
   generate_options(&p.options, rows, &p.settings);
-  catch_signals();
   bool ok = options_parse(&p.options, argc, argv, &error);
   p.console = console_stderr("generate", p.settings.quiet);
   if (ok && p.options.help) options_help(&p.options, stdout);

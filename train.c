@@ -4,6 +4,7 @@
 #include "cli/device.h"
 #include "cli/metrics.h"
 #include "cli/progress.h"
+#include "cli/startup.h"
 #include "cli/train_settings.h"
 #include "store/run.h"
 #include "text/generation.h"
@@ -12,7 +13,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -52,24 +52,6 @@ typedef struct Run {
   int64_t loss_steps;
   StepState newest;
 } Run;
-
-/* ---- signals ---- */
-
-static volatile sig_atomic_t stop_signal;
-
-static void on_signal(int signal_number) {
-  if (stop_signal) _exit(128 + signal_number); /* every file is replaced atomically, so leaving now is safe */
-  stop_signal = signal_number;
-}
-
-static void catch_signals(void) {
-  struct sigaction action = {.sa_handler = on_signal};
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-  signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN); /* a file-size limit is a failed write like any other */
-}
 
 static double now(void) {
   struct timespec t;
@@ -784,11 +766,11 @@ static void close_run(Run *r) {
 }
 
 int main(int argc, char **argv) {
+  startup(argv);
   Run r = {.lock = -1, .best_loss = INFINITY, .last_val_loss = NAN};
   Option rows[TRAIN_OPTIONS];
   Error error = {0};
   train_options(&r.options, rows, &r.settings);
-  catch_signals();
   bool ok = options_parse(&r.options, argc, argv, &error);
   r.console = console_stderr("train", r.settings.quiet);
   if (ok && r.options.help) options_help(&r.options, stdout);

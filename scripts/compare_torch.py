@@ -83,7 +83,7 @@ def torch_model(args):
 
     def rope_table():
         """[T][1][D/2] unit complex numbers. Pairs are neighbours here: rotate-half but for the order of the rows of the
-        projections, and with complex numbers the fastest of PyTorch's ways to rotate (one product, one more backward)."""
+        projections, and complex numbers are the fastest of PyTorch's ways to rotate (one product each way)."""
         frequency = 10000.0 ** (-torch.arange(0, head_dim, 2).double() / head_dim)
         angle = torch.arange(args.ctx).double()[:, None] * frequency
         return torch.polar(torch.ones_like(angle), angle).to(torch.complex64)[:, None]
@@ -231,7 +231,8 @@ def commands(args):
     shape = ["--tie" if args.tie else "--no-tie"]
     for name in ("layers", "heads", "kv_heads", "dim", "ffn", "ctx", "batch", "dropout"):
         shape += ["--" + name.replace("_", "-"), str(getattr(args, name))]
-    ours = [args.train, args.text, *shape, *fixed_choices(args), "--bench", str(args.steps), "--threads", str(args.threads)]
+    ours = [args.train, args.text, *shape, *fixed_choices(args), "--bench", str(args.steps),
+            "--threads", str(args.threads)]
     theirs = [args.python, os.path.abspath(__file__), args.text, *shape, "--worker", "--steps", str(args.steps),
               "--threads", str(args.threads)]
     return {"inkling": ours, "pytorch": theirs}
@@ -251,6 +252,9 @@ def main():
     if args.worker:
         return torch_worker(args)
     check_present(args)
+    load, cpus = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    if load > 0.3 * cpus:
+        print(f"note: load {load:.1f} on {cpus} CPUs before the start; a busy machine measures noise", file=sys.stderr)
     order = list(commands(args).items())
     results = {name: [] for name, _ in order}
     for round_number in range(args.rounds):

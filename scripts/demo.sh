@@ -9,8 +9,8 @@ mkdir -p "$dir"
 
 echo "== 2 MB of stories from a grammar =="
 "$stories" --bytes 2000000 --seed 1 --val-frac 0.05 -o "$dir/stories.txt" --report "$dir/entropy.json"
-tail_bytes=$(sed 's/.*"tail_bytes": *\([0-9]*\).*/\1/' "$dir/entropy.json")
-tail_entropy=$(sed 's/.*"tail_bits_per_byte": *\([0-9.]*\).*/\1/' "$dir/entropy.json")
+tail_bytes=$(sed -n 's/.*"val_bytes": *\([0-9]*\).*/\1/p' "$dir/entropy.json")
+tail_entropy=$(sed 's/.*"val_bits_per_byte": *\([0-9.]*\).*/\1/' "$dir/entropy.json")
 total=$(wc -c <"$dir/stories.txt")
 head -c "$((total - tail_bytes))" "$dir/stories.txt" >"$dir/train.txt"
 tail -c "$tail_bytes" "$dir/stories.txt" >"$dir/tail.txt"

@@ -8,7 +8,7 @@ passed=0
 failed=0
 
 for test in "$build"/tests/test_*; do
-  case $test in *.o | *.d) continue ;; esac
+  case $test in *.o | *.d | *.log) continue ;; esac
   name=$(basename "$test")
   start=$(date +%s)
   log=$build/tests/$name.log
