@@ -1,12 +1,9 @@
 #include "cli/options.h"
 
-#include "cli/progress.h"
+#include "cli/option_value.h"
 
-#include <ctype.h>
 #include <errno.h>
-#include <float.h>
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,52 +54,6 @@ static const Option *row_of(const Options *options, const void *value) {
   return NULL;
 }
 
-static bool is_switch(const Option *row) { return row->kind == OPTION_FLAG || row->kind == OPTION_TRISTATE; }
-
-static bool is_whole(const Option *row) {
-  return row->kind == OPTION_INT || row->kind == OPTION_INT64 || row->kind == OPTION_UINT64;
-}
-
-static bool is_text(const Option *row) {
-  return row->kind == OPTION_TEXT || row->kind == OPTION_OPTIONAL || row->kind == OPTION_LIST;
-}
-
-static OptionValue load_value(const Option *row) {
-  OptionValue out = {0};
-  switch (row->kind) {
-  case OPTION_FLAG: out.flag = *(const bool *)row->value; break;
-  case OPTION_TRISTATE:
-  case OPTION_CHOICE:
-  case OPTION_INT: out.integer = *(const int *)row->value; break;
-  case OPTION_INT64: out.integer = *(const int64_t *)row->value; break;
-  case OPTION_UINT64: out.natural = *(const uint64_t *)row->value; break;
-  case OPTION_FLOAT: out.real = (double)*(const float *)row->value; break;
-  case OPTION_DOUBLE: out.real = *(const double *)row->value; break;
-  case OPTION_TEXT:
-  case OPTION_OPTIONAL: out.text = *(const char *const *)row->value; break;
-  case OPTION_LIST: break;
-  case OPTION_INTERVAL: out.interval = *(const Interval *)row->value; break;
-  }
-  return out;
-}
-
-static void store_value(const Option *row, OptionValue value) {
-  switch (row->kind) {
-  case OPTION_FLAG: *(bool *)row->value = value.flag; break;
-  case OPTION_TRISTATE:
-  case OPTION_CHOICE:
-  case OPTION_INT: *(int *)row->value = (int)value.integer; break;
-  case OPTION_INT64: *(int64_t *)row->value = value.integer; break;
-  case OPTION_UINT64: *(uint64_t *)row->value = value.natural; break;
-  case OPTION_FLOAT: *(float *)row->value = (float)value.real; break;
-  case OPTION_DOUBLE: *(double *)row->value = value.real; break;
-  case OPTION_TEXT:
-  case OPTION_OPTIONAL: *(const char **)row->value = value.text; break;
-  case OPTION_LIST: break;
-  case OPTION_INTERVAL: *(Interval *)row->value = value.interval; break;
-  }
-}
-
 /* Fills the built-in rows and keeps the defaults. */
 static void get_ready(Options *options) {
   if (options->ready) return;
@@ -125,233 +76,7 @@ static void get_ready(Options *options) {
                                  .value = &options->version,
                                  .transient = true,
                                  .help = "print version and backends and stop"};
-  for (int i = 0; i < row_count(options); i++) row_at(options, i)->initial = load_value(row_at(options, i));
-}
-
-/* ---- Ranges and values as text ----------------------------------------------------------------------------------- */
-
-static bool has_range(const Option *row) {
-  bool real = row->kind == OPTION_FLOAT || row->kind == OPTION_DOUBLE;
-  bool number = real || is_whole(row) || row->kind == OPTION_INTERVAL;
-  return number && (row->min != 0 || row->max != 0);
-}
-
-static bool in_range(const Option *row, double value) {
-  double min = row->min, max = row->max;
-  if (!has_range(row)) return true;
-  if (row->kind == OPTION_FLOAT) { /* 0.1f lies above 0.1, and 0.99999999 becomes 1.0f: compare what is stored */
-    value = (double)(float)value;
-    min = (double)(float)min;
-    max = (double)(float)max;
-  }
-  if (row->above ? value <= min : value < min) return false;
-  return !(row->below ? value >= max : value > max);
-}
-
-/* "1..64", ">= 1", "> 0, <= 10"; empty when every number will do. */
-static void range_text(const Option *row, char *out, size_t size) {
-  bool low = isfinite(row->min), high = isfinite(row->max);
-  out[0] = '\0';
-  if (!has_range(row)) return;
-  if (low && high && !row->above && !row->below) {
-    snprintf(out, size, "%.10g..%.10g", row->min, row->max);
-    return;
-  }
-  int length = 0;
-  if (low) length = snprintf(out, size, "%s %.10g%s", row->above ? ">" : ">=", row->min, high ? ", " : "");
-  if (high && length >= 0 && (size_t)length < size) {
-    snprintf(out + length, size - (size_t)length, "%s %.10g", row->below ? "<" : "<=", row->max);
-  }
-}
-
-static void interval_text(Interval interval, char *out, size_t size) {
-  if (interval.seconds <= 0) {
-    snprintf(out, size, "%lld", (long long)interval.steps);
-    return;
-  }
-  double unit = fmod(interval.seconds, 3600) == 0 ? 3600 : fmod(interval.seconds, 60) == 0 ? 60 : 1;
-  const Human number = number_exact(interval.seconds / unit, false);
-  snprintf(out, size, "%s%c", number.text, unit > 60 ? 'h' : unit > 1 ? 'm' : 's');
-}
-
-/* Whether the value is known: see OptionKind for what stands for "not yet". */
-static bool is_set(const Option *row, OptionValue value) {
-  switch (row->kind) {
-  case OPTION_FLAG: return true;
-  case OPTION_TRISTATE:
-  case OPTION_CHOICE: return value.integer >= 0;
-  case OPTION_INT:
-  case OPTION_INT64: return in_range(row, (double)value.integer);
-  case OPTION_UINT64: return in_range(row, (double)value.natural);
-  case OPTION_FLOAT:
-  case OPTION_DOUBLE: return isfinite(value.real) && in_range(row, value.real);
-  case OPTION_TEXT:
-  case OPTION_OPTIONAL: return value.text != NULL;
-  case OPTION_LIST: return ((const TextList *)row->value)->count > 0;
-  case OPTION_INTERVAL: return value.interval.steps >= 0;
-  }
-  return false;
-}
-
-/* Every kind but the texts, which have no bound on their length. */
-static void value_text(const Option *row, OptionValue value, char *out, size_t size) {
-  out[0] = '\0';
-  switch (row->kind) {
-  case OPTION_FLAG: snprintf(out, size, "%s", value.flag ? "yes" : "no"); break;
-  case OPTION_TRISTATE: snprintf(out, size, "%s", value.integer > 0 ? "yes" : "no"); break;
-  case OPTION_CHOICE: snprintf(out, size, "%s", row->choices[value.integer]); break;
-  case OPTION_INT:
-  case OPTION_INT64: snprintf(out, size, "%lld", (long long)value.integer); break;
-  case OPTION_UINT64: snprintf(out, size, "%llu", (unsigned long long)value.natural); break;
-  case OPTION_FLOAT: snprintf(out, size, "%s", number_exact(value.real, true).text); break;
-  case OPTION_DOUBLE: snprintf(out, size, "%s", number_exact(value.real, false).text); break;
-  case OPTION_INTERVAL: interval_text(value.interval, out, size); break;
-  case OPTION_TEXT:
-  case OPTION_OPTIONAL:
-  case OPTION_LIST: break;
-  }
-}
-
-static void choices_text(const Option *row, const char *between, char *out, size_t size) {
-  size_t used = 0;
-  out[0] = '\0';
-  for (int i = 0; row->choices[i] && used < size; i++) {
-    int length = snprintf(out + used, size - used, "%s%s", i ? between : "", row->choices[i]);
-    if (length > 0) used += (size_t)length;
-  }
-}
-
-/* ---- Parsing one value ------------------------------------------------------------------------------------------- */
-
-/* strtod() and strtoll() alone would take leading blanks, "0x10", "inf" and "nan". */
-static bool looks_decimal(const char *text) { return *text && text[strspn(text, "0123456789+-.eE")] == '\0'; }
-
-static bool parse_real(const char *text, double *out) {
-  char *end;
-  if (!looks_decimal(text)) return false;
-  double value = strtod(text, &end);
-  if (*end || !isfinite(value)) return false;
-  *out = value;
-  return true;
-}
-
-/* Also 1e5 and 2.0, while a double holds the number exactly. */
-static bool parse_integer(const char *text, int64_t *out) {
-  char *end;
-  double real;
-  if (!looks_decimal(text)) return false;
-  errno = 0;
-  long long value = strtoll(text, &end, 10);
-  if (*end == '\0') {
-    *out = value;
-    return errno == 0;
-  }
-  if (!parse_real(text, &real) || floor(real) != real || fabs(real) > 0x1p53) return false;
-  *out = (int64_t)real;
-  return true;
-}
-
-static bool parse_natural(const char *text, uint64_t *out) {
-  char *end;
-  int64_t small;
-  if (parse_integer(text, &small)) {
-    *out = (uint64_t)small;
-    return small >= 0;
-  }
-  if (!isdigit((unsigned char)text[0])) return false;
-  errno = 0;
-  *out = strtoull(text, &end, 10);
-  return *end == '\0' && errno == 0;
-}
-
-static bool parse_interval(const char *text, Interval *out) {
-  char number[40];
-  size_t length = strlen(text);
-  *out = (Interval){0, 0};
-  if (length == 0 || length >= sizeof number) return false;
-  double unit = text[length - 1] == 's' ? 1 : text[length - 1] == 'm' ? 60 : text[length - 1] == 'h' ? 3600 : 0;
-  if (unit == 0) return parse_integer(text, &out->steps) && out->steps >= 0;
-  memcpy(number, text, length - 1);
-  number[length - 1] = '\0';
-  if (!parse_real(number, &out->seconds)) return false;
-  out->seconds *= unit;
-  return out->seconds > 0 && out->seconds < 1e9;
-}
-
-static bool parse_switch(const char *text, int64_t *out) {
-  static const char *const words[] = {"no", "yes", "off", "on", "false", "true", "0", "1"};
-  for (int i = 0; i < 8; i++) {
-    if (strcmp(text, words[i]) == 0) {
-      *out = i & 1;
-      return true;
-    }
-  }
-  return false;
-}
-
-static bool parse_choice(const Option *row, const char *text, int64_t *out) {
-  for (int i = 0; row->choices[i]; i++) {
-    if (strcmp(text, row->choices[i]) == 0) {
-      *out = i;
-      return true;
-    }
-  }
-  return false;
-}
-
-/* What a value of this row must be, for the message about one that is not. */
-static void demand_text(const Option *row, char *out, size_t size) {
-  char range[80];
-  range_text(row, range, sizeof range);
-  switch (row->kind) {
-  case OPTION_FLAG:
-  case OPTION_TRISTATE: snprintf(out, size, "yes or no"); break;
-  case OPTION_CHOICE: choices_text(row, ", ", out, size); break;
-  case OPTION_INTERVAL:
-    snprintf(out, size, "steps (500) or a time (90s, 10m, 2h)%s%s", *range ? ", steps " : "", range);
-    break;
-  case OPTION_INT:
-    if (!*range) snprintf(range, sizeof range, "%d..%d", INT_MIN, INT_MAX);
-    snprintf(out, size, "a whole number %s", range);
-    break;
-  case OPTION_INT64: snprintf(out, size, "a whole number%s%s", *range ? " " : "", range); break;
-  case OPTION_UINT64: snprintf(out, size, "a whole number %s", *range ? range : ">= 0"); break;
-  default: snprintf(out, size, "a number%s%s", *range ? " " : "", range); break;
-  }
-}
-
-static bool is_auto(const Option *row, const char *text) {
-  return row->shown_default && strncmp(row->shown_default, "auto", 4) == 0 && strcmp(text, "auto") == 0;
-}
-
-static bool parse_value(const Option *row, const char *text, OptionValue *out) {
-  int64_t integer = 0;
-  *out = row->initial;
-  if (!is_text(row) && is_auto(row, text)) return true;
-  switch (row->kind) {
-  case OPTION_FLAG:
-    if (!parse_switch(text, &integer)) return false;
-    out->flag = integer != 0;
-    return true;
-  case OPTION_TRISTATE: return parse_switch(text, &out->integer);
-  case OPTION_CHOICE: return parse_choice(row, text, &out->integer);
-  case OPTION_INT:
-    if (!parse_integer(text, &integer) || integer < INT_MIN || integer > INT_MAX) return false;
-    out->integer = integer;
-    return in_range(row, (double)integer);
-  case OPTION_INT64: return parse_integer(text, &out->integer) && in_range(row, (double)out->integer);
-  case OPTION_UINT64: return parse_natural(text, &out->natural) && in_range(row, (double)out->natural);
-  case OPTION_FLOAT:
-    return parse_real(text, &out->real) && fabs(out->real) <= (double)FLT_MAX && in_range(row, out->real);
-  case OPTION_DOUBLE: return parse_real(text, &out->real) && in_range(row, out->real);
-  case OPTION_INTERVAL:
-    return parse_interval(text, &out->interval) &&
-           (out->interval.seconds > 0 || in_range(row, (double)out->interval.steps));
-  case OPTION_TEXT:
-  case OPTION_OPTIONAL:
-  case OPTION_LIST: out->text = text; return true;
-  }
-  return false;
+  for (int i = 0; i < row_count(options); i++) row_at(options, i)->initial = option_load(row_at(options, i));
 }
 
 /* ---- Storing a value --------------------------------------------------------------------------------------------- */
@@ -385,7 +110,7 @@ static bool fail_at(const Source *source, const Option *row, Error *error, const
 static bool fail_value(const Source *source, const Option *row, const char *text, Error *error) {
   char demand[300], reason[500];
   const char *of = row->kind == OPTION_CHOICE ? "one of " : "";
-  demand_text(row, demand, sizeof demand);
+  option_demand_text(row, demand, sizeof demand);
   snprintf(reason, sizeof reason, "got \"%.100s\", need %s%s", text, of, demand);
   return fail_at(source, row, error, reason);
 }
@@ -420,15 +145,15 @@ static bool taken(const Options *options, const Source *source, const Option *ro
 
 static bool assign(Options *options, const Source *source, Option *row, const char *text, Error *error) {
   OptionValue value;
-  if (!parse_value(row, text, &value)) return fail_value(source, row, text, error);
+  if (!option_parse(row, text, &value)) return fail_value(source, row, text, error);
   if (taken(options, source, row)) return true;
   if (!check_rivals(options, source, row, error)) return false;
-  if (is_text(row)) {
+  if (option_is_text(row)) {
     value.text = keep_text(options, text);
     bool kept = value.text && (row->kind != OPTION_LIST || list_append(row->value, value.text));
     if (!kept) return fail(error, EXIT_MEMORY, "out of memory while reading the options");
   }
-  store_value(row, value);
+  option_store(row, value);
   row->origin = source->origin;
   row->line = source->line;
   return true;
@@ -479,7 +204,7 @@ static const char *nearest_name(const Options *options, const char *given, size_
   for (int i = 0; i < row_count(options); i++) {
     const Option *row = row_at(options, i);
     int distance = name_distance(given, length, row->name);
-    bool no = is_switch(row) && length > 3 && memcmp(given, "no-", 3) == 0;
+    bool no = option_is_switch(row) && length > 3 && memcmp(given, "no-", 3) == 0;
     if (no) distance = name_distance(given + 3, length - 3, row->name);
     if (distance >= best) continue;
     best = distance;
@@ -518,7 +243,7 @@ static bool is_known_flag(const Options *options, const char *argument) {
   size_t length = strcspn(name, "=");
   if (row_named(options, name, length)) return true;
   const Option *row = length > 3 && memcmp(name, "no-", 3) == 0 ? row_named(options, name + 3, length - 3) : NULL;
-  return row && is_switch(row);
+  return row && option_is_switch(row);
 }
 
 static Option *positional_row(const Options *options) {
@@ -545,7 +270,7 @@ static bool take_positional(Options *options, const Source *source, const char *
 static bool take_flag(Options *options, const Source *source, Option *row, const char *inline_value, int argc,
                       char **argv, int *index, Error *error) {
   const char *value = inline_value;
-  if (!value && is_switch(row)) value = "yes";
+  if (!value && option_is_switch(row)) value = "yes";
   if (!value && row->kind == OPTION_OPTIONAL) value = "";
   if (value) return assign(options, source, row, value, error);
   if (*index + 1 >= argc) return fail(error, EXIT_USAGE, "--%s needs a value", row->name);
@@ -565,7 +290,7 @@ static bool take_long(Options *options, const Source *source, int argc, char **a
   Option *row = row_named(options, name, length);
   if (row) return take_flag(options, source, row, value, argc, argv, index, error);
   if (length > 3 && memcmp(name, "no-", 3) == 0) row = row_named(options, name + 3, length - 3);
-  if (!row || !is_switch(row)) return fail_unknown(options, argument, name, length, error);
+  if (!row || !option_is_switch(row)) return fail_unknown(options, argument, name, length, error);
   if (value) return fail(error, EXIT_USAGE, "--no-%s takes no value, got \"%.100s\"", row->name, value);
   return assign(options, source, row, "no", error);
 }
@@ -576,7 +301,7 @@ static bool fail_single_dash(const Options *options, const char *argument, Error
   size_t length = strcspn(name, "=");
   const Option *row = row_lettered(options, *name);
   if (row && length == strlen(name) && !row_named(options, name, length)) {
-    const char *value = is_switch(row) ? "" : name + 1, *blank = *value ? " " : "";
+    const char *value = option_is_switch(row) ? "" : name + 1, *blank = *value ? " " : "";
     return fail(error, EXIT_USAGE, "unknown flag %.100s: write -%c%s%.100s, or --%s", argument, *name, blank, value,
                 row->name);
   }
@@ -638,50 +363,6 @@ static char *read_config(const char *path, ExitCode code, Error *error) {
   return NULL;
 }
 
-static int hex_digit(char c) {
-  const char *digits = "0123456789abcdef", *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
-  return at ? (int)(at - digits) : -1;
-}
-
-/* The escape after a backslash. Returns the characters used, 0 when it is none. */
-static int unescape(const char *text, char *out) {
-  const char *names = "nrt\"\\", *bytes = "\n\r\t\"\\";
-  const char *at = *text ? strchr(names, *text) : NULL;
-  if (at) {
-    *out = bytes[at - names];
-    return 1;
-  }
-  if (*text != 'x' || hex_digit(text[1]) < 0 || hex_digit(text[2]) < 0) return 0;
-  int byte = hex_digit(text[1]) * 16 + hex_digit(text[2]);
-  *out = (char)(unsigned char)byte;
-  return byte ? 3 : 0;
-}
-
-/* Reads "..." in place. Returns what follows the closing quote, or NULL and the reason. */
-static char *unquote(char *text, const char **reason) {
-  char *from = text + 1, *to = text;
-  while (*from && *from != '"') {
-    if (*from != '\\') {
-      *to++ = *from++;
-      continue;
-    }
-    int used = unescape(from + 1, to);
-    if (!used) {
-      *reason = "an unknown escape; known are \\n \\r \\t \\\" \\\\ \\xHH";
-      return NULL;
-    }
-    from += 1 + used;
-    to++;
-  }
-  if (*from != '"') {
-    *reason = "the closing quote is missing";
-    return NULL;
-  }
-  char *rest = from + 1;
-  *to = '\0'; /* may stand where the quote was, never behind it */
-  return rest;
-}
-
 static char *skip_blanks(char *text) { return text + strspn(text, " \t\r"); }
 
 static void trim_end(char *begin, char *end) {
@@ -693,7 +374,7 @@ static void trim_end(char *begin, char *end) {
 static bool line_value(char *text, char **value, const char **reason) {
   *value = text;
   if (*text == '"') {
-    char *rest = unquote(text, reason);
+    char *rest = option_unquote(text, reason);
     if (!rest) return false;
     rest = skip_blanks(rest);
     if (*rest == '\0' || *rest == '#') return true;
@@ -787,50 +468,22 @@ bool options_given(const Options *options, const void *value) {
   return options_origin(options, value) != ORIGIN_DEFAULT;
 }
 
-static bool is_plain(const char *text) {
-  for (const char *c = text; *c; c++) {
-    unsigned char byte = (unsigned char)*c;
-    if (!isalnum(byte) && byte < 0x80 && !strchr("_-./:+,@%=|", byte)) return false;
-  }
-  return *text != '\0';
-}
-
-static void write_text(FILE *stream, const char *text) {
-  if (is_plain(text)) {
-    fputs(text, stream);
-    return;
-  }
-  fputc('"', stream);
-  for (const char *c = text; *c; c++) {
-    unsigned char byte = (unsigned char)*c;
-    const char *named = strchr("\n\r\t\"\\", byte);
-    if (named) {
-      fprintf(stream, "\\%c", "nrt\"\\"[named - strchr("\n\r\t\"\\", '\n')]);
-    } else if (byte < 0x20 || byte == 0x7f) {
-      fprintf(stream, "\\x%02x", (unsigned)byte);
-    } else {
-      fputc(byte, stream);
-    }
-  }
-  fputc('"', stream);
-}
-
 static void write_row(FILE *stream, const Option *row) {
-  OptionValue value = load_value(row);
+  OptionValue value = option_load(row);
   char text[400];
   if (row->kind == OPTION_LIST) {
     const TextList *list = row->value;
     for (int i = 0; i < list->count; i++) {
       fprintf(stream, "%s = ", row->name);
-      write_text(stream, list->items[i]);
+      option_write_text(stream, list->items[i]);
       fputc('\n', stream);
     }
     return;
   }
   fprintf(stream, "%s = ", row->name);
-  value_text(row, value, text, sizeof text);
-  if (is_text(row)) {
-    write_text(stream, value.text);
+  option_value_text(row, value, text, sizeof text);
+  if (option_is_text(row)) {
+    option_write_text(stream, value.text);
   } else {
     fputs(text, stream);
   }
@@ -842,7 +495,7 @@ static bool loses_to_rival(const Options *options, int index) {
   const Option *row = &options->rows[index];
   for (int i = 0; row->exclusive && i < options->count; i++) {
     const Option *rival = &options->rows[i];
-    if (i == index || rival->exclusive != row->exclusive || !is_set(rival, load_value(rival))) continue;
+    if (i == index || rival->exclusive != row->exclusive || !option_is_set(rival, option_load(rival))) continue;
     if (rival->origin > row->origin || (rival->origin == row->origin && i < index)) return true;
   }
   return false;
@@ -853,7 +506,7 @@ bool options_write(const Options *options, FILE *stream) {
   for (int i = 0; i < options->count; i++) {
     const Option *row = &options->rows[i];
     if (row->group) group = row->group;
-    if (row->transient || !is_set(row, load_value(row)) || loses_to_rival(options, i)) continue;
+    if (row->transient || !option_is_set(row, option_load(row)) || loses_to_rival(options, i)) continue;
     if (group && group != written) fprintf(stream, "%s# %s\n", written ? "\n" : "", group);
     written = group;
     write_row(stream, row);
@@ -872,9 +525,12 @@ static int flag_text(const Option *row, char *out, size_t size) {
   if (row->argument) {
     snprintf(argument, sizeof argument, "%s", row->argument);
   } else if (row->kind == OPTION_CHOICE) {
-    choices_text(row, "|", argument, sizeof argument);
-  } else if (!is_switch(row)) {
-    const char *kind = is_text(row) ? "TEXT" : is_whole(row) ? "N" : row->kind == OPTION_INTERVAL ? "N|10m" : "X";
+    option_choices_text(row, "|", argument, sizeof argument);
+  } else if (!option_is_switch(row)) {
+    const char *kind = option_is_text(row)            ? "TEXT"
+                       : option_is_whole(row)         ? "N"
+                       : row->kind == OPTION_INTERVAL ? "N|10m"
+                                                      : "X";
     snprintf(argument, sizeof argument, "%s", kind);
   }
   char letter[8] = "", bare[80] = "";
@@ -887,13 +543,14 @@ static int flag_text(const Option *row, char *out, size_t size) {
 /* "peak learning rate [auto; > 0, <= 10]". */
 static void sentence_text(const Option *row, char *out, size_t size) {
   char standard[400] = "", range[80];
-  range_text(row, range, sizeof range);
+  option_range_text(row, range, sizeof range);
   if (row->shown_default) {
     snprintf(standard, sizeof standard, "%s", row->shown_default);
   } else if (row->kind == OPTION_TEXT && row->initial.text && *row->initial.text) {
     snprintf(standard, sizeof standard, "%.300s", row->initial.text);
-  } else if (!is_text(row) && is_set(row, row->initial) && !(row->kind == OPTION_FLAG && !row->initial.flag)) {
-    value_text(row, row->initial, standard, sizeof standard);
+  } else if (!option_is_text(row) && option_is_set(row, row->initial) &&
+             !(row->kind == OPTION_FLAG && !row->initial.flag)) {
+    option_value_text(row, row->initial, standard, sizeof standard);
   }
   bool both = *standard && *range, none = !*standard && !*range;
   snprintf(out, size, "%s%s%s%s%s%s", row->help ? row->help : "", none ? "" : " [", standard, both ? "; " : "", range,
@@ -960,8 +617,8 @@ void options_free(Options *options) {
     if (row->kind == OPTION_LIST) {
       free(((TextList *)row->value)->items);
       *(TextList *)row->value = (TextList){NULL, 0};
-    } else if (is_text(row) && row->origin != ORIGIN_DEFAULT) {
-      store_value(row, row->initial);
+    } else if (option_is_text(row) && row->origin != ORIGIN_DEFAULT) {
+      option_store(row, row->initial);
     }
   }
 }

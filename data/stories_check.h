@@ -7,7 +7,7 @@
 
 /* A fact of the story must have been written at most this many bytes before it is needed again, so that a
  * model with a context of 128 bytes can know it. */
-enum { MAX_REFERENCE_DISTANCE = 120 };
+enum { MAX_REFERENCE_DISTANCE = 128 }; /* half of a 256-byte context: in sight wherever the context is at least half full */
 
 /* ---- The recogniser: all derivations of a given text, found without the writer's help ---- */
 

@@ -17,8 +17,8 @@
  * of the probabilities of its choices. Words therefore start with different letters wherever English allows.
  *
  * What makes the stories easy to learn: facts are repeated while they are still in sight, a fact is one of
- * few words and is recognised by its capital or by the "toy" before it, and the long word lists (<big>,
- * <plums>, <boldly>) serve many sentences.
+ * few words and is named again soon, later sentences use the pronoun that agrees with it, and the long word lists (<big>, <plums>,
+ * <boldly>) serve many sentences.
  */
 #ifndef INKLING_STORIES_GRAMMAR_H
 #define INKLING_STORIES_GRAMMAR_H
@@ -44,12 +44,14 @@ typedef struct {
 static const FormText FORMS[] = {
     {"she", "She", "She"}, {"she", "she", "she"}, {"she", "her", "her"},
     {"he", "She", "He"},   {"he", "she", "he"},   {"he", "her", "his"},
-    {"one", "it", "it"},   {"many", "it", "them"},
+    {"one", "it", "it"},   {"many", "it", "them"},   {"one", "toy", "toy"}, {"many", "toy", "toys"},
 };
 
 static const VariableText VARIABLES[] = {
     {"hero", "she:Bella|she:Daisy|she:Lucy|she:Nora|he:Gus|he:Milo|he:Pip|he:Rufus"},
-    {"friend", "she:Ella|she:Iris|she:Queenie|she:Uma|she:Violet|he:Hugo|he:Oscar|he:Sam"},
+    {"flyer", ":Ella|:Hugo|:Iris|:Oscar"},
+    {"swimmer", ":Queenie|:Sam|:Uma|:Violet"},
+    {"digger", ":Anna|:Fred|:Tess|:Walter"},
     {"kind", ":bear|:cat|:duck|:fox|:goat|:hen|:kitten|:lamb|:mouse|:otter|:puppy|:rabbit|:squirrel|:turtle"},
     {"thing", "one:boat|one:drum|one:kite|one:train|many:animals|many:cars|many:monkeys|many:soldiers"},
     {"weather", "wind:breezy|wind:windy|fog:foggy|fog:misty|wet:drizzly|wet:rainy|hot:hot|hot:sunny"},
@@ -58,12 +60,11 @@ static const VariableText VARIABLES[] = {
 };
 
 static const RuleText RULES[] = {
-    {"story", "Once a <big> {+kind} named {+hero} <loved> {hero.her} <big> toy {+thing}, "
-              "<big> <plums> and <plums>.\n"
-              "One {+weather} <time>, {hero} <took> the toy {thing} to the <big> <place>. <trouble@weather>\n"
-              "\"<alas>, my <big> toy {thing}!\" <cried> {hero}. {hero.She} <jumped@spot> <boldly>.\n"
-              "<helper@spot>\n"
-              "\"<thanks>, {friend}!\" {hero.she} <said>. "
+    {"story", "Once a <big> {+kind} named {+hero} <loved> <big> <plums>, <plums> "
+              "and {hero.her} <big> toy {+thing}.\n"
+              "One {+weather} <time>, {hero} <took> {hero.her} toy {thing} to the <big> <place>. <trouble@weather>\n"
+              "\"<alas>, my <big> {thing.toy}!\" {hero.she} <cried>. {hero.She} <jumped@spot> <boldly>.\n"
+              "<helper@spot>!\" {hero.she} <said>. "
               "They ate <big> <plums> and <big> <plums> until <dusk>.\n"},
 
     {"big", "big|blue|bold|bright|clean|cosy|cute|dark|fine|funny|good|grand|green|grey|huge|jolly|"
@@ -77,10 +78,10 @@ static const RuleText RULES[] = {
               "school|valley|yard"},
 
     /* The weather brings the trouble. */
-    {"trouble.wind", "The wind <blew> {thing.it} from {hero} into the <big> {+spot}."},
-    {"trouble.wet", "{hero} slipped, and {thing.it} <fell> into the <big> {+spot}."},
-    {"trouble.fog", "In the fog {hero} <lost> {thing.it} in the <big> {+spot}."},
-    {"trouble.hot", "{hero} took a nap, and {thing.it} <fell> into the <big> {+spot}."},
+    {"trouble.wind", "The wind <blew> {thing.it} from {hero.her} paws into the <big> {+spot}."},
+    {"trouble.wet", "{hero.She} slipped, and {thing.it} <fell> into the <big> {+spot}."},
+    {"trouble.fog", "In the fog {hero.she} <lost> {thing.it} in the <big> {+spot}."},
+    {"trouble.hot", "{hero.She} took a nap, and {thing.it} <fell> into the <big> {+spot}."},
     {"blew", "blew|carried|flung|hurled|pulled|swept|tossed|whisked"},
     {"fell", "bounced|flew|hopped|jumped|sailed|shot|tumbled|zoomed"},
     {"lost", "dropped|left|lost|misplaced"},
@@ -95,9 +96,9 @@ static const RuleText RULES[] = {
     {"boldly", "boldly|calmly|deftly|eagerly|fiercely|gladly|happily|in vain|keenly|lightly|madly|nimbly|"
                "once|proudly|quickly|rashly|slowly|twice|until noon|wildly"},
 
-    {"helper.up", "{+friend} the <big> <bird> <flew> up <boldly> and <got> {thing.it}."},
-    {"helper.water", "{+friend} the <big> <fish> <swam> in <boldly> and <got> {thing.it}."},
-    {"helper.hole", "{+friend} the <big> <mole> <dug> down <boldly> and <got> {thing.it}."},
+    {"helper.up", "{+flyer} the <big> <bird> <flew> up <boldly> and <got> {thing.it}.\n\"<thanks>, {flyer}"},
+    {"helper.water", "{+swimmer} the <big> <fish> <swam> in <boldly> and <got> {thing.it}.\n\"<thanks>, {swimmer}"},
+    {"helper.hole", "{+digger} the <big> <mole> <dug> down <boldly> and <got> {thing.it}.\n\"<thanks>, {digger}"},
     {"bird", "crow|eagle|jay|owl|robin|wren"},
     {"fish", "beaver|frog|goose|newt|swan|toad"},
     {"mole", "ant|badger|gopher|mole|shrew|vole"},

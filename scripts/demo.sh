@@ -10,7 +10,7 @@ mkdir -p "$dir"
 echo "== 2 MB of stories from a grammar =="
 "$stories" --bytes 2000000 --seed 1 --val-frac 0.05 -o "$dir/stories.txt" --report "$dir/entropy.json"
 tail_bytes=$(sed -n 's/.*"val_bytes": *\([0-9]*\).*/\1/p' "$dir/entropy.json")
-tail_entropy=$(sed 's/.*"val_bits_per_byte": *\([0-9.]*\).*/\1/' "$dir/entropy.json")
+tail_entropy=$(sed -n 's/.*"val_bits_per_byte": *\([0-9.]*\).*/\1/p' "$dir/entropy.json")
 total=$(wc -c <"$dir/stories.txt")
 head -c "$((total - tail_bytes))" "$dir/stories.txt" >"$dir/train.txt"
 tail -c "$tail_bytes" "$dir/stories.txt" >"$dir/tail.txt"
@@ -19,8 +19,8 @@ echo ...
 
 echo "== training =="
 ./train "$dir/train.txt" --val "$dir/tail.txt" --out "$dir/stories.run" --overwrite \
-  --layers 4 --heads 4 --dim 128 --ctx 256 --batch 8 --steps 1300 --lr 3e-3 --beta2 0.99 --warmup 100 --min-lr-frac 0.02 \
-  --prompt "Once"
+  --layers 4 --heads 4 --dim 64 --ctx 256 --batch 4 --steps 4500 --lr 4e-3 --beta2 0.99 --warmup 200 --min-lr-frac 0.02 \
+  --sample-every 1500 --prompt "Once"
 
 echo "== what it learned =="
 score=$(./generate "$dir/stories.run" --score "$dir/tail.txt")

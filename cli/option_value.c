@@ -1,0 +1,355 @@
+#include "cli/option_value.h"
+
+#include "cli/progress.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- The kinds and the variable ---------------------------------------------------------------------------------- */
+
+bool option_is_switch(const Option *row) { return row->kind == OPTION_FLAG || row->kind == OPTION_TRISTATE; }
+
+bool option_is_whole(const Option *row) {
+  return row->kind == OPTION_INT || row->kind == OPTION_INT64 || row->kind == OPTION_UINT64;
+}
+
+bool option_is_text(const Option *row) {
+  return row->kind == OPTION_TEXT || row->kind == OPTION_OPTIONAL || row->kind == OPTION_LIST;
+}
+
+OptionValue option_load(const Option *row) {
+  OptionValue out = {0};
+  switch (row->kind) {
+  case OPTION_FLAG: out.flag = *(const bool *)row->value; break;
+  case OPTION_TRISTATE:
+  case OPTION_CHOICE:
+  case OPTION_INT: out.integer = *(const int *)row->value; break;
+  case OPTION_INT64: out.integer = *(const int64_t *)row->value; break;
+  case OPTION_UINT64: out.natural = *(const uint64_t *)row->value; break;
+  case OPTION_FLOAT: out.real = (double)*(const float *)row->value; break;
+  case OPTION_DOUBLE: out.real = *(const double *)row->value; break;
+  case OPTION_TEXT:
+  case OPTION_OPTIONAL: out.text = *(const char *const *)row->value; break;
+  case OPTION_LIST: break;
+  case OPTION_INTERVAL: out.interval = *(const Interval *)row->value; break;
+  }
+  return out;
+}
+
+void option_store(const Option *row, OptionValue value) {
+  switch (row->kind) {
+  case OPTION_FLAG: *(bool *)row->value = value.flag; break;
+  case OPTION_TRISTATE:
+  case OPTION_CHOICE:
+  case OPTION_INT: *(int *)row->value = (int)value.integer; break;
+  case OPTION_INT64: *(int64_t *)row->value = value.integer; break;
+  case OPTION_UINT64: *(uint64_t *)row->value = value.natural; break;
+  case OPTION_FLOAT: *(float *)row->value = (float)value.real; break;
+  case OPTION_DOUBLE: *(double *)row->value = value.real; break;
+  case OPTION_TEXT:
+  case OPTION_OPTIONAL: *(const char **)row->value = value.text; break;
+  case OPTION_LIST: break;
+  case OPTION_INTERVAL: *(Interval *)row->value = value.interval; break;
+  }
+}
+
+/* ---- Ranges and values as text ----------------------------------------------------------------------------------- */
+
+static bool has_range(const Option *row) {
+  bool real = row->kind == OPTION_FLOAT || row->kind == OPTION_DOUBLE;
+  bool number = real || option_is_whole(row) || row->kind == OPTION_INTERVAL;
+  return number && (row->min != 0 || row->max != 0);
+}
+
+static bool in_range(const Option *row, double value) {
+  double min = row->min, max = row->max;
+  if (!has_range(row)) return true;
+  if (row->kind == OPTION_FLOAT) { /* 0.1f lies above 0.1, and 0.99999999 becomes 1.0f: compare what is stored */
+    value = (double)(float)value;
+    min = (double)(float)min;
+    max = (double)(float)max;
+  }
+  if (row->above ? value <= min : value < min) return false;
+  return !(row->below ? value >= max : value > max);
+}
+
+void option_range_text(const Option *row, char *out, size_t size) {
+  bool low = isfinite(row->min), high = isfinite(row->max);
+  out[0] = '\0';
+  if (!has_range(row)) return;
+  if (low && high && !row->above && !row->below) {
+    snprintf(out, size, "%.10g..%.10g", row->min, row->max);
+    return;
+  }
+  int length = 0;
+  if (low) length = snprintf(out, size, "%s %.10g%s", row->above ? ">" : ">=", row->min, high ? ", " : "");
+  if (high && length >= 0 && (size_t)length < size) {
+    snprintf(out + length, size - (size_t)length, "%s %.10g", row->below ? "<" : "<=", row->max);
+  }
+}
+
+static void interval_text(Interval interval, char *out, size_t size) {
+  if (interval.seconds <= 0) {
+    snprintf(out, size, "%lld", (long long)interval.steps);
+    return;
+  }
+  double unit = fmod(interval.seconds, 3600) == 0 ? 3600 : fmod(interval.seconds, 60) == 0 ? 60 : 1;
+  const Human number = number_exact(interval.seconds / unit, false);
+  snprintf(out, size, "%s%c", number.text, unit > 60 ? 'h' : unit > 1 ? 'm' : 's');
+}
+
+bool option_is_set(const Option *row, OptionValue value) {
+  switch (row->kind) {
+  case OPTION_FLAG: return true;
+  case OPTION_TRISTATE:
+  case OPTION_CHOICE: return value.integer >= 0;
+  case OPTION_INT:
+  case OPTION_INT64: return in_range(row, (double)value.integer);
+  case OPTION_UINT64: return in_range(row, (double)value.natural);
+  case OPTION_FLOAT:
+  case OPTION_DOUBLE: return isfinite(value.real) && in_range(row, value.real);
+  case OPTION_TEXT:
+  case OPTION_OPTIONAL: return value.text != NULL;
+  case OPTION_LIST: return ((const TextList *)row->value)->count > 0;
+  case OPTION_INTERVAL: return value.interval.steps >= 0;
+  }
+  return false;
+}
+
+void option_value_text(const Option *row, OptionValue value, char *out, size_t size) {
+  out[0] = '\0';
+  switch (row->kind) {
+  case OPTION_FLAG: snprintf(out, size, "%s", value.flag ? "yes" : "no"); break;
+  case OPTION_TRISTATE: snprintf(out, size, "%s", value.integer > 0 ? "yes" : "no"); break;
+  case OPTION_CHOICE: snprintf(out, size, "%s", row->choices[value.integer]); break;
+  case OPTION_INT:
+  case OPTION_INT64: snprintf(out, size, "%lld", (long long)value.integer); break;
+  case OPTION_UINT64: snprintf(out, size, "%llu", (unsigned long long)value.natural); break;
+  case OPTION_FLOAT: snprintf(out, size, "%s", number_exact(value.real, true).text); break;
+  case OPTION_DOUBLE: snprintf(out, size, "%s", number_exact(value.real, false).text); break;
+  case OPTION_INTERVAL: interval_text(value.interval, out, size); break;
+  case OPTION_TEXT:
+  case OPTION_OPTIONAL:
+  case OPTION_LIST: break;
+  }
+}
+
+void option_choices_text(const Option *row, const char *between, char *out, size_t size) {
+  size_t used = 0;
+  out[0] = '\0';
+  for (int i = 0; row->choices[i] && used < size; i++) {
+    int length = snprintf(out + used, size - used, "%s%s", i ? between : "", row->choices[i]);
+    if (length > 0) used += (size_t)length;
+  }
+}
+
+/* ---- Parsing one value ------------------------------------------------------------------------------------------- */
+
+/* strtod() and strtoll() alone would take leading blanks, "0x10", "inf" and "nan". */
+static bool looks_decimal(const char *text) { return *text && text[strspn(text, "0123456789+-.eE")] == '\0'; }
+
+static bool parse_real(const char *text, double *out) {
+  char *end;
+  if (!looks_decimal(text)) return false;
+  double value = strtod(text, &end);
+  if (*end || !isfinite(value)) return false;
+  *out = value;
+  return true;
+}
+
+/* Also 1e5 and 2.0, while a double holds the number exactly. */
+static bool parse_integer(const char *text, int64_t *out) {
+  char *end;
+  double real;
+  if (!looks_decimal(text)) return false;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  if (*end == '\0') {
+    *out = value;
+    return errno == 0;
+  }
+  if (!parse_real(text, &real) || floor(real) != real || fabs(real) > 0x1p53) return false;
+  *out = (int64_t)real;
+  return true;
+}
+
+static bool parse_natural(const char *text, uint64_t *out) {
+  char *end;
+  int64_t small;
+  if (parse_integer(text, &small)) {
+    *out = (uint64_t)small;
+    return small >= 0;
+  }
+  if (!isdigit((unsigned char)text[0])) return false;
+  errno = 0;
+  *out = strtoull(text, &end, 10);
+  return *end == '\0' && errno == 0;
+}
+
+static bool parse_interval(const char *text, Interval *out) {
+  char number[40];
+  size_t length = strlen(text);
+  *out = (Interval){0, 0};
+  if (length == 0 || length >= sizeof number) return false;
+  double unit = text[length - 1] == 's' ? 1 : text[length - 1] == 'm' ? 60 : text[length - 1] == 'h' ? 3600 : 0;
+  if (unit == 0) return parse_integer(text, &out->steps) && out->steps >= 0;
+  memcpy(number, text, length - 1);
+  number[length - 1] = '\0';
+  if (!parse_real(number, &out->seconds)) return false;
+  out->seconds *= unit;
+  return out->seconds > 0 && out->seconds < 1e9;
+}
+
+static bool parse_switch(const char *text, int64_t *out) {
+  static const char *const words[] = {"no", "yes", "off", "on", "false", "true", "0", "1"};
+  for (int i = 0; i < 8; i++) {
+    if (strcmp(text, words[i]) == 0) {
+      *out = i & 1;
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool parse_choice(const Option *row, const char *text, int64_t *out) {
+  for (int i = 0; row->choices[i]; i++) {
+    if (strcmp(text, row->choices[i]) == 0) {
+      *out = i;
+      return true;
+    }
+  }
+  return false;
+}
+
+void option_demand_text(const Option *row, char *out, size_t size) {
+  char range[80];
+  option_range_text(row, range, sizeof range);
+  switch (row->kind) {
+  case OPTION_FLAG:
+  case OPTION_TRISTATE: snprintf(out, size, "yes or no"); break;
+  case OPTION_CHOICE: option_choices_text(row, ", ", out, size); break;
+  case OPTION_INTERVAL:
+    snprintf(out, size, "steps (500) or a time (90s, 10m, 2h)%s%s", *range ? ", steps " : "", range);
+    break;
+  case OPTION_INT:
+    if (!*range) snprintf(range, sizeof range, "%d..%d", INT_MIN, INT_MAX);
+    snprintf(out, size, "a whole number %s", range);
+    break;
+  case OPTION_INT64: snprintf(out, size, "a whole number%s%s", *range ? " " : "", range); break;
+  case OPTION_UINT64: snprintf(out, size, "a whole number %s", *range ? range : ">= 0"); break;
+  default: snprintf(out, size, "a number%s%s", *range ? " " : "", range); break;
+  }
+}
+
+static bool is_auto(const Option *row, const char *text) {
+  return row->shown_default && strncmp(row->shown_default, "auto", 4) == 0 && strcmp(text, "auto") == 0;
+}
+
+bool option_parse(const Option *row, const char *text, OptionValue *out) {
+  int64_t integer = 0;
+  *out = row->initial;
+  if (!option_is_text(row) && is_auto(row, text)) return true;
+  switch (row->kind) {
+  case OPTION_FLAG:
+    if (!parse_switch(text, &integer)) return false;
+    out->flag = integer != 0;
+    return true;
+  case OPTION_TRISTATE: return parse_switch(text, &out->integer);
+  case OPTION_CHOICE: return parse_choice(row, text, &out->integer);
+  case OPTION_INT:
+    if (!parse_integer(text, &integer) || integer < INT_MIN || integer > INT_MAX) return false;
+    out->integer = integer;
+    return in_range(row, (double)integer);
+  case OPTION_INT64: return parse_integer(text, &out->integer) && in_range(row, (double)out->integer);
+  case OPTION_UINT64: return parse_natural(text, &out->natural) && in_range(row, (double)out->natural);
+  case OPTION_FLOAT:
+    return parse_real(text, &out->real) && fabs(out->real) <= (double)FLT_MAX && in_range(row, out->real);
+  case OPTION_DOUBLE: return parse_real(text, &out->real) && in_range(row, out->real);
+  case OPTION_INTERVAL:
+    return parse_interval(text, &out->interval) &&
+           (out->interval.seconds > 0 || in_range(row, (double)out->interval.steps));
+  case OPTION_TEXT:
+  case OPTION_OPTIONAL:
+  case OPTION_LIST: out->text = text; return true;
+  }
+  return false;
+}
+
+/* ---- Quoting in a file ------------------------------------------------------------------------------------------- */
+
+static const char escape_names[] = "nrt\"\\", escape_bytes[] = "\n\r\t\"\\";
+
+static int hex_digit(char c) {
+  const char *digits = "0123456789abcdef", *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
+  return at ? (int)(at - digits) : -1;
+}
+
+/* The escape after a backslash. Returns the characters used, 0 when it is none. */
+static int unescape(const char *text, char *out) {
+  const char *at = *text ? strchr(escape_names, *text) : NULL;
+  if (at) {
+    *out = escape_bytes[at - escape_names];
+    return 1;
+  }
+  if (*text != 'x' || hex_digit(text[1]) < 0 || hex_digit(text[2]) < 0) return 0;
+  int byte = hex_digit(text[1]) * 16 + hex_digit(text[2]);
+  *out = (char)(unsigned char)byte;
+  return byte ? 3 : 0;
+}
+
+char *option_unquote(char *text, const char **reason) {
+  char *from = text + 1, *to = text;
+  while (*from && *from != '"') {
+    if (*from != '\\') {
+      *to++ = *from++;
+      continue;
+    }
+    int used = unescape(from + 1, to);
+    if (!used) {
+      *reason = "an unknown escape; known are \\n \\r \\t \\\" \\\\ \\xHH";
+      return NULL;
+    }
+    from += 1 + used;
+    to++;
+  }
+  if (*from != '"') {
+    *reason = "the closing quote is missing";
+    return NULL;
+  }
+  char *rest = from + 1;
+  *to = '\0'; /* may stand where the quote was, never behind it */
+  return rest;
+}
+
+static bool is_plain(const char *text) {
+  for (const char *c = text; *c; c++) {
+    unsigned char byte = (unsigned char)*c;
+    if (!isalnum(byte) && byte < 0x80 && !strchr("_-./:+,@%=|", byte)) return false;
+  }
+  return *text != '\0';
+}
+
+void option_write_text(FILE *stream, const char *text) {
+  if (is_plain(text)) {
+    fputs(text, stream);
+    return;
+  }
+  fputc('"', stream);
+  for (const char *c = text; *c; c++) {
+    unsigned char byte = (unsigned char)*c;
+    const char *named = strchr(escape_bytes, byte);
+    if (named) {
+      fprintf(stream, "\\%c", escape_names[named - escape_bytes]);
+    } else if (byte < 0x20 || byte == 0x7f) {
+      fprintf(stream, "\\x%02x", (unsigned)byte);
+    } else {
+      fputc(byte, stream);
+    }
+  }
+  fputc('"', stream);
+}
