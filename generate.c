@@ -37,6 +37,7 @@ typedef struct Program {
   Context *context;
   ModelConfig config;
   Model *model;
+  Decoder *decoder;
   Tokenizer *tokenizer;
   SpecialTokens special;
   int32_t *prompt;
@@ -117,7 +118,7 @@ static void generate_options(Options *options, Option rows[GENERATE_OPTIONS], Ge
        .kind = OPTION_INT,
        .value = &s->sampling.repeat_last_n,
        .min = 0,
-       .max = 4096,
+       .max = DECODER_LOOKBACK,
        .help = "how many tokens are recent"},
       {.name = "top-k",
        .kind = OPTION_INT,
@@ -315,6 +316,11 @@ static bool emit(void *argument, const uint8_t *bytes, size_t size) {
   return !p->write_error && !stop_signal;
 }
 
+static bool cancelled(void *argument) {
+  (void)argument;
+  return stop_signal;
+}
+
 static uint64_t random_seed(void) {
   uint64_t seed = 0;
   if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint64_t)getpid();
@@ -330,8 +336,7 @@ static bool report_output(const Program *p, Error *error) {
 
 static bool generate(Program *p, const uint8_t *text, size_t size, Error *error) {
   const GenerateSettings *s = &p->settings;
-  GenerationRequest request = {.model = p->model,
-                               .tokenizer = p->tokenizer,
+  GenerationRequest request = {.tokenizer = p->tokenizer,
                                .sampling = s->sampling,
                                .prompt = p->prompt,
                                .prompt_tokens = p->prompt_tokens,
@@ -339,12 +344,15 @@ static bool generate(Program *p, const uint8_t *text, size_t size, Error *error)
                                .slide = s->on_full == ON_FULL_SLIDE,
                                .ignore_end = s->ignore_end,
                                .emit = emit,
+                               .cancelled = cancelled,
                                .argument = p};
   request.sampling.seed = options_given(&p->options, &s->seed) ? s->seed : random_seed();
   if (s->greedy) request.sampling.temperature = 0;
   GenerationResult result;
   bool terminal = isatty(STDOUT_FILENO);
   if ((s->echo || terminal) && size && !emit(p, text, size)) return report_output(p, error);
+  if (!decoder_open(&p->decoder, p->model, 1, error)) return false;
+  request.decoder = p->decoder;
   if (!generation_run(&request, &result, error)) return false;
   if (terminal && !p->write_error) emit(p, (const uint8_t *)"\n", 1);
   double rest = result.seconds - result.first_token_seconds;
@@ -428,9 +436,10 @@ int main(int argc, char **argv) {
   bool ok = options_parse(&p.options, argc, argv, &error);
   p.console = console_stderr("generate", p.settings.quiet);
   if (ok && p.options.help) options_help(&p.options, stdout);
-  else if (ok && p.options.version) printf("generate (Inkling) %s, backends: cpu\n", INKLING_VERSION);
+  else if (ok && p.options.version) print_version("generate", INKLING_VERSION);
   else ok = ok && run(&p, &error);
   if (!ok) message_error(&p.console, &error);
+  decoder_close(p.decoder);
   model_close(p.model);
   if (p.backend) p.backend->close(p.context);
   tokenizer_free(p.tokenizer);

@@ -13,9 +13,12 @@
  *              overlaps an input unless the row says "in place".
  * Errors       operations return nothing. The first error is kept in the context (with the name of the tensor or
  *              operation) and poll() returns it; operations after it do nothing.
- * Steps        a step function handed to submit() has no branch that depends on device data and allocates nothing, so a
- *              backend may record its launches once per key and replay them. What changes from step to step (learning
- *              rate, step number, clip coefficient, random stream) lives on the device in StepState.
+ * Steps        a step function handed to submit() has no branch that depends on device data, and what changes from step
+ *              to step (learning rate, step number, clip coefficient, random stream) lives on the device in StepState,
+ *              so a backend may run it once, record its launches the second time and replay them from then on.
+ *              Descriptors (Dropout, Attention, Rope, View, Sampling ...) are read before a call returns; a recording
+ *              holds their numbers and pointers. Only the first run may allocate scratch space.
+ * Rounding     a value that is stored in dt and used further, in the same operation or a later one, is used as stored.
  * Bits         same seed, same machine, same threads, same build: same bits. Reductions have a fixed order; there are
  *              no floating-point atomics. */
 #ifndef INKLING_KERNELS_H
@@ -73,6 +76,7 @@ typedef struct Parameters {
   size_t count;            /* elements of each arena, pads included */
   float *master;           /* [count] fp32 weights, in checkpoint order */
   float *grad, *m, *v;     /* [count] fp32; NULL when the model is only read */
+  void *backend_data;      /* of the backend: made by refresh_parameters(), freed by release_parameters() */
   void *compute;           /* the copy that GEMMs read, in whatever layout the backend likes; f32: may be `master` */
   const Segment *segments; /* host, [segment_count], ascending offsets, covering all that is not alignment pad */
   int segment_count;
@@ -144,6 +148,7 @@ typedef struct Sequences {
   int32_t *positions; /* [rows] cache position of that token */
   int32_t *streams;   /* [rows] number of the sample: keys its random numbers */
   int32_t *status;    /* [rows] SEQUENCE_ */
+  int32_t *drawn;     /* [rows] the newest token, written by sample(); -1 where the row is SEQUENCE_NONFINITE */
 } Sequences;
 enum { SEQUENCE_OK = 0, SEQUENCE_NONFINITE = 1 };
 
@@ -164,16 +169,21 @@ typedef struct Context Context; /* a device, its memory, its streams; one host t
 
 typedef struct ContextOptions {
   DType dtype;
-  int threads; /* CPU: 0 = all that the process may use */
+  bool accelerator; /* its memory is not the host's */
+  int threads;      /* CPU: 0 = all that the process may use */
 } ContextOptions;
 
 typedef struct ContextInfo {
-  char device[128];  /* for people: "CPU, 2 threads, AVX-512, oneDNN 2.6.3" */
+  char device[128]; /* for people: "CPU, 2 threads, AVX-512, oneDNN 2.6.3" */
   DType dtype;
+  bool accelerator;  /* its memory is not the host's */
   int threads;       /* CPU threads; 0 on a GPU */
   size_t bytes;      /* allocated now */
   size_t peak_bytes; /* the most that was allocated */
 } ContextInfo;
+
+typedef struct Recording Recording; /* of a backend; the CPU has none */
+enum { REPORT_RING = 64 };
 
 typedef void (*StepFunction)(Context *c, void *argument);
 
@@ -196,17 +206,22 @@ typedef struct Backend {
                  size_t bytes); /* may return before it is done; `host` is copied first */
   void (*download)(Context *c, void *host, const void *device, size_t bytes); /* waits for all work before it */
   void (*copy)(Context *c, void *device_to, const void *device_from, size_t bytes);
-  /* Makes params->compute (allocating it once) from params->master; called after masters were uploaded. */
-  void (*refresh_compute)(Context *c, Parameters *params);
+  /* Makes params->compute and backend_data from the masters and segments; called whenever masters were uploaded. */
+  void (*refresh_parameters)(Context *c, Parameters *params);
+  void (*release_parameters)(Context *c, Parameters *params); /* frees what refresh_parameters() made */
 
   /* -- steps -- */
-  /* Runs step(c, argument). Equal keys promise the same operations on the same pointers, so the first run may be
-   * recorded and later ones replayed. */
-  void (*submit)(Context *c, uint64_t key, StepFunction step, void *argument);
-  /* Copies the state into the reporting ring (an operation like any other, last in a step). */
+  /* Runs step(c, argument). Every run with the same slot does the same operations on the same pointers with the same
+   * descriptors, so a backend may keep a recording there (*slot is NULL before the first run). */
+  void (*submit)(Context *c, Recording **slot, StepFunction step, void *argument);
+  /* Drops the recording; called before anything in it changes or is released. *slot becomes NULL. */
+  void (*forget)(Context *c, Recording **slot);
+  /* Copies the state into the ring of REPORT_RING reports (an operation like any other, last in a step). */
   void (*report)(Context *c, const StepState *state);
-  /* Takes up to `capacity` finished reports out of the ring, oldest first; waits for all of them when `wait`. Returns
-   * the number taken, or -1 with the context's first error in `error`. */
+  /* Takes up to `capacity` finished reports out of the ring, oldest first. Waits for all submitted work when `wait`,
+   * and otherwise only while more than REPORT_RING / 8 reported steps are unfinished, so that the host never runs far
+   * ahead. Returns the number taken, or -1 with the context's first error in `error`. A caller that does not poll once
+   * in REPORT_RING steps loses the oldest. */
   int (*poll)(Context *c, StepState *out /* host */, int capacity, bool wait, Error *error);
 
   /* lr = lr_table[step + 1]; inv_targets = 1 / *targets or 0; loss_sum, loss_count, sequence = 0.
@@ -299,7 +314,8 @@ typedef struct Backend {
    * q [rows][H*D] dt; w is the packed [H*D + 2*G*D][C] group. */
   void (*decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, const float *gain, float eps,
                      const Parameters *params, Matrix w, const Rope *rope, const Sequences *s);
-  /* out[r] = softmax(scale * q K^T) V over cache positions 0..position[r].  out, q [rows][H*D] dt. */
+  /* out[r] = softmax(scale * q K^T) V over cache positions 0..position[r].  out, q [rows][H*D] dt. Positions live on
+   * the device: a recording is made for the cache's capacity. */
   void (*decode_attention)(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
                            const Sequences *s);
   /* x[r] += W in[r]: attention output and MLP output.  x [rows][M], in [rows][K] dt. */
@@ -309,7 +325,7 @@ typedef struct Backend {
                      Matrix w, const Sequences *s);
   /* logits[r][k] = W (gain * x * rstd(x)) for k < vocab.  logits fp32 [rows][vocab]. */
   void (*decode_logits)(Context *c, float *logits, const void *x, const float *gain, float eps,
-                        const Parameters *params, Matrix w, int vocab, const Sequences *s);
+                        const Parameters *params, Matrix w, int vocab, int rows);
   /* Draws the next token of every row from its logits, appends it (lengths, positions += 1). The uniform number of
    * sample i's n-th token is philox(seed, 0, SITE_SAMPLE, n = lengths[r], streams[r]).word[0]. A row whose logits are
    * not all finite appends nothing and gets SEQUENCE_NONFINITE. logits are used as scratch. */

@@ -53,29 +53,19 @@ bool model_open(Model **out, const Backend *backend, Context *context, const Mod
     model_close(m);
     return false;
   }
-  backend->refresh_compute(context, &m->params);
+  backend->refresh_parameters(context, &m->params);
   *out = m;
   return true;
 }
 
 void model_close(Model *m) {
   if (!m) return;
-  void *memory[] = {m->params.master == m->params.compute ? NULL : m->params.compute,
-                    m->params.master,
-                    m->params.grad,
-                    m->params.m,
-                    m->params.v,
-                    m->rope_table,
-                    m->state,
-                    m->eval_state,
-                    m->tokens,
-                    m->targets,
-                    m->train_memory,
-                    m->eval_memory,
-                    m->lr_table,
-                    m->target_count,
-                    m->offsets,
-                    m->order};
+  Recording **recordings[] = {&m->evaluation, &m->first, &m->later, &m->update};
+  for (size_t i = 0; i < sizeof recordings / sizeof recordings[0]; i++) m->ops->forget(m->context, recordings[i]);
+  m->ops->release_parameters(m->context, &m->params);
+  void *memory[] = {m->params.master, m->params.grad, m->params.m,     m->params.v, m->rope_table,
+                    m->state,         m->eval_state,  m->tokens,       m->targets,  m->train_memory,
+                    m->eval_memory,   m->lr_table,    m->target_count, m->offsets,  m->order};
   for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) m->ops->release(m->context, memory[i]);
   free(m->train.layers);
   free(m->eval.layers);
@@ -95,15 +85,20 @@ static float *arena_of(Model *m, ArenaKind which) {
 
 void model_upload(Model *m, ArenaKind which, const float *host) {
   m->ops->upload(m->context, arena_of(m, which), host, m->table.arena * sizeof(float));
-  if (which == ARENA_MASTER) m->ops->refresh_compute(m->context, &m->params);
+  if (which == ARENA_MASTER) m->ops->refresh_parameters(m->context, &m->params);
 }
 
-void model_download(Model *m, ArenaKind which, float *host) {
+bool model_download(Model *m, ArenaKind which, float *host, Error *error) {
   m->ops->download(m->context, host, arena_of(m, which), m->table.arena * sizeof(float));
+  return backend_ok(m, error);
 }
 
+/* Room for the tokens of the largest batch; recordings that read from the old room are dropped. */
 static bool reserve_tokens(Model *m, int64_t rows, Error *error) {
   if (rows <= m->token_room) return true;
+  m->ops->forget(m->context, &m->evaluation);
+  m->ops->forget(m->context, &m->first);
+  m->ops->forget(m->context, &m->later);
   m->ops->release(m->context, m->tokens);
   m->ops->release(m->context, m->targets);
   m->tokens = m->ops->alloc(m->context, "tokens", (size_t)rows * sizeof(int32_t));
@@ -295,6 +290,28 @@ static void body_backward(const Pass *p) {
                         dropout_at(p, 0, DROPOUT_EMBEDDING, &drop), p->accumulate || tied);
 }
 
+/* One row of dt numbers, widened in place from its end: bf16 is the upper half of an fp32. */
+static void widen(const Model *m, float *row, int count) {
+  if (m->dt == sizeof(float)) return;
+  const uint16_t *narrow = (const uint16_t *)row;
+  for (int i = count - 1; i >= 0; i--) {
+    uint32_t bits = (uint32_t)narrow[i] << 16;
+    memcpy(&row[i], &bits, sizeof bits);
+  }
+}
+
+/* Rows of the chunk that begins at `row`, without their pads, to host [N][V]. */
+static void download_logits(const Pass *p, int row, int count, float *logits) {
+  const Model *m = p->model;
+  int vocab = m->config.vocab;
+  for (int i = 0; i < count; i++) {
+    float *to = logits + (int64_t)(row + i) * vocab;
+    m->ops->download(m->context, to, element(m, p->acts->logits, (int64_t)i * padded_vocab(&m->config)),
+                     (size_t)vocab * m->dt);
+    widen(m, to, vocab);
+  }
+}
+
 /* The head and the loss in chunks of rows, so that the logits of the whole batch never exist at once. Training also
  * makes dn and the head's gradient. `logits` NULL, or host [N][V]. */
 static void head_and_loss(const Pass *p, StepState *state, float smoothing, float *logits) {
@@ -308,9 +325,7 @@ static void head_and_loss(const Pass *p, StepState *state, float smoothing, floa
     int count = rows - row < s->head_rows ? rows - row : s->head_rows;
     void *n = element(m, s->n_final, (int64_t)row * g->dim);
     k->linear(c, s->logits, padded, n, g->dim, &m->params, m->table.head, count, NO_EPILOGUE);
-    for (int i = 0; logits && i < count; i++)
-      k->download(c, logits + (int64_t)(row + i) * g->vocab, element(m, s->logits, (int64_t)i * padded),
-                  (size_t)g->vocab * sizeof(float));
+    if (logits) download_logits(p, row, count, logits);
     k->cross_entropy(c, s->losses + row, s->logits, padded, m->targets + row, count, g->vocab, smoothing, state,
                      p->train);
     if (!p->train) continue;
@@ -323,11 +338,6 @@ static void head_and_loss(const Pass *p, StepState *state, float smoothing, floa
 }
 
 /* ---- the training step ---- */
-
-static uint64_t step_key(int kind, int batch, int length) {
-  return (uint64_t)kind << 56 | (uint64_t)batch << 28 | (uint64_t)length;
-}
-enum { STEP_FIRST = 1, STEP_MORE, STEP_UPDATE, STEP_EVALUATE };
 
 static void micro_batch(Context *c, Model *m, bool first) {
   Pass pass = {.model = m,
@@ -370,7 +380,7 @@ static bool upload_schedule(Model *m, Error *error) {
 
 bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   m->settings = *settings;
-  m->training = true;
+  m->ops->forget(m->context, &m->evaluation); /* evaluation moves into the training buffers */
   int64_t rows = (int64_t)settings->batch * m->config.ctx;
   if (rows > INT32_MAX / 2)
     return fail(error, EXIT_USAGE, "a micro-batch of %lld tokens is too large; lower --batch", (long long)rows);
@@ -416,14 +426,13 @@ static void submit_micro_batches(Model *m, const int32_t *tokens, const int32_t 
     m->ops->upload(m->context, m->targets, targets, bytes);
     m->ops->upload(m->context, m->offsets, m->sorted, offsets * sizeof(int32_t));
     m->ops->upload(m->context, m->order, m->sorted + offsets, bytes);
-    m->ops->submit(m->context, step_key(i ? STEP_MORE : STEP_FIRST, m->settings.batch, m->config.ctx),
-                   i ? later_micro_batch : first_micro_batch, m);
+    m->ops->submit(m->context, i ? &m->later : &m->first, i ? later_micro_batch : first_micro_batch, m);
   }
 }
 
 void model_train_step(Model *m, const int32_t *tokens, const int32_t *targets) {
   submit_micro_batches(m, tokens, targets);
-  m->ops->submit(m->context, step_key(STEP_UPDATE, 0, 0), update, m);
+  m->ops->submit(m->context, &m->update, update, m);
 }
 
 bool model_gradients(Model *m, const int32_t *tokens, const int32_t *targets, double *loss, Error *error) {
@@ -443,6 +452,7 @@ int model_reports(Model *m, StepState *out, int capacity, bool wait, Error *erro
 bool model_evaluate_begin(Model *m, int batch, int length, Error *error) {
   int64_t rows = (int64_t)batch * length;
   if (m->train.rows >= rows || m->eval.rows >= rows) return true;
+  m->ops->forget(m->context, &m->evaluation);
   m->ops->release(m->context, m->eval_memory);
   free(m->eval.layers);
   m->eval_memory = NULL;
@@ -474,8 +484,11 @@ bool model_evaluate(Model *m, const int32_t *tokens, const int32_t *targets, int
   m->ops->upload(m->context, m->tokens, tokens, bytes);
   m->ops->upload(m->context, m->targets, targets, bytes);
   Evaluation evaluation = {evaluation_pass(m, batch, length), logits};
+  if (batch != m->evaluation_batch || length != m->evaluation_length) m->ops->forget(m->context, &m->evaluation);
+  m->evaluation_batch = batch;
+  m->evaluation_length = length;
   if (logits) evaluate(m->context, &evaluation); /* copies to the host in the middle: cannot be recorded */
-  else m->ops->submit(m->context, step_key(STEP_EVALUATE, batch, length), evaluate, &evaluation);
+  else m->ops->submit(m->context, &m->evaluation, evaluate, &evaluation);
   StepState state = {0};
   m->ops->download(m->context, &state, m->eval_state, sizeof state);
   *sum += state.loss_sum;

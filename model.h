@@ -77,7 +77,7 @@ const ParameterTable *model_table(const Model *model);
 /* Whole arenas between host and device: [table->arena] floats, checkpoint layout. */
 typedef enum ArenaKind { ARENA_MASTER, ARENA_GRADIENT, ARENA_MOMENT1, ARENA_MOMENT2 } ArenaKind;
 void model_upload(Model *model, ArenaKind which, const float *host);
-void model_download(Model *model, ArenaKind which, float *host);
+bool model_download(Model *model, ArenaKind which, float *host, Error *error); /* false: `host` is not to be used */
 
 /* ---- training ---- */
 
@@ -104,9 +104,12 @@ typedef struct TrainConfig {
 
 /* Allocates gradients, moments and activations. EXIT_MEMORY. */
 bool model_train_begin(Model *model, const TrainConfig *config, Error *error);
-/* Bytes that model_open and model_train_begin will allocate, computed without allocating: the plan. */
+/* What a training run will allocate, in bytes, computed without allocating: the plan. */
 typedef struct MemoryPlan {
-  size_t weights, gradients, moments, activations, logits, total;
+  int64_t parameters;
+  size_t weights, gradients, moments, activations, logits;
+  size_t copies; /* of weights and moments, in host memory, on their way to a file */
+  size_t total;
 } MemoryPlan;
 MemoryPlan model_memory(const ModelConfig *config, const TrainConfig *train, DType dtype);
 /* Floating-point operations of one training step on `tokens` tokens (forward and backward, causal attention counted
@@ -134,6 +137,8 @@ bool model_evaluate(Model *model, const int32_t *tokens, const int32_t *targets,
 
 /* ---- generation ---- */
 
+enum { DECODER_LOOKBACK = 4096 }; /* tokens a repeat penalty can look back at, even when the context is shorter */
+
 typedef struct Decoder Decoder;
 
 /* Caches for `rows` sequences of up to ctx positions. Shares the model's weights; may be used while training is paused
@@ -147,6 +152,7 @@ bool decoder_prompt(Decoder *decoder, const int32_t *tokens, int count, uint32_t
 bool decoder_next(Decoder *decoder, const Sampling *sampling, int32_t *next, Error *error);
 /* Positions left before the context is full: decoder_next may be called this often. */
 int decoder_room(const Decoder *decoder);
+int decoder_context(const Decoder *decoder); /* the model's ctx */
 /* Drops all but the last `keep` tokens of every row and computes the caches again (positions restart at 0). */
 bool decoder_slide(Decoder *decoder, int keep, Error *error);
 /* Logits of the next token, before any penalty: host fp32 [rows][vocab]. For tests. */

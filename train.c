@@ -35,7 +35,8 @@ typedef struct Run {
   Context *context;
   ModelConfig config;
   Model *model;
-  float *host[3]; /* arenas on their way to a file: master, first and second moments */
+  Decoder *decoder; /* for samples */
+  float *host[3];   /* arenas on their way to a file: master, first and second moments */
   double peak_flops;
   /* run directory */
   char *dir;
@@ -43,7 +44,7 @@ typedef struct Run {
   int lock;
   Metrics *metrics;
   /* where the run stands; all of it but the clocks is saved with the resume state */
-  int64_t step, best_step, bad_evals;
+  int64_t step, best_step, bad_evals, evaluated_step;
   double best_loss, last_val_loss, seconds; /* seconds of training before this start of the program */
   double started, saved_at;
   int64_t saved_step;
@@ -58,6 +59,9 @@ static double now(void) {
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+/* Seconds of this run, those before it was resumed included. */
+static double elapsed(const Run *r) { return r->seconds + now() - r->started; }
 
 /* ---- text ---- */
 
@@ -102,24 +106,30 @@ static void fill_batch(Run *r, int64_t step) {
 
 /* ---- model ---- */
 
+/* Everything that the run will need, so that nothing can run out later. The weights are zero. */
 static bool start_model(Run *r, Error *error) {
   TrainConfig train = settings_train_config(&r->settings);
   size_t rows = (size_t)settings_tokens_per_step(&r->settings);
-  if (!model_open(&r->model, r->backend, r->context, &r->config, error)) return false;
-  if (!model_train_begin(r->model, &train, error)) return false;
+  if (!model_open(&r->model, r->backend, r->context, &r->config, error) ||
+      !model_train_begin(r->model, &train, error) || !decoder_open(&r->decoder, r->model, 1, error))
+    return false;
   r->tokens = malloc(rows * sizeof(int32_t));
   r->targets = malloc(rows * sizeof(int32_t));
   r->window = malloc(((size_t)r->config.ctx + 1) * sizeof(int32_t));
   for (int i = 0; i < 3; i++) r->host[i] = calloc(model_table(r->model)->arena, sizeof(float));
-  if (!r->tokens || !r->targets || !r->window || !r->host[0] || !r->host[1] || !r->host[2])
-    return fail(error, EXIT_MEMORY, "out of memory for a batch of %zu tokens and a copy of the weights", rows);
+  if (r->tokens && r->targets && r->window && r->host[0] && r->host[1] && r->host[2]) return true;
+  return fail(error, EXIT_MEMORY, "out of memory for a batch of %zu tokens and a copy of the weights", rows);
+}
+
+static void initialise_weights(Run *r) {
   parameters_init(model_table(r->model), r->host[0], r->settings.seed);
   model_upload(r->model, ARENA_MASTER, r->host[0]);
-  return true;
 }
 
 static void stop_model(Run *r) {
+  decoder_close(r->decoder);
   model_close(r->model);
+  r->decoder = NULL;
   r->model = NULL;
   void *memory[] = {r->tokens, r->targets, r->window, r->host[0], r->host[1], r->host[2]};
   for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) free(memory[i]);
@@ -164,6 +174,7 @@ static bool measure_steps_per_minute(Run *r, double *out, Error *error) {
   r->settings.steps = STEPS + 4;
   r->settings.warmup = 0;
   bool ok = start_model(r, error);
+  if (ok) initialise_weights(r);
   double *seconds = ok ? time_steps(r, STEPS, error) : NULL;
   if (seconds) *out = 0.93 * 60.0 / seconds[STEPS / 2];
   ok = seconds != NULL;
@@ -181,7 +192,6 @@ static bool bench(Run *r, Error *error) {
   r->backend->info(r->context, &info);
   struct rusage usage;
   getrusage(RUSAGE_SELF, &usage);
-  bool host = strcmp(r->backend->name, "cpu") == 0;
   double median = seconds[n / 2];
   printf("{\"tokens_per_s\": %.1f, \"step_ms\": %.4f, \"step_ms_p10\": %.4f, \"step_ms_p90\": %.4f, "
          "\"peak_memory_bytes\": %zu, "
@@ -189,9 +199,10 @@ static bool bench(Run *r, Error *error) {
          ", \"threads\": %d, \"batch\": %d, \"grad_accum\": %d, \"ctx\": %d, "
          "\"steps\": %" PRId64 ", \"flops_per_s\": %.4g, \"peak_flops_per_s\": %.4g}\n",
          (double)settings_tokens_per_step(&r->settings) / median, 1e3 * median, 1e3 * seconds[n / 10],
-         1e3 * seconds[n - 1 - n / 10], host ? (size_t)usage.ru_maxrss * 1024 : info.peak_bytes, info.device,
-         model_table(r->model)->parameters, info.threads, r->settings.batch, r->settings.grad_accum, r->config.ctx, n,
-         model_step_flops(&r->config, settings_tokens_per_step(&r->settings)) / median, r->peak_flops);
+         1e3 * seconds[n - 1 - n / 10], info.accelerator ? info.peak_bytes : (size_t)usage.ru_maxrss * 1024,
+         info.device, model_table(r->model)->parameters, info.threads, r->settings.batch, r->settings.grad_accum,
+         r->config.ctx, n, model_step_flops(&r->config, settings_tokens_per_step(&r->settings)) / median,
+         r->peak_flops);
   free(seconds);
   if (fflush(stdout) != 0) return fail(error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));
   return true;
@@ -208,7 +219,7 @@ static void print_plan(Run *r) {
   ContextInfo info;
   r->backend->info(r->context, &info);
   int64_t train_tokens = r->train.end - r->train.begin, per_step = settings_tokens_per_step(s);
-  double parameters = (double)(memory.gradients / sizeof(float)), tokens = (double)per_step * (double)s->steps;
+  double parameters = (double)memory.parameters, tokens = (double)per_step * (double)s->steps;
   double flops = model_step_flops(&r->config, per_step) * (double)s->steps;
   message_line(c, "text     %s: %s tokens to train on, %s to validate, %" PRId64 " document%s", s->data.items[0],
                human_count((double)train_tokens).text, human_count((double)(r->tail.end - r->tail.begin)).text,
@@ -222,11 +233,12 @@ static void print_plan(Run *r) {
                " steps of warm-up; dropout %g; seed %" PRIu64,
                s->steps, per_step, human_count(tokens).text, tokens / (double)train_tokens, (double)s->lr, s->warmup,
                (double)train.dropout, s->seed);
-  message_line(c, "memory   %s: weights %s, gradients %s, moments %s, activations %s, logits %s; on disk up to %s",
-               human_bytes((double)memory.total).text, human_bytes((double)memory.weights).text,
-               human_bytes((double)memory.gradients).text, human_bytes((double)memory.moments).text,
-               human_bytes((double)memory.activations).text, human_bytes((double)memory.logits).text,
-               human_bytes(10.0 * (double)memory.gradients).text);
+  message_line(
+      c, "memory   %s: weights %s, gradients %s, moments %s, activations %s, logits %s, copies %s; on disk up to %s",
+      human_bytes((double)memory.total).text, human_bytes((double)memory.weights).text,
+      human_bytes((double)memory.gradients).text, human_bytes((double)memory.moments).text,
+      human_bytes((double)memory.activations).text, human_bytes((double)memory.logits).text,
+      human_bytes((double)memory.copies).text, human_bytes(10.0 * (double)memory.gradients).text);
   message_line(c, "device   %s, %.0f GFLOP/s at best; about %s for the run", info.device, 1e-9 * r->peak_flops,
                human_duration(2.0 * flops / r->peak_flops).text);
   if (!s->bench) message_line(c, "output   %s", r->dir);
@@ -257,8 +269,8 @@ static bool holds_run(const Run *r) {
 
 /* Removes what a run wrote, so that nothing of the old one can be taken for the new one. */
 static void remove_old_run(const Run *r) {
-  static const char *const names[] = {"last/state.safetensors", "prev/state.safetensors", "metrics.jsonl",
-                                      "samples.txt", "config.txt"};
+  static const char *const names[] = {
+      "config.json", "last/state.safetensors", "prev/state.safetensors", "metrics.jsonl", "samples.txt", "config.txt"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     char *path = in_run(r, names[i]);
     if (path) unlink(path);
@@ -278,7 +290,6 @@ static bool take_directory(Run *r, Error *error) {
         error, EXIT_USAGE,
         "%s already holds a run; --resume=%s goes on with it, --overwrite replaces it, --out DIR goes elsewhere",
         r->dir, r->dir);
-  remove_old_run(r);
   return true;
 }
 
@@ -315,9 +326,9 @@ static int start_token(const Run *r) {
 }
 
 static bool write_weights(Run *r, Error *error) {
+  if (!model_download(r->model, ARENA_MASTER, r->host[0], error)) return false;
   char *path = in_run(r, "model.safetensors");
   if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
-  model_download(r->model, ARENA_MASTER, r->host[0]);
   bool ok = run_write_weights(path, model_table(r->model), r->host[0], NULL, 0, error);
   free(path);
   return ok;
@@ -333,54 +344,92 @@ static bool open_metrics(Run *r, Error *error) {
 
 /* From here on DIR is a model directory that transformers and ./generate can read. */
 static bool begin_directory(Run *r, Error *error) {
-  r->begun = true;
+  if (!r->settings.resume) remove_old_run(r);
   if (!write_settings(r, error) || !open_metrics(r, error)) return false;
-  if (r->settings.resume) return true;
+  r->begun = r->settings.resume != NULL;
+  if (r->begun) return true;
   SpecialTokens special = {start_token(r), tokenizer_end(r->tokenizer)};
-  return tokenizer_save(r->tokenizer, r->dir, r->config.ctx, error) && write_weights(r, error) &&
-         run_write_config(r->dir, &r->config, special, error);
+  r->begun = tokenizer_save(r->tokenizer, r->dir, r->config.ctx, error) && write_weights(r, error) &&
+             run_write_config(r->dir, &r->config, special, error);
+  return r->begun;
 }
 
 /* A run that failed before it began leaves no directory. */
-static void give_up_directory(Run *r) {
-  if (r->begun || !r->made_dir) return;
-  char *path = in_run(r, ".lock");
-  if (path) unlink(path);
-  free(path);
+static void give_up_directory(const Run *r) {
+  static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "model.safetensors", ".lock"};
+  if (r->begun || !r->made_dir || r->lock < 0) return;
+  remove_old_run(r);
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    char *path = in_run(r, names[i]);
+    if (path) unlink(path);
+    free(path);
+  }
   rmdir(r->dir);
 }
 
 /* ---- resume ---- */
 
-enum { STATE_STRINGS = 8, STATE_STRING_SIZE = 32 };
+enum { STATE_STRINGS = 10, STATE_STRING_SIZE = 32 };
+
+static int64_t split_tokens(const Split *split) { return split->end - split->begin; }
+
+/* Without validation text the newest model is the one to use. */
+static bool has_validation(const Run *r) { return split_tokens(&r->tail) >= 2; }
 
 static bool save_state(Run *r, Error *error) {
   char text[STATE_STRINGS][STATE_STRING_SIZE];
-  snprintf(text[0], sizeof text[0], "%" PRId64, r->step);
-  snprintf(text[1], sizeof text[1], "%" PRId64, r->settings.steps);
-  snprintf(text[2], sizeof text[2], "%.17g", r->best_loss);
-  snprintf(text[3], sizeof text[3], "%" PRId64, r->best_step);
-  snprintf(text[4], sizeof text[4], "%" PRId64, r->bad_evals);
-  snprintf(text[5], sizeof text[5], "%.17g", r->last_val_loss);
-  snprintf(text[6], sizeof text[6], "%.3f", r->seconds + now() - r->started);
-  snprintf(text[7], sizeof text[7], "%" PRId64, dataset_tokens(r->data));
-  const MetadataEntry strings[STATE_STRINGS] = {{"step", text[0]},      {"steps", text[1]},     {"best_loss", text[2]},
-                                                {"best_step", text[3]}, {"bad_evals", text[4]}, {"val_loss", text[5]},
-                                                {"seconds", text[6]},   {"tokens", text[7]}};
-  model_download(r->model, ARENA_MASTER, r->host[0]);
-  model_download(r->model, ARENA_MOMENT1, r->host[1]);
-  model_download(r->model, ARENA_MOMENT2, r->host[2]);
-  if (!run_write_state(r->dir, model_table(r->model), r->host[0], r->host[1], r->host[2], strings, STATE_STRINGS,
-                       error))
+  const struct {
+    const char *key;
+    int64_t number;
+  } whole[] = {{"step", r->step},
+               {"steps", r->settings.steps},
+               {"best_step", r->best_step},
+               {"bad_evals", r->bad_evals},
+               {"evaluated_step", r->evaluated_step},
+               {"train_tokens", split_tokens(&r->train)},
+               {"val_tokens", split_tokens(&r->tail)}};
+  const struct {
+    const char *key;
+    double number;
+  } real[] = {{"best_loss", r->best_loss}, {"val_loss", r->last_val_loss}, {"seconds", elapsed(r)}};
+  MetadataEntry strings[STATE_STRINGS];
+  int count = 0;
+  for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++, count++) {
+    snprintf(text[count], STATE_STRING_SIZE, "%" PRId64, whole[i].number);
+    strings[count] = (MetadataEntry){whole[i].key, text[count]};
+  }
+  for (size_t i = 0; i < sizeof real / sizeof real[0]; i++, count++) {
+    snprintf(text[count], STATE_STRING_SIZE, "%.17g", real[i].number);
+    strings[count] = (MetadataEntry){real[i].key, text[count]};
+  }
+  if (!model_download(r->model, ARENA_MASTER, r->host[0], error) ||
+      !model_download(r->model, ARENA_MOMENT1, r->host[1], error) ||
+      !model_download(r->model, ARENA_MOMENT2, r->host[2], error) ||
+      !run_write_state(r->dir, model_table(r->model), r->host[0], r->host[1], r->host[2], strings, count, error))
     return false;
   r->saved_step = r->step;
   r->saved_at = now();
-  return true;
+  return has_validation(r) || write_weights(r, error);
 }
 
 static double state_number(const RunState *state, const char *key) {
   const char *text = run_state_get(state, key);
   return text ? strtod(text, NULL) : NAN;
+}
+
+/* The text must be the one that the run started with, or the rest of the run is not the rest of that run. */
+static void compare_texts(Run *r, const RunState *state) {
+  int64_t train = split_tokens(&r->train), val = split_tokens(&r->tail);
+  if (state_number(state, "train_tokens") != (double)train)
+    message_warning(&r->console,
+                    "there are %" PRId64 " tokens to train on and were %.0f: the run will not continue exactly", train,
+                    state_number(state, "train_tokens"));
+  if (state_number(state, "val_tokens") == (double)val) return;
+  message_warning(&r->console,
+                  "there are %" PRId64 " tokens to validate on and were %.0f: the best loss so far is forgotten", val,
+                  state_number(state, "val_tokens"));
+  r->best_loss = INFINITY;
+  r->bad_evals = 0;
 }
 
 /* Weights, moments and place of a stopped run. */
@@ -392,14 +441,12 @@ static bool load_state(Run *r, RunState *state, Error *error) {
   r->best_loss = state_number(state, "best_loss");
   r->best_step = (int64_t)fmax(0, state_number(state, "best_step"));
   r->bad_evals = (int64_t)fmax(0, state_number(state, "bad_evals"));
+  r->evaluated_step = (int64_t)fmax(0, state_number(state, "evaluated_step"));
   r->last_val_loss = state_number(state, "val_loss");
   r->seconds = fmax(0, state_number(state, "seconds"));
   if (state->warning[0]) message_warning(&r->console, "%s", state->warning);
-  if (state_number(state, "tokens") != (double)dataset_tokens(r->data))
-    message_warning(&r->console,
-                    "%s has %" PRId64 " tokens now and had %.0f when the run started: it will not continue exactly",
-                    r->settings.data.items[0], dataset_tokens(r->data), state_number(state, "tokens"));
-  if (r->step >= r->settings.steps)
+  compare_texts(r, state);
+  if (r->step >= r->settings.steps && r->evaluated_step >= r->step)
     return fail(error, EXIT_USAGE, "%s is finished at step %" PRId64 "; give --steps with a larger number to go on",
                 r->dir, r->step);
   model_upload(r->model, ARENA_MASTER, r->host[0]);
@@ -417,9 +464,40 @@ static bool resume_state(Run *r, Error *error) {
   return ok;
 }
 
+static bool is_directory(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* Flags that would make another model of the weights than the run's config.json says. */
+static bool same_model(const Run *r, Error *error) {
+  ModelConfig saved;
+  SpecialTokens special;
+  if (!run_read_config(r->dir, &saved, &special, error)) return false;
+  const ModelConfig *now_asked = &r->config;
+  const struct {
+    const char *flag;
+    int asked, saved;
+  } fields[] = {{"layers", now_asked->layers, saved.layers},
+                {"heads", now_asked->heads, saved.heads},
+                {"kv-heads", now_asked->kv_heads, saved.kv_heads},
+                {"dim", now_asked->dim, saved.dim},
+                {"ffn", now_asked->ffn, saved.ffn},
+                {"ctx", now_asked->ctx, saved.ctx},
+                {"tie", now_asked->tie, saved.tie},
+                {"tokenizer (vocabulary)", now_asked->vocab, saved.vocab}};
+  for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+    if (fields[i].asked != fields[i].saved)
+      return fail(error, EXIT_USAGE, "--%s is %d but %s was trained with %d; a resumed run keeps its model",
+                  fields[i].flag, fields[i].asked, r->dir, fields[i].saved);
+  return true;
+}
+
 /* Settings of the run that --resume names: its config.txt, under what the command line says. */
 static bool resume_settings(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
+  if (s->data.count && !*s->resume && is_directory(s->data.items[0]))
+    return fail(error, EXIT_USAGE, "%s is a directory; did you mean --resume=%s?", s->data.items[0], s->data.items[0]);
   if (s->overwrite) return fail(error, EXIT_USAGE, "--resume and --overwrite exclude each other");
   if (*s->resume) r->dir = strdup(s->resume);
   else if (s->out) r->dir = strdup(s->out);
@@ -456,8 +534,6 @@ static double resume_steps(const Run *r) {
 
 /* ---- evaluation, samples, metrics ---- */
 
-static double elapsed(const Run *r) { return r->seconds + now() - r->started; }
-
 static bool keep_scoring(void *argument, int64_t done, int64_t all) {
   (void)argument, (void)done, (void)all;
   return !stop_signal;
@@ -470,8 +546,6 @@ static int64_t prefix_windows(const Run *r) {
   double windows = 0.05 * 3.0 * interval * (double)settings_tokens_per_step(&r->settings) / r->config.ctx;
   return windows < r->settings.batch ? r->settings.batch : (int64_t)windows;
 }
-
-static bool has_validation(const Run *r) { return r->tail.end - r->tail.begin >= 2; }
 
 static ScorePlan evaluation_plan(const Run *r, bool whole) {
   return (ScorePlan){r->tail, r->settings.batch, r->config.ctx, r->config.ctx, whole ? 0 : prefix_windows(r)};
@@ -491,12 +565,16 @@ static bool write_validation(Run *r, const Score *score, Error *error) {
 /* Evaluates on the prefix; the best model so far goes to model.safetensors. Without validation text the newest goes
  * there. */
 static bool evaluate(Run *r, Error *error) {
-  if (!has_validation(r)) return write_weights(r, error);
+  if (!has_validation(r)) {
+    r->best_step = r->evaluated_step = r->step;
+    return write_weights(r, error);
+  }
   ScorePlan plan = evaluation_plan(r, false);
   Score score;
   if (!score_split(r->model, &plan, &score, keep_scoring, NULL, error)) return false;
-  if (stop_signal) return true; /* what was scored is not comparable */
+  if (stop_signal) return true; /* what was scored is not comparable; a resumed run scores again */
   if (!write_validation(r, &score, error)) return false;
+  r->evaluated_step = r->step;
   bool better = !(score_loss(&score) >= r->best_loss);
   r->bad_evals = better ? 0 : r->bad_evals + 1;
   if (!better) return true;
@@ -549,7 +627,7 @@ static bool sample(Run *r, Error *error) {
   size_t ctx = (size_t)r->config.ctx, skipped = count > ctx ? count - ctx : 0;
   TextBuffer text = {0};
   GenerationResult result;
-  GenerationRequest request = {.model = r->model,
+  GenerationRequest request = {.decoder = r->decoder,
                                .tokenizer = r->tokenizer,
                                .prompt = ids + skipped,
                                .prompt_tokens = (int)(count - skipped),
@@ -568,7 +646,8 @@ static bool sample(Run *r, Error *error) {
   if (ok) show_sample(r, &text);
   free(ids);
   free(text.text);
-  return ok || (stop_signal && !error->code);
+  if (!ok && !error->code && !stop_signal) return fail(error, EXIT_MEMORY, "out of memory for a sample");
+  return ok || !error->code;
 }
 
 /* ---- the loop ---- */
@@ -590,8 +669,8 @@ static bool log_step(Run *r, Error *error) {
 static void show_progress(Run *r, bool logged) {
   int64_t per_step = settings_tokens_per_step(&r->settings);
   double seconds = now() - r->logged_at, speed = (double)(r->loss_steps * per_step) / seconds;
-  double left = (double)((r->settings.steps - r->step) * per_step) / speed;
-  ProgressNumbers numbers = {.step = r->step,
+  double left = (double)((r->settings.steps - r->newest.step) * per_step) / speed;
+  ProgressNumbers numbers = {.step = r->newest.step,
                              .steps = r->settings.steps,
                              .loss = r->loss_sum / (double)r->loss_steps,
                              .val_loss = r->last_val_loss,
@@ -609,13 +688,14 @@ static void restart_log(Run *r) {
 }
 
 static bool diverged(const Run *r, const StepState *report, Error *error) {
-  return fail(
-      error, EXIT_NONFINITE,
-      "stopped at step %" PRId64
-      ": the loss (%g) or the gradient norm (%g) is not finite; the update was not made. %s/last holds step %" PRId64
-      ", model.safetensors step %" PRId64 ". Try --lr %.1g",
-      report->step + 1, (double)report->loss, (double)report->grad_norm, r->dir, r->saved_step, r->best_step,
-      (double)r->settings.lr / 3);
+  char saved[64] = "no state was saved yet";
+  if (r->saved_step >= 0) snprintf(saved, sizeof saved, "last/ holds step %" PRId64, r->saved_step);
+  return fail(error, EXIT_NONFINITE,
+              "stopped at step %" PRId64
+              ": the loss (%g) or the gradient norm (%g) is not finite; the update was not made. "
+              "In %s %s, and model.safetensors is from step %" PRId64 ". Try --lr %.1g",
+              report->step + 1, (double)report->loss, (double)report->grad_norm, r->dir, saved, r->best_step,
+              (double)r->settings.lr / 3);
 }
 
 /* Takes the reports that have arrived: sums the losses, writes metrics. */
@@ -643,15 +723,20 @@ static bool save_due(const Run *r) {
   return every(interval->steps, r->step) || (interval->seconds > 0 && now() - r->saved_at >= interval->seconds);
 }
 
-/* Saving, evaluating and sampling do not count as training time. Saving comes first: what follows may be killed. */
+static bool evaluation_due(const Run *r) {
+  return r->evaluated_step < r->step && (r->step == r->settings.steps || every(r->settings.eval_every, r->step));
+}
+
+/* Saving, evaluating and sampling do not count as training time. Saving comes first: what follows may be killed, and
+ * then the resumed run makes that evaluation. */
 static bool pause_training(Run *r, Error *error) {
-  bool last = r->step == r->settings.steps, evaluated = last || every(r->settings.eval_every, r->step);
-  bool sampled = !last && every(r->settings.sample_every, r->step);
-  if (!save_due(r) && !evaluated && !sampled && !stop_signal) return true;
+  bool last = r->step == r->settings.steps, sampled = !last && every(r->settings.sample_every, r->step);
+  bool saved = save_due(r) || last || stop_signal;
+  if (!saved && !evaluation_due(r) && !sampled) return true;
   if (!take_reports(r, true, error)) return false;
   double start = now();
-  if ((save_due(r) || last || stop_signal) && !save_state(r, error)) return false;
-  if (!stop_signal && evaluated && !evaluate(r, error)) return false;
+  if (saved && !save_state(r, error)) return false;
+  if (!stop_signal && evaluation_due(r) && !evaluate(r, error)) return false;
   if (!stop_signal && sampled && !sample(r, error)) return false;
   r->logged_at += now() - start;
   return true;
@@ -668,13 +753,14 @@ static bool out_of_patience(Run *r) {
 static bool train_loop(Run *r, Error *error) {
   r->started = r->saved_at = now();
   restart_log(r);
+  if (!stop_signal && evaluation_due(r) && !evaluate(r, error)) return false; /* saved, then stopped before it */
   while (r->step < r->settings.steps && !stop_signal && !out_of_patience(r)) {
     fill_batch(r, r->step + 1);
     model_train_step(r->model, r->tokens, r->targets);
     r->step++;
     if (!take_reports(r, false, error) || !pause_training(r, error)) return false;
   }
-  return true;
+  return take_reports(r, true, error);
 }
 
 /* ---- the end ---- */
@@ -701,12 +787,13 @@ static bool final_evaluation(Run *r, Error *error) {
   return true;
 }
 
+/* The state is saved once more when the last evaluation is in it: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
   if (stop_signal) return (r->saved_step == r->step || save_state(r, error)) && interrupted(r, error);
-  if (r->saved_step != r->step && !save_state(r, error)) return false; /* patience ended it */
   progress_finish(&r->console);
   if (!final_evaluation(r, error) || (!stop_signal && !sample(r, error))) return false;
   if (stop_signal) return interrupted(r, error);
+  if (!save_state(r, error)) return false;
   message_line(&r->console, "trained %" PRId64 " steps in %s. More text: ./generate %s -n 500", r->step,
                human_duration(elapsed(r)).text, r->dir);
   return true;
@@ -714,6 +801,26 @@ static bool finish(Run *r, Error *error) {
 
 /* ---- main ---- */
 
+/* A dry run and a benchmark have no directory. */
+static bool has_directory(const TrainSettings *s) { return !s->dry_run && !s->bench; }
+
+static bool resolve_length(Run *r, Error *error) {
+  TrainSettings *s = &r->settings;
+  double steps_per_minute = 0;
+  if (s->bench) {
+    s->steps = s->bench + 8;
+    s->epochs = s->minutes = NAN;
+  }
+  if (!isnan(s->minutes)) {
+    bool asked = options_origin(&r->options, &s->minutes) == ORIGIN_COMMAND_LINE;
+    double known = s->resume && !asked ? resume_steps(r) : NAN;
+    if (known >= 1) steps_per_minute = (known + 0.5) / s->minutes;
+    else if (!measure_steps_per_minute(r, &steps_per_minute, error)) return false;
+  }
+  return settings_resolve_length(s, split_tokens(&r->train), r->config.ctx, steps_per_minute, error);
+}
+
+/* Everything that can be refused is refused here, before anything is computed or written. */
 static bool prepare(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   if (s->resume && !resume_settings(r, error)) return false;
@@ -721,20 +828,16 @@ static bool prepare(Run *r, Error *error) {
   if (!r->dir) r->dir = s->out ? strdup(s->out) : default_directory(s->data.items[0]);
   if (!r->dir) return fail(error, EXIT_MEMORY, "out of memory for a path");
   if (!device_open((DeviceChoice)s->device, s->threads, &r->backend, &r->context, error)) return false;
-  if (!settings_resolve_model(s, tokenizer_vocab(r->tokenizer), r->backend->name, &r->config, error) ||
+  ContextInfo info;
+  r->backend->info(r->context, &info);
+  if (!settings_resolve_model(s, tokenizer_vocab(r->tokenizer), info.accelerator, &r->config, error) ||
       !check_text_length(r, error))
     return false;
-  double steps_per_minute = 0;
-  if (s->bench) {
-    s->steps = s->bench + 8;
-    s->epochs = s->minutes = NAN;
-  }
-  if (!isnan(s->minutes)) {
-    double known = s->resume ? resume_steps(r) : NAN;
-    if (known >= 1) steps_per_minute = (known + 0.5) / s->minutes;
-    else if (!measure_steps_per_minute(r, &steps_per_minute, error)) return false;
-  }
-  if (!settings_resolve_length(s, r->train.end - r->train.begin, r->config.ctx, steps_per_minute, error)) return false;
+  if (s->resume && !same_model(r, error)) return false;
+  if (s->patience && !has_validation(r))
+    return fail(error, EXIT_USAGE, "--patience %d needs validation text, and there is none", s->patience);
+  if (has_directory(s) && !take_directory(r, error)) return false;
+  if (!resolve_length(r, error)) return false;
   r->peak_flops = r->backend->peak_flops(r->context);
   return true;
 }
@@ -742,11 +845,10 @@ static bool prepare(Run *r, Error *error) {
 static bool run(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (!prepare(r, error)) return false;
-  bool trains = !s->dry_run && !s->bench;
-  if (trains && !take_directory(r, error)) return false;
   print_plan(r);
   if (s->dry_run) return true;
   if (!start_model(r, error)) return false;
+  if (!s->resume) initialise_weights(r);
   if (s->bench) return bench(r, error);
   if (s->resume && !resume_state(r, error)) return false;
   return begin_directory(r, error) && train_loop(r, error) && finish(r, error);
@@ -767,14 +869,14 @@ static void close_run(Run *r) {
 
 int main(int argc, char **argv) {
   startup(argv);
-  Run r = {.lock = -1, .best_loss = INFINITY, .last_val_loss = NAN};
+  Run r = {.lock = -1, .saved_step = -1, .best_loss = INFINITY, .last_val_loss = NAN};
   Option rows[TRAIN_OPTIONS];
   Error error = {0};
   train_options(&r.options, rows, &r.settings);
   bool ok = options_parse(&r.options, argc, argv, &error);
   r.console = console_stderr("train", r.settings.quiet);
   if (ok && r.options.help) options_help(&r.options, stdout);
-  else if (ok && r.options.version) printf("train (Inkling) %s, backends: cpu\n", INKLING_VERSION);
+  else if (ok && r.options.version) print_version("train", INKLING_VERSION);
   else ok = ok && run(&r, &error);
   progress_finish(&r.console);
   if (!ok) message_error(&r.console, &error);

@@ -1,5 +1,6 @@
 #include "cli/device.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
@@ -18,4 +19,10 @@ bool device_open(DeviceChoice choice, int threads, const Backend **backend, Cont
   if (last.code) return fail(error, last.code, "%s", last.text);
   return fail(error, EXIT_USAGE, "--device %s: this build has no such backend; use --device cpu",
               device_choices[choice]);
+}
+
+void print_version(const char *program, const char *version) {
+  printf("%s (Inkling) %s, backends:", program, version);
+  for (const Backend *const *b = backends(); *b; b++) printf(" %s", (*b)->name);
+  printf("\n");
 }

@@ -12,4 +12,7 @@ extern const char *const device_choices[]; /* "auto", "cpu", "cuda", NULL: in th
  */
 bool device_open(DeviceChoice choice, int threads, const Backend **backend, Context **context, Error *error);
 
+/* `train (Inkling) VERSION, backends: cpu` on stdout. */
+void print_version(const char *program, const char *version);
+
 #endif

@@ -196,7 +196,7 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
        .kind = OPTION_INT64,
        .value = &s->steps,
        .min = 1,
-       .max = 1e9,
+       .max = 1e8,
        .exclusive = EXCLUSIVE_LENGTH,
        .shown_default = "auto: 2000",
        .help = "optimizer steps"},
@@ -347,8 +347,8 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
 }
 
 /* Fills what was not given. */
-static void take_preset(TrainSettings *s, const char *backend) {
-  if (s->preset < 0) s->preset = strcmp(backend, "cpu") == 0 ? 0 : 1;
+static void take_preset(TrainSettings *s, bool accelerator) {
+  if (s->preset < 0) s->preset = accelerator;
   const Preset *p = &presets[s->preset];
   if (!s->layers) s->layers = p->layers;
   if (!s->heads) s->heads = p->heads;
@@ -360,8 +360,8 @@ static void take_preset(TrainSettings *s, const char *backend) {
   if (s->tie < 0) s->tie = s->dim < 1024;
 }
 
-bool settings_resolve_model(TrainSettings *s, int vocab, const char *backend, ModelConfig *model, Error *error) {
-  take_preset(s, backend);
+bool settings_resolve_model(TrainSettings *s, int vocab, bool accelerator, ModelConfig *model, Error *error) {
+  take_preset(s, accelerator);
   if (s->dim % s->heads)
     return fail(error, EXIT_USAGE,
                 "--heads %d does not divide --dim %d (a head would have %.2f numbers); try --heads %d", s->heads,
@@ -418,8 +418,8 @@ bool settings_resolve_length(TrainSettings *s, int64_t train_tokens, int ctx, do
   if (!isnan(s->epochs)) s->steps = at_least_one(ceil(s->epochs * (double)train_tokens / tokens_per_step));
   else if (!isnan(s->minutes)) s->steps = at_least_one(s->minutes * steps_per_minute);
   else if (!s->steps) s->steps = 2000;
-  if (s->steps > 1000000000)
-    return fail(error, EXIT_USAGE, "that is %lld steps, more than 1000000000; lower --epochs or --minutes",
+  if (s->steps > 100000000)
+    return fail(error, EXIT_USAGE, "that is %lld steps, more than 100000000; lower --epochs or --minutes",
                 (long long)s->steps);
   if (s->dropout < 0) s->dropout = (double)s->steps * tokens_per_step > 10.0 * (double)train_tokens ? 0.1f : 0.0f;
   if (s->warmup < 0) s->warmup = s->steps / 20 < 700 ? s->steps / 20 : 700;

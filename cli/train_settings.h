@@ -48,7 +48,7 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
 
 /* Values that need each other or no data: the model's shape from preset and flags, AdamW, micro-batches. EXIT_USAGE.
  * The number of steps, the warm-up and the intervals follow in settings_resolve_length(). */
-bool settings_resolve_model(TrainSettings *settings, int vocab, const char *backend, ModelConfig *model, Error *error);
+bool settings_resolve_model(TrainSettings *settings, int vocab, bool accelerator, ModelConfig *model, Error *error);
 TrainConfig settings_train_config(const TrainSettings *settings);
 
 /* Steps from --steps, --epochs or --minutes (steps_per_minute is what was measured), then what depends on them. */

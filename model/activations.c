@@ -74,7 +74,9 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, DType dt
   plan.moments = 2 * table.arena * sizeof(float);
   plan.activations = arena.used;
   plan.logits = (size_t)choose_head_rows(c, rows, train->head_rows, dt) * (size_t)padded_vocab(c) * dt;
-  plan.total = plan.weights + plan.gradients + plan.moments + plan.activations + plan.logits;
+  plan.copies = 3 * table.arena * sizeof(float);
+  plan.total = plan.weights + plan.gradients + plan.moments + plan.activations + plan.logits + plan.copies;
+  plan.parameters = table.parameters;
   parameter_table_free(&table);
   return plan;
 }

@@ -13,11 +13,10 @@ struct Decoder {
   void *x, *q, *attention, *h; /* [rows][C], [rows][H*D], [rows][H*D], [rows][F] */
   float *logits;               /* [rows][V] */
   int length, position;        /* of every row, as on the device */
-  bool ready;                  /* logits of the next token have been computed */
+  Recording *token;            /* decode_token and sample, for `sampling` */
+  Sampling sampling;
+  bool ready; /* logits of the next token have been computed */
 };
-
-/* Tokens that a repeat penalty can look back at even when the context is shorter. */
-enum { MIN_LOOKBACK = 4096 };
 
 static bool decoder_buffers(Decoder *d, int rows, Error *error) {
   Model *m = d->model;
@@ -25,12 +24,13 @@ static bool decoder_buffers(Decoder *d, int rows, Error *error) {
   size_t dt = m->dt, n = (size_t)rows, each = n * (size_t)c->ctx * (size_t)key_width(c) * dt;
   Sequences *s = &d->sequences;
   s->rows = rows;
-  s->capacity = c->ctx > MIN_LOOKBACK ? c->ctx : MIN_LOOKBACK;
+  s->capacity = c->ctx > DECODER_LOOKBACK ? c->ctx : DECODER_LOOKBACK;
   s->tokens = m->ops->alloc(m->context, "generated tokens", n * (size_t)s->capacity * sizeof(int32_t));
   s->lengths = m->ops->alloc(m->context, "lengths", n * sizeof(int32_t));
   s->positions = m->ops->alloc(m->context, "positions", n * sizeof(int32_t));
   s->streams = m->ops->alloc(m->context, "streams", n * sizeof(int32_t));
   s->status = m->ops->alloc(m->context, "status", n * sizeof(int32_t));
+  s->drawn = m->ops->alloc(m->context, "drawn tokens", n * sizeof(int32_t));
   d->x = m->ops->alloc(m->context, "decoded rows", n * (size_t)c->dim * dt);
   d->q = m->ops->alloc(m->context, "decoded queries", n * (size_t)query_width(c) * dt);
   d->attention = m->ops->alloc(m->context, "decoded attention", n * (size_t)query_width(c) * dt);
@@ -63,11 +63,13 @@ bool decoder_open(Decoder **out, Model *model, int rows, Error *error) {
 void decoder_close(Decoder *d) {
   if (!d) return;
   const Backend *k = d->model->ops;
+  k->forget(d->model->context, &d->token);
   void *memory[] = {d->sequences.tokens,
                     d->sequences.lengths,
                     d->sequences.positions,
                     d->sequences.streams,
                     d->sequences.status,
+                    d->sequences.drawn,
                     d->x,
                     d->q,
                     d->attention,
@@ -88,11 +90,9 @@ static void prefill(Decoder *d, int row, const int32_t *tokens, int count) {
   pass.caches = d->caches;
   pass.slot = row;
   body_forward(&pass);
-  Sequences one = d->sequences;
-  one.rows = 1;
   k->decode_logits(m->context, d->logits + (int64_t)row * m->config.vocab,
                    element(m, pass.acts->x_final, (int64_t)(count - 1) * m->config.dim), gain(m, m->table.final_norm),
-                   m->config.norm_eps, &m->params, m->table.head, m->config.vocab, &one);
+                   m->config.norm_eps, &m->params, m->table.head, m->config.vocab, 1);
 }
 
 /* Row 0's prompt becomes every row's. */
@@ -142,6 +142,8 @@ bool decoder_prompt(Decoder *d, const int32_t *tokens, int count, uint32_t first
   return upload_sequences(d, tokens, first_stream, error) && backend_ok(d->model, error);
 }
 
+int decoder_context(const Decoder *d) { return d->model->config.ctx; }
+
 int decoder_room(const Decoder *d) { return d->model->config.ctx - d->position; }
 
 /* The logits after the last token of every row. */
@@ -163,7 +165,7 @@ static void decode_token(Context *c, void *decoder) {
     k->decode_residual(c, d->x, d->h, &m->params, w->down, s);
   }
   k->decode_logits(c, d->logits, d->x, gain(m, m->table.final_norm), g->norm_eps, &m->params, m->table.head, g->vocab,
-                   s);
+                   s->rows);
 }
 
 static void decode_if_needed(Decoder *d) {
@@ -178,26 +180,43 @@ bool decoder_logits(Decoder *d, float *logits, Error *error) {
   return backend_ok(m, error);
 }
 
+static void sample_token(Context *c, void *decoder) {
+  Decoder *d = decoder;
+  d->model->ops->sample(c, &d->sequences, d->logits, d->model->config.vocab, &d->sampling);
+}
+
+static void decode_and_sample(Context *c, void *decoder) {
+  decode_token(c, decoder);
+  sample_token(c, decoder);
+}
+
+/* A recording is made for one set of sampling parameters. */
+static void set_sampling(Decoder *d, const Sampling *s) {
+  const Sampling *old = &d->sampling;
+  bool same = old->repeat_penalty == s->repeat_penalty && old->repeat_last_n == s->repeat_last_n &&
+              old->top_k == s->top_k && old->top_p == s->top_p && old->min_p == s->min_p &&
+              old->temperature == s->temperature && old->seed == s->seed;
+  if (!same) d->model->ops->forget(d->model->context, &d->token);
+  d->sampling = *s;
+}
+
 bool decoder_next(Decoder *d, const Sampling *sampling, int32_t *next, Error *error) {
   Model *m = d->model;
   const Sequences *s = &d->sequences;
   if (decoder_room(d) < 1) return fail(error, EXIT_INTERNAL, "the context is full and nothing was slid");
-  decode_if_needed(d);
-  m->ops->sample(m->context, s, d->logits, m->config.vocab, sampling);
+  set_sampling(d, sampling);
+  if (d->ready) sample_token(m->context, d);
+  else m->ops->submit(m->context, &d->token, decode_and_sample, d);
   d->ready = false;
-  for (int row = 0; row < s->rows; row++) {
-    int32_t status = 0;
-    m->ops->download(m->context, &status, s->status + row, sizeof status);
-    if (status == SEQUENCE_NONFINITE)
-      return fail(error, EXIT_NONFINITE,
-                  "the logits of token %d are not finite: the model's weights are damaged or it diverged",
-                  d->length + 1);
-    m->ops->download(m->context, &next[row], s->tokens + (int64_t)row * s->capacity + d->length % s->capacity,
-                     sizeof next[row]);
-  }
   d->length++;
   d->position++;
-  return backend_ok(m, error);
+  m->ops->download(m->context, next, s->drawn, (size_t)s->rows * sizeof *next);
+  if (!backend_ok(m, error)) return false;
+  for (int row = 0; row < s->rows; row++)
+    if (next[row] < 0)
+      return fail(error, EXIT_NONFINITE,
+                  "the logits of token %d are not finite: the model's weights are damaged or it diverged", d->length);
+  return true;
 }
 
 bool decoder_slide(Decoder *d, int keep, Error *error) {

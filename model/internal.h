@@ -60,13 +60,15 @@ struct Model {
   int64_t token_room;
   Activations train, eval;
   void *train_memory, *eval_memory;
+  Recording *evaluation; /* of the shape below */
+  int evaluation_batch, evaluation_length;
   /* training */
-  bool training;
   TrainConfig settings;
-  float *lr_table;          /* device [steps + 1] */
-  int32_t *target_count;    /* device [1] */
-  int32_t *offsets, *order; /* device [V + 1], [N]: the batch's tokens, sorted */
-  int32_t *sorted;          /* host staging for both */
+  Recording *first, *later, *update; /* micro-batches, optimizer */
+  float *lr_table;                   /* device [steps + 1] */
+  int32_t *target_count;             /* device [1] */
+  int32_t *offsets, *order;          /* device [V + 1], [N]: the batch's tokens, sorted */
+  int32_t *sorted;                   /* host staging for both */
 };
 
 /* One pass: a batch, the buffers it uses, and whether dropout is on. */

@@ -682,7 +682,7 @@ static bool read_either(const StatePaths *p, const char *dir, const ParameterTab
                         RunState *state, Error *error) {
   if (access(p->last, F_OK) != 0 && access(p->prev, F_OK) != 0)
     return fail(error, EXIT_CHECKPOINT,
-                "%s holds no state to resume from (no last/state.safetensors); start a new run, with --init %s to keep "
+                "%s holds no state to resume from (no last/state.safetensors); start anew with --overwrite %s to keep "
                 "its weights",
                 dir, dir);
   Error first = {0}, second = {0};
@@ -743,10 +743,12 @@ static bool lock_file(const char *dir, const char *path, int *fd, Error *error) 
       if (taken) busy(dir, *fd, error);
       else system_failed("lock", path, error);
       close(*fd);
+      *fd = -1;
       return false;
     }
     if (still_there(*fd, path)) return true;
     close(*fd);
+    *fd = -1;
   }
   return fail(error, EXIT_BUSY, "%s keeps being deleted; is another train clearing %s?", path, dir);
 }
@@ -759,6 +761,7 @@ static void sign_lock(int fd) {
 }
 
 bool run_lock(const char *dir, int *fd, Error *error) {
+  *fd = -1;
   StatePaths p;
   char *path = path_join(dir, ".lock");
   if (path == NULL) return no_memory(dir, error);
@@ -768,6 +771,7 @@ bool run_lock(const char *dir, int *fd, Error *error) {
   sign_lock(*fd);
   if (!make_paths(&p, dir, error)) {
     close(*fd);
+    *fd = -1;
     return false;
   }
   atomic_sweep(dir);

@@ -354,7 +354,7 @@ Parameters parameters_new(Fixture *f, const ParameterSpec *specs, int count) {
     memcpy(padded, specs[i].values, (size_t)specs[i].rows * (size_t)specs[i].cols * sizeof *padded);
     parameters_write(f, &p, ARENA_OF_MASTER, i, padded);
   }
-  f->backend->refresh_compute(f->context, &p);
+  f->backend->refresh_parameters(f->context, &p);
   return p;
 }
 

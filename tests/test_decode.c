@@ -241,7 +241,7 @@ static void layer_new(Machine *m, const Shape *s, Layer *layer) {
     memcpy(flat + layer->segments[i].matrix.offset, w[i].values,
            (size_t)w[i].rows * (size_t)w[i].cols * sizeof(double));
   p.master = put(m, KIND_F32, flat, p.count);
-  m->ops->refresh_compute(m->context, &p);
+  m->ops->refresh_parameters(m->context, &p);
   layer->params = p;
   layer->gain = p.master + layer->segments[PART_GAIN].matrix.offset;
   double *table = host_values(m->fixture, (size_t)(s->capacity * s->head_dim));
@@ -281,7 +281,8 @@ static Sequences sequences_new(Machine *m, const Sequence *q, int rows, int capa
                      .lengths = put_ints(m, lengths, (size_t)rows),
                      .positions = put_ints(m, positions, (size_t)rows),
                      .streams = put_ints(m, zeros, (size_t)rows),
-                     .status = put_ints(m, zeros, (size_t)rows)};
+                     .status = put_ints(m, zeros, (size_t)rows),
+                     .drawn = put_ints(m, zeros, (size_t)rows)};
 }
 
 static void *put_rows(Machine *m, const double *values, int rows, int width) {
@@ -322,7 +323,7 @@ static Results decode(Machine *m, const Shape *s, const Sequence *q, int rows) {
   m->ops->decode_mlp(m->context, hidden, x, layer.gain, EPSILON, &layer.params, w[PART_GATE_UP].matrix, &seq);
   m->ops->decode_residual(m->context, down, down_in, &layer.params, w[PART_DOWN].matrix, &seq);
   m->ops->decode_logits(m->context, logits, x, layer.gain, EPSILON, &layer.params, w[PART_TABLE].matrix, s->vocab,
-                        &seq);
+                        rows);
   return (Results){.embedding = get_rows(m, embedded, rows, s->dim),
                    .query = get_rows(m, query, rows, query_width(s)),
                    .keys = get_rows(m, cache.k, rows, cache_width),
@@ -538,14 +539,17 @@ static Drawn *draw_rows(Machine *m, const double *logits, bool same, int rows, i
                  .lengths = put(m, KIND_I32, lengths, n),
                  .positions = put(m, KIND_I32, positions, n),
                  .streams = put(m, KIND_I32, streams, n),
-                 .status = put(m, KIND_I32, status, n)};
+                 .status = put(m, KIND_I32, status, n),
+                 .drawn = put(m, KIND_I32, status, n)};
   float *device = put(m, KIND_F32, copies, all);
   m->ops->sample(m->context, &s, device, vocab, sampling);
   const double *got[] = {get(m, KIND_I32, s.tokens, n * (size_t)capacity), get(m, KIND_I32, s.lengths, n),
-                         get(m, KIND_I32, s.positions, n), get(m, KIND_I32, s.status, n)};
-  void *owned[] = {s.tokens, s.lengths, s.positions, s.streams, s.status, device};
+                         get(m, KIND_I32, s.positions, n), get(m, KIND_I32, s.status, n),
+                         get(m, KIND_I32, s.drawn, n)};
+  void *owned[] = {s.tokens, s.lengths, s.positions, s.streams, s.status, s.drawn, device};
   for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) m->ops->release(m->context, owned[i]);
   Drawn *drawn = host_memory(f, n * sizeof *drawn);
+  for (int r = 0; r < rows; r++) assert_true(got[4][r] == got[0][r * capacity + prompt.length]); /* -1: none */
   for (int r = 0; r < rows; r++)
     drawn[r] = (Drawn){(int32_t)got[0][r * capacity + prompt.length], (int32_t)got[1][r], (int32_t)got[2][r],
                        (int32_t)got[3][r]};
@@ -789,7 +793,8 @@ static void test_sample_ring(void **state) {
                  .lengths = put_ints(&m, lengths, 2),
                  .positions = put_ints(&m, positions, 2),
                  .streams = put_ints(&m, streams, 2),
-                 .status = put_ints(&m, status, 2)};
+                 .status = put_ints(&m, status, 2),
+                 .drawn = put_ints(&m, status, 2)};
   const double logits[2 * VOCAB] = {0, 0, 8, 9, 0, 0, 8, 9};
   Sampling alternating = PLAIN; /* the token before is halved, so the two best take turns: 3, 2, 3, 2, 3 */
   alternating.temperature = 0;

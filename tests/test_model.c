@@ -63,14 +63,15 @@ static double *widen(Fixture *f, const float *values, size_t count) {
 
 static float *arena_new(Fixture *f, const Model *m) { return host_memory(f, model_table(m)->arena * sizeof(float)); }
 
-static float *arena_read(Fixture *f, Model *m, ArenaKind which) {
-  float *arena = arena_new(f, m);
-  model_download(m, which, arena);
-  return arena;
-}
-
 static void need(bool done, const Error *error) {
   if (!done) fail_msg("%s", error->text);
+}
+
+static float *arena_read(Fixture *f, Model *m, ArenaKind which) {
+  float *arena = arena_new(f, m);
+  Error error = {0};
+  need(model_download(m, which, arena, &error), &error);
+  return arena;
 }
 
 /* With the golden's weights, ready to train. */
@@ -368,9 +369,10 @@ static float *train_some(Fixture *f, int from, int steps, const float *arenas[3]
     model_train_step(m, s.tokens + t * step_tokens, s.targets + t * step_tokens);
     assert_int_equal(one_report(m).step, t + 1);
   }
-  model_download(m, ARENA_MASTER, out);
-  model_download(m, ARENA_MOMENT1, out + model_table(m)->arena);
-  model_download(m, ARENA_MOMENT2, out + 2 * model_table(m)->arena);
+  Error error = {0};
+  need(model_download(m, ARENA_MASTER, out, &error), &error);
+  need(model_download(m, ARENA_MOMENT1, out + model_table(m)->arena, &error), &error);
+  need(model_download(m, ARENA_MOMENT2, out + 2 * model_table(m)->arena, &error), &error);
   model_close(m);
   return out;
 }

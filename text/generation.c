@@ -58,31 +58,34 @@ static double now(void) {
 }
 
 /* Makes room for one more token, or says why there is none. */
-static bool make_room(Decoder *decoder, const GenerationRequest *r, int64_t drawn, bool *stop, StopReason *reason,
-                      Error *error) {
-  int ctx = model_config(r->model)->ctx;
+static bool make_room(const GenerationRequest *r, int64_t drawn, bool *stop, StopReason *reason, Error *error) {
+  int ctx = decoder_context(r->decoder);
   *stop = true;
+  if (r->cancelled && r->cancelled(r->argument)) {
+    *reason = STOP_CALLER;
+    return true;
+  }
   if (r->max_tokens >= 0 && drawn >= r->max_tokens) {
     *reason = STOP_LENGTH;
     return true;
   }
-  if (decoder_room(decoder) < 1) {
+  if (decoder_room(r->decoder) < 1) {
     *reason = STOP_CONTEXT;
     if (!r->slide) return true;
-    if (!decoder_slide(decoder, ctx > 1 ? ctx / 2 : 1, error)) return false;
+    if (!decoder_slide(r->decoder, ctx > 1 ? ctx / 2 : 1, error)) return false;
   }
   *stop = false;
   return true;
 }
 
-static bool generate_loop(Decoder *decoder, Outlet *outlet, double start, GenerationResult *result, Error *error) {
+static bool generate_loop(Outlet *outlet, double start, GenerationResult *result, Error *error) {
   const GenerationRequest *r = outlet->request;
   for (;;) {
     bool stop, wanted;
-    if (!make_room(decoder, r, result->tokens, &stop, &result->reason, error)) return false;
+    if (!make_room(r, result->tokens, &stop, &result->reason, error)) return false;
     if (stop) return true;
     int32_t token;
-    if (!decoder_next(decoder, &r->sampling, &token, error)) return false;
+    if (!decoder_next(r->decoder, &r->sampling, &token, error)) return false;
     if (result->tokens++ == 0) result->first_token_seconds = now() - start;
     if (token == tokenizer_end(r->tokenizer)) {
       if (r->ignore_end) continue;
@@ -100,15 +103,12 @@ static bool generate_loop(Decoder *decoder, Outlet *outlet, double start, Genera
 bool generation_run(const GenerationRequest *r, GenerationResult *result, Error *error) {
   *result = (GenerationResult){0};
   double start = now();
-  Decoder *decoder;
-  if (!decoder_open(&decoder, r->model, 1, error)) return false;
   Outlet outlet = {.request = r};
-  bool ok = decoder_prompt(decoder, r->prompt, r->prompt_tokens, 0, error) &&
-            generate_loop(decoder, &outlet, start, result, error);
+  bool ok =
+      decoder_prompt(r->decoder, r->prompt, r->prompt_tokens, 0, error) && generate_loop(&outlet, start, result, error);
   bool wanted;
   if (ok && result->reason != STOP_CALLER) outlet_flush(&outlet, true, &wanted);
   free(outlet.held);
-  decoder_close(decoder);
   result->seconds = now() - start;
   return ok;
 }

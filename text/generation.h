@@ -10,7 +10,7 @@ typedef enum StopReason { STOP_LENGTH, STOP_END, STOP_CONTEXT, STOP_CALLER } Sto
 const char *stop_reason_name(StopReason reason); /* "length", "end of text", "context full", "interrupted" */
 
 typedef struct GenerationRequest {
-  Model *model;
+  Decoder *decoder; /* of one row */
   const Tokenizer *tokenizer;
   Sampling sampling;
   const int32_t *prompt; /* 1..ctx tokens */
@@ -21,6 +21,7 @@ typedef struct GenerationRequest {
   /* Receives the text in pieces of whole UTF-8 characters (bytes that can never become one come as they are). Returns
    * false to stop. */
   bool (*emit)(void *argument, const uint8_t *bytes, size_t size);
+  bool (*cancelled)(void *argument); /* asked before every token; NULL: never */
   void *argument;
 } GenerationRequest;
 

@@ -68,15 +68,36 @@ static void cpu_info(Context *c, ContextInfo *out) {
   out->peak_bytes = c->peak_bytes;
 }
 
+/* A number in a file, or `otherwise`. */
+static double read_number(const char *path, const char *format, double otherwise) {
+  FILE *file = fopen(path, "r");
+  if (!file) return otherwise;
+  char line[128];
+  double number;
+  bool found = false;
+  while (!found && fgets(line, sizeof line, file)) found = sscanf(line, format, &number) == 1;
+  fclose(file);
+  return found ? number : otherwise;
+}
+
+/* Bytes that can still be used without the system killing the process: Linux grants more than it has. */
+static double available_bytes(void) {
+  double machine = 1024 * read_number("/proc/meminfo", "MemAvailable: %lf", INFINITY);
+  double granted = read_number("/sys/fs/cgroup/memory.max", "%lf", INFINITY); /* "max" is no number */
+  double used = read_number("/sys/fs/cgroup/memory.current", "%lf", 0);
+  return fmin(machine, granted - used);
+}
+
 static void *cpu_alloc(Context *c, const char *name, size_t bytes) {
   if (c->error.code) return NULL;
   Allocation *block = NULL;
-  if (bytes <= SIZE_MAX - 2 * ALIGNMENT)
+  double available = available_bytes();
+  if ((double)bytes < available && bytes <= SIZE_MAX - 2 * ALIGNMENT)
     block = aligned_alloc(ALIGNMENT, ALIGNMENT + (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
   if (!block) {
     fail(&c->error, EXIT_MEMORY,
-         "out of memory: %s needs %.1f MiB on top of %.1f MiB in use; a smaller --batch or model fits", name,
-         (double)bytes / 1048576.0, (double)c->bytes / 1048576.0);
+         "out of memory: %s needs %.1f MiB, %.1f MiB are free, %.1f MiB in use; try a smaller --batch or model", name,
+         (double)bytes / 1048576.0, available / 1048576.0, (double)c->bytes / 1048576.0);
     return NULL;
   }
   block->bytes = bytes;
@@ -121,23 +142,31 @@ static void cpu_copy(Context *c, void *to, const void *from, size_t bytes) {
   if (!c->error.code) memcpy(to, from, bytes);
 }
 
-static void cpu_refresh_compute(Context *c, Parameters *params) {
+static void cpu_refresh_parameters(Context *c, Parameters *params) {
   if (!c->error.code) params->compute = params->master; /* fp32: GEMMs read the master itself */
 }
 
-static void cpu_submit(Context *c, uint64_t key, StepFunction step, void *argument) {
-  (void)key; /* nothing to record: calling it again is the replay */
+static void cpu_release_parameters(Context *c, Parameters *params) {
+  (void)c;
+  params->compute = NULL;
+}
+
+static void cpu_submit(Context *c, Recording **slot, StepFunction step, void *argument) {
+  (void)slot; /* nothing to record: calling it again is the replay */
   if (!c->error.code) step(c, argument);
 }
 
-enum { REPORTS = sizeof((Context *)0)->reports / sizeof((Context *)0)->reports[0] };
+static void cpu_forget(Context *c, Recording **slot) {
+  (void)c;
+  *slot = NULL;
+}
 
 /* A reader that falls behind loses the oldest reports, never the newest. */
 static void cpu_report(Context *c, const StepState *state) {
   if (c->error.code) return;
-  c->reports[(c->report_first + c->report_count) % REPORTS] = *state;
-  if (c->report_count < REPORTS) c->report_count++;
-  else c->report_first = (c->report_first + 1) % REPORTS;
+  c->reports[(c->report_first + c->report_count) % REPORT_RING] = *state;
+  if (c->report_count < REPORT_RING) c->report_count++;
+  else c->report_first = (c->report_first + 1) % REPORT_RING;
 }
 
 static int cpu_poll(Context *c, StepState *out, int capacity, bool wait, Error *error) {
@@ -147,8 +176,8 @@ static int cpu_poll(Context *c, StepState *out, int capacity, bool wait, Error *
     return -1;
   }
   int taken = capacity < c->report_count ? capacity : c->report_count;
-  for (int i = 0; i < taken; i++) out[i] = c->reports[(c->report_first + i) % REPORTS];
-  c->report_first = (c->report_first + taken) % REPORTS;
+  for (int i = 0; i < taken; i++) out[i] = c->reports[(c->report_first + i) % REPORT_RING];
+  c->report_first = (c->report_first + taken) % REPORT_RING;
   c->report_count -= taken;
   return taken;
 }
@@ -164,8 +193,10 @@ const Backend cpu_backend = {
     .upload = cpu_copy,
     .download = cpu_copy,
     .copy = cpu_copy,
-    .refresh_compute = cpu_refresh_compute,
+    .refresh_parameters = cpu_refresh_parameters,
+    .release_parameters = cpu_release_parameters,
     .submit = cpu_submit,
+    .forget = cpu_forget,
     .report = cpu_report,
     .poll = cpu_poll,
     .step_begin = cpu_step_begin,

@@ -19,7 +19,7 @@ struct Context {
   size_t bytes, peak_bytes;
   float *scratch; /* shared by the operations, one at a time; see cpu_scratch() */
   size_t scratch_count;
-  StepState reports[64]; /* ring */
+  StepState reports[REPORT_RING];
   int report_first, report_count;
 };
 
@@ -71,7 +71,7 @@ void cpu_decode_residual(Context *c, void *x, const void *in, const Parameters *
 void cpu_decode_mlp(Context *c, void *h, const void *x, const float *gain, float eps, const Parameters *params,
                     Matrix w, const Sequences *s);
 void cpu_decode_logits(Context *c, float *logits, const void *x, const float *gain, float eps, const Parameters *params,
-                       Matrix w, int vocab, const Sequences *s);
+                       Matrix w, int vocab, int rows);
 void cpu_sample(Context *c, const Sequences *s, float *logits, int vocab, const Sampling *sampling);
 void cpu_cache_store(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length);
 

@@ -281,12 +281,12 @@ void cpu_decode_mlp(Context *c, void *h, const void *x, const float *gain, float
 }
 
 void cpu_decode_logits(Context *c, float *logits, const void *x, const float *gain, float eps, const Parameters *params,
-                       Matrix w, int vocab, const Sequences *s) {
+                       Matrix w, int vocab, int rows) {
   if (c->error.code) return;
-  float *normal = cpu_scratch(c, (size_t)s->rows * (size_t)w.cols);
+  float *normal = cpu_scratch(c, (size_t)rows * (size_t)w.cols);
   if (!normal) return;
-  normalise(c, normal, x, gain, eps, s->rows, w.cols);
-  multiply(c, (Target){logits, vocab, false}, weights_of(params, w), vocab, (Rows){normal, w.cols}, s->rows, w.cols);
+  normalise(c, normal, x, gain, eps, rows, w.cols);
+  multiply(c, (Target){logits, vocab, false}, weights_of(params, w), vocab, (Rows){normal, w.cols}, rows, w.cols);
 }
 
 void cpu_cache_store(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length) {

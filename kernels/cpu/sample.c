@@ -289,6 +289,7 @@ static int32_t choose(float *logits, int vocab, const int32_t *ring, int capacit
 static void sample_row(const Sequences *s, int row, float *logits, int vocab, const Sampling *sampling,
                        float *scratch) {
   int32_t length = s->lengths[row];
+  s->drawn[row] = -1;
   if (s->status[row] != SEQUENCE_OK || length < 0) return;
   int32_t *ring = s->tokens + (int64_t)row * s->capacity;
   int32_t token = choose(logits, vocab, ring, s->capacity, length, s->streams[row], sampling, scratch);
@@ -296,6 +297,7 @@ static void sample_row(const Sequences *s, int row, float *logits, int vocab, co
     s->status[row] = SEQUENCE_NONFINITE;
     return;
   }
+  s->drawn[row] = token;
   ring[length % s->capacity] = token;
   s->lengths[row] = length + 1;
   s->positions[row] += 1;
