@@ -10,10 +10,10 @@ BUILD ?= build
 Q = $(if $(V),,@echo "  $@"; )
 PKG_CONFIG ?= pkg-config
 
+comma := ,
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Werror
 ARCHITECTURE := $(if $(PORTABLE),,-march=native)
 SANITIZERS := $(if $(SANITIZE),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -g -DINKLING_SANITIZE)
-comma := ,
 CFLAGS ?= -O3
 # Not fast-math: NaN and infinity keep their meaning. Products may be fused into sums, and sqrtf sets no errno.
 ARITHMETIC := -ffp-contract=fast -fno-math-errno
@@ -34,7 +34,7 @@ endif
 LIBS += -lm
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
-LIBRARY := model.c $(wildcard model/*.c kernels/cpu/*.c store/*.c text/*.c cli/*.c)
+LIBRARY := model.c $(wildcard model/*.c kernels/cpu/*.c store/*.c text/*.c training/*.c cli/*.c)
 LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 

@@ -1,6 +1,6 @@
 /* Everything that ./train can be told, the table of its options, and the choices made when it is not told. */
-#ifndef INKLING_CLI_TRAIN_SETTINGS_H
-#define INKLING_CLI_TRAIN_SETTINGS_H
+#ifndef INKLING_TRAINING_SETTINGS_H
+#define INKLING_TRAINING_SETTINGS_H
 
 #include "cli/options.h"
 #include "kernels.h"

@@ -1,4 +1,4 @@
-#include "cli/train_settings.h"
+#include "training/settings.h"
 
 #include "cli/device.h"
 

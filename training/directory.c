@@ -1,0 +1,131 @@
+/* The run directory: taken, begun, and left as it was when a run fails before it began. */
+#include "training/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* FILE.run in the current directory, from the last part of the text's path without its extension. */
+char *default_directory(const char *path) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+  size_t length = dot && dot > name ? (size_t)(dot - name) : strlen(name);
+  char *out = malloc(length + 5);
+  if (out) {
+    memcpy(out, name, length);
+    memcpy(out + length, ".run", 5);
+  }
+  return out;
+}
+
+char *in_run(const Run *r, const char *name) { return path_join(r->dir, name); }
+
+static bool holds_run(const Run *r) {
+  char *path = in_run(r, "config.json");
+  bool there = path && access(path, F_OK) == 0;
+  free(path);
+  return there;
+}
+
+/* Removes what a run wrote, so that nothing of the old one can be taken for the new one. */
+static void remove_old_run(const Run *r) {
+  static const char *const names[] = {
+      "config.json", "last/state.safetensors", "prev/state.safetensors", "metrics.jsonl", "samples.txt", "config.txt"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    char *path = in_run(r, names[i]);
+    if (path) unlink(path);
+    free(path);
+  }
+}
+
+bool take_directory(Run *r, Error *error) {
+  r->made_dir = mkdir(r->dir, 0777) == 0;
+  if (!r->made_dir && errno != EEXIST)
+    return fail(error, EXIT_OUTPUT, "cannot make the run directory %s: %s; choose another with --out DIR", r->dir,
+                strerror(errno));
+  if (!run_lock(r->dir, &r->lock, error)) return false;
+  if (r->settings.resume || !holds_run(r)) return true;
+  if (!r->settings.overwrite)
+    return fail(
+        error, EXIT_USAGE,
+        "%s already holds a run; --resume=%s goes on with it, --overwrite replaces it, --out DIR goes elsewhere",
+        r->dir, r->dir);
+  return true;
+}
+
+static bool write_settings(Run *r, Error *error) {
+  char *text = NULL, *path = in_run(r, "config.txt"), *data = realpath(r->settings.data.items[0], NULL);
+  char *val = r->settings.val ? realpath(r->settings.val, NULL) : NULL;
+  size_t size = 0;
+  FILE *stream = open_memstream(&text, &size);
+  bool ok = stream && path && data && (val || !r->settings.val);
+  if (ok) { /* the run can be resumed from any directory */
+    const char *given = r->settings.data.items[0], *given_val = r->settings.val;
+    r->settings.data.items[0] = data;
+    r->settings.val = val;
+    ok = options_write(&r->options, stream);
+    r->settings.data.items[0] = given;
+    r->settings.val = given_val;
+  }
+  if (stream) ok = fclose(stream) == 0 && ok;
+  ok = ok ? file_write(path, text, size, error) : fail(error, EXIT_MEMORY, "out of memory for config.txt");
+  free(text);
+  free(path);
+  free(data);
+  free(val);
+  return ok;
+}
+
+/* The token that text without a prompt starts from: the end of a document where the text has several, else a newline.
+ */
+int start_token(const Run *r) {
+  int32_t newline = 0;
+  if (dataset_documents(r->data) > 1) return tokenizer_end(r->tokenizer);
+  tokenizer_encode(r->tokenizer, (const uint8_t *)"\n", 1, &newline, 1);
+  return newline;
+}
+
+bool write_weights(Run *r, Error *error) {
+  if (!model_download(r->model, ARENA_MASTER, r->host[0], error)) return false;
+  char *path = in_run(r, "model.safetensors");
+  if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
+  bool ok = run_write_weights(path, model_table(r->model), r->host[0], NULL, 0, error);
+  free(path);
+  return ok;
+}
+
+static bool open_metrics(Run *r, Error *error) {
+  char *path = in_run(r, "metrics.jsonl");
+  if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
+  bool ok = metrics_open(&r->metrics, path, r->settings.resume ? r->step : -1, error);
+  free(path);
+  return ok;
+}
+
+/* From here on DIR is a model directory that transformers and ./generate can read. */
+bool begin_directory(Run *r, Error *error) {
+  if (!r->settings.resume) remove_old_run(r);
+  if (!write_settings(r, error) || !open_metrics(r, error)) return false;
+  r->begun = r->settings.resume != NULL;
+  if (r->begun) return true;
+  SpecialTokens special = {start_token(r), tokenizer_end(r->tokenizer)};
+  r->begun = tokenizer_save(r->tokenizer, r->dir, r->config.ctx, error) && write_weights(r, error) &&
+             run_write_config(r->dir, &r->config, special, error);
+  return r->begun;
+}
+
+/* A run that failed before it began leaves no directory. */
+void give_up_directory(const Run *r) {
+  static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "model.safetensors", ".lock"};
+  if (r->begun || !r->made_dir || r->lock < 0) return;
+  remove_old_run(r);
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    char *path = in_run(r, names[i]);
+    if (path) unlink(path);
+    free(path);
+  }
+  rmdir(r->dir);
+}

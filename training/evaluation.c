@@ -1,0 +1,141 @@
+/* Validation and samples. */
+#include "cli/startup.h"
+#include "text/generation.h"
+#include "training/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool keep_scoring(void *argument, int64_t done, int64_t all) {
+  (void)argument, (void)done, (void)all;
+  return !stop_signal;
+}
+
+/* The part of the validation text that may be read every eval_every steps for 5 % of the time; a forward pass costs a
+ * third of a training step. */
+static int64_t prefix_windows(const Run *r) {
+  double interval = (double)(r->settings.eval_every ? r->settings.eval_every : r->settings.steps);
+  double windows = 0.05 * 3.0 * interval * (double)settings_tokens_per_step(&r->settings) / r->config.ctx;
+  return windows < r->settings.batch ? r->settings.batch : (int64_t)windows;
+}
+
+static ScorePlan evaluation_plan(const Run *r, bool whole) {
+  return (ScorePlan){r->tail, r->settings.batch, r->config.ctx, r->config.ctx, whole ? 0 : prefix_windows(r)};
+}
+
+static bool write_validation(Run *r, const Score *score, Error *error) {
+  r->last_val_loss = score_loss(score);
+  MetricsLine line = {.step = r->step,
+                      .tokens = r->step * settings_tokens_per_step(&r->settings),
+                      .measured = METRIC_VAL_LOSS | METRIC_BITS_PER_BYTE | METRIC_SECONDS,
+                      .val_loss = score_loss(score),
+                      .bits_per_byte = score_bits_per_byte(score),
+                      .seconds = elapsed(r)};
+  return metrics_append(r->metrics, &line, error);
+}
+
+/* Evaluates on the prefix; the best model so far goes to model.safetensors. Without validation text the newest goes
+ * there. */
+bool evaluate(Run *r, Error *error) {
+  if (!has_validation(r)) {
+    r->best_step = r->evaluated_step = r->step;
+    return write_weights(r, error);
+  }
+  ScorePlan plan = evaluation_plan(r, false);
+  Score score;
+  if (!score_split(r->model, &plan, &score, keep_scoring, NULL, error)) return false;
+  if (stop_signal) return true; /* what was scored is not comparable; a resumed run scores again */
+  if (!write_validation(r, &score, error)) return false;
+  r->evaluated_step = r->step;
+  bool better = !(score_loss(&score) >= r->best_loss);
+  r->bad_evals = better ? 0 : r->bad_evals + 1;
+  if (!better) return true;
+  r->best_loss = score_loss(&score);
+  r->best_step = r->step;
+  return write_weights(r, error);
+}
+
+bool final_evaluation(Run *r, Error *error) {
+  if (!has_validation(r)) return true;
+  ScorePlan plan = evaluation_plan(r, true);
+  Score score;
+  if (!score_split(r->model, &plan, &score, keep_scoring, NULL, error)) return false;
+  if (stop_signal || !write_validation(r, &score, error)) return stop_signal;
+  message_line(&r->console, "validation loss %.4f nats per token, %.4f bits per byte, over all %" PRId64 " tokens",
+               score_loss(&score), score_bits_per_byte(&score), score.tokens);
+  if (r->best_step < r->step)
+    message_note(&r->console,
+                 "the best evaluation was at step %" PRId64 " (%.4f); that model is in %s/model.safetensors",
+                 r->best_step, r->best_loss, r->dir);
+  return true;
+}
+
+typedef struct TextBuffer {
+  char *text;
+  size_t size;
+} TextBuffer;
+
+static bool collect(void *argument, const uint8_t *bytes, size_t size) {
+  TextBuffer *b = argument;
+  char *grown = realloc(b->text, b->size + size + 1);
+  if (!grown) return false;
+  memcpy(grown + b->size, bytes, size);
+  b->text = grown;
+  b->size += size;
+  b->text[b->size] = '\0';
+  return !stop_signal;
+}
+
+static bool append_sample(const Run *r, const TextBuffer *b, Error *error) {
+  char *path = in_run(r, "samples.txt");
+  FILE *file = path ? fopen(path, "a") : NULL;
+  bool ok = file && fprintf(file, "=== step %" PRId64 "\n", r->step) > 0 &&
+            fwrite(b->text, 1, b->size, file) == b->size && fputc('\n', file) != EOF;
+  if (file) ok = fclose(file) == 0 && ok;
+  free(path);
+  return ok || fail(error, EXIT_OUTPUT, "cannot write %s/samples.txt: %s", r->dir, strerror(errno));
+}
+
+/* Control characters of an untrained model would confuse the terminal. */
+static void show_sample(Run *r, TextBuffer *b) {
+  for (size_t i = 0; i < b->size; i++)
+    if ((unsigned char)b->text[i] < 32 && b->text[i] != '\n' && b->text[i] != '\t') b->text[i] = '?';
+  message_line(&r->console, "--- sample after %" PRId64 " steps\n%s\n---", r->step, b->text);
+}
+
+bool sample(Run *r, Error *error) {
+  enum { SAMPLE_TOKENS = 256 };
+  const char *prompt = r->settings.prompt ? r->settings.prompt : "";
+  size_t length = strlen(prompt), room = length ? length : 1;
+  int32_t *ids = malloc(room * sizeof *ids);
+  if (!ids) return fail(error, EXIT_MEMORY, "out of memory for the prompt");
+  size_t count = tokenizer_encode(r->tokenizer, (const uint8_t *)prompt, length, ids, room);
+  if (count == 0) ids[count++] = start_token(r);
+  size_t ctx = (size_t)r->config.ctx, skipped = count > ctx ? count - ctx : 0;
+  TextBuffer text = {0};
+  GenerationResult result;
+  GenerationRequest request = {.decoder = r->decoder,
+                               .tokenizer = r->tokenizer,
+                               .prompt = ids + skipped,
+                               .prompt_tokens = (int)(count - skipped),
+                               .max_tokens = SAMPLE_TOKENS,
+                               .slide = true,
+                               .emit = collect,
+                               .argument = &text,
+                               .sampling = {.repeat_penalty = 1,
+                                            .top_k = 40,
+                                            .top_p = 0.95f,
+                                            .min_p = 0.05f,
+                                            .temperature = 0.8f,
+                                            .seed = r->settings.seed}};
+  bool ok = collect(&text, (const uint8_t *)prompt, length) && generation_run(&request, &result, error) &&
+            append_sample(r, &text, error);
+  if (ok) show_sample(r, &text);
+  free(ids);
+  free(text.text);
+  if (!ok && !error->code && !stop_signal) return fail(error, EXIT_MEMORY, "out of memory for a sample");
+  return ok || !error->code;
+}

@@ -1,0 +1,117 @@
+/* What a run will be, said before it starts; timings for --bench and --minutes. */
+#include "cli/startup.h"
+#include "training/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+void print_plan(Run *r) {
+  const TrainSettings *s = &r->settings;
+  Console *c = &r->console;
+  if (s->quiet) return;
+  TrainConfig train = settings_train_config(s);
+  MemoryPlan memory = model_memory(&r->config, &train, DTYPE_F32);
+  ContextInfo info;
+  r->backend->info(r->context, &info);
+  int64_t train_tokens = r->train.end - r->train.begin, per_step = settings_tokens_per_step(s);
+  double parameters = (double)memory.parameters, tokens = (double)per_step * (double)s->steps;
+  double flops = model_step_flops(&r->config, per_step) * (double)s->steps;
+  message_line(c, "text     %s: %s tokens to train on, %s to validate, %" PRId64 " document%s", s->data.items[0],
+               human_count((double)train_tokens).text, human_count((double)(r->tail.end - r->tail.begin)).text,
+               dataset_documents(r->data), dataset_documents(r->data) == 1 ? "" : "s");
+  message_line(c, "model    %s parameters: %d layers x %d, %d heads%s, ffn %d, context %d, vocabulary %d (%s)%s",
+               human_count(parameters).text, r->config.layers, r->config.dim, r->config.heads,
+               r->config.kv_heads < r->config.heads ? " (grouped)" : "", r->config.ffn, r->config.ctx, r->config.vocab,
+               tokenizer_name(r->tokenizer), r->config.tie ? ", tied" : "");
+  message_line(c,
+               "run      %" PRId64 " steps of %" PRId64 " tokens: %s tokens, %.2f epochs; lr %.2g, %" PRId64
+               " steps of warm-up; dropout %g; seed %" PRIu64,
+               s->steps, per_step, human_count(tokens).text, tokens / (double)train_tokens, (double)s->lr, s->warmup,
+               (double)train.dropout, s->seed);
+  message_line(
+      c, "memory   %s: weights %s, gradients %s, moments %s, activations %s, logits %s, copies %s; on disk up to %s",
+      human_bytes((double)memory.total).text, human_bytes((double)memory.weights).text,
+      human_bytes((double)memory.gradients).text, human_bytes((double)memory.moments).text,
+      human_bytes((double)memory.activations).text, human_bytes((double)memory.logits).text,
+      human_bytes((double)memory.copies).text, human_bytes(10.0 * (double)memory.gradients).text);
+  message_line(c, "device   %s, %.0f GFLOP/s at best; about %s for the run", info.device, 1e-9 * r->peak_flops,
+               human_duration(2.0 * flops / r->peak_flops).text);
+  if (!s->bench) message_line(c, "output   %s", r->dir);
+}
+
+/* ---- timings ---- */
+
+static int compare_doubles(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Seconds of `steps` training steps after a warm-up, ascending; the caller frees them. */
+static double *time_steps(Run *r, int64_t steps, Error *error) {
+  enum { WARM_UP = 3 };
+  double *seconds = malloc((size_t)steps * sizeof *seconds);
+  if (!seconds) fail(error, EXIT_MEMORY, "out of memory for %" PRId64 " timings", steps);
+  for (int64_t i = -WARM_UP; seconds && i < steps && !stop_signal; i++) {
+    double start = now();
+    fill_batch(r, WARM_UP + i + 1);
+    model_train_step(r->model, r->tokens, r->targets);
+    StepState reports[8];
+    if (model_reports(r->model, reports, 8, true, error) < 0) {
+      free(seconds);
+      return NULL;
+    }
+    if (i >= 0) seconds[i] = now() - start;
+  }
+  if (seconds && stop_signal) {
+    free(seconds);
+    fail(error, (ExitCode)(128 + stop_signal), "stopped while timing");
+    return NULL;
+  }
+  if (seconds) qsort(seconds, (size_t)steps, sizeof *seconds, compare_doubles);
+  return seconds;
+}
+
+/* For --minutes: what this machine does, leaving 7 % for evaluation and saving. */
+bool measure_steps_per_minute(Run *r, double *out, Error *error) {
+  enum { STEPS = 20 };
+  TrainSettings kept = r->settings;
+  r->settings.steps = STEPS + 4;
+  r->settings.warmup = 0;
+  bool ok = start_model(r, error);
+  if (ok) initialise_weights(r);
+  double *seconds = ok ? time_steps(r, STEPS, error) : NULL;
+  if (seconds) *out = 0.93 * 60.0 / seconds[STEPS / 2];
+  ok = seconds != NULL;
+  free(seconds);
+  stop_model(r);
+  r->settings = kept;
+  return ok;
+}
+
+bool bench(Run *r, Error *error) {
+  int64_t n = r->settings.bench;
+  double *seconds = time_steps(r, n, error);
+  if (!seconds) return false;
+  ContextInfo info;
+  r->backend->info(r->context, &info);
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  double median = seconds[n / 2];
+  printf("{\"tokens_per_s\": %.1f, \"step_ms\": %.4f, \"step_ms_p10\": %.4f, \"step_ms_p90\": %.4f, "
+         "\"peak_memory_bytes\": %zu, "
+         "\"device\": \"%s\", \"dtype\": \"f32\", \"params\": %" PRId64
+         ", \"threads\": %d, \"batch\": %d, \"grad_accum\": %d, \"ctx\": %d, "
+         "\"steps\": %" PRId64 ", \"flops_per_s\": %.4g, \"peak_flops_per_s\": %.4g}\n",
+         (double)settings_tokens_per_step(&r->settings) / median, 1e3 * median, 1e3 * seconds[n / 10],
+         1e3 * seconds[n - 1 - n / 10], info.accelerator ? info.peak_bytes : (size_t)usage.ru_maxrss * 1024,
+         info.device, model_table(r->model)->parameters, info.threads, r->settings.batch, r->settings.grad_accum,
+         r->config.ctx, n, model_step_flops(&r->config, settings_tokens_per_step(&r->settings)) / median,
+         r->peak_flops);
+  free(seconds);
+  if (fflush(stdout) != 0) return fail(error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));
+  return true;
+}

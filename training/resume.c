@@ -1,0 +1,168 @@
+/* States: saving where a run stands, and going on from there. */
+#include "training/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { STATE_STRINGS = 10, STATE_STRING_SIZE = 32 };
+
+bool save_state(Run *r, Error *error) {
+  char text[STATE_STRINGS][STATE_STRING_SIZE];
+  const struct {
+    const char *key;
+    int64_t number;
+  } whole[] = {{"step", r->step},
+               {"steps", r->settings.steps},
+               {"best_step", r->best_step},
+               {"bad_evals", r->bad_evals},
+               {"evaluated_step", r->evaluated_step},
+               {"train_tokens", split_tokens(&r->train)},
+               {"val_tokens", split_tokens(&r->tail)}};
+  const struct {
+    const char *key;
+    double number;
+  } real[] = {{"best_loss", r->best_loss}, {"val_loss", r->last_val_loss}, {"seconds", elapsed(r)}};
+  MetadataEntry strings[STATE_STRINGS];
+  int count = 0;
+  for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++, count++) {
+    snprintf(text[count], STATE_STRING_SIZE, "%" PRId64, whole[i].number);
+    strings[count] = (MetadataEntry){whole[i].key, text[count]};
+  }
+  for (size_t i = 0; i < sizeof real / sizeof real[0]; i++, count++) {
+    snprintf(text[count], STATE_STRING_SIZE, "%.17g", real[i].number);
+    strings[count] = (MetadataEntry){real[i].key, text[count]};
+  }
+  if (!model_download(r->model, ARENA_MASTER, r->host[0], error) ||
+      !model_download(r->model, ARENA_MOMENT1, r->host[1], error) ||
+      !model_download(r->model, ARENA_MOMENT2, r->host[2], error) ||
+      !run_write_state(r->dir, model_table(r->model), r->host[0], r->host[1], r->host[2], strings, count, error))
+    return false;
+  r->saved_step = r->step;
+  r->saved_at = now();
+  return has_validation(r) || write_weights(r, error);
+}
+
+static double state_number(const RunState *state, const char *key) {
+  const char *text = run_state_get(state, key);
+  return text ? strtod(text, NULL) : NAN;
+}
+
+/* The text must be the one that the run started with, or the rest of the run is not the rest of that run. */
+static void compare_texts(Run *r, const RunState *state) {
+  int64_t train = split_tokens(&r->train), val = split_tokens(&r->tail);
+  if (state_number(state, "train_tokens") != (double)train)
+    message_warning(&r->console,
+                    "there are %" PRId64 " tokens to train on and were %.0f: the run will not continue exactly", train,
+                    state_number(state, "train_tokens"));
+  if (state_number(state, "val_tokens") == (double)val) return;
+  message_warning(&r->console,
+                  "there are %" PRId64 " tokens to validate on and were %.0f: the best loss so far is forgotten", val,
+                  state_number(state, "val_tokens"));
+  r->best_loss = INFINITY;
+  r->bad_evals = 0;
+}
+
+/* Weights, moments and place of a stopped run. */
+static bool load_state(Run *r, RunState *state, Error *error) {
+  double step = state_number(state, "step");
+  if (!(step >= 0 && step <= 1e9))
+    return fail(error, EXIT_CHECKPOINT, "%s/last: the state has no valid step number", r->dir);
+  r->step = r->saved_step = (int64_t)step;
+  r->best_loss = state_number(state, "best_loss");
+  r->best_step = (int64_t)fmax(0, state_number(state, "best_step"));
+  r->bad_evals = (int64_t)fmax(0, state_number(state, "bad_evals"));
+  r->evaluated_step = (int64_t)fmax(0, state_number(state, "evaluated_step"));
+  r->last_val_loss = state_number(state, "val_loss");
+  r->seconds = fmax(0, state_number(state, "seconds"));
+  if (state->warning[0]) message_warning(&r->console, "%s", state->warning);
+  compare_texts(r, state);
+  if (r->step >= r->settings.steps && r->evaluated_step >= r->step)
+    return fail(error, EXIT_USAGE, "%s is finished at step %" PRId64 "; give --steps with a larger number to go on",
+                r->dir, r->step);
+  model_upload(r->model, ARENA_MASTER, r->host[0]);
+  model_upload(r->model, ARENA_MOMENT1, r->host[1]);
+  model_upload(r->model, ARENA_MOMENT2, r->host[2]);
+  model_set_step(r->model, r->step);
+  return true;
+}
+
+bool resume_state(Run *r, Error *error) {
+  RunState state = {0};
+  bool ok = run_read_state(r->dir, model_table(r->model), r->host[0], r->host[1], r->host[2], &state, error) &&
+            load_state(r, &state, error);
+  run_state_free(&state);
+  return ok;
+}
+
+static bool is_directory(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* Flags that would make another model of the weights than the run's config.json says. */
+bool same_model(const Run *r, Error *error) {
+  ModelConfig saved;
+  SpecialTokens special;
+  if (!run_read_config(r->dir, &saved, &special, error)) return false;
+  const ModelConfig *now_asked = &r->config;
+  const struct {
+    const char *flag;
+    int asked, saved;
+  } fields[] = {{"layers", now_asked->layers, saved.layers},
+                {"heads", now_asked->heads, saved.heads},
+                {"kv-heads", now_asked->kv_heads, saved.kv_heads},
+                {"dim", now_asked->dim, saved.dim},
+                {"ffn", now_asked->ffn, saved.ffn},
+                {"ctx", now_asked->ctx, saved.ctx},
+                {"tie", now_asked->tie, saved.tie},
+                {"tokenizer (vocabulary)", now_asked->vocab, saved.vocab}};
+  for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+    if (fields[i].asked != fields[i].saved)
+      return fail(error, EXIT_USAGE, "--%s is %d but %s was trained with %d; a resumed run keeps its model",
+                  fields[i].flag, fields[i].asked, r->dir, fields[i].saved);
+  return true;
+}
+
+/* Settings of the run that --resume names: its config.txt, under what the command line says. */
+bool resume_settings(Run *r, Error *error) {
+  TrainSettings *s = &r->settings;
+  if (s->data.count && !*s->resume && is_directory(s->data.items[0]))
+    return fail(error, EXIT_USAGE, "%s is a directory; did you mean --resume=%s?", s->data.items[0], s->data.items[0]);
+  if (s->overwrite) return fail(error, EXIT_USAGE, "--resume and --overwrite exclude each other");
+  if (*s->resume) r->dir = strdup(s->resume);
+  else if (s->out) r->dir = strdup(s->out);
+  else if (s->data.count) r->dir = default_directory(s->data.items[0]);
+  else if (!run_newest(&r->dir, error)) return false;
+  if (!r->dir) return fail(error, EXIT_MEMORY, "out of memory for a path");
+  char *path = in_run(r, "config.txt");
+  if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
+  bool there = access(path, R_OK) == 0;
+  bool ok = there ? options_load(&r->options, path, EXIT_CHECKPOINT, error)
+                  : fail(error, EXIT_CHECKPOINT, "%s holds no run to resume (no config.txt in it)", r->dir);
+  free(path);
+  return ok;
+}
+
+/* A run whose length was measured (--minutes) goes on with the number of steps that it was given then; NaN when no
+ * state says. */
+double resume_steps(const Run *r) {
+  static const char *const names[] = {"last/state.safetensors", "prev/state.safetensors"};
+  double steps = NAN;
+  for (int i = 0; i < 2 && isnan(steps); i++) {
+    Error ignored = {0}; /* what is wrong with a state is said when it is read */
+    SafeTensors file = {0};
+    char *path = in_run(r, names[i]);
+    if (path && safetensors_open(&file, path, &ignored)) {
+      const char *text = safetensors_metadata(&file, "steps");
+      steps = text ? strtod(text, NULL) : NAN;
+    }
+    safetensors_close(&file);
+    free(path);
+  }
+  return steps;
+}
