@@ -124,6 +124,32 @@ $train --resume=parts.run --steps 1600 --quiet 2>/dev/null
 check "--steps extends a run" test $? -eq 0
 check "metrics end at the new last step" grep -q '"step": *1600' parts.run/metrics.jsonl
 
+# Killed after the state of an evaluation step was saved and before it was evaluated: the resumed run evaluates, once.
+$train text.txt $tiny --out late.run --eval-every 10 --save-every 10 2>/dev/null
+$train text.txt $tiny --out early.run --eval-every 10 --save-every 10 2>/dev/null &
+pid=$!
+sleep 0.12
+kill -KILL $pid 2>/dev/null
+wait $pid 2>/dev/null
+$train --resume=early.run --quiet 2>/dev/null || $train text.txt $tiny --out early.run --overwrite --eval-every 10 2>/dev/null
+check "evaluations survive a kill" cmp late.run/model.safetensors early.run/model.safetensors
+refused "a resumed run keeps its model" 2 "keeps its model" "$train" --resume=late.run --heads 4 --steps 50
+refused "--resume DIR without =" 2 "resume=late.run" "$train" --resume late.run
+
+# ---- learning ----
+# The corpus' entropy is known exactly: a model must come near it, and one that goes below it sees what it should not.
+"$build/stories" --bytes 400000 --seed 5 --val-frac 0.1 -o learn.txt --report learn.json
+tail_bytes=$(sed -n 's/.*"val_bytes": *\([0-9]*\).*/\1/p' learn.json)
+limit=$(sed -n 's/.*"val_bits_per_byte": *\([0-9.]*\).*/\1/p' learn.json)
+head -c "$(($(wc -c <learn.txt) - tail_bytes))" learn.txt >head.txt
+tail -c "$tail_bytes" learn.txt >tail.txt
+$train head.txt --val tail.txt --out learn.run --layers 2 --heads 2 --dim 64 --ctx 128 --batch 4 --steps 2500 \
+  --lr 6e-3 --beta2 0.99 --quiet 2>/dev/null
+learned=$($generate learn.run --score tail.txt --quiet | sed -n 's/.*"bits_per_byte": *\([0-9.]*\).*/\1/p')
+echo "# bits per byte: $learned, limit $limit"
+check "learns the sample corpus to within half of its entropy" awk -v m="$learned" -v l="$limit" 'BEGIN { exit !(m > 0 && m < 1.5 * l) }'
+check "does not beat its entropy" awk -v m="$learned" -v l="$limit" 'BEGIN { exit !(m > l) }'
+
 # ---- damage ----
 cp -r a.run bad.run
 head -c 5000 a.run/model.safetensors >bad.run/model.safetensors
@@ -159,8 +185,9 @@ check "a closed pipe ends quietly" test ! -s err
 $generate a.run --score text.txt --quiet >out
 check "--score prints bits per byte" grep -q '"bits_per_byte": [0-9]' out
 refused "--score of a missing file" 3 "missing" "$generate" a.run --score missing
-(cd folder && cp -r ../a.run ../c.run . && touch c.run && $generate -n 5 --quiet >two)
-check "without a name the newest run is used" test -s folder/two
+(cd folder && cp -r ../a.run ../c.run . && touch -d '2001-01-01' a.run/model.safetensors && $generate -n 50 --seed 1 --quiet >two)
+$generate c.run -n 50 --seed 1 --quiet >one
+check "without a name the newest run is used" cmp one folder/two
 check "--help names every exit-relevant flag" sh -c "$train --help | grep -q -e --grad-accum && $generate --help | grep -q -e --min-p"
 check "--version" sh -c "$train --version | grep -q Inkling"
 

@@ -53,6 +53,7 @@ static void cpu_close(Context *c) {
 }
 
 static void cpu_info(Context *c, ContextInfo *out) {
+  *out = (ContextInfo){0};
   const char *vectors = LANES == 16 ? "AVX-512" : LANES == 8 ? "AVX" : "128-bit vectors";
 #ifdef INKLING_ONEDNN
   const dnnl_version_t *version = dnnl_version();
