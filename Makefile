@@ -21,7 +21,8 @@ ALL_CFLAGS = -std=c11 $(CFLAGS) $(ARITHMETIC) $(ARCHITECTURE) -fopenmp -D_XOPEN_
 ALL_LDFLAGS = $(LDFLAGS) -fopenmp $(SANITIZERS)
 
 # Libraries. jansson is needed; it is linked statically where its archive is there, so that the programs are easy to move.
-have_header = $(shell printf '\#include <$(1)>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
+HASH := \#
+have_header = $(shell printf '$(HASH)include <$(1)>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
 static_or_shared = $(if $(shell $(CC) -print-file-name=lib$(1).a | grep /),-l:lib$(1).a,-l$(1))
 HAVE_JANSSON := $(call have_header,jansson.h)
 HAVE_ONEDNN := $(if $(NO_ONEDNN),,$(call have_header,dnnl.h))
