@@ -232,19 +232,26 @@ static bool read_weights(Program *p, const char *path, Error *error) {
   return ok;
 }
 
-static bool load_model(Program *p, Error *error) {
-  if (!run_read_config(p->dir, &p->config, &p->special, error)) return false;
-  char *tokenizer = path_join(p->dir, "tokenizer.json"), *weights = path_join(p->dir, "model.safetensors");
-  bool ok = tokenizer && weights ? tokenizer_load(&p->tokenizer, tokenizer, error)
-                                 : fail(error, EXIT_MEMORY, "out of memory for a path");
-  if (ok && tokenizer_vocab(p->tokenizer) != p->config.vocab)
-    ok = fail(error, EXIT_CHECKPOINT,
+static bool load_tokenizer(Program *p, Error *error) {
+  char *path = path_join(p->dir, "tokenizer.json");
+  if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
+  bool ok = tokenizer_load(&p->tokenizer, path, error);
+  free(path);
+  if (!ok || tokenizer_vocab(p->tokenizer) == p->config.vocab) return ok;
+  return fail(error, EXIT_CHECKPOINT,
               "%s: tokenizer.json has %d tokens and config.json %d; they are not of the same model", p->dir,
               tokenizer_vocab(p->tokenizer), p->config.vocab);
-  ok = ok && device_open((DeviceChoice)p->settings.device, p->settings.threads, &p->backend, &p->context, error) &&
-       read_weights(p, weights, error);
-  free(tokenizer);
-  free(weights);
+}
+
+static bool load_model(Program *p, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  if (!run_read_config(p->dir, &p->config, &p->special, error) || !load_tokenizer(p, error) ||
+      !device_open((DeviceChoice)s->device, s->threads, &p->backend, &p->context, error))
+    return false;
+  char *path = path_join(p->dir, "model.safetensors");
+  if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
+  bool ok = read_weights(p, path, error);
+  free(path);
   return ok;
 }
 

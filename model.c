@@ -293,9 +293,10 @@ static void body_backward(const Pass *p) {
 /* One row of dt numbers, widened in place from its end: bf16 is the upper half of an fp32. */
 static void widen(const Model *m, float *row, int count) {
   if (m->dt == sizeof(float)) return;
-  const uint16_t *narrow = (const uint16_t *)row;
   for (int i = count - 1; i >= 0; i--) {
-    uint32_t bits = (uint32_t)narrow[i] << 16;
+    uint16_t narrow;
+    memcpy(&narrow, (const char *)row + (size_t)i * sizeof narrow, sizeof narrow);
+    uint32_t bits = (uint32_t)narrow << 16;
     memcpy(&row[i], &bits, sizeof bits);
   }
 }

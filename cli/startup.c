@@ -10,10 +10,10 @@ static void on_signal(int signal_number) {
   stop_signal = signal_number;
 }
 
-/* A thread that waits for the next parallel loop should spin for some microseconds, because waking it costs more than that, and
- * then sleep: by default it spins for milliseconds, and when anything else runs on the machine the spinning thread keeps
- * the working one off its core. Measured on two cores beside one busy process: 41 ms a training step with 10,000 rounds, more
- * than 200 ms by default; alone, the two are equal, and 1,000 rounds cost half the speed. */
+/* A thread that waits for the next parallel loop should spin for some microseconds, because waking it costs more than
+ * that, and then sleep: by default it spins for milliseconds, and when anything else runs on the machine the spinning
+ * thread keeps the working one off its core. Measured on two cores beside one busy process: 41 ms a training step with
+ * 10,000 rounds, more than 200 ms by default; alone, the two are equal, and 1,000 rounds cost half the speed. */
 static void limit_spinning(char **argv) {
   if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY") || getenv("KMP_BLOCKTIME")) return;
   if (setenv("GOMP_SPINCOUNT", "10000", 1) != 0 || setenv("KMP_BLOCKTIME", "1", 1) != 0) return;

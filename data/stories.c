@@ -145,14 +145,13 @@ static void write_mention(Writer *w, int variable, int form) {
 static int choose_alternative(Writer *w, const Rule *r) {
   if (r->alternatives == 1) return 0;
   Head heads[MAX_ALTERNATIVES];
-  int weights[MAX_ALTERNATIVES];
+  int weights[MAX_ALTERNATIVES] = {0};
   for (int i = 0; i < r->alternatives; i++) {
     alternative_head(w->grammar, &r->alternative[i], w->value, &heads[i]);
     weights[i] = r->alternative[i].weight;
   }
   int chosen = 0;
-  for (int draw = random_below(&w->random, r->weight); draw >= weights[chosen]; chosen++)
-    draw -= weights[chosen];
+  for (int draw = random_below(&w->random, r->weight); draw >= weights[chosen]; chosen++) draw -= weights[chosen];
   charge_choice(w, heads, weights, r->alternatives, chosen);
   return chosen;
 }
@@ -169,22 +168,14 @@ static void write_rule(Writer *w, int rule, int depth) {
   for (int i = 0; i < a->items && w->error == NULL; i++) {
     const Item *item = &a->item[i];
     switch (item->kind) {
-      case ITEM_TEXT:
-        write_span(w, item->text);
-        break;
-      case ITEM_DRAW:
-        write_draw(w, item->variable);
-        break;
-      case ITEM_MENTION:
-        write_mention(w, item->variable, item->form);
-        break;
-      case ITEM_RULE:
-        write_rule(w, item->rule, depth + 1);
-        break;
-      case ITEM_SWITCH:
-        note_use(w, item->variable, w->last[item->variable].any);
-        write_rule(w, item->rule_of[w->value[item->variable]], depth + 1);
-        break;
+    case ITEM_TEXT: write_span(w, item->text); break;
+    case ITEM_DRAW: write_draw(w, item->variable); break;
+    case ITEM_MENTION: write_mention(w, item->variable, item->form); break;
+    case ITEM_RULE: write_rule(w, item->rule, depth + 1); break;
+    case ITEM_SWITCH:
+      note_use(w, item->variable, w->last[item->variable].any);
+      write_rule(w, item->rule_of[w->value[item->variable]], depth + 1);
+      break;
     }
   }
 }
@@ -258,8 +249,7 @@ static bool parse_fraction(const char *text, double *out) {
 }
 
 static bool usage_error(const char *flag, const char *value, const char *problem) {
-  fprintf(stderr, "stories: %s%s%s: %s\n", flag, value != NULL ? " " : "", value != NULL ? value : "",
-          problem);
+  fprintf(stderr, "stories: %s%s%s: %s\n", flag, value != NULL ? " " : "", value != NULL ? value : "", problem);
   return false;
 }
 
@@ -274,10 +264,8 @@ static bool set_option(Options *o, const char *flag, const char *value) {
   if (strcmp(flag, "--val-frac") == 0)
     return parse_fraction(value, &o->val_frac) || usage_error(flag, value, "not a number from 0 to below 1");
   if (value[0] == '\0') return usage_error(flag, NULL, "needs a file name");
-  if (strcmp(flag, "--report") == 0)
-    o->report = value;
-  else
-    o->output = value;
+  if (strcmp(flag, "--report") == 0) o->report = value;
+  else o->output = value;
   return true;
 }
 
@@ -319,9 +307,7 @@ static int output_error(const char *name, const char *what) {
   return EXIT_OUTPUT;
 }
 
-static int flush_stdout(void) {
-  return fflush(stdout) == 0 ? 0 : output_error("standard output", "write");
-}
+static int flush_stdout(void) { return fflush(stdout) == 0 ? 0 : output_error("standard output", "write"); }
 
 static int output_open(Output *out, const char *name) {
   *out = (Output){.stream = stdout, .name = name != NULL ? name : "standard output"};
@@ -385,20 +371,15 @@ static int write_stories(const Options *o, Writer *w, FILE *stream, Totals *tota
   return fflush(stream) == 0 ? 0 : EXIT_OUTPUT;
 }
 
-static double per_byte(double bits, uint64_t bytes) {
-  return bytes > 0 ? bits / (double)bytes : 0;
-}
+static double per_byte(double bits, uint64_t bytes) { return bytes > 0 ? bits / (double)bytes : 0; }
 
 static void print_summary(const Options *o, const Totals *t) {
   uint64_t val_bytes = t->bytes - t->train_bytes;
   fprintf(stderr,
-          "stories: %" PRIu64 " stories, %" PRIu64 " bytes, seed %" PRIu64
-          ", %.6f bits/byte; "
-          "train %" PRIu64 " bytes, %.3f bits, %.6f bits/byte; val %" PRIu64
-          " bytes, %.3f bits, %.6f bits/byte\n",
-          t->stories, t->bytes, o->seed, per_byte(t->train_bits + t->val_bits, t->bytes), t->train_bytes,
-          t->train_bits, per_byte(t->train_bits, t->train_bytes), val_bytes, t->val_bits,
-          per_byte(t->val_bits, val_bytes));
+          "stories: %" PRIu64 " stories, %" PRIu64 " bytes, seed %" PRIu64 ", %.6f bits/byte; "
+          "train %" PRIu64 " bytes, %.3f bits, %.6f bits/byte; val %" PRIu64 " bytes, %.3f bits, %.6f bits/byte\n",
+          t->stories, t->bytes, o->seed, per_byte(t->train_bits + t->val_bits, t->bytes), t->train_bytes, t->train_bits,
+          per_byte(t->train_bits, t->train_bytes), val_bytes, t->val_bits, per_byte(t->val_bits, val_bytes));
 }
 
 static int write_report(const Options *o, const Totals *t, size_t max_distance) {
@@ -406,18 +387,15 @@ static int write_report(const Options *o, const Totals *t, size_t max_distance) 
   int code = output_open(&out, o->report);
   if (code != 0) return code;
   uint64_t val_bytes = t->bytes - t->train_bytes;
-  int written = fprintf(out.stream,
-                        "{\"seed\": %" PRIu64 ", \"val_frac\": %.17g, \"stories\": %" PRIu64
-                        ", \"max_reference_distance\": %zu,\n"
-                        " \"bytes\": %" PRIu64
-                        ", \"bits\": %.9f, \"bits_per_byte\": %.12f,\n"
-                        " \"train_bytes\": %" PRIu64
-                        ", \"train_bits\": %.9f, \"train_bits_per_byte\": %.12f,\n"
-                        " \"val_bytes\": %" PRIu64 ", \"val_bits\": %.9f, \"val_bits_per_byte\": %.12f}\n",
-                        o->seed, o->val_frac, t->stories, max_distance, t->bytes, t->train_bits + t->val_bits,
-                        per_byte(t->train_bits + t->val_bits, t->bytes), t->train_bytes, t->train_bits,
-                        per_byte(t->train_bits, t->train_bytes), val_bytes, t->val_bits,
-                        per_byte(t->val_bits, val_bytes));
+  int written = fprintf(
+      out.stream,
+      "{\"seed\": %" PRIu64 ", \"val_frac\": %.17g, \"stories\": %" PRIu64 ", \"max_reference_distance\": %zu,\n"
+      " \"bytes\": %" PRIu64 ", \"bits\": %.9f, \"bits_per_byte\": %.12f,\n"
+      " \"train_bytes\": %" PRIu64 ", \"train_bits\": %.9f, \"train_bits_per_byte\": %.12f,\n"
+      " \"val_bytes\": %" PRIu64 ", \"val_bits\": %.9f, \"val_bits_per_byte\": %.12f}\n",
+      o->seed, o->val_frac, t->stories, max_distance, t->bytes, t->train_bits + t->val_bits,
+      per_byte(t->train_bits + t->val_bits, t->bytes), t->train_bytes, t->train_bits,
+      per_byte(t->train_bits, t->train_bytes), val_bytes, t->val_bits, per_byte(t->val_bits, val_bytes));
   if (written < 0) code = output_error(o->report, "write");
   return output_close(&out, code);
 }
@@ -459,10 +437,8 @@ int main(int argc, char **argv) {
   Grammar *grammar = calloc(1, sizeof *grammar);
   Writer *writer = calloc(1, sizeof *writer);
   int code = EXIT_MEMORY;
-  if (grammar != NULL && writer != NULL)
-    code = run(&options, grammar, writer);
-  else
-    fputs("stories: out of memory\n", stderr);
+  if (grammar != NULL && writer != NULL) code = run(&options, grammar, writer);
+  else fputs("stories: out of memory\n", stderr);
   free(grammar);
   free(writer);
   return code;

@@ -7,7 +7,9 @@
 
 /* A fact of the story must have been written at most this many bytes before it is needed again, so that a
  * model with a context of 128 bytes can know it. */
-enum { MAX_REFERENCE_DISTANCE = 128 }; /* half of a 256-byte context: in sight wherever the context is at least half full */
+enum {
+  MAX_REFERENCE_DISTANCE = 128
+}; /* half of a 256-byte context: in sight wherever the context is at least half full */
 
 /* ---- The recogniser: all derivations of a given text, found without the writer's help ---- */
 
@@ -76,22 +78,15 @@ static void derive(Parse *p, Rest rest, size_t at, double probability) {
     const Item *item = rest.item++;
     const int v = item->variable;
     switch (item->kind) {
-      case ITEM_TEXT:
-        if (!parse_span(p, item->text, &at, probability)) return;
-        break;
-      case ITEM_MENTION:
-        if (!parse_span(p, p->grammar->variable[v].word[p->value[v]].form[item->form], &at, probability))
-          return;
-        break;
-      case ITEM_DRAW:
-        derive_draw(p, v, rest, at, probability);
-        return;
-      case ITEM_RULE:
-        derive_rule(p, &p->grammar->rule[item->rule], &rest, at, probability);
-        return;
-      case ITEM_SWITCH:
-        derive_rule(p, &p->grammar->rule[item->rule_of[p->value[v]]], &rest, at, probability);
-        return;
+    case ITEM_TEXT:
+      if (!parse_span(p, item->text, &at, probability)) return;
+      break;
+    case ITEM_MENTION:
+      if (!parse_span(p, p->grammar->variable[v].word[p->value[v]].form[item->form], &at, probability)) return;
+      break;
+    case ITEM_DRAW: derive_draw(p, v, rest, at, probability); return;
+    case ITEM_RULE: derive_rule(p, &p->grammar->rule[item->rule], &rest, at, probability); return;
+    case ITEM_SWITCH: derive_rule(p, &p->grammar->rule[item->rule_of[p->value[v]]], &rest, at, probability); return;
     }
   }
 }
@@ -155,8 +150,8 @@ static bool check_pair(const Grammar *g, const Rule *r, const Alternative *a, co
     alternative_head(g, a, value, &head_a);
     alternative_head(g, b, value, &head_b);
     if (!heads_differ(&head_a, &head_b))
-      return check_failed("rule '%s': \"%.*s\" and \"%.*s\" can begin alike", r->name, (int)head_a.length,
-                          head_a.text, (int)head_b.length, head_b.text);
+      return check_failed("rule '%s': \"%.*s\" and \"%.*s\" can begin alike", r->name, (int)head_a.length, head_a.text,
+                          (int)head_b.length, head_b.text);
   } while (next_assignment(g, variables, count, value));
   return true;
 }
@@ -171,15 +166,12 @@ static bool check_prefix_free(const Grammar *g) {
       for (int b = 0; b < g->variable[i].words; b++) {
         Span x = g->variable[i].word[a].form[0], y = g->variable[i].word[b].form[0];
         if (a != b && x.length <= y.length && memcmp(x.text, y.text, x.length) == 0)
-          return check_failed("'%s': \"%.*s\" begins another word", g->variable[i].name, (int)x.length,
-                              x.text);
+          return check_failed("'%s': \"%.*s\" begins another word", g->variable[i].name, (int)x.length, x.text);
       }
   return true;
 }
 
-static bool close_enough(double a, double b) {
-  return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b));
-}
+static bool close_enough(double a, double b) { return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)); }
 
 /* The recogniser finds one derivation, and the writer's probability. */
 static bool check_story(const Grammar *g, const Writer *w) {
@@ -189,8 +181,7 @@ static bool check_story(const Grammar *g, const Writer *w) {
     return check_failed("%ld derivations instead of one of:\n%.*s", p.derivations, (int)length, w->text);
   double bits = sum_bits(w, 0, w->length);
   if (!close_enough(bits, -log2(p.probability)))
-    return check_failed("%.12g bits, recogniser %.12g, of:\n%.*s", bits, -log2(p.probability), (int)length,
-                        w->text);
+    return check_failed("%.12g bits, recogniser %.12g, of:\n%.*s", bits, -log2(p.probability), (int)length, w->text);
   return true;
 }
 
@@ -200,10 +191,9 @@ static bool check_prefixes(const Grammar *g, const Writer *w) {
   for (size_t t = 0; t + strlen(SEPARATOR) < w->length; t++) {
     bits += w->bits[t];
     Parse p = parse_story(g, w->text, t + 1, true);
-    if (p.derivations < 1 ||
-        (fabs(bits + log2(p.probability)) > 1e-9 && !close_enough(bits, -log2(p.probability))))
-      return check_failed("%.12g bits, recogniser %.12g, up to byte %zu of:\n%.*s", bits,
-                          -log2(p.probability), t, (int)w->length, w->text);
+    if (p.derivations < 1 || (fabs(bits + log2(p.probability)) > 1e-9 && !close_enough(bits, -log2(p.probability))))
+      return check_failed("%.12g bits, recogniser %.12g, up to byte %zu of:\n%.*s", bits, -log2(p.probability), t,
+                          (int)w->length, w->text);
   }
   return true;
 }
@@ -221,19 +211,16 @@ static bool check_contradiction(const Grammar *g, const Writer *w, int variable)
   memcpy(text + at, new.text, new.length);
   memcpy(text + at + new.length, w->text + at + old.length, tail);
   Parse p = parse_story(g, text, at + new.length + tail, false);
-  return p.derivations == 0 ||
-         check_failed("a contradiction is accepted: %.*s", (int)(at + new.length + tail), text);
+  return p.derivations == 0 || check_failed("a contradiction is accepted: %.*s", (int)(at + new.length + tail), text);
 }
 
 static bool check_everything_used(const Grammar *g, const Writer *w) {
   for (int i = 0; i < g->rules; i++)
     for (int a = 0; a < g->rule[i].alternatives; a++)
-      if (!w->rule_used[i][a])
-        return check_failed("alternative %d of '%s' is never used", a + 1, g->rule[i].name);
+      if (!w->rule_used[i][a]) return check_failed("alternative %d of '%s' is never used", a + 1, g->rule[i].name);
   for (int i = 0; i < g->variables; i++)
     for (int a = 0; a < g->variable[i].words; a++)
-      if (!w->word_used[i][a])
-        return check_failed("word %d of '%s' is never used", a + 1, g->variable[i].name);
+      if (!w->word_used[i][a]) return check_failed("word %d of '%s' is never used", a + 1, g->variable[i].name);
   return true;
 }
 
@@ -241,8 +228,7 @@ static bool check_everything_used(const Grammar *g, const Writer *w) {
 static bool is_used_again(const Grammar *g, int variable, bool by_word) {
   for (int i = 0; i < g->items; i++) {
     const Item *item = &g->item[i];
-    bool used =
-        item->kind == ITEM_MENTION ? item->form == 0 || !by_word : item->kind == ITEM_SWITCH && !by_word;
+    bool used = item->kind == ITEM_MENTION ? item->form == 0 || !by_word : item->kind == ITEM_SWITCH && !by_word;
     if (used && item->variable == variable) return true;
   }
   return false;
@@ -269,8 +255,7 @@ static long longest_text(const Grammar *g, int rule, int depth) {
     for (int k = 0; k < a->items; k++) {
       long part = -1;
       if (a->item[k].kind == ITEM_TEXT) part = (long)a->item[k].text.length;
-      if (a->item[k].kind == ITEM_RULE && depth < MAX_DEPTH)
-        part = longest_text(g, a->item[k].rule, depth + 1);
+      if (a->item[k].kind == ITEM_RULE && depth < MAX_DEPTH) part = longest_text(g, a->item[k].rule, depth + 1);
       if (part < 0) return -1;
       length += part;
     }
@@ -293,34 +278,31 @@ static bool reach_rule(Reach *r, int rule) {
     return true;
   }
   if (r->grammar->rule[rule].alternatives != 1)
-    return check_failed("the reach of '%s' has no bound: it chooses between facts",
-                        r->grammar->rule[rule].name);
+    return check_failed("the reach of '%s' has no bound: it chooses between facts", r->grammar->rule[rule].name);
   const Alternative *a = &r->grammar->rule[rule].alternative[0];
   for (int i = 0; i < a->items; i++) {
     const Item *item = &a->item[i];
     const int v = item->variable;
     LastMention *last = &r->last[v];
     switch (item->kind) {
-      case ITEM_TEXT:
-        r->length += item->text.length;
-        break;
-      case ITEM_RULE:
-        if (!reach_rule(r, item->rule)) return false;
-        break;
-      case ITEM_SWITCH:
-        reach_use(r, v, last->any);
-        if (!reach_rule(r, item->rule_of[r->value[v]])) return false;
-        break;
-      case ITEM_DRAW:
-        *last = (LastMention){r->length, r->length};
-        r->length += r->grammar->variable[v].word[r->value[v]].form[0].length;
-        break;
-      case ITEM_MENTION:
-        reach_use(r, v, item->form == 0 ? last->word : last->any);
-        last->any = r->length;
-        if (item->form == 0) last->word = r->length;
-        r->length += r->grammar->variable[v].word[r->value[v]].form[item->form].length;
-        break;
+    case ITEM_TEXT: r->length += item->text.length; break;
+    case ITEM_RULE:
+      if (!reach_rule(r, item->rule)) return false;
+      break;
+    case ITEM_SWITCH:
+      reach_use(r, v, last->any);
+      if (!reach_rule(r, item->rule_of[r->value[v]])) return false;
+      break;
+    case ITEM_DRAW:
+      *last = (LastMention){r->length, r->length};
+      r->length += r->grammar->variable[v].word[r->value[v]].form[0].length;
+      break;
+    case ITEM_MENTION:
+      reach_use(r, v, item->form == 0 ? last->word : last->any);
+      last->any = r->length;
+      if (item->form == 0) last->word = r->length;
+      r->length += r->grammar->variable[v].word[r->value[v]].form[item->form].length;
+      break;
     }
   }
   return true;
@@ -340,10 +322,8 @@ static bool check_reach(const Grammar *g, size_t *max_distance) {
   int count = 0;
   for (int i = 0; i < g->rules; i++) r.longest[i] = longest_text(g, i, 0);
   for (int i = 0; i < g->variables; i++) {
-    if (is_used_again(g, i, false))
-      facts[count++] = i;
-    else
-      r.value[i] = longest_word(&g->variable[i]);
+    if (is_used_again(g, i, false)) facts[count++] = i;
+    else r.value[i] = longest_word(&g->variable[i]);
   }
   do {
     r.length = 0;
@@ -374,10 +354,9 @@ static bool self_check(const Grammar *g, Writer *w) {
   }
   if (!check_everything_used(g, w)) return false;
   if (w->max_distance > max_distance) return check_failed("a fact lies farther back than it can");
-  printf(
-      "self-check passed: %d stories, one derivation each; %.4f bits/byte; facts reach at most %zu bytes "
-      "back\n",
-      STORIES, bits / (double)bytes, max_distance);
+  printf("self-check passed: %d stories, one derivation each; %.4f bits/byte; facts reach at most %zu bytes "
+         "back\n",
+         STORIES, bits / (double)bytes, max_distance);
   return true;
 }
 

@@ -83,9 +83,7 @@ static bool span_is(Span span, const char *text) {
   return strlen(text) == span.length && memcmp(span.text, text, span.length) == 0;
 }
 
-static Span span_of(const char *text) {
-  return (Span){text, strlen(text)};
-}
+static Span span_of(const char *text) { return (Span){text, strlen(text)}; }
 
 /* The part of *rest up to the delimiter or its end; *rest moves behind the delimiter. */
 static Span span_split(Span *rest, char delimiter) {
@@ -153,8 +151,7 @@ static bool compile_variable(Grammar *g, const VariableText *source) {
     w->form[0] = entry;
     if (entry.length == 0) return grammar_error("a word of '%s' is empty or lacks its ':'", v->name);
     for (size_t i = 0; i < sizeof FORMS / sizeof *FORMS; i++)
-      if (span_is(w->tag, FORMS[i].tag))
-        w->form[find_form(g, span_of(FORMS[i].form))] = span_of(FORMS[i].text);
+      if (span_is(w->tag, FORMS[i].tag)) w->form[find_form(g, span_of(FORMS[i].form))] = span_of(FORMS[i].text);
   }
   return true;
 }
@@ -210,8 +207,7 @@ static bool compile_alternative(Grammar *g, const Rule *r, Span source, Alternat
     if (first == '<' || first == '{') {
       source = (Span){source.text + 1, source.length - 1};
       Span inside = span_split(&source, first == '<' ? '>' : '}');
-      if (!(first == '<' ? compile_reference(g, r, inside, item) : compile_mention(g, r, inside, item)))
-        return false;
+      if (!(first == '<' ? compile_reference(g, r, inside, item) : compile_mention(g, r, inside, item))) return false;
       continue;
     }
     size_t length = 0;
@@ -263,12 +259,10 @@ static void alternative_head(const Grammar *g, const Alternative *a, const int *
   head->length = 0;
   for (int i = 0; i < a->items; i++) {
     const Item *item = &a->item[i];
-    if (item->kind == ITEM_TEXT)
-      head_append(head, item->text);
+    if (item->kind == ITEM_TEXT) head_append(head, item->text);
     else if (item->kind == ITEM_MENTION)
       head_append(head, g->variable[item->variable].word[value[item->variable]].form[item->form]);
-    else
-      return;
+    else return;
   }
 }
 

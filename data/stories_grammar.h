@@ -17,8 +17,8 @@
  * of the probabilities of its choices. Words therefore start with different letters wherever English allows.
  *
  * What makes the stories easy to learn: facts are repeated while they are still in sight, a fact is one of
- * few words and is named again soon, later sentences use the pronoun that agrees with it, and the long word lists (<big>, <plums>,
- * <boldly>) serve many sentences.
+ * few words and is named again soon, later sentences use the pronoun that agrees with it, and the long word lists
+ * (<big>, <plums>, <boldly>) serve many sentences.
  */
 #ifndef INKLING_STORIES_GRAMMAR_H
 #define INKLING_STORIES_GRAMMAR_H
@@ -42,9 +42,9 @@ typedef struct {
 } RuleText;
 
 static const FormText FORMS[] = {
-    {"she", "She", "She"}, {"she", "she", "she"}, {"she", "her", "her"},
-    {"he", "She", "He"},   {"he", "she", "he"},   {"he", "her", "his"},
-    {"one", "it", "it"},   {"many", "it", "them"},   {"one", "toy", "toy"}, {"many", "toy", "toys"},
+    {"she", "She", "She"}, {"she", "she", "she"},   {"she", "her", "her"}, {"he", "She", "He"},
+    {"he", "she", "he"},   {"he", "her", "his"},    {"one", "it", "it"},   {"many", "it", "them"},
+    {"one", "toy", "toy"}, {"many", "toy", "toys"},
 };
 
 static const VariableText VARIABLES[] = {

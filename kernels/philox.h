@@ -13,10 +13,10 @@ typedef struct PhiloxWords {
 } PhiloxWords;
 
 enum {
-  SITE_INIT = 0,              /* + row of the tensor in the parameter table: initial weights */
-  SITE_DROPOUT = 0x01000000,  /* + 8 * layer + DROPOUT_ kind */
-  SITE_WINDOW = 0x02000000,   /* start of the training window of (step, sequence) */
-  SITE_SAMPLE = 0x03000000,   /* a token drawn while generating: step = index of the token, stream = sample */
+  SITE_INIT = 0,             /* + row of the tensor in the parameter table: initial weights */
+  SITE_DROPOUT = 0x01000000, /* + 8 * layer + DROPOUT_ kind */
+  SITE_WINDOW = 0x02000000,  /* start of the training window of (step, sequence) */
+  SITE_SAMPLE = 0x03000000,  /* a token drawn while generating: step = index of the token, stream = sample */
 };
 
 static inline PhiloxWords philox(uint64_t seed, uint32_t element_div_4, uint32_t site, uint32_t step, uint32_t stream) {

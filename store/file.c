@@ -62,24 +62,17 @@ void file_unmap(MappedFile *file) {
 static const char *advice(int cause) {
   switch (cause) {
   case ENOSPC:
-  case EDQUOT:
-    return "free some space there or choose another output directory";
-  case EFBIG:
-    return "raise the limit on file sizes (ulimit -f) or choose another file system";
+  case EDQUOT: return "free some space there or choose another output directory";
+  case EFBIG: return "raise the limit on file sizes (ulimit -f) or choose another file system";
   case EACCES:
   case EPERM:
-  case EROFS:
-    return "choose an output directory that you may write to";
+  case EROFS: return "choose an output directory that you may write to";
   case ENOENT:
-  case ENOTDIR:
-    return "create the directory first or check the path";
-  case ENAMETOOLONG:
-    return "choose a shorter path";
+  case ENOTDIR: return "create the directory first or check the path";
+  case ENAMETOOLONG: return "choose a shorter path";
   case EMFILE:
-  case ENFILE:
-    return "too many files are open: raise the limit (ulimit -n)";
-  default:
-    return "check the disk, or choose another output directory";
+  case ENFILE: return "too many files are open: raise the limit (ulimit -n)";
+  default: return "check the disk, or choose another output directory";
   }
 }
 

@@ -544,8 +544,7 @@ static Drawn *draw_rows(Machine *m, const double *logits, bool same, int rows, i
   float *device = put(m, KIND_F32, copies, all);
   m->ops->sample(m->context, &s, device, vocab, sampling);
   const double *got[] = {get(m, KIND_I32, s.tokens, n * (size_t)capacity), get(m, KIND_I32, s.lengths, n),
-                         get(m, KIND_I32, s.positions, n), get(m, KIND_I32, s.status, n),
-                         get(m, KIND_I32, s.drawn, n)};
+                         get(m, KIND_I32, s.positions, n), get(m, KIND_I32, s.status, n), get(m, KIND_I32, s.drawn, n)};
   void *owned[] = {s.tokens, s.lengths, s.positions, s.streams, s.status, s.drawn, device};
   for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) m->ops->release(m->context, owned[i]);
   Drawn *drawn = host_memory(f, n * sizeof *drawn);

@@ -683,10 +683,12 @@ static void test_config_round_trip(void **state) {
   assert_int_equal(special.start, -1);
   assert_int_equal(special.end, -1);
   assert_int_equal(entries(*state), 2);
-  expect_error(run_write_config(at(state, "no").text, &ours, (SpecialTokens){10, 256}, &error), &error, EXIT_OUTPUT, "create the directory");
+  expect_error(run_write_config(at(state, "no").text, &ours, (SpecialTokens){10, 256}, &error), &error, EXIT_OUTPUT,
+               "create the directory");
 }
 
-static bool read_config_text(void **state, const char *text, ModelConfig *config, SpecialTokens *special, Error *error) {
+static bool read_config_text(void **state, const char *text, ModelConfig *config, SpecialTokens *special,
+                             Error *error) {
   *error = (Error){0};
   put(at(state, "config.json").text, text, strlen(text));
   return run_read_config(*state, config, special, error);
@@ -768,7 +770,8 @@ static void test_config_refused(void **state) {
   Error error = {0};
   ModelConfig config;
   SpecialTokens special;
-  expect_error(run_read_config(at(state, "no").text, &config, &special, &error), &error, EXIT_CHECKPOINT, "No such file");
+  expect_error(run_read_config(at(state, "no").text, &config, &special, &error), &error, EXIT_CHECKPOINT,
+               "No such file");
 }
 
 /* ---- resume state ---- */

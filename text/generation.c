@@ -29,26 +29,30 @@ typedef struct Outlet {
   size_t size, capacity;
 } Outlet;
 
-static bool outlet_flush(Outlet *o, bool all, bool *wanted) {
+/* Emits what is complete, or all of it. False when the receiver wants no more. */
+static bool outlet_flush(Outlet *o, bool all) {
+  if (!o->held) return true;
   size_t ready = all ? o->size : utf8_complete(o->held, o->size);
-  *wanted = ready == 0 || o->request->emit(o->request->argument, o->held, ready);
+  if (ready == 0) return true;
+  bool wanted = o->request->emit(o->request->argument, o->held, ready);
   memmove(o->held, o->held + ready, o->size - ready);
   o->size -= ready;
-  return true;
+  return wanted;
 }
 
-static bool outlet_token(Outlet *o, int32_t token, bool *wanted, Error *error) {
+static bool outlet_add(Outlet *o, int32_t token, Error *error) {
   size_t size;
   const uint8_t *bytes = tokenizer_decode(o->request->tokenizer, token, &size);
+  if (size == 0) return true;
   if (o->size + size > o->capacity) {
     uint8_t *grown = realloc(o->held, 2 * (o->size + size));
     if (!grown) return fail(error, EXIT_MEMORY, "out of memory for the text");
     o->held = grown;
     o->capacity = 2 * (o->size + size);
   }
-  if (size) memcpy(o->held + o->size, bytes, size);
+  memcpy(o->held + o->size, bytes, size);
   o->size += size;
-  return outlet_flush(o, false, wanted);
+  return true;
 }
 
 static double now(void) {
@@ -81,7 +85,7 @@ static bool make_room(const GenerationRequest *r, int64_t drawn, bool *stop, Sto
 static bool generate_loop(Outlet *outlet, double start, GenerationResult *result, Error *error) {
   const GenerationRequest *r = outlet->request;
   for (;;) {
-    bool stop, wanted;
+    bool stop;
     if (!make_room(r, result->tokens, &stop, &result->reason, error)) return false;
     if (stop) return true;
     int32_t token;
@@ -92,8 +96,8 @@ static bool generate_loop(Outlet *outlet, double start, GenerationResult *result
       result->reason = STOP_END;
       return true;
     }
-    if (!outlet_token(outlet, token, &wanted, error)) return false;
-    if (!wanted) {
+    if (!outlet_add(outlet, token, error)) return false;
+    if (!outlet_flush(outlet, false)) {
       result->reason = STOP_CALLER;
       return true;
     }
@@ -106,8 +110,7 @@ bool generation_run(const GenerationRequest *r, GenerationResult *result, Error 
   Outlet outlet = {.request = r};
   bool ok =
       decoder_prompt(r->decoder, r->prompt, r->prompt_tokens, 0, error) && generate_loop(&outlet, start, result, error);
-  bool wanted;
-  if (ok && result->reason != STOP_CALLER) outlet_flush(&outlet, true, &wanted);
+  if (ok && result->reason != STOP_CALLER) outlet_flush(&outlet, true);
   free(outlet.held);
   result->seconds = now() - start;
   return ok;
