@@ -1,6 +1,7 @@
 #!/bin/sh
 # The two executables as a person (careless, hostile or lucky) would use them. Prints `ok NAME` or `not ok NAME: why` a check and
 # `done` at the end. Argument: the build directory. BIN: where ./train and ./generate are (default: here).
+# shellcheck disable=SC2086 # sets of flags are words
 set -u
 
 here=$(pwd)
