@@ -682,8 +682,8 @@ static bool read_either(const StatePaths *p, const char *dir, const ParameterTab
                         RunState *state, Error *error) {
   if (access(p->last, F_OK) != 0 && access(p->prev, F_OK) != 0)
     return fail(error, EXIT_CHECKPOINT,
-                "%s holds no state to resume from (no last/state.safetensors); start anew with --overwrite %s to keep "
-                "its weights",
+                "%s holds no state to resume from (no last/state.safetensors); start it again: ./train FILE --out %s "
+                "--overwrite",
                 dir, dir);
   Error first = {0}, second = {0};
   if (read_generation(p->last, table, arenas, &state->file, &first)) return true;
