@@ -2,11 +2,9 @@
 #ifndef INKLING_CLI_STARTUP_H
 #define INKLING_CLI_STARTUP_H
 
-#include <signal.h>
-
 /* 0, or the first SIGINT or SIGTERM: whoever runs a loop stops at the next good place. A second one exits at once,
  * which is safe because every file is replaced atomically. */
-extern volatile sig_atomic_t stop_signal;
+extern _Atomic int stop_signal;
 
 /* Call it first in main(). Starts the program again, once, when the environment does not say yet how long OpenMP's
  * threads spin before they sleep: the runtime reads that before main(). */
