@@ -405,6 +405,8 @@ static bool score(Program *p, Error *error) {
   progress_finish(&p->console);
   dataset_close(data);
   if (!ok || stop_signal) return ok && report_output(p, error);
+  if (result.bytes == 0)
+    return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens that stand for text", p->settings.score);
   if (!isfinite(result.nats))
     return fail(error, EXIT_NONFINITE, "the loss on %s is not finite: the model's weights are damaged or it diverged",
                 p->settings.score);
@@ -445,6 +447,8 @@ int main(int argc, char **argv) {
   if (ok && p.options.help) options_help(&p.options, stdout);
   else if (ok && p.options.version) print_version("generate", INKLING_VERSION);
   else ok = ok && run(&p, &error);
+  if (ok && (p.options.help || p.options.version) && fflush(stdout) != 0)
+    ok = fail(&error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));
   if (!ok) message_error(&p.console, &error);
   decoder_close(p.decoder);
   model_close(p.model);

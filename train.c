@@ -225,6 +225,8 @@ int main(int argc, char **argv) {
   if (ok && r.options.help) options_help(&r.options, stdout);
   else if (ok && r.options.version) print_version("train", INKLING_VERSION);
   else ok = ok && run(&r, &error);
+  if (ok && (r.options.help || r.options.version) && fflush(stdout) != 0)
+    ok = fail(&error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));
   progress_finish(&r.console);
   if (!ok) message_error(&r.console, &error);
   close_run(&r);

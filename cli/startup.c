@@ -1,5 +1,6 @@
 #include "cli/startup.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -42,7 +43,15 @@ static void limit_spinning(char **argv) {
   execv("/proc/self/exe", argv); /* where that fails the program goes on as it is */
 }
 
+/* A closed standard stream would be the next file that is opened, and text meant for a person would end in it. The null
+ * device takes its place, for stdout in a mode in which writing fails. */
+static void open_standard_streams(void) {
+  for (int fd = 0; fd <= 2; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 2 ? O_WRONLY : O_RDONLY) < 0) return;
+}
+
 void startup(char **argv) {
+  open_standard_streams();
   limit_spinning(argv);
   take_signals();
   signal(SIGPIPE, SIG_IGN); /* a closed pipe and */

@@ -95,6 +95,20 @@ check "--dry-run makes nothing" test ! -e e.run
 $train text.txt $tiny --bench 5 >out 2>/dev/null
 check "--bench prints one JSON line" test "$(grep -c '"tokens_per_s": [0-9].*"step_ms": .*"threads": 2' out)" -eq 1
 
+mkdir mine
+cp text.txt mine/samples.txt
+refused "the text is never replaced" 2 "samples.txt" "$train" mine/samples.txt $tiny --out mine
+check "and is still there" cmp text.txt mine/samples.txt
+echo notes >folder/config.txt
+refused "nor a file that is not of a run" 2 "config.txt" "$train" text.txt $tiny --out folder
+rm folder/config.txt
+cp -r a.run limit.run
+(ulimit -f 40 && exec $train text.txt $tiny --out limit.run --overwrite 2>/dev/null)
+check "a run that cannot be replaced stays" tensors_equal a.run limit.run
+$train text.txt $tiny --out closed.run --log-every 1 <&- 2>&-
+check "closed streams: metrics hold only metrics" test "$(grep -c -v '^{' closed.run/metrics.jsonl)" -eq 0
+refused "--help on a full disk" 7 "stdout" sh -c "exec $train --help >/dev/full"
+
 # ---- stopping and going on ----
 long="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 1500 --quiet --threads 2 --dropout 0.1 --grad-accum 2"
 $train text.txt $long --out whole.run 2>/dev/null

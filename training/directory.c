@@ -30,30 +30,52 @@ static bool holds_run(const Run *r) {
   return there;
 }
 
-/* Removes what a run wrote, so that nothing of the old one can be taken for the new one. */
-static void remove_old_run(const Run *r) {
-  static const char *const names[] = {
-      "config.json", "last/state.safetensors", "prev/state.safetensors", "metrics.jsonl", "samples.txt", "config.txt"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    char *path = in_run(r, names[i]);
+/* What a run writes; what of it makes the old run resumable comes first. */
+static const char *const run_files[] = {
+    "last/state.safetensors", "prev/state.safetensors", "samples.txt",       "metrics.jsonl",          "config.txt",
+    "tokenizer.json",         "tokenizer_config.json",  "model.safetensors", "generation_config.json", "config.json"};
+enum { RUN_FILES = sizeof run_files / sizeof run_files[0], OLD_RUN_FILES = 3 };
+
+static void remove_files(const Run *r, int count) {
+  for (int i = 0; i < count; i++) {
+    char *path = in_run(r, run_files[i]);
     if (path) unlink(path);
     free(path);
   }
 }
 
+static bool same_file(const char *path, const char *other) {
+  struct stat a, b;
+  return other && stat(path, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* Nothing of the user's is replaced: not a file that has the name of one of ours, and never the text itself. */
+static bool check_files(const Run *r, bool run, Error *error) {
+  for (int i = 0; i < RUN_FILES; i++) {
+    char *path = in_run(r, run_files[i]);
+    if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
+    bool text = same_file(path, r->settings.data.items[0]) || same_file(path, r->settings.val);
+    bool foreign = !run && access(path, F_OK) == 0;
+    free(path);
+    if (text || foreign)
+      return fail(error, EXIT_USAGE, "%s in %s %s and would be replaced; choose another directory with --out DIR",
+                  run_files[i], r->dir, text ? "is the text to train on" : "is not of a run");
+  }
+  return true;
+}
+
 bool take_directory(Run *r, Error *error) {
+  bool run = holds_run(r);
+  if (!check_files(r, run, error)) return false;
   r->made_dir = mkdir(r->dir, 0777) == 0;
   if (!r->made_dir && errno != EEXIST)
     return fail(error, EXIT_OUTPUT, "cannot make the run directory %s: %s; choose another with --out DIR", r->dir,
                 strerror(errno));
   if (!run_lock(r->dir, &r->lock, error)) return false;
-  if (r->settings.resume || !holds_run(r)) return true;
-  if (!r->settings.overwrite)
-    return fail(
-        error, EXIT_USAGE,
-        "%s already holds a run; --resume=%s goes on with it, --overwrite replaces it, --out DIR goes elsewhere",
-        r->dir, r->dir);
-  return true;
+  if (r->settings.resume || r->settings.overwrite || !run) return true;
+  return fail(error, EXIT_USAGE,
+              "%s already holds a run; --resume=%s goes on with it, --overwrite replaces it, --out DIR goes elsewhere",
+              r->dir, r->dir);
 }
 
 static bool write_settings(Run *r, Error *error) {
@@ -71,7 +93,8 @@ static bool write_settings(Run *r, Error *error) {
     r->settings.val = given_val;
   }
   if (stream) ok = fclose(stream) == 0 && ok;
-  ok = ok ? file_write(path, text, size, error) : fail(error, EXIT_MEMORY, "out of memory for config.txt");
+  if (!data || (r->settings.val && !val)) ok = fail(error, EXIT_INPUT, "the text is gone: %s", strerror(errno));
+  else ok = ok ? file_write(path, text, size, error) : fail(error, EXIT_MEMORY, "out of memory for config.txt");
   free(text);
   free(path);
   free(data);
@@ -105,27 +128,26 @@ static bool open_metrics(Run *r, Error *error) {
   return ok;
 }
 
-/* From here on DIR is a model directory that transformers and ./generate can read. */
+/* From here on DIR is a model directory that transformers and ./generate can read. Of a run that is replaced nothing is
+ * removed before the new model stands in its place. */
 bool begin_directory(Run *r, Error *error) {
-  if (!r->settings.resume) remove_old_run(r);
-  if (!write_settings(r, error) || !open_metrics(r, error)) return false;
-  r->begun = r->settings.resume != NULL;
-  if (r->begun) return true;
-  SpecialTokens special = {start_token(r), tokenizer_end(r->tokenizer)};
-  r->begun = tokenizer_save(r->tokenizer, r->dir, r->config.ctx, error) && write_weights(r, error) &&
-             run_write_config(r->dir, &r->config, special, error);
+  if (!r->settings.resume) {
+    SpecialTokens special = {start_token(r), tokenizer_end(r->tokenizer)};
+    if (!write_weights(r, error) || !tokenizer_save(r->tokenizer, r->dir, r->config.ctx, error) ||
+        !run_write_config(r->dir, &r->config, special, error))
+      return false;
+    remove_files(r, OLD_RUN_FILES);
+  }
+  r->begun = write_settings(r, error) && open_metrics(r, error);
   return r->begun;
 }
 
 /* A run that failed before it began leaves no directory. */
 void give_up_directory(const Run *r) {
-  static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "model.safetensors", ".lock"};
   if (r->begun || !r->made_dir || r->lock < 0) return;
-  remove_old_run(r);
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    char *path = in_run(r, names[i]);
-    if (path) unlink(path);
-    free(path);
-  }
+  remove_files(r, RUN_FILES);
+  char *path = in_run(r, ".lock");
+  if (path) unlink(path);
+  free(path);
   rmdir(r->dir);
 }
