@@ -192,12 +192,16 @@ static bool prepare(Run *r, Error *error) {
 static bool run(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (!prepare(r, error)) return false;
+  bool resumes = s->resume && has_directory(s);
+  if (resumes && (!start_model(r, error) || !resume_state(r, error)))
+    return false; /* refused before the plan is said */
   print_plan(r);
   if (s->dry_run) return true;
-  if (!start_model(r, error)) return false;
-  if (!s->resume) initialise_weights(r);
+  if (!resumes) {
+    if (!start_model(r, error)) return false;
+    initialise_weights(r);
+  }
   if (s->bench) return bench(r, error);
-  if (s->resume && !resume_state(r, error)) return false;
   return begin_directory(r, error) && train_loop(r, error) && finish(r, error);
 }
 

@@ -158,6 +158,8 @@ static bool parse_real(const char *text, double *out) {
   if (!looks_decimal(text)) return false;
   double value = strtod(text, &end);
   if (*end || !isfinite(value)) return false;
+  const char *digit = strpbrk(text, "123456789");
+  if (value == 0 && digit && digit < text + strcspn(text, "eE")) return false; /* 1e-400 is not 0 */
   *out = value;
   return true;
 }

@@ -60,6 +60,7 @@ refused "not a number" 2 "abc" "$train" text.txt --lr abc
 refused "heads that do not divide dim" 2 "does not divide" "$train" text.txt --dim 100 --heads 3
 refused "odd head size" 2 "head size" "$train" text.txt --dim 6 --heads 2
 refused "kv-heads that do not divide heads" 2 "kv-heads" "$train" text.txt --heads 4 --kv-heads 3
+refused "a number too small to be one" 2 "clip" "$train" text.txt --clip 1e-400
 refused "two lengths" 2 "minutes" "$train" text.txt --steps 3 --minutes 1
 refused "unwritable output" 7 "nowhere" "$train" text.txt --out nowhere/deep/run
 refused "output is a file" 7 "one.txt" "$train" text.txt --out one.txt
@@ -134,7 +135,7 @@ status=$?
 check "resume ends" test $status -eq 0 -o $status -eq 2
 check "a resumed run gives the uninterrupted one's model" cmp whole.run/model.safetensors parts.run/model.safetensors
 check "a resumed run ends in the uninterrupted one's state" tensors_equal whole.run parts.run
-refused "a finished run needs more steps" 2 "finished" "$train" --resume=parts.run --quiet
+refused "a finished run needs more steps" 2 "finished" "$train" --resume=parts.run
 $train --resume=parts.run --steps 1600 --quiet 2>/dev/null
 check "--steps extends a run" test $? -eq 0
 check "metrics end at the new last step" grep -q '"step": *1600' parts.run/metrics.jsonl

@@ -134,6 +134,9 @@ bool resume_settings(Run *r, Error *error) {
   if (s->data.count && !*s->resume && is_directory(s->data.items[0]))
     return fail(error, EXIT_USAGE, "%s is a directory; did you mean --resume=%s?", s->data.items[0], s->data.items[0]);
   if (s->overwrite) return fail(error, EXIT_USAGE, "--resume and --overwrite exclude each other");
+  if (*s->resume && s->out && strcmp(s->resume, s->out) != 0)
+    return fail(error, EXIT_USAGE, "--resume=%s goes on in that directory, not in --out %s; leave --out away",
+                s->resume, s->out);
   if (*s->resume) r->dir = strdup(s->resume);
   else if (s->out) r->dir = strdup(s->out);
   else if (s->data.count) r->dir = default_directory(s->data.items[0]);
