@@ -93,7 +93,8 @@ static bool write_settings(Run *r, Error *error) {
     r->settings.val = given_val;
   }
   if (stream) ok = fclose(stream) == 0 && ok;
-  if (!data || (r->settings.val && !val)) ok = fail(error, EXIT_INPUT, "the text is gone: %s", strerror(errno));
+  const char *gone = !data ? r->settings.data.items[0] : r->settings.val && !val ? r->settings.val : NULL;
+  if (gone) ok = fail(error, EXIT_INPUT, "%s was deleted since it was opened; a run needs it to be resumed", gone);
   else ok = ok ? file_write(path, text, size, error) : fail(error, EXIT_MEMORY, "out of memory for config.txt");
   free(text);
   free(path);
