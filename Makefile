@@ -2,8 +2,10 @@
 #   make            build both            make demo      train on a sample corpus for about a minute
 #   make test       the whole test suite  make sanitize  the same under ASan and UBSan
 #   make format     clang-format          make lint      clang-tidy, cppcheck, shellcheck
-# Settings: CC=clang, PORTABLE=1 (no native instructions), NO_ONEDNN=1 (own GEMM), NO_INSTALL=1 (never install packages),
-#           V=1 (show the commands).
+#   make test-cuda-on-cpu [SANITIZE=address|race]   the CUDA kernels' tests on a machine without a GPU
+# Settings: CC=clang, PORTABLE=1 (no native instructions), NO_ONEDNN=1 (own GEMM), NO_CUDA=1 (no CUDA backend),
+#           CUDA_ARCH="80 90" or all (which GPUs; default: the one that is here, else 80 and 90), NO_INSTALL=1 (never
+#           install packages), V=1 (show the commands).
 
 CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 BUILD ?= build
@@ -13,12 +15,12 @@ PKG_CONFIG ?= pkg-config
 comma := ,
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Werror
 ARCHITECTURE := $(if $(PORTABLE),,-march=native)
-SANITIZERS := $(if $(SANITIZE),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -g -DINKLING_SANITIZE)
+SANITIZERS := $(if $(filter 1 address,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -g -DINKLING_SANITIZE)
 CFLAGS ?= -O3
 # Not fast-math: NaN and infinity keep their meaning. Products may be fused into sums, and sqrtf sets no errno.
 ARITHMETIC := -ffp-contract=fast -fno-math-errno
 ALL_CFLAGS = -std=c11 $(CFLAGS) $(ARITHMETIC) $(ARCHITECTURE) -fopenmp -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP $(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
-ALL_LDFLAGS = $(LDFLAGS) -fopenmp $(SANITIZERS)
+ALL_LDFLAGS = $(LDFLAGS) -fopenmp $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
 
 # Libraries. jansson is needed; it is linked statically where its archive is there, so that the programs are easy to move.
 HASH := \#
@@ -32,11 +34,39 @@ ifeq ($(HAVE_ONEDNN),yes)
 DEFINES += -DINKLING_ONEDNN
 LIBS += -ldnnl
 endif
+# CUDA: by nvcc where it is found, or on the CPU (tests/cuda_on_cpu), or not at all.
+NVCC ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+CUDA := $(if $(CUDA_ON_CPU),cpu,$(if $(NO_CUDA),,$(if $(NVCC),nvcc)))
+CUDA_SOURCES := $(if $(CUDA),kernels.cu $(wildcard kernels/*.cu))
+ifneq ($(CUDA),)
+DEFINES += -DINKLING_CUDA
+endif
+ifeq ($(CUDA),nvcc)
+CUDA_PRESENT := $(if $(CUDA_ARCH),,$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .))
+CUDA_TARGETS := $(if $(filter all,$(CUDA_ARCH)),80 86 89 90,$(or $(CUDA_ARCH),$(CUDA_PRESENT),80 90))
+GENCODE := $(foreach a,$(CUDA_TARGETS),-gencode=arch=compute_$(a),code=sm_$(a)) \
+	$(if $(CUDA_PRESENT),,-gencode=arch=compute_$(lastword $(CUDA_TARGETS)),code=compute_$(lastword $(CUDA_TARGETS)))
+NVCC_FLAGS = -std=c++20 -O3 $(GENCODE) -I. -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter -Xptxas -v \
+	-DINKLING_CUDA_LIBRARIES='"$(CUDA_HOME)/lib64"' $(DEFINES)
+COMPILE_CUDA = $(NVCC) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@ 2> $(@:.o=.log) || { cat $(@:.o=.log) >&2; exit 1; }
+LIBS += -L$(CUDA_HOME)/lib64 -lcudart_static -lstdc++ -ldl -lrt -lpthread
+endif
+ifeq ($(CUDA),cpu)
+CXX ?= g++
+CUDA_INCLUDE ?= $(CUDA_HOME)/include
+EMULATOR_SANITIZERS := $(if $(filter address,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer,$(if $(filter race,$(SANITIZE)),-fsanitize=thread))
+EMULATOR_CFLAGS = -std=c++20 -g -I. -isystem $(CUDA_INCLUDE) -isystem $(CUDA_INCLUDE)/cccl -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unused-parameter -MMD -MP $(DEFINES)
+COMPILE_CUDA = $(CXX) -x c++ -include tests/cuda_on_cpu/emulator.h $(EMULATOR_CFLAGS) -O$(if $(SANITIZE),1,2) -ffp-contract=off -fno-strict-aliasing $(EMULATOR_SANITIZERS) -c $< -o $@
+EMULATOR_OBJECTS := $(BUILD)/tests/cuda_on_cpu/emulator.o $(BUILD)/tests/cuda_on_cpu/cublaslt.o $(if $(filter race,$(SANITIZE)),$(BUILD)/tests/cuda_on_cpu/race.o)
+LIBS += -lstdc++ -ldl
+endif
+CUDA_OBJECTS := $(CUDA_SOURCES:%.cu=$(BUILD)/%.cu.o)
 LIBS += -lm
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
-LIBRARY := model.c $(wildcard model/*.c kernels/cpu/*.c store/*.c text/*.c training/*.c cli/*.c)
-LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o)
+LIBRARY := model.c $(wildcard model/*.c kernels/*.c kernels/cpu/*.c store/*.c text/*.c training/*.c cli/*.c)
+LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 
 .PHONY: all test demo sanitize format lint clean deps check-libraries
@@ -58,13 +88,22 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | check-libraries
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -c $< -o $@
 
+$(BUILD)/%.cu.o: %.cu $(BUILD)/cuda-flags
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE_CUDA)
+
+$(BUILD)/tests/cuda_on_cpu/%.o: tests/cuda_on_cpu/%.cpp $(BUILD)/cuda-flags
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(EMULATOR_CFLAGS) -O2 $(if $(filter address,$(SANITIZE)),-DEMU_ASAN) -c $< -o $@
+
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/backends.o $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ -lcmocka $(LIBS)
 
 # Files that change when what they hold does: everything is rebuilt for other flags, the programs for another version.
 $(BUILD)/flags: CONTENT = $(CC) $(ALL_CFLAGS) $(LIBS)
 $(BUILD)/version: CONTENT = $(VERSION)
-$(BUILD)/flags $(BUILD)/version: FORCE
+$(BUILD)/cuda-flags: CONTENT = $(CXX) $(COMPILE_CUDA)
+$(BUILD)/flags $(BUILD)/version $(BUILD)/cuda-flags: FORCE
 	@mkdir -p $(@D)
 	@echo "$(CONTENT)" | cmp -s - $@ || echo "$(CONTENT)" > $@
 .PHONY: FORCE

@@ -169,8 +169,9 @@ typedef struct Context Context; /* a device, its memory, its streams; one host t
 
 typedef struct ContextOptions {
   DType dtype;
-  bool accelerator; /* its memory is not the host's */
   int threads;      /* CPU: 0 = all that the process may use */
+  bool autotune;    /* GPU: measure which GEMM algorithm is the fastest, instead of asking the library */
+  const char *tuning; /* choices of an earlier context (Backend.tuning) to go on with; NULL = none */
 } ContextOptions;
 
 typedef struct ContextInfo {
@@ -180,6 +181,7 @@ typedef struct ContextInfo {
   int threads;       /* CPU threads; 0 on a GPU */
   size_t bytes;      /* allocated now */
   size_t peak_bytes; /* the most that was allocated */
+  size_t free_bytes; /* that could still be allocated */
 } ContextInfo;
 
 typedef struct Recording Recording; /* of a backend; the CPU has none */
@@ -197,6 +199,9 @@ typedef struct Backend {
   void (*info)(Context *c, ContextInfo *out);
   /* Dense multiply-add rate of the compute dtype in FLOP/s, measured: the "speed of light" of the progress line. */
   double (*peak_flops)(Context *c);
+  /* What autotune has chosen so far, as lines of text for ContextOptions.tuning; they hold on the same kind of device
+   * with the same library and are ignored elsewhere. NULL when nothing was tuned. The caller frees it. */
+  char *(*tuning)(Context *c);
 
   /* -- memory -- */
   /* Zeroed, 256-byte aligned; NULL and a sticky EXIT_MEMORY error naming `name` and the size when it does not fit. */
@@ -337,7 +342,7 @@ typedef struct Backend {
 
 /* The backends in this binary, best first; ends with NULL. The CPU is always there. */
 const Backend *const *backends(void);
-extern const Backend cpu_backend;
+extern const Backend cpu_backend, cuda_backend; /* cuda_backend: in builds with CUDA */
 
 #ifdef __cplusplus
 }

@@ -128,9 +128,11 @@ int run_on_backends(const char *group, const struct CMUnitTest *tests, int count
     fprintf(stderr, "%s: %d tests, room for %d\n", group, count, MAX_TESTS);
     return 1;
   }
+  const char *only = getenv("INKLING_TEST_BACKEND");
   for (const Backend *const *b = backends(); *b; b++) {
+    if (only && strcmp((*b)->name, only) != 0) continue;
     for (DType dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
-      bool required = dtype == DTYPE_F32 && strcmp((*b)->name, "cpu") == 0;
+      bool required = strcmp((*b)->name, "cpu") == 0 ? dtype == DTYPE_F32 : only != NULL;
       if (!opens(*b, dtype)) {
         failures += required;
         continue;

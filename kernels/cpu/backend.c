@@ -52,23 +52,6 @@ static void cpu_close(Context *c) {
   free(c);
 }
 
-static void cpu_info(Context *c, ContextInfo *out) {
-  *out = (ContextInfo){0};
-  const char *vectors = LANES == 16 ? "AVX-512" : LANES == 8 ? "AVX" : "128-bit vectors";
-#ifdef INKLING_ONEDNN
-  const dnnl_version_t *version = dnnl_version();
-  snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s, oneDNN %d.%d.%d", c->threads,
-           c->threads == 1 ? "" : "s", vectors, version->major, version->minor, version->patch);
-#else
-  snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s, built without oneDNN", c->threads,
-           c->threads == 1 ? "" : "s", vectors);
-#endif
-  out->dtype = c->dtype;
-  out->threads = c->threads;
-  out->bytes = c->bytes;
-  out->peak_bytes = c->peak_bytes;
-}
-
 /* A number in a file, or `otherwise`. */
 static double read_number(const char *path, const char *format, double otherwise) {
   FILE *file = fopen(path, "r");
@@ -87,6 +70,30 @@ static double available_bytes(void) {
   double granted = read_number("/sys/fs/cgroup/memory.max", "%lf", INFINITY); /* "max" is no number */
   double used = read_number("/sys/fs/cgroup/memory.current", "%lf", 0);
   return fmin(machine, granted - used);
+}
+
+static void cpu_info(Context *c, ContextInfo *out) {
+  *out = (ContextInfo){0};
+  const char *vectors = LANES == 16 ? "AVX-512" : LANES == 8 ? "AVX" : "128-bit vectors";
+#ifdef INKLING_ONEDNN
+  const dnnl_version_t *version = dnnl_version();
+  snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s, oneDNN %d.%d.%d", c->threads,
+           c->threads == 1 ? "" : "s", vectors, version->major, version->minor, version->patch);
+#else
+  snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s, built without oneDNN", c->threads,
+           c->threads == 1 ? "" : "s", vectors);
+#endif
+  out->dtype = c->dtype;
+  out->threads = c->threads;
+  out->bytes = c->bytes;
+  out->peak_bytes = c->peak_bytes;
+  double available = available_bytes();
+  out->free_bytes = available < 0 ? 0 : available < 0x1p62 ? (size_t)available : (size_t)1 << 62;
+}
+
+static char *cpu_tuning(Context *c) {
+  (void)c;
+  return NULL;
 }
 
 static void *cpu_alloc(Context *c, const char *name, size_t bytes) {
@@ -189,6 +196,7 @@ const Backend cpu_backend = {
     .close = cpu_close,
     .info = cpu_info,
     .peak_flops = cpu_peak_flops,
+    .tuning = cpu_tuning,
     .alloc = cpu_alloc,
     .release = cpu_release,
     .upload = cpu_copy,
@@ -227,8 +235,3 @@ const Backend cpu_backend = {
     .sample = cpu_sample,
     .cache_store = cpu_cache_store,
 };
-
-const Backend *const *backends(void) {
-  static const Backend *const list[] = {&cpu_backend, NULL};
-  return list;
-}

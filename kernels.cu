@@ -1,0 +1,378 @@
+/* The CUDA backend: its context, memory, recordings and reports, and the table of its operations. The kernels are in
+ * kernels/, one family a file; attention, which compiles for minutes, is a translation unit of its own. */
+#include "kernels/cuda.cuh"
+#include "kernels/decode.cuh"
+#include "kernels/embedding.cuh"
+#include "kernels/gemm.cuh"
+#include "kernels/loss.cuh"
+#include "kernels/mlp.cuh"
+#include "kernels/norm.cuh"
+#include "kernels/optimizer.cuh"
+#include "kernels/sample.cuh"
+
+#include <new>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- errors ---- */
+
+bool check(Context *c, cudaError_t status, const char *what) {
+  if (status != cudaSuccess && !c->error.code) {
+    if (status == cudaErrorMemoryAllocation) fail(&c->error, EXIT_MEMORY, "out of memory on %s: %s", c->name, what);
+    else fail(&c->error, EXIT_INTERNAL, "%s failed on %s: %s", what, c->name, cudaGetErrorString(status));
+  }
+  return !c->error.code;
+}
+
+/* ---- memory ---- */
+
+struct Allocation {
+  Allocation *next, *previous;
+  void *device;
+  size_t bytes;
+};
+
+void *cuda_alloc(Context *c, const char *name, size_t bytes) {
+  if (c->error.code) return NULL;
+  void *memory = NULL;
+  Allocation *block = new (std::nothrow) Allocation();
+  size_t available = 0, total = 0;
+  cudaMemGetInfo(&available, &total);
+  cudaError_t status = block && !c->recording ? cudaMalloc(&memory, bytes ? bytes : 1) : cudaErrorMemoryAllocation;
+  if (status != cudaSuccess) {
+    cudaGetLastError(); /* a failed allocation is not an error of the context */
+    delete block;
+    fail(&c->error, EXIT_MEMORY,
+         "out of memory: %s needs %.1f MiB, %.1f of %.1f MiB are free on %s, %.1f MiB in use; try a smaller --batch or "
+         "model",
+         name, (double)bytes / 1048576.0, (double)available / 1048576.0, (double)total / 1048576.0, c->name,
+         (double)c->bytes / 1048576.0);
+    return NULL;
+  }
+  *block = {c->allocations, NULL, memory, bytes};
+  if (block->next) block->next->previous = block;
+  c->allocations = block;
+  c->bytes += bytes;
+  if (c->bytes > c->peak_bytes) c->peak_bytes = c->bytes;
+  check(c, cudaMemsetAsync(memory, 0, bytes, c->stream), name);
+  return memory;
+}
+
+void cuda_release(Context *c, void *memory) {
+  Allocation *block = c->allocations;
+  while (memory && block && block->device != memory) block = block->next;
+  if (!memory || !block) return;
+  if (block->next) block->next->previous = block->previous;
+  if (block->previous) block->previous->next = block->next;
+  else c->allocations = block->next;
+  c->bytes -= block->bytes;
+  check(c, cudaFree(block->device), "release");
+  delete block;
+}
+
+void *scratch(Context *c, size_t bytes) {
+  if (bytes <= c->scratch_bytes || c->error.code) return c->error.code ? NULL : c->scratch;
+  if (bytes < 2 * c->scratch_bytes) bytes = 2 * c->scratch_bytes; /* so that the old blocks stay the smaller half */
+  c->scratch = cuda_alloc(c, "scratch space of the CUDA backend", bytes);
+  c->scratch_bytes = c->scratch ? bytes : 0;
+  return c->scratch;
+}
+
+/* ---- copies ---- */
+
+/* Uploads go through two pinned buffers, filled in turn by as many uploads as fit, so that the host prepares the tokens
+ * of the next steps while earlier ones are on their way. */
+struct Staging {
+  enum { BYTES = 8 << 20 };
+  char *buffer[2];
+  cudaEvent_t free[2]; /* what was copied out of the buffer has arrived */
+  int current;
+  size_t used;
+};
+
+static bool staging_open(Context *c) {
+  Staging *s = c->staging = new (std::nothrow) Staging();
+  if (!s) return check(c, cudaErrorMemoryAllocation, "pinned buffers");
+  for (int i = 0; i < 2; i++) {
+    void *memory = NULL;
+    if (!check(c, cudaHostAlloc(&memory, Staging::BYTES, cudaHostAllocDefault), "pinned buffers")) return false;
+    s->buffer[i] = (char *)memory;
+    if (!check(c, cudaEventCreateWithFlags(&s->free[i], cudaEventDisableTiming), "pinned buffers")) return false;
+  }
+  return true;
+}
+
+static void staging_close(Staging *s) {
+  if (!s) return;
+  for (int i = 0; i < 2; i++) {
+    if (s->free[i]) cudaEventDestroy(s->free[i]);
+    if (s->buffer[i]) cudaFreeHost(s->buffer[i]);
+  }
+  delete s;
+}
+
+static void cuda_upload(Context *c, void *device, const void *host, size_t bytes) {
+  Staging *s = c->staging;
+  for (size_t done = 0; done < bytes && !c->error.code;) {
+    if (s->used == Staging::BYTES) {
+      check(c, cudaEventRecord(s->free[s->current], c->stream), "upload");
+      s->current ^= 1;
+      s->used = 0;
+      check(c, cudaEventSynchronize(s->free[s->current]), "upload");
+    }
+    size_t count = bytes - done, room = Staging::BYTES - s->used;
+    if (count > room) count = room;
+    char *at = s->buffer[s->current] + s->used;
+    memcpy(at, (const char *)host + done, count);
+    check(c, cudaMemcpyAsync((char *)device + done, at, count, cudaMemcpyHostToDevice, c->stream), "upload");
+    s->used += (count + 255) / 256 * 256;
+    done += count;
+  }
+}
+
+static void cuda_download(Context *c, void *host, const void *device, size_t bytes) {
+  if (c->error.code || !bytes) return;
+  check(c, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, c->stream), "download");
+  check(c, cudaStreamSynchronize(c->stream), "the work before a download");
+}
+
+static void cuda_copy(Context *c, void *to, const void *from, size_t bytes) {
+  if (c->error.code || !bytes) return;
+  check(c, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, c->stream), "copy");
+}
+
+/* ---- reports: states of finished steps, written by the device into host memory ---- */
+
+struct Reports {
+  StepState *ring;               /* [REPORT_RING] pinned */
+  unsigned *next;                /* device: reports written so far */
+  cudaEvent_t done[REPORT_RING]; /* of report number n: [n % REPORT_RING] */
+  int64_t issued, finished, taken;
+};
+
+namespace {
+__global__ void write_report(StepState *ring, unsigned *next, const StepState *state) {
+  const unsigned n = *next;
+  ring[n % REPORT_RING] = *state;
+  *next = n + 1;
+  __threadfence_system();
+}
+} // namespace
+
+static bool reports_open(Context *c) {
+  Reports *r = c->reports = new (std::nothrow) Reports();
+  void *ring = NULL;
+  if (!r) return check(c, cudaErrorMemoryAllocation, "reports");
+  if (!check(c, cudaHostAlloc(&ring, REPORT_RING * sizeof(StepState), cudaHostAllocMapped), "reports")) return false;
+  r->ring = (StepState *)ring;
+  r->next = (unsigned *)cuda_alloc(c, "reports", sizeof(unsigned));
+  for (int i = 0; i < REPORT_RING && !c->error.code; i++)
+    check(c, cudaEventCreateWithFlags(&r->done[i], cudaEventDisableTiming), "reports");
+  return !c->error.code;
+}
+
+static void reports_close(Reports *r) {
+  if (!r) return;
+  for (int i = 0; i < REPORT_RING; i++)
+    if (r->done[i]) cudaEventDestroy(r->done[i]);
+  if (r->ring) cudaFreeHost(r->ring);
+  delete r;
+}
+
+static void count_reports(Context *c, int count) {
+  Reports *r = c->reports;
+  for (int i = 0; i < count; i++)
+    check(c, cudaEventRecord(r->done[r->issued++ % REPORT_RING], c->stream), "report of a step");
+}
+
+static int cuda_poll(Context *c, StepState *out, int capacity, bool wait, Error *error) {
+  Reports *r = c->reports;
+  if (!c->error.code) {
+    cudaError_t status = wait ? cudaStreamSynchronize(c->stream) : cudaStreamQuery(c->stream);
+    if (status == cudaSuccess) r->finished = r->issued;
+    else if (status != cudaErrorNotReady) check(c, status, "the work submitted so far");
+  }
+  while (!c->error.code && r->finished < r->issued) {
+    cudaEvent_t done = r->done[r->finished % REPORT_RING];
+    bool ahead = r->issued - r->finished > REPORT_RING / 8;
+    cudaError_t status = ahead ? cudaEventSynchronize(done) : cudaEventQuery(done);
+    if (status == cudaErrorNotReady) break;
+    if (check(c, status, "a training step")) r->finished++;
+  }
+  if (c->error.code) {
+    fail(error, c->error.code, "%s", c->error.text);
+    return -1;
+  }
+  if (r->taken < r->issued - REPORT_RING) r->taken = r->issued - REPORT_RING; /* overwritten */
+  int count = 0;
+  for (; count < capacity && r->taken < r->finished; r->taken++) out[count++] = r->ring[r->taken % REPORT_RING];
+  return count;
+}
+
+/* ---- recordings: a step as a CUDA graph ---- */
+
+struct Recording {
+  cudaGraphExec_t graph; /* NULL until the second run */
+  int reports;           /* in one run */
+};
+
+static void cuda_report(Context *c, const StepState *state) {
+  launch(c, "report of a step", write_report, 1, 1, 0, c->reports->ring, c->reports->next, state);
+  if (!c->recording) count_reports(c, 1);
+}
+
+static void record(Context *c, Recording *recording, StepFunction step, void *argument) {
+  cudaGraph_t graph = NULL;
+  if (!check(c, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal), "recording of a step")) return;
+  c->recording = true;
+  step(c, argument);
+  c->recording = false;
+  cudaError_t status = cudaStreamEndCapture(c->stream, &graph);
+  if (check(c, status, "recording of a step"))
+    check(c, cudaGraphInstantiate(&recording->graph, graph, 0), "recording of a step");
+  if (graph) cudaGraphDestroy(graph);
+}
+
+/* The first run is eager: it loads kernels, chooses GEMM algorithms and allocates scratch space. */
+static void cuda_submit(Context *c, Recording **slot, StepFunction step, void *argument) {
+  if (c->error.code) return;
+  if (!*slot) {
+    int64_t before = c->reports->issued;
+    step(c, argument);
+    *slot = new (std::nothrow) Recording();
+    if (*slot) (*slot)->reports = (int)(c->reports->issued - before);
+    return;
+  }
+  if (!(*slot)->graph) record(c, *slot, step, argument);
+  if (c->error.code) return;
+  check(c, cudaGraphLaunch((*slot)->graph, c->stream), "a recorded step");
+  count_reports(c, (*slot)->reports);
+}
+
+static void cuda_forget(Context *c, Recording **slot) {
+  if (!*slot) return;
+  if ((*slot)->graph) {
+    check(c, cudaStreamSynchronize(c->stream), "the work submitted so far");
+    cudaGraphExecDestroy((*slot)->graph);
+  }
+  delete *slot;
+  *slot = NULL;
+}
+
+/* ---- the context ---- */
+
+static bool describe_device(Context *c) {
+  cudaDeviceProp properties;
+  if (!check(c, cudaGetDeviceProperties(&properties, c->device), "the GPU")) return false;
+  snprintf(c->name, sizeof c->name, "%.*s", (int)sizeof c->name - 1, properties.name);
+  c->processors = properties.multiProcessorCount;
+  c->capability = 10 * properties.major + properties.minor;
+  c->shared_bytes = (int)properties.sharedMemPerBlockOptin;
+  return true;
+}
+
+static void cuda_close(Context *c) {
+  if (!c) return;
+  if (c->stream) cudaStreamSynchronize(c->stream);
+  gemm_close(c->gemm);
+  staging_close(c->staging);
+  reports_close(c->reports);
+  while (c->allocations) {
+    Allocation *next = c->allocations->next;
+    cudaFree(c->allocations->device);
+    delete c->allocations;
+    c->allocations = next;
+  }
+  if (c->stream) cudaStreamDestroy(c->stream);
+  delete c;
+}
+
+static bool no_gpu(Error *error, cudaError_t status, int count) {
+  if (status == cudaErrorInsufficientDriver)
+    return fail(error, EXIT_USAGE, "no CUDA: the NVIDIA driver is missing or older than this build needs (CUDA %d.%d)",
+                CUDART_VERSION / 1000, CUDART_VERSION / 10 % 100);
+  if (status == cudaSuccess && count == 0) status = cudaErrorNoDevice;
+  return fail(error, EXIT_USAGE, "no CUDA: %s", cudaGetErrorString(status));
+}
+
+static bool cuda_open(Context **out, const ContextOptions *options, Error *error) {
+  *out = NULL;
+  int count = 0;
+  cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0) {
+    cudaGetLastError();
+    return no_gpu(error, status, count);
+  }
+  Context *c = new (std::nothrow) Context();
+  if (!c) return fail(error, EXIT_MEMORY, "out of memory opening the CUDA backend");
+  c->dtype = options->dtype;
+  if (check(c, cudaGetDevice(&c->device), "the GPU") && describe_device(c) && c->capability < 80)
+    fail(&c->error, EXIT_USAGE, "no CUDA: %s has compute capability %d.%d, and 8.0 or later is needed", c->name,
+         c->capability / 10, c->capability % 10);
+  if (!c->error.code && check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "the GPU") &&
+      staging_open(c) && reports_open(c) && gemm_open(c, options->autotune, options->tuning)) {
+    *out = c;
+    return true;
+  }
+  fail(error, c->error.code, "%s", c->error.text);
+  cuda_close(c);
+  return false;
+}
+
+static void cuda_info(Context *c, ContextInfo *out) {
+  *out = {};
+  size_t total = 0;
+  cudaMemGetInfo(&out->free_bytes, &total);
+  snprintf(out->device, sizeof out->device, "%.80s, sm_%d, CUDA %d.%d", c->name, c->capability, CUDART_VERSION / 1000,
+           CUDART_VERSION / 10 % 100);
+  out->dtype = c->dtype;
+  out->accelerator = true;
+  out->bytes = c->bytes;
+  out->peak_bytes = c->peak_bytes;
+}
+
+extern "C" const Backend cuda_backend = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .info = cuda_info,
+    .peak_flops = cuda_peak_flops,
+    .tuning = cuda_tuning,
+    .alloc = cuda_alloc,
+    .release = cuda_release,
+    .upload = cuda_upload,
+    .download = cuda_download,
+    .copy = cuda_copy,
+    .refresh_parameters = cuda_refresh_parameters,
+    .release_parameters = cuda_release_parameters,
+    .submit = cuda_submit,
+    .forget = cuda_forget,
+    .report = cuda_report,
+    .poll = cuda_poll,
+    .step_begin = cuda_step_begin,
+    .next_micro_batch = cuda_next_micro_batch,
+    .embedding = cuda_embedding,
+    .embedding_backward = cuda_embedding_backward,
+    .residual_norm = cuda_residual_norm,
+    .residual_norm_backward = cuda_residual_norm_backward,
+    .linear = cuda_linear,
+    .linear_backward_input = cuda_linear_backward_input,
+    .linear_backward_weight = cuda_linear_backward_weight,
+    .rope = cuda_rope,
+    .attention = cuda_attention,
+    .attention_backward = cuda_attention_backward,
+    .swiglu = cuda_swiglu,
+    .swiglu_backward = cuda_swiglu_backward,
+    .cross_entropy = cuda_cross_entropy,
+    .loss_sum = cuda_loss_sum,
+    .clip = cuda_clip,
+    .adamw = cuda_adamw,
+    .decode_embedding = cuda_decode_embedding,
+    .decode_qkv = cuda_decode_qkv,
+    .decode_attention = cuda_decode_attention,
+    .decode_residual = cuda_decode_residual,
+    .decode_mlp = cuda_decode_mlp,
+    .decode_logits = cuda_decode_logits,
+    .sample = cuda_sample,
+    .cache_store = cuda_cache_store,
+};

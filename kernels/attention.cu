@@ -1,0 +1,2 @@
+/* Rotary positions and attention: a translation unit of its own, because it compiles for minutes. */
+#include "kernels/attention.cuh"

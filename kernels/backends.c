@@ -1,0 +1,11 @@
+/* The backends of this build, best first. */
+#include "kernels.h"
+
+const Backend *const *backends(void) {
+  static const Backend *const list[] = {
+#ifdef INKLING_CUDA
+      &cuda_backend,
+#endif
+      &cpu_backend, NULL};
+  return list;
+}

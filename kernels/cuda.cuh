@@ -1,0 +1,244 @@
+/* Inside the CUDA backend: the context and what its families (one .cuh each) share.
+ *
+ * Device code lives in anonymous namespaces. Kernels are templates on the element type T (float or bf16) and, where
+ * they move rows, on N, the elements a thread moves at once: VECTOR<T> (16 bytes) where the row length and the pointers
+ * allow it, else 1. Arithmetic is fp32; a number stored as T and used further is used as stored. */
+#ifndef INKLING_KERNELS_CUDA_CUH
+#define INKLING_KERNELS_CUDA_CUH
+
+#include "kernels.h"
+#include "kernels/philox.h"
+#include "kernels/primitives.cuh"
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <curand_philox4x32_x.h>
+#include <math.h>
+#include <stdint.h>
+
+typedef __nv_bfloat16 bf16;
+
+/* ---- the context (kernels.cu) ---- */
+
+struct Allocation;
+struct Gemm; /* kernels/gemm.cuh */
+
+struct Context {
+  DType dtype;
+  Error error;      /* the first one; operations do nothing once error.code is set */
+  int device;       /* CUDA's number of it */
+  int processors;   /* streaming multiprocessors */
+  int capability;   /* 10 * major + minor: 80, 86, 89, 90 ... */
+  int shared_bytes; /* that a block can have */
+  char name[128];
+  cudaStream_t stream;
+  bool recording; /* the stream is being captured: nothing may be allocated or waited for */
+  Gemm *gemm;
+  Allocation *allocations;
+  size_t bytes, peak_bytes;
+  void *scratch; /* see scratch() */
+  size_t scratch_bytes;
+  struct Staging *staging; /* pinned buffers of uploads */
+  struct Reports *reports;
+};
+
+/* Records the context's first error, `status` of `what` (an operation, a tensor); true when there is none. */
+bool check(Context *c, cudaError_t status, const char *what);
+
+/* Device memory for the inside of one operation, 256-byte aligned, undefined contents, valid until the next operation
+ * asks. Grows rarely, and only outside of recordings: old blocks live as long as the context, for recordings that use
+ * them. NULL with the context's error set when memory is out. */
+void *scratch(Context *c, size_t bytes);
+
+/* Runs `kernel` on the context's stream; nothing when the context holds an error or the grid is empty. */
+template <class... P, class... A>
+void launch(Context *c, const char *operation, void (*kernel)(P...), dim3 grid, int block, size_t shared, A... arguments) {
+  if (c->error.code || !grid.x || !grid.y || !grid.z) return;
+  if (shared > 48 * 1024 &&
+      !check(c, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared), operation))
+    return;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = dim3((unsigned)block);
+  config.dynamicSmemBytes = shared;
+  config.stream = c->stream;
+  check(c, cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...), operation);
+}
+
+/* Calls f with a value of the compute dtype: with_element(c, [&](auto e) { using T = decltype(e); ... }). */
+template <class F> void with_element(const Context *c, F f) {
+  if (c->dtype == DTYPE_F32) f(float());
+  else f(bf16());
+}
+
+/* Elements of T in 16 bytes. */
+template <class T> constexpr int VECTOR = 16 / (int)sizeof(T);
+
+static inline bool aligned16(const void *p) { return (uintptr_t)p % 16 == 0; }
+static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* The matrix as the GEMMs read it, [rows][cols] in the compute dtype. */
+template <class T> const T *compute_matrix(const Parameters *params, Matrix w) {
+  return static_cast<const T *>(params->compute) + w.offset;
+}
+
+/* ---- families: the rows of kernels.h ---- */
+
+void cuda_embedding(Context *c, void *out, const Parameters *params, Matrix table, const int32_t *tokens, int batch,
+                    int length, const Dropout *dropout);
+void cuda_embedding_backward(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
+                             const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
+                             bool accumulate);
+void cuda_residual_norm(Context *c, void *x_out, void *y, float *rstd, const void *x_in, const void *branch,
+                        const float *gain, float eps, int batch, int length, int dim, const Dropout *dropout);
+void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dgain, const void *dy, const void *dres,
+                                 const void *x, const float *rstd, const float *gain, int batch, int length, int dim,
+                                 const Dropout *dropout, bool accumulate);
+void cuda_linear(Context *c, void *y, int64_t y_stride, const void *x, int64_t x_stride, const Parameters *params,
+                 Matrix w, int rows, Epilogue epilogue);
+void cuda_linear_backward_input(Context *c, void *dx, int64_t dx_stride, const void *dy, int64_t dy_stride,
+                                const Parameters *params, Matrix w, int rows, Epilogue epilogue);
+void cuda_linear_backward_weight(Context *c, const Parameters *params, Matrix w, const void *dy, int64_t dy_stride,
+                                 const void *x, int64_t x_stride, int rows, bool accumulate);
+double cuda_peak_flops(Context *c);
+void cuda_rope(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope);
+void cuda_attention(Context *c, const Attention *a, View out, View q, View k, View v, float *lse);
+void cuda_attention_backward(Context *c, const Attention *a, View dq, View dk, View dv, View dout, View q, View k,
+                             View v, View out, const float *lse, const Rope *rope);
+void cuda_swiglu(Context *c, void *h, const void *gate_up, int rows, int ffn);
+void cuda_swiglu_backward(Context *c, void *dgate_up, const void *dh, const void *gate_up, int rows, int ffn);
+void cuda_cross_entropy(Context *c, float *losses, void *logits, int64_t stride, const int32_t *targets, int rows,
+                        int vocab, float smoothing, const StepState *state, bool gradient);
+void cuda_loss_sum(Context *c, StepState *state, const float *losses, const int32_t *targets, int rows);
+void cuda_step_begin(Context *c, StepState *state, const float *lr_table, const int32_t *targets);
+void cuda_next_micro_batch(Context *c, StepState *state, int sequences);
+void cuda_clip(Context *c, StepState *state, const Parameters *params, float max_norm, const AdamW *adamw);
+void cuda_adamw(Context *c, StepState *state, const Parameters *params, const AdamW *adamw);
+void cuda_refresh_parameters(Context *c, Parameters *params);
+void cuda_release_parameters(Context *c, Parameters *params);
+void cuda_decode_embedding(Context *c, void *x, const Parameters *params, Matrix table, const Sequences *s);
+void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const float *gain, float eps,
+                     const Parameters *params, Matrix w, const Rope *rope, const Sequences *s);
+void cuda_decode_attention(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
+                           const Sequences *s);
+void cuda_decode_residual(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s);
+void cuda_decode_mlp(Context *c, void *h, const void *x, const float *gain, float eps, const Parameters *params,
+                     Matrix w, const Sequences *s);
+void cuda_decode_logits(Context *c, float *logits, const void *x, const float *gain, float eps,
+                        const Parameters *params, Matrix w, int vocab, int rows);
+void cuda_sample(Context *c, const Sequences *s, float *logits, int vocab, const Sampling *sampling);
+void cuda_cache_store(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length);
+void *cuda_alloc(Context *c, const char *name, size_t bytes);
+void cuda_release(Context *c, void *memory);
+
+/* ---- device functions ---- */
+
+namespace {
+
+__device__ __forceinline__ float to_float(float x) { return x; }
+__device__ __forceinline__ float to_float(bf16 x) { return __bfloat162float(x); }
+template <class T> __device__ __forceinline__ T from_float(float x);
+template <> __device__ __forceinline__ float from_float<float>(float x) { return x; }
+template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
+
+/* x as it will be read back once stored as T. */
+template <class T> __device__ __forceinline__ float as_stored(float x) { return to_float(from_float<T>(x)); }
+
+/* N neighbours, aligned to their size: one memory access where that is 4, 8 or 16 bytes. */
+template <class T, int N> struct alignas(sizeof(T) * N) Pack {
+  T at[N];
+};
+
+template <int N, class T> __device__ __forceinline__ void load(float (&out)[N], const T *from) {
+  const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N> *>(from);
+#pragma unroll
+  for (int i = 0; i < N; i++) out[i] = to_float(pack.at[i]);
+}
+
+template <int N, class T> __device__ __forceinline__ void store(T *to, const float (&in)[N]) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < N; i++) pack.at[i] = from_float<T>(in[i]);
+  *reinterpret_cast<Pack<T, N> *>(to) = pack;
+}
+
+template <class S> __device__ __forceinline__ S warp_sum(S x) {
+#pragma unroll
+  for (int offset = 16; offset; offset /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, offset);
+  return x;
+}
+
+__device__ __forceinline__ float warp_max(float x) {
+#pragma unroll
+  for (int offset = 16; offset; offset /= 2) x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, offset));
+  return x;
+}
+
+/* The sum over a block of BLOCK threads (a multiple of 32, all of them taking part), known to all of them, always in
+ * the same order. May be called again at once. */
+template <int BLOCK, class S> __device__ __forceinline__ S block_sum(S x) {
+  static_assert(BLOCK % 32 == 0 && BLOCK <= 1024, "whole warps");
+  if (BLOCK == 32) return warp_sum(x);
+  __shared__ S part[BLOCK / 32];
+  x = warp_sum(x);
+  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = x;
+  __syncthreads();
+  x = threadIdx.x % 32 < BLOCK / 32 ? part[threadIdx.x % 32] : S(0);
+  x = warp_sum(x);
+  __syncthreads();
+  return x;
+}
+
+/* ---- randomness ---- */
+
+/* philox() of kernels/philox.h, by cuRAND: the same four words. */
+__device__ __forceinline__ uint4 random_words(uint64_t seed, uint32_t element_div_4, uint32_t site, uint32_t step,
+                                              uint32_t stream) {
+  return curand_Philox4x32_10(make_uint4(element_div_4, site, step, stream),
+                              make_uint2((uint32_t)seed, (uint32_t)(seed >> 32)));
+}
+
+/* struct Dropout as kernels take it. */
+struct DropoutMask {
+  uint64_t seed;
+  const StepState *state;
+  uint32_t site, threshold; /* an element is kept when its word >= threshold */
+  float scale;
+};
+
+/* x *= mask for the N elements from `element` on (a multiple of N; N is 1, 2 or a multiple of 4) of sequence `sequence`
+ * of the micro-batch. */
+template <int N>
+__device__ __forceinline__ void apply_dropout(float (&x)[N], const DropoutMask &mask, int sequence, int64_t element) {
+  const uint32_t step = (uint32_t)(mask.state->step + 1), stream = (uint32_t)(mask.state->sequence + sequence);
+#pragma unroll
+  for (int i = 0; i < N; i += 4) {
+    const uint4 words = random_words(mask.seed, (uint32_t)((element + i) / 4), mask.site, step, stream);
+    const uint32_t word[4] = {words.x, words.y, words.z, words.w};
+    const int first = N < 4 ? (int)(element % 4) : 0;
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+      if (j >= first && j - first < N) x[i + j - first] *= word[j] >= mask.threshold ? mask.scale : 0.0f;
+  }
+}
+
+} // namespace
+
+/* ---- host side of dropout ---- */
+
+static inline bool dropout_active(const Dropout *dropout) { return dropout && dropout->p > 0.0f; }
+
+/* Clamped, so that p near 1 does not wrap. Zeros when nothing is dropped. */
+static inline DropoutMask dropout_mask(const Dropout *dropout) {
+  DropoutMask mask = {};
+  if (!dropout_active(dropout)) return mask;
+  const double threshold = (double)dropout->p * 4294967296.0 + 0.5;
+  mask.seed = dropout->seed;
+  mask.state = dropout->state;
+  mask.site = dropout->site;
+  mask.threshold = threshold >= 4294967295.0 ? 4294967295u : (uint32_t)threshold;
+  mask.scale = 1.0f / (1.0f - dropout->p);
+  return mask;
+}
+
+#endif

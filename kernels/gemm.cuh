@@ -1,0 +1,453 @@
+/* Matrix products by cuBLASLt, its only use. Row-major tensors are the transposes of cuBLASLt's column-major ones:
+ *
+ *   linear                  y [N][M] = x [N][K] W^T       D = op_T(W) x,   m = M, n = N, k = K
+ *   linear_backward_input   dx [N][K] = dy [N][M] W       D = W dy,        m = K, n = N, k = M
+ *   linear_backward_weight  dW [M][K] (+)= dy^T x, fp32   D = x op_T(dy),  m = K, n = M, k = N
+ *
+ * Products are summed in fp32 (fp32 inputs without TF32). A plan (descriptors and algorithm) is made once for every
+ * combination of shape, strides, types and alignments, outside of recordings. The algorithm is the first of the
+ * library's heuristic, or with autotune the fastest of its first candidates. The library is loaded when a context is
+ * opened and not before: it is half a gigabyte, which programs that do not need it must not wait for. */
+#ifndef INKLING_KERNELS_GEMM_CUH
+#define INKLING_KERNELS_GEMM_CUH
+
+#include "kernels/cuda.cuh"
+
+#include <cublasLt.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <vector>
+
+/* ---- the library ---- */
+
+struct CublasLt {
+  decltype(&cublasLtCreate) create;
+  decltype(&cublasLtDestroy) destroy;
+  decltype(&cublasLtGetVersion) version;
+  decltype(&cublasLtGetStatusString) status_string;
+  decltype(&cublasLtMatmulDescCreate) desc_create;
+  decltype(&cublasLtMatmulDescDestroy) desc_destroy;
+  decltype(&cublasLtMatmulDescSetAttribute) desc_set;
+  decltype(&cublasLtMatrixLayoutCreate) layout_create;
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
+  decltype(&cublasLtMatmulPreferenceCreate) preference_create;
+  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&cublasLtMatmul) matmul;
+};
+
+#ifndef INKLING_CUDA_LIBRARIES
+#define INKLING_CUDA_LIBRARIES "/usr/local/cuda/lib64" /* where the build found them */
+#endif
+#define INKLING_TEXT(x) #x
+#define INKLING_LIBRARY(version) "libcublasLt.so." INKLING_TEXT(version)
+
+static bool cublaslt_load(CublasLt *out, Error *error) {
+  static const char *const places[] = {INKLING_LIBRARY(CUBLAS_VER_MAJOR),
+                                       INKLING_CUDA_LIBRARIES "/" INKLING_LIBRARY(CUBLAS_VER_MAJOR)};
+  struct Symbol {
+    const char *name;
+    void **function;
+  } symbols[] = {
+      {"cublasLtCreate", (void **)&out->create},
+      {"cublasLtDestroy", (void **)&out->destroy},
+      {"cublasLtGetVersion", (void **)&out->version},
+      {"cublasLtGetStatusString", (void **)&out->status_string},
+      {"cublasLtMatmulDescCreate", (void **)&out->desc_create},
+      {"cublasLtMatmulDescDestroy", (void **)&out->desc_destroy},
+      {"cublasLtMatmulDescSetAttribute", (void **)&out->desc_set},
+      {"cublasLtMatrixLayoutCreate", (void **)&out->layout_create},
+      {"cublasLtMatrixLayoutDestroy", (void **)&out->layout_destroy},
+      {"cublasLtMatmulPreferenceCreate", (void **)&out->preference_create},
+      {"cublasLtMatmulPreferenceDestroy", (void **)&out->preference_destroy},
+      {"cublasLtMatmulPreferenceSetAttribute", (void **)&out->preference_set},
+      {"cublasLtMatmulAlgoGetHeuristic", (void **)&out->heuristic},
+      {"cublasLtMatmul", (void **)&out->matmul},
+  };
+  void *library = RTLD_DEFAULT; /* linked into the program, as the tests' stand-in is */
+  bool loaded = dlsym(library, symbols[0].name) != NULL;
+  for (size_t i = 0; i < 2 && !loaded; i++) {
+    library = dlopen(places[i], RTLD_NOW | RTLD_LOCAL);
+    loaded = library != NULL;
+  }
+  if (!loaded)
+    return fail(error, EXIT_USAGE, "no CUDA: %s is missing (cuBLAS of the CUDA toolkit, see LD_LIBRARY_PATH)",
+                places[0]);
+  for (const Symbol &symbol : symbols) {
+    *symbol.function = dlsym(library, symbol.name);
+    if (!*symbol.function) return fail(error, EXIT_USAGE, "no CUDA: %s has no %s", places[0], symbol.name);
+  }
+  return true;
+}
+
+/* ---- plans ---- */
+
+enum { GEMM_WORKSPACE = 32 << 20, GEMM_CANDIDATES = 16, GEMM_REPEATS = 5 };
+
+/* What a plan depends on; all int64 so that it has no padding and is compared and printed as an array. */
+struct GemmKey {
+  int64_t transpose_a, transpose_b, m, n, k, lda, ldb, ldd, bytes_in, bytes_out, accumulate, epilogue, ld_aux;
+  int64_t align_a, align_b, align_d;
+};
+enum { GEMM_KEY_FIELDS = sizeof(GemmKey) / sizeof(int64_t) };
+
+struct GemmPlan {
+  GemmKey key;
+  cublasLtMatmulDesc_t desc;
+  cublasLtMatrixLayout_t a, b, d;
+  cublasLtMatmulAlgo_t algorithm;
+  bool tuned;
+};
+
+/* A choice of an earlier run. */
+struct GemmChoice {
+  GemmKey key;
+  cublasLtMatmulAlgo_t algorithm;
+};
+
+struct Gemm {
+  CublasLt library;
+  cublasLtHandle_t handle;
+  void *workspace;
+  bool autotune;
+  std::vector<GemmPlan> plans;
+  std::vector<GemmChoice> choices;
+};
+
+static bool gemm_check(Context *c, cublasStatus_t status, const GemmKey *key) {
+  if (status != CUBLAS_STATUS_SUCCESS && !c->error.code)
+    fail(&c->error, status == CUBLAS_STATUS_ALLOC_FAILED ? EXIT_MEMORY : EXIT_INTERNAL,
+         "matrix product of %lld x %lld x %lld failed on %s: %s", (long long)(key ? key->m : 0),
+         (long long)(key ? key->n : 0), (long long)(key ? key->k : 0), c->name,
+         c->gemm->library.status_string(status));
+  return !c->error.code;
+}
+
+/* The first line of stored choices: they hold for this device and library alone. */
+static void tuning_header(Context *c, char *out, size_t size) {
+  snprintf(out, size, "cublaslt %zu on %s", c->gemm->library.version(), c->name);
+}
+
+/* Lines of 16 numbers and 8 hexadecimal words. What does not parse is not used: it is only advice. */
+static void read_tuning(Context *c, const char *text) {
+  char header[256];
+  tuning_header(c, header, sizeof header);
+  size_t length = strlen(header);
+  if (!text || strncmp(text, header, length) != 0 || text[length] != '\n') return;
+  static_assert(sizeof(cublasLtMatmulAlgo_t) == 8 * sizeof(uint64_t), "cuBLASLt: stored by its words");
+  for (const char *at = text + length + 1; *at;) {
+    GemmChoice choice = {};
+    int64_t *field = (int64_t *)&choice.key;
+    char *end = (char *)at;
+    bool good = true;
+    for (int i = 0; i < GEMM_KEY_FIELDS && good; i++, at = end) field[i] = strtoll(at, &end, 10), good = end != at;
+    for (int i = 0; i < 8 && good; i++, at = end) choice.algorithm.data[i] = strtoull(at, &end, 16), good = end != at;
+    if (!good || *end != '\n') return;
+    c->gemm->choices.push_back(choice);
+    at = end + 1;
+  }
+}
+
+static char *cuda_tuning(Context *c) {
+  size_t tuned = 0, size = 512;
+  for (const GemmPlan &plan : c->gemm->plans) tuned += plan.tuned;
+  if (!tuned) return NULL;
+  size += tuned * (GEMM_KEY_FIELDS + 8) * 24;
+  char *text = (char *)malloc(size), *at = text;
+  if (!text) return NULL;
+  tuning_header(c, text, 256);
+  at += strlen(text);
+  *at++ = '\n';
+  for (const GemmPlan &plan : c->gemm->plans) {
+    if (!plan.tuned) continue;
+    const int64_t *field = (const int64_t *)&plan.key;
+    for (int i = 0; i < GEMM_KEY_FIELDS; i++) at += sprintf(at, "%lld ", (long long)field[i]);
+    for (int i = 0; i < 8; i++)
+      at += sprintf(at, "%llx%c", (unsigned long long)plan.algorithm.data[i], i < 7 ? ' ' : '\n');
+  }
+  return text;
+}
+
+static bool gemm_open(Context *c, bool autotune, const char *tuning) {
+  Gemm *g = c->gemm = new (std::nothrow) Gemm();
+  if (!g) return check(c, cudaErrorMemoryAllocation, "matrix products");
+  if (!cublaslt_load(&g->library, &c->error) || !gemm_check(c, g->library.create(&g->handle), NULL)) return false;
+  g->autotune = autotune;
+  g->workspace = cuda_alloc(c, "workspace of the matrix products", GEMM_WORKSPACE);
+  read_tuning(c, tuning);
+  return !c->error.code;
+}
+
+static void gemm_close(Gemm *g) {
+  if (!g) return;
+  for (GemmPlan &plan : g->plans) {
+    if (plan.desc) g->library.desc_destroy(plan.desc);
+    for (cublasLtMatrixLayout_t layout : {plan.a, plan.b, plan.d})
+      if (layout) g->library.layout_destroy(layout);
+  }
+  if (g->handle) g->library.destroy(g->handle);
+  delete g;
+}
+
+/* The power of two, at most 256, that an address is a multiple of. */
+static int64_t alignment_of(const void *p) {
+  uintptr_t low = (uintptr_t)p & (~(uintptr_t)p + 1);
+  return low && low < 256 ? (int64_t)low : 256;
+}
+
+static bool describe(Context *c, GemmPlan *plan) {
+  const CublasLt &l = c->gemm->library;
+  const GemmKey &k = plan->key;
+  cudaDataType in = k.bytes_in == 2 ? CUDA_R_16BF : CUDA_R_32F, out = k.bytes_out == 2 ? CUDA_R_16BF : CUDA_R_32F;
+  cublasOperation_t a = k.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, b = k.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  if (!gemm_check(c, l.desc_create(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), &k) ||
+      !gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a), &k) ||
+      !gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b), &k))
+    return false;
+  if (k.epilogue) {
+    cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)k.epilogue;
+    if (!gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), &k) ||
+        !gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &k.ld_aux, sizeof k.ld_aux), &k))
+      return false;
+  }
+  uint64_t rows_a = (uint64_t)(k.transpose_a ? k.k : k.m), cols_a = (uint64_t)(k.transpose_a ? k.m : k.k);
+  uint64_t rows_b = (uint64_t)(k.transpose_b ? k.n : k.k), cols_b = (uint64_t)(k.transpose_b ? k.k : k.n);
+  return gemm_check(c, l.layout_create(&plan->a, in, rows_a, cols_a, k.lda), &k) &&
+         gemm_check(c, l.layout_create(&plan->b, in, rows_b, cols_b, k.ldb), &k) &&
+         gemm_check(c, l.layout_create(&plan->d, out, (uint64_t)k.m, (uint64_t)k.n, k.ldd), &k);
+}
+
+static cublasStatus_t multiply(Context *c, const GemmPlan &plan, const cublasLtMatmulAlgo_t *algorithm, const void *a,
+                               const void *b, void *d) {
+  const float one = 1.0f, beta = plan.key.accumulate ? 1.0f : 0.0f;
+  return c->gemm->library.matmul(c->gemm->handle, plan.desc, &one, a, plan.a, b, plan.b, &beta, d, plan.d, d, plan.d,
+                                 algorithm, c->gemm->workspace, GEMM_WORKSPACE, c->stream);
+}
+
+/* Milliseconds of the fastest of some runs; infinite when the algorithm fails. */
+static float time_algorithm(Context *c, const GemmPlan &plan, const cublasLtMatmulAlgo_t *algorithm, const void *a,
+                            const void *b, void *d, cudaEvent_t start, cudaEvent_t stop) {
+  float best = INFINITY;
+  for (int i = 0; i <= GEMM_REPEATS; i++) { /* the first one warms up */
+    float ms = INFINITY;
+    cudaEventRecord(start, c->stream);
+    if (multiply(c, plan, algorithm, a, b, d) != CUBLAS_STATUS_SUCCESS) return INFINITY;
+    cudaEventRecord(stop, c->stream);
+    if (cudaEventSynchronize(stop) != cudaSuccess || cudaEventElapsedTime(&ms, start, stop) != cudaSuccess)
+      return INFINITY;
+    if (i && ms < best) best = ms;
+  }
+  return best;
+}
+
+/* Writes to a spare output, because what accumulates cannot be tried twice. */
+static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeuristicResult_t *results, int count,
+                   const void *a, const void *b) {
+  void *spare = scratch(c, (size_t)(plan.key.ldd * plan.key.n * plan.key.bytes_out));
+  cudaEvent_t start = NULL, stop = NULL;
+  int best = 0;
+  float best_ms = INFINITY;
+  if (spare && check(c, cudaEventCreate(&start), "autotune") && check(c, cudaEventCreate(&stop), "autotune"))
+    for (int i = 0; i < count; i++) {
+      float ms = time_algorithm(c, plan, &results[i].algo, a, b, spare, start, stop);
+      if (ms < best_ms) best = i, best_ms = ms;
+    }
+  if (start) cudaEventDestroy(start);
+  if (stop) cudaEventDestroy(stop);
+  return best;
+}
+
+static bool choose_algorithm(Context *c, GemmPlan *plan, const void *a, const void *b) {
+  Gemm *g = c->gemm;
+  const CublasLt &l = g->library;
+  const GemmKey &k = plan->key;
+  for (const GemmChoice &choice : g->choices)
+    if (memcmp(&choice.key, &k, sizeof k) == 0) {
+      plan->algorithm = choice.algorithm;
+      return plan->tuned = true;
+    }
+  cublasLtMatmulPreference_t preference = NULL;
+  const size_t workspace = GEMM_WORKSPACE;
+  const uint32_t align_a = (uint32_t)k.align_a, align_b = (uint32_t)k.align_b, align_d = (uint32_t)k.align_d;
+  struct {
+    cublasLtMatmulPreferenceAttributes_t name;
+    const void *value;
+    size_t bytes;
+  } attributes[] = {{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace},
+                    {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align_a, sizeof align_a},
+                    {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align_b, sizeof align_b},
+                    {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align_d, sizeof align_d},
+                    {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align_d, sizeof align_d}};
+  if (!gemm_check(c, l.preference_create(&preference), &k)) return false;
+  for (const auto &attribute : attributes)
+    gemm_check(c, l.preference_set(preference, attribute.name, attribute.value, attribute.bytes), &k);
+  cublasLtMatmulHeuristicResult_t results[GEMM_CANDIDATES];
+  int wanted = g->autotune ? (int)GEMM_CANDIDATES : 1, found = 0, best = 0;
+  cublasStatus_t status = l.heuristic(g->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, preference, wanted,
+                                      results, &found);
+  l.preference_destroy(preference);
+  if (!gemm_check(c, found ? status : CUBLAS_STATUS_NOT_SUPPORTED, &k)) return false;
+  if (g->autotune && !k.epilogue) best = fastest(c, *plan, results, found, a, b);
+  plan->algorithm = results[best].algo;
+  plan->tuned = g->autotune;
+  return !c->error.code;
+}
+
+static void gemm(Context *c, GemmKey key, void *d, const void *a, const void *b, void *aux) {
+  if (c->error.code || !key.m || !key.n) return;
+  key.align_a = alignment_of(a), key.align_b = alignment_of(b), key.align_d = alignment_of(d);
+  GemmPlan *plan = NULL;
+  for (GemmPlan &made : c->gemm->plans)
+    if (memcmp(&made.key, &key, sizeof key) == 0) plan = &made;
+  if (!plan) {
+    c->gemm->plans.push_back(GemmPlan());
+    plan = &c->gemm->plans.back();
+    plan->key = key;
+    if (!describe(c, plan)) return;
+    if (aux && !gemm_check(c, c->gemm->library.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux,
+                                                        sizeof aux), &key))
+      return;
+    if (!choose_algorithm(c, plan, a, b)) {
+      memset(&plan->key, 0xFF, sizeof plan->key); /* not to be found again */
+      return;
+    }
+  }
+  if (aux && !gemm_check(c, c->gemm->library.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux,
+                                                      sizeof aux), &key))
+    return;
+  gemm_check(c, multiply(c, *plan, &plan->algorithm, a, b, d), &plan->key);
+}
+
+/* ---- activations outside of the GEMM, where the library's epilogue does not fit ---- */
+
+namespace {
+
+constexpr float GELU_SCALE = 0.7978845608f, GELU_CUBE = 0.044715f; /* sqrt(2/pi) */
+
+template <EpilogueKind KIND> __device__ __forceinline__ float activate(float x) {
+  if (KIND == EPILOGUE_RELU) return fmaxf(x, 0.0f);
+  return 0.5f * x * (1.0f + tanhf(GELU_SCALE * (x + GELU_CUBE * x * x * x)));
+}
+
+template <EpilogueKind KIND> __device__ __forceinline__ float activate_slope(float x) {
+  if (KIND == EPILOGUE_RELU) return x > 0.0f ? 1.0f : 0.0f;
+  const float t = tanhf(GELU_SCALE * (x + GELU_CUBE * x * x * x));
+  return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * GELU_SCALE * (1.0f + 3.0f * GELU_CUBE * x * x);
+}
+
+/* y = activation(aux), or with BACKWARD dx *= activation'(aux); rows of `cols`, y with a stride. */
+template <class T, EpilogueKind KIND, bool BACKWARD>
+__global__ void __launch_bounds__(256) activation(T *y, int64_t stride, const T *aux, int64_t count, int cols) {
+  for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < count; i += (int64_t)gridDim.x * 256) {
+    T *at = y + i / cols * stride + i % cols;
+    const float x = to_float(aux[i]);
+    *at = from_float<T>(BACKWARD ? to_float(*at) * activate_slope<KIND>(x) : activate<KIND>(x));
+  }
+}
+
+} // namespace
+
+template <bool BACKWARD>
+static void run_activation(Context *c, void *y, int64_t stride, Epilogue epilogue, int rows, int cols) {
+  const int64_t count = (int64_t)rows * cols;
+  const int64_t blocks = divide_up(count, 1024), most = 16 * c->processors;
+  with_element(c, [&](auto element) {
+    using T = decltype(element);
+    auto kernel = epilogue.kind == EPILOGUE_GELU ? activation<T, EPILOGUE_GELU, BACKWARD>
+                                                 : activation<T, EPILOGUE_RELU, BACKWARD>;
+    launch(c, "activation", kernel, dim3((unsigned)(blocks < most ? blocks : most)), 256, 0, (T *)y, stride,
+           (const T *)epilogue.aux, count, cols);
+  });
+}
+
+/* The library's GELU pays where it rides in the GEMM: bf16 on sm_90 and later (before that it is a kernel of its own). */
+static bool rides(const Context *c, Epilogue epilogue, int cols) {
+  return epilogue.kind == EPILOGUE_GELU && c->dtype == DTYPE_BF16 && c->capability >= 90 && cols % 8 == 0 &&
+         aligned16(epilogue.aux);
+}
+
+/* ---- the operations ---- */
+
+static const void *gemm_weights(Context *c, const Parameters *params, Matrix w) {
+  return (const char *)params->compute + w.offset * dtype_bytes(c->dtype);
+}
+
+void cuda_linear(Context *c, void *y, int64_t y_stride, const void *x, int64_t x_stride, const Parameters *params,
+                 Matrix w, int rows, Epilogue epilogue) {
+  GemmKey key = {};
+  key.transpose_a = 1;
+  key.m = w.rows, key.n = rows, key.k = w.cols;
+  key.lda = w.cols, key.ldb = x_stride, key.ldd = y_stride;
+  key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
+  const bool ride = rides(c, epilogue, w.rows), apart = epilogue.kind != EPILOGUE_NONE && !ride;
+  if (ride) key.epilogue = CUBLASLT_EPILOGUE_GELU_AUX, key.ld_aux = w.rows;
+  if (apart) key.ldd = w.rows;
+  gemm(c, key, apart ? epilogue.aux : y, gemm_weights(c, params, w), x, ride ? epilogue.aux : NULL);
+  if (apart) run_activation<false>(c, y, y_stride, epilogue, rows, w.rows);
+}
+
+void cuda_linear_backward_input(Context *c, void *dx, int64_t dx_stride, const void *dy, int64_t dy_stride,
+                                const Parameters *params, Matrix w, int rows, Epilogue epilogue) {
+  GemmKey key = {};
+  key.m = w.cols, key.n = rows, key.k = w.rows;
+  key.lda = w.cols, key.ldb = dy_stride, key.ldd = dx_stride;
+  key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
+  const bool ride = rides(c, epilogue, w.cols), apart = epilogue.kind != EPILOGUE_NONE && !ride;
+  if (ride) key.epilogue = CUBLASLT_EPILOGUE_DGELU, key.ld_aux = w.cols;
+  gemm(c, key, dx, gemm_weights(c, params, w), dy, ride ? epilogue.aux : NULL);
+  if (apart) run_activation<true>(c, dx, dx_stride, epilogue, rows, w.cols);
+}
+
+void cuda_linear_backward_weight(Context *c, const Parameters *params, Matrix w, const void *dy, int64_t dy_stride,
+                                 const void *x, int64_t x_stride, int rows, bool accumulate) {
+  float *grad = params->grad + w.offset;
+  if (c->error.code) return;
+  if (rows == 0 && !accumulate)
+    check(c, cudaMemsetAsync(grad, 0, (size_t)w.rows * (size_t)w.cols * sizeof(float), c->stream), "weight gradient");
+  if (rows == 0) return;
+  GemmKey key = {};
+  key.transpose_b = 1;
+  key.m = w.cols, key.n = w.rows, key.k = rows;
+  key.lda = x_stride, key.ldb = dy_stride, key.ldd = w.cols;
+  key.bytes_in = (int64_t)dtype_bytes(c->dtype), key.bytes_out = sizeof(float);
+  key.accumulate = accumulate;
+  gemm(c, key, grad, x, dy, NULL);
+}
+
+/* Multiply-adds of growing squares, until one product takes 2 ms. */
+double cuda_peak_flops(Context *c) {
+  double best = 0;
+  cudaEvent_t start = NULL, stop = NULL;
+  if (!check(c, cudaEventCreate(&start), "speed test") || !check(c, cudaEventCreate(&stop), "speed test")) return 0;
+  for (int64_t size = 256; size <= 16384 && !c->error.code; size *= 2) {
+    const size_t bytes = (size_t)(size * size) * dtype_bytes(c->dtype);
+    char *memory = (char *)scratch(c, 3 * bytes);
+    if (!memory) break;
+    check(c, cudaMemsetAsync(memory, 0x3C, 2 * bytes, c->stream), "speed test"); /* small numbers in either type */
+    float best_ms = INFINITY;
+    for (int i = 0; i < 3 && !c->error.code; i++) {
+      float ms = INFINITY;
+      GemmKey key = {};
+      key.transpose_a = 1;
+      key.m = key.n = key.k = key.lda = key.ldb = key.ldd = size;
+      key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
+      check(c, cudaEventRecord(start, c->stream), "speed test");
+      gemm(c, key, memory + 2 * bytes, memory, memory + bytes, NULL);
+      check(c, cudaEventRecord(stop, c->stream), "speed test");
+      check(c, cudaEventSynchronize(stop), "speed test");
+      check(c, cudaEventElapsedTime(&ms, start, stop), "speed test");
+      if (i && ms < best_ms) best_ms = ms;
+    }
+    const double flops = 2.0 * (double)size * (double)size * (double)size / (1e-3 * (double)best_ms);
+    if (flops > best) best = flops;
+    if (best_ms > 2.0f) break;
+  }
+  cudaEventDestroy(start);
+  cudaEventDestroy(stop);
+  return best;
+}
+
+#endif
