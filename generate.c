@@ -24,7 +24,8 @@ typedef struct GenerateSettings {
   int64_t tokens;
   Sampling sampling;
   bool greedy, ignore_end, echo, quiet;
-  int on_full, truncate_prompt, stride, device, threads;
+  int on_full, truncate_prompt, stride;
+  DeviceSettings machine;
   uint64_t seed;
 } GenerateSettings;
 
@@ -169,12 +170,18 @@ static void generate_options(Options *options, Option rows[GENERATE_OPTIONS], Ge
       {.group = "Machine",
        .name = "device",
        .kind = OPTION_CHOICE,
-       .value = &s->device,
+       .value = &s->machine.device,
        .choices = device_choices,
        .help = "where to compute"},
+      {.name = "dtype",
+       .kind = OPTION_CHOICE,
+       .value = &s->machine.dtype,
+       .choices = dtype_choices,
+       .shown_default = "auto: bf16 on a GPU, f32 on a CPU",
+       .help = "numbers in activations and matrix products"},
       {.name = "threads",
        .kind = OPTION_INT,
-       .value = &s->threads,
+       .value = &s->machine.threads,
        .min = 0,
        .max = 4096,
        .shown_default = "all",
@@ -245,7 +252,8 @@ static bool load_tokenizer(Program *p, Error *error) {
 static bool load_model(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
   if (!run_read_config(p->dir, &p->config, &p->special, error) || !load_tokenizer(p, error) ||
-      !device_open((DeviceChoice)s->device, s->threads, &p->backend, &p->context, error))
+      !device_open(&s->machine, NULL, &p->console, &p->backend, &p->context, error) ||
+      !device_check(p->backend, p->context, &p->config, error))
     return false;
   char *path = path_join(p->dir, "model.safetensors");
   if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");

@@ -329,10 +329,13 @@ static void cuda_info(Context *c, ContextInfo *out) {
   out->accelerator = true;
   out->bytes = c->bytes;
   out->peak_bytes = c->peak_bytes;
+  out->head_dim_multiple = 8;
+  out->head_dim_max = 128;
 }
 
 extern "C" const Backend cuda_backend = {
     .name = "cuda",
+    .natural_dtype = DTYPE_BF16,
     .open = cuda_open,
     .close = cuda_close,
     .info = cuda_info,

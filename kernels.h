@@ -182,6 +182,7 @@ typedef struct ContextInfo {
   size_t bytes;      /* allocated now */
   size_t peak_bytes; /* the most that was allocated */
   size_t free_bytes; /* that could still be allocated */
+  int head_dim_multiple, head_dim_max; /* sizes of attention heads that it can work with */
 } ContextInfo;
 
 typedef struct Recording Recording; /* of a backend; the CPU has none */
@@ -190,7 +191,8 @@ enum { REPORT_RING = 64 };
 typedef void (*StepFunction)(Context *c, void *argument);
 
 typedef struct Backend {
-  const char *name; /* "cpu", "cuda" */
+  const char *name;    /* "cpu", "cuda" */
+  DType natural_dtype; /* what it is best at */
 
   /* -- context -- */
   /* false with EXIT_USAGE (dtype or device not available, and what is) or EXIT_MEMORY. */

@@ -155,7 +155,7 @@ static bool resolve_length(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   double steps_per_minute = 0;
   if (s->bench) {
-    s->steps = s->bench + 8;
+    s->steps = s->bench + BENCH_WARM_UP;
     s->epochs = s->minutes = NAN;
   }
   if (!isnan(s->minutes)) {
@@ -174,11 +174,11 @@ static bool prepare(Run *r, Error *error) {
   if (!open_data(r, error)) return false;
   if (!r->dir) r->dir = s->out ? strdup(s->out) : default_directory(s->data.items[0]);
   if (!r->dir) return fail(error, EXIT_MEMORY, "out of memory for a path");
-  if (!device_open((DeviceChoice)s->device, s->threads, &r->backend, &r->context, error)) return false;
+  if (!open_device(r, error)) return false;
   ContextInfo info;
   r->backend->info(r->context, &info);
   if (!settings_resolve_model(s, tokenizer_vocab(r->tokenizer), info.accelerator, &r->config, error) ||
-      !check_text_length(r, error))
+      !device_check(r->backend, r->context, &r->config, error) || !check_text_length(r, error))
     return false;
   if (s->resume && !same_model(r, error)) return false;
   if (s->patience && !has_validation(r))

@@ -246,7 +246,7 @@ static float time_algorithm(Context *c, const GemmPlan &plan, const cublasLtMatm
 /* Writes to a spare output, because what accumulates cannot be tried twice. */
 static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeuristicResult_t *results, int count,
                    const void *a, const void *b) {
-  void *spare = scratch(c, (size_t)(plan.key.ldd * plan.key.n * plan.key.bytes_out));
+  void *spare = cuda_alloc(c, "spare output of autotune", (size_t)(plan.key.ldd * plan.key.n * plan.key.bytes_out));
   cudaEvent_t start = NULL, stop = NULL;
   int best = 0;
   float best_ms = INFINITY;
@@ -257,6 +257,7 @@ static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeurist
     }
   if (start) cudaEventDestroy(start);
   if (stop) cudaEventDestroy(stop);
+  cuda_release(c, spare);
   return best;
 }
 
@@ -417,14 +418,17 @@ void cuda_linear_backward_weight(Context *c, const Parameters *params, Matrix w,
   gemm(c, key, grad, x, dy, NULL);
 }
 
-/* Multiply-adds of growing squares, until one product takes 2 ms. */
+/* Multiply-adds of growing squares, until one product takes 2 ms or memory runs low. */
 double cuda_peak_flops(Context *c) {
   double best = 0;
   cudaEvent_t start = NULL, stop = NULL;
   if (!check(c, cudaEventCreate(&start), "speed test") || !check(c, cudaEventCreate(&stop), "speed test")) return 0;
   for (int64_t size = 256; size <= 16384 && !c->error.code; size *= 2) {
     const size_t bytes = (size_t)(size * size) * dtype_bytes(c->dtype);
-    char *memory = (char *)scratch(c, 3 * bytes);
+    size_t available = 0, total = 0;
+    cudaMemGetInfo(&available, &total);
+    if (3 * bytes > available / 2) break;
+    char *memory = (char *)cuda_alloc(c, "matrices of the speed test", 3 * bytes);
     if (!memory) break;
     check(c, cudaMemsetAsync(memory, 0x3C, 2 * bytes, c->stream), "speed test"); /* small numbers in either type */
     float best_ms = INFINITY;
@@ -441,6 +445,7 @@ double cuda_peak_flops(Context *c) {
       check(c, cudaEventElapsedTime(&ms, start, stop), "speed test");
       if (i && ms < best_ms) best_ms = ms;
     }
+    cuda_release(c, memory);
     const double flops = 2.0 * (double)size * (double)size * (double)size / (1e-3 * (double)best_ms);
     if (flops > best) best = flops;
     if (best_ms > 2.0f) break;

@@ -66,6 +66,19 @@ static bool guards_whole(const Fixture *f, const Owned *owned) {
   return true;
 }
 
+void fixture_free(Fixture *f) {
+  for (Owned *owned = f->owned, *next; owned; owned = next) {
+    next = owned->next;
+    if (owned->device) f->backend->release(f->context, owned->device);
+    if (owned->is_golden) safetensors_close(&owned->golden);
+    free(owned->host);
+    free(owned);
+  }
+  f->owned = NULL;
+  f->backend->close(f->context);
+  f->context = NULL;
+}
+
 static int tear_down(void **state) {
   Fixture *f = *state;
   Error error = {0};
@@ -76,19 +89,9 @@ static int tear_down(void **state) {
     }
     if (error.code != EXIT_DONE) fprintf(stderr, "the context holds an error: %s\n", error.text), failures++;
   }
-  for (Owned *owned = f->owned, *next; owned; owned = next) {
-    next = owned->next;
-    if (owned->device) {
-      if (!f->expect_error && !guards_whole(f, owned)) failures++;
-      f->backend->release(f->context, owned->device);
-    }
-    if (owned->is_golden) safetensors_close(&owned->golden);
-    free(owned->host);
-    free(owned);
-  }
-  f->owned = NULL;
-  f->backend->close(f->context);
-  f->context = NULL;
+  for (Owned *owned = f->owned; owned; owned = owned->next)
+    if (owned->device && !f->expect_error && !guards_whole(f, owned)) failures++;
+  fixture_free(f);
   return failures ? -1 : 0;
 }
 

@@ -36,6 +36,9 @@ typedef struct Fixture {
  * dtypes. */
 int run_on_backends(const char *group, const struct CMUnitTest *tests, int count);
 
+/* Frees what a Fixture of the test's own has made, and closes its context. */
+void fixture_free(Fixture *f);
+
 /* ---- host memory ---- */
 
 void *host_memory(Fixture *f, size_t bytes); /* zeroed */

@@ -1,4 +1,5 @@
 /* The run directory: taken, begun, and left as it was when a run fails before it began. */
+#include "store/file.h"
 #include "training/run.h"
 
 #include <errno.h>
@@ -33,6 +34,7 @@ static bool holds_run(const Run *r) {
 /* What a run writes; what of it makes the old run resumable comes first. */
 static const char *const run_files[] = {
     "last/state.safetensors", "prev/state.safetensors", "samples.txt",       "metrics.jsonl",          "config.txt",
+    "autotune.txt",
     "tokenizer.json",         "tokenizer_config.json",  "model.safetensors", "generation_config.json", "config.json"};
 enum { RUN_FILES = sizeof run_files / sizeof run_files[0], OLD_RUN_FILES = 3 };
 
@@ -119,6 +121,30 @@ bool write_weights(Run *r, Error *error) {
   bool ok = run_write_weights(path, model_table(r->model), r->host[0], NULL, 0, error);
   free(path);
   return ok;
+}
+
+/* What --autotune has chosen so far. */
+bool save_tuning(const Run *r, Error *error) {
+  char *tuning = r->backend->tuning(r->context);
+  if (!tuning) return true;
+  char *path = in_run(r, "autotune.txt");
+  bool ok = path ? file_write(path, tuning, strlen(tuning), error)
+                 : fail(error, EXIT_MEMORY, "out of memory for a path");
+  free(path);
+  free(tuning);
+  return ok;
+}
+
+/* NULL when there is none: then it is measured again. */
+char *read_tuning(const Run *r) {
+  Error ignored = {0};
+  MappedFile file = {0};
+  char *path = in_run(r, "autotune.txt"), *text = NULL;
+  if (path && file_map(&file, path, EXIT_CHECKPOINT, &ignored)) text = calloc(file.size + 1, 1);
+  if (text && file.size) memcpy(text, file.bytes, file.size);
+  file_unmap(&file);
+  free(path);
+  return text;
 }
 
 static bool open_metrics(Run *r, Error *error) {

@@ -14,9 +14,10 @@ void print_plan(Run *r) {
   Console *c = &r->console;
   if (s->quiet) return;
   TrainConfig train = settings_train_config(s);
-  MemoryPlan memory = model_memory(&r->config, &train, DTYPE_F32);
   ContextInfo info;
   r->backend->info(r->context, &info);
+  MemoryPlan memory = model_memory(&r->config, &train, info.dtype);
+  size_t on_device = memory.total - (info.accelerator ? memory.copies : 0);
   int64_t train_tokens = r->train.end - r->train.begin, per_step = settings_tokens_per_step(s);
   double parameters = (double)memory.parameters, tokens = (double)per_step * (double)s->steps;
   double flops = model_step_flops(&r->config, per_step) * (double)s->steps;
@@ -33,13 +34,13 @@ void print_plan(Run *r) {
                s->steps, per_step, human_count(tokens).text, tokens / (double)train_tokens, (double)s->lr, s->warmup,
                (double)train.dropout, s->seed);
   message_line(
-      c, "memory   %s: weights %s, gradients %s, moments %s, activations %s, logits %s, copies %s; on disk up to %s",
-      human_bytes((double)memory.total).text, human_bytes((double)memory.weights).text,
+      c, "memory   %s: weights %s, gradients %s, moments %s, activations %s, logits %s; copies %s%s; on disk up to %s",
+      human_bytes((double)on_device).text, human_bytes((double)memory.weights).text,
       human_bytes((double)memory.gradients).text, human_bytes((double)memory.moments).text,
       human_bytes((double)memory.activations).text, human_bytes((double)memory.logits).text,
-      human_bytes((double)memory.copies).text, human_bytes(10.0 * (double)memory.gradients).text);
-  message_line(c, "device   %s, %.0f GFLOP/s at best; about %s for the run", info.device, 1e-9 * r->peak_flops,
-               human_duration(2.0 * flops / r->peak_flops).text);
+      human_bytes((double)memory.copies).text, info.accelerator ? " on the host" : "", human_bytes(10.0 * (double)memory.gradients).text);
+  message_line(c, "device   %s, %s, %.0f GFLOP/s at best; about %s for the run", info.device, dtype_name(info.dtype),
+               1e-9 * r->peak_flops, human_duration(2.0 * flops / r->peak_flops).text);
   if (!s->bench) message_line(c, "output   %s", r->dir);
 }
 
@@ -50,21 +51,23 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Seconds of `steps` training steps after a warm-up, ascending; the caller frees them. */
+/* Seconds of `steps` training steps after a warm-up, ascending; the caller frees them. A device that works beside the
+ * host is kept some steps behind it (Backend.poll), as in training: then the steps go by at the device's pace. */
 static double *time_steps(Run *r, int64_t steps, Error *error) {
-  enum { WARM_UP = 3 };
   double *seconds = malloc((size_t)steps * sizeof *seconds);
   if (!seconds) fail(error, EXIT_MEMORY, "out of memory for %" PRId64 " timings", steps);
-  for (int64_t i = -WARM_UP; seconds && i < steps && !stop_signal; i++) {
-    double start = now();
-    fill_batch(r, WARM_UP + i + 1);
+  double start = now();
+  for (int64_t i = -BENCH_WARM_UP; seconds && i < steps && !stop_signal; i++) {
+    fill_batch(r, BENCH_WARM_UP + i + 1);
     model_train_step(r->model, r->tokens, r->targets);
-    StepState reports[8];
-    if (model_reports(r->model, reports, 8, true, error) < 0) {
+    StepState reports[REPORT_RING];
+    if (model_reports(r->model, reports, REPORT_RING, false, error) < 0) {
       free(seconds);
       return NULL;
     }
-    if (i >= 0) seconds[i] = now() - start;
+    double end = now();
+    if (i >= 0) seconds[i] = end - start;
+    start = end;
   }
   if (seconds && stop_signal) {
     free(seconds);
@@ -79,7 +82,7 @@ static double *time_steps(Run *r, int64_t steps, Error *error) {
 bool measure_steps_per_minute(Run *r, double *out, Error *error) {
   enum { STEPS = 20 };
   TrainSettings kept = r->settings;
-  r->settings.steps = STEPS + 4;
+  r->settings.steps = STEPS + BENCH_WARM_UP;
   r->settings.warmup = 0;
   bool ok = start_model(r, error);
   if (ok) initialise_weights(r);
@@ -103,12 +106,12 @@ bool bench(Run *r, Error *error) {
   double median = seconds[n / 2];
   printf("{\"tokens_per_s\": %.1f, \"step_ms\": %.4f, \"step_ms_p10\": %.4f, \"step_ms_p90\": %.4f, "
          "\"peak_memory_bytes\": %zu, "
-         "\"device\": \"%s\", \"dtype\": \"f32\", \"params\": %" PRId64
+         "\"device\": \"%s\", \"dtype\": \"%s\", \"params\": %" PRId64
          ", \"threads\": %d, \"batch\": %d, \"grad_accum\": %d, \"ctx\": %d, "
          "\"steps\": %" PRId64 ", \"flops_per_s\": %.4g, \"peak_flops_per_s\": %.4g}\n",
          (double)settings_tokens_per_step(&r->settings) / median, 1e3 * median, 1e3 * seconds[n / 10],
          1e3 * seconds[n - 1 - n / 10], info.accelerator ? info.peak_bytes : (size_t)usage.ru_maxrss * 1024,
-         info.device, model_table(r->model)->parameters, info.threads, r->settings.batch, r->settings.grad_accum,
+         info.device, dtype_name(info.dtype), model_table(r->model)->parameters, info.threads, r->settings.batch, r->settings.grad_accum,
          r->config.ctx, n, model_step_flops(&r->config, settings_tokens_per_step(&r->settings)) / median,
          r->peak_flops);
   free(seconds);

@@ -42,6 +42,7 @@ bool save_state(Run *r, Error *error) {
       !model_download(r->model, ARENA_MOMENT2, r->host[2], error) ||
       !run_write_state(r->dir, model_table(r->model), r->host[0], r->host[1], r->host[2], strings, count, error))
     return false;
+  if (!save_tuning(r, error)) return false;
   r->saved_step = r->step;
   r->saved_at = now();
   return has_validation(r) || write_weights(r, error);

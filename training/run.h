@@ -61,6 +61,7 @@ static inline int64_t split_tokens(const Split *split) { return split->end - spl
 static inline bool has_validation(const Run *r) { return split_tokens(&r->tail) >= 2; }
 
 /* ---- setup.c ---- */
+bool open_device(Run *r, Error *error);
 bool open_data(Run *r, Error *error);
 bool check_text_length(const Run *r, Error *error);
 void fill_batch(Run *r, int64_t step);
@@ -69,6 +70,7 @@ void initialise_weights(Run *r);
 void stop_model(Run *r);
 
 /* ---- plan.c ---- */
+enum { BENCH_WARM_UP = 12 }; /* steps before the timed ones: recordings are made, a GPU is kept busy */
 bool measure_steps_per_minute(Run *r, double *out, Error *error);
 bool bench(Run *r, Error *error);
 void print_plan(Run *r);
@@ -81,6 +83,8 @@ int start_token(const Run *r);
 bool write_weights(Run *r, Error *error);
 bool begin_directory(Run *r, Error *error);
 void give_up_directory(const Run *r);
+bool save_tuning(const Run *r, Error *error);
+char *read_tuning(const Run *r);
 
 /* ---- resume.c ---- */
 bool save_state(Run *r, Error *error);

@@ -2,6 +2,7 @@
 #ifndef INKLING_TRAINING_SETTINGS_H
 #define INKLING_TRAINING_SETTINGS_H
 
+#include "cli/device.h"
 #include "cli/options.h"
 #include "kernels.h"
 #include "model.h"
@@ -34,7 +35,7 @@ typedef struct TrainSettings {
   const char *resume; /* "" for --resume alone; NULL when not given */
   int64_t log_every;
   /* machine */
-  int device, threads;
+  DeviceSettings machine;
   uint64_t seed;
   /* other */
   bool dry_run;

@@ -48,15 +48,49 @@ void fill_batch(Run *r, int64_t step) {
   }
 }
 
+/* ---- machine ---- */
+
+/* A resumed run works with the GEMM algorithms that it was tuned to. */
+bool open_device(Run *r, Error *error) {
+  const DeviceSettings *machine = &r->settings.machine;
+  char *tuning = r->settings.resume && machine->autotune ? read_tuning(r) : NULL;
+  bool ok = device_open(machine, tuning, &r->console, &r->backend, &r->context, error);
+  free(tuning);
+  return ok;
+}
+
 /* ---- model ---- */
+
+/* After running out of memory: the largest micro-batch that `available` bytes hold, and the same step made of those. */
+static bool say_what_fits(const Run *r, size_t available, Error *error) {
+  ContextInfo info;
+  r->backend->info(r->context, &info);
+  TrainConfig train = settings_train_config(&r->settings);
+  Error all = *error;
+  while (train.batch > 1) {
+    train.batch--;
+    MemoryPlan plan = model_memory(&r->config, &train, info.dtype);
+    if (plan.total - (info.accelerator ? plan.copies : 0) > available) continue;
+    *error = (Error){0};
+    return fail(error, EXIT_MEMORY, "%s; --batch %d would fit", all.text, train.batch);
+  }
+  return false;
+}
+
+static bool allocate_model(Run *r, Error *error) {
+  TrainConfig train = settings_train_config(&r->settings);
+  ContextInfo before;
+  r->backend->info(r->context, &before);
+  if (model_open(&r->model, r->backend, r->context, &r->config, error) &&
+      model_train_begin(r->model, &train, error) && decoder_open(&r->decoder, r->model, 1, error))
+    return true;
+  return error->code == EXIT_MEMORY ? say_what_fits(r, before.free_bytes, error) : false;
+}
 
 /* Everything that the run will need, so that nothing can run out later. The weights are zero. */
 bool start_model(Run *r, Error *error) {
-  TrainConfig train = settings_train_config(&r->settings);
   size_t rows = (size_t)settings_tokens_per_step(&r->settings);
-  if (!model_open(&r->model, r->backend, r->context, &r->config, error) ||
-      !model_train_begin(r->model, &train, error) || !decoder_open(&r->decoder, r->model, 1, error))
-    return false;
+  if (!allocate_model(r, error)) return false;
   r->tokens = malloc(rows * sizeof(int32_t));
   r->targets = malloc(rows * sizeof(int32_t));
   r->window = malloc(((size_t)r->config.ctx + 1) * sizeof(int32_t));

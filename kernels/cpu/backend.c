@@ -87,6 +87,8 @@ static void cpu_info(Context *c, ContextInfo *out) {
   out->threads = c->threads;
   out->bytes = c->bytes;
   out->peak_bytes = c->peak_bytes;
+  out->head_dim_multiple = 2;
+  out->head_dim_max = 256;
   double available = available_bytes();
   out->free_bytes = available < 0 ? 0 : available < 0x1p62 ? (size_t)available : (size_t)1 << 62;
 }
@@ -192,6 +194,7 @@ static int cpu_poll(Context *c, StepState *out, int capacity, bool wait, Error *
 
 const Backend cpu_backend = {
     .name = "cpu",
+    .natural_dtype = DTYPE_F32,
     .open = cpu_open,
     .close = cpu_close,
     .info = cpu_info,

@@ -1,0 +1,185 @@
+/* What a context does beside computing: uploads of any size, recordings, reports, tuning. On every backend. */
+#include "tests/backends.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- uploads ---- */
+
+static unsigned char pattern(size_t i, unsigned seed) { return (unsigned char)((i * 2654435761u + seed) >> 13); }
+
+static void upload_pattern(Fixture *f, unsigned char *device, size_t bytes, unsigned seed) {
+  unsigned char *host = malloc(bytes);
+  assert_non_null(host);
+  for (size_t i = 0; i < bytes; i++) host[i] = pattern(i, seed);
+  f->backend->upload(f->context, device, host, bytes);
+  memset(host, 0xEE, bytes); /* it has been copied */
+  free(host);
+}
+
+static void expect_pattern(Fixture *f, const unsigned char *device, size_t bytes, unsigned seed) {
+  unsigned char *host = malloc(bytes);
+  assert_non_null(host);
+  f->backend->download(f->context, host, device, bytes);
+  for (size_t i = 0; i < bytes; i++)
+    if (host[i] != pattern(i, seed)) fail_msg("byte %zu of %zu is %d, not %d", i, bytes, host[i], pattern(i, seed));
+  free(host);
+}
+
+/* More than any staging buffer holds, in one piece and in many. */
+static void test_uploads(void **state) {
+  Fixture *f = *state;
+  OPS(f);
+  enum { LARGE = (21 << 20) + 13, SMALL = 70001, COUNT = 300 };
+  unsigned char *large = ops->alloc(c, "large", LARGE), *small = ops->alloc(c, "small", (size_t)SMALL * COUNT);
+  upload_pattern(f, large, LARGE, 1);
+  for (unsigned i = 0; i < COUNT; i++) upload_pattern(f, small + (size_t)SMALL * i, SMALL, i);
+  expect_pattern(f, large, LARGE, 1);
+  for (unsigned i = 0; i < COUNT; i++) expect_pattern(f, small + (size_t)SMALL * i, SMALL, i);
+  ops->upload(c, large, "", 0);
+  ops->download(c, NULL, large, 0);
+  ops->release(c, large);
+  ops->release(c, small);
+}
+
+/* ---- recordings ---- */
+
+enum { N = 24, K = 16, M = 40 };
+
+typedef struct Work {
+  const Backend *ops;
+  const Parameters *params;
+  Array x, y, grad_y;
+  StepState *state;
+  int rows;
+} Work;
+
+/* Counts the step, so that a replay that does nothing shows. */
+static void work_step(Context *c, void *argument) {
+  const Work *w = argument;
+  Matrix matrix = w->params->segments[0].matrix;
+  w->ops->linear(c, w->y.data, M, w->x.data, K, w->params, matrix, w->rows, (Epilogue){EPILOGUE_NONE, NULL});
+  w->ops->linear_backward_weight(c, w->params, matrix, w->grad_y.data, M, w->x.data, K, w->rows, true);
+  w->ops->next_micro_batch(c, w->state, 1);
+  w->ops->report(c, w->state);
+}
+
+static Work work_new(Fixture *f, Parameters *params) {
+  ParameterSpec spec = matrix_spec(M, K, 0, random_values(f, 1, (size_t)M * K));
+  StepState zero = {0};
+  *params = parameters_new(f, &spec, 1);
+  return (Work){.ops = f->backend,
+                .params = params,
+                .x = array_compute(f, random_values(f, 2, (size_t)N * K), (size_t)N * K),
+                .y = array_compute(f, NULL, (size_t)N * M),
+                .grad_y = array_compute(f, random_values(f, 3, (size_t)N * M), (size_t)N * M),
+                .state = state_new(f, &zero),
+                .rows = N};
+}
+
+/* The first run, the recorded one and replays do the same; what is uploaded between them is seen. */
+static void test_recordings(void **state) {
+  Fixture *f = *state;
+  OPS(f);
+  Parameters params;
+  Work work = work_new(f, &params);
+  Recording *slot = NULL, *other = NULL;
+  Error error = {0};
+  StepState reports[REPORT_RING];
+  double *expected = NULL, *doubled = random_values(f, 2, (size_t)N * K);
+  for (int i = 0; i < 4; i++) {
+    ops->submit(c, &slot, work_step, &work);
+    double *y = array_read(f, &work.y);
+    if (i == 0) expected = y;
+    else expect_same("a replayed product", y, expected, (size_t)N * M);
+    array_write(f, &work.y, host_values(f, (size_t)N * M));
+  }
+  double *grad = parameters_read(f, &params, ARENA_OF_GRAD, 0);
+  ops->submit(c, &other, work_step, &work); /* a second slot is a recording of its own */
+  for (size_t i = 0; i < (size_t)N * K; i++) doubled[i] *= 2;
+  array_write(f, &work.x, doubled);
+  ops->submit(c, &other, work_step, &work);
+  double *y = array_read(f, &work.y);
+  for (size_t i = 0; i < (size_t)N * M; i++) expected[i] *= 2;
+  expect_close(f, "the product of what was uploaded since", y, expected, (size_t)N * M, 1e-6);
+  double *more = parameters_read(f, &params, ARENA_OF_GRAD, 0);
+  for (size_t i = 0; i < (size_t)M * K; i++) grad[i] *= 7.0 / 4; /* 4 runs, then 1 and one of twice the size */
+  expect_close(f, "gradients added up by replays", more, grad, (size_t)M * K, 1e-5);
+  ops->forget(c, &slot);
+  ops->forget(c, &slot); /* nothing there */
+  ops->forget(c, &other);
+  assert_null(slot);
+  assert_int_equal(ops->poll(c, reports, REPORT_RING, true, &error), 6);
+  assert_int_equal(reports[5].sequence, 6);
+}
+
+/* A reader that falls behind loses the oldest. */
+static void test_reports_overflow(void **state) {
+  Fixture *f = *state;
+  OPS(f);
+  Parameters params;
+  Work work = work_new(f, &params);
+  Recording *slot = NULL;
+  Error error = {0};
+  StepState reports[REPORT_RING + 1];
+  work.rows = 1;
+  for (int i = 0; i < REPORT_RING + 5; i++) ops->submit(c, &slot, work_step, &work);
+  assert_int_equal(ops->poll(c, reports, REPORT_RING + 1, true, &error), REPORT_RING);
+  for (int i = 0; i < REPORT_RING; i++) assert_int_equal(reports[i].sequence, i + 6);
+  assert_int_equal(ops->poll(c, reports, 1, true, &error), 0);
+  ops->forget(c, &slot);
+}
+
+/* ---- tuning ---- */
+
+static void other_context(Fixture *f, bool autotune, const char *tuning) {
+  Error error = {0};
+  ContextOptions options = {.dtype = f->dtype, .autotune = autotune, .tuning = tuning};
+  Context *made = NULL;
+  assert_true(f->backend->open(&made, &options, &error));
+  f->context = made;
+}
+
+/* Products in a context of their own; its choices. */
+static char *tuned_products(Fixture *f, bool autotune, const char *tuning, double *y) {
+  Fixture own = {.backend = f->backend, .dtype = f->dtype};
+  Parameters params;
+  other_context(&own, autotune, tuning);
+  Work work = work_new(&own, &params);
+  work_step(own.context, &work);
+  memcpy(y, array_read(&own, &work.y), (size_t)N * M * sizeof *y);
+  char *text = own.backend->tuning(own.context);
+  fixture_free(&own);
+  return text;
+}
+
+/* Choices are kept as text, and a context that is given them makes the same again. */
+static void test_tuning(void **state) {
+  Fixture *f = *state;
+  double *plain = host_values(f, (size_t)N * M), *tuned = host_values(f, (size_t)N * M);
+  char *none = tuned_products(f, false, NULL, plain), *text = tuned_products(f, true, NULL, tuned);
+  assert_null(none);
+  expect_close(f, "a tuned product", tuned, plain, (size_t)N * M, 1e-6);
+  if (!text) return; /* a backend without choices */
+  char *again = tuned_products(f, true, text, tuned);
+  assert_string_equal(again, text);
+  char *damaged = tuned_products(f, true, "cublaslt of another world\n1 2 3\n", tuned);
+  assert_non_null(damaged);
+  text[strlen(text) / 2] = '\0'; /* cut off in the middle of a line */
+  char *cut = tuned_products(f, true, text, tuned);
+  assert_non_null(cut);
+  free(text);
+  free(again);
+  free(damaged);
+  free(cut);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_uploads),
+      cmocka_unit_test(test_recordings),
+      cmocka_unit_test(test_reports_overflow),
+      cmocka_unit_test(test_tuning),
+  };
+  return run_on_backends("context", tests, sizeof tests / sizeof tests[0]);
+}
