@@ -104,14 +104,14 @@ typedef struct TrainConfig {
 
 /* Allocates gradients, moments and activations. EXIT_MEMORY. */
 bool model_train_begin(Model *model, const TrainConfig *config, Error *error);
-/* What a training run will allocate, in bytes, computed without allocating: the plan. */
+/* What a training run will allocate, in bytes, computed without allocating: the plan. `total` is on the device. */
 typedef struct MemoryPlan {
   int64_t parameters;
   size_t weights, gradients, moments, activations, logits;
   size_t copies; /* of weights and moments, in host memory, on their way to a file */
   size_t total;
 } MemoryPlan;
-MemoryPlan model_memory(const ModelConfig *config, const TrainConfig *train, DType dtype);
+MemoryPlan model_memory(const ModelConfig *config, const TrainConfig *train, const ContextInfo *device);
 /* Floating-point operations of one training step on `tokens` tokens (forward and backward, causal attention counted
  * once). */
 double model_step_flops(const ModelConfig *config, int64_t tokens);

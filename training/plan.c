@@ -16,8 +16,7 @@ void print_plan(Run *r) {
   TrainConfig train = settings_train_config(s);
   ContextInfo info;
   r->backend->info(r->context, &info);
-  MemoryPlan memory = model_memory(&r->config, &train, info.dtype);
-  size_t on_device = memory.total - (info.accelerator ? memory.copies : 0);
+  MemoryPlan memory = model_memory(&r->config, &train, &info);
   int64_t train_tokens = r->train.end - r->train.begin, per_step = settings_tokens_per_step(s);
   double parameters = (double)memory.parameters, tokens = (double)per_step * (double)s->steps;
   double flops = model_step_flops(&r->config, per_step) * (double)s->steps;
@@ -35,7 +34,7 @@ void print_plan(Run *r) {
                (double)train.dropout, s->seed);
   message_line(
       c, "memory   %s: weights %s, gradients %s, moments %s, activations %s, logits %s; copies %s%s; on disk up to %s",
-      human_bytes((double)on_device).text, human_bytes((double)memory.weights).text,
+      human_bytes((double)memory.total).text, human_bytes((double)memory.weights).text,
       human_bytes((double)memory.gradients).text, human_bytes((double)memory.moments).text,
       human_bytes((double)memory.activations).text, human_bytes((double)memory.logits).text,
       human_bytes((double)memory.copies).text, info.accelerator ? " on the host" : "", human_bytes(10.0 * (double)memory.gradients).text);

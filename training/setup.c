@@ -69,8 +69,7 @@ static bool say_what_fits(const Run *r, size_t available, Error *error) {
   Error all = *error;
   while (train.batch > 1) {
     train.batch--;
-    MemoryPlan plan = model_memory(&r->config, &train, info.dtype);
-    if (plan.total - (info.accelerator ? plan.copies : 0) > available) continue;
+    if (model_memory(&r->config, &train, &info).total > available) continue;
     *error = (Error){0};
     return fail(error, EXIT_MEMORY, "%s; --batch %d would fit", all.text, train.batch);
   }
