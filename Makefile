@@ -128,7 +128,7 @@ run-tests: $(BIN)/train $(BIN)/generate $(BUILD)/stories $(TESTS)
 	@BIN=$(BIN) tests/run.sh $(BUILD)
 
 sanitize:
-	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 CFLAGS="-O1"
+	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 NO_CUDA=1 CFLAGS="-O1"
 
 demo: deps
 	@$(MAKE) --no-print-directory train generate $(BUILD)/stories
