@@ -15,6 +15,7 @@
 #include <curand_philox4x32_x.h>
 #include <math.h>
 #include <stdint.h>
+#include <type_traits>
 
 typedef __nv_bfloat16 bf16;
 
@@ -52,7 +53,8 @@ void *scratch(Context *c, size_t bytes);
 
 /* Runs `kernel` on the context's stream; nothing when the context holds an error or the grid is empty. */
 template <class... P, class... A>
-void launch(Context *c, const char *operation, void (*kernel)(P...), dim3 grid, int block, size_t shared, A... arguments) {
+void launch(Context *c, const char *operation, void (*kernel)(P...), dim3 grid, int block, size_t shared,
+            A... arguments) {
   if (c->error.code || !grid.x || !grid.y || !grid.z) return;
   if (shared > 48 * 1024 &&
       !check(c, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared), operation))
@@ -74,8 +76,28 @@ template <class F> void with_element(const Context *c, F f) {
 /* Elements of T in 16 bytes. */
 template <class T> constexpr int VECTOR = 16 / (int)sizeof(T);
 
-static inline bool aligned16(const void *p) { return (uintptr_t)p % 16 == 0; }
+static inline bool aligned16(const void *p) { return (uintptr_t)p % 16 == 0; } /* NULL is */
 static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* Whether rows of `cols` numbers of T that begin at these addresses can be moved 16 bytes at a time. */
+template <class T, class... P> bool fits_vectors(int64_t cols, P... rows) {
+  return cols % VECTOR<T> == 0 && (aligned16(rows) && ...);
+}
+
+/* Calls f with the elements per access, a constant: with_width<T>(vectors, [&](auto n) { kernel<T, n> ... }). */
+template <int N> struct Width {
+  constexpr operator int() const { return N; }
+};
+template <class T, class F> void with_width(bool vectors, F f) {
+  if (vectors) f(Width<VECTOR<T>>());
+  else f(Width<1>());
+}
+
+/* A grid for loops over `blocks` pieces of work: at most `each` blocks for every multiprocessor. */
+static inline dim3 loop_grid(const Context *c, int64_t blocks, int each) {
+  const int64_t most = (int64_t)each * c->processors;
+  return dim3((unsigned)(blocks < most ? blocks : most));
+}
 
 /* The matrix as the GEMMs read it, [rows][cols] in the compute dtype. */
 template <class T> const T *compute_matrix(const Parameters *params, Matrix w) {
@@ -144,22 +166,65 @@ template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) { return _
 /* x as it will be read back once stored as T. */
 template <class T> __device__ __forceinline__ float as_stored(float x) { return to_float(from_float<T>(x)); }
 
-/* N neighbours, aligned to their size: one memory access where that is 4, 8 or 16 bytes. */
-template <class T, int N> struct alignas(sizeof(T) * N) Pack {
-  T at[N];
+/* N neighbours as they lie in memory, aligned to their size: one memory access where that is 4, 8 or 16 bytes. */
+template <class T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
+
+/* The same as whole registers: what a thread keeps between loading it and computing with it. (nvcc gives every bf16 of
+ * a Pack a register of its own.) */
+template <class T, int N> struct alignas(sizeof(T) * N) Words {
+  static constexpr int BYTES = (int)sizeof(T) * N;
+  std::conditional_t<BYTES % 4 == 0, uint32_t, uint16_t> word[BYTES % 4 == 0 ? BYTES / 4 : BYTES / 2];
 };
 
-template <int N, class T> __device__ __forceinline__ void load(float (&out)[N], const T *from) {
-  const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N> *>(from);
+template <int N, class T> __device__ __forceinline__ Words<T, N> load_words(const T *from) {
+  return *reinterpret_cast<const Words<T, N> *>(from);
+}
+
+/* As numbers in out[first ..]. A bf16 is the upper half of the float of the same value. */
+template <class T, int N, int M>
+__device__ __forceinline__ void unpack(float (&out)[M], const Words<T, N> &words, int first = 0) {
+  static_assert(N <= M, "room");
 #pragma unroll
-  for (int i = 0; i < N; i++) out[i] = to_float(pack.at[i]);
+  for (int i = 0; i < N; i++) {
+    uint32_t bits;
+    if (sizeof(T) == 4) bits = words.word[i];
+    else if (sizeof(words.word[0]) == 2) bits = (uint32_t)words.word[i] << 16;
+    else bits = i % 2 ? words.word[i / 2] & 0xFFFF0000u : words.word[i / 2] << 16;
+    out[first + i] = __uint_as_float(bits);
+  }
+}
+
+/* in[first ..] rounded to T. */
+template <class T, int N, int M> __device__ __forceinline__ Words<T, N> pack(const float (&in)[M], int first = 0) {
+  static_assert(N <= M, "numbers");
+  Words<T, N> words;
+  if constexpr (sizeof(T) == 4) {
+#pragma unroll
+    for (int i = 0; i < N; i++) words.word[i] = __float_as_uint(in[first + i]);
+  } else if constexpr (N % 2) {
+#pragma unroll
+    for (int i = 0; i < N; i++) words.word[i] = __bfloat16_as_ushort(__float2bfloat16_rn(in[first + i]));
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) { /* one instruction rounds two */
+      const __nv_bfloat162 two = __floats2bfloat162_rn(in[first + i], in[first + i + 1]);
+      words.word[i / 2] = (uint32_t)__bfloat16_as_ushort(two.y) << 16 | __bfloat16_as_ushort(two.x);
+    }
+  }
+  return words;
+}
+
+/* Neighbours as numbers. More than 16 bytes (of fp32 gains beside bf16 rows) are moved, and aligned, 16 at a time. */
+template <int N, class T> __device__ __forceinline__ void load(float (&out)[N], const T *from) {
+  constexpr int PART = N < VECTOR<T> ? N : VECTOR<T>;
+#pragma unroll
+  for (int i = 0; i < N; i += PART) unpack(out, load_words<PART>(from + i), i);
 }
 
 template <int N, class T> __device__ __forceinline__ void store(T *to, const float (&in)[N]) {
-  Pack<T, N> pack;
+  constexpr int PART = N < VECTOR<T> ? N : VECTOR<T>;
 #pragma unroll
-  for (int i = 0; i < N; i++) pack.at[i] = from_float<T>(in[i]);
-  *reinterpret_cast<Pack<T, N> *>(to) = pack;
+  for (int i = 0; i < N; i += PART) *reinterpret_cast<Words<T, PART> *>(to + i) = pack<T, PART>(in, i);
 }
 
 template <class S> __device__ __forceinline__ S warp_sum(S x) {
@@ -188,6 +253,21 @@ template <int BLOCK, class S> __device__ __forceinline__ S block_sum(S x) {
   __syncthreads();
   return x;
 }
+
+/* Places in an array of rows x cols that a grid walks through, each thread from its own number on in strides of all
+ * threads: a division in the beginning, none later. */
+struct Walk {
+  int64_t row;
+  int col, cols, row_step, col_step;
+  __device__ __forceinline__ Walk(unsigned thread, unsigned threads, int columns)
+      : row(thread / (unsigned)columns), col((int)(thread % (unsigned)columns)), cols(columns),
+        row_step((int)(threads / (unsigned)columns)), col_step((int)(threads % (unsigned)columns)) {}
+  __device__ __forceinline__ void next() {
+    row += row_step;
+    col += col_step;
+    if (col >= cols) col -= cols, row++;
+  }
+};
 
 /* ---- randomness ---- */
 

@@ -1,12 +1,220 @@
+/* Token embedding.
+ *
+ *   embedding            out[n] = dropout(table[tokens[n]])            out [B*T][C], tokens [B*T], table [rows][C]
+ *   embedding_backward   dtable[v] (+)= sum of dropout(dx[n]) over the n with token v, in rising n    dx [B*T][C]
+ *
+ * Dropout: element e = t*C + c of sequence s draws word e % 4 of philox(seed, e/4, site, step in progress, s).
+ *
+ * Backward without atomics, whatever the distribution of tokens (a byte may own thousands of positions, most of 50 k
+ * subwords none): `order`, which lists the positions token by token, is cut into slices of EMBED_SLICE places. A warp
+ * adds up a slice for 32 vectors of channels and begins a new sum wherever the token changes. The sum of a token that
+ * lies within the slice goes to the table; a token that crosses slices leaves a partial sum in each of them, and a
+ * second kernel adds these in the order of the slices. So dx is read once, rows are written once, and the order of
+ * every sum depends on the counts alone. Rows of absent tokens are cleared by spare blocks of the first kernel. */
 #ifndef INKLING_KERNELS_EMBEDDING_CUH
 #define INKLING_KERNELS_EMBEDDING_CUH
 
 #include "kernels/cuda.cuh"
 
-void cuda_embedding(Context *c, void *, const Parameters *, Matrix , const int32_t *, int ,
-                    int , const Dropout *) { fail(&c->error, EXIT_INTERNAL, "embedding is not written yet"); }
-void cuda_embedding_backward(Context *c, const Parameters *, Matrix , const void *, const int32_t *,
-                             const int32_t *, int , int , int , const Dropout *,
-                             bool ) { fail(&c->error, EXIT_INTERNAL, "embedding_backward is not written yet"); }
+namespace {
+
+constexpr int EMBED_BLOCK = 256, EMBED_WARPS = EMBED_BLOCK / 32;
+constexpr int EMBED_SLICE = 32; /* one place for each lane that fetches positions */
+constexpr int EMBED_AHEAD = 8;  /* vectors in flight */
+
+template <class T, int N>
+__global__ void __launch_bounds__(EMBED_BLOCK) embed_tokens(T *out, const T *table, const int32_t *tokens, int64_t rows,
+                                                            int length, int dim, bool drop, DropoutMask mask) {
+  for (Walk at(blockIdx.x * EMBED_BLOCK + threadIdx.x, gridDim.x * EMBED_BLOCK, dim / N); at.row < rows; at.next()) {
+    float x[N];
+    load<N>(x, table + (int64_t)tokens[at.row] * dim + at.col * N);
+    const int n = (int)at.row;
+    if (drop) apply_dropout<N>(x, mask, n / length, (int64_t)(n % length) * dim + at.col * N);
+    store<N>(out + at.row * dim + at.col * N, x);
+  }
+}
+
+struct EmbedBackward {
+  float *dtable;  /* [table_rows][dim] */
+  float *partial; /* [slices][2][dim]: of the token that enters the slice from before, and of the one that leaves it */
+  int32_t *entered; /* [slices]: the token that enters a slice and ends in it; -1 when there is none */
+  const void *dx;
+  const int32_t *offsets, *order;
+  int vocab, table_rows, positions, length, dim, slices;
+  bool accumulate, drop;
+  DropoutMask mask;
+};
+
+/* The token that owns place `place` of the order: the last v with offsets[v] <= place. A whole warp searches. */
+__device__ __forceinline__ int token_at(const int32_t *offsets, int vocab, int place) {
+  const int lane = (int)threadIdx.x % 32;
+  int low = 0, count = vocab; /* the answer is in [low, low + count) and offsets[low] <= place */
+  while (count > 1) {
+    const int step = (count + 31) / 32, v = lane * step;
+    const unsigned before = __ballot_sync(0xFFFFFFFFu, v < count && offsets[low + v] <= place);
+    const int last = (__popc(before) - 1) * step; /* offsets rise: the lanes that agree are the first ones */
+    low += last;
+    count = min(step, count - last);
+  }
+  return low;
+}
+
+/* to += sum or to = sum, in fp32 */
+template <int N> __device__ __forceinline__ void deliver(float *to, float (&sum)[N], bool accumulate) {
+  if (accumulate) {
+    float before[N];
+    load<N>(before, to);
+#pragma unroll
+    for (int j = 0; j < N; j++) sum[j] += before[j];
+  }
+  store<N>(to, sum);
+}
+
+/* Rows of tokens that do not occur, and of pads. */
+template <int N>
+__device__ __forceinline__ void clear_absent(const EmbedBackward &p, unsigned thread, unsigned threads) {
+  const float zero[N] = {};
+  for (Walk at(thread, threads, p.dim / N); at.row < p.table_rows; at.next()) {
+    const int v = (int)at.row;
+    if (v >= p.vocab || p.offsets[v] == p.offsets[v + 1]) store<N>(p.dtable + at.row * p.dim + at.col * N, zero);
+  }
+}
+
+/* One warp: slice `slice`, channels channel .. channel + N of this lane (none when `active` is false). */
+template <class T, int N>
+__device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int channel, bool active) {
+  const int lane = (int)threadIdx.x % 32, begin = slice * EMBED_SLICE;
+  const int end = min(begin + EMBED_SLICE, min(p.positions, p.offsets[p.vocab]));
+  if (begin >= end) {
+    if (channel == 0) p.entered[slice] = -1;
+    return;
+  }
+  const int mine = begin + lane < end ? p.order[begin + lane] : 0;
+  int v = token_at(p.offsets, p.vocab, begin), stop = p.offsets[v + 1];
+  const bool entered = p.offsets[v] < begin;
+  if (channel == 0 && active) p.entered[slice] = entered && stop <= end ? v : -1;
+  float *to = entered ? p.partial + (int64_t)slice * 2 * p.dim : p.dtable + (int64_t)v * p.dim;
+  if (!entered && stop > end) to = p.partial + ((int64_t)slice * 2 + 1) * p.dim;
+  bool accumulate = p.accumulate && !entered && stop <= end;
+  float sum[N] = {};
+  for (int first = begin; first < end; first += EMBED_AHEAD) {
+    Words<T, N> ahead[EMBED_AHEAD];
+    int position[EMBED_AHEAD];
+#pragma unroll
+    for (int i = 0; i < EMBED_AHEAD; i++) {
+      position[i] = __shfl_sync(0xFFFFFFFFu, mine, (first - begin + i) % 32);
+      if (first + i < end && active)
+        ahead[i] = load_words<N>(static_cast<const T *>(p.dx) + (int64_t)position[i] * p.dim + channel);
+    }
+#pragma unroll
+    for (int i = 0; i < EMBED_AHEAD; i++) {
+      if (first + i >= end || !active) continue;
+      if (first + i == stop) { /* the next token that occurs */
+        deliver<N>(to + channel, sum, accumulate);
+#pragma unroll
+        for (int j = 0; j < N; j++) sum[j] = 0;
+        do stop = p.offsets[++v + 1];
+        while (stop == first + i);
+        to = stop <= end ? p.dtable + (int64_t)v * p.dim : p.partial + ((int64_t)slice * 2 + 1) * p.dim;
+        accumulate = p.accumulate && stop <= end;
+      }
+      float x[N];
+      unpack(x, ahead[i]);
+      if (p.drop)
+        apply_dropout<N>(x, p.mask, position[i] / p.length, (int64_t)(position[i] % p.length) * p.dim + channel);
+#pragma unroll
+      for (int j = 0; j < N; j++) sum[j] += x[j];
+    }
+  }
+  if (active) deliver<N>(to + channel, sum, accumulate);
+}
+
+/* `slice_blocks` blocks sum slices, a warp for every slice and 32 vectors of channels; the others clear rows. */
+template <class T, int N>
+__global__ void __launch_bounds__(EMBED_BLOCK) embed_backward(EmbedBackward p, int slice_blocks) {
+  if ((int)blockIdx.x >= slice_blocks) {
+    clear_absent<N>(p, (blockIdx.x - slice_blocks) * EMBED_BLOCK + threadIdx.x,
+                    (gridDim.x - slice_blocks) * EMBED_BLOCK);
+    return;
+  }
+  const int64_t warp = (int64_t)blockIdx.x * EMBED_WARPS + threadIdx.x / 32;
+  const int tiles = (p.dim / N + 31) / 32, slice = (int)(warp / tiles), tile = (int)(warp % tiles);
+  const int channel = (tile * 32 + (int)threadIdx.x % 32) * N;
+  if (slice < p.slices) sum_slice<T, N>(p, slice, channel, channel < p.dim);
+}
+
+/* The tokens that cross slices: a block for every slice in which one ends and 32 vectors of channels. Its warps take
+ * equal runs of the slices, and the first one adds what they found. */
+template <int N> __global__ void __launch_bounds__(EMBED_BLOCK) embed_join(EmbedBackward p) {
+  __shared__ Pack<float, N> part[EMBED_WARPS][32];
+  const int slice = (int)blockIdx.x, v = p.entered[slice];
+  if (v < 0) return;
+  const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, channel = ((int)blockIdx.y * 32 + lane) * N;
+  const int from = p.offsets[v] / EMBED_SLICE, run = (slice - from) / EMBED_WARPS + 1;
+  const int first = from + warp * run, last = min(first + run, slice + 1);
+  float sum[N] = {};
+  if (channel < p.dim) {
+#pragma unroll 4
+    for (int s = first; s < last; s++) {
+      float x[N];
+      load<N>(x, p.partial + ((int64_t)s * 2 + (s == from)) * p.dim + channel);
+#pragma unroll
+      for (int j = 0; j < N; j++) sum[j] += x[j];
+    }
+  }
+  store<N>(part[warp][lane].at, sum);
+  __syncthreads();
+  if (warp || channel >= p.dim) return;
+  for (int w = 1; w < EMBED_WARPS; w++) {
+#pragma unroll
+    for (int j = 0; j < N; j++) sum[j] += part[w][lane].at[j];
+  }
+  deliver<N>(p.dtable + (int64_t)v * p.dim + channel, sum, p.accumulate);
+}
+
+} // namespace
+
+void cuda_embedding(Context *c, void *out, const Parameters *params, Matrix table, const int32_t *tokens, int batch,
+                    int length, const Dropout *dropout) {
+  const int dim = table.cols;
+  const int64_t rows = (int64_t)batch * length;
+  with_element(c, [&](auto element) {
+    using T = decltype(element);
+    const T *from = compute_matrix<T>(params, table);
+    with_width<T>(fits_vectors<T>(dim, out, from), [&](auto n) {
+      launch(c, "embedding", embed_tokens<T, n>, loop_grid(c, divide_up(rows * (dim / n), EMBED_BLOCK), 16),
+             EMBED_BLOCK, 0, (T *)out, from, tokens, rows, length, dim, dropout_active(dropout), dropout_mask(dropout));
+    });
+  });
+}
+
+void cuda_embedding_backward(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
+                             const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
+                             bool accumulate) {
+  EmbedBackward p = {};
+  p.dtable = params->grad + table.offset;
+  p.dx = dx, p.offsets = offsets, p.order = order;
+  p.vocab = vocab, p.table_rows = table.rows, p.positions = batch * length, p.length = length, p.dim = table.cols;
+  p.slices = (int)divide_up(p.positions, EMBED_SLICE);
+  p.accumulate = accumulate, p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
+  const size_t partial_bytes = (size_t)p.slices * 2 * (size_t)p.dim * sizeof(float);
+  char *memory = (char *)scratch(c, partial_bytes + (size_t)p.slices * sizeof(int32_t));
+  p.partial = (float *)memory;
+  p.entered = (int32_t *)(memory + partial_bytes);
+  with_element(c, [&](auto element) {
+    using T = decltype(element);
+    with_width<T>(fits_vectors<T>(p.dim, dx, p.dtable), [&](auto n) {
+      const int64_t tiles = divide_up(p.dim / n, 32), slice_blocks = divide_up(p.slices * tiles, EMBED_WARPS);
+      const int64_t pieces = divide_up((int64_t)p.table_rows * (p.dim / n), EMBED_BLOCK);
+      const dim3 clear_blocks = accumulate ? dim3(0) : loop_grid(c, pieces, 4);
+      launch(c, "embedding_backward", embed_backward<T, n>, (unsigned)slice_blocks + clear_blocks.x, EMBED_BLOCK, 0, p,
+             (int)slice_blocks);
+    });
+  });
+  with_width<float>(fits_vectors<float>(p.dim, p.dtable), [&](auto n) {
+    launch(c, "embedding_backward", embed_join<n>, dim3((unsigned)p.slices, (unsigned)divide_up(p.dim / n, 32)),
+           EMBED_BLOCK, 0, p);
+  });
+}
 
 #endif

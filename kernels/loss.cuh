@@ -1,12 +1,261 @@
+/* Cross-entropy and the counters of a step.
+ *
+ *   cross_entropy   logits [N][stride], V <= stride of them in use; targets, losses [N]
+ *     lse = log sum_{k<V} exp z_k;   loss = lse - (1-s) z_y - (s/V) sum_{k<V} z_k
+ *     dz_k = inv_targets * (exp(z_k - lse) - (1-s) [k=y] - s/V), in place
+ *
+ * The logits are the largest array of a step, so what counts is that they are read from memory once and written once:
+ * 2 * N * stride numbers, against 2 * N * stride more for a second read. A row of up to 1024 numbers stays in a warp's
+ * registers. A longer one is the work of a block, whose first pass finds maximum, sum and sum of exponentials at once;
+ * the second pass takes the logits
+ *   - from shared memory, where two blocks with their rows fit in a multiprocessor, so that one loads while the other
+ *     computes (bf16: up to V = 56 k on sm_90 with 227 KB; 40 k on sm_80 with 163 KB; 24 k on sm_86 and sm_89), or
+ *   - from L1 or L2: the rows in work, two or three 200 KB rows for each multiprocessor, fit in L2 (132 * 2 * 100 KB =
+ *     26 MB of 50 on H100, 22 of 40 on A100, 26 of 72 on AD102). It runs backwards, the newest lines first.
+ * Registers would need 98 numbers per thread for V = 50 k at 512 threads, and leave one block to a multiprocessor.
+ *
+ * The sum of all logits is taken even where smoothing does not ask for it: it shows any NaN or infinity, which the
+ * exponential of a masked logit would hide. Columns V <= k < stride may hold anything; they are never used. */
 #ifndef INKLING_KERNELS_LOSS_CUH
 #define INKLING_KERNELS_LOSS_CUH
 
 #include "kernels/cuda.cuh"
 
-void cuda_cross_entropy(Context *c, float *, void *, int64_t , const int32_t *, int ,
-                        int , float , const StepState *, bool ) { fail(&c->error, EXIT_INTERNAL, "cross_entropy is not written yet"); }
-void cuda_loss_sum(Context *c, StepState *, const float *, const int32_t *, int ) { fail(&c->error, EXIT_INTERNAL, "loss_sum is not written yet"); }
+#include <float.h>
+
 namespace {
+
+constexpr int LOSS_BLOCK = 512, LOSS_WARPS = LOSS_BLOCK / 32;
+constexpr int LOSS_AHEAD = 4;        /* vectors that a thread fetches before it works on the first */
+constexpr int LOSS_WARP_BLOCK = 256; /* of rows that a warp works on */
+constexpr int LOSS_SUM_BLOCK = 1024;
+
+struct CrossEntropy {
+  float *losses;
+  void *logits;
+  int64_t stride;
+  const int32_t *targets;
+  int rows, vocab;
+  float smoothing;
+  const StepState *state;
+  bool gradient;
+};
+
+/* max z, sum exp(z - max), sum z over some of a row. Of nothing: the maximum is a number that merges without NaN, as it
+ * does with logits of -infinity. */
+struct RowSums {
+  float max = -FLT_MAX, exps = 0, sum = 0;
+
+  __device__ __forceinline__ void rescale(float to) {
+    exps *= __expf(max - to);
+    max = to;
+  }
+  template <int N> __device__ __forceinline__ void add(const float (&z)[N]) {
+    float top = max;
+#pragma unroll
+    for (int i = 0; i < N; i++) top = fmaxf(top, z[i]);
+    if (top > max) rescale(top);
+    float part = 0; /* of neighbours, so that long rows do not lose bits */
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+      part += __expf(z[i] - max);
+      sum += z[i];
+    }
+    exps += part;
+  }
+};
+
+/* Over the warp, in a fixed tree, known to all lanes. */
+__device__ __forceinline__ RowSums warp_merge(RowSums r) {
+  r.rescale(warp_max(r.max));
+  r.exps = warp_sum(r.exps);
+  r.sum = warp_sum(r.sum);
+  return r;
+}
+
+/* What a row's gradient is made of: dz_k = exp(z_k - max) * scale - uniform, and `at_target` less for k = y. */
+struct RowGradient {
+  float max, scale, uniform, at_target;
+  __device__ __forceinline__ RowGradient(const CrossEntropy &p, const RowSums &r)
+      : max(r.max), scale(p.state->inv_targets / r.exps), uniform(p.state->inv_targets * p.smoothing / (float)p.vocab),
+        at_target(p.state->inv_targets * (1.0f - p.smoothing)) {}
+  __device__ __forceinline__ float operator()(float z) const { return __expf(z - max) * scale - uniform; }
+  /* z[i] is logit first + i */
+  template <int N> __device__ __forceinline__ void apply(float (&z)[N], int first, int target) const {
+#pragma unroll
+    for (int i = 0; i < N; i++) z[i] = (*this)(z[i]);
+    if ((unsigned)(target - first) < N) {
+#pragma unroll
+      for (int i = 0; i < N; i++)
+        if (first + i == target) z[i] -= at_target;
+    }
+  }
+};
+
+/* Relative to the maximum, where large logits do not cancel. */
+__device__ __forceinline__ float row_loss(const CrossEntropy &p, const RowSums &r, float z_target) {
+  if (!(fabsf(r.sum) <= FLT_MAX)) return NAN;
+  return logf(r.exps) + (1.0f - p.smoothing) * (r.max - z_target) + p.smoothing * (r.max - r.sum / (float)p.vocab);
+}
+
+/* Rows without a loss: an ignored target, or one outside of the vocabulary, which must not pass for an ignored one. */
+__device__ __forceinline__ bool has_loss(const CrossEntropy &p, int target) { return target >= 0 && target < p.vocab; }
+__device__ __forceinline__ float other_loss(int target) { return target < 0 ? 0.0f : NAN; }
+
+/* Short rows: a warp for each, at most 32 * E numbers with the pads. */
+template <class T, int N, int E>
+__global__ void __launch_bounds__(LOSS_WARP_BLOCK) cross_entropy_short(CrossEntropy p) {
+  constexpr int PACKS = E / N;
+  const int lane = (int)threadIdx.x % 32, row = (int)(blockIdx.x * (LOSS_WARP_BLOCK / 32) + threadIdx.x / 32);
+  if (row >= p.rows) return;
+  T *z = static_cast<T *>(p.logits) + row * p.stride;
+  const int target = p.targets[row];
+  float x[PACKS][N];
+  if (!has_loss(p, target)) {
+    if (lane == 0) p.losses[row] = other_loss(target);
+    if (!p.gradient) return;
+#pragma unroll
+    for (int j = 0; j < N; j++) x[0][j] = 0;
+    for (int at = lane * N; at < p.stride; at += 32 * N) store<N>(z + at, x[0]);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < PACKS; i++) {
+    const int at = (lane + i * 32) * N;
+    if (at < p.vocab) load<N>(x[i], z + at);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+      if (at + j >= p.vocab) x[i][j] = -INFINITY; /* a pad; its exponential is 0 */
+  }
+  RowSums r;
+#pragma unroll
+  for (int i = 0; i < PACKS; i++) {
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+      r.max = fmaxf(r.max, x[i][j]);
+      if ((lane + i * 32) * N + j < p.vocab) r.sum += x[i][j];
+    }
+  }
+  r.max = warp_max(r.max);
+  const float z_target = to_float(z[target]);
+  __syncwarp(); /* nobody writes before everybody has read the target's logit */
+#pragma unroll
+  for (int i = 0; i < PACKS; i++) {
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+      x[i][j] = __expf(x[i][j] - r.max);
+      r.exps += x[i][j];
+    }
+  }
+  r.exps = warp_sum(r.exps);
+  r.sum = warp_sum(r.sum);
+  if (lane == 0) p.losses[row] = row_loss(p, r, z_target);
+  if (!p.gradient) return;
+  const RowGradient g(p, r);
+#pragma unroll
+  for (int i = 0; i < PACKS; i++) {
+    const int at = (lane + i * 32) * N;
+    if (at >= p.stride) continue;
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+      float dz = x[i][j] * g.scale - g.uniform;
+      if (at + j == target) dz -= g.at_target;
+      x[i][j] = at + j < p.vocab ? dz : 0.0f;
+    }
+    store<N>(z + at, x[i]);
+  }
+}
+
+/* Long rows: a block for each. Whole vectors of logits take the fast way, the last few logits and the pads one by one.
+ * CACHED: the vectors wait in shared memory for the second pass. */
+template <class T, int N, bool CACHED>
+__global__ void __launch_bounds__(LOSS_BLOCK, 2) cross_entropy_long(CrossEntropy p) {
+  DYNAMIC_SHARED(memory);
+  __shared__ float part[3][32];
+  Words<T, N> *cache = reinterpret_cast<Words<T, N> *>(memory);
+  const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
+  const int64_t row = blockIdx.x;
+  T *z = static_cast<T *>(p.logits) + row * p.stride;
+  const int target = p.targets[row], packs = p.vocab / N;
+  const int64_t rest = (int64_t)packs * N + thread; /* logits and pads behind the vectors, from here on */
+  if (!has_loss(p, target)) {
+    if (thread == 0) p.losses[row] = other_loss(target);
+    if (!p.gradient) return;
+    const float zero[N] = {};
+    for (int i = thread; i < packs; i += LOSS_BLOCK) store<N>(z + (int64_t)i * N, zero);
+#pragma unroll 1
+    for (int64_t k = rest; k < p.stride; k += LOSS_BLOCK) z[k] = from_float<T>(0.0f);
+    return;
+  }
+  const float z_target = to_float(z[target]);
+  RowSums r;
+  for (int first = thread; first < packs; first += LOSS_AHEAD * LOSS_BLOCK) {
+    Words<T, N> words[LOSS_AHEAD];
+#pragma unroll
+    for (int a = 0; a < LOSS_AHEAD; a++) {
+      const int i = first + a * LOSS_BLOCK;
+      if (i < packs) words[a] = load_words<N>(z + (int64_t)i * N);
+    }
+#pragma unroll
+    for (int a = 0; a < LOSS_AHEAD; a++) {
+      const int i = first + a * LOSS_BLOCK;
+      if (i >= packs) continue;
+      if (CACHED) cache[i] = words[a];
+      float x[N];
+      unpack(x, words[a]);
+      r.add(x);
+    }
+  }
+  if (rest < p.vocab) {
+    const float x[1] = {to_float(z[rest])};
+    r.add(x);
+  }
+  r = warp_merge(r);
+  if (lane == 0) part[0][warp] = r.max, part[1][warp] = r.exps, part[2][warp] = r.sum;
+  __syncthreads(); /* and everybody has read the target's logit */
+  r = RowSums();
+  if (lane < LOSS_WARPS) r.max = part[0][lane], r.exps = part[1][lane], r.sum = part[2][lane];
+  r = warp_merge(r);
+  if (thread == 0) p.losses[row] = row_loss(p, r, z_target);
+  if (!p.gradient) return;
+  const RowGradient g(p, r);
+  /* Backwards from the last vector of this thread; its own vectors only, so the cache needs no barrier. */
+  const int last = thread + (packs - 1 - thread) / LOSS_BLOCK * LOSS_BLOCK;
+#pragma unroll 2
+  for (int i = thread < packs ? last : -1; i >= 0; i -= LOSS_BLOCK) {
+    float x[N];
+    if (CACHED) unpack(x, cache[i]);
+    else load<N>(x, z + (int64_t)i * N);
+    g.apply(x, i * N, target);
+    store<N>(z + (int64_t)i * N, x);
+  }
+#pragma unroll 1
+  for (int64_t k = rest; k < p.stride; k += LOSS_BLOCK) {
+    float x[1] = {0};
+    if (k < p.vocab) {
+      x[0] = to_float(z[k]);
+      g.apply(x, (int)k, target);
+    }
+    z[k] = from_float<T>(x[0]);
+  }
+}
+
+/* One block: fp64, in an order that depends on the number of rows alone. */
+__global__ void __launch_bounds__(LOSS_SUM_BLOCK)
+    sum_losses(StepState *state, const float *losses, const int32_t *targets, int rows) {
+  double sum = 0;
+  int count = 0;
+#pragma unroll 8
+  for (int n = (int)threadIdx.x; n < rows; n += LOSS_SUM_BLOCK) {
+    sum += (double)losses[n];
+    count += targets[n] >= 0;
+  }
+  sum = block_sum<LOSS_SUM_BLOCK>(sum);
+  count = block_sum<LOSS_SUM_BLOCK>(count);
+  if (threadIdx.x) return;
+  state->loss_sum += sum;
+  state->loss_count += count;
+}
 
 __global__ void begin_step(StepState *state, const float *lr_table, const int32_t *targets) {
   state->lr = lr_table ? lr_table[state->step + 1] : 0.0f;
@@ -19,6 +268,32 @@ __global__ void begin_step(StepState *state, const float *lr_table, const int32_
 __global__ void advance_sequence(StepState *state, int sequences) { state->sequence += sequences; }
 
 } // namespace
+
+void cuda_cross_entropy(Context *c, float *losses, void *logits, int64_t stride, const int32_t *targets, int rows,
+                        int vocab, float smoothing, const StepState *state, bool gradient) {
+  const CrossEntropy p = {losses, logits, stride, targets, rows, vocab, smoothing, state, gradient};
+  const dim3 warps((unsigned)divide_up(rows, LOSS_WARP_BLOCK / 32)), blocks((unsigned)rows);
+  with_element(c, [&](auto element) {
+    using T = decltype(element);
+    constexpr int N = VECTOR<T>;
+    const bool vectors = fits_vectors<T>(stride, logits);
+    const size_t bytes = (size_t)(vocab / N) * 16, reserved = 2048; /* per block: static and the system's */
+    const bool cached = gradient && 2 * (bytes + reserved) <= (size_t)c->shared_bytes;
+    if (vectors && stride <= 256)
+      launch(c, "cross_entropy", cross_entropy_short<T, N, 8>, warps, LOSS_WARP_BLOCK, 0, p);
+    else if (vectors && stride <= 1024)
+      launch(c, "cross_entropy", cross_entropy_short<T, N, 32>, warps, LOSS_WARP_BLOCK, 0, p);
+    else if (vectors && cached)
+      launch(c, "cross_entropy", cross_entropy_long<T, N, true>, blocks, LOSS_BLOCK, bytes, p);
+    else if (vectors) launch(c, "cross_entropy", cross_entropy_long<T, N, false>, blocks, LOSS_BLOCK, 0, p);
+    else if (stride <= 256) launch(c, "cross_entropy", cross_entropy_short<T, 1, 8>, warps, LOSS_WARP_BLOCK, 0, p);
+    else launch(c, "cross_entropy", cross_entropy_long<T, 1, false>, blocks, LOSS_BLOCK, 0, p);
+  });
+}
+
+void cuda_loss_sum(Context *c, StepState *state, const float *losses, const int32_t *targets, int rows) {
+  launch(c, "loss_sum", sum_losses, 1, LOSS_SUM_BLOCK, 0, state, losses, targets, rows);
+}
 
 void cuda_step_begin(Context *c, StepState *state, const float *lr_table, const int32_t *targets) {
   launch(c, "start of a step", begin_step, 1, 1, 0, state, lr_table, targets);

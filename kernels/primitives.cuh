@@ -58,6 +58,17 @@ template <int N> __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
+/* 16 bytes that nobody writes while the kernel runs; zeros, and no access, when !pred. Asked for in the order of the
+ * program: ordinary loads of a batch are moved next to their uses, where each is waited for. */
+__device__ __forceinline__ uint4 load16_ordered(const void *global, bool pred) {
+  uint4 r;
+  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n mov.b32 %0, 0;\n mov.b32 %1, 0;\n mov.b32 %2, 0;\n"
+               " mov.b32 %3, 0;\n @p ld.global.nc.v4.b32 {%0,%1,%2,%3}, [%4];\n}"
+               : "=&r"(r.x), "=&r"(r.y), "=&r"(r.z), "=&r"(r.w)
+               : "l"(global), "r"((int)pred));
+  return r;
+}
+
 /* 2^x to about 2 ulp; results below the smallest normal number are 0; -inf gives 0, NaN stays. */
 __device__ __forceinline__ float exp2_approx(float x) {
   float y;

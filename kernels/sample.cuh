@@ -1,8 +1,365 @@
+/* Drawing the next token, a block a row.
+ *
+ *   logits [rows][V] fp32 (overwritten)   tokens [rows][capacity]   lengths, positions, streams, status [rows]
+ *
+ * penalty -> top-k -> top-p -> min-p -> temperature -> draw, as in kernels.h, by the rules of kernels/cpu/sample.c.
+ * Nothing is sorted or moved. A filter only raises the cut: the logit from which tokens stay, and how many of those
+ * equal to it. It finds the cut by halving the range of fp32 numbers, counting (top-k) or adding up (top-p) the tokens
+ * from the middle on: whole sweeps over the logits, which stay in the caches, until a thread for each of the tokens in
+ * question is enough.
+ *
+ * Probabilities are added as integers, in units of 2^-40 of the largest one. Such sums are the same in any order, so
+ * neither the size of the block nor the order of its threads enters into the token that is drawn. */
 #ifndef INKLING_KERNELS_SAMPLE_CUH
 #define INKLING_KERNELS_SAMPLE_CUH
 
 #include "kernels/cuda.cuh"
 
-void cuda_sample(Context *c, const Sequences *, float *, int , const Sampling *) { fail(&c->error, EXIT_INTERNAL, "sample is not written yet"); }
+#include <float.h>
+
+namespace {
+
+typedef unsigned long long Mass; /* of tokens: their number, or the sum of their weights in fixed point */
+
+constexpr double SAMPLE_ROUNDING = 1e-6; /* fp32: how far from top_p a sum that equals it may land */
+constexpr float MASS_OF_ONE = 0x1p40f;   /* leaves room for 2^23 tokens */
+
+/* ---- logits as integers ---- */
+
+/* Unsigned numbers in the order of the logits, -0 equal to 0; NaN and +inf are BAD_KEY. */
+constexpr uint32_t BAD_KEY = 0xFFFFFFFFu, LOWEST_KEY = 0x00800000u; /* LOWEST: of -FLT_MAX; -inf is below it */
+
+__device__ __forceinline__ uint32_t key_of(float logit) {
+  const uint32_t bits = __float_as_uint(logit + 0.0f);
+  if (!(logit <= FLT_MAX)) return BAD_KEY;
+  return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+__device__ __forceinline__ float logit_of(uint32_t key) {
+  return __uint_as_float(key >> 31 ? key & 0x7FFFFFFFu : ~key);
+}
+
+/* exp((z - max) / temperature) in fixed point; z <= max. */
+__device__ __forceinline__ Mass weight_of(uint32_t key, float max, float temperature) {
+  return (Mass)(expf((logit_of(key) - max) / temperature) * MASS_OF_ONE);
+}
+
+/* ---- one row, seen by all THREADS threads of its block ---- */
+
+struct Row {
+  float *logits;
+  int vocab;
+};
+
+/* The tokens that are still in play: those above `key`, and of those equal to it the first `ties`. */
+struct Cut {
+  uint32_t key;
+  Mass ties;
+};
+constexpr Mass ALL = ~(Mass)0;
+
+/* Calls f(key, id) for the tokens begin <= id < end, the lanes of a warp side by side, several loads on the way at
+ * once; key is 0 behind the end. */
+template <class F> __device__ __forceinline__ void for_tokens(const Row &row, int begin, int end, int stride, F f) {
+  constexpr int BATCH = 8;
+  for (int first = begin; first < end; first += BATCH * stride) {
+    float logit[BATCH];
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) logit[i] = first + i * stride < end ? row.logits[first + i * stride] : -INFINITY;
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) f(key_of(logit[i]), first + i * stride);
+  }
+}
+
+/* The same for all tokens of the row, spread over the block. */
+template <int THREADS, class F> __device__ __forceinline__ void for_row(const Row &row, F f) {
+  for_tokens(row, (int)threadIdx.x, row.vocab, THREADS, f);
+}
+
+template <int THREADS> __device__ __forceinline__ Mass block_max(Mass x) {
+  __shared__ Mass part[32];
+#pragma unroll
+  for (int offset = 16; offset; offset /= 2) {
+    const Mass other = __shfl_xor_sync(0xFFFFFFFFu, x, offset);
+    x = other > x ? other : x;
+  }
+  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = x;
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < THREADS / 32; i++) x = part[i] > x ? part[i] : x;
+  __syncthreads();
+  return x;
+}
+
+/* Number and mass of the tokens from `key` on. */
+struct Tally {
+  Mass count, mass;
+};
+
+template <int THREADS, class F> __device__ __forceinline__ Tally tally_from(const Row &row, uint32_t key, F mass_of) {
+  Mass count = 0, mass = 0;
+  for_row<THREADS>(row, [&](uint32_t k, int) {
+    if (k < key) return;
+    count++;
+    mass += mass_of(k);
+  });
+  return {block_sum<THREADS>(count), block_sum<THREADS>(mass)};
+}
+
+/* ---- where a filter cuts ---- */
+
+/* The keys strictly between low and high, one a thread, in any order; 0 for the threads behind the last. There are at
+ * most THREADS. */
+template <int THREADS> __device__ __forceinline__ uint32_t share_keys(const Row &row, uint32_t low, uint32_t high) {
+  __shared__ uint32_t keys[THREADS];
+  __shared__ int count;
+  if (threadIdx.x == 0) count = 0;
+  keys[threadIdx.x] = 0;
+  __syncthreads();
+  for_row<THREADS>(row, [&](uint32_t k, int) {
+    if (k > low && k < high) keys[atomicAdd(&count, 1)] = k;
+  });
+  __syncthreads();
+  const uint32_t mine = keys[threadIdx.x];
+  __syncthreads();
+  return mine;
+}
+
+/* The shortest prefix of the tokens, by falling logit, whose mass reaches `target` > 0. max is the largest key; the
+ * tokens from `low` on, `count` of them, are known to reach the target, of those equal to low at most low_ties. */
+template <int THREADS, class F>
+__device__ __forceinline__ Cut find_cut(const Row &row, uint32_t low, Mass low_ties, Mass count, uint32_t max,
+                                        double target, F mass_of) {
+  uint32_t high = max + 1,
+           middle = max;           /* reached at low, not at high; all equal, or one for all: the first try is it */
+  Mass above = 0, count_above = 0; /* of the tokens from high on */
+  while (high - low > 1 && count - count_above > THREADS) {
+    const Tally tally = tally_from<THREADS>(row, middle, mass_of);
+    const bool reached = (double)tally.mass >= target;
+    if (reached) low = middle, low_ties = ALL, count = tally.count;
+    else high = middle, above = tally.mass, count_above = tally.count;
+    middle = low + (high - low) / 2;
+  }
+  if (high - low > 1) {
+    const uint32_t key = share_keys<THREADS>(row, low, high);
+    const Mass mass = key ? mass_of(key) : 0, fixed = above;
+    while (high - low > 1) {
+      middle = low + (high - low) / 2;
+      const Mass sum = fixed + block_sum<THREADS>(key >= middle ? mass : 0);
+      const bool reached = (double)sum >= target;
+      if (reached) low = middle, low_ties = ALL;
+      else high = middle, above = sum;
+    }
+  }
+  const double ties = ceil((target - (double)above) / (double)mass_of(low));
+  const Mass needed = ties > 1.0 ? (Mass)ties : 1;
+  return {low, needed < low_ties ? needed : low_ties};
+}
+
+/* ---- finding a token by its place in a sum ---- */
+
+/* The sums of a over the lanes up to this one. */
+__device__ __forceinline__ Mass warp_prefix(Mass a) {
+#pragma unroll
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const Mass before = __shfl_up_sync(0xFFFFFFFFu, a, offset);
+    if ((int)threadIdx.x % 32 >= offset) a += before;
+  }
+  return a;
+}
+
+/* The masses of the stretches begin, begin + stretch, ... of the row, one a warp, known to all: lane l has that of
+ * stretch l. */
+template <int THREADS, class F>
+__device__ __forceinline__ Mass stretch_masses(const Row &row, int begin, int end, int stretch, F mass_of) {
+  __shared__ Mass sums[THREADS / 32];
+  const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+  const int from = begin + warp * stretch, to = from + stretch < end ? from + stretch : end;
+  Mass sum = 0;
+  for_tokens(row, from + lane, to, 32, [&](uint32_t key, int id) { sum += mass_of(key, id); });
+  sum = warp_sum(sum);
+  if (lane == 0) sums[warp] = sum;
+  __syncthreads();
+  sum = lane < THREADS / 32 ? sums[lane] : 0;
+  __syncthreads();
+  return sum;
+}
+
+/* The token with which the sum of mass_of(key, id), in the order of ids, exceeds aim_of(total); -1 when it never does.
+ * Every round gives each warp a stretch of what is left and goes on with the one in which it happens, until one warp
+ * can have a token a lane. All warps know all, so that none has to be told. */
+template <int THREADS, class F, class A> __device__ __forceinline__ int locate(const Row &row, F mass_of, A aim_of) {
+  const int lane = (int)threadIdx.x % 32;
+  int begin = 0, end = row.vocab, stretch = 0;
+  Mass aim = 0;
+  while (stretch != 1) {
+    const bool first = stretch == 0;
+    Mass sum;
+    stretch = first || end - begin > 32 ? (end - begin + THREADS - 1) / THREADS * 32 : 1;
+    if (stretch == 1) sum = begin + lane < end ? mass_of(key_of(row.logits[begin + lane]), begin + lane) : 0;
+    else sum = stretch_masses<THREADS>(row, begin, end, stretch, mass_of);
+    sum = warp_prefix(sum);
+    const Mass total = __shfl_sync(0xFFFFFFFFu, sum, 31);
+    if (first) aim = aim_of(total);
+    const unsigned beyond = __ballot_sync(0xFFFFFFFFu, sum > aim);
+    if (!beyond) return -1;
+    const int hit = __ffs((int)beyond) - 1;
+    const Mass below = __shfl_sync(0xFFFFFFFFu, sum, hit ? hit - 1 : 0);
+    if (hit) aim -= below;
+    begin += hit * stretch;
+    end = end - begin < stretch ? end : begin + stretch;
+  }
+  return begin;
+}
+
+/* ---- the stages, in their order ---- */
+
+/* Sampling as the kernel takes it. */
+struct SampleFilters {
+  Sampling sampling;
+  double log_min_p;
+};
+
+/* Each distinct token among the last n once. Their bits are set in shared memory, for a large vocabulary a part of it
+ * at a time; who sets a token's bit does it. */
+template <int THREADS>
+__device__ __forceinline__ void penalise(const Row &row, const int32_t *ring, int capacity, int length,
+                                         const Sampling &sampling) {
+  constexpr int WORDS = 4096, TOKENS = 32 * WORDS;
+  __shared__ uint32_t seen[WORDS];
+  if (sampling.repeat_penalty == 1.0f || sampling.repeat_last_n <= 0) return;
+  int n = sampling.repeat_last_n < length ? sampling.repeat_last_n : length;
+  n = n < capacity ? n : capacity;
+  for (int part = 0; part < row.vocab; part += TOKENS) {
+    const int tokens = row.vocab - part < TOKENS ? row.vocab - part : TOKENS;
+    for (int i = (int)threadIdx.x; i < (tokens + 31) / 32; i += THREADS) seen[i] = 0;
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < n; i += THREADS) {
+      const int32_t token = ring[(length - n + i) % capacity], at = token - part;
+      if (token < part || at >= tokens || (atomicOr(&seen[at / 32], 1u << at % 32) >> at % 32 & 1)) continue;
+      const float z = row.logits[token];
+      row.logits[token] = z > 0 ? z / sampling.repeat_penalty : z * sampling.repeat_penalty;
+    }
+    __syncthreads();
+  }
+}
+
+/* The k-th largest logit is at least the k-th largest of the threads' own largest logits, of which each thread holds
+ * one: nearly all tokens are out of question before any is counted. */
+template <int THREADS> __device__ __forceinline__ Cut top_k(const Row &row, uint32_t own_max, uint32_t max, int k) {
+  uint32_t low = LOWEST_KEY, high = max + 1;
+  if (k <= 0 || k >= row.vocab) return {LOWEST_KEY, ALL};
+  if (__syncthreads_count(own_max >= LOWEST_KEY) >= k)
+    while (high - low > 1) {
+      const uint32_t middle = low + (high - low) / 2;
+      if (__syncthreads_count(own_max >= middle) >= k) low = middle;
+      else high = middle;
+    }
+  const auto one = [](uint32_t) { return (Mass)1; };
+  const Mass count = tally_from<THREADS>(row, low, one).count;
+  if (count <= (Mass)k) return {low, ALL};
+  return find_cut<THREADS>(row, low, ALL, count, max, (double)k, one);
+}
+
+/* Probabilities relative to what top-k left. */
+template <int THREADS> __device__ __forceinline__ Cut top_p(const Row &row, Cut cut, uint32_t max, float p) {
+  const float max_logit = logit_of(max);
+  const auto weight = [&](uint32_t key) { return weight_of(key, max_logit, 1.0f); };
+  if (!(p < 1.0f)) return cut;
+  Tally all = tally_from<THREADS>(row, cut.ties == ALL ? cut.key : cut.key + 1, weight);
+  if (cut.ties != ALL) all.mass += cut.ties * weight(cut.key), all.count += cut.ties;
+  const double target = (double)p * (double)all.mass * (1.0 - SAMPLE_ROUNDING);
+  if (!(target > 0)) return {max, 1};
+  /* All weights below this one add up to less than half of what may go. */
+  const double least = (1.0 - (double)p) * (double)all.mass / (double)MASS_OF_ONE / (double)all.count / 2;
+  const uint32_t bound = key_of(max_logit + logf((float)least));
+  if (bound <= cut.key || bound > max) return find_cut<THREADS>(row, cut.key, cut.ties, all.count, max, target, weight);
+  return find_cut<THREADS>(row, bound, ALL, all.count, max, target, weight);
+}
+
+/* exp(z - max) >= min_p, in logits */
+__device__ __forceinline__ Cut min_p(Cut cut, uint32_t max, float p, double log_p) {
+  if (!(p > 0.0f)) return cut;
+  const double cutoff = p < 1.0f ? (double)logit_of(max) + log_p - SAMPLE_ROUNDING : (double)logit_of(max);
+  const float rounded = (float)cutoff;
+  const uint32_t key = key_of(rounded) + ((double)rounded < cutoff ? 1 : 0);
+  return key > cut.key && key <= max ? Cut{key, ALL} : cut;
+}
+
+/* The first token whose cumulative weight is above u * total. It has a weight, and because u < 1 it is there. */
+template <int THREADS>
+__device__ __forceinline__ int draw(const Row &row, Cut cut, uint32_t max, float temperature, float u) {
+  const float max_logit = logit_of(max);
+  int last_tie = -1;
+  if (cut.ties != ALL)
+    last_tie = locate<THREADS>(
+        row, [&](uint32_t key, int) { return (Mass)(key == cut.key); }, [&](Mass) { return cut.ties - 1; });
+  if (last_tie < 0) last_tie = row.vocab;
+  return locate<THREADS>(
+      row,
+      [&](uint32_t key, int id) {
+        const bool stays = key > cut.key || (key == cut.key && id <= last_tie);
+        return stays ? weight_of(key, max_logit, temperature) : 0;
+      },
+      [&](Mass total) { return (Mass)((double)u * (double)total); });
+}
+
+/* ---- a row ---- */
+
+/* The next token of a sequence, or -1 when its logits are not finite. */
+template <int THREADS>
+__device__ __forceinline__ int choose(const Row &row, const int32_t *ring, int capacity, int length, int32_t stream,
+                                      const SampleFilters &filters) {
+  const Sampling &sampling = filters.sampling;
+  penalise<THREADS>(row, ring, capacity, length, sampling);
+  Mass best = 0; /* the largest key, and of those that have it the lowest id */
+  for_row<THREADS>(row, [&](uint32_t key, int id) {
+    const Mass candidate = (Mass)key << 32 | ~(uint32_t)id;
+    best = candidate > best ? candidate : best;
+  });
+  const uint32_t own_max = (uint32_t)(best >> 32);
+  best = block_max<THREADS>(best);
+  const uint32_t max = (uint32_t)(best >> 32);
+  if (max == BAD_KEY || max < LOWEST_KEY) return -1;
+  if (!(sampling.temperature > 0)) return (int)~(uint32_t)best;
+  Cut cut = top_k<THREADS>(row, own_max, max, sampling.top_k);
+  cut = top_p<THREADS>(row, cut, max, sampling.top_p);
+  cut = min_p(cut, max, sampling.min_p, filters.log_min_p);
+  const uint4 words = random_words(sampling.seed, 0, SITE_SAMPLE, (uint32_t)length, (uint32_t)stream);
+  const float u = ((float)(words.x >> 9) + 0.5f) * 0x1p-23f; /* philox_uniform() */
+  return draw<THREADS>(row, cut, max, sampling.temperature, u);
+}
+
+/* A row that failed before stays failed. */
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS) sample_kernel(Sequences s, float *logits, int vocab, SampleFilters filters) {
+  const int64_t r = blockIdx.x;
+  const int32_t length = s.lengths[r];
+  int32_t *ring = s.tokens + r * s.capacity, token = -1;
+  const bool runs = s.status[r] == SEQUENCE_OK && length >= 0;
+  if (runs) token = choose<THREADS>({logits + r * vocab, vocab}, ring, s.capacity, length, s.streams[r], filters);
+  __syncthreads(); /* all have read what is now written */
+  if (threadIdx.x != 0) return;
+  s.drawn[r] = token;
+  if (!runs) return;
+  if (token < 0) {
+    s.status[r] = SEQUENCE_NONFINITE;
+    return;
+  }
+  ring[length % s.capacity] = token;
+  s.lengths[r] = length + 1;
+  s.positions[r] += 1;
+}
+
+} // namespace
+
+void cuda_sample(Context *c, const Sequences *s, float *logits, int vocab, const Sampling *sampling) {
+  constexpr int SMALL = 128, LARGE = 1024; /* which one it is changes no token */
+  const SampleFilters filters = {*sampling, sampling->min_p > 0 ? log((double)sampling->min_p) : 0};
+  const bool small = vocab <= 16 * SMALL;
+  if (s->rows < 1) return;
+  launch(c, "sample", small ? sample_kernel<SMALL> : sample_kernel<LARGE>, (unsigned)s->rows, small ? SMALL : LARGE, 0,
+         *s, logits, vocab, filters);
+}
 
 #endif

@@ -156,6 +156,6 @@ void expect_derivative(Fixture *f, Forward *forward, const double *input, const 
 /* fp32 with sums of up to some hundred terms: 2^-24 times a few. */
 #define TOLERANCE_F32 1e-5
 /* Eight bits of mantissa round by 2^-9; inputs, saved values and outputs are each rounded. */
-#define TOLERANCE_BF16 2e-2
+#define TOLERANCE_BF16 1e-2
 
 #endif

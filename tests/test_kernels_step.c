@@ -16,8 +16,26 @@ static double *with_pads(Fixture *f, const double *values, int rows, int vocab, 
   return wide;
 }
 
+/* losses [rows] and dlogits [rows][stride] by the formulas, of z [rows][stride]. */
+static double *reference_loss(Fixture *f, const double *z, const int32_t *targets, int rows, int vocab, int stride,
+                              double smoothing, double inv_targets, double *losses) {
+  double *dz = host_values(f, (size_t)rows * (size_t)stride);
+  for (int n = 0; n < rows; n++, z += stride) {
+    double max = z[0], sum = 0, total = 0, *to = dz + (size_t)n * (size_t)stride;
+    losses[n] = targets[n] < 0 ? 0 : (double)NAN;
+    if (targets[n] < 0 || targets[n] >= vocab) continue;
+    for (int k = 0; k < vocab; k++) max = fmax(max, z[k]), total += z[k];
+    for (int k = 0; k < vocab; k++) sum += exp(z[k] - max);
+    losses[n] = log(sum) + max - (1 - smoothing) * z[targets[n]] - smoothing / vocab * total;
+    for (int k = 0; k < vocab; k++)
+      to[k] = inv_targets * (exp(z[k] - max) / sum - (1 - smoothing) * (k == targets[n]) - smoothing / vocab);
+  }
+  return dz;
+}
+
+/* Compared with the formulas on the logits as stored: a rounded logit of 50 is another probability. */
 static void check_loss(Fixture *f, const double *logits, const int32_t *targets, int rows, int vocab, int stride,
-                       float smoothing, float inv_targets, const double *losses, const double *dlogits) {
+                       float smoothing, float inv_targets) {
   OPS(f);
   StepState host = {.inv_targets = inv_targets};
   const StepState *state = state_new(f, &host);
@@ -27,13 +45,16 @@ static void check_loss(Fixture *f, const double *logits, const int32_t *targets,
         loss = array_floats(f, NULL, (size_t)rows);
   Array loss_only = array_floats(f, NULL, (size_t)rows);
   const double *stored = array_read(f, &z);
+  double *losses = host_values(f, (size_t)rows);
+  const double *dlogits =
+      reference_loss(f, stored, targets, rows, vocab, stride, (double)smoothing, (double)inv_targets, losses);
   ops->cross_entropy(c, loss_only.data, z.data, stride, ids.data, rows, vocab, smoothing, state, false);
   expect_same("logits that no gradient was asked for", array_read(f, &z), stored, count);
   ops->cross_entropy(c, loss.data, z.data, stride, ids.data, rows, vocab, smoothing, state, true);
   const double *got = array_read(f, &z);
   expect_close(f, "losses", array_read(f, &loss), losses, (size_t)rows, TOLERANCE_F32);
   expect_close(f, "losses without gradient", array_read(f, &loss_only), losses, (size_t)rows, TOLERANCE_F32);
-  expect_close(f, "dlogits", got, with_pads(f, dlogits, rows, vocab, stride, 0), count, TOLERANCE_F32);
+  expect_close(f, "dlogits", got, dlogits, count, TOLERANCE_F32);
   for (int i = 0; i < rows * stride; i++) {
     bool zero = i % stride >= vocab || targets[i / stride] < 0;
     if (zero && got[i] != 0)
@@ -46,31 +67,37 @@ static void test_cross_entropy(void **state) {
   const Golden *g = golden_open(f, "cross_entropy");
   int index = 0;
   for (; golden_has(g, index, "dims"); index++) {
-    const int32_t *dims = golden_ints(f, g, index, "dims");
-    check_loss(f, golden_values(f, g, index, "logits", NULL), golden_ints(f, g, index, "targets"), dims[0], dims[1],
-               dims[2], (float)golden_value(f, g, index, "smoothing"), (float)golden_value(f, g, index, "inv_targets"),
-               golden_values(f, g, index, "losses", NULL), golden_values(f, g, index, "dlogits", NULL));
+    const int32_t *dims = golden_ints(f, g, index, "dims"), *targets = golden_ints(f, g, index, "targets");
+    const double *logits = golden_values(f, g, index, "logits", NULL);
+    double smoothing = golden_value(f, g, index, "smoothing"), inv_targets = golden_value(f, g, index, "inv_targets");
+    size_t rows = (size_t)dims[0], count = rows * (size_t)dims[1];
+    double *losses = host_values(f, rows);
+    const double *dlogits =
+        reference_loss(f, logits, targets, dims[0], dims[1], dims[1], smoothing, inv_targets, losses);
+    if (f->dtype == DTYPE_F32) { /* the formulas are right */
+      expect_close(f, "losses by formula", losses, golden_values(f, g, index, "losses", NULL), rows, 1e-6);
+      expect_close(f, "dlogits by formula", dlogits, golden_values(f, g, index, "dlogits", NULL), count, 1e-6);
+    }
+    check_loss(f, logits, targets, dims[0], dims[1], dims[2], (float)smoothing, (float)inv_targets);
   }
   assert_int_equal(index, 14);
 }
 
-/* A vocabulary larger than a thread block's or a tile's reach, against the formula in double. */
-static void test_cross_entropy_large(void **state) {
+/* Rows of every kind that backends tell apart by their length: in a warp's registers, in shared memory, read twice;
+ * with and without room for vectors. */
+static void test_cross_entropy_sizes(void **state) {
   Fixture *f = *state;
-  enum { N = 5, V = 5003, STRIDE = 5120 };
-  const double smoothing = (double)0.2f, inv_targets = 0.25;
-  double *z = random_values(f, 1, N * V), *losses = host_values(f, N), *dz = host_values(f, N * V);
-  const int32_t targets[N] = {0, V - 1, IGNORE_INDEX, 4096, 17};
-  for (int n = 0; n < N; n++) {
-    double sum = 0, total = 0;
-    for (int k = 0; k < V; k++) sum += exp(z[n * V + k]), total += z[n * V + k];
-    if (targets[n] < 0) continue;
-    losses[n] = log(sum) - (1 - smoothing) * z[n * V + targets[n]] - smoothing / V * total;
-    for (int k = 0; k < V; k++) {
-      dz[n * V + k] = inv_targets * (exp(z[n * V + k]) / sum - (1 - smoothing) * (k == targets[n]) - smoothing / V);
-    }
+  const int sizes[][2] = {{1, 1},       {2, 8},       {50, 50},     {50, 64},       {65, 128},      {256, 256},
+                          {255, 257},   {257, 264},   {1000, 1000}, {1000, 1024},   {1000, 1001},   {1500, 1504},
+                          {1501, 1501}, {4096, 4096}, {5003, 5120}, {30000, 30007}, {50257, 50304}, {60001, 60032}};
+  for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
+    int vocab = sizes[i][0], rows = vocab > 2000 ? 4 : 19;
+    double *z = random_values(f, (uint32_t)i, (size_t)(rows * vocab));
+    int32_t *targets = some_tokens(f, rows, vocab);
+    targets[0] = 0, targets[1] = vocab - 1, targets[2] = IGNORE_INDEX, targets[3] = vocab / 2;
+    for (int k = 0; k < vocab; k++) z[3 * vocab + k] *= 40; /* one certainty, the others vanish */
+    check_loss(f, z, targets, rows, vocab, sizes[i][1], i % 3 ? 0.2f : 0, 0.25f);
   }
-  check_loss(f, z, targets, N, V, STRIDE, 0.2f, 0.25f, losses, dz);
 }
 
 static void test_loss_sum(void **state) {
@@ -249,6 +276,31 @@ static void test_update_large(void **state) {
   expect_close(f, "column of the compute copy", array_read(f, &out), y, ROWS, TOLERANCE_F32);
 }
 
+/* Without eps: an element that never had a gradient divides by nothing, and neither it nor a gap changes; refreshing
+ * again, as after a resume, keeps everything. */
+static void test_update_without_eps(void **state) {
+  Fixture *f = *state;
+  OPS(f);
+  enum { ROWS = 3, COLS = 5, COUNT = ROWS * COLS };
+  double *w = random_values(f, 1, COUNT), *g = host_values(f, COUNT), *want = host_values(f, COUNT);
+  g[4] = 3, g[9] = -0.5;
+  for (int i = 0; i < COUNT; i++) want[i] = w[i] * (1 - 0.125 * 0.5) - 0.125 * ((g[i] > 0) - (g[i] < 0));
+  ParameterSpec specs[] = {gain_spec(COLS, w), matrix_spec(ROWS, COLS, 1, w), gain_spec(COLS, w)};
+  Parameters p = parameters_new(f, specs, 3);
+  const AdamW adamw = {.beta1 = 0.5f, .beta2 = 0.75f, .eps = 0, .weight_decay = 0.5f};
+  StepState host = {.lr = 0.125f};
+  StepState *device = state_new(f, &host);
+  ops->refresh_parameters(c, &p);
+  parameters_write(f, &p, ARENA_OF_GRAD, 1, concatenate(f, g, COUNT, host_values(f, COLS), COLS));
+  ops->clip(c, device, &p, 0, &adamw);
+  ops->adamw(c, device, &p, &adamw);
+  expect_close(f, "weights", parameters_read(f, &p, ARENA_OF_MASTER, 1),
+               concatenate(f, want, COUNT, host_values(f, COLS), COLS), COUNT + COLS, 1e-6);
+  expect_same("gain before the matrix", parameters_read(f, &p, ARENA_OF_MASTER, 0), w, COLS);
+  expect_same("gain behind the matrix", parameters_read(f, &p, ARENA_OF_MASTER, 2), w, COLS);
+  ops->release_parameters(c, &p);
+}
+
 typedef struct Snapshot {
   double *master, *m, *v, *gain;
 } Snapshot;
@@ -309,28 +361,65 @@ static void test_not_finite_halts(void **state) {
 }
 
 /* From an input that is not a number, through the loss, to a halted update. */
-static void poisoned_logit(Fixture *f, double poison) {
+static void poisoned_logit(Fixture *f, double poison, int vocab, int stride, int at) {
   OPS(f);
-  enum { N = 3, V = 5 };
-  double *z = random_values(f, 1, N * V);
-  z[V + 2] = poison;
+  enum { N = 3 };
+  double *z = random_values(f, 1, (size_t)(N * vocab));
+  z[vocab + at] = poison;
   const int32_t targets[N] = {1, 4, 0};
   StepState host = {.inv_targets = 1.0f / 3};
   StepState *device = state_new(f, &host);
-  Array logits = array_compute(f, z, N * V), ids = array_ints(f, targets, N), losses = array_floats(f, NULL, N);
+  size_t count = (size_t)(N * stride);
+  Array logits = array_compute(f, with_pads(f, z, N, vocab, stride, (double)NAN), count);
+  Array ids = array_ints(f, targets, N), losses = array_floats(f, NULL, N), only = array_floats(f, NULL, N);
   ParameterSpec spec = matrix_spec(2, 2, 0, random_values(f, 2, 4));
   Parameters p = parameters_new(f, &spec, 1);
-  ops->cross_entropy(c, losses.data, logits.data, V, ids.data, N, V, 0.1f, device, true);
+  ops->cross_entropy(c, only.data, logits.data, stride, ids.data, N, vocab, 0.1f, device, false);
+  ops->cross_entropy(c, losses.data, logits.data, stride, ids.data, N, vocab, 0.1f, device, true);
   ops->loss_sum(c, device, losses.data, ids.data, N);
   ops->clip(c, device, &p, 1.0f, &golden_adamw);
   const double *got = array_read(f, &losses);
-  assert_true(isfinite(got[0]) && !isfinite(got[1]) && isfinite(got[2]));
+  assert_true(isfinite(got[0]) && isnan(got[1]) && isfinite(got[2]));
+  expect_same("losses without gradient", array_read(f, &only), got, N);
   assert_true(state_read(f, device).halted != 0);
+  const double *dz = array_read(f, &logits); /* the neighbours are as they should be, pads too */
+  for (int i = 0; i < N * stride; i++) {
+    if (i / stride != 1) assert_true(isfinite(dz[i]));
+    if (i % stride >= vocab) assert_true(dz[i] == 0);
+  }
 }
 
 static void test_nan_reaches_the_loss(void **state) {
-  poisoned_logit(*state, (double)NAN);
-  poisoned_logit(*state, (double)INFINITY);
+  const double poisons[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+  for (int i = 0; i < 3; i++) {
+    poisoned_logit(*state, poisons[i], 5, 5, 2);
+    poisoned_logit(*state, poisons[i], 65, 72, 64); /* behind the last vector */
+    poisoned_logit(*state, poisons[i], 999, 1000, 500);
+    poisoned_logit(*state, poisons[i], 2051, 2056, 1024);
+    poisoned_logit(*state, poisons[i], 2051, 2056, 2050);
+    poisoned_logit(*state, poisons[i], 2051, 2051, 4); /* the target's */
+  }
+}
+
+/* A target outside of the vocabulary is no ignored one. */
+static void test_target_outside(void **state) {
+  Fixture *f = *state;
+  OPS(f);
+  enum { N = 3 };
+  const int sizes[][2] = {{5, 5}, {65, 72}, {2051, 2056}};
+  for (int i = 0; i < 3; i++) {
+    int vocab = sizes[i][0], stride = sizes[i][1];
+    const int32_t targets[N] = {vocab, -1, 0x7FFFFFFF};
+    StepState host = {.inv_targets = 1};
+    StepState *device = state_new(f, &host);
+    size_t count = (size_t)(N * stride);
+    Array logits = array_compute(f, random_values(f, 1, count), count), ids = array_ints(f, targets, N),
+          losses = array_floats(f, NULL, N);
+    ops->cross_entropy(c, losses.data, logits.data, stride, ids.data, N, vocab, 0.1f, device, true);
+    const double want[N] = {(double)NAN, 0, (double)NAN};
+    expect_same("losses of targets outside", array_read(f, &losses), want, N);
+    expect_same("dlogits of targets outside", array_read(f, &logits), host_values(f, count), count);
+  }
 }
 
 /* ---- bits ---- */
@@ -403,14 +492,16 @@ static void test_same_bits(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_cross_entropy),
-      cmocka_unit_test(test_cross_entropy_large),
+      cmocka_unit_test(test_cross_entropy_sizes),
       cmocka_unit_test(test_loss_sum),
       cmocka_unit_test(test_step_begin),
       cmocka_unit_test(test_clip),
       cmocka_unit_test(test_adamw),
       cmocka_unit_test(test_update_large),
+      cmocka_unit_test(test_update_without_eps),
       cmocka_unit_test(test_not_finite_halts),
       cmocka_unit_test(test_nan_reaches_the_loss),
+      cmocka_unit_test(test_target_outside),
       cmocka_unit_test(test_same_bits),
   };
   return run_on_backends("kernels: step", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;

@@ -25,4 +25,7 @@ EMU_NOTSAN inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t 
 inline void cp_async16(void *s, const void *g, bool pred = true) { emu::cp_async(s, g, 16, pred ? 16 : 0); }
 inline void cp_async_commit() { emu::cp_async_commit(); }
 template <int N> inline void cp_async_wait() { emu::cp_async_wait(N); }
+inline uint4 load16_ordered(const void *g, bool pred) {
+  return pred ? *emu::al(static_cast<const uint4 *>(g), "load16_ordered") : uint4{0, 0, 0, 0};
+}
 inline float exp2_approx(float x) { return exp2f(x); }
