@@ -91,6 +91,10 @@ static Model *model_start(Fixture *f, const Setup *s) {
   return m;
 }
 
+/* A whole model in bf16 adds up the rounding of all its operations: PyTorch, rounding in the same places, is 1.2e-2 off
+ * in the logits of these models. */
+static double whole_model(const Fixture *f, double tolerance) { return f->dtype == DTYPE_BF16 ? 4e-2 : tolerance; }
+
 static double gradients(Fixture *f, Model *m, const int32_t *tokens, const int32_t *targets, float **out) {
   double loss = (double)NAN;
   Error error = {0};
@@ -108,7 +112,7 @@ static void expect_tensors(Fixture *f, const Model *m, const float *arena, const
   for (int i = 0; i < table->count; i++) {
     const ParameterTensor *t = &table->tensors[i];
     expect_close(f, t->name, widen(f, arena + t->offset, tensor_count(t)), named_values(f, g, kind, t), tensor_count(t),
-                 tolerance);
+                 whole_model(f, tolerance));
     memset(rest + t->offset, 0, tensor_count(t) * sizeof *rest);
   }
   for (size_t i = 0; i < table->arena; i++) {
@@ -211,7 +215,7 @@ static void evaluate_case(Fixture *f, bool tie) {
   int64_t targets = 7, expected = 7;
   loss = 100 + plain_loss(want, s.targets, rows, s.config.vocab, &expected); /* both are added to */
   need(model_evaluate(m, s.tokens, s.targets, s.train.batch, s.config.ctx, &sum, &targets, logits, &error), &error);
-  expect_close(f, "logits", widen(f, logits, count), want, count, TOLERANCE_F32);
+  expect_close(f, "logits", widen(f, logits, count), want, count, whole_model(f, TOLERANCE_F32));
   expect_close(f, "unsmoothed loss", &sum, &loss, 1, 1e-6);
   assert_int_equal(targets, expected);
 
@@ -219,7 +223,8 @@ static void evaluate_case(Fixture *f, bool tie) {
   size_t from = (size_t)(s.config.ctx * s.config.vocab), part = (size_t)(SHORT * s.config.vocab);
   need(model_evaluate(m, s.tokens + s.config.ctx, s.targets + s.config.ctx, 1, SHORT, &sum, &targets, logits, &error),
        &error);
-  expect_close(f, "logits of a beginning", widen(f, logits, part), want + from, part, TOLERANCE_F32);
+  expect_close(f, "logits of a beginning", widen(f, logits, part), want + from, part,
+               whole_model(f, TOLERANCE_F32));
   model_close(m);
 }
 
@@ -339,8 +344,8 @@ static void ten_steps_case(Fixture *f, bool tie) {
     model_train_step(m, s.tokens + t * step_tokens, s.targets + t * step_tokens);
     StepState report = one_report(m);
     double loss = (double)report.loss, norm = (double)report.grad_norm, rate = (double)report.lr;
-    expect_close(f, "loss", &loss, &losses[t], 1, 1e-5);
-    expect_close(f, "grad_norm", &norm, &norms[t], 1, 1e-4);
+    expect_close(f, "loss", &loss, &losses[t], 1, whole_model(f, 1e-5));
+    expect_close(f, "grad_norm", &norm, &norms[t], 1, whole_model(f, 1e-4));
     expect_close_floor(f, "lr", &rate, &rates[t], 1, 1e-6, 0);
     assert_int_equal(report.step, t + 1);
     assert_int_equal(report.halted, 0);
