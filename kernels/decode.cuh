@@ -25,12 +25,13 @@
 
 namespace {
 
-constexpr int DECODE_WARPS = 4;     /* of a block: few, so that the work of a small model reaches all processors */
-constexpr int DECODE_ROWS = 4;      /* sequences that share a weight while it is in registers */
-constexpr int DECODE_IN_FLIGHT = 8; /* weight packs that a lane asks for before it needs the first */
-/* Of a processor at least. Says how many registers may be used: left alone, the compiler saves them by asking for one
- * pack at a time. */
-template <int ROWS> constexpr int DECODE_BLOCKS = ROWS == 1 ? 4 : 3;
+constexpr int DECODE_WARPS = 4; /* of a block: few, so that the work of a small model reaches all processors */
+constexpr int DECODE_ROWS = 4;  /* sequences that share a weight while it is in registers */
+/* Weight packs that a lane asks for before it needs the first. */
+template <int ROWS> constexpr int DECODE_IN_FLIGHT = ROWS == 1 ? 8 : 4;
+/* Blocks that fit a processor at least. It allows 128 registers a thread: without it the compiler saves registers by
+ * moving each load next to its use, and a lane has one pack on the way. (Look at the SASS after changes.) */
+constexpr int DECODE_BLOCKS = 4;
 
 /* ---- products ---- */
 
@@ -62,7 +63,8 @@ template <int N, class T> __device__ __forceinline__ Pack<T, N> fetch(const T *f
 template <int N, bool NORM, class T, int OUT, int ROWS>
 __device__ __forceinline__ void warp_products(float (&out)[OUT][ROWS], const T *const (&w)[OUT],
                                               const DecodeInput<T> &in, int first) {
-  constexpr int BATCH = DECODE_IN_FLIGHT / OUT, AHEAD = ROWS == 1 ? BATCH : 1; /* packs of w, of x */
+  constexpr int BATCH = DECODE_IN_FLIGHT<ROWS> / OUT; /* packs of each row of w that are asked for together */
+  constexpr int AHEAD = ROWS == 1 ? BATCH : 1;        /* likewise of x and gain */
   const int packs = in.depth / N, lane = (int)threadIdx.x % 32;
   const T *x[ROWS];
   float square[ROWS] = {};
@@ -148,7 +150,8 @@ __global__ void decode_embedding_kernel(T *x, const T *table, int vocab, int dim
   const int32_t token = length > 0 ? tokens[row * capacity + (length - 1) % capacity] : -1;
   const bool known = token >= 0 && token < vocab;
   for (int i = (int)threadIdx.x * N; i < dim; i += (int)blockDim.x * N) {
-    *reinterpret_cast<Pack<T, N> *>(x + row * dim + i) = fetch<N>(table + (int64_t)(known ? token : 0) * dim + i, known);
+    *reinterpret_cast<Pack<T, N> *>(x + row * dim + i) =
+        fetch<N>(table + (int64_t)(known ? token : 0) * dim + i, known);
   }
 }
 
@@ -164,7 +167,7 @@ template <class T> struct Cache {
 /* q, k, v = W (gain * x * rstd(x)), q and k rotated. A warp owns the rows i and i + D/2 of a head, a rotation's pair.
  * Heads of w: H of queries, G of keys, G of values. */
 template <class T, int N, int ROWS>
-__global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS<ROWS>)
+__global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
     decode_qkv_kernel(T *q, Cache<T> cache, DecodeInput<T> in, const T *w, int heads, const float *table,
                       const int32_t *positions) {
   const int half = cache.head_dim / 2, head = warp_number() / half, i = warp_number() % half;
@@ -190,7 +193,8 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS<ROWS>)
 
 /* h = silu(gate) * up of W (gain * x * rstd(x)). A warp owns the rows i (gate) and F + i (up). */
 template <class T, int N, int ROWS>
-__global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS<ROWS>) decode_mlp_kernel(T *h, DecodeInput<T> in, const T *w, int ffn) {
+__global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
+    decode_mlp_kernel(T *h, DecodeInput<T> in, const T *w, int ffn) {
   const int i = warp_number();
   if (i >= ffn) return;
   normalised_pair<N, ROWS>(w, i, (int64_t)ffn + i, in, [&](int row, float gate, float up) {
@@ -201,7 +205,7 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS<ROWS>) decode
 
 /* logits[r][m] = W (gain * x * rstd(x)). A warp owns the rows 2i and 2i + 1. */
 template <class T, int N, int ROWS>
-__global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS<ROWS>)
+__global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
     decode_logits_kernel(float *logits, DecodeInput<T> in, const T *w, int vocab) {
   const int64_t low = 2 * (int64_t)warp_number(), high = low + 1 < vocab ? low + 1 : low;
   if (low >= vocab) return;
@@ -213,7 +217,7 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS<ROWS>)
 
 /* x[r][m] += sum_k w[m][k] in[r][k]. A warp owns one row of w: there are few, of great length. */
 template <class T, int N, int ROWS>
-__global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS<ROWS>)
+__global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
     decode_residual_kernel(T *x, DecodeInput<T> in, const T *w, int outputs) {
   const int m = warp_number(), lane = (int)threadIdx.x % 32;
   if (m >= outputs) return;
@@ -258,7 +262,7 @@ template <int COUNT> __device__ __forceinline__ void merge(Softmax<COUNT> &a, fl
  * packs of N of its numbers; such a group of lanes takes every WORKERS-th key, BATCH at a time, with keys and values on
  * the way together. The states are merged first inside the warp, then over the warps in rising order. */
 template <class T, int N, int LANES, int PACKS>
-__global__ void __launch_bounds__(32 * ATTENTION_WARPS, 1)
+__global__ void __launch_bounds__(32 * ATTENTION_WARPS, PACKS > 1 ? 1 : 2)
     decode_attention_kernel(T *out, const T *q, Cache<T> cache, const int32_t *positions, int heads, float scale) {
   constexpr int BATCH = PACKS > 1 ? 2 : 4, COUNT = PACKS * N, WORKERS = ATTENTION_WARPS * (32 / LANES);
   __shared__ float values[ATTENTION_WARPS][DECODE_HEAD_DIM], weights[ATTENTION_WARPS], maxima[ATTENTION_WARPS];

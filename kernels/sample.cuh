@@ -61,7 +61,7 @@ constexpr Mass ALL = ~(Mass)0;
 /* Calls f(key, id) for the tokens begin <= id < end, the lanes of a warp side by side, several loads on the way at
  * once; key is 0 behind the end. */
 template <class F> __device__ __forceinline__ void for_tokens(const Row &row, int begin, int end, int stride, F f) {
-  constexpr int BATCH = 8;
+  constexpr int BATCH = 4;
   for (int first = begin; first < end; first += BATCH * stride) {
     float logit[BATCH];
 #pragma unroll
@@ -130,8 +130,8 @@ template <int THREADS> __device__ __forceinline__ uint32_t share_keys(const Row 
 template <int THREADS, class F>
 __device__ __forceinline__ Cut find_cut(const Row &row, uint32_t low, Mass low_ties, Mass count, uint32_t max,
                                         double target, F mass_of) {
-  uint32_t high = max + 1,
-           middle = max;           /* reached at low, not at high; all equal, or one for all: the first try is it */
+  /* Reached at low, not at high. The largest key is tried first: one token may be enough, or all be equal. */
+  uint32_t high = max + 1, middle = max;
   Mass above = 0, count_above = 0; /* of the tokens from high on */
   while (high - low > 1 && count - count_above > THREADS) {
     const Tally tally = tally_from<THREADS>(row, middle, mass_of);
@@ -151,6 +151,7 @@ __device__ __forceinline__ Cut find_cut(const Row &row, uint32_t low, Mass low_t
       else high = middle, above = sum;
     }
   }
+  /* Here high is low + 1, so all tokens in question equal low. */
   const double ties = ceil((target - (double)above) / (double)mass_of(low));
   const Mass needed = ties > 1.0 ? (Mass)ties : 1;
   return {low, needed < low_ties ? needed : low_ties};
@@ -273,8 +274,8 @@ template <int THREADS> __device__ __forceinline__ Cut top_p(const Row &row, Cut 
   /* All weights below this one add up to less than half of what may go. */
   const double least = (1.0 - (double)p) * (double)all.mass / (double)MASS_OF_ONE / (double)all.count / 2;
   const uint32_t bound = key_of(max_logit + logf((float)least));
-  if (bound <= cut.key || bound > max) return find_cut<THREADS>(row, cut.key, cut.ties, all.count, max, target, weight);
-  return find_cut<THREADS>(row, bound, ALL, all.count, max, target, weight);
+  const bool higher = bound > cut.key && bound <= max;
+  return find_cut<THREADS>(row, higher ? bound : cut.key, higher ? ALL : cut.ties, all.count, max, target, weight);
 }
 
 /* exp(z - max) >= min_p, in logits */
@@ -332,7 +333,8 @@ __device__ __forceinline__ int choose(const Row &row, const int32_t *ring, int c
 
 /* A row that failed before stays failed. */
 template <int THREADS>
-__global__ void __launch_bounds__(THREADS) sample_kernel(Sequences s, float *logits, int vocab, SampleFilters filters) {
+__global__ void __launch_bounds__(THREADS, 1)
+    sample_kernel(Sequences s, float *logits, int vocab, SampleFilters filters) {
   const int64_t r = blockIdx.x;
   const int32_t length = s.lengths[r];
   int32_t *ring = s.tokens + r * s.capacity, token = -1;
