@@ -3,9 +3,11 @@
 #   make test       the whole test suite  make sanitize  the same under ASan and UBSan
 #   make format     clang-format          make lint      clang-tidy, cppcheck, shellcheck
 #   make test-cuda-on-cpu [SANITIZE=address|race]   the CUDA kernels' tests on a machine without a GPU
+#   make gpu-check [STAGE=parity|sanitize|speed]    everything that needs a real GPU: docs/gpu.md
 # Settings: CC=clang, PORTABLE=1 (no native instructions), NO_ONEDNN=1 (own GEMM), NO_CUDA=1 (no CUDA backend),
 #           CUDA_ARCH="80 90" or all (which GPUs; default: the one that is here, else 80 and 90), NO_INSTALL=1 (never
-#           install packages), V=1 (show the commands).
+#           install packages), V=1 (show the commands), CPPFLAGS and LDFLAGS (libraries in other places),
+#           CARRY=DIR (jansson and cmocka in DIR/include and DIR/lib, as scripts/gpu_carry.sh puts them there).
 
 CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 BUILD ?= build
@@ -13,19 +15,24 @@ Q = $(if $(V),,@echo "  $@"; )
 PKG_CONFIG ?= pkg-config
 
 comma := ,
+ifneq ($(CARRY),)
+override CPPFLAGS += -I$(CARRY)/include
+override LDFLAGS += -L$(CARRY)/lib -Wl,-rpath,$(abspath $(CARRY)/lib)
+endif
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Werror
 ARCHITECTURE := $(if $(PORTABLE),,-march=native)
 SANITIZERS := $(if $(filter 1 address,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -g -DINKLING_SANITIZE)
 CFLAGS ?= -O3
 # Not fast-math: NaN and infinity keep their meaning. Products may be fused into sums, and sqrtf sets no errno.
 ARITHMETIC := -ffp-contract=fast -fno-math-errno
-ALL_CFLAGS = -std=c11 $(CFLAGS) $(ARITHMETIC) $(ARCHITECTURE) -fopenmp -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP $(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
+ALL_CFLAGS = -std=c11 $(CPPFLAGS) $(CFLAGS) $(ARITHMETIC) $(ARCHITECTURE) -fopenmp -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP $(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
 ALL_LDFLAGS = $(LDFLAGS) -fopenmp $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
 
 # Libraries. jansson is needed; it is linked statically where its archive is there, so that the programs are easy to move.
 HASH := \#
 have_header = $(shell printf '$(HASH)include <$(1)>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
-static_or_shared = $(if $(shell $(CC) -print-file-name=lib$(1).a | grep /),-l:lib$(1).a,-l$(1))
+archives = $(wildcard $(patsubst -L%,%/lib$(1).a,$(filter -L%,$(LDFLAGS)))) $(shell $(CC) -print-file-name=lib$(1).a | grep /)
+static_or_shared = $(if $(strip $(call archives,$(1))),-l:lib$(1).a,-l$(1))
 HAVE_JANSSON := $(call have_header,jansson.h)
 HAVE_ONEDNN := $(if $(NO_ONEDNN),,$(call have_header,dnnl.h))
 PACKAGE_CFLAGS := $(shell $(PKG_CONFIG) --cflags jansson 2>/dev/null)
@@ -47,18 +54,21 @@ CUDA_PRESENT := $(if $(CUDA_ARCH),,$(shell nvidia-smi --query-gpu=compute_cap --
 CUDA_TARGETS := $(if $(filter all,$(CUDA_ARCH)),80 86 89 90,$(or $(CUDA_ARCH),$(CUDA_PRESENT),80 90))
 GENCODE := $(foreach a,$(CUDA_TARGETS),-gencode=arch=compute_$(a),code=sm_$(a)) \
 	$(if $(CUDA_PRESENT),,-gencode=arch=compute_$(lastword $(CUDA_TARGETS)),code=compute_$(lastword $(CUDA_TARGETS)))
-NVCC_FLAGS = -std=c++20 -O3 $(GENCODE) -I. -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter -Xptxas -v \
-	-DINKLING_CUDA_LIBRARIES='"$(CUDA_HOME)/lib64"' $(DEFINES)
+NVCC_WARNINGS := -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter
+NVCC_FLAGS = -std=c++20 -O3 $(GENCODE) -I. $(NVCC_WARNINGS) -Xptxas -v \
+	$(CPPFLAGS) -DINKLING_CUDA_LIBRARIES='"$(CUDA_HOME)/lib64"' $(DEFINES)
 COMPILE_CUDA = $(NVCC) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@ 2> $(@:.o=.log) || { cat $(@:.o=.log) >&2; exit 1; }
-LIBS += -L$(CUDA_HOME)/lib64 -lcudart_static -lstdc++ -ldl -lrt -lpthread
+LIBS += -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/targets/x86_64-linux/lib -lcudart_static -lstdc++ -ldl -lrt -lpthread
 endif
+# CUDA on the CPU needs the headers of CUDA alone (tests/cuda_on_cpu/README.md).
+CUDA_INCLUDE ?= $(patsubst %/cublasLt.h,%,$(firstword $(wildcard $(addsuffix /cublasLt.h,$(if $(CUDA_HOME),$(CUDA_HOME)/include) /usr/local/cuda/include /usr/include))))
 ifeq ($(CUDA),cpu)
 CXX ?= g++
-CUDA_INCLUDE ?= $(CUDA_HOME)/include
 EMULATOR_SANITIZERS := $(if $(filter address,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer,$(if $(filter race,$(SANITIZE)),-fsanitize=thread))
 EMULATOR_CFLAGS = -std=c++20 -g -I. -isystem $(CUDA_INCLUDE) -isystem $(CUDA_INCLUDE)/cccl -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unused-parameter -MMD -MP $(DEFINES)
 COMPILE_CUDA = $(CXX) -x c++ -include tests/cuda_on_cpu/emulator.h $(EMULATOR_CFLAGS) -O$(if $(SANITIZE),1,2) -ffp-contract=off -fno-strict-aliasing $(EMULATOR_SANITIZERS) -c $< -o $@
-EMULATOR_OBJECTS := $(BUILD)/tests/cuda_on_cpu/emulator.o $(BUILD)/tests/cuda_on_cpu/cublaslt.o $(if $(filter race,$(SANITIZE)),$(BUILD)/tests/cuda_on_cpu/race.o)
+EMULATOR_SOURCES := $(filter-out $(if $(filter race,$(SANITIZE)),,%/race.cpp),$(wildcard tests/cuda_on_cpu/*.cpp))
+EMULATOR_OBJECTS := $(EMULATOR_SOURCES:%.cpp=$(BUILD)/%.o)
 LIBS += -lstdc++ -ldl
 endif
 CUDA_OBJECTS := $(CUDA_SOURCES:%.cu=$(BUILD)/%.cu.o)
@@ -94,10 +104,25 @@ $(BUILD)/%.cu.o: %.cu $(BUILD)/cuda-flags
 
 $(BUILD)/tests/cuda_on_cpu/%.o: tests/cuda_on_cpu/%.cpp $(BUILD)/cuda-flags
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(EMULATOR_CFLAGS) -O2 $(if $(filter address,$(SANITIZE)),-DEMU_ASAN) -c $< -o $@
+	$(Q)$(CXX) $(EMULATOR_CFLAGS) -O3 $(if $(filter address,$(SANITIZE)),-DEMU_ASAN) -c $< -o $@
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/backends.o $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ -lcmocka $(LIBS)
+
+$(BUILD)/tests/test_emulator: $(patsubst %,$(BUILD)/tests/cuda_on_cpu/%.cu.o,test_emulator test_cublaslt planted_bugs) $(EMULATOR_OBJECTS)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
+
+# Programs that print numbers, or need a real GPU: no tests of `make test`.
+$(BUILD)/bench_kernels: $(addprefix $(BUILD)/scripts/bench_,kernels.o cases.o train.o) $(LIBRARY_OBJECTS)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
+$(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
+# What scripts/gpu_check.sh runs on the card; a build directory of its own, because the other one may be of another machine.
+GPU_TESTS := test_kernels test_kernels_attention test_kernels_step test_model test_decode
+.PHONY: gpu-programs gpu-check
+gpu-programs: $(BIN)/train $(BUILD)/bench_kernels $(BUILD)/check_fragments $(GPU_TESTS:%=$(BUILD)/tests/%) $(BUILD)/stories
+gpu-check:
+	@CARRY="$(CARRY)" CPPFLAGS="$(CPPFLAGS)" LDFLAGS="$(LDFLAGS)" scripts/gpu_check.sh $(or $(STAGE),all)
 
 # Files that change when what they hold does: everything is rebuilt for other flags, the programs for another version.
 $(BUILD)/flags: CONTENT = $(CC) $(ALL_CFLAGS) $(LIBS)
@@ -124,8 +149,17 @@ deps:
 test: deps
 	@$(MAKE) --no-print-directory run-tests
 .PHONY: run-tests
-run-tests: $(BIN)/train $(BIN)/generate $(BUILD)/stories $(TESTS)
-	@BIN=$(BIN) tests/run.sh $(BUILD)
+run-tests: $(BIN)/train $(BIN)/generate $(BUILD)/stories $(TESTS) $(if $(SANITIZE),,build-cuda-on-cpu)
+	@BIN=$(BIN) EMULATED=$(if $(SANITIZE),,$(EMULATED)) tests/run.sh $(BUILD)
+
+# The CUDA kernels on the CPU: a build of its own in a directory of its own, for each kind of SANITIZE.
+EMULATED := $(if $(CUDA_INCLUDE),$(BUILD)/cuda-on-cpu$(if $(SANITIZE),-$(SANITIZE)))
+.PHONY: test-cuda-on-cpu build-cuda-on-cpu emulated-programs
+test-cuda-on-cpu: deps build-cuda-on-cpu
+	@$(if $(EMULATED),tests/cuda_on_cpu/run.sh $(EMULATED) $(SANITIZE))
+build-cuda-on-cpu:
+	@$(if $(EMULATED),$(MAKE) --no-print-directory CUDA_ON_CPU=1 BUILD=$(EMULATED) BIN=$(EMULATED) $(if $(SANITIZE),CFLAGS=-O1) emulated-programs,echo "note: the CUDA kernels are not tested on the CPU: CUDA's headers are missing")
+emulated-programs: $(BIN)/train $(BUILD)/stories $(addprefix $(BUILD)/tests/test_,kernels kernels_attention kernels_step model decode context emulator)
 
 sanitize:
 	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 NO_CUDA=1 CFLAGS="-O1"

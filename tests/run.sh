@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs every test program of a build directory and the tests of the two executables; the last line is `N passed, N failed`.
-# Argument: the build directory. BIN: where ./train and ./generate are (default: here).
+# Argument: the build directory. BIN: where ./train and ./generate are (default: here). EMULATED: the build directory of the
+# CUDA kernels on the CPU, whose tests are run too (default: none).
 set -u
 
 build=$1
@@ -32,5 +33,21 @@ grep -q '^done$' "$log" || bad=$((bad + 1))
 [ "$bad" -eq 0 ] || grep -v '^ok ' "$log" | tail -n 60
 printf '%-22s %4d passed, %d failed\n' programs.sh "$ok" "$bad"
 
-echo "$((passed + ok)) passed, $((failed + bad)) failed"
-[ "$((failed + bad))" -eq 0 ]
+passed=$((passed + ok))
+failed=$((failed + bad))
+
+if [ -n "${EMULATED:-}" ]; then
+  echo "CUDA kernels on the CPU:"
+  tests/cuda_on_cpu/run.sh "$EMULATED" >"$EMULATED/tests/run.log"
+  sed '$d' "$EMULATED/tests/run.log"
+  ok=0 bad=1
+  # The last line: N passed, N failed
+  read -r ok _ bad _ <<EOF
+$(tail -n 1 "$EMULATED/tests/run.log" | tr -d ,)
+EOF
+  passed=$((passed + ok))
+  failed=$((failed + bad))
+fi
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,151 +1,334 @@
-/* A stand-in for cuBLASLt: the functions that kernels/gemm.cuh calls, computed from their descriptors as the library's
- * documentation defines them (column-major, transposes, leading dimensions, beta, epilogues), in fp32 with double sums.
- * What the library would refuse is refused. */
+/* A stand-in for cuBLASLt: the functions that kernels/gemm.cuh calls, strictly from their descriptors as the library's
+ * documentation defines them (column-major, transposes, leading dimensions, beta, epilogues). What the library refuses,
+ * or documents as required, is refused here, with a line on stderr that says why. Products are summed in double and
+ * rounded once. */
+#include "tests/cuda_on_cpu/internal.h"
+
 #include <cublasLt.h>
 
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <functional>
-#include <vector>
-
-namespace emu {
-cudaError_t enqueue_host(cudaStream_t stream, std::function<void()> work);
-}
-
-struct Layout {
+struct Layout { /* column-major */
   cudaDataType type;
-  uint64_t rows, cols;
-  int64_t ld;
+  int64_t rows, cols, ld;
 };
-struct Desc {
+
+struct Description {
   cublasComputeType_t compute;
-  cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
-  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  int64_t aux_ld = 0;
-  void *aux = nullptr;
+  cudaDataType scale;
+  cublasOperation_t transpose_a, transpose_b;
+  cublasLtEpilogue_t epilogue;
+  void *aux;
+  int64_t aux_ld;
 };
 
-static double get(const void *p, cudaDataType type, int64_t i) {
-  if (type == CUDA_R_32F) return static_cast<const float *>(p)[i];
-  uint32_t bits = (uint32_t) static_cast<const uint16_t *>(p)[i] << 16;
-  float x;
-  memcpy(&x, &bits, 4);
-  return x;
-}
-static void put(void *p, cudaDataType type, int64_t i, double value) {
-  float x = (float)value;
-  if (type == CUDA_R_32F) {
-    static_cast<float *>(p)[i] = x;
-    return;
-  }
-  uint32_t bits;
-  memcpy(&bits, &x, 4);
-  static_cast<uint16_t *>(p)[i] =
-      x != x ? (uint16_t)(bits >> 16 | 0x40) : (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+struct Preference {
+  uint64_t workspace;
+  uint32_t align_a, align_b, align_c, align_d;
+};
+
+/* What the heuristic writes into cublasLtMatmulAlgo_t, which is opaque to its users. */
+struct Algorithm {
+  uint64_t magic, number, workspace;
+  uint32_t align_a, align_b, align_c, align_d; /* that it relies on */
+  uint64_t unused[3];
+};
+static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t), "fits");
+static const uint64_t MAGIC = 0x656D752D67656D6Du;
+enum { CANDIDATES = 3 };
+
+/* A product with all that was checked. */
+struct Product {
+  Description description;
+  Layout a, b, c, d;
+  int64_t m, n, k;
+};
+
+static cublasStatus_t refuse(cublasStatus_t status, const char *why) {
+  fprintf(stderr, "emu: cuBLASLt would refuse: %s\n", why);
+  return status;
 }
 
-extern "C" {
-cublasStatus_t cublasLtCreate(cublasLtHandle_t *h) {
-  *h = (cublasLtHandle_t) new int(0);
+static size_t type_bytes(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
+
+/* ---- checks ---- */
+
+static bool has_aux(cublasLtEpilogue_t e) {
+  return e == CUBLASLT_EPILOGUE_GELU_AUX || e == CUBLASLT_EPILOGUE_DGELU;
+}
+
+static bool valid_layout(const Layout &l) {
+  return (l.type == CUDA_R_32F || l.type == CUDA_R_16BF) && l.rows > 0 && l.cols > 0 && l.ld >= l.rows;
+}
+
+static cublasStatus_t check_aux(const Product &p) {
+  const Description &d = p.description;
+  if (!d.aux) return refuse(CUBLAS_STATUS_INVALID_VALUE, "an epilogue without EPILOGUE_AUX_POINTER");
+  if (d.aux_ld < p.m || d.aux_ld % 8)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "EPILOGUE_AUX_LD is less than m or no multiple of 8");
+  if (uintptr_t(d.aux) % 16) return refuse(CUBLAS_STATUS_INVALID_VALUE, "EPILOGUE_AUX_POINTER is not 16-byte aligned");
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) {
-  delete (int *)h;
+
+static cublasStatus_t make_product(Product *p, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                                   cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d) {
+  if (!desc || !a || !b || !c || !d) return refuse(CUBLAS_STATUS_INVALID_VALUE, "a descriptor is NULL");
+  p->description = *reinterpret_cast<Description *>(desc);
+  p->a = *reinterpret_cast<Layout *>(a), p->b = *reinterpret_cast<Layout *>(b);
+  p->c = *reinterpret_cast<Layout *>(c), p->d = *reinterpret_cast<Layout *>(d);
+  for (const Layout &l : {p->a, p->b, p->c, p->d})
+    if (!valid_layout(l)) return refuse(CUBLAS_STATUS_INVALID_VALUE, "a layout is empty or its ld is less than its rows");
+  const bool ta = p->description.transpose_a == CUBLAS_OP_T, tb = p->description.transpose_b == CUBLAS_OP_T;
+  p->m = ta ? p->a.cols : p->a.rows, p->k = ta ? p->a.rows : p->a.cols, p->n = tb ? p->b.rows : p->b.cols;
+  if (p->k != (tb ? p->b.cols : p->b.rows) || p->d.rows != p->m || p->d.cols != p->n || p->c.rows != p->m ||
+      p->c.cols != p->n)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "the layouts do not fit m, n, k");
+  if (p->description.compute != CUBLAS_COMPUTE_32F || p->description.scale != CUDA_R_32F || p->a.type != p->b.type ||
+      p->c.type != p->d.type || (p->a.type == CUDA_R_32F && p->d.type != CUDA_R_32F))
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "this combination of types (of those that the stand-in knows)");
+  if (p->description.epilogue != CUBLASLT_EPILOGUE_DEFAULT && !has_aux(p->description.epilogue))
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "this epilogue (of those that the stand-in knows)");
+  return has_aux(p->description.epilogue) ? check_aux(*p) : CUBLAS_STATUS_SUCCESS;
+}
+
+static size_t extent(const Layout &l) { return size_t((l.cols - 1) * l.ld + l.rows) * type_bytes(l.type); }
+
+/* Accessible to the device, from the first element to the last, and as aligned as the algorithm was promised. */
+static bool valid_operand(const void *p, const Layout &l, uint32_t alignment, const char *name) {
+  const emu::MemoryKind kind = emu::memory_kind(p, extent(l));
+  if (kind == emu::MEMORY_PAGEABLE)
+    fprintf(stderr, "emu: %s at %p, %zu bytes, is not all in one allocation of the device\n", name, p, extent(l));
+  else if (uintptr_t(p) % alignment || uintptr_t(p) % type_bytes(l.type))
+    fprintf(stderr, "emu: %s at %p is less aligned than the %u bytes that the heuristic was told\n", name, p, alignment);
+  else return true;
+  return false;
+}
+
+static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+  const char *x = static_cast<const char *>(a), *y = static_cast<const char *>(b);
+  return x < y + b_bytes && y < x + a_bytes;
+}
+
+static cublasStatus_t check_operands(const Product &p, const Algorithm &algorithm, const void *a, const void *b,
+                                     const void *c, const void *d, bool reads_c) {
+  const Layout aux = {p.d.type, p.m, p.n, p.description.aux_ld};
+  if (!valid_operand(a, p.a, algorithm.align_a, "A") || !valid_operand(b, p.b, algorithm.align_b, "B") ||
+      (reads_c && !valid_operand(c, p.c, algorithm.align_c, "C")) || !valid_operand(d, p.d, algorithm.align_d, "D") ||
+      (has_aux(p.description.epilogue) && !valid_operand(p.description.aux, aux, 16, "the auxiliary matrix")))
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "an operand's address");
+  if (overlap(d, extent(p.d), a, extent(p.a)) || overlap(d, extent(p.d), b, extent(p.b)))
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "D overlaps A or B");
+  if (has_aux(p.description.epilogue) && overlap(d, extent(p.d), p.description.aux, extent(aux)))
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "D overlaps the auxiliary matrix");
+  if (c == d ? p.c.ld != p.d.ld : overlap(d, extent(p.d), c, extent(p.c)))
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "C is D with another layout, or overlaps it");
   return CUBLAS_STATUS_SUCCESS;
 }
-size_t cublasLtGetVersion(void) { return CUBLAS_VERSION; }
-const char *cublasLtGetStatusString(cublasStatus_t status) {
-  return status == CUBLAS_STATUS_NOT_SUPPORTED ? "not supported" : "an error of the stand-in";
+
+/* ---- computing ---- */
+
+static float get(const void *p, cudaDataType type, int64_t i) {
+  if (type == CUDA_R_32F) return static_cast<const float *>(p)[i];
+  return __bfloat162float(static_cast<const __nv_bfloat16 *>(p)[i]);
 }
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType) {
-  Desc *d = new Desc();
-  d->compute = compute;
-  *out = (cublasLtMatmulDesc_t)d;
+
+static void put(void *p, cudaDataType type, int64_t i, double value) {
+  const float x = float(value);
+  if (type == CUDA_R_32F) static_cast<float *>(p)[i] = x;
+  else static_cast<__nv_bfloat16 *>(p)[i] = __float2bfloat16_rn(x);
+}
+
+/* [rows][cols] row-major of op(X), or of its transpose. */
+static std::vector<double> unpack(const void *p, const Layout &l, bool by_columns) {
+  std::vector<double> out(size_t(l.rows * l.cols));
+  size_t at = 0;
+  if (by_columns)
+    for (int64_t j = 0; j < l.cols; j++)
+      for (int64_t i = 0; i < l.rows; i++) out[at++] = double(get(p, l.type, j * l.ld + i));
+  else
+    for (int64_t i = 0; i < l.rows; i++)
+      for (int64_t j = 0; j < l.cols; j++) out[at++] = double(get(p, l.type, j * l.ld + i));
+  return out;
+}
+
+/* sums[0..m) += scale * column[0..m): the loop that takes the time, and that compilers vectorise. */
+static void add_scaled(double *__restrict__ sums, const double *__restrict__ column, double scale, int64_t m) {
+  for (int64_t i = 0; i < m; i++) sums[i] += scale * column[i];
+}
+
+static double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
+
+static double gelu_slope(double x) {
+  const double t = tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
+}
+
+static double epilogue(const Product &p, int64_t i, int64_t j, double value) {
+  const int64_t at = j * p.description.aux_ld + i;
+  if (p.description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX) {
+    put(p.description.aux, p.d.type, at, value);
+    return gelu(value);
+  }
+  if (p.description.epilogue == CUBLASLT_EPILOGUE_DGELU)
+    return value * gelu_slope(double(get(p.description.aux, p.d.type, at)));
+  return value;
+}
+
+/* D = epilogue(alpha * op(A) op(B) + beta * C) */
+static void multiply(const Product &p, double alpha, double beta, const void *a, const void *b, const void *c, void *d) {
+  const std::vector<double> columns = unpack(a, p.a, p.description.transpose_a == CUBLAS_OP_N); /* [k][m] */
+  const std::vector<double> factors = unpack(b, p.b, p.description.transpose_b == CUBLAS_OP_N); /* [n][k] */
+  std::vector<double> sums(static_cast<size_t>(p.m));
+  for (int64_t j = 0; j < p.n; j++) {
+    sums.assign(sums.size(), 0.0);
+    for (int64_t l = 0; l < p.k; l++)
+      add_scaled(sums.data(), columns.data() + l * p.m, factors[size_t(j * p.k + l)], p.m);
+    for (int64_t i = 0; i < p.m; i++) {
+      double value = alpha * sums[size_t(i)];
+      if (beta != 0) value += beta * double(get(c, p.c.type, j * p.c.ld + i));
+      put(d, p.d.type, j * p.d.ld + i, epilogue(p, i, j, value));
+    }
+  }
+}
+
+/* ---- the library's functions ---- */
+
+template <class Handle, class T> static cublasStatus_t create(Handle *out, const T &value) {
+  if (!out) return refuse(CUBLAS_STATUS_INVALID_VALUE, "no place for a new handle");
+  *out = reinterpret_cast<Handle>(new T(value));
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
-  delete (Desc *)d;
+
+template <class T> static cublasStatus_t destroy(void *handle) {
+  if (!handle) return refuse(CUBLAS_STATUS_INVALID_VALUE, "NULL is destroyed");
+  delete static_cast<T *>(handle);
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name,
-                                              const void *value, size_t bytes) {
-  Desc *d = (Desc *)desc;
-  void *to = name == CUBLASLT_MATMUL_DESC_TRANSA                 ? (void *)&d->a
-             : name == CUBLASLT_MATMUL_DESC_TRANSB               ? (void *)&d->b
-             : name == CUBLASLT_MATMUL_DESC_EPILOGUE             ? (void *)&d->epilogue
-             : name == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD      ? (void *)&d->aux_ld
-             : name == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER ? (void *)&d->aux
-                                                                 : nullptr;
-  if (!to) return CUBLAS_STATUS_NOT_SUPPORTED;
+
+static cublasStatus_t set(void *to, size_t size, const void *value, size_t bytes) {
+  if (!to || !value) return refuse(CUBLAS_STATUS_INVALID_VALUE, "an attribute that is NULL or not known here");
+  if (bytes != size) return refuse(CUBLAS_STATUS_INVALID_VALUE, "the size of an attribute");
   memcpy(to, value, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows, uint64_t cols,
-                                          int64_t ld) {
-  *out = (cublasLtMatrixLayout_t) new Layout{type, rows, cols, ld};
-  return CUBLAS_STATUS_SUCCESS;
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) { return create(handle, MAGIC); }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy<uint64_t>(handle); }
+size_t cublasLtGetVersion(void) { return CUBLAS_VERSION; }
+
+const char *cublasLtGetStatusString(cublasStatus_t status) {
+  switch (status) {
+  case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
+  case CUBLAS_STATUS_NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";
+  case CUBLAS_STATUS_ALLOC_FAILED: return "CUBLAS_STATUS_ALLOC_FAILED";
+  case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
+  case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
+  case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
+  default: return "CUBLAS_STATUS_INTERNAL_ERROR";
+  }
 }
-cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
-  delete (Layout *)l;
-  return CUBLAS_STATUS_SUCCESS;
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType scale) {
+  return create(desc, Description{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr, 0});
 }
-cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p) {
-  *p = (cublasLtMatmulPreference_t) new int(0);
-  return CUBLAS_STATUS_SUCCESS;
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return destroy<Description>(desc); }
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name,
+                                              const void *value, size_t bytes) {
+  Description *d = reinterpret_cast<Description *>(desc);
+  if (!d) return refuse(CUBLAS_STATUS_INVALID_VALUE, "a descriptor is NULL");
+  switch (name) {
+  case CUBLASLT_MATMUL_DESC_TRANSA: return set(&d->transpose_a, sizeof d->transpose_a, value, bytes);
+  case CUBLASLT_MATMUL_DESC_TRANSB: return set(&d->transpose_b, sizeof d->transpose_b, value, bytes);
+  case CUBLASLT_MATMUL_DESC_EPILOGUE: return set(&d->epilogue, sizeof d->epilogue, value, bytes);
+  case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return set(&d->aux_ld, sizeof d->aux_ld, value, bytes);
+  case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return set(&d->aux, sizeof d->aux, value, bytes);
+  default: return set(nullptr, 0, value, bytes);
+  }
 }
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
-  delete (int *)p;
-  return CUBLAS_STATUS_SUCCESS;
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type, uint64_t rows,
+                                          uint64_t cols, int64_t ld) {
+  return create(layout, Layout{type, int64_t(rows), int64_t(cols), ld});
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
-                                                    const void *, size_t) {
-  return CUBLAS_STATUS_SUCCESS;
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return destroy<Layout>(layout); }
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
+  return create(preference, Preference{0, 256, 256, 256, 256}); /* the library's defaults */
 }
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int wanted,
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  return destroy<Preference>(preference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t name, const void *value,
+                                                    size_t bytes) {
+  Preference *p = reinterpret_cast<Preference *>(preference);
+  if (!p) return refuse(CUBLAS_STATUS_INVALID_VALUE, "a preference is NULL");
+  switch (name) {
+  case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return set(&p->workspace, sizeof p->workspace, value, bytes);
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return set(&p->align_a, sizeof p->align_a, value, bytes);
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return set(&p->align_b, sizeof p->align_b, value, bytes);
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return set(&p->align_c, sizeof p->align_c, value, bytes);
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return set(&p->align_d, sizeof p->align_d, value, bytes);
+  default: return set(nullptr, 0, value, bytes);
+  }
+}
+
+/* Candidates that want 1 MiB of workspace, 64 KiB and none, as far as there is room. */
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t results[], int *found) {
-  *found = wanted < 3 ? wanted : 3;
-  for (int i = 0; i < *found; i++) {
-    memset(&results[i], 0, sizeof results[i]);
-    results[i].algo.data[0] = 1000 + (uint64_t)i;
+  static const uint64_t workspaces[CANDIDATES] = {1 << 20, 64 << 10, 0};
+  const Preference *p = reinterpret_cast<const Preference *>(preference);
+  Product product;
+  if (!handle) return refuse(CUBLAS_STATUS_NOT_INITIALIZED, "no handle");
+  if (!p || !results || !found || wanted < 1) return refuse(CUBLAS_STATUS_INVALID_VALUE, "arguments of the heuristic");
+  *found = 0;
+  const cublasStatus_t status = make_product(&product, desc, a, b, c, d);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  for (uint64_t i = 0; i < CANDIDATES && *found < wanted; i++) {
+    if (workspaces[i] > p->workspace) continue;
+    const Algorithm algorithm = {MAGIC, i, workspaces[i], p->align_a, p->align_b, p->align_c, p->align_d, {}};
+    cublasLtMatmulHeuristicResult_t *result = &results[(*found)++];
+    memset(result, 0, sizeof *result);
+    memcpy(&result->algo, &algorithm, sizeof algorithm);
+    result->workspaceSize = workspaces[i];
+    result->state = CUBLAS_STATUS_SUCCESS;
   }
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, const void *A,
-                              cublasLtMatrixLayout_t al, const void *B, cublasLtMatrixLayout_t bl, const void *beta,
-                              const void *C, cublasLtMatrixLayout_t, void *D, cublasLtMatrixLayout_t dl,
-                              const cublasLtMatmulAlgo_t *, void *, size_t, cudaStream_t stream) {
-  const Desc d = *(Desc *)desc;
-  const Layout a = *(Layout *)al, b = *(Layout *)bl, o = *(Layout *)dl;
-  const double scale = *(const float *)alpha, keep = *(const float *)beta;
-  const int64_t m = (int64_t)o.rows, n = (int64_t)o.cols, k = (int64_t)(d.a == CUBLAS_OP_T ? a.rows : a.cols);
-  emu::enqueue_host(stream, [=] {
-    std::vector<float> left((size_t)(m * k)), right((size_t)(n * k)); /* [m][k], [n][k] */
-    for (int64_t i = 0; i < m; i++)
-      for (int64_t l = 0; l < k; l++)
-        left[(size_t)(i * k + l)] = (float)get(A, a.type, d.a == CUBLAS_OP_T ? i * a.ld + l : l * a.ld + i);
-    for (int64_t j = 0; j < n; j++)
-      for (int64_t l = 0; l < k; l++)
-        right[(size_t)(j * k + l)] = (float)get(B, b.type, d.b == CUBLAS_OP_T ? l * b.ld + j : j * b.ld + l);
-    for (int64_t j = 0; j < n; j++)
-      for (int64_t i = 0; i < m; i++) {
-        double sum = 0;
-        for (int64_t l = 0; l < k; l++)
-          sum += (double)left[(size_t)(i * k + l)] * (double)right[(size_t)(j * k + l)];
-        double value = scale * sum + (keep != 0 ? keep * get(C, o.type, j * o.ld + i) : 0.0);
-        const double root = 0.7978845608028654;
-        if (d.epilogue == CUBLASLT_EPILOGUE_GELU_AUX) {
-          put(d.aux, o.type, j * d.aux_ld + i, value);
-          value = 0.5 * value * (1 + tanh(root * (value + 0.044715 * value * value * value)));
-        } else if (d.epilogue == CUBLASLT_EPILOGUE_DGELU) {
-          double x = get(d.aux, o.type, j * d.aux_ld + i), t = tanh(root * (x + 0.044715 * x * x * x));
-          value *= 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x);
-        }
-        put(D, o.type, j * o.ld + i, value);
-      }
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
+                              const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace,
+                              size_t workspace_bytes, cudaStream_t stream) {
+  Product product;
+  Algorithm algorithm = {MAGIC, 0, 0, 1, 1, 1, 1, {}}; /* without one the library asks its heuristic itself */
+  if (!handle) return refuse(CUBLAS_STATUS_NOT_INITIALIZED, "no handle");
+  if (!alpha || !beta) return refuse(CUBLAS_STATUS_INVALID_VALUE, "alpha or beta is NULL");
+  cublasStatus_t status = make_product(&product, desc, a_layout, b_layout, c_layout, d_layout);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (algo) memcpy(&algorithm, algo, sizeof algorithm);
+  if (algorithm.magic != MAGIC || algorithm.number >= CANDIDATES || !algorithm.align_a || !algorithm.align_b ||
+      !algorithm.align_c || !algorithm.align_d)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "an algorithm that the heuristic did not make");
+  const float scale = *static_cast<const float *>(alpha), keep = *static_cast<const float *>(beta);
+  const size_t needed = algorithm.workspace;
+  if (workspace_bytes < needed ||
+      (needed && (uintptr_t(workspace) % 256 || emu::memory_kind(workspace, workspace_bytes) != emu::MEMORY_DEVICE)))
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "a workspace that is too small, not aligned or not the device's");
+  status = check_operands(product, algorithm, a, b, c, d, keep != 0);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  const cudaError_t queued = emu::enqueue(stream, [=] {
+    if (check_operands(product, algorithm, a, b, c, d, keep != 0) != CUBLAS_STATUS_SUCCESS)
+      emu::die("a queued or recorded matrix product uses memory that was freed");
+    if (needed) memset(workspace, 0xFF, needed); /* nobody else may keep anything there */
+    multiply(product, double(scale), double(keep), a, b, c, d);
   });
-  return CUBLAS_STATUS_SUCCESS;
+  return queued == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 }

@@ -1,31 +1,47 @@
-/* kernels/primitives.cuh on the CPU: the same functions, by their definition in the PTX ISA. */
-#pragma once
+/* kernels/primitives.cuh on the CPU: the same functions, as the PTX ISA defines them. */
+#ifndef CUDA_ON_CPU_PRIMITIVES_H
+#define CUDA_ON_CPU_PRIMITIVES_H
+
 #define DYNAMIC_SHARED(name) unsigned char *const name = emu::dyn_smem()
 
-EMU_NOTSAN inline void emulated_ldmatrix(uint32_t (&r)[4], const void *p, emu::Finish f, const char *file, int line) {
-  if (uintptr_t(p) & 15) emu::die("ldmatrix: row address %p is not 16-byte aligned (%s:%d)", p, file, line);
+EMU_NOTSAN inline void emulated_ldmatrix(uint32_t (&r)[4], const void *p, emu::Finish finish, const char *operation,
+                                         const char *file, int line) {
+  if (uintptr_t(p) % 16) emu::die("%s: row address %p is not a multiple of 16 (%s:%d)", operation, p, file, line);
   emu::race_access(p, 16, false, false);
-  emu::LdmPay q;
-  const uint32_t *w = static_cast<const uint32_t *>(p); // four checked loads: ASan sees this lane's own address
-  for (int i = 0; i < 4; i++) q.row[i] = w[i];
-  emu::warp_collective(f == emu::ldmatrix_fin ? "ldmatrix" : "ldmatrix.trans", ~0u, &q, f, file, line);
-  for (int i = 0; i < 4; i++) r[i] = q.out[i];
+  emu::MatrixRow payload;
+  /* Read here and not in the rendezvous: a bad address is reported at the lane that gave it. */
+  const uint32_t *words = static_cast<const uint32_t *>(p);
+  for (int i = 0; i < 4; i++) payload.row[i] = words[i];
+  emu::warp_collective(operation, 0xFFFFFFFFu, &payload, finish, file, line);
+  for (int i = 0; i < 4; i++) r[i] = payload.out[i];
 }
 inline void ldmatrix_x4(uint32_t (&r)[4], const void *p, EMU_SITE) {
-  emulated_ldmatrix(r, p, emu::ldmatrix_fin, file, line);
+  emulated_ldmatrix(r, p, emu::finish_ldmatrix, "ldmatrix", file, line);
 }
 inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void *p, EMU_SITE) {
-  emulated_ldmatrix(r, p, emu::ldmatrix_trans_fin, file, line);
+  emulated_ldmatrix(r, p, emu::finish_ldmatrix_trans, "ldmatrix.trans", file, line);
 }
+
 EMU_NOTSAN inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, EMU_SITE) {
-  uint32_t b[2] = {b0, b1};
-  emu::MmaPay p{d, a, b};
-  emu::warp_collective("mma.sync", ~0u, &p, emu::mma_m16n8k16_bf16_fin, file, line);
+  const uint32_t b[2] = {b0, b1};
+  emu::MmaFragments payload{d, a, b};
+  emu::warp_collective("mma.sync", 0xFFFFFFFFu, &payload, emu::finish_mma_m16n8k16_bf16, file, line);
 }
-inline void cp_async16(void *s, const void *g, bool pred = true) { emu::cp_async(s, g, 16, pred ? 16 : 0); }
+
+inline void cp_async16(void *shared, const void *global, bool pred = true) {
+  emu::cp_async(shared, global, 16, pred ? 16 : 0);
+}
 inline void cp_async_commit() { emu::cp_async_commit(); }
 template <int N> inline void cp_async_wait() { emu::cp_async_wait(N); }
-inline uint4 load16_ordered(const void *g, bool pred) {
-  return pred ? *emu::al(static_cast<const uint4 *>(g), "load16_ordered") : uint4{0, 0, 0, 0};
+
+inline uint4 load16_ordered(const void *global, bool pred) {
+  return pred ? *emu::aligned(static_cast<const uint4 *>(global), "load16_ordered") : uint4{0, 0, 0, 0};
 }
-inline float exp2_approx(float x) { return exp2f(x); }
+
+/* Not an approximation, but zero where ex2.approx.ftz flushes. */
+inline float exp2_approx(float x) {
+  const float y = exp2f(x);
+  return y < 0x1p-126f ? 0.0f : y;
+}
+
+#endif

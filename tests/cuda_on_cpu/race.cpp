@@ -1,87 +1,235 @@
-// race.cpp - kernels.cu is compiled with -fsanitize=thread but linked with these hooks instead of libtsan:
-// every load and store of kernel code comes here. Detects, in shared and device memory,
-//   * two accesses by different threads of a block, one a write, with no barrier (or, in one warp, __syncwarp) between;
-//   * accesses by different blocks of one launch, one a plain write;
-//   * reads of shared memory nothing has written in this block; * kernel accesses to host memory.
-// Granularity: 2 bytes. Order is kept per barrier interval ("epoch"), not per instruction.
+/* The race detector. Kernels are compiled with -fsanitize=thread and linked with this file instead of the library: every
+ * load and store of theirs calls a function here. Reported are
+ *   - two accesses to one place by threads of a block, one of them a write, with no barrier between them (nor, within
+ *     a warp, a __syncwarp; nor are both atomic);
+ *   - the same by two blocks of one launch, unless the later one has learnt of the earlier one's end by an atomic
+ *     operation that the earlier one did after a fence ("the last block adds it up");
+ *   - reads of shared memory that nothing in the block has written;
+ *   - accesses to pageable host memory and to another thread's local memory.
+ * What counts is what the kernel promises, not what the order of this run happens to make of it. Accesses are told apart
+ * by 2 bytes. The program ends with status 66 when anything was reported. */
+#include "tests/cuda_on_cpu/internal.h"
+
 #include <dlfcn.h>
-#include <unordered_map>
 #include <unistd.h>
-#include "emulator.h"
-extern "C" char __executable_start[], _end[];
+#include <unordered_map>
+
+extern "C" char __bss_start[], _end[]; /* of the program: static variables, that is static shared memory */
+
 namespace emu {
-extern unsigned race_launch, race_bepoch, race_wepoch[32];
-extern int race_on;
-int cur_thread(); bool is_device(const void *); bool is_fiber_stack(const void *); void *cur_stack_lo(); size_t stack_bytes();
 
-struct Acc { uint32_t launch = 0, bepoch = 0, wepoch = 0; uint32_t block = 0; int16_t thread = -1; uint8_t atomic = 0; };
-struct Cell { Acc w, r[2]; uint32_t wblock_gen = 0; };
-struct Page { Cell c[2048]; };
-static std::unordered_map<uintptr_t, Page *> pages;   // by 4 KiB page
-static uintptr_t last_no; static Page *last_pg;
-static unsigned char *sm_lo, *sm_hi; static uint32_t gen, reports, block_no;
-static unsigned long long naccess;
-void race_block_begin(void *p, size_t n) { sm_lo = static_cast<unsigned char *>(p), sm_hi = sm_lo + n; gen++; block_no = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z); }
+struct Access {
+  uint32_t launch, block;
+  uint32_t block_epoch, warp_epoch;
+  int16_t thread; /* -1: none */
+  bool atomic;
+};
 
-static void say(const char *what, const void *p, bool write, const Acc *o, bool owrite, const void *pc) {
-  if (reports++ >= 20) return;
-  fprintf(stderr, "emu-race: %s: %s of %p (%s) by block %u thread %d", what, write ? "write" : "read", p,
-          p >= sm_lo && p < sm_hi ? "dynamic shared" : is_device(p) ? "device" : "static/host", block_no, cur_thread());
-  if (o) fprintf(stderr, " after %s by block %u thread %d", owrite ? o->atomic ? "atomic" : "write" : "read", o->block, o->thread);
-  Dl_info di; if (dladdr(pc, &di) && di.dli_fbase) {
-    char cmd[512]; fprintf(stderr, "\n    at "); fflush(stderr);
-    snprintf(cmd, sizeof cmd, "addr2line -Cfpe /proc/%d/exe 0x%zx >&2", int(getpid()), size_t(static_cast<const char *>(pc) - static_cast<const char *>(di.dli_fbase)) - 1);
-    if (reports > 3 || system(cmd)) fprintf(stderr, "pc %p\n", pc);
-  } else fputc('\n', stderr);
+struct Cell { /* of 2 bytes */
+  Access write;
+  Access reads[2]; /* of different warps where possible */
+  uint32_t block_run;
+};
+
+enum { PAGE_BYTES = 4096, CELL_BYTES = 2, MAX_REPORTS = 20, MAX_LINES_FOUND = 3 };
+enum Space { SPACE_SHARED, SPACE_GLOBAL };
+
+static std::unordered_map<uintptr_t, std::vector<Cell>> pages;
+static uintptr_t recent_number;
+static std::vector<Cell> *recent_page;
+
+static const char *shared_begin, *shared_end; /* dynamic */
+static uint32_t block_run;                    /* counts blocks over all launches: shared memory forgets */
+static uint32_t block_number;                 /* in the grid */
+static unsigned report_count;
+static unsigned long long access_count;
+
+/* Which blocks of a launch have announced themselves by an atomic operation on an address, see race_fence(). */
+struct Announcement {
+  uint32_t launch;
+  std::vector<bool> blocks;
+};
+static std::unordered_map<const void *, Announcement> announcements;
+static std::vector<bool> known_blocks; /* whose writes the current block may read */
+static bool fenced;                    /* the current block has executed a fence */
+
+void race_block_begin(unsigned number, const void *dynamic_shared, size_t bytes) {
+  shared_begin = static_cast<const char *>(dynamic_shared), shared_end = shared_begin + bytes;
+  block_run++;
+  block_number = number;
+  known_blocks.clear();
+  fenced = false;
 }
-static bool ordered(const Acc &o, int t) {
-  if (o.launch != race_launch || o.thread < 0) return true;
-  if (o.block != block_no) return false;
-  if (o.thread == t || o.bepoch < race_bepoch) return true;
-  return o.thread / 32 == t / 32 && o.wepoch < race_wepoch[t / 32];
+
+void race_fence() { fenced = true; }
+
+static void announce(const void *p) {
+  Announcement &a = announcements[p];
+  if (a.launch != epochs.launch) a = {epochs.launch, {}};
+  if (known_blocks.size() < a.blocks.size()) known_blocks.resize(a.blocks.size());
+  for (size_t i = 0; i < a.blocks.size(); i++)
+    if (a.blocks[i]) known_blocks[i] = true;
+  if (!fenced) return;
+  if (a.blocks.size() <= block_number) a.blocks.resize(block_number + 1);
+  a.blocks[block_number] = true;
 }
-static void touch(const void *p, size_t n, bool write, bool atomic, const void *pc) {
-  if (!race_on) return;
-  const char *lo = static_cast<const char *>(cur_stack_lo()), *q = static_cast<const char *>(p);
-  if (q >= lo && q < lo + stack_bytes()) return;
-  naccess++;
-  int t = cur_thread();
-  for (uintptr_t a = uintptr_t(p) & ~uintptr_t(1); a < uintptr_t(p) + n; a += 2) {
-    if (a >> 12 != last_no || !last_pg) {
-      Page *&pg = pages[a >> 12];
-      if (!pg) pg = new Page();
-      last_no = a >> 12, last_pg = pg;
-    }
-    Cell &c = last_pg->c[(a & 4095) >> 1];
-    bool shared_dyn = reinterpret_cast<unsigned char *>(a) >= sm_lo && reinterpret_cast<unsigned char *>(a) < sm_hi;
-    // shared memory: history of another block (serial reuse of the same storage) does not count
-    bool dev = !shared_dyn && is_device(reinterpret_cast<void *>(a));
-    if (!dev && !shared_dyn && !(a >= uintptr_t(__executable_start) && a < uintptr_t(_end)) && !is_fiber_stack(p)) { say("kernel access to host memory (or past a device buffer)", p, write, nullptr, false, pc); return; }
-    if (!dev && c.wblock_gen != gen) { c = Cell(); c.wblock_gen = gen; }
-    if (shared_dyn && !write && c.w.thread < 0) { say("read of uninitialised shared memory", p, false, nullptr, false, pc); return; }
-    Acc me; me.launch = race_launch, me.bepoch = race_bepoch, me.wepoch = race_wepoch[t / 32], me.block = block_no, me.thread = int16_t(t), me.atomic = atomic;
-    if (!ordered(c.w, t) && !(atomic && c.w.atomic)) { say(c.w.block == block_no ? "race" : "race between blocks", p, write, &c.w, true, pc); return; }
-    if (write) {
-      for (auto &r : c.r) if (!ordered(r, t)) { say(r.block == block_no ? "race" : "race between blocks", p, true, &r, false, pc); return; }
-      c.w = me;
-    } else {   // keep two readers, of different warps where possible
-      int k = c.r[0].thread < 0 || c.r[0].launch != race_launch || (c.r[0].block == block_no && c.r[0].thread / 32 == t / 32) ? 0 : 1;
-      c.r[k] = me;
-    }
+
+/* ---- reports ---- */
+
+static void print_line(const void *code) {
+  Dl_info info;
+  char command[256];
+  if (report_count > MAX_LINES_FOUND || !dladdr(code, &info) || !info.dli_fbase) return;
+  const size_t offset = size_t(static_cast<const char *>(code) - static_cast<const char *>(info.dli_fbase)) - 1;
+  snprintf(command, sizeof command, "addr2line -Cfpe /proc/%d/exe 0x%zx >&2", int(getpid()), offset);
+  fprintf(stderr, "    at ");
+  fflush(stderr);
+  if (system(command) != 0) fprintf(stderr, "%p\n", code);
+}
+
+static void report(const char *what, const void *p, bool write, const Access *other, bool other_write,
+                   const void *code) {
+  if (report_count++ >= MAX_REPORTS) return;
+  const char *at = static_cast<const char *>(p), *begin, *end;
+  MemoryKind kind;
+  fprintf(stderr, "emu-race: %s: %s of ", what, write ? "write" : "read");
+  if (at >= shared_begin && at < shared_end) fprintf(stderr, "dynamic shared memory, byte %td,", at - shared_begin);
+  else if (find_allocation(p, &begin, &end, &kind)) fprintf(stderr, "byte %td of %td at %p", at - begin, end - begin, p);
+  else fprintf(stderr, "%s %p", at >= __bss_start && at < _end ? "static shared memory" : "address", p);
+  fprintf(stderr, " by block %u thread %d", block_number, current_thread());
+  if (other)
+    fprintf(stderr, " after a%s by block %u thread %d",
+            other->atomic ? "n atomic operation" : other_write ? " write" : " read", other->block, other->thread);
+  fputc('\n', stderr);
+  print_line(code);
+}
+
+static const struct Summary {
+  ~Summary() {
+    if (options().verbose) fprintf(stderr, "emu-race: %llu accesses checked\n", access_count);
+    if (!report_count) return;
+    fprintf(stderr, "emu-race: %u reports\n", report_count);
+    fflush(nullptr);
+    _exit(66);
   }
+} summary;
+
+/* ---- accesses ---- */
+
+static Cell *cell_at(uintptr_t address) {
+  const uintptr_t number = address / PAGE_BYTES;
+  if (number != recent_number || !recent_page) {
+    static const Cell empty = {{0, 0, 0, 0, -1, false}, {{0, 0, 0, 0, -1, false}, {0, 0, 0, 0, -1, false}}, 0};
+    recent_page = &pages[number];
+    if (recent_page->empty()) recent_page->assign(PAGE_BYTES / CELL_BYTES, empty);
+    recent_number = number;
+  }
+  return &(*recent_page)[address % PAGE_BYTES / CELL_BYTES];
 }
-void race_access(const void *p, size_t n, bool write, bool atomic) { touch(p, n, write, atomic, __builtin_return_address(0)); }
-static struct AtEnd { ~AtEnd() { if (reports) { fprintf(stderr, "emu-race: %u reports\n", reports); _exit(66); } if (getenv("EMU_VERBOSE")) fprintf(stderr, "emu-race: clean, %llu accesses checked\n", naccess); } } at_end;
-}  // namespace emu
-using emu::touch;
-#define PC __builtin_return_address(0)
+
+/* Whether `earlier` is over, for thread `thread` of the current block. */
+static bool ordered(const Access &earlier, int thread) {
+  if (earlier.thread < 0 || earlier.launch != epochs.launch) return true;
+  if (earlier.block != block_number) return earlier.block < known_blocks.size() && known_blocks[earlier.block];
+  if (earlier.thread == thread || earlier.block_epoch < epochs.block) return true;
+  return earlier.thread / 32 == thread / 32 && earlier.warp_epoch < epochs.warp[thread / 32];
+}
+
+static const char *race_name(const Access &other) {
+  return other.block == block_number ? "race" : "race between blocks";
+}
+
+/* False when something was reported. */
+static bool check_cell(uintptr_t address, Space space, const Access &own, bool write, const void *p, const void *code) {
+  Cell &cell = *cell_at(address);
+  if (space == SPACE_SHARED && cell.block_run != block_run) { /* what another block did in its own memory */
+    cell.write.thread = cell.reads[0].thread = cell.reads[1].thread = -1;
+    cell.block_run = block_run;
+  }
+  if (space == SPACE_SHARED && !write && cell.write.thread < 0) {
+    report("read of uninitialised shared memory", p, false, nullptr, false, code);
+    return false;
+  }
+  if (!ordered(cell.write, own.thread) && !(own.atomic && cell.write.atomic)) {
+    report(race_name(cell.write), p, write, &cell.write, true, code);
+    return false;
+  }
+  if (!write) {
+    const Access &first = cell.reads[0];
+    const bool replaces = first.thread < 0 || first.launch != epochs.launch ||
+                          (first.block == block_number && first.thread / 32 == own.thread / 32);
+    cell.reads[replaces ? 0 : 1] = own;
+    return true;
+  }
+  for (const Access &read : cell.reads)
+    if (!ordered(read, own.thread) && !(own.atomic && read.atomic)) {
+      report(race_name(read), p, true, &read, false, code);
+      return false;
+    }
+  cell.write = own;
+  return true;
+}
+
+/* Of the program itself, where kernels have their tables. */
+static bool is_constant(const void *p) {
+  Dl_info info;
+  return dladdr(p, &info) != 0 && p < static_cast<const void *>(__bss_start);
+}
+
+static void access(const void *p, size_t bytes, bool write, bool atomic, const void *code) {
+  if (!epochs.running) return;
+  const char *at = static_cast<const char *>(p), *begin, *end;
+  if (at >= current_stack() && at < current_stack() + STACK_BYTES) return;
+  access_count++;
+  Space space = SPACE_GLOBAL;
+  MemoryKind kind;
+  if ((at >= shared_begin && at < shared_end) || (at >= __bss_start && at < _end)) space = SPACE_SHARED;
+  else if (!find_allocation(p, &begin, &end, &kind)) {
+    if (is_fiber_stack(p)) report("another thread's local memory", p, write, nullptr, false, code);
+    else if (!is_constant(p)) report("host memory, or past the end of device memory", p, write, nullptr, false, code);
+    return;
+  }
+  const int thread = current_thread();
+  const Access own = {epochs.launch,           block_number,      epochs.block,
+                      epochs.warp[thread / 32], int16_t(thread), atomic};
+  if (atomic && space == SPACE_GLOBAL) announce(p);
+  for (uintptr_t a = uintptr_t(p) / CELL_BYTES * CELL_BYTES; a < uintptr_t(p) + bytes; a += CELL_BYTES)
+    if (!check_cell(a, space, own, write, p, code)) return;
+}
+
+void race_access(const void *p, size_t bytes, bool write, bool atomic) {
+  access(p, bytes, write, atomic, __builtin_return_address(0));
+}
+
+void race_access_at(const void *p, size_t bytes, bool write, bool atomic, const void *code) {
+  access(p, bytes, write, atomic, code);
+}
+
+} // namespace emu
+
+/* ---- what -fsanitize=thread calls ---- */
+
+#define ACCESS(name, bytes, write, atomic)                                                                             \
+  void name(void *p) { emu::access(p, bytes, write, atomic, __builtin_return_address(0)); }
+#define ACCESSES(bytes)                                                                                                \
+  ACCESS(__tsan_read##bytes, bytes, false, false)                                                                      \
+  ACCESS(__tsan_write##bytes, bytes, true, false)                                                                      \
+  ACCESS(__tsan_unaligned_read##bytes, bytes, false, false)                                                            \
+  ACCESS(__tsan_unaligned_write##bytes, bytes, true, false)                                                            \
+  ACCESS(__tsan_volatile_read##bytes, bytes, false, true)                                                              \
+  ACCESS(__tsan_volatile_write##bytes, bytes, true, true)
+
 extern "C" {
-void __tsan_init() {} void __tsan_func_entry(void *) {} void __tsan_func_exit() {}
-#define RW(n) void __tsan_read##n(void *p) { touch(p, n, false, false, PC); } void __tsan_write##n(void *p) { touch(p, n, true, false, PC); } \
-  void __tsan_unaligned_read##n(void *p) { touch(p, n, false, false, PC); } void __tsan_unaligned_write##n(void *p) { touch(p, n, true, false, PC); } \
-  void __tsan_volatile_read##n(void *p) { touch(p, n, false, true, PC); } void __tsan_volatile_write##n(void *p) { touch(p, n, true, true, PC); }
-RW(1) RW(2) RW(4) RW(8) RW(16)
-void __tsan_read_range(void *p, size_t n) { touch(p, n, false, false, PC); }
-void __tsan_write_range(void *p, size_t n) { touch(p, n, true, false, PC); }
-void __tsan_vptr_update(void **, void *) {} void __tsan_vptr_read(void **) {}
+ACCESSES(1)
+ACCESSES(2)
+ACCESSES(4)
+ACCESSES(8)
+ACCESSES(16)
+void __tsan_read_range(void *p, size_t bytes) { emu::access(p, bytes, false, false, __builtin_return_address(0)); }
+void __tsan_write_range(void *p, size_t bytes) { emu::access(p, bytes, true, false, __builtin_return_address(0)); }
+void __tsan_init() {}
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void **, void *) {}
+void __tsan_vptr_read(void **) {}
 }

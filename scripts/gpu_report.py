@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Turns the results of `make gpu-check` into docs/gpu.md.
+
+    scripts/gpu_report.py build/gpu-check/results-*.jsonl > docs/gpu.md
+
+Only what was measured on a card becomes a figure; everything else says `not measured`. Rows of the emulator are left out.
+Several files (stages, machines) are taken together; figures of different cards are kept apart.
+"""
+
+import json
+import statistics
+import sys
+
+MISSING = "not measured"
+# Floors and targets in tokens/s on one H200, bf16: the floor counts every byte and FLOP once, at 790 TFLOP/s and 4.3 TB/s.
+GOALS = {"baby": (9.2e6, 3.0e6), "124m": (868e3, 450e3)}
+SHAPES = {"baby": "6 layers x 384, 64 x 256 tokens a step", "124m": "12 layers x 768, vocabulary 50304, 64 x 1024 tokens a step"}
+
+INTRODUCTION = """\
+# On the GPU
+
+{status}
+
+## Floors and targets
+
+Tokens per second of training in bf16 on one H200. The floor is the speed of a machine that does nothing but the arithmetic
+at 790 TFLOP/s and moves every byte that has to be moved once, at 4.3 TB/s; no program reaches it. The target is what this one
+wants.
+
+| model | step | floor | target |
+|---|---|---|---|
+{goals}
+
+## How to measure
+
+    make gpu-check                  # all stages, about 20 minutes; or one of them:
+    make gpu-check STAGE=parity     # builds for the card that is there, tests against the CPU, trains on both
+    make gpu-check STAGE=sanitize   # compute-sanitizer: memcheck, racecheck, synccheck, initcheck
+    make gpu-check STAGE=speed      # every operation; training beside PyTorch, where it is installed
+    scripts/gpu_report.py build/gpu-check/results-*.jsonl > docs/gpu.md
+
+A stage ends within 8 minutes whatever happens. It needs nvcc, gcc, make, python3, jansson and cmocka; the last two can be
+brought along to a machine where nothing can be installed: `scripts/gpu_carry.sh .carry` on one that has them, then
+`make gpu-check CARRY=.carry` (found by itself under that name). Settings stand at the top of `scripts/gpu_check.sh`.
+
+How the numbers come about: an operation is timed as the median of 7 batches of at least 20 ms each between two waits, as
+replays of a recording, on random numbers, its activations taken from several sets that are larger together than the cache
+(weights of GEMMs are warm, decoding goes through the layers in turn as generation does). Bytes and FLOPs are those of the
+operation's formula. Memory-bound operations are compared with a copy of 1 GiB (bytes read and written), GEMMs and attention
+with a bf16 GEMM of 8192 x 8192 x 8192 through the same backend. Attention counts 4 T^2 D H B / 2 FLOPs forward and 2.5 times
+as many backward. Training is the median of 11 chunks of at least a quarter of a second, each ended by a wait, the
+systems in turn in one run; PyTorch has fp32 parameters, bf16 autocast, TF32 allowed, fused AdamW, flash attention.
+"""
+
+
+def read(paths):
+    rows, headers = [], []
+    for path in paths:
+        header = {"card": "unknown"}
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                try:
+                    row = json.loads(line)
+                except ValueError:
+                    continue  # cut off by a time limit
+                if row.get("kind") == "header":
+                    header = row
+                    headers.append(row)
+                else:
+                    rows.append(dict(row, header=header))
+    real = [r for r in rows if "emulated" not in r["header"]["card"] and r["header"]["card"] != "none"]
+    return [h for h in headers if "emulated" not in h["card"] and h["card"] != "none"], real
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows]) + "\n"
+
+
+def thousands(value):
+    return f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value / 1e3:.1f} k" if value >= 1e3 else f"{value:.0f}"
+
+
+def rates(rows):
+    names = (("copy", "copy, 1 GiB", 1e-12, "TB/s"), ("gemm", "GEMM, 8192^3, bf16", 1e-12, "TFLOP/s"),
+             ("peak_flops", "what ./train calls 100 %", 1e-12, "TFLOP/s"))
+    out = []
+    for name, title, scale, unit in names:
+        values = [r["value"] for r in rows if r["kind"] == "rate" and r["name"] == name]
+        out.append((title, f"{scale * statistics.median(values):.2f} {unit}" if values else MISSING))
+    return table(("the card", "reaches"), out)
+
+
+def training(rows):
+    out = []
+    for model in GOALS:
+        found = {}
+        for r in rows:
+            if r["kind"] == "train" and r["model"] == model and not r.get("dropout"):
+                key = (r["system"] + (" (./train --bench)" if r.get("source") == "./train --bench" else ""), r["dtype"],
+                       r["batch"])
+                found.setdefault(key, []).append(r)
+        for system in ("inkling", "pytorch eager", "pytorch compile"):
+            if not any(key[0].startswith(system) for key in found):
+                out.append((model, system, MISSING, "", "", ""))
+        eager = [r["tokens_per_s"] for key, rs in found.items() if key[0].startswith("pytorch") for r in rs]
+        best = max(eager) if eager else None
+        for (system, dtype, batch), runs in sorted(found.items()):
+            value = statistics.median(r["tokens_per_s"] for r in runs)
+            floor, _ = GOALS[model]
+            out.append((model, f"{system}, {dtype}, batch {batch}", thousands(value), len(runs), f"{100 * value / floor:.0f} %",
+                        f"{value / best:.2f}" if best else ""))
+    return table(("model", "system", "tokens/s", "rounds", "of the H200 floor", "against the best of PyTorch"), out)
+
+
+def operation(rows, model, name, shape=None):
+    for r in reversed(rows):
+        if r["kind"] == "kernel" and r["model"] == model and r["operation"] == name and shape in (None, r["shape"]):
+            return r
+    return None
+
+
+def attention(rows):
+    out = []
+    for head in (64, 128):
+        for length in (256, 1024, 4096):
+            shape = f"B{16384 // length} T{length} H{2048 // head} D{head}"
+            cells = [shape]
+            for name in ("attention", "attention_backward"):
+                r = operation(rows, "sweep", name, shape)
+                cells.append(MISSING if r is None else r.get("error") or f"{r['tflop_per_s']:.0f}")
+            out.append(cells)
+    return table(("attention, causal", "forward, TFLOP/s", "backward, TFLOP/s"), out)
+
+
+def decoding(rows):
+    out = []
+    for model in ("15m", "110m", "124m"):
+        cells = [model]
+        for count in (1, 8):
+            values = [r["tokens_per_s"] for r in rows if r["kind"] == "decode" and r["model"] == model and r["rows"] == count]
+            cells.append(thousands(statistics.median(values)) if values else MISSING)
+        out.append(cells)
+    return table(("decoding, bf16, half the context", "1 sequence, tokens/s", "8 sequences, tokens/s"), out)
+
+
+def operations(rows):
+    newest = {}
+    for r in rows:
+        if r["kind"] == "kernel" and r["group"] != "rates":
+            name = r["operation"] + (", autotuned" if r.get("note") == "autotuned" else "")
+            newest[r["model"], name, r["shape"], r["dtype"]] = r
+    if not newest:
+        return f"Single operations: {MISSING}.\n"
+    out = []
+    for (model, name, shape, dtype), r in newest.items():
+        if "error" in r:
+            out.append((model, name, shape, dtype, "failed: " + r["error"], "", "", ""))
+            continue
+        share = f"{100 * r['share']:.0f} % of {'GEMM' if r['share_of'] == 'gemm' else 'copy'}" if r.get("share") else ""
+        out.append((model, name, shape, dtype, f"{r['ms']:.4f}", f"{r['gb_per_s']:.0f}" if r["bytes"] else "",
+                    f"{r['tflop_per_s']:.1f}" if r["flops"] else "", share))
+    return table(("model", "operation", "shape", "", "ms", "GB/s", "TFLOP/s", "share"), out)
+
+
+def parts(rows):
+    out = [(r["stage"], r["name"], r["status"], r["seconds"], r["detail"].replace("|", "/")) for r in rows if r["kind"] == "part"]
+    stages = {r[0] for r in out}
+    for stage, what in (("parity", "tests of the contract on the card"), ("sanitize", "compute-sanitizer"), ("speed", "timings")):
+        if stage not in stages:
+            out.append((stage, what, MISSING, "", ""))
+    return table(("stage", "part", "result", "seconds", ""), out)
+
+
+def main():
+    headers, rows = read(sys.argv[1:])
+    goals = "\n".join(f"| {m} | {SHAPES[m]} | {thousands(f)} | {thousands(t)} |" for m, (f, t) in GOALS.items())
+    if not headers:
+        status = ("Nothing has been measured on a GPU yet. The kernels are compiled by nvcc and tested on the CPU by the emulator "
+                  "in\n`tests/cuda_on_cpu`; every figure of a card below says so until `make gpu-check` has run on one.")
+    else:
+        status = "Made by `scripts/gpu_report.py` from what `make gpu-check` measured:\n\n" + table(
+            ("stage", "card", "driver", "CUDA", "commit", "date"),
+            [(h["stage"], h["card"], h["driver"], h["cuda"], h["commit"], h["date"]) for h in headers])
+    text = [INTRODUCTION.format(status=status.strip(), goals=goals)]
+    cards = list(dict.fromkeys(h["card"] for h in headers)) or [""]
+    for card in cards:
+        mine = [r for r in rows if r["header"]["card"] == card]
+        text.append(f"## Figures{': ' + card if card else ''}\n")
+        text += [rates(mine), training(mine), attention(mine), decoding(mine), operations(mine), parts(mine)]
+        notes = [r["text"] for r in mine if r["kind"] == "note"]
+        if notes:
+            text.append("\n".join("- " + note for note in notes) + "\n")
+    print("\n".join(text).rstrip())
+
+
+if __name__ == "__main__":
+    main()

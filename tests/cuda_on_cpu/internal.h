@@ -1,0 +1,113 @@
+/* What the emulator's .cpp files share. They are compiled without sanitizers, so that their frames never hold redzones
+ * (the frames that an ended fiber leaves behind would poison the stack of the next one), but with -DEMU_ASAN in the
+ * AddressSanitizer build, whose interface they then use. */
+#ifndef CUDA_ON_CPU_INTERNAL_H
+#define CUDA_ON_CPU_INTERNAL_H
+
+#define EMU_IMPLEMENTATION
+#include "tests/cuda_on_cpu/emulator.h"
+
+#include <functional>
+
+#ifdef EMU_ASAN
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace emu {
+
+/* The header's macros do nothing in a file that is compiled without -fsanitize. */
+inline void poison(const void *p, size_t bytes) {
+#ifdef EMU_ASAN
+  __asan_poison_memory_region(p, bytes);
+#else
+  (void)p, (void)bytes;
+#endif
+}
+inline void unpoison(const void *p, size_t bytes) {
+#ifdef EMU_ASAN
+  __asan_unpoison_memory_region(p, bytes);
+#else
+  (void)p, (void)bytes;
+#endif
+}
+
+/* ---- device.cpp: what the environment asks for ---- */
+
+enum Order { ORDER_FORWARD, ORDER_REVERSE, ORDER_RANDOM };
+
+struct Options {
+  Order order;       /* EMU_ORDER=fwd|rev|rand:SEED: of blocks, warps and lanes */
+  unsigned seed;     /* never 0 */
+  bool eager_copies; /* EMU_CPASYNC=eager */
+  bool lazy_streams; /* EMU_STREAMS=lazy */
+  bool host_guard;   /* EMU_HOSTGUARD=1, with AddressSanitizer: host code must not touch device memory */
+  bool verbose;      /* EMU_VERBOSE=1: a line for every launch */
+};
+const Options &options();
+
+struct Card { /* EMU_SM=80|86|89|90 */
+  int capability;
+  int shared_per_block;   /* bytes that a block can opt in to */
+  int shared_per_processor;
+  int threads_per_processor;
+};
+const Card &card();
+
+/* Remembers `status` for cudaGetLastError() and returns it. */
+cudaError_t failure(cudaError_t status);
+/* What cudaFuncSetAttribute has allowed a kernel. */
+size_t shared_limit(const void *kernel);
+
+/* ---- scheduler.cpp ---- */
+
+enum { STACK_BYTES = 256 << 10 }; /* of a fiber */
+bool in_kernel();
+int current_thread(); /* its number in the block */
+const char *current_stack();
+bool is_fiber_stack(const void *p);
+void run_grid(const void *kernel, const cudaLaunchConfig_t &config, Invoke invoke, const void *tuple);
+
+/* How the race detector knows what is ordered: counts that barriers and __syncwarp advance. */
+struct Epochs {
+  unsigned launch;
+  unsigned block;    /* barriers of the block so far */
+  unsigned warp[32]; /* __syncwarps of each warp so far */
+  bool running;      /* kernel code, not the emulator or the host */
+};
+extern Epochs epochs;
+
+/* ---- async_copy.cpp ---- */
+
+void async_copies_begin(int threads); /* of a block */
+bool async_copies_pending(int thread);
+
+/* ---- memory.cpp ---- */
+
+enum MemoryKind { MEMORY_PAGEABLE, MEMORY_PINNED, MEMORY_DEVICE };
+/* Of the allocation that holds all of [p, p + bytes). */
+MemoryKind memory_kind(const void *p, size_t bytes);
+/* The allocation around p, a device's or pinned; false when there is none. Fast for what was asked about last. */
+bool find_allocation(const void *p, const char **begin, const char **end, MemoryKind *kind);
+/* With host_guard: whether touching device memory is an error from now on. */
+void guard_device_memory(bool closed);
+
+/* ---- streams.cpp ---- */
+
+/* Appends to the stream, or to what it is recording. */
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+/* An error while the calling thread records a stream (and the recording is spoilt): for calls that CUDA forbids then. */
+cudaError_t unsafe_while_capturing();
+/* The same for what `stream`, which is being recorded, cannot record. */
+cudaError_t refuse_capture(cudaStream_t stream);
+void finish_all_streams();
+
+/* ---- race.cpp; does nothing in other builds ---- */
+
+/* As race_access(), by the kernel at `code`. */
+void race_access_at(const void *p, size_t bytes, bool write, bool atomic, const void *code);
+void race_block_begin(unsigned number, const void *dynamic_shared, size_t bytes); /* number: in the grid */
+
+} // namespace emu
+
+#endif

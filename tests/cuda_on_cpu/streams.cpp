@@ -1,0 +1,298 @@
+/* Streams, events, recordings. A stream is a queue of functions. They run at once, or with EMU_STREAMS=lazy not before
+ * the host waits for them (or asks: every question that is answered by "not ready" lets one of them run), so that a
+ * wait that is missing shows. Fork and join between recorded streams is not modelled and refused. */
+#include "tests/cuda_on_cpu/internal.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <string>
+
+using Work = std::function<void()>;
+
+struct CUgraph_st {
+  std::vector<Work> work;
+};
+struct CUgraphExec_st {
+  std::vector<Work> work;
+};
+
+struct CUstream_st {
+  std::deque<Work> queue;
+  CUgraph_st *recording; /* NULL: not being captured */
+  bool spoilt;           /* ... and something forbidden was done */
+  bool relaxed;          /* captured in relaxed mode */
+  bool blocking;         /* waits for the legacy default stream, and that one for it */
+};
+
+/* One cudaEventRecord(). */
+struct Mark {
+  CUstream_st *stream; /* to run while not reached */
+  bool reached;
+  std::chrono::steady_clock::time_point time;
+};
+
+struct CUevent_st {
+  bool timing;
+  bool captured;              /* last recorded in a capture: nothing can wait for it */
+  std::shared_ptr<Mark> mark; /* the newest; NULL: never recorded */
+};
+
+namespace emu {
+
+static std::vector<CUstream_st *> &streams() {
+  static std::vector<CUstream_st *> all;
+  return all;
+}
+
+static CUstream_st *legacy_stream() {
+  static CUstream_st stream = {{}, nullptr, false, false, true};
+  return &stream;
+}
+
+static void run_one(CUstream_st *s) {
+  static int depth; /* waiting for an event runs another stream */
+  Work work = std::move(s->queue.front());
+  s->queue.pop_front();
+  if (depth++ == 0) guard_device_memory(false);
+  work();
+  if (--depth == 0) guard_device_memory(true);
+}
+
+static void finish(CUstream_st *s) {
+  while (!s->queue.empty()) run_one(s);
+}
+
+static void finish(Mark *mark) {
+  while (!mark->reached) run_one(mark->stream);
+}
+
+void finish_all_streams() {
+  for (CUstream_st *s : streams()) finish(s);
+}
+
+static cudaError_t spoil(CUstream_st *s, cudaError_t status) {
+  s->spoilt = true;
+  return failure(status);
+}
+
+cudaError_t refuse_capture(cudaStream_t stream) { return spoil(stream, cudaErrorStreamCaptureUnsupported); }
+
+cudaError_t unsafe_while_capturing() {
+  for (CUstream_st *s : streams())
+    if (s->recording && !s->relaxed) return spoil(s, cudaErrorStreamCaptureUnsupported);
+  return cudaSuccess;
+}
+
+/* Work on the legacy default stream waits for all blocking streams; it runs at once. */
+static cudaError_t enqueue_legacy(Work work) {
+  for (CUstream_st *s : streams())
+    if (s->recording && s->blocking) return spoil(s, cudaErrorStreamCaptureImplicit);
+  for (CUstream_st *s : streams())
+    if (s->blocking) finish(s);
+  legacy_stream()->queue.push_back(std::move(work));
+  finish(legacy_stream());
+  return cudaSuccess;
+}
+
+cudaError_t enqueue(cudaStream_t stream, Work work) {
+  if (!stream) return enqueue_legacy(std::move(work));
+  if (stream->spoilt) return failure(cudaErrorStreamCaptureInvalidated);
+  if (stream->recording) {
+    stream->recording->work.push_back(std::move(work));
+    return cudaSuccess;
+  }
+  stream->queue.push_back(std::move(work));
+  if (!options().lazy_streams) finish(stream);
+  return cudaSuccess;
+}
+
+static bool valid_grid(const cudaLaunchConfig_t *c) {
+  const dim3 &grid = c->gridDim, &block = c->blockDim;
+  const uint64_t threads = uint64_t(block.x) * block.y * block.z, blocks = uint64_t(grid.x) * grid.y * grid.z;
+  return threads >= 1 && threads <= 1024 && block.z <= 64 && blocks >= 1 && blocks <= 0x7FFFFFFF && grid.y <= 65535 &&
+         grid.z <= 65535;
+}
+
+cudaError_t enqueue_kernel(const void *kernel, const cudaLaunchConfig_t *config, Invoke invoke, const void *tuple,
+                           size_t bytes) {
+  if (!valid_grid(config)) return failure(cudaErrorInvalidConfiguration);
+  if (config->dynamicSmemBytes > shared_limit(kernel)) return failure(cudaErrorInvalidValue);
+  for (unsigned i = 0; i < config->numAttrs; i++)
+    if (config->attrs[i].id == cudaLaunchAttributeCooperative || config->attrs[i].id == cudaLaunchAttributeClusterDimension)
+      return failure(cudaErrorNotSupported);
+  cudaLaunchConfig_t own = *config;
+  own.attrs = nullptr, own.numAttrs = 0;
+  std::string arguments(static_cast<const char *>(tuple), bytes);
+  return enqueue(config->stream, [=] { run_grid(kernel, own, invoke, arguments.data()); });
+}
+
+} // namespace emu
+
+using namespace emu;
+
+extern "C" {
+
+/* ---- streams ---- */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+  *stream = new CUstream_st{{}, nullptr, false, false, !(flags & cudaStreamNonBlocking)};
+  streams().push_back(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreate(cudaStream_t *stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const auto found = std::find(streams().begin(), streams().end(), stream);
+  if (found == streams().end()) return failure(cudaErrorInvalidResourceHandle);
+  finish(stream);
+  streams().erase(found);
+  delete stream->recording;
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (stream && stream->recording) return spoil(stream, cudaErrorStreamCaptureUnsupported);
+  finish(stream ? stream : legacy_stream());
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (stream && stream->recording) return spoil(stream, cudaErrorStreamCaptureUnsupported);
+  if (!stream || stream->queue.empty()) return cudaSuccess;
+  run_one(stream);
+  return failure(cudaErrorNotReady);
+}
+
+cudaError_t cudaDeviceSynchronize(void) {
+  for (CUstream_st *s : streams())
+    if (s->recording) return spoil(s, cudaErrorStreamCaptureUnsupported);
+  finish_all_streams();
+  return cudaSuccess;
+}
+
+/* ---- events ---- */
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+  *event = new CUevent_st{!(flags & cudaEventDisableTiming), false, nullptr};
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t *event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  if (!event) return failure(cudaErrorInvalidResourceHandle);
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (!event) return failure(cudaErrorInvalidResourceHandle);
+  event->captured = stream && stream->recording;
+  if (event->captured) return cudaSuccess; /* an edge of the graph, which a single stream does not need */
+  auto mark = std::make_shared<Mark>();
+  mark->stream = stream;
+  event->mark = mark;
+  return enqueue(stream, [mark] {
+    mark->reached = true;
+    mark->time = std::chrono::steady_clock::now();
+  });
+}
+
+/* cudaSuccess when the host may wait for the event, or ask. */
+static cudaError_t may_wait(cudaEvent_t event) {
+  if (!event) return failure(cudaErrorInvalidResourceHandle);
+  const cudaError_t status = unsafe_while_capturing();
+  return event->captured ? failure(cudaErrorCapturedEvent) : status;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const cudaError_t status = may_wait(event);
+  if (status == cudaSuccess && event->mark) finish(event->mark.get());
+  return status;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const cudaError_t status = may_wait(event);
+  if (status != cudaSuccess || !event->mark || event->mark->reached) return status;
+  run_one(event->mark->stream);
+  return failure(cudaErrorNotReady);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (!event) return failure(cudaErrorInvalidResourceHandle);
+  if (event->captured || (stream && stream->recording)) {
+    fprintf(stderr, "emu: waiting for events while a stream is captured is not modelled\n");
+    if (stream) stream->spoilt = stream->recording != nullptr;
+    return failure(cudaErrorNotSupported);
+  }
+  const std::shared_ptr<Mark> mark = event->mark;
+  return mark ? enqueue(stream, [mark] { finish(mark.get()); }) : cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  if (!from || !to || !from->timing || !to->timing || !from->mark || !to->mark)
+    return failure(cudaErrorInvalidResourceHandle);
+  if (!from->mark->reached || !to->mark->reached) return failure(cudaErrorNotReady);
+  *milliseconds = std::chrono::duration<float, std::milli>(to->mark->time - from->mark->time).count();
+  return cudaSuccess;
+}
+
+/* ---- recordings ---- */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  if (!stream) return failure(cudaErrorStreamCaptureUnsupported);
+  if (stream->recording) return failure(cudaErrorIllegalState);
+  stream->recording = new CUgraph_st;
+  stream->spoilt = false;
+  stream->relaxed = mode == cudaStreamCaptureModeRelaxed;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+  *graph = nullptr;
+  if (!stream || !stream->recording) return failure(cudaErrorIllegalState);
+  CUgraph_st *recording = stream->recording;
+  const bool spoilt = stream->spoilt;
+  stream->recording = nullptr;
+  stream->spoilt = false;
+  if (spoilt) {
+    delete recording;
+    return failure(cudaErrorStreamCaptureInvalidated);
+  }
+  *graph = recording;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {
+  *status = !stream || !stream->recording ? cudaStreamCaptureStatusNone
+            : stream->spoilt              ? cudaStreamCaptureStatusInvalidated
+                                          : cudaStreamCaptureStatusActive;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long) {
+  *executable = nullptr;
+  if (!graph) return failure(cudaErrorInvalidValue);
+  *executable = new CUgraphExec_st{graph->work};
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  if (!executable) return failure(cudaErrorInvalidValue);
+  cudaError_t status = cudaSuccess;
+  for (const Work &work : executable->work)
+    if (status == cudaSuccess) status = enqueue(stream, work);
+  return status;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete executable;
+  return cudaSuccess;
+}
+}

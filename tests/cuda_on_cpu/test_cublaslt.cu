@@ -1,0 +1,265 @@
+/* The stand-in for cuBLASLt: products against sums in double, and what it must refuse. */
+#include "tests/cuda_on_cpu/test_emulator.h"
+
+#include <cublasLt.h>
+
+#include <chrono>
+#include <math.h>
+#include <vector>
+
+namespace {
+
+/* Everything that a product needs, to be spoilt in one place. Column-major, as the library has it. */
+struct Product {
+  int64_t m, n, k, lda, ldb, ldd, aux_ld;
+  bool transpose_a, transpose_b;
+  cudaDataType in, out;
+  cublasLtEpilogue_t epilogue;
+  float beta;
+  uint32_t alignment;      /* that the heuristic is told, of all operands */
+  size_t workspace;        /* that the heuristic is told */
+  size_t workspace_given;  /* that the product gets */
+  int64_t shift_a, shift_d; /* elements that the operands are moved by */
+  bool d_is_a, host_b, no_aux, no_handle, no_algorithm;
+};
+
+Product square(int64_t size) {
+  Product p = {};
+  p.m = p.n = p.k = p.lda = p.ldb = p.ldd = p.aux_ld = size;
+  p.transpose_a = true;
+  p.in = p.out = CUDA_R_32F;
+  p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  p.alignment = 16;
+  p.workspace = p.workspace_given = 4 << 20;
+  return p;
+}
+
+struct Operands {
+  Device<float> a, b, d, aux; /* large enough for either type */
+  Device<char> workspace;
+  explicit Operands(size_t count) : a(count), b(count), d(count), aux(count), workspace(4 << 20) {}
+};
+
+size_t width(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
+
+/* The first status that is not a success. */
+cublasStatus_t multiply(const Product &p, Operands *o) {
+  cublasLtHandle_t handle = NULL;
+  cublasLtMatmulDesc_t desc = NULL;
+  cublasLtMatrixLayout_t la = NULL, lb = NULL, ld = NULL;
+  cublasLtMatmulPreference_t preference = NULL;
+  cublasLtMatmulHeuristicResult_t result;
+  cublasStatus_t first = CUBLAS_STATUS_SUCCESS;
+  int found = 0;
+  auto note = [&first](cublasStatus_t status) {
+    if (first == CUBLAS_STATUS_SUCCESS) first = status;
+  };
+  const cublasOperation_t ta = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, tb = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  void *aux = p.no_aux ? NULL : o->aux.data;
+  note(cublasLtCreate(&handle));
+  note(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  note(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta));
+  note(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb));
+  note(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &p.epilogue, sizeof p.epilogue));
+  note(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &p.aux_ld, sizeof p.aux_ld));
+  note(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux));
+  note(cublasLtMatrixLayoutCreate(&la, p.in, (uint64_t)(p.transpose_a ? p.k : p.m),
+                                  (uint64_t)(p.transpose_a ? p.m : p.k), p.lda));
+  note(cublasLtMatrixLayoutCreate(&lb, p.in, (uint64_t)(p.transpose_b ? p.n : p.k),
+                                  (uint64_t)(p.transpose_b ? p.k : p.n), p.ldb));
+  note(cublasLtMatrixLayoutCreate(&ld, p.out, (uint64_t)p.m, (uint64_t)p.n, p.ldd));
+  note(cublasLtMatmulPreferenceCreate(&preference));
+  note(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &p.workspace,
+                                            sizeof p.workspace));
+  for (cublasLtMatmulPreferenceAttributes_t name :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    note(cublasLtMatmulPreferenceSetAttribute(preference, name, &p.alignment, sizeof p.alignment));
+  note(cublasLtMatmulAlgoGetHeuristic(handle, desc, la, lb, ld, ld, preference, 1, &result, &found));
+  if (first == CUBLAS_STATUS_SUCCESS) {
+    const float one = 1.0f;
+    std::vector<float> host(p.host_b ? o->b.count : 0);
+    if (p.no_algorithm) memset(&result.algo, 0, sizeof result.algo);
+    const char *a = reinterpret_cast<char *>(o->a.data) + (size_t)p.shift_a * width(p.in);
+    char *d = reinterpret_cast<char *>(p.d_is_a ? o->a.data : o->d.data) + (size_t)p.shift_d * width(p.out);
+    note(cublasLtMatmul(p.no_handle ? NULL : handle, desc, &one, a, la, p.host_b ? host.data() : o->b.data, lb, &p.beta,
+                        d, ld, d, ld, &result.algo, o->workspace.data, p.workspace_given, NULL));
+  }
+  cublasLtMatmulPreferenceDestroy(preference);
+  for (cublasLtMatrixLayout_t layout : {la, lb, ld}) cublasLtMatrixLayoutDestroy(layout);
+  cublasLtMatmulDescDestroy(desc);
+  cublasLtDestroy(handle);
+  return first;
+}
+
+/* ---- products ---- */
+
+float fetch(const std::vector<float> &memory, cudaDataType type, int64_t i) {
+  if (type == CUDA_R_32F) return memory[(size_t)i];
+  return __bfloat162float(reinterpret_cast<const __nv_bfloat16 *>(memory.data())[i]);
+}
+
+void put(std::vector<float> *memory, cudaDataType type, int64_t i, float x) {
+  if (type == CUDA_R_32F) (*memory)[(size_t)i] = x;
+  else reinterpret_cast<__nv_bfloat16 *>(memory->data())[i] = __float2bfloat16_rn(x);
+}
+
+/* The relative error of the whole product in the L2 norm. */
+bool product_is_right(const Product &p, double tolerance) {
+  const size_t count = 400 * 400;
+  Operands o(count);
+  std::vector<float> a(count), b(count), before(count), after(count);
+  unsigned seed = 1;
+  for (std::vector<float> *memory : {&a, &b})
+    for (size_t i = 0; i < count; i++) {
+      seed = seed * 1664525u + 1013904223u;
+      put(memory, p.in, (int64_t)i, (float)(seed >> 8) / 8388608.0f - 1.0f);
+    }
+  for (size_t i = 0; i < count; i++) put(&before, p.out, (int64_t)i, (float)(i % 17) - 8.0f);
+  o.a.set(a.data()), o.b.set(b.data()), o.d.set(before.data());
+  EXPECT(multiply(p, &o) == CUBLAS_STATUS_SUCCESS);
+  o.d.get(after.data());
+  double error = 0, size = 0;
+  for (int64_t j = 0; j < p.n; j++)
+    for (int64_t i = 0; i < p.m; i++) {
+      double sum = (double)p.beta * (double)fetch(before, p.out, j * p.ldd + i);
+      for (int64_t l = 0; l < p.k; l++)
+        sum += (double)fetch(a, p.in, p.transpose_a ? i * p.lda + l : l * p.lda + i) *
+               (double)fetch(b, p.in, p.transpose_b ? l * p.ldb + j : j * p.ldb + l);
+      const double got = (double)fetch(after, p.out, j * p.ldd + i);
+      error += (got - sum) * (got - sum), size += sum * sum;
+    }
+  EXPECT(sqrt(error) <= tolerance * sqrt(size));
+  if (p.ldd > p.m) EXPECT(fetch(after, p.out, p.m) == fetch(before, p.out, p.m)); /* the gap */
+  return true;
+}
+
+bool test_products() {
+  for (int i = 0; i < 8; i++) {
+    Product p = square(1);
+    p.m = 37, p.n = 29, p.k = 101;
+    p.transpose_a = i & 1, p.transpose_b = i & 2;
+    p.lda = (p.transpose_a ? p.k : p.m) + 3, p.ldb = (p.transpose_b ? p.n : p.k) + 5, p.ldd = p.m + 7;
+    p.beta = i & 4 ? 1.0f : 0.0f;
+    EXPECT(product_is_right(p, 1e-7));
+    p.in = CUDA_R_16BF;
+    EXPECT(product_is_right(p, 1e-7));
+    p.out = CUDA_R_16BF;
+    EXPECT(product_is_right(p, 3e-3));
+  }
+  return true;
+}
+
+/* Not a limit that a slow machine would fail: a tenth of a second for what takes some 10 ms. */
+bool test_speed() {
+  Operands o(256 * 256);
+  std::vector<float> ones(256 * 256, 1.0f);
+  o.a.set(ones.data()), o.b.set(ones.data());
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT(multiply(square(256), &o) == CUBLAS_STATUS_SUCCESS);
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  printf("# a product of 256 x 256 x 256 took %.1f ms\n", ms);
+  EXPECT(ms < 1000);
+  return true;
+}
+
+bool test_gelu() {
+  Operands o(32);
+  Product p = square(8);
+  float a[32] = {}, b[32] = {}, aux[32] = {}, d[32] = {};
+  p.n = p.k = 1, p.ldb = 1, p.lda = 1;
+  p.epilogue = CUBLASLT_EPILOGUE_GELU_AUX;
+  for (int i = 0; i < 8; i++) a[i] = (float)i - 4.0f;
+  b[0] = 1.0f;
+  o.a.set(a), o.b.set(b);
+  EXPECT(multiply(p, &o) == CUBLAS_STATUS_SUCCESS);
+  o.aux.get(aux), o.d.get(d);
+  for (int i = 0; i < 8; i++) { /* by the error function: within what the tanh form is away from it */
+    EXPECT(aux[i] == a[i] && fabsf(d[i] - 0.5f * a[i] * (1.0f + erff(a[i] * 0.70710678f))) < 1e-3f);
+    a[i] = 1.0f;
+  }
+  p.epilogue = CUBLASLT_EPILOGUE_DGELU;
+  o.a.set(a);
+  EXPECT(multiply(p, &o) == CUBLAS_STATUS_SUCCESS);
+  o.d.get(d);
+  for (int i = 0; i < 8; i++) {
+    const float x = aux[i], slope = 0.5f * (1.0f + erff(x * 0.70710678f)) + x * 0.39894228f * expf(-0.5f * x * x);
+    EXPECT(fabsf(d[i] - slope) < 3e-3f);
+  }
+  return true;
+}
+
+/* ---- refusals ---- */
+
+bool test_refusals() {
+  const struct {
+    const char *what;
+    void (*spoil)(Product *);
+    cublasStatus_t status;
+  } cases[] = {
+      {"nothing wrong", [](Product *) {}, CUBLAS_STATUS_SUCCESS},
+      {"no handle", [](Product *p) { p->no_handle = true; }, CUBLAS_STATUS_NOT_INITIALIZED},
+      {"lda < rows", [](Product *p) { p->lda = 15; }, CUBLAS_STATUS_INVALID_VALUE},
+      {"ldd < rows", [](Product *p) { p->ldd = 15; }, CUBLAS_STATUS_INVALID_VALUE},
+      {"no rows", [](Product *p) { p->m = 0; }, CUBLAS_STATUS_INVALID_VALUE},
+      {"f32 in, bf16 out", [](Product *p) { p->out = CUDA_R_16BF; }, CUBLAS_STATUS_NOT_SUPPORTED},
+      {"an epilogue it does not know", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_BIAS; },
+       CUBLAS_STATUS_NOT_SUPPORTED},
+      {"no aux", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_DGELU, p->no_aux = true; },
+       CUBLAS_STATUS_INVALID_VALUE},
+      {"ld of aux < m", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_GELU_AUX, p->aux_ld = 8; },
+       CUBLAS_STATUS_INVALID_VALUE},
+      {"ld of aux no multiple of 8", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_GELU_AUX, p->aux_ld = 20; },
+       CUBLAS_STATUS_INVALID_VALUE},
+      {"less workspace than promised", [](Product *p) { p->workspace_given = 1000; }, CUBLAS_STATUS_INVALID_VALUE},
+      {"no room for workspace is no error", [](Product *p) { p->workspace = p->workspace_given = 0; },
+       CUBLAS_STATUS_SUCCESS},
+      {"less aligned than promised", [](Product *p) { p->shift_a = 1; }, CUBLAS_STATUS_INVALID_VALUE},
+      {"as little aligned as promised", [](Product *p) { p->shift_a = 1, p->alignment = 4; }, CUBLAS_STATUS_SUCCESS},
+      {"past the end of an array", [](Product *p) { p->shift_d = 100; }, CUBLAS_STATUS_INVALID_VALUE},
+      {"in place", [](Product *p) { p->d_is_a = true; }, CUBLAS_STATUS_INVALID_VALUE},
+      {"host memory", [](Product *p) { p->host_b = true; }, CUBLAS_STATUS_INVALID_VALUE},
+      {"an algorithm of zeros", [](Product *p) { p->no_algorithm = true; }, CUBLAS_STATUS_INVALID_VALUE},
+  };
+  Operands o(320);
+  for (const auto &c : cases) {
+    Product p = square(16);
+    c.spoil(&p);
+    const cublasStatus_t got = multiply(p, &o);
+    if (got != c.status) fprintf(stderr, "%s: %s\n", c.what, cublasLtGetStatusString(got));
+    EXPECT(got == c.status);
+  }
+  return true;
+}
+
+bool test_attributes() {
+  cublasLtMatmulDesc_t desc = NULL;
+  cublasLtMatrixLayout_t layout = NULL;
+  const int64_t wide = 8;
+  int found = 0;
+  cublasLtHandle_t handle = NULL;
+  EXPECT(cublasLtCreate(NULL) == CUBLAS_STATUS_INVALID_VALUE && cublasLtCreate(&handle) == CUBLAS_STATUS_SUCCESS);
+  EXPECT(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS);
+  EXPECT(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &wide, sizeof wide) ==
+         CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, NULL, 4) == CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT(cublasLtMatmulDescSetAttribute(NULL, CUBLASLT_MATMUL_DESC_TRANSA, &wide, 4) == CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, 4, 5, 4) == CUBLAS_STATUS_SUCCESS);
+  EXPECT(cublasLtMatmulAlgoGetHeuristic(handle, desc, layout, layout, layout, layout, NULL, 1, NULL, &found) ==
+         CUBLAS_STATUS_INVALID_VALUE);
+  /* 4 x 5 times 4 x 5 does not fit */
+  EXPECT(cublasLtMatmul(handle, desc, &wide, NULL, layout, NULL, layout, &wide, NULL, layout, NULL, layout, NULL, NULL, 0,
+                        NULL) == CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT(cublasLtMatrixLayoutDestroy(layout) == CUBLAS_STATUS_SUCCESS);
+  EXPECT(cublasLtMatmulDescDestroy(desc) == CUBLAS_STATUS_SUCCESS && cublasLtDestroy(handle) == CUBLAS_STATUS_SUCCESS);
+  EXPECT(cublasLtDestroy(NULL) == CUBLAS_STATUS_INVALID_VALUE);
+  return true;
+}
+
+} // namespace
+
+const Test cublaslt_tests[] = {
+    {"cuBLASLt products", test_products, NULL},     {"cuBLASLt speed", test_speed, NULL},
+    {"cuBLASLt GELU", test_gelu, NULL},             {"cuBLASLt refusals", test_refusals, NULL},
+    {"cuBLASLt attributes", test_attributes, NULL}, {NULL, NULL, NULL},
+};

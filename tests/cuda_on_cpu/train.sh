@@ -1,0 +1,49 @@
+#!/bin/sh
+# A whole training run by the emulated kernels, against the same by the CPU backend. Prints `ok NAME` or `not ok NAME: why`
+# a check. Arguments: the build directory; plain, address or race (where fewer steps do).
+# shellcheck disable=SC2086 # sets of flags are words
+set -u
+
+case $1 in /*) build=$1 ;; *) build=$(pwd)/$1 ;; esac
+case ${2:-plain} in plain) steps=50 ;; *) steps=6 ;; esac
+train=$build/train
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+
+check() { # check NAME COMMAND...
+  name=$1
+  shift
+  if why=$("$@" 2>&1); then echo "ok $name"; else echo "not ok $name: $why"; fi
+}
+
+"$build/stories" --bytes 30000 --seed 3 -o text.txt 2>/dev/null
+flags="--layers 2 --dim 32 --heads 2 --ctx 32 --batch 4 --steps $steps --dropout 0.1 --log-every 1 --seed 1 --quiet"
+run() { # run NAME FLAGS...: trains into NAME.run
+  name=$1
+  shift
+  $train text.txt $flags --out "$name.run" "$@" 2>&1
+}
+
+# The losses of all steps differ by at most TOLERANCE of their size: near A.run B.run TOLERANCE
+losses() { sed -n 's/.*"loss":\([^,]*\),.*"grad_norm".*/\1/p' "$1/metrics.jsonl"; }
+near() {
+  losses "$1" >one
+  losses "$2" >two
+  paste one two | awk -v steps="$steps" -v tolerance="$3" '
+    { d = ($1 - $2) / $1; if (d < 0) d = -d; if (!(d <= most)) { most = d; at = NR } }
+    END {
+      print NR " losses of " steps ", furthest apart at step " at ": " most ", allowed are " tolerance
+      exit !(NR == steps && most <= tolerance)
+    }'
+}
+
+check "the CPU trains" run cpu --device cpu --threads 2
+check "CUDA trains in f32" run f32 --device cuda --dtype f32
+check "CUDA trains in bf16" run bf16 --device cuda --dtype bf16
+check "the losses in f32 are the CPU's" near cpu.run f32.run 1e-3
+check "the losses in bf16 are near" near cpu.run bf16.run 2e-2
+if [ "$steps" -eq 50 ]; then
+  check "CUDA trains again" env EMU_ORDER=rand:3 EMU_STREAMS=lazy "$train" text.txt $flags --out again.run --device cuda --dtype f32
+  check "same seed, same bytes, in any order" cmp f32.run/model.safetensors again.run/model.safetensors
+fi
