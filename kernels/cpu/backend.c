@@ -149,7 +149,7 @@ float *cpu_scratch(Context *c, size_t count) {
 }
 
 static void cpu_copy(Context *c, void *to, const void *from, size_t bytes) {
-  if (!c->error.code) memcpy(to, from, bytes);
+  if (!c->error.code && bytes) memcpy(to, from, bytes);
 }
 
 static void cpu_refresh_parameters(Context *c, Parameters *params) {
