@@ -159,7 +159,7 @@ test-cuda-on-cpu: deps build-cuda-on-cpu
 	@$(if $(EMULATED),tests/cuda_on_cpu/run.sh $(EMULATED) $(SANITIZE))
 build-cuda-on-cpu:
 	@$(if $(EMULATED),$(MAKE) --no-print-directory CUDA_ON_CPU=1 BUILD=$(EMULATED) BIN=$(EMULATED) $(if $(SANITIZE),CFLAGS=-O1) emulated-programs,echo "note: the CUDA kernels are not tested on the CPU: CUDA's headers are missing")
-emulated-programs: $(BIN)/train $(BUILD)/stories $(addprefix $(BUILD)/tests/test_,kernels kernels_attention kernels_step model decode context emulator)
+emulated-programs: $(BIN)/train $(BUILD)/stories $(BUILD)/bench_kernels $(BUILD)/check_fragments $(addprefix $(BUILD)/tests/test_,kernels kernels_attention kernels_step model decode context emulator)
 
 sanitize:
 	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 NO_CUDA=1 CFLAGS="-O1"

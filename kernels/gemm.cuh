@@ -121,8 +121,7 @@ static bool gemm_check(Context *c, cublasStatus_t status, const GemmKey *key) {
   if (status != CUBLAS_STATUS_SUCCESS && !c->error.code)
     fail(&c->error, status == CUBLAS_STATUS_ALLOC_FAILED ? EXIT_MEMORY : EXIT_INTERNAL,
          "matrix product of %lld x %lld x %lld failed on %s: %s", (long long)(key ? key->m : 0),
-         (long long)(key ? key->n : 0), (long long)(key ? key->k : 0), c->name,
-         c->gemm->library.status_string(status));
+         (long long)(key ? key->n : 0), (long long)(key ? key->k : 0), c->name, c->gemm->library.status_string(status));
   return !c->error.code;
 }
 
@@ -287,8 +286,8 @@ static bool choose_algorithm(Context *c, GemmPlan *plan, const void *a, const vo
     gemm_check(c, l.preference_set(preference, attribute.name, attribute.value, attribute.bytes), &k);
   cublasLtMatmulHeuristicResult_t results[GEMM_CANDIDATES];
   int wanted = g->autotune ? (int)GEMM_CANDIDATES : 1, found = 0, best = 0;
-  cublasStatus_t status = l.heuristic(g->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, preference, wanted,
-                                      results, &found);
+  cublasStatus_t status =
+      l.heuristic(g->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, preference, wanted, results, &found);
   l.preference_destroy(preference);
   if (!gemm_check(c, found ? status : CUBLAS_STATUS_NOT_SUPPORTED, &k)) return false;
   if (g->autotune && !k.epilogue) best = fastest(c, *plan, results, found, a, b);
@@ -308,16 +307,19 @@ static void gemm(Context *c, GemmKey key, void *d, const void *a, const void *b,
     plan = &c->gemm->plans.back();
     plan->key = key;
     if (!describe(c, plan)) return;
-    if (aux && !gemm_check(c, c->gemm->library.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux,
-                                                        sizeof aux), &key))
+    if (aux &&
+        !gemm_check(c,
+                    c->gemm->library.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux),
+                    &key))
       return;
     if (!choose_algorithm(c, plan, a, b)) {
       memset(&plan->key, 0xFF, sizeof plan->key); /* not to be found again */
       return;
     }
   }
-  if (aux && !gemm_check(c, c->gemm->library.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux,
-                                                      sizeof aux), &key))
+  if (aux &&
+      !gemm_check(c, c->gemm->library.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux),
+                  &key))
     return;
   gemm_check(c, multiply(c, *plan, &plan->algorithm, a, b, d), &plan->key);
 }
@@ -364,7 +366,8 @@ static void run_activation(Context *c, void *y, int64_t stride, Epilogue epilogu
   });
 }
 
-/* The library's GELU pays where it rides in the GEMM: bf16 on sm_90 and later (before that it is a kernel of its own). */
+/* The library's GELU pays where it rides in the GEMM: bf16 on sm_90 and later (before that it is a kernel of its own).
+ */
 static bool rides(const Context *c, Epilogue epilogue, int cols) {
   return epilogue.kind == EPILOGUE_GELU && c->dtype == DTYPE_BF16 && c->capability >= 90 && cols % 8 == 0 &&
          aligned16(epilogue.aux);
@@ -418,6 +421,16 @@ void cuda_linear_backward_weight(Context *c, const Parameters *params, Matrix w,
   gemm(c, key, grad, x, dy, NULL);
 }
 
+namespace {
+/* Numbers in [-1, 1): power, and with it the clock, depends on how many bits change. */
+template <class T> __global__ void __launch_bounds__(256) fill_at_random(T *out, int64_t count) {
+  const int64_t first = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4;
+  const uint4 words = random_words(0, (uint32_t)(first / 4), 0, 0, 0);
+  const uint32_t word[4] = {words.x, words.y, words.z, words.w};
+  for (int i = 0; i < 4 && first + i < count; i++) out[first + i] = from_float<T>((float)(int32_t)word[i] * 0x1p-31f);
+}
+} // namespace
+
 /* Multiply-adds of growing squares, until one product takes 2 ms or memory runs low. */
 double cuda_peak_flops(Context *c) {
   double best = 0;
@@ -430,7 +443,11 @@ double cuda_peak_flops(Context *c) {
     if (3 * bytes > available / 2) break;
     char *memory = (char *)cuda_alloc(c, "matrices of the speed test", 3 * bytes);
     if (!memory) break;
-    check(c, cudaMemsetAsync(memory, 0x3C, 2 * bytes, c->stream), "speed test"); /* small numbers in either type */
+    with_element(c, [&](auto element) {
+      using T = decltype(element);
+      const int64_t count = 2 * size * size;
+      launch(c, "speed test", fill_at_random<T>, (unsigned)divide_up(count, 1024), 256, 0, (T *)memory, count);
+    });
     float best_ms = INFINITY;
     for (int i = 0; i < 3 && !c->error.code; i++) {
       float ms = INFINITY;

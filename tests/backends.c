@@ -52,7 +52,7 @@ static void digest_add(const void *bytes, size_t count) {
 }
 
 static void digest_download(Context *c, void *host, const void *device, size_t bytes) {
-  memset(host, 0xEE, bytes); /* in a context that holds an error nothing is downloaded */
+  if (bytes) memset(host, 0xEE, bytes); /* in a context that holds an error nothing is downloaded */
   digest.backend->download(c, host, device, bytes);
   digest_add(host, bytes);
 }

@@ -77,7 +77,7 @@ int failures;
 
 bool good(cudaError_t status, const char *what) {
   if (status == cudaSuccess) return true;
-  printf("FAILED %s: %s\n", what, cudaGetErrorString(status));
+  printf("not ok %s: %s\n", what, cudaGetErrorString(status));
   failures++;
   return false;
 }
@@ -115,7 +115,7 @@ void passed(const char *what, int count) {
 }
 
 void differs(const char *what, int lane, int reg, double got, double want) {
-  printf("FAILED %s: lane %d, register %d holds %.9g, not %.9g\n", what, lane, reg, got, want);
+  printf("not ok %s: lane %d, register %d holds %.9g, not %.9g\n", what, lane, reg, got, want);
   fflush(stdout);
   failures++;
 }

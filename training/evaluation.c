@@ -107,7 +107,7 @@ static void show_sample(Run *r, TextBuffer *b) {
 }
 
 bool sample(Run *r, Error *error) {
-  enum { SAMPLE_TOKENS = 256 };
+  if (!r->settings.sample_tokens) return true;
   const char *prompt = r->settings.prompt ? r->settings.prompt : "";
   size_t length = strlen(prompt), room = length ? length : 1;
   int32_t *ids = malloc(room * sizeof *ids);
@@ -121,7 +121,7 @@ bool sample(Run *r, Error *error) {
                                .tokenizer = r->tokenizer,
                                .prompt = ids + skipped,
                                .prompt_tokens = (int)(count - skipped),
-                               .max_tokens = SAMPLE_TOKENS,
+                               .max_tokens = r->settings.sample_tokens,
                                .slide = true,
                                .emit = collect,
                                .argument = &text,

@@ -33,6 +33,7 @@ static TrainSettings train_defaults(void) {
                          .minutes = NAN,
                          .eval_every = -1,
                          .sample_every = -1,
+                         .sample_tokens = 256,
                          .save_every = {0, 600},
                          .seed = 1337};
 }
@@ -260,6 +261,12 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
        .max = 1e12,
        .shown_default = "auto: 4 times a run",
        .help = "steps between samples; 0: only at the end"},
+      {.name = "sample-tokens",
+       .kind = OPTION_INT,
+       .value = &s->sample_tokens,
+       .min = 0,
+       .max = 1e6,
+       .help = "length of a sample; 0: no samples"},
       {.name = "prompt",
        .kind = OPTION_TEXT,
        .value = &s->prompt,

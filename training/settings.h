@@ -26,6 +26,7 @@ typedef struct TrainSettings {
   int64_t batch_tokens;
   /* evaluation */
   int64_t eval_every, sample_every;
+  int sample_tokens; /* of a sample; 0: no samples */
   int patience;
   const char *prompt;
   /* output */
@@ -42,7 +43,7 @@ typedef struct TrainSettings {
   int64_t bench;
 } TrainSettings;
 
-enum { TRAIN_OPTIONS = 48 };
+enum { TRAIN_OPTIONS = 49 };
 
 /* Defaults into `settings`, the table into `options` (its rows into `rows`). */
 void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *settings);

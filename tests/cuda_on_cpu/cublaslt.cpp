@@ -51,9 +51,7 @@ static size_t type_bytes(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2;
 
 /* ---- checks ---- */
 
-static bool has_aux(cublasLtEpilogue_t e) {
-  return e == CUBLASLT_EPILOGUE_GELU_AUX || e == CUBLASLT_EPILOGUE_DGELU;
-}
+static bool has_aux(cublasLtEpilogue_t e) { return e == CUBLASLT_EPILOGUE_GELU_AUX || e == CUBLASLT_EPILOGUE_DGELU; }
 
 static bool valid_layout(const Layout &l) {
   return (l.type == CUDA_R_32F || l.type == CUDA_R_16BF) && l.rows > 0 && l.cols > 0 && l.ld >= l.rows;
@@ -75,7 +73,8 @@ static cublasStatus_t make_product(Product *p, cublasLtMatmulDesc_t desc, cublas
   p->a = *reinterpret_cast<Layout *>(a), p->b = *reinterpret_cast<Layout *>(b);
   p->c = *reinterpret_cast<Layout *>(c), p->d = *reinterpret_cast<Layout *>(d);
   for (const Layout &l : {p->a, p->b, p->c, p->d})
-    if (!valid_layout(l)) return refuse(CUBLAS_STATUS_INVALID_VALUE, "a layout is empty or its ld is less than its rows");
+    if (!valid_layout(l))
+      return refuse(CUBLAS_STATUS_INVALID_VALUE, "a layout is empty or its ld is less than its rows");
   const bool ta = p->description.transpose_a == CUBLAS_OP_T, tb = p->description.transpose_b == CUBLAS_OP_T;
   p->m = ta ? p->a.cols : p->a.rows, p->k = ta ? p->a.rows : p->a.cols, p->n = tb ? p->b.rows : p->b.cols;
   if (p->k != (tb ? p->b.cols : p->b.rows) || p->d.rows != p->m || p->d.cols != p->n || p->c.rows != p->m ||
@@ -97,7 +96,8 @@ static bool valid_operand(const void *p, const Layout &l, uint32_t alignment, co
   if (kind == emu::MEMORY_PAGEABLE)
     fprintf(stderr, "emu: %s at %p, %zu bytes, is not all in one allocation of the device\n", name, p, extent(l));
   else if (uintptr_t(p) % alignment || uintptr_t(p) % type_bytes(l.type))
-    fprintf(stderr, "emu: %s at %p is less aligned than the %u bytes that the heuristic was told\n", name, p, alignment);
+    fprintf(stderr, "emu: %s at %p is less aligned than the %u bytes that the heuristic was told\n", name, p,
+            alignment);
   else return true;
   return false;
 }
@@ -173,7 +173,8 @@ static double epilogue(const Product &p, int64_t i, int64_t j, double value) {
 }
 
 /* D = epilogue(alpha * op(A) op(B) + beta * C) */
-static void multiply(const Product &p, double alpha, double beta, const void *a, const void *b, const void *c, void *d) {
+static void multiply(const Product &p, double alpha, double beta, const void *a, const void *b, const void *c,
+                     void *d) {
   const std::vector<double> columns = unpack(a, p.a, p.description.transpose_a == CUBLAS_OP_N); /* [k][m] */
   const std::vector<double> factors = unpack(b, p.b, p.description.transpose_b == CUBLAS_OP_N); /* [n][k] */
   std::vector<double> sums(static_cast<size_t>(p.m));

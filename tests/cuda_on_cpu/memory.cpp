@@ -20,10 +20,11 @@ static std::map<const char *, Allocation> &allocations() {
   return all;
 }
 
-/* Tests open hundreds of contexts, each with large buffers: freed pages are kept, not given back and asked for again. */
+/* Tests open hundreds of contexts, each with large buffers: freed pages are kept, not given back and asked for again.
+ */
 static const int kept_pages = mallopt(M_MMAP_THRESHOLD, 32 << 20) + mallopt(M_TRIM_THRESHOLD, 1 << 30);
 
-static size_t device_bytes; /* allocated */
+static size_t device_bytes;                   /* allocated */
 static const char *recent_begin, *recent_end; /* what find_allocation() found last */
 static MemoryKind recent_kind;
 

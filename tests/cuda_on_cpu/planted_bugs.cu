@@ -446,10 +446,8 @@ static bool run_use_after_free(bool broken) {
 }
 
 /* A kernel of N threads in one block, or two, as a PlantedBug's function. */
-#define KERNEL(kernel, shared, want)                                                                                   \
-  #kernel, [](bool broken) { return gives(kernel, broken, shared, want); }
-#define KERNEL_BLOCKS(kernel, blocks, want)                                                                            \
-  #kernel, [](bool broken) { return gives(kernel, broken, 0, want, blocks); }
+#define KERNEL(kernel, shared, want) #kernel, [](bool broken) { return gives(kernel, broken, shared, want); }
+#define KERNEL_BLOCKS(kernel, blocks, want) #kernel, [](bool broken) { return gives(kernel, broken, 0, want, blocks); }
 
 #define WRONG "wrong result"
 #define OVERFLOW "heap-buffer-overflow"
@@ -463,7 +461,8 @@ const PlantedBug planted_bugs[] = {
     {KERNEL(local_end, 0, same), NULL, "stack-buffer-overflow|out of bounds", NULL, ""},
     {KERNEL(misaligned_vector, 0, same), NULL, "misaligned address", NULL, ""},
     {KERNEL(misaligned_ldg, 0, same), "misaligned", "misaligned", "misaligned", ""},
-    {KERNEL(misaligned_ldmatrix, 256, same), "not a multiple of 16", "not a multiple of 16", "not a multiple of 16", ""},
+    {KERNEL(misaligned_ldmatrix, 256, same), "not a multiple of 16", "not a multiple of 16", "not a multiple of 16",
+     ""},
     {KERNEL(ldmatrix_end, 256, same), NULL, "use-after-poison", NULL, ""},
     {KERNEL(cp_async_end, 256, same), NULL, OVERFLOW, "past the end of device memory", ""},
     {KERNEL(deep_stack, 0, same), "stack overflowed", "stack-overflow|SEGV", "stack overflowed", ""},

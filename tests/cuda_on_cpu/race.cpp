@@ -1,13 +1,13 @@
-/* The race detector. Kernels are compiled with -fsanitize=thread and linked with this file instead of the library: every
- * load and store of theirs calls a function here. Reported are
+/* The race detector. Kernels are compiled with -fsanitize=thread and linked with this file instead of the library:
+ * every load and store of theirs calls a function here. Reported are
  *   - two accesses to one place by threads of a block, one of them a write, with no barrier between them (nor, within
  *     a warp, a __syncwarp; nor are both atomic);
  *   - the same by two blocks of one launch, unless the later one has learnt of the earlier one's end by an atomic
  *     operation that the earlier one did after a fence ("the last block adds it up");
  *   - reads of shared memory that nothing in the block has written;
  *   - accesses to pageable host memory and to another thread's local memory.
- * What counts is what the kernel promises, not what the order of this run happens to make of it. Accesses are told apart
- * by 2 bytes. The program ends with status 66 when anything was reported. */
+ * What counts is what the kernel promises, not what the order of this run happens to make of it. Accesses are told
+ * apart by 2 bytes. The program ends with status 66 when anything was reported. */
 #include "tests/cuda_on_cpu/internal.h"
 
 #include <dlfcn.h>
@@ -94,12 +94,16 @@ static void report(const char *what, const void *p, bool write, const Access *ot
   MemoryKind kind;
   fprintf(stderr, "emu-race: %s: %s of ", what, write ? "write" : "read");
   if (at >= shared_begin && at < shared_end) fprintf(stderr, "dynamic shared memory, byte %td,", at - shared_begin);
-  else if (find_allocation(p, &begin, &end, &kind)) fprintf(stderr, "byte %td of %td at %p", at - begin, end - begin, p);
+  else if (find_allocation(p, &begin, &end, &kind))
+    fprintf(stderr, "byte %td of %td at %p", at - begin, end - begin, p);
   else fprintf(stderr, "%s %p", at >= __bss_start && at < _end ? "static shared memory" : "address", p);
   fprintf(stderr, " by block %u thread %d", block_number, current_thread());
   if (other)
     fprintf(stderr, " after a%s by block %u thread %d",
-            other->atomic ? "n atomic operation" : other_write ? " write" : " read", other->block, other->thread);
+            other->atomic ? "n atomic operation"
+            : other_write ? " write"
+                          : " read",
+            other->block, other->thread);
   fputc('\n', stderr);
   print_line(code);
 }
@@ -190,8 +194,7 @@ static void access(const void *p, size_t bytes, bool write, bool atomic, const v
     return;
   }
   const int thread = current_thread();
-  const Access own = {epochs.launch,           block_number,      epochs.block,
-                      epochs.warp[thread / 32], int16_t(thread), atomic};
+  const Access own = {epochs.launch, block_number, epochs.block, epochs.warp[thread / 32], int16_t(thread), atomic};
   if (atomic && space == SPACE_GLOBAL) announce(p);
   for (uintptr_t a = uintptr_t(p) / CELL_BYTES * CELL_BYTES; a < uintptr_t(p) + bytes; a += CELL_BYTES)
     if (!check_cell(a, space, own, write, p, code)) return;

@@ -3,22 +3,36 @@
 # Arguments: the build directory; plain (the default), address or race, as it was built.
 #
 # A plain build runs everything in three orders of threads, each with another timing of copies and streams, which must
-# give the same bits, and once more as a card with little shared memory. With a sanitizer once is enough.
+# give the same bits, and what depends on it once more as a card with little shared memory. With a sanitizer once is
+# enough.
 set -u
 
-programs='test_kernels_attention test_decode test_model test_kernels test_kernels_step test_context'
+# The test programs, those that take longest first; the last two are what else depends on the card.
+programs='test_decode test_model test_kernels test_context test_kernels_attention test_kernels_step'
+orders='fwd rev rand'
 
-# One job, for xargs below: run.sh --job RESULTS BUILD PROGRAM LABEL VARIABLE=VALUE...
+# One job, for xargs below: run.sh --job RESULTS BUILD PROGRAM LABEL
 if [ "$1" = --job ]; then
-  results=$2 build=$3 program=$4 label=$5
-  shift 5
+  job=$2/$4.$5 build=$3 program=$4 label=$5
   start=$(date +%s)
-  job=$results/$program.$label
-  case $program in
-    train) set -- "$@" sh tests/cuda_on_cpu/train.sh "$build" "$label" ;;
-    *) set -- "$@" INKLING_TEST_BACKEND=cuda INKLING_TEST_DIGEST="$job.digest" OMP_NUM_THREADS=1 "$build/tests/$program" ;;
+  case $label in
+    fwd) export EMU_ORDER=fwd ;;
+    rev) export EMU_ORDER=rev EMU_CPASYNC=eager ;;
+    rand) export EMU_ORDER=rand:7 EMU_STREAMS=lazy ;;
+    sm86) export EMU_SM=86 ;;
+    address) export EMU_ORDER=rand:7 EMU_STREAMS=lazy EMU_HOSTGUARD=1 ;;
+    race) export EMU_ORDER=fwd ;;
   esac
-  env "$@" >"$job.log" 2>&1
+  case $program in
+    train) set -- sh tests/cuda_on_cpu/train.sh "$build" "$label" ;;
+    check_fragments) set -- "$build/check_fragments" ;;
+    bench_kernels) set -- "$build/bench_kernels" --device cuda --quick --dtype "$label" ;;
+    *)
+      export INKLING_TEST_BACKEND=cuda INKLING_TEST_DIGEST="$job.digest" OMP_NUM_THREADS=1
+      set -- "$build/tests/$program"
+      ;;
+  esac
+  "$@" >"$job.log" 2>&1
   echo "$? $(($(date +%s) - start))" >"$job.status"
   exit 0
 fi
@@ -29,25 +43,26 @@ results=$build/tests/results
 passed=0
 failed=0
 
-# The programs under one setting: jobs LABEL VARIABLE=VALUE...
-jobs() {
-  for program in $programs; do echo "$results $build $program $*"; done
+jobs() { # jobs LABEL PROGRAMS...: a line for each, PROGRAM LABEL
+  label=$1
+  shift
+  for program; do echo "$program $label"; done
 }
-
+all=$(
+  # shellcheck disable=SC2086 # programs are words
+  case $kind in
+    plain)
+      jobs plain train test_emulator check_fragments
+      for order in $orders; do jobs "$order" $programs; done
+      jobs sm86 ${programs#*test_context }
+      ;;
+    *) jobs "$kind" train test_emulator check_fragments $programs ;;
+  esac
+  jobs bf16 bench_kernels
+  jobs f32 bench_kernels
+)
 case $kind in
-  plain)
-    labels='fwd rev rand sm86'
-    all=$(jobs fwd EMU_ORDER=fwd && jobs rev EMU_ORDER=rev EMU_CPASYNC=eager && jobs rand EMU_ORDER=rand:7 EMU_STREAMS=lazy &&
-      jobs sm86 EMU_SM=86)
-    ;;
-  address)
-    labels=address
-    all=$(jobs address EMU_ORDER=rand:7 EMU_STREAMS=lazy EMU_HOSTGUARD=1)
-    ;;
-  race)
-    labels=race
-    all=$(jobs race EMU_ORDER=fwd)
-    ;;
+  plain | address | race) ;;
   *)
     echo "run.sh: $kind is none of plain, address, race" >&2
     exit 2
@@ -56,8 +71,7 @@ esac
 
 rm -rf "$results"
 mkdir -p "$results"
-printf '%s\n' "$results $build train $kind" "$results $build test_emulator $kind" "$all" |
-  xargs -P "$(nproc 2>/dev/null || echo 2)" -L 1 sh "$0" --job
+echo "$all" | sed "s|^|$results $build |" | xargs -P "$(nproc 2>/dev/null || echo 2)" -L 1 sh "$0" --job
 
 # One line of the summary: result NAME PASSED FAILED SECONDS
 result() {
@@ -66,41 +80,49 @@ result() {
   failed=$((failed + $3))
 }
 
-# What a job's log says; LOG is shown where something failed.
+# What a job's log says; it is shown where something failed.
 job_result() { # job_result PROGRAM LABEL
   log=$results/$1.$2.log
   status=1 seconds=0
   [ -s "$results/$1.$2.status" ] && read -r status seconds <"$results/$1.$2.status"
-  if [ "$1" = train ]; then
-    ok=$(grep -c '^ok ' "$log")
-    bad=$(grep -c '^not ok ' "$log")
-  else
-    ok=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
-    bad=$(sed -n -e 's/^\[  FAILED  \] \([0-9]*\) test.*/\1/p' -e 's/^ \([0-9]*\) FAILED TEST(S)$/\1/p' "$log" |
-      awk '{ if ($1 > n) n = $1 } END { print n + 0 }')
-  fi
+  case $1 in
+    train | check_fragments)
+      ok=$(grep -c '^ok ' "$log")
+      bad=$(grep -c '^not ok ' "$log")
+      ;;
+    bench_kernels) # whether every benchmark runs, not how long it takes
+      ok=$(grep -c -m 1 ' ms ' "$log")
+      bad=$(sed -n '$s/^\([0-9]*\) failed$/\1/p' "$log")
+      bad=${bad:-1}
+      ;;
+    *)
+      ok=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
+      bad=$(sed -n -e 's/^\[  FAILED  \] \([0-9]*\) test.*/\1/p' -e 's/^ \([0-9]*\) FAILED TEST(S)$/\1/p' "$log" |
+        awk '{ if ($1 > n) n = $1 } END { print n + 0 }')
+      ;;
+  esac
   # A crash, a report of a sanitizer, or a program that ran nothing, is a failure too.
   if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] || [ "$ok" -eq 0 ]; then bad=$((bad + 1)); fi
   [ "$bad" -eq 0 ] || grep -E -v '^(ok |\[ +(RUN|OK) +\])' "$log" | tail -n 60
   result "$1 $2" "$ok" "$bad" "$seconds"
 }
 
-for label in $labels; do
-  for program in $programs; do job_result "$program" "$label"; done
-done
-job_result test_emulator "$kind"
-job_result train "$kind"
+while read -r program label; do job_result "$program" "$label"; done <<EOF
+$all
+EOF
 
 if [ "$kind" = plain ]; then
   same=0 different=0
   for program in $programs; do
-    for label in rev rand; do
-      if [ -s "$results/$program.fwd.digest" ] && cmp -s "$results/$program.fwd.digest" "$results/$program.$label.digest"; then
+    for order in $orders; do
+      first=$results/$program.fwd.digest other=$results/$program.$order.digest
+      if [ "$order" = fwd ]; then continue; fi
+      if [ -s "$first" ] && cmp -s "$first" "$other"; then
         same=$((same + 1))
       else
         different=$((different + 1))
-        echo "$program: other bits in order $label:"
-        diff "$results/$program.fwd.digest" "$results/$program.$label.digest" | grep '^>' | head -n 10
+        echo "$program: other bits in order $order:"
+        diff "$first" "$other" | grep '^>' | head -n 10
       fi
     done
   done

@@ -17,14 +17,14 @@ enum State : uint8_t { READY, WAITS_FOR_WARP, WAITS_FOR_BLOCK, ENDED };
 
 struct Thread {
   Fiber fiber;
-  char *stack;       /* the lowest address; below it a page that may not be touched */
-  void *fake_stack;  /* of AddressSanitizer */
-  uint3 index;       /* threadIdx */
-  int number;        /* in the block */
+  char *stack;      /* the lowest address; below it a page that may not be touched */
+  void *fake_stack; /* of AddressSanitizer */
+  uint3 index;      /* threadIdx */
+  int number;       /* in the block */
   State state;
   const char *operation, *file; /* that it waits at, or waited at last; NULL before the first */
   int line;
-  unsigned mask;     /* WAITS_FOR_WARP: who takes part */
+  unsigned mask; /* WAITS_FOR_WARP: who takes part */
   void *payload;
   Finish finish;
   int predicate; /* WAITS_FOR_BLOCK: of __syncthreads_or() and the like */
@@ -87,8 +87,7 @@ static void print_position() {
 
 static bool wait_alike(const Thread &a, const Thread &b) {
   if (a.state != b.state) return false;
-  return a.state == ENDED || a.state == READY ||
-         (a.operation == b.operation && a.line == b.line && a.mask == b.mask);
+  return a.state == ENDED || a.state == READY || (a.operation == b.operation && a.line == b.line && a.mask == b.mask);
 }
 
 /* Who waits where, neighbours in the same state on one line. */
@@ -180,9 +179,8 @@ static int choose_lane(unsigned ready) {
 
 /* Leaves the current thread, which waits or has ended, for one that can run; for the host when all have ended. */
 static void run_another() {
-  const int count = int(warps.size()), first = options().order == ORDER_RANDOM
-                                                   ? int(random_number() % unsigned(count))
-                                                   : current->number / 32;
+  const int count = int(warps.size()),
+            first = options().order == ORDER_RANDOM ? int(random_number() % unsigned(count)) : current->number / 32;
   for (int i = 0; i < count; i++) {
     const int w = (options().order == ORDER_REVERSE ? first - i + count : first + i) % count;
     if (!warps[size_t(w)].ready) continue;
@@ -329,8 +327,8 @@ static void make_stacks() {
   if (threads.size() < size_t(thread_count)) threads.resize(size_t(thread_count));
   for (Thread &t : threads) {
     if (t.stack) continue;
-    void *memory = mmap(nullptr, STACK_BYTES + page, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory =
+        mmap(nullptr, STACK_BYTES + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) die("no memory for the stacks of %d threads", thread_count);
     mprotect(memory, page, PROT_NONE);
     t.stack = static_cast<char *>(memory) + page;

@@ -120,7 +120,8 @@ cudaError_t enqueue_kernel(const void *kernel, const cudaLaunchConfig_t *config,
   if (!valid_grid(config)) return failure(cudaErrorInvalidConfiguration);
   if (config->dynamicSmemBytes > shared_limit(kernel)) return failure(cudaErrorInvalidValue);
   for (unsigned i = 0; i < config->numAttrs; i++)
-    if (config->attrs[i].id == cudaLaunchAttributeCooperative || config->attrs[i].id == cudaLaunchAttributeClusterDimension)
+    if (config->attrs[i].id == cudaLaunchAttributeCooperative ||
+        config->attrs[i].id == cudaLaunchAttributeClusterDimension)
       return failure(cudaErrorNotSupported);
   cudaLaunchConfig_t own = *config;
   own.attrs = nullptr, own.numAttrs = 0;

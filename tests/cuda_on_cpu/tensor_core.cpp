@@ -52,9 +52,9 @@ static void load_matrices(void **payloads, bool transpose) {
         return lane->row[column / 2] >> column % 2 * 16 & 0xFFFF;
       };
       const int row = l / 4, column = l % 4 * 2;
-      static_cast<MatrixRow *>(payloads[l])->out[matrix] =
-          transpose ? element(column, row) | element(column + 1, row) << 16
-                    : element(row, column) | element(row, column + 1) << 16;
+      static_cast<MatrixRow *>(payloads[l])->out[matrix] = transpose
+                                                               ? element(column, row) | element(column + 1, row) << 16
+                                                               : element(row, column) | element(row, column + 1) << 16;
     }
 }
 

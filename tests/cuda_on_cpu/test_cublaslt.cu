@@ -16,9 +16,9 @@ struct Product {
   cudaDataType in, out;
   cublasLtEpilogue_t epilogue;
   float beta;
-  uint32_t alignment;      /* that the heuristic is told, of all operands */
-  size_t workspace;        /* that the heuristic is told */
-  size_t workspace_given;  /* that the product gets */
+  uint32_t alignment;       /* that the heuristic is told, of all operands */
+  size_t workspace;         /* that the heuristic is told */
+  size_t workspace_given;   /* that the product gets */
   int64_t shift_a, shift_d; /* elements that the operands are moved by */
   bool d_is_a, host_b, no_aux, no_handle, no_algorithm;
 };
@@ -54,7 +54,8 @@ cublasStatus_t multiply(const Product &p, Operands *o) {
   auto note = [&first](cublasStatus_t status) {
     if (first == CUBLAS_STATUS_SUCCESS) first = status;
   };
-  const cublasOperation_t ta = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, tb = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t ta = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
+                          tb = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   void *aux = p.no_aux ? NULL : o->aux.data;
   note(cublasLtCreate(&handle));
   note(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
@@ -248,8 +249,8 @@ bool test_attributes() {
   EXPECT(cublasLtMatmulAlgoGetHeuristic(handle, desc, layout, layout, layout, layout, NULL, 1, NULL, &found) ==
          CUBLAS_STATUS_INVALID_VALUE);
   /* 4 x 5 times 4 x 5 does not fit */
-  EXPECT(cublasLtMatmul(handle, desc, &wide, NULL, layout, NULL, layout, &wide, NULL, layout, NULL, layout, NULL, NULL, 0,
-                        NULL) == CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT(cublasLtMatmul(handle, desc, &wide, NULL, layout, NULL, layout, &wide, NULL, layout, NULL, layout, NULL, NULL,
+                        0, NULL) == CUBLAS_STATUS_INVALID_VALUE);
   EXPECT(cublasLtMatrixLayoutDestroy(layout) == CUBLAS_STATUS_SUCCESS);
   EXPECT(cublasLtMatmulDescDestroy(desc) == CUBLAS_STATUS_SUCCESS && cublasLtDestroy(handle) == CUBLAS_STATUS_SUCCESS);
   EXPECT(cublasLtDestroy(NULL) == CUBLAS_STATUS_INVALID_VALUE);
@@ -259,7 +260,10 @@ bool test_attributes() {
 } // namespace
 
 const Test cublaslt_tests[] = {
-    {"cuBLASLt products", test_products, NULL},     {"cuBLASLt speed", test_speed, NULL},
-    {"cuBLASLt GELU", test_gelu, NULL},             {"cuBLASLt refusals", test_refusals, NULL},
-    {"cuBLASLt attributes", test_attributes, NULL}, {NULL, NULL, NULL},
+    {"cuBLASLt products", test_products, NULL},
+    {"cuBLASLt speed", test_speed, NULL},
+    {"cuBLASLt GELU", test_gelu, NULL},
+    {"cuBLASLt refusals", test_refusals, NULL},
+    {"cuBLASLt attributes", test_attributes, NULL},
+    {NULL, NULL, NULL},
 };

@@ -90,8 +90,7 @@ bool test_positions() {
   out.set(got);
   EXPECT_CUDA(cudaLaunchKernelEx(&config, positions, out.data));
   out.get(got);
-  for (int i = 0; i < blocks * threads; i++)
-    EXPECT(got[i] == 1 + 10 * (i % threads / 12) + 100 * (i / threads / 6));
+  for (int i = 0; i < blocks * threads; i++) EXPECT(got[i] == 1 + 10 * (i % threads / 12) + 100 * (i / threads / 6));
   return true;
 }
 
@@ -101,7 +100,8 @@ __global__ void multiply_fragments(float *d, const uint16_t *a, const uint16_t *
   const int l = threadIdx.x;
   uint32_t fa[4], fb[2];
   float fd[4];
-  for (int i = 0; i < 8; i++) { /* a_i: row = groupID (+ 8 for i = 2, 3, 6, 7), col = 2 * thread + i % 2 (+ 8 for i >= 4) */
+  for (int i = 0; i < 8;
+       i++) { /* a_i: row = groupID (+ 8 for i = 2, 3, 6, 7), col = 2 * thread + i % 2 (+ 8 for i >= 4) */
     const int row = l / 4 + (i / 2 % 2 ? 8 : 0), column = l % 4 * 2 + i % 2 + (i >= 4 ? 8 : 0);
     uint32_t &word = fa[i / 2];
     word = i % 2 ? word | (uint32_t)a[row * 16 + column] << 16 : a[row * 16 + column];
@@ -177,7 +177,8 @@ bool test_ldmatrix() {
   return true;
 }
 
-/* ---- cp.async: before the wait the old bytes, after it the new ones; groups in order; zeros for what is not read ---- */
+/* ---- cp.async: before the wait the old bytes, after it the new ones; groups in order; zeros for what is not read ----
+ */
 
 __global__ void copy_asynchronously(uint32_t *out, const uint32_t *in) {
   DYNAMIC_SHARED(memory);
@@ -228,13 +229,15 @@ bool test_memory() {
   for (uint32_t word : got) EXPECT(word == 0xFFFFFFFFu);
   EXPECT_CUDA(cudaMemGetInfo(&available, &total));
   EXPECT(available == total - 20 && cudaMalloc(&p, available + 1) == cudaErrorMemoryAllocation && !p);
-  EXPECT(cudaMalloc(&p, (size_t)1 << 60) == cudaErrorMemoryAllocation && cudaGetLastError() == cudaErrorMemoryAllocation);
+  EXPECT(cudaMalloc(&p, (size_t)1 << 60) == cudaErrorMemoryAllocation &&
+         cudaGetLastError() == cudaErrorMemoryAllocation);
   EXPECT(cudaGetLastError() == cudaSuccess);
   EXPECT_CUDA(cudaMalloc(&p, 1000));
   EXPECT_CUDA(cudaMemGetInfo(&later, &total));
   EXPECT((uintptr_t)p % 256 == 0 && later == available - 1000);
   EXPECT_CUDA(cudaFree(p));
-  EXPECT(cudaFree(p) == cudaErrorInvalidValue && cudaFree(got) == cudaErrorInvalidValue && cudaFree(NULL) == cudaSuccess);
+  EXPECT(cudaFree(p) == cudaErrorInvalidValue && cudaFree(got) == cudaErrorInvalidValue &&
+         cudaFree(NULL) == cudaSuccess);
   EXPECT(cudaMemcpy(got, d.data, 24, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
   EXPECT(cudaMemcpy(d.data, got, 20, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
   EXPECT(cudaMemset(got, 0, 20) == cudaErrorInvalidValue && cudaMemset(d.data, 0, 21) == cudaErrorInvalidValue);

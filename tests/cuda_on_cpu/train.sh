@@ -5,7 +5,7 @@
 set -u
 
 case $1 in /*) build=$1 ;; *) build=$(pwd)/$1 ;; esac
-case ${2:-plain} in plain) steps=50 ;; *) steps=6 ;; esac
+case ${2:-plain} in plain) steps=50 ;; *) steps=4 ;; esac
 train=$build/train
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -18,7 +18,7 @@ check() { # check NAME COMMAND...
 }
 
 "$build/stories" --bytes 30000 --seed 3 -o text.txt 2>/dev/null
-flags="--layers 2 --dim 32 --heads 2 --ctx 32 --batch 4 --steps $steps --dropout 0.1 --log-every 1 --seed 1 --quiet"
+flags="--layers 2 --dim 32 --heads 2 --ctx 32 --batch 4 --steps $steps --dropout 0.1 --log-every 1 --sample-tokens 4 --seed 1 --quiet"
 run() { # run NAME FLAGS...: trains into NAME.run
   name=$1
   shift
