@@ -3,6 +3,7 @@
 #   make test       the whole test suite  make sanitize  the same under ASan and UBSan
 #   make format     clang-format          make lint      clang-tidy, cppcheck, shellcheck
 #   make test-cuda-on-cpu [SANITIZE=address|race]   the CUDA kernels' tests on a machine without a GPU
+#   make check-spills [CUDA_ARCH=all]               that no kernel keeps variables in memory for want of registers
 #   make gpu-check [STAGE=parity|sanitize|speed]    everything that needs a real GPU: docs/gpu.md
 # Settings: CC=clang, PORTABLE=1 (no native instructions), NO_ONEDNN=1 (own GEMM), NO_CUDA=1 (no CUDA backend),
 #           CUDA_ARCH="80 90" or all (which GPUs; default: the one that is here, else 80 and 90), NO_INSTALL=1 (never
@@ -123,6 +124,16 @@ GPU_TESTS := test_kernels test_kernels_attention test_kernels_step test_model te
 gpu-programs: $(BIN)/train $(BUILD)/bench_kernels $(BUILD)/check_fragments $(GPU_TESTS:%=$(BUILD)/tests/%) $(BUILD)/stories
 gpu-check:
 	@CARRY="$(CARRY)" CPPFLAGS="$(CPPFLAGS)" LDFLAGS="$(LDFLAGS)" scripts/gpu_check.sh $(or $(STAGE),all)
+
+# ptxas -v says of every kernel how many bytes it spills; c++filt makes its name readable.
+.PHONY: check-spills
+check-spills: $(CUDA_OBJECTS)
+ifeq ($(CUDA),nvcc)
+	@awk '/Compiling entry function/ { name = $$0 } /bytes spill/ { kernels++; if (!/ 0 bytes spill stores, 0 bytes spill loads/) { spilling++; print name; print } } END { printf "%d kernels, %d of them spill\n", kernels, spilling; exit spilling || !kernels }' \
+		$(CUDA_OBJECTS:.o=.log) > $(BUILD)/spills; status=$$?; c++filt < $(BUILD)/spills; exit $$status
+else
+	@echo "make: nvcc was not found (or NO_CUDA=1)" >&2; exit 1
+endif
 
 # Files that change when what they hold does: everything is rebuilt for other flags, the programs for another version.
 $(BUILD)/flags: CONTENT = $(CC) $(ALL_CFLAGS) $(LIBS)

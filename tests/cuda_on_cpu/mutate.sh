@@ -103,7 +103,6 @@ while IFS=@ read -r name files pattern replacement programs; do
   pattern=$(echo "$pattern" | sed 's/^ //; s/ $//')
   replacement=$(echo "$replacement" | sed 's/^ //; s/ $//')
   found=
-  # shellcheck disable=SC2013,SC2086 # files are words and patterns; places hold no blanks
   for place in $(grep -n -E -e "$pattern" $files /dev/null | cut -d : -f 1,2); do
     found=1
     mutant "$name" "${place%:*}" "${place#*:}" "$pattern" "$replacement" $programs </dev/null
