@@ -33,12 +33,14 @@ struct Allocation {
 };
 
 void *cuda_alloc(Context *c, const char *name, size_t bytes) {
+  if (!c->error.code && c->recording)
+    fail(&c->error, EXIT_INTERNAL, "memory for %s is asked for while a step is recorded", name);
   if (c->error.code) return NULL;
   void *memory = NULL;
   Allocation *block = new (std::nothrow) Allocation();
   size_t available = 0, total = 0;
   cudaMemGetInfo(&available, &total);
-  cudaError_t status = block && !c->recording ? cudaMalloc(&memory, bytes ? bytes : 1) : cudaErrorMemoryAllocation;
+  cudaError_t status = block ? cudaMalloc(&memory, bytes ? bytes : 1) : cudaErrorMemoryAllocation;
   if (status != cudaSuccess) {
     cudaGetLastError(); /* a failed allocation is not an error of the context */
     delete block;
@@ -72,7 +74,9 @@ void cuda_release(Context *c, void *memory) {
 
 void *scratch(Context *c, size_t bytes) {
   if (bytes <= c->scratch_bytes || c->error.code) return c->error.code ? NULL : c->scratch;
-  if (bytes < 2 * c->scratch_bytes) bytes = 2 * c->scratch_bytes; /* so that the old blocks stay the smaller half */
+  size_t available = 0, total = 0, twice = 2 * c->scratch_bytes;
+  cudaMemGetInfo(&available, &total);
+  if (bytes < twice && twice < available / 2) bytes = twice; /* so that the old blocks stay the smaller half */
   c->scratch = cuda_alloc(c, "scratch space of the CUDA backend", bytes);
   c->scratch_bytes = c->scratch ? bytes : 0;
   return c->scratch;
@@ -263,12 +267,26 @@ static void cuda_forget(Context *c, Recording **slot) {
 
 static bool describe_device(Context *c) {
   cudaDeviceProp properties;
-  if (!check(c, cudaGetDeviceProperties(&properties, c->device), "the GPU")) return false;
+  cudaFuncAttributes attributes;
+  int device = 0;
+  snprintf(c->name, sizeof c->name, "the GPU");
+  if (!check(c, cudaGetDevice(&device), "a question") ||
+      !check(c, cudaGetDeviceProperties(&properties, device), "a question"))
+    return false;
   snprintf(c->name, sizeof c->name, "%.*s", (int)sizeof c->name - 1, properties.name);
   c->processors = properties.multiProcessorCount;
   c->capability = 10 * properties.major + properties.minor;
   c->shared_bytes = (int)properties.sharedMemPerBlockOptin;
-  return true;
+  if (c->capability < 80)
+    return fail(&c->error, EXIT_USAGE, "no CUDA: %s has compute capability %d.%d, and 8.0 or later is needed", c->name,
+                properties.major, properties.minor);
+  cudaError_t status = cudaFuncGetAttributes(&attributes, write_report);
+  if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction) {
+    cudaGetLastError();
+    return fail(&c->error, EXIT_USAGE, "no CUDA: this build has no code for %s (sm_%d); make CUDA_ARCH=%d adds it",
+                c->name, c->capability, c->capability);
+  }
+  return check(c, status, "a question");
 }
 
 static void cuda_close(Context *c) {
@@ -306,10 +324,7 @@ static bool cuda_open(Context **out, const ContextOptions *options, Error *error
   Context *c = new (std::nothrow) Context();
   if (!c) return fail(error, EXIT_MEMORY, "out of memory opening the CUDA backend");
   c->dtype = options->dtype;
-  if (check(c, cudaGetDevice(&c->device), "the GPU") && describe_device(c) && c->capability < 80)
-    fail(&c->error, EXIT_USAGE, "no CUDA: %s has compute capability %d.%d, and 8.0 or later is needed", c->name,
-         c->capability / 10, c->capability % 10);
-  if (!c->error.code && check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "the GPU") &&
+  if (describe_device(c) && check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a stream") &&
       staging_open(c) && reports_open(c) && gemm_open(c, options->autotune, options->tuning)) {
     *out = c;
     return true;

@@ -119,14 +119,6 @@ typedef struct Attention {
   const Dropout *dropout;               /* on the probabilities; NULL = none */
 } Attention;
 
-/* A GEMM's optional last stage. `aux` [N][M] dt holds the values before the activation: written by linear(), read by
- * linear_backward_input(). */
-typedef enum EpilogueKind { EPILOGUE_NONE, EPILOGUE_GELU, EPILOGUE_RELU } EpilogueKind; /* GELU: the tanh form */
-typedef struct Epilogue {
-  EpilogueKind kind;
-  void *aux;
-} Epilogue;
-
 typedef struct AdamW {
   float beta1, beta2, eps, weight_decay;
 } AdamW;
@@ -169,19 +161,19 @@ typedef struct Context Context; /* a device, its memory, its streams; one host t
 
 typedef struct ContextOptions {
   DType dtype;
-  int threads;      /* CPU: 0 = all that the process may use */
-  bool autotune;    /* GPU: measure which GEMM algorithm is the fastest, instead of asking the library */
+  int threads;        /* CPU: 0 = all that the process may use */
+  bool autotune;      /* GPU: measure which GEMM algorithm is the fastest, instead of asking the library */
   const char *tuning; /* choices of an earlier context (Backend.tuning) to go on with; NULL = none */
 } ContextOptions;
 
 typedef struct ContextInfo {
   char device[128]; /* for people: "CPU, 2 threads, AVX-512, oneDNN 2.6.3" */
   DType dtype;
-  bool accelerator;  /* its memory is not the host's */
-  int threads;       /* CPU threads; 0 on a GPU */
-  size_t bytes;      /* allocated now */
-  size_t peak_bytes; /* the most that was allocated */
-  size_t free_bytes; /* that could still be allocated */
+  bool accelerator;                    /* its memory is not the host's */
+  int threads;                         /* CPU threads; 0 on a GPU */
+  size_t bytes;                        /* allocated now */
+  size_t peak_bytes;                   /* the most that was allocated */
+  size_t free_bytes;                   /* that could still be allocated */
   int head_dim_multiple, head_dim_max; /* sizes of attention heads that it can work with */
 } ContextInfo;
 
@@ -260,13 +252,12 @@ typedef struct Backend {
                                  const Dropout *dropout, bool accumulate);
 
   /* -- GEMM; W = the backend's compute copy of `w` [M][K] -- */
-  /* y[N][M] = epilogue(x[N][K] W^T).  y, x dt; x_stride, y_stride: elements between rows. */
+  /* y[N][M] = x[N][K] W^T.  y, x dt; x_stride, y_stride: elements between rows. */
   void (*linear)(Context *c, void *y, int64_t y_stride, const void *x, int64_t x_stride, const Parameters *params,
-                 Matrix w, int rows, Epilogue epilogue);
-  /* dx[N][K] = (dy[N][M] W) * epilogue'(aux).  With an epilogue, aux is [N][K]: the activation stood before this GEMM.
-   */
+                 Matrix w, int rows);
+  /* dx[N][K] = dy[N][M] W. */
   void (*linear_backward_input)(Context *c, void *dx, int64_t dx_stride, const void *dy, int64_t dy_stride,
-                                const Parameters *params, Matrix w, int rows, Epilogue epilogue);
+                                const Parameters *params, Matrix w, int rows);
   /* grad of w [M][K] fp32 (+)= dy^T x. */
   void (*linear_backward_weight)(Context *c, const Parameters *params, Matrix w, const void *dy, int64_t dy_stride,
                                  const void *x, int64_t x_stride, int rows, bool accumulate);

@@ -158,8 +158,6 @@ static Attention self_attention(const Pass *p, const Dropout *dropout) {
                      .dropout = dropout};
 }
 
-static const Epilogue NO_EPILOGUE = {EPILOGUE_NONE, NULL};
-
 /* branch = Wo attention(rope(Wqkv n)).  n = norm(x) [N][C] */
 static void attention_forward(const Pass *p, int layer) {
   const Model *m = p->model;
@@ -173,11 +171,11 @@ static void attention_forward(const Pass *p, int layer) {
   Dropout drop;
   QkvViews view = qkv_views(m, a->qkv, p->length);
   Attention shape = self_attention(p, dropout_at(p, layer, DROPOUT_ATTENTION, &drop));
-  k->linear(c, a->qkv, qkv_width(g), a->n_attention, g->dim, &m->params, w->qkv, rows, NO_EPILOGUE);
+  k->linear(c, a->qkv, qkv_width(g), a->n_attention, g->dim, &m->params, w->qkv, rows);
   k->rope(c, view.q, p->batch, p->length, g->heads + g->kv_heads, g->head_dim, &rope);
   if (p->caches) k->cache_store(c, &p->caches[layer], p->slot, 0, view.k, view.v, p->length);
   k->attention(c, &shape, heads_view(g, a->attention, p->length), view.q, view.k, view.v, a->lse);
-  k->linear(c, p->acts->branch, g->dim, a->attention, query_width(g), &m->params, w->output, rows, NO_EPILOGUE);
+  k->linear(c, p->acts->branch, g->dim, a->attention, query_width(g), &m->params, w->output, rows);
 }
 
 /* dn = gradient of the norm's output, from dbranch [N][C]. */
@@ -196,11 +194,11 @@ static void attention_backward(const Pass *p, int layer, const void *dbranch) {
   Attention shape = self_attention(p, dropout_at(p, layer, DROPOUT_ATTENTION, &drop));
   k->linear_backward_weight(c, &m->params, w->output, dbranch, g->dim, a->attention, query_width(g), rows,
                             p->accumulate);
-  k->linear_backward_input(c, s->dattention, query_width(g), dbranch, g->dim, &m->params, w->output, rows, NO_EPILOGUE);
+  k->linear_backward_input(c, s->dattention, query_width(g), dbranch, g->dim, &m->params, w->output, rows);
   k->attention_backward(c, &shape, d.q, d.k, d.v, heads_view(g, s->dattention, p->length), view.q, view.k, view.v,
                         heads_view(g, a->attention, p->length), a->lse, &rope);
   k->linear_backward_weight(c, &m->params, w->qkv, s->dqkv, qkv_width(g), a->n_attention, g->dim, rows, p->accumulate);
-  k->linear_backward_input(c, s->dn, g->dim, s->dqkv, qkv_width(g), &m->params, w->qkv, rows, NO_EPILOGUE);
+  k->linear_backward_input(c, s->dn, g->dim, s->dqkv, qkv_width(g), &m->params, w->qkv, rows);
 }
 
 /* branch = Wdown swiglu(Wgate n, Wup n).  n = norm(x) [N][C] */
@@ -212,9 +210,9 @@ static void mlp_forward(const Pass *p, int layer) {
   const LayerParameters *w = &m->table.layers[layer];
   const LayerActivations *a = &p->acts->layers[layer];
   int rows = p->batch * p->length;
-  k->linear(c, a->gate_up, 2 * g->ffn, a->n_mlp, g->dim, &m->params, w->gate_up, rows, NO_EPILOGUE);
+  k->linear(c, a->gate_up, 2 * g->ffn, a->n_mlp, g->dim, &m->params, w->gate_up, rows);
   k->swiglu(c, a->h, a->gate_up, rows, g->ffn);
-  k->linear(c, p->acts->branch, g->dim, a->h, g->ffn, &m->params, w->down, rows, NO_EPILOGUE);
+  k->linear(c, p->acts->branch, g->dim, a->h, g->ffn, &m->params, w->down, rows);
 }
 
 static void mlp_backward(const Pass *p, int layer, const void *dbranch) {
@@ -227,10 +225,10 @@ static void mlp_backward(const Pass *p, int layer, const void *dbranch) {
   const Activations *s = p->acts;
   int rows = p->batch * p->length;
   k->linear_backward_weight(c, &m->params, w->down, dbranch, g->dim, a->h, g->ffn, rows, p->accumulate);
-  k->linear_backward_input(c, s->dh, g->ffn, dbranch, g->dim, &m->params, w->down, rows, NO_EPILOGUE);
+  k->linear_backward_input(c, s->dh, g->ffn, dbranch, g->dim, &m->params, w->down, rows);
   k->swiglu_backward(c, a->gate_up, s->dh, a->gate_up, rows, g->ffn);
   k->linear_backward_weight(c, &m->params, w->gate_up, a->gate_up, 2 * g->ffn, a->n_mlp, g->dim, rows, p->accumulate);
-  k->linear_backward_input(c, s->dn, g->dim, a->gate_up, 2 * g->ffn, &m->params, w->gate_up, rows, NO_EPILOGUE);
+  k->linear_backward_input(c, s->dn, g->dim, a->gate_up, 2 * g->ffn, &m->params, w->gate_up, rows);
 }
 
 void body_forward(const Pass *p) {
@@ -325,7 +323,7 @@ static void head_and_loss(const Pass *p, StepState *state, float smoothing, floa
   for (int row = 0; row < rows; row += s->head_rows) {
     int count = rows - row < s->head_rows ? rows - row : s->head_rows;
     void *n = element(m, s->n_final, (int64_t)row * g->dim);
-    k->linear(c, s->logits, padded, n, g->dim, &m->params, m->table.head, count, NO_EPILOGUE);
+    k->linear(c, s->logits, padded, n, g->dim, &m->params, m->table.head, count);
     if (logits) download_logits(p, row, count, logits);
     k->cross_entropy(c, s->losses + row, s->logits, padded, m->targets + row, count, g->vocab, smoothing, state,
                      p->train);
@@ -333,7 +331,7 @@ static void head_and_loss(const Pass *p, StepState *state, float smoothing, floa
     k->linear_backward_weight(c, &m->params, m->table.head, s->logits, padded, n, g->dim, count,
                               p->accumulate || row > 0);
     k->linear_backward_input(c, element(m, s->dn, (int64_t)row * g->dim), g->dim, s->logits, padded, &m->params,
-                             m->table.head, count, NO_EPILOGUE);
+                             m->table.head, count);
   }
   k->loss_sum(c, state, s->losses, m->targets, rows);
 }
@@ -395,7 +393,9 @@ bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   m->order = m->ops->alloc(m->context, "token order", (size_t)rows * sizeof(int32_t));
   m->sorted = malloc((offsets + (size_t)rows) * sizeof(int32_t));
   if (!m->sorted) return fail(error, EXIT_MEMORY, "out of memory for the order of tokens");
-  return backend_ok(m, error) && reserve_tokens(m, rows, error) && upload_schedule(m, error) &&
+  if (!backend_ok(m, error)) return false;
+  m->ops->refresh_parameters(m->context, &m->params); /* now with what the optimizer needs */
+  return reserve_tokens(m, rows, error) && upload_schedule(m, error) &&
          allocate_activations(m, &m->train, &m->train_memory, rows, true, settings->head_rows, error);
 }
 

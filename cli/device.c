@@ -24,7 +24,9 @@ bool device_open(const DeviceSettings *settings, const char *tuning, Console *co
       return true;
     }
   }
-  if (last.code) return fail(error, last.code, "%s%s", last.text, settings->device && strcmp(device_choices[settings->device], "cpu") != 0 ? "; use --device cpu" : "");
+  if (last.code)
+    return fail(error, last.code, "%s%s", last.text,
+                settings->device && strcmp(device_choices[settings->device], "cpu") != 0 ? "; use --device cpu" : "");
   return fail(error, EXIT_USAGE, "--device %s: this build has no such backend; use --device cpu",
               device_choices[settings->device]);
 }

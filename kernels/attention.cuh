@@ -7,23 +7,22 @@
 
 namespace {
 
-constexpr float LOG2_E = 1.44269504f;
-
 /* ---- rope ---- */
 
 /* (x[i], x[i + D/2]) = (x0 cos - x1 sin, x1 cos + x0 sin) of x [B][T][H][D], in place. A thread moves N neighbours of
  * each half; a block `rows_per_block` of the B*T rows. */
 template <class T, int N>
-__global__ void __launch_bounds__(256) rope_kernel(const Heads<T> x, int64_t rows, int rows_per_block, int length,
+__global__ void __launch_bounds__(256) rope_kernel(const Heads<T> x, int rows, int rows_per_block, int length,
                                                    int heads, int dim, const float *table, const int32_t *positions) {
   const int chunks = dim / 2 / N, items = heads * chunks;
   for (int e = (int)threadIdx.x; e < rows_per_block * items; e += 256) {
-    const int64_t n = (int64_t)blockIdx.x * rows_per_block + e / items;
+    const int n = (int)blockIdx.x * rows_per_block + e / items;
     if (n >= rows) return;
     const int item = e % items, i = item % chunks * N;
-    const int64_t t = n % length, position = positions ? positions[n] : t;
+    const int t = n % length;
+    const int64_t position = positions ? positions[n] : t;
     const float *const angles = table + position * dim + 2 * i;
-    T *const at = x.at((int)(n / length), t, item / chunks) + i;
+    T *const at = x.at(n / length, t, item / chunks) + i;
     float first[N], second[N];
     load<N>(first, at);
     load<N>(second, at + dim / 2);

@@ -27,7 +27,6 @@ struct Gemm; /* kernels/gemm.cuh */
 struct Context {
   DType dtype;
   Error error;      /* the first one; operations do nothing once error.code is set */
-  int device;       /* CUDA's number of it */
   int processors;   /* streaming multiprocessors */
   int capability;   /* 10 * major + minor: 80, 86, 89, 90 ... */
   int shared_bytes; /* that a block can have */
@@ -56,7 +55,8 @@ template <class... P, class... A>
 void launch(Context *c, const char *operation, void (*kernel)(P...), dim3 grid, int block, size_t shared,
             A... arguments) {
   if (c->error.code || !grid.x || !grid.y || !grid.z) return;
-  if (shared > 48 * 1024 &&
+  /* more than 48 KiB have to be asked for, and what the kernel declares itself counts */
+  if (shared > 32 * 1024 &&
       !check(c, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared), operation))
     return;
   cudaLaunchConfig_t config = {};
@@ -117,9 +117,9 @@ void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dga
                                  const void *x, const float *rstd, const float *gain, int batch, int length, int dim,
                                  const Dropout *dropout, bool accumulate);
 void cuda_linear(Context *c, void *y, int64_t y_stride, const void *x, int64_t x_stride, const Parameters *params,
-                 Matrix w, int rows, Epilogue epilogue);
+                 Matrix w, int rows);
 void cuda_linear_backward_input(Context *c, void *dx, int64_t dx_stride, const void *dy, int64_t dy_stride,
-                                const Parameters *params, Matrix w, int rows, Epilogue epilogue);
+                                const Parameters *params, Matrix w, int rows);
 void cuda_linear_backward_weight(Context *c, const Parameters *params, Matrix w, const void *dy, int64_t dy_stride,
                                  const void *x, int64_t x_stride, int rows, bool accumulate);
 double cuda_peak_flops(Context *c);
@@ -157,14 +157,13 @@ void cuda_release(Context *c, void *memory);
 
 namespace {
 
+constexpr float LOG2_E = 1.44269504f; /* exp(x) = 2^(x LOG2_E) */
+
 __device__ __forceinline__ float to_float(float x) { return x; }
 __device__ __forceinline__ float to_float(bf16 x) { return __bfloat162float(x); }
 template <class T> __device__ __forceinline__ T from_float(float x);
 template <> __device__ __forceinline__ float from_float<float>(float x) { return x; }
 template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
-
-/* x as it will be read back once stored as T. */
-template <class T> __device__ __forceinline__ float as_stored(float x) { return to_float(from_float<T>(x)); }
 
 /* N neighbours as they lie in memory, aligned to their size: one memory access where that is 4, 8 or 16 bytes. */
 template <class T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };

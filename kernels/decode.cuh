@@ -239,7 +239,7 @@ constexpr int DECODE_HEAD_DIM = 256; /* at most */
 
 /* The running state of a softmax over keys (Milakov & Gimelshein 2018): the weighted sum of values, its weight, and the
  * largest score so far, which both are relative to. Scores are in units of log2. */
-template <int COUNT> struct Softmax {
+template <int COUNT> struct KeySoftmax {
   float value[COUNT] = {}, weight = 0, max = -INFINITY;
 };
 
@@ -247,7 +247,7 @@ template <int COUNT> struct Softmax {
 __device__ __forceinline__ float shift_of(float max) { return max == -INFINITY ? 0.0f : max; }
 
 /* The state over both sets of keys; b's numbers are spread over lanes as a's are. */
-template <int COUNT> __device__ __forceinline__ void merge(Softmax<COUNT> &a, float b_max, int offset) {
+template <int COUNT> __device__ __forceinline__ void merge(KeySoftmax<COUNT> &a, float b_max, int offset) {
   const float max = fmaxf(a.max, b_max), shift = shift_of(max);
   const float shrink_a = exp2_approx(a.max - shift), shrink_b = exp2_approx(b_max - shift);
   a.max = max;
@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(32 * ATTENTION_WARPS, PACKS > 1 ? 1 : 2)
   const int64_t key_stride = (int64_t)cache.kv_heads * dim, first_key = cache.at(row, 0, group);
   int at[PACKS]; /* of this lane's packs in a head */
   Pack<T, N> query[PACKS];
-  Softmax<COUNT> state;
+  KeySoftmax<COUNT> state;
 #pragma unroll
   for (int p = 0; p < PACKS; p++) {
     at[p] = (p * LANES + lane % LANES) * N;
@@ -364,21 +364,8 @@ template <class T> Cache<T> cache_of(const KvCache *cache) {
   return {static_cast<T *>(cache->k), static_cast<T *>(cache->v), cache->capacity, cache->kv_heads, cache->head_dim};
 }
 
-/* Calls f(T(), N, ROWS), the last two as constants: 16-byte packs or single numbers, one sequence or several at once.
- */
-template <class F> void with_decode_shape(const Context *c, bool vectors, int rows, F f) {
-  using One = std::integral_constant<int, 1>;
-  using Several = std::integral_constant<int, DECODE_ROWS>;
-  with_element(c, [&](auto e) {
-    using Vector = std::integral_constant<int, VECTOR<decltype(e)>>;
-    if (vectors && rows == 1) f(e, Vector(), One());
-    else if (vectors) f(e, Vector(), Several());
-    else if (rows == 1) f(e, One(), One());
-    else f(e, One(), Several());
-  });
-}
-
-/* As with_decode_shape, for products of `x` with rows of `w`; f also gets the input and the matrix. */
+/* Calls f(T(), N, ROWS, input, weights) for products of `x` with rows of `w`; N and ROWS as constants: 16-byte packs or
+ * single numbers, one sequence or several at once. */
 template <class F>
 void with_product(Context *c, const void *x, const float *gain, float eps, const Parameters *params, Matrix w, int rows,
                   F f) {
@@ -386,9 +373,13 @@ void with_product(Context *c, const void *x, const float *gain, float eps, const
   const bool vectors = w.cols % width == 0 && aligned16(x) && aligned16(gain) && aligned16(params->compute) &&
                        (int64_t)w.offset % width == 0;
   if (c->error.code || rows < 1) return;
-  with_decode_shape(c, vectors, rows, [&](auto e, auto n, auto several) {
+  with_element(c, [&](auto e) {
     using T = decltype(e);
-    f(e, n, several, DecodeInput<T>{static_cast<const T *>(x), gain, eps, rows, w.cols}, compute_matrix<T>(params, w));
+    const DecodeInput<T> input = {static_cast<const T *>(x), gain, eps, rows, w.cols};
+    with_width<T>(vectors, [&](auto n) {
+      if (rows == 1) f(e, n, Width<1>(), input, compute_matrix<T>(params, w));
+      else f(e, n, Width<DECODE_ROWS>(), input, compute_matrix<T>(params, w));
+    });
   });
 }
 
@@ -398,13 +389,14 @@ unsigned decode_blocks(int64_t count) { return (unsigned)divide_up(count, DECODE
 } // namespace
 
 void cuda_decode_embedding(Context *c, void *x, const Parameters *params, Matrix table, const Sequences *s) {
-  const int64_t width = 16 / (int64_t)dtype_bytes(c->dtype);
-  with_decode_shape(
-      c, table.cols % width == 0 && aligned16(x) && aligned16(params->compute), 1, [&](auto e, auto n, auto) {
-        using T = decltype(e);
-        launch(c, "decode_embedding", decode_embedding_kernel<T, n()>, (unsigned)s->rows, 128, 0, x,
-               compute_matrix<T>(params, table), table.rows, table.cols, s->tokens, s->lengths, s->capacity);
-      });
+  with_element(c, [&](auto e) {
+    using T = decltype(e);
+    const T *rows = compute_matrix<T>(params, table);
+    with_width<T>(fits_vectors<T>(table.cols, x, rows), [&](auto n) {
+      launch(c, "decode_embedding", decode_embedding_kernel<T, n>, (unsigned)s->rows, 128, 0, x, rows, table.rows,
+             table.cols, s->tokens, s->lengths, s->capacity);
+    });
+  });
 }
 
 void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const float *gain, float eps,
@@ -412,7 +404,7 @@ void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, c
   const int heads = w.rows / cache->head_dim - 2 * cache->kv_heads;
   with_product(c, x, gain, eps, params, w, s->rows, [&](auto e, auto n, auto rows, auto in, auto weights) {
     using T = decltype(e);
-    launch(c, "decode_qkv", decode_qkv_kernel<T, n(), rows()>, decode_blocks(w.rows / 2), 32 * DECODE_WARPS, 0, q,
+    launch(c, "decode_qkv", decode_qkv_kernel<T, n, rows>, decode_blocks(w.rows / 2), 32 * DECODE_WARPS, 0, q,
            cache_of<T>(cache), in, weights, heads, rope->table, s->positions);
   });
 }
@@ -436,31 +428,30 @@ void cuda_decode_attention(Context *c, void *out, const void *q, const KvCache *
     } else if (dim <= 32) {
       kernel = decode_attention_kernel<T, 1, 32, 1>;
     }
-    const float log2_e = 1.4426950408889634f;
     launch(c, "decode_attention", kernel, (unsigned)(s->rows * heads), 32 * ATTENTION_WARPS, 0, out, q,
-           cache_of<T>(cache), s->positions, heads, scale * log2_e);
+           cache_of<T>(cache), s->positions, heads, scale * LOG2_E);
   });
 }
 
 void cuda_decode_residual(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s) {
   with_product(c, in, NULL, 0, params, w, s->rows, [&](auto e, auto n, auto rows, auto input, auto weights) {
-    launch(c, "decode_residual", decode_residual_kernel<decltype(e), n(), rows()>, decode_blocks(w.rows),
-           32 * DECODE_WARPS, 0, x, input, weights, w.rows);
+    launch(c, "decode_residual", decode_residual_kernel<decltype(e), n, rows>, decode_blocks(w.rows), 32 * DECODE_WARPS,
+           0, x, input, weights, w.rows);
   });
 }
 
 void cuda_decode_mlp(Context *c, void *h, const void *x, const float *gain, float eps, const Parameters *params,
                      Matrix w, const Sequences *s) {
   with_product(c, x, gain, eps, params, w, s->rows, [&](auto e, auto n, auto rows, auto in, auto weights) {
-    launch(c, "decode_mlp", decode_mlp_kernel<decltype(e), n(), rows()>, decode_blocks(w.rows / 2), 32 * DECODE_WARPS,
-           0, h, in, weights, w.rows / 2);
+    launch(c, "decode_mlp", decode_mlp_kernel<decltype(e), n, rows>, decode_blocks(w.rows / 2), 32 * DECODE_WARPS, 0, h,
+           in, weights, w.rows / 2);
   });
 }
 
 void cuda_decode_logits(Context *c, float *logits, const void *x, const float *gain, float eps,
                         const Parameters *params, Matrix w, int vocab, int rows) {
   with_product(c, x, gain, eps, params, w, rows, [&](auto e, auto n, auto several, auto in, auto weights) {
-    launch(c, "decode_logits", decode_logits_kernel<decltype(e), n(), several()>, decode_blocks(divide_up(vocab, 2)),
+    launch(c, "decode_logits", decode_logits_kernel<decltype(e), n, several>, decode_blocks(divide_up(vocab, 2)),
            32 * DECODE_WARPS, 0, logits, in, weights, vocab);
   });
 }
@@ -474,13 +465,15 @@ void cuda_cache_store(Context *c, const KvCache *cache, int slot, int position, 
   for (const void *pointer : pointers) vectors = vectors && aligned16(pointer);
   if (length > room) length = room;
   if (slot < 0 || position < 0 || length < 1) return;
-  with_decode_shape(c, vectors, 1, [&](auto e, auto n, auto) {
+  with_element(c, [&](auto e) {
     using T = decltype(e);
     const Rows<T> keys = {static_cast<const T *>(k.data), k.row, k.head};
     const Rows<T> values = {static_cast<const T *>(v.data), v.row, v.head};
-    const int64_t packs = (int64_t)length * cache->kv_heads * (cache->head_dim / n());
-    launch(c, "cache_store", cache_store_kernel<T, n()>, dim3((unsigned)divide_up(packs, 256), 2), 256, 0,
-           cache_of<T>(cache), slot, position, keys, values, packs);
+    with_width<T>(vectors, [&](auto n) {
+      const int64_t packs = (int64_t)length * cache->kv_heads * (cache->head_dim / n);
+      launch(c, "cache_store", cache_store_kernel<T, n>, dim3((unsigned)divide_up(packs, 256), 2), 256, 0,
+             cache_of<T>(cache), slot, position, keys, values, packs);
+    });
   });
 }
 

@@ -36,6 +36,7 @@ struct CublasLt {
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
   decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&cublasLtMatmulAlgoCheck) check;
   decltype(&cublasLtMatmul) matmul;
 };
 
@@ -65,6 +66,7 @@ static bool cublaslt_load(CublasLt *out, Error *error) {
       {"cublasLtMatmulPreferenceDestroy", (void **)&out->preference_destroy},
       {"cublasLtMatmulPreferenceSetAttribute", (void **)&out->preference_set},
       {"cublasLtMatmulAlgoGetHeuristic", (void **)&out->heuristic},
+      {"cublasLtMatmulAlgoCheck", (void **)&out->check},
       {"cublasLtMatmul", (void **)&out->matmul},
   };
   void *library = RTLD_DEFAULT; /* linked into the program, as the tests' stand-in is */
@@ -89,7 +91,7 @@ enum { GEMM_WORKSPACE = 32 << 20, GEMM_CANDIDATES = 16, GEMM_REPEATS = 5 };
 
 /* What a plan depends on; all int64 so that it has no padding and is compared and printed as an array. */
 struct GemmKey {
-  int64_t transpose_a, transpose_b, m, n, k, lda, ldb, ldd, bytes_in, bytes_out, accumulate, epilogue, ld_aux;
+  int64_t transpose_a, transpose_b, m, n, k, lda, ldb, ldd, bytes_in, bytes_out, accumulate;
   int64_t align_a, align_b, align_d;
 };
 enum { GEMM_KEY_FIELDS = sizeof(GemmKey) / sizeof(int64_t) };
@@ -130,7 +132,8 @@ static void tuning_header(Context *c, char *out, size_t size) {
   snprintf(out, size, "cublaslt %zu on %s", c->gemm->library.version(), c->name);
 }
 
-/* Lines of 16 numbers and 8 hexadecimal words. What does not parse is not used: it is only advice. */
+/* A line for a product: its key, and the algorithm as 8 hexadecimal words. It is only advice: what does not parse, or
+ * does not run, is not used. */
 static void read_tuning(Context *c, const char *text) {
   char header[256];
   tuning_header(c, header, sizeof header);
@@ -206,12 +209,6 @@ static bool describe(Context *c, GemmPlan *plan) {
       !gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a), &k) ||
       !gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b), &k))
     return false;
-  if (k.epilogue) {
-    cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)k.epilogue;
-    if (!gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), &k) ||
-        !gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &k.ld_aux, sizeof k.ld_aux), &k))
-      return false;
-  }
   uint64_t rows_a = (uint64_t)(k.transpose_a ? k.k : k.m), cols_a = (uint64_t)(k.transpose_a ? k.m : k.k);
   uint64_t rows_b = (uint64_t)(k.transpose_b ? k.n : k.k), cols_b = (uint64_t)(k.transpose_b ? k.k : k.n);
   return gemm_check(c, l.layout_create(&plan->a, in, rows_a, cols_a, k.lda), &k) &&
@@ -242,41 +239,61 @@ static float time_algorithm(Context *c, const GemmPlan &plan, const cublasLtMatm
   return best;
 }
 
-/* Writes to a spare output, because what accumulates cannot be tried twice. */
+/* Runs are tried on the output itself, which is about to be overwritten, or on a spare one, because what accumulates
+ * cannot be tried twice. Without memory for that: the first, which is the heuristic's choice. */
 static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeuristicResult_t *results, int count,
-                   const void *a, const void *b) {
-  void *spare = cuda_alloc(c, "spare output of autotune", (size_t)(plan.key.ldd * plan.key.n * plan.key.bytes_out));
+                   const void *a, const void *b, void *d) {
+  void *spare = NULL;
   cudaEvent_t start = NULL, stop = NULL;
   int best = 0;
   float best_ms = INFINITY;
-  if (spare && check(c, cudaEventCreate(&start), "autotune") && check(c, cudaEventCreate(&stop), "autotune"))
+  if (plan.key.accumulate && cudaMalloc(&spare, (size_t)(plan.key.ldd * plan.key.n * plan.key.bytes_out))) {
+    cudaGetLastError(); /* not an error of the context */
+    return 0;
+  }
+  if (check(c, cudaEventCreate(&start), "autotune") && check(c, cudaEventCreate(&stop), "autotune"))
     for (int i = 0; i < count; i++) {
-      float ms = time_algorithm(c, plan, &results[i].algo, a, b, spare, start, stop);
+      float ms = time_algorithm(c, plan, &results[i].algo, a, b, spare ? spare : d, start, stop);
       if (ms < best_ms) best = i, best_ms = ms;
     }
   if (start) cudaEventDestroy(start);
   if (stop) cudaEventDestroy(stop);
-  cuda_release(c, spare);
+  cudaFree(spare);
   return best;
 }
 
-static bool choose_algorithm(Context *c, GemmPlan *plan, const void *a, const void *b) {
-  Gemm *g = c->gemm;
+/* Whether an earlier run's choice for this product is there and can run; `plan` then has it. */
+static bool use_choice(Context *c, GemmPlan *plan) {
+  const Gemm *g = c->gemm;
+  for (const GemmChoice &choice : g->choices) {
+    cublasLtMatmulHeuristicResult_t result = {};
+    if (memcmp(&choice.key, &plan->key, sizeof choice.key) != 0) continue;
+    if (g->library.check(g->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, &choice.algorithm, &result) !=
+            CUBLAS_STATUS_SUCCESS ||
+        result.workspaceSize > GEMM_WORKSPACE)
+      return false;
+    plan->algorithm = choice.algorithm;
+    return plan->tuned = true;
+  }
+  return false;
+}
+
+static bool choose_algorithm(Context *c, GemmPlan *plan, bool tune, const void *a, const void *b, void *d) {
+  const Gemm *g = c->gemm;
   const CublasLt &l = g->library;
   const GemmKey &k = plan->key;
-  for (const GemmChoice &choice : g->choices)
-    if (memcmp(&choice.key, &k, sizeof k) == 0) {
-      plan->algorithm = choice.algorithm;
-      return plan->tuned = true;
-    }
+  if (use_choice(c, plan)) return true;
   cublasLtMatmulPreference_t preference = NULL;
   const size_t workspace = GEMM_WORKSPACE;
   const uint32_t align_a = (uint32_t)k.align_a, align_b = (uint32_t)k.align_b, align_d = (uint32_t)k.align_d;
+  /* parts of a sum that are summed apart meet in fp32, not in the output's type */
+  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   struct {
     cublasLtMatmulPreferenceAttributes_t name;
     const void *value;
     size_t bytes;
   } attributes[] = {{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace},
+                    {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions},
                     {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align_a, sizeof align_a},
                     {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align_b, sizeof align_b},
                     {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align_d, sizeof align_d},
@@ -285,18 +302,19 @@ static bool choose_algorithm(Context *c, GemmPlan *plan, const void *a, const vo
   for (const auto &attribute : attributes)
     gemm_check(c, l.preference_set(preference, attribute.name, attribute.value, attribute.bytes), &k);
   cublasLtMatmulHeuristicResult_t results[GEMM_CANDIDATES];
-  int wanted = g->autotune ? (int)GEMM_CANDIDATES : 1, found = 0, best = 0;
-  cublasStatus_t status =
-      l.heuristic(g->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, preference, wanted, results, &found);
+  int found = 0;
+  cublasStatus_t status = l.heuristic(g->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, preference,
+                                      tune ? (int)GEMM_CANDIDATES : 1, results, &found);
   l.preference_destroy(preference);
-  if (!gemm_check(c, found ? status : CUBLAS_STATUS_NOT_SUPPORTED, &k)) return false;
-  if (g->autotune && !k.epilogue) best = fastest(c, *plan, results, found, a, b);
-  plan->algorithm = results[best].algo;
-  plan->tuned = g->autotune;
+  if (status == CUBLAS_STATUS_SUCCESS) status = found ? results[0].state : CUBLAS_STATUS_NOT_SUPPORTED;
+  if (!gemm_check(c, status, &k)) return false;
+  plan->algorithm = results[tune ? fastest(c, *plan, results, found, a, b, d) : 0].algo;
+  plan->tuned = tune;
   return !c->error.code;
 }
 
-static void gemm(Context *c, GemmKey key, void *d, const void *a, const void *b, void *aux) {
+/* d = a b, or += with key.accumulate; `tune`: as the context's autotune, when the plan has to be made. */
+static void gemm(Context *c, GemmKey key, bool tune, void *d, const void *a, const void *b) {
   if (c->error.code || !key.m || !key.n) return;
   key.align_a = alignment_of(a), key.align_b = alignment_of(b), key.align_d = alignment_of(d);
   GemmPlan *plan = NULL;
@@ -306,103 +324,34 @@ static void gemm(Context *c, GemmKey key, void *d, const void *a, const void *b,
     c->gemm->plans.push_back(GemmPlan());
     plan = &c->gemm->plans.back();
     plan->key = key;
-    if (!describe(c, plan)) return;
-    if (aux &&
-        !gemm_check(c,
-                    c->gemm->library.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux),
-                    &key))
-      return;
-    if (!choose_algorithm(c, plan, a, b)) {
-      memset(&plan->key, 0xFF, sizeof plan->key); /* not to be found again */
-      return;
-    }
+    if (!describe(c, plan) || !choose_algorithm(c, plan, tune, a, b, d)) return;
   }
-  if (aux &&
-      !gemm_check(c, c->gemm->library.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux),
-                  &key))
-    return;
   gemm_check(c, multiply(c, *plan, &plan->algorithm, a, b, d), &plan->key);
-}
-
-/* ---- activations outside of the GEMM, where the library's epilogue does not fit ---- */
-
-namespace {
-
-constexpr float GELU_SCALE = 0.7978845608f, GELU_CUBE = 0.044715f; /* sqrt(2/pi) */
-
-template <EpilogueKind KIND> __device__ __forceinline__ float activate(float x) {
-  if (KIND == EPILOGUE_RELU) return fmaxf(x, 0.0f);
-  return 0.5f * x * (1.0f + tanhf(GELU_SCALE * (x + GELU_CUBE * x * x * x)));
-}
-
-template <EpilogueKind KIND> __device__ __forceinline__ float activate_slope(float x) {
-  if (KIND == EPILOGUE_RELU) return x > 0.0f ? 1.0f : 0.0f;
-  const float t = tanhf(GELU_SCALE * (x + GELU_CUBE * x * x * x));
-  return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * GELU_SCALE * (1.0f + 3.0f * GELU_CUBE * x * x);
-}
-
-/* y = activation(aux), or with BACKWARD dx *= activation'(aux); rows of `cols`, y with a stride. */
-template <class T, EpilogueKind KIND, bool BACKWARD>
-__global__ void __launch_bounds__(256) activation(T *y, int64_t stride, const T *aux, int64_t count, int cols) {
-  for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < count; i += (int64_t)gridDim.x * 256) {
-    T *at = y + i / cols * stride + i % cols;
-    const float x = to_float(aux[i]);
-    *at = from_float<T>(BACKWARD ? to_float(*at) * activate_slope<KIND>(x) : activate<KIND>(x));
-  }
-}
-
-} // namespace
-
-template <bool BACKWARD>
-static void run_activation(Context *c, void *y, int64_t stride, Epilogue epilogue, int rows, int cols) {
-  const int64_t count = (int64_t)rows * cols;
-  const int64_t blocks = divide_up(count, 1024), most = 16 * c->processors;
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
-    auto kernel = epilogue.kind == EPILOGUE_GELU ? activation<T, EPILOGUE_GELU, BACKWARD>
-                                                 : activation<T, EPILOGUE_RELU, BACKWARD>;
-    launch(c, "activation", kernel, dim3((unsigned)(blocks < most ? blocks : most)), 256, 0, (T *)y, stride,
-           (const T *)epilogue.aux, count, cols);
-  });
-}
-
-/* The library's GELU pays where it rides in the GEMM: bf16 on sm_90 and later (before that it is a kernel of its own).
- */
-static bool rides(const Context *c, Epilogue epilogue, int cols) {
-  return epilogue.kind == EPILOGUE_GELU && c->dtype == DTYPE_BF16 && c->capability >= 90 && cols % 8 == 0 &&
-         aligned16(epilogue.aux);
 }
 
 /* ---- the operations ---- */
 
-static const void *gemm_weights(Context *c, const Parameters *params, Matrix w) {
-  return (const char *)params->compute + w.offset * dtype_bytes(c->dtype);
+static const void *weights_of(Context *c, const Parameters *params, Matrix w) {
+  return c->dtype == DTYPE_F32 ? (const void *)compute_matrix<float>(params, w) : compute_matrix<bf16>(params, w);
 }
 
 void cuda_linear(Context *c, void *y, int64_t y_stride, const void *x, int64_t x_stride, const Parameters *params,
-                 Matrix w, int rows, Epilogue epilogue) {
+                 Matrix w, int rows) {
   GemmKey key = {};
   key.transpose_a = 1;
   key.m = w.rows, key.n = rows, key.k = w.cols;
   key.lda = w.cols, key.ldb = x_stride, key.ldd = y_stride;
   key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
-  const bool ride = rides(c, epilogue, w.rows), apart = epilogue.kind != EPILOGUE_NONE && !ride;
-  if (ride) key.epilogue = CUBLASLT_EPILOGUE_GELU_AUX, key.ld_aux = w.rows;
-  if (apart) key.ldd = w.rows;
-  gemm(c, key, apart ? epilogue.aux : y, gemm_weights(c, params, w), x, ride ? epilogue.aux : NULL);
-  if (apart) run_activation<false>(c, y, y_stride, epilogue, rows, w.rows);
+  gemm(c, key, c->gemm->autotune, y, weights_of(c, params, w), x);
 }
 
 void cuda_linear_backward_input(Context *c, void *dx, int64_t dx_stride, const void *dy, int64_t dy_stride,
-                                const Parameters *params, Matrix w, int rows, Epilogue epilogue) {
+                                const Parameters *params, Matrix w, int rows) {
   GemmKey key = {};
   key.m = w.cols, key.n = rows, key.k = w.rows;
   key.lda = w.cols, key.ldb = dy_stride, key.ldd = dx_stride;
   key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
-  const bool ride = rides(c, epilogue, w.cols), apart = epilogue.kind != EPILOGUE_NONE && !ride;
-  if (ride) key.epilogue = CUBLASLT_EPILOGUE_DGELU, key.ld_aux = w.cols;
-  gemm(c, key, dx, gemm_weights(c, params, w), dy, ride ? epilogue.aux : NULL);
-  if (apart) run_activation<true>(c, dx, dx_stride, epilogue, rows, w.cols);
+  gemm(c, key, c->gemm->autotune, dx, weights_of(c, params, w), dy);
 }
 
 void cuda_linear_backward_weight(Context *c, const Parameters *params, Matrix w, const void *dy, int64_t dy_stride,
@@ -418,7 +367,7 @@ void cuda_linear_backward_weight(Context *c, const Parameters *params, Matrix w,
   key.lda = x_stride, key.ldb = dy_stride, key.ldd = w.cols;
   key.bytes_in = (int64_t)dtype_bytes(c->dtype), key.bytes_out = sizeof(float);
   key.accumulate = accumulate;
-  gemm(c, key, grad, x, dy, NULL);
+  gemm(c, key, c->gemm->autotune, grad, x, dy);
 }
 
 namespace {
@@ -435,7 +384,7 @@ template <class T> __global__ void __launch_bounds__(256) fill_at_random(T *out,
 double cuda_peak_flops(Context *c) {
   double best = 0;
   cudaEvent_t start = NULL, stop = NULL;
-  if (!check(c, cudaEventCreate(&start), "speed test") || !check(c, cudaEventCreate(&stop), "speed test")) return 0;
+  if (check(c, cudaEventCreate(&start), "speed test")) check(c, cudaEventCreate(&stop), "speed test");
   for (int64_t size = 256; size <= 16384 && !c->error.code; size *= 2) {
     const size_t bytes = (size_t)(size * size) * dtype_bytes(c->dtype);
     size_t available = 0, total = 0;
@@ -456,7 +405,7 @@ double cuda_peak_flops(Context *c) {
       key.m = key.n = key.k = key.lda = key.ldb = key.ldd = size;
       key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
       check(c, cudaEventRecord(start, c->stream), "speed test");
-      gemm(c, key, memory + 2 * bytes, memory, memory + bytes, NULL);
+      gemm(c, key, false, memory + 2 * bytes, memory, memory + bytes);
       check(c, cudaEventRecord(stop, c->stream), "speed test");
       check(c, cudaEventSynchronize(stop), "speed test");
       check(c, cudaEventElapsedTime(&ms, start, stop), "speed test");
@@ -467,8 +416,8 @@ double cuda_peak_flops(Context *c) {
     if (flops > best) best = flops;
     if (best_ms > 2.0f) break;
   }
-  cudaEventDestroy(start);
-  cudaEventDestroy(stop);
+  if (start) cudaEventDestroy(start);
+  if (stop) cudaEventDestroy(stop);
   return best;
 }
 

@@ -13,7 +13,7 @@
 #else
 
 /* The dynamic shared memory of a block, 128-byte aligned at least; its contents are undefined at the start. */
-#define DYNAMIC_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
 
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the head may hold at a time unless told otherwise. On a GPU adding a chunk's part to the head's gradient costs 245
- * / rows of its matrix products: 2 % at GPT-2's vocabulary in bf16. */
+/* What the head may hold at a time unless told otherwise. On a GPU adding a chunk's part to the head's gradient costs
+ * 245 / rows of its matrix products: 2 % at GPT-2's vocabulary in bf16. */
 static int64_t logits_budget(const ContextInfo *device) { return (int64_t)(device->accelerator ? 1024 : 64) << 20; }
 
 /* Cuts one allocation into aligned pieces; with base NULL it only measures. */
@@ -60,6 +60,7 @@ static void layout_activations(Activations *a, Arena *arena, const ModelConfig *
 static int choose_head_rows(const ModelConfig *c, int64_t rows, int wanted, const ContextInfo *device) {
   size_t dt = dtype_bytes(device->dtype);
   int64_t fit = wanted > 0 ? wanted : logits_budget(device) / ((int64_t)padded_vocab(c) * (int64_t)dt);
+  if (wanted <= 0 && fit > 128) fit -= fit % 128; /* whole tiles of a GEMM */
   if (fit < 1) fit = 1;
   return (int)(fit < rows ? fit : rows);
 }

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const Epilogue NO_EPILOGUE = {EPILOGUE_NONE, NULL};
-
 /* ---- models ---- */
 
 static int query_width(const ModelConfig *c) { return c->heads * c->head_dim; }
@@ -101,8 +99,7 @@ static void run_copy(Bench *b, const Operands *o, int set) {
 }
 
 static void run_square(Bench *b, const Operands *o, int set) {
-  b->ops->linear(b->c, o->array[set][0], o->width, o->array[set][1], o->width, &o->model->params, o->w, o->rows,
-                 NO_EPILOGUE);
+  b->ops->linear(b->c, o->array[set][0], o->width, o->array[set][1], o->width, &o->model->params, o->w, o->rows);
 }
 
 static void run_write(Bench *b, const Operands *o, int set) {
@@ -455,13 +452,12 @@ void elementwise_rows(Bench *b, BenchModel *m) {
 
 /* y [N][M], x [N][K] */
 static void run_linear(Bench *b, const Operands *o, int set) {
-  b->ops->linear(b->c, o->array[set][0], o->w.rows, o->array[set][1], o->w.cols, &o->model->params, o->w, o->rows,
-                 NO_EPILOGUE);
+  b->ops->linear(b->c, o->array[set][0], o->w.rows, o->array[set][1], o->w.cols, &o->model->params, o->w, o->rows);
 }
 
 static void run_linear_input(Bench *b, const Operands *o, int set) {
   b->ops->linear_backward_input(b->c, o->array[set][1], o->w.cols, o->array[set][0], o->w.rows, &o->model->params, o->w,
-                                o->rows, NO_EPILOGUE);
+                                o->rows);
 }
 
 static void run_linear_weight(Bench *b, const Operands *o, int set) {

@@ -38,8 +38,8 @@ static Owned *own(Fixture *f) {
   return owned;
 }
 
-/* ---- digests: with $INKLING_TEST_DIGEST a line for every test, its name and a hash of all that it downloaded, is appended
- * to that file. Runs that must agree to the bit are compared so. ---- */
+/* ---- digests: with $INKLING_TEST_DIGEST a line for every test, its name and a hash of all that it downloaded, is
+ * appended to that file. Runs that must agree to the bit are compared so. ---- */
 
 static struct {
   const Backend *backend; /* the one that is tested */

@@ -33,8 +33,8 @@ typedef struct Fixture {
 } Fixture;
 
 /* As cmocka_run_group_tests, over all backends: the number of failures. The CPU in f32 has to open; others that do not
- * are reported on stderr and left out. With $INKLING_TEST_BACKEND only the backend of that name, which has to open in all
- * dtypes. */
+ * are reported on stderr and left out. With $INKLING_TEST_BACKEND only the backend of that name, which has to open in
+ * all dtypes. */
 int run_on_backends(const char *group, const struct CMUnitTest *tests, int count);
 
 /* Frees what a Fixture of the test's own has made, and closes its context. */

@@ -58,7 +58,7 @@ typedef struct Work {
 static void work_step(Context *c, void *argument) {
   const Work *w = argument;
   Matrix matrix = w->params->segments[0].matrix;
-  w->ops->linear(c, w->y.data, M, w->x.data, K, w->params, matrix, w->rows, (Epilogue){EPILOGUE_NONE, NULL});
+  w->ops->linear(c, w->y.data, M, w->x.data, K, w->params, matrix, w->rows);
   w->ops->linear_backward_weight(c, w->params, matrix, w->grad_y.data, M, w->x.data, K, w->rows, true);
   w->ops->next_micro_batch(c, w->state, 1);
   w->ops->report(c, w->state);
@@ -132,6 +132,24 @@ static void test_reports_overflow(void **state) {
 
 /* ---- tuning ---- */
 
+/* `text` with the last 8 numbers of every line, which are the algorithm, replaced by zeros; malloc. */
+static char *without_algorithms(const char *text) {
+  char *out = malloc(strlen(text) + 1), *to = out;
+  assert_non_null(out);
+  for (const char *line = text; *line;) {
+    const char *end = line + strcspn(line, "\n"), *at = end;
+    for (int blanks = 0; at > line && blanks < 8;) blanks += *--at == ' ';
+    if (line == text) at = end; /* the header */
+    memcpy(to, line, (size_t)(at - line));
+    to += at - line;
+    if (at < end) to = stpcpy(to, " 0 0 0 0 0 0 0 0");
+    *to++ = '\n';
+    line = end + 1;
+  }
+  *to = '\0';
+  return out;
+}
+
 static void other_context(Fixture *f, bool autotune, const char *tuning) {
   Error error = {0};
   ContextOptions options = {.dtype = f->dtype, .autotune = autotune, .tuning = tuning};
@@ -165,6 +183,11 @@ static void test_tuning(void **state) {
   assert_string_equal(again, text);
   char *damaged = tuned_products(f, true, "cublaslt of another world\n1 2 3\n", tuned);
   assert_non_null(damaged);
+  char *hostile = without_algorithms(text);
+  char *chosen = tuned_products(f, true, hostile, tuned);
+  assert_non_null(chosen);
+  assert_string_not_equal(chosen, hostile);
+  expect_close(f, "a product after a choice that does not run", tuned, plain, (size_t)N * M, 1e-6);
   text[strlen(text) / 2] = '\0'; /* cut off in the middle of a line */
   char *cut = tuned_products(f, true, text, tuned);
   assert_non_null(cut);
@@ -172,6 +195,8 @@ static void test_tuning(void **state) {
   free(again);
   free(damaged);
   free(cut);
+  free(hostile);
+  free(chosen);
 }
 
 int main(void) {

@@ -223,8 +223,7 @@ static void evaluate_case(Fixture *f, bool tie) {
   size_t from = (size_t)(s.config.ctx * s.config.vocab), part = (size_t)(SHORT * s.config.vocab);
   need(model_evaluate(m, s.tokens + s.config.ctx, s.targets + s.config.ctx, 1, SHORT, &sum, &targets, logits, &error),
        &error);
-  expect_close(f, "logits of a beginning", widen(f, logits, part), want + from, part,
-               whole_model(f, TOLERANCE_F32));
+  expect_close(f, "logits of a beginning", widen(f, logits, part), want + from, part, whole_model(f, TOLERANCE_F32));
   model_close(m);
 }
 

@@ -32,10 +32,17 @@ static bool holds_run(const Run *r) {
 }
 
 /* What a run writes; what of it makes the old run resumable comes first. */
-static const char *const run_files[] = {
-    "last/state.safetensors", "prev/state.safetensors", "samples.txt",       "metrics.jsonl",          "config.txt",
-    "autotune.txt",
-    "tokenizer.json",         "tokenizer_config.json",  "model.safetensors", "generation_config.json", "config.json"};
+static const char *const run_files[] = {"last/state.safetensors",
+                                        "prev/state.safetensors",
+                                        "samples.txt",
+                                        "metrics.jsonl",
+                                        "config.txt",
+                                        "autotune.txt",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "model.safetensors",
+                                        "generation_config.json",
+                                        "config.json"};
 enum { RUN_FILES = sizeof run_files / sizeof run_files[0], OLD_RUN_FILES = 3 };
 
 static void remove_files(const Run *r, int count) {
@@ -128,8 +135,8 @@ bool save_tuning(const Run *r, Error *error) {
   char *tuning = r->backend->tuning(r->context);
   if (!tuning) return true;
   char *path = in_run(r, "autotune.txt");
-  bool ok = path ? file_write(path, tuning, strlen(tuning), error)
-                 : fail(error, EXIT_MEMORY, "out of memory for a path");
+  bool ok =
+      path ? file_write(path, tuning, strlen(tuning), error) : fail(error, EXIT_MEMORY, "out of memory for a path");
   free(path);
   free(tuning);
   return ok;

@@ -37,7 +37,8 @@ void print_plan(Run *r) {
       human_bytes((double)memory.total).text, human_bytes((double)memory.weights).text,
       human_bytes((double)memory.gradients).text, human_bytes((double)memory.moments).text,
       human_bytes((double)memory.activations).text, human_bytes((double)memory.logits).text,
-      human_bytes((double)memory.copies).text, info.accelerator ? " on the host" : "", human_bytes(10.0 * (double)memory.gradients).text);
+      human_bytes((double)memory.copies).text, info.accelerator ? " on the host" : "",
+      human_bytes(10.0 * (double)memory.gradients).text);
   message_line(c, "device   %s, %s, %.0f GFLOP/s at best; about %s for the run", info.device, dtype_name(info.dtype),
                1e-9 * r->peak_flops, human_duration(2.0 * flops / r->peak_flops).text);
   if (!s->bench) message_line(c, "output   %s", r->dir);
@@ -110,9 +111,9 @@ bool bench(Run *r, Error *error) {
          "\"steps\": %" PRId64 ", \"flops_per_s\": %.4g, \"peak_flops_per_s\": %.4g}\n",
          (double)settings_tokens_per_step(&r->settings) / median, 1e3 * median, 1e3 * seconds[n / 10],
          1e3 * seconds[n - 1 - n / 10], info.accelerator ? info.peak_bytes : (size_t)usage.ru_maxrss * 1024,
-         info.device, dtype_name(info.dtype), model_table(r->model)->parameters, info.threads, r->settings.batch, r->settings.grad_accum,
-         r->config.ctx, n, model_step_flops(&r->config, settings_tokens_per_step(&r->settings)) / median,
-         r->peak_flops);
+         info.device, dtype_name(info.dtype), model_table(r->model)->parameters, info.threads, r->settings.batch,
+         r->settings.grad_accum, r->config.ctx, n,
+         model_step_flops(&r->config, settings_tokens_per_step(&r->settings)) / median, r->peak_flops);
   free(seconds);
   if (fflush(stdout) != 0) return fail(error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));
   return true;

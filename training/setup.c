@@ -80,8 +80,8 @@ static bool allocate_model(Run *r, Error *error) {
   TrainConfig train = settings_train_config(&r->settings);
   ContextInfo before;
   r->backend->info(r->context, &before);
-  if (model_open(&r->model, r->backend, r->context, &r->config, error) &&
-      model_train_begin(r->model, &train, error) && decoder_open(&r->decoder, r->model, 1, error))
+  if (model_open(&r->model, r->backend, r->context, &r->config, error) && model_train_begin(r->model, &train, error) &&
+      decoder_open(&r->decoder, r->model, 1, error))
     return true;
   return error->code == EXIT_MEMORY ? say_what_fits(r, before.free_bytes, error) : false;
 }

@@ -43,9 +43,9 @@ void cpu_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dgai
                                 const void *x, const float *rstd, const float *gain, int batch, int length, int dim,
                                 const Dropout *dropout, bool accumulate);
 void cpu_linear(Context *c, void *y, int64_t y_stride, const void *x, int64_t x_stride, const Parameters *params,
-                Matrix w, int rows, Epilogue epilogue);
+                Matrix w, int rows);
 void cpu_linear_backward_input(Context *c, void *dx, int64_t dx_stride, const void *dy, int64_t dy_stride,
-                               const Parameters *params, Matrix w, int rows, Epilogue epilogue);
+                               const Parameters *params, Matrix w, int rows);
 void cpu_linear_backward_weight(Context *c, const Parameters *params, Matrix w, const void *dy, int64_t dy_stride,
                                 const void *x, int64_t x_stride, int rows, bool accumulate);
 double cpu_peak_flops(Context *c);

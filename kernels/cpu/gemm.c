@@ -88,18 +88,8 @@ static void multiply(Context *c, const Product *p) {
 
 #endif
 
-/* GELU (tanh form) is x * sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3). */
-static const float GELU_SCALE = 0.7978845608f, GELU_CUBE = 0.044715f;
-
-static inline float gelu_gate(float x) { return sigmoid_f32(2.0f * GELU_SCALE * (x + GELU_CUBE * x * x * x)); }
-
-static inline float gelu_slope(float x) {
-  float s = gelu_gate(x);
-  return s + 2.0f * GELU_SCALE * x * s * (1.0f - s) * (1.0f + 3.0f * GELU_CUBE * x * x);
-}
-
 void cpu_linear(Context *c, void *y, int64_t y_stride, const void *x, int64_t x_stride, const Parameters *params,
-                Matrix w, int rows, Epilogue epilogue) {
+                Matrix w, int rows) {
   if (c->error.code || rows == 0) return;
   multiply(c, &(Product){.rows = rows,
                          .cols = w.rows,
@@ -111,23 +101,10 @@ void cpu_linear(Context *c, void *y, int64_t y_stride, const void *x, int64_t x_
                          .b_transposed = true,
                          .c = y,
                          .c_stride = y_stride});
-  if (epilogue.kind == EPILOGUE_NONE) return;
-#pragma omp parallel for schedule(static) num_threads(c->threads)
-  for (int i = 0; i < rows; i++) {
-    float *value = (float *)y + i * y_stride, *aux = (float *)epilogue.aux + (int64_t)i * w.rows;
-    memcpy(aux, value, (size_t)w.rows * sizeof(float));
-    if (epilogue.kind == EPILOGUE_GELU) {
-#pragma omp simd
-      for (int j = 0; j < w.rows; j++) value[j] = aux[j] * gelu_gate(aux[j]);
-    } else {
-#pragma omp simd
-      for (int j = 0; j < w.rows; j++) value[j] = aux[j] < 0.0f ? 0.0f : aux[j]; /* keeps NaN */
-    }
-  }
 }
 
 void cpu_linear_backward_input(Context *c, void *dx, int64_t dx_stride, const void *dy, int64_t dy_stride,
-                               const Parameters *params, Matrix w, int rows, Epilogue epilogue) {
+                               const Parameters *params, Matrix w, int rows) {
   if (c->error.code || rows == 0) return;
   multiply(c, &(Product){.rows = rows,
                          .cols = w.cols,
@@ -138,19 +115,6 @@ void cpu_linear_backward_input(Context *c, void *dx, int64_t dx_stride, const vo
                          .b_stride = w.cols,
                          .c = dx,
                          .c_stride = dx_stride});
-  if (epilogue.kind == EPILOGUE_NONE) return;
-#pragma omp parallel for schedule(static) num_threads(c->threads)
-  for (int i = 0; i < rows; i++) {
-    float *value = (float *)dx + i * dx_stride;
-    const float *aux = (const float *)epilogue.aux + (int64_t)i * w.cols;
-    if (epilogue.kind == EPILOGUE_GELU) {
-#pragma omp simd
-      for (int j = 0; j < w.cols; j++) value[j] *= gelu_slope(aux[j]);
-    } else {
-#pragma omp simd
-      for (int j = 0; j < w.cols; j++) value[j] = aux[j] > 0.0f ? value[j] : 0.0f;
-    }
-  }
 }
 
 void cpu_linear_backward_weight(Context *c, const Parameters *params, Matrix w, const void *dy, int64_t dy_stride,

@@ -1,6 +1,6 @@
 /* A stand-in for cuBLASLt: the functions that kernels/gemm.cuh calls, strictly from their descriptors as the library's
- * documentation defines them (column-major, transposes, leading dimensions, beta, epilogues). What the library refuses,
- * or documents as required, is refused here, with a line on stderr that says why. Products are summed in double and
+ * documentation defines them (column-major, transposes, leading dimensions, beta). What the library refuses, or
+ * documents as required, is refused here, with a line on stderr that says why. Products are summed in double and
  * rounded once. */
 #include "tests/cuda_on_cpu/internal.h"
 
@@ -15,13 +15,11 @@ struct Description {
   cublasComputeType_t compute;
   cudaDataType scale;
   cublasOperation_t transpose_a, transpose_b;
-  cublasLtEpilogue_t epilogue;
-  void *aux;
-  int64_t aux_ld;
 };
 
 struct Preference {
   uint64_t workspace;
+  uint32_t reductions; /* that are allowed */
   uint32_t align_a, align_b, align_c, align_d;
 };
 
@@ -34,6 +32,10 @@ struct Algorithm {
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t), "fits");
 static const uint64_t MAGIC = 0x656D752D67656D6Du;
 enum { CANDIDATES = 3 };
+
+static bool from_heuristic(const Algorithm &a) {
+  return a.magic == MAGIC && a.number < CANDIDATES && a.align_a && a.align_b && a.align_c && a.align_d;
+}
 
 /* A product with all that was checked. */
 struct Product {
@@ -51,19 +53,8 @@ static size_t type_bytes(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2;
 
 /* ---- checks ---- */
 
-static bool has_aux(cublasLtEpilogue_t e) { return e == CUBLASLT_EPILOGUE_GELU_AUX || e == CUBLASLT_EPILOGUE_DGELU; }
-
 static bool valid_layout(const Layout &l) {
   return (l.type == CUDA_R_32F || l.type == CUDA_R_16BF) && l.rows > 0 && l.cols > 0 && l.ld >= l.rows;
-}
-
-static cublasStatus_t check_aux(const Product &p) {
-  const Description &d = p.description;
-  if (!d.aux) return refuse(CUBLAS_STATUS_INVALID_VALUE, "an epilogue without EPILOGUE_AUX_POINTER");
-  if (d.aux_ld < p.m || d.aux_ld % 8)
-    return refuse(CUBLAS_STATUS_INVALID_VALUE, "EPILOGUE_AUX_LD is less than m or no multiple of 8");
-  if (uintptr_t(d.aux) % 16) return refuse(CUBLAS_STATUS_INVALID_VALUE, "EPILOGUE_AUX_POINTER is not 16-byte aligned");
-  return CUBLAS_STATUS_SUCCESS;
 }
 
 static cublasStatus_t make_product(Product *p, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
@@ -83,9 +74,7 @@ static cublasStatus_t make_product(Product *p, cublasLtMatmulDesc_t desc, cublas
   if (p->description.compute != CUBLAS_COMPUTE_32F || p->description.scale != CUDA_R_32F || p->a.type != p->b.type ||
       p->c.type != p->d.type || (p->a.type == CUDA_R_32F && p->d.type != CUDA_R_32F))
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "this combination of types (of those that the stand-in knows)");
-  if (p->description.epilogue != CUBLASLT_EPILOGUE_DEFAULT && !has_aux(p->description.epilogue))
-    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "this epilogue (of those that the stand-in knows)");
-  return has_aux(p->description.epilogue) ? check_aux(*p) : CUBLAS_STATUS_SUCCESS;
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 static size_t extent(const Layout &l) { return size_t((l.cols - 1) * l.ld + l.rows) * type_bytes(l.type); }
@@ -109,15 +98,11 @@ static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes
 
 static cublasStatus_t check_operands(const Product &p, const Algorithm &algorithm, const void *a, const void *b,
                                      const void *c, const void *d, bool reads_c) {
-  const Layout aux = {p.d.type, p.m, p.n, p.description.aux_ld};
   if (!valid_operand(a, p.a, algorithm.align_a, "A") || !valid_operand(b, p.b, algorithm.align_b, "B") ||
-      (reads_c && !valid_operand(c, p.c, algorithm.align_c, "C")) || !valid_operand(d, p.d, algorithm.align_d, "D") ||
-      (has_aux(p.description.epilogue) && !valid_operand(p.description.aux, aux, 16, "the auxiliary matrix")))
+      (reads_c && !valid_operand(c, p.c, algorithm.align_c, "C")) || !valid_operand(d, p.d, algorithm.align_d, "D"))
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "an operand's address");
   if (overlap(d, extent(p.d), a, extent(p.a)) || overlap(d, extent(p.d), b, extent(p.b)))
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "D overlaps A or B");
-  if (has_aux(p.description.epilogue) && overlap(d, extent(p.d), p.description.aux, extent(aux)))
-    return refuse(CUBLAS_STATUS_INVALID_VALUE, "D overlaps the auxiliary matrix");
   if (c == d ? p.c.ld != p.d.ld : overlap(d, extent(p.d), c, extent(p.c)))
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "C is D with another layout, or overlaps it");
   return CUBLAS_STATUS_SUCCESS;
@@ -154,25 +139,7 @@ static void add_scaled(double *__restrict__ sums, const double *__restrict__ col
   for (int64_t i = 0; i < m; i++) sums[i] += scale * column[i];
 }
 
-static double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
-
-static double gelu_slope(double x) {
-  const double t = tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));
-  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
-}
-
-static double epilogue(const Product &p, int64_t i, int64_t j, double value) {
-  const int64_t at = j * p.description.aux_ld + i;
-  if (p.description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX) {
-    put(p.description.aux, p.d.type, at, value);
-    return gelu(value);
-  }
-  if (p.description.epilogue == CUBLASLT_EPILOGUE_DGELU)
-    return value * gelu_slope(double(get(p.description.aux, p.d.type, at)));
-  return value;
-}
-
-/* D = epilogue(alpha * op(A) op(B) + beta * C) */
+/* D = alpha * op(A) op(B) + beta * C */
 static void multiply(const Product &p, double alpha, double beta, const void *a, const void *b, const void *c,
                      void *d) {
   const std::vector<double> columns = unpack(a, p.a, p.description.transpose_a == CUBLAS_OP_N); /* [k][m] */
@@ -185,7 +152,7 @@ static void multiply(const Product &p, double alpha, double beta, const void *a,
     for (int64_t i = 0; i < p.m; i++) {
       double value = alpha * sums[size_t(i)];
       if (beta != 0) value += beta * double(get(c, p.c.type, j * p.c.ld + i));
-      put(d, p.d.type, j * p.d.ld + i, epilogue(p, i, j, value));
+      put(d, p.d.type, j * p.d.ld + i, value);
     }
   }
 }
@@ -230,7 +197,7 @@ const char *cublasLtGetStatusString(cublasStatus_t status) {
 }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType scale) {
-  return create(desc, Description{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr, 0});
+  return create(desc, Description{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N});
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return destroy<Description>(desc); }
 
@@ -241,9 +208,6 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
   switch (name) {
   case CUBLASLT_MATMUL_DESC_TRANSA: return set(&d->transpose_a, sizeof d->transpose_a, value, bytes);
   case CUBLASLT_MATMUL_DESC_TRANSB: return set(&d->transpose_b, sizeof d->transpose_b, value, bytes);
-  case CUBLASLT_MATMUL_DESC_EPILOGUE: return set(&d->epilogue, sizeof d->epilogue, value, bytes);
-  case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return set(&d->aux_ld, sizeof d->aux_ld, value, bytes);
-  case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return set(&d->aux, sizeof d->aux, value, bytes);
   default: return set(nullptr, 0, value, bytes);
   }
 }
@@ -255,7 +219,8 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDa
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return destroy<Layout>(layout); }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
-  return create(preference, Preference{0, 256, 256, 256, 256}); /* the library's defaults */
+  return create(preference,
+                Preference{0, CUBLASLT_REDUCTION_SCHEME_MASK, 256, 256, 256, 256}); /* the library's defaults */
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
   return destroy<Preference>(preference);
@@ -268,6 +233,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   if (!p) return refuse(CUBLAS_STATUS_INVALID_VALUE, "a preference is NULL");
   switch (name) {
   case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return set(&p->workspace, sizeof p->workspace, value, bytes);
+  case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return set(&p->reductions, sizeof p->reductions, value, bytes);
   case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return set(&p->align_a, sizeof p->align_a, value, bytes);
   case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return set(&p->align_b, sizeof p->align_b, value, bytes);
   case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return set(&p->align_c, sizeof p->align_c, value, bytes);
@@ -290,6 +256,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   *found = 0;
   const cublasStatus_t status = make_product(&product, desc, a, b, c, d);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
+  /* the library does this and loses digits */
+  if (product.d.type == CUDA_R_16BF &&
+      p->reductions & (CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE))
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "parts of sums may be rounded to bf16 (REDUCTION_SCHEME_MASK)");
   for (uint64_t i = 0; i < CANDIDATES && *found < wanted; i++) {
     if (workspaces[i] > p->workspace) continue;
     const Algorithm algorithm = {MAGIC, i, workspaces[i], p->align_a, p->align_b, p->align_c, p->align_d, {}};
@@ -299,6 +269,23 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     result->workspaceSize = workspaces[i];
     result->state = CUBLAS_STATUS_SUCCESS;
   }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *result) {
+  Product product;
+  Algorithm algorithm;
+  if (!handle) return refuse(CUBLAS_STATUS_NOT_INITIALIZED, "no handle");
+  if (!algo || !result) return refuse(CUBLAS_STATUS_INVALID_VALUE, "arguments of the check");
+  const cublasStatus_t status = make_product(&product, desc, a, b, c, d);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  memcpy(&algorithm, algo, sizeof algorithm);
+  if (!from_heuristic(algorithm)) return CUBLAS_STATUS_NOT_SUPPORTED; /* what the check is for: no complaint */
+  memset(result, 0, sizeof *result);
+  result->algo = *algo;
+  result->workspaceSize = algorithm.workspace;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -314,8 +301,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   cublasStatus_t status = make_product(&product, desc, a_layout, b_layout, c_layout, d_layout);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (algo) memcpy(&algorithm, algo, sizeof algorithm);
-  if (algorithm.magic != MAGIC || algorithm.number >= CANDIDATES || !algorithm.align_a || !algorithm.align_b ||
-      !algorithm.align_c || !algorithm.align_d)
+  if (!from_heuristic(algorithm))
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "an algorithm that the heuristic did not make");
   const float scale = *static_cast<const float *>(alpha), keep = *static_cast<const float *>(beta);
   const size_t needed = algorithm.workspace;

@@ -67,7 +67,8 @@ cudaError_t failure(cudaError_t status) {
 
 /* ---- what kernels may use ---- */
 
-enum { SHARED_DEFAULT = 48 << 10, PROCESSORS = 4, MAX_THREADS = 1024 };
+/* SHARED_DEFAULT: less what the kernel declares itself, which is not known here and taken for 1 KiB. */
+enum { SHARED_PER_BLOCK = 48 << 10, SHARED_DEFAULT = SHARED_PER_BLOCK - (1 << 10), PROCESSORS = 4, MAX_THREADS = 1024 };
 
 static std::map<const void *, size_t> &shared_limits() {
   static std::map<const void *, size_t> limits;
@@ -90,6 +91,13 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > card().shared_per_block)
     return failure(cudaErrorInvalidValue);
   shared_limits()[kernel] = value > SHARED_DEFAULT ? size_t(value) : size_t(SHARED_DEFAULT);
+  return cudaSuccess;
+}
+
+/* That there is code for the card; the attributes themselves are not known here. */
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *) {
+  if (getenv("EMU_NO_CODE")) return failure(cudaErrorNoKernelImageForDevice);
+  memset(attributes, 0, sizeof *attributes);
   return cudaSuccess;
 }
 
@@ -123,6 +131,8 @@ static const struct {
     {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
      "CUDA driver version is insufficient for CUDA runtime version"},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
+     "no kernel image is available for execution on the device"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorIllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state"},
@@ -182,7 +192,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
   p->warpSize = 32;
   p->maxThreadsPerBlock = MAX_THREADS;
   p->maxThreadsPerMultiProcessor = card().threads_per_processor;
-  p->sharedMemPerBlock = SHARED_DEFAULT;
+  p->sharedMemPerBlock = SHARED_PER_BLOCK;
   p->sharedMemPerBlockOptin = size_t(card().shared_per_block);
   p->sharedMemPerMultiprocessor = size_t(card().shared_per_processor);
   p->regsPerBlock = p->regsPerMultiprocessor = 65536;

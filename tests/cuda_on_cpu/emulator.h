@@ -205,9 +205,12 @@ EMU_NOTSAN T warp_reduce(const char *operation, unsigned mask, T value, Operator
 /* The header's own template would ask for a function of the library that only nvcc's launches need. */
 #define cudaLaunchKernelEx emu::launch_kernel
 
-template <class... P>
-cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribute, int value) {
+template <class... P> cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribute, int value) {
   return cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel), attribute, value);
+}
+
+template <class... P> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*kernel)(P...)) {
+  return cudaFuncGetAttributes(attributes, reinterpret_cast<const void *>(kernel));
 }
 
 template <class... P>
@@ -248,7 +251,9 @@ EMU_NOTSAN inline unsigned __ballot_sync(unsigned mask, int predicate, EMU_SITE)
   emu::warp_collective("__ballot_sync", mask, &payload, emu::finish_vote, file, line);
   return payload.ballot;
 }
-inline int __any_sync(unsigned mask, int predicate, EMU_SITE) { return __ballot_sync(mask, predicate, file, line) != 0; }
+inline int __any_sync(unsigned mask, int predicate, EMU_SITE) {
+  return __ballot_sync(mask, predicate, file, line) != 0;
+}
 inline int __all_sync(unsigned mask, int predicate, EMU_SITE) {
   return __ballot_sync(mask, !predicate, file, line) == 0;
 }

@@ -34,9 +34,7 @@ asm(".text\n"
     "  ret\n"
     ".size emu_switch_stacks,.-emu_switch_stacks\n");
 
-static inline void fiber_switch(Fiber *from, Fiber *to) {
-  emu_switch_stacks(&from->stack_pointer, to->stack_pointer);
-}
+static inline void fiber_switch(Fiber *from, Fiber *to) { emu_switch_stacks(&from->stack_pointer, to->stack_pointer); }
 
 static inline void fiber_make(Fiber *f, char *stack, size_t bytes, void (*entry)()) {
   void **top = reinterpret_cast<void **>(stack + bytes) - 1; /* 8 modulo 16 at the entry, as after a call */

@@ -48,7 +48,7 @@ const Options &options();
 
 struct Card { /* EMU_SM=80|86|89|90 */
   int capability;
-  int shared_per_block;   /* bytes that a block can opt in to */
+  int shared_per_block; /* bytes that a block can opt in to */
   int shared_per_processor;
   int threads_per_processor;
 };
@@ -96,7 +96,8 @@ void guard_device_memory(bool closed);
 
 /* Appends to the stream, or to what it is recording. */
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
-/* An error while the calling thread records a stream (and the recording is spoilt): for calls that CUDA forbids then. */
+/* An error while the calling thread records a stream (and the recording is spoilt): for calls that CUDA forbids then.
+ */
 cudaError_t unsafe_while_capturing();
 /* The same for what `stream`, which is being recorded, cannot record. */
 cudaError_t refuse_capture(cudaStream_t stream);

@@ -263,8 +263,8 @@ bool shared_memory_limit(int kib) {
   cudaDeviceProp properties;
   EXPECT_CUDA(cudaGetDeviceProperties(&properties, 0));
   EXPECT(properties.sharedMemPerBlockOptin == (size_t)kib << 10 && properties.sharedMemPerBlock == 48 << 10);
-  EXPECT_CUDA(launch(nullptr, fill, 1, 1, 48 << 10, d.data, 1));
-  EXPECT(launch(nullptr, fill, 1, 1, (48 << 10) + 1, d.data, 1) == cudaErrorInvalidValue);
+  EXPECT_CUDA(launch(nullptr, fill, 1, 1, 47 << 10, d.data, 1));
+  EXPECT(launch(nullptr, fill, 1, 1, (47 << 10) + 1, d.data, 1) == cudaErrorInvalidValue);
   EXPECT(cudaFuncSetAttribute(fill, cudaFuncAttributeMaxDynamicSharedMemorySize, (kib << 10) + 1) ==
          cudaErrorInvalidValue);
   EXPECT_CUDA(cudaFuncSetAttribute(fill, cudaFuncAttributeMaxDynamicSharedMemorySize, kib << 10));

@@ -18,11 +18,11 @@ check() { # check NAME COMMAND...
 }
 
 "$build/stories" --bytes 30000 --seed 3 -o text.txt 2>/dev/null
-flags="--layers 2 --dim 32 --heads 2 --ctx 32 --batch 4 --steps $steps --dropout 0.1 --log-every 1 --sample-tokens 4 --seed 1 --quiet"
+flags="--layers 2 --dim 32 --heads 2 --ctx 32 --batch 4 --steps $steps --dropout 0.1 --log-every 1 --sample-tokens 4 --seed 1"
 run() { # run NAME FLAGS...: trains into NAME.run
   name=$1
   shift
-  $train text.txt $flags --out "$name.run" "$@" 2>&1
+  $train text.txt $flags --quiet --out "$name.run" "$@" 2>&1
 }
 
 # The losses of all steps differ by at most TOLERANCE of their size: near A.run B.run TOLERANCE
@@ -43,7 +43,18 @@ check "CUDA trains in f32" run f32 --device cuda --dtype f32
 check "CUDA trains in bf16" run bf16 --device cuda --dtype bf16
 check "the losses in f32 are the CPU's" near cpu.run f32.run 1e-3
 check "the losses in bf16 are near" near cpu.run bf16.run 2e-2
+# A build for another card ends before anything is written, or takes the CPU: no_code STATUS WORDS FLAGS...
+no_code() {
+  status=$1 words=$2
+  shift 2
+  message=$(EMU_NO_CODE=1 $train text.txt $flags --out no_code.run --overwrite --steps 1 "$@" 2>&1)
+  got=$?
+  echo "status $got: $message"
+  [ "$got" -eq "$status" ] && echo "$message" | grep -q "$words"
+}
+check "no code for the card: --device cuda" no_code 2 "no code for CUDA on CPU (sm_90); make CUDA_ARCH=90" --device cuda
+check "no code for the card: auto takes the CPU" no_code 0 "computing on the CPU" --device auto
 if [ "$steps" -eq 50 ]; then
-  check "CUDA trains again" env EMU_ORDER=rand:3 EMU_STREAMS=lazy "$train" text.txt $flags --out again.run --device cuda --dtype f32
+  check "CUDA trains again" env EMU_ORDER=rand:3 EMU_STREAMS=lazy "$train" text.txt $flags --quiet --out again.run --device cuda --dtype f32
   check "same seed, same bytes, in any order" cmp f32.run/model.safetensors again.run/model.safetensors
 fi
