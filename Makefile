@@ -179,14 +179,14 @@ demo: deps
 	@$(MAKE) --no-print-directory train generate $(BUILD)/stories
 	@scripts/demo.sh $(BUILD)/stories
 
-SOURCES = $(shell git ls-files '*.c' '*.h')
+SOURCES = $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp')
 format:
 	clang-format -i $(SOURCES)
 lint:
 	clang-format --dry-run --Werror $(SOURCES)
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -I. --suppress=missingIncludeSystem $(filter %.c,$(SOURCES))
 	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc' --warnings-as-errors='*' $(LIBRARY) train.c generate.c -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) -DINKLING_VERSION='""'
-	shellcheck scripts/*.sh tests/*.sh data/*.sh
+	shellcheck scripts/*.sh tests/*.sh tests/cuda_on_cpu/*.sh data/*.sh .ci/run
 
 clean:
 	rm -rf $(BUILD) train generate

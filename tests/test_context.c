@@ -100,6 +100,7 @@ static void test_recordings(void **state) {
   array_write(f, &work.x, doubled);
   ops->submit(c, &other, work_step, &work);
   double *y = array_read(f, &work.y);
+  assert_non_null(expected);
   for (size_t i = 0; i < (size_t)N * M; i++) expected[i] *= 2;
   expect_close(f, "the product of what was uploaded since", y, expected, (size_t)N * M, 1e-6);
   double *more = parameters_read(f, &params, ARENA_OF_GRAD, 0);

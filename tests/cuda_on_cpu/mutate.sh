@@ -3,14 +3,12 @@
 # build notices is a test that is missing. Run from the repository's root; works on a copy in build/mutants.
 #   tests/cuda_on_cpu/mutate.sh               all, in the three builds (hours)
 #   tests/cuda_on_cpu/mutate.sh "barrier"     those whose name or file matches
-#   tests/cuda_on_cpu/mutate.sh --quick       the few that are part of the tests, in the plain build: prints `ok NAME`
+#   KINDS=plain tests/cuda_on_cpu/mutate.sh   in this build alone
 # A pattern that is found nowhere is an error: the table has to follow the code.
 set -u
 
 wanted=${1:-.}
-kinds='plain address race'
-quick=
-if [ "$wanted" = --quick ]; then wanted=. kinds=plain quick=1; fi
+kinds=${KINDS:-plain address race}
 table=$(pwd)/tests/cuda_on_cpu/mutations.txt
 copy=$(pwd)/build/mutants
 jobs=$(nproc 2>/dev/null || echo 2)
@@ -51,11 +49,11 @@ verdict() {
 
 # What the program says of the code as it is; made when first needed.
 sound() { # sound KIND PROGRAM
-  file=$copy/sound.$1.$2
-  if [ ! -f "$file" ]; then
-    compile "$1" "$2" || echo "does not compile" >"$file"
-    [ -f "$file" ] || verdict "$1" "$2" >"$file"
-    [ "$(head -n 1 "$file")" = "status 0" ] || echo "note: $2 ($1) fails without a mistake, too: $(tr '\n' ' ' <"$file")" >&2
+  known=$copy/sound.$1.$2
+  if [ ! -f "$known" ]; then
+    compile "$1" "$2" || echo "does not compile" >"$known"
+    [ -f "$known" ] || verdict "$1" "$2" >"$known"
+    [ "$(head -n 1 "$known")" = "status 0" ] || echo "note: $2 ($1) fails without a mistake, too: $(tr '\n' ' ' <"$known")" >&2
   fi
 }
 
@@ -88,27 +86,24 @@ mutant() {
   done
   cp original "$file" # newer than what was compiled from the mutant
   if [ -z "$caught" ]; then status=1; fi
-  if [ -n "$quick" ]; then
-    if [ -n "$caught" ]; then echo "ok $name"; else echo "not ok $name: $file:$line: nobody noticed: $results"; fi
-  else
-    printf '%-8s %s:%s %s %s\n' "$([ -n "$caught" ] && echo caught || echo MISSED)" "$file" "$line" "$name" "$results"
-  fi
+  printf '%-8s %s:%s %s %s\n' "$([ -n "$caught" ] && echo caught || echo MISSED)" "$file" "$line" "$name" "$results"
 }
 
 while IFS=@ read -r name files pattern replacement programs; do
-  case $name in '#'* | '') continue ;; quick*) is_quick=1 ;; *) is_quick= ;; esac
-  [ -z "$quick" ] || [ -n "$is_quick" ] || continue
+  case $name in '#'* | '') continue ;; esac
   echo "$name $files" | grep -q -e "$wanted" || continue
-  name=$(echo "$name" | sed 's/^quick //; s/ *$//')
+  name=$(echo "$name" | sed 's/ *$//')
   pattern=$(echo "$pattern" | sed 's/^ //; s/ $//')
   replacement=$(echo "$replacement" | sed 's/^ //; s/ $//')
   found=
+  # shellcheck disable=SC2013,SC2086 # files are words and patterns; places hold no blanks
   for place in $(grep -n -E -e "$pattern" $files /dev/null | cut -d : -f 1,2); do
     found=1
+    # shellcheck disable=SC2086 # programs are words
     mutant "$name" "${place%:*}" "${place#*:}" "$pattern" "$replacement" $programs </dev/null
   done
   if [ -z "$found" ]; then
-    echo "not ok $name: ERROR: \"$pattern\" is not found in $files" >&2
+    echo "ERROR: $name: \"$pattern\" is not found in $files" >&2
     status=1
   fi
 done <"$table"
