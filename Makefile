@@ -119,7 +119,7 @@ $(BUILD)/bench_kernels: $(addprefix $(BUILD)/scripts/bench_,kernels.o cases.o tr
 $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 # What scripts/gpu_check.sh runs on the card; a build directory of its own, because the other one may be of another machine.
-GPU_TESTS := test_kernels test_kernels_attention test_kernels_step test_model test_decode
+GPU_TESTS := test_kernels test_kernels_attention test_kernels_step test_model test_decode test_context
 .PHONY: gpu-programs gpu-check
 gpu-programs: $(BIN)/train $(BUILD)/bench_kernels $(BUILD)/check_fragments $(GPU_TESTS:%=$(BUILD)/tests/%) $(BUILD)/stories
 gpu-check:

@@ -147,7 +147,7 @@ programs() {
     make_flags+=(WARNINGS=-w NVCC_WARNINGS=) && return 0
   # What could be built is used (without cmocka all but the tests, say), but nothing of an earlier build.
   local program
-  for program in "$build"/{train,bench_kernels,check_fragments,stories,tests/test_{kernels,kernels_attention,kernels_step,model,decode}}; do
+  for program in "$build"/{train,bench_kernels,check_fragments,stories,tests/test_{kernels,kernels_attention,kernels_step,model,decode,context}}; do
     make -q --no-print-directory "${make_flags[@]}" "$program" >/dev/null 2>&1 || rm -f "$program"
   done
   grep -m 20 -E 'error|Error|missing|No such' "$build/parts/$stage-build.log"
@@ -170,7 +170,7 @@ train_small() { # train_small NAME FLAG...
   shift
   rm -rf "$build/parts/$name.run"
   "$build/train" "$text" --out "$build/parts/$name.run" --overwrite "${small[@]}" --steps 50 --log-every 1 --eval-every 0 --val-frac 0 \
-    --sample-every 0 --seed 7 --quiet "$@"
+    --sample-tokens 0 --seed 7 --quiet "$@"
 }
 runs_agree() { # runs_agree NAME NAME TOLERANCE
   "$python" scripts/compare_runs.py "$build/parts/$1.run" "$build/parts/$2.run" "$3" 50
@@ -187,6 +187,7 @@ parity() {
   suite test_kernels_step 120
   suite test_model 120
   suite test_decode 150
+  suite test_context 60
   make_text
   part "train f32, CPU" 60 train_small cpu --device cpu --dtype f32 --dropout 0.1
   part "train f32, GPU" 60 train_small gpu --device cuda --dtype f32 --dropout 0.1
@@ -246,7 +247,7 @@ sanitize() {
   done
   make_text
   part "memcheck of training" 60 sanitized memcheck "$build/train" "$text" --out "$build/parts/sanitized.run" --overwrite --layers 2 --heads 2 \
-    --dim 64 --ctx 32 --batch 2 --steps 4 --eval-every 0 --val-frac 0 --sample-every 0 --device cuda --dtype bf16 --quiet
+    --dim 64 --ctx 32 --batch 2 --steps 4 --eval-every 0 --val-frac 0 --sample-tokens 0 --device cuda --dtype bf16 --quiet
   for tool in memcheck racecheck; do
     for program in test_kernels_step test_kernels_attention test_decode test_kernels; do
       [ ! -x "$build/tests/$program" ] || part "$tool of $program" 75 sanitized "$tool" "$build/tests/$program"
