@@ -12,6 +12,7 @@
 
 CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 BUILD ?= build
+$(if $(filter 1,$(words $(BUILD))),,$(error BUILD is "$(BUILD)": one name without blanks is needed))
 Q = $(if $(V),,@echo "  $@"; )
 PKG_CONFIG ?= pkg-config
 
@@ -44,6 +45,9 @@ LIBS += -ldnnl
 endif
 # CUDA: by nvcc where it is found, or on the CPU (tests/cuda_on_cpu), or not at all.
 NVCC ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+ifeq ($(NO_CUDA)$(CUDA_ON_CPU)$(or $(wildcard $(NVCC)),$(shell command -v $(NVCC))),)
+$(if $(NVCC),$(error NVCC is "$(NVCC)", which is not there; NO_CUDA=1 builds without CUDA))
+endif
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 CUDA := $(if $(CUDA_ON_CPU),cpu,$(if $(NO_CUDA),,$(if $(NVCC),nvcc)))
 CUDA_SOURCES := $(if $(CUDA),kernels.cu $(wildcard kernels/*.cu))
@@ -51,8 +55,10 @@ ifneq ($(CUDA),)
 DEFINES += -DINKLING_CUDA
 endif
 ifeq ($(CUDA),nvcc)
-CUDA_PRESENT := $(if $(CUDA_ARCH),,$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .))
+CUDA_KNOWN := 80 86 87 89 90 100 103 110 120 121
+CUDA_PRESENT := $(if $(CUDA_ARCH),,$(filter $(CUDA_KNOWN),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)))
 CUDA_TARGETS := $(if $(filter all,$(CUDA_ARCH)),80 86 89 90,$(or $(CUDA_ARCH),$(CUDA_PRESENT),80 90))
+$(if $(filter-out $(CUDA_KNOWN),$(CUDA_TARGETS)),$(error CUDA_ARCH is "$(CUDA_ARCH)": give all, or a list of $(CUDA_KNOWN) (compute capabilities times ten)))
 GENCODE := $(foreach a,$(CUDA_TARGETS),-gencode=arch=compute_$(a),code=sm_$(a)) \
 	$(if $(CUDA_PRESENT),,-gencode=arch=compute_$(lastword $(CUDA_TARGETS)),code=compute_$(lastword $(CUDA_TARGETS)))
 NVCC_WARNINGS := -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter
@@ -123,7 +129,7 @@ GPU_TESTS := test_kernels test_kernels_attention test_kernels_step test_model te
 .PHONY: gpu-programs gpu-check
 gpu-programs: $(BIN)/train $(BUILD)/bench_kernels $(BUILD)/check_fragments $(GPU_TESTS:%=$(BUILD)/tests/%) $(BUILD)/stories
 gpu-check:
-	@CARRY="$(CARRY)" CPPFLAGS="$(CPPFLAGS)" LDFLAGS="$(LDFLAGS)" scripts/gpu_check.sh $(or $(STAGE),all)
+	@CARRY="$(CARRY)" CPPFLAGS="$(CPPFLAGS)" LDFLAGS="$(LDFLAGS)" scripts/gpu_check.sh "$(or $(STAGE),all)"
 
 # ptxas -v says of every kernel how many bytes it spills; c++filt makes its name readable.
 .PHONY: check-spills

@@ -252,8 +252,7 @@ static bool load_tokenizer(Program *p, Error *error) {
 static bool load_model(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
   if (!run_read_config(p->dir, &p->config, &p->special, error) || !load_tokenizer(p, error) ||
-      !device_open(&s->machine, NULL, &p->console, &p->backend, &p->context, error) ||
-      !device_check(p->backend, p->context, &p->config, error))
+      !device_open(&s->machine, &p->config, NULL, &p->console, &p->backend, &p->context, error))
     return false;
   char *path = path_join(p->dir, "model.safetensors");
   if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");

@@ -178,8 +178,13 @@ static bool prepare(Run *r, Error *error) {
   ContextInfo info;
   r->backend->info(r->context, &info);
   if (!settings_resolve_model(s, tokenizer_vocab(r->tokenizer), info.accelerator, &r->config, error) ||
-      !device_check(r->backend, r->context, &r->config, error) || !check_text_length(r, error))
+      !check_text_length(r, error))
     return false;
+  if (!device_check(r->backend, r->context, &r->config, error)) {
+    Error all = *error;
+    *error = (Error){0};
+    return fail(error, all.code, "%s; change --dim or --heads, or use --device cpu", all.text);
+  }
   if (s->resume && !same_model(r, error)) return false;
   if (s->patience && !has_validation(r))
     return fail(error, EXIT_USAGE, "--patience %d needs validation text, and there is none", s->patience);
@@ -202,7 +207,7 @@ static bool run(Run *r, Error *error) {
     initialise_weights(r);
   }
   if (s->bench) return bench(r, error);
-  return begin_directory(r, error) && train_loop(r, error) && finish(r, error);
+  return rehearse(r, error) && begin_directory(r, error) && train_loop(r, error) && finish(r, error);
 }
 
 static void close_run(Run *r) {

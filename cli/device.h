@@ -17,11 +17,11 @@ typedef struct DeviceSettings {
   bool autotune;
 } DeviceSettings;
 
-/* Opens the best backend that is there (auto; a note on `console` says what was passed over) or the one named, in its
- * natural dtype (auto) or the one named. `tuning`: ContextOptions.tuning. EXIT_USAGE when this build or machine does
- * not have it. */
-bool device_open(const DeviceSettings *settings, const char *tuning, Console *console, const Backend **backend,
-                 Context **context, Error *error);
+/* Opens the best backend that is there and can compute `model` (auto; a note on `console` says what was passed over, a
+ * warning when it was there) or the one named, in its natural dtype (auto) or the one named. `model`: NULL when it is
+ * not known yet. `tuning`: ContextOptions.tuning. EXIT_USAGE when this build or machine does not have it. */
+bool device_open(const DeviceSettings *settings, const ModelConfig *model, const char *tuning, Console *console,
+                 const Backend **backend, Context **context, Error *error);
 
 /* EXIT_USAGE when the device cannot work with heads of this size. */
 bool device_check(const Backend *backend, Context *context, const ModelConfig *model, Error *error);

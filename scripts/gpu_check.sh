@@ -19,6 +19,7 @@ cd "$(dirname "$0")/.." || exit 1
 
 self=$PWD/scripts/gpu_check.sh
 stages=${1:-all}
+if [ "$#" -gt 1 ] && [ "$1" != --part ]; then stages="$*"; fi
 case $stages in
   --part) stages= ;; # one function of this script, for `timeout`
   all) stages="parity sanitize speed" ;;
@@ -35,6 +36,10 @@ python=${PYTHON:-python3}
 batch=${BATCH:-64}
 carry=${CARRY:-}
 [ -n "$carry" ] || [ ! -d .carry ] || carry=.carry
+if [ -z "${EMULATED:-}" ] && [ -n "$stages" ] && ! nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | grep -q .; then
+  echo "gpu_check: no GPU here (nvidia-smi names none); EMULATED=1 tries the script itself on the CPU" >&2
+  exit 2
+fi
 jobs=$(nproc 2>/dev/null || echo 4)
 unset MAKEFLAGS MAKELEVEL
 

@@ -34,16 +34,16 @@ static bool holds_run(const Run *r) {
 /* What a run writes; what of it makes the old run resumable comes first. */
 static const char *const run_files[] = {"last/state.safetensors",
                                         "prev/state.safetensors",
+                                        "autotune.txt",
                                         "samples.txt",
                                         "metrics.jsonl",
                                         "config.txt",
-                                        "autotune.txt",
                                         "tokenizer.json",
                                         "tokenizer_config.json",
                                         "model.safetensors",
                                         "generation_config.json",
                                         "config.json"};
-enum { RUN_FILES = sizeof run_files / sizeof run_files[0], OLD_RUN_FILES = 3 };
+enum { RUN_FILES = sizeof run_files / sizeof run_files[0], OLD_RUN_FILES = 4 };
 
 static void remove_files(const Run *r, int count) {
   for (int i = 0; i < count; i++) {
@@ -61,11 +61,15 @@ static bool same_file(const char *path, const char *other) {
 /* Nothing of the user's is replaced: not a file that has the name of one of ours, and never the text itself. */
 static bool check_files(const Run *r, bool run, Error *error) {
   for (int i = 0; i < RUN_FILES; i++) {
+    struct stat found;
     char *path = in_run(r, run_files[i]);
     if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
     bool text = same_file(path, r->settings.data.items[0]) || same_file(path, r->settings.val);
-    bool foreign = !run && access(path, F_OK) == 0;
+    bool there = stat(path, &found) == 0, foreign = !run && there;
     free(path);
+    if (there && !S_ISREG(found.st_mode))
+      return fail(error, EXIT_USAGE, "%s in %s is no regular file; choose another directory with --out DIR",
+                  run_files[i], r->dir);
     if (text || foreign)
       return fail(error, EXIT_USAGE, "%s in %s %s and would be replaced; choose another directory with --out DIR",
                   run_files[i], r->dir, text ? "is the text to train on" : "is not of a run");
@@ -142,12 +146,13 @@ bool save_tuning(const Run *r, Error *error) {
   return ok;
 }
 
-/* NULL when there is none: then it is measured again. */
+/* NULL when there is none that can be used: then it is measured again. */
 char *read_tuning(const Run *r) {
+  enum { LIMIT = 1 << 20 }; /* a shape takes some 200 bytes */
   Error ignored = {0};
   MappedFile file = {0};
   char *path = in_run(r, "autotune.txt"), *text = NULL;
-  if (path && file_map(&file, path, EXIT_CHECKPOINT, &ignored)) text = calloc(file.size + 1, 1);
+  if (path && file_map(&file, path, EXIT_CHECKPOINT, &ignored) && file.size < LIMIT) text = calloc(file.size + 1, 1);
   if (text && file.size) memcpy(text, file.bytes, file.size);
   file_unmap(&file);
   free(path);

@@ -42,6 +42,9 @@ void print_plan(Run *r) {
   message_line(c, "device   %s, %s, %.0f GFLOP/s at best; about %s for the run", info.device, dtype_name(info.dtype),
                1e-9 * r->peak_flops, human_duration(2.0 * flops / r->peak_flops).text);
   if (!s->bench) message_line(c, "output   %s", r->dir);
+  if (s->dry_run && memory.total > info.free_bytes)
+    message_warning(c, "it needs %s, and %s are free", human_bytes((double)memory.total).text,
+                    human_bytes((double)info.free_bytes).text);
 }
 
 /* ---- timings ---- */

@@ -9,7 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STATE_STRINGS = 10, STATE_STRING_SIZE = 32 };
+enum { STATE_STRINGS = 11, STATE_STRING_SIZE = 128 };
+
+/* What has to be the same for the same bits: device and dtype. */
+static void describe_machine(const Run *r, char out[STATE_STRING_SIZE]) {
+  ContextInfo info;
+  r->backend->info(r->context, &info);
+  snprintf(out, STATE_STRING_SIZE, "%.100s, %s", info.device, dtype_name(info.dtype));
+}
 
 bool save_state(Run *r, Error *error) {
   char text[STATE_STRINGS][STATE_STRING_SIZE];
@@ -37,6 +44,9 @@ bool save_state(Run *r, Error *error) {
     snprintf(text[count], STATE_STRING_SIZE, "%.17g", real[i].number);
     strings[count] = (MetadataEntry){real[i].key, text[count]};
   }
+  describe_machine(r, text[count]);
+  strings[count] = (MetadataEntry){"machine", text[count]};
+  count++;
   if (!model_download(r->model, ARENA_MASTER, r->host[0], error) ||
       !model_download(r->model, ARENA_MOMENT1, r->host[1], error) ||
       !model_download(r->model, ARENA_MOMENT2, r->host[2], error) ||
@@ -68,6 +78,15 @@ static void compare_texts(Run *r, const RunState *state) {
   r->bad_evals = 0;
 }
 
+static void compare_machines(Run *r, const RunState *state) {
+  char now_on[STATE_STRING_SIZE];
+  const char *before = run_state_get(state, "machine");
+  describe_machine(r, now_on);
+  if (before && strcmp(before, now_on) != 0)
+    message_warning(&r->console, "the run was on %.127s and goes on with %s: it will not continue exactly", before,
+                    now_on);
+}
+
 /* Weights, moments and place of a stopped run. */
 static bool load_state(Run *r, RunState *state, Error *error) {
   double step = state_number(state, "step");
@@ -82,13 +101,11 @@ static bool load_state(Run *r, RunState *state, Error *error) {
   r->seconds = fmax(0, state_number(state, "seconds"));
   if (state->warning[0]) message_warning(&r->console, "%s", state->warning);
   compare_texts(r, state);
+  compare_machines(r, state);
   if (r->step >= r->settings.steps && r->evaluated_step >= r->step)
     return fail(error, EXIT_USAGE, "%s is finished at step %" PRId64 "; give --steps with a larger number to go on",
                 r->dir, r->step);
-  model_upload(r->model, ARENA_MASTER, r->host[0]);
-  model_upload(r->model, ARENA_MOMENT1, r->host[1]);
-  model_upload(r->model, ARENA_MOMENT2, r->host[2]);
-  model_set_step(r->model, r->step);
+  upload_state(r);
   return true;
 }
 

@@ -25,6 +25,7 @@ typedef struct Run {
   /* model */
   const Backend *backend;
   Context *context;
+  size_t available; /* bytes that were free on it before the model was there */
   ModelConfig config;
   Model *model;
   Decoder *decoder; /* for samples */
@@ -66,7 +67,11 @@ bool open_data(Run *r, Error *error);
 bool check_text_length(const Run *r, Error *error);
 void fill_batch(Run *r, int64_t step);
 bool start_model(Run *r, Error *error);
-void initialise_weights(Run *r);
+void initialise_weights(Run *r); /* of a new run */
+void upload_state(Run *r);       /* host and step onto the device */
+/* One step on an accelerator that is then undone: kernels are loaded, algorithms chosen and the last memory taken
+ * before anything of an older run is replaced. */
+bool rehearse(Run *r, Error *error);
 void stop_model(Run *r);
 
 /* ---- plan.c ---- */

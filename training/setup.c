@@ -50,19 +50,33 @@ void fill_batch(Run *r, int64_t step) {
 
 /* ---- machine ---- */
 
-/* A resumed run works with the GEMM algorithms that it was tuned to. */
+/* A resumed run works with the GEMM algorithms that it was tuned to, on a device that can compute its model. */
 bool open_device(Run *r, Error *error) {
   const DeviceSettings *machine = &r->settings.machine;
-  char *tuning = r->settings.resume && machine->autotune ? read_tuning(r) : NULL;
-  bool ok = device_open(machine, tuning, &r->console, &r->backend, &r->context, error);
+  bool resumes = r->settings.resume;
+  ModelConfig saved;
+  SpecialTokens special;
+  if (resumes && !run_read_config(r->dir, &saved, &special, error)) return false;
+  char *tuning = resumes && machine->autotune ? read_tuning(r) : NULL;
+  bool ok = device_open(machine, resumes ? &saved : NULL, tuning, &r->console, &r->backend, &r->context, error);
+  ContextInfo info;
+  if (ok && machine->autotune) {
+    r->backend->info(r->context, &info);
+    if (!info.accelerator) message_note(&r->console, "--autotune has nothing to choose on the CPU");
+    else if (resumes && !tuning)
+      message_warning(&r->console,
+                      "%s/autotune.txt is missing: algorithms are chosen again, and may add in another order", r->dir);
+  }
   free(tuning);
   return ok;
 }
 
 /* ---- model ---- */
 
-/* After running out of memory: the largest micro-batch that `available` bytes hold, and the same step made of those. */
-static bool say_what_fits(const Run *r, size_t available, Error *error) {
+/* After running out of memory: the largest micro-batch that should fit into what was free before, but for a part that
+ * backends need for themselves. */
+static bool say_what_fits(const Run *r, Error *error) {
+  const size_t available = r->available - r->available / 32;
   ContextInfo info;
   r->backend->info(r->context, &info);
   TrainConfig train = settings_train_config(&r->settings);
@@ -78,18 +92,17 @@ static bool say_what_fits(const Run *r, size_t available, Error *error) {
 
 static bool allocate_model(Run *r, Error *error) {
   TrainConfig train = settings_train_config(&r->settings);
-  ContextInfo before;
-  r->backend->info(r->context, &before);
-  if (model_open(&r->model, r->backend, r->context, &r->config, error) && model_train_begin(r->model, &train, error) &&
-      decoder_open(&r->decoder, r->model, 1, error))
-    return true;
-  return error->code == EXIT_MEMORY ? say_what_fits(r, before.free_bytes, error) : false;
+  return model_open(&r->model, r->backend, r->context, &r->config, error) &&
+         model_train_begin(r->model, &train, error) && decoder_open(&r->decoder, r->model, 1, error);
 }
 
 /* Everything that the run will need, so that nothing can run out later. The weights are zero. */
 bool start_model(Run *r, Error *error) {
   size_t rows = (size_t)settings_tokens_per_step(&r->settings);
-  if (!allocate_model(r, error)) return false;
+  ContextInfo before;
+  r->backend->info(r->context, &before);
+  r->available = before.free_bytes;
+  if (!allocate_model(r, error)) return error->code == EXIT_MEMORY ? say_what_fits(r, error) : false;
   r->tokens = malloc(rows * sizeof(int32_t));
   r->targets = malloc(rows * sizeof(int32_t));
   r->window = malloc(((size_t)r->config.ctx + 1) * sizeof(int32_t));
@@ -98,9 +111,28 @@ bool start_model(Run *r, Error *error) {
   return fail(error, EXIT_MEMORY, "out of memory for a batch of %zu tokens and a copy of the weights", rows);
 }
 
+void upload_state(Run *r) {
+  const ArenaKind arenas[] = {ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2};
+  for (int i = 0; i < 3; i++) model_upload(r->model, arenas[i], r->host[i]);
+  model_set_step(r->model, r->step);
+}
+
 void initialise_weights(Run *r) {
   parameters_init(model_table(r->model), r->host[0], r->settings.seed);
-  model_upload(r->model, ARENA_MASTER, r->host[0]);
+  upload_state(r);
+}
+
+bool rehearse(Run *r, Error *error) {
+  ContextInfo info;
+  StepState reports[REPORT_RING];
+  r->backend->info(r->context, &info);
+  if (!info.accelerator) return true;
+  fill_batch(r, r->step + 1);
+  model_train_step(r->model, r->tokens, r->targets);
+  if (model_reports(r->model, reports, REPORT_RING, true, error) < 0)
+    return error->code == EXIT_MEMORY ? say_what_fits(r, error) : false;
+  upload_state(r);
+  return true;
 }
 
 void stop_model(Run *r) {

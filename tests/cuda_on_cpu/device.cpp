@@ -33,6 +33,7 @@ static Options read_options() {
   o.eager_copies = flag("EMU_CPASYNC", "eager", "late");
   o.lazy_streams = flag("EMU_STREAMS", "lazy", "eager");
   o.host_guard = flag("EMU_HOSTGUARD", "1", "0");
+  o.memory_kib = *environment("EMU_MEMORY_KIB") ? unsigned(atoi(environment("EMU_MEMORY_KIB"))) : 4u << 20;
   o.verbose = flag("EMU_VERBOSE", "1", "0");
   return o;
 }

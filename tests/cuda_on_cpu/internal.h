@@ -42,6 +42,7 @@ struct Options {
   bool eager_copies; /* EMU_CPASYNC=eager */
   bool lazy_streams; /* EMU_STREAMS=lazy */
   bool host_guard;   /* EMU_HOSTGUARD=1, with AddressSanitizer: host code must not touch device memory */
+  unsigned memory_kib; /* EMU_MEMORY_KIB: of the card */
   bool verbose;      /* EMU_VERBOSE=1: a line for every launch */
 };
 const Options &options();

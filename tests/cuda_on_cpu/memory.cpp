@@ -8,7 +8,7 @@
 
 namespace emu {
 
-static const size_t DEVICE_BYTES = size_t(4) << 30;
+static const size_t DEVICE_BYTES = size_t(emu::options().memory_kib) << 10;
 
 struct Allocation {
   size_t bytes;

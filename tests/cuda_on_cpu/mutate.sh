@@ -13,6 +13,7 @@ table=$(pwd)/tests/cuda_on_cpu/mutations.txt
 copy=$(pwd)/build/mutants
 jobs=$(nproc 2>/dev/null || echo 2)
 status=0
+matched=
 
 # The copy takes the builds along, so that only what a mistake touches is compiled again.
 rm -rf "$copy"
@@ -92,6 +93,7 @@ mutant() {
 while IFS=@ read -r name files pattern replacement programs; do
   case $name in '#'* | '') continue ;; esac
   echo "$name $files" | grep -q -e "$wanted" || continue
+  matched=1
   name=$(echo "$name" | sed 's/ *$//')
   pattern=$(echo "$pattern" | sed 's/^ //; s/ $//')
   replacement=$(echo "$replacement" | sed 's/^ //; s/ $//')
@@ -107,4 +109,8 @@ while IFS=@ read -r name files pattern replacement programs; do
     status=1
   fi
 done <"$table"
+if [ -z "$matched" ]; then
+  echo "mutate.sh: no mistake of mutations.txt matches \"$wanted\"" >&2
+  status=2
+fi
 exit $status

@@ -12,7 +12,7 @@ programs='test_decode test_model test_kernels test_context test_kernels_attentio
 orders='fwd rev rand'
 
 # One job, for xargs below: run.sh --job RESULTS BUILD PROGRAM LABEL
-if [ "$1" = --job ]; then
+if [ "${1:-}" = --job ]; then
   job=$2/$4.$5 build=$3 program=$4 label=$5
   start=$(date +%s)
   case $label in
@@ -37,8 +37,12 @@ if [ "$1" = --job ]; then
   exit 0
 fi
 
-build=$1
+build=${1:-}
 kind=${2:-plain}
+if [ ! -x "$build/tests/test_emulator" ]; then
+  echo "run.sh: \"$build\" is no emulated build; use make test-cuda-on-cpu" >&2
+  exit 2
+fi
 results=$build/tests/results
 passed=0
 failed=0

@@ -22,7 +22,7 @@ flags="--layers 2 --dim 32 --heads 2 --ctx 32 --batch 4 --steps $steps --dropout
 run() { # run NAME FLAGS...: trains into NAME.run
   name=$1
   shift
-  $train text.txt $flags --quiet --out "$name.run" "$@" 2>&1
+  "$train" text.txt $flags --quiet --out "$name.run" "$@" 2>&1
 }
 
 # The losses of all steps differ by at most TOLERANCE of their size: near A.run B.run TOLERANCE
@@ -47,13 +47,44 @@ check "the losses in bf16 are near" near cpu.run bf16.run 2e-2
 no_code() {
   status=$1 words=$2
   shift 2
-  message=$(EMU_NO_CODE=1 $train text.txt $flags --out no_code.run --overwrite --steps 1 "$@" 2>&1)
+  message=$(EMU_NO_CODE=1 "$train" text.txt $flags --out no_code.run --overwrite --steps 1 "$@" 2>&1)
   got=$?
   echo "status $got: $message"
   [ "$got" -eq "$status" ] && echo "$message" | grep -q "$words"
 }
 check "no code for the card: --device cuda" no_code 2 "no code for CUDA on CPU (sm_90); make CUDA_ARCH=90" --device cuda
 check "no code for the card: auto takes the CPU" no_code 0 "computing on the CPU" --device auto
+# Cards with ever less too little memory: the run that would be replaced is still there, whatever ran out.
+fingerprint() { find "$1" -type f ! -name .lock -exec cksum {} + | sort; }
+too_small() {
+  fails=20000 works=60000
+  fingerprint f32.run >before
+  while [ $((works - fails)) -gt 2 ]; do
+    size=$(((fails + works) / 2))
+    cp -R f32.run copy.run
+    if message=$(EMU_MEMORY_KIB=$size run copy --device cuda --dtype f32 --overwrite --steps 1); then
+      works=$size
+    else
+      fails=$size
+      fingerprint copy.run | sed 's/copy/f32/' | cmp - before || { echo "$size KiB: $message"; return 1; }
+      case $message in *"out of memory"*) ;; *) echo "$size KiB: $message"; return 1 ;; esac
+    fi
+    rm -rf copy.run
+  done
+  [ "$works" -lt 60000 ]
+}
+check "out of memory leaves the old run" too_small
+resumed() { # resumed WORDS FLAGS...: goes on with a run of 4 steps or 50, and says so
+  words=$1
+  shift
+  rm -rf copy.run
+  cp -R f32.run copy.run
+  message=$("$train" --resume=copy.run --steps $((steps + 2)) --quiet --device cpu "$@" 2>&1)
+  got=$?
+  echo "status $got: $message"
+  [ "$got" -eq 0 ] && echo "$message" | grep -q "$words"
+}
+check "resuming on another device says so" resumed "it will not continue exactly" --dtype f32
 if [ "$steps" -eq 50 ]; then
   check "CUDA trains again" env EMU_ORDER=rand:3 EMU_STREAMS=lazy "$train" text.txt $flags --quiet --out again.run --device cuda --dtype f32
   check "same seed, same bytes, in any order" cmp f32.run/model.safetensors again.run/model.safetensors
