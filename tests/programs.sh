@@ -198,7 +198,7 @@ head -c 400 text.txt >long.txt
 refused "a prompt that does not fit" 3 "truncate-prompt" "$generate" a.run -f long.txt
 $generate a.run -f long.txt --truncate-prompt left -n 5 --quiet >two
 check "--truncate-prompt left" test $? -eq 0
-refused "generate: full disk" 7 "stdout" sh -c "exec $generate a.run -n 50 --quiet >/dev/full"
+refused "generate: full disk" 7 "stdout" sh -c "exec $generate a.run -n 50 --ignore-eos --quiet >/dev/full"
 $generate a.run -n 2000 --ignore-eos --quiet 2>err | head -c 10 >/dev/null
 check "a closed pipe ends quietly" test ! -s err
 $generate a.run --score text.txt --quiet >out
