@@ -63,13 +63,14 @@ void model_close(Model *m) {
   Recording **recordings[] = {&m->evaluation, &m->first, &m->later, &m->update};
   for (size_t i = 0; i < sizeof recordings / sizeof recordings[0]; i++) m->ops->forget(m->context, recordings[i]);
   m->ops->release_parameters(m->context, &m->params);
-  void *memory[] = {m->params.master, m->params.grad, m->params.m,     m->params.v, m->rope_table,
-                    m->state,         m->eval_state,  m->tokens,       m->targets,  m->train_memory,
-                    m->eval_memory,   m->lr_table,    m->target_count, m->offsets,  m->order};
+  void *memory[] = {m->params.master, m->params.grad, m->params.m,     m->params.v,  m->rope_table, m->state,
+                    m->eval_state,    m->tokens,      m->targets,      m->positions, m->key_begin,  m->train_memory,
+                    m->eval_memory,   m->lr_table,    m->target_count, m->offsets,   m->order};
   for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) m->ops->release(m->context, memory[i]);
   free(m->train.layers);
   free(m->eval.layers);
   free(m->sorted);
+  free(m->first_keys);
   parameter_table_free(&m->table);
   free(m);
 }
@@ -99,12 +100,33 @@ static bool reserve_tokens(Model *m, int64_t rows, Error *error) {
   m->ops->forget(m->context, &m->evaluation);
   m->ops->forget(m->context, &m->first);
   m->ops->forget(m->context, &m->later);
-  m->ops->release(m->context, m->tokens);
-  m->ops->release(m->context, m->targets);
-  m->tokens = m->ops->alloc(m->context, "tokens", (size_t)rows * sizeof(int32_t));
-  m->targets = m->ops->alloc(m->context, "targets", (size_t)rows * sizeof(int32_t));
+  struct {
+    const char *name;
+    int32_t **array;
+  } arrays[] = {
+      {"tokens", &m->tokens}, {"targets", &m->targets}, {"positions", &m->positions}, {"first keys", &m->key_begin}};
+  for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+    m->ops->release(m->context, *arrays[i].array);
+    *arrays[i].array = m->ops->alloc(m->context, arrays[i].name, (size_t)rows * sizeof(int32_t));
+  }
+  free(m->first_keys);
+  m->first_keys = malloc((size_t)rows * sizeof(int32_t));
+  if (!m->first_keys)
+    return fail(error, EXIT_MEMORY, "out of memory for the positions of %lld tokens", (long long)rows);
   m->token_room = rows;
   return backend_ok(m, error);
+}
+
+/* `rows` rows of a batch, from `from` on. */
+static void upload_tokens(Model *m, const TokenBatch *batch, int64_t from, int64_t rows, int length) {
+  size_t bytes = (size_t)rows * sizeof(int32_t);
+  m->ops->upload(m->context, m->tokens, batch->tokens + from, bytes);
+  m->ops->upload(m->context, m->targets, batch->targets + from, bytes);
+  if (!batch->positions) return;
+  const int32_t *positions = batch->positions + from;
+  for (int64_t i = 0; i < rows; i++) m->first_keys[i] = (int32_t)(i % length) - positions[i];
+  m->ops->upload(m->context, m->positions, positions, bytes);
+  m->ops->upload(m->context, m->key_begin, m->first_keys, bytes);
 }
 
 /* ---- forward and backward ---- */
@@ -155,6 +177,7 @@ static Attention self_attention(const Pass *p, const Dropout *dropout) {
                      .keys = p->length,
                      .scale = 1.0f / sqrtf((float)c->head_dim),
                      .causal = true,
+                     .key_begin = p->packed ? p->model->key_begin : NULL,
                      .dropout = dropout};
 }
 
@@ -167,7 +190,7 @@ static void attention_forward(const Pass *p, int layer) {
   const LayerParameters *w = &m->table.layers[layer];
   const LayerActivations *a = &p->acts->layers[layer];
   int rows = p->batch * p->length;
-  Rope rope = {m->rope_table, NULL};
+  Rope rope = {m->rope_table, p->packed ? m->positions : NULL};
   Dropout drop;
   QkvViews view = qkv_views(m, a->qkv, p->length);
   Attention shape = self_attention(p, dropout_at(p, layer, DROPOUT_ATTENTION, &drop));
@@ -188,7 +211,7 @@ static void attention_backward(const Pass *p, int layer, const void *dbranch) {
   const LayerActivations *a = &p->acts->layers[layer];
   const Activations *s = p->acts;
   int rows = p->batch * p->length;
-  Rope rope = {m->rope_table, NULL};
+  Rope rope = {m->rope_table, p->packed ? m->positions : NULL};
   Dropout drop;
   QkvViews view = qkv_views(m, a->qkv, p->length), d = qkv_views(m, s->dqkv, p->length);
   Attention shape = self_attention(p, dropout_at(p, layer, DROPOUT_ATTENTION, &drop));
@@ -344,6 +367,7 @@ static void micro_batch(Context *c, Model *m, bool first) {
                .batch = m->settings.batch,
                .length = m->config.ctx,
                .train = true,
+               .packed = m->train_packed,
                .accumulate = !first};
   body_forward(&pass);
   head_and_loss(&pass, m->state, m->settings.label_smoothing, NULL);
@@ -415,29 +439,29 @@ static void counting_sort(const int32_t *tokens, int64_t count, int vocab, int32
 }
 
 /* Gradients of all micro-batches of a step. */
-static void submit_micro_batches(Model *m, const int32_t *tokens, const int32_t *targets) {
+static void submit_micro_batches(Model *m, const TokenBatch *step) {
   int64_t rows = (int64_t)m->settings.batch * m->config.ctx;
   size_t bytes = (size_t)rows * sizeof(int32_t), offsets = (size_t)m->config.vocab + 1;
   int32_t count = 0;
-  for (int64_t i = 0; i < rows * m->settings.micro_batches; i++) count += targets[i] >= 0;
+  for (int64_t i = 0; i < rows * m->settings.micro_batches; i++) count += step->targets[i] >= 0;
+  m->train_packed = step->positions != NULL;
   m->ops->upload(m->context, m->target_count, &count, sizeof count);
-  for (int i = 0; i < m->settings.micro_batches; i++, tokens += rows, targets += rows) {
-    counting_sort(tokens, rows, m->config.vocab, m->sorted, m->sorted + offsets);
-    m->ops->upload(m->context, m->tokens, tokens, bytes);
-    m->ops->upload(m->context, m->targets, targets, bytes);
+  for (int i = 0; i < m->settings.micro_batches; i++) {
+    counting_sort(step->tokens + i * rows, rows, m->config.vocab, m->sorted, m->sorted + offsets);
+    upload_tokens(m, step, i * rows, rows, m->config.ctx);
     m->ops->upload(m->context, m->offsets, m->sorted, offsets * sizeof(int32_t));
     m->ops->upload(m->context, m->order, m->sorted + offsets, bytes);
     m->ops->submit(m->context, i ? &m->later : &m->first, i ? later_micro_batch : first_micro_batch, m);
   }
 }
 
-void model_train_step(Model *m, const int32_t *tokens, const int32_t *targets) {
-  submit_micro_batches(m, tokens, targets);
+void model_train_step(Model *m, const TokenBatch *step) {
+  submit_micro_batches(m, step);
   m->ops->submit(m->context, &m->update, update, m);
 }
 
-bool model_gradients(Model *m, const int32_t *tokens, const int32_t *targets, double *loss, Error *error) {
-  submit_micro_batches(m, tokens, targets);
+bool model_gradients(Model *m, const TokenBatch *step, double *loss, Error *error) {
+  submit_micro_batches(m, step);
   StepState state = {0};
   m->ops->download(m->context, &state, m->state, sizeof state);
   *loss = state.loss_sum * (double)state.inv_targets;
@@ -479,15 +503,17 @@ static void evaluate(Context *c, void *argument) {
   head_and_loss(&e->pass, m->eval_state, 0.0f, e->logits);
 }
 
-bool model_evaluate(Model *m, const int32_t *tokens, const int32_t *targets, int batch, int length, double *sum,
-                    int64_t *count, float *logits, Error *error) {
-  size_t bytes = (size_t)batch * (size_t)length * sizeof(int32_t);
-  m->ops->upload(m->context, m->tokens, tokens, bytes);
-  m->ops->upload(m->context, m->targets, targets, bytes);
+bool model_evaluate(Model *m, const TokenBatch *tokens, int batch, int length, double *sum, int64_t *count,
+                    float *logits, Error *error) {
+  bool packed = tokens->positions != NULL;
+  upload_tokens(m, tokens, 0, (int64_t)batch * length, length);
   Evaluation evaluation = {evaluation_pass(m, batch, length), logits};
-  if (batch != m->evaluation_batch || length != m->evaluation_length) m->ops->forget(m->context, &m->evaluation);
+  evaluation.pass.packed = packed;
+  if (batch != m->evaluation_batch || length != m->evaluation_length || packed != m->evaluation_packed)
+    m->ops->forget(m->context, &m->evaluation);
   m->evaluation_batch = batch;
   m->evaluation_length = length;
+  m->evaluation_packed = packed;
   if (logits) evaluate(m->context, &evaluation); /* copies to the host in the middle: cannot be recorded */
   else m->ops->submit(m->context, &m->evaluation, evaluate, &evaluation);
   StepState state = {0};

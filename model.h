@@ -91,6 +91,13 @@ typedef struct Schedule {
  * the last fifth and then falls as 1 - sqrt(progress). A constant schedule has no end to fall to. */
 float schedule_lr(const Schedule *schedule, int64_t t);
 
+/* What a pass reads, host [sequences][length]. Targets may be IGNORE_INDEX. `positions` NULL: every sequence is one
+ * text. Else sequences hold several documents, none of which sees another: a position is a token's place in its
+ * document, or in what of it is in this sequence, 0 where one begins. */
+typedef struct TokenBatch {
+  const int32_t *tokens, *targets, *positions;
+} TokenBatch;
+
 typedef struct TrainConfig {
   int batch;         /* sequences in a micro-batch, each of ctx tokens */
   int micro_batches; /* per optimizer step */
@@ -117,11 +124,11 @@ MemoryPlan model_memory(const ModelConfig *config, const TrainConfig *train, con
 double model_step_flops(const ModelConfig *config, int64_t tokens);
 
 void model_set_step(Model *model, int64_t step); /* steps already done: before the first step of a resumed run */
-/* One optimizer step. tokens, targets: host [micro_batches][batch][ctx]; targets may be IGNORE_INDEX. Does not wait;
- * results come through model_reports(). */
-void model_train_step(Model *model, const int32_t *tokens, const int32_t *targets);
+/* One optimizer step on micro_batches * batch sequences of ctx tokens; all steps of a run have positions, or none. Does
+ * not wait; results come through model_reports(). */
+void model_train_step(Model *model, const TokenBatch *step);
 /* Gradients of one step, added up in ARENA_GRADIENT as for model_train_step, and its loss; no update. For tests. */
-bool model_gradients(Model *model, const int32_t *tokens, const int32_t *targets, double *loss, Error *error);
+bool model_gradients(Model *model, const TokenBatch *step, double *loss, Error *error);
 /* Finished steps, oldest first (Backend.poll). */
 int model_reports(Model *model, StepState *out, int capacity, bool wait, Error *error);
 
@@ -130,10 +137,10 @@ int model_reports(Model *model, StepState *out, int capacity, bool wait, Error *
 /* Allocates activations for forward passes of up to `batch` sequences of `length` tokens, when training has not
  * already. */
 bool model_evaluate_begin(Model *model, int batch, int length, Error *error);
-/* Adds the unsmoothed losses (nats) of host tokens and targets [batch][length] to *sum and the targets that are not
+/* Adds the unsmoothed losses (nats) of `batch` sequences of `length` tokens to *sum and the targets that are not
  * ignored to *count. `logits` NULL, or host fp32 [batch*length][vocab] for tests. */
-bool model_evaluate(Model *model, const int32_t *tokens, const int32_t *targets, int batch, int length, double *sum,
-                    int64_t *count, float *logits, Error *error);
+bool model_evaluate(Model *model, const TokenBatch *tokens, int batch, int length, double *sum, int64_t *count,
+                    float *logits, Error *error);
 
 /* ---- generation ---- */
 

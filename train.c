@@ -118,7 +118,7 @@ static bool train_loop(Run *r, Error *error) {
   if (!stop_signal && evaluation_due(r) && !evaluate(r, error)) return false; /* saved, then stopped before it */
   while (r->step < r->settings.steps && !stop_signal && !out_of_patience(r)) {
     fill_batch(r, r->step + 1);
-    model_train_step(r->model, r->tokens, r->targets);
+    model_train_step(r->model, &(TokenBatch){r->tokens, r->targets, NULL});
     r->step++;
     if (!take_reports(r, false, error) || !pause_training(r, error)) return false;
   }

@@ -56,12 +56,15 @@ struct Model {
   Parameters params;
   float *rope_table; /* [ctx][D/2][2] */
   StepState *state, *eval_state;
-  int32_t *tokens, *targets; /* device, room for the larger of the training and evaluation batches */
+  int32_t *tokens, *targets;      /* device, room for the larger of the training and evaluation batches */
+  int32_t *positions, *key_begin; /* the same, of packed documents: a token sees keys from key_begin on */
+  int32_t *first_keys;            /* host staging for key_begin */
   int64_t token_room;
   Activations train, eval;
   void *train_memory, *eval_memory;
   Recording *evaluation; /* of the shape below */
   int evaluation_batch, evaluation_length;
+  bool evaluation_packed, train_packed;
   /* training */
   TrainConfig settings;
   Recording *first, *later, *update; /* micro-batches, optimizer */
@@ -77,6 +80,7 @@ typedef struct Pass {
   const Activations *acts;
   int batch, length;
   bool train;
+  bool packed;           /* sequences hold several documents: TokenBatch.positions */
   bool accumulate;       /* gradients are added to those of the micro-batches before */
   const KvCache *caches; /* NULL, or one a layer: keys and values of the prompt go there, into `slot` */
   int slot;

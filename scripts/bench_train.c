@@ -24,17 +24,18 @@ static double time_training(Bench *b, Model *model, const int32_t *tokens, const
                             Error *error) {
   double chunk[CHUNKS] = {0}, start = clock_seconds();
   StepState report = {0};
-  for (int i = 0; i < 3; i++) model_train_step(model, tokens, targets); /* eager, recorded, replayed */
+  const TokenBatch batch = {tokens, targets, NULL};
+  for (int i = 0; i < 3; i++) model_train_step(model, &batch); /* eager, recorded, replayed */
   if (model_reports(model, &report, 1, true, error) < 0) return 0;
   start = clock_seconds();
-  model_train_step(model, tokens, targets);
+  model_train_step(model, &batch);
   if (model_reports(model, &report, 1, true, error) < 0) return 0;
   double wanted = b->quick ? 0 : 0.25, once = clock_seconds() - start;
   int steps = once < wanted ? (int)ceil(wanted / once) : 1;
   for (int i = 0; i < CHUNKS; i++) {
     start = clock_seconds();
     for (int step = 0; step < steps; step++) {
-      model_train_step(model, tokens, targets);
+      model_train_step(model, &batch);
       if (model_reports(model, &report, 1, false, error) < 0)
         return 0; /* as a run does: it bounds how far ahead we are */
     }

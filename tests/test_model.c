@@ -95,10 +95,10 @@ static Model *model_start(Fixture *f, const Setup *s) {
  * in the logits of these models. */
 static double whole_model(const Fixture *f, double tolerance) { return f->dtype == DTYPE_BF16 ? 4e-2 : tolerance; }
 
-static double gradients(Fixture *f, Model *m, const int32_t *tokens, const int32_t *targets, float **out) {
+static double gradients(Fixture *f, Model *m, const TokenBatch *batch, float **out) {
   double loss = (double)NAN;
   Error error = {0};
-  need(model_gradients(m, tokens, targets, &loss, &error), &error);
+  need(model_gradients(m, batch, &loss, &error), &error);
   *out = arena_read(f, m, ARENA_GRADIENT);
   return loss;
 }
@@ -214,14 +214,17 @@ static void evaluate_case(Fixture *f, bool tie) {
   double sum = 100, loss;
   int64_t targets = 7, expected = 7;
   loss = 100 + plain_loss(want, s.targets, rows, s.config.vocab, &expected); /* both are added to */
-  need(model_evaluate(m, s.tokens, s.targets, s.train.batch, s.config.ctx, &sum, &targets, logits, &error), &error);
+  need(model_evaluate(m, &(TokenBatch){s.tokens, s.targets, NULL}, s.train.batch, s.config.ctx, &sum, &targets, logits,
+                      &error),
+       &error);
   expect_close(f, "logits", widen(f, logits, count), want, count, whole_model(f, TOLERANCE_F32));
   expect_close(f, "unsmoothed loss", &sum, &loss, 1, 1e-6);
   assert_int_equal(targets, expected);
 
   enum { SHORT = 7 }; /* the second sequence's beginning, alone: nothing depends on later tokens or other sequences */
   size_t from = (size_t)(s.config.ctx * s.config.vocab), part = (size_t)(SHORT * s.config.vocab);
-  need(model_evaluate(m, s.tokens + s.config.ctx, s.targets + s.config.ctx, 1, SHORT, &sum, &targets, logits, &error),
+  need(model_evaluate(m, &(TokenBatch){s.tokens + s.config.ctx, s.targets + s.config.ctx, NULL}, 1, SHORT, &sum,
+                      &targets, logits, &error),
        &error);
   expect_close(f, "logits of a beginning", widen(f, logits, part), want + from, part, whole_model(f, TOLERANCE_F32));
   model_close(m);
@@ -243,17 +246,41 @@ static void gradient_case(Fixture *f, bool tie) {
     s.train.micro_batches = 1;
     s.train.head_rows = head_rows[i];
     Model *m = model_start(f, &s);
-    losses[i] = gradients(f, m, s.tokens, s.targets, &grad);
+    losses[i] = gradients(f, m, &(TokenBatch){s.tokens, s.targets, NULL}, &grad);
     expect_close(f, "loss", &losses[i], golden_values(f, s.golden, -1, "loss", NULL), 1, 1e-6);
     expect_tensors(f, m, grad, s.golden, "grad", 1e-4);
     float *again;
-    double loss = gradients(f, m, s.tokens, s.targets, &again);
+    double loss = gradients(f, m, &(TokenBatch){s.tokens, s.targets, NULL}, &again);
     assert_true(loss == losses[i]);
     assert_memory_equal(again, grad, model_table(m)->arena * sizeof *grad);
     model_close(m);
   }
   /* A GEMM library may sum in another order for another number of rows: rounding, no more. */
   for (int i = 1; i < 3; i++) expect_close(f, "loss in chunks", &losses[i], &losses[0], 1, 1e-6);
+}
+
+/* Documents packed into sequences: logits, loss and gradients are those of PyTorch with a block-diagonal mask. */
+static void test_packed(void **state) {
+  Fixture *f = *state;
+  Setup s = setup_read(f, false);
+  const Golden *g = golden_open(f, "model_packed");
+  TokenBatch batch = {s.tokens, s.targets, golden_ints(f, g, -1, "positions")};
+  s.train.micro_batches = 1;
+  Model *m = model_start(f, &s);
+  Error error = {0};
+  size_t count = (size_t)(s.train.batch * s.config.ctx * s.config.vocab);
+  float *logits = host_memory(f, count * sizeof *logits), *grad;
+  double sum = 0;
+  int64_t targets = 0;
+  need(model_evaluate(m, &batch, s.train.batch, s.config.ctx, &sum, &targets, logits, &error), &error);
+  expect_close(f, "logits", widen(f, logits, count), golden_values(f, g, -1, "logits", NULL), count,
+               whole_model(f, TOLERANCE_F32));
+  for (int run = 0; run < 3; run++) { /* eager, recorded, replayed */
+    double loss = gradients(f, m, &batch, &grad);
+    expect_close(f, "loss", &loss, golden_values(f, g, -1, "loss", NULL), 1, 1e-6);
+    expect_tensors(f, m, grad, g, "grad", 1e-4);
+  }
+  model_close(m);
 }
 
 static void test_gradients(void **state) {
@@ -274,7 +301,7 @@ static void test_micro_batches(void **state) {
     s.train.dropout = 0.2f;
     Model *m = model_start(f, &s);
     size_t count = model_table(m)->arena;
-    double loss = gradients(f, m, s.tokens, s.targets, &grad);
+    double loss = gradients(f, m, &(TokenBatch){s.tokens, s.targets, NULL}, &grad);
     if (i == 0) first = widen(f, grad, count), first_loss = loss;
     expect_close(f, "gradients", widen(f, grad, count), first, count, 1e-6);
     expect_close(f, "loss", &loss, &first_loss, 1, 1e-7);
@@ -285,7 +312,7 @@ static void test_micro_batches(void **state) {
 static double loss_at(Fixture *f, Model *m, const Setup *s, const float *weights) {
   float *ignored;
   model_upload(m, ARENA_MASTER, weights);
-  return gradients(f, m, s->tokens, s->targets, &ignored);
+  return gradients(f, m, &(TokenBatch){s->tokens, s->targets, NULL}, &ignored);
 }
 
 /* With dropout there is no golden: along each tensor's gradient the loss has to rise by the gradient's length. A
@@ -300,7 +327,8 @@ static void test_dropout_gradients(void **state) {
   s.train.dropout = 0.3f;
   Model *m = model_start(f, &s);
   const ParameterTable *table = model_table(m);
-  double loss = gradients(f, m, s.tokens, s.targets, &grad), smooth = golden_value(f, s.golden, -1, "losses");
+  double loss = gradients(f, m, &(TokenBatch){s.tokens, s.targets, NULL}, &grad),
+         smooth = golden_value(f, s.golden, -1, "losses");
   if (fabs(loss - smooth) < 1e-3) fail_msg("the loss with dropout, %g, is the one without", loss);
   float *weights = arena_read(f, m, ARENA_MASTER), *moved = arena_new(f, m);
   for (int i = 0; i < table->count; i++) {
@@ -340,7 +368,7 @@ static void ten_steps_case(Fixture *f, bool tie) {
   const double *rates = golden_values(f, s.golden, -1, "lr", NULL);
   int step_tokens = s.train.micro_batches * s.train.batch * s.config.ctx, clipped = 0;
   for (int t = 0; t < s.steps; t++) {
-    model_train_step(m, s.tokens + t * step_tokens, s.targets + t * step_tokens);
+    model_train_step(m, &(TokenBatch){s.tokens + t * step_tokens, s.targets + t * step_tokens, NULL});
     StepState report = one_report(m);
     double loss = (double)report.loss, norm = (double)report.grad_norm, rate = (double)report.lr;
     expect_close(f, "loss", &loss, &losses[t], 1, whole_model(f, 1e-5));
@@ -370,7 +398,7 @@ static float *train_some(Fixture *f, int from, int steps, const float *arenas[3]
     model_upload(m, (ArenaKind[]){ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2}[i], arenas[i]);
   model_set_step(m, from);
   for (int t = from; t < from + steps; t++) {
-    model_train_step(m, s.tokens + t * step_tokens, s.targets + t * step_tokens);
+    model_train_step(m, &(TokenBatch){s.tokens + t * step_tokens, s.targets + t * step_tokens, NULL});
     assert_int_equal(one_report(m).step, t + 1);
   }
   Error error = {0};
@@ -407,13 +435,13 @@ static void test_halts(void **state) {
   float *poisoned = arena_read(f, m, ARENA_MASTER);
   poisoned[model_table(m)->layers[1].down.offset] = NAN;
   model_upload(m, ARENA_MASTER, poisoned);
-  model_train_step(m, s.tokens, s.targets);
+  model_train_step(m, &(TokenBatch){s.tokens, s.targets, NULL});
   StepState report = one_report(m);
   assert_true(report.halted != 0);
   assert_int_equal(report.step, 0);
   assert_memory_equal(arena_read(f, m, ARENA_MASTER), poisoned, bytes);
   model_upload(m, ARENA_MASTER, weights); /* healthy again, but nobody has read the report and started over */
-  model_train_step(m, s.tokens, s.targets);
+  model_train_step(m, &(TokenBatch){s.tokens, s.targets, NULL});
   report = one_report(m);
   assert_true(report.halted != 0);
   assert_int_equal(report.step, 0);
@@ -428,9 +456,9 @@ static void test_no_targets(void **state) {
   Model *m = model_start(f, &s);
   for (int i = 0; i < s.train.micro_batches * s.train.batch * s.config.ctx; i++) s.targets[i] = IGNORE_INDEX;
   float *grad;
-  assert_true(gradients(f, m, s.tokens, s.targets, &grad) == 0);
+  assert_true(gradients(f, m, &(TokenBatch){s.tokens, s.targets, NULL}, &grad) == 0);
   for (size_t i = 0; i < model_table(m)->arena; i++) assert_true(grad[i] == 0);
-  model_train_step(m, s.tokens, s.targets);
+  model_train_step(m, &(TokenBatch){s.tokens, s.targets, NULL});
   StepState report = one_report(m);
   assert_int_equal(report.halted, 0);
   assert_true(report.loss == 0 && report.grad_norm == 0);
@@ -466,17 +494,12 @@ static void test_schedules(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table),
-      cmocka_unit_test(test_initial_weights),
-      cmocka_unit_test(test_schedules),
-      cmocka_unit_test(test_evaluate),
-      cmocka_unit_test(test_gradients),
-      cmocka_unit_test(test_micro_batches),
-      cmocka_unit_test(test_dropout_gradients),
-      cmocka_unit_test(test_ten_steps),
-      cmocka_unit_test(test_same_bits_and_resume),
-      cmocka_unit_test(test_halts),
-      cmocka_unit_test(test_no_targets),
+      cmocka_unit_test(test_table),         cmocka_unit_test(test_initial_weights),
+      cmocka_unit_test(test_schedules),     cmocka_unit_test(test_evaluate),
+      cmocka_unit_test(test_gradients),     cmocka_unit_test(test_packed),
+      cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_dropout_gradients),
+      cmocka_unit_test(test_ten_steps),     cmocka_unit_test(test_same_bits_and_resume),
+      cmocka_unit_test(test_halts),         cmocka_unit_test(test_no_targets),
   };
   return run_on_backends("model", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }

@@ -36,7 +36,8 @@ bool score_split(Model *model, const ScorePlan *plan, Score *out, bool (*tick)(v
       fill_window(plan, window + i < windows ? window + i : INT64_MAX / plan->ctx / 2,
                   tokens + (size_t)i * (size_t)plan->ctx, tokens + room + (size_t)i * (size_t)plan->ctx,
                   tokens + 2 * room);
-    ok = model_evaluate(model, tokens, tokens + room, plan->batch, plan->ctx, &out->nats, &out->tokens, NULL, error);
+    ok = model_evaluate(model, &(TokenBatch){tokens, tokens + room, NULL}, plan->batch, plan->ctx, &out->nats,
+                        &out->tokens, NULL, error);
     int64_t done = window + plan->batch < windows ? window + plan->batch : windows;
     end = plan->split.begin + (done - 1) * plan->stride + plan->ctx + 1;
     if (ok && tick && !tick(argument, done, windows)) break;

@@ -62,7 +62,7 @@ static double *time_steps(Run *r, int64_t steps, Error *error) {
   double start = now();
   for (int64_t i = -BENCH_WARM_UP; seconds && i < steps && !stop_signal; i++) {
     fill_batch(r, BENCH_WARM_UP + i + 1);
-    model_train_step(r->model, r->tokens, r->targets);
+    model_train_step(r->model, &(TokenBatch){r->tokens, r->targets, NULL});
     StepState reports[REPORT_RING];
     if (model_reports(r->model, reports, REPORT_RING, false, error) < 0) {
       free(seconds);

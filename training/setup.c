@@ -128,7 +128,7 @@ bool rehearse(Run *r, Error *error) {
   r->backend->info(r->context, &info);
   if (!info.accelerator) return true;
   fill_batch(r, r->step + 1);
-  model_train_step(r->model, r->tokens, r->targets);
+  model_train_step(r->model, &(TokenBatch){r->tokens, r->targets, NULL});
   if (model_reports(r->model, reports, REPORT_RING, true, error) < 0)
     return error->code == EXIT_MEMORY ? say_what_fits(r, error) : false;
   upload_state(r);

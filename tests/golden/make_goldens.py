@@ -378,12 +378,13 @@ def parameter_shapes(tied):
         yield "lm_head.weight", (c["vocab"], c["dim"])
 
 
-def forward(weights, tokens):
-    """logits [B][T][V] of a LLaMA-style decoder."""
+def forward(weights, tokens, positions=None):
+    """logits [B][T][V] of a LLaMA-style decoder. Positions that restart are documents that do not see each other."""
     c = CONFIG
     batch, length = tokens.shape
-    positions = torch.arange(length).expand(batch, length)
-    seen = visible_keys(batch, length, length, True, None, None, None)
+    places = torch.arange(length).expand(batch, length)
+    positions = places if positions is None else positions
+    seen = visible_keys(batch, length, length, True, None, places - positions, torch.full_like(places, length))
     x = F.embedding(tokens, weights["model.embed_tokens.weight"])
     for layer in range(c["layers"]):
         w = {name: weights[f"model.layers.{layer}.{name}.weight"] for name in (
@@ -399,8 +400,8 @@ def forward(weights, tokens):
     return F.linear(y, weights.get("lm_head.weight", weights["model.embed_tokens.weight"]))
 
 
-def model_loss(weights, tokens, targets, inv_targets):
-    logits = forward(weights, tokens)
+def model_loss(weights, tokens, targets, inv_targets, positions=None):
+    logits = forward(weights, tokens, positions)
     return logits, loss_of(logits.flatten(0, 1), targets.flatten(), SMOOTHING, inv_targets)
 
 
@@ -496,16 +497,21 @@ def relative(a, b):
     return float((a - b).norm() / b.norm())
 
 
-def make_model(name, seed, tied):
-    """model.safetensors also holds the weights and the batches that the tied case starts from."""
-    family = Family(name, seed)
-    random = Random(100)  # the same weights and data, tied or not
+def model_start():
+    """Weights and batches that all models start from."""
+    random = Random(100)
     weights = {}
     for key, shape in parameter_shapes(False):
         rank1 = len(shape) == 1
         weights[key] = random.normal(*shape, std=0.2, mean=1.0 if rank1 else 0.0)
     tokens = random.integers(0, CONFIG["vocab"], STEPS, MICRO_BATCHES, BATCH, LENGTH)
-    targets = make_targets(random, STEPS, MICRO_BATCHES, BATCH, LENGTH)
+    return weights, tokens, make_targets(random, STEPS, MICRO_BATCHES, BATCH, LENGTH)
+
+
+def make_model(name, seed, tied):
+    """model.safetensors also holds the weights and the batches that the other cases start from."""
+    family = Family(name, seed)
+    weights, tokens, targets = model_start()
     if not tied:
         for key, value in weights.items():
             family.put("weights." + key, value)
@@ -539,11 +545,35 @@ def make_model(name, seed, tied):
     return family.write()
 
 
+def make_packed():
+    """The first batch of model.safetensors as documents packed into its sequences."""
+    family = Family("model_packed", 13)
+    weights, tokens, targets = model_start()
+    tokens, targets = tokens[0, 0], targets[0, 0]
+    lengths = [[7, 1, 9, 3], [20], [1, 1, 2, 5, 11]]
+    positions = torch.tensor([[i for n in row for i in range(n)] for row in lengths])
+    leaves = {key: leaf(value) for key, value in weights.items()}
+    logits, loss = model_loss(leaves, tokens, targets, inverse_count(targets), positions)
+    loss.backward()
+    for row, documents in enumerate(lengths):  # packed or alone: the same
+        begin = 0
+        for n in documents:
+            alone = forward(weights, tokens[row : row + 1, begin : begin + n])[0]
+            if relative(alone, logits[row, begin : begin + n].detach()) > 1e-12:
+                sys.exit(f"document at {begin} of sequence {row} is another one when it is packed")
+            begin += n
+    for key, value in dict(positions=positions, logits=logits, loss=loss.reshape(1)).items():
+        family.put(key, value)
+    for key, value in leaves.items():
+        family.put("grad." + key, value.grad)
+    return family.write()
+
+
 def main():
     torch.set_num_threads(1)  # the same sums on every machine
     size = sum(make() for make in (make_embedding, make_norm, make_linear, make_rope, make_attention, make_swiglu,
                                    make_cross_entropy, make_clip, make_adamw))
-    size += make_model("model", 10, False) + make_model("model_tied", 11, True)
+    size += make_model("model", 10, False) + make_model("model_tied", 11, True) + make_packed()
     print(f"{size} bytes together")
 
 
