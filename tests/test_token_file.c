@@ -1,0 +1,191 @@
+/* text/token_file.h: what is written is read back, in every width, and nothing damaged is believed. */
+#include "text/token_file.h"
+
+#include "kernels/philox.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* After the project's headers: cmocka.h makes fail() a macro. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { TOKENS = 200003 }; /* several buffers, and a part of one */
+
+typedef struct Fixture {
+  char dir[64], path[128];
+  int32_t *ids, *got;
+  bool *masked;
+} Fixture;
+
+static int set_up(void **state) {
+  Fixture *f = calloc(1, sizeof *f);
+  assert_non_null(f);
+  snprintf(f->dir, sizeof f->dir, "/tmp/inkling-tokens-XXXXXX");
+  assert_non_null(mkdtemp(f->dir));
+  snprintf(f->path, sizeof f->path, "%s/tokens.bin", f->dir);
+  f->ids = malloc(TOKENS * sizeof *f->ids);
+  f->got = malloc(TOKENS * sizeof *f->got);
+  f->masked = malloc(TOKENS * sizeof *f->masked);
+  assert_true(f->ids && f->got && f->masked);
+  *state = f;
+  return 0;
+}
+
+static int tear_down(void **state) {
+  Fixture *f = *state;
+  unlink(f->path);
+  assert_int_equal(rmdir(f->dir), 0); /* nothing temporary is left */
+  free(f->ids);
+  free(f->got);
+  free(f->masked);
+  free(f);
+  return 0;
+}
+
+static bool is_masked(int64_t i) { return i / 5 % 3 == 0; }
+
+/* Random ids and the largest; every run of 5 tokens is one call. */
+static void write_tokens(Fixture *f, int32_t vocab, bool masked) {
+  TokenFileInfo info = {.vocab = vocab, .masked = masked, .fingerprint = 0x123456789ABCDEFu};
+  TokenWriter writer;
+  Error error = {0};
+  for (int i = 0; i < TOKENS; i++)
+    f->ids[i] = i % 7 ? (int32_t)(philox(1, (uint32_t)i, 0, 0, 0).word[0] % (uint32_t)vocab) : vocab - 1;
+  if (!token_writer_begin(&writer, f->path, &info, &error)) fail_msg("%s", error.text);
+  for (int i = 0; i < TOKENS; i += 5) {
+    size_t count = (size_t)(TOKENS - i < 5 ? TOKENS - i : 5);
+    if (!token_writer_add(&writer, f->ids + i, count, !masked || !is_masked(i), &error)) fail_msg("%s", error.text);
+  }
+  if (!token_writer_commit(&writer, 42, 77, &error)) fail_msg("%s", error.text);
+}
+
+static TokenFile open_tokens(const Fixture *f) {
+  TokenFile file;
+  Error error = {0};
+  if (!token_file_open(&file, f->path, &error)) fail_msg("%s", error.text);
+  return file;
+}
+
+static void round_trip(Fixture *f, int32_t vocab, bool masked, int word_bytes) {
+  Error error = {0};
+  write_tokens(f, vocab, masked);
+  TokenFile file = open_tokens(f);
+  assert_int_equal(file.file.size, 64 + (size_t)TOKENS * (size_t)word_bytes);
+  assert_int_equal(file.info.vocab, vocab);
+  assert_int_equal(file.info.masked, masked);
+  assert_int_equal(file.info.tokens, TOKENS);
+  assert_int_equal(file.info.documents, 42);
+  assert_int_equal(file.info.bytes, 77);
+  assert_true(file.info.fingerprint == 0x123456789ABCDEFu);
+  assert_true(token_file_read(&file, 0, TOKENS, f->got, f->masked, &error));
+  assert_memory_equal(f->got, f->ids, TOKENS * sizeof *f->ids);
+  for (int i = 0; i < TOKENS; i++) assert_int_equal(f->masked[i], masked && is_masked(i));
+  assert_true(token_file_read(&file, 99999, 3, f->got, NULL, &error));
+  assert_memory_equal(f->got, f->ids + 99999, 3 * sizeof *f->ids);
+  assert_true(token_file_read(&file, TOKENS, 0, f->got, NULL, &error));
+  token_file_close(&file);
+}
+
+static void test_round_trip(void **state) {
+  round_trip(*state, 257, false, 2);
+  round_trip(*state, 1 << 16, false, 2);
+  round_trip(*state, (1 << 16) + 1, false, 4);
+  round_trip(*state, 1 << 15, true, 2);
+  round_trip(*state, (1 << 15) + 1, true, 4);
+  round_trip(*state, 1, true, 2);
+}
+
+static void test_empty(void **state) {
+  Fixture *f = *state;
+  TokenFileInfo info = {.vocab = 5};
+  TokenWriter writer;
+  Error error = {0};
+  assert_true(token_writer_begin(&writer, f->path, &info, &error) && token_writer_commit(&writer, 0, 0, &error));
+  TokenFile file = open_tokens(f);
+  assert_int_equal(file.info.tokens, 0);
+  token_file_close(&file);
+}
+
+/* An abandoned file leaves the old one as it was. */
+static void test_abort(void **state) {
+  Fixture *f = *state;
+  TokenFileInfo info = {.vocab = 5};
+  TokenWriter writer;
+  Error error = {0};
+  const int32_t wrong[] = {4, 5};
+  write_tokens(f, 300, false);
+  assert_true(token_writer_begin(&writer, f->path, &info, &error));
+  assert_false(token_writer_add(&writer, wrong, 2, true, &error));
+  assert_int_equal(error.code, EXIT_INTERNAL);
+  assert_false(token_writer_add(&writer, wrong, 1, false, &error)); /* there are no masks */
+  token_writer_abort(&writer);
+  TokenFile file = open_tokens(f);
+  assert_int_equal(file.info.tokens, TOKENS);
+  token_file_close(&file);
+}
+
+static void overwrite(const Fixture *f, long at, const void *bytes, size_t size) {
+  FILE *stream = fopen(f->path, "r+b");
+  assert_non_null(stream);
+  assert_int_equal(fseek(stream, at, SEEK_SET), 0);
+  assert_int_equal(fwrite(bytes, 1, size, stream), size);
+  assert_int_equal(fclose(stream), 0);
+}
+
+static void refused(const Fixture *f) {
+  TokenFile file;
+  Error error = {0};
+  assert_false(token_file_open(&file, f->path, &error));
+  assert_int_equal(error.code, EXIT_CHECKPOINT);
+  assert_non_null(strstr(error.text, f->path));
+}
+
+static void test_damaged(void **state) {
+  Fixture *f = *state;
+  Error error = {0};
+  refused(f);                    /* missing */
+  for (int i = 0; i < 64; i++) { /* every byte of the header counts */
+    uint8_t byte;
+    write_tokens(f, 300, false);
+    FILE *stream = fopen(f->path, "rb");
+    assert_non_null(stream);
+    assert_int_equal(fseek(stream, i, SEEK_SET), 0);
+    assert_int_equal(fread(&byte, 1, 1, stream), 1);
+    fclose(stream);
+    byte ^= 0x10;
+    overwrite(f, i, &byte, 1);
+    refused(f);
+  }
+  write_tokens(f, 300, false);
+  const uint16_t large = 300;
+  overwrite(f, 64 + 2 * 1000, &large, sizeof large);
+  TokenFile file = open_tokens(f);
+  assert_true(token_file_read(&file, 0, 1000, f->got, NULL, &error));
+  assert_false(token_file_read(&file, 0, 1001, f->got, NULL, &error));
+  assert_int_equal(error.code, EXIT_CHECKPOINT);
+  assert_non_null(strstr(error.text, "token 1000 is 300"));
+  token_file_close(&file);
+  const off_t sizes[] = {64 + 2 * TOKENS - 1, 64 + 2 * TOKENS - 2, 64, 63, 0};
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    assert_int_equal(truncate(f->path, sizes[i]), 0);
+    refused(f);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_round_trip, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_empty, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_abort, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_damaged, set_up, tear_down),
+  };
+  return cmocka_run_group_tests_name("token file", tests, NULL, NULL);
+}
