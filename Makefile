@@ -8,7 +8,7 @@
 # Settings: CC=clang, PORTABLE=1 (no native instructions), NO_ONEDNN=1 (own GEMM), NO_CUDA=1 (no CUDA backend),
 #           CUDA_ARCH="80 90" or all (which GPUs; default: the one that is here, else 80 and 90), NO_INSTALL=1 (never
 #           install packages), V=1 (show the commands), CPPFLAGS and LDFLAGS (libraries in other places),
-#           CARRY=DIR (jansson and cmocka in DIR/include and DIR/lib, as scripts/gpu_carry.sh puts them there).
+#           CARRY=DIR (jansson, PCRE2 and cmocka in DIR/include and DIR/lib, as scripts/gpu_carry.sh puts them there).
 
 CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 BUILD ?= build
@@ -30,15 +30,17 @@ ARITHMETIC := -ffp-contract=fast -fno-math-errno
 ALL_CFLAGS = -std=c11 $(CPPFLAGS) $(CFLAGS) $(ARITHMETIC) $(ARCHITECTURE) -fopenmp -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP $(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
 ALL_LDFLAGS = $(LDFLAGS) -fopenmp $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
 
-# Libraries. jansson is needed; it is linked statically where its archive is there, so that the programs are easy to move.
+# Libraries. jansson and PCRE2 are needed; they are linked statically where their archives are there, so that the programs
+# are easy to move.
 HASH := \#
 have_header = $(shell printf '$(HASH)include <$(1)>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
 archives = $(wildcard $(patsubst -L%,%/lib$(1).a,$(filter -L%,$(LDFLAGS)))) $(shell $(CC) -print-file-name=lib$(1).a | grep /)
 static_or_shared = $(if $(strip $(call archives,$(1))),-l:lib$(1).a,-l$(1))
 HAVE_JANSSON := $(call have_header,jansson.h)
+HAVE_PCRE2 := $(shell printf '$(HASH)define PCRE2_CODE_UNIT_WIDTH 8\n$(HASH)include <pcre2.h>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
 HAVE_ONEDNN := $(if $(NO_ONEDNN),,$(call have_header,dnnl.h))
-PACKAGE_CFLAGS := $(shell $(PKG_CONFIG) --cflags jansson 2>/dev/null)
-LIBS := $(call static_or_shared,jansson)
+PACKAGE_CFLAGS := $(foreach package,jansson libpcre2-8,$(shell $(PKG_CONFIG) --cflags $(package) 2>/dev/null))
+LIBS := $(call static_or_shared,jansson) $(call static_or_shared,pcre2-8)
 ifeq ($(HAVE_ONEDNN),yes)
 DEFINES += -DINKLING_ONEDNN
 LIBS += -ldnnl
@@ -122,6 +124,8 @@ $(BUILD)/tests/test_emulator: $(patsubst %,$(BUILD)/tests/cuda_on_cpu/%.cu.o,tes
 # Programs that print numbers, or need a real GPU: no tests of `make test`.
 $(BUILD)/bench_kernels: $(addprefix $(BUILD)/scripts/bench_,kernels.o cases.o train.o) $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
+$(BUILD)/bench_bpe: $(BUILD)/scripts/bench_bpe.o $(LIBRARY_OBJECTS)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 # What scripts/gpu_check.sh runs on the card; a build directory of its own, because the other one may be of another machine.
@@ -154,6 +158,9 @@ FORCE:
 check-libraries:
 ifneq ($(HAVE_JANSSON),yes)
 	@echo "make: jansson is missing (its header jansson.h was not found). Run scripts/install-deps.sh" >&2; exit 1
+endif
+ifneq ($(HAVE_PCRE2),yes)
+	@echo "make: PCRE2 is missing (its header pcre2.h was not found). Run scripts/install-deps.sh" >&2; exit 1
 endif
 ifneq ($(HAVE_ONEDNN),yes)
 	$(if $(NO_ONEDNN),,@echo "note: oneDNN is not installed; the built-in matrix product is used. scripts/install-deps.sh installs it.")

@@ -66,7 +66,7 @@ static void generate_options(Options *options, Option rows[GENERATE_OPTIONS], Ge
        .positional = true,
        .argument = "RUN",
        .shown_default = "the newest *.run here",
-       .help = "run directory of ./train, or any LLaMA model directory with a byte tokenizer"},
+       .help = "run directory of ./train, or any LLaMA model directory with a byte-level BPE"},
       {.name = "model",
        .letter = 'm',
        .kind = OPTION_TEXT,
@@ -302,11 +302,14 @@ static bool prompt_bytes(const GenerateSettings *s, uint8_t **out, size_t *size,
 }
 
 static bool encode_prompt(Program *p, const uint8_t *text, size_t size, Error *error) {
-  size_t ctx = (size_t)p->config.ctx, room = size ? size : 1;
-  p->prompt = malloc(room * sizeof *p->prompt);
-  if (!p->prompt) return fail(error, EXIT_MEMORY, "out of memory for the prompt");
-  size_t count = tokenizer_encode(p->tokenizer, text, size, p->prompt, room);
-  if (count == 0) p->prompt[count++] = p->special.start >= 0 ? p->special.start : 0;
+  size_t ctx = (size_t)p->config.ctx;
+  BpeIds ids = {0};
+  int32_t start = p->special.start >= 0 ? p->special.start : 0;
+  bool ok = tokenizer_encode(p->tokenizer, text, size, &ids, error) &&
+            (ids.count > 0 || bpe_ids_sink(&ids, &start, 1, error));
+  p->prompt = ids.ids;
+  if (!ok) return false;
+  size_t count = ids.count;
   if (count > ctx) {
     if (!p->settings.truncate_prompt)
       return fail(error, EXIT_INPUT,

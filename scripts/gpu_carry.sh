@@ -1,5 +1,5 @@
 #!/bin/sh
-# Copies what building and testing Inkling needs beside a compiler (jansson, cmocka) from this machine into a directory,
+# Copies what building and testing Inkling needs beside a compiler (jansson, PCRE2, cmocka) from this machine into a directory,
 # for a machine where nothing can be installed: there, `make CARRY=DIR ...`. Argument: the directory (default .carry).
 set -eu
 
@@ -8,21 +8,26 @@ cc=${CC:-cc}
 mkdir -p "$to/include" "$to/lib"
 
 # header NAME...: the files that the compiler would include
-for header in jansson.h jansson_config.h cmocka.h cmocka_pbc.h; do
-  path=$(printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <%s>\n' "$header" |
+for header in jansson.h jansson_config.h pcre2.h cmocka.h cmocka_pbc.h; do
+  path=$(printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#define PCRE2_CODE_UNIT_WIDTH 8\n#include <%s>\n' "$header" |
     "$cc" -E - 2>/dev/null | sed -n "s|^# [0-9]* \"\(.*/$header\)\".*|\1|p" | head -n 1)
   if [ -n "$path" ]; then cp "$path" "$to/include/"; fi
 done
 
 library() { "$cc" -print-file-name="$1" | grep / || true; }
-path=$(library libjansson.a)
-if [ -n "$path" ]; then
-  cp "$path" "$to/lib/"
-else
-  path=$(library libjansson.so)
-  cp -L "$path" "$to/lib/libjansson.so.4"
-  ln -sf libjansson.so.4 "$to/lib/libjansson.so"
-fi
+# carry NAME MAJOR: the archive, or the shared library under the name that programs ask for
+carry() {
+  path=$(library "lib$1.a")
+  if [ -n "$path" ]; then
+    cp "$path" "$to/lib/"
+  else
+    path=$(library "lib$1.so")
+    cp -L "$path" "$to/lib/lib$1.so.$2"
+    ln -sf "lib$1.so.$2" "$to/lib/lib$1.so"
+  fi
+}
+carry jansson 4
+carry pcre2-8 0
 # A program asks for the library by the name inside it; copies instead of links, which not everything carries.
 path=$(library libcmocka.so)
 cp -L "$path" "$to/lib/libcmocka.so"

@@ -39,7 +39,7 @@ wants.
     make gpu-check STAGE=speed      # every operation; training beside PyTorch, where it is installed
     scripts/gpu_report.py build/gpu-check/results-*.jsonl > docs/gpu.md
 
-A stage ends within 8 minutes whatever happens. It needs nvcc, gcc, make, python3, jansson and cmocka; the last two can be
+A stage ends within 8 minutes whatever happens. It needs nvcc, gcc, make, python3, jansson, PCRE2 and cmocka; the last three can be
 brought along to a machine where nothing can be installed: `scripts/gpu_carry.sh .carry` on one that has them, then
 `make gpu-check CARRY=.carry` (found by itself under that name). Settings stand at the top of `scripts/gpu_check.sh`.
 

@@ -17,10 +17,14 @@ has_cmocka() {
     "$cc" -E - >/dev/null 2>&1
 }
 
+# the width of a character chooses the library
+has_pcre2() { printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | "$cc" -E - >/dev/null 2>&1; }
+
 missing=
 optional=
 command -v "$cc" >/dev/null 2>&1 && has_header stdio.h || missing="$missing compiler"
 has_header jansson.h || missing="$missing jansson"
+has_pcre2 || missing="$missing pcre2"
 has_cmocka || missing="$missing cmocka"
 has_header dnnl.h || optional=onednn
 [ -n "$missing$optional" ] || exit 0
@@ -30,10 +34,12 @@ package() {
   case $manager:$1 in
     apt-get:compiler) echo gcc libc6-dev ;;
     apt-get:jansson) echo libjansson-dev ;;
+    apt-get:pcre2) echo libpcre2-dev ;;
     apt-get:cmocka) echo libcmocka-dev ;;
     apt-get:onednn) echo libdnnl-dev ;;
     dnf:compiler) echo gcc glibc-devel libgomp ;;
     dnf:jansson) echo jansson-devel ;;
+    dnf:pcre2) echo pcre2-devel ;;
     dnf:cmocka) echo libcmocka-devel ;;
     dnf:onednn) echo onednn-devel ;;
     *:compiler) echo gcc ;;

@@ -78,39 +78,45 @@ static uint32_t draw(Random *random, uint32_t below) { return philox(7, random->
 
 /* ---- Tokenizer --------------------------------------------------------------------------------------------------- */
 
+static BpeIds encode(const Tokenizer *tokenizer, const void *text, size_t size) {
+  BpeIds ids = {0};
+  Error error = {0};
+  if (!tokenizer_encode(tokenizer, text, size, &ids, &error)) fail_msg("%s", error.text);
+  return ids;
+}
+
 static void all_bytes_round_trip(void **state) {
   const Fixture *f = *state;
   uint8_t text[256];
-  int32_t ids[256];
   for (int i = 0; i < 256; i++) text[i] = (uint8_t)(255 - i);
   assert_string_equal(tokenizer_name(f->tokenizer), "byte");
   assert_int_equal(tokenizer_vocab(f->tokenizer), 257);
   assert_int_equal(tokenizer_end(f->tokenizer), END);
-  assert_int_equal(tokenizer_encode(f->tokenizer, text, 256, ids, 256), 256);
+  BpeIds ids = encode(f->tokenizer, text, 256);
+  assert_int_equal(ids.count, 256);
   for (int i = 0; i < 256; i++) {
     size_t size;
-    const uint8_t *bytes = tokenizer_decode(f->tokenizer, ids[i], &size);
-    assert_int_equal(ids[i], 255 - i);
+    const uint8_t *bytes = tokenizer_decode(f->tokenizer, ids.ids[i], &size);
+    assert_int_equal(ids.ids[i], 255 - i);
     assert_int_equal(size, 1);
     assert_int_equal(bytes[0], text[i]);
   }
+  free(ids.ids);
 }
 
-static void encode_obeys_capacity(void **state) {
+static void nothing_is_no_ids(void **state) {
   const Fixture *f = *state;
-  int32_t ids[4] = {-1, -1, -1, -1};
-  assert_int_equal(tokenizer_encode(f->tokenizer, (const uint8_t *)"abcdef", 6, ids, 3), 6);
-  assert_int_equal(ids[2], 'c');
-  assert_int_equal(ids[3], -1);
-  assert_int_equal(tokenizer_encode(f->tokenizer, (const uint8_t *)"abcdef", 6, NULL, 0), 6);
-  assert_int_equal(tokenizer_encode(f->tokenizer, NULL, 0, ids, 4), 0);
+  BpeIds ids = encode(f->tokenizer, NULL, 0);
+  assert_int_equal(ids.count, 0);
+  free(ids.ids);
 }
 
 static void special_text_is_plain_bytes(void **state) {
   const Fixture *f = *state;
-  int32_t ids[MARK];
-  assert_int_equal(tokenizer_encode(f->tokenizer, (const uint8_t *)END_OF_TEXT, MARK, ids, MARK), MARK);
-  for (int i = 0; i < MARK; i++) assert_int_equal(ids[i], END_OF_TEXT[i]);
+  BpeIds ids = encode(f->tokenizer, END_OF_TEXT, MARK);
+  assert_int_equal(ids.count, MARK);
+  for (int i = 0; i < MARK; i++) assert_int_equal(ids.ids[i], END_OF_TEXT[i]);
+  free(ids.ids);
 }
 
 static void other_ids_stand_for_nothing(void **state) {
@@ -140,6 +146,35 @@ static void saved_file_loads(void **state) {
   assert_string_equal(tokenizer_name(loaded), "byte");
   assert_int_equal(tokenizer_vocab(loaded), 257);
   tokenizer_free(loaded);
+}
+
+/* Merges, written and read: the same ids, name and fingerprint; and another fingerprint than without them. */
+static void merges_are_saved(void **state) {
+  const Fixture *f = *state;
+  const BpeMerge merges[] = {{'h', 'e', 256}, {256, 'l', 257}, {' ', 257, 258}, {0xC3, 0xA9, 259}, {'\n', '\n', 260}};
+  const char text[] = "hel hello he \303\251t\303\251\n\n\n<|endoftext|>";
+  Tokenizer *made, *loaded;
+  Error error = {0};
+  if (!tokenizer_from_merges(&made, merges, 5, &error)) fail_msg("%s", error.text);
+  assert_string_equal(tokenizer_name(made), "BPE");
+  assert_int_equal(tokenizer_vocab(made), 262);
+  assert_int_equal(tokenizer_end(made), 261);
+  for (int again = 0; again < 2; again++) { /* of what was made, then of what was loaded */
+    assert_true(tokenizer_save(made, f->dir, 64, &error));
+    if (!tokenizer_load(&loaded, f->path, &error)) fail_msg("%s", error.text);
+    assert_true(tokenizer_fingerprint(loaded) == tokenizer_fingerprint(made));
+    assert_true(tokenizer_fingerprint(loaded) != tokenizer_fingerprint(f->tokenizer));
+    BpeIds want = encode(made, text, sizeof text - 1), got = encode(loaded, text, sizeof text - 1);
+    assert_int_equal(want.ids[0], 257);
+    assert_int_equal(want.ids[1], 258);
+    assert_int_equal(got.count, want.count);
+    assert_memory_equal(got.ids, want.ids, got.count * sizeof *got.ids);
+    free(want.ids);
+    free(got.ids);
+    tokenizer_free(made);
+    made = loaded;
+  }
+  tokenizer_free(made);
 }
 
 static void saved_file_has_the_alphabet(void **state) {
@@ -206,7 +241,7 @@ static void change(json_t *root, const char *path, const char *value) {
 
 static void bad_files_are_refused(void **state) {
   const Fixture *f = *state;
-  const char *bpe = "not supported yet";
+  const char *bpe = "what is read is byte-level BPE";
   const struct {
     const char *path, *value, *message;
   } cases[] = {
@@ -214,30 +249,32 @@ static void bad_files_are_refused(void **state) {
       {"model", "[]", "model is missing"},
       {"model.type", "\"WordPiece\"", bpe},
       {"model.type", "7", bpe},
-      {"model.merges", "[\"a b\"]", bpe},
-      {"model.merges", "[[\"a\", \"b\"]]", bpe},
+      {"model.merges", "[\"a b\"]", "merge 0 is not of two tokens"},
+      {"model.merges", "[[\"a\", \"b\"]]", "merge 0 is not of two tokens"},
+      {"model.merges", "[\"ab\"]", "merge 0 is not of two tokens"},
+      {"model.merges", "[7]", "merge 0 is not of two tokens"},
       {"model.merges", "-", "model.merges is missing"},
       {"model.merges", "{}", "model.merges is missing"},
       {"model.dropout", "0.1", bpe},
       {"model.end_of_word_suffix", "\"</w>\"", bpe},
       {"model.vocab", "-", "model.vocab is missing"},
       {"model.vocab", "[1, 2]", "model.vocab is missing"},
-      {"model.vocab", "{}", "has 0 of the 256 bytes"},
-      {"model.vocab.A", "-", "has 255 of the 256 bytes"},
-      {"model.vocab.A", "66", "\"A\" has id 66, need 65"},
-      {"model.vocab.A", "-1", "has id -1"},
-      {"model.vocab.A", "9223372036854775807", "has id 9223372036854775807"},
+      {"model.vocab", "{}", "no id is the byte 0x00"},
+      {"model.vocab.A", "-", "no id is the byte 0x41"},
+      {"model.vocab.A", "66", "have the same id 66"},
+      {"model.vocab.A", "-1", "no whole number from 0"},
+      {"model.vocab.A", "9223372036854775807", "no whole number from 0"},
       {"model.vocab.A", "65.0", "no whole number"},
       {"model.vocab.A", "\"65\"", "no whole number"},
-      {"model.vocab.AB", "257", bpe},
-      {"model.vocab.<|endoftext|>", "0", "need 256"},
+      {"model.vocab.\u20ac", "257", "not in the alphabet"},
+      {"model.vocab.<|endoftext|>", "0", "have the same id 0"},
       {"added_tokens", "-", "added_tokens is missing"},
       {"added_tokens", "{}", "added_tokens is missing"},
-      {"added_tokens", "[]", bpe},
-      {"added_tokens", "[7]", bpe},
-      {"added_tokens.0.id", "257", "is not 256"},
-      {"added_tokens.0.id", "\"256\"", "is not 256"},
-      {"added_tokens.0.content", "\"<s>\"", bpe},
+      {"added_tokens", "[]", "no added token ends a document"},
+      {"added_tokens", "[7]", "added token 0 has no text"},
+      {"added_tokens.0.id", "\"256\"", "added token 0 has no text, or no id"},
+      {"added_tokens.0.content", "\"<s>\"", "no added token ends a document"},
+      {"added_tokens.0.special", "false", "is not special"},
       {"normalizer", "{\"type\": \"Lowercase\"}", bpe},
       {"pre_tokenizer", "null", bpe},
       {"pre_tokenizer.add_prefix_space", "true", bpe},
@@ -260,6 +297,9 @@ static void harmless_variants_load(void **state) {
   const Fixture *f = *state;
   const char *template = "{\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {}}], \"special_tokens\": {}}";
   const char *const cases[][2] = {{"model.vocab.<|endoftext|>", "256"},
+                                  {"model.vocab.AB", "257"},
+                                  {"added_tokens.0.id", "300"},
+                                  {"added_tokens.0.content", "\"</s>\""},
                                   {"truncation", "{\"max_length\": 8}"},
                                   {"model.unk_token", "\"<|endoftext|>\""},
                                   {"model.continuing_subword_prefix", "\"\""},
@@ -558,10 +598,11 @@ static void windows_depend_on_everything(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(all_bytes_round_trip, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(encode_obeys_capacity, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(nothing_is_no_ids, set_up, tear_down),
       cmocka_unit_test_setup_teardown(special_text_is_plain_bytes, set_up, tear_down),
       cmocka_unit_test_setup_teardown(other_ids_stand_for_nothing, set_up, tear_down),
       cmocka_unit_test_setup_teardown(saved_file_loads, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(merges_are_saved, set_up, tear_down),
       cmocka_unit_test_setup_teardown(saved_file_has_the_alphabet, set_up, tear_down),
       cmocka_unit_test_setup_teardown(config_has_the_context, set_up, tear_down),
       cmocka_unit_test_setup_teardown(save_fails_without_directory, set_up, tear_down),

@@ -78,7 +78,9 @@ static bool find_documents(Dataset *dataset, Error *error) {
 
 static bool open_text(Dataset *dataset, const char *path, const Tokenizer *tokenizer, Error *error) {
   if (strcmp(tokenizer_name(tokenizer), "byte") != 0) {
-    return fail(error, EXIT_INTERNAL, "a data set needs the byte tokenizer, not \"%s\"", tokenizer_name(tokenizer));
+    return fail(error, EXIT_USAGE,
+                "%s: a text is read by the byte tokenizer only in this version, and the model's is %s", path,
+                tokenizer_name(tokenizer));
   }
   dataset->end = tokenizer_end(tokenizer);
   if (!file_map(&dataset->file, path, EXIT_INPUT, error)) return false;

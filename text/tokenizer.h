@@ -1,10 +1,12 @@
-/* Text to token ids and back. The interface is one for all tokenizers; the byte tokenizer is the first.
+/* Text to token ids and back: a byte-level BPE (text/bpe.h) and the token that ends a document.
  *
- * Byte tokenizer: 257 entries, id = byte, 256 = <|endoftext|>. */
+ * The byte tokenizer is the one without merges: 257 entries, id = byte, 256 = <|endoftext|>. */
 #ifndef INKLING_TEXT_TOKENIZER_H
 #define INKLING_TEXT_TOKENIZER_H
 
 #include "cli/error.h"
+#include "text/bpe.h"
+#include "text/bpe_encode.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -14,22 +16,28 @@
 typedef struct Tokenizer Tokenizer;
 
 Tokenizer *tokenizer_byte(void); /* NULL when out of memory */
+/* Bytes, merges, the end token. EXIT_MEMORY. */
+bool tokenizer_from_merges(Tokenizer **out, const BpeMerge *merges, size_t merge_count, Error *error);
 void tokenizer_free(Tokenizer *tokenizer);
 
-/* Reads `tokenizer.json` (the byte-level BPE form of Hugging Face's tokenizers). EXIT_CHECKPOINT. */
+/* Reads `tokenizer.json` as Hugging Face's tokenizers write it for a byte-level BPE that splits as GPT-2 does. What
+ * would make its ids other ones than in the library that wrote it is refused. EXIT_CHECKPOINT. */
 bool tokenizer_load(Tokenizer **out, const char *path, Error *error);
-/* Writes tokenizer.json and tokenizer_config.json into `dir`, each atomically. `ctx` becomes model_max_length.
- * EXIT_OUTPUT. */
+/* Writes tokenizer.json and tokenizer_config.json into `dir`, each atomically. `ctx` becomes model_max_length. A
+ * tokenizer.json that was loaded is written as it was. EXIT_OUTPUT. */
 bool tokenizer_save(const Tokenizer *tokenizer, const char *dir, int ctx, Error *error);
 
-const char *tokenizer_name(const Tokenizer *tokenizer); /* "byte" */
+const char *tokenizer_name(const Tokenizer *tokenizer); /* "byte" or "BPE" */
 int tokenizer_vocab(const Tokenizer *tokenizer);
-int tokenizer_end(const Tokenizer *tokenizer); /* id of <|endoftext|> */
+int tokenizer_end(const Tokenizer *tokenizer); /* id of the token that ends a document */
+const Bpe *tokenizer_bpe(const Tokenizer *tokenizer);
+/* Of everything that ids depend on: what was encoded by a tokenizer with another one is of no use. */
+uint64_t tokenizer_fingerprint(const Tokenizer *tokenizer);
 
-/* Ids of the raw bytes of one document: no end token added, special tokens not recognised. Writes at most `capacity`
- * ids and returns how many the text has. */
-size_t tokenizer_encode(const Tokenizer *tokenizer, const uint8_t *text, size_t size, int32_t *ids, size_t capacity);
-/* The bytes that one id stands for (nothing for the end token); valid as long as the tokenizer. */
+/* Adds the ids of the raw bytes of one text to `out` (starts as {0}; the caller frees out->ids): no end token added,
+ * special tokens not recognised. For prompts; corpora go through text/bpe_encode.h. EXIT_MEMORY. */
+bool tokenizer_encode(const Tokenizer *tokenizer, const uint8_t *text, size_t size, BpeIds *out, Error *error);
+/* The bytes that one id stands for (nothing for special tokens); valid as long as the tokenizer. */
 const uint8_t *tokenizer_decode(const Tokenizer *tokenizer, int32_t id, size_t *size);
 
 #endif

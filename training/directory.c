@@ -119,10 +119,8 @@ static bool write_settings(Run *r, Error *error) {
 /* The token that text without a prompt starts from: the end of a document where the text has several, else a newline.
  */
 int start_token(const Run *r) {
-  int32_t newline = 0;
   if (dataset_documents(r->data) > 1) return tokenizer_end(r->tokenizer);
-  tokenizer_encode(r->tokenizer, (const uint8_t *)"\n", 1, &newline, 1);
-  return newline;
+  return tokenizer_bpe(r->tokenizer)->byte_ids['\n'];
 }
 
 bool write_weights(Run *r, Error *error) {

@@ -109,18 +109,18 @@ static void show_sample(Run *r, TextBuffer *b) {
 bool sample(Run *r, Error *error) {
   if (!r->settings.sample_tokens) return true;
   const char *prompt = r->settings.prompt ? r->settings.prompt : "";
-  size_t length = strlen(prompt), room = length ? length : 1;
-  int32_t *ids = malloc(room * sizeof *ids);
-  if (!ids) return fail(error, EXIT_MEMORY, "out of memory for the prompt");
-  size_t count = tokenizer_encode(r->tokenizer, (const uint8_t *)prompt, length, ids, room);
-  if (count == 0) ids[count++] = start_token(r);
-  size_t ctx = (size_t)r->config.ctx, skipped = count > ctx ? count - ctx : 0;
+  size_t length = strlen(prompt), ctx = (size_t)r->config.ctx;
+  BpeIds ids = {0};
+  int32_t start = start_token(r);
+  bool ok = tokenizer_encode(r->tokenizer, (const uint8_t *)prompt, length, &ids, error) &&
+            (ids.count > 0 || bpe_ids_sink(&ids, &start, 1, error));
+  size_t skipped = ids.count > ctx ? ids.count - ctx : 0;
   TextBuffer text = {0};
   GenerationResult result;
   GenerationRequest request = {.decoder = r->decoder,
                                .tokenizer = r->tokenizer,
-                               .prompt = ids + skipped,
-                               .prompt_tokens = (int)(count - skipped),
+                               .prompt = ids.ids + skipped,
+                               .prompt_tokens = (int)(ids.count - skipped),
                                .max_tokens = r->settings.sample_tokens,
                                .slide = true,
                                .emit = collect,
@@ -131,10 +131,10 @@ bool sample(Run *r, Error *error) {
                                             .min_p = 0.05f,
                                             .temperature = 0.8f,
                                             .seed = r->settings.seed}};
-  bool ok = collect(&text, (const uint8_t *)prompt, length) && generation_run(&request, &result, error) &&
-            append_sample(r, &text, error);
+  ok = ok && collect(&text, (const uint8_t *)prompt, length) && generation_run(&request, &result, error) &&
+       append_sample(r, &text, error);
   if (ok) show_sample(r, &text);
-  free(ids);
+  free(ids.ids);
   free(text.text);
   if (!ok && !error->code && !stop_signal) return fail(error, EXIT_MEMORY, "out of memory for a sample");
   return ok || !error->code;
