@@ -37,13 +37,13 @@ inline void unpoison(const void *p, size_t bytes) {
 enum Order { ORDER_FORWARD, ORDER_REVERSE, ORDER_RANDOM };
 
 struct Options {
-  Order order;       /* EMU_ORDER=fwd|rev|rand:SEED: of blocks, warps and lanes */
-  unsigned seed;     /* never 0 */
-  bool eager_copies; /* EMU_CPASYNC=eager */
-  bool lazy_streams; /* EMU_STREAMS=lazy */
-  bool host_guard;   /* EMU_HOSTGUARD=1, with AddressSanitizer: host code must not touch device memory */
+  Order order;         /* EMU_ORDER=fwd|rev|rand:SEED: of blocks, warps and lanes */
+  unsigned seed;       /* never 0 */
+  bool eager_copies;   /* EMU_CPASYNC=eager */
+  bool lazy_streams;   /* EMU_STREAMS=lazy */
+  bool host_guard;     /* EMU_HOSTGUARD=1, with AddressSanitizer: host code must not touch device memory */
   unsigned memory_kib; /* EMU_MEMORY_KIB: of the card */
-  bool verbose;      /* EMU_VERBOSE=1: a line for every launch */
+  bool verbose;        /* EMU_VERBOSE=1: a line for every launch */
 };
 const Options &options();
 
