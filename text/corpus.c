@@ -1,3 +1,5 @@
+#define _DEFAULT_SOURCE /* madvise: posix_madvise gives nothing back */
+
 #include "text/corpus.h"
 
 #include "cli/one_line.h"
@@ -12,7 +14,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { CHECK_BYTES = 1 << 20 }; /* consumed between two looks at whether the file is still the same */
+enum {
+  CHECK_BYTES = 1 << 20, /* consumed between two looks at whether the file is still the same */
+  STEP_BYTES = 64 << 20  /* after which pages that were read are given back */
+};
 
 struct Corpus {
   FileList list;
@@ -127,7 +132,21 @@ int64_t corpus_bytes(const Corpus *corpus) { return corpus->list.bytes; }
 
 int64_t corpus_position(const Corpus *corpus) { return corpus->before + (int64_t)corpus->at; }
 
+bool corpus_masked(const Corpus *corpus) { return corpus->prompt_field != NULL; }
+
 uint64_t corpus_fingerprint(const Corpus *corpus) { return corpus->fingerprint; }
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+static void let_go(const Corpus *corpus, size_t end) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  if (end >= page) madvise((void *)(uintptr_t)corpus->file.bytes, end / page * page, MADV_DONTNEED);
+}
+
+void corpus_let_go(const Corpus *corpus, const uint8_t *text) {
+  const uintptr_t begin = (uintptr_t)corpus->file.bytes, at = (uintptr_t)text;
+  if (corpus->mapped && at >= begin && at - begin <= corpus->file.size) let_go(corpus, at - begin);
+}
 
 /* ---- Documents of a text file ------------------------------------------------------------------------------------ */
 
@@ -148,9 +167,14 @@ static size_t separator_at(const Corpus *corpus, size_t at) {
 static size_t document_end(const Corpus *corpus, size_t at, size_t *separator) {
   const MappedFile *file = &corpus->file;
   *separator = 0;
-  while (at < file->size) {
-    const uint8_t *mark = memchr(file->bytes + at, END_OF_TEXT[0], file->size - at);
-    if (mark == NULL) break;
+  for (size_t kept = at; at < file->size;) {
+    const size_t left = file->size - at, step = left < STEP_BYTES ? left : STEP_BYTES;
+    if (at - kept >= STEP_BYTES) let_go(corpus, kept = at);
+    const uint8_t *mark = memchr(file->bytes + at, END_OF_TEXT[0], step);
+    if (mark == NULL) {
+      at += step;
+      continue;
+    }
     at = (size_t)(mark - file->bytes);
     *separator = separator_at(corpus, at);
     if (*separator > 0) return at;
@@ -213,6 +237,7 @@ static bool open_file(Corpus *corpus, Error *error) {
 }
 
 static bool still_unchanged(Corpus *corpus, Error *error) {
+  if (corpus->at / STEP_BYTES != corpus->checked / STEP_BYTES) let_go(corpus, corpus->at);
   corpus->checked = corpus->at;
   return text_file_unchanged(&corpus->list.files[corpus->current], error);
 }

@@ -57,6 +57,8 @@ int64_t corpus_skipped(const Corpus *corpus);  /* names in directories that were
 int64_t corpus_bytes(const Corpus *corpus);    /* sum of the files' sizes */
 int64_t corpus_position(const Corpus *corpus); /* bytes of it consumed, corpus_bytes at the end */
 
+bool corpus_masked(const Corpus *corpus); /* documents have prompts */
+
 /* The next document, valid until the next call of corpus_next, corpus_rewind or corpus_close. A corpus of separators
  * and blank lines is at its end at once.
  *
@@ -67,6 +69,10 @@ int64_t corpus_position(const Corpus *corpus); /* bytes of it consumed, corpus_b
  * After an error only corpus_rewind and corpus_close are of use. */
 bool corpus_next(Corpus *corpus, Document *out, Error *error);
 void corpus_rewind(Corpus *corpus); /* to the first document */
+
+/* Takes the pages of the current file before `text` out of memory, where `text` lies in a document of a text file. They
+ * come back when they are read again. corpus_next does so with what is behind it. */
+void corpus_let_go(const Corpus *corpus, const uint8_t *text);
 
 /* 64 bits that change when the documents may have: XXH64 over the field names and, in order, every file's kind, size,
  * modification time (ns) and inode, as corpus_open found them. Not over paths, nor over where the spool file lies. What
