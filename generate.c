@@ -6,6 +6,7 @@
 #include "cli/progress.h"
 #include "cli/startup.h"
 #include "store/run.h"
+#include "text/convert.h"
 #include "text/generation.h"
 #include "text/score.h"
 
@@ -20,7 +21,7 @@
 
 typedef struct GenerateSettings {
   const char *run, *model; /* positional RUN or -m RUN */
-  const char *prompt, *prompt_file, *score;
+  const char *prompt, *prompt_file, *score, *encode, *decode;
   int64_t tokens;
   Sampling sampling;
   bool greedy, ignore_end, echo, quiet;
@@ -167,6 +168,18 @@ static void generate_options(Options *options, Option rows[GENERATE_OPTIONS], Ge
        .shown_default = "half the context",
        .help = "tokens between the windows of --score; of each the last so many count"},
 
+      {.group = "Tokens",
+       .name = "encode",
+       .kind = OPTION_TEXT,
+       .value = &s->encode,
+       .argument = "FILE",
+       .help = "print the tokens of FILE's bytes, a number a line; -: of standard input"},
+      {.name = "decode",
+       .kind = OPTION_TEXT,
+       .value = &s->decode,
+       .argument = "FILE",
+       .help = "write the bytes of the token numbers in FILE; -: in standard input"},
+
       {.group = "Machine",
        .name = "device",
        .kind = OPTION_CHOICE,
@@ -251,9 +264,7 @@ static bool load_tokenizer(Program *p, Error *error) {
 
 static bool load_model(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
-  if (!run_read_config(p->dir, &p->config, &p->special, error) || !load_tokenizer(p, error) ||
-      !device_open(&s->machine, &p->config, NULL, &p->console, &p->backend, &p->context, error))
-    return false;
+  if (!device_open(&s->machine, &p->config, NULL, &p->console, &p->backend, &p->context, error)) return false;
   char *path = path_join(p->dir, "model.safetensors");
   if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
   bool ok = read_weights(p, path, error);
@@ -430,14 +441,38 @@ static bool score(Program *p, Error *error) {
   return report_output(p, error);
 }
 
+/* ---- tokens ---- */
+
+/* Needs the tokenizer alone. */
+static bool convert(Program *p, Error *error) {
+  const char *path = p->settings.encode ? p->settings.encode : p->settings.decode;
+  const bool standard = strcmp(path, "-") == 0;
+  const char *name = standard ? "standard input" : path;
+  FILE *in = standard ? stdin : fopen(path, "rb");
+  if (!in) return fail(error, EXIT_INPUT, "cannot read %s: %s", name, strerror(errno));
+  Error why = {0};
+  bool ok = p->settings.encode ? convert_to_ids(p->tokenizer, in, name, stdout, &why)
+                               : convert_to_text(p->tokenizer, in, name, stdout, &why);
+  if (!ok && why.code == EXIT_OUTPUT && errno == EPIPE) ok = true; /* the reader has what it wanted */
+  if (!standard) fclose(in);
+  return ok || fail(error, why.code, "%s", why.text);
+}
+
 /* ---- main ---- */
 
 static bool run(Program *p, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  if ((s->encode != NULL) + (s->decode != NULL) + (s->score != NULL) > 1)
+    return fail(error, EXIT_USAGE, "--encode, --decode and --score do one thing each; use one");
+  if ((s->encode || s->decode) && (s->prompt || s->prompt_file))
+    return fail(error, EXIT_USAGE, "--%s takes no prompt", s->encode ? "encode" : "decode");
   if (p->settings.score && (p->settings.prompt || p->settings.prompt_file))
     return fail(error, EXIT_USAGE, "--score takes no prompt");
   uint8_t *text = NULL;
   size_t size = 0;
-  bool ok = find_run(p, error) && load_model(p, error);
+  bool ok = find_run(p, error) && run_read_config(p->dir, &p->config, &p->special, error) && load_tokenizer(p, error);
+  if (ok && (s->encode || s->decode)) return convert(p, error);
+  ok = ok && load_model(p, error);
   if (ok && p->settings.score) return score(p, error);
   ok = ok && prompt_bytes(&p->settings, &text, &size, error) && encode_prompt(p, text, size, error) &&
        generate(p, text, size, error);

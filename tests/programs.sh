@@ -198,6 +198,17 @@ head -c 400 text.txt >long.txt
 refused "a prompt that does not fit" 3 "truncate-prompt" "$generate" a.run -f long.txt
 $generate a.run -f long.txt --truncate-prompt left -n 5 --quiet >two
 check "--truncate-prompt left" test $? -eq 0
+head -c 200000 "$bin/generate" >bytes
+head -c 9000000 /dev/zero | tr '\0' '\377' >>bytes # no place to cut
+$generate a.run --encode bytes >ids && $generate a.run --decode ids >decoded
+check "--decode of --encode are the same bytes" cmp bytes decoded
+check "--encode prints a line a token" test "$(wc -l <ids)" -eq "$(wc -c <bytes)"
+printf 'hi<|endoftext|>' | $generate a.run --encode - | $generate a.run --decode - >decoded
+check "special tokens are bytes like others" test "$(cat decoded)" = 'hi<|endoftext|>'
+refused "--decode of no number" 3 'word 2 is "x"' sh -c "echo 1 x | $generate a.run --decode - >/dev/null"
+refused "--encode of a directory" 3 "Is a directory" "$generate" a.run --encode .
+refused "--encode and --score" 2 "use one" "$generate" a.run --encode text.txt --score text.txt
+refused "--encode: full disk" 7 "stdout" sh -c "exec $generate a.run --encode text.txt >/dev/full"
 refused "generate: full disk" 7 "stdout" sh -c "exec $generate a.run -n 50 --ignore-eos --quiet >/dev/full"
 $generate a.run -n 2000 --ignore-eos --quiet 2>err | head -c 10 >/dev/null
 check "a closed pipe ends quietly" test ! -s err
