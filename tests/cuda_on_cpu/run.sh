@@ -20,7 +20,7 @@ if [ "${1:-}" = --job ]; then
     rev) export EMU_ORDER=rev EMU_CPASYNC=eager ;;
     rand) export EMU_ORDER=rand:7 EMU_STREAMS=lazy ;;
     sm86) export EMU_SM=86 ;;
-    address) export EMU_ORDER=rand:7 EMU_STREAMS=lazy EMU_HOSTGUARD=1 ;;
+    address) export EMU_ORDER=rev EMU_STREAMS=lazy EMU_HOSTGUARD=1 ;;
     race) export EMU_ORDER=fwd ;;
   esac
   case $program in
