@@ -33,7 +33,7 @@ wants.
 
 ## How to measure
 
-    make gpu-check                  # all stages, about 20 minutes; or one of them:
+    make gpu-check                  # all stages, at most 24 minutes; or one of them:
     make gpu-check STAGE=parity     # builds for the card that is there, tests against the CPU, trains on both
     make gpu-check STAGE=sanitize   # compute-sanitizer: memcheck, racecheck, synccheck, initcheck
     make gpu-check STAGE=speed      # every operation; training beside PyTorch, where it is installed

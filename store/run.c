@@ -1,5 +1,6 @@
 #include "store/run.h"
 
+#include "cli/one_line.h"
 #include "store/checksum.h"
 #include "store/file.h"
 
@@ -156,12 +157,11 @@ static bool read_flag(const ConfigReader *r, const char *key, bool *out) {
 /* A string that has to be one of two (`other` may be NULL), when it is there. */
 static bool require_text(const ConfigReader *r, const json_t *value, const char *key, const char *wanted,
                          const char *other) {
-  char text[PRINTABLE_SIZE];
   if (value == NULL) return true;
   if (!json_is_string(value)) return refuse(r, "%s is not a string", key);
   const char *given = json_string_value(value);
   if (strcmp(given, wanted) == 0 || (other != NULL && strcmp(given, other) == 0)) return true;
-  return refuse(r, "%s is \"%s\"; only \"%s\" is supported", key, printable(text, given), wanted);
+  return refuse(r, "%s is \"%s\"; only \"%s\" is supported", key, one_line(given, 80).text, wanted);
 }
 
 static bool check_architecture(const ConfigReader *r) {
@@ -252,12 +252,11 @@ static json_t *parse_config(const char *path, Error *error) {
   if (!file_map(&file, path, EXIT_CHECKPOINT, error)) return NULL;
   json_error_t problem;
   json_t *root = NULL;
-  char text[PRINTABLE_SIZE];
   if (file.size == 0 || file.size > MAX_CONFIG_BYTES)
     fail(error, EXIT_CHECKPOINT, "%s has %zu bytes; 1 to %d is possible", path, file.size, MAX_CONFIG_BYTES);
   else if ((root = json_loadb((const char *)file.bytes, file.size, JSON_REJECT_DUPLICATES, &problem)) == NULL)
     fail(error, EXIT_CHECKPOINT, "%s is not proper JSON (line %d, column %d: %s)", path, problem.line, problem.column,
-         printable(text, problem.text));
+         one_line(problem.text, 80).text);
   file_unmap(&file);
   if (root == NULL || json_is_object(root)) return root;
   fail(error, EXIT_CHECKPOINT, "%s is not a JSON object", path);
@@ -394,10 +393,9 @@ static bool read_tensors(const char *path, const SafeTensors *file, const Parame
     used[tensor - file->tensors] = true;
   }
   for (int i = 0; i < file->count; i++) {
-    char name[PRINTABLE_SIZE];
     if (!used[i] && !tolerated(file, &file->tensors[i]))
       return fail(error, EXIT_CHECKPOINT, "%s has a tensor '%s' that a model of this configuration does not have", path,
-                  printable(name, file->tensors[i].name));
+                  one_line(file->tensors[i].name, 80).text);
   }
   return true;
 }

@@ -1,5 +1,7 @@
 #include "store/safetensors.h"
 
+#include "cli/one_line.h"
+
 #include <jansson.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -26,13 +28,6 @@ enum { TYPES = sizeof types / sizeof types[0] };
 
 size_t tensor_type_bytes(TensorType type) { return types[type].bytes; }
 const char *tensor_type_name(TensorType type) { return types[type].name; }
-
-const char *printable(char out[PRINTABLE_SIZE], const char *text) {
-  size_t n = 0;
-  for (; n < 80 && text[n] != '\0'; n++) out[n] = text[n] >= ' ' && text[n] <= '~' ? text[n] : '?';
-  memcpy(out + n, text[n] != '\0' ? "..." : "", text[n] != '\0' ? 4 : 1);
-  return out;
-}
 
 /* product(shape) * size of the type; false when it does not fit. */
 static bool tensor_bytes(const SafeTensor *tensor, size_t *bytes) {
@@ -88,9 +83,8 @@ static json_t *parse_header(const Reader *r, const char *header, size_t size) {
   json_error_t problem;
   json_t *root = json_loadb(header, size, JSON_REJECT_DUPLICATES, &problem);
   if (root != NULL) return root; /* an object: it starts with '{' */
-  char text[PRINTABLE_SIZE];
   if (json_error_code(&problem) == json_error_out_of_memory) out_of_memory(r);
-  else invalid(r, "its header is not proper JSON (byte %d: %s)", problem.position, printable(text, problem.text));
+  else invalid(r, "its header is not proper JSON (byte %d: %s)", problem.position, one_line(problem.text, 80).text);
   return NULL;
 }
 
@@ -116,9 +110,8 @@ static bool read_type(const Reader *r, SafeTensor *tensor, const char *name, con
       tensor->type = (TensorType)i;
       return true;
     }
-  char text[PRINTABLE_SIZE];
   return invalid(r, "dtype '%s' of tensor '%s' is not supported (F64 F32 F16 BF16 I64 I32 U8 are)",
-                 printable(text, json_string_value(dtype)), name);
+                 one_line(json_string_value(dtype), 80).text, name);
 }
 
 static bool read_offsets(const Reader *r, SafeTensor *tensor, const char *name, const json_t *offsets) {
@@ -135,8 +128,8 @@ static bool read_offsets(const Reader *r, SafeTensor *tensor, const char *name, 
 }
 
 static bool read_tensor(const Reader *r, SafeTensor *tensor, const char *key, const json_t *entry) {
-  char name[PRINTABLE_SIZE];
-  printable(name, key);
+  const OneLine shown = one_line(key, 80);
+  const char *name = shown.text;
   tensor->name = key;
   if (!json_is_object(entry)) return invalid(r, "the entry of tensor '%s' is not an object", name);
   if (!read_type(r, tensor, name, json_object_get(entry, "dtype"))) return false;
@@ -156,8 +149,7 @@ static bool read_metadata(const Reader *r, SafeTensors *out, json_t *metadata) {
   const char *key;
   json_t *value;
   json_object_foreach(metadata, key, value) {
-    char text[PRINTABLE_SIZE];
-    if (!json_is_string(value)) return invalid(r, "the metadata '%s' is not a string", printable(text, key));
+    if (!json_is_string(value)) return invalid(r, "the metadata '%s' is not a string", one_line(key, 80).text);
     out->metadata[out->metadata_count++] = (MetadataEntry){key, json_string_value(value)};
   }
   return true;
@@ -180,10 +172,9 @@ static bool check_cover(const Reader *r, const SafeTensors *file) {
   for (int i = 0; i < file->count; i++) {
     const SafeTensor *tensor = &file->tensors[i];
     const uint8_t *begin = tensor->data;
-    char name[PRINTABLE_SIZE];
     if (begin != expected)
       return invalid(r, "tensor '%s' begins at byte %td of the data where %td is due (%s)",
-                     printable(name, tensor->name), begin - r->data, expected - r->data,
+                     one_line(tensor->name, 80).text, begin - r->data, expected - r->data,
                      begin < expected ? "tensors overlap" : "there is a hole");
     expected += tensor->bytes;
   }

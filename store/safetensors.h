@@ -53,11 +53,6 @@ const char *safetensors_metadata(const SafeTensors *file, const char *key);    /
 size_t tensor_type_bytes(TensorType type);
 const char *tensor_type_name(TensorType type); /* "F32" */
 
-/* `text` fit for a terminal: at most 80 bytes of it, everything but printable ASCII replaced. Returns `out`. For names
- * out of files in messages. */
-enum { PRINTABLE_SIZE = 84 };
-const char *printable(char out[PRINTABLE_SIZE], const char *text);
-
 /* Writes atomically (store/file.h), tensors in the order given; `__metadata__` always holds {"format":"pt"} besides
  * `metadata`, which must not have that key. Equal input gives equal bytes. EXIT_OUTPUT. */
 bool safetensors_write(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,

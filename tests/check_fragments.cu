@@ -206,14 +206,25 @@ void check_mma() {
   passed(what, LANES * 4);
 }
 
+/* COPIES pieces of 16 bytes, all of their words different. */
+std::vector<uint4> numbered_chunks() {
+  std::vector<uint4> chunks(COPIES);
+  for (int i = 0; i < COPIES; i++) chunks[i] = make_uint4(4u * i, 4u * i + 1, 4u * i + 2, 4u * i + 3);
+  return chunks;
+}
+
+/* Which of them goes where; -1: none. */
+std::vector<int> scattered_places() {
+  std::vector<int> from(COPIES);
+  for (int i = 0; i < COPIES; i++) from[i] = i % 3 == 0 ? -1 : (i * 7) % COPIES;
+  return from;
+}
+
 void check_cp_async() {
   const char *what = "cp.async 16 bytes, with and without a source";
-  std::vector<uint4> in(COPIES), out(2 * COPIES, make_uint4(7, 7, 7, 7));
-  std::vector<int> from(COPIES);
-  for (int i = 0; i < COPIES; i++) {
-    in[i] = make_uint4(4u * i, 4u * i + 1, 4u * i + 2, 4u * i + 3);
-    from[i] = i % 3 == 0 ? -1 : (i * 7) % COPIES;
-  }
+  const std::vector<uint4> in = numbered_chunks();
+  const std::vector<int> from = scattered_places();
+  std::vector<uint4> out(2 * COPIES, make_uint4(7, 7, 7, 7));
   Device<uint4> source(in), result(out);
   Device<int> places(from);
   if (!run(what, run_cp_async, 1, COPIES, 2 * COPIES * sizeof(uint4), result.data, source.data, places.data)) return;
@@ -232,12 +243,9 @@ void check_cp_async() {
 
 void check_load16() {
   const char *what = "load16_ordered, with and without a source";
-  std::vector<uint4> in(COPIES), out(COPIES, make_uint4(7, 7, 7, 7));
-  std::vector<int> from(COPIES);
-  for (int i = 0; i < COPIES; i++) {
-    in[i] = make_uint4(4u * i, 4u * i + 1, 4u * i + 2, 4u * i + 3);
-    from[i] = i % 3 == 0 ? -1 : (i * 7) % COPIES;
-  }
+  const std::vector<uint4> in = numbered_chunks();
+  const std::vector<int> from = scattered_places();
+  std::vector<uint4> out(COPIES, make_uint4(7, 7, 7, 7));
   Device<uint4> source(in), result(out);
   Device<int> places(from);
   if (!run(what, run_load16, 1, COPIES, 0, result.data, source.data, places.data)) return;

@@ -52,22 +52,20 @@ static bool add_document(Batch *b, const uint8_t *text, const Document *document
          add_span(b, text + document->prompt, document->size - document->prompt, error);
 }
 
-static bool is_large(const Document *document) { return document->size > BATCH_BYTES / 4; }
-
 /* The next documents; `count` 0 at the end. A large one comes alone and where it lies. */
 static bool batch_next(Batch *b, Error *error) {
   b->count = b->used = 0;
   for (;;) {
     if (!b->pending.text && !corpus_next(b->corpus, &b->pending, error)) return false;
     const Document *next = &b->pending;
-    if (!next->text || (b->count && (is_large(next) || next->size > BATCH_BYTES - b->used))) return true;
-    uint8_t *copy = b->bytes + b->used;
-    if (!is_large(next)) {
-      memcpy(copy, next->text, next->size);
+    const bool large = next->size > BATCH_BYTES / 4;
+    if (!next->text || (b->count && (large || next->size > BATCH_BYTES - b->used))) return true;
+    const uint8_t *text = next->text;
+    if (!large) {
+      text = memcpy(b->bytes + b->used, next->text, next->size);
       b->used += next->size;
     }
-    const bool large = is_large(next);
-    if (!add_document(b, large ? next->text : copy, next, error)) return false;
+    if (!add_document(b, text, next, error)) return false;
     b->pending.text = NULL;
     if (large) return true;
   }
