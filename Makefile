@@ -1,5 +1,5 @@
 # Inkling: ./train and ./generate.
-#   make            build both            make demo      train on a sample corpus for about a minute
+#   make            build both            make demo      train on a sample corpus for a minute or two
 #   make test       the whole test suite  make sanitize  the same under ASan and UBSan
 #   make format     clang-format          make lint      clang-tidy, cppcheck, shellcheck
 #   make test-cuda-on-cpu [SANITIZE=address|race]   the CUDA kernels' tests on a machine without a GPU

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The demo: writes 2 MB of stories from a grammar whose entropy is known exactly, trains for about a minute, and compares what
+# The demo: writes 2 MB of stories from a grammar whose entropy is known exactly, trains for a minute or two, and compares what
 # the model learned with that limit. Argument: the program that writes the stories.
 set -eu
 
@@ -23,7 +23,7 @@ echo "== training =="
   --sample-every 1500 --prompt "Once"
 
 echo "== what it learned =="
-score=$(./generate "$dir/stories.run" --score "$dir/tail.txt")
+score=$(./generate "$dir/stories.run" --score "$dir/tail.txt" --quiet)
 learned=$(echo "$score" | sed 's/.*"bits_per_byte": *\([0-9.]*\).*/\1/')
 xz=$(command -v xz >/dev/null 2>&1 && xz -9 -k -c "$dir/stories.txt" | wc -c || echo "")
 awk -v model="$learned" -v limit="$tail_entropy" -v xz="$xz" -v total="$total" 'BEGIN {
