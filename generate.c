@@ -5,14 +5,17 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/startup.h"
+#include "store/file.h"
 #include "store/run.h"
 #include "text/convert.h"
+#include "text/encoding.h"
 #include "text/generation.h"
 #include "text/score.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -315,9 +318,8 @@ static bool prompt_bytes(const GenerateSettings *s, uint8_t **out, size_t *size,
 static bool encode_prompt(Program *p, const uint8_t *text, size_t size, Error *error) {
   size_t ctx = (size_t)p->config.ctx;
   BpeIds ids = {0};
-  int32_t start = p->special.start >= 0 ? p->special.start : 0;
-  bool ok = tokenizer_encode(p->tokenizer, text, size, &ids, error) &&
-            (ids.count > 0 || bpe_ids_sink(&ids, &start, 1, error));
+  const int32_t start = p->special.start >= 0 ? p->special.start : 0;
+  bool ok = generation_prompt(p->tokenizer, start, text, size, &ids, error);
   p->prompt = ids.ids;
   if (!ok) return false;
   size_t count = ids.count;
@@ -408,37 +410,63 @@ static bool score_progress(void *argument, int64_t done, int64_t all) {
   return !stop_signal;
 }
 
-static bool score(Program *p, Error *error) {
-  enum { BATCH = 8 };
-  int ctx = p->config.ctx, stride = p->settings.stride ? p->settings.stride : ctx > 1 ? ctx / 2 : 1;
-  if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
-  Dataset *data;
-  if (!dataset_open(&data, p->settings.score, p->tokenizer, error)) return false;
-  ScorePlan plan = {.batch = BATCH, .ctx = ctx, .stride = stride};
-  Split none;
-  dataset_split(data, 0, 0, &plan.split, &none);
-  Score result = {0};
-  bool ok = plan.split.end - plan.split.begin >= 2
-                ? model_evaluate_begin(p->model, BATCH, ctx, error) &&
-                      score_split(p->model, &plan, &result, score_progress, p, error)
-                : fail(error, EXIT_INPUT, "%s has one token; a score needs at least two", p->settings.score);
-  progress_finish(&p->console);
-  dataset_close(data);
-  if (!ok || stop_signal) return ok && report_output(p, error);
-  if (result.bytes == 0)
+static bool keep_encoding(void *context, int64_t bytes, int64_t merges, Error *error) {
+  Program *p = context;
+  (void)merges;
+  progress_work(&p->console, &(ProgressWork){"encoding", (double)bytes, 0, true});
+  return !stop_signal || fail(error, (ExitCode)(128 + stop_signal), "interrupted");
+}
+
+/* The file's tokens, in a file that has no name any more. */
+static bool open_tokens(Program *p, TokenFile *out, Error *error) {
+  Corpus *corpus;
+  if (!corpus_open(&corpus, &p->settings.score, 1, NULL, error)) return false;
+  EncodingOptions options = {omp_get_max_threads(), keep_encoding, p};
+  char *path = NULL;
+  bool ok = temporary_file(&path, error) && encode_corpus(path, corpus, p->tokenizer, &options, error) &&
+            token_file_open(out, path, error);
+  progress_work_end(&p->console);
+  if (path) unlink(path);
+  free(path);
+  corpus_close(corpus);
+  return ok;
+}
+
+static bool print_score(Program *p, const ScorePlan *plan, const Score *result, Error *error) {
+  if (result->bytes == 0)
     return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens that stand for text", p->settings.score);
-  if (!isfinite(result.nats))
+  if (!isfinite(result->nats))
     return fail(error, EXIT_NONFINITE, "the loss on %s is not finite: the model's weights are damaged or it diverged",
                 p->settings.score);
   errno = 0;
   if (printf(
           "{\"file_tokens\": %" PRId64 ", \"scored_tokens\": %" PRId64 ", \"bytes\": %" PRId64
           ", \"nats_per_token\": %.6f, \"bits_per_byte\": %.6f, \"perplexity\": %.6g, \"ctx\": %d, \"stride\": %d}\n",
-          plan.split.end - plan.split.begin, result.tokens, result.bytes, score_loss(&result),
-          score_bits_per_byte(&result), exp(score_loss(&result)), ctx, stride) < 0 ||
+          plan->windows.split.end, result->tokens, result->bytes, score_loss(result), score_bits_per_byte(result),
+          exp(score_loss(result)), plan->windows.ctx, plan->stride) < 0 ||
       fflush(stdout) != 0)
     p->write_error = errno ? errno : EIO;
   return report_output(p, error);
+}
+
+static bool score(Program *p, Error *error) {
+  enum { BATCH = 8 };
+  int ctx = p->config.ctx, stride = p->settings.stride ? p->settings.stride : ctx > 1 ? ctx / 2 : 1;
+  if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
+  TokenFile tokens;
+  if (!open_tokens(p, &tokens, error)) return false;
+  ScorePlan plan = {.windows = {.ctx = ctx}, .stride = stride, .batch = BATCH, .tokenizer = p->tokenizer};
+  Split none;
+  file_split(&tokens, 0, 0, &plan.windows.split, &none);
+  Score result = {0};
+  bool ok = tokens.info.tokens >= 2 ? model_evaluate_begin(p->model, BATCH, ctx, error) &&
+                                          score_windows(p->model, &plan, &result, score_progress, p, error)
+                                    : fail(error, EXIT_INPUT, "%s has %" PRId64 " tokens; a score needs at least two",
+                                           p->settings.score, tokens.info.tokens);
+  progress_finish(&p->console);
+  if (ok) ok = stop_signal ? report_output(p, error) : print_score(p, &plan, &result, error);
+  token_file_close(&tokens);
+  return ok;
 }
 
 /* ---- tokens ---- */

@@ -117,8 +117,9 @@ static bool train_loop(Run *r, Error *error) {
   restart_log(r);
   if (!stop_signal && evaluation_due(r) && !evaluate(r, error)) return false; /* saved, then stopped before it */
   while (r->step < r->settings.steps && !stop_signal && !out_of_patience(r)) {
-    fill_batch(r, r->step + 1);
-    model_train_step(r->model, &(TokenBatch){r->tokens, r->targets, NULL});
+    if (!fill_batch(r, r->step + 1, error)) return false;
+    const TokenBatch filled = batch(r);
+    model_train_step(r->model, &filled);
     r->step++;
     if (!take_reports(r, false, error) || !pause_training(r, error)) return false;
   }
@@ -148,10 +149,7 @@ static bool finish(Run *r, Error *error) {
 
 /* ---- main ---- */
 
-/* A dry run and a benchmark have no directory. */
-static bool has_directory(const TrainSettings *s) { return !s->dry_run && !s->bench; }
-
-static bool resolve_length(Run *r, Error *error) {
+static bool resolve_length(Run *r, const Circumstances *given, Error *error) {
   TrainSettings *s = &r->settings;
   double steps_per_minute = 0;
   if (s->bench) {
@@ -164,34 +162,47 @@ static bool resolve_length(Run *r, Error *error) {
     if (known >= 1) steps_per_minute = (known + 0.5) / s->minutes;
     else if (!measure_steps_per_minute(r, &steps_per_minute, error)) return false;
   }
-  return settings_resolve_length(s, split_tokens(&r->train), r->config.ctx, steps_per_minute, error);
+  return choose_length(s, given, &r->config, steps_per_minute, &r->choices, error);
 }
 
-/* Everything that can be refused is refused here, before anything is computed or written. */
-static bool prepare(Run *r, Error *error) {
-  TrainSettings *s = &r->settings;
-  if (s->resume && !resume_settings(r, error)) return false;
-  if (!open_data(r, error)) return false;
-  if (!r->dir) r->dir = s->out ? strdup(s->out) : default_directory(s->data.items[0]);
-  if (!r->dir) return fail(error, EXIT_MEMORY, "out of memory for a path");
-  if (!open_device(r, error)) return false;
-  ContextInfo info;
-  r->backend->info(r->context, &info);
-  if (!settings_resolve_model(s, tokenizer_vocab(r->tokenizer), info.accelerator, &r->config, error) ||
-      !check_text_length(r, error))
-    return false;
+static bool resolve_model(Run *r, const Circumstances *given, Error *error) {
+  if (!choose_model(&r->settings, given, &r->config, &r->choices, error)) return false;
   if (!device_check(r->backend, r->context, &r->config, error)) {
     Error all = *error;
     *error = (Error){0};
     return fail(error, all.code, "%s; change --dim or --heads, or use --device cpu", all.text);
   }
-  if (s->resume && !same_model(r, error)) return false;
+  return true;
+}
+
+/* What is wrong with the flags whatever the text is, before gigabytes of it are read. */
+static bool check_flags(Run *r, const Circumstances *given, Error *error) {
+  TrainSettings kept = r->settings;
+  Choices choices = r->choices;
+  bool ok = resolve_model(r, given, error);
+  r->settings = kept;
+  r->choices = choices;
+  return ok;
+}
+
+/* Everything that can be refused is refused here, before anything is computed, or of an older run replaced. */
+static bool prepare(Run *r, Error *error) {
+  TrainSettings *s = &r->settings;
+  if (s->resume && !resume_settings(r, error)) return false;
+  if (!name_directory(r, error) || !open_device(r, error)) return false;
+  ContextInfo info;
+  r->backend->info(r->context, &info);
+  r->peak_flops = r->backend->peak_flops(r->context);
+  Circumstances given = {257, INT32_MAX, &info, r->peak_flops};
+  if (!check_flags(r, &given, error) || (has_directory(s) && !take_directory(r, error)) || !open_data(r, error))
+    return false;
+  given.vocab = tokenizer_vocab(r->tokenizer);
+  given.train_tokens = split_tokens(&r->train);
+  if (!resolve_model(r, &given, error) || (s->resume && !same_model(r, error)) || !open_windows(r, error)) return false;
   if (s->patience && !has_validation(r))
     return fail(error, EXIT_USAGE, "--patience %d needs validation text, and there is none", s->patience);
-  if (has_directory(s) && !take_directory(r, error)) return false;
-  if (!resolve_length(r, error)) return false;
-  r->peak_flops = r->backend->peak_flops(r->context);
-  return true;
+  given.train_tokens = epoch_tokens(r);
+  return resolve_length(r, &given, error);
 }
 
 static bool run(Run *r, Error *error) {
@@ -215,9 +226,7 @@ static void close_run(Run *r) {
   if (r->dir) give_up_directory(r);
   stop_model(r);
   if (r->backend) r->backend->close(r->context);
-  dataset_close(r->data);
-  dataset_close(r->val_data);
-  tokenizer_free(r->tokenizer);
+  close_data(r);
   if (r->lock >= 0) close(r->lock);
   free(r->dir);
   options_free(&r->options);

@@ -15,6 +15,8 @@ enum {
 };
 
 static const double REDRAW_SECONDS = 0.1;
+static const double QUIET_SECONDS = 0.5; /* of work that may be over before anyone asks */
+static const double PLAIN_SECONDS = 10;  /* between lines about work where they do not update */
 
 /* ---- Numbers for people ------------------------------------------------------------------------------------------ */
 
@@ -226,6 +228,41 @@ void progress_finish(Console *console) {
   console->line_shown = false;
   console->drawn_at = -1;
   fflush(console->stream);
+}
+
+void progress_work_format(char *out, size_t size, const ProgressWork *work, double seconds) {
+  const double speed = seconds > 0 ? work->done / seconds : 0;
+  Human (*shown)(double) = work->bytes ? human_bytes : human_count;
+  char all[40] = "", eta[48] = "";
+  if (work->all > 0) snprintf(all, sizeof all, " of %s", shown(work->all).text);
+  if (work->all > 0 && speed > 0)
+    snprintf(eta, sizeof eta, ", ETA %s", human_duration((work->all - work->done) / speed).text);
+  snprintf(out, size, "%s %s%s, %s/s%s", work->name, shown(work->done).text, all, shown(speed).text, eta);
+}
+
+void progress_work(Console *console, const ProgressWork *work) {
+  const double now = monotonic_seconds(), wait = console->terminal ? REDRAW_SECONDS : PLAIN_SECONDS;
+  if (console->work != work->name) {
+    console->work = work->name;
+    console->work_began = now;
+    console->drawn_at = console->terminal ? now + QUIET_SECONDS - wait : now;
+  }
+  if (console->quiet || now - console->drawn_at < wait) return;
+  char line[LINE_LIMIT];
+  progress_work_format(line, sizeof line, work, now - console->work_began);
+  if (console->terminal) {
+    int width = terminal_width(console) - 1;
+    fprintf(console->stream, "\r%.*s\033[K", width > 0 ? width : 1, line);
+  } else fprintf(console->stream, "%s\n", line);
+  fflush(console->stream);
+  console->line_shown = console->terminal;
+  console->drawn_at = now;
+}
+
+void progress_work_end(Console *console) {
+  wipe_line(console);
+  console->work = NULL;
+  console->drawn_at = -1;
 }
 
 static void print_line(Console *console, const char *prefix, const char *color, const char *format, va_list arguments) {

@@ -28,6 +28,8 @@ typedef struct Console {
   bool utf8;           /* bar of block characters; otherwise of # and . */
   bool line_shown;     /* an updating line stands on the screen */
   double drawn_at;     /* seconds, monotonic clock */
+  const char *work;    /* name of the work that goes on; NULL: none */
+  double work_began;
 } Console;
 
 /* Looks at stderr, TERM, NO_COLOR, LC_ALL, LC_CTYPE and LANG. `program` must outlive the console. */
@@ -37,6 +39,19 @@ Console console_stderr(const char *program, bool quiet);
 void progress_update(Console *console, const ProgressNumbers *numbers, bool logged);
 /* Leaves the last line standing and moves below it. Harmless when there is none. */
 void progress_finish(Console *console);
+
+/* Work that is no training: `encoding 1.2 GiB of 5.0 GiB, 231 MiB/s, ETA 0:17`. A name, always the same pointer, is one
+ * piece of work, whose time begins with its first call. Nothing is shown in the first half second; elsewhere than on a
+ * terminal a line every ten seconds. */
+typedef struct ProgressWork {
+  const char *name;
+  double done, all; /* all 0: no end known */
+  bool bytes;       /* otherwise they are counted */
+} ProgressWork;
+void progress_work(Console *console, const ProgressWork *work);
+void progress_work_end(Console *console); /* wipes the line; harmless when there is none */
+/* The text of such a line after so many seconds of work. */
+void progress_work_format(char *out, size_t size, const ProgressWork *work, double seconds);
 
 /* `train: ...`, `warning: ...`, `note: ...`, and a line as it is. The updating line is wiped first and comes back with
  * the next update. A newline is added. */

@@ -253,3 +253,28 @@ bool file_write(const char *path, const void *bytes, size_t size, Error *error) 
   AtomicFile file;
   return atomic_begin(&file, path, error) && atomic_write(&file, bytes, size, error) && atomic_commit(&file, error);
 }
+
+/* ---- Temporary places -------------------------------------------------------------------------------------------- */
+
+static bool make_temporary(char **path, int (*make)(char *template), const char *kind, Error *error) {
+  const char *given = getenv("TMPDIR");
+  *path = path_join(given != NULL && *given != '\0' ? given : "/var/tmp", "inkling-XXXXXX");
+  if (*path == NULL) return fail(error, EXIT_MEMORY, "out of memory for a path");
+  if (make(*path) == 0) return true;
+  fail(error, EXIT_OUTPUT, "cannot make a temporary %s %s: %s; set TMPDIR to another place", kind, *path,
+       strerror(errno));
+  free(*path);
+  *path = NULL;
+  return false;
+}
+
+static int make_file(char *template) {
+  int fd = mkstemp(template);
+  return fd < 0 ? -1 : close(fd);
+}
+
+static int make_directory(char *template) { return mkdtemp(template) != NULL ? 0 : -1; }
+
+bool temporary_file(char **path, Error *error) { return make_temporary(path, make_file, "file", error); }
+
+bool temporary_directory(char **path, Error *error) { return make_temporary(path, make_directory, "directory", error); }

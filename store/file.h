@@ -40,6 +40,12 @@ void atomic_sweep(const char *dir);
 /* All of the above for a small file. */
 bool file_write(const char *path, const void *bytes, size_t size, Error *error);
 
+/* Makes an empty file in TMPDIR or, as it may become large, in /var/tmp; the caller unlinks *path and frees it. On
+ * failure *path is NULL. EXIT_OUTPUT, EXIT_MEMORY. */
+bool temporary_file(char **path, Error *error);
+/* The same with a directory. */
+bool temporary_directory(char **path, Error *error);
+
 /* Makes renames, links and new names in `dir` survive a power cut. EXIT_OUTPUT. */
 bool directory_sync(const char *dir, Error *error);
 

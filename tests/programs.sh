@@ -51,7 +51,7 @@ mkdir folder
 refused "missing file" 3 "missing.txt" "$train" missing.txt
 refused "empty file" 3 "empty" "$train" empty.txt
 refused "one byte" 3 "ctx" "$train" one.txt
-refused "a directory" 3 "folder" "$train" folder
+refused "a directory without text" 3 "folder" "$train" folder
 refused "text shorter than a window" 3 "ctx" "$train" text.txt --ctx 100000
 refused "no text" 2 "no text" "$train"
 refused "unknown flag" 2 "did you mean" "$train" text.txt --layer 3
@@ -112,6 +112,90 @@ check "a run that cannot be replaced stays" tensors_equal a.run limit.run
 $train text.txt $tiny --out closed.run --log-every 1 <&- 2>&-
 check "closed streams: metrics hold only metrics" test "$(grep -c -v '^{' closed.run/metrics.jsonl)" -eq 0
 refused "--help on a full disk" 7 "stdout" sh -c "exec $train --help >/dev/full"
+
+# ---- texts ----
+few="--layers 1 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 10 --quiet --threads 2 --sample-tokens 20"
+mkdir texts texts/more
+head -c 20000 text.txt >texts/a.txt
+tail -c 20000 text.txt >texts/more/b.txt
+cp -r a.run texts/old.run # what a run holds is no text
+$train texts $few --out tree.run 2>/dev/null
+$train texts/a.txt texts/more/b.txt $few --out files.run 2>/dev/null
+check "a directory is its files in order" cmp tree.run/model.safetensors files.run/model.safetensors
+$train - $few --out pipe.run <text.txt 2>/dev/null
+$train text.txt $few --out file.run 2>/dev/null
+check "standard input is a text like another" cmp pipe.run/model.safetensors file.run/model.safetensors
+check "and is kept with the run" cmp text.txt pipe.run/stdin.txt
+$train --resume=pipe.run --steps 20 --quiet 2>/dev/null </dev/null
+check "which goes on without it" test $? -eq 0
+$train --resume=file.run --steps 20 --quiet 2>/dev/null
+check "to the same end" cmp pipe.run/model.safetensors file.run/model.safetensors
+refused "standard input twice" 2 "given twice" "$train" - - $few
+refused "standard input to validate" 2 "name a file" "$train" text.txt --val - $few
+refused "a run as a text" 3 "a.run is a model directory" "$train" a.run $few --out other.run
+
+printf '{"text": "one"}\n\n{"text": "two", "n": 1}\n{"text": 3}\n' >broken.jsonl
+refused "broken JSON lines" 3 "broken.jsonl, line 4" "$train" broken.jsonl $few
+refused "another field" 3 'no field "content"' "$train" broken.jsonl --jsonl-field content $few
+refused "a field of plain text" 2 "JSON lines" "$train" text.txt --jsonl-field text $few
+refused "half of a pair" 2 "response-field" "$train" broken.jsonl --prompt-field text $few
+i=0
+while [ $i -lt 300 ]; do
+  printf '{"question": "How many are %d and one?", "answer": "They are %d."}\n' $i $((i + 1))
+  i=$((i + 1))
+done >pairs.jsonl
+$train pairs.jsonl --prompt-field question --response-field answer $few --out pairs.run 2>/dev/null
+check "prompts and responses" test -s pairs.run/model.safetensors
+check "are packed by document" grep -q "^pack = docs" pairs.run/config.txt
+$train - --prompt-field question --response-field answer $few --out piped.run <pairs.jsonl 2>/dev/null
+check "from standard input, too" cmp pairs.run/model.safetensors piped.run/model.safetensors
+refused "no such field" 3 "no field" "$train" pairs.jsonl --prompt-field question --response-field reply $few --out other.run
+
+bpe="--tokenizer bpe --vocab-size 400"
+$train text.txt $few $bpe --out words.run 2>/dev/null
+check "a BPE from the text" grep -q '"vocab_size": 400' words.run/config.json
+$generate words.run -p "Once" -n 20 --seed 1 --quiet >one
+check "writes" test -s one
+$generate words.run --score text.txt --quiet >out
+check "and is judged" grep -q '"bits_per_byte": [0-9]' out
+$train --config words.run/config.txt --out again.run --quiet 2>/dev/null
+check "config.txt repeats it" cmp words.run/model.safetensors again.run/model.safetensors
+$train text.txt $few --tokenizer words.run --out taken.run 2>/dev/null
+check "--tokenizer of another run" cmp words.run/model.safetensors taken.run/model.safetensors
+$train --resume=words.run --steps 20 --quiet 2>/dev/null
+rm again.run/tokens.bin
+$train --resume=again.run --steps 20 --quiet 2>/dev/null
+check "tokens that are missing are made again" cmp words.run/model.safetensors again.run/model.safetensors
+printf 'x' | dd of=taken.run/tokens.bin bs=1 seek=20 conv=notrunc 2>/dev/null
+$train --resume=taken.run --steps 20 --quiet 2>/dev/null
+check "and those that are damaged" cmp words.run/model.safetensors taken.run/model.safetensors
+inode=$(ls -i words.run/tokens.bin)
+$train text.txt $few $bpe --out words.run --overwrite 2>/dev/null
+check "tokens that are fresh are kept" test "$(ls -i words.run/tokens.bin)" = "$inode"
+touch text.txt
+$train text.txt $few $bpe --out words.run --overwrite 2>/dev/null
+check "and stale ones are not" test "$(ls -i words.run/tokens.bin)" != "$inode"
+refused "a resumed run keeps its tokenizer" 2 "keeps its tokenizer" "$train" --resume=words.run --tokenizer byte
+refused "no such tokenizer" 4 "give auto, byte, bpe" "$train" text.txt --tokenizer nothing $few
+refused "a vocabulary for bytes" 2 "vocab-size" "$train" text.txt --tokenizer byte --vocab-size 300 $few
+head -c 400 text.txt >short.txt
+$train short.txt --layers 1 --heads 1 --dim 8 --ctx 8 --batch 1 --steps 1 --tokenizer bpe --vocab-size 5000 --dry-run 2>err
+check "fewer tokens than asked for" grep -q "has pairs for a vocabulary of [0-9]*, not of 5000" err
+check "automatic choices are explained" sh -c "$train text.txt --dry-run 2>&1 | grep -q 'chosen .*byte.*preset nano.*steps'"
+
+head -c 50000000 /dev/zero | tr '\0' 'a' >line.txt
+$train line.txt $few $bpe --out line.run 2>err
+check "a line of 50 MB" test $? -eq 0
+head -c 300000 "$bin/generate" >binary
+$train binary $few --out binary.run 2>err
+check "binary data" test $? -eq 0
+printf 'one\r\ntwo\r\n<|endoftext|>\r\nthree without an end' >crlf.txt
+$train crlf.txt --layers 1 --heads 1 --dim 8 --ctx 8 --batch 1 --steps 1 --val-frac 0 --quiet --out crlf.run 2>err
+check "CRLF, no newline at the end" test $? -eq 0
+printf '<|endoftext|>\n<|endoftext|>\n' >nothing.txt
+refused "separators alone" 3 "no text" "$train" nothing.txt $few
+rm -f line.txt
+rm -rf line.run
 
 # ---- stopping and going on ----
 long="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 1500 --quiet --threads 2 --dropout 0.1 --grad-accum 2"
@@ -198,6 +282,16 @@ head -c 400 text.txt >long.txt
 refused "a prompt that does not fit" 3 "truncate-prompt" "$generate" a.run -f long.txt
 $generate a.run -f long.txt --truncate-prompt left -n 5 --quiet >two
 check "--truncate-prompt left" test $? -eq 0
+cp -r a.run begin.run
+template='{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "end"}}, {"Sequence": {"id": "A"}}], "special_tokens": {"end": {"ids": [256]}}}'
+sed "s/\"post_processor\": null/\"post_processor\": $template/" a.run/tokenizer.json >begin.run/tokenizer.json
+$generate begin.run -p "Once" -n 5 2>err >two
+check "a prompt begins with the end token where tokenizer.json says so" grep -q "after a prompt of 5;" err
+$generate begin.run -n 5 2>err >two
+check "and is that token alone without text" grep -q "after a prompt of 1;" err
+$generate begin.run -f long.txt --truncate-prompt left -n 5 2>err >two
+check "and is cut like others" grep -q "after a prompt of 32;" err
+check "--encode adds no end token" test "$(printf 'hi' | $generate begin.run --encode - | wc -l)" -eq 2
 head -c 200000 "$bin/generate" >bytes
 head -c 9000000 /dev/zero | tr '\0' '\377' >>bytes # no place to cut
 $generate a.run --encode bytes >ids && $generate a.run --decode ids >decoded

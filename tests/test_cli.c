@@ -785,6 +785,49 @@ static void plain_lines_elsewhere(void **state) {
                       "note: 3 things\nwarning: careful\ntrain: x is empty\na line\n");
 }
 
+static void expect_work(ProgressWork work, double seconds, const char *expected) {
+  char line[200];
+  progress_work_format(line, sizeof line, &work, seconds);
+  assert_string_equal(line, expected);
+}
+
+static void work_lines(void **state) {
+  (void)state;
+  expect_work((ProgressWork){"encoding", 3 << 20, 12 << 20, true}, 2,
+              "encoding 3.0 MiB of 12.0 MiB, 1.5 MiB/s, ETA 0:06");
+  expect_work((ProgressWork){"merging pairs", 500, 32000, false}, 1, "merging pairs 500 of 32.0k, 500/s, ETA 1:03");
+  expect_work((ProgressWork){"reading", 1024, 0, true}, 4, "reading 1.0 KiB, 256 B/s");
+  expect_work((ProgressWork){"reading", 0, 5, true}, 0, "reading 0 B of 5 B, 0 B/s");
+}
+
+/* What is over within half a second shows nothing; elsewhere than on a terminal nothing does within ten. */
+static void short_work_is_silent(void **state) {
+  Fixture *f = *state;
+  for (int terminal = 0; terminal < 2; terminal++) {
+    Console console = console_to(f, terminal);
+    const ProgressWork work = {"encoding", 1, 2, true};
+    progress_work(&console, &work);
+    progress_work(&console, &work);
+    progress_work_end(&console);
+    assert_string_equal(printed(f, &console), "");
+  }
+}
+
+static void long_work_is_one_line(void **state) {
+  Fixture *f = *state;
+  Console console = console_to(f, true);
+  const ProgressWork work = {"encoding", 1, 2, true};
+  progress_work(&console, &work);
+  console.drawn_at -= 1; /* as if a second had passed */
+  progress_work(&console, &work);
+  progress_work(&console, &work);
+  progress_work_end(&console);
+  progress_work_end(&console);
+  char *text = printed(f, &console);
+  assert_true(strncmp(text, "\rencoding 1 B of 2 B, ", 22) == 0);
+  assert_true(strcmp(text + strlen(text) - 7, "\033[K\r\033[K") == 0);
+}
+
 static void quiet_keeps_warnings(void **state) {
   Fixture *f = *state;
   Console console = console_to(f, false);
@@ -938,6 +981,9 @@ int main(void) {
       cmocka_unit_test(progress_fits_every_width),
       cmocka_unit_test(extreme_progress_is_harmless),
       WITH_FIXTURE(plain_lines_elsewhere),
+      cmocka_unit_test(work_lines),
+      WITH_FIXTURE(short_work_is_silent),
+      WITH_FIXTURE(long_work_is_one_line),
       WITH_FIXTURE(quiet_keeps_warnings),
       WITH_FIXTURE(messages_wipe_the_line),
       cmocka_unit_test(console_looks_at_the_environment),

@@ -126,6 +126,12 @@ void corpus_close(Corpus *corpus) {
 
 int corpus_files(const Corpus *corpus) { return corpus->list.count; }
 
+int corpus_jsonl_files(const Corpus *corpus) {
+  int count = 0;
+  for (int i = 0; i < corpus->list.count; i++) count += corpus->list.files[i].jsonl;
+  return count;
+}
+
 int64_t corpus_skipped(const Corpus *corpus) { return corpus->list.skipped; }
 
 int64_t corpus_bytes(const Corpus *corpus) { return corpus->list.bytes; }

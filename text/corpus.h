@@ -53,6 +53,7 @@ bool corpus_open(Corpus **out, const char *const *sources, int count, const Corp
 void corpus_close(Corpus *corpus); /* NULL is harmless; the spool file stays */
 
 int corpus_files(const Corpus *corpus);
+int corpus_jsonl_files(const Corpus *corpus);  /* those of JSON lines */
 int64_t corpus_skipped(const Corpus *corpus);  /* names in directories that were not taken */
 int64_t corpus_bytes(const Corpus *corpus);    /* sum of the files' sizes */
 int64_t corpus_position(const Corpus *corpus); /* bytes of it consumed, corpus_bytes at the end */

@@ -139,13 +139,22 @@ static void forget_all(Walk *walk) {
   }
 }
 
+/* What lies beside a model, samples and settings say, is no text to learn from. */
+static bool is_model(const char *dir) {
+  char *path = path_join(dir, "model.safetensors");
+  bool there = path != NULL && access(path, F_OK) == 0;
+  free(path);
+  return there;
+}
+
 /* Takes the path. */
 static bool take_entry(Walk *walk, char *path, Error *error) {
   struct stat st;
   bool jsonl = ends_in(path, ".jsonl"), wanted = jsonl || ends_in(path, ".txt");
   bool there = stat(path, &st) == 0;
   int cause = errno;
-  if (there && S_ISDIR(st.st_mode)) return append(&walk->directories, path, false, error) != NULL;
+  bool directory = there && S_ISDIR(st.st_mode);
+  if (directory && !is_model(path)) return append(&walk->directories, path, false, error) != NULL;
   if (there && S_ISREG(st.st_mode) && wanted) {
     TextFile *file = append(walk->found, path, jsonl, error);
     return file != NULL && measure(walk->found, file, &st, error);
@@ -212,6 +221,9 @@ static bool add_directory(FileList *list, const char *path, Error *error) {
 bool file_list_add(FileList *list, const char *path, Error *error) {
   struct stat st;
   if (stat(path, &st) != 0) return cannot_read(path, errno, error);
+  if (S_ISDIR(st.st_mode) && is_model(path))
+    return fail(error, EXIT_INPUT, "%s is a model directory, no text; --resume=%s goes on with a run",
+                one_line(path, NAME_SHOWN).text, one_line(path, NAME_SHOWN).text);
   if (S_ISDIR(st.st_mode)) return add_directory(list, path, error);
   if (!S_ISREG(st.st_mode))
     return fail(error, EXIT_INPUT, "%s is neither a file nor a directory; give it as standard input: - < %s",
@@ -220,8 +232,7 @@ bool file_list_add(FileList *list, const char *path, Error *error) {
   return file != NULL && measure(list, file, &st, error);
 }
 
-/* ---- Checksum
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- Checksum ---------------------------------------------------------------------------------------------------- */
 
 uint64_t file_list_sum(const FileList *list, uint64_t seed) {
   uint64_t sum = xxh64(&list->count, sizeof list->count, seed);

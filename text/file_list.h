@@ -19,15 +19,17 @@ typedef struct TextFile {
 typedef struct FileList {
   TextFile *files;
   int count, capacity;
-  int64_t bytes;   /* sum of the sizes */
-  int64_t skipped; /* names in directories that are hidden, have another ending, or are no regular files */
+  int64_t bytes; /* sum of the sizes */
+  int64_t
+      skipped; /* names in directories that are hidden, have another ending, hold a model, or are no regular files */
 } FileList;
 
 /* Adds a file, or the files of a directory and of the directories in it whose names end in .txt or .jsonl (in capitals
- * too), sorted by path, byte for byte. A name that begins with a dot is skipped, file or directory. Links are followed;
- * a directory that is reached a second time, as by a link to a directory above it, is not read again. EXIT_INPUT, with
- * path and cause, for what is missing or unreadable, for a pipe, socket or device, and for a directory without a file
- * to read; EXIT_MEMORY. After an error only file_list_free is of use. */
+ * too), sorted by path, byte for byte. A name that begins with a dot is skipped, file or directory, and so is a
+ * directory that holds a model. Links are followed; a directory that is reached a second time, as by a link to a
+ * directory above it, is not read again. EXIT_INPUT, with path and cause, for what is missing or unreadable, for a
+ * pipe, socket or device, and for a directory without a file to read; EXIT_MEMORY. After an error only file_list_free
+ * is of use. */
 bool file_list_add(FileList *list, const char *path, Error *error);
 
 /* Adds a file that need not be there yet; the index of it, or -1 for EXIT_MEMORY. */

@@ -104,6 +104,13 @@ static bool generate_loop(Outlet *outlet, double start, GenerationResult *result
   }
 }
 
+bool generation_prompt(const Tokenizer *tokenizer, int32_t start, const uint8_t *text, size_t size, BpeIds *ids,
+                       Error *error) {
+  const int32_t end = tokenizer_end(tokenizer);
+  return (!tokenizer_begins_with_end(tokenizer) || bpe_ids_sink(ids, &end, 1, error)) &&
+         tokenizer_encode(tokenizer, text, size, ids, error) && (ids->count > 0 || bpe_ids_sink(ids, &start, 1, error));
+}
+
 bool generation_run(const GenerationRequest *r, GenerationResult *result, Error *error) {
   *result = (GenerationResult){0};
   double start = now();

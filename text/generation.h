@@ -31,6 +31,11 @@ typedef struct GenerationResult {
   double first_token_seconds, seconds; /* prompt and first token; the whole */
 } GenerationResult;
 
+/* Appends to `ids` what the model reads for a prompt: its tokens, after the end token where the tokenizer says that
+ * texts begin with it; `start` for a text of nothing. EXIT_MEMORY; what was appended stays the caller's to free. */
+bool generation_prompt(const Tokenizer *tokenizer, int32_t start, const uint8_t *text, size_t size, BpeIds *ids,
+                       Error *error);
+
 bool generation_run(const GenerationRequest *request, GenerationResult *result, Error *error);
 
 /* How many of `size` bytes can be shown now: all but the beginning of a UTF-8 character that may still be completed. */

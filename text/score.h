@@ -1,15 +1,16 @@
-/* How well a model predicts a text: nats per token and bits per byte over windows of a token stream. */
+/* How well a model predicts a text: nats per token and bits per byte over windows of tokens. */
 #ifndef INKLING_TEXT_SCORE_H
 #define INKLING_TEXT_SCORE_H
 
 #include "cli/error.h"
 #include "model.h"
-#include "text/dataset.h"
+#include "text/tokenizer.h"
+#include "text/windows.h"
 
 typedef struct Score {
   double nats;    /* summed over the targets counted */
   int64_t tokens; /* targets counted */
-  int64_t bytes;  /* of text that they stand for */
+  int64_t bytes;  /* of text that they stand for; an end token stands for none */
 } Score;
 
 static inline double score_loss(const Score *s) { return s->tokens ? s->nats / (double)s->tokens : 0.0 / 0.0; }
@@ -17,21 +18,18 @@ static inline double score_bits_per_byte(const Score *s) {
   return s->bytes ? s->nats / 0.6931471805599453 / (double)s->bytes : 0.0 / 0.0;
 }
 
-/* Windows of `ctx` tokens every `stride` tokens (1..ctx) from the start of the split; of each the last `stride` targets
- * count (of the first all), so that every token but the very first is scored once. stride = ctx: disjoint windows. */
+/* Which targets are counted: those of all windows in order (text/windows.h), or of the first `limit`. */
 typedef struct ScorePlan {
-  Split split;
-  int batch, ctx, stride;
-  int64_t windows; /* at most this many; 0 = all */
+  Windows windows;
+  int stride; /* of windows of the stream; ctx: disjoint ones */
+  int batch;
+  int64_t limit; /* 0: none */
+  const Tokenizer *tokenizer;
 } ScorePlan;
 
-/* Windows that the whole split has. */
-int64_t score_windows(const ScorePlan *plan);
-
-/* model_evaluate_begin(model, plan->batch, plan->ctx) must have been called. `tick` (may be NULL) is called after every
- * batch with the windows done and their number; when it returns false the score stops there and is over what was done.
- */
-bool score_split(Model *model, const ScorePlan *plan, Score *out, bool (*tick)(void *, int64_t, int64_t),
-                 void *argument, Error *error);
+/* model_evaluate_begin(model, plan->batch, ctx) must have been called. `tick` (may be NULL) is called after every batch
+ * with the windows done and their number; when it returns false the score stops there and is over what was done. */
+bool score_windows(Model *model, const ScorePlan *plan, Score *out, bool (*tick)(void *, int64_t, int64_t),
+                   void *argument, Error *error);
 
 #endif

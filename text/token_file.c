@@ -1,3 +1,5 @@
+#define _DEFAULT_SOURCE /* madvise: posix_madvise gives nothing back */
+
 #include "text/token_file.h"
 
 #include "store/checksum.h"
@@ -5,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Numbers are little-endian, as all machines that this runs on have them. */
 typedef struct Header {
@@ -131,7 +134,9 @@ void token_file_close(TokenFile *f) {
   f->path = NULL;
 }
 
-bool token_file_read(const TokenFile *f, int64_t begin, int64_t count, int32_t *ids, bool *masked, Error *error) {
+/* Ids where `masked` is NULL, else targets. */
+static bool read_words(const TokenFile *f, int64_t begin, int64_t count, const int32_t *masked, int32_t *out,
+                       Error *error) {
   const uint32_t mask = mask_bit(&f->info), vocab = (uint32_t)f->info.vocab;
   const uint8_t *words = f->file.bytes + sizeof(Header);
   const uint16_t *narrow = word_bytes(&f->info) == 2 ? (const uint16_t *)(const void *)words + begin : NULL;
@@ -141,8 +146,18 @@ bool token_file_read(const TokenFile *f, int64_t begin, int64_t count, int32_t *
     if (id >= vocab)
       return fail(error, EXIT_CHECKPOINT, "%s: token %lld is %u in a vocabulary of %u: the file is damaged; delete it",
                   f->path, (long long)(begin + i), id, vocab);
-    ids[i] = (int32_t)id;
-    if (masked) masked[i] = word & mask;
+    out[i] = masked && (word & mask) ? *masked : (int32_t)id;
   }
   return true;
 }
+
+bool token_file_read(const TokenFile *f, int64_t begin, int64_t count, int32_t *ids, Error *error) {
+  return read_words(f, begin, count, NULL, ids, error);
+}
+
+bool token_file_read_targets(const TokenFile *f, int64_t begin, int64_t count, int32_t masked, int32_t *targets,
+                             Error *error) {
+  return read_words(f, begin, count, &masked, targets, error);
+}
+
+void token_file_let_go(const TokenFile *f) { madvise((void *)(uintptr_t)f->file.bytes, f->file.size, MADV_DONTNEED); }

@@ -50,8 +50,13 @@ typedef struct TokenFile {
 bool token_file_open(TokenFile *out, const char *path, Error *error);
 void token_file_close(TokenFile *file);
 
-/* Tokens [begin, begin + count), which must lie inside. `masked`, where not NULL, gets whether each is. EXIT_CHECKPOINT
- * for an id outside of the vocabulary: the file was damaged. */
-bool token_file_read(const TokenFile *file, int64_t begin, int64_t count, int32_t *ids, bool *masked, Error *error);
+/* Tokens [begin, begin + count), which must lie inside. EXIT_CHECKPOINT for an id outside of the vocabulary: the file
+ * was damaged. */
+bool token_file_read(const TokenFile *file, int64_t begin, int64_t count, int32_t *ids, Error *error);
+/* The same as targets to be learnt: `masked` stands for those that are not. */
+bool token_file_read_targets(const TokenFile *file, int64_t begin, int64_t count, int32_t masked, int32_t *targets,
+                             Error *error);
+/* Takes what was read out of memory; it comes back when it is read again. */
+void token_file_let_go(const TokenFile *file);
 
 #endif

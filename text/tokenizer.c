@@ -56,6 +56,14 @@ int tokenizer_vocab(const Tokenizer *tokenizer) { return tokenizer->file.bpe->to
 int tokenizer_end(const Tokenizer *tokenizer) { return tokenizer->file.end; }
 const Bpe *tokenizer_bpe(const Tokenizer *tokenizer) { return tokenizer->file.bpe; }
 
+bool tokenizer_begins_with_end(const Tokenizer *tokenizer) { return tokenizer->file.begins_with_end; }
+
+void tokenizer_set_begins_with_end(Tokenizer *tokenizer) {
+  if (tokenizer->file.begins_with_end) return;
+  tokenizer->file.begins_with_end = true;
+  tokenizer->file.json_differs = true;
+}
+
 uint64_t tokenizer_fingerprint(const Tokenizer *tokenizer) {
   const Bpe *bpe = tokenizer->file.bpe;
   const size_t ids = (size_t)bpe->tokens.size;

@@ -24,18 +24,27 @@ void tokenizer_free(Tokenizer *tokenizer);
  * would make its ids other ones than in the library that wrote it is refused. EXIT_CHECKPOINT. */
 bool tokenizer_load(Tokenizer **out, const char *path, Error *error);
 /* Writes tokenizer.json and tokenizer_config.json into `dir`, each atomically. `ctx` becomes model_max_length. A
- * tokenizer.json that was loaded is written as it was. EXIT_OUTPUT. */
+ * tokenizer.json that was loaded is written as it was, but for the post_processor when
+ * tokenizer_set_begins_with_end() changed that. EXIT_OUTPUT. */
 bool tokenizer_save(const Tokenizer *tokenizer, const char *dir, int ctx, Error *error);
 
 const char *tokenizer_name(const Tokenizer *tokenizer); /* "byte" or "BPE" */
 int tokenizer_vocab(const Tokenizer *tokenizer);
 int tokenizer_end(const Tokenizer *tokenizer); /* id of the token that ends a document */
 const Bpe *tokenizer_bpe(const Tokenizer *tokenizer);
-/* Of everything that ids depend on: what was encoded by a tokenizer with another one is of no use. */
+
+/* Whether the tokenizer's model has only seen texts that begin with the end token: then a prompt must, too. The
+ * post_processor of tokenizer.json says so to tokenizer_load() and to transformers. False until set or loaded. */
+bool tokenizer_begins_with_end(const Tokenizer *tokenizer);
+void tokenizer_set_begins_with_end(Tokenizer *tokenizer);
+
+/* Of everything that the ids of a corpus depend on: what was encoded by a tokenizer with another one is of no use. Not
+ * of tokenizer_begins_with_end(), which is about prompts. */
 uint64_t tokenizer_fingerprint(const Tokenizer *tokenizer);
 
-/* Adds the ids of the raw bytes of one text to `out` (starts as {0}; the caller frees out->ids): no end token added,
- * special tokens not recognised. For prompts; corpora go through text/bpe_encode.h. EXIT_MEMORY. */
+/* Adds the ids of the raw bytes of one text to `out` (starts as {0}; the caller frees out->ids): no end token added
+ * (also where texts begin with it), special tokens not recognised. For prompts; corpora go through text/bpe_encode.h.
+ * EXIT_MEMORY. */
 bool tokenizer_encode(const Tokenizer *tokenizer, const uint8_t *text, size_t size, BpeIds *out, Error *error);
 /* The bytes that one id stands for (nothing for special tokens); valid as long as the tokenizer. */
 const uint8_t *tokenizer_decode(const Tokenizer *tokenizer, int32_t id, size_t *size);

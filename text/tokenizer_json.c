@@ -131,10 +131,34 @@ static json_t *byte_level_json(void) {
                    1);
 }
 
+static json_t *template_part(const char *kind, const char *id, int type_id) {
+  return json_pack("{s:{s:s, s:i}}", kind, "id", id, "type_id", type_id);
+}
+
+/* Nothing, or what puts the end token before a text, or before a pair of them. */
+static json_t *post_processor_json(const TokenizerFile *file) {
+  const char *end = file->end_text;
+  if (!file->begins_with_end) return json_null();
+  return json_pack("{s:s, s:[o, o], s:[o, o, o], s:{s:{s:s, s:[i], s:[s]}}}", "type", "TemplateProcessing", "single",
+                   template_part("SpecialToken", end, 0), template_part("Sequence", "A", 0), "pair",
+                   template_part("SpecialToken", end, 0), template_part("Sequence", "A", 0),
+                   template_part("Sequence", "B", 1), "special_tokens", end, "id", end, "ids", file->end, "tokens",
+                   end);
+}
+
 static json_t *tokenizer_json(const TokenizerFile *file) {
-  return json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:n, s:o, s:o}", "version", "1.0", "truncation", "padding",
+  return json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:o, s:o, s:o}", "version", "1.0", "truncation", "padding",
                    "added_tokens", added_tokens_json(file), "normalizer", "pre_tokenizer", byte_level_json(),
-                   "post_processor", "decoder", byte_level_json(), "model", model_json(file->bpe));
+                   "post_processor", post_processor_json(file), "decoder", byte_level_json(), "model",
+                   model_json(file->bpe));
+}
+
+/* What was loaded, with another post_processor. */
+static json_t *changed_json(const TokenizerFile *file) {
+  json_t *root = json_loadb(file->json, file->json_size, 0, NULL);
+  if (root && json_object_set_new(root, "post_processor", post_processor_json(file)) == 0) return root;
+  json_decref(root);
+  return NULL;
 }
 
 static json_t *config_json(const TokenizerFile *file, int ctx) {
@@ -171,9 +195,13 @@ static bool write_copy(const TokenizerFile *file, const char *dir, Error *error)
   return write_text(copy, file->json_size, dir, "tokenizer.json", error);
 }
 
+static bool write_tokenizer(const TokenizerFile *file, const char *dir, Error *error) {
+  if (file->json && !file->json_differs) return write_copy(file, dir, error);
+  return write_json(file->json ? changed_json(file) : tokenizer_json(file), dir, "tokenizer.json", error);
+}
+
 bool tokenizer_json_write(const TokenizerFile *file, const char *dir, int ctx, Error *error) {
-  return (file->json ? write_copy(file, dir, error) : write_json(tokenizer_json(file), dir, "tokenizer.json", error)) &&
-         write_json(config_json(file, ctx), dir, "tokenizer_config.json", error);
+  return write_tokenizer(file, dir, error) && write_json(config_json(file, ctx), dir, "tokenizer_config.json", error);
 }
 
 /* ---- Reading ----------------------------------------------------------------------------------------------------- */
@@ -371,6 +399,27 @@ static bool adds_nothing(const json_t *post) {
          (has_text(post, "type", "TemplateProcessing") && empty && once);
 }
 
+/* The end token, then the text. What is done to pairs of texts does not matter: there are none here. */
+static bool puts_end_before(const json_t *post, int32_t end) {
+  const json_t *single = json_object_get(post, "single"), *tokens = json_object_get(post, "special_tokens");
+  const json_t *first = json_object_get(json_array_get(single, 0), "SpecialToken"),
+               *text = json_object_get(json_array_get(single, 1), "Sequence"),
+               *token = json_object_get(tokens, json_string_value(json_object_get(first, "id"))),
+               *ids = json_object_get(token, "ids");
+  return has_text(post, "type", "TemplateProcessing") && json_array_size(single) == 2 && has_text(text, "id", "A") &&
+         json_array_size(ids) == 1 && id_of(json_array_get(ids, 0)) == end;
+}
+
+static bool read_post_processor(TokenizerFile *out, const char *path, const json_t *root, Error *error) {
+  const json_t *post = json_object_get(root, "post_processor"), *steps = json_object_get(post, "processors");
+  const bool after_byte_level = has_text(post, "type", "Sequence") && json_array_size(steps) == 2 &&
+                                has_text(json_array_get(steps, 0), "type", "ByteLevel"); /* as LLaMA 3 has it */
+  if (after_byte_level) post = json_array_get(steps, 1);
+  out->begins_with_end = puts_end_before(post, out->end);
+  return out->begins_with_end || adds_nothing(post) ||
+         unsupported(error, path, "its post_processor adds more than the end token before a text");
+}
+
 /* What happens to a text before and after the model: nothing but the split and the alphabet. */
 static bool check_pipeline(const char *path, const json_t *root, Error *error) {
   const json_t *before = json_object_get(root, "pre_tokenizer"), *after = json_object_get(root, "decoder");
@@ -380,8 +429,7 @@ static bool check_pipeline(const char *path, const json_t *root, Error *error) {
     return unsupported(error, path, "pre_tokenizer.add_prefix_space is not false");
   if (json_is_false(json_object_get(before, "use_regex")))
     return unsupported(error, path, "pre_tokenizer.use_regex is false");
-  if (!has_text(after, "type", "ByteLevel")) return unsupported(error, path, "decoder is not ByteLevel");
-  return adds_nothing(json_object_get(root, "post_processor")) || unsupported(error, path, "it has a post_processor");
+  return has_text(after, "type", "ByteLevel") || unsupported(error, path, "decoder is not ByteLevel");
 }
 
 static bool read_bpe(TokenizerFile *out, const char *path, const json_t *root, Error *error) {
@@ -389,7 +437,8 @@ static bool read_bpe(TokenizerFile *out, const char *path, const json_t *root, E
   json_t *vocab = json_object_get(model, "vocab");
   int32_t largest = 0;
   if (!check_model(path, model, error) || !find_largest_id(path, vocab, &largest, error) ||
-      !read_added_tokens(out, path, root, &largest, error) || !check_pipeline(path, root, error))
+      !read_added_tokens(out, path, root, &largest, error) || !check_pipeline(path, root, error) ||
+      !read_post_processor(out, path, root, error))
     return false;
   const json_t *merges = json_object_get(model, "merges");
   Vocabulary vocabulary = {calloc((size_t)largest + 1, sizeof *vocabulary.texts), largest + 1};

@@ -13,8 +13,10 @@ typedef struct TokenizerFile {
   Bpe *bpe;
   int32_t end;          /* id of the token that ends a document */
   const char *end_text; /* its text: static */
+  bool begins_with_end; /* the end token is put before a text */
   char *json;           /* the whole file; NULL: to be made of the above */
   size_t json_size;
+  bool json_differs; /* its post_processor does not say begins_with_end */
 } TokenizerFile;
 
 /* All fields are the caller's to free (bpe_free, free). EXIT_CHECKPOINT, EXIT_MEMORY; then there is nothing to free. */

@@ -10,16 +10,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* FILE.run in the current directory, from the last part of the text's path without its extension. */
-char *default_directory(const char *path) {
-  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+/* NAME.run in the current directory, from the last part of the first source's path without its extension. */
+static char *default_directory(const char *source) {
+  char *real = strcmp(source, "-") != 0 ? realpath(source, NULL) : NULL; /* "." and "texts/" have names, too */
+  const char *path = real ? real : strcmp(source, "-") == 0 ? "stdin" : source;
+  const char *slash = strrchr(path, '/'), *name = slash && slash[1] ? slash + 1 : path, *dot = strrchr(name, '.');
   size_t length = dot && dot > name ? (size_t)(dot - name) : strlen(name);
   char *out = malloc(length + 5);
   if (out) {
     memcpy(out, name, length);
     memcpy(out + length, ".run", 5);
   }
+  free(real);
   return out;
+}
+
+bool name_directory(Run *r, Error *error) {
+  const TrainSettings *s = &r->settings;
+  if (r->dir) return true;
+  if (s->out) r->dir = strdup(s->out);
+  else if (s->data.count) r->dir = default_directory(s->data.items[0]);
+  else return fail(error, EXIT_USAGE, "no text given; try: ./train book.txt   (./train --help lists everything)");
+  return r->dir || fail(error, EXIT_MEMORY, "out of memory for a path");
 }
 
 char *in_run(const Run *r, const char *name) { return path_join(r->dir, name); }
@@ -36,6 +48,10 @@ static const char *const run_files[] = {"last/state.safetensors",
                                         "prev/state.safetensors",
                                         "autotune.txt",
                                         "samples.txt",
+                                        "stdin.txt",
+                                        "stdin.jsonl",
+                                        "val.tokens.bin",
+                                        "tokens.bin",
                                         "metrics.jsonl",
                                         "config.txt",
                                         "tokenizer.json",
@@ -45,12 +61,14 @@ static const char *const run_files[] = {"last/state.safetensors",
                                         "config.json"};
 enum { RUN_FILES = sizeof run_files / sizeof run_files[0], OLD_RUN_FILES = 4 };
 
+static void remove_file(const Run *r, const char *name) {
+  char *path = in_run(r, name);
+  if (path) unlink(path);
+  free(path);
+}
+
 static void remove_files(const Run *r, int count) {
-  for (int i = 0; i < count; i++) {
-    char *path = in_run(r, run_files[i]);
-    if (path) unlink(path);
-    free(path);
-  }
+  for (int i = 0; i < count; i++) remove_file(r, run_files[i]);
 }
 
 static bool same_file(const char *path, const char *other) {
@@ -58,14 +76,19 @@ static bool same_file(const char *path, const char *other) {
   return other && stat(path, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+static bool is_text(const Run *r, const char *path) {
+  for (int i = 0; i < r->settings.data.count; i++)
+    if (same_file(path, r->settings.data.items[i])) return true;
+  return same_file(path, r->settings.val);
+}
+
 /* Nothing of the user's is replaced: not a file that has the name of one of ours, and never the text itself. */
-static bool check_files(const Run *r, bool run, Error *error) {
+static bool check_files(const Run *r, Error *error) {
   for (int i = 0; i < RUN_FILES; i++) {
     struct stat found;
     char *path = in_run(r, run_files[i]);
     if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
-    bool text = same_file(path, r->settings.data.items[0]) || same_file(path, r->settings.val);
-    bool there = stat(path, &found) == 0, foreign = !run && there;
+    bool text = is_text(r, path), there = stat(path, &found) == 0, foreign = !r->replaces_run && there;
     free(path);
     if (there && !S_ISREG(found.st_mode))
       return fail(error, EXIT_USAGE, "%s in %s is no regular file; choose another directory with --out DIR",
@@ -78,48 +101,68 @@ static bool check_files(const Run *r, bool run, Error *error) {
 }
 
 bool take_directory(Run *r, Error *error) {
-  bool run = holds_run(r);
-  if (!check_files(r, run, error)) return false;
+  r->replaces_run = holds_run(r);
+  if (!check_files(r, error)) return false;
   r->made_dir = mkdir(r->dir, 0777) == 0;
   if (!r->made_dir && errno != EEXIST)
     return fail(error, EXIT_OUTPUT, "cannot make the run directory %s: %s; choose another with --out DIR", r->dir,
                 strerror(errno));
   if (!run_lock(r->dir, &r->lock, error)) return false;
-  if (r->settings.resume || r->settings.overwrite || !run) return true;
+  if (r->settings.resume || r->settings.overwrite || !r->replaces_run) return true;
   return fail(error, EXIT_USAGE,
               "%s already holds a run; --resume=%s goes on with it, --overwrite replaces it, --out DIR goes elsewhere",
               r->dir, r->dir);
 }
 
-static bool write_settings(Run *r, Error *error) {
-  char *text = NULL, *path = in_run(r, "config.txt"), *data = realpath(r->settings.data.items[0], NULL);
-  char *val = r->settings.val ? realpath(r->settings.val, NULL) : NULL;
-  size_t size = 0;
-  FILE *stream = open_memstream(&text, &size);
-  bool ok = stream && path && data && (val || !r->settings.val);
-  if (ok) { /* the run can be resumed from any directory */
-    const char *given = r->settings.data.items[0], *given_val = r->settings.val;
-    r->settings.data.items[0] = data;
-    r->settings.val = val;
-    ok = options_write(&r->options, stream);
-    r->settings.data.items[0] = given;
-    r->settings.val = given_val;
+/* The settings with paths that hold from any directory. */
+static bool write_settings_to(Run *r, FILE *stream, Error *error) {
+  TrainSettings *s = &r->settings;
+  const int count = s->data.count + 2;
+  const char **fields[] = {&s->val, &s->tokenizer};
+  const char **given = malloc((size_t)count * sizeof *given);
+  char **real = calloc((size_t)count, sizeof *real);
+  if (!given || !real) {
+    free(given);
+    free(real);
+    return fail(error, EXIT_MEMORY, "out of memory for config.txt");
   }
-  if (stream) ok = fclose(stream) == 0 && ok;
-  const char *gone = !data ? r->settings.data.items[0] : r->settings.val && !val ? r->settings.val : NULL;
-  if (gone) ok = fail(error, EXIT_INPUT, "%s was deleted since it was opened; a run needs it to be resumed", gone);
-  else ok = ok ? file_write(path, text, size, error) : fail(error, EXIT_MEMORY, "out of memory for config.txt");
-  free(text);
-  free(path);
-  free(data);
-  free(val);
+  bool ok = true;
+  for (int i = 0; i < count; i++) {
+    const char **field = i < s->data.count ? &s->data.items[i] : fields[i - s->data.count];
+    const bool path = *field && strcmp(*field, "-") != 0 && strcmp(*field, "byte") != 0 && strcmp(*field, "bpe") != 0;
+    given[i] = *field;
+    if (!path) continue;
+    real[i] = realpath(*field, NULL);
+    if (real[i]) *field = real[i];
+    else if (ok)
+      ok = fail(error, EXIT_INPUT, "%s was deleted since it was opened; a run needs it to be resumed", *field);
+  }
+  if (ok && !options_write(&r->options, stream)) ok = fail(error, EXIT_MEMORY, "out of memory for config.txt");
+  for (int i = 0; i < count; i++) {
+    *(i < s->data.count ? &s->data.items[i] : fields[i - s->data.count]) = given[i];
+    free(real[i]);
+  }
+  free(given);
+  free(real);
   return ok;
 }
 
-/* The token that text without a prompt starts from: the end of a document where the text has several, else a newline.
- */
+static bool write_settings(Run *r, Error *error) {
+  char *text = NULL, *path = in_run(r, "config.txt");
+  size_t size = 0;
+  FILE *stream = path ? open_memstream(&text, &size) : NULL;
+  bool ok = stream ? write_settings_to(r, stream, error) : fail(error, EXIT_MEMORY, "out of memory for config.txt");
+  if (stream && fclose(stream) != 0 && ok) ok = fail(error, EXIT_MEMORY, "out of memory for config.txt");
+  ok = ok && file_write(path, text, size, error);
+  free(text);
+  free(path);
+  return ok;
+}
+
+/* The token that text without a prompt starts from: the end of a document where the text has several, or all of them
+ * are seen to begin with it; else a newline. */
 int start_token(const Run *r) {
-  if (dataset_documents(r->data) > 1) return tokenizer_end(r->tokenizer);
+  if (r->tokens_file.info.documents > 1 || r->settings.pack == PACK_DOCS) return tokenizer_end(r->tokenizer);
   return tokenizer_bpe(r->tokenizer)->byte_ids['\n'];
 }
 
@@ -165,6 +208,18 @@ static bool open_metrics(Run *r, Error *error) {
   return ok;
 }
 
+/* What came from standard input stands in the run, which could not be resumed without it. */
+static bool keep_stdin(const Run *r, Error *error) {
+  char *copy = in_run(r, STDIN_COPY), *kept = in_run(r, stdin_file(r));
+  bool ok = copy && kept;
+  if (!ok) fail(error, EXIT_MEMORY, "out of memory for a path");
+  if (ok && rename(copy, kept) != 0 && errno != ENOENT)
+    ok = fail(error, EXIT_OUTPUT, "cannot write %s: %s", kept, strerror(errno));
+  free(copy);
+  free(kept);
+  return ok;
+}
+
 /* From here on DIR is a model directory that transformers and ./generate can read. Of a run that is replaced nothing is
  * removed before the new model stands in its place. */
 bool begin_directory(Run *r, Error *error) {
@@ -174,17 +229,18 @@ bool begin_directory(Run *r, Error *error) {
         !run_write_config(r->dir, &r->config, special, error))
       return false;
     remove_files(r, OLD_RUN_FILES);
+    if (!keep_stdin(r, error)) return false;
   }
   r->begun = write_settings(r, error) && open_metrics(r, error);
   return r->begun;
 }
 
-/* A run that failed before it began leaves no directory. */
+/* A run that failed before it began leaves nothing behind, but in a directory that holds an older one. */
 void give_up_directory(const Run *r) {
-  if (r->begun || !r->made_dir || r->lock < 0) return;
+  if (r->begun || r->lock < 0) return;
+  remove_file(r, STDIN_COPY);
+  if (r->replaces_run) return;
   remove_files(r, RUN_FILES);
-  char *path = in_run(r, ".lock");
-  if (path) unlink(path);
-  free(path);
-  rmdir(r->dir);
+  remove_file(r, ".lock");
+  if (r->made_dir) rmdir(r->dir);
 }

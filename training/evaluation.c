@@ -23,7 +23,11 @@ static int64_t prefix_windows(const Run *r) {
 }
 
 static ScorePlan evaluation_plan(const Run *r, bool whole) {
-  return (ScorePlan){r->tail, r->settings.batch, r->config.ctx, r->config.ctx, whole ? 0 : prefix_windows(r)};
+  return (ScorePlan){.windows = r->tail_windows,
+                     .stride = r->config.ctx,
+                     .batch = r->settings.batch,
+                     .limit = whole ? 0 : prefix_windows(r),
+                     .tokenizer = r->tokenizer};
 }
 
 static bool write_validation(Run *r, const Score *score, Error *error) {
@@ -46,7 +50,7 @@ bool evaluate(Run *r, Error *error) {
   }
   ScorePlan plan = evaluation_plan(r, false);
   Score score;
-  if (!score_split(r->model, &plan, &score, keep_scoring, NULL, error)) return false;
+  if (!score_windows(r->model, &plan, &score, keep_scoring, NULL, error)) return false;
   if (stop_signal) return true; /* what was scored is not comparable; a resumed run scores again */
   if (!write_validation(r, &score, error)) return false;
   r->evaluated_step = r->step;
@@ -62,7 +66,7 @@ bool final_evaluation(Run *r, Error *error) {
   if (!has_validation(r)) return true;
   ScorePlan plan = evaluation_plan(r, true);
   Score score;
-  if (!score_split(r->model, &plan, &score, keep_scoring, NULL, error)) return false;
+  if (!score_windows(r->model, &plan, &score, keep_scoring, NULL, error)) return false;
   if (stop_signal || !write_validation(r, &score, error)) return stop_signal;
   message_line(&r->console, "validation loss %.4f nats per token, %.4f bits per byte, over all %" PRId64 " tokens",
                score_loss(&score), score_bits_per_byte(&score), score.tokens);
@@ -111,9 +115,7 @@ bool sample(Run *r, Error *error) {
   const char *prompt = r->settings.prompt ? r->settings.prompt : "";
   size_t length = strlen(prompt), ctx = (size_t)r->config.ctx;
   BpeIds ids = {0};
-  int32_t start = start_token(r);
-  bool ok = tokenizer_encode(r->tokenizer, (const uint8_t *)prompt, length, &ids, error) &&
-            (ids.count > 0 || bpe_ids_sink(&ids, &start, 1, error));
+  bool ok = generation_prompt(r->tokenizer, start_token(r), (const uint8_t *)prompt, length, &ids, error);
   size_t skipped = ids.count > ctx ? ids.count - ctx : 0;
   TextBuffer text = {0};
   GenerationResult result;

@@ -1,4 +1,5 @@
 /* What a run will be, said before it starts; timings for --bench and --minutes. */
+#include "cli/one_line.h"
 #include "cli/startup.h"
 #include "training/run.h"
 
@@ -9,6 +10,29 @@
 #include <string.h>
 #include <sys/resource.h>
 
+/* The part of the windows that holds no token. */
+static double padding(const Packing *p) { return p->windows ? 1 - (double)p->used / ((double)p->windows * p->ctx) : 0; }
+
+static void print_text(Run *r) {
+  const TextFacts *text = &r->text;
+  const TokenFileInfo *tokens = &r->tokens_file.info;
+  Console *c = &r->console;
+  const int more = r->settings.data.count - 1;
+  char files[96] = "";
+  if (more > 0) snprintf(files, sizeof files, " and %d more", more);
+  if (text->files > more + 1) snprintf(files + strlen(files), sizeof files - strlen(files), " (%d files)", text->files);
+  message_line(c, "text     %s%s: %s, %s tokens to train on, %s to validate, %" PRId64 " document%s",
+               one_line(text_name(r), 250).text, files, human_bytes((double)text->bytes).text,
+               human_count((double)split_tokens(&r->train)).text, human_count((double)split_tokens(&r->tail)).text,
+               tokens->documents, tokens->documents == 1 ? "" : "s");
+  if (text->skipped)
+    message_line(c, "         %" PRId64 " name%s in directories skipped: only .txt and .jsonl are read", text->skipped,
+                 text->skipped == 1 ? "" : "s");
+  if (r->settings.pack == PACK_DOCS)
+    message_line(c, "packing  %s windows of whole documents; %.1f %% of them is padding",
+                 human_count((double)r->train_packing.windows).text, 100 * padding(&r->train_packing));
+}
+
 void print_plan(Run *r) {
   const TrainSettings *s = &r->settings;
   Console *c = &r->console;
@@ -17,12 +41,10 @@ void print_plan(Run *r) {
   ContextInfo info;
   r->backend->info(r->context, &info);
   MemoryPlan memory = model_memory(&r->config, &train, &info);
-  int64_t train_tokens = r->train.end - r->train.begin, per_step = settings_tokens_per_step(s);
+  int64_t per_step = settings_tokens_per_step(s);
   double parameters = (double)memory.parameters, tokens = (double)per_step * (double)s->steps;
   double flops = model_step_flops(&r->config, per_step) * (double)s->steps;
-  message_line(c, "text     %s: %s tokens to train on, %s to validate, %" PRId64 " document%s", s->data.items[0],
-               human_count((double)train_tokens).text, human_count((double)(r->tail.end - r->tail.begin)).text,
-               dataset_documents(r->data), dataset_documents(r->data) == 1 ? "" : "s");
+  print_text(r);
   message_line(c, "model    %s parameters: %d layers x %d, %d heads%s, ffn %d, context %d, vocabulary %d (%s)%s",
                human_count(parameters).text, r->config.layers, r->config.dim, r->config.heads,
                r->config.kv_heads < r->config.heads ? " (grouped)" : "", r->config.ffn, r->config.ctx, r->config.vocab,
@@ -30,7 +52,7 @@ void print_plan(Run *r) {
   message_line(c,
                "run      %" PRId64 " steps of %" PRId64 " tokens: %s tokens, %.2f epochs; lr %.2g, %" PRId64
                " steps of warm-up; dropout %g; seed %" PRIu64,
-               s->steps, per_step, human_count(tokens).text, tokens / (double)train_tokens, (double)s->lr, s->warmup,
+               s->steps, per_step, human_count(tokens).text, tokens / (double)epoch_tokens(r), (double)s->lr, s->warmup,
                (double)train.dropout, s->seed);
   message_line(
       c, "memory   %s: weights %s, gradients %s, moments %s, activations %s, logits %s; copies %s%s; on disk up to %s",
@@ -39,6 +61,7 @@ void print_plan(Run *r) {
       human_bytes((double)memory.activations).text, human_bytes((double)memory.logits).text,
       human_bytes((double)memory.copies).text, info.accelerator ? " on the host" : "",
       human_bytes(10.0 * (double)memory.gradients).text);
+  if (r->choices.text[0]) message_line(c, "chosen   %s", r->choices.text);
   message_line(c, "device   %s, %s, %.0f GFLOP/s at best; about %s for the run", info.device, dtype_name(info.dtype),
                1e-9 * r->peak_flops, human_duration(2.0 * flops / r->peak_flops).text);
   if (!s->bench) message_line(c, "output   %s", r->dir);
@@ -61,10 +84,11 @@ static double *time_steps(Run *r, int64_t steps, Error *error) {
   if (!seconds) fail(error, EXIT_MEMORY, "out of memory for %" PRId64 " timings", steps);
   double start = now();
   for (int64_t i = -BENCH_WARM_UP; seconds && i < steps && !stop_signal; i++) {
-    fill_batch(r, BENCH_WARM_UP + i + 1);
-    model_train_step(r->model, &(TokenBatch){r->tokens, r->targets, NULL});
     StepState reports[REPORT_RING];
-    if (model_reports(r->model, reports, REPORT_RING, false, error) < 0) {
+    bool filled = fill_batch(r, BENCH_WARM_UP + i + 1, error);
+    const TokenBatch step = batch(r);
+    if (filled) model_train_step(r->model, &step);
+    if (!filled || model_reports(r->model, reports, REPORT_RING, false, error) < 0) {
       free(seconds);
       return NULL;
     }

@@ -1,4 +1,5 @@
 /* States: saving where a run stands, and going on from there. */
+#include "store/file.h"
 #include "training/run.h"
 
 #include <errno.h>
@@ -6,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { STATE_STRINGS = 11, STATE_STRING_SIZE = 128 };
@@ -117,9 +117,11 @@ bool resume_state(Run *r, Error *error) {
   return ok;
 }
 
-static bool is_directory(const char *path) {
-  struct stat info;
-  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+static bool holds_settings(const char *dir) {
+  char *path = path_join(dir, "config.txt");
+  bool there = path && access(path, F_OK) == 0;
+  free(path);
+  return there;
 }
 
 /* Flags that would make another model of the weights than the run's config.json says. */
@@ -149,17 +151,18 @@ bool same_model(const Run *r, Error *error) {
 /* Settings of the run that --resume names: its config.txt, under what the command line says. */
 bool resume_settings(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
-  if (s->data.count && !*s->resume && is_directory(s->data.items[0]))
-    return fail(error, EXIT_USAGE, "%s is a directory; did you mean --resume=%s?", s->data.items[0], s->data.items[0]);
+  if (s->data.count && !*s->resume && holds_settings(s->data.items[0]))
+    return fail(error, EXIT_USAGE, "%s is a run; did you mean --resume=%s?", s->data.items[0], s->data.items[0]);
   if (s->overwrite) return fail(error, EXIT_USAGE, "--resume and --overwrite exclude each other");
   if (*s->resume && s->out && strcmp(s->resume, s->out) != 0)
     return fail(error, EXIT_USAGE, "--resume=%s goes on in that directory, not in --out %s; leave --out away",
                 s->resume, s->out);
+  if (options_origin(&r->options, &s->tokenizer) == ORIGIN_COMMAND_LINE ||
+      options_origin(&r->options, &s->vocab_size) == ORIGIN_COMMAND_LINE)
+    return fail(error, EXIT_USAGE, "a resumed run keeps its tokenizer; leave --tokenizer and --vocab-size away");
   if (*s->resume) r->dir = strdup(s->resume);
-  else if (s->out) r->dir = strdup(s->out);
-  else if (s->data.count) r->dir = default_directory(s->data.items[0]);
-  else if (!run_newest(&r->dir, error)) return false;
-  if (!r->dir) return fail(error, EXIT_MEMORY, "out of memory for a path");
+  else if (!s->out && !s->data.count && !run_newest(&r->dir, error)) return false;
+  if (!r->dir && !name_directory(r, error)) return false;
   char *path = in_run(r, "config.txt");
   if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
   bool there = access(path, R_OK) == 0;

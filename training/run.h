@@ -1,6 +1,7 @@
-/* One run of ./train: what its parts share. train.c has the loop; beside this file are settings.c (options and
- * automatic choices), setup.c (text, model), plan.c (the plan, timings), directory.c (the run directory), resume.c
- * (states), evaluation.c (validation, samples). Functions that return bool fill an Error when it is false. */
+/* One run of ./train: what its parts share. train.c has the loop; beside this file are settings.c (options),
+ * choices.c (what was not given), data.c (text), setup.c (model), plan.c (the plan, timings), directory.c (the run
+ * directory), resume.c (states), evaluation.c (validation, samples). Functions that return bool fill an Error when it
+ * is false. */
 #ifndef INKLING_TRAINING_RUN_H
 #define INKLING_TRAINING_RUN_H
 
@@ -8,20 +9,35 @@
 #include "cli/progress.h"
 #include "store/run.h"
 #include "text/score.h"
-#include "training/settings.h"
+#include "text/windows.h"
+#include "training/choices.h"
 
 #include <time.h>
+
+/* Where standard input is copied to until the run begins: a name that is swept away when a run is killed before. */
+#define STDIN_COPY ".stdin.tmp.copied"
+
+/* What was found before it was read. */
+typedef struct TextFacts {
+  int files;
+  int64_t bytes, skipped; /* skipped: names in directories that were not taken */
+} TextFacts;
 
 typedef struct Run {
   TrainSettings settings;
   Options options;
   Console console;
   /* text */
+  Choices choices;
+  TextFacts text;
+  int threads;   /* that read it */
+  char *scratch; /* directory for what a run without a directory writes; NULL: there is none */
   Tokenizer *tokenizer;
-  Dataset *data, *val_data; /* val_data: only with --val */
+  TokenFile tokens_file, val_file; /* val_file: only with --val */
   Split train, tail;
-  int32_t *tokens, *targets; /* [grad_accum][batch][ctx] of the step being prepared */
-  int32_t *window;           /* [ctx + 1] */
+  Packing train_packing, tail_packing; /* only with --pack docs */
+  Windows windows, tail_windows;
+  int32_t *tokens, *targets, *positions; /* [grad_accum][batch][ctx] of the step being prepared */
   /* model */
   const Backend *backend;
   Context *context;
@@ -33,7 +49,9 @@ typedef struct Run {
   double peak_flops;
   /* run directory */
   char *dir;
-  bool made_dir, begun; /* the directory is ours and still holds nothing; it is a model directory */
+  bool made_dir;     /* the directory was not there before */
+  bool replaces_run; /* it held one */
+  bool begun;        /* it is the model directory of this run */
   int lock;
   Metrics *metrics;
   /* where the run stands; all of it but the clocks is saved with the resume state */
@@ -58,14 +76,29 @@ static inline double elapsed(const Run *r) { return r->seconds + now() - r->star
 
 static inline int64_t split_tokens(const Split *split) { return split->end - split->begin; }
 
+/* Places of all windows that hold the text once. */
+static inline int64_t epoch_tokens(const Run *r) {
+  const Packing *packing = r->windows.packing;
+  return packing ? packing->windows * packing->ctx : split_tokens(&r->train);
+}
+
 /* Without validation text the newest model is the one to use. */
 static inline bool has_validation(const Run *r) { return split_tokens(&r->tail) >= 2; }
 
+/* A dry run and a benchmark have no directory. */
+static inline bool has_directory(const TrainSettings *s) { return !s->dry_run && !s->bench; }
+
+/* ---- data.c ---- */
+bool open_data(Run *r, Error *error); /* text, tokenizer, tokens: may take long */
+void close_data(Run *r);
+bool open_windows(Run *r, Error *error); /* once the context is known */
+bool fill_batch(Run *r, int64_t step, Error *error);
+TokenBatch batch(const Run *r);       /* what fill_batch has filled */
+const char *text_name(const Run *r);  /* the first source, for people */
+const char *stdin_file(const Run *r); /* name in the run directory of what came from standard input */
+
 /* ---- setup.c ---- */
 bool open_device(Run *r, Error *error);
-bool open_data(Run *r, Error *error);
-bool check_text_length(const Run *r, Error *error);
-void fill_batch(Run *r, int64_t step);
 bool start_model(Run *r, Error *error);
 void initialise_weights(Run *r); /* of a new run */
 void upload_state(Run *r);       /* host and step onto the device */
@@ -82,7 +115,7 @@ void print_plan(Run *r);
 
 /* ---- directory.c ---- */
 char *in_run(const Run *r, const char *name); /* DIR/name in fresh memory; NULL when out of memory */
-char *default_directory(const char *path);
+bool name_directory(Run *r, Error *error);
 bool take_directory(Run *r, Error *error);
 int start_token(const Run *r);
 bool write_weights(Run *r, Error *error);

@@ -1,23 +1,20 @@
 #include "training/settings.h"
 
 #include "cli/device.h"
+#include "training/choices.h"
 
 #include <math.h>
 #include <string.h>
 
-typedef struct Preset {
-  const char *name;
-  int layers, heads, dim, ctx, batch;
-} Preset;
-
-static const Preset presets[] = {{"nano", 4, 4, 128, 64, 12}, {"baby", 6, 6, 384, 256, 64}};
-static const char *const preset_names[] = {"nano", "baby", NULL};
 static const char *const schedule_names[] = {"cosine", "linear", "constant", "wsd", NULL}; /* as ScheduleKind */
+
+static const char *const pack_names[] = {"stream", "docs", NULL}; /* as PackKind */
 
 enum { EXCLUSIVE_LENGTH = 1, EXCLUSIVE_BATCH = 2 };
 
 static TrainSettings train_defaults(void) {
   return (TrainSettings){.val_frac = 0.1,
+                         .pack = -1,
                          .preset = -1,
                          .tie = -1,
                          .dropout = -1,
@@ -46,8 +43,10 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
        .kind = OPTION_LIST,
        .value = &s->data,
        .positional = true,
-       .argument = "FILE",
-       .help = "text to learn from; a line <|endoftext|> separates documents"},
+       .argument = "FILE | DIR | -",
+       .help =
+           "text to learn from: files, directories (every .txt and .jsonl in them), standard input; the end of a file "
+           "and a line <|endoftext|> end a document"},
       {.name = "val",
        .kind = OPTION_TEXT,
        .value = &s->val,
@@ -60,14 +59,55 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
        .min = 0,
        .max = 0.9,
        .help = "part of the text kept for validation, at most 1 M tokens; 0: none"},
+      {.name = "jsonl-field",
+       .kind = OPTION_TEXT,
+       .value = &s->jsonl_field,
+       .argument = "NAME",
+       .shown_default = "text",
+       .help = "JSON lines (.jsonl, or standard input with this): the field that holds a document"},
+      {.name = "prompt-field",
+       .kind = OPTION_TEXT,
+       .value = &s->prompt_field,
+       .argument = "NAME",
+       .shown_default = "none",
+       .help = "JSON lines: the field that is read but not learnt, before --response-field"},
+      {.name = "response-field",
+       .kind = OPTION_TEXT,
+       .value = &s->response_field,
+       .argument = "NAME",
+       .shown_default = "none",
+       .help = "JSON lines: the field that is learnt, after --prompt-field"},
+      {.name = "pack",
+       .kind = OPTION_CHOICE,
+       .value = &s->pack,
+       .choices = pack_names,
+       .shown_default = "auto: docs with --prompt-field, else stream",
+       .help = "stream: windows anywhere in the text; docs: windows of whole documents, none of which sees another"},
+
+      {.group = "Tokenizer",
+       .name = "tokenizer",
+       .kind = OPTION_TEXT,
+       .value = &s->tokenizer,
+       .argument = "byte|bpe|FILE",
+       .shown_default = "auto: byte below 2 MB of text, else bpe",
+       .help = "a token is a byte; or a BPE learnt from the text; or any byte-level BPE's tokenizer.json"},
+      {.name = "vocab-size",
+       .kind = OPTION_INT,
+       .value = &s->vocab_size,
+       .min = 257,
+       .max = 1 << 24,
+       .shown_default = "auto: by the size of the text",
+       .help = "tokens that a BPE may have at most, the 256 bytes and the end of a document among them"},
 
       {.group = "Model",
        .name = "preset",
        .kind = OPTION_CHOICE,
        .value = &s->preset,
        .choices = preset_names,
-       .shown_default = "auto: nano on a CPU, baby on a GPU",
-       .help = "nano: 4 layers x 128, 4 heads, ctx 64, batch 12; baby: 6 x 384, 6 heads, ctx 256, batch 64"},
+       .shown_default = "auto: by text and device",
+       .help =
+           "layers x dim, heads, ctx: nano 4 x 128, 4, 64; baby 6 x 384, 6, 256; 15m 6 x 288, 6, 256; 42m 8 x 512, 8, "
+           "1024; 110m 12 x 768, 12, 1024; 124m the same with a vocabulary of 50304"},
       {.name = "layers",
        .kind = OPTION_INT,
        .value = &s->layers,
@@ -116,7 +156,7 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
        .min = 0,
        .max = 1,
        .below = true,
-       .shown_default = "auto: 0.1 beyond 10 epochs, else 0",
+       .shown_default = "auto: by the number of epochs",
        .help = "drop probability on embedding, attention and residual branches"},
       {.name = "tie",
        .kind = OPTION_TRISTATE,
@@ -199,7 +239,7 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
        .min = 1,
        .max = 1e8,
        .exclusive = EXCLUSIVE_LENGTH,
-       .shown_default = "auto: 2000",
+       .shown_default = "auto: by text and device",
        .help = "optimizer steps"},
       {.name = "epochs",
        .kind = OPTION_DOUBLE,
@@ -278,7 +318,7 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
        .kind = OPTION_TEXT,
        .value = &s->out,
        .argument = "DIR",
-       .shown_default = "FILE.run here",
+       .shown_default = "FILE.run or stdin.run here",
        .help = "the run directory"},
       {.name = "overwrite",
        .kind = OPTION_FLAG,
@@ -355,96 +395,9 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
   memcpy(rows, table, sizeof table);
   *options = (Options){
       .program = "train",
-      .usage = "FILE [options]",
+      .usage = "FILE... | DIR | - [options]",
       .rows = rows,
       .count = sizeof table / sizeof table[0],
-      .about =
-          "Trains a small language model from a text file. Writes a run directory that ./generate and Hugging Face "
-          "transformers read."};
-}
-
-/* Fills what was not given. */
-static void take_preset(TrainSettings *s, bool accelerator) {
-  if (s->preset < 0) s->preset = accelerator;
-  const Preset *p = &presets[s->preset];
-  if (!s->layers) s->layers = p->layers;
-  if (!s->heads) s->heads = p->heads;
-  if (!s->kv_heads) s->kv_heads = s->heads;
-  if (!s->dim) s->dim = p->dim;
-  if (!s->ctx) s->ctx = p->ctx;
-  if (!s->batch) s->batch = p->batch;
-  if (!s->ffn) s->ffn = default_ffn(s->dim);
-  if (s->tie < 0) s->tie = s->dim < 1024;
-}
-
-bool settings_resolve_model(TrainSettings *s, int vocab, bool accelerator, ModelConfig *model, Error *error) {
-  take_preset(s, accelerator);
-  if (s->dim % s->heads)
-    return fail(error, EXIT_USAGE,
-                "--heads %d does not divide --dim %d (a head would have %.2f numbers); try --heads %d", s->heads,
-                s->dim, (double)s->dim / s->heads, s->dim % 32 ? 1 : s->dim / 32);
-  *model = (ModelConfig){.vocab = vocab,
-                         .ctx = s->ctx,
-                         .layers = s->layers,
-                         .heads = s->heads,
-                         .kv_heads = s->kv_heads,
-                         .dim = s->dim,
-                         .head_dim = s->dim / s->heads,
-                         .ffn = s->ffn,
-                         .tie = s->tie,
-                         .rope_base = 10000.0f,
-                         .norm_eps = 1e-5f};
-  if (!model_config_check(model, EXIT_USAGE, error)) return false;
-  int64_t micro = (int64_t)s->batch * s->ctx;
-  if (s->batch_tokens) {
-    if (s->batch_tokens % micro)
-      return fail(error, EXIT_USAGE,
-                  "--batch-tokens %lld is not a multiple of a micro-batch: %d sequences of %d tokens are %lld",
-                  (long long)s->batch_tokens, s->batch, s->ctx, (long long)micro);
-    if (s->batch_tokens / micro > 1 << 20)
-      return fail(error, EXIT_USAGE, "--batch-tokens %lld needs %lld micro-batches, more than 1048576; raise --batch",
-                  (long long)s->batch_tokens, (long long)(s->batch_tokens / micro));
-    s->grad_accum = (int)(s->batch_tokens / micro);
-  }
-  if (!s->grad_accum) s->grad_accum = 1;
-  if (micro * s->grad_accum > INT32_MAX)
-    return fail(error, EXIT_USAGE, "a step of %lld tokens is too large; lower --batch or --grad-accum",
-                (long long)(micro * s->grad_accum));
-  ParameterTable table;
-  if (!parameter_table_make(&table, model, error)) return false;
-  if (isnan(s->lr)) s->lr = table.parameters < 20000000 ? 1e-3f : 6e-4f;
-  parameter_table_free(&table);
-  return true;
-}
-
-TrainConfig settings_train_config(const TrainSettings *s) {
-  return (TrainConfig){.batch = s->batch,
-                       .micro_batches = s->grad_accum,
-                       .dropout = s->dropout > 0 ? s->dropout : 0,
-                       .label_smoothing = s->label_smoothing,
-                       .clip = s->clip,
-                       .adamw = {s->beta1, s->beta2, s->eps, s->wd},
-                       .schedule = {(ScheduleKind)s->schedule, s->lr, s->min_lr_frac, s->warmup, s->steps},
-                       .seed = s->seed};
-}
-
-static int64_t at_least_one(double x) { return x < 1 ? 1 : (int64_t)x; }
-
-bool settings_resolve_length(TrainSettings *s, int64_t train_tokens, int ctx, double steps_per_minute, Error *error) {
-  double tokens_per_step = (double)s->batch * s->grad_accum * ctx;
-  if (!isnan(s->epochs)) s->steps = at_least_one(ceil(s->epochs * (double)train_tokens / tokens_per_step));
-  else if (!isnan(s->minutes)) s->steps = at_least_one(s->minutes * steps_per_minute);
-  else if (!s->steps) s->steps = 2000;
-  if (s->steps > 100000000)
-    return fail(error, EXIT_USAGE, "that is %lld steps, more than 100000000; lower --epochs or --minutes",
-                (long long)s->steps);
-  if (s->dropout < 0) s->dropout = (double)s->steps * tokens_per_step > 10.0 * (double)train_tokens ? 0.1f : 0.0f;
-  if (s->warmup < 0) s->warmup = s->steps / 20 < 700 ? s->steps / 20 : 700;
-  if (s->warmup > s->steps)
-    return fail(error, EXIT_USAGE, "--warmup %lld is longer than the run of %lld steps", (long long)s->warmup,
-                (long long)s->steps);
-  if (s->eval_every < 0) s->eval_every = at_least_one((double)s->steps / 20);
-  if (s->sample_every < 0) s->sample_every = at_least_one((double)s->steps / 4);
-  if (!s->log_every) s->log_every = at_least_one((double)s->steps / 100);
-  return true;
+      .about = "Trains a small language model from text. Writes a run directory that ./generate and Hugging Face "
+               "transformers read."};
 }

@@ -1,4 +1,4 @@
-/* Everything that ./train can be told, the table of its options, and the choices made when it is not told. */
+/* Everything that ./train can be told, and the table of its options. What it is not told is chosen in choices.h. */
 #ifndef INKLING_TRAINING_SETTINGS_H
 #define INKLING_TRAINING_SETTINGS_H
 
@@ -7,11 +7,17 @@
 #include "kernels.h"
 #include "model.h"
 
+typedef enum PackKind { PACK_STREAM, PACK_DOCS } PackKind;
+
 typedef struct TrainSettings {
   /* data */
   TextList data;
   const char *val;
   double val_frac;
+  const char *jsonl_field, *prompt_field, *response_field; /* NULL: not given */
+  int pack;                                                /* PackKind */
+  const char *tokenizer;                                   /* "byte", "bpe" or a path; NULL: to be chosen */
+  int vocab_size;                                          /* of a BPE, at most; 0: to be chosen */
   /* model; 0 or -1: from the preset */
   int preset, layers, heads, kv_heads, dim, ffn, ctx, tie;
   float dropout;
@@ -43,19 +49,10 @@ typedef struct TrainSettings {
   int64_t bench;
 } TrainSettings;
 
-enum { TRAIN_OPTIONS = 49 };
+enum { TRAIN_OPTIONS = 55 };
 
 /* Defaults into `settings`, the table into `options` (its rows into `rows`). */
 void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *settings);
-
-/* Values that need each other or no data: the model's shape from preset and flags, AdamW, micro-batches. EXIT_USAGE.
- * The number of steps, the warm-up and the intervals follow in settings_resolve_length(). */
-bool settings_resolve_model(TrainSettings *settings, int vocab, bool accelerator, ModelConfig *model, Error *error);
-TrainConfig settings_train_config(const TrainSettings *settings);
-
-/* Steps from --steps, --epochs or --minutes (steps_per_minute is what was measured), then what depends on them. */
-bool settings_resolve_length(TrainSettings *settings, int64_t train_tokens, int ctx, double steps_per_minute,
-                             Error *error);
 
 static inline int64_t settings_tokens_per_step(const TrainSettings *s) {
   return (int64_t)s->batch * s->grad_accum * s->ctx;

@@ -1,11 +1,7 @@
-/* text/: the byte tokenizer and its files, and data sets against a naive reference. */
-#include "kernels/philox.h"
-#include "store/file.h"
-#include "text/dataset.h"
+/* text/tokenizer: the byte tokenizer, and the files of tokenizers. */
 #include "text/tokenizer.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +28,7 @@ typedef struct Fixture {
 static int set_up(void **state) {
   Fixture *f = calloc(1, sizeof *f);
   assert_non_null(f);
-  snprintf(f->dir, sizeof f->dir, "/tmp/inkling-text-XXXXXX");
+  snprintf(f->dir, sizeof f->dir, "/tmp/inkling-tokenizer-XXXXXX");
   assert_non_null(mkdtemp(f->dir));
   snprintf(f->path, sizeof f->path, "%s/tokenizer.json", f->dir);
   snprintf(f->config, sizeof f->config, "%s/tokenizer_config.json", f->dir);
@@ -58,25 +54,6 @@ static void put_file(const char *path, const void *bytes, size_t size) {
   assert_int_equal(fwrite(bytes, 1, size, stream), size);
   assert_int_equal(fclose(stream), 0);
 }
-
-static Dataset *open_bytes(const Fixture *f, const void *bytes, size_t size) {
-  Error error = {0};
-  Dataset *dataset = NULL;
-  put_file(f->path, bytes, size);
-  if (!dataset_open(&dataset, f->path, f->tokenizer, &error)) fail_msg("%s", error.text);
-  return dataset;
-}
-
-static Dataset *open_text(const Fixture *f, const char *text) { return open_bytes(f, text, strlen(text)); }
-
-/* A fixed sequence of random words. */
-typedef struct Random {
-  uint32_t next;
-} Random;
-
-static uint32_t draw(Random *random, uint32_t below) { return philox(7, random->next++, 0, 0, 0).word[0] % below; }
-
-/* ---- Tokenizer --------------------------------------------------------------------------------------------------- */
 
 static BpeIds encode(const Tokenizer *tokenizer, const void *text, size_t size) {
   BpeIds ids = {0};
@@ -364,235 +341,163 @@ static void deep_and_huge_files_are_refused(void **state) {
   expect_refused(f, "huge", "67108865 bytes, more than");
 }
 
-/* ---- Data sets --------------------------------------------------------------------------------------------------- */
+/* ---- Texts that begin with the end token ------------------------------------------------------------------------- */
 
-typedef struct Reference {
-  int32_t *ids;
-  int64_t *bytes; /* bytes that each token stands for */
-  int64_t count;
-} Reference;
+#define PART(kind, id, type) "{\"" kind "\": {\"id\": \"" id "\", \"type_id\": " type "}}"
+#define PART_END PART("SpecialToken", END_OF_TEXT, "0")
+#define PART_A PART("Sequence", "A", "0")
+#define PART_B PART("Sequence", "B", "1")
+#define SPECIAL(name, ids) "\"" name "\": {\"id\": \"" name "\", \"ids\": [" ids "], \"tokens\": [\"" name "\"]}"
+#define TEMPLATE(single, pair, special)                                                                                \
+  "{\"type\": \"TemplateProcessing\", \"single\": [" single "], \"pair\": [" pair "], \"special_tokens\": {" special   \
+  "}}"
+#define OURS(id) TEMPLATE(PART_END ", " PART_A, PART_END ", " PART_A ", " PART_B, SPECIAL(END_OF_TEXT, id))
+#define BYTE_LEVEL "{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": false, \"use_regex\": true}"
+#define STEPS(first, second) "{\"type\": \"Sequence\", \"processors\": [" first ", " second "]}"
 
-static void reference_add(Reference *r, int32_t id, int64_t bytes) {
-  r->ids[r->count] = id;
-  r->bytes[r->count++] = bytes;
-}
-
-/* Line by line, the way the header tells it. */
-static Reference reference_of(const char *text, size_t size) {
-  Reference r = {malloc((size + 1) * sizeof *r.ids), malloc((size + 1) * sizeof *r.bytes), 0};
-  assert_non_null(r.ids);
-  assert_non_null(r.bytes);
-  bool closed = false;
-  for (size_t at = 0; at < size;) {
-    const char *newline = memchr(text + at, '\n', size - at);
-    size_t line = newline ? (size_t)(newline - text) - at : size - at;
-    size_t whole = line + (newline != NULL);
-    size_t bare = newline && line && text[at + line - 1] == '\r' ? line - 1 : line;
-    closed = bare == MARK && memcmp(text + at, END_OF_TEXT, MARK) == 0;
-    if (closed) reference_add(&r, END, (int64_t)whole);
-    for (size_t i = 0; !closed && i < whole; i++) reference_add(&r, (uint8_t)text[at + i], 1);
-    at += whole;
-  }
-  if (!closed) reference_add(&r, END, 0);
-  return r;
-}
-
-static void reference_free(Reference *r) {
-  free(r->ids);
-  free(r->bytes);
-}
-
-static int64_t sum(const int64_t *values, int64_t count) {
-  int64_t out = 0;
-  for (int64_t i = 0; i < count; i++) out += values[i];
+static char *whole_file(const char *path) {
+  char *out = calloc(1, 1 << 16);
+  FILE *stream = fopen(path, "rb");
+  assert_non_null(out);
+  assert_non_null(stream);
+  assert_in_range(fread(out, 1, 1 << 16, stream), 1, (1 << 16) - 1);
+  fclose(stream);
   return out;
 }
 
-/* Every part [begin, end) for a short text, random ones for a long one. */
-static void expect_part(const Dataset *dataset, const Reference *r, int64_t begin, int64_t end) {
-  int32_t *ids = malloc((size_t)(end - begin + 1) * sizeof *ids);
-  assert_non_null(ids);
-  ids[end - begin] = -7;
-  dataset_read(dataset, begin, end - begin, ids);
-  assert_memory_equal(ids, r->ids + begin, (size_t)(end - begin) * sizeof *ids);
-  assert_int_equal(ids[end - begin], -7);
-  assert_int_equal(dataset_bytes(dataset, begin, end), sum(r->bytes + begin, end - begin));
-  free(ids);
+/* The file of the byte tokenizer with another post_processor, in as few bytes as possible. */
+static void put_post_processor(const Fixture *f, const char *value) {
+  json_t *root = saved_json(f);
+  change(root, "post_processor", value);
+  assert_int_equal(json_dump_file(root, f->path, JSON_COMPACT), 0);
+  json_decref(root);
 }
 
-static void compare_with_reference(const Fixture *f, const char *text, size_t size, Random *random) {
-  Dataset *dataset = open_bytes(f, text, size);
-  Reference r = reference_of(text, size);
-  assert_int_equal(dataset_tokens(dataset), r.count);
-  assert_int_equal(dataset_bytes(dataset, 0, r.count), size);
-  for (int i = 0; i < 30; i++) {
-    int64_t begin = draw(random, (uint32_t)r.count + 1);
-    expect_part(dataset, &r, begin, begin + draw(random, (uint32_t)(r.count - begin) + 1));
-  }
-  expect_part(dataset, &r, 0, r.count);
-  reference_free(&r);
-  dataset_close(dataset);
+static Tokenizer *load(const Fixture *f) {
+  Error error = {0};
+  Tokenizer *out;
+  if (!tokenizer_load(&out, f->path, &error)) fail_msg("%s", error.text);
+  return out;
 }
 
-static void random_texts_match_the_reference(void **state) {
-  static const char *const pieces[] = {"a",
-                                       "\n",
-                                       "\r\n",
-                                       "\r",
-                                       "<",
-                                       "<|en",
-                                       "word",
-                                       "\xff",
-                                       ">\n",
-                                       END_OF_TEXT,
-                                       END_OF_TEXT "\n",
-                                       "\n" END_OF_TEXT "\n",
-                                       END_OF_TEXT "\r\n",
-                                       END_OF_TEXT " \n"};
-  const uint32_t count = sizeof pieces / sizeof *pieces;
-  Random random = {0};
-  char text[2048];
-  for (int round = 0; round < 1500; round++) {
-    size_t size = 0;
-    for (uint32_t n = 1 + draw(&random, 40); n > 0; n--) {
-      const char *piece = pieces[draw(&random, count)];
-      memcpy(text + size, piece, strlen(piece));
-      size += strlen(piece);
-    }
-    compare_with_reference(*state, text, size, &random);
-  }
+static void save(const Fixture *f, const Tokenizer *tokenizer) {
+  Error error = {0};
+  if (!tokenizer_save(tokenizer, f->dir, 64, &error)) fail_msg("%s", error.text);
 }
 
-static void expect_stream(const Fixture *f, const char *text, int64_t documents, const char *expected) {
-  int32_t ids[64];
-  char shown[65] = "";
-  Dataset *dataset = open_text(f, text);
-  int64_t count = dataset_tokens(dataset);
-  dataset_read(dataset, 0, count, ids);
-  for (int64_t i = 0; i < count; i++) shown[i] = ids[i] == END ? '$' : (char)ids[i];
-  assert_string_equal(shown, expected);
-  assert_int_equal(dataset_documents(dataset), documents);
-  dataset_close(dataset);
+/* The file in the fixture says that texts begin with the end token, and is kept as it is. */
+static void expect_beginning(const Fixture *f, const char *what) {
+  char *before = whole_file(f->path);
+  Tokenizer *loaded = load(f);
+  if (!tokenizer_begins_with_end(loaded)) fail_msg("%s: does not begin with the end token", what);
+  tokenizer_set_begins_with_end(loaded); /* changes nothing */
+  save(f, loaded);
+  tokenizer_free(loaded);
+  char *after = whole_file(f->path);
+  assert_string_equal(after, before);
+  free(before);
+  free(after);
 }
 
-/* $ is the end token. */
-static void separators(void **state) {
+/* Sets it, and expects `template` in the file; ids and fingerprint stay. */
+static void begin_with_end(const Fixture *f, Tokenizer *tokenizer, const char *template) {
+  const uint64_t fingerprint = tokenizer_fingerprint(tokenizer);
+  BpeIds before = encode(tokenizer, "hello", 5);
+  assert_false(tokenizer_begins_with_end(tokenizer));
+  save(f, tokenizer);
+  json_t *want = json_load_file(f->path, 0, NULL);
+  tokenizer_set_begins_with_end(tokenizer);
+  assert_true(tokenizer_begins_with_end(tokenizer));
+  save(f, tokenizer);
+  json_t *got = json_load_file(f->path, 0, NULL);
+  change(want, "post_processor", template);
+  assert_true(json_equal(got, want));
+  expect_beginning(f, "what was saved");
+  BpeIds after = encode(tokenizer, "hello", 5);
+  assert_int_equal(after.count, before.count);
+  assert_memory_equal(after.ids, before.ids, before.count * sizeof *before.ids);
+  assert_true(tokenizer_fingerprint(tokenizer) == fingerprint);
+  json_decref(want);
+  json_decref(got);
+  free(before.ids);
+  free(after.ids);
+}
+
+static void beginning_is_saved(void **state) {
   const Fixture *f = *state;
-  expect_stream(f, "a", 1, "a$");
-  expect_stream(f, "a\n", 1, "a\n$");
-  expect_stream(f, "a\n<|endoftext|>\nb\n", 2, "a\n$b\n$");
-  expect_stream(f, "a\n<|endoftext|>\nb\n<|endoftext|>\n", 2, "a\n$b\n$"); /* no second end token at the end */
-  expect_stream(f, "a\n<|endoftext|>\nb\n<|endoftext|>", 2, "a\n$b\n$");
-  expect_stream(f, "<|endoftext|>\na", 1, "$a$");
-  expect_stream(f, "<|endoftext|>", 0, "$");
-  expect_stream(f, "<|endoftext|>\n", 0, "$");
-  expect_stream(f, "a\n<|endoftext|>\n<|endoftext|>\nb", 2, "a\n$$b$");
-  expect_stream(f, "a\n<|endoftext|>\n\n<|endoftext|>\n", 2, "a\n$\n$");
-  expect_stream(f, "a\r\n<|endoftext|>\r\nb\r\n", 2, "a\r\n$b\r\n$");
-  expect_stream(f, "a\n<|endoftext|>\r\n", 1, "a\n$");
-  expect_stream(f, "a\n<|endoftext|>\r", 1, "a\n<|endoftext|>\r$");
-  expect_stream(f, "a<|endoftext|>\nb", 1, "a<|endoftext|>\nb$"); /* not at the start of a line */
-  expect_stream(f, "a\n <|endoftext|>\n", 1, "a\n <|endoftext|>\n$");
-  expect_stream(f, "a\n<|endoftext|> \nb", 1, "a\n<|endoftext|> \nb$");
-  expect_stream(f, "<|endoftext|><|endoftext|>\n", 1, "<|endoftext|><|endoftext|>\n$");
-  expect_stream(f, "a\n<|endoftext|", 1, "a\n<|endoftext|$");
+  const BpeMerge merges[] = {{'h', 'e', 256}, {256, 'l', 257}};
+  Tokenizer *made;
+  Error error = {0};
+  begin_with_end(f, f->tokenizer, OURS("256"));
+  assert_true(tokenizer_from_merges(&made, merges, 2, &error));
+  begin_with_end(f, made, OURS("258"));
+  tokenizer_free(made);
 }
 
-static void unusable_inputs(void **state) {
+/* Files of others: written back byte for byte, then with nothing but another post_processor. */
+static void beginning_is_saved_in_foreign_files(void **state) {
   const Fixture *f = *state;
-  Dataset *dataset;
-  Error missing = {0}, empty = {0}, directory = {0};
-  assert_false(dataset_open(&dataset, f->path, f->tokenizer, &missing));
-  assert_int_equal(missing.code, EXIT_INPUT);
-  assert_null(dataset);
-  put_file(f->path, "", 0);
-  assert_false(dataset_open(&dataset, f->path, f->tokenizer, &empty));
-  assert_int_equal(empty.code, EXIT_INPUT);
-  assert_non_null(strstr(empty.text, "empty"));
-  assert_false(dataset_open(&dataset, f->dir, f->tokenizer, &directory));
-  assert_int_equal(directory.code, EXIT_INPUT);
-  dataset_close(NULL);
-}
-
-static Dataset *open_filled(const Fixture *f, size_t size) {
-  char *text = malloc(size);
-  assert_non_null(text);
-  memset(text, 'x', size);
-  Dataset *dataset = open_bytes(f, text, size);
-  free(text);
-  return dataset;
-}
-
-static void expect_split(const Dataset *dataset, double fraction, int64_t max_tail, int64_t train_tokens) {
-  Split train, tail;
-  dataset_split(dataset, fraction, max_tail, &train, &tail);
-  assert_int_equal(train.begin, 0);
-  assert_int_equal(train.end, train_tokens);
-  assert_int_equal(tail.begin, train_tokens);
-  assert_int_equal(tail.end, dataset_tokens(dataset));
-  assert_ptr_equal(train.dataset, dataset);
-  assert_ptr_equal(tail.dataset, dataset);
-}
-
-static void splits(void **state) {
-  Dataset *dataset = open_filled(*state, 1115394); /* the size of tinyshakespeare: 1,115,395 tokens with the end */
-  expect_split(dataset, 0.1, 1000000, 1003855);
-  expect_split(dataset, 0.1, 100000, 1015395);
-  expect_split(dataset, 0.1, 0, 1115395);
-  expect_split(dataset, 0.5, 1000000, 557697);
-  expect_split(dataset, 0, 1000000, 1115395);
-  expect_split(dataset, 1, INT64_MAX, 0);
-  expect_split(dataset, 1, 1000000, 115395);
-  expect_split(dataset, 2, INT64_MAX, 0);
-  expect_split(dataset, -1, INT64_MAX, 1115395);
-  expect_split(dataset, (double)NAN, INT64_MAX, 1115395);
-  dataset_close(dataset);
-}
-
-static void windows_lie_inside(void **state) {
-  Dataset *dataset = open_filled(*state, 99);
-  Split split = {dataset, 20, 60};
-  enum { CTX = 32, WINDOWS = 8 }; /* 40 tokens hold 8 windows of 33 */
-  int seen[WINDOWS] = {0};
-  for (uint32_t step = 0; step < 200; step++) {
-    for (uint32_t sequence = 0; sequence < 20; sequence++) {
-      int64_t begin = split_window(&split, 1337, step, sequence, CTX);
-      assert_true(begin >= 20 && begin + CTX + 1 <= 60);
-      assert_int_equal(begin, split_window(&split, 1337, step, sequence, CTX));
-      seen[begin - 20]++;
-    }
-  }
-  for (int i = 0; i < WINDOWS; i++) assert_true(seen[i] > 400 && seen[i] < 600); /* 500 +- 21 */
-  Split exact = {dataset, 7, 7 + CTX + 1};
-  assert_int_equal(split_window(&exact, 1, 2, 3, CTX), 7);
-  dataset_close(dataset);
-}
-
-/* floor(u * windows / 2^64) for huge streams, against long division of the product's halves. */
-static void windows_are_64_bit(void **state) {
-  (void)state;
-  const int64_t sizes[] = {2, 1000, ((int64_t)1 << 32) + 12345, (int64_t)1 << 40, ((int64_t)1 << 62) + 99999999};
-  for (int i = 0; i < 5; i++) {
-    Split split = {NULL, 5, 5 + sizes[i] + 1};
-    for (uint32_t step = 0; step < 100; step++) {
-      PhiloxWords words = philox(11, 0, SITE_WINDOW, step, 3);
-      long double u = (long double)((uint64_t)words.word[1] << 32 | words.word[0]) * 0x1p-64L;
-      long double expected = floorl(u * (long double)sizes[i]);
-      long double got = (long double)(split_window(&split, 11, step, 3, 1) - 5);
-      assert_true(fabsl(got - expected) <= 1 && got >= 0 && got < (long double)sizes[i]);
-      if (sizes[i] <= 1000) assert_true(got == expected);
-    }
+  const char *const cases[] = {"null", "-", BYTE_LEVEL, TEMPLATE(PART_A, PART_A ", " PART_B, ""),
+                               STEPS(BYTE_LEVEL, TEMPLATE(PART_A, PART_A ", " PART_B, ""))};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    put_post_processor(f, cases[i]);
+    json_t *root = json_load_file(f->path, 0, NULL);
+    change(root, "added_tokens.0.id", "300");
+    change(root, "truncation", "{\"max_length\": 8, \"of others\": [0.5, 1e300, \"\xe2\x82\xac\", \"\\n\\u0001/\"]}");
+    assert_int_equal(json_dump_file(root, f->path, JSON_COMPACT | JSON_ENSURE_ASCII), 0);
+    json_decref(root);
+    char *before = whole_file(f->path);
+    Tokenizer *loaded = load(f);
+    save(f, loaded);
+    char *after = whole_file(f->path);
+    assert_string_equal(after, before);
+    begin_with_end(f, loaded, OURS("300"));
+    tokenizer_free(loaded);
+    free(before);
+    free(after);
   }
 }
 
-static void windows_depend_on_everything(void **state) {
-  (void)state;
-  Split split = {NULL, 0, (int64_t)1 << 40};
-  int64_t base = split_window(&split, 1, 1, 1, 16);
-  assert_int_not_equal(base, split_window(&split, 2, 1, 1, 16));
-  assert_int_not_equal(base, split_window(&split, 1, 2, 1, 16));
-  assert_int_not_equal(base, split_window(&split, 1, 1, 2, 16));
-  assert_int_not_equal(base, split_window(&split, 1 + ((uint64_t)1 << 32), 1, 1, 16));
+/* As tokenizers and transformers write it for others. */
+static void foreign_beginnings_load(void **state) {
+  const Fixture *f = *state;
+  const char *const cases[] = {
+      OURS("256"), TEMPLATE(PART_END ", " PART_A, PART_A ", " PART_B, SPECIAL(END_OF_TEXT, "256")),
+      TEMPLATE(PART_END ", " PART_A, PART_END ", " PART_A ", " PART("SpecialToken", END_OF_TEXT, "1") ", " PART_B,
+               SPECIAL(END_OF_TEXT, "256")),
+      TEMPLATE(PART("SpecialToken", "name", "0") ", " PART_A, PART_A ", " PART_B, SPECIAL("name", "256")),
+      STEPS(BYTE_LEVEL, OURS("256"))};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    put_post_processor(f, cases[i]);
+    expect_beginning(f, cases[i]);
+  }
+}
+
+static void other_templates_are_refused(void **state) {
+  const Fixture *f = *state;
+  const char *const cases[] = {
+      OURS("65"),
+      OURS("257"),
+      OURS("\"256\""),
+      OURS("256, 256"),
+      OURS(""),
+      TEMPLATE(PART_END ", " PART_A, "", ""),
+      TEMPLATE(PART("SpecialToken", "other", "0") ", " PART_A, "", SPECIAL(END_OF_TEXT, "256")),
+      TEMPLATE(PART_END, "", SPECIAL(END_OF_TEXT, "256")),
+      TEMPLATE(PART_END ", " PART_B, "", SPECIAL(END_OF_TEXT, "256")),
+      TEMPLATE(PART_END ", " PART_END, "", SPECIAL(END_OF_TEXT, "256")),
+      TEMPLATE(PART_A ", " PART_END, "", SPECIAL(END_OF_TEXT, "256")),
+      TEMPLATE(PART_END ", " PART_A ", " PART_END, "", SPECIAL(END_OF_TEXT, "256")),
+      TEMPLATE(PART_END ", " PART_END ", " PART_A, "", SPECIAL(END_OF_TEXT, "256")),
+      STEPS(BYTE_LEVEL, OURS("65")),
+      STEPS(OURS("256"), OURS("256")),
+      STEPS(BYTE_LEVEL, OURS("256") ", " OURS("256")),
+      STEPS(BYTE_LEVEL, STEPS(BYTE_LEVEL, OURS("256"))),
+      "{\"type\": \"RobertaProcessing\", \"sep\": [\"</s>\", 2], \"cls\": [\"<s>\", 0]}"};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    put_post_processor(f, cases[i]);
+    expect_refused(f, cases[i], "its post_processor adds more than the end token before a text");
+  }
 }
 
 int main(void) {
@@ -611,13 +516,10 @@ int main(void) {
       cmocka_unit_test_setup_teardown(damaged_files_are_refused, set_up, tear_down),
       cmocka_unit_test_setup_teardown(every_truncation_is_refused, set_up, tear_down),
       cmocka_unit_test_setup_teardown(deep_and_huge_files_are_refused, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(random_texts_match_the_reference, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(separators, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(unusable_inputs, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(splits, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(windows_lie_inside, set_up, tear_down),
-      cmocka_unit_test(windows_are_64_bit),
-      cmocka_unit_test(windows_depend_on_everything),
+      cmocka_unit_test_setup_teardown(beginning_is_saved, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(beginning_is_saved_in_foreign_files, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(foreign_beginnings_load, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(other_templates_are_refused, set_up, tear_down),
   };
-  return cmocka_run_group_tests_name("text", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("tokenizer", tests, NULL, NULL);
 }

@@ -1,0 +1,359 @@
+/* text/windows and text/packing: what is learnt from a token file, against what its tokens say. */
+#include "kernels.h"
+#include "kernels/philox.h"
+#include "text/windows.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* After the project's headers: cmocka.h makes fail() a macro. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { END = 0, VOCAB = 1 << 20, ROOM = 4096 };
+
+/* A token file in which every token that ends no document is another one. */
+typedef struct Fixture {
+  char path[64];
+  int32_t ids[ROOM];
+  bool learn[ROOM];
+  int64_t tokens;
+  TokenFile file;
+  uint32_t drawn;
+} Fixture;
+
+static int set_up(void **state) {
+  Fixture *f = calloc(1, sizeof *f);
+  assert_non_null(f);
+  snprintf(f->path, sizeof f->path, "/tmp/inkling-windows-XXXXXX");
+  int fd = mkstemp(f->path);
+  assert_true(fd >= 0);
+  close(fd);
+  *state = f;
+  return 0;
+}
+
+static int tear_down(void **state) {
+  Fixture *f = *state;
+  token_file_close(&f->file);
+  unlink(f->path);
+  free(f);
+  return 0;
+}
+
+static int draw(Fixture *f, int range) {
+  return (int)(philox(7, 0, SITE_SAMPLE, f->drawn++, 0).word[0] % (uint32_t)range);
+}
+
+static void add_document(Fixture *f, int tokens, bool masks) {
+  assert_true(f->tokens + tokens <= ROOM);
+  for (int i = 0; i < tokens; i++, f->tokens++) {
+    f->ids[f->tokens] = i < tokens - 1 ? 1 + (int32_t)f->tokens : END;
+    f->learn[f->tokens] = !masks || draw(f, 3) > 0;
+  }
+}
+
+static void write_file(Fixture *f) {
+  Error error = {0};
+  TokenWriter writer;
+  const TokenFileInfo info = {.vocab = VOCAB, .masked = true};
+  token_file_close(&f->file);
+  assert_true(token_writer_begin(&writer, f->path, &info, &error));
+  for (int64_t i = 0; i < f->tokens; i++) assert_true(token_writer_add(&writer, &f->ids[i], 1, f->learn[i], &error));
+  assert_true(token_writer_commit(&writer, 1, 1, &error));
+  if (!token_file_open(&f->file, f->path, &error)) fail_msg("%s", error.text);
+}
+
+/* Several documents of 1..longest tokens, and one that does not end. */
+static void write_documents(Fixture *f, int count, int longest) {
+  f->tokens = 0;
+  for (int i = 0; i < count; i++) add_document(f, 1 + draw(f, longest), true);
+  f->ids[f->tokens] = 1 + (int32_t)f->tokens;
+  f->learn[f->tokens++] = true;
+  write_file(f);
+}
+
+typedef struct Buffers {
+  int32_t tokens[ROOM], targets[ROOM], positions[ROOM];
+} Buffers;
+
+static int32_t target_of(const Fixture *f, int64_t token) { return f->learn[token] ? f->ids[token] : IGNORE_INDEX; }
+
+/* ---- parts ---- */
+
+static void expect_split(double fraction, int64_t max_tail, int64_t head_tokens) {
+  const TokenFile file = {.info = {.tokens = 1115395}}; /* tinyshakespeare and its end */
+  Split head, tail;
+  file_split(&file, fraction, max_tail, &head, &tail);
+  assert_int_equal(head.begin, 0);
+  assert_int_equal(head.end, head_tokens);
+  assert_int_equal(tail.begin, head_tokens);
+  assert_int_equal(tail.end, 1115395);
+  assert_ptr_equal(head.file, &file);
+  assert_ptr_equal(tail.file, &file);
+}
+
+static void test_split(void **state) {
+  (void)state;
+  expect_split(0.1, 1000000, 1003855);
+  expect_split(0.1, 100000, 1015395);
+  expect_split(0.1, 0, 1115395);
+  expect_split(0.5, 1000000, 557697);
+  expect_split(0, 1000000, 1115395);
+  expect_split(1, INT64_MAX, 0);
+  expect_split(1, 1000000, 115395);
+  expect_split(2, INT64_MAX, 0);
+  expect_split(-1, INT64_MAX, 1115395);
+  expect_split((double)NAN, INT64_MAX, 1115395);
+}
+
+/* ---- windows of the stream ---- */
+
+static void test_draws_lie_inside(void **state) {
+  (void)state;
+  enum { CTX = 32, WINDOWS = 8 }; /* 40 tokens hold 8 windows of 33 */
+  const Split split = {NULL, 20, 60}, exact = {NULL, 7, 7 + CTX + 1};
+  int seen[WINDOWS] = {0};
+  for (uint32_t step = 0; step < 200; step++)
+    for (uint32_t sequence = 0; sequence < 20; sequence++) {
+      int64_t begin = windows_draw_begin(&split, 1337, step, sequence, CTX);
+      assert_true(begin >= 20 && begin + CTX + 1 <= 60);
+      assert_int_equal(begin, windows_draw_begin(&split, 1337, step, sequence, CTX));
+      seen[begin - 20]++;
+    }
+  for (int i = 0; i < WINDOWS; i++) assert_true(seen[i] > 400 && seen[i] < 600); /* 500 +- 21 */
+  assert_int_equal(windows_draw_begin(&exact, 1, 2, 3, CTX), 7);
+}
+
+/* floor(u * windows / 2^64) for huge streams, against long division of the product's halves. */
+static void test_draws_are_64_bit(void **state) {
+  (void)state;
+  const int64_t sizes[] = {2, 1000, ((int64_t)1 << 32) + 12345, (int64_t)1 << 40, ((int64_t)1 << 62) + 99999999};
+  for (int i = 0; i < 5; i++) {
+    const Split split = {NULL, 5, 5 + sizes[i] + 1};
+    for (uint32_t step = 0; step < 100; step++) {
+      PhiloxWords words = philox(11, 0, SITE_WINDOW, step, 3);
+      long double u = (long double)((uint64_t)words.word[1] << 32 | words.word[0]) * 0x1p-64L;
+      long double expected = floorl(u * (long double)sizes[i]);
+      long double got = (long double)(windows_draw_begin(&split, 11, step, 3, 1) - 5);
+      assert_true(fabsl(got - expected) <= 1 && got >= 0 && got < (long double)sizes[i]);
+      if (sizes[i] <= 1000) assert_true(got == expected);
+    }
+  }
+}
+
+static void test_draws_depend_on_everything(void **state) {
+  (void)state;
+  const Split split = {NULL, 0, (int64_t)1 << 40};
+  int64_t base = windows_draw_begin(&split, 1, 1, 1, 16);
+  assert_int_not_equal(base, windows_draw_begin(&split, 2, 1, 1, 16));
+  assert_int_not_equal(base, windows_draw_begin(&split, 1, 2, 1, 16));
+  assert_int_not_equal(base, windows_draw_begin(&split, 1, 1, 2, 16));
+  assert_int_not_equal(base, windows_draw_begin(&split, 1 + ((uint64_t)1 << 32), 1, 1, 16));
+}
+
+static void test_drawn_window(void **state) {
+  Fixture *f = *state;
+  Buffers b;
+  Error error = {0};
+  write_documents(f, 40, 30);
+  const Windows windows = {{&f->file, 3, f->tokens - 2}, 24, NULL};
+  for (uint32_t step = 0; step < 50; step++) {
+    const Sequence sequence = {b.tokens, b.targets, NULL};
+    int64_t begin = windows_draw_begin(&windows.split, 5, step, 1, 24);
+    assert_true(windows_draw(&windows, 5, step, 1, &sequence, &error));
+    assert_memory_equal(b.tokens, f->ids + begin, 24 * sizeof *b.tokens);
+    for (int i = 0; i < 24; i++) assert_int_equal(b.targets[i], target_of(f, begin + 1 + i));
+  }
+}
+
+/* All windows of a split in order: every token but the first is a target once, after the token before it. */
+static void expect_stream(const Fixture *f, Split split, int ctx, int stride) {
+  Buffers b;
+  Error error = {0};
+  const Windows windows = {split, ctx, NULL};
+  int64_t next = split.begin + 1;
+  const int64_t count = windows_count(&windows, stride);
+  for (int64_t window = 0; window < count + 2; window++) {
+    const Sequence sequence = {b.tokens, b.targets, NULL};
+    assert_true(windows_read(&windows, stride, window, &sequence, &error));
+    const int64_t begin = split.begin + window * stride;
+    bool any = false;
+    for (int i = 0; i < ctx; i++) {
+      const int64_t target = begin + i + 1;
+      const bool inside = window < count && target < split.end, counted = inside && target == next;
+      assert_int_equal(b.tokens[i], inside ? f->ids[target - 1] : 0);
+      assert_int_equal(b.targets[i], counted ? target_of(f, target) : IGNORE_INDEX);
+      next += counted;
+      any = any || counted;
+    }
+    assert_true(any == (window < count));
+  }
+  assert_int_equal(next, split.end > split.begin ? split.end : split.begin + 1);
+}
+
+static void test_stream_in_order(void **state) {
+  Fixture *f = *state;
+  write_documents(f, 30, 20);
+  for (int round = 0; round < 300; round++) {
+    int64_t begin = draw(f, 40), end = begin + draw(f, (int)(f->tokens - begin + 1));
+    int ctx = 1 + draw(f, 40);
+    expect_stream(f, (Split){&f->file, begin, end}, ctx, 1 + draw(f, ctx));
+  }
+}
+
+/* ---- packed documents ---- */
+
+/* What a packing has to be, told token by token from its tables. */
+static void expect_packing(const Fixture *f, const Split *split, int ctx) {
+  Packing p;
+  Buffers b;
+  Error error = {0};
+  int seen[ROOM] = {0};
+  assert_true(packing_make(&p, split, ctx, END, NULL, NULL, &error));
+  assert_int_equal(p.used, split->end - split->begin);
+  assert_true(p.windows * ctx >= p.used);
+  for (int64_t window = 0; window < p.windows; window++) {
+    const Sequence sequence = {b.tokens, b.targets, b.positions};
+    assert_true(packing_read(&p, window, &sequence, &error));
+    int place = 0;
+    assert_true(p.firsts[window] < p.firsts[window + 1]);
+    for (int64_t i = p.firsts[window]; i < p.firsts[window + 1]; i++) {
+      const int64_t begin = p.pieces[i];
+      const bool whole = begin == split->begin || f->ids[begin - 1] == END;
+      int length = 0;
+      for (bool ended = false; !ended; length++, place++) {
+        const int64_t token = begin + length;
+        assert_true(place < ctx && token < split->end);
+        const int32_t before = token > 0 ? f->ids[token - 1] : END;
+        assert_int_equal(b.tokens[place], before);
+        assert_int_equal(b.targets[place], target_of(f, token));
+        assert_int_equal(b.positions[place], length);
+        seen[token]++;
+        ended = f->ids[token] == END || token + 1 == split->end || length + 1 == ctx;
+      }
+      /* Only what is left of a document that fills windows begins inside one. */
+      if (!whole) {
+        int64_t start = begin;
+        while (start > split->begin && f->ids[start - 1] != END) start--;
+        assert_int_equal((begin - start) % ctx, 0);
+      }
+    }
+    for (; place < ctx; place++) {
+      assert_int_equal(b.targets[place], IGNORE_INDEX);
+      assert_int_equal(b.positions[place], 0);
+      assert_int_equal(b.tokens[place], END);
+    }
+  }
+  for (int64_t i = 0; i < f->tokens; i++) assert_int_equal(seen[i], i >= split->begin && i < split->end);
+  packing_free(&p);
+}
+
+static void test_packing(void **state) {
+  Fixture *f = *state;
+  for (int round = 0; round < 200; round++) {
+    write_documents(f, 1 + draw(f, 60), 1 + draw(f, 60));
+    int64_t begin = round % 2 ? 0 : draw(f, (int)f->tokens), end = begin + draw(f, (int)(f->tokens - begin + 1));
+    expect_packing(f, &(Split){&f->file, begin, end}, 1 + draw(f, 64));
+  }
+}
+
+/* More documents than windows that are open at a time, and little padding all the same. */
+static void test_packing_is_tight(void **state) {
+  Fixture *f = *state;
+  Packing p;
+  Error error = {0};
+  f->tokens = 0;
+  while (f->tokens < ROOM - 40) add_document(f, 2 + draw(f, 30), false);
+  write_file(f);
+  const Split all = {&f->file, 0, f->tokens};
+  assert_true(packing_make(&p, &all, 32, END, NULL, NULL, &error));
+  assert_true((double)p.used > 0.9 * 32 * (double)p.windows);
+  packing_free(&p);
+}
+
+static void test_packed_windows(void **state) {
+  Fixture *f = *state;
+  Packing p;
+  Buffers drawn, read;
+  Error error = {0};
+  write_documents(f, 60, 20);
+  const Split all = {&f->file, 0, f->tokens};
+  assert_true(packing_make(&p, &all, 32, END, NULL, NULL, &error));
+  const Windows windows = {all, 32, &p};
+  const Sequence a = {drawn.tokens, drawn.targets, drawn.positions}, b = {read.tokens, read.targets, read.positions};
+  assert_int_equal(windows_count(&windows, 32), p.windows);
+  int *seen = calloc((size_t)p.windows, sizeof *seen);
+  assert_non_null(seen);
+  for (uint32_t step = 0; step < 400; step++) {
+    assert_true(windows_draw(&windows, 3, step, 0, &a, &error));
+    int64_t found = -1;
+    for (int64_t i = 0; found < 0 && i < p.windows; i++) {
+      assert_true(windows_read(&windows, 32, i, &b, &error));
+      if (memcmp(drawn.targets, read.targets, 32 * sizeof *read.targets) == 0) found = i;
+    }
+    assert_true(found >= 0);
+    assert_memory_equal(drawn.tokens, read.tokens, 32 * sizeof *read.tokens);
+    assert_memory_equal(drawn.positions, read.positions, 32 * sizeof *read.positions);
+    seen[found]++;
+  }
+  for (int64_t i = 0; i < p.windows; i++) assert_true(seen[i] > 0);
+  assert_true(windows_read(&windows, 32, p.windows, &b, &error)); /* beyond the end: nothing to learn */
+  for (int i = 0; i < 32; i++) assert_true(read.targets[i] == IGNORE_INDEX && read.positions[i] == 0);
+  free(seen);
+  packing_free(&p);
+}
+
+static bool stop_it(void *context, int64_t tokens, Error *error) {
+  *(int64_t *)context = tokens;
+  error->code = EXIT_SIGINT;
+  return false;
+}
+
+static void test_errors(void **state) {
+  Fixture *f = *state;
+  Packing p;
+  Buffers b;
+  Error stopped = {0}, damaged = {0}, drawn = {0};
+  write_documents(f, 20, 20);
+  const Split all = {&f->file, 0, f->tokens};
+  int64_t told = 0;
+  assert_false(packing_make(&p, &all, 8, END, stop_it, &told, &stopped));
+  assert_int_equal(stopped.code, EXIT_SIGINT);
+  assert_int_equal(told, f->tokens);
+  const uint32_t bad = VOCAB;
+  FILE *stream = fopen(f->path, "r+b");
+  assert_non_null(stream);
+  assert_int_equal(fseek(stream, 64 + 4 * 10, SEEK_SET), 0);
+  assert_int_equal(fwrite(&bad, sizeof bad, 1, stream), 1);
+  assert_int_equal(fclose(stream), 0);
+  assert_false(packing_make(&p, &all, 8, END, NULL, NULL, &damaged));
+  assert_int_equal(damaged.code, EXIT_CHECKPOINT);
+  const Windows windows = {{&f->file, 10, 12}, 1, NULL};
+  const Sequence sequence = {b.tokens, b.targets, NULL};
+  assert_false(windows_draw(&windows, 1, 1, 1, &sequence, &drawn));
+  assert_int_equal(drawn.code, EXIT_CHECKPOINT);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_split),
+      cmocka_unit_test(test_draws_lie_inside),
+      cmocka_unit_test(test_draws_are_64_bit),
+      cmocka_unit_test(test_draws_depend_on_everything),
+      cmocka_unit_test_setup_teardown(test_drawn_window, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_stream_in_order, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_packing, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_packing_is_tight, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_packed_windows, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_errors, set_up, tear_down),
+  };
+  return cmocka_run_group_tests_name("windows", tests, NULL, NULL);
+}

@@ -1,0 +1,229 @@
+#include "training/choices.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Preset {
+  int layers, heads, dim, ctx, batch, vocab; /* vocab 0: by the size of the text */
+} Preset;
+
+const char *const preset_names[] = {"nano", "baby", "15m", "42m", "110m", "124m", NULL};
+static const Preset presets[] = {
+    [PRESET_NANO] = {4, 4, 128, 64, 12, 0},     [PRESET_BABY] = {6, 6, 384, 256, 64, 0},
+    [PRESET_15M] = {6, 6, 288, 256, 128, 0},    [PRESET_42M] = {8, 8, 512, 1024, 32, 0},
+    [PRESET_110M] = {12, 12, 768, 1024, 32, 0}, [PRESET_124M] = {12, 12, 768, 1024, 32, 50304}};
+
+/* A run that nobody gave a length takes some minutes: as many as these, at the share of its peak that a device reaches
+ * in training. What a CPU core does differs less than a measurement on a busy machine would. */
+static const double DEFAULT_MINUTES = 5, CPU_FLOPS_PER_THREAD = 6e10, GPU_SHARE = 0.4;
+
+/* Beyond so many epochs a model of this kind learns a text by heart and gets worse on others. */
+enum { EPOCHS_LIMIT = 40 };
+
+static void chose(Choices *choices, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void chose(Choices *choices, const char *format, ...) {
+  size_t used = strlen(choices->text);
+  if (used) used += (size_t)snprintf(choices->text + used, sizeof choices->text - used, "; ");
+  if (used >= sizeof choices->text) return;
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(choices->text + used, sizeof choices->text - used, format, arguments);
+  va_end(arguments);
+}
+
+/* ---- tokenizer ---- */
+
+/* A token of the vocabulary should be met some thousand times, and its row of the output layer be paid for. */
+static int vocab_for(int64_t bytes, bool accelerator) {
+  const int limit = accelerator ? 32768 : 4096;
+  int vocab = 1024;
+  while (vocab < limit && bytes / 2000 >= 2 * vocab) vocab *= 2;
+  return vocab;
+}
+
+void choose_tokenizer(TrainSettings *s, int64_t bytes, bool accelerator, Choices *choices) {
+  const bool small = bytes < 2000000;
+  const int preset_vocab = s->preset >= 0 ? presets[s->preset].vocab : 0;
+  if (!s->tokenizer) {
+    s->tokenizer = small && !s->vocab_size && !preset_vocab ? "byte" : "bpe";
+    if (strcmp(s->tokenizer, "byte") == 0) chose(choices, "a token is a byte (less than 2 MB of text)");
+  }
+  if (strcmp(s->tokenizer, "bpe") != 0 || s->vocab_size) return;
+  s->vocab_size = preset_vocab ? preset_vocab : vocab_for(bytes, accelerator);
+  chose(choices, "a BPE of at most %d tokens (%.*f MB of text)", s->vocab_size, small ? 1 : 0, 1e-6 * (double)bytes);
+}
+
+/* ---- model ---- */
+
+static double budget_flops(const TrainSettings *s, const Circumstances *given) {
+  const double minutes = isnan(s->minutes) ? DEFAULT_MINUTES : s->minutes;
+  /* In powers of four, so that a measurement that is a little different chooses the same. */
+  const double gpu = exp2(2 * round(0.5 * log2(fmax(given->peak_flops, 1)))) * GPU_SHARE;
+  const double cpu = CPU_FLOPS_PER_THREAD * (double)given->device->threads;
+  return 60 * minutes * (given->device->accelerator ? gpu : cpu);
+}
+
+static ModelConfig shape_of(const Preset *p, int vocab) {
+  return (ModelConfig){.vocab = vocab,
+                       .ctx = p->ctx,
+                       .layers = p->layers,
+                       .heads = p->heads,
+                       .kv_heads = p->heads,
+                       .dim = p->dim,
+                       .head_dim = p->dim / p->heads,
+                       .ffn = default_ffn(p->dim),
+                       .tie = true};
+}
+
+static double parameters_of(const ModelConfig *model) {
+  ParameterTable table;
+  if (!parameter_table_make(&table, model, NULL)) return INFINITY;
+  double count = (double)table.parameters;
+  parameter_table_free(&table);
+  return count;
+}
+
+/* The largest preset that the time suffices for, at twenty tokens a parameter (Hoffmann et al. 2022), and that is not
+ * too large for the text. */
+static int preset_for(const TrainSettings *s, const Circumstances *given) {
+  const double by_time = 1.5 * sqrt(budget_flops(s, given) / 120), by_text = 12 * (double)given->train_tokens;
+  static const int candidates[] = {PRESET_110M, PRESET_42M, PRESET_15M, PRESET_BABY};
+  for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++) {
+    const ModelConfig model = shape_of(&presets[candidates[i]], given->vocab);
+    const double parameters = parameters_of(&model);
+    if (parameters <= by_time && parameters <= by_text) return candidates[i];
+  }
+  return PRESET_NANO;
+}
+
+static void take_preset(TrainSettings *s, const Circumstances *given, Choices *choices) {
+  const bool shaped = s->layers && s->heads && s->dim && s->ctx;
+  if (s->preset < 0) {
+    s->preset = preset_for(s, given);
+    if (!shaped)
+      chose(choices, "preset %s (%s, %.3g M tokens of text)", preset_names[s->preset],
+            given->device->accelerator ? "a GPU" : "a CPU", 1e-6 * (double)given->train_tokens);
+  }
+  const Preset *p = &presets[s->preset];
+  if (!s->layers) s->layers = p->layers;
+  if (!s->heads) s->heads = p->heads;
+  if (!s->kv_heads) s->kv_heads = s->heads;
+  if (!s->dim) s->dim = p->dim;
+  if (!s->ctx) s->ctx = p->ctx;
+  if (!s->ffn) s->ffn = default_ffn(s->dim);
+  if (s->tie < 0) s->tie = s->dim < 1024;
+}
+
+/* Halves the preset's micro-batch until a step fits the memory, and makes up for it in micro-batches. */
+static void fit_batch(TrainSettings *s, const Circumstances *given, const ModelConfig *model, Choices *choices) {
+  const int whole = s->batch = presets[s->preset].batch;
+  TrainConfig train = settings_train_config(s);
+  train.dropout = 0.1f;
+  while (s->batch % 2 == 0 && model_memory(model, &train, given->device).total > given->device->free_bytes / 10 * 9)
+    train.batch = s->batch /= 2;
+  if (s->batch < whole && !s->grad_accum && !s->batch_tokens) s->grad_accum = whole / s->batch;
+  if (s->batch < whole) chose(choices, "batch %d x %d (memory)", s->batch, s->grad_accum);
+}
+
+static bool choose_batch(TrainSettings *s, const Circumstances *given, const ModelConfig *model, Choices *choices,
+                         Error *error) {
+  if (!s->batch) fit_batch(s, given, model, choices);
+  int64_t micro = (int64_t)s->batch * s->ctx;
+  if (s->batch_tokens) {
+    if (s->batch_tokens % micro)
+      return fail(error, EXIT_USAGE,
+                  "--batch-tokens %lld is not a multiple of a micro-batch: %d sequences of %d tokens are %lld",
+                  (long long)s->batch_tokens, s->batch, s->ctx, (long long)micro);
+    if (s->batch_tokens / micro > 1 << 20)
+      return fail(error, EXIT_USAGE, "--batch-tokens %lld needs %lld micro-batches, more than 1048576; raise --batch",
+                  (long long)s->batch_tokens, (long long)(s->batch_tokens / micro));
+    s->grad_accum = (int)(s->batch_tokens / micro);
+  }
+  if (!s->grad_accum) s->grad_accum = 1;
+  if (micro * s->grad_accum > INT32_MAX)
+    return fail(error, EXIT_USAGE, "a step of %lld tokens is too large; lower --batch or --grad-accum",
+                (long long)(micro * s->grad_accum));
+  return true;
+}
+
+bool choose_model(TrainSettings *s, const Circumstances *given, ModelConfig *model, Choices *choices, Error *error) {
+  take_preset(s, given, choices);
+  if (s->dim % s->heads)
+    return fail(error, EXIT_USAGE,
+                "--heads %d does not divide --dim %d (a head would have %.2f numbers); try --heads %d", s->heads,
+                s->dim, (double)s->dim / s->heads, s->dim % 32 ? 1 : s->dim / 32);
+  *model = (ModelConfig){.vocab = given->vocab,
+                         .ctx = s->ctx,
+                         .layers = s->layers,
+                         .heads = s->heads,
+                         .kv_heads = s->kv_heads,
+                         .dim = s->dim,
+                         .head_dim = s->dim / s->heads,
+                         .ffn = s->ffn,
+                         .tie = s->tie,
+                         .rope_base = 10000.0f,
+                         .norm_eps = 1e-5f};
+  if (!model_config_check(model, EXIT_USAGE, error) || !choose_batch(s, given, model, choices, error)) return false;
+  if (isnan(s->lr)) s->lr = parameters_of(model) < 20e6 ? 1e-3f : 6e-4f;
+  return true;
+}
+
+TrainConfig settings_train_config(const TrainSettings *s) {
+  return (TrainConfig){.batch = s->batch,
+                       .micro_batches = s->grad_accum,
+                       .dropout = s->dropout > 0 ? s->dropout : 0,
+                       .label_smoothing = s->label_smoothing,
+                       .clip = s->clip,
+                       .adamw = {s->beta1, s->beta2, s->eps, s->wd},
+                       .schedule = {(ScheduleKind)s->schedule, s->lr, s->min_lr_frac, s->warmup, s->steps},
+                       .seed = s->seed};
+}
+
+/* ---- length ---- */
+
+static int64_t at_least_one(double x) { return x < 1 ? 1 : (int64_t)x; }
+
+/* To two digits. */
+static int64_t rounded(double steps) {
+  double unit = pow(10, floor(log10(fmax(steps, 1))) - 1);
+  return at_least_one(unit < 1 ? steps : floor(steps / unit) * unit);
+}
+
+/* As long as the time suffices, or as the text does. */
+static int64_t steps_for(const TrainSettings *s, const Circumstances *given, const ModelConfig *model,
+                         Choices *choices) {
+  enum { FEWEST = 100 };
+  const double per_step = (double)settings_tokens_per_step(s);
+  const double by_time = budget_flops(s, given) / model_step_flops(model, settings_tokens_per_step(s));
+  const double by_text = EPOCHS_LIMIT * (double)given->train_tokens / per_step;
+  const int64_t steps = rounded(fmax(fmin(by_time, by_text), FEWEST));
+  if (by_time < by_text) chose(choices, "%lld steps (some minutes)", (long long)steps);
+  else chose(choices, "%lld steps (%d epochs)", (long long)steps, EPOCHS_LIMIT);
+  return steps;
+}
+
+bool choose_length(TrainSettings *s, const Circumstances *given, const ModelConfig *model, double steps_per_minute,
+                   Choices *choices, Error *error) {
+  const double per_step = (double)settings_tokens_per_step(s);
+  if (!isnan(s->epochs)) s->steps = at_least_one(ceil(s->epochs * (double)given->train_tokens / per_step));
+  else if (!isnan(s->minutes)) s->steps = at_least_one(s->minutes * steps_per_minute);
+  else if (!s->steps) s->steps = steps_for(s, given, model, choices);
+  if (s->steps > 100000000)
+    return fail(error, EXIT_USAGE, "that is %lld steps, more than 100000000; lower --epochs or --minutes",
+                (long long)s->steps);
+  const double epochs = (double)s->steps * per_step / (double)given->train_tokens;
+  if (s->dropout < 0) {
+    s->dropout = epochs > 30 ? 0.2f : epochs > 15 ? 0.1f : 0.0f;
+    if (s->dropout > 0) chose(choices, "dropout %g (%.0f epochs)", (double)s->dropout, epochs);
+  }
+  if (s->warmup < 0) s->warmup = s->steps / 20 < 700 ? s->steps / 20 : 700;
+  if (s->warmup > s->steps)
+    return fail(error, EXIT_USAGE, "--warmup %lld is longer than the run of %lld steps", (long long)s->warmup,
+                (long long)s->steps);
+  if (s->eval_every < 0) s->eval_every = at_least_one((double)s->steps / 20);
+  if (s->sample_every < 0) s->sample_every = at_least_one((double)s->steps / 4);
+  if (!s->log_every) s->log_every = at_least_one((double)s->steps / 100);
+  return true;
+}

@@ -1,0 +1,39 @@
+/* What ./train chooses when it is not told: from the size of the text and from the device. Values that were given are
+ * checked and left as they are. */
+#ifndef INKLING_TRAINING_CHOICES_H
+#define INKLING_TRAINING_CHOICES_H
+
+#include "training/settings.h"
+
+/* Choices and their reasons, for the plan: "byte tokens (the text is below 2 MB); ..." */
+typedef struct Choices {
+  char text[640];
+} Choices;
+
+typedef enum PresetKind { PRESET_NANO, PRESET_BABY, PRESET_15M, PRESET_42M, PRESET_110M, PRESET_124M } PresetKind;
+extern const char *const preset_names[]; /* as PresetKind; ends with NULL */
+
+/* The tokenizer, and how many tokens a BPE may have, for `bytes` of text. */
+void choose_tokenizer(TrainSettings *settings, int64_t bytes, bool accelerator, Choices *choices);
+
+/* What the model is trained on and with. */
+typedef struct Circumstances {
+  int vocab;            /* of the tokenizer */
+  int64_t train_tokens; /* of the text */
+  const ContextInfo *device;
+  double peak_flops; /* of the device, per second; looked at on a GPU only */
+} Circumstances;
+
+/* Everything but the length: the model's shape from preset and flags, AdamW, micro-batches that fit the device's
+ * memory. EXIT_USAGE. */
+bool choose_model(TrainSettings *settings, const Circumstances *given, ModelConfig *model, Choices *choices,
+                  Error *error);
+
+/* The number of steps from --steps, --epochs or --minutes (steps_per_minute is what was measured), then what depends on
+ * it: dropout, warm-up, intervals. After choose_model. EXIT_USAGE. */
+bool choose_length(TrainSettings *settings, const Circumstances *given, const ModelConfig *model,
+                   double steps_per_minute, Choices *choices, Error *error);
+
+TrainConfig settings_train_config(const TrainSettings *settings);
+
+#endif
