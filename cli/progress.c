@@ -245,6 +245,7 @@ void progress_work(Console *console, const ProgressWork *work) {
   if (console->work != work->name) {
     console->work = work->name;
     console->work_began = now;
+    console->work_shown = false;
     console->drawn_at = console->terminal ? now + QUIET_SECONDS - wait : now;
   }
   if (console->quiet || now - console->drawn_at < wait) return;
@@ -255,12 +256,13 @@ void progress_work(Console *console, const ProgressWork *work) {
     fprintf(console->stream, "\r%.*s\033[K", width > 0 ? width : 1, line);
   } else fprintf(console->stream, "%s\n", line);
   fflush(console->stream);
-  console->line_shown = console->terminal;
+  console->line_shown = console->work_shown = console->terminal;
   console->drawn_at = now;
 }
 
 void progress_work_end(Console *console) {
-  wipe_line(console);
+  if (console->work_shown) wipe_line(console);
+  console->work_shown = false;
   console->work = NULL;
   console->drawn_at = -1;
 }

@@ -30,6 +30,7 @@ typedef struct Console {
   double drawn_at;     /* seconds, monotonic clock */
   const char *work;    /* name of the work that goes on; NULL: none */
   double work_began;
+  bool work_shown; /* its line stands on the screen */
 } Console;
 
 /* Looks at stderr, TERM, NO_COLOR, LC_ALL, LC_CTYPE and LANG. `program` must outlive the console. */

@@ -14,6 +14,7 @@
  * alternatives of total weight W possible and the next byte leaves W', that byte costs log2(W / W'). So the
  * cost of the text up to any byte is exact, and so is the cut between training and validation part, even
  * where it falls into a word. The self-check derives every number a second time from the text alone.
+ * Bits per byte are over the bytes of the stories: a separator is a token to a model, and no text.
  *
  * Exit codes: 0 done, 1 self-check or internal error, 2 usage, 5 out of memory, 7 output failure.
  */
@@ -212,6 +213,7 @@ typedef struct {
   uint64_t stories;
   uint64_t bytes;
   uint64_t train_bytes;
+  uint64_t train_text, val_text; /* bytes outside of separators: what bits per byte are measured over */
   double train_bits;
   double val_bits;
 } Totals;
@@ -220,7 +222,7 @@ static const char HELP[] =
     "usage: stories --bytes N [--seed N] [--val-frac X] [-o FILE] [--report FILE]\n"
     "       stories --self-check\n"
     "Writes small English stories, a line <|endoftext|> after each, and reports the exact entropy of the "
-    "text.\n"
+    "text, in bits per byte of the stories.\n"
     "\n"
     "  --bytes N         stop at the first story's end at or after N bytes (1 to 10^12)\n"
     "  --seed N          same seed, same text (0 to 2^64-1; default 1)\n"
@@ -364,6 +366,9 @@ static int write_stories(const Options *o, Writer *w, FILE *stream, Totals *tota
     size_t cut = left < w->length ? (size_t)left : w->length;
     totals->train_bits += sum_bits(w, 0, cut);
     totals->val_bits += sum_bits(w, cut, w->length);
+    size_t text = w->length - strlen(SEPARATOR), train_text = cut < text ? cut : text;
+    totals->train_text += train_text;
+    totals->val_text += text - train_text;
     totals->bytes += w->length;
     totals->stories++;
     if (fwrite(w->text, 1, w->length, stream) != w->length) return EXIT_OUTPUT;
@@ -378,8 +383,9 @@ static void print_summary(const Options *o, const Totals *t) {
   fprintf(stderr,
           "stories: %" PRIu64 " stories, %" PRIu64 " bytes, seed %" PRIu64 ", %.6f bits/byte; "
           "train %" PRIu64 " bytes, %.3f bits, %.6f bits/byte; val %" PRIu64 " bytes, %.3f bits, %.6f bits/byte\n",
-          t->stories, t->bytes, o->seed, per_byte(t->train_bits + t->val_bits, t->bytes), t->train_bytes, t->train_bits,
-          per_byte(t->train_bits, t->train_bytes), val_bytes, t->val_bits, per_byte(t->val_bits, val_bytes));
+          t->stories, t->bytes, o->seed, per_byte(t->train_bits + t->val_bits, t->train_text + t->val_text),
+          t->train_bytes, t->train_bits, per_byte(t->train_bits, t->train_text), val_bytes, t->val_bits,
+          per_byte(t->val_bits, t->val_text));
 }
 
 static int write_report(const Options *o, const Totals *t, size_t max_distance) {
@@ -394,8 +400,8 @@ static int write_report(const Options *o, const Totals *t, size_t max_distance) 
       " \"train_bytes\": %" PRIu64 ", \"train_bits\": %.9f, \"train_bits_per_byte\": %.12f,\n"
       " \"val_bytes\": %" PRIu64 ", \"val_bits\": %.9f, \"val_bits_per_byte\": %.12f}\n",
       o->seed, o->val_frac, t->stories, max_distance, t->bytes, t->train_bits + t->val_bits,
-      per_byte(t->train_bits + t->val_bits, t->bytes), t->train_bytes, t->train_bits,
-      per_byte(t->train_bits, t->train_bytes), val_bytes, t->val_bits, per_byte(t->val_bits, val_bytes));
+      per_byte(t->train_bits + t->val_bits, t->train_text + t->val_text), t->train_bytes, t->train_bits,
+      per_byte(t->train_bits, t->train_text), val_bytes, t->val_bits, per_byte(t->val_bits, t->val_text));
   if (written < 0) code = output_error(o->report, "write");
   return output_close(&out, code);
 }

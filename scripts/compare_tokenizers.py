@@ -62,6 +62,20 @@ def samples():
     }
 
 
+def assigned(options, directory):
+    """The text without characters that are not assigned; where there are any, options.text becomes a copy."""
+    with open(options.text, encoding="utf-8", newline="") as stream:
+        text = stream.read()
+    unknown = {c for c in set(text) if unicodedata.category(c) == "Cn"}
+    if unknown:
+        print(f"{len(unknown)} characters left out: not assigned in Unicode {unicodedata.unidata_version}")
+        text = text.translate({ord(c): None for c in unknown})
+        options.text = f"{directory}/text"
+        with open(options.text, "w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+    return text
+
+
 def documents(text):
     """Pieces of text of about 100 kB whose tokens, put together, are those of the whole: cut where a line ends after
     something that is neither white space nor an apostrophe."""
@@ -183,9 +197,9 @@ def main():
     os.environ["RAYON_NUM_THREADS"] = str(options.threads)  # before the library is loaded
     os.environ["TOKENIZERS_PARALLELISM"] = "true"
     import tokenizers
-    with open(options.text, encoding="utf-8", newline="") as stream:
-        parts = documents(stream.read())
     with tempfile.TemporaryDirectory() as directory:
+        text = assigned(options, directory)
+        parts = documents(text)
         ours = Ours(options, directory)
         ours.train()
         theirs = build(ours.pairs())

@@ -12,6 +12,7 @@ echo "== 2 MB of stories from a grammar =="
 tail_bytes=$(sed -n 's/.*"val_bytes": *\([0-9]*\).*/\1/p' "$dir/entropy.json")
 tail_entropy=$(sed -n 's/.*"val_bits_per_byte": *\([0-9.]*\).*/\1/p' "$dir/entropy.json")
 total=$(wc -c <"$dir/stories.txt")
+text=$(grep -v '^<|endoftext|>$' "$dir/stories.txt" | wc -c)
 head -c "$((total - tail_bytes))" "$dir/stories.txt" >"$dir/train.txt"
 tail -c "$tail_bytes" "$dir/stories.txt" >"$dir/tail.txt"
 head -c 400 "$dir/train.txt"
@@ -26,10 +27,10 @@ echo "== what it learned =="
 score=$(./generate "$dir/stories.run" --score "$dir/tail.txt" --quiet)
 learned=$(echo "$score" | sed 's/.*"bits_per_byte": *\([0-9.]*\).*/\1/')
 xz=$(command -v xz >/dev/null 2>&1 && xz -9 -k -c "$dir/stories.txt" | wc -c || echo "")
-awk -v model="$learned" -v limit="$tail_entropy" -v xz="$xz" -v total="$total" 'BEGIN {
+awk -v model="$learned" -v limit="$tail_entropy" -v xz="$xz" -v text="$text" 'BEGIN {
   printf "the model        %.4f bits per byte on stories it has never seen\n", model
   printf "the true limit   %.4f bits per byte: the entropy of the grammar\n", limit
-  if (xz != "") printf "xz -9            %.4f bits per byte on the whole text\n", 8 * xz / total
+  if (xz != "") printf "xz -9            %.4f bits per byte on the whole text\n", 8 * xz / text
   printf "the model is %.1f %% above what no model can beat\n", 100 * (model / limit - 1)
 }'
 

@@ -1,5 +1,7 @@
 #include "training/choices.h"
 
+#include "cli/progress.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -52,7 +54,7 @@ void choose_tokenizer(TrainSettings *s, int64_t bytes, bool accelerator, Choices
   }
   if (strcmp(s->tokenizer, "bpe") != 0 || s->vocab_size) return;
   s->vocab_size = preset_vocab ? preset_vocab : vocab_for(bytes, accelerator);
-  chose(choices, "a BPE of at most %d tokens (%.*f MB of text)", s->vocab_size, small ? 1 : 0, 1e-6 * (double)bytes);
+  chose(choices, "a BPE of at most %d tokens (%s of text)", s->vocab_size, human_bytes((double)bytes).text);
 }
 
 /* ---- model ---- */
@@ -103,8 +105,8 @@ static void take_preset(TrainSettings *s, const Circumstances *given, Choices *c
   if (s->preset < 0) {
     s->preset = preset_for(s, given);
     if (!shaped)
-      chose(choices, "preset %s (%s, %.3g M tokens of text)", preset_names[s->preset],
-            given->device->accelerator ? "a GPU" : "a CPU", 1e-6 * (double)given->train_tokens);
+      chose(choices, "preset %s (%s, %s tokens of text)", preset_names[s->preset],
+            given->device->accelerator ? "a GPU" : "a CPU", human_count((double)given->train_tokens).text);
   }
   const Preset *p = &presets[s->preset];
   if (!s->layers) s->layers = p->layers;

@@ -10,7 +10,9 @@
 #include <string.h>
 
 static bool keep_scoring(void *argument, int64_t done, int64_t all) {
-  (void)argument, (void)done, (void)all;
+  Run *r = argument;
+  const double ctx = r->config.ctx;
+  progress_work(&r->console, &(ProgressWork){"validating", (double)done * ctx, (double)all * ctx, false});
   return !stop_signal;
 }
 
@@ -28,6 +30,13 @@ static ScorePlan evaluation_plan(const Run *r, bool whole) {
                      .batch = r->settings.batch,
                      .limit = whole ? 0 : prefix_windows(r),
                      .tokenizer = r->tokenizer};
+}
+
+static bool score(Run *r, bool whole, Score *out, Error *error) {
+  ScorePlan plan = evaluation_plan(r, whole);
+  bool ok = score_windows(r->model, &plan, out, keep_scoring, r, error);
+  progress_work_end(&r->console);
+  return ok;
 }
 
 static bool write_validation(Run *r, const Score *score, Error *error) {
@@ -48,28 +57,26 @@ bool evaluate(Run *r, Error *error) {
     r->best_step = r->evaluated_step = r->step;
     return write_weights(r, error);
   }
-  ScorePlan plan = evaluation_plan(r, false);
-  Score score;
-  if (!score_windows(r->model, &plan, &score, keep_scoring, NULL, error)) return false;
+  Score found;
+  if (!score(r, false, &found, error)) return false;
   if (stop_signal) return true; /* what was scored is not comparable; a resumed run scores again */
-  if (!write_validation(r, &score, error)) return false;
+  if (!write_validation(r, &found, error)) return false;
   r->evaluated_step = r->step;
-  bool better = !(score_loss(&score) >= r->best_loss);
+  bool better = !(score_loss(&found) >= r->best_loss);
   r->bad_evals = better ? 0 : r->bad_evals + 1;
   if (!better) return true;
-  r->best_loss = score_loss(&score);
+  r->best_loss = score_loss(&found);
   r->best_step = r->step;
   return write_weights(r, error);
 }
 
 bool final_evaluation(Run *r, Error *error) {
   if (!has_validation(r)) return true;
-  ScorePlan plan = evaluation_plan(r, true);
-  Score score;
-  if (!score_windows(r->model, &plan, &score, keep_scoring, NULL, error)) return false;
-  if (stop_signal || !write_validation(r, &score, error)) return stop_signal;
+  Score found;
+  if (!score(r, true, &found, error)) return false;
+  if (stop_signal || !write_validation(r, &found, error)) return stop_signal;
   message_line(&r->console, "validation loss %.4f nats per token, %.4f bits per byte, over all %" PRId64 " tokens",
-               score_loss(&score), score_bits_per_byte(&score), score.tokens);
+               score_loss(&found), score_bits_per_byte(&found), found.tokens);
   if (r->best_step < r->step)
     message_note(&r->console,
                  "the best evaluation was at step %" PRId64 " (%.4f); that model is in %s/model.safetensors",

@@ -13,6 +13,14 @@
 /* The part of the windows that holds no token. */
 static double padding(const Packing *p) { return p->windows ? 1 - (double)p->used / ((double)p->windows * p->ctx) : 0; }
 
+/* Of the text, in the run directory: its tokens, and what came from standard input. */
+static size_t text_bytes_kept(const Run *r) {
+  size_t bytes = r->tokens_file.file.size + r->val_file.file.size;
+  for (int i = 0; i < r->settings.data.count; i++)
+    if (strcmp(r->settings.data.items[i], "-") == 0) bytes += (size_t)r->text.bytes;
+  return bytes;
+}
+
 static void print_text(Run *r) {
   const TextFacts *text = &r->text;
   const TokenFileInfo *tokens = &r->tokens_file.info;
@@ -60,7 +68,7 @@ void print_plan(Run *r) {
       human_bytes((double)memory.gradients).text, human_bytes((double)memory.moments).text,
       human_bytes((double)memory.activations).text, human_bytes((double)memory.logits).text,
       human_bytes((double)memory.copies).text, info.accelerator ? " on the host" : "",
-      human_bytes(10.0 * (double)memory.gradients).text);
+      human_bytes(10.0 * (double)memory.gradients + (double)text_bytes_kept(r)).text);
   if (r->choices.text[0]) message_line(c, "chosen   %s", r->choices.text);
   message_line(c, "device   %s, %s, %.0f GFLOP/s at best; about %s for the run", info.device, dtype_name(info.dtype),
                1e-9 * r->peak_flops, human_duration(2.0 * flops / r->peak_flops).text);
