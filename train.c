@@ -193,11 +193,11 @@ static bool prepare(Run *r, Error *error) {
   ContextInfo info;
   r->backend->info(r->context, &info);
   r->peak_flops = r->backend->peak_flops(r->context);
-  Circumstances given = {257, INT32_MAX, &info, r->peak_flops};
+  Circumstances given = {257, INT32_MAX, INT32_MAX, &info, r->peak_flops};
   if (!check_flags(r, &given, error) || (has_directory(s) && !take_directory(r, error)) || !open_data(r, error))
     return false;
   given.vocab = tokenizer_vocab(r->tokenizer);
-  given.train_tokens = split_tokens(&r->train);
+  given.text_bytes = r->text.bytes;
   if (!resolve_model(r, &given, error) || (s->resume && !same_model(r, error)) || !open_windows(r, error)) return false;
   if (s->patience && !has_validation(r))
     return fail(error, EXIT_USAGE, "--patience %d needs validation text, and there is none", s->patience);

@@ -61,8 +61,8 @@ void choose_tokenizer(TrainSettings *s, int64_t bytes, bool accelerator, Choices
 
 static double budget_flops(const TrainSettings *s, const Circumstances *given) {
   const double minutes = isnan(s->minutes) ? DEFAULT_MINUTES : s->minutes;
-  /* In powers of four, so that a measurement that is a little different chooses the same. */
-  const double gpu = exp2(2 * round(0.5 * log2(fmax(given->peak_flops, 1)))) * GPU_SHARE;
+  /* In powers of two, so that a measurement that is a little different chooses the same. */
+  const double gpu = exp2(round(log2(fmax(given->peak_flops, 1)))) * GPU_SHARE;
   const double cpu = CPU_FLOPS_PER_THREAD * (double)given->device->threads;
   return 60 * minutes * (given->device->accelerator ? gpu : cpu);
 }
@@ -90,7 +90,7 @@ static double parameters_of(const ModelConfig *model) {
 /* The largest preset that the time suffices for, at twenty tokens a parameter (Hoffmann et al. 2022), and that is not
  * too large for the text. */
 static int preset_for(const TrainSettings *s, const Circumstances *given) {
-  const double by_time = 1.5 * sqrt(budget_flops(s, given) / 120), by_text = 12 * (double)given->train_tokens;
+  const double by_time = 1.5 * sqrt(budget_flops(s, given) / 120), by_text = 10 * (double)given->text_bytes;
   static const int candidates[] = {PRESET_110M, PRESET_42M, PRESET_15M, PRESET_BABY};
   for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++) {
     const ModelConfig model = shape_of(&presets[candidates[i]], given->vocab);
@@ -105,8 +105,8 @@ static void take_preset(TrainSettings *s, const Circumstances *given, Choices *c
   if (s->preset < 0) {
     s->preset = preset_for(s, given);
     if (!shaped)
-      chose(choices, "preset %s (%s, %s tokens of text)", preset_names[s->preset],
-            given->device->accelerator ? "a GPU" : "a CPU", human_count((double)given->train_tokens).text);
+      chose(choices, "preset %s (%s, %s of text)", preset_names[s->preset],
+            given->device->accelerator ? "a GPU" : "a CPU", human_bytes((double)given->text_bytes).text);
   }
   const Preset *p = &presets[s->preset];
   if (!s->layers) s->layers = p->layers;

@@ -19,7 +19,8 @@ void choose_tokenizer(TrainSettings *settings, int64_t bytes, bool accelerator, 
 /* What the model is trained on and with. */
 typedef struct Circumstances {
   int vocab;            /* of the tokenizer */
-  int64_t train_tokens; /* of the text */
+  int64_t text_bytes;
+  int64_t train_tokens; /* of an epoch, padding included */
   const ContextInfo *device;
   double peak_flops; /* of the device, per second; looked at on a GPU only */
 } Circumstances;

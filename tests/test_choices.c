@@ -1,0 +1,204 @@
+/* training/choices: what ./train chooses for texts from a page to tens of gigabytes, on a laptop and on a GPU. */
+#include "training/choices.h"
+
+#include <math.h>
+#include <string.h>
+
+/* After the project's headers: cmocka.h makes fail() a macro. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static const ContextInfo laptop = {.dtype = DTYPE_F32, .threads = 8, .free_bytes = (size_t)12 << 30};
+static const ContextInfo card = {.dtype = DTYPE_BF16, .accelerator = true, .free_bytes = (size_t)78 << 30};
+static const double CARD_FLOPS = 6e14;
+
+/* Everything chosen for a text, as ./train does it. */
+typedef struct Chosen {
+  Option rows[TRAIN_OPTIONS];
+  Options options;
+  TrainSettings settings;
+  ModelConfig model;
+  Choices choices;
+  double parameters, epochs;
+  bool byte;
+} Chosen;
+
+static void begin(Chosen *c) {
+  memset(c, 0, sizeof *c);
+  train_options(&c->options, c->rows, &c->settings);
+}
+
+static void choose(Chosen *c, const ContextInfo *device, double peak_flops, double bytes) {
+  Error error = {0};
+  TrainSettings *s = &c->settings;
+  choose_tokenizer(s, (int64_t)bytes, device->accelerator, &c->choices);
+  c->byte = strcmp(s->tokenizer, "byte") == 0;
+  const double bytes_per_token = c->byte ? 1 : s->vocab_size > 8192 ? 4 : 3;
+  const Circumstances given = {.vocab = c->byte ? 257 : s->vocab_size,
+                               .text_bytes = (int64_t)bytes,
+                               .train_tokens = (int64_t)(0.9 * bytes / bytes_per_token),
+                               .device = device,
+                               .peak_flops = peak_flops};
+  if (!choose_model(s, &given, &c->model, &c->choices, &error)) fail_msg("%s", error.text);
+  if (!choose_length(s, &given, &c->model, 1000, &c->choices, &error)) fail_msg("%s", error.text);
+  ParameterTable table;
+  assert_true(parameter_table_make(&table, &c->model, &error));
+  c->parameters = (double)table.parameters;
+  parameter_table_free(&table);
+  c->epochs = (double)s->steps * (double)settings_tokens_per_step(s) / (double)given.train_tokens;
+}
+
+static void test_tokenizer(void **state) {
+  (void)state;
+  Chosen c;
+  const struct {
+    double bytes;
+    int cpu, gpu; /* vocabulary; 0: bytes */
+  } cases[] = {{1, 0, 0},          {1999999, 0, 0},      {2000000, 1024, 1024},
+               {10e6, 4096, 4096}, {100e6, 4096, 32768}, {20e9, 4096, 32768}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (int gpu = 0; gpu < 2; gpu++) {
+      begin(&c);
+      choose_tokenizer(&c.settings, (int64_t)cases[i].bytes, gpu, &c.choices);
+      const int vocab = gpu ? cases[i].gpu : cases[i].cpu;
+      assert_string_equal(c.settings.tokenizer, vocab ? "bpe" : "byte");
+      assert_int_equal(c.settings.vocab_size, vocab);
+      assert_non_null(strstr(c.choices.text, vocab ? "a BPE of at most" : "a token is a byte"));
+    }
+}
+
+static void test_given_tokenizers_stay(void **state) {
+  (void)state;
+  Chosen c;
+  begin(&c);
+  c.settings.vocab_size = 300;
+  choose_tokenizer(&c.settings, 1000, false, &c.choices);
+  assert_string_equal(c.settings.tokenizer, "bpe"); /* who gives a vocabulary wants one */
+  assert_int_equal(c.settings.vocab_size, 300);
+  begin(&c);
+  c.settings.preset = PRESET_124M;
+  choose_tokenizer(&c.settings, 1000, false, &c.choices);
+  assert_string_equal(c.settings.tokenizer, "bpe");
+  assert_int_equal(c.settings.vocab_size, 50304);
+  begin(&c);
+  c.settings.tokenizer = "gpt2/tokenizer.json";
+  choose_tokenizer(&c.settings, (int64_t)1e9, false, &c.choices);
+  assert_string_equal(c.settings.tokenizer, "gpt2/tokenizer.json");
+  assert_int_equal(c.settings.vocab_size, 0);
+  assert_string_equal(c.choices.text, "");
+}
+
+/* Whatever the text: some steps, not too many epochs, no more work than some minutes, a larger model for more text. */
+static void expect_sensible(const ContextInfo *device, double peak_flops, double limit_flops) {
+  Chosen c;
+  double last = 0;
+  for (double bytes = 1000; bytes < 1e11; bytes *= 3) {
+    begin(&c);
+    choose(&c, device, peak_flops, bytes);
+    const TrainSettings *s = &c.settings;
+    assert_true(s->steps >= 100 && s->steps <= 1000000);
+    assert_true(c.epochs <= 40 || s->steps == 100);
+    assert_true(model_step_flops(&c.model, settings_tokens_per_step(s)) * (double)s->steps <= limit_flops ||
+                s->steps == 100);
+    assert_true(c.parameters >= last);
+    assert_true(s->preset == PRESET_NANO || c.parameters <= 10 * bytes);
+    assert_true(s->dropout >= 0 && (s->dropout > 0) == (c.epochs > 15));
+    assert_true(s->batch >= 1 && s->grad_accum >= 1 && s->eval_every >= 1 && s->warmup <= s->steps);
+    assert_non_null(strstr(c.choices.text, "preset"));
+    assert_non_null(strstr(c.choices.text, "steps"));
+    last = bytes < 2e6 ? 0 : c.parameters; /* the vocabulary changes there */
+  }
+}
+
+static void test_any_text(void **state) {
+  (void)state;
+  expect_sensible(&laptop, 0, 300 * 6e10 * 8);
+  expect_sensible(&card, CARD_FLOPS, 300 * 0.4 * 2 * CARD_FLOPS);
+}
+
+static void test_card_takes_more(void **state) {
+  (void)state;
+  Chosen small, large;
+  begin(&small);
+  choose(&small, &laptop, 0, 20e9);
+  begin(&large);
+  choose(&large, &card, CARD_FLOPS, 20e9);
+  assert_int_equal(small.settings.preset, PRESET_NANO);
+  assert_int_equal(large.settings.preset, PRESET_15M);
+  begin(&large);
+  large.settings.minutes = 600;
+  choose(&large, &card, CARD_FLOPS, 20e9);
+  assert_int_equal(large.settings.preset, PRESET_110M);
+  begin(&large);
+  choose(&large, &card, CARD_FLOPS, 1115394); /* tinyshakespeare */
+  assert_int_equal(large.settings.preset, PRESET_BABY);
+}
+
+/* A speed that is measured again and comes out a little different chooses the same. */
+static void test_measured_speed(void **state) {
+  (void)state;
+  Chosen a, b;
+  begin(&a);
+  choose(&a, &card, CARD_FLOPS, 1e9);
+  begin(&b);
+  choose(&b, &card, 1.1 * CARD_FLOPS, 1e9);
+  assert_int_equal(a.settings.preset, b.settings.preset);
+  assert_int_equal(a.settings.steps, b.settings.steps);
+}
+
+static void test_given_values_stay(void **state) {
+  (void)state;
+  Chosen c;
+  begin(&c);
+  TrainSettings *s = &c.settings;
+  s->tokenizer = "byte";
+  s->layers = 3, s->heads = 2, s->dim = 48, s->ctx = 20, s->batch = 5, s->steps = 7, s->dropout = 0.25f;
+  choose(&c, &laptop, 0, 20000);
+  assert_true(s->layers == 3 && s->heads == 2 && s->dim == 48 && s->ctx == 20 && s->batch == 5 && s->steps == 7);
+  assert_true(s->dropout == 0.25f);
+  assert_string_equal(c.choices.text, "");
+  assert_int_equal(c.model.head_dim, 24);
+  begin(&c);
+  c.settings.preset = PRESET_BABY;
+  choose(&c, &laptop, 0, 20000);
+  assert_int_equal(c.model.dim, 384);
+}
+
+/* A card with little memory: smaller micro-batches, as many tokens a step. */
+static void test_batch_fits(void **state) {
+  (void)state;
+  Chosen whole, parts;
+  ContextInfo small = card;
+  small.free_bytes = (size_t)3 << 30;
+  begin(&whole);
+  whole.settings.preset = PRESET_42M;
+  choose(&whole, &card, CARD_FLOPS, 1e9);
+  begin(&parts);
+  parts.settings.preset = PRESET_42M;
+  choose(&parts, &small, CARD_FLOPS, 1e9);
+  assert_int_equal(whole.settings.grad_accum, 1);
+  assert_true(parts.settings.batch < whole.settings.batch);
+  assert_int_equal(settings_tokens_per_step(&parts.settings), settings_tokens_per_step(&whole.settings));
+  TrainConfig train = settings_train_config(&parts.settings);
+  assert_true(model_memory(&parts.model, &train, &small).total <= small.free_bytes);
+  assert_non_null(strstr(parts.choices.text, "memory"));
+  begin(&parts);
+  parts.settings.preset = PRESET_42M;
+  parts.settings.batch = 32;
+  choose(&parts, &small, CARD_FLOPS, 1e9); /* given: refused later, with what would fit */
+  assert_int_equal(parts.settings.batch, 32);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_tokenizer),      cmocka_unit_test(test_given_tokenizers_stay),
+      cmocka_unit_test(test_any_text),       cmocka_unit_test(test_card_takes_more),
+      cmocka_unit_test(test_measured_speed), cmocka_unit_test(test_given_values_stay),
+      cmocka_unit_test(test_batch_fits),
+  };
+  return cmocka_run_group_tests_name("choices", tests, NULL, NULL);
+}
