@@ -8,14 +8,16 @@
 #include <string.h>
 
 typedef struct Preset {
-  int layers, heads, dim, ctx, batch, vocab; /* vocab 0: by the size of the text */
+  int layers, heads, dim, ctx, batch;
+  int vocab;         /* 0: by the size of the text */
+  double parameters; /* with the vocabulary that the shape is meant for */
 } Preset;
 
 const char *const preset_names[] = {"nano", "baby", "15m", "42m", "110m", "124m", NULL};
 static const Preset presets[] = {
-    [PRESET_NANO] = {4, 4, 128, 64, 12, 0},     [PRESET_BABY] = {6, 6, 384, 256, 64, 0},
-    [PRESET_15M] = {6, 6, 288, 256, 128, 0},    [PRESET_42M] = {8, 8, 512, 1024, 32, 0},
-    [PRESET_110M] = {12, 12, 768, 1024, 32, 0}, [PRESET_124M] = {12, 12, 768, 1024, 32, 50304}};
+    [PRESET_NANO] = {4, 4, 128, 64, 12, 0, 1e6},       [PRESET_BABY] = {6, 6, 384, 256, 64, 0, 11e6},
+    [PRESET_15M] = {6, 6, 288, 256, 128, 0, 15e6},     [PRESET_42M] = {8, 8, 512, 1024, 32, 0, 42e6},
+    [PRESET_110M] = {12, 12, 768, 1024, 32, 0, 110e6}, [PRESET_124M] = {12, 12, 768, 1024, 32, 50304, 124e6}};
 
 /* A run that nobody gave a length takes some minutes: as many as these, at the share of its peak that a device reaches
  * in training. What a CPU core does differs less than a measurement on a busy machine would. */
@@ -67,37 +69,13 @@ static double budget_flops(const TrainSettings *s, const Circumstances *given) {
   return 60 * minutes * (given->device->accelerator ? gpu : cpu);
 }
 
-static ModelConfig shape_of(const Preset *p, int vocab) {
-  return (ModelConfig){.vocab = vocab,
-                       .ctx = p->ctx,
-                       .layers = p->layers,
-                       .heads = p->heads,
-                       .kv_heads = p->heads,
-                       .dim = p->dim,
-                       .head_dim = p->dim / p->heads,
-                       .ffn = default_ffn(p->dim),
-                       .tie = true};
-}
-
-static double parameters_of(const ModelConfig *model) {
-  ParameterTable table;
-  if (!parameter_table_make(&table, model, NULL)) return INFINITY;
-  double count = (double)table.parameters;
-  parameter_table_free(&table);
-  return count;
-}
-
 /* The largest preset that the time suffices for, at twenty tokens a parameter (Hoffmann et al. 2022), and that is not
  * too large for the text. */
 static int preset_for(const TrainSettings *s, const Circumstances *given) {
   const double by_time = 1.5 * sqrt(budget_flops(s, given) / 120), by_text = 10 * (double)given->text_bytes;
-  static const int candidates[] = {PRESET_110M, PRESET_42M, PRESET_15M, PRESET_BABY};
-  for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++) {
-    const ModelConfig model = shape_of(&presets[candidates[i]], given->vocab);
-    const double parameters = parameters_of(&model);
-    if (parameters <= by_time && parameters <= by_text) return candidates[i];
-  }
-  return PRESET_NANO;
+  int preset = PRESET_110M;
+  while (preset > PRESET_NANO && presets[preset].parameters > fmin(by_time, by_text)) preset--;
+  return preset;
 }
 
 static void take_preset(TrainSettings *s, const Circumstances *given, Choices *choices) {
@@ -148,6 +126,14 @@ static bool choose_batch(TrainSettings *s, const Circumstances *given, const Mod
     return fail(error, EXIT_USAGE, "a step of %lld tokens is too large; lower --batch or --grad-accum",
                 (long long)(micro * s->grad_accum));
   return true;
+}
+
+static double parameters_of(const ModelConfig *model) {
+  ParameterTable table;
+  if (!parameter_table_make(&table, model, NULL)) return INFINITY;
+  double count = (double)table.parameters;
+  parameter_table_free(&table);
+  return count;
 }
 
 bool choose_model(TrainSettings *s, const Circumstances *given, ModelConfig *model, Choices *choices, Error *error) {
