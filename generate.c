@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -421,7 +420,8 @@ static bool keep_encoding(void *context, int64_t bytes, int64_t merges, Error *e
 static bool open_tokens(Program *p, TokenFile *out, Error *error) {
   Corpus *corpus;
   if (!corpus_open(&corpus, &p->settings.score, 1, NULL, error)) return false;
-  EncodingOptions options = {omp_get_max_threads(), keep_encoding, p};
+  EncodingOptions options = {p->settings.machine.threads > 0 ? p->settings.machine.threads : available_threads(),
+                             keep_encoding, p};
   char *path = NULL;
   bool ok = temporary_file(&path, error) && encode_corpus(path, corpus, p->tokenizer, &options, error) &&
             token_file_open(out, path, error);

@@ -337,6 +337,9 @@ typedef struct Backend {
 const Backend *const *backends(void);
 extern const Backend cpu_backend, cuda_backend; /* cuda_backend: in builds with CUDA */
 
+/* CPUs that this process may use: its affinity mask and, in a container, the quota of its control group. */
+int available_threads(void);
+
 #ifdef __cplusplus
 }
 #endif

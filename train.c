@@ -165,40 +165,40 @@ static bool resolve_length(Run *r, const Circumstances *given, Error *error) {
   return choose_length(s, given, &r->config, steps_per_minute, &r->choices, error);
 }
 
-static bool resolve_model(Run *r, const Circumstances *given, Error *error) {
-  if (!choose_model(&r->settings, given, &r->config, &r->choices, error)) return false;
-  if (!device_check(r->backend, r->context, &r->config, error)) {
-    Error all = *error;
-    *error = (Error){0};
-    return fail(error, all.code, "%s; change --dim or --heads, or use --device cpu", all.text);
-  }
-  return true;
+static bool check_device(const Run *r, const ModelConfig *model, Error *error) {
+  if (device_check(r->backend, r->context, model, error)) return true;
+  Error all = *error;
+  *error = (Error){0};
+  return fail(error, all.code, "%s; change --dim or --heads, or use --device cpu", all.text);
 }
 
 /* What is wrong with the flags whatever the text is, before gigabytes of it are read. */
-static bool check_flags(Run *r, const Circumstances *given, Error *error) {
-  TrainSettings kept = r->settings;
-  Choices choices = r->choices;
-  bool ok = resolve_model(r, given, error);
-  r->settings = kept;
-  r->choices = choices;
-  return ok;
+static bool check_flags(const Run *r, Error *error) {
+  const TrainSettings *s = &r->settings;
+  ModelConfig model;
+  bool shaped;
+  if (s->patience && !s->val && s->val_frac <= 0)
+    return fail(error, EXIT_USAGE, "--patience %d needs validation text, and there is none", s->patience);
+  if (!check_shape(s, &model, &shaped, error)) return false;
+  return !shaped || check_device(r, &model, error);
 }
 
 /* Everything that can be refused is refused here, before anything is computed, or of an older run replaced. */
 static bool prepare(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   if (s->resume && !resume_settings(r, error)) return false;
-  if (!name_directory(r, error) || !open_device(r, error)) return false;
+  if (!name_directory(r, error) || !open_device(r, error) || !check_flags(r, error)) return false;
+  r->peak_flops = r->backend->peak_flops(r->context);
+  if ((has_directory(s) && !take_directory(r, error)) || !open_data(r, error)) return false;
   ContextInfo info;
   r->backend->info(r->context, &info);
-  r->peak_flops = r->backend->peak_flops(r->context);
-  Circumstances given = {257, INT32_MAX, INT32_MAX, &info, r->peak_flops};
-  if (!check_flags(r, &given, error) || (has_directory(s) && !take_directory(r, error)) || !open_data(r, error))
+  Circumstances given = {.vocab = tokenizer_vocab(r->tokenizer),
+                         .text_bytes = r->text.bytes,
+                         .device = &info,
+                         .peak_flops = r->peak_flops};
+  if (!measure_documents(r, &given.lengths, error) || !choose_model(s, &given, &r->config, &r->choices, error) ||
+      !check_device(r, &r->config, error) || (s->resume && !same_model(r, error)) || !open_windows(r, error))
     return false;
-  given.vocab = tokenizer_vocab(r->tokenizer);
-  given.text_bytes = r->text.bytes;
-  if (!resolve_model(r, &given, error) || (s->resume && !same_model(r, error)) || !open_windows(r, error)) return false;
   if (s->patience && !has_validation(r))
     return fail(error, EXIT_USAGE, "--patience %d needs validation text, and there is none", s->patience);
   given.train_tokens = epoch_tokens(r);

@@ -255,7 +255,7 @@ static bool is_auto(const Option *row, const char *text) {
 bool option_parse(const Option *row, const char *text, OptionValue *out) {
   int64_t integer = 0;
   *out = row->initial;
-  if (!option_is_text(row) && is_auto(row, text)) return true;
+  if (is_auto(row, text)) return true;
   switch (row->kind) {
   case OPTION_FLAG:
     if (!parse_switch(text, &integer)) return false;

@@ -148,7 +148,7 @@ static bool assign(Options *options, const Source *source, Option *row, const ch
   if (!option_parse(row, text, &value)) return fail_value(source, row, text, error);
   if (taken(options, source, row)) return true;
   if (!check_rivals(options, source, row, error)) return false;
-  if (option_is_text(row)) {
+  if (option_is_text(row) && value.text) { /* NULL: `auto` */
     value.text = keep_text(options, text);
     bool kept = value.text && (row->kind != OPTION_LIST || list_append(row->value, value.text));
     if (!kept) return fail(error, EXIT_MEMORY, "out of memory while reading the options");

@@ -24,11 +24,10 @@ static bool train(const TextSpan *text, char **argv, Error *error) {
   BpeMerge *merges = NULL;
   size_t count = 0;
   double start = seconds(), counted = start;
-  bool done =
-      bpe_trainer_create(&trainer, atoi(argv[4]), (BpeProgress){0}, error) && bpe_trainer_add(trainer, text, 1, error);
+  bool done = bpe_trainer_create(&trainer, atoi(argv[4]), error) && bpe_trainer_add(trainer, text, 1, error);
   if (done) {
     counted = seconds();
-    done = bpe_trainer_finish(trainer, atoi(argv[3]), &merges, &count, error);
+    done = bpe_trainer_finish(trainer, atoi(argv[3]), (BpeProgress){0}, &merges, &count, error);
   }
   double stop = seconds();
   bpe_trainer_free(trainer);

@@ -34,6 +34,9 @@ bool atomic_write(AtomicFile *file, const void *bytes, size_t size, Error *error
 bool atomic_commit(AtomicFile *file, Error *error);
 void atomic_abort(AtomicFile *file); /* deletes the temporary; harmless after commit or any failure */
 
+/* A name that atomic_sweep deletes, for a file that is to be renamed later. */
+#define SWEPT_NAME(name) "." name ".tmp.copied"
+
 /* Deletes what killed processes left of atomic files in `dir`. Only for who knows that nobody is writing there. */
 void atomic_sweep(const char *dir);
 

@@ -36,9 +36,9 @@ static inline Trained train_documents(const TextSpan *documents, size_t count, i
   Error error = {0};
   BpeTrainer *trainer;
   Trained out;
-  assert_true(bpe_trainer_create(&trainer, threads, (BpeProgress){0}, &error));
+  assert_true(bpe_trainer_create(&trainer, threads, &error));
   assert_true(bpe_trainer_add(trainer, documents, count, &error));
-  assert_true(bpe_trainer_finish(trainer, vocab_size, &out.merges, &out.count, &error));
+  assert_true(bpe_trainer_finish(trainer, vocab_size, (BpeProgress){0}, &out.merges, &out.count, &error));
   bpe_trainer_free(trainer);
   return out;
 }

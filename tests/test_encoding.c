@@ -19,7 +19,8 @@
 typedef struct Fixture {
   char dir[64], text[96], lines[96], tokens[96];
   Tokenizer *tokenizer;
-  int calls; /* of stop_later */
+  int64_t bytes; /* told last */
+  int calls;     /* of stop_later */
 } Fixture;
 
 static int set_up(void **state) {
@@ -185,7 +186,8 @@ static void test_training(void **state) {
 
 static bool stop_later(void *context, int64_t bytes, int64_t merges, Error *error) {
   Fixture *f = context;
-  (void)bytes, (void)merges;
+  (void)merges;
+  f->bytes = bytes;
   if (++f->calls < 3) return true;
   error->code = EXIT_SIGINT; /* cmocka has taken the name of fail() */
   return false;
@@ -209,12 +211,37 @@ static void test_stopping(void **state) {
   corpus_close(corpus);
 }
 
+/* One document that is worked on in slices is heard of, and stopped, inside. */
+static void test_stopping_inside(void **state) {
+  Fixture *f = *state;
+  const size_t size = 150 << 20;
+  char *text = malloc(size);
+  Error error = {0}, training = {0};
+  Tokenizer *tokenizer;
+  assert_non_null(text);
+  for (size_t i = 0; i < size; i++) text[i] = "a line of text\n"[i % 15];
+  put(f->text, text, size);
+  free(text);
+  Corpus *corpus = open_corpus(f->text, NULL);
+  const EncodingOptions options = {.threads = 2, .progress = stop_later, .context = f};
+  assert_false(encode_corpus(f->tokens, corpus, f->tokenizer, &options, &error));
+  assert_int_equal(error.code, EXIT_SIGINT);
+  assert_int_equal(f->calls, 3);
+  assert_true(f->bytes > (90 << 20) && f->bytes < (100 << 20));
+  f->calls = 0;
+  assert_false(train_tokenizer(&tokenizer, corpus, 300, &options, &training));
+  assert_int_equal(training.code, EXIT_SIGINT);
+  assert_true(f->bytes > (90 << 20) && f->bytes < (100 << 20));
+  corpus_close(corpus);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_documents, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_masks, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_training, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_stopping, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_stopping_inside, set_up, tear_down),
   };
   return cmocka_run_group_tests_name("encoding", tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { TOKENS = 200003 }; /* several buffers, and a part of one */
+enum { HEADER = 80, TOKENS = 200003 }; /* several buffers, and a part of one */
 
 typedef struct Fixture {
   char dir[64], path[128];
@@ -75,7 +75,7 @@ static void round_trip(Fixture *f, int32_t vocab, bool masked, int word_bytes) {
   Error error = {0};
   write_tokens(f, vocab, masked);
   TokenFile file = open_tokens(f);
-  assert_int_equal(file.file.size, 64 + (size_t)TOKENS * (size_t)word_bytes);
+  assert_int_equal(file.file.size, HEADER + (size_t)TOKENS * (size_t)word_bytes);
   assert_int_equal(file.info.vocab, vocab);
   assert_int_equal(file.info.masked, masked);
   assert_int_equal(file.info.tokens, TOKENS);
@@ -150,8 +150,8 @@ static void refused(const Fixture *f) {
 static void test_damaged(void **state) {
   Fixture *f = *state;
   Error error = {0};
-  refused(f);                    /* missing */
-  for (int i = 0; i < 64; i++) { /* every byte of the header counts */
+  refused(f);                        /* missing */
+  for (int i = 0; i < HEADER; i++) { /* every byte of the header counts */
     uint8_t byte;
     write_tokens(f, 300, false);
     FILE *stream = fopen(f->path, "rb");
@@ -165,14 +165,14 @@ static void test_damaged(void **state) {
   }
   write_tokens(f, 300, false);
   const uint16_t large = 300;
-  overwrite(f, 64 + 2 * 1000, &large, sizeof large);
+  overwrite(f, HEADER + 2 * 1000, &large, sizeof large);
   TokenFile file = open_tokens(f);
   assert_true(token_file_read(&file, 0, 1000, f->got, &error));
   assert_false(token_file_read(&file, 0, 1001, f->got, &error));
   assert_int_equal(error.code, EXIT_CHECKPOINT);
   assert_non_null(strstr(error.text, "token 1000 is 300"));
   token_file_close(&file);
-  const off_t sizes[] = {64 + 2 * TOKENS - 1, 64 + 2 * TOKENS - 2, 64, 63, 0};
+  const off_t sizes[] = {HEADER + 2 * TOKENS - 1, HEADER + 2 * TOKENS - 2, HEADER, HEADER - 1, 0};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     assert_int_equal(truncate(f->path, sizes[i]), 0);
     refused(f);

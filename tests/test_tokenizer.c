@@ -390,7 +390,7 @@ static void expect_beginning(const Fixture *f, const char *what) {
   char *before = whole_file(f->path);
   Tokenizer *loaded = load(f);
   if (!tokenizer_begins_with_end(loaded)) fail_msg("%s: does not begin with the end token", what);
-  tokenizer_set_begins_with_end(loaded); /* changes nothing */
+  tokenizer_set_begins_with_end(loaded, true); /* changes nothing */
   save(f, loaded);
   tokenizer_free(loaded);
   char *after = whole_file(f->path);
@@ -406,7 +406,7 @@ static void begin_with_end(const Fixture *f, Tokenizer *tokenizer, const char *t
   assert_false(tokenizer_begins_with_end(tokenizer));
   save(f, tokenizer);
   json_t *want = json_load_file(f->path, 0, NULL);
-  tokenizer_set_begins_with_end(tokenizer);
+  tokenizer_set_begins_with_end(tokenizer, true);
   assert_true(tokenizer_begins_with_end(tokenizer));
   save(f, tokenizer);
   json_t *got = json_load_file(f->path, 0, NULL);

@@ -331,7 +331,7 @@ static void test_errors(void **state) {
   const uint32_t bad = VOCAB;
   FILE *stream = fopen(f->path, "r+b");
   assert_non_null(stream);
-  assert_int_equal(fseek(stream, 64 + 4 * 10, SEEK_SET), 0);
+  assert_int_equal(fseek(stream, 80 + 4 * 10, SEEK_SET), 0);
   assert_int_equal(fwrite(&bad, sizeof bad, 1, stream), 1);
   assert_int_equal(fclose(stream), 0);
   assert_false(packing_make(&p, &all, 8, END, NULL, NULL, &damaged));

@@ -288,34 +288,39 @@ static bool merger_start(Merger *merger, size_t tokens) {
   return true;
 }
 
-static bool run(Merger *merger, const MergeSettings *settings, BpeMerge *merges, size_t most, size_t *merge_count) {
+static bool no_memory(const Merger *merger, Error *error) {
+  return fail(error, EXIT_MEMORY, "out of memory while merging, with %zu bytes of different words",
+              merger->corpus.size);
+}
+
+static bool run(Merger *merger, size_t most, BpeProgress progress, BpeMerge *merges, size_t *merge_count,
+                Error *error) {
   size_t made = 0;
   for (; made < most; made++) {
     Pair *pair = pair_queue_take(&merger->queue, BPE_MIN_COUNT);
     if (!pair) break;
     int32_t id = BPE_BYTES + (int32_t)made;
     merges[made] = (BpeMerge){pair->left, pair->right, id};
-    if (!merge_pair(merger, pair, id)) return false;
-    if (settings->progress.report && (made + 1) % REPORT_EVERY == 0) {
-      settings->progress.report(settings->progress.context, settings->bytes, (int32_t)made + 1);
-    }
+    if (!merge_pair(merger, pair, id)) return no_memory(merger, error);
+    const bool due = progress.report && (made + 1) % REPORT_EVERY == 0;
+    if (due && !progress.report(progress.context, (int64_t)made + 1, error)) return false;
   }
   *merge_count = made;
   return true;
 }
 
-bool merges_find(PieceCounts *counts, const MergeSettings *settings, BpeMerge **merges, size_t *merge_count,
+bool merges_find(PieceCounts *counts, size_t wanted, BpeProgress progress, BpeMerge **merges, size_t *merge_count,
                  Error *error) {
   Merger merger = {0};
   bool done = corpus_create(&merger.corpus, counts, error);
   piece_counts_free(counts);
   if (done) {
     /* A merge uses up at least one cell. */
-    size_t most = settings->wanted < merger.corpus.size ? settings->wanted : merger.corpus.size;
+    size_t most = wanted < merger.corpus.size ? wanted : merger.corpus.size;
     *merges = malloc((most + 1) * sizeof **merges);
-    done =
-        (*merges && merger_start(&merger, BPE_BYTES + most) && run(&merger, settings, *merges, most, merge_count)) ||
-        fail(error, EXIT_MEMORY, "out of memory while merging, with %zu bytes of different words", merger.corpus.size);
+    done = *merges && merger_start(&merger, BPE_BYTES + most)
+               ? run(&merger, most, progress, *merges, merge_count, error)
+               : no_memory(&merger, error);
   }
   merger_free(&merger);
   if (!done) {

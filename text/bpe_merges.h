@@ -5,14 +5,8 @@
 #include "text/bpe_train.h"
 #include "text/piece_counts.h"
 
-typedef struct MergeSettings {
-  size_t wanted;  /* merges at most */
-  uint64_t bytes; /* of the text, for the progress */
-  BpeProgress progress;
-} MergeSettings;
-
-/* As bpe_trainer_finish. Empties `counts`. */
-bool merges_find(PieceCounts *counts, const MergeSettings *settings, BpeMerge **merges, size_t *merge_count,
+/* As bpe_trainer_finish, with at most `wanted` merges. Empties `counts`. */
+bool merges_find(PieceCounts *counts, size_t wanted, BpeProgress progress, BpeMerge **merges, size_t *merge_count,
                  Error *error);
 
 #endif

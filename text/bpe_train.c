@@ -11,7 +11,6 @@ enum { ROUND_PARTS = 4096 };
 /* Every thread counts into a table of its own; the tables become one at the end. */
 struct BpeTrainer {
   int threads;
-  BpeProgress progress;
   CharClasses *classes;
   PieceCounts *counts; /* [threads] */
   DocumentPart *parts; /* [ROUND_PARTS] */
@@ -32,12 +31,11 @@ void bpe_trainer_free(BpeTrainer *trainer) {
   free(trainer);
 }
 
-bool bpe_trainer_create(BpeTrainer **out, int threads, BpeProgress progress, Error *error) {
+bool bpe_trainer_create(BpeTrainer **out, int threads, Error *error) {
   *out = NULL;
   BpeTrainer *trainer = calloc(1, sizeof *trainer);
   if (!trainer) return out_of_memory(NULL, error);
   trainer->threads = threads;
-  trainer->progress = progress;
   trainer->counts = calloc((size_t)threads, sizeof *trainer->counts);
   trainer->parts = malloc(ROUND_PARTS * sizeof *trainer->parts);
   bool done = (trainer->counts && trainer->parts) || out_of_memory(NULL, error);
@@ -75,7 +73,6 @@ bool bpe_trainer_add(BpeTrainer *trainer, const TextSpan *documents, size_t coun
   while ((parts = split_parts(trainer->classes, documents, count, &cursor, trainer->parts, ROUND_PARTS, round)) > 0) {
     if (!count_parts(trainer, parts)) return out_of_memory(trainer, error);
     for (size_t i = 0; i < parts; i++) trainer->bytes += trainer->parts[i].size;
-    if (trainer->progress.report) trainer->progress.report(trainer->progress.context, trainer->bytes, 0);
   }
   return true;
 }
@@ -89,12 +86,12 @@ static bool join_counts(BpeTrainer *trainer) {
   return true;
 }
 
-bool bpe_trainer_finish(BpeTrainer *trainer, int32_t vocab_size, BpeMerge **merges, size_t *merge_count, Error *error) {
+bool bpe_trainer_finish(BpeTrainer *trainer, int32_t vocab_size, BpeProgress progress, BpeMerge **merges,
+                        size_t *merge_count, Error *error) {
   *merges = NULL;
   *merge_count = 0;
   if (!join_counts(trainer)) return out_of_memory(trainer, error);
   size_t wanted = vocab_size > BPE_BYTES + 1 ? (size_t)vocab_size - BPE_BYTES - 1 : 0;
   if (wanted > BPE_MERGES_LIMIT) wanted = BPE_MERGES_LIMIT;
-  const MergeSettings settings = {.wanted = wanted, .bytes = trainer->bytes, .progress = trainer->progress};
-  return merges_find(&trainer->counts[0], &settings, merges, merge_count, error);
+  return merges_find(&trainer->counts[0], wanted, progress, merges, merge_count, error);
 }

@@ -25,14 +25,14 @@ enum {
 
 typedef struct BpeTrainer BpeTrainer;
 
-/* Told now and then by the thread that called, with totals so far. `report` may be NULL. */
+/* Called now and then with the merges made so far; false, with `error` filled, stops. `report` may be NULL. */
 typedef struct BpeProgress {
-  void (*report)(void *context, uint64_t bytes, int32_t merges);
+  bool (*report)(void *context, int64_t merges, Error *error);
   void *context;
 } BpeProgress;
 
 /* `threads` > 0 count pieces. The caller frees with bpe_trainer_free. EXIT_MEMORY. */
-bool bpe_trainer_create(BpeTrainer **out, int threads, BpeProgress progress, Error *error);
+bool bpe_trainer_create(BpeTrainer **out, int threads, Error *error);
 void bpe_trainer_free(BpeTrainer *trainer);
 
 /* Counts documents; nothing is merged across their ends. Give many small ones in one call: its threads share them.
@@ -41,7 +41,8 @@ bool bpe_trainer_add(BpeTrainer *trainer, const TextSpan *documents, size_t coun
 
 /* Makes at most `vocab_size` - 257 merges (vocab_size >= 257 is an upper bound) and stores how many in *merge_count: it
  * stops when no pair occurs BPE_MIN_COUNT times. *merges is the caller's, to free(). The trainer can only be freed
- * afterwards. EXIT_MEMORY; EXIT_INPUT when the different pieces have more than 4 GiB. */
-bool bpe_trainer_finish(BpeTrainer *trainer, int32_t vocab_size, BpeMerge **merges, size_t *merge_count, Error *error);
+ * afterwards. EXIT_MEMORY; EXIT_INPUT when the different pieces have more than 4 GiB; the progress function's error. */
+bool bpe_trainer_finish(BpeTrainer *trainer, int32_t vocab_size, BpeProgress progress, BpeMerge **merges,
+                        size_t *merge_count, Error *error);
 
 #endif

@@ -23,6 +23,8 @@ struct Corpus {
   FileList list;
   char *prompt_field, *text_field; /* the first may be NULL */
   uint64_t fingerprint;
+  bool (*tick)(void *context, Error *error);
+  void *tick_context;
   /* Where reading stands. */
   int current;    /* file of the list */
   bool mapped;    /* it is mapped */
@@ -110,6 +112,8 @@ bool corpus_open(Corpus **out, const char *const *sources, int count, const Corp
     return false;
   }
   corpus->fingerprint = fingerprint_of(corpus);
+  corpus->tick = options->tick;
+  corpus->tick_context = options->tick_context;
   *out = corpus;
   return true;
 }
@@ -168,14 +172,18 @@ static size_t separator_at(const Corpus *corpus, size_t at) {
   return left > mark + 1 && bytes[mark] == '\r' && bytes[mark + 1] == '\n' ? mark + 2 : 0;
 }
 
-/* Where the document that begins at `at` ends, and the bytes of the separator there. At the speed of memchr: '<' is
- * rare in text, and only one at the start of a line is looked at. */
-static size_t document_end(const Corpus *corpus, size_t at, size_t *separator) {
+/* Moves `*at` from where a document begins to its end; *separator is how many bytes separate it from the next. At the
+ * speed of memchr: '<' is rare in text, and only one at the start of a line is looked at. */
+static bool find_end(const Corpus *corpus, size_t *end, size_t *separator, Error *error) {
   const MappedFile *file = &corpus->file;
+  size_t at = *end;
   *separator = 0;
-  for (size_t kept = at; at < file->size;) {
+  for (size_t kept = at; at < file->size && *separator == 0;) {
     const size_t left = file->size - at, step = left < STEP_BYTES ? left : STEP_BYTES;
-    if (at - kept >= STEP_BYTES) let_go(corpus, kept = at);
+    if (at - kept >= STEP_BYTES) {
+      let_go(corpus, kept = at);
+      if (corpus->tick != NULL && !corpus->tick(corpus->tick_context, error)) return false;
+    }
     const uint8_t *mark = memchr(file->bytes + at, END_OF_TEXT[0], step);
     if (mark == NULL) {
       at += step;
@@ -183,17 +191,18 @@ static size_t document_end(const Corpus *corpus, size_t at, size_t *separator) {
     }
     at = (size_t)(mark - file->bytes);
     *separator = separator_at(corpus, at);
-    if (*separator > 0) return at;
-    at++;
+    if (*separator == 0) at++;
   }
-  return file->size;
+  *end = at;
+  return true;
 }
 
-static void next_text(Corpus *corpus, Document *out) {
-  size_t begin = corpus->at, separator;
-  size_t end = document_end(corpus, begin, &separator);
+static bool next_text(Corpus *corpus, Document *out, Error *error) {
+  size_t begin = corpus->at, end = begin, separator;
+  if (!find_end(corpus, &end, &separator, error)) return false;
   corpus->at = end + separator;
   if (end > begin) *out = (Document){.text = corpus->file.bytes + begin, .size = end - begin, .offset = (int64_t)begin};
+  return true;
 }
 
 /* ---- Documents of JSON lines ------------------------------------------------------------------------------------- */
@@ -260,9 +269,7 @@ static bool advance(Corpus *corpus, Document *out, Error *error) {
     return true;
   }
   if (corpus->at - corpus->checked >= CHECK_BYTES && !still_unchanged(corpus, error)) return false;
-  if (file->jsonl) return next_line(corpus, out, error);
-  next_text(corpus, out);
-  return true;
+  return file->jsonl ? next_line(corpus, out, error) : next_text(corpus, out, error);
 }
 
 bool corpus_next(Corpus *corpus, Document *out, Error *error) {

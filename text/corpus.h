@@ -22,7 +22,7 @@
 
 typedef struct Corpus Corpus;
 
-/* All may be NULL or false; nothing is kept of it that the caller owns. */
+/* All may be NULL or false; of what the caller owns only tick_context is kept. */
 typedef struct CorpusOptions {
   const char *field;                         /* of JSON lines; NULL: "text" */
   const char *prompt_field, *response_field; /* both or neither, and then no `field` */
@@ -30,6 +30,10 @@ typedef struct CorpusOptions {
   bool stdin_is_jsonl;                       /* whatever the spool file's name ends in */
   SpoolProgress progress;                    /* of that copy */
   void *progress_context;
+  /* Asked several times a second while the end of a large document is looked for; false, with `error` filled, makes
+   * corpus_next fail. */
+  bool (*tick)(void *context, Error *error);
+  void *tick_context;
 } CorpusOptions;
 
 typedef struct Document {

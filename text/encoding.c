@@ -71,8 +71,9 @@ static bool batch_next(Batch *b, Error *error) {
   }
 }
 
-static bool tell(const EncodingOptions *options, const Corpus *corpus, int64_t merges, Error *error) {
-  return !options->progress || options->progress(options->context, corpus_position(corpus), merges, error);
+/* `left`: bytes that the corpus has handed out and that are still to be worked on. */
+static bool tell(const EncodingOptions *options, const Corpus *corpus, size_t left, Error *error) {
+  return !options->progress || options->progress(options->context, corpus_position(corpus) - (int64_t)left, 0, error);
 }
 
 /* Takes a slice off the front of a large text, where it may be cut; what is behind it is let go. */
@@ -86,49 +87,41 @@ static TextSpan take_slice(TextSpan *rest, const CharClasses *classes, const Cor
 
 /* ---- training ---- */
 
-typedef struct Training {
-  const EncodingOptions *options;
-  const Corpus *corpus;
-  Error *error; /* filled when `progress` wants no more */
-} Training;
-
-static void report_merges(void *context, uint64_t bytes, int32_t merges) {
-  Training *t = context;
-  (void)bytes;
-  if (merges > 0 && !t->error->code) tell(t->options, t->corpus, merges, t->error);
-}
-
 static bool count_words(BpeTrainer *trainer, Corpus *corpus, const EncodingOptions *options, Error *error) {
   CharClasses *classes = NULL;
   Batch batch = {0};
   bool ok = char_classes_create(&classes, error) && batch_open(&batch, corpus, error);
   while (ok && (ok = batch_next(&batch, error)) && batch.count) {
     TextSpan rest = batch.spans[0];
-    if (batch.count > 1 || rest.size <= SLICE_BYTES) ok = bpe_trainer_add(trainer, batch.spans, batch.count, error);
-    else
-      while (ok && rest.size) {
-        TextSpan slice = take_slice(&rest, classes, corpus);
-        ok = bpe_trainer_add(trainer, &slice, 1, error);
-      }
-    ok = ok && tell(options, corpus, 0, error);
+    if (batch.count > 1 || rest.size <= SLICE_BYTES) {
+      ok = bpe_trainer_add(trainer, batch.spans, batch.count, error) && tell(options, corpus, 0, error);
+      continue;
+    }
+    while (ok && rest.size) {
+      TextSpan slice = take_slice(&rest, classes, corpus);
+      ok = bpe_trainer_add(trainer, &slice, 1, error) && tell(options, corpus, rest.size, error);
+    }
   }
   batch_close(&batch);
   free(classes);
   return ok;
 }
 
+static bool report_merges(void *context, int64_t merges, Error *error) {
+  const EncodingOptions *options = context;
+  return options->progress(options->context, 0, merges, error);
+}
+
 bool train_tokenizer(Tokenizer **out, Corpus *corpus, int vocab_size, const EncodingOptions *options, Error *error) {
+  EncodingOptions kept = *options;
+  const BpeProgress progress = {options->progress ? report_merges : NULL, &kept};
   BpeTrainer *trainer = NULL;
   BpeMerge *merges = NULL;
   size_t count = 0;
-  Error stopped = {0};
-  Training training = {options, corpus, &stopped};
   *out = NULL;
-  bool ok = bpe_trainer_create(&trainer, options->threads, (BpeProgress){report_merges, &training}, error) &&
-            count_words(trainer, corpus, options, error) &&
-            bpe_trainer_finish(trainer, vocab_size, &merges, &count, error);
-  if (ok && stopped.code) ok = fail(error, stopped.code, "%s", stopped.text);
-  ok = ok && tokenizer_from_merges(out, merges, count, error);
+  bool ok = bpe_trainer_create(&trainer, options->threads, error) && count_words(trainer, corpus, options, error) &&
+            bpe_trainer_finish(trainer, vocab_size, progress, &merges, &count, error) &&
+            tokenizer_from_merges(out, merges, count, error);
   bpe_trainer_free(trainer);
   free(merges);
   return ok;
@@ -165,13 +158,16 @@ static bool write_ids(void *context, const int32_t *ids, size_t count, Error *er
 }
 
 static bool encode_batch(Encoding *e, BpeEncoder *encoder, const Batch *batch, const CharClasses *classes,
-                         Error *error) {
+                         const EncodingOptions *options, Error *error) {
   TextSpan rest = batch->spans[0];
   if (batch->count > 1 || rest.size <= SLICE_BYTES)
-    return bpe_encode(encoder, batch->spans, batch->count, e->end, write_ids, e, error);
+    return bpe_encode(encoder, batch->spans, batch->count, e->end, write_ids, e, error) &&
+           tell(options, batch->corpus, 0, error);
   while (rest.size) {
     TextSpan slice = take_slice(&rest, classes, batch->corpus);
-    if (!bpe_encode(encoder, &slice, 1, rest.size ? -1 : e->end, write_ids, e, error)) return false;
+    if (!bpe_encode(encoder, &slice, 1, rest.size ? -1 : e->end, write_ids, e, error) ||
+        !tell(options, batch->corpus, rest.size, error))
+      return false;
   }
   return true;
 }
@@ -184,7 +180,7 @@ static bool encode_all(Encoding *e, Corpus *corpus, const Tokenizer *tokenizer, 
   bool ok = bpe_encoder_create(&encoder, tokenizer_bpe(tokenizer), options->threads, error) &&
             batch_open(&batch, corpus, error);
   while (ok && (ok = batch_next(&batch, error)) && batch.count)
-    ok = encode_batch(e, encoder, &batch, classes, error) && tell(options, corpus, 0, error);
+    ok = encode_batch(e, encoder, &batch, classes, options, error);
   batch_close(&batch);
   bpe_encoder_free(encoder);
   return ok;

@@ -10,8 +10,8 @@
 
 #include <stdint.h>
 
-/* Called now and then with the bytes of the corpus that are done, and after the last of them, while pairs are merged,
- * with the merges made. false, with `error` filled, stops the work. */
+/* Called several times a second with the bytes of the corpus that are done, or, while pairs are merged, with the merges
+ * that are made. false, with `error` filled, stops the work. */
 typedef bool (*EncodingProgress)(void *context, int64_t bytes, int64_t merges, Error *error);
 
 typedef struct EncodingOptions {

@@ -11,6 +11,44 @@ enum {
   KEPT_TOKENS = 16 << 20 /* of the token file in memory while it is scanned */
 };
 
+/* ---- documents ---- */
+
+/* Calls `found` with the first token of every document and the one after its last. */
+static bool scan(const Split *split, int32_t end, bool (*found)(void *to, int64_t begin, int64_t stop), void *to,
+                 PackingTick tick, void *context, Error *error) {
+  int64_t begin = split->begin, kept = begin;
+  int32_t *ids = malloc(SCAN_TOKENS * sizeof *ids);
+  bool ok = ids || fail(error, EXIT_MEMORY, "out of memory for a look at the documents");
+  for (int64_t at = begin; ok && at < split->end; at += SCAN_TOKENS) {
+    int64_t count = split->end - at < SCAN_TOKENS ? split->end - at : SCAN_TOKENS;
+    if (at - kept >= KEPT_TOKENS) token_file_let_go(split->file), kept = at;
+    ok = token_file_read(split->file, at, count, ids, error);
+    for (int64_t i = 0; ok && i < count; i++) {
+      if (ids[i] != end) continue;
+      ok = found(to, begin, at + i + 1);
+      begin = at + i + 1;
+    }
+    ok = ok && (!tick || tick(context, at + count - split->begin, error));
+  }
+  free(ids);
+  return ok && (begin == split->end || found(to, begin, split->end));
+}
+
+static bool count_length(void *to, int64_t begin, int64_t stop) {
+  DocumentLengths *lengths = to;
+  int k = 0;
+  while (((int64_t)1 << k) < stop - begin) k++;
+  lengths->counts[k]++;
+  lengths->documents++;
+  return true;
+}
+
+bool documents_measure(const Split *split, int32_t end, DocumentLengths *out, PackingTick tick, void *context,
+                       Error *error) {
+  *out = (DocumentLengths){0};
+  return scan(split, end, count_length, out, tick, context, error);
+}
+
 /* ---- making ---- */
 
 /* A window that still has room. */
@@ -96,43 +134,30 @@ static bool add_piece(Packer *p, int64_t begin, int length) {
   return window->room > 0 || close_window(p, window);
 }
 
-static bool add_document(Packer *p, int64_t begin, int64_t end) {
+static bool add_document(void *to, int64_t begin, int64_t stop) {
+  Packer *p = to;
   const int ctx = p->packing->ctx;
-  for (; end - begin > ctx; begin += ctx)
+  p->packing->documents++;
+  p->packing->cut += stop - begin > ctx;
+  for (; stop - begin > ctx; begin += ctx)
     if (!add_piece(p, begin, ctx)) return false;
-  return begin == end || add_piece(p, begin, (int)(end - begin));
+  return add_piece(p, begin, (int)(stop - begin));
 }
 
-static bool scan(Packer *p, int32_t *ids, bool (*tick)(void *, int64_t, Error *), void *context) {
-  const Split *split = &p->packing->split;
-  int64_t begin = split->begin, kept = begin;
-  for (int64_t at = begin; at < split->end; at += SCAN_TOKENS) {
-    int64_t count = split->end - at < SCAN_TOKENS ? split->end - at : SCAN_TOKENS;
-    if (at - kept >= KEPT_TOKENS) token_file_let_go(split->file), kept = at;
-    if (!token_file_read(split->file, at, count, ids, p->error)) return false;
-    for (int64_t i = 0; i < count; i++) {
-      if (ids[i] != p->packing->end) continue;
-      if (!add_document(p, begin, at + i + 1)) return false;
-      begin = at + i + 1;
-    }
-    if (tick && !tick(context, at + count - split->begin, p->error)) return false;
-  }
-  if (!add_document(p, begin, split->end)) return false;
+static bool close_all(Packer *p) {
   for (int i = 0; i < p->open_count; i++)
     if (p->open[i].count && !close_window(p, &p->open[i])) return false;
   return true;
 }
 
-bool packing_make(Packing *out, const Split *split, int ctx, int32_t end, bool (*tick)(void *, int64_t, Error *),
-                  void *context, Error *error) {
+bool packing_make(Packing *out, const Split *split, int ctx, int32_t end, PackingTick tick, void *context,
+                  Error *error) {
   *out = (Packing){.split = *split, .ctx = ctx, .end = end};
   Packer packer = {.packing = out, .error = error};
   int64_t none = 0;
-  int32_t *ids = malloc(SCAN_TOKENS * sizeof *ids);
-  bool ok = ids && append(&out->firsts, &none, &out->firsts_capacity, 0) ? scan(&packer, ids, tick, context)
-                                                                         : no_memory(&packer);
+  bool ok = (append(&out->firsts, &none, &out->firsts_capacity, 0) || no_memory(&packer)) &&
+            scan(split, end, add_document, &packer, tick, context, error) && close_all(&packer);
   for (int i = 0; i < packer.open_count; i++) free(packer.open[i].pieces);
-  free(ids);
   if (!ok) packing_free(out);
   return ok;
 }
@@ -145,22 +170,29 @@ void packing_free(Packing *packing) {
 
 /* ---- reading ---- */
 
-/* A piece into places [at, ctx) of a sequence: up to its document's end, or the window's. Returns the next place. */
+/* A piece into places [at, ctx) of a sequence: up to its document's end, or the window's. Returns the next place, or
+ * -1. Read in blocks: most documents are much shorter than the window. */
 static int read_piece(const Packing *p, int64_t begin, int at, const Sequence *out, Error *error) {
+  enum { BLOCK = 64 };
   const TokenFile *file = p->split.file;
-  const int64_t left = p->split.end - begin;
-  const int room = p->ctx - at < left ? p->ctx - at : (int)left;
-  /* A document's last token is needed as a target only, and the one before its first is an end token. */
-  int32_t *tokens = out->tokens + at;
-  tokens[0] = p->end;
-  if (begin > 0 && !token_file_read(file, begin - 1, 1, tokens, error)) return -1;
-  if (!token_file_read(file, begin, room - 1, tokens + 1, error) ||
-      !token_file_read_targets(file, begin, room, IGNORE_INDEX, out->targets + at, error))
-    return -1;
-  int count = 1;
-  while (count < room && tokens[count] != p->end) count++;
-  for (int i = 0; i < count; i++) out->positions[at + i] = i;
-  return at + count;
+  int32_t before = p->end; /* the input of a place is the token before its target */
+  if (begin > 0 && !token_file_read(file, begin - 1, 1, &before, error)) return -1;
+  for (int position = 0, ended = 0; !ended && at < p->ctx && begin < p->split.end;) {
+    int32_t ids[BLOCK];
+    const int64_t left = p->split.end - begin;
+    const int room = p->ctx - at < BLOCK ? p->ctx - at : BLOCK, count = left < room ? (int)left : room;
+    if (!token_file_read(file, begin, count, ids, error) ||
+        !token_file_read_targets(file, begin, count, IGNORE_INDEX, out->targets + at, error))
+      return -1;
+    for (int i = 0; i < count && !ended; i++, at++) {
+      out->tokens[at] = before;
+      out->positions[at] = position++;
+      before = ids[i];
+      ended = before == p->end;
+    }
+    begin += count;
+  }
+  return at;
 }
 
 bool packing_read(const Packing *p, int64_t window, const Sequence *out, Error *error) {

@@ -15,14 +15,14 @@ typedef struct Header {
   uint32_t word_bytes; /* 2 or 4 */
   uint32_t masked;     /* 0 or 1 */
   int64_t tokens, documents, bytes;
-  uint64_t fingerprint;
+  uint64_t fingerprint, sum;
   int32_t vocab;
-  uint32_t unused;
+  uint32_t unused[3];
   uint64_t checksum; /* of the bytes before it */
 } Header;
-_Static_assert(sizeof(Header) == 64, "the file's layout");
+_Static_assert(sizeof(Header) == 80, "the file's layout");
 
-static const char MAGIC[8] = {'I', 'N', 'K', 'T', 'O', 'K', 'S', '1'};
+static const char MAGIC[8] = {'I', 'N', 'K', 'T', 'O', 'K', 'S', '2'};
 enum { HELD_WORDS = 1 << 16, VOCAB_LIMIT = 1 << 30 };
 
 static uint64_t checksum_of(const Header *header) { return xxh64(header, offsetof(Header, checksum), 0); }
@@ -44,6 +44,7 @@ static bool write_header(TokenWriter *w, Error *error) {
                    .documents = w->info.documents,
                    .bytes = w->info.bytes,
                    .fingerprint = w->info.fingerprint,
+                   .sum = w->info.sum,
                    .vocab = w->info.vocab};
   memcpy(header.magic, MAGIC, sizeof MAGIC);
   header.checksum = checksum_of(&header);
@@ -53,6 +54,7 @@ static bool write_header(TokenWriter *w, Error *error) {
 bool token_writer_begin(TokenWriter *w, const char *path, const TokenFileInfo *info, Error *error) {
   *w = (TokenWriter){.info = *info};
   w->info.tokens = 0;
+  w->info.sum = 0;
   if (info->vocab < 1 || info->vocab > VOCAB_LIMIT)
     return fail(error, EXIT_INTERNAL, "a vocabulary of %d tokens", info->vocab);
   w->words = malloc((size_t)HELD_WORDS * word_bytes(info));
@@ -63,9 +65,10 @@ bool token_writer_begin(TokenWriter *w, const char *path, const TokenFileInfo *i
 }
 
 static bool flush(TokenWriter *w, Error *error) {
-  size_t held = w->held;
+  const size_t bytes = w->held * word_bytes(&w->info);
   w->held = 0;
-  return atomic_write(&w->file, w->words, held * word_bytes(&w->info), error);
+  w->info.sum = xxh64(w->words, bytes, w->info.sum);
+  return atomic_write(&w->file, w->words, bytes, error);
 }
 
 bool token_writer_add(TokenWriter *w, const int32_t *ids, size_t count, bool learn, Error *error) {
@@ -108,8 +111,8 @@ static bool read_header(TokenFile *f, Error *error) {
   if (f->file.size < sizeof header)
     return fail(error, EXIT_CHECKPOINT, "%s has %zu bytes, less than a token file's header", f->path, f->file.size);
   memcpy(&header, f->file.bytes, sizeof header);
-  f->info =
-      (TokenFileInfo){header.vocab, header.masked, header.fingerprint, header.tokens, header.documents, header.bytes};
+  f->info = (TokenFileInfo){header.vocab,     header.masked, header.fingerprint, header.tokens,
+                            header.documents, header.bytes,  header.sum};
   if (memcmp(header.magic, MAGIC, sizeof MAGIC) != 0 || header.checksum != checksum_of(&header) || header.masked > 1 ||
       header.vocab < 1 || header.vocab > VOCAB_LIMIT || header.word_bytes != word_bytes(&f->info))
     return fail(error, EXIT_CHECKPOINT, "%s is no token file, or its header is damaged", f->path);
@@ -159,5 +162,7 @@ bool token_file_read_targets(const TokenFile *f, int64_t begin, int64_t count, i
                              Error *error) {
   return read_words(f, begin, count, &masked, targets, error);
 }
+
+void token_file_random(const TokenFile *f) { madvise((void *)(uintptr_t)f->file.bytes, f->file.size, MADV_RANDOM); }
 
 void token_file_let_go(const TokenFile *f) { madvise((void *)(uintptr_t)f->file.bytes, f->file.size, MADV_DONTNEED); }

@@ -1,6 +1,6 @@
 /* A stream of tokens on disk: written once, mapped for training, larger than memory when it has to be.
  *
- * 64 bytes of header (token_file.c), then a word a token: 2 bytes where all ids fit, else 4, little-endian. In a file
+ * 80 bytes of header (token_file.c), then a word a token: 2 bytes where all ids fit, else 4, little-endian. In a file
  * with masks the highest bit of a word says that the token is not to be learnt. Nothing of it is interpreted beyond
  * that; documents end with the tokenizer's end token. */
 #ifndef INKLING_TEXT_TOKEN_FILE_H
@@ -17,7 +17,8 @@ typedef struct TokenFileInfo {
   bool masked;          /* tokens have masks */
   uint64_t fingerprint; /* of the text and the tokenizer it was made from: a file with another one is stale */
   int64_t tokens, documents;
-  int64_t bytes; /* of text that the tokens stand for */
+  int64_t bytes; /* of the files that they were made of */
+  uint64_t sum;  /* of the tokens and masks: which text this is, whatever its files are called */
 } TokenFileInfo;
 
 /* ---- writing: to a temporary file that takes the name when it is whole ---- */
@@ -56,6 +57,8 @@ bool token_file_read(const TokenFile *file, int64_t begin, int64_t count, int32_
 /* The same as targets to be learnt: `masked` stands for those that are not. */
 bool token_file_read_targets(const TokenFile *file, int64_t begin, int64_t count, int32_t masked, int32_t *targets,
                              Error *error);
+/* What is read from now on lies anywhere in the file: nothing is to be read ahead. */
+void token_file_random(const TokenFile *file);
 /* Takes what was read out of memory; it comes back when it is read again. */
 void token_file_let_go(const TokenFile *file);
 

@@ -58,9 +58,9 @@ const Bpe *tokenizer_bpe(const Tokenizer *tokenizer) { return tokenizer->file.bp
 
 bool tokenizer_begins_with_end(const Tokenizer *tokenizer) { return tokenizer->file.begins_with_end; }
 
-void tokenizer_set_begins_with_end(Tokenizer *tokenizer) {
-  if (tokenizer->file.begins_with_end) return;
-  tokenizer->file.begins_with_end = true;
+void tokenizer_set_begins_with_end(Tokenizer *tokenizer, bool begins) {
+  if (tokenizer->file.begins_with_end == begins) return;
+  tokenizer->file.begins_with_end = begins;
   tokenizer->file.json_differs = true;
 }
 

@@ -36,7 +36,7 @@ const Bpe *tokenizer_bpe(const Tokenizer *tokenizer);
 /* Whether the tokenizer's model has only seen texts that begin with the end token: then a prompt must, too. The
  * post_processor of tokenizer.json says so to tokenizer_load() and to transformers. False until set or loaded. */
 bool tokenizer_begins_with_end(const Tokenizer *tokenizer);
-void tokenizer_set_begins_with_end(Tokenizer *tokenizer);
+void tokenizer_set_begins_with_end(Tokenizer *tokenizer, bool begins);
 
 /* Of everything that the ids of a corpus depend on: what was encoded by a tokenizer with another one is of no use. Not
  * of tokenizer_begins_with_end(), which is about prompts. */

@@ -19,9 +19,11 @@ static const Preset presets[] = {
     [PRESET_15M] = {6, 6, 288, 256, 128, 0, 15e6},     [PRESET_42M] = {8, 8, 512, 1024, 32, 0, 42e6},
     [PRESET_110M] = {12, 12, 768, 1024, 32, 0, 110e6}, [PRESET_124M] = {12, 12, 768, 1024, 32, 50304, 124e6}};
 
-/* A run that nobody gave a length takes some minutes: as many as these, at the share of its peak that a device reaches
- * in training. What a CPU core does differs less than a measurement on a busy machine would. */
-static const double DEFAULT_MINUTES = 5, CPU_FLOPS_PER_THREAD = 6e10, GPU_SHARE = 0.4;
+/* A run that nobody gave a length takes some minutes: as many as these, at the share of its peak that a GPU reaches in
+ * training. On a busy machine what a CPU does cannot be measured; what its threads usually do is known, and small
+ * models do not keep many of them busy. */
+static const double DEFAULT_MINUTES = 5, GPU_SHARE = 0.4, THREAD_FLOPS = 2.5e10, AVX512_THREAD_FLOPS = 5e10;
+enum { THREADS_LIMIT = 8 };
 
 /* Beyond so many epochs a model of this kind learns a text by heart and gets worse on others. */
 enum { EPOCHS_LIMIT = 40 };
@@ -65,7 +67,8 @@ static double budget_flops(const TrainSettings *s, const Circumstances *given) {
   const double minutes = isnan(s->minutes) ? DEFAULT_MINUTES : s->minutes;
   /* In powers of two, so that a measurement that is a little different chooses the same. */
   const double gpu = exp2(round(log2(fmax(given->peak_flops, 1)))) * GPU_SHARE;
-  const double cpu = CPU_FLOPS_PER_THREAD * (double)given->device->threads;
+  const int threads = given->device->threads < THREADS_LIMIT ? given->device->threads : THREADS_LIMIT;
+  const double cpu = threads * (strstr(given->device->device, "AVX-512") ? AVX512_THREAD_FLOPS : THREAD_FLOPS);
   return 60 * minutes * (given->device->accelerator ? gpu : cpu);
 }
 
@@ -78,15 +81,21 @@ static int preset_for(const TrainSettings *s, const Circumstances *given) {
   return preset;
 }
 
-static void take_preset(TrainSettings *s, const Circumstances *given, Choices *choices) {
-  const bool shaped = s->layers && s->heads && s->dim && s->ctx;
-  if (s->preset < 0) {
-    s->preset = preset_for(s, given);
-    if (!shaped)
-      chose(choices, "preset %s (%s, %s of text)", preset_names[s->preset],
-            given->device->accelerator ? "a GPU" : "a CPU", human_bytes((double)given->text_bytes).text);
+/* The context that 19 of 20 packed documents fit in, at least the preset's. */
+static int context_for(const Preset *p, const Circumstances *given) {
+  const int limit = given->device->accelerator ? 2048 : 512;
+  const DocumentLengths *lengths = &given->lengths;
+  int ctx = p->ctx;
+  int64_t fitting = 0;
+  for (int k = 0; k < 63; k++) {
+    fitting += lengths->counts[k];
+    if (lengths->documents == 0 || (double)fitting >= 0.95 * (double)lengths->documents) return ctx;
+    while (ctx < limit && ctx < (int64_t)2 << k) ctx *= 2;
   }
-  const Preset *p = &presets[s->preset];
+  return ctx;
+}
+
+static void take_shape(TrainSettings *s, const Preset *p) {
   if (!s->layers) s->layers = p->layers;
   if (!s->heads) s->heads = p->heads;
   if (!s->kv_heads) s->kv_heads = s->heads;
@@ -96,15 +105,69 @@ static void take_preset(TrainSettings *s, const Circumstances *given, Choices *c
   if (s->tie < 0) s->tie = s->dim < 1024;
 }
 
-/* Halves the preset's micro-batch until a step fits the memory, and makes up for it in micro-batches. */
+static void take_preset(TrainSettings *s, const Circumstances *given, Choices *choices) {
+  const bool shaped = s->layers && s->heads && s->dim && s->ctx;
+  if (s->preset < 0) {
+    s->preset = preset_for(s, given);
+    if (!shaped)
+      chose(choices, "preset %s (%s, %s of text)", preset_names[s->preset],
+            given->device->accelerator ? "a GPU" : "a CPU", human_bytes((double)given->text_bytes).text);
+  }
+  const Preset *p = &presets[s->preset];
+  if (!s->ctx) {
+    s->ctx = context_for(p, given);
+    if (s->ctx != p->ctx) chose(choices, "context %d (the documents' lengths)", s->ctx);
+  }
+  take_shape(s, p);
+}
+
+static bool shape(const TrainSettings *s, int vocab, ModelConfig *model, Error *error) {
+  if (s->dim % s->heads)
+    return fail(error, EXIT_USAGE,
+                "--heads %d does not divide --dim %d (a head would have %.2f numbers); try --heads %d", s->heads,
+                s->dim, (double)s->dim / s->heads, s->dim % 32 ? 1 : s->dim / 32);
+  *model = (ModelConfig){.vocab = vocab,
+                         .ctx = s->ctx,
+                         .layers = s->layers,
+                         .heads = s->heads,
+                         .kv_heads = s->kv_heads,
+                         .dim = s->dim,
+                         .head_dim = s->dim / s->heads,
+                         .ffn = s->ffn,
+                         .tie = s->tie,
+                         .rope_base = 10000.0f,
+                         .norm_eps = 1e-5f};
+  return model_config_check(model, EXIT_USAGE, error);
+}
+
+bool check_shape(const TrainSettings *given, ModelConfig *model, bool *checked, Error *error) {
+  TrainSettings s = *given;
+  *checked = s.dim && s.heads;
+  if (!*checked) return true;
+  take_shape(&s, &presets[s.preset >= 0 ? s.preset : PRESET_NANO]);
+  return shape(&s, 257, model, error);
+}
+
+/* Sequences of the preset's micro-batch, for the context that was chosen: about as many tokens. Where --batch-tokens
+ * asks for so many, the most that divide them. */
+static int usual_batch(const TrainSettings *s) {
+  const Preset *p = &presets[s->preset];
+  const int64_t tokens = (int64_t)p->batch * p->ctx;
+  int batch = tokens > s->ctx ? (int)(tokens / s->ctx) : 1;
+  if (s->batch_tokens && s->batch_tokens % s->ctx == 0)
+    while (s->batch_tokens / s->ctx % batch) batch--;
+  return batch;
+}
+
+/* Halves the micro-batch until a step fits the memory, and makes up for it in micro-batches. */
 static void fit_batch(TrainSettings *s, const Circumstances *given, const ModelConfig *model, Choices *choices) {
-  const int whole = s->batch = presets[s->preset].batch;
+  const int whole = s->batch = usual_batch(s);
   TrainConfig train = settings_train_config(s);
   train.dropout = 0.1f;
   while (s->batch % 2 == 0 && model_memory(model, &train, given->device).total > given->device->free_bytes / 10 * 9)
     train.batch = s->batch /= 2;
   if (s->batch < whole && !s->grad_accum && !s->batch_tokens) s->grad_accum = whole / s->batch;
-  if (s->batch < whole) chose(choices, "batch %d x %d (memory)", s->batch, s->grad_accum);
+  if (s->batch < whole) chose(choices, "batch %d instead of %d (memory)", s->batch, whole);
 }
 
 static bool choose_batch(TrainSettings *s, const Circumstances *given, const ModelConfig *model, Choices *choices,
@@ -114,7 +177,8 @@ static bool choose_batch(TrainSettings *s, const Circumstances *given, const Mod
   if (s->batch_tokens) {
     if (s->batch_tokens % micro)
       return fail(error, EXIT_USAGE,
-                  "--batch-tokens %lld is not a multiple of a micro-batch: %d sequences of %d tokens are %lld",
+                  "--batch-tokens %lld is not a multiple of a micro-batch: %d sequences of %d tokens (--batch, --ctx) "
+                  "are %lld",
                   (long long)s->batch_tokens, s->batch, s->ctx, (long long)micro);
     if (s->batch_tokens / micro > 1 << 20)
       return fail(error, EXIT_USAGE, "--batch-tokens %lld needs %lld micro-batches, more than 1048576; raise --batch",
@@ -138,22 +202,7 @@ static double parameters_of(const ModelConfig *model) {
 
 bool choose_model(TrainSettings *s, const Circumstances *given, ModelConfig *model, Choices *choices, Error *error) {
   take_preset(s, given, choices);
-  if (s->dim % s->heads)
-    return fail(error, EXIT_USAGE,
-                "--heads %d does not divide --dim %d (a head would have %.2f numbers); try --heads %d", s->heads,
-                s->dim, (double)s->dim / s->heads, s->dim % 32 ? 1 : s->dim / 32);
-  *model = (ModelConfig){.vocab = given->vocab,
-                         .ctx = s->ctx,
-                         .layers = s->layers,
-                         .heads = s->heads,
-                         .kv_heads = s->kv_heads,
-                         .dim = s->dim,
-                         .head_dim = s->dim / s->heads,
-                         .ffn = s->ffn,
-                         .tie = s->tie,
-                         .rope_base = 10000.0f,
-                         .norm_eps = 1e-5f};
-  if (!model_config_check(model, EXIT_USAGE, error) || !choose_batch(s, given, model, choices, error)) return false;
+  if (!shape(s, given->vocab, model, error) || !choose_batch(s, given, model, choices, error)) return false;
   if (isnan(s->lr)) s->lr = parameters_of(model) < 20e6 ? 1e-3f : 6e-4f;
   return true;
 }
@@ -187,8 +236,9 @@ static int64_t steps_for(const TrainSettings *s, const Circumstances *given, con
   const double by_time = budget_flops(s, given) / model_step_flops(model, settings_tokens_per_step(s));
   const double by_text = EPOCHS_LIMIT * (double)given->train_tokens / per_step;
   const int64_t steps = rounded(fmax(fmin(by_time, by_text), FEWEST));
+  const double epochs = (double)steps * per_step / (double)given->train_tokens;
   if (by_time < by_text) chose(choices, "%lld steps (some minutes)", (long long)steps);
-  else chose(choices, "%lld steps (%d epochs)", (long long)steps, EPOCHS_LIMIT);
+  else chose(choices, "%lld steps (%.0f epochs)", (long long)steps, epochs);
   return steps;
 }
 

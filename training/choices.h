@@ -3,6 +3,7 @@
 #ifndef INKLING_TRAINING_CHOICES_H
 #define INKLING_TRAINING_CHOICES_H
 
+#include "text/packing.h"
 #include "training/settings.h"
 
 /* Choices and their reasons, for the plan: "byte tokens (the text is below 2 MB); ..." */
@@ -18,12 +19,17 @@ void choose_tokenizer(TrainSettings *settings, int64_t bytes, bool accelerator, 
 
 /* What the model is trained on and with. */
 typedef struct Circumstances {
-  int vocab;            /* of the tokenizer */
+  int vocab; /* of the tokenizer */
   int64_t text_bytes;
-  int64_t train_tokens; /* of an epoch, padding included */
+  int64_t train_tokens;    /* of an epoch, padding included */
+  DocumentLengths lengths; /* of packed documents; none: a stream, or not known */
   const ContextInfo *device;
   double peak_flops; /* of the device, per second; looked at on a GPU only */
 } Circumstances;
+
+/* What is wrong with the shape that was given, whatever the text: what was not is taken from a small preset. Does
+ * nothing where dim or heads were not given. EXIT_USAGE. */
+bool check_shape(const TrainSettings *settings, ModelConfig *model, bool *given, Error *error);
 
 /* Everything but the length: the model's shape from preset and flags, AdamW, micro-batches that fit the device's
  * memory. EXIT_USAGE. */

@@ -8,11 +8,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { VALIDATION_TOKENS = 1000000 }; /* at most */
 
 /* ---- where files lie ---- */
 
@@ -37,33 +39,30 @@ static void remove_scratch(Run *r) {
 
 /* ---- progress of what may take long ---- */
 
+/* What is being done, and how much of it there is: bytes, or tokens, or merges. */
 typedef struct Work {
   Run *r;
-  const char *doing, *merging; /* names of the line */
-  double bytes, merges;        /* in all; 0: not known */
+  const char *name;
+  double all; /* 0: not known */
+  bool bytes;
 } Work;
 
-static bool interrupted(const char *doing, Error *error) {
-  return fail(error, (ExitCode)(128 + stop_signal), "stopped while %s", doing);
+static bool go_on(const Work *work, int64_t done, Error *error) {
+  progress_work(&work->r->console, &(ProgressWork){work->name, (double)done, work->all, work->bytes});
+  return !stop_signal || fail(error, (ExitCode)(128 + stop_signal), "stopped while %s", work->name);
 }
 
-static bool show_bytes(void *context, int64_t bytes, Error *error) {
-  const Work *work = context;
-  progress_work(&work->r->console, &(ProgressWork){work->doing, (double)bytes, work->bytes, true});
-  return !stop_signal || interrupted(work->doing, error);
+static bool show(void *work, int64_t done, Error *error) { return go_on(work, done, error); }
+
+static bool show_encoding(void *work, int64_t bytes, int64_t merges, Error *error) {
+  const Work *of = work;
+  const Work merging = {of->r, "merging pairs", (double)of->r->settings.vocab_size - 257, false};
+  return merges ? go_on(&merging, merges, error) : go_on(of, bytes, error);
 }
 
-static bool show_encoding(void *context, int64_t bytes, int64_t merges, Error *error) {
-  const Work *work = context;
-  if (!merges) return show_bytes(context, bytes, error);
-  progress_work(&work->r->console, &(ProgressWork){work->merging, (double)merges, work->merges, false});
-  return !stop_signal || interrupted(work->merging, error);
-}
-
-static bool show_packing(void *context, int64_t tokens, Error *error) {
-  const Work *work = context;
-  progress_work(&work->r->console, &(ProgressWork){work->doing, (double)tokens, work->merges, false});
-  return !stop_signal || interrupted(work->doing, error);
+static bool not_stopped(void *context, Error *error) {
+  (void)context;
+  return !stop_signal || fail(error, (ExitCode)(128 + stop_signal), "stopped while looking for documents");
 }
 
 /* ---- sources ---- */
@@ -74,34 +73,80 @@ static bool stdin_is_jsonl(const TrainSettings *s) { return s->jsonl_field || s-
 
 const char *stdin_file(const Run *r) { return stdin_is_jsonl(&r->settings) ? "stdin.jsonl" : "stdin.txt"; }
 
+const char *text_name(const Run *r) {
+  const char *first = r->settings.data.items[0];
+  return is_standard_input(first) ? "standard input" : first;
+}
+
+/* What is compressed, or JSON lines that nobody called so, would be learnt as the bytes that it is. */
+static void look_at(Run *r, const char *path, const char *source) {
+  static const char *const compressed[] = {"\x1f\x8b",
+                                           "\x28\xb5\x2f\xfd",
+                                           "\xfd"
+                                           "7zXZ",
+                                           "BZh",
+                                           "PK\3\4",
+                                           "PAR1"};
+  char first[8] = "";
+  FILE *file = fopen(path, "rb");
+  size_t size = file ? fread(first, 1, sizeof first - 1, file) : 0;
+  if (file) fclose(file);
+  const char *name = is_standard_input(source) ? "standard input" : source, *dot = strrchr(name, '.');
+  for (size_t i = 0; i < sizeof compressed / sizeof compressed[0]; i++)
+    if (size >= strlen(compressed[i]) && memcmp(first, compressed[i], strlen(compressed[i])) == 0)
+      message_warning(&r->console, "%s looks compressed, and is learnt as it is; for its text: zcat %s | ./train -",
+                      one_line(name, 250).text, one_line(is_standard_input(source) ? "FILE" : source, 250).text);
+  if (strncmp(first, "{\"", 2) != 0 || (dot && strcasecmp(dot, ".jsonl") == 0)) return;
+  if (!is_standard_input(source))
+    message_note(&r->console, "%s looks like JSON, and is learnt as it is; JSON lines have names that end in .jsonl",
+                 one_line(name, 250).text);
+  else if (!stdin_is_jsonl(&r->settings))
+    message_note(&r->console, "standard input looks like JSON lines, and is learnt as it is; --jsonl-field text reads "
+                              "them");
+}
+
+static void look_at_all(Run *r) {
+  const TextList *data = &r->settings.data;
+  char *copy = data_path(r, STDIN_COPY);
+  for (int i = 0; copy && i < data->count; i++)
+    look_at(r, is_standard_input(data->items[i]) ? copy : data->items[i], data->items[i]);
+  free(copy);
+}
+
 /* A resumed run finds in its directory what it read from standard input. */
 static bool open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error) {
   const TrainSettings *s = &r->settings;
-  Work work = {.r = r, .doing = "reading standard input"};
-  char *copy = data_path(r, STDIN_COPY), *kept = s->resume ? in_run(r, stdin_file(r)) : NULL;
+  Work reading = {r, "reading standard input", 0, true};
+  char *copy = s->resume ? in_run(r, stdin_file(r)) : data_path(r, STDIN_COPY);
   const char **opened = malloc((size_t)count * sizeof *opened);
-  bool ok = copy && opened && (kept || !s->resume);
+  bool ok = copy && opened;
   if (!ok) fail(error, EXIT_MEMORY, "out of memory for a list of texts");
-  for (int i = 0; ok && i < count; i++) opened[i] = kept && is_standard_input(sources[i]) ? kept : sources[i];
+  for (int i = 0; ok && i < count; i++) opened[i] = s->resume && is_standard_input(sources[i]) ? copy : sources[i];
   CorpusOptions options = {.field = s->jsonl_field,
                            .prompt_field = s->prompt_field,
                            .response_field = s->response_field,
                            .spool = copy,
                            .stdin_is_jsonl = stdin_is_jsonl(s),
-                           .progress = show_bytes,
-                           .progress_context = &work};
+                           .progress = show,
+                           .progress_context = &reading,
+                           .tick = not_stopped};
   ok = ok && corpus_open(out, opened, count, &options, error);
   progress_work_end(&r->console);
   free(opened);
   free(copy);
-  free(kept);
   return ok;
+}
+
+static size_t stdin_bytes(const Run *r) {
+  struct stat info;
+  char *copy = data_path(r, STDIN_COPY);
+  size_t bytes = copy && stat(copy, &info) == 0 ? (size_t)info.st_size : 0;
+  free(copy);
+  return bytes;
 }
 
 static bool open_texts(Run *r, Corpus **train, Corpus **val, Error *error) {
   TrainSettings *s = &r->settings;
-  if (s->data.count == 0)
-    return fail(error, EXIT_USAGE, "no text given; try: ./train book.txt   (./train --help lists everything)");
   if (s->val && is_standard_input(s->val))
     return fail(error, EXIT_USAGE, "--val - : standard input can only be the text to learn from; name a file");
   if (s->val && !open_corpus(r, &s->val, 1, val, error)) return false;
@@ -109,7 +154,20 @@ static bool open_texts(Run *r, Corpus **train, Corpus **val, Error *error) {
   if (stdin_is_jsonl(s) && !corpus_jsonl_files(*train))
     return fail(error, EXIT_USAGE, "--%s is for JSON lines, and no file has a name that ends in .jsonl",
                 s->jsonl_field ? "jsonl-field" : "prompt-field");
-  r->text = (TextFacts){corpus_files(*train), corpus_bytes(*train), corpus_skipped(*train)};
+  r->text = (TextFacts){corpus_files(*train), corpus_bytes(*train), corpus_skipped(*train), stdin_bytes(r)};
+  if (!s->resume) look_at_all(r);
+  return true;
+}
+
+/* A resumed run whose text is gone goes on with its tokens. */
+static bool find_texts(Run *r, Corpus **train, Corpus **val, Error *error) {
+  Error cause = {0};
+  if (open_texts(r, train, val, &cause)) return true;
+  if (!r->settings.resume || cause.code != EXIT_INPUT) return fail(error, cause.code, "%s", cause.text);
+  corpus_close(*train);
+  corpus_close(*val);
+  *train = *val = NULL;
+  message_warning(&r->console, "%s; the run goes on with the tokens that it has of it", cause.text);
   return true;
 }
 
@@ -129,7 +187,7 @@ static bool load_tokenizer(Run *r, const char *given, Error *error) {
 
 static bool learn_tokenizer(Run *r, Corpus *corpus, Error *error) {
   const int wanted = r->settings.vocab_size;
-  Work work = {r, "counting words", "merging pairs", (double)corpus_bytes(corpus), (double)wanted - 257};
+  Work work = {r, "counting words", (double)corpus_bytes(corpus), true};
   EncodingOptions options = {r->threads, show_encoding, &work};
   bool ok = train_tokenizer(&r->tokenizer, corpus, wanted, &options, error);
   progress_work_end(&r->console);
@@ -149,7 +207,7 @@ static bool make_tokenizer(Run *r, Corpus *corpus, Error *error) {
   if (strcmp(s->tokenizer, "bpe") == 0) return learn_tokenizer(r, corpus, error);
   if (s->vocab_size)
     return fail(error, EXIT_USAGE, "--vocab-size %d is for a BPE that is learnt from the text, not for --tokenizer %s",
-                s->vocab_size, s->tokenizer);
+                s->vocab_size, one_line(s->tokenizer, 250).text);
   if (strcmp(s->tokenizer, "byte") != 0) return load_tokenizer(r, s->tokenizer, error);
   r->tokenizer = tokenizer_byte();
   return r->tokenizer || fail(error, EXIT_MEMORY, "out of memory for the tokenizer");
@@ -157,33 +215,37 @@ static bool make_tokenizer(Run *r, Corpus *corpus, Error *error) {
 
 /* ---- tokens ---- */
 
-/* Whether the file holds just what the corpus would be encoded to. */
-static bool open_fresh(TokenFile *out, const char *path, uint64_t fingerprint) {
-  Error ignored = {0};
-  if (!token_file_open(out, path, &ignored)) return false;
-  if (out->info.fingerprint == fingerprint) return true;
-  token_file_close(out);
-  return false;
-}
-
 static bool encode(Run *r, const char *path, Corpus *corpus, Error *error) {
-  Work work = {.r = r, .doing = "encoding", .bytes = (double)corpus_bytes(corpus)};
+  Work work = {r, "encoding", (double)corpus_bytes(corpus), true};
   EncodingOptions options = {r->threads, show_encoding, &work};
   double start = now();
   bool ok = encode_corpus(path, corpus, r->tokenizer, &options, error);
   double seconds = now() - start;
   progress_work_end(&r->console);
   if (ok && seconds > 2)
-    message_line(&r->console, "encoded  %s in %s, %s/s", human_bytes(work.bytes).text, human_duration(seconds).text,
-                 human_bytes(work.bytes / seconds).text);
+    message_line(&r->console, "encoded  %s in %s, %s/s", human_bytes(work.all).text, human_duration(seconds).text,
+                 human_bytes(work.all / seconds).text);
   return ok;
 }
 
+/* Whether the file holds just what the corpus would be encoded to; without a corpus any that fits the tokenizer. */
+static bool is_fresh(const Run *r, const TokenFile *file, const Corpus *corpus) {
+  return file->info.vocab == tokenizer_vocab(r->tokenizer) &&
+         (!corpus || (file->info.fingerprint == encoding_fingerprint(corpus, r->tokenizer) &&
+                      file->info.masked == corpus_masked(corpus)));
+}
+
 static bool open_tokens(Run *r, const char *name, Corpus *corpus, TokenFile *out, Error *error) {
+  Error cause = {0};
   char *path = data_path(r, name);
   if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
-  bool ok = open_fresh(out, path, encoding_fingerprint(corpus, r->tokenizer)) ||
-            (encode(r, path, corpus, error) && token_file_open(out, path, error));
+  bool ok = token_file_open(out, path, &cause);
+  if (ok && !is_fresh(r, out, corpus)) {
+    token_file_close(out);
+    ok = fail(&cause, EXIT_CHECKPOINT, "%s is of another tokenizer", path);
+  }
+  if (!ok && corpus) ok = encode(r, path, corpus, error) && token_file_open(out, path, error);
+  else if (!ok) fail(error, cause.code, "%s", cause.text);
   free(path);
   return ok;
 }
@@ -193,19 +255,23 @@ static bool open_splits(Run *r, Corpus *train, Corpus *val, Error *error) {
   if (!open_tokens(r, "tokens.bin", train, &r->tokens_file, error)) return false;
   if (r->tokens_file.info.tokens == 0)
     return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to learn from", text_name(r));
-  file_split(&r->tokens_file, val ? 0 : s->val_frac, 1000000, &r->train, &r->tail);
-  if (!val) return true;
+  if (!train) r->text = (TextFacts){.files = s->data.count, .bytes = r->tokens_file.info.bytes};
+  file_split(&r->tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->train, &r->tail);
+  if (!s->val) return true;
   Split none;
   if (!open_tokens(r, "val.tokens.bin", val, &r->val_file, error)) return false;
   file_split(&r->val_file, 0, 0, &r->tail, &none);
+  if (r->tail.end > VALIDATION_TOKENS) r->tail.end = VALIDATION_TOKENS;
   return true;
 }
 
 bool open_data(Run *r, Error *error) {
   Corpus *train = NULL, *val = NULL;
-  r->threads = r->settings.machine.threads > 0 ? r->settings.machine.threads : omp_get_num_procs();
-  bool ok = (has_directory(&r->settings) || temporary_directory(&r->scratch, error)) &&
-            open_texts(r, &train, &val, error) && make_tokenizer(r, train, error) && open_splits(r, train, val, error);
+  TrainSettings *s = &r->settings;
+  if (s->pack < 0) s->pack = s->prompt_field ? PACK_DOCS : PACK_STREAM;
+  r->threads = s->machine.threads > 0 ? s->machine.threads : available_threads();
+  bool ok = (has_directory(s) || temporary_directory(&r->scratch, error)) && find_texts(r, &train, &val, error) &&
+            make_tokenizer(r, train, error) && open_splits(r, train, val, error);
   corpus_close(train);
   corpus_close(val);
   remove_scratch(r);
@@ -220,16 +286,20 @@ void close_data(Run *r) {
   tokenizer_free(r->tokenizer);
 }
 
-const char *text_name(const Run *r) {
-  const char *first = r->settings.data.items[0];
-  return is_standard_input(first) ? "standard input" : first;
-}
-
 /* ---- windows ---- */
 
+bool measure_documents(Run *r, DocumentLengths *out, Error *error) {
+  *out = (DocumentLengths){0};
+  if (r->settings.pack == PACK_STREAM || r->settings.ctx) return true;
+  Work work = {r, "measuring documents", (double)split_tokens(&r->train), false};
+  bool ok = documents_measure(&r->train, tokenizer_end(r->tokenizer), out, show, &work, error);
+  progress_work_end(&r->console);
+  return ok;
+}
+
 static bool pack(Run *r, const Split *split, Packing *out, Error *error) {
-  Work work = {.r = r, .doing = "packing documents", .merges = (double)split_tokens(split)};
-  bool ok = packing_make(out, split, r->config.ctx, tokenizer_end(r->tokenizer), show_packing, &work, error);
+  Work work = {r, "packing documents", (double)split_tokens(split), false};
+  bool ok = packing_make(out, split, r->config.ctx, tokenizer_end(r->tokenizer), show, &work, error);
   progress_work_end(&r->console);
   return ok;
 }
@@ -237,24 +307,29 @@ static bool pack(Run *r, const Split *split, Packing *out, Error *error) {
 /* A window of the stream is ctx tokens and the one after them. */
 static bool check_text_length(const Run *r, Error *error) {
   const int64_t train = split_tokens(&r->train);
-  if (train >= r->config.ctx + 1) return true;
+  const int least = r->settings.pack == PACK_DOCS ? 1 : r->config.ctx + 1;
+  if (train >= least) return true;
   return fail(error, EXIT_INPUT,
-              "%s: %" PRId64 " tokens to train on (and %" PRId64
-              " to validate), but a window needs ctx + 1 = %d; give more text%s",
-              one_line(text_name(r), 250).text, train, split_tokens(&r->tail), r->config.ctx + 1,
+              "%s: %" PRId64 " tokens to train on (and %" PRId64 " to validate), but a window needs %d; give more "
+              "text%s",
+              one_line(text_name(r), 250).text, train, split_tokens(&r->tail), least,
               train < 9 ? "" : ", or a smaller --ctx");
 }
 
 bool open_windows(Run *r, Error *error) {
-  TrainSettings *s = &r->settings;
-  if (s->pack < 0) s->pack = s->prompt_field ? PACK_DOCS : PACK_STREAM;
+  const TrainSettings *s = &r->settings;
+  const bool docs = s->pack == PACK_DOCS;
   r->windows = (Windows){r->train, r->config.ctx, NULL};
   r->tail_windows = (Windows){r->tail, r->config.ctx, NULL};
-  if (s->pack == PACK_STREAM) return check_text_length(r, error);
-  if (!pack(r, &r->train, &r->train_packing, error) || !pack(r, &r->tail, &r->tail_packing, error)) return false;
-  tokenizer_set_begins_with_end(r->tokenizer); /* as all documents do that the model sees */
-  r->windows.packing = &r->train_packing;
-  r->tail_windows.packing = &r->tail_packing;
+  if (!check_text_length(r, error)) return false;
+  if (!s->resume) tokenizer_set_begins_with_end(r->tokenizer, docs); /* as all documents do that the model sees */
+  if (docs && (!pack(r, &r->train, &r->train_packing, error) || !pack(r, &r->tail, &r->tail_packing, error)))
+    return false;
+  if (docs) {
+    r->windows.packing = &r->train_packing;
+    r->tail_windows.packing = &r->tail_packing;
+  }
+  token_file_random(&r->tokens_file);
   return true;
 }
 

@@ -16,9 +16,15 @@ static double padding(const Packing *p) { return p->windows ? 1 - (double)p->use
 /* Of the text, in the run directory: its tokens, and what came from standard input. */
 static size_t text_bytes_kept(const Run *r) {
   size_t bytes = r->tokens_file.file.size + r->val_file.file.size;
-  for (int i = 0; i < r->settings.data.count; i++)
-    if (strcmp(r->settings.data.items[i], "-") == 0) bytes += (size_t)r->text.bytes;
-  return bytes;
+  return bytes + r->text.stdin_bytes;
+}
+
+static void print_packing(Console *c, const Packing *p) {
+  message_line(c, "packing  %s windows of whole documents; %.1f %% of them is padding",
+               human_count((double)p->windows).text, 100 * padding(p));
+  if (p->cut)
+    message_line(c, "         %s of %s documents are longer than a window of %d tokens, and cut",
+                 human_count((double)p->cut).text, human_count((double)p->documents).text, p->ctx);
 }
 
 static void print_text(Run *r) {
@@ -34,11 +40,10 @@ static void print_text(Run *r) {
                human_count((double)split_tokens(&r->train)).text, human_count((double)split_tokens(&r->tail)).text,
                tokens->documents, tokens->documents == 1 ? "" : "s");
   if (text->skipped)
-    message_line(c, "         %" PRId64 " name%s in directories skipped: only .txt and .jsonl are read", text->skipped,
-                 text->skipped == 1 ? "" : "s");
-  if (r->settings.pack == PACK_DOCS)
-    message_line(c, "packing  %s windows of whole documents; %.1f %% of them is padding",
-                 human_count((double)r->train_packing.windows).text, 100 * padding(&r->train_packing));
+    message_line(
+        c, "         %" PRId64 " name%s in directories skipped: read are .txt and .jsonl, not hidden ones and runs",
+        text->skipped, text->skipped == 1 ? "" : "s");
+  if (r->settings.pack == PACK_DOCS) print_packing(c, &r->train_packing);
 }
 
 void print_plan(Run *r) {

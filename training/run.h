@@ -7,6 +7,7 @@
 
 #include "cli/metrics.h"
 #include "cli/progress.h"
+#include "store/file.h"
 #include "store/run.h"
 #include "text/score.h"
 #include "text/windows.h"
@@ -15,12 +16,13 @@
 #include <time.h>
 
 /* Where standard input is copied to until the run begins: a name that is swept away when a run is killed before. */
-#define STDIN_COPY ".stdin.tmp.copied"
+#define STDIN_COPY SWEPT_NAME("stdin")
 
 /* What was found before it was read. */
 typedef struct TextFacts {
   int files;
   int64_t bytes, skipped; /* skipped: names in directories that were not taken */
+  size_t stdin_bytes;     /* of them, those that came from standard input */
 } TextFacts;
 
 typedef struct Run {
@@ -91,6 +93,8 @@ static inline bool has_directory(const TrainSettings *s) { return !s->dry_run &&
 /* ---- data.c ---- */
 bool open_data(Run *r, Error *error); /* text, tokenizer, tokens: may take long */
 void close_data(Run *r);
+/* Lengths of the documents to learn from, where the context depends on them; else no documents. */
+bool measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool open_windows(Run *r, Error *error); /* once the context is known */
 bool fill_batch(Run *r, int64_t step, Error *error);
 TokenBatch batch(const Run *r);       /* what fill_batch has filled */

@@ -15,8 +15,7 @@ struct Allocation {
 };
 enum { ALIGNMENT = 256 };
 
-/* CPUs this process may use: its affinity mask and, in a container, the quota of its control group. */
-static int available_threads(void) {
+int available_threads(void) {
   int threads = omp_get_num_procs();
   FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
   if (!file) return threads;
