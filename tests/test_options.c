@@ -1,10 +1,7 @@
-/* cli/: options, configuration files, progress lines, metrics. */
-#include "cli/error.h"
-#include "cli/metrics.h"
+/* cli/options: the command line, --help and configuration files. */
 #include "cli/options.h"
-#include "cli/progress.h"
+#include "tests/cli_helpers.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { ROWS = 21, MAX_ARGUMENTS = 32, TEXT_BYTES = 1 << 16 };
+enum { ROWS = 21, MAX_ARGUMENTS = 32 };
 
 static const char *const schedules[] = {"cosine", "linear", "constant", NULL};
 
@@ -36,7 +33,7 @@ typedef struct Settings {
 } Settings;
 
 typedef struct Fixture {
-  char path[64];
+  char path[PATH_BYTES];
   Settings s;
   Option rows[ROWS];
   Options options;
@@ -156,10 +153,7 @@ static void describe(Fixture *f) {
 static int set_up(void **state) {
   Fixture *f = calloc(1, sizeof *f);
   assert_non_null(f);
-  snprintf(f->path, sizeof f->path, "/tmp/inkling-cli-XXXXXX");
-  int fd = mkstemp(f->path);
-  assert_true(fd >= 0);
-  close(fd);
+  temporary_file(f->path);
   describe(f);
   *state = f;
   return 0;
@@ -202,45 +196,6 @@ static void expect_error(Fixture *f, const char *line, const char *parts) {
   for (char *part = strtok(copy, "|"); part; part = strtok(NULL, "|")) {
     if (!strstr(f->error.text, part)) fail_msg("%s: \"%s\" lacks \"%s\"", line, f->error.text, part);
   }
-}
-
-static void put_text(const char *path, const char *text) {
-  FILE *stream = fopen(path, "wb");
-  assert_non_null(stream);
-  fputs(text, stream);
-  assert_int_equal(fclose(stream), 0);
-}
-
-static char *get_text(const char *path) {
-  static char text[TEXT_BYTES];
-  FILE *stream = fopen(path, "rb");
-  assert_non_null(stream);
-  text[fread(text, 1, sizeof text - 1, stream)] = '\0';
-  fclose(stream);
-  return text;
-}
-
-/* ---- Errors ------------------------------------------------------------------------------------------------------ */
-
-static void first_error_wins(void **state) {
-  (void)state;
-  Error error = {0};
-  assert_false((fail)(&error, EXIT_INPUT, "%d of %s", 3, "x\033[2J\n"));
-  assert_false((fail)(&error, EXIT_USAGE, "second"));
-  assert_int_equal(error.code, EXIT_INPUT);
-  assert_string_equal(error.text, "3 of x?[2J\n");
-  assert_false((fail)(NULL, EXIT_USAGE, "nobody listens"));
-}
-
-static void long_errors_end_at_a_character(void **state) {
-  (void)state;
-  Error error = {0};
-  char text[3001] = "x";
-  for (int i = 1; i + 2 < 3000; i += 3) memcpy(text + i, "€", 3);
-  (fail)(&error, EXIT_INPUT, "%s", text);
-  size_t size = strlen(error.text);
-  assert_true(size > 1000 && size < sizeof error.text);
-  assert_int_equal((size - 1) % 3, 0);
 }
 
 /* ---- The command line -------------------------------------------------------------------------------------------- */
@@ -651,310 +606,10 @@ static void write_failure_is_seen(void **state) {
   fclose(stream);
 }
 
-/* ---- Progress ---------------------------------------------------------------------------------------------------- */
-
-static void human_numbers(void **state) {
-  (void)state;
-  const struct {
-    double value;
-    const char *count, *bytes, *duration;
-  } cases[] = {{0, "0", "0 B", "0:00"},
-               {7, "7", "7 B", "0:07"},
-               {0.5, "0.5", "0.5 B", "0:01"},
-               {65, "65", "65 B", "1:05"},
-               {999, "999", "999 B", "16:39"},
-               {999.7, "1.0k", "1000 B", "16:40"},
-               {1000, "1.0k", "1000 B", "16:40"},
-               {7390, "7.4k", "7.2 KiB", "2:03:10"},
-               {48211, "48.2k", "47.1 KiB", "13:23:31"},
-               {99960, "100k", "97.6 KiB", "27:46:00"},
-               {999600, "1.0M", "976 KiB", "277:40:00"},
-               {1234567, "1.2M", "1.2 MiB", "342:56:07"},
-               {3250586, "3.3M", "3.1 MiB", "902:56:26"},
-               {5e12, "5.0T", "4.5 TiB", "-"},
-               {(double)NAN, "-", "-", "-"},
-               {(double)INFINITY, "-", "-", "-"},
-               {1e300, "1e+288T", "9.09e+287 TiB", "-"}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    assert_string_equal(human_count(cases[i].value).text, cases[i].count);
-    assert_string_equal(human_bytes(cases[i].value).text, cases[i].bytes);
-    assert_string_equal(human_duration(cases[i].value).text, cases[i].duration);
-  }
-  assert_string_equal(human_count(-48211).text, "-48.2k");
-  assert_string_equal(human_duration(-1).text, "-");
-}
-
-static void exact_numbers(void **state) {
-  (void)state;
-  assert_string_equal(number_exact(600, false).text, "600");
-  assert_string_equal(number_exact(0.1, false).text, "0.1");
-  assert_string_equal(number_exact((double)0.1f, true).text, "0.1");
-  assert_string_equal(number_exact((double)0.1f, false).text, "0.10000000149011612");
-  assert_string_equal(number_exact(1e-8, false).text, "1e-08");
-  assert_string_equal(number_exact(-1e300, false).text, "-1e+300");
-  assert_string_equal(number_exact(12.5, false).text, "12.5");
-}
-
-static const ProgressNumbers all_numbers = {.step = 1200,
-                                            .steps = 2000,
-                                            .loss = 1.812,
-                                            .val_loss = 1.904,
-                                            .lr = 8.1e-4,
-                                            .tokens_per_s = 48211,
-                                            .peak = 0.71,
-                                            .seconds_left = 21};
-
-static int columns_of(const char *text) {
-  int columns = 0;
-  for (; *text; text++) columns += ((unsigned char)*text & 0xC0) != 0x80;
-  return columns;
-}
-
-static void progress_lines(void **state) {
-  (void)state;
-  char line[256];
-  const ProgressNumbers few = {
-      .step = 3, .loss = NAN, .val_loss = NAN, .lr = NAN, .tokens_per_s = NAN, .peak = NAN, .seconds_left = NAN};
-  progress_format(line, sizeof line, &all_numbers, 0, true, true);
-  assert_string_equal(line, "step 1200/2000 ███████░░░░░ loss 1.812  val 1.904  lr 8.1e-04  48.2k tok/s  71% of peak  "
-                            "ETA 0:21");
-  progress_format(line, sizeof line, &all_numbers, 0, true, false);
-  assert_non_null(strstr(line, "step 1200/2000 #######..... loss"));
-  progress_format(line, sizeof line, &all_numbers, 0, false, true);
-  assert_non_null(strstr(line, "step 1200/2000  loss 1.812  val"));
-  assert_int_equal(progress_format(line, sizeof line, &few, 80, true, true), 6);
-  assert_string_equal(line, "step 3");
-}
-
-static void progress_fits_every_width(void **state) {
-  (void)state;
-  char line[256];
-  int last = 0;
-  for (int width = 1; width <= 130; width++) {
-    int columns = progress_format(line, sizeof line, &all_numbers, width, true, true);
-    assert_int_equal(columns, columns_of(line));
-    assert_true(columns > 0 && columns <= width && columns >= last);
-    last = columns;
-  }
-  assert_int_equal(last, progress_format(line, sizeof line, &all_numbers, 0, true, true));
-  progress_format(line, sizeof line, &all_numbers, 40, true, true);
-  assert_string_equal(line, "step 1200/2000  loss 1.812  ETA 0:21");
-}
-
-static void extreme_progress_is_harmless(void **state) {
-  (void)state;
-  char line[512], small[8];
-  const ProgressNumbers extreme = {.step = INT64_MAX,
-                                   .steps = 1,
-                                   .loss = INFINITY,
-                                   .val_loss = -1e300,
-                                   .lr = 1e300,
-                                   .tokens_per_s = 1e300,
-                                   .peak = 1e300,
-                                   .seconds_left = 1e300};
-  int columns = progress_format(line, sizeof line, &extreme, 0, true, true);
-  assert_int_equal(columns, columns_of(line));
-  assert_non_null(strstr(line, "loss inf"));
-  progress_format(small, sizeof small, &all_numbers, 0, true, true);
-  assert_true(strlen(small) < sizeof small);
-}
-
-static char *printed(Fixture *f, Console *console) {
-  fclose(console->stream);
-  return get_text(f->path);
-}
-
-static Console console_to(const Fixture *f, bool terminal) {
-  FILE *stream = fopen(f->path, "wb");
-  assert_non_null(stream);
-  return (Console){.stream = stream, .program = "train", .terminal = terminal, .drawn_at = -1};
-}
-
-static void plain_lines_elsewhere(void **state) {
-  Fixture *f = *state;
-  Console console = console_to(f, false);
-  progress_update(&console, &all_numbers, false);
-  progress_update(&console, &all_numbers, true);
-  message_note(&console, "%d things", 3);
-  message_warning(&console, "careful");
-  message_error(&console, &(Error){.code = EXIT_INPUT, .text = "x is empty"});
-  message_line(&console, "a line");
-  progress_finish(&console);
-  assert_string_equal(printed(f, &console),
-                      "step 1200/2000  loss 1.812  val 1.904  lr 8.1e-04  48.2k tok/s  71% of peak  ETA 0:21\n"
-                      "note: 3 things\nwarning: careful\ntrain: x is empty\na line\n");
-}
-
-static void expect_work(ProgressWork work, double seconds, const char *expected) {
-  char line[200];
-  progress_work_format(line, sizeof line, &work, seconds);
-  assert_string_equal(line, expected);
-}
-
-static void work_lines(void **state) {
-  (void)state;
-  expect_work((ProgressWork){"encoding", 3 << 20, 12 << 20, true}, 2,
-              "encoding 3.0 MiB of 12.0 MiB, 1.5 MiB/s, ETA 0:06");
-  expect_work((ProgressWork){"merging pairs", 500, 32000, false}, 1, "merging pairs 500 of 32.0k, 500/s, ETA 1:03");
-  expect_work((ProgressWork){"reading", 1024, 0, true}, 4, "reading 1.0 KiB, 256 B/s");
-  expect_work((ProgressWork){"reading", 0, 5, true}, 0, "reading 0 B of 5 B, 0 B/s");
-}
-
-/* What is over within half a second shows nothing; elsewhere than on a terminal nothing does within ten. */
-static void short_work_is_silent(void **state) {
-  Fixture *f = *state;
-  for (int terminal = 0; terminal < 2; terminal++) {
-    Console console = console_to(f, terminal);
-    const ProgressWork work = {"encoding", 1, 2, true};
-    progress_work(&console, &work);
-    progress_work(&console, &work);
-    progress_work_end(&console);
-    assert_string_equal(printed(f, &console), "");
-  }
-}
-
-static void long_work_is_one_line(void **state) {
-  Fixture *f = *state;
-  Console console = console_to(f, true);
-  const ProgressWork work = {"encoding", 1, 2, true};
-  progress_work(&console, &work);
-  console.drawn_at -= 1; /* as if a second had passed */
-  progress_work(&console, &work);
-  progress_work(&console, &work);
-  progress_work_end(&console);
-  progress_work_end(&console);
-  char *text = printed(f, &console);
-  assert_true(strncmp(text, "\rencoding 1 B of 2 B, ", 22) == 0);
-  assert_true(strcmp(text + strlen(text) - 7, "\033[K\r\033[K") == 0);
-}
-
-static void quiet_keeps_warnings(void **state) {
-  Fixture *f = *state;
-  Console console = console_to(f, false);
-  console.quiet = true;
-  progress_update(&console, &all_numbers, true);
-  message_note(&console, "note");
-  message_line(&console, "line");
-  message_warning(&console, "careful");
-  message_error(&console, &(Error){.code = EXIT_INTERNAL});
-  assert_string_equal(printed(f, &console), "warning: careful\ntrain: failed without saying why\n");
-}
-
-static void messages_wipe_the_line(void **state) {
-  Fixture *f = *state;
-  Console console = console_to(f, true);
-  ProgressNumbers numbers = {
-      .step = 1, .loss = NAN, .val_loss = NAN, .lr = NAN, .tokens_per_s = NAN, .peak = NAN, .seconds_left = NAN};
-  progress_update(&console, &numbers, false);
-  numbers.step = 2;
-  progress_update(&console, &numbers, false); /* within a tenth of a second: not drawn */
-  message_warning(&console, "careful");
-  progress_update(&console, &numbers, false); /* comes back at once */
-  numbers.step = 3;
-  progress_update(&console, &numbers, true); /* a logged step is always drawn */
-  progress_finish(&console);
-  progress_finish(&console);
-  console.color = true;
-  message_warning(&console, "colored");
-  assert_string_equal(printed(f, &console), "\rstep 1\033[K\r\033[Kwarning: careful\n\rstep 2\033[K\rstep 3\033[K\n"
-                                            "\033[33mwarning:\033[0m colored\n");
-}
-
-static void console_looks_at_the_environment(void **state) {
-  (void)state;
-  setenv("LC_ALL", "C.UTF-8", 1);
-  setenv("TERM", "dumb", 1);
-  Console console = console_stderr("train", true);
-  assert_true(console.utf8 && console.quiet && !console.terminal && !console.color);
-  setenv("LC_ALL", "C", 1);
-  assert_false(console_stderr("train", false).utf8);
-}
-
-/* ---- Metrics ----------------------------------------------------------------------------------------------------- */
-
-static void metrics_lines(void **state) {
-  Fixture *f = *state;
-  Metrics *metrics;
-  const MetricsLine train = {.step = 10,
-                             .tokens = 7680,
-                             .measured = METRIC_LOSS | METRIC_LR | METRIC_GRAD_NORM,
-                             .loss = 1.0 / 3,
-                             .lr = 0.001,
-                             .grad_norm = NAN,
-                             .val_loss = 9};
-  const MetricsLine all = {.step = INT64_MAX,
-                           .tokens = INT64_MAX,
-                           .measured = ~0u,
-                           .loss = -1.2345678901234567e-300,
-                           .val_loss = -1.2345678901234567e-300,
-                           .bits_per_byte = INFINITY,
-                           .lr = -1.2345678901234567e-300,
-                           .grad_norm = -1.2345678901234567e-300,
-                           .tokens_per_s = 5,
-                           .seconds = 1e300};
-  assert_true(metrics_open(&metrics, f->path, -1, &f->error));
-  assert_true(metrics_append(metrics, &train, &f->error));
-  assert_string_equal(get_text(f->path), "{\"step\":10,\"tokens\":7680,\"loss\":0.3333333333333333,\"lr\":0.001,"
-                                         "\"grad_norm\":null}\n"); /* on disk before the file is closed */
-  assert_true(metrics_append(metrics, &all, &f->error));
-  metrics_close(metrics);
-  char *second = strchr(get_text(f->path), '\n') + 1;
-  json_t *object = json_loads(second, 0, NULL);
-  assert_int_equal(json_object_size(object), 9);
-  assert_true(json_integer_value(json_object_get(object, "tokens")) == INT64_MAX);
-  assert_true(json_real_value(json_object_get(object, "loss")) == -1.2345678901234567e-300);
-  assert_true(json_is_null(json_object_get(object, "bits_per_byte")));
-  json_decref(object);
-}
-
-static void metrics_are_cut(void **state) {
-  Fixture *f = *state;
-  Metrics *metrics;
-  put_text(
-      f->path,
-      "{\"step\":1}\n{\"step\":2,\"x\":[1,2]}\n{\"step\":2,\"val_loss\":3}\nnonsense\n[3]\n{}\n\n{\"step\":\"1\"}\n"
-      "{\"step\":3}\n{\"step\":0}\n{\"step\":1,\"lo");
-  assert_true(metrics_open(&metrics, f->path, 2, &f->error));
-  assert_true(metrics_append(metrics, &(MetricsLine){.step = 3, .tokens = 4}, &f->error));
-  metrics_close(metrics);
-  assert_string_equal(get_text(f->path),
-                      "{\"step\":1}\n{\"step\":2,\"x\":[1,2]}\n{\"step\":2,\"val_loss\":3}\n{\"step\":0}\n"
-                      "{\"step\":3,\"tokens\":4}\n");
-  assert_true(metrics_open(&metrics, f->path, -1, &f->error)); /* a new run: nothing stays */
-  metrics_close(metrics);
-  assert_string_equal(get_text(f->path), "");
-  assert_true(metrics_open(&metrics, f->path, 5, &f->error)); /* an empty file */
-  metrics_close(metrics);
-  unlink(f->path);
-  assert_true(metrics_open(&metrics, f->path, 5, &f->error)); /* none at all */
-  metrics_close(metrics);
-  assert_string_equal(get_text(f->path), "");
-}
-
-static void metrics_failures(void **state) {
-  Fixture *f = *state;
-  Metrics *metrics;
-  assert_false(metrics_open(&metrics, "/nonexistent/metrics.jsonl", -1, &f->error));
-  assert_int_equal(f->error.code, EXIT_OUTPUT);
-  assert_null(metrics);
-  metrics_close(NULL);
-  Error full = {0}, directory = {0};
-  assert_false(metrics_open(&metrics, "/tmp", 3, &directory));
-  assert_int_equal(directory.code, EXIT_OUTPUT);
-  if (access("/dev/full", W_OK) != 0) skip();
-  assert_true(metrics_open(&metrics, "/dev/full", -1, &full));
-  assert_false(metrics_append(metrics, &(MetricsLine){.step = 1}, &full));
-  assert_int_equal(full.code, EXIT_OUTPUT);
-  assert_non_null(strstr(full.text, "/dev/full: No space"));
-  metrics_close(metrics);
-}
-
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(first_error_wins),
-      cmocka_unit_test(long_errors_end_at_a_character),
       WITH_FIXTURE(values_of_every_kind),
       WITH_FIXTURE(origins),
       WITH_FIXTURE(defaults_stay),
@@ -975,21 +630,6 @@ int main(void) {
       WITH_FIXTURE(config_round_trip),
       WITH_FIXTURE(unknown_values_are_not_written),
       WITH_FIXTURE(write_failure_is_seen),
-      cmocka_unit_test(human_numbers),
-      cmocka_unit_test(exact_numbers),
-      cmocka_unit_test(progress_lines),
-      cmocka_unit_test(progress_fits_every_width),
-      cmocka_unit_test(extreme_progress_is_harmless),
-      WITH_FIXTURE(plain_lines_elsewhere),
-      cmocka_unit_test(work_lines),
-      WITH_FIXTURE(short_work_is_silent),
-      WITH_FIXTURE(long_work_is_one_line),
-      WITH_FIXTURE(quiet_keeps_warnings),
-      WITH_FIXTURE(messages_wipe_the_line),
-      cmocka_unit_test(console_looks_at_the_environment),
-      WITH_FIXTURE(metrics_lines),
-      WITH_FIXTURE(metrics_are_cut),
-      WITH_FIXTURE(metrics_failures),
   };
-  return cmocka_run_group_tests_name("cli", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }
