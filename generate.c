@@ -24,6 +24,7 @@
 typedef struct GenerateSettings {
   const char *run, *model; /* positional RUN or -m RUN */
   const char *prompt, *prompt_file, *score, *encode, *decode;
+  const char *jsonl_field, *prompt_field, *response_field;
   int64_t tokens;
   Sampling sampling;
   bool greedy, ignore_end, echo, quiet;
@@ -49,7 +50,7 @@ typedef struct Program {
   int write_error; /* errno of a failed write to stdout */
 } Program;
 
-enum { GENERATE_OPTIONS = 32, ON_FULL_SLIDE = 0, ON_FULL_STOP = 1 };
+enum { GENERATE_OPTIONS = 35, ON_FULL_SLIDE = 0, ON_FULL_STOP = 1 };
 static const char *const on_full_names[] = {"slide", "stop", NULL};
 static const char *const truncate_names[] = {"no", "left", NULL};
 
@@ -161,7 +162,7 @@ static void generate_options(Options *options, Option rows[GENERATE_OPTIONS], Ge
        .kind = OPTION_TEXT,
        .value = &s->score,
        .argument = "FILE",
-       .help = "print how well the model predicts FILE: nats per token, bits per byte, perplexity"},
+       .help = "print how well the model predicts FILE (-: standard input): nats per token, bits per byte, perplexity"},
       {.name = "stride",
        .kind = OPTION_INT,
        .value = &s->stride,
@@ -169,6 +170,25 @@ static void generate_options(Options *options, Option rows[GENERATE_OPTIONS], Ge
        .max = 1 << 20,
        .shown_default = "half the context",
        .help = "tokens between the windows of --score; of each the last so many count"},
+
+      {.name = "jsonl-field",
+       .kind = OPTION_TEXT,
+       .value = &s->jsonl_field,
+       .argument = "NAME",
+       .shown_default = "text",
+       .help = "--score of JSON lines (.jsonl, or standard input with this): the field that holds a document"},
+      {.name = "prompt-field",
+       .kind = OPTION_TEXT,
+       .value = &s->prompt_field,
+       .argument = "NAME",
+       .shown_default = "none",
+       .help = "--score of JSON lines: the field that is read but not scored, before --response-field"},
+      {.name = "response-field",
+       .kind = OPTION_TEXT,
+       .value = &s->response_field,
+       .argument = "NAME",
+       .shown_default = "none",
+       .help = "--score of JSON lines: the field that is scored, after --prompt-field"},
 
       {.group = "Tokens",
        .name = "encode",
@@ -409,26 +429,44 @@ static bool score_progress(void *argument, int64_t done, int64_t all) {
   return !stop_signal;
 }
 
-static bool keep_encoding(void *context, int64_t bytes, int64_t merges, Error *error) {
+static bool keep_reading(void *context, int64_t bytes, Error *error) {
   Program *p = context;
-  (void)merges;
-  progress_work(&p->console, &(ProgressWork){"encoding", (double)bytes, 0, true});
+  progress_work(&p->console, &(ProgressWork){"reading", (double)bytes, 0, true});
   return !stop_signal || fail(error, (ExitCode)(128 + stop_signal), "interrupted");
 }
 
-/* The file's tokens, in a file that has no name any more. */
-static bool open_tokens(Program *p, TokenFile *out, Error *error) {
+static bool keep_encoding(void *context, int64_t bytes, int64_t merges, Error *error) {
+  (void)merges;
+  return keep_reading(context, bytes, error);
+}
+
+static bool encode_score(Program *p, const char *copy, const char *tokens, TokenFile *out, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  const int threads = s->machine.threads > 0 ? s->machine.threads : available_threads();
+  const CorpusOptions how = {.field = s->jsonl_field,
+                             .prompt_field = s->prompt_field,
+                             .response_field = s->response_field,
+                             .spool = copy,
+                             .stdin_is_jsonl = s->jsonl_field || s->prompt_field,
+                             .progress = keep_reading,
+                             .progress_context = p};
+  const EncodingOptions options = {threads, keep_encoding, p};
   Corpus *corpus;
-  if (!corpus_open(&corpus, &p->settings.score, 1, NULL, error)) return false;
-  EncodingOptions options = {p->settings.machine.threads > 0 ? p->settings.machine.threads : available_threads(),
-                             keep_encoding, p};
-  char *path = NULL;
-  bool ok = temporary_file(&path, error) && encode_corpus(path, corpus, p->tokenizer, &options, error) &&
-            token_file_open(out, path, error);
+  bool ok = corpus_open(&corpus, &s->score, 1, &how, error) &&
+            encode_corpus(tokens, corpus, p->tokenizer, &options, error) && token_file_open(out, tokens, error);
   progress_work_end(&p->console);
-  if (path) unlink(path);
-  free(path);
   corpus_close(corpus);
+  return ok;
+}
+
+/* The text's tokens, in a file that has no name any more. */
+static bool open_tokens(Program *p, TokenFile *out, Error *error) {
+  char *copy = NULL, *tokens = NULL;
+  bool ok = temporary_file(&copy, error) && temporary_file(&tokens, error) && encode_score(p, copy, tokens, out, error);
+  if (copy) unlink(copy);
+  if (tokens) unlink(tokens);
+  free(copy);
+  free(tokens);
   return ok;
 }
 
@@ -449,22 +487,35 @@ static bool print_score(Program *p, const ScorePlan *plan, const Score *result, 
   return report_output(p, error);
 }
 
-static bool score(Program *p, Error *error) {
+/* A model of packed documents is judged as it has learnt: every document from its beginning, alone. */
+static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error *error) {
   enum { BATCH = 8 };
+  const int ctx = p->config.ctx;
+  Packing packing = {0};
+  Score result = {0};
+  ScorePlan plan = {.windows = {.ctx = ctx}, .stride = stride, .batch = BATCH, .tokenizer = p->tokenizer};
+  Split none;
+  file_split(tokens, 0, 0, &plan.windows.split, &none);
+  const bool docs = tokenizer_begins_with_end(p->tokenizer);
+  if (docs) plan.windows.packing = &packing;
+  bool ok =
+      (!docs || packing_make(&packing, &plan.windows.split, ctx, tokenizer_end(p->tokenizer), NULL, NULL, error)) &&
+      model_evaluate_begin(p->model, BATCH, ctx, error) &&
+      score_windows(p->model, &plan, &result, score_progress, p, error);
+  progress_finish(&p->console);
+  packing_free(&packing);
+  if (ok) ok = stop_signal ? report_output(p, error) : print_score(p, &plan, &result, error);
+  return ok;
+}
+
+static bool score(Program *p, Error *error) {
   int ctx = p->config.ctx, stride = p->settings.stride ? p->settings.stride : ctx > 1 ? ctx / 2 : 1;
   if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
   TokenFile tokens;
   if (!open_tokens(p, &tokens, error)) return false;
-  ScorePlan plan = {.windows = {.ctx = ctx}, .stride = stride, .batch = BATCH, .tokenizer = p->tokenizer};
-  Split none;
-  file_split(&tokens, 0, 0, &plan.windows.split, &none);
-  Score result = {0};
-  bool ok = tokens.info.tokens >= 2 ? model_evaluate_begin(p->model, BATCH, ctx, error) &&
-                                          score_windows(p->model, &plan, &result, score_progress, p, error)
+  bool ok = tokens.info.tokens >= 2 ? score_tokens(p, &tokens, stride, error)
                                     : fail(error, EXIT_INPUT, "%s has %" PRId64 " tokens; a score needs at least two",
                                            p->settings.score, tokens.info.tokens);
-  progress_finish(&p->console);
-  if (ok) ok = stop_signal ? report_output(p, error) : print_score(p, &plan, &result, error);
   token_file_close(&tokens);
   return ok;
 }

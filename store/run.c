@@ -737,14 +737,14 @@ bool run_lock(const char *dir, int *fd, Error *error) {
   return true;
 }
 
-/* ---- the newest run ---- */
+/* ---- finding runs ---- */
 
 static bool is_run(const char *name) {
   size_t length = strlen(name);
   return length > 4 && strcmp(name + length - 4, ".run") == 0;
 }
 
-/* When the run was last written to: its model's or its state's time. */
+/* When the model in a directory was written; false where there is none. */
 static bool run_time(const char *name, struct timespec *time) {
   char *path = path_join(name, "config.json"), *weights = path_join(name, "model.safetensors");
   struct stat config, model;
@@ -753,6 +753,11 @@ static bool run_time(const char *name, struct timespec *time) {
   free(path);
   free(weights);
   return ok;
+}
+
+bool run_is_model(const char *dir) {
+  struct timespec ignored;
+  return run_time(dir, &ignored);
 }
 
 bool run_newest(char **out, Error *error) {

@@ -71,7 +71,10 @@ void run_state_free(RunState *state);                              /* harmless o
  * killed process left. */
 bool run_lock(const char *dir, int *fd, Error *error);
 
-/* ---- the newest run ---- */
+/* ---- finding runs ---- */
+
+/* Whether `dir` holds a model: config.json and model.safetensors. */
+bool run_is_model(const char *dir);
 
 /* The *.run of the current directory whose model was written last; the caller frees it. EXIT_USAGE when there is none.
  */

@@ -151,6 +151,36 @@ $train - --prompt-field question --response-field answer $few --out piped.run <p
 check "from standard input, too" cmp pairs.run/model.safetensors piped.run/model.safetensors
 refused "no such field" 3 "no field" "$train" pairs.jsonl --prompt-field question --response-field reply $few --out other.run
 
+tail -n 50 pairs.jsonl >last.jsonl
+qa="--prompt-field question --response-field answer"
+$train pairs.jsonl --val last.jsonl $qa $few --eval-every 0 --out judged.run 2>/dev/null
+$generate judged.run --score last.jsonl $qa --quiet >out
+check "--score of packed documents is the run's own validation loss" sh -c "grep -q \"\$(sed -n 's/.*\"val_loss\": *\([0-9.]*\).*/\1/p' judged.run/metrics.jsonl | tail -n 1 | cut -c 1-7)\" out"
+$generate judged.run --score - $qa --quiet <last.jsonl >two
+check "from standard input, too" cmp out two
+refused "packed, and nothing to learn from" 3 "0 tokens to train on" "$train" one.txt --pack docs --val-frac 0.9 $few
+i=0
+while [ $i -lt 100 ]; do
+  printf '{"text": "%0150d"}\n' $i
+  i=$((i + 1))
+done >long.jsonl
+$train long.jsonl --pack docs --dry-run 2>err
+check "a context that documents fit in" grep -q "context [0-9]* (the documents' lengths)" err
+packed="$qa --tokenizer bpe --vocab-size 300 --layers 1 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 4000 --quiet --threads 2 --sample-tokens 0 --dropout 0.1"
+$train pairs.jsonl $packed --out unbroken.run 2>/dev/null
+$train pairs.jsonl $packed --out broken.run 2>/dev/null &
+pid=$!
+sleep 0.5
+kill -INT $pid
+wait $pid
+check "packed: stopped" test $? -eq 130
+refused "packed: a resumed run keeps how it reads" 2 "leave" "$train" --resume=broken.run --pack stream
+mv pairs.jsonl gone.jsonl
+$train --resume=broken.run --quiet 2>err
+check "a text that is gone is not missed" grep -q "pairs.jsonl: No such file.*goes on with the tokens" err
+check "packed: resumed to the same end" cmp unbroken.run/model.safetensors broken.run/model.safetensors
+mv gone.jsonl pairs.jsonl
+
 bpe="--tokenizer bpe --vocab-size 400"
 $train text.txt $few $bpe --out words.run 2>/dev/null
 check "a BPE from the text" grep -q '"vocab_size": 400' words.run/config.json
@@ -192,6 +222,33 @@ check "binary data" test $? -eq 0
 printf 'one\r\ntwo\r\n<|endoftext|>\r\nthree without an end' >crlf.txt
 $train crlf.txt --layers 1 --heads 1 --dim 8 --ctx 8 --batch 1 --steps 1 --val-frac 0 --quiet --out crlf.run 2>err
 check "CRLF, no newline at the end" test $? -eq 0
+mkdir killed.run
+cp words.run/tokens.bin killed.run/ # all that a run leaves that is killed while it encodes
+$train text.txt $few $bpe --out killed.run 2>err
+check "a run that was killed before it began is in nobody's way" test $? -eq 0
+sed 's/ the / a   /' text.txt >changed.txt # as many bytes
+cp text.txt same.txt
+$train same.txt $few --out same.run 2>/dev/null
+cp changed.txt same.txt
+$train --resume=same.run --steps 20 --quiet 2>err
+check "a text of the same length that has changed is noticed" grep -q "text has changed" err
+$train text.txt $few --tokenizer auto --vocab-size auto --out auto.run 2>/dev/null
+check "auto is a tokenizer" cmp auto.run/tokenizer.json a.run/tokenizer.json
+xz -k -c text.txt >text.xz 2>/dev/null && $train text.xz $few --dry-run 2>err
+check "compressed text is noticed" grep -q "looks compressed" err
+$train - --dry-run <pairs.jsonl 2>err
+check "JSON from standard input is noticed" grep -q "looks like JSON" err
+mkdir temporary
+(TMPDIR=$work/temporary && export TMPDIR && $train text.txt $few --dry-run 2>/dev/null && $generate a.run --score text.txt --quiet >out)
+check "nothing temporary is left" test "$(ls -A temporary)" = ""
+refused "nowhere to put temporary files" 7 "TMPDIR" env TMPDIR=nowhere "$train" text.txt $few --dry-run
+sleep 5 | $train - $few --out waiting.run 2>err &
+pid=$!
+sleep 0.5
+kill -INT $pid
+wait $pid
+check "Ctrl-C while standard input is read" test $? -eq 130 -a ! -e waiting.run
+refused "the run in the text" 2 "choose another" "$train" texts $few --out texts
 printf '<|endoftext|>\n<|endoftext|>\n' >nothing.txt
 refused "separators alone" 3 "no text" "$train" nothing.txt $few
 rm -f line.txt

@@ -3,6 +3,7 @@
 #include "cli/one_line.h"
 #include "store/checksum.h"
 #include "store/file.h"
+#include "store/run.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -139,22 +140,14 @@ static void forget_all(Walk *walk) {
   }
 }
 
-/* What lies beside a model, samples and settings say, is no text to learn from. */
-static bool is_model(const char *dir) {
-  char *path = path_join(dir, "model.safetensors");
-  bool there = path != NULL && access(path, F_OK) == 0;
-  free(path);
-  return there;
-}
-
 /* Takes the path. */
 static bool take_entry(Walk *walk, char *path, Error *error) {
   struct stat st;
   bool jsonl = ends_in(path, ".jsonl"), wanted = jsonl || ends_in(path, ".txt");
   bool there = stat(path, &st) == 0;
   int cause = errno;
-  bool directory = there && S_ISDIR(st.st_mode);
-  if (directory && !is_model(path)) return append(&walk->directories, path, false, error) != NULL;
+  bool directory = there && S_ISDIR(st.st_mode); /* of a model: samples and settings, no text to learn from */
+  if (directory && !run_is_model(path)) return append(&walk->directories, path, false, error) != NULL;
   if (there && S_ISREG(st.st_mode) && wanted) {
     TextFile *file = append(walk->found, path, jsonl, error);
     return file != NULL && measure(walk->found, file, &st, error);
@@ -221,7 +214,7 @@ static bool add_directory(FileList *list, const char *path, Error *error) {
 bool file_list_add(FileList *list, const char *path, Error *error) {
   struct stat st;
   if (stat(path, &st) != 0) return cannot_read(path, errno, error);
-  if (S_ISDIR(st.st_mode) && is_model(path))
+  if (S_ISDIR(st.st_mode) && run_is_model(path))
     return fail(error, EXIT_INPUT, "%s is a model directory, no text; --resume=%s goes on with a run",
                 one_line(path, NAME_SHOWN).text, one_line(path, NAME_SHOWN).text);
   if (S_ISDIR(st.st_mode)) return add_directory(list, path, error);

@@ -208,7 +208,7 @@ static bool make_tokenizer(Run *r, Corpus *corpus, Error *error) {
   if (s->vocab_size)
     return fail(error, EXIT_USAGE, "--vocab-size %d is for a BPE that is learnt from the text, not for --tokenizer %s",
                 s->vocab_size, one_line(s->tokenizer, 250).text);
-  if (strcmp(s->tokenizer, "byte") != 0) return load_tokenizer(r, s->tokenizer, error);
+  if (tokenizer_is_path(s)) return load_tokenizer(r, s->tokenizer, error);
   r->tokenizer = tokenizer_byte();
   return r->tokenizer || fail(error, EXIT_MEMORY, "out of memory for the tokenizer");
 }
@@ -307,12 +307,13 @@ static bool pack(Run *r, const Split *split, Packing *out, Error *error) {
 /* A window of the stream is ctx tokens and the one after them. */
 static bool check_text_length(const Run *r, Error *error) {
   const int64_t train = split_tokens(&r->train);
-  const int least = r->settings.pack == PACK_DOCS ? 1 : r->config.ctx + 1;
+  const bool docs = r->settings.pack == PACK_DOCS;
+  const int least = docs ? 1 : r->config.ctx + 1;
   if (train >= least) return true;
   return fail(error, EXIT_INPUT,
-              "%s: %" PRId64 " tokens to train on (and %" PRId64 " to validate), but a window needs %d; give more "
+              "%s: %" PRId64 " tokens to train on (and %" PRId64 " to validate), but a window needs %s%d; give more "
               "text%s",
-              one_line(text_name(r), 250).text, train, split_tokens(&r->tail), least,
+              one_line(text_name(r), 250).text, train, split_tokens(&r->tail), docs ? "" : "ctx + 1 = ", least,
               train < 9 ? "" : ", or a smaller --ctx");
 }
 

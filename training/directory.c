@@ -36,13 +36,6 @@ bool name_directory(Run *r, Error *error) {
 
 char *in_run(const Run *r, const char *name) { return path_join(r->dir, name); }
 
-static bool holds_run(const Run *r) {
-  char *path = in_run(r, "config.json");
-  bool there = path && access(path, F_OK) == 0;
-  free(path);
-  return there;
-}
-
 /* What a run writes; what of it makes the old run resumable comes first. */
 static const char *const run_files[] = {"last/state.safetensors",
                                         "prev/state.safetensors",
@@ -59,7 +52,7 @@ static const char *const run_files[] = {"last/state.safetensors",
                                         "model.safetensors",
                                         "generation_config.json",
                                         "config.json"};
-enum { RUN_FILES = sizeof run_files / sizeof run_files[0], OLD_RUN_FILES = 4 };
+enum { RUN_FILES = sizeof run_files / sizeof run_files[0], OLD_RUN_FILES = 6 };
 
 static void remove_file(const Run *r, const char *name) {
   char *path = in_run(r, name);
@@ -82,13 +75,25 @@ static bool is_text(const Run *r, const char *path) {
   return same_file(path, r->settings.val);
 }
 
+/* A run that was killed while it encoded its text leaves tokens and nothing else. */
+static bool is_token_file(const char *path) {
+  TokenFile file;
+  Error ignored = {0};
+  bool is = token_file_open(&file, path, &ignored);
+  if (is) token_file_close(&file);
+  return is;
+}
+
 /* Nothing of the user's is replaced: not a file that has the name of one of ours, and never the text itself. */
 static bool check_files(const Run *r, Error *error) {
+  if (is_text(r, r->dir))
+    return fail(error, EXIT_USAGE, "%s is the text to train on; choose another directory with --out DIR", r->dir);
   for (int i = 0; i < RUN_FILES; i++) {
     struct stat found;
     char *path = in_run(r, run_files[i]);
     if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
-    bool text = is_text(r, path), there = stat(path, &found) == 0, foreign = !r->replaces_run && there;
+    bool text = is_text(r, path), there = stat(path, &found) == 0;
+    bool foreign = !r->replaces_run && there && !is_token_file(path);
     free(path);
     if (there && !S_ISREG(found.st_mode))
       return fail(error, EXIT_USAGE, "%s in %s is no regular file; choose another directory with --out DIR",
@@ -101,7 +106,7 @@ static bool check_files(const Run *r, Error *error) {
 }
 
 bool take_directory(Run *r, Error *error) {
-  r->replaces_run = holds_run(r);
+  r->replaces_run = run_is_model(r->dir);
   if (!check_files(r, error)) return false;
   r->made_dir = mkdir(r->dir, 0777) == 0;
   if (!r->made_dir && errno != EEXIST)
@@ -129,12 +134,11 @@ static bool write_settings_to(Run *r, FILE *stream, Error *error) {
   bool ok = true;
   for (int i = 0; i < count; i++) {
     const char **field = i < s->data.count ? &s->data.items[i] : fields[i - s->data.count];
-    const bool path = *field && strcmp(*field, "-") != 0 && strcmp(*field, "byte") != 0 && strcmp(*field, "bpe") != 0;
     given[i] = *field;
-    if (!path) continue;
+    if (!*field || (field == &s->tokenizer ? !tokenizer_is_path(s) : strcmp(*field, "-") == 0)) continue;
     real[i] = realpath(*field, NULL);
     if (real[i]) *field = real[i];
-    else if (ok)
+    else if (ok && !s->resume) /* a resumed run does without */
       ok = fail(error, EXIT_INPUT, "%s was deleted since it was opened; a run needs it to be resumed", *field);
   }
   if (ok && !options_write(&r->options, stream)) ok = fail(error, EXIT_MEMORY, "out of memory for config.txt");
@@ -229,6 +233,7 @@ bool begin_directory(Run *r, Error *error) {
         !run_write_config(r->dir, &r->config, special, error))
       return false;
     remove_files(r, OLD_RUN_FILES);
+    if (!r->settings.val) remove_file(r, "val.tokens.bin");
     if (!keep_stdin(r, error)) return false;
   }
   r->begun = write_settings(r, error) && open_metrics(r, error);

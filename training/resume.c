@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STATE_STRINGS = 11, STATE_STRING_SIZE = 128 };
+enum { STATE_STRINGS = 14, STATE_STRING_SIZE = 128 };
 
 /* What has to be the same for the same bits: device and dtype. */
 static void describe_machine(const Run *r, char out[STATE_STRING_SIZE]) {
@@ -34,6 +34,12 @@ bool save_state(Run *r, Error *error) {
     const char *key;
     double number;
   } real[] = {{"best_loss", r->best_loss}, {"val_loss", r->last_val_loss}, {"seconds", elapsed(r)}};
+  const struct {
+    const char *key;
+    uint64_t sum;
+  } sums[] = {{"tokenizer", tokenizer_fingerprint(r->tokenizer)},
+              {"text", r->tokens_file.info.sum},
+              {"val_text", r->val_file.info.sum}};
   MetadataEntry strings[STATE_STRINGS];
   int count = 0;
   for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++, count++) {
@@ -43,6 +49,10 @@ bool save_state(Run *r, Error *error) {
   for (size_t i = 0; i < sizeof real / sizeof real[0]; i++, count++) {
     snprintf(text[count], STATE_STRING_SIZE, "%.17g", real[i].number);
     strings[count] = (MetadataEntry){real[i].key, text[count]};
+  }
+  for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++, count++) {
+    snprintf(text[count], STATE_STRING_SIZE, "%016" PRIx64, sums[i].sum);
+    strings[count] = (MetadataEntry){sums[i].key, text[count]};
   }
   describe_machine(r, text[count]);
   strings[count] = (MetadataEntry){"machine", text[count]};
@@ -63,6 +73,12 @@ static double state_number(const RunState *state, const char *key) {
   return text ? strtod(text, NULL) : NAN;
 }
 
+/* False where the state says another one. */
+static bool same_sum(const RunState *state, const char *key, uint64_t sum) {
+  const char *text = run_state_get(state, key);
+  return !text || strtoull(text, NULL, 16) == sum;
+}
+
 /* The text must be the one that the run started with, or the rest of the run is not the rest of that run. */
 static void compare_texts(Run *r, const RunState *state) {
   int64_t train = split_tokens(&r->train), val = split_tokens(&r->tail);
@@ -70,10 +86,14 @@ static void compare_texts(Run *r, const RunState *state) {
     message_warning(&r->console,
                     "there are %" PRId64 " tokens to train on and were %.0f: the run will not continue exactly", train,
                     state_number(state, "train_tokens"));
-  if (state_number(state, "val_tokens") == (double)val) return;
+  else if (!same_sum(state, "text", r->tokens_file.info.sum))
+    message_warning(&r->console, "the text has changed: the run will not continue exactly");
+  const char *val_text = r->settings.val ? "val_text" : "text";
+  const uint64_t val_sum = r->settings.val ? r->val_file.info.sum : r->tokens_file.info.sum;
+  if (state_number(state, "val_tokens") == (double)val && same_sum(state, val_text, val_sum)) return;
   message_warning(&r->console,
-                  "there are %" PRId64 " tokens to validate on and were %.0f: the best loss so far is forgotten", val,
-                  state_number(state, "val_tokens"));
+                  "what is validated on has changed, and has %" PRId64 " tokens: the best loss so far is forgotten",
+                  val);
   r->best_loss = INFINITY;
   r->bad_evals = 0;
 }
@@ -89,6 +109,8 @@ static void compare_machines(Run *r, const RunState *state) {
 
 /* Weights, moments and place of a stopped run. */
 static bool load_state(Run *r, RunState *state, Error *error) {
+  if (!same_sum(state, "tokenizer", tokenizer_fingerprint(r->tokenizer)))
+    return fail(error, EXIT_CHECKPOINT, "%s/tokenizer.json is not the tokenizer that the run was trained with", r->dir);
   double step = state_number(state, "step");
   if (!(step >= 0 && step <= 1e9))
     return fail(error, EXIT_CHECKPOINT, "%s/last: the state has no valid step number", r->dir);
@@ -157,9 +179,13 @@ bool resume_settings(Run *r, Error *error) {
   if (*s->resume && s->out && strcmp(s->resume, s->out) != 0)
     return fail(error, EXIT_USAGE, "--resume=%s goes on in that directory, not in --out %s; leave --out away",
                 s->resume, s->out);
-  if (options_origin(&r->options, &s->tokenizer) == ORIGIN_COMMAND_LINE ||
-      options_origin(&r->options, &s->vocab_size) == ORIGIN_COMMAND_LINE)
-    return fail(error, EXIT_USAGE, "a resumed run keeps its tokenizer; leave --tokenizer and --vocab-size away");
+  const void *const fixed[] = {&s->tokenizer,   &s->vocab_size,   &s->pack,
+                               &s->jsonl_field, &s->prompt_field, &s->response_field};
+  for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
+    if (options_origin(&r->options, fixed[i]) == ORIGIN_COMMAND_LINE)
+      return fail(error, EXIT_USAGE,
+                  "a resumed run keeps its tokenizer and how it reads its text; leave --tokenizer, --vocab-size, "
+                  "--pack and the fields away");
   if (*s->resume) r->dir = strdup(s->resume);
   else if (!s->out && !s->data.count && !run_newest(&r->dir, error)) return false;
   if (!r->dir && !name_directory(r, error)) return false;

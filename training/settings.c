@@ -401,3 +401,7 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
       .about = "Trains a small language model from text. Writes a run directory that ./generate and Hugging Face "
                "transformers read."};
 }
+
+bool tokenizer_is_path(const TrainSettings *s) {
+  return s->tokenizer && strcmp(s->tokenizer, "byte") != 0 && strcmp(s->tokenizer, "bpe") != 0;
+}
