@@ -38,7 +38,7 @@ static bool copy_tables(Bpe *bpe, const BpeTokens *tokens, const BpeMerge *merge
   size_t ids = (size_t)tokens->size, bytes = tokens->begins[ids], slots = 2;
   while (slots < 2 * merge_count) slots *= 2;
   bpe->tokens = (BpeTokens){.size = tokens->size, .bytes = malloc(bytes + 1)};
-  bpe->tokens.begins = malloc((ids + 1) * sizeof *bpe->tokens.begins);
+  bpe->tokens.begins = calloc(ids + 1, sizeof *bpe->tokens.begins);
   bpe->merges = malloc((merge_count + 1) * sizeof *bpe->merges);
   bpe->slots = malloc(slots * sizeof *bpe->slots);
   if (!bpe->tokens.bytes || !bpe->tokens.begins || !bpe->merges || !bpe->slots) return false;
@@ -156,7 +156,7 @@ bool bpe_from_merges(Bpe **out, const BpeMerge *merges, size_t merge_count, Erro
     return fail(error, EXIT_CHECKPOINT, "%zu merges, more than %d", merge_count, BPE_MERGES_LIMIT);
   }
   BpeTokens tokens = {.size = BPE_BYTES + (int32_t)merge_count + 1};
-  tokens.begins = malloc(((size_t)tokens.size + 1) * sizeof *tokens.begins);
+  tokens.begins = calloc((size_t)tokens.size + 1, sizeof *tokens.begins);
   BpeMerge *own = malloc((merge_count + 1) * sizeof *own);
   bool done = tokens.begins && own;
   if (done) {

@@ -149,8 +149,9 @@ uint64_t corpus_fingerprint(const Corpus *corpus) { return corpus->fingerprint; 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 static void let_go(const Corpus *corpus, size_t end) {
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  if (end >= page) madvise((void *)(uintptr_t)corpus->file.bytes, end / page * page, MADV_DONTNEED);
+  const long page = sysconf(_SC_PAGESIZE);
+  const size_t whole = page > 0 ? end - end % (size_t)page : 0;
+  if (whole > 0) madvise((void *)(uintptr_t)corpus->file.bytes, whole, MADV_DONTNEED);
 }
 
 void corpus_let_go(const Corpus *corpus, const uint8_t *text) {

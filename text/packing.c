@@ -18,7 +18,8 @@ static bool scan(const Split *split, int32_t end, bool (*found)(void *to, int64_
                  PackingTick tick, void *context, Error *error) {
   int64_t begin = split->begin, kept = begin;
   int32_t *ids = malloc(SCAN_TOKENS * sizeof *ids);
-  bool ok = ids || fail(error, EXIT_MEMORY, "out of memory for a look at the documents");
+  if (!ids) return fail(error, EXIT_MEMORY, "out of memory for a look at the documents");
+  bool ok = true;
   for (int64_t at = begin; ok && at < split->end; at += SCAN_TOKENS) {
     int64_t count = split->end - at < SCAN_TOKENS ? split->end - at : SCAN_TOKENS;
     if (at - kept >= KEPT_TOKENS) token_file_let_go(split->file), kept = at;
@@ -62,19 +63,22 @@ typedef struct Packer {
   Packing *packing;
   OpenWindow open[OPEN_WINDOWS];
   int open_count;
+  int64_t pieces, firsts; /* in the tables */
   Error *error;
 } Packer;
 
-/* Appends to an array that doubles when it is full. */
-static bool append(int64_t **items, int64_t *count, int64_t *capacity, int64_t item) {
-  if (*count == *capacity) {
-    int64_t larger = *capacity ? 2 * *capacity : 1024;
+/* Appends `more` numbers to an array that doubles when it is full. */
+static bool append(int64_t **items, int64_t *count, int64_t *capacity, const int64_t *numbers, int more) {
+  int64_t larger = *capacity ? *capacity : 1024;
+  while (larger < *count + more) larger *= 2;
+  if (larger > *capacity) {
     int64_t *grown = realloc(*items, (size_t)larger * sizeof **items);
     if (!grown) return false;
     *items = grown;
     *capacity = larger;
   }
-  (*items)[(*count)++] = item;
+  memcpy(*items + *count, numbers, (size_t)more * sizeof **items);
+  *count += more;
   return true;
 }
 
@@ -86,10 +90,9 @@ static bool no_memory(const Packer *p) {
 /* The window's pieces go to the table; its place in `open` is free for the next one. */
 static bool close_window(Packer *p, OpenWindow *window) {
   Packing *packing = p->packing;
-  int64_t pieces = packing->windows ? packing->firsts[packing->windows] : 0, firsts = packing->windows + 1;
-  for (int i = 0; i < window->count; i++)
-    if (!append(&packing->pieces, &pieces, &packing->pieces_capacity, window->pieces[i])) return no_memory(p);
-  if (!append(&packing->firsts, &firsts, &packing->firsts_capacity, pieces)) return no_memory(p);
+  if (!append(&packing->pieces, &p->pieces, &packing->pieces_capacity, window->pieces, window->count) ||
+      !append(&packing->firsts, &p->firsts, &packing->firsts_capacity, &p->pieces, 1))
+    return no_memory(p);
   packing->windows++;
   packing->used += packing->ctx - window->room;
   *window = (OpenWindow){.room = packing->ctx, .pieces = window->pieces, .capacity = window->capacity};
@@ -154,8 +157,7 @@ bool packing_make(Packing *out, const Split *split, int ctx, int32_t end, Packin
                   Error *error) {
   *out = (Packing){.split = *split, .ctx = ctx, .end = end};
   Packer packer = {.packing = out, .error = error};
-  int64_t none = 0;
-  bool ok = (append(&out->firsts, &none, &out->firsts_capacity, 0) || no_memory(&packer)) &&
+  bool ok = (append(&out->firsts, &packer.firsts, &out->firsts_capacity, &packer.pieces, 1) || no_memory(&packer)) &&
             scan(split, end, add_document, &packer, tick, context, error) && close_all(&packer);
   for (int i = 0; i < packer.open_count; i++) free(packer.open[i].pieces);
   if (!ok) packing_free(out);

@@ -445,9 +445,9 @@ static bool read_bpe(TokenizerFile *out, const char *path, const json_t *root, E
   BpeTokens tokens = {0};
   BpeMerge *list = NULL;
   Error why = {0};
-  bool ok = vocabulary.texts || fail(error, EXIT_MEMORY, "out of memory while reading %s", path);
-  ok = ok && fill_vocabulary(&vocabulary, path, vocab, added, error) &&
-       make_tokens(&tokens, path, &vocabulary, error) && read_merges(&list, path, vocab, merges, error);
+  if (!vocabulary.texts) return fail(error, EXIT_MEMORY, "out of memory while reading %s", path);
+  bool ok = fill_vocabulary(&vocabulary, path, vocab, added, error) && make_tokens(&tokens, path, &vocabulary, error) &&
+            read_merges(&list, path, vocab, merges, error);
   if (ok && !bpe_create(&out->bpe, &tokens, list, json_array_size(merges), &why))
     ok = fail(error, why.code, "%s: %s", path, why.text);
   free(vocabulary.texts);

@@ -27,8 +27,8 @@ typedef struct Circumstances {
   double peak_flops; /* of the device, per second; looked at on a GPU only */
 } Circumstances;
 
-/* Whether the shape can be one, whatever the text, where dim and heads were given (*checked): what was not given is that
- * of a preset. EXIT_USAGE. */
+/* Whether the shape can be one, whatever the text, where dim and heads were given (*checked): what was not given is
+ * that of a preset. EXIT_USAGE. */
 bool check_shape(const TrainSettings *settings, ModelConfig *model, bool *checked, Error *error);
 
 /* Everything but the length: the model's shape from preset and flags, AdamW, micro-batches that fit the device's
