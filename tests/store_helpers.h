@@ -97,7 +97,8 @@ static inline void expect_done(bool done, const Error *error) {
   assert_int_equal(error->code, EXIT_DONE);
 }
 
-/* Runs f with a limit on file sizes: the nearest thing to a full disk that needs no file system of its own. */
+/* Limits the size of files until the result is set again: the nearest thing to a full disk that needs no file system of
+ * its own. */
 static inline struct rlimit limit_file_size(rlim_t bytes) {
   struct rlimit before, limit;
   assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);

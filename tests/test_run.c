@@ -401,16 +401,19 @@ static void test_state_every_byte_counts(void **state) {
   uint8_t *good = get(last.text, &size);
   uint64_t header;
   memcpy(&header, good, 8);
+  int unnoticed = 0;
   for (size_t i = 0; i < size; i++) {
     damage(last.text, i, false);
     int step = load_step(*state, warning, &error);
     bool harmless = i < 8 + header && step == 2; /* e.g. "format":"pt" */
+    unnoticed += harmless;
     if (!harmless) assert_int_equal(step, 1), assert_true(strlen(warning) > 20);
     put(last.text, good, size);
     damage(last.text, i, true);
     assert_int_equal(load_step(*state, warning, &error), 1);
     put(last.text, good, size);
   }
+  assert_true(unnoticed < 10);
   char *note = strstr((char *)good + 8, "\"step\":\"2\""); /* a plausible change of the metadata */
   assert_non_null(note);
   note[8] = '3';
@@ -501,6 +504,7 @@ static void test_state_killed(void **state) {
     assert_true(found >= step);
     step = found;
   }
+  assert_true(step > 1);
   int fd;
   expect_done(run_lock(*state, &fd, &error), &error); /* sweeps what the killed ones left */
   expect_done(save_step(*state, step + 1, &error), &error);
