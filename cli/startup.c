@@ -1,5 +1,7 @@
 #include "cli/startup.h"
 
+#include "cli/error.h"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -20,13 +22,16 @@ static void *wait_for_signals(void *argument) {
   return NULL;
 }
 
-/* Every thread started from now on leaves SIGINT and SIGTERM to that thread. */
+/* Every thread started from now on leaves SIGINT, SIGTERM and, unless it is ignored as under nohup, SIGHUP to that
+ * thread. */
 static void take_signals(void) {
   static sigset_t wanted;
   pthread_t thread;
   sigemptyset(&wanted);
   sigaddset(&wanted, SIGINT);
   sigaddset(&wanted, SIGTERM);
+  struct sigaction hangup;
+  if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&wanted, SIGHUP);
   if (pthread_sigmask(SIG_BLOCK, &wanted, NULL) != 0) return;
   /* Without the thread a signal ends the program, as it does by default. */
   if (pthread_create(&thread, NULL, wait_for_signals, &wanted) == 0) pthread_detach(thread);
@@ -50,10 +55,18 @@ static void open_standard_streams(void) {
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 2 ? O_WRONLY : O_RDONLY) < 0) return;
 }
 
+/* A mapped file has lost pages that are being read. */
+static void file_was_cut(int number) {
+  static const char text[] = "a file was cut short while it was read; start again\n";
+  (void)number;
+  _exit(write(STDERR_FILENO, text, sizeof text - 1) < 0 ? EXIT_OUTPUT : EXIT_INPUT);
+}
+
 void startup(char **argv) {
   open_standard_streams();
   limit_spinning(argv);
   take_signals();
+  signal(SIGBUS, file_was_cut);
   signal(SIGPIPE, SIG_IGN); /* a closed pipe and */
   signal(SIGXFSZ, SIG_IGN); /* a file-size limit are failed writes like any other */
 }

@@ -2,8 +2,8 @@
 #ifndef INKLING_CLI_STARTUP_H
 #define INKLING_CLI_STARTUP_H
 
-/* 0, or the first SIGINT or SIGTERM: whoever runs a loop stops at the next good place. A second one exits at once,
- * which is safe because every file is replaced atomically. */
+/* 0, or the first SIGINT, SIGTERM or SIGHUP: whoever runs a loop stops at the next good place. A second one exits at
+ * once, which is safe because every file is replaced atomically. */
 extern _Atomic int stop_signal;
 
 /* Call it first in main(). Starts the program again, once, when the environment does not say yet how long OpenMP's

@@ -109,8 +109,8 @@ static char *directory_of(const char *path) {
 
 /* ---- temporaries ---- */
 
-enum { SUFFIX = 6, NAME_KEPT = 200 }; /* NAME_KEPT: the temporary's name stays below the usual limit of 255 bytes */
-static const char MARK[] = ".tmp.";
+enum { SUFFIX = 6, NAME_KEPT = 200 };   /* NAME_KEPT: the temporary's name stays below the usual limit of 255 bytes */
+static const char MARK[] = ".inkling-"; /* nobody else's file is swept */
 
 /* Six letters from process, clock and attempt. O_EXCL decides; this only makes the first attempt likely to succeed. */
 static void random_suffix(char out[SUFFIX + 1], unsigned attempt) {

@@ -19,7 +19,7 @@ typedef struct MappedFile {
 bool file_map(MappedFile *out, const char *path, ExitCode code, Error *error);
 void file_unmap(MappedFile *file);
 
-/* A file being written: `stream` is a temporary file in the directory of `path`, named ".NAME.tmp.XXXXXX". */
+/* A file being written: `stream` is a temporary file in the directory of `path`, named ".NAME.inkling-XXXXXX". */
 typedef struct AtomicFile {
   FILE *stream;
   char *path, *temporary;
@@ -35,7 +35,7 @@ bool atomic_commit(AtomicFile *file, Error *error);
 void atomic_abort(AtomicFile *file); /* deletes the temporary; harmless after commit or any failure */
 
 /* A name that atomic_sweep deletes, for a file that is to be renamed later. */
-#define SWEPT_NAME(name) "." name ".tmp.copied"
+#define SWEPT_NAME(name) "." name ".inkling-copied"
 
 /* Deletes what killed processes left of atomic files in `dir`. Only for who knows that nobody is writing there. */
 void atomic_sweep(const char *dir);

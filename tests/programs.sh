@@ -116,6 +116,7 @@ refused "--help on a full disk" 7 "stdout" sh -c "exec $train --help >/dev/full"
 # ---- texts ----
 few="--layers 1 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 10 --quiet --threads 2 --sample-tokens 20"
 mkdir texts texts/more
+printf '<|endoftext|>\n<|endoftext|>\n' >nothing.txt
 head -c 20000 text.txt >texts/a.txt
 tail -c 20000 text.txt >texts/more/b.txt
 cp -r a.run texts/old.run # what a run holds is no text
@@ -198,7 +199,19 @@ $train --resume=again.run --steps 20 --quiet 2>/dev/null
 check "tokens that are missing are made again" cmp words.run/model.safetensors again.run/model.safetensors
 printf 'x' | dd of=taken.run/tokens.bin bs=1 seek=20 conv=notrunc 2>/dev/null
 $train --resume=taken.run --steps 20 --quiet 2>/dev/null
-check "and those that are damaged" cmp words.run/model.safetensors taken.run/model.safetensors
+check "and those whose header is damaged" cmp words.run/model.safetensors taken.run/model.safetensors
+printf 'x' | dd of=taken.run/tokens.bin bs=1 seek=1000 conv=notrunc 2>/dev/null
+$train --resume=taken.run --steps 30 --quiet 2>/dev/null
+$train --resume=again.run --steps 30 --quiet 2>/dev/null
+check "or whose tokens are" cmp again.run/model.safetensors taken.run/model.safetensors
+$train text.txt $few --tokenizer taken.run/tokenizer.json --out borrowed.run 2>/dev/null
+mv taken.run/tokenizer.json elsewhere.json
+$train --resume=borrowed.run --steps 20 --quiet 2>/dev/null
+check "a tokenizer that is gone is not missed" test $? -eq 0
+mv elsewhere.json taken.run/tokenizer.json
+$train texts $few $bpe --out fourhundred.run 2>/dev/null # as many tokens, other ones
+cp fourhundred.run/tokenizer.json borrowed.run/
+refused "another tokenizer in a run is" 4 "not the tokenizer" "$train" --resume=borrowed.run --steps 30
 inode=$(ls -i words.run/tokens.bin)
 $train text.txt $few $bpe --out words.run --overwrite 2>/dev/null
 check "tokens that are fresh are kept" test "$(ls -i words.run/tokens.bin)" = "$inode"
@@ -222,6 +235,14 @@ check "binary data" test $? -eq 0
 printf 'one\r\ntwo\r\n<|endoftext|>\r\nthree without an end' >crlf.txt
 $train crlf.txt --layers 1 --heads 1 --dim 8 --ctx 8 --batch 1 --steps 1 --val-frac 0 --quiet --out crlf.run 2>err
 check "CRLF, no newline at the end" test $? -eq 0
+refused "validation text that is none" 3 "too few to validate" "$train" text.txt --val nothing.txt $few
+i=0
+while [ $i -lt 20 ]; do
+  printf '{"question": "%0400d", "answer": "yes"}\n' $i
+  i=$((i + 1))
+done >prompts.jsonl
+$train prompts.jsonl $qa $few --eval-every 2 --out prompts.run 2>/dev/null
+check "long prompts: every window has something to learn" sh -c "grep -q val_loss prompts.run/metrics.jsonl && ! grep -q null prompts.run/metrics.jsonl"
 mkdir killed.run
 cp words.run/tokens.bin killed.run/ # all that a run leaves that is killed while it encodes
 $train text.txt $few $bpe --out killed.run 2>err
@@ -249,7 +270,6 @@ kill -INT $pid
 wait $pid
 check "Ctrl-C while standard input is read" test $? -eq 130 -a ! -e waiting.run
 refused "the run in the text" 2 "choose another" "$train" texts $few --out texts
-printf '<|endoftext|>\n<|endoftext|>\n' >nothing.txt
 refused "separators alone" 3 "no text" "$train" nothing.txt $few
 rm -f line.txt
 rm -rf line.run

@@ -78,9 +78,9 @@ static void test_atomic_abort_and_sweep(void **state) {
   atomic_abort(&file);
   atomic_abort(&file);
   assert_int_equal(entries(*state), 0);
-  put(at(state, ".model.safetensors.tmp.a1b2c3").text, "x", 1);
+  put(at(state, ".model.safetensors.inkling-a1b2c3").text, "x", 1);
   put(at(state, ".gitignore").text, "x", 1);
-  put(at(state, "book.tmp.a1b2c3").text, "x", 1);
+  put(at(state, "book.inkling-a1b2c3").text, "x", 1);
   atomic_sweep(*state);
   assert_int_equal(entries(*state), 2);
   atomic_sweep(at(state, "missing").text);

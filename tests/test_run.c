@@ -538,7 +538,7 @@ static void test_lock(void **state) {
   close(ready[0]);
   close(ready[1]);
   error = (Error){0};
-  put(at(state, ".model.safetensors.tmp.abcdef").text, "x", 1);
+  put(at(state, ".model.safetensors.inkling-abcdef").text, "x", 1);
   expect_done(run_lock(*state, &fd, &error), &error); /* the dead leave no lock */
   assert_int_equal(entries(*state), 1);               /* .lock */
   int again;

@@ -171,6 +171,18 @@ static void test_damaged(void **state) {
   assert_false(token_file_read(&file, 0, 1001, f->got, &error));
   assert_int_equal(error.code, EXIT_CHECKPOINT);
   assert_non_null(strstr(error.text, "token 1000 is 300"));
+  error = (Error){0};
+  token_file_close(&file);
+  write_tokens(f, 300, false);
+  file = open_tokens(f);
+  assert_true(token_file_verify(&file, NULL, NULL, &error));
+  token_file_close(&file);
+  const uint16_t other = 7; /* a token like others, but not the one that was written */
+  overwrite(f, HEADER + 2 * (TOKENS - 1), &other, sizeof other);
+  file = open_tokens(f);
+  Error damaged = {0};
+  assert_false(token_file_verify(&file, NULL, NULL, &damaged));
+  assert_int_equal(damaged.code, EXIT_CHECKPOINT);
   token_file_close(&file);
   const off_t sizes[] = {HEADER + 2 * TOKENS - 1, HEADER + 2 * TOKENS - 2, HEADER, HEADER - 1, 0};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {

@@ -335,10 +335,10 @@ static void deep_and_huge_files_are_refused(void **state) {
   expect_refused(f, "deep", "not valid JSON");
   FILE *stream = fopen(f->path, "wb");
   assert_non_null(stream);
-  assert_int_equal(fseek(stream, 64L << 20, SEEK_SET), 0); /* a hole: takes no disk */
+  assert_int_equal(fseek(stream, 256L << 20, SEEK_SET), 0); /* a hole: takes no disk */
   fputc('x', stream);
   fclose(stream);
-  expect_refused(f, "huge", "67108865 bytes, more than");
+  expect_refused(f, "huge", "268435457 bytes, more than");
 }
 
 /* ---- Texts that begin with the end token ------------------------------------------------------------------------- */

@@ -53,10 +53,11 @@ static int draw(Fixture *f, int range) {
 }
 
 static void add_document(Fixture *f, int tokens, bool masks) {
+  const int prompt = masks ? draw(f, 2) * draw(f, tokens + 1) : 0;
   assert_true(f->tokens + tokens <= ROOM);
   for (int i = 0; i < tokens; i++, f->tokens++) {
     f->ids[f->tokens] = i < tokens - 1 ? 1 + (int32_t)f->tokens : END;
-    f->learn[f->tokens] = !masks || draw(f, 3) > 0;
+    f->learn[f->tokens] = i >= prompt;
   }
 }
 
@@ -218,7 +219,7 @@ static void expect_packing(const Fixture *f, const Split *split, int ctx) {
   Error error = {0};
   int seen[ROOM] = {0};
   assert_true(packing_make(&p, split, ctx, END, NULL, NULL, &error));
-  assert_int_equal(p.used, split->end - split->begin);
+  assert_int_equal(p.used + p.left_out, split->end - split->begin);
   assert_true(p.windows * ctx >= p.used);
   for (int64_t window = 0; window < p.windows; window++) {
     const Sequence sequence = {b.tokens, b.targets, b.positions};
@@ -252,7 +253,9 @@ static void expect_packing(const Fixture *f, const Split *split, int ctx) {
       assert_int_equal(b.tokens[place], END);
     }
   }
-  for (int64_t i = 0; i < f->tokens; i++) assert_int_equal(seen[i], i >= split->begin && i < split->end);
+  /* What no window has is not learnt. */
+  for (int64_t i = 0; i < f->tokens; i++)
+    if (seen[i] != (i >= split->begin && i < split->end)) assert_true(seen[i] == 0 && !f->learn[i] && p.left_out > 0);
   packing_free(&p);
 }
 
@@ -266,6 +269,29 @@ static void test_packing(void **state) {
 }
 
 /* More documents than windows that are open at a time, and little padding all the same. */
+/* A document of 50 tokens of which only the last is learnt, in windows of 8: six of seven are left out. */
+static void test_prompts_alone_are_left_out(void **state) {
+  Fixture *f = *state;
+  Packing p;
+  Error error = {0};
+  f->tokens = 0;
+  add_document(f, 50, false);
+  memset(f->learn, 0, 49 * sizeof *f->learn);
+  add_document(f, 3, false);
+  write_file(f);
+  const Split all = {&f->file, 0, f->tokens}, prompt = {&f->file, 0, 40};
+  assert_true(packing_make(&p, &all, 8, END, NULL, NULL, &error));
+  assert_int_equal(p.windows, 1);
+  assert_int_equal(p.left_out, 48);
+  assert_int_equal(p.used, 5);
+  assert_int_equal(p.documents, 2);
+  assert_int_equal(p.cut, 1);
+  packing_free(&p);
+  assert_true(packing_make(&p, &prompt, 8, END, NULL, NULL, &error));
+  assert_int_equal(p.windows, 0);
+  packing_free(&p);
+}
+
 static void test_packing_is_tight(void **state) {
   Fixture *f = *state;
   Packing p;
@@ -351,6 +377,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_drawn_window, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_stream_in_order, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_packing, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_prompts_alone_are_left_out, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_packing_is_tight, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_packed_windows, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_errors, set_up, tear_down),

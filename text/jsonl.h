@@ -33,7 +33,7 @@ bool jsonl_blank(const uint8_t *line, size_t size);
  *
  * As jansson reads JSON: of equal keys the last one counts; invalid UTF-8, lone surrogates, more than 2048 levels, raw
  * control characters in strings, \u0000 in a key and anything after the object are errors; \u0000 in a value is kept.
- * Integers may have any size. EXIT_INPUT names file, line and what is wrong; EXIT_MEMORY. */
+ * Numbers may go up to 1e308. EXIT_INPUT names file, line and what is wrong; EXIT_MEMORY. */
 bool jsonl_parse(JsonlRecord *record, const JsonlFields *fields, const uint8_t *line, size_t size, const char *file,
                  int64_t number, Error *error);
 

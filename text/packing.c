@@ -121,8 +121,28 @@ static OpenWindow *window_for(Packer *p, int length) {
   return close_window(p, window) ? window : NULL;
 }
 
+/* Whether any of the tokens is to be learnt; all are where the file has no masks. */
+static bool is_learnt(Packer *p, int64_t begin, int length, bool *learnt) {
+  enum { BLOCK = 256 };
+  const TokenFile *file = p->packing->split.file;
+  *learnt = !file->info.masked;
+  for (int at = 0; !*learnt && at < length; at += BLOCK) {
+    int32_t targets[BLOCK];
+    const int count = length - at < BLOCK ? length - at : BLOCK;
+    if (!token_file_read_targets(file, begin + at, count, IGNORE_INDEX, targets, p->error)) return false;
+    for (int i = 0; i < count; i++) *learnt = *learnt || targets[i] != IGNORE_INDEX;
+  }
+  return true;
+}
+
 /* Tokens [begin, begin + length) of one document, at most a window. */
 static bool add_piece(Packer *p, int64_t begin, int length) {
+  bool learnt;
+  if (!is_learnt(p, begin, length, &learnt)) return false;
+  if (!learnt) {
+    p->packing->left_out += length;
+    return true;
+  }
   OpenWindow *window = window_for(p, length);
   if (!window) return false;
   if (window->count == window->capacity) {

@@ -32,6 +32,7 @@ typedef struct Packing {
   int64_t used;      /* places that hold tokens, of windows * ctx */
   int64_t documents; /* of the split */
   int64_t cut;       /* those that are longer than a window */
+  int64_t left_out;  /* tokens: windows of prompts alone, of which nothing would be learnt */
   int64_t *firsts;   /* [windows + 1] first piece of each window */
   int64_t *pieces;   /* [firsts[windows]] token that each piece begins with */
   int64_t firsts_capacity, pieces_capacity;

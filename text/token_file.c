@@ -67,6 +67,7 @@ bool token_writer_begin(TokenWriter *w, const char *path, const TokenFileInfo *i
 static bool flush(TokenWriter *w, Error *error) {
   const size_t bytes = w->held * word_bytes(&w->info);
   w->held = 0;
+  if (!bytes) return true;
   w->info.sum = xxh64(w->words, bytes, w->info.sum);
   return atomic_write(&w->file, w->words, bytes, error);
 }
@@ -161,6 +162,20 @@ bool token_file_read(const TokenFile *f, int64_t begin, int64_t count, int32_t *
 bool token_file_read_targets(const TokenFile *f, int64_t begin, int64_t count, int32_t masked, int32_t *targets,
                              Error *error) {
   return read_words(f, begin, count, &masked, targets, error);
+}
+
+bool token_file_verify(const TokenFile *f, bool (*tick)(void *, int64_t, Error *), void *context, Error *error) {
+  enum { KEPT_TOKENS = 16 << 20 };
+  const uint8_t *words = f->file.bytes + sizeof(Header);
+  const size_t word = word_bytes(&f->info);
+  uint64_t sum = 0;
+  for (int64_t at = 0, kept = 0; at < f->info.tokens; at += HELD_WORDS) {
+    const int64_t left = f->info.tokens - at, count = left < HELD_WORDS ? left : HELD_WORDS;
+    sum = xxh64(words + (size_t)at * word, (size_t)count * word, sum);
+    if (at - kept >= KEPT_TOKENS) token_file_let_go(f), kept = at;
+    if (tick && !tick(context, at + count, error)) return false;
+  }
+  return sum == f->info.sum || fail(error, EXIT_CHECKPOINT, "%s is damaged: its checksum does not match", f->path);
 }
 
 void token_file_random(const TokenFile *f) { madvise((void *)(uintptr_t)f->file.bytes, f->file.size, MADV_RANDOM); }

@@ -57,6 +57,10 @@ bool token_file_read(const TokenFile *file, int64_t begin, int64_t count, int32_
 /* The same as targets to be learnt: `masked` stands for those that are not. */
 bool token_file_read_targets(const TokenFile *file, int64_t begin, int64_t count, int32_t masked, int32_t *targets,
                              Error *error);
+/* Whether the tokens are those that were written: reads them all. `tick` (may be NULL) hears how many were looked at;
+ * false, with `error` filled, stops. EXIT_CHECKPOINT for a damaged file. */
+bool token_file_verify(const TokenFile *file, bool (*tick)(void *context, int64_t tokens, Error *error), void *context,
+                       Error *error);
 /* What is read from now on lies anywhere in the file: nothing is to be read ahead. */
 void token_file_random(const TokenFile *file);
 /* Takes what was read out of memory; it comes back when it is read again. */

@@ -1,5 +1,6 @@
 #include "text/tokenizer_json.h"
 
+#include "cli/one_line.h"
 #include "store/file.h"
 
 #include <jansson.h>
@@ -7,7 +8,7 @@
 #include <string.h>
 
 enum {
-  FILE_LIMIT = 64 << 20, /* bytes of a tokenizer.json; a vocabulary of 150,000 takes 10 MB */
+  FILE_LIMIT = 256 << 20, /* bytes of a tokenizer.json; a vocabulary of 150,000 takes 10 MB, of a million 95 MB */
   ID_LIMIT = 1 << 22,
   SYMBOL_BYTES = 3, /* a symbol of the alphabet in UTF-8, and its end */
   SYMBOLS = 0x144   /* code points of the alphabet are below it */
@@ -458,12 +459,13 @@ static bool read_bpe(TokenizerFile *out, const char *path, const json_t *root, E
 }
 
 bool tokenizer_json_read(TokenizerFile *out, const char *path, Error *error) {
+  Error why = {0}; /* quotes what the file says */
   *out = (TokenizerFile){0};
-  json_t *root = read_json(out, path, error);
-  bool ok = root && read_bpe(out, path, root, error);
+  json_t *root = read_json(out, path, &why);
+  bool ok = root && read_bpe(out, path, root, &why);
   json_decref(root);
   if (ok) return true;
   free(out->json);
   *out = (TokenizerFile){0};
-  return false;
+  return fail(error, why.code, "%s", one_line(why.text, ONE_LINE_BYTES).text);
 }

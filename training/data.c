@@ -151,7 +151,7 @@ static bool open_texts(Run *r, Corpus **train, Corpus **val, Error *error) {
     return fail(error, EXIT_USAGE, "--val - : standard input can only be the text to learn from; name a file");
   if (s->val && !open_corpus(r, &s->val, 1, val, error)) return false;
   if (!open_corpus(r, s->data.items, s->data.count, train, error)) return false;
-  if (stdin_is_jsonl(s) && !corpus_jsonl_files(*train))
+  if (stdin_is_jsonl(s) && !corpus_jsonl_files(*train) && !(*val && corpus_jsonl_files(*val)))
     return fail(error, EXIT_USAGE, "--%s is for JSON lines, and no file has a name that ends in .jsonl",
                 s->jsonl_field ? "jsonl-field" : "prompt-field");
   r->text = (TextFacts){corpus_files(*train), corpus_bytes(*train), corpus_skipped(*train), stdin_bytes(r)};
@@ -235,16 +235,23 @@ static bool is_fresh(const Run *r, const TokenFile *file, const Corpus *corpus) 
                       file->info.masked == corpus_masked(corpus)));
 }
 
+static bool verify(Run *r, const TokenFile *file, Error *error) {
+  Work work = {r, "checking tokens", (double)file->info.tokens, false};
+  bool ok = token_file_verify(file, show, &work, error);
+  progress_work_end(&r->console);
+  return ok;
+}
+
 static bool open_tokens(Run *r, const char *name, Corpus *corpus, TokenFile *out, Error *error) {
   Error cause = {0};
   char *path = data_path(r, name);
   if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
-  bool ok = token_file_open(out, path, &cause);
-  if (ok && !is_fresh(r, out, corpus)) {
-    token_file_close(out);
-    ok = fail(&cause, EXIT_CHECKPOINT, "%s is of another tokenizer", path);
-  }
-  if (!ok && corpus) ok = encode(r, path, corpus, error) && token_file_open(out, path, error);
+  bool opened = token_file_open(out, path, &cause);
+  bool ok = opened && (is_fresh(r, out, corpus) || fail(&cause, EXIT_CHECKPOINT, "%s is of another text", path)) &&
+            verify(r, out, &cause);
+  if (opened && !ok) token_file_close(out);
+  if (!ok && corpus && cause.code < EXIT_SIGNALS)
+    ok = encode(r, path, corpus, error) && token_file_open(out, path, error);
   else if (!ok) fail(error, cause.code, "%s", cause.text);
   free(path);
   return ok;
@@ -262,7 +269,9 @@ static bool open_splits(Run *r, Corpus *train, Corpus *val, Error *error) {
   if (!open_tokens(r, "val.tokens.bin", val, &r->val_file, error)) return false;
   file_split(&r->val_file, 0, 0, &r->tail, &none);
   if (r->tail.end > VALIDATION_TOKENS) r->tail.end = VALIDATION_TOKENS;
-  return true;
+  if (has_validation(r)) return true;
+  return fail(error, EXIT_INPUT, "--val %s: %" PRId64 " tokens are too few to validate on", one_line(s->val, 250).text,
+              r->tail.end);
 }
 
 bool open_data(Run *r, Error *error) {
@@ -324,9 +333,11 @@ bool open_windows(Run *r, Error *error) {
   r->tail_windows = (Windows){r->tail, r->config.ctx, NULL};
   if (!check_text_length(r, error)) return false;
   if (!s->resume) tokenizer_set_begins_with_end(r->tokenizer, docs); /* as all documents do that the model sees */
-  if (docs && (!pack(r, &r->train, &r->train_packing, error) || !pack(r, &r->tail, &r->tail_packing, error)))
-    return false;
   if (docs) {
+    if (!pack(r, &r->train, &r->train_packing, error) || !pack(r, &r->tail, &r->tail_packing, error)) return false;
+    if (r->train_packing.windows == 0)
+      return fail(error, EXIT_INPUT, "%s: what there is to train on is prompts alone: nothing of it is to be learnt",
+                  one_line(text_name(r), 250).text);
     r->windows.packing = &r->train_packing;
     r->tail_windows.packing = &r->tail_packing;
   }

@@ -96,8 +96,9 @@ static bool check_files(const Run *r, Error *error) {
     bool foreign = !r->replaces_run && there && !is_token_file(path);
     free(path);
     if (there && !S_ISREG(found.st_mode))
-      return fail(error, EXIT_USAGE, "%s in %s is no regular file; choose another directory with --out DIR",
-                  run_files[i], r->dir);
+      return fail(error, EXIT_USAGE,
+                  "%s in %s is no regular file; remove it, or choose another directory with --out DIR", run_files[i],
+                  r->dir);
     if (text || foreign)
       return fail(error, EXIT_USAGE, "%s in %s %s and would be replaced; choose another directory with --out DIR",
                   run_files[i], r->dir, text ? "is the text to train on" : "is not of a run");
@@ -151,14 +152,20 @@ static bool write_settings_to(Run *r, FILE *stream, Error *error) {
   return ok;
 }
 
-static bool write_settings(Run *r, Error *error) {
-  char *text = NULL, *path = in_run(r, "config.txt");
-  size_t size = 0;
-  FILE *stream = path ? open_memstream(&text, &size) : NULL;
+/* config.txt as it will be, in fresh memory; NULL with `error` filled. */
+static char *settings_text(Run *r, size_t *size, Error *error) {
+  char *text = NULL;
+  FILE *stream = open_memstream(&text, size);
   bool ok = stream ? write_settings_to(r, stream, error) : fail(error, EXIT_MEMORY, "out of memory for config.txt");
   if (stream && fclose(stream) != 0 && ok) ok = fail(error, EXIT_MEMORY, "out of memory for config.txt");
-  ok = ok && file_write(path, text, size, error);
+  if (ok) return text;
   free(text);
+  return NULL;
+}
+
+static bool write_in_run(const Run *r, const char *name, const char *text, size_t size, Error *error) {
+  char *path = in_run(r, name);
+  bool ok = path ? file_write(path, text, size, error) : fail(error, EXIT_MEMORY, "out of memory for a path");
   free(path);
   return ok;
 }
@@ -182,11 +189,7 @@ bool write_weights(Run *r, Error *error) {
 /* What --autotune has chosen so far. */
 bool save_tuning(const Run *r, Error *error) {
   char *tuning = r->backend->tuning(r->context);
-  if (!tuning) return true;
-  char *path = in_run(r, "autotune.txt");
-  bool ok =
-      path ? file_write(path, tuning, strlen(tuning), error) : fail(error, EXIT_MEMORY, "out of memory for a path");
-  free(path);
+  bool ok = !tuning || write_in_run(r, "autotune.txt", tuning, strlen(tuning), error);
   free(tuning);
   return ok;
 }
@@ -226,17 +229,22 @@ static bool keep_stdin(const Run *r, Error *error) {
 
 /* From here on DIR is a model directory that transformers and ./generate can read. Of a run that is replaced nothing is
  * removed before the new model stands in its place. */
+static bool replace_run(Run *r, Error *error) {
+  SpecialTokens special = {start_token(r), tokenizer_end(r->tokenizer)};
+  if (!write_weights(r, error) || !tokenizer_save(r->tokenizer, r->dir, r->config.ctx, error) ||
+      !run_write_config(r->dir, &r->config, special, error))
+    return false;
+  remove_files(r, OLD_RUN_FILES);
+  if (!r->settings.val) remove_file(r, "val.tokens.bin");
+  return keep_stdin(r, error);
+}
+
 bool begin_directory(Run *r, Error *error) {
-  if (!r->settings.resume) {
-    SpecialTokens special = {start_token(r), tokenizer_end(r->tokenizer)};
-    if (!write_weights(r, error) || !tokenizer_save(r->tokenizer, r->dir, r->config.ctx, error) ||
-        !run_write_config(r->dir, &r->config, special, error))
-      return false;
-    remove_files(r, OLD_RUN_FILES);
-    if (!r->settings.val) remove_file(r, "val.tokens.bin");
-    if (!keep_stdin(r, error)) return false;
-  }
-  r->begun = write_settings(r, error) && open_metrics(r, error);
+  size_t size = 0;
+  char *settings = settings_text(r, &size, error); /* may fail: before anything is replaced */
+  r->begun = settings && (r->settings.resume || replace_run(r, error)) &&
+             write_in_run(r, "config.txt", settings, size, error) && open_metrics(r, error);
+  free(settings);
   return r->begun;
 }
 

@@ -60,6 +60,10 @@ bool evaluate(Run *r, Error *error) {
   Score found;
   if (!score(r, false, &found, error)) return false;
   if (stop_signal) return true; /* what was scored is not comparable; a resumed run scores again */
+  if (!found.tokens) {          /* only prompts: nothing was measured */
+    r->evaluated_step = r->step;
+    return true;
+  }
   if (!write_validation(r, &found, error)) return false;
   r->evaluated_step = r->step;
   bool better = !(score_loss(&found) >= r->best_loss);
@@ -74,7 +78,8 @@ bool final_evaluation(Run *r, Error *error) {
   if (!has_validation(r)) return true;
   Score found;
   if (!score(r, true, &found, error)) return false;
-  if (stop_signal || !write_validation(r, &found, error)) return stop_signal;
+  if (stop_signal || !found.tokens) return true;
+  if (!write_validation(r, &found, error)) return false;
   message_line(&r->console, "validation loss %.4f nats per token, %.4f bits per byte, over all %" PRId64 " tokens",
                score_loss(&found), score_bits_per_byte(&found), found.tokens);
   if (r->best_step < r->step)

@@ -25,6 +25,9 @@ static void print_packing(Console *c, const Packing *p) {
   if (p->cut)
     message_line(c, "         %s of %s documents are longer than a window of %d tokens, and cut",
                  human_count((double)p->cut).text, human_count((double)p->documents).text, p->ctx);
+  if (p->left_out)
+    message_line(c, "         %s tokens of prompts fill windows alone, and are left out",
+                 human_count((double)p->left_out).text);
 }
 
 static void print_text(Run *r) {

@@ -95,7 +95,7 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
        .kind = OPTION_INT,
        .value = &s->vocab_size,
        .min = 257,
-       .max = 1 << 24,
+       .max = 1 << 20,
        .shown_default = "auto: by the size of the text",
        .help = "tokens that a BPE may have at most, the 256 bytes and the end of a document among them"},
 
