@@ -256,7 +256,7 @@ check "a text of the same length that has changed is noticed" grep -q "text has 
 $train text.txt $few --tokenizer auto --vocab-size auto --out auto.run 2>/dev/null
 check "auto is a tokenizer" cmp auto.run/tokenizer.json a.run/tokenizer.json
 xz -k -c text.txt >text.xz 2>/dev/null && $train text.xz $few --dry-run 2>err
-check "compressed text is noticed" grep -q "looks compressed" err
+check "compressed text is noticed" grep -q "is compressed.*xzcat text.xz" err
 $train - --dry-run <pairs.jsonl 2>err
 check "JSON from standard input is noticed" grep -q "looks like JSON" err
 mkdir temporary

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* Numbers are little-endian, as all machines that this runs on have them. */
 typedef struct Header {
@@ -179,5 +180,12 @@ bool token_file_verify(const TokenFile *f, bool (*tick)(void *, int64_t, Error *
 }
 
 void token_file_random(const TokenFile *f) { madvise((void *)(uintptr_t)f->file.bytes, f->file.size, MADV_RANDOM); }
+
+void token_file_expect(const TokenFile *f, int64_t begin, int64_t count) {
+  const size_t word = word_bytes(&f->info), page = (size_t)sysconf(_SC_PAGESIZE);
+  const size_t from = (sizeof(Header) + (size_t)begin * word) / page * page;
+  const size_t end = sizeof(Header) + (size_t)(begin + count) * word;
+  madvise((void *)(uintptr_t)(f->file.bytes + from), end - from, MADV_WILLNEED);
+}
 
 void token_file_let_go(const TokenFile *f) { madvise((void *)(uintptr_t)f->file.bytes, f->file.size, MADV_DONTNEED); }

@@ -63,6 +63,8 @@ bool token_file_verify(const TokenFile *file, bool (*tick)(void *context, int64_
                        Error *error);
 /* What is read from now on lies anywhere in the file: nothing is to be read ahead. */
 void token_file_random(const TokenFile *file);
+/* These tokens are read soon: the disk may begin. */
+void token_file_expect(const TokenFile *file, int64_t begin, int64_t count);
 /* Takes what was read out of memory; it comes back when it is read again. */
 void token_file_let_go(const TokenFile *file);
 

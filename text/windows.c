@@ -40,6 +40,17 @@ bool windows_draw(const Windows *w, uint64_t seed, uint32_t step, uint32_t seque
          token_file_read_targets(w->split.file, begin + 1, w->ctx, IGNORE_INDEX, out->targets, error);
 }
 
+void windows_expect(const Windows *w, uint64_t seed, uint32_t step, uint32_t sequence) {
+  const TokenFile *file = w->split.file;
+  if (!w->packing) {
+    token_file_expect(file, windows_draw_begin(&w->split, seed, step, sequence, w->ctx), w->ctx + 1);
+    return;
+  }
+  const int64_t window = draw(seed, step, sequence, w->packing->windows);
+  for (int64_t i = w->packing->firsts[window]; i < w->packing->firsts[window + 1]; i++)
+    token_file_expect(file, w->packing->pieces[i], 1);
+}
+
 /* ---- in order ---- */
 
 int64_t windows_count(const Windows *w, int stride) {

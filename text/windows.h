@@ -25,6 +25,8 @@ typedef struct Windows {
  * split, which must have them. EXIT_CHECKPOINT for a damaged token file. */
 bool windows_draw(const Windows *windows, uint64_t seed, uint32_t step, uint32_t sequence, const Sequence *out,
                   Error *error);
+/* The same window will be drawn soon: what is not in memory is read from the disk meanwhile. */
+void windows_expect(const Windows *windows, uint64_t seed, uint32_t step, uint32_t sequence);
 /* The first token of it in the stream. */
 int64_t windows_draw_begin(const Split *split, uint64_t seed, uint32_t step, uint32_t sequence, int ctx);
 

@@ -80,29 +80,31 @@ const char *text_name(const Run *r) {
 
 /* What is compressed, or JSON lines that nobody called so, would be learnt as the bytes that it is. */
 static void look_at(Run *r, const char *path, const char *source) {
-  static const char *const compressed[] = {"\x1f\x8b",
-                                           "\x28\xb5\x2f\xfd",
-                                           "\xfd"
-                                           "7zXZ",
-                                           "BZh",
-                                           "PK\3\4",
-                                           "PAR1"};
+  static const struct {
+    const char *begins, *opener;
+  } packed[] = {{"\x1f\x8b", "zcat"},
+                {"\x28\xb5\x2f\xfd", "zstdcat"},
+                {"\xfd\x37zXZ", "xzcat"},
+                {"BZh", "bzcat"},
+                {"PK\3\4", "unzip -p"}};
   char first[8] = "";
   FILE *file = fopen(path, "rb");
   size_t size = file ? fread(first, 1, sizeof first - 1, file) : 0;
   if (file) fclose(file);
-  const char *name = is_standard_input(source) ? "standard input" : source, *dot = strrchr(name, '.');
-  for (size_t i = 0; i < sizeof compressed / sizeof compressed[0]; i++)
-    if (size >= strlen(compressed[i]) && memcmp(first, compressed[i], strlen(compressed[i])) == 0)
-      message_warning(&r->console, "%s looks compressed, and is learnt as it is; for its text: zcat %s | ./train -",
-                      one_line(name, 250).text, one_line(is_standard_input(source) ? "FILE" : source, 250).text);
-  if (strncmp(first, "{\"", 2) != 0 || (dot && strcasecmp(dot, ".jsonl") == 0)) return;
-  if (!is_standard_input(source))
+  const bool piped = is_standard_input(source);
+  const char *dot = strrchr(source, '.');
+  for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
+    if (size >= strlen(packed[i].begins) && memcmp(first, packed[i].begins, strlen(packed[i].begins)) == 0)
+      message_warning(&r->console, "%s is compressed, and is learnt as it is; for its text: %s %s | ./train -",
+                      piped ? "standard input" : one_line(source, 250).text, packed[i].opener,
+                      piped ? "FILE" : one_line(source, 250).text);
+  if (strncmp(first, "{\"", 2) != 0) return;
+  if (!piped && !(dot && strcasecmp(dot, ".jsonl") == 0))
     message_note(&r->console, "%s looks like JSON, and is learnt as it is; JSON lines have names that end in .jsonl",
-                 one_line(name, 250).text);
-  else if (!stdin_is_jsonl(&r->settings))
-    message_note(&r->console, "standard input looks like JSON lines, and is learnt as it is; --jsonl-field text reads "
-                              "them");
+                 one_line(source, 250).text);
+  if (piped && !stdin_is_jsonl(&r->settings))
+    message_note(&r->console,
+                 "standard input looks like JSON lines, and is learnt as it is; --jsonl-field text reads them");
 }
 
 static void look_at_all(Run *r) {
@@ -351,6 +353,7 @@ bool fill_batch(Run *r, int64_t step, Error *error) {
     const size_t at = (size_t)i * (size_t)ctx;
     const Sequence out = {r->tokens + at, r->targets + at, r->positions + at};
     if (!windows_draw(&r->windows, r->settings.seed, (uint32_t)step, (uint32_t)i, &out, error)) return false;
+    windows_expect(&r->windows, r->settings.seed, (uint32_t)step + 1, (uint32_t)i);
   }
   return true;
 }
