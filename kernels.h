@@ -170,7 +170,7 @@ typedef struct ContextInfo {
   char device[128]; /* for people: "CPU, 2 threads, AVX-512, oneDNN 2.6.3" */
   DType dtype;
   bool accelerator;                    /* its memory is not the host's */
-  int threads;                         /* CPU threads; 0 on a GPU */
+  int threads, vector_bits;            /* of a CPU; 0 on a GPU */
   size_t bytes;                        /* allocated now */
   size_t peak_bytes;                   /* the most that was allocated */
   size_t free_bytes;                   /* that could still be allocated */

@@ -169,6 +169,7 @@ static void test_drawn_window(void **state) {
   for (uint32_t step = 0; step < 50; step++) {
     const Sequence sequence = {b.tokens, b.targets, NULL};
     int64_t begin = windows_draw_begin(&windows.split, 5, step, 1, 24);
+    windows_expect(&windows, 5, step, 1);
     assert_true(windows_draw(&windows, 5, step, 1, &sequence, &error));
     assert_memory_equal(b.tokens, f->ids + begin, 24 * sizeof *b.tokens);
     for (int i = 0; i < 24; i++) assert_int_equal(b.targets[i], target_of(f, begin + 1 + i));
@@ -319,6 +320,7 @@ static void test_packed_windows(void **state) {
   int *seen = calloc((size_t)p.windows, sizeof *seen);
   assert_non_null(seen);
   for (uint32_t step = 0; step < 400; step++) {
+    windows_expect(&windows, 3, step, 0);
     assert_true(windows_draw(&windows, 3, step, 0, &a, &error));
     int64_t found = -1;
     for (int64_t i = 0; found < 0 && i < p.windows; i++) {

@@ -23,8 +23,7 @@ struct Corpus {
   FileList list;
   char *prompt_field, *text_field; /* the first may be NULL */
   uint64_t fingerprint;
-  bool (*tick)(void *context, Error *error);
-  void *tick_context;
+  bool (*tick)(Error *error);
   /* Where reading stands. */
   int current;    /* file of the list */
   bool mapped;    /* it is mapped */
@@ -113,7 +112,6 @@ bool corpus_open(Corpus **out, const char *const *sources, int count, const Corp
   }
   corpus->fingerprint = fingerprint_of(corpus);
   corpus->tick = options->tick;
-  corpus->tick_context = options->tick_context;
   *out = corpus;
   return true;
 }
@@ -183,7 +181,7 @@ static bool find_end(const Corpus *corpus, size_t *end, size_t *separator, Error
     const size_t left = file->size - at, step = left < STEP_BYTES ? left : STEP_BYTES;
     if (at - kept >= STEP_BYTES) {
       let_go(corpus, kept = at);
-      if (corpus->tick != NULL && !corpus->tick(corpus->tick_context, error)) return false;
+      if (corpus->tick != NULL && !corpus->tick(error)) return false;
     }
     const uint8_t *mark = memchr(file->bytes + at, END_OF_TEXT[0], step);
     if (mark == NULL) {

@@ -22,7 +22,7 @@
 
 typedef struct Corpus Corpus;
 
-/* All may be NULL or false; of what the caller owns only tick_context is kept. */
+/* All may be NULL or false; nothing is kept of it that the caller owns. */
 typedef struct CorpusOptions {
   const char *field;                         /* of JSON lines; NULL: "text" */
   const char *prompt_field, *response_field; /* both or neither, and then no `field` */
@@ -32,8 +32,7 @@ typedef struct CorpusOptions {
   void *progress_context;
   /* Asked several times a second while the end of a large document is looked for; false, with `error` filled, makes
    * corpus_next fail. */
-  bool (*tick)(void *context, Error *error);
-  void *tick_context;
+  bool (*tick)(Error *error);
 } CorpusOptions;
 
 typedef struct Document {
@@ -69,9 +68,9 @@ bool corpus_masked(const Corpus *corpus); /* documents have prompts */
  *
  * EXIT_INPUT for JSON that jsonl_parse refuses, and for a file that is not any more what corpus_open measured (size,
  * time, inode): this is asked when the file is mapped, between documents once a MiB has been consumed, and at its end.
- * Not covered: a file that is cut short between two such moments ends the program with SIGBUS when a page that is gone
- * is touched, and one that is overwritten in place by who then sets the old time back is not noticed. EXIT_MEMORY.
- * After an error only corpus_rewind and corpus_close are of use. */
+ * Not covered: a file that is cut short between two such moments ends the program when a page that is gone is touched
+ * (SIGBUS, see cli/startup.c), and one that is overwritten in place by who then sets the old time back is not noticed.
+ * EXIT_MEMORY. After an error only corpus_rewind and corpus_close are of use. */
 bool corpus_next(Corpus *corpus, Document *out, Error *error);
 void corpus_rewind(Corpus *corpus); /* to the first document */
 

@@ -63,7 +63,7 @@ typedef struct Packer {
   Packing *packing;
   OpenWindow open[OPEN_WINDOWS];
   int open_count;
-  int64_t pieces, firsts; /* in the tables */
+  int64_t pieces, pieces_capacity, firsts, firsts_capacity; /* of the tables */
   Error *error;
 } Packer;
 
@@ -90,8 +90,8 @@ static bool no_memory(const Packer *p) {
 /* The window's pieces go to the table; its place in `open` is free for the next one. */
 static bool close_window(Packer *p, OpenWindow *window) {
   Packing *packing = p->packing;
-  if (!append(&packing->pieces, &p->pieces, &packing->pieces_capacity, window->pieces, window->count) ||
-      !append(&packing->firsts, &p->firsts, &packing->firsts_capacity, &p->pieces, 1))
+  if (!append(&packing->pieces, &p->pieces, &p->pieces_capacity, window->pieces, window->count) ||
+      !append(&packing->firsts, &p->firsts, &p->firsts_capacity, &p->pieces, 1))
     return no_memory(p);
   packing->windows++;
   packing->used += packing->ctx - window->room;
@@ -177,7 +177,7 @@ bool packing_make(Packing *out, const Split *split, int ctx, int32_t end, Packin
                   Error *error) {
   *out = (Packing){.split = *split, .ctx = ctx, .end = end};
   Packer packer = {.packing = out, .error = error};
-  bool ok = (append(&out->firsts, &packer.firsts, &out->firsts_capacity, &packer.pieces, 1) || no_memory(&packer)) &&
+  bool ok = (append(&out->firsts, &packer.firsts, &packer.firsts_capacity, &packer.pieces, 1) || no_memory(&packer)) &&
             scan(split, end, add_document, &packer, tick, context, error) && close_all(&packer);
   for (int i = 0; i < packer.open_count; i++) free(packer.open[i].pieces);
   if (!ok) packing_free(out);

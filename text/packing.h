@@ -35,7 +35,6 @@ typedef struct Packing {
   int64_t left_out;  /* tokens: windows of prompts alone, of which nothing would be learnt */
   int64_t *firsts;   /* [windows + 1] first piece of each window */
   int64_t *pieces;   /* [firsts[windows]] token that each piece begins with */
-  int64_t firsts_capacity, pieces_capacity;
 } Packing;
 
 /* Hears how many tokens were looked at; false, with `error` filled, stops. */

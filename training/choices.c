@@ -22,7 +22,7 @@ static const Preset presets[] = {
 /* A run that nobody gave a length takes some minutes: as many as these, at the share of its peak that a GPU reaches in
  * training. On a busy machine what a CPU does cannot be measured; what its threads usually do is known, and small
  * models do not keep many of them busy. */
-static const double DEFAULT_MINUTES = 5, GPU_SHARE = 0.4, THREAD_FLOPS = 2.5e10, AVX512_THREAD_FLOPS = 5e10;
+static const double DEFAULT_MINUTES = 5, GPU_SHARE = 0.4, THREAD_FLOPS = 5e10 /* with vectors of 512 bits */;
 enum { THREADS_LIMIT = 8 };
 
 /* Beyond so many epochs a model of this kind learns a text by heart and gets worse on others. */
@@ -68,7 +68,7 @@ static double budget_flops(const TrainSettings *s, const Circumstances *given) {
   /* In powers of two, so that a measurement that is a little different chooses the same. */
   const double gpu = exp2(round(log2(fmax(given->peak_flops, 1)))) * GPU_SHARE;
   const int threads = given->device->threads < THREADS_LIMIT ? given->device->threads : THREADS_LIMIT;
-  const double cpu = threads * (strstr(given->device->device, "AVX-512") ? AVX512_THREAD_FLOPS : THREAD_FLOPS);
+  const double cpu = threads * THREAD_FLOPS * given->device->vector_bits / 512;
   return 60 * minutes * (given->device->accelerator ? gpu : cpu);
 }
 

@@ -60,8 +60,7 @@ static bool show_encoding(void *work, int64_t bytes, int64_t merges, Error *erro
   return merges ? go_on(&merging, merges, error) : go_on(of, bytes, error);
 }
 
-static bool not_stopped(void *context, Error *error) {
-  (void)context;
+static bool not_stopped(Error *error) {
   return !stop_signal || fail(error, (ExitCode)(128 + stop_signal), "stopped while looking for documents");
 }
 
@@ -263,7 +262,8 @@ static bool open_splits(Run *r, Corpus *train, Corpus *val, Error *error) {
   const TrainSettings *s = &r->settings;
   if (!open_tokens(r, "tokens.bin", train, &r->tokens_file, error)) return false;
   if (r->tokens_file.info.tokens == 0)
-    return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to learn from", text_name(r));
+    return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to learn from",
+                one_line(text_name(r), 250).text);
   if (!train) r->text = (TextFacts){.files = s->data.count, .bytes = r->tokens_file.info.bytes};
   file_split(&r->tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->train, &r->tail);
   if (!s->val) return true;

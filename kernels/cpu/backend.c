@@ -84,6 +84,7 @@ static void cpu_info(Context *c, ContextInfo *out) {
 #endif
   out->dtype = c->dtype;
   out->threads = c->threads;
+  out->vector_bits = 32 * LANES;
   out->bytes = c->bytes;
   out->peak_bytes = c->peak_bytes;
   out->head_dim_multiple = 2;
