@@ -187,6 +187,8 @@ static bool check_flags(const Run *r, Error *error) {
 static bool prepare(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   if (s->resume && !resume_settings(r, error)) return false;
+  if (s->data.count == 0)
+    return fail(error, EXIT_USAGE, "no text given; try: ./train book.txt   (./train --help lists everything)");
   if (!name_directory(r, error) || !open_device(r, error) || !check_flags(r, error)) return false;
   r->peak_flops = r->backend->peak_flops(r->context);
   if ((has_directory(s) && !take_directory(r, error)) || !open_data(r, error)) return false;

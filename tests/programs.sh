@@ -39,6 +39,17 @@ refused() {
   rm -f "$work/../out.$$" "$work/../err.$$"
 }
 
+# stopped SECONDS COMMAND...: Ctrl-C after so long; ends with the command's status
+stopped() {
+  seconds=$1
+  shift
+  "$@" 2>/dev/null &
+  pid=$!
+  sleep "$seconds"
+  kill -INT $pid
+  wait $pid
+}
+
 "$build/stories" --bytes 60000 --seed 3 -o text.txt --report report.json 2>/dev/null
 check "stories: sample corpus" test -s text.txt
 check "stories: every text has one derivation" "$build/stories" --self-check
@@ -169,11 +180,7 @@ $train long.jsonl --pack docs --dry-run 2>err
 check "a context that documents fit in" grep -q "context [0-9]* (the documents' lengths)" err
 packed="$qa --tokenizer bpe --vocab-size 300 --layers 1 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 4000 --quiet --threads 2 --sample-tokens 0 --dropout 0.1"
 $train pairs.jsonl $packed --out unbroken.run 2>/dev/null
-$train pairs.jsonl $packed --out broken.run 2>/dev/null &
-pid=$!
-sleep 0.5
-kill -INT $pid
-wait $pid
+stopped 0.5 $train pairs.jsonl $packed --out broken.run
 check "packed: stopped" test $? -eq 130
 refused "packed: a resumed run keeps how it reads" 2 "leave" "$train" --resume=broken.run --pack stream
 mv pairs.jsonl gone.jsonl
@@ -218,6 +225,9 @@ check "tokens that are fresh are kept" test "$(ls -i words.run/tokens.bin)" = "$
 touch text.txt
 $train text.txt $few $bpe --out words.run --overwrite 2>/dev/null
 check "and stale ones are not" test "$(ls -i words.run/tokens.bin)" != "$inode"
+cp -r words.run textless.run
+grep -v '^data = ' words.run/config.txt >textless.run/config.txt
+refused "a run that does not say what its text is" 2 "no text given" "$train" --resume=textless.run --steps 30
 refused "a resumed run keeps its tokenizer" 2 "keeps its tokenizer" "$train" --resume=words.run --tokenizer byte
 refused "no such tokenizer" 4 "give auto, byte, bpe" "$train" text.txt --tokenizer nothing $few
 refused "a vocabulary for bytes" 2 "vocab-size" "$train" text.txt --tokenizer byte --vocab-size 300 $few
@@ -277,11 +287,7 @@ rm -rf line.run
 # ---- stopping and going on ----
 long="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 1500 --quiet --threads 2 --dropout 0.1 --grad-accum 2"
 $train text.txt $long --out whole.run 2>/dev/null
-$train text.txt $long --out parts.run 2>/dev/null &
-pid=$!
-sleep 1
-kill -INT $pid
-wait $pid
+stopped 1 $train text.txt $long --out parts.run
 check "SIGINT: status 130" test $? -eq 130
 refused "lock: nothing is left of it" 2 "holds a run" "$train" text.txt $long --out parts.run
 rounds=0

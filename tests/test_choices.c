@@ -24,6 +24,7 @@ typedef struct Chosen {
   TrainSettings settings;
   ModelConfig model;
   Choices choices;
+  DocumentLengths lengths;
   double parameters, epochs;
   bool byte;
 } Chosen;
@@ -42,6 +43,7 @@ static void choose(Chosen *c, const ContextInfo *device, double peak_flops, doub
   const Circumstances given = {.vocab = c->byte ? 257 : s->vocab_size,
                                .text_bytes = (int64_t)bytes,
                                .train_tokens = (int64_t)(0.9 * bytes / bytes_per_token),
+                               .lengths = c->lengths,
                                .device = device,
                                .peak_flops = peak_flops};
   if (!choose_model(s, &given, &c->model, &c->choices, &error)) fail_msg("%s", error.text);
@@ -169,6 +171,28 @@ static void test_given_values_stay(void **state) {
   assert_int_equal(c.model.dim, 384);
 }
 
+/* Packed documents fit several times, as far as the device can take it; the tokens of a step stay about as many. */
+static void test_context_for_documents(void **state) {
+  (void)state;
+  const struct {
+    int k, cpu, gpu; /* documents of at most 2^k tokens; contexts */
+  } cases[] = {{2, 64, 256}, {5, 128, 256}, {7, 512, 512}, {14, 512, 2048}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (int gpu = 0; gpu < 2; gpu++) {
+      Chosen c;
+      begin(&c);
+      c.lengths.documents = 100;
+      c.lengths.counts[cases[i].k] = 96;
+      c.lengths.counts[20] = 4; /* a few are very long */
+      c.settings.preset = gpu ? PRESET_BABY : PRESET_NANO;
+      choose(&c, gpu ? &card : &laptop, CARD_FLOPS, 1e6);
+      assert_int_equal(c.model.ctx, gpu ? cases[i].gpu : cases[i].cpu);
+      assert_true(settings_tokens_per_step(&c.settings) <= (gpu ? 64 * 256 : 12 * 64) ||
+                  settings_tokens_per_step(&c.settings) == c.model.ctx);
+      assert_true(settings_tokens_per_step(&c.settings) * 2 >= (gpu ? 64 * 256 : 12 * 64));
+    }
+}
+
 /* A card with little memory: smaller micro-batches, as many tokens a step. */
 static void test_batch_fits(void **state) {
   (void)state;
@@ -199,7 +223,7 @@ int main(void) {
       cmocka_unit_test(test_tokenizer),      cmocka_unit_test(test_given_tokenizers_stay),
       cmocka_unit_test(test_any_text),       cmocka_unit_test(test_card_takes_more),
       cmocka_unit_test(test_measured_speed), cmocka_unit_test(test_given_values_stay),
-      cmocka_unit_test(test_batch_fits),
+      cmocka_unit_test(test_batch_fits),     cmocka_unit_test(test_context_for_documents),
   };
   return cmocka_run_group_tests_name("choices", tests, NULL, NULL);
 }

@@ -81,7 +81,8 @@ static int preset_for(const TrainSettings *s, const Circumstances *given) {
   return preset;
 }
 
-/* The context that 19 of 20 packed documents fit in, at least the preset's. */
+/* At least the preset's context, and one that 19 of 20 packed documents fit in several times: where only one does, much
+ * of a window is padding. */
 static int context_for(const Preset *p, const Circumstances *given) {
   const int limit = given->device->accelerator ? 2048 : 512;
   const DocumentLengths *lengths = &given->lengths;
@@ -90,7 +91,7 @@ static int context_for(const Preset *p, const Circumstances *given) {
   for (int k = 0; k < 63; k++) {
     fitting += lengths->counts[k];
     if (lengths->documents == 0 || (double)fitting >= 0.95 * (double)lengths->documents) return ctx;
-    while (ctx < limit && ctx < (int64_t)2 << k) ctx *= 2;
+    while (ctx < limit && ctx < (int64_t)8 << k) ctx *= 2;
   }
   return ctx;
 }

@@ -29,8 +29,7 @@ bool name_directory(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (r->dir) return true;
   if (s->out) r->dir = strdup(s->out);
-  else if (s->data.count) r->dir = default_directory(s->data.items[0]);
-  else return fail(error, EXIT_USAGE, "no text given; try: ./train book.txt   (./train --help lists everything)");
+  else r->dir = default_directory(s->data.items[0]);
   return r->dir || fail(error, EXIT_MEMORY, "out of memory for a path");
 }
 

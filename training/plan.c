@@ -15,8 +15,7 @@ static double padding(const Packing *p) { return p->windows ? 1 - (double)p->use
 
 /* Of the text, in the run directory: its tokens, and what came from standard input. */
 static size_t text_bytes_kept(const Run *r) {
-  size_t bytes = r->tokens_file.file.size + r->val_file.file.size;
-  return bytes + r->text.stdin_bytes;
+  return r->tokens_file.file.size + r->val_file.file.size + r->text.stdin_bytes;
 }
 
 static void print_packing(Console *c, const Packing *p) {
