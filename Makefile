@@ -84,7 +84,7 @@ CUDA_OBJECTS := $(CUDA_SOURCES:%.cu=$(BUILD)/%.cu.o)
 LIBS += -lm
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
-LIBRARY := model.c $(wildcard model/*.c kernels/*.c kernels/cpu/*.c store/*.c text/*.c training/*.c cli/*.c)
+LIBRARY := model.c $(wildcard model/*.c kernels/*.c kernels/cpu/*.c util/*.c tokenizer/*.c dataset/*.c checkpoint/*.c training/*.c cli/*.c)
 LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 
@@ -97,7 +97,7 @@ all: $(BIN)/train $(BIN)/generate
 $(BIN)/train $(BIN)/generate: $(BIN)/%: $(BUILD)/%.o $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 
-$(BUILD)/stories: data/stories.c $(wildcard data/*.h)
+$(BUILD)/stories: data/stories/stories.c $(wildcard data/stories/*.h)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -O2 -D_XOPEN_SOURCE=700 $(WARNINGS) $< -o $@ -lm
 
@@ -122,9 +122,9 @@ $(BUILD)/tests/test_emulator: $(patsubst %,$(BUILD)/tests/cuda_on_cpu/%.cu.o,tes
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 
 # Programs that print numbers, or need a real GPU: no tests of `make test`.
-$(BUILD)/bench_kernels: $(addprefix $(BUILD)/scripts/bench_,kernels.o cases.o train.o) $(LIBRARY_OBJECTS)
+$(BUILD)/bench_kernels: $(addprefix $(BUILD)/bench/bench_,kernels.o cases.o train.o) $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
-$(BUILD)/bench_bpe: $(BUILD)/scripts/bench_bpe.o $(LIBRARY_OBJECTS)
+$(BUILD)/bench_bpe: $(BUILD)/bench/bench_bpe.o $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)

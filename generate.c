@@ -5,12 +5,12 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/startup.h"
-#include "store/file.h"
-#include "store/run.h"
-#include "text/convert.h"
-#include "text/encoding.h"
-#include "text/generation.h"
-#include "text/score.h"
+#include "util/file.h"
+#include "checkpoint/checkpoint.h"
+#include "tokenizer/convert.h"
+#include "dataset/encoding.h"
+#include "model/generation.h"
+#include "model/evaluation.h"
 
 #include <errno.h>
 #include <inttypes.h>

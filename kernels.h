@@ -24,7 +24,7 @@
 #ifndef INKLING_KERNELS_H
 #define INKLING_KERNELS_H
 
-#include "cli/error.h"
+#include "util/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>

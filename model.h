@@ -6,7 +6,7 @@
 #ifndef INKLING_MODEL_H
 #define INKLING_MODEL_H
 
-#include "cli/error.h"
+#include "util/error.h"
 #include "kernels.h"
 
 #include <stdint.h>

@@ -2,7 +2,7 @@
 #ifndef INKLING_CLI_DEVICE_H
 #define INKLING_CLI_DEVICE_H
 
-#include "cli/error.h"
+#include "util/error.h"
 #include "cli/progress.h"
 #include "kernels.h"
 #include "model.h"

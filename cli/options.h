@@ -19,7 +19,7 @@
 #ifndef INKLING_CLI_OPTIONS_H
 #define INKLING_CLI_OPTIONS_H
 
-#include "cli/error.h"
+#include "util/error.h"
 
 #include <stddef.h>
 #include <stdint.h>

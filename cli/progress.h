@@ -3,7 +3,7 @@
 #ifndef INKLING_CLI_PROGRESS_H
 #define INKLING_CLI_PROGRESS_H
 
-#include "cli/error.h"
+#include "util/error.h"
 
 #include <stddef.h>
 #include <stdint.h>

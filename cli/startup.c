@@ -1,6 +1,6 @@
 #include "cli/startup.h"
 
-#include "cli/error.h"
+#include "util/error.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -11,7 +11,7 @@
 #define INKLING_TESTS_BACKENDS_H
 
 #include "kernels.h"
-#include "store/safetensors.h"
+#include "checkpoint/safetensors.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
-/* What the tests of text/corpus share: a directory with files for every test, expected documents and errors. */
+/* What the tests of dataset/corpus share: a directory with files for every test, expected documents and errors. */
 #ifndef INKLING_TESTS_CORPUS_HELPERS_H
 #define INKLING_TESTS_CORPUS_HELPERS_H
 
-#include "store/file.h"
-#include "text/corpus.h"
+#include "util/file.h"
+#include "dataset/corpus.h"
 
 #include <dirent.h>
 #include <stdio.h>

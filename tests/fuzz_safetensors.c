@@ -1,9 +1,9 @@
 /* Fuzzes the safetensors reader.
- *   clang -g -O1 -fsanitize=fuzzer,address,undefined -DLIBFUZZER -I. ... fuzz_safetensors.c, store and cli/error.c,
+ *   clang -g -O1 -fsanitize=fuzzer,address,undefined -DLIBFUZZER -I. ... fuzz_safetensors.c, store and util/error.c,
  * -ljansson Without -DLIBFUZZER it is a plain program that replays the files given as arguments. */
 #define _GNU_SOURCE
 
-#include "store/safetensors.h"
+#include "checkpoint/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* What the tests of store/ share: a fresh directory for every test, whole files, expected errors. */
+/* What the tests of checkpoint/ and util/file share: a fresh directory for every test, whole files, expected errors. */
 #ifndef INKLING_TESTS_STORE_HELPERS_H
 #define INKLING_TESTS_STORE_HELPERS_H
 
-#include "store/file.h"
+#include "util/file.h"
 
 #include <dirent.h>
 #include <ftw.h>

@@ -1,6 +1,6 @@
-/* text/bpe and bpe_encode: by hand and against the definition. */
+/* tokenizer/bpe and bpe_encode: by hand and against the definition. */
 #include "tests/bpe_helpers.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 static void expect_ids(const Bpe *bpe, const char *text, size_t count, const int32_t *expected) {
   TextSpan one = document(text);

@@ -1,6 +1,6 @@
-/* text/split and char_class: against the whole pattern matched by PCRE2, and cuts against the uncut text. */
+/* tokenizer/pretokenize and char_class: against the whole pattern matched by PCRE2, and cuts against the uncut text. */
 #include "kernels/philox.h"
-#include "text/split.h"
+#include "tokenizer/pretokenize.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

@@ -1,8 +1,8 @@
-/* text/corpus and spool: documents against a naive reference, standard input, and files that change. */
+/* dataset/corpus and spool: documents against a naive reference, standard input, and files that change. */
 #include "kernels/philox.h"
 #include "tests/corpus_helpers.h"
-#include "text/corpus.h"
-#include "text/tokenizer.h"
+#include "dataset/corpus.h"
+#include "tokenizer/tokenizer.h"
 
 #include <fcntl.h>
 #include <stdio.h>

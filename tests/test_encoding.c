@@ -1,5 +1,5 @@
-/* text/encoding.h: whatever way documents come, their tokens are those of each encoded by itself. */
-#include "text/encoding.h"
+/* dataset/encoding.h: whatever way documents come, their tokens are those of each encoded by itself. */
+#include "dataset/encoding.h"
 
 #include "kernels/philox.h"
 

@@ -1,5 +1,5 @@
-/* store/file: whole files, mapped and written atomically, and what cannot be read or written. */
-#include "store/file.h"
+/* util/file: whole files, mapped and written atomically, and what cannot be read or written. */
+#include "util/file.h"
 #include "tests/store_helpers.h"
 
 #include <stdio.h>

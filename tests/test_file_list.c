@@ -1,7 +1,7 @@
-/* text/file_list, through text/corpus: which files are read, in which order, and names that cannot be. */
-#include "cli/one_line.h"
+/* dataset/file_list, through dataset/corpus: which files are read, in which order, and names that cannot be. */
+#include "util/one_line.h"
 #include "tests/corpus_helpers.h"
-#include "text/corpus.h"
+#include "dataset/corpus.h"
 
 #include <fcntl.h>
 #include <stdio.h>

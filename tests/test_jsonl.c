@@ -1,7 +1,7 @@
-/* text/jsonl, by itself and through text/corpus: JSON lines, their fields, and broken ones. */
+/* dataset/jsonl, by itself and through dataset/corpus: JSON lines, their fields, and broken ones. */
 #include "tests/corpus_helpers.h"
-#include "text/corpus.h"
-#include "text/jsonl.h"
+#include "dataset/corpus.h"
+#include "dataset/jsonl.h"
 
 #include <stdio.h>
 #include <stdlib.h>

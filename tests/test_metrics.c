@@ -1,5 +1,5 @@
-/* cli/metrics: the lines of metrics.jsonl, what a resumed run cuts off, and files that cannot be written. */
-#include "cli/metrics.h"
+/* training/metrics: the lines of metrics.jsonl, what a resumed run cuts off, and files that cannot be written. */
+#include "training/metrics.h"
 #include "tests/cli_helpers.h"
 
 #include <jansson.h>

@@ -1,5 +1,5 @@
-/* cli/progress and cli/error: errors, numbers, progress lines, work lines and the messages of the console. */
-#include "cli/error.h"
+/* cli/progress and util/error: errors, numbers, progress lines, work lines and the messages of the console. */
+#include "util/error.h"
 #include "cli/progress.h"
 #include "tests/cli_helpers.h"
 

@@ -1,6 +1,6 @@
-/* store/run: weights, configuration, resume state and lock of a run, also damaged, hostile and unwritable. */
-#include "store/run.h"
-#include "store/safetensors.h"
+/* checkpoint: weights, configuration, resume state and lock of a run, also damaged, hostile and unwritable. */
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/safetensors.h"
 #include "tests/store_helpers.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* store/safetensors: round trips, and every kind of damaged or hostile file. */
-#include "store/safetensors.h"
+/* checkpoint/safetensors: round trips, and every kind of damaged or hostile file. */
+#include "checkpoint/safetensors.h"
 #include "tests/store_helpers.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* text/token_file.h: what is written is read back, in every width, and nothing damaged is believed. */
-#include "text/token_file.h"
+/* dataset/token_file.h: what is written is read back, in every width, and nothing damaged is believed. */
+#include "dataset/token_file.h"
 
 #include "kernels/philox.h"
 

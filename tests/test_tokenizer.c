@@ -1,5 +1,5 @@
-/* text/tokenizer: the byte tokenizer, and the files of tokenizers. */
-#include "text/tokenizer.h"
+/* tokenizer/tokenizer: the byte tokenizer, and the files of tokenizers. */
+#include "tokenizer/tokenizer.h"
 
 #include <jansson.h>
 #include <stdio.h>

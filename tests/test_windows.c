@@ -1,7 +1,7 @@
-/* text/windows and text/packing: what is learnt from a token file, against what its tokens say. */
+/* dataset/windows and dataset/packing: what is learnt from a token file, against what its tokens say. */
 #include "kernels.h"
 #include "kernels/philox.h"
-#include "text/windows.h"
+#include "dataset/windows.h"
 
 #include <math.h>
 #include <stdio.h>

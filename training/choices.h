@@ -3,7 +3,7 @@
 #ifndef INKLING_TRAINING_CHOICES_H
 #define INKLING_TRAINING_CHOICES_H
 
-#include "text/packing.h"
+#include "dataset/packing.h"
 #include "training/settings.h"
 
 /* Choices and their reasons, for the plan: "byte tokens (the text is below 2 MB); ..." */

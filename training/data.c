@@ -1,9 +1,9 @@
 /* What a run learns from: the text it is given, its tokenizer, the tokens on disk, and windows of them. */
-#include "cli/one_line.h"
+#include "util/one_line.h"
 #include "cli/startup.h"
-#include "store/file.h"
-#include "text/corpus.h"
-#include "text/encoding.h"
+#include "util/file.h"
+#include "dataset/corpus.h"
+#include "dataset/encoding.h"
 #include "training/run.h"
 
 #include <errno.h>

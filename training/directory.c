@@ -1,5 +1,5 @@
 /* The run directory: taken, begun, and left as it was when a run fails before it began. */
-#include "store/file.h"
+#include "util/file.h"
 #include "training/run.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Validation and samples. */
 #include "cli/startup.h"
-#include "text/generation.h"
+#include "model/generation.h"
 #include "training/run.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* What a run will be, said before it starts; timings for --bench and --minutes. */
-#include "cli/one_line.h"
+#include "util/one_line.h"
 #include "cli/startup.h"
 #include "training/run.h"
 

@@ -1,5 +1,5 @@
 /* States: saving where a run stands, and going on from there. */
-#include "store/file.h"
+#include "util/file.h"
 #include "training/run.h"
 
 #include <errno.h>

@@ -5,12 +5,12 @@
 #ifndef INKLING_TRAINING_RUN_H
 #define INKLING_TRAINING_RUN_H
 
-#include "cli/metrics.h"
+#include "training/metrics.h"
 #include "cli/progress.h"
-#include "store/file.h"
-#include "store/run.h"
-#include "text/score.h"
-#include "text/windows.h"
+#include "util/file.h"
+#include "checkpoint/checkpoint.h"
+#include "model/evaluation.h"
+#include "dataset/windows.h"
 #include "training/choices.h"
 
 #include <time.h>

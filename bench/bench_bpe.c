@@ -1,0 +1,95 @@
+/* Wall time of BPE training and encoding, and files for scripts/compare_tokenizers.py.
+ *
+ *   bench_bpe train TEXT VOCAB THREADS MERGES      writes MERGES: a line `left right` of ids for each merge
+ *   bench_bpe encode TEXT MERGES THREADS IDS       writes IDS: int32 in the machine's byte order
+ * TEXT is one document. Prints one line of JSON. */
+#include "util/file.h"
+#include "tokenizer/bpe_encode.h"
+#include "tokenizer/bpe_train.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static bool train(const TextSpan *text, char **argv, Error *error) {
+  BpeTrainer *trainer = NULL;
+  BpeMerge *merges = NULL;
+  size_t count = 0;
+  double start = seconds(), counted = start;
+  bool done = bpe_trainer_create(&trainer, atoi(argv[4]), error) && bpe_trainer_add(trainer, text, 1, error);
+  if (done) {
+    counted = seconds();
+    done = bpe_trainer_finish(trainer, atoi(argv[3]), (BpeProgress){0}, &merges, &count, error);
+  }
+  double stop = seconds();
+  bpe_trainer_free(trainer);
+  FILE *stream = done ? fopen(argv[5], "w") : NULL;
+  for (size_t i = 0; stream && i < count; i++) fprintf(stream, "%d %d\n", (int)merges[i].left, (int)merges[i].right);
+  free(merges);
+  if (!done) return false;
+  if (!stream || fclose(stream) != 0) return fail(error, EXIT_OUTPUT, "%s: cannot be written", argv[5]);
+  printf("{\"seconds\": %.4f, \"count_seconds\": %.4f, \"merges\": %zu}\n", stop - start, counted - start, count);
+  return true;
+}
+
+static bool load(Bpe **bpe, const char *path, Error *error) {
+  FILE *stream = fopen(path, "r");
+  if (!stream) return fail(error, EXIT_INPUT, "%s: cannot be read", path);
+  BpeMerge *merges = malloc(BPE_MERGES_LIMIT * sizeof *merges);
+  size_t count = 0;
+  while (merges && count < BPE_MERGES_LIMIT &&
+         fscanf(stream, "%" SCNd32 " %" SCNd32, &merges[count].left, &merges[count].right) == 2) {
+    count++;
+  }
+  fclose(stream);
+  bool done = merges ? bpe_from_merges(bpe, merges, count, error) : fail(error, EXIT_MEMORY, "out of memory");
+  free(merges);
+  return done;
+}
+
+static bool encode(const TextSpan *text, char **argv, Error *error) {
+  Bpe *bpe = NULL;
+  BpeEncoder *encoder = NULL;
+  BpeIds ids = {0};
+  double start = seconds(), loaded = start;
+  bool done = load(&bpe, argv[3], error);
+  if (done) {
+    loaded = seconds();
+    done = bpe_encoder_create(&encoder, bpe, atoi(argv[4]), error) &&
+           bpe_encode(encoder, text, 1, -1, bpe_ids_sink, &ids, error);
+  }
+  double stop = seconds();
+  FILE *stream = done ? fopen(argv[5], "wb") : NULL;
+  bool written = stream && fwrite(ids.ids, sizeof *ids.ids, ids.count, stream) == ids.count && fclose(stream) == 0;
+  bpe_encoder_free(encoder);
+  bpe_free(bpe);
+  free(ids.ids);
+  if (!done) return false;
+  if (!written) return fail(error, EXIT_OUTPUT, "%s: cannot be written", argv[5]);
+  printf("{\"seconds\": %.4f, \"load_seconds\": %.4f, \"ids\": %zu}\n", stop - loaded, loaded - start, ids.count);
+  return true;
+}
+
+int main(int argc, char **argv) {
+  Error error = {0};
+  MappedFile file;
+  if (argc != 6 || (strcmp(argv[1], "train") != 0 && strcmp(argv[1], "encode") != 0) || atoi(argv[4]) < 1) {
+    fprintf(stderr, "usage: bench_bpe train TEXT VOCAB THREADS MERGES | encode TEXT MERGES THREADS IDS\n");
+    return EXIT_USAGE;
+  }
+  if (file_map(&file, argv[2], EXIT_INPUT, &error)) {
+    const TextSpan text = {file.bytes, file.size};
+    (void)(strcmp(argv[1], "train") == 0 ? train(&text, argv, &error) : encode(&text, argv, &error));
+    file_unmap(&file);
+  }
+  if (error.code != EXIT_DONE) fprintf(stderr, "bench_bpe: %s\n", error.text);
+  return (int)error.code;
+}

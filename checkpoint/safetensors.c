@@ -1,0 +1,301 @@
+#include "checkpoint/safetensors.h"
+
+#include "util/one_line.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "tensors are mapped as they are: a big-endian machine needs conversions that nobody has written"
+#endif
+
+enum { PREFIX_BYTES = 8, MAX_HEADER = 100000000 /* the specification's */ };
+static const char METADATA_KEY[] = "__metadata__";
+
+/* ---- types ---- */
+
+static const struct {
+  const char *name;
+  size_t bytes;
+} types[] = {
+    [TENSOR_F64] = {"F64", 8}, [TENSOR_F32] = {"F32", 4}, [TENSOR_F16] = {"F16", 2}, [TENSOR_BF16] = {"BF16", 2},
+    [TENSOR_I64] = {"I64", 8}, [TENSOR_I32] = {"I32", 4}, [TENSOR_U8] = {"U8", 1},
+};
+enum { TYPES = sizeof types / sizeof types[0] };
+
+size_t tensor_type_bytes(TensorType type) { return types[type].bytes; }
+const char *tensor_type_name(TensorType type) { return types[type].name; }
+
+/* product(shape) * size of the type; false when it does not fit. */
+static bool tensor_bytes(const SafeTensor *tensor, size_t *bytes) {
+  size_t product = 1;
+  for (int i = 0; i < tensor->rank; i++) {
+    if (tensor->shape[i] < 0 || (uint64_t)tensor->shape[i] > SIZE_MAX) return false;
+    if (__builtin_mul_overflow(product, (size_t)tensor->shape[i], &product)) return false;
+  }
+  return !__builtin_mul_overflow(product, tensor_type_bytes(tensor->type), bytes);
+}
+
+/* ---- reading ---- */
+
+typedef struct Reader {
+  const char *path;
+  const uint8_t *data; /* behind the header */
+  size_t data_size;
+  Error *error;
+} Reader;
+
+__attribute__((format(printf, 2, 3))) static bool invalid(const Reader *r, const char *format, ...) {
+  char detail[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(detail, sizeof detail, format, arguments);
+  va_end(arguments);
+  return fail(r->error, EXIT_CHECKPOINT, "%s is not a valid safetensors file: %s; copy or download it again", r->path,
+              detail);
+}
+
+static bool out_of_memory(const Reader *r) {
+  return fail(r->error, EXIT_MEMORY, "out of memory while reading the header of %s", r->path);
+}
+
+/* Finds the header in the file; sets where the data begin. */
+static bool split_file(Reader *r, const MappedFile *file, const char **header, size_t *header_size) {
+  if (file->size < PREFIX_BYTES) return invalid(r, "it has %zu bytes, too short for a header", file->size);
+  uint64_t size;
+  memcpy(&size, file->bytes, PREFIX_BYTES);
+  if (size > MAX_HEADER)
+    return invalid(r, "its header claims %ju bytes, more than the limit of %d", (uintmax_t)size, MAX_HEADER);
+  if (size > file->size - PREFIX_BYTES)
+    return invalid(r, "its header claims %ju bytes but only %zu follow", (uintmax_t)size, file->size - PREFIX_BYTES);
+  if (size == 0 || file->bytes[PREFIX_BYTES] != '{') return invalid(r, "its header does not start with '{'");
+  *header = (const char *)file->bytes + PREFIX_BYTES;
+  *header_size = (size_t)size;
+  r->data = file->bytes + PREFIX_BYTES + size;
+  r->data_size = file->size - PREFIX_BYTES - (size_t)size;
+  return true;
+}
+
+static json_t *parse_header(const Reader *r, const char *header, size_t size) {
+  json_error_t problem;
+  json_t *root = json_loadb(header, size, JSON_REJECT_DUPLICATES, &problem);
+  if (root != NULL) return root; /* an object: it starts with '{' */
+  if (json_error_code(&problem) == json_error_out_of_memory) out_of_memory(r);
+  else invalid(r, "its header is not proper JSON (byte %d: %s)", problem.position, one_line(problem.text, 80).text);
+  return NULL;
+}
+
+static bool read_shape(const Reader *r, SafeTensor *tensor, const char *name, const json_t *shape) {
+  if (!json_is_array(shape)) return invalid(r, "tensor '%s' has no shape", name);
+  size_t rank = json_array_size(shape);
+  if (rank > TENSOR_MAX_RANK)
+    return invalid(r, "tensor '%s' has %zu dimensions, at most %d are supported", name, rank, TENSOR_MAX_RANK);
+  tensor->rank = (int)rank;
+  for (size_t i = 0; i < rank; i++) {
+    const json_t *extent = json_array_get(shape, i);
+    if (!json_is_integer(extent) || json_integer_value(extent) < 0)
+      return invalid(r, "dimension %zu of tensor '%s' is not a count", i, name);
+    tensor->shape[i] = json_integer_value(extent);
+  }
+  return true;
+}
+
+static bool read_type(const Reader *r, SafeTensor *tensor, const char *name, const json_t *dtype) {
+  if (!json_is_string(dtype)) return invalid(r, "tensor '%s' has no dtype", name);
+  for (int i = 0; i < TYPES; i++)
+    if (strcmp(types[i].name, json_string_value(dtype)) == 0) {
+      tensor->type = (TensorType)i;
+      return true;
+    }
+  return invalid(r, "dtype '%s' of tensor '%s' is not supported (F64 F32 F16 BF16 I64 I32 U8 are)",
+                 one_line(json_string_value(dtype), 80).text, name);
+}
+
+static bool read_offsets(const Reader *r, SafeTensor *tensor, const char *name, const json_t *offsets) {
+  const json_t *first = json_array_get(offsets, 0), *last = json_array_get(offsets, 1);
+  if (json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(last))
+    return invalid(r, "tensor '%s' has no pair of data_offsets", name);
+  json_int_t begin = json_integer_value(first), end = json_integer_value(last);
+  if (begin < 0 || end < begin || (uint64_t)end > r->data_size)
+    return invalid(r, "tensor '%s' claims the bytes %jd to %jd of %zu", name, (intmax_t)begin, (intmax_t)end,
+                   r->data_size);
+  tensor->data = r->data + begin;
+  tensor->bytes = (size_t)(end - begin);
+  return true;
+}
+
+static bool read_tensor(const Reader *r, SafeTensor *tensor, const char *key, const json_t *entry) {
+  const OneLine shown = one_line(key, 80);
+  const char *name = shown.text;
+  tensor->name = key;
+  if (!json_is_object(entry)) return invalid(r, "the entry of tensor '%s' is not an object", name);
+  if (!read_type(r, tensor, name, json_object_get(entry, "dtype"))) return false;
+  if (!read_shape(r, tensor, name, json_object_get(entry, "shape"))) return false;
+  if (!read_offsets(r, tensor, name, json_object_get(entry, "data_offsets"))) return false;
+  size_t bytes;
+  if (!tensor_bytes(tensor, &bytes)) return invalid(r, "the size of tensor '%s' overflows", name);
+  if (bytes != tensor->bytes)
+    return invalid(r, "tensor '%s' needs %zu bytes by its shape but has %zu", name, bytes, tensor->bytes);
+  return true;
+}
+
+static bool read_metadata(const Reader *r, SafeTensors *out, json_t *metadata) {
+  if (!json_is_object(metadata)) return invalid(r, "its __metadata__ is not an object");
+  out->metadata = calloc(json_object_size(metadata) + 1, sizeof *out->metadata);
+  if (out->metadata == NULL) return out_of_memory(r);
+  const char *key;
+  json_t *value;
+  json_object_foreach(metadata, key, value) {
+    if (!json_is_string(value)) return invalid(r, "the metadata '%s' is not a string", one_line(key, 80).text);
+    out->metadata[out->metadata_count++] = (MetadataEntry){key, json_string_value(value)};
+  }
+  return true;
+}
+
+static int compare_place(const void *a, const void *b) {
+  const SafeTensor *x = a, *y = b;
+  const uint8_t *p = x->data, *q = y->data;
+  if (p != q) return p < q ? -1 : 1;
+  return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+static int compare_name(const void *a, const void *b) {
+  return strcmp(((const SafeTensor *)a)->name, ((const SafeTensor *)b)->name);
+}
+
+/* The tensors, sorted by place, must cover the data without holes or overlap, to the last byte of the file. */
+static bool check_cover(const Reader *r, const SafeTensors *file) {
+  const uint8_t *expected = r->data;
+  for (int i = 0; i < file->count; i++) {
+    const SafeTensor *tensor = &file->tensors[i];
+    const uint8_t *begin = tensor->data;
+    if (begin != expected)
+      return invalid(r, "tensor '%s' begins at byte %td of the data where %td is due (%s)",
+                     one_line(tensor->name, 80).text, begin - r->data, expected - r->data,
+                     begin < expected ? "tensors overlap" : "there is a hole");
+    expected += tensor->bytes;
+  }
+  size_t used = (size_t)(expected - r->data);
+  return used == r->data_size || invalid(r, "its tensors have %zu bytes but %zu follow the header", used, r->data_size);
+}
+
+static bool read_all(Reader *r, SafeTensors *out) {
+  const char *header = NULL;
+  size_t header_size = 0;
+  if (!split_file(r, &out->file, &header, &header_size)) return false;
+  json_t *root = parse_header(r, header, header_size);
+  if (root == NULL) return false;
+  out->header = root;
+  out->tensors = calloc(json_object_size(root) + 1, sizeof *out->tensors);
+  if (out->tensors == NULL) return out_of_memory(r);
+  const char *key;
+  json_t *entry;
+  json_object_foreach(root, key, entry) {
+    bool is_metadata = strcmp(key, METADATA_KEY) == 0;
+    if (is_metadata ? !read_metadata(r, out, entry) : !read_tensor(r, &out->tensors[out->count++], key, entry))
+      return false;
+  }
+  qsort(out->tensors, (size_t)out->count, sizeof *out->tensors, compare_place);
+  if (!check_cover(r, out)) return false;
+  qsort(out->tensors, (size_t)out->count, sizeof *out->tensors, compare_name);
+  return true;
+}
+
+bool safetensors_open(SafeTensors *out, const char *path, Error *error) {
+  *out = (SafeTensors){0};
+  if (!file_map(&out->file, path, EXIT_CHECKPOINT, error)) return false;
+  Reader reader = {.path = path, .error = error};
+  if (read_all(&reader, out)) return true;
+  safetensors_close(out);
+  return false;
+}
+
+void safetensors_close(SafeTensors *file) {
+  free(file->tensors);
+  free(file->metadata);
+  json_decref(file->header);
+  file_unmap(&file->file);
+  *file = (SafeTensors){0};
+}
+
+const SafeTensor *safetensors_find(const SafeTensors *file, const char *name) {
+  SafeTensor key = {.name = name};
+  if (file->count == 0) return NULL;
+  return bsearch(&key, file->tensors, (size_t)file->count, sizeof key, compare_name);
+}
+
+const char *safetensors_metadata(const SafeTensors *file, const char *key) {
+  for (int i = 0; i < file->metadata_count; i++)
+    if (strcmp(file->metadata[i].key, key) == 0) return file->metadata[i].value;
+  return NULL;
+}
+
+/* ---- writing ---- */
+
+static json_t *metadata_json(const MetadataEntry *metadata, int count) {
+  json_t *object = json_pack("{s:s}", "format", "pt");
+  for (int i = 0; i < count; i++)
+    if (json_object_get(object, metadata[i].key) != NULL ||
+        json_object_set_new(object, metadata[i].key, json_string(metadata[i].value)) != 0) {
+      json_decref(object);
+      return NULL;
+    }
+  return object;
+}
+
+/* The entry of a tensor that begins at *offset; moves *offset behind it. NULL: sizes overflow, no memory. */
+static json_t *tensor_json(const SafeTensor *tensor, size_t *offset) {
+  size_t bytes, end;
+  if (tensor->rank < 0 || tensor->rank > TENSOR_MAX_RANK || !tensor_bytes(tensor, &bytes)) return NULL;
+  if (__builtin_add_overflow(*offset, bytes, &end) || end > INT64_MAX) return NULL;
+  json_t *shape = json_array();
+  for (int i = 0; i < tensor->rank; i++) json_array_append_new(shape, json_integer(tensor->shape[i]));
+  json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", tensor_type_name(tensor->type), "shape", shape,
+                            "data_offsets", (json_int_t)*offset, (json_int_t)end);
+  *offset = end;
+  return entry;
+}
+
+/* The header without its padding, to be freed; NULL when names repeat or are not UTF-8, sizes overflow, no memory. */
+static char *header_text(const SafeTensor *tensors, int count, const MetadataEntry *metadata, int metadata_count) {
+  json_t *root = json_object();
+  bool ok = json_object_set_new(root, METADATA_KEY, metadata_json(metadata, metadata_count)) == 0;
+  size_t offset = 0;
+  for (int i = 0; ok && i < count; i++)
+    ok = json_object_get(root, tensors[i].name) == NULL &&
+         json_object_set_new(root, tensors[i].name, tensor_json(&tensors[i], &offset)) == 0;
+  char *text = ok ? json_dumps(root, JSON_COMPACT) : NULL;
+  json_decref(root);
+  return text;
+}
+
+static bool write_header(AtomicFile *file, const char *text, Error *error) {
+  static const char padding[] = "       ";
+  size_t length = strlen(text), pad = (8 - length % 8) % 8;
+  uint64_t size = length + pad;
+  return atomic_write(file, &size, sizeof size, error) && atomic_write(file, text, length, error) &&
+         atomic_write(file, padding, pad, error);
+}
+
+bool safetensors_write(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,
+                       int metadata_count, Error *error) {
+  char *header = header_text(tensors, count, metadata, metadata_count);
+  if (header == NULL || strlen(header) > MAX_HEADER - 8) {
+    free(header);
+    return fail(error, EXIT_INTERNAL,
+                "cannot make the header of %s: a name repeats or is not UTF-8, a size overflows, or memory is short",
+                path);
+  }
+  AtomicFile file;
+  bool ok = atomic_begin(&file, path, error) && write_header(&file, header, error);
+  free(header);
+  for (int i = 0; ok && i < count; i++) {
+    size_t bytes = 0;
+    tensor_bytes(&tensors[i], &bytes); /* was checked with the header */
+    ok = atomic_write(&file, tensors[i].data, bytes, error);
+  }
+  return ok && atomic_commit(&file, error);
+}

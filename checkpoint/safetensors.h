@@ -1,0 +1,61 @@
+/* The safetensors container: an 8-byte little-endian header length, a JSON header, raw little-endian tensors.
+ * Specification: https://github.com/huggingface/safetensors (format section). */
+#ifndef INKLING_CHECKPOINT_SAFETENSORS_H
+#define INKLING_CHECKPOINT_SAFETENSORS_H
+
+#include "util/error.h"
+#include "util/file.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum TensorType {
+  TENSOR_F64,
+  TENSOR_F32,
+  TENSOR_F16,
+  TENSOR_BF16,
+  TENSOR_I64,
+  TENSOR_I32,
+  TENSOR_U8
+} TensorType;
+enum { TENSOR_MAX_RANK = 8 };
+
+typedef struct SafeTensor {
+  const char *name;
+  TensorType type;
+  int rank;
+  int64_t shape[TENSOR_MAX_RANK];
+  const void *data; /* reading: points into the mapping, possibly unaligned; writing: host memory, contiguous */
+  size_t bytes;     /* product(shape) * size of the type (writing: computed, ignored on input) */
+} SafeTensor;
+
+/* One string of `__metadata__`. */
+typedef struct MetadataEntry {
+  const char *key, *value;
+} MetadataEntry;
+
+typedef struct SafeTensors {
+  SafeTensor *tensors; /* sorted by name */
+  int count;
+  MetadataEntry *metadata; /* in the file's order */
+  int metadata_count;
+  MappedFile file;
+  void *header; /* the parsed JSON that names point into */
+} SafeTensors;
+
+/* Opens and checks everything a hostile file can get wrong; every size is compared with the bytes that remain before it
+ * is used. EXIT_CHECKPOINT, naming the file, the tensor and the numbers. The values of the tensors are not looked at.
+ */
+bool safetensors_open(SafeTensors *out, const char *path, Error *error);
+void safetensors_close(SafeTensors *file);                                     /* harmless on a zeroed struct */
+const SafeTensor *safetensors_find(const SafeTensors *file, const char *name); /* NULL when absent */
+const char *safetensors_metadata(const SafeTensors *file, const char *key);    /* NULL when absent */
+size_t tensor_type_bytes(TensorType type);
+const char *tensor_type_name(TensorType type); /* "F32" */
+
+/* Writes atomically (util/file.h), tensors in the order given; `__metadata__` always holds {"format":"pt"} besides
+ * `metadata`, which must not have that key. Equal input gives equal bytes. EXIT_OUTPUT. */
+bool safetensors_write(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,
+                       int metadata_count, Error *error);
+
+#endif

@@ -1,0 +1,292 @@
+#define _DEFAULT_SOURCE /* madvise: posix_madvise gives nothing back */
+
+#include "dataset/corpus.h"
+
+#include "util/one_line.h"
+#include "util/checksum.h"
+#include "util/file.h"
+#include "dataset/file_list.h"
+#include "dataset/jsonl.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+  CHECK_BYTES = 1 << 20, /* consumed between two looks at whether the file is still the same */
+  STEP_BYTES = 64 << 20  /* after which pages that were read are given back */
+};
+
+struct Corpus {
+  FileList list;
+  char *prompt_field, *text_field; /* the first may be NULL */
+  uint64_t fingerprint;
+  bool (*tick)(Error *error);
+  /* Where reading stands. */
+  int current;    /* file of the list */
+  bool mapped;    /* it is mapped */
+  int64_t before; /* bytes of the files before it */
+  MappedFile file;
+  size_t start;   /* bytes of its byte-order mark */
+  size_t at;      /* bytes of it consumed */
+  size_t checked; /* `at` when it was last seen unchanged */
+  int64_t line;   /* lines of it consumed, in JSON lines */
+  JsonlRecord record;
+};
+
+/* ---- Opening ----------------------------------------------------------------------------------------------------- */
+
+static bool copy_name(char **out, const char *name, Error *error) {
+  if (name == NULL) return true;
+  *out = path_join("", name);
+  return *out != NULL || fail(error, EXIT_MEMORY, "out of memory for the name of a field");
+}
+
+static bool take_fields(Corpus *corpus, const CorpusOptions *options, Error *error) {
+  const char *prompt = options->prompt_field, *response = options->response_field, *field = options->field;
+  if ((prompt == NULL) != (response == NULL))
+    return fail(error, EXIT_USAGE, "--prompt-field and --response-field go together: %s is missing",
+                prompt == NULL ? "--prompt-field" : "--response-field");
+  if (prompt != NULL && field != NULL)
+    return fail(error, EXIT_USAGE,
+                "--jsonl-field says what a document is, and so do --prompt-field and "
+                "--response-field: leave one of them out");
+  const char *text = response != NULL ? response : field != NULL ? field : "text";
+  return copy_name(&corpus->prompt_field, prompt, error) && copy_name(&corpus->text_field, text, error);
+}
+
+/* Standard input only gets its place in the list: a missing file should be known before gigabytes are copied. */
+static bool list_sources(Corpus *corpus, const char *const *sources, int count, const CorpusOptions *options,
+                         int *standard_input, Error *error) {
+  if (count <= 0)
+    return fail(error, EXIT_INPUT, "no text was given: name a file or a directory, or - for standard input");
+  for (int i = 0; i < count; i++) {
+    if (strcmp(sources[i], "-") != 0) {
+      if (!file_list_add(&corpus->list, sources[i], error)) return false;
+      continue;
+    }
+    if (options->spool == NULL) return fail(error, EXIT_INTERNAL, "standard input has no file to be copied to");
+    if (*standard_input >= 0) return fail(error, EXIT_USAGE, "standard input (-) is given twice, but can be read once");
+    *standard_input = file_list_reserve(&corpus->list, options->spool, options->stdin_is_jsonl, error);
+    if (*standard_input < 0) return false;
+  }
+  return true;
+}
+
+static bool find_files(Corpus *corpus, const char *const *sources, int count, const CorpusOptions *options,
+                       Error *error) {
+  FileList *list = &corpus->list;
+  int standard_input = -1;
+  if (!list_sources(corpus, sources, count, options, &standard_input, error)) return false;
+  if (standard_input >= 0) {
+    bool copied = spool(STDIN_FILENO, options->spool, options->progress, options->progress_context, error);
+    if (!copied || !file_list_measure(list, standard_input, error)) return false;
+  }
+  if (list->bytes > 0) return true;
+  if (list->count > 1 || list->files == NULL)
+    return fail(error, EXIT_INPUT, "all %d files are empty: there is nothing to learn from", list->count);
+  return fail(error, EXIT_INPUT, "%s is empty: there is nothing to learn from",
+              standard_input >= 0 ? "standard input" : one_line(list->files[0].path, 250).text);
+}
+
+static uint64_t sum_of_name(const char *name, uint64_t seed) {
+  return name != NULL ? xxh64(name, strlen(name) + 1, seed) : xxh64(NULL, 0, seed);
+}
+
+static uint64_t fingerprint_of(const Corpus *corpus) {
+  const uint64_t version = 1; /* counts up when a corpus is read differently */
+  return file_list_sum(&corpus->list, sum_of_name(corpus->text_field, sum_of_name(corpus->prompt_field, version)));
+}
+
+bool corpus_open(Corpus **out, const char *const *sources, int count, const CorpusOptions *options, Error *error) {
+  const CorpusOptions none = {0};
+  if (options == NULL) options = &none;
+  *out = NULL;
+  Corpus *corpus = calloc(1, sizeof *corpus);
+  if (corpus == NULL) return fail(error, EXIT_MEMORY, "out of memory for a corpus");
+  if (!take_fields(corpus, options, error) || !find_files(corpus, sources, count, options, error)) {
+    corpus_close(corpus);
+    return false;
+  }
+  corpus->fingerprint = fingerprint_of(corpus);
+  corpus->tick = options->tick;
+  *out = corpus;
+  return true;
+}
+
+void corpus_close(Corpus *corpus) {
+  if (corpus == NULL) return;
+  file_unmap(&corpus->file);
+  jsonl_free(&corpus->record);
+  file_list_free(&corpus->list);
+  free(corpus->prompt_field);
+  free(corpus->text_field);
+  free(corpus);
+}
+
+int corpus_files(const Corpus *corpus) { return corpus->list.count; }
+
+int corpus_jsonl_files(const Corpus *corpus) {
+  int count = 0;
+  for (int i = 0; i < corpus->list.count; i++) count += corpus->list.files[i].jsonl;
+  return count;
+}
+
+int64_t corpus_skipped(const Corpus *corpus) { return corpus->list.skipped; }
+
+int64_t corpus_bytes(const Corpus *corpus) { return corpus->list.bytes; }
+
+int64_t corpus_position(const Corpus *corpus) { return corpus->before + (int64_t)corpus->at; }
+
+bool corpus_masked(const Corpus *corpus) { return corpus->prompt_field != NULL; }
+
+uint64_t corpus_fingerprint(const Corpus *corpus) { return corpus->fingerprint; }
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+static void let_go(const Corpus *corpus, size_t end) {
+  const long page = sysconf(_SC_PAGESIZE);
+  const size_t whole = page > 0 ? end - end % (size_t)page : 0;
+  if (whole > 0) madvise((void *)(uintptr_t)corpus->file.bytes, whole, MADV_DONTNEED);
+}
+
+void corpus_let_go(const Corpus *corpus, const uint8_t *text) {
+  const uintptr_t begin = (uintptr_t)corpus->file.bytes, at = (uintptr_t)text;
+  if (corpus->mapped && at >= begin && at - begin <= corpus->file.size) let_go(corpus, at - begin);
+}
+
+/* ---- Documents of a text file ------------------------------------------------------------------------------------ */
+
+/* Bytes of the separator line at `at`, its line end (\n, \r\n or the end of the file) included; 0: there is none. */
+static size_t separator_at(const Corpus *corpus, size_t at) {
+  const size_t mark = sizeof END_OF_TEXT - 1;
+  const uint8_t *bytes = corpus->file.bytes + at;
+  size_t left = corpus->file.size - at;
+  if (at > corpus->start && bytes[-1] != '\n') return 0;
+  if (left < mark || memcmp(bytes, END_OF_TEXT, mark) != 0) return 0;
+  if (left == mark) return mark;
+  if (bytes[mark] == '\n') return mark + 1;
+  return left > mark + 1 && bytes[mark] == '\r' && bytes[mark + 1] == '\n' ? mark + 2 : 0;
+}
+
+/* Moves `*at` from where a document begins to its end; *separator is how many bytes separate it from the next. At the
+ * speed of memchr: '<' is rare in text, and only one at the start of a line is looked at. */
+static bool find_end(const Corpus *corpus, size_t *end, size_t *separator, Error *error) {
+  const MappedFile *file = &corpus->file;
+  size_t at = *end;
+  *separator = 0;
+  for (size_t kept = at; at < file->size && *separator == 0;) {
+    const size_t left = file->size - at, step = left < STEP_BYTES ? left : STEP_BYTES;
+    if (at - kept >= STEP_BYTES) {
+      let_go(corpus, kept = at);
+      if (corpus->tick != NULL && !corpus->tick(error)) return false;
+    }
+    const uint8_t *mark = memchr(file->bytes + at, END_OF_TEXT[0], step);
+    if (mark == NULL) {
+      at += step;
+      continue;
+    }
+    at = (size_t)(mark - file->bytes);
+    *separator = separator_at(corpus, at);
+    if (*separator == 0) at++;
+  }
+  *end = at;
+  return true;
+}
+
+static bool next_text(Corpus *corpus, Document *out, Error *error) {
+  size_t begin = corpus->at, end = begin, separator;
+  if (!find_end(corpus, &end, &separator, error)) return false;
+  corpus->at = end + separator;
+  if (end > begin) *out = (Document){.text = corpus->file.bytes + begin, .size = end - begin, .offset = (int64_t)begin};
+  return true;
+}
+
+/* ---- Documents of JSON lines ------------------------------------------------------------------------------------- */
+
+static bool next_line(Corpus *corpus, Document *out, Error *error) {
+  size_t begin = corpus->at, left = corpus->file.size - begin;
+  const uint8_t *line = corpus->file.bytes + begin, *newline = memchr(line, '\n', left);
+  size_t size = newline != NULL ? (size_t)(newline - line) : left;
+  corpus->at += newline != NULL ? size + 1 : size;
+  corpus->line++;
+  if (jsonl_blank(line, size)) return true;
+  const JsonlFields fields = {corpus->prompt_field, corpus->text_field};
+  JsonlRecord *record = &corpus->record;
+  const char *path = corpus->list.files[corpus->current].path;
+  if (!jsonl_parse(record, &fields, line, size, path, corpus->line, error)) return false;
+  if (record->size == 0) return true;
+  *out = (Document){.text = record->text,
+                    .size = record->size,
+                    .prompt = record->prompt,
+                    .line = corpus->line,
+                    .offset = (int64_t)begin};
+  return true;
+}
+
+/* ---- File after file --------------------------------------------------------------------------------------------- */
+
+static void close_file(Corpus *corpus) {
+  file_unmap(&corpus->file);
+  corpus->mapped = false;
+  corpus->start = corpus->at = corpus->checked = 0;
+  corpus->line = 0;
+}
+
+static bool open_file(Corpus *corpus, Error *error) {
+  const TextFile *file = &corpus->list.files[corpus->current];
+  Error cause = {0};
+  if (!file_map(&corpus->file, file->path, EXIT_INPUT, &cause))
+    return fail(error, cause.code, "%s", one_line(cause.text, ONE_LINE_BYTES).text);
+  corpus->mapped = true;
+  if (!text_file_unchanged(file, error)) return false;
+  if ((int64_t)corpus->file.size != file->size)
+    return fail(error, EXIT_INPUT, "%s was changed while it was read; start again", one_line(file->path, 250).text);
+  if (corpus->file.size > 0)
+    posix_madvise((void *)(uintptr_t)corpus->file.bytes, corpus->file.size, POSIX_MADV_SEQUENTIAL);
+  if (corpus->file.size >= 3 && memcmp(corpus->file.bytes, "\xEF\xBB\xBF", 3) == 0) corpus->start = corpus->at = 3;
+  return true;
+}
+
+static bool still_unchanged(Corpus *corpus, Error *error) {
+  if (corpus->at / STEP_BYTES != corpus->checked / STEP_BYTES) let_go(corpus, corpus->at);
+  corpus->checked = corpus->at;
+  return text_file_unchanged(&corpus->list.files[corpus->current], error);
+}
+
+/* Moves on by one document, or one empty place where a document could have been, of the current file. */
+static bool advance(Corpus *corpus, Document *out, Error *error) {
+  const TextFile *file = &corpus->list.files[corpus->current];
+  if (!corpus->mapped && !open_file(corpus, error)) return false;
+  if (corpus->at == corpus->file.size) {
+    if (!still_unchanged(corpus, error)) return false;
+    corpus->before += file->size;
+    corpus->current++;
+    close_file(corpus);
+    return true;
+  }
+  if (corpus->at - corpus->checked >= CHECK_BYTES && !still_unchanged(corpus, error)) return false;
+  return file->jsonl ? next_line(corpus, out, error) : next_text(corpus, out, error);
+}
+
+bool corpus_next(Corpus *corpus, Document *out, Error *error) {
+  *out = (Document){0};
+  while (out->text == NULL && corpus->current < corpus->list.count) {
+    int current = corpus->current;
+    if (!advance(corpus, out, error)) {
+      *out = (Document){0};
+      return false;
+    }
+    out->file = corpus->list.files[current].path;
+  }
+  if (out->text == NULL) *out = (Document){0};
+  return true;
+}
+
+void corpus_rewind(Corpus *corpus) {
+  close_file(corpus);
+  corpus->current = 0;
+  corpus->before = 0;
+}

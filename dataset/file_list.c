@@ -1,0 +1,239 @@
+#include "dataset/file_list.h"
+
+#include "util/one_line.h"
+#include "util/checksum.h"
+#include "util/file.h"
+#include "checkpoint/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { NAME_SHOWN = 250 }; /* bytes of a path in a message */
+
+static bool cannot_read(const char *path, int cause, Error *error) {
+  return fail(error, EXIT_INPUT, "cannot read %s: %s", one_line(path, NAME_SHOWN).text, strerror(cause));
+}
+
+static bool no_memory(Error *error) { return fail(error, EXIT_MEMORY, "out of memory for a list of files"); }
+
+/* ---- The list ---------------------------------------------------------------------------------------------------- */
+
+/* Takes the path, which may be NULL for want of memory. */
+static TextFile *append(FileList *list, char *path, bool jsonl, Error *error) {
+  if (list->count == list->capacity && list->capacity <= INT_MAX / 2) {
+    int capacity = list->capacity > 0 ? 2 * list->capacity : 16;
+    TextFile *files = realloc(list->files, (size_t)capacity * sizeof *files);
+    if (files != NULL) {
+      list->files = files;
+      list->capacity = capacity;
+    }
+  }
+  if (path == NULL || list->count == list->capacity) {
+    free(path);
+    no_memory(error);
+    return NULL;
+  }
+  TextFile *file = &list->files[list->count++];
+  *file = (TextFile){.path = path, .jsonl = jsonl};
+  return file;
+}
+
+void file_list_free(FileList *list) {
+  for (int i = 0; i < list->count; i++) free(list->files[i].path);
+  free(list->files);
+  *list = (FileList){0};
+}
+
+static bool measure(FileList *list, TextFile *file, const struct stat *st, Error *error) {
+  if (faccessat(AT_FDCWD, file->path, R_OK, AT_EACCESS) != 0) return cannot_read(file->path, errno, error);
+  if (st->st_size > INT64_MAX - list->bytes) return cannot_read(file->path, EOVERFLOW, error);
+  file->size = st->st_size;
+  file->seconds = st->st_mtim.tv_sec;
+  file->nanoseconds = st->st_mtim.tv_nsec;
+  file->device = st->st_dev;
+  file->inode = st->st_ino;
+  list->bytes += file->size;
+  return true;
+}
+
+int file_list_reserve(FileList *list, const char *path, bool jsonl, Error *error) {
+  return append(list, path_join("", path), jsonl, error) != NULL ? list->count - 1 : -1;
+}
+
+bool file_list_measure(FileList *list, int index, Error *error) {
+  struct stat st;
+  TextFile *file = &list->files[index];
+  if (stat(file->path, &st) != 0) return cannot_read(file->path, errno, error);
+  return measure(list, file, &st, error);
+}
+
+bool text_file_unchanged(const TextFile *file, Error *error) {
+  struct stat st;
+  const char *path = file->path;
+  if (stat(path, &st) != 0) return cannot_read(path, errno, error);
+  if (st.st_size != file->size)
+    return fail(error, EXIT_INPUT, "%s was changed while it was read: it had %lld bytes, now it has %lld; start again",
+                one_line(path, NAME_SHOWN).text, (long long)file->size, (long long)st.st_size);
+  bool same = st.st_mtim.tv_sec == file->seconds && st.st_mtim.tv_nsec == file->nanoseconds &&
+              st.st_dev == file->device && st.st_ino == file->inode;
+  return same ||
+         fail(error, EXIT_INPUT, "%s was changed while it was read; start again", one_line(path, NAME_SHOWN).text);
+}
+
+/* ---- Directories ------------------------------------------------------------------------------------------------- */
+
+typedef struct DirectoryId {
+  dev_t device;
+  ino_t inode;
+} DirectoryId;
+
+typedef struct Walk {
+  FileList *found;
+  FileList directories; /* those found so far, read or not */
+  void *seen;           /* search tree of the DirectoryIds of those read */
+} Walk;
+
+static bool ends_in(const char *name, const char *ending) {
+  size_t length = strlen(name), tail = strlen(ending);
+  return length >= tail && strcasecmp(name + length - tail, ending) == 0;
+}
+
+static int compare_paths(const void *a, const void *b) {
+  return strcmp(((const TextFile *)a)->path, ((const TextFile *)b)->path);
+}
+
+static void sort_from(FileList *list, int first) {
+  if (list->count > first)
+    qsort(list->files + first, (size_t)(list->count - first), sizeof *list->files, compare_paths);
+}
+
+static int compare_ids(const void *a, const void *b) {
+  const DirectoryId *x = a, *y = b;
+  if (x->device != y->device) return x->device < y->device ? -1 : 1;
+  return (x->inode > y->inode) - (x->inode < y->inode);
+}
+
+/* Remembers a directory; *again says whether it was known. */
+static bool remember(Walk *walk, const struct stat *st, bool *again, Error *error) {
+  DirectoryId *id = malloc(sizeof *id);
+  if (id == NULL) return no_memory(error);
+  *id = (DirectoryId){st->st_dev, st->st_ino};
+  DirectoryId **node = tsearch(id, &walk->seen, compare_ids);
+  *again = node != NULL && *node != id;
+  if (node == NULL || *again) free(id);
+  return node != NULL || no_memory(error);
+}
+
+static void forget_all(Walk *walk) {
+  while (walk->seen != NULL) {
+    DirectoryId *id = *(DirectoryId **)walk->seen;
+    tdelete(id, &walk->seen, compare_ids);
+    free(id);
+  }
+}
+
+/* Takes the path. */
+static bool take_entry(Walk *walk, char *path, Error *error) {
+  struct stat st;
+  bool jsonl = ends_in(path, ".jsonl"), wanted = jsonl || ends_in(path, ".txt");
+  bool there = stat(path, &st) == 0;
+  int cause = errno;
+  bool directory = there && S_ISDIR(st.st_mode); /* of a model: samples and settings, no text to learn from */
+  if (directory && !run_is_model(path)) return append(&walk->directories, path, false, error) != NULL;
+  if (there && S_ISREG(st.st_mode) && wanted) {
+    TextFile *file = append(walk->found, path, jsonl, error);
+    return file != NULL && measure(walk->found, file, &st, error);
+  }
+  /* A link to nowhere matters only where text was expected. */
+  bool lost = !there && (wanted || (cause != ENOENT && cause != ELOOP));
+  if (lost) cannot_read(path, cause, error);
+  free(path);
+  walk->found->skipped++;
+  return !lost;
+}
+
+static bool read_entries(Walk *walk, DIR *entries, const char *dir, Error *error) {
+  for (;;) {
+    errno = 0;
+    const struct dirent *entry = readdir(entries);
+    if (entry == NULL) return errno == 0 || cannot_read(dir, errno, error);
+    const char *name = entry->d_name;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
+    if (name[0] == '.') {
+      walk->found->skipped++;
+      continue;
+    }
+    char *path = path_join(dir, name);
+    if (path == NULL) return no_memory(error);
+    if (!take_entry(walk, path, error)) return false;
+  }
+}
+
+static bool read_directory(Walk *walk, const char *dir, Error *error) {
+  struct stat st;
+  bool again = false;
+  if (stat(dir, &st) != 0) return cannot_read(dir, errno, error);
+  if (!remember(walk, &st, &again, error)) return false;
+  if (again) return true;
+  DIR *entries = opendir(dir);
+  if (entries == NULL) return cannot_read(dir, errno, error);
+  /* Sorted, so that of two ways to one directory the same is taken on every file system. */
+  int first = walk->directories.count;
+  bool ok = read_entries(walk, entries, dir, error);
+  closedir(entries);
+  sort_from(&walk->directories, first);
+  return ok;
+}
+
+static bool add_directory(FileList *list, const char *path, Error *error) {
+  Walk walk = {.found = list};
+  int first = list->count;
+  int64_t skipped = list->skipped;
+  bool ok = file_list_reserve(&walk.directories, path, false, error) == 0;
+  for (int i = 0; ok && i < walk.directories.count; i++)
+    ok = read_directory(&walk, walk.directories.files[i].path, error);
+  file_list_free(&walk.directories);
+  forget_all(&walk);
+  if (!ok) return false;
+  sort_from(list, first);
+  return list->count > first ||
+         fail(error, EXIT_INPUT,
+              "the directory %s has no files that end in .txt or .jsonl (%lld other names in it); a file with another "
+              "ending is read when it is given by name",
+              one_line(path, NAME_SHOWN).text, (long long)(list->skipped - skipped));
+}
+
+bool file_list_add(FileList *list, const char *path, Error *error) {
+  struct stat st;
+  if (stat(path, &st) != 0) return cannot_read(path, errno, error);
+  if (S_ISDIR(st.st_mode) && run_is_model(path))
+    return fail(error, EXIT_INPUT, "%s is a model directory, no text; --resume=%s goes on with a run",
+                one_line(path, NAME_SHOWN).text, one_line(path, NAME_SHOWN).text);
+  if (S_ISDIR(st.st_mode)) return add_directory(list, path, error);
+  if (!S_ISREG(st.st_mode))
+    return fail(error, EXIT_INPUT, "%s is neither a file nor a directory; give it as standard input: - < %s",
+                one_line(path, NAME_SHOWN).text, one_line(path, NAME_SHOWN).text);
+  TextFile *file = append(list, path_join("", path), ends_in(path, ".jsonl"), error);
+  return file != NULL && measure(list, file, &st, error);
+}
+
+/* ---- Checksum ---------------------------------------------------------------------------------------------------- */
+
+uint64_t file_list_sum(const FileList *list, uint64_t seed) {
+  uint64_t sum = xxh64(&list->count, sizeof list->count, seed);
+  for (int i = 0; i < list->count; i++) {
+    const TextFile *file = &list->files[i];
+    const int64_t facts[] = {file->jsonl, (int64_t)file->size, (int64_t)file->seconds, (int64_t)file->nanoseconds,
+                             (int64_t)file->inode};
+    sum = xxh64(facts, sizeof facts, sum);
+  }
+  return sum;
+}

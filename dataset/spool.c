@@ -1,0 +1,48 @@
+#include "dataset/spool.h"
+
+#include "util/file.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PIECE = 1 << 20 /* bytes */, WAIT = 200 /* milliseconds */ };
+
+/* Bytes read; 0 at the end; -1 with errno, EAGAIN when nothing came in time: who types Ctrl-C wants to be heard. */
+static ssize_t read_piece(int from, uint8_t *piece) {
+  struct pollfd wanted = {.fd = from, .events = POLLIN};
+  int ready = poll(&wanted, 1, WAIT);
+  if (ready < 0) return -1;
+  if (ready == 0) {
+    errno = EAGAIN;
+    return -1;
+  }
+  return read(from, piece, PIECE);
+}
+
+static bool copy(int from, AtomicFile *to, uint8_t *piece, SpoolProgress progress, void *context, Error *error) {
+  for (int64_t bytes = 0;;) {
+    ssize_t count = read_piece(from, piece);
+    if (count < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)
+      return fail(error, EXIT_INPUT, "cannot read standard input: %s", strerror(errno));
+    if (count > 0 && !atomic_write(to, piece, (size_t)count, error)) return false;
+    if (count > 0) bytes += count;
+    if (progress != NULL && !progress(context, bytes, error)) return false;
+    if (count == 0) return true;
+  }
+}
+
+bool spool(int from, const char *path, SpoolProgress progress, void *context, Error *error) {
+  AtomicFile file;
+  uint8_t *piece = malloc(PIECE);
+  if (piece == NULL) return fail(error, EXIT_MEMORY, "out of memory for standard input");
+  bool ok = atomic_begin(&file, path, error);
+  if (ok) {
+    ok = copy(from, &file, piece, progress, context, error) && atomic_commit(&file, error);
+    atomic_abort(&file);
+  }
+  free(piece);
+  return ok;
+}

@@ -1,0 +1,191 @@
+#define _DEFAULT_SOURCE /* madvise: posix_madvise gives nothing back */
+
+#include "dataset/token_file.h"
+
+#include "util/checksum.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Numbers are little-endian, as all machines that this runs on have them. */
+typedef struct Header {
+  char magic[8];
+  uint32_t word_bytes; /* 2 or 4 */
+  uint32_t masked;     /* 0 or 1 */
+  int64_t tokens, documents, bytes;
+  uint64_t fingerprint, sum;
+  int32_t vocab;
+  uint32_t unused[3];
+  uint64_t checksum; /* of the bytes before it */
+} Header;
+_Static_assert(sizeof(Header) == 80, "the file's layout");
+
+static const char MAGIC[8] = {'I', 'N', 'K', 'T', 'O', 'K', 'S', '2'};
+enum { HELD_WORDS = 1 << 16, VOCAB_LIMIT = 1 << 30 };
+
+static uint64_t checksum_of(const Header *header) { return xxh64(header, offsetof(Header, checksum), 0); }
+
+static uint32_t word_bytes(const TokenFileInfo *info) {
+  return info->vocab <= (info->masked ? 1 << 15 : 1 << 16) ? 2 : 4;
+}
+
+static uint32_t mask_bit(const TokenFileInfo *info) {
+  return info->masked ? (word_bytes(info) == 2 ? 1u << 15 : 1u << 31) : 0;
+}
+
+/* ---- writing ---- */
+
+static bool write_header(TokenWriter *w, Error *error) {
+  Header header = {.word_bytes = word_bytes(&w->info),
+                   .masked = w->info.masked,
+                   .tokens = w->info.tokens,
+                   .documents = w->info.documents,
+                   .bytes = w->info.bytes,
+                   .fingerprint = w->info.fingerprint,
+                   .sum = w->info.sum,
+                   .vocab = w->info.vocab};
+  memcpy(header.magic, MAGIC, sizeof MAGIC);
+  header.checksum = checksum_of(&header);
+  return atomic_write(&w->file, &header, sizeof header, error);
+}
+
+bool token_writer_begin(TokenWriter *w, const char *path, const TokenFileInfo *info, Error *error) {
+  *w = (TokenWriter){.info = *info};
+  w->info.tokens = 0;
+  w->info.sum = 0;
+  if (info->vocab < 1 || info->vocab > VOCAB_LIMIT)
+    return fail(error, EXIT_INTERNAL, "a vocabulary of %d tokens", info->vocab);
+  w->words = malloc((size_t)HELD_WORDS * word_bytes(info));
+  if (!w->words) return fail(error, EXIT_MEMORY, "out of memory for writing %s", path);
+  if (atomic_begin(&w->file, path, error) && write_header(w, error)) return true; /* its place; filled in by commit */
+  token_writer_abort(w);
+  return false;
+}
+
+static bool flush(TokenWriter *w, Error *error) {
+  const size_t bytes = w->held * word_bytes(&w->info);
+  w->held = 0;
+  if (!bytes) return true;
+  w->info.sum = xxh64(w->words, bytes, w->info.sum);
+  return atomic_write(&w->file, w->words, bytes, error);
+}
+
+bool token_writer_add(TokenWriter *w, const int32_t *ids, size_t count, bool learn, Error *error) {
+  const uint32_t mask = learn ? 0 : mask_bit(&w->info);
+  const bool narrow = word_bytes(&w->info) == 2;
+  if (!learn && !mask) return fail(error, EXIT_INTERNAL, "a masked token in a file without masks");
+  for (size_t i = 0; i < count; i++) {
+    if (ids[i] < 0 || ids[i] >= w->info.vocab)
+      return fail(error, EXIT_INTERNAL, "token %d in a vocabulary of %d", ids[i], w->info.vocab);
+    const uint32_t word = (uint32_t)ids[i] | mask;
+    if (narrow) ((uint16_t *)w->words)[w->held++] = (uint16_t)word;
+    else ((uint32_t *)w->words)[w->held++] = word;
+    if (w->held == HELD_WORDS && !flush(w, error)) return false;
+  }
+  w->info.tokens += (int64_t)count;
+  return true;
+}
+
+bool token_writer_commit(TokenWriter *w, int64_t documents, int64_t bytes, Error *error) {
+  w->info.documents = documents;
+  w->info.bytes = bytes;
+  bool ok = flush(w, error);
+  if (ok && fseek(w->file.stream, 0, SEEK_SET) != 0)
+    ok = fail(error, EXIT_OUTPUT, "cannot write %s: %s", w->file.path, strerror(errno));
+  ok = ok && write_header(w, error) && atomic_commit(&w->file, error);
+  token_writer_abort(w);
+  return ok;
+}
+
+void token_writer_abort(TokenWriter *w) {
+  atomic_abort(&w->file);
+  free(w->words);
+  w->words = NULL;
+}
+
+/* ---- reading ---- */
+
+static bool read_header(TokenFile *f, Error *error) {
+  Header header;
+  if (f->file.size < sizeof header)
+    return fail(error, EXIT_CHECKPOINT, "%s has %zu bytes, less than a token file's header", f->path, f->file.size);
+  memcpy(&header, f->file.bytes, sizeof header);
+  f->info = (TokenFileInfo){header.vocab,     header.masked, header.fingerprint, header.tokens,
+                            header.documents, header.bytes,  header.sum};
+  if (memcmp(header.magic, MAGIC, sizeof MAGIC) != 0 || header.checksum != checksum_of(&header) || header.masked > 1 ||
+      header.vocab < 1 || header.vocab > VOCAB_LIMIT || header.word_bytes != word_bytes(&f->info))
+    return fail(error, EXIT_CHECKPOINT, "%s is no token file, or its header is damaged", f->path);
+  const uint64_t words = (f->file.size - sizeof header) / header.word_bytes;
+  if (header.tokens < 0 || (uint64_t)header.tokens != words || (f->file.size - sizeof header) % header.word_bytes)
+    return fail(error, EXIT_CHECKPOINT, "%s holds %llu tokens and should hold %lld", f->path, (unsigned long long)words,
+                (long long)header.tokens);
+  return true;
+}
+
+bool token_file_open(TokenFile *out, const char *path, Error *error) {
+  *out = (TokenFile){.path = strdup(path)};
+  if (!out->path) return fail(error, EXIT_MEMORY, "out of memory for a path");
+  if (file_map(&out->file, path, EXIT_CHECKPOINT, error) && read_header(out, error)) return true;
+  token_file_close(out);
+  return false;
+}
+
+void token_file_close(TokenFile *f) {
+  file_unmap(&f->file);
+  free(f->path);
+  f->path = NULL;
+}
+
+/* Ids where `masked` is NULL, else targets. */
+static bool read_words(const TokenFile *f, int64_t begin, int64_t count, const int32_t *masked, int32_t *out,
+                       Error *error) {
+  const uint32_t mask = mask_bit(&f->info), vocab = (uint32_t)f->info.vocab;
+  const uint8_t *words = f->file.bytes + sizeof(Header);
+  const uint16_t *narrow = word_bytes(&f->info) == 2 ? (const uint16_t *)(const void *)words + begin : NULL;
+  const uint32_t *wide = (const uint32_t *)(const void *)words + begin;
+  for (int64_t i = 0; i < count; i++) {
+    const uint32_t word = narrow ? narrow[i] : wide[i], id = word & ~mask;
+    if (id >= vocab)
+      return fail(error, EXIT_CHECKPOINT, "%s: token %lld is %u in a vocabulary of %u: the file is damaged; delete it",
+                  f->path, (long long)(begin + i), id, vocab);
+    out[i] = masked && (word & mask) ? *masked : (int32_t)id;
+  }
+  return true;
+}
+
+bool token_file_read(const TokenFile *f, int64_t begin, int64_t count, int32_t *ids, Error *error) {
+  return read_words(f, begin, count, NULL, ids, error);
+}
+
+bool token_file_read_targets(const TokenFile *f, int64_t begin, int64_t count, int32_t masked, int32_t *targets,
+                             Error *error) {
+  return read_words(f, begin, count, &masked, targets, error);
+}
+
+bool token_file_verify(const TokenFile *f, bool (*tick)(void *, int64_t, Error *), void *context, Error *error) {
+  enum { KEPT_TOKENS = 16 << 20 };
+  const uint8_t *words = f->file.bytes + sizeof(Header);
+  const size_t word = word_bytes(&f->info);
+  uint64_t sum = 0;
+  for (int64_t at = 0, kept = 0; at < f->info.tokens; at += HELD_WORDS) {
+    const int64_t left = f->info.tokens - at, count = left < HELD_WORDS ? left : HELD_WORDS;
+    sum = xxh64(words + (size_t)at * word, (size_t)count * word, sum);
+    if (at - kept >= KEPT_TOKENS) token_file_let_go(f), kept = at;
+    if (tick && !tick(context, at + count, error)) return false;
+  }
+  return sum == f->info.sum || fail(error, EXIT_CHECKPOINT, "%s is damaged: its checksum does not match", f->path);
+}
+
+void token_file_random(const TokenFile *f) { madvise((void *)(uintptr_t)f->file.bytes, f->file.size, MADV_RANDOM); }
+
+void token_file_expect(const TokenFile *f, int64_t begin, int64_t count) {
+  const size_t word = word_bytes(&f->info), page = (size_t)sysconf(_SC_PAGESIZE);
+  const size_t from = (sizeof(Header) + (size_t)begin * word) / page * page;
+  const size_t end = sizeof(Header) + (size_t)(begin + count) * word;
+  madvise((void *)(uintptr_t)(f->file.bytes + from), end - from, MADV_WILLNEED);
+}
+
+void token_file_let_go(const TokenFile *f) { madvise((void *)(uintptr_t)f->file.bytes, f->file.size, MADV_DONTNEED); }

@@ -1,0 +1,49 @@
+#include "model/evaluation.h"
+
+#include <stdlib.h>
+
+static int64_t bytes_of(const Tokenizer *tokenizer, const int32_t *targets, int count) {
+  int64_t bytes = 0;
+  for (int i = 0; i < count; i++) {
+    size_t size = 0;
+    if (targets[i] != IGNORE_INDEX) tokenizer_decode(tokenizer, targets[i], &size);
+    bytes += (int64_t)size;
+  }
+  return bytes;
+}
+
+/* Fills the sequences of a batch that begins with `window`; those from `windows` on are empty. */
+static bool fill_batch(const ScorePlan *plan, int64_t window, int64_t windows, int32_t *const arrays[3], int64_t *bytes,
+                       Error *error) {
+  const int ctx = plan->windows.ctx;
+  for (int i = 0; i < plan->batch; i++) {
+    const size_t at = (size_t)i * (size_t)ctx;
+    const Sequence sequence = {arrays[0] + at, arrays[1] + at, arrays[2] + at};
+    const int64_t wanted = window + i < windows ? window + i : INT64_MAX / ctx;
+    if (!windows_read(&plan->windows, plan->stride, wanted, &sequence, error)) return false;
+    *bytes += bytes_of(plan->tokenizer, sequence.targets, ctx);
+  }
+  return true;
+}
+
+bool score_windows(Model *model, const ScorePlan *plan, Score *out, bool (*tick)(void *, int64_t, int64_t),
+                   void *argument, Error *error) {
+  *out = (Score){0};
+  const int ctx = plan->windows.ctx;
+  const size_t room = (size_t)plan->batch * (size_t)ctx;
+  int64_t windows = windows_count(&plan->windows, plan->stride);
+  if (plan->limit > 0 && plan->limit < windows) windows = plan->limit;
+  int32_t *tokens = malloc(3 * room * sizeof *tokens);
+  if (!tokens) return fail(error, EXIT_MEMORY, "out of memory for the windows of an evaluation");
+  int32_t *const arrays[3] = {tokens, tokens + room, tokens + 2 * room};
+  const TokenBatch batch = {arrays[0], arrays[1], plan->windows.packing ? arrays[2] : NULL};
+  bool ok = true;
+  for (int64_t window = 0; ok && window < windows; window += plan->batch) {
+    ok = fill_batch(plan, window, windows, arrays, &out->bytes, error) &&
+         model_evaluate(model, &batch, plan->batch, ctx, &out->nats, &out->tokens, NULL, error);
+    int64_t done = window + plan->batch < windows ? window + plan->batch : windows;
+    if (ok && tick && !tick(argument, done, windows)) break;
+  }
+  free(tokens);
+  return ok;
+}

@@ -1,0 +1,124 @@
+#include "model/generation.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+const char *stop_reason_name(StopReason reason) {
+  static const char *const names[] = {"length", "end of text", "context full", "interrupted"};
+  return names[reason];
+}
+
+size_t utf8_complete(const uint8_t *bytes, size_t size) {
+  for (size_t back = 1; back <= 3 && back <= size; back++) {
+    uint8_t lead = bytes[size - back];
+    if ((lead & 0xC0) == 0x80) continue; /* a continuation byte: its lead is further back */
+    size_t needed = lead >= 0xF0 && lead <= 0xF4  ? 4
+                    : lead >= 0xE0 && lead < 0xF0 ? 3
+                    : lead >= 0xC2 && lead < 0xE0 ? 2
+                                                  : 1;
+    return needed > back ? size - back : size;
+  }
+  return size;
+}
+
+/* Bytes held back until they are whole characters. */
+typedef struct Outlet {
+  const GenerationRequest *request;
+  uint8_t *held;
+  size_t size, capacity;
+} Outlet;
+
+/* Emits what is complete, or all of it. False when the receiver wants no more. */
+static bool outlet_flush(Outlet *o, bool all) {
+  if (!o->held) return true;
+  size_t ready = all ? o->size : utf8_complete(o->held, o->size);
+  if (ready == 0) return true;
+  bool wanted = o->request->emit(o->request->argument, o->held, ready);
+  memmove(o->held, o->held + ready, o->size - ready);
+  o->size -= ready;
+  return wanted;
+}
+
+static bool outlet_add(Outlet *o, int32_t token, Error *error) {
+  size_t size;
+  const uint8_t *bytes = tokenizer_decode(o->request->tokenizer, token, &size);
+  if (size == 0) return true;
+  if (o->size + size > o->capacity) {
+    uint8_t *grown = realloc(o->held, 2 * (o->size + size));
+    if (!grown) return fail(error, EXIT_MEMORY, "out of memory for the text");
+    o->held = grown;
+    o->capacity = 2 * (o->size + size);
+  }
+  memcpy(o->held + o->size, bytes, size);
+  o->size += size;
+  return true;
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Makes room for one more token, or says why there is none. */
+static bool make_room(const GenerationRequest *r, int64_t drawn, bool *stop, StopReason *reason, Error *error) {
+  int ctx = decoder_context(r->decoder);
+  *stop = true;
+  if (r->cancelled && r->cancelled(r->argument)) {
+    *reason = STOP_CALLER;
+    return true;
+  }
+  if (r->max_tokens >= 0 && drawn >= r->max_tokens) {
+    *reason = STOP_LENGTH;
+    return true;
+  }
+  if (decoder_room(r->decoder) < 1) {
+    *reason = STOP_CONTEXT;
+    if (!r->slide) return true;
+    if (!decoder_slide(r->decoder, ctx > 1 ? ctx / 2 : 1, error)) return false;
+  }
+  *stop = false;
+  return true;
+}
+
+static bool generate_loop(Outlet *outlet, double start, GenerationResult *result, Error *error) {
+  const GenerationRequest *r = outlet->request;
+  for (;;) {
+    bool stop;
+    if (!make_room(r, result->tokens, &stop, &result->reason, error)) return false;
+    if (stop) return true;
+    int32_t token;
+    if (!decoder_next(r->decoder, &r->sampling, &token, error)) return false;
+    if (result->tokens++ == 0) result->first_token_seconds = now() - start;
+    if (token == tokenizer_end(r->tokenizer)) {
+      if (r->ignore_end) continue;
+      result->reason = STOP_END;
+      return true;
+    }
+    if (!outlet_add(outlet, token, error)) return false;
+    if (!outlet_flush(outlet, false)) {
+      result->reason = STOP_CALLER;
+      return true;
+    }
+  }
+}
+
+bool generation_prompt(const Tokenizer *tokenizer, int32_t start, const uint8_t *text, size_t size, BpeIds *ids,
+                       Error *error) {
+  const int32_t end = tokenizer_end(tokenizer);
+  return (!tokenizer_begins_with_end(tokenizer) || bpe_ids_sink(ids, &end, 1, error)) &&
+         tokenizer_encode(tokenizer, text, size, ids, error) && (ids->count > 0 || bpe_ids_sink(ids, &start, 1, error));
+}
+
+bool generation_run(const GenerationRequest *r, GenerationResult *result, Error *error) {
+  *result = (GenerationResult){0};
+  double start = now();
+  Outlet outlet = {.request = r};
+  bool ok =
+      decoder_prompt(r->decoder, r->prompt, r->prompt_tokens, 0, error) && generate_loop(&outlet, start, result, error);
+  if (ok && result->reason != STOP_CALLER) outlet_flush(&outlet, true);
+  free(outlet.held);
+  result->seconds = now() - start;
+  return ok;
+}

@@ -1,0 +1,44 @@
+/* Writing text with a model: prompt in, bytes out. The samples of ./train and the text of ./generate come from here. */
+#ifndef INKLING_MODEL_GENERATION_H
+#define INKLING_MODEL_GENERATION_H
+
+#include "util/error.h"
+#include "model.h"
+#include "tokenizer/tokenizer.h"
+
+typedef enum StopReason { STOP_LENGTH, STOP_END, STOP_CONTEXT, STOP_CALLER } StopReason;
+const char *stop_reason_name(StopReason reason); /* "length", "end of text", "context full", "interrupted" */
+
+typedef struct GenerationRequest {
+  Decoder *decoder; /* of one row */
+  const Tokenizer *tokenizer;
+  Sampling sampling;
+  const int32_t *prompt; /* 1..ctx tokens */
+  int prompt_tokens;
+  int64_t max_tokens; /* new tokens; < 0: until the end token or, without `slide`, until the context is full */
+  bool slide;         /* when the context is full: keep its last half, compute it again and go on; else stop */
+  bool ignore_end;    /* the end token is neither printed nor obeyed */
+  /* Receives the text in pieces of whole UTF-8 characters (bytes that can never become one come as they are). Returns
+   * false to stop. */
+  bool (*emit)(void *argument, const uint8_t *bytes, size_t size);
+  bool (*cancelled)(void *argument); /* asked before every token; NULL: never */
+  void *argument;
+} GenerationRequest;
+
+typedef struct GenerationResult {
+  int64_t tokens; /* drawn, the end token included */
+  StopReason reason;
+  double first_token_seconds, seconds; /* prompt and first token; the whole */
+} GenerationResult;
+
+/* Appends to `ids` what the model reads for a prompt: its tokens, after the end token where the tokenizer says that
+ * texts begin with it; `start` for a text of nothing. EXIT_MEMORY; what was appended stays the caller's to free. */
+bool generation_prompt(const Tokenizer *tokenizer, int32_t start, const uint8_t *text, size_t size, BpeIds *ids,
+                       Error *error);
+
+bool generation_run(const GenerationRequest *request, GenerationResult *result, Error *error);
+
+/* How many of `size` bytes can be shown now: all but the beginning of a UTF-8 character that may still be completed. */
+size_t utf8_complete(const uint8_t *bytes, size_t size);
+
+#endif

@@ -1,0 +1,172 @@
+#include "tokenizer/bpe.h"
+
+#include "util/hash.h"
+
+#include <stdlib.h>
+
+static bool out_of_memory(Error *error) { return fail(error, EXIT_MEMORY, "out of memory for a BPE vocabulary"); }
+
+void bpe_free(Bpe *bpe) {
+  if (!bpe) return;
+  free(bpe->tokens.bytes);
+  free(bpe->tokens.begins);
+  free(bpe->merges);
+  free(bpe->slots);
+  free(bpe->classes);
+  free(bpe);
+}
+
+const uint8_t *bpe_decode(const Bpe *bpe, int32_t id, size_t *size) {
+  *size = 0;
+  if (id < 0 || id >= bpe->tokens.size) return bpe->tokens.bytes;
+  *size = bpe->tokens.begins[id + 1] - bpe->tokens.begins[id];
+  return bpe->tokens.bytes + bpe->tokens.begins[id];
+}
+
+static uint32_t pair_slot(const Bpe *bpe, int32_t left, int32_t right) {
+  return (uint32_t)hash_mix((uint64_t)(uint32_t)left << 32 | (uint32_t)right, 0) & bpe->slot_mask;
+}
+
+int32_t bpe_rank(const Bpe *bpe, int32_t left, int32_t right) {
+  for (uint32_t at = pair_slot(bpe, left, right);; at = (at + 1) & bpe->slot_mask) {
+    int32_t rank = bpe->slots[at];
+    if (rank < 0 || (bpe->merges[rank].left == left && bpe->merges[rank].right == right)) return rank;
+  }
+}
+
+static bool copy_tables(Bpe *bpe, const BpeTokens *tokens, const BpeMerge *merges, size_t merge_count) {
+  size_t ids = (size_t)tokens->size, bytes = tokens->begins[ids], slots = 2;
+  while (slots < 2 * merge_count) slots *= 2;
+  bpe->tokens = (BpeTokens){.size = tokens->size, .bytes = malloc(bytes + 1)};
+  bpe->tokens.begins = calloc(ids + 1, sizeof *bpe->tokens.begins);
+  bpe->merges = malloc((merge_count + 1) * sizeof *bpe->merges);
+  bpe->slots = malloc(slots * sizeof *bpe->slots);
+  if (!bpe->tokens.bytes || !bpe->tokens.begins || !bpe->merges || !bpe->slots) return false;
+  if (bytes > 0) memcpy(bpe->tokens.bytes, tokens->bytes, bytes);
+  memcpy(bpe->tokens.begins, tokens->begins, (ids + 1) * sizeof *bpe->tokens.begins);
+  if (merge_count > 0) memcpy(bpe->merges, merges, merge_count * sizeof *merges);
+  bpe->merge_count = (int32_t)merge_count;
+  memset(bpe->slots, 0xFF, slots * sizeof *bpe->slots); /* -1 */
+  bpe->slot_mask = (uint32_t)slots - 1;
+  return true;
+}
+
+static bool find_bytes(Bpe *bpe, Error *error) {
+  memset(bpe->byte_ids, 0xFF, sizeof bpe->byte_ids); /* -1 */
+  for (int32_t id = 0; id < bpe->tokens.size; id++) {
+    size_t size;
+    const uint8_t *bytes = bpe_decode(bpe, id, &size);
+    if (size != 1) continue;
+    int32_t *known = &bpe->byte_ids[bytes[0]];
+    if (*known >= 0) {
+      return fail(error, EXIT_CHECKPOINT, "ids %d and %d are both the byte 0x%02X", (int)*known, (int)id, bytes[0]);
+    }
+    *known = id;
+  }
+  for (int byte = 0; byte < BPE_BYTES; byte++) {
+    if (bpe->byte_ids[byte] < 0) return fail(error, EXIT_CHECKPOINT, "no id is the byte 0x%02X", (unsigned)byte);
+  }
+  return true;
+}
+
+/* Whether the bytes of `merge->id` are those of its two parts, and all three have some. */
+static bool is_concatenation(const Bpe *bpe, const BpeMerge *merge) {
+  size_t left, right, both;
+  const uint8_t *left_bytes = bpe_decode(bpe, merge->left, &left), *right_bytes = bpe_decode(bpe, merge->right, &right);
+  const uint8_t *bytes = bpe_decode(bpe, merge->id, &both);
+  return left > 0 && right > 0 && both == left + right && memcmp(bytes, left_bytes, left) == 0 &&
+         memcmp(bytes + left, right_bytes, right) == 0;
+}
+
+static bool index_merges(Bpe *bpe, Error *error) {
+  for (int32_t rank = 0; rank < bpe->merge_count; rank++) {
+    const BpeMerge *merge = &bpe->merges[rank];
+    if (!is_concatenation(bpe, merge)) {
+      return fail(error, EXIT_CHECKPOINT, "merge %d: token %d is not the tokens %d and %d side by side", (int)rank,
+                  (int)merge->id, (int)merge->left, (int)merge->right);
+    }
+    uint32_t at = pair_slot(bpe, merge->left, merge->right);
+    for (; bpe->slots[at] >= 0; at = (at + 1) & bpe->slot_mask) {
+      const BpeMerge *other = &bpe->merges[bpe->slots[at]];
+      if (other->left != merge->left || other->right != merge->right) continue;
+      return fail(error, EXIT_CHECKPOINT, "merges %d and %d are of the same pair", (int)bpe->slots[at], (int)rank);
+    }
+    bpe->slots[at] = rank;
+  }
+  return true;
+}
+
+bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size_t merge_count, Error *error) {
+  *out = NULL;
+  if (merge_count > BPE_MERGES_LIMIT) {
+    return fail(error, EXIT_CHECKPOINT, "%zu merges, more than %d", merge_count, BPE_MERGES_LIMIT);
+  }
+  Bpe *bpe = calloc(1, sizeof *bpe);
+  if (!bpe) return out_of_memory(error);
+  bool done = copy_tables(bpe, tokens, merges, merge_count) || out_of_memory(error);
+  done = done && find_bytes(bpe, error) && index_merges(bpe, error) && char_classes_create(&bpe->classes, error);
+  if (done) *out = bpe;
+  else bpe_free(bpe);
+  return done;
+}
+
+/* ---- The ids of our own training --------------------------------------------------------------------------------- */
+
+/* Lengths of all tokens as begins[]; false where a merge names a token that is not there yet, or the bytes of all are
+ * more than 2^32. */
+static bool own_begins(uint32_t *begins, const BpeMerge *merges, size_t merge_count) {
+  for (uint32_t byte = 0; byte <= BPE_BYTES; byte++) begins[byte] = byte;
+  for (size_t i = 0; i < merge_count; i++) {
+    int64_t id = BPE_BYTES + (int64_t)i, left = merges[i].left, right = merges[i].right;
+    if (left < 0 || left >= id || right < 0 || right >= id) return false;
+    uint64_t end = begins[id] + (uint64_t)(begins[left + 1] - begins[left]) + (begins[right + 1] - begins[right]);
+    if (end > UINT32_MAX) return false;
+    begins[id + 1] = (uint32_t)end;
+  }
+  begins[BPE_BYTES + merge_count + 1] = begins[BPE_BYTES + merge_count]; /* the end token */
+  return true;
+}
+
+static void own_bytes(const BpeTokens *tokens, const BpeMerge *merges, size_t merge_count) {
+  const uint32_t *begins = tokens->begins;
+  for (int byte = 0; byte < BPE_BYTES; byte++) tokens->bytes[byte] = (uint8_t)byte;
+  for (size_t i = 0; i < merge_count; i++) {
+    int32_t left = merges[i].left, right = merges[i].right;
+    uint32_t size = begins[left + 1] - begins[left];
+    uint8_t *to = tokens->bytes + begins[BPE_BYTES + i];
+    memcpy(to, tokens->bytes + begins[left], size);
+    memcpy(to + size, tokens->bytes + begins[right], begins[right + 1] - begins[right]);
+  }
+}
+
+static bool from_numbered(Bpe **out, BpeTokens *tokens, BpeMerge *merges, size_t merge_count, Error *error) {
+  if (!own_begins(tokens->begins, merges, merge_count)) {
+    return fail(error, EXIT_CHECKPOINT, "a merge of tokens that come after it, or of too many bytes");
+  }
+  tokens->bytes = malloc(tokens->begins[tokens->size]);
+  if (!tokens->bytes) return out_of_memory(error);
+  own_bytes(tokens, merges, merge_count);
+  for (size_t i = 0; i < merge_count; i++) merges[i].id = BPE_BYTES + (int32_t)i;
+  return bpe_create(out, tokens, merges, merge_count, error);
+}
+
+bool bpe_from_merges(Bpe **out, const BpeMerge *merges, size_t merge_count, Error *error) {
+  *out = NULL;
+  if (merge_count > BPE_MERGES_LIMIT) {
+    return fail(error, EXIT_CHECKPOINT, "%zu merges, more than %d", merge_count, BPE_MERGES_LIMIT);
+  }
+  BpeTokens tokens = {.size = BPE_BYTES + (int32_t)merge_count + 1};
+  tokens.begins = calloc((size_t)tokens.size + 1, sizeof *tokens.begins);
+  BpeMerge *own = malloc((merge_count + 1) * sizeof *own);
+  bool done = tokens.begins && own;
+  if (done) {
+    if (merge_count > 0) memcpy(own, merges, merge_count * sizeof *own);
+    done = from_numbered(out, &tokens, own, merge_count, error);
+  } else {
+    out_of_memory(error);
+  }
+  free(tokens.begins);
+  free(tokens.bytes);
+  free(own);
+  return done;
+}

@@ -1,0 +1,198 @@
+#include "tokenizer/bpe_encode.h"
+
+#include "tokenizer/bpe_piece.h"
+#include "util/hash.h"
+
+#include <omp.h>
+#include <stdlib.h>
+
+enum {
+  CACHE_SLOTS = 1 << 15,
+  KEY_WORDS = 4,
+  KEY_BYTES = 8 * KEY_WORDS - 1, /* the last byte is the length */
+  CACHED_IDS = 7,
+  ROUND_PARTS = 4096
+};
+
+/* One line of the processor's cache. A piece has one place; the last one to come there has it. */
+typedef struct CacheSlot {
+  uint64_t key[KEY_WORDS]; /* the piece, zeros, its length; all zeros: empty */
+  int32_t ids[CACHED_IDS];
+  int32_t count;
+} CacheSlot;
+
+typedef struct Worker {
+  CacheSlot *cache; /* [CACHE_SLOTS] */
+  int32_t *ids;     /* of the parts of this round */
+  size_t count, capacity;
+  PieceScratch scratch;
+} Worker;
+
+/* Where the ids of a part are. */
+typedef struct PartIds {
+  int thread;
+  size_t begin, count;
+} PartIds;
+
+struct BpeEncoder {
+  const Bpe *bpe;
+  int threads;
+  Worker *workers;     /* [threads] */
+  DocumentPart *parts; /* [ROUND_PARTS] */
+  PartIds *part_ids;   /* [ROUND_PARTS] */
+};
+
+static bool out_of_memory(Error *error) { return fail(error, EXIT_MEMORY, "out of memory while encoding text"); }
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+void bpe_encoder_free(BpeEncoder *encoder) {
+  if (!encoder) return;
+  for (int i = 0; encoder->workers && i < encoder->threads; i++) {
+    free(encoder->workers[i].cache);
+    free(encoder->workers[i].ids);
+    piece_scratch_free(&encoder->workers[i].scratch);
+  }
+  free(encoder->workers);
+  free(encoder->parts);
+  free(encoder->part_ids);
+  free(encoder);
+}
+
+static bool allocate(BpeEncoder *encoder) {
+  encoder->workers = calloc((size_t)encoder->threads, sizeof *encoder->workers);
+  encoder->parts = malloc(ROUND_PARTS * sizeof *encoder->parts);
+  encoder->part_ids = malloc(ROUND_PARTS * sizeof *encoder->part_ids);
+  if (!encoder->workers || !encoder->parts || !encoder->part_ids) return false;
+  for (int i = 0; i < encoder->threads; i++) {
+    size_t bytes = CACHE_SLOTS * sizeof(CacheSlot);
+    CacheSlot *cache = encoder->workers[i].cache = aligned_alloc(sizeof(CacheSlot), bytes);
+    if (!cache) return false;
+    memset(cache, 0, bytes);
+  }
+  return true;
+}
+
+bool bpe_encoder_create(BpeEncoder **out, const Bpe *bpe, int threads, Error *error) {
+  *out = NULL;
+  BpeEncoder *encoder = calloc(1, sizeof *encoder);
+  if (!encoder) return out_of_memory(error);
+  encoder->bpe = bpe;
+  encoder->threads = threads;
+  if (!allocate(encoder)) {
+    bpe_encoder_free(encoder);
+    return out_of_memory(error);
+  }
+  *out = encoder;
+  return true;
+}
+
+static bool reserve(int32_t **ids, size_t *capacity, size_t needed) {
+  if (needed <= *capacity) return true;
+  size_t larger = needed < 2 * *capacity ? 2 * *capacity : needed;
+  int32_t *moved = realloc(*ids, larger * sizeof *moved);
+  if (!moved) return false;
+  *ids = moved;
+  *capacity = larger;
+  return true;
+}
+
+bool bpe_ids_sink(void *ids, const int32_t *more, size_t count, Error *error) {
+  BpeIds *all = ids;
+  if (!reserve(&all->ids, &all->capacity, all->count + count)) return out_of_memory(error);
+  if (count > 0) memcpy(all->ids + all->count, more, count * sizeof *more);
+  all->count += count;
+  return true;
+}
+
+/* ---- One part ---------------------------------------------------------------------------------------------------- */
+
+/* `left` >= `size`: how many bytes may be read. */
+static void make_key(uint64_t key[KEY_WORDS], const uint8_t *piece, size_t size, size_t left) {
+  uint8_t padded[8 * KEY_WORDS] = {0};
+  if (left >= 8 && size <= 8) {
+    key[0] = load_u64(piece) & (UINT64_MAX >> (64 - 8 * size));
+    key[1] = key[2] = 0;
+    key[3] = (uint64_t)size << 56;
+    return;
+  }
+  memcpy(padded, piece, size);
+  padded[KEY_BYTES] = (uint8_t)size;
+  memcpy(key, padded, sizeof padded);
+}
+
+static CacheSlot *find_slot(CacheSlot *cache, const uint64_t key[KEY_WORDS]) {
+  uint64_t hash = hash_mix(hash_mix(key[0], key[1]), key[2] ^ key[3]);
+  return &cache[hash & (CACHE_SLOTS - 1)];
+}
+
+/* Ids of a piece to `ids`, which has room for one a byte and for CACHED_IDS. 0: out of memory. */
+static size_t encode_piece(const Bpe *bpe, Worker *worker, const uint8_t *piece, size_t size, size_t left,
+                           int32_t *ids) {
+  if (size > KEY_BYTES) return bpe_encode_piece(bpe, piece, size, ids, &worker->scratch);
+  uint64_t key[KEY_WORDS];
+  make_key(key, piece, size, left);
+  CacheSlot *slot = find_slot(worker->cache, key);
+  if (memcmp(slot->key, key, sizeof key) == 0) {
+    memcpy(ids, slot->ids, sizeof slot->ids); /* always all of them: cheaper than to count */
+    return (size_t)slot->count;
+  }
+  size_t count = bpe_encode_piece(bpe, piece, size, ids, &worker->scratch);
+  if (count > CACHED_IDS) return count;
+  memcpy(slot->key, key, sizeof key);
+  memcpy(slot->ids, ids, count * sizeof *ids);
+  slot->count = (int32_t)count;
+  return count;
+}
+
+static bool encode_part(const Bpe *bpe, Worker *worker, const DocumentPart *part, int32_t end) {
+  const uint8_t *text = part->text;
+  for (size_t left = part->size; left > 0;) {
+    size_t size = split_first(bpe->classes, text, left);
+    if (!reserve(&worker->ids, &worker->capacity, worker->count + size + CACHED_IDS)) return false;
+    size_t count = encode_piece(bpe, worker, text, size, left, worker->ids + worker->count);
+    if (count == 0) return false;
+    worker->count += count;
+    text += size;
+    left -= size;
+  }
+  if (!part->is_last || end < 0) return true;
+  if (!reserve(&worker->ids, &worker->capacity, worker->count + 1)) return false;
+  worker->ids[worker->count++] = end;
+  return true;
+}
+
+/* ---- All documents ----------------------------------------------------------------------------------------------- */
+
+static bool encode_parts(BpeEncoder *encoder, size_t count, int32_t end) {
+  bool done = true;
+#pragma omp parallel num_threads(encoder->threads) reduction(&& : done)
+  {
+    int thread = omp_get_thread_num();
+    Worker *worker = &encoder->workers[thread];
+    worker->count = 0;
+#pragma omp for schedule(dynamic)
+    for (size_t i = 0; i < count; i++) {
+      size_t begin = worker->count;
+      done = done && encode_part(encoder->bpe, worker, &encoder->parts[i], end);
+      encoder->part_ids[i] = (PartIds){thread, begin, worker->count - begin};
+    }
+  }
+  return done;
+}
+
+bool bpe_encode(BpeEncoder *encoder, const TextSpan *documents, size_t count, int32_t end, BpeSink sink, void *context,
+                Error *error) {
+  PartCursor cursor = {0};
+  size_t round = (size_t)encoder->threads * 8 * PART_BYTES, parts;
+  const CharClasses *classes = encoder->bpe->classes;
+  while ((parts = split_parts(classes, documents, count, &cursor, encoder->parts, ROUND_PARTS, round)) > 0) {
+    if (!encode_parts(encoder, parts, end)) return out_of_memory(error);
+    for (size_t i = 0; i < parts; i++) {
+      const PartIds *part = &encoder->part_ids[i];
+      if (part->count == 0) continue;
+      if (!sink(context, encoder->workers[part->thread].ids + part->begin, part->count, error)) return false;
+    }
+  }
+  return true;
+}

@@ -1,0 +1,35 @@
+/* Documents to token ids, by several threads. The ids do not depend on how many. */
+#ifndef INKLING_TOKENIZER_BPE_ENCODE_H
+#define INKLING_TOKENIZER_BPE_ENCODE_H
+
+#include "util/error.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/pretokenize.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct BpeEncoder BpeEncoder;
+
+/* Holds caches of what words became, 2 MiB a thread, and buffers. `bpe` must outlive it. The caller frees it with
+ * bpe_encoder_free. EXIT_MEMORY. One call at a time. */
+bool bpe_encoder_create(BpeEncoder **out, const Bpe *bpe, int threads, Error *error);
+void bpe_encoder_free(BpeEncoder *encoder);
+
+/* Takes the next `count` ids, in the order of the text; false stops the encoding (with `error` filled). */
+typedef bool (*BpeSink)(void *context, const int32_t *ids, size_t count, Error *error);
+
+/* Encodes documents, each by itself, and passes their ids on, some MB of text at a time: any size of text takes a fixed
+ * amount of memory (but for single pieces of many MB). After each document comes `end`, unless it is negative. Special
+ * tokens are not recognised in the text. EXIT_MEMORY, or what the sink says. */
+bool bpe_encode(BpeEncoder *encoder, const TextSpan *documents, size_t count, int32_t end, BpeSink sink, void *context,
+                Error *error);
+
+/* A sink that keeps all. Starts as {0}; the caller frees `ids`. */
+typedef struct BpeIds {
+  int32_t *ids;
+  size_t count, capacity;
+} BpeIds;
+bool bpe_ids_sink(void *ids, const int32_t *more, size_t count, Error *error);
+
+#endif

@@ -1,0 +1,331 @@
+#include "tokenizer/bpe_merges.h"
+
+#include "tokenizer/pair_queue.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEPARATOR = -1, INSIDE = -2, REPORT_EVERY = 256, PREFETCH = 12 };
+
+/* All different pieces, one after the other with separators around them, as cells: one a byte. The first and the last
+ * cell of a token hold its id, so from a token both neighbours are found: the one after it begins `length` cells on,
+ * the one before it has its id in the cell before, and begins its length earlier. Cells between mean nothing.
+ *
+ * Where the pair (left, right) was at p and both tokens were not merged since, cell p is left and cell p + length(left)
+ * is right. The reverse holds too, so this is how old positions are told from good ones: a merge overwrites the first
+ * cell of its right token; and cell p cannot be the last cell of a token `left`, because the token that covers p began
+ * there, and has only grown since. */
+typedef struct Corpus {
+  int32_t *cells; /* [size] */
+  size_t size;
+  struct Weight *weights; /* [weight_count], pieces being sorted by how often they occur */
+} Corpus;
+
+/* The pieces whose cells are before `end`, and after the previous one's, occur `count` times. */
+typedef struct Weight {
+  size_t end;
+  uint64_t count;
+} Weight;
+
+/* What stands on one side of the new token. Each merge of left, right with a token x before them takes one from the
+ * pair (x, left) and gives one to (x, new), so the same numbers are of both; likewise after them. */
+typedef struct Neighbours {
+  uint64_t *weights;    /* [tokens] */
+  uint32_t *numbers;    /* [tokens] positions */
+  uint32_t **positions; /* [tokens] of the new pair, while they are filled; NULL: not wanted */
+  int32_t *touched;     /* [touched_count] ids whose numbers are not 0 */
+  size_t touched_count;
+  struct Place {
+    int32_t id;
+    uint32_t position; /* of the new pair */
+  } * places;          /* [place_count] */
+  size_t place_count, capacity;
+} Neighbours;
+
+typedef struct Merger {
+  Corpus corpus;
+  PairQueue queue;
+  Neighbours before, after;
+  uint32_t *lengths; /* [tokens] bytes */
+} Merger;
+
+/* ---- The corpus -------------------------------------------------------------------------------------------------- */
+
+typedef struct Piece {
+  uint64_t count;
+  uint32_t index;
+} Piece;
+
+static int by_falling_count(const void *a, const void *b) {
+  uint64_t left = ((const Piece *)a)->count, right = ((const Piece *)b)->count;
+  return (left < right) - (left > right);
+}
+
+/* Pieces with a pair in them; returns how many, and the cells they take. */
+static size_t sort_pieces(const PieceCounts *counts, Piece *pieces, size_t *cells) {
+  size_t kept = 0;
+  *cells = 1;
+  for (uint32_t i = 0; i < counts->size; i++) {
+    size_t size = counts->begins[i + 1] - counts->begins[i];
+    if (size < 2) continue;
+    pieces[kept++] = (Piece){counts->counts[i], i};
+    *cells += size + 1;
+  }
+  qsort(pieces, kept, sizeof *pieces, by_falling_count);
+  return kept;
+}
+
+static void lay_out(Corpus *corpus, const PieceCounts *counts, const Piece *pieces, size_t piece_count) {
+  size_t at = 0, steps = 0;
+  corpus->cells[at++] = SEPARATOR;
+  for (size_t i = 0; i < piece_count; i++) {
+    for (size_t j = counts->begins[pieces[i].index]; j < counts->begins[pieces[i].index + 1]; j++) {
+      corpus->cells[at++] = counts->bytes[j];
+    }
+    corpus->cells[at++] = SEPARATOR;
+    if (i + 1 == piece_count || pieces[i + 1].count != pieces[i].count) {
+      corpus->weights[steps++] = (Weight){at, pieces[i].count};
+    }
+  }
+}
+
+static size_t distinct_counts(const Piece *pieces, size_t piece_count) {
+  size_t out = 0;
+  for (size_t i = 0; i < piece_count; i++) out += i == 0 || pieces[i].count != pieces[i - 1].count;
+  return out;
+}
+
+static bool lay_out_sorted(Corpus *corpus, const PieceCounts *counts, const Piece *pieces, size_t piece_count,
+                           Error *error) {
+  if (corpus->size > UINT32_MAX) {
+    return fail(error, EXIT_INPUT,
+                "the different words of the text have %zu bytes, more than the 4 GiB that BPE training can hold; train "
+                "the tokenizer on a part of the text",
+                corpus->size);
+  }
+  corpus->cells = malloc(corpus->size * sizeof *corpus->cells);
+  corpus->weights = malloc((distinct_counts(pieces, piece_count) + 1) * sizeof *corpus->weights);
+  if (!corpus->cells || !corpus->weights) {
+    return fail(error, EXIT_MEMORY, "out of memory for %zu bytes of different words", corpus->size);
+  }
+  lay_out(corpus, counts, pieces, piece_count);
+  return true;
+}
+
+static bool corpus_create(Corpus *corpus, const PieceCounts *counts, Error *error) {
+  Piece *pieces = malloc(((size_t)counts->size + 1) * sizeof *pieces);
+  if (!pieces) return fail(error, EXIT_MEMORY, "out of memory for %u different words", (unsigned)counts->size);
+  size_t piece_count = sort_pieces(counts, pieces, &corpus->size);
+  bool done = lay_out_sorted(corpus, counts, pieces, piece_count, error);
+  free(pieces);
+  return done;
+}
+
+/* ---- The pairs of bytes ------------------------------------------------------------------------------------------ */
+
+typedef struct BytePair {
+  uint64_t count;
+  uint32_t *positions; /* where the next one goes; NULL: not wanted */
+  uint32_t size;
+} BytePair;
+
+static BytePair *byte_pair_at(BytePair *pairs, const int32_t *cells, size_t at) {
+  return cells[at] < 0 || cells[at + 1] < 0 ? NULL : &pairs[cells[at] * BPE_BYTES + cells[at + 1]];
+}
+
+static bool queue_byte_pairs(Merger *merger, BytePair *pairs) {
+  const Corpus *corpus = &merger->corpus;
+  const Weight *weight = corpus->weights;
+  for (size_t at = 0; at + 1 < corpus->size; at++) {
+    BytePair *pair = byte_pair_at(pairs, corpus->cells, at);
+    if (!pair) continue;
+    while (at >= weight->end) weight++;
+    pair->count += weight->count;
+    pair->size++;
+  }
+  for (int32_t i = 0; i < BPE_BYTES * BPE_BYTES; i++) {
+    if (pairs[i].count < BPE_MIN_COUNT) continue;
+    Pair *pair = pair_queue_add(&merger->queue, i / BPE_BYTES, i % BPE_BYTES, pairs[i].count, pairs[i].size);
+    if (!pair) return false;
+    pairs[i].positions = pair->positions;
+  }
+  for (size_t at = 0; at + 1 < corpus->size; at++) {
+    BytePair *pair = byte_pair_at(pairs, corpus->cells, at);
+    if (pair && pair->positions) *pair->positions++ = (uint32_t)at;
+  }
+  return true;
+}
+
+/* ---- One merge --------------------------------------------------------------------------------------------------- */
+
+static void note(Neighbours *side, int32_t id, uint32_t position, uint64_t weight) {
+  if (side->numbers[id]++ == 0) side->touched[side->touched_count++] = id;
+  side->weights[id] += weight;
+  side->places[side->place_count++] = (struct Place){id, position};
+}
+
+static bool reserve_places(Neighbours *side, size_t count) {
+  if (count <= side->capacity) return true;
+  struct Place *places = realloc(side->places, count * sizeof *places);
+  if (!places) return false;
+  side->places = places;
+  side->capacity = count;
+  return true;
+}
+
+/* Puts `id` wherever the pair still stands, from left to right, and notes what stands around it. */
+static void replace(Merger *merger, const Pair *pair, int32_t id) {
+  int32_t *cells = merger->corpus.cells;
+  const uint32_t *lengths = merger->lengths;
+  const Weight *weight = merger->corpus.weights;
+  uint32_t left = lengths[pair->left], right = lengths[pair->right];
+  for (uint32_t i = 0; i < pair->size; i++) {
+    uint32_t at = pair->positions[i], middle = at + left, end = middle + right;
+    if (i + PREFETCH < pair->size) __builtin_prefetch(&cells[pair->positions[i + PREFETCH]], 1);
+    if (cells[at] != pair->left || cells[middle] != pair->right) continue;
+    while (at >= weight->end) weight++;
+    int32_t before = cells[at - 1], after = cells[end];
+    cells[middle] = INSIDE;
+    cells[at] = cells[end - 1] = id;
+    if (before >= 0) note(&merger->before, before, at - lengths[before], weight->count);
+    if (after >= 0) note(&merger->after, after, at, weight->count);
+  }
+}
+
+/* The new pairs of one side. Those that can never be merged are not kept: too rare, or too long. */
+static bool add_pairs(Merger *merger, Neighbours *side, int32_t id) {
+  for (size_t i = 0; i < side->touched_count; i++) {
+    int32_t other = side->touched[i];
+    side->positions[other] = NULL;
+    bool is_wanted =
+        side->weights[other] >= BPE_MIN_COUNT && merger->lengths[other] + merger->lengths[id] <= BPE_TOKEN_BYTES;
+    if (!is_wanted) continue;
+    int32_t left = side == &merger->before ? other : id, right = side == &merger->before ? id : other;
+    Pair *pair = pair_queue_add(&merger->queue, left, right, side->weights[other], side->numbers[other]);
+    if (!pair) return false;
+    side->positions[other] = pair->positions;
+  }
+  for (size_t i = 0; i < side->place_count; i++) {
+    uint32_t **positions = &side->positions[side->places[i].id];
+    if (*positions) *(*positions)++ = side->places[i].position;
+  }
+  return true;
+}
+
+static void take_counts(PairQueue *queue, int32_t left, int32_t right, uint64_t weight) {
+  Pair *pair = pair_queue_find(queue, left, right);
+  if (pair && pair->count > 0) pair->count -= weight;
+}
+
+/* What the old pairs of both sides lose. Only after the new pairs are there: in abab, the second merge of (a, b) takes
+ * away the pair (ab, a) that the first one gave. */
+static void settle(Merger *merger, int32_t old_left, int32_t old_right) {
+  Neighbours *before = &merger->before, *after = &merger->after;
+  for (size_t i = 0; i < before->touched_count; i++) {
+    int32_t id = before->touched[i];
+    take_counts(&merger->queue, id, old_left, before->weights[id]);
+    before->weights[id] = before->numbers[id] = 0;
+  }
+  for (size_t i = 0; i < after->touched_count; i++) {
+    int32_t id = after->touched[i];
+    take_counts(&merger->queue, old_right, id, after->weights[id]);
+    after->weights[id] = after->numbers[id] = 0;
+  }
+  before->touched_count = before->place_count = after->touched_count = after->place_count = 0;
+}
+
+/* Every token `id` is made here and never again, so all positions of its pairs are found now, in ascending order. No
+ * two tokens have the same bytes: which merges are made inside a stretch of a piece that nothing is merged across
+ * depends on its bytes alone, so all equal stretches become one token in the same merge. */
+static bool merge_pair(Merger *merger, Pair *pair, int32_t id) {
+  int32_t left = pair->left, right = pair->right;
+  merger->lengths[id] = merger->lengths[left] + merger->lengths[right];
+  if (!reserve_places(&merger->before, pair->size) || !reserve_places(&merger->after, pair->size)) return false;
+  pair->count = 0; /* it stays so: nothing is taken from 0 */
+  replace(merger, pair, id);
+  free(pair->positions);
+  pair->positions = NULL;
+  if (!add_pairs(merger, &merger->before, id) || !add_pairs(merger, &merger->after, id)) return false;
+  settle(merger, left, right);
+  return true;
+}
+
+/* ---- All merges -------------------------------------------------------------------------------------------------- */
+
+static bool neighbours_create(Neighbours *side, size_t tokens) {
+  side->weights = calloc(tokens, sizeof *side->weights);
+  side->numbers = calloc(tokens, sizeof *side->numbers);
+  side->positions = malloc(tokens * sizeof *side->positions);
+  side->touched = malloc(tokens * sizeof *side->touched);
+  return side->weights && side->numbers && side->positions && side->touched;
+}
+
+static void neighbours_free(Neighbours *side) {
+  free(side->weights);
+  free(side->numbers);
+  free(side->positions);
+  free(side->touched);
+  free(side->places);
+}
+
+static void merger_free(Merger *merger) {
+  free(merger->corpus.cells);
+  free(merger->corpus.weights);
+  pair_queue_free(&merger->queue);
+  neighbours_free(&merger->before);
+  neighbours_free(&merger->after);
+  free(merger->lengths);
+}
+
+static bool merger_start(Merger *merger, size_t tokens) {
+  merger->lengths = malloc(tokens * sizeof *merger->lengths);
+  BytePair *pairs = calloc((size_t)BPE_BYTES * BPE_BYTES, sizeof *pairs);
+  bool done = merger->lengths && pairs && neighbours_create(&merger->before, tokens) &&
+              neighbours_create(&merger->after, tokens) && queue_byte_pairs(merger, pairs);
+  free(pairs);
+  if (!done) return false;
+  for (int i = 0; i < BPE_BYTES; i++) merger->lengths[i] = 1;
+  return true;
+}
+
+static bool no_memory(const Merger *merger, Error *error) {
+  return fail(error, EXIT_MEMORY, "out of memory while merging, with %zu bytes of different words",
+              merger->corpus.size);
+}
+
+static bool run(Merger *merger, size_t most, BpeProgress progress, BpeMerge *merges, size_t *merge_count,
+                Error *error) {
+  size_t made = 0;
+  for (; made < most; made++) {
+    Pair *pair = pair_queue_take(&merger->queue, BPE_MIN_COUNT);
+    if (!pair) break;
+    int32_t id = BPE_BYTES + (int32_t)made;
+    merges[made] = (BpeMerge){pair->left, pair->right, id};
+    if (!merge_pair(merger, pair, id)) return no_memory(merger, error);
+    const bool due = progress.report && (made + 1) % REPORT_EVERY == 0;
+    if (due && !progress.report(progress.context, (int64_t)made + 1, error)) return false;
+  }
+  *merge_count = made;
+  return true;
+}
+
+bool merges_find(PieceCounts *counts, size_t wanted, BpeProgress progress, BpeMerge **merges, size_t *merge_count,
+                 Error *error) {
+  Merger merger = {0};
+  bool done = corpus_create(&merger.corpus, counts, error);
+  piece_counts_free(counts);
+  if (done) {
+    /* A merge uses up at least one cell. */
+    size_t most = wanted < merger.corpus.size ? wanted : merger.corpus.size;
+    *merges = malloc((most + 1) * sizeof **merges);
+    done = *merges && merger_start(&merger, BPE_BYTES + most)
+               ? run(&merger, most, progress, *merges, merge_count, error)
+               : no_memory(&merger, error);
+  }
+  merger_free(&merger);
+  if (!done) {
+    free(*merges);
+    *merges = NULL;
+  }
+  return done;
+}

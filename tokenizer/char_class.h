@@ -1,0 +1,51 @@
+/* Characters of a byte string and the three Unicode classes that splitting asks for.
+ *
+ * A byte that is no part of well-formed UTF-8 (RFC 3629: no overlong forms, surrogates or points over U+10FFFF) is a
+ * character of its own, of class CHAR_OTHER. So every byte string is a sequence of characters, and a character never
+ * depends on what stands before it: UTF-8 synchronises itself, because no lead byte is a continuation byte.
+ *
+ * Which letters are letters is what PCRE2 knows: 10.42 has Unicode 14. Characters that were added since are
+ * CHAR_OTHER, which moves where a text is split and changes no byte. */
+#ifndef INKLING_TOKENIZER_CHAR_CLASS_H
+#define INKLING_TOKENIZER_CHAR_CLASS_H
+
+#include "util/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CODE_POINTS = 0x110000 };
+
+typedef enum CharClass {
+  CHAR_OTHER,
+  CHAR_LETTER,   /* \p{L} */
+  CHAR_NUMBER,   /* \p{N} */
+  CHAR_SPACE,    /* White_Space */
+  CHAR_MULTIBYTE /* of a byte alone: it takes more bytes to know */
+} CharClass;
+
+/* 1.1 MB. */
+typedef struct CharClasses {
+  uint8_t of[CODE_POINTS];
+  uint8_t of_byte[256];
+} CharClasses;
+
+/* The caller frees with free(). EXIT_MEMORY; EXIT_INTERNAL where PCRE2 was built without Unicode. */
+bool char_classes_create(CharClasses **out, Error *error);
+
+/* Bytes of the well-formed character that starts at text[0], at most `size` of them, or 0; its point in *point. */
+size_t utf8_decode(const uint8_t *text, size_t size, uint32_t *point);
+
+/* Class of the character at text[0] and its bytes in *length; size > 0. */
+static inline CharClass char_class(const CharClasses *classes, const uint8_t *text, size_t size, size_t *length) {
+  CharClass class = (CharClass)classes->of_byte[text[0]];
+  *length = 1;
+  if (class != CHAR_MULTIBYTE) return class;
+  uint32_t point;
+  size_t bytes = utf8_decode(text, size, &point);
+  if (bytes == 0) return CHAR_OTHER;
+  *length = bytes;
+  return (CharClass)classes->of[point];
+}
+
+#endif

@@ -1,0 +1,120 @@
+#include "tokenizer/convert.h"
+
+#include "tokenizer/pretokenize.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUFFER_BYTES = 4 << 20, WORD_BYTES = 32 };
+
+static bool cannot_write(Error *error) {
+  return fail(error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));
+}
+
+static bool cannot_read(const char *name, Error *error) {
+  return fail(error, EXIT_INPUT, "cannot read %s: %s", name, strerror(errno));
+}
+
+/* ---- to ids ---- */
+
+static bool print_ids(void *out, const int32_t *ids, size_t count, Error *error) {
+  for (size_t i = 0; i < count; i++)
+    if (fprintf(out, "%d\n", ids[i]) < 0) return cannot_write(error);
+  return true;
+}
+
+/* Bytes that were read and not encoded yet. */
+typedef struct Pending {
+  uint8_t *bytes;
+  size_t size, capacity;
+} Pending;
+
+/* Reads on until `capacity` bytes are there or the stream ends. */
+static bool fill(Pending *p, FILE *in, const char *name, Error *error) {
+  p->size += fread(p->bytes + p->size, 1, p->capacity - p->size, in);
+  return !ferror(in) || cannot_read(name, error);
+}
+
+static bool grow(Pending *p, Error *error) {
+  uint8_t *grown = p->capacity <= SIZE_MAX / 2 ? realloc(p->bytes, 2 * p->capacity) : NULL;
+  if (!grown) return fail(error, EXIT_MEMORY, "out of memory for a text of more than %zu bytes", p->capacity);
+  p->bytes = grown;
+  p->capacity *= 2;
+  return true;
+}
+
+/* What can be encoded without knowing what follows: up to a place in the second half where a text may be cut, or all of
+ * it at the end; 0 when more has to be read. */
+static size_t complete(const Pending *p, const CharClasses *classes, bool ended) {
+  if (ended) return p->size;
+  const size_t cut = split_cut(classes, p->bytes, p->size, p->size / 2);
+  return cut < p->size ? cut : 0;
+}
+
+static bool encode_stream(BpeEncoder *encoder, const CharClasses *classes, Pending *p, FILE *in, const char *name,
+                          FILE *out, Error *error) {
+  for (bool ended = false; !ended;) {
+    if (!fill(p, in, name, error)) return false;
+    ended = feof(in);
+    const size_t size = complete(p, classes, ended);
+    const TextSpan text = {p->bytes, size};
+    if (!ended && size == 0) {
+      if (!grow(p, error)) return false;
+      continue;
+    }
+    if (!bpe_encode(encoder, &text, 1, -1, print_ids, out, error)) return false;
+    p->size -= size;
+    memmove(p->bytes, p->bytes + size, p->size);
+  }
+  return fflush(out) == 0 || cannot_write(error);
+}
+
+bool convert_to_ids(const Tokenizer *tokenizer, FILE *in, const char *name, FILE *out, Error *error) {
+  const Bpe *bpe = tokenizer_bpe(tokenizer);
+  BpeEncoder *encoder = NULL;
+  Pending pending = {.bytes = malloc(BUFFER_BYTES), .capacity = BUFFER_BYTES};
+  bool ok = pending.bytes || fail(error, EXIT_MEMORY, "out of memory for a text");
+  ok = ok && bpe_encoder_create(&encoder, bpe, 1, error) &&
+       encode_stream(encoder, bpe->classes, &pending, in, name, out, error);
+  bpe_encoder_free(encoder);
+  free(pending.bytes);
+  return ok;
+}
+
+/* ---- to text ---- */
+
+static bool is_between(int c) { return c == ',' || c == ' ' || (c >= '\t' && c <= '\r'); }
+
+/* The next word, cut to what `word` holds; false at the end. */
+static bool next_word(FILE *in, char word[WORD_BYTES]) {
+  int c;
+  size_t size = 0;
+  while ((c = getc(in)) != EOF && is_between(c)) {
+  }
+  for (; c != EOF && !is_between(c); c = getc(in))
+    if (size < WORD_BYTES - 1) word[size++] = c >= ' ' && c <= '~' ? (char)c : '?';
+  word[size] = '\0';
+  return size > 0;
+}
+
+static bool write_word(const Tokenizer *tokenizer, const char *word, const char *name, int64_t number, FILE *out,
+                       Error *error) {
+  char *end;
+  size_t size;
+  errno = 0;
+  const long long id = strtoll(word, &end, 10);
+  if (*end || errno || id < 0 || id >= tokenizer_vocab(tokenizer))
+    return fail(error, EXIT_INPUT, "%s: word %lld is \"%s\", no token of this vocabulary: 0 to %d", name,
+                (long long)number, word, tokenizer_vocab(tokenizer) - 1);
+  const uint8_t *bytes = tokenizer_decode(tokenizer, (int32_t)id, &size);
+  return fwrite(bytes, 1, size, out) == size || cannot_write(error);
+}
+
+bool convert_to_text(const Tokenizer *tokenizer, FILE *in, const char *name, FILE *out, Error *error) {
+  char word[WORD_BYTES];
+  for (int64_t number = 1; next_word(in, word); number++)
+    if (!write_word(tokenizer, word, name, number, out, error)) return false;
+  if (ferror(in)) return cannot_read(name, error);
+  return fflush(out) == 0 || cannot_write(error);
+}

@@ -1,0 +1,19 @@
+/* Text to the numbers of its tokens and back, from one stream to another, however long. */
+#ifndef INKLING_TOKENIZER_CONVERT_H
+#define INKLING_TOKENIZER_CONVERT_H
+
+#include "util/error.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdio.h>
+
+/* Prints the ids of the bytes in `in`, one text, a line each: no end token, special tokens not recognised. `name` of
+ * the input for messages. EXIT_INPUT when it cannot be read, EXIT_OUTPUT (errno says why) when `out` cannot be written,
+ * EXIT_MEMORY. */
+bool convert_to_ids(const Tokenizer *tokenizer, FILE *in, const char *name, FILE *out, Error *error);
+
+/* Writes the bytes of ids that stand in `in`, with white space or commas between them; special tokens are no bytes.
+ * EXIT_INPUT, with the word's place, for what is no id of the vocabulary; EXIT_OUTPUT as above. */
+bool convert_to_text(const Tokenizer *tokenizer, FILE *in, const char *name, FILE *out, Error *error);
+
+#endif

@@ -1,0 +1,89 @@
+#include "tokenizer/pretokenize.h"
+
+/* Bytes of the run of `class` at the start of the text; may be 0. */
+static size_t run_of(const CharClasses *classes, CharClass class, const uint8_t *text, size_t size) {
+  size_t at = 0, length;
+  while (at < size) {
+    uint8_t of_byte = classes->of_byte[text[at]];
+    if (of_byte == class) {
+      at++;
+    } else {
+      if (of_byte != CHAR_MULTIBYTE) break;
+      if (char_class(classes, text + at, size - at, &length) != class) break;
+      at += length;
+    }
+  }
+  return at;
+}
+
+/* Bytes of 's, 't, 'm, 'd, 're, 've or 'll, or 0; text[0] is the apostrophe. */
+static size_t contraction(const uint8_t *text, size_t size) {
+  if (size < 2) return 0;
+  uint8_t first = text[1], second = size > 2 ? text[2] : 0;
+  if (first == 's' || first == 't' || first == 'm' || first == 'd') return 2;
+  bool two = (first == 'r' && second == 'e') || (first == 'v' && second == 'e') || (first == 'l' && second == 'l');
+  return two ? 3 : 0;
+}
+
+/* \s+(?!\S)|\s+ : before something that is no space the last space is left to what follows, if another one is there. */
+static size_t spaces(const CharClasses *classes, const uint8_t *text, size_t size) {
+  size_t at = 0, last = 0;
+  while (at < size) {
+    size_t length;
+    if (char_class(classes, text + at, size - at, &length) != CHAR_SPACE) return last > 0 ? last : at;
+    last = at;
+    at += length;
+  }
+  return at;
+}
+
+size_t split_first(const CharClasses *classes, const uint8_t *text, size_t size) {
+  if (text[0] == '\'') {
+    size_t length = contraction(text, size);
+    if (length > 0) return length;
+  }
+  size_t length, prefix = text[0] == ' ' && size > 1;
+  CharClass class = char_class(classes, text + prefix, size - prefix, &length);
+  if (class == CHAR_SPACE) return spaces(classes, text, size);
+  size_t begin = prefix + length;
+  return begin + run_of(classes, class, text + begin, size - begin);
+}
+
+/* Class of the character that ends before text[at]; at > 0 and text[at] is ASCII. */
+static CharClass class_before(const CharClasses *classes, const uint8_t *text, size_t at) {
+  if (text[at - 1] < 0x80) return (CharClass)classes->of_byte[text[at - 1]];
+  size_t begin = at - 1, length;
+  while (begin > 0 && at - begin < 4 && (text[begin] & 0xC0) == 0x80) begin--;
+  CharClass class = char_class(classes, text + begin, at - begin, &length);
+  return begin + length == at ? class : CHAR_OTHER; /* a byte that belongs to no character */
+}
+
+static bool is_cut(const CharClasses *classes, const uint8_t *text, size_t at) {
+  if (text[at] >= 0x80 || text[at - 1] == '\'') return false;
+  CharClass before = class_before(classes, text, at);
+  return before != CHAR_SPACE && before != (CharClass)classes->of_byte[text[at]];
+}
+
+size_t split_cut(const CharClasses *classes, const uint8_t *text, size_t size, size_t from) {
+  if (from == 0) from = 1;
+  for (size_t at = from; at < size; at++) {
+    if (is_cut(classes, text, at)) return at;
+  }
+  return size;
+}
+
+size_t split_parts(const CharClasses *classes, const TextSpan *documents, size_t count, PartCursor *cursor,
+                   DocumentPart *parts, size_t capacity, size_t bytes) {
+  size_t made = 0, total = 0;
+  while (cursor->document < count && made < capacity && total < bytes) {
+    const TextSpan *document = &documents[cursor->document];
+    size_t begin = cursor->offset, left = document->size - begin;
+    size_t size = left <= PART_BYTES ? left : split_cut(classes, document->text + begin, left, PART_BYTES);
+    parts[made++] =
+        (DocumentPart){.text = size > 0 ? document->text + begin : NULL, .size = size, .is_last = size == left};
+    total += size;
+    cursor->offset += size;
+    if (size == left) *cursor = (PartCursor){.document = cursor->document + 1};
+  }
+  return made;
+}

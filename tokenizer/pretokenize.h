@@ -1,0 +1,63 @@
+/* Text to pieces (pre-tokens): what a byte-level BPE never merges across.
+ *
+ * The pattern of GPT-2 (encoder.py of openai/gpt-2, and the ByteLevel pre-tokenizer of Hugging Face):
+ *   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+ * with \s = White_Space. The pieces of a text, put together, are the text. Every text has pieces: a byte that is not
+ * UTF-8 counts as a character that is neither letter, number nor space (char_class.h).
+ *
+ * PCRE2 supplies the classes of the characters and the pattern is matched by hand, which takes the same time for every
+ * byte of every text: no backtracking, no stack, no limit on the length of a piece. */
+#ifndef INKLING_TOKENIZER_PRETOKENIZE_H
+#define INKLING_TOKENIZER_PRETOKENIZE_H
+
+#include "tokenizer/char_class.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The first piece of a text of `size` > 0 bytes: how many bytes it has. */
+size_t split_first(const CharClasses *classes, const uint8_t *text, size_t size);
+
+/* Where a text may be cut so that the pieces of the two parts are the pieces of the whole: the first such place at or
+ * after `from`, or `size` where there is none. Takes time proportional to the bytes in between.
+ *
+ * The place is between characters a and b of different classes, where a is neither a space nor an apostrophe.
+ * 1. No piece of the whole has both. A contraction starts with an apostrophe and has nothing but letters after it, so
+ * two of its characters that stand side by side are of one class or the first is the apostrophe. A run has an optional
+ *    space before characters of one class, a is no space, and the classes differ. A piece of spaces has no a. So the
+ *    whole has a boundary there, and what follows it is matched alike in the whole and in the part, since the pattern
+ *    never looks back.
+ * 2. The pieces before it come out alike when the text ends after a. A run that reaches a ends there because of b or
+ *    because of the end. A contraction is taken if its letters are there, and by 1. none goes on after a. The
+ * look-ahead of \s+(?!\S) is at a character after a space, and a is no space, so that character is never b or the end.
+ * 3. The characters are the same: b is required to be ASCII, so whatever bytes stand before it are complete or broken
+ *    with and without it. */
+size_t split_cut(const CharClasses *classes, const uint8_t *text, size_t size, size_t from);
+
+/* ---- Many texts as equal work ------------------------------------------------------------------------------------ */
+
+typedef struct TextSpan {
+  const uint8_t *text;
+  size_t size;
+} TextSpan;
+
+/* A part of a document that can be split by itself. */
+typedef struct DocumentPart {
+  const uint8_t *text;
+  size_t size;
+  bool is_last; /* of its document */
+} DocumentPart;
+
+/* The next part to make; starts as {0}. */
+typedef struct PartCursor {
+  size_t document, offset;
+} PartCursor;
+
+enum { PART_BYTES = 1 << 18 /* a part is longer only if there is no place to cut */ };
+
+/* Fills parts[0..] and moves the cursor on; returns their number, 0 at the end of the last document. Stops at
+ * `capacity` parts, or when they have `bytes` bytes. An empty document is one empty part. */
+size_t split_parts(const CharClasses *classes, const TextSpan *documents, size_t count, PartCursor *cursor,
+                   DocumentPart *parts, size_t capacity, size_t bytes);
+
+#endif

@@ -1,0 +1,52 @@
+/* Text to token ids and back: a byte-level BPE (tokenizer/bpe.h) and the token that ends a document.
+ *
+ * The byte tokenizer is the one without merges: 257 entries, id = byte, 256 = <|endoftext|>. */
+#ifndef INKLING_TOKENIZER_TOKENIZER_H
+#define INKLING_TOKENIZER_TOKENIZER_H
+
+#include "util/error.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/bpe_encode.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define END_OF_TEXT "<|endoftext|>"
+
+typedef struct Tokenizer Tokenizer;
+
+Tokenizer *tokenizer_byte(void); /* NULL when out of memory */
+/* Bytes, merges, the end token. EXIT_MEMORY. */
+bool tokenizer_from_merges(Tokenizer **out, const BpeMerge *merges, size_t merge_count, Error *error);
+void tokenizer_free(Tokenizer *tokenizer);
+
+/* Reads `tokenizer.json` as Hugging Face's tokenizers write it for a byte-level BPE that splits as GPT-2 does. What
+ * would make its ids other ones than in the library that wrote it is refused. EXIT_CHECKPOINT. */
+bool tokenizer_load(Tokenizer **out, const char *path, Error *error);
+/* Writes tokenizer.json and tokenizer_config.json into `dir`, each atomically. `ctx` becomes model_max_length. A
+ * tokenizer.json that was loaded is written as it was, but for the post_processor when
+ * tokenizer_set_begins_with_end() changed that. EXIT_OUTPUT. */
+bool tokenizer_save(const Tokenizer *tokenizer, const char *dir, int ctx, Error *error);
+
+const char *tokenizer_name(const Tokenizer *tokenizer); /* "byte" or "BPE" */
+int tokenizer_vocab(const Tokenizer *tokenizer);
+int tokenizer_end(const Tokenizer *tokenizer); /* id of the token that ends a document */
+const Bpe *tokenizer_bpe(const Tokenizer *tokenizer);
+
+/* Whether the tokenizer's model has only seen texts that begin with the end token: then a prompt must, too. The
+ * post_processor of tokenizer.json says so to tokenizer_load() and to transformers. False until set or loaded. */
+bool tokenizer_begins_with_end(const Tokenizer *tokenizer);
+void tokenizer_set_begins_with_end(Tokenizer *tokenizer, bool begins);
+
+/* Of everything that the ids of a corpus depend on: what was encoded by a tokenizer with another one is of no use. Not
+ * of tokenizer_begins_with_end(), which is about prompts. */
+uint64_t tokenizer_fingerprint(const Tokenizer *tokenizer);
+
+/* Adds the ids of the raw bytes of one text to `out` (starts as {0}; the caller frees out->ids): no end token added
+ * (also where texts begin with it), special tokens not recognised. For prompts; corpora go through tokenizer/bpe_encode.h.
+ * EXIT_MEMORY. */
+bool tokenizer_encode(const Tokenizer *tokenizer, const uint8_t *text, size_t size, BpeIds *out, Error *error);
+/* The bytes that one id stands for (nothing for special tokens); valid as long as the tokenizer. */
+const uint8_t *tokenizer_decode(const Tokenizer *tokenizer, int32_t id, size_t *size);
+
+#endif

@@ -1,0 +1,471 @@
+#include "tokenizer/tokenizer_json.h"
+
+#include "util/one_line.h"
+#include "util/file.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+  FILE_LIMIT = 256 << 20, /* bytes of a tokenizer.json; a vocabulary of 150,000 takes 10 MB, of a million 95 MB */
+  ID_LIMIT = 1 << 22,
+  SYMBOL_BYTES = 3, /* a symbol of the alphabet in UTF-8, and its end */
+  SYMBOLS = 0x144   /* code points of the alphabet are below it */
+};
+
+/* What may end documents, the first that a file has. */
+static const char *const end_texts[] = {"<|endoftext|>", "</s>"};
+
+/* ---- The alphabet of GPT-2 (bytes_to_unicode in its encoder.py) -------------------------------------------------- */
+
+/* Every byte has a character that can be seen: the 188 printable ones of Latin-1 are themselves, the other 68, in their
+ * order, are U+0100 and up. */
+static bool is_printable(int byte) {
+  return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
+}
+
+typedef struct Alphabet {
+  char symbol[BPE_BYTES][SYMBOL_BYTES]; /* UTF-8 */
+  int16_t byte[SYMBOLS];                /* of a code point; -1: none */
+} Alphabet;
+
+static Alphabet gpt2_alphabet(void) {
+  Alphabet out = {{{0}}, {0}};
+  int hidden = 0;
+  memset(out.byte, 0xFF, sizeof out.byte);
+  for (int byte = 0; byte < BPE_BYTES; byte++) {
+    int point = is_printable(byte) ? byte : BPE_BYTES + hidden++;
+    out.byte[point] = (int16_t)byte;
+    if (point < 0x80) {
+      out.symbol[byte][0] = (char)point;
+    } else {
+      out.symbol[byte][0] = (char)(0xC0 | point >> 6);
+      out.symbol[byte][1] = (char)(0x80 | (point & 0x3F));
+    }
+  }
+  return out;
+}
+
+/* Writes `bytes` in the alphabet and returns the end of it. */
+static char *write_symbols(const Alphabet *alphabet, char *to, const uint8_t *bytes, size_t size) {
+  for (size_t i = 0; i < size; i++)
+    for (const char *symbol = alphabet->symbol[bytes[i]]; *symbol; symbol++) *to++ = *symbol;
+  *to = '\0';
+  return to;
+}
+
+/* The bytes that a text in the alphabet stands for, at most one a byte of the text; -1 when it is not in it. */
+static int64_t read_symbols(const Alphabet *alphabet, const char *text, uint8_t *out) {
+  const uint8_t *at = (const uint8_t *)text;
+  int64_t count = 0;
+  while (*at) {
+    int point = *at++;
+    if (point >= 0xC0 && point < 0xE0 && (*at & 0xC0) == 0x80) point = (point & 0x1F) << 6 | (*at++ & 0x3F);
+    else if (point >= 0x80) return -1;
+    if (point >= SYMBOLS || alphabet->byte[point] < 0) return -1;
+    out[count++] = (uint8_t)alphabet->byte[point];
+  }
+  return count;
+}
+
+/* ---- Writing ----------------------------------------------------------------------------------------------------- */
+
+/* A token in the alphabet; malloc. */
+static char *token_text(const Alphabet *alphabet, const Bpe *bpe, int32_t id) {
+  size_t size;
+  const uint8_t *bytes = bpe_decode(bpe, id, &size);
+  char *out = malloc(size * (SYMBOL_BYTES - 1) + 1);
+  if (out) write_symbols(alphabet, out, bytes, size);
+  return out;
+}
+
+static bool add_tokens(json_t *vocab, const Alphabet *alphabet, const Bpe *bpe) {
+  bool done = true;
+  for (int32_t id = 0; done && id < bpe->tokens.size; id++) {
+    char *key = token_text(alphabet, bpe, id);
+    done = key && (!*key || json_object_set_new(vocab, key, json_integer(id)) == 0);
+    free(key);
+  }
+  return done;
+}
+
+static bool add_merges(json_t *merges, const Alphabet *alphabet, const Bpe *bpe) {
+  bool done = true;
+  for (int32_t i = 0; done && i < bpe->merge_count; i++) {
+    char *left = token_text(alphabet, bpe, bpe->merges[i].left),
+         *right = token_text(alphabet, bpe, bpe->merges[i].right);
+    done = left && right && json_array_append_new(merges, json_sprintf("%s %s", left, right)) == 0;
+    free(left);
+    free(right);
+  }
+  return done;
+}
+
+static json_t *model_json(const Bpe *bpe) {
+  Alphabet alphabet = gpt2_alphabet();
+  json_t *vocab = json_object(), *merges = json_array();
+  if (!vocab || !merges || !add_tokens(vocab, &alphabet, bpe) || !add_merges(merges, &alphabet, bpe)) {
+    json_decref(vocab);
+    json_decref(merges);
+    return NULL;
+  }
+  return json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout", "unk_token",
+                   "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
+                   "ignore_merges", 0, "vocab", vocab, "merges", merges);
+}
+
+static json_t *end_token_json(const TokenizerFile *file) {
+  return json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "content", file->end_text, "single_word", 0, "lstrip", 0, "rstrip",
+                   0, "normalized", 0, "special", 1);
+}
+
+static json_t *added_tokens_json(const TokenizerFile *file) {
+  json_t *token = json_pack("{s:i}", "id", file->end), *rest = end_token_json(file);
+  if (token && rest) json_object_update(token, rest);
+  json_decref(rest);
+  return json_pack("[o]", token); /* NULL when `token` is */
+}
+
+static json_t *byte_level_json(void) {
+  return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex",
+                   1);
+}
+
+static json_t *template_part(const char *kind, const char *id, int type_id) {
+  return json_pack("{s:{s:s, s:i}}", kind, "id", id, "type_id", type_id);
+}
+
+/* Nothing, or what puts the end token before a text, or before a pair of them. */
+static json_t *post_processor_json(const TokenizerFile *file) {
+  const char *end = file->end_text;
+  if (!file->begins_with_end) return json_null();
+  return json_pack("{s:s, s:[o, o], s:[o, o, o], s:{s:{s:s, s:[i], s:[s]}}}", "type", "TemplateProcessing", "single",
+                   template_part("SpecialToken", end, 0), template_part("Sequence", "A", 0), "pair",
+                   template_part("SpecialToken", end, 0), template_part("Sequence", "A", 0),
+                   template_part("Sequence", "B", 1), "special_tokens", end, "id", end, "ids", file->end, "tokens",
+                   end);
+}
+
+static json_t *tokenizer_json(const TokenizerFile *file) {
+  return json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:o, s:o, s:o}", "version", "1.0", "truncation", "padding",
+                   "added_tokens", added_tokens_json(file), "normalizer", "pre_tokenizer", byte_level_json(),
+                   "post_processor", post_processor_json(file), "decoder", byte_level_json(), "model",
+                   model_json(file->bpe));
+}
+
+/* What was loaded, with another post_processor. */
+static json_t *changed_json(const TokenizerFile *file) {
+  json_t *root = json_loadb(file->json, file->json_size, 0, NULL);
+  if (root && json_object_set_new(root, "post_processor", post_processor_json(file)) == 0) return root;
+  json_decref(root);
+  return NULL;
+}
+
+static json_t *config_json(const TokenizerFile *file, int ctx) {
+  char id[16];
+  snprintf(id, sizeof id, "%d", file->end);
+  return json_pack("{s:b, s:{s:o}, s:s, s:b, s:s, s:i, s:s, s:s}", "add_prefix_space", 0, "added_tokens_decoder", id,
+                   end_token_json(file), "bos_token", file->end_text, "clean_up_tokenization_spaces", 0, "eos_token",
+                   file->end_text, "model_max_length", ctx, "tokenizer_class", "PreTrainedTokenizerFast", "unk_token",
+                   file->end_text);
+}
+
+/* Takes `text` over: `size` bytes, and room for one more. */
+static bool write_text(char *text, size_t size, const char *dir, const char *name, Error *error) {
+  char *path = text ? path_join(dir, name) : NULL;
+  bool done = path ? file_write(path, text, size, error)
+                   : fail(error, EXIT_MEMORY, "out of memory while writing %s/%s", dir, name);
+  free(text);
+  free(path);
+  return done;
+}
+
+/* Takes `object` over. */
+static bool write_json(json_t *object, const char *dir, const char *name, Error *error) {
+  char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
+  json_decref(object);
+  size_t size = text ? strlen(text) : 0;
+  if (text) text[size++] = '\n'; /* in the place of the final zero: the file has none */
+  return write_text(text, size, dir, name, error);
+}
+
+static bool write_copy(const TokenizerFile *file, const char *dir, Error *error) {
+  char *copy = malloc(file->json_size + 1);
+  if (copy) memcpy(copy, file->json, file->json_size);
+  return write_text(copy, file->json_size, dir, "tokenizer.json", error);
+}
+
+static bool write_tokenizer(const TokenizerFile *file, const char *dir, Error *error) {
+  if (file->json && !file->json_differs) return write_copy(file, dir, error);
+  return write_json(file->json ? changed_json(file) : tokenizer_json(file), dir, "tokenizer.json", error);
+}
+
+bool tokenizer_json_write(const TokenizerFile *file, const char *dir, int ctx, Error *error) {
+  return write_tokenizer(file, dir, error) && write_json(config_json(file, ctx), dir, "tokenizer_config.json", error);
+}
+
+/* ---- Reading ----------------------------------------------------------------------------------------------------- */
+
+/* The file is anybody's. What would make these bytes mean other ids than in the library that wrote it is refused, not
+ * skipped over. */
+
+static bool refuse(Error *error, const char *path, const char *reason) {
+  return fail(error, EXIT_CHECKPOINT, "%s: %s", path, reason);
+}
+
+static bool unsupported(Error *error, const char *path, const char *what) {
+  return fail(error, EXIT_CHECKPOINT, "%s: %s; what is read is byte-level BPE that splits as GPT-2 does", path, what);
+}
+
+/* NULL-safe: jansson's accessors return NULL for an object that is not one. */
+static bool is_absent(const json_t *value) { return !value || json_is_null(value); }
+
+static bool has_text(const json_t *object, const char *key, const char *text) {
+  const char *value = json_string_value(json_object_get(object, key));
+  return value && strcmp(value, text) == 0;
+}
+
+static bool is_absent_or_empty(const json_t *object, const char *key) {
+  return is_absent(json_object_get(object, key)) || has_text(object, key, "");
+}
+
+/* An id inside the limits, or -1. */
+static int32_t id_of(const json_t *value) {
+  const json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+  return id >= 0 && id < ID_LIMIT ? (int32_t)id : -1;
+}
+
+/* The whole file and what it says. */
+static json_t *read_json(TokenizerFile *out, const char *path, Error *error) {
+  MappedFile file;
+  json_error_t cause;
+  json_t *root = NULL;
+  if (!file_map(&file, path, EXIT_CHECKPOINT, error)) return NULL;
+  if (file.size == 0) refuse(error, path, "is empty");
+  else if (file.size > FILE_LIMIT)
+    fail(error, EXIT_CHECKPOINT, "%s: %zu bytes, more than the %d a tokenizer may have", path, file.size, FILE_LIMIT);
+  else if (!(out->json = malloc(file.size))) fail(error, EXIT_MEMORY, "out of memory while reading %s", path);
+  else {
+    memcpy(out->json, file.bytes, file.size);
+    out->json_size = file.size;
+    root = json_loadb(out->json, out->json_size, JSON_REJECT_DUPLICATES, &cause);
+    if (!root) fail(error, EXIT_CHECKPOINT, "%s:%d: not valid JSON: %s", path, cause.line, cause.text);
+  }
+  file_unmap(&file);
+  return root;
+}
+
+/* ---- the vocabulary ---- */
+
+/* While it is read: the texts of the ids, NULL where there is none, or none that stands for bytes. */
+typedef struct Vocabulary {
+  const char **texts; /* [size], of the JSON */
+  int32_t size;
+} Vocabulary;
+
+/* Special tokens are in the text of nobody: they are not encoded and stand for no bytes. */
+static bool read_added_tokens(TokenizerFile *out, const char *path, const json_t *root, int32_t *largest,
+                              Error *error) {
+  const json_t *tokens = json_object_get(root, "added_tokens");
+  size_t best = sizeof end_texts / sizeof end_texts[0];
+  if (!json_is_array(tokens)) return refuse(error, path, "added_tokens is missing or no list");
+  for (size_t i = 0; i < json_array_size(tokens); i++) {
+    const json_t *token = json_array_get(tokens, i);
+    const int32_t id = id_of(json_object_get(token, "id"));
+    const char *content = json_string_value(json_object_get(token, "content"));
+    if (!content || id < 0)
+      return fail(error, EXIT_CHECKPOINT, "%s: added token %zu has no text, or no id from 0 to %d", path, i,
+                  ID_LIMIT - 1);
+    if (!json_is_true(json_object_get(token, "special")))
+      return fail(error, EXIT_CHECKPOINT,
+                  "%s: the added token \"%.60s\" is not special: text with it in it would get other ids", path,
+                  content);
+    if (id > *largest) *largest = id;
+    for (size_t k = 0; k < best; k++)
+      if (strcmp(content, end_texts[k]) == 0) best = k, out->end = id, out->end_text = end_texts[k];
+  }
+  if (out->end_text) return true;
+  return fail(error, EXIT_CHECKPOINT, "%s: no added token ends a document: \"%s\" or \"%s\" is needed", path,
+              end_texts[0], end_texts[1]);
+}
+
+static bool find_largest_id(const char *path, json_t *vocab, int32_t *largest, Error *error) {
+  const char *text;
+  json_t *value;
+  if (!json_is_object(vocab)) return refuse(error, path, "model.vocab is missing or no object");
+  json_object_foreach(vocab, text, value) {
+    const int32_t id = id_of(value);
+    if (id < 0)
+      return fail(error, EXIT_CHECKPOINT, "%s: model.vocab: the id of \"%.60s\" is no whole number from 0 to %d", path,
+                  text, ID_LIMIT - 1);
+    if (id > *largest) *largest = id;
+  }
+  return true;
+}
+
+static bool fill_vocabulary(Vocabulary *out, const char *path, json_t *vocab, const json_t *added, Error *error) {
+  const char *text;
+  json_t *value;
+  json_object_foreach(vocab, text, value) {
+    const int32_t id = id_of(value);
+    if (out->texts[id])
+      return fail(error, EXIT_CHECKPOINT, "%s: model.vocab: \"%.60s\" and \"%.60s\" have the same id %d", path,
+                  out->texts[id], text, id);
+    out->texts[id] = text;
+  }
+  for (size_t i = 0; i < json_array_size(added); i++)
+    out->texts[id_of(json_object_get(json_array_get(added, i), "id"))] = NULL;
+  return true;
+}
+
+/* The bytes of all ids. */
+static bool make_tokens(BpeTokens *out, const char *path, const Vocabulary *vocabulary, Error *error) {
+  const Alphabet alphabet = gpt2_alphabet();
+  size_t room = 0;
+  for (int32_t id = 0; id < vocabulary->size; id++) room += vocabulary->texts[id] ? strlen(vocabulary->texts[id]) : 0;
+  *out = (BpeTokens){vocabulary->size, malloc(room + 1), malloc(((size_t)vocabulary->size + 1) * sizeof(uint32_t))};
+  if (!out->bytes || !out->begins) return fail(error, EXIT_MEMORY, "out of memory while reading %s", path);
+  uint32_t at = 0; /* the file is smaller than 2^32 bytes */
+  for (int32_t id = 0; id < vocabulary->size; id++) {
+    out->begins[id] = at;
+    if (!vocabulary->texts[id]) continue;
+    const int64_t bytes = read_symbols(&alphabet, vocabulary->texts[id], out->bytes + at);
+    if (bytes < 0)
+      return fail(error, EXIT_CHECKPOINT, "%s: the token \"%.60s\" is not in the alphabet of byte-level BPE", path,
+                  vocabulary->texts[id]);
+    at += (uint32_t)bytes;
+  }
+  out->begins[vocabulary->size] = at;
+  return true;
+}
+
+/* ---- merges: "left right" or ["left", "right"] ---- */
+
+static int32_t id_of_text(const json_t *vocab, const char *text, size_t size) {
+  return id_of(json_object_getn(vocab, text, size));
+}
+
+static bool read_merge(BpeMerge *out, const json_t *vocab, const json_t *merge) {
+  const char *left = json_string_value(merge), *right = left ? strchr(left, ' ') : NULL;
+  size_t left_size = right ? (size_t)(right - left) : 0;
+  if (right) right++;
+  if (json_array_size(merge) == 2) {
+    left = json_string_value(json_array_get(merge, 0));
+    right = json_string_value(json_array_get(merge, 1));
+    left_size = left ? strlen(left) : 0;
+  }
+  if (!left || !right) return false;
+  const size_t right_size = strlen(right);
+  char *both = malloc(left_size + right_size + 1);
+  if (!both) return false;
+  memcpy(both, left, left_size);
+  memcpy(both + left_size, right, right_size);
+  *out = (BpeMerge){id_of_text(vocab, left, left_size), id_of_text(vocab, right, right_size),
+                    id_of_text(vocab, both, left_size + right_size)};
+  free(both);
+  return out->left >= 0 && out->right >= 0 && out->id >= 0;
+}
+
+static bool read_merges(BpeMerge **out, const char *path, const json_t *vocab, const json_t *merges, Error *error) {
+  const size_t count = json_array_size(merges);
+  *out = malloc((count + 1) * sizeof **out);
+  if (!*out) return fail(error, EXIT_MEMORY, "out of memory while reading %s", path);
+  for (size_t i = 0; i < count; i++)
+    if (!read_merge(&(*out)[i], vocab, json_array_get(merges, i)))
+      return fail(error, EXIT_CHECKPOINT, "%s: merge %zu is not of two tokens of model.vocab that make a third", path,
+                  i);
+  return true;
+}
+
+/* ---- everything ---- */
+
+static bool check_model(const char *path, const json_t *model, Error *error) {
+  if (!json_is_object(model)) return refuse(error, path, "model is missing or no object");
+  if (!has_text(model, "type", "BPE")) return unsupported(error, path, "model.type is not BPE");
+  if (!json_is_array(json_object_get(model, "merges")))
+    return refuse(error, path, "model.merges is missing or no list");
+  bool plain = is_absent(json_object_get(model, "dropout")) && is_absent_or_empty(model, "continuing_subword_prefix") &&
+               is_absent_or_empty(model, "end_of_word_suffix") &&
+               !json_is_true(json_object_get(model, "ignore_merges"));
+  return plain || unsupported(error, path, "model has a dropout, prefix or suffix, or ignores merges");
+}
+
+/* ByteLevel moves offsets, not ids. A template without special tokens is what transformers 5 writes for none. */
+static bool adds_nothing(const json_t *post) {
+  const json_t *special = json_object_get(post, "special_tokens");
+  bool empty = json_is_object(special) && json_object_size(special) == 0;
+  bool once = json_array_size(json_object_get(post, "single")) == 1;
+  return is_absent(post) || has_text(post, "type", "ByteLevel") ||
+         (has_text(post, "type", "TemplateProcessing") && empty && once);
+}
+
+/* The end token, then the text. What is done to pairs of texts does not matter: there are none here. */
+static bool puts_end_before(const json_t *post, int32_t end) {
+  const json_t *single = json_object_get(post, "single"), *tokens = json_object_get(post, "special_tokens");
+  const json_t *first = json_object_get(json_array_get(single, 0), "SpecialToken"),
+               *text = json_object_get(json_array_get(single, 1), "Sequence"),
+               *token = json_object_get(tokens, json_string_value(json_object_get(first, "id"))),
+               *ids = json_object_get(token, "ids");
+  return has_text(post, "type", "TemplateProcessing") && json_array_size(single) == 2 && has_text(text, "id", "A") &&
+         json_array_size(ids) == 1 && id_of(json_array_get(ids, 0)) == end;
+}
+
+static bool read_post_processor(TokenizerFile *out, const char *path, const json_t *root, Error *error) {
+  const json_t *post = json_object_get(root, "post_processor"), *steps = json_object_get(post, "processors");
+  const bool after_byte_level = has_text(post, "type", "Sequence") && json_array_size(steps) == 2 &&
+                                has_text(json_array_get(steps, 0), "type", "ByteLevel"); /* as LLaMA 3 has it */
+  if (after_byte_level) post = json_array_get(steps, 1);
+  out->begins_with_end = puts_end_before(post, out->end);
+  return out->begins_with_end || adds_nothing(post) ||
+         unsupported(error, path, "its post_processor adds more than the end token before a text");
+}
+
+/* What happens to a text before and after the model: nothing but the split and the alphabet. */
+static bool check_pipeline(const char *path, const json_t *root, Error *error) {
+  const json_t *before = json_object_get(root, "pre_tokenizer"), *after = json_object_get(root, "decoder");
+  if (!is_absent(json_object_get(root, "normalizer"))) return unsupported(error, path, "it has a normalizer");
+  if (!has_text(before, "type", "ByteLevel")) return unsupported(error, path, "pre_tokenizer is not ByteLevel");
+  if (!json_is_false(json_object_get(before, "add_prefix_space")))
+    return unsupported(error, path, "pre_tokenizer.add_prefix_space is not false");
+  if (json_is_false(json_object_get(before, "use_regex")))
+    return unsupported(error, path, "pre_tokenizer.use_regex is false");
+  return has_text(after, "type", "ByteLevel") || unsupported(error, path, "decoder is not ByteLevel");
+}
+
+static bool read_bpe(TokenizerFile *out, const char *path, const json_t *root, Error *error) {
+  const json_t *model = json_object_get(root, "model"), *added = json_object_get(root, "added_tokens");
+  json_t *vocab = json_object_get(model, "vocab");
+  int32_t largest = 0;
+  if (!check_model(path, model, error) || !find_largest_id(path, vocab, &largest, error) ||
+      !read_added_tokens(out, path, root, &largest, error) || !check_pipeline(path, root, error) ||
+      !read_post_processor(out, path, root, error))
+    return false;
+  const json_t *merges = json_object_get(model, "merges");
+  Vocabulary vocabulary = {calloc((size_t)largest + 1, sizeof *vocabulary.texts), largest + 1};
+  BpeTokens tokens = {0};
+  BpeMerge *list = NULL;
+  Error why = {0};
+  if (!vocabulary.texts) return fail(error, EXIT_MEMORY, "out of memory while reading %s", path);
+  bool ok = fill_vocabulary(&vocabulary, path, vocab, added, error) && make_tokens(&tokens, path, &vocabulary, error) &&
+            read_merges(&list, path, vocab, merges, error);
+  if (ok && !bpe_create(&out->bpe, &tokens, list, json_array_size(merges), &why))
+    ok = fail(error, why.code, "%s: %s", path, why.text);
+  free(vocabulary.texts);
+  free(tokens.bytes);
+  free(tokens.begins);
+  free(list);
+  return ok;
+}
+
+bool tokenizer_json_read(TokenizerFile *out, const char *path, Error *error) {
+  Error why = {0}; /* quotes what the file says */
+  *out = (TokenizerFile){0};
+  json_t *root = read_json(out, path, &why);
+  bool ok = root && read_bpe(out, path, root, &why);
+  json_decref(root);
+  if (ok) return true;
+  free(out->json);
+  *out = (TokenizerFile){0};
+  return fail(error, why.code, "%s", one_line(why.text, ONE_LINE_BYTES).text);
+}

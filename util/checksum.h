@@ -1,0 +1,12 @@
+/* XXH64 (Collet, xxHash specification, section "XXH64 algorithm"), little-endian: tells whether bytes have changed. Not
+ * against forgery. */
+#ifndef INKLING_UTIL_CHECKSUM_H
+#define INKLING_UTIL_CHECKSUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of several things: each with the sum of the one before as its seed. */
+uint64_t xxh64(const void *data, size_t size, uint64_t seed);
+
+#endif

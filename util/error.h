@@ -1,0 +1,42 @@
+/* Errors as values.
+ *
+ * A function that can fail returns bool (true = done) and takes an `Error *`. Only main() turns an Error into a
+ * message on stderr and an exit status. The text names the cause, the numbers and what to type next. */
+#ifndef INKLING_UTIL_ERROR_H
+#define INKLING_UTIL_ERROR_H
+
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Exit status of both programs. */
+typedef enum ExitCode {
+  EXIT_DONE = 0,
+  EXIT_INTERNAL = 1,   /* a bug */
+  EXIT_USAGE = 2,      /* flags, values, an output directory that already holds a run */
+  EXIT_INPUT = 3,      /* text or prompt missing, empty, too short, too long */
+  EXIT_CHECKPOINT = 4, /* checkpoint or tokenizer invalid or incompatible */
+  EXIT_MEMORY = 5,     /* out of memory */
+  EXIT_NONFINITE = 6,  /* loss, gradient or logits not finite */
+  EXIT_OUTPUT = 7,     /* full disk, unwritable directory */
+  EXIT_BUSY = 8,       /* the run directory is in use */
+  EXIT_SIGNALS = 128,  /* + the signal that stopped it */
+  EXIT_SIGINT = 130,
+  EXIT_SIGTERM = 143
+} ExitCode;
+
+typedef struct Error {
+  ExitCode code; /* EXIT_DONE while nothing has gone wrong */
+  char text[1024];
+} Error;
+
+/* Fills `error` (the first error wins: a second call changes nothing) and returns false, so that a caller can write
+ * `return fail(error, EXIT_INPUT, "...")`. */
+bool fail(Error *error, ExitCode code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+#ifdef __cplusplus
+}
+#endif
+#endif

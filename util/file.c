@@ -1,0 +1,280 @@
+#include "util/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- reading ---- */
+
+static const char *kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a special file";
+}
+
+static int open_retry(const char *path, int flags, mode_t mode) {
+  int fd;
+  do {
+    fd = open(path, flags | O_CLOEXEC, mode);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+static bool map_descriptor(MappedFile *out, int fd, const char *path, ExitCode code, Error *error) {
+  struct stat st;
+  if (fstat(fd, &st) != 0) return fail(error, code, "cannot examine %s: %s", path, strerror(errno));
+  if (!S_ISREG(st.st_mode)) return fail(error, code, "%s is %s; a regular file is needed", path, kind_of(st.st_mode));
+  if (st.st_size == 0) return true;
+  if ((uintmax_t)st.st_size > SIZE_MAX)
+    return fail(error, code, "%s has %jd bytes, more than this machine can address", path, (intmax_t)st.st_size);
+  size_t size = (size_t)st.st_size;
+  void *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (bytes == MAP_FAILED) return fail(error, code, "cannot read %s (%zu bytes): %s", path, size, strerror(errno));
+  out->bytes = bytes;
+  out->size = size;
+  return true;
+}
+
+bool file_map(MappedFile *out, const char *path, ExitCode code, Error *error) {
+  *out = (MappedFile){0};
+  int fd = open_retry(path, O_RDONLY | O_NONBLOCK, 0); /* O_NONBLOCK: a pipe must not hang before it is refused */
+  if (fd < 0) return fail(error, code, "cannot open %s: %s", path, strerror(errno));
+  bool ok = map_descriptor(out, fd, path, code, error);
+  close(fd);
+  return ok;
+}
+
+void file_unmap(MappedFile *file) {
+  if (file->bytes != NULL) munmap((void *)(uintptr_t)file->bytes, file->size);
+  *file = (MappedFile){0};
+}
+
+/* ---- messages ---- */
+
+static const char *advice(int cause) {
+  switch (cause) {
+  case ENOSPC:
+  case EDQUOT: return "free some space there or choose another output directory";
+  case EFBIG: return "raise the limit on file sizes (ulimit -f) or choose another file system";
+  case EACCES:
+  case EPERM:
+  case EROFS: return "choose an output directory that you may write to";
+  case ENOENT:
+  case ENOTDIR: return "create the directory first or check the path";
+  case ENAMETOOLONG: return "choose a shorter path";
+  case EMFILE:
+  case ENFILE: return "too many files are open: raise the limit (ulimit -n)";
+  default: return "check the disk, or choose another output directory";
+  }
+}
+
+static bool output_failed(Error *error, const char *what, const char *path, int cause) {
+  return fail(error, EXIT_OUTPUT, "cannot %s %s: %s; %s", what, path, strerror(cause), advice(cause));
+}
+
+/* ---- paths ---- */
+
+char *path_join(const char *dir, const char *name) {
+  size_t length = strlen(dir), name_length = strlen(name);
+  bool slash = length > 0 && dir[length - 1] != '/';
+  char *path = malloc(length + (slash ? 1 : 0) + name_length + 1);
+  if (path == NULL) return NULL;
+  memcpy(path, dir, length);
+  if (slash) path[length++] = '/';
+  memcpy(path + length, name, name_length + 1);
+  return path;
+}
+
+static const char *base_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash == NULL ? path : slash + 1;
+}
+
+static char *directory_of(const char *path) {
+  size_t length = (size_t)(base_name(path) - path);
+  char *dir = malloc(length + 2);
+  if (dir == NULL) return NULL;
+  memcpy(dir, length > 0 ? path : ".", length > 0 ? length : 1);
+  dir[length > 0 ? length : 1] = '\0';
+  return dir;
+}
+
+/* ---- temporaries ---- */
+
+enum { SUFFIX = 6, NAME_KEPT = 200 };   /* NAME_KEPT: the temporary's name stays below the usual limit of 255 bytes */
+static const char MARK[] = ".inkling-"; /* nobody else's file is swept */
+
+/* Six letters from process, clock and attempt. O_EXCL decides; this only makes the first attempt likely to succeed. */
+static void random_suffix(char out[SUFFIX + 1], unsigned attempt) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+  struct timespec now = {0};
+  clock_gettime(CLOCK_REALTIME, &now);
+  uint64_t x = ((uint64_t)now.tv_sec << 30) ^ (uint64_t)now.tv_nsec ^ ((uint64_t)getpid() << 40) ^ attempt;
+  x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9); /* the mixer of SplitMix64 */
+  x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
+  x ^= x >> 31;
+  for (int i = 0; i < SUFFIX; i++, x /= 36) out[i] = letters[x % 36];
+  out[SUFFIX] = '\0';
+}
+
+static bool is_temporary(const char *name) {
+  size_t length = strlen(name), tail = sizeof MARK - 1 + SUFFIX;
+  return name[0] == '.' && length > tail + 1 && memcmp(name + length - tail, MARK, sizeof MARK - 1) == 0;
+}
+
+void atomic_sweep(const char *dir) {
+  DIR *entries = opendir(dir);
+  if (entries == NULL) return;
+  for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
+    if (is_temporary(entry->d_name)) unlinkat(dirfd(entries), entry->d_name, 0);
+  closedir(entries);
+}
+
+/* Creates the temporary of `path`; the descriptor, or -1 with errno. mkstemp() would ignore the umask. */
+static int open_temporary(char **temporary, const char *path) {
+  const char *name = base_name(path);
+  size_t kept = strlen(name) < NAME_KEPT ? strlen(name) : NAME_KEPT;
+  size_t capacity = (size_t)(name - path) + 1 + kept + sizeof MARK + SUFFIX;
+  char *out = malloc(capacity);
+  if (out == NULL) {
+    errno = ENOMEM;
+    return -1;
+  }
+  int fd = -1;
+  for (unsigned attempt = 0; attempt < 100; attempt++) {
+    char suffix[SUFFIX + 1];
+    random_suffix(suffix, attempt);
+    snprintf(out, capacity, "%.*s.%.*s%s%s", (int)(name - path), path, (int)kept, name, MARK, suffix);
+    fd = open_retry(out, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    if (fd >= 0 || errno != EEXIST) break;
+  }
+  if (fd >= 0) {
+    *temporary = out;
+    return fd;
+  }
+  int cause = errno;
+  free(out);
+  errno = cause;
+  return -1;
+}
+
+/* ---- writing ---- */
+
+static int sync_retry(int fd) {
+  int result;
+  do {
+    result = fsync(fd);
+  } while (result != 0 && errno == EINTR);
+  return result != 0 && errno == EINVAL ? 0 : result; /* EINVAL: this file system cannot, and says so */
+}
+
+bool directory_sync(const char *dir, Error *error) {
+  int fd = open_retry(dir, O_RDONLY | O_DIRECTORY, 0);
+  if (fd < 0) return output_failed(error, "open the directory", dir, errno);
+  int cause = sync_retry(fd) == 0 ? 0 : errno;
+  close(fd);
+  return cause == 0 || output_failed(error, "sync the directory", dir, cause);
+}
+
+void atomic_abort(AtomicFile *file) {
+  if (file->stream != NULL) fclose(file->stream);
+  if (file->temporary != NULL) unlink(file->temporary);
+  free(file->temporary);
+  free(file->path);
+  *file = (AtomicFile){0};
+}
+
+static bool abort_with(AtomicFile *file, const char *what, int cause, Error *error) {
+  output_failed(error, what, file->path, cause);
+  atomic_abort(file);
+  return false;
+}
+
+bool atomic_begin(AtomicFile *file, const char *path, Error *error) {
+  *file = (AtomicFile){0};
+  struct stat st;
+  if (*base_name(path) == '\0') return fail(error, EXIT_OUTPUT, "cannot write '%s': this is no name of a file", path);
+  if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+    return fail(error, EXIT_OUTPUT, "cannot write %s: it is %s; choose another name", path, kind_of(st.st_mode));
+  file->path = path_join("", path);
+  if (file->path == NULL) return fail(error, EXIT_MEMORY, "out of memory while writing %s", path);
+  int fd = open_temporary(&file->temporary, path);
+  if (fd < 0) return abort_with(file, "write", errno, error);
+  file->stream = fdopen(fd, "wb");
+  if (file->stream == NULL) {
+    int cause = errno;
+    close(fd);
+    return abort_with(file, "write", cause, error);
+  }
+  return true;
+}
+
+bool atomic_write(AtomicFile *file, const void *bytes, size_t size, Error *error) {
+  if (file->stream == NULL) return fail(error, EXIT_INTERNAL, "atomic_write on a file that is not open");
+  if (size == 0) return true;
+  errno = 0;
+  if (fwrite(bytes, 1, size, file->stream) == size) return true;
+  return abort_with(file, "write", errno != 0 ? errno : EIO, error);
+}
+
+bool atomic_commit(AtomicFile *file, Error *error) {
+  if (file->stream == NULL) return fail(error, EXIT_INTERNAL, "atomic_commit on a file that is not open");
+  if (ferror(file->stream)) return abort_with(file, "write", EIO, error);
+  if (fflush(file->stream) != 0) return abort_with(file, "write", errno, error);
+  /* After a failed fsync the kernel may have dropped the pages: the file is lost, trying again proves nothing. */
+  if (sync_retry(fileno(file->stream)) != 0) return abort_with(file, "sync", errno, error);
+  FILE *stream = file->stream;
+  file->stream = NULL;
+  if (fclose(stream) != 0) return abort_with(file, "close", errno, error);
+  char *dir = directory_of(file->path);
+  if (dir == NULL) return abort_with(file, "write", ENOMEM, error);
+  if (rename(file->temporary, file->path) != 0) {
+    int cause = errno;
+    free(dir);
+    return abort_with(file, "replace", cause, error);
+  }
+  free(file->temporary);
+  file->temporary = NULL;
+  bool ok = directory_sync(dir, error);
+  free(dir);
+  atomic_abort(file);
+  return ok;
+}
+
+bool file_write(const char *path, const void *bytes, size_t size, Error *error) {
+  AtomicFile file;
+  return atomic_begin(&file, path, error) && atomic_write(&file, bytes, size, error) && atomic_commit(&file, error);
+}
+
+/* ---- Temporary places -------------------------------------------------------------------------------------------- */
+
+static bool make_temporary(char **path, int (*make)(char *template), const char *kind, Error *error) {
+  const char *given = getenv("TMPDIR");
+  *path = path_join(given != NULL && *given != '\0' ? given : "/var/tmp", "inkling-XXXXXX");
+  if (*path == NULL) return fail(error, EXIT_MEMORY, "out of memory for a path");
+  if (make(*path) == 0) return true;
+  fail(error, EXIT_OUTPUT, "cannot make a temporary %s %s: %s; set TMPDIR to another place", kind, *path,
+       strerror(errno));
+  free(*path);
+  *path = NULL;
+  return false;
+}
+
+static int make_file(char *template) {
+  int fd = mkstemp(template);
+  return fd < 0 ? -1 : close(fd);
+}
+
+static int make_directory(char *template) { return mkdtemp(template) != NULL ? 0 : -1; }
+
+bool temporary_file(char **path, Error *error) { return make_temporary(path, make_file, "file", error); }
+
+bool temporary_directory(char **path, Error *error) { return make_temporary(path, make_directory, "directory", error); }

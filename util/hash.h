@@ -1,0 +1,40 @@
+/* A hash of short byte strings and of pairs of numbers, for tables in memory only: it depends on the byte order. */
+#ifndef INKLING_UTIL_HASH_H
+#define INKLING_UTIL_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* The two halves of the product, folded: every bit of both factors reaches the low half of the result. */
+static inline uint64_t hash_mix(uint64_t a, uint64_t b) {
+  unsigned __int128 product = (unsigned __int128)(a ^ 0x9E3779B97F4A7C15u) * (b ^ 0xD6E8FEB86659FD93u);
+  return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static inline uint64_t load_u64(const uint8_t *bytes) {
+  uint64_t word;
+  memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
+/* Up to 8 bytes as a number, zeros above. */
+static inline uint64_t load_tail(const uint8_t *bytes, size_t size) {
+  uint64_t word = 0;
+  if (size >= 4) {
+    uint32_t low, high; /* they overlap when there are fewer than 8 */
+    memcpy(&low, bytes, 4);
+    memcpy(&high, bytes + size - 4, 4);
+    return low | (uint64_t)high << 32;
+  }
+  for (size_t i = 0; i < size; i++) word = word << 8 | bytes[i];
+  return word;
+}
+
+static inline uint64_t hash_bytes(const uint8_t *bytes, size_t size) {
+  uint64_t hash = size;
+  for (; size > 8; bytes += 8, size -= 8) hash = hash_mix(hash, load_u64(bytes));
+  return hash_mix(hash_mix(hash, load_tail(bytes, size)), 0);
+}
+
+#endif
