@@ -242,7 +242,7 @@ static bool find_run(Program *p, Error *error) {
     return fail(error, EXIT_USAGE, "two runs given: \"%s\" and -m \"%s\"; did you mean -p \"%s\"?", s->run, s->model,
                 s->run);
   const char *given = s->run ? s->run : s->model;
-  if (!given) return run_newest(&p->dir, error);
+  if (!given) return checkpoint_newest(&p->dir, error);
   p->dir = strdup(given);
   return p->dir || fail(error, EXIT_MEMORY, "out of memory for a path");
 }
@@ -264,7 +264,8 @@ static bool read_weights(Program *p, const char *path, Error *error) {
   bool ok = check_weights_size(path, &table, error);
   if (ok) {
     arena = calloc(table.arena, sizeof *arena);
-    ok = arena ? run_read_weights(path, &table, arena, error) : fail(error, EXIT_MEMORY, "out of memory for %s", path);
+    ok = arena ? checkpoint_read_weights(path, &table, arena, error)
+               : fail(error, EXIT_MEMORY, "out of memory for %s", path);
   }
   ok = ok && model_open(&p->model, p->backend, p->context, &p->config, error);
   if (ok) model_upload(p->model, ARENA_MASTER, arena);
@@ -364,7 +365,7 @@ static bool emit(void *argument, const uint8_t *bytes, size_t size) {
   return !p->write_error && !stop_signal;
 }
 
-static bool cancelled(void *argument) {
+static bool canceled(void *argument) {
   (void)argument;
   return stop_signal;
 }
@@ -392,7 +393,7 @@ static bool generate(Program *p, const uint8_t *text, size_t size, Error *error)
                                .slide = s->on_full == ON_FULL_SLIDE,
                                .ignore_end = s->ignore_end,
                                .emit = emit,
-                               .cancelled = cancelled,
+                               .canceled = canceled,
                                .argument = p};
   request.sampling.seed = options_given(&p->options, &s->seed) ? s->seed : random_seed();
   if (s->greedy) request.sampling.temperature = 0;
@@ -409,7 +410,7 @@ static bool generate(Program *p, const uint8_t *text, size_t size, Error *error)
                " tokens after a prompt of %d; first after %.1f ms, then %s tokens/s; stopped: %s; seed %" PRIu64,
                result.tokens, p->prompt_tokens, 1e3 * result.first_token_seconds,
                human_count(result.tokens > 1 && rest > 0 ? (double)(result.tokens - 1) / rest : NAN).text,
-               stop_reason_name(result.reason), request.sampling.seed);
+               generation_stop_name(result.reason), request.sampling.seed);
   return report_output(p, error);
 }
 
@@ -442,18 +443,19 @@ static bool keep_encoding(void *context, int64_t bytes, int64_t merges, Error *e
 
 static bool encode_score(Program *p, const char *copy, const char *tokens, TokenFile *out, Error *error) {
   const GenerateSettings *s = &p->settings;
-  const int threads = s->machine.threads > 0 ? s->machine.threads : available_threads();
+  const int threads = s->machine.threads > 0 ? s->machine.threads : threads_available();
   const CorpusOptions how = {.field = s->jsonl_field,
                              .prompt_field = s->prompt_field,
                              .response_field = s->response_field,
                              .spool = copy,
                              .stdin_is_jsonl = s->jsonl_field || s->prompt_field,
+                             .is_model = checkpoint_is_model,
                              .progress = keep_reading,
                              .progress_context = p};
   const EncodingOptions options = {threads, keep_encoding, p};
   Corpus *corpus;
   bool ok = corpus_open(&corpus, &s->score, 1, &how, error) &&
-            encode_corpus(tokens, corpus, p->tokenizer, &options, error) && token_file_open(out, tokens, error);
+            encoding_write(tokens, corpus, p->tokenizer, &options, error) && token_file_open(out, tokens, error);
   progress_work_end(&p->console);
   corpus_close(corpus);
   return ok;
@@ -470,7 +472,7 @@ static bool open_tokens(Program *p, TokenFile *out, Error *error) {
   return ok;
 }
 
-static bool print_score(Program *p, const ScorePlan *plan, const Score *result, Error *error) {
+static bool print_score(Program *p, const EvaluationPlan *plan, const Evaluation *result, Error *error) {
   if (result->bytes == 0)
     return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens that stand for text", p->settings.score);
   if (!isfinite(result->nats))
@@ -480,28 +482,28 @@ static bool print_score(Program *p, const ScorePlan *plan, const Score *result, 
   if (printf(
           "{\"file_tokens\": %" PRId64 ", \"scored_tokens\": %" PRId64 ", \"bytes\": %" PRId64
           ", \"nats_per_token\": %.6f, \"bits_per_byte\": %.6f, \"perplexity\": %.6g, \"ctx\": %d, \"stride\": %d}\n",
-          plan->windows.split.end, result->tokens, result->bytes, score_loss(result), score_bits_per_byte(result),
-          exp(score_loss(result)), plan->windows.ctx, plan->stride) < 0 ||
+          plan->windows.split.end, result->tokens, result->bytes, evaluation_loss(result),
+          evaluation_bits_per_byte(result), exp(evaluation_loss(result)), plan->windows.ctx, plan->stride) < 0 ||
       fflush(stdout) != 0)
     p->write_error = errno ? errno : EIO;
   return report_output(p, error);
 }
 
-/* A model of packed documents is judged as it has learnt: every document from its beginning, alone. */
+/* A model of packed documents is judged as it has learned: every document from its beginning, alone. */
 static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error *error) {
   enum { BATCH = 8 };
   const int ctx = p->config.ctx;
   Packing packing = {0};
-  Score result = {0};
-  ScorePlan plan = {.windows = {.ctx = ctx}, .stride = stride, .batch = BATCH, .tokenizer = p->tokenizer};
-  Split none;
-  file_split(tokens, 0, 0, &plan.windows.split, &none);
+  Evaluation result = {0};
+  EvaluationPlan plan = {.windows = {.ctx = ctx}, .stride = stride, .batch = BATCH, .tokenizer = p->tokenizer};
+  TokenRange none;
+  token_range_split(tokens, 0, 0, &plan.windows.split, &none);
   const bool docs = tokenizer_begins_with_end(p->tokenizer);
   if (docs) plan.windows.packing = &packing;
   bool ok =
       (!docs || packing_make(&packing, &plan.windows.split, ctx, tokenizer_end(p->tokenizer), NULL, NULL, error)) &&
       model_evaluate_begin(p->model, BATCH, ctx, error) &&
-      score_windows(p->model, &plan, &result, score_progress, p, error);
+      evaluation_run(p->model, &plan, &result, score_progress, p, error);
   progress_finish(&p->console);
   packing_free(&packing);
   if (ok) ok = stop_signal ? report_output(p, error) : print_score(p, &plan, &result, error);
@@ -549,7 +551,8 @@ static bool run(Program *p, Error *error) {
     return fail(error, EXIT_USAGE, "--score takes no prompt");
   uint8_t *text = NULL;
   size_t size = 0;
-  bool ok = find_run(p, error) && run_read_config(p->dir, &p->config, &p->special, error) && load_tokenizer(p, error);
+  bool ok =
+      find_run(p, error) && checkpoint_read_config(p->dir, &p->config, &p->special, error) && load_tokenizer(p, error);
   if (ok && (s->encode || s->decode)) return convert(p, error);
   ok = ok && load_model(p, error);
   if (ok && p->settings.score) return score(p, error);

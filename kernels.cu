@@ -215,7 +215,7 @@ static int cuda_poll(Context *c, StepState *out, int capacity, bool wait, Error 
 
 /* ---- recordings: a step as a CUDA graph ---- */
 
-struct Recording {
+struct CapturedGraph {
   cudaGraphExec_t graph; /* NULL until the second run */
   int reports;           /* in one run */
 };
@@ -225,7 +225,7 @@ static void cuda_report(Context *c, const StepState *state) {
   if (!c->recording) count_reports(c, 1);
 }
 
-static void record(Context *c, Recording *recording, StepFunction step, void *argument) {
+static void record(Context *c, CapturedGraph *recording, StepFunction step, void *argument) {
   cudaGraph_t graph = NULL;
   if (!check(c, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal), "recording of a step")) return;
   c->recording = true;
@@ -238,12 +238,12 @@ static void record(Context *c, Recording *recording, StepFunction step, void *ar
 }
 
 /* The first run is eager: it loads kernels, chooses GEMM algorithms and allocates scratch space. */
-static void cuda_submit(Context *c, Recording **slot, StepFunction step, void *argument) {
+static void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argument) {
   if (c->error.code) return;
   if (!*slot) {
     int64_t before = c->reports->issued;
     step(c, argument);
-    *slot = new (std::nothrow) Recording();
+    *slot = new (std::nothrow) CapturedGraph();
     if (*slot) (*slot)->reports = (int)(c->reports->issued - before);
     return;
   }
@@ -253,7 +253,7 @@ static void cuda_submit(Context *c, Recording **slot, StepFunction step, void *a
   count_reports(c, (*slot)->reports);
 }
 
-static void cuda_forget(Context *c, Recording **slot) {
+static void cuda_drop(Context *c, CapturedGraph **slot) {
   if (!*slot) return;
   if ((*slot)->graph) {
     check(c, cudaStreamSynchronize(c->stream), "the work submitted so far");
@@ -364,7 +364,7 @@ extern "C" const Backend cuda_backend = {
     .refresh_parameters = cuda_refresh_parameters,
     .release_parameters = cuda_release_parameters,
     .submit = cuda_submit,
-    .forget = cuda_forget,
+    .drop = cuda_drop,
     .report = cuda_report,
     .poll = cuda_poll,
     .step_begin = cuda_step_begin,

@@ -7,7 +7,7 @@
  *              F feed-forward width, V vocabulary, P padded vocabulary. All arrays are row-major; strides and offsets
  *              count elements, never bytes.
  * Dtypes       `dt` is the compute dtype of the context (Context is opened for one): activations, their gradients, the
- *              weights that GEMMs and the embedding read. They are passed as `void *`. Norm gains, parameter gradients,
+ *              weights that GEMMs and the embedding read. They are passed as `void *`. Norm weights, parameter gradients,
  *              master weights, moments, log-sum-exp, 1/rms and losses are fp32.
  * Pointers     are device pointers, but for those marked "host". Outputs come first, then inputs; an output never
  *              overlaps an input unless the row says "in place".
@@ -61,25 +61,25 @@ typedef struct StepState {
 typedef struct Matrix {
   size_t offset; /* of its first element in every arena; a multiple of TENSOR_ALIGNMENT */
   int rows;      /* outputs, pads included */
-  int cols;      /* inputs; 1-D gains have rows = 1 */
+  int cols;      /* inputs; 1-D norm weights have rows = 1 */
 } Matrix;
 
 /* One run of the arena that shares the same optimizer settings. */
-typedef struct Segment {
+typedef struct ParameterGroup {
   Matrix matrix;
-  bool decay; /* decoupled weight decay applies (matrices) or not (gains) */
+  bool decay; /* decoupled weight decay applies (matrices) or not (norm weights) */
   bool gemm;  /* GEMMs or the embedding read it: the backend keeps a compute copy */
-} Segment;
+} ParameterGroup;
 
 /* All parameters of a model: one flat arena each, the same offsets in all. Pads are zero in every arena. */
 typedef struct Parameters {
-  size_t count;            /* elements of each arena, pads included */
-  float *master;           /* [count] fp32 weights, in checkpoint order */
-  float *grad, *m, *v;     /* [count] fp32; NULL when the model is only read */
-  void *backend_data;      /* of the backend: made by refresh_parameters(), freed by release_parameters() */
-  void *compute;           /* the copy that GEMMs read, in whatever layout the backend likes; f32: may be `master` */
-  const Segment *segments; /* host, [segment_count], ascending offsets, covering all that is not alignment pad */
-  int segment_count;
+  size_t count;        /* elements of each arena, pads included */
+  float *master;       /* [count] fp32 weights, in checkpoint order */
+  float *grad, *m, *v; /* [count] fp32; NULL when the model is only read */
+  void *backend_data;  /* of the backend: made by refresh_parameters(), freed by release_parameters() */
+  void *compute;       /* the copy that GEMMs read, in whatever layout the backend likes; f32: may be `master` */
+  const ParameterGroup *groups; /* host, [group_count], ascending offsets, covering all that is not alignment pad */
+  int group_count;
 } Parameters;
 
 /* ---- descriptors of operations (host) ------------------------------------------------------------------------ */
@@ -177,7 +177,7 @@ typedef struct ContextInfo {
   int head_dim_multiple, head_dim_max; /* sizes of attention heads that it can work with */
 } ContextInfo;
 
-typedef struct Recording Recording; /* of a backend; the CPU has none */
+typedef struct CapturedGraph CapturedGraph; /* of a backend; the CPU has none */
 enum { REPORT_RING = 64 };
 
 typedef void (*StepFunction)(Context *c, void *argument);
@@ -205,16 +205,16 @@ typedef struct Backend {
                  size_t bytes); /* may return before it is done; `host` is copied first */
   void (*download)(Context *c, void *host, const void *device, size_t bytes); /* waits for all work before it */
   void (*copy)(Context *c, void *device_to, const void *device_from, size_t bytes);
-  /* Makes params->compute and backend_data from the masters and segments; called whenever masters were uploaded. */
+  /* Makes params->compute and backend_data from the masters and groups; called whenever masters were uploaded. */
   void (*refresh_parameters)(Context *c, Parameters *params);
   void (*release_parameters)(Context *c, Parameters *params); /* frees what refresh_parameters() made */
 
   /* -- steps -- */
   /* Runs step(c, argument). Every run with the same slot does the same operations on the same pointers with the same
    * descriptors, so a backend may keep a recording there (*slot is NULL before the first run). */
-  void (*submit)(Context *c, Recording **slot, StepFunction step, void *argument);
+  void (*submit)(Context *c, CapturedGraph **slot, StepFunction step, void *argument);
   /* Drops the recording; called before anything in it changes or is released. *slot becomes NULL. */
-  void (*forget)(Context *c, Recording **slot);
+  void (*drop)(Context *c, CapturedGraph **slot);
   /* Copies the state into the ring of REPORT_RING reports (an operation like any other, last in a step). */
   void (*report)(Context *c, const StepState *state);
   /* Takes up to `capacity` finished reports out of the ring, oldest first. Waits for all submitted work when `wait`,
@@ -240,15 +240,15 @@ typedef struct Backend {
                              bool accumulate);
 
   /* -- residual add + RMSNorm (Zhang & Sennrich 2019) -- */
-  /* x_out = x_in + dropout(branch);  rstd = (mean(x_out^2) + eps)^(-1/2);  y = gain * x_out * rstd.
-   * x_out, y, x_in, branch [B*T][C] dt; branch NULL: x_out is not written and x_in is normalised. rstd fp32 [B*T]. */
+  /* x_out = x_in + dropout(branch);  rstd = (mean(x_out^2) + eps)^(-1/2);  y = weight * x_out * rstd.
+   * x_out, y, x_in, branch [B*T][C] dt; branch NULL: x_out is not written and x_in is normalized. rstd fp32 [B*T]. */
   void (*residual_norm)(Context *c, void *x_out, void *y, float *rstd, const void *x_in, const void *branch,
-                        const float *gain, float eps, int batch, int length, int dim, const Dropout *dropout);
-  /* With xh = x*rstd, g = gain*dy:  dx = dres + rstd * (g - xh * mean(g*xh));  dbranch = dropout(dx);
-   * dgain (+)= sum over rows of dy*xh.   x is what was normalised (x_out above). dres NULL: zero; dres may be dx itself
+                        const float *weight, float eps, int batch, int length, int dim, const Dropout *dropout);
+  /* With xh = x*rstd, g = weight*dy:  dx = dres + rstd * (g - xh * mean(g*xh));  dbranch = dropout(dx);
+   * dweight (+)= sum over rows of dy*xh.   x is what was normalized (x_out above). dres NULL: zero; dres may be dx itself
    * (in place). dbranch NULL: not written (without dropout it would equal dx). */
-  void (*residual_norm_backward)(Context *c, void *dx, void *dbranch, float *dgain, const void *dy, const void *dres,
-                                 const void *x, const float *rstd, const float *gain, int batch, int length, int dim,
+  void (*residual_norm_backward)(Context *c, void *dx, void *dbranch, float *dweight, const void *dy, const void *dres,
+                                 const void *x, const float *rstd, const float *weight, int batch, int length, int dim,
                                  const Dropout *dropout, bool accumulate);
 
   /* -- GEMM; W = the backend's compute copy of `w` [M][K] -- */
@@ -263,7 +263,7 @@ typedef struct Backend {
                                  const void *x, int64_t x_stride, int rows, bool accumulate);
 
   /* -- attention -- */
-  /* Rotates `heads` heads of x [B][T] in place (queries and keys of packed QKV are neighbours, so one call does both).
+  /* Rotates `heads` heads of x [B][T] in place (queries and keys of packed QKV are neighbors, so one call does both).
    */
   void (*rope)(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope);
   /* S = scale * Q K^T where visible;  lse = log sum exp S;  P = exp(S - lse);  out = dropout(P) V.
@@ -300,7 +300,7 @@ typedef struct Backend {
    * 1; bias1 = 1 - beta1^t, bias2 likewise; loss = loss_sum * inv_targets; halted |= loss or grad_norm not finite. */
   void (*clip)(Context *c, StepState *state, const Parameters *params, float max_norm, const AdamW *adamw);
   /* Unless halted: g = clip*grad;  m = b1*m + (1-b1)*g;  v = b2*v + (1-b2)*g^2;
-   * w = w*(1 - lr*wd) - lr * (m/bias1) / (sqrt(v/bias2) + eps), wd only in segments that decay; the compute copy is
+   * w = w*(1 - lr*wd) - lr * (m/bias1) / (sqrt(v/bias2) + eps), wd only in groups that decay; the compute copy is
    * rewritten in the same pass; then step += 1. */
   void (*adamw)(Context *c, StepState *state, const Parameters *params, const AdamW *adamw);
 
@@ -308,9 +308,9 @@ typedef struct Backend {
    * by K -- */
   /* x[r] = table[last token of r].  x [rows][C] dt. */
   void (*decode_embedding)(Context *c, void *x, const Parameters *params, Matrix table, const Sequences *s);
-  /* q, k, v = W (gain * x * rstd(x)); q and k are rotated to position[r]; k and v go into the cache at position[r].
+  /* q, k, v = W (norm_weight * x * rstd(x)); q and k are rotated to position[r]; k and v go into the cache at position[r].
    * q [rows][H*D] dt; w is the packed [H*D + 2*G*D][C] group. */
-  void (*decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, const float *gain, float eps,
+  void (*decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
                      const Parameters *params, Matrix w, const Rope *rope, const Sequences *s);
   /* out[r] = softmax(scale * q K^T) V over cache positions 0..position[r].  out, q [rows][H*D] dt. Positions live on
    * the device: a recording is made for the cache's capacity. */
@@ -318,11 +318,11 @@ typedef struct Backend {
                            const Sequences *s);
   /* x[r] += W in[r]: attention output and MLP output.  x [rows][M], in [rows][K] dt. */
   void (*decode_residual)(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s);
-  /* h = silu(gate) * up of W (gain * x * rstd(x)).  h [rows][F] dt; w is the packed [2F][C] group. */
-  void (*decode_mlp)(Context *c, void *h, const void *x, const float *gain, float eps, const Parameters *params,
+  /* h = silu(gate) * up of W (norm_weight * x * rstd(x)).  h [rows][F] dt; w is the packed [2F][C] group. */
+  void (*decode_mlp)(Context *c, void *h, const void *x, const float *norm_weight, float eps, const Parameters *params,
                      Matrix w, const Sequences *s);
-  /* logits[r][k] = W (gain * x * rstd(x)) for k < vocab.  logits fp32 [rows][vocab]. */
-  void (*decode_logits)(Context *c, float *logits, const void *x, const float *gain, float eps,
+  /* logits[r][k] = W (norm_weight * x * rstd(x)) for k < vocab.  logits fp32 [rows][vocab]. */
+  void (*decode_logits)(Context *c, float *logits, const void *x, const float *norm_weight, float eps,
                         const Parameters *params, Matrix w, int vocab, int rows);
   /* Draws the next token of every row from its logits, appends it (lengths, positions += 1). The uniform number of
    * sample i's n-th token is philox(seed, 0, SITE_SAMPLE, n = lengths[r], streams[r]).word[0]. A row whose logits are
@@ -334,11 +334,11 @@ typedef struct Backend {
 } Backend;
 
 /* The backends in this binary, best first; ends with NULL. The CPU is always there. */
-const Backend *const *backends(void);
+const Backend *const *backend_list(void);
 extern const Backend cpu_backend, cuda_backend; /* cuda_backend: in builds with CUDA */
 
 /* CPUs that this process may use: its affinity mask and, in a container, the quota of its control group. */
-int available_threads(void);
+int threads_available(void);
 
 #ifdef __cplusplus
 }

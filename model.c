@@ -10,7 +10,7 @@
 
 /* ---- the model ---- */
 
-bool backend_ok(Model *m, Error *error) { return m->ops->poll(m->context, NULL, 0, false, error) >= 0; }
+bool model_check_backend(Model *m, Error *error) { return m->ops->poll(m->context, NULL, 0, false, error) >= 0; }
 
 static bool upload_rope_table(Model *m, Error *error) {
   const ModelConfig *c = &m->config;
@@ -26,7 +26,7 @@ static bool upload_rope_table(Model *m, Error *error) {
   m->rope_table = m->ops->alloc(m->context, "rotary table", count * sizeof(float));
   if (m->rope_table) m->ops->upload(m->context, m->rope_table, table, count * sizeof(float));
   free(table);
-  return backend_ok(m, error);
+  return model_check_backend(m, error);
 }
 
 bool model_open(Model **out, const Backend *backend, Context *context, const ModelConfig *config, Error *error) {
@@ -45,8 +45,8 @@ bool model_open(Model **out, const Backend *backend, Context *context, const Mod
     return false;
   }
   m->params.count = m->table.arena;
-  m->params.segments = m->table.segments;
-  m->params.segment_count = m->table.segment_count;
+  m->params.groups = m->table.groups;
+  m->params.group_count = m->table.group_count;
   m->params.master = backend->alloc(context, "weights", m->table.arena * sizeof(float));
   m->eval_state = backend->alloc(context, "evaluation state", sizeof(StepState));
   if (!upload_rope_table(m, error)) {
@@ -60,8 +60,8 @@ bool model_open(Model **out, const Backend *backend, Context *context, const Mod
 
 void model_close(Model *m) {
   if (!m) return;
-  Recording **recordings[] = {&m->evaluation, &m->first, &m->later, &m->update};
-  for (size_t i = 0; i < sizeof recordings / sizeof recordings[0]; i++) m->ops->forget(m->context, recordings[i]);
+  CapturedGraph **recordings[] = {&m->evaluation, &m->first, &m->later, &m->update};
+  for (size_t i = 0; i < sizeof recordings / sizeof recordings[0]; i++) m->ops->drop(m->context, recordings[i]);
   m->ops->release_parameters(m->context, &m->params);
   void *memory[] = {m->params.master, m->params.grad, m->params.m,     m->params.v,  m->rope_table, m->state,
                     m->eval_state,    m->tokens,      m->targets,      m->positions, m->key_begin,  m->train_memory,
@@ -91,15 +91,15 @@ void model_upload(Model *m, ArenaKind which, const float *host) {
 
 bool model_download(Model *m, ArenaKind which, float *host, Error *error) {
   m->ops->download(m->context, host, arena_of(m, which), m->table.arena * sizeof(float));
-  return backend_ok(m, error);
+  return model_check_backend(m, error);
 }
 
 /* Room for the tokens of the largest batch; recordings that read from the old room are dropped. */
 static bool reserve_tokens(Model *m, int64_t rows, Error *error) {
   if (rows <= m->token_room) return true;
-  m->ops->forget(m->context, &m->evaluation);
-  m->ops->forget(m->context, &m->first);
-  m->ops->forget(m->context, &m->later);
+  m->ops->drop(m->context, &m->evaluation);
+  m->ops->drop(m->context, &m->first);
+  m->ops->drop(m->context, &m->later);
   struct {
     const char *name;
     int32_t **array;
@@ -114,7 +114,7 @@ static bool reserve_tokens(Model *m, int64_t rows, Error *error) {
   if (!m->first_keys)
     return fail(error, EXIT_MEMORY, "out of memory for the positions of %lld tokens", (long long)rows);
   m->token_room = rows;
-  return backend_ok(m, error);
+  return model_check_backend(m, error);
 }
 
 /* `rows` rows of a batch, from `from` on. */
@@ -147,7 +147,7 @@ static const Dropout *dropout_at(const Pass *p, int layer, DropoutKind kind, Dro
   return dropout;
 }
 
-static float *gain_gradient(const Model *m, Matrix norm) { return m->params.grad + norm.offset; }
+static float *norm_weight_gradient(const Model *m, Matrix norm) { return m->params.grad + norm.offset; }
 
 typedef struct QkvViews {
   View q, k, v;
@@ -254,7 +254,7 @@ static void mlp_backward(const Pass *p, int layer, const void *dbranch) {
   k->linear_backward_input(c, s->dn, g->dim, a->gate_up, 2 * g->ffn, &m->params, w->gate_up, rows);
 }
 
-void body_forward(const Pass *p) {
+void model_forward_body(const Pass *p) {
   const Model *m = p->model;
   const Backend *k = m->ops;
   Context *c = m->context;
@@ -264,25 +264,25 @@ void body_forward(const Pass *p) {
   k->embedding(c, s->layers[0].x_attention, &m->params, m->table.embedding, m->tokens, p->batch, p->length,
                dropout_at(p, 0, DROPOUT_EMBEDDING, &drop));
   k->residual_norm(c, NULL, s->layers[0].n_attention, s->layers[0].rstd_attention, s->layers[0].x_attention, NULL,
-                   gain(m, m->table.layers[0].attention_norm), g->norm_eps, p->batch, p->length, g->dim, NULL);
+                   norm_weight(m, m->table.layers[0].attention_norm), g->norm_eps, p->batch, p->length, g->dim, NULL);
   for (int layer = 0; layer < g->layers; layer++) {
     const LayerActivations *a = &s->layers[layer];
     bool last = layer + 1 == g->layers;
     const LayerActivations *next = last ? NULL : &s->layers[layer + 1];
     attention_forward(p, layer);
     k->residual_norm(c, a->x_mlp, a->n_mlp, a->rstd_mlp, a->x_attention, s->branch,
-                     gain(m, m->table.layers[layer].mlp_norm), g->norm_eps, p->batch, p->length, g->dim,
+                     norm_weight(m, m->table.layers[layer].mlp_norm), g->norm_eps, p->batch, p->length, g->dim,
                      dropout_at(p, layer, DROPOUT_ATTENTION_BRANCH, &drop));
     mlp_forward(p, layer);
     k->residual_norm(c, last ? s->x_final : next->x_attention, last ? s->n_final : next->n_attention,
                      last ? s->rstd_final : next->rstd_attention, a->x_mlp, s->branch,
-                     gain(m, last ? m->table.final_norm : m->table.layers[layer + 1].attention_norm), g->norm_eps,
-                     p->batch, p->length, g->dim, dropout_at(p, layer, DROPOUT_MLP_BRANCH, &drop));
+                     norm_weight(m, last ? m->table.final_norm : m->table.layers[layer + 1].attention_norm),
+                     g->norm_eps, p->batch, p->length, g->dim, dropout_at(p, layer, DROPOUT_MLP_BRANCH, &drop));
   }
 }
 
 /* From dn, the gradient of the final norm's output, to the gradient of every parameter below the head. */
-static void body_backward(const Pass *p) {
+static void backward_body(const Pass *p) {
   const Model *m = p->model;
   const Backend *k = m->ops;
   Context *c = m->context;
@@ -291,21 +291,21 @@ static void body_backward(const Pass *p) {
   Dropout drop;
   bool tied = g->tie; /* then the head has already written the embedding's gradient */
   const void *dbranch = s->dbranch ? s->dbranch : s->dx; /* without dropout they are the same numbers */
-  k->residual_norm_backward(c, s->dx, s->dbranch, gain_gradient(m, m->table.final_norm), s->dn, NULL, s->x_final,
-                            s->rstd_final, gain(m, m->table.final_norm), p->batch, p->length, g->dim,
+  k->residual_norm_backward(c, s->dx, s->dbranch, norm_weight_gradient(m, m->table.final_norm), s->dn, NULL, s->x_final,
+                            s->rstd_final, norm_weight(m, m->table.final_norm), p->batch, p->length, g->dim,
                             dropout_at(p, g->layers - 1, DROPOUT_MLP_BRANCH, &drop), p->accumulate);
   for (int layer = g->layers - 1; layer >= 0; layer--) {
     const LayerActivations *a = &s->layers[layer];
     const LayerParameters *w = &m->table.layers[layer];
     mlp_backward(p, layer, dbranch);
-    k->residual_norm_backward(c, s->dx, s->dbranch, gain_gradient(m, w->mlp_norm), s->dn, s->dx, a->x_mlp, a->rstd_mlp,
-                              gain(m, w->mlp_norm), p->batch, p->length, g->dim,
+    k->residual_norm_backward(c, s->dx, s->dbranch, norm_weight_gradient(m, w->mlp_norm), s->dn, s->dx, a->x_mlp,
+                              a->rstd_mlp, norm_weight(m, w->mlp_norm), p->batch, p->length, g->dim,
                               dropout_at(p, layer, DROPOUT_ATTENTION_BRANCH, &drop), p->accumulate);
     attention_backward(p, layer, dbranch);
     const Dropout *below = layer > 0 ? dropout_at(p, layer - 1, DROPOUT_MLP_BRANCH, &drop) : NULL;
-    k->residual_norm_backward(c, s->dx, layer > 0 ? s->dbranch : NULL, gain_gradient(m, w->attention_norm), s->dn,
-                              s->dx, a->x_attention, a->rstd_attention, gain(m, w->attention_norm), p->batch, p->length,
-                              g->dim, below, p->accumulate);
+    k->residual_norm_backward(c, s->dx, layer > 0 ? s->dbranch : NULL, norm_weight_gradient(m, w->attention_norm),
+                              s->dn, s->dx, a->x_attention, a->rstd_attention, norm_weight(m, w->attention_norm),
+                              p->batch, p->length, g->dim, below, p->accumulate);
   }
   k->embedding_backward(c, &m->params, m->table.embedding, s->dx, m->offsets, m->order, g->vocab, p->batch, p->length,
                         dropout_at(p, 0, DROPOUT_EMBEDDING, &drop), p->accumulate || tied);
@@ -369,9 +369,9 @@ static void micro_batch(Context *c, Model *m, bool first) {
                .train = true,
                .packed = m->train_packed,
                .accumulate = !first};
-  body_forward(&pass);
+  model_forward_body(&pass);
   head_and_loss(&pass, m->state, m->settings.label_smoothing, NULL);
-  body_backward(&pass);
+  backward_body(&pass);
   m->ops->next_micro_batch(c, m->state, m->settings.batch);
 }
 
@@ -398,12 +398,12 @@ static bool upload_schedule(Model *m, Error *error) {
   m->lr_table = m->ops->alloc(m->context, "learning rates", ((size_t)steps + 1) * sizeof(float));
   if (m->lr_table) m->ops->upload(m->context, m->lr_table, table, ((size_t)steps + 1) * sizeof(float));
   free(table);
-  return backend_ok(m, error);
+  return model_check_backend(m, error);
 }
 
 bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   m->settings = *settings;
-  m->ops->forget(m->context, &m->evaluation); /* evaluation moves into the training buffers */
+  m->ops->drop(m->context, &m->evaluation); /* evaluation moves into the training buffers */
   int64_t rows = (int64_t)settings->batch * m->config.ctx;
   if (rows > INT32_MAX / 2)
     return fail(error, EXIT_USAGE, "a micro-batch of %lld tokens is too large; lower --batch", (long long)rows);
@@ -417,10 +417,10 @@ bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   m->order = m->ops->alloc(m->context, "token order", (size_t)rows * sizeof(int32_t));
   m->sorted = malloc((offsets + (size_t)rows) * sizeof(int32_t));
   if (!m->sorted) return fail(error, EXIT_MEMORY, "out of memory for the order of tokens");
-  if (!backend_ok(m, error)) return false;
+  if (!model_check_backend(m, error)) return false;
   m->ops->refresh_parameters(m->context, &m->params); /* now with what the optimizer needs */
   return reserve_tokens(m, rows, error) && upload_schedule(m, error) &&
-         allocate_activations(m, &m->train, &m->train_memory, rows, true, settings->head_rows, error);
+         activations_allocate(m, &m->train, &m->train_memory, rows, true, settings->head_rows, error);
 }
 
 void model_set_step(Model *m, int64_t step) {
@@ -465,7 +465,7 @@ bool model_gradients(Model *m, const TokenBatch *step, double *loss, Error *erro
   StepState state = {0};
   m->ops->download(m->context, &state, m->state, sizeof state);
   *loss = state.loss_sum * (double)state.inv_targets;
-  return backend_ok(m, error);
+  return model_check_backend(m, error);
 }
 
 int model_reports(Model *m, StepState *out, int capacity, bool wait, Error *error) {
@@ -477,15 +477,15 @@ int model_reports(Model *m, StepState *out, int capacity, bool wait, Error *erro
 bool model_evaluate_begin(Model *m, int batch, int length, Error *error) {
   int64_t rows = (int64_t)batch * length;
   if (m->train.rows >= rows || m->eval.rows >= rows) return true;
-  m->ops->forget(m->context, &m->evaluation);
+  m->ops->drop(m->context, &m->evaluation);
   m->ops->release(m->context, m->eval_memory);
   free(m->eval.layers);
   m->eval_memory = NULL;
   m->eval = (Activations){0};
-  return reserve_tokens(m, rows, error) && allocate_activations(m, &m->eval, &m->eval_memory, rows, false, 0, error);
+  return reserve_tokens(m, rows, error) && activations_allocate(m, &m->eval, &m->eval_memory, rows, false, 0, error);
 }
 
-Pass evaluation_pass(Model *m, int batch, int length) {
+Pass model_evaluation_pass(Model *m, int batch, int length) {
   const Activations *acts = m->train.rows >= (int64_t)batch * length ? &m->train : &m->eval;
   return (Pass){.model = m, .acts = acts, .batch = batch, .length = length};
 }
@@ -499,7 +499,7 @@ static void evaluate(Context *c, void *argument) {
   const Evaluation *e = argument;
   Model *m = e->pass.model;
   m->ops->step_begin(c, m->eval_state, NULL, NULL);
-  body_forward(&e->pass);
+  model_forward_body(&e->pass);
   head_and_loss(&e->pass, m->eval_state, 0.0f, e->logits);
 }
 
@@ -507,10 +507,10 @@ bool model_evaluate(Model *m, const TokenBatch *tokens, int batch, int length, d
                     float *logits, Error *error) {
   bool packed = tokens->positions != NULL;
   upload_tokens(m, tokens, 0, (int64_t)batch * length, length);
-  Evaluation evaluation = {evaluation_pass(m, batch, length), logits};
+  Evaluation evaluation = {model_evaluation_pass(m, batch, length), logits};
   evaluation.pass.packed = packed;
   if (batch != m->evaluation_batch || length != m->evaluation_length || packed != m->evaluation_packed)
-    m->ops->forget(m->context, &m->evaluation);
+    m->ops->drop(m->context, &m->evaluation);
   m->evaluation_batch = batch;
   m->evaluation_length = length;
   m->evaluation_packed = packed;
@@ -520,5 +520,5 @@ bool model_evaluate(Model *m, const TokenBatch *tokens, int batch, int length, d
   m->ops->download(m->context, &state, m->eval_state, sizeof state);
   *sum += state.loss_sum;
   *count += state.loss_count;
-  return backend_ok(m, error);
+  return model_check_backend(m, error);
 }

@@ -27,7 +27,7 @@ typedef struct ModelConfig {
 } ModelConfig;
 
 /* 8/3 dim rounded up to a multiple of 32: the width whose three matrices cost what two of 4 dim would. */
-int default_ffn(int dim);
+int model_default_ffn(int dim);
 
 /* Ranges and divisibility; `code` is EXIT_USAGE for flags and EXIT_CHECKPOINT for files. */
 bool model_config_check(const ModelConfig *config, ExitCode code, Error *error);
@@ -36,7 +36,7 @@ bool model_config_check(const ModelConfig *config, ExitCode code, Error *error);
 
 typedef struct ParameterTensor {
   char name[64];  /* in the checkpoint, e.g. "model.layers.0.self_attn.q_proj.weight" */
-  int rows, cols; /* logical shape; rank 1 (gains): rows = 1 and the checkpoint's shape is [cols] */
+  int rows, cols; /* logical shape; rank 1 (norm weights): rows = 1 and the checkpoint's shape is [cols] */
   int rank;
   size_t offset;  /* in the arenas */
   float init_std; /* normal(0, init_std); rank 1: ones */
@@ -50,8 +50,8 @@ typedef struct LayerParameters {
 typedef struct ParameterTable {
   ParameterTensor *tensors;
   int count;
-  Segment *segments;
-  int segment_count;
+  ParameterGroup *groups;
+  int group_count;
   LayerParameters *layers;
   Matrix embedding, final_norm, head; /* head == embedding when tied */
   size_t arena;                       /* elements, alignment and pads included */
@@ -62,7 +62,7 @@ bool parameter_table_make(ParameterTable *out, const ModelConfig *config, Error 
 void parameter_table_free(ParameterTable *table);
 /* Fills a zeroed host arena with initial weights: Philox by (seed, row of the table, element), so they depend on
  * neither layout nor device. */
-void parameters_init(const ParameterTable *table, float *arena, uint64_t seed);
+void parameter_table_init(const ParameterTable *table, float *arena, uint64_t seed);
 
 /* ---- the model on a device ---- */
 

@@ -24,7 +24,7 @@ static bool log_step(Run *r, Error *error) {
                       .lr = (double)r->newest.lr,
                       .grad_norm = (double)r->newest.grad_norm,
                       .tokens_per_s = speed,
-                      .seconds = elapsed(r)};
+                      .seconds = run_seconds(r)};
   return metrics_append(r->metrics, &line, error);
 }
 
@@ -97,9 +97,9 @@ static bool pause_training(Run *r, Error *error) {
   if (!saved && !evaluation_due(r) && !sampled) return true;
   if (!take_reports(r, true, error)) return false;
   double start = now();
-  if (saved && !save_state(r, error)) return false;
-  if (!stop_signal && evaluation_due(r) && !evaluate(r, error)) return false;
-  if (!stop_signal && sampled && !sample(r, error)) return false;
+  if (saved && !run_save_state(r, error)) return false;
+  if (!stop_signal && evaluation_due(r) && !run_evaluate(r, error)) return false;
+  if (!stop_signal && sampled && !run_sample(r, error)) return false;
   r->logged_at += now() - start;
   return true;
 }
@@ -115,10 +115,10 @@ static bool out_of_patience(Run *r) {
 static bool train_loop(Run *r, Error *error) {
   r->started = r->saved_at = now();
   restart_log(r);
-  if (!stop_signal && evaluation_due(r) && !evaluate(r, error)) return false; /* saved, then stopped before it */
+  if (!stop_signal && evaluation_due(r) && !run_evaluate(r, error)) return false; /* saved, then stopped before it */
   while (r->step < r->settings.steps && !stop_signal && !out_of_patience(r)) {
-    if (!fill_batch(r, r->step + 1, error)) return false;
-    const TokenBatch filled = batch(r);
+    if (!run_fill_batch(r, r->step + 1, error)) return false;
+    const TokenBatch filled = run_batch(r);
     model_train_step(r->model, &filled);
     r->step++;
     if (!take_reports(r, false, error) || !pause_training(r, error)) return false;
@@ -137,19 +137,19 @@ static bool interrupted(Run *r, Error *error) {
 
 /* The state is saved once more when the last evaluation is in it: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
-  if (stop_signal) return (r->saved_step == r->step || save_state(r, error)) && interrupted(r, error);
+  if (stop_signal) return (r->saved_step == r->step || run_save_state(r, error)) && interrupted(r, error);
   progress_finish(&r->console);
-  if (!final_evaluation(r, error) || (!stop_signal && !sample(r, error))) return false;
+  if (!run_final_evaluation(r, error) || (!stop_signal && !run_sample(r, error))) return false;
   if (stop_signal) return interrupted(r, error);
-  if (!save_state(r, error)) return false;
+  if (!run_save_state(r, error)) return false;
   message_line(&r->console, "trained %" PRId64 " steps in %s. More text: ./generate %s -n 500", r->step,
-               human_duration(elapsed(r)).text, r->dir);
+               human_duration(run_seconds(r)).text, r->dir);
   return true;
 }
 
 /* ---- main ---- */
 
-static bool resolve_length(Run *r, const Circumstances *given, Error *error) {
+static bool resolve_length(Run *r, const ChoiceInputs *given, Error *error) {
   TrainSettings *s = &r->settings;
   double steps_per_minute = 0;
   if (s->bench) {
@@ -158,11 +158,11 @@ static bool resolve_length(Run *r, const Circumstances *given, Error *error) {
   }
   if (!isnan(s->minutes)) {
     bool asked = options_origin(&r->options, &s->minutes) == ORIGIN_COMMAND_LINE;
-    double known = s->resume && !asked ? resume_steps(r) : NAN;
+    double known = s->resume && !asked ? run_resume_steps(r) : NAN;
     if (known >= 1) steps_per_minute = (known + 0.5) / s->minutes;
-    else if (!measure_steps_per_minute(r, &steps_per_minute, error)) return false;
+    else if (!run_measure_steps_per_minute(r, &steps_per_minute, error)) return false;
   }
-  return choose_length(s, given, &r->config, steps_per_minute, &r->choices, error);
+  return choices_length(s, given, &r->config, steps_per_minute, &r->choices, error);
 }
 
 static bool check_device(const Run *r, const ModelConfig *model, Error *error) {
@@ -179,56 +179,57 @@ static bool check_flags(const Run *r, Error *error) {
   bool shaped;
   if (s->patience && !s->val && s->val_frac <= 0)
     return fail(error, EXIT_USAGE, "--patience %d needs validation text, and there is none", s->patience);
-  if (!check_shape(s, &model, &shaped, error)) return false;
+  if (!choices_check_shape(s, &model, &shaped, error)) return false;
   return !shaped || check_device(r, &model, error);
 }
 
 /* Everything that can be refused is refused here, before anything is computed, or of an older run replaced. */
 static bool prepare(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
-  if (s->resume && !resume_settings(r, error)) return false;
+  if (s->resume && !run_resume_settings(r, error)) return false;
   if (s->data.count == 0)
     return fail(error, EXIT_USAGE, "no text given; try: ./train book.txt   (./train --help lists everything)");
-  if (!name_directory(r, error) || !open_device(r, error) || !check_flags(r, error)) return false;
+  if (!run_name_directory(r, error) || !run_open_device(r, error) || !check_flags(r, error)) return false;
   r->peak_flops = r->backend->peak_flops(r->context);
-  if ((has_directory(s) && !take_directory(r, error)) || !open_data(r, error)) return false;
+  if ((settings_have_directory(s) && !run_take_directory(r, error)) || !run_open_data(r, error)) return false;
   ContextInfo info;
   r->backend->info(r->context, &info);
-  Circumstances given = {.vocab = tokenizer_vocab(r->tokenizer),
-                         .text_bytes = r->text.bytes,
-                         .device = &info,
-                         .peak_flops = r->peak_flops};
-  if (!measure_documents(r, &given.lengths, error) || !choose_model(s, &given, &r->config, &r->choices, error) ||
-      !check_device(r, &r->config, error) || (s->resume && !same_model(r, error)) || !open_windows(r, error))
+  ChoiceInputs given = {.vocab = tokenizer_vocab(r->tokenizer),
+                        .text_bytes = r->text.bytes,
+                        .device = &info,
+                        .peak_flops = r->peak_flops};
+  if (!run_measure_documents(r, &given.lengths, error) || !choices_model(s, &given, &r->config, &r->choices, error) ||
+      !check_device(r, &r->config, error) || (s->resume && !run_check_same_model(r, error)) ||
+      !run_open_windows(r, error))
     return false;
-  if (s->patience && !has_validation(r))
+  if (s->patience && !run_has_validation(r))
     return fail(error, EXIT_USAGE, "--patience %d needs validation text, and there is none", s->patience);
-  given.train_tokens = epoch_tokens(r);
+  given.train_tokens = run_epoch_tokens(r);
   return resolve_length(r, &given, error);
 }
 
 static bool run(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (!prepare(r, error)) return false;
-  bool resumes = s->resume && has_directory(s);
-  if (resumes && (!start_model(r, error) || !resume_state(r, error)))
+  bool resumes = s->resume && settings_have_directory(s);
+  if (resumes && (!run_start_model(r, error) || !run_resume_state(r, error)))
     return false; /* refused before the plan is said */
-  print_plan(r);
+  run_print_plan(r);
   if (s->dry_run) return true;
   if (!resumes) {
-    if (!start_model(r, error)) return false;
-    initialise_weights(r);
+    if (!run_start_model(r, error)) return false;
+    run_init_weights(r);
   }
-  if (s->bench) return bench(r, error);
-  return rehearse(r, error) && begin_directory(r, error) && train_loop(r, error) && finish(r, error);
+  if (s->bench) return run_bench(r, error);
+  return run_warm_up(r, error) && run_begin_directory(r, error) && train_loop(r, error) && finish(r, error);
 }
 
 static void close_run(Run *r) {
   metrics_close(r->metrics);
-  if (r->dir) give_up_directory(r);
-  stop_model(r);
+  if (r->dir) run_abandon_directory(r);
+  run_stop_model(r);
   if (r->backend) r->backend->close(r->context);
-  close_data(r);
+  run_close_data(r);
   if (r->lock >= 0) close(r->lock);
   free(r->dir);
   options_free(&r->options);
@@ -237,9 +238,9 @@ static void close_run(Run *r) {
 int main(int argc, char **argv) {
   startup(argv);
   Run r = {.lock = -1, .saved_step = -1, .best_loss = INFINITY, .last_val_loss = NAN};
-  Option rows[TRAIN_OPTIONS];
+  Option rows[SETTINGS_OPTIONS];
   Error error = {0};
-  train_options(&r.options, rows, &r.settings);
+  settings_options(&r.options, rows, &r.settings);
   bool ok = options_parse(&r.options, argc, argv, &error);
   r.console = console_stderr("train", r.settings.quiet);
   if (ok && r.options.help) options_help(&r.options, stdout);

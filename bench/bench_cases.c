@@ -32,8 +32,7 @@ static bool model_ready(Bench *b, BenchModel *m) {
     printf("%s: %s\n", m->name, error.text);
     return false;
   }
-  m->params =
-      (Parameters){.count = m->table.arena, .segments = m->table.segments, .segment_count = m->table.segment_count};
+  m->params = (Parameters){.count = m->table.arena, .groups = m->table.groups, .group_count = m->table.group_count};
   size_t arena = m->table.arena * sizeof(float), pattern = b->quick ? 1 << 10 : 1 << 18;
   float *host = malloc(arena);
   if (!host) return out_of_memory();

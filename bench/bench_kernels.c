@@ -158,7 +158,7 @@ static void repeat(Context *c, void *argument) {
   for (int i = 0; i < r->calls; i++) r->k->run(r->b, r->k->operands, i % r->k->operands->sets);
 }
 
-static double timed(Bench *b, Recording **slot, Repeat *r, int submits, Error *error) {
+static double timed(Bench *b, CapturedGraph **slot, Repeat *r, int submits, Error *error) {
   if (b->ops->poll(b->c, NULL, 0, true, error) < 0) return 0;
   double start = seconds();
   for (int i = 0; i < submits; i++) {
@@ -180,7 +180,7 @@ typedef struct Timing {
 } Timing;
 
 static Timing measure(Bench *b, const Case *k, Error *error) {
-  Recording *slot = NULL;
+  CapturedGraph *slot = NULL;
   Repeat r = {b, k, k->operands->sets};
   const double short_run = b->quick ? 0 : 2e-3, whole = b->quick ? 0 : 20e-3;
   timed(b, &slot, &r, 1, error); /* loads kernels, chooses algorithms */
@@ -189,7 +189,7 @@ static Timing measure(Bench *b, const Case *k, Error *error) {
   if (!error->code && once < short_run && !k->direct) {
     double more = ceil(short_run / (once > 1e-6 ? once : 1e-6));
     if (more * r.calls > 1024) more = ceil(1024.0 / r.calls);
-    b->ops->forget(b->c, &slot);
+    b->ops->drop(b->c, &slot);
     r.calls *= (int)more;
     timed(b, &slot, &r, 1, error);
     timed(b, &slot, &r, 1, error);
@@ -201,7 +201,7 @@ static Timing measure(Bench *b, const Case *k, Error *error) {
   int batches = b->quick ? 1 : once > 1.0 ? 3 : BATCHES;
   for (int i = 0; i < batches && !error->code; i++)
     ms[i] = 1e3 * timed(b, &slot, &r, (int)submits, error) / (submits * r.calls);
-  b->ops->forget(b->c, &slot);
+  b->ops->drop(b->c, &slot);
   qsort(ms, (size_t)batches, sizeof *ms, compare_doubles);
   return (Timing){ms[batches / 2], ms[0], ms[batches - 1]};
 }
@@ -287,7 +287,7 @@ static BenchModel model_of(const char *name, int layers, int heads, int dim, int
                                  .kv_heads = heads,
                                  .dim = dim,
                                  .head_dim = dim / heads,
-                                 .ffn = default_ffn(dim),
+                                 .ffn = model_default_ffn(dim),
                                  .tie = true,
                                  .rope_base = 10000.0f,
                                  .norm_eps = 1e-5f}};
@@ -355,7 +355,7 @@ int main(int argc, char **argv) {
     if (!known) return usage(flag);
     i++;
   }
-  for (const Backend *const *at = backends(); *at && !b.ops; at++)
+  for (const Backend *const *at = backend_list(); *at && !b.ops; at++)
     if (!device || strcmp(device, (*at)->name) == 0) b.ops = *at;
   if (!b.ops) return usage("--device");
   if (dtype && strcmp(dtype, "bf16") != 0 && strcmp(dtype, "f32") != 0) return usage("--dtype");

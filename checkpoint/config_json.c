@@ -70,7 +70,7 @@ static bool write_json(const char *dir, const char *name, json_t *root, Error *e
   return ok;
 }
 
-bool run_write_config(const char *dir, const ModelConfig *config, SpecialTokens tokens, Error *error) {
+bool checkpoint_write_config(const char *dir, const ModelConfig *config, SpecialTokens tokens, Error *error) {
   if (tokens.end >= config->vocab || tokens.start >= config->vocab)
     return fail(error, EXIT_INTERNAL, "special tokens %d and %d: one lies outside the vocabulary of %d", tokens.start,
                 tokens.end, config->vocab);
@@ -171,7 +171,7 @@ static bool check_features(const ConfigReader *r) {
     if (bias) return refuse(r, "%s is true; models with biases are not supported", biases[i]);
   }
   if (lookup(r->root, "quantization_config") != NULL)
-    return refuse(r, "the model is quantised; use its original in float32, float16 or bfloat16");
+    return refuse(r, "the model is quantized; use its original in float32, float16 or bfloat16");
   return true;
 }
 
@@ -252,7 +252,7 @@ static json_t *parse_config(const char *path, Error *error) {
   return NULL;
 }
 
-bool run_read_config(const char *dir, ModelConfig *config, SpecialTokens *tokens, Error *error) {
+bool checkpoint_read_config(const char *dir, ModelConfig *config, SpecialTokens *tokens, Error *error) {
   char *path = path_join(dir, "config.json");
   if (path == NULL) return checkpoint_no_memory(dir, error);
   json_t *root = parse_config(path, error);

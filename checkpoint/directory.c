@@ -70,7 +70,7 @@ static void sweep(const char *dir, const char *name) {
   free(path);
 }
 
-bool run_lock(const char *dir, int *fd, Error *error) {
+bool checkpoint_lock(const char *dir, int *fd, Error *error) {
   *fd = -1;
   char *path = path_join(dir, ".lock");
   if (!path) return checkpoint_no_memory(dir, error);
@@ -102,12 +102,12 @@ static bool run_time(const char *name, struct timespec *time) {
   return ok;
 }
 
-bool run_is_model(const char *dir) {
+bool checkpoint_is_model(const char *dir) {
   struct timespec ignored;
   return run_time(dir, &ignored);
 }
 
-bool run_newest(char **out, Error *error) {
+bool checkpoint_newest(char **out, Error *error) {
   *out = NULL;
   DIR *here = opendir(".");
   struct timespec best = {0}, time;

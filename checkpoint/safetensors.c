@@ -26,8 +26,8 @@ static const struct {
 };
 enum { TYPES = sizeof types / sizeof types[0] };
 
-size_t tensor_type_bytes(TensorType type) { return types[type].bytes; }
-const char *tensor_type_name(TensorType type) { return types[type].name; }
+size_t safetensors_type_bytes(TensorType type) { return types[type].bytes; }
+const char *safetensors_type_name(TensorType type) { return types[type].name; }
 
 /* product(shape) * size of the type; false when it does not fit. */
 static bool tensor_bytes(const SafeTensor *tensor, size_t *bytes) {
@@ -36,7 +36,7 @@ static bool tensor_bytes(const SafeTensor *tensor, size_t *bytes) {
     if (tensor->shape[i] < 0 || (uint64_t)tensor->shape[i] > SIZE_MAX) return false;
     if (__builtin_mul_overflow(product, (size_t)tensor->shape[i], &product)) return false;
   }
-  return !__builtin_mul_overflow(product, tensor_type_bytes(tensor->type), bytes);
+  return !__builtin_mul_overflow(product, safetensors_type_bytes(tensor->type), bytes);
 }
 
 /* ---- reading ---- */
@@ -253,7 +253,7 @@ static json_t *tensor_json(const SafeTensor *tensor, size_t *offset) {
   if (__builtin_add_overflow(*offset, bytes, &end) || end > INT64_MAX) return NULL;
   json_t *shape = json_array();
   for (int i = 0; i < tensor->rank; i++) json_array_append_new(shape, json_integer(tensor->shape[i]));
-  json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", tensor_type_name(tensor->type), "shape", shape,
+  json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", safetensors_type_name(tensor->type), "shape", shape,
                             "data_offsets", (json_int_t)*offset, (json_int_t)end);
   *offset = end;
   return entry;

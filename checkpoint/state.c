@@ -26,12 +26,12 @@ static uint64_t state_checksum(const SafeTensor *tensors, int count, const Metad
   for (int i = 0; i < metadata_count; i++) {
     const MetadataEntry *entry = &metadata[i];
     if (strcmp(entry->key, CHECKSUM_KEY) == 0 || strcmp(entry->key, "format") == 0) continue;
-    sum += xxh64(entry->value, strlen(entry->value), xxh64(entry->key, strlen(entry->key), 0));
+    sum += checksum_xxh64(entry->value, strlen(entry->value), checksum_xxh64(entry->key, strlen(entry->key), 0));
   }
   for (int i = 0; i < count; i++) {
-    size_t bytes = tensor_type_bytes(tensors[i].type);
+    size_t bytes = safetensors_type_bytes(tensors[i].type);
     for (int d = 0; d < tensors[i].rank; d++) bytes *= (size_t)tensors[i].shape[d];
-    sum = xxh64(tensors[i].data, bytes, sum);
+    sum = checksum_xxh64(tensors[i].data, bytes, sum);
   }
   return sum;
 }
@@ -202,8 +202,8 @@ static bool rotate_renaming(const StatePaths *p, const ParameterTable *table, co
   return false;
 }
 
-bool run_write_state(const char *dir, const ParameterTable *table, const float *master, const float *m, const float *v,
-                     const MetadataEntry *metadata, int metadata_count, Error *error) {
+bool checkpoint_write_state(const char *dir, const ParameterTable *table, const float *master, const float *m,
+                            const float *v, const MetadataEntry *metadata, int metadata_count, Error *error) {
   const float *const arenas[PARTS] = {master, m, v};
   StatePaths p;
   if (!make_paths(&p, dir, error)) return false;
@@ -219,7 +219,7 @@ bool run_write_state(const char *dir, const ParameterTable *table, const float *
 }
 
 static bool read_either(const StatePaths *p, const char *dir, const ParameterTable *table, float *const arenas[PARTS],
-                        RunState *state, Error *error) {
+                        CheckpointState *state, Error *error) {
   if (access(p->last, F_OK) != 0 && access(p->prev, F_OK) != 0)
     return fail(error, EXIT_CHECKPOINT,
                 "%s holds no state to resume from (no last/state.safetensors); start it again: ./train FILE --out %s "
@@ -237,10 +237,10 @@ static bool read_either(const StatePaths *p, const char *dir, const ParameterTab
   return fail(error, EXIT_CHECKPOINT, "no usable state to resume from: %.450s; and %.450s", first.text, second.text);
 }
 
-bool run_read_state(const char *dir, const ParameterTable *table, float *master, float *m, float *v, RunState *state,
-                    Error *error) {
+bool checkpoint_read_state(const char *dir, const ParameterTable *table, float *master, float *m, float *v,
+                           CheckpointState *state, Error *error) {
   float *const arenas[PARTS] = {master, m, v};
-  *state = (RunState){0};
+  *state = (CheckpointState){0};
   StatePaths p;
   if (!make_paths(&p, dir, error)) return false;
   bool ok = read_either(&p, dir, table, arenas, state, error);
@@ -248,9 +248,11 @@ bool run_read_state(const char *dir, const ParameterTable *table, float *master,
   return ok;
 }
 
-const char *run_state_get(const RunState *state, const char *key) { return safetensors_metadata(&state->file, key); }
+const char *checkpoint_state_get(const CheckpointState *state, const char *key) {
+  return safetensors_metadata(&state->file, key);
+}
 
-void run_state_free(RunState *state) {
+void checkpoint_state_free(CheckpointState *state) {
   safetensors_close(&state->file);
-  *state = (RunState){0};
+  *state = (CheckpointState){0};
 }

@@ -20,11 +20,12 @@ SafeTensor checkpoint_tensor(const ParameterTensor *p, const char *name, const f
   return tensor;
 }
 
-bool run_write_weights(const char *path, const ParameterTable *table, const float *arena, const MetadataEntry *metadata,
-                       int metadata_count, Error *error) {
+bool checkpoint_write_weights(const char *path, const ParameterTable *table, const float *arena,
+                              const MetadataEntry *metadata, int metadata_count, Error *error) {
   SafeTensor *tensors = calloc((size_t)table->count + 1, sizeof *tensors);
   if (tensors == NULL) return checkpoint_no_memory(path, error);
-  for (int i = 0; i < table->count; i++) tensors[i] = checkpoint_tensor(&table->tensors[i], table->tensors[i].name, arena);
+  for (int i = 0; i < table->count; i++)
+    tensors[i] = checkpoint_tensor(&table->tensors[i], table->tensors[i].name, arena);
   bool ok = safetensors_write(path, tensors, table->count, metadata, metadata_count, error);
   free(tensors);
   return ok;
@@ -91,7 +92,7 @@ static bool read_tensor(const char *path, const SafeTensor *tensor, const Parame
   if (!checkpoint_check_shape(path, tensor, p, error)) return false;
   if (tensor->type != TENSOR_F32 && tensor->type != TENSOR_F16 && tensor->type != TENSOR_BF16)
     return fail(error, EXIT_CHECKPOINT, "%s: tensor %s is %s; F32, F16 and BF16 are supported", path, tensor->name,
-                tensor_type_name(tensor->type));
+                safetensors_type_name(tensor->type));
   convert(out, tensor, elements(p));
   for (size_t i = 0; i < elements(p); i++)
     if (!isfinite(out[i]))
@@ -146,7 +147,7 @@ static bool refuse_sharded(const char *path, Error *error) {
          fail(error, EXIT_CHECKPOINT, "%s comes in several files, which is not supported; save it as one", path);
 }
 
-bool run_read_weights(const char *path, const ParameterTable *table, float *arena, Error *error) {
+bool checkpoint_read_weights(const char *path, const ParameterTable *table, float *arena, Error *error) {
   SafeTensors file;
   if (!refuse_sharded(path, error) || !safetensors_open(&file, path, error)) return false;
   bool *used = calloc((size_t)file.count + 1, sizeof *used);

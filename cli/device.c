@@ -26,7 +26,7 @@ bool device_open(const DeviceSettings *settings, const ModelConfig *model, const
                  const Backend **backend, Context **context, Error *error) {
   const char *wanted = device_choices[settings->device];
   Error passed_over = {0};
-  for (const Backend *const *b = backends(); *b; b++) {
+  for (const Backend *const *b = backend_list(); *b; b++) {
     if (settings->device && strcmp((*b)->name, wanted) != 0) continue;
     Error why = {0};
     *backend = *b;
@@ -54,6 +54,6 @@ bool device_check(const Backend *backend, Context *context, const ModelConfig *m
 
 void print_version(const char *program, const char *version) {
   printf("%s (Inkling) %s, backends:", program, version);
-  for (const Backend *const *b = backends(); *b; b++) printf(" %s", (*b)->name);
+  for (const Backend *const *b = backend_list(); *b; b++) printf(" %s", (*b)->name);
   printf("\n");
 }

@@ -163,7 +163,7 @@ static bool assign(Options *options, const Source *source, Option *row, const ch
 
 static int smaller(int a, int b) { return a < b ? a : b; }
 
-/* Edits (insert, delete, replace, swap of neighbours) between two names: the optimal string alignment distance. */
+/* Edits (insert, delete, replace, swap of neighbors) between two names: the optimal string alignment distance. */
 static int edit_distance(const char *a, size_t length_a, const char *b, size_t length_b) {
   int rows[3][NAME_LIMIT + 1];
   if (length_a > NAME_LIMIT || length_b > NAME_LIMIT) return INT_MAX;

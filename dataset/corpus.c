@@ -81,7 +81,7 @@ static bool find_files(Corpus *corpus, const char *const *sources, int count, co
   int standard_input = -1;
   if (!list_sources(corpus, sources, count, options, &standard_input, error)) return false;
   if (standard_input >= 0) {
-    bool copied = spool(STDIN_FILENO, options->spool, options->progress, options->progress_context, error);
+    bool copied = spool_copy(STDIN_FILENO, options->spool, options->progress, options->progress_context, error);
     if (!copied || !file_list_measure(list, standard_input, error)) return false;
   }
   if (list->bytes > 0) return true;
@@ -92,7 +92,7 @@ static bool find_files(Corpus *corpus, const char *const *sources, int count, co
 }
 
 static uint64_t sum_of_name(const char *name, uint64_t seed) {
-  return name != NULL ? xxh64(name, strlen(name) + 1, seed) : xxh64(NULL, 0, seed);
+  return name != NULL ? checksum_xxh64(name, strlen(name) + 1, seed) : checksum_xxh64(NULL, 0, seed);
 }
 
 static uint64_t fingerprint_of(const Corpus *corpus) {
@@ -106,6 +106,7 @@ bool corpus_open(Corpus **out, const char *const *sources, int count, const Corp
   *out = NULL;
   Corpus *corpus = calloc(1, sizeof *corpus);
   if (corpus == NULL) return fail(error, EXIT_MEMORY, "out of memory for a corpus");
+  corpus->list.is_model = options->is_model;
   if (!take_fields(corpus, options, error) || !find_files(corpus, sources, count, options, error)) {
     corpus_close(corpus);
     return false;

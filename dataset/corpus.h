@@ -30,6 +30,7 @@ typedef struct CorpusOptions {
   bool stdin_is_jsonl;                       /* whatever the spool file's name ends in */
   SpoolProgress progress;                    /* of that copy */
   void *progress_context;
+  bool (*is_model)(const char *dir); /* which directories hold a model, and no text */
   /* Asked several times a second while the end of a large document is looked for; false, with `error` filled, makes
    * corpus_next fail. */
   bool (*tick)(Error *error);
@@ -38,7 +39,7 @@ typedef struct CorpusOptions {
 typedef struct Document {
   const uint8_t *text; /* NULL: the corpus is at its end */
   size_t size;         /* bytes, at least 1 */
-  size_t prompt;       /* the first so many bytes are a prompt: shown to the model, not learnt; may be all of them */
+  size_t prompt;       /* the first so many bytes are a prompt: shown to the model, not learned; may be all of them */
   const char *file;    /* path; valid as long as the corpus */
   int64_t line;        /* of the JSON line, from 1; 0 in a text file */
   int64_t offset;      /* bytes of the file before the document, or before its JSON line */

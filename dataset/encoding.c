@@ -79,7 +79,7 @@ static bool tell(const EncodingOptions *options, const Corpus *corpus, size_t le
 /* Takes a slice off the front of a large text, where it may be cut; what is behind it is let go. */
 static TextSpan take_slice(TextSpan *rest, const CharClasses *classes, const Corpus *corpus) {
   corpus_let_go(corpus, rest->text);
-  size_t size = rest->size > SLICE_BYTES ? split_cut(classes, rest->text, rest->size, SLICE_BYTES) : rest->size;
+  size_t size = rest->size > SLICE_BYTES ? pretokenize_cut(classes, rest->text, rest->size, SLICE_BYTES) : rest->size;
   TextSpan slice = {rest->text, size};
   *rest = (TextSpan){rest->text + size, rest->size - size};
   return slice;
@@ -112,7 +112,7 @@ static bool report_merges(void *context, int64_t merges, Error *error) {
   return options->progress(options->context, 0, merges, error);
 }
 
-bool train_tokenizer(Tokenizer **out, Corpus *corpus, int vocab_size, const EncodingOptions *options, Error *error) {
+bool encoding_train(Tokenizer **out, Corpus *corpus, int vocab_size, const EncodingOptions *options, Error *error) {
   EncodingOptions kept = *options;
   const BpeProgress progress = {options->progress ? report_merges : NULL, &kept};
   BpeTrainer *trainer = NULL;
@@ -131,7 +131,7 @@ bool train_tokenizer(Tokenizer **out, Corpus *corpus, int vocab_size, const Enco
 
 uint64_t encoding_fingerprint(const Corpus *corpus, const Tokenizer *tokenizer) {
   const uint64_t of[] = {corpus_fingerprint(corpus), tokenizer_fingerprint(tokenizer)};
-  return xxh64(of, sizeof of, 0);
+  return checksum_xxh64(of, sizeof of, 0);
 }
 
 typedef struct Encoding {
@@ -186,8 +186,8 @@ static bool encode_all(Encoding *e, Corpus *corpus, const Tokenizer *tokenizer, 
   return ok;
 }
 
-bool encode_corpus(const char *path, Corpus *corpus, const Tokenizer *tokenizer, const EncodingOptions *options,
-                   Error *error) {
+bool encoding_write(const char *path, Corpus *corpus, const Tokenizer *tokenizer, const EncodingOptions *options,
+                    Error *error) {
   const TokenFileInfo info = {.vocab = tokenizer_vocab(tokenizer),
                               .masked = corpus_masked(corpus),
                               .fingerprint = encoding_fingerprint(corpus, tokenizer)};

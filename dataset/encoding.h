@@ -22,14 +22,14 @@ typedef struct EncodingOptions {
 
 /* A BPE of at most `vocab_size` >= 257 tokens from all documents; fewer when the text has no more pairs. Reads the
  * corpus from its beginning. What corpus_next and bpe_trainer_finish say. */
-bool train_tokenizer(Tokenizer **out, Corpus *corpus, int vocab_size, const EncodingOptions *options, Error *error);
+bool encoding_train(Tokenizer **out, Corpus *corpus, int vocab_size, const EncodingOptions *options, Error *error);
 
 /* Of everything that the tokens depend on: TokenFileInfo.fingerprint. */
 uint64_t encoding_fingerprint(const Corpus *corpus, const Tokenizer *tokenizer);
 
 /* Writes all documents, each followed by the end token, to the token file `path`; masked when the corpus has prompts.
  * Reads the corpus from its beginning. What corpus_next says, EXIT_OUTPUT, EXIT_MEMORY. */
-bool encode_corpus(const char *path, Corpus *corpus, const Tokenizer *tokenizer, const EncodingOptions *options,
-                   Error *error);
+bool encoding_write(const char *path, Corpus *corpus, const Tokenizer *tokenizer, const EncodingOptions *options,
+                    Error *error);
 
 #endif

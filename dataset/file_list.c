@@ -3,7 +3,6 @@
 #include "util/one_line.h"
 #include "util/checksum.h"
 #include "util/file.h"
-#include "checkpoint/checkpoint.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,6 +20,8 @@ enum { NAME_SHOWN = 250 }; /* bytes of a path in a message */
 static bool cannot_read(const char *path, int cause, Error *error) {
   return fail(error, EXIT_INPUT, "cannot read %s: %s", one_line(path, NAME_SHOWN).text, strerror(cause));
 }
+
+static bool is_model(const FileList *list, const char *dir) { return list->is_model && list->is_model(dir); }
 
 static bool no_memory(Error *error) { return fail(error, EXIT_MEMORY, "out of memory for a list of files"); }
 
@@ -147,7 +148,7 @@ static bool take_entry(Walk *walk, char *path, Error *error) {
   bool there = stat(path, &st) == 0;
   int cause = errno;
   bool directory = there && S_ISDIR(st.st_mode); /* of a model: samples and settings, no text to learn from */
-  if (directory && !run_is_model(path)) return append(&walk->directories, path, false, error) != NULL;
+  if (directory && !is_model(walk->found, path)) return append(&walk->directories, path, false, error) != NULL;
   if (there && S_ISREG(st.st_mode) && wanted) {
     TextFile *file = append(walk->found, path, jsonl, error);
     return file != NULL && measure(walk->found, file, &st, error);
@@ -214,7 +215,7 @@ static bool add_directory(FileList *list, const char *path, Error *error) {
 bool file_list_add(FileList *list, const char *path, Error *error) {
   struct stat st;
   if (stat(path, &st) != 0) return cannot_read(path, errno, error);
-  if (S_ISDIR(st.st_mode) && run_is_model(path))
+  if (S_ISDIR(st.st_mode) && is_model(list, path))
     return fail(error, EXIT_INPUT, "%s is a model directory, no text; --resume=%s goes on with a run",
                 one_line(path, NAME_SHOWN).text, one_line(path, NAME_SHOWN).text);
   if (S_ISDIR(st.st_mode)) return add_directory(list, path, error);
@@ -228,12 +229,12 @@ bool file_list_add(FileList *list, const char *path, Error *error) {
 /* ---- Checksum ---------------------------------------------------------------------------------------------------- */
 
 uint64_t file_list_sum(const FileList *list, uint64_t seed) {
-  uint64_t sum = xxh64(&list->count, sizeof list->count, seed);
+  uint64_t sum = checksum_xxh64(&list->count, sizeof list->count, seed);
   for (int i = 0; i < list->count; i++) {
     const TextFile *file = &list->files[i];
     const int64_t facts[] = {file->jsonl, (int64_t)file->size, (int64_t)file->seconds, (int64_t)file->nanoseconds,
                              (int64_t)file->inode};
-    sum = xxh64(facts, sizeof facts, sum);
+    sum = checksum_xxh64(facts, sizeof facts, sum);
   }
   return sum;
 }

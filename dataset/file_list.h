@@ -15,13 +15,13 @@ typedef struct TextFile {
   uint64_t device, inode;
 } TextFile;
 
-/* Begins as {0}; everything in it is owned. */
+/* Begins as {0}, or with is_model alone; everything else in it is owned. */
 typedef struct FileList {
+  bool (*is_model)(const char *dir); /* which directories hold a model, and no text; NULL: none */
   TextFile *files;
   int count, capacity;
   int64_t bytes; /* sum of the sizes */
-  int64_t
-      skipped; /* names in directories that are hidden, have another ending, hold a model, or are no regular files */
+  int64_t skipped; /* names in directories: hidden ones, other endings, models, and what is not a regular file */
 } FileList;
 
 /* Adds a file, or the files of a directory and of the directories in it whose names end in .txt or .jsonl (in capitals
@@ -44,6 +44,6 @@ bool text_file_unchanged(const TextFile *file, Error *error);
 
 /* Goes over kind, size, time and inode of every file, in order. Not over paths: a directory that was moved holds the
  * same text. */
-uint64_t file_list_sum(const FileList *list, uint64_t seed); /* xxh64 */
+uint64_t file_list_sum(const FileList *list, uint64_t seed); /* checksum_xxh64 */
 
 #endif

@@ -14,7 +14,7 @@ enum {
 /* ---- documents ---- */
 
 /* Calls `found` with the first token of every document and the one after its last. */
-static bool scan(const Split *split, int32_t end, bool (*found)(void *to, int64_t begin, int64_t stop), void *to,
+static bool scan(const TokenRange *split, int32_t end, bool (*found)(void *to, int64_t begin, int64_t stop), void *to,
                  PackingTick tick, void *context, Error *error) {
   int64_t begin = split->begin, kept = begin;
   int32_t *ids = malloc(SCAN_TOKENS * sizeof *ids);
@@ -44,8 +44,8 @@ static bool count_length(void *to, int64_t begin, int64_t stop) {
   return true;
 }
 
-bool documents_measure(const Split *split, int32_t end, DocumentLengths *out, PackingTick tick, void *context,
-                       Error *error) {
+bool packing_measure(const TokenRange *split, int32_t end, DocumentLengths *out, PackingTick tick, void *context,
+                     Error *error) {
   *out = (DocumentLengths){0};
   return scan(split, end, count_length, out, tick, context, error);
 }
@@ -121,25 +121,25 @@ static OpenWindow *window_for(Packer *p, int length) {
   return close_window(p, window) ? window : NULL;
 }
 
-/* Whether any of the tokens is to be learnt; all are where the file has no masks. */
-static bool is_learnt(Packer *p, int64_t begin, int length, bool *learnt) {
+/* Whether any of the tokens is to be learned; all are where the file has no masks. */
+static bool is_learnt(Packer *p, int64_t begin, int length, bool *learned) {
   enum { BLOCK = 256 };
   const TokenFile *file = p->packing->split.file;
-  *learnt = !file->info.masked;
-  for (int at = 0; !*learnt && at < length; at += BLOCK) {
+  *learned = !file->info.masked;
+  for (int at = 0; !*learned && at < length; at += BLOCK) {
     int32_t targets[BLOCK];
     const int count = length - at < BLOCK ? length - at : BLOCK;
     if (!token_file_read_targets(file, begin + at, count, IGNORE_INDEX, targets, p->error)) return false;
-    for (int i = 0; i < count; i++) *learnt = *learnt || targets[i] != IGNORE_INDEX;
+    for (int i = 0; i < count; i++) *learned = *learned || targets[i] != IGNORE_INDEX;
   }
   return true;
 }
 
 /* Tokens [begin, begin + length) of one document, at most a window. */
 static bool add_piece(Packer *p, int64_t begin, int length) {
-  bool learnt;
-  if (!is_learnt(p, begin, length, &learnt)) return false;
-  if (!learnt) {
+  bool learned;
+  if (!is_learnt(p, begin, length, &learned)) return false;
+  if (!learned) {
     p->packing->left_out += length;
     return true;
   }
@@ -173,7 +173,7 @@ static bool close_all(Packer *p) {
   return true;
 }
 
-bool packing_make(Packing *out, const Split *split, int ctx, int32_t end, PackingTick tick, void *context,
+bool packing_make(Packing *out, const TokenRange *split, int ctx, int32_t end, PackingTick tick, void *context,
                   Error *error) {
   *out = (Packing){.split = *split, .ctx = ctx, .end = end};
   Packer packer = {.packing = out, .error = error};

@@ -11,11 +11,11 @@
 
 #include <stdint.h>
 
-/* A part of a token file: what is learnt, or what is kept for validation. */
-typedef struct Split {
+/* A part of a token file: what is learned, or what is kept for validation. */
+typedef struct TokenRange {
   const TokenFile *file;
   int64_t begin, end; /* tokens */
-} Split;
+} TokenRange;
 
 /* One sequence to be filled, each [ctx]. */
 typedef struct Sequence {
@@ -25,14 +25,14 @@ typedef struct Sequence {
 
 /* Made by packing_make, freed by packing_free; nothing of it is to be changed. */
 typedef struct Packing {
-  Split split;
+  TokenRange split;
   int ctx;
   int32_t end;       /* the token that ends documents */
   int64_t windows;   /* number of them */
   int64_t used;      /* places that hold tokens, of windows * ctx */
   int64_t documents; /* of the split */
   int64_t cut;       /* those that are longer than a window */
-  int64_t left_out;  /* tokens: windows of prompts alone, of which nothing would be learnt */
+  int64_t left_out;  /* tokens: windows of prompts alone, of which nothing would be learned */
   int64_t *firsts;   /* [windows + 1] first piece of each window */
   int64_t *pieces;   /* [firsts[windows]] token that each piece begins with */
 } Packing;
@@ -46,17 +46,17 @@ typedef struct DocumentLengths {
 } DocumentLengths;
 
 /* EXIT_CHECKPOINT for a damaged token file; EXIT_MEMORY; what `tick` (may be NULL) says. */
-bool documents_measure(const Split *split, int32_t end, DocumentLengths *out, PackingTick tick, void *context,
-                       Error *error);
+bool packing_measure(const TokenRange *split, int32_t end, DocumentLengths *out, PackingTick tick, void *context,
+                     Error *error);
 
 /* Takes 8 bytes a document and 8 a window. Among the windows that are still open (a few dozen) a document goes into the
  * one that it leaves the least room in. `tick` may be NULL. EXIT_MEMORY; EXIT_CHECKPOINT for a damaged token file. On
  * failure there is nothing to free. */
-bool packing_make(Packing *out, const Split *split, int ctx, int32_t end, PackingTick tick, void *context,
+bool packing_make(Packing *out, const TokenRange *split, int ctx, int32_t end, PackingTick tick, void *context,
                   Error *error);
 void packing_free(Packing *packing); /* harmless on a zeroed struct */
 
-/* Padding sees itself alone and is not learnt. EXIT_CHECKPOINT for a damaged token file. */
+/* Padding sees itself alone and is not learned. EXIT_CHECKPOINT for a damaged token file. */
 bool packing_read(const Packing *packing, int64_t window, const Sequence *out, Error *error);
 
 #endif

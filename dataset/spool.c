@@ -34,7 +34,7 @@ static bool copy(int from, AtomicFile *to, uint8_t *piece, SpoolProgress progres
   }
 }
 
-bool spool(int from, const char *path, SpoolProgress progress, void *context, Error *error) {
+bool spool_copy(int from, const char *path, SpoolProgress progress, void *context, Error *error) {
   AtomicFile file;
   uint8_t *piece = malloc(PIECE);
   if (piece == NULL) return fail(error, EXIT_MEMORY, "out of memory for standard input");

@@ -13,6 +13,6 @@ typedef bool (*SpoolProgress)(void *context, int64_t bytes, Error *error);
 /* Copies descriptor `from` up to its end to `path`, which appears or is replaced only when all of it is there.
  * `progress` may be NULL. EXIT_INPUT where reading fails, EXIT_OUTPUT where writing does, EXIT_MEMORY; the progress
  * function's error. */
-bool spool(int from, const char *path, SpoolProgress progress, void *context, Error *error);
+bool spool_copy(int from, const char *path, SpoolProgress progress, void *context, Error *error);
 
 #endif

@@ -26,7 +26,7 @@ _Static_assert(sizeof(Header) == 80, "the file's layout");
 static const char MAGIC[8] = {'I', 'N', 'K', 'T', 'O', 'K', 'S', '2'};
 enum { HELD_WORDS = 1 << 16, VOCAB_LIMIT = 1 << 30 };
 
-static uint64_t checksum_of(const Header *header) { return xxh64(header, offsetof(Header, checksum), 0); }
+static uint64_t checksum_of(const Header *header) { return checksum_xxh64(header, offsetof(Header, checksum), 0); }
 
 static uint32_t word_bytes(const TokenFileInfo *info) {
   return info->vocab <= (info->masked ? 1 << 15 : 1 << 16) ? 2 : 4;
@@ -69,7 +69,7 @@ static bool flush(TokenWriter *w, Error *error) {
   const size_t bytes = w->held * word_bytes(&w->info);
   w->held = 0;
   if (!bytes) return true;
-  w->info.sum = xxh64(w->words, bytes, w->info.sum);
+  w->info.sum = checksum_xxh64(w->words, bytes, w->info.sum);
   return atomic_write(&w->file, w->words, bytes, error);
 }
 
@@ -172,7 +172,7 @@ bool token_file_verify(const TokenFile *f, bool (*tick)(void *, int64_t, Error *
   uint64_t sum = 0;
   for (int64_t at = 0, kept = 0; at < f->info.tokens; at += HELD_WORDS) {
     const int64_t left = f->info.tokens - at, count = left < HELD_WORDS ? left : HELD_WORDS;
-    sum = xxh64(words + (size_t)at * word, (size_t)count * word, sum);
+    sum = checksum_xxh64(words + (size_t)at * word, (size_t)count * word, sum);
     if (at - kept >= KEPT_TOKENS) token_file_let_go(f), kept = at;
     if (tick && !tick(context, at + count, error)) return false;
   }

@@ -1,7 +1,7 @@
 /* A stream of tokens on disk: written once, mapped for training, larger than memory when it has to be.
  *
  * 80 bytes of header (token_file.c), then a word a token: 2 bytes where all ids fit, else 4, little-endian. In a file
- * with masks the highest bit of a word says that the token is not to be learnt. Nothing of it is interpreted beyond
+ * with masks the highest bit of a word says that the token is not to be learned. Nothing of it is interpreted beyond
  * that; documents end with the tokenizer's end token. */
 #ifndef INKLING_DATASET_TOKEN_FILE_H
 #define INKLING_DATASET_TOKEN_FILE_H
@@ -54,7 +54,7 @@ void token_file_close(TokenFile *file);
 /* Tokens [begin, begin + count), which must lie inside. EXIT_CHECKPOINT for an id outside of the vocabulary: the file
  * was damaged. */
 bool token_file_read(const TokenFile *file, int64_t begin, int64_t count, int32_t *ids, Error *error);
-/* The same as targets to be learnt: `masked` stands for those that are not. */
+/* The same as targets to be learned: `masked` stands for those that are not. */
 bool token_file_read_targets(const TokenFile *file, int64_t begin, int64_t count, int32_t masked, int32_t *targets,
                              Error *error);
 /* Whether the tokens are those that were written: reads them all. `tick` (may be NULL) hears how many were looked at;

@@ -3,14 +3,14 @@
 #include "kernels.h"
 #include "kernels/philox.h"
 
-void file_split(const TokenFile *file, double fraction, int64_t max_tail, Split *head, Split *tail) {
+void token_range_split(const TokenFile *file, double fraction, int64_t max_tail, TokenRange *head, TokenRange *tail) {
   int64_t tokens = file->info.tokens;
   double kept = fraction > 0 ? fraction < 1 ? 1 - fraction : 0 : 1; /* a NaN keeps all */
   int64_t cut = (int64_t)((double)tokens * kept);
   if (cut > tokens) cut = tokens;
   if (tokens - cut > max_tail) cut = tokens - (max_tail > 0 ? max_tail : 0);
-  *head = (Split){file, 0, cut};
-  *tail = (Split){file, cut, tokens};
+  *head = (TokenRange){file, 0, cut};
+  *tail = (TokenRange){file, cut, tokens};
 }
 
 /* ---- at random ---- */
@@ -28,7 +28,7 @@ static int64_t draw(uint64_t seed, uint32_t step, uint32_t sequence, int64_t ran
   return (int64_t)scale_down((uint64_t)words.word[1] << 32 | words.word[0], (uint64_t)range);
 }
 
-int64_t windows_draw_begin(const Split *split, uint64_t seed, uint32_t step, uint32_t sequence, int ctx) {
+int64_t windows_draw_begin(const TokenRange *split, uint64_t seed, uint32_t step, uint32_t sequence, int ctx) {
   return split->begin + draw(seed, step, sequence, split->end - split->begin - ctx);
 }
 

@@ -12,10 +12,10 @@
 
 /* The first floor(n * (1 - fraction)) tokens of a file, or more when the tail would pass `max_tail` tokens, and the
  * tail. */
-void file_split(const TokenFile *file, double fraction, int64_t max_tail, Split *head, Split *tail);
+void token_range_split(const TokenFile *file, double fraction, int64_t max_tail, TokenRange *head, TokenRange *tail);
 
 typedef struct Windows {
-  Split split;
+  TokenRange split;
   int ctx;
   const Packing *packing; /* of the same split and ctx; NULL: the stream */
 } Windows;
@@ -28,7 +28,7 @@ bool windows_draw(const Windows *windows, uint64_t seed, uint32_t step, uint32_t
 /* The same window will be drawn soon: what is not in memory is read from the disk meanwhile. */
 void windows_expect(const Windows *windows, uint64_t seed, uint32_t step, uint32_t sequence);
 /* The first token of it in the stream. */
-int64_t windows_draw_begin(const Split *split, uint64_t seed, uint32_t step, uint32_t sequence, int ctx);
+int64_t windows_draw_begin(const TokenRange *split, uint64_t seed, uint32_t step, uint32_t sequence, int ctx);
 
 /* All windows in order: packed ones, or those of the stream that begin every `stride` tokens (1..ctx). Of a window of
  * the stream the last `stride` targets are kept (of the first all), the others are IGNORE_INDEX: so every token of the

@@ -9,7 +9,7 @@ namespace {
 
 /* ---- rope ---- */
 
-/* (x[i], x[i + D/2]) = (x0 cos - x1 sin, x1 cos + x0 sin) of x [B][T][H][D], in place. A thread moves N neighbours of
+/* (x[i], x[i + D/2]) = (x0 cos - x1 sin, x1 cos + x0 sin) of x [B][T][H][D], in place. A thread moves N neighbors of
  * each half; a block `rows_per_block` of the B*T rows. */
 template <class T, int N>
 __global__ void __launch_bounds__(256) rope_kernel(const Heads<T> x, int rows, int rows_per_block, int length,

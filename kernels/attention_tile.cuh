@@ -4,7 +4,7 @@
  * A tile is [rows][HD] elements of T, HD the head size rounded up to what a kernel is compiled for; columns beyond the
  * head size are zero. A warp works on M blocks of 16 rows. Accumulators are fp32 in the layout of mma.m16n8k16: with
  * g = lane / 4 and c = lane % 4, acc[m][n] holds rows 16m + g and 16m + g + 8, columns 8n + 2c and 8n + 2c + 1, in the
- * order (g, 2c), (g, 2c+1), (g+8, 2c), (g+8, 2c+1). Two neighbouring accumulators, rounded to bf16, are the left factor
+ * order (g, 2c), (g, 2c+1), (g+8, 2c), (g+8, 2c+1). Two neighboring accumulators, rounded to bf16, are the left factor
  * of the next product as they are, so scores and probabilities never leave the registers.
  *
  * float goes the same way with fused multiply-adds instead of mma: the same layout of accumulators, left factors read
@@ -55,7 +55,7 @@ template <class T> __device__ __forceinline__ float exp2_for(float x) {
 
 /* ---- tiles ---- */
 
-/* Chunk `chunk` (16 bytes) of row `row`. Rows are stored with their chunks permuted so that eight neighbouring rows
+/* Chunk `chunk` (16 bytes) of row `row`. Rows are stored with their chunks permuted so that eight neighboring rows
  * have the same chunk in eight different groups of four banks, and ldmatrix has no conflicts: with 8 chunks (128 bytes)
  * to a row it is the row that decides, with 4 or 12 a pair of rows. */
 template <int HD, int V> __device__ __forceinline__ int tile_offset(int row, int chunk) {

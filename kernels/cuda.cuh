@@ -112,9 +112,9 @@ void cuda_embedding_backward(Context *c, const Parameters *params, Matrix table,
                              const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
                              bool accumulate);
 void cuda_residual_norm(Context *c, void *x_out, void *y, float *rstd, const void *x_in, const void *branch,
-                        const float *gain, float eps, int batch, int length, int dim, const Dropout *dropout);
-void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dgain, const void *dy, const void *dres,
-                                 const void *x, const float *rstd, const float *gain, int batch, int length, int dim,
+                        const float *weight, float eps, int batch, int length, int dim, const Dropout *dropout);
+void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dweight, const void *dy, const void *dres,
+                                 const void *x, const float *rstd, const float *weight, int batch, int length, int dim,
                                  const Dropout *dropout, bool accumulate);
 void cuda_linear(Context *c, void *y, int64_t y_stride, const void *x, int64_t x_stride, const Parameters *params,
                  Matrix w, int rows);
@@ -139,14 +139,14 @@ void cuda_adamw(Context *c, StepState *state, const Parameters *params, const Ad
 void cuda_refresh_parameters(Context *c, Parameters *params);
 void cuda_release_parameters(Context *c, Parameters *params);
 void cuda_decode_embedding(Context *c, void *x, const Parameters *params, Matrix table, const Sequences *s);
-void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const float *gain, float eps,
+void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
                      const Parameters *params, Matrix w, const Rope *rope, const Sequences *s);
 void cuda_decode_attention(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
                            const Sequences *s);
 void cuda_decode_residual(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s);
-void cuda_decode_mlp(Context *c, void *h, const void *x, const float *gain, float eps, const Parameters *params,
+void cuda_decode_mlp(Context *c, void *h, const void *x, const float *norm_weight, float eps, const Parameters *params,
                      Matrix w, const Sequences *s);
-void cuda_decode_logits(Context *c, float *logits, const void *x, const float *gain, float eps,
+void cuda_decode_logits(Context *c, float *logits, const void *x, const float *norm_weight, float eps,
                         const Parameters *params, Matrix w, int vocab, int rows);
 void cuda_sample(Context *c, const Sequences *s, float *logits, int vocab, const Sampling *sampling);
 void cuda_cache_store(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length);
@@ -165,7 +165,7 @@ template <class T> __device__ __forceinline__ T from_float(float x);
 template <> __device__ __forceinline__ float from_float<float>(float x) { return x; }
 template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
 
-/* N neighbours as they lie in memory, aligned to their size: one memory access where that is 4, 8 or 16 bytes. */
+/* N neighbors as they lie in memory, aligned to their size: one memory access where that is 4, 8 or 16 bytes. */
 template <class T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
 
 /* The same as whole registers: what a thread keeps between loading it and computing with it. (nvcc gives every bf16 of
@@ -213,7 +213,7 @@ template <class T, int N, int M> __device__ __forceinline__ Words<T, N> pack(con
   return words;
 }
 
-/* Neighbours as numbers. More than 16 bytes (of fp32 gains beside bf16 rows) are moved, and aligned, 16 at a time. */
+/* Neighbors as numbers. More than 16 bytes (of fp32 norm weights beside bf16 rows) are moved, and aligned, 16 at a time. */
 template <int N, class T> __device__ __forceinline__ void load(float (&out)[N], const T *from) {
   constexpr int PART = N < VECTOR<T> ? N : VECTOR<T>;
 #pragma unroll

@@ -7,11 +7,11 @@
  * anything else, and needs neither shared memory nor a barrier. The norm in front of a product costs no pass of its
  * own, because its factor 1/rms comes out of the sum:
  *
- *   sum_k w[k] (gain[k] x[k] rstd) = rstd * sum_k w[k] (gain[k] x[k])
+ *   sum_k w[k] (norm_weight[k] x[k] rstd) = rstd * sum_k w[k] (norm_weight[k] x[k])
  *
- * and every warp adds up x^2 beside its product; x and gain are small and stay in the caches.
+ * and every warp adds up x^2 beside its product; x and norm_weight are small and stay in the caches.
  *
- * Lane l of a warp takes the packs l, l + 32, ... of N neighbours in rising order, by explicit fused multiply-adds, and
+ * Lane l of a warp takes the packs l, l + 32, ... of N neighbors in rising order, by explicit fused multiply-adds, and
  * the lanes are added in a fixed tree. Neither the number of sequences nor their order enters into that, so row i of a
  * batch is the single run of its sequence, bit for bit.
  *
@@ -35,15 +35,15 @@ constexpr int DECODE_BLOCKS = 4;
 
 /* ---- products ---- */
 
-/* The input of a product: `rows` sequences of `depth` numbers, and the gain of the norm before it, or NULL. */
+/* The input of a product: `rows` sequences of `depth` numbers, and the weight of the norm before it, or NULL. */
 template <class T> struct DecodeInput {
   const T *x;
-  const float *gain;
+  const float *norm_weight;
   float eps;
   int rows, depth;
 };
 
-/* N neighbours that nobody writes while the kernel runs, or zeros. No branch, so that many can be on the way. */
+/* N neighbors that nobody writes while the kernel runs, or zeros. No branch, so that many can be on the way. */
 template <int N, class T> __device__ __forceinline__ Pack<T, N> fetch(const T *from, bool present) {
   Pack<T, N> pack = {};
   if constexpr (sizeof pack % 16 == 0) {
@@ -58,13 +58,13 @@ template <int N, class T> __device__ __forceinline__ Pack<T, N> fetch(const T *f
   return pack;
 }
 
-/* out[o][r] = sum_k w[o][k] y[first + r][k], known to the whole warp; y = x, or with NORM gain * x * rstd(x).
+/* out[o][r] = sum_k w[o][k] y[first + r][k], known to the whole warp; y = x, or with NORM norm_weight * x * rstd(x).
  * Sequences behind the last one repeat it. */
 template <int N, bool NORM, class T, int OUT, int ROWS>
 __device__ __forceinline__ void warp_products(float (&out)[OUT][ROWS], const T *const (&w)[OUT],
                                               const DecodeInput<T> &in, int first) {
   constexpr int BATCH = DECODE_IN_FLIGHT<ROWS> / OUT; /* packs of each row of w that are asked for together */
-  constexpr int AHEAD = ROWS == 1 ? BATCH : 1;        /* likewise of x and gain */
+  constexpr int AHEAD = ROWS == 1 ? BATCH : 1;        /* likewise of x and weight */
   const int packs = in.depth / N, lane = (int)threadIdx.x % 32;
   const T *x[ROWS];
   float square[ROWS] = {};
@@ -76,7 +76,7 @@ __device__ __forceinline__ void warp_products(float (&out)[OUT][ROWS], const T *
   }
   for (int start = lane; start < packs; start += 32 * BATCH) {
     Pack<T, N> weights[BATCH][OUT], inputs[AHEAD][ROWS];
-    Pack<float, N> gains[AHEAD];
+    Pack<float, N> norm_weights[AHEAD];
 #pragma unroll
     for (int b = 0; b < BATCH; b++)
 #pragma unroll
@@ -90,7 +90,7 @@ __device__ __forceinline__ void warp_products(float (&out)[OUT][ROWS], const T *
           const int pack = start + 32 * (b + a);
 #pragma unroll
           for (int r = 0; r < ROWS; r++) inputs[a][r] = fetch<N>(x[r] + (int64_t)pack * N, pack < packs);
-          if (NORM) gains[a] = fetch<N>(in.gain + (int64_t)pack * N, pack < packs);
+          if (NORM) norm_weights[a] = fetch<N>(in.norm_weight + (int64_t)pack * N, pack < packs);
         }
       }
 #pragma unroll
@@ -99,7 +99,7 @@ __device__ __forceinline__ void warp_products(float (&out)[OUT][ROWS], const T *
         for (int i = 0; i < N; i++) {
           float y = to_float(inputs[b % AHEAD][r].at[i]);
           if (NORM) square[r] = fmaf(y, y, square[r]);
-          if (NORM) y *= gains[b % AHEAD].at[i];
+          if (NORM) y *= norm_weights[b % AHEAD].at[i];
 #pragma unroll
           for (int o = 0; o < OUT; o++) out[o][r] = fmaf(to_float(weights[b][o].at[i]), y, out[o][r]);
         }
@@ -164,7 +164,7 @@ template <class T> struct Cache {
   }
 };
 
-/* q, k, v = W (gain * x * rstd(x)), q and k rotated. A warp owns the rows i and i + D/2 of a head, a rotation's pair.
+/* q, k, v = W (norm_weight * x * rstd(x)), q and k rotated. A warp owns the rows i and i + D/2 of a head, a rotation's pair.
  * Heads of w: H of queries, G of keys, G of values. */
 template <class T, int N, int ROWS>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
   });
 }
 
-/* h = silu(gate) * up of W (gain * x * rstd(x)). A warp owns the rows i (gate) and F + i (up). */
+/* h = silu(gate) * up of W (norm_weight * x * rstd(x)). A warp owns the rows i (gate) and F + i (up). */
 template <class T, int N, int ROWS>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
     decode_mlp_kernel(T *h, DecodeInput<T> in, const T *w, int ffn) {
@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
   });
 }
 
-/* logits[r][m] = W (gain * x * rstd(x)). A warp owns the rows 2i and 2i + 1. */
+/* logits[r][m] = W (norm_weight * x * rstd(x)). A warp owns the rows 2i and 2i + 1. */
 template <class T, int N, int ROWS>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
     decode_logits_kernel(float *logits, DecodeInput<T> in, const T *w, int vocab) {
@@ -367,15 +367,15 @@ template <class T> Cache<T> cache_of(const KvCache *cache) {
 /* Calls f(T(), N, ROWS, input, weights) for products of `x` with rows of `w`; N and ROWS as constants: 16-byte packs or
  * single numbers, one sequence or several at once. */
 template <class F>
-void with_product(Context *c, const void *x, const float *gain, float eps, const Parameters *params, Matrix w, int rows,
-                  F f) {
+void with_product(Context *c, const void *x, const float *norm_weight, float eps, const Parameters *params, Matrix w,
+                  int rows, F f) {
   const int64_t width = 16 / (int64_t)dtype_bytes(c->dtype);
-  const bool vectors = w.cols % width == 0 && aligned16(x) && aligned16(gain) && aligned16(params->compute) &&
+  const bool vectors = w.cols % width == 0 && aligned16(x) && aligned16(norm_weight) && aligned16(params->compute) &&
                        (int64_t)w.offset % width == 0;
   if (c->error.code || rows < 1) return;
   with_element(c, [&](auto e) {
     using T = decltype(e);
-    const DecodeInput<T> input = {static_cast<const T *>(x), gain, eps, rows, w.cols};
+    const DecodeInput<T> input = {static_cast<const T *>(x), norm_weight, eps, rows, w.cols};
     with_width<T>(vectors, [&](auto n) {
       if (rows == 1) f(e, n, Width<1>(), input, compute_matrix<T>(params, w));
       else f(e, n, Width<DECODE_ROWS>(), input, compute_matrix<T>(params, w));
@@ -399,10 +399,10 @@ void cuda_decode_embedding(Context *c, void *x, const Parameters *params, Matrix
   });
 }
 
-void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const float *gain, float eps,
+void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
                      const Parameters *params, Matrix w, const Rope *rope, const Sequences *s) {
   const int heads = w.rows / cache->head_dim - 2 * cache->kv_heads;
-  with_product(c, x, gain, eps, params, w, s->rows, [&](auto e, auto n, auto rows, auto in, auto weights) {
+  with_product(c, x, norm_weight, eps, params, w, s->rows, [&](auto e, auto n, auto rows, auto in, auto weights) {
     using T = decltype(e);
     launch(c, "decode_qkv", decode_qkv_kernel<T, n, rows>, decode_blocks(w.rows / 2), 32 * DECODE_WARPS, 0, q,
            cache_of<T>(cache), in, weights, heads, rope->table, s->positions);
@@ -440,17 +440,17 @@ void cuda_decode_residual(Context *c, void *x, const void *in, const Parameters 
   });
 }
 
-void cuda_decode_mlp(Context *c, void *h, const void *x, const float *gain, float eps, const Parameters *params,
+void cuda_decode_mlp(Context *c, void *h, const void *x, const float *norm_weight, float eps, const Parameters *params,
                      Matrix w, const Sequences *s) {
-  with_product(c, x, gain, eps, params, w, s->rows, [&](auto e, auto n, auto rows, auto in, auto weights) {
+  with_product(c, x, norm_weight, eps, params, w, s->rows, [&](auto e, auto n, auto rows, auto in, auto weights) {
     launch(c, "decode_mlp", decode_mlp_kernel<decltype(e), n, rows>, decode_blocks(w.rows / 2), 32 * DECODE_WARPS, 0, h,
            in, weights, w.rows / 2);
   });
 }
 
-void cuda_decode_logits(Context *c, float *logits, const void *x, const float *gain, float eps,
+void cuda_decode_logits(Context *c, float *logits, const void *x, const float *norm_weight, float eps,
                         const Parameters *params, Matrix w, int vocab, int rows) {
-  with_product(c, x, gain, eps, params, w, rows, [&](auto e, auto n, auto several, auto in, auto weights) {
+  with_product(c, x, norm_weight, eps, params, w, rows, [&](auto e, auto n, auto several, auto in, auto weights) {
     launch(c, "decode_logits", decode_logits_kernel<decltype(e), n, several>, decode_blocks(divide_up(vocab, 2)),
            32 * DECODE_WARPS, 0, logits, in, weights, vocab);
   });

@@ -55,7 +55,7 @@ struct RowSums {
 #pragma unroll
     for (int i = 0; i < N; i++) top = fmaxf(top, z[i]);
     if (top > max) rescale(top);
-    float part = 0; /* of neighbours, so that long rows do not lose bits */
+    float part = 0; /* of neighbors, so that long rows do not lose bits */
 #pragma unroll
     for (int i = 0; i < N; i++) {
       part += __expf(z[i] - max);

@@ -1,15 +1,15 @@
 /* Residual add + RMSNorm (Zhang & Sennrich 2019), forward and backward, over rows [N][C].
  *
- *   forward    x_out = x_in + dropout(branch);  rstd = (mean(x_out^2) + eps)^(-1/2);  y = gain * x_out * rstd
- *   backward   g = gain * dy, xh = x * rstd:  dx = dres + rstd * (g - xh * mean(g * xh));  dbranch = dropout(dx);
- *              dgain (+)= sum over rows of dy * xh
+ *   forward    x_out = x_in + dropout(branch);  rstd = (mean(x_out^2) + eps)^(-1/2);  y = weight * x_out * rstd
+ *   backward   g = weight * dy, xh = x * rstd:  dx = dres + rstd * (g - xh * mean(g * xh));  dbranch = dropout(dx);
+ *              dweight (+)= sum over rows of dy * xh
  *
  * A row is the work of LANES threads, a warp or a block, each of which holds E of its numbers in registers between the
  * pass that sums and the pass that writes: each array goes through memory once (forward: 2 reads and 2 writes of N*C
  * numbers; backward: 3 reads, 1 or 2 writes). Rows of more than 8192 numbers, or of more than 2048 that cannot be moved
  * as vectors, are read again in the second pass, from the cache.
  *
- * dgain is summed in two steps of fixed order: every block adds up its rows into a row of partial sums
+ * dweight is summed in two steps of fixed order: every block adds up its rows into a row of partial sums
  * [blocks][C], then columns of these are added. The number of blocks follows from the shape and the device. */
 #ifndef INKLING_KERNELS_NORM_CUH
 #define INKLING_KERNELS_NORM_CUH
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int NORM_BLOCK = 256;
 
-/* How a row is spread over threads: LANES of them hold up to E numbers each, N neighbours at a time. */
+/* How a row is spread over threads: LANES of them hold up to E numbers each, N neighbors at a time. */
 template <int N_, int LANES_, int E_> struct RowShape {
   static constexpr int N = N_, LANES = LANES_, E = E_, PACKS = E / N, ROWS = NORM_BLOCK / LANES;
 };
@@ -33,8 +33,8 @@ template <int LANES> __device__ __forceinline__ float row_sum(float x) {
 struct NormForward {
   void *x_out, *y;
   float *rstd;
-  const void *x_in, *branch; /* branch NULL: x_in is normalised, x_out not written */
-  const float *gain;
+  const void *x_in, *branch; /* branch NULL: x_in is normalized, x_out not written */
+  const float *weight;
   float eps;
   int rows, length, dim;
   bool drop;
@@ -69,7 +69,7 @@ template <class T, class Shape> __global__ void __launch_bounds__(NORM_BLOCK) no
       for (int j = 0; j < N; j++) sum[j] += b[j];
       x[i] = pack<T, N>(sum);
       *reinterpret_cast<Words<T, N> *>(static_cast<T *>(p.x_out) + start + at) = x[i];
-      unpack(sum, x[i]); /* what is normalised is what later operations will read */
+      unpack(sum, x[i]); /* what is normalized is what later operations will read */
     }
 #pragma unroll
     for (int j = 0; j < N; j++) squares += sum[j] * sum[j];
@@ -81,11 +81,11 @@ template <class T, class Shape> __global__ void __launch_bounds__(NORM_BLOCK) no
   for (int i = 0; i < PACKS; i++) {
     const int at = (lane + i * LANES) * N;
     if (at >= p.dim) continue;
-    float y[N], gain[N];
+    float y[N], weight[N];
     unpack(y, x[i]);
-    load<N>(gain, p.gain + at);
+    load<N>(weight, p.weight + at);
 #pragma unroll
-    for (int j = 0; j < N; j++) y[j] = gain[j] * (y[j] * rstd);
+    for (int j = 0; j < N; j++) y[j] = weight[j] * (y[j] * rstd);
     store<N>(static_cast<T *>(p.y) + start + at, y);
   }
 }
@@ -112,7 +112,7 @@ template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_forward_lo
   if (threadIdx.x == 0) p.rstd[row] = rstd;
   if (p.branch) from = static_cast<const T *>(p.x_out) + start; /* every thread reads what it wrote itself */
   for (int at = (int)threadIdx.x; at < p.dim; at += NORM_BLOCK)
-    static_cast<T *>(p.y)[start + at] = from_float<T>(p.gain[at] * (to_float(from[at]) * rstd));
+    static_cast<T *>(p.y)[start + at] = from_float<T>(p.weight[at] * (to_float(from[at]) * rstd));
 }
 
 struct NormBackward {
@@ -120,7 +120,7 @@ struct NormBackward {
   float *partial;        /* [gridDim.x][dim] */
   const void *dy, *dres; /* dres NULL: zero; it may be dx */
   const void *x;
-  const float *rstd, *gain;
+  const float *rstd, *weight;
   int rows, length, dim;
   bool drop;
   DropoutMask mask;
@@ -138,7 +138,7 @@ __device__ __forceinline__ void write_dbranch(const NormBackward &p, Words<T, N>
   *reinterpret_cast<Words<T, N> *>(static_cast<T *>(p.dbranch) + (int64_t)row * p.dim + at) = words;
 }
 
-/* Blocks for a multiprocessor: as many as its registers hold of dgain, dy, x and dres. */
+/* Blocks for a multiprocessor: as many as its registers hold of dweight, dy, x and dres. */
 template <class T, class Shape> constexpr int norm_blocks() {
   const int registers = Shape::E + 3 * Shape::E * (int)sizeof(T) / 4;
   return Shape::N == 1 ? 2 : registers <= 32 ? 4 : registers <= 48 ? 3 : registers <= 96 ? 2 : 1;
@@ -149,9 +149,9 @@ __global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape>())) norm_ba
   constexpr int N = Shape::N, LANES = Shape::LANES, PACKS = Shape::PACKS;
   constexpr bool EARLY = PACKS * sizeof(Words<T, N>) <= 64; /* registers are left to fetch dres before it is needed */
   const int lane = (int)threadIdx.x % LANES, group = (int)threadIdx.x / LANES;
-  float dgain[Shape::E];
+  float dweight[Shape::E];
 #pragma unroll
-  for (int i = 0; i < Shape::E; i++) dgain[i] = 0;
+  for (int i = 0; i < Shape::E; i++) dweight[i] = 0;
   for (int row = (int)blockIdx.x * Shape::ROWS + group; row < p.rows; row += (int)gridDim.x * Shape::ROWS) {
     const int64_t start = (int64_t)row * p.dim;
     const float rstd = p.rstd[row];
@@ -169,15 +169,15 @@ __global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape>())) norm_ba
     for (int i = 0; i < PACKS; i++) {
       const int at = (lane + i * LANES) * N;
       if (at >= p.dim) continue;
-      float gain[N], upstream[N], input[N];
-      load<N>(gain, p.gain + at);
+      float weight[N], upstream[N], input[N];
+      load<N>(weight, p.weight + at);
       unpack(upstream, dy[i]);
       unpack(input, x[i]);
 #pragma unroll
       for (int j = 0; j < N; j++) {
         const float along = upstream[j] * input[j];
-        dot += gain[j] * along;
-        dgain[i * N + j] += along * rstd;
+        dot += weight[j] * along;
+        dweight[i * N + j] += along * rstd;
       }
     }
     const float pull = row_sum<LANES>(dot) * rstd * rstd / (float)p.dim; /* mean(g * xh) * rstd */
@@ -189,10 +189,10 @@ __global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape>())) norm_ba
       unpack(dx, dy[i]);
       unpack(input, x[i]);
       {
-        float gain[N];
-        load<N>(gain, p.gain + at);
+        float weight[N];
+        load<N>(weight, p.weight + at);
 #pragma unroll
-        for (int j = 0; j < N; j++) dx[j] = rstd * (gain[j] * dx[j] - pull * input[j]);
+        for (int j = 0; j < N; j++) dx[j] = rstd * (weight[j] * dx[j] - pull * input[j]);
       }
       if (p.dres) {
         float before[N];
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape>())) norm_ba
         if (at >= p.dim) continue;
 #pragma unroll
         for (int j = 0; j < N; j++) {
-          const float sum = dgain[i * N + j] + (turn ? total[LANES == 32 ? at + j : 0] : 0.0f);
+          const float sum = dweight[i * N + j] + (turn ? total[LANES == 32 ? at + j : 0] : 0.0f);
           if (turn + 1 < Shape::ROWS) total[LANES == 32 ? at + j : 0] = sum;
           else partial[at + j] = sum;
         }
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape>())) norm_ba
   }
 }
 
-/* Rows that do not fit in registers: a block for each, its part of dgain in memory. */
+/* Rows that do not fit in registers: a block for each, its part of dweight in memory. */
 template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_backward_long(NormBackward p) {
   float *partial = p.partial + (int64_t)blockIdx.x * p.dim; /* a thread sees its own columns only */
   for (int at = (int)threadIdx.x; at < p.dim; at += NORM_BLOCK) partial[at] = 0;
@@ -243,12 +243,12 @@ template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_backward_l
     float dot = 0;
     for (int at = (int)threadIdx.x; at < p.dim; at += NORM_BLOCK) {
       const float along = to_float(dy[at]) * to_float(x[at]);
-      dot += p.gain[at] * along;
+      dot += p.weight[at] * along;
       partial[at] += along * rstd;
     }
     const float pull = block_sum<NORM_BLOCK>(dot) * rstd * rstd / (float)p.dim;
     for (int at = (int)threadIdx.x; at < p.dim; at += NORM_BLOCK) {
-      float dx[1] = {rstd * (p.gain[at] * to_float(dy[at]) - pull * to_float(x[at]))};
+      float dx[1] = {rstd * (p.weight[at] * to_float(dy[at]) - pull * to_float(x[at]))};
       if (p.dres) dx[0] += to_float(static_cast<const T *>(p.dres)[start + at]);
       const Words<T, 1> words = pack<T, 1>(dx);
       *reinterpret_cast<Words<T, 1> *>(static_cast<T *>(p.dx) + start + at) = words;
@@ -296,13 +296,13 @@ template <class T, class F> static bool with_row_shape(int dim, bool vectors, F 
 }
 
 void cuda_residual_norm(Context *c, void *x_out, void *y, float *rstd, const void *x_in, const void *branch,
-                        const float *gain, float eps, int batch, int length, int dim, const Dropout *dropout) {
+                        const float *weight, float eps, int batch, int length, int dim, const Dropout *dropout) {
   const NormForward p = {x_out,
                          y,
                          rstd,
                          x_in,
                          branch,
-                         gain,
+                         weight,
                          eps,
                          batch * length,
                          length,
@@ -311,7 +311,7 @@ void cuda_residual_norm(Context *c, void *x_out, void *y, float *rstd, const voi
                          dropout_mask(dropout)};
   with_element(c, [&](auto element) {
     using T = decltype(element);
-    const bool vectors = fits_vectors<T>(dim, branch ? x_out : NULL, y, x_in, branch, gain);
+    const bool vectors = fits_vectors<T>(dim, branch ? x_out : NULL, y, x_in, branch, weight);
     const bool short_rows = with_row_shape<T>(dim, vectors, [&](auto s) {
       using Shape = decltype(s);
       launch(c, "residual_norm", norm_forward<T, Shape>, (unsigned)divide_up(p.rows, Shape::ROWS), NORM_BLOCK, 0, p);
@@ -320,8 +320,8 @@ void cuda_residual_norm(Context *c, void *x_out, void *y, float *rstd, const voi
   });
 }
 
-void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dgain, const void *dy, const void *dres,
-                                 const void *x, const float *rstd, const float *gain, int batch, int length, int dim,
+void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dweight, const void *dy, const void *dres,
+                                 const void *x, const float *rstd, const float *weight, int batch, int length, int dim,
                                  const Dropout *dropout, bool accumulate) {
   NormBackward p = {dx,
                     dbranch,
@@ -330,7 +330,7 @@ void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dga
                     dres,
                     x,
                     rstd,
-                    gain,
+                    weight,
                     batch * length,
                     length,
                     dim,
@@ -345,15 +345,15 @@ void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dga
   };
   with_element(c, [&](auto element) {
     using T = decltype(element);
-    const bool vectors = fits_vectors<T>(dim, dx, dbranch, dy, dres, x, gain);
+    const bool vectors = fits_vectors<T>(dim, dx, dbranch, dy, dres, x, weight);
     const bool short_rows = with_row_shape<T>(dim, vectors, [&](auto s) {
       using Shape = decltype(s);
       run(norm_backward<T, Shape>, Shape::ROWS, norm_blocks<T, Shape>());
     });
     if (!short_rows) run(norm_backward_long<T>, 1, 4);
   });
-  launch(c, "gradient of the gain", sum_columns, (unsigned)divide_up(dim, 32), 1024, 0, dgain, p.partial, blocks, dim,
-         accumulate);
+  launch(c, "gradient of the weight", sum_columns, (unsigned)divide_up(dim, 32), 1024, 0, dweight, p.partial, blocks,
+         dim, accumulate);
 }
 
 #endif

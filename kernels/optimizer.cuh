@@ -119,8 +119,8 @@ __global__ void count_step(StepState *state) {
 static void make_decay_flags(Context *c, Parameters *params) {
   const size_t blocks = params->count / TENSOR_ALIGNMENT;
   unsigned char *flags = (unsigned char *)cuda_alloc(c, "weight decay flags", blocks);
-  for (int s = 0; s < params->segment_count && !c->error.code; s++) {
-    const Segment *segment = &params->segments[s];
+  for (int s = 0; s < params->group_count && !c->error.code; s++) {
+    const ParameterGroup *segment = &params->groups[s];
     const size_t count = (size_t)segment->matrix.rows * (size_t)segment->matrix.cols;
     if (!segment->decay || !count) continue;
     check(c,

@@ -224,7 +224,7 @@ struct SampleFilters {
 /* Each distinct token among the last n once. Their bits are set in shared memory, for a large vocabulary a part of it
  * at a time; who sets a token's bit does it. */
 template <int THREADS>
-__device__ __forceinline__ void penalise(const Row &row, const int32_t *ring, int capacity, int length,
+__device__ __forceinline__ void penalize(const Row &row, const int32_t *ring, int capacity, int length,
                                          const Sampling &sampling) {
   constexpr int WORDS = 4096, TOKENS = 32 * WORDS;
   __shared__ uint32_t seen[WORDS];
@@ -312,7 +312,7 @@ template <int THREADS>
 __device__ __forceinline__ int choose(const Row &row, const int32_t *ring, int capacity, int length, int32_t stream,
                                       const SampleFilters &filters) {
   const Sampling &sampling = filters.sampling;
-  penalise<THREADS>(row, ring, capacity, length, sampling);
+  penalize<THREADS>(row, ring, capacity, length, sampling);
   Mass best = 0; /* the largest key, and of those that have it the lowest id */
   for_row<THREADS>(row, [&](uint32_t key, int id) {
     const Mass candidate = (Mass)key << 32 | ~(uint32_t)id;

@@ -95,7 +95,7 @@ double model_step_flops(const ModelConfig *c, int64_t tokens) {
   return (double)tokens * (linear + attention);
 }
 
-bool allocate_activations(Model *m, Activations *a, void **memory, int64_t rows, bool train, int head_rows,
+bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows, bool train, int head_rows,
                           Error *error) {
   const ModelConfig *c = &m->config;
   size_t dt = m->dt;
@@ -114,5 +114,5 @@ bool allocate_activations(Model *m, Activations *a, void **memory, int64_t rows,
       arena.base = *memory = m->ops->alloc(m->context, train ? "activations" : "evaluation buffers", arena.used);
     if (!arena.base) break;
   }
-  return backend_ok(m, error);
+  return model_check_backend(m, error);
 }

@@ -13,7 +13,7 @@ struct Decoder {
   void *x, *q, *attention, *h; /* [rows][C], [rows][H*D], [rows][H*D], [rows][F] */
   float *logits;               /* [rows][V] */
   int length, position;        /* of every row, as on the device */
-  Recording *token;            /* decode_token and sample, for `sampling` */
+  CapturedGraph *token;        /* decode_token and sample, for `sampling` */
   Sampling sampling;
   bool ready; /* logits of the next token have been computed */
 };
@@ -39,7 +39,7 @@ static bool decoder_buffers(Decoder *d, int rows, Error *error) {
   d->cache_memory = m->ops->alloc(m->context, "key/value cache", 2 * each * (size_t)c->layers);
   d->caches = calloc((size_t)c->layers, sizeof *d->caches);
   if (!d->caches) return fail(error, EXIT_MEMORY, "out of memory for the decoder");
-  if (!backend_ok(m, error)) return false;
+  if (!model_check_backend(m, error)) return false;
   for (int layer = 0; layer < c->layers; layer++) {
     char *k = (char *)d->cache_memory + 2 * each * (size_t)layer;
     d->caches[layer] = (KvCache){k, k + each, c->ctx, c->kv_heads, c->head_dim};
@@ -63,7 +63,7 @@ bool decoder_open(Decoder **out, Model *model, int rows, Error *error) {
 void decoder_close(Decoder *d) {
   if (!d) return;
   const Backend *k = d->model->ops;
-  k->forget(d->model->context, &d->token);
+  k->drop(d->model->context, &d->token);
   void *memory[] = {d->sequences.tokens,
                     d->sequences.lengths,
                     d->sequences.positions,
@@ -86,13 +86,14 @@ static void prefill(Decoder *d, int row, const int32_t *tokens, int count) {
   Model *m = d->model;
   const Backend *k = m->ops;
   k->upload(m->context, m->tokens, tokens, (size_t)count * sizeof(int32_t));
-  Pass pass = evaluation_pass(m, 1, count);
+  Pass pass = model_evaluation_pass(m, 1, count);
   pass.caches = d->caches;
   pass.slot = row;
-  body_forward(&pass);
+  model_forward_body(&pass);
   k->decode_logits(m->context, d->logits + (int64_t)row * m->config.vocab,
-                   element(m, pass.acts->x_final, (int64_t)(count - 1) * m->config.dim), gain(m, m->table.final_norm),
-                   m->config.norm_eps, &m->params, m->table.head, m->config.vocab, 1);
+                   element(m, pass.acts->x_final, (int64_t)(count - 1) * m->config.dim),
+                   norm_weight(m, m->table.final_norm), m->config.norm_eps, &m->params, m->table.head, m->config.vocab,
+                   1);
 }
 
 /* Row 0's prompt becomes every row's. */
@@ -139,7 +140,7 @@ bool decoder_prompt(Decoder *d, const int32_t *tokens, int count, uint32_t first
   d->ready = true;
   prefill(d, 0, tokens, count);
   share_prompt(d);
-  return upload_sequences(d, tokens, first_stream, error) && backend_ok(d->model, error);
+  return upload_sequences(d, tokens, first_stream, error) && model_check_backend(d->model, error);
 }
 
 int decoder_context(const Decoder *d) { return d->model->config.ctx; }
@@ -158,14 +159,14 @@ static void decode_token(Context *c, void *decoder) {
   for (int layer = 0; layer < g->layers; layer++) {
     const LayerParameters *w = &m->table.layers[layer];
     const KvCache *cache = &d->caches[layer];
-    k->decode_qkv(c, d->q, cache, d->x, gain(m, w->attention_norm), g->norm_eps, &m->params, w->qkv, &rope, s);
+    k->decode_qkv(c, d->q, cache, d->x, norm_weight(m, w->attention_norm), g->norm_eps, &m->params, w->qkv, &rope, s);
     k->decode_attention(c, d->attention, d->q, cache, g->heads, 1.0f / sqrtf((float)g->head_dim), s);
     k->decode_residual(c, d->x, d->attention, &m->params, w->output, s);
-    k->decode_mlp(c, d->h, d->x, gain(m, w->mlp_norm), g->norm_eps, &m->params, w->gate_up, s);
+    k->decode_mlp(c, d->h, d->x, norm_weight(m, w->mlp_norm), g->norm_eps, &m->params, w->gate_up, s);
     k->decode_residual(c, d->x, d->h, &m->params, w->down, s);
   }
-  k->decode_logits(c, d->logits, d->x, gain(m, m->table.final_norm), g->norm_eps, &m->params, m->table.head, g->vocab,
-                   s->rows);
+  k->decode_logits(c, d->logits, d->x, norm_weight(m, m->table.final_norm), g->norm_eps, &m->params, m->table.head,
+                   g->vocab, s->rows);
 }
 
 static void decode_if_needed(Decoder *d) {
@@ -177,7 +178,7 @@ bool decoder_logits(Decoder *d, float *logits, Error *error) {
   Model *m = d->model;
   decode_if_needed(d);
   m->ops->download(m->context, logits, d->logits, (size_t)d->sequences.rows * (size_t)m->config.vocab * sizeof(float));
-  return backend_ok(m, error);
+  return model_check_backend(m, error);
 }
 
 static void sample_token(Context *c, void *decoder) {
@@ -196,7 +197,7 @@ static void set_sampling(Decoder *d, const Sampling *s) {
   bool same = old->repeat_penalty == s->repeat_penalty && old->repeat_last_n == s->repeat_last_n &&
               old->top_k == s->top_k && old->top_p == s->top_p && old->min_p == s->min_p &&
               old->temperature == s->temperature && old->seed == s->seed;
-  if (!same) d->model->ops->forget(d->model->context, &d->token);
+  if (!same) d->model->ops->drop(d->model->context, &d->token);
   d->sampling = *s;
 }
 
@@ -211,7 +212,7 @@ bool decoder_next(Decoder *d, const Sampling *sampling, int32_t *next, Error *er
   d->length++;
   d->position++;
   m->ops->download(m->context, next, s->drawn, (size_t)s->rows * sizeof *next);
-  if (!backend_ok(m, error)) return false;
+  if (!model_check_backend(m, error)) return false;
   for (int row = 0; row < s->rows; row++)
     if (next[row] < 0)
       return fail(error, EXIT_NONFINITE,
@@ -238,5 +239,5 @@ bool decoder_slide(Decoder *d, int keep, Error *error) {
   }
   m->ops->upload(m->context, s->positions, tail + keep, (size_t)s->rows * sizeof *tail);
   free(tail);
-  return backend_ok(m, error);
+  return model_check_backend(m, error);
 }

@@ -13,8 +13,8 @@ static int64_t bytes_of(const Tokenizer *tokenizer, const int32_t *targets, int 
 }
 
 /* Fills the sequences of a batch that begins with `window`; those from `windows` on are empty. */
-static bool fill_batch(const ScorePlan *plan, int64_t window, int64_t windows, int32_t *const arrays[3], int64_t *bytes,
-                       Error *error) {
+static bool fill_batch(const EvaluationPlan *plan, int64_t window, int64_t windows, int32_t *const arrays[3],
+                       int64_t *bytes, Error *error) {
   const int ctx = plan->windows.ctx;
   for (int i = 0; i < plan->batch; i++) {
     const size_t at = (size_t)i * (size_t)ctx;
@@ -26,9 +26,9 @@ static bool fill_batch(const ScorePlan *plan, int64_t window, int64_t windows, i
   return true;
 }
 
-bool score_windows(Model *model, const ScorePlan *plan, Score *out, bool (*tick)(void *, int64_t, int64_t),
-                   void *argument, Error *error) {
-  *out = (Score){0};
+bool evaluation_run(Model *model, const EvaluationPlan *plan, Evaluation *out, bool (*tick)(void *, int64_t, int64_t),
+                    void *argument, Error *error) {
+  *out = (Evaluation){0};
   const int ctx = plan->windows.ctx;
   const size_t room = (size_t)plan->batch * (size_t)ctx;
   int64_t windows = windows_count(&plan->windows, plan->stride);

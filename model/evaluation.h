@@ -7,29 +7,31 @@
 #include "tokenizer/tokenizer.h"
 #include "dataset/windows.h"
 
-typedef struct Score {
+typedef struct Evaluation {
   double nats;    /* summed over the targets counted */
   int64_t tokens; /* targets counted */
   int64_t bytes;  /* of text that they stand for; an end token stands for none */
-} Score;
+} Evaluation;
 
-static inline double score_loss(const Score *s) { return s->tokens ? s->nats / (double)s->tokens : 0.0 / 0.0; }
-static inline double score_bits_per_byte(const Score *s) {
+static inline double evaluation_loss(const Evaluation *s) {
+  return s->tokens ? s->nats / (double)s->tokens : 0.0 / 0.0;
+}
+static inline double evaluation_bits_per_byte(const Evaluation *s) {
   return s->bytes ? s->nats / 0.6931471805599453 / (double)s->bytes : 0.0 / 0.0;
 }
 
 /* Which targets are counted: those of all windows in order (dataset/windows.h), or of the first `limit`. */
-typedef struct ScorePlan {
+typedef struct EvaluationPlan {
   Windows windows;
   int stride; /* of windows of the stream; ctx: disjoint ones */
   int batch;
   int64_t limit; /* 0: none */
   const Tokenizer *tokenizer;
-} ScorePlan;
+} EvaluationPlan;
 
 /* model_evaluate_begin(model, plan->batch, ctx) must have been called. `tick` (may be NULL) is called after every batch
  * with the windows done and their number; when it returns false the score stops there and is over what was done. */
-bool score_windows(Model *model, const ScorePlan *plan, Score *out, bool (*tick)(void *, int64_t, int64_t),
-                   void *argument, Error *error);
+bool evaluation_run(Model *model, const EvaluationPlan *plan, Evaluation *out, bool (*tick)(void *, int64_t, int64_t),
+                    void *argument, Error *error);
 
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-const char *stop_reason_name(StopReason reason) {
+const char *generation_stop_name(StopReason reason) {
   static const char *const names[] = {"length", "end of text", "context full", "interrupted"};
   return names[reason];
 }
@@ -65,7 +65,7 @@ static double now(void) {
 static bool make_room(const GenerationRequest *r, int64_t drawn, bool *stop, StopReason *reason, Error *error) {
   int ctx = decoder_context(r->decoder);
   *stop = true;
-  if (r->cancelled && r->cancelled(r->argument)) {
+  if (r->canceled && r->canceled(r->argument)) {
     *reason = STOP_CALLER;
     return true;
   }

@@ -7,7 +7,7 @@
 #include "tokenizer/tokenizer.h"
 
 typedef enum StopReason { STOP_LENGTH, STOP_END, STOP_CONTEXT, STOP_CALLER } StopReason;
-const char *stop_reason_name(StopReason reason); /* "length", "end of text", "context full", "interrupted" */
+const char *generation_stop_name(StopReason reason); /* "length", "end of text", "context full", "interrupted" */
 
 typedef struct GenerationRequest {
   Decoder *decoder; /* of one row */
@@ -21,7 +21,7 @@ typedef struct GenerationRequest {
   /* Receives the text in pieces of whole UTF-8 characters (bytes that can never become one come as they are). Returns
    * false to stop. */
   bool (*emit)(void *argument, const uint8_t *bytes, size_t size);
-  bool (*cancelled)(void *argument); /* asked before every token; NULL: never */
+  bool (*canceled)(void *argument); /* asked before every token; NULL: never */
   void *argument;
 } GenerationRequest;
 

@@ -62,16 +62,16 @@ struct Model {
   int64_t token_room;
   Activations train, eval;
   void *train_memory, *eval_memory;
-  Recording *evaluation; /* of the shape below */
+  CapturedGraph *evaluation; /* of the shape below */
   int evaluation_batch, evaluation_length;
   bool evaluation_packed, train_packed;
   /* training */
   TrainConfig settings;
-  Recording *first, *later, *update; /* micro-batches, optimizer */
-  float *lr_table;                   /* device [steps + 1] */
-  int32_t *target_count;             /* device [1] */
-  int32_t *offsets, *order;          /* device [V + 1], [N]: the batch's tokens, sorted */
-  int32_t *sorted;                   /* host staging for both */
+  CapturedGraph *first, *later, *update; /* micro-batches, optimizer */
+  float *lr_table;                       /* device [steps + 1] */
+  int32_t *target_count;                 /* device [1] */
+  int32_t *offsets, *order;              /* device [V + 1], [N]: the batch's tokens, sorted */
+  int32_t *sorted;                       /* host staging for both */
 };
 
 /* One pass: a batch, the buffers it uses, and whether dropout is on. */
@@ -87,19 +87,19 @@ typedef struct Pass {
 } Pass;
 
 /* The context's first error, if any. */
-bool backend_ok(Model *m, Error *error);
+bool model_check_backend(Model *m, Error *error);
 
 /* Lays out and allocates everything a pass over `rows` rows needs. */
-bool allocate_activations(Model *m, Activations *a, void **memory, int64_t rows, bool train, int head_rows,
+bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows, bool train, int head_rows,
                           Error *error);
 
 /* Tokens (already in model->tokens) to the final norm's output. */
-void body_forward(const Pass *pass);
+void model_forward_body(const Pass *pass);
 
 /* A forward pass without dropout over the buffers that are large enough (model_evaluate_begin). */
-Pass evaluation_pass(Model *m, int batch, int length);
+Pass model_evaluation_pass(Model *m, int batch, int length);
 
-static inline const float *gain(const Model *m, Matrix norm) { return m->params.master + norm.offset; }
+static inline const float *norm_weight(const Model *m, Matrix norm) { return m->params.master + norm.offset; }
 
 /* Element `index` of an array in the compute dtype. */
 static inline void *element(const Model *m, void *array, int64_t index) {

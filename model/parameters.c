@@ -20,7 +20,7 @@ enum {
   MAX_HEAD_DIM = 256
 };
 
-int default_ffn(int dim) { return (int)round_up64(((int64_t)dim * 8 + 2) / 3, 32); }
+int model_default_ffn(int dim) { return (int)round_up64(((int64_t)dim * 8 + 2) / 3, 32); }
 
 static bool in_range(const char *name, int64_t value, int64_t low, int64_t high, ExitCode code, Error *error) {
   if (value >= low && value <= high) return true;
@@ -57,7 +57,7 @@ static const float INIT_STD = 0.02f;
 static Matrix begin_group(ParameterTable *t, int rows, int cols, bool decay, bool gemm) {
   t->arena = (size_t)round_up64((int64_t)t->arena, TENSOR_ALIGNMENT);
   Matrix matrix = {t->arena, rows, cols};
-  t->segments[t->segment_count++] = (Segment){matrix, decay, gemm};
+  t->groups[t->group_count++] = (ParameterGroup){matrix, decay, gemm};
   return matrix;
 }
 
@@ -82,7 +82,7 @@ static Matrix add_matrix(ParameterTable *t, int layer, const char *name, int row
   return matrix;
 }
 
-static Matrix add_gain(ParameterTable *t, int layer, const char *name, int dim) {
+static Matrix add_norm(ParameterTable *t, int layer, const char *name, int dim) {
   Matrix matrix = begin_group(t, 1, dim, false, false);
   add_tensor(t, layer, name, 1, 1, dim, 1, 0);
   return matrix;
@@ -92,13 +92,13 @@ static void add_layer(ParameterTable *t, const ModelConfig *c, int layer) {
   LayerParameters *p = &t->layers[layer];
   int q = query_width(c), kv = key_width(c);
   float residual_std = INIT_STD / sqrtf(2.0f * (float)c->layers);
-  p->attention_norm = add_gain(t, layer, "input_layernorm", c->dim);
+  p->attention_norm = add_norm(t, layer, "input_layernorm", c->dim);
   p->qkv = begin_group(t, q + 2 * kv, c->dim, true, true);
   add_tensor(t, layer, "self_attn.q_proj", q, q, c->dim, 2, INIT_STD);
   add_tensor(t, layer, "self_attn.k_proj", kv, kv, c->dim, 2, INIT_STD);
   add_tensor(t, layer, "self_attn.v_proj", kv, kv, c->dim, 2, INIT_STD);
   p->output = add_matrix(t, layer, "self_attn.o_proj", c->dim, c->dim, q, residual_std);
-  p->mlp_norm = add_gain(t, layer, "post_attention_layernorm", c->dim);
+  p->mlp_norm = add_norm(t, layer, "post_attention_layernorm", c->dim);
   p->gate_up = begin_group(t, 2 * c->ffn, c->dim, true, true);
   add_tensor(t, layer, "mlp.gate_proj", c->ffn, c->ffn, c->dim, 2, INIT_STD);
   add_tensor(t, layer, "mlp.up_proj", c->ffn, c->ffn, c->dim, 2, INIT_STD);
@@ -108,15 +108,15 @@ static void add_layer(ParameterTable *t, const ModelConfig *c, int layer) {
 bool parameter_table_make(ParameterTable *out, const ModelConfig *c, Error *error) {
   memset(out, 0, sizeof *out);
   out->tensors = calloc((size_t)c->layers * 9 + 3, sizeof *out->tensors);
-  out->segments = calloc((size_t)c->layers * 6 + 3, sizeof *out->segments);
+  out->groups = calloc((size_t)c->layers * 6 + 3, sizeof *out->groups);
   out->layers = calloc((size_t)c->layers, sizeof *out->layers);
-  if (!out->tensors || !out->segments || !out->layers) {
+  if (!out->tensors || !out->groups || !out->layers) {
     parameter_table_free(out);
     return fail(error, EXIT_MEMORY, "out of memory for the table of parameters");
   }
   out->embedding = add_matrix(out, -1, "model.embed_tokens", c->vocab, padded_vocab(c), c->dim, INIT_STD);
   for (int layer = 0; layer < c->layers; layer++) add_layer(out, c, layer);
-  out->final_norm = add_gain(out, -1, "model.norm", c->dim);
+  out->final_norm = add_norm(out, -1, "model.norm", c->dim);
   out->head = c->tie ? out->embedding : add_matrix(out, -1, "lm_head", c->vocab, padded_vocab(c), c->dim, INIT_STD);
   out->arena = (size_t)round_up64((int64_t)out->arena, TENSOR_ALIGNMENT);
   return true;
@@ -124,7 +124,7 @@ bool parameter_table_make(ParameterTable *out, const ModelConfig *c, Error *erro
 
 void parameter_table_free(ParameterTable *t) {
   free(t->tensors);
-  free(t->segments);
+  free(t->groups);
   free(t->layers);
   memset(t, 0, sizeof *t);
 }
@@ -140,7 +140,7 @@ static void normal4(uint64_t seed, uint32_t call, uint32_t site, float out[4]) {
   }
 }
 
-void parameters_init(const ParameterTable *table, float *arena, uint64_t seed) {
+void parameter_table_init(const ParameterTable *table, float *arena, uint64_t seed) {
   for (int row = 0; row < table->count; row++) {
     const ParameterTensor *tensor = &table->tensors[row];
     float *w = arena + tensor->offset;

@@ -82,7 +82,7 @@ def torch_model(args):
     grouped = {"enable_gqa": True} if args.kv_heads != args.heads else {}
 
     def rope_table():
-        """[T][1][D/2] unit complex numbers. Pairs are neighbours here: rotate-half but for the order of the rows of the
+        """[T][1][D/2] unit complex numbers. Pairs are neighbors here: rotate-half but for the order of the rows of the
         projections, and complex numbers are the fastest of PyTorch's ways to rotate (one product each way)."""
         frequency = 10000.0 ** (-torch.arange(0, head_dim, 2).double() / head_dim)
         angle = torch.arange(args.ctx).double()[:, None] * frequency

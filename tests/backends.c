@@ -182,7 +182,7 @@ int run_on_backends(const char *group, const struct CMUnitTest *tests, int count
     return 1;
   }
   const char *only = getenv("INKLING_TEST_BACKEND");
-  for (const Backend *const *b = backends(); *b; b++) {
+  for (const Backend *const *b = backend_list(); *b; b++) {
     if (only && strcmp((*b)->name, only) != 0) continue;
     for (DType dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
       bool required = strcmp((*b)->name, "cpu") == 0 ? dtype == DTYPE_F32 : only != NULL;
@@ -392,11 +392,11 @@ static float *arena_of(const Parameters *p, Arena arena) {
 }
 
 Parameters parameters_new(Fixture *f, const ParameterSpec *specs, int count) {
-  Segment *segments = host_memory(f, (size_t)count * sizeof *segments);
-  Parameters p = {.segments = segments, .segment_count = count};
+  ParameterGroup *groups = host_memory(f, (size_t)count * sizeof *groups);
+  Parameters p = {.groups = groups, .group_count = count};
   for (int i = 0; i < count; i++) {
     Matrix matrix = {.offset = p.count, .rows = specs[i].rows + specs[i].pad_rows, .cols = specs[i].cols};
-    segments[i] = (Segment){.matrix = matrix, .decay = specs[i].decay, .gemm = specs[i].gemm};
+    groups[i] = (ParameterGroup){.matrix = matrix, .decay = specs[i].decay, .gemm = specs[i].gemm};
     p.count += (matrix_count(matrix) + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
   }
   const double *zeros = host_values(f, p.count);
@@ -405,7 +405,7 @@ Parameters parameters_new(Fixture *f, const ParameterSpec *specs, int count) {
   p.m = array_floats(f, zeros, p.count).data;
   p.v = array_floats(f, zeros, p.count).data;
   for (int i = 0; i < count; i++) {
-    double *padded = host_values(f, matrix_count(segments[i].matrix));
+    double *padded = host_values(f, matrix_count(groups[i].matrix));
     memcpy(padded, specs[i].values, (size_t)specs[i].rows * (size_t)specs[i].cols * sizeof *padded);
     parameters_write(f, &p, ARENA_OF_MASTER, i, padded);
   }
@@ -414,7 +414,7 @@ Parameters parameters_new(Fixture *f, const ParameterSpec *specs, int count) {
 }
 
 void parameters_write(Fixture *f, const Parameters *p, Arena arena, int matrix, const double *values) {
-  Matrix m = p->segments[matrix].matrix;
+  Matrix m = p->groups[matrix].matrix;
   float *singles = host_memory(f, matrix_count(m) * sizeof *singles);
   for (size_t i = 0; i < matrix_count(m); i++) singles[i] = (float)values[i];
   f->backend->upload(f->context, arena_of(p, arena) + m.offset, singles, matrix_count(m) * sizeof *singles);
@@ -423,14 +423,14 @@ void parameters_write(Fixture *f, const Parameters *p, Arena arena, int matrix, 
 double *parameters_read(Fixture *f, const Parameters *p, Arena arena, int matrix) {
   float *all = host_memory(f, p->count * sizeof *all);
   f->backend->download(f->context, all, arena_of(p, arena), p->count * sizeof *all);
-  for (int i = 0; i < p->segment_count; i++) {
-    Matrix m = p->segments[i].matrix;
-    size_t end = i + 1 < p->segment_count ? p->segments[i + 1].matrix.offset : p->count;
+  for (int i = 0; i < p->group_count; i++) {
+    Matrix m = p->groups[i].matrix;
+    size_t end = i + 1 < p->group_count ? p->groups[i + 1].matrix.offset : p->count;
     for (size_t j = m.offset + matrix_count(m); j < end; j++) {
       if (all[j] != 0.0f) fail_msg("alignment pad %zu of an arena is %g", j, (double)all[j]);
     }
   }
-  Matrix m = p->segments[matrix].matrix;
+  Matrix m = p->groups[matrix].matrix;
   double *values = host_values(f, matrix_count(m));
   for (size_t i = 0; i < matrix_count(m); i++) values[i] = (double)all[m.offset + i];
   return values;

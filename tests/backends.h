@@ -1,6 +1,6 @@
 /* One test, every backend: what tests of kernels.h share.
  *
- * run_on_backends() runs each test once for every backend of backends() and every compute dtype that it opens, in a
+ * run_on_backends() runs each test once for every backend of backend_list() and every compute dtype that it opens, in a
  * fresh context. A test takes its Fixture from *state and never frees: device arrays, host buffers and golden files
  * belong to the fixture. When the test is over the guard zones around every array are looked at and the context must
  * hold no error.
@@ -129,7 +129,7 @@ bool golden_has(const Golden *g, int index, const char *name);
 
 /* ||got - want|| <= tolerance * max(||want||, floor * sqrt(count)), in the L2 norm; a value that is infinite in `want`
  * must be the same infinity. NaN never passes. In bf16 the tolerance is at least TOLERANCE_BF16. `floor` is the size of
- * the numbers that cancelled where the true result is (nearly) zero. */
+ * the numbers that canceled where the true result is (nearly) zero. */
 #define expect_close(f, what, got, want, count, tolerance)                                                             \
   expect_close_at(f, what, got, want, count, tolerance, 1e-3, __FILE__, __LINE__)
 #define expect_close_floor(f, what, got, want, count, tolerance, floor)                                                \

@@ -139,7 +139,7 @@ static BpeIds naive_encode(const Bpe *bpe, const uint8_t *text, size_t size) {
   BpeIds out = {malloc((size + 1) * sizeof *out.ids), 0, 0};
   assert_non_null(out.ids);
   for (size_t at = 0; at < size;) {
-    size_t length = split_first(bpe->classes, text + at, size - at), count = length;
+    size_t length = pretokenize_first(bpe->classes, text + at, size - at), count = length;
     int32_t *ids = out.ids + out.count;
     for (size_t i = 0; i < length; i++) ids[i] = text[at + i];
     for (int32_t rank = 0; rank < bpe->merge_count; rank++) naive_merge(ids, &count, &bpe->merges[rank]);

@@ -40,7 +40,7 @@ static uint32_t draw(Random *random, uint32_t below) { return philox(11, random-
 static size_t split_all(const CharClasses *classes, const uint8_t *text, size_t size, size_t *sizes) {
   size_t count = 0;
   for (size_t at = 0; at < size; at += sizes[count - 1]) {
-    sizes[count] = split_first(classes, text + at, size - at);
+    sizes[count] = pretokenize_first(classes, text + at, size - at);
     assert_in_range(sizes[count], 1, size - at);
     count++;
   }
@@ -120,7 +120,7 @@ static void expect_pieces(const CharClasses *classes, const char *text, const ch
   size_t at = 0, size = strlen(text);
   for (size_t i = 0; pieces[i]; i++) {
     assert_true(at < size);
-    size_t length = split_first(classes, (const uint8_t *)text + at, size - at);
+    size_t length = pretokenize_first(classes, (const uint8_t *)text + at, size - at);
     if (length != strlen(pieces[i]) || memcmp(text + at, pieces[i], length) != 0) {
       fail_msg("\"%s\": piece %zu is \"%.*s\", not \"%s\"", text, i, (int)length, text + at, pieces[i]);
     }
@@ -298,7 +298,7 @@ static void a_long_run_is_one_piece(void **state) {
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     size_t length = strlen(units[i]), whole = size / length * length;
     for (size_t at = 0; at < whole; at += length) memcpy(text + at, units[i], length);
-    assert_int_equal(split_first(*state, text, whole), whole);
+    assert_int_equal(pretokenize_first(*state, text, whole), whole);
   }
   free(text);
 }
@@ -312,7 +312,7 @@ static void cuts_keep_the_pieces(void **state) {
   for (int round = 0; round < 4000; round++) {
     size_t size = random_text(&random, text, sizeof text), count = split_all(*state, text, size, whole);
     for (size_t from = 0; from < size; from++) {
-      size_t cut = split_cut(*state, text, size, from);
+      size_t cut = pretokenize_cut(*state, text, size, from);
       assert_in_range(cut, from > 0 ? from : 1, size);
       /* In a buffer of its own, so that a sanitizer sees what looks past the cut. */
       uint8_t *first = malloc(cut);
@@ -338,7 +338,7 @@ static void places_to_cut(void **state) {
       {"aaaa", 0, 4},  {"\xE3\x80\n", 0, 2}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     size_t size = strlen(cases[i].text);
-    assert_int_equal(split_cut(*state, (const uint8_t *)cases[i].text, size, cases[i].from), cases[i].cut);
+    assert_int_equal(pretokenize_cut(*state, (const uint8_t *)cases[i].text, size, cases[i].from), cases[i].cut);
   }
 }
 
@@ -350,7 +350,7 @@ static void parts_are_the_documents(void **state) {
   const TextSpan documents[] = {{text, 3}, {NULL, 0}, {text, size}, {text, PART_BYTES}};
   PartCursor cursor = {0};
   DocumentPart parts[3];
-  while ((made = split_parts(*state, documents, 4, &cursor, parts, 3, 2 * PART_BYTES)) > 0) {
+  while ((made = pretokenize_parts(*state, documents, 4, &cursor, parts, 3, 2 * PART_BYTES)) > 0) {
     for (size_t i = 0; i < made; i++) {
       assert_true(parts[i].size < PART_BYTES + 7);
       total += parts[i].size;

@@ -80,7 +80,7 @@ static void counts_have_64_bits(void **state) {
   assert_true(piece_counts_add(&counts, (const uint8_t *)"cd", 2, UINT64_C(1) << 40));
   assert_true(piece_counts_add(&counts, (const uint8_t *)"cd", 2, 1));
   assert_int_equal(counts.size, 2);
-  assert_true(merges_find(&counts, 2, (BpeProgress){0}, &trained.merges, &trained.count, &error));
+  assert_true(bpe_merges_find(&counts, 2, (BpeProgress){0}, &trained.merges, &trained.count, &error));
   assert_int_equal(trained.count, 2);
   assert_int_equal(trained.merges[0].left, 'c');
   free(trained.merges);
@@ -100,7 +100,7 @@ static Naive naive_start(const CharClasses *classes, const uint8_t *text, size_t
   Naive out = {malloc((2 * size + 1) * sizeof *out.ids), 0, malloc(sizeof(uint32_t) * NAIVE_IDS * NAIVE_IDS)};
   assert_true(out.ids && out.pairs);
   for (size_t at = 0; at < size;) {
-    size_t length = split_first(classes, text + at, size - at);
+    size_t length = pretokenize_first(classes, text + at, size - at);
     for (size_t end = at + length; at < end; at++) out.ids[out.count++] = text[at];
     out.ids[out.count++] = -1;
   }

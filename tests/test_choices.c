@@ -19,7 +19,7 @@ static const double CARD_FLOPS = 6e14;
 
 /* Everything chosen for a text, as ./train does it. */
 typedef struct Chosen {
-  Option rows[TRAIN_OPTIONS];
+  Option rows[SETTINGS_OPTIONS];
   Options options;
   TrainSettings settings;
   ModelConfig model;
@@ -31,23 +31,23 @@ typedef struct Chosen {
 
 static void begin(Chosen *c) {
   memset(c, 0, sizeof *c);
-  train_options(&c->options, c->rows, &c->settings);
+  settings_options(&c->options, c->rows, &c->settings);
 }
 
 static void choose(Chosen *c, const ContextInfo *device, double peak_flops, double bytes) {
   Error error = {0};
   TrainSettings *s = &c->settings;
-  choose_tokenizer(s, (int64_t)bytes, device->accelerator, &c->choices);
+  choices_tokenizer(s, (int64_t)bytes, device->accelerator, &c->choices);
   c->byte = strcmp(s->tokenizer, "byte") == 0;
   const double bytes_per_token = c->byte ? 1 : s->vocab_size > 8192 ? 4 : 3;
-  const Circumstances given = {.vocab = c->byte ? 257 : s->vocab_size,
-                               .text_bytes = (int64_t)bytes,
-                               .train_tokens = (int64_t)(0.9 * bytes / bytes_per_token),
-                               .lengths = c->lengths,
-                               .device = device,
-                               .peak_flops = peak_flops};
-  if (!choose_model(s, &given, &c->model, &c->choices, &error)) fail_msg("%s", error.text);
-  if (!choose_length(s, &given, &c->model, 1000, &c->choices, &error)) fail_msg("%s", error.text);
+  const ChoiceInputs given = {.vocab = c->byte ? 257 : s->vocab_size,
+                              .text_bytes = (int64_t)bytes,
+                              .train_tokens = (int64_t)(0.9 * bytes / bytes_per_token),
+                              .lengths = c->lengths,
+                              .device = device,
+                              .peak_flops = peak_flops};
+  if (!choices_model(s, &given, &c->model, &c->choices, &error)) fail_msg("%s", error.text);
+  if (!choices_length(s, &given, &c->model, 1000, &c->choices, &error)) fail_msg("%s", error.text);
   ParameterTable table;
   assert_true(parameter_table_make(&table, &c->model, &error));
   c->parameters = (double)table.parameters;
@@ -66,7 +66,7 @@ static void test_tokenizer(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     for (int gpu = 0; gpu < 2; gpu++) {
       begin(&c);
-      choose_tokenizer(&c.settings, (int64_t)cases[i].bytes, gpu, &c.choices);
+      choices_tokenizer(&c.settings, (int64_t)cases[i].bytes, gpu, &c.choices);
       const int vocab = gpu ? cases[i].gpu : cases[i].cpu;
       assert_string_equal(c.settings.tokenizer, vocab ? "bpe" : "byte");
       assert_int_equal(c.settings.vocab_size, vocab);
@@ -79,17 +79,17 @@ static void test_given_tokenizers_stay(void **state) {
   Chosen c;
   begin(&c);
   c.settings.vocab_size = 300;
-  choose_tokenizer(&c.settings, 1000, false, &c.choices);
+  choices_tokenizer(&c.settings, 1000, false, &c.choices);
   assert_string_equal(c.settings.tokenizer, "bpe"); /* who gives a vocabulary wants one */
   assert_int_equal(c.settings.vocab_size, 300);
   begin(&c);
   c.settings.preset = PRESET_124M;
-  choose_tokenizer(&c.settings, 1000, false, &c.choices);
+  choices_tokenizer(&c.settings, 1000, false, &c.choices);
   assert_string_equal(c.settings.tokenizer, "bpe");
   assert_int_equal(c.settings.vocab_size, 50304);
   begin(&c);
   c.settings.tokenizer = "gpt2/tokenizer.json";
-  choose_tokenizer(&c.settings, (int64_t)1e9, false, &c.choices);
+  choices_tokenizer(&c.settings, (int64_t)1e9, false, &c.choices);
   assert_string_equal(c.settings.tokenizer, "gpt2/tokenizer.json");
   assert_int_equal(c.settings.vocab_size, 0);
   assert_string_equal(c.choices.text, "");

@@ -57,7 +57,7 @@ typedef struct Work {
 /* Counts the step, so that a replay that does nothing shows. */
 static void work_step(Context *c, void *argument) {
   const Work *w = argument;
-  Matrix matrix = w->params->segments[0].matrix;
+  Matrix matrix = w->params->groups[0].matrix;
   w->ops->linear(c, w->y.data, M, w->x.data, K, w->params, matrix, w->rows);
   w->ops->linear_backward_weight(c, w->params, matrix, w->grad_y.data, M, w->x.data, K, w->rows, true);
   w->ops->next_micro_batch(c, w->state, 1);
@@ -83,7 +83,7 @@ static void test_recordings(void **state) {
   OPS(f);
   Parameters params;
   Work work = work_new(f, &params);
-  Recording *slot = NULL, *other = NULL;
+  CapturedGraph *slot = NULL, *other = NULL;
   Error error = {0};
   StepState reports[REPORT_RING];
   double *expected = NULL, *doubled = random_values(f, 2, (size_t)N * K);
@@ -106,9 +106,9 @@ static void test_recordings(void **state) {
   double *more = parameters_read(f, &params, ARENA_OF_GRAD, 0);
   for (size_t i = 0; i < (size_t)M * K; i++) grad[i] *= 7.0 / 4; /* 4 runs, then 1 and one of twice the size */
   expect_close(f, "gradients added up by replays", more, grad, (size_t)M * K, 1e-5);
-  ops->forget(c, &slot);
-  ops->forget(c, &slot); /* nothing there */
-  ops->forget(c, &other);
+  ops->drop(c, &slot);
+  ops->drop(c, &slot); /* nothing there */
+  ops->drop(c, &other);
   assert_null(slot);
   assert_int_equal(ops->poll(c, reports, REPORT_RING, true, &error), 6);
   assert_int_equal(reports[5].sequence, 6);
@@ -120,7 +120,7 @@ static void test_reports_overflow(void **state) {
   OPS(f);
   Parameters params;
   Work work = work_new(f, &params);
-  Recording *slot = NULL;
+  CapturedGraph *slot = NULL;
   Error error = {0};
   StepState reports[REPORT_RING + 1];
   work.rows = 1;
@@ -128,7 +128,7 @@ static void test_reports_overflow(void **state) {
   assert_int_equal(ops->poll(c, reports, REPORT_RING + 1, true, &error), REPORT_RING);
   for (int i = 0; i < REPORT_RING; i++) assert_int_equal(reports[i].sequence, i + 6);
   assert_int_equal(ops->poll(c, reports, 1, true, &error), 0);
-  ops->forget(c, &slot);
+  ops->drop(c, &slot);
 }
 
 /* ---- tuning ---- */

@@ -250,13 +250,13 @@ static void silent_pipes_can_be_stopped(void **state) {
   Heard heard = {.stop_after = 2};
   assert_int_equal(pipe(ends), 0);
   assert_int_equal(write(ends[1], "abc", 3), 3);
-  assert_false(spool(ends[0], at(*state, "copy"), hear, &heard, &error));
+  assert_false(spool_copy(ends[0], at(*state, "copy"), hear, &heard, &error));
   expect_error(&error, EXIT_SIGINT, "stopped");
   assert_int_equal(heard.bytes, 3);
   assert_int_equal(write(ends[1], "def", 3), 3);
   close(ends[1]);
   Error none = {0};
-  assert_true(spool(ends[0], at(*state, "copy"), NULL, NULL, &none));
+  assert_true(spool_copy(ends[0], at(*state, "copy"), NULL, NULL, &none));
   close(ends[0]);
   expect_documents(open_one(at(*state, "copy")), "def$");
 }

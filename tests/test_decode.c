@@ -156,10 +156,10 @@ static double *product(Fixture *f, const ParameterSpec *w, const double *x) {
   return y;
 }
 
-static double *normal(Fixture *f, const double *x, const double *gain, int dim) {
+static double *normal(Fixture *f, const double *x, const double *weight, int dim) {
   double *y = host_values(f, (size_t)dim), squares = 0;
   for (int i = 0; i < dim; i++) squares += x[i] * x[i];
-  for (int i = 0; i < dim; i++) y[i] = gain[i] * x[i] / sqrt(squares / dim + (double)EPSILON);
+  for (int i = 0; i < dim; i++) y[i] = weight[i] * x[i] / sqrt(squares / dim + (double)EPSILON);
   return y;
 }
 
@@ -228,28 +228,27 @@ static Results reference(Fixture *f, const Shape *s, const Sequence *q) {
 
 typedef struct Layer {
   Parameters params;
-  const float *gain, *rope_table;
-  Segment segments[PARTS];
+  const float *weight, *rope_table;
+  ParameterGroup groups[PARTS];
 } Layer;
 
 static void layer_new(Machine *m, const Shape *s, Layer *layer) {
-  Parameters p = {.segments = layer->segments, .segment_count = PARTS};
+  Parameters p = {.groups = layer->groups, .group_count = PARTS};
   ParameterSpec w[PARTS];
   for (int i = 0; i < PARTS; i++) {
     w[i] = part_of(m->fixture, s, (Part)i);
     Matrix matrix = {.offset = p.count, .rows = w[i].rows + w[i].pad_rows, .cols = w[i].cols};
-    layer->segments[i] = (Segment){.matrix = matrix, .decay = i != PART_GAIN, .gemm = i != PART_GAIN};
+    layer->groups[i] = (ParameterGroup){.matrix = matrix, .decay = i != PART_GAIN, .gemm = i != PART_GAIN};
     size_t count = (size_t)matrix.rows * (size_t)matrix.cols;
     p.count += (count + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
   }
   double *flat = host_values(m->fixture, p.count);
   for (int i = 0; i < PARTS; i++)
-    memcpy(flat + layer->segments[i].matrix.offset, w[i].values,
-           (size_t)w[i].rows * (size_t)w[i].cols * sizeof(double));
+    memcpy(flat + layer->groups[i].matrix.offset, w[i].values, (size_t)w[i].rows * (size_t)w[i].cols * sizeof(double));
   p.master = put(m, KIND_F32, flat, p.count);
   m->ops->refresh_parameters(m->context, &p);
   layer->params = p;
-  layer->gain = p.master + layer->segments[PART_GAIN].matrix.offset;
+  layer->weight = p.master + layer->groups[PART_GAIN].matrix.offset;
   double *table = host_values(m->fixture, (size_t)(s->capacity * s->head_dim));
   for (int t = 0; t < s->capacity; t++)
     for (int i = 0; i < s->head_dim / 2; i++) {
@@ -304,7 +303,7 @@ static Results decode(Machine *m, const Shape *s, const Sequence *q, int rows) {
   Fixture *f = m->fixture;
   Layer layer = {0};
   layer_new(m, s, &layer);
-  const Segment *w = layer.segments;
+  const ParameterGroup *w = layer.groups;
   Sequences seq = sequences_new(m, q, rows, s->capacity);
   int cache_width = s->capacity * key_width(s);
   KvCache cache = {.k = put_rows(m, GATHER(f, q, rows, keys, cache_width), rows, cache_width),
@@ -323,12 +322,13 @@ static Results decode(Machine *m, const Shape *s, const Sequence *q, int rows) {
   float *logits = put(m, KIND_F32, NULL, (size_t)(rows * s->vocab));
   Rope rope = {.table = layer.rope_table};
   m->ops->decode_embedding(m->context, embedded, &layer.params, w[PART_TABLE].matrix, &seq);
-  m->ops->decode_qkv(m->context, query, &cache, x, layer.gain, EPSILON, &layer.params, w[PART_QKV].matrix, &rope, &seq);
+  m->ops->decode_qkv(m->context, query, &cache, x, layer.weight, EPSILON, &layer.params, w[PART_QKV].matrix, &rope,
+                     &seq);
   m->ops->decode_attention(m->context, attention, query_in, &cache, s->heads, 0.25f, &seq);
   m->ops->decode_residual(m->context, residual, in, &layer.params, w[PART_OUTPUT].matrix, &seq);
-  m->ops->decode_mlp(m->context, hidden, x, layer.gain, EPSILON, &layer.params, w[PART_GATE_UP].matrix, &seq);
+  m->ops->decode_mlp(m->context, hidden, x, layer.weight, EPSILON, &layer.params, w[PART_GATE_UP].matrix, &seq);
   m->ops->decode_residual(m->context, down, down_in, &layer.params, w[PART_DOWN].matrix, &seq);
-  m->ops->decode_logits(m->context, logits, x, layer.gain, EPSILON, &layer.params, w[PART_TABLE].matrix, s->vocab,
+  m->ops->decode_logits(m->context, logits, x, layer.weight, EPSILON, &layer.params, w[PART_TABLE].matrix, s->vocab,
                         rows);
   return (Results){.embedding = get_rows(m, embedded, rows, s->dim),
                    .query = get_rows(m, query, rows, query_width(s)),
@@ -505,7 +505,7 @@ static int by_falling_logit(const void *a, const void *b) {
   return x->id < y->id ? -1 : 1;
 }
 
-static double *penalised(Fixture *f, const double *logits, int vocab, const int32_t *tokens, int length,
+static double *penalized(Fixture *f, const double *logits, int vocab, const int32_t *tokens, int length,
                          const Sampling *o) {
   double *z = host_values(f, (size_t)vocab);
   memcpy(z, logits, (size_t)vocab * sizeof *z);
@@ -519,7 +519,7 @@ static double *penalised(Fixture *f, const double *logits, int vocab, const int3
 
 static double *exact_distribution(Fixture *f, const double *logits, int vocab, const int32_t *tokens, int length,
                                   const Sampling *o) {
-  const double *z = penalised(f, logits, vocab, tokens, length, o);
+  const double *z = penalized(f, logits, vocab, tokens, length, o);
   Ranked *r = host_memory(f, (size_t)vocab * sizeof *r);
   for (int i = 0; i < vocab; i++) r[i] = (Ranked){.logit = (double)(float)z[i], .id = i};
   qsort(r, (size_t)vocab, sizeof *r, by_falling_logit);
@@ -761,15 +761,15 @@ static const Case cases_of_old[] = {
     {"+inf, greedy", 3, {1, INFINITY, 2}, {1, 0, 0, 1, 0, 0, 1}, 0, {0}, 0},
     {"all masked", 3, {-INFINITY, -INFINITY, -INFINITY}, {1, 0, 0, 1, 0, 1, 1}, 0, {0}, 0},
     {"all masked, greedy", 3, {-INFINITY, -INFINITY, -INFINITY}, {1, 0, 0, 1, 0, 0, 1}, 0, {0}, 0},
-    {"a penalised token counts once", 2, {2, 1.5}, {1.2f, 64, 0, 1, 0, 0, 1}, 0x1, {0, 0, 0}, 3},
+    {"a penalized token counts once", 2, {2, 1.5}, {1.2f, 64, 0, 1, 0, 0, 1}, 0x1, {0, 0, 0}, 3},
     {"a penalty divides positive logits", 2, {2, 1.5}, {1.5f, 64, 0, 1, 0, 0, 1}, 0x2, {0}, 1},
     {"a penalty multiplies negative logits", 2, {-1, -1.5}, {2, 64, 0, 1, 0, 0, 1}, 0x2, {0}, 1},
     {"a penalty sees the last n only", 3, {2, 1.5, 0}, {9, 2, 0, 1, 0, 0, 1}, 0x1, {0, 1, 2}, 3},
     {"a penalty sees n tokens", 3, {2, 1.5, 0}, {9, 3, 0, 1, 0, 0, 1}, 0x2, {0, 2, 2}, 3},
     {"repeat_last_n 0 is off", 2, {2, 1.5}, {9, 0, 0, 1, 0, 0, 1}, 0x1, {0}, 1},
     {"repeat_last_n -1 is off", 2, {2, 1.5}, {9, -1, 0, 1, 0, 0, 1}, 0x1, {0}, 1},
-    {"a penalised masked token stays masked", 2, {-INFINITY, -9}, {2, 64, 0, 1, 0, 1, 1}, 0x2, {0}, 1},
-    {"a token outside the vocabulary is not penalised", 2, {2, 1.5}, {9, 64, 0, 1, 0, 0, 1}, 0x1, {7, -1}, 2},
+    {"a penalized masked token stays masked", 2, {-INFINITY, -9}, {2, 64, 0, 1, 0, 1, 1}, 0x2, {0}, 1},
+    {"a token outside the vocabulary is not penalized", 2, {2, 1.5}, {9, 64, 0, 1, 0, 0, 1}, 0x1, {7, -1}, 2},
 };
 
 static void check_case(Machine *m, const Case *c) {

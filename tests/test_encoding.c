@@ -68,7 +68,7 @@ static const EncodingOptions two_threads = {.threads = 2};
 static TokenFile encoded(const Fixture *f, Corpus *corpus) {
   TokenFile file;
   Error error = {0};
-  if (!encode_corpus(f->tokens, corpus, f->tokenizer, &two_threads, &error)) fail_msg("%s", error.text);
+  if (!encoding_write(f->tokens, corpus, f->tokenizer, &two_threads, &error)) fail_msg("%s", error.text);
   if (!token_file_open(&file, f->tokens, &error)) fail_msg("%s", error.text);
   assert_true(file.info.fingerprint == encoding_fingerprint(corpus, f->tokenizer));
   assert_int_equal(file.info.vocab, tokenizer_vocab(f->tokenizer));
@@ -166,8 +166,8 @@ static void test_training(void **state) {
   memcpy(text + size, "\n<|endoftext|>\nqq qq qq\n", 24);
   put(f->text, text, size + 24);
   Corpus *corpus = open_corpus(f->text, NULL);
-  assert_true(train_tokenizer(&all, corpus, 300, &two_threads, &error));
-  assert_true(train_tokenizer(&few, corpus, 258, &(EncodingOptions){.threads = 1}, &error));
+  assert_true(encoding_train(&all, corpus, 300, &two_threads, &error));
+  assert_true(encoding_train(&few, corpus, 258, &(EncodingOptions){.threads = 1}, &error));
   assert_int_equal(tokenizer_vocab(all), 300);
   assert_int_equal(tokenizer_vocab(few), 258);
   assert_int_equal(tokenizer_bpe(few)->merges[0].left, tokenizer_bpe(all)->merges[0].left);
@@ -176,7 +176,7 @@ static void test_training(void **state) {
   put(f->text, "qq", 2); /* no pair occurs twice */
   corpus = open_corpus(f->text, NULL);
   tokenizer_free(few);
-  assert_true(train_tokenizer(&few, corpus, 1000, &two_threads, &error));
+  assert_true(encoding_train(&few, corpus, 1000, &two_threads, &error));
   assert_int_equal(tokenizer_vocab(few), 257);
   corpus_close(corpus);
   tokenizer_free(all);
@@ -204,7 +204,7 @@ static void test_stopping(void **state) {
   free(text);
   Corpus *corpus = open_corpus(f->text, NULL);
   const EncodingOptions options = {.threads = 2, .progress = stop_later, .context = f};
-  assert_false(encode_corpus(f->tokens, corpus, f->tokenizer, &options, &error));
+  assert_false(encoding_write(f->tokens, corpus, f->tokenizer, &options, &error));
   assert_int_equal(error.code, EXIT_SIGINT);
   assert_int_equal(f->calls, 3);
   assert_int_equal(access(f->tokens, F_OK), -1); /* nothing half is left */
@@ -224,12 +224,12 @@ static void test_stopping_inside(void **state) {
   free(text);
   Corpus *corpus = open_corpus(f->text, NULL);
   const EncodingOptions options = {.threads = 2, .progress = stop_later, .context = f};
-  assert_false(encode_corpus(f->tokens, corpus, f->tokenizer, &options, &error));
+  assert_false(encoding_write(f->tokens, corpus, f->tokenizer, &options, &error));
   assert_int_equal(error.code, EXIT_SIGINT);
   assert_int_equal(f->calls, 3);
   assert_true(f->bytes > (90 << 20) && f->bytes < (100 << 20));
   f->calls = 0;
-  assert_false(train_tokenizer(&tokenizer, corpus, 300, &options, &training));
+  assert_false(encoding_train(&tokenizer, corpus, 300, &options, &training));
   assert_int_equal(training.code, EXIT_SIGINT);
   assert_true(f->bytes > (90 << 20) && f->bytes < (100 << 20));
   corpus_close(corpus);

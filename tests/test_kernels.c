@@ -111,9 +111,9 @@ static void test_reports(void **state) {
   StepState host = {.step = 77}, reports[8];
   Error error = {0};
   ReportStep step = {.ops = ops, .state = state_new(f, &host)};
-  Recording *slot = NULL;
+  CapturedGraph *slot = NULL;
   for (int i = 0; i < 5; i++) ops->submit(c, &slot, report_step, &step); /* may be recorded once and replayed */
-  ops->forget(c, &slot);
+  ops->drop(c, &slot);
   assert_null(slot);
   int taken = 0;
   for (int got; (got = ops->poll(c, reports + taken, 2, true, &error)) > 0; taken += got) {
@@ -157,7 +157,7 @@ static void embedding_case(Fixture *f, const Golden *g, int index) {
   ParameterSpec specs[] = {gain_spec(3, random_values(f, 1, 3)),
                            matrix_spec(vocab, dim, pads, golden_values(f, g, index, "table", NULL))};
   Parameters p = parameters_new(f, specs, 2);
-  Matrix table = p.segments[1].matrix;
+  Matrix table = p.groups[1].matrix;
   Array ids = array_ints(f, tokens, (size_t)(batch * length)), out = array_compute(f, NULL, n), offsets, order;
   ops->embedding(c, out.data, &p, table, ids.data, batch, length, NULL);
   expect_close(f, "embedding", array_read(f, &out), golden_values(f, g, index, "out", NULL), n, 1e-7);
@@ -205,11 +205,11 @@ static void test_embedding_dropout(void **state) {
   }
   Array ids = array_ints(f, tokens, N), out = array_compute(f, NULL, N * C), upstream = array_compute(f, dx, N * C),
         offsets, order;
-  ops->embedding(c, out.data, &p, p.segments[0].matrix, ids.data, EMBED_BATCH, EMBED_LENGTH, &dropout);
+  ops->embedding(c, out.data, &p, p.groups[0].matrix, ids.data, EMBED_BATCH, EMBED_LENGTH, &dropout);
   expect_close(f, "dropped embedding", array_read(f, &out), want, N * C, 1e-6);
   token_order(f, tokens, N, EMBED_VOCAB, &offsets, &order);
-  ops->embedding_backward(c, &p, p.segments[0].matrix, upstream.data, offsets.data, order.data, EMBED_VOCAB,
-                          EMBED_BATCH, EMBED_LENGTH, &dropout, false);
+  ops->embedding_backward(c, &p, p.groups[0].matrix, upstream.data, offsets.data, order.data, EMBED_VOCAB, EMBED_BATCH,
+                          EMBED_LENGTH, &dropout, false);
   expect_close(f, "gradient through dropout", parameters_read(f, &p, ARENA_OF_GRAD, 0), dtable, EMBED_VOCAB * C,
                TOLERANCE_F32);
 }
@@ -235,8 +235,8 @@ static void frequent_token_case(Fixture *f, int dim, float p, bool accumulate) {
   double *first = NULL;
   for (int run = 0; run < 2; run++) {
     parameters_write(f, &params, ARENA_OF_GRAD, 0, before);
-    ops->embedding_backward(c, &params, params.segments[0].matrix, upstream.data, offsets.data, order.data, VOCAB,
-                            BATCH, LENGTH, p > 0 ? &dropout : NULL, accumulate);
+    ops->embedding_backward(c, &params, params.groups[0].matrix, upstream.data, offsets.data, order.data, VOCAB, BATCH,
+                            LENGTH, p > 0 ? &dropout : NULL, accumulate);
     double *got = parameters_read(f, &params, ARENA_OF_GRAD, 0);
     expect_close(f, "gradient of a frequent token", got, want, table_count, TOLERANCE_F32);
     for (int v = 0; v < VOCAB + PADS; v++)
@@ -268,7 +268,7 @@ static void test_keep_rate(void **state) {
   for (int r = 0; r < 4; r++) {
     Array out = array_compute(f, NULL, N * C);
     Dropout dropout = dropout_at(f, rates[r], 0, 0);
-    ops->embedding(c, out.data, &p, p.segments[0].matrix, ids.data, 4, N / 4, &dropout);
+    ops->embedding(c, out.data, &p, p.groups[0].matrix, ids.data, 4, N / 4, &dropout);
     const double *values = array_read(f, &out);
     int count = 0;
     for (int i = 0; i < N * C; i++) count += values[i] > 0;
@@ -286,14 +286,14 @@ static void norm_forward_case(Fixture *f, const Golden *g, int index, int batch,
   float eps = (float)golden_value(f, g, index, "eps");
   Array x_in = array_compute(f, golden_values(f, g, index, "x_in", NULL), n);
   Array branch = array_compute(f, golden_values(f, g, index, "branch", NULL), n);
-  Array gain = array_floats(f, golden_values(f, g, index, "gain", NULL), (size_t)dim);
+  Array weight = array_floats(f, golden_values(f, g, index, "gain", NULL), (size_t)dim);
   Array x_out = array_compute(f, NULL, n), y = array_compute(f, NULL, n), rstd = array_floats(f, NULL, rows);
-  ops->residual_norm(c, x_out.data, y.data, rstd.data, x_in.data, NULL, gain.data, eps, batch, length, dim, NULL);
+  ops->residual_norm(c, x_out.data, y.data, rstd.data, x_in.data, NULL, weight.data, eps, batch, length, dim, NULL);
   const double *untouched = array_read(f, &x_out);
   for (size_t i = 0; i < n; i++) assert_true(isnan(untouched[i])); /* not written without a branch */
   expect_close(f, "y", array_read(f, &y), golden_values(f, g, index, "plain_y", NULL), n, TOLERANCE_F32);
   expect_close(f, "rstd", array_read(f, &rstd), golden_values(f, g, index, "plain_rstd", NULL), rows, TOLERANCE_F32);
-  ops->residual_norm(c, x_out.data, y.data, rstd.data, x_in.data, branch.data, gain.data, eps, batch, length, dim,
+  ops->residual_norm(c, x_out.data, y.data, rstd.data, x_in.data, branch.data, weight.data, eps, batch, length, dim,
                      NULL);
   expect_close(f, "x_out", array_read(f, &x_out), golden_values(f, g, index, "x_out", NULL), n, 1e-6);
   expect_close(f, "y of the sum", array_read(f, &y), golden_values(f, g, index, "y", NULL), n, TOLERANCE_F32);
@@ -313,36 +313,36 @@ static Array rstd_of(Fixture *f, const Array *x, size_t rows, int dim, double ep
   return array_floats(f, rstd, rows);
 }
 
-/* dx of one element is what is left of dy after nearly all has cancelled: measured against numbers of size 1. */
+/* dx of one element is what is left of dy after nearly all has canceled: measured against numbers of size 1. */
 static void norm_backward_case(Fixture *f, const Golden *g, int index, int batch, int length, int dim) {
   OPS(f);
   size_t rows = (size_t)(batch * length), n = rows * (size_t)dim, width = (size_t)dim;
   Array dy = array_compute(f, golden_values(f, g, index, "dy", NULL), n);
   Array dres = array_compute(f, golden_values(f, g, index, "dres", NULL), n);
-  Array gain = array_floats(f, golden_values(f, g, index, "gain", NULL), width);
+  Array weight = array_floats(f, golden_values(f, g, index, "gain", NULL), width);
   Array x_in = array_compute(f, golden_values(f, g, index, "x_in", NULL), n);
   Array x_out = array_compute(f, golden_values(f, g, index, "x_out", NULL), n);
   Array plain_rstd = rstd_of(f, &x_in, rows, dim, golden_value(f, g, index, "eps"));
   Array rstd = rstd_of(f, &x_out, rows, dim, golden_value(f, g, index, "eps"));
-  Array dx = array_compute(f, NULL, n), dbranch = array_compute(f, NULL, n), dgain = array_floats(f, NULL, width);
+  Array dx = array_compute(f, NULL, n), dbranch = array_compute(f, NULL, n), dweight = array_floats(f, NULL, width);
   double *want_dgain = golden_values(f, g, index, "dgain", NULL),
          *plain_dgain = golden_values(f, g, index, "plain_dgain", NULL);
   double *want = golden_values(f, g, index, "dx", NULL);
-  ops->residual_norm_backward(c, dx.data, NULL, dgain.data, dy.data, NULL, x_in.data, plain_rstd.data, gain.data, batch,
-                              length, dim, NULL, false);
+  ops->residual_norm_backward(c, dx.data, NULL, dweight.data, dy.data, NULL, x_in.data, plain_rstd.data, weight.data,
+                              batch, length, dim, NULL, false);
   expect_close_floor(f, "dx without residual", array_read(f, &dx), golden_values(f, g, index, "plain_dx", NULL), n,
                      TOLERANCE_F32, dim == 1 ? 1 : 0.1);
-  expect_close(f, "dgain", array_read(f, &dgain), plain_dgain, width, TOLERANCE_F32);
-  ops->residual_norm_backward(c, dx.data, dbranch.data, dgain.data, dy.data, dres.data, x_out.data, rstd.data,
-                              gain.data, batch, length, dim, NULL, true);
+  expect_close(f, "dgain", array_read(f, &dweight), plain_dgain, width, TOLERANCE_F32);
+  ops->residual_norm_backward(c, dx.data, dbranch.data, dweight.data, dy.data, dres.data, x_out.data, rstd.data,
+                              weight.data, batch, length, dim, NULL, true);
   expect_close(f, "dx", array_read(f, &dx), want, n, TOLERANCE_F32);
   expect_close(f, "dbranch", array_read(f, &dbranch), want, n, TOLERANCE_F32);
-  expect_close(f, "accumulated dgain", array_read(f, &dgain), sum_of(f, plain_dgain, want_dgain, width), width,
+  expect_close(f, "accumulated dweight", array_read(f, &dweight), sum_of(f, plain_dgain, want_dgain, width), width,
                TOLERANCE_F32);
-  ops->residual_norm_backward(c, dres.data, NULL, dgain.data, dy.data, dres.data, x_out.data, rstd.data, gain.data,
+  ops->residual_norm_backward(c, dres.data, NULL, dweight.data, dy.data, dres.data, x_out.data, rstd.data, weight.data,
                               batch, length, dim, NULL, false);
   expect_same("dx in place of dres", array_read(f, &dres), array_read(f, &dx), n);
-  expect_close(f, "dgain of the sum", array_read(f, &dgain), want_dgain, width, TOLERANCE_F32);
+  expect_close(f, "dweight of the sum", array_read(f, &dweight), want_dgain, width, TOLERANCE_F32);
 }
 
 static void test_residual_norm(void **state) {
@@ -367,21 +367,21 @@ static void test_residual_norm_dropout(void **state) {
   double *mask = mask_of(f, &dropout, 10, 2, B, T, C);
   for (int i = 0; i < N; i++) want[i] = x[i] + mask[i] * branch[i];
   for (int i = 0; i < C; i++) ones[i] = 1;
-  Array x_in = array_compute(f, x, N), in = array_compute(f, branch, N), gain = array_floats(f, ones, C);
+  Array x_in = array_compute(f, x, N), in = array_compute(f, branch, N), weight = array_floats(f, ones, C);
   Array x_out = array_compute(f, NULL, N), y = array_compute(f, NULL, N), rstd = array_floats(f, NULL, B * T);
-  ops->residual_norm(c, x_out.data, y.data, rstd.data, x_in.data, in.data, gain.data, 1e-5f, B, T, C, &dropout);
+  ops->residual_norm(c, x_out.data, y.data, rstd.data, x_in.data, in.data, weight.data, 1e-5f, B, T, C, &dropout);
   expect_close(f, "x_out with dropout", array_read(f, &x_out), want, N, 1e-6);
 
   Array dy = array_compute(f, random_values(f, 3, N), N), dres = array_compute(f, random_values(f, 4, N), N);
-  Array dx = array_compute(f, NULL, N), dbranch = array_compute(f, NULL, N), dgain = array_floats(f, NULL, C);
-  ops->residual_norm_backward(c, dx.data, dbranch.data, dgain.data, dy.data, dres.data, x_out.data, rstd.data,
-                              gain.data, B, T, C, &dropout, false);
+  Array dx = array_compute(f, NULL, N), dbranch = array_compute(f, NULL, N), dweight = array_floats(f, NULL, C);
+  ops->residual_norm_backward(c, dx.data, dbranch.data, dweight.data, dy.data, dres.data, x_out.data, rstd.data,
+                              weight.data, B, T, C, &dropout, false);
   const double *got = array_read(f, &dx);
   for (int i = 0; i < N; i++) want[i] = mask[i] * got[i];
   expect_close(f, "dbranch with dropout", array_read(f, &dbranch), want, N, 1e-6);
   Array alone = array_compute(f, NULL, N);
-  ops->residual_norm_backward(c, alone.data, NULL, dgain.data, dy.data, dres.data, x_out.data, rstd.data, gain.data, B,
-                              T, C, NULL, false);
+  ops->residual_norm_backward(c, alone.data, NULL, dweight.data, dy.data, dres.data, x_out.data, rstd.data, weight.data,
+                              B, T, C, NULL, false);
   expect_same("dx, which dropout does not touch", got, array_read(f, &alone), N);
 }
 
@@ -390,31 +390,31 @@ static void test_residual_norm_dropout(void **state) {
 static void norm_case(Fixture *f, int batch, int length, int dim, float p) {
   OPS(f);
   size_t rows = (size_t)(batch * length), width = (size_t)dim, n = rows * width;
-  double *branch = random_values(f, 2, n), *gain = random_values(f, 3, width), *dgain = random_values(f, 4, width);
+  double *branch = random_values(f, 2, n), *weight = random_values(f, 3, width), *dweight = random_values(f, 4, width);
   double *y = host_values(f, n), *dx = host_values(f, n), *dbranch = host_values(f, n);
   Dropout dropout = dropout_at(f, p, 9, 2);
   const Dropout *drop = p > 0 ? &dropout : NULL;
   const double *mask = drop ? mask_of(f, drop, 10, 2, batch, length, dim) : NULL;
   Array x_in = array_compute(f, random_values(f, 1, n), n), in = array_compute(f, branch, n);
-  Array gains = array_floats(f, gain, width), x_out = array_compute(f, NULL, n), got_y = array_compute(f, NULL, n);
+  Array weights = array_floats(f, weight, width), x_out = array_compute(f, NULL, n), got_y = array_compute(f, NULL, n);
   Array rstd = array_floats(f, NULL, rows), dy = array_compute(f, random_values(f, 5, n), n);
   Array dres = array_compute(f, random_values(f, 6, n), n), got_dx = array_compute(f, NULL, n);
-  Array got_dbranch = array_compute(f, NULL, n), got_dgain = array_floats(f, dgain, width);
-  ops->residual_norm(c, x_out.data, got_y.data, rstd.data, x_in.data, in.data, gains.data, 1e-5f, batch, length, dim,
+  Array got_dbranch = array_compute(f, NULL, n), got_dgain = array_floats(f, dweight, width);
+  ops->residual_norm(c, x_out.data, got_y.data, rstd.data, x_in.data, in.data, weights.data, 1e-5f, batch, length, dim,
                      drop);
   ops->residual_norm_backward(c, got_dx.data, got_dbranch.data, got_dgain.data, dy.data, dres.data, x_out.data,
-                              rstd.data, gains.data, batch, length, dim, drop, true);
+                              rstd.data, weights.data, batch, length, dim, drop, true);
   const double *a = array_read(f, &x_in), *x = array_read(f, &x_out), *up = array_read(f, &dy),
                *res = array_read(f, &dres), *passed = array_read(f, &got_dx);
   for (size_t r = 0; r < rows; r++) {
     double sum = 0, mean = 0;
     for (size_t i = r * width; i < (r + 1) * width; i++) sum += x[i] * x[i];
     double scale = 1 / sqrt(sum / dim + 1e-5);
-    for (size_t i = r * width; i < (r + 1) * width; i++) mean += gain[i % width] * up[i] * x[i] * scale / dim;
+    for (size_t i = r * width; i < (r + 1) * width; i++) mean += weight[i % width] * up[i] * x[i] * scale / dim;
     for (size_t i = r * width; i < (r + 1) * width; i++) {
-      y[i] = gain[i % width] * x[i] * scale;
-      dx[i] = res[i] + scale * (gain[i % width] * up[i] - x[i] * scale * mean);
-      dgain[i % width] += up[i] * x[i] * scale;
+      y[i] = weight[i % width] * x[i] * scale;
+      dx[i] = res[i] + scale * (weight[i % width] * up[i] - x[i] * scale * mean);
+      dweight[i % width] += up[i] * x[i] * scale;
       dbranch[i] = (mask ? mask[i] : 1) * passed[i];
       branch[i] = a[i] + (mask ? mask[i] : 1) * branch[i];
     }
@@ -423,7 +423,7 @@ static void norm_case(Fixture *f, int batch, int length, int dim, float p) {
   expect_close(f, "y", array_read(f, &got_y), y, n, TOLERANCE_F32);
   expect_close(f, "dx", passed, dx, n, TOLERANCE_F32);
   expect_close(f, "dbranch", array_read(f, &got_dbranch), dbranch, n, 1e-6);
-  expect_close(f, "dgain", array_read(f, &got_dgain), dgain, width, TOLERANCE_F32);
+  expect_close(f, "dgain", array_read(f, &got_dgain), dweight, width, TOLERANCE_F32);
   if (!drop) expect_same("dbranch, which is dx", array_read(f, &got_dbranch), passed, n);
 }
 
@@ -499,7 +499,7 @@ static void linear_weight(Fixture *f, const LinearCase *l) {
   double *got = parameters_read(f, &l->params, ARENA_OF_GRAD, 1);
   expect_close(f, "dw", got, want, count, TOLERANCE_F32);
   expect_same("pads of dw", got + logical, want + logical, count - logical);
-  expect_same("the neighbours' gradients", parameters_read(f, &l->params, ARENA_OF_GRAD, 2), host_values(f, 4), 4);
+  expect_same("the neighbors' gradients", parameters_read(f, &l->params, ARENA_OF_GRAD, 2), host_values(f, 4), 4);
 }
 
 static void test_linear(void **state) {
@@ -515,7 +515,7 @@ static void test_linear(void **state) {
                              matrix_spec(l.outputs, l.inputs, l.pads, linear_values(f, &l, "w")),
                              matrix_spec(2, 2, 0, other)};
     l.params = parameters_new(f, specs, 3);
-    l.w = l.params.segments[1].matrix;
+    l.w = l.params.groups[1].matrix;
     linear_forward(f, &l);
     linear_backward(f, &l);
     linear_weight(f, &l);
@@ -544,7 +544,7 @@ static void linear_large(Fixture *f, int rows, int outputs, int inputs) {
   double *x = random_values(f, 1, x_count), *w = random_values(f, 2, w_count), *dy = random_values(f, 3, y_count);
   ParameterSpec spec = matrix_spec(outputs, inputs, 0, w);
   Parameters p = parameters_new(f, &spec, 1);
-  Matrix matrix = p.segments[0].matrix;
+  Matrix matrix = p.groups[0].matrix;
   Array in = array_compute(f, x, x_count), y = array_compute(f, NULL, y_count), again = array_compute(f, NULL, y_count);
   Array upstream = array_compute(f, dy, y_count), dx = array_compute(f, NULL, x_count);
   ops->linear(c, y.data, outputs, in.data, inputs, &p, matrix, rows);
@@ -646,16 +646,16 @@ static void test_derivatives_elementwise(void **state) {
   ops->swiglu_backward(c, dgate_up.data, dh.data, mlp.in.data, ROWS, F);
   expect_derivative(f, &mlp, x, array_read(f, &dgate_up));
 
-  double *gain = random_values(f, 3, F);
+  double *weight = random_values(f, 3, F);
   Forward norm = {.run = forward_norm,
                   .in = array_compute(f, x, N),
                   .out = array_compute(f, NULL, N),
                   .upstream = up,
-                  .fixed = {array_floats(f, NULL, ROWS), array_floats(f, gain, F)},
+                  .fixed = {array_floats(f, NULL, ROWS), array_floats(f, weight, F)},
                   .dims = {1, ROWS, F}};
-  Array dx = array_compute(f, NULL, N), dgain = array_floats(f, NULL, F);
+  Array dx = array_compute(f, NULL, N), dweight = array_floats(f, NULL, F);
   forward_norm(f, &norm);
-  ops->residual_norm_backward(c, dx.data, NULL, dgain.data, dh.data, NULL, norm.in.data, norm.fixed[0].data,
+  ops->residual_norm_backward(c, dx.data, NULL, dweight.data, dh.data, NULL, norm.in.data, norm.fixed[0].data,
                               norm.fixed[1].data, 1, ROWS, F, NULL, false);
   expect_derivative(f, &norm, x, array_read(f, &dx));
 }

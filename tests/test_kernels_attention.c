@@ -410,7 +410,7 @@ static void run_dropout(Fixture *f, DropoutRun *run, const double *x, int first,
   int32_t *tokens = host_memory(f, (size_t)(batch * SPLIT_T) * sizeof *tokens);
   for (int i = 0; i < batch * SPLIT_T; i++) tokens[i] = first * SPLIT_T + i;
   Array ids = array_ints(f, tokens, (size_t)(batch * SPLIT_T)), in = array_compute(f, x + from, n),
-        gain = array_floats(f, ones, SPLIT_C);
+        weight = array_floats(f, ones, SPLIT_C);
   Array embedded = array_compute(f, NULL, n), x_out = array_compute(f, NULL, n), y = array_compute(f, NULL, n);
   Array rstd = array_floats(f, NULL, (size_t)(batch * SPLIT_T));
   Layout layout = {batch, SPLIT_T, 1, SPLIT_C, SPLIT_T * SPLIT_C, SPLIT_C, SPLIT_C};
@@ -424,8 +424,8 @@ static void run_dropout(Fixture *f, DropoutRun *run, const double *x, int first,
                  .scale = 0.35f,
                  .dropout = dropout};
   View view = array_view(f, &q, 0);
-  ops->embedding(c, embedded.data, &p, p.segments[0].matrix, ids.data, batch, SPLIT_T, dropout);
-  ops->residual_norm(c, x_out.data, y.data, rstd.data, in.data, in.data, gain.data, 1e-5f, batch, SPLIT_T, SPLIT_C,
+  ops->embedding(c, embedded.data, &p, p.groups[0].matrix, ids.data, batch, SPLIT_T, dropout);
+  ops->residual_norm(c, x_out.data, y.data, rstd.data, in.data, in.data, weight.data, 1e-5f, batch, SPLIT_T, SPLIT_C,
                      dropout);
   ops->attention(c, &a, array_view(f, &out, 0), view, view, view, NULL);
   memcpy(run->embedded + from, array_read(f, &embedded), n * sizeof(double));
@@ -485,7 +485,7 @@ static void forward_attention(Fixture *f, Forward *t) {
   View q = array_view(f, &t->fixed[2], 0), k = array_view(f, &t->fixed[2], FD_H),
        v = array_view(f, &t->fixed[2], FD_H + 1);
   ops->copy(c, t->fixed[2].data, t->in.data, FD_QKV * dtype_bytes(f->dtype));
-  ops->rope(c, q, 1, FD_T, FD_H + 1, FD_D, &rope); /* queries and keys are neighbours */
+  ops->rope(c, q, 1, FD_T, FD_H + 1, FD_D, &rope); /* queries and keys are neighbors */
   ops->attention(c, &a, array_view(f, &t->out, 0), q, k, v, t->fixed[0].data);
 }
 

@@ -159,7 +159,7 @@ static void test_step_begin(void **state) {
 static const AdamW golden_adamw = {
     .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-3f, .weight_decay = 0.1f}; /* as in the script */
 
-/* A matrix with a pad row and a gain. */
+/* A matrix with a pad row and a weight. */
 static Parameters optimizer_parameters(Fixture *f, const Golden *g, int index, int rows, int cols, int width) {
   ParameterSpec specs[] = {matrix_spec(rows, cols, 1, golden_values(f, g, index, "matrix", NULL)),
                            gain_spec(width, golden_values(f, g, index, "gain", NULL))};
@@ -203,9 +203,9 @@ static void adamw_case(Fixture *f, const Golden *g, int index) {
   size_t count = (size_t)(dims[0] * dims[1]), width = (size_t)dims[2];
   Parameters p = optimizer_parameters(f, g, index, dims[0], dims[1], dims[2]);
   const double *matrices = golden_values(f, g, index, "matrices", NULL),
-               *gains = golden_values(f, g, index, "gains", NULL);
+               *weights = golden_values(f, g, index, "gains", NULL);
   const double *dmatrix = golden_values(f, g, index, "dmatrix", NULL),
-               *dgain = golden_values(f, g, index, "dgain", NULL);
+               *dweight = golden_values(f, g, index, "dgain", NULL);
   double *padded_gradient = host_values(f, count + (size_t)dims[1]);
   StepState host = {.inv_targets = 1};
   StepState *device = state_new(f, &host);
@@ -215,13 +215,13 @@ static void adamw_case(Fixture *f, const Golden *g, int index) {
   for (int t = 0; t < dims[3]; t++) {
     memcpy(padded_gradient, dmatrix + (size_t)t * count, count * sizeof *dmatrix);
     parameters_write(f, &p, ARENA_OF_GRAD, 0, padded_gradient);
-    parameters_write(f, &p, ARENA_OF_GRAD, 1, dgain + (size_t)t * width);
+    parameters_write(f, &p, ARENA_OF_GRAD, 1, dweight + (size_t)t * width);
     ops->step_begin(c, device, table.data, targets.data);
     ops->clip(c, device, &p, 0.0f, &golden_adamw);
     ops->adamw(c, device, &p, &golden_adamw);
-    double *matrix = parameters_read(f, &p, ARENA_OF_MASTER, 0), *gain = parameters_read(f, &p, ARENA_OF_MASTER, 1);
+    double *matrix = parameters_read(f, &p, ARENA_OF_MASTER, 0), *weight = parameters_read(f, &p, ARENA_OF_MASTER, 1);
     expect_close(f, "matrix", matrix, matrices + (size_t)t * count, count, 1e-6);
-    expect_close(f, "gain", gain, gains + (size_t)t * width, width, 1e-6);
+    expect_close(f, "gain", weight, weights + (size_t)t * width, width, 1e-6);
     for (int i = 0; i < dims[1]; i++) assert_true(matrix[count + (size_t)i] == 0); /* the pad row */
     assert_int_equal(state_read(f, device).step, t + 1);
   }
@@ -229,9 +229,9 @@ static void adamw_case(Fixture *f, const Golden *g, int index) {
                1e-6);
   expect_close(f, "v", parameters_read(f, &p, ARENA_OF_V, 0), golden_values(f, g, index, "v_matrix", NULL), count,
                1e-6);
-  expect_close(f, "m of the gain", parameters_read(f, &p, ARENA_OF_M, 1), golden_values(f, g, index, "m_gain", NULL),
+  expect_close(f, "m of the weight", parameters_read(f, &p, ARENA_OF_M, 1), golden_values(f, g, index, "m_gain", NULL),
                width, 1e-6);
-  expect_close(f, "v of the gain", parameters_read(f, &p, ARENA_OF_V, 1), golden_values(f, g, index, "v_gain", NULL),
+  expect_close(f, "v of the weight", parameters_read(f, &p, ARENA_OF_V, 1), golden_values(f, g, index, "v_gain", NULL),
                width, 1e-6);
 }
 
@@ -267,13 +267,13 @@ static void test_update_large(void **state) {
   double got_norm = (double)state_read(f, device).grad_norm;
   expect_close(f, "grad_norm", &got_norm, &norm, 1, 1e-6);
   expect_close(f, "updated weights", parameters_read(f, &p, ARENA_OF_MASTER, 0), want, COUNT, 1e-6);
-  expect_same("gain without gradient or decay", parameters_read(f, &p, ARENA_OF_MASTER, 1), w, COLS);
+  expect_same("weight without gradient or decay", parameters_read(f, &p, ARENA_OF_MASTER, 1), w, COLS);
 
   double *x = host_values(f, COLS), *y = host_values(f, ROWS); /* the product with a unit vector is a column */
   x[3] = 1;
   for (int i = 0; i < ROWS; i++) y[i] = want[i * COLS + 3];
   Array in = array_compute(f, x, COLS), out = array_compute(f, NULL, ROWS);
-  ops->linear(c, out.data, ROWS, in.data, COLS, &p, p.segments[0].matrix, 1);
+  ops->linear(c, out.data, ROWS, in.data, COLS, &p, p.groups[0].matrix, 1);
   expect_close(f, "column of the compute copy", array_read(f, &out), y, ROWS, TOLERANCE_F32);
 }
 
@@ -297,13 +297,13 @@ static void test_update_without_eps(void **state) {
   ops->adamw(c, device, &p, &adamw);
   expect_close(f, "weights", parameters_read(f, &p, ARENA_OF_MASTER, 1),
                concatenate(f, want, COUNT, host_values(f, COLS), COLS), COUNT + COLS, 1e-6);
-  expect_same("gain before the matrix", parameters_read(f, &p, ARENA_OF_MASTER, 0), w, COLS);
-  expect_same("gain behind the matrix", parameters_read(f, &p, ARENA_OF_MASTER, 2), w, COLS);
+  expect_same("weight before the matrix", parameters_read(f, &p, ARENA_OF_MASTER, 0), w, COLS);
+  expect_same("weight behind the matrix", parameters_read(f, &p, ARENA_OF_MASTER, 2), w, COLS);
   ops->release_parameters(c, &p);
 }
 
 typedef struct Snapshot {
-  double *master, *m, *v, *gain;
+  double *master, *m, *v, *weight;
 } Snapshot;
 
 static Snapshot snapshot(Fixture *f, const Parameters *p) {
@@ -313,7 +313,7 @@ static Snapshot snapshot(Fixture *f, const Parameters *p) {
 
 static bool is_unchanged(const Snapshot *a, const Snapshot *b, size_t count, size_t width) {
   return memcmp(a->master, b->master, count * sizeof(double)) == 0 && memcmp(a->m, b->m, count * sizeof(double)) == 0 &&
-         memcmp(a->v, b->v, count * sizeof(double)) == 0 && memcmp(a->gain, b->gain, width * sizeof(double)) == 0;
+         memcmp(a->v, b->v, count * sizeof(double)) == 0 && memcmp(a->weight, b->weight, width * sizeof(double)) == 0;
 }
 
 /* One update with one number of the gradient and the sum of losses given; then a good one, which must not pass either.
@@ -383,7 +383,7 @@ static void poisoned_logit(Fixture *f, double poison, int vocab, int stride, int
   assert_true(isfinite(got[0]) && isnan(got[1]) && isfinite(got[2]));
   expect_same("losses without gradient", array_read(f, &only), got, N);
   assert_true(state_read(f, device).halted != 0);
-  const double *dz = array_read(f, &logits); /* the neighbours are as they should be, pads too */
+  const double *dz = array_read(f, &logits); /* the neighbors are as they should be, pads too */
   for (int i = 0; i < N * stride; i++) {
     if (i / stride != 1) assert_true(isfinite(dz[i]));
     if (i % stride >= vocab) assert_true(dz[i] == 0);
@@ -428,7 +428,7 @@ static void test_target_outside(void **state) {
 enum { BITS_B = 3, BITS_T = 130, BITS_C = 64, BITS_ROWS = BITS_B * BITS_T, BITS_N = BITS_ROWS * BITS_C, BITS_V = 31 };
 
 typedef struct BitsRun {
-  double *dgain, *dqkv, *dtable;
+  double *dweight, *dqkv, *dtable;
   float norm;
 } BitsRun;
 
@@ -441,14 +441,14 @@ static BitsRun run_for_bits(Fixture *f) {
   Array x = array_compute(f, random_values(f, 2, BITS_N), BITS_N),
         dy = array_compute(f, random_values(f, 3, BITS_N), BITS_N);
   Array rstd = array_floats(f, random_values(f, 4, BITS_ROWS), BITS_ROWS),
-        gain = array_floats(f, random_values(f, 5, BITS_C), BITS_C);
-  Array dx = array_compute(f, NULL, BITS_N), dgain = array_floats(f, NULL, BITS_C), offsets, order;
+        weight = array_floats(f, random_values(f, 5, BITS_C), BITS_C);
+  Array dx = array_compute(f, NULL, BITS_N), dweight = array_floats(f, NULL, BITS_C), offsets, order;
   BitsRun run;
-  ops->residual_norm_backward(c, dx.data, NULL, dgain.data, dy.data, NULL, x.data, rstd.data, gain.data, BITS_B, BITS_T,
-                              BITS_C, NULL, false);
-  run.dgain = array_read(f, &dgain);
+  ops->residual_norm_backward(c, dx.data, NULL, dweight.data, dy.data, NULL, x.data, rstd.data, weight.data, BITS_B,
+                              BITS_T, BITS_C, NULL, false);
+  run.dweight = array_read(f, &dweight);
   token_order(f, tokens, BITS_ROWS, BITS_V, &offsets, &order);
-  ops->embedding_backward(c, &p, p.segments[0].matrix, dy.data, offsets.data, order.data, BITS_V, BITS_B, BITS_T, NULL,
+  ops->embedding_backward(c, &p, p.groups[0].matrix, dy.data, offsets.data, order.data, BITS_V, BITS_B, BITS_T, NULL,
                           false);
   run.dtable = parameters_read(f, &p, ARENA_OF_GRAD, 0);
   StepState host = {0};
@@ -483,7 +483,7 @@ static void test_same_bits(void **state) {
   BitsRun first = run_for_bits(f);
   for (int i = 0; i < 3; i++) {
     BitsRun next = run_for_bits(f);
-    expect_same("dgain", next.dgain, first.dgain, BITS_C);
+    expect_same("dgain", next.dweight, first.dweight, BITS_C);
     expect_same("dtable", next.dtable, first.dtable, BITS_V * BITS_C);
     expect_same("dq, dk, dv", next.dqkv, first.dqkv, BITS_N);
     assert_true(next.norm == first.norm);

@@ -146,8 +146,8 @@ static void table_case(Fixture *f, bool tie) {
   assert_int_equal(table.layers[0].qkv.rows, query + 2 * key);
   assert_int_equal(table.layers[0].gate_up.rows, 2 * c->ffn);
   assert_int_equal(table.embedding.offset == table.head.offset, tie);
-  for (int i = 0; i < table.segment_count; i++) {
-    const Segment *segment = &table.segments[i];
+  for (int i = 0; i < table.group_count; i++) {
+    const ParameterGroup *segment = &table.groups[i];
     assert_int_equal(segment->matrix.offset % TENSOR_ALIGNMENT, 0);
     assert_int_equal(segment->decay, segment->matrix.rows > 1); /* no matrix of this model has one row */
   }
@@ -159,7 +159,7 @@ static void test_table(void **state) {
   table_case(*state, true);
 }
 
-/* Mean 0, the table's standard deviation, gains 1, pads 0; another seed gives other numbers. */
+/* Mean 0, the table's standard deviation, norm weights 1, pads 0; another seed gives other numbers. */
 static void test_initial_weights(void **state) {
   Fixture *f = *state;
   Setup s = setup_read(f, false);
@@ -167,8 +167,8 @@ static void test_initial_weights(void **state) {
   Error error = {0};
   need(parameter_table_make(&table, &s.config, &error), &error);
   float *arena = host_memory(f, table.arena * sizeof *arena), *other = host_memory(f, table.arena * sizeof *other);
-  parameters_init(&table, arena, 1);
-  parameters_init(&table, other, 2);
+  parameter_table_init(&table, arena, 1);
+  parameter_table_init(&table, other, 2);
   for (int i = 0; i < table.count; i++) {
     const ParameterTensor *t = &table.tensors[i];
     double sum = 0, squares = 0, n = (double)tensor_count(t);

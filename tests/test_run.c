@@ -57,8 +57,8 @@ static void test_weights_round_trip(void **state) {
   float arena[ARENA], back[ARENA] = {0};
   fill(arena, 0.5f);
   Path path = at(state, "model.safetensors");
-  expect_done(run_write_weights(path.text, &small_table, arena, NULL, 0, &error), &error);
-  expect_done(run_read_weights(path.text, &small_table, back, &error), &error);
+  expect_done(checkpoint_write_weights(path.text, &small_table, arena, NULL, 0, &error), &error);
+  expect_done(checkpoint_read_weights(path.text, &small_table, back, &error), &error);
   expect_arena(back, 0.5f, 0);
   SafeTensors file;
   expect_done(safetensors_open(&file, path.text, &error), &error);
@@ -96,7 +96,7 @@ static bool load_foreign(void **state, const Foreign *f, float *arena, Error *er
   expect_done(safetensors_write(path.text, f->tensors, f->count, NULL, 0, &written), &written);
   *error = (Error){0};
   memset(arena, 0, ARENA * sizeof *arena);
-  return run_read_weights(path.text, &small_table, arena, error);
+  return checkpoint_read_weights(path.text, &small_table, arena, error);
 }
 
 static void test_weights_half_types(void **state) {
@@ -132,7 +132,7 @@ static void test_weights_unaligned(void **state) {
   Path path = at(state, "odd");
   Error error = {0};
   put_safetensors(path.text, "{\"a\":" T("F32", "[1,2]", 0, 8) "} ", -1, data, sizeof data);
-  expect_done(run_read_weights(path.text, &table, arena, &error), &error);
+  expect_done(checkpoint_read_weights(path.text, &table, arena, &error), &error);
   assert_true(arena[0] == 3 && arena[1] == 4 && arena[2] == 0);
 }
 
@@ -173,10 +173,10 @@ static void test_weights_refused(void **state) {
   expect_arena(arena, 1, 0);
   error = (Error){0};
   put(at(state, "big.safetensors.index.json").text, "{}", 2);
-  bool done = run_read_weights(at(state, "big.safetensors").text, &small_table, arena, &error);
+  bool done = checkpoint_read_weights(at(state, "big.safetensors").text, &small_table, arena, &error);
   expect_error(done, &error, EXIT_CHECKPOINT, "several files");
   error = (Error){0};
-  done = run_read_weights(at(state, "absent").text, &small_table, arena, &error);
+  done = checkpoint_read_weights(at(state, "absent").text, &small_table, arena, &error);
   expect_error(done, &error, EXIT_CHECKPOINT, "No such file");
 }
 
@@ -199,8 +199,8 @@ static void test_config_round_trip(void **state) {
   ModelConfig back;
   SpecialTokens special = {-2, -2};
   Error error = {0};
-  expect_done(run_write_config(*state, &ours, (SpecialTokens){10, 256}, &error), &error);
-  expect_done(run_read_config(*state, &back, &special, &error), &error);
+  expect_done(checkpoint_write_config(*state, &ours, (SpecialTokens){10, 256}, &error), &error);
+  expect_done(checkpoint_read_config(*state, &back, &special, &error), &error);
   assert_int_equal(special.start, 10);
   assert_int_equal(special.end, 256);
   assert_int_equal(back.vocab, 257);
@@ -224,21 +224,21 @@ static void test_config_round_trip(void **state) {
   free(text);
   ModelConfig other = ours;
   other.norm_eps = 0x1.abcdeep-20f, other.rope_base = 1234567.9f;
-  expect_done(run_write_config(*state, &other, (SpecialTokens){-1, -1}, &error), &error);
-  expect_done(run_read_config(*state, &back, &special, &error), &error);
+  expect_done(checkpoint_write_config(*state, &other, (SpecialTokens){-1, -1}, &error), &error);
+  expect_done(checkpoint_read_config(*state, &back, &special, &error), &error);
   assert_true(back.rope_base == other.rope_base && back.norm_eps == other.norm_eps);
   assert_int_equal(special.start, -1);
   assert_int_equal(special.end, -1);
   assert_int_equal(entries(*state), 2);
-  expect_error(run_write_config(at(state, "no").text, &ours, (SpecialTokens){10, 256}, &error), &error, EXIT_OUTPUT,
-               "create the directory");
+  expect_error(checkpoint_write_config(at(state, "no").text, &ours, (SpecialTokens){10, 256}, &error), &error,
+               EXIT_OUTPUT, "create the directory");
 }
 
 static bool read_config_text(void **state, const char *text, ModelConfig *config, SpecialTokens *special,
                              Error *error) {
   *error = (Error){0};
   put(at(state, "config.json").text, text, strlen(text));
-  return run_read_config(*state, config, special, error);
+  return checkpoint_read_config(*state, config, special, error);
 }
 
 #define LLAMA "\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\""
@@ -288,7 +288,7 @@ static void test_config_refused(void **state) {
       {"{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"yarn\"}}", "rope_type is \"yarn\""},
       {"{" LLAMA ",\"rope_parameters\":5}", "rope_parameters is not an object"},
       {"{" LLAMA ",\"rope_parameters\":{\"partial_rotary_factor\":0.5}}", "partial_rotary_factor is 0.5"},
-      {"{" LLAMA ",\"quantization_config\":{}}", "quantised"},
+      {"{" LLAMA ",\"quantization_config\":{}}", "quantized"},
       {"{" LLAMA ",\"vocab_size\":32000.0}", "vocab_size is not an integer"},
       {"{" LLAMA ",\"vocab_size\":\"32000\"}", "vocab_size is not an integer"},
       {"{" LLAMA ",\"vocab_size\":0}", "vocab_size is 0; 1 to"},
@@ -317,7 +317,7 @@ static void test_config_refused(void **state) {
   Error error = {0};
   ModelConfig config;
   SpecialTokens special;
-  expect_error(run_read_config(at(state, "no").text, &config, &special, &error), &error, EXIT_CHECKPOINT,
+  expect_error(checkpoint_read_config(at(state, "no").text, &config, &special, &error), &error, EXIT_CHECKPOINT,
                "No such file");
 }
 
@@ -336,24 +336,24 @@ static bool save_step(const char *dir, int step, Error *error) {
   fill(a.v, (float)step + 0.5f);
   snprintf(text, sizeof text, "%d", step);
   const MetadataEntry metadata[] = {{"step", text}, {"note", "x"}};
-  return run_write_state(dir, &small_table, a.master, a.m, a.v, metadata, 2, error);
+  return checkpoint_write_state(dir, &small_table, a.master, a.m, a.v, metadata, 2, error);
 }
 
 /* The step that is read back, everything in it checked; -1 with the error. */
 static int load_step(const char *dir, char warning[1024], Error *error) {
   Arenas a = {0};
-  RunState run = {0};
+  CheckpointState run = {0};
   *error = (Error){0};
-  if (!run_read_state(dir, &small_table, a.master, a.m, a.v, &run, error)) {
+  if (!checkpoint_read_state(dir, &small_table, a.master, a.m, a.v, &run, error)) {
     assert_true(a.master[0] == 0 && a.m[0] == 0 && a.v[64] == 0); /* untouched */
     return -1;
   }
-  const char *text = run_state_get(&run, "step");
+  const char *text = checkpoint_state_get(&run, "step");
   assert_non_null(text);
   int step = atoi(text);
   snprintf(warning, 1024, "%s", run.warning);
-  run_state_free(&run);
-  run_state_free(&run);
+  checkpoint_state_free(&run);
+  checkpoint_state_free(&run);
   expect_arena(a.master, (float)step, 0);
   expect_arena(a.m, (float)step + 0.25f, 0);
   expect_arena(a.v, (float)step + 0.5f, 0);
@@ -449,7 +449,7 @@ static void test_state_refused(void **state) {
   char warning[1024];
   Error error = {0};
   Arenas a = {0};
-  RunState run;
+  CheckpointState run;
   expect_error(save_step(at(state, "no").text, 1, &error), &error, EXIT_OUTPUT, "cannot make the directory");
   error = (Error){0};
   expect_done(save_step(*state, 1, &error), &error);
@@ -457,16 +457,16 @@ static void test_state_refused(void **state) {
   memcpy(wider, small_tensors, sizeof wider);
   wider[0].rows = 6;
   ParameterTable other = {.tensors = wider, .count = 4, .arena = ARENA};
-  bool done = run_read_state(*state, &other, a.master, a.m, a.v, &run, &error);
+  bool done = checkpoint_read_state(*state, &other, a.master, a.m, a.v, &run, &error);
   expect_error(done, &error, EXIT_CHECKPOINT, "is [5, 4] where the configuration says [6, 4]");
-  run_state_free(&run);
+  checkpoint_state_free(&run);
   other = (ParameterTable){.tensors = small_tensors, .count = 3, .arena = ARENA};
   error = (Error){0};
-  done = run_read_state(*state, &other, a.master, a.m, a.v, &run, &error);
+  done = checkpoint_read_state(*state, &other, a.master, a.m, a.v, &run, &error);
   expect_error(done, &error, EXIT_CHECKPOINT, "tensors that are not the model's");
   a.v[0] = INFINITY;
   error = (Error){0};
-  expect_done(run_write_state(*state, &small_table, a.master, a.m, a.v, NULL, 0, &error), &error);
+  expect_done(checkpoint_write_state(*state, &small_table, a.master, a.m, a.v, NULL, 0, &error), &error);
   assert_int_equal(load_step(*state, warning, &error), 1);
   assert_non_null(strstr(warning, "not finite in tensor adam.v.model.embed_tokens.weight"));
   assert_int_equal(remove(at(state, "last/state.safetensors").text), 0);
@@ -506,7 +506,7 @@ static void test_state_killed(void **state) {
   }
   assert_true(step > 1);
   int fd;
-  expect_done(run_lock(*state, &fd, &error), &error); /* sweeps what the killed ones left */
+  expect_done(checkpoint_lock(*state, &fd, &error), &error); /* sweeps what the killed ones left */
   expect_done(save_step(*state, step + 1, &error), &error);
   assert_int_equal(entries(at(state, "last").text), 1);
   close(fd);
@@ -522,14 +522,14 @@ static void test_lock(void **state) {
   assert_true(child >= 0);
   if (child == 0) {
     Error problem = {0};
-    char ok = run_lock(*state, &fd, &problem) ? 'y' : 'n';
+    char ok = checkpoint_lock(*state, &fd, &problem) ? 'y' : 'n';
     if (write(ready[1], &ok, 1) == 1) pause();
     _exit(0);
   }
   char ok = 0;
   assert_int_equal(read(ready[0], &ok, 1), 1);
   assert_int_equal(ok, 'y');
-  expect_error(run_lock(*state, &fd, &error), &error, EXIT_BUSY, "is in use by another train");
+  expect_error(checkpoint_lock(*state, &fd, &error), &error, EXIT_BUSY, "is in use by another train");
   char text[32];
   snprintf(text, sizeof text, "(process %ld)", (long)child);
   assert_non_null(strstr(error.text, text));
@@ -539,15 +539,16 @@ static void test_lock(void **state) {
   close(ready[1]);
   error = (Error){0};
   put(at(state, ".model.safetensors.inkling-abcdef").text, "x", 1);
-  expect_done(run_lock(*state, &fd, &error), &error); /* the dead leave no lock */
-  assert_int_equal(entries(*state), 1);               /* .lock */
+  expect_done(checkpoint_lock(*state, &fd, &error), &error); /* the dead leave no lock */
+  assert_int_equal(entries(*state), 1);                      /* .lock */
   int again;
-  expect_error(run_lock(*state, &again, &error), &error, EXIT_BUSY, "is in use"); /* not twice in one process either */
+  expect_error(checkpoint_lock(*state, &again, &error), &error, EXIT_BUSY,
+               "is in use"); /* not twice in one process either */
   close(fd);
   error = (Error){0};
-  expect_done(run_lock(*state, &fd, &error), &error);
+  expect_done(checkpoint_lock(*state, &fd, &error), &error);
   close(fd);
-  expect_error(run_lock(at(state, "no").text, &fd, &error), &error, EXIT_OUTPUT, "cannot make the lock");
+  expect_error(checkpoint_lock(at(state, "no").text, &fd, &error), &error, EXIT_OUTPUT, "cannot make the lock");
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* dataset/windows and dataset/packing: what is learnt from a token file, against what its tokens say. */
+/* dataset/windows and dataset/packing: what is learned from a token file, against what its tokens say. */
 #include "kernels.h"
 #include "kernels/philox.h"
 #include "dataset/windows.h"
@@ -91,8 +91,8 @@ static int32_t target_of(const Fixture *f, int64_t token) { return f->learn[toke
 
 static void expect_split(double fraction, int64_t max_tail, int64_t head_tokens) {
   const TokenFile file = {.info = {.tokens = 1115395}}; /* tinyshakespeare and its end */
-  Split head, tail;
-  file_split(&file, fraction, max_tail, &head, &tail);
+  TokenRange head, tail;
+  token_range_split(&file, fraction, max_tail, &head, &tail);
   assert_int_equal(head.begin, 0);
   assert_int_equal(head.end, head_tokens);
   assert_int_equal(tail.begin, head_tokens);
@@ -120,7 +120,7 @@ static void test_split(void **state) {
 static void test_draws_lie_inside(void **state) {
   (void)state;
   enum { CTX = 32, WINDOWS = 8 }; /* 40 tokens hold 8 windows of 33 */
-  const Split split = {NULL, 20, 60}, exact = {NULL, 7, 7 + CTX + 1};
+  const TokenRange split = {NULL, 20, 60}, exact = {NULL, 7, 7 + CTX + 1};
   int seen[WINDOWS] = {0};
   for (uint32_t step = 0; step < 200; step++)
     for (uint32_t sequence = 0; sequence < 20; sequence++) {
@@ -138,7 +138,7 @@ static void test_draws_are_64_bit(void **state) {
   (void)state;
   const int64_t sizes[] = {2, 1000, ((int64_t)1 << 32) + 12345, (int64_t)1 << 40, ((int64_t)1 << 62) + 99999999};
   for (int i = 0; i < 5; i++) {
-    const Split split = {NULL, 5, 5 + sizes[i] + 1};
+    const TokenRange split = {NULL, 5, 5 + sizes[i] + 1};
     for (uint32_t step = 0; step < 100; step++) {
       PhiloxWords words = philox(11, 0, SITE_WINDOW, step, 3);
       long double u = (long double)((uint64_t)words.word[1] << 32 | words.word[0]) * 0x1p-64L;
@@ -152,7 +152,7 @@ static void test_draws_are_64_bit(void **state) {
 
 static void test_draws_depend_on_everything(void **state) {
   (void)state;
-  const Split split = {NULL, 0, (int64_t)1 << 40};
+  const TokenRange split = {NULL, 0, (int64_t)1 << 40};
   int64_t base = windows_draw_begin(&split, 1, 1, 1, 16);
   assert_int_not_equal(base, windows_draw_begin(&split, 2, 1, 1, 16));
   assert_int_not_equal(base, windows_draw_begin(&split, 1, 2, 1, 16));
@@ -177,7 +177,7 @@ static void test_drawn_window(void **state) {
 }
 
 /* All windows of a split in order: every token but the first is a target once, after the token before it. */
-static void expect_stream(const Fixture *f, Split split, int ctx, int stride) {
+static void expect_stream(const Fixture *f, TokenRange split, int ctx, int stride) {
   Buffers b;
   Error error = {0};
   const Windows windows = {split, ctx, NULL};
@@ -207,14 +207,14 @@ static void test_stream_in_order(void **state) {
   for (int round = 0; round < 300; round++) {
     int64_t begin = draw(f, 40), end = begin + draw(f, (int)(f->tokens - begin + 1));
     int ctx = 1 + draw(f, 40);
-    expect_stream(f, (Split){&f->file, begin, end}, ctx, 1 + draw(f, ctx));
+    expect_stream(f, (TokenRange){&f->file, begin, end}, ctx, 1 + draw(f, ctx));
   }
 }
 
 /* ---- packed documents ---- */
 
 /* What a packing has to be, told token by token from its tables. */
-static void expect_packing(const Fixture *f, const Split *split, int ctx) {
+static void expect_packing(const Fixture *f, const TokenRange *split, int ctx) {
   Packing p;
   Buffers b;
   Error error = {0};
@@ -254,7 +254,7 @@ static void expect_packing(const Fixture *f, const Split *split, int ctx) {
       assert_int_equal(b.tokens[place], END);
     }
   }
-  /* What no window has is not learnt. */
+  /* What no window has is not learned. */
   for (int64_t i = 0; i < f->tokens; i++)
     if (seen[i] != (i >= split->begin && i < split->end)) assert_true(seen[i] == 0 && !f->learn[i] && p.left_out > 0);
   packing_free(&p);
@@ -265,12 +265,12 @@ static void test_packing(void **state) {
   for (int round = 0; round < 200; round++) {
     write_documents(f, 1 + draw(f, 60), 1 + draw(f, 60));
     int64_t begin = round % 2 ? 0 : draw(f, (int)f->tokens), end = begin + draw(f, (int)(f->tokens - begin + 1));
-    expect_packing(f, &(Split){&f->file, begin, end}, 1 + draw(f, 64));
+    expect_packing(f, &(TokenRange){&f->file, begin, end}, 1 + draw(f, 64));
   }
 }
 
 /* More documents than windows that are open at a time, and little padding all the same. */
-/* A document of 50 tokens of which only the last is learnt, in windows of 8: six of seven are left out. */
+/* A document of 50 tokens of which only the last is learned, in windows of 8: six of seven are left out. */
 static void test_prompts_alone_are_left_out(void **state) {
   Fixture *f = *state;
   Packing p;
@@ -280,7 +280,7 @@ static void test_prompts_alone_are_left_out(void **state) {
   memset(f->learn, 0, 49 * sizeof *f->learn);
   add_document(f, 3, false);
   write_file(f);
-  const Split all = {&f->file, 0, f->tokens}, prompt = {&f->file, 0, 40};
+  const TokenRange all = {&f->file, 0, f->tokens}, prompt = {&f->file, 0, 40};
   assert_true(packing_make(&p, &all, 8, END, NULL, NULL, &error));
   assert_int_equal(p.windows, 1);
   assert_int_equal(p.left_out, 48);
@@ -300,7 +300,7 @@ static void test_packing_is_tight(void **state) {
   f->tokens = 0;
   while (f->tokens < ROOM - 40) add_document(f, 2 + draw(f, 30), false);
   write_file(f);
-  const Split all = {&f->file, 0, f->tokens};
+  const TokenRange all = {&f->file, 0, f->tokens};
   assert_true(packing_make(&p, &all, 32, END, NULL, NULL, &error));
   assert_true((double)p.used > 0.9 * 32 * (double)p.windows);
   packing_free(&p);
@@ -312,7 +312,7 @@ static void test_packed_windows(void **state) {
   Buffers drawn, read;
   Error error = {0};
   write_documents(f, 60, 20);
-  const Split all = {&f->file, 0, f->tokens};
+  const TokenRange all = {&f->file, 0, f->tokens};
   assert_true(packing_make(&p, &all, 32, END, NULL, NULL, &error));
   const Windows windows = {all, 32, &p};
   const Sequence a = {drawn.tokens, drawn.targets, drawn.positions}, b = {read.tokens, read.targets, read.positions};
@@ -351,7 +351,7 @@ static void test_errors(void **state) {
   Buffers b;
   Error stopped = {0}, damaged = {0}, drawn = {0};
   write_documents(f, 20, 20);
-  const Split all = {&f->file, 0, f->tokens};
+  const TokenRange all = {&f->file, 0, f->tokens};
   int64_t told = 0;
   assert_false(packing_make(&p, &all, 8, END, stop_it, &told, &stopped));
   assert_int_equal(stopped.code, EXIT_SIGINT);

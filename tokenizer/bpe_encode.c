@@ -148,7 +148,7 @@ static size_t encode_piece(const Bpe *bpe, Worker *worker, const uint8_t *piece,
 static bool encode_part(const Bpe *bpe, Worker *worker, const DocumentPart *part, int32_t end) {
   const uint8_t *text = part->text;
   for (size_t left = part->size; left > 0;) {
-    size_t size = split_first(bpe->classes, text, left);
+    size_t size = pretokenize_first(bpe->classes, text, left);
     if (!reserve(&worker->ids, &worker->capacity, worker->count + size + CACHED_IDS)) return false;
     size_t count = encode_piece(bpe, worker, text, size, left, worker->ids + worker->count);
     if (count == 0) return false;
@@ -186,7 +186,7 @@ bool bpe_encode(BpeEncoder *encoder, const TextSpan *documents, size_t count, in
   PartCursor cursor = {0};
   size_t round = (size_t)encoder->threads * 8 * PART_BYTES, parts;
   const CharClasses *classes = encoder->bpe->classes;
-  while ((parts = split_parts(classes, documents, count, &cursor, encoder->parts, ROUND_PARTS, round)) > 0) {
+  while ((parts = pretokenize_parts(classes, documents, count, &cursor, encoder->parts, ROUND_PARTS, round)) > 0) {
     if (!encode_parts(encoder, parts, end)) return out_of_memory(error);
     for (size_t i = 0; i < parts; i++) {
       const PartIds *part = &encoder->part_ids[i];

@@ -21,7 +21,7 @@ typedef bool (*BpeSink)(void *context, const int32_t *ids, size_t count, Error *
 
 /* Encodes documents, each by itself, and passes their ids on, some MB of text at a time: any size of text takes a fixed
  * amount of memory (but for single pieces of many MB). After each document comes `end`, unless it is negative. Special
- * tokens are not recognised in the text. EXIT_MEMORY, or what the sink says. */
+ * tokens are not recognized in the text. EXIT_MEMORY, or what the sink says. */
 bool bpe_encode(BpeEncoder *encoder, const TextSpan *documents, size_t count, int32_t end, BpeSink sink, void *context,
                 Error *error);
 

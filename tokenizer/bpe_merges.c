@@ -8,7 +8,7 @@
 enum { SEPARATOR = -1, INSIDE = -2, REPORT_EVERY = 256, PREFETCH = 12 };
 
 /* All different pieces, one after the other with separators around them, as cells: one a byte. The first and the last
- * cell of a token hold its id, so from a token both neighbours are found: the one after it begins `length` cells on,
+ * cell of a token hold its id, so from a token both neighbors are found: the one after it begins `length` cells on,
  * the one before it has its id in the cell before, and begins its length earlier. Cells between mean nothing.
  *
  * Where the pair (left, right) was at p and both tokens were not merged since, cell p is left and cell p + length(left)
@@ -29,7 +29,7 @@ typedef struct Weight {
 
 /* What stands on one side of the new token. Each merge of left, right with a token x before them takes one from the
  * pair (x, left) and gives one to (x, new), so the same numbers are of both; likewise after them. */
-typedef struct Neighbours {
+typedef struct Neighbors {
   uint64_t *weights;    /* [tokens] */
   uint32_t *numbers;    /* [tokens] positions */
   uint32_t **positions; /* [tokens] of the new pair, while they are filled; NULL: not wanted */
@@ -40,12 +40,12 @@ typedef struct Neighbours {
     uint32_t position; /* of the new pair */
   } * places;          /* [place_count] */
   size_t place_count, capacity;
-} Neighbours;
+} Neighbors;
 
 typedef struct Merger {
   Corpus corpus;
   PairQueue queue;
-  Neighbours before, after;
+  Neighbors before, after;
   uint32_t *lengths; /* [tokens] bytes */
 } Merger;
 
@@ -158,13 +158,13 @@ static bool queue_byte_pairs(Merger *merger, BytePair *pairs) {
 
 /* ---- One merge --------------------------------------------------------------------------------------------------- */
 
-static void note(Neighbours *side, int32_t id, uint32_t position, uint64_t weight) {
+static void note(Neighbors *side, int32_t id, uint32_t position, uint64_t weight) {
   if (side->numbers[id]++ == 0) side->touched[side->touched_count++] = id;
   side->weights[id] += weight;
   side->places[side->place_count++] = (struct Place){id, position};
 }
 
-static bool reserve_places(Neighbours *side, size_t count) {
+static bool reserve_places(Neighbors *side, size_t count) {
   if (count <= side->capacity) return true;
   struct Place *places = realloc(side->places, count * sizeof *places);
   if (!places) return false;
@@ -193,7 +193,7 @@ static void replace(Merger *merger, const Pair *pair, int32_t id) {
 }
 
 /* The new pairs of one side. Those that can never be merged are not kept: too rare, or too long. */
-static bool add_pairs(Merger *merger, Neighbours *side, int32_t id) {
+static bool add_pairs(Merger *merger, Neighbors *side, int32_t id) {
   for (size_t i = 0; i < side->touched_count; i++) {
     int32_t other = side->touched[i];
     side->positions[other] = NULL;
@@ -220,7 +220,7 @@ static void take_counts(PairQueue *queue, int32_t left, int32_t right, uint64_t 
 /* What the old pairs of both sides lose. Only after the new pairs are there: in abab, the second merge of (a, b) takes
  * away the pair (ab, a) that the first one gave. */
 static void settle(Merger *merger, int32_t old_left, int32_t old_right) {
-  Neighbours *before = &merger->before, *after = &merger->after;
+  Neighbors *before = &merger->before, *after = &merger->after;
   for (size_t i = 0; i < before->touched_count; i++) {
     int32_t id = before->touched[i];
     take_counts(&merger->queue, id, old_left, before->weights[id]);
@@ -252,7 +252,7 @@ static bool merge_pair(Merger *merger, Pair *pair, int32_t id) {
 
 /* ---- All merges -------------------------------------------------------------------------------------------------- */
 
-static bool neighbours_create(Neighbours *side, size_t tokens) {
+static bool neighbours_create(Neighbors *side, size_t tokens) {
   side->weights = calloc(tokens, sizeof *side->weights);
   side->numbers = calloc(tokens, sizeof *side->numbers);
   side->positions = malloc(tokens * sizeof *side->positions);
@@ -260,7 +260,7 @@ static bool neighbours_create(Neighbours *side, size_t tokens) {
   return side->weights && side->numbers && side->positions && side->touched;
 }
 
-static void neighbours_free(Neighbours *side) {
+static void neighbours_free(Neighbors *side) {
   free(side->weights);
   free(side->numbers);
   free(side->positions);
@@ -309,8 +309,8 @@ static bool run(Merger *merger, size_t most, BpeProgress progress, BpeMerge *mer
   return true;
 }
 
-bool merges_find(PieceCounts *counts, size_t wanted, BpeProgress progress, BpeMerge **merges, size_t *merge_count,
-                 Error *error) {
+bool bpe_merges_find(PieceCounts *counts, size_t wanted, BpeProgress progress, BpeMerge **merges, size_t *merge_count,
+                     Error *error) {
   Merger merger = {0};
   bool done = corpus_create(&merger.corpus, counts, error);
   piece_counts_free(counts);

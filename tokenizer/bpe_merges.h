@@ -6,7 +6,7 @@
 #include "tokenizer/piece_counts.h"
 
 /* As bpe_trainer_finish, with at most `wanted` merges. Empties `counts`. */
-bool merges_find(PieceCounts *counts, size_t wanted, BpeProgress progress, BpeMerge **merges, size_t *merge_count,
-                 Error *error);
+bool bpe_merges_find(PieceCounts *counts, size_t wanted, BpeProgress progress, BpeMerge **merges, size_t *merge_count,
+                     Error *error);
 
 #endif

@@ -48,7 +48,7 @@ bool bpe_trainer_create(BpeTrainer **out, int threads, Error *error) {
 static bool count_part(PieceCounts *counts, const CharClasses *classes, const DocumentPart *part) {
   const uint8_t *text = part->text;
   for (size_t left = part->size; left > 0;) {
-    size_t size = split_first(classes, text, left);
+    size_t size = pretokenize_first(classes, text, left);
     if (!piece_counts_add(counts, text, size, 1)) return false;
     text += size;
     left -= size;
@@ -70,7 +70,8 @@ static bool count_parts(BpeTrainer *trainer, size_t count) {
 bool bpe_trainer_add(BpeTrainer *trainer, const TextSpan *documents, size_t count, Error *error) {
   PartCursor cursor = {0};
   size_t round = (size_t)trainer->threads * 8 * PART_BYTES, parts;
-  while ((parts = split_parts(trainer->classes, documents, count, &cursor, trainer->parts, ROUND_PARTS, round)) > 0) {
+  while ((parts = pretokenize_parts(trainer->classes, documents, count, &cursor, trainer->parts, ROUND_PARTS, round)) >
+         0) {
     if (!count_parts(trainer, parts)) return out_of_memory(trainer, error);
     for (size_t i = 0; i < parts; i++) trainer->bytes += trainer->parts[i].size;
   }
@@ -93,5 +94,5 @@ bool bpe_trainer_finish(BpeTrainer *trainer, int32_t vocab_size, BpeProgress pro
   if (!join_counts(trainer)) return out_of_memory(trainer, error);
   size_t wanted = vocab_size > BPE_BYTES + 1 ? (size_t)vocab_size - BPE_BYTES - 1 : 0;
   if (wanted > BPE_MERGES_LIMIT) wanted = BPE_MERGES_LIMIT;
-  return merges_find(&trainer->counts[0], wanted, progress, merges, merge_count, error);
+  return bpe_merges_find(&trainer->counts[0], wanted, progress, merges, merge_count, error);
 }

@@ -48,7 +48,7 @@ static bool grow(Pending *p, Error *error) {
  * it at the end; 0 when more has to be read. */
 static size_t complete(const Pending *p, const CharClasses *classes, bool ended) {
   if (ended) return p->size;
-  const size_t cut = split_cut(classes, p->bytes, p->size, p->size / 2);
+  const size_t cut = pretokenize_cut(classes, p->bytes, p->size, p->size / 2);
   return cut < p->size ? cut : 0;
 }
 

@@ -37,7 +37,7 @@ static size_t spaces(const CharClasses *classes, const uint8_t *text, size_t siz
   return at;
 }
 
-size_t split_first(const CharClasses *classes, const uint8_t *text, size_t size) {
+size_t pretokenize_first(const CharClasses *classes, const uint8_t *text, size_t size) {
   if (text[0] == '\'') {
     size_t length = contraction(text, size);
     if (length > 0) return length;
@@ -64,7 +64,7 @@ static bool is_cut(const CharClasses *classes, const uint8_t *text, size_t at) {
   return before != CHAR_SPACE && before != (CharClass)classes->of_byte[text[at]];
 }
 
-size_t split_cut(const CharClasses *classes, const uint8_t *text, size_t size, size_t from) {
+size_t pretokenize_cut(const CharClasses *classes, const uint8_t *text, size_t size, size_t from) {
   if (from == 0) from = 1;
   for (size_t at = from; at < size; at++) {
     if (is_cut(classes, text, at)) return at;
@@ -72,13 +72,13 @@ size_t split_cut(const CharClasses *classes, const uint8_t *text, size_t size, s
   return size;
 }
 
-size_t split_parts(const CharClasses *classes, const TextSpan *documents, size_t count, PartCursor *cursor,
-                   DocumentPart *parts, size_t capacity, size_t bytes) {
+size_t pretokenize_parts(const CharClasses *classes, const TextSpan *documents, size_t count, PartCursor *cursor,
+                         DocumentPart *parts, size_t capacity, size_t bytes) {
   size_t made = 0, total = 0;
   while (cursor->document < count && made < capacity && total < bytes) {
     const TextSpan *document = &documents[cursor->document];
     size_t begin = cursor->offset, left = document->size - begin;
-    size_t size = left <= PART_BYTES ? left : split_cut(classes, document->text + begin, left, PART_BYTES);
+    size_t size = left <= PART_BYTES ? left : pretokenize_cut(classes, document->text + begin, left, PART_BYTES);
     parts[made++] =
         (DocumentPart){.text = size > 0 ? document->text + begin : NULL, .size = size, .is_last = size == left};
     total += size;

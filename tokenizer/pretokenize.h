@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /* The first piece of a text of `size` > 0 bytes: how many bytes it has. */
-size_t split_first(const CharClasses *classes, const uint8_t *text, size_t size);
+size_t pretokenize_first(const CharClasses *classes, const uint8_t *text, size_t size);
 
 /* Where a text may be cut so that the pieces of the two parts are the pieces of the whole: the first such place at or
  * after `from`, or `size` where there is none. Takes time proportional to the bytes in between.
@@ -32,7 +32,7 @@ size_t split_first(const CharClasses *classes, const uint8_t *text, size_t size)
  * look-ahead of \s+(?!\S) is at a character after a space, and a is no space, so that character is never b or the end.
  * 3. The characters are the same: b is required to be ASCII, so whatever bytes stand before it are complete or broken
  *    with and without it. */
-size_t split_cut(const CharClasses *classes, const uint8_t *text, size_t size, size_t from);
+size_t pretokenize_cut(const CharClasses *classes, const uint8_t *text, size_t size, size_t from);
 
 /* ---- Many texts as equal work ------------------------------------------------------------------------------------ */
 
@@ -57,7 +57,7 @@ enum { PART_BYTES = 1 << 18 /* a part is longer only if there is no place to cut
 
 /* Fills parts[0..] and moves the cursor on; returns their number, 0 at the end of the last document. Stops at
  * `capacity` parts, or when they have `bytes` bytes. An empty document is one empty part. */
-size_t split_parts(const CharClasses *classes, const TextSpan *documents, size_t count, PartCursor *cursor,
-                   DocumentPart *parts, size_t capacity, size_t bytes);
+size_t pretokenize_parts(const CharClasses *classes, const TextSpan *documents, size_t count, PartCursor *cursor,
+                         DocumentPart *parts, size_t capacity, size_t bytes);
 
 #endif

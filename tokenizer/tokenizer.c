@@ -67,10 +67,10 @@ void tokenizer_set_begins_with_end(Tokenizer *tokenizer, bool begins) {
 uint64_t tokenizer_fingerprint(const Tokenizer *tokenizer) {
   const Bpe *bpe = tokenizer->file.bpe;
   const size_t ids = (size_t)bpe->tokens.size;
-  uint64_t sum = xxh64(&tokenizer->file.end, sizeof tokenizer->file.end, ids);
-  sum = xxh64(bpe->tokens.begins, (ids + 1) * sizeof *bpe->tokens.begins, sum);
-  sum = xxh64(bpe->tokens.bytes, bpe->tokens.begins[ids], sum);
-  return xxh64(bpe->merges, (size_t)bpe->merge_count * sizeof *bpe->merges, sum);
+  uint64_t sum = checksum_xxh64(&tokenizer->file.end, sizeof tokenizer->file.end, ids);
+  sum = checksum_xxh64(bpe->tokens.begins, (ids + 1) * sizeof *bpe->tokens.begins, sum);
+  sum = checksum_xxh64(bpe->tokens.bytes, bpe->tokens.begins[ids], sum);
+  return checksum_xxh64(bpe->merges, (size_t)bpe->merge_count * sizeof *bpe->merges, sum);
 }
 
 bool tokenizer_encode(const Tokenizer *tokenizer, const uint8_t *text, size_t size, BpeIds *out, Error *error) {

@@ -43,7 +43,7 @@ void tokenizer_set_begins_with_end(Tokenizer *tokenizer, bool begins);
 uint64_t tokenizer_fingerprint(const Tokenizer *tokenizer);
 
 /* Adds the ids of the raw bytes of one text to `out` (starts as {0}; the caller frees out->ids): no end token added
- * (also where texts begin with it), special tokens not recognised. For prompts; corpora go through tokenizer/bpe_encode.h.
+ * (also where texts begin with it), special tokens not recognized. For prompts; corpora go through tokenizer/bpe_encode.h.
  * EXIT_MEMORY. */
 bool tokenizer_encode(const Tokenizer *tokenizer, const uint8_t *text, size_t size, BpeIds *out, Error *error);
 /* The bytes that one id stands for (nothing for special tokens); valid as long as the tokenizer. */

@@ -13,7 +13,7 @@ typedef struct Preset {
   double parameters; /* with the vocabulary that the shape is meant for */
 } Preset;
 
-const char *const preset_names[] = {"nano", "baby", "15m", "42m", "110m", "124m", NULL};
+const char *const choices_preset_names[] = {"nano", "baby", "15m", "42m", "110m", "124m", NULL};
 static const Preset presets[] = {
     [PRESET_NANO] = {4, 4, 128, 64, 12, 0, 1e6},       [PRESET_BABY] = {6, 6, 384, 256, 64, 0, 11e6},
     [PRESET_15M] = {6, 6, 288, 256, 128, 0, 15e6},     [PRESET_42M] = {8, 8, 512, 1024, 32, 0, 42e6},
@@ -28,8 +28,8 @@ enum { THREADS_LIMIT = 8 };
 /* Beyond so many epochs a model of this kind learns a text by heart and gets worse on others. */
 enum { EPOCHS_LIMIT = 40 };
 
-static void chose(Choices *choices, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void chose(Choices *choices, const char *format, ...) {
+static void note_choice(Choices *choices, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note_choice(Choices *choices, const char *format, ...) {
   size_t used = strlen(choices->text);
   if (used) used += (size_t)snprintf(choices->text + used, sizeof choices->text - used, "; ");
   if (used >= sizeof choices->text) return;
@@ -49,21 +49,21 @@ static int vocab_for(int64_t bytes, bool accelerator) {
   return vocab;
 }
 
-void choose_tokenizer(TrainSettings *s, int64_t bytes, bool accelerator, Choices *choices) {
+void choices_tokenizer(TrainSettings *s, int64_t bytes, bool accelerator, Choices *choices) {
   const bool small = bytes < 2000000;
   const int preset_vocab = s->preset >= 0 ? presets[s->preset].vocab : 0;
   if (!s->tokenizer) {
     s->tokenizer = small && !s->vocab_size && !preset_vocab ? "byte" : "bpe";
-    if (strcmp(s->tokenizer, "byte") == 0) chose(choices, "a token is a byte (less than 2 MB of text)");
+    if (strcmp(s->tokenizer, "byte") == 0) note_choice(choices, "a token is a byte (less than 2 MB of text)");
   }
   if (strcmp(s->tokenizer, "bpe") != 0 || s->vocab_size) return;
   s->vocab_size = preset_vocab ? preset_vocab : vocab_for(bytes, accelerator);
-  chose(choices, "a BPE of at most %d tokens (%s of text)", s->vocab_size, human_bytes((double)bytes).text);
+  note_choice(choices, "a BPE of at most %d tokens (%s of text)", s->vocab_size, human_bytes((double)bytes).text);
 }
 
 /* ---- model ---- */
 
-static double budget_flops(const TrainSettings *s, const Circumstances *given) {
+static double budget_flops(const TrainSettings *s, const ChoiceInputs *given) {
   const double minutes = isnan(s->minutes) ? DEFAULT_MINUTES : s->minutes;
   /* In powers of two, so that a measurement that is a little different chooses the same. */
   const double gpu = exp2(round(log2(fmax(given->peak_flops, 1)))) * GPU_SHARE;
@@ -74,7 +74,7 @@ static double budget_flops(const TrainSettings *s, const Circumstances *given) {
 
 /* The largest preset that the time suffices for, at twenty tokens a parameter (Hoffmann et al. 2022), and that is not
  * too large for the text. */
-static int preset_for(const TrainSettings *s, const Circumstances *given) {
+static int preset_for(const TrainSettings *s, const ChoiceInputs *given) {
   const double by_time = 1.5 * sqrt(budget_flops(s, given) / 120), by_text = 10 * (double)given->text_bytes;
   int preset = PRESET_110M;
   while (preset > PRESET_NANO && presets[preset].parameters > fmin(by_time, by_text)) preset--;
@@ -83,7 +83,7 @@ static int preset_for(const TrainSettings *s, const Circumstances *given) {
 
 /* At least the preset's context, and one that 19 of 20 packed documents fit in several times: where only one does, much
  * of a window is padding. */
-static int context_for(const Preset *p, const Circumstances *given) {
+static int context_for(const Preset *p, const ChoiceInputs *given) {
   const int limit = given->device->accelerator ? 2048 : 512;
   const DocumentLengths *lengths = &given->lengths;
   int ctx = p->ctx;
@@ -96,30 +96,30 @@ static int context_for(const Preset *p, const Circumstances *given) {
   return ctx;
 }
 
-static void take_shape(TrainSettings *s, const Preset *p) {
+static void fill_shape(TrainSettings *s, const Preset *p) {
   if (!s->layers) s->layers = p->layers;
   if (!s->heads) s->heads = p->heads;
   if (!s->kv_heads) s->kv_heads = s->heads;
   if (!s->dim) s->dim = p->dim;
   if (!s->ctx) s->ctx = p->ctx;
-  if (!s->ffn) s->ffn = default_ffn(s->dim);
+  if (!s->ffn) s->ffn = model_default_ffn(s->dim);
   if (s->tie < 0) s->tie = s->dim < 1024;
 }
 
-static void take_preset(TrainSettings *s, const Circumstances *given, Choices *choices) {
+static void fill_preset(TrainSettings *s, const ChoiceInputs *given, Choices *choices) {
   const bool shaped = s->layers && s->heads && s->dim && s->ctx;
   if (s->preset < 0) {
     s->preset = preset_for(s, given);
     if (!shaped)
-      chose(choices, "preset %s (%s, %s of text)", preset_names[s->preset],
-            given->device->accelerator ? "a GPU" : "a CPU", human_bytes((double)given->text_bytes).text);
+      note_choice(choices, "preset %s (%s, %s of text)", choices_preset_names[s->preset],
+                  given->device->accelerator ? "a GPU" : "a CPU", human_bytes((double)given->text_bytes).text);
   }
   const Preset *p = &presets[s->preset];
   if (!s->ctx) {
     s->ctx = context_for(p, given);
-    if (s->ctx != p->ctx) chose(choices, "context %d (the documents' lengths)", s->ctx);
+    if (s->ctx != p->ctx) note_choice(choices, "context %d (the documents' lengths)", s->ctx);
   }
-  take_shape(s, p);
+  fill_shape(s, p);
 }
 
 static bool shape(const TrainSettings *s, int vocab, ModelConfig *model, Error *error) {
@@ -141,11 +141,11 @@ static bool shape(const TrainSettings *s, int vocab, ModelConfig *model, Error *
   return model_config_check(model, EXIT_USAGE, error);
 }
 
-bool check_shape(const TrainSettings *given, ModelConfig *model, bool *checked, Error *error) {
+bool choices_check_shape(const TrainSettings *given, ModelConfig *model, bool *checked, Error *error) {
   TrainSettings s = *given;
   *checked = s.dim && s.heads;
   if (!*checked) return true;
-  take_shape(&s, &presets[s.preset >= 0 ? s.preset : PRESET_NANO]);
+  fill_shape(&s, &presets[s.preset >= 0 ? s.preset : PRESET_NANO]);
   return shape(&s, 257, model, error);
 }
 
@@ -161,17 +161,17 @@ static int usual_batch(const TrainSettings *s) {
 }
 
 /* Halves the micro-batch until a step fits the memory, and makes up for it in micro-batches. */
-static void fit_batch(TrainSettings *s, const Circumstances *given, const ModelConfig *model, Choices *choices) {
+static void fit_batch(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices) {
   const int whole = s->batch = usual_batch(s);
   TrainConfig train = settings_train_config(s);
   train.dropout = 0.1f;
   while (s->batch % 2 == 0 && model_memory(model, &train, given->device).total > given->device->free_bytes / 10 * 9)
     train.batch = s->batch /= 2;
   if (s->batch < whole && !s->grad_accum && !s->batch_tokens) s->grad_accum = whole / s->batch;
-  if (s->batch < whole) chose(choices, "batch %d instead of %d (memory)", s->batch, whole);
+  if (s->batch < whole) note_choice(choices, "batch %d instead of %d (memory)", s->batch, whole);
 }
 
-static bool choose_batch(TrainSettings *s, const Circumstances *given, const ModelConfig *model, Choices *choices,
+static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices,
                          Error *error) {
   if (!s->batch) fit_batch(s, given, model, choices);
   int64_t micro = (int64_t)s->batch * s->ctx;
@@ -201,8 +201,8 @@ static double parameters_of(const ModelConfig *model) {
   return count;
 }
 
-bool choose_model(TrainSettings *s, const Circumstances *given, ModelConfig *model, Choices *choices, Error *error) {
-  take_preset(s, given, choices);
+bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *model, Choices *choices, Error *error) {
+  fill_preset(s, given, choices);
   if (!shape(s, given->vocab, model, error) || !choose_batch(s, given, model, choices, error)) return false;
   if (isnan(s->lr)) s->lr = parameters_of(model) < 20e6 ? 1e-3f : 6e-4f;
   return true;
@@ -230,7 +230,7 @@ static int64_t rounded(double steps) {
 }
 
 /* As long as the time suffices, or as the text does. */
-static int64_t steps_for(const TrainSettings *s, const Circumstances *given, const ModelConfig *model,
+static int64_t steps_for(const TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model,
                          Choices *choices) {
   enum { FEWEST = 100 };
   const double per_step = (double)settings_tokens_per_step(s);
@@ -238,13 +238,13 @@ static int64_t steps_for(const TrainSettings *s, const Circumstances *given, con
   const double by_text = EPOCHS_LIMIT * (double)given->train_tokens / per_step;
   const int64_t steps = rounded(fmax(fmin(by_time, by_text), FEWEST));
   const double epochs = (double)steps * per_step / (double)given->train_tokens;
-  if (by_time < by_text) chose(choices, "%lld steps (some minutes)", (long long)steps);
-  else chose(choices, "%lld steps (%.0f epochs)", (long long)steps, epochs);
+  if (by_time < by_text) note_choice(choices, "%lld steps (some minutes)", (long long)steps);
+  else note_choice(choices, "%lld steps (%.0f epochs)", (long long)steps, epochs);
   return steps;
 }
 
-bool choose_length(TrainSettings *s, const Circumstances *given, const ModelConfig *model, double steps_per_minute,
-                   Choices *choices, Error *error) {
+bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, double steps_per_minute,
+                    Choices *choices, Error *error) {
   const double per_step = (double)settings_tokens_per_step(s);
   if (!isnan(s->epochs)) s->steps = at_least_one(ceil(s->epochs * (double)given->train_tokens / per_step));
   else if (!isnan(s->minutes)) s->steps = at_least_one(s->minutes * steps_per_minute);
@@ -255,7 +255,7 @@ bool choose_length(TrainSettings *s, const Circumstances *given, const ModelConf
   const double epochs = (double)s->steps * per_step / (double)given->train_tokens;
   if (s->dropout < 0) {
     s->dropout = epochs > 30 ? 0.2f : epochs > 15 ? 0.1f : 0.0f;
-    if (s->dropout > 0) chose(choices, "dropout %g (%.0f epochs)", (double)s->dropout, epochs);
+    if (s->dropout > 0) note_choice(choices, "dropout %g (%.0f epochs)", (double)s->dropout, epochs);
   }
   if (s->warmup < 0) s->warmup = s->steps / 20 < 700 ? s->steps / 20 : 700;
   if (s->warmup > s->steps)

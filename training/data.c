@@ -20,7 +20,7 @@ enum { VALIDATION_TOKENS = 1000000 }; /* at most */
 
 /* What would be in the run directory is in one of its own when the run has none. */
 static char *data_path(const Run *r, const char *name) {
-  return r->scratch ? path_join(r->scratch, name) : in_run(r, name);
+  return r->scratch ? path_join(r->scratch, name) : run_path(r, name);
 }
 
 /* Files stay readable while they are mapped. */
@@ -70,14 +70,14 @@ static bool is_standard_input(const char *source) { return strcmp(source, "-") =
 
 static bool stdin_is_jsonl(const TrainSettings *s) { return s->jsonl_field || s->prompt_field; }
 
-const char *stdin_file(const Run *r) { return stdin_is_jsonl(&r->settings) ? "stdin.jsonl" : "stdin.txt"; }
+const char *run_stdin_file(const Run *r) { return stdin_is_jsonl(&r->settings) ? "stdin.jsonl" : "stdin.txt"; }
 
-const char *text_name(const Run *r) {
+const char *run_text_name(const Run *r) {
   const char *first = r->settings.data.items[0];
   return is_standard_input(first) ? "standard input" : first;
 }
 
-/* What is compressed, or JSON lines that nobody called so, would be learnt as the bytes that it is. */
+/* What is compressed, or JSON lines that nobody called so, would be learned as the bytes that it is. */
 static void look_at(Run *r, const char *path, const char *source) {
   static const struct {
     const char *begins, *opener;
@@ -94,16 +94,16 @@ static void look_at(Run *r, const char *path, const char *source) {
   const char *dot = strrchr(source, '.');
   for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
     if (size >= strlen(packed[i].begins) && memcmp(first, packed[i].begins, strlen(packed[i].begins)) == 0)
-      message_warning(&r->console, "%s is compressed, and is learnt as it is; for its text: %s %s | ./train -",
+      message_warning(&r->console, "%s is compressed, and is learned as it is; for its text: %s %s | ./train -",
                       piped ? "standard input" : one_line(source, 250).text, packed[i].opener,
                       piped ? "FILE" : one_line(source, 250).text);
   if (strncmp(first, "{\"", 2) != 0) return;
   if (!piped && !(dot && strcasecmp(dot, ".jsonl") == 0))
-    message_note(&r->console, "%s looks like JSON, and is learnt as it is; JSON lines have names that end in .jsonl",
+    message_note(&r->console, "%s looks like JSON, and is learned as it is; JSON lines have names that end in .jsonl",
                  one_line(source, 250).text);
   if (piped && !stdin_is_jsonl(&r->settings))
     message_note(&r->console,
-                 "standard input looks like JSON lines, and is learnt as it is; --jsonl-field text reads them");
+                 "standard input looks like JSON lines, and is learned as it is; --jsonl-field text reads them");
 }
 
 static void look_at_all(Run *r) {
@@ -118,7 +118,7 @@ static void look_at_all(Run *r) {
 static bool open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error) {
   const TrainSettings *s = &r->settings;
   Work reading = {r, "reading standard input", 0, true};
-  char *copy = s->resume ? in_run(r, stdin_file(r)) : data_path(r, STDIN_COPY);
+  char *copy = s->resume ? run_path(r, run_stdin_file(r)) : data_path(r, STDIN_COPY);
   const char **opened = malloc((size_t)count * sizeof *opened);
   bool ok = copy && opened;
   if (!ok) fail(error, EXIT_MEMORY, "out of memory for a list of texts");
@@ -130,6 +130,7 @@ static bool open_corpus(Run *r, const char *const *sources, int count, Corpus **
                            .stdin_is_jsonl = stdin_is_jsonl(s),
                            .progress = show,
                            .progress_context = &reading,
+                           .is_model = checkpoint_is_model,
                            .tick = not_stopped};
   ok = ok && corpus_open(out, opened, count, &options, error);
   progress_work_end(&r->console);
@@ -190,7 +191,7 @@ static bool learn_tokenizer(Run *r, Corpus *corpus, Error *error) {
   const int wanted = r->settings.vocab_size;
   Work work = {r, "counting words", (double)corpus_bytes(corpus), true};
   EncodingOptions options = {r->threads, show_encoding, &work};
-  bool ok = train_tokenizer(&r->tokenizer, corpus, wanted, &options, error);
+  bool ok = encoding_train(&r->tokenizer, corpus, wanted, &options, error);
   progress_work_end(&r->console);
   if (ok && tokenizer_vocab(r->tokenizer) < wanted)
     message_note(&r->console, "the text has pairs for a vocabulary of %d, not of %d", tokenizer_vocab(r->tokenizer),
@@ -204,12 +205,12 @@ static bool make_tokenizer(Run *r, Corpus *corpus, Error *error) {
   if (s->resume) return load_tokenizer(r, r->dir, error);
   ContextInfo info;
   r->backend->info(r->context, &info);
-  choose_tokenizer(s, r->text.bytes, info.accelerator, &r->choices);
+  choices_tokenizer(s, r->text.bytes, info.accelerator, &r->choices);
   if (strcmp(s->tokenizer, "bpe") == 0) return learn_tokenizer(r, corpus, error);
   if (s->vocab_size)
-    return fail(error, EXIT_USAGE, "--vocab-size %d is for a BPE that is learnt from the text, not for --tokenizer %s",
+    return fail(error, EXIT_USAGE, "--vocab-size %d is for a BPE that is learned from the text, not for --tokenizer %s",
                 s->vocab_size, one_line(s->tokenizer, 250).text);
-  if (tokenizer_is_path(s)) return load_tokenizer(r, s->tokenizer, error);
+  if (settings_tokenizer_is_path(s)) return load_tokenizer(r, s->tokenizer, error);
   r->tokenizer = tokenizer_byte();
   return r->tokenizer || fail(error, EXIT_MEMORY, "out of memory for the tokenizer");
 }
@@ -220,7 +221,7 @@ static bool encode(Run *r, const char *path, Corpus *corpus, Error *error) {
   Work work = {r, "encoding", (double)corpus_bytes(corpus), true};
   EncodingOptions options = {r->threads, show_encoding, &work};
   double start = now();
-  bool ok = encode_corpus(path, corpus, r->tokenizer, &options, error);
+  bool ok = encoding_write(path, corpus, r->tokenizer, &options, error);
   double seconds = now() - start;
   progress_work_end(&r->console);
   if (ok && seconds > 2)
@@ -263,35 +264,35 @@ static bool open_splits(Run *r, Corpus *train, Corpus *val, Error *error) {
   if (!open_tokens(r, "tokens.bin", train, &r->tokens_file, error)) return false;
   if (r->tokens_file.info.tokens == 0)
     return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to learn from",
-                one_line(text_name(r), 250).text);
+                one_line(run_text_name(r), 250).text);
   if (!train) r->text = (TextFacts){.files = s->data.count, .bytes = r->tokens_file.info.bytes};
-  file_split(&r->tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->train, &r->tail);
+  token_range_split(&r->tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->train, &r->val);
   if (!s->val) return true;
-  Split none;
+  TokenRange none;
   if (!open_tokens(r, "val.tokens.bin", val, &r->val_file, error)) return false;
-  file_split(&r->val_file, 0, 0, &r->tail, &none);
-  if (r->tail.end > VALIDATION_TOKENS) r->tail.end = VALIDATION_TOKENS;
-  if (has_validation(r)) return true;
+  token_range_split(&r->val_file, 0, 0, &r->val, &none);
+  if (r->val.end > VALIDATION_TOKENS) r->val.end = VALIDATION_TOKENS;
+  if (run_has_validation(r)) return true;
   return fail(error, EXIT_INPUT, "--val %s: %" PRId64 " tokens are too few to validate on", one_line(s->val, 250).text,
-              r->tail.end);
+              r->val.end);
 }
 
-bool open_data(Run *r, Error *error) {
+bool run_open_data(Run *r, Error *error) {
   Corpus *train = NULL, *val = NULL;
   TrainSettings *s = &r->settings;
   if (s->pack < 0) s->pack = s->prompt_field ? PACK_DOCS : PACK_STREAM;
-  r->threads = s->machine.threads > 0 ? s->machine.threads : available_threads();
-  bool ok = (has_directory(s) || temporary_directory(&r->scratch, error)) && find_texts(r, &train, &val, error) &&
-            make_tokenizer(r, train, error) && open_splits(r, train, val, error);
+  r->threads = s->machine.threads > 0 ? s->machine.threads : threads_available();
+  bool ok = (settings_have_directory(s) || temporary_directory(&r->scratch, error)) &&
+            find_texts(r, &train, &val, error) && make_tokenizer(r, train, error) && open_splits(r, train, val, error);
   corpus_close(train);
   corpus_close(val);
   remove_scratch(r);
   return ok;
 }
 
-void close_data(Run *r) {
+void run_close_data(Run *r) {
   packing_free(&r->train_packing);
-  packing_free(&r->tail_packing);
+  packing_free(&r->val_packing);
   token_file_close(&r->tokens_file);
   token_file_close(&r->val_file);
   tokenizer_free(r->tokenizer);
@@ -299,17 +300,17 @@ void close_data(Run *r) {
 
 /* ---- windows ---- */
 
-bool measure_documents(Run *r, DocumentLengths *out, Error *error) {
+bool run_measure_documents(Run *r, DocumentLengths *out, Error *error) {
   *out = (DocumentLengths){0};
   if (r->settings.pack == PACK_STREAM || r->settings.ctx) return true;
-  Work work = {r, "measuring documents", (double)split_tokens(&r->train), false};
-  bool ok = documents_measure(&r->train, tokenizer_end(r->tokenizer), out, show, &work, error);
+  Work work = {r, "measuring documents", (double)token_range_size(&r->train), false};
+  bool ok = packing_measure(&r->train, tokenizer_end(r->tokenizer), out, show, &work, error);
   progress_work_end(&r->console);
   return ok;
 }
 
-static bool pack(Run *r, const Split *split, Packing *out, Error *error) {
-  Work work = {r, "packing documents", (double)split_tokens(split), false};
+static bool pack(Run *r, const TokenRange *split, Packing *out, Error *error) {
+  Work work = {r, "packing documents", (double)token_range_size(split), false};
   bool ok = packing_make(out, split, r->config.ctx, tokenizer_end(r->tokenizer), show, &work, error);
   progress_work_end(&r->console);
   return ok;
@@ -317,37 +318,37 @@ static bool pack(Run *r, const Split *split, Packing *out, Error *error) {
 
 /* A window of the stream is ctx tokens and the one after them. */
 static bool check_text_length(const Run *r, Error *error) {
-  const int64_t train = split_tokens(&r->train);
+  const int64_t train = token_range_size(&r->train);
   const bool docs = r->settings.pack == PACK_DOCS;
   const int least = docs ? 1 : r->config.ctx + 1;
   if (train >= least) return true;
   return fail(error, EXIT_INPUT,
               "%s: %" PRId64 " tokens to train on (and %" PRId64 " to validate), but a window needs %s%d; give more "
               "text%s",
-              one_line(text_name(r), 250).text, train, split_tokens(&r->tail), docs ? "" : "ctx + 1 = ", least,
+              one_line(run_text_name(r), 250).text, train, token_range_size(&r->val), docs ? "" : "ctx + 1 = ", least,
               train < 9 ? "" : ", or a smaller --ctx");
 }
 
-bool open_windows(Run *r, Error *error) {
+bool run_open_windows(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   const bool docs = s->pack == PACK_DOCS;
   r->windows = (Windows){r->train, r->config.ctx, NULL};
-  r->tail_windows = (Windows){r->tail, r->config.ctx, NULL};
+  r->val_windows = (Windows){r->val, r->config.ctx, NULL};
   if (!check_text_length(r, error)) return false;
   if (!s->resume) tokenizer_set_begins_with_end(r->tokenizer, docs); /* as all documents do that the model sees */
   if (docs) {
-    if (!pack(r, &r->train, &r->train_packing, error) || !pack(r, &r->tail, &r->tail_packing, error)) return false;
+    if (!pack(r, &r->train, &r->train_packing, error) || !pack(r, &r->val, &r->val_packing, error)) return false;
     if (r->train_packing.windows == 0)
-      return fail(error, EXIT_INPUT, "%s: what there is to train on is prompts alone: nothing of it is to be learnt",
-                  one_line(text_name(r), 250).text);
+      return fail(error, EXIT_INPUT, "%s: what there is to train on is prompts alone: nothing of it is to be learned",
+                  one_line(run_text_name(r), 250).text);
     r->windows.packing = &r->train_packing;
-    r->tail_windows.packing = &r->tail_packing;
+    r->val_windows.packing = &r->val_packing;
   }
   token_file_random(&r->tokens_file);
   return true;
 }
 
-bool fill_batch(Run *r, int64_t step, Error *error) {
+bool run_fill_batch(Run *r, int64_t step, Error *error) {
   const int ctx = r->config.ctx, sequences = r->settings.batch * r->settings.grad_accum;
   for (int i = 0; i < sequences; i++) {
     const size_t at = (size_t)i * (size_t)ctx;
@@ -358,6 +359,6 @@ bool fill_batch(Run *r, int64_t step, Error *error) {
   return true;
 }
 
-TokenBatch batch(const Run *r) {
+TokenBatch run_batch(const Run *r) {
   return (TokenBatch){r->tokens, r->targets, r->settings.pack == PACK_DOCS ? r->positions : NULL};
 }

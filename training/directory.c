@@ -25,7 +25,7 @@ static char *default_directory(const char *source) {
   return out;
 }
 
-bool name_directory(Run *r, Error *error) {
+bool run_name_directory(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (r->dir) return true;
   if (s->out) r->dir = strdup(s->out);
@@ -33,7 +33,7 @@ bool name_directory(Run *r, Error *error) {
   return r->dir || fail(error, EXIT_MEMORY, "out of memory for a path");
 }
 
-char *in_run(const Run *r, const char *name) { return path_join(r->dir, name); }
+char *run_path(const Run *r, const char *name) { return path_join(r->dir, name); }
 
 /* What a run writes; what of it makes the old run resumable comes first. */
 static const char *const run_files[] = {"last/state.safetensors",
@@ -54,7 +54,7 @@ static const char *const run_files[] = {"last/state.safetensors",
 enum { RUN_FILES = sizeof run_files / sizeof run_files[0], OLD_RUN_FILES = 6 };
 
 static void remove_file(const Run *r, const char *name) {
-  char *path = in_run(r, name);
+  char *path = run_path(r, name);
   if (path) unlink(path);
   free(path);
 }
@@ -89,7 +89,7 @@ static bool check_files(const Run *r, Error *error) {
     return fail(error, EXIT_USAGE, "%s is the text to train on; choose another directory with --out DIR", r->dir);
   for (int i = 0; i < RUN_FILES; i++) {
     struct stat found;
-    char *path = in_run(r, run_files[i]);
+    char *path = run_path(r, run_files[i]);
     if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
     bool text = is_text(r, path), there = stat(path, &found) == 0;
     bool foreign = !r->replaces_run && there && !is_token_file(path);
@@ -105,14 +105,14 @@ static bool check_files(const Run *r, Error *error) {
   return true;
 }
 
-bool take_directory(Run *r, Error *error) {
-  r->replaces_run = run_is_model(r->dir);
+bool run_take_directory(Run *r, Error *error) {
+  r->replaces_run = checkpoint_is_model(r->dir);
   if (!check_files(r, error)) return false;
   r->made_dir = mkdir(r->dir, 0777) == 0;
   if (!r->made_dir && errno != EEXIST)
     return fail(error, EXIT_OUTPUT, "cannot make the run directory %s: %s; choose another with --out DIR", r->dir,
                 strerror(errno));
-  if (!run_lock(r->dir, &r->lock, error)) return false;
+  if (!checkpoint_lock(r->dir, &r->lock, error)) return false;
   if (r->settings.resume || r->settings.overwrite || !r->replaces_run) return true;
   return fail(error, EXIT_USAGE,
               "%s already holds a run; --resume=%s goes on with it, --overwrite replaces it, --out DIR goes elsewhere",
@@ -135,7 +135,7 @@ static bool write_settings_to(Run *r, FILE *stream, Error *error) {
   for (int i = 0; i < count; i++) {
     const char **field = i < s->data.count ? &s->data.items[i] : fields[i - s->data.count];
     given[i] = *field;
-    if (!*field || (field == &s->tokenizer ? !tokenizer_is_path(s) : strcmp(*field, "-") == 0)) continue;
+    if (!*field || (field == &s->tokenizer ? !settings_tokenizer_is_path(s) : strcmp(*field, "-") == 0)) continue;
     real[i] = realpath(*field, NULL);
     if (real[i]) *field = real[i];
     else if (ok && !s->resume) /* a resumed run does without */
@@ -163,7 +163,7 @@ static char *settings_text(Run *r, size_t *size, Error *error) {
 }
 
 static bool write_in_run(const Run *r, const char *name, const char *text, size_t size, Error *error) {
-  char *path = in_run(r, name);
+  char *path = run_path(r, name);
   bool ok = path ? file_write(path, text, size, error) : fail(error, EXIT_MEMORY, "out of memory for a path");
   free(path);
   return ok;
@@ -171,22 +171,22 @@ static bool write_in_run(const Run *r, const char *name, const char *text, size_
 
 /* The token that text without a prompt starts from: the end of a document where the text has several, or all of them
  * are seen to begin with it; else a newline. */
-int start_token(const Run *r) {
+int run_start_token(const Run *r) {
   if (r->tokens_file.info.documents > 1 || r->settings.pack == PACK_DOCS) return tokenizer_end(r->tokenizer);
   return tokenizer_bpe(r->tokenizer)->byte_ids['\n'];
 }
 
-bool write_weights(Run *r, Error *error) {
+bool run_write_weights(Run *r, Error *error) {
   if (!model_download(r->model, ARENA_MASTER, r->host[0], error)) return false;
-  char *path = in_run(r, "model.safetensors");
+  char *path = run_path(r, "model.safetensors");
   if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
-  bool ok = run_write_weights(path, model_table(r->model), r->host[0], NULL, 0, error);
+  bool ok = checkpoint_write_weights(path, model_table(r->model), r->host[0], NULL, 0, error);
   free(path);
   return ok;
 }
 
 /* What --autotune has chosen so far. */
-bool save_tuning(const Run *r, Error *error) {
+bool run_save_tuning(const Run *r, Error *error) {
   char *tuning = r->backend->tuning(r->context);
   bool ok = !tuning || write_in_run(r, "autotune.txt", tuning, strlen(tuning), error);
   free(tuning);
@@ -194,11 +194,11 @@ bool save_tuning(const Run *r, Error *error) {
 }
 
 /* NULL when there is none that can be used: then it is measured again. */
-char *read_tuning(const Run *r) {
+char *run_read_tuning(const Run *r) {
   enum { LIMIT = 1 << 20 }; /* a shape takes some 200 bytes */
   Error ignored = {0};
   MappedFile file = {0};
-  char *path = in_run(r, "autotune.txt"), *text = NULL;
+  char *path = run_path(r, "autotune.txt"), *text = NULL;
   if (path && file_map(&file, path, EXIT_CHECKPOINT, &ignored) && file.size < LIMIT) text = calloc(file.size + 1, 1);
   if (text && file.size) memcpy(text, file.bytes, file.size);
   file_unmap(&file);
@@ -207,7 +207,7 @@ char *read_tuning(const Run *r) {
 }
 
 static bool open_metrics(Run *r, Error *error) {
-  char *path = in_run(r, "metrics.jsonl");
+  char *path = run_path(r, "metrics.jsonl");
   if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
   bool ok = metrics_open(&r->metrics, path, r->settings.resume ? r->step : -1, error);
   free(path);
@@ -216,7 +216,7 @@ static bool open_metrics(Run *r, Error *error) {
 
 /* What came from standard input stands in the run, which could not be resumed without it. */
 static bool keep_stdin(const Run *r, Error *error) {
-  char *copy = in_run(r, STDIN_COPY), *kept = in_run(r, stdin_file(r));
+  char *copy = run_path(r, STDIN_COPY), *kept = run_path(r, run_stdin_file(r));
   bool ok = copy && kept;
   if (!ok) fail(error, EXIT_MEMORY, "out of memory for a path");
   if (ok && rename(copy, kept) != 0 && errno != ENOENT)
@@ -229,16 +229,16 @@ static bool keep_stdin(const Run *r, Error *error) {
 /* From here on DIR is a model directory that transformers and ./generate can read. Of a run that is replaced nothing is
  * removed before the new model stands in its place. */
 static bool replace_run(Run *r, Error *error) {
-  SpecialTokens special = {start_token(r), tokenizer_end(r->tokenizer)};
-  if (!write_weights(r, error) || !tokenizer_save(r->tokenizer, r->dir, r->config.ctx, error) ||
-      !run_write_config(r->dir, &r->config, special, error))
+  SpecialTokens special = {run_start_token(r), tokenizer_end(r->tokenizer)};
+  if (!run_write_weights(r, error) || !tokenizer_save(r->tokenizer, r->dir, r->config.ctx, error) ||
+      !checkpoint_write_config(r->dir, &r->config, special, error))
     return false;
   remove_files(r, OLD_RUN_FILES);
   if (!r->settings.val) remove_file(r, "val.tokens.bin");
   return keep_stdin(r, error);
 }
 
-bool begin_directory(Run *r, Error *error) {
+bool run_begin_directory(Run *r, Error *error) {
   size_t size = 0;
   char *settings = settings_text(r, &size, error); /* may fail: before anything is replaced */
   r->begun = settings && (r->settings.resume || replace_run(r, error)) &&
@@ -248,7 +248,7 @@ bool begin_directory(Run *r, Error *error) {
 }
 
 /* A run that failed before it began leaves nothing behind, but in a directory that holds an older one. */
-void give_up_directory(const Run *r) {
+void run_abandon_directory(const Run *r) {
   if (r->begun || r->lock < 0) return;
   remove_file(r, STDIN_COPY);
   if (r->replaces_run) return;

@@ -24,40 +24,40 @@ static int64_t prefix_windows(const Run *r) {
   return windows < r->settings.batch ? r->settings.batch : (int64_t)windows;
 }
 
-static ScorePlan evaluation_plan(const Run *r, bool whole) {
-  return (ScorePlan){.windows = r->tail_windows,
-                     .stride = r->config.ctx,
-                     .batch = r->settings.batch,
-                     .limit = whole ? 0 : prefix_windows(r),
-                     .tokenizer = r->tokenizer};
+static EvaluationPlan evaluation_plan(const Run *r, bool whole) {
+  return (EvaluationPlan){.windows = r->val_windows,
+                          .stride = r->config.ctx,
+                          .batch = r->settings.batch,
+                          .limit = whole ? 0 : prefix_windows(r),
+                          .tokenizer = r->tokenizer};
 }
 
-static bool score(Run *r, bool whole, Score *out, Error *error) {
-  ScorePlan plan = evaluation_plan(r, whole);
-  bool ok = score_windows(r->model, &plan, out, keep_scoring, r, error);
+static bool score(Run *r, bool whole, Evaluation *out, Error *error) {
+  EvaluationPlan plan = evaluation_plan(r, whole);
+  bool ok = evaluation_run(r->model, &plan, out, keep_scoring, r, error);
   progress_work_end(&r->console);
   return ok;
 }
 
-static bool write_validation(Run *r, const Score *score, Error *error) {
-  r->last_val_loss = score_loss(score);
+static bool write_validation(Run *r, const Evaluation *score, Error *error) {
+  r->last_val_loss = evaluation_loss(score);
   MetricsLine line = {.step = r->step,
                       .tokens = r->step * settings_tokens_per_step(&r->settings),
                       .measured = METRIC_VAL_LOSS | METRIC_BITS_PER_BYTE | METRIC_SECONDS,
-                      .val_loss = score_loss(score),
-                      .bits_per_byte = score_bits_per_byte(score),
-                      .seconds = elapsed(r)};
+                      .val_loss = evaluation_loss(score),
+                      .bits_per_byte = evaluation_bits_per_byte(score),
+                      .seconds = run_seconds(r)};
   return metrics_append(r->metrics, &line, error);
 }
 
 /* Evaluates on the prefix; the best model so far goes to model.safetensors. Without validation text the newest goes
  * there. */
-bool evaluate(Run *r, Error *error) {
-  if (!has_validation(r)) {
+bool run_evaluate(Run *r, Error *error) {
+  if (!run_has_validation(r)) {
     r->best_step = r->evaluated_step = r->step;
-    return write_weights(r, error);
+    return run_write_weights(r, error);
   }
-  Score found;
+  Evaluation found;
   if (!score(r, false, &found, error)) return false;
   if (stop_signal) return true; /* what was scored is not comparable; a resumed run scores again */
   if (!found.tokens) {          /* only prompts: nothing was measured */
@@ -66,22 +66,22 @@ bool evaluate(Run *r, Error *error) {
   }
   if (!write_validation(r, &found, error)) return false;
   r->evaluated_step = r->step;
-  bool better = !(score_loss(&found) >= r->best_loss);
+  bool better = !(evaluation_loss(&found) >= r->best_loss);
   r->bad_evals = better ? 0 : r->bad_evals + 1;
   if (!better) return true;
-  r->best_loss = score_loss(&found);
+  r->best_loss = evaluation_loss(&found);
   r->best_step = r->step;
-  return write_weights(r, error);
+  return run_write_weights(r, error);
 }
 
-bool final_evaluation(Run *r, Error *error) {
-  if (!has_validation(r)) return true;
-  Score found;
+bool run_final_evaluation(Run *r, Error *error) {
+  if (!run_has_validation(r)) return true;
+  Evaluation found;
   if (!score(r, true, &found, error)) return false;
   if (stop_signal || !found.tokens) return true;
   if (!write_validation(r, &found, error)) return false;
   message_line(&r->console, "validation loss %.4f nats per token, %.4f bits per byte, over all %" PRId64 " tokens",
-               score_loss(&found), score_bits_per_byte(&found), found.tokens);
+               evaluation_loss(&found), evaluation_bits_per_byte(&found), found.tokens);
   if (r->best_step < r->step)
     message_note(&r->console,
                  "the best evaluation was at step %" PRId64 " (%.4f); that model is in %s/model.safetensors",
@@ -106,7 +106,7 @@ static bool collect(void *argument, const uint8_t *bytes, size_t size) {
 }
 
 static bool append_sample(const Run *r, const TextBuffer *b, Error *error) {
-  char *path = in_run(r, "samples.txt");
+  char *path = run_path(r, "samples.txt");
   FILE *file = path ? fopen(path, "a") : NULL;
   bool ok = file && fprintf(file, "=== step %" PRId64 "\n", r->step) > 0 &&
             fwrite(b->text, 1, b->size, file) == b->size && fputc('\n', file) != EOF;
@@ -122,12 +122,12 @@ static void show_sample(Run *r, TextBuffer *b) {
   message_line(&r->console, "--- sample after %" PRId64 " steps\n%s\n---", r->step, b->text);
 }
 
-bool sample(Run *r, Error *error) {
+bool run_sample(Run *r, Error *error) {
   if (!r->settings.sample_tokens) return true;
   const char *prompt = r->settings.prompt ? r->settings.prompt : "";
   size_t length = strlen(prompt), ctx = (size_t)r->config.ctx;
   BpeIds ids = {0};
-  bool ok = generation_prompt(r->tokenizer, start_token(r), (const uint8_t *)prompt, length, &ids, error);
+  bool ok = generation_prompt(r->tokenizer, run_start_token(r), (const uint8_t *)prompt, length, &ids, error);
   size_t skipped = ids.count > ctx ? ids.count - ctx : 0;
   TextBuffer text = {0};
   GenerationResult result;

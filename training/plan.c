@@ -38,9 +38,10 @@ static void print_text(Run *r) {
   if (more > 0) snprintf(files, sizeof files, " and %d more", more);
   if (text->files > more + 1) snprintf(files + strlen(files), sizeof files - strlen(files), " (%d files)", text->files);
   message_line(c, "text     %s%s: %s, %s tokens to train on, %s to validate, %" PRId64 " document%s",
-               one_line(text_name(r), 250).text, files, human_bytes((double)text->bytes).text,
-               human_count((double)split_tokens(&r->train)).text, human_count((double)split_tokens(&r->tail)).text,
-               tokens->documents, tokens->documents == 1 ? "" : "s");
+               one_line(run_text_name(r), 250).text, files, human_bytes((double)text->bytes).text,
+               human_count((double)token_range_size(&r->train)).text,
+               human_count((double)token_range_size(&r->val)).text, tokens->documents,
+               tokens->documents == 1 ? "" : "s");
   if (text->skipped)
     message_line(
         c, "         %" PRId64 " name%s in directories skipped: read are .txt and .jsonl, not hidden ones and runs",
@@ -48,7 +49,7 @@ static void print_text(Run *r) {
   if (r->settings.pack == PACK_DOCS) print_packing(c, &r->train_packing);
 }
 
-void print_plan(Run *r) {
+void run_print_plan(Run *r) {
   const TrainSettings *s = &r->settings;
   Console *c = &r->console;
   if (s->quiet) return;
@@ -67,8 +68,8 @@ void print_plan(Run *r) {
   message_line(c,
                "run      %" PRId64 " steps of %" PRId64 " tokens: %s tokens, %.2f epochs; lr %.2g, %" PRId64
                " steps of warm-up; dropout %g; seed %" PRIu64,
-               s->steps, per_step, human_count(tokens).text, tokens / (double)epoch_tokens(r), (double)s->lr, s->warmup,
-               (double)train.dropout, s->seed);
+               s->steps, per_step, human_count(tokens).text, tokens / (double)run_epoch_tokens(r), (double)s->lr,
+               s->warmup, (double)train.dropout, s->seed);
   message_line(
       c, "memory   %s: weights %s, gradients %s, moments %s, activations %s, logits %s; copies %s%s; on disk up to %s",
       human_bytes((double)memory.total).text, human_bytes((double)memory.weights).text,
@@ -100,8 +101,8 @@ static double *time_steps(Run *r, int64_t steps, Error *error) {
   double start = now();
   for (int64_t i = -BENCH_WARM_UP; seconds && i < steps && !stop_signal; i++) {
     StepState reports[REPORT_RING];
-    bool filled = fill_batch(r, BENCH_WARM_UP + i + 1, error);
-    const TokenBatch step = batch(r);
+    bool filled = run_fill_batch(r, BENCH_WARM_UP + i + 1, error);
+    const TokenBatch step = run_batch(r);
     if (filled) model_train_step(r->model, &step);
     if (!filled || model_reports(r->model, reports, REPORT_RING, false, error) < 0) {
       free(seconds);
@@ -121,23 +122,23 @@ static double *time_steps(Run *r, int64_t steps, Error *error) {
 }
 
 /* For --minutes: what this machine does, leaving 7 % for evaluation and saving. */
-bool measure_steps_per_minute(Run *r, double *out, Error *error) {
+bool run_measure_steps_per_minute(Run *r, double *out, Error *error) {
   enum { STEPS = 20 };
   TrainSettings kept = r->settings;
   r->settings.steps = STEPS + BENCH_WARM_UP;
   r->settings.warmup = 0;
-  bool ok = start_model(r, error);
-  if (ok) initialise_weights(r);
+  bool ok = run_start_model(r, error);
+  if (ok) run_init_weights(r);
   double *seconds = ok ? time_steps(r, STEPS, error) : NULL;
   if (seconds) *out = 0.93 * 60.0 / seconds[STEPS / 2];
   ok = seconds != NULL;
   free(seconds);
-  stop_model(r);
+  run_stop_model(r);
   r->settings = kept;
   return ok;
 }
 
-bool bench(Run *r, Error *error) {
+bool run_bench(Run *r, Error *error) {
   int64_t n = r->settings.bench;
   double *seconds = time_steps(r, n, error);
   if (!seconds) return false;

@@ -18,7 +18,7 @@ static void describe_machine(const Run *r, char out[STATE_STRING_SIZE]) {
   snprintf(out, STATE_STRING_SIZE, "%.100s, %s", info.device, dtype_name(info.dtype));
 }
 
-bool save_state(Run *r, Error *error) {
+bool run_save_state(Run *r, Error *error) {
   char text[STATE_STRINGS][STATE_STRING_SIZE];
   const struct {
     const char *key;
@@ -28,12 +28,12 @@ bool save_state(Run *r, Error *error) {
                {"best_step", r->best_step},
                {"bad_evals", r->bad_evals},
                {"evaluated_step", r->evaluated_step},
-               {"train_tokens", split_tokens(&r->train)},
-               {"val_tokens", split_tokens(&r->tail)}};
+               {"train_tokens", token_range_size(&r->train)},
+               {"val_tokens", token_range_size(&r->val)}};
   const struct {
     const char *key;
     double number;
-  } real[] = {{"best_loss", r->best_loss}, {"val_loss", r->last_val_loss}, {"seconds", elapsed(r)}};
+  } real[] = {{"best_loss", r->best_loss}, {"val_loss", r->last_val_loss}, {"seconds", run_seconds(r)}};
   const struct {
     const char *key;
     uint64_t sum;
@@ -60,28 +60,28 @@ bool save_state(Run *r, Error *error) {
   if (!model_download(r->model, ARENA_MASTER, r->host[0], error) ||
       !model_download(r->model, ARENA_MOMENT1, r->host[1], error) ||
       !model_download(r->model, ARENA_MOMENT2, r->host[2], error) ||
-      !run_write_state(r->dir, model_table(r->model), r->host[0], r->host[1], r->host[2], strings, count, error))
+      !checkpoint_write_state(r->dir, model_table(r->model), r->host[0], r->host[1], r->host[2], strings, count, error))
     return false;
-  if (!save_tuning(r, error)) return false;
+  if (!run_save_tuning(r, error)) return false;
   r->saved_step = r->step;
   r->saved_at = now();
-  return has_validation(r) || write_weights(r, error);
+  return run_has_validation(r) || run_write_weights(r, error);
 }
 
-static double state_number(const RunState *state, const char *key) {
-  const char *text = run_state_get(state, key);
+static double state_number(const CheckpointState *state, const char *key) {
+  const char *text = checkpoint_state_get(state, key);
   return text ? strtod(text, NULL) : NAN;
 }
 
 /* False where the state says another one. */
-static bool same_sum(const RunState *state, const char *key, uint64_t sum) {
-  const char *text = run_state_get(state, key);
+static bool same_sum(const CheckpointState *state, const char *key, uint64_t sum) {
+  const char *text = checkpoint_state_get(state, key);
   return !text || strtoull(text, NULL, 16) == sum;
 }
 
 /* The text must be the one that the run started with, or the rest of the run is not the rest of that run. */
-static void compare_texts(Run *r, const RunState *state) {
-  int64_t train = split_tokens(&r->train), val = split_tokens(&r->tail);
+static void compare_texts(Run *r, const CheckpointState *state) {
+  int64_t train = token_range_size(&r->train), val = token_range_size(&r->val);
   if (state_number(state, "train_tokens") != (double)train)
     message_warning(&r->console,
                     "there are %" PRId64 " tokens to train on and were %.0f: the run will not continue exactly", train,
@@ -98,9 +98,9 @@ static void compare_texts(Run *r, const RunState *state) {
   r->bad_evals = 0;
 }
 
-static void compare_machines(Run *r, const RunState *state) {
+static void compare_machines(Run *r, const CheckpointState *state) {
   char now_on[STATE_STRING_SIZE];
-  const char *before = run_state_get(state, "machine");
+  const char *before = checkpoint_state_get(state, "machine");
   describe_machine(r, now_on);
   if (before && strcmp(before, now_on) != 0)
     message_warning(&r->console, "the run was on %.127s and goes on with %s: it will not continue exactly", before,
@@ -108,7 +108,7 @@ static void compare_machines(Run *r, const RunState *state) {
 }
 
 /* Weights, moments and place of a stopped run. */
-static bool load_state(Run *r, RunState *state, Error *error) {
+static bool load_state(Run *r, CheckpointState *state, Error *error) {
   if (!same_sum(state, "tokenizer", tokenizer_fingerprint(r->tokenizer)))
     return fail(error, EXIT_CHECKPOINT, "%s/tokenizer.json is not the tokenizer that the run was trained with", r->dir);
   double step = state_number(state, "step");
@@ -127,15 +127,15 @@ static bool load_state(Run *r, RunState *state, Error *error) {
   if (r->step >= r->settings.steps && r->evaluated_step >= r->step)
     return fail(error, EXIT_USAGE, "%s is finished at step %" PRId64 "; give --steps with a larger number to go on",
                 r->dir, r->step);
-  upload_state(r);
+  run_upload_state(r);
   return true;
 }
 
-bool resume_state(Run *r, Error *error) {
-  RunState state = {0};
-  bool ok = run_read_state(r->dir, model_table(r->model), r->host[0], r->host[1], r->host[2], &state, error) &&
+bool run_resume_state(Run *r, Error *error) {
+  CheckpointState state = {0};
+  bool ok = checkpoint_read_state(r->dir, model_table(r->model), r->host[0], r->host[1], r->host[2], &state, error) &&
             load_state(r, &state, error);
-  run_state_free(&state);
+  checkpoint_state_free(&state);
   return ok;
 }
 
@@ -147,10 +147,10 @@ static bool holds_settings(const char *dir) {
 }
 
 /* Flags that would make another model of the weights than the run's config.json says. */
-bool same_model(const Run *r, Error *error) {
+bool run_check_same_model(const Run *r, Error *error) {
   ModelConfig saved;
   SpecialTokens special;
-  if (!run_read_config(r->dir, &saved, &special, error)) return false;
+  if (!checkpoint_read_config(r->dir, &saved, &special, error)) return false;
   const ModelConfig *now_asked = &r->config;
   const struct {
     const char *flag;
@@ -171,7 +171,7 @@ bool same_model(const Run *r, Error *error) {
 }
 
 /* Settings of the run that --resume names: its config.txt, under what the command line says. */
-bool resume_settings(Run *r, Error *error) {
+bool run_resume_settings(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   if (s->data.count && !*s->resume && holds_settings(s->data.items[0]))
     return fail(error, EXIT_USAGE, "%s is a run; did you mean --resume=%s?", s->data.items[0], s->data.items[0]);
@@ -187,9 +187,9 @@ bool resume_settings(Run *r, Error *error) {
                   "a resumed run keeps its tokenizer and how it reads its text; leave --tokenizer, --vocab-size, "
                   "--pack and the fields away");
   if (*s->resume) r->dir = strdup(s->resume);
-  else if (!s->out && !s->data.count && !run_newest(&r->dir, error)) return false;
-  if (!r->dir && !name_directory(r, error)) return false;
-  char *path = in_run(r, "config.txt");
+  else if (!s->out && !s->data.count && !checkpoint_newest(&r->dir, error)) return false;
+  if (!r->dir && !run_name_directory(r, error)) return false;
+  char *path = run_path(r, "config.txt");
   if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
   bool there = access(path, R_OK) == 0;
   bool ok = there ? options_load(&r->options, path, EXIT_CHECKPOINT, error)
@@ -200,13 +200,13 @@ bool resume_settings(Run *r, Error *error) {
 
 /* A run whose length was measured (--minutes) goes on with the number of steps that it was given then; NaN when no
  * state says. */
-double resume_steps(const Run *r) {
+double run_resume_steps(const Run *r) {
   static const char *const names[] = {"last/state.safetensors", "prev/state.safetensors"};
   double steps = NAN;
   for (int i = 0; i < 2 && isnan(steps); i++) {
     Error ignored = {0}; /* what is wrong with a state is said when it is read */
     SafeTensors file = {0};
-    char *path = in_run(r, names[i]);
+    char *path = run_path(r, names[i]);
     if (path && safetensors_open(&file, path, &ignored)) {
       const char *text = safetensors_metadata(&file, "steps");
       steps = text ? strtod(text, NULL) : NAN;

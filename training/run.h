@@ -36,9 +36,9 @@ typedef struct Run {
   char *scratch; /* directory for what a run without a directory writes; NULL: there is none */
   Tokenizer *tokenizer;
   TokenFile tokens_file, val_file; /* val_file: only with --val */
-  Split train, tail;
-  Packing train_packing, tail_packing; /* only with --pack docs */
-  Windows windows, tail_windows;
+  TokenRange train, val;
+  Packing train_packing, val_packing; /* only with --pack docs */
+  Windows windows, val_windows;
   int32_t *tokens, *targets, *positions; /* [grad_accum][batch][ctx] of the step being prepared */
   /* model */
   const Backend *backend;
@@ -74,70 +74,70 @@ static inline double now(void) { /* seconds of a clock that never goes back */
 }
 
 /* Seconds of this run, those before it was resumed included. */
-static inline double elapsed(const Run *r) { return r->seconds + now() - r->started; }
+static inline double run_seconds(const Run *r) { return r->seconds + now() - r->started; }
 
-static inline int64_t split_tokens(const Split *split) { return split->end - split->begin; }
+static inline int64_t token_range_size(const TokenRange *split) { return split->end - split->begin; }
 
 /* Places of all windows that hold the text once. */
-static inline int64_t epoch_tokens(const Run *r) {
+static inline int64_t run_epoch_tokens(const Run *r) {
   const Packing *packing = r->windows.packing;
-  return packing ? packing->windows * packing->ctx : split_tokens(&r->train);
+  return packing ? packing->windows * packing->ctx : token_range_size(&r->train);
 }
 
 /* Without validation text the newest model is the one to use. */
-static inline bool has_validation(const Run *r) { return split_tokens(&r->tail) >= 2; }
+static inline bool run_has_validation(const Run *r) { return token_range_size(&r->val) >= 2; }
 
 /* A dry run and a benchmark have no directory. */
-static inline bool has_directory(const TrainSettings *s) { return !s->dry_run && !s->bench; }
+static inline bool settings_have_directory(const TrainSettings *s) { return !s->dry_run && !s->bench; }
 
 /* ---- data.c ---- */
-bool open_data(Run *r, Error *error); /* text, tokenizer, tokens: may take long */
-void close_data(Run *r);
+bool run_open_data(Run *r, Error *error); /* text, tokenizer, tokens: may take long */
+void run_close_data(Run *r);
 /* Lengths of the documents to learn from, where the context depends on them; else no documents. */
-bool measure_documents(Run *r, DocumentLengths *out, Error *error);
-bool open_windows(Run *r, Error *error); /* once the context is known */
-bool fill_batch(Run *r, int64_t step, Error *error);
-TokenBatch batch(const Run *r);       /* what fill_batch has filled */
-const char *text_name(const Run *r);  /* the first source, for people */
-const char *stdin_file(const Run *r); /* name in the run directory of what came from standard input */
+bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
+bool run_open_windows(Run *r, Error *error); /* once the context is known */
+bool run_fill_batch(Run *r, int64_t step, Error *error);
+TokenBatch run_batch(const Run *r);       /* what run_fill_batch has filled */
+const char *run_text_name(const Run *r);  /* the first source, for people */
+const char *run_stdin_file(const Run *r); /* name in the run directory of what came from standard input */
 
 /* ---- setup.c ---- */
-bool open_device(Run *r, Error *error);
-bool start_model(Run *r, Error *error);
-void initialise_weights(Run *r); /* of a new run */
-void upload_state(Run *r);       /* host and step onto the device */
+bool run_open_device(Run *r, Error *error);
+bool run_start_model(Run *r, Error *error);
+void run_init_weights(Run *r); /* of a new run */
+void run_upload_state(Run *r); /* host and step onto the device */
 /* One step on an accelerator that is then undone: kernels are loaded, algorithms chosen and the last memory taken
  * before anything of an older run is replaced. */
-bool rehearse(Run *r, Error *error);
-void stop_model(Run *r);
+bool run_warm_up(Run *r, Error *error);
+void run_stop_model(Run *r);
 
 /* ---- plan.c ---- */
 enum { BENCH_WARM_UP = 12 }; /* steps before the timed ones: recordings are made, a GPU is kept busy */
-bool measure_steps_per_minute(Run *r, double *out, Error *error);
-bool bench(Run *r, Error *error);
-void print_plan(Run *r);
+bool run_measure_steps_per_minute(Run *r, double *out, Error *error);
+bool run_bench(Run *r, Error *error);
+void run_print_plan(Run *r);
 
 /* ---- directory.c ---- */
-char *in_run(const Run *r, const char *name); /* DIR/name in fresh memory; NULL when out of memory */
-bool name_directory(Run *r, Error *error);
-bool take_directory(Run *r, Error *error);
-int start_token(const Run *r);
-bool write_weights(Run *r, Error *error);
-bool begin_directory(Run *r, Error *error);
-void give_up_directory(const Run *r);
-bool save_tuning(const Run *r, Error *error);
-char *read_tuning(const Run *r);
+char *run_path(const Run *r, const char *name); /* DIR/name in fresh memory; NULL when out of memory */
+bool run_name_directory(Run *r, Error *error);
+bool run_take_directory(Run *r, Error *error);
+int run_start_token(const Run *r);
+bool run_write_weights(Run *r, Error *error);
+bool run_begin_directory(Run *r, Error *error);
+void run_abandon_directory(const Run *r);
+bool run_save_tuning(const Run *r, Error *error);
+char *run_read_tuning(const Run *r);
 
 /* ---- resume.c ---- */
-bool save_state(Run *r, Error *error);
-bool resume_state(Run *r, Error *error);
-bool same_model(const Run *r, Error *error);
-bool resume_settings(Run *r, Error *error);
-double resume_steps(const Run *r);
+bool run_save_state(Run *r, Error *error);
+bool run_resume_state(Run *r, Error *error);
+bool run_check_same_model(const Run *r, Error *error);
+bool run_resume_settings(Run *r, Error *error);
+double run_resume_steps(const Run *r);
 
 /* ---- evaluation.c ---- */
-bool evaluate(Run *r, Error *error);
-bool sample(Run *r, Error *error);
-bool final_evaluation(Run *r, Error *error);
+bool run_evaluate(Run *r, Error *error);
+bool run_sample(Run *r, Error *error);
+bool run_final_evaluation(Run *r, Error *error);
 
 #endif

@@ -35,7 +35,7 @@ static TrainSettings train_defaults(void) {
                          .seed = 1337};
 }
 
-void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *s) {
+void settings_options(Options *options, Option rows[SETTINGS_OPTIONS], TrainSettings *s) {
   *s = train_defaults();
   const Option table[] = {
       {.group = "Data",
@@ -70,13 +70,13 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
        .value = &s->prompt_field,
        .argument = "NAME",
        .shown_default = "none",
-       .help = "JSON lines: the field that is read but not learnt, before --response-field"},
+       .help = "JSON lines: the field that is read but not learned, before --response-field"},
       {.name = "response-field",
        .kind = OPTION_TEXT,
        .value = &s->response_field,
        .argument = "NAME",
        .shown_default = "none",
-       .help = "JSON lines: the field that is learnt, after --prompt-field"},
+       .help = "JSON lines: the field that is learned, after --prompt-field"},
       {.name = "pack",
        .kind = OPTION_CHOICE,
        .value = &s->pack,
@@ -90,7 +90,7 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
        .value = &s->tokenizer,
        .argument = "byte|bpe|FILE",
        .shown_default = "auto: byte below 2 MB of text, else bpe",
-       .help = "a token is a byte; or a BPE learnt from the text; or any byte-level BPE's tokenizer.json"},
+       .help = "a token is a byte; or a BPE learned from the text; or any byte-level BPE's tokenizer.json"},
       {.name = "vocab-size",
        .kind = OPTION_INT,
        .value = &s->vocab_size,
@@ -103,7 +103,7 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
        .name = "preset",
        .kind = OPTION_CHOICE,
        .value = &s->preset,
-       .choices = preset_names,
+       .choices = choices_preset_names,
        .shown_default = "auto: by text and device",
        .help =
            "layers x dim, heads, ctx: nano 4 x 128, 4, 64; baby 6 x 384, 6, 256; 15m 6 x 288, 6, 256; 42m 8 x 512, 8, "
@@ -391,7 +391,7 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
        .argument = "N",
        .help = "time N steps, print one JSON line on stdout, save nothing"},
   };
-  _Static_assert(sizeof table / sizeof table[0] <= TRAIN_OPTIONS, "TRAIN_OPTIONS is too small");
+  _Static_assert(sizeof table / sizeof table[0] <= SETTINGS_OPTIONS, "SETTINGS_OPTIONS is too small");
   memcpy(rows, table, sizeof table);
   *options = (Options){
       .program = "train",
@@ -402,6 +402,6 @@ void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *
                "transformers read."};
 }
 
-bool tokenizer_is_path(const TrainSettings *s) {
+bool settings_tokenizer_is_path(const TrainSettings *s) {
   return s->tokenizer && strcmp(s->tokenizer, "byte") != 0 && strcmp(s->tokenizer, "bpe") != 0;
 }

@@ -49,13 +49,13 @@ typedef struct TrainSettings {
   int64_t bench;
 } TrainSettings;
 
-enum { TRAIN_OPTIONS = 55 };
+enum { SETTINGS_OPTIONS = 55 };
 
 /* Defaults into `settings`, the table into `options` (its rows into `rows`). */
-void train_options(Options *options, Option rows[TRAIN_OPTIONS], TrainSettings *settings);
+void settings_options(Options *options, Option rows[SETTINGS_OPTIONS], TrainSettings *settings);
 
 /* --tokenizer names a file. */
-bool tokenizer_is_path(const TrainSettings *settings);
+bool settings_tokenizer_is_path(const TrainSettings *settings);
 
 static inline int64_t settings_tokens_per_step(const TrainSettings *s) {
   return (int64_t)s->batch * s->grad_accum * s->ctx;

@@ -10,13 +10,13 @@
 /* ---- machine ---- */
 
 /* A resumed run works with the GEMM algorithms that it was tuned to, on a device that can compute its model. */
-bool open_device(Run *r, Error *error) {
+bool run_open_device(Run *r, Error *error) {
   const DeviceSettings *machine = &r->settings.machine;
   bool resumes = r->settings.resume;
   ModelConfig saved;
   SpecialTokens special;
-  if (resumes && !run_read_config(r->dir, &saved, &special, error)) return false;
-  char *tuning = resumes && machine->autotune ? read_tuning(r) : NULL;
+  if (resumes && !checkpoint_read_config(r->dir, &saved, &special, error)) return false;
+  char *tuning = resumes && machine->autotune ? run_read_tuning(r) : NULL;
   bool ok = device_open(machine, resumes ? &saved : NULL, tuning, &r->console, &r->backend, &r->context, error);
   ContextInfo info;
   if (ok && machine->autotune) {
@@ -56,7 +56,7 @@ static bool allocate_model(Run *r, Error *error) {
 }
 
 /* Everything that the run will need, so that nothing can run out later. The weights are zero. */
-bool start_model(Run *r, Error *error) {
+bool run_start_model(Run *r, Error *error) {
   size_t rows = (size_t)settings_tokens_per_step(&r->settings);
   ContextInfo before;
   r->backend->info(r->context, &before);
@@ -70,32 +70,32 @@ bool start_model(Run *r, Error *error) {
   return fail(error, EXIT_MEMORY, "out of memory for a batch of %zu tokens and a copy of the weights", rows);
 }
 
-void upload_state(Run *r) {
+void run_upload_state(Run *r) {
   const ArenaKind arenas[] = {ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2};
   for (int i = 0; i < 3; i++) model_upload(r->model, arenas[i], r->host[i]);
   model_set_step(r->model, r->step);
 }
 
-void initialise_weights(Run *r) {
-  parameters_init(model_table(r->model), r->host[0], r->settings.seed);
-  upload_state(r);
+void run_init_weights(Run *r) {
+  parameter_table_init(model_table(r->model), r->host[0], r->settings.seed);
+  run_upload_state(r);
 }
 
-bool rehearse(Run *r, Error *error) {
+bool run_warm_up(Run *r, Error *error) {
   ContextInfo info;
   StepState reports[REPORT_RING];
   r->backend->info(r->context, &info);
   if (!info.accelerator) return true;
-  if (!fill_batch(r, r->step + 1, error)) return false;
-  const TokenBatch filled = batch(r);
+  if (!run_fill_batch(r, r->step + 1, error)) return false;
+  const TokenBatch filled = run_batch(r);
   model_train_step(r->model, &filled);
   if (model_reports(r->model, reports, REPORT_RING, true, error) < 0)
     return error->code == EXIT_MEMORY ? say_what_fits(r, error) : false;
-  upload_state(r);
+  run_upload_state(r);
   return true;
 }
 
-void stop_model(Run *r) {
+void run_stop_model(Run *r) {
   decoder_close(r->decoder);
   model_close(r->model);
   r->decoder = NULL;

@@ -18,7 +18,7 @@ static uint64_t word64(const uint8_t *p) {
 
 static uint64_t xxh_round(uint64_t lane, uint64_t word) { return rotate(lane + word * PRIME2, 31) * PRIME1; }
 
-uint64_t xxh64(const void *data, size_t size, uint64_t seed) {
+uint64_t checksum_xxh64(const void *data, size_t size, uint64_t seed) {
   const uint8_t *p = data;
   size_t left = size;
   uint64_t h = seed + PRIME5;

@@ -7,6 +7,6 @@
 #include <stdint.h>
 
 /* Of several things: each with the sum of the one before as its seed. */
-uint64_t xxh64(const void *data, size_t size, uint64_t seed);
+uint64_t checksum_xxh64(const void *data, size_t size, uint64_t seed);
 
 #endif

@@ -1,4 +1,4 @@
-/* Files: mapped for reading, written to a temporary neighbour and renamed, so that a reader sees the old file or the
+/* Files: mapped for reading, written to a temporary neighbor and renamed, so that a reader sees the old file or the
  * new one and never half of either. */
 #ifndef INKLING_UTIL_FILE_H
 #define INKLING_UTIL_FILE_H

@@ -15,7 +15,7 @@ struct Allocation {
 };
 enum { ALIGNMENT = 256 };
 
-int available_threads(void) {
+int threads_available(void) {
   int threads = omp_get_num_procs();
   FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
   if (!file) return threads;
@@ -35,7 +35,7 @@ static bool cpu_open(Context **out, const ContextOptions *options, Error *error)
   Context *c = calloc(1, sizeof *c);
   if (!c) return fail(error, EXIT_MEMORY, "out of memory opening the CPU backend");
   c->dtype = options->dtype;
-  c->threads = options->threads > 0 ? options->threads : available_threads();
+  c->threads = options->threads > 0 ? options->threads : threads_available();
   *out = c;
   return true;
 }
@@ -161,12 +161,12 @@ static void cpu_release_parameters(Context *c, Parameters *params) {
   params->compute = NULL;
 }
 
-static void cpu_submit(Context *c, Recording **slot, StepFunction step, void *argument) {
+static void cpu_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argument) {
   (void)slot; /* nothing to record: calling it again is the replay */
   if (!c->error.code) step(c, argument);
 }
 
-static void cpu_forget(Context *c, Recording **slot) {
+static void cpu_drop(Context *c, CapturedGraph **slot) {
   (void)c;
   *slot = NULL;
 }
@@ -208,7 +208,7 @@ const Backend cpu_backend = {
     .refresh_parameters = cpu_refresh_parameters,
     .release_parameters = cpu_release_parameters,
     .submit = cpu_submit,
-    .forget = cpu_forget,
+    .drop = cpu_drop,
     .report = cpu_report,
     .poll = cpu_poll,
     .step_begin = cpu_step_begin,

@@ -38,9 +38,9 @@ void cpu_embedding_backward(Context *c, const Parameters *params, Matrix table, 
                             const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
                             bool accumulate);
 void cpu_residual_norm(Context *c, void *x_out, void *y, float *rstd, const void *x_in, const void *branch,
-                       const float *gain, float eps, int batch, int length, int dim, const Dropout *dropout);
-void cpu_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dgain, const void *dy, const void *dres,
-                                const void *x, const float *rstd, const float *gain, int batch, int length, int dim,
+                       const float *weight, float eps, int batch, int length, int dim, const Dropout *dropout);
+void cpu_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dweight, const void *dy, const void *dres,
+                                const void *x, const float *rstd, const float *weight, int batch, int length, int dim,
                                 const Dropout *dropout, bool accumulate);
 void cpu_linear(Context *c, void *y, int64_t y_stride, const void *x, int64_t x_stride, const Parameters *params,
                 Matrix w, int rows);
@@ -63,15 +63,15 @@ void cpu_next_micro_batch(Context *c, StepState *state, int sequences);
 void cpu_clip(Context *c, StepState *state, const Parameters *params, float max_norm, const AdamW *adamw);
 void cpu_adamw(Context *c, StepState *state, const Parameters *params, const AdamW *adamw);
 void cpu_decode_embedding(Context *c, void *x, const Parameters *params, Matrix table, const Sequences *s);
-void cpu_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const float *gain, float eps,
+void cpu_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
                     const Parameters *params, Matrix w, const Rope *rope, const Sequences *s);
 void cpu_decode_attention(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
                           const Sequences *s);
 void cpu_decode_residual(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s);
-void cpu_decode_mlp(Context *c, void *h, const void *x, const float *gain, float eps, const Parameters *params,
+void cpu_decode_mlp(Context *c, void *h, const void *x, const float *norm_weight, float eps, const Parameters *params,
                     Matrix w, const Sequences *s);
-void cpu_decode_logits(Context *c, float *logits, const void *x, const float *gain, float eps, const Parameters *params,
-                       Matrix w, int vocab, int rows);
+void cpu_decode_logits(Context *c, float *logits, const void *x, const float *norm_weight, float eps,
+                       const Parameters *params, Matrix w, int vocab, int rows);
 void cpu_sample(Context *c, const Sequences *s, float *logits, int vocab, const Sampling *sampling);
 void cpu_cache_store(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length);
 

@@ -134,15 +134,15 @@ static void multiply(Context *c, Target out, const float *w, int outputs, Rows x
   }
 }
 
-/* out[r] = gain * x[r] * (mean(x[r]^2) + eps)^(-1/2) */
-static void normalise(Context *c, float *out, const float *x, const float *gain, float eps, int rows, int dim) {
+/* out[r] = norm_weight * x[r] * (mean(x[r]^2) + eps)^(-1/2) */
+static void normalize(Context *c, float *out, const float *x, const float *norm_weight, float eps, int rows, int dim) {
 #pragma omp parallel for schedule(static) num_threads(c->threads) if ((int64_t)rows * dim > PARALLEL_WORK)
   for (int r = 0; r < rows; r++) {
     const float *from = x + (int64_t)r * dim;
     float *to = out + (int64_t)r * dim;
     float rstd = 1.0f / sqrtf(dot(from, from, dim) / (float)dim + eps);
 #pragma omp simd
-    for (int i = 0; i < dim; i++) to[i] = gain[i] * from[i] * rstd;
+    for (int i = 0; i < dim; i++) to[i] = norm_weight[i] * from[i] * rstd;
   }
 }
 
@@ -174,7 +174,7 @@ static void place_qkv(float *q, const KvCache *cache, float *qkv, int heads, con
   memcpy((float *)cache->v + slot, v, (size_t)(groups * dim) * sizeof(float));
 }
 
-void cpu_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const float *gain, float eps,
+void cpu_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
                     const Parameters *params, Matrix w, const Rope *rope, const Sequences *s) {
   if (c->error.code) return;
   int64_t rows = s->rows;
@@ -182,7 +182,7 @@ void cpu_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, co
   if (!normal) return;
   float *qkv = normal + rows * w.cols;
   int heads = w.rows / cache->head_dim - 2 * cache->kv_heads;
-  normalise(c, normal, x, gain, eps, s->rows, w.cols);
+  normalize(c, normal, x, norm_weight, eps, s->rows, w.cols);
   multiply(c, (Target){qkv, w.rows, false}, weights_of(params, w), w.rows, (Rows){normal, w.cols}, s->rows, w.cols);
 #pragma omp parallel for schedule(static) num_threads(c->threads) if (rows * w.rows > PARALLEL_WORK)
   for (int r = 0; r < s->rows; r++)
@@ -261,7 +261,7 @@ void cpu_decode_residual(Context *c, void *x, const void *in, const Parameters *
   multiply(c, (Target){x, w.rows, true}, weights_of(params, w), w.rows, (Rows){in, w.cols}, s->rows, w.cols);
 }
 
-void cpu_decode_mlp(Context *c, void *h, const void *x, const float *gain, float eps, const Parameters *params,
+void cpu_decode_mlp(Context *c, void *h, const void *x, const float *norm_weight, float eps, const Parameters *params,
                     Matrix w, const Sequences *s) {
   if (c->error.code) return;
   int64_t rows = s->rows;
@@ -269,7 +269,7 @@ void cpu_decode_mlp(Context *c, void *h, const void *x, const float *gain, float
   float *normal = cpu_scratch(c, (size_t)(rows * (w.cols + w.rows)));
   if (!normal) return;
   float *gate_up = normal + rows * w.cols;
-  normalise(c, normal, x, gain, eps, s->rows, w.cols);
+  normalize(c, normal, x, norm_weight, eps, s->rows, w.cols);
   multiply(c, (Target){gate_up, w.rows, false}, weights_of(params, w), w.rows, (Rows){normal, w.cols}, s->rows, w.cols);
 #pragma omp parallel for schedule(static) num_threads(c->threads) if (rows * ffn > PARALLEL_WORK)
   for (int r = 0; r < s->rows; r++) {
@@ -280,12 +280,12 @@ void cpu_decode_mlp(Context *c, void *h, const void *x, const float *gain, float
   }
 }
 
-void cpu_decode_logits(Context *c, float *logits, const void *x, const float *gain, float eps, const Parameters *params,
-                       Matrix w, int vocab, int rows) {
+void cpu_decode_logits(Context *c, float *logits, const void *x, const float *norm_weight, float eps,
+                       const Parameters *params, Matrix w, int vocab, int rows) {
   if (c->error.code) return;
   float *normal = cpu_scratch(c, (size_t)rows * (size_t)w.cols);
   if (!normal) return;
-  normalise(c, normal, x, gain, eps, rows, w.cols);
+  normalize(c, normal, x, norm_weight, eps, rows, w.cols);
   multiply(c, (Target){logits, vocab, false}, weights_of(params, w), vocab, (Rows){normal, w.cols}, rows, w.cols);
 }
 

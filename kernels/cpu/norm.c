@@ -3,7 +3,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dropout.h"
 
-/* Rows whose contributions to the gain's gradient are added up before blocks are added in order. */
+/* Rows whose contributions to the weight's gradient are added up before blocks are added in order. */
 enum { GAIN_BLOCK = 64 };
 
 static float sum_of_squares(const float *x, int dim) {
@@ -14,7 +14,7 @@ static float sum_of_squares(const float *x, int dim) {
 }
 
 void cpu_residual_norm(Context *c, void *x_out, void *y, float *rstd, const void *x_in, const void *branch,
-                       const float *gain, float eps, int batch, int length, int dim, const Dropout *dropout) {
+                       const float *weight, float eps, int batch, int length, int dim, const Dropout *dropout) {
   if (c->error.code) return;
   bool drop = branch && dropout_active(dropout);
 #pragma omp parallel for schedule(static) num_threads(c->threads)
@@ -35,32 +35,32 @@ void cpu_residual_norm(Context *c, void *x_out, void *y, float *rstd, const void
     float scale = 1.0f / sqrtf(sum_of_squares(x, dim) / (float)dim + eps);
     rstd[n] = scale;
 #pragma omp simd
-    for (int j = 0; j < dim; j++) out[j] = gain[j] * (x[j] * scale);
+    for (int j = 0; j < dim; j++) out[j] = weight[j] * (x[j] * scale);
   }
 }
 
-/* One row: writes dx, adds the row's part of the gain's gradient to `dgain`. */
-static void norm_backward_row(float *dx, float *dgain, const float *dy, const float *dres, const float *x, float rstd,
-                              const float *gain, int dim) {
+/* One row: writes dx, adds the row's part of the weight's gradient to `dweight`. */
+static void norm_backward_row(float *dx, float *dweight, const float *dy, const float *dres, const float *x, float rstd,
+                              const float *weight, int dim) {
   float dot = 0;
 #pragma omp simd reduction(+ : dot)
   for (int j = 0; j < dim; j++) {
     float along = dy[j] * x[j];
-    dot += gain[j] * along;
-    dgain[j] += along * rstd;
+    dot += weight[j] * along;
+    dweight[j] += along * rstd;
   }
   float pull = dot * rstd * rstd / (float)dim; /* mean(g * xh) * rstd */
   if (dres) {
 #pragma omp simd
-    for (int j = 0; j < dim; j++) dx[j] = dres[j] + rstd * (gain[j] * dy[j] - pull * x[j]);
+    for (int j = 0; j < dim; j++) dx[j] = dres[j] + rstd * (weight[j] * dy[j] - pull * x[j]);
   } else {
 #pragma omp simd
-    for (int j = 0; j < dim; j++) dx[j] = rstd * (gain[j] * dy[j] - pull * x[j]);
+    for (int j = 0; j < dim; j++) dx[j] = rstd * (weight[j] * dy[j] - pull * x[j]);
   }
 }
 
-void cpu_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dgain, const void *dy, const void *dres,
-                                const void *x, const float *rstd, const float *gain, int batch, int length, int dim,
+void cpu_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dweight, const void *dy, const void *dres,
+                                const void *x, const float *rstd, const float *weight, int batch, int length, int dim,
                                 const Dropout *dropout, bool accumulate) {
   int rows = batch * length, blocks = (rows + GAIN_BLOCK - 1) / GAIN_BLOCK;
   float *partial = cpu_scratch(c, (size_t)blocks * (size_t)dim);
@@ -76,7 +76,7 @@ void cpu_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dgai
       for (int n = block * GAIN_BLOCK; n < end; n++) {
         int64_t at = (int64_t)n * dim;
         norm_backward_row((float *)dx + at, sum, (const float *)dy + at, dres ? (const float *)dres + at : NULL,
-                          (const float *)x + at, rstd[n], gain, dim);
+                          (const float *)x + at, rstd[n], weight, dim);
         if (!dbranch) continue;
         if (drop)
           dropout_row(dropout, n / length, (int64_t)(n % length) * dim, dim, (float *)dx + at, (float *)dbranch + at);
@@ -85,9 +85,9 @@ void cpu_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dgai
     }
 #pragma omp for schedule(static)
     for (int j = 0; j < dim; j++) {
-      float sum = accumulate ? dgain[j] : 0.0f;
+      float sum = accumulate ? dweight[j] : 0.0f;
       for (int block = 0; block < blocks; block++) sum += partial[(int64_t)block * dim + j];
-      dgain[j] = sum;
+      dweight[j] = sum;
     }
   }
 }

@@ -64,7 +64,7 @@ static void update_range(const Update *u, float *restrict w, const float *restri
   const float clip = u->clip, beta1 = u->beta1, beta2 = u->beta2, eps = u->eps;
   const float keep = u->keep, step = u->step, root_bias2 = u->root_bias2;
   const float rest1 = 1.0f - beta1, rest2 = 1.0f - beta2;
-  /* No `omp simd`: vectorised wherever sqrtf() need not set errno (-fno-math-errno), correct anyway. */
+  /* No `omp simd`: vectorized wherever sqrtf() need not set errno (-fno-math-errno), correct anyway. */
   for (size_t i = 0; i < count; i++) {
     float g = clip * grad[i];
     float first = beta1 * m[i] + rest1 * g, second = beta2 * v[i] + rest2 * g * g;
@@ -87,8 +87,8 @@ void cpu_adamw(Context *c, StepState *state, const Parameters *params, const Ada
               .root_bias2 = 1.0f / sqrtf(state->bias2)};
   float keep_decayed = 1.0f - state->lr * adamw->weight_decay;
 #pragma omp parallel num_threads(c->threads) firstprivate(u) if (params->count > PARALLEL_ELEMENTS)
-  for (int s = 0; s < params->segment_count; s++) {
-    const Segment *segment = &params->segments[s];
+  for (int s = 0; s < params->group_count; s++) {
+    const ParameterGroup *segment = &params->groups[s];
     size_t offset = segment->matrix.offset, count = (size_t)segment->matrix.rows * (size_t)segment->matrix.cols;
     size_t blocks = (count + REDUCTION_BLOCK - 1) / REDUCTION_BLOCK;
     u.keep = segment->decay ? keep_decayed : 1.0f;

@@ -110,7 +110,7 @@ static void keep(Candidates *c, const float *key, Cut cut) {
 /* ---- the stages, in their order ------------------------------------------------------------------------------ */
 
 /* Each distinct token among the last n once; `seen` is a bit per token, all zero. */
-static void penalise(float *logits, int vocab, const int32_t *ring, int capacity, int length, const Sampling *sampling,
+static void penalize(float *logits, int vocab, const int32_t *ring, int capacity, int length, const Sampling *sampling,
                      uint32_t *seen) {
   if (sampling->repeat_penalty == 1.0f || sampling->repeat_last_n <= 0) return;
   int n = sampling->repeat_last_n < length ? sampling->repeat_last_n : length;
@@ -275,7 +275,7 @@ static int32_t choose(float *logits, int vocab, const int32_t *ring, int capacit
                       const Sampling *sampling, float *scratch) {
   Candidates c = {.logit = logits, .weight = scratch, .id = (void *)(scratch + vocab)};
   float *maxima = scratch + 2 * (int64_t)vocab, max;
-  penalise(logits, vocab, ring, capacity, length, sampling, (void *)(maxima + vocab / BLOCK + 1));
+  penalize(logits, vocab, ring, capacity, length, sampling, (void *)(maxima + vocab / BLOCK + 1));
   if (!block_maxima(logits, vocab, maxima, &max)) return -1;
   if (!(sampling->temperature > 0)) return lowest_of(logits, vocab, max);
   top_k(&c, vocab, maxima, max, sampling->top_k);

@@ -228,7 +228,7 @@ inline void __syncwarp(unsigned mask = 0xFFFFFFFFu, EMU_SITE) {
   emu::warp_collective("__syncwarp", mask, &mask, emu::finish_syncwarp, file, line);
 }
 
-/* `width` (a power of two) divides the warp into segments that shuffle among themselves. */
+/* `width` (a power of two) divides the warp into groups that shuffle among themselves. */
 template <class T> T __shfl_sync(unsigned mask, T value, int source, int width = 32, EMU_SITE) {
   const int first = emu::lane() & ~(width - 1);
   return emu::shuffle("__shfl_sync", mask, value, first | (source & (width - 1)), file, line);

@@ -18,7 +18,7 @@ static bool gives(Kernel kernel, bool broken, size_t shared, Want want, unsigned
 }
 
 static float same(int i) { return (float)i; }
-static float neighbour(int i) { return (float)(i ^ 32); } /* of another warp */
+static float neighbor(int i) { return (float)(i ^ 32); } /* of another warp */
 
 namespace {
 
@@ -467,9 +467,9 @@ const PlantedBug planted_bugs[] = {
     {KERNEL(cp_async_end, 256, same), NULL, OVERFLOW, "past the end of device memory", ""},
     {KERNEL(deep_stack, 0, same), "stack overflowed", "stack-overflow|SEGV", "stack overflowed", ""},
     {KERNEL(signed_overflow, 0, same), NULL, "signed integer overflow", NULL, ""},
-    {KERNEL(missing_barrier, 0, neighbour), WRONG, WRONG, "race: .*after|uninitialised", ""},
-    {KERNEL(warp_barrier_for_block, 0, neighbour), WRONG, WRONG, "race: .*after|uninitialised", ""},
-    {KERNEL(missing_second_barrier, 0, neighbour), NULL, NULL, "race: .*after", ""},
+    {KERNEL(missing_barrier, 0, neighbor), WRONG, WRONG, "race: .*after|uninitialised", ""},
+    {KERNEL(warp_barrier_for_block, 0, neighbor), WRONG, WRONG, "race: .*after|uninitialised", ""},
+    {KERNEL(missing_second_barrier, 0, neighbor), NULL, NULL, "race: .*after", ""},
     {KERNEL(missing_syncwarp, 0, same), WRONG, WRONG, "race: .*after", ""},
     {KERNEL(divergent_barrier, 0, same), "divergent barrier", "divergent barrier", "divergent barrier", ""},
     {KERNEL(lane_missing, 0, same), "deadlock", "deadlock", "deadlock", ""},
@@ -479,11 +479,11 @@ const PlantedBug planted_bugs[] = {
     {"last_block", run_last_block, NULL, NULL, "race between blocks", ""},
     {KERNEL(uninitialised_dynamic, 256, same), WRONG, WRONG, "uninitialised shared", ""},
     {KERNEL(uninitialised_static, 0, same), WRONG, WRONG, "uninitialised shared", ""},
-    {KERNEL(local_of_another_thread, 0, neighbour), NULL, NULL, "another thread's local memory", ""},
-    {KERNEL(cp_async_before_wait, 256, neighbour), WRONG, WRONG, "race: .*after", ""},
-    {KERNEL(cp_async_weak_wait, 512, neighbour), WRONG, WRONG, "race: .*after", ""},
+    {KERNEL(local_of_another_thread, 0, neighbor), NULL, NULL, "another thread's local memory", ""},
+    {KERNEL(cp_async_before_wait, 256, neighbor), WRONG, WRONG, "race: .*after", ""},
+    {KERNEL(cp_async_weak_wait, 512, neighbor), WRONG, WRONG, "race: .*after", ""},
     {KERNEL(cp_async_no_wait, 256, same), "never|having waited", "never|having waited", "never|having waited", ""},
-    {KERNEL(cp_async_refill, 256, neighbour), WRONG, WRONG, "race: .*after", "EMU_CPASYNC=eager"},
+    {KERNEL(cp_async_refill, 256, neighbor), WRONG, WRONG, "race: .*after", "EMU_CPASYNC=eager"},
     {"swapped_halves", run_swapped_halves, WRONG, WRONG, WRONG, ""},
     {"host_memory", run_host_memory, NULL, NULL, "host memory", ""},
     {"host_touches_device", run_host_touches_device, NULL, "use-after-poison", NULL, "EMU_HOSTGUARD=1"},

@@ -2,7 +2,7 @@
  * every load and store of theirs calls a function here. Reported are
  *   - two accesses to one place by threads of a block, one of them a write, with no barrier between them (nor, within
  *     a warp, a __syncwarp; nor are both atomic);
- *   - the same by two blocks of one launch, unless the later one has learnt of the earlier one's end by an atomic
+ *   - the same by two blocks of one launch, unless the later one has learned of the earlier one's end by an atomic
  *     operation that the earlier one did after a fence ("the last block adds it up");
  *   - reads of shared memory that nothing in the block has written;
  *   - accesses to pageable host memory and to another thread's local memory.

@@ -90,7 +90,7 @@ static bool wait_alike(const Thread &a, const Thread &b) {
   return a.state == ENDED || a.state == READY || (a.operation == b.operation && a.line == b.line && a.mask == b.mask);
 }
 
-/* Who waits where, neighbours in the same state on one line. */
+/* Who waits where, neighbors in the same state on one line. */
 static void print_threads() {
   static const char *const names[] = {"can run", "wait at", "wait at", "have ended"};
   for (int first = 0, last; first < thread_count; first = last + 1) {

@@ -145,7 +145,7 @@ bool test_mma() {
   return true;
 }
 
-/* Row r of matrix m starts at element (r * 5 + m * 3) % 32 * 8, so that no two rows are neighbours by accident. */
+/* Row r of matrix m starts at element (r * 5 + m * 3) % 32 * 8, so that no two rows are neighbors by accident. */
 __host__ __device__ inline int matrix_row(int matrix, int row) { return ((matrix * 8 + row) * 5 + 3) % 32 * 8; }
 
 __global__ void load_matrices(uint32_t *out, bool transpose) {

@@ -155,7 +155,7 @@ def make_embedding():
 
 
 def make_norm():
-    """plain: x_in is normalised; otherwise x_out = x_in + branch. dx_alone has no residual gradient."""
+    """plain: x_in is normalized; otherwise x_out = x_in + branch. dx_alone has no residual gradient."""
     family = Family("norm", 2)
     for batch, length, dim in [(1, 1, 1), (1, 1, 8), (2, 3, 5), (2, 5, 33), (1, 2, 66), (1, 1, 288)]:
         x_in, branch = leaf(family.random.normal(batch, length, dim)), leaf(family.random.normal(batch, length, dim))
