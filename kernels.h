@@ -337,8 +337,6 @@ typedef struct Backend {
 const Backend *const *backend_list(void);
 extern const Backend cpu_backend, cuda_backend; /* cuda_backend: in builds with CUDA */
 
-/* CPUs that this process may use: its affinity mask and, in a container, the quota of its control group. */
-int threads_available(void);
 
 #ifdef __cplusplus
 }

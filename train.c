@@ -15,7 +15,7 @@
 /* ---- the loop ---- */
 
 static bool log_step(Run *r, Error *error) {
-  double seconds = now() - r->logged_at;
+  double seconds = clock_seconds() - r->logged_at;
   double speed = (double)(r->loss_steps * settings_tokens_per_step(&r->settings)) / seconds;
   MetricsLine line = {.step = r->newest.step,
                       .tokens = r->newest.step * settings_tokens_per_step(&r->settings),
@@ -30,9 +30,9 @@ static bool log_step(Run *r, Error *error) {
 
 static void show_progress(Run *r, bool logged) {
   int64_t per_step = settings_tokens_per_step(&r->settings);
-  double seconds = now() - r->logged_at, speed = (double)(r->loss_steps * per_step) / seconds;
+  double seconds = clock_seconds() - r->logged_at, speed = (double)(r->loss_steps * per_step) / seconds;
   double left = (double)((r->settings.steps - r->newest.step) * per_step) / speed;
-  ProgressNumbers numbers = {.step = r->newest.step,
+  ConsoleProgress numbers = {.step = r->newest.step,
                              .steps = r->settings.steps,
                              .loss = r->loss_sum / (double)r->loss_steps,
                              .val_loss = r->last_val_loss,
@@ -40,13 +40,13 @@ static void show_progress(Run *r, bool logged) {
                              .tokens_per_s = speed,
                              .peak = model_step_flops(&r->config, per_step) / (double)per_step * speed / r->peak_flops,
                              .seconds_left = left};
-  progress_update(&r->console, &numbers, logged);
+  console_progress(&r->console, &numbers, logged);
 }
 
 static void restart_log(Run *r) {
   r->loss_sum = 0;
   r->loss_steps = 0;
-  r->logged_at = now();
+  r->logged_at = clock_seconds();
 }
 
 static bool diverged(const Run *r, const StepState *report, Error *error) {
@@ -82,7 +82,7 @@ static bool every(int64_t interval, int64_t step) { return interval > 0 && step 
 
 static bool save_due(const Run *r) {
   const Interval *interval = &r->settings.save_every;
-  return every(interval->steps, r->step) || (interval->seconds > 0 && now() - r->saved_at >= interval->seconds);
+  return every(interval->steps, r->step) || (interval->seconds > 0 && clock_seconds() - r->saved_at >= interval->seconds);
 }
 
 static bool evaluation_due(const Run *r) {
@@ -96,24 +96,24 @@ static bool pause_training(Run *r, Error *error) {
   bool saved = save_due(r) || last || stop_signal;
   if (!saved && !evaluation_due(r) && !sampled) return true;
   if (!take_reports(r, true, error)) return false;
-  double start = now();
+  double start = clock_seconds();
   if (saved && !run_save_state(r, error)) return false;
   if (!stop_signal && evaluation_due(r) && !run_evaluate(r, error)) return false;
   if (!stop_signal && sampled && !run_sample(r, error)) return false;
-  r->logged_at += now() - start;
+  r->logged_at += clock_seconds() - start;
   return true;
 }
 
 static bool out_of_patience(Run *r) {
   if (!r->settings.patience || r->bad_evals < r->settings.patience) return false;
-  message_note(&r->console,
+  console_note(&r->console,
                "no better validation loss for %" PRId64 " evaluations: stopping; the best was step %" PRId64,
                r->bad_evals, r->best_step);
   return true;
 }
 
 static bool train_loop(Run *r, Error *error) {
-  r->started = r->saved_at = now();
+  r->started = r->saved_at = clock_seconds();
   restart_log(r);
   if (!stop_signal && evaluation_due(r) && !run_evaluate(r, error)) return false; /* saved, then stopped before it */
   while (r->step < r->settings.steps && !stop_signal && !out_of_patience(r)) {
@@ -129,7 +129,7 @@ static bool train_loop(Run *r, Error *error) {
 /* ---- the end ---- */
 
 static bool interrupted(Run *r, Error *error) {
-  progress_finish(&r->console);
+  console_end_line(&r->console);
   return fail(error, (ExitCode)(128 + stop_signal),
               "stopped after step %" PRId64 " of %" PRId64 ", saved. Go on with: ./train --resume=%s", r->step,
               r->settings.steps, r->dir);
@@ -138,12 +138,12 @@ static bool interrupted(Run *r, Error *error) {
 /* The state is saved once more when the last evaluation is in it: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
   if (stop_signal) return (r->saved_step == r->step || run_save_state(r, error)) && interrupted(r, error);
-  progress_finish(&r->console);
+  console_end_line(&r->console);
   if (!run_final_evaluation(r, error) || (!stop_signal && !run_sample(r, error))) return false;
   if (stop_signal) return interrupted(r, error);
   if (!run_save_state(r, error)) return false;
-  message_line(&r->console, "trained %" PRId64 " steps in %s. More text: ./generate %s -n 500", r->step,
-               human_duration(run_seconds(r)).text, r->dir);
+  console_line(&r->console, "trained %" PRId64 " steps in %s. More text: ./generate %s -n 500", r->step,
+               text_duration(run_seconds(r)).text, r->dir);
   return true;
 }
 
@@ -242,14 +242,14 @@ int main(int argc, char **argv) {
   Error error = {0};
   settings_options(&r.options, rows, &r.settings);
   bool ok = options_parse(&r.options, argc, argv, &error);
-  r.console = console_stderr("train", r.settings.quiet);
+  r.console = console_open("train", r.settings.quiet);
   if (ok && r.options.help) options_help(&r.options, stdout);
   else if (ok && r.options.version) print_version("train", INKLING_VERSION);
   else ok = ok && run(&r, &error);
   if (ok && (r.options.help || r.options.version) && fflush(stdout) != 0)
     ok = fail(&error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));
-  progress_finish(&r.console);
-  if (!ok) message_error(&r.console, &error);
+  console_end_line(&r.console);
+  if (!ok) console_error(&r.console, &error);
   close_run(&r);
   return ok ? EXIT_DONE : (int)error.code;
 }

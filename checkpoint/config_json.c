@@ -2,7 +2,8 @@
 #include "checkpoint/internal.h"
 
 #include "util/file.h"
-#include "util/one_line.h"
+#include "util/path.h"
+#include "util/text.h"
 
 #include <jansson.h>
 #include <stdarg.h>
@@ -149,7 +150,7 @@ static bool require_text(const ConfigReader *r, const json_t *value, const char 
   if (!json_is_string(value)) return refuse(r, "%s is not a string", key);
   const char *given = json_string_value(value);
   if (strcmp(given, wanted) == 0 || (other != NULL && strcmp(given, other) == 0)) return true;
-  return refuse(r, "%s is \"%s\"; only \"%s\" is supported", key, one_line(given, 80).text, wanted);
+  return refuse(r, "%s is \"%s\"; only \"%s\" is supported", key, text_one_line(given, 80).text, wanted);
 }
 
 static bool check_architecture(const ConfigReader *r) {
@@ -244,7 +245,7 @@ static json_t *parse_config(const char *path, Error *error) {
     fail(error, EXIT_CHECKPOINT, "%s has %zu bytes; 1 to %d is possible", path, file.size, MAX_CONFIG_BYTES);
   else if ((root = json_loadb((const char *)file.bytes, file.size, JSON_REJECT_DUPLICATES, &problem)) == NULL)
     fail(error, EXIT_CHECKPOINT, "%s is not proper JSON (line %d, column %d: %s)", path, problem.line, problem.column,
-         one_line(problem.text, 80).text);
+         text_one_line(problem.text, 80).text);
   file_unmap(&file);
   if (root == NULL || json_is_object(root)) return root;
   fail(error, EXIT_CHECKPOINT, "%s is not a JSON object", path);

@@ -3,6 +3,7 @@
 #include "checkpoint/internal.h"
 
 #include "util/file.h"
+#include "util/path.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -66,7 +67,7 @@ static void sign_lock(int fd) {
 
 static void sweep(const char *dir, const char *name) {
   char *path = path_join(dir, name);
-  if (path) atomic_sweep(path);
+  if (path) file_sweep(path);
   free(path);
 }
 
@@ -78,7 +79,7 @@ bool checkpoint_lock(const char *dir, int *fd, Error *error) {
   free(path);
   if (!ok) return false;
   sign_lock(*fd);
-  atomic_sweep(dir);
+  file_sweep(dir);
   sweep(dir, "last");
   sweep(dir, "prev");
   return true;

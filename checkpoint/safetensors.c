@@ -1,6 +1,6 @@
 #include "checkpoint/safetensors.h"
 
-#include "util/one_line.h"
+#include "util/text.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -84,7 +84,7 @@ static json_t *parse_header(const Reader *r, const char *header, size_t size) {
   json_t *root = json_loadb(header, size, JSON_REJECT_DUPLICATES, &problem);
   if (root != NULL) return root; /* an object: it starts with '{' */
   if (json_error_code(&problem) == json_error_out_of_memory) out_of_memory(r);
-  else invalid(r, "its header is not proper JSON (byte %d: %s)", problem.position, one_line(problem.text, 80).text);
+  else invalid(r, "its header is not proper JSON (byte %d: %s)", problem.position, text_one_line(problem.text, 80).text);
   return NULL;
 }
 
@@ -111,7 +111,7 @@ static bool read_type(const Reader *r, SafeTensor *tensor, const char *name, con
       return true;
     }
   return invalid(r, "dtype '%s' of tensor '%s' is not supported (F64 F32 F16 BF16 I64 I32 U8 are)",
-                 one_line(json_string_value(dtype), 80).text, name);
+                 text_one_line(json_string_value(dtype), 80).text, name);
 }
 
 static bool read_offsets(const Reader *r, SafeTensor *tensor, const char *name, const json_t *offsets) {
@@ -128,7 +128,7 @@ static bool read_offsets(const Reader *r, SafeTensor *tensor, const char *name, 
 }
 
 static bool read_tensor(const Reader *r, SafeTensor *tensor, const char *key, const json_t *entry) {
-  const OneLine shown = one_line(key, 80);
+  const OneLine shown = text_one_line(key, 80);
   const char *name = shown.text;
   tensor->name = key;
   if (!json_is_object(entry)) return invalid(r, "the entry of tensor '%s' is not an object", name);
@@ -149,7 +149,7 @@ static bool read_metadata(const Reader *r, SafeTensors *out, json_t *metadata) {
   const char *key;
   json_t *value;
   json_object_foreach(metadata, key, value) {
-    if (!json_is_string(value)) return invalid(r, "the metadata '%s' is not a string", one_line(key, 80).text);
+    if (!json_is_string(value)) return invalid(r, "the metadata '%s' is not a string", text_one_line(key, 80).text);
     out->metadata[out->metadata_count++] = (MetadataEntry){key, json_string_value(value)};
   }
   return true;
@@ -174,7 +174,7 @@ static bool check_cover(const Reader *r, const SafeTensors *file) {
     const uint8_t *begin = tensor->data;
     if (begin != expected)
       return invalid(r, "tensor '%s' begins at byte %td of the data where %td is due (%s)",
-                     one_line(tensor->name, 80).text, begin - r->data, expected - r->data,
+                     text_one_line(tensor->name, 80).text, begin - r->data, expected - r->data,
                      begin < expected ? "tensors overlap" : "there is a hole");
     expected += tensor->bytes;
   }
@@ -272,12 +272,12 @@ static char *header_text(const SafeTensor *tensors, int count, const MetadataEnt
   return text;
 }
 
-static bool write_header(AtomicFile *file, const char *text, Error *error) {
+static bool write_header(FileWriter *file, const char *text, Error *error) {
   static const char padding[] = "       ";
   size_t length = strlen(text), pad = (8 - length % 8) % 8;
   uint64_t size = length + pad;
-  return atomic_write(file, &size, sizeof size, error) && atomic_write(file, text, length, error) &&
-         atomic_write(file, padding, pad, error);
+  return file_writer_add(file, &size, sizeof size, error) && file_writer_add(file, text, length, error) &&
+         file_writer_add(file, padding, pad, error);
 }
 
 bool safetensors_write(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,
@@ -289,13 +289,13 @@ bool safetensors_write(const char *path, const SafeTensor *tensors, int count, c
                 "cannot make the header of %s: a name repeats or is not UTF-8, a size overflows, or memory is short",
                 path);
   }
-  AtomicFile file;
-  bool ok = atomic_begin(&file, path, error) && write_header(&file, header, error);
+  FileWriter file;
+  bool ok = file_writer_begin(&file, path, error) && write_header(&file, header, error);
   free(header);
   for (int i = 0; ok && i < count; i++) {
     size_t bytes = 0;
     tensor_bytes(&tensors[i], &bytes); /* was checked with the header */
-    ok = atomic_write(&file, tensors[i].data, bytes, error);
+    ok = file_writer_add(&file, tensors[i].data, bytes, error);
   }
-  return ok && atomic_commit(&file, error);
+  return ok && file_writer_commit(&file, error);
 }

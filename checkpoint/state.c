@@ -3,6 +3,7 @@
 
 #include "util/checksum.h"
 #include "util/file.h"
+#include "util/path.h"
 
 #include <errno.h>
 #include <math.h>
@@ -187,16 +188,16 @@ static bool rotate_linked(const StatePaths *p, const ParameterTable *table, cons
     unlink(p->old);
     return false;
   }
-  return rename_file(p->old, p->prev, error) && directory_sync(p->prev_dir, error) &&
-         directory_sync(p->last_dir, error);
+  return rename_file(p->old, p->prev, error) && file_sync_directory(p->prev_dir, error) &&
+         file_sync_directory(p->last_dir, error);
 }
 
 /* For file systems without hard links: the new state is complete beside the old one, then both move up. */
 static bool rotate_renaming(const StatePaths *p, const ParameterTable *table, const float *const arenas[PARTS],
                             const MetadataEntry *metadata, int metadata_count, Error *error) {
   if (!make_state_file(p->old, table, arenas, metadata, metadata_count, error)) return false;
-  if (rename_file(p->last, p->prev, error) && directory_sync(p->prev_dir, error) &&
-      rename_file(p->old, p->last, error) && directory_sync(p->last_dir, error))
+  if (rename_file(p->last, p->prev, error) && file_sync_directory(p->prev_dir, error) &&
+      rename_file(p->old, p->last, error) && file_sync_directory(p->last_dir, error))
     return true;
   unlink(p->old);
   return false;
@@ -207,7 +208,7 @@ bool checkpoint_write_state(const char *dir, const ParameterTable *table, const 
   const float *const arenas[PARTS] = {master, m, v};
   StatePaths p;
   if (!make_paths(&p, dir, error)) return false;
-  bool ok = make_directory(p.last_dir, error) && make_directory(p.prev_dir, error) && directory_sync(dir, error);
+  bool ok = make_directory(p.last_dir, error) && make_directory(p.prev_dir, error) && file_sync_directory(dir, error);
   if (ok) {
     unlink(p.old); /* of a killed process */
     if (access(p.last, F_OK) != 0) ok = make_state_file(p.last, table, arenas, metadata, metadata_count, error);

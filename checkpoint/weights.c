@@ -1,7 +1,7 @@
 /* model.safetensors: the weights, in fp32 when written, in fp32, fp16 or bf16 when read. */
 #include "checkpoint/internal.h"
 
-#include "util/one_line.h"
+#include "util/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -129,7 +129,7 @@ static bool read_tensors(const char *path, const SafeTensors *file, const Parame
   for (int i = 0; i < file->count; i++) {
     if (!used[i] && !tolerated(file, &file->tensors[i]))
       return fail(error, EXIT_CHECKPOINT, "%s has a tensor '%s' that a model of this configuration does not have", path,
-                  one_line(file->tensors[i].name, 80).text);
+                  text_one_line(file->tensors[i].name, 80).text);
   }
   return true;
 }

@@ -31,8 +31,8 @@ bool device_open(const DeviceSettings *settings, const ModelConfig *model, const
     Error why = {0};
     *backend = *b;
     *context = open_backend(*b, settings, model, tuning, &why);
-    if (*context && passed_over.code == EXIT_USAGE) message_note(console, "%s; computing on the CPU", passed_over.text);
-    else if (*context && passed_over.code) message_warning(console, "%s; computing on the CPU", passed_over.text);
+    if (*context && passed_over.code == EXIT_USAGE) console_note(console, "%s; computing on the CPU", passed_over.text);
+    else if (*context && passed_over.code) console_warning(console, "%s; computing on the CPU", passed_over.text);
     if (*context) return true;
     if (settings->device)
       return fail(error, why.code, "%s%s", why.text, strcmp(wanted, "cpu") != 0 ? "; use --device cpu" : "");

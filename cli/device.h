@@ -3,7 +3,7 @@
 #define INKLING_CLI_DEVICE_H
 
 #include "util/error.h"
-#include "cli/progress.h"
+#include "cli/console.h"
 #include "kernels.h"
 #include "model.h"
 

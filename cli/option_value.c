@@ -1,6 +1,6 @@
 #include "cli/option_value.h"
 
-#include "cli/progress.h"
+#include "util/text.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -99,7 +99,7 @@ static void interval_text(Interval interval, char *out, size_t size) {
     return;
   }
   double unit = fmod(interval.seconds, 3600) == 0 ? 3600 : fmod(interval.seconds, 60) == 0 ? 60 : 1;
-  const Human number = number_exact(interval.seconds / unit, false);
+  const ShortText number = text_number(interval.seconds / unit, false);
   snprintf(out, size, "%s%c", number.text, unit > 60 ? 'h' : unit > 1 ? 'm' : 's');
 }
 
@@ -130,8 +130,8 @@ void option_value_text(const Option *row, OptionValue value, char *out, size_t s
   case OPTION_INT:
   case OPTION_INT64: snprintf(out, size, "%lld", (long long)value.integer); break;
   case OPTION_UINT64: snprintf(out, size, "%llu", (unsigned long long)value.natural); break;
-  case OPTION_FLOAT: snprintf(out, size, "%s", number_exact(value.real, true).text); break;
-  case OPTION_DOUBLE: snprintf(out, size, "%s", number_exact(value.real, false).text); break;
+  case OPTION_FLOAT: snprintf(out, size, "%s", text_number(value.real, true).text); break;
+  case OPTION_DOUBLE: snprintf(out, size, "%s", text_number(value.real, false).text); break;
   case OPTION_INTERVAL: interval_text(value.interval, out, size); break;
   case OPTION_TEXT:
   case OPTION_OPTIONAL:

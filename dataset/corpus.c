@@ -2,9 +2,10 @@
 
 #include "dataset/corpus.h"
 
-#include "util/one_line.h"
+#include "util/text.h"
 #include "util/checksum.h"
 #include "util/file.h"
+#include "util/path.h"
 #include "dataset/file_list.h"
 #include "dataset/jsonl.h"
 #include "tokenizer/tokenizer.h"
@@ -88,7 +89,7 @@ static bool find_files(Corpus *corpus, const char *const *sources, int count, co
   if (list->count > 1 || list->files == NULL)
     return fail(error, EXIT_INPUT, "all %d files are empty: there is nothing to learn from", list->count);
   return fail(error, EXIT_INPUT, "%s is empty: there is nothing to learn from",
-              standard_input >= 0 ? "standard input" : one_line(list->files[0].path, 250).text);
+              standard_input >= 0 ? "standard input" : text_one_line(list->files[0].path, 250).text);
 }
 
 static uint64_t sum_of_name(const char *name, uint64_t seed) {
@@ -240,11 +241,11 @@ static bool open_file(Corpus *corpus, Error *error) {
   const TextFile *file = &corpus->list.files[corpus->current];
   Error cause = {0};
   if (!file_map(&corpus->file, file->path, EXIT_INPUT, &cause))
-    return fail(error, cause.code, "%s", one_line(cause.text, ONE_LINE_BYTES).text);
+    return fail(error, cause.code, "%s", text_one_line(cause.text, ONE_LINE_BYTES).text);
   corpus->mapped = true;
   if (!text_file_unchanged(file, error)) return false;
   if ((int64_t)corpus->file.size != file->size)
-    return fail(error, EXIT_INPUT, "%s was changed while it was read; start again", one_line(file->path, 250).text);
+    return fail(error, EXIT_INPUT, "%s was changed while it was read; start again", text_one_line(file->path, 250).text);
   if (corpus->file.size > 0)
     posix_madvise((void *)(uintptr_t)corpus->file.bytes, corpus->file.size, POSIX_MADV_SEQUENTIAL);
   if (corpus->file.size >= 3 && memcmp(corpus->file.bytes, "\xEF\xBB\xBF", 3) == 0) corpus->start = corpus->at = 3;

@@ -1,8 +1,9 @@
 #include "dataset/file_list.h"
 
-#include "util/one_line.h"
+#include "util/text.h"
 #include "util/checksum.h"
 #include "util/file.h"
+#include "util/path.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +19,7 @@
 enum { NAME_SHOWN = 250 }; /* bytes of a path in a message */
 
 static bool cannot_read(const char *path, int cause, Error *error) {
-  return fail(error, EXIT_INPUT, "cannot read %s: %s", one_line(path, NAME_SHOWN).text, strerror(cause));
+  return fail(error, EXIT_INPUT, "cannot read %s: %s", text_one_line(path, NAME_SHOWN).text, strerror(cause));
 }
 
 static bool is_model(const FileList *list, const char *dir) { return list->is_model && list->is_model(dir); }
@@ -82,11 +83,11 @@ bool text_file_unchanged(const TextFile *file, Error *error) {
   if (stat(path, &st) != 0) return cannot_read(path, errno, error);
   if (st.st_size != file->size)
     return fail(error, EXIT_INPUT, "%s was changed while it was read: it had %lld bytes, now it has %lld; start again",
-                one_line(path, NAME_SHOWN).text, (long long)file->size, (long long)st.st_size);
+                text_one_line(path, NAME_SHOWN).text, (long long)file->size, (long long)st.st_size);
   bool same = st.st_mtim.tv_sec == file->seconds && st.st_mtim.tv_nsec == file->nanoseconds &&
               st.st_dev == file->device && st.st_ino == file->inode;
   return same ||
-         fail(error, EXIT_INPUT, "%s was changed while it was read; start again", one_line(path, NAME_SHOWN).text);
+         fail(error, EXIT_INPUT, "%s was changed while it was read; start again", text_one_line(path, NAME_SHOWN).text);
 }
 
 /* ---- Directories ------------------------------------------------------------------------------------------------- */
@@ -209,7 +210,7 @@ static bool add_directory(FileList *list, const char *path, Error *error) {
          fail(error, EXIT_INPUT,
               "the directory %s has no files that end in .txt or .jsonl (%lld other names in it); a file with another "
               "ending is read when it is given by name",
-              one_line(path, NAME_SHOWN).text, (long long)(list->skipped - skipped));
+              text_one_line(path, NAME_SHOWN).text, (long long)(list->skipped - skipped));
 }
 
 bool file_list_add(FileList *list, const char *path, Error *error) {
@@ -217,11 +218,11 @@ bool file_list_add(FileList *list, const char *path, Error *error) {
   if (stat(path, &st) != 0) return cannot_read(path, errno, error);
   if (S_ISDIR(st.st_mode) && is_model(list, path))
     return fail(error, EXIT_INPUT, "%s is a model directory, no text; --resume=%s goes on with a run",
-                one_line(path, NAME_SHOWN).text, one_line(path, NAME_SHOWN).text);
+                text_one_line(path, NAME_SHOWN).text, text_one_line(path, NAME_SHOWN).text);
   if (S_ISDIR(st.st_mode)) return add_directory(list, path, error);
   if (!S_ISREG(st.st_mode))
     return fail(error, EXIT_INPUT, "%s is neither a file nor a directory; give it as standard input: - < %s",
-                one_line(path, NAME_SHOWN).text, one_line(path, NAME_SHOWN).text);
+                text_one_line(path, NAME_SHOWN).text, text_one_line(path, NAME_SHOWN).text);
   TextFile *file = append(list, path_join("", path), ends_in(path, ".jsonl"), error);
   return file != NULL && measure(list, file, &st, error);
 }

@@ -1,6 +1,6 @@
 #include "dataset/jsonl.h"
 
-#include "util/one_line.h"
+#include "util/text.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ typedef struct Place {
 
 static Place place_of(const char *file, int64_t number) {
   Place place;
-  snprintf(place.text, sizeof place.text, "%s, line %lld", one_line(file, 250).text, (long long)number);
+  snprintf(place.text, sizeof place.text, "%s, line %lld", text_one_line(file, 250).text, (long long)number);
   return place;
 }
 
@@ -46,7 +46,7 @@ static bool broken(const json_error_t *cause, const char *file, int64_t number, 
   if (json_error_code(cause) == json_error_out_of_memory || cause->text[0] == '\0')
     return fail(error, EXIT_MEMORY, "out of memory while reading %s", place_of(file, number).text);
   return fail(error, EXIT_INPUT, "%s, is not valid JSON: %s (at column %d); every line must be one whole JSON object",
-              place_of(file, number).text, one_line(cause->text, 160).text, cause->column);
+              place_of(file, number).text, text_one_line(cause->text, 160).text, cause->column);
 }
 
 static json_t *parse_object(const uint8_t *line, size_t size, const char *file, int64_t number, Error *error) {
@@ -77,7 +77,7 @@ static void list_keys(char *out, size_t size, json_t *object) {
     const char *gap = count > 0 ? ", " : "";
     int length = count == KEYS_SHOWN
                      ? snprintf(out + used, size - used, ", ...")
-                     : snprintf(out + used, size - used, "%s\"%s\"", gap, one_line(key, KEY_SHOWN).text);
+                     : snprintf(out + used, size - used, "%s\"%s\"", gap, text_one_line(key, KEY_SHOWN).text);
     if (count++ == KEYS_SHOWN || length < 0 || (size_t)length >= size - used) return;
     used += (size_t)length;
   }
@@ -88,7 +88,7 @@ static const json_t *string_field(json_t *root, const char *name, const char *op
                                   Error *error) {
   const json_t *value = json_object_get(root, name);
   if (json_is_string(value)) return value;
-  OneLine shown = one_line(name, KEY_SHOWN);
+  OneLine shown = text_one_line(name, KEY_SHOWN);
   if (value != NULL) {
     fail(error, EXIT_INPUT, "%s: the field \"%s\" is %s, not a string; %s names another", place_of(file, number).text,
          shown.text, kind_of(value), option);

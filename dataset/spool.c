@@ -22,12 +22,12 @@ static ssize_t read_piece(int from, uint8_t *piece) {
   return read(from, piece, PIECE);
 }
 
-static bool copy(int from, AtomicFile *to, uint8_t *piece, SpoolProgress progress, void *context, Error *error) {
+static bool copy(int from, FileWriter *to, uint8_t *piece, SpoolProgress progress, void *context, Error *error) {
   for (int64_t bytes = 0;;) {
     ssize_t count = read_piece(from, piece);
     if (count < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)
       return fail(error, EXIT_INPUT, "cannot read standard input: %s", strerror(errno));
-    if (count > 0 && !atomic_write(to, piece, (size_t)count, error)) return false;
+    if (count > 0 && !file_writer_add(to, piece, (size_t)count, error)) return false;
     if (count > 0) bytes += count;
     if (progress != NULL && !progress(context, bytes, error)) return false;
     if (count == 0) return true;
@@ -35,13 +35,13 @@ static bool copy(int from, AtomicFile *to, uint8_t *piece, SpoolProgress progres
 }
 
 bool spool_copy(int from, const char *path, SpoolProgress progress, void *context, Error *error) {
-  AtomicFile file;
+  FileWriter file;
   uint8_t *piece = malloc(PIECE);
   if (piece == NULL) return fail(error, EXIT_MEMORY, "out of memory for standard input");
-  bool ok = atomic_begin(&file, path, error);
+  bool ok = file_writer_begin(&file, path, error);
   if (ok) {
-    ok = copy(from, &file, piece, progress, context, error) && atomic_commit(&file, error);
-    atomic_abort(&file);
+    ok = copy(from, &file, piece, progress, context, error) && file_writer_commit(&file, error);
+    file_writer_abort(&file);
   }
   free(piece);
   return ok;

@@ -49,7 +49,7 @@ static bool write_header(TokenWriter *w, Error *error) {
                    .vocab = w->info.vocab};
   memcpy(header.magic, MAGIC, sizeof MAGIC);
   header.checksum = checksum_of(&header);
-  return atomic_write(&w->file, &header, sizeof header, error);
+  return file_writer_add(&w->file, &header, sizeof header, error);
 }
 
 bool token_writer_begin(TokenWriter *w, const char *path, const TokenFileInfo *info, Error *error) {
@@ -60,7 +60,7 @@ bool token_writer_begin(TokenWriter *w, const char *path, const TokenFileInfo *i
     return fail(error, EXIT_INTERNAL, "a vocabulary of %d tokens", info->vocab);
   w->words = malloc((size_t)HELD_WORDS * word_bytes(info));
   if (!w->words) return fail(error, EXIT_MEMORY, "out of memory for writing %s", path);
-  if (atomic_begin(&w->file, path, error) && write_header(w, error)) return true; /* its place; filled in by commit */
+  if (file_writer_begin(&w->file, path, error) && write_header(w, error)) return true; /* its place; filled in by commit */
   token_writer_abort(w);
   return false;
 }
@@ -70,7 +70,7 @@ static bool flush(TokenWriter *w, Error *error) {
   w->held = 0;
   if (!bytes) return true;
   w->info.sum = checksum_xxh64(w->words, bytes, w->info.sum);
-  return atomic_write(&w->file, w->words, bytes, error);
+  return file_writer_add(&w->file, w->words, bytes, error);
 }
 
 bool token_writer_add(TokenWriter *w, const int32_t *ids, size_t count, bool learn, Error *error) {
@@ -95,13 +95,13 @@ bool token_writer_commit(TokenWriter *w, int64_t documents, int64_t bytes, Error
   bool ok = flush(w, error);
   if (ok && fseek(w->file.stream, 0, SEEK_SET) != 0)
     ok = fail(error, EXIT_OUTPUT, "cannot write %s: %s", w->file.path, strerror(errno));
-  ok = ok && write_header(w, error) && atomic_commit(&w->file, error);
+  ok = ok && write_header(w, error) && file_writer_commit(&w->file, error);
   token_writer_abort(w);
   return ok;
 }
 
 void token_writer_abort(TokenWriter *w) {
-  atomic_abort(&w->file);
+  file_writer_abort(&w->file);
   free(w->words);
   w->words = NULL;
 }

@@ -24,7 +24,7 @@ typedef struct TokenFileInfo {
 /* ---- writing: to a temporary file that takes the name when it is whole ---- */
 
 typedef struct TokenWriter {
-  AtomicFile file;
+  FileWriter file;
   TokenFileInfo info;
   void *words; /* not written yet */
   size_t held;

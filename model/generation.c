@@ -1,25 +1,14 @@
 #include "model/generation.h"
 
+#include "util/clock.h"
+#include "util/utf8.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 const char *generation_stop_name(StopReason reason) {
   static const char *const names[] = {"length", "end of text", "context full", "interrupted"};
   return names[reason];
-}
-
-size_t utf8_complete(const uint8_t *bytes, size_t size) {
-  for (size_t back = 1; back <= 3 && back <= size; back++) {
-    uint8_t lead = bytes[size - back];
-    if ((lead & 0xC0) == 0x80) continue; /* a continuation byte: its lead is further back */
-    size_t needed = lead >= 0xF0 && lead <= 0xF4  ? 4
-                    : lead >= 0xE0 && lead < 0xF0 ? 3
-                    : lead >= 0xC2 && lead < 0xE0 ? 2
-                                                  : 1;
-    return needed > back ? size - back : size;
-  }
-  return size;
 }
 
 /* Bytes held back until they are whole characters. */
@@ -55,12 +44,6 @@ static bool outlet_add(Outlet *o, int32_t token, Error *error) {
   return true;
 }
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Makes room for one more token, or says why there is none. */
 static bool make_room(const GenerationRequest *r, int64_t drawn, bool *stop, StopReason *reason, Error *error) {
   int ctx = decoder_context(r->decoder);
@@ -90,7 +73,7 @@ static bool generate_loop(Outlet *outlet, double start, GenerationResult *result
     if (stop) return true;
     int32_t token;
     if (!decoder_next(r->decoder, &r->sampling, &token, error)) return false;
-    if (result->tokens++ == 0) result->first_token_seconds = now() - start;
+    if (result->tokens++ == 0) result->first_token_seconds = clock_seconds() - start;
     if (token == tokenizer_end(r->tokenizer)) {
       if (r->ignore_end) continue;
       result->reason = STOP_END;
@@ -113,12 +96,12 @@ bool generation_prompt(const Tokenizer *tokenizer, int32_t start, const uint8_t 
 
 bool generation_run(const GenerationRequest *r, GenerationResult *result, Error *error) {
   *result = (GenerationResult){0};
-  double start = now();
+  double start = clock_seconds();
   Outlet outlet = {.request = r};
   bool ok =
       decoder_prompt(r->decoder, r->prompt, r->prompt_tokens, 0, error) && generate_loop(&outlet, start, result, error);
   if (ok && result->reason != STOP_CALLER) outlet_flush(&outlet, true);
   free(outlet.held);
-  result->seconds = now() - start;
+  result->seconds = clock_seconds() - start;
   return ok;
 }

@@ -38,7 +38,4 @@ bool generation_prompt(const Tokenizer *tokenizer, int32_t start, const uint8_t 
 
 bool generation_run(const GenerationRequest *request, GenerationResult *result, Error *error);
 
-/* How many of `size` bytes can be shown now: all but the beginning of a UTF-8 character that may still be completed. */
-size_t utf8_complete(const uint8_t *bytes, size_t size);
-
 #endif

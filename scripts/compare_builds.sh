@@ -81,22 +81,28 @@ train() {
   attempt "$side" /dev/null build/train --out "$name.run" $small "$@"
 }
 
+kept="model.safetensors config.json tokenizer.json tokenizer_config.json generation_config.json samples.txt"
+
 # collect SIDE NAME STEPS: everything to be compared, into SIDE/NAME
 collect() {
   side=$1 name=$2 steps=$3
   run=$name.run results=$work/$side/$name
+  for file in model.safetensors metrics.jsonl last/state.safetensors; do
+    [ -s "$work/$side/$run/$file" ] || problems="$problems $file($side:missing)"
+    [ -s "$work/$side/$run/$file" ] || return
+  done
   mkdir "$results"
-  for file in model.safetensors config.json tokenizer.json tokenizer_config.json generation_config.json samples.txt; do
+  for file in $kept; do
     cp "$work/$side/$run/$file" "$results/" 2>/dev/null
   done
   sed 's/"seconds":[^,}]*,*//g; s/"tokens_per_s":[^,}]*,*//g' "$work/$side/$run/metrics.jsonl" >"$results/metrics.jsonl"
-  tail -n 1 "$results/metrics.jsonl" | grep -q "\"step\": *$steps," || problems="$problems metrics.jsonl($side:ends-early)"
+  tail -n 1 "$results/metrics.jsonl" | grep -q "\"step\": *$steps," || problems="$problems metrics.jsonl($side:incomplete)"
   # The state's header says how long the run took; the tensors come after it.
   state=$work/$side/$run/last/state.safetensors
   header=$(od -A n -t u8 -N 8 "$state" | tr -d ' ')
   tail -c "+$((${header:-0} + 9))" "$state" >"$results/state"
   attempt "$side" "$results/greedy" \
-    build/generate "$run" --greedy --ignore-eos -n 100 -p Once --echo --threads 2 --device cpu --quiet
+    build/generate "$run" --greedy --ignore-eos -n 100 -p Once --echo --repeat-penalty 1.3 --threads 2 --device cpu --quiet
   attempt "$side" "$results/sampled" build/generate "$run" --seed 7 --ignore-eos -n 100 -p "The " --temp 0.9 --top-k 50 \
     --top-p 0.98 --min-p 0.01 --repeat-penalty 1.1 --threads 2 --device cpu --quiet
   attempt "$side" "$results/score" build/generate "$run" --score "$tail" --threads 2 --device cpu --quiet
@@ -110,14 +116,14 @@ same=0
 different=0
 # judge NAME: compares what both sides collected; a file that is missing or empty is a difference too
 judge() {
-  for file in model.safetensors config.json tokenizer.json tokenizer_config.json generation_config.json samples.txt \
-    metrics.jsonl state greedy sampled score score-pairs encode decode; do
-    for side in old new; do
-      [ -s "$work/$side/$1/$file" ] || problems="$problems $file($side:missing)"
-    done
-    if [ -s "$work/old/$1/$file" ] && [ -s "$work/new/$1/$file" ]; then
-      cmp -s "$work/old/$1/$file" "$work/new/$1/$file" || problems="$problems $file"
-    fi
+  for side in old new; do
+    [ -d "$work/$side/$1" ] || problems="$problems run($side:nothing-to-compare)"
+  done
+  for file in $kept metrics.jsonl state greedy sampled score score-pairs encode decode; do
+    if [ ! -d "$work/old/$1" ] || [ ! -d "$work/new/$1" ]; then break
+    elif [ ! -s "$work/old/$1/$file" ]; then problems="$problems $file(old:missing)"
+    elif [ ! -s "$work/new/$1/$file" ]; then problems="$problems $file(new:missing)"
+    elif ! cmp -s "$work/old/$1/$file" "$work/new/$1/$file"; then problems="$problems $file"; fi
   done
   if [ -z "$problems" ]; then
     same=$((same + 1))
@@ -161,7 +167,7 @@ kill -INT $pid 2>/dev/null
 wait $pid
 got=$?
 pid=
-at=$(sed -n '$s/.*"step": *\([0-9]*\),.*/\1/p' "$begun/metrics.jsonl")
+at=$(sed -n '$s/.*"step": *\([0-9]*\),.*/\1/p' "$begun/metrics.jsonl" 2>/dev/null)
 if [ $got -ne 130 ] || [ "${at:-0}" -eq 0 ] || [ "${at:-0}" -ge $steps ]; then
   problems="$problems train(begun:status-$got,step-${at:-none})"
   tail -n 3 "$work/begun/stderr.txt" >&2

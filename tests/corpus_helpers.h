@@ -3,6 +3,7 @@
 #define INKLING_TESTS_CORPUS_HELPERS_H
 
 #include "util/file.h"
+#include "util/path.h"
 #include "dataset/corpus.h"
 
 #include <dirent.h>

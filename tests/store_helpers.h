@@ -3,6 +3,7 @@
 #define INKLING_TESTS_STORE_HELPERS_H
 
 #include "util/file.h"
+#include "util/path.h"
 
 #include <dirent.h>
 #include <ftw.h>

@@ -224,7 +224,7 @@ static void random_bytes_have_pieces_too(void **state) {
 static void all_code_points_have_their_class(void **state) {
   Reference reference = reference_create();
   size_t ours[8], expected[8];
-  for (uint32_t point = 0x80; point < CODE_POINTS; point += point < 0x3400 || point > 0x1FFFF ? 1 : 7) {
+  for (uint32_t point = 0x80; point < UTF8_POINTS; point += point < 0x3400 || point > 0x1FFFF ? 1 : 7) {
     uint8_t text[8] = {'a', ' '};
     size_t size = 2;
     if (point >= 0x10000) text[size++] = (uint8_t)(0xF0 | point >> 18);

@@ -1,5 +1,6 @@
 /* util/file: whole files, mapped and written atomically, and what cannot be read or written. */
 #include "util/file.h"
+#include "util/path.h"
 #include "tests/store_helpers.h"
 
 #include <stdio.h>
@@ -71,19 +72,19 @@ static void test_path_join(void **state) {
 
 static void test_atomic_abort_and_sweep(void **state) {
   Error error = {0};
-  AtomicFile file;
-  expect_done(atomic_begin(&file, at(state, "x").text, &error), &error);
-  expect_done(atomic_write(&file, "half", 4, &error), &error);
+  FileWriter file;
+  expect_done(file_writer_begin(&file, at(state, "x").text, &error), &error);
+  expect_done(file_writer_add(&file, "half", 4, &error), &error);
   assert_int_equal(entries(*state), 1); /* the temporary only */
-  atomic_abort(&file);
-  atomic_abort(&file);
+  file_writer_abort(&file);
+  file_writer_abort(&file);
   assert_int_equal(entries(*state), 0);
   put(at(state, ".model.safetensors.inkling-a1b2c3").text, "x", 1);
   put(at(state, ".gitignore").text, "x", 1);
   put(at(state, "book.inkling-a1b2c3").text, "x", 1);
-  atomic_sweep(*state);
+  file_sweep(*state);
   assert_int_equal(entries(*state), 2);
-  atomic_sweep(at(state, "missing").text);
+  file_sweep(at(state, "missing").text);
 }
 
 static void test_long_name(void **state) {

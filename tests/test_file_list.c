@@ -1,5 +1,5 @@
 /* dataset/file_list, through dataset/corpus: which files are read, in which order, and names that cannot be. */
-#include "util/one_line.h"
+#include "util/text.h"
 #include "tests/corpus_helpers.h"
 #include "dataset/corpus.h"
 
@@ -163,18 +163,18 @@ static void odd_names_are_printable(void **state) {
 
 static void printable_texts(void **state) {
   (void)state;
-  assert_string_equal(one_line("", 40).text, "");
-  assert_string_equal(one_line("a\tb\x7f\n", 40).text, "a?b??");
-  assert_string_equal(one_line("Ġé€😀", 40).text, "Ġé€😀");
-  assert_string_equal(one_line("\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80\xe2\x82", 40).text, "???????????");
-  assert_string_equal(one_line("abcdefghijklmno", 10).text, "abc...lmno");
-  assert_string_equal(one_line("aéé0123456789éé", 10).text, "aé...éé");
+  assert_string_equal(text_one_line("", 40).text, "");
+  assert_string_equal(text_one_line("a\tb\x7f\n", 40).text, "a?b??");
+  assert_string_equal(text_one_line("Ġé€😀", 40).text, "Ġé€😀");
+  assert_string_equal(text_one_line("\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80\xe2\x82", 40).text, "???????????");
+  assert_string_equal(text_one_line("abcdefghijklmno", 10).text, "abc...lmno");
+  assert_string_equal(text_one_line("aéé0123456789éé", 10).text, "aé...éé");
   char longest[5000];
   memset(longest, 'x', sizeof longest - 1);
   longest[sizeof longest - 1] = '\0';
-  assert_int_equal(strlen(one_line(longest, 9999).text), ONE_LINE_BYTES - 1);
+  assert_int_equal(strlen(text_one_line(longest, 9999).text), ONE_LINE_BYTES - 1);
   memset(longest, 0x80, sizeof longest - 1);
-  assert_string_equal(one_line(longest, 100).text, "...");
+  assert_string_equal(text_one_line(longest, 100).text, "...");
 }
 
 static void thousands_of_files(void **state) {

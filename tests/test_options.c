@@ -153,7 +153,7 @@ static void describe(Fixture *f) {
 static int set_up(void **state) {
   Fixture *f = calloc(1, sizeof *f);
   assert_non_null(f);
-  temporary_file(f->path);
+  file_temporary(f->path);
   describe(f);
   *state = f;
   return 0;

@@ -1,6 +1,7 @@
 /* cli/progress and util/error: errors, numbers, progress lines, work lines and the messages of the console. */
 #include "util/error.h"
-#include "cli/progress.h"
+#include "cli/console.h"
+#include "util/text.h"
 #include "tests/cli_helpers.h"
 
 #include <math.h>
@@ -64,26 +65,26 @@ static void human_numbers(void **state) {
                {(double)INFINITY, "-", "-", "-"},
                {1e300, "1e+288T", "9.09e+287 TiB", "-"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    assert_string_equal(human_count(cases[i].value).text, cases[i].count);
-    assert_string_equal(human_bytes(cases[i].value).text, cases[i].bytes);
-    assert_string_equal(human_duration(cases[i].value).text, cases[i].duration);
+    assert_string_equal(text_count(cases[i].value).text, cases[i].count);
+    assert_string_equal(text_bytes(cases[i].value).text, cases[i].bytes);
+    assert_string_equal(text_duration(cases[i].value).text, cases[i].duration);
   }
-  assert_string_equal(human_count(-48211).text, "-48.2k");
-  assert_string_equal(human_duration(-1).text, "-");
+  assert_string_equal(text_count(-48211).text, "-48.2k");
+  assert_string_equal(text_duration(-1).text, "-");
 }
 
 static void exact_numbers(void **state) {
   (void)state;
-  assert_string_equal(number_exact(600, false).text, "600");
-  assert_string_equal(number_exact(0.1, false).text, "0.1");
-  assert_string_equal(number_exact((double)0.1f, true).text, "0.1");
-  assert_string_equal(number_exact((double)0.1f, false).text, "0.10000000149011612");
-  assert_string_equal(number_exact(1e-8, false).text, "1e-08");
-  assert_string_equal(number_exact(-1e300, false).text, "-1e+300");
-  assert_string_equal(number_exact(12.5, false).text, "12.5");
+  assert_string_equal(text_number(600, false).text, "600");
+  assert_string_equal(text_number(0.1, false).text, "0.1");
+  assert_string_equal(text_number((double)0.1f, true).text, "0.1");
+  assert_string_equal(text_number((double)0.1f, false).text, "0.10000000149011612");
+  assert_string_equal(text_number(1e-8, false).text, "1e-08");
+  assert_string_equal(text_number(-1e300, false).text, "-1e+300");
+  assert_string_equal(text_number(12.5, false).text, "12.5");
 }
 
-static const ProgressNumbers all_numbers = {.step = 1200,
+static const ConsoleProgress all_numbers = {.step = 1200,
                                             .steps = 2000,
                                             .loss = 1.812,
                                             .val_loss = 1.904,
@@ -101,16 +102,16 @@ static int columns_of(const char *text) {
 static void progress_lines(void **state) {
   (void)state;
   char line[256];
-  const ProgressNumbers few = {
+  const ConsoleProgress few = {
       .step = 3, .loss = NAN, .val_loss = NAN, .lr = NAN, .tokens_per_s = NAN, .peak = NAN, .seconds_left = NAN};
-  progress_format(line, sizeof line, &all_numbers, 0, true, true);
+  console_format_progress(line, sizeof line, &all_numbers, 0, true, true);
   assert_string_equal(line, "step 1200/2000 ███████░░░░░ loss 1.812  val 1.904  lr 8.1e-04  48.2k tok/s  71% of peak  "
                             "ETA 0:21");
-  progress_format(line, sizeof line, &all_numbers, 0, true, false);
+  console_format_progress(line, sizeof line, &all_numbers, 0, true, false);
   assert_non_null(strstr(line, "step 1200/2000 #######..... loss"));
-  progress_format(line, sizeof line, &all_numbers, 0, false, true);
+  console_format_progress(line, sizeof line, &all_numbers, 0, false, true);
   assert_non_null(strstr(line, "step 1200/2000  loss 1.812  val"));
-  assert_int_equal(progress_format(line, sizeof line, &few, 80, true, true), 6);
+  assert_int_equal(console_format_progress(line, sizeof line, &few, 80, true, true), 6);
   assert_string_equal(line, "step 3");
 }
 
@@ -119,20 +120,20 @@ static void progress_fits_every_width(void **state) {
   char line[256];
   int last = 0;
   for (int width = 1; width <= 130; width++) {
-    int columns = progress_format(line, sizeof line, &all_numbers, width, true, true);
+    int columns = console_format_progress(line, sizeof line, &all_numbers, width, true, true);
     assert_int_equal(columns, columns_of(line));
     assert_true(columns > 0 && columns <= width && columns >= last);
     last = columns;
   }
-  assert_int_equal(last, progress_format(line, sizeof line, &all_numbers, 0, true, true));
-  progress_format(line, sizeof line, &all_numbers, 40, true, true);
+  assert_int_equal(last, console_format_progress(line, sizeof line, &all_numbers, 0, true, true));
+  console_format_progress(line, sizeof line, &all_numbers, 40, true, true);
   assert_string_equal(line, "step 1200/2000  loss 1.812  ETA 0:21");
 }
 
 static void extreme_progress_is_harmless(void **state) {
   (void)state;
   char line[512], small[8];
-  const ProgressNumbers extreme = {.step = INT64_MAX,
+  const ConsoleProgress extreme = {.step = INT64_MAX,
                                    .steps = 1,
                                    .loss = INFINITY,
                                    .val_loss = -1e300,
@@ -140,10 +141,10 @@ static void extreme_progress_is_harmless(void **state) {
                                    .tokens_per_s = 1e300,
                                    .peak = 1e300,
                                    .seconds_left = 1e300};
-  int columns = progress_format(line, sizeof line, &extreme, 0, true, true);
+  int columns = console_format_progress(line, sizeof line, &extreme, 0, true, true);
   assert_int_equal(columns, columns_of(line));
   assert_non_null(strstr(line, "loss inf"));
-  progress_format(small, sizeof small, &all_numbers, 0, true, true);
+  console_format_progress(small, sizeof small, &all_numbers, 0, true, true);
   assert_true(strlen(small) < sizeof small);
 }
 
@@ -161,31 +162,31 @@ static Console console_to(const Scratch *f, bool terminal) {
 static void plain_lines_elsewhere(void **state) {
   Scratch *f = *state;
   Console console = console_to(f, false);
-  progress_update(&console, &all_numbers, false);
-  progress_update(&console, &all_numbers, true);
-  message_note(&console, "%d things", 3);
-  message_warning(&console, "careful");
-  message_error(&console, &(Error){.code = EXIT_INPUT, .text = "x is empty"});
-  message_line(&console, "a line");
-  progress_finish(&console);
+  console_progress(&console, &all_numbers, false);
+  console_progress(&console, &all_numbers, true);
+  console_note(&console, "%d things", 3);
+  console_warning(&console, "careful");
+  console_error(&console, &(Error){.code = EXIT_INPUT, .text = "x is empty"});
+  console_line(&console, "a line");
+  console_end_line(&console);
   assert_string_equal(printed(f, &console),
                       "step 1200/2000  loss 1.812  val 1.904  lr 8.1e-04  48.2k tok/s  71% of peak  ETA 0:21\n"
                       "note: 3 things\nwarning: careful\ntrain: x is empty\na line\n");
 }
 
-static void expect_work(ProgressWork work, double seconds, const char *expected) {
+static void expect_work(ConsoleWork work, double seconds, const char *expected) {
   char line[200];
-  progress_work_format(line, sizeof line, &work, seconds);
+  console_format_work(line, sizeof line, &work, seconds);
   assert_string_equal(line, expected);
 }
 
 static void work_lines(void **state) {
   (void)state;
-  expect_work((ProgressWork){"encoding", 3 << 20, 12 << 20, true}, 2,
+  expect_work((ConsoleWork){"encoding", 3 << 20, 12 << 20, true}, 2,
               "encoding 3.0 MiB of 12.0 MiB, 1.5 MiB/s, ETA 0:06");
-  expect_work((ProgressWork){"merging pairs", 500, 32000, false}, 1, "merging pairs 500 of 32.0k, 500/s, ETA 1:03");
-  expect_work((ProgressWork){"reading", 1024, 0, true}, 4, "reading 1.0 KiB, 256 B/s");
-  expect_work((ProgressWork){"reading", 0, 5, true}, 0, "reading 0 B of 5 B, 0 B/s");
+  expect_work((ConsoleWork){"merging pairs", 500, 32000, false}, 1, "merging pairs 500 of 32.0k, 500/s, ETA 1:03");
+  expect_work((ConsoleWork){"reading", 1024, 0, true}, 4, "reading 1.0 KiB, 256 B/s");
+  expect_work((ConsoleWork){"reading", 0, 5, true}, 0, "reading 0 B of 5 B, 0 B/s");
 }
 
 /* What is over within half a second shows nothing; elsewhere than on a terminal nothing does within ten. */
@@ -193,10 +194,10 @@ static void short_work_is_silent(void **state) {
   Scratch *f = *state;
   for (int terminal = 0; terminal < 2; terminal++) {
     Console console = console_to(f, terminal);
-    const ProgressWork work = {"encoding", 1, 2, true};
-    progress_work(&console, &work);
-    progress_work(&console, &work);
-    progress_work_end(&console);
+    const ConsoleWork work = {"encoding", 1, 2, true};
+    console_work(&console, &work);
+    console_work(&console, &work);
+    console_work_end(&console);
     assert_string_equal(printed(f, &console), "");
   }
 }
@@ -204,13 +205,13 @@ static void short_work_is_silent(void **state) {
 static void long_work_is_one_line(void **state) {
   Scratch *f = *state;
   Console console = console_to(f, true);
-  const ProgressWork work = {"encoding", 1, 2, true};
-  progress_work(&console, &work);
+  const ConsoleWork work = {"encoding", 1, 2, true};
+  console_work(&console, &work);
   console.drawn_at -= 1; /* as if a second had passed */
-  progress_work(&console, &work);
-  progress_work(&console, &work);
-  progress_work_end(&console);
-  progress_work_end(&console);
+  console_work(&console, &work);
+  console_work(&console, &work);
+  console_work_end(&console);
+  console_work_end(&console);
   char *text = printed(f, &console);
   assert_true(strncmp(text, "\rencoding 1 B of 2 B, ", 22) == 0);
   assert_true(strcmp(text + strlen(text) - 7, "\033[K\r\033[K") == 0);
@@ -220,30 +221,30 @@ static void quiet_keeps_warnings(void **state) {
   Scratch *f = *state;
   Console console = console_to(f, false);
   console.quiet = true;
-  progress_update(&console, &all_numbers, true);
-  message_note(&console, "note");
-  message_line(&console, "line");
-  message_warning(&console, "careful");
-  message_error(&console, &(Error){.code = EXIT_INTERNAL});
+  console_progress(&console, &all_numbers, true);
+  console_note(&console, "note");
+  console_line(&console, "line");
+  console_warning(&console, "careful");
+  console_error(&console, &(Error){.code = EXIT_INTERNAL});
   assert_string_equal(printed(f, &console), "warning: careful\ntrain: failed without saying why\n");
 }
 
 static void messages_wipe_the_line(void **state) {
   Scratch *f = *state;
   Console console = console_to(f, true);
-  ProgressNumbers numbers = {
+  ConsoleProgress numbers = {
       .step = 1, .loss = NAN, .val_loss = NAN, .lr = NAN, .tokens_per_s = NAN, .peak = NAN, .seconds_left = NAN};
-  progress_update(&console, &numbers, false);
+  console_progress(&console, &numbers, false);
   numbers.step = 2;
-  progress_update(&console, &numbers, false); /* within a tenth of a second: not drawn */
-  message_warning(&console, "careful");
-  progress_update(&console, &numbers, false); /* comes back at once */
+  console_progress(&console, &numbers, false); /* within a tenth of a second: not drawn */
+  console_warning(&console, "careful");
+  console_progress(&console, &numbers, false); /* comes back at once */
   numbers.step = 3;
-  progress_update(&console, &numbers, true); /* a logged step is always drawn */
-  progress_finish(&console);
-  progress_finish(&console);
+  console_progress(&console, &numbers, true); /* a logged step is always drawn */
+  console_end_line(&console);
+  console_end_line(&console);
   console.color = true;
-  message_warning(&console, "colored");
+  console_warning(&console, "colored");
   assert_string_equal(printed(f, &console), "\rstep 1\033[K\r\033[Kwarning: careful\n\rstep 2\033[K\rstep 3\033[K\n"
                                             "\033[33mwarning:\033[0m colored\n");
 }
@@ -252,10 +253,10 @@ static void console_looks_at_the_environment(void **state) {
   (void)state;
   setenv("LC_ALL", "C.UTF-8", 1);
   setenv("TERM", "dumb", 1);
-  Console console = console_stderr("train", true);
+  Console console = console_open("train", true);
   assert_true(console.utf8 && console.quiet && !console.terminal && !console.color);
   setenv("LC_ALL", "C", 1);
-  assert_false(console_stderr("train", false).utf8);
+  assert_false(console_open("train", false).utf8);
 }
 
 int main(void) {

@@ -5,40 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SURROGATES = 0xD800, SURROGATES_END = 0xE000, GROUP_LETTERS = 1 };
-
-size_t utf8_decode(const uint8_t *text, size_t size, uint32_t *point) {
-  uint32_t lead = text[0];
-  size_t length = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
-  if (length == 0 || length > size) return 0;
-  uint32_t out = length == 1 ? lead : lead & (0x7Fu >> length);
-  for (size_t i = 1; i < length; i++) {
-    if ((text[i] & 0xC0) != 0x80) return 0;
-    out = out << 6 | (text[i] & 0x3Fu);
-  }
-  /* C0 and C1 are no leads, so only forms of three and four bytes can be overlong. */
-  bool overlong = (length == 3 && out < 0x800) || (length == 4 && out < 0x10000);
-  if (overlong || (out >= SURROGATES && out < SURROGATES_END) || out >= CODE_POINTS) return 0;
-  *point = out;
-  return length;
-}
-
-static size_t utf8_encode(uint32_t point, uint8_t *out) {
-  if (point < 0x80) {
-    out[0] = (uint8_t)point;
-    return 1;
-  }
-  size_t length = point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
-  for (size_t i = length - 1; i > 0; i--, point >>= 6) out[i] = (uint8_t)(0x80 | (point & 0x3F));
-  out[0] = (uint8_t)((0xF00u >> length & 0xF0) | point);
-  return length;
-}
+enum { GROUP_LETTERS = 1 };
 
 /* All characters but the surrogates, in order: about 4.4 MB. */
 static size_t write_all_characters(uint8_t *out) {
   size_t size = 0;
-  for (uint32_t point = 0; point < CODE_POINTS; point++) {
-    if (point < SURROGATES || point >= SURROGATES_END) size += utf8_encode(point, out + size);
+  for (uint32_t point = 0; point < UTF8_POINTS; point++) {
+    if (point < UTF8_SURROGATES || point >= UTF8_SURROGATES_END) size += utf8_write(point, out + size);
   }
   return size;
 }
@@ -56,7 +29,7 @@ static void set_spaces(CharClasses *classes) {
 static void set_range(CharClasses *classes, const uint8_t *text, size_t size, CharClass class) {
   for (size_t at = 0; at < size;) {
     uint32_t point = 0;
-    at += utf8_decode(text + at, size - at, &point);
+    at += utf8_read(text + at, size - at, &point);
     classes->of[point] = (uint8_t) class;
   }
 }
@@ -100,7 +73,7 @@ static bool ask_pcre2(CharClasses *classes, const uint8_t *text, size_t size, Er
 bool char_classes_create(CharClasses **out, Error *error) {
   *out = NULL;
   CharClasses *classes = calloc(1, sizeof *classes);
-  uint8_t *text = malloc((size_t)CODE_POINTS * 4);
+  uint8_t *text = malloc((size_t)UTF8_POINTS * 4);
   if (!classes || !text) {
     free(classes);
     free(text);

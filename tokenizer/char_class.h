@@ -10,11 +10,10 @@
 #define INKLING_TOKENIZER_CHAR_CLASS_H
 
 #include "util/error.h"
+#include "util/utf8.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-enum { CODE_POINTS = 0x110000 };
 
 typedef enum CharClass {
   CHAR_OTHER,
@@ -26,15 +25,12 @@ typedef enum CharClass {
 
 /* 1.1 MB. */
 typedef struct CharClasses {
-  uint8_t of[CODE_POINTS];
+  uint8_t of[UTF8_POINTS];
   uint8_t of_byte[256];
 } CharClasses;
 
 /* The caller frees with free(). EXIT_MEMORY; EXIT_INTERNAL where PCRE2 was built without Unicode. */
 bool char_classes_create(CharClasses **out, Error *error);
-
-/* Bytes of the well-formed character that starts at text[0], at most `size` of them, or 0; its point in *point. */
-size_t utf8_decode(const uint8_t *text, size_t size, uint32_t *point);
 
 /* Class of the character at text[0] and its bytes in *length; size > 0. */
 static inline CharClass char_class(const CharClasses *classes, const uint8_t *text, size_t size, size_t *length) {
@@ -42,7 +38,7 @@ static inline CharClass char_class(const CharClasses *classes, const uint8_t *te
   *length = 1;
   if (class != CHAR_MULTIBYTE) return class;
   uint32_t point;
-  size_t bytes = utf8_decode(text, size, &point);
+  size_t bytes = utf8_read(text, size, &point);
   if (bytes == 0) return CHAR_OTHER;
   *length = bytes;
   return (CharClass)classes->of[point];

@@ -1,7 +1,8 @@
 #include "tokenizer/tokenizer_json.h"
 
-#include "util/one_line.h"
+#include "util/text.h"
 #include "util/file.h"
+#include "util/path.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -467,5 +468,5 @@ bool tokenizer_json_read(TokenizerFile *out, const char *path, Error *error) {
   if (ok) return true;
   free(out->json);
   *out = (TokenizerFile){0};
-  return fail(error, why.code, "%s", one_line(why.text, ONE_LINE_BYTES).text);
+  return fail(error, why.code, "%s", text_one_line(why.text, ONE_LINE_BYTES).text);
 }

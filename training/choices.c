@@ -1,6 +1,6 @@
 #include "training/choices.h"
 
-#include "cli/progress.h"
+#include "util/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -58,7 +58,7 @@ void choices_tokenizer(TrainSettings *s, int64_t bytes, bool accelerator, Choice
   }
   if (strcmp(s->tokenizer, "bpe") != 0 || s->vocab_size) return;
   s->vocab_size = preset_vocab ? preset_vocab : vocab_for(bytes, accelerator);
-  note_choice(choices, "a BPE of at most %d tokens (%s of text)", s->vocab_size, human_bytes((double)bytes).text);
+  note_choice(choices, "a BPE of at most %d tokens (%s of text)", s->vocab_size, text_bytes((double)bytes).text);
 }
 
 /* ---- model ---- */
@@ -112,7 +112,7 @@ static void fill_preset(TrainSettings *s, const ChoiceInputs *given, Choices *ch
     s->preset = preset_for(s, given);
     if (!shaped)
       note_choice(choices, "preset %s (%s, %s of text)", choices_preset_names[s->preset],
-                  given->device->accelerator ? "a GPU" : "a CPU", human_bytes((double)given->text_bytes).text);
+                  given->device->accelerator ? "a GPU" : "a CPU", text_bytes((double)given->text_bytes).text);
   }
   const Preset *p = &presets[s->preset];
   if (!s->ctx) {

@@ -1,7 +1,9 @@
 /* What a run learns from: the text it is given, its tokenizer, the tokens on disk, and windows of them. */
-#include "util/one_line.h"
+#include "util/text.h"
+#include "util/threads.h"
 #include "cli/startup.h"
 #include "util/file.h"
+#include "util/path.h"
 #include "dataset/corpus.h"
 #include "dataset/encoding.h"
 #include "training/run.h"
@@ -48,7 +50,7 @@ typedef struct Work {
 } Work;
 
 static bool go_on(const Work *work, int64_t done, Error *error) {
-  progress_work(&work->r->console, &(ProgressWork){work->name, (double)done, work->all, work->bytes});
+  console_work(&work->r->console, &(ConsoleWork){work->name, (double)done, work->all, work->bytes});
   return !stop_signal || fail(error, (ExitCode)(128 + stop_signal), "stopped while %s", work->name);
 }
 
@@ -94,15 +96,15 @@ static void look_at(Run *r, const char *path, const char *source) {
   const char *dot = strrchr(source, '.');
   for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
     if (size >= strlen(packed[i].begins) && memcmp(first, packed[i].begins, strlen(packed[i].begins)) == 0)
-      message_warning(&r->console, "%s is compressed, and is learned as it is; for its text: %s %s | ./train -",
-                      piped ? "standard input" : one_line(source, 250).text, packed[i].opener,
-                      piped ? "FILE" : one_line(source, 250).text);
+      console_warning(&r->console, "%s is compressed, and is learned as it is; for its text: %s %s | ./train -",
+                      piped ? "standard input" : text_one_line(source, 250).text, packed[i].opener,
+                      piped ? "FILE" : text_one_line(source, 250).text);
   if (strncmp(first, "{\"", 2) != 0) return;
   if (!piped && !(dot && strcasecmp(dot, ".jsonl") == 0))
-    message_note(&r->console, "%s looks like JSON, and is learned as it is; JSON lines have names that end in .jsonl",
-                 one_line(source, 250).text);
+    console_note(&r->console, "%s looks like JSON, and is learned as it is; JSON lines have names that end in .jsonl",
+                 text_one_line(source, 250).text);
   if (piped && !stdin_is_jsonl(&r->settings))
-    message_note(&r->console,
+    console_note(&r->console,
                  "standard input looks like JSON lines, and is learned as it is; --jsonl-field text reads them");
 }
 
@@ -133,7 +135,7 @@ static bool open_corpus(Run *r, const char *const *sources, int count, Corpus **
                            .is_model = checkpoint_is_model,
                            .tick = not_stopped};
   ok = ok && corpus_open(out, opened, count, &options, error);
-  progress_work_end(&r->console);
+  console_work_end(&r->console);
   free(opened);
   free(copy);
   return ok;
@@ -169,7 +171,7 @@ static bool find_texts(Run *r, Corpus **train, Corpus **val, Error *error) {
   corpus_close(*train);
   corpus_close(*val);
   *train = *val = NULL;
-  message_warning(&r->console, "%s; the run goes on with the tokens that it has of it", cause.text);
+  console_warning(&r->console, "%s; the run goes on with the tokens that it has of it", cause.text);
   return true;
 }
 
@@ -179,7 +181,7 @@ static bool load_tokenizer(Run *r, const char *given, Error *error) {
   struct stat info;
   if (stat(given, &info) != 0)
     return fail(error, EXIT_CHECKPOINT, "--tokenizer %s: %s; give auto, byte, bpe, or a tokenizer.json",
-                one_line(given, 250).text, strerror(errno));
+                text_one_line(given, 250).text, strerror(errno));
   char *inside = S_ISDIR(info.st_mode) ? path_join(given, "tokenizer.json") : strdup(given);
   if (!inside) return fail(error, EXIT_MEMORY, "out of memory for a path");
   bool ok = tokenizer_load(&r->tokenizer, inside, error);
@@ -192,9 +194,9 @@ static bool learn_tokenizer(Run *r, Corpus *corpus, Error *error) {
   Work work = {r, "counting words", (double)corpus_bytes(corpus), true};
   EncodingOptions options = {r->threads, show_encoding, &work};
   bool ok = encoding_train(&r->tokenizer, corpus, wanted, &options, error);
-  progress_work_end(&r->console);
+  console_work_end(&r->console);
   if (ok && tokenizer_vocab(r->tokenizer) < wanted)
-    message_note(&r->console, "the text has pairs for a vocabulary of %d, not of %d", tokenizer_vocab(r->tokenizer),
+    console_note(&r->console, "the text has pairs for a vocabulary of %d, not of %d", tokenizer_vocab(r->tokenizer),
                  wanted);
   return ok;
 }
@@ -209,7 +211,7 @@ static bool make_tokenizer(Run *r, Corpus *corpus, Error *error) {
   if (strcmp(s->tokenizer, "bpe") == 0) return learn_tokenizer(r, corpus, error);
   if (s->vocab_size)
     return fail(error, EXIT_USAGE, "--vocab-size %d is for a BPE that is learned from the text, not for --tokenizer %s",
-                s->vocab_size, one_line(s->tokenizer, 250).text);
+                s->vocab_size, text_one_line(s->tokenizer, 250).text);
   if (settings_tokenizer_is_path(s)) return load_tokenizer(r, s->tokenizer, error);
   r->tokenizer = tokenizer_byte();
   return r->tokenizer || fail(error, EXIT_MEMORY, "out of memory for the tokenizer");
@@ -220,13 +222,13 @@ static bool make_tokenizer(Run *r, Corpus *corpus, Error *error) {
 static bool encode(Run *r, const char *path, Corpus *corpus, Error *error) {
   Work work = {r, "encoding", (double)corpus_bytes(corpus), true};
   EncodingOptions options = {r->threads, show_encoding, &work};
-  double start = now();
+  double start = clock_seconds();
   bool ok = encoding_write(path, corpus, r->tokenizer, &options, error);
-  double seconds = now() - start;
-  progress_work_end(&r->console);
+  double seconds = clock_seconds() - start;
+  console_work_end(&r->console);
   if (ok && seconds > 2)
-    message_line(&r->console, "encoded  %s in %s, %s/s", human_bytes(work.all).text, human_duration(seconds).text,
-                 human_bytes(work.all / seconds).text);
+    console_line(&r->console, "encoded  %s in %s, %s/s", text_bytes(work.all).text, text_duration(seconds).text,
+                 text_bytes(work.all / seconds).text);
   return ok;
 }
 
@@ -240,7 +242,7 @@ static bool is_fresh(const Run *r, const TokenFile *file, const Corpus *corpus) 
 static bool verify(Run *r, const TokenFile *file, Error *error) {
   Work work = {r, "checking tokens", (double)file->info.tokens, false};
   bool ok = token_file_verify(file, show, &work, error);
-  progress_work_end(&r->console);
+  console_work_end(&r->console);
   return ok;
 }
 
@@ -264,7 +266,7 @@ static bool open_splits(Run *r, Corpus *train, Corpus *val, Error *error) {
   if (!open_tokens(r, "tokens.bin", train, &r->tokens_file, error)) return false;
   if (r->tokens_file.info.tokens == 0)
     return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to learn from",
-                one_line(run_text_name(r), 250).text);
+                text_one_line(run_text_name(r), 250).text);
   if (!train) r->text = (TextFacts){.files = s->data.count, .bytes = r->tokens_file.info.bytes};
   token_range_split(&r->tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->train, &r->val);
   if (!s->val) return true;
@@ -273,7 +275,7 @@ static bool open_splits(Run *r, Corpus *train, Corpus *val, Error *error) {
   token_range_split(&r->val_file, 0, 0, &r->val, &none);
   if (r->val.end > VALIDATION_TOKENS) r->val.end = VALIDATION_TOKENS;
   if (run_has_validation(r)) return true;
-  return fail(error, EXIT_INPUT, "--val %s: %" PRId64 " tokens are too few to validate on", one_line(s->val, 250).text,
+  return fail(error, EXIT_INPUT, "--val %s: %" PRId64 " tokens are too few to validate on", text_one_line(s->val, 250).text,
               r->val.end);
 }
 
@@ -282,7 +284,7 @@ bool run_open_data(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   if (s->pack < 0) s->pack = s->prompt_field ? PACK_DOCS : PACK_STREAM;
   r->threads = s->machine.threads > 0 ? s->machine.threads : threads_available();
-  bool ok = (settings_have_directory(s) || temporary_directory(&r->scratch, error)) &&
+  bool ok = (settings_have_directory(s) || file_temporary_directory(&r->scratch, error)) &&
             find_texts(r, &train, &val, error) && make_tokenizer(r, train, error) && open_splits(r, train, val, error);
   corpus_close(train);
   corpus_close(val);
@@ -305,14 +307,14 @@ bool run_measure_documents(Run *r, DocumentLengths *out, Error *error) {
   if (r->settings.pack == PACK_STREAM || r->settings.ctx) return true;
   Work work = {r, "measuring documents", (double)token_range_size(&r->train), false};
   bool ok = packing_measure(&r->train, tokenizer_end(r->tokenizer), out, show, &work, error);
-  progress_work_end(&r->console);
+  console_work_end(&r->console);
   return ok;
 }
 
 static bool pack(Run *r, const TokenRange *split, Packing *out, Error *error) {
   Work work = {r, "packing documents", (double)token_range_size(split), false};
   bool ok = packing_make(out, split, r->config.ctx, tokenizer_end(r->tokenizer), show, &work, error);
-  progress_work_end(&r->console);
+  console_work_end(&r->console);
   return ok;
 }
 
@@ -325,7 +327,7 @@ static bool check_text_length(const Run *r, Error *error) {
   return fail(error, EXIT_INPUT,
               "%s: %" PRId64 " tokens to train on (and %" PRId64 " to validate), but a window needs %s%d; give more "
               "text%s",
-              one_line(run_text_name(r), 250).text, train, token_range_size(&r->val), docs ? "" : "ctx + 1 = ", least,
+              text_one_line(run_text_name(r), 250).text, train, token_range_size(&r->val), docs ? "" : "ctx + 1 = ", least,
               train < 9 ? "" : ", or a smaller --ctx");
 }
 
@@ -340,7 +342,7 @@ bool run_open_windows(Run *r, Error *error) {
     if (!pack(r, &r->train, &r->train_packing, error) || !pack(r, &r->val, &r->val_packing, error)) return false;
     if (r->train_packing.windows == 0)
       return fail(error, EXIT_INPUT, "%s: what there is to train on is prompts alone: nothing of it is to be learned",
-                  one_line(run_text_name(r), 250).text);
+                  text_one_line(run_text_name(r), 250).text);
     r->windows.packing = &r->train_packing;
     r->val_windows.packing = &r->val_packing;
   }

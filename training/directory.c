@@ -1,5 +1,6 @@
 /* The run directory: taken, begun, and left as it was when a run fails before it began. */
 #include "util/file.h"
+#include "util/path.h"
 #include "training/run.h"
 
 #include <errno.h>

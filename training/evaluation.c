@@ -12,7 +12,7 @@
 static bool keep_scoring(void *argument, int64_t done, int64_t all) {
   Run *r = argument;
   const double ctx = r->config.ctx;
-  progress_work(&r->console, &(ProgressWork){"validating", (double)done * ctx, (double)all * ctx, false});
+  console_work(&r->console, &(ConsoleWork){"validating", (double)done * ctx, (double)all * ctx, false});
   return !stop_signal;
 }
 
@@ -35,7 +35,7 @@ static EvaluationPlan evaluation_plan(const Run *r, bool whole) {
 static bool score(Run *r, bool whole, Evaluation *out, Error *error) {
   EvaluationPlan plan = evaluation_plan(r, whole);
   bool ok = evaluation_run(r->model, &plan, out, keep_scoring, r, error);
-  progress_work_end(&r->console);
+  console_work_end(&r->console);
   return ok;
 }
 
@@ -80,10 +80,10 @@ bool run_final_evaluation(Run *r, Error *error) {
   if (!score(r, true, &found, error)) return false;
   if (stop_signal || !found.tokens) return true;
   if (!write_validation(r, &found, error)) return false;
-  message_line(&r->console, "validation loss %.4f nats per token, %.4f bits per byte, over all %" PRId64 " tokens",
+  console_line(&r->console, "validation loss %.4f nats per token, %.4f bits per byte, over all %" PRId64 " tokens",
                evaluation_loss(&found), evaluation_bits_per_byte(&found), found.tokens);
   if (r->best_step < r->step)
-    message_note(&r->console,
+    console_note(&r->console,
                  "the best evaluation was at step %" PRId64 " (%.4f); that model is in %s/model.safetensors",
                  r->best_step, r->best_loss, r->dir);
   return true;
@@ -119,7 +119,7 @@ static bool append_sample(const Run *r, const TextBuffer *b, Error *error) {
 static void show_sample(Run *r, TextBuffer *b) {
   for (size_t i = 0; i < b->size; i++)
     if ((unsigned char)b->text[i] < 32 && b->text[i] != '\n' && b->text[i] != '\t') b->text[i] = '?';
-  message_line(&r->console, "--- sample after %" PRId64 " steps\n%s\n---", r->step, b->text);
+  console_line(&r->console, "--- sample after %" PRId64 " steps\n%s\n---", r->step, b->text);
 }
 
 bool run_sample(Run *r, Error *error) {

@@ -1,7 +1,7 @@
 #include "training/metrics.h"
 
-#include "cli/progress.h"
 #include "util/file.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -36,7 +36,7 @@ static void add(Line *line, const char *format, ...) {
 }
 
 static void add_number(Line *line, const char *name, double value) {
-  add(line, ",\"%s\":%s", name, isfinite(value) ? number_exact(value, false).text : "null");
+  add(line, ",\"%s\":%s", name, isfinite(value) ? text_number(value, false).text : "null");
 }
 
 bool metrics_append(Metrics *metrics, const MetricsLine *line, Error *error) {
@@ -76,14 +76,14 @@ static bool keeps(const char *line, size_t size, int64_t resumed_step) {
   return keep;
 }
 
-static bool copy_kept(const MappedFile *old, AtomicFile *file, int64_t resumed_step, Error *error) {
+static bool copy_kept(const MappedFile *old, FileWriter *file, int64_t resumed_step, Error *error) {
   const char *at = (const char *)old->bytes;
   size_t left = old->size;
   while (left > 0) {
     const char *newline = memchr(at, '\n', left);
     if (!newline) break; /* torn by a crash */
     size_t size = (size_t)(newline - at) + 1;
-    if (keeps(at, size, resumed_step) && !atomic_write(file, at, size, error)) return false;
+    if (keeps(at, size, resumed_step) && !file_writer_add(file, at, size, error)) return false;
     at += size;
     left -= size;
   }
@@ -92,15 +92,15 @@ static bool copy_kept(const MappedFile *old, AtomicFile *file, int64_t resumed_s
 
 static bool cut(const char *path, int64_t resumed_step, Error *error) {
   MappedFile old;
-  AtomicFile file;
+  FileWriter file;
   if (!file_map(&old, path, EXIT_OUTPUT, error)) return false;
-  bool done = atomic_begin(&file, path, error);
+  bool done = file_writer_begin(&file, path, error);
   if (done) {
     done = copy_kept(&old, &file, resumed_step, error);
     if (done) {
-      done = atomic_commit(&file, error);
+      done = file_writer_commit(&file, error);
     } else {
-      atomic_abort(&file);
+      file_writer_abort(&file);
     }
   }
   file_unmap(&old);

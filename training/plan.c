@@ -1,5 +1,5 @@
 /* What a run will be, said before it starts; timings for --bench and --minutes. */
-#include "util/one_line.h"
+#include "util/text.h"
 #include "cli/startup.h"
 #include "training/run.h"
 
@@ -19,14 +19,14 @@ static size_t text_bytes_kept(const Run *r) {
 }
 
 static void print_packing(Console *c, const Packing *p) {
-  message_line(c, "packing  %s windows of whole documents; %.1f %% of them is padding",
-               human_count((double)p->windows).text, 100 * padding(p));
+  console_line(c, "packing  %s windows of whole documents; %.1f %% of them is padding",
+               text_count((double)p->windows).text, 100 * padding(p));
   if (p->cut)
-    message_line(c, "         %s of %s documents are longer than a window of %d tokens, and cut",
-                 human_count((double)p->cut).text, human_count((double)p->documents).text, p->ctx);
+    console_line(c, "         %s of %s documents are longer than a window of %d tokens, and cut",
+                 text_count((double)p->cut).text, text_count((double)p->documents).text, p->ctx);
   if (p->left_out)
-    message_line(c, "         %s tokens of prompts fill windows alone, and are left out",
-                 human_count((double)p->left_out).text);
+    console_line(c, "         %s tokens of prompts fill windows alone, and are left out",
+                 text_count((double)p->left_out).text);
 }
 
 static void print_text(Run *r) {
@@ -37,13 +37,13 @@ static void print_text(Run *r) {
   char files[96] = "";
   if (more > 0) snprintf(files, sizeof files, " and %d more", more);
   if (text->files > more + 1) snprintf(files + strlen(files), sizeof files - strlen(files), " (%d files)", text->files);
-  message_line(c, "text     %s%s: %s, %s tokens to train on, %s to validate, %" PRId64 " document%s",
-               one_line(run_text_name(r), 250).text, files, human_bytes((double)text->bytes).text,
-               human_count((double)token_range_size(&r->train)).text,
-               human_count((double)token_range_size(&r->val)).text, tokens->documents,
+  console_line(c, "text     %s%s: %s, %s tokens to train on, %s to validate, %" PRId64 " document%s",
+               text_one_line(run_text_name(r), 250).text, files, text_bytes((double)text->bytes).text,
+               text_count((double)token_range_size(&r->train)).text,
+               text_count((double)token_range_size(&r->val)).text, tokens->documents,
                tokens->documents == 1 ? "" : "s");
   if (text->skipped)
-    message_line(
+    console_line(
         c, "         %" PRId64 " name%s in directories skipped: read are .txt and .jsonl, not hidden ones and runs",
         text->skipped, text->skipped == 1 ? "" : "s");
   if (r->settings.pack == PACK_DOCS) print_packing(c, &r->train_packing);
@@ -61,29 +61,29 @@ void run_print_plan(Run *r) {
   double parameters = (double)memory.parameters, tokens = (double)per_step * (double)s->steps;
   double flops = model_step_flops(&r->config, per_step) * (double)s->steps;
   print_text(r);
-  message_line(c, "model    %s parameters: %d layers x %d, %d heads%s, ffn %d, context %d, vocabulary %d (%s)%s",
-               human_count(parameters).text, r->config.layers, r->config.dim, r->config.heads,
+  console_line(c, "model    %s parameters: %d layers x %d, %d heads%s, ffn %d, context %d, vocabulary %d (%s)%s",
+               text_count(parameters).text, r->config.layers, r->config.dim, r->config.heads,
                r->config.kv_heads < r->config.heads ? " (grouped)" : "", r->config.ffn, r->config.ctx, r->config.vocab,
                tokenizer_name(r->tokenizer), r->config.tie ? ", tied" : "");
-  message_line(c,
+  console_line(c,
                "run      %" PRId64 " steps of %" PRId64 " tokens: %s tokens, %.2f epochs; lr %.2g, %" PRId64
                " steps of warm-up; dropout %g; seed %" PRIu64,
-               s->steps, per_step, human_count(tokens).text, tokens / (double)run_epoch_tokens(r), (double)s->lr,
+               s->steps, per_step, text_count(tokens).text, tokens / (double)run_epoch_tokens(r), (double)s->lr,
                s->warmup, (double)train.dropout, s->seed);
-  message_line(
+  console_line(
       c, "memory   %s: weights %s, gradients %s, moments %s, activations %s, logits %s; copies %s%s; on disk up to %s",
-      human_bytes((double)memory.total).text, human_bytes((double)memory.weights).text,
-      human_bytes((double)memory.gradients).text, human_bytes((double)memory.moments).text,
-      human_bytes((double)memory.activations).text, human_bytes((double)memory.logits).text,
-      human_bytes((double)memory.copies).text, info.accelerator ? " on the host" : "",
-      human_bytes(10.0 * (double)memory.gradients + (double)text_bytes_kept(r)).text);
-  if (r->choices.text[0]) message_line(c, "chosen   %s", r->choices.text);
-  message_line(c, "device   %s, %s, %.0f GFLOP/s at best; about %s for the run", info.device, dtype_name(info.dtype),
-               1e-9 * r->peak_flops, human_duration(2.0 * flops / r->peak_flops).text);
-  if (!s->bench) message_line(c, "output   %s", r->dir);
+      text_bytes((double)memory.total).text, text_bytes((double)memory.weights).text,
+      text_bytes((double)memory.gradients).text, text_bytes((double)memory.moments).text,
+      text_bytes((double)memory.activations).text, text_bytes((double)memory.logits).text,
+      text_bytes((double)memory.copies).text, info.accelerator ? " on the host" : "",
+      text_bytes(10.0 * (double)memory.gradients + (double)text_bytes_kept(r)).text);
+  if (r->choices.text[0]) console_line(c, "chosen   %s", r->choices.text);
+  console_line(c, "device   %s, %s, %.0f GFLOP/s at best; about %s for the run", info.device, dtype_name(info.dtype),
+               1e-9 * r->peak_flops, text_duration(2.0 * flops / r->peak_flops).text);
+  if (!s->bench) console_line(c, "output   %s", r->dir);
   if (s->dry_run && memory.total > info.free_bytes)
-    message_warning(c, "it needs %s, and %s are free", human_bytes((double)memory.total).text,
-                    human_bytes((double)info.free_bytes).text);
+    console_warning(c, "it needs %s, and %s are free", text_bytes((double)memory.total).text,
+                    text_bytes((double)info.free_bytes).text);
 }
 
 /* ---- timings ---- */
@@ -98,7 +98,7 @@ static int compare_doubles(const void *a, const void *b) {
 static double *time_steps(Run *r, int64_t steps, Error *error) {
   double *seconds = malloc((size_t)steps * sizeof *seconds);
   if (!seconds) fail(error, EXIT_MEMORY, "out of memory for %" PRId64 " timings", steps);
-  double start = now();
+  double start = clock_seconds();
   for (int64_t i = -BENCH_WARM_UP; seconds && i < steps && !stop_signal; i++) {
     StepState reports[REPORT_RING];
     bool filled = run_fill_batch(r, BENCH_WARM_UP + i + 1, error);
@@ -108,7 +108,7 @@ static double *time_steps(Run *r, int64_t steps, Error *error) {
       free(seconds);
       return NULL;
     }
-    double end = now();
+    double end = clock_seconds();
     if (i >= 0) seconds[i] = end - start;
     start = end;
   }

@@ -1,5 +1,6 @@
 /* States: saving where a run stands, and going on from there. */
 #include "util/file.h"
+#include "util/path.h"
 #include "training/run.h"
 
 #include <errno.h>
@@ -64,7 +65,7 @@ bool run_save_state(Run *r, Error *error) {
     return false;
   if (!run_save_tuning(r, error)) return false;
   r->saved_step = r->step;
-  r->saved_at = now();
+  r->saved_at = clock_seconds();
   return run_has_validation(r) || run_write_weights(r, error);
 }
 
@@ -83,15 +84,15 @@ static bool same_sum(const CheckpointState *state, const char *key, uint64_t sum
 static void compare_texts(Run *r, const CheckpointState *state) {
   int64_t train = token_range_size(&r->train), val = token_range_size(&r->val);
   if (state_number(state, "train_tokens") != (double)train)
-    message_warning(&r->console,
+    console_warning(&r->console,
                     "there are %" PRId64 " tokens to train on and were %.0f: the run will not continue exactly", train,
                     state_number(state, "train_tokens"));
   else if (!same_sum(state, "text", r->tokens_file.info.sum))
-    message_warning(&r->console, "the text has changed: the run will not continue exactly");
+    console_warning(&r->console, "the text has changed: the run will not continue exactly");
   const char *val_text = r->settings.val ? "val_text" : "text";
   const uint64_t val_sum = r->settings.val ? r->val_file.info.sum : r->tokens_file.info.sum;
   if (state_number(state, "val_tokens") == (double)val && same_sum(state, val_text, val_sum)) return;
-  message_warning(&r->console,
+  console_warning(&r->console,
                   "what is validated on has changed, and has %" PRId64 " tokens: the best loss so far is forgotten",
                   val);
   r->best_loss = INFINITY;
@@ -103,7 +104,7 @@ static void compare_machines(Run *r, const CheckpointState *state) {
   const char *before = checkpoint_state_get(state, "machine");
   describe_machine(r, now_on);
   if (before && strcmp(before, now_on) != 0)
-    message_warning(&r->console, "the run was on %.127s and goes on with %s: it will not continue exactly", before,
+    console_warning(&r->console, "the run was on %.127s and goes on with %s: it will not continue exactly", before,
                     now_on);
 }
 
@@ -121,7 +122,7 @@ static bool load_state(Run *r, CheckpointState *state, Error *error) {
   r->evaluated_step = (int64_t)fmax(0, state_number(state, "evaluated_step"));
   r->last_val_loss = state_number(state, "val_loss");
   r->seconds = fmax(0, state_number(state, "seconds"));
-  if (state->warning[0]) message_warning(&r->console, "%s", state->warning);
+  if (state->warning[0]) console_warning(&r->console, "%s", state->warning);
   compare_texts(r, state);
   compare_machines(r, state);
   if (r->step >= r->settings.steps && r->evaluated_step >= r->step)

@@ -6,17 +6,17 @@
 #define INKLING_TRAINING_RUN_H
 
 #include "training/metrics.h"
-#include "cli/progress.h"
+#include "cli/console.h"
 #include "util/file.h"
 #include "checkpoint/checkpoint.h"
 #include "model/evaluation.h"
 #include "dataset/windows.h"
 #include "training/choices.h"
-
-#include <time.h>
+#include "util/clock.h"
+#include "util/text.h"
 
 /* Where standard input is copied to until the run begins: a name that is swept away when a run is killed before. */
-#define STDIN_COPY SWEPT_NAME("stdin")
+#define STDIN_COPY FILE_SWEPT_NAME("stdin")
 
 /* What was found before it was read. */
 typedef struct TextFacts {
@@ -67,14 +67,8 @@ typedef struct Run {
   StepState newest;
 } Run;
 
-static inline double now(void) { /* seconds of a clock that never goes back */
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Seconds of this run, those before it was resumed included. */
-static inline double run_seconds(const Run *r) { return r->seconds + now() - r->started; }
+static inline double run_seconds(const Run *r) { return r->seconds + clock_seconds() - r->started; }
 
 static inline int64_t token_range_size(const TokenRange *split) { return split->end - split->begin; }
 

@@ -21,9 +21,9 @@ bool run_open_device(Run *r, Error *error) {
   ContextInfo info;
   if (ok && machine->autotune) {
     r->backend->info(r->context, &info);
-    if (!info.accelerator) message_note(&r->console, "--autotune has nothing to choose on the CPU");
+    if (!info.accelerator) console_note(&r->console, "--autotune has nothing to choose on the CPU");
     else if (resumes && !tuning)
-      message_warning(&r->console,
+      console_warning(&r->console,
                       "%s/autotune.txt is missing: algorithms are chosen again, and may add in another order", r->dir);
   }
   free(tuning);

@@ -1,5 +1,7 @@
 #include "util/file.h"
 
+#include "util/path.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -80,33 +82,6 @@ static bool output_failed(Error *error, const char *what, const char *path, int 
   return fail(error, EXIT_OUTPUT, "cannot %s %s: %s; %s", what, path, strerror(cause), advice(cause));
 }
 
-/* ---- paths ---- */
-
-char *path_join(const char *dir, const char *name) {
-  size_t length = strlen(dir), name_length = strlen(name);
-  bool slash = length > 0 && dir[length - 1] != '/';
-  char *path = malloc(length + (slash ? 1 : 0) + name_length + 1);
-  if (path == NULL) return NULL;
-  memcpy(path, dir, length);
-  if (slash) path[length++] = '/';
-  memcpy(path + length, name, name_length + 1);
-  return path;
-}
-
-static const char *base_name(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash == NULL ? path : slash + 1;
-}
-
-static char *directory_of(const char *path) {
-  size_t length = (size_t)(base_name(path) - path);
-  char *dir = malloc(length + 2);
-  if (dir == NULL) return NULL;
-  memcpy(dir, length > 0 ? path : ".", length > 0 ? length : 1);
-  dir[length > 0 ? length : 1] = '\0';
-  return dir;
-}
-
 /* ---- temporaries ---- */
 
 enum { SUFFIX = 6, NAME_KEPT = 200 };   /* NAME_KEPT: the temporary's name stays below the usual limit of 255 bytes */
@@ -130,7 +105,7 @@ static bool is_temporary(const char *name) {
   return name[0] == '.' && length > tail + 1 && memcmp(name + length - tail, MARK, sizeof MARK - 1) == 0;
 }
 
-void atomic_sweep(const char *dir) {
+void file_sweep(const char *dir) {
   DIR *entries = opendir(dir);
   if (entries == NULL) return;
   for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
@@ -140,7 +115,7 @@ void atomic_sweep(const char *dir) {
 
 /* Creates the temporary of `path`; the descriptor, or -1 with errno. mkstemp() would ignore the umask. */
 static int open_temporary(char **temporary, const char *path) {
-  const char *name = base_name(path);
+  const char *name = path_base(path);
   size_t kept = strlen(name) < NAME_KEPT ? strlen(name) : NAME_KEPT;
   size_t capacity = (size_t)(name - path) + 1 + kept + sizeof MARK + SUFFIX;
   char *out = malloc(capacity);
@@ -176,7 +151,7 @@ static int sync_retry(int fd) {
   return result != 0 && errno == EINVAL ? 0 : result; /* EINVAL: this file system cannot, and says so */
 }
 
-bool directory_sync(const char *dir, Error *error) {
+bool file_sync_directory(const char *dir, Error *error) {
   int fd = open_retry(dir, O_RDONLY | O_DIRECTORY, 0);
   if (fd < 0) return output_failed(error, "open the directory", dir, errno);
   int cause = sync_retry(fd) == 0 ? 0 : errno;
@@ -184,27 +159,27 @@ bool directory_sync(const char *dir, Error *error) {
   return cause == 0 || output_failed(error, "sync the directory", dir, cause);
 }
 
-void atomic_abort(AtomicFile *file) {
+void file_writer_abort(FileWriter *file) {
   if (file->stream != NULL) fclose(file->stream);
   if (file->temporary != NULL) unlink(file->temporary);
   free(file->temporary);
   free(file->path);
-  *file = (AtomicFile){0};
+  *file = (FileWriter){0};
 }
 
-static bool abort_with(AtomicFile *file, const char *what, int cause, Error *error) {
+static bool abort_with(FileWriter *file, const char *what, int cause, Error *error) {
   output_failed(error, what, file->path, cause);
-  atomic_abort(file);
+  file_writer_abort(file);
   return false;
 }
 
-bool atomic_begin(AtomicFile *file, const char *path, Error *error) {
-  *file = (AtomicFile){0};
+bool file_writer_begin(FileWriter *file, const char *path, Error *error) {
+  *file = (FileWriter){0};
   struct stat st;
-  if (*base_name(path) == '\0') return fail(error, EXIT_OUTPUT, "cannot write '%s': this is no name of a file", path);
+  if (*path_base(path) == '\0') return fail(error, EXIT_OUTPUT, "cannot write '%s': this is no name of a file", path);
   if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
     return fail(error, EXIT_OUTPUT, "cannot write %s: it is %s; choose another name", path, kind_of(st.st_mode));
-  file->path = path_join("", path);
+  file->path = strdup(path);
   if (file->path == NULL) return fail(error, EXIT_MEMORY, "out of memory while writing %s", path);
   int fd = open_temporary(&file->temporary, path);
   if (fd < 0) return abort_with(file, "write", errno, error);
@@ -217,16 +192,16 @@ bool atomic_begin(AtomicFile *file, const char *path, Error *error) {
   return true;
 }
 
-bool atomic_write(AtomicFile *file, const void *bytes, size_t size, Error *error) {
-  if (file->stream == NULL) return fail(error, EXIT_INTERNAL, "atomic_write on a file that is not open");
+bool file_writer_add(FileWriter *file, const void *bytes, size_t size, Error *error) {
+  if (file->stream == NULL) return fail(error, EXIT_INTERNAL, "file_writer_add on a file that is not open");
   if (size == 0) return true;
   errno = 0;
   if (fwrite(bytes, 1, size, file->stream) == size) return true;
   return abort_with(file, "write", errno != 0 ? errno : EIO, error);
 }
 
-bool atomic_commit(AtomicFile *file, Error *error) {
-  if (file->stream == NULL) return fail(error, EXIT_INTERNAL, "atomic_commit on a file that is not open");
+bool file_writer_commit(FileWriter *file, Error *error) {
+  if (file->stream == NULL) return fail(error, EXIT_INTERNAL, "file_writer_commit on a file that is not open");
   if (ferror(file->stream)) return abort_with(file, "write", EIO, error);
   if (fflush(file->stream) != 0) return abort_with(file, "write", errno, error);
   /* After a failed fsync the kernel may have dropped the pages: the file is lost, trying again proves nothing. */
@@ -234,7 +209,7 @@ bool atomic_commit(AtomicFile *file, Error *error) {
   FILE *stream = file->stream;
   file->stream = NULL;
   if (fclose(stream) != 0) return abort_with(file, "close", errno, error);
-  char *dir = directory_of(file->path);
+  char *dir = path_directory(file->path);
   if (dir == NULL) return abort_with(file, "write", ENOMEM, error);
   if (rename(file->temporary, file->path) != 0) {
     int cause = errno;
@@ -243,15 +218,15 @@ bool atomic_commit(AtomicFile *file, Error *error) {
   }
   free(file->temporary);
   file->temporary = NULL;
-  bool ok = directory_sync(dir, error);
+  bool ok = file_sync_directory(dir, error);
   free(dir);
-  atomic_abort(file);
+  file_writer_abort(file);
   return ok;
 }
 
 bool file_write(const char *path, const void *bytes, size_t size, Error *error) {
-  AtomicFile file;
-  return atomic_begin(&file, path, error) && atomic_write(&file, bytes, size, error) && atomic_commit(&file, error);
+  FileWriter file;
+  return file_writer_begin(&file, path, error) && file_writer_add(&file, bytes, size, error) && file_writer_commit(&file, error);
 }
 
 /* ---- Temporary places -------------------------------------------------------------------------------------------- */
@@ -275,6 +250,6 @@ static int make_file(char *template) {
 
 static int make_directory(char *template) { return mkdtemp(template) != NULL ? 0 : -1; }
 
-bool temporary_file(char **path, Error *error) { return make_temporary(path, make_file, "file", error); }
+bool file_temporary(char **path, Error *error) { return make_temporary(path, make_file, "file", error); }
 
-bool temporary_directory(char **path, Error *error) { return make_temporary(path, make_directory, "directory", error); }
+bool file_temporary_directory(char **path, Error *error) { return make_temporary(path, make_directory, "directory", error); }

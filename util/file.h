@@ -20,39 +20,36 @@ bool file_map(MappedFile *out, const char *path, ExitCode code, Error *error);
 void file_unmap(MappedFile *file);
 
 /* A file being written: `stream` is a temporary file in the directory of `path`, named ".NAME.inkling-XXXXXX". */
-typedef struct AtomicFile {
+typedef struct FileWriter {
   FILE *stream;
   char *path, *temporary;
-} AtomicFile;
+} FileWriter;
 
 /* All three: EXIT_OUTPUT with path, cause and what to do; after a failure the temporary is deleted and `path` is as it
  * was (one exception: when the last fsync, of the directory, fails, the new file is in place but may not survive a
  * power cut). A process that may meet a file-size limit has to ignore SIGXFSZ. */
-bool atomic_begin(AtomicFile *file, const char *path, Error *error);
-bool atomic_write(AtomicFile *file, const void *bytes, size_t size, Error *error);
+bool file_writer_begin(FileWriter *file, const char *path, Error *error);
+bool file_writer_add(FileWriter *file, const void *bytes, size_t size, Error *error);
 /* Flushes, fsyncs, closes, renames, fsyncs the directory. */
-bool atomic_commit(AtomicFile *file, Error *error);
-void atomic_abort(AtomicFile *file); /* deletes the temporary; harmless after commit or any failure */
+bool file_writer_commit(FileWriter *file, Error *error);
+void file_writer_abort(FileWriter *file); /* deletes the temporary; harmless after commit or any failure */
 
-/* A name that atomic_sweep deletes, for a file that is to be renamed later. */
-#define SWEPT_NAME(name) "." name ".inkling-copied"
+/* A name that file_sweep deletes, for a file that is to be renamed later. */
+#define FILE_SWEPT_NAME(name) "." name ".inkling-copied"
 
 /* Deletes what killed processes left of atomic files in `dir`. Only for who knows that nobody is writing there. */
-void atomic_sweep(const char *dir);
+void file_sweep(const char *dir);
 
 /* All of the above for a small file. */
 bool file_write(const char *path, const void *bytes, size_t size, Error *error);
 
 /* Makes an empty file in TMPDIR or, as it may become large, in /var/tmp; the caller unlinks *path and frees it. On
  * failure *path is NULL. EXIT_OUTPUT, EXIT_MEMORY. */
-bool temporary_file(char **path, Error *error);
+bool file_temporary(char **path, Error *error);
 /* The same with a directory. */
-bool temporary_directory(char **path, Error *error);
+bool file_temporary_directory(char **path, Error *error);
 
 /* Makes renames, links and new names in `dir` survive a power cut. EXIT_OUTPUT. */
-bool directory_sync(const char *dir, Error *error);
-
-/* dir + "/" + name in fresh memory; NULL when out of memory. */
-char *path_join(const char *dir, const char *name);
+bool file_sync_directory(const char *dir, Error *error);
 
 #endif

@@ -1,6 +1,8 @@
 /* The CPU backend's context, memory and table of operations. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/tile.h"
+#include "util/memory.h"
+#include "util/threads.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -14,19 +16,6 @@ struct Allocation {
   size_t bytes;
 };
 enum { ALIGNMENT = 256 };
-
-int threads_available(void) {
-  int threads = omp_get_num_procs();
-  FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
-  if (!file) return threads;
-  long quota, period;
-  if (fscanf(file, "%ld %ld", &quota, &period) == 2 && quota > 0 && period > 0) {
-    int granted = (int)((quota + period - 1) / period);
-    threads = granted < threads ? granted : threads;
-  }
-  fclose(file);
-  return threads;
-}
 
 static bool cpu_open(Context **out, const ContextOptions *options, Error *error) {
   *out = NULL;
@@ -51,26 +40,6 @@ static void cpu_close(Context *c) {
   free(c);
 }
 
-/* A number in a file, or `otherwise`. */
-static double read_number(const char *path, const char *format, double otherwise) {
-  FILE *file = fopen(path, "r");
-  if (!file) return otherwise;
-  char line[128];
-  double number;
-  bool found = false;
-  while (!found && fgets(line, sizeof line, file)) found = sscanf(line, format, &number) == 1;
-  fclose(file);
-  return found ? number : otherwise;
-}
-
-/* Bytes that can still be used without the system killing the process: Linux grants more than it has. */
-static double available_bytes(void) {
-  double machine = 1024 * read_number("/proc/meminfo", "MemAvailable: %lf", INFINITY);
-  double granted = read_number("/sys/fs/cgroup/memory.max", "%lf", INFINITY); /* "max" is no number */
-  double used = read_number("/sys/fs/cgroup/memory.current", "%lf", 0);
-  return fmin(machine, granted - used);
-}
-
 static void cpu_info(Context *c, ContextInfo *out) {
   *out = (ContextInfo){0};
   const char *vectors = LANES == 16 ? "AVX-512" : LANES == 8 ? "AVX" : "128-bit vectors";
@@ -89,7 +58,7 @@ static void cpu_info(Context *c, ContextInfo *out) {
   out->peak_bytes = c->peak_bytes;
   out->head_dim_multiple = 2;
   out->head_dim_max = 256;
-  double available = available_bytes();
+  double available = memory_available();
   out->free_bytes = available < 0 ? 0 : available < 0x1p62 ? (size_t)available : (size_t)1 << 62;
 }
 
@@ -101,7 +70,7 @@ static char *cpu_tuning(Context *c) {
 static void *cpu_alloc(Context *c, const char *name, size_t bytes) {
   if (c->error.code) return NULL;
   Allocation *block = NULL;
-  double available = available_bytes();
+  double available = memory_available();
   if ((double)bytes < available && bytes <= SIZE_MAX - 2 * ALIGNMENT)
     block = aligned_alloc(ALIGNMENT, ALIGNMENT + (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
   if (!block) {

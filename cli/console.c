@@ -1,4 +1,7 @@
-#include "cli/progress.h"
+#include "cli/console.h"
+
+#include "util/clock.h"
+#include "util/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -17,61 +20,6 @@ enum {
 static const double REDRAW_SECONDS = 0.1;
 static const double QUIET_SECONDS = 0.5; /* of work that may be over before anyone asks */
 static const double PLAIN_SECONDS = 10;  /* between lines about work where they do not update */
-
-/* ---- Numbers for people ------------------------------------------------------------------------------------------ */
-
-/* `value` in the largest unit that leaves at least 1; one digit behind the point below 100. */
-static Human scaled(double value, double step, const char *const *units, int unit_count) {
-  Human out;
-  int unit = 0;
-  if (!isfinite(value)) return (Human){"-"};
-  while (unit + 1 < unit_count && fabs(value) >= step - 0.5) {
-    value /= step;
-    unit++;
-  }
-  bool whole = fabs(value) >= 99.95 || (unit == 0 && floor(value) == value);
-  if (fabs(value) > 1e12) {
-    snprintf(out.text, sizeof out.text, "%.3g%s", value, units[unit]);
-  } else {
-    snprintf(out.text, sizeof out.text, "%.*f%s", whole ? 0 : 1, value, units[unit]);
-  }
-  return out;
-}
-
-Human human_count(double count) {
-  static const char *const units[] = {"", "k", "M", "G", "T"};
-  return scaled(count, 1000, units, 5);
-}
-
-Human human_bytes(double bytes) {
-  static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB"};
-  return scaled(bytes, 1024, units, 5);
-}
-
-Human human_duration(double seconds) {
-  Human out;
-  if (!isfinite(seconds) || seconds < 0 || seconds > 1e12) return (Human){"-"};
-  long long total = llround(seconds), hours = total / 3600;
-  int minutes = (int)(total / 60 % 60), rest = (int)(total % 60);
-  if (hours > 0) {
-    snprintf(out.text, sizeof out.text, "%lld:%02d:%02d", hours, minutes, rest);
-  } else {
-    snprintf(out.text, sizeof out.text, "%d:%02d", minutes, rest);
-  }
-  return out;
-}
-
-Human number_exact(double value, bool single) {
-  Human out;
-  bool whole = floor(value) == value && fabs(value) < 1e15; /* or 600 would become 6e+02 */
-  snprintf(out.text, sizeof out.text, "%.0f", whole ? value : 0);
-  for (int digits = 1; !whole && digits <= 17; digits++) {
-    snprintf(out.text, sizeof out.text, "%.*g", digits, value);
-    double back = strtod(out.text, NULL);
-    if (single ? (float)back == (float)value : back == value) break;
-  }
-  return out;
-}
 
 /* ---- The line ---------------------------------------------------------------------------------------------------- */
 
@@ -92,7 +40,7 @@ static void put_field(Field *field, const char *format, ...) {
   field->columns = length < (int)sizeof field->text ? length : (int)sizeof field->text - 1;
 }
 
-static void put_bar(Field *field, const ProgressNumbers *numbers, bool utf8) {
+static void put_bar(Field *field, const ConsoleProgress *numbers, bool utf8) {
   double done = (double)numbers->step / (double)numbers->steps;
   int filled = (int)((done < 0 ? 0 : done > 1 ? 1 : done) * BAR_WIDTH);
   field->text[0] = '\0';
@@ -100,7 +48,7 @@ static void put_bar(Field *field, const ProgressNumbers *numbers, bool utf8) {
   field->columns = BAR_WIDTH;
 }
 
-static void fill_fields(Field fields[FIELDS], const ProgressNumbers *numbers, bool bar, bool utf8) {
+static void fill_fields(Field fields[FIELDS], const ConsoleProgress *numbers, bool bar, bool utf8) {
   memset(fields, 0, FIELDS * sizeof *fields);
   bool ends = numbers->steps > 0;
   char steps[32] = "";
@@ -112,14 +60,14 @@ static void fill_fields(Field fields[FIELDS], const ProgressNumbers *numbers, bo
   if (!isnan(numbers->val_loss)) put_field(&fields[FIELD_VAL], "val %.3f", numbers->val_loss);
   if (!isnan(numbers->lr)) put_field(&fields[FIELD_LR], "lr %.1e", numbers->lr);
   if (!isnan(numbers->tokens_per_s)) {
-    put_field(&fields[FIELD_SPEED], "%s tok/s", human_count(numbers->tokens_per_s).text);
+    put_field(&fields[FIELD_SPEED], "%s tok/s", text_count(numbers->tokens_per_s).text);
   }
   if (!isnan(numbers->peak)) {
     double percent = 100 * numbers->peak;
     put_field(&fields[FIELD_PEAK], "%.*f%% of peak", percent < 9.95 ? 1 : 0, percent);
   }
   if (!isnan(numbers->seconds_left)) {
-    put_field(&fields[FIELD_ETA], "ETA %s", human_duration(numbers->seconds_left).text);
+    put_field(&fields[FIELD_ETA], "ETA %s", text_duration(numbers->seconds_left).text);
   }
 }
 
@@ -135,7 +83,7 @@ static int columns_of(const Field fields[FIELDS]) {
   return columns;
 }
 
-int progress_format(char *out, size_t size, const ProgressNumbers *numbers, int width, bool bar, bool utf8) {
+int console_format_progress(char *out, size_t size, const ConsoleProgress *numbers, int width, bool bar, bool utf8) {
   static const int least_important_first[] = {FIELD_PEAK, FIELD_LR,   FIELD_BAR, FIELD_SPEED,
                                               FIELD_VAL,  FIELD_LOSS, FIELD_ETA};
   Field fields[FIELDS];
@@ -173,7 +121,7 @@ static bool locale_is_utf8(void) {
   return false;
 }
 
-Console console_stderr(const char *program, bool quiet) {
+Console console_open(const char *program, bool quiet) {
   const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
   bool terminal = isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
   return (Console){.stream = stderr,
@@ -191,57 +139,51 @@ static int terminal_width(const Console *console) {
   return size.ws_col;
 }
 
-static double monotonic_seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static void wipe_line(Console *console) {
   if (console->line_shown) fputs("\r\033[K", console->stream);
   console->line_shown = false;
 }
 
-void progress_update(Console *console, const ProgressNumbers *numbers, bool logged) {
+void console_progress(Console *console, const ConsoleProgress *numbers, bool logged) {
   char line[LINE_LIMIT];
   if (console->quiet) return;
   if (!console->terminal) {
     if (!logged) return;
-    progress_format(line, sizeof line, numbers, 0, false, false);
+    console_format_progress(line, sizeof line, numbers, 0, false, false);
     fprintf(console->stream, "%s\n", line);
     fflush(console->stream);
     return;
   }
-  double now = monotonic_seconds();
+  double now = clock_seconds();
   if (!logged && console->drawn_at >= 0 && now - console->drawn_at < REDRAW_SECONDS) return;
   /* The last column stays free: some terminals wrap as soon as it is written. */
   int width = terminal_width(console) - 1;
-  progress_format(line, sizeof line, numbers, width > 0 ? width : 1, true, console->utf8);
+  console_format_progress(line, sizeof line, numbers, width > 0 ? width : 1, true, console->utf8);
   fprintf(console->stream, "\r%s\033[K", line);
   fflush(console->stream);
   console->line_shown = true;
   console->drawn_at = now;
 }
 
-void progress_finish(Console *console) {
+void console_end_line(Console *console) {
   if (console->line_shown) fputc('\n', console->stream);
   console->line_shown = false;
   console->drawn_at = -1;
   fflush(console->stream);
 }
 
-void progress_work_format(char *out, size_t size, const ProgressWork *work, double seconds) {
+void console_format_work(char *out, size_t size, const ConsoleWork *work, double seconds) {
   const double speed = seconds > 0 ? work->done / seconds : 0;
-  Human (*shown)(double) = work->bytes ? human_bytes : human_count;
+  ShortText (*shown)(double) = work->bytes ? text_bytes : text_count;
   char all[40] = "", eta[48] = "";
   if (work->all > 0) snprintf(all, sizeof all, " of %s", shown(work->all).text);
   if (work->all > 0 && speed > 0)
-    snprintf(eta, sizeof eta, ", ETA %s", human_duration((work->all - work->done) / speed).text);
+    snprintf(eta, sizeof eta, ", ETA %s", text_duration((work->all - work->done) / speed).text);
   snprintf(out, size, "%s %s%s, %s/s%s", work->name, shown(work->done).text, all, shown(speed).text, eta);
 }
 
-void progress_work(Console *console, const ProgressWork *work) {
-  const double now = monotonic_seconds(), wait = console->terminal ? REDRAW_SECONDS : PLAIN_SECONDS;
+void console_work(Console *console, const ConsoleWork *work) {
+  const double now = clock_seconds(), wait = console->terminal ? REDRAW_SECONDS : PLAIN_SECONDS;
   if (console->work != work->name) {
     console->work = work->name;
     console->work_began = now;
@@ -250,7 +192,7 @@ void progress_work(Console *console, const ProgressWork *work) {
   }
   if (console->quiet || now - console->drawn_at < wait) return;
   char line[LINE_LIMIT];
-  progress_work_format(line, sizeof line, work, now - console->work_began);
+  console_format_work(line, sizeof line, work, now - console->work_began);
   if (console->terminal) {
     int width = terminal_width(console) - 1;
     fprintf(console->stream, "\r%.*s\033[K", width > 0 ? width : 1, line);
@@ -260,7 +202,7 @@ void progress_work(Console *console, const ProgressWork *work) {
   console->drawn_at = now;
 }
 
-void progress_work_end(Console *console) {
+void console_work_end(Console *console) {
   if (console->work_shown) wipe_line(console);
   console->work_shown = false;
   console->work = NULL;
@@ -277,14 +219,14 @@ static void print_line(Console *console, const char *prefix, const char *color, 
   console->drawn_at = -1; /* the line comes back with the next update, however soon */
 }
 
-void message_warning(Console *console, const char *format, ...) {
+void console_warning(Console *console, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   print_line(console, "warning", "\033[33m", format, arguments);
   va_end(arguments);
 }
 
-void message_note(Console *console, const char *format, ...) {
+void console_note(Console *console, const char *format, ...) {
   va_list arguments;
   if (console->quiet) return;
   va_start(arguments, format);
@@ -292,7 +234,7 @@ void message_note(Console *console, const char *format, ...) {
   va_end(arguments);
 }
 
-void message_line(Console *console, const char *format, ...) {
+void console_line(Console *console, const char *format, ...) {
   va_list arguments;
   if (console->quiet) return;
   va_start(arguments, format);
@@ -308,6 +250,6 @@ static void print_error(Console *console, const char *format, ...) {
   va_end(arguments);
 }
 
-void message_error(Console *console, const Error *error) {
+void console_error(Console *console, const Error *error) {
   print_error(console, "%s", error->text[0] ? error->text : "failed without saying why");
 }

@@ -1,0 +1,286 @@
+#!/bin/sh
+# The floors of the house: layers.sh [BUILD] checks them, layers.sh --self-test checks that this finds what it should.
+#
+# A file may include, and an object may use, only what is in its own room or on a lower floor; rooms of one floor do not know
+# each other. Every #include "..." names a file from the root of the tree. With BUILD, a directory of objects, the symbols
+# that they refer to are checked too, and that none is defined twice. What is in no room (data/, tests/) is not checked.
+# Prints a line for each violation, and at the end what was checked; status 1 when something is wrong.
+set -u
+
+# room, floor, its files (a name that ends in / stands for everything below it)
+rooms='
+util        0  util/
+kernels     1  kernels.h kernels.cu kernels/ tests/cuda_on_cpu/
+tokenizer   1  tokenizer/
+dataset     2  dataset/
+model       3  model.h model.c model/
+checkpoint  4  checkpoint/
+cli         4  cli/
+training    5  training/
+programs    6  train.c generate.c
+bench       6  bench/
+'
+export rooms
+
+cd "$(dirname "$0")/.." || exit 2
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
+build=
+LC_ALL=C
+export LC_ALL
+
+# awk: what follows from the table
+map='
+BEGIN {
+  lines = split(ENVIRON["rooms"], line, "\n")
+  for (i = 1; i <= lines; i++) {
+    fields = split(line[i], field, " ")
+    for (j = 3; j <= fields; j++) { owner[field[j]] = field[1]; floors[field[1]] = field[2] }
+  }
+}
+function room_of(file,  name) { # "" when it is in none
+  if (file in owner) return owner[file]
+  for (name in owner) if (name ~ /\/$/ && index(file, name) == 1) return owner[name]
+  return ""
+}
+function may(from, to) { return from == to || floors[to] + 0 < floors[from] + 0 }
+function place(room) { return room ", floor " floors[room] }
+'
+
+# The sources: all but what is hidden, built, a run, or not to be checked.
+sources() {
+  find . \( -name '.?*' -o -name '*.run' -o -path ./data -o -path ./tests -o -path ./build -o -path "./${build:-build}" \) \
+    -prune -o -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) -print |
+    sed 's|^\./||' | sort
+}
+
+# The violations among the includes; at the end `= FILES INCLUDES`, how many were looked at.
+check_includes() {
+  sources >"$work/sources"
+  xargs grep -nE '^[[:blank:]]*#[[:blank:]]*(include|import)' /dev/null <"$work/sources" >"$work/includes"
+  awk "$map"'
+    function there(file,  line) {
+      if (!(file in known)) { known[file] = (getline line < file) >= 0; close(file) }
+      return known[file]
+    }
+    FNR == NR { # a source
+      if (room_of($0) != "") files++
+      else if (/\.(c|cu|cpp)$/) print $0 " is in no room"
+      next
+    }
+    { # FILE:LINE:#include "NAME"
+      at = index($0, ":"); file = substr($0, 1, at - 1); rest = substr($0, at + 1)
+      at = index(rest, ":"); where = file ":" substr(rest, 1, at - 1)
+      name = substr(rest, at + 1); sub(/^[ \t]*#[ \t]*[a-z_]*[ \t]*/, "", name)
+      from = room_of(file)
+      if (from == "") next
+      kind = substr(name, 1, 1)
+      if (kind != "\"" && kind != "<") { print where ": includes what a macro names"; next }
+      name = substr(name, 2); sub(/[">].*/, "", name)
+      if (kind == "<" && !there(name)) next # a library
+      includes++
+      to = room_of(name)
+      if (name ~ /^\// || ("/" name) ~ /\/\.\.?\//) print where ": includes " name ", which is not named from the root"
+      else if (!there(name)) print where ": includes " name ", which is not there"
+      else if (to == "") print where ": includes " name ", which is in no room"
+      else if (!may(from, to)) print where ": includes " name " (" place(from) " -> " place(to) ")"
+    }
+    END { print "= " files + 0 " " includes + 0 }' "$work/sources" "$work/includes"
+}
+
+# The violations among the symbols of the objects; at the end `= SYMBOLS`, how many references were looked at. Objects of
+# bench/ and of CUDA may be missing: they are not always built.
+check_symbols() {
+  : >"$work/objects"
+  while read -r source; do
+    case $source in
+      *.c) object=$build/${source%.c}.o ;;
+      *.cu) object=$build/$source.o ;;
+      *) continue ;;
+    esac
+    if [ -f "$object" ]; then echo "$object" >>"$work/objects"
+    elif case $source in *.cu | bench/*) false ;; esac then echo "$source has no object in $build"; fi
+  done <"$work/sources"
+  if [ -s "$work/objects" ]; then xargs "${NM:-nm}" -A -g -P <"$work/objects"; fi >"$work/symbols"
+  awk -v build="$build" "$map"'
+    { # OBJECT: SYMBOL TYPE ...
+      at = index($0, ": "); object = substr($0, length(build) + 2, at - length(build) - 2)
+      split(substr($0, at + 2), field, " "); symbol = field[1]; type = field[2]
+      if (type ~ /^[Uwv]$/) { uses[++count] = object; used[count] = symbol; next }
+      if (symbol == "main") next
+      if (type !~ /^[WVu]$/) { # a weak one may be defined often
+        if (symbol in strong) print symbol " is defined in " strong[symbol] " and in " object
+        strong[symbol] = object
+      }
+      definers[symbol] = definers[symbol] " " object
+    }
+    function room_of_object(object) {
+      sub(/\.o$/, "", object)
+      return room_of(object ~ /\.cu$/ ? object : object ".c")
+    }
+    END {
+      for (i = 1; i <= count; i++) {
+        if (!(used[i] in definers)) continue # of a library
+        symbols++
+        n = split(definers[used[i]], definer, " ")
+        allowed = 0
+        for (j = 1; j <= n; j++) if (may(room_of_object(uses[i]), room_of_object(definer[j]))) allowed = 1
+        if (!allowed) print uses[i] " -> " used[i] " (defined in " definer[1] ")"
+      }
+      print "= " symbols + 0
+    }' "$work/symbols"
+}
+
+check() {
+  check_includes >"$work/report"
+  read -r _ files includes <<END
+$(grep '^= ' "$work/report")
+END
+  checked="${includes:-0} includes"
+  nothing=
+  [ "${includes:-0}" -gt 0 ] || nothing="no includes were found"
+  if [ -n "$build" ]; then
+    check_symbols >"$work/report-symbols"
+    symbols=$(sed -n 's/^= //p' "$work/report-symbols")
+    cat "$work/report-symbols" >>"$work/report"
+    checked="$checked and ${symbols:-0} symbols"
+    [ "${symbols:-0}" -gt 0 ] || nothing="no symbols were found in $build"
+  fi
+  [ -z "$nothing" ] || echo "$nothing" >>"$work/report"
+  violations=$(grep -vc '^= ' "$work/report")
+  grep -v '^= ' "$work/report"
+  if [ "$violations" -eq 0 ]; then
+    echo "layers: $checked of $files files point downward"
+  else
+    echo "layers: $violations violations in $checked of ${files:-0} files"
+    return 1
+  fi
+}
+
+# ---- the test of the check ----
+
+# plant DIR FILE LINE...: a file of these lines
+plant() {
+  mkdir -p "$(dirname "$1/$2")"
+  planted=$1/$2
+  shift 2
+  printf '%s\n' "$@" >"$planted"
+}
+
+# expect WHAT: fails unless the violations in $work/got are exactly those on standard input
+expect() {
+  sort >"$work/expected"
+  if diff "$work/expected" "$work/got" >"$work/diff"; then return; fi
+  echo "layers: self-test: $1: < was planted, > was found"
+  cat "$work/diff"
+  exit 1
+}
+
+missed() { # WHAT
+  echo "layers: self-test: status 0 for $1"
+  exit 1
+}
+
+# Violations between files, planted among the sources as they are.
+self_test_includes() {
+  tree=$work/tree
+  mkdir -p "$tree/tests"
+  cp tests/layers.sh "$tree/tests/"
+  cp -R tests/cuda_on_cpu "$tree/tests/"
+  sources | while read -r source; do
+    mkdir -p "$tree/$(dirname "$source")"
+    cp "$source" "$tree/$source"
+  done
+  sh "$tree/tests/layers.sh" | grep -v '^layers: ' | sort >"$work/before"
+
+  plant "$tree" cli/planted.h ''
+  plant "$tree" kernels/planted.h ''
+  plant "$tree" training/planted.h '#include "cli/planted.h"' '#include "training/planted.h"'
+  plant "$tree" util/planted.c '#include "cli/planted.h"'
+  plant "$tree" dataset/planted.c '' '  #  include <training/planted.h>'
+  plant "$tree" tokenizer/planted.c '#include "kernels/planted.h"'
+  plant "$tree" checkpoint/planted.c '#include "cli/planted.h" // why not?'
+  plant "$tree" model/planted.c '#include "model/no_such_file.h"'
+  plant "$tree" cli/planted.c '#include "planted.h"' '#include "../cli/planted.h"' '#include <planted.h>'
+  plant "$tree" bench/planted.c '#include "tests/layers.sh"' '#include PLANTED'
+  plant "$tree" attic/planted.c ''
+  if sh "$tree/tests/layers.sh" >"$work/after"; then missed "includes"; fi
+  grep -v '^layers: ' "$work/after" | sort | comm -13 "$work/before" - >"$work/got"
+  expect "includes" <<'END'
+util/planted.c:1: includes cli/planted.h (util, floor 0 -> cli, floor 4)
+dataset/planted.c:2: includes training/planted.h (dataset, floor 2 -> training, floor 5)
+tokenizer/planted.c:1: includes kernels/planted.h (tokenizer, floor 1 -> kernels, floor 1)
+checkpoint/planted.c:1: includes cli/planted.h (checkpoint, floor 4 -> cli, floor 4)
+model/planted.c:1: includes model/no_such_file.h, which is not there
+cli/planted.c:1: includes planted.h, which is not there
+cli/planted.c:2: includes ../cli/planted.h, which is not named from the root
+bench/planted.c:1: includes tests/layers.sh, which is in no room
+bench/planted.c:2: includes what a macro names
+attic/planted.c is in no room
+END
+}
+
+# compile TREE: every C file of it, into its build/
+compile() {
+  (cd "$1" && find . -name '*.c' | while read -r source; do
+    mkdir -p "build/$(dirname "$source")"
+    "$cc" -I. -c "$source" -o "build/${source%.c}.o" || exit 1
+  done)
+}
+
+# Violations between objects, in a small house of their own.
+self_test_symbols() {
+  tree=$work/small
+  mkdir -p "$tree/tests"
+  cp tests/layers.sh "$tree/tests/"
+  plant "$tree" util/low.h 'int low(void);'
+  plant "$tree" util/low.c '#include "util/low.h"' 'int low(void) { return 1; }'
+  plant "$tree" kernels/one.c 'int kernel(void) { return 1; }'
+  plant "$tree" training/high.c '#include "util/low.h"' 'int high(void) { return low(); }'
+  plant "$tree" train.c 'int high(void);' 'int main(void) { return high(); }'
+  plant "$tree" generate.c 'int main(void) { return 0; }'
+  compile "$tree" && sh "$tree/tests/layers.sh" build >"$work/got"
+  expect "a house without violations" <<'END'
+layers: 2 includes and 2 symbols of 6 files point downward
+END
+
+  plant "$tree" util/planted.c 'int high(void);' 'int planted(void) { return high(); }' 'int twice;'
+  plant "$tree" tokenizer/planted.c 'int kernel(void);' 'int words(void) { return kernel(); }'
+  plant "$tree" model/planted.c 'int twice = 1;'
+  compile "$tree"
+  plant "$tree" cli/planted.c ''
+  if sh "$tree/tests/layers.sh" build >"$work/after"; then missed "symbols"; fi
+  grep -v '^layers: ' "$work/after" | sort >"$work/got"
+  expect "symbols" <<'END'
+util/planted.o -> high (defined in training/high.o)
+tokenizer/planted.o -> kernel (defined in kernels/one.o)
+twice is defined in model/planted.o and in util/planted.o
+cli/planted.c has no object in build
+END
+  rm -r "$tree/build"
+  if sh "$tree/tests/layers.sh" build >"$work/after"; then missed "objects that are missing"; fi
+}
+
+case ${1-} in
+  --self-test)
+    self_test_includes
+    cc=${CC:-cc}
+    command -v "$cc" >/dev/null 2>&1 || cc=gcc
+    if command -v "$cc" >/dev/null 2>&1; then
+      self_test_symbols
+      echo "layers: self-test: every planted include and symbol was found"
+    else
+      echo "layers: self-test: every planted include was found; symbols were not tried, for want of a C compiler"
+    fi
+    ;;
+  -*)
+    echo "usage: layers.sh [BUILD] | --self-test" >&2
+    exit 2
+    ;;
+  *)
+    build=${1-}
+    build=${build%/}
+    check
+    ;;
+esac

@@ -1,0 +1,9 @@
+/* Paths. What is returned in fresh memory is the caller's to free, and NULL when memory is out. */
+#ifndef INKLING_UTIL_PATH_H
+#define INKLING_UTIL_PATH_H
+
+char *path_join(const char *dir, const char *name); /* dir + "/" + name in fresh memory */
+const char *path_base(const char *path);            /* what follows the last slash, inside `path` */
+char *path_directory(const char *path);             /* the part before it, "." where there is none, in fresh memory */
+
+#endif

@@ -1,0 +1,108 @@
+#include "util/text.h"
+
+#include "util/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names ---- */
+
+/* Bytes of the UTF-8 character at `text`; 0 where there is none, or one that could move a terminal's cursor. */
+static size_t character_at(const uint8_t *text, size_t size) {
+  uint32_t point;
+  size_t length = utf8_read(text, size, &point);
+  return length > 0 && (point < 0x20 || (point >= 0x7F && point < 0xA0)) ? 0 : length;
+}
+
+/* Appends `size` bytes; never more of them than come in. */
+static char *append(char *out, const char *text, size_t size) {
+  while (size > 0) {
+    size_t character = character_at((const uint8_t *)text, size);
+    size_t step = character > 0 ? character : 1;
+    if (character > 0) memcpy(out, text, step);
+    if (character == 0) *out = '?';
+    out += step;
+    text += step;
+    size -= step;
+  }
+  return out;
+}
+
+OneLine text_one_line(const char *text, size_t limit) {
+  OneLine out = {""};
+  size_t size = strlen(text);
+  if (limit >= sizeof out.text) limit = sizeof out.text - 1;
+  if (size <= limit) {
+    *append(out.text, text, size) = '\0';
+    return out;
+  }
+  size_t head = (limit - 3) / 2, tail = limit - 3 - head;
+  while (head > 0 && utf8_continues((uint8_t)text[head])) head--;
+  while (tail > 0 && utf8_continues((uint8_t)text[size - tail])) tail--;
+  char *end = append(out.text, text, head);
+  end = append(end, "...", 3);
+  *append(end, text + size - tail, tail) = '\0';
+  return out;
+}
+
+bool text_ends_with(const char *text, const char *ending) {
+  const size_t length = strlen(text), tail = strlen(ending);
+  return length >= tail && strcmp(text + length - tail, ending) == 0;
+}
+
+/* ---- numbers ---- */
+
+/* `value` in the largest unit that leaves at least 1; one digit behind the point below 100. */
+static ShortText scaled(double value, double step, const char *const *units, int unit_count) {
+  ShortText out;
+  int unit = 0;
+  if (!isfinite(value)) return (ShortText){"-"};
+  while (unit + 1 < unit_count && fabs(value) >= step - 0.5) {
+    value /= step;
+    unit++;
+  }
+  bool whole = fabs(value) >= 99.95 || (unit == 0 && floor(value) == value);
+  if (fabs(value) > 1e12) {
+    snprintf(out.text, sizeof out.text, "%.3g%s", value, units[unit]);
+  } else {
+    snprintf(out.text, sizeof out.text, "%.*f%s", whole ? 0 : 1, value, units[unit]);
+  }
+  return out;
+}
+
+ShortText text_count(double count) {
+  static const char *const units[] = {"", "k", "M", "G", "T"};
+  return scaled(count, 1000, units, 5);
+}
+
+ShortText text_bytes(double bytes) {
+  static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB"};
+  return scaled(bytes, 1024, units, 5);
+}
+
+ShortText text_duration(double seconds) {
+  ShortText out;
+  if (!isfinite(seconds) || seconds < 0 || seconds > 1e12) return (ShortText){"-"};
+  long long total = llround(seconds), hours = total / 3600;
+  int minutes = (int)(total / 60 % 60), rest = (int)(total % 60);
+  if (hours > 0) {
+    snprintf(out.text, sizeof out.text, "%lld:%02d:%02d", hours, minutes, rest);
+  } else {
+    snprintf(out.text, sizeof out.text, "%d:%02d", minutes, rest);
+  }
+  return out;
+}
+
+ShortText text_number(double value, bool single) {
+  ShortText out;
+  bool whole = floor(value) == value && fabs(value) < 1e15; /* or 600 would become 6e+02 */
+  snprintf(out.text, sizeof out.text, "%.0f", whole ? value : 0);
+  for (int digits = 1; !whole && digits <= 17; digits++) {
+    snprintf(out.text, sizeof out.text, "%.*g", digits, value);
+    double back = strtod(out.text, NULL);
+    if (single ? (float)back == (float)value : back == value) break;
+  }
+  return out;
+}

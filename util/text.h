@@ -1,0 +1,34 @@
+/* Short texts: names that others chose, made fit for a message, and numbers for people. */
+#ifndef INKLING_UTIL_TEXT_H
+#define INKLING_UTIL_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { ONE_LINE_BYTES = 300 };
+
+typedef struct OneLine {
+  char text[ONE_LINE_BYTES];
+} OneLine;
+
+/* `text` in one line of valid UTF-8: control characters, newlines among them, and bytes that are not UTF-8 become '?'.
+ * What is longer than `limit` bytes (at most ONE_LINE_BYTES - 1, at least 8) loses its middle: "/data/...ok.txt". */
+OneLine text_one_line(const char *text, size_t limit);
+
+/* Whether it ends with `ending`, byte for byte. */
+bool text_ends_with(const char *text, const char *ending);
+
+/* ---- numbers: `printf("%s tok/s", text_count(48211).text)`; NaN: "-" ---- */
+
+typedef struct ShortText {
+  char text[32];
+} ShortText;
+
+ShortText text_count(double count);      /* 812, 48.2k, 1.2M, 3.4G, 5.6T */
+ShortText text_bytes(double bytes);      /* 812 B, 3.1 MiB */
+ShortText text_duration(double seconds); /* 0:21, 1:05, 2:03:10 */
+
+/* The shortest digits that read back as the same double, or with `single` as the same float: 0.1, 600, 1e-08. */
+ShortText text_number(double value, bool single);
+
+#endif

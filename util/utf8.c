@@ -1,0 +1,40 @@
+#include "util/utf8.h"
+
+/* Bytes that a character with this first byte has; 0 where no character begins so. */
+static size_t length_of(uint8_t lead) {
+  return lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+}
+
+size_t utf8_read(const uint8_t *text, size_t size, uint32_t *point) {
+  const size_t length = length_of(text[0]);
+  if (length == 0 || length > size) return 0;
+  uint32_t out = length == 1 ? text[0] : text[0] & (0x7Fu >> length);
+  for (size_t i = 1; i < length; i++) {
+    if (!utf8_continues(text[i])) return 0;
+    out = out << 6 | (text[i] & 0x3Fu);
+  }
+  /* C0 and C1 start nothing, so only forms of three and four bytes can be overlong. */
+  bool overlong = (length == 3 && out < 0x800) || (length == 4 && out < 0x10000);
+  if (overlong || (out >= UTF8_SURROGATES && out < UTF8_SURROGATES_END) || out >= UTF8_POINTS) return 0;
+  *point = out;
+  return length;
+}
+
+size_t utf8_write(uint32_t point, uint8_t *out) {
+  if (point < 0x80) {
+    out[0] = (uint8_t)point;
+    return 1;
+  }
+  size_t length = point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
+  for (size_t i = length - 1; i > 0; i--, point >>= 6) out[i] = (uint8_t)(0x80 | (point & 0x3F));
+  out[0] = (uint8_t)((0xF00u >> length & 0xF0) | point);
+  return length;
+}
+
+size_t utf8_complete(const uint8_t *text, size_t size) {
+  for (size_t back = 1; back <= 3 && back <= size; back++) {
+    const uint8_t byte = text[size - back];
+    if (!utf8_continues(byte)) return length_of(byte) > back ? size - back : size;
+  }
+  return size;
+}
