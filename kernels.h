@@ -40,7 +40,7 @@ static inline size_t dtype_bytes(DType t) { return t == DTYPE_F32 ? 4 : 2; }
 enum { IGNORE_INDEX = -100 };   /* a target that takes no part in the loss */
 enum { TENSOR_ALIGNMENT = 64 }; /* elements: groups of parameters start at multiples of 256 bytes of fp32 */
 
-/* ---- device-resident state ----------------------------------------------------------------------------------- */
+/* ---- device-resident state ---- */
 
 /* What a training step carries from operation to operation. One copy on the device; evaluation has its own. */
 typedef struct StepState {
@@ -82,7 +82,7 @@ typedef struct Parameters {
   int group_count;
 } Parameters;
 
-/* ---- descriptors of operations (host) ------------------------------------------------------------------------ */
+/* ---- descriptors of operations (host) ---- */
 
 /* A [batch][row][head][D] array with any strides; the D numbers of a head are contiguous. Packed QKV, a KV cache and
  * plain [N][H*D] are all views. */
@@ -155,7 +155,7 @@ typedef struct Sampling {
   uint64_t seed;
 } Sampling;
 
-/* ---- the table ----------------------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 typedef struct Context Context; /* a device, its memory, its streams; one host thread at a time */
 
@@ -336,7 +336,6 @@ typedef struct Backend {
 /* The backends in this binary, best first; ends with NULL. The CPU is always there. */
 const Backend *const *backend_list(void);
 extern const Backend cpu_backend, cuda_backend; /* cuda_backend: in builds with CUDA */
-
 
 #ifdef __cplusplus
 }

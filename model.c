@@ -444,7 +444,7 @@ static void submit_micro_batches(Model *m, const TokenBatch *step) {
   size_t bytes = (size_t)rows * sizeof(int32_t), offsets = (size_t)m->config.vocab + 1;
   int32_t count = 0;
   for (int64_t i = 0; i < rows * m->settings.micro_batches; i++) count += step->targets[i] >= 0;
-  m->train_packed = step->positions != NULL;
+  m->train_packed = step->positions;
   m->ops->upload(m->context, m->target_count, &count, sizeof count);
   for (int i = 0; i < m->settings.micro_batches; i++) {
     counting_sort(step->tokens + i * rows, rows, m->config.vocab, m->sorted, m->sorted + offsets);
@@ -505,7 +505,7 @@ static void evaluate(Context *c, void *argument) {
 
 bool model_evaluate(Model *m, const TokenBatch *tokens, int batch, int length, double *sum, int64_t *count,
                     float *logits, Error *error) {
-  bool packed = tokens->positions != NULL;
+  bool packed = tokens->positions;
   upload_tokens(m, tokens, 0, (int64_t)batch * length, length);
   Evaluation evaluation = {model_evaluation_pass(m, batch, length), logits};
   evaluation.pass.packed = packed;

@@ -82,7 +82,8 @@ static bool every(int64_t interval, int64_t step) { return interval > 0 && step 
 
 static bool save_due(const Run *r) {
   const Interval *interval = &r->settings.save_every;
-  return every(interval->steps, r->step) || (interval->seconds > 0 && clock_seconds() - r->saved_at >= interval->seconds);
+  return every(interval->steps, r->step) ||
+         (interval->seconds > 0 && clock_seconds() - r->saved_at >= interval->seconds);
 }
 
 static bool evaluation_due(const Run *r) {

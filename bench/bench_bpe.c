@@ -46,9 +46,8 @@ static bool load(Bpe **bpe, const char *path, Error *error) {
   BpeMerge *merges = malloc(BPE_MERGES_LIMIT * sizeof *merges);
   size_t count = 0;
   while (merges && count < BPE_MERGES_LIMIT &&
-         fscanf(stream, "%" SCNd32 " %" SCNd32, &merges[count].left, &merges[count].right) == 2) {
+         fscanf(stream, "%" SCNd32 " %" SCNd32, &merges[count].left, &merges[count].right) == 2)
     count++;
-  }
   fclose(stream);
   bool done = merges ? bpe_from_merges(bpe, merges, count, error) : fail(error, EXIT_MEMORY, "out of memory");
   free(merges);

@@ -286,10 +286,9 @@ static bool put_tokens(Bench *b, Operands *o, int at, int64_t count, int vocab, 
     free(places);
   }
   free(tokens);
-  for (int set = 0; set < MAX_SETS; set++) {
+  for (int set = 0; set < MAX_SETS; set++)
     if (!order) o->array[set][at] = device;
     else o->array[set][at] = offsets, o->array[set][at + 1] = sorted;
-  }
   return order ? offsets && sorted : device != NULL;
 }
 

@@ -161,10 +161,9 @@ static void repeat(Context *c, void *argument) {
 static double timed(Bench *b, CapturedGraph **slot, Repeat *r, int submits, Error *error) {
   if (b->ops->poll(b->c, NULL, 0, true, error) < 0) return 0;
   double start = seconds();
-  for (int i = 0; i < submits; i++) {
+  for (int i = 0; i < submits; i++)
     if (r->k->direct) repeat(b->c, r);
     else b->ops->submit(b->c, slot, repeat, r);
-  }
   if (b->ops->poll(b->c, NULL, 0, true, error) < 0) return 0;
   return seconds() - start;
 }

@@ -56,9 +56,9 @@ static json_t *config_json(const ModelConfig *config, SpecialTokens tokens) {
 static bool write_json(const char *dir, const char *name, json_t *root, Error *error) {
   char *path = path_join(dir, name);
   /* 9 digits: enough for any fp32, and few enough that shortest() is not undone */
-  char *text = root != NULL ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+  char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
   bool ok = false;
-  if (path == NULL || text == NULL) {
+  if (!path || !text) {
     checkpoint_no_memory(name, error);
   } else {
     size_t length = strlen(text);
@@ -114,7 +114,7 @@ static const json_t *lookup(const json_t *object, const char *key) {
 static bool read_int(const ConfigReader *r, const char *key, int fallback, int high, int *out) {
   const json_t *value = lookup(r->root, key);
   *out = fallback;
-  if (value == NULL) return true;
+  if (!value) return true;
   if (!json_is_integer(value)) return refuse(r, "%s is not an integer", key);
   json_int_t number = json_integer_value(value);
   if (number < 1 || number > high) return refuse(r, "%s is %jd; 1 to %d is possible", key, (intmax_t)number, high);
@@ -125,7 +125,7 @@ static bool read_int(const ConfigReader *r, const char *key, int fallback, int h
 static bool read_real(const ConfigReader *r, const json_t *object, const char *key, float fallback, float *out) {
   const json_t *value = lookup(object, key);
   *out = fallback;
-  if (value == NULL) return true;
+  if (!value) return true;
   if (!json_is_number(value)) return refuse(r, "%s is not a number", key);
   double number = json_number_value(value);
   /* the bounds are in fp32's normal range: beyond them the conversion would give 0 or infinity */
@@ -137,7 +137,7 @@ static bool read_real(const ConfigReader *r, const json_t *object, const char *k
 static bool read_flag(const ConfigReader *r, const char *key, bool *out) {
   const json_t *value = lookup(r->root, key);
   *out = false;
-  if (value == NULL) return true;
+  if (!value) return true;
   if (!json_is_boolean(value)) return refuse(r, "%s is neither true nor false", key);
   *out = json_is_true(value);
   return true;
@@ -146,19 +146,18 @@ static bool read_flag(const ConfigReader *r, const char *key, bool *out) {
 /* A string that has to be one of two (`other` may be NULL), when it is there. */
 static bool require_text(const ConfigReader *r, const json_t *value, const char *key, const char *wanted,
                          const char *other) {
-  if (value == NULL) return true;
+  if (!value) return true;
   if (!json_is_string(value)) return refuse(r, "%s is not a string", key);
   const char *given = json_string_value(value);
-  if (strcmp(given, wanted) == 0 || (other != NULL && strcmp(given, other) == 0)) return true;
+  if (strcmp(given, wanted) == 0 || (other && strcmp(given, other) == 0)) return true;
   return refuse(r, "%s is \"%s\"; only \"%s\" is supported", key, text_one_line(given, 80).text, wanted);
 }
 
 static bool check_architecture(const ConfigReader *r) {
   const json_t *type = lookup(r->root, "model_type"), *list = lookup(r->root, "architectures");
-  if (type == NULL && list == NULL)
-    return refuse(r, "it names neither model_type nor architectures; is this a model's config?");
+  if (!type && !list) return refuse(r, "it names neither model_type nor architectures; is this a model's config?");
   if (!require_text(r, type, "model_type", "llama", NULL)) return false;
-  if (list == NULL) return true;
+  if (!list) return true;
   if (json_array_size(list) < 1) return refuse(r, "architectures is not a list of names");
   return require_text(r, json_array_get(list, 0), "architectures", "LlamaForCausalLM", NULL);
 }
@@ -171,7 +170,7 @@ static bool check_features(const ConfigReader *r) {
     if (!read_flag(r, biases[i], &bias)) return false;
     if (bias) return refuse(r, "%s is true; models with biases are not supported", biases[i]);
   }
-  if (lookup(r->root, "quantization_config") != NULL)
+  if (lookup(r->root, "quantization_config"))
     return refuse(r, "the model is quantized; use its original in float32, float16 or bfloat16");
   return true;
 }
@@ -179,7 +178,7 @@ static bool check_features(const ConfigReader *r) {
 /* rope_parameters (transformers 5) or rope_scaling (4): both may only say that nothing special is done. */
 static bool check_rope(const ConfigReader *r, const char *key) {
   const json_t *rope = lookup(r->root, key);
-  if (rope == NULL) return true;
+  if (!rope) return true;
   if (!json_is_object(rope)) return refuse(r, "%s is not an object", key);
   float factor;
   if (!require_text(r, lookup(rope, "rope_type"), "rope_type", "default", NULL)) return false;
@@ -220,8 +219,8 @@ static bool read_token(const ConfigReader *r, const char *key, int fallback, int
   *out = -1;
   if (json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0)) return true;
   if (json_is_array(value)) value = json_array_get(value, 0);
-  if (value != NULL && !json_is_integer(value)) return refuse(r, "%s is not an integer", key);
-  json_int_t id = value != NULL ? json_integer_value(value) : fallback;
+  if (value && !json_is_integer(value)) return refuse(r, "%s is not an integer", key);
+  json_int_t id = value ? json_integer_value(value) : fallback;
   if (id < -1 || id >= vocab) return refuse(r, "%s %jd lies outside the vocabulary of %d", key, (intmax_t)id, vocab);
   *out = (int)id;
   return true;
@@ -243,11 +242,11 @@ static json_t *parse_config(const char *path, Error *error) {
   json_t *root = NULL;
   if (file.size == 0 || file.size > MAX_CONFIG_BYTES)
     fail(error, EXIT_CHECKPOINT, "%s has %zu bytes; 1 to %d is possible", path, file.size, MAX_CONFIG_BYTES);
-  else if ((root = json_loadb((const char *)file.bytes, file.size, JSON_REJECT_DUPLICATES, &problem)) == NULL)
+  else if (!(root = json_loadb((const char *)file.bytes, file.size, JSON_REJECT_DUPLICATES, &problem)))
     fail(error, EXIT_CHECKPOINT, "%s is not proper JSON (line %d, column %d: %s)", path, problem.line, problem.column,
          text_one_line(problem.text, 80).text);
   file_unmap(&file);
-  if (root == NULL || json_is_object(root)) return root;
+  if (!root || json_is_object(root)) return root;
   fail(error, EXIT_CHECKPOINT, "%s is not a JSON object", path);
   json_decref(root);
   return NULL;
@@ -255,10 +254,10 @@ static json_t *parse_config(const char *path, Error *error) {
 
 bool checkpoint_read_config(const char *dir, ModelConfig *config, SpecialTokens *tokens, Error *error) {
   char *path = path_join(dir, "config.json");
-  if (path == NULL) return checkpoint_no_memory(dir, error);
+  if (!path) return checkpoint_no_memory(dir, error);
   json_t *root = parse_config(path, error);
   ConfigReader reader = {.root = root, .path = path, .error = error};
-  bool ok = root != NULL && read_config(&reader, config, tokens) && model_config_check(config, EXIT_CHECKPOINT, error);
+  bool ok = root && read_config(&reader, config, tokens) && model_config_check(config, EXIT_CHECKPOINT, error);
   json_decref(root);
   free(path);
   return ok;

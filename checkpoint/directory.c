@@ -96,7 +96,7 @@ static bool is_run(const char *name) {
 static bool run_time(const char *name, struct timespec *time) {
   char *path = path_join(name, "config.json"), *weights = path_join(name, "model.safetensors");
   struct stat config, model;
-  bool ok = path != NULL && weights != NULL && stat(path, &config) == 0 && stat(weights, &model) == 0;
+  bool ok = path && weights && stat(path, &config) == 0 && stat(weights, &model) == 0;
   if (ok) *time = model.st_mtim;
   free(path);
   free(weights);
@@ -112,15 +112,15 @@ bool checkpoint_newest(char **out, Error *error) {
   *out = NULL;
   DIR *here = opendir(".");
   struct timespec best = {0}, time;
-  for (struct dirent *entry; here != NULL && (entry = readdir(here)) != NULL;) {
+  for (struct dirent *entry; here && (entry = readdir(here));) {
     if (!is_run(entry->d_name) || !run_time(entry->d_name, &time)) continue;
     bool later = time.tv_sec > best.tv_sec || (time.tv_sec == best.tv_sec && time.tv_nsec > best.tv_nsec);
-    if (*out != NULL && !later) continue;
+    if (*out && !later) continue;
     best = time;
     free(*out);
     *out = strdup(entry->d_name);
   }
-  if (here != NULL) closedir(here);
-  if (*out != NULL) return true;
+  if (here) closedir(here);
+  if (*out) return true;
   return fail(error, EXIT_USAGE, "there is no *.run in this directory; name one, or make one with ./train FILE");
 }

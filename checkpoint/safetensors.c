@@ -82,9 +82,10 @@ static bool split_file(Reader *r, const MappedFile *file, const char **header, s
 static json_t *parse_header(const Reader *r, const char *header, size_t size) {
   json_error_t problem;
   json_t *root = json_loadb(header, size, JSON_REJECT_DUPLICATES, &problem);
-  if (root != NULL) return root; /* an object: it starts with '{' */
+  if (root) return root; /* an object: it starts with '{' */
   if (json_error_code(&problem) == json_error_out_of_memory) out_of_memory(r);
-  else invalid(r, "its header is not proper JSON (byte %d: %s)", problem.position, text_one_line(problem.text, 80).text);
+  else
+    invalid(r, "its header is not proper JSON (byte %d: %s)", problem.position, text_one_line(problem.text, 80).text);
   return NULL;
 }
 
@@ -145,7 +146,7 @@ static bool read_tensor(const Reader *r, SafeTensor *tensor, const char *key, co
 static bool read_metadata(const Reader *r, SafeTensors *out, json_t *metadata) {
   if (!json_is_object(metadata)) return invalid(r, "its __metadata__ is not an object");
   out->metadata = calloc(json_object_size(metadata) + 1, sizeof *out->metadata);
-  if (out->metadata == NULL) return out_of_memory(r);
+  if (!out->metadata) return out_of_memory(r);
   const char *key;
   json_t *value;
   json_object_foreach(metadata, key, value) {
@@ -187,10 +188,10 @@ static bool read_all(Reader *r, SafeTensors *out) {
   size_t header_size = 0;
   if (!split_file(r, &out->file, &header, &header_size)) return false;
   json_t *root = parse_header(r, header, header_size);
-  if (root == NULL) return false;
+  if (!root) return false;
   out->header = root;
   out->tensors = calloc(json_object_size(root) + 1, sizeof *out->tensors);
-  if (out->tensors == NULL) return out_of_memory(r);
+  if (!out->tensors) return out_of_memory(r);
   const char *key;
   json_t *entry;
   json_object_foreach(root, key, entry) {
@@ -238,7 +239,7 @@ const char *safetensors_metadata(const SafeTensors *file, const char *key) {
 static json_t *metadata_json(const MetadataEntry *metadata, int count) {
   json_t *object = json_pack("{s:s}", "format", "pt");
   for (int i = 0; i < count; i++)
-    if (json_object_get(object, metadata[i].key) != NULL ||
+    if (json_object_get(object, metadata[i].key) ||
         json_object_set_new(object, metadata[i].key, json_string(metadata[i].value)) != 0) {
       json_decref(object);
       return NULL;
@@ -265,7 +266,7 @@ static char *header_text(const SafeTensor *tensors, int count, const MetadataEnt
   bool ok = json_object_set_new(root, METADATA_KEY, metadata_json(metadata, metadata_count)) == 0;
   size_t offset = 0;
   for (int i = 0; ok && i < count; i++)
-    ok = json_object_get(root, tensors[i].name) == NULL &&
+    ok = !json_object_get(root, tensors[i].name) &&
          json_object_set_new(root, tensors[i].name, tensor_json(&tensors[i], &offset)) == 0;
   char *text = ok ? json_dumps(root, JSON_COMPACT) : NULL;
   json_decref(root);
@@ -283,7 +284,7 @@ static bool write_header(FileWriter *file, const char *text, Error *error) {
 bool safetensors_write(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,
                        int metadata_count, Error *error) {
   char *header = header_text(tensors, count, metadata, metadata_count);
-  if (header == NULL || strlen(header) > MAX_HEADER - 8) {
+  if (!header || strlen(header) > MAX_HEADER - 8) {
     free(header);
     return fail(error, EXIT_INTERNAL,
                 "cannot make the header of %s: a name repeats or is not UTF-8, a size overflows, or memory is short",

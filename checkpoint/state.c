@@ -66,7 +66,7 @@ static bool make_state_file(const char *path, const ParameterTable *table, const
   SafeTensor *tensors = calloc(count, sizeof *tensors);
   char(*names)[STATE_NAME] = calloc(count, sizeof *names);
   MetadataEntry *strings = calloc((size_t)metadata_count + 1, sizeof *strings);
-  bool ok = tensors != NULL && names != NULL && strings != NULL
+  bool ok = tensors && names && strings
                 ? write_state_file(path, table, arenas, metadata, metadata_count, tensors, names, strings, error)
                 : checkpoint_no_memory(path, error);
   free(strings);
@@ -98,7 +98,7 @@ static bool verify_state(const char *path, const SafeTensors *file, const Parame
       char name[STATE_NAME];
       state_name(name, part, &table->tensors[i]);
       const SafeTensor *tensor = safetensors_find(file, name);
-      if (tensor == NULL)
+      if (!tensor)
         return fail(error, EXIT_CHECKPOINT, "%s has no tensor %s; is config.json of the same run?", path, name);
       if (!checkpoint_check_shape(path, tensor, &table->tensors[i], error)) return false;
       if (tensor->type != TENSOR_F32) return damaged(path, error, "F32 is due for tensor ", name);
@@ -106,7 +106,7 @@ static bool verify_state(const char *path, const SafeTensors *file, const Parame
     }
   if (file->count != count) return damaged(path, error, "it has tensors that are not the model's", "");
   const char *given = safetensors_metadata(file, CHECKSUM_KEY);
-  if (given == NULL) return damaged(path, error, "it has no checksum", "");
+  if (!given) return damaged(path, error, "it has no checksum", "");
   char text[17];
   checksum_text(text, state_checksum(tensors, count, file->metadata, file->metadata_count));
   if (strcmp(text, given) != 0) return damaged(path, error, "its checksum does not fit; it should be ", text);
@@ -129,7 +129,7 @@ static bool read_generation(const char *path, const ParameterTable *table, float
                             SafeTensors *file, Error *error) {
   if (!safetensors_open(file, path, error)) return false;
   SafeTensor *tensors = calloc(PARTS * (size_t)table->count + 1, sizeof *tensors);
-  bool ok = tensors != NULL ? verify_state(path, file, table, tensors, error) : checkpoint_no_memory(path, error);
+  bool ok = tensors ? verify_state(path, file, table, tensors, error) : checkpoint_no_memory(path, error);
   if (ok) copy_state(tensors, table, arenas);
   free(tensors);
   if (!ok) {
@@ -161,12 +161,12 @@ static void free_paths(StatePaths *p) {
 
 static bool make_paths(StatePaths *p, const char *dir, Error *error) {
   *p = (StatePaths){.last_dir = path_join(dir, "last"), .prev_dir = path_join(dir, "prev")};
-  if (p->last_dir != NULL && p->prev_dir != NULL) {
+  if (p->last_dir && p->prev_dir) {
     p->last = path_join(p->last_dir, "state.safetensors");
     p->prev = path_join(p->prev_dir, "state.safetensors");
     p->old = path_join(p->last_dir, ".state.safetensors.old");
   }
-  if (p->last != NULL && p->prev != NULL && p->old != NULL) return true;
+  if (p->last && p->prev && p->old) return true;
   free_paths(p);
   return checkpoint_no_memory(dir, error);
 }

@@ -23,7 +23,7 @@ SafeTensor checkpoint_tensor(const ParameterTensor *p, const char *name, const f
 bool checkpoint_write_weights(const char *path, const ParameterTable *table, const float *arena,
                               const MetadataEntry *metadata, int metadata_count, Error *error) {
   SafeTensor *tensors = calloc((size_t)table->count + 1, sizeof *tensors);
-  if (tensors == NULL) return checkpoint_no_memory(path, error);
+  if (!tensors) return checkpoint_no_memory(path, error);
   for (int i = 0; i < table->count; i++)
     tensors[i] = checkpoint_tensor(&table->tensors[i], table->tensors[i].name, arena);
   bool ok = safetensors_write(path, tensors, table->count, metadata, metadata_count, error);
@@ -112,7 +112,7 @@ static bool tolerated(const SafeTensors *file, const SafeTensor *tensor) {
   if (ends_with(tensor->name, ".rotary_emb.inv_freq")) return true;
   if (strcmp(tensor->name, "lm_head.weight") != 0) return false;
   const SafeTensor *embedding = safetensors_find(file, "model.embed_tokens.weight");
-  return embedding != NULL && tensor->rank == embedding->rank &&
+  return embedding && tensor->rank == embedding->rank &&
          memcmp(tensor->shape, embedding->shape, sizeof tensor->shape) == 0;
 }
 
@@ -121,7 +121,7 @@ static bool read_tensors(const char *path, const SafeTensors *file, const Parame
   for (int i = 0; i < table->count; i++) {
     const ParameterTensor *p = &table->tensors[i];
     const SafeTensor *tensor = safetensors_find(file, p->name);
-    if (tensor == NULL)
+    if (!tensor)
       return fail(error, EXIT_CHECKPOINT, "%s has no tensor %s; is config.json of the same model?", path, p->name);
     if (!read_tensor(path, tensor, p, arena + p->offset, error)) return false;
     used[tensor - file->tensors] = true;
@@ -139,7 +139,7 @@ static bool refuse_sharded(const char *path, Error *error) {
   char *index = NULL;
   if (access(path, F_OK) == 0) return true;
   size_t size = strlen(path) + sizeof ".index.json";
-  if ((index = malloc(size)) == NULL) return checkpoint_no_memory(path, error);
+  if (!(index = malloc(size))) return checkpoint_no_memory(path, error);
   snprintf(index, size, "%s.index.json", path);
   bool sharded = access(index, F_OK) == 0;
   free(index);
@@ -151,7 +151,7 @@ bool checkpoint_read_weights(const char *path, const ParameterTable *table, floa
   SafeTensors file;
   if (!refuse_sharded(path, error) || !safetensors_open(&file, path, error)) return false;
   bool *used = calloc((size_t)file.count + 1, sizeof *used);
-  bool ok = used != NULL ? read_tensors(path, &file, table, arena, used, error) : checkpoint_no_memory(path, error);
+  bool ok = used ? read_tensors(path, &file, table, arena, used, error) : checkpoint_no_memory(path, error);
   free(used);
   safetensors_close(&file);
   return ok;

@@ -21,7 +21,7 @@ static const double REDRAW_SECONDS = 0.1;
 static const double QUIET_SECONDS = 0.5; /* of work that may be over before anyone asks */
 static const double PLAIN_SECONDS = 10;  /* between lines about work where they do not update */
 
-/* ---- The line ---------------------------------------------------------------------------------------------------- */
+/* ---- the line ---- */
 
 /* In the order in which they stand in the line. */
 enum { FIELD_STEP, FIELD_BAR, FIELD_LOSS, FIELD_VAL, FIELD_LR, FIELD_SPEED, FIELD_PEAK, FIELD_ETA, FIELDS };
@@ -59,16 +59,13 @@ static void fill_fields(Field fields[FIELDS], const ConsoleProgress *numbers, bo
   if (!isnan(numbers->loss)) put_field(&fields[FIELD_LOSS], "loss %.3f", numbers->loss);
   if (!isnan(numbers->val_loss)) put_field(&fields[FIELD_VAL], "val %.3f", numbers->val_loss);
   if (!isnan(numbers->lr)) put_field(&fields[FIELD_LR], "lr %.1e", numbers->lr);
-  if (!isnan(numbers->tokens_per_s)) {
+  if (!isnan(numbers->tokens_per_s))
     put_field(&fields[FIELD_SPEED], "%s tok/s", text_count(numbers->tokens_per_s).text);
-  }
   if (!isnan(numbers->peak)) {
     double percent = 100 * numbers->peak;
     put_field(&fields[FIELD_PEAK], "%.*f%% of peak", percent < 9.95 ? 1 : 0, percent);
   }
-  if (!isnan(numbers->seconds_left)) {
-    put_field(&fields[FIELD_ETA], "ETA %s", text_duration(numbers->seconds_left).text);
-  }
+  if (!isnan(numbers->seconds_left)) put_field(&fields[FIELD_ETA], "ETA %s", text_duration(numbers->seconds_left).text);
 }
 
 /* One blank beside the bar, two between the others. */
@@ -89,9 +86,8 @@ int console_format_progress(char *out, size_t size, const ConsoleProgress *numbe
   Field fields[FIELDS];
   if (size == 0) return 0;
   fill_fields(fields, numbers, bar, utf8);
-  for (int i = 0; width > 0 && i < FIELDS - 1 && columns_of(fields) > width; i++) {
+  for (int i = 0; width > 0 && i < FIELDS - 1 && columns_of(fields) > width; i++)
     fields[least_important_first[i]].columns = 0;
-  }
   if (width > 0 && fields[FIELD_STEP].columns > width) { /* alone, plain ASCII: can be cut anywhere */
     fields[FIELD_STEP].columns = width < (int)sizeof fields[0].text ? width : 0;
     fields[FIELD_STEP].text[fields[FIELD_STEP].columns] = '\0';
@@ -107,7 +103,7 @@ int console_format_progress(char *out, size_t size, const ConsoleProgress *numbe
   return columns_of(fields);
 }
 
-/* ---- The console ------------------------------------------------------------------------------------------------- */
+/* ---- the console ---- */
 
 /* The programs never call setlocale(), so the environment is asked the way POSIX ranks it. */
 static bool locale_is_utf8(void) {
@@ -115,9 +111,8 @@ static bool locale_is_utf8(void) {
   static const char *const spellings[] = {"UTF-8", "utf-8", "UTF8", "utf8"};
   const char *value = NULL;
   for (int i = 0; i < 3 && !(value && *value); i++) value = getenv(names[i]);
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 4; i++)
     if (value && strstr(value, spellings[i])) return true;
-  }
   return false;
 }
 

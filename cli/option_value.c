@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- The kinds and the variable ---------------------------------------------------------------------------------- */
+/* ---- the kinds and the variable ---- */
 
 bool option_is_switch(const Option *row) { return row->kind == OPTION_FLAG || row->kind == OPTION_TRISTATE; }
 
@@ -58,7 +58,7 @@ void option_store(const Option *row, OptionValue value) {
   }
 }
 
-/* ---- Ranges and values as text ----------------------------------------------------------------------------------- */
+/* ---- ranges and values as text ---- */
 
 static bool has_range(const Option *row) {
   bool real = row->kind == OPTION_FLOAT || row->kind == OPTION_DOUBLE;
@@ -88,9 +88,8 @@ void option_range_text(const Option *row, char *out, size_t size) {
   }
   int length = 0;
   if (low) length = snprintf(out, size, "%s %.10g%s", row->above ? ">" : ">=", row->min, high ? ", " : "");
-  if (high && length >= 0 && (size_t)length < size) {
+  if (high && length >= 0 && (size_t)length < size)
     snprintf(out + length, size - (size_t)length, "%s %.10g", row->below ? "<" : "<=", row->max);
-  }
 }
 
 static void interval_text(Interval interval, char *out, size_t size) {
@@ -114,7 +113,7 @@ bool option_is_set(const Option *row, OptionValue value) {
   case OPTION_FLOAT:
   case OPTION_DOUBLE: return isfinite(value.real) && in_range(row, value.real);
   case OPTION_TEXT:
-  case OPTION_OPTIONAL: return value.text != NULL;
+  case OPTION_OPTIONAL: return value.text;
   case OPTION_LIST: return ((const TextList *)row->value)->count > 0;
   case OPTION_INTERVAL: return value.interval.steps >= 0;
   }
@@ -148,7 +147,7 @@ void option_choices_text(const Option *row, const char *between, char *out, size
   }
 }
 
-/* ---- Parsing one value ------------------------------------------------------------------------------------------- */
+/* ---- parsing one value ---- */
 
 /* strtod() and strtoll() alone would take leading blanks, "0x10", "inf" and "nan". */
 static bool looks_decimal(const char *text) { return *text && text[strspn(text, "0123456789+-.eE")] == '\0'; }
@@ -282,7 +281,7 @@ bool option_parse(const Option *row, const char *text, OptionValue *out) {
   return false;
 }
 
-/* ---- Quoting in a file ------------------------------------------------------------------------------------------- */
+/* ---- quoting in a file ---- */
 
 static const char escape_names[] = "nrt\"\\", escape_bytes[] = "\n\r\t\"\\";
 
@@ -345,13 +344,9 @@ void option_write_text(FILE *stream, const char *text) {
   for (const char *c = text; *c; c++) {
     unsigned char byte = (unsigned char)*c;
     const char *named = strchr(escape_bytes, byte);
-    if (named) {
-      fprintf(stream, "\\%c", escape_names[named - escape_bytes]);
-    } else if (byte < 0x20 || byte == 0x7f) {
-      fprintf(stream, "\\x%02x", (unsigned)byte);
-    } else {
-      fputc(byte, stream);
-    }
+    if (named) fprintf(stream, "\\%c", escape_names[named - escape_bytes]);
+    else if (byte < 0x20 || byte == 0x7f) fprintf(stream, "\\x%02x", (unsigned)byte);
+    else fputc(byte, stream);
   }
   fputc('"', stream);
 }

@@ -23,7 +23,7 @@ typedef struct Source {
   const Option *ahead; /* the rows as they were before this file; NULL: command line */
 } Source;
 
-/* ---- Rows -------------------------------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 static int row_count(const Options *options) { return options->count + OPTION_BUILTINS; }
 
@@ -41,16 +41,14 @@ static Option *row_named(const Options *options, const char *name, size_t length
 }
 
 static Option *row_lettered(const Options *options, char letter) {
-  for (int i = 0; i < row_count(options); i++) {
+  for (int i = 0; i < row_count(options); i++)
     if (letter && row_at(options, i)->letter == letter) return row_at(options, i);
-  }
   return NULL;
 }
 
 static const Option *row_of(const Options *options, const void *value) {
-  for (int i = 0; i < row_count(options); i++) {
+  for (int i = 0; i < row_count(options); i++)
     if (row_at(options, i)->value == value) return row_at(options, i);
-  }
   return NULL;
 }
 
@@ -79,7 +77,7 @@ static void get_ready(Options *options) {
   for (int i = 0; i < row_count(options); i++) row_at(options, i)->initial = option_load(row_at(options, i));
 }
 
-/* ---- Storing a value --------------------------------------------------------------------------------------------- */
+/* ---- storing a value ---- */
 
 static char *keep_text(Options *options, const char *text) {
   char *copy = malloc(strlen(text) + 1);
@@ -159,7 +157,7 @@ static bool assign(Options *options, const Source *source, Option *row, const ch
   return true;
 }
 
-/* ---- The nearest flag -------------------------------------------------------------------------------------------- */
+/* ---- the nearest flag ---- */
 
 static int smaller(int a, int b) { return a < b ? a : b; }
 
@@ -225,14 +223,13 @@ static bool fail_unknown(const Options *options, const char *argument, const cha
     if (same) return fail(error, EXIT_USAGE, "unknown flag %.*s: %s", shown, argument, hint->text);
   }
   const char *nearest = nearest_name(options, name, length, &negated);
-  if (!nearest) {
+  if (!nearest)
     return fail(error, EXIT_USAGE, "unknown flag %.*s: `%s --help` lists them all", shown, argument, options->program);
-  }
   const char *no = negated ? "no-" : "";
   return fail(error, EXIT_USAGE, "unknown flag %.*s: did you mean --%s%s?", shown, argument, no, nearest);
 }
 
-/* ---- The command line -------------------------------------------------------------------------------------------- */
+/* ---- the command line ---- */
 
 /* --key, --key=..., -k, or the --no- form: something that is a flag of ours and hardly meant as a value. */
 static bool is_known_flag(const Options *options, const char *argument) {
@@ -247,17 +244,14 @@ static bool is_known_flag(const Options *options, const char *argument) {
 }
 
 static Option *positional_row(const Options *options) {
-  for (int i = 0; i < options->count; i++) {
+  for (int i = 0; i < options->count; i++)
     if (options->rows[i].positional) return &options->rows[i];
-  }
   return NULL;
 }
 
 static bool take_positional(Options *options, const Source *source, const char *text, Error *error) {
   Option *row = positional_row(options);
-  if (!row) {
-    return fail(error, EXIT_USAGE, "unexpected argument \"%.100s\": see `%s --help`", text, options->program);
-  }
+  if (!row) return fail(error, EXIT_USAGE, "unexpected argument \"%.100s\": see `%s --help`", text, options->program);
   if (row->kind != OPTION_LIST && row->origin == ORIGIN_COMMAND_LINE) {
     const char *first = *(const char *const *)row->value;
     return fail(error, EXIT_USAGE, "unexpected argument \"%.100s\" after \"%.100s\": only one %s is taken", text, first,
@@ -334,7 +328,7 @@ bool options_parse(Options *options, int argc, char **argv, Error *error) {
   return options_load(options, options->config, EXIT_USAGE, error);
 }
 
-/* ---- Configuration files ----------------------------------------------------------------------------------------- */
+/* ---- configuration files ---- */
 
 /* Not mapped: `--config <(command)` is a pipe. */
 static char *read_config(const char *path, ExitCode code, Error *error) {
@@ -391,9 +385,8 @@ static bool line_value(char *text, char **value, const char **reason) {
 
 /* A file can neither read another file nor ask for help. */
 static bool is_builtin(const Options *options, const Option *row) {
-  for (int i = 0; i < OPTION_BUILTINS; i++) {
+  for (int i = 0; i < OPTION_BUILTINS; i++)
     if (row == &options->builtin[i]) return true;
-  }
   return false;
 }
 
@@ -401,9 +394,8 @@ static bool fail_key(const Options *options, const Source *source, const char *n
   bool negated;
   const char *nearest = nearest_name(options, name, strlen(name), &negated);
   const Option *row = nearest ? row_named(options, nearest, strlen(nearest)) : NULL;
-  if (!row || negated || is_builtin(options, row)) {
+  if (!row || negated || is_builtin(options, row))
     return fail(error, source->code, "%.300s:%d: unknown key \"%.100s\"", source->path, source->line, name);
-  }
   return fail(error, source->code, "%.300s:%d: unknown key \"%.100s\": did you mean %s?", source->path, source->line,
               name, nearest);
 }
@@ -413,9 +405,8 @@ static bool take_line(Options *options, const Source *source, char *line, Error 
   char *name = skip_blanks(line), *value;
   if (*name == '\0' || *name == '#') return true;
   char *equals = strchr(name, '=');
-  if (!equals) {
+  if (!equals)
     return fail(error, source->code, "%.300s:%d: \"%.100s\": need `key = value`", source->path, source->line, name);
-  }
   trim_end(name, equals);
   Option *row = row_named(options, name, strlen(name));
   if (!row || is_builtin(options, row)) return fail_key(options, source, name, error);
@@ -457,7 +448,7 @@ bool options_load(Options *options, const char *path, ExitCode code, Error *erro
   return done;
 }
 
-/* ---- What became of it ------------------------------------------------------------------------------------------- */
+/* ---- what became of it ---- */
 
 OptionOrigin options_origin(const Options *options, const void *value) {
   const Option *row = row_of(options, value);
@@ -482,11 +473,8 @@ static void write_row(FILE *stream, const Option *row) {
   }
   fprintf(stream, "%s = ", row->name);
   option_value_text(row, value, text, sizeof text);
-  if (option_is_text(row)) {
-    option_write_text(stream, value.text);
-  } else {
-    fputs(text, stream);
-  }
+  if (option_is_text(row)) option_write_text(stream, value.text);
+  else fputs(text, stream);
   fputc('\n', stream);
 }
 
@@ -514,7 +502,7 @@ bool options_write(const Options *options, FILE *stream) {
   return !ferror(stream);
 }
 
-/* ---- --help ------------------------------------------------------------------------------------------------------ */
+/* ---- --help ---- */
 
 /* "  --[no-]tie", "  -p, --prompt TEXT", "  FILE, --data FILE". Returns its width. */
 static int flag_text(const Option *row, char *out, size_t size) {
@@ -544,14 +532,12 @@ static int flag_text(const Option *row, char *out, size_t size) {
 static void sentence_text(const Option *row, char *out, size_t size) {
   char standard[400] = "", range[80];
   option_range_text(row, range, sizeof range);
-  if (row->shown_default) {
-    snprintf(standard, sizeof standard, "%s", row->shown_default);
-  } else if (row->kind == OPTION_TEXT && row->initial.text && *row->initial.text) {
+  if (row->shown_default) snprintf(standard, sizeof standard, "%s", row->shown_default);
+  else if (row->kind == OPTION_TEXT && row->initial.text && *row->initial.text)
     snprintf(standard, sizeof standard, "%.300s", row->initial.text);
-  } else if (!option_is_text(row) && option_is_set(row, row->initial) &&
-             !(row->kind == OPTION_FLAG && !row->initial.flag)) {
+  else if (!option_is_text(row) && option_is_set(row, row->initial) &&
+           !(row->kind == OPTION_FLAG && !row->initial.flag))
     option_value_text(row, row->initial, standard, sizeof standard);
-  }
   bool both = *standard && *range, none = !*standard && !*range;
   snprintf(out, size, "%s%s%s%s%s%s", row->help ? row->help : "", none ? "" : " [", standard, both ? "; " : "", range,
            none ? "" : "]");

@@ -37,24 +37,24 @@ struct Corpus {
   JsonlRecord record;
 };
 
-/* ---- Opening ----------------------------------------------------------------------------------------------------- */
+/* ---- opening ---- */
 
 static bool copy_name(char **out, const char *name, Error *error) {
-  if (name == NULL) return true;
+  if (!name) return true;
   *out = path_join("", name);
-  return *out != NULL || fail(error, EXIT_MEMORY, "out of memory for the name of a field");
+  return *out || fail(error, EXIT_MEMORY, "out of memory for the name of a field");
 }
 
 static bool take_fields(Corpus *corpus, const CorpusOptions *options, Error *error) {
   const char *prompt = options->prompt_field, *response = options->response_field, *field = options->field;
-  if ((prompt == NULL) != (response == NULL))
+  if ((!prompt) != (!response))
     return fail(error, EXIT_USAGE, "--prompt-field and --response-field go together: %s is missing",
-                prompt == NULL ? "--prompt-field" : "--response-field");
-  if (prompt != NULL && field != NULL)
+                !prompt ? "--prompt-field" : "--response-field");
+  if (prompt && field)
     return fail(error, EXIT_USAGE,
                 "--jsonl-field says what a document is, and so do --prompt-field and "
                 "--response-field: leave one of them out");
-  const char *text = response != NULL ? response : field != NULL ? field : "text";
+  const char *text = response ? response : field ? field : "text";
   return copy_name(&corpus->prompt_field, prompt, error) && copy_name(&corpus->text_field, text, error);
 }
 
@@ -68,7 +68,7 @@ static bool list_sources(Corpus *corpus, const char *const *sources, int count, 
       if (!file_list_add(&corpus->list, sources[i], error)) return false;
       continue;
     }
-    if (options->spool == NULL) return fail(error, EXIT_INTERNAL, "standard input has no file to be copied to");
+    if (!options->spool) return fail(error, EXIT_INTERNAL, "standard input has no file to be copied to");
     if (*standard_input >= 0) return fail(error, EXIT_USAGE, "standard input (-) is given twice, but can be read once");
     *standard_input = file_list_reserve(&corpus->list, options->spool, options->stdin_is_jsonl, error);
     if (*standard_input < 0) return false;
@@ -86,14 +86,14 @@ static bool find_files(Corpus *corpus, const char *const *sources, int count, co
     if (!copied || !file_list_measure(list, standard_input, error)) return false;
   }
   if (list->bytes > 0) return true;
-  if (list->count > 1 || list->files == NULL)
+  if (list->count > 1 || !list->files)
     return fail(error, EXIT_INPUT, "all %d files are empty: there is nothing to learn from", list->count);
   return fail(error, EXIT_INPUT, "%s is empty: there is nothing to learn from",
               standard_input >= 0 ? "standard input" : text_one_line(list->files[0].path, 250).text);
 }
 
 static uint64_t sum_of_name(const char *name, uint64_t seed) {
-  return name != NULL ? checksum_xxh64(name, strlen(name) + 1, seed) : checksum_xxh64(NULL, 0, seed);
+  return name ? checksum_xxh64(name, strlen(name) + 1, seed) : checksum_xxh64(NULL, 0, seed);
 }
 
 static uint64_t fingerprint_of(const Corpus *corpus) {
@@ -103,10 +103,10 @@ static uint64_t fingerprint_of(const Corpus *corpus) {
 
 bool corpus_open(Corpus **out, const char *const *sources, int count, const CorpusOptions *options, Error *error) {
   const CorpusOptions none = {0};
-  if (options == NULL) options = &none;
+  if (!options) options = &none;
   *out = NULL;
   Corpus *corpus = calloc(1, sizeof *corpus);
-  if (corpus == NULL) return fail(error, EXIT_MEMORY, "out of memory for a corpus");
+  if (!corpus) return fail(error, EXIT_MEMORY, "out of memory for a corpus");
   corpus->list.is_model = options->is_model;
   if (!take_fields(corpus, options, error) || !find_files(corpus, sources, count, options, error)) {
     corpus_close(corpus);
@@ -119,7 +119,7 @@ bool corpus_open(Corpus **out, const char *const *sources, int count, const Corp
 }
 
 void corpus_close(Corpus *corpus) {
-  if (corpus == NULL) return;
+  if (!corpus) return;
   file_unmap(&corpus->file);
   jsonl_free(&corpus->record);
   file_list_free(&corpus->list);
@@ -142,11 +142,11 @@ int64_t corpus_bytes(const Corpus *corpus) { return corpus->list.bytes; }
 
 int64_t corpus_position(const Corpus *corpus) { return corpus->before + (int64_t)corpus->at; }
 
-bool corpus_masked(const Corpus *corpus) { return corpus->prompt_field != NULL; }
+bool corpus_masked(const Corpus *corpus) { return corpus->prompt_field; }
 
 uint64_t corpus_fingerprint(const Corpus *corpus) { return corpus->fingerprint; }
 
-/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+/* ---- memory ---- */
 
 static void let_go(const Corpus *corpus, size_t end) {
   const long page = sysconf(_SC_PAGESIZE);
@@ -159,7 +159,7 @@ void corpus_let_go(const Corpus *corpus, const uint8_t *text) {
   if (corpus->mapped && at >= begin && at - begin <= corpus->file.size) let_go(corpus, at - begin);
 }
 
-/* ---- Documents of a text file ------------------------------------------------------------------------------------ */
+/* ---- documents of a text file ---- */
 
 /* Bytes of the separator line at `at`, its line end (\n, \r\n or the end of the file) included; 0: there is none. */
 static size_t separator_at(const Corpus *corpus, size_t at) {
@@ -183,10 +183,10 @@ static bool find_end(const Corpus *corpus, size_t *end, size_t *separator, Error
     const size_t left = file->size - at, step = left < STEP_BYTES ? left : STEP_BYTES;
     if (at - kept >= STEP_BYTES) {
       let_go(corpus, kept = at);
-      if (corpus->tick != NULL && !corpus->tick(error)) return false;
+      if (corpus->tick && !corpus->tick(error)) return false;
     }
     const uint8_t *mark = memchr(file->bytes + at, END_OF_TEXT[0], step);
-    if (mark == NULL) {
+    if (!mark) {
       at += step;
       continue;
     }
@@ -206,13 +206,13 @@ static bool next_text(Corpus *corpus, Document *out, Error *error) {
   return true;
 }
 
-/* ---- Documents of JSON lines ------------------------------------------------------------------------------------- */
+/* ---- documents of JSON lines ---- */
 
 static bool next_line(Corpus *corpus, Document *out, Error *error) {
   size_t begin = corpus->at, left = corpus->file.size - begin;
   const uint8_t *line = corpus->file.bytes + begin, *newline = memchr(line, '\n', left);
-  size_t size = newline != NULL ? (size_t)(newline - line) : left;
-  corpus->at += newline != NULL ? size + 1 : size;
+  size_t size = newline ? (size_t)(newline - line) : left;
+  corpus->at += newline ? size + 1 : size;
   corpus->line++;
   if (jsonl_blank(line, size)) return true;
   const JsonlFields fields = {corpus->prompt_field, corpus->text_field};
@@ -228,7 +228,7 @@ static bool next_line(Corpus *corpus, Document *out, Error *error) {
   return true;
 }
 
-/* ---- File after file --------------------------------------------------------------------------------------------- */
+/* ---- file after file ---- */
 
 static void close_file(Corpus *corpus) {
   file_unmap(&corpus->file);
@@ -245,7 +245,8 @@ static bool open_file(Corpus *corpus, Error *error) {
   corpus->mapped = true;
   if (!text_file_unchanged(file, error)) return false;
   if ((int64_t)corpus->file.size != file->size)
-    return fail(error, EXIT_INPUT, "%s was changed while it was read; start again", text_one_line(file->path, 250).text);
+    return fail(error, EXIT_INPUT, "%s was changed while it was read; start again",
+                text_one_line(file->path, 250).text);
   if (corpus->file.size > 0)
     posix_madvise((void *)(uintptr_t)corpus->file.bytes, corpus->file.size, POSIX_MADV_SEQUENTIAL);
   if (corpus->file.size >= 3 && memcmp(corpus->file.bytes, "\xEF\xBB\xBF", 3) == 0) corpus->start = corpus->at = 3;
@@ -275,7 +276,7 @@ static bool advance(Corpus *corpus, Document *out, Error *error) {
 
 bool corpus_next(Corpus *corpus, Document *out, Error *error) {
   *out = (Document){0};
-  while (out->text == NULL && corpus->current < corpus->list.count) {
+  while (!out->text && corpus->current < corpus->list.count) {
     int current = corpus->current;
     if (!advance(corpus, out, error)) {
       *out = (Document){0};
@@ -283,7 +284,7 @@ bool corpus_next(Corpus *corpus, Document *out, Error *error) {
     }
     out->file = corpus->list.files[current].path;
   }
-  if (out->text == NULL) *out = (Document){0};
+  if (!out->text) *out = (Document){0};
   return true;
 }
 

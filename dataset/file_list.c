@@ -26,19 +26,19 @@ static bool is_model(const FileList *list, const char *dir) { return list->is_mo
 
 static bool no_memory(Error *error) { return fail(error, EXIT_MEMORY, "out of memory for a list of files"); }
 
-/* ---- The list ---------------------------------------------------------------------------------------------------- */
+/* ---- the list ---- */
 
 /* Takes the path, which may be NULL for want of memory. */
 static TextFile *append(FileList *list, char *path, bool jsonl, Error *error) {
   if (list->count == list->capacity && list->capacity <= INT_MAX / 2) {
     int capacity = list->capacity > 0 ? 2 * list->capacity : 16;
     TextFile *files = realloc(list->files, (size_t)capacity * sizeof *files);
-    if (files != NULL) {
+    if (files) {
       list->files = files;
       list->capacity = capacity;
     }
   }
-  if (path == NULL || list->count == list->capacity) {
+  if (!path || list->count == list->capacity) {
     free(path);
     no_memory(error);
     return NULL;
@@ -67,7 +67,7 @@ static bool measure(FileList *list, TextFile *file, const struct stat *st, Error
 }
 
 int file_list_reserve(FileList *list, const char *path, bool jsonl, Error *error) {
-  return append(list, path_join("", path), jsonl, error) != NULL ? list->count - 1 : -1;
+  return append(list, path_join("", path), jsonl, error) ? list->count - 1 : -1;
 }
 
 bool file_list_measure(FileList *list, int index, Error *error) {
@@ -90,7 +90,7 @@ bool text_file_unchanged(const TextFile *file, Error *error) {
          fail(error, EXIT_INPUT, "%s was changed while it was read; start again", text_one_line(path, NAME_SHOWN).text);
 }
 
-/* ---- Directories ------------------------------------------------------------------------------------------------- */
+/* ---- directories ---- */
 
 typedef struct DirectoryId {
   dev_t device;
@@ -126,16 +126,16 @@ static int compare_ids(const void *a, const void *b) {
 /* Remembers a directory; *again says whether it was known. */
 static bool remember(Walk *walk, const struct stat *st, bool *again, Error *error) {
   DirectoryId *id = malloc(sizeof *id);
-  if (id == NULL) return no_memory(error);
+  if (!id) return no_memory(error);
   *id = (DirectoryId){st->st_dev, st->st_ino};
   DirectoryId **node = tsearch(id, &walk->seen, compare_ids);
-  *again = node != NULL && *node != id;
-  if (node == NULL || *again) free(id);
-  return node != NULL || no_memory(error);
+  *again = node && *node != id;
+  if (!node || *again) free(id);
+  return node || no_memory(error);
 }
 
 static void forget_all(Walk *walk) {
-  while (walk->seen != NULL) {
+  while (walk->seen) {
     DirectoryId *id = *(DirectoryId **)walk->seen;
     tdelete(id, &walk->seen, compare_ids);
     free(id);
@@ -149,10 +149,10 @@ static bool take_entry(Walk *walk, char *path, Error *error) {
   bool there = stat(path, &st) == 0;
   int cause = errno;
   bool directory = there && S_ISDIR(st.st_mode); /* of a model: samples and settings, no text to learn from */
-  if (directory && !is_model(walk->found, path)) return append(&walk->directories, path, false, error) != NULL;
+  if (directory && !is_model(walk->found, path)) return append(&walk->directories, path, false, error);
   if (there && S_ISREG(st.st_mode) && wanted) {
     TextFile *file = append(walk->found, path, jsonl, error);
-    return file != NULL && measure(walk->found, file, &st, error);
+    return file && measure(walk->found, file, &st, error);
   }
   /* A link to nowhere matters only where text was expected. */
   bool lost = !there && (wanted || (cause != ENOENT && cause != ELOOP));
@@ -166,7 +166,7 @@ static bool read_entries(Walk *walk, DIR *entries, const char *dir, Error *error
   for (;;) {
     errno = 0;
     const struct dirent *entry = readdir(entries);
-    if (entry == NULL) return errno == 0 || cannot_read(dir, errno, error);
+    if (!entry) return errno == 0 || cannot_read(dir, errno, error);
     const char *name = entry->d_name;
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
     if (name[0] == '.') {
@@ -174,7 +174,7 @@ static bool read_entries(Walk *walk, DIR *entries, const char *dir, Error *error
       continue;
     }
     char *path = path_join(dir, name);
-    if (path == NULL) return no_memory(error);
+    if (!path) return no_memory(error);
     if (!take_entry(walk, path, error)) return false;
   }
 }
@@ -186,7 +186,7 @@ static bool read_directory(Walk *walk, const char *dir, Error *error) {
   if (!remember(walk, &st, &again, error)) return false;
   if (again) return true;
   DIR *entries = opendir(dir);
-  if (entries == NULL) return cannot_read(dir, errno, error);
+  if (!entries) return cannot_read(dir, errno, error);
   /* Sorted, so that of two ways to one directory the same is taken on every file system. */
   int first = walk->directories.count;
   bool ok = read_entries(walk, entries, dir, error);
@@ -224,10 +224,10 @@ bool file_list_add(FileList *list, const char *path, Error *error) {
     return fail(error, EXIT_INPUT, "%s is neither a file nor a directory; give it as standard input: - < %s",
                 text_one_line(path, NAME_SHOWN).text, text_one_line(path, NAME_SHOWN).text);
   TextFile *file = append(list, path_join("", path), ends_in(path, ".jsonl"), error);
-  return file != NULL && measure(list, file, &st, error);
+  return file && measure(list, file, &st, error);
 }
 
-/* ---- Checksum ---------------------------------------------------------------------------------------------------- */
+/* ---- checksum ---- */
 
 uint64_t file_list_sum(const FileList *list, uint64_t seed) {
   uint64_t sum = checksum_xxh64(&list->count, sizeof list->count, seed);

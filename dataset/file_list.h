@@ -20,7 +20,7 @@ typedef struct FileList {
   bool (*is_model)(const char *dir); /* which directories hold a model, and no text; NULL: none */
   TextFile *files;
   int count, capacity;
-  int64_t bytes; /* sum of the sizes */
+  int64_t bytes;   /* sum of the sizes */
   int64_t skipped; /* names in directories: hidden ones, other endings, models, and what is not a regular file */
 } FileList;
 

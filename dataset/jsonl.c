@@ -26,7 +26,7 @@ bool jsonl_blank(const uint8_t *line, size_t size) {
   return at == size;
 }
 
-/* ---- One object -------------------------------------------------------------------------------------------------- */
+/* ---- one object ---- */
 
 static const char *kind_of(const json_t *value) {
   switch (json_typeof(value)) {
@@ -54,7 +54,7 @@ static json_t *parse_object(const uint8_t *line, size_t size, const char *file, 
   /* Numbers are not looked at, and as doubles they cannot be "too big": unsigned 64-bit ids are common. */
   const size_t flags = JSON_ALLOW_NUL | JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL;
   json_t *root = json_loadb((const char *)line, size, flags, &cause);
-  if (root == NULL) {
+  if (!root) {
     broken(&cause, file, number, error);
     return NULL;
   }
@@ -64,7 +64,7 @@ static json_t *parse_object(const uint8_t *line, size_t size, const char *file, 
   return NULL;
 }
 
-/* ---- Its fields -------------------------------------------------------------------------------------------------- */
+/* ---- its fields ---- */
 
 /* "content", "id", ...: the first few. */
 static void list_keys(char *out, size_t size, json_t *object) {
@@ -89,7 +89,7 @@ static const json_t *string_field(json_t *root, const char *name, const char *op
   const json_t *value = json_object_get(root, name);
   if (json_is_string(value)) return value;
   OneLine shown = text_one_line(name, KEY_SHOWN);
-  if (value != NULL) {
+  if (value) {
     fail(error, EXIT_INPUT, "%s: the field \"%s\" is %s, not a string; %s names another", place_of(file, number).text,
          shown.text, kind_of(value), option);
     return NULL;
@@ -106,7 +106,7 @@ static bool join(JsonlRecord *record, const json_t *prompt, const json_t *text, 
   size_t before = json_string_length(prompt), after = json_string_length(text), size = before + after;
   if (size > record->capacity) {
     uint8_t *joined = realloc(record->joined, size);
-    if (joined == NULL) return fail(error, EXIT_MEMORY, "out of memory for a document of %zu bytes", size);
+    if (!joined) return fail(error, EXIT_MEMORY, "out of memory for a document of %zu bytes", size);
     record->joined = joined;
     record->capacity = size;
   }
@@ -129,16 +129,16 @@ bool jsonl_parse(JsonlRecord *record, const JsonlFields *fields, const uint8_t *
                 "%s, has more than the %zu bytes that a line may have; split it into several objects",
                 place_of(file, number).text, JSONL_LINE_LIMIT);
   record->root = parse_object(line, size, file, number, error);
-  if (record->root == NULL) return false;
-  const char *option = fields->prompt != NULL ? "--response-field" : "--jsonl-field";
+  if (!record->root) return false;
+  const char *option = fields->prompt ? "--response-field" : "--jsonl-field";
   const json_t *prompt = NULL;
-  if (fields->prompt != NULL) {
+  if (fields->prompt) {
     prompt = string_field(record->root, fields->prompt, "--prompt-field", file, number, error);
-    if (prompt == NULL) return false;
+    if (!prompt) return false;
   }
   const json_t *text = string_field(record->root, fields->text, option, file, number, error);
-  if (text == NULL) return false;
-  if (prompt != NULL) return join(record, prompt, text, error);
+  if (!text) return false;
+  if (prompt) return join(record, prompt, text, error);
   record->text = (const uint8_t *)json_string_value(text);
   record->size = json_string_length(text);
   return true;

@@ -29,7 +29,7 @@ static bool copy(int from, FileWriter *to, uint8_t *piece, SpoolProgress progres
       return fail(error, EXIT_INPUT, "cannot read standard input: %s", strerror(errno));
     if (count > 0 && !file_writer_add(to, piece, (size_t)count, error)) return false;
     if (count > 0) bytes += count;
-    if (progress != NULL && !progress(context, bytes, error)) return false;
+    if (progress && !progress(context, bytes, error)) return false;
     if (count == 0) return true;
   }
 }
@@ -37,7 +37,7 @@ static bool copy(int from, FileWriter *to, uint8_t *piece, SpoolProgress progres
 bool spool_copy(int from, const char *path, SpoolProgress progress, void *context, Error *error) {
   FileWriter file;
   uint8_t *piece = malloc(PIECE);
-  if (piece == NULL) return fail(error, EXIT_MEMORY, "out of memory for standard input");
+  if (!piece) return fail(error, EXIT_MEMORY, "out of memory for standard input");
   bool ok = file_writer_begin(&file, path, error);
   if (ok) {
     ok = copy(from, &file, piece, progress, context, error) && file_writer_commit(&file, error);

@@ -60,7 +60,8 @@ bool token_writer_begin(TokenWriter *w, const char *path, const TokenFileInfo *i
     return fail(error, EXIT_INTERNAL, "a vocabulary of %d tokens", info->vocab);
   w->words = malloc((size_t)HELD_WORDS * word_bytes(info));
   if (!w->words) return fail(error, EXIT_MEMORY, "out of memory for writing %s", path);
-  if (file_writer_begin(&w->file, path, error) && write_header(w, error)) return true; /* its place; filled in by commit */
+  if (file_writer_begin(&w->file, path, error) && write_header(w, error))
+    return true; /* its place; filled in by commit */
   token_writer_abort(w);
   return false;
 }

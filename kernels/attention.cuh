@@ -212,15 +212,13 @@ template <class T> static Arguments<T> attention_arguments(const Attention *a) {
 template <class T, class F> static void with_head_size(Context *c, int dim, F f) {
   if (dim < 8 || dim > 128 || dim % 8)
     fail(&c->error, EXIT_USAGE, "head size %d: CUDA has multiples of 8 up to 128 (choose other --heads)", dim);
-  else if constexpr (sizeof(T) == 4) { /* exact, not fast: no kernels for sizes between */
+  else if constexpr (sizeof(T) == 4) /* exact, not fast: no kernels for sizes between */
     if (dim <= 64) f(std::integral_constant<int, 64>());
     else f(std::integral_constant<int, 128>());
-  } else {
-    if (dim <= 32) f(std::integral_constant<int, 32>());
-    else if (dim <= 64) f(std::integral_constant<int, 64>());
-    else if (dim <= 96) f(std::integral_constant<int, 96>());
-    else f(std::integral_constant<int, 128>());
-  }
+  else if (dim <= 32) f(std::integral_constant<int, 32>());
+  else if (dim <= 64) f(std::integral_constant<int, 64>());
+  else if (dim <= 96) f(std::integral_constant<int, 96>());
+  else f(std::integral_constant<int, 128>());
 }
 
 void cuda_rope(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope) {

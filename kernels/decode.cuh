@@ -389,14 +389,18 @@ unsigned decode_blocks(int64_t count) { return (unsigned)divide_up(count, DECODE
 } // namespace
 
 void cuda_decode_embedding(Context *c, void *x, const Parameters *params, Matrix table, const Sequences *s) {
-  with_element(c, [&](auto e) {
-    using T = decltype(e);
-    const T *rows = compute_matrix<T>(params, table);
-    with_width<T>(fits_vectors<T>(table.cols, x, rows), [&](auto n) {
-      launch(c, "decode_embedding", decode_embedding_kernel<T, n>, (unsigned)s->rows, 128, 0, x, rows, table.rows,
-             table.cols, s->tokens, s->lengths, s->capacity);
-    });
-  });
+  with_element(
+      c,
+      [&](auto e) {
+        using T = decltype(e);
+        const T *rows = compute_matrix<T>(params, table);
+        with_width<T>(
+            fits_vectors<T>(table.cols, x, rows),
+            [&](auto n) {
+              launch(c, "decode_embedding", decode_embedding_kernel<T, n>, (unsigned)s->rows, 128, 0, x, rows,
+                     table.rows, table.cols, s->tokens, s->lengths, s->capacity);
+            });
+      });
 }
 
 void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
@@ -434,26 +438,32 @@ void cuda_decode_attention(Context *c, void *out, const void *q, const KvCache *
 }
 
 void cuda_decode_residual(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s) {
-  with_product(c, in, NULL, 0, params, w, s->rows, [&](auto e, auto n, auto rows, auto input, auto weights) {
-    launch(c, "decode_residual", decode_residual_kernel<decltype(e), n, rows>, decode_blocks(w.rows), 32 * DECODE_WARPS,
-           0, x, input, weights, w.rows);
-  });
+  with_product(
+      c, in, NULL, 0, params, w, s->rows,
+      [&](auto e, auto n, auto rows, auto input, auto weights) {
+        launch(c, "decode_residual", decode_residual_kernel<decltype(e), n, rows>, decode_blocks(w.rows),
+               32 * DECODE_WARPS, 0, x, input, weights, w.rows);
+      });
 }
 
 void cuda_decode_mlp(Context *c, void *h, const void *x, const float *norm_weight, float eps, const Parameters *params,
                      Matrix w, const Sequences *s) {
-  with_product(c, x, norm_weight, eps, params, w, s->rows, [&](auto e, auto n, auto rows, auto in, auto weights) {
-    launch(c, "decode_mlp", decode_mlp_kernel<decltype(e), n, rows>, decode_blocks(w.rows / 2), 32 * DECODE_WARPS, 0, h,
-           in, weights, w.rows / 2);
-  });
+  with_product(
+      c, x, norm_weight, eps, params, w, s->rows,
+      [&](auto e, auto n, auto rows, auto in, auto weights) {
+        launch(c, "decode_mlp", decode_mlp_kernel<decltype(e), n, rows>, decode_blocks(w.rows / 2), 32 * DECODE_WARPS,
+               0, h, in, weights, w.rows / 2);
+      });
 }
 
 void cuda_decode_logits(Context *c, float *logits, const void *x, const float *norm_weight, float eps,
                         const Parameters *params, Matrix w, int vocab, int rows) {
-  with_product(c, x, norm_weight, eps, params, w, rows, [&](auto e, auto n, auto several, auto in, auto weights) {
-    launch(c, "decode_logits", decode_logits_kernel<decltype(e), n, several>, decode_blocks(divide_up(vocab, 2)),
-           32 * DECODE_WARPS, 0, logits, in, weights, vocab);
-  });
+  with_product(
+      c, x, norm_weight, eps, params, w, rows,
+      [&](auto e, auto n, auto several, auto in, auto weights) {
+        launch(c, "decode_logits", decode_logits_kernel<decltype(e), n, several>, decode_blocks(divide_up(vocab, 2)),
+               32 * DECODE_WARPS, 0, logits, in, weights, vocab);
+      });
 }
 
 void cuda_cache_store(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length) {

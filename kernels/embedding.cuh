@@ -201,16 +201,20 @@ void cuda_embedding_backward(Context *c, const Parameters *params, Matrix table,
   char *memory = (char *)scratch(c, partial_bytes + (size_t)p.slices * sizeof(int32_t));
   p.partial = (float *)memory;
   p.entered = (int32_t *)(memory + partial_bytes);
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
-    with_width<T>(fits_vectors<T>(p.dim, dx, p.dtable), [&](auto n) {
-      const int64_t tiles = divide_up(p.dim / n, 32), slice_blocks = divide_up(p.slices * tiles, EMBED_WARPS);
-      const int64_t pieces = divide_up((int64_t)p.table_rows * (p.dim / n), EMBED_BLOCK);
-      const dim3 clear_blocks = accumulate ? dim3(0) : loop_grid(c, pieces, 4);
-      launch(c, "embedding_backward", embed_backward<T, n>, (unsigned)slice_blocks + clear_blocks.x, EMBED_BLOCK, 0, p,
-             (int)slice_blocks);
-    });
-  });
+  with_element(
+      c,
+      [&](auto element) {
+        using T = decltype(element);
+        with_width<T>(
+            fits_vectors<T>(p.dim, dx, p.dtable),
+            [&](auto n) {
+              const int64_t tiles = divide_up(p.dim / n, 32), slice_blocks = divide_up(p.slices * tiles, EMBED_WARPS);
+              const int64_t pieces = divide_up((int64_t)p.table_rows * (p.dim / n), EMBED_BLOCK);
+              const dim3 clear_blocks = accumulate ? dim3(0) : loop_grid(c, pieces, 4);
+              launch(c, "embedding_backward", embed_backward<T, n>, (unsigned)slice_blocks + clear_blocks.x,
+                     EMBED_BLOCK, 0, p, (int)slice_blocks);
+            });
+      });
   with_width<float>(fits_vectors<float>(p.dim, p.dtable), [&](auto n) {
     launch(c, "embedding_backward", embed_join<n>, dim3((unsigned)p.slices, (unsigned)divide_up(p.dim / n, 32)),
            EMBED_BLOCK, 0, p);

@@ -57,24 +57,32 @@ __global__ void __launch_bounds__(MLP_BLOCK)
 } // namespace
 
 void cuda_swiglu(Context *c, void *h, const void *gate_up, int rows, int ffn) {
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
-    with_width<T>(fits_vectors<T>(ffn, h, gate_up), [&](auto n) {
-      const dim3 grid = loop_grid(c, divide_up((int64_t)rows * (ffn / n), MLP_BLOCK), 16);
-      launch(c, "swiglu", swiglu_forward<T, n>, grid, MLP_BLOCK, 0, (T *)h, (const T *)gate_up, rows, ffn);
-    });
-  });
+  with_element(
+      c,
+      [&](auto element) {
+        using T = decltype(element);
+        with_width<T>(
+            fits_vectors<T>(ffn, h, gate_up),
+            [&](auto n) {
+              const dim3 grid = loop_grid(c, divide_up((int64_t)rows * (ffn / n), MLP_BLOCK), 16);
+              launch(c, "swiglu", swiglu_forward<T, n>, grid, MLP_BLOCK, 0, (T *)h, (const T *)gate_up, rows, ffn);
+            });
+      });
 }
 
 void cuda_swiglu_backward(Context *c, void *dgate_up, const void *dh, const void *gate_up, int rows, int ffn) {
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
-    with_width<T>(fits_vectors<T>(ffn, dgate_up, dh, gate_up), [&](auto n) {
-      const dim3 grid = loop_grid(c, divide_up((int64_t)rows * (ffn / n), MLP_BLOCK), 16);
-      launch(c, "swiglu_backward", swiglu_backward<T, n>, grid, MLP_BLOCK, 0, (T *)dgate_up, (const T *)dh,
-             (const T *)gate_up, rows, ffn);
-    });
-  });
+  with_element(
+      c,
+      [&](auto element) {
+        using T = decltype(element);
+        with_width<T>(
+            fits_vectors<T>(ffn, dgate_up, dh, gate_up),
+            [&](auto n) {
+              const dim3 grid = loop_grid(c, divide_up((int64_t)rows * (ffn / n), MLP_BLOCK), 16);
+              launch(c, "swiglu_backward", swiglu_backward<T, n>, grid, MLP_BLOCK, 0, (T *)dgate_up, (const T *)dh,
+                     (const T *)gate_up, rows, ffn);
+            });
+      });
 }
 
 #endif

@@ -426,9 +426,8 @@ double *parameters_read(Fixture *f, const Parameters *p, Arena arena, int matrix
   for (int i = 0; i < p->group_count; i++) {
     Matrix m = p->groups[i].matrix;
     size_t end = i + 1 < p->group_count ? p->groups[i + 1].matrix.offset : p->count;
-    for (size_t j = m.offset + matrix_count(m); j < end; j++) {
+    for (size_t j = m.offset + matrix_count(m); j < end; j++)
       if (all[j] != 0.0f) fail_msg("alignment pad %zu of an arena is %g", j, (double)all[j]);
-    }
   }
   Matrix m = p->groups[matrix].matrix;
   double *values = host_values(f, matrix_count(m));
@@ -464,9 +463,8 @@ void token_order(Fixture *f, const int32_t *tokens, int count, int vocab, Array 
   int32_t next = 0;
   for (int v = 0; v < vocab; v++) {
     starts[v] = next;
-    for (int n = 0; n < count; n++) {
+    for (int n = 0; n < count; n++)
       if (tokens[n] == v) sorted[next++] = n;
-    }
   }
   starts[vocab] = next;
   *offsets = array_ints(f, starts, (size_t)vocab + 1);
@@ -512,7 +510,7 @@ static const SafeTensor *golden_find(const Golden *g, int index, const char *nam
   return safetensors_find(g->file, full);
 }
 
-bool golden_has(const Golden *g, int index, const char *name) { return golden_find(g, index, name) != NULL; }
+bool golden_has(const Golden *g, int index, const char *name) { return golden_find(g, index, name); }
 
 static const SafeTensor *golden_need(const Golden *g, int index, const char *name, TensorType type) {
   const SafeTensor *tensor = golden_find(g, index, name);

@@ -105,9 +105,8 @@ static inline Large *large_create(void) {
   fill_text(&random, out->text, LARGE);
   out->documents[out->count++] = (TextSpan){out->text, LARGE};
   out->documents[out->count++] = (TextSpan){NULL, 0};
-  for (size_t i = 0; i < SMALL_DOCUMENTS; i++) {
+  for (size_t i = 0; i < SMALL_DOCUMENTS; i++)
     out->documents[out->count++] = (TextSpan){out->text + i * 300, draw(&random, 300)};
-  }
   return out;
 }
 

@@ -41,7 +41,7 @@ static inline int set_up(void **state) {
 static inline void remove_tree(const char *dir) {
   DIR *entries = opendir(dir);
   assert_non_null(entries);
-  for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+  for (struct dirent *entry; (entry = readdir(entries));) {
     if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
     char *path = path_join(dir, entry->d_name);
     assert_non_null(path);
@@ -103,7 +103,7 @@ static inline Document next(Corpus *corpus) {
   Error error = {0};
   Document document;
   if (!corpus_next(corpus, &document, &error)) fail_msg("%s", error.text);
-  assert_true(document.text == NULL || document.size > 0);
+  assert_true(!document.text || document.size > 0);
   return document;
 }
 
@@ -124,7 +124,7 @@ static inline void expect_end(Corpus *corpus) {
 static inline void expect_documents(Corpus *corpus, const char *expected) {
   char shown[4096];
   size_t used = 0;
-  for (Document d; (d = next(corpus)).text != NULL;) {
+  for (Document d; (d = next(corpus)).text;) {
     assert_true(used + d.size + 3 < sizeof shown);
     memcpy(shown + used, d.text, d.prompt);
     used += d.prompt;
@@ -159,7 +159,7 @@ static inline Error first_error(Corpus *corpus) {
   Error error = {0};
   for (Document d;;) {
     bool ok = corpus_next(corpus, &d, &error);
-    if (ok && d.text == NULL) fail_msg("no error up to the end");
+    if (ok && !d.text) fail_msg("no error up to the end");
     if (ok) continue;
     assert_null(d.text);
     return error;

@@ -27,9 +27,9 @@
 
 static inline int make_scratch(void **state) {
   const char *base = getenv("TMPDIR");
-  char *dir = path_join(base != NULL ? base : "/tmp", "inkling-store.XXXXXX");
+  char *dir = path_join(base ? base : "/tmp", "inkling-store.XXXXXX");
   *state = dir;
-  return dir != NULL && mkdtemp(dir) != NULL ? 0 : -1;
+  return dir && mkdtemp(dir) ? 0 : -1;
 }
 
 static inline int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw) {
@@ -81,7 +81,7 @@ static inline int entries(const char *dir) {
   DIR *d = opendir(dir);
   assert_non_null(d);
   int count = 0;
-  for (struct dirent *entry; (entry = readdir(d)) != NULL;)
+  for (struct dirent *entry; (entry = readdir(d));)
     count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
   closedir(d);
   return count;
@@ -89,7 +89,7 @@ static inline int entries(const char *dir) {
 
 static inline void expect_error(bool done, const Error *error, ExitCode code, const char *text) {
   if (done) fail_msg("accepted; expected an error with \"%s\"", text);
-  if (strstr(error->text, text) == NULL) fail_msg("expected \"%s\" in \"%s\"", text, error->text);
+  if (!strstr(error->text, text)) fail_msg("expected \"%s\" in \"%s\"", text, error->text);
   assert_int_equal(error->code, code);
 }
 
@@ -124,7 +124,7 @@ static inline void put_safetensors(const char *path, const char *header, int64_t
   assert_non_null(bytes);
   memcpy(bytes, &size, 8);
   memcpy(bytes + 8, header, length);
-  memcpy(bytes + 8 + length, data != NULL ? data : zeros, data_size);
+  memcpy(bytes + 8 + length, data ? data : zeros, data_size);
   put(path, bytes, 8 + length + data_size);
   free(bytes);
 }

@@ -22,7 +22,7 @@ static void expect_decoded(const Bpe *bpe, const BpeIds *ids, const uint8_t *tex
   assert_int_equal(at, size);
 }
 
-/* ---- Vocabularies ------------------------------------------------------------------------------------------------ */
+/* ---- vocabularies ---- */
 
 static const BpeMerge AB_CD[] = {{'a', 'b', 0}, {'b', 'c', 0}, {256, 'c', 0}, {258, 258, 0}};
 
@@ -132,7 +132,7 @@ static void wrong_vocabularies_are_refused(void **state) {
   assert_int_equal(error.code, EXIT_CHECKPOINT);
 }
 
-/* ---- Encoding against the definition ----------------------------------------------------------------------------- */
+/* ---- encoding against the definition ---- */
 
 /* Applies all merges in the order of their rank. */
 static BpeIds naive_encode(const Bpe *bpe, const uint8_t *text, size_t size) {

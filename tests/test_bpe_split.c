@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* ---- Helpers ----------------------------------------------------------------------------------------------------- */
+/* ---- helpers ---- */
 
 static int set_up(void **state) {
   Error error = {0};
@@ -121,9 +121,8 @@ static void expect_pieces(const CharClasses *classes, const char *text, const ch
   for (size_t i = 0; pieces[i]; i++) {
     assert_true(at < size);
     size_t length = pretokenize_first(classes, (const uint8_t *)text + at, size - at);
-    if (length != strlen(pieces[i]) || memcmp(text + at, pieces[i], length) != 0) {
+    if (length != strlen(pieces[i]) || memcmp(text + at, pieces[i], length) != 0)
       fail_msg("\"%s\": piece %zu is \"%.*s\", not \"%s\"", text, i, (int)length, text + at, pieces[i]);
-    }
     at += length;
   }
   assert_int_equal(at, size);
@@ -131,7 +130,7 @@ static void expect_pieces(const CharClasses *classes, const char *text, const ch
 
 #define EXPECT(text, ...) expect_pieces(*state, text, (const char *const[]){__VA_ARGS__, NULL})
 
-/* ---- The whole pattern, by PCRE2 --------------------------------------------------------------------------------- */
+/* ---- the whole pattern, by PCRE2 ---- */
 
 typedef struct Reference {
   pcre2_code *code;
@@ -242,7 +241,7 @@ static void all_code_points_have_their_class(void **state) {
   reference_free(&reference);
 }
 
-/* ---- By hand ----------------------------------------------------------------------------------------------------- */
+/* ---- by hand ---- */
 
 static void contractions(void **state) {
   EXPECT("it's we've", "it", "'s", " we", "'ve");
@@ -303,7 +302,7 @@ static void a_long_run_is_one_piece(void **state) {
   free(text);
 }
 
-/* ---- Cuts -------------------------------------------------------------------------------------------------------- */
+/* ---- cuts ---- */
 
 static void cuts_keep_the_pieces(void **state) {
   Random random = {1u << 25};

@@ -14,7 +14,7 @@ static void expect_merges(const char *text, int32_t vocab_size, size_t count, co
   free(trained.merges);
 }
 
-/* ---- Training by hand -------------------------------------------------------------------------------------------- */
+/* ---- training by hand ---- */
 
 static void a_tiny_text(void **state) {
   (void)state;
@@ -86,7 +86,7 @@ static void counts_have_64_bits(void **state) {
   free(trained.merges);
 }
 
-/* ---- Training against counting everything anew for each merge ---------------------------------------------------- */
+/* ---- training against counting everything anew for each merge ---- */
 
 enum { NAIVE_IDS = 256 + 80 };
 
@@ -110,9 +110,8 @@ static Naive naive_start(const CharClasses *classes, const uint8_t *text, size_t
 static bool naive_best(const Naive *naive, BpeMerge *best) {
   uint32_t most = BPE_MIN_COUNT - 1;
   memset(naive->pairs, 0, sizeof(uint32_t) * NAIVE_IDS * NAIVE_IDS);
-  for (size_t i = 0; i + 1 < naive->count; i++) {
+  for (size_t i = 0; i + 1 < naive->count; i++)
     if (naive->ids[i] >= 0 && naive->ids[i + 1] >= 0) naive->pairs[naive->ids[i] * NAIVE_IDS + naive->ids[i + 1]]++;
-  }
   for (int32_t i = 0; i < NAIVE_IDS * NAIVE_IDS; i++) {
     if (naive->pairs[i] <= most) continue;
     most = naive->pairs[i];

@@ -26,7 +26,7 @@ typedef struct Random {
 
 static uint32_t draw(Random *random, uint32_t below) { return philox(7, random->next++, 0, 0, 0).word[0] % below; }
 
-/* ---- Text files -------------------------------------------------------------------------------------------------- */
+/* ---- text files ---- */
 
 static void expect_split(Fixture *f, const char *text, const char *expected) {
   expect_documents(open_one(put_text(f, "text", text)), expected);
@@ -154,7 +154,7 @@ static void byte_order_marks(void **state) {
                                                                                              "a$");
 }
 
-/* ---- Standard input ---------------------------------------------------------------------------------------------- */
+/* ---- standard input ---- */
 
 /* Puts a file in the place of standard input; give the result to restore_stdin. */
 static int replace_stdin(const char *path) {
@@ -261,7 +261,7 @@ static void silent_pipes_can_be_stopped(void **state) {
   expect_documents(open_one(at(*state, "copy")), "def$");
 }
 
-/* ---- Again, and change ------------------------------------------------------------------------------------------- */
+/* ---- again, and change ---- */
 
 static void rewind_gives_the_same(void **state) {
   Fixture *f = *state;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- a context of our own: the number of threads is part of what is tested ------------------------------------ */
+/* ---- a context of our own: the number of threads is part of what is tested ---- */
 
 typedef struct Machine {
   Fixture *fixture; /* owns host memory */
@@ -85,7 +85,7 @@ static double *get(Machine *m, Kind kind, const void *device, size_t count) {
 /* Kernels that are run thread by thread on a CPU take their time: every check, on fewer numbers. */
 static bool emulated(const Fixture *f) { return strcmp(f->backend->name, "cpu") != 0; }
 
-/* ---- decoding ------------------------------------------------------------------------------------------------- */
+/* ---- decoding ---- */
 
 /* One layer and a head, small enough for loops in double. */
 typedef struct Shape {
@@ -489,7 +489,7 @@ static void test_decode_nan_reaches_the_logits(void **state) {
   machine_close(&m);
 }
 
-/* ---- sampling ------------------------------------------------------------------------------------------------- */
+/* ---- sampling ---- */
 
 static const Sampling PLAIN = {.repeat_penalty = 1, .top_p = 1, .temperature = 1, .seed = 42};
 

@@ -139,11 +139,9 @@ static bool kept(const Dropout *d, int64_t step, int sequence, uint32_t element)
 static double *mask_of(Fixture *f, const Dropout *d, int64_t step, int first, int batch, int length, int dim) {
   size_t n = (size_t)length * (size_t)dim;
   double *mask = host_values(f, (size_t)batch * n);
-  for (int b = 0; b < batch; b++) {
-    for (size_t e = 0; e < n; e++) {
+  for (int b = 0; b < batch; b++)
+    for (size_t e = 0; e < n; e++)
       mask[(size_t)b * n + e] = kept(d, step, first + b, (uint32_t)e) ? 1 / (1 - (double)d->p) : 0;
-    }
-  }
   return mask;
 }
 

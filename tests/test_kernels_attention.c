@@ -166,9 +166,8 @@ static void attention_case(Fixture *f, const Golden *g, int index) {
                     .causal = dims[6] != 0,
                     .scale = (float)golden_value(f, g, index, "scale")};
   size_t rows = (size_t)(t.a.batch * t.a.queries);
-  if (golden_has(g, index, "q_offset")) {
+  if (golden_has(g, index, "q_offset"))
     t.a.q_offset = array_ints(f, golden_ints(f, g, index, "q_offset"), (size_t)t.a.batch).data;
-  }
   if (golden_has(g, index, "key_begin")) {
     t.a.key_begin = array_ints(f, golden_ints(f, g, index, "key_begin"), rows).data;
     t.a.key_end = array_ints(f, golden_ints(f, g, index, "key_end"), rows).data;

@@ -115,9 +115,8 @@ static void expect_tensors(Fixture *f, const Model *m, const float *arena, const
                  whole_model(f, tolerance));
     memset(rest + t->offset, 0, tensor_count(t) * sizeof *rest);
   }
-  for (size_t i = 0; i < table->arena; i++) {
+  for (size_t i = 0; i < table->arena; i++)
     if (rest[i] != 0) fail_msg("element %zu of the arena belongs to no tensor and is %g", i, (double)rest[i]);
-  }
 }
 
 /* ---- the table ---- */

@@ -177,9 +177,8 @@ static bool parse(Fixture *f, const char *line) {
   snprintf(text, sizeof text, "%s", line);
   for (char *word = strtok(text, " "); word && count < MAX_ARGUMENTS; word = strtok(NULL, " "))
     arguments[count++] = word;
-  for (int i = 1; i < count; i++) {
+  for (int i = 1; i < count; i++)
     for (char *c = arguments[i]; *c; c++) *c = *c == '_' ? ' ' : *c;
-  }
   return options_parse(&f->options, count, arguments, &f->error);
 }
 
@@ -193,12 +192,11 @@ static void expect_error(Fixture *f, const char *line, const char *parts) {
   bool ok = parse(f, line);
   if (ok || f->error.code != EXIT_USAGE) fail_msg("%s: accepted, or code %d: %s", line, f->error.code, f->error.text);
   snprintf(copy, sizeof copy, "%s", parts);
-  for (char *part = strtok(copy, "|"); part; part = strtok(NULL, "|")) {
+  for (char *part = strtok(copy, "|"); part; part = strtok(NULL, "|"))
     if (!strstr(f->error.text, part)) fail_msg("%s: \"%s\" lacks \"%s\"", line, f->error.text, part);
-  }
 }
 
-/* ---- The command line -------------------------------------------------------------------------------------------- */
+/* ---- the command line ---- */
 
 static void values_of_every_kind(void **state) {
   Fixture *f = *state;
@@ -433,9 +431,8 @@ static void help_fits_and_is_complete(void **state) {
                                   "[10m]",
                                   "[yes]",
                                   "[1337]"};
-  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
     if (!strstr(text, expected[i])) fail_msg("--help lacks \"%s\":\n%s", expected[i], text);
-  }
   for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
     int columns = 0;
     for (char *c = line; *c; c++) columns += ((unsigned char)*c & 0xC0) != 0x80;
@@ -443,7 +440,7 @@ static void help_fits_and_is_complete(void **state) {
   }
 }
 
-/* ---- Configuration files ----------------------------------------------------------------------------------------- */
+/* ---- configuration files ---- */
 
 static bool parse_config(Fixture *f, const char *config, const char *line) {
   char whole[512];
@@ -515,9 +512,8 @@ static void config_errors(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     bool ok = parse_config(f, cases[i][0], "");
     bool named = strncmp(f->error.text, f->path, strlen(f->path)) == 0;
-    if (ok || f->error.code != EXIT_USAGE || !named || !strstr(f->error.text, cases[i][1])) {
+    if (ok || f->error.code != EXIT_USAGE || !named || !strstr(f->error.text, cases[i][1]))
       fail_msg("%s: ok %d, \"%s\" lacks \"%s\"", cases[i][0], ok, f->error.text, cases[i][1]);
-    }
   }
   expect_error(f, "--config /nonexistent/x.conf", "/nonexistent/x.conf: No such file");
   expect_error(f, "--config /tmp", "/tmp: ");

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-/* ---- Errors ------------------------------------------------------------------------------------------------------ */
+/* ---- errors ---- */
 
 static void first_error_wins(void **state) {
   (void)state;
@@ -40,7 +40,7 @@ static void long_errors_end_at_a_character(void **state) {
   assert_int_equal((size - 1) % 3, 0);
 }
 
-/* ---- Progress ---------------------------------------------------------------------------------------------------- */
+/* ---- progress ---- */
 
 static void human_numbers(void **state) {
   (void)state;

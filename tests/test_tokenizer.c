@@ -17,7 +17,7 @@
 
 enum { END = 256, MARK = 13 /* bytes of <|endoftext|> */ };
 
-/* ---- Helpers ----------------------------------------------------------------------------------------------------- */
+/* ---- helpers ---- */
 
 typedef struct Fixture {
   char dir[64];
@@ -164,9 +164,8 @@ static void saved_file_has_the_alphabet(void **state) {
     int id;
   } known[] = {{"A", 65},  {"Ġ", 32},   {"Ċ", 10},   {"Ā", 0},   {"Ń", 0xAD},
                {"ÿ", 255}, {"¡", 0xA1}, {"ġ", 0x7F}, {"Ģ", 0x80}};
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     assert_int_equal(json_integer_value(json_object_get(vocab, known[i].token)), known[i].id);
-  }
   json_decref(root);
 }
 
@@ -191,9 +190,8 @@ static void expect_refused(const Fixture *f, const char *what, const char *part)
   Error error = {0};
   Tokenizer *loaded = (Tokenizer *)&error;
   bool ok = tokenizer_load(&loaded, f->path, &error);
-  if (ok || error.code != EXIT_CHECKPOINT || !strstr(error.text, part)) {
+  if (ok || error.code != EXIT_CHECKPOINT || !strstr(error.text, part))
     fail_msg("%s: ok %d, code %d, \"%s\" lacks \"%s\"", what, ok, error.code, error.text, part);
-  }
   assert_null(loaded);
 }
 
@@ -341,7 +339,7 @@ static void deep_and_huge_files_are_refused(void **state) {
   expect_refused(f, "huge", "268435457 bytes, more than");
 }
 
-/* ---- Texts that begin with the end token ------------------------------------------------------------------------- */
+/* ---- texts that begin with the end token ---- */
 
 #define PART(kind, id, type) "{\"" kind "\": {\"id\": \"" id "\", \"type_id\": " type "}}"
 #define PART_END PART("SpecialToken", END_OF_TEXT, "0")

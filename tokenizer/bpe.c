@@ -58,14 +58,12 @@ static bool find_bytes(Bpe *bpe, Error *error) {
     const uint8_t *bytes = bpe_decode(bpe, id, &size);
     if (size != 1) continue;
     int32_t *known = &bpe->byte_ids[bytes[0]];
-    if (*known >= 0) {
+    if (*known >= 0)
       return fail(error, EXIT_CHECKPOINT, "ids %d and %d are both the byte 0x%02X", (int)*known, (int)id, bytes[0]);
-    }
     *known = id;
   }
-  for (int byte = 0; byte < BPE_BYTES; byte++) {
+  for (int byte = 0; byte < BPE_BYTES; byte++)
     if (bpe->byte_ids[byte] < 0) return fail(error, EXIT_CHECKPOINT, "no id is the byte 0x%02X", (unsigned)byte);
-  }
   return true;
 }
 
@@ -98,9 +96,8 @@ static bool index_merges(Bpe *bpe, Error *error) {
 
 bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size_t merge_count, Error *error) {
   *out = NULL;
-  if (merge_count > BPE_MERGES_LIMIT) {
+  if (merge_count > BPE_MERGES_LIMIT)
     return fail(error, EXIT_CHECKPOINT, "%zu merges, more than %d", merge_count, BPE_MERGES_LIMIT);
-  }
   Bpe *bpe = calloc(1, sizeof *bpe);
   if (!bpe) return out_of_memory(error);
   bool done = copy_tables(bpe, tokens, merges, merge_count) || out_of_memory(error);
@@ -110,7 +107,7 @@ bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size
   return done;
 }
 
-/* ---- The ids of our own training --------------------------------------------------------------------------------- */
+/* ---- the ids of our own training ---- */
 
 /* Lengths of all tokens as begins[]; false where a merge names a token that is not there yet, or the bytes of all are
  * more than 2^32. */
@@ -140,9 +137,8 @@ static void own_bytes(const BpeTokens *tokens, const BpeMerge *merges, size_t me
 }
 
 static bool from_numbered(Bpe **out, BpeTokens *tokens, BpeMerge *merges, size_t merge_count, Error *error) {
-  if (!own_begins(tokens->begins, merges, merge_count)) {
+  if (!own_begins(tokens->begins, merges, merge_count))
     return fail(error, EXIT_CHECKPOINT, "a merge of tokens that come after it, or of too many bytes");
-  }
   tokens->bytes = malloc(tokens->begins[tokens->size]);
   if (!tokens->bytes) return out_of_memory(error);
   own_bytes(tokens, merges, merge_count);
@@ -152,9 +148,8 @@ static bool from_numbered(Bpe **out, BpeTokens *tokens, BpeMerge *merges, size_t
 
 bool bpe_from_merges(Bpe **out, const BpeMerge *merges, size_t merge_count, Error *error) {
   *out = NULL;
-  if (merge_count > BPE_MERGES_LIMIT) {
+  if (merge_count > BPE_MERGES_LIMIT)
     return fail(error, EXIT_CHECKPOINT, "%zu merges, more than %d", merge_count, BPE_MERGES_LIMIT);
-  }
   BpeTokens tokens = {.size = BPE_BYTES + (int32_t)merge_count + 1};
   tokens.begins = calloc((size_t)tokens.size + 1, sizeof *tokens.begins);
   BpeMerge *own = malloc((merge_count + 1) * sizeof *own);

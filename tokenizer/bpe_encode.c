@@ -44,7 +44,7 @@ struct BpeEncoder {
 
 static bool out_of_memory(Error *error) { return fail(error, EXIT_MEMORY, "out of memory while encoding text"); }
 
-/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+/* ---- memory ---- */
 
 void bpe_encoder_free(BpeEncoder *encoder) {
   if (!encoder) return;
@@ -105,7 +105,7 @@ bool bpe_ids_sink(void *ids, const int32_t *more, size_t count, Error *error) {
   return true;
 }
 
-/* ---- One part ---------------------------------------------------------------------------------------------------- */
+/* ---- one part ---- */
 
 /* `left` >= `size`: how many bytes may be read. */
 static void make_key(uint64_t key[KEY_WORDS], const uint8_t *piece, size_t size, size_t left) {
@@ -162,7 +162,7 @@ static bool encode_part(const Bpe *bpe, Worker *worker, const DocumentPart *part
   return true;
 }
 
-/* ---- All documents ----------------------------------------------------------------------------------------------- */
+/* ---- all documents ---- */
 
 static bool encode_parts(BpeEncoder *encoder, size_t count, int32_t end) {
   bool done = true;

@@ -49,7 +49,7 @@ typedef struct Merger {
   uint32_t *lengths; /* [tokens] bytes */
 } Merger;
 
-/* ---- The corpus -------------------------------------------------------------------------------------------------- */
+/* ---- the corpus ---- */
 
 typedef struct Piece {
   uint64_t count;
@@ -79,13 +79,11 @@ static void lay_out(Corpus *corpus, const PieceCounts *counts, const Piece *piec
   size_t at = 0, steps = 0;
   corpus->cells[at++] = SEPARATOR;
   for (size_t i = 0; i < piece_count; i++) {
-    for (size_t j = counts->begins[pieces[i].index]; j < counts->begins[pieces[i].index + 1]; j++) {
+    for (size_t j = counts->begins[pieces[i].index]; j < counts->begins[pieces[i].index + 1]; j++)
       corpus->cells[at++] = counts->bytes[j];
-    }
     corpus->cells[at++] = SEPARATOR;
-    if (i + 1 == piece_count || pieces[i + 1].count != pieces[i].count) {
+    if (i + 1 == piece_count || pieces[i + 1].count != pieces[i].count)
       corpus->weights[steps++] = (Weight){at, pieces[i].count};
-    }
   }
 }
 
@@ -105,9 +103,8 @@ static bool lay_out_sorted(Corpus *corpus, const PieceCounts *counts, const Piec
   }
   corpus->cells = malloc(corpus->size * sizeof *corpus->cells);
   corpus->weights = malloc((distinct_counts(pieces, piece_count) + 1) * sizeof *corpus->weights);
-  if (!corpus->cells || !corpus->weights) {
+  if (!corpus->cells || !corpus->weights)
     return fail(error, EXIT_MEMORY, "out of memory for %zu bytes of different words", corpus->size);
-  }
   lay_out(corpus, counts, pieces, piece_count);
   return true;
 }
@@ -121,7 +118,7 @@ static bool corpus_create(Corpus *corpus, const PieceCounts *counts, Error *erro
   return done;
 }
 
-/* ---- The pairs of bytes ------------------------------------------------------------------------------------------ */
+/* ---- the pairs of bytes ---- */
 
 typedef struct BytePair {
   uint64_t count;
@@ -156,7 +153,7 @@ static bool queue_byte_pairs(Merger *merger, BytePair *pairs) {
   return true;
 }
 
-/* ---- One merge --------------------------------------------------------------------------------------------------- */
+/* ---- one merge ---- */
 
 static void note(Neighbors *side, int32_t id, uint32_t position, uint64_t weight) {
   if (side->numbers[id]++ == 0) side->touched[side->touched_count++] = id;
@@ -250,7 +247,7 @@ static bool merge_pair(Merger *merger, Pair *pair, int32_t id) {
   return true;
 }
 
-/* ---- All merges -------------------------------------------------------------------------------------------------- */
+/* ---- all merges ---- */
 
 static bool neighbours_create(Neighbors *side, size_t tokens) {
   side->weights = calloc(tokens, sizeof *side->weights);

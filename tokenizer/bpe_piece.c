@@ -16,13 +16,12 @@ void piece_scratch_free(PieceScratch *scratch) {
   *scratch = (PieceScratch){0};
 }
 
-/* ---- Short pieces: look at all ranks for each merge -------------------------------------------------------------- */
+/* ---- short pieces: look at all ranks for each merge ---- */
 
 static size_t lowest(const uint32_t *ranks, size_t size) {
   size_t best = 0;
-  for (size_t i = 1; i < size; i++) {
+  for (size_t i = 1; i < size; i++)
     if (ranks[i] < ranks[best]) best = i;
-  }
   return best;
 }
 
@@ -45,7 +44,7 @@ static size_t encode_short(const Bpe *bpe, const uint8_t *piece, size_t size, in
   return size;
 }
 
-/* ---- Long pieces: a heap of merges that may be made -------------------------------------------------------------- */
+/* ---- long pieces: a heap of merges that may be made ---- */
 
 /* The first and the last cell of a token hold its id, as in bpe_merges.c. The heap holds rank << POSITION_BITS |
  * position: what was possible when it was put there. */
@@ -67,9 +66,8 @@ static bool heap_push(PieceScratch *scratch, uint64_t entry) {
 
 static size_t lowest_child(const uint64_t *heap, size_t begin, size_t end) {
   size_t best = begin;
-  for (size_t i = begin + 1; i < end; i++) {
+  for (size_t i = begin + 1; i < end; i++)
     if (heap[i] < heap[best]) best = i;
-  }
   return best;
 }
 
@@ -103,9 +101,8 @@ static bool start_cells(const Bpe *bpe, const uint8_t *piece, size_t size, Piece
   }
   for (size_t i = 0; i < size; i++) scratch->cells[i] = bpe->byte_ids[piece[i]];
   scratch->heap_size = 0;
-  for (size_t i = 0; i + 1 < size; i++) {
+  for (size_t i = 0; i + 1 < size; i++)
     if (!push_pair(bpe, scratch, scratch->cells[i], scratch->cells[i + 1], i)) return false;
-  }
   return true;
 }
 

@@ -10,9 +10,8 @@ enum { GROUP_LETTERS = 1 };
 /* All characters but the surrogates, in order: about 4.4 MB. */
 static size_t write_all_characters(uint8_t *out) {
   size_t size = 0;
-  for (uint32_t point = 0; point < UTF8_POINTS; point++) {
+  for (uint32_t point = 0; point < UTF8_POINTS; point++)
     if (point < UTF8_SURROGATES || point >= UTF8_SURROGATES_END) size += utf8_write(point, out + size);
-  }
   return size;
 }
 
@@ -21,9 +20,8 @@ static void set_spaces(CharClasses *classes) {
   static const uint32_t ranges[][2] = {{0x09, 0x0D},     {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},
                                        {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
                                        {0x205F, 0x205F}, {0x3000, 0x3000}};
-  for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+  for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
     for (uint32_t point = ranges[i][0]; point <= ranges[i][1]; point++) classes->of[point] = CHAR_SPACE;
-  }
 }
 
 static void set_range(CharClasses *classes, const uint8_t *text, size_t size, CharClass class) {
@@ -35,9 +33,8 @@ static void set_range(CharClasses *classes, const uint8_t *text, size_t size, Ch
 }
 
 static bool pcre2_failed(int code, Error *error) {
-  if (code == PCRE2_ERROR_HEAP_FAILED || code == PCRE2_ERROR_NOMEMORY) {
+  if (code == PCRE2_ERROR_HEAP_FAILED || code == PCRE2_ERROR_NOMEMORY)
     return fail(error, EXIT_MEMORY, "out of memory while asking PCRE2 for letters and numbers");
-  }
   return fail(error, EXIT_INTERNAL, "PCRE2 cannot tell letters from numbers (error %d): built without Unicode?", code);
 }
 
@@ -86,9 +83,8 @@ bool char_classes_create(CharClasses **out, Error *error) {
     return false;
   }
   set_spaces(classes);
-  for (int byte = 0; byte < 256; byte++) {
+  for (int byte = 0; byte < 256; byte++)
     classes->of_byte[byte] = byte < 0x80 ? classes->of[byte] : (uint8_t)CHAR_MULTIBYTE;
-  }
   *out = classes;
   return true;
 }

@@ -14,7 +14,7 @@ void pair_queue_free(PairQueue *queue) {
   *queue = (PairQueue){0};
 }
 
-/* ---- By ids ------------------------------------------------------------------------------------------------------ */
+/* ---- by ids ---- */
 
 static uint64_t pair_ids(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
 
@@ -34,9 +34,8 @@ Pair *pair_queue_find(const PairQueue *queue, int32_t left, int32_t right) {
 static bool grow_slots(PairQueue *queue, size_t slot_count) {
   PairSlot *slots = calloc(slot_count, sizeof *slots);
   if (!slots) return false;
-  for (size_t i = 0; i < queue->slot_count; i++) {
+  for (size_t i = 0; i < queue->slot_count; i++)
     if (queue->slots[i].pair != 0) slots[find_slot(slots, slot_count, queue->slots[i].ids)] = queue->slots[i];
-  }
   free(queue->slots);
   queue->slots = slots;
   queue->slot_count = slot_count;
@@ -57,7 +56,7 @@ static bool grow(PairQueue *queue) {
   return true;
 }
 
-/* ---- By count ---------------------------------------------------------------------------------------------------- */
+/* ---- by count ---- */
 
 static bool is_before(const HeapEntry *a, const HeapEntry *b) {
   return a->count != b->count ? a->count > b->count : a->ids < b->ids;

@@ -66,9 +66,8 @@ static bool is_cut(const CharClasses *classes, const uint8_t *text, size_t at) {
 
 size_t pretokenize_cut(const CharClasses *classes, const uint8_t *text, size_t size, size_t from) {
   if (from == 0) from = 1;
-  for (size_t at = from; at < size; at++) {
+  for (size_t at = from; at < size; at++)
     if (is_cut(classes, text, at)) return at;
-  }
   return size;
 }
 

@@ -34,7 +34,7 @@ size_t pretokenize_first(const CharClasses *classes, const uint8_t *text, size_t
  *    with and without it. */
 size_t pretokenize_cut(const CharClasses *classes, const uint8_t *text, size_t size, size_t from);
 
-/* ---- Many texts as equal work ------------------------------------------------------------------------------------ */
+/* ---- many texts as equal work ---- */
 
 typedef struct TextSpan {
   const uint8_t *text;

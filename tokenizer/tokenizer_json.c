@@ -18,7 +18,7 @@ enum {
 /* What may end documents, the first that a file has. */
 static const char *const end_texts[] = {"<|endoftext|>", "</s>"};
 
-/* ---- The alphabet of GPT-2 (bytes_to_unicode in its encoder.py) -------------------------------------------------- */
+/* ---- the alphabet of GPT-2 (bytes_to_unicode in its encoder.py) ---- */
 
 /* Every byte has a character that can be seen: the 188 printable ones of Latin-1 are themselves, the other 68, in their
  * order, are U+0100 and up. */
@@ -70,7 +70,7 @@ static int64_t read_symbols(const Alphabet *alphabet, const char *text, uint8_t 
   return count;
 }
 
-/* ---- Writing ----------------------------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 /* A token in the alphabet; malloc. */
 static char *token_text(const Alphabet *alphabet, const Bpe *bpe, int32_t id) {
@@ -206,7 +206,7 @@ bool tokenizer_json_write(const TokenizerFile *file, const char *dir, int ctx, E
   return write_tokenizer(file, dir, error) && write_json(config_json(file, ctx), dir, "tokenizer_config.json", error);
 }
 
-/* ---- Reading ----------------------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 /* The file is anybody's. What would make these bytes mean other ids than in the library that wrote it is refused, not
  * skipped over. */

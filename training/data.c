@@ -275,8 +275,8 @@ static bool open_splits(Run *r, Corpus *train, Corpus *val, Error *error) {
   token_range_split(&r->val_file, 0, 0, &r->val, &none);
   if (r->val.end > VALIDATION_TOKENS) r->val.end = VALIDATION_TOKENS;
   if (run_has_validation(r)) return true;
-  return fail(error, EXIT_INPUT, "--val %s: %" PRId64 " tokens are too few to validate on", text_one_line(s->val, 250).text,
-              r->val.end);
+  return fail(error, EXIT_INPUT, "--val %s: %" PRId64 " tokens are too few to validate on",
+              text_one_line(s->val, 250).text, r->val.end);
 }
 
 bool run_open_data(Run *r, Error *error) {
@@ -327,8 +327,8 @@ static bool check_text_length(const Run *r, Error *error) {
   return fail(error, EXIT_INPUT,
               "%s: %" PRId64 " tokens to train on (and %" PRId64 " to validate), but a window needs %s%d; give more "
               "text%s",
-              text_one_line(run_text_name(r), 250).text, train, token_range_size(&r->val), docs ? "" : "ctx + 1 = ", least,
-              train < 9 ? "" : ", or a smaller --ctx");
+              text_one_line(run_text_name(r), 250).text, train, token_range_size(&r->val),
+              docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
 }
 
 bool run_open_windows(Run *r, Error *error) {

@@ -19,7 +19,7 @@ struct Metrics {
   char *path;
 };
 
-/* ---- Writing ----------------------------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 typedef struct Line {
   char text[LINE_BYTES];
@@ -53,19 +53,17 @@ bool metrics_append(Metrics *metrics, const MetricsLine *line, Error *error) {
                 {METRIC_SECONDS, "seconds", line->seconds}};
   Line out = {.used = 0};
   add(&out, "{\"step\":%lld,\"tokens\":%lld", (long long)line->step, (long long)line->tokens);
-  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
     if (line->measured & fields[i].bit) add_number(&out, fields[i].name, fields[i].value);
-  }
   add(&out, "}\n");
   errno = 0;
   bool written = fwrite(out.text, 1, out.used, metrics->stream) == out.used;
-  if (fflush(metrics->stream) != 0 || !written) {
+  if (fflush(metrics->stream) != 0 || !written)
     return fail(error, EXIT_OUTPUT, "cannot write %s: %s", metrics->path, strerror(errno ? errno : EIO));
-  }
   return true;
 }
 
-/* ---- Opening ----------------------------------------------------------------------------------------------------- */
+/* ---- opening ---- */
 
 /* Whether a whole line belongs to the steps that were not undone. A line that is no object with a step does not. */
 static bool keeps(const char *line, size_t size, int64_t resumed_step) {
@@ -97,11 +95,8 @@ static bool cut(const char *path, int64_t resumed_step, Error *error) {
   bool done = file_writer_begin(&file, path, error);
   if (done) {
     done = copy_kept(&old, &file, resumed_step, error);
-    if (done) {
-      done = file_writer_commit(&file, error);
-    } else {
-      file_writer_abort(&file);
-    }
+    if (done) done = file_writer_commit(&file, error);
+    else file_writer_abort(&file);
   }
   file_unmap(&old);
   return done;

@@ -39,9 +39,8 @@ static void print_text(Run *r) {
   if (text->files > more + 1) snprintf(files + strlen(files), sizeof files - strlen(files), " (%d files)", text->files);
   console_line(c, "text     %s%s: %s, %s tokens to train on, %s to validate, %" PRId64 " document%s",
                text_one_line(run_text_name(r), 250).text, files, text_bytes((double)text->bytes).text,
-               text_count((double)token_range_size(&r->train)).text,
-               text_count((double)token_range_size(&r->val)).text, tokens->documents,
-               tokens->documents == 1 ? "" : "s");
+               text_count((double)token_range_size(&r->train)).text, text_count((double)token_range_size(&r->val)).text,
+               tokens->documents, tokens->documents == 1 ? "" : "s");
   if (text->skipped)
     console_line(
         c, "         %" PRId64 " name%s in directories skipped: read are .txt and .jsonl, not hidden ones and runs",
@@ -131,7 +130,7 @@ bool run_measure_steps_per_minute(Run *r, double *out, Error *error) {
   if (ok) run_init_weights(r);
   double *seconds = ok ? time_steps(r, STEPS, error) : NULL;
   if (seconds) *out = 0.93 * 60.0 / seconds[STEPS / 2];
-  ok = seconds != NULL;
+  ok = seconds;
   free(seconds);
   run_stop_model(r);
   r->settings = kept;

@@ -55,7 +55,7 @@ bool file_map(MappedFile *out, const char *path, ExitCode code, Error *error) {
 }
 
 void file_unmap(MappedFile *file) {
-  if (file->bytes != NULL) munmap((void *)(uintptr_t)file->bytes, file->size);
+  if (file->bytes) munmap((void *)(uintptr_t)file->bytes, file->size);
   *file = (MappedFile){0};
 }
 
@@ -107,8 +107,8 @@ static bool is_temporary(const char *name) {
 
 void file_sweep(const char *dir) {
   DIR *entries = opendir(dir);
-  if (entries == NULL) return;
-  for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
+  if (!entries) return;
+  for (struct dirent *entry; (entry = readdir(entries));)
     if (is_temporary(entry->d_name)) unlinkat(dirfd(entries), entry->d_name, 0);
   closedir(entries);
 }
@@ -119,7 +119,7 @@ static int open_temporary(char **temporary, const char *path) {
   size_t kept = strlen(name) < NAME_KEPT ? strlen(name) : NAME_KEPT;
   size_t capacity = (size_t)(name - path) + 1 + kept + sizeof MARK + SUFFIX;
   char *out = malloc(capacity);
-  if (out == NULL) {
+  if (!out) {
     errno = ENOMEM;
     return -1;
   }
@@ -160,8 +160,8 @@ bool file_sync_directory(const char *dir, Error *error) {
 }
 
 void file_writer_abort(FileWriter *file) {
-  if (file->stream != NULL) fclose(file->stream);
-  if (file->temporary != NULL) unlink(file->temporary);
+  if (file->stream) fclose(file->stream);
+  if (file->temporary) unlink(file->temporary);
   free(file->temporary);
   free(file->path);
   *file = (FileWriter){0};
@@ -180,11 +180,11 @@ bool file_writer_begin(FileWriter *file, const char *path, Error *error) {
   if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
     return fail(error, EXIT_OUTPUT, "cannot write %s: it is %s; choose another name", path, kind_of(st.st_mode));
   file->path = strdup(path);
-  if (file->path == NULL) return fail(error, EXIT_MEMORY, "out of memory while writing %s", path);
+  if (!file->path) return fail(error, EXIT_MEMORY, "out of memory while writing %s", path);
   int fd = open_temporary(&file->temporary, path);
   if (fd < 0) return abort_with(file, "write", errno, error);
   file->stream = fdopen(fd, "wb");
-  if (file->stream == NULL) {
+  if (!file->stream) {
     int cause = errno;
     close(fd);
     return abort_with(file, "write", cause, error);
@@ -193,7 +193,7 @@ bool file_writer_begin(FileWriter *file, const char *path, Error *error) {
 }
 
 bool file_writer_add(FileWriter *file, const void *bytes, size_t size, Error *error) {
-  if (file->stream == NULL) return fail(error, EXIT_INTERNAL, "file_writer_add on a file that is not open");
+  if (!file->stream) return fail(error, EXIT_INTERNAL, "file_writer_add on a file that is not open");
   if (size == 0) return true;
   errno = 0;
   if (fwrite(bytes, 1, size, file->stream) == size) return true;
@@ -201,7 +201,7 @@ bool file_writer_add(FileWriter *file, const void *bytes, size_t size, Error *er
 }
 
 bool file_writer_commit(FileWriter *file, Error *error) {
-  if (file->stream == NULL) return fail(error, EXIT_INTERNAL, "file_writer_commit on a file that is not open");
+  if (!file->stream) return fail(error, EXIT_INTERNAL, "file_writer_commit on a file that is not open");
   if (ferror(file->stream)) return abort_with(file, "write", EIO, error);
   if (fflush(file->stream) != 0) return abort_with(file, "write", errno, error);
   /* After a failed fsync the kernel may have dropped the pages: the file is lost, trying again proves nothing. */
@@ -210,7 +210,7 @@ bool file_writer_commit(FileWriter *file, Error *error) {
   file->stream = NULL;
   if (fclose(stream) != 0) return abort_with(file, "close", errno, error);
   char *dir = path_directory(file->path);
-  if (dir == NULL) return abort_with(file, "write", ENOMEM, error);
+  if (!dir) return abort_with(file, "write", ENOMEM, error);
   if (rename(file->temporary, file->path) != 0) {
     int cause = errno;
     free(dir);
@@ -226,15 +226,16 @@ bool file_writer_commit(FileWriter *file, Error *error) {
 
 bool file_write(const char *path, const void *bytes, size_t size, Error *error) {
   FileWriter file;
-  return file_writer_begin(&file, path, error) && file_writer_add(&file, bytes, size, error) && file_writer_commit(&file, error);
+  return file_writer_begin(&file, path, error) && file_writer_add(&file, bytes, size, error) &&
+         file_writer_commit(&file, error);
 }
 
-/* ---- Temporary places -------------------------------------------------------------------------------------------- */
+/* ---- temporary places ---- */
 
 static bool make_temporary(char **path, int (*make)(char *template), const char *kind, Error *error) {
   const char *given = getenv("TMPDIR");
-  *path = path_join(given != NULL && *given != '\0' ? given : "/var/tmp", "inkling-XXXXXX");
-  if (*path == NULL) return fail(error, EXIT_MEMORY, "out of memory for a path");
+  *path = path_join(given && *given != '\0' ? given : "/var/tmp", "inkling-XXXXXX");
+  if (!*path) return fail(error, EXIT_MEMORY, "out of memory for a path");
   if (make(*path) == 0) return true;
   fail(error, EXIT_OUTPUT, "cannot make a temporary %s %s: %s; set TMPDIR to another place", kind, *path,
        strerror(errno));
@@ -248,8 +249,10 @@ static int make_file(char *template) {
   return fd < 0 ? -1 : close(fd);
 }
 
-static int make_directory(char *template) { return mkdtemp(template) != NULL ? 0 : -1; }
+static int make_directory(char *template) { return mkdtemp(template) ? 0 : -1; }
 
 bool file_temporary(char **path, Error *error) { return make_temporary(path, make_file, "file", error); }
 
-bool file_temporary_directory(char **path, Error *error) { return make_temporary(path, make_directory, "directory", error); }
+bool file_temporary_directory(char **path, Error *error) {
+  return make_temporary(path, make_directory, "directory", error);
+}

@@ -8,7 +8,7 @@ char *path_join(const char *dir, const char *name) {
   size_t length = strlen(dir), name_length = strlen(name);
   bool slash = length > 0 && dir[length - 1] != '/';
   char *path = malloc(length + (slash ? 1 : 0) + name_length + 1);
-  if (path == NULL) return NULL;
+  if (!path) return NULL;
   memcpy(path, dir, length);
   if (slash) path[length++] = '/';
   memcpy(path + length, name, name_length + 1);
@@ -17,13 +17,13 @@ char *path_join(const char *dir, const char *name) {
 
 const char *path_base(const char *path) {
   const char *slash = strrchr(path, '/');
-  return slash == NULL ? path : slash + 1;
+  return !slash ? path : slash + 1;
 }
 
 char *path_directory(const char *path) {
   size_t length = (size_t)(path_base(path) - path);
   char *dir = malloc(length + 2);
-  if (dir == NULL) return NULL;
+  if (!dir) return NULL;
   memcpy(dir, length > 0 ? path : ".", length > 0 ? length : 1);
   dir[length > 0 ? length : 1] = '\0';
   return dir;

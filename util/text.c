@@ -64,11 +64,8 @@ static ShortText scaled(double value, double step, const char *const *units, int
     unit++;
   }
   bool whole = fabs(value) >= 99.95 || (unit == 0 && floor(value) == value);
-  if (fabs(value) > 1e12) {
-    snprintf(out.text, sizeof out.text, "%.3g%s", value, units[unit]);
-  } else {
-    snprintf(out.text, sizeof out.text, "%.*f%s", whole ? 0 : 1, value, units[unit]);
-  }
+  if (fabs(value) > 1e12) snprintf(out.text, sizeof out.text, "%.3g%s", value, units[unit]);
+  else snprintf(out.text, sizeof out.text, "%.*f%s", whole ? 0 : 1, value, units[unit]);
   return out;
 }
 
@@ -87,11 +84,8 @@ ShortText text_duration(double seconds) {
   if (!isfinite(seconds) || seconds < 0 || seconds > 1e12) return (ShortText){"-"};
   long long total = llround(seconds), hours = total / 3600;
   int minutes = (int)(total / 60 % 60), rest = (int)(total % 60);
-  if (hours > 0) {
-    snprintf(out.text, sizeof out.text, "%lld:%02d:%02d", hours, minutes, rest);
-  } else {
-    snprintf(out.text, sizeof out.text, "%d:%02d", minutes, rest);
-  }
+  if (hours > 0) snprintf(out.text, sizeof out.text, "%lld:%02d:%02d", hours, minutes, rest);
+  else snprintf(out.text, sizeof out.text, "%d:%02d", minutes, rest);
   return out;
 }
 

@@ -11,7 +11,7 @@ enum {
   MAX_REFERENCE_DISTANCE = 128
 }; /* half of a 256-byte context: in sight wherever the context is at least half full */
 
-/* ---- The recogniser: all derivations of a given text, found without the writer's help ---- */
+/* ---- the recogniser: all derivations of a given text, found without the writer's help ---- */
 
 /* What is left of an alternative, and what follows it. */
 typedef struct Rest {
@@ -98,7 +98,7 @@ static Parse parse_story(const Grammar *g, const char *text, size_t length, bool
   return p;
 }
 
-/* ---- The checks ---- */
+/* ---- the checks ---- */
 
 static bool check_failed(const char *format, ...) {
   va_list arguments;
@@ -234,7 +234,7 @@ static bool is_used_again(const Grammar *g, int variable, bool by_word) {
   return false;
 }
 
-/* ---- How far back a fact can lie ---- */
+/* ---- how far back a fact can lie ---- */
 
 /* A walk through the story that always takes the longest way between two facts. */
 typedef struct {
@@ -321,10 +321,9 @@ static bool check_reach(const Grammar *g, size_t *max_distance) {
   int facts[MAX_VARIABLES];
   int count = 0;
   for (int i = 0; i < g->rules; i++) r.longest[i] = longest_text(g, i, 0);
-  for (int i = 0; i < g->variables; i++) {
+  for (int i = 0; i < g->variables; i++)
     if (is_used_again(g, i, false)) facts[count++] = i;
     else r.value[i] = longest_word(&g->variable[i]);
-  }
   do {
     r.length = 0;
     if (!reach_rule(&r, 0)) return false;
@@ -335,7 +334,7 @@ static bool check_reach(const Grammar *g, size_t *max_distance) {
                       r.max_distance, MAX_REFERENCE_DISTANCE);
 }
 
-/* ---- All of it ---- */
+/* ---- all of it ---- */
 
 static bool self_check(const Grammar *g, Writer *w) {
   enum { STORIES = 3000, PREFIX_STORIES = 100 };

@@ -240,7 +240,7 @@ static bool grammar_compile(Grammar *g) {
   return true;
 }
 
-/* ---- Heads: how an alternative must begin ---- */
+/* ---- heads: how an alternative must begin ---- */
 
 typedef struct {
   size_t length;

@@ -37,7 +37,7 @@ enum { EXIT_INTERNAL = 1, EXIT_USAGE = 2, EXIT_MEMORY = 5, EXIT_OUTPUT = 7 };
 
 static const char SEPARATOR[] = "<|endoftext|>\n";
 
-/* ---- Random numbers: SplitMix64 (Steele, Lea, Flood 2014) ---- */
+/* ---- random numbers: SplitMix64 (Steele, Lea, Flood 2014) ---- */
 
 static uint64_t random_next(uint64_t *state) {
   uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
@@ -55,7 +55,7 @@ static int random_below(uint64_t *state, int n) {
   return (int)(r % range);
 }
 
-/* ---- The writer ---- */
+/* ---- the writer ---- */
 
 /* Where a variable was last written, as an offset in the story: the word, or any form of it. */
 typedef struct {
@@ -198,7 +198,7 @@ static double sum_bits(const Writer *w, size_t begin, size_t end) {
 
 #include "check.h"
 
-/* ---- The command ---- */
+/* ---- the command ---- */
 
 typedef struct {
   uint64_t bytes;

@@ -33,7 +33,7 @@ typedef struct Candidates {
   int count;
 } Candidates;
 
-/* ---- cutting without sorting --------------------------------------------------------------------------------- */
+/* ---- cutting without sorting ---- */
 
 /* Number (count_only) or sum of the keys that are not below `threshold`. Rounded additions in a fixed order never fall
  * when a term is added, so this never rises with the threshold. */
@@ -107,7 +107,7 @@ static void keep(Candidates *c, const float *key, Cut cut) {
   c->count = kept;
 }
 
-/* ---- the stages, in their order ------------------------------------------------------------------------------ */
+/* ---- the stages, in their order ---- */
 
 /* Each distinct token among the last n once; `seen` is a bit per token, all zero. */
 static void penalize(float *logits, int vocab, const int32_t *ring, int capacity, int length, const Sampling *sampling,
@@ -262,7 +262,7 @@ static int32_t draw(const Candidates *c, float u) {
   return last;
 }
 
-/* ---- a row --------------------------------------------------------------------------------------------------- */
+/* ---- a row ---- */
 
 /* Floats that one thread needs: weights, ids, block maxima, a bit per token. */
 static size_t scratch_per_thread(int vocab) {

@@ -66,10 +66,9 @@ void cp_async_commit() { copies[size_t(current_thread())].group++; }
 void cp_async_wait(int newest_groups) {
   ThreadCopies &own = copies[size_t(current_thread())];
   size_t kept = 0;
-  for (Copy &c : own.pending) {
+  for (Copy &c : own.pending)
     if (c.group >= own.group - newest_groups) own.pending[kept++] = c;
     else if (c.bytes) land(&c);
-  }
   own.pending.resize(kept);
 }
 

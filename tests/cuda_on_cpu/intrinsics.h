@@ -14,32 +14,41 @@ template <class T, class F> EMU_NOTSAN inline T atomic(T *p, F next) {
 } // namespace emu
 
 template <class T> EMU_NOTSAN inline T atomicAdd(T *p, std::common_type_t<T> v) {
-  return emu::atomic(p, [v](T old) { return T(old + v); });
+  return emu::atomic(
+      p, [v](T old) { return T(old + v); });
 }
 template <class T> EMU_NOTSAN inline T atomicSub(T *p, std::common_type_t<T> v) {
-  return emu::atomic(p, [v](T old) { return T(old - v); });
+  return emu::atomic(
+      p, [v](T old) { return T(old - v); });
 }
 template <class T> EMU_NOTSAN inline T atomicExch(T *p, std::common_type_t<T> v) {
-  return emu::atomic(p, [v](T) { return v; });
+  return emu::atomic(
+      p, [v](T) { return v; });
 }
 template <class T> EMU_NOTSAN inline T atomicMax(T *p, std::common_type_t<T> v) {
-  return emu::atomic(p, [v](T old) { return v > old ? v : old; });
+  return emu::atomic(
+      p, [v](T old) { return v > old ? v : old; });
 }
 template <class T> EMU_NOTSAN inline T atomicMin(T *p, std::common_type_t<T> v) {
-  return emu::atomic(p, [v](T old) { return v < old ? v : old; });
+  return emu::atomic(
+      p, [v](T old) { return v < old ? v : old; });
 }
 template <class T> EMU_NOTSAN inline T atomicOr(T *p, std::common_type_t<T> v) {
-  return emu::atomic(p, [v](T old) { return T(old | v); });
+  return emu::atomic(
+      p, [v](T old) { return T(old | v); });
 }
 template <class T> EMU_NOTSAN inline T atomicAnd(T *p, std::common_type_t<T> v) {
-  return emu::atomic(p, [v](T old) { return T(old & v); });
+  return emu::atomic(
+      p, [v](T old) { return T(old & v); });
 }
 template <class T> EMU_NOTSAN inline T atomicCAS(T *p, std::common_type_t<T> expected, std::common_type_t<T> v) {
-  return emu::atomic(p, [expected, v](T old) { return old == expected ? v : old; });
+  return emu::atomic(
+      p, [expected, v](T old) { return old == expected ? v : old; });
 }
 /* Counts up to `limit`, then from 0 again. */
 EMU_NOTSAN inline unsigned atomicInc(unsigned *p, unsigned limit) {
-  return emu::atomic(p, [limit](unsigned old) { return old >= limit ? 0 : old + 1; });
+  return emu::atomic(
+      p, [limit](unsigned old) { return old >= limit ? 0 : old + 1; });
 }
 
 /* ---- cached loads and stores ---- */

@@ -163,9 +163,7 @@ __global__ void missing_syncwarp(float *g, bool broken) {
 __global__ void divergent_barrier(float *, bool broken) {
   if (!broken) __syncthreads();
   else if (threadIdx.x < 32) __syncthreads();
-  else {
-    __syncthreads();
-  }
+  else __syncthreads();
 }
 
 __global__ void lane_missing(float *g, bool broken) {
