@@ -115,7 +115,7 @@ static void staging_close(Staging *s) {
   delete s;
 }
 
-static void cuda_upload(Context *c, void *device, const void *host, size_t bytes) {
+void cuda_upload(Context *c, void *device, const void *host, size_t bytes) {
   Staging *s = c->staging;
   for (size_t done = 0; done < bytes && !c->error.code;) {
     if (s->used == Staging::BYTES) {
@@ -134,13 +134,13 @@ static void cuda_upload(Context *c, void *device, const void *host, size_t bytes
   }
 }
 
-static void cuda_download(Context *c, void *host, const void *device, size_t bytes) {
+void cuda_download(Context *c, void *host, const void *device, size_t bytes) {
   if (c->error.code || !bytes) return;
   check(c, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, c->stream), "download");
   check(c, cudaStreamSynchronize(c->stream), "the work before a download");
 }
 
-static void cuda_copy(Context *c, void *to, const void *from, size_t bytes) {
+void cuda_copy(Context *c, void *to, const void *from, size_t bytes) {
   if (c->error.code || !bytes) return;
   check(c, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, c->stream), "copy");
 }
@@ -189,7 +189,7 @@ static void count_reports(Context *c, int count) {
     check(c, cudaEventRecord(r->done[r->issued++ % REPORT_RING], c->stream), "report of a step");
 }
 
-static int cuda_poll(Context *c, StepState *out, int capacity, bool wait, Error *error) {
+int cuda_poll(Context *c, StepState *out, int capacity, bool wait, Error *error) {
   Reports *r = c->reports;
   if (!c->error.code) {
     cudaError_t status = wait ? cudaStreamSynchronize(c->stream) : cudaStreamQuery(c->stream);
@@ -220,7 +220,7 @@ struct CapturedGraph {
   int reports;           /* in one run */
 };
 
-static void cuda_report(Context *c, const StepState *state) {
+void cuda_report(Context *c, const StepState *state) {
   launch(c, "report of a step", write_report, 1, 1, 0, c->reports->ring, c->reports->next, state);
   if (!c->recording) count_reports(c, 1);
 }
@@ -238,7 +238,7 @@ static void record(Context *c, CapturedGraph *recording, StepFunction step, void
 }
 
 /* The first run is eager: it loads kernels, chooses GEMM algorithms and allocates scratch space. */
-static void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argument) {
+void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argument) {
   if (c->error.code) return;
   if (!*slot) {
     int64_t before = c->reports->issued;
@@ -253,7 +253,7 @@ static void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, voi
   count_reports(c, (*slot)->reports);
 }
 
-static void cuda_drop(Context *c, CapturedGraph **slot) {
+void cuda_drop(Context *c, CapturedGraph **slot) {
   if (!*slot) return;
   if ((*slot)->graph) {
     check(c, cudaStreamSynchronize(c->stream), "the work submitted so far");
@@ -289,7 +289,7 @@ static bool describe_device(Context *c) {
   return check(c, status, "a question");
 }
 
-static void cuda_close(Context *c) {
+void cuda_close(Context *c) {
   if (!c) return;
   if (c->stream) cudaStreamSynchronize(c->stream);
   gemm_close(c->gemm);
@@ -313,7 +313,7 @@ static bool no_gpu(Error *error, cudaError_t status, int count) {
   return fail(error, EXIT_USAGE, "no CUDA: %s", cudaGetErrorString(status));
 }
 
-static bool cuda_open(Context **out, const ContextOptions *options, Error *error) {
+bool cuda_open(Context **out, const ContextOptions *options, Error *error) {
   *out = NULL;
   int count = 0;
   cudaError_t status = cudaGetDeviceCount(&count);
@@ -334,7 +334,7 @@ static bool cuda_open(Context **out, const ContextOptions *options, Error *error
   return false;
 }
 
-static void cuda_info(Context *c, ContextInfo *out) {
+void cuda_info(Context *c, ContextInfo *out) {
   *out = {};
   size_t total = 0;
   cudaMemGetInfo(&out->free_bytes, &total);
@@ -348,49 +348,6 @@ static void cuda_info(Context *c, ContextInfo *out) {
   out->head_dim_max = 128;
 }
 
-extern "C" const Backend cuda_backend = {
-    .name = "cuda",
-    .natural_dtype = DTYPE_BF16,
-    .open = cuda_open,
-    .close = cuda_close,
-    .info = cuda_info,
-    .peak_flops = cuda_peak_flops,
-    .tuning = cuda_tuning,
-    .alloc = cuda_alloc,
-    .release = cuda_release,
-    .upload = cuda_upload,
-    .download = cuda_download,
-    .copy = cuda_copy,
-    .refresh_parameters = cuda_refresh_parameters,
-    .release_parameters = cuda_release_parameters,
-    .submit = cuda_submit,
-    .drop = cuda_drop,
-    .report = cuda_report,
-    .poll = cuda_poll,
-    .step_begin = cuda_step_begin,
-    .next_micro_batch = cuda_next_micro_batch,
-    .embedding = cuda_embedding,
-    .embedding_backward = cuda_embedding_backward,
-    .residual_norm = cuda_residual_norm,
-    .residual_norm_backward = cuda_residual_norm_backward,
-    .linear = cuda_linear,
-    .linear_backward_input = cuda_linear_backward_input,
-    .linear_backward_weight = cuda_linear_backward_weight,
-    .rope = cuda_rope,
-    .attention = cuda_attention,
-    .attention_backward = cuda_attention_backward,
-    .swiglu = cuda_swiglu,
-    .swiglu_backward = cuda_swiglu_backward,
-    .cross_entropy = cuda_cross_entropy,
-    .loss_sum = cuda_loss_sum,
-    .clip = cuda_clip,
-    .adamw = cuda_adamw,
-    .decode_embedding = cuda_decode_embedding,
-    .decode_qkv = cuda_decode_qkv,
-    .decode_attention = cuda_decode_attention,
-    .decode_residual = cuda_decode_residual,
-    .decode_mlp = cuda_decode_mlp,
-    .decode_logits = cuda_decode_logits,
-    .sample = cuda_sample,
-    .cache_store = cuda_cache_store,
-};
+extern "C" #define ROW(function).function = cuda_##function, const Backend cuda_backend = {.name = "cuda",
+                                                                                           .natural_dtype = DTYPE_BF16,
+                                                                                           BACKEND_FUNCTIONS(ROW)};

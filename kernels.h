@@ -113,8 +113,7 @@ typedef struct Attention {
   int batch, heads, kv_heads, head_dim; /* heads is a multiple of kv_heads; query head h reads kv head h*G/H */
   int queries, keys;                    /* Tq, Tk */
   float scale;                          /* on Q K^T, usually 1/sqrt(D) */
-  bool causal;                          /* query i sees key j only if j <= q_offset[b] + i */
-  const int32_t *q_offset;              /* [B]; NULL = 0 */
+  bool causal;                          /* query i sees key j only if j <= i */
   const int32_t *key_begin, *key_end;   /* [B][Tq]: key_begin <= j < key_end; NULL = 0 and Tk */
   const Dropout *dropout;               /* on the probabilities; NULL = none */
 } Attention;
@@ -153,7 +152,7 @@ typedef struct Sampling {
   float min_p;          /* <= 0 = off: probability at least min_p times the largest */
   float temperature;    /* 0 = the largest logit */
   uint64_t seed;
-} Sampling;
+} Sampling; /* without padding: compared whole, byte by byte */
 
 /* ---- the table ---- */
 
@@ -175,6 +174,7 @@ typedef struct ContextInfo {
   size_t peak_bytes;                   /* the most that was allocated */
   size_t free_bytes;                   /* that could still be allocated */
   int head_dim_multiple, head_dim_max; /* sizes of attention heads that it can work with */
+  int width_multiple;                  /* C and F are multiples of this */
 } ContextInfo;
 
 typedef struct CapturedGraph CapturedGraph; /* of a backend; the CPU has none */
@@ -252,15 +252,13 @@ typedef struct Backend {
                                  const Dropout *dropout, bool accumulate);
 
   /* -- GEMM; W = the backend's compute copy of `w` [M][K] -- */
-  /* y[N][M] = x[N][K] W^T.  y, x dt; x_stride, y_stride: elements between rows. */
-  void (*linear)(Context *c, void *y, int64_t y_stride, const void *x, int64_t x_stride, const Parameters *params,
-                 Matrix w, int rows);
+  /* y[N][M] = x[N][K] W^T.  y, x dt. */
+  void (*linear)(Context *c, void *y, const void *x, const Parameters *params, Matrix w, int rows);
   /* dx[N][K] = dy[N][M] W. */
-  void (*linear_backward_input)(Context *c, void *dx, int64_t dx_stride, const void *dy, int64_t dy_stride,
-                                const Parameters *params, Matrix w, int rows);
+  void (*linear_backward_input)(Context *c, void *dx, const void *dy, const Parameters *params, Matrix w, int rows);
   /* grad of w [M][K] fp32 (+)= dy^T x. */
-  void (*linear_backward_weight)(Context *c, const Parameters *params, Matrix w, const void *dy, int64_t dy_stride,
-                                 const void *x, int64_t x_stride, int rows, bool accumulate);
+  void (*linear_backward_weight)(Context *c, const Parameters *params, Matrix w, const void *dy, const void *x,
+                                 int rows, bool accumulate);
 
   /* -- attention -- */
   /* Rotates `heads` heads of x [B][T] in place (queries and keys of packed QKV are neighbors, so one call does both).
@@ -332,6 +330,16 @@ typedef struct Backend {
    * on. */
   void (*cache_store)(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length);
 } Backend;
+
+/* The functions of the table, so that what has to be written once for each of them (declarations, rows) is one line. */
+#define BACKEND_FUNCTIONS(X)                                                                                           \
+  X(open)                                                                                                              \
+  X(close) X(info) X(peak_flops) X(tuning) X(alloc) X(release) X(upload) X(download) X(copy) X(refresh_parameters)     \
+      X(release_parameters) X(submit) X(drop) X(report) X(poll) X(step_begin) X(next_micro_batch) X(embedding)         \
+          X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(linear) X(linear_backward_input)          \
+              X(linear_backward_weight) X(rope) X(attention) X(attention_backward) X(swiglu) X(swiglu_backward)        \
+                  X(cross_entropy) X(loss_sum) X(clip) X(adamw) X(decode_embedding) X(decode_qkv) X(decode_attention)  \
+                      X(decode_residual) X(decode_mlp) X(decode_logits) X(sample) X(cache_store)
 
 /* The backends in this binary, best first; ends with NULL. The CPU is always there. */
 const Backend *const *backend_list(void);

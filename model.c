@@ -8,127 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the model ---- */
-
-bool model_check_backend(Model *m, Error *error) { return m->ops->poll(m->context, NULL, 0, false, error) >= 0; }
-
-static bool upload_rope_table(Model *m, Error *error) {
-  const ModelConfig *c = &m->config;
-  size_t count = (size_t)c->ctx * (size_t)c->head_dim;
-  float *table = malloc(count * sizeof(float));
-  if (!table) return fail(error, EXIT_MEMORY, "out of memory for the rotary table");
-  for (int t = 0; t < c->ctx; t++)
-    for (int i = 0; i < c->head_dim / 2; i++) {
-      double angle = t * pow((double)c->rope_base, -2.0 * i / c->head_dim);
-      table[(size_t)t * (size_t)c->head_dim + 2 * (size_t)i] = (float)cos(angle);
-      table[(size_t)t * (size_t)c->head_dim + 2 * (size_t)i + 1] = (float)sin(angle);
-    }
-  m->rope_table = m->ops->alloc(m->context, "rotary table", count * sizeof(float));
-  if (m->rope_table) m->ops->upload(m->context, m->rope_table, table, count * sizeof(float));
-  free(table);
-  return model_check_backend(m, error);
-}
-
-bool model_open(Model **out, const Backend *backend, Context *context, const ModelConfig *config, Error *error) {
-  *out = NULL;
-  if (!model_config_check(config, EXIT_USAGE, error)) return false;
-  Model *m = calloc(1, sizeof *m);
-  if (!m) return fail(error, EXIT_MEMORY, "out of memory for the model");
-  m->ops = backend;
-  m->context = context;
-  ContextInfo info;
-  backend->info(context, &info);
-  m->dt = dtype_bytes(info.dtype);
-  m->config = *config;
-  if (!parameter_table_make(&m->table, config, error)) {
-    model_close(m);
-    return false;
-  }
-  m->params.count = m->table.arena;
-  m->params.groups = m->table.groups;
-  m->params.group_count = m->table.group_count;
-  m->params.master = backend->alloc(context, "weights", m->table.arena * sizeof(float));
-  m->eval_state = backend->alloc(context, "evaluation state", sizeof(StepState));
-  if (!upload_rope_table(m, error)) {
-    model_close(m);
-    return false;
-  }
-  backend->refresh_parameters(context, &m->params);
-  *out = m;
-  return true;
-}
-
-void model_close(Model *m) {
-  if (!m) return;
-  CapturedGraph **recordings[] = {&m->evaluation, &m->first, &m->later, &m->update};
-  for (size_t i = 0; i < sizeof recordings / sizeof recordings[0]; i++) m->ops->drop(m->context, recordings[i]);
-  m->ops->release_parameters(m->context, &m->params);
-  void *memory[] = {m->params.master, m->params.grad, m->params.m,     m->params.v,  m->rope_table, m->state,
-                    m->eval_state,    m->tokens,      m->targets,      m->positions, m->key_begin,  m->train_memory,
-                    m->eval_memory,   m->lr_table,    m->target_count, m->offsets,   m->order};
-  for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) m->ops->release(m->context, memory[i]);
-  free(m->train.layers);
-  free(m->eval.layers);
-  free(m->sorted);
-  free(m->first_keys);
-  parameter_table_free(&m->table);
-  free(m);
-}
-
-const ModelConfig *model_config(const Model *m) { return &m->config; }
-
-const ParameterTable *model_table(const Model *m) { return &m->table; }
-
-static float *arena_of(Model *m, ArenaKind which) {
-  float *arenas[] = {m->params.master, m->params.grad, m->params.m, m->params.v};
-  return arenas[which];
-}
-
-void model_upload(Model *m, ArenaKind which, const float *host) {
-  m->ops->upload(m->context, arena_of(m, which), host, m->table.arena * sizeof(float));
-  if (which == ARENA_MASTER) m->ops->refresh_parameters(m->context, &m->params);
-}
-
-bool model_download(Model *m, ArenaKind which, float *host, Error *error) {
-  m->ops->download(m->context, host, arena_of(m, which), m->table.arena * sizeof(float));
-  return model_check_backend(m, error);
-}
-
-/* Room for the tokens of the largest batch; recordings that read from the old room are dropped. */
-static bool reserve_tokens(Model *m, int64_t rows, Error *error) {
-  if (rows <= m->token_room) return true;
-  m->ops->drop(m->context, &m->evaluation);
-  m->ops->drop(m->context, &m->first);
-  m->ops->drop(m->context, &m->later);
-  struct {
-    const char *name;
-    int32_t **array;
-  } arrays[] = {
-      {"tokens", &m->tokens}, {"targets", &m->targets}, {"positions", &m->positions}, {"first keys", &m->key_begin}};
-  for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
-    m->ops->release(m->context, *arrays[i].array);
-    *arrays[i].array = m->ops->alloc(m->context, arrays[i].name, (size_t)rows * sizeof(int32_t));
-  }
-  free(m->first_keys);
-  m->first_keys = malloc((size_t)rows * sizeof(int32_t));
-  if (!m->first_keys)
-    return fail(error, EXIT_MEMORY, "out of memory for the positions of %lld tokens", (long long)rows);
-  m->token_room = rows;
-  return model_check_backend(m, error);
-}
-
-/* `rows` rows of a batch, from `from` on. */
-static void upload_tokens(Model *m, const TokenBatch *batch, int64_t from, int64_t rows, int length) {
-  size_t bytes = (size_t)rows * sizeof(int32_t);
-  m->ops->upload(m->context, m->tokens, batch->tokens + from, bytes);
-  m->ops->upload(m->context, m->targets, batch->targets + from, bytes);
-  if (!batch->positions) return;
-  const int32_t *positions = batch->positions + from;
-  for (int64_t i = 0; i < rows; i++) m->first_keys[i] = (int32_t)(i % length) - positions[i];
-  m->ops->upload(m->context, m->positions, positions, bytes);
-  m->ops->upload(m->context, m->key_begin, m->first_keys, bytes);
-}
-
 /* ---- forward and backward ---- */
 
 typedef enum DropoutKind {
@@ -194,11 +73,11 @@ static void attention_forward(const Pass *p, int layer) {
   Dropout drop;
   QkvViews view = qkv_views(m, a->qkv, p->length);
   Attention shape = self_attention(p, dropout_at(p, layer, DROPOUT_ATTENTION, &drop));
-  k->linear(c, a->qkv, qkv_width(g), a->n_attention, g->dim, &m->params, w->qkv, rows);
+  k->linear(c, a->qkv, a->n_attention, &m->params, w->qkv, rows);
   k->rope(c, view.q, p->batch, p->length, g->heads + g->kv_heads, g->head_dim, &rope);
   if (p->caches) k->cache_store(c, &p->caches[layer], p->slot, 0, view.k, view.v, p->length);
   k->attention(c, &shape, heads_view(g, a->attention, p->length), view.q, view.k, view.v, a->lse);
-  k->linear(c, p->acts->branch, g->dim, a->attention, query_width(g), &m->params, w->output, rows);
+  k->linear(c, p->acts->branch, a->attention, &m->params, w->output, rows);
 }
 
 /* dn = gradient of the norm's output, from dbranch [N][C]. */
@@ -215,13 +94,12 @@ static void attention_backward(const Pass *p, int layer, const void *dbranch) {
   Dropout drop;
   QkvViews view = qkv_views(m, a->qkv, p->length), d = qkv_views(m, s->dqkv, p->length);
   Attention shape = self_attention(p, dropout_at(p, layer, DROPOUT_ATTENTION, &drop));
-  k->linear_backward_weight(c, &m->params, w->output, dbranch, g->dim, a->attention, query_width(g), rows,
-                            p->accumulate);
-  k->linear_backward_input(c, s->dattention, query_width(g), dbranch, g->dim, &m->params, w->output, rows);
+  k->linear_backward_weight(c, &m->params, w->output, dbranch, a->attention, rows, p->accumulate);
+  k->linear_backward_input(c, s->dattention, dbranch, &m->params, w->output, rows);
   k->attention_backward(c, &shape, d.q, d.k, d.v, heads_view(g, s->dattention, p->length), view.q, view.k, view.v,
                         heads_view(g, a->attention, p->length), a->lse, &rope);
-  k->linear_backward_weight(c, &m->params, w->qkv, s->dqkv, qkv_width(g), a->n_attention, g->dim, rows, p->accumulate);
-  k->linear_backward_input(c, s->dn, g->dim, s->dqkv, qkv_width(g), &m->params, w->qkv, rows);
+  k->linear_backward_weight(c, &m->params, w->qkv, s->dqkv, a->n_attention, rows, p->accumulate);
+  k->linear_backward_input(c, s->dn, s->dqkv, &m->params, w->qkv, rows);
 }
 
 /* branch = Wdown swiglu(Wgate n, Wup n).  n = norm(x) [N][C] */
@@ -233,9 +111,9 @@ static void mlp_forward(const Pass *p, int layer) {
   const LayerParameters *w = &m->table.layers[layer];
   const LayerActivations *a = &p->acts->layers[layer];
   int rows = p->batch * p->length;
-  k->linear(c, a->gate_up, 2 * g->ffn, a->n_mlp, g->dim, &m->params, w->gate_up, rows);
+  k->linear(c, a->gate_up, a->n_mlp, &m->params, w->gate_up, rows);
   k->swiglu(c, a->h, a->gate_up, rows, g->ffn);
-  k->linear(c, p->acts->branch, g->dim, a->h, g->ffn, &m->params, w->down, rows);
+  k->linear(c, p->acts->branch, a->h, &m->params, w->down, rows);
 }
 
 static void mlp_backward(const Pass *p, int layer, const void *dbranch) {
@@ -247,11 +125,11 @@ static void mlp_backward(const Pass *p, int layer, const void *dbranch) {
   const LayerActivations *a = &p->acts->layers[layer];
   const Activations *s = p->acts;
   int rows = p->batch * p->length;
-  k->linear_backward_weight(c, &m->params, w->down, dbranch, g->dim, a->h, g->ffn, rows, p->accumulate);
-  k->linear_backward_input(c, s->dh, g->ffn, dbranch, g->dim, &m->params, w->down, rows);
+  k->linear_backward_weight(c, &m->params, w->down, dbranch, a->h, rows, p->accumulate);
+  k->linear_backward_input(c, s->dh, dbranch, &m->params, w->down, rows);
   k->swiglu_backward(c, a->gate_up, s->dh, a->gate_up, rows, g->ffn);
-  k->linear_backward_weight(c, &m->params, w->gate_up, a->gate_up, 2 * g->ffn, a->n_mlp, g->dim, rows, p->accumulate);
-  k->linear_backward_input(c, s->dn, g->dim, a->gate_up, 2 * g->ffn, &m->params, w->gate_up, rows);
+  k->linear_backward_weight(c, &m->params, w->gate_up, a->gate_up, a->n_mlp, rows, p->accumulate);
+  k->linear_backward_input(c, s->dn, a->gate_up, &m->params, w->gate_up, rows);
 }
 
 void model_forward_body(const Pass *p) {
@@ -346,15 +224,13 @@ static void head_and_loss(const Pass *p, StepState *state, float smoothing, floa
   for (int row = 0; row < rows; row += s->head_rows) {
     int count = rows - row < s->head_rows ? rows - row : s->head_rows;
     void *n = element(m, s->n_final, (int64_t)row * g->dim);
-    k->linear(c, s->logits, padded, n, g->dim, &m->params, m->table.head, count);
+    k->linear(c, s->logits, n, &m->params, m->table.head, count);
     if (logits) download_logits(p, row, count, logits);
     k->cross_entropy(c, s->losses + row, s->logits, padded, m->targets + row, count, g->vocab, smoothing, state,
                      p->train);
     if (!p->train) continue;
-    k->linear_backward_weight(c, &m->params, m->table.head, s->logits, padded, n, g->dim, count,
-                              p->accumulate || row > 0);
-    k->linear_backward_input(c, element(m, s->dn, (int64_t)row * g->dim), g->dim, s->logits, padded, &m->params,
-                             m->table.head, count);
+    k->linear_backward_weight(c, &m->params, m->table.head, s->logits, n, count, p->accumulate || row > 0);
+    k->linear_backward_input(c, element(m, s->dn, (int64_t)row * g->dim), s->logits, &m->params, m->table.head, count);
   }
   k->loss_sum(c, state, s->losses, m->targets, rows);
 }
@@ -419,7 +295,7 @@ bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   if (!m->sorted) return fail(error, EXIT_MEMORY, "out of memory for the order of tokens");
   if (!model_check_backend(m, error)) return false;
   m->ops->refresh_parameters(m->context, &m->params); /* now with what the optimizer needs */
-  return reserve_tokens(m, rows, error) && upload_schedule(m, error) &&
+  return model_reserve_tokens(m, rows, error) && upload_schedule(m, error) &&
          activations_allocate(m, &m->train, &m->train_memory, rows, true, settings->head_rows, error);
 }
 
@@ -448,7 +324,7 @@ static void submit_micro_batches(Model *m, const TokenBatch *step) {
   m->ops->upload(m->context, m->target_count, &count, sizeof count);
   for (int i = 0; i < m->settings.micro_batches; i++) {
     counting_sort(step->tokens + i * rows, rows, m->config.vocab, m->sorted, m->sorted + offsets);
-    upload_tokens(m, step, i * rows, rows, m->config.ctx);
+    model_upload_tokens(m, step, i * rows, rows, m->config.ctx);
     m->ops->upload(m->context, m->offsets, m->sorted, offsets * sizeof(int32_t));
     m->ops->upload(m->context, m->order, m->sorted + offsets, bytes);
     m->ops->submit(m->context, i ? &m->later : &m->first, i ? later_micro_batch : first_micro_batch, m);
@@ -482,7 +358,8 @@ bool model_evaluate_begin(Model *m, int batch, int length, Error *error) {
   free(m->eval.layers);
   m->eval_memory = NULL;
   m->eval = (Activations){0};
-  return reserve_tokens(m, rows, error) && activations_allocate(m, &m->eval, &m->eval_memory, rows, false, 0, error);
+  return model_reserve_tokens(m, rows, error) &&
+         activations_allocate(m, &m->eval, &m->eval_memory, rows, false, 0, error);
 }
 
 Pass model_evaluation_pass(Model *m, int batch, int length) {
@@ -506,7 +383,7 @@ static void evaluate(Context *c, void *argument) {
 bool model_evaluate(Model *m, const TokenBatch *tokens, int batch, int length, double *sum, int64_t *count,
                     float *logits, Error *error) {
   bool packed = tokens->positions;
-  upload_tokens(m, tokens, 0, (int64_t)batch * length, length);
+  model_upload_tokens(m, tokens, 0, (int64_t)batch * length, length);
   Evaluation evaluation = {model_evaluation_pass(m, batch, length), logits};
   evaluation.pass.packed = packed;
   if (batch != m->evaluation_batch || length != m->evaluation_length || packed != m->evaluation_packed)

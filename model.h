@@ -13,17 +13,12 @@
 
 /* ---- configuration ---- */
 
-typedef enum NormKind { NORM_RMS } NormKind;
-typedef enum MlpKind { MLP_SWIGLU } MlpKind;
-
 typedef struct ModelConfig {
   int vocab, ctx;
   int layers, heads, kv_heads, dim, head_dim; /* head_dim need not be dim / heads */
   int ffn;                                    /* hidden width of the MLP */
   bool tie;                                   /* the head is the embedding */
   float rope_base, norm_eps;
-  NormKind norm;
-  MlpKind mlp;
 } ModelConfig;
 
 /* 8/3 dim rounded up to a multiple of 32: the width whose three matrices cost what two of 4 dim would. */

@@ -116,8 +116,7 @@ __global__ void __launch_bounds__(ForwardTiles<T, HD>::THREADS, ForwardTiles<T, 
   const int blocks = (a.queries + S::QUERIES - 1) / S::QUERIES, bh = (int)(blockIdx.x / (unsigned)blocks);
   const int b = bh / a.heads, h = bh % a.heads, kv_head = h / a.group;
   const int i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * S::QUERIES, row = warp_id() * 16 * M;
-  const int offset = causal_offset(a, b);
-  const Limits block = limits_of(a, b, offset, i0, S::QUERIES), mine = limits_of(a, b, offset, i0 + row, 16 * M);
+  const Limits block = limits_of(a, b, i0, S::QUERIES), mine = limits_of(a, b, i0 + row, 16 * M);
   const int first = block.min_begin / S::KEYS, last = (block.max_end + S::KEYS - 1) / S::KEYS;
   const auto k_tile = [&](int t) { return stages + t % S::STAGES * 2 * S::KEY_TILE; };
   const auto v_tile = [&](int t) { return k_tile(t) + S::KEY_TILE; };
@@ -150,7 +149,7 @@ __global__ void __launch_bounds__(ForwardTiles<T, HD>::THREADS, ForwardTiles<T, 
       float scores[M][S::STEP / 8][4];
       multiply_transposed<HD>(scores, q, k_tile(t), step, a.dim);
       if (a.scale < 0.0f) scale_all(scores, -1.0f); /* the softmax is of |scale| */
-      if (!mine.all_see(j0, S::STEP)) mask_scores(scores, a, b, causal_offset(a, b), i0 + row, j0, -INFINITY);
+      if (!mine.all_see(j0, S::STEP)) mask_scores(scores, a, b, i0 + row, j0, -INFINITY);
       softmax_step<T>(scores, softmax, out, a.magnitude_log2);
       if (DROPOUT) drop_scores(scores, dropout_stream(a, b, h), i0 + row, j0, 1.0f);
       multiply<HD>(out, scores, v_tile(t), step, exchange, a.dim);
@@ -197,7 +196,6 @@ template <class T> static Arguments<T> attention_arguments(const Attention *a) {
   arguments.scale_log2 = a->scale * LOG2_E;
   arguments.magnitude_log2 = fmaxf(fabsf(arguments.scale_log2), 1e-30f); /* times -inf, a masked score, it is no NaN */
   arguments.causal = a->causal;
-  arguments.q_offset = a->q_offset;
   arguments.key_begin = a->key_begin;
   arguments.key_end = a->key_end;
   arguments.dropout = dropout_mask(a->dropout);

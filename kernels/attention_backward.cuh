@@ -78,8 +78,7 @@ __global__ void __launch_bounds__(QueryGradientTiles<T, HD>::THREADS, QueryGradi
   const int b = bh / a.heads, h = bh % a.heads, kv_head = h / a.group;
   const int i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * S::QUERIES, row = warp_id() * 16 * M,
             g = lane_id() / 4;
-  const int offset = causal_offset(a, b);
-  const Limits block = limits_of(a, b, offset, i0, S::QUERIES), mine = limits_of(a, b, offset, i0 + row, 16 * M);
+  const Limits block = limits_of(a, b, i0, S::QUERIES), mine = limits_of(a, b, i0 + row, 16 * M);
   const int first = block.min_begin / S::KEYS, last = (block.max_end + S::KEYS - 1) / S::KEYS;
   const auto k_tile = [&](int t) { return stages + t % S::STAGES * 2 * S::KEY_TILE; };
   const auto v_tile = [&](int t) { return k_tile(t) + S::KEY_TILE; };
@@ -134,7 +133,7 @@ __global__ void __launch_bounds__(QueryGradientTiles<T, HD>::THREADS, QueryGradi
           for (int e = r % 2 * 2; e < r % 2 * 2 + 2; e++)
             p[r / 2][n][e] = exp2_for<T>(fmaf(p[r / 2][n][e], a.scale_log2, -base));
       }
-      if (!mine.all_see(j0, S::STEP)) mask_scores(p, a, b, causal_offset(a, b), i0 + row, j0, 0.0f);
+      if (!mine.all_see(j0, S::STEP)) mask_scores(p, a, b, i0 + row, j0, 0.0f);
 #pragma unroll
       for (int r = 0; r < 2 * M; r++) {
         const float delta = deltas[row + r * 8 + g];
@@ -200,14 +199,14 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, HD>::THREADS, KeyGradientT
   const int b = (int)blockIdx.x / blocks / kv_heads, kv_head = (int)blockIdx.x / blocks % kv_heads;
   const int j0 = (int)blockIdx.x % blocks * S::KEYS, row = warp_id() * 16 * M, thread = (int)threadIdx.x;
   const int tiles = (a.queries + S::QUERIES - 1) / S::QUERIES, heads_end = (kv_head + 1) * a.group;
-  const int g = lane_id() / 4, c = lane_id() % 4, offset = causal_offset(a, b);
+  const int g = lane_id() / 4, c = lane_id() % 4;
   DropoutStream stream = {};
   if (DROPOUT) stream = dropout_stream(a, b, 0);
 
   const auto next_tile = [&](QueryTile at) {
     do
       if (++at.tile == tiles) at.tile = 0, at.head++;
-    while (at.head < heads_end && limits_of(a, b, offset, at.tile * S::QUERIES, S::QUERIES).none_see(j0, S::KEYS));
+    while (at.head < heads_end && limits_of(a, b, at.tile * S::QUERIES, S::QUERIES).none_see(j0, S::KEYS));
     return at;
   };
   const auto fetch = [&](QueryTile at, int stage) {
@@ -257,7 +256,7 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, HD>::THREADS, KeyGradientT
     const bool more = next.head < heads_end;
     const int stage = n % S::STAGES, other = (n + 1) % S::STAGES;
     const T *const q_tile = stages + stage * S::STAGE, *const dout_tile = q_tile + S::QUERY_TILE;
-    const bool whole = limits_of(a, b, offset, at.tile * S::QUERIES, S::QUERIES).all_see(j0 + row, 16 * M);
+    const bool whole = limits_of(a, b, at.tile * S::QUERIES, S::QUERIES).all_see(j0 + row, 16 * M);
     float next_value = 0.0f;
     if (S::STAGES == 2 && more) {
       next_value = row_value(next);
@@ -268,7 +267,7 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, HD>::THREADS, KeyGradientT
       const int i0 = at.tile * S::QUERIES + step;
       bool masked = false;
       if (!whole) {
-        const Limits limits = limits_of(a, b, offset, i0, S::STEP);
+        const Limits limits = limits_of(a, b, i0, S::STEP);
         if (limits.none_see(j0 + row, 16 * M)) continue;
         masked = !limits.all_see(j0 + row, 16 * M);
       }
@@ -285,7 +284,7 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, HD>::THREADS, KeyGradientT
 #pragma unroll
           for (int e = 0; e < 4; e++) p[m][column][e] = exp2_for<T>(fmaf(p[m][column][e], a.scale_log2, -base[e % 2]));
       }
-      if (masked) mask_scores_transposed(p, a, b, offset, i0, j0 + row, 0.0f);
+      if (masked) mask_scores_transposed(p, a, b, i0, j0 + row, 0.0f);
 #pragma unroll
       for (int column = 0; column < S::STEP / 8; column++) {
         float delta[2];

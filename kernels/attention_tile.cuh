@@ -39,7 +39,7 @@ template <class T> struct Arguments {
   int dim, queries, keys;
   float scale, scale_log2, magnitude_log2; /* scale, scale * log2(e) and, never 0, its magnitude */
   bool causal;
-  const int32_t *q_offset, *key_begin, *key_end;
+  const int32_t *key_begin, *key_end;
   DropoutMask dropout; /* its threshold is one of 16 bits */
   const float *rope;   /* [positions][D/2][2], NULL: gradients are not rotated */
   const int32_t *positions;
@@ -265,19 +265,13 @@ __device__ __forceinline__ void multiply(float (&acc)[1][HD / 8][4], const float
 
 /* ---- masks ---- */
 
-/* Without key ranges query i sees the keys j <= i + this. */
-template <class T> __device__ __forceinline__ int causal_offset(const Arguments<T> &a, int b) {
-  if (!a.causal) return a.keys;
-  return a.q_offset ? max(-a.queries, min(a.keys, a.q_offset[b])) : 0; /* i + offset does not overflow */
-}
-
 /* Keys that query i of sequence b sees: begin <= j < end, inside 0 .. Tk; none when begin >= end. */
 struct Visible {
   int begin, end;
 };
 
-template <class T> __device__ __forceinline__ Visible visible_keys(const Arguments<T> &a, int b, int offset, int i) {
-  Visible v = {0, min(a.keys, i + offset + 1)};
+template <class T> __device__ __forceinline__ Visible visible_keys(const Arguments<T> &a, int b, int i) {
+  Visible v = {0, a.causal ? min(a.keys, i + 1) : a.keys};
   if ((a.key_begin || a.key_end) && i < a.queries) {
     const int64_t at = (int64_t)b * a.queries + i;
     if (a.key_begin) v.begin = max(v.begin, a.key_begin[at]);
@@ -301,20 +295,19 @@ struct Limits {
 };
 
 /* Of queries first .. first+count, as far as there are any. All lanes of the warp take part. */
-template <class T>
-__device__ __forceinline__ Limits limits_of(const Arguments<T> &a, int b, int offset, int first, int count) {
+template <class T> __device__ __forceinline__ Limits limits_of(const Arguments<T> &a, int b, int first, int count) {
   const int end = min(first + count, a.queries);
   Limits l = {INT_MAX, 0, 0, INT_MAX};
   if (first >= end) return l;
   if (!a.key_begin && !a.key_end) { /* visible ends rise with the query */
     l.min_begin = 0;
-    l.min_end = visible_keys(a, b, offset, first).end;
-    l.max_end = visible_keys(a, b, offset, end - 1).end;
+    l.min_end = visible_keys(a, b, first).end;
+    l.max_end = visible_keys(a, b, end - 1).end;
     return l;
   }
 #pragma unroll 1
   for (int i = first + lane_id(); i < end; i += 32) {
-    const Visible v = visible_keys(a, b, offset, i);
+    const Visible v = visible_keys(a, b, i);
     l.max_begin = max(l.max_begin, v.begin);
     l.min_end = min(l.min_end, v.end);
     if (v.begin >= v.end) continue;
@@ -331,13 +324,13 @@ __device__ __forceinline__ Limits limits_of(const Arguments<T> &a, int b, int of
 /* scores[query][key] = `value` where the query does not see the key; i0, j0: query and key of the first row and column
  * of the warp. */
 template <int M, int N, class T>
-__device__ __forceinline__ void mask_scores(float (&scores)[M][N][4], const Arguments<T> &a, int b, int offset, int i0,
-                                            int j0, float value) {
+__device__ __forceinline__ void mask_scores(float (&scores)[M][N][4], const Arguments<T> &a, int b, int i0, int j0,
+                                            float value) {
   const int g = lane_id() / 4, c = lane_id() % 4;
 #pragma unroll
   for (int r = 0; r < 2 * M; r++) {
     const int i = i0 + r * 8 + g;
-    const Visible v = visible_keys(a, b, offset, i);
+    const Visible v = visible_keys(a, b, i);
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
@@ -350,15 +343,15 @@ __device__ __forceinline__ void mask_scores(float (&scores)[M][N][4], const Argu
 
 /* The same for scores[key][query]. */
 template <int M, int N, class T>
-__device__ __forceinline__ void mask_scores_transposed(float (&scores)[M][N][4], const Arguments<T> &a, int b,
-                                                       int offset, int i0, int j0, float value) {
+__device__ __forceinline__ void mask_scores_transposed(float (&scores)[M][N][4], const Arguments<T> &a, int b, int i0,
+                                                       int j0, float value) {
   const int g = lane_id() / 4, c = lane_id() % 4;
 #pragma unroll
   for (int n = 0; n < N; n++)
 #pragma unroll
     for (int e = 0; e < 2; e++) {
       const int i = i0 + 8 * n + 2 * c + e;
-      const Visible v = visible_keys(a, b, offset, i);
+      const Visible v = visible_keys(a, b, i);
 #pragma unroll
       for (int r = 0; r < 2 * M; r++) {
         const int j = j0 + r * 8 + g;

@@ -104,54 +104,11 @@ template <class T> const T *compute_matrix(const Parameters *params, Matrix w) {
   return static_cast<const T *>(params->compute) + w.offset;
 }
 
-/* ---- families: the rows of kernels.h ---- */
+/* ---- the functions of the table: context and memory in kernels.cu, the operations one family a file ---- */
 
-void cuda_embedding(Context *c, void *out, const Parameters *params, Matrix table, const int32_t *tokens, int batch,
-                    int length, const Dropout *dropout);
-void cuda_embedding_backward(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
-                             const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
-                             bool accumulate);
-void cuda_residual_norm(Context *c, void *x_out, void *y, float *rstd, const void *x_in, const void *branch,
-                        const float *weight, float eps, int batch, int length, int dim, const Dropout *dropout);
-void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dweight, const void *dy, const void *dres,
-                                 const void *x, const float *rstd, const float *weight, int batch, int length, int dim,
-                                 const Dropout *dropout, bool accumulate);
-void cuda_linear(Context *c, void *y, int64_t y_stride, const void *x, int64_t x_stride, const Parameters *params,
-                 Matrix w, int rows);
-void cuda_linear_backward_input(Context *c, void *dx, int64_t dx_stride, const void *dy, int64_t dy_stride,
-                                const Parameters *params, Matrix w, int rows);
-void cuda_linear_backward_weight(Context *c, const Parameters *params, Matrix w, const void *dy, int64_t dy_stride,
-                                 const void *x, int64_t x_stride, int rows, bool accumulate);
-double cuda_peak_flops(Context *c);
-void cuda_rope(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope);
-void cuda_attention(Context *c, const Attention *a, View out, View q, View k, View v, float *lse);
-void cuda_attention_backward(Context *c, const Attention *a, View dq, View dk, View dv, View dout, View q, View k,
-                             View v, View out, const float *lse, const Rope *rope);
-void cuda_swiglu(Context *c, void *h, const void *gate_up, int rows, int ffn);
-void cuda_swiglu_backward(Context *c, void *dgate_up, const void *dh, const void *gate_up, int rows, int ffn);
-void cuda_cross_entropy(Context *c, float *losses, void *logits, int64_t stride, const int32_t *targets, int rows,
-                        int vocab, float smoothing, const StepState *state, bool gradient);
-void cuda_loss_sum(Context *c, StepState *state, const float *losses, const int32_t *targets, int rows);
-void cuda_step_begin(Context *c, StepState *state, const float *lr_table, const int32_t *targets);
-void cuda_next_micro_batch(Context *c, StepState *state, int sequences);
-void cuda_clip(Context *c, StepState *state, const Parameters *params, float max_norm, const AdamW *adamw);
-void cuda_adamw(Context *c, StepState *state, const Parameters *params, const AdamW *adamw);
-void cuda_refresh_parameters(Context *c, Parameters *params);
-void cuda_release_parameters(Context *c, Parameters *params);
-void cuda_decode_embedding(Context *c, void *x, const Parameters *params, Matrix table, const Sequences *s);
-void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
-                     const Parameters *params, Matrix w, const Rope *rope, const Sequences *s);
-void cuda_decode_attention(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
-                           const Sequences *s);
-void cuda_decode_residual(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s);
-void cuda_decode_mlp(Context *c, void *h, const void *x, const float *norm_weight, float eps, const Parameters *params,
-                     Matrix w, const Sequences *s);
-void cuda_decode_logits(Context *c, float *logits, const void *x, const float *norm_weight, float eps,
-                        const Parameters *params, Matrix w, int vocab, int rows);
-void cuda_sample(Context *c, const Sequences *s, float *logits, int vocab, const Sampling *sampling);
-void cuda_cache_store(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length);
-void *cuda_alloc(Context *c, const char *name, size_t bytes);
-void cuda_release(Context *c, void *memory);
+#define DECLARE(name) std::remove_pointer_t<decltype(Backend::name)> cuda_##name;
+BACKEND_FUNCTIONS(DECLARE)
+#undef DECLARE
 
 /* ---- device functions ---- */
 

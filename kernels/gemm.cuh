@@ -153,7 +153,7 @@ static void read_tuning(Context *c, const char *text) {
   }
 }
 
-static char *cuda_tuning(Context *c) {
+char *cuda_tuning(Context *c) {
   size_t tuned = 0, size = 512;
   for (const GemmPlan &plan : c->gemm->plans) tuned += plan.tuned;
   if (!tuned) return NULL;
@@ -335,27 +335,25 @@ static const void *weights_of(Context *c, const Parameters *params, Matrix w) {
   return c->dtype == DTYPE_F32 ? (const void *)compute_matrix<float>(params, w) : compute_matrix<bf16>(params, w);
 }
 
-void cuda_linear(Context *c, void *y, int64_t y_stride, const void *x, int64_t x_stride, const Parameters *params,
-                 Matrix w, int rows) {
+void cuda_linear(Context *c, void *y, const void *x, const Parameters *params, Matrix w, int rows) {
   GemmKey key = {};
   key.transpose_a = 1;
   key.m = w.rows, key.n = rows, key.k = w.cols;
-  key.lda = w.cols, key.ldb = x_stride, key.ldd = y_stride;
+  key.lda = w.cols, key.ldb = w.cols, key.ldd = w.rows;
   key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
   gemm(c, key, c->gemm->autotune, y, weights_of(c, params, w), x);
 }
 
-void cuda_linear_backward_input(Context *c, void *dx, int64_t dx_stride, const void *dy, int64_t dy_stride,
-                                const Parameters *params, Matrix w, int rows) {
+void cuda_linear_backward_input(Context *c, void *dx, const void *dy, const Parameters *params, Matrix w, int rows) {
   GemmKey key = {};
   key.m = w.cols, key.n = rows, key.k = w.rows;
-  key.lda = w.cols, key.ldb = dy_stride, key.ldd = dx_stride;
+  key.lda = w.cols, key.ldb = w.rows, key.ldd = w.cols;
   key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
   gemm(c, key, c->gemm->autotune, dx, weights_of(c, params, w), dy);
 }
 
-void cuda_linear_backward_weight(Context *c, const Parameters *params, Matrix w, const void *dy, int64_t dy_stride,
-                                 const void *x, int64_t x_stride, int rows, bool accumulate) {
+void cuda_linear_backward_weight(Context *c, const Parameters *params, Matrix w, const void *dy, const void *x,
+                                 int rows, bool accumulate) {
   float *grad = params->grad + w.offset;
   if (c->error.code) return;
   if (rows == 0 && !accumulate)
@@ -364,7 +362,7 @@ void cuda_linear_backward_weight(Context *c, const Parameters *params, Matrix w,
   GemmKey key = {};
   key.transpose_b = 1;
   key.m = w.cols, key.n = w.rows, key.k = rows;
-  key.lda = x_stride, key.ldb = dy_stride, key.ldd = w.cols;
+  key.lda = w.cols, key.ldb = w.rows, key.ldd = w.cols;
   key.bytes_in = (int64_t)dtype_bytes(c->dtype), key.bytes_out = sizeof(float);
   key.accumulate = accumulate;
   gemm(c, key, c->gemm->autotune, grad, x, dy);

@@ -191,20 +191,16 @@ static void decode_and_sample(Context *c, void *decoder) {
   sample_token(c, decoder);
 }
 
-/* A recording is made for one set of sampling parameters. */
-static void set_sampling(Decoder *d, const Sampling *s) {
-  const Sampling *old = &d->sampling;
-  bool same = old->repeat_penalty == s->repeat_penalty && old->repeat_last_n == s->repeat_last_n &&
-              old->top_k == s->top_k && old->top_p == s->top_p && old->min_p == s->min_p &&
-              old->temperature == s->temperature && old->seed == s->seed;
-  if (!same) d->model->ops->drop(d->model->context, &d->token);
-  d->sampling = *s;
+/* The captured graph holds the sampling parameters. */
+static void set_sampling(Decoder *d, const Sampling *sampling) {
+  if (memcmp(&d->sampling, sampling, sizeof *sampling) != 0) d->model->ops->drop(d->model->context, &d->token);
+  d->sampling = *sampling;
 }
 
 bool decoder_next(Decoder *d, const Sampling *sampling, int32_t *next, Error *error) {
   Model *m = d->model;
   const Sequences *s = &d->sequences;
-  if (decoder_room(d) < 1) return fail(error, EXIT_INTERNAL, "the context is full and nothing was slid");
+  if (decoder_room(d) < 1) return fail(error, EXIT_INTERNAL, "the context is full; call decoder_slide()");
   set_sampling(d, sampling);
   if (d->ready) sample_token(m->context, d);
   else m->ops->submit(m->context, &d->token, decode_and_sample, d);

@@ -87,7 +87,15 @@ typedef struct Pass {
 } Pass;
 
 /* The context's first error, if any. */
-bool model_check_backend(Model *m, Error *error);
+static inline bool model_check_backend(Model *m, Error *error) {
+  return m->ops->poll(m->context, NULL, 0, false, error) >= 0;
+}
+
+/* Room for the tokens of `rows` rows; graphs that read from the old room are dropped. */
+bool model_reserve_tokens(Model *m, int64_t rows, Error *error);
+
+/* `rows` rows of a batch, from `from` on. */
+void model_upload_tokens(Model *m, const TokenBatch *batch, int64_t from, int64_t rows, int length);
 
 /* Lays out and allocates everything a pass over `rows` rows needs. */
 bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows, bool train, int head_rows,

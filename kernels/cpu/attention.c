@@ -45,7 +45,7 @@ static Visible visible_keys(const Attention *a, int b, int i) {
   int64_t at = (int64_t)b * a->queries + i;
   Visible v = {a->key_begin ? a->key_begin[at] : 0, a->key_end ? a->key_end[at] : a->keys};
   if (a->causal) {
-    int64_t last = (int64_t)(a->q_offset ? a->q_offset[b] : 0) + i + 1;
+    int64_t last = (int64_t)i + 1;
     if (last < v.end) v.end = (int)last;
   }
   if (v.begin < 0) v.begin = 0;

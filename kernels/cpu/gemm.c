@@ -88,37 +88,35 @@ static void multiply(Context *c, const Product *p) {
 
 #endif
 
-void cpu_linear(Context *c, void *y, int64_t y_stride, const void *x, int64_t x_stride, const Parameters *params,
-                Matrix w, int rows) {
+void cpu_linear(Context *c, void *y, const void *x, const Parameters *params, Matrix w, int rows) {
   if (c->error.code || rows == 0) return;
   multiply(c, &(Product){.rows = rows,
                          .cols = w.rows,
                          .depth = w.cols,
                          .a = x,
-                         .a_stride = x_stride,
+                         .a_stride = w.cols,
                          .b = (const float *)params->compute + w.offset,
                          .b_stride = w.cols,
                          .b_transposed = true,
                          .c = y,
-                         .c_stride = y_stride});
+                         .c_stride = w.rows});
 }
 
-void cpu_linear_backward_input(Context *c, void *dx, int64_t dx_stride, const void *dy, int64_t dy_stride,
-                               const Parameters *params, Matrix w, int rows) {
+void cpu_linear_backward_input(Context *c, void *dx, const void *dy, const Parameters *params, Matrix w, int rows) {
   if (c->error.code || rows == 0) return;
   multiply(c, &(Product){.rows = rows,
                          .cols = w.cols,
                          .depth = w.rows,
                          .a = dy,
-                         .a_stride = dy_stride,
+                         .a_stride = w.rows,
                          .b = (const float *)params->compute + w.offset,
                          .b_stride = w.cols,
                          .c = dx,
-                         .c_stride = dx_stride});
+                         .c_stride = w.cols});
 }
 
-void cpu_linear_backward_weight(Context *c, const Parameters *params, Matrix w, const void *dy, int64_t dy_stride,
-                                const void *x, int64_t x_stride, int rows, bool accumulate) {
+void cpu_linear_backward_weight(Context *c, const Parameters *params, Matrix w, const void *dy, const void *x, int rows,
+                                bool accumulate) {
   if (c->error.code) return;
   float *dw = params->grad + w.offset;
   if (rows == 0) {
@@ -129,10 +127,10 @@ void cpu_linear_backward_weight(Context *c, const Parameters *params, Matrix w, 
                          .cols = w.cols,
                          .depth = rows,
                          .a = dy,
-                         .a_stride = dy_stride,
+                         .a_stride = w.rows,
                          .a_transposed = true,
                          .b = x,
-                         .b_stride = x_stride,
+                         .b_stride = w.cols,
                          .c = dw,
                          .c_stride = w.cols,
                          .add = accumulate});

@@ -1,0 +1,167 @@
+/* The CPU backend's context and memory. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/tile.h"
+#include "util/memory.h"
+#include "util/threads.h"
+
+#include <omp.h>
+#include <stdio.h>
+#ifdef INKLING_ONEDNN
+#include <dnnl.h>
+#endif
+
+/* Stands before every block handed out; as long as the alignment, so that the block stays aligned. */
+struct Allocation {
+  Allocation *next, *previous;
+  size_t bytes;
+};
+enum { ALIGNMENT = 256 };
+
+bool cpu_open(Context **out, const ContextOptions *options, Error *error) {
+  *out = NULL;
+  if (options->dtype != DTYPE_F32)
+    return fail(error, EXIT_USAGE, "--dtype bf16 is not available on the CPU in this version; use --dtype f32");
+  Context *c = calloc(1, sizeof *c);
+  if (!c) return fail(error, EXIT_MEMORY, "out of memory opening the CPU backend");
+  c->dtype = options->dtype;
+  c->threads = options->threads > 0 ? options->threads : threads_available();
+  *out = c;
+  return true;
+}
+
+void cpu_close(Context *c) {
+  if (!c) return;
+  while (c->allocations) {
+    Allocation *next = c->allocations->next;
+    free(c->allocations);
+    c->allocations = next;
+  }
+  free(c->scratch);
+  free(c);
+}
+
+void cpu_info(Context *c, ContextInfo *out) {
+  *out = (ContextInfo){0};
+  const char *vectors = LANES == 16 ? "AVX-512" : LANES == 8 ? "AVX" : "128-bit vectors";
+#ifdef INKLING_ONEDNN
+  const dnnl_version_t *version = dnnl_version();
+  snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s, oneDNN %d.%d.%d", c->threads,
+           c->threads == 1 ? "" : "s", vectors, version->major, version->minor, version->patch);
+#else
+  snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s, built without oneDNN", c->threads,
+           c->threads == 1 ? "" : "s", vectors);
+#endif
+  out->dtype = c->dtype;
+  out->threads = c->threads;
+  out->vector_bits = 32 * LANES;
+  out->bytes = c->bytes;
+  out->peak_bytes = c->peak_bytes;
+  out->head_dim_multiple = 2;
+  out->head_dim_max = 256;
+  out->width_multiple = 1;
+  double available = memory_available();
+  out->free_bytes = available < 0 ? 0 : available < 0x1p62 ? (size_t)available : (size_t)1 << 62;
+}
+
+char *cpu_tuning(Context *c) {
+  (void)c;
+  return NULL;
+}
+
+void *cpu_alloc(Context *c, const char *name, size_t bytes) {
+  if (c->error.code) return NULL;
+  Allocation *block = NULL;
+  double available = memory_available();
+  if ((double)bytes < available && bytes <= SIZE_MAX - 2 * ALIGNMENT)
+    block = aligned_alloc(ALIGNMENT, ALIGNMENT + (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+  if (!block) {
+    fail(&c->error, EXIT_MEMORY,
+         "out of memory: %s needs %.1f MiB, %.1f MiB are free, %.1f MiB in use; try a smaller --batch or model", name,
+         (double)bytes / 1048576.0, available / 1048576.0, (double)c->bytes / 1048576.0);
+    return NULL;
+  }
+  block->bytes = bytes;
+  block->previous = NULL;
+  block->next = c->allocations;
+  if (block->next) block->next->previous = block;
+  c->allocations = block;
+  c->bytes += bytes;
+  if (c->bytes > c->peak_bytes) c->peak_bytes = c->bytes;
+  return memset((char *)block + ALIGNMENT, 0, bytes);
+}
+
+void cpu_release(Context *c, void *memory) {
+  if (!memory) return;
+  Allocation *block = (Allocation *)((char *)memory - ALIGNMENT);
+  if (block->next) block->next->previous = block->previous;
+  if (block->previous) block->previous->next = block->next;
+  else c->allocations = block->next;
+  c->bytes -= block->bytes;
+  free(block);
+}
+
+float *cpu_scratch(Context *c, size_t count) {
+  if (c->error.code) return NULL;
+  if (count <= c->scratch_count) return c->scratch;
+  free(c->scratch);
+  c->bytes -= c->scratch_count * sizeof(float);
+  c->scratch_count = 0;
+  c->scratch = count <= SIZE_MAX / 8 ? aligned_alloc(64, (count * sizeof(float) + 63) / 64 * 64) : NULL;
+  if (!c->scratch) {
+    fail(&c->error, EXIT_MEMORY, "out of memory: the CPU backend's scratch space needs %.1f MiB",
+         (double)count * 4 / 1048576.0);
+    return NULL;
+  }
+  c->scratch_count = count;
+  c->bytes += count * sizeof(float);
+  if (c->bytes > c->peak_bytes) c->peak_bytes = c->bytes;
+  return c->scratch;
+}
+
+void cpu_copy(Context *c, void *to, const void *from, size_t bytes) {
+  if (!c->error.code && bytes) memcpy(to, from, bytes);
+}
+
+void cpu_upload(Context *c, void *device, const void *host, size_t bytes) { cpu_copy(c, device, host, bytes); }
+
+void cpu_download(Context *c, void *host, const void *device, size_t bytes) { cpu_copy(c, host, device, bytes); }
+
+void cpu_refresh_parameters(Context *c, Parameters *params) {
+  if (!c->error.code) params->compute = params->master; /* fp32: GEMMs read the master itself */
+}
+
+void cpu_release_parameters(Context *c, Parameters *params) {
+  (void)c;
+  params->compute = NULL;
+}
+
+void cpu_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argument) {
+  (void)slot; /* nothing to record: calling it again is the replay */
+  if (!c->error.code) step(c, argument);
+}
+
+void cpu_drop(Context *c, CapturedGraph **slot) {
+  (void)c;
+  *slot = NULL;
+}
+
+/* A reader that falls behind loses the oldest reports, never the newest. */
+void cpu_report(Context *c, const StepState *state) {
+  if (c->error.code) return;
+  c->reports[(c->report_first + c->report_count) % REPORT_RING] = *state;
+  if (c->report_count < REPORT_RING) c->report_count++;
+  else c->report_first = (c->report_first + 1) % REPORT_RING;
+}
+
+int cpu_poll(Context *c, StepState *out, int capacity, bool wait, Error *error) {
+  (void)wait; /* work is done when its call returns */
+  if (c->error.code) {
+    fail(error, c->error.code, "%s", c->error.text);
+    return -1;
+  }
+  int taken = capacity < c->report_count ? capacity : c->report_count;
+  for (int i = 0; i < taken; i++) out[i] = c->reports[(c->report_first + i) % REPORT_RING];
+  c->report_first = (c->report_first + taken) % REPORT_RING;
+  c->report_count -= taken;
+  return taken;
+}

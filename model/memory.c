@@ -1,0 +1,120 @@
+/* What a model holds on its device: weights, the rotary table, the tokens of a batch. */
+#include "model/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static bool upload_rope_table(Model *m, Error *error) {
+  const ModelConfig *c = &m->config;
+  size_t count = (size_t)c->ctx * (size_t)c->head_dim;
+  float *table = malloc(count * sizeof(float));
+  if (!table) return fail(error, EXIT_MEMORY, "out of memory for the rotary table");
+  for (int t = 0; t < c->ctx; t++)
+    for (int i = 0; i < c->head_dim / 2; i++) {
+      double angle = t * pow((double)c->rope_base, -2.0 * i / c->head_dim);
+      table[(size_t)t * (size_t)c->head_dim + 2 * (size_t)i] = (float)cos(angle);
+      table[(size_t)t * (size_t)c->head_dim + 2 * (size_t)i + 1] = (float)sin(angle);
+    }
+  m->rope_table = m->ops->alloc(m->context, "rotary table", count * sizeof(float));
+  if (m->rope_table) m->ops->upload(m->context, m->rope_table, table, count * sizeof(float));
+  free(table);
+  return model_check_backend(m, error);
+}
+
+bool model_open(Model **out, const Backend *backend, Context *context, const ModelConfig *config, Error *error) {
+  *out = NULL;
+  if (!model_config_check(config, EXIT_USAGE, error)) return false;
+  Model *m = calloc(1, sizeof *m);
+  if (!m) return fail(error, EXIT_MEMORY, "out of memory for the model");
+  m->ops = backend;
+  m->context = context;
+  ContextInfo info;
+  backend->info(context, &info);
+  m->dt = dtype_bytes(info.dtype);
+  m->config = *config;
+  if (!parameter_table_make(&m->table, config, error)) {
+    model_close(m);
+    return false;
+  }
+  m->params.count = m->table.arena;
+  m->params.groups = m->table.groups;
+  m->params.group_count = m->table.group_count;
+  m->params.master = backend->alloc(context, "weights", m->table.arena * sizeof(float));
+  m->eval_state = backend->alloc(context, "evaluation state", sizeof(StepState));
+  if (!upload_rope_table(m, error)) {
+    model_close(m);
+    return false;
+  }
+  backend->refresh_parameters(context, &m->params);
+  *out = m;
+  return true;
+}
+
+void model_close(Model *m) {
+  if (!m) return;
+  CapturedGraph **recordings[] = {&m->evaluation, &m->first, &m->later, &m->update};
+  for (size_t i = 0; i < sizeof recordings / sizeof recordings[0]; i++) m->ops->drop(m->context, recordings[i]);
+  m->ops->release_parameters(m->context, &m->params);
+  void *memory[] = {m->params.master, m->params.grad, m->params.m,     m->params.v,  m->rope_table, m->state,
+                    m->eval_state,    m->tokens,      m->targets,      m->positions, m->key_begin,  m->train_memory,
+                    m->eval_memory,   m->lr_table,    m->target_count, m->offsets,   m->order};
+  for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) m->ops->release(m->context, memory[i]);
+  free(m->train.layers);
+  free(m->eval.layers);
+  free(m->sorted);
+  free(m->first_keys);
+  parameter_table_free(&m->table);
+  free(m);
+}
+
+const ModelConfig *model_config(const Model *m) { return &m->config; }
+
+const ParameterTable *model_table(const Model *m) { return &m->table; }
+
+static float *arena_of(Model *m, ArenaKind which) {
+  float *arenas[] = {m->params.master, m->params.grad, m->params.m, m->params.v};
+  return arenas[which];
+}
+
+void model_upload(Model *m, ArenaKind which, const float *host) {
+  m->ops->upload(m->context, arena_of(m, which), host, m->table.arena * sizeof(float));
+  if (which == ARENA_MASTER) m->ops->refresh_parameters(m->context, &m->params);
+}
+
+bool model_download(Model *m, ArenaKind which, float *host, Error *error) {
+  m->ops->download(m->context, host, arena_of(m, which), m->table.arena * sizeof(float));
+  return model_check_backend(m, error);
+}
+
+bool model_reserve_tokens(Model *m, int64_t rows, Error *error) {
+  if (rows <= m->token_room) return true;
+  m->ops->drop(m->context, &m->evaluation);
+  m->ops->drop(m->context, &m->first);
+  m->ops->drop(m->context, &m->later);
+  struct {
+    const char *name;
+    int32_t **array;
+  } arrays[] = {
+      {"tokens", &m->tokens}, {"targets", &m->targets}, {"positions", &m->positions}, {"first keys", &m->key_begin}};
+  for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+    m->ops->release(m->context, *arrays[i].array);
+    *arrays[i].array = m->ops->alloc(m->context, arrays[i].name, (size_t)rows * sizeof(int32_t));
+  }
+  free(m->first_keys);
+  m->first_keys = malloc((size_t)rows * sizeof(int32_t));
+  if (!m->first_keys)
+    return fail(error, EXIT_MEMORY, "out of memory for the positions of %lld tokens", (long long)rows);
+  m->token_room = rows;
+  return model_check_backend(m, error);
+}
+
+void model_upload_tokens(Model *m, const TokenBatch *batch, int64_t from, int64_t rows, int length) {
+  size_t bytes = (size_t)rows * sizeof(int32_t);
+  m->ops->upload(m->context, m->tokens, batch->tokens + from, bytes);
+  m->ops->upload(m->context, m->targets, batch->targets + from, bytes);
+  if (!batch->positions) return;
+  const int32_t *positions = batch->positions + from;
+  for (int64_t i = 0; i < rows; i++) m->first_keys[i] = (int32_t)(i % length) - positions[i];
+  m->ops->upload(m->context, m->positions, positions, bytes);
+  m->ops->upload(m->context, m->key_begin, m->first_keys, bytes);
+}
