@@ -346,8 +346,8 @@ void cuda_info(Context *c, ContextInfo *out) {
   out->peak_bytes = c->peak_bytes;
   out->head_dim_multiple = 8;
   out->head_dim_max = 128;
+  out->width_multiple = 8;
 }
 
-extern "C" #define ROW(function).function = cuda_##function, const Backend cuda_backend = {.name = "cuda",
-                                                                                           .natural_dtype = DTYPE_BF16,
-                                                                                           BACKEND_FUNCTIONS(ROW)};
+#define ROW(function) .function = cuda_##function,
+extern "C" const Backend cuda_backend = {.name = "cuda", .natural_dtype = DTYPE_BF16, BACKEND_FUNCTIONS(ROW)};

@@ -334,7 +334,8 @@ typedef struct Backend {
 /* The functions of the table, so that what has to be written once for each of them (declarations, rows) is one line. */
 #define BACKEND_FUNCTIONS(X)                                                                                           \
   X(open)                                                                                                              \
-  X(close) X(info) X(peak_flops) X(tuning) X(alloc) X(release) X(upload) X(download) X(copy) X(refresh_parameters)     \
+  X(close)                                                                                                             \
+  X(info) X(peak_flops) X(tuning) X(alloc) X(release) X(upload) X(download) X(copy) X(refresh_parameters)              \
       X(release_parameters) X(submit) X(drop) X(report) X(poll) X(step_begin) X(next_micro_batch) X(embedding)         \
           X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(linear) X(linear_backward_input)          \
               X(linear_backward_weight) X(rope) X(attention) X(attention_backward) X(swiglu) X(swiglu_backward)        \
