@@ -1,7 +1,7 @@
 /* The contract between the model and the machines it runs on.
  *
- * model.c is written against one table of operations, `Backend`, and knows nothing else about a device. Each row of
- * the table is one fused operation: its formula, shapes, dtypes, what it reads and what it writes stand beside it.
+ * model.c is written against one table of operations, `Backend`, and knows nothing else about a device. Each function
+ * of the table is one fused operation: its formula, shapes, dtypes, what it reads and what it writes stand beside it.
  *
  * Dimensions   B sequences, T positions, N = B*T rows, C model width, H query heads, G key/value heads, D head size,
  *              F feed-forward width, V vocabulary, P padded vocabulary. All arrays are row-major; strides and offsets
@@ -10,14 +10,14 @@
  *              weights that GEMMs and the embedding read. They are passed as `void *`. Norm weights, parameter gradients,
  *              master weights, moments, log-sum-exp, 1/rms and losses are fp32.
  * Pointers     are device pointers, but for those marked "host". Outputs come first, then inputs; an output never
- *              overlaps an input unless the row says "in place".
+ *              overlaps an input unless its comment says "in place".
  * Errors       operations return nothing. The first error is kept in the context (with the name of the tensor or
  *              operation) and poll() returns it; operations after it do nothing.
  * Steps        a step function handed to submit() has no branch that depends on device data, and what changes from step
  *              to step (learning rate, step number, clip coefficient, random stream) lives on the device in StepState,
- *              so a backend may run it once, record its launches the second time and replay them from then on.
- *              Descriptors (Dropout, Attention, Rope, View, Sampling ...) are read before a call returns; a recording
- *              holds their numbers and pointers. Only the first run may allocate scratch space.
+ *              so a backend may run it once, capture its launches as a graph the second time and replay that from then on.
+ *              Descriptors (Dropout, Attention, Rope, View, Sampling ...) are read before a call returns; a captured
+ *              graph holds their numbers and pointers. Only the first run may allocate scratch space.
  * Rounding     a value that is stored in dt and used further, in the same operation or a later one, is used as stored.
  * Bits         same seed, same machine, same threads, same build: same bits. Reductions have a fixed order; there are
  *              no floating-point atomics. */
@@ -162,7 +162,7 @@ typedef struct ContextOptions {
   DType dtype;
   int threads;        /* CPU: 0 = all that the process may use */
   bool autotune;      /* GPU: measure which GEMM algorithm is the fastest, instead of asking the library */
-  const char *tuning; /* choices of an earlier context (Backend.tuning) to go on with; NULL = none */
+  const char *tuning; /* choices of an earlier context (Backend.tuning) to continue with; NULL = none */
 } ContextOptions;
 
 typedef struct ContextInfo {
@@ -201,19 +201,19 @@ typedef struct Backend {
   /* Zeroed, 256-byte aligned; NULL and a sticky EXIT_MEMORY error naming `name` and the size when it does not fit. */
   void *(*alloc)(Context *c, const char *name, size_t bytes);
   void (*release)(Context *c, void *memory); /* NULL is allowed */
-  void (*upload)(Context *c, void *device, const void *host,
-                 size_t bytes); /* may return before it is done; `host` is copied first */
+  /* May return before it is done; `host` is copied first. */
+  void (*upload)(Context *c, void *device, const void *host, size_t bytes);
   void (*download)(Context *c, void *host, const void *device, size_t bytes); /* waits for all work before it */
   void (*copy)(Context *c, void *device_to, const void *device_from, size_t bytes);
-  /* Makes params->compute and backend_data from the masters and groups; called whenever masters were uploaded. */
+  /* Makes params->compute and backend_data from the master weights and groups; called whenever they were uploaded. */
   void (*refresh_parameters)(Context *c, Parameters *params);
   void (*release_parameters)(Context *c, Parameters *params); /* frees what refresh_parameters() made */
 
   /* -- steps -- */
   /* Runs step(c, argument). Every run with the same slot does the same operations on the same pointers with the same
-   * descriptors, so a backend may keep a recording there (*slot is NULL before the first run). */
+   * descriptors, so a backend may keep a captured graph there (*slot is NULL before the first run). */
   void (*submit)(Context *c, CapturedGraph **slot, StepFunction step, void *argument);
-  /* Drops the recording; called before anything in it changes or is released. *slot becomes NULL. */
+  /* Drops the captured graph; called before anything in it changes or is released. *slot becomes NULL. */
   void (*drop)(Context *c, CapturedGraph **slot);
   /* Copies the state into the ring of REPORT_RING reports (an operation like any other, last in a step). */
   void (*report)(Context *c, const StepState *state);
@@ -261,8 +261,7 @@ typedef struct Backend {
                                  int rows, bool accumulate);
 
   /* -- attention -- */
-  /* Rotates `heads` heads of x [B][T] in place (queries and keys of packed QKV are neighbors, so one call does both).
-   */
+  /* Rotates `heads` heads of x [B][T] in place: queries and keys of packed QKV are neighbors, one call does both. */
   void (*rope)(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope);
   /* S = scale * Q K^T where visible;  lse = log sum exp S;  P = exp(S - lse);  out = dropout(P) V.
    * out, q [B][Tq][H], k, v [B][Tk][G] dt; lse fp32 [B][H][Tq] or NULL. A query that sees no key gives out = 0, lse =
@@ -311,7 +310,7 @@ typedef struct Backend {
   void (*decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
                      const Parameters *params, Matrix w, const Rope *rope, const Sequences *s);
   /* out[r] = softmax(scale * q K^T) V over cache positions 0..position[r].  out, q [rows][H*D] dt. Positions live on
-   * the device: a recording is made for the cache's capacity. */
+   * the device: a graph is captured for the cache's capacity. */
   void (*decode_attention)(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
                            const Sequences *s);
   /* x[r] += W in[r]: attention output and MLP output.  x [rows][M], in [rows][K] dt. */
@@ -335,7 +334,8 @@ typedef struct Backend {
 #define BACKEND_FUNCTIONS(X)                                                                                           \
   X(open)                                                                                                              \
   X(close)                                                                                                             \
-  X(info) X(peak_flops) X(tuning) X(alloc) X(release) X(upload) X(download) X(copy) X(refresh_parameters)              \
+  X(info)                                                                                                              \
+  X(peak_flops) X(tuning) X(alloc) X(release) X(upload) X(download) X(copy) X(refresh_parameters)                      \
       X(release_parameters) X(submit) X(drop) X(report) X(poll) X(step_begin) X(next_micro_batch) X(embedding)         \
           X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(linear) X(linear_backward_input)          \
               X(linear_backward_weight) X(rope) X(attention) X(attention_backward) X(swiglu) X(swiglu_backward)        \

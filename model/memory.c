@@ -52,8 +52,8 @@ bool model_open(Model **out, const Backend *backend, Context *context, const Mod
 
 void model_close(Model *m) {
   if (!m) return;
-  CapturedGraph **recordings[] = {&m->evaluation, &m->first, &m->later, &m->update};
-  for (size_t i = 0; i < sizeof recordings / sizeof recordings[0]; i++) m->ops->drop(m->context, recordings[i]);
+  CapturedGraph **graphs[] = {&m->evaluation, &m->first, &m->later, &m->update};
+  for (size_t i = 0; i < sizeof graphs / sizeof graphs[0]; i++) m->ops->drop(m->context, graphs[i]);
   m->ops->release_parameters(m->context, &m->params);
   void *memory[] = {m->params.master, m->params.grad, m->params.m,     m->params.v,  m->rope_table, m->state,
                     m->eval_state,    m->tokens,      m->targets,      m->positions, m->key_begin,  m->train_memory,

@@ -7,6 +7,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/rope.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/cpu/tile.h"
 
 #include <omp.h>
@@ -116,7 +117,7 @@ typedef struct ForwardScratch {
   float *values; /* [Tk][dim_width] */
   float *query;  /* [FORWARD_QUERIES][D], scaled */
   float *scores; /* [FORWARD_QUERIES][KEY_BLOCK] */
-  float *sum;    /* [FORWARD_QUERIES][dim_width] unnormalised output */
+  float *sum;    /* [FORWARD_QUERIES][dim_width] unnormalized output */
 } ForwardScratch;
 
 typedef struct Softmax { /* of one query, so far */
@@ -133,7 +134,7 @@ static size_t forward_scratch(const Attention *a, ForwardScratch *out, float *me
   return keys + values + query + scores + FORWARD_QUERIES * dim_width;
 }
 
-/* Scores of one query over one block become unnormalised probabilities; the softmax so far and the output so far are
+/* Scores of one query over one block become unnormalized probabilities; the softmax so far and the output so far are
  * brought to the new maximum. `visible` is relative to the block; [0, width) of the row is written. */
 static void softmax_row(float *scores, Visible visible, int width, Softmax *state, float *sum, int dim_width) {
   int begin = visible.begin < 0 ? 0 : visible.begin, end = visible.end > width ? width : visible.end;
@@ -144,7 +145,7 @@ static void softmax_row(float *scores, Visible visible, int width, Softmax *stat
   int padded = round_up(end, LANES); /* whole vectors: what lies outside becomes e^-inf = 0 */
   for (int j = 0; j < begin; j++) scores[j] = -INFINITY;
   for (int j = end; j < padded; j++) scores[j] = -INFINITY;
-  float max = state->max, lane[LANES]; /* a maximum a lane: not every compiler vectorises a max reduction */
+  float max = state->max, lane[LANES]; /* a maximum a lane: not every compiler vectorizes a max reduction */
   for (int l = 0; l < LANES; l++) lane[l] = max;
   for (int j = 0; j < padded; j += LANES) {
 #pragma omp simd

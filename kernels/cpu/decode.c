@@ -2,12 +2,11 @@
  *
  *   x [rows][C]   q, out [rows][H*D]   h [rows][F]   logits [rows][V]   w [M][K]   cache k, v [slots][capacity][G][D]
  *
- * Decoding reads every weight once per token, so the time is the memory's: a block of weight rows is read once and used
- * for all sequences while it lies in L1. Every product is summed in LANES partial sums, lane l taking the elements l, l
- * + LANES,
- * ... in rising order with one rounding per step (fused where the machine can), and the lanes are added in a fixed
- * tree. Neither the number of sequences, their order, nor the number of threads enters into that, so row i of a batch
- * is the single run of its sequence, bit for bit.
+ * Decoding reads every weight once per token and is bound by memory: a block of weight rows is read once and used for
+ * all sequences while it lies in L1. Every product is summed in DOT_LANES partial sums. Lane l takes the elements l,
+ * l + DOT_LANES, ... in rising order with one rounding per step (fused where the machine can), and the lanes are added
+ * in a fixed tree. Neither the number of sequences, their order, nor the number of threads enters into that, so row i
+ * of a batch is the single run of its sequence, bit for bit.
  *
  * A sequence whose position lies outside the cache writes nothing and attends to what the cache holds. */
 #include "kernels/cpu/cpu.h"

@@ -1,11 +1,16 @@
-/* Dropout masks of the residual stream on the CPU: recomputed wherever they are needed (struct Dropout in kernels.h).
- */
+/* Dropout masks of the residual stream on the CPU, recomputed wherever they are needed (struct Dropout in kernels.h). */
 #ifndef INKLING_KERNELS_CPU_DROPOUT_H
 #define INKLING_KERNELS_CPU_DROPOUT_H
 
 #include "kernels.h"
-#include "kernels/cpu/simd.h"
 #include "kernels/philox.h"
+
+/* A drop probability as a threshold on a 32-bit word: keep when word >= threshold. Clamped, so that p near 1 does not
+ * wrap. */
+static inline uint32_t dropout_threshold(float p) {
+  double t = (double)p * 4294967296.0 + 0.5;
+  return t >= 4294967295.0 ? 4294967295u : (uint32_t)t;
+}
 
 static inline bool dropout_active(const Dropout *dropout) { return dropout && dropout->p > 0.0f; }
 

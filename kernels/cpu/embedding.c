@@ -1,11 +1,4 @@
-/* Token embedding on the CPU.
- *
- *   embedding            out[n] = dropout(table[tokens[n]])            out [B*T][C], tokens [B*T], table [rows][C]
- *   embedding_backward   dtable[v] (+)= sum of dropout(dx[n]) over the n with token v, in rising n    dx [B*T][C]
- *
- * Dropout: element e = t*C + c of sequence s draws word e % 4 of philox(seed, e/4, site, step in progress, s); the
- * backward pass draws the same words again. Each row of the table's gradient has one owner, so that sums have one
- * order. */
+/* Token embedding on the CPU. Each row of the table's gradient has one owner, so that sums have one order. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dropout.h"
 

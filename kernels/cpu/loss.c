@@ -1,24 +1,19 @@
 /* Cross-entropy and the counters of a step on the CPU.
  *
- *   cross_entropy   logits [N][stride], V <= stride of them in use; targets, losses [N]
- *     lse = log sum_{k<V} exp z_k;   loss = lse - (1-s) z_y - (s/V) sum_{k<V} z_k
- *     dz_k = inv_targets * (exp(z_k - lse) - (1-s) [k=y] - s/V), in place
- *
- * A row of logits passes through the cache: it is read from memory by the first sweep and written by the last, the
- * sweeps between find it in L2. Sums are kept in a fixed number of lanes and added up in a fixed tree, so that a row's
+ * A row of logits is read from memory by the first sweep and written by the last; the sweeps between find it in L2. Sums are kept in a fixed number of lanes and added up in a fixed tree, so that a row's
  * bits depend on nothing but the row. The sum of all logits is taken even where smoothing does not ask for it: it shows
  * any NaN or infinity, which exp() of a masked logit would hide. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
 
 enum {
-  LANES = 32,
+  SUM_LANES = 32,          /* partial sums of a row */
   BLOCK = 1024,            /* elements whose exponentials are made before they are added */
   PARALLEL_ELEMENTS = 8192 /* less work than this does not pay for a parallel region */
 };
 
 static float sum_lanes(float *lanes) {
-  for (int half = LANES / 2; half > 0; half /= 2)
+  for (int half = SUM_LANES / 2; half > 0; half /= 2)
     for (int l = 0; l < half; l++) lanes[l] += lanes[l + half];
   return lanes[0];
 }
@@ -28,12 +23,12 @@ typedef struct MaxAndSum {
 } MaxAndSum;
 
 static MaxAndSum max_and_sum(const float *z, int count) {
-  float max[LANES], sum[LANES] = {0};
-  for (int l = 0; l < LANES; l++) max[l] = -INFINITY;
+  float max[SUM_LANES], sum[SUM_LANES] = {0};
+  for (int l = 0; l < SUM_LANES; l++) max[l] = -INFINITY;
   int k = 0;
-  for (; k + LANES <= count; k += LANES) {
+  for (; k + SUM_LANES <= count; k += SUM_LANES) {
 #pragma omp simd
-    for (int l = 0; l < LANES; l++) {
+    for (int l = 0; l < SUM_LANES; l++) {
       max[l] = z[k + l] > max[l] ? z[k + l] : max[l];
       sum[l] += z[k + l];
     }
@@ -42,16 +37,16 @@ static MaxAndSum max_and_sum(const float *z, int count) {
     max[l] = z[k + l] > max[l] ? z[k + l] : max[l];
     sum[l] += z[k + l];
   }
-  for (int l = 1; l < LANES; l++) max[0] = max[l] > max[0] ? max[l] : max[0];
+  for (int l = 1; l < SUM_LANES; l++) max[0] = max[l] > max[0] ? max[l] : max[0];
   return (MaxAndSum){max[0], sum_lanes(sum)};
 }
 
 static float sum_of(const float *z, int count) {
-  float sum[LANES] = {0};
+  float sum[SUM_LANES] = {0};
   int k = 0;
-  for (; k + LANES <= count; k += LANES) {
+  for (; k + SUM_LANES <= count; k += SUM_LANES) {
 #pragma omp simd
-    for (int l = 0; l < LANES; l++) sum[l] += z[k + l];
+    for (int l = 0; l < SUM_LANES; l++) sum[l] += z[k + l];
   }
   for (int l = 0; k + l < count; l++) sum[l] += z[k + l];
   return sum_lanes(sum);

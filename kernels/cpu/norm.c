@@ -4,7 +4,7 @@
 #include "kernels/cpu/dropout.h"
 
 /* Rows whose contributions to the weight's gradient are added up before blocks are added in order. */
-enum { GAIN_BLOCK = 64 };
+enum { WEIGHT_BLOCK = 64 };
 
 static float sum_of_squares(const float *x, int dim) {
   float sum = 0;
@@ -62,7 +62,7 @@ static void norm_backward_row(float *dx, float *dweight, const float *dy, const 
 void cpu_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dweight, const void *dy, const void *dres,
                                 const void *x, const float *rstd, const float *weight, int batch, int length, int dim,
                                 const Dropout *dropout, bool accumulate) {
-  int rows = batch * length, blocks = (rows + GAIN_BLOCK - 1) / GAIN_BLOCK;
+  int rows = batch * length, blocks = (rows + WEIGHT_BLOCK - 1) / WEIGHT_BLOCK;
   float *partial = cpu_scratch(c, (size_t)blocks * (size_t)dim);
   if (!partial) return;
   bool drop = dropout_active(dropout);
@@ -72,8 +72,8 @@ void cpu_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dwei
     for (int block = 0; block < blocks; block++) {
       float *sum = partial + (int64_t)block * dim;
       memset(sum, 0, (size_t)dim * sizeof(float));
-      int end = (block + 1) * GAIN_BLOCK < rows ? (block + 1) * GAIN_BLOCK : rows;
-      for (int n = block * GAIN_BLOCK; n < end; n++) {
+      int end = (block + 1) * WEIGHT_BLOCK < rows ? (block + 1) * WEIGHT_BLOCK : rows;
+      for (int n = block * WEIGHT_BLOCK; n < end; n++) {
         int64_t at = (int64_t)n * dim;
         norm_backward_row((float *)dx + at, sum, (const float *)dy + at, dres ? (const float *)dres + at : NULL,
                           (const float *)x + at, rstd[n], weight, dim);

@@ -1,11 +1,6 @@
-/* Gradient clipping (Pascanu et al. 2013) and AdamW (Loshchilov & Hutter 2019) on the CPU, over the flat arenas.
- *
- *   clip    grad_norm = |grad|_2 in fp64;  clip = min(1, max_norm / (grad_norm + 1e-6))
- *   adamw   g = clip*grad;  m = b1*m + (1-b1)*g;  v = b2*v + (1-b2)*g^2;
- *           w = w*(1 - lr*wd) - lr * (m/bias1) / (sqrt(v/bias2) + eps)
- *
- * grad, m, v, master: fp32 [count], pads included: they are zero and stay zero. In fp32 the GEMMs read the masters
- * themselves, so there is no other copy to write. Both are bound by memory: one pass each. */
+/* Gradient clipping (Pascanu et al. 2013) and AdamW (Loshchilov & Hutter 2019) on the CPU, over the flat arenas, pads
+ * included: they are zero and stay zero. In fp32 GEMMs read the master weights themselves, so there is no other copy to
+ * write. Both operations are bound by memory and make one pass. */
 #include "kernels/cpu/cpu.h"
 
 #include <float.h>
@@ -51,7 +46,7 @@ void cpu_clip(Context *c, StepState *state, const Parameters *params, float max_
   if (!isfinite(state->loss) || !isfinite(state->grad_norm)) state->halted = 1;
 }
 
-/* The factors of one update, the same for every element of a segment. */
+/* The factors of one update, the same for every element of a group. */
 typedef struct Update {
   float clip, beta1, beta2, eps;
   float keep;       /* 1 - lr*wd */
@@ -87,11 +82,11 @@ void cpu_adamw(Context *c, StepState *state, const Parameters *params, const Ada
               .root_bias2 = 1.0f / sqrtf(state->bias2)};
   float keep_decayed = 1.0f - state->lr * adamw->weight_decay;
 #pragma omp parallel num_threads(c->threads) firstprivate(u) if (params->count > PARALLEL_ELEMENTS)
-  for (int s = 0; s < params->group_count; s++) {
-    const ParameterGroup *segment = &params->groups[s];
-    size_t offset = segment->matrix.offset, count = (size_t)segment->matrix.rows * (size_t)segment->matrix.cols;
+  for (int g = 0; g < params->group_count; g++) {
+    const ParameterGroup *group = &params->groups[g];
+    size_t offset = group->matrix.offset, count = (size_t)group->matrix.rows * (size_t)group->matrix.cols;
     size_t blocks = (count + REDUCTION_BLOCK - 1) / REDUCTION_BLOCK;
-    u.keep = segment->decay ? keep_decayed : 1.0f;
+    u.keep = group->decay ? keep_decayed : 1.0f;
 #pragma omp for schedule(static) nowait
     for (size_t b = 0; b < blocks; b++) {
       size_t first = offset + b * REDUCTION_BLOCK, rest = offset + count - first;

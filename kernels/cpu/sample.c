@@ -1,16 +1,13 @@
 /* Drawing the next token on the CPU.
  *
- *   logits [rows][V] fp32 (overwritten)   tokens [rows][capacity]   lengths, positions, streams, status [rows]
- *
- * penalty -> top-k -> top-p -> min-p -> temperature -> draw, as in kernels.h. A filter never sorts: it looks for the
- * value at which to cut by halving the range of fp32 numbers, counting (top-k) or adding up (top-p) what is not below
+ * A filter never sorts: it looks for the value at which to cut by halving the range of fp32 numbers, counting (top-k) or adding up (top-p) what is not below
  * the middle; about 30 plain sweeps at the worst, so flat logits cost no more than peaked ones. Fixed rules where
  * samplers go wrong:
  *   - probabilities are exp(z - max) relative to what top-k left; temperature comes last and changes no filter;
  *   - equal values at the cut: the lower ids stay, exactly as many as are needed; a sum that equals top_p within fp32
  *     rounding has reached it;
- *   - the token drawn is the first, by id, whose cumulative weight is above u * total, so a token of weight 0 cannot
- * come out;
+ *   - the token drawn is the first, by id, whose cumulative weight is above u * total, so a token of weight 0 is never
+ *     drawn;
  *   - -inf is a masked token; NaN, +inf or nothing but masked tokens are an error, never token 0;
  *   - temperature <= 0 is the largest logit (lowest id), and exp((z - max) / T) has no overflow for any T above it. */
 #include "kernels/cpu/cpu.h"
@@ -20,8 +17,8 @@
 #include <omp.h>
 
 enum {
-  LANES = 32, /* partial sums, so that the order of additions is fixed */
-  BLOCK = 64  /* logits that share a maximum, and weights that share a partial sum */
+  SUM_LANES = 32, /* partial sums, so that the order of additions is fixed */
+  BLOCK = 64      /* logits that share a maximum, and weights that share a partial sum */
 };
 static const double ROUNDING = 1e-6; /* fp32: how far from top_p a sum that equals it may land */
 
@@ -41,10 +38,10 @@ static double mass_from(const float *key, int count, float threshold, bool count
   double mass = 0;
   for (int first = 0; first < count; first += 1024) {
     int n = count - first < 1024 ? count - first : 1024, i = 0;
-    float lanes[LANES] = {0}, sum = 0;
-    for (; i + LANES <= n; i += LANES) {
+    float lanes[SUM_LANES] = {0}, sum = 0;
+    for (; i + SUM_LANES <= n; i += SUM_LANES) {
 #pragma omp simd
-      for (int l = 0; l < LANES; l++) {
+      for (int l = 0; l < SUM_LANES; l++) {
         float x = key[first + i + l], add = count_only ? 1.0f : x;
         lanes[l] += x >= threshold ? add : 0.0f;
       }
@@ -53,7 +50,7 @@ static double mass_from(const float *key, int count, float threshold, bool count
       float x = key[first + i + l], add = count_only ? 1.0f : x;
       lanes[l] += x >= threshold ? add : 0.0f;
     }
-    for (int l = 0; l < LANES; l++) sum += lanes[l];
+    for (int l = 0; l < SUM_LANES; l++) sum += lanes[l];
     mass += (double)sum;
   }
   return mass;
@@ -267,7 +264,7 @@ static int32_t draw(const Candidates *c, float u) {
 /* Floats that one thread needs: weights, ids, block maxima, a bit per token. */
 static size_t scratch_per_thread(int vocab) {
   size_t v = (size_t)vocab;
-  return (2 * v + v / BLOCK + 1 + v / 32 + 1 + LANES) / LANES * LANES;
+  return (2 * v + v / BLOCK + 1 + v / 32 + 1 + SUM_LANES) / SUM_LANES * SUM_LANES;
 }
 
 /* The next token of a sequence, or -1 when its logits are not finite. */

@@ -2,8 +2,6 @@
 #ifndef INKLING_KERNELS_CPU_SIMD_H
 #define INKLING_KERNELS_CPU_SIMD_H
 
-#include "kernels/philox.h"
-
 #include <stdint.h>
 #include <string.h>
 
@@ -39,12 +37,5 @@ static inline float exp_f32(float x) {
 }
 
 static inline float sigmoid_f32(float x) { return 1.0f / (1.0f + exp_f32(-x)); }
-
-/* A drop probability as a threshold on a 32-bit word: keep when word >= threshold. Clamped, so that p near 1 does not
- * wrap. */
-static inline uint32_t dropout_threshold(float p) {
-  double t = (double)p * 4294967296.0 + 0.5;
-  return t >= 4294967295.0 ? 4294967295u : (uint32_t)t;
-}
 
 #endif
