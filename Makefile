@@ -1,7 +1,8 @@
 # Inkling: ./train and ./generate.
 #   make            build both            make demo      train on a sample corpus for a minute or two
 #   make test       the whole test suite  make sanitize  the same under ASan and UBSan
-#   make format     clang-format          make lint      clang-tidy, cppcheck, shellcheck
+#   make format     clang-format          make lint      clang-tidy, cppcheck, shellcheck, layers
+#   make layers     that no folder uses a higher one, by #include or by symbol
 #   make test-cuda-on-cpu [SANITIZE=address|race]   the CUDA kernels' tests on a machine without a GPU
 #   make check-spills [CUDA_ARCH=all]               that no kernel keeps variables in memory for want of registers
 #   make gpu-check [STAGE=parity|sanitize|speed]    everything that needs a real GPU: docs/gpu.md
@@ -192,10 +193,15 @@ demo: deps
 	@$(MAKE) --no-print-directory train generate $(BUILD)/stories
 	@scripts/demo.sh $(BUILD)/stories
 
+# The floors of the house (tests/layers.sh): by includes, and by the symbols of whatever has been compiled.
+.PHONY: layers
+layers: $(BIN)/train $(BIN)/generate
+	@tests/layers.sh $(BUILD) && tests/layers.sh --self-test
+
 SOURCES = $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp')
 format:
 	@clang-format -i $(SOURCES)
-lint:
+lint: layers
 	clang-format --dry-run --Werror $(SOURCES)
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -I. --suppress=missingIncludeSystem $(filter %.c,$(SOURCES))
 	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc' --warnings-as-errors='*' $(LIBRARY) train.c generate.c -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) -DINKLING_VERSION='""'
