@@ -123,7 +123,7 @@ $(BUILD)/tests/test_emulator: $(patsubst %,$(BUILD)/tests/cuda_on_cpu/%.cu.o,tes
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 
 # Programs that print numbers, or need a real GPU: no tests of `make test`.
-$(BUILD)/bench_kernels: $(addprefix $(BUILD)/bench/bench_,kernels.o cases.o train.o) $(LIBRARY_OBJECTS)
+$(BUILD)/bench_kernels: $(patsubst %.c,$(BUILD)/%.o,$(filter-out bench/bench_bpe.c,$(wildcard bench/*.c))) $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 $(BUILD)/bench_bpe: $(BUILD)/bench/bench_bpe.o $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
