@@ -88,6 +88,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LIBRARY := model.c $(wildcard model/*.c kernels/*.c kernels/cpu/*.c util/*.c tokenizer/*.c dataset/*.c checkpoint/*.c training/*.c cli/*.c)
 LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/fuzz_%,$(wildcard tests/*.c)))
 
 .PHONY: all test demo sanitize format lint clean deps check-libraries
 .DELETE_ON_ERROR:
@@ -116,21 +117,21 @@ $(BUILD)/tests/cuda_on_cpu/%.o: tests/cuda_on_cpu/%.cpp $(BUILD)/cuda-flags
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(EMULATOR_CFLAGS) -O3 $(if $(filter address,$(SANITIZE)),-DEMU_ASAN) -c $< -o $@
 
-$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/backends.o $(LIBRARY_OBJECTS)
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ -lcmocka $(LIBS)
 
-$(BUILD)/tests/test_emulator: $(patsubst %,$(BUILD)/tests/cuda_on_cpu/%.cu.o,test_emulator test_cublaslt planted_bugs) $(EMULATOR_OBJECTS)
+$(BUILD)/tests/test_emulator: $(patsubst %,$(BUILD)/tests/cuda_on_cpu/%.cu.o,test_emulator test_streams test_cublaslt planted_bugs) $(EMULATOR_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 
 # Programs that print numbers, or need a real GPU: no tests of `make test`.
-$(BUILD)/bench_kernels: $(addprefix $(BUILD)/bench/bench_,kernels.o cases.o train.o) $(LIBRARY_OBJECTS)
+$(BUILD)/bench_kernels: $(patsubst %.c,$(BUILD)/%.o,$(filter-out bench/bench_bpe.c,$(wildcard bench/*.c))) $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 $(BUILD)/bench_bpe: $(BUILD)/bench/bench_bpe.o $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 # What scripts/gpu_check.sh runs on the card; a build directory of its own, because the other one may be of another machine.
-GPU_TESTS := test_kernels test_kernels_attention test_kernels_step test_model test_decode test_context
+GPU_TESTS := $(basename $(notdir $(wildcard tests/test_kernels*.c tests/test_model*.c) test_decode.c test_sample.c test_context.c))
 .PHONY: gpu-programs gpu-check
 gpu-programs: $(BIN)/train $(BUILD)/bench_kernels $(BUILD)/check_fragments $(GPU_TESTS:%=$(BUILD)/tests/%) $(BUILD)/stories
 gpu-check:
@@ -184,7 +185,7 @@ test-cuda-on-cpu: deps build-cuda-on-cpu
 	@$(if $(EMULATED),tests/cuda_on_cpu/run.sh $(EMULATED) $(SANITIZE))
 build-cuda-on-cpu:
 	@$(if $(EMULATED),$(MAKE) --no-print-directory CUDA_ON_CPU=1 BUILD=$(EMULATED) BIN=$(EMULATED) $(if $(SANITIZE),CFLAGS=-O1) emulated-programs,echo "note: the CUDA kernels are not tested on the CPU: CUDA's headers are missing")
-emulated-programs: $(BIN)/train $(BUILD)/stories $(BUILD)/bench_kernels $(BUILD)/check_fragments $(addprefix $(BUILD)/tests/test_,kernels kernels_attention kernels_step model decode context emulator)
+emulated-programs: $(BIN)/train $(BUILD)/stories $(BUILD)/bench_kernels $(BUILD)/check_fragments $(GPU_TESTS:%=$(BUILD)/tests/%) $(BUILD)/tests/test_emulator
 
 sanitize:
 	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 NO_CUDA=1 CFLAGS="-O1"

@@ -1,4 +1,10 @@
-/* Inside bench_kernels: timing and printing (bench_kernels.c), and the operations that are timed (bench_cases.c). */
+/* Inside bench_kernels: contexts, timing and printing (measure.c), and the operations that are timed (a file for each
+ * group). A row: a function that calls the operation once, what it needs, and the bytes and FLOPs that the formula of
+ * the operation (kernels.h) implies.
+ *
+ * N rows, C width, T positions, dt the bytes of the compute dtype, u = N*C*dt. Which arrays are cold: all activations
+ * (bench_sets), because in training too they come from far more than the cache; weights of GEMMs are warm; decoding
+ * uses the layers of the model in turn, as generation does, so that small models do live in the cache. */
 #ifndef INKLING_BENCH_BENCH_H
 #define INKLING_BENCH_BENCH_H
 
@@ -73,6 +79,14 @@ typedef struct Need {
   int64_t count; /* elements: of the compute dtype, of 4 bytes, of 1 byte */
 } Need;
 
+/* ---- measure.c ---- */
+
+/* Opens b->c, with random numbers in it. */
+bool bench_open(Bench *b, Error *error);
+const char *bench_dtype(const Bench *b);                 /* "f32", "bf16" */
+void *bench_out_of_memory(void);                         /* says so and ends the program */
+int bench_compare_doubles(const void *a, const void *b); /* of qsort */
+
 /* Times one case and prints and writes its row; every error becomes a row. Returns milliseconds a call, or 0. */
 double bench_case(Bench *b, const Case *k);
 /* A row that was not timed, and why. */
@@ -90,18 +104,33 @@ void bench_free(Bench *b);
 bool bench_sets(Bench *b, Operands *o, const Need *needs, int count);
 int32_t *bench_ints(Bench *b, const int32_t *host, int64_t count);
 
-float small_number(size_t i);                     /* an initial weight */
-int32_t *random_tokens(int64_t count, int vocab); /* malloc */
-void *out_of_memory(void);                        /* says so and ends the program */
+/* ---- model.c ---- */
 
-/* bench_cases.c, bench_train.c */
-void rate_rows(Bench *b);
-void elementwise_rows(Bench *b, BenchModel *m);
-void gemm_rows(Bench *b, BenchModel *m);
-void attention_rows(Bench *b, BenchModel *m);
-void attention_sweep(Bench *b);
-void decode_rows(Bench *b, BenchModel *m, int rows);
-void train_rows(Bench *b, BenchModel *m);
-void model_free(Bench *b, BenchModel *m);
+float bench_small_number(size_t i);                     /* an initial weight */
+int32_t *bench_random_tokens(int64_t count, int vocab); /* malloc */
+
+/* Random weights, and cos and sin of all positions; made again after an error has cost the context. */
+bool bench_model_ready(Bench *b, BenchModel *m);
+void bench_model_free(Bench *b, BenchModel *m);
+const float *bench_gain(const BenchModel *m); /* of the final norm */
+
+static inline int bench_query_width(const ModelConfig *c) { return c->heads * c->head_dim; }
+static inline int bench_key_width(const ModelConfig *c) { return c->kv_heads * c->head_dim; }
+static inline int bench_qkv_width(const ModelConfig *c) { return bench_query_width(c) + 2 * bench_key_width(c); }
+
+Case bench_case_of(const char *group, const char *model, const char *operation,
+                   void (*run)(Bench *, const Operands *, int));
+/* What most rows share: makes the sets, times, frees. */
+double bench_row(Bench *b, Case k, Operands *o, const Need *needs, int count);
+
+/* ---- the groups, a file each ---- */
+
+void bench_rates(Bench *b);
+void bench_elementwise(Bench *b, BenchModel *m);
+void bench_gemm(Bench *b, BenchModel *m);
+void bench_attention(Bench *b, BenchModel *m);
+void bench_attention_sweep(Bench *b);
+void bench_decode(Bench *b, BenchModel *m, int rows);
+void bench_train(Bench *b, BenchModel *m);
 
 #endif

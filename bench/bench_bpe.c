@@ -3,6 +3,7 @@
  *   bench_bpe train TEXT VOCAB THREADS MERGES      writes MERGES: a line `left right` of ids for each merge
  *   bench_bpe encode TEXT MERGES THREADS IDS       writes IDS: int32 in the machine's byte order
  * TEXT is one document. Prints one line of JSON. */
+#include "util/clock.h"
 #include "util/file.h"
 #include "tokenizer/bpe_encode.h"
 #include "tokenizer/bpe_train.h"
@@ -11,25 +12,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-static double seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static bool train(const TextSpan *text, char **argv, Error *error) {
   BpeTrainer *trainer = NULL;
   BpeMerge *merges = NULL;
   size_t count = 0;
-  double start = seconds(), counted = start;
+  double start = clock_seconds(), counted = start;
   bool done = bpe_trainer_create(&trainer, atoi(argv[4]), error) && bpe_trainer_add(trainer, text, 1, error);
   if (done) {
-    counted = seconds();
+    counted = clock_seconds();
     done = bpe_trainer_finish(trainer, atoi(argv[3]), (BpeProgress){0}, &merges, &count, error);
   }
-  double stop = seconds();
+  double stop = clock_seconds();
   bpe_trainer_free(trainer);
   FILE *stream = done ? fopen(argv[5], "w") : NULL;
   for (size_t i = 0; stream && i < count; i++) fprintf(stream, "%d %d\n", (int)merges[i].left, (int)merges[i].right);
@@ -58,14 +52,14 @@ static bool encode(const TextSpan *text, char **argv, Error *error) {
   Bpe *bpe = NULL;
   BpeEncoder *encoder = NULL;
   BpeIds ids = {0};
-  double start = seconds(), loaded = start;
+  double start = clock_seconds(), loaded = start;
   bool done = load(&bpe, argv[3], error);
   if (done) {
-    loaded = seconds();
+    loaded = clock_seconds();
     done = bpe_encoder_create(&encoder, bpe, atoi(argv[4]), error) &&
            bpe_encode(encoder, text, 1, -1, bpe_ids_sink, &ids, error);
   }
-  double stop = seconds();
+  double stop = clock_seconds();
   FILE *stream = done ? fopen(argv[5], "wb") : NULL;
   bool written = stream && fwrite(ids.ids, sizeof *ids.ids, ids.count, stream) == ids.count && fclose(stream) == 0;
   bpe_encoder_free(encoder);

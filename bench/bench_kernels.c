@@ -14,267 +14,8 @@
  * used in turn, so that together they are larger than the caches. --quick: tiny shapes, to try the program itself. */
 #include "bench/bench.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-enum { MAX_OWNED = 512, BATCHES = 7 };
-
-static void *owned[MAX_OWNED]; /* device memory of the row at work */
-static int owned_count;
-
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-void *out_of_memory(void) {
-  fprintf(stderr, "bench_kernels: out of host memory\n");
-  exit(EXIT_MEMORY);
-}
-
-/* ---- the device ---- */
-
-static uint32_t next_random(void) {
-  static uint64_t state = 88172645463325252u;
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return (uint32_t)(state >> 32);
-}
-
-/* About normal: the sum of four uniform numbers. */
-static float random_number(void) {
-  uint32_t r = next_random();
-  float sum = 0;
-  for (int i = 0; i < 4; i++) sum += (float)(r >> (8 * i) & 0xFF);
-  return (sum - 510.0f) * (1.0f / 147.8f);
-}
-
-static void *upload_random(Bench *b, size_t bytes, bool floats) {
-  unsigned char *host = malloc(bytes);
-  if (!host) return out_of_memory();
-  for (size_t i = 0; i < bytes; i += floats ? 4 : 2) {
-    float x = random_number();
-    uint32_t bits;
-    memcpy(&bits, &x, 4);
-    uint16_t high = (uint16_t)(bits >> 16);
-    if (floats) memcpy(host + i, &x, 4);
-    else memcpy(host + i, &high, 2);
-  }
-  void *device = b->ops->alloc(b->c, "random numbers", bytes);
-  if (device) b->ops->upload(b->c, device, host, bytes);
-  free(host);
-  return device;
-}
-
-static bool open_context(Bench *b, Error *error) {
-  ContextOptions options = {.dtype = b->dtype, .autotune = b->autotune};
-  owned_count = 0;
-  if (!b->ops->open(&b->c, &options, error)) return false;
-  b->opened++;
-  b->random_bytes = b->quick ? 64 << 10 : 16 << 20;
-  b->random_floats = upload_random(b, b->random_bytes, true);
-  b->random_compute = b->dtype == DTYPE_F32 ? b->random_floats : upload_random(b, b->random_bytes, false);
-  StepState state = {.step = 10, .lr = 1e-5f, .inv_targets = 1e-4f, .clip = 1, .bias1 = 1, .bias2 = 1, .loss_count = 1};
-  b->state = b->ops->alloc(b->c, "state", sizeof state);
-  if (b->state) b->ops->upload(b->c, b->state, &state, sizeof state);
-  return b->ops->poll(b->c, NULL, 0, true, error) >= 0;
-}
-
-bool bench_alive(Bench *b, const char *what) {
-  Error error = {0};
-  if (b->ops->poll(b->c, NULL, 0, true, &error) >= 0) return true;
-  if (what) printf("%s: %s\n", what, error.text);
-  fflush(stdout);
-  b->failures++;
-  b->ops->close(b->c);
-  Error reopened = {0};
-  if (open_context(b, &reopened)) return false;
-  printf("bench_kernels: the device could not be opened again: %s\n", reopened.text);
-  if (b->json) fclose(b->json);
-  exit(EXIT_INTERNAL);
-}
-
-static size_t fill_bytes(const Bench *b, Fill fill) {
-  if (fill == FILL_COMPUTE) return b->dt;
-  return fill == FILL_FLOATS ? 4 : 1;
-}
-
-void *bench_array(Bench *b, Fill fill, int64_t count) {
-  ContextInfo info;
-  b->ops->info(b->c, &info);
-  size_t bytes = (size_t)count * fill_bytes(b, fill);
-  size_t spare = b->accelerator ? (size_t)256 << 20 : 0; /* for scratch space */
-  if (owned_count == MAX_OWNED || bytes + (b->quick ? 0 : spare) > info.free_bytes) return NULL;
-  char *memory = b->ops->alloc(b->c, "an operand", bytes);
-  if (!memory) return NULL;
-  owned[owned_count++] = memory;
-  const void *from = fill == FILL_COMPUTE ? b->random_compute : b->random_floats;
-  for (size_t done = 0; fill != FILL_ZEROS && done < bytes; done += b->random_bytes)
-    b->ops->copy(b->c, memory + done, from, bytes - done < b->random_bytes ? bytes - done : b->random_bytes);
-  return memory;
-}
-
-void bench_free(Bench *b) {
-  while (owned_count > 0) b->ops->release(b->c, owned[--owned_count]);
-}
-
-int32_t *bench_ints(Bench *b, const int32_t *host, int64_t count) {
-  int32_t *device = bench_array(b, FILL_ZEROS, 4 * count);
-  if (device) b->ops->upload(b->c, device, host, (size_t)count * sizeof *host);
-  return device;
-}
-
-bool bench_sets(Bench *b, Operands *o, const Need *needs, int count) {
-  double bytes = 0, wanted = b->quick ? 1 : 256 << 20; /* several times the 50 or 60 MB of cache of a Hopper */
-  for (int i = 0; i < count; i++) bytes += (double)needs[i].count * (double)fill_bytes(b, needs[i].fill);
-  double sets = ceil(wanted / bytes);
-  o->sets = sets < 1 ? 1 : sets > MAX_SETS ? MAX_SETS : (int)sets;
-  if (b->quick) o->sets = 2;
-  for (int set = 0; set < o->sets; set++)
-    for (int i = 0; i < count; i++) {
-      o->array[set][i] = needs[i].count ? bench_array(b, needs[i].fill, needs[i].count) : NULL;
-      if (!o->array[set][i] && needs[i].count) return false;
-    }
-  return true;
-}
-
-/* ---- timing ---- */
-
-typedef struct Repeat {
-  Bench *b;
-  const Case *k;
-  int calls;
-} Repeat;
-
-static void repeat(Context *c, void *argument) {
-  (void)c;
-  const Repeat *r = argument;
-  for (int i = 0; i < r->calls; i++) r->k->run(r->b, r->k->operands, i % r->k->operands->sets);
-}
-
-static double timed(Bench *b, CapturedGraph **slot, Repeat *r, int submits, Error *error) {
-  if (b->ops->poll(b->c, NULL, 0, true, error) < 0) return 0;
-  double start = seconds();
-  for (int i = 0; i < submits; i++)
-    if (r->k->direct) repeat(b->c, r);
-    else b->ops->submit(b->c, slot, repeat, r);
-  if (b->ops->poll(b->c, NULL, 0, true, error) < 0) return 0;
-  return seconds() - start;
-}
-
-static int compare_doubles(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-/* Milliseconds of one call: median, and the extremes. */
-typedef struct Timing {
-  double median, least, most;
-} Timing;
-
-static Timing measure(Bench *b, const Case *k, Error *error) {
-  CapturedGraph *slot = NULL;
-  Repeat r = {b, k, k->operands->sets};
-  const double short_run = b->quick ? 0 : 2e-3, whole = b->quick ? 0 : 20e-3;
-  timed(b, &slot, &r, 1, error); /* loads kernels, chooses algorithms */
-  double once = timed(b, &slot, &r, 1, error);
-  if (!b->quick) once = timed(b, &slot, &r, 1, error);
-  if (!error->code && once < short_run && !k->direct) {
-    double more = ceil(short_run / (once > 1e-6 ? once : 1e-6));
-    if (more * r.calls > 1024) more = ceil(1024.0 / r.calls);
-    b->ops->drop(b->c, &slot);
-    r.calls *= (int)more;
-    timed(b, &slot, &r, 1, error);
-    timed(b, &slot, &r, 1, error);
-    once = timed(b, &slot, &r, 1, error);
-  }
-  double submits = ceil(whole / (once > 1e-7 ? once : 1e-7)), ms[BATCHES] = {0};
-  if (submits < 1) submits = 1;
-  if (submits > 10000) submits = 10000;
-  int batches = b->quick ? 1 : once > 1.0 ? 3 : BATCHES;
-  for (int i = 0; i < batches && !error->code; i++)
-    ms[i] = 1e3 * timed(b, &slot, &r, (int)submits, error) / (submits * r.calls);
-  b->ops->drop(b->c, &slot);
-  qsort(ms, (size_t)batches, sizeof *ms, compare_doubles);
-  return (Timing){ms[batches / 2], ms[0], ms[batches - 1]};
-}
-
-/* ---- output ---- */
-
-void bench_json(Bench *b, const char *format, ...) {
-  if (!b->json) return;
-  va_list arguments;
-  va_start(arguments, format);
-  vfprintf(b->json, format, arguments);
-  va_end(arguments);
-  fputc('\n', b->json);
-  fflush(b->json);
-}
-
-static const char *dtype_text(const Bench *b) { return b->dtype == DTYPE_F32 ? "f32" : "bf16"; }
-
-/* Text of messages as it may stand in JSON. */
-static void clean(char *text) {
-  for (; *text; text++)
-    if (*text == '"' || *text == '\\' || (unsigned char)*text < ' ') *text = '\'';
-}
-
-static void print_start(const Bench *b, const Case *k) {
-  printf("%-8s %-30s %-28s %-4s ", k->model, k->operation, k->shape, dtype_text(b));
-}
-
-void bench_skip(Bench *b, const Case *k, const char *why) {
-  char text[300];
-  snprintf(text, sizeof text, "%.290s", why);
-  clean(text);
-  print_start(b, k);
-  printf("%s\n", text);
-  fflush(stdout);
-  bench_json(b,
-             "{\"kind\": \"kernel\", \"group\": \"%s\", \"model\": \"%s\", \"operation\": \"%s\", \"shape\": \"%s\", "
-             "\"dtype\": \"%s\", \"error\": \"%s\"}",
-             k->group, k->model, k->operation, k->shape, dtype_text(b), text);
-  bench_alive(b, NULL);
-}
-
-double bench_case(Bench *b, const Case *k) {
-  Error error = {0};
-  Timing t = measure(b, k, &error);
-  if (error.code) {
-    bench_skip(b, k, error.text);
-    return 0;
-  }
-  double gb = k->bytes / (1e6 * t.median), tflop = k->flops / (1e9 * t.median);
-  double share = k->against_gemm ? 1e12 * tflop / b->gemm_rate : 1e9 * gb / b->copy_rate;
-  bool has_share = (k->against_gemm ? b->gemm_rate > 0 && k->flops > 0 : b->copy_rate > 0 && k->bytes > 0);
-  print_start(b, k);
-  printf("%10.4f ms", t.median);
-  if (k->bytes > 0) printf(" %8.1f GB/s", gb);
-  else printf(" %13s", "");
-  if (k->flops > 0) printf(" %8.2f TFLOP/s", tflop);
-  else printf(" %16s", "");
-  if (has_share) printf(" %6.1f %% of %s", 100 * share, k->against_gemm ? "GEMM" : "copy");
-  printf("%s%s\n", k->note ? "  " : "", k->note ? k->note : "");
-  fflush(stdout);
-  char share_text[32] = "null";
-  if (has_share) snprintf(share_text, sizeof share_text, "%.4f", share);
-  bench_json(b,
-             "{\"kind\": \"kernel\", \"group\": \"%s\", \"model\": \"%s\", \"operation\": \"%s\", \"shape\": \"%s\", "
-             "\"dtype\": \"%s\", \"ms\": %.6g, \"ms_min\": %.6g, \"ms_max\": %.6g, \"bytes\": %.0f, \"flops\": %.0f, "
-             "\"gb_per_s\": %.2f, \"tflop_per_s\": %.3f, \"share\": %s, \"share_of\": \"%s\", \"sets\": %d, "
-             "\"note\": \"%s\"}",
-             k->group, k->model, k->operation, k->shape, dtype_text(b), t.median, t.least, t.most, k->bytes, k->flops,
-             gb, tflop, share_text, k->against_gemm ? "gemm" : "copy", k->operands->sets, k->note ? k->note : "");
-  return t.median;
-}
-
-/* ---- the program ---- */
 
 static BenchModel model_of(const char *name, int layers, int heads, int dim, int ctx, int vocab, int batch) {
   return (BenchModel){.name = name,
@@ -295,7 +36,7 @@ static BenchModel model_of(const char *name, int layers, int heads, int dim, int
 static bool chosen(const char *list, const char *name) { return !list || strcmp(list, name) == 0; }
 
 static void run_groups(Bench *b, const char *only, const char *name) {
-  rate_rows(b); /* always: the shares need it */
+  bench_rates(b); /* always: the shares need it */
   BenchModel trained[] = {model_of("baby", 6, 6, 384, 256, 257, 64),
                           model_of("124m", 12, 12, 768, 1024, 50304, b->batch)};
   BenchModel decoded[] = {model_of("15m", 6, 6, 288, 256, 32000, 1), model_of("110m", 12, 12, 768, 1024, 32000, 1),
@@ -310,18 +51,18 @@ static void run_groups(Bench *b, const char *only, const char *name) {
     BenchModel *m = &trained[i];
     m->trains = true;
     if (!chosen(name, m->name)) continue;
-    if (chosen(only, "elementwise")) elementwise_rows(b, m);
-    if (chosen(only, "gemm")) gemm_rows(b, m);
-    if (chosen(only, "attention")) attention_rows(b, m);
-    model_free(b, m);
-    if (chosen(only, "train")) train_rows(b, m);
+    if (chosen(only, "elementwise")) bench_elementwise(b, m);
+    if (chosen(only, "gemm")) bench_gemm(b, m);
+    if (chosen(only, "attention")) bench_attention(b, m);
+    bench_model_free(b, m);
+    if (chosen(only, "train")) bench_train(b, m);
   }
-  if (chosen(only, "attention") && !name) attention_sweep(b);
+  if (chosen(only, "attention") && !name) bench_attention_sweep(b);
   for (int i = 0; i < decoded_count && chosen(only, "decode"); i++) {
     if (!chosen(name, decoded[i].name)) continue;
-    decode_rows(b, &decoded[i], 1);
-    decode_rows(b, &decoded[i], b->quick ? 3 : 8);
-    model_free(b, &decoded[i]);
+    bench_decode(b, &decoded[i], 1);
+    bench_decode(b, &decoded[i], b->quick ? 3 : 8);
+    bench_model_free(b, &decoded[i]);
   }
 }
 
@@ -362,14 +103,14 @@ int main(int argc, char **argv) {
   b.dt = dtype_bytes(b.dtype);
   if (json && !(b.json = fopen(json, "a"))) return usage("--json");
   Error error = {0};
-  if (!open_context(&b, &error)) {
+  if (!bench_open(&b, &error)) {
     fprintf(stderr, "bench_kernels: %s\n", error.text);
     return EXIT_INTERNAL;
   }
   ContextInfo info;
   b.ops->info(b.c, &info);
   b.accelerator = info.accelerator;
-  printf("device %s, %s, %.1f GiB free\n", info.device, dtype_text(&b), (double)info.free_bytes / 1073741824.0);
+  printf("device %s, %s, %.1f GiB free\n", info.device, bench_dtype(&b), (double)info.free_bytes / 1073741824.0);
   run_groups(&b, only, name);
   b.ops->close(b.c);
   if (b.json) fclose(b.json);

@@ -63,6 +63,10 @@ for place in "$toolkit/lib64" "$toolkit"/targets/*/lib "$site"/nvidia/*/lib; do
 done
 
 make_flags=(BUILD="$build" BIN="$build" NO_INSTALL=1 ${carry:+CARRY="$carry"} ${CPPFLAGS:+CPPFLAGS="$CPPFLAGS"} ${LDFLAGS:+LDFLAGS="$LDFLAGS"})
+# The test programs: those of the operations, which compute-sanitizer watches too, and the others.
+operations=(test_kernels_step test_kernels_attention test_decode test_kernels test_kernels_linear test_kernels_loss
+  test_kernels_attention_shapes test_sample test_kernels_dropout)
+tests=("${operations[@]}" test_model test_model_train test_context)
 quick=()
 small=(--preset nano)
 if [ -n "${EMULATED:-}" ]; then
@@ -152,7 +156,7 @@ programs() {
     make_flags+=(WARNINGS=-w NVCC_WARNINGS=) && return 0
   # What could be built is used (without cmocka all but the tests, say), but nothing of an earlier build.
   local program
-  for program in "$build"/{train,bench_kernels,check_fragments,stories,tests/test_{kernels,kernels_attention,kernels_step,model,decode,context}}; do
+  for program in "$build"/{train,bench_kernels,check_fragments,stories} "${tests[@]/#/$build/tests/}"; do
     make -q --no-print-directory "${make_flags[@]}" "$program" >/dev/null 2>&1 || rm -f "$program"
   done
   grep -m 20 -E 'error|Error|missing|No such' "$build/parts/$stage-build.log"
@@ -185,14 +189,10 @@ same_weights() {
 }
 
 parity() {
+  local program
   part "fragments" 60 "$build/check_fragments"
   part "bench_kernels --quick" 60 bench_quick
-  suite test_kernels 120
-  suite test_kernels_attention 150
-  suite test_kernels_step 120
-  suite test_model 120
-  suite test_decode 150
-  suite test_context 60
+  for program in "${tests[@]}"; do suite "$program" 150; done
   make_text
   part "train f32, CPU" 60 train_small cpu --device cpu --dtype f32 --dropout 0.1
   part "train f32, GPU" 60 train_small gpu --device cuda --dtype f32 --dropout 0.1
@@ -254,7 +254,7 @@ sanitize() {
   part "memcheck of training" 60 sanitized memcheck "$build/train" "$text" --out "$build/parts/sanitized.run" --overwrite --layers 2 --heads 2 \
     --dim 64 --ctx 32 --batch 2 --steps 4 --eval-every 0 --val-frac 0 --sample-tokens 0 --device cuda --dtype bf16 --quiet
   for tool in memcheck racecheck; do
-    for program in test_kernels_step test_kernels_attention test_decode test_kernels; do
+    for program in "${operations[@]}"; do
       [ ! -x "$build/tests/$program" ] || part "$tool of $program" 75 sanitized "$tool" "$build/tests/$program"
     done
   done

@@ -11,7 +11,6 @@
 #define INKLING_TESTS_BACKENDS_H
 
 #include "kernels.h"
-#include "checkpoint/safetensors.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,6 +39,13 @@ int run_on_backends(const char *group, const struct CMUnitTest *tests, int count
 /* Frees what a Fixture of the test's own has made, and closes its context. */
 void fixture_free(Fixture *f);
 
+/* Calls close(what) when the test is over. */
+void fixture_close_later(Fixture *f, void (*close)(void *what), void *what);
+
+/* CUDA, on a card or emulated. Kernels that are run thread by thread on a CPU are slow: tests make every check there,
+ * but on fewer numbers. */
+bool fixture_is_cuda(const Fixture *f);
+
 /* ---- host memory ---- */
 
 void *host_memory(Fixture *f, size_t bytes); /* zeroed */
@@ -50,6 +56,13 @@ double *random_values(Fixture *f, uint32_t seed, size_t count);
 /* ---- device arrays ---- */
 
 typedef enum Kind { KIND_F32, KIND_COMPUTE, KIND_I32 } Kind;
+
+size_t value_bytes(DType dtype, Kind kind);
+void value_store(DType dtype, Kind kind, void *at, double value);
+double value_fetch(DType dtype, Kind kind, const void *at);
+
+/* Device memory between guard zones; without `bytes` it is filled with 0xFF. */
+void *guarded_memory(Fixture *f, const char *name, const void *bytes, size_t count);
 
 /* [batch][row][head][width] with any strides, in elements: what a View describes. */
 typedef struct Layout {
@@ -112,6 +125,8 @@ int32_t *some_tokens(Fixture *f, int count, int vocab);
 void token_order(Fixture *f, const int32_t *tokens, int count, int vocab, Array *offsets, Array *order);
 /* With a device state of its own. */
 Dropout dropout_at(Fixture *f, float p, int64_t steps_done, int first_sequence);
+/* Its factors, by the documented map: 0 or 1 / (1 - p) on [batch][length][dim], for sequences from number `first` on. */
+double *dropout_mask(Fixture *f, const Dropout *d, int64_t step, int first, int batch, int length, int dim);
 /* Head sizes that attention is promised for (even and at most 256 on the CPU, multiples of 8 to 128 on CUDA). */
 bool has_head_size(const Fixture *f, int head_dim);
 

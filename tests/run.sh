@@ -20,7 +20,7 @@ for test in "$build"/tests/test_*; do
   # A crash, or a program that ran nothing, is a failure too.
   if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] || [ "$ok" -eq 0 ]; then bad=$((bad + 1)); fi
   [ "$bad" -eq 0 ] || grep -E -v '^\[ +(RUN|OK) +\]' "$log" | tail -n 60
-  printf '%-22s %4d passed, %d failed, %d s\n' "$name" "$ok" "$bad" "$(($(date +%s) - start))"
+  printf '%-30s %4d passed, %d failed, %d s\n' "$name" "$ok" "$bad" "$(($(date +%s) - start))"
   passed=$((passed + ok))
   failed=$((failed + bad))
 done
@@ -31,7 +31,7 @@ ok=$(grep -c '^ok ' "$log")
 bad=$(grep -c '^not ok ' "$log")
 grep -q '^done$' "$log" || bad=$((bad + 1))
 [ "$bad" -eq 0 ] || grep -v '^ok ' "$log" | tail -n 60
-printf '%-22s %4d passed, %d failed\n' programs.sh "$ok" "$bad"
+printf '%-30s %4d passed, %d failed\n' programs.sh "$ok" "$bad"
 
 passed=$((passed + ok))
 failed=$((failed + bad))

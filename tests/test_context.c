@@ -1,8 +1,60 @@
-/* What a context does beside computing: uploads of any size, recordings, reports, tuning. On every backend. */
+/* What a context does beside computing: memory, uploads of any size, recordings, reports, tuning. On every backend. */
 #include "tests/backends.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- memory ---- */
+
+static void test_memory(void **state) {
+  Fixture *f = *state;
+  OPS(f);
+  ContextInfo before, during, after;
+  unsigned char host[1000], copied[1000], zeros[1000] = {0};
+  ops->info(c, &before);
+  unsigned char *a = ops->alloc(c, "first", sizeof host), *b = ops->alloc(c, "second", sizeof host);
+  assert_non_null(a);
+  assert_non_null(b);
+  assert_int_equal((uintptr_t)a % 256, 0);
+  assert_int_equal((uintptr_t)b % 256, 0);
+  ops->info(c, &during);
+  assert_true(during.bytes >= before.bytes + 2 * sizeof host);
+  assert_true(during.peak_bytes >= during.bytes);
+  ops->download(c, copied, b, sizeof copied);
+  assert_memory_equal(copied, zeros, sizeof zeros);
+  for (size_t i = 0; i < sizeof host; i++) host[i] = (unsigned char)(i * 7);
+  ops->upload(c, a, host, sizeof host);
+  memset(host, 0, sizeof host); /* the upload has its own copy by now */
+  ops->copy(c, b, a, sizeof host);
+  ops->download(c, copied, b, sizeof copied);
+  for (size_t i = 0; i < sizeof host; i++) assert_int_equal(copied[i], (unsigned char)(i * 7));
+  ops->release(c, a);
+  ops->release(c, b);
+  ops->release(c, NULL);
+  ops->info(c, &after);
+  assert_int_equal(after.bytes, before.bytes);
+  assert_true(after.peak_bytes >= during.bytes);
+  assert_true(strlen(after.device) > 0);
+  ops->close(NULL);
+}
+
+static void test_out_of_memory(void **state) {
+  Fixture *f = *state;
+  OPS(f);
+  Error error = {0};
+  StepState reports[1];
+  const double one = 1;
+  Array in = array_compute(f, &one, 1), out = array_compute(f, &one, 1);
+  f->expect_error = true;
+  assert_null(ops->alloc(c, "the enormous tensor", (size_t)1 << 60));
+  ops->alloc(c, "a later one", (size_t)1 << 59); /* the first error stays */
+  ops->swiglu(c, out.data, in.data, 0, 0);
+  assert_int_equal(ops->poll(c, reports, 1, true, &error), -1);
+  assert_int_equal(error.code, EXIT_MEMORY);
+  assert_non_null(strstr(error.text, "the enormous tensor"));
+  error = (Error){0};
+  assert_int_equal(ops->poll(c, reports, 1, true, &error), -1); /* sticky */
+}
 
 /* ---- uploads ---- */
 
@@ -114,6 +166,41 @@ static void test_recordings(void **state) {
   assert_int_equal(reports[5].sequence, 6);
 }
 
+/* ---- reports ---- */
+
+typedef struct ReportStep {
+  const Backend *ops;
+  StepState *state;
+} ReportStep;
+
+static void report_step(Context *c, void *argument) {
+  const ReportStep *step = argument;
+  step->ops->next_micro_batch(c, step->state, 1);
+  step->ops->report(c, step->state);
+}
+
+static void test_reports(void **state) {
+  Fixture *f = *state;
+  OPS(f);
+  StepState host = {.step = 77}, reports[8];
+  Error error = {0};
+  ReportStep step = {.ops = ops, .state = state_new(f, &host)};
+  CapturedGraph *slot = NULL;
+  for (int i = 0; i < 5; i++) ops->submit(c, &slot, report_step, &step); /* may be recorded once and replayed */
+  ops->drop(c, &slot);
+  assert_null(slot);
+  int taken = 0;
+  for (int got; (got = ops->poll(c, reports + taken, 2, true, &error)) > 0; taken += got) {
+    assert_true(got <= 2);
+    assert_true(taken + got <= 5);
+  }
+  assert_int_equal(taken, 5);
+  for (int i = 0; i < 5; i++) {
+    assert_int_equal(reports[i].step, 77);
+    assert_int_equal(reports[i].sequence, i + 1);
+  }
+}
+
 /* A reader that falls behind loses the oldest. */
 static void test_reports_overflow(void **state) {
   Fixture *f = *state;
@@ -202,10 +289,9 @@ static void test_tuning(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_uploads),
-      cmocka_unit_test(test_recordings),
-      cmocka_unit_test(test_reports_overflow),
+      cmocka_unit_test(test_memory),     cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_uploads),
+      cmocka_unit_test(test_recordings), cmocka_unit_test(test_reports),       cmocka_unit_test(test_reports_overflow),
       cmocka_unit_test(test_tuning),
   };
-  return run_on_backends("context", tests, sizeof tests / sizeof tests[0]);
+  return run_on_backends("context", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }

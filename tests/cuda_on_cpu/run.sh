@@ -7,8 +7,9 @@
 # enough.
 set -u
 
-# The test programs, those that take longest first; the last two are what else depends on the card.
-programs='test_decode test_model test_kernels test_context test_kernels_attention test_kernels_step'
+# The test programs, those that take longest first; what is behind test_context depends on the card.
+programs='test_decode test_sample test_model test_model_train test_kernels_linear test_kernels test_kernels_dropout test_context
+  test_kernels_attention_shapes test_kernels_attention test_kernels_loss test_kernels_step'
 orders='fwd rev rand'
 
 # One job, for xargs below: run.sh --job RESULTS BUILD PROGRAM LABEL
@@ -79,7 +80,7 @@ echo "$all" | sed "s|^|$results $build |" | xargs -P "$(nproc 2>/dev/null || ech
 
 # One line of the summary: result NAME PASSED FAILED SECONDS
 result() {
-  printf '%-32s %4d passed, %d failed, %d s\n' "$@"
+  printf '%-36s %4d passed, %d failed, %d s\n' "$@"
   passed=$((passed + $2))
   failed=$((failed + $3))
 }

@@ -1,6 +1,6 @@
 /* The test of the emulator itself: operations with known answers, computed here by index and not by its code; what the
- * runtime allows and refuses; and the planted bugs, each of which the build at hand must notice. Prints what cmocka
- * would. `test_emulator bug NAME 0|1` and `test_emulator test NAME` run one thing, in the environment as it is. */
+ * runtime allows and refuses (more of it in test_streams.cu and test_cublaslt.cu); and the planted bugs, each of which
+ * the build at hand must notice. Prints what cmocka would. `test_emulator bug NAME 0|1` and `test_emulator test NAME` run one thing, in the environment as it is. */
 #include "tests/cuda_on_cpu/test_emulator.h"
 
 #include <regex.h>
@@ -287,161 +287,6 @@ bool test_launch_limits() {
   return true;
 }
 
-/* ---- streams, events, recordings ---- */
-
-struct Stream {
-  cudaStream_t handle;
-  Stream() : handle(nullptr) { cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking); }
-  ~Stream() { cudaStreamDestroy(handle); }
-};
-
-__global__ void append(int *list, int value) { list[++list[0]] = value; }
-
-bool test_recording() {
-  Stream s;
-  Device<int> list(8);
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
-  int got[8] = {}, value = 10;
-  list.set(got);
-  EXPECT_CUDA(cudaStreamBeginCapture(s.handle, cudaStreamCaptureModeThreadLocal));
-  EXPECT(cudaStreamBeginCapture(s.handle, cudaStreamCaptureModeThreadLocal) == cudaErrorIllegalState);
-  EXPECT_CUDA(launch(s.handle, append, 1, 1, 0, list.data, value));
-  value = 20; /* the recording keeps what it was given */
-  EXPECT_CUDA(cudaMemcpyAsync(list.data + 7, list.data + 1, sizeof(int), cudaMemcpyDeviceToDevice, s.handle));
-  EXPECT_CUDA(launch(s.handle, append, 1, 1, 0, list.data, value));
-  value = 30;
-  EXPECT_CUDA(cudaMemsetAsync(list.data + 1, 0, sizeof(int), s.handle));
-  EXPECT_CUDA(cudaStreamEndCapture(s.handle, &graph));
-  list.get(got);
-  EXPECT(graph && got[0] == 0);
-  EXPECT_CUDA(cudaGraphInstantiate(&executable, graph, 0));
-  EXPECT_CUDA(cudaGraphDestroy(graph));
-  EXPECT_CUDA(cudaGraphLaunch(executable, s.handle));
-  EXPECT_CUDA(cudaGraphLaunch(executable, s.handle));
-  EXPECT_CUDA(cudaStreamSynchronize(s.handle));
-  list.get(got);
-  EXPECT(got[0] == 4 && got[1] == 0 && got[2] == 20 && got[3] == 10 && got[4] == 20 && got[7] == 0);
-  EXPECT_CUDA(cudaGraphExecDestroy(executable));
-  return true;
-}
-
-/* Each in a capture of its own, which it must spoil. */
-bool spoils(cudaStreamCaptureMode mode, cudaError_t status, cudaError_t (*call)(cudaStream_t)) {
-  Stream s;
-  Device<int> list(8);
-  cudaGraph_t graph = nullptr;
-  EXPECT_CUDA(cudaStreamBeginCapture(s.handle, mode));
-  EXPECT(call(s.handle) == status);
-  if (status == cudaSuccess) {
-    EXPECT_CUDA(cudaStreamEndCapture(s.handle, &graph));
-    EXPECT_CUDA(cudaGraphDestroy(graph));
-    return true;
-  }
-  EXPECT(launch(s.handle, append, 1, 1, 0, list.data, 1) == cudaErrorStreamCaptureInvalidated);
-  EXPECT(cudaStreamEndCapture(s.handle, &graph) == cudaErrorStreamCaptureInvalidated && !graph);
-  EXPECT_CUDA(cudaStreamSynchronize(s.handle));
-  return true;
-}
-
-cudaError_t allocate_and_free(cudaStream_t) {
-  void *p = nullptr;
-  const cudaError_t status = cudaMalloc(&p, 16);
-  return status == cudaSuccess ? cudaFree(p) : status;
-}
-
-cudaError_t copy_pageable(cudaStream_t stream) {
-  static int *device; /* from before the capture */
-  int host = 0;
-  if (!stream) return cudaMalloc(reinterpret_cast<void **>(&device), sizeof host);
-  return cudaMemcpyAsync(device, &host, sizeof host, cudaMemcpyHostToDevice, stream);
-}
-
-cudaError_t copy_now(cudaStream_t) {
-  int a = 0, b = 0;
-  return cudaMemcpy(&a, &b, sizeof a, cudaMemcpyHostToHost);
-}
-
-cudaError_t wait_for_event(cudaStream_t stream) {
-  cudaEvent_t event;
-  cudaEventCreate(&event);
-  cudaError_t status = cudaEventSynchronize(event);
-  if (cudaEventRecord(event, stream) == cudaSuccess && cudaEventQuery(event) != cudaErrorCapturedEvent)
-    status = cudaErrorUnknown;
-  cudaEventDestroy(event);
-  return status;
-}
-
-bool test_what_captures_refuse() {
-  const cudaStreamCaptureMode local = cudaStreamCaptureModeThreadLocal, relaxed = cudaStreamCaptureModeRelaxed;
-  const cudaError_t unsupported = cudaErrorStreamCaptureUnsupported;
-  EXPECT_CUDA(copy_pageable(nullptr));
-  EXPECT(spoils(local, unsupported, cudaStreamSynchronize) && spoils(local, unsupported, cudaStreamQuery));
-  EXPECT(spoils(relaxed, unsupported, cudaStreamSynchronize));
-  EXPECT(spoils(local, unsupported, [](cudaStream_t) { return cudaDeviceSynchronize(); }));
-  EXPECT(spoils(local, unsupported, allocate_and_free) && spoils(relaxed, cudaSuccess, allocate_and_free));
-  EXPECT(spoils(local, unsupported, copy_pageable) && spoils(relaxed, unsupported, copy_pageable));
-  EXPECT(spoils(local, unsupported, copy_now) && spoils(local, unsupported, wait_for_event));
-  EXPECT(cudaStreamBeginCapture(nullptr, local) == unsupported);
-  return true;
-}
-
-bool test_events() {
-  Stream s;
-  cudaEvent_t from, to, untimed;
-  float ms = -1;
-  EXPECT_CUDA(cudaEventCreate(&from));
-  EXPECT_CUDA(cudaEventCreate(&to));
-  EXPECT_CUDA(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming));
-  EXPECT(cudaEventElapsedTime(&ms, from, to) == cudaErrorInvalidResourceHandle); /* not recorded */
-  EXPECT_CUDA(cudaEventQuery(from));
-  EXPECT_CUDA(cudaEventRecord(from, s.handle));
-  EXPECT_CUDA(cudaEventRecord(to, s.handle));
-  EXPECT_CUDA(cudaEventRecord(untimed, s.handle));
-  EXPECT_CUDA(cudaEventSynchronize(untimed));
-  EXPECT_CUDA(cudaEventElapsedTime(&ms, from, to));
-  EXPECT(ms >= 0 && cudaEventElapsedTime(&ms, from, untimed) == cudaErrorInvalidResourceHandle);
-  EXPECT_CUDA(cudaEventRecord(to, s.handle));
-  EXPECT_CUDA(cudaEventDestroy(to)); /* allowed before it is reached */
-  EXPECT_CUDA(cudaStreamSynchronize(s.handle));
-  EXPECT_CUDA(cudaEventDestroy(from));
-  EXPECT_CUDA(cudaEventDestroy(untimed));
-  return true;
-}
-
-/* Nothing runs before somebody waits or asks; pageable memory may be changed at once, pinned memory not. */
-bool test_lazy_streams() {
-  Stream s, other;
-  Device<int> a(1), b(1), c(1);
-  void *memory = nullptr;
-  cudaEvent_t event;
-  int pageable = 1, got = 0;
-  EXPECT_CUDA(cudaMallocHost(&memory, sizeof(int)));
-  EXPECT_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-  int *pinned = static_cast<int *>(memory);
-  *pinned = 1;
-  EXPECT_CUDA(cudaMemcpyAsync(a.data, pinned, sizeof(int), cudaMemcpyHostToDevice, s.handle));
-  EXPECT_CUDA(cudaMemcpyAsync(b.data, &pageable, sizeof(int), cudaMemcpyHostToDevice, s.handle));
-  EXPECT_CUDA(cudaEventRecord(event, s.handle));
-  EXPECT_CUDA(cudaStreamWaitEvent(other.handle, event, 0));
-  EXPECT_CUDA(cudaMemcpyAsync(c.data, b.data, sizeof(int), cudaMemcpyDeviceToDevice, other.handle));
-  *pinned = pageable = 2;
-  EXPECT(cudaEventQuery(event) == cudaErrorNotReady && cudaStreamQuery(s.handle) == cudaErrorNotReady);
-  EXPECT_CUDA(cudaStreamSynchronize(other.handle)); /* needs the event */
-  EXPECT_CUDA(cudaEventQuery(event));
-  EXPECT_CUDA(cudaMemcpyAsync(&got, a.data, sizeof got, cudaMemcpyDeviceToHost, s.handle)); /* waits: pageable */
-  EXPECT(got == 2);
-  c.get(&got);
-  EXPECT(got == 1);
-  EXPECT_CUDA(launch(s.handle, fill, 1, 1, 0, pinned, 9));
-  EXPECT(*pinned == 2);
-  EXPECT_CUDA(cudaStreamSynchronize(s.handle));
-  EXPECT(*pinned == 9);
-  EXPECT_CUDA(cudaEventDestroy(event));
-  EXPECT_CUDA(cudaFreeHost(memory));
-  return true;
-}
-
 /* ---- running ---- */
 
 const Test tests[] = {
@@ -463,12 +308,6 @@ const Test tests[] = {
     {"shared memory of sm_89", test_shared_memory_89, "EMU_SM=89"},
     {"shared memory of sm_90", test_shared_memory_90, "EMU_SM=90"},
     {"limits of launches", test_launch_limits, NULL},
-    {"recording", test_recording, NULL},
-    {"recording, lazy", test_recording, "EMU_STREAMS=lazy"},
-    {"what captures refuse", test_what_captures_refuse, NULL},
-    {"events", test_events, NULL},
-    {"events, lazy", test_events, "EMU_STREAMS=lazy"},
-    {"lazy streams", test_lazy_streams, "EMU_STREAMS=lazy"},
     {NULL, NULL, NULL},
 };
 
@@ -530,7 +369,7 @@ int run_one(const char *what, const char *name, bool broken) {
   if (strcmp(what, "bug") == 0)
     for (const PlantedBug *b = planted_bugs; b->name; b++)
       if (strcmp(b->name, name) == 0) return b->run(broken) ? 0 : 1;
-  for (const Test *list : {tests, cublaslt_tests})
+  for (const Test *list : {tests, stream_tests, cublaslt_tests})
     for (const Test *t = list; t->name; t++)
       if (strcmp(t->name, name) == 0) return t->run() ? 0 : 1;
   fprintf(stderr, "there is no %s %s\n", what, name);
@@ -551,7 +390,7 @@ int main(int argc, char **argv) {
   if (argc > 2) return run_one(argv[1], argv[2], argc > 3 && argv[3][0] == '1');
   for (const char *name : {"EMU_ORDER", "EMU_CPASYNC", "EMU_STREAMS", "EMU_SM", "EMU_HOSTGUARD", "EMU_VERBOSE"})
     unsetenv(name);
-  for (const Test *list : {tests, cublaslt_tests})
+  for (const Test *list : {tests, stream_tests, cublaslt_tests})
     for (const Test *t = list; t->name; t++) count(t->name, run_test(*t));
   for (const PlantedBug *b = planted_bugs; b->name; b++) count(b->name, run_bug(*b));
   printf("[  PASSED  ] %d test(s).\n", passed);

@@ -37,6 +37,7 @@ struct PlantedBug {
 };
 
 extern const PlantedBug planted_bugs[]; /* planted_bugs.cu; ends with a name of NULL */
+extern const Test stream_tests[];       /* test_streams.cu; the same */
 extern const Test cublaslt_tests[];     /* test_cublaslt.cu; the same */
 
 /* A launch on `stream`. */

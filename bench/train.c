@@ -1,23 +1,12 @@
 /* Whole training steps, through model.h with random tokens: what ./train --bench does, for any vocabulary. */
 #include "bench/bench.h"
+#include "util/clock.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { CHUNKS = 11 };
-
-static double clock_seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int compare_doubles(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
 
 /* Seconds of one step: the median over CHUNKS chunks of some steps each, a wait after every chunk. */
 static double time_training(Bench *b, Model *model, const int32_t *tokens, const int32_t *targets, double *loss,
@@ -44,7 +33,7 @@ static double time_training(Bench *b, Model *model, const int32_t *tokens, const
     if (taken < 0) return 0;
     chunk[i] = (clock_seconds() - start) / steps;
   }
-  qsort(chunk, CHUNKS, sizeof *chunk, compare_doubles);
+  qsort(chunk, CHUNKS, sizeof *chunk, bench_compare_doubles);
   return chunk[CHUNKS / 2];
 }
 
@@ -61,17 +50,17 @@ static bool train_once(Bench *b, const BenchModel *m, int batch, float dropout, 
                        .seed = 1,
                        .head_rows = b->head_rows};
   int64_t rows = (int64_t)batch * c->ctx;
-  int32_t *tokens = random_tokens(rows + 1, c->vocab);
+  int32_t *tokens = bench_random_tokens(rows + 1, c->vocab);
   bool ok = model_open(&model, b->ops, b->c, c, error) && model_train_begin(model, &train, error);
   if (ok) {
     size_t arena = model_table(model)->arena;
     float *host = calloc(arena, sizeof *host);
-    if (!host) out_of_memory();
+    if (!host) bench_out_of_memory();
     for (int i = 0; i < model_table(model)->count; i++) {
       const ParameterTensor *t = &model_table(model)->tensors[i];
       for (size_t j = 0; j < (size_t)t->rows * (size_t)t->cols; j++)
         host[t->offset + j] = t->rank == 1 ? 1
-                              : j < 65536  ? small_number(j + 7919 * (size_t)i)
+                              : j < 65536  ? bench_small_number(j + 7919 * (size_t)i)
                                            : host[t->offset + j - 65536];
     }
     model_upload(model, ARENA_MASTER, host);
@@ -93,8 +82,8 @@ static bool train_once(Bench *b, const BenchModel *m, int batch, float dropout, 
           "\"ctx\": %d, \"vocab\": %d, \"dropout\": %g, \"tokens_per_s\": %.1f, \"step_ms\": %.5f, "
           "\"flops_per_s\": %.5g, \"peak_memory_bytes\": %zu, \"params\": %" PRId64 ", \"source\": \"bench_kernels\"}",
           b->autotune ? ", autotuned" : "", b->head_rows ? ", more rows of logits at once" : "", m->name,
-          b->dtype == DTYPE_F32 ? "f32" : "bf16", batch, c->ctx, c->vocab, (double)dropout, (double)rows / s, 1e3 * s,
-          flops / s, info.peak_bytes, model_table(model)->parameters);
+          bench_dtype(b), batch, c->ctx, c->vocab, (double)dropout, (double)rows / s, 1e3 * s, flops / s,
+          info.peak_bytes, model_table(model)->parameters);
     }
   }
   model_close(model);
@@ -103,7 +92,7 @@ static bool train_once(Bench *b, const BenchModel *m, int batch, float dropout, 
 }
 
 /* With the batch asked for, or half of it as often as memory wants. Dropout 0.1 as well for a small model. */
-void train_rows(Bench *b, BenchModel *m) {
+void bench_train(Bench *b, BenchModel *m) {
   for (int dropped = 0; dropped < (m->config.dim < 512 ? 2 : 1); dropped++)
     for (int batch = m->batch; batch >= 1; batch /= 2) {
       Error error = {0};

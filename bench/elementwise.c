@@ -1,0 +1,251 @@
+/* The memory-bound operations of training. */
+#include "bench/bench.h"
+#include "kernels/philox.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+static void run_embedding(Bench *b, const Operands *o, int set) {
+  b->ops->embedding(b->c, o->array[set][0], &o->model->params, o->w, o->array[set][1], o->batch, o->length, NULL);
+}
+
+static void run_embedding_backward(Bench *b, const Operands *o, int set) {
+  void *const *a = o->array[set];
+  b->ops->embedding_backward(b->c, &o->model->params, o->w, a[0], a[1], a[2], o->model->config.vocab, o->batch,
+                             o->length, NULL, o->flag);
+}
+
+static const Dropout *dropout_of(const Operands *o) { return o->dropout.p > 0 ? &o->dropout : NULL; }
+
+/* x_out, y, x_in, branch, rstd */
+static void run_norm(Bench *b, const Operands *o, int set) {
+  void *const *a = o->array[set];
+  b->ops->residual_norm(b->c, a[3] ? a[0] : NULL, a[1], a[4], a[2], a[3], bench_gain(o->model), 1e-5f, o->batch,
+                        o->length, o->width, dropout_of(o));
+}
+
+/* dx, dbranch, dy, dres, x, rstd */
+static void run_norm_backward(Bench *b, const Operands *o, int set) {
+  void *const *a = o->array[set];
+  b->ops->residual_norm_backward(b->c, a[0], a[1], o->model->params.grad + o->model->table.final_norm.offset, a[2],
+                                 a[3], a[4], a[5], bench_gain(o->model), o->batch, o->length, o->width, dropout_of(o),
+                                 true);
+}
+
+static void run_swiglu(Bench *b, const Operands *o, int set) {
+  b->ops->swiglu(b->c, o->array[set][0], o->array[set][1], o->rows, o->width);
+}
+
+static void run_swiglu_backward(Bench *b, const Operands *o, int set) {
+  b->ops->swiglu_backward(b->c, o->array[set][0], o->array[set][1], o->array[set][2], o->rows, o->width);
+}
+
+static void run_loss(Bench *b, const Operands *o, int set) {
+  void *const *a = o->array[set];
+  b->ops->cross_entropy(b->c, a[0], a[1], o->width, a[2], o->rows, o->model->config.vocab, 0, b->state, o->flag);
+}
+
+static void run_loss_sum(Bench *b, const Operands *o, int set) {
+  b->ops->loss_sum(b->c, b->state, o->array[set][0], o->array[set][1], o->rows);
+}
+
+static const AdamW ADAMW = {0.9f, 0.95f, 1e-8f, 0.1f};
+
+static void run_clip(Bench *b, const Operands *o, int set) {
+  (void)set;
+  b->ops->clip(b->c, b->state, &o->model->params, 1.0f, &ADAMW);
+}
+
+static void run_adamw(Bench *b, const Operands *o, int set) {
+  (void)set;
+  b->ops->adamw(b->c, b->state, &o->model->params, &ADAMW);
+}
+
+/* Steps are counted in states of their own: lr and clip of b->state stay. */
+static void run_step_begin(Bench *b, const Operands *o, int set) {
+  b->ops->step_begin(b->c, o->array[set][0], NULL, NULL);
+}
+
+static void run_next_micro_batch(Bench *b, const Operands *o, int set) {
+  b->ops->next_micro_batch(b->c, o->array[set][0], 1);
+}
+
+static void run_report(Bench *b, const Operands *o, int set) { b->ops->report(b->c, o->array[set][0]); }
+
+/* Token ids on the device, uniform over the vocabulary, in place `at` of all sets (they may share them). With `order`
+ * their counting sort in the next two places. */
+static bool put_tokens(Bench *b, Operands *o, int at, int64_t count, int vocab, bool order) {
+  int32_t *tokens = bench_random_tokens(count, vocab), *device = NULL, *offsets = NULL, *sorted = NULL;
+  if (!order) device = bench_ints(b, tokens, count);
+  else {
+    int32_t *starts = calloc((size_t)vocab + 2, sizeof *starts), *places = malloc((size_t)count * sizeof *places);
+    if (!starts || !places) return bench_out_of_memory();
+    for (int64_t i = 0; i < count; i++) starts[tokens[i] + 2]++;
+    for (int v = 0; v < vocab; v++) starts[v + 2] += starts[v + 1]; /* starts[v + 1]: first place of token v */
+    for (int64_t i = 0; i < count; i++) places[starts[tokens[i] + 1]++] = (int32_t)i;
+    offsets = bench_ints(b, starts, vocab + 1);
+    sorted = bench_ints(b, places, count);
+    free(starts);
+    free(places);
+  }
+  free(tokens);
+  for (int set = 0; set < MAX_SETS; set++)
+    if (!order) o->array[set][at] = device;
+    else o->array[set][at] = offsets, o->array[set][at + 1] = sorted;
+  return order ? offsets && sorted : device != NULL;
+}
+
+static void embedding_rows(Bench *b, BenchModel *m) {
+  const ModelConfig *c = &m->config;
+  int64_t rows = (int64_t)m->batch * c->ctx, count = rows * c->dim;
+  double u = (double)count * (double)b->dt, table = (double)c->vocab * c->dim;
+  Case k = bench_case_of("elementwise", m->name, "embedding", run_embedding);
+  Operands o = {.model = m, .w = m->table.embedding, .batch = m->batch, .length = c->ctx, .rows = (int)rows};
+  if (!bench_model_ready(b, m)) return bench_skip(b, &k, "the model does not fit");
+  o.w = m->table.embedding;
+  snprintf(k.shape, sizeof k.shape, "%" PRId64 " x %d, V %d", rows, c->dim, c->vocab);
+  k.bytes = u + fmin(u, table * (double)b->dt) + 4.0 * (double)rows;
+  k.operands = &o;
+  Need out = {FILL_COMPUTE, count};
+  if (bench_sets(b, &o, &out, 1) && put_tokens(b, &o, 1, rows, c->vocab, false)) bench_case(b, &k);
+  else bench_skip(b, &k, "skipped: does not fit");
+  bench_free(b);
+
+  k.operation = "embedding_backward (+=)";
+  k.run = run_embedding_backward;
+  k.bytes = u + 8.0 * table + 8.0 * (double)rows;
+  o.flag = true;
+  if (!bench_model_ready(b, m)) return bench_skip(b, &k, "the model does not fit");
+  if (bench_sets(b, &o, &out, 1) && put_tokens(b, &o, 1, rows, c->vocab, true)) bench_case(b, &k);
+  else bench_skip(b, &k, "skipped: does not fit");
+  bench_free(b);
+}
+
+static void norm_rows(Bench *b, BenchModel *m) {
+  const ModelConfig *c = &m->config;
+  int64_t rows = (int64_t)m->batch * c->ctx, count = rows * c->dim;
+  double u = (double)count * (double)b->dt, r = 4.0 * (double)rows;
+  Operands o = {.model = m, .batch = m->batch, .length = c->ctx, .width = c->dim};
+  Case k = bench_case_of("elementwise", m->name, "residual_norm", run_norm);
+  snprintf(k.shape, sizeof k.shape, "%" PRId64 " x %d", rows, c->dim);
+  k.bytes = 4 * u + r;
+  Need whole[] = {
+      {FILL_COMPUTE, count}, {FILL_COMPUTE, count}, {FILL_COMPUTE, count}, {FILL_COMPUTE, count}, {FILL_FLOATS, rows}};
+  bench_row(b, k, &o, whole, 5);
+  Dropout dropout = {0.1f, SITE_DROPOUT, 42, b->state};
+  o.dropout = dropout;
+  k.operation = "residual_norm, dropout 0.1";
+  bench_row(b, k, &o, whole, 5);
+  o.dropout.p = 0;
+  k.operation = "residual_norm, norm only";
+  k.bytes = 2 * u + r;
+  Need alone[] = {
+      {FILL_COMPUTE, 0}, {FILL_COMPUTE, count}, {FILL_COMPUTE, count}, {FILL_COMPUTE, 0}, {FILL_FLOATS, rows}};
+  bench_row(b, k, &o, alone, 5);
+
+  k.run = run_norm_backward;
+  k.operation = "residual_norm_backward";
+  k.bytes = 4 * u + r;
+  Need back[] = {{FILL_COMPUTE, count}, {FILL_COMPUTE, 0},     {FILL_COMPUTE, count},
+                 {FILL_COMPUTE, count}, {FILL_COMPUTE, count}, {FILL_FLOATS, rows}};
+  bench_row(b, k, &o, back, 6);
+  back[1].count = count;
+  k.operation = "residual_norm_backward, dropout";
+  k.bytes = 5 * u + r;
+  o.dropout = dropout;
+  o.dropout.state = b->state;
+  bench_row(b, k, &o, back, 6);
+}
+
+static void mlp_rows(Bench *b, BenchModel *m) {
+  const ModelConfig *c = &m->config;
+  int64_t rows = (int64_t)m->batch * c->ctx, count = rows * c->ffn;
+  Operands o = {.model = m, .rows = (int)rows, .width = c->ffn};
+  Case k = bench_case_of("elementwise", m->name, "swiglu", run_swiglu);
+  snprintf(k.shape, sizeof k.shape, "%" PRId64 " x %d", rows, c->ffn);
+  k.bytes = 3.0 * (double)count * (double)b->dt;
+  Need needs[] = {{FILL_COMPUTE, count}, {FILL_COMPUTE, 2 * count}};
+  bench_row(b, k, &o, needs, 2);
+  k.operation = "swiglu_backward";
+  k.run = run_swiglu_backward;
+  k.bytes = 5.0 * (double)count * (double)b->dt;
+  Need back[] = {{FILL_COMPUTE, 2 * count}, {FILL_COMPUTE, count}, {FILL_COMPUTE, 2 * count}};
+  bench_row(b, k, &o, back, 3);
+}
+
+static void loss_rows(Bench *b, BenchModel *m) {
+  const ModelConfig *c = &m->config;
+  int64_t rows = (int64_t)m->batch * c->ctx, chunk = rows < 8192 ? rows : 8192, stride = (c->vocab + 127) / 128 * 128;
+  Operands o = {.model = m, .rows = (int)chunk, .width = (int)stride};
+  Case k = bench_case_of("elementwise", m->name, "cross_entropy, gradient", run_loss);
+  k.operands = &o;
+  snprintf(k.shape, sizeof k.shape, "%" PRId64 " x %" PRId64, chunk, stride);
+  Need needs[] = {{FILL_FLOATS, chunk}, {FILL_COMPUTE, chunk * stride}};
+  for (int gradient = 1; gradient >= 0; gradient--) {
+    o.flag = gradient != 0;
+    k.operation = gradient ? "cross_entropy, gradient" : "cross_entropy, loss only";
+    k.bytes = (gradient ? 2.0 : 1.0) * (double)(chunk * stride) * (double)b->dt + 8.0 * (double)chunk;
+    if (!bench_model_ready(b, m)) return bench_skip(b, &k, "the model does not fit");
+    if (bench_sets(b, &o, needs, 2) && put_tokens(b, &o, 2, chunk, c->vocab, false)) bench_case(b, &k);
+    else bench_skip(b, &k, "skipped: does not fit");
+    bench_free(b);
+  }
+  o.rows = (int)rows;
+  k.operation = "loss_sum";
+  k.run = run_loss_sum;
+  k.bytes = 8.0 * (double)rows;
+  snprintf(k.shape, sizeof k.shape, "%" PRId64, rows);
+  needs[0].count = rows;
+  if (bench_sets(b, &o, needs, 1) && put_tokens(b, &o, 1, rows, c->vocab, false)) bench_case(b, &k);
+  else bench_skip(b, &k, "skipped: does not fit");
+  bench_free(b);
+}
+
+static void optimizer_rows(Bench *b, BenchModel *m) {
+  if (!bench_model_ready(b, m)) return;
+  double count = (double)m->table.arena;
+  Operands o = {.model = m, .sets = 1};
+  Case k = bench_case_of("elementwise", m->name, "clip", run_clip);
+  k.operands = &o;
+  snprintf(k.shape, sizeof k.shape, "%.0f", count);
+  k.bytes = 4 * count;
+  /* gradients that are not zero: those that the other rows left, and random ones where they have written none */
+  for (size_t done = 0; done < m->table.arena * 4; done += b->random_bytes) {
+    size_t left = m->table.arena * 4 - done;
+    b->ops->copy(b->c, (char *)m->params.grad + done, b->random_floats,
+                 left < b->random_bytes ? left : b->random_bytes);
+  }
+  bench_case(b, &k);
+  if (!bench_model_ready(b, m)) return;
+  k.operation = "adamw";
+  k.run = run_adamw;
+  k.bytes = (28 + (b->dtype == DTYPE_F32 ? 0 : (double)b->dt)) * count;
+  bench_case(b, &k);
+  StepState state = {0};
+  b->ops->download(b->c, &state, b->state, sizeof state);
+  if (state.halted) printf("%-8s the step was halted: adamw did nothing, its time says nothing\n", m->name);
+}
+
+static void bookkeeping_rows(Bench *b, BenchModel *m) {
+  Operands o = {0};
+  Need state = {FILL_ZEROS, sizeof(StepState)};
+  Case k = bench_case_of("elementwise", m->name, "step_begin", run_step_begin);
+  snprintf(k.shape, sizeof k.shape, "latency");
+  bench_row(b, k, &o, &state, 1);
+  k.operation = "next_micro_batch";
+  k.run = run_next_micro_batch;
+  bench_row(b, k, &o, &state, 1);
+  k.operation = "report";
+  k.run = run_report;
+  bench_row(b, k, &o, &state, 1);
+}
+
+void bench_elementwise(Bench *b, BenchModel *m) {
+  embedding_rows(b, m);
+  norm_rows(b, m);
+  mlp_rows(b, m);
+  loss_rows(b, m);
+  optimizer_rows(b, m);
+  bookkeeping_rows(b, m);
+}

@@ -1,0 +1,48 @@
+/* The matrix products of training. */
+#include "bench/bench.h"
+
+#include <inttypes.h>
+
+/* y [N][M], x [N][K] */
+static void run_linear(Bench *b, const Operands *o, int set) {
+  b->ops->linear(b->c, o->array[set][0], o->w.rows, o->array[set][1], o->w.cols, &o->model->params, o->w, o->rows);
+}
+
+static void run_linear_input(Bench *b, const Operands *o, int set) {
+  b->ops->linear_backward_input(b->c, o->array[set][1], o->w.cols, o->array[set][0], o->w.rows, &o->model->params, o->w,
+                                o->rows);
+}
+
+static void run_linear_weight(Bench *b, const Operands *o, int set) {
+  b->ops->linear_backward_weight(b->c, &o->model->params, o->w, o->array[set][0], o->w.rows, o->array[set][1],
+                                 o->w.cols, o->rows, o->flag);
+}
+
+void bench_gemm(Bench *b, BenchModel *m) {
+  static const char *const names[] = {"qkv", "output", "gate_up", "down", "head"};
+  static char operation[15][40];
+  for (int i = 0; i < 5; i++) {
+    Case k = bench_case_of("gemm", m->name, names[i], run_linear);
+    if (!bench_model_ready(b, m)) return bench_skip(b, &k, "the model does not fit");
+    const LayerParameters *l = &m->table.layers[0];
+    const Matrix matrices[] = {l->qkv, l->output, l->gate_up, l->down, m->table.head};
+    int64_t rows = (int64_t)m->batch * m->config.ctx;
+    if (i == 4 && rows > 8192) rows = 8192; /* a chunk of the head */
+    Operands o = {.model = m, .w = matrices[i], .rows = (int)rows};
+    Need needs[] = {{FILL_COMPUTE, rows * o.w.rows}, {FILL_COMPUTE, rows * o.w.cols}};
+    snprintf(k.shape, sizeof k.shape, "%" PRId64 " x %d x %d", rows, o.w.rows, o.w.cols);
+    double weights = (double)o.w.rows * o.w.cols, in_out = (double)rows * (o.w.rows + o.w.cols) * (double)b->dt;
+    k.flops = 2.0 * (double)rows * weights;
+    k.against_gemm = true;
+    k.note = b->autotune ? "autotuned" : NULL;
+    void (*const runs[])(Bench *, const Operands *, int) = {run_linear, run_linear_input, run_linear_weight};
+    static const char *const kinds[] = {"forward", "dgrad", "wgrad"};
+    for (int kind = 0; kind < 3; kind++) {
+      snprintf(operation[3 * i + kind], sizeof operation[0], "linear %s %s", names[i], kinds[kind]);
+      k.operation = operation[3 * i + kind];
+      k.run = runs[kind];
+      k.bytes = in_out + weights * (kind == 2 ? 4.0 : (double)b->dt);
+      bench_row(b, k, &o, needs, 2);
+    }
+  }
+}

@@ -1,0 +1,85 @@
+/* The models that are timed, and what all rows share. */
+#include "bench/bench.h"
+#include "kernels/philox.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+float bench_small_number(size_t i) {
+  PhiloxWords r = philox(99, (uint32_t)(i / 2), 0xFDu << 24, 0, 0);
+  return 0.02f * ((float)(r.word[0] & 0xFFFF) + (float)(r.word[1] & 0xFFFF) - 65535.0f) / 26754.0f;
+}
+
+bool bench_model_ready(Bench *b, BenchModel *m) {
+  if (m->opened == b->opened) return true;
+  bench_model_free(b, m);
+  Error error = {0};
+  if (!parameter_table_make(&m->table, &m->config, &error)) {
+    printf("%s: %s\n", m->name, error.text);
+    return false;
+  }
+  m->params = (Parameters){.count = m->table.arena, .groups = m->table.groups, .group_count = m->table.group_count};
+  size_t arena = m->table.arena * sizeof(float), pattern = b->quick ? 1 << 10 : 1 << 18;
+  float *host = malloc(arena);
+  if (!host) return bench_out_of_memory();
+  for (size_t i = 0; i < m->table.arena; i++) host[i] = i < pattern ? bench_small_number(i) : host[i - pattern];
+  for (int i = 0; i < m->table.count; i++)
+    for (int j = 0; m->table.tensors[i].rank == 1 && j < m->table.tensors[i].cols; j++)
+      host[m->table.tensors[i].offset + (size_t)j] = 1;
+  float **arenas[] = {&m->params.master, &m->params.grad, &m->params.m, &m->params.v};
+  for (int i = 0; i < (m->trains ? 4 : 1); i++) *arenas[i] = b->ops->alloc(b->c, "weights", arena);
+  if (m->params.master) b->ops->upload(b->c, m->params.master, host, arena);
+  free(host);
+  b->ops->refresh_parameters(b->c, &m->params);
+
+  const ModelConfig *c = &m->config;
+  size_t count = (size_t)c->ctx * (size_t)c->head_dim;
+  float *table = malloc(count * sizeof *table);
+  if (!table) return bench_out_of_memory();
+  for (size_t i = 0; i < count; i++) {
+    double angle =
+        (double)(i / (size_t)c->head_dim) * pow(10000.0, -2.0 * (double)(i % (size_t)c->head_dim / 2) / c->head_dim);
+    table[i] = (float)(i % 2 ? sin(angle) : cos(angle));
+  }
+  m->rope = b->ops->alloc(b->c, "rotary table", count * sizeof *table);
+  if (m->rope) b->ops->upload(b->c, m->rope, table, count * sizeof *table);
+  free(table);
+  m->opened = b->opened;
+  return bench_alive(b, m->name);
+}
+
+void bench_model_free(Bench *b, BenchModel *m) {
+  if (m->opened == b->opened && b->opened) {
+    b->ops->release_parameters(b->c, &m->params);
+    void *memory[] = {m->params.master, m->params.grad, m->params.m, m->params.v, m->rope};
+    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) b->ops->release(b->c, memory[i]);
+  }
+  if (m->opened) parameter_table_free(&m->table);
+  m->opened = 0;
+}
+
+const float *bench_gain(const BenchModel *m) { return m->params.master + m->table.final_norm.offset; }
+
+double bench_row(Bench *b, Case k, Operands *o, const Need *needs, int count) {
+  k.operands = o;
+  double ms = 0;
+  if (o->model && !bench_model_ready(b, o->model)) bench_skip(b, &k, "the model does not fit");
+  else if (!bench_sets(b, o, needs, count))
+    bench_skip(b, &k, "skipped: its operands do not fit the memory that is free");
+  else ms = bench_case(b, &k);
+  bench_free(b);
+  return ms;
+}
+
+Case bench_case_of(const char *group, const char *model, const char *operation,
+                   void (*run)(Bench *, const Operands *, int)) {
+  return (Case){.group = group, .model = model, .operation = operation, .run = run};
+}
+
+int32_t *bench_random_tokens(int64_t count, int vocab) {
+  int32_t *tokens = malloc((size_t)count * sizeof *tokens);
+  if (!tokens) return bench_out_of_memory();
+  for (int64_t i = 0; i < count; i++)
+    tokens[i] = (int32_t)(philox(7, (uint32_t)(i & 0xFFFFFFFF), 0xFCu << 24, 0, 0).word[0] % (uint32_t)vocab);
+  return tokens;
+}

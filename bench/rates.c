@@ -1,0 +1,104 @@
+/* What the device reaches: copies, writes, a large product. */
+#include "bench/bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void run_copy(Bench *b, const Operands *o, int set) {
+  b->ops->copy(b->c, o->array[set][0], o->array[set][1], (size_t)o->rows * 1024);
+}
+
+static void run_square(Bench *b, const Operands *o, int set) {
+  b->ops->linear(b->c, o->array[set][0], o->width, o->array[set][1], o->width, &o->model->params, o->w, o->rows);
+}
+
+static void run_write(Bench *b, const Operands *o, int set) {
+  b->ops->embedding(b->c, o->array[set][0], &o->model->params, o->w, o->array[set][1], 1, o->rows, NULL);
+}
+
+static void *host_buffer;
+static void run_upload(Bench *b, const Operands *o, int set) {
+  b->ops->upload(b->c, o->array[set][0], host_buffer, (size_t)o->rows * 1024);
+}
+static void run_download(Bench *b, const Operands *o, int set) {
+  b->ops->download(b->c, host_buffer, o->array[set][0], (size_t)o->rows * 1024);
+}
+
+static void copy_rates(Bench *b) {
+  int mega = b->quick ? 1 : 1024;
+  Operands o = {.rows = mega * 1024};
+  Need needs[] = {{FILL_FLOATS, (int64_t)mega << 18}, {FILL_FLOATS, (int64_t)mega << 18}};
+  Case k = bench_case_of("rates", "-", "copy", run_copy);
+  k.bytes = 2.0 * mega * 1048576.0;
+  k.note = "bytes read + bytes written";
+  snprintf(k.shape, sizeof k.shape, "%d MiB", mega);
+  double ms = bench_row(b, k, &o, needs, 2);
+  if (ms > 0) {
+    b->copy_rate = 1e3 * k.bytes / ms;
+    bench_json(b, "{\"kind\": \"rate\", \"name\": \"copy\", \"value\": %.6g, \"unit\": \"byte/s\"}", b->copy_rate);
+  }
+  mega = b->quick ? 1 : 64;
+  o = (Operands){.rows = mega * 1024};
+  host_buffer = malloc((size_t)mega << 20);
+  if (!host_buffer) bench_out_of_memory();
+  memset(host_buffer, 1, (size_t)mega << 20);
+  needs[0] = (Need){FILL_FLOATS, (int64_t)mega << 18};
+  k = bench_case_of("rates", "-", "upload", run_upload);
+  k.bytes = (double)mega * 1048576.0;
+  k.direct = true;
+  k.note = "from pageable memory";
+  snprintf(k.shape, sizeof k.shape, "%d MiB", mega);
+  bench_row(b, k, &o, needs, 1);
+  k.operation = "download";
+  k.run = run_download;
+  bench_row(b, k, &o, needs, 1);
+  free(host_buffer);
+}
+
+/* The GEMM as training calls it: weights of one matrix, bf16 in and out, random numbers. */
+static void gemm_rate(Bench *b) {
+  int n = b->quick ? 64 : b->accelerator ? 8192 : 1024;
+  BenchModel square = {.name = "-",
+                       .trains = false,
+                       .config = {.vocab = n,
+                                  .ctx = 2,
+                                  .layers = 1,
+                                  .heads = 1,
+                                  .kv_heads = 1,
+                                  .dim = n,
+                                  .head_dim = 2,
+                                  .ffn = 32,
+                                  .tie = true}};
+  square.config.vocab = (n + 127) / 128 * 128;
+  Operands o = {.model = &square, .rows = n, .width = n};
+  if (!bench_model_ready(b, &square)) return;
+  o.w = (Matrix){square.table.embedding.offset, n, n};
+  Need needs[] = {{FILL_COMPUTE, (int64_t)n * n}, {FILL_COMPUTE, (int64_t)n * n}};
+  Case k = bench_case_of("rates", "-", "linear", run_square);
+  k.flops = 2.0 * n * n * n;
+  snprintf(k.shape, sizeof k.shape, "%d x %d x %d", n, n, n);
+  double ms = bench_row(b, k, &o, needs, 2);
+  if (ms > 0) {
+    b->gemm_rate = 1e3 * k.flops / ms;
+    bench_json(b, "{\"kind\": \"rate\", \"name\": \"gemm\", \"value\": %.6g, \"unit\": \"FLOP/s\"}", b->gemm_rate);
+  }
+  /* What has to be written is nearly all that moves: every row is the same row of the table. */
+  Need one_row[] = {{FILL_COMPUTE, (int64_t)n * n}, {FILL_ZEROS, 4 * (int64_t)n}};
+  o.w = (Matrix){square.table.embedding.offset, n, n};
+  k = bench_case_of("rates", "-", "write only (embedding)", run_write);
+  k.bytes = (double)n * n * (double)b->dt;
+  k.note = "one row of the table for every token";
+  snprintf(k.shape, sizeof k.shape, "%d x %d", n, n);
+  bench_row(b, k, &o, one_row, 2);
+  bench_model_free(b, &square);
+  if (b->quick) return;
+  double peak = b->ops->peak_flops(b->c);
+  if (!bench_alive(b, "peak_flops")) return;
+  printf("peak_flops() of the backend: %.1f TFLOP/s\n", 1e-12 * peak);
+  bench_json(b, "{\"kind\": \"rate\", \"name\": \"peak_flops\", \"value\": %.6g, \"unit\": \"FLOP/s\"}", peak);
+}
+
+void bench_rates(Bench *b) {
+  copy_rates(b);
+  gemm_rate(b);
+}

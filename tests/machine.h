@@ -1,0 +1,23 @@
+/* A context of a test's own, beside the fixture's: the number of threads is part of what is tested. */
+#ifndef INKLING_TESTS_MACHINE_H
+#define INKLING_TESTS_MACHINE_H
+
+#include "tests/backends.h"
+
+typedef struct Machine {
+  Fixture *fixture; /* owns host memory */
+  const Backend *ops;
+  Context *context;
+} Machine;
+
+Machine machine_open(Fixture *f, int threads);
+void machine_close(Machine *m); /* fails the test when the context holds an error */
+
+/* Host values in the form of the device; NULL: 0xFF bytes, which are NaN in every float type. */
+void *machine_put(Machine *m, Kind kind, const double *values, size_t count);
+void *machine_put_ints(Machine *m, const int32_t *values, size_t count);
+void *machine_put_rows(Machine *m, const double *values, int rows, int width); /* of the compute dtype */
+double *machine_get(Machine *m, Kind kind, const void *device, size_t count);
+double *machine_get_rows(Machine *m, const void *device, int rows, int width);
+
+#endif

@@ -1,0 +1,103 @@
+#include "tests/model_helpers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+Setup setup_read(Fixture *f, bool tie) {
+  Setup s = {.golden = golden_open(f, tie ? "model_tied" : "model"), .start = golden_open(f, "model")};
+  const int32_t *d = golden_ints(f, s.golden, -1, "dims");
+  const double *a = golden_values(f, s.golden, -1, "adamw", NULL);
+  s.config = (ModelConfig){.vocab = d[0],
+                           .ctx = d[1],
+                           .layers = d[2],
+                           .heads = d[3],
+                           .kv_heads = d[4],
+                           .dim = d[5],
+                           .head_dim = d[6],
+                           .ffn = d[7],
+                           .tie = tie,
+                           .rope_base = 10000,
+                           .norm_eps = 1e-5f};
+  s.steps = d[10];
+  s.train = (TrainConfig){
+      .batch = d[8], .micro_batches = d[11], .clip = (float)a[4], .label_smoothing = (float)a[5], .seed = 5};
+  s.train.adamw = (AdamW){.beta1 = (float)a[0], .beta2 = (float)a[1], .eps = (float)a[2], .weight_decay = (float)a[3]};
+  s.train.schedule =
+      (Schedule){.kind = SCHEDULE_COSINE, .lr = 0.02f, .min_lr_fraction = 0.1f, .warmup = 3, .steps = s.steps};
+  s.tokens = golden_ints(f, s.start, -1, "tokens");
+  s.targets = golden_ints(f, s.start, -1, "targets");
+  assert_int_equal(d[9], s.config.ctx);
+  return s;
+}
+
+double *named_values(Fixture *f, const Golden *g, const char *kind, const ParameterTensor *tensor) {
+  char name[128];
+  size_t count;
+  snprintf(name, sizeof name, "%s.%s", kind, tensor->name);
+  double *values = golden_values(f, g, -1, name, &count);
+  assert_int_equal(count, (size_t)tensor->rows * (size_t)tensor->cols);
+  return values;
+}
+
+size_t tensor_count(const ParameterTensor *t) { return (size_t)t->rows * (size_t)t->cols; }
+
+double *widen(Fixture *f, const float *values, size_t count) {
+  double *wide = host_values(f, count);
+  for (size_t i = 0; i < count; i++) wide[i] = (double)values[i];
+  return wide;
+}
+
+float *arena_new(Fixture *f, const Model *m) { return host_memory(f, model_table(m)->arena * sizeof(float)); }
+
+void need(bool done, const Error *error) {
+  if (!done) fail_msg("%s", error->text);
+}
+
+float *arena_read(Fixture *f, Model *m, ArenaKind which) {
+  float *arena = arena_new(f, m);
+  Error error = {0};
+  need(model_download(m, which, arena, &error), &error);
+  return arena;
+}
+
+Model *model_start(Fixture *f, const Setup *s) {
+  Model *m = NULL;
+  Error error = {0};
+  need(model_open(&m, f->backend, f->context, &s->config, &error), &error);
+  need(model_train_begin(m, &s->train, &error), &error);
+  const ParameterTable *table = model_table(m);
+  float *arena = arena_new(f, m);
+  for (int i = 0; i < table->count; i++) {
+    const ParameterTensor *t = &table->tensors[i];
+    const double *values = named_values(f, s->start, "weights", t);
+    for (size_t j = 0; j < tensor_count(t); j++) arena[t->offset + j] = (float)values[j];
+  }
+  model_upload(m, ARENA_MASTER, arena);
+  return m;
+}
+
+double whole_model(const Fixture *f, double tolerance) { return f->dtype == DTYPE_BF16 ? 4e-2 : tolerance; }
+
+double gradients(Fixture *f, Model *m, const TokenBatch *batch, float **out) {
+  double loss = (double)NAN;
+  Error error = {0};
+  need(model_gradients(m, batch, &loss, &error), &error);
+  *out = arena_read(f, m, ARENA_GRADIENT);
+  return loss;
+}
+
+void expect_tensors(Fixture *f, const Model *m, const float *arena, const Golden *g, const char *kind,
+                    double tolerance) {
+  const ParameterTable *table = model_table(m);
+  float *rest = arena_new(f, m);
+  memcpy(rest, arena, table->arena * sizeof *rest);
+  for (int i = 0; i < table->count; i++) {
+    const ParameterTensor *t = &table->tensors[i];
+    expect_close(f, t->name, widen(f, arena + t->offset, tensor_count(t)), named_values(f, g, kind, t), tensor_count(t),
+                 whole_model(f, tolerance));
+    memset(rest + t->offset, 0, tensor_count(t) * sizeof *rest);
+  }
+  for (size_t i = 0; i < table->arena; i++)
+    if (rest[i] != 0) fail_msg("element %zu of the arena belongs to no tensor and is %g", i, (double)rest[i]);
+}

@@ -1,0 +1,155 @@
+/* Training steps of the whole model: ten of them against float64 PyTorch, resuming, halting, schedules. */
+#include "tests/model_helpers.h"
+
+#include <math.h>
+
+/* ---- steps ---- */
+
+static StepState one_report(Model *m) {
+  StepState report;
+  Error error = {0};
+  int taken = model_reports(m, &report, 1, true, &error);
+  if (taken != 1) fail_msg("%d reports: %s", taken, error.text);
+  return report;
+}
+
+/* Two micro-batches a step, clipping that bites in some steps and not in others, decay, warm-up and cosine. */
+static void ten_steps_case(Fixture *f, bool tie) {
+  Setup s = setup_read(f, tie);
+  Model *m = model_start(f, &s);
+  const double *losses = golden_values(f, s.golden, -1, "losses", NULL),
+               *norms = golden_values(f, s.golden, -1, "grad_norms", NULL);
+  const double *rates = golden_values(f, s.golden, -1, "lr", NULL);
+  int step_tokens = s.train.micro_batches * s.train.batch * s.config.ctx, clipped = 0;
+  for (int t = 0; t < s.steps; t++) {
+    model_train_step(m, &(TokenBatch){s.tokens + t * step_tokens, s.targets + t * step_tokens, NULL});
+    StepState report = one_report(m);
+    double loss = (double)report.loss, norm = (double)report.grad_norm, rate = (double)report.lr;
+    expect_close(f, "loss", &loss, &losses[t], 1, whole_model(f, 1e-5));
+    expect_close(f, "grad_norm", &norm, &norms[t], 1, whole_model(f, 1e-4));
+    expect_close_floor(f, "lr", &rate, &rates[t], 1, 1e-6, 0);
+    assert_int_equal(report.step, t + 1);
+    assert_int_equal(report.halted, 0);
+    clipped += norm > (double)s.train.clip;
+  }
+  assert_true(clipped > 0 && clipped < s.steps);
+  expect_tensors(f, m, arena_read(f, m, ARENA_MASTER), s.golden, "final", 1e-4);
+  model_close(m);
+}
+
+static void test_ten_steps(void **state) {
+  ten_steps_case(*state, false);
+  ten_steps_case(*state, true);
+}
+
+static float *train_some(Fixture *f, int from, int steps, const float *arenas[3]) {
+  Setup s = setup_read(f, false);
+  s.train.dropout = 0.1f;
+  Model *m = model_start(f, &s);
+  int step_tokens = s.train.micro_batches * s.train.batch * s.config.ctx;
+  float *out = host_memory(f, 3 * model_table(m)->arena * sizeof *out);
+  for (int i = 0; i < 3 && arenas; i++)
+    model_upload(m, (ArenaKind[]){ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2}[i], arenas[i]);
+  model_set_step(m, from);
+  for (int t = from; t < from + steps; t++) {
+    model_train_step(m, &(TokenBatch){s.tokens + t * step_tokens, s.targets + t * step_tokens, NULL});
+    assert_int_equal(one_report(m).step, t + 1);
+  }
+  Error error = {0};
+  need(model_download(m, ARENA_MASTER, out, &error), &error);
+  need(model_download(m, ARENA_MOMENT1, out + model_table(m)->arena, &error), &error);
+  need(model_download(m, ARENA_MOMENT2, out + 2 * model_table(m)->arena, &error), &error);
+  model_close(m);
+  return out;
+}
+
+/* The same bits a second time, and when training goes on in a new model from masters, moments and the step number. */
+static void test_same_bits_and_resume(void **state) {
+  Fixture *f = *state;
+  Setup s = setup_read(f, false);
+  ParameterTable table;
+  Error error = {0};
+  need(parameter_table_make(&table, &s.config, &error), &error);
+  size_t arena = table.arena, bytes = 3 * arena * sizeof(float);
+  parameter_table_free(&table);
+  float *whole = train_some(f, 0, 6, NULL), *again = train_some(f, 0, 6, NULL), *half = train_some(f, 0, 2, NULL);
+  assert_memory_equal(again, whole, bytes);
+  assert_memory_not_equal(half, whole, bytes);
+  float *resumed = train_some(f, 2, 4, (const float *[]){half, half + arena, half + 2 * arena});
+  assert_memory_equal(resumed, whole, bytes);
+}
+
+/* A weight that is not a number: reported, sticky, and no master moves. */
+static void test_halts(void **state) {
+  Fixture *f = *state;
+  Setup s = setup_read(f, false);
+  Model *m = model_start(f, &s);
+  size_t bytes = model_table(m)->arena * sizeof(float);
+  float *weights = arena_read(f, m, ARENA_MASTER);
+  float *poisoned = arena_read(f, m, ARENA_MASTER);
+  poisoned[model_table(m)->layers[1].down.offset] = NAN;
+  model_upload(m, ARENA_MASTER, poisoned);
+  model_train_step(m, &(TokenBatch){s.tokens, s.targets, NULL});
+  StepState report = one_report(m);
+  assert_true(report.halted != 0);
+  assert_int_equal(report.step, 0);
+  assert_memory_equal(arena_read(f, m, ARENA_MASTER), poisoned, bytes);
+  model_upload(m, ARENA_MASTER, weights); /* healthy again, but nobody has read the report and started over */
+  model_train_step(m, &(TokenBatch){s.tokens, s.targets, NULL});
+  report = one_report(m);
+  assert_true(report.halted != 0);
+  assert_int_equal(report.step, 0);
+  assert_memory_equal(arena_read(f, m, ARENA_MASTER), weights, bytes);
+  model_close(m);
+}
+
+/* No target at all: loss 0, no gradient, and only the decay moves anything. */
+static void test_no_targets(void **state) {
+  Fixture *f = *state;
+  Setup s = setup_read(f, true);
+  Model *m = model_start(f, &s);
+  for (int i = 0; i < s.train.micro_batches * s.train.batch * s.config.ctx; i++) s.targets[i] = IGNORE_INDEX;
+  float *grad;
+  assert_true(gradients(f, m, &(TokenBatch){s.tokens, s.targets, NULL}, &grad) == 0);
+  for (size_t i = 0; i < model_table(m)->arena; i++) assert_true(grad[i] == 0);
+  model_train_step(m, &(TokenBatch){s.tokens, s.targets, NULL});
+  StepState report = one_report(m);
+  assert_int_equal(report.halted, 0);
+  assert_true(report.loss == 0 && report.grad_norm == 0);
+  assert_int_equal(report.step, 1);
+  model_close(m);
+}
+
+/* ---- schedules ---- */
+
+static void test_schedules(void **state) {
+  (void)state;
+  Schedule s = {.kind = SCHEDULE_COSINE, .lr = 0.5f, .min_lr_fraction = 0.1f, .warmup = 4, .steps = 20};
+  const ScheduleKind falling[] = {SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_WSD};
+  for (int i = 0; i < 3; i++) {
+    s.kind = falling[i];
+    assert_true(schedule_lr(&s, 1) == 0.125f);
+    assert_true(schedule_lr(&s, 4) == 0.5f);
+    assert_true(schedule_lr(&s, 20) == 0.5f * 0.1f);
+    assert_true(schedule_lr(&s, 1000) == 0.5f * 0.1f);
+    for (int64_t t = 5; t <= 20; t++) assert_true(schedule_lr(&s, t) <= schedule_lr(&s, t - 1));
+  }
+  s.kind = SCHEDULE_COSINE; /* half way: half way between lr and its end */
+  assert_true(fabsf(schedule_lr(&s, 12) - 0.275f) < 1e-6f);
+  s.kind = SCHEDULE_LINEAR; /* a quarter of the way */
+  assert_true(fabsf(schedule_lr(&s, 8) - 0.3875f) < 1e-6f);
+  s.kind = SCHEDULE_WSD;
+  assert_true(schedule_lr(&s, 16) == 0.5f && schedule_lr(&s, 17) < 0.5f);
+  s.kind = SCHEDULE_CONSTANT;
+  assert_true(schedule_lr(&s, 2) == 0.25f && schedule_lr(&s, 20) == 0.5f && schedule_lr(&s, 1000) == 0.5f);
+  s.warmup = 0;
+  assert_true(schedule_lr(&s, 1) == 0.5f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_schedules), cmocka_unit_test(test_ten_steps),  cmocka_unit_test(test_same_bits_and_resume),
+      cmocka_unit_test(test_halts),     cmocka_unit_test(test_no_targets),
+  };
+  return run_on_backends("model: training", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
+}
