@@ -5,17 +5,15 @@
 
 /* y [N][M], x [N][K] */
 static void run_linear(Bench *b, const Operands *o, int set) {
-  b->ops->linear(b->c, o->array[set][0], o->w.rows, o->array[set][1], o->w.cols, &o->model->params, o->w, o->rows);
+  b->ops->linear(b->c, o->array[set][0], o->array[set][1], &o->model->params, o->w, o->rows);
 }
 
 static void run_linear_input(Bench *b, const Operands *o, int set) {
-  b->ops->linear_backward_input(b->c, o->array[set][1], o->w.cols, o->array[set][0], o->w.rows, &o->model->params, o->w,
-                                o->rows);
+  b->ops->linear_backward_input(b->c, o->array[set][1], o->array[set][0], &o->model->params, o->w, o->rows);
 }
 
 static void run_linear_weight(Bench *b, const Operands *o, int set) {
-  b->ops->linear_backward_weight(b->c, &o->model->params, o->w, o->array[set][0], o->w.rows, o->array[set][1],
-                                 o->w.cols, o->rows, o->flag);
+  b->ops->linear_backward_weight(b->c, &o->model->params, o->w, o->array[set][0], o->array[set][1], o->rows, o->flag);
 }
 
 void bench_gemm(Bench *b, BenchModel *m) {

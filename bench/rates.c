@@ -9,7 +9,7 @@ static void run_copy(Bench *b, const Operands *o, int set) {
 }
 
 static void run_square(Bench *b, const Operands *o, int set) {
-  b->ops->linear(b->c, o->array[set][0], o->width, o->array[set][1], o->width, &o->model->params, o->w, o->rows);
+  b->ops->linear(b->c, o->array[set][0], o->array[set][1], &o->model->params, o->w, o->rows);
 }
 
 static void run_write(Bench *b, const Operands *o, int set) {

@@ -110,8 +110,8 @@ typedef struct Work {
 static void work_step(Context *c, void *argument) {
   const Work *w = argument;
   Matrix matrix = w->params->groups[0].matrix;
-  w->ops->linear(c, w->y.data, M, w->x.data, K, w->params, matrix, w->rows);
-  w->ops->linear_backward_weight(c, w->params, matrix, w->grad_y.data, M, w->x.data, K, w->rows, true);
+  w->ops->linear(c, w->y.data, w->x.data, w->params, matrix, w->rows);
+  w->ops->linear_backward_weight(c, w->params, matrix, w->grad_y.data, w->x.data, w->rows, true);
   w->ops->next_micro_batch(c, w->state, 1);
   w->ops->report(c, w->state);
 }

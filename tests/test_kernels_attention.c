@@ -152,6 +152,19 @@ static void attention_packed(Fixture *f, const AttentionCase *t) {
   expect_close_floor(f, "packed dq, dk, dv", array_read(f, &dqkv), want, dqkv.count, TOLERANCE_F32, 0.1);
 }
 
+/* The goldens' causal mask with an offset for each sequence, as the ends of key ranges. */
+static void offset_as_ranges(Fixture *f, const Golden *g, int index, Attention *a) {
+  const int32_t *offset = golden_ints(f, g, index, "q_offset");
+  const int32_t *ends = golden_has(g, index, "key_end") ? golden_ints(f, g, index, "key_end") : NULL;
+  int32_t *end = host_memory(f, (size_t)(a->batch * a->queries) * sizeof *end);
+  for (int i = 0; i < a->batch * a->queries; i++) {
+    int past = i % a->queries + offset[i / a->queries] + 1;
+    end[i] = ends && ends[i] < past ? ends[i] : past;
+  }
+  a->causal = false;
+  a->key_end = array_ints(f, end, (size_t)(a->batch * a->queries)).data;
+}
+
 static void attention_case(Fixture *f, const Golden *g, int index) {
   const int32_t *dims = golden_ints(f, g, index, "dims");
   if (!has_head_size(f, dims[5])) return;
@@ -165,12 +178,11 @@ static void attention_case(Fixture *f, const Golden *g, int index) {
                     .causal = dims[6] != 0,
                     .scale = (float)golden_value(f, g, index, "scale")};
   size_t rows = (size_t)(t.a.batch * t.a.queries);
-  if (golden_has(g, index, "q_offset"))
-    t.a.q_offset = array_ints(f, golden_ints(f, g, index, "q_offset"), (size_t)t.a.batch).data;
   if (golden_has(g, index, "key_begin")) {
     t.a.key_begin = array_ints(f, golden_ints(f, g, index, "key_begin"), rows).data;
     t.a.key_end = array_ints(f, golden_ints(f, g, index, "key_end"), rows).data;
   }
+  if (golden_has(g, index, "q_offset")) offset_as_ranges(f, g, index, &t.a);
   if (t.rotated) {
     Array ids = array_ints(f, golden_ints(f, g, index, "positions"), rows);
     t.rope = rope_table(f, 200, t.a.head_dim, dims[7], 1, &ids);

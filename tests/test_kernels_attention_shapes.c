@@ -16,14 +16,14 @@ static bool attention_kept(const Dropout *d, int64_t step, int sequence, int que
  * are the device's, these are the host's. */
 typedef struct PlainAttention {
   Attention a;
-  const int32_t *q_offset, *key_begin, *key_end;
+  const int32_t *key_begin, *key_end;
   const double *table; /* of Rope, or NULL: dq and dk are not rotated back */
   double *q, *k, *v, *dout;
   double *out, *lse, *dq, *dk, *dv;
 } PlainAttention;
 
 static bool plain_sees(const PlainAttention *m, int b, int i, int j) {
-  if (m->a.causal && j > (m->q_offset ? m->q_offset[b] : 0) + i) return false;
+  if (m->a.causal && j > i) return false;
   int at = b * m->a.queries + i;
   return !m->key_begin || (m->key_begin[at] <= j && j < m->key_end[at]);
 }
@@ -136,7 +136,7 @@ typedef struct Shape {
   int batch, heads, kv_heads, queries, keys, dim;
   double scale;
   bool causal, ranges, rotated;
-  int offset; /* of the queries, 7 more in each further sequence; 0: none given */
+  int offset; /* query i sees keys up to i + offset, 7 more in each further sequence; 0: none given */
   int gap;    /* 3: rows that are not aligned to 16 bytes */
   float dropout;
 } Shape;
@@ -157,6 +157,21 @@ static const Shape SHAPES[] = {
     {"large scores", 1, 1, 1, 80, 80, 112, 3.0, .causal = true},
 };
 
+/* Wide and narrow ranges, some of them empty or reaching beyond the keys; an offset ends them. */
+static void set_ranges(Fixture *f, PlainAttention *m, const Shape *s) {
+  size_t rows = (size_t)(s->batch * s->queries);
+  int32_t *begin = host_memory(f, rows * sizeof *begin), *end = host_memory(f, rows * sizeof *end);
+  for (int i = 0; i < (int)rows; i++) {
+    begin[i] = !s->ranges || i % 11 == 5 ? -3 : i * 5 % s->keys * 2 / 3;
+    end[i] = !s->ranges ? s->keys : i % 13 == 7 ? begin[i] - i % 2 : i % 3 ? begin[i] + i % 50 + 1 : s->keys + i % 4;
+    int last = i % s->queries + s->offset + 7 * (i / s->queries);
+    if (s->offset && end[i] > last + 1) end[i] = last + 1;
+  }
+  if (s->offset) m->a.causal = false;
+  m->key_begin = begin, m->key_end = end;
+  m->a.key_begin = array_ints(f, begin, rows).data, m->a.key_end = array_ints(f, end, rows).data;
+}
+
 static void attention_shape(Fixture *f, const Shape *s) {
   PlainAttention m = {.a = {.batch = s->batch,
                             .heads = s->heads,
@@ -169,22 +184,7 @@ static void attention_shape(Fixture *f, const Shape *s) {
   if (!has_head_size(f, s->dim)) return;
   Dropout dropout = dropout_at(f, s->dropout, 6, 5);
   if (s->dropout > 0) m.a.dropout = &dropout;
-  if (s->offset) {
-    int32_t *offset = host_memory(f, (size_t)s->batch * sizeof *offset);
-    for (int b = 0; b < s->batch; b++) offset[b] = s->offset + 7 * b;
-    m.q_offset = offset;
-    m.a.q_offset = array_ints(f, offset, (size_t)s->batch).data;
-  }
-  if (s->ranges) { /* wide and narrow ones, some of them empty or reaching beyond the keys */
-    size_t rows = (size_t)(s->batch * s->queries);
-    int32_t *begin = host_memory(f, rows * sizeof *begin), *end = host_memory(f, rows * sizeof *end);
-    for (int i = 0; i < (int)rows; i++) {
-      begin[i] = i % 11 == 5 ? -3 : i * 5 % s->keys * 2 / 3;
-      end[i] = i % 13 == 7 ? begin[i] - i % 2 : i % 3 ? begin[i] + i % 50 + 1 : s->keys + i % 4;
-    }
-    m.key_begin = begin, m.key_end = end;
-    m.a.key_begin = array_ints(f, begin, rows).data, m.a.key_end = array_ints(f, end, rows).data;
-  }
+  if (s->ranges || s->offset) set_ranges(f, &m, s);
   Rope rope = {0};
   if (s->rotated) {
     int positions = s->queries > s->keys ? s->queries : s->keys;

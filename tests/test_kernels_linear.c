@@ -30,9 +30,9 @@ static void linear_forward(Fixture *f, const LinearCase *l) {
   OPS(f);
   int width = l->outputs + l->pads;
   size_t count = (size_t)l->rows * (size_t)width;
-  Array x = array_new(f, KIND_COMPUTE, layout_rows(l->rows, l->inputs, l->inputs + 5), linear_values(f, l, "x"));
-  Array y = array_new(f, KIND_COMPUTE, layout_rows(l->rows, width, width + 3), NULL);
-  ops->linear(c, y.data, y.layout.row, x.data, x.layout.row, &l->params, l->w, l->rows);
+  Array x = array_compute(f, linear_values(f, l, "x"), (size_t)(l->rows * l->inputs));
+  Array y = array_compute(f, NULL, count);
+  ops->linear(c, y.data, x.data, &l->params, l->w, l->rows);
   expect_close(f, "y", array_read(f, &y), padded(f, l, linear_values(f, l, "y")), count, TOLERANCE_F32);
 }
 
@@ -40,10 +40,9 @@ static void linear_backward(Fixture *f, const LinearCase *l) {
   OPS(f);
   int width = l->outputs + l->pads;
   size_t count = (size_t)l->rows * (size_t)l->inputs;
-  Array dy =
-      array_new(f, KIND_COMPUTE, layout_rows(l->rows, width, width + 3), padded(f, l, linear_values(f, l, "dy")));
-  Array dx = array_new(f, KIND_COMPUTE, layout_rows(l->rows, l->inputs, l->inputs + 5), NULL);
-  ops->linear_backward_input(c, dx.data, dx.layout.row, dy.data, dy.layout.row, &l->params, l->w, l->rows);
+  Array dy = array_compute(f, padded(f, l, linear_values(f, l, "dy")), (size_t)(l->rows * width));
+  Array dx = array_compute(f, NULL, count);
+  ops->linear_backward_input(c, dx.data, dy.data, &l->params, l->w, l->rows);
   expect_close(f, "dx", array_read(f, &dx), linear_values(f, l, "dx"), count, TOLERANCE_F32);
 }
 
@@ -51,17 +50,16 @@ static void linear_weight(Fixture *f, const LinearCase *l) {
   OPS(f);
   int width = l->outputs + l->pads;
   size_t count = (size_t)width * (size_t)l->inputs, logical = (size_t)l->outputs * (size_t)l->inputs;
-  Array dy =
-      array_new(f, KIND_COMPUTE, layout_rows(l->rows, width, width + 3), padded(f, l, linear_values(f, l, "dy")));
-  Array x = array_new(f, KIND_COMPUTE, layout_rows(l->rows, l->inputs, l->inputs + 5), linear_values(f, l, "x"));
+  Array dy = array_compute(f, padded(f, l, linear_values(f, l, "dy")), (size_t)(l->rows * width));
+  Array x = array_compute(f, linear_values(f, l, "x"), (size_t)(l->rows * l->inputs));
   double *want = concatenate(f, linear_values(f, l, "dw"), logical, host_values(f, count - logical), count - logical);
   double *before = random_values(f, 9, count);
   memset(before + logical, 0, (count - logical) * sizeof *before);
   parameters_write(f, &l->params, ARENA_OF_GRAD, 1, before);
-  ops->linear_backward_weight(c, &l->params, l->w, dy.data, dy.layout.row, x.data, x.layout.row, l->rows, true);
+  ops->linear_backward_weight(c, &l->params, l->w, dy.data, x.data, l->rows, true);
   expect_close(f, "accumulated dw", parameters_read(f, &l->params, ARENA_OF_GRAD, 1), sum_of(f, before, want, count),
                count, TOLERANCE_F32);
-  ops->linear_backward_weight(c, &l->params, l->w, dy.data, dy.layout.row, x.data, x.layout.row, l->rows, false);
+  ops->linear_backward_weight(c, &l->params, l->w, dy.data, x.data, l->rows, false);
   double *got = parameters_read(f, &l->params, ARENA_OF_GRAD, 1);
   expect_close(f, "dw", got, want, count, TOLERANCE_F32);
   expect_same("pads of dw", got + logical, want + logical, count - logical);
@@ -113,10 +111,10 @@ static void linear_large(Fixture *f, int rows, int outputs, int inputs) {
   Matrix matrix = p.groups[0].matrix;
   Array in = array_compute(f, x, x_count), y = array_compute(f, NULL, y_count), again = array_compute(f, NULL, y_count);
   Array upstream = array_compute(f, dy, y_count), dx = array_compute(f, NULL, x_count);
-  ops->linear(c, y.data, outputs, in.data, inputs, &p, matrix, rows);
-  ops->linear(c, again.data, outputs, in.data, inputs, &p, matrix, rows);
-  ops->linear_backward_input(c, dx.data, inputs, upstream.data, outputs, &p, matrix, rows);
-  ops->linear_backward_weight(c, &p, matrix, upstream.data, outputs, in.data, inputs, rows, false);
+  ops->linear(c, y.data, in.data, &p, matrix, rows);
+  ops->linear(c, again.data, in.data, &p, matrix, rows);
+  ops->linear_backward_input(c, dx.data, upstream.data, &p, matrix, rows);
+  ops->linear_backward_weight(c, &p, matrix, upstream.data, in.data, rows, false);
   double *dw = parameters_read(f, &p, ARENA_OF_GRAD, 0);
   expect_close(f, "y", array_read(f, &y), product(f, x, inputs, 1, w, inputs, 1, rows, outputs, inputs), y_count,
                TOLERANCE_F32);
@@ -124,7 +122,7 @@ static void linear_large(Fixture *f, int rows, int outputs, int inputs) {
   expect_close(f, "dx", array_read(f, &dx), product(f, dy, outputs, 1, w, 1, inputs, rows, inputs, outputs), x_count,
                TOLERANCE_F32);
   expect_close(f, "dw", dw, product(f, dy, 1, outputs, x, 1, inputs, outputs, inputs, rows), w_count, TOLERANCE_F32);
-  ops->linear_backward_weight(c, &p, matrix, upstream.data, outputs, in.data, inputs, rows, false);
+  ops->linear_backward_weight(c, &p, matrix, upstream.data, in.data, rows, false);
   expect_same("the same dw again", parameters_read(f, &p, ARENA_OF_GRAD, 0), dw, w_count);
 }
 

@@ -151,7 +151,7 @@ static void test_update_large(void **state) {
   x[3] = 1;
   for (int i = 0; i < ROWS; i++) y[i] = want[i * COLS + 3];
   Array in = array_compute(f, x, COLS), out = array_compute(f, NULL, ROWS);
-  ops->linear(c, out.data, ROWS, in.data, COLS, &p, p.groups[0].matrix, 1);
+  ops->linear(c, out.data, in.data, &p, p.groups[0].matrix, 1);
   expect_close(f, "column of the compute copy", array_read(f, &out), y, ROWS, TOLERANCE_F32);
 }
 

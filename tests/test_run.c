@@ -193,9 +193,7 @@ static void test_config_round_trip(void **state) {
                             .ffn = 352,
                             .tie = true,
                             .rope_base = 10000.0f,
-                            .norm_eps = 1e-5f,
-                            .norm = NORM_RMS,
-                            .mlp = MLP_SWIGLU};
+                            .norm_eps = 1e-5f};
   ModelConfig back;
   SpecialTokens special = {-2, -2};
   Error error = {0};
