@@ -282,7 +282,7 @@ bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   m->ops->drop(m->context, &m->evaluation); /* evaluation moves into the training buffers */
   int64_t rows = (int64_t)settings->batch * m->config.ctx;
   if (rows > INT32_MAX / 2)
-    return fail(error, EXIT_USAGE, "a micro-batch of %lld tokens is too large; lower --batch", (long long)rows);
+    return fail(error, EXIT_USAGE, "a micro-batch of %lld tokens is too large; use a smaller batch", (long long)rows);
   size_t arena = m->table.arena * sizeof(float), offsets = (size_t)m->config.vocab + 1;
   m->params.grad = m->ops->alloc(m->context, "gradients", arena);
   m->params.m = m->ops->alloc(m->context, "first moments of AdamW", arena);

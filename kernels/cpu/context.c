@@ -20,7 +20,7 @@ enum { ALIGNMENT = 256 };
 bool cpu_open(Context **out, const ContextOptions *options, Error *error) {
   *out = NULL;
   if (options->dtype != DTYPE_F32)
-    return fail(error, EXIT_USAGE, "--dtype bf16 is not available on the CPU in this version; use --dtype f32");
+    return fail(error, EXIT_USAGE, "bf16 is not available on the CPU in this version; use f32");
   Context *c = calloc(1, sizeof *c);
   if (!c) return fail(error, EXIT_MEMORY, "out of memory opening the CPU backend");
   c->dtype = options->dtype;
@@ -76,7 +76,7 @@ void *cpu_alloc(Context *c, const char *name, size_t bytes) {
     block = aligned_alloc(ALIGNMENT, ALIGNMENT + (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
   if (!block) {
     fail(&c->error, EXIT_MEMORY,
-         "out of memory: %s needs %.1f MiB, %.1f MiB are free, %.1f MiB in use; try a smaller --batch or model", name,
+         "out of memory: %s needs %.1f MiB, %.1f MiB are free, %.1f MiB in use; use a smaller batch or model", name,
          (double)bytes / 1048576.0, available / 1048576.0, (double)c->bytes / 1048576.0);
     return NULL;
   }
