@@ -99,9 +99,8 @@ all: $(BIN)/train $(BIN)/generate
 $(BIN)/train $(BIN)/generate: $(BIN)/%: $(BUILD)/%.o $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 
-$(BUILD)/stories: data/stories/stories.c $(wildcard data/stories/*.h)
-	@mkdir -p $(@D)
-	$(Q)$(CC) -std=c11 -O2 -D_XOPEN_SOURCE=700 $(WARNINGS) $< -o $@ -lm
+$(BUILD)/stories: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/stories/*.c util/*.c))
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ -lm
 
 $(BUILD)/train.o $(BUILD)/generate.o: DEFINES += -DINKLING_VERSION='"$(VERSION)"'
 $(BUILD)/train.o $(BUILD)/generate.o: $(BUILD)/version

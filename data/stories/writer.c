@@ -1,0 +1,140 @@
+#include "data/stories/writer.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- random numbers: SplitMix64 (Steele, Lea, Flood 2014) ---- */
+
+static uint64_t random_next(uint64_t *state) {
+  uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+  return z ^ (z >> 31);
+}
+
+/* Exactly uniform on 0 .. n-1: numbers from the last, incomplete run of n are thrown away. */
+static int random_below(uint64_t *state, int n) {
+  uint64_t range = (uint64_t)n;
+  uint64_t limit = UINT64_MAX - UINT64_MAX % range;
+  uint64_t r = random_next(state);
+  while (r >= limit) r = random_next(state);
+  return (int)(r % range);
+}
+
+/* ---- choices ---- */
+
+static void write_span(Writer *w, Span span) {
+  if (span.length > MAX_STORY - w->length) {
+    w->error = "a story is longer than MAX_STORY";
+    return;
+  }
+  memcpy(w->text + w->length, span.text, span.length);
+  w->length += span.length;
+}
+
+/* Charges the choice of heads[chosen], about to be written, to the bytes that reveal it. */
+static void charge_choice(Writer *w, const Head *heads, const int *weights, int count, int chosen) {
+  bool possible[MAX_ALTERNATIVES > MAX_WORDS ? MAX_ALTERNATIVES : MAX_WORDS];
+  int total = 0;
+  for (int i = 0; i < count; i++) {
+    possible[i] = true;
+    total += weights[i];
+  }
+  for (size_t t = 0; total > weights[chosen]; t++) {
+    if (t >= heads[chosen].length || w->length + t >= MAX_STORY) {
+      w->error = "a choice does not show in the text";
+      return;
+    }
+    int left = 0;
+    for (int i = 0; i < count; i++) {
+      possible[i] = possible[i] && t < heads[i].length && heads[i].text[t] == heads[chosen].text[t];
+      if (possible[i]) left += weights[i];
+    }
+    if (left < total) w->bits[w->length + t] += log2((double)total / (double)left);
+    total = left;
+  }
+}
+
+static void note_use(Writer *w, int variable, size_t mentioned_at) {
+  size_t distance = w->length - mentioned_at;
+  if (distance <= w->max_distance) return;
+  w->max_distance = distance;
+  w->max_distance_name = w->grammar->variable[variable].name;
+}
+
+static void write_draw(Writer *w, int variable) {
+  const Variable *v = &w->grammar->variable[variable];
+  Head heads[MAX_WORDS];
+  int weights[MAX_WORDS];
+  for (int i = 0; i < v->words; i++) {
+    heads[i].length = 0;
+    head_append(&heads[i], v->word[i].form[0]);
+    weights[i] = 1;
+  }
+  int chosen = random_below(&w->random, v->words);
+  charge_choice(w, heads, weights, v->words, chosen);
+  w->value[variable] = chosen;
+  w->word_used[variable][chosen] = true;
+  w->last[variable] = (LastMention){w->length, w->length};
+  write_span(w, v->word[chosen].form[0]);
+}
+
+static void write_mention(Writer *w, int variable, int form) {
+  LastMention *last = &w->last[variable];
+  note_use(w, variable, form == 0 ? last->word : last->any);
+  last->any = w->length;
+  if (form == 0) last->word = w->length;
+  write_span(w, w->grammar->variable[variable].word[w->value[variable]].form[form]);
+}
+
+static int choose_alternative(Writer *w, const Rule *r) {
+  if (r->alternatives == 1) return 0;
+  Head heads[MAX_ALTERNATIVES];
+  int weights[MAX_ALTERNATIVES] = {0};
+  for (int i = 0; i < r->alternatives; i++) {
+    head_of(w->grammar, &r->alternative[i], w->value, &heads[i]);
+    weights[i] = r->alternative[i].weight;
+  }
+  int chosen = 0;
+  for (int draw = random_below(&w->random, r->weight); draw >= weights[chosen]; chosen++) draw -= weights[chosen];
+  charge_choice(w, heads, weights, r->alternatives, chosen);
+  return chosen;
+}
+
+static void write_rule(Writer *w, int rule, int depth) {
+  const Rule *r = &w->grammar->rule[rule];
+  if (depth == MAX_DEPTH) {
+    w->error = "the rules nest too deep";
+    return;
+  }
+  int chosen = choose_alternative(w, r);
+  const Alternative *a = &r->alternative[chosen];
+  w->rule_used[rule][chosen] = true;
+  for (int i = 0; i < a->items && !w->error; i++) {
+    const Item *item = &a->item[i];
+    switch (item->kind) {
+    case ITEM_TEXT: write_span(w, item->text); break;
+    case ITEM_DRAW: write_draw(w, item->variable); break;
+    case ITEM_MENTION: write_mention(w, item->variable, item->form); break;
+    case ITEM_RULE: write_rule(w, item->rule, depth + 1); break;
+    case ITEM_SWITCH:
+      note_use(w, item->variable, w->last[item->variable].any);
+      write_rule(w, item->rule_of[w->value[item->variable]], depth + 1);
+      break;
+    }
+  }
+}
+
+bool writer_story(Writer *w) {
+  w->length = 0;
+  memset(w->bits, 0, sizeof w->bits);
+  write_rule(w, 0, 0);
+  write_span(w, span_of(STORY_SEPARATOR));
+  return !w->error;
+}
+
+double writer_bits(const Writer *w, size_t begin, size_t end) {
+  double sum = 0;
+  for (size_t t = begin; t < end; t++) sum += w->bits[t];
+  return sum;
+}
