@@ -125,7 +125,7 @@ int32_t *some_tokens(Fixture *f, int count, int vocab);
 void token_order(Fixture *f, const int32_t *tokens, int count, int vocab, Array *offsets, Array *order);
 /* With a device state of its own. */
 Dropout dropout_at(Fixture *f, float p, int64_t steps_done, int first_sequence);
-/* Its factors, by the documented map: 0 or 1 / (1 - p) on [batch][length][dim], for sequences from number `first` on. */
+/* Its factors by the documented map, 0 or 1 / (1 - p), on [batch][length][dim]; sequences are numbered from `first`. */
 double *dropout_mask(Fixture *f, const Dropout *d, int64_t step, int first, int batch, int length, int dim);
 /* Head sizes that attention is promised for (even and at most 256 on the CPU, multiples of 8 to 128 on CUDA). */
 bool has_head_size(const Fixture *f, int head_dim);

@@ -1,5 +1,5 @@
-/* The rows of kernels.h that decode one token, on every backend: against plain loops in double; and row i of a batch bit
- * for bit the single run of its sequence, whatever the rows beside it, its slot and the number of threads. */
+/* The rows of kernels.h that decode one token, on every backend: against plain loops in double; and row i of a batch
+ * bit for bit the single run of its sequence, whatever the rows beside it, its slot and the number of threads. */
 #include "tests/machine.h"
 
 #include <math.h>

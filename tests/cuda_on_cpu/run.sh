@@ -7,9 +7,10 @@
 # enough.
 set -u
 
-# The test programs, those that take longest first; what is behind test_context depends on the card.
-programs='test_decode test_sample test_model test_model_train test_kernels_linear test_kernels test_kernels_dropout test_context
-  test_kernels_attention_shapes test_kernels_attention test_kernels_loss test_kernels_step'
+# The test programs, those that take longest first, and those whose kernels depend on how much shared memory a card has.
+programs='test_sample test_decode test_model_train test_model test_kernels test_context test_kernels_linear test_kernels_dropout'
+sized='test_kernels_attention_shapes test_kernels_loss test_kernels_step test_kernels_attention'
+programs="$programs $sized"
 orders='fwd rev rand'
 
 # One job, for xargs below: run.sh --job RESULTS BUILD PROGRAM LABEL
@@ -59,7 +60,7 @@ all=$(
     plain)
       jobs plain train test_emulator check_fragments
       for order in $orders; do jobs "$order" $programs; done
-      jobs sm86 ${programs#*test_context }
+      jobs sm86 $sized
       ;;
     *) jobs "$kind" train test_emulator check_fragments $programs ;;
   esac
