@@ -167,10 +167,11 @@ static bool resolve_length(Run *r, const ChoiceInputs *given, Error *error) {
 }
 
 static bool check_device(const Run *r, const ModelConfig *model, Error *error) {
-  if (device_check(r->backend, r->context, model, error)) return true;
-  Error all = *error;
-  *error = (Error){0};
-  return fail(error, all.code, "%s; change --dim or --heads, or use --device cpu", all.text);
+  Error why = {0};
+  ContextInfo info;
+  r->backend->info(r->context, &info);
+  return model_check_device(model, &info, &why) ||
+         fail(error, why.code, "%s; change --dim or --heads, or use --device cpu", why.text);
 }
 
 /* What is wrong with the flags whatever the text is, before gigabytes of it are read. */
