@@ -246,5 +246,5 @@ static void print_error(Console *console, const char *format, ...) {
 }
 
 void console_error(Console *console, const Error *error) {
-  print_error(console, "%s", error->text[0] ? error->text : "failed without saying why");
+  print_error(console, "%s", error->text[0] ? error->text : "unknown error");
 }

@@ -1,6 +1,5 @@
 #include "cli/device.h"
 
-#include <stdio.h>
 #include <string.h>
 
 const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
@@ -41,10 +40,4 @@ bool device_open(const DeviceSettings *settings, const ModelConfig *model, const
   }
   if (skipped.code) return fail(error, skipped.code, "%s", skipped.text);
   return fail(error, EXIT_USAGE, "--device %s: this build has no such backend; use --device cpu", wanted);
-}
-
-void print_version(const char *program, const char *version) {
-  printf("%s (Inkling) %s, backends:", program, version);
-  for (const Backend *const *b = backend_list(); *b; b++) printf(" %s", (*b)->name);
-  printf("\n");
 }

@@ -23,7 +23,4 @@ typedef struct DeviceSettings {
 bool device_open(const DeviceSettings *settings, const ModelConfig *model, const char *tuning, Console *console,
                  const Backend **backend, Context **context, Error *error);
 
-/* `train (Inkling) VERSION, backends: cpu` on stdout. */
-void print_version(const char *program, const char *version);
-
 #endif

@@ -1,4 +1,4 @@
-/* cli/progress and util/error: errors, numbers, progress lines, work lines and the messages of the console. */
+/* cli/console and util/error: errors, numbers, progress lines, work lines and the messages of the console. */
 #include "util/error.h"
 #include "cli/console.h"
 #include "util/text.h"
@@ -226,7 +226,7 @@ static void quiet_keeps_warnings(void **state) {
   console_line(&console, "line");
   console_warning(&console, "careful");
   console_error(&console, &(Error){.code = EXIT_INTERNAL});
-  assert_string_equal(printed(f, &console), "warning: careful\ntrain: failed without saying why\n");
+  assert_string_equal(printed(f, &console), "warning: careful\ntrain: unknown error\n");
 }
 
 static void messages_wipe_the_line(void **state) {
@@ -276,5 +276,5 @@ int main(void) {
       WITH_SCRATCH(messages_wipe_the_line),
       cmocka_unit_test(console_looks_at_the_environment),
   };
-  return cmocka_run_group_tests_name("progress", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("console", tests, NULL, NULL);
 }
