@@ -17,8 +17,8 @@ typedef struct DeviceSettings {
   bool autotune;
 } DeviceSettings;
 
-/* Opens the backend that is named, or with auto the best one that can compute `model` (NULL: not known yet); `console` is
- * told which one was skipped and why. Its dtype is the one named, or with auto the natural one. `tuning`:
+/* Opens the backend that is named, or with auto the best one that can compute `model` (NULL: not known yet); `console`
+ * is told which one was skipped and why. Its dtype is the one named, or with auto the natural one. `tuning`:
  * ContextOptions.tuning. EXIT_USAGE when this build or machine does not have it. */
 bool device_open(const DeviceSettings *settings, const ModelConfig *model, const char *tuning, Console *console,
                  const Backend **backend, Context **context, Error *error);

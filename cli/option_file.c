@@ -194,7 +194,7 @@ bool options_write(const Options *options, FILE *stream) {
   const char *group = NULL;
   for (const Option *row = options->rows; row < options->rows + options->count; row++) {
     if (row->transient || !option_is_set(row, option_load(row)) || loses_to_rival(options, row)) continue;
-    if (row->group && row->group != group) fprintf(stream, "%s# %s\n", group ? "\n" : "", row->group);
+    if (row->group != group) fprintf(stream, "%s# %s\n", group ? "\n" : "", row->group);
     group = row->group;
     write_row(stream, row);
   }

@@ -77,7 +77,7 @@ typedef struct Option {
   bool positional;            /* also takes arguments without a flag (OPTION_LIST: all, OPTION_TEXT: one) */
   bool transient;             /* an action (--resume, --dry-run): never written by options_write() */
   int exclusive;              /* rows with the same number > 0 exclude each other (--steps, --epochs, --minutes) */
-  const char *group;          /* heading in --help and in files; of a row with a name: filled by options_init() */
+  const char *group;          /* heading in --help and in files; options_init() copies it to the rows below it */
 
   /* Filled by the parser. */
   OptionOrigin origin;

@@ -9,9 +9,9 @@
  * once, which is safe because every file is replaced atomically. */
 extern _Atomic int stop_signal;
 
-/* Parses the command line; then prints --help or --version, or calls run(context). Prints the error, if there is one, and
- * returns the exit status. Call it first in main(): it starts the program again, once, when the environment does not say
- * yet how long OpenMP's threads spin before they sleep, which the runtime reads before main(). */
+/* Parses the command line; then prints --help or --version, or calls run(context). Prints the error, if there is one,
+ * and returns the exit status. Call it early in main(): it starts the program again, once, when the environment does
+ * not say yet how long OpenMP's threads spin before they sleep, which the runtime reads before main(). */
 int startup_run(int argc, char **argv, const char *version, Options *options, Console *console,
                 bool (*run)(void *context, Error *error), void *context);
 

@@ -77,7 +77,7 @@ refused "unwritable output" 7 "nowhere" "$train" text.txt --out nowhere/deep/run
 refused "output is a file" 7 "one.txt" "$train" text.txt --out one.txt
 if ! "$train" text.txt --device cuda --dry-run 2>/dev/null; then # where there is no GPU, or no CUDA in this build
   refused "no GPU" 2 "use --device cpu" "$train" text.txt --device cuda
-  refused "no such dtype on a CPU" 2 "use --dtype f32" "$train" text.txt --dtype bf16
+  refused "no such dtype on a CPU" 2 "use f32" "$train" text.txt --dtype bf16
 fi
 refused "more memory than there is" 5 "memory" "$train" text.txt --layers 1000 --dim 32768 --heads 256 --quiet
 refused "nothing to resume" 4 "run" "$train" --resume=folder

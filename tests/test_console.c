@@ -1,8 +1,8 @@
 /* cli/console and util/error: errors, numbers, progress lines, work lines and the messages of the console. */
-#include "util/error.h"
 #include "cli/console.h"
-#include "util/text.h"
 #include "tests/cli_helpers.h"
+#include "util/error.h"
+#include "util/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -229,7 +229,7 @@ static void quiet_keeps_warnings(void **state) {
   assert_string_equal(printed(f, &console), "warning: careful\ntrain: unknown error\n");
 }
 
-static void messages_wipe_the_line(void **state) {
+static void messages_clear_the_line(void **state) {
   Scratch *f = *state;
   Console console = console_to(f, true);
   ConsoleProgress numbers = {
@@ -273,7 +273,7 @@ int main(void) {
       WITH_SCRATCH(short_work_is_silent),
       WITH_SCRATCH(long_work_is_one_line),
       WITH_SCRATCH(quiet_keeps_warnings),
-      WITH_SCRATCH(messages_wipe_the_line),
+      WITH_SCRATCH(messages_clear_the_line),
       cmocka_unit_test(console_looks_at_the_environment),
   };
   return cmocka_run_group_tests_name("console", tests, NULL, NULL);

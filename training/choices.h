@@ -25,8 +25,8 @@ typedef struct Choices {
 #define CHOICES_LOG_LINES 100    /* per run */
 #define CHOICES_GPT2_VOCAB 50304 /* of preset 124m: 50257 tokens, padded */
 
-/* name; layers, heads, dim, ctx; sequences in a micro-batch; vocabulary, 0: by the size of the text; parameters with the
- * vocabulary that the shape is meant for. Ascending. */
+/* name; layers, heads, dim, ctx; sequences in a micro-batch; vocabulary, 0: by the size of the text; parameters with
+ * the vocabulary that the shape is meant for. */
 #define CHOICES_PRESETS(X)                                                                                             \
   X(NANO, "nano", 4, 4, 128, 64, 12, 0, 1e6)                                                                           \
   X(BABY, "baby", 6, 6, 384, 256, 64, 0, 11e6)                                                                         \

@@ -17,7 +17,7 @@ enum {
   DOT_LANES = 8,   /* partial sums of one product */
   WEIGHT_TILE = 4, /* weight rows and sequences whose sums are in registers together */
   SEQUENCE_TILE = 4,
-  KEY_BLOCK = 64, /* keys whose scores are made before their values are read; a multiple of DOT_LANES */
+  KEY_BLOCK = 64,       /* keys whose scores are made before their values are read; a multiple of DOT_LANES */
   PARALLEL_WORK = 16384 /* multiply-adds; less does not pay for a parallel region */
 };
 
