@@ -36,8 +36,10 @@ extern "C" {
 
 typedef enum DType { DTYPE_F32, DTYPE_BF16 } DType;
 static inline size_t dtype_bytes(DType t) { return t == DTYPE_F32 ? 4 : 2; }
+static inline const char *dtype_name(DType t) { return t == DTYPE_F32 ? "f32" : "bf16"; }
 
 enum { IGNORE_INDEX = -100 };   /* a target that takes no part in the loss */
+enum { HEAD_DIM_LIMIT = 256 };  /* no backend has larger attention heads */
 enum { TENSOR_ALIGNMENT = 64 }; /* elements: groups of parameters start at multiples of 256 bytes of fp32 */
 
 /* ---- device-resident state ---- */

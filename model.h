@@ -21,11 +21,25 @@ typedef struct ModelConfig {
   float rope_base, norm_eps;
 } ModelConfig;
 
+/* Limits of every model, in files as in flags; small enough that the product of any three fits 64 bits. */
+enum {
+  MODEL_MAX_LAYERS = 1024,
+  MODEL_MAX_HEADS = 1024,
+  MODEL_MIN_DIM = 2,
+  MODEL_MAX_DIM = 65536,
+  MODEL_MAX_FFN = 1 << 20,
+  MODEL_MAX_CTX = 1 << 20,
+  MODEL_MAX_VOCAB = 1 << 20
+};
+
 /* 8/3 dim rounded up to a multiple of 32: the width whose three matrices cost what two of 4 dim would. */
 int model_default_ffn(int dim);
 
 /* Ranges and divisibility; `code` is EXIT_USAGE for flags and EXIT_CHECKPOINT for files. */
 bool model_config_check(const ModelConfig *config, ExitCode code, Error *error);
+
+/* Whether the device can compute it. EXIT_USAGE when its attention heads have the wrong size. */
+bool model_check_device(const ModelConfig *config, const ContextInfo *device, Error *error);
 
 /* ---- the table of parameters: one row a tensor, in checkpoint order ---- */
 

@@ -167,10 +167,11 @@ static bool resolve_length(Run *r, const ChoiceInputs *given, Error *error) {
 }
 
 static bool check_device(const Run *r, const ModelConfig *model, Error *error) {
-  if (device_check(r->backend, r->context, model, error)) return true;
-  Error all = *error;
-  *error = (Error){0};
-  return fail(error, all.code, "%s; change --dim or --heads, or use --device cpu", all.text);
+  Error why = {0};
+  ContextInfo info;
+  r->backend->info(r->context, &info);
+  return model_check_device(model, &info, &why) ||
+         fail(error, why.code, "%s; change --dim or --heads, or use --device cpu", why.text);
 }
 
 /* What is wrong with the flags whatever the text is, before gigabytes of it are read. */
@@ -209,7 +210,8 @@ static bool prepare(Run *r, Error *error) {
   return resolve_length(r, &given, error);
 }
 
-static bool run(Run *r, Error *error) {
+static bool run(void *context, Error *error) {
+  Run *r = context;
   const TrainSettings *s = &r->settings;
   if (!prepare(r, error)) return false;
   bool resumes = s->resume && settings_have_directory(s);
@@ -237,20 +239,9 @@ static void close_run(Run *r) {
 }
 
 int main(int argc, char **argv) {
-  startup(argv);
   Run r = {.lock = -1, .saved_step = -1, .best_loss = INFINITY, .last_val_loss = NAN};
-  Option rows[SETTINGS_OPTIONS];
-  Error error = {0};
-  settings_options(&r.options, rows, &r.settings);
-  bool ok = options_parse(&r.options, argc, argv, &error);
-  r.console = console_open("train", r.settings.quiet);
-  if (ok && r.options.help) options_help(&r.options, stdout);
-  else if (ok && r.options.version) print_version("train", INKLING_VERSION);
-  else ok = ok && run(&r, &error);
-  if (ok && (r.options.help || r.options.version) && fflush(stdout) != 0)
-    ok = fail(&error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));
-  console_end_line(&r.console);
-  if (!ok) console_error(&r.console, &error);
+  settings_options(&r.options, &r.settings);
+  const int status = startup_run(argc, argv, INKLING_VERSION, &r.options, &r.console, run, &r);
   close_run(&r);
-  return ok ? EXIT_DONE : (int)error.code;
+  return status;
 }

@@ -86,9 +86,6 @@ bool checkpoint_write_config(const char *dir, const ModelConfig *config, Special
 /* ---- configuration, read ---- */
 
 enum { MAX_CONFIG_BYTES = 16 << 20 };
-/* Beyond every model there is, and small enough that products of two fit 64 bits many times over. */
-enum { MAX_LAYERS = 4096, MAX_HEADS = 1 << 16, MAX_HEAD_DIM = 1 << 16, MAX_WIDTH = 1 << 20, MAX_FFN = 1 << 22 };
-enum { MAX_POSITIONS = 1 << 24 }; /* of the context, and tokens of the vocabulary */
 
 typedef struct ConfigReader {
   const json_t *root;
@@ -117,7 +114,7 @@ static bool read_int(const ConfigReader *r, const char *key, int fallback, int h
   if (!value) return true;
   if (!json_is_integer(value)) return refuse(r, "%s is not an integer", key);
   json_int_t number = json_integer_value(value);
-  if (number < 1 || number > high) return refuse(r, "%s is %jd; 1 to %d is possible", key, (intmax_t)number, high);
+  if (number < 1 || number > high) return refuse(r, "%s is %jd; it must be from 1 to %d", key, (intmax_t)number, high);
   *out = (int)number;
   return true;
 }
@@ -196,14 +193,14 @@ static bool read_rope(const ConfigReader *r, float *base) {
 
 static bool read_sizes(const ConfigReader *r, ModelConfig *c) {
   /* the defaults of LlamaConfig */
-  if (!read_int(r, "vocab_size", 32000, MAX_POSITIONS, &c->vocab) ||
-      !read_int(r, "hidden_size", 4096, MAX_WIDTH, &c->dim) ||
-      !read_int(r, "intermediate_size", 11008, MAX_FFN, &c->ffn) ||
-      !read_int(r, "num_hidden_layers", 32, MAX_LAYERS, &c->layers) ||
-      !read_int(r, "num_attention_heads", 32, MAX_HEADS, &c->heads) ||
-      !read_int(r, "num_key_value_heads", c->heads, MAX_HEADS, &c->kv_heads) ||
-      !read_int(r, "head_dim", 0, MAX_HEAD_DIM, &c->head_dim) ||
-      !read_int(r, "max_position_embeddings", 2048, MAX_POSITIONS, &c->ctx))
+  if (!read_int(r, "vocab_size", 32000, MODEL_MAX_VOCAB, &c->vocab) ||
+      !read_int(r, "hidden_size", 4096, MODEL_MAX_DIM, &c->dim) ||
+      !read_int(r, "intermediate_size", 11008, MODEL_MAX_FFN, &c->ffn) ||
+      !read_int(r, "num_hidden_layers", 32, MODEL_MAX_LAYERS, &c->layers) ||
+      !read_int(r, "num_attention_heads", 32, MODEL_MAX_HEADS, &c->heads) ||
+      !read_int(r, "num_key_value_heads", c->heads, MODEL_MAX_HEADS, &c->kv_heads) ||
+      !read_int(r, "head_dim", 0, HEAD_DIM_LIMIT, &c->head_dim) ||
+      !read_int(r, "max_position_embeddings", 2048, MODEL_MAX_CTX, &c->ctx))
     return false;
   if (c->head_dim != 0) return true;
   if (c->dim % c->heads != 0)

@@ -8,27 +8,26 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
   BAR_WIDTH = 12,
-  LINE_LIMIT = 512, /* bytes of a progress line */
-  PLAIN_WIDTH = 80  /* of a terminal that does not tell */
+  LINE_LIMIT = 512,  /* bytes of a progress line */
+  DEFAULT_WIDTH = 80 /* of a terminal that does not report its own */
 };
 
 static const double REDRAW_SECONDS = 0.1;
-static const double QUIET_SECONDS = 0.5; /* of work that may be over before anyone asks */
-static const double PLAIN_SECONDS = 10;  /* between lines about work where they do not update */
+static const double WORK_DELAY = 0.5;   /* short work shows nothing */
+static const double PLAIN_SECONDS = 10; /* between plain lines about work */
 
 /* ---- the line ---- */
 
-/* In the order in which they stand in the line. */
+/* In the order of the line. */
 enum { FIELD_STEP, FIELD_BAR, FIELD_LOSS, FIELD_VAL, FIELD_LR, FIELD_SPEED, FIELD_PEAK, FIELD_ETA, FIELDS };
 
 typedef struct Field {
   char text[64];
-  int columns; /* 0: not there */
+  int columns; /* 0: left out */
 } Field;
 
 static void put_field(Field *field, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -55,7 +54,7 @@ static void fill_fields(Field fields[FIELDS], const ConsoleProgress *numbers, bo
   if (ends) snprintf(steps, sizeof steps, "/%lld", (long long)numbers->steps);
   put_field(&fields[FIELD_STEP], "step %lld%s", (long long)numbers->step, steps);
   if (bar && ends) put_bar(&fields[FIELD_BAR], numbers, utf8);
-  /* A loss that is infinite is news, one that is NaN was not measured. */
+  /* Infinite values are shown, NaN was not measured. */
   if (!isnan(numbers->loss)) put_field(&fields[FIELD_LOSS], "loss %.3f", numbers->loss);
   if (!isnan(numbers->val_loss)) put_field(&fields[FIELD_VAL], "val %.3f", numbers->val_loss);
   if (!isnan(numbers->lr)) put_field(&fields[FIELD_LR], "lr %.1e", numbers->lr);
@@ -88,7 +87,7 @@ int console_format_progress(char *out, size_t size, const ConsoleProgress *numbe
   fill_fields(fields, numbers, bar, utf8);
   for (int i = 0; width > 0 && i < FIELDS - 1 && columns_of(fields) > width; i++)
     fields[least_important_first[i]].columns = 0;
-  if (width > 0 && fields[FIELD_STEP].columns > width) { /* alone, plain ASCII: can be cut anywhere */
+  if (width > 0 && fields[FIELD_STEP].columns > width) { /* alone, and ASCII: can be cut anywhere */
     fields[FIELD_STEP].columns = width < (int)sizeof fields[0].text ? width : 0;
     fields[FIELD_STEP].text[fields[FIELD_STEP].columns] = '\0';
   }
@@ -105,7 +104,7 @@ int console_format_progress(char *out, size_t size, const ConsoleProgress *numbe
 
 /* ---- the console ---- */
 
-/* The programs never call setlocale(), so the environment is asked the way POSIX ranks it. */
+/* As setlocale(), which the programs never call, would read the environment. */
 static bool locale_is_utf8(void) {
   static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
   static const char *const spellings[] = {"UTF-8", "utf-8", "UTF8", "utf8"};
@@ -128,36 +127,33 @@ Console console_open(const char *program, bool quiet) {
                    .drawn_at = -1};
 }
 
-static int terminal_width(const Console *console) {
+/* 0: no limit. The last column stays free: some terminals wrap as soon as it is written. */
+static int line_width(const Console *console) {
   struct winsize size;
-  if (ioctl(fileno(console->stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return PLAIN_WIDTH;
-  return size.ws_col;
+  if (!console->terminal) return 0;
+  if (ioctl(fileno(console->stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return DEFAULT_WIDTH - 1;
+  return size.ws_col > 1 ? size.ws_col - 1 : 1;
 }
 
-static void wipe_line(Console *console) {
+static void clear_line(Console *console) {
   if (console->line_shown) fputs("\r\033[K", console->stream);
   console->line_shown = false;
 }
 
-void console_progress(Console *console, const ConsoleProgress *numbers, bool logged) {
-  char line[LINE_LIMIT];
-  if (console->quiet) return;
-  if (!console->terminal) {
-    if (!logged) return;
-    console_format_progress(line, sizeof line, numbers, 0, false, false);
-    fprintf(console->stream, "%s\n", line);
-    fflush(console->stream);
-    return;
-  }
-  double now = clock_seconds();
-  if (!logged && console->drawn_at >= 0 && now - console->drawn_at < REDRAW_SECONDS) return;
-  /* The last column stays free: some terminals wrap as soon as it is written. */
-  int width = terminal_width(console) - 1;
-  console_format_progress(line, sizeof line, numbers, width > 0 ? width : 1, true, console->utf8);
-  fprintf(console->stream, "\r%s\033[K", line);
+static void draw_line(Console *console, const char *line, double now) {
+  fprintf(console->stream, console->terminal ? "\r%s\033[K" : "%s\n", line);
   fflush(console->stream);
-  console->line_shown = true;
+  console->line_shown = console->terminal;
   console->drawn_at = now;
+}
+
+void console_progress(Console *console, const ConsoleProgress *numbers, bool logged) {
+  const double now = clock_seconds();
+  bool redraw = console->terminal && (console->drawn_at < 0 || now - console->drawn_at >= REDRAW_SECONDS);
+  if (console->quiet || !(logged || redraw)) return;
+  char line[LINE_LIMIT];
+  console_format_progress(line, sizeof line, numbers, line_width(console), console->terminal, console->utf8);
+  draw_line(console, line, now);
 }
 
 void console_end_line(Console *console) {
@@ -170,11 +166,11 @@ void console_end_line(Console *console) {
 void console_format_work(char *out, size_t size, const ConsoleWork *work, double seconds) {
   const double speed = seconds > 0 ? work->done / seconds : 0;
   ShortText (*shown)(double) = work->bytes ? text_bytes : text_count;
-  char all[40] = "", eta[48] = "";
-  if (work->all > 0) snprintf(all, sizeof all, " of %s", shown(work->all).text);
-  if (work->all > 0 && speed > 0)
-    snprintf(eta, sizeof eta, ", ETA %s", text_duration((work->all - work->done) / speed).text);
-  snprintf(out, size, "%s %s%s, %s/s%s", work->name, shown(work->done).text, all, shown(speed).text, eta);
+  char total[40] = "", eta[48] = "";
+  if (work->total > 0) snprintf(total, sizeof total, " of %s", shown(work->total).text);
+  if (work->total > 0 && speed > 0)
+    snprintf(eta, sizeof eta, ", ETA %s", text_duration((work->total - work->done) / speed).text);
+  snprintf(out, size, "%s %s%s, %s/s%s", work->name, shown(work->done).text, total, shown(speed).text, eta);
 }
 
 void console_work(Console *console, const ConsoleWork *work) {
@@ -183,35 +179,32 @@ void console_work(Console *console, const ConsoleWork *work) {
     console->work = work->name;
     console->work_began = now;
     console->work_shown = false;
-    console->drawn_at = console->terminal ? now + QUIET_SECONDS - wait : now;
+    console->drawn_at = console->terminal ? now + WORK_DELAY - wait : now;
   }
   if (console->quiet || now - console->drawn_at < wait) return;
   char line[LINE_LIMIT];
+  const size_t width = (size_t)line_width(console);
   console_format_work(line, sizeof line, work, now - console->work_began);
-  if (console->terminal) {
-    int width = terminal_width(console) - 1;
-    fprintf(console->stream, "\r%.*s\033[K", width > 0 ? width : 1, line);
-  } else fprintf(console->stream, "%s\n", line);
-  fflush(console->stream);
-  console->line_shown = console->work_shown = console->terminal;
-  console->drawn_at = now;
+  if (width && strlen(line) > width) line[width] = '\0';
+  draw_line(console, line, now);
+  console->work_shown = console->terminal;
 }
 
 void console_work_end(Console *console) {
-  if (console->work_shown) wipe_line(console);
+  if (console->work_shown) clear_line(console);
   console->work_shown = false;
   console->work = NULL;
   console->drawn_at = -1;
 }
 
 static void print_line(Console *console, const char *prefix, const char *color, const char *format, va_list arguments) {
-  wipe_line(console);
+  clear_line(console);
   bool colored = console->color && *color;
   if (*prefix) fprintf(console->stream, "%s%s:%s ", colored ? color : "", prefix, colored ? "\033[0m" : "");
   vfprintf(console->stream, format, arguments);
   fputc('\n', console->stream);
   fflush(console->stream);
-  console->drawn_at = -1; /* the line comes back with the next update, however soon */
+  console->drawn_at = -1; /* the next update draws the line again */
 }
 
 void console_warning(Console *console, const char *format, ...) {
@@ -246,5 +239,5 @@ static void print_error(Console *console, const char *format, ...) {
 }
 
 void console_error(Console *console, const Error *error) {
-  print_error(console, "%s", error->text[0] ? error->text : "failed without saying why");
+  print_error(console, "%s", error->text[0] ? error->text : "unknown error");
 }

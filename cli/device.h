@@ -1,4 +1,4 @@
-/* Choosing and opening the machine that computes: --device, --dtype, --threads, --autotune. */
+/* --device, --dtype, --threads, --autotune: which backend computes. */
 #ifndef INKLING_CLI_DEVICE_H
 #define INKLING_CLI_DEVICE_H
 
@@ -17,18 +17,10 @@ typedef struct DeviceSettings {
   bool autotune;
 } DeviceSettings;
 
-/* Opens the best backend that is there and can compute `model` (auto; a note on `console` says what was passed over, a
- * warning when it was there) or the one named, in its natural dtype (auto) or the one named. `model`: NULL when it is
- * not known yet. `tuning`: ContextOptions.tuning. EXIT_USAGE when this build or machine does not have it. */
+/* Opens the backend that is named, or with auto the best one that can compute `model` (NULL: not known yet); `console`
+ * is told which one was skipped and why. Its dtype is the one named, or with auto the natural one. `tuning`:
+ * ContextOptions.tuning. EXIT_USAGE when this build or machine does not have it. */
 bool device_open(const DeviceSettings *settings, const ModelConfig *model, const char *tuning, Console *console,
                  const Backend **backend, Context **context, Error *error);
-
-/* EXIT_USAGE when the device cannot work with heads of this size. */
-bool device_check(const Backend *backend, Context *context, const ModelConfig *model, Error *error);
-
-const char *dtype_name(DType dtype); /* "f32", "bf16" */
-
-/* `train (Inkling) VERSION, backends: cpu` on stdout. */
-void print_version(const char *program, const char *version);
 
 #endif

@@ -1,4 +1,5 @@
-#include "cli/option_value.h"
+/* One value of an option: its kinds, ranges and texts. */
+#include "cli/option_internal.h"
 
 #include "util/text.h"
 
@@ -60,11 +61,7 @@ void option_store(const Option *row, OptionValue value) {
 
 /* ---- ranges and values as text ---- */
 
-static bool has_range(const Option *row) {
-  bool real = row->kind == OPTION_FLOAT || row->kind == OPTION_DOUBLE;
-  bool number = real || option_is_whole(row) || row->kind == OPTION_INTERVAL;
-  return number && (row->min != 0 || row->max != 0);
-}
+static bool has_range(const Option *row) { return row->min != 0 || row->max != 0; }
 
 static bool in_range(const Option *row, double value) {
   double min = row->min, max = row->max;
@@ -206,25 +203,18 @@ static bool parse_interval(const char *text, Interval *out) {
   return out->seconds > 0 && out->seconds < 1e9;
 }
 
-static bool parse_switch(const char *text, int64_t *out) {
-  static const char *const words[] = {"no", "yes", "off", "on", "false", "true", "0", "1"};
-  for (int i = 0; i < 8; i++) {
-    if (strcmp(text, words[i]) == 0) {
-      *out = i & 1;
-      return true;
-    }
-  }
-  return false;
+/* The index of `text` among `names`, which end with NULL; -1 when it is not one of them. */
+static int find_name(const char *const *names, const char *text) {
+  for (int i = 0; names[i]; i++)
+    if (strcmp(text, names[i]) == 0) return i;
+  return -1;
 }
 
-static bool parse_choice(const Option *row, const char *text, int64_t *out) {
-  for (int i = 0; row->choices[i]; i++) {
-    if (strcmp(text, row->choices[i]) == 0) {
-      *out = i;
-      return true;
-    }
-  }
-  return false;
+/* -1 when it is not one of these. */
+static int parse_switch(const char *text) {
+  static const char *const words[] = {"no", "yes", "off", "on", "false", "true", "0", "1", NULL};
+  const int found = find_name(words, text);
+  return found < 0 ? -1 : found & 1;
 }
 
 void option_demand_text(const Option *row, char *out, size_t size) {
@@ -233,7 +223,10 @@ void option_demand_text(const Option *row, char *out, size_t size) {
   switch (row->kind) {
   case OPTION_FLAG:
   case OPTION_TRISTATE: snprintf(out, size, "yes or no"); break;
-  case OPTION_CHOICE: option_choices_text(row, ", ", out, size); break;
+  case OPTION_CHOICE:
+    snprintf(out, size, "one of ");
+    option_choices_text(row, ", ", out + strlen(out), size - strlen(out));
+    break;
   case OPTION_INTERVAL:
     snprintf(out, size, "steps (500) or a time (90s, 10m, 2h)%s%s", *range ? ", steps " : "", range);
     break;
@@ -252,20 +245,15 @@ static bool is_auto(const Option *row, const char *text) {
 }
 
 bool option_parse(const Option *row, const char *text, OptionValue *out) {
-  int64_t integer = 0;
   *out = row->initial;
   if (is_auto(row, text)) return true;
   switch (row->kind) {
-  case OPTION_FLAG:
-    if (!parse_switch(text, &integer)) return false;
-    out->flag = integer != 0;
-    return true;
-  case OPTION_TRISTATE: return parse_switch(text, &out->integer);
-  case OPTION_CHOICE: return parse_choice(row, text, &out->integer);
+  case OPTION_FLAG: out->flag = parse_switch(text) > 0; return parse_switch(text) >= 0;
+  case OPTION_TRISTATE: out->integer = parse_switch(text); return out->integer >= 0;
+  case OPTION_CHOICE: out->integer = find_name(row->choices, text); return out->integer >= 0;
   case OPTION_INT:
-    if (!parse_integer(text, &integer) || integer < INT_MIN || integer > INT_MAX) return false;
-    out->integer = integer;
-    return in_range(row, (double)integer);
+    return parse_integer(text, &out->integer) && out->integer >= INT_MIN && out->integer <= INT_MAX &&
+           in_range(row, (double)out->integer);
   case OPTION_INT64: return parse_integer(text, &out->integer) && in_range(row, (double)out->integer);
   case OPTION_UINT64: return parse_natural(text, &out->natural) && in_range(row, (double)out->natural);
   case OPTION_FLOAT:
@@ -279,74 +267,4 @@ bool option_parse(const Option *row, const char *text, OptionValue *out) {
   case OPTION_LIST: out->text = text; return true;
   }
   return false;
-}
-
-/* ---- quoting in a file ---- */
-
-static const char escape_names[] = "nrt\"\\", escape_bytes[] = "\n\r\t\"\\";
-
-static int hex_digit(char c) {
-  const char *digits = "0123456789abcdef", *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
-  return at ? (int)(at - digits) : -1;
-}
-
-/* The escape after a backslash. Returns the characters used, 0 when it is none. */
-static int unescape(const char *text, char *out) {
-  const char *at = *text ? strchr(escape_names, *text) : NULL;
-  if (at) {
-    *out = escape_bytes[at - escape_names];
-    return 1;
-  }
-  if (*text != 'x' || hex_digit(text[1]) < 0 || hex_digit(text[2]) < 0) return 0;
-  int byte = hex_digit(text[1]) * 16 + hex_digit(text[2]);
-  *out = (char)(unsigned char)byte;
-  return byte ? 3 : 0;
-}
-
-char *option_unquote(char *text, const char **reason) {
-  char *from = text + 1, *to = text;
-  while (*from && *from != '"') {
-    if (*from != '\\') {
-      *to++ = *from++;
-      continue;
-    }
-    int used = unescape(from + 1, to);
-    if (!used) {
-      *reason = "an unknown escape; known are \\n \\r \\t \\\" \\\\ \\xHH";
-      return NULL;
-    }
-    from += 1 + used;
-    to++;
-  }
-  if (*from != '"') {
-    *reason = "the closing quote is missing";
-    return NULL;
-  }
-  char *rest = from + 1;
-  *to = '\0'; /* may stand where the quote was, never behind it */
-  return rest;
-}
-
-static bool is_plain(const char *text) {
-  for (const char *c = text; *c; c++) {
-    unsigned char byte = (unsigned char)*c;
-    if (!isalnum(byte) && byte < 0x80 && !strchr("_-./:+,@%=|", byte)) return false;
-  }
-  return *text != '\0';
-}
-
-void option_write_text(FILE *stream, const char *text) {
-  if (is_plain(text)) {
-    fputs(text, stream);
-    return;
-  }
-  fputc('"', stream);
-  for (const char *c = text; *c; c++) {
-    unsigned char byte = (unsigned char)*c;
-    const char *named = strchr(escape_bytes, byte);
-    if (named) fprintf(stream, "\\%c", escape_names[named - escape_bytes]);
-    else if (byte < 0x20 || byte == 0x7f) fprintf(stream, "\\x%02x", (unsigned)byte);
-    else fputc(byte, stream);
-  }
-  fputc('"', stream);
 }

@@ -1,21 +1,20 @@
-/* The command line: one table of rows drives the parser, --help and the configuration file.
+/* The command line, configuration files and --help, from one table of options:
  *
- *   TrainSettings s = {.lr = 1e-3, .schedule = SCHEDULE_COSINE};
- *   Option rows[] = {
- *     {.group = "data", .name = "data", .kind = OPTION_LIST, .value = &s.data, .positional = true,
- *      .argument = "FILE", .help = "text to learn from"},
- *     {.group = "optimizer", .name = "lr", .kind = OPTION_DOUBLE, .value = &s.lr, .max = 10, .above = true,
- *      .shown_default = "auto", .help = "peak learning rate"},
+ *   TrainSettings s = {.lr = NAN};
+ *   const Option rows[] = {
+ *       GROUP("Optimizer"),
+ *       FLOAT("lr", &s.lr, 0, 10, "auto", "peak learning rate", .above = true),
  *   };
- *   Options options = {.program = "train", .usage = "FILE... | DIR | - [options]", .rows = rows, .count = 2};
+ *   Options options = {.program = "train", .usage = "FILE... [options]"};
+ *   options_init(&options, rows, sizeof rows / sizeof *rows);
  *   if (!options_parse(&options, argc, argv, &error)) ...
  *
- * What stands in the caller's variables before options_parse() is the default. Syntax: `--key value`, `--key=value`,
- * flags `--key` and `--no-key`, letters where a row has one (`-p TEXT`), `--` ends the options, a lone `-` is a
- * positional argument. --help (-h), --version and --config FILE are known to every program.
+ * The macros for rows are in cli/option_rows.h. The caller's variables hold the defaults before options_init(). Syntax:
+ * `--key value`, `--key=value`, flags `--key` and `--no-key`, letters where a row has one (`-p TEXT`), `--` ends the
+ * options, a lone `-` is a positional argument. Every program has --config FILE, --quiet, --help (-h) and --version.
  *
- * Precedence: the command line, then --config, then files given to options_load() later. Of an option that is repeated
- * on the command line the last one counts; lists collect. */
+ * Precedence: the command line, then --config, then files given to options_load() later. When an option is repeated on
+ * the command line the last one counts; lists collect. */
 #ifndef INKLING_CLI_OPTIONS_H
 #define INKLING_CLI_OPTIONS_H
 
@@ -36,19 +35,20 @@ typedef struct Interval {
   double seconds;
 } Interval;
 
-typedef enum OptionKind {                  /* type of the variable          not known yet ("unset") */
-                          OPTION_FLAG,     /* bool                          -                */
-                          OPTION_TRISTATE, /* int: 0, 1                     -1               */
-                          OPTION_INT,      /* int                           outside min..max */
-                          OPTION_INT64,    /* int64_t                       outside min..max */
-                          OPTION_UINT64,   /* uint64_t                      outside min..max */
-                          OPTION_FLOAT,    /* float                         outside, or NaN  */
-                          OPTION_DOUBLE,   /* double                        outside, or NaN  */
-                          OPTION_TEXT,     /* const char *                  NULL             */
-                          OPTION_OPTIONAL, /* const char *; "" when given without `=TEXT`; NULL */
-                          OPTION_CHOICE,   /* int, index into `choices`     -1               */
-                          OPTION_LIST,     /* TextList, repeatable          empty            */
-                          OPTION_INTERVAL  /* Interval; the range is for steps; steps < 0    */
+/* The type of the variable; what stands in it while the value is not known ("unset"). */
+typedef enum OptionKind {
+  OPTION_FLAG,     /* bool; - */
+  OPTION_TRISTATE, /* int: 0, 1; -1 */
+  OPTION_INT,      /* int; outside min..max */
+  OPTION_INT64,    /* int64_t; outside min..max */
+  OPTION_UINT64,   /* uint64_t; outside min..max */
+  OPTION_FLOAT,    /* float; outside min..max, or NaN */
+  OPTION_DOUBLE,   /* double; outside min..max, or NaN */
+  OPTION_TEXT,     /* const char *; NULL */
+  OPTION_OPTIONAL, /* const char *, "" when given without `=TEXT`; NULL */
+  OPTION_CHOICE,   /* int, index into `choices`; -1 */
+  OPTION_LIST,     /* TextList, repeatable; empty */
+  OPTION_INTERVAL  /* Interval, the range is for steps; steps < 0 */
 } OptionKind;
 
 /* Where a value comes from; a higher one is never replaced by a lower one. */
@@ -64,9 +64,8 @@ typedef union OptionValue {
 } OptionValue;
 
 typedef struct Option {
-  const char *group; /* heading in --help; NULL: the same as in the row before */
-  const char *name;  /* "lr": `--lr` on the command line, `lr = ...` in a file */
-  char letter;       /* 'p' for -p; 0: none */
+  const char *name; /* "lr": `--lr` on the command line, `lr = ...` in a file; NULL: the row is only a heading */
+  char letter;      /* 'p' for -p; 0: none */
   OptionKind kind;
   void *value;                /* the caller's variable, of the type that `kind` names */
   const char *help;           /* one sentence, no full stop; wrapped to fit */
@@ -76,12 +75,13 @@ typedef struct Option {
   double min, max;            /* both 0: no limit but the type's. One-sided: INFINITY from <math.h> */
   bool above, below;          /* min itself, max itself is out of the range */
   bool positional;            /* also takes arguments without a flag (OPTION_LIST: all, OPTION_TEXT: one) */
-  bool transient;             /* says what to do now (--resume, --dry-run): never written by options_write() */
+  bool transient;             /* an action (--resume, --dry-run): never written by options_write() */
   int exclusive;              /* rows with the same number > 0 exclude each other (--steps, --epochs, --minutes) */
+  const char *group;          /* heading in --help and in files; options_init() copies it to the rows below it */
 
   /* Filled by the parser. */
   OptionOrigin origin;
-  int line; /* in the configuration file */
+  int file, line; /* where in which configuration file; file 0: the command line */
   OptionValue initial;
 } Option;
 
@@ -90,35 +90,34 @@ typedef struct OptionHint {
   const char *given, *text;
 } OptionHint;
 
-enum { OPTION_BUILTINS = 3 };
-
-/* Not to be copied or moved once it was used: the built-in rows point into it. */
+/* Not to be copied or moved after options_init(): the built-in rows point into it. */
 typedef struct Options {
   const char *program; /* "train" */
-  const char *usage;   /* what follows the program's name: "FILE... | DIR | - [options]" */
+  const char *usage;   /* what follows the program's name: "FILE... [options]" */
   const char *about;   /* a paragraph under the usage line; NULL: none */
-  Option *rows;
-  int count;
   const OptionHint *hints;
   int hint_count;
 
   /* Results. With `help` or `version` the rest of the command line was not looked at. */
-  bool help, version;
+  bool help, version, quiet;
   const char *config; /* --config FILE, already read; NULL when not given */
 
   /* Internal. */
-  Option builtin[OPTION_BUILTINS];
-  char **owned;
-  size_t owned_count;
-  bool ready;
+  Option *rows; /* the program's, then the built-in ones */
+  int count;
+  int files; /* read so far */
+  struct OptionText *texts;
 } Options;
+
+/* Copies the table and adds the built-in rows. What it cannot allocate options_parse() reports. */
+void options_init(Options *options, const Option *table, size_t count);
 
 /* EXIT_USAGE, with a message that names the flag, what was given, the range and, for an unknown flag, the nearest one.
  * Call options_free() after a failure too. */
 bool options_parse(Options *options, int argc, char **argv, Error *error);
 
-/* Reads `key = value` lines for every row that nothing before has set (nor a row that it excludes). Errors have `code`
- * and name file and line. */
+/* Reads `key = value` lines for every row that has no value yet (nor a row that it excludes). Errors have `code` and
+ * name file and line. */
 bool options_load(Options *options, const char *path, ExitCode code, Error *error);
 
 /* Where the variable's value comes from; whether from anywhere but the default. `value` is the address in the row. A
@@ -131,9 +130,9 @@ bool options_given(const Options *options, const void *value);
 bool options_write(const Options *options, FILE *stream);
 
 /* The table, at most 100 columns wide. */
-void options_help(Options *options, FILE *stream);
+void options_help(const Options *options, FILE *stream);
 
-/* Frees every text and list that the parser stored in the caller's variables. */
+/* Frees the rows and every text and list that the parser stored in the caller's variables. */
 void options_free(Options *options);
 
 #endif

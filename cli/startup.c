@@ -1,11 +1,14 @@
 #include "cli/startup.h"
 
-#include "util/error.h"
+#include "kernels.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 _Atomic int stop_signal;
@@ -45,7 +48,7 @@ static void take_signals(void) {
 static void limit_spinning(char **argv) {
   if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY") || getenv("KMP_BLOCKTIME")) return;
   if (setenv("GOMP_SPINCOUNT", "10000", 1) != 0 || setenv("KMP_BLOCKTIME", "1", 1) != 0) return;
-  execv("/proc/self/exe", argv); /* where that fails the program goes on as it is */
+  execv("/proc/self/exe", argv); /* where that fails the program continues as it is */
 }
 
 /* A closed standard stream would be the next file that is opened, and text meant for a person would end in it. The null
@@ -62,11 +65,35 @@ static void file_was_cut(int number) {
   _exit(write(STDERR_FILENO, text, sizeof text - 1) < 0 ? EXIT_OUTPUT : EXIT_INPUT);
 }
 
-void startup(char **argv) {
+static void prepare_process(char **argv) {
   open_standard_streams();
   limit_spinning(argv);
   take_signals();
   signal(SIGBUS, file_was_cut);
   signal(SIGPIPE, SIG_IGN); /* a closed pipe and */
   signal(SIGXFSZ, SIG_IGN); /* a file-size limit are failed writes like any other */
+}
+
+static bool print_information(const Options *options, const char *version, Error *error) {
+  if (options->help) {
+    options_help(options, stdout);
+  } else {
+    printf("%s (Inkling) %s, backends:", options->program, version);
+    for (const Backend *const *b = backend_list(); *b; b++) printf(" %s", (*b)->name);
+    printf("\n");
+  }
+  return fflush(stdout) == 0 || fail(error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));
+}
+
+int startup_run(int argc, char **argv, const char *version, Options *options, Console *console,
+                bool (*run)(void *context, Error *error), void *context) {
+  Error error = {0};
+  prepare_process(argv);
+  bool ok = options_parse(options, argc, argv, &error);
+  *console = console_open(options->program, options->quiet);
+  if (ok && (options->help || options->version)) ok = print_information(options, version, &error);
+  else ok = ok && run(context, &error);
+  console_end_line(console);
+  if (!ok) console_error(console, &error);
+  return ok ? EXIT_DONE : (int)error.code;
 }

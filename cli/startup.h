@@ -1,13 +1,18 @@
-/* What both programs do first: signals, and how OpenMP's threads wait. */
+/* main() of both programs: signals, OpenMP's threads, the command line, and errors as an exit status. */
 #ifndef INKLING_CLI_STARTUP_H
 #define INKLING_CLI_STARTUP_H
+
+#include "cli/console.h"
+#include "cli/options.h"
 
 /* 0, or the first SIGINT, SIGTERM or SIGHUP: whoever runs a loop stops at the next good place. A second one exits at
  * once, which is safe because every file is replaced atomically. */
 extern _Atomic int stop_signal;
 
-/* Call it first in main(). Starts the program again, once, when the environment does not say yet how long OpenMP's
- * threads spin before they sleep: the runtime reads that before main(). */
-void startup(char **argv);
+/* Parses the command line; then prints --help or --version, or calls run(context). Prints the error, if there is one,
+ * and returns the exit status. Call it early in main(): it starts the program again, once, when the environment does
+ * not say yet how long OpenMP's threads spin before they sleep, which the runtime reads before main(). */
+int startup_run(int argc, char **argv, const char *version, Options *options, Console *console,
+                bool (*run)(void *context, Error *error), void *context);
 
 #endif

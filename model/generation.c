@@ -11,6 +11,15 @@ const char *generation_stop_name(StopReason reason) {
   return names[reason];
 }
 
+Sampling generation_sampling(void) {
+  return (Sampling){.repeat_penalty = 1 /* off */,
+                    .repeat_last_n = 64,
+                    .top_k = 40,
+                    .top_p = 0.95f,
+                    .min_p = 0.05f,
+                    .temperature = 0.8f};
+}
+
 /* Bytes held back until they are whole characters. */
 typedef struct Outlet {
   const GenerationRequest *request;

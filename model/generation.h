@@ -31,6 +31,9 @@ typedef struct GenerationResult {
   double first_token_seconds, seconds; /* prompt and first token; the whole */
 } GenerationResult;
 
+/* The sampling of samples and of ./generate, unless told otherwise. */
+Sampling generation_sampling(void);
+
 /* Appends to `ids` what the model reads for a prompt: its tokens, after the end token where the tokenizer says that
  * texts begin with it; `start` for a text of nothing. EXIT_MEMORY; what was appended stays the caller's to free. */
 bool generation_prompt(const Tokenizer *tokenizer, int32_t start, const uint8_t *text, size_t size, BpeIds *ids,

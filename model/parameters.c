@@ -10,32 +10,22 @@
 
 /* ---- configuration ---- */
 
-enum {
-  MAX_LAYERS = 1024,
-  MAX_HEADS = 1024,
-  MAX_DIM = 65536,
-  MAX_FFN = 1 << 20,
-  MAX_VOCAB = 1 << 20,
-  MAX_CTX = 1 << 20,
-  MAX_HEAD_DIM = 256
-};
-
 int model_default_ffn(int dim) { return (int)round_up64(((int64_t)dim * 8 + 2) / 3, 32); }
 
-static bool in_range(const char *name, int64_t value, int64_t low, int64_t high, ExitCode code, Error *error) {
-  if (value >= low && value <= high) return true;
-  return fail(error, code, "%s is %lld; it must be from %lld to %lld", name, (long long)value, (long long)low,
-              (long long)high);
+static bool in_range(const char *name, int value, int low, int high, ExitCode code, Error *error) {
+  return (value >= low && value <= high) ||
+         fail(error, code, "%s is %d; it must be from %d to %d", name, value, low, high);
 }
 
 bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
-  if (!in_range("vocabulary size", c->vocab, 1, MAX_VOCAB, code, error) ||
-      !in_range("layers", c->layers, 1, MAX_LAYERS, code, error) ||
-      !in_range("heads", c->heads, 1, MAX_HEADS, code, error) ||
+  if (!in_range("vocabulary size", c->vocab, 1, MODEL_MAX_VOCAB, code, error) ||
+      !in_range("layers", c->layers, 1, MODEL_MAX_LAYERS, code, error) ||
+      !in_range("heads", c->heads, 1, MODEL_MAX_HEADS, code, error) ||
       !in_range("kv-heads", c->kv_heads, 1, c->heads, code, error) ||
-      !in_range("dim", c->dim, 2, MAX_DIM, code, error) || !in_range("ffn", c->ffn, 1, MAX_FFN, code, error) ||
-      !in_range("ctx", c->ctx, 1, MAX_CTX, code, error) ||
-      !in_range("head size (dim / heads)", c->head_dim, 2, MAX_HEAD_DIM, code, error))
+      !in_range("dim", c->dim, MODEL_MIN_DIM, MODEL_MAX_DIM, code, error) ||
+      !in_range("ffn", c->ffn, 1, MODEL_MAX_FFN, code, error) ||
+      !in_range("ctx", c->ctx, 1, MODEL_MAX_CTX, code, error) ||
+      !in_range("head size (dim / heads)", c->head_dim, 2, HEAD_DIM_LIMIT, code, error))
     return false;
   if (c->head_dim % 2)
     return fail(error, code, "head size %d is odd; rotary positions need an even dim / heads", c->head_dim);
@@ -47,6 +37,13 @@ bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
   if (!(c->norm_eps > 0) || !isfinite(c->norm_eps))
     return fail(error, code, "norm eps %g must be positive", (double)c->norm_eps);
   return true;
+}
+
+bool model_check_device(const ModelConfig *config, const ContextInfo *device, Error *error) {
+  if (config->head_dim % device->head_dim_multiple == 0 && config->head_dim <= device->head_dim_max) return true;
+  return fail(error, EXIT_USAGE,
+              "head size %d (dim %d, %d heads) is not supported on %s: use a multiple of %d up to %d", config->head_dim,
+              config->dim, config->heads, device->device, device->head_dim_multiple, device->head_dim_max);
 }
 
 /* ---- parameters ---- */

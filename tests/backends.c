@@ -140,8 +140,6 @@ static int tear_down(void **state) {
   return failures ? -1 : 0;
 }
 
-static const char *dtype_name(DType dtype) { return dtype == DTYPE_F32 ? "f32" : "bf16"; }
-
 static bool opens(const Backend *backend, DType dtype) {
   Context *context = NULL;
   Error error = {0};

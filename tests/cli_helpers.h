@@ -19,7 +19,7 @@
 enum { TEXT_BYTES = 1 << 16, PATH_BYTES = 64 };
 
 /* Makes an empty file. */
-static inline void file_temporary(char path[PATH_BYTES]) {
+static inline void make_file(char path[PATH_BYTES]) {
   snprintf(path, PATH_BYTES, "/tmp/inkling-cli-XXXXXX");
   int fd = mkstemp(path);
   assert_true(fd >= 0);
@@ -35,7 +35,7 @@ typedef struct Scratch {
 static inline int make_scratch(void **state) {
   Scratch *f = calloc(1, sizeof *f);
   assert_non_null(f);
-  file_temporary(f->path);
+  make_file(f->path);
   *state = f;
   return 0;
 }

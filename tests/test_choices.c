@@ -19,8 +19,6 @@ static const double CARD_FLOPS = 6e14;
 
 /* Everything chosen for a text, as ./train does it. */
 typedef struct Chosen {
-  Option rows[SETTINGS_OPTIONS];
-  Options options;
   TrainSettings settings;
   ModelConfig model;
   Choices choices;
@@ -30,8 +28,10 @@ typedef struct Chosen {
 } Chosen;
 
 static void begin(Chosen *c) {
+  Options options;
   memset(c, 0, sizeof *c);
-  settings_options(&c->options, c->rows, &c->settings);
+  settings_options(&options, &c->settings);
+  options_free(&options);
 }
 
 static void choose(Chosen *c, const ContextInfo *device, double peak_flops, double bytes) {

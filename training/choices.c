@@ -13,11 +13,10 @@ typedef struct Preset {
   double parameters; /* with the vocabulary that the shape is meant for */
 } Preset;
 
-const char *const choices_preset_names[] = {"nano", "baby", "15m", "42m", "110m", "124m", NULL};
-static const Preset presets[] = {
-    [PRESET_NANO] = {4, 4, 128, 64, 12, 0, 1e6},       [PRESET_BABY] = {6, 6, 384, 256, 64, 0, 11e6},
-    [PRESET_15M] = {6, 6, 288, 256, 128, 0, 15e6},     [PRESET_42M] = {8, 8, 512, 1024, 32, 0, 42e6},
-    [PRESET_110M] = {12, 12, 768, 1024, 32, 0, 110e6}, [PRESET_124M] = {12, 12, 768, 1024, 32, 50304, 124e6}};
+#define PRESET_NAME(id, name, ...) name,
+#define PRESET_ROW(id, name, ...) {__VA_ARGS__},
+const char *const choices_preset_names[] = {CHOICES_PRESETS(PRESET_NAME) NULL};
+static const Preset presets[] = {CHOICES_PRESETS(PRESET_ROW)};
 
 /* A run that nobody gave a length takes some minutes: as many as these, at the share of its peak that a GPU reaches in
  * training. On a busy machine what a CPU does cannot be measured; what its threads usually do is known, and small
@@ -50,11 +49,12 @@ static int vocab_for(int64_t bytes, bool accelerator) {
 }
 
 void choices_tokenizer(TrainSettings *s, int64_t bytes, bool accelerator, Choices *choices) {
-  const bool small = bytes < 2000000;
+  const bool small = bytes < CHOICES_BYTE_MB * 1000000;
   const int preset_vocab = s->preset >= 0 ? presets[s->preset].vocab : 0;
   if (!s->tokenizer) {
     s->tokenizer = small && !s->vocab_size && !preset_vocab ? "byte" : "bpe";
-    if (strcmp(s->tokenizer, "byte") == 0) note_choice(choices, "a token is a byte (less than 2 MB of text)");
+    if (strcmp(s->tokenizer, "byte") == 0)
+      note_choice(choices, "a token is a byte (less than %d MB of text)", CHOICES_BYTE_MB);
   }
   if (strcmp(s->tokenizer, "bpe") != 0 || s->vocab_size) return;
   s->vocab_size = preset_vocab ? preset_vocab : vocab_for(bytes, accelerator);
@@ -103,7 +103,7 @@ static void fill_shape(TrainSettings *s, const Preset *p) {
   if (!s->dim) s->dim = p->dim;
   if (!s->ctx) s->ctx = p->ctx;
   if (!s->ffn) s->ffn = model_default_ffn(s->dim);
-  if (s->tie < 0) s->tie = s->dim < 1024;
+  if (s->tie < 0) s->tie = s->dim < CHOICES_TIE_DIM;
 }
 
 static void fill_preset(TrainSettings *s, const ChoiceInputs *given, Choices *choices) {
@@ -181,9 +181,9 @@ static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const Mode
                   "--batch-tokens %lld is not a multiple of a micro-batch: %d sequences of %d tokens (--batch, --ctx) "
                   "are %lld",
                   (long long)s->batch_tokens, s->batch, s->ctx, (long long)micro);
-    if (s->batch_tokens / micro > 1 << 20)
-      return fail(error, EXIT_USAGE, "--batch-tokens %lld needs %lld micro-batches, more than 1048576; raise --batch",
-                  (long long)s->batch_tokens, (long long)(s->batch_tokens / micro));
+    if (s->batch_tokens / micro > SETTINGS_MAX_BATCH)
+      return fail(error, EXIT_USAGE, "--batch-tokens %lld needs %lld micro-batches, more than %d; raise --batch",
+                  (long long)s->batch_tokens, (long long)(s->batch_tokens / micro), SETTINGS_MAX_BATCH);
     s->grad_accum = (int)(s->batch_tokens / micro);
   }
   if (!s->grad_accum) s->grad_accum = 1;
@@ -204,7 +204,7 @@ static double parameters_of(const ModelConfig *model) {
 bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *model, Choices *choices, Error *error) {
   fill_preset(s, given, choices);
   if (!shape(s, given->vocab, model, error) || !choose_batch(s, given, model, choices, error)) return false;
-  if (isnan(s->lr)) s->lr = parameters_of(model) < 20e6 ? 1e-3f : 6e-4f;
+  if (isnan(s->lr)) s->lr = (float)(parameters_of(model) < CHOICES_LR_SIZE * 1e6 ? CHOICES_LR : CHOICES_LR_LARGE);
   return true;
 }
 
@@ -249,20 +249,21 @@ bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConf
   if (!isnan(s->epochs)) s->steps = at_least_one(ceil(s->epochs * (double)given->train_tokens / per_step));
   else if (!isnan(s->minutes)) s->steps = at_least_one(s->minutes * steps_per_minute);
   else if (!s->steps) s->steps = steps_for(s, given, model, choices);
-  if (s->steps > 100000000)
-    return fail(error, EXIT_USAGE, "that is %lld steps, more than 100000000; lower --epochs or --minutes",
-                (long long)s->steps);
+  if (s->steps > SETTINGS_MAX_STEPS)
+    return fail(error, EXIT_USAGE, "that is %lld steps, more than %d; lower --epochs or --minutes", (long long)s->steps,
+                SETTINGS_MAX_STEPS);
   const double epochs = (double)s->steps * per_step / (double)given->train_tokens;
   if (s->dropout < 0) {
     s->dropout = epochs > 30 ? 0.2f : epochs > 15 ? 0.1f : 0.0f;
     if (s->dropout > 0) note_choice(choices, "dropout %g (%.0f epochs)", (double)s->dropout, epochs);
   }
-  if (s->warmup < 0) s->warmup = s->steps / 20 < 700 ? s->steps / 20 : 700;
+  const int64_t share = s->steps * CHOICES_WARMUP_PERCENT / 100;
+  if (s->warmup < 0) s->warmup = share < CHOICES_WARMUP_LIMIT ? share : CHOICES_WARMUP_LIMIT;
   if (s->warmup > s->steps)
     return fail(error, EXIT_USAGE, "--warmup %lld is longer than the run of %lld steps", (long long)s->warmup,
                 (long long)s->steps);
-  if (s->eval_every < 0) s->eval_every = at_least_one((double)s->steps / 20);
-  if (s->sample_every < 0) s->sample_every = at_least_one((double)s->steps / 4);
-  if (!s->log_every) s->log_every = at_least_one((double)s->steps / 100);
+  if (s->eval_every < 0) s->eval_every = at_least_one((double)s->steps / CHOICES_EVALUATIONS);
+  if (s->sample_every < 0) s->sample_every = at_least_one((double)s->steps / CHOICES_SAMPLES);
+  if (!s->log_every) s->log_every = at_least_one((double)s->steps / CHOICES_LOG_LINES);
   return true;
 }

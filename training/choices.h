@@ -11,7 +11,32 @@ typedef struct Choices {
   char text[640];
 } Choices;
 
-typedef enum PresetKind { PRESET_NANO, PRESET_BABY, PRESET_15M, PRESET_42M, PRESET_110M, PRESET_124M } PresetKind;
+/* Numbers that --help shows too; macros, because they become text. */
+#define CHOICES_BYTE_MB 2    /* of text; below it a token is a byte */
+#define CHOICES_TIE_DIM 1024 /* narrower models tie the head to the embedding */
+#define CHOICES_LR_SIZE 20   /* millions of parameters; from here on CHOICES_LR_LARGE */
+#define CHOICES_LR 1e-3      /* peak learning rate */
+#define CHOICES_LR_LARGE 6e-4
+#define CHOICES_WARMUP_PERCENT 5 /* of the steps */
+#define CHOICES_WARMUP_LIMIT 700 /* steps */
+#define CHOICES_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
+#define CHOICES_EVALUATIONS 20   /* per run */
+#define CHOICES_SAMPLES 4        /* per run */
+#define CHOICES_LOG_LINES 100    /* per run */
+#define CHOICES_GPT2_VOCAB 50304 /* of preset 124m: 50257 tokens, padded */
+
+/* name; layers, heads, dim, ctx; sequences in a micro-batch; vocabulary, 0: by the size of the text; parameters with
+ * the vocabulary that the shape is meant for. */
+#define CHOICES_PRESETS(X)                                                                                             \
+  X(NANO, "nano", 4, 4, 128, 64, 12, 0, 1e6)                                                                           \
+  X(BABY, "baby", 6, 6, 384, 256, 64, 0, 11e6)                                                                         \
+  X(15M, "15m", 6, 6, 288, 256, 128, 0, 15e6)                                                                          \
+  X(42M, "42m", 8, 8, 512, 1024, 32, 0, 42e6)                                                                          \
+  X(110M, "110m", 12, 12, 768, 1024, 32, 0, 110e6)                                                                     \
+  X(124M, "124m", 12, 12, 768, 1024, 32, CHOICES_GPT2_VOCAB, 124e6)
+
+#define CHOICES_PRESET_KIND(id, ...) PRESET_##id,
+typedef enum PresetKind { CHOICES_PRESETS(CHOICES_PRESET_KIND) } PresetKind;
 extern const char *const choices_preset_names[]; /* as PresetKind; ends with NULL */
 
 /* The tokenizer, and how many tokens a BPE may have, for `bytes` of text. */

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { VALIDATION_TOKENS = 1000000 }; /* at most */
+enum { VALIDATION_TOKENS = CHOICES_VAL_MTOKENS * 1000000 }; /* at most */
 
 /* ---- where files lie ---- */
 

@@ -139,12 +139,8 @@ bool run_sample(Run *r, Error *error) {
                                .slide = true,
                                .emit = collect,
                                .argument = &text,
-                               .sampling = {.repeat_penalty = 1,
-                                            .top_k = 40,
-                                            .top_p = 0.95f,
-                                            .min_p = 0.05f,
-                                            .temperature = 0.8f,
-                                            .seed = r->settings.seed}};
+                               .sampling = generation_sampling()};
+  request.sampling.seed = r->settings.seed;
   ok = ok && collect(&text, (const uint8_t *)prompt, length) && generation_run(&request, &result, error) &&
        append_sample(r, &text, error);
   if (ok) show_sample(r, &text);

@@ -51,7 +51,7 @@ static void print_text(Run *r) {
 void run_print_plan(Run *r) {
   const TrainSettings *s = &r->settings;
   Console *c = &r->console;
-  if (s->quiet) return;
+  if (c->quiet) return;
   TrainConfig train = settings_train_config(s);
   ContextInfo info;
   r->backend->info(r->context, &info);

@@ -37,7 +37,7 @@ typedef struct TrainSettings {
   const char *prompt;
   /* output */
   const char *out;
-  bool overwrite, quiet;
+  bool overwrite;
   Interval save_every;
   const char *resume; /* "" for --resume alone; NULL when not given */
   int64_t log_every;
@@ -49,10 +49,10 @@ typedef struct TrainSettings {
   int64_t bench;
 } TrainSettings;
 
-enum { SETTINGS_OPTIONS = 55 };
+enum { SETTINGS_MAX_STEPS = 100000000, SETTINGS_MAX_BATCH = 1 << 20 /* sequences, or micro-batches */ };
 
-/* Defaults into `settings`, the table into `options` (its rows into `rows`). */
-void settings_options(Options *options, Option rows[SETTINGS_OPTIONS], TrainSettings *settings);
+/* Defaults into `settings`, the table of its options into `options`. */
+void settings_options(Options *options, TrainSettings *settings);
 
 /* --tokenizer names a file. */
 bool settings_tokenizer_is_path(const TrainSettings *settings);

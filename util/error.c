@@ -1,5 +1,7 @@
 #include "util/error.h"
 
+#include "util/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,14 +14,6 @@ static void make_printable(char *text) {
   }
 }
 
-/* A message that was cut to fit must not end inside a UTF-8 character. */
-static void drop_torn_character(char *text) {
-  size_t size = strlen(text);
-  size_t lead = size;
-  while (lead > 0 && size - lead < 4 && ((unsigned char)text[lead - 1] & 0xC0) == 0x80) lead--;
-  if (lead > 0 && ((unsigned char)text[lead - 1] & 0xC0) == 0xC0) text[lead - 1] = '\0';
-}
-
 bool fail(Error *error, ExitCode code, const char *format, ...) {
   if (!error || error->code != EXIT_DONE) return false;
   error->code = code;
@@ -28,7 +22,8 @@ bool fail(Error *error, ExitCode code, const char *format, ...) {
   int length = vsnprintf(error->text, sizeof error->text, format, arguments);
   va_end(arguments);
   if (length < 0) error->text[0] = '\0';
-  if (length >= (int)sizeof error->text) drop_torn_character(error->text);
+  if (length >= (int)sizeof error->text) /* cut to fit: not inside a character */
+    error->text[utf8_complete((const uint8_t *)error->text, sizeof error->text - 1)] = '\0';
   make_printable(error->text);
   return false;
 }

@@ -57,7 +57,7 @@ void cpu_info(Context *c, ContextInfo *out) {
   out->bytes = c->bytes;
   out->peak_bytes = c->peak_bytes;
   out->head_dim_multiple = 2;
-  out->head_dim_max = 256;
+  out->head_dim_max = HEAD_DIM_LIMIT;
   out->width_multiple = 1;
   double available = memory_available();
   out->free_bytes = available < 0 ? 0 : available < 0x1p62 ? (size_t)available : (size_t)1 << 62;

@@ -17,8 +17,7 @@ enum {
   DOT_LANES = 8,   /* partial sums of one product */
   WEIGHT_TILE = 4, /* weight rows and sequences whose sums are in registers together */
   SEQUENCE_TILE = 4,
-  KEY_BLOCK = 64, /* keys whose scores are made before their values are read; a multiple of DOT_LANES */
-  MAX_HEAD_DIM = 256,
+  KEY_BLOCK = 64,       /* keys whose scores are made before their values are read; a multiple of DOT_LANES */
   PARALLEL_WORK = 16384 /* multiply-adds; less does not pay for a parallel region */
 };
 
@@ -192,7 +191,7 @@ void cpu_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, co
 /* The running state of a softmax over keys met block by block (Milakov & Gimelshein 2018): the values' sum, its weight,
  * and the maximum that both are relative to. */
 typedef struct Softmax {
-  float value[MAX_HEAD_DIM], weight, max;
+  float value[HEAD_DIM_LIMIT], weight, max;
 } Softmax;
 
 /* scores = scale * keys q, and -inf behind the last key, so that every block is handled alike */

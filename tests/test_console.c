@@ -1,8 +1,8 @@
-/* cli/progress and util/error: errors, numbers, progress lines, work lines and the messages of the console. */
-#include "util/error.h"
+/* cli/console and util/error: errors, numbers, progress lines, work lines and the messages of the console. */
 #include "cli/console.h"
-#include "util/text.h"
 #include "tests/cli_helpers.h"
+#include "util/error.h"
+#include "util/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -226,10 +226,10 @@ static void quiet_keeps_warnings(void **state) {
   console_line(&console, "line");
   console_warning(&console, "careful");
   console_error(&console, &(Error){.code = EXIT_INTERNAL});
-  assert_string_equal(printed(f, &console), "warning: careful\ntrain: failed without saying why\n");
+  assert_string_equal(printed(f, &console), "warning: careful\ntrain: unknown error\n");
 }
 
-static void messages_wipe_the_line(void **state) {
+static void messages_clear_the_line(void **state) {
   Scratch *f = *state;
   Console console = console_to(f, true);
   ConsoleProgress numbers = {
@@ -273,8 +273,8 @@ int main(void) {
       WITH_SCRATCH(short_work_is_silent),
       WITH_SCRATCH(long_work_is_one_line),
       WITH_SCRATCH(quiet_keeps_warnings),
-      WITH_SCRATCH(messages_wipe_the_line),
+      WITH_SCRATCH(messages_clear_the_line),
       cmocka_unit_test(console_looks_at_the_environment),
   };
-  return cmocka_run_group_tests_name("progress", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("console", tests, NULL, NULL);
 }

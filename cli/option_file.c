@@ -1,0 +1,202 @@
+/* Configuration files: `key = value` lines, read and written. */
+#include "cli/option_internal.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONFIG_LIMIT = 1 << 20 /* bytes of a file */ };
+
+/* ---- quoting ---- */
+
+static const char escape_names[] = "nrt\"\\", escape_bytes[] = "\n\r\t\"\\";
+
+static int hex_digit(char c) {
+  const char *digits = "0123456789abcdef", *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
+  return at ? (int)(at - digits) : -1;
+}
+
+/* The escape after a backslash. Returns the characters used, 0 when it is not one. */
+static int unescape(const char *text, char *out) {
+  const char *at = *text ? strchr(escape_names, *text) : NULL;
+  if (at) {
+    *out = escape_bytes[at - escape_names];
+    return 1;
+  }
+  if (*text != 'x' || hex_digit(text[1]) < 0 || hex_digit(text[2]) < 0) return 0;
+  int byte = hex_digit(text[1]) * 16 + hex_digit(text[2]);
+  *out = (char)(unsigned char)byte;
+  return byte ? 3 : 0;
+}
+
+/* Reads "..." in place. Returns what follows the closing quote, or NULL and the reason. */
+static char *unquote(char *text, const char **reason) {
+  char *from = text + 1, *to = text;
+  while (*from && *from != '"') {
+    if (*from != '\\') {
+      *to++ = *from++;
+      continue;
+    }
+    int used = unescape(from + 1, to);
+    if (!used) {
+      *reason = "unknown escape; known are \\n \\r \\t \\\" \\\\ \\xHH";
+      return NULL;
+    }
+    from += 1 + used;
+    to++;
+  }
+  if (*from != '"') {
+    *reason = "the closing quote is missing";
+    return NULL;
+  }
+  char *rest = from + 1;
+  *to = '\0'; /* may stand where the quote was, never behind it */
+  return rest;
+}
+
+static bool is_plain(const char *text) {
+  for (const char *c = text; *c; c++) {
+    unsigned char byte = (unsigned char)*c;
+    if (!isalnum(byte) && byte < 0x80 && !strchr("_-./:+,@%=|", byte)) return false;
+  }
+  return *text != '\0';
+}
+
+/* Bare when it is plain, else "..." with escapes. */
+static void write_text(FILE *stream, const char *text) {
+  if (is_plain(text)) {
+    fputs(text, stream);
+    return;
+  }
+  fputc('"', stream);
+  for (const char *c = text; *c; c++) {
+    unsigned char byte = (unsigned char)*c;
+    const char *named = strchr(escape_bytes, byte);
+    if (named) fprintf(stream, "\\%c", escape_names[named - escape_bytes]);
+    else if (byte < 0x20 || byte == 0x7f) fprintf(stream, "\\x%02x", (unsigned)byte);
+    else fputc(byte, stream);
+  }
+  fputc('"', stream);
+}
+
+/* ---- reading ---- */
+
+/* Not mapped: `--config <(command)` is a pipe. */
+static char *read_config(const OptionSource *source) {
+  FILE *stream = fopen(source->path, "rb");
+  char *text = stream ? malloc(CONFIG_LIMIT + 1) : NULL;
+  size_t size = text ? fread(text, 1, CONFIG_LIMIT + 1, stream) : 0;
+  const char *wrong = !stream || ferror(stream)          ? strerror(errno)
+                      : size > CONFIG_LIMIT              ? "longer than 1 MiB: not a configuration file"
+                      : text && memchr(text, '\0', size) ? "has a zero byte: not a configuration file"
+                                                         : NULL;
+  if (stream) fclose(stream);
+  if (wrong) fail(source->error, source->code, "%.300s: %s", source->path, wrong);
+  else if (!text) fail(source->error, EXIT_MEMORY, "out of memory while reading %.300s", source->path);
+  else text[size] = '\0';
+  if (!wrong) return text;
+  free(text);
+  return NULL;
+}
+
+static char *skip_blanks(char *text) { return text + strspn(text, " \t\r"); }
+
+static void trim_end(char *begin, char *end) {
+  while (end > begin && strchr(" \t\r", end[-1])) end--;
+  *end = '\0';
+}
+
+/* The value of a line, unquoted, in place; NULL and the reason when it is not one. */
+static const char *line_value(char *text, const char **reason) {
+  if (*text == '"') {
+    char *rest = unquote(text, reason);
+    if (!rest) return NULL;
+    rest = skip_blanks(rest);
+    *reason = "unexpected text after the closing quote";
+    return *rest == '\0' || *rest == '#' ? text : NULL;
+  }
+  char *end = text;
+  while (*end && !(*end == '#' && (end == text || strchr(" \t", end[-1])))) end++;
+  trim_end(text, end);
+  *reason = "no value; an empty text is \"\"";
+  return *text ? text : NULL;
+}
+
+static bool fail_key(const OptionSource *source, const char *name) {
+  bool negated;
+  const char *nearest = option_nearest(source->options, name, strlen(name), &negated);
+  const Option *row = nearest ? option_named(source->options, nearest, strlen(nearest)) : NULL;
+  if (!row || negated || option_is_command(source->options, row))
+    return fail(source->error, source->code, "%.300s:%d: unknown key \"%.100s\"", source->path, source->line, name);
+  return fail(source->error, source->code, "%.300s:%d: unknown key \"%.100s\": did you mean %s?", source->path,
+              source->line, name, nearest);
+}
+
+static bool take_line(const OptionSource *source, char *line) {
+  const char *reason;
+  char *name = skip_blanks(line);
+  if (*name == '\0' || *name == '#') return true;
+  char *equals = strchr(name, '=');
+  if (!equals)
+    return fail(source->error, source->code, "%.300s:%d: \"%.100s\": need `key = value`", source->path, source->line,
+                name);
+  trim_end(name, equals);
+  Option *row = option_named(source->options, name, strlen(name));
+  if (!row || option_is_command(source->options, row)) return fail_key(source, name);
+  const char *value = line_value(skip_blanks(equals + 1), &reason);
+  return value ? option_assign(source, row, value) : option_fail(source, row, "%s", reason);
+}
+
+bool options_load(Options *options, const char *path, ExitCode code, Error *error) {
+  OptionSource source = {.options = options, .path = path, .code = code, .file = ++options->files, .error = error};
+  char *text = read_config(&source);
+  bool ok = text;
+  char *line = text;
+  if (ok && strncmp(line, "\xEF\xBB\xBF", 3) == 0) line += 3; /* byte order mark */
+  while (ok && *line) {
+    char *end = line + strcspn(line, "\n"), *next = *end ? end + 1 : end;
+    *end = '\0';
+    source.line++;
+    ok = take_line(&source, line);
+    line = next;
+  }
+  free(text);
+  return ok;
+}
+
+/* ---- writing ---- */
+
+static void write_row(FILE *stream, const Option *row) {
+  const OptionValue value = option_load(row);
+  const TextList one = {(const char *[]){value.text}, 1};
+  const TextList *texts = row->kind == OPTION_LIST ? row->value : &one;
+  char text[400];
+  option_value_text(row, value, text, sizeof text);
+  for (int i = 0; i < texts->count; i++) {
+    fprintf(stream, "%s = ", row->name);
+    if (option_is_text(row)) write_text(stream, texts->items[i]);
+    else fputs(text, stream);
+    fputc('\n', stream);
+  }
+}
+
+/* Of rows that exclude each other only one may be written, or the file could not be read back. */
+static bool loses_to_rival(const Options *options, const Option *row) {
+  for (const Option *rival = options->rows; row->exclusive && rival < options->rows + options->count; rival++) {
+    if (rival == row || rival->exclusive != row->exclusive || !option_is_set(rival, option_load(rival))) continue;
+    if (rival->origin > row->origin || (rival->origin == row->origin && rival < row)) return true;
+  }
+  return false;
+}
+
+bool options_write(const Options *options, FILE *stream) {
+  const char *group = NULL;
+  for (const Option *row = options->rows; row < options->rows + options->count; row++) {
+    if (row->transient || !option_is_set(row, option_load(row)) || loses_to_rival(options, row)) continue;
+    if (row->group != group) fprintf(stream, "%s# %s\n", group ? "\n" : "", row->group);
+    group = row->group;
+    write_row(stream, row);
+  }
+  return !ferror(stream);
+}

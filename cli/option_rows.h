@@ -1,0 +1,51 @@
+/* Rows for a table of options (cli/options.h). What follows the help text are designated members of Option:
+ * `.letter = 'p'`. `shown` is Option.shown_default; NULL shows the variable's own value. */
+#ifndef INKLING_CLI_OPTION_ROWS_H
+#define INKLING_CLI_OPTION_ROWS_H
+
+#include "cli/options.h"
+
+/* A compound literal, so that the compiler compares the variable's type with the kind. */
+#define OPTION_ROW(k, type, n, v, shown, ...)                                                                          \
+  { .kind = k, .name = n, .value = (type *){v}, .shown_default = shown, .help = __VA_ARGS__ }
+#define OPTION_NUMBER(k, type, n, v, low, high, shown, ...)                                                            \
+  OPTION_ROW(k, type, n, v, shown, __VA_ARGS__, .min = low, .max = high)
+
+#define GROUP(title)                                                                                                   \
+  { .group = title }
+#define FLAG(n, v, ...) OPTION_ROW(OPTION_FLAG, bool, n, v, NULL, __VA_ARGS__)
+#define TRISTATE(n, v, shown, ...) OPTION_ROW(OPTION_TRISTATE, int, n, v, shown, __VA_ARGS__)
+#define INT(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_INT, int, n, v, low, high, shown, __VA_ARGS__)
+#define INT64(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_INT64, int64_t, n, v, low, high, shown, __VA_ARGS__)
+#define UINT64(n, v, shown, ...) OPTION_ROW(OPTION_UINT64, uint64_t, n, v, shown, __VA_ARGS__)
+#define FLOAT(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_FLOAT, float, n, v, low, high, shown, __VA_ARGS__)
+#define DOUBLE(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_DOUBLE, double, n, v, low, high, shown, __VA_ARGS__)
+#define TEXT(n, v, shows, shown, ...) OPTION_ROW(OPTION_TEXT, const char *, n, v, shown, __VA_ARGS__, .argument = shows)
+#define OPTIONAL(n, v, shows, ...) OPTION_ROW(OPTION_OPTIONAL, const char *, n, v, NULL, __VA_ARGS__, .argument = shows)
+#define LIST(n, v, shows, ...) OPTION_ROW(OPTION_LIST, TextList, n, v, NULL, __VA_ARGS__, .argument = shows)
+#define CHOICE(n, v, names, shown, ...) OPTION_ROW(OPTION_CHOICE, int, n, v, shown, __VA_ARGS__, .choices = names)
+#define INTERVAL(n, v, ...) OPTION_ROW(OPTION_INTERVAL, Interval, n, v, NULL, __VA_ARGS__)
+
+/* A number that is a macro, as text: "byte below " SHOWN(BYTE_LIMIT) " MB". */
+#define SHOWN_LITERAL(number) #number
+#define SHOWN(number) SHOWN_LITERAL(number)
+
+/* ---- rows of both programs ---- */
+
+/* `s`: settings with jsonl_field, prompt_field, response_field. */
+#define JSONL_ROWS(s)                                                                                                  \
+  TEXT("jsonl-field", &(s)->jsonl_field, "NAME", "text",                                                               \
+       "JSON Lines (.jsonl, or standard input with this option): the field that holds the document"),                  \
+      TEXT("prompt-field", &(s)->prompt_field, "NAME", NULL,                                                           \
+           "JSON Lines: the field with the prompt, which is excluded from the loss"),                                  \
+      TEXT("response-field", &(s)->response_field, "NAME", NULL,                                                       \
+           "JSON Lines: the field with the response, which counts in the loss")
+
+/* `machine`: DeviceSettings of cli/device.h. */
+#define DEVICE_ROWS(machine)                                                                                           \
+  CHOICE("device", &(machine)->device, device_choices, NULL, "where to compute"),                                      \
+      CHOICE("dtype", &(machine)->dtype, dtype_choices, "auto: bf16 on a GPU, f32 on a CPU",                           \
+             "compute dtype; master weights stay f32"),                                                                \
+      INT("threads", &(machine)->threads, 0, 4096, "all", "CPU threads")
+
+#endif
