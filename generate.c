@@ -4,13 +4,15 @@
 #include "cli/device.h"
 #include "cli/option_rows.h"
 #include "cli/startup.h"
+#include "util/array.h"
 #include "util/file.h"
 #include "util/path.h"
 #include "util/text.h"
 #include "util/threads.h"
 #include "checkpoint/checkpoint.h"
 #include "tokenizer/convert.h"
-#include "dataset/encoding.h"
+#include "dataset/packing.h"
+#include "dataset/tokenization.h"
 #include "model/generation.h"
 #include "model/evaluation.h"
 
@@ -183,22 +185,14 @@ static bool load_model(Program *p, Error *error) {
 
 /* Everything from a stream, up to `limit` bytes. */
 static bool read_all(FILE *stream, const char *name, size_t limit, uint8_t **out, size_t *size, Error *error) {
-  size_t capacity = 1 << 16;
-  *out = malloc(capacity);
-  *size = 0;
-  while (*out) {
-    size_t count = fread(*out + *size, 1, capacity - *size, stream);
-    *size += count;
+  for (size_t capacity = 0; *size < limit;) {
+    if (!array_reserve(out, &capacity, *size + (1 << 16), 1))
+      return fail(error, EXIT_MEMORY, "out of memory for the prompt");
+    *size += fread(*out + *size, 1, capacity - *size, stream);
     if (ferror(stream)) return fail(error, EXIT_INPUT, "cannot read the prompt from %s: %s", name, strerror(errno));
     if (feof(stream)) return true;
-    if (*size < capacity) continue;
-    if (capacity >= limit) return fail(error, EXIT_INPUT, "the prompt in %s is longer than %zu bytes", name, limit);
-    capacity *= 2;
-    uint8_t *grown = realloc(*out, capacity);
-    if (!grown) free(*out);
-    *out = grown;
   }
-  return fail(error, EXIT_MEMORY, "out of memory for the prompt");
+  return fail(error, EXIT_INPUT, "the prompt in %s is longer than %zu bytes", name, limit);
 }
 
 static bool prompt_bytes(const GenerateSettings *s, uint8_t **out, size_t *size, Error *error) {
@@ -242,16 +236,17 @@ static bool encode_prompt(Program *p, const uint8_t *text, size_t size, Error *e
 
 /* ---- generate ---- */
 
-static bool emit(void *argument, const uint8_t *bytes, size_t size) {
-  Program *p = argument;
+static bool emit(void *context, const uint8_t *bytes, size_t size) {
+  Program *p = context;
   errno = 0;
   if (fwrite(bytes, 1, size, stdout) != size || fflush(stdout) != 0) p->write_error = errno ? errno : EIO;
   return !p->write_error && !stop_signal;
 }
 
-static bool canceled(void *argument) {
-  (void)argument;
-  return stop_signal;
+/* Not an error yet: what was written is summed up first. */
+static bool keep_generating(void *context, int64_t tokens, Error *error) {
+  (void)context, (void)tokens, (void)error;
+  return !stop_signal;
 }
 
 static uint64_t random_seed(void) {
@@ -263,7 +258,7 @@ static uint64_t random_seed(void) {
 static bool report_output(const Program *p, Error *error) {
   if (p->write_error == EPIPE) return true; /* the reader has what it wanted */
   if (p->write_error) return fail(error, EXIT_OUTPUT, "cannot write the text to stdout: %s", strerror(p->write_error));
-  if (stop_signal) return fail(error, (ExitCode)(128 + stop_signal), "interrupted");
+  if (stop_signal) return fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal), "interrupted");
   return true;
 }
 
@@ -277,8 +272,8 @@ static bool generate(Program *p, const uint8_t *text, size_t size, Error *error)
                                .slide = s->on_full == ON_FULL_SLIDE,
                                .ignore_end = s->ignore_end,
                                .emit = emit,
-                               .canceled = canceled,
-                               .argument = p};
+                               .emit_context = p,
+                               .progress = {keep_generating, NULL}};
   request.sampling.seed = options_given(&p->options, &s->seed) ? s->seed : random_seed();
   if (s->greedy) request.sampling.temperature = 0;
   GenerationResult result;
@@ -300,59 +295,54 @@ static bool generate(Program *p, const uint8_t *text, size_t size, Error *error)
 
 /* ---- score ---- */
 
-static bool score_progress(void *argument, int64_t done, int64_t all) {
-  Program *p = argument;
-  ConsoleProgress numbers = {.step = done,
-                             .steps = all,
+typedef struct Scoring {
+  Program *p;
+  EvaluationPlan plan;
+} Scoring;
+
+static bool keep_scoring(void *context, int64_t windows, Error *error) {
+  const Scoring *scoring = context;
+  ConsoleProgress numbers = {.step = windows,
+                             .steps = evaluation_windows(&scoring->plan),
                              .loss = NAN,
                              .val_loss = NAN,
                              .lr = NAN,
                              .tokens_per_s = NAN,
                              .peak = NAN,
                              .seconds_left = NAN};
-  if (p->console.terminal) console_progress(&p->console, &numbers, false);
-  return !stop_signal;
+  if (scoring->p->console.terminal) console_progress(&scoring->p->console, &numbers, false);
+  return !stop_signal || fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal), "interrupted");
 }
 
 static bool keep_reading(void *context, int64_t bytes, Error *error) {
   Program *p = context;
   console_work(&p->console, &(ConsoleWork){"reading", (double)bytes, 0, true});
-  return !stop_signal || fail(error, (ExitCode)(128 + stop_signal), "interrupted");
+  return !stop_signal || fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal), "interrupted");
 }
 
-static bool keep_encoding(void *context, int64_t bytes, int64_t merges, Error *error) {
-  (void)merges;
-  return keep_reading(context, bytes, error);
-}
-
-static bool encode_score(Program *p, const char *copy, const char *tokens, TokenFile *out, Error *error) {
+/* The text's tokens, in a file whose name is gone. */
+static bool open_tokens(Program *p, TokenFile *out, Error *error) {
   const GenerateSettings *s = &p->settings;
-  const int threads = s->machine.threads > 0 ? s->machine.threads : threads_available();
-  const CorpusOptions how = {.field = s->jsonl_field,
-                             .prompt_field = s->prompt_field,
-                             .response_field = s->response_field,
-                             .spool = copy,
-                             .stdin_is_jsonl = s->jsonl_field || s->prompt_field,
-                             .is_model = checkpoint_is_model,
-                             .progress = keep_reading,
-                             .progress_context = p};
-  const EncodingOptions options = {threads, keep_encoding, p};
-  Corpus *corpus;
-  bool ok = corpus_open(&corpus, &s->score, 1, &how, error) &&
-            encoding_write(tokens, corpus, p->tokenizer, &options, error) && token_file_open(out, tokens, error);
+  const Progress reading = {keep_reading, p};
+  char *copy = NULL, *path = NULL;
+  Corpus *corpus = NULL;
+  bool ok = file_temporary(&copy, error) && file_temporary(&path, error);
+  const CorpusOptions source = {.field = s->jsonl_field,
+                                .prompt_field = s->prompt_field,
+                                .response_field = s->response_field,
+                                .spool = copy,
+                                .copying = reading,
+                                .is_model = checkpoint_is_model};
+  const Tokenization options = {.threads = s->machine.threads > 0 ? s->machine.threads : threads_available(),
+                                .encoding = reading};
+  ok = ok && corpus_open(&corpus, &s->score, 1, &source, error) &&
+       tokenization_open(out, path, corpus, p->tokenizer, &options, error);
   console_work_end(&p->console);
   corpus_close(corpus);
-  return ok;
-}
-
-/* The text's tokens, in a file that has no name any more. */
-static bool open_tokens(Program *p, TokenFile *out, Error *error) {
-  char *copy = NULL, *tokens = NULL;
-  bool ok = file_temporary(&copy, error) && file_temporary(&tokens, error) && encode_score(p, copy, tokens, out, error);
   if (copy) unlink(copy);
-  if (tokens) unlink(tokens);
+  if (path) unlink(path);
   free(copy);
-  free(tokens);
+  free(path);
   return ok;
 }
 
@@ -366,32 +356,33 @@ static bool print_score(Program *p, const EvaluationPlan *plan, const Evaluation
   if (printf(
           "{\"file_tokens\": %" PRId64 ", \"scored_tokens\": %" PRId64 ", \"bytes\": %" PRId64
           ", \"nats_per_token\": %.6f, \"bits_per_byte\": %.6f, \"perplexity\": %.6g, \"ctx\": %d, \"stride\": %d}\n",
-          plan->windows.split.end, result->tokens, result->bytes, evaluation_loss(result),
+          plan->windows.range.end, result->tokens, result->bytes, evaluation_loss(result),
           evaluation_bits_per_byte(result), exp(evaluation_loss(result)), plan->windows.ctx, plan->stride) < 0 ||
       fflush(stdout) != 0)
     p->write_error = errno ? errno : EIO;
   return report_output(p, error);
 }
 
-/* A model of packed documents is judged as it has learned: every document from its beginning, alone. */
+/* A model that was trained on packed documents is scored on packed documents: each from its beginning, without those
+ * before it. That it was is known from its tokenizer alone: tokenizer_begins_with_end(). */
 static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error *error) {
   enum { BATCH = 8 };
   const int ctx = p->config.ctx;
+  const bool packed = tokenizer_begins_with_end(p->tokenizer);
+  const TokenRange all = {tokens, 0, tokens->info.tokens};
   Packing packing = {0};
   Evaluation result = {0};
-  EvaluationPlan plan = {.windows = {.ctx = ctx}, .stride = stride, .batch = BATCH, .tokenizer = p->tokenizer};
-  TokenRange none;
-  token_range_split(tokens, 0, 0, &plan.windows.split, &none);
-  const bool docs = tokenizer_begins_with_end(p->tokenizer);
-  if (docs) plan.windows.packing = &packing;
-  bool ok =
-      (!docs || packing_make(&packing, &plan.windows.split, ctx, tokenizer_end(p->tokenizer), NULL, NULL, error)) &&
-      model_evaluate_begin(p->model, BATCH, ctx, error) &&
-      evaluation_run(p->model, &plan, &result, score_progress, p, error);
+  Scoring scoring = {.p = p,
+                     .plan = {.windows = {all, ctx, packed ? &packing : NULL},
+                              .stride = stride,
+                              .batch = BATCH,
+                              .tokenizer = p->tokenizer}};
+  bool ok = (!packed || packing_make(&packing, &all, ctx, tokenizer_end(p->tokenizer), (Progress){0}, error)) &&
+            model_evaluate_begin(p->model, BATCH, ctx, error) &&
+            evaluation_run(p->model, &scoring.plan, &result, (Progress){keep_scoring, &scoring}, error);
   console_end_line(&p->console);
   packing_free(&packing);
-  if (ok) ok = stop_signal ? report_output(p, error) : print_score(p, &plan, &result, error);
-  return ok;
+  return ok && print_score(p, &scoring.plan, &result, error);
 }
 
 static bool score(Program *p, Error *error) {

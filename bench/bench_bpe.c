@@ -13,22 +13,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool train(const TextSpan *text, char **argv, Error *error) {
+static bool train(const PretokenizeText *text, char **argv, Error *error) {
   BpeTrainer *trainer = NULL;
   BpeMerge *merges = NULL;
   size_t count = 0;
   double start = clock_seconds(), counted = start;
-  bool done = bpe_trainer_create(&trainer, atoi(argv[4]), error) && bpe_trainer_add(trainer, text, 1, error);
-  if (done) {
+  bool ok = bpe_trainer_create(&trainer, atoi(argv[4]), error) && bpe_trainer_add(trainer, text, 1, error);
+  if (ok) {
     counted = clock_seconds();
-    done = bpe_trainer_finish(trainer, atoi(argv[3]), (BpeProgress){0}, &merges, &count, error);
+    ok = bpe_trainer_finish(trainer, atoi(argv[3]), (Progress){0}, &merges, &count, error);
   }
   double stop = clock_seconds();
   bpe_trainer_free(trainer);
-  FILE *stream = done ? fopen(argv[5], "w") : NULL;
+  FILE *stream = ok ? fopen(argv[5], "w") : NULL;
   for (size_t i = 0; stream && i < count; i++) fprintf(stream, "%d %d\n", (int)merges[i].left, (int)merges[i].right);
   free(merges);
-  if (!done) return false;
+  if (!ok) return false;
   if (!stream || fclose(stream) != 0) return fail(error, EXIT_OUTPUT, "%s: cannot be written", argv[5]);
   printf("{\"seconds\": %.4f, \"count_seconds\": %.4f, \"merges\": %zu}\n", stop - start, counted - start, count);
   return true;
@@ -43,29 +43,29 @@ static bool load(Bpe **bpe, const char *path, Error *error) {
          fscanf(stream, "%" SCNd32 " %" SCNd32, &merges[count].left, &merges[count].right) == 2)
     count++;
   fclose(stream);
-  bool done = merges ? bpe_from_merges(bpe, merges, count, error) : fail(error, EXIT_MEMORY, "out of memory");
+  bool ok = merges ? bpe_from_merges(bpe, merges, count, error) : fail(error, EXIT_MEMORY, "out of memory");
   free(merges);
-  return done;
+  return ok;
 }
 
-static bool encode(const TextSpan *text, char **argv, Error *error) {
+static bool encode(const PretokenizeText *text, char **argv, Error *error) {
   Bpe *bpe = NULL;
   BpeEncoder *encoder = NULL;
   BpeIds ids = {0};
   double start = clock_seconds(), loaded = start;
-  bool done = load(&bpe, argv[3], error);
-  if (done) {
+  bool ok = load(&bpe, argv[3], error);
+  if (ok) {
     loaded = clock_seconds();
-    done = bpe_encoder_create(&encoder, bpe, atoi(argv[4]), error) &&
-           bpe_encode(encoder, text, 1, -1, bpe_ids_sink, &ids, error);
+    ok = bpe_encoder_create(&encoder, bpe, atoi(argv[4]), error) &&
+         bpe_encode(encoder, text, 1, -1, bpe_ids_sink, &ids, error);
   }
   double stop = clock_seconds();
-  FILE *stream = done ? fopen(argv[5], "wb") : NULL;
+  FILE *stream = ok ? fopen(argv[5], "wb") : NULL;
   bool written = stream && fwrite(ids.ids, sizeof *ids.ids, ids.count, stream) == ids.count && fclose(stream) == 0;
   bpe_encoder_free(encoder);
   bpe_free(bpe);
   free(ids.ids);
-  if (!done) return false;
+  if (!ok) return false;
   if (!written) return fail(error, EXIT_OUTPUT, "%s: cannot be written", argv[5]);
   printf("{\"seconds\": %.4f, \"load_seconds\": %.4f, \"ids\": %zu}\n", stop - loaded, loaded - start, ids.count);
   return true;
@@ -79,7 +79,7 @@ int main(int argc, char **argv) {
     return EXIT_USAGE;
   }
   if (file_map(&file, argv[2], EXIT_INPUT, &error)) {
-    const TextSpan text = {file.bytes, file.size};
+    const PretokenizeText text = {file.bytes, file.size};
     (void)(strcmp(argv[1], "train") == 0 ? train(&text, argv, &error) : encode(&text, argv, &error));
     file_unmap(&file);
   }

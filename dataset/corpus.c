@@ -2,12 +2,12 @@
 
 #include "dataset/corpus.h"
 
-#include "util/text.h"
 #include "util/checksum.h"
 #include "util/file.h"
-#include "util/path.h"
+#include "util/text.h"
 #include "dataset/file_list.h"
 #include "dataset/jsonl.h"
+#include "dataset/spool.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
@@ -16,15 +16,16 @@
 #include <unistd.h>
 
 enum {
-  CHECK_BYTES = 1 << 20, /* consumed between two looks at whether the file is still the same */
-  STEP_BYTES = 64 << 20  /* after which pages that were read are given back */
+  CHECK_BYTES = 1 << 20, /* consumed between two checks whether the file is still the same */
+  STEP_BYTES = 64 << 20  /* after which pages that were read are dropped */
 };
 
 struct Corpus {
   FileList list;
   char *prompt_field, *text_field; /* the first may be NULL */
   uint64_t fingerprint;
-  bool (*tick)(Error *error);
+  int standard_input; /* file of the list; -1: none */
+  Progress progress;
   /* Where reading stands. */
   int current;    /* file of the list */
   bool mapped;    /* it is mapped */
@@ -41,7 +42,7 @@ struct Corpus {
 
 static bool copy_name(char **out, const char *name, Error *error) {
   if (!name) return true;
-  *out = path_join("", name);
+  *out = strdup(name);
   return *out || fail(error, EXIT_MEMORY, "out of memory for the name of a field");
 }
 
@@ -60,18 +61,20 @@ static bool take_fields(Corpus *corpus, const CorpusOptions *options, Error *err
 
 /* Standard input only gets its place in the list: a missing file should be known before gigabytes are copied. */
 static bool list_sources(Corpus *corpus, const char *const *sources, int count, const CorpusOptions *options,
-                         int *standard_input, Error *error) {
+                         Error *error) {
   if (count <= 0)
     return fail(error, EXIT_INPUT, "no text was given: name a file or a directory, or - for standard input");
+  const bool jsonl = options->field || options->prompt_field;
   for (int i = 0; i < count; i++) {
     if (strcmp(sources[i], "-") != 0) {
       if (!file_list_add(&corpus->list, sources[i], error)) return false;
       continue;
     }
     if (!options->spool) return fail(error, EXIT_INTERNAL, "standard input has no file to be copied to");
-    if (*standard_input >= 0) return fail(error, EXIT_USAGE, "standard input (-) is given twice, but can be read once");
-    *standard_input = file_list_reserve(&corpus->list, options->spool, options->stdin_is_jsonl, error);
-    if (*standard_input < 0) return false;
+    if (corpus->standard_input >= 0)
+      return fail(error, EXIT_USAGE, "standard input (-) is given twice, but can be read once");
+    corpus->standard_input = file_list_reserve(&corpus->list, options->spool, jsonl, error);
+    if (corpus->standard_input < 0) return false;
   }
   return true;
 }
@@ -79,17 +82,16 @@ static bool list_sources(Corpus *corpus, const char *const *sources, int count, 
 static bool find_files(Corpus *corpus, const char *const *sources, int count, const CorpusOptions *options,
                        Error *error) {
   FileList *list = &corpus->list;
-  int standard_input = -1;
-  if (!list_sources(corpus, sources, count, options, &standard_input, error)) return false;
-  if (standard_input >= 0) {
-    bool copied = spool_copy(STDIN_FILENO, options->spool, options->progress, options->progress_context, error);
-    if (!copied || !file_list_measure(list, standard_input, error)) return false;
+  if (!list_sources(corpus, sources, count, options, error)) return false;
+  if (corpus->standard_input >= 0) {
+    if (!options->spooled && !spool_copy(STDIN_FILENO, options->spool, options->copying, error)) return false;
+    if (!file_list_measure(list, corpus->standard_input, error)) return false;
   }
   if (list->bytes > 0) return true;
   if (list->count > 1 || !list->files)
-    return fail(error, EXIT_INPUT, "all %d files are empty: there is nothing to learn from", list->count);
-  return fail(error, EXIT_INPUT, "%s is empty: there is nothing to learn from",
-              standard_input >= 0 ? "standard input" : text_one_line(list->files[0].path, 250).text);
+    return fail(error, EXIT_INPUT, "all %d files are empty: there is no text", list->count);
+  return fail(error, EXIT_INPUT, "%s is empty: there is no text",
+              corpus->standard_input >= 0 ? "standard input" : text_one_line(list->files[0].path, 250).text);
 }
 
 static uint64_t sum_of_name(const char *name, uint64_t seed) {
@@ -108,12 +110,12 @@ bool corpus_open(Corpus **out, const char *const *sources, int count, const Corp
   Corpus *corpus = calloc(1, sizeof *corpus);
   if (!corpus) return fail(error, EXIT_MEMORY, "out of memory for a corpus");
   corpus->list.is_model = options->is_model;
+  corpus->standard_input = -1;
   if (!take_fields(corpus, options, error) || !find_files(corpus, sources, count, options, error)) {
     corpus_close(corpus);
     return false;
   }
   corpus->fingerprint = fingerprint_of(corpus);
-  corpus->tick = options->tick;
   *out = corpus;
   return true;
 }
@@ -142,21 +144,25 @@ int64_t corpus_bytes(const Corpus *corpus) { return corpus->list.bytes; }
 
 int64_t corpus_position(const Corpus *corpus) { return corpus->before + (int64_t)corpus->at; }
 
-bool corpus_masked(const Corpus *corpus) { return corpus->prompt_field; }
+int64_t corpus_stdin_bytes(const Corpus *corpus) {
+  return corpus->standard_input < 0 ? 0 : corpus->list.files[corpus->standard_input].size;
+}
+
+bool corpus_has_prompts(const Corpus *corpus) { return corpus->prompt_field; }
 
 uint64_t corpus_fingerprint(const Corpus *corpus) { return corpus->fingerprint; }
 
 /* ---- memory ---- */
 
-static void let_go(const Corpus *corpus, size_t end) {
+static void drop_pages(const Corpus *corpus, size_t end) {
   const long page = sysconf(_SC_PAGESIZE);
   const size_t whole = page > 0 ? end - end % (size_t)page : 0;
   if (whole > 0) madvise((void *)(uintptr_t)corpus->file.bytes, whole, MADV_DONTNEED);
 }
 
-void corpus_let_go(const Corpus *corpus, const uint8_t *text) {
+void corpus_drop_pages(const Corpus *corpus, const uint8_t *text) {
   const uintptr_t begin = (uintptr_t)corpus->file.bytes, at = (uintptr_t)text;
-  if (corpus->mapped && at >= begin && at - begin <= corpus->file.size) let_go(corpus, at - begin);
+  if (corpus->mapped && at >= begin && at - begin <= corpus->file.size) drop_pages(corpus, at - begin);
 }
 
 /* ---- documents of a text file ---- */
@@ -182,8 +188,8 @@ static bool find_end(const Corpus *corpus, size_t *end, size_t *separator, Error
   for (size_t kept = at; at < file->size && *separator == 0;) {
     const size_t left = file->size - at, step = left < STEP_BYTES ? left : STEP_BYTES;
     if (at - kept >= STEP_BYTES) {
-      let_go(corpus, kept = at);
-      if (corpus->tick && !corpus->tick(error)) return false;
+      drop_pages(corpus, kept = at);
+      if (!progress_report(corpus->progress, corpus_position(corpus), error)) return false;
     }
     const uint8_t *mark = memchr(file->bytes + at, END_OF_TEXT[0], step);
     if (!mark) {
@@ -243,7 +249,7 @@ static bool open_file(Corpus *corpus, Error *error) {
   if (!file_map(&corpus->file, file->path, EXIT_INPUT, &cause))
     return fail(error, cause.code, "%s", text_one_line(cause.text, ONE_LINE_BYTES).text);
   corpus->mapped = true;
-  if (!text_file_unchanged(file, error)) return false;
+  if (!file_list_unchanged(file, error)) return false;
   if ((int64_t)corpus->file.size != file->size)
     return fail(error, EXIT_INPUT, "%s was changed while it was read; start again",
                 text_one_line(file->path, 250).text);
@@ -254,9 +260,9 @@ static bool open_file(Corpus *corpus, Error *error) {
 }
 
 static bool still_unchanged(Corpus *corpus, Error *error) {
-  if (corpus->at / STEP_BYTES != corpus->checked / STEP_BYTES) let_go(corpus, corpus->at);
+  if (corpus->at / STEP_BYTES != corpus->checked / STEP_BYTES) drop_pages(corpus, corpus->at);
   corpus->checked = corpus->at;
-  return text_file_unchanged(&corpus->list.files[corpus->current], error);
+  return file_list_unchanged(&corpus->list.files[corpus->current], error);
 }
 
 /* Moves on by one document, or one empty place where a document could have been, of the current file. */
@@ -288,8 +294,9 @@ bool corpus_next(Corpus *corpus, Document *out, Error *error) {
   return true;
 }
 
-void corpus_rewind(Corpus *corpus) {
+void corpus_rewind(Corpus *corpus, Progress progress) {
   close_file(corpus);
+  corpus->progress = progress;
   corpus->current = 0;
   corpus->before = 0;
 }

@@ -1,15 +1,16 @@
 #include "dataset/file_list.h"
 
-#include "util/text.h"
+#include "util/array.h"
 #include "util/checksum.h"
-#include "util/file.h"
 #include "util/path.h"
+#include "util/text.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <search.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -26,19 +27,18 @@ static bool is_model(const FileList *list, const char *dir) { return list->is_mo
 
 static bool no_memory(Error *error) { return fail(error, EXIT_MEMORY, "out of memory for a list of files"); }
 
+/* As text_ends_with, in small letters or capitals. */
+static bool ends_in(const char *name, const char *ending) {
+  size_t length = strlen(name), tail = strlen(ending);
+  return length >= tail && strcasecmp(name + length - tail, ending) == 0;
+}
+
 /* ---- the list ---- */
 
-/* Takes the path, which may be NULL for want of memory. */
+/* Takes the path over; it may be NULL for want of memory. */
 static TextFile *append(FileList *list, char *path, bool jsonl, Error *error) {
-  if (list->count == list->capacity && list->capacity <= INT_MAX / 2) {
-    int capacity = list->capacity > 0 ? 2 * list->capacity : 16;
-    TextFile *files = realloc(list->files, (size_t)capacity * sizeof *files);
-    if (files) {
-      list->files = files;
-      list->capacity = capacity;
-    }
-  }
-  if (!path || list->count == list->capacity) {
+  if (!path || list->count == INT_MAX ||
+      !array_reserve(&list->files, &list->capacity, (size_t)list->count + 1, sizeof *list->files)) {
     free(path);
     no_memory(error);
     return NULL;
@@ -67,7 +67,7 @@ static bool measure(FileList *list, TextFile *file, const struct stat *st, Error
 }
 
 int file_list_reserve(FileList *list, const char *path, bool jsonl, Error *error) {
-  return append(list, path_join("", path), jsonl, error) ? list->count - 1 : -1;
+  return append(list, strdup(path), jsonl, error) ? list->count - 1 : -1;
 }
 
 bool file_list_measure(FileList *list, int index, Error *error) {
@@ -77,7 +77,7 @@ bool file_list_measure(FileList *list, int index, Error *error) {
   return measure(list, file, &st, error);
 }
 
-bool text_file_unchanged(const TextFile *file, Error *error) {
+bool file_list_unchanged(const TextFile *file, Error *error) {
   struct stat st;
   const char *path = file->path;
   if (stat(path, &st) != 0) return cannot_read(path, errno, error);
@@ -102,11 +102,6 @@ typedef struct Walk {
   FileList directories; /* those found so far, read or not */
   void *seen;           /* search tree of the DirectoryIds of those read */
 } Walk;
-
-static bool ends_in(const char *name, const char *ending) {
-  size_t length = strlen(name), tail = strlen(ending);
-  return length >= tail && strcasecmp(name + length - tail, ending) == 0;
-}
 
 static int compare_paths(const void *a, const void *b) {
   return strcmp(((const TextFile *)a)->path, ((const TextFile *)b)->path);
@@ -142,7 +137,7 @@ static void forget_all(Walk *walk) {
   }
 }
 
-/* Takes the path. */
+/* Takes the path over. */
 static bool take_entry(Walk *walk, char *path, Error *error) {
   struct stat st;
   bool jsonl = ends_in(path, ".jsonl"), wanted = jsonl || ends_in(path, ".txt");
@@ -217,13 +212,13 @@ bool file_list_add(FileList *list, const char *path, Error *error) {
   struct stat st;
   if (stat(path, &st) != 0) return cannot_read(path, errno, error);
   if (S_ISDIR(st.st_mode) && is_model(list, path))
-    return fail(error, EXIT_INPUT, "%s is a model directory, no text; --resume=%s goes on with a run",
+    return fail(error, EXIT_INPUT, "%s is a model directory, not text; --resume=%s resumes a run",
                 text_one_line(path, NAME_SHOWN).text, text_one_line(path, NAME_SHOWN).text);
   if (S_ISDIR(st.st_mode)) return add_directory(list, path, error);
   if (!S_ISREG(st.st_mode))
     return fail(error, EXIT_INPUT, "%s is neither a file nor a directory; give it as standard input: - < %s",
                 text_one_line(path, NAME_SHOWN).text, text_one_line(path, NAME_SHOWN).text);
-  TextFile *file = append(list, path_join("", path), ends_in(path, ".jsonl"), error);
+  TextFile *file = append(list, strdup(path), ends_in(path, ".jsonl"), error);
   return file && measure(list, file, &st, error);
 }
 
@@ -238,4 +233,27 @@ uint64_t file_list_sum(const FileList *list, uint64_t seed) {
     sum = checksum_xxh64(facts, sizeof facts, sum);
   }
   return sum;
+}
+
+/* ---- first bytes ---- */
+
+FileLooks file_list_looks(const char *path) {
+  static const struct {
+    const char *begins, *unpacker;
+  } packed[] = {{"\x1f\x8b", "zcat"},
+                {"\x28\xb5\x2f\xfd", "zstdcat"},
+                {"\xfd\x37zXZ", "xzcat"},
+                {"BZh", "bzcat"},
+                {"PK\3\4", "unzip -p"}};
+  FileLooks out = {0};
+  char first[8] = "";
+  FILE *file = fopen(path, "rb");
+  if (!file) return out;
+  const size_t size = fread(first, 1, sizeof first - 1, file);
+  fclose(file);
+  for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
+    if (size >= strlen(packed[i].begins) && memcmp(first, packed[i].begins, strlen(packed[i].begins)) == 0)
+      out.unpacker = packed[i].unpacker;
+  out.is_json = strncmp(first, "{\"", 2) == 0 && !ends_in(path, ".jsonl");
+  return out;
 }

@@ -19,7 +19,8 @@ typedef struct TextFile {
 typedef struct FileList {
   bool (*is_model)(const char *dir); /* which directories hold a model, and no text; NULL: none */
   TextFile *files;
-  int count, capacity;
+  int count;
+  size_t capacity;
   int64_t bytes;   /* sum of the sizes */
   int64_t skipped; /* names in directories: hidden ones, other endings, models, and what is not a regular file */
 } FileList;
@@ -39,11 +40,18 @@ bool file_list_measure(FileList *list, int index, Error *error);
 
 void file_list_free(FileList *list);
 
-/* EXIT_INPUT when the file at that path has not the size, time and inode any more that it had when it was listed. */
-bool text_file_unchanged(const TextFile *file, Error *error);
+/* EXIT_INPUT when the file at that path no longer has the size, time and inode that it had when it was listed. */
+bool file_list_unchanged(const TextFile *file, Error *error);
 
-/* Goes over kind, size, time and inode of every file, in order. Not over paths: a directory that was moved holds the
- * same text. */
-uint64_t file_list_sum(const FileList *list, uint64_t seed); /* checksum_xxh64 */
+/* checksum_xxh64 over kind, size, time and inode of every file, in order. Not over paths: a directory that was moved
+ * holds the same text. */
+uint64_t file_list_sum(const FileList *list, uint64_t seed);
+
+/* What the first bytes of a file say about it, for warnings. Neither for one that cannot be read. */
+typedef struct FileLooks {
+  const char *unpacker; /* it is compressed; the command that prints what it holds: "zcat" */
+  bool is_json;         /* it begins like a JSON object, but its name does not end in .jsonl */
+} FileLooks;
+FileLooks file_list_looks(const char *path);
 
 #endif

@@ -1,5 +1,6 @@
 #include "dataset/jsonl.h"
 
+#include "util/array.h"
 #include "util/text.h"
 
 #include <jansson.h>
@@ -104,12 +105,8 @@ static const json_t *string_field(json_t *root, const char *name, const char *op
 /* Prompt and response side by side. */
 static bool join(JsonlRecord *record, const json_t *prompt, const json_t *text, Error *error) {
   size_t before = json_string_length(prompt), after = json_string_length(text), size = before + after;
-  if (size > record->capacity) {
-    uint8_t *joined = realloc(record->joined, size);
-    if (!joined) return fail(error, EXIT_MEMORY, "out of memory for a document of %zu bytes", size);
-    record->joined = joined;
-    record->capacity = size;
-  }
+  if (!array_reserve(&record->joined, &record->capacity, size, 1))
+    return fail(error, EXIT_MEMORY, "out of memory for a document of %zu bytes", size);
   if (before > 0) memcpy(record->joined, json_string_value(prompt), before);
   if (after > 0) memcpy(record->joined + before, json_string_value(text), after);
   record->text = record->joined;

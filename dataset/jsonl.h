@@ -13,7 +13,7 @@
 /* Names of fields, UTF-8. */
 typedef struct JsonlFields {
   const char *prompt; /* NULL: the document is the field `text` */
-  const char *text;   /* what is learned: the whole document, or the response that follows the prompt */
+  const char *text;   /* the whole document, or the response that follows the prompt */
 } JsonlFields;
 
 /* The document of the line parsed last. Begins as {0}, ends with jsonl_free. */

@@ -1,42 +1,43 @@
 #include "dataset/packing.h"
 
 #include "kernels.h"
+#include "util/array.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
   OPEN_WINDOWS = 64,     /* that documents are still put into */
-  SCAN_TOKENS = 1 << 16, /* looked at together for ends of documents */
+  SCAN_TOKENS = 1 << 16, /* searched together for ends of documents */
   KEPT_TOKENS = 16 << 20 /* of the token file in memory while it is scanned */
 };
 
 /* ---- documents ---- */
 
 /* Calls `found` with the first token of every document and the one after its last. */
-static bool scan(const TokenRange *split, int32_t end, bool (*found)(void *to, int64_t begin, int64_t stop), void *to,
-                 PackingTick tick, void *context, Error *error) {
-  int64_t begin = split->begin, kept = begin;
+static bool scan(const TokenRange *range, int32_t end, bool (*found)(void *context, int64_t begin, int64_t stop),
+                 void *context, Progress progress, Error *error) {
+  int64_t begin = range->begin, dropped = begin;
   int32_t *ids = malloc(SCAN_TOKENS * sizeof *ids);
-  if (!ids) return fail(error, EXIT_MEMORY, "out of memory for a look at the documents");
+  if (!ids) return fail(error, EXIT_MEMORY, "out of memory for the lengths of documents");
   bool ok = true;
-  for (int64_t at = begin; ok && at < split->end; at += SCAN_TOKENS) {
-    int64_t count = split->end - at < SCAN_TOKENS ? split->end - at : SCAN_TOKENS;
-    if (at - kept >= KEPT_TOKENS) token_file_let_go(split->file), kept = at;
-    ok = token_file_read(split->file, at, count, ids, error);
+  for (int64_t at = begin; ok && at < range->end; at += SCAN_TOKENS) {
+    int64_t count = range->end - at < SCAN_TOKENS ? range->end - at : SCAN_TOKENS;
+    if (at - dropped >= KEPT_TOKENS) token_file_drop_pages(range->file), dropped = at;
+    ok = token_file_read(range->file, at, count, ids, error);
     for (int64_t i = 0; ok && i < count; i++) {
       if (ids[i] != end) continue;
-      ok = found(to, begin, at + i + 1);
+      ok = found(context, begin, at + i + 1);
       begin = at + i + 1;
     }
-    ok = ok && (!tick || tick(context, at + count - split->begin, error));
+    ok = ok && progress_report(progress, at + count - range->begin, error);
   }
   free(ids);
-  return ok && (begin == split->end || found(to, begin, split->end));
+  return ok && (begin == range->end || found(context, begin, range->end));
 }
 
-static bool count_length(void *to, int64_t begin, int64_t stop) {
-  DocumentLengths *lengths = to;
+static bool count_length(void *context, int64_t begin, int64_t stop) {
+  DocumentLengths *lengths = context;
   int k = 0;
   while (((int64_t)1 << k) < stop - begin) k++;
   lengths->counts[k]++;
@@ -44,10 +45,9 @@ static bool count_length(void *to, int64_t begin, int64_t stop) {
   return true;
 }
 
-bool packing_measure(const TokenRange *split, int32_t end, DocumentLengths *out, PackingTick tick, void *context,
-                     Error *error) {
+bool packing_measure(const TokenRange *range, int32_t end, DocumentLengths *out, Progress progress, Error *error) {
   *out = (DocumentLengths){0};
-  return scan(split, end, count_length, out, tick, context, error);
+  return scan(range, end, count_length, out, progress, error);
 }
 
 /* ---- making ---- */
@@ -55,47 +55,36 @@ bool packing_measure(const TokenRange *split, int32_t end, DocumentLengths *out,
 /* A window that still has room. */
 typedef struct OpenWindow {
   int room; /* tokens */
-  int64_t *pieces;
-  int count, capacity;
+  int64_t *spans;
+  size_t count, capacity;
 } OpenWindow;
 
 typedef struct Packer {
   Packing *packing;
   OpenWindow open[OPEN_WINDOWS];
   int open_count;
-  int64_t pieces, pieces_capacity, firsts, firsts_capacity; /* of the tables */
+  size_t spans, spans_capacity, firsts_capacity; /* of the tables */
   Error *error;
 } Packer;
-
-/* Appends `more` numbers to an array that doubles when it is full. */
-static bool append(int64_t **items, int64_t *count, int64_t *capacity, const int64_t *numbers, int more) {
-  int64_t larger = *capacity ? *capacity : 1024;
-  while (larger < *count + more) larger *= 2;
-  if (larger > *capacity) {
-    int64_t *grown = realloc(*items, (size_t)larger * sizeof **items);
-    if (!grown) return false;
-    *items = grown;
-    *capacity = larger;
-  }
-  memcpy(*items + *count, numbers, (size_t)more * sizeof **items);
-  *count += more;
-  return true;
-}
 
 static bool no_memory(const Packer *p) {
   return fail(p->error, EXIT_MEMORY, "out of memory for a table of %lld windows of documents; use --pack stream",
               (long long)p->packing->windows);
 }
 
-/* The window's pieces go to the table; its place in `open` is free for the next one. */
+/* The window's spans go to the table; its place in `open` is free for the next one. */
 static bool close_window(Packer *p, OpenWindow *window) {
-  Packing *packing = p->packing;
-  if (!append(&packing->pieces, &p->pieces, &p->pieces_capacity, window->pieces, window->count) ||
-      !append(&packing->firsts, &p->firsts, &p->firsts_capacity, &p->pieces, 1))
+  Packing *out = p->packing;
+  const size_t spans = p->spans + window->count;
+  if (!array_reserve(&out->spans, &p->spans_capacity, spans, sizeof *out->spans) ||
+      !array_reserve(&out->firsts, &p->firsts_capacity, (size_t)out->windows + 2, sizeof *out->firsts))
     return no_memory(p);
-  packing->windows++;
-  packing->used += packing->ctx - window->room;
-  *window = (OpenWindow){.room = packing->ctx, .pieces = window->pieces, .capacity = window->capacity};
+  memcpy(out->spans + p->spans, window->spans, window->count * sizeof *out->spans);
+  p->spans = spans;
+  out->firsts[++out->windows] = (int64_t)spans;
+  out->used += out->ctx - window->room;
+  window->room = out->ctx;
+  window->count = 0;
   return true;
 }
 
@@ -121,50 +110,44 @@ static OpenWindow *window_for(Packer *p, int length) {
   return close_window(p, window) ? window : NULL;
 }
 
-/* Whether any of the tokens is to be learned; all are where the file has no masks. */
-static bool is_learnt(Packer *p, int64_t begin, int length, bool *learned) {
+/* Whether the loss takes any of the tokens; it takes all where the file has no loss mask. */
+static bool find_target(Packer *p, int64_t begin, int length, bool *found) {
   enum { BLOCK = 256 };
-  const TokenFile *file = p->packing->split.file;
-  *learned = !file->info.masked;
-  for (int at = 0; !*learned && at < length; at += BLOCK) {
+  const TokenFile *file = p->packing->range.file;
+  *found = !file->info.loss_mask;
+  for (int at = 0; !*found && at < length; at += BLOCK) {
     int32_t targets[BLOCK];
     const int count = length - at < BLOCK ? length - at : BLOCK;
     if (!token_file_read_targets(file, begin + at, count, IGNORE_INDEX, targets, p->error)) return false;
-    for (int i = 0; i < count; i++) *learned = *learned || targets[i] != IGNORE_INDEX;
+    for (int i = 0; i < count; i++) *found = *found || targets[i] != IGNORE_INDEX;
   }
   return true;
 }
 
 /* Tokens [begin, begin + length) of one document, at most a window. */
-static bool add_piece(Packer *p, int64_t begin, int length) {
-  bool learned;
-  if (!is_learnt(p, begin, length, &learned)) return false;
-  if (!learned) {
+static bool add_span(Packer *p, int64_t begin, int length) {
+  bool has_target;
+  if (!find_target(p, begin, length, &has_target)) return false;
+  if (!has_target) {
     p->packing->left_out += length;
     return true;
   }
   OpenWindow *window = window_for(p, length);
   if (!window) return false;
-  if (window->count == window->capacity) {
-    int capacity = window->capacity ? 2 * window->capacity : 8;
-    int64_t *grown = realloc(window->pieces, (size_t)capacity * sizeof *grown);
-    if (!grown) return no_memory(p);
-    window->pieces = grown;
-    window->capacity = capacity;
-  }
-  window->pieces[window->count++] = begin;
+  if (!array_reserve(&window->spans, &window->capacity, window->count + 1, sizeof *window->spans)) return no_memory(p);
+  window->spans[window->count++] = begin;
   window->room -= length;
   return window->room > 0 || close_window(p, window);
 }
 
-static bool add_document(void *to, int64_t begin, int64_t stop) {
-  Packer *p = to;
+static bool add_document(void *context, int64_t begin, int64_t stop) {
+  Packer *p = context;
   const int ctx = p->packing->ctx;
   p->packing->documents++;
   p->packing->cut += stop - begin > ctx;
   for (; stop - begin > ctx; begin += ctx)
-    if (!add_piece(p, begin, ctx)) return false;
-  return add_piece(p, begin, (int)(stop - begin));
+    if (!add_span(p, begin, ctx)) return false;
+  return add_span(p, begin, (int)(stop - begin));
 }
 
 static bool close_all(Packer *p) {
@@ -173,35 +156,35 @@ static bool close_all(Packer *p) {
   return true;
 }
 
-bool packing_make(Packing *out, const TokenRange *split, int ctx, int32_t end, PackingTick tick, void *context,
-                  Error *error) {
-  *out = (Packing){.split = *split, .ctx = ctx, .end = end};
+bool packing_make(Packing *out, const TokenRange *range, int ctx, int32_t end, Progress progress, Error *error) {
+  *out = (Packing){.range = *range, .ctx = ctx, .end = end};
   Packer packer = {.packing = out, .error = error};
-  bool ok = (append(&out->firsts, &packer.firsts, &packer.firsts_capacity, &packer.pieces, 1) || no_memory(&packer)) &&
-            scan(split, end, add_document, &packer, tick, context, error) && close_all(&packer);
-  for (int i = 0; i < packer.open_count; i++) free(packer.open[i].pieces);
+  bool ok = array_reserve(&out->firsts, &packer.firsts_capacity, 1, sizeof *out->firsts) || no_memory(&packer);
+  if (ok) out->firsts[0] = 0;
+  ok = ok && scan(range, end, add_document, &packer, progress, error) && close_all(&packer);
+  for (int i = 0; i < packer.open_count; i++) free(packer.open[i].spans);
   if (!ok) packing_free(out);
   return ok;
 }
 
 void packing_free(Packing *packing) {
   free(packing->firsts);
-  free(packing->pieces);
+  free(packing->spans);
   *packing = (Packing){0};
 }
 
 /* ---- reading ---- */
 
-/* A piece into places [at, ctx) of a sequence: up to its document's end, or the window's. Returns the next place, or
- * -1. Read in blocks: most documents are much shorter than the window. */
-static int read_piece(const Packing *p, int64_t begin, int at, const Sequence *out, Error *error) {
+/* A span into places [at, ctx) of a window: up to its document's end, or the window's. Returns the next place, or -1.
+ * Read in blocks: most documents are much shorter than the window. */
+static int read_span(const Packing *p, int64_t begin, int at, const Window *out, Error *error) {
   enum { BLOCK = 64 };
-  const TokenFile *file = p->split.file;
+  const TokenFile *file = p->range.file;
   int32_t before = p->end; /* the input of a place is the token before its target */
   if (begin > 0 && !token_file_read(file, begin - 1, 1, &before, error)) return -1;
-  for (int position = 0, ended = 0; !ended && at < p->ctx && begin < p->split.end;) {
+  for (int position = 0, ended = 0; !ended && at < p->ctx && begin < p->range.end;) {
     int32_t ids[BLOCK];
-    const int64_t left = p->split.end - begin;
+    const int64_t left = p->range.end - begin;
     const int room = p->ctx - at < BLOCK ? p->ctx - at : BLOCK, count = left < room ? (int)left : room;
     if (!token_file_read(file, begin, count, ids, error) ||
         !token_file_read_targets(file, begin, count, IGNORE_INDEX, out->targets + at, error))
@@ -217,10 +200,10 @@ static int read_piece(const Packing *p, int64_t begin, int at, const Sequence *o
   return at;
 }
 
-bool packing_read(const Packing *p, int64_t window, const Sequence *out, Error *error) {
+bool packing_read(const Packing *p, int64_t index, const Window *out, Error *error) {
   int at = 0;
-  for (int64_t i = p->firsts[window]; i < p->firsts[window + 1]; i++) {
-    at = read_piece(p, p->pieces[i], at, out, error);
+  for (int64_t i = p->firsts[index]; i < p->firsts[index + 1]; i++) {
+    at = read_span(p, p->spans[i], at, out, error);
     if (at < 0) return false;
   }
   for (; at < p->ctx; at++) {

@@ -7,56 +7,39 @@
 #define INKLING_DATASET_PACKING_H
 
 #include "util/error.h"
-#include "dataset/token_file.h"
+#include "util/progress.h"
+#include "dataset/windows.h"
 
 #include <stdint.h>
 
-/* A part of a token file: what is learned, or what is kept for validation. */
-typedef struct TokenRange {
-  const TokenFile *file;
-  int64_t begin, end; /* tokens */
-} TokenRange;
-
-/* One sequence to be filled, each [ctx]. */
-typedef struct Sequence {
-  int32_t *tokens, *targets;
-  int32_t *positions; /* for packed documents only */
-} Sequence;
-
-/* Made by packing_make, freed by packing_free; nothing of it is to be changed. */
+/* Made by packing_make, freed by packing_free; read-only. */
 typedef struct Packing {
-  TokenRange split;
+  TokenRange range;
   int ctx;
   int32_t end;       /* the token that ends documents */
   int64_t windows;   /* number of them */
   int64_t used;      /* places that hold tokens, of windows * ctx */
-  int64_t documents; /* of the split */
+  int64_t documents; /* of the range */
   int64_t cut;       /* those that are longer than a window */
-  int64_t left_out;  /* tokens: windows of prompts alone, of which nothing would be learned */
-  int64_t *firsts;   /* [windows + 1] first piece of each window */
-  int64_t *pieces;   /* [firsts[windows]] token that each piece begins with */
+  int64_t left_out;  /* tokens: windows of prompts alone, which would have no target */
+  int64_t *firsts;   /* [windows + 1] the first span of each window */
+  int64_t *spans;    /* [firsts[windows]] the first token of each span: a document or a part of one */
 } Packing;
-
-/* Hears how many tokens were looked at; false, with `error` filled, stops. */
-typedef bool (*PackingTick)(void *context, int64_t tokens, Error *error);
 
 /* How long documents are: counts[k] of them have more than 2^(k-1) and at most 2^k tokens, their end token included. */
 typedef struct DocumentLengths {
   int64_t documents, counts[64];
 } DocumentLengths;
 
-/* EXIT_CHECKPOINT for a damaged token file; EXIT_MEMORY; what `tick` (may be NULL) says. */
-bool packing_measure(const TokenRange *split, int32_t end, DocumentLengths *out, PackingTick tick, void *context,
-                     Error *error);
+/* `progress` counts tokens. EXIT_CHECKPOINT for a damaged token file; EXIT_MEMORY; the error of `progress`. */
+bool packing_measure(const TokenRange *range, int32_t end, DocumentLengths *out, Progress progress, Error *error);
 
-/* Takes 8 bytes a document and 8 a window. Among the windows that are still open (a few dozen) a document goes into the
- * one that it leaves the least room in. `tick` may be NULL. EXIT_MEMORY; EXIT_CHECKPOINT for a damaged token file. On
- * failure there is nothing to free. */
-bool packing_make(Packing *out, const TokenRange *split, int ctx, int32_t end, PackingTick tick, void *context,
-                  Error *error);
+/* Takes 8 bytes a document and 8 a window. A document goes into that of the open windows (a few dozen) in which it
+ * leaves the least room. Errors as above. On failure there is nothing to free. */
+bool packing_make(Packing *out, const TokenRange *range, int ctx, int32_t end, Progress progress, Error *error);
 void packing_free(Packing *packing); /* harmless on a zeroed struct */
 
-/* Padding sees itself alone and is not learned. EXIT_CHECKPOINT for a damaged token file. */
-bool packing_read(const Packing *packing, int64_t window, const Sequence *out, Error *error);
+/* Padding attends to itself alone and is left out of the loss. EXIT_CHECKPOINT for a damaged token file. */
+bool packing_read(const Packing *packing, int64_t index, const Window *out, Error *error);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { PIECE = 1 << 20 /* bytes */, WAIT = 200 /* milliseconds */ };
 
-/* Bytes read; 0 at the end; -1 with errno, EAGAIN when nothing came in time: who types Ctrl-C wants to be heard. */
+/* Bytes read; 0 at the end; -1 with errno, EAGAIN when nothing came in time, so that Ctrl-C is noticed. */
 static ssize_t read_piece(int from, uint8_t *piece) {
   struct pollfd wanted = {.fd = from, .events = POLLIN};
   int ready = poll(&wanted, 1, WAIT);
@@ -22,25 +22,25 @@ static ssize_t read_piece(int from, uint8_t *piece) {
   return read(from, piece, PIECE);
 }
 
-static bool copy(int from, FileWriter *to, uint8_t *piece, SpoolProgress progress, void *context, Error *error) {
+static bool copy(int from, FileWriter *to, uint8_t *piece, Progress progress, Error *error) {
   for (int64_t bytes = 0;;) {
     ssize_t count = read_piece(from, piece);
     if (count < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)
       return fail(error, EXIT_INPUT, "cannot read standard input: %s", strerror(errno));
     if (count > 0 && !file_writer_add(to, piece, (size_t)count, error)) return false;
     if (count > 0) bytes += count;
-    if (progress && !progress(context, bytes, error)) return false;
+    if (!progress_report(progress, bytes, error)) return false;
     if (count == 0) return true;
   }
 }
 
-bool spool_copy(int from, const char *path, SpoolProgress progress, void *context, Error *error) {
+bool spool_copy(int from, const char *path, Progress progress, Error *error) {
   FileWriter file;
   uint8_t *piece = malloc(PIECE);
   if (!piece) return fail(error, EXIT_MEMORY, "out of memory for standard input");
   bool ok = file_writer_begin(&file, path, error);
   if (ok) {
-    ok = copy(from, &file, piece, progress, context, error) && file_writer_commit(&file, error);
+    ok = copy(from, &file, piece, progress, error) && file_writer_commit(&file, error);
     file_writer_abort(&file);
   }
   free(piece);

@@ -3,16 +3,11 @@
 #define INKLING_DATASET_SPOOL_H
 
 #include "util/error.h"
-
-#include <stdint.h>
-
-/* Hears how many bytes have come, after each piece and five times a second while none comes; false, with `error`
- * filled in, ends the copy. */
-typedef bool (*SpoolProgress)(void *context, int64_t bytes, Error *error);
+#include "util/progress.h"
 
 /* Copies descriptor `from` up to its end to `path`, which appears or is replaced only when all of it is there.
- * `progress` may be NULL. EXIT_INPUT where reading fails, EXIT_OUTPUT where writing does, EXIT_MEMORY; the progress
- * function's error. */
-bool spool_copy(int from, const char *path, SpoolProgress progress, void *context, Error *error);
+ * `progress` counts bytes: after each piece, and five times a second while none comes. EXIT_INPUT where reading fails,
+ * EXIT_OUTPUT where writing does, EXIT_MEMORY; the error of `progress`. */
+bool spool_copy(int from, const char *path, Progress progress, Error *error);
 
 #endif

@@ -14,7 +14,7 @@
 typedef struct Header {
   char magic[8];
   uint32_t word_bytes; /* 2 or 4 */
-  uint32_t masked;     /* 0 or 1 */
+  uint32_t loss_mask;  /* 0 or 1 */
   int64_t tokens, documents, bytes;
   uint64_t fingerprint, sum;
   int32_t vocab;
@@ -29,18 +29,18 @@ enum { HELD_WORDS = 1 << 16, VOCAB_LIMIT = 1 << 30 };
 static uint64_t checksum_of(const Header *header) { return checksum_xxh64(header, offsetof(Header, checksum), 0); }
 
 static uint32_t word_bytes(const TokenFileInfo *info) {
-  return info->vocab <= (info->masked ? 1 << 15 : 1 << 16) ? 2 : 4;
+  return info->vocab <= (info->loss_mask ? 1 << 15 : 1 << 16) ? 2 : 4;
 }
 
 static uint32_t mask_bit(const TokenFileInfo *info) {
-  return info->masked ? (word_bytes(info) == 2 ? 1u << 15 : 1u << 31) : 0;
+  return info->loss_mask ? (word_bytes(info) == 2 ? 1u << 15 : 1u << 31) : 0;
 }
 
 /* ---- writing ---- */
 
 static bool write_header(TokenWriter *w, Error *error) {
   Header header = {.word_bytes = word_bytes(&w->info),
-                   .masked = w->info.masked,
+                   .loss_mask = w->info.loss_mask,
                    .tokens = w->info.tokens,
                    .documents = w->info.documents,
                    .bytes = w->info.bytes,
@@ -74,10 +74,10 @@ static bool flush(TokenWriter *w, Error *error) {
   return file_writer_add(&w->file, w->words, bytes, error);
 }
 
-bool token_writer_add(TokenWriter *w, const int32_t *ids, size_t count, bool learn, Error *error) {
-  const uint32_t mask = learn ? 0 : mask_bit(&w->info);
+bool token_writer_add(TokenWriter *w, const int32_t *ids, size_t count, bool in_loss, Error *error) {
+  const uint32_t mask = in_loss ? 0 : mask_bit(&w->info);
   const bool narrow = word_bytes(&w->info) == 2;
-  if (!learn && !mask) return fail(error, EXIT_INTERNAL, "a masked token in a file without masks");
+  if (!in_loss && !mask) return fail(error, EXIT_INTERNAL, "a token outside the loss in a file without a loss mask");
   for (size_t i = 0; i < count; i++) {
     if (ids[i] < 0 || ids[i] >= w->info.vocab)
       return fail(error, EXIT_INTERNAL, "token %d in a vocabulary of %d", ids[i], w->info.vocab);
@@ -114,11 +114,12 @@ static bool read_header(TokenFile *f, Error *error) {
   if (f->file.size < sizeof header)
     return fail(error, EXIT_CHECKPOINT, "%s has %zu bytes, less than a token file's header", f->path, f->file.size);
   memcpy(&header, f->file.bytes, sizeof header);
-  f->info = (TokenFileInfo){header.vocab,     header.masked, header.fingerprint, header.tokens,
-                            header.documents, header.bytes,  header.sum};
-  if (memcmp(header.magic, MAGIC, sizeof MAGIC) != 0 || header.checksum != checksum_of(&header) || header.masked > 1 ||
-      header.vocab < 1 || header.vocab > VOCAB_LIMIT || header.word_bytes != word_bytes(&f->info))
-    return fail(error, EXIT_CHECKPOINT, "%s is no token file, or its header is damaged", f->path);
+  f->info = (TokenFileInfo){header.vocab,     header.loss_mask, header.fingerprint, header.tokens,
+                            header.documents, header.bytes,     header.sum};
+  if (memcmp(header.magic, MAGIC, sizeof MAGIC) != 0 || header.checksum != checksum_of(&header) ||
+      header.loss_mask > 1 || header.vocab < 1 || header.vocab > VOCAB_LIMIT ||
+      header.word_bytes != word_bytes(&f->info))
+    return fail(error, EXIT_CHECKPOINT, "%s is not a token file, or its header is damaged", f->path);
   const uint64_t words = (f->file.size - sizeof header) / header.word_bytes;
   if (header.tokens < 0 || (uint64_t)header.tokens != words || (f->file.size - sizeof header) % header.word_bytes)
     return fail(error, EXIT_CHECKPOINT, "%s holds %llu tokens and should hold %lld", f->path, (unsigned long long)words,
@@ -140,8 +141,8 @@ void token_file_close(TokenFile *f) {
   f->path = NULL;
 }
 
-/* Ids where `masked` is NULL, else targets. */
-static bool read_words(const TokenFile *f, int64_t begin, int64_t count, const int32_t *masked, int32_t *out,
+/* Ids where `ignored` is NULL, else targets. */
+static bool read_words(const TokenFile *f, int64_t begin, int64_t count, const int32_t *ignored, int32_t *out,
                        Error *error) {
   const uint32_t mask = mask_bit(&f->info), vocab = (uint32_t)f->info.vocab;
   const uint8_t *words = f->file.bytes + sizeof(Header);
@@ -152,7 +153,7 @@ static bool read_words(const TokenFile *f, int64_t begin, int64_t count, const i
     if (id >= vocab)
       return fail(error, EXIT_CHECKPOINT, "%s: token %lld is %u in a vocabulary of %u: the file is damaged; delete it",
                   f->path, (long long)(begin + i), id, vocab);
-    out[i] = masked && (word & mask) ? *masked : (int32_t)id;
+    out[i] = ignored && (word & mask) ? *ignored : (int32_t)id;
   }
   return true;
 }
@@ -161,32 +162,48 @@ bool token_file_read(const TokenFile *f, int64_t begin, int64_t count, int32_t *
   return read_words(f, begin, count, NULL, ids, error);
 }
 
-bool token_file_read_targets(const TokenFile *f, int64_t begin, int64_t count, int32_t masked, int32_t *targets,
+bool token_file_read_targets(const TokenFile *f, int64_t begin, int64_t count, int32_t ignored, int32_t *targets,
                              Error *error) {
-  return read_words(f, begin, count, &masked, targets, error);
+  return read_words(f, begin, count, &ignored, targets, error);
 }
 
-bool token_file_verify(const TokenFile *f, bool (*tick)(void *, int64_t, Error *), void *context, Error *error) {
+bool token_file_verify(const TokenFile *f, Progress progress, Error *error) {
   enum { KEPT_TOKENS = 16 << 20 };
   const uint8_t *words = f->file.bytes + sizeof(Header);
   const size_t word = word_bytes(&f->info);
   uint64_t sum = 0;
-  for (int64_t at = 0, kept = 0; at < f->info.tokens; at += HELD_WORDS) {
+  for (int64_t at = 0, dropped = 0; at < f->info.tokens; at += HELD_WORDS) {
     const int64_t left = f->info.tokens - at, count = left < HELD_WORDS ? left : HELD_WORDS;
     sum = checksum_xxh64(words + (size_t)at * word, (size_t)count * word, sum);
-    if (at - kept >= KEPT_TOKENS) token_file_let_go(f), kept = at;
-    if (tick && !tick(context, at + count, error)) return false;
+    if (at - dropped >= KEPT_TOKENS) token_file_drop_pages(f), dropped = at;
+    if (!progress_report(progress, at + count, error)) return false;
   }
   return sum == f->info.sum || fail(error, EXIT_CHECKPOINT, "%s is damaged: its checksum does not match", f->path);
 }
 
-void token_file_random(const TokenFile *f) { madvise((void *)(uintptr_t)f->file.bytes, f->file.size, MADV_RANDOM); }
+void token_file_read_randomly(const TokenFile *f) {
+  madvise((void *)(uintptr_t)f->file.bytes, f->file.size, MADV_RANDOM);
+}
 
-void token_file_expect(const TokenFile *f, int64_t begin, int64_t count) {
+void token_file_prefetch(const TokenFile *f, int64_t begin, int64_t count) {
   const size_t word = word_bytes(&f->info), page = (size_t)sysconf(_SC_PAGESIZE);
   const size_t from = (sizeof(Header) + (size_t)begin * word) / page * page;
   const size_t end = sizeof(Header) + (size_t)(begin + count) * word;
   madvise((void *)(uintptr_t)(f->file.bytes + from), end - from, MADV_WILLNEED);
 }
 
-void token_file_let_go(const TokenFile *f) { madvise((void *)(uintptr_t)f->file.bytes, f->file.size, MADV_DONTNEED); }
+void token_file_drop_pages(const TokenFile *f) {
+  madvise((void *)(uintptr_t)f->file.bytes, f->file.size, MADV_DONTNEED);
+}
+
+/* ---- parts ---- */
+
+void token_range_split(const TokenFile *file, double fraction, int64_t max_val, TokenRange *train, TokenRange *val) {
+  int64_t tokens = file->info.tokens;
+  double kept = fraction > 0 ? fraction < 1 ? 1 - fraction : 0 : 1; /* a NaN keeps all */
+  int64_t cut = (int64_t)((double)tokens * kept);
+  if (cut > tokens) cut = tokens;
+  if (tokens - cut > max_val) cut = tokens - (max_val > 0 ? max_val : 0);
+  *train = (TokenRange){file, 0, cut};
+  *val = (TokenRange){file, cut, tokens};
+}

@@ -1,17 +1,8 @@
 #include "dataset/windows.h"
 
+#include "dataset/packing.h"
 #include "kernels.h"
 #include "kernels/philox.h"
-
-void token_range_split(const TokenFile *file, double fraction, int64_t max_tail, TokenRange *head, TokenRange *tail) {
-  int64_t tokens = file->info.tokens;
-  double kept = fraction > 0 ? fraction < 1 ? 1 - fraction : 0 : 1; /* a NaN keeps all */
-  int64_t cut = (int64_t)((double)tokens * kept);
-  if (cut > tokens) cut = tokens;
-  if (tokens - cut > max_tail) cut = tokens - (max_tail > 0 ? max_tail : 0);
-  *head = (TokenRange){file, 0, cut};
-  *tail = (TokenRange){file, cut, tokens};
-}
 
 /* ---- at random ---- */
 
@@ -28,49 +19,48 @@ static int64_t draw(uint64_t seed, uint32_t step, uint32_t sequence, int64_t ran
   return (int64_t)scale_down((uint64_t)words.word[1] << 32 | words.word[0], (uint64_t)range);
 }
 
-int64_t windows_draw_begin(const TokenRange *split, uint64_t seed, uint32_t step, uint32_t sequence, int ctx) {
-  return split->begin + draw(seed, step, sequence, split->end - split->begin - ctx);
+int64_t windows_draw_begin(const TokenRange *range, uint64_t seed, uint32_t step, uint32_t sequence, int ctx) {
+  return range->begin + draw(seed, step, sequence, token_range_size(range) - ctx);
 }
 
-bool windows_draw(const Windows *w, uint64_t seed, uint32_t step, uint32_t sequence, const Sequence *out,
-                  Error *error) {
+bool windows_draw(const Windows *w, uint64_t seed, uint32_t step, uint32_t sequence, const Window *out, Error *error) {
   if (w->packing) return packing_read(w->packing, draw(seed, step, sequence, w->packing->windows), out, error);
-  const int64_t begin = windows_draw_begin(&w->split, seed, step, sequence, w->ctx);
-  return token_file_read(w->split.file, begin, w->ctx, out->tokens, error) &&
-         token_file_read_targets(w->split.file, begin + 1, w->ctx, IGNORE_INDEX, out->targets, error);
+  const int64_t begin = windows_draw_begin(&w->range, seed, step, sequence, w->ctx);
+  return token_file_read(w->range.file, begin, w->ctx, out->tokens, error) &&
+         token_file_read_targets(w->range.file, begin + 1, w->ctx, IGNORE_INDEX, out->targets, error);
 }
 
-void windows_expect(const Windows *w, uint64_t seed, uint32_t step, uint32_t sequence) {
-  const TokenFile *file = w->split.file;
+void windows_prefetch(const Windows *w, uint64_t seed, uint32_t step, uint32_t sequence) {
+  const TokenFile *file = w->range.file;
   if (!w->packing) {
-    token_file_expect(file, windows_draw_begin(&w->split, seed, step, sequence, w->ctx), w->ctx + 1);
+    token_file_prefetch(file, windows_draw_begin(&w->range, seed, step, sequence, w->ctx), w->ctx + 1);
     return;
   }
   const int64_t window = draw(seed, step, sequence, w->packing->windows);
   for (int64_t i = w->packing->firsts[window]; i < w->packing->firsts[window + 1]; i++)
-    token_file_expect(file, w->packing->pieces[i], 1);
+    token_file_prefetch(file, w->packing->spans[i], 1);
 }
 
 /* ---- in order ---- */
 
 int64_t windows_count(const Windows *w, int stride) {
   if (w->packing) return w->packing->windows;
-  const int64_t targets = w->split.end - w->split.begin - 1;
+  const int64_t targets = token_range_size(&w->range) - 1;
   if (targets <= 0) return 0;
   return targets <= w->ctx ? 1 : 1 + (targets - w->ctx + stride - 1) / stride;
 }
 
-bool windows_read(const Windows *w, int stride, int64_t window, const Sequence *out, Error *error) {
-  const bool exists = window < windows_count(w, stride);
-  if (w->packing && exists) return packing_read(w->packing, window, out, error);
-  const int64_t begin = w->split.begin + (exists ? window * stride : 0), left = w->split.end - begin - 1;
-  const int count = !exists ? 0 : left < w->ctx ? (int)left : w->ctx, ignored = window ? w->ctx - stride : 0;
+bool windows_read(const Windows *w, int stride, int64_t index, const Window *out, Error *error) {
+  const bool exists = index < windows_count(w, stride);
+  if (w->packing && exists) return packing_read(w->packing, index, out, error);
+  const int64_t begin = w->range.begin + (exists ? index * stride : 0), left = w->range.end - begin - 1;
+  const int count = !exists ? 0 : left < w->ctx ? (int)left : w->ctx, ignored = index ? w->ctx - stride : 0;
   for (int i = 0; i < w->ctx; i++) {
     if (i >= count) out->tokens[i] = 0;
     if (i >= count || i < ignored) out->targets[i] = IGNORE_INDEX;
     if (w->packing) out->positions[i] = 0;
   }
-  return token_file_read(w->split.file, begin, count, out->tokens, error) &&
-         (count <= ignored || token_file_read_targets(w->split.file, begin + 1 + ignored, count - ignored, IGNORE_INDEX,
+  return token_file_read(w->range.file, begin, count, out->tokens, error) &&
+         (count <= ignored || token_file_read_targets(w->range.file, begin + 1 + ignored, count - ignored, IGNORE_INDEX,
                                                       out->targets + ignored, error));
 }

@@ -1,4 +1,4 @@
-/* What a model learns from and is judged by: windows of ctx tokens of a part of a token file.
+/* What a model is trained and evaluated on: windows of ctx tokens of a part of a token file.
  *
  * Windows of the stream may begin at any token, and the target of a token is the one after it; documents follow each
  * other, each closed by an end token. Windows of packed documents are those of dataset/packing.h. */
@@ -6,35 +6,37 @@
 #define INKLING_DATASET_WINDOWS_H
 
 #include "util/error.h"
-#include "dataset/packing.h"
+#include "dataset/token_file.h"
 
 #include <stdint.h>
 
-/* The first floor(n * (1 - fraction)) tokens of a file, or more when the tail would pass `max_tail` tokens, and the
- * tail. */
-void token_range_split(const TokenFile *file, double fraction, int64_t max_tail, TokenRange *head, TokenRange *tail);
-
 typedef struct Windows {
-  TokenRange split;
+  TokenRange range;
   int ctx;
-  const Packing *packing; /* of the same split and ctx; NULL: the stream */
+  const struct Packing *packing; /* of the same range and ctx; NULL: the stream */
 } Windows;
 
+/* Where one window is written, each [ctx]. */
+typedef struct Window {
+  int32_t *tokens, *targets; /* targets that are left out of the loss are IGNORE_INDEX */
+  int32_t *positions;        /* for packed documents only */
+} Window;
+
 /* A random window: that of sequence `sequence` of step `step`. Uniform, by a 64-bit fraction from philox(seed, 0,
- * SITE_WINDOW, step, sequence), over the packed windows, or over all ctx + 1 tokens that follow each other in the
- * split, which must have them. EXIT_CHECKPOINT for a damaged token file. */
-bool windows_draw(const Windows *windows, uint64_t seed, uint32_t step, uint32_t sequence, const Sequence *out,
+ * SITE_WINDOW, step, sequence), over the packed windows, or over all runs of ctx + 1 tokens in the range, which must
+ * have one. EXIT_CHECKPOINT for a damaged token file. */
+bool windows_draw(const Windows *windows, uint64_t seed, uint32_t step, uint32_t sequence, const Window *out,
                   Error *error);
 /* The same window will be drawn soon: what is not in memory is read from the disk meanwhile. */
-void windows_expect(const Windows *windows, uint64_t seed, uint32_t step, uint32_t sequence);
+void windows_prefetch(const Windows *windows, uint64_t seed, uint32_t step, uint32_t sequence);
 /* The first token of it in the stream. */
-int64_t windows_draw_begin(const TokenRange *split, uint64_t seed, uint32_t step, uint32_t sequence, int ctx);
+int64_t windows_draw_begin(const TokenRange *range, uint64_t seed, uint32_t step, uint32_t sequence, int ctx);
 
 /* All windows in order: packed ones, or those of the stream that begin every `stride` tokens (1..ctx). Of a window of
- * the stream the last `stride` targets are kept (of the first all), the others are IGNORE_INDEX: so every token of the
- * split but the very first is a target once. */
+ * the stream only the last `stride` targets are kept (of the first one all), so that every token of the range but the
+ * very first is a target once. */
 int64_t windows_count(const Windows *windows, int stride);
-/* A window from the count on is empty. */
-bool windows_read(const Windows *windows, int stride, int64_t window, const Sequence *out, Error *error);
+/* From windows_count on windows are empty. */
+bool windows_read(const Windows *windows, int stride, int64_t index, const Window *out, Error *error);
 
 #endif

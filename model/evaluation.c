@@ -12,37 +12,43 @@ static int64_t bytes_of(const Tokenizer *tokenizer, const int32_t *targets, int 
   return bytes;
 }
 
-/* Fills the sequences of a batch that begins with `window`; those from `windows` on are empty. */
-static bool fill_batch(const EvaluationPlan *plan, int64_t window, int64_t windows, int32_t *const arrays[3],
+/* Fills a batch that begins with window `first`; windows from `windows` on are empty. */
+static bool fill_batch(const EvaluationPlan *plan, int64_t first, int64_t windows, int32_t *const arrays[3],
                        int64_t *bytes, Error *error) {
   const int ctx = plan->windows.ctx;
   for (int i = 0; i < plan->batch; i++) {
     const size_t at = (size_t)i * (size_t)ctx;
-    const Sequence sequence = {arrays[0] + at, arrays[1] + at, arrays[2] + at};
-    const int64_t wanted = window + i < windows ? window + i : INT64_MAX / ctx;
-    if (!windows_read(&plan->windows, plan->stride, wanted, &sequence, error)) return false;
-    *bytes += bytes_of(plan->tokenizer, sequence.targets, ctx);
+    const Window window = {arrays[0] + at, arrays[1] + at, arrays[2] + at};
+    const int64_t wanted = first + i < windows ? first + i : INT64_MAX / ctx;
+    if (!windows_read(&plan->windows, plan->stride, wanted, &window, error)) return false;
+    *bytes += bytes_of(plan->tokenizer, window.targets, ctx);
   }
   return true;
 }
 
-bool evaluation_run(Model *model, const EvaluationPlan *plan, Evaluation *out, bool (*tick)(void *, int64_t, int64_t),
-                    void *argument, Error *error) {
+int64_t evaluation_windows(const EvaluationPlan *plan) {
+  const int64_t windows = windows_count(&plan->windows, plan->stride);
+  return plan->limit > 0 && plan->limit < windows ? plan->limit : windows;
+}
+
+bool evaluation_run(Model *model, const EvaluationPlan *plan, Evaluation *out, Progress progress, Error *error) {
   *out = (Evaluation){0};
   const int ctx = plan->windows.ctx;
   const size_t room = (size_t)plan->batch * (size_t)ctx;
-  int64_t windows = windows_count(&plan->windows, plan->stride);
-  if (plan->limit > 0 && plan->limit < windows) windows = plan->limit;
+  const int64_t windows = evaluation_windows(plan);
   int32_t *tokens = malloc(3 * room * sizeof *tokens);
   if (!tokens) return fail(error, EXIT_MEMORY, "out of memory for the windows of an evaluation");
   int32_t *const arrays[3] = {tokens, tokens + room, tokens + 2 * room};
   const TokenBatch batch = {arrays[0], arrays[1], plan->windows.packing ? arrays[2] : NULL};
   bool ok = true;
-  for (int64_t window = 0; ok && window < windows; window += plan->batch) {
-    ok = fill_batch(plan, window, windows, arrays, &out->bytes, error) &&
+  for (int64_t done = 0; ok && done < windows;) {
+    ok = fill_batch(plan, done, windows, arrays, &out->bytes, error) &&
          model_evaluate(model, &batch, plan->batch, ctx, &out->nats, &out->tokens, NULL, error);
-    int64_t done = window + plan->batch < windows ? window + plan->batch : windows;
-    if (ok && tick && !tick(argument, done, windows)) break;
+    done = done + plan->batch < windows ? done + plan->batch : windows;
+    if (ok && !progress_report(progress, done, error)) {
+      ok = !error->code;
+      break;
+    }
   }
   free(tokens);
   return ok;

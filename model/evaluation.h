@@ -3,6 +3,7 @@
 #define INKLING_MODEL_EVALUATION_H
 
 #include "util/error.h"
+#include "util/progress.h"
 #include "model.h"
 #include "tokenizer/tokenizer.h"
 #include "dataset/windows.h"
@@ -29,9 +30,11 @@ typedef struct EvaluationPlan {
   const Tokenizer *tokenizer;
 } EvaluationPlan;
 
-/* model_evaluate_begin(model, plan->batch, ctx) must have been called. `tick` (may be NULL) is called after every batch
- * with the windows done and their number; when it returns false the score stops there and is over what was done. */
-bool evaluation_run(Model *model, const EvaluationPlan *plan, Evaluation *out, bool (*tick)(void *, int64_t, int64_t),
-                    void *argument, Error *error);
+/* Windows that are read. */
+int64_t evaluation_windows(const EvaluationPlan *plan);
+
+/* model_evaluate_begin(model, plan->batch, ctx) must have been called. `progress` counts windows, after every batch. It
+ * may stop without an error, too: then the result is true, and of the windows that were done. */
+bool evaluation_run(Model *model, const EvaluationPlan *plan, Evaluation *out, Progress progress, Error *error);
 
 #endif

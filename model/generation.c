@@ -1,5 +1,6 @@
 #include "model/generation.h"
 
+#include "util/array.h"
 #include "util/clock.h"
 #include "util/utf8.h"
 
@@ -27,12 +28,12 @@ typedef struct Outlet {
   size_t size, capacity;
 } Outlet;
 
-/* Emits what is complete, or all of it. False when the receiver wants no more. */
+/* Emits what is complete, or all of it. False when the receiver stops. */
 static bool outlet_flush(Outlet *o, bool all) {
   if (!o->held) return true;
   size_t ready = all ? o->size : utf8_complete(o->held, o->size);
   if (ready == 0) return true;
-  bool wanted = o->request->emit(o->request->argument, o->held, ready);
+  bool wanted = o->request->emit(o->request->emit_context, o->held, ready);
   memmove(o->held, o->held + ready, o->size - ready);
   o->size -= ready;
   return wanted;
@@ -42,12 +43,8 @@ static bool outlet_add(Outlet *o, int32_t token, Error *error) {
   size_t size;
   const uint8_t *bytes = tokenizer_decode(o->request->tokenizer, token, &size);
   if (size == 0) return true;
-  if (o->size + size > o->capacity) {
-    uint8_t *grown = realloc(o->held, 2 * (o->size + size));
-    if (!grown) return fail(error, EXIT_MEMORY, "out of memory for the text");
-    o->held = grown;
-    o->capacity = 2 * (o->size + size);
-  }
+  if (!array_reserve(&o->held, &o->capacity, o->size + size, 1))
+    return fail(error, EXIT_MEMORY, "out of memory for the text");
   memcpy(o->held + o->size, bytes, size);
   o->size += size;
   return true;
@@ -57,9 +54,9 @@ static bool outlet_add(Outlet *o, int32_t token, Error *error) {
 static bool make_room(const GenerationRequest *r, int64_t drawn, bool *stop, StopReason *reason, Error *error) {
   int ctx = decoder_context(r->decoder);
   *stop = true;
-  if (r->canceled && r->canceled(r->argument)) {
+  if (!progress_report(r->progress, drawn, error)) {
     *reason = STOP_CALLER;
-    return true;
+    return !error->code;
   }
   if (r->max_tokens >= 0 && drawn >= r->max_tokens) {
     *reason = STOP_LENGTH;

@@ -3,6 +3,7 @@
 #define INKLING_MODEL_GENERATION_H
 
 #include "util/error.h"
+#include "util/progress.h"
 #include "model.h"
 #include "tokenizer/tokenizer.h"
 
@@ -16,13 +17,13 @@ typedef struct GenerationRequest {
   const int32_t *prompt; /* 1..ctx tokens */
   int prompt_tokens;
   int64_t max_tokens; /* new tokens; < 0: until the end token or, without `slide`, until the context is full */
-  bool slide;         /* when the context is full: keep its last half, compute it again and go on; else stop */
+  bool slide;         /* when the context is full: keep its last half, compute it again and continue; else stop */
   bool ignore_end;    /* the end token is neither printed nor obeyed */
   /* Receives the text in pieces of whole UTF-8 characters (bytes that can never become one come as they are). Returns
    * false to stop. */
-  bool (*emit)(void *argument, const uint8_t *bytes, size_t size);
-  bool (*canceled)(void *argument); /* asked before every token; NULL: never */
-  void *argument;
+  bool (*emit)(void *context, const uint8_t *bytes, size_t size);
+  void *emit_context;
+  Progress progress; /* tokens, before each; it stops without an error, too: STOP_CALLER */
 } GenerationRequest;
 
 typedef struct GenerationResult {

@@ -25,26 +25,28 @@ static inline uint32_t draw(Random *random, uint32_t below) {
   return philox(13, random->next++, 0, 0, 0).word[0] % below;
 }
 
-static inline TextSpan document(const char *text) { return (TextSpan){(const uint8_t *)text, strlen(text)}; }
+static inline PretokenizeText document(const char *text) {
+  return (PretokenizeText){(const uint8_t *)text, strlen(text)};
+}
 
 typedef struct Trained {
   BpeMerge *merges; /* free() */
   size_t count;
 } Trained;
 
-static inline Trained train_documents(const TextSpan *documents, size_t count, int32_t vocab_size, int threads) {
+static inline Trained train_documents(const PretokenizeText *documents, size_t count, int32_t vocab_size, int threads) {
   Error error = {0};
   BpeTrainer *trainer;
   Trained out;
   assert_true(bpe_trainer_create(&trainer, threads, &error));
   assert_true(bpe_trainer_add(trainer, documents, count, &error));
-  assert_true(bpe_trainer_finish(trainer, vocab_size, (BpeProgress){0}, &out.merges, &out.count, &error));
+  assert_true(bpe_trainer_finish(trainer, vocab_size, (Progress){0}, &out.merges, &out.count, &error));
   bpe_trainer_free(trainer);
   return out;
 }
 
 static inline Trained train_bytes(const uint8_t *text, size_t size, int32_t vocab_size) {
-  return train_documents(&(TextSpan){text, size}, 1, vocab_size, 1);
+  return train_documents(&(PretokenizeText){text, size}, 1, vocab_size, 1);
 }
 
 static inline Bpe *vocabulary(const BpeMerge *merges, size_t count) {
@@ -62,7 +64,7 @@ static inline Bpe *trained_on(const uint8_t *text, size_t size, int32_t vocab_si
 }
 
 /* The caller frees ids. */
-static inline BpeIds encode(const Bpe *bpe, const TextSpan *documents, size_t count, int32_t end, int threads) {
+static inline BpeIds encode(const Bpe *bpe, const PretokenizeText *documents, size_t count, int32_t end, int threads) {
   Error error = {0};
   BpeEncoder *encoder;
   BpeIds out = {0};
@@ -84,14 +86,13 @@ static inline void fill_text(Random *random, uint8_t *text, size_t size) {
   }
 }
 
-/* ---- Many documents -----------------------------------------------------------------------------------------------
- */
+/* ---- many documents ---- */
 
 enum { LARGE = 3 << 20, SMALL_DOCUMENTS = 9000 };
 
 typedef struct Large {
   uint8_t *text;
-  TextSpan documents[SMALL_DOCUMENTS + 2];
+  PretokenizeText documents[SMALL_DOCUMENTS + 2];
   size_t count;
 } Large;
 
@@ -103,10 +104,10 @@ static inline Large *large_create(void) {
   assert_non_null(out->text);
   Random random = {1u << 26};
   fill_text(&random, out->text, LARGE);
-  out->documents[out->count++] = (TextSpan){out->text, LARGE};
-  out->documents[out->count++] = (TextSpan){NULL, 0};
+  out->documents[out->count++] = (PretokenizeText){out->text, LARGE};
+  out->documents[out->count++] = (PretokenizeText){NULL, 0};
   for (size_t i = 0; i < SMALL_DOCUMENTS; i++)
-    out->documents[out->count++] = (TextSpan){out->text + i * 300, draw(&random, 300)};
+    out->documents[out->count++] = (PretokenizeText){out->text + i * 300, draw(&random, 300)};
   return out;
 }
 

@@ -185,7 +185,7 @@ check "packed: stopped" test $? -eq 130
 refused "packed: a resumed run keeps how it reads" 2 "leave" "$train" --resume=broken.run --pack stream
 mv pairs.jsonl gone.jsonl
 $train --resume=broken.run --quiet 2>err
-check "a text that is gone is not missed" grep -q "pairs.jsonl: No such file.*goes on with the tokens" err
+check "a text that is gone is not missed" grep -q "pairs.jsonl: No such file.*continues with the tokens" err
 check "packed: resumed to the same end" cmp unbroken.run/model.safetensors broken.run/model.safetensors
 mv gone.jsonl pairs.jsonl
 
@@ -233,7 +233,7 @@ refused "no such tokenizer" 4 "give auto, byte, bpe" "$train" text.txt --tokeniz
 refused "a vocabulary for bytes" 2 "vocab-size" "$train" text.txt --tokenizer byte --vocab-size 300 $few
 head -c 400 text.txt >short.txt
 $train short.txt --layers 1 --heads 1 --dim 8 --ctx 8 --batch 1 --steps 1 --tokenizer bpe --vocab-size 5000 --dry-run 2>err
-check "fewer tokens than asked for" grep -q "has pairs for a vocabulary of [0-9]*, not of 5000" err
+check "fewer tokens than asked for" grep -q "yields a vocabulary of only [0-9]*, not of 5000" err
 check "automatic choices are explained" sh -c "$train text.txt --dry-run 2>&1 | grep -q 'chosen .*byte.*preset nano.*steps'"
 
 head -c 50000000 /dev/zero | tr '\0' 'a' >line.txt

@@ -3,7 +3,7 @@
 #include "tokenizer/bpe_merges.h"
 
 static void expect_merges(const char *text, int32_t vocab_size, size_t count, const int32_t expected[][2]) {
-  TextSpan one = document(text);
+  PretokenizeText one = document(text);
   Trained trained = train_documents(&one, 1, vocab_size, 1);
   assert_int_equal(trained.count, count);
   for (size_t i = 0; i < count; i++) {
@@ -47,7 +47,7 @@ static void the_vocabulary_is_an_upper_bound(void **state) {
 
 static void nothing_is_merged_across_documents(void **state) {
   (void)state;
-  const TextSpan documents[] = {document("a"), document("b"), document("a"), document("b"), document("")};
+  const PretokenizeText documents[] = {document("a"), document("b"), document("a"), document("b"), document("")};
   Trained trained = train_documents(documents, 5, 1000, 2);
   assert_int_equal(trained.count, 0);
   free(trained.merges);
@@ -80,7 +80,7 @@ static void counts_have_64_bits(void **state) {
   assert_true(piece_counts_add(&counts, (const uint8_t *)"cd", 2, UINT64_C(1) << 40));
   assert_true(piece_counts_add(&counts, (const uint8_t *)"cd", 2, 1));
   assert_int_equal(counts.size, 2);
-  assert_true(bpe_merges_find(&counts, 2, (BpeProgress){0}, &trained.merges, &trained.count, &error));
+  assert_true(bpe_merges_find(&counts, 2, (Progress){0}, &trained.merges, &trained.count, &error));
   assert_int_equal(trained.count, 2);
   assert_int_equal(trained.merges[0].left, 'c');
   free(trained.merges);
@@ -150,7 +150,7 @@ static void training_is_that_of_the_definition(void **state) {
 }
 
 static int by_bytes(const void *a, const void *b) {
-  const TextSpan *left = a, *right = b;
+  const PretokenizeText *left = a, *right = b;
   size_t least = left->size < right->size ? left->size : right->size;
   int order = memcmp(left->text, right->text, least);
   return order != 0 ? order : (left->size > right->size) - (left->size < right->size);
@@ -161,7 +161,7 @@ static void no_two_tokens_are_the_same_bytes(void **state) {
   Random random = {1u << 20};
   size_t size = 200000;
   uint8_t *text = malloc(size);
-  TextSpan *tokens = malloc(5000 * sizeof *tokens);
+  PretokenizeText *tokens = malloc(5000 * sizeof *tokens);
   assert_true(text && tokens);
   fill_text(&random, text, size);
   Bpe *bpe = trained_on(text, size, 4000);
@@ -174,8 +174,7 @@ static void no_two_tokens_are_the_same_bytes(void **state) {
   free(text);
 }
 
-/* ---- Threads and documents ------------------------------------------------------------------------------------------
- */
+/* ---- threads and documents ---- */
 
 static void threads_change_no_merge(void **state) {
   (void)state;
@@ -197,7 +196,7 @@ static void the_order_of_documents_changes_nothing(void **state) {
   Large *large = large_create();
   Trained forward = train_documents(large->documents + 2, SMALL_DOCUMENTS, 800, 2);
   for (size_t i = 2, j = large->count - 1; i < j; i++, j--) {
-    TextSpan swapped = large->documents[i];
+    PretokenizeText swapped = large->documents[i];
     large->documents[i] = large->documents[j];
     large->documents[j] = swapped;
   }
@@ -235,8 +234,8 @@ static void progress_is_reported(void **state) {
     size_t count;
     assert_true(bpe_trainer_create(&trainer, 1, &error));
     assert_true(bpe_trainer_add(trainer, large->documents, 1, &error));
-    bool done = bpe_trainer_finish(trainer, 257 + 600, (BpeProgress){see, &seen}, &merges, &count, &error);
-    assert_true(done == !stops);
+    bool ok = bpe_trainer_finish(trainer, 257 + 600, (Progress){see, &seen}, &merges, &count, &error);
+    assert_true(ok == !stops);
     if (stops) {
       assert_int_equal(error.code, EXIT_SIGINT);
       assert_int_equal(seen.calls, 1);

@@ -2,6 +2,7 @@
 #include "kernels/philox.h"
 #include "tests/corpus_helpers.h"
 #include "dataset/corpus.h"
+#include "dataset/spool.h"
 #include "tokenizer/tokenizer.h"
 
 #include <fcntl.h>
@@ -196,21 +197,26 @@ static void standard_input(void **state) {
   Heard heard = {0};
   char copy[128];
   snprintf(copy, sizeof copy, "%s", at(f, "stdin.jsonl"));
-  CorpusOptions options = {.spool = copy, .progress = hear, .progress_context = &heard};
+  CorpusOptions options = {.spool = copy, .copying = {hear, &heard}};
   int kept = replace_stdin(at(f, "in"));
   Corpus *corpus = open_with(sources, 3, &options);
   restore_stdin(kept);
   assert_int_equal(heard.bytes, strlen(text));
   assert_int_equal(corpus_bytes(corpus), strlen(text) + 2);
+  assert_int_equal(corpus_stdin_bytes(corpus), strlen(text));
   expect_text(corpus, "1", 1);
   assert_string_equal(next(corpus).file, copy);
-  corpus_rewind(corpus);
+  corpus_rewind(corpus, (Progress){0});
   expect_documents(corpus, "1${\"text\": \"x\"}\n$b$2$"); /* text, whatever the name */
   put_text(f, "in", "{\"text\": \"x\"}\n");
-  options = (CorpusOptions){.spool = copy, .stdin_is_jsonl = true};
+  options = (CorpusOptions){.spool = copy, .field = "text"};
   kept = replace_stdin(at(f, "in"));
   corpus = open_with(sources, 3, &options);
   restore_stdin(kept);
+  expect_documents(corpus, "1$x$2$");
+  options.spooled = true; /* and again, without reading anything */
+  corpus = open_with(sources, 3, &options);
+  assert_int_equal(corpus_stdin_bytes(corpus), 14);
   expect_documents(corpus, "1$x$2$");
 }
 
@@ -234,8 +240,7 @@ static void standard_input_fails(void **state) {
   refuse_with(missing, 2, &options, EXIT_INPUT, "/nowhere/at/all: No such file");
   refuse_with(dash, 1, NULL, EXIT_INTERNAL, "no file to be copied to");
   Heard heard = {.stop_after = 1};
-  options.progress = hear;
-  options.progress_context = &heard;
+  options.copying = (Progress){hear, &heard};
   refuse_with(dash, 1, &options, EXIT_SIGINT, "stopped");
   options = (CorpusOptions){.spool = "/nowhere/at/all"};
   refuse_with(dash, 1, &options, EXIT_OUTPUT, "/nowhere/at/all");
@@ -250,13 +255,13 @@ static void silent_pipes_can_be_stopped(void **state) {
   Heard heard = {.stop_after = 2};
   assert_int_equal(pipe(ends), 0);
   assert_int_equal(write(ends[1], "abc", 3), 3);
-  assert_false(spool_copy(ends[0], at(*state, "copy"), hear, &heard, &error));
+  assert_false(spool_copy(ends[0], at(*state, "copy"), (Progress){hear, &heard}, &error));
   expect_error(&error, EXIT_SIGINT, "stopped");
   assert_int_equal(heard.bytes, 3);
   assert_int_equal(write(ends[1], "def", 3), 3);
   close(ends[1]);
   Error none = {0};
-  assert_true(spool_copy(ends[0], at(*state, "copy"), NULL, NULL, &none));
+  assert_true(spool_copy(ends[0], at(*state, "copy"), (Progress){0}, &none));
   close(ends[0]);
   expect_documents(open_one(at(*state, "copy")), "def$");
 }
@@ -270,7 +275,7 @@ static void rewind_gives_the_same(void **state) {
   Corpus *corpus = open_with(sources, 3, NULL);
   for (int documents = 0; documents <= 5; documents++) { /* from every place */
     for (int i = 0; i < documents; i++) next(corpus);
-    corpus_rewind(corpus);
+    corpus_rewind(corpus, (Progress){0});
     assert_int_equal(corpus_position(corpus), 0);
   }
   const char *const texts[] = {"a\n", "b", "c", "d"};
@@ -281,7 +286,7 @@ static void rewind_gives_the_same(void **state) {
     position = corpus_position(corpus);
   }
   expect_end(corpus);
-  corpus_rewind(corpus);
+  corpus_rewind(corpus, (Progress){0});
   expect_documents(corpus, "a\n$b$c$d$");
 }
 

@@ -32,7 +32,7 @@ static void json_lines(void **state) {
   assert_int_equal(d.line, 4);
   assert_int_equal(d.offset, 20);
   assert_int_equal(next(corpus).line, 6);
-  corpus_rewind(corpus);
+  corpus_rewind(corpus, (Progress){0});
   expect_documents(corpus, "a$b\nc$é😀<|endoftext|>$");
 }
 
@@ -104,7 +104,7 @@ static void broken_json(void **state) {
     expect_text(corpus, "a", 1);
     Error error = first_error(corpus);
     expect_error(&error, EXIT_INPUT, cases[i].message);
-    corpus_rewind(corpus);
+    corpus_rewind(corpus, (Progress){0});
     expect_text(corpus, "a", 1);
     corpus_close(corpus);
   }

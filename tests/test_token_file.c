@@ -47,11 +47,11 @@ static int tear_down(void **state) {
   return 0;
 }
 
-static bool is_masked(int64_t i) { return i / 5 % 3 == 0; }
+static bool is_left_out(int64_t i) { return i / 5 % 3 == 0; }
 
 /* Random ids and the largest; every run of 5 tokens is one call. */
-static void write_tokens(Fixture *f, int32_t vocab, bool masked) {
-  TokenFileInfo info = {.vocab = vocab, .masked = masked, .fingerprint = 0x123456789ABCDEFu};
+static void write_tokens(Fixture *f, int32_t vocab, bool loss_mask) {
+  TokenFileInfo info = {.vocab = vocab, .loss_mask = loss_mask, .fingerprint = 0x123456789ABCDEFu};
   TokenWriter writer;
   Error error = {0};
   for (int i = 0; i < TOKENS; i++)
@@ -59,7 +59,8 @@ static void write_tokens(Fixture *f, int32_t vocab, bool masked) {
   if (!token_writer_begin(&writer, f->path, &info, &error)) fail_msg("%s", error.text);
   for (int i = 0; i < TOKENS; i += 5) {
     size_t count = (size_t)(TOKENS - i < 5 ? TOKENS - i : 5);
-    if (!token_writer_add(&writer, f->ids + i, count, !masked || !is_masked(i), &error)) fail_msg("%s", error.text);
+    if (!token_writer_add(&writer, f->ids + i, count, !loss_mask || !is_left_out(i), &error))
+      fail_msg("%s", error.text);
   }
   if (!token_writer_commit(&writer, 42, 77, &error)) fail_msg("%s", error.text);
 }
@@ -71,22 +72,22 @@ static TokenFile open_tokens(const Fixture *f) {
   return file;
 }
 
-static void round_trip(Fixture *f, int32_t vocab, bool masked, int word_bytes) {
+static void round_trip(Fixture *f, int32_t vocab, bool loss_mask, int word_bytes) {
   Error error = {0};
-  write_tokens(f, vocab, masked);
+  write_tokens(f, vocab, loss_mask);
   TokenFile file = open_tokens(f);
   assert_int_equal(file.file.size, HEADER + (size_t)TOKENS * (size_t)word_bytes);
   assert_int_equal(file.info.vocab, vocab);
-  assert_int_equal(file.info.masked, masked);
+  assert_int_equal(file.info.loss_mask, loss_mask);
   assert_int_equal(file.info.tokens, TOKENS);
   assert_int_equal(file.info.documents, 42);
   assert_int_equal(file.info.bytes, 77);
   assert_true(file.info.fingerprint == 0x123456789ABCDEFu);
   assert_true(token_file_read_targets(&file, 0, TOKENS, -100, f->got, &error));
-  for (int i = 0; i < TOKENS; i++) assert_int_equal(f->got[i], masked && is_masked(i) ? -100 : f->ids[i]);
+  for (int i = 0; i < TOKENS; i++) assert_int_equal(f->got[i], loss_mask && is_left_out(i) ? -100 : f->ids[i]);
   assert_true(token_file_read(&file, 0, TOKENS, f->got, &error));
   assert_memory_equal(f->got, f->ids, TOKENS * sizeof *f->ids);
-  token_file_let_go(&file);
+  token_file_drop_pages(&file);
   assert_true(token_file_read(&file, 99999, 3, f->got, &error));
   assert_memory_equal(f->got, f->ids + 99999, 3 * sizeof *f->ids);
   assert_true(token_file_read(&file, TOKENS, 0, f->got, &error));
@@ -124,7 +125,7 @@ static void test_abort(void **state) {
   assert_true(token_writer_begin(&writer, f->path, &info, &error));
   assert_false(token_writer_add(&writer, wrong, 2, true, &error));
   assert_int_equal(error.code, EXIT_INTERNAL);
-  assert_false(token_writer_add(&writer, wrong, 1, false, &error)); /* there are no masks */
+  assert_false(token_writer_add(&writer, wrong, 1, false, &error)); /* there is no loss mask */
   token_writer_abort(&writer);
   TokenFile file = open_tokens(f);
   assert_int_equal(file.info.tokens, TOKENS);
@@ -175,13 +176,13 @@ static void test_damaged(void **state) {
   token_file_close(&file);
   write_tokens(f, 300, false);
   file = open_tokens(f);
-  assert_true(token_file_verify(&file, NULL, NULL, &error));
+  assert_true(token_file_verify(&file, (Progress){0}, &error));
   token_file_close(&file);
   const uint16_t other = 7; /* a token like others, but not the one that was written */
   overwrite(f, HEADER + 2 * (TOKENS - 1), &other, sizeof other);
   file = open_tokens(f);
   Error damaged = {0};
-  assert_false(token_file_verify(&file, NULL, NULL, &damaged));
+  assert_false(token_file_verify(&file, (Progress){0}, &damaged));
   assert_int_equal(damaged.code, EXIT_CHECKPOINT);
   token_file_close(&file);
   const off_t sizes[] = {HEADER + 2 * TOKENS - 1, HEADER + 2 * TOKENS - 2, HEADER, HEADER - 1, 0};

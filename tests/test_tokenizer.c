@@ -1,59 +1,7 @@
-/* tokenizer/tokenizer: the byte tokenizer, and the files of tokenizers. */
-#include "tokenizer/tokenizer.h"
-
-#include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-/* After the project's headers: cmocka.h makes fail() a macro. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+/* tokenizer/tokenizer: ids and bytes, saved files, and texts that begin with the end token. */
+#include "tests/tokenizer_helpers.h"
 
 enum { END = 256, MARK = 13 /* bytes of <|endoftext|> */ };
-
-/* ---- helpers ---- */
-
-typedef struct Fixture {
-  char dir[64];
-  char path[128], config[128]; /* dir/tokenizer.json, dir/tokenizer_config.json */
-  Tokenizer *tokenizer;
-} Fixture;
-
-static int set_up(void **state) {
-  Fixture *f = calloc(1, sizeof *f);
-  assert_non_null(f);
-  snprintf(f->dir, sizeof f->dir, "/tmp/inkling-tokenizer-XXXXXX");
-  assert_non_null(mkdtemp(f->dir));
-  snprintf(f->path, sizeof f->path, "%s/tokenizer.json", f->dir);
-  snprintf(f->config, sizeof f->config, "%s/tokenizer_config.json", f->dir);
-  f->tokenizer = tokenizer_byte();
-  assert_non_null(f->tokenizer);
-  *state = f;
-  return 0;
-}
-
-static int tear_down(void **state) {
-  Fixture *f = *state;
-  unlink(f->path);
-  unlink(f->config);
-  rmdir(f->dir);
-  tokenizer_free(f->tokenizer);
-  free(f);
-  return 0;
-}
-
-static void put_file(const char *path, const void *bytes, size_t size) {
-  FILE *stream = fopen(path, "wb");
-  assert_non_null(stream);
-  assert_int_equal(fwrite(bytes, 1, size, stream), size);
-  assert_int_equal(fclose(stream), 0);
-}
 
 static BpeIds encode(const Tokenizer *tokenizer, const void *text, size_t size) {
   BpeIds ids = {0};
@@ -104,14 +52,6 @@ static void other_ids_stand_for_nothing(void **state) {
     assert_non_null(tokenizer_decode(f->tokenizer, ids[i], &size));
     assert_int_equal(size, 0);
   }
-}
-
-static json_t *saved_json(const Fixture *f) {
-  Error error = {0};
-  assert_true(tokenizer_save(f->tokenizer, f->dir, 64, &error));
-  json_t *root = json_load_file(f->path, JSON_REJECT_DUPLICATES, NULL);
-  assert_non_null(root);
-  return root;
 }
 
 static void saved_file_loads(void **state) {
@@ -184,159 +124,6 @@ static void save_fails_without_directory(void **state) {
   Error error = {0};
   assert_false(tokenizer_save(f->tokenizer, f->path, 64, &error));
   assert_int_equal(error.code, EXIT_OUTPUT);
-}
-
-static void expect_refused(const Fixture *f, const char *what, const char *part) {
-  Error error = {0};
-  Tokenizer *loaded = (Tokenizer *)&error;
-  bool ok = tokenizer_load(&loaded, f->path, &error);
-  if (ok || error.code != EXIT_CHECKPOINT || !strstr(error.text, part))
-    fail_msg("%s: ok %d, code %d, \"%s\" lacks \"%s\"", what, ok, error.code, error.text, part);
-  assert_null(loaded);
-}
-
-/* A change at a path like "model.merges" (list entries as numbers), to the value in JSON; "-" deletes. */
-static void change(json_t *root, const char *path, const char *value) {
-  char name[64];
-  json_t *at = root;
-  const char *dot;
-  while ((dot = strchr(path, '.'))) {
-    snprintf(name, sizeof name, "%.*s", (int)(dot - path), path);
-    at = json_is_array(at) ? json_array_get(at, (size_t)atoi(name)) : json_object_get(at, name);
-    path = dot + 1;
-  }
-  if (strcmp(value, "-") == 0) {
-    assert_int_equal(json_object_del(at, path), 0);
-  } else {
-    json_t *fresh = json_loads(value, JSON_DECODE_ANY, NULL);
-    assert_non_null(fresh);
-    assert_int_equal(json_object_set_new(at, path, fresh), 0);
-  }
-}
-
-static void bad_files_are_refused(void **state) {
-  const Fixture *f = *state;
-  const char *bpe = "what is read is byte-level BPE";
-  const struct {
-    const char *path, *value, *message;
-  } cases[] = {
-      {"model", "-", "model is missing"},
-      {"model", "[]", "model is missing"},
-      {"model.type", "\"WordPiece\"", bpe},
-      {"model.type", "7", bpe},
-      {"model.merges", "[\"a b\"]", "merge 0 is not of two tokens"},
-      {"model.merges", "[[\"a\", \"b\"]]", "merge 0 is not of two tokens"},
-      {"model.merges", "[\"ab\"]", "merge 0 is not of two tokens"},
-      {"model.merges", "[7]", "merge 0 is not of two tokens"},
-      {"model.merges", "-", "model.merges is missing"},
-      {"model.merges", "{}", "model.merges is missing"},
-      {"model.dropout", "0.1", bpe},
-      {"model.end_of_word_suffix", "\"</w>\"", bpe},
-      {"model.vocab", "-", "model.vocab is missing"},
-      {"model.vocab", "[1, 2]", "model.vocab is missing"},
-      {"model.vocab", "{}", "no id is the byte 0x00"},
-      {"model.vocab.A", "-", "no id is the byte 0x41"},
-      {"model.vocab.A", "66", "have the same id 66"},
-      {"model.vocab.A", "-1", "no whole number from 0"},
-      {"model.vocab.A", "9223372036854775807", "no whole number from 0"},
-      {"model.vocab.A", "65.0", "no whole number"},
-      {"model.vocab.A", "\"65\"", "no whole number"},
-      {"model.vocab.\u20ac", "257", "not in the alphabet"},
-      {"model.vocab.<|endoftext|>", "0", "have the same id 0"},
-      {"added_tokens", "-", "added_tokens is missing"},
-      {"added_tokens", "{}", "added_tokens is missing"},
-      {"added_tokens", "[]", "no added token ends a document"},
-      {"added_tokens", "[7]", "added token 0 has no text"},
-      {"added_tokens.0.id", "\"256\"", "added token 0 has no text, or no id"},
-      {"added_tokens.0.content", "\"<s>\"", "no added token ends a document"},
-      {"added_tokens.0.special", "false", "is not special"},
-      {"normalizer", "{\"type\": \"Lowercase\"}", bpe},
-      {"pre_tokenizer", "null", bpe},
-      {"pre_tokenizer.add_prefix_space", "true", bpe},
-      {"pre_tokenizer.add_prefix_space", "-", bpe},
-      {"post_processor", "{\"type\": \"TemplateProcessing\"}", bpe},
-      {"post_processor", "{\"type\": \"TemplateProcessing\", \"single\": [1], \"special_tokens\": {\"a\": 1}}", bpe},
-      {"post_processor", "{\"type\": \"TemplateProcessing\", \"single\": [1, 1], \"special_tokens\": {}}", bpe},
-      {"decoder", "null", bpe},
-  };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    json_t *root = saved_json(f);
-    change(root, cases[i].path, cases[i].value);
-    assert_int_equal(json_dump_file(root, f->path, 0), 0);
-    json_decref(root);
-    expect_refused(f, cases[i].path, cases[i].message);
-  }
-}
-
-static void harmless_variants_load(void **state) {
-  const Fixture *f = *state;
-  const char *template = "{\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {}}], \"special_tokens\": {}}";
-  const char *const cases[][2] = {{"model.vocab.<|endoftext|>", "256"},
-                                  {"model.vocab.AB", "257"},
-                                  {"added_tokens.0.id", "300"},
-                                  {"added_tokens.0.content", "\"</s>\""},
-                                  {"truncation", "{\"max_length\": 8}"},
-                                  {"model.unk_token", "\"<|endoftext|>\""},
-                                  {"model.continuing_subword_prefix", "\"\""},
-                                  {"post_processor", "{\"type\": \"ByteLevel\"}"},
-                                  {"post_processor", template},
-                                  {"version", "-"}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    Error error = {0};
-    Tokenizer *loaded;
-    json_t *root = saved_json(f);
-    change(root, cases[i][0], cases[i][1]);
-    assert_int_equal(json_dump_file(root, f->path, 0), 0);
-    json_decref(root);
-    if (!tokenizer_load(&loaded, f->path, &error)) fail_msg("%s: %s", cases[i][0], error.text);
-    tokenizer_free(loaded);
-  }
-}
-
-static void damaged_files_are_refused(void **state) {
-  const Fixture *f = *state;
-  const char *const cases[][2] = {{"", "is empty"},
-                                  {"{", "not valid JSON"},
-                                  {"[]", "model is missing"},
-                                  {"null", "not valid JSON"},
-                                  {"\xff\xfe", "not valid JSON"},
-                                  {"{\"model\": 1, \"model\": 2}", "not valid JSON"},
-                                  {"{\"model\": {\"vocab\": {\"a\\u0000\": 1}}}", "not valid JSON"}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    put_file(f->path, cases[i][0], strlen(cases[i][0]));
-    expect_refused(f, cases[i][0], cases[i][1]);
-  }
-  unlink(f->path);
-  expect_refused(f, "missing", "tokenizer.json");
-}
-
-static void every_truncation_is_refused(void **state) {
-  const Fixture *f = *state;
-  static char text[1 << 16];
-  json_decref(saved_json(f));
-  FILE *stream = fopen(f->path, "rb");
-  assert_non_null(stream);
-  size_t size = fread(text, 1, sizeof text, stream);
-  fclose(stream);
-  assert_true(size < sizeof text);
-  for (size_t cut = 0; cut + 2 < size; cut += 37) {
-    put_file(f->path, text, cut);
-    expect_refused(f, "truncated", cut ? "not valid JSON" : "is empty");
-  }
-}
-
-static void deep_and_huge_files_are_refused(void **state) {
-  const Fixture *f = *state;
-  static char deep[100000];
-  memset(deep, '[', sizeof deep);
-  put_file(f->path, deep, sizeof deep);
-  expect_refused(f, "deep", "not valid JSON");
-  FILE *stream = fopen(f->path, "wb");
-  assert_non_null(stream);
-  assert_int_equal(fseek(stream, 256L << 20, SEEK_SET), 0); /* a hole: takes no disk */
-  fputc('x', stream);
-  fclose(stream);
-  expect_refused(f, "huge", "268435457 bytes, more than");
 }
 
 /* ---- texts that begin with the end token ---- */
@@ -500,24 +287,19 @@ static void other_templates_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(all_bytes_round_trip, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(nothing_is_no_ids, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(special_text_is_plain_bytes, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(other_ids_stand_for_nothing, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(saved_file_loads, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(merges_are_saved, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(saved_file_has_the_alphabet, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(config_has_the_context, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(save_fails_without_directory, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(bad_files_are_refused, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(harmless_variants_load, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(damaged_files_are_refused, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(every_truncation_is_refused, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(deep_and_huge_files_are_refused, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(beginning_is_saved, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(beginning_is_saved_in_foreign_files, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(foreign_beginnings_load, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(other_templates_are_refused, set_up, tear_down),
+      WITH_FIXTURE(all_bytes_round_trip),
+      WITH_FIXTURE(nothing_is_no_ids),
+      WITH_FIXTURE(special_text_is_plain_bytes),
+      WITH_FIXTURE(other_ids_stand_for_nothing),
+      WITH_FIXTURE(saved_file_loads),
+      WITH_FIXTURE(merges_are_saved),
+      WITH_FIXTURE(saved_file_has_the_alphabet),
+      WITH_FIXTURE(config_has_the_context),
+      WITH_FIXTURE(save_fails_without_directory),
+      WITH_FIXTURE(beginning_is_saved),
+      WITH_FIXTURE(beginning_is_saved_in_foreign_files),
+      WITH_FIXTURE(foreign_beginnings_load),
+      WITH_FIXTURE(other_templates_are_refused),
   };
   return cmocka_run_group_tests_name("tokenizer", tests, NULL, NULL);
 }

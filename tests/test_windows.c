@@ -1,7 +1,7 @@
-/* dataset/windows and dataset/packing: what is learned from a token file, against what its tokens say. */
+/* dataset/windows and dataset/packing: what is trained on, against the tokens of the file. */
 #include "kernels.h"
 #include "kernels/philox.h"
-#include "dataset/windows.h"
+#include "dataset/packing.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ enum { END = 0, VOCAB = 1 << 20, ROOM = 4096 };
 typedef struct Fixture {
   char path[64];
   int32_t ids[ROOM];
-  bool learn[ROOM];
+  bool in_loss[ROOM];
   int64_t tokens;
   TokenFile file;
   uint32_t drawn;
@@ -57,17 +57,17 @@ static void add_document(Fixture *f, int tokens, bool masks) {
   assert_true(f->tokens + tokens <= ROOM);
   for (int i = 0; i < tokens; i++, f->tokens++) {
     f->ids[f->tokens] = i < tokens - 1 ? 1 + (int32_t)f->tokens : END;
-    f->learn[f->tokens] = i >= prompt;
+    f->in_loss[f->tokens] = i >= prompt;
   }
 }
 
 static void write_file(Fixture *f) {
   Error error = {0};
   TokenWriter writer;
-  const TokenFileInfo info = {.vocab = VOCAB, .masked = true};
+  const TokenFileInfo info = {.vocab = VOCAB, .loss_mask = true};
   token_file_close(&f->file);
   assert_true(token_writer_begin(&writer, f->path, &info, &error));
-  for (int64_t i = 0; i < f->tokens; i++) assert_true(token_writer_add(&writer, &f->ids[i], 1, f->learn[i], &error));
+  for (int64_t i = 0; i < f->tokens; i++) assert_true(token_writer_add(&writer, &f->ids[i], 1, f->in_loss[i], &error));
   assert_true(token_writer_commit(&writer, 1, 1, &error));
   if (!token_file_open(&f->file, f->path, &error)) fail_msg("%s", error.text);
 }
@@ -77,7 +77,7 @@ static void write_documents(Fixture *f, int count, int longest) {
   f->tokens = 0;
   for (int i = 0; i < count; i++) add_document(f, 1 + draw(f, longest), true);
   f->ids[f->tokens] = 1 + (int32_t)f->tokens;
-  f->learn[f->tokens++] = true;
+  f->in_loss[f->tokens++] = true;
   write_file(f);
 }
 
@@ -85,20 +85,20 @@ typedef struct Buffers {
   int32_t tokens[ROOM], targets[ROOM], positions[ROOM];
 } Buffers;
 
-static int32_t target_of(const Fixture *f, int64_t token) { return f->learn[token] ? f->ids[token] : IGNORE_INDEX; }
+static int32_t target_of(const Fixture *f, int64_t token) { return f->in_loss[token] ? f->ids[token] : IGNORE_INDEX; }
 
 /* ---- parts ---- */
 
-static void expect_split(double fraction, int64_t max_tail, int64_t head_tokens) {
+static void expect_split(double fraction, int64_t max_val, int64_t train_tokens) {
   const TokenFile file = {.info = {.tokens = 1115395}}; /* tinyshakespeare and its end */
-  TokenRange head, tail;
-  token_range_split(&file, fraction, max_tail, &head, &tail);
-  assert_int_equal(head.begin, 0);
-  assert_int_equal(head.end, head_tokens);
-  assert_int_equal(tail.begin, head_tokens);
-  assert_int_equal(tail.end, 1115395);
-  assert_ptr_equal(head.file, &file);
-  assert_ptr_equal(tail.file, &file);
+  TokenRange train, val;
+  token_range_split(&file, fraction, max_val, &train, &val);
+  assert_int_equal(train.begin, 0);
+  assert_int_equal(train.end, train_tokens);
+  assert_int_equal(val.begin, train_tokens);
+  assert_int_equal(val.end, 1115395);
+  assert_ptr_equal(train.file, &file);
+  assert_ptr_equal(val.file, &file);
 }
 
 static void test_split(void **state) {
@@ -120,13 +120,13 @@ static void test_split(void **state) {
 static void test_draws_lie_inside(void **state) {
   (void)state;
   enum { CTX = 32, WINDOWS = 8 }; /* 40 tokens hold 8 windows of 33 */
-  const TokenRange split = {NULL, 20, 60}, exact = {NULL, 7, 7 + CTX + 1};
+  const TokenRange range = {NULL, 20, 60}, exact = {NULL, 7, 7 + CTX + 1};
   int seen[WINDOWS] = {0};
   for (uint32_t step = 0; step < 200; step++)
     for (uint32_t sequence = 0; sequence < 20; sequence++) {
-      int64_t begin = windows_draw_begin(&split, 1337, step, sequence, CTX);
+      int64_t begin = windows_draw_begin(&range, 1337, step, sequence, CTX);
       assert_true(begin >= 20 && begin + CTX + 1 <= 60);
-      assert_int_equal(begin, windows_draw_begin(&split, 1337, step, sequence, CTX));
+      assert_int_equal(begin, windows_draw_begin(&range, 1337, step, sequence, CTX));
       seen[begin - 20]++;
     }
   for (int i = 0; i < WINDOWS; i++) assert_true(seen[i] > 400 && seen[i] < 600); /* 500 +- 21 */
@@ -138,12 +138,12 @@ static void test_draws_are_64_bit(void **state) {
   (void)state;
   const int64_t sizes[] = {2, 1000, ((int64_t)1 << 32) + 12345, (int64_t)1 << 40, ((int64_t)1 << 62) + 99999999};
   for (int i = 0; i < 5; i++) {
-    const TokenRange split = {NULL, 5, 5 + sizes[i] + 1};
+    const TokenRange range = {NULL, 5, 5 + sizes[i] + 1};
     for (uint32_t step = 0; step < 100; step++) {
       PhiloxWords words = philox(11, 0, SITE_WINDOW, step, 3);
       long double u = (long double)((uint64_t)words.word[1] << 32 | words.word[0]) * 0x1p-64L;
       long double expected = floorl(u * (long double)sizes[i]);
-      long double got = (long double)(windows_draw_begin(&split, 11, step, 3, 1) - 5);
+      long double got = (long double)(windows_draw_begin(&range, 11, step, 3, 1) - 5);
       assert_true(fabsl(got - expected) <= 1 && got >= 0 && got < (long double)sizes[i]);
       if (sizes[i] <= 1000) assert_true(got == expected);
     }
@@ -152,12 +152,12 @@ static void test_draws_are_64_bit(void **state) {
 
 static void test_draws_depend_on_everything(void **state) {
   (void)state;
-  const TokenRange split = {NULL, 0, (int64_t)1 << 40};
-  int64_t base = windows_draw_begin(&split, 1, 1, 1, 16);
-  assert_int_not_equal(base, windows_draw_begin(&split, 2, 1, 1, 16));
-  assert_int_not_equal(base, windows_draw_begin(&split, 1, 2, 1, 16));
-  assert_int_not_equal(base, windows_draw_begin(&split, 1, 1, 2, 16));
-  assert_int_not_equal(base, windows_draw_begin(&split, 1 + ((uint64_t)1 << 32), 1, 1, 16));
+  const TokenRange range = {NULL, 0, (int64_t)1 << 40};
+  int64_t base = windows_draw_begin(&range, 1, 1, 1, 16);
+  assert_int_not_equal(base, windows_draw_begin(&range, 2, 1, 1, 16));
+  assert_int_not_equal(base, windows_draw_begin(&range, 1, 2, 1, 16));
+  assert_int_not_equal(base, windows_draw_begin(&range, 1, 1, 2, 16));
+  assert_int_not_equal(base, windows_draw_begin(&range, 1 + ((uint64_t)1 << 32), 1, 1, 16));
 }
 
 static void test_drawn_window(void **state) {
@@ -167,30 +167,30 @@ static void test_drawn_window(void **state) {
   write_documents(f, 40, 30);
   const Windows windows = {{&f->file, 3, f->tokens - 2}, 24, NULL};
   for (uint32_t step = 0; step < 50; step++) {
-    const Sequence sequence = {b.tokens, b.targets, NULL};
-    int64_t begin = windows_draw_begin(&windows.split, 5, step, 1, 24);
-    windows_expect(&windows, 5, step, 1);
-    assert_true(windows_draw(&windows, 5, step, 1, &sequence, &error));
+    const Window out = {b.tokens, b.targets, NULL};
+    int64_t begin = windows_draw_begin(&windows.range, 5, step, 1, 24);
+    windows_prefetch(&windows, 5, step, 1);
+    assert_true(windows_draw(&windows, 5, step, 1, &out, &error));
     assert_memory_equal(b.tokens, f->ids + begin, 24 * sizeof *b.tokens);
     for (int i = 0; i < 24; i++) assert_int_equal(b.targets[i], target_of(f, begin + 1 + i));
   }
 }
 
-/* All windows of a split in order: every token but the first is a target once, after the token before it. */
-static void expect_stream(const Fixture *f, TokenRange split, int ctx, int stride) {
+/* All windows of a range in order: every token but the first is a target once, after the token before it. */
+static void expect_stream(const Fixture *f, TokenRange range, int ctx, int stride) {
   Buffers b;
   Error error = {0};
-  const Windows windows = {split, ctx, NULL};
-  int64_t next = split.begin + 1;
+  const Windows windows = {range, ctx, NULL};
+  int64_t next = range.begin + 1;
   const int64_t count = windows_count(&windows, stride);
   for (int64_t window = 0; window < count + 2; window++) {
-    const Sequence sequence = {b.tokens, b.targets, NULL};
-    assert_true(windows_read(&windows, stride, window, &sequence, &error));
-    const int64_t begin = split.begin + window * stride;
+    const Window out = {b.tokens, b.targets, NULL};
+    assert_true(windows_read(&windows, stride, window, &out, &error));
+    const int64_t begin = range.begin + window * stride;
     bool any = false;
     for (int i = 0; i < ctx; i++) {
       const int64_t target = begin + i + 1;
-      const bool inside = window < count && target < split.end, counted = inside && target == next;
+      const bool inside = window < count && target < range.end, counted = inside && target == next;
       assert_int_equal(b.tokens[i], inside ? f->ids[target - 1] : 0);
       assert_int_equal(b.targets[i], counted ? target_of(f, target) : IGNORE_INDEX);
       next += counted;
@@ -198,7 +198,7 @@ static void expect_stream(const Fixture *f, TokenRange split, int ctx, int strid
     }
     assert_true(any == (window < count));
   }
-  assert_int_equal(next, split.end > split.begin ? split.end : split.begin + 1);
+  assert_int_equal(next, range.end > range.begin ? range.end : range.begin + 1);
 }
 
 static void test_stream_in_order(void **state) {
@@ -214,37 +214,37 @@ static void test_stream_in_order(void **state) {
 /* ---- packed documents ---- */
 
 /* What a packing has to be, told token by token from its tables. */
-static void expect_packing(const Fixture *f, const TokenRange *split, int ctx) {
+static void expect_packing(const Fixture *f, const TokenRange *range, int ctx) {
   Packing p;
   Buffers b;
   Error error = {0};
   int seen[ROOM] = {0};
-  assert_true(packing_make(&p, split, ctx, END, NULL, NULL, &error));
-  assert_int_equal(p.used + p.left_out, split->end - split->begin);
+  assert_true(packing_make(&p, range, ctx, END, (Progress){0}, &error));
+  assert_int_equal(p.used + p.left_out, range->end - range->begin);
   assert_true(p.windows * ctx >= p.used);
   for (int64_t window = 0; window < p.windows; window++) {
-    const Sequence sequence = {b.tokens, b.targets, b.positions};
-    assert_true(packing_read(&p, window, &sequence, &error));
+    const Window out = {b.tokens, b.targets, b.positions};
+    assert_true(packing_read(&p, window, &out, &error));
     int place = 0;
     assert_true(p.firsts[window] < p.firsts[window + 1]);
     for (int64_t i = p.firsts[window]; i < p.firsts[window + 1]; i++) {
-      const int64_t begin = p.pieces[i];
-      const bool whole = begin == split->begin || f->ids[begin - 1] == END;
+      const int64_t begin = p.spans[i];
+      const bool whole = begin == range->begin || f->ids[begin - 1] == END;
       int length = 0;
       for (bool ended = false; !ended; length++, place++) {
         const int64_t token = begin + length;
-        assert_true(place < ctx && token < split->end);
+        assert_true(place < ctx && token < range->end);
         const int32_t before = token > 0 ? f->ids[token - 1] : END;
         assert_int_equal(b.tokens[place], before);
         assert_int_equal(b.targets[place], target_of(f, token));
         assert_int_equal(b.positions[place], length);
         seen[token]++;
-        ended = f->ids[token] == END || token + 1 == split->end || length + 1 == ctx;
+        ended = f->ids[token] == END || token + 1 == range->end || length + 1 == ctx;
       }
       /* Only what is left of a document that fills windows begins inside one. */
       if (!whole) {
         int64_t start = begin;
-        while (start > split->begin && f->ids[start - 1] != END) start--;
+        while (start > range->begin && f->ids[start - 1] != END) start--;
         assert_int_equal((begin - start) % ctx, 0);
       }
     }
@@ -254,9 +254,9 @@ static void expect_packing(const Fixture *f, const TokenRange *split, int ctx) {
       assert_int_equal(b.tokens[place], END);
     }
   }
-  /* What no window has is not learned. */
+  /* What no window has is left out of the loss. */
   for (int64_t i = 0; i < f->tokens; i++)
-    if (seen[i] != (i >= split->begin && i < split->end)) assert_true(seen[i] == 0 && !f->learn[i] && p.left_out > 0);
+    if (seen[i] != (i >= range->begin && i < range->end)) assert_true(seen[i] == 0 && !f->in_loss[i] && p.left_out > 0);
   packing_free(&p);
 }
 
@@ -269,30 +269,30 @@ static void test_packing(void **state) {
   }
 }
 
-/* More documents than windows that are open at a time, and little padding all the same. */
-/* A document of 50 tokens of which only the last is learned, in windows of 8: six of seven are left out. */
+/* A document of 50 tokens of which only the last is in the loss, in windows of 8: six of seven are left out. */
 static void test_prompts_alone_are_left_out(void **state) {
   Fixture *f = *state;
   Packing p;
   Error error = {0};
   f->tokens = 0;
   add_document(f, 50, false);
-  memset(f->learn, 0, 49 * sizeof *f->learn);
+  memset(f->in_loss, 0, 49 * sizeof *f->in_loss);
   add_document(f, 3, false);
   write_file(f);
   const TokenRange all = {&f->file, 0, f->tokens}, prompt = {&f->file, 0, 40};
-  assert_true(packing_make(&p, &all, 8, END, NULL, NULL, &error));
+  assert_true(packing_make(&p, &all, 8, END, (Progress){0}, &error));
   assert_int_equal(p.windows, 1);
   assert_int_equal(p.left_out, 48);
   assert_int_equal(p.used, 5);
   assert_int_equal(p.documents, 2);
   assert_int_equal(p.cut, 1);
   packing_free(&p);
-  assert_true(packing_make(&p, &prompt, 8, END, NULL, NULL, &error));
+  assert_true(packing_make(&p, &prompt, 8, END, (Progress){0}, &error));
   assert_int_equal(p.windows, 0);
   packing_free(&p);
 }
 
+/* More documents than windows that are open at a time, and little padding all the same. */
 static void test_packing_is_tight(void **state) {
   Fixture *f = *state;
   Packing p;
@@ -301,7 +301,7 @@ static void test_packing_is_tight(void **state) {
   while (f->tokens < ROOM - 40) add_document(f, 2 + draw(f, 30), false);
   write_file(f);
   const TokenRange all = {&f->file, 0, f->tokens};
-  assert_true(packing_make(&p, &all, 32, END, NULL, NULL, &error));
+  assert_true(packing_make(&p, &all, 32, END, (Progress){0}, &error));
   assert_true((double)p.used > 0.9 * 32 * (double)p.windows);
   packing_free(&p);
 }
@@ -313,14 +313,14 @@ static void test_packed_windows(void **state) {
   Error error = {0};
   write_documents(f, 60, 20);
   const TokenRange all = {&f->file, 0, f->tokens};
-  assert_true(packing_make(&p, &all, 32, END, NULL, NULL, &error));
+  assert_true(packing_make(&p, &all, 32, END, (Progress){0}, &error));
   const Windows windows = {all, 32, &p};
-  const Sequence a = {drawn.tokens, drawn.targets, drawn.positions}, b = {read.tokens, read.targets, read.positions};
+  const Window a = {drawn.tokens, drawn.targets, drawn.positions}, b = {read.tokens, read.targets, read.positions};
   assert_int_equal(windows_count(&windows, 32), p.windows);
   int *seen = calloc((size_t)p.windows, sizeof *seen);
   assert_non_null(seen);
   for (uint32_t step = 0; step < 400; step++) {
-    windows_expect(&windows, 3, step, 0);
+    windows_prefetch(&windows, 3, step, 0);
     assert_true(windows_draw(&windows, 3, step, 0, &a, &error));
     int64_t found = -1;
     for (int64_t i = 0; found < 0 && i < p.windows; i++) {
@@ -333,7 +333,7 @@ static void test_packed_windows(void **state) {
     seen[found]++;
   }
   for (int64_t i = 0; i < p.windows; i++) assert_true(seen[i] > 0);
-  assert_true(windows_read(&windows, 32, p.windows, &b, &error)); /* beyond the end: nothing to learn */
+  assert_true(windows_read(&windows, 32, p.windows, &b, &error)); /* beyond the end: no targets */
   for (int i = 0; i < 32; i++) assert_true(read.targets[i] == IGNORE_INDEX && read.positions[i] == 0);
   free(seen);
   packing_free(&p);
@@ -353,7 +353,7 @@ static void test_errors(void **state) {
   write_documents(f, 20, 20);
   const TokenRange all = {&f->file, 0, f->tokens};
   int64_t told = 0;
-  assert_false(packing_make(&p, &all, 8, END, stop_it, &told, &stopped));
+  assert_false(packing_make(&p, &all, 8, END, (Progress){stop_it, &told}, &stopped));
   assert_int_equal(stopped.code, EXIT_SIGINT);
   assert_int_equal(told, f->tokens);
   const uint32_t bad = VOCAB;
@@ -362,11 +362,11 @@ static void test_errors(void **state) {
   assert_int_equal(fseek(stream, 80 + 4 * 10, SEEK_SET), 0);
   assert_int_equal(fwrite(&bad, sizeof bad, 1, stream), 1);
   assert_int_equal(fclose(stream), 0);
-  assert_false(packing_make(&p, &all, 8, END, NULL, NULL, &damaged));
+  assert_false(packing_make(&p, &all, 8, END, (Progress){0}, &damaged));
   assert_int_equal(damaged.code, EXIT_CHECKPOINT);
   const Windows windows = {{&f->file, 10, 12}, 1, NULL};
-  const Sequence sequence = {b.tokens, b.targets, NULL};
-  assert_false(windows_draw(&windows, 1, 1, 1, &sequence, &drawn));
+  const Window out = {b.tokens, b.targets, NULL};
+  assert_false(windows_draw(&windows, 1, 1, 1, &out, &drawn));
   assert_int_equal(drawn.code, EXIT_CHECKPOINT);
 }
 

@@ -4,7 +4,12 @@
 
 #include <stdlib.h>
 
-static bool out_of_memory(Error *error) { return fail(error, EXIT_MEMORY, "out of memory for a BPE vocabulary"); }
+static bool no_memory(Error *error) { return fail(error, EXIT_MEMORY, "out of memory for a BPE vocabulary"); }
+
+static bool check_count(size_t merges, Error *error) {
+  return merges <= BPE_MERGES_LIMIT ||
+         fail(error, EXIT_CHECKPOINT, "%zu merges, more than %d", merges, BPE_MERGES_LIMIT);
+}
 
 void bpe_free(Bpe *bpe) {
   if (!bpe) return;
@@ -79,10 +84,9 @@ static bool is_concatenation(const Bpe *bpe, const BpeMerge *merge) {
 static bool index_merges(Bpe *bpe, Error *error) {
   for (int32_t rank = 0; rank < bpe->merge_count; rank++) {
     const BpeMerge *merge = &bpe->merges[rank];
-    if (!is_concatenation(bpe, merge)) {
+    if (!is_concatenation(bpe, merge))
       return fail(error, EXIT_CHECKPOINT, "merge %d: token %d is not the tokens %d and %d side by side", (int)rank,
                   (int)merge->id, (int)merge->left, (int)merge->right);
-    }
     uint32_t at = pair_slot(bpe, merge->left, merge->right);
     for (; bpe->slots[at] >= 0; at = (at + 1) & bpe->slot_mask) {
       const BpeMerge *other = &bpe->merges[bpe->slots[at]];
@@ -96,15 +100,14 @@ static bool index_merges(Bpe *bpe, Error *error) {
 
 bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size_t merge_count, Error *error) {
   *out = NULL;
-  if (merge_count > BPE_MERGES_LIMIT)
-    return fail(error, EXIT_CHECKPOINT, "%zu merges, more than %d", merge_count, BPE_MERGES_LIMIT);
+  if (!check_count(merge_count, error)) return false;
   Bpe *bpe = calloc(1, sizeof *bpe);
-  if (!bpe) return out_of_memory(error);
-  bool done = copy_tables(bpe, tokens, merges, merge_count) || out_of_memory(error);
-  done = done && find_bytes(bpe, error) && index_merges(bpe, error) && char_classes_create(&bpe->classes, error);
-  if (done) *out = bpe;
+  if (!bpe) return no_memory(error);
+  bool ok = copy_tables(bpe, tokens, merges, merge_count) || no_memory(error);
+  ok = ok && find_bytes(bpe, error) && index_merges(bpe, error) && char_classes_create(&bpe->classes, error);
+  if (ok) *out = bpe;
   else bpe_free(bpe);
-  return done;
+  return ok;
 }
 
 /* ---- the ids of our own training ---- */
@@ -136,32 +139,27 @@ static void own_bytes(const BpeTokens *tokens, const BpeMerge *merges, size_t me
   }
 }
 
-static bool from_numbered(Bpe **out, BpeTokens *tokens, BpeMerge *merges, size_t merge_count, Error *error) {
+static bool fill_own(BpeTokens *tokens, BpeMerge *merges, size_t merge_count, Error *error) {
   if (!own_begins(tokens->begins, merges, merge_count))
     return fail(error, EXIT_CHECKPOINT, "a merge of tokens that come after it, or of too many bytes");
   tokens->bytes = malloc(tokens->begins[tokens->size]);
-  if (!tokens->bytes) return out_of_memory(error);
+  if (!tokens->bytes) return no_memory(error);
   own_bytes(tokens, merges, merge_count);
   for (size_t i = 0; i < merge_count; i++) merges[i].id = BPE_BYTES + (int32_t)i;
-  return bpe_create(out, tokens, merges, merge_count, error);
+  return true;
 }
 
 bool bpe_from_merges(Bpe **out, const BpeMerge *merges, size_t merge_count, Error *error) {
   *out = NULL;
-  if (merge_count > BPE_MERGES_LIMIT)
-    return fail(error, EXIT_CHECKPOINT, "%zu merges, more than %d", merge_count, BPE_MERGES_LIMIT);
+  if (!check_count(merge_count, error)) return false;
   BpeTokens tokens = {.size = BPE_BYTES + (int32_t)merge_count + 1};
   tokens.begins = calloc((size_t)tokens.size + 1, sizeof *tokens.begins);
   BpeMerge *own = malloc((merge_count + 1) * sizeof *own);
-  bool done = tokens.begins && own;
-  if (done) {
-    if (merge_count > 0) memcpy(own, merges, merge_count * sizeof *own);
-    done = from_numbered(out, &tokens, own, merge_count, error);
-  } else {
-    out_of_memory(error);
-  }
+  bool ok = (tokens.begins && own) || no_memory(error);
+  if (ok && merge_count > 0) memcpy(own, merges, merge_count * sizeof *own);
+  ok = ok && fill_own(&tokens, own, merge_count, error) && bpe_create(out, &tokens, own, merge_count, error);
   free(tokens.begins);
   free(tokens.bytes);
   free(own);
-  return done;
+  return ok;
 }

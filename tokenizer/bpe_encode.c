@@ -1,6 +1,7 @@
 #include "tokenizer/bpe_encode.h"
 
 #include "tokenizer/bpe_piece.h"
+#include "util/array.h"
 #include "util/hash.h"
 
 #include <omp.h>
@@ -10,8 +11,7 @@ enum {
   CACHE_SLOTS = 1 << 15,
   KEY_WORDS = 4,
   KEY_BYTES = 8 * KEY_WORDS - 1, /* the last byte is the length */
-  CACHED_IDS = 7,
-  ROUND_PARTS = 4096
+  CACHED_IDS = 7
 };
 
 /* One line of the processor's cache. A piece has one place; the last one to come there has it. */
@@ -37,12 +37,12 @@ typedef struct PartIds {
 struct BpeEncoder {
   const Bpe *bpe;
   int threads;
-  Worker *workers;     /* [threads] */
-  DocumentPart *parts; /* [ROUND_PARTS] */
-  PartIds *part_ids;   /* [ROUND_PARTS] */
+  Worker *workers;        /* [threads] */
+  PretokenizePart *parts; /* [PRETOKENIZE_ROUND_PARTS] */
+  PartIds *part_ids;      /* [PRETOKENIZE_ROUND_PARTS] */
 };
 
-static bool out_of_memory(Error *error) { return fail(error, EXIT_MEMORY, "out of memory while encoding text"); }
+static bool no_memory(Error *error) { return fail(error, EXIT_MEMORY, "out of memory while encoding text"); }
 
 /* ---- memory ---- */
 
@@ -61,8 +61,8 @@ void bpe_encoder_free(BpeEncoder *encoder) {
 
 static bool allocate(BpeEncoder *encoder) {
   encoder->workers = calloc((size_t)encoder->threads, sizeof *encoder->workers);
-  encoder->parts = malloc(ROUND_PARTS * sizeof *encoder->parts);
-  encoder->part_ids = malloc(ROUND_PARTS * sizeof *encoder->part_ids);
+  encoder->parts = malloc(PRETOKENIZE_ROUND_PARTS * sizeof *encoder->parts);
+  encoder->part_ids = malloc(PRETOKENIZE_ROUND_PARTS * sizeof *encoder->part_ids);
   if (!encoder->workers || !encoder->parts || !encoder->part_ids) return false;
   for (int i = 0; i < encoder->threads; i++) {
     size_t bytes = CACHE_SLOTS * sizeof(CacheSlot);
@@ -76,30 +76,20 @@ static bool allocate(BpeEncoder *encoder) {
 bool bpe_encoder_create(BpeEncoder **out, const Bpe *bpe, int threads, Error *error) {
   *out = NULL;
   BpeEncoder *encoder = calloc(1, sizeof *encoder);
-  if (!encoder) return out_of_memory(error);
+  if (!encoder) return no_memory(error);
   encoder->bpe = bpe;
   encoder->threads = threads;
   if (!allocate(encoder)) {
     bpe_encoder_free(encoder);
-    return out_of_memory(error);
+    return no_memory(error);
   }
   *out = encoder;
   return true;
 }
 
-static bool reserve(int32_t **ids, size_t *capacity, size_t needed) {
-  if (needed <= *capacity) return true;
-  size_t larger = needed < 2 * *capacity ? 2 * *capacity : needed;
-  int32_t *moved = realloc(*ids, larger * sizeof *moved);
-  if (!moved) return false;
-  *ids = moved;
-  *capacity = larger;
-  return true;
-}
-
 bool bpe_ids_sink(void *ids, const int32_t *more, size_t count, Error *error) {
   BpeIds *all = ids;
-  if (!reserve(&all->ids, &all->capacity, all->count + count)) return out_of_memory(error);
+  if (!array_reserve(&all->ids, &all->capacity, all->count + count, sizeof *more)) return no_memory(error);
   if (count > 0) memcpy(all->ids + all->count, more, count * sizeof *more);
   all->count += count;
   return true;
@@ -145,28 +135,27 @@ static size_t encode_piece(const Bpe *bpe, Worker *worker, const uint8_t *piece,
   return count;
 }
 
-static bool encode_part(const Bpe *bpe, Worker *worker, const DocumentPart *part, int32_t end) {
+static bool encode_part(const Bpe *bpe, Worker *worker, const PretokenizePart *part, int32_t end) {
+  const size_t room = part->size + CACHED_IDS + 1; /* a token has a byte at least */
+  if (!array_reserve(&worker->ids, &worker->capacity, worker->count + room, sizeof *worker->ids)) return false;
   const uint8_t *text = part->text;
   for (size_t left = part->size; left > 0;) {
     size_t size = pretokenize_first(bpe->classes, text, left);
-    if (!reserve(&worker->ids, &worker->capacity, worker->count + size + CACHED_IDS)) return false;
     size_t count = encode_piece(bpe, worker, text, size, left, worker->ids + worker->count);
     if (count == 0) return false;
     worker->count += count;
     text += size;
     left -= size;
   }
-  if (!part->is_last || end < 0) return true;
-  if (!reserve(&worker->ids, &worker->capacity, worker->count + 1)) return false;
-  worker->ids[worker->count++] = end;
+  if (part->is_last && end >= 0) worker->ids[worker->count++] = end;
   return true;
 }
 
 /* ---- all documents ---- */
 
 static bool encode_parts(BpeEncoder *encoder, size_t count, int32_t end) {
-  bool done = true;
-#pragma omp parallel num_threads(encoder->threads) reduction(&& : done)
+  bool ok = true;
+#pragma omp parallel num_threads(encoder->threads) reduction(&& : ok)
   {
     int thread = omp_get_thread_num();
     Worker *worker = &encoder->workers[thread];
@@ -174,20 +163,20 @@ static bool encode_parts(BpeEncoder *encoder, size_t count, int32_t end) {
 #pragma omp for schedule(dynamic)
     for (size_t i = 0; i < count; i++) {
       size_t begin = worker->count;
-      done = done && encode_part(encoder->bpe, worker, &encoder->parts[i], end);
+      ok = ok && encode_part(encoder->bpe, worker, &encoder->parts[i], end);
       encoder->part_ids[i] = (PartIds){thread, begin, worker->count - begin};
     }
   }
-  return done;
+  return ok;
 }
 
-bool bpe_encode(BpeEncoder *encoder, const TextSpan *documents, size_t count, int32_t end, BpeSink sink, void *context,
-                Error *error) {
-  PartCursor cursor = {0};
-  size_t round = (size_t)encoder->threads * 8 * PART_BYTES, parts;
-  const CharClasses *classes = encoder->bpe->classes;
-  while ((parts = pretokenize_parts(classes, documents, count, &cursor, encoder->parts, ROUND_PARTS, round)) > 0) {
-    if (!encode_parts(encoder, parts, end)) return out_of_memory(error);
+bool bpe_encode(BpeEncoder *encoder, const PretokenizeText *documents, size_t count, int32_t end, BpeSink sink,
+                void *context, Error *error) {
+  PretokenizeCursor cursor = {0};
+  size_t parts;
+  while ((parts = pretokenize_parts(encoder->bpe->classes, documents, count, encoder->threads, &cursor,
+                                    encoder->parts)) > 0) {
+    if (!encode_parts(encoder, parts, end)) return no_memory(error);
     for (size_t i = 0; i < parts; i++) {
       const PartIds *part = &encoder->part_ids[i];
       if (part->count == 0) continue;

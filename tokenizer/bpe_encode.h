@@ -11,7 +11,7 @@
 
 typedef struct BpeEncoder BpeEncoder;
 
-/* Holds caches of what words became, 2 MiB a thread, and buffers. `bpe` must outlive it. The caller frees it with
+/* Holds caches of words and their ids, 2 MiB a thread, and buffers. `bpe` must outlive it. The caller frees it with
  * bpe_encoder_free. EXIT_MEMORY. One call at a time. */
 bool bpe_encoder_create(BpeEncoder **out, const Bpe *bpe, int threads, Error *error);
 void bpe_encoder_free(BpeEncoder *encoder);
@@ -22,8 +22,8 @@ typedef bool (*BpeSink)(void *context, const int32_t *ids, size_t count, Error *
 /* Encodes documents, each by itself, and passes their ids on, some MB of text at a time: any size of text takes a fixed
  * amount of memory (but for single pieces of many MB). After each document comes `end`, unless it is negative. Special
  * tokens are not recognized in the text. EXIT_MEMORY, or what the sink says. */
-bool bpe_encode(BpeEncoder *encoder, const TextSpan *documents, size_t count, int32_t end, BpeSink sink, void *context,
-                Error *error);
+bool bpe_encode(BpeEncoder *encoder, const PretokenizeText *documents, size_t count, int32_t end, BpeSink sink,
+                void *context, Error *error);
 
 /* A sink that keeps all. Starts as {0}; the caller frees `ids`. */
 typedef struct BpeIds {

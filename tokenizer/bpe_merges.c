@@ -1,6 +1,7 @@
 #include "tokenizer/bpe_merges.h"
 
 #include "tokenizer/pair_queue.h"
+#include "util/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,11 @@ enum { SEPARATOR = -1, INSIDE = -2, REPORT_EVERY = 256, PREFETCH = 12 };
  * is right. The reverse holds too, so this is how old positions are told from good ones: a merge overwrites the first
  * cell of its right token; and cell p cannot be the last cell of a token `left`, because the token that covers p began
  * there, and has only grown since. */
-typedef struct Corpus {
+typedef struct PieceCells {
   int32_t *cells; /* [size] */
   size_t size;
-  struct Weight *weights; /* [weight_count], pieces being sorted by how often they occur */
-} Corpus;
+  struct Weight *weights; /* pieces are sorted by how often they occur: one for each such number */
+} PieceCells;
 
 /* The pieces whose cells are before `end`, and after the previous one's, occur `count` times. */
 typedef struct Weight {
@@ -39,17 +40,17 @@ typedef struct Neighbors {
     int32_t id;
     uint32_t position; /* of the new pair */
   } * places;          /* [place_count] */
-  size_t place_count, capacity;
+  size_t place_count, places_capacity;
 } Neighbors;
 
 typedef struct Merger {
-  Corpus corpus;
+  PieceCells pieces;
   PairQueue queue;
   Neighbors before, after;
   uint32_t *lengths; /* [tokens] bytes */
 } Merger;
 
-/* ---- the corpus ---- */
+/* ---- the pieces ---- */
 
 typedef struct Piece {
   uint64_t count;
@@ -62,60 +63,59 @@ static int by_falling_count(const void *a, const void *b) {
 }
 
 /* Pieces with a pair in them; returns how many, and the cells they take. */
-static size_t sort_pieces(const PieceCounts *counts, Piece *pieces, size_t *cells) {
+static size_t sort_pieces(const PieceCounts *counts, Piece *sorted, size_t *cells) {
   size_t kept = 0;
   *cells = 1;
   for (uint32_t i = 0; i < counts->size; i++) {
-    size_t size = counts->begins[i + 1] - counts->begins[i];
+    size_t size = counts->pieces[i + 1].begin - counts->pieces[i].begin;
     if (size < 2) continue;
-    pieces[kept++] = (Piece){counts->counts[i], i};
+    sorted[kept++] = (Piece){counts->pieces[i].count, i};
     *cells += size + 1;
   }
-  qsort(pieces, kept, sizeof *pieces, by_falling_count);
+  qsort(sorted, kept, sizeof *sorted, by_falling_count);
   return kept;
 }
 
-static void lay_out(Corpus *corpus, const PieceCounts *counts, const Piece *pieces, size_t piece_count) {
+static void lay_out(PieceCells *out, const PieceCounts *counts, const Piece *sorted, size_t piece_count) {
   size_t at = 0, steps = 0;
-  corpus->cells[at++] = SEPARATOR;
+  out->cells[at++] = SEPARATOR;
   for (size_t i = 0; i < piece_count; i++) {
-    for (size_t j = counts->begins[pieces[i].index]; j < counts->begins[pieces[i].index + 1]; j++)
-      corpus->cells[at++] = counts->bytes[j];
-    corpus->cells[at++] = SEPARATOR;
-    if (i + 1 == piece_count || pieces[i + 1].count != pieces[i].count)
-      corpus->weights[steps++] = (Weight){at, pieces[i].count};
+    const PieceCount *piece = &counts->pieces[sorted[i].index];
+    for (size_t j = piece[0].begin; j < piece[1].begin; j++) out->cells[at++] = counts->bytes[j];
+    out->cells[at++] = SEPARATOR;
+    if (i + 1 == piece_count || sorted[i + 1].count != sorted[i].count)
+      out->weights[steps++] = (Weight){at, sorted[i].count};
   }
 }
 
-static size_t distinct_counts(const Piece *pieces, size_t piece_count) {
+static size_t distinct_counts(const Piece *sorted, size_t piece_count) {
   size_t out = 0;
-  for (size_t i = 0; i < piece_count; i++) out += i == 0 || pieces[i].count != pieces[i - 1].count;
+  for (size_t i = 0; i < piece_count; i++) out += i == 0 || sorted[i].count != sorted[i - 1].count;
   return out;
 }
 
-static bool lay_out_sorted(Corpus *corpus, const PieceCounts *counts, const Piece *pieces, size_t piece_count,
+static bool lay_out_sorted(PieceCells *out, const PieceCounts *counts, const Piece *sorted, size_t piece_count,
                            Error *error) {
-  if (corpus->size > UINT32_MAX) {
+  if (out->size > UINT32_MAX)
     return fail(error, EXIT_INPUT,
                 "the different words of the text have %zu bytes, more than the 4 GiB that BPE training can hold; train "
                 "the tokenizer on a part of the text",
-                corpus->size);
-  }
-  corpus->cells = malloc(corpus->size * sizeof *corpus->cells);
-  corpus->weights = malloc((distinct_counts(pieces, piece_count) + 1) * sizeof *corpus->weights);
-  if (!corpus->cells || !corpus->weights)
-    return fail(error, EXIT_MEMORY, "out of memory for %zu bytes of different words", corpus->size);
-  lay_out(corpus, counts, pieces, piece_count);
+                out->size);
+  out->cells = malloc(out->size * sizeof *out->cells);
+  out->weights = malloc((distinct_counts(sorted, piece_count) + 1) * sizeof *out->weights);
+  if (!out->cells || !out->weights)
+    return fail(error, EXIT_MEMORY, "out of memory for %zu bytes of different words", out->size);
+  lay_out(out, counts, sorted, piece_count);
   return true;
 }
 
-static bool corpus_create(Corpus *corpus, const PieceCounts *counts, Error *error) {
-  Piece *pieces = malloc(((size_t)counts->size + 1) * sizeof *pieces);
-  if (!pieces) return fail(error, EXIT_MEMORY, "out of memory for %u different words", (unsigned)counts->size);
-  size_t piece_count = sort_pieces(counts, pieces, &corpus->size);
-  bool done = lay_out_sorted(corpus, counts, pieces, piece_count, error);
-  free(pieces);
-  return done;
+static bool piece_cells_create(PieceCells *out, const PieceCounts *counts, Error *error) {
+  Piece *sorted = malloc(((size_t)counts->size + 1) * sizeof *sorted);
+  if (!sorted) return fail(error, EXIT_MEMORY, "out of memory for %u different words", (unsigned)counts->size);
+  size_t piece_count = sort_pieces(counts, sorted, &out->size);
+  bool ok = lay_out_sorted(out, counts, sorted, piece_count, error);
+  free(sorted);
+  return ok;
 }
 
 /* ---- the pairs of bytes ---- */
@@ -131,10 +131,10 @@ static BytePair *byte_pair_at(BytePair *pairs, const int32_t *cells, size_t at) 
 }
 
 static bool queue_byte_pairs(Merger *merger, BytePair *pairs) {
-  const Corpus *corpus = &merger->corpus;
-  const Weight *weight = corpus->weights;
-  for (size_t at = 0; at + 1 < corpus->size; at++) {
-    BytePair *pair = byte_pair_at(pairs, corpus->cells, at);
+  const PieceCells *pieces = &merger->pieces;
+  const Weight *weight = pieces->weights;
+  for (size_t at = 0; at + 1 < pieces->size; at++) {
+    BytePair *pair = byte_pair_at(pairs, pieces->cells, at);
     if (!pair) continue;
     while (at >= weight->end) weight++;
     pair->count += weight->count;
@@ -146,8 +146,8 @@ static bool queue_byte_pairs(Merger *merger, BytePair *pairs) {
     if (!pair) return false;
     pairs[i].positions = pair->positions;
   }
-  for (size_t at = 0; at + 1 < corpus->size; at++) {
-    BytePair *pair = byte_pair_at(pairs, corpus->cells, at);
+  for (size_t at = 0; at + 1 < pieces->size; at++) {
+    BytePair *pair = byte_pair_at(pairs, pieces->cells, at);
     if (pair && pair->positions) *pair->positions++ = (uint32_t)at;
   }
   return true;
@@ -162,19 +162,14 @@ static void note(Neighbors *side, int32_t id, uint32_t position, uint64_t weight
 }
 
 static bool reserve_places(Neighbors *side, size_t count) {
-  if (count <= side->capacity) return true;
-  struct Place *places = realloc(side->places, count * sizeof *places);
-  if (!places) return false;
-  side->places = places;
-  side->capacity = count;
-  return true;
+  return array_reserve(&side->places, &side->places_capacity, count, sizeof *side->places);
 }
 
 /* Puts `id` wherever the pair still stands, from left to right, and notes what stands around it. */
 static void replace(Merger *merger, const Pair *pair, int32_t id) {
-  int32_t *cells = merger->corpus.cells;
+  int32_t *cells = merger->pieces.cells;
   const uint32_t *lengths = merger->lengths;
-  const Weight *weight = merger->corpus.weights;
+  const Weight *weight = merger->pieces.weights;
   uint32_t left = lengths[pair->left], right = lengths[pair->right];
   for (uint32_t i = 0; i < pair->size; i++) {
     uint32_t at = pair->positions[i], middle = at + left, end = middle + right;
@@ -249,7 +244,7 @@ static bool merge_pair(Merger *merger, Pair *pair, int32_t id) {
 
 /* ---- all merges ---- */
 
-static bool neighbours_create(Neighbors *side, size_t tokens) {
+static bool neighbors_create(Neighbors *side, size_t tokens) {
   side->weights = calloc(tokens, sizeof *side->weights);
   side->numbers = calloc(tokens, sizeof *side->numbers);
   side->positions = malloc(tokens * sizeof *side->positions);
@@ -257,7 +252,7 @@ static bool neighbours_create(Neighbors *side, size_t tokens) {
   return side->weights && side->numbers && side->positions && side->touched;
 }
 
-static void neighbours_free(Neighbors *side) {
+static void neighbors_free(Neighbors *side) {
   free(side->weights);
   free(side->numbers);
   free(side->positions);
@@ -266,32 +261,31 @@ static void neighbours_free(Neighbors *side) {
 }
 
 static void merger_free(Merger *merger) {
-  free(merger->corpus.cells);
-  free(merger->corpus.weights);
+  free(merger->pieces.cells);
+  free(merger->pieces.weights);
   pair_queue_free(&merger->queue);
-  neighbours_free(&merger->before);
-  neighbours_free(&merger->after);
+  neighbors_free(&merger->before);
+  neighbors_free(&merger->after);
   free(merger->lengths);
 }
 
 static bool merger_start(Merger *merger, size_t tokens) {
   merger->lengths = malloc(tokens * sizeof *merger->lengths);
   BytePair *pairs = calloc((size_t)BPE_BYTES * BPE_BYTES, sizeof *pairs);
-  bool done = merger->lengths && pairs && neighbours_create(&merger->before, tokens) &&
-              neighbours_create(&merger->after, tokens) && queue_byte_pairs(merger, pairs);
+  bool ok = merger->lengths && pairs && neighbors_create(&merger->before, tokens) &&
+            neighbors_create(&merger->after, tokens) && queue_byte_pairs(merger, pairs);
   free(pairs);
-  if (!done) return false;
+  if (!ok) return false;
   for (int i = 0; i < BPE_BYTES; i++) merger->lengths[i] = 1;
   return true;
 }
 
 static bool no_memory(const Merger *merger, Error *error) {
   return fail(error, EXIT_MEMORY, "out of memory while merging, with %zu bytes of different words",
-              merger->corpus.size);
+              merger->pieces.size);
 }
 
-static bool run(Merger *merger, size_t most, BpeProgress progress, BpeMerge *merges, size_t *merge_count,
-                Error *error) {
+static bool run(Merger *merger, size_t most, Progress progress, BpeMerge *merges, size_t *merge_count, Error *error) {
   size_t made = 0;
   for (; made < most; made++) {
     Pair *pair = pair_queue_take(&merger->queue, BPE_MIN_COUNT);
@@ -299,30 +293,28 @@ static bool run(Merger *merger, size_t most, BpeProgress progress, BpeMerge *mer
     int32_t id = BPE_BYTES + (int32_t)made;
     merges[made] = (BpeMerge){pair->left, pair->right, id};
     if (!merge_pair(merger, pair, id)) return no_memory(merger, error);
-    const bool due = progress.report && (made + 1) % REPORT_EVERY == 0;
-    if (due && !progress.report(progress.context, (int64_t)made + 1, error)) return false;
+    if ((made + 1) % REPORT_EVERY == 0 && !progress_report(progress, (int64_t)made + 1, error)) return false;
   }
   *merge_count = made;
   return true;
 }
 
-bool bpe_merges_find(PieceCounts *counts, size_t wanted, BpeProgress progress, BpeMerge **merges, size_t *merge_count,
+bool bpe_merges_find(PieceCounts *counts, size_t wanted, Progress progress, BpeMerge **merges, size_t *merge_count,
                      Error *error) {
   Merger merger = {0};
-  bool done = corpus_create(&merger.corpus, counts, error);
+  bool ok = piece_cells_create(&merger.pieces, counts, error);
   piece_counts_free(counts);
-  if (done) {
+  if (ok) {
     /* A merge uses up at least one cell. */
-    size_t most = wanted < merger.corpus.size ? wanted : merger.corpus.size;
+    size_t most = wanted < merger.pieces.size ? wanted : merger.pieces.size;
     *merges = malloc((most + 1) * sizeof **merges);
-    done = *merges && merger_start(&merger, BPE_BYTES + most)
-               ? run(&merger, most, progress, *merges, merge_count, error)
-               : no_memory(&merger, error);
+    ok = *merges && merger_start(&merger, BPE_BYTES + most) ? run(&merger, most, progress, *merges, merge_count, error)
+                                                            : no_memory(&merger, error);
   }
   merger_free(&merger);
-  if (!done) {
+  if (!ok) {
     free(*merges);
     *merges = NULL;
   }
-  return done;
+  return ok;
 }

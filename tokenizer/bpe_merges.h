@@ -6,7 +6,7 @@
 #include "tokenizer/piece_counts.h"
 
 /* As bpe_trainer_finish, with at most `wanted` merges. Empties `counts`. */
-bool bpe_merges_find(PieceCounts *counts, size_t wanted, BpeProgress progress, BpeMerge **merges, size_t *merge_count,
+bool bpe_merges_find(PieceCounts *counts, size_t wanted, Progress progress, BpeMerge **merges, size_t *merge_count,
                      Error *error);
 
 #endif

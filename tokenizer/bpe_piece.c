@@ -1,11 +1,12 @@
 #include "tokenizer/bpe_piece.h"
 
+#include "util/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 enum {
   POSITION_BITS = 40,
-  FIRST_HEAP = 256,
   CHILDREN = 4 /* of a place in the heap: half as deep as with 2, and still in one line of the processor's cache */
 };
 _Static_assert(BPE_MERGES_LIMIT <= 1 << (64 - POSITION_BITS), "rank and position share 64 bits");
@@ -49,19 +50,11 @@ static size_t encode_short(const Bpe *bpe, const uint8_t *piece, size_t size, in
 /* The first and the last cell of a token hold its id, as in bpe_merges.c. The heap holds rank << POSITION_BITS |
  * position: what was possible when it was put there. */
 
-static bool heap_push(PieceScratch *scratch, uint64_t entry) {
-  if (scratch->heap_size >= scratch->heap_capacity) {
-    size_t capacity = scratch->heap_capacity > 0 ? 2 * scratch->heap_capacity : FIRST_HEAP;
-    uint64_t *heap = realloc(scratch->heap, capacity * sizeof *heap);
-    if (!heap) return false;
-    scratch->heap = heap;
-    scratch->heap_capacity = capacity;
-  }
+static void heap_push(PieceScratch *scratch, uint64_t entry) {
   uint64_t *heap = scratch->heap;
   size_t at = scratch->heap_size++;
   for (; at > 0 && entry < heap[(at - 1) / CHILDREN]; at = (at - 1) / CHILDREN) heap[at] = heap[(at - 1) / CHILDREN];
   heap[at] = entry;
-  return true;
 }
 
 static size_t lowest_child(const uint64_t *heap, size_t begin, size_t end) {
@@ -85,35 +78,32 @@ static uint64_t heap_pop(PieceScratch *scratch) {
 }
 
 /* The pair of tokens of which the left one begins at `at`. */
-static bool push_pair(const Bpe *bpe, PieceScratch *scratch, int32_t left, int32_t right, size_t at) {
+static void push_pair(const Bpe *bpe, PieceScratch *scratch, int32_t left, int32_t right, size_t at) {
   int32_t rank = bpe_rank(bpe, left, right);
-  return rank < 0 || heap_push(scratch, (uint64_t)rank << POSITION_BITS | at);
+  if (rank >= 0) heap_push(scratch, (uint64_t)rank << POSITION_BITS | at);
 }
 
 static size_t length_of(const Bpe *bpe, int32_t id) { return bpe->tokens.begins[id + 1] - bpe->tokens.begins[id]; }
 
+/* The heap begins with less than `size` entries, and each of the less than `size` merges takes one and adds up to two. */
 static bool start_cells(const Bpe *bpe, const uint8_t *piece, size_t size, PieceScratch *scratch) {
-  if (size > scratch->cells_capacity) {
-    free(scratch->cells);
-    scratch->cells = malloc(size * sizeof *scratch->cells);
-    scratch->cells_capacity = scratch->cells ? size : 0;
-    if (!scratch->cells) return false;
-  }
+  if (!array_reserve(&scratch->cells, &scratch->cells_capacity, size, sizeof *scratch->cells) ||
+      !array_reserve(&scratch->heap, &scratch->heap_capacity, 2 * size, sizeof *scratch->heap))
+    return false;
   for (size_t i = 0; i < size; i++) scratch->cells[i] = bpe->byte_ids[piece[i]];
   scratch->heap_size = 0;
-  for (size_t i = 0; i + 1 < size; i++)
-    if (!push_pair(bpe, scratch, scratch->cells[i], scratch->cells[i + 1], i)) return false;
+  for (size_t i = 0; i + 1 < size; i++) push_pair(bpe, scratch, scratch->cells[i], scratch->cells[i + 1], i);
   return true;
 }
 
-static bool merge_at(const Bpe *bpe, PieceScratch *scratch, size_t size, const BpeMerge *merge, size_t at) {
+static void merge_at(const Bpe *bpe, PieceScratch *scratch, size_t size, const BpeMerge *merge, size_t at) {
   int32_t *cells = scratch->cells;
   size_t middle = at + length_of(bpe, merge->left), end = middle + length_of(bpe, merge->right);
-  if (cells[at] != merge->left || middle >= size || cells[middle] != merge->right) return true; /* no longer there */
+  if (cells[at] != merge->left || middle >= size || cells[middle] != merge->right) return; /* no longer there */
   cells[middle] = -1;
   cells[at] = cells[end - 1] = merge->id;
-  if (at > 0 && !push_pair(bpe, scratch, cells[at - 1], merge->id, at - length_of(bpe, cells[at - 1]))) return false;
-  return end == size || push_pair(bpe, scratch, merge->id, cells[end], at);
+  if (at > 0) push_pair(bpe, scratch, cells[at - 1], merge->id, at - length_of(bpe, cells[at - 1]));
+  if (end < size) push_pair(bpe, scratch, merge->id, cells[end], at);
 }
 
 static size_t encode_long(const Bpe *bpe, const uint8_t *piece, size_t size, int32_t *ids, PieceScratch *scratch) {
@@ -121,7 +111,7 @@ static size_t encode_long(const Bpe *bpe, const uint8_t *piece, size_t size, int
   while (scratch->heap_size > 0) {
     uint64_t top = heap_pop(scratch);
     size_t at = (size_t)(top & ((UINT64_C(1) << POSITION_BITS) - 1));
-    if (!merge_at(bpe, scratch, size, &bpe->merges[top >> POSITION_BITS], at)) return 0;
+    merge_at(bpe, scratch, size, &bpe->merges[top >> POSITION_BITS], at);
   }
   size_t count = 0;
   for (size_t at = 0; at < size; at += length_of(bpe, scratch->cells[at])) ids[count++] = scratch->cells[at];

@@ -4,7 +4,7 @@
 
 #include "tokenizer/bpe.h"
 
-/* Memory that is used again; starts as {0}. A long piece takes 12 to 28 bytes of it for each of its own. */
+/* Memory that is used again; starts as {0}. A long piece takes 20 bytes of it for each of its own. */
 typedef struct PieceScratch {
   int32_t *cells;
   uint64_t *heap;

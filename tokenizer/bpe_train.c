@@ -6,18 +6,16 @@
 #include <omp.h>
 #include <stdlib.h>
 
-enum { ROUND_PARTS = 4096 };
-
 /* Every thread counts into a table of its own; the tables become one at the end. */
 struct BpeTrainer {
   int threads;
   CharClasses *classes;
-  PieceCounts *counts; /* [threads] */
-  DocumentPart *parts; /* [ROUND_PARTS] */
+  PieceCounts *counts;    /* [threads] */
+  PretokenizePart *parts; /* [PRETOKENIZE_ROUND_PARTS] */
   uint64_t bytes;
 };
 
-static bool out_of_memory(const BpeTrainer *trainer, Error *error) {
+static bool no_memory(const BpeTrainer *trainer, Error *error) {
   return fail(error, EXIT_MEMORY, "out of memory while training a BPE tokenizer (%llu bytes of text so far)",
               (unsigned long long)(trainer ? trainer->bytes : 0));
 }
@@ -34,18 +32,20 @@ void bpe_trainer_free(BpeTrainer *trainer) {
 bool bpe_trainer_create(BpeTrainer **out, int threads, Error *error) {
   *out = NULL;
   BpeTrainer *trainer = calloc(1, sizeof *trainer);
-  if (!trainer) return out_of_memory(NULL, error);
+  if (!trainer) return no_memory(NULL, error);
   trainer->threads = threads;
   trainer->counts = calloc((size_t)threads, sizeof *trainer->counts);
-  trainer->parts = malloc(ROUND_PARTS * sizeof *trainer->parts);
-  bool done = (trainer->counts && trainer->parts) || out_of_memory(NULL, error);
-  done = done && char_classes_create(&trainer->classes, error);
-  if (done) *out = trainer;
+  trainer->parts = malloc(PRETOKENIZE_ROUND_PARTS * sizeof *trainer->parts);
+  bool ok = (trainer->counts && trainer->parts) || no_memory(NULL, error);
+  ok = ok && char_classes_create(&trainer->classes, error);
+  if (ok) *out = trainer;
   else bpe_trainer_free(trainer);
-  return done;
+  return ok;
 }
 
-static bool count_part(PieceCounts *counts, const CharClasses *classes, const DocumentPart *part) {
+const CharClasses *bpe_trainer_classes(const BpeTrainer *trainer) { return trainer->classes; }
+
+static bool count_part(PieceCounts *counts, const CharClasses *classes, const PretokenizePart *part) {
   const uint8_t *text = part->text;
   for (size_t left = part->size; left > 0;) {
     size_t size = pretokenize_first(classes, text, left);
@@ -57,22 +57,22 @@ static bool count_part(PieceCounts *counts, const CharClasses *classes, const Do
 }
 
 static bool count_parts(BpeTrainer *trainer, size_t count) {
-  bool done = true;
-#pragma omp parallel num_threads(trainer->threads) reduction(&& : done)
+  bool ok = true;
+#pragma omp parallel num_threads(trainer->threads) reduction(&& : ok)
   {
     PieceCounts *own = &trainer->counts[omp_get_thread_num()];
 #pragma omp for schedule(dynamic)
-    for (size_t i = 0; i < count; i++) done = done && count_part(own, trainer->classes, &trainer->parts[i]);
+    for (size_t i = 0; i < count; i++) ok = ok && count_part(own, trainer->classes, &trainer->parts[i]);
   }
-  return done;
+  return ok;
 }
 
-bool bpe_trainer_add(BpeTrainer *trainer, const TextSpan *documents, size_t count, Error *error) {
-  PartCursor cursor = {0};
-  size_t round = (size_t)trainer->threads * 8 * PART_BYTES, parts;
-  while ((parts = pretokenize_parts(trainer->classes, documents, count, &cursor, trainer->parts, ROUND_PARTS, round)) >
+bool bpe_trainer_add(BpeTrainer *trainer, const PretokenizeText *documents, size_t count, Error *error) {
+  PretokenizeCursor cursor = {0};
+  size_t parts;
+  while ((parts = pretokenize_parts(trainer->classes, documents, count, trainer->threads, &cursor, trainer->parts)) >
          0) {
-    if (!count_parts(trainer, parts)) return out_of_memory(trainer, error);
+    if (!count_parts(trainer, parts)) return no_memory(trainer, error);
     for (size_t i = 0; i < parts; i++) trainer->bytes += trainer->parts[i].size;
   }
   return true;
@@ -87,11 +87,11 @@ static bool join_counts(BpeTrainer *trainer) {
   return true;
 }
 
-bool bpe_trainer_finish(BpeTrainer *trainer, int32_t vocab_size, BpeProgress progress, BpeMerge **merges,
+bool bpe_trainer_finish(BpeTrainer *trainer, int32_t vocab_size, Progress progress, BpeMerge **merges,
                         size_t *merge_count, Error *error) {
   *merges = NULL;
   *merge_count = 0;
-  if (!join_counts(trainer)) return out_of_memory(trainer, error);
+  if (!join_counts(trainer)) return no_memory(trainer, error);
   size_t wanted = vocab_size > BPE_BYTES + 1 ? (size_t)vocab_size - BPE_BYTES - 1 : 0;
   if (wanted > BPE_MERGES_LIMIT) wanted = BPE_MERGES_LIMIT;
   return bpe_merges_find(&trainer->counts[0], wanted, progress, merges, merge_count, error);

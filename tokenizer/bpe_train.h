@@ -1,5 +1,5 @@
-/* Training of a byte-level BPE: count the pieces (split.h) of a text, then merge the most frequent pair of tokens,
- * again and again.
+/* Training of a byte-level BPE: count the pieces of a text (tokenizer/pretokenize.h), then merge the most frequent pair
+ * of tokens, again and again.
  *
  * Ids: bytes are 0..255, merge i is 256 + i, <|endoftext|> comes last. A tie goes to the pair with the lowest left id,
  * then the lowest right id. The result depends on the text alone, not on the number of threads or on the order of its
@@ -8,6 +8,7 @@
 #define INKLING_TOKENIZER_BPE_TRAIN_H
 
 #include "util/error.h"
+#include "util/progress.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/pretokenize.h"
 
@@ -15,8 +16,8 @@
 #include <stdint.h>
 
 enum {
-  /* A pair that occurs once saves one token in one place and costs a row of the vocabulary: it learns that place by
-   * heart. The tokenizers library merges such pairs too unless it is told min_frequency = 2. */
+  /* A pair that occurs once would save one token in one place and cost an entry of the vocabulary. The tokenizers
+   * library merges such pairs too unless it is told min_frequency = 2. */
   BPE_MIN_COUNT = 2,
   /* No merge makes a longer token (GPT-2's longest has 128 bytes). Without a limit a run of 50 MB of spaces gives
    * tokens of 16 MB. */
@@ -25,24 +26,20 @@ enum {
 
 typedef struct BpeTrainer BpeTrainer;
 
-/* Called now and then with the merges made so far; false, with `error` filled, stops. `report` may be NULL. */
-typedef struct BpeProgress {
-  bool (*report)(void *context, int64_t merges, Error *error);
-  void *context;
-} BpeProgress;
-
 /* `threads` > 0 count pieces. The caller frees with bpe_trainer_free. EXIT_MEMORY. */
 bool bpe_trainer_create(BpeTrainer **out, int threads, Error *error);
 void bpe_trainer_free(BpeTrainer *trainer);
+const CharClasses *bpe_trainer_classes(const BpeTrainer *trainer); /* for pretokenize_cut */
 
 /* Counts documents; nothing is merged across their ends. Give many small ones in one call: its threads share them.
  * Their text is not used after it returns. EXIT_MEMORY. */
-bool bpe_trainer_add(BpeTrainer *trainer, const TextSpan *documents, size_t count, Error *error);
+bool bpe_trainer_add(BpeTrainer *trainer, const PretokenizeText *documents, size_t count, Error *error);
 
 /* Makes at most `vocab_size` - 257 merges (vocab_size >= 257 is an upper bound) and stores how many in *merge_count: it
  * stops when no pair occurs BPE_MIN_COUNT times. *merges is the caller's, to free(). The trainer can only be freed
- * afterwards. EXIT_MEMORY; EXIT_INPUT when the different pieces have more than 4 GiB; the progress function's error. */
-bool bpe_trainer_finish(BpeTrainer *trainer, int32_t vocab_size, BpeProgress progress, BpeMerge **merges,
+ * afterwards. `progress` counts merges. EXIT_MEMORY; EXIT_INPUT when the different pieces have more than 4 GiB; the
+ * error of `progress`. */
+bool bpe_trainer_finish(BpeTrainer *trainer, int32_t vocab_size, Progress progress, BpeMerge **merges,
                         size_t *merge_count, Error *error);
 
 #endif

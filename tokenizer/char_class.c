@@ -60,31 +60,26 @@ static bool ask_pcre2(CharClasses *classes, const uint8_t *text, size_t size, Er
   if (!code) return pcre2_failed(code_error, error);
   (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* where there is no JIT the interpreter is used */
   pcre2_match_data *match = pcre2_match_data_create_from_pattern(code, NULL);
-  bool done = match ? set_letters_and_numbers(classes, code, match, text, size, error)
-                    : pcre2_failed(PCRE2_ERROR_NOMEMORY, error);
+  bool ok = match ? set_letters_and_numbers(classes, code, match, text, size, error)
+                  : pcre2_failed(PCRE2_ERROR_NOMEMORY, error);
   pcre2_match_data_free(match);
   pcre2_code_free(code);
-  return done;
+  return ok;
 }
 
 bool char_classes_create(CharClasses **out, Error *error) {
-  *out = NULL;
-  CharClasses *classes = calloc(1, sizeof *classes);
+  CharClasses *classes = *out = calloc(1, sizeof *classes);
   uint8_t *text = malloc((size_t)UTF8_POINTS * 4);
-  if (!classes || !text) {
-    free(classes);
-    free(text);
-    return fail(error, EXIT_MEMORY, "out of memory for the table of characters");
-  }
-  bool done = ask_pcre2(classes, text, write_all_characters(text), error);
+  bool ok = (classes && text) || fail(error, EXIT_MEMORY, "out of memory for the table of characters");
+  ok = ok && ask_pcre2(classes, text, write_all_characters(text), error);
   free(text);
-  if (!done) {
+  if (!ok) {
     free(classes);
+    *out = NULL;
     return false;
   }
   set_spaces(classes);
   for (int byte = 0; byte < 256; byte++)
     classes->of_byte[byte] = byte < 0x80 ? classes->of[byte] : (uint8_t)CHAR_MULTIBYTE;
-  *out = classes;
   return true;
 }

@@ -1,6 +1,7 @@
 #include "tokenizer/convert.h"
 
 #include "tokenizer/pretokenize.h"
+#include "util/array.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30,20 +31,6 @@ typedef struct Pending {
   size_t size, capacity;
 } Pending;
 
-/* Reads on until `capacity` bytes are there or the stream ends. */
-static bool fill(Pending *p, FILE *in, const char *name, Error *error) {
-  p->size += fread(p->bytes + p->size, 1, p->capacity - p->size, in);
-  return !ferror(in) || cannot_read(name, error);
-}
-
-static bool grow(Pending *p, Error *error) {
-  uint8_t *grown = p->capacity <= SIZE_MAX / 2 ? realloc(p->bytes, 2 * p->capacity) : NULL;
-  if (!grown) return fail(error, EXIT_MEMORY, "out of memory for a text of more than %zu bytes", p->capacity);
-  p->bytes = grown;
-  p->capacity *= 2;
-  return true;
-}
-
 /* What can be encoded without knowing what follows: up to a place in the second half where a text may be cut, or all of
  * it at the end; 0 when more has to be read. */
 static size_t complete(const Pending *p, const CharClasses *classes, bool ended) {
@@ -55,17 +42,15 @@ static size_t complete(const Pending *p, const CharClasses *classes, bool ended)
 static bool encode_stream(BpeEncoder *encoder, const CharClasses *classes, Pending *p, FILE *in, const char *name,
                           FILE *out, Error *error) {
   for (bool ended = false; !ended;) {
-    if (!fill(p, in, name, error)) return false;
+    if (p->size == p->capacity && !array_reserve(&p->bytes, &p->capacity, p->size + BUFFER_BYTES, 1))
+      return fail(error, EXIT_MEMORY, "out of memory for a text of more than %zu bytes", p->size);
+    p->size += fread(p->bytes + p->size, 1, p->capacity - p->size, in);
+    if (ferror(in)) return cannot_read(name, error);
     ended = feof(in);
-    const size_t size = complete(p, classes, ended);
-    const TextSpan text = {p->bytes, size};
-    if (!ended && size == 0) {
-      if (!grow(p, error)) return false;
-      continue;
-    }
+    const PretokenizeText text = {p->bytes, complete(p, classes, ended)};
     if (!bpe_encode(encoder, &text, 1, -1, print_ids, out, error)) return false;
-    p->size -= size;
-    memmove(p->bytes, p->bytes + size, p->size);
+    p->size -= text.size;
+    memmove(p->bytes, p->bytes + text.size, p->size);
   }
   return fflush(out) == 0 || cannot_write(error);
 }
@@ -73,10 +58,9 @@ static bool encode_stream(BpeEncoder *encoder, const CharClasses *classes, Pendi
 bool convert_to_ids(const Tokenizer *tokenizer, FILE *in, const char *name, FILE *out, Error *error) {
   const Bpe *bpe = tokenizer_bpe(tokenizer);
   BpeEncoder *encoder = NULL;
-  Pending pending = {.bytes = malloc(BUFFER_BYTES), .capacity = BUFFER_BYTES};
-  bool ok = pending.bytes || fail(error, EXIT_MEMORY, "out of memory for a text");
-  ok = ok && bpe_encoder_create(&encoder, bpe, 1, error) &&
-       encode_stream(encoder, bpe->classes, &pending, in, name, out, error);
+  Pending pending = {0};
+  bool ok = bpe_encoder_create(&encoder, bpe, 1, error) &&
+            encode_stream(encoder, bpe->classes, &pending, in, name, out, error);
   bpe_encoder_free(encoder);
   free(pending.bytes);
   return ok;
@@ -105,7 +89,7 @@ static bool write_word(const Tokenizer *tokenizer, const char *word, const char 
   errno = 0;
   const long long id = strtoll(word, &end, 10);
   if (*end || errno || id < 0 || id >= tokenizer_vocab(tokenizer))
-    return fail(error, EXIT_INPUT, "%s: word %lld is \"%s\", no token of this vocabulary: 0 to %d", name,
+    return fail(error, EXIT_INPUT, "%s: word %lld is \"%s\", not a token of this vocabulary: 0 to %d", name,
                 (long long)number, word, tokenizer_vocab(tokenizer) - 1);
   const uint8_t *bytes = tokenizer_decode(tokenizer, (int32_t)id, &size);
   return fwrite(bytes, 1, size, out) == size || cannot_write(error);

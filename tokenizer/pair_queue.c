@@ -1,10 +1,11 @@
 #include "tokenizer/pair_queue.h"
 
+#include "util/array.h"
 #include "util/hash.h"
 
 #include <stdlib.h>
 
-enum { FIRST_PAIRS = 1 << 12 };
+enum { FIRST_SLOTS = 1 << 13 };
 
 void pair_queue_free(PairQueue *queue) {
   for (size_t i = 0; i < queue->size; i++) free(queue->pairs[i].positions);
@@ -31,7 +32,8 @@ Pair *pair_queue_find(const PairQueue *queue, int32_t left, int32_t right) {
   return pair > 0 ? &queue->pairs[pair - 1] : NULL;
 }
 
-static bool grow_slots(PairQueue *queue, size_t slot_count) {
+static bool grow_slots(PairQueue *queue) {
+  size_t slot_count = queue->slot_count > 0 ? 2 * queue->slot_count : FIRST_SLOTS;
   PairSlot *slots = calloc(slot_count, sizeof *slots);
   if (!slots) return false;
   for (size_t i = 0; i < queue->slot_count; i++)
@@ -42,18 +44,12 @@ static bool grow_slots(PairQueue *queue, size_t slot_count) {
   return true;
 }
 
-static bool grow(PairQueue *queue) {
-  size_t capacity = queue->capacity > 0 ? 2 * queue->capacity : FIRST_PAIRS;
-  if (capacity > UINT32_MAX / 2) return false;
-  Pair *pairs = realloc(queue->pairs, capacity * sizeof *pairs);
-  if (!pairs) return false;
-  queue->pairs = pairs;
-  HeapEntry *heap = realloc(queue->heap, capacity * sizeof *heap);
-  if (!heap) return false;
-  queue->heap = heap;
-  if (!grow_slots(queue, 2 * capacity)) return false;
-  queue->capacity = capacity;
-  return true;
+/* Room for one more pair; at most half of the slots are taken. */
+static bool reserve(PairQueue *queue) {
+  const size_t wanted = queue->size + 1;
+  return wanted < UINT32_MAX / 2 && array_reserve(&queue->pairs, &queue->pairs_capacity, wanted, sizeof(Pair)) &&
+         array_reserve(&queue->heap, &queue->heap_capacity, wanted, sizeof(HeapEntry)) &&
+         (2 * wanted <= queue->slot_count || grow_slots(queue));
 }
 
 /* ---- by count ---- */
@@ -94,7 +90,7 @@ Pair *pair_queue_take(PairQueue *queue, uint64_t least) {
 }
 
 Pair *pair_queue_add(PairQueue *queue, int32_t left, int32_t right, uint64_t count, uint32_t size) {
-  if (queue->size >= queue->capacity && !grow(queue)) return NULL;
+  if (!reserve(queue)) return NULL;
   uint32_t index = (uint32_t)queue->size;
   Pair *pair = &queue->pairs[index];
   *pair = (Pair){left, right, count, malloc(((size_t)size + 1) * sizeof *pair->positions), size};

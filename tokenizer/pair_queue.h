@@ -31,7 +31,7 @@ typedef struct PairQueue {
   Pair *pairs;
   HeapEntry *heap;
   PairSlot *slots;
-  size_t size, capacity, heap_size, slot_count; /* `capacity` is of pairs and of heap */
+  size_t size, heap_size, slot_count, pairs_capacity, heap_capacity;
 } PairQueue;
 
 void pair_queue_free(PairQueue *queue);

@@ -1,5 +1,6 @@
 #include "tokenizer/piece_counts.h"
 
+#include "util/array.h"
 #include "util/hash.h"
 
 #include <stdlib.h>
@@ -8,8 +9,7 @@ enum { FIRST_SLOTS = 1 << 12, PIECES_LIMIT = INT32_MAX };
 
 void piece_counts_free(PieceCounts *counts) {
   free(counts->bytes);
-  free(counts->begins);
-  free(counts->counts);
+  free(counts->pieces);
   free(counts->slots);
   *counts = (PieceCounts){0};
 }
@@ -31,35 +31,11 @@ static bool grow_slots(PieceCounts *counts) {
   return true;
 }
 
-static bool grow_pieces(PieceCounts *counts) {
-  uint32_t capacity = counts->capacity > 0 ? 2 * counts->capacity : FIRST_SLOTS;
-  size_t *begins = realloc(counts->begins, ((size_t)capacity + 1) * sizeof *begins);
-  if (!begins) return false;
-  if (!counts->begins) begins[0] = 0;
-  counts->begins = begins;
-  uint64_t *numbers = realloc(counts->counts, capacity * sizeof *numbers);
-  if (!numbers) return false;
-  counts->counts = numbers;
-  counts->capacity = capacity;
-  return true;
-}
-
-static bool grow_bytes(PieceCounts *counts, size_t size) {
-  size_t used = counts->size > 0 ? counts->begins[counts->size] : 0, capacity = counts->bytes_capacity;
-  if (size <= capacity - used) return true;
-  if (size > SIZE_MAX / 2 - used) return false;
-  capacity = capacity > SIZE_MAX / 2 || 2 * capacity < used + size ? used + size : 2 * capacity;
-  uint8_t *bytes = realloc(counts->bytes, capacity);
-  if (!bytes) return false;
-  counts->bytes = bytes;
-  counts->bytes_capacity = capacity;
-  return true;
-}
-
 static bool reserve(PieceCounts *counts, size_t size) {
-  if (counts->size >= PIECES_LIMIT) return false;
-  if (counts->size >= counts->capacity && !grow_pieces(counts)) return false;
-  return grow_bytes(counts, size);
+  const size_t count = counts->size, used = count > 0 ? counts->pieces[count].begin : 0;
+  return count < PIECES_LIMIT &&
+         array_reserve(&counts->pieces, &counts->pieces_capacity, count + 2, sizeof *counts->pieces) &&
+         array_reserve(&counts->bytes, &counts->bytes_capacity, used + size, 1);
 }
 
 bool piece_counts_add(PieceCounts *counts, const uint8_t *piece, size_t size, uint64_t times) {
@@ -68,24 +44,27 @@ bool piece_counts_add(PieceCounts *counts, const uint8_t *piece, size_t size, ui
   size_t mask = counts->slot_count - 1, at = hash & mask;
   for (; counts->slots[at] != 0; at = (at + 1) & mask) {
     if ((uint32_t)counts->slots[at] != hash) continue;
-    size_t found = (size_t)(counts->slots[at] >> 32) - 1, begin = counts->begins[found];
-    if (counts->begins[found + 1] - begin != size || memcmp(counts->bytes + begin, piece, size) != 0) continue;
-    counts->counts[found] += times;
+    PieceCount *found = &counts->pieces[(counts->slots[at] >> 32) - 1];
+    if (found[1].begin - found->begin != size || memcmp(counts->bytes + found->begin, piece, size) != 0) continue;
+    found->count += times;
     return true;
   }
   if (!reserve(counts, size)) return false;
-  size_t begin = counts->begins[counts->size];
-  memcpy(counts->bytes + begin, piece, size);
-  counts->counts[counts->size++] = times;
-  counts->begins[counts->size] = begin + size;
+  PieceCount *added = &counts->pieces[counts->size];
+  if (counts->size == 0) added->begin = 0;
+  memcpy(counts->bytes + added->begin, piece, size);
+  added->count = times;
+  added[1].begin = added->begin + size;
+  counts->size++;
   counts->slots[at] = (uint64_t)counts->size << 32 | hash;
   return true;
 }
 
 bool piece_counts_merge(PieceCounts *counts, const PieceCounts *from) {
   for (uint32_t i = 0; i < from->size; i++) {
-    size_t begin = from->begins[i];
-    if (!piece_counts_add(counts, from->bytes + begin, from->begins[i + 1] - begin, from->counts[i])) return false;
+    const PieceCount *piece = &from->pieces[i];
+    if (!piece_counts_add(counts, from->bytes + piece->begin, piece[1].begin - piece->begin, piece->count))
+      return false;
   }
   return true;
 }

@@ -7,13 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Piece i is bytes[begins[i] .. begins[i + 1]). Starts as {0}. */
+typedef struct PieceCount {
+  size_t begin; /* its first byte; the next piece's `begin` is its end */
+  uint64_t count;
+} PieceCount;
+
+/* Starts as {0}. */
 typedef struct PieceCounts {
   uint8_t *bytes;
-  size_t bytes_capacity;
-  size_t *begins;   /* [size + 1], or NULL while size is 0 */
-  uint64_t *counts; /* [size] */
-  uint32_t size, capacity;
+  PieceCount *pieces; /* [size + 1], the last one without a count; NULL while size is 0 */
+  uint32_t size;
+  size_t bytes_capacity, pieces_capacity;
   uint64_t *slots; /* [slot_count], a power of two: low 32 bits of the hash, above them piece + 1, or 0 */
   size_t slot_count;
 } PieceCounts;
@@ -22,7 +26,7 @@ void piece_counts_free(PieceCounts *counts);
 
 /* `times` more of a piece of `size` bytes. false: out of memory, or 2^31 different pieces; nothing has changed then. */
 bool piece_counts_add(PieceCounts *counts, const uint8_t *piece, size_t size, uint64_t times);
-/* All of `from`, too. false: as above; a part may have been added. */
+/* Adds all of `from`. false: as above; a part may have been added. */
 bool piece_counts_merge(PieceCounts *counts, const PieceCounts *from);
 
 #endif

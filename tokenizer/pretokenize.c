@@ -25,7 +25,7 @@ static size_t contraction(const uint8_t *text, size_t size) {
   return two ? 3 : 0;
 }
 
-/* \s+(?!\S)|\s+ : before something that is no space the last space is left to what follows, if another one is there. */
+/* \s+(?!\S)|\s+ : before something that is not a space the last space is left to what follows, if another one is there. */
 static size_t spaces(const CharClasses *classes, const uint8_t *text, size_t size) {
   size_t at = 0, last = 0;
   while (at < size) {
@@ -53,7 +53,7 @@ size_t pretokenize_first(const CharClasses *classes, const uint8_t *text, size_t
 static CharClass class_before(const CharClasses *classes, const uint8_t *text, size_t at) {
   if (text[at - 1] < 0x80) return (CharClass)classes->of_byte[text[at - 1]];
   size_t begin = at - 1, length;
-  while (begin > 0 && at - begin < 4 && (text[begin] & 0xC0) == 0x80) begin--;
+  while (begin > 0 && at - begin < 4 && utf8_continues(text[begin])) begin--;
   CharClass class = char_class(classes, text + begin, at - begin, &length);
   return begin + length == at ? class : CHAR_OTHER; /* a byte that belongs to no character */
 }
@@ -71,18 +71,19 @@ size_t pretokenize_cut(const CharClasses *classes, const uint8_t *text, size_t s
   return size;
 }
 
-size_t pretokenize_parts(const CharClasses *classes, const TextSpan *documents, size_t count, PartCursor *cursor,
-                         DocumentPart *parts, size_t capacity, size_t bytes) {
+size_t pretokenize_parts(const CharClasses *classes, const PretokenizeText *documents, size_t count, int threads,
+                         PretokenizeCursor *cursor, PretokenizePart parts[PRETOKENIZE_ROUND_PARTS]) {
+  const size_t round = (size_t)threads * 8 * PRETOKENIZE_PART_BYTES;
   size_t made = 0, total = 0;
-  while (cursor->document < count && made < capacity && total < bytes) {
-    const TextSpan *document = &documents[cursor->document];
-    size_t begin = cursor->offset, left = document->size - begin;
-    size_t size = left <= PART_BYTES ? left : pretokenize_cut(classes, document->text + begin, left, PART_BYTES);
-    parts[made++] =
-        (DocumentPart){.text = size > 0 ? document->text + begin : NULL, .size = size, .is_last = size == left};
+  while (cursor->document < count && made < PRETOKENIZE_ROUND_PARTS && total < round) {
+    const PretokenizeText *document = &documents[cursor->document];
+    const uint8_t *text = document->size > 0 ? document->text + cursor->offset : NULL;
+    size_t left = document->size - cursor->offset, size = left;
+    if (left > PRETOKENIZE_PART_BYTES) size = pretokenize_cut(classes, text, left, PRETOKENIZE_PART_BYTES);
+    parts[made++] = (PretokenizePart){text, size, size == left};
     total += size;
     cursor->offset += size;
-    if (size == left) *cursor = (PartCursor){.document = cursor->document + 1};
+    if (size == left) *cursor = (PretokenizeCursor){.document = cursor->document + 1};
   }
   return made;
 }

@@ -1,4 +1,4 @@
-/* Text to pieces (pre-tokens): what a byte-level BPE never merges across.
+/* Text to pieces (pre-tokens): a byte-level BPE never merges across their ends.
  *
  * The pattern of GPT-2 (encoder.py of openai/gpt-2, and the ByteLevel pre-tokenizer of Hugging Face):
  *   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
@@ -12,6 +12,7 @@
 
 #include "tokenizer/char_class.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,41 +24,45 @@ size_t pretokenize_first(const CharClasses *classes, const uint8_t *text, size_t
  *
  * The place is between characters a and b of different classes, where a is neither a space nor an apostrophe.
  * 1. No piece of the whole has both. A contraction starts with an apostrophe and has nothing but letters after it, so
- * two of its characters that stand side by side are of one class or the first is the apostrophe. A run has an optional
- *    space before characters of one class, a is no space, and the classes differ. A piece of spaces has no a. So the
- *    whole has a boundary there, and what follows it is matched alike in the whole and in the part, since the pattern
- *    never looks back.
+ *    two adjacent characters of it are of one class, or the first is the apostrophe. A run has an optional space before
+ *    characters of one class; a is not a space, and the classes differ. A piece of spaces has no a. So the whole has a
+ *    boundary there, and what follows is matched alike in the whole and in the part, since the pattern never looks
+ *    back.
  * 2. The pieces before it come out alike when the text ends after a. A run that reaches a ends there because of b or
- *    because of the end. A contraction is taken if its letters are there, and by 1. none goes on after a. The
- * look-ahead of \s+(?!\S) is at a character after a space, and a is no space, so that character is never b or the end.
+ *    because of the end. A contraction is taken if its letters are there, and by 1. none continues after a. The
+ *    look-ahead of \s+(?!\S) is at a character after a space, and a is not a space, so that character is never b or
+ *    the end.
  * 3. The characters are the same: b is required to be ASCII, so whatever bytes stand before it are complete or broken
  *    with and without it. */
 size_t pretokenize_cut(const CharClasses *classes, const uint8_t *text, size_t size, size_t from);
 
-/* ---- many texts as equal work ---- */
+/* ---- many texts as equal work for threads ---- */
 
-typedef struct TextSpan {
+enum {
+  PRETOKENIZE_PART_BYTES = 1 << 18, /* a part is longer only if there is no place to cut */
+  PRETOKENIZE_ROUND_PARTS = 4096
+};
+
+typedef struct PretokenizeText {
   const uint8_t *text;
   size_t size;
-} TextSpan;
+} PretokenizeText;
 
 /* A part of a document that can be split by itself. */
-typedef struct DocumentPart {
+typedef struct PretokenizePart {
   const uint8_t *text;
   size_t size;
   bool is_last; /* of its document */
-} DocumentPart;
+} PretokenizePart;
 
-/* The next part to make; starts as {0}. */
-typedef struct PartCursor {
+/* Where the next part begins; starts as {0}. */
+typedef struct PretokenizeCursor {
   size_t document, offset;
-} PartCursor;
+} PretokenizeCursor;
 
-enum { PART_BYTES = 1 << 18 /* a part is longer only if there is no place to cut */ };
-
-/* Fills parts[0..] and moves the cursor on; returns their number, 0 at the end of the last document. Stops at
- * `capacity` parts, or when they have `bytes` bytes. An empty document is one empty part. */
-size_t pretokenize_parts(const CharClasses *classes, const TextSpan *documents, size_t count, PartCursor *cursor,
-                         DocumentPart *parts, size_t capacity, size_t bytes);
+/* Fills parts[0..] with the next round of work, eight full parts a thread or fewer, and moves the cursor past it.
+ * Returns their number, 0 after the last document. An empty document is one empty part. */
+size_t pretokenize_parts(const CharClasses *classes, const PretokenizeText *documents, size_t count, int threads,
+                         PretokenizeCursor *cursor, PretokenizePart parts[PRETOKENIZE_ROUND_PARTS]);
 
 #endif

@@ -21,7 +21,7 @@ bool tokenizer_from_merges(Tokenizer **out, const BpeMerge *merges, size_t merge
 void tokenizer_free(Tokenizer *tokenizer);
 
 /* Reads `tokenizer.json` as Hugging Face's tokenizers write it for a byte-level BPE that splits as GPT-2 does. What
- * would make its ids other ones than in the library that wrote it is refused. EXIT_CHECKPOINT. */
+ * would give a text other ids than the library that wrote it does is refused. EXIT_CHECKPOINT. */
 bool tokenizer_load(Tokenizer **out, const char *path, Error *error);
 /* Writes tokenizer.json and tokenizer_config.json into `dir`, each atomically. `ctx` becomes model_max_length. A
  * tokenizer.json that was loaded is written as it was, but for the post_processor when
@@ -33,17 +33,19 @@ int tokenizer_vocab(const Tokenizer *tokenizer);
 int tokenizer_end(const Tokenizer *tokenizer); /* id of the token that ends a document */
 const Bpe *tokenizer_bpe(const Tokenizer *tokenizer);
 
-/* Whether the tokenizer's model has only seen texts that begin with the end token: then a prompt must, too. The
- * post_processor of tokenizer.json says so to tokenizer_load() and to transformers. False until set or loaded. */
+/* Whether the tokenizer's model has only seen texts that begin with the end token, as --pack docs trains it: then a
+ * prompt has to begin with it, too, and ./generate --score packs documents as training did. A model directory says so in
+ * one place, the post_processor of tokenizer.json, which transformers obeys as well: tokenizer_load() reads it from
+ * there and tokenizer_save() writes it. False until set or loaded. */
 bool tokenizer_begins_with_end(const Tokenizer *tokenizer);
 void tokenizer_set_begins_with_end(Tokenizer *tokenizer, bool begins);
 
-/* Of everything that the ids of a corpus depend on: what was encoded by a tokenizer with another one is of no use. Not
- * of tokenizer_begins_with_end(), which is about prompts. */
+/* Hash of everything that the ids of a corpus depend on: tokens of a tokenizer with another fingerprint are stale. It
+ * does not cover tokenizer_begins_with_end(), which concerns prompts. */
 uint64_t tokenizer_fingerprint(const Tokenizer *tokenizer);
 
 /* Adds the ids of the raw bytes of one text to `out` (starts as {0}; the caller frees out->ids): no end token added
- * (also where texts begin with it), special tokens not recognized. For prompts; corpora go through tokenizer/bpe_encode.h.
+ * (also where texts begin with it), special tokens not recognized. For prompts; corpora go through bpe_encode.h.
  * EXIT_MEMORY. */
 bool tokenizer_encode(const Tokenizer *tokenizer, const uint8_t *text, size_t size, BpeIds *out, Error *error);
 /* The bytes that one id stands for (nothing for special tokens); valid as long as the tokenizer. */

@@ -1,8 +1,9 @@
-#include "tokenizer/tokenizer_json.h"
+/* tokenizer.json and tokenizer_config.json: Hugging Face's files of a byte-level BPE. */
+#include "tokenizer/internal.h"
 
-#include "util/text.h"
 #include "util/file.h"
 #include "util/path.h"
+#include "util/text.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -38,12 +39,7 @@ static Alphabet gpt2_alphabet(void) {
   for (int byte = 0; byte < BPE_BYTES; byte++) {
     int point = is_printable(byte) ? byte : BPE_BYTES + hidden++;
     out.byte[point] = (int16_t)byte;
-    if (point < 0x80) {
-      out.symbol[byte][0] = (char)point;
-    } else {
-      out.symbol[byte][0] = (char)(0xC0 | point >> 6);
-      out.symbol[byte][1] = (char)(0x80 | (point & 0x3F));
-    }
+    utf8_write((uint32_t)point, (uint8_t *)out.symbol[byte]);
   }
   return out;
 }
@@ -58,13 +54,11 @@ static char *write_symbols(const Alphabet *alphabet, char *to, const uint8_t *by
 
 /* The bytes that a text in the alphabet stands for, at most one a byte of the text; -1 when it is not in it. */
 static int64_t read_symbols(const Alphabet *alphabet, const char *text, uint8_t *out) {
-  const uint8_t *at = (const uint8_t *)text;
   int64_t count = 0;
-  while (*at) {
-    int point = *at++;
-    if (point >= 0xC0 && point < 0xE0 && (*at & 0xC0) == 0x80) point = (point & 0x1F) << 6 | (*at++ & 0x3F);
-    else if (point >= 0x80) return -1;
-    if (point >= SYMBOLS || alphabet->byte[point] < 0) return -1;
+  uint32_t point;
+  for (size_t left = strlen(text), length; left > 0; left -= length, text += length) {
+    length = utf8_read((const uint8_t *)text, left, &point);
+    if (length == 0 || point >= SYMBOLS || alphabet->byte[point] < 0) return -1;
     out[count++] = (uint8_t)alphabet->byte[point];
   }
   return count;
@@ -82,25 +76,25 @@ static char *token_text(const Alphabet *alphabet, const Bpe *bpe, int32_t id) {
 }
 
 static bool add_tokens(json_t *vocab, const Alphabet *alphabet, const Bpe *bpe) {
-  bool done = true;
-  for (int32_t id = 0; done && id < bpe->tokens.size; id++) {
+  bool ok = true;
+  for (int32_t id = 0; ok && id < bpe->tokens.size; id++) {
     char *key = token_text(alphabet, bpe, id);
-    done = key && (!*key || json_object_set_new(vocab, key, json_integer(id)) == 0);
+    ok = key && (!*key || json_object_set_new(vocab, key, json_integer(id)) == 0);
     free(key);
   }
-  return done;
+  return ok;
 }
 
 static bool add_merges(json_t *merges, const Alphabet *alphabet, const Bpe *bpe) {
-  bool done = true;
-  for (int32_t i = 0; done && i < bpe->merge_count; i++) {
+  bool ok = true;
+  for (int32_t i = 0; ok && i < bpe->merge_count; i++) {
     char *left = token_text(alphabet, bpe, bpe->merges[i].left),
          *right = token_text(alphabet, bpe, bpe->merges[i].right);
-    done = left && right && json_array_append_new(merges, json_sprintf("%s %s", left, right)) == 0;
+    ok = left && right && json_array_append_new(merges, json_sprintf("%s %s", left, right)) == 0;
     free(left);
     free(right);
   }
-  return done;
+  return ok;
 }
 
 static json_t *model_json(const Bpe *bpe) {
@@ -116,13 +110,13 @@ static json_t *model_json(const Bpe *bpe) {
                    "ignore_merges", 0, "vocab", vocab, "merges", merges);
 }
 
-static json_t *end_token_json(const TokenizerFile *file) {
-  return json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "content", file->end_text, "single_word", 0, "lstrip", 0, "rstrip",
-                   0, "normalized", 0, "special", 1);
+static json_t *end_token_json(const Tokenizer *t) {
+  return json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "content", t->end_text, "single_word", 0, "lstrip", 0, "rstrip", 0,
+                   "normalized", 0, "special", 1);
 }
 
-static json_t *added_tokens_json(const TokenizerFile *file) {
-  json_t *token = json_pack("{s:i}", "id", file->end), *rest = end_token_json(file);
+static json_t *added_tokens_json(const Tokenizer *t) {
+  json_t *token = json_pack("{s:i}", "id", t->end), *rest = end_token_json(t);
   if (token && rest) json_object_update(token, rest);
   json_decref(rest);
   return json_pack("[o]", token); /* NULL when `token` is */
@@ -138,78 +132,68 @@ static json_t *template_part(const char *kind, const char *id, int type_id) {
 }
 
 /* Nothing, or what puts the end token before a text, or before a pair of them. */
-static json_t *post_processor_json(const TokenizerFile *file) {
-  const char *end = file->end_text;
-  if (!file->begins_with_end) return json_null();
+static json_t *post_processor_json(const Tokenizer *t) {
+  const char *end = t->end_text;
+  if (!t->begins_with_end) return json_null();
   return json_pack("{s:s, s:[o, o], s:[o, o, o], s:{s:{s:s, s:[i], s:[s]}}}", "type", "TemplateProcessing", "single",
                    template_part("SpecialToken", end, 0), template_part("Sequence", "A", 0), "pair",
                    template_part("SpecialToken", end, 0), template_part("Sequence", "A", 0),
-                   template_part("Sequence", "B", 1), "special_tokens", end, "id", end, "ids", file->end, "tokens",
-                   end);
+                   template_part("Sequence", "B", 1), "special_tokens", end, "id", end, "ids", t->end, "tokens", end);
 }
 
-static json_t *tokenizer_json(const TokenizerFile *file) {
+static json_t *tokenizer_json(const Tokenizer *t) {
   return json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:o, s:o, s:o}", "version", "1.0", "truncation", "padding",
-                   "added_tokens", added_tokens_json(file), "normalizer", "pre_tokenizer", byte_level_json(),
-                   "post_processor", post_processor_json(file), "decoder", byte_level_json(), "model",
-                   model_json(file->bpe));
+                   "added_tokens", added_tokens_json(t), "normalizer", "pre_tokenizer", byte_level_json(),
+                   "post_processor", post_processor_json(t), "decoder", byte_level_json(), "model", model_json(t->bpe));
 }
 
 /* What was loaded, with another post_processor. */
-static json_t *changed_json(const TokenizerFile *file) {
-  json_t *root = json_loadb(file->json, file->json_size, 0, NULL);
-  if (root && json_object_set_new(root, "post_processor", post_processor_json(file)) == 0) return root;
+static json_t *changed_json(const Tokenizer *t) {
+  json_t *root = json_loadb(t->json, t->json_size, 0, NULL);
+  if (root && json_object_set_new(root, "post_processor", post_processor_json(t)) == 0) return root;
   json_decref(root);
   return NULL;
 }
 
-static json_t *config_json(const TokenizerFile *file, int ctx) {
+static json_t *config_json(const Tokenizer *t, int ctx) {
   char id[16];
-  snprintf(id, sizeof id, "%d", file->end);
+  snprintf(id, sizeof id, "%d", t->end);
   return json_pack("{s:b, s:{s:o}, s:s, s:b, s:s, s:i, s:s, s:s}", "add_prefix_space", 0, "added_tokens_decoder", id,
-                   end_token_json(file), "bos_token", file->end_text, "clean_up_tokenization_spaces", 0, "eos_token",
-                   file->end_text, "model_max_length", ctx, "tokenizer_class", "PreTrainedTokenizerFast", "unk_token",
-                   file->end_text);
+                   end_token_json(t), "bos_token", t->end_text, "clean_up_tokenization_spaces", 0, "eos_token",
+                   t->end_text, "model_max_length", ctx, "tokenizer_class", "PreTrainedTokenizerFast", "unk_token",
+                   t->end_text);
 }
 
-/* Takes `text` over: `size` bytes, and room for one more. */
-static bool write_text(char *text, size_t size, const char *dir, const char *name, Error *error) {
-  char *path = text ? path_join(dir, name) : NULL;
-  bool done = path ? file_write(path, text, size, error)
-                   : fail(error, EXIT_MEMORY, "out of memory while writing %s/%s", dir, name);
-  free(text);
+static bool write_text(const char *text, size_t size, const char *dir, const char *name, Error *error) {
+  char *path = path_join(dir, name);
+  bool ok = path ? file_write(path, text, size, error) : fail(error, EXIT_MEMORY, "out of memory for a path");
   free(path);
-  return done;
+  return ok;
 }
 
 /* Takes `object` over. */
 static bool write_json(json_t *object, const char *dir, const char *name, Error *error) {
   char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
   json_decref(object);
-  size_t size = text ? strlen(text) : 0;
-  if (text) text[size++] = '\n'; /* in the place of the final zero: the file has none */
-  return write_text(text, size, dir, name, error);
+  if (!text) return fail(error, EXIT_MEMORY, "out of memory while writing %s/%s", dir, name);
+  size_t size = strlen(text);
+  text[size++] = '\n'; /* in the place of the final zero: the file has none */
+  bool ok = write_text(text, size, dir, name, error);
+  free(text);
+  return ok;
 }
 
-static bool write_copy(const TokenizerFile *file, const char *dir, Error *error) {
-  char *copy = malloc(file->json_size + 1);
-  if (copy) memcpy(copy, file->json, file->json_size);
-  return write_text(copy, file->json_size, dir, "tokenizer.json", error);
-}
-
-static bool write_tokenizer(const TokenizerFile *file, const char *dir, Error *error) {
-  if (file->json && !file->json_differs) return write_copy(file, dir, error);
-  return write_json(file->json ? changed_json(file) : tokenizer_json(file), dir, "tokenizer.json", error);
-}
-
-bool tokenizer_json_write(const TokenizerFile *file, const char *dir, int ctx, Error *error) {
-  return write_tokenizer(file, dir, error) && write_json(config_json(file, ctx), dir, "tokenizer_config.json", error);
+bool tokenizer_save(const Tokenizer *t, const char *dir, int ctx, Error *error) {
+  bool ok = t->json && !t->json_differs
+                ? write_text(t->json, t->json_size, dir, "tokenizer.json", error)
+                : write_json(t->json ? changed_json(t) : tokenizer_json(t), dir, "tokenizer.json", error);
+  return ok && write_json(config_json(t, ctx), dir, "tokenizer_config.json", error);
 }
 
 /* ---- reading ---- */
 
-/* The file is anybody's. What would make these bytes mean other ids than in the library that wrote it is refused, not
- * skipped over. */
+/* The file may come from anywhere. What would give a text other ids than the library that wrote it does is refused, not
+ * skipped. */
 
 static bool refuse(Error *error, const char *path, const char *reason) {
   return fail(error, EXIT_CHECKPOINT, "%s: %s", path, reason);
@@ -238,7 +222,7 @@ static int32_t id_of(const json_t *value) {
 }
 
 /* The whole file and what it says. */
-static json_t *read_json(TokenizerFile *out, const char *path, Error *error) {
+static json_t *read_json(Tokenizer *out, const char *path, Error *error) {
   MappedFile file;
   json_error_t cause;
   json_t *root = NULL;
@@ -265,12 +249,11 @@ typedef struct Vocabulary {
   int32_t size;
 } Vocabulary;
 
-/* Special tokens are in the text of nobody: they are not encoded and stand for no bytes. */
-static bool read_added_tokens(TokenizerFile *out, const char *path, const json_t *root, int32_t *largest,
-                              Error *error) {
+/* Special tokens do not occur in texts: they are not encoded and stand for no bytes. */
+static bool read_added_tokens(Tokenizer *out, const char *path, const json_t *root, int32_t *largest, Error *error) {
   const json_t *tokens = json_object_get(root, "added_tokens");
   size_t best = sizeof end_texts / sizeof end_texts[0];
-  if (!json_is_array(tokens)) return refuse(error, path, "added_tokens is missing or no list");
+  if (!json_is_array(tokens)) return refuse(error, path, "added_tokens is missing or not a list");
   for (size_t i = 0; i < json_array_size(tokens); i++) {
     const json_t *token = json_array_get(tokens, i);
     const int32_t id = id_of(json_object_get(token, "id"));
@@ -294,12 +277,12 @@ static bool read_added_tokens(TokenizerFile *out, const char *path, const json_t
 static bool find_largest_id(const char *path, json_t *vocab, int32_t *largest, Error *error) {
   const char *text;
   json_t *value;
-  if (!json_is_object(vocab)) return refuse(error, path, "model.vocab is missing or no object");
+  if (!json_is_object(vocab)) return refuse(error, path, "model.vocab is missing or not an object");
   json_object_foreach(vocab, text, value) {
     const int32_t id = id_of(value);
     if (id < 0)
-      return fail(error, EXIT_CHECKPOINT, "%s: model.vocab: the id of \"%.60s\" is no whole number from 0 to %d", path,
-                  text, ID_LIMIT - 1);
+      return fail(error, EXIT_CHECKPOINT, "%s: model.vocab: the id of \"%.60s\" is not a whole number from 0 to %d",
+                  path, text, ID_LIMIT - 1);
     if (id > *largest) *largest = id;
   }
   return true;
@@ -382,10 +365,10 @@ static bool read_merges(BpeMerge **out, const char *path, const json_t *vocab, c
 /* ---- everything ---- */
 
 static bool check_model(const char *path, const json_t *model, Error *error) {
-  if (!json_is_object(model)) return refuse(error, path, "model is missing or no object");
+  if (!json_is_object(model)) return refuse(error, path, "model is missing or not an object");
   if (!has_text(model, "type", "BPE")) return unsupported(error, path, "model.type is not BPE");
   if (!json_is_array(json_object_get(model, "merges")))
-    return refuse(error, path, "model.merges is missing or no list");
+    return refuse(error, path, "model.merges is missing or not a list");
   bool plain = is_absent(json_object_get(model, "dropout")) && is_absent_or_empty(model, "continuing_subword_prefix") &&
                is_absent_or_empty(model, "end_of_word_suffix") &&
                !json_is_true(json_object_get(model, "ignore_merges"));
@@ -401,7 +384,7 @@ static bool adds_nothing(const json_t *post) {
          (has_text(post, "type", "TemplateProcessing") && empty && once);
 }
 
-/* The end token, then the text. What is done to pairs of texts does not matter: there are none here. */
+/* The end token, then the text. The template for pairs of texts does not matter: there are none here. */
 static bool puts_end_before(const json_t *post, int32_t end) {
   const json_t *single = json_object_get(post, "single"), *tokens = json_object_get(post, "special_tokens");
   const json_t *first = json_object_get(json_array_get(single, 0), "SpecialToken"),
@@ -412,7 +395,7 @@ static bool puts_end_before(const json_t *post, int32_t end) {
          json_array_size(ids) == 1 && id_of(json_array_get(ids, 0)) == end;
 }
 
-static bool read_post_processor(TokenizerFile *out, const char *path, const json_t *root, Error *error) {
+static bool read_post_processor(Tokenizer *out, const char *path, const json_t *root, Error *error) {
   const json_t *post = json_object_get(root, "post_processor"), *steps = json_object_get(post, "processors");
   const bool after_byte_level = has_text(post, "type", "Sequence") && json_array_size(steps) == 2 &&
                                 has_text(json_array_get(steps, 0), "type", "ByteLevel"); /* as LLaMA 3 has it */
@@ -434,7 +417,7 @@ static bool check_pipeline(const char *path, const json_t *root, Error *error) {
   return has_text(after, "type", "ByteLevel") || unsupported(error, path, "decoder is not ByteLevel");
 }
 
-static bool read_bpe(TokenizerFile *out, const char *path, const json_t *root, Error *error) {
+static bool read_bpe(Tokenizer *out, const char *path, const json_t *root, Error *error) {
   const json_t *model = json_object_get(root, "model"), *added = json_object_get(root, "added_tokens");
   json_t *vocab = json_object_get(model, "vocab");
   int32_t largest = 0;
@@ -459,14 +442,15 @@ static bool read_bpe(TokenizerFile *out, const char *path, const json_t *root, E
   return ok;
 }
 
-bool tokenizer_json_read(TokenizerFile *out, const char *path, Error *error) {
+bool tokenizer_load(Tokenizer **out, const char *path, Error *error) {
   Error why = {0}; /* quotes what the file says */
-  *out = (TokenizerFile){0};
-  json_t *root = read_json(out, path, &why);
-  bool ok = root && read_bpe(out, path, root, &why);
+  Tokenizer *t = *out = calloc(1, sizeof *t);
+  if (!t) return fail(error, EXIT_MEMORY, "out of memory for a tokenizer");
+  json_t *root = read_json(t, path, &why);
+  bool ok = root && read_bpe(t, path, root, &why);
   json_decref(root);
   if (ok) return true;
-  free(out->json);
-  *out = (TokenizerFile){0};
+  tokenizer_free(t);
+  *out = NULL;
   return fail(error, why.code, "%s", text_one_line(why.text, ONE_LINE_BYTES).text);
 }

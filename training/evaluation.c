@@ -1,4 +1,5 @@
 /* Validation and samples. */
+#include "util/array.h"
 #include "cli/startup.h"
 #include "model/generation.h"
 #include "training/run.h"
@@ -9,10 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool keep_scoring(void *argument, int64_t done, int64_t all) {
-  Run *r = argument;
-  const double ctx = r->config.ctx;
-  console_work(&r->console, &(ConsoleWork){"validating", (double)done * ctx, (double)all * ctx, false});
+typedef struct Validation {
+  Run *r;
+  int64_t windows; /* to be evaluated */
+} Validation;
+
+/* A stop is not an error here: the run ends after it has saved. */
+static bool keep_scoring(void *context, int64_t windows, Error *error) {
+  const Validation *v = context;
+  const double ctx = v->r->config.ctx;
+  (void)error;
+  console_work(&v->r->console, &(ConsoleWork){"validating", (double)windows * ctx, (double)v->windows * ctx, false});
   return !stop_signal;
 }
 
@@ -33,8 +41,9 @@ static EvaluationPlan evaluation_plan(const Run *r, bool whole) {
 }
 
 static bool score(Run *r, bool whole, Evaluation *out, Error *error) {
-  EvaluationPlan plan = evaluation_plan(r, whole);
-  bool ok = evaluation_run(r->model, &plan, out, keep_scoring, r, error);
+  const EvaluationPlan plan = evaluation_plan(r, whole);
+  Validation validation = {r, evaluation_windows(&plan)};
+  bool ok = evaluation_run(r->model, &plan, out, (Progress){keep_scoring, &validation}, error);
   console_work_end(&r->console);
   return ok;
 }
@@ -91,15 +100,13 @@ bool run_final_evaluation(Run *r, Error *error) {
 
 typedef struct TextBuffer {
   char *text;
-  size_t size;
+  size_t size, capacity;
 } TextBuffer;
 
-static bool collect(void *argument, const uint8_t *bytes, size_t size) {
-  TextBuffer *b = argument;
-  char *grown = realloc(b->text, b->size + size + 1);
-  if (!grown) return false;
-  memcpy(grown + b->size, bytes, size);
-  b->text = grown;
+static bool collect(void *context, const uint8_t *bytes, size_t size) {
+  TextBuffer *b = context;
+  if (!array_reserve(&b->text, &b->capacity, b->size + size + 1, 1)) return false;
+  memcpy(b->text + b->size, bytes, size);
   b->size += size;
   b->text[b->size] = '\0';
   return !stop_signal;
@@ -138,7 +145,7 @@ bool run_sample(Run *r, Error *error) {
                                .max_tokens = r->settings.sample_tokens,
                                .slide = true,
                                .emit = collect,
-                               .argument = &text,
+                               .emit_context = &text,
                                .sampling = generation_sampling()};
   request.sampling.seed = r->settings.seed;
   ok = ok && collect(&text, (const uint8_t *)prompt, length) && generation_run(&request, &result, error) &&

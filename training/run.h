@@ -10,7 +10,7 @@
 #include "util/file.h"
 #include "checkpoint/checkpoint.h"
 #include "model/evaluation.h"
-#include "dataset/windows.h"
+#include "dataset/packing.h"
 #include "training/choices.h"
 #include "util/clock.h"
 #include "util/text.h"
@@ -69,8 +69,6 @@ typedef struct Run {
 
 /* Seconds of this run, those before it was resumed included. */
 static inline double run_seconds(const Run *r) { return r->seconds + clock_seconds() - r->started; }
-
-static inline int64_t token_range_size(const TokenRange *split) { return split->end - split->begin; }
 
 /* Places of all windows that hold the text once. */
 static inline int64_t run_epoch_tokens(const Run *r) {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Called now and then with how much is done, in the unit that the work names; false, with `error` filled, stops the work.
- * {0}: nobody wants to know. */
+ * {0}: no reports. */
 typedef struct Progress {
   bool (*report)(void *context, int64_t done, Error *error);
   void *context;

@@ -1,19 +1,8 @@
 /* tokenizer/pretokenize and char_class: against the whole pattern matched by PCRE2, and cuts against the uncut text. */
-#include "kernels/philox.h"
-#include "tokenizer/pretokenize.h"
+#include "tests/bpe_helpers.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* After the project's headers: cmocka.h makes fail() a macro. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 /* ---- helpers ---- */
 
@@ -29,12 +18,6 @@ static int tear_down(void **state) {
   free(*state);
   return 0;
 }
-
-typedef struct Random {
-  uint32_t next;
-} Random;
-
-static uint32_t draw(Random *random, uint32_t below) { return philox(11, random->next++, 0, 0, 0).word[0] % below; }
 
 /* Sizes of the pieces; returns their number. */
 static size_t split_all(const CharClasses *classes, const uint8_t *text, size_t size, size_t *sizes) {
@@ -342,22 +325,25 @@ static void places_to_cut(void **state) {
 }
 
 static void parts_are_the_documents(void **state) {
-  size_t size = 5 * PART_BYTES + 17, made, last = 0, total = 0;
+  size_t size = 20 * PRETOKENIZE_PART_BYTES + 17, made, last = 0, total = 0;
+  int rounds = 0;
   uint8_t *text = malloc(size);
-  assert_non_null(text);
+  PretokenizePart *parts = malloc(PRETOKENIZE_ROUND_PARTS * sizeof *parts);
+  assert_true(text && parts);
   for (size_t i = 0; i < size; i++) text[i] = i % 7 == 6 ? ' ' : 'x';
-  const TextSpan documents[] = {{text, 3}, {NULL, 0}, {text, size}, {text, PART_BYTES}};
-  PartCursor cursor = {0};
-  DocumentPart parts[3];
-  while ((made = pretokenize_parts(*state, documents, 4, &cursor, parts, 3, 2 * PART_BYTES)) > 0) {
+  const PretokenizeText documents[] = {{text, 3}, {NULL, 0}, {text, size}, {text, PRETOKENIZE_PART_BYTES}};
+  PretokenizeCursor cursor = {0};
+  for (; (made = pretokenize_parts(*state, documents, 4, 1, &cursor, parts)) > 0; rounds++) {
     for (size_t i = 0; i < made; i++) {
-      assert_true(parts[i].size < PART_BYTES + 7);
+      assert_true(parts[i].size < PRETOKENIZE_PART_BYTES + 7);
       total += parts[i].size;
       last += parts[i].is_last;
     }
   }
-  assert_int_equal(total, 3 + size + PART_BYTES);
+  assert_int_equal(rounds, 3);
+  assert_int_equal(total, 3 + size + PRETOKENIZE_PART_BYTES);
   assert_int_equal(last, 4);
+  free(parts);
   free(text);
 }
 
@@ -375,5 +361,5 @@ int main(void) {
       cmocka_unit_test(places_to_cut),
       cmocka_unit_test(parts_are_the_documents),
   };
-  return cmocka_run_group_tests_name("bpe_split", tests, set_up, tear_down);
+  return cmocka_run_group_tests_name("pretokenize", tests, set_up, tear_down);
 }

@@ -1,0 +1,81 @@
+#include "dataset/document_blocks.h"
+
+#include "util/array.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+  BLOCK_BYTES = 16 << 20, /* of small documents */
+  SLICE_BYTES = 32 << 20  /* of a large document, which is not copied */
+};
+
+typedef struct Block {
+  Corpus *corpus;
+  Document pending; /* read, but not in a block yet; text NULL: none */
+  PretokenizeText *texts;
+  size_t count, capacity;
+  uint8_t *bytes; /* [BLOCK_BYTES] copies: a document is valid until the next one is asked for */
+  size_t used;
+} Block;
+
+static bool add_document(Block *b, const uint8_t *text, const Document *document, Error *error) {
+  if (!array_reserve(&b->texts, &b->capacity, b->count + 2, sizeof *b->texts))
+    return fail(error, EXIT_MEMORY, "out of memory for a block of %zu texts", b->count + 2);
+  const bool has_prompt = corpus_has_prompts(b->corpus);
+  if (has_prompt) b->texts[b->count++] = (PretokenizeText){text, document->prompt};
+  const size_t begin = has_prompt ? document->prompt : 0;
+  b->texts[b->count++] = (PretokenizeText){text + begin, document->size - begin};
+  return true;
+}
+
+/* The next documents; `count` 0 at the end. A large one comes alone, without being copied. */
+static bool next_block(Block *b, Error *error) {
+  b->count = b->used = 0;
+  for (;;) {
+    if (!b->pending.text && !corpus_next(b->corpus, &b->pending, error)) return false;
+    const Document *next = &b->pending;
+    const bool large = next->size > BLOCK_BYTES / 4;
+    if (!next->text || (b->count && (large || next->size > BLOCK_BYTES - b->used))) return true;
+    const uint8_t *text = next->text;
+    if (!large) {
+      text = memcpy(b->bytes + b->used, next->text, next->size);
+      b->used += next->size;
+    }
+    if (!add_document(b, text, next, error)) return false;
+    b->pending.text = NULL;
+    if (large) return true;
+  }
+}
+
+/* Pages before the slice are dropped. */
+static bool pass_slices(const Corpus *corpus, PretokenizeText rest, const CharClasses *classes, Progress progress,
+                        DocumentBlockSink sink, void *context, Error *error) {
+  while (rest.size > 0) {
+    PretokenizeText slice = rest;
+    corpus_drop_pages(corpus, slice.text);
+    if (rest.size > SLICE_BYTES) slice.size = pretokenize_cut(classes, rest.text, rest.size, SLICE_BYTES);
+    rest = (PretokenizeText){rest.text + slice.size, rest.size - slice.size};
+    if (!sink(context, &slice, 1, rest.size == 0, error) ||
+        !progress_report(progress, corpus_position(corpus) - (int64_t)rest.size, error))
+      return false;
+  }
+  return true;
+}
+
+bool document_blocks_read(Corpus *corpus, const CharClasses *classes, Progress progress, DocumentBlockSink sink,
+                          void *context, Error *error) {
+  Block block = {.corpus = corpus, .bytes = malloc(BLOCK_BYTES)};
+  bool ok = block.bytes || fail(error, EXIT_MEMORY, "out of memory for a block of text");
+  corpus_rewind(corpus, progress);
+  while (ok && (ok = next_block(&block, error)) && block.count) {
+    if (block.count == 1 && block.texts[0].size > SLICE_BYTES)
+      ok = pass_slices(corpus, block.texts[0], classes, progress, sink, context, error);
+    else
+      ok = sink(context, block.texts, block.count, true, error) &&
+           progress_report(progress, corpus_position(corpus), error);
+  }
+  free(block.texts);
+  free(block.bytes);
+  return ok;
+}

@@ -1,0 +1,143 @@
+/* tokenizer/tokenizer_json: files of other programs, and files that are not what they should be. */
+#include "tests/tokenizer_helpers.h"
+
+static void put_file(const char *path, const void *bytes, size_t size) {
+  FILE *stream = fopen(path, "wb");
+  assert_non_null(stream);
+  assert_int_equal(fwrite(bytes, 1, size, stream), size);
+  assert_int_equal(fclose(stream), 0);
+}
+
+static void bad_files_are_refused(void **state) {
+  const Fixture *f = *state;
+  const char *bpe = "what is read is byte-level BPE";
+  const struct {
+    const char *path, *value, *message;
+  } cases[] = {
+      {"model", "-", "model is missing"},
+      {"model", "[]", "model is missing"},
+      {"model.type", "\"WordPiece\"", bpe},
+      {"model.type", "7", bpe},
+      {"model.merges", "[\"a b\"]", "merge 0 is not of two tokens"},
+      {"model.merges", "[[\"a\", \"b\"]]", "merge 0 is not of two tokens"},
+      {"model.merges", "[\"ab\"]", "merge 0 is not of two tokens"},
+      {"model.merges", "[7]", "merge 0 is not of two tokens"},
+      {"model.merges", "-", "model.merges is missing"},
+      {"model.merges", "{}", "model.merges is missing"},
+      {"model.dropout", "0.1", bpe},
+      {"model.end_of_word_suffix", "\"</w>\"", bpe},
+      {"model.vocab", "-", "model.vocab is missing"},
+      {"model.vocab", "[1, 2]", "model.vocab is missing"},
+      {"model.vocab", "{}", "no id is the byte 0x00"},
+      {"model.vocab.A", "-", "no id is the byte 0x41"},
+      {"model.vocab.A", "66", "have the same id 66"},
+      {"model.vocab.A", "-1", "not a whole number from 0"},
+      {"model.vocab.A", "9223372036854775807", "not a whole number from 0"},
+      {"model.vocab.A", "65.0", "not a whole number"},
+      {"model.vocab.A", "\"65\"", "not a whole number"},
+      {"model.vocab.\u20ac", "257", "not in the alphabet"},
+      {"model.vocab.<|endoftext|>", "0", "have the same id 0"},
+      {"added_tokens", "-", "added_tokens is missing"},
+      {"added_tokens", "{}", "added_tokens is missing"},
+      {"added_tokens", "[]", "no added token ends a document"},
+      {"added_tokens", "[7]", "added token 0 has no text"},
+      {"added_tokens.0.id", "\"256\"", "added token 0 has no text, or no id"},
+      {"added_tokens.0.content", "\"<s>\"", "no added token ends a document"},
+      {"added_tokens.0.special", "false", "is not special"},
+      {"normalizer", "{\"type\": \"Lowercase\"}", bpe},
+      {"pre_tokenizer", "null", bpe},
+      {"pre_tokenizer.add_prefix_space", "true", bpe},
+      {"pre_tokenizer.add_prefix_space", "-", bpe},
+      {"post_processor", "{\"type\": \"TemplateProcessing\"}", bpe},
+      {"post_processor", "{\"type\": \"TemplateProcessing\", \"single\": [1], \"special_tokens\": {\"a\": 1}}", bpe},
+      {"post_processor", "{\"type\": \"TemplateProcessing\", \"single\": [1, 1], \"special_tokens\": {}}", bpe},
+      {"decoder", "null", bpe},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    json_t *root = saved_json(f);
+    change(root, cases[i].path, cases[i].value);
+    assert_int_equal(json_dump_file(root, f->path, 0), 0);
+    json_decref(root);
+    expect_refused(f, cases[i].path, cases[i].message);
+  }
+}
+
+static void harmless_variants_load(void **state) {
+  const Fixture *f = *state;
+  const char *template = "{\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {}}], \"special_tokens\": {}}";
+  const char *const cases[][2] = {{"model.vocab.<|endoftext|>", "256"},
+                                  {"model.vocab.AB", "257"},
+                                  {"added_tokens.0.id", "300"},
+                                  {"added_tokens.0.content", "\"</s>\""},
+                                  {"truncation", "{\"max_length\": 8}"},
+                                  {"model.unk_token", "\"<|endoftext|>\""},
+                                  {"model.continuing_subword_prefix", "\"\""},
+                                  {"post_processor", "{\"type\": \"ByteLevel\"}"},
+                                  {"post_processor", template},
+                                  {"version", "-"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Error error = {0};
+    Tokenizer *loaded;
+    json_t *root = saved_json(f);
+    change(root, cases[i][0], cases[i][1]);
+    assert_int_equal(json_dump_file(root, f->path, 0), 0);
+    json_decref(root);
+    if (!tokenizer_load(&loaded, f->path, &error)) fail_msg("%s: %s", cases[i][0], error.text);
+    tokenizer_free(loaded);
+  }
+}
+
+static void damaged_files_are_refused(void **state) {
+  const Fixture *f = *state;
+  const char *const cases[][2] = {{"", "is empty"},
+                                  {"{", "not valid JSON"},
+                                  {"[]", "model is missing"},
+                                  {"null", "not valid JSON"},
+                                  {"\xff\xfe", "not valid JSON"},
+                                  {"{\"model\": 1, \"model\": 2}", "not valid JSON"},
+                                  {"{\"model\": {\"vocab\": {\"a\\u0000\": 1}}}", "not valid JSON"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    put_file(f->path, cases[i][0], strlen(cases[i][0]));
+    expect_refused(f, cases[i][0], cases[i][1]);
+  }
+  unlink(f->path);
+  expect_refused(f, "missing", "tokenizer.json");
+}
+
+static void every_truncation_is_refused(void **state) {
+  const Fixture *f = *state;
+  static char text[1 << 16];
+  json_decref(saved_json(f));
+  FILE *stream = fopen(f->path, "rb");
+  assert_non_null(stream);
+  size_t size = fread(text, 1, sizeof text, stream);
+  fclose(stream);
+  assert_true(size < sizeof text);
+  for (size_t cut = 0; cut + 2 < size; cut += 37) {
+    put_file(f->path, text, cut);
+    expect_refused(f, "truncated", cut ? "not valid JSON" : "is empty");
+  }
+}
+
+static void deep_and_huge_files_are_refused(void **state) {
+  const Fixture *f = *state;
+  static char deep[100000];
+  memset(deep, '[', sizeof deep);
+  put_file(f->path, deep, sizeof deep);
+  expect_refused(f, "deep", "not valid JSON");
+  FILE *stream = fopen(f->path, "wb");
+  assert_non_null(stream);
+  assert_int_equal(fseek(stream, 256L << 20, SEEK_SET), 0); /* a hole: takes no disk */
+  fputc('x', stream);
+  fclose(stream);
+  expect_refused(f, "huge", "268435457 bytes, more than");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      WITH_FIXTURE(bad_files_are_refused),           WITH_FIXTURE(harmless_variants_load),
+      WITH_FIXTURE(damaged_files_are_refused),       WITH_FIXTURE(every_truncation_is_refused),
+      WITH_FIXTURE(deep_and_huge_files_are_refused),
+  };
+  return cmocka_run_group_tests_name("tokenizer_json", tests, NULL, NULL);
+}
