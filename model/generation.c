@@ -50,46 +50,30 @@ static bool outlet_add(Outlet *o, int32_t token, Error *error) {
   return true;
 }
 
-/* Makes room for one more token, or says why there is none. */
-static bool make_room(const GenerationRequest *r, int64_t drawn, bool *stop, StopReason *reason, Error *error) {
-  int ctx = decoder_context(r->decoder);
-  *stop = true;
-  if (!progress_report(r->progress, drawn, error)) {
-    *reason = STOP_CALLER;
-    return !error->code;
-  }
-  if (r->max_tokens >= 0 && drawn >= r->max_tokens) {
-    *reason = STOP_LENGTH;
-    return true;
-  }
-  if (decoder_room(r->decoder) < 1) {
-    *reason = STOP_CONTEXT;
-    if (!r->slide) return true;
-    if (!decoder_slide(r->decoder, ctx > 1 ? ctx / 2 : 1, error)) return false;
-  }
-  *stop = false;
+static bool stop(GenerationResult *result, StopReason reason) {
+  result->reason = reason;
   return true;
 }
 
-static bool generate_loop(Outlet *outlet, double start, GenerationResult *result, Error *error) {
+static bool generate(Outlet *outlet, double start, GenerationResult *result, Error *error) {
   const GenerationRequest *r = outlet->request;
+  const int ctx = decoder_context(r->decoder);
   for (;;) {
-    bool stop;
-    if (!make_room(r, result->tokens, &stop, &result->reason, error)) return false;
-    if (stop) return true;
+    if (!progress_report(r->progress, result->tokens, error)) return !error->code && stop(result, STOP_CALLER);
+    if (r->max_tokens >= 0 && result->tokens >= r->max_tokens) return stop(result, STOP_LENGTH);
+    if (decoder_room(r->decoder) < 1) {
+      if (!r->slide) return stop(result, STOP_CONTEXT);
+      if (!decoder_slide(r->decoder, ctx > 1 ? ctx / 2 : 1, error)) return false;
+    }
     int32_t token;
     if (!decoder_next(r->decoder, &r->sampling, &token, error)) return false;
     if (result->tokens++ == 0) result->first_token_seconds = clock_seconds() - start;
     if (token == tokenizer_end(r->tokenizer)) {
       if (r->ignore_end) continue;
-      result->reason = STOP_END;
-      return true;
+      return stop(result, STOP_END);
     }
     if (!outlet_add(outlet, token, error)) return false;
-    if (!outlet_flush(outlet, false)) {
-      result->reason = STOP_CALLER;
-      return true;
-    }
+    if (!outlet_flush(outlet, false)) return stop(result, STOP_CALLER);
   }
 }
 
@@ -105,7 +89,7 @@ bool generation_run(const GenerationRequest *r, GenerationResult *result, Error 
   double start = clock_seconds();
   Outlet outlet = {.request = r};
   bool ok =
-      decoder_prompt(r->decoder, r->prompt, r->prompt_tokens, 0, error) && generate_loop(&outlet, start, result, error);
+      decoder_prompt(r->decoder, r->prompt, r->prompt_tokens, 0, error) && generate(&outlet, start, result, error);
   if (ok && result->reason != STOP_CALLER) outlet_flush(&outlet, true);
   free(outlet.held);
   result->seconds = clock_seconds() - start;

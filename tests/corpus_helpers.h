@@ -1,4 +1,4 @@
-/* What the tests of dataset/corpus share: a directory with files for every test, expected documents and errors. */
+/* What the tests of dataset/ share: a directory with files for every test, expected documents and errors. */
 #ifndef INKLING_TESTS_CORPUS_HELPERS_H
 #define INKLING_TESTS_CORPUS_HELPERS_H
 
@@ -59,6 +59,8 @@ static inline int tear_down(void **state) {
   free(f);
   return 0;
 }
+
+#define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 /* Path of a name in the fixture's directory; valid for PATHS - 1 more calls. */
 static inline const char *at(Fixture *f, const char *name) {

@@ -1,23 +1,10 @@
 /* dataset/corpus and spool: documents against a naive reference, standard input, and files that change. */
 #include "kernels/philox.h"
 #include "tests/corpus_helpers.h"
-#include "dataset/corpus.h"
 #include "dataset/spool.h"
 #include "tokenizer/tokenizer.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* After the project's headers: cmocka.h makes fail() a macro. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 enum { MARK = 13 /* bytes of <|endoftext|> */ };
 
@@ -415,17 +402,17 @@ static void changes_of_the_mapped_file_are_noticed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(separators, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(random_texts_match_the_reference, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(bytes_stay_bytes, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(byte_order_marks, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(standard_input, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(standard_input_fails, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(silent_pipes_can_be_stopped, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(rewind_gives_the_same, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(fingerprints, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(changes_are_noticed, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(changes_of_the_mapped_file_are_noticed, set_up, tear_down),
+      WITH_FIXTURE(separators),
+      WITH_FIXTURE(random_texts_match_the_reference),
+      WITH_FIXTURE(bytes_stay_bytes),
+      WITH_FIXTURE(byte_order_marks),
+      WITH_FIXTURE(standard_input),
+      WITH_FIXTURE(standard_input_fails),
+      WITH_FIXTURE(silent_pipes_can_be_stopped),
+      WITH_FIXTURE(rewind_gives_the_same),
+      WITH_FIXTURE(fingerprints),
+      WITH_FIXTURE(changes_are_noticed),
+      WITH_FIXTURE(changes_of_the_mapped_file_are_noticed),
   };
   return cmocka_run_group_tests_name("corpus", tests, NULL, NULL);
 }

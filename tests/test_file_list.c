@@ -1,21 +1,8 @@
 /* dataset/file_list, through dataset/corpus: which files are read, in which order, and names that cannot be. */
 #include "util/text.h"
 #include "tests/corpus_helpers.h"
-#include "dataset/corpus.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* After the project's headers: cmocka.h makes fail() a macro. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 static void refuse(const char *source, const char *part) { refuse_with(&source, 1, NULL, EXIT_INPUT, part); }
 
@@ -224,17 +211,17 @@ static void deep_directories(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(sources_keep_their_order, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(directories_are_sorted_and_sifted, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(empty_inputs, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(link_loops_end, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(link_lattices_end, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(special_files, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(unreadable_files, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(odd_names_are_printable, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(printable_texts, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(thousands_of_files, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(deep_directories, set_up, tear_down),
+      WITH_FIXTURE(sources_keep_their_order),
+      WITH_FIXTURE(directories_are_sorted_and_sifted),
+      WITH_FIXTURE(empty_inputs),
+      WITH_FIXTURE(link_loops_end),
+      WITH_FIXTURE(link_lattices_end),
+      WITH_FIXTURE(special_files),
+      WITH_FIXTURE(unreadable_files),
+      WITH_FIXTURE(odd_names_are_printable),
+      WITH_FIXTURE(printable_texts),
+      WITH_FIXTURE(thousands_of_files),
+      WITH_FIXTURE(deep_directories),
   };
   return cmocka_run_group_tests_name("file_list", tests, NULL, NULL);
 }

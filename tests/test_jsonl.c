@@ -1,19 +1,6 @@
 /* dataset/jsonl, by itself and through dataset/corpus: JSON lines, their fields, and broken ones. */
 #include "tests/corpus_helpers.h"
-#include "dataset/corpus.h"
 #include "dataset/jsonl.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* After the project's headers: cmocka.h makes fail() a macro. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 static void json_lines(void **state) {
   Fixture *f = *state;
@@ -198,14 +185,9 @@ static void long_lines(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(json_lines, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(json_nul_bytes, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(json_fields, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(broken_json, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(missing_pair_fields, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(hostile_json, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(damaged_json, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(long_lines, set_up, tear_down),
+      WITH_FIXTURE(json_lines),   WITH_FIXTURE(json_nul_bytes),      WITH_FIXTURE(json_fields),
+      WITH_FIXTURE(broken_json),  WITH_FIXTURE(missing_pair_fields), WITH_FIXTURE(hostile_json),
+      WITH_FIXTURE(damaged_json), WITH_FIXTURE(long_lines),
   };
   return cmocka_run_group_tests_name("jsonl", tests, NULL, NULL);
 }

@@ -231,12 +231,8 @@ static void stops_inside_documents(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(documents_of_all_sizes, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(prompts_are_left_out, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(tokenizers_are_trained, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(intact_files_are_used, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(stops_between_documents, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(stops_inside_documents, set_up, tear_down),
+      WITH_FIXTURE(documents_of_all_sizes), WITH_FIXTURE(prompts_are_left_out),    WITH_FIXTURE(tokenizers_are_trained),
+      WITH_FIXTURE(intact_files_are_used),  WITH_FIXTURE(stops_between_documents), WITH_FIXTURE(stops_inside_documents),
   };
   return cmocka_run_group_tests_name("tokenization", tests, NULL, NULL);
 }

@@ -28,19 +28,24 @@ typedef struct Weight {
   uint64_t count;
 } Weight;
 
-/* What stands on one side of the new token. Each merge of left, right with a token x before them takes one from the
- * pair (x, left) and gives one to (x, new), so the same numbers are of both; likewise after them. */
+/* The tokens on one side of the new token. Each merge of left, right with a token x before them takes one from the pair
+ * (x, left) and gives one to (x, new), so the same numbers are of both; likewise after them. */
+typedef struct Neighbor {
+  uint64_t weight;
+  uint32_t number;     /* of positions */
+  uint32_t *positions; /* of the new pair, while they are filled; NULL: not wanted */
+} Neighbor;
+
+typedef struct Place {
+  int32_t id;
+  uint32_t position; /* of the new pair */
+} Place;
+
 typedef struct Neighbors {
-  uint64_t *weights;    /* [tokens] */
-  uint32_t *numbers;    /* [tokens] positions */
-  uint32_t **positions; /* [tokens] of the new pair, while they are filled; NULL: not wanted */
-  int32_t *touched;     /* [touched_count] ids whose numbers are not 0 */
-  size_t touched_count;
-  struct Place {
-    int32_t id;
-    uint32_t position; /* of the new pair */
-  } * places;          /* [place_count] */
-  size_t place_count, places_capacity;
+  Neighbor *of;     /* [tokens] */
+  int32_t *touched; /* [touched_count] ids whose numbers are not 0 */
+  Place *places;    /* [place_count] */
+  size_t touched_count, place_count, places_capacity;
 } Neighbors;
 
 typedef struct Merger {
@@ -76,44 +81,33 @@ static size_t sort_pieces(const PieceCounts *counts, Piece *sorted, size_t *cell
   return kept;
 }
 
-static void lay_out(PieceCells *out, const PieceCounts *counts, const Piece *sorted, size_t piece_count) {
-  size_t at = 0, steps = 0;
+static bool lay_out(PieceCells *out, const PieceCounts *counts, const Piece *sorted, size_t piece_count) {
+  size_t at = 0, weights = 0, capacity = 0;
+  out->cells = malloc(out->size * sizeof *out->cells);
+  if (!out->cells) return false;
   out->cells[at++] = SEPARATOR;
   for (size_t i = 0; i < piece_count; i++) {
     const PieceCount *piece = &counts->pieces[sorted[i].index];
     for (size_t j = piece[0].begin; j < piece[1].begin; j++) out->cells[at++] = counts->bytes[j];
     out->cells[at++] = SEPARATOR;
-    if (i + 1 == piece_count || sorted[i + 1].count != sorted[i].count)
-      out->weights[steps++] = (Weight){at, sorted[i].count};
+    if (i + 1 < piece_count && sorted[i + 1].count == sorted[i].count) continue;
+    if (!array_reserve(&out->weights, &capacity, weights + 1, sizeof *out->weights)) return false;
+    out->weights[weights++] = (Weight){at, sorted[i].count};
   }
-}
-
-static size_t distinct_counts(const Piece *sorted, size_t piece_count) {
-  size_t out = 0;
-  for (size_t i = 0; i < piece_count; i++) out += i == 0 || sorted[i].count != sorted[i - 1].count;
-  return out;
-}
-
-static bool lay_out_sorted(PieceCells *out, const PieceCounts *counts, const Piece *sorted, size_t piece_count,
-                           Error *error) {
-  if (out->size > UINT32_MAX)
-    return fail(error, EXIT_INPUT,
-                "the different words of the text have %zu bytes, more than the 4 GiB that BPE training can hold; train "
-                "the tokenizer on a part of the text",
-                out->size);
-  out->cells = malloc(out->size * sizeof *out->cells);
-  out->weights = malloc((distinct_counts(sorted, piece_count) + 1) * sizeof *out->weights);
-  if (!out->cells || !out->weights)
-    return fail(error, EXIT_MEMORY, "out of memory for %zu bytes of different words", out->size);
-  lay_out(out, counts, sorted, piece_count);
   return true;
 }
 
 static bool piece_cells_create(PieceCells *out, const PieceCounts *counts, Error *error) {
   Piece *sorted = malloc(((size_t)counts->size + 1) * sizeof *sorted);
   if (!sorted) return fail(error, EXIT_MEMORY, "out of memory for %u different words", (unsigned)counts->size);
-  size_t piece_count = sort_pieces(counts, sorted, &out->size);
-  bool ok = lay_out_sorted(out, counts, sorted, piece_count, error);
+  const size_t piece_count = sort_pieces(counts, sorted, &out->size);
+  bool ok = out->size <= UINT32_MAX ||
+            fail(error, EXIT_INPUT,
+                 "the different words of the text have %zu bytes, more than the 4 GiB that BPE training can hold; "
+                 "train the tokenizer on a part of the text",
+                 out->size);
+  if (ok && !lay_out(out, counts, sorted, piece_count))
+    ok = fail(error, EXIT_MEMORY, "out of memory for %zu bytes of different words", out->size);
   free(sorted);
   return ok;
 }
@@ -156,16 +150,17 @@ static bool queue_byte_pairs(Merger *merger, BytePair *pairs) {
 /* ---- one merge ---- */
 
 static void note(Neighbors *side, int32_t id, uint32_t position, uint64_t weight) {
-  if (side->numbers[id]++ == 0) side->touched[side->touched_count++] = id;
-  side->weights[id] += weight;
-  side->places[side->place_count++] = (struct Place){id, position};
+  Neighbor *neighbor = &side->of[id];
+  if (neighbor->number++ == 0) side->touched[side->touched_count++] = id;
+  neighbor->weight += weight;
+  side->places[side->place_count++] = (Place){id, position};
 }
 
 static bool reserve_places(Neighbors *side, size_t count) {
   return array_reserve(&side->places, &side->places_capacity, count, sizeof *side->places);
 }
 
-/* Puts `id` wherever the pair still stands, from left to right, and notes what stands around it. */
+/* Puts `id` wherever the pair still stands, from left to right, and notes its neighbors. */
 static void replace(Merger *merger, const Pair *pair, int32_t id) {
   int32_t *cells = merger->pieces.cells;
   const uint32_t *lengths = merger->lengths;
@@ -188,42 +183,31 @@ static void replace(Merger *merger, const Pair *pair, int32_t id) {
 static bool add_pairs(Merger *merger, Neighbors *side, int32_t id) {
   for (size_t i = 0; i < side->touched_count; i++) {
     int32_t other = side->touched[i];
-    side->positions[other] = NULL;
-    bool is_wanted =
-        side->weights[other] >= BPE_MIN_COUNT && merger->lengths[other] + merger->lengths[id] <= BPE_TOKEN_BYTES;
-    if (!is_wanted) continue;
+    Neighbor *neighbor = &side->of[other];
+    neighbor->positions = NULL;
+    if (neighbor->weight < BPE_MIN_COUNT || merger->lengths[other] + merger->lengths[id] > BPE_TOKEN_BYTES) continue;
     int32_t left = side == &merger->before ? other : id, right = side == &merger->before ? id : other;
-    Pair *pair = pair_queue_add(&merger->queue, left, right, side->weights[other], side->numbers[other]);
+    Pair *pair = pair_queue_add(&merger->queue, left, right, neighbor->weight, neighbor->number);
     if (!pair) return false;
-    side->positions[other] = pair->positions;
+    neighbor->positions = pair->positions;
   }
   for (size_t i = 0; i < side->place_count; i++) {
-    uint32_t **positions = &side->positions[side->places[i].id];
+    uint32_t **positions = &side->of[side->places[i].id].positions;
     if (*positions) *(*positions)++ = side->places[i].position;
   }
   return true;
 }
 
-static void take_counts(PairQueue *queue, int32_t left, int32_t right, uint64_t weight) {
-  Pair *pair = pair_queue_find(queue, left, right);
-  if (pair && pair->count > 0) pair->count -= weight;
-}
-
-/* What the old pairs of both sides lose. Only after the new pairs are there: in abab, the second merge of (a, b) takes
- * away the pair (ab, a) that the first one gave. */
-static void settle(Merger *merger, int32_t old_left, int32_t old_right) {
-  Neighbors *before = &merger->before, *after = &merger->after;
-  for (size_t i = 0; i < before->touched_count; i++) {
-    int32_t id = before->touched[i];
-    take_counts(&merger->queue, id, old_left, before->weights[id]);
-    before->weights[id] = before->numbers[id] = 0;
+/* What the old pairs with the neighbors of one side lose. */
+static void settle(Merger *merger, Neighbors *side, int32_t left, int32_t right) {
+  for (size_t i = 0; i < side->touched_count; i++) {
+    int32_t id = side->touched[i];
+    Pair *pair = side == &merger->before ? pair_queue_find(&merger->queue, id, left)
+                                         : pair_queue_find(&merger->queue, right, id);
+    if (pair && pair->count > 0) pair->count -= side->of[id].weight;
+    side->of[id] = (Neighbor){0};
   }
-  for (size_t i = 0; i < after->touched_count; i++) {
-    int32_t id = after->touched[i];
-    take_counts(&merger->queue, old_right, id, after->weights[id]);
-    after->weights[id] = after->numbers[id] = 0;
-  }
-  before->touched_count = before->place_count = after->touched_count = after->place_count = 0;
+  side->touched_count = side->place_count = 0;
 }
 
 /* Every token `id` is made here and never again, so all positions of its pairs are found now, in ascending order. No
@@ -238,24 +222,23 @@ static bool merge_pair(Merger *merger, Pair *pair, int32_t id) {
   free(pair->positions);
   pair->positions = NULL;
   if (!add_pairs(merger, &merger->before, id) || !add_pairs(merger, &merger->after, id)) return false;
-  settle(merger, left, right);
+  /* Only after the new pairs are there: in abab, the second merge of (a, b) takes away the pair (ab, a) that the first
+   * one gave. */
+  settle(merger, &merger->before, left, right);
+  settle(merger, &merger->after, left, right);
   return true;
 }
 
 /* ---- all merges ---- */
 
 static bool neighbors_create(Neighbors *side, size_t tokens) {
-  side->weights = calloc(tokens, sizeof *side->weights);
-  side->numbers = calloc(tokens, sizeof *side->numbers);
-  side->positions = malloc(tokens * sizeof *side->positions);
+  side->of = calloc(tokens, sizeof *side->of);
   side->touched = malloc(tokens * sizeof *side->touched);
-  return side->weights && side->numbers && side->positions && side->touched;
+  return side->of && side->touched;
 }
 
 static void neighbors_free(Neighbors *side) {
-  free(side->weights);
-  free(side->numbers);
-  free(side->positions);
+  free(side->of);
   free(side->touched);
   free(side->places);
 }
