@@ -26,7 +26,7 @@ struct Corpus {
   uint64_t fingerprint;
   int standard_input; /* file of the list; -1: none */
   Progress progress;
-  /* Where reading stands. */
+  /* how far it has been read */
   int current;    /* file of the list */
   bool mapped;    /* it is mapped */
   int64_t before; /* bytes of the files before it */
@@ -179,7 +179,7 @@ static size_t separator_at(const Corpus *corpus, size_t at) {
   return left > mark + 1 && bytes[mark] == '\r' && bytes[mark + 1] == '\n' ? mark + 2 : 0;
 }
 
-/* Moves `*at` from where a document begins to its end; *separator is how many bytes separate it from the next. At the
+/* Moves `*end` from where a document begins to its end; *separator is how many bytes separate it from the next. At the
  * speed of memchr: '<' is rare in text, and only one at the start of a line is looked at. */
 static bool find_end(const Corpus *corpus, size_t *end, size_t *separator, Error *error) {
   const MappedFile *file = &corpus->file;

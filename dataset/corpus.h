@@ -1,4 +1,4 @@
-/* A training corpus: its documents one after the other, from any number of files, directories and standard input.
+/* A corpus: documents one after the other, from any number of files, directories and standard input.
  *
  * One file is mapped at a time. Memory grows with the number of file names and with the largest JSON line, not with the
  * corpus. Pages of the map that stay resident belong to the file cache; the kernel takes them back when it needs them.
@@ -29,7 +29,7 @@ typedef struct CorpusOptions {
   const char *spool;                         /* file that standard input is copied to; needed for "-" */
   bool spooled;                              /* it is there already, from an earlier run */
   Progress copying;                          /* bytes of standard input */
-  bool (*is_model)(const char *dir);         /* which directories hold a model, and no text */
+  bool (*is_model)(const char *dir);         /* which directories hold a model instead of text */
 } CorpusOptions;
 
 typedef struct Document {
@@ -70,8 +70,8 @@ bool corpus_has_prompts(const Corpus *corpus); /* documents are prompts and resp
  * cli/startup.c), and one that is overwritten in place and whose time is then restored is not noticed. EXIT_MEMORY; the
  * error of the progress that corpus_rewind was given. After an error only corpus_rewind and corpus_close are of use. */
 bool corpus_next(Corpus *corpus, Document *out, Error *error);
-/* To the first document. From then on `progress` hears corpus_position several times a second while the end of a large
- * document is looked for. */
+/* To the first document. From then on `progress` gets corpus_position several times a second while the end of a large
+ * document is searched for. */
 void corpus_rewind(Corpus *corpus, Progress progress);
 
 /* Drops the pages of the current file before `text` from memory, where `text` lies in a document of a text file. They

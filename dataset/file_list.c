@@ -143,7 +143,7 @@ static bool take_entry(Walk *walk, char *path, Error *error) {
   bool jsonl = ends_in(path, ".jsonl"), wanted = jsonl || ends_in(path, ".txt");
   bool there = stat(path, &st) == 0;
   int cause = errno;
-  bool directory = there && S_ISDIR(st.st_mode); /* of a model: samples and settings, no text to learn from */
+  bool directory = there && S_ISDIR(st.st_mode); /* of a model: samples and settings, not text */
   if (directory && !is_model(walk->found, path)) return append(&walk->directories, path, false, error);
   if (there && S_ISREG(st.st_mode) && wanted) {
     TextFile *file = append(walk->found, path, jsonl, error);

@@ -17,7 +17,7 @@ typedef struct TextFile {
 
 /* Begins as {0}, or with is_model alone; everything else in it is owned. */
 typedef struct FileList {
-  bool (*is_model)(const char *dir); /* which directories hold a model, and no text; NULL: none */
+  bool (*is_model)(const char *dir); /* which directories hold a model instead of text; NULL: none */
   TextFile *files;
   int count;
   size_t capacity;

@@ -43,7 +43,7 @@ static const char *kind_of(const json_t *value) {
 }
 
 static bool broken(const json_error_t *cause, const char *file, int64_t number, Error *error) {
-  /* An allocation that failed inside jansson leaves no text, where it is not taken for bad syntax. */
+  /* jansson reports a failed allocation by its code, or by an empty text. */
   if (json_error_code(cause) == json_error_out_of_memory || cause->text[0] == '\0')
     return fail(error, EXIT_MEMORY, "out of memory while reading %s", place_of(file, number).text);
   return fail(error, EXIT_INPUT, "%s, is not valid JSON: %s (at column %d); every line must be one whole JSON object",

@@ -29,7 +29,7 @@ typedef struct JsonlRecord {
 bool jsonl_blank(const uint8_t *line, size_t size);
 
 /* Parses one line, given without its newline; a carriage return at its end does no harm. `file` and `number` (from 1)
- * say in messages where the line stands.
+ * tell in messages where the line is.
  *
  * As jansson reads JSON: of equal keys the last one counts; invalid UTF-8, lone surrogates, more than 2048 levels, raw
  * control characters in strings, \u0000 in a key and anything after the object are errors; \u0000 in a value is kept.

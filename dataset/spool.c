@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PIECE = 1 << 20 /* bytes */, WAIT = 200 /* milliseconds */ };
+enum { CHUNK = 1 << 20 /* bytes */, WAIT = 200 /* milliseconds */ };
 
 /* Bytes read; 0 at the end; -1 with errno, EAGAIN when nothing came in time, so that Ctrl-C is noticed. */
-static ssize_t read_piece(int from, uint8_t *piece) {
+static ssize_t read_chunk(int from, uint8_t *chunk) {
   struct pollfd wanted = {.fd = from, .events = POLLIN};
   int ready = poll(&wanted, 1, WAIT);
   if (ready < 0) return -1;
@@ -19,15 +19,15 @@ static ssize_t read_piece(int from, uint8_t *piece) {
     errno = EAGAIN;
     return -1;
   }
-  return read(from, piece, PIECE);
+  return read(from, chunk, CHUNK);
 }
 
-static bool copy(int from, FileWriter *to, uint8_t *piece, Progress progress, Error *error) {
+static bool copy(int from, FileWriter *to, uint8_t *chunk, Progress progress, Error *error) {
   for (int64_t bytes = 0;;) {
-    ssize_t count = read_piece(from, piece);
+    ssize_t count = read_chunk(from, chunk);
     if (count < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)
       return fail(error, EXIT_INPUT, "cannot read standard input: %s", strerror(errno));
-    if (count > 0 && !file_writer_add(to, piece, (size_t)count, error)) return false;
+    if (count > 0 && !file_writer_add(to, chunk, (size_t)count, error)) return false;
     if (count > 0) bytes += count;
     if (!progress_report(progress, bytes, error)) return false;
     if (count == 0) return true;
@@ -36,13 +36,13 @@ static bool copy(int from, FileWriter *to, uint8_t *piece, Progress progress, Er
 
 bool spool_copy(int from, const char *path, Progress progress, Error *error) {
   FileWriter file;
-  uint8_t *piece = malloc(PIECE);
-  if (!piece) return fail(error, EXIT_MEMORY, "out of memory for standard input");
+  uint8_t *chunk = malloc(CHUNK);
+  if (!chunk) return fail(error, EXIT_MEMORY, "out of memory for standard input");
   bool ok = file_writer_begin(&file, path, error);
   if (ok) {
-    ok = copy(from, &file, piece, progress, error) && file_writer_commit(&file, error);
+    ok = copy(from, &file, chunk, progress, error) && file_writer_commit(&file, error);
     file_writer_abort(&file);
   }
-  free(piece);
+  free(chunk);
   return ok;
 }

@@ -11,7 +11,7 @@
 typedef struct Evaluation {
   double nats;    /* summed over the targets counted */
   int64_t tokens; /* targets counted */
-  int64_t bytes;  /* of text that they stand for; an end token stands for none */
+  int64_t bytes;  /* of their text; an end token has none */
 } Evaluation;
 
 static inline double evaluation_loss(const Evaluation *s) {

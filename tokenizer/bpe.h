@@ -15,7 +15,7 @@ typedef struct BpeMerge {
   int32_t left, right, id;
 } BpeMerge;
 
-/* What each id stands for: id i is bytes[begins[i] .. begins[i + 1]). An id of no bytes is a special token or unused:
+/* What each id stands for: id i is bytes[begins[i] .. begins[i + 1]). An id without bytes is a special token or unused:
  * encoding never gives it. */
 typedef struct BpeTokens {
   int32_t size; /* number of ids */

@@ -1,11 +1,11 @@
 /* Characters of a byte string and the three Unicode classes that splitting asks for.
  *
- * A byte that is no part of well-formed UTF-8 (RFC 3629: no overlong forms, surrogates or points over U+10FFFF) is a
+ * A byte that is not part of well-formed UTF-8 (RFC 3629: no overlong forms, surrogates or points over U+10FFFF) is a
  * character of its own, of class CHAR_OTHER. So every byte string is a sequence of characters, and a character never
- * depends on what stands before it: UTF-8 synchronizes itself, because no lead byte is a continuation byte.
+ * depends on the bytes before it: UTF-8 synchronizes itself, because no lead byte is a continuation byte.
  *
- * Which letters are letters is what PCRE2 knows: 10.42 has Unicode 14. Characters that were added since are
- * CHAR_OTHER, which moves where a text is split and changes no byte. */
+ * PCRE2 knows which characters are letters: version 10.42 has Unicode 14. Characters that were added later are
+ * CHAR_OTHER, which moves where a text is split but changes no byte. */
 #ifndef INKLING_TOKENIZER_CHAR_CLASS_H
 #define INKLING_TOKENIZER_CHAR_CLASS_H
 

@@ -12,8 +12,8 @@
  * EXIT_MEMORY. */
 bool convert_to_ids(const Tokenizer *tokenizer, FILE *in, const char *name, FILE *out, Error *error);
 
-/* Writes the bytes of ids that stand in `in`, with white space or commas between them; special tokens are no bytes.
- * EXIT_INPUT, with the word's place, for what is no id of the vocabulary; EXIT_OUTPUT as above. */
+/* Writes the bytes of the ids in `in`, which white space or commas separate; special tokens have no bytes. EXIT_INPUT,
+ * with the word's place, for what is not an id of the vocabulary; EXIT_OUTPUT as above. */
 bool convert_to_text(const Tokenizer *tokenizer, FILE *in, const char *name, FILE *out, Error *error);
 
 #endif

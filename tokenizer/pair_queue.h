@@ -1,4 +1,4 @@
-/* The pairs of tokens that stand side by side, with how often and where: found by their ids, taken by their count.
+/* Pairs of adjacent tokens, with how often and where they occur: found by their ids, taken by their count.
  *
  * Counts only go down after a pair is added. So the heap may hold counts that are too high: what comes to its top is
  * compared with the true count and put back lower if it was too high. */

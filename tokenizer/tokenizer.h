@@ -48,7 +48,7 @@ uint64_t tokenizer_fingerprint(const Tokenizer *tokenizer);
  * (also where texts begin with it), special tokens not recognized. For prompts; corpora go through bpe_encode.h.
  * EXIT_MEMORY. */
 bool tokenizer_encode(const Tokenizer *tokenizer, const uint8_t *text, size_t size, BpeIds *out, Error *error);
-/* The bytes that one id stands for (nothing for special tokens); valid as long as the tokenizer. */
+/* The bytes of one id (none for special tokens); valid as long as the tokenizer. */
 const uint8_t *tokenizer_decode(const Tokenizer *tokenizer, int32_t id, size_t *size);
 
 #endif
