@@ -103,7 +103,8 @@ bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size
   if (!check_count(merge_count, error)) return false;
   Bpe *bpe = calloc(1, sizeof *bpe);
   if (!bpe) return no_memory(error);
-  bool ok = copy_tables(bpe, tokens, merges, merge_count) || no_memory(error);
+  bool ok = copy_tables(bpe, tokens, merges, merge_count);
+  if (!ok) no_memory(error);
   ok = ok && find_bytes(bpe, error) && index_merges(bpe, error) && char_classes_create(&bpe->classes, error);
   if (ok) *out = bpe;
   else bpe_free(bpe);
@@ -139,14 +140,14 @@ static void own_bytes(const BpeTokens *tokens, const BpeMerge *merges, size_t me
   }
 }
 
-static bool fill_own(BpeTokens *tokens, BpeMerge *merges, size_t merge_count, Error *error) {
+static bool create_own(Bpe **out, BpeTokens *tokens, BpeMerge *merges, size_t merge_count, Error *error) {
   if (!own_begins(tokens->begins, merges, merge_count))
     return fail(error, EXIT_CHECKPOINT, "a merge of tokens that come after it, or of too many bytes");
   tokens->bytes = malloc(tokens->begins[tokens->size]);
   if (!tokens->bytes) return no_memory(error);
   own_bytes(tokens, merges, merge_count);
   for (size_t i = 0; i < merge_count; i++) merges[i].id = BPE_BYTES + (int32_t)i;
-  return true;
+  return bpe_create(out, tokens, merges, merge_count, error);
 }
 
 bool bpe_from_merges(Bpe **out, const BpeMerge *merges, size_t merge_count, Error *error) {
@@ -155,9 +156,10 @@ bool bpe_from_merges(Bpe **out, const BpeMerge *merges, size_t merge_count, Erro
   BpeTokens tokens = {.size = BPE_BYTES + (int32_t)merge_count + 1};
   tokens.begins = calloc((size_t)tokens.size + 1, sizeof *tokens.begins);
   BpeMerge *own = malloc((merge_count + 1) * sizeof *own);
-  bool ok = (tokens.begins && own) || no_memory(error);
+  bool ok = tokens.begins && own;
+  if (!ok) no_memory(error);
   if (ok && merge_count > 0) memcpy(own, merges, merge_count * sizeof *own);
-  ok = ok && fill_own(&tokens, own, merge_count, error) && bpe_create(out, &tokens, own, merge_count, error);
+  ok = ok && create_own(out, &tokens, own, merge_count, error);
   free(tokens.begins);
   free(tokens.bytes);
   free(own);

@@ -70,7 +70,8 @@ static bool ask_pcre2(CharClasses *classes, const uint8_t *text, size_t size, Er
 bool char_classes_create(CharClasses **out, Error *error) {
   CharClasses *classes = *out = calloc(1, sizeof *classes);
   uint8_t *text = malloc((size_t)UTF8_POINTS * 4);
-  bool ok = (classes && text) || fail(error, EXIT_MEMORY, "out of memory for the table of characters");
+  bool ok = classes && text;
+  if (!ok) fail(error, EXIT_MEMORY, "out of memory for the table of characters");
   ok = ok && ask_pcre2(classes, text, write_all_characters(text), error);
   free(text);
   if (!ok) {

@@ -77,10 +77,11 @@ size_t pretokenize_parts(const CharClasses *classes, const PretokenizeText *docu
   size_t made = 0, total = 0;
   while (cursor->document < count && made < PRETOKENIZE_ROUND_PARTS && total < round) {
     const PretokenizeText *document = &documents[cursor->document];
-    const uint8_t *text = document->size > 0 ? document->text + cursor->offset : NULL;
-    size_t left = document->size - cursor->offset, size = left;
-    if (left > PRETOKENIZE_PART_BYTES) size = pretokenize_cut(classes, text, left, PRETOKENIZE_PART_BYTES);
-    parts[made++] = (PretokenizePart){text, size, size == left};
+    const size_t begin = cursor->offset, left = document->size - begin;
+    const size_t size = left <= PRETOKENIZE_PART_BYTES
+                            ? left
+                            : pretokenize_cut(classes, document->text + begin, left, PRETOKENIZE_PART_BYTES);
+    parts[made++] = (PretokenizePart){size > 0 ? document->text + begin : NULL, size, size == left};
     total += size;
     cursor->offset += size;
     if (size == left) *cursor = (PretokenizeCursor){.document = cursor->document + 1};

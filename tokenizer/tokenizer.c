@@ -5,14 +5,14 @@
 #include <stdlib.h>
 
 bool tokenizer_from_merges(Tokenizer **out, const BpeMerge *merges, size_t merge_count, Error *error) {
+  *out = NULL;
   Tokenizer *t = calloc(1, sizeof *t);
-  bool ok = t || fail(error, EXIT_MEMORY, "out of memory for a tokenizer");
-  ok = ok && bpe_from_merges(&t->bpe, merges, merge_count, error);
-  *out = ok ? t : NULL;
-  if (!ok) {
+  if (!t) return fail(error, EXIT_MEMORY, "out of memory for a tokenizer");
+  if (!bpe_from_merges(&t->bpe, merges, merge_count, error)) {
     tokenizer_free(t);
     return false;
   }
+  *out = t;
   t->end = t->bpe->tokens.size - 1;
   t->end_text = END_OF_TEXT;
   return true;
