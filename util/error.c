@@ -36,8 +36,3 @@ bool error_append(Error *error, const char *format, ...) {
   va_end(arguments);
   return false;
 }
-
-bool error_memory(Error *error, const char *what) {
-  fail(error, EXIT_MEMORY, "out of memory for %s", what);
-  return false;
-}

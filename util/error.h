@@ -39,8 +39,11 @@ bool fail(Error *error, ExitCode code, const char *format, ...) __attribute__((f
 /* Adds to the text of an error: advice that only the caller can give, because it knows the flags. Returns false. */
 bool error_append(Error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* EXIT_MEMORY, "out of memory for WHAT"; returns false. */
-bool error_memory(Error *error, const char *what);
+/* EXIT_MEMORY; returns false. */
+static inline bool error_memory(Error *error, const char *what) {
+  fail(error, EXIT_MEMORY, "out of memory for %s", what);
+  return false; /* written out for static analysis */
+}
 
 #ifdef __cplusplus
 }

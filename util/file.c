@@ -85,7 +85,7 @@ static bool output_failed(Error *error, const char *what, const char *path, int 
 /* ---- temporaries ---- */
 
 enum { SUFFIX = 6, NAME_KEPT = 200 };   /* NAME_KEPT: the temporary's name stays below the usual limit of 255 bytes */
-static const char MARK[] = ".inkling-"; /* nobody else's file is swept */
+static const char MARK[] = ".inkling-"; /* no other file is swept */
 
 /* Six letters from process, clock and attempt. O_EXCL decides; they only make the first attempt likely to succeed. */
 static void random_suffix(char out[SUFFIX + 1], unsigned attempt) {
