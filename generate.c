@@ -6,10 +6,10 @@
 #include "cli/startup.h"
 #include "util/array.h"
 #include "util/file.h"
-#include "util/path.h"
 #include "util/text.h"
 #include "util/threads.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/directory.h"
 #include "tokenizer/convert.h"
 #include "dataset/packing.h"
 #include "dataset/tokenization.h"
@@ -22,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct GenerateSettings {
@@ -128,57 +127,15 @@ static bool find_run(Program *p, Error *error) {
     return fail(error, EXIT_USAGE, "two runs given: \"%s\" and -m \"%s\"; did you mean -p \"%s\"?", s->run, s->model,
                 s->run);
   const char *given = s->run ? s->run : s->model;
-  if (!given) return checkpoint_newest(&p->dir, error);
+  if (!given)
+    return checkpoint_newest(&p->dir, error) || error_append(error, "; name one, or make one with ./train FILE");
   p->dir = strdup(given);
-  return p->dir || fail(error, EXIT_MEMORY, "out of memory for a path");
-}
-
-/* A configuration cannot ask for more memory than the weights beside it justify. */
-static bool check_weights_size(const char *path, const ParameterTable *table, Error *error) {
-  struct stat info;
-  if (stat(path, &info) != 0) return fail(error, EXIT_CHECKPOINT, "cannot read %s: %s", path, strerror(errno));
-  if (info.st_size / 2 >= table->parameters) return true;
-  return fail(error, EXIT_CHECKPOINT,
-              "%s has %lld bytes, too few for the %" PRId64 " parameters that config.json describes", path,
-              (long long)info.st_size, table->parameters);
-}
-
-static bool read_weights(Program *p, const char *path, Error *error) {
-  ParameterTable table;
-  if (!parameter_table_make(&table, &p->config, error)) return false;
-  float *arena = NULL;
-  bool ok = check_weights_size(path, &table, error);
-  if (ok) {
-    arena = calloc(table.arena, sizeof *arena);
-    ok = arena ? checkpoint_read_weights(path, &table, arena, error)
-               : fail(error, EXIT_MEMORY, "out of memory for %s", path);
-  }
-  ok = ok && model_open(&p->model, p->backend, p->context, &p->config, error);
-  if (ok) model_upload(p->model, ARENA_MASTER, arena);
-  free(arena);
-  parameter_table_free(&table);
-  return ok;
-}
-
-static bool load_tokenizer(Program *p, Error *error) {
-  char *path = path_join(p->dir, "tokenizer.json");
-  if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
-  bool ok = tokenizer_load(&p->tokenizer, path, error);
-  free(path);
-  if (!ok || tokenizer_vocab(p->tokenizer) == p->config.vocab) return ok;
-  return fail(error, EXIT_CHECKPOINT,
-              "%s: tokenizer.json has %d tokens and config.json %d; they are not of the same model", p->dir,
-              tokenizer_vocab(p->tokenizer), p->config.vocab);
+  return p->dir || error_memory(error, "a path");
 }
 
 static bool load_model(Program *p, Error *error) {
-  const GenerateSettings *s = &p->settings;
-  if (!device_open(&s->machine, &p->config, NULL, &p->console, &p->backend, &p->context, error)) return false;
-  char *path = path_join(p->dir, "model.safetensors");
-  if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
-  bool ok = read_weights(p, path, error);
-  free(path);
-  return ok;
+  return device_open(&p->settings.machine, &p->config, NULL, &p->console, &p->backend, &p->context, error) &&
+         checkpoint_load_model(&p->model, p->dir, &p->config, p->backend, p->context, error);
 }
 
 /* ---- prompt ---- */
@@ -186,8 +143,7 @@ static bool load_model(Program *p, Error *error) {
 /* Everything from a stream, up to `limit` bytes. */
 static bool read_all(FILE *stream, const char *name, size_t limit, uint8_t **out, size_t *size, Error *error) {
   for (size_t capacity = 0; *size < limit;) {
-    if (!array_reserve(out, &capacity, *size + (1 << 16), 1))
-      return fail(error, EXIT_MEMORY, "out of memory for the prompt");
+    if (!array_reserve(out, &capacity, *size + (1 << 16), 1)) return error_memory(error, "the prompt");
     *size += fread(*out + *size, 1, capacity - *size, stream);
     if (ferror(stream)) return fail(error, EXIT_INPUT, "cannot read the prompt from %s: %s", name, strerror(errno));
     if (feof(stream)) return true;
@@ -202,7 +158,7 @@ static bool prompt_bytes(const GenerateSettings *s, uint8_t **out, size_t *size,
   if (s->prompt) {
     *out = (uint8_t *)strdup(s->prompt);
     *size = strlen(s->prompt);
-    return *out || fail(error, EXIT_MEMORY, "out of memory for the prompt");
+    return *out || error_memory(error, "the prompt");
   }
   if (!s->prompt_file) return true;
   bool standard = strcmp(s->prompt_file, "-") == 0;
@@ -427,8 +383,8 @@ static bool run(void *context, Error *error) {
     return fail(error, EXIT_USAGE, "--score takes no prompt");
   uint8_t *text = NULL;
   size_t size = 0;
-  bool ok =
-      find_run(p, error) && checkpoint_read_config(p->dir, &p->config, &p->special, error) && load_tokenizer(p, error);
+  bool ok = find_run(p, error) && checkpoint_read_config(p->dir, &p->config, &p->special, error) &&
+            checkpoint_load_tokenizer(&p->tokenizer, p->dir, p->config.vocab, error);
   if (ok && (s->encode || s->decode)) return convert(p, error);
   ok = ok && load_model(p, error);
   if (ok && p->settings.score) return score(p, error);

@@ -35,6 +35,9 @@ enum {
 /* 8/3 dim rounded up to a multiple of 32: the width whose three matrices cost what two of 4 dim would. */
 int model_default_ffn(int dim);
 
+/* The number of parameters, pads not counted: what people call the size of a model. */
+int64_t model_parameters(const ModelConfig *config);
+
 /* Ranges and divisibility; `code` is EXIT_USAGE for flags and EXIT_CHECKPOINT for files. */
 bool model_config_check(const ModelConfig *config, ExitCode code, Error *error);
 
@@ -64,7 +67,6 @@ typedef struct ParameterTable {
   LayerParameters *layers;
   Matrix embedding, final_norm, head; /* head == embedding when tied */
   size_t arena;                       /* elements, alignment and pads included */
-  int64_t parameters;                 /* logical, what people call the size of the model */
 } ParameterTable;
 
 bool parameter_table_make(ParameterTable *out, const ModelConfig *config, Error *error);
@@ -122,7 +124,6 @@ typedef struct TrainConfig {
 bool model_train_begin(Model *model, const TrainConfig *config, Error *error);
 /* What a training run will allocate, in bytes, computed without allocating: the plan. `total` is on the device. */
 typedef struct MemoryPlan {
-  int64_t parameters;
   size_t weights, gradients, moments, activations, logits;
   size_t copies; /* of weights and moments, in host memory, on their way to a file */
   size_t total;

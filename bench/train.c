@@ -83,7 +83,7 @@ static bool train_once(Bench *b, const BenchModel *m, int batch, float dropout, 
           "\"flops_per_s\": %.5g, \"peak_memory_bytes\": %zu, \"params\": %" PRId64 ", \"source\": \"bench_kernels\"}",
           b->autotune ? ", autotuned" : "", b->head_rows ? ", more rows of logits at once" : "", m->name,
           bench_dtype(b), batch, c->ctx, c->vocab, (double)dropout, (double)rows / s, 1e3 * s, flops / s,
-          info.peak_bytes, model_table(model)->parameters);
+          info.peak_bytes, model_parameters(c));
     }
   }
   model_close(model);

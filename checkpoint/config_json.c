@@ -1,8 +1,8 @@
 /* config.json and generation_config.json, as transformers writes and reads them. */
-#include "checkpoint/internal.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/directory.h"
 
 #include "util/file.h"
-#include "util/path.h"
 #include "util/text.h"
 
 #include <jansson.h>
@@ -11,63 +11,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- configuration, written ---- */
+/* ---- writing ---- */
 
 /* The shortest decimal that is `value` in fp32: 1e-5f becomes 1e-05, not 9.99999974737875e-06. */
-static double shortest(float value) {
-  double decimal = (double)value;
-  for (int digits = 6; digits <= 9; digits++) {
-    char text[32];
-    snprintf(text, sizeof text, "%.*g", digits, (double)value);
-    decimal = strtod(text, NULL);
-    if ((float)decimal == value) break;
-  }
-  return decimal;
-}
+static double shortest(float value) { return strtod(text_number((double)value, true).text, NULL); }
 
 static json_t *token_json(int token) { return token < 0 ? json_null() : json_integer(token); }
 
-static json_t *config_json(const ModelConfig *config, SpecialTokens tokens) {
-  double rope_theta = shortest(config->rope_base);
-  json_t *root = json_pack("{s:[s], s:s, s:s, s:s, s:s}", "architectures", "LlamaForCausalLM", "model_type", "llama",
-                           "dtype", "float32", "torch_dtype", "float32", "hidden_act", "silu");
-  json_t *sizes = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "vocab_size", config->vocab, "hidden_size",
-                            config->dim, "intermediate_size", config->ffn, "num_hidden_layers", config->layers,
-                            "num_attention_heads", config->heads, "num_key_value_heads", config->kv_heads, "head_dim",
-                            config->head_dim, "max_position_embeddings", config->ctx);
+static json_t *config_json(const ModelConfig *c, SpecialTokens tokens) {
+  const double rope_theta = shortest(c->rope_base);
   /* Readers differ: transformers 5 looks into rope_parameters, 4 and the others at the top level. */
-  json_t *numbers = json_pack("{s:f, s:f, s:{s:s, s:f}, s:n, s:f, s:f}", "rms_norm_eps", shortest(config->norm_eps),
-                              "rope_theta", rope_theta, "rope_parameters", "rope_type", "default", "rope_theta",
-                              rope_theta, "rope_scaling", "attention_dropout", 0.0, "initializer_range", 0.02);
-  json_t *rest = json_pack("{s:b, s:b, s:b, s:b, s:o, s:o, s:n}", "tie_word_embeddings", config->tie, "attention_bias",
-                           0, "mlp_bias", 0, "use_cache", 1, "bos_token_id", token_json(tokens.start), "eos_token_id",
-                           token_json(tokens.end), "pad_token_id");
-  bool ok = json_object_update(root, sizes) == 0 && json_object_update(root, numbers) == 0 &&
-            json_object_update(root, rest) == 0;
-  json_decref(sizes);
-  json_decref(numbers);
-  json_decref(rest);
-  if (ok) return root;
-  json_decref(root);
-  return NULL;
+  return json_pack("{s:[s], s:s, s:s, s:s, s:s,"
+                   " s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i,"
+                   " s:f, s:f, s:{s:s, s:f}, s:n, s:f, s:f,"
+                   " s:b, s:b, s:b, s:b, s:o, s:o, s:n}",
+                   "architectures", "LlamaForCausalLM", "model_type", "llama", "dtype", "float32", "torch_dtype",
+                   "float32", "hidden_act", "silu", "vocab_size", c->vocab, "hidden_size", c->dim, "intermediate_size",
+                   c->ffn, "num_hidden_layers", c->layers, "num_attention_heads", c->heads, "num_key_value_heads",
+                   c->kv_heads, "head_dim", c->head_dim, "max_position_embeddings", c->ctx, "rms_norm_eps",
+                   shortest(c->norm_eps), "rope_theta", rope_theta, "rope_parameters", "rope_type", "default",
+                   "rope_theta", rope_theta, "rope_scaling", "attention_dropout", 0.0, "initializer_range", 0.02,
+                   "tie_word_embeddings", c->tie, "attention_bias", 0, "mlp_bias", 0, "use_cache", 1, "bos_token_id",
+                   token_json(tokens.start), "eos_token_id", token_json(tokens.end), "pad_token_id");
 }
 
-/* Writes DIR/name; takes `root`, which may be NULL (no memory). */
+/* Writes DIR/NAME; takes `root`, which may be NULL (no memory). */
 static bool write_json(const char *dir, const char *name, json_t *root, Error *error) {
-  char *path = path_join(dir, name);
   /* 9 digits: enough for any fp32, and few enough that shortest() is not undone */
   char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
-  bool ok = false;
-  if (!path || !text) {
-    checkpoint_no_memory(name, error);
-  } else {
-    size_t length = strlen(text);
-    text[length] = '\n'; /* the terminator gives way: the length is known */
-    ok = file_write(path, text, length + 1, error);
-  }
   json_decref(root);
+  if (!text) return error_memory(error, name);
+  const size_t length = strlen(text);
+  text[length] = '\n'; /* instead of the terminator: the length is known */
+  bool ok = checkpoint_write_file(dir, name, text, length + 1, error);
   free(text);
-  free(path);
   return ok;
 }
 
@@ -77,13 +54,13 @@ bool checkpoint_write_config(const char *dir, const ModelConfig *config, Special
                 tokens.end, config->vocab);
   json_t *generation =
       json_pack("{s:o, s:o}", "bos_token_id", token_json(tokens.start), "eos_token_id", token_json(tokens.end));
-  if (write_json(dir, "config.json", config_json(config, tokens), error))
-    return write_json(dir, "generation_config.json", generation, error);
+  if (write_json(dir, CHECKPOINT_CONFIG, config_json(config, tokens), error))
+    return write_json(dir, CHECKPOINT_GENERATION_CONFIG, generation, error);
   json_decref(generation);
   return false;
 }
 
-/* ---- configuration, read ---- */
+/* ---- reading ---- */
 
 enum { MAX_CONFIG_BYTES = 16 << 20 };
 
@@ -140,7 +117,7 @@ static bool read_flag(const ConfigReader *r, const char *key, bool *out) {
   return true;
 }
 
-/* A string that has to be one of two (`other` may be NULL), when it is there. */
+/* A string must be one of two (`other` may be NULL), when it is there. */
 static bool require_text(const ConfigReader *r, const json_t *value, const char *key, const char *wanted,
                          const char *other) {
   if (!value) return true;
@@ -238,9 +215,9 @@ static json_t *parse_config(const char *path, Error *error) {
   json_error_t problem;
   json_t *root = NULL;
   if (file.size == 0 || file.size > MAX_CONFIG_BYTES)
-    fail(error, EXIT_CHECKPOINT, "%s has %zu bytes; 1 to %d is possible", path, file.size, MAX_CONFIG_BYTES);
+    fail(error, EXIT_CHECKPOINT, "%s has %zu bytes; expected 1 to %d", path, file.size, MAX_CONFIG_BYTES);
   else if (!(root = json_loadb((const char *)file.bytes, file.size, JSON_REJECT_DUPLICATES, &problem)))
-    fail(error, EXIT_CHECKPOINT, "%s is not proper JSON (line %d, column %d: %s)", path, problem.line, problem.column,
+    fail(error, EXIT_CHECKPOINT, "%s is not valid JSON (line %d, column %d: %s)", path, problem.line, problem.column,
          text_one_line(problem.text, 80).text);
   file_unmap(&file);
   if (!root || json_is_object(root)) return root;
@@ -250,12 +227,10 @@ static json_t *parse_config(const char *path, Error *error) {
 }
 
 bool checkpoint_read_config(const char *dir, ModelConfig *config, SpecialTokens *tokens, Error *error) {
-  char *path = path_join(dir, "config.json");
-  if (!path) return checkpoint_no_memory(dir, error);
-  json_t *root = parse_config(path, error);
-  ConfigReader reader = {.root = root, .path = path, .error = error};
+  const CheckpointPath path = checkpoint_path(dir, CHECKPOINT_CONFIG);
+  json_t *root = parse_config(path.text, error);
+  const ConfigReader reader = {.root = root, .path = path.text, .error = error};
   bool ok = root && read_config(&reader, config, tokens) && model_config_check(config, EXIT_CHECKPOINT, error);
   json_decref(root);
-  free(path);
   return ok;
 }

@@ -1,9 +1,9 @@
-/* The run directory: its lock, and finding the newest one. */
 #define _DEFAULT_SOURCE /* flock */
-#include "checkpoint/internal.h"
+#include "checkpoint/directory.h"
 
-#include "util/file.h"
-#include "util/path.h"
+#include "dataset/token_file.h"
+#include "tokenizer/tokenizer.h"
+#include "util/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,9 +15,73 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-bool checkpoint_system_failed(const char *what, const char *path, Error *error) {
-  return fail(error, EXIT_OUTPUT, "cannot %s %s: %s; check the directory, or choose another with --out", what, path,
-              strerror(errno));
+#define LOCK_NAME ".lock"
+
+/* ---- files ---- */
+
+/* Everything that a run writes. What checkpoint_remove_old() removes comes first, and of that what makes the old run
+ * resumable. */
+static const char *const run_files[] = {
+    CHECKPOINT_LAST_STATE, CHECKPOINT_PREV_STATE,        CHECKPOINT_TUNING,     CHECKPOINT_SAMPLES,
+    CHECKPOINT_STDIN_TEXT, CHECKPOINT_STDIN_JSONL,       CHECKPOINT_VAL_TOKENS, CHECKPOINT_TOKENS,
+    CHECKPOINT_METRICS,    CHECKPOINT_SETTINGS,          TOKENIZER_JSON,        TOKENIZER_CONFIG_JSON,
+    CHECKPOINT_WEIGHTS,    CHECKPOINT_GENERATION_CONFIG, CHECKPOINT_CONFIG};
+enum { RUN_FILES = sizeof run_files / sizeof run_files[0], OLD_RUN_FILES = 6 };
+
+CheckpointPath checkpoint_path(const char *dir, const char *name) {
+  CheckpointPath path;
+  snprintf(path.text, sizeof path.text, "%s%s%s", dir, text_ends_with(dir, "/") || !*dir ? "" : "/", name);
+  return path;
+}
+
+bool checkpoint_write_file(const char *dir, const char *name, const char *text, size_t size, Error *error) {
+  return file_write(checkpoint_path(dir, name).text, text, size, error);
+}
+
+void checkpoint_remove_file(const char *dir, const char *name) { unlink(checkpoint_path(dir, name).text); }
+
+static void remove_files(const char *dir, int count) {
+  for (int i = 0; i < count; i++) checkpoint_remove_file(dir, run_files[i]);
+}
+
+void checkpoint_remove_old(const char *dir) { remove_files(dir, OLD_RUN_FILES); }
+
+/* ---- nothing of the user's is replaced ---- */
+
+static bool is_at(const struct stat *file, const char *path) {
+  struct stat found;
+  return stat(path, &found) == 0 && found.st_dev == file->st_dev && found.st_ino == file->st_ino;
+}
+
+bool checkpoint_check_input(const char *dir, const char *input, Error *error) {
+  struct stat file;
+  if (stat(input, &file) != 0) return true; /* not a file, or reported when it is opened */
+  if (is_at(&file, dir)) return fail(error, EXIT_USAGE, "%s is the text to train on", dir);
+  for (int i = 0; i < RUN_FILES; i++)
+    if (is_at(&file, checkpoint_path(dir, run_files[i]).text))
+      return fail(error, EXIT_USAGE, "%s in %s is the text to train on and would be replaced", run_files[i], dir);
+  return true;
+}
+
+/* A run that was killed while it encoded its text leaves tokens and nothing else. */
+static bool is_token_file(const char *path) {
+  TokenFile file;
+  Error ignored = {0};
+  if (!token_file_open(&file, path, &ignored)) return false;
+  token_file_close(&file);
+  return true;
+}
+
+static bool check_files(const char *dir, bool had_model, Error *error) {
+  for (int i = 0; i < RUN_FILES; i++) {
+    struct stat found;
+    const CheckpointPath path = checkpoint_path(dir, run_files[i]);
+    if (stat(path.text, &found) != 0) continue;
+    if (!S_ISREG(found.st_mode)) return fail(error, EXIT_USAGE, "%s in %s is not a regular file", run_files[i], dir);
+    if (!had_model && !is_token_file(path.text))
+      return fail(error, EXIT_USAGE, "%s in %s does not belong to a run and would be replaced", run_files[i], dir);
+  }
+  return true;
 }
 
 /* ---- lock ---- */
@@ -26,101 +90,96 @@ static bool busy(const char *dir, int fd, Error *error) {
   char who[32] = {0};
   ssize_t size = pread(fd, who, sizeof who - 1, 0);
   long process = size > 0 ? strtol(who, NULL, 10) : 0;
-  if (process <= 0)
-    return fail(error, EXIT_BUSY, "%s is in use by another train; wait for it or choose another --out", dir);
-  return fail(error, EXIT_BUSY, "%s is in use by another train (process %ld); wait for it or choose another --out", dir,
-              process);
+  if (process <= 0) return fail(error, EXIT_BUSY, "%s is in use by another process", dir);
+  return fail(error, EXIT_BUSY, "%s is in use by another process (%ld)", dir, process);
 }
 
 /* Someone may have deleted the file between open() and flock(): then the lock is on nothing. */
 static bool still_there(int fd, const char *path) {
-  struct stat ours, theirs;
-  return fstat(fd, &ours) == 0 && stat(path, &theirs) == 0 && ours.st_ino == theirs.st_ino &&
-         ours.st_dev == theirs.st_dev;
+  struct stat ours;
+  return fstat(fd, &ours) == 0 && is_at(&ours, path);
 }
 
 static bool lock_file(const char *dir, const char *path, int *fd, Error *error) {
   for (int attempt = 0; attempt < 10; attempt++) {
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (*fd < 0) return checkpoint_system_failed("make the lock", path, error);
-    if (flock(*fd, LOCK_EX | LOCK_NB) != 0) {
-      bool taken = errno == EWOULDBLOCK;
-      if (taken) busy(dir, *fd, error);
-      else checkpoint_system_failed("lock", path, error);
-      close(*fd);
-      *fd = -1;
-      return false;
-    }
-    if (still_there(*fd, path)) return true;
+    if (*fd < 0) return fail(error, EXIT_OUTPUT, "cannot make the lock %s: %s", path, strerror(errno));
+    const bool locked = flock(*fd, LOCK_EX | LOCK_NB) == 0;
+    if (locked && still_there(*fd, path)) return true;
+    if (!locked && errno == EWOULDBLOCK) busy(dir, *fd, error);
+    else if (!locked) fail(error, EXIT_OUTPUT, "cannot lock %s: %s", path, strerror(errno));
     close(*fd);
     *fd = -1;
+    if (!locked) return false;
   }
-  return fail(error, EXIT_BUSY, "%s keeps being deleted; is another train clearing %s?", path, dir);
+  return fail(error, EXIT_BUSY, "%s keeps being deleted; is another process clearing %s?", path, dir);
 }
 
-/* The process number is for the message of others only: that it may not be written (a full disk) is no failure. */
+/* The process number is for the messages of others only: that it cannot be written (a full disk) is not a failure. */
 static void sign_lock(int fd) {
   char text[32];
   int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
   if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)length, 0) != length) return;
 }
 
-static void sweep(const char *dir, const char *name) {
-  char *path = path_join(dir, name);
-  if (path) file_sweep(path);
-  free(path);
+bool checkpoint_lock(CheckpointLock *lock, const char *dir, Error *error) {
+  *lock = (CheckpointLock){.fd = -1, .had_model = checkpoint_is_model(dir)};
+  if (!check_files(dir, lock->had_model, error)) return false;
+  lock->created = mkdir(dir, 0777) == 0;
+  if (!lock->created && errno != EEXIST)
+    return fail(error, EXIT_OUTPUT, "cannot make the run directory %s: %s", dir, strerror(errno));
+  if (!lock_file(dir, checkpoint_path(dir, LOCK_NAME).text, &lock->fd, error)) return false;
+  sign_lock(lock->fd);
+  file_sweep(dir);
+  file_sweep(checkpoint_path(dir, CHECKPOINT_LAST).text);
+  file_sweep(checkpoint_path(dir, CHECKPOINT_PREV).text);
+  return true;
 }
 
-bool checkpoint_lock(const char *dir, int *fd, Error *error) {
-  *fd = -1;
-  char *path = path_join(dir, ".lock");
-  if (!path) return checkpoint_no_memory(dir, error);
-  bool ok = lock_file(dir, path, fd, error);
-  free(path);
-  if (!ok) return false;
-  sign_lock(*fd);
-  file_sweep(dir);
-  sweep(dir, "last");
-  sweep(dir, "prev");
-  return true;
+void checkpoint_unlock(CheckpointLock *lock, const char *dir, bool keep) {
+  if (lock->fd < 0) return;
+  if (!keep) checkpoint_remove_file(dir, CHECKPOINT_STDIN_COPY);
+  if (!keep && !lock->had_model) {
+    remove_files(dir, RUN_FILES);
+    checkpoint_remove_file(dir, LOCK_NAME);
+    if (lock->created) rmdir(dir);
+  }
+  close(lock->fd);
+  lock->fd = -1;
 }
 
 /* ---- finding runs ---- */
 
-static bool is_run(const char *name) {
-  size_t length = strlen(name);
-  return length > 4 && strcmp(name + length - 4, ".run") == 0;
-}
-
 /* When the model in a directory was written; false where there is none. */
-static bool run_time(const char *name, struct timespec *time) {
-  char *path = path_join(name, "config.json"), *weights = path_join(name, "model.safetensors");
-  struct stat config, model;
-  bool ok = path && weights && stat(path, &config) == 0 && stat(weights, &model) == 0;
-  if (ok) *time = model.st_mtim;
-  free(path);
-  free(weights);
-  return ok;
+static bool model_time(const char *dir, struct timespec *time) {
+  struct stat config, weights;
+  if (stat(checkpoint_path(dir, CHECKPOINT_CONFIG).text, &config) != 0 ||
+      stat(checkpoint_path(dir, CHECKPOINT_WEIGHTS).text, &weights) != 0)
+    return false;
+  *time = weights.st_mtim;
+  return true;
 }
 
 bool checkpoint_is_model(const char *dir) {
   struct timespec ignored;
-  return run_time(dir, &ignored);
+  return model_time(dir, &ignored);
+}
+
+static bool later(const struct timespec *a, const struct timespec *b) {
+  return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
 }
 
 bool checkpoint_newest(char **out, Error *error) {
   *out = NULL;
   DIR *here = opendir(".");
-  struct timespec best = {0}, time;
+  struct timespec newest = {0}, time;
   for (struct dirent *entry; here && (entry = readdir(here));) {
-    if (!is_run(entry->d_name) || !run_time(entry->d_name, &time)) continue;
-    bool later = time.tv_sec > best.tv_sec || (time.tv_sec == best.tv_sec && time.tv_nsec > best.tv_nsec);
-    if (*out && !later) continue;
-    best = time;
+    const bool is_run = text_ends_with(entry->d_name, ".run") && strlen(entry->d_name) > strlen(".run");
+    if (!is_run || !model_time(entry->d_name, &time) || (*out && !later(&time, &newest))) continue;
+    newest = time;
     free(*out);
     *out = strdup(entry->d_name);
   }
   if (here) closedir(here);
-  if (*out) return true;
-  return fail(error, EXIT_USAGE, "there is no *.run in this directory; name one, or make one with ./train FILE");
+  return *out || fail(error, EXIT_USAGE, "there is no *.run in this directory");
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "tensors are mapped as they are: a big-endian machine needs conversions that nobody has written"
+#error "tensors are mapped as they are: a big-endian machine would need conversions, which are missing"
 #endif
 
 enum { PREFIX_BYTES = 8, MAX_HEADER = 100000000 /* the specification's */ };
@@ -58,10 +58,6 @@ __attribute__((format(printf, 2, 3))) static bool invalid(const Reader *r, const
               detail);
 }
 
-static bool out_of_memory(const Reader *r) {
-  return fail(r->error, EXIT_MEMORY, "out of memory while reading the header of %s", r->path);
-}
-
 /* Finds the header in the file; sets where the data begin. */
 static bool split_file(Reader *r, const MappedFile *file, const char **header, size_t *header_size) {
   if (file->size < PREFIX_BYTES) return invalid(r, "it has %zu bytes, too short for a header", file->size);
@@ -83,9 +79,8 @@ static json_t *parse_header(const Reader *r, const char *header, size_t size) {
   json_error_t problem;
   json_t *root = json_loadb(header, size, JSON_REJECT_DUPLICATES, &problem);
   if (root) return root; /* an object: it starts with '{' */
-  if (json_error_code(&problem) == json_error_out_of_memory) out_of_memory(r);
-  else
-    invalid(r, "its header is not proper JSON (byte %d: %s)", problem.position, text_one_line(problem.text, 80).text);
+  if (json_error_code(&problem) == json_error_out_of_memory) error_memory(r->error, r->path);
+  else invalid(r, "its header is not valid JSON (byte %d: %s)", problem.position, text_one_line(problem.text, 80).text);
   return NULL;
 }
 
@@ -146,7 +141,7 @@ static bool read_tensor(const Reader *r, SafeTensor *tensor, const char *key, co
 static bool read_metadata(const Reader *r, SafeTensors *out, json_t *metadata) {
   if (!json_is_object(metadata)) return invalid(r, "its __metadata__ is not an object");
   out->metadata = calloc(json_object_size(metadata) + 1, sizeof *out->metadata);
-  if (!out->metadata) return out_of_memory(r);
+  if (!out->metadata) return error_memory(r->error, r->path);
   const char *key;
   json_t *value;
   json_object_foreach(metadata, key, value) {
@@ -174,7 +169,7 @@ static bool check_cover(const Reader *r, const SafeTensors *file) {
     const SafeTensor *tensor = &file->tensors[i];
     const uint8_t *begin = tensor->data;
     if (begin != expected)
-      return invalid(r, "tensor '%s' begins at byte %td of the data where %td is due (%s)",
+      return invalid(r, "tensor '%s' begins at byte %td of the data, expected %td (%s)",
                      text_one_line(tensor->name, 80).text, begin - r->data, expected - r->data,
                      begin < expected ? "tensors overlap" : "there is a hole");
     expected += tensor->bytes;
@@ -191,7 +186,7 @@ static bool read_all(Reader *r, SafeTensors *out) {
   if (!root) return false;
   out->header = root;
   out->tensors = calloc(json_object_size(root) + 1, sizeof *out->tensors);
-  if (!out->tensors) return out_of_memory(r);
+  if (!out->tensors) return error_memory(r->error, r->path);
   const char *key;
   json_t *entry;
   json_object_foreach(root, key, entry) {

@@ -167,17 +167,19 @@ bool options_load(Options *options, const char *path, ExitCode code, Error *erro
 
 /* ---- writing ---- */
 
-static void write_row(FILE *stream, const Option *row) {
+static void write_row(FILE *stream, const Option *row, OptionsResolve *resolve, const void *context) {
   const OptionValue value = option_load(row);
   const TextList one = {(const char *[]){value.text}, 1};
   const TextList *texts = row->kind == OPTION_LIST ? row->value : &one;
   char text[400];
   option_value_text(row, value, text, sizeof text);
   for (int i = 0; i < texts->count; i++) {
+    char *resolved = resolve && option_is_text(row) ? resolve(context, row->value, texts->items[i]) : NULL;
     fprintf(stream, "%s = ", row->name);
-    if (option_is_text(row)) write_text(stream, texts->items[i]);
+    if (option_is_text(row)) write_text(stream, resolved ? resolved : texts->items[i]);
     else fputs(text, stream);
     fputc('\n', stream);
+    free(resolved);
   }
 }
 
@@ -190,13 +192,13 @@ static bool loses_to_rival(const Options *options, const Option *row) {
   return false;
 }
 
-bool options_write(const Options *options, FILE *stream) {
+bool options_write(const Options *options, FILE *stream, OptionsResolve *resolve, const void *context) {
   const char *group = NULL;
   for (const Option *row = options->rows; row < options->rows + options->count; row++) {
     if (row->transient || !option_is_set(row, option_load(row)) || loses_to_rival(options, row)) continue;
     if (row->group != group) fprintf(stream, "%s# %s\n", group ? "\n" : "", row->group);
     group = row->group;
-    write_row(stream, row);
+    write_row(stream, row, resolve, context);
   }
   return !ferror(stream);
 }

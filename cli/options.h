@@ -125,9 +125,13 @@ bool options_load(Options *options, const char *path, ExitCode code, Error *erro
 OptionOrigin options_origin(const Options *options, const void *value);
 bool options_given(const Options *options, const void *value);
 
+/* What is written instead of a text of the row with this `value`, in fresh memory; NULL: the text itself. */
+typedef char *OptionsResolve(const void *context, const void *value, const char *text);
+
 /* All values that are known now in the form options_load() reads, transient rows left out; of rows that exclude each
- * other the one that was given, else the first. False when the stream has an error. */
-bool options_write(const Options *options, FILE *stream);
+ * other the one that was given, else the first. `resolve`: NULL, or asked for each text, with `context`. False when the
+ * stream has an error. */
+bool options_write(const Options *options, FILE *stream, OptionsResolve *resolve, const void *context);
 
 /* The table, at most 100 columns wide. */
 void options_help(const Options *options, FILE *stream);

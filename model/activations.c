@@ -82,7 +82,6 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   plan.copies = 3 * table.arena * sizeof(float);
   plan.total = plan.weights + plan.gradients + plan.moments + plan.activations + plan.logits;
   if (!device->accelerator) plan.total += plan.copies;
-  plan.parameters = table.parameters;
   parameter_table_free(&table);
   return plan;
 }

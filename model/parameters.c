@@ -10,6 +10,12 @@
 
 /* ---- configuration ---- */
 
+int64_t model_parameters(const ModelConfig *c) {
+  const int64_t attention = (int64_t)c->dim * qkv_width(c) + (int64_t)query_width(c) * c->dim;
+  const int64_t layer = attention + 3 * (int64_t)c->dim * c->ffn + 2 * (int64_t)c->dim;
+  return c->layers * layer + c->dim + (c->tie ? 1 : 2) * (int64_t)c->vocab * c->dim;
+}
+
 int model_default_ffn(int dim) { return (int)round_up64(((int64_t)dim * 8 + 2) / 3, 32); }
 
 static bool in_range(const char *name, int value, int low, int high, ExitCode code, Error *error) {
@@ -69,7 +75,6 @@ static void add_tensor(ParameterTable *t, int layer, const char *name, int rows,
   tensor->offset = t->arena;
   tensor->init_std = std;
   t->arena += (size_t)padded_rows * (size_t)cols;
-  t->parameters += (int64_t)rows * cols;
 }
 
 static Matrix add_matrix(ParameterTable *t, int layer, const char *name, int rows, int padded_rows, int cols,

@@ -1,6 +1,9 @@
 /* Fuzzes the safetensors reader.
- *   clang -g -O1 -fsanitize=fuzzer,address,undefined -DLIBFUZZER -I. ... fuzz_safetensors.c, store and util/error.c,
- * -ljansson Without -DLIBFUZZER it is a plain program that replays the files given as arguments. */
+ *
+ *   clang -g -O1 -fsanitize=fuzzer,address,undefined -DLIBFUZZER -D_XOPEN_SOURCE=700 -I. tests/fuzz_safetensors.c \
+ *     checkpoint/safetensors.c util/error.c util/file.c util/path.c util/text.c util/utf8.c -ljansson -lm
+ *
+ * Without -DLIBFUZZER (and fuzzer) it is a plain program that replays the files given as arguments. */
 #define _GNU_SOURCE
 
 #include "checkpoint/safetensors.h"

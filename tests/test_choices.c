@@ -48,10 +48,7 @@ static void choose(Chosen *c, const ContextInfo *device, double peak_flops, doub
                               .peak_flops = peak_flops};
   if (!choices_model(s, &given, &c->model, &c->choices, &error)) fail_msg("%s", error.text);
   if (!choices_length(s, &given, &c->model, 1000, &c->choices, &error)) fail_msg("%s", error.text);
-  ParameterTable table;
-  assert_true(parameter_table_make(&table, &c->model, &error));
-  c->parameters = (double)table.parameters;
-  parameter_table_free(&table);
+  c->parameters = (double)model_parameters(&c->model);
   c->epochs = (double)s->steps * (double)settings_tokens_per_step(s) / (double)given.train_tokens;
 }
 
@@ -80,7 +77,7 @@ static void test_given_tokenizers_stay(void **state) {
   begin(&c);
   c.settings.vocab_size = 300;
   choices_tokenizer(&c.settings, 1000, false, &c.choices);
-  assert_string_equal(c.settings.tokenizer, "bpe"); /* who gives a vocabulary wants one */
+  assert_string_equal(c.settings.tokenizer, "bpe"); /* a vocabulary size asks for one */
   assert_int_equal(c.settings.vocab_size, 300);
   begin(&c);
   c.settings.preset = PRESET_124M;

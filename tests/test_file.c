@@ -1,21 +1,7 @@
 /* util/file: whole files, mapped and written atomically, and what cannot be read or written. */
 #include "util/file.h"
 #include "util/path.h"
-#include "tests/store_helpers.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-
-/* After the project's headers: cmocka.h makes fail() a macro. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/checkpoint_helpers.h"
 
 static void test_file_round_trip(void **state) {
   Error error = {0};
@@ -103,7 +89,7 @@ static void test_write_failures(void **state) {
   const struct {
     const char *path, *text;
   } cases[] = {{nowhere.text, "create the directory"}, {inside.text, "Not a directory"}, {*state, "is a directory"},
-               {"/dev/full", "is a device"},           {"/proc/x", "cannot write"},      {"", "no name"}};
+               {"/dev/full", "is a device"},           {"/proc/x", "cannot write"},      {"", "not a file name"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     Error error = {0};
     expect_error(file_write(cases[i].path, "x", 1, &error), &error, EXIT_OUTPUT, cases[i].text);

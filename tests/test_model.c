@@ -24,7 +24,7 @@ static void table_case(Fixture *f, bool tie) {
     if (i > 0)
       assert_true(table.tensors[i].offset >= table.tensors[i - 1].offset + tensor_count(&table.tensors[i - 1]));
   }
-  assert_int_equal(table.parameters, parameters);
+  assert_int_equal(model_parameters(c), parameters);
   assert_string_equal(table.tensors[0].name, "model.embed_tokens.weight");
   assert_string_equal(table.tensors[2].name, "model.layers.0.self_attn.q_proj.weight");
   assert_int_equal(table.tensors[3].offset - table.tensors[2].offset, query * c->dim);

@@ -98,7 +98,7 @@ static void config_size_and_zeros(void **state) {
 static void write_and_reload(Fixture *f, char *written) {
   FILE *stream = fopen(f->path, "wb");
   assert_non_null(stream);
-  assert_true(options_write(&f->options, stream));
+  assert_true(options_write(&f->options, stream, NULL, NULL));
   fclose(stream);
   strcpy(written, get_text(f->path));
   char line[128];
@@ -159,7 +159,7 @@ static void write_failure_is_seen(void **state) {
   if (!stream) skip();
   setvbuf(stream, NULL, _IONBF, 0);
   expect_ok(f, "x");
-  assert_false(options_write(&f->options, stream));
+  assert_false(options_write(&f->options, stream, NULL, NULL));
   fclose(stream);
 }
 

@@ -1,17 +1,6 @@
 /* checkpoint/safetensors: round trips, and every kind of damaged or hostile file. */
 #include "checkpoint/safetensors.h"
-#include "tests/store_helpers.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-/* After the project's headers: cmocka.h makes fail() a macro. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/checkpoint_helpers.h"
 
 /* ---- round trips ---- */
 
@@ -125,14 +114,14 @@ static const BadFile bad_files[] = {
     {" {}", -1, 0, "does not start with '{'"},
     {"[]", -1, 0, "does not start with '{'"},
     {"\xEF\xBB\xBF{}", -1, 0, "does not start with '{'"},
-    {"{", -1, 0, "not proper JSON"},
-    {"{}{}", -1, 0, "not proper JSON"},
-    {"{}x", -1, 0, "not proper JSON"},
-    {"{\"a\xFF\":" T("F32", "[1]", 0, 4) "}", -1, 4, "not proper JSON"},
-    {"{\"a\\u0000b\":" T("F32", "[1]", 0, 4) "}", -1, 4, "not proper JSON"},
-    {"{\"a\":" T("F32", "[1]", 0, 4) ",\"a\":" T("F32", "[1]", 4, 8) "}", -1, 8, "not proper JSON"},
-    {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", -1, 4, "not proper JSON"},
-    {"{\"__metadata__\":{\"a\":\"b\",\"a\":\"c\"}}", -1, 0, "not proper JSON"},
+    {"{", -1, 0, "not valid JSON"},
+    {"{}{}", -1, 0, "not valid JSON"},
+    {"{}x", -1, 0, "not valid JSON"},
+    {"{\"a\xFF\":" T("F32", "[1]", 0, 4) "}", -1, 4, "not valid JSON"},
+    {"{\"a\\u0000b\":" T("F32", "[1]", 0, 4) "}", -1, 4, "not valid JSON"},
+    {"{\"a\":" T("F32", "[1]", 0, 4) ",\"a\":" T("F32", "[1]", 4, 8) "}", -1, 8, "not valid JSON"},
+    {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", -1, 4, "not valid JSON"},
+    {"{\"__metadata__\":{\"a\":\"b\",\"a\":\"c\"}}", -1, 0, "not valid JSON"},
     {"{\"__metadata__\":[]}", -1, 0, "__metadata__ is not an object"},
     {"{\"__metadata__\":{\"step\":1}}", -1, 0, "the metadata 'step' is not a string"},
     {"{\"a\":1}", -1, 0, "the entry of tensor 'a' is not an object"},
@@ -144,7 +133,7 @@ static const BadFile bad_files[] = {
     {"{\"a\":" T("F32", "[-1]", 0, 4) "}", -1, 4, "dimension 0 of tensor 'a' is not a count"},
     {"{\"a\":" T("F32", "[1,1.0]", 0, 4) "}", -1, 4, "dimension 1 of tensor 'a' is not a count"},
     {"{\"a\":" T("F32", "[\"1\"]", 0, 4) "}", -1, 4, "dimension 0 of tensor 'a' is not a count"},
-    {"{\"a\":" T("F32", "[99999999999999999999]", 0, 4) "}", -1, 4, "not proper JSON"},
+    {"{\"a\":" T("F32", "[99999999999999999999]", 0, 4) "}", -1, 4, "not valid JSON"},
     {"{\"a\":" T("F32", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}", -1, 4, "has 9 dimensions, at most 8"},
     {"{\"a\":" T("F32", "[4611686018427387905]", 0, 4) "}", -1, 4, "the size of tensor 'a' overflows"},
     {"{\"a\":" T("U8", "[4294967296,4294967296]", 0, 0) "}", -1, 0, "the size of tensor 'a' overflows"},

@@ -12,6 +12,9 @@
 #include <stdint.h>
 
 #define END_OF_TEXT "<|endoftext|>"
+/* The files of a tokenizer in a model directory. */
+#define TOKENIZER_JSON "tokenizer.json"
+#define TOKENIZER_CONFIG_JSON "tokenizer_config.json"
 
 typedef struct Tokenizer Tokenizer;
 

@@ -185,9 +185,9 @@ static bool write_json(json_t *object, const char *dir, const char *name, Error 
 
 bool tokenizer_save(const Tokenizer *t, const char *dir, int ctx, Error *error) {
   bool ok = t->json && !t->json_differs
-                ? write_text(t->json, t->json_size, dir, "tokenizer.json", error)
-                : write_json(t->json ? changed_json(t) : tokenizer_json(t), dir, "tokenizer.json", error);
-  return ok && write_json(config_json(t, ctx), dir, "tokenizer_config.json", error);
+                ? write_text(t->json, t->json_size, dir, TOKENIZER_JSON, error)
+                : write_json(t->json ? changed_json(t) : tokenizer_json(t), dir, TOKENIZER_JSON, error);
+  return ok && write_json(config_json(t, ctx), dir, TOKENIZER_CONFIG_JSON, error);
 }
 
 /* ---- reading ---- */

@@ -193,18 +193,11 @@ static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const Mode
   return true;
 }
 
-static double parameters_of(const ModelConfig *model) {
-  ParameterTable table;
-  if (!parameter_table_make(&table, model, NULL)) return INFINITY;
-  double count = (double)table.parameters;
-  parameter_table_free(&table);
-  return count;
-}
-
 bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *model, Choices *choices, Error *error) {
   fill_preset(s, given, choices);
   if (!shape(s, given->vocab, model, error) || !choose_batch(s, given, model, choices, error)) return false;
-  if (isnan(s->lr)) s->lr = (float)(parameters_of(model) < CHOICES_LR_SIZE * 1e6 ? CHOICES_LR : CHOICES_LR_LARGE);
+  if (isnan(s->lr))
+    s->lr = (float)((double)model_parameters(model) < CHOICES_LR_SIZE * 1e6 ? CHOICES_LR : CHOICES_LR_LARGE);
   return true;
 }
 

@@ -1,6 +1,5 @@
 /* What a run is trained on: sources -> corpus -> tokenizer -> token files -> ranges of tokens -> windows. */
 #include "util/file.h"
-#include "util/path.h"
 #include "util/text.h"
 #include "util/threads.h"
 #include "cli/startup.h"
@@ -44,7 +43,9 @@ static bool is_standard_input(const char *source) { return strcmp(source, "-") =
 
 static bool stdin_is_jsonl(const TrainSettings *s) { return s->jsonl_field || s->prompt_field; }
 
-const char *run_stdin_file(const Run *r) { return stdin_is_jsonl(&r->settings) ? "stdin.jsonl" : "stdin.txt"; }
+const char *run_stdin_file(const Run *r) {
+  return stdin_is_jsonl(&r->settings) ? CHECKPOINT_STDIN_JSONL : CHECKPOINT_STDIN_TEXT;
+}
 
 const char *run_text_name(const Run *r) {
   const char *first = r->settings.data.items[0];
@@ -52,37 +53,36 @@ const char *run_text_name(const Run *r) {
 }
 
 /* A file of the run directory; a run without one has a scratch directory. */
-static char *data_path(const Run *r, const char *name) {
-  return r->scratch ? path_join(r->scratch, name) : run_path(r, name);
+static CheckpointPath data_path(const Run *r, const char *name) {
+  return checkpoint_path(r->scratch ? r->scratch : r->dir, name);
 }
 
 /* A resumed run finds in its directory what it read from standard input. */
 static bool open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error) {
   const TrainSettings *s = &r->settings;
   Work reading = {.r = r, .name = "reading standard input", .bytes = true};
-  char *copy = s->resume ? run_path(r, run_stdin_file(r)) : data_path(r, STDIN_COPY);
-  if (!copy) return fail(error, EXIT_MEMORY, "out of memory for a path");
+  const CheckpointPath copy =
+      s->resume ? checkpoint_path(r->dir, run_stdin_file(r)) : data_path(r, CHECKPOINT_STDIN_COPY);
   const CorpusOptions options = {.field = s->jsonl_field,
                                  .prompt_field = s->prompt_field,
                                  .response_field = s->response_field,
-                                 .spool = copy,
+                                 .spool = copy.text,
                                  .spooled = s->resume,
                                  .copying = {report, &reading},
                                  .is_model = checkpoint_is_model};
   bool ok = corpus_open(out, sources, count, &options, error);
   console_work_end(&r->console);
-  free(copy);
   return ok;
 }
 
 /* Says so when a source is compressed, or JSON lines under another name: it is trained on as the bytes that it has. */
 static void warn_of_bytes(Run *r) {
   const TextList *data = &r->settings.data;
-  char *copy = data_path(r, STDIN_COPY);
-  for (int i = 0; copy && i < data->count; i++) {
+  const CheckpointPath copy = data_path(r, CHECKPOINT_STDIN_COPY);
+  for (int i = 0; i < data->count; i++) {
     const bool piped = is_standard_input(data->items[i]);
     const OneLine name = text_one_line(piped ? "standard input" : data->items[i], 250);
-    const FileLooks looks = file_list_looks(piped ? copy : data->items[i]);
+    const FileLooks looks = file_list_looks(piped ? copy.text : data->items[i]);
     if (looks.unpacker)
       console_warning(&r->console,
                       "%s is compressed and will be trained on as raw bytes; for its text: %s %s | ./train -",
@@ -94,7 +94,6 @@ static void warn_of_bytes(Run *r) {
       console_note(&r->console,
                    "standard input looks like JSON lines and is read as plain text; --jsonl-field text reads them");
   }
-  free(copy);
 }
 
 static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
@@ -131,11 +130,8 @@ static bool load_tokenizer(Run *r, const char *given, Error *error) {
   if (stat(given, &info) != 0)
     return fail(error, EXIT_CHECKPOINT, "--tokenizer %s: %s; give auto, byte, bpe, or a tokenizer.json",
                 text_one_line(given, 250).text, strerror(errno));
-  char *path = S_ISDIR(info.st_mode) ? path_join(given, "tokenizer.json") : strdup(given);
-  if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
-  bool ok = tokenizer_load(&r->tokenizer, path, error);
-  free(path);
-  return ok;
+  const CheckpointPath inside = checkpoint_path(given, TOKENIZER_JSON);
+  return tokenizer_load(&r->tokenizer, S_ISDIR(info.st_mode) ? inside.text : given, error);
 }
 
 static bool train_tokenizer(Run *r, Corpus *corpus, Error *error) {
@@ -155,16 +151,14 @@ static bool train_tokenizer(Run *r, Corpus *corpus, Error *error) {
 static bool open_tokenizer(Run *r, Corpus *corpus, Error *error) {
   TrainSettings *s = &r->settings;
   if (s->resume) return load_tokenizer(r, r->dir, error);
-  ContextInfo info;
-  r->backend->info(r->context, &info);
-  choices_tokenizer(s, r->text.bytes, info.accelerator, &r->choices);
+  choices_tokenizer(s, r->text.bytes, r->device.accelerator, &r->choices);
   if (strcmp(s->tokenizer, "bpe") == 0) return train_tokenizer(r, corpus, error);
   if (s->vocab_size)
     return fail(error, EXIT_USAGE, "--vocab-size %d is for a BPE that is trained on the text, not for --tokenizer %s",
                 s->vocab_size, text_one_line(s->tokenizer, 250).text);
   if (settings_tokenizer_is_path(s)) return load_tokenizer(r, s->tokenizer, error);
   r->tokenizer = tokenizer_byte();
-  return r->tokenizer || fail(error, EXIT_MEMORY, "out of memory for the tokenizer");
+  return r->tokenizer || error_memory(error, "the tokenizer");
 }
 
 /* ---- token files and ranges ---- */
@@ -173,29 +167,26 @@ static bool open_tokens(Run *r, const char *name, Corpus *corpus, TokenFile *out
   Work encoding = {.r = r, .name = "encoding", .all = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
   Work checking = {.r = r, .name = "checking tokens", .file = out};
   const Tokenization options = {r->threads, {report, &encoding}, {report, &checking}};
-  char *path = data_path(r, name);
-  if (!path) return fail(error, EXIT_MEMORY, "out of memory for a path");
   const double start = clock_seconds();
-  bool ok = tokenization_open(out, path, corpus, r->tokenizer, &options, error);
+  bool ok = tokenization_open(out, data_path(r, name).text, corpus, r->tokenizer, &options, error);
   const double seconds = clock_seconds() - start;
   console_work_end(&r->console);
   if (ok && encoding.began && seconds > 2)
     console_line(&r->console, "encoded  %s in %s, %s/s", text_bytes(encoding.all).text, text_duration(seconds).text,
                  text_bytes(encoding.all / seconds).text);
-  free(path);
   return ok;
 }
 
 static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (!open_tokens(r, "tokens.bin", train, &r->tokens_file, error)) return false;
+  if (!open_tokens(r, CHECKPOINT_TOKENS, train, &r->tokens_file, error)) return false;
   if (r->tokens_file.info.tokens == 0)
     return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on",
                 text_one_line(run_text_name(r), 250).text);
   if (!train) r->text = (TextFacts){.files = s->data.count, .bytes = r->tokens_file.info.bytes};
   token_range_split(&r->tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->train, &r->val);
   if (!s->val) return true;
-  if (!open_tokens(r, "val.tokens.bin", val, &r->val_file, error)) return false;
+  if (!open_tokens(r, CHECKPOINT_VAL_TOKENS, val, &r->val_file, error)) return false;
   const int64_t tokens = r->val_file.info.tokens;
   r->val = (TokenRange){&r->val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
   if (run_has_validation(r)) return true;
@@ -207,13 +198,9 @@ static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
 
 /* Files stay readable while they are mapped. */
 static void remove_scratch(Run *r) {
-  static const char *const names[] = {STDIN_COPY, "tokens.bin", "val.tokens.bin"};
+  static const char *const names[] = {CHECKPOINT_STDIN_COPY, CHECKPOINT_TOKENS, CHECKPOINT_VAL_TOKENS};
   if (!r->scratch) return;
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    char *path = data_path(r, names[i]);
-    if (path) unlink(path);
-    free(path);
-  }
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) checkpoint_remove_file(r->scratch, names[i]);
   rmdir(r->scratch);
   free(r->scratch);
   r->scratch = NULL;
@@ -292,17 +279,14 @@ bool run_open_windows(Run *r, Error *error) {
   return true;
 }
 
-bool run_fill_batch(Run *r, int64_t step, Error *error) {
+bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {
   const int ctx = r->config.ctx, sequences = r->settings.batch * r->settings.grad_accum;
   for (int i = 0; i < sequences; i++) {
     const size_t at = (size_t)i * (size_t)ctx;
-    const Window out = {r->tokens + at, r->targets + at, r->positions + at};
-    if (!windows_draw(&r->windows, r->settings.seed, (uint32_t)step, (uint32_t)i, &out, error)) return false;
+    const Window window = {r->tokens + at, r->targets + at, r->positions + at};
+    if (!windows_draw(&r->windows, r->settings.seed, (uint32_t)step, (uint32_t)i, &window, error)) return false;
     windows_prefetch(&r->windows, r->settings.seed, (uint32_t)step + 1, (uint32_t)i);
   }
+  *out = (TokenBatch){r->tokens, r->targets, r->settings.pack == PACK_DOCS ? r->positions : NULL};
   return true;
-}
-
-TokenBatch run_batch(const Run *r) {
-  return (TokenBatch){r->tokens, r->targets, r->settings.pack == PACK_DOCS ? r->positions : NULL};
 }

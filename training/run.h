@@ -1,70 +1,71 @@
-/* One run of ./train: what its parts share. train.c has the loop; beside this file are settings.c (options),
- * choices.c (what was not given), data.c (text), setup.c (model), plan.c (the plan, timings), directory.c (the run
- * directory), resume.c (states), evaluation.c (validation, samples). Functions that return bool fill an Error when it
- * is false. */
+/* One run of ./train: what its parts share. train.c has the loop; beside this file are settings.c (options), choices.c
+ * (what was not given) and the parts below. Functions that return bool fill an Error when it is false. */
 #ifndef INKLING_TRAINING_RUN_H
 #define INKLING_TRAINING_RUN_H
 
 #include "training/metrics.h"
 #include "cli/console.h"
-#include "util/file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/directory.h"
 #include "model/evaluation.h"
 #include "dataset/packing.h"
 #include "training/choices.h"
 #include "util/clock.h"
-#include "util/text.h"
-
-/* Where standard input is copied to until the run begins: a name that is swept away when a run is killed before. */
-#define STDIN_COPY FILE_SWEPT_NAME("stdin")
 
 /* What was found before it was read. */
 typedef struct TextFacts {
   int files;
-  int64_t bytes, skipped; /* skipped: names in directories that were not taken */
+  int64_t bytes, skipped; /* skipped: names in directories that were not read */
   size_t stdin_bytes;     /* of them, those that came from standard input */
 } TextFacts;
 
 typedef struct Run {
+  /* ---- what is asked for, and where to report ---- */
   TrainSettings settings;
   Options options;
+  Choices choices; /* of what was not asked for */
   Console console;
-  /* text */
-  Choices choices;
+
+  /* ---- text (data.c) ---- */
   TextFacts text;
   int threads;   /* that read it */
-  char *scratch; /* directory for what a run without a directory writes; NULL: there is none */
+  char *scratch; /* where a run without a directory writes; NULL: it has one, or is done with it */
   Tokenizer *tokenizer;
   TokenFile tokens_file, val_file; /* val_file: only with --val */
   TokenRange train, val;
   Packing train_packing, val_packing; /* only with --pack docs */
   Windows windows, val_windows;
   int32_t *tokens, *targets, *positions; /* [grad_accum][batch][ctx] of the step being prepared */
-  /* model */
+
+  /* ---- device and model (setup.c) ---- */
   const Backend *backend;
   Context *context;
-  size_t available; /* bytes that were free on it before the model was there */
+  ContextInfo device; /* when it was opened: for what changes, such as free memory, run_device_now() */
+  double peak_flops;
+  size_t available; /* bytes that were free before the model was there */
   ModelConfig config;
   Model *model;
-  Decoder *decoder; /* for samples */
-  float *host[3];   /* arenas on their way to a file: master, first and second moments */
-  double peak_flops;
-  /* run directory */
-  char *dir;
-  bool made_dir;     /* the directory was not there before */
-  bool replaces_run; /* it held one */
-  bool begun;        /* it is the model directory of this run */
-  int lock;
-  Metrics *metrics;
-  /* where the run stands; all of it but the clocks is saved with the resume state */
+  Decoder *decoder;               /* for samples */
+  float *host[CHECKPOINT_ARENAS]; /* on their way to a file or from it */
+
+  /* ---- run directory (directory.c) ---- */
+  char *dir; /* its name; a run without a directory has one, too */
+  CheckpointLock lock;
+  bool begun; /* it is the model directory of this run */
+  Metrics metrics;
+
+  /* ---- progress, saved with the state (state.c) ---- */
   int64_t step, best_step, bad_evals, evaluated_step;
-  double best_loss, last_val_loss, seconds; /* seconds of training before this start of the program */
-  double started, saved_at;
-  int64_t saved_step;
+  double best_loss, last_val_loss;
+  double seconds; /* of training before this start of the program */
+
+  /* ---- since the program started ---- */
+  double started, saved_at; /* clock_seconds() */
+  int64_t saved_step;       /* -1: no state was saved yet */
+  StepState newest;         /* the last step that the device has reported (reports.c) */
   /* since the last line of metrics.jsonl */
   double loss_sum, logged_at;
   int64_t loss_steps;
-  StepState newest;
 } Run;
 
 /* Seconds of this run, those before it was resumed included. */
@@ -88,48 +89,64 @@ void run_close_data(Run *r);
 /* Lengths of the documents to learn from, where the context depends on them; else no documents. */
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool run_open_windows(Run *r, Error *error); /* once the context is known */
-bool run_fill_batch(Run *r, int64_t step, Error *error);
-TokenBatch run_batch(const Run *r);       /* what run_fill_batch has filled */
+/* The sequences of a step; `out` points into the run. */
+bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error);
 const char *run_text_name(const Run *r);  /* the first source, for people */
 const char *run_stdin_file(const Run *r); /* name in the run directory of what came from standard input */
 
-/* ---- setup.c ---- */
+/* ---- setup.c: device and model ---- */
 bool run_open_device(Run *r, Error *error);
+ContextInfo run_device_now(const Run *r);
+bool run_save_tuning(const Run *r, Error *error); /* what --autotune has chosen so far */
 bool run_start_model(Run *r, Error *error);
 void run_init_weights(Run *r); /* of a new run */
-void run_upload_state(Run *r); /* host and step onto the device */
+/* Weights and moments between the model and Run.host; the step goes up with them. */
+bool run_download_state(Run *r, Error *error);
+void run_upload_state(Run *r);
 /* One step on an accelerator that is then undone: kernels are loaded, algorithms chosen and the last memory taken
  * before anything of an older run is replaced. */
 bool run_warm_up(Run *r, Error *error);
 void run_stop_model(Run *r);
 
-/* ---- plan.c ---- */
-enum { BENCH_WARM_UP = 12 }; /* steps before the timed ones: recordings are made, a GPU is kept busy */
-bool run_measure_steps_per_minute(Run *r, double *out, Error *error);
-bool run_bench(Run *r, Error *error);
+/* ---- plan.c: what the run will be ---- */
 void run_print_plan(Run *r);
 
-/* ---- directory.c ---- */
-char *run_path(const Run *r, const char *name); /* DIR/name in fresh memory; NULL when out of memory */
+/* ---- bench.c: timings ---- */
+enum { BENCH_WARM_UP = 12 }; /* steps before the timed ones: graphs are captured, a GPU is kept busy */
+bool run_measure_steps_per_minute(Run *r, double *out, Error *error);
+bool run_bench(Run *r, Error *error);
+
+/* ---- directory.c: the run directory ---- */
 bool run_name_directory(Run *r, Error *error);
 bool run_take_directory(Run *r, Error *error);
-int run_start_token(const Run *r);
-bool run_write_weights(Run *r, Error *error);
+/* From here on it holds a model that transformers and ./generate can read. Of a run that is replaced nothing is removed
+ * before the new model is in its place. */
 bool run_begin_directory(Run *r, Error *error);
-void run_abandon_directory(const Run *r);
-bool run_save_tuning(const Run *r, Error *error);
-char *run_read_tuning(const Run *r);
 
-/* ---- resume.c ---- */
+/* ---- state.c: progress, weights and moments, saved and restored ---- */
+bool run_write_weights(Run *r, Error *error); /* the newest model to model.safetensors */
 bool run_save_state(Run *r, Error *error);
-bool run_resume_state(Run *r, Error *error);
-bool run_check_same_model(const Run *r, Error *error);
-bool run_resume_settings(Run *r, Error *error);
-double run_resume_steps(const Run *r);
+bool run_restore_state(Run *r, Error *error);
 
-/* ---- evaluation.c ---- */
+/* ---- resume.c: what a resumed run keeps ---- */
+/* Settings of the run that --resume names: its config.txt, under what the command line says. */
+bool run_resume_settings(Run *r, Error *error);
+/* Refuses flags that would make another model of the weights than the run's config.json says. */
+bool run_check_same_model(const Run *r, Error *error);
+
+/* ---- reports.c: what the device reports of its steps ---- */
+/* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` all steps' so far. */
+bool run_take_reports(Run *r, bool wait, Error *error);
+void run_restart_log(Run *r); /* what is logged next counts from here */
+
+/* ---- evaluation.c: validation ---- */
+/* On a part of the validation text; the best model so far goes to model.safetensors. Without validation text the newest
+ * goes there. */
 bool run_evaluate(Run *r, Error *error);
+bool run_final_evaluation(Run *r, Error *error); /* on all of it */
+
+/* ---- samples.c: what the model writes ---- */
+int run_start_token(const Run *r); /* that text without a prompt starts from */
 bool run_sample(Run *r, Error *error);
-bool run_final_evaluation(Run *r, Error *error);
 
 #endif

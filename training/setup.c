@@ -1,52 +1,73 @@
 /* What a run computes with: device and model. */
 #include "training/run.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <math.h>
+#include "cli/device.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- machine ---- */
+/* ---- tuning: the GEMM algorithms that --autotune has chosen ---- */
 
-/* A resumed run works with the GEMM algorithms that it was tuned to, on a device that can compute its model. */
-bool run_open_device(Run *r, Error *error) {
-  const DeviceSettings *machine = &r->settings.machine;
-  bool resumes = r->settings.resume;
-  ModelConfig saved;
-  SpecialTokens special;
-  if (resumes && !checkpoint_read_config(r->dir, &saved, &special, error)) return false;
-  char *tuning = resumes && machine->autotune ? run_read_tuning(r) : NULL;
-  bool ok = device_open(machine, resumes ? &saved : NULL, tuning, &r->console, &r->backend, &r->context, error);
-  ContextInfo info;
-  if (ok && machine->autotune) {
-    r->backend->info(r->context, &info);
-    if (!info.accelerator) console_note(&r->console, "--autotune has nothing to choose on the CPU");
-    else if (resumes && !tuning)
-      console_warning(&r->console,
-                      "%s/autotune.txt is missing: algorithms are chosen again, and may add in another order", r->dir);
-  }
+bool run_save_tuning(const Run *r, Error *error) {
+  char *tuning = r->backend->tuning(r->context);
+  bool ok = !tuning || checkpoint_write_file(r->dir, CHECKPOINT_TUNING, tuning, strlen(tuning), error);
   free(tuning);
   return ok;
 }
 
-/* ---- model ---- */
+/* NULL when there is none that can be used: then the algorithms are chosen again. */
+static char *read_tuning(const Run *r) {
+  enum { LIMIT = 1 << 20 }; /* a shape takes some 200 bytes */
+  Error ignored = {0};
+  MappedFile file = {0};
+  const bool found = file_map(&file, checkpoint_path(r->dir, CHECKPOINT_TUNING).text, EXIT_CHECKPOINT, &ignored);
+  char *text = found && file.size < LIMIT ? calloc(file.size + 1, 1) : NULL;
+  if (text && file.size) memcpy(text, file.bytes, file.size);
+  file_unmap(&file);
+  return text;
+}
 
-/* After running out of memory: the largest micro-batch that should fit into what was free before, but for a part that
- * backends need for themselves. */
-static bool say_what_fits(const Run *r, Error *error) {
-  const size_t available = r->available - r->available / 32;
+/* ---- device ---- */
+
+ContextInfo run_device_now(const Run *r) {
   ContextInfo info;
   r->backend->info(r->context, &info);
+  return info;
+}
+
+/* A resumed run works with the algorithms that it was tuned to, on a device that can compute its model. */
+bool run_open_device(Run *r, Error *error) {
+  const DeviceSettings *machine = &r->settings.machine;
+  const bool resumes = r->settings.resume;
+  ModelConfig saved;
+  SpecialTokens special;
+  if (resumes && !checkpoint_read_config(r->dir, &saved, &special, error)) return false;
+  char *tuning = resumes && machine->autotune ? read_tuning(r) : NULL;
+  const bool untuned = resumes && machine->autotune && !tuning;
+  bool ok = device_open(machine, resumes ? &saved : NULL, tuning, &r->console, &r->backend, &r->context, error);
+  free(tuning);
+  if (!ok) return false;
+  r->device = run_device_now(r);
+  if (machine->autotune && !r->device.accelerator)
+    console_note(&r->console, "--autotune has nothing to choose on the CPU");
+  else if (untuned)
+    console_warning(&r->console,
+                    "%s/" CHECKPOINT_TUNING " is missing: algorithms are chosen again, and may add in another order",
+                    r->dir);
+  return true;
+}
+
+/* ---- model ---- */
+
+/* Adds to an error for want of memory the largest micro-batch that should fit into what was free before, but for a part
+ * that backends need for themselves. False. */
+static bool add_what_fits(const Run *r, Error *error) {
+  const size_t available = r->available - r->available / 32;
   TrainConfig train = settings_train_config(&r->settings);
-  Error all = *error;
-  while (train.batch > 1) {
-    train.batch--;
-    if (model_memory(&r->config, &train, &info).total > available) continue;
-    *error = (Error){0};
-    return fail(error, EXIT_MEMORY, "%s; --batch %d would fit", all.text, train.batch);
-  }
-  return false;
+  if (error->code != EXIT_MEMORY) return false;
+  do train.batch--;
+  while (train.batch > 0 && model_memory(&r->config, &train, &r->device).total > available);
+  return train.batch > 0 ? error_append(error, "; --batch %d would fit", train.batch) : false;
 }
 
 static bool allocate_model(Run *r, Error *error) {
@@ -58,21 +79,30 @@ static bool allocate_model(Run *r, Error *error) {
 /* Everything that the run will need, so that nothing can run out later. The weights are zero. */
 bool run_start_model(Run *r, Error *error) {
   size_t rows = (size_t)settings_tokens_per_step(&r->settings);
-  ContextInfo before;
-  r->backend->info(r->context, &before);
-  r->available = before.free_bytes;
-  if (!allocate_model(r, error)) return error->code == EXIT_MEMORY ? say_what_fits(r, error) : false;
-  r->tokens = malloc(rows * sizeof(int32_t));
-  r->targets = malloc(rows * sizeof(int32_t));
-  r->positions = malloc(rows * sizeof(int32_t));
-  for (int i = 0; i < 3; i++) r->host[i] = calloc(model_table(r->model)->arena, sizeof(float));
-  if (r->tokens && r->targets && r->positions && r->host[0] && r->host[1] && r->host[2]) return true;
-  return fail(error, EXIT_MEMORY, "out of memory for a batch of %zu tokens and a copy of the weights", rows);
+  r->available = run_device_now(r).free_bytes;
+  if (!allocate_model(r, error)) return add_what_fits(r, error);
+  r->tokens = malloc(3 * rows * sizeof *r->tokens);
+  bool ok = r->tokens;
+  for (int i = 0; i < CHECKPOINT_ARENAS; i++) {
+    r->host[i] = calloc(model_table(r->model)->arena, sizeof(float));
+    ok = ok && r->host[i];
+  }
+  if (!ok) return fail(error, EXIT_MEMORY, "out of memory for a batch of %zu tokens and a copy of the weights", rows);
+  r->targets = r->tokens + rows;
+  r->positions = r->targets + rows;
+  return true;
+}
+
+static const ArenaKind arenas[CHECKPOINT_ARENAS] = {ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2};
+
+bool run_download_state(Run *r, Error *error) {
+  for (int i = 0; i < CHECKPOINT_ARENAS; i++)
+    if (!model_download(r->model, arenas[i], r->host[i], error)) return false;
+  return true;
 }
 
 void run_upload_state(Run *r) {
-  const ArenaKind arenas[] = {ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2};
-  for (int i = 0; i < 3; i++) model_upload(r->model, arenas[i], r->host[i]);
+  for (int i = 0; i < CHECKPOINT_ARENAS; i++) model_upload(r->model, arenas[i], r->host[i]);
   model_set_step(r->model, r->step);
 }
 
@@ -82,15 +112,12 @@ void run_init_weights(Run *r) {
 }
 
 bool run_warm_up(Run *r, Error *error) {
-  ContextInfo info;
   StepState reports[REPORT_RING];
-  r->backend->info(r->context, &info);
-  if (!info.accelerator) return true;
-  if (!run_fill_batch(r, r->step + 1, error)) return false;
-  const TokenBatch filled = run_batch(r);
-  model_train_step(r->model, &filled);
-  if (model_reports(r->model, reports, REPORT_RING, true, error) < 0)
-    return error->code == EXIT_MEMORY ? say_what_fits(r, error) : false;
+  if (!r->device.accelerator) return true;
+  TokenBatch batch;
+  if (!run_fill_batch(r, r->step + 1, &batch, error)) return false;
+  model_train_step(r->model, &batch);
+  if (model_reports(r->model, reports, REPORT_RING, true, error) < 0) return add_what_fits(r, error);
   run_upload_state(r);
   return true;
 }
@@ -100,8 +127,10 @@ void run_stop_model(Run *r) {
   model_close(r->model);
   r->decoder = NULL;
   r->model = NULL;
-  void *memory[] = {r->tokens, r->targets, r->positions, r->host[0], r->host[1], r->host[2]};
-  for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) free(memory[i]);
+  free(r->tokens);
   r->tokens = r->targets = r->positions = NULL;
-  r->host[0] = r->host[1] = r->host[2] = NULL;
+  for (int i = 0; i < CHECKPOINT_ARENAS; i++) {
+    free(r->host[i]);
+    r->host[i] = NULL;
+  }
 }

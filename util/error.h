@@ -36,6 +36,15 @@ typedef struct Error {
  * `return fail(error, EXIT_INPUT, "...")`. */
 bool fail(Error *error, ExitCode code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Adds to the text of an error: advice that only the caller can give, because it knows the flags. Returns false. */
+bool error_append(Error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* EXIT_MEMORY; returns false. */
+static inline bool error_memory(Error *error, const char *what) {
+  fail(error, EXIT_MEMORY, "out of memory for %s", what);
+  return false; /* written out for static analysis */
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -33,7 +33,7 @@ static int open_retry(const char *path, int flags, mode_t mode) {
 static bool map_descriptor(MappedFile *out, int fd, const char *path, ExitCode code, Error *error) {
   struct stat st;
   if (fstat(fd, &st) != 0) return fail(error, code, "cannot examine %s: %s", path, strerror(errno));
-  if (!S_ISREG(st.st_mode)) return fail(error, code, "%s is %s; a regular file is needed", path, kind_of(st.st_mode));
+  if (!S_ISREG(st.st_mode)) return fail(error, code, "%s is %s; expected a regular file", path, kind_of(st.st_mode));
   if (st.st_size == 0) return true;
   if ((uintmax_t)st.st_size > SIZE_MAX)
     return fail(error, code, "%s has %jd bytes, more than this machine can address", path, (intmax_t)st.st_size);
@@ -85,9 +85,9 @@ static bool output_failed(Error *error, const char *what, const char *path, int 
 /* ---- temporaries ---- */
 
 enum { SUFFIX = 6, NAME_KEPT = 200 };   /* NAME_KEPT: the temporary's name stays below the usual limit of 255 bytes */
-static const char MARK[] = ".inkling-"; /* nobody else's file is swept */
+static const char MARK[] = ".inkling-"; /* no other file is swept */
 
-/* Six letters from process, clock and attempt. O_EXCL decides; this only makes the first attempt likely to succeed. */
+/* Six letters from process, clock and attempt. O_EXCL decides; they only make the first attempt likely to succeed. */
 static void random_suffix(char out[SUFFIX + 1], unsigned attempt) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
   struct timespec now = {0};
@@ -101,8 +101,8 @@ static void random_suffix(char out[SUFFIX + 1], unsigned attempt) {
 }
 
 static bool is_temporary(const char *name) {
-  size_t length = strlen(name), tail = sizeof MARK - 1 + SUFFIX;
-  return name[0] == '.' && length > tail + 1 && memcmp(name + length - tail, MARK, sizeof MARK - 1) == 0;
+  size_t length = strlen(name), ending = sizeof MARK - 1 + SUFFIX;
+  return name[0] == '.' && length > ending + 1 && memcmp(name + length - ending, MARK, sizeof MARK - 1) == 0;
 }
 
 void file_sweep(const char *dir) {
@@ -176,11 +176,11 @@ static bool abort_with(FileWriter *file, const char *what, int cause, Error *err
 bool file_writer_begin(FileWriter *file, const char *path, Error *error) {
   *file = (FileWriter){0};
   struct stat st;
-  if (*path_base(path) == '\0') return fail(error, EXIT_OUTPUT, "cannot write '%s': this is no name of a file", path);
+  if (*path_base(path) == '\0') return fail(error, EXIT_OUTPUT, "cannot write '%s': it is not a file name", path);
   if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
     return fail(error, EXIT_OUTPUT, "cannot write %s: it is %s; choose another name", path, kind_of(st.st_mode));
   file->path = strdup(path);
-  if (!file->path) return fail(error, EXIT_MEMORY, "out of memory while writing %s", path);
+  if (!file->path) return error_memory(error, path);
   int fd = open_temporary(&file->temporary, path);
   if (fd < 0) return abort_with(file, "write", errno, error);
   file->stream = fdopen(fd, "wb");
@@ -235,7 +235,7 @@ bool file_write(const char *path, const void *bytes, size_t size, Error *error) 
 static bool make_temporary(char **path, int (*make)(char *template), const char *kind, Error *error) {
   const char *given = getenv("TMPDIR");
   *path = path_join(given && *given != '\0' ? given : "/var/tmp", "inkling-XXXXXX");
-  if (!*path) return fail(error, EXIT_MEMORY, "out of memory for a path");
+  if (!*path) return error_memory(error, "a path");
   if (make(*path) == 0) return true;
   fail(error, EXIT_OUTPUT, "cannot make a temporary %s %s: %s; set TMPDIR to another place", kind, *path,
        strerror(errno));

@@ -37,10 +37,10 @@ void file_writer_abort(FileWriter *file); /* deletes the temporary; harmless aft
 /* A name that file_sweep deletes, for a file that is to be renamed later. */
 #define FILE_SWEPT_NAME(name) "." name ".inkling-copied"
 
-/* Deletes what killed processes left of atomic files in `dir`. Only for who knows that nobody is writing there. */
+/* Deletes the temporaries that killed processes left in `dir`. Call it only while nobody else can write there. */
 void file_sweep(const char *dir);
 
-/* All of the above for a small file. */
+/* The same for bytes that are all there. */
 bool file_write(const char *path, const void *bytes, size_t size, Error *error);
 
 /* Makes an empty file in TMPDIR or, as it may become large, in /var/tmp; the caller unlinks *path and frees it. On

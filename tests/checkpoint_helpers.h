@@ -1,6 +1,6 @@
 /* What the tests of checkpoint/ and util/file share: a fresh directory for every test, whole files, expected errors. */
-#ifndef INKLING_TESTS_STORE_HELPERS_H
-#define INKLING_TESTS_STORE_HELPERS_H
+#ifndef INKLING_TESTS_CHECKPOINT_HELPERS_H
+#define INKLING_TESTS_CHECKPOINT_HELPERS_H
 
 #include "util/file.h"
 #include "util/path.h"
@@ -27,7 +27,7 @@
 
 static inline int make_scratch(void **state) {
   const char *base = getenv("TMPDIR");
-  char *dir = path_join(base ? base : "/tmp", "inkling-store.XXXXXX");
+  char *dir = path_join(base ? base : "/tmp", "inkling-checkpoint.XXXXXX");
   *state = dir;
   return dir && mkdtemp(dir) ? 0 : -1;
 }

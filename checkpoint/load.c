@@ -1,0 +1,48 @@
+/* A model directory onto a device. */
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/directory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+bool checkpoint_load_tokenizer(Tokenizer **out, const char *dir, int vocab, Error *error) {
+  if (!tokenizer_load(out, checkpoint_path(dir, TOKENIZER_JSON).text, error)) return false;
+  if (tokenizer_vocab(*out) == vocab) return true;
+  fail(error, EXIT_CHECKPOINT,
+       "%s: " TOKENIZER_JSON " has %d tokens and " CHECKPOINT_CONFIG " %d; they are not of the same model", dir,
+       tokenizer_vocab(*out), vocab);
+  tokenizer_free(*out);
+  *out = NULL;
+  return false;
+}
+
+/* A parameter takes at least two bytes. */
+static bool check_weights_size(const char *dir, int64_t parameters, Error *error) {
+  struct stat info;
+  const CheckpointPath path = checkpoint_path(dir, CHECKPOINT_WEIGHTS);
+  if (stat(path.text, &info) != 0)
+    return fail(error, EXIT_CHECKPOINT, "cannot read %s: %s", path.text, strerror(errno));
+  if (info.st_size / 2 >= parameters) return true;
+  return fail(error, EXIT_CHECKPOINT,
+              "%s has %lld bytes, too few for the %" PRId64 " parameters that " CHECKPOINT_CONFIG " describes",
+              path.text, (long long)info.st_size, parameters);
+}
+
+bool checkpoint_load_model(Model **out, const char *dir, const ModelConfig *config, const Backend *backend,
+                           Context *context, Error *error) {
+  *out = NULL;
+  if (!check_weights_size(dir, model_parameters(config), error) || !model_open(out, backend, context, config, error))
+    return false;
+  const ParameterTable *table = model_table(*out);
+  float *arena = calloc(table->arena, sizeof *arena);
+  bool ok = arena ? checkpoint_read_weights(dir, table, arena, error) : error_memory(error, "the weights");
+  if (ok) model_upload(*out, ARENA_MASTER, arena);
+  free(arena);
+  if (ok) return true;
+  model_close(*out);
+  *out = NULL;
+  return false;
+}

@@ -1,0 +1,73 @@
+/* What the device reports of its steps, which arrives some steps later: losses, metrics.jsonl, the progress line. */
+#include "training/run.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+void run_restart_log(Run *r) {
+  r->loss_sum = 0;
+  r->loss_steps = 0;
+  r->logged_at = clock_seconds();
+}
+
+/* Tokens per second since the last line of the log. */
+static double speed(const Run *r) {
+  return (double)(r->loss_steps * settings_tokens_per_step(&r->settings)) / (clock_seconds() - r->logged_at);
+}
+
+static bool log_step(Run *r, Error *error) {
+  const int64_t step = r->newest.step;
+  const Metric values[] = {{"loss", r->loss_sum / (double)r->loss_steps},
+                           {"lr", (double)r->newest.lr},
+                           {"grad_norm", (double)r->newest.grad_norm},
+                           {"tokens_per_s", speed(r)},
+                           {"seconds", run_seconds(r)}};
+  return metrics_append(&r->metrics, step, step * settings_tokens_per_step(&r->settings), values, 5, error);
+}
+
+static void show_progress(Run *r, bool logged) {
+  const int64_t per_step = settings_tokens_per_step(&r->settings);
+  const double tokens_per_s = speed(r), flops = model_step_flops(&r->config, per_step) / (double)per_step;
+  const ConsoleProgress numbers = {.step = r->newest.step,
+                                   .steps = r->settings.steps,
+                                   .loss = r->loss_sum / (double)r->loss_steps,
+                                   .val_loss = r->last_val_loss,
+                                   .lr = (double)r->newest.lr,
+                                   .tokens_per_s = tokens_per_s,
+                                   .peak = flops * tokens_per_s / r->peak_flops,
+                                   .seconds_left =
+                                       (double)((r->settings.steps - r->newest.step) * per_step) / tokens_per_s};
+  console_progress(&r->console, &numbers, logged);
+}
+
+static bool diverged(const Run *r, const StepState *report, Error *error) {
+  char saved[64] = "no state was saved yet";
+  if (r->saved_step >= 0) snprintf(saved, sizeof saved, CHECKPOINT_LAST "/ holds step %" PRId64, r->saved_step);
+  return fail(error, EXIT_NONFINITE,
+              "stopped at step %" PRId64
+              ": the loss (%g) or the gradient norm (%g) is not finite; the update was not made. "
+              "In %s %s, and " CHECKPOINT_WEIGHTS " is from step %" PRId64 ". Try --lr %.1g",
+              report->step + 1, (double)report->loss, (double)report->grad_norm, r->dir, saved, r->best_step,
+              (double)r->settings.lr / 3);
+}
+
+static bool take_report(Run *r, const StepState *report, Error *error) {
+  if (report->halted) return diverged(r, report, error);
+  r->newest = *report;
+  r->loss_sum += (double)report->loss;
+  r->loss_steps++;
+  const bool logged = report->step % r->settings.log_every == 0 || report->step == r->settings.steps;
+  if (logged && !log_step(r, error)) return false;
+  show_progress(r, logged);
+  if (logged) run_restart_log(r);
+  return true;
+}
+
+bool run_take_reports(Run *r, bool wait, Error *error) {
+  StepState reports[REPORT_RING];
+  int count;
+  while ((count = model_reports(r->model, reports, REPORT_RING, wait, error)) > 0)
+    for (int i = 0; i < count; i++)
+      if (!take_report(r, &reports[i], error)) return false;
+  return count == 0;
+}

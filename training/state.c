@@ -1,0 +1,141 @@
+/* The progress of a run: saved with weights and moments, restored when the run is resumed. */
+#include "training/run.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- metadata ---- */
+
+enum { NOTES = 14, NOTE_BYTES = 128 };
+
+typedef struct Notes {
+  MetadataEntry entries[NOTES];
+  char text[NOTES][NOTE_BYTES];
+  int count;
+} Notes;
+
+__attribute__((format(printf, 3, 4))) static void note(Notes *n, const char *key, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(n->text[n->count], NOTE_BYTES, format, arguments);
+  va_end(arguments);
+  n->entries[n->count] = (MetadataEntry){key, n->text[n->count]};
+  n->count++;
+}
+
+/* What has to be the same for the same bits: device and dtype. */
+static void describe_machine(const Run *r, char out[NOTE_BYTES]) {
+  snprintf(out, NOTE_BYTES, "%.100s, %s", r->device.device, dtype_name(r->device.dtype));
+}
+
+static void make_notes(const Run *r, Notes *n) {
+  char machine[NOTE_BYTES];
+  describe_machine(r, machine);
+  note(n, "step", "%" PRId64, r->step);
+  note(n, "steps", "%" PRId64, r->settings.steps);
+  note(n, "best_step", "%" PRId64, r->best_step);
+  note(n, "bad_evals", "%" PRId64, r->bad_evals);
+  note(n, "evaluated_step", "%" PRId64, r->evaluated_step);
+  note(n, "train_tokens", "%" PRId64, token_range_size(&r->train));
+  note(n, "val_tokens", "%" PRId64, token_range_size(&r->val));
+  note(n, "best_loss", "%.17g", r->best_loss);
+  note(n, "val_loss", "%.17g", r->last_val_loss);
+  note(n, "seconds", "%.17g", run_seconds(r));
+  note(n, "tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->tokenizer));
+  note(n, "text", "%016" PRIx64, r->tokens_file.info.sum);
+  note(n, "val_text", "%016" PRIx64, r->val_file.info.sum);
+  note(n, "machine", "%s", machine);
+}
+
+/* ---- saving ---- */
+
+bool run_write_weights(Run *r, Error *error) {
+  return model_download(r->model, ARENA_MASTER, r->host[0], error) &&
+         checkpoint_write_weights(r->dir, model_table(r->model), r->host[0], error);
+}
+
+bool run_save_state(Run *r, Error *error) {
+  Notes n = {.count = 0};
+  make_notes(r, &n);
+  if (!run_download_state(r, error) ||
+      !checkpoint_write_state(r->dir, model_table(r->model), r->host, n.entries, n.count, error) ||
+      !run_save_tuning(r, error))
+    return false;
+  r->saved_step = r->step;
+  r->saved_at = clock_seconds();
+  return run_has_validation(r) || run_write_weights(r, error);
+}
+
+/* ---- restoring ---- */
+
+/* False where the state has another one. */
+static bool same_sum(const CheckpointState *state, const char *key, uint64_t sum) {
+  const char *text = checkpoint_state_text(state, key);
+  return !text || strtoull(text, NULL, 16) == sum;
+}
+
+/* The text must be the one that the run started with, or the rest of the run is not the rest of that run. */
+static void compare_texts(Run *r, const CheckpointState *state) {
+  const int64_t train = token_range_size(&r->train), val = token_range_size(&r->val);
+  const double train_before = checkpoint_state_number(state, "train_tokens");
+  if (train_before != (double)train)
+    console_warning(&r->console,
+                    "there are %" PRId64 " tokens to train on and were %.0f: the run will not continue exactly", train,
+                    train_before);
+  else if (!same_sum(state, "text", r->tokens_file.info.sum))
+    console_warning(&r->console, "the text has changed: the run will not continue exactly");
+  const char *val_text = r->settings.val ? "val_text" : "text";
+  const uint64_t val_sum = r->settings.val ? r->val_file.info.sum : r->tokens_file.info.sum;
+  if (checkpoint_state_number(state, "val_tokens") == (double)val && same_sum(state, val_text, val_sum)) return;
+  console_warning(&r->console,
+                  "the validation text has changed, and has %" PRId64 " tokens: the best loss so far is forgotten",
+                  val);
+  r->best_loss = INFINITY;
+  r->bad_evals = 0;
+}
+
+static void compare_machines(Run *r, const CheckpointState *state) {
+  char now_on[NOTE_BYTES];
+  const char *before = checkpoint_state_text(state, "machine");
+  describe_machine(r, now_on);
+  if (before && strcmp(before, now_on) != 0)
+    console_warning(&r->console, "the run was on %.127s and resumes on %s: it will not continue exactly", before,
+                    now_on);
+}
+
+static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
+  if (!same_sum(state, "tokenizer", tokenizer_fingerprint(r->tokenizer)))
+    return fail(error, EXIT_CHECKPOINT, "%s/" TOKENIZER_JSON " is not the tokenizer that the run was trained with",
+                r->dir);
+  const double step = checkpoint_state_number(state, "step");
+  if (!(step >= 0 && step <= 1e9))
+    return fail(error, EXIT_CHECKPOINT, "%s/" CHECKPOINT_LAST ": the state has no valid step number", r->dir);
+  r->step = r->saved_step = (int64_t)step;
+  r->best_loss = checkpoint_state_number(state, "best_loss");
+  r->best_step = (int64_t)fmax(0, checkpoint_state_number(state, "best_step"));
+  r->bad_evals = (int64_t)fmax(0, checkpoint_state_number(state, "bad_evals"));
+  r->evaluated_step = (int64_t)fmax(0, checkpoint_state_number(state, "evaluated_step"));
+  r->last_val_loss = checkpoint_state_number(state, "val_loss");
+  r->seconds = fmax(0, checkpoint_state_number(state, "seconds"));
+  if (state->warning[0]) console_warning(&r->console, "%s", state->warning);
+  compare_texts(r, state);
+  compare_machines(r, state);
+  if (r->step < r->settings.steps || r->evaluated_step < r->step) return true;
+  return fail(error, EXIT_USAGE, "%s is finished at step %" PRId64 "; give --steps with a larger number to continue",
+              r->dir, r->step);
+}
+
+bool run_restore_state(Run *r, Error *error) {
+  CheckpointState state = {0};
+  if (!checkpoint_read_state(r->dir, model_table(r->model), r->host, &state, error)) {
+    if (error->code != EXIT_CHECKPOINT) return false;
+    return error_append(error, "; start it again: ./train FILE --out %s --overwrite", r->dir);
+  }
+  bool ok = read_notes(r, &state, error);
+  checkpoint_state_free(&state);
+  if (ok) run_upload_state(r);
+  return ok;
+}
