@@ -235,8 +235,8 @@ typedef struct Backend {
   void (*embedding)(Context *c, void *out, const Parameters *params, Matrix table, const int32_t *tokens, int batch,
                     int length, const Dropout *dropout);
   /* dtable[v] (+)= sum over the rows n with token v, in rising n, of dropout(dx[n]).  dx [B*T][C] dt.
-   * The rows of token v are order[offsets[v] .. offsets[v+1]): offsets int32 [V+1], order int32 [B*T] (a counting sort
-   * made by the loader). Without `accumulate` rows of absent tokens and pads become zero. */
+   * The rows of token v are order[offsets[v] .. offsets[v+1]): offsets int32 [V+1], order int32 [B*T] (a counting sort,
+   * made where the tokens are uploaded). Without `accumulate` rows of absent tokens and pads become zero. */
   void (*embedding_backward)(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
                              const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
                              bool accumulate);
@@ -339,8 +339,9 @@ typedef struct Backend {
   X(info)                                                                                                              \
   X(peak_flops)                                                                                                        \
   X(tuning)                                                                                                            \
-  X(alloc) X(release) X(upload) X(download) X(copy) X(refresh_parameters) X(release_parameters) X(submit) X(drop)      \
-      X(report) X(poll) X(step_begin) X(next_micro_batch) X(embedding) X(embedding_backward) X(residual_norm)          \
+  X(alloc)                                                                                                             \
+  X(release) X(upload) X(download) X(copy) X(refresh_parameters) X(release_parameters) X(submit) X(drop) X(report)     \
+      X(poll) X(step_begin) X(next_micro_batch) X(embedding) X(embedding_backward) X(residual_norm)                    \
           X(residual_norm_backward) X(linear) X(linear_backward_input) X(linear_backward_weight) X(rope) X(attention)  \
               X(attention_backward) X(swiglu) X(swiglu_backward) X(cross_entropy) X(loss_sum) X(clip) X(adamw)         \
                   X(decode_embedding) X(decode_qkv) X(decode_attention) X(decode_residual) X(decode_mlp)               \

@@ -304,29 +304,16 @@ void model_set_step(Model *m, int64_t step) {
   m->ops->upload(m->context, m->state, &state, sizeof state);
 }
 
-/* offsets[v] .. offsets[v+1] of `order` become the positions of token v, ascending. */
-static void counting_sort(const int32_t *tokens, int64_t count, int vocab, int32_t *offsets, int32_t *order) {
-  memset(offsets, 0, ((size_t)vocab + 1) * sizeof *offsets);
-  for (int64_t i = 0; i < count; i++) offsets[tokens[i] + 1]++;
-  for (int v = 0; v < vocab; v++) offsets[v + 1] += offsets[v];
-  for (int64_t i = 0; i < count; i++) order[offsets[tokens[i]]++] = (int32_t)i;
-  memmove(offsets + 1, offsets, (size_t)vocab * sizeof *offsets); /* filling moved every start to its end */
-  offsets[0] = 0;
-}
-
 /* Gradients of all micro-batches of a step. */
 static void submit_micro_batches(Model *m, const TokenBatch *step) {
   int64_t rows = (int64_t)m->settings.batch * m->config.ctx;
-  size_t bytes = (size_t)rows * sizeof(int32_t), offsets = (size_t)m->config.vocab + 1;
   int32_t count = 0;
   for (int64_t i = 0; i < rows * m->settings.micro_batches; i++) count += step->targets[i] >= 0;
   m->train_packed = step->positions;
   m->ops->upload(m->context, m->target_count, &count, sizeof count);
   for (int i = 0; i < m->settings.micro_batches; i++) {
-    counting_sort(step->tokens + i * rows, rows, m->config.vocab, m->sorted, m->sorted + offsets);
     model_upload_tokens(m, step, i * rows, rows, m->config.ctx);
-    m->ops->upload(m->context, m->offsets, m->sorted, offsets * sizeof(int32_t));
-    m->ops->upload(m->context, m->order, m->sorted + offsets, bytes);
+    model_upload_token_order(m, step->tokens + i * rows, rows);
     m->ops->submit(m->context, i ? &m->later : &m->first, i ? later_micro_batch : first_micro_batch, m);
   }
 }

@@ -97,6 +97,9 @@ bool model_reserve_tokens(Model *m, int64_t rows, Error *error);
 /* `rows` rows of a batch, from `from` on. */
 void model_upload_tokens(Model *m, const TokenBatch *batch, int64_t from, int64_t rows, int length);
 
+/* Which rows each token has, for the gradient of the embedding (kernels.h). */
+void model_upload_token_order(Model *m, const int32_t *tokens, int64_t rows);
+
 /* Lays out and allocates everything a pass over `rows` rows needs. */
 bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows, bool train, int head_rows,
                           Error *error);

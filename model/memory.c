@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static bool upload_rope_table(Model *m, Error *error) {
   const ModelConfig *c = &m->config;
@@ -117,4 +118,21 @@ void model_upload_tokens(Model *m, const TokenBatch *batch, int64_t from, int64_
   for (int64_t i = 0; i < rows; i++) m->first_keys[i] = (int32_t)(i % length) - positions[i];
   m->ops->upload(m->context, m->positions, positions, bytes);
   m->ops->upload(m->context, m->key_begin, m->first_keys, bytes);
+}
+
+/* offsets[v] .. offsets[v+1] of `order` become the positions of token v, ascending. */
+static void counting_sort(const int32_t *tokens, int64_t count, int vocab, int32_t *offsets, int32_t *order) {
+  memset(offsets, 0, ((size_t)vocab + 1) * sizeof *offsets);
+  for (int64_t i = 0; i < count; i++) offsets[tokens[i] + 1]++;
+  for (int v = 0; v < vocab; v++) offsets[v + 1] += offsets[v];
+  for (int64_t i = 0; i < count; i++) order[offsets[tokens[i]]++] = (int32_t)i;
+  memmove(offsets + 1, offsets, (size_t)vocab * sizeof *offsets); /* filling moved every start to its end */
+  offsets[0] = 0;
+}
+
+void model_upload_token_order(Model *m, const int32_t *tokens, int64_t rows) {
+  size_t offsets = (size_t)m->config.vocab + 1;
+  counting_sort(tokens, rows, m->config.vocab, m->sorted, m->sorted + offsets);
+  m->ops->upload(m->context, m->offsets, m->sorted, offsets * sizeof(int32_t));
+  m->ops->upload(m->context, m->order, m->sorted + offsets, (size_t)rows * sizeof(int32_t));
 }
