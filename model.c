@@ -292,7 +292,7 @@ bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   m->offsets = m->ops->alloc(m->context, "token offsets", offsets * sizeof(int32_t));
   m->order = m->ops->alloc(m->context, "token order", (size_t)rows * sizeof(int32_t));
   m->sorted = malloc((offsets + (size_t)rows) * sizeof(int32_t));
-  if (!m->sorted) return fail(error, EXIT_MEMORY, "out of memory for the order of tokens");
+  if (!m->sorted) return error_memory(error, "the order of tokens");
   if (!model_check_backend(m, error)) return false;
   m->ops->refresh_parameters(m->context, &m->params); /* now with what the optimizer needs */
   return model_reserve_tokens(m, rows, error) && upload_schedule(m, error) &&

@@ -319,7 +319,7 @@ static bool take_argument(CommandLine *line) {
 bool options_parse(Options *options, int argc, char **argv, Error *error) {
   CommandLine line = {{.options = options, .code = EXIT_USAGE, .error = error}, argc, argv, 1};
   bool only_positional = false;
-  if (!options->rows) return fail(error, EXIT_MEMORY, "out of memory for the options");
+  if (!options->rows) return error_memory(error, "the options");
   for (; line.index < argc && !options->help && !options->version; line.index++) {
     bool ends = !only_positional && strcmp(argv[line.index], "--") == 0;
     if (!ends && !(only_positional ? take_positional(&line) : take_argument(&line))) return false;

@@ -43,7 +43,7 @@ struct Corpus {
 static bool copy_name(char **out, const char *name, Error *error) {
   if (!name) return true;
   *out = strdup(name);
-  return *out || fail(error, EXIT_MEMORY, "out of memory for the name of a field");
+  return *out || error_memory(error, "the name of a field");
 }
 
 static bool take_fields(Corpus *corpus, const CorpusOptions *options, Error *error) {
@@ -108,7 +108,7 @@ bool corpus_open(Corpus **out, const char *const *sources, int count, const Corp
   if (!options) options = &none;
   *out = NULL;
   Corpus *corpus = calloc(1, sizeof *corpus);
-  if (!corpus) return fail(error, EXIT_MEMORY, "out of memory for a corpus");
+  if (!corpus) return error_memory(error, "a corpus");
   corpus->list.is_model = options->is_model;
   corpus->standard_input = -1;
   if (!take_fields(corpus, options, error) || !find_files(corpus, sources, count, options, error)) {

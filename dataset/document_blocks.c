@@ -66,7 +66,7 @@ static bool pass_slices(const Corpus *corpus, PretokenizeText rest, const CharCl
 bool document_blocks_read(Corpus *corpus, const CharClasses *classes, Progress progress, DocumentBlockSink sink,
                           void *context, Error *error) {
   Block block = {.corpus = corpus, .bytes = malloc(BLOCK_BYTES)};
-  bool ok = block.bytes || fail(error, EXIT_MEMORY, "out of memory for a block of text");
+  bool ok = block.bytes || error_memory(error, "a block of text");
   corpus_rewind(corpus, progress);
   while (ok && (ok = next_block(&block, error)) && block.count) {
     if (block.count == 1 && block.texts[0].size > SLICE_BYTES)

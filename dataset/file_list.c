@@ -25,8 +25,6 @@ static bool cannot_read(const char *path, int cause, Error *error) {
 
 static bool is_model(const FileList *list, const char *dir) { return list->is_model && list->is_model(dir); }
 
-static bool no_memory(Error *error) { return fail(error, EXIT_MEMORY, "out of memory for a list of files"); }
-
 /* As text_ends_with, in small letters or capitals. */
 static bool ends_in(const char *name, const char *ending) {
   size_t length = strlen(name), tail = strlen(ending);
@@ -40,7 +38,7 @@ static TextFile *append(FileList *list, char *path, bool jsonl, Error *error) {
   if (!path || list->count == INT_MAX ||
       !array_reserve(&list->files, &list->capacity, (size_t)list->count + 1, sizeof *list->files)) {
     free(path);
-    no_memory(error);
+    error_memory(error, "a list of files");
     return NULL;
   }
   TextFile *file = &list->files[list->count++];
@@ -121,12 +119,12 @@ static int compare_ids(const void *a, const void *b) {
 /* Remembers a directory; *again says whether it was known. */
 static bool remember(Walk *walk, const struct stat *st, bool *again, Error *error) {
   DirectoryId *id = malloc(sizeof *id);
-  if (!id) return no_memory(error);
+  if (!id) return error_memory(error, "a list of files");
   *id = (DirectoryId){st->st_dev, st->st_ino};
   DirectoryId **node = tsearch(id, &walk->seen, compare_ids);
   *again = node && *node != id;
   if (!node || *again) free(id);
-  return node || no_memory(error);
+  return node || error_memory(error, "a list of files");
 }
 
 static void forget_all(Walk *walk) {
@@ -169,7 +167,7 @@ static bool read_entries(Walk *walk, DIR *entries, const char *dir, Error *error
       continue;
     }
     char *path = path_join(dir, name);
-    if (!path) return no_memory(error);
+    if (!path) return error_memory(error, "a list of files");
     if (!take_entry(walk, path, error)) return false;
   }
 }

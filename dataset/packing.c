@@ -19,7 +19,7 @@ static bool scan(const TokenRange *range, int32_t end, bool (*found)(void *conte
                  void *context, Progress progress, Error *error) {
   int64_t begin = range->begin, dropped = begin;
   int32_t *ids = malloc(SCAN_TOKENS * sizeof *ids);
-  if (!ids) return fail(error, EXIT_MEMORY, "out of memory for the lengths of documents");
+  if (!ids) return error_memory(error, "the lengths of documents");
   bool ok = true;
   for (int64_t at = begin; ok && at < range->end; at += SCAN_TOKENS) {
     int64_t count = range->end - at < SCAN_TOKENS ? range->end - at : SCAN_TOKENS;

@@ -37,7 +37,7 @@ static bool copy(int from, FileWriter *to, uint8_t *chunk, Progress progress, Er
 bool spool_copy(int from, const char *path, Progress progress, Error *error) {
   FileWriter file;
   uint8_t *chunk = malloc(CHUNK);
-  if (!chunk) return fail(error, EXIT_MEMORY, "out of memory for standard input");
+  if (!chunk) return error_memory(error, "standard input");
   bool ok = file_writer_begin(&file, path, error);
   if (ok) {
     ok = copy(from, &file, chunk, progress, error) && file_writer_commit(&file, error);

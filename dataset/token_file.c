@@ -129,7 +129,7 @@ static bool read_header(TokenFile *f, Error *error) {
 
 bool token_file_open(TokenFile *out, const char *path, Error *error) {
   *out = (TokenFile){.path = strdup(path)};
-  if (!out->path) return fail(error, EXIT_MEMORY, "out of memory for a path");
+  if (!out->path) return error_memory(error, "a path");
   if (file_map(&out->file, path, EXIT_CHECKPOINT, error) && read_header(out, error)) return true;
   token_file_close(out);
   return false;

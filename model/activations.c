@@ -99,7 +99,7 @@ bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows,
   const ModelConfig *c = &m->config;
   size_t dt = m->dt;
   a->layers = calloc((size_t)c->layers, sizeof *a->layers);
-  if (!a->layers) return fail(error, EXIT_MEMORY, "out of memory for the activations");
+  if (!a->layers) return error_memory(error, "the activations");
   bool dropout = train && m->settings.dropout > 0;
   ContextInfo device;
   m->ops->info(m->context, &device);

@@ -38,7 +38,7 @@ static bool decoder_buffers(Decoder *d, int rows, Error *error) {
   d->logits = m->ops->alloc(m->context, "decoded logits", n * (size_t)c->vocab * sizeof(float));
   d->cache_memory = m->ops->alloc(m->context, "key/value cache", 2 * each * (size_t)c->layers);
   d->caches = calloc((size_t)c->layers, sizeof *d->caches);
-  if (!d->caches) return fail(error, EXIT_MEMORY, "out of memory for the decoder");
+  if (!d->caches) return error_memory(error, "the decoder");
   if (!model_check_backend(m, error)) return false;
   for (int layer = 0; layer < c->layers; layer++) {
     char *k = (char *)d->cache_memory + 2 * each * (size_t)layer;
@@ -50,7 +50,7 @@ static bool decoder_buffers(Decoder *d, int rows, Error *error) {
 bool decoder_open(Decoder **out, Model *model, int rows, Error *error) {
   *out = NULL;
   Decoder *d = calloc(1, sizeof *d);
-  if (!d) return fail(error, EXIT_MEMORY, "out of memory for the decoder");
+  if (!d) return error_memory(error, "the decoder");
   d->model = model;
   if (!model_evaluate_begin(model, 1, model->config.ctx, error) || !decoder_buffers(d, rows, error)) {
     decoder_close(d);
@@ -114,7 +114,7 @@ static bool upload_sequences(Decoder *d, const int32_t *prompt, uint32_t first_s
   Model *m = d->model;
   const Sequences *s = &d->sequences;
   int32_t *host = calloc((size_t)s->rows * 2, sizeof *host);
-  if (!host) return fail(error, EXIT_MEMORY, "out of memory for the decoder");
+  if (!host) return error_memory(error, "the decoder");
   int32_t *streams = host + s->rows;
   for (int row = 0; row < s->rows; row++) streams[row] = (int32_t)(first_stream + (uint32_t)row);
   size_t bytes = (size_t)s->rows * sizeof(int32_t);
@@ -222,7 +222,7 @@ bool decoder_slide(Decoder *d, int keep, Error *error) {
   if (keep < 1 || keep > d->length || keep > m->config.ctx)
     return fail(error, EXIT_INTERNAL, "cannot keep %d of %d tokens", keep, d->length);
   int32_t *tail = malloc((size_t)(keep + s->rows) * sizeof *tail);
-  if (!tail) return fail(error, EXIT_MEMORY, "out of memory for the decoder");
+  if (!tail) return error_memory(error, "the decoder");
   d->position = keep - 1;
   d->ready = true;
   for (int row = 0; row < s->rows; row++) {

@@ -37,7 +37,7 @@ bool evaluation_run(Model *model, const EvaluationPlan *plan, Evaluation *out, P
   const size_t room = (size_t)plan->batch * (size_t)ctx;
   const int64_t windows = evaluation_windows(plan);
   int32_t *tokens = malloc(3 * room * sizeof *tokens);
-  if (!tokens) return fail(error, EXIT_MEMORY, "out of memory for the windows of an evaluation");
+  if (!tokens) return error_memory(error, "the windows of an evaluation");
   int32_t *const arrays[3] = {tokens, tokens + room, tokens + 2 * room};
   const TokenBatch batch = {arrays[0], arrays[1], plan->windows.packing ? arrays[2] : NULL};
   bool ok = true;

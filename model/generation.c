@@ -43,8 +43,7 @@ static bool outlet_add(Outlet *o, int32_t token, Error *error) {
   size_t size;
   const uint8_t *bytes = tokenizer_decode(o->request->tokenizer, token, &size);
   if (size == 0) return true;
-  if (!array_reserve(&o->held, &o->capacity, o->size + size, 1))
-    return fail(error, EXIT_MEMORY, "out of memory for the text");
+  if (!array_reserve(&o->held, &o->capacity, o->size + size, 1)) return error_memory(error, "the text");
   memcpy(o->held + o->size, bytes, size);
   o->size += size;
   return true;

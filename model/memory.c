@@ -9,7 +9,7 @@ static bool upload_rope_table(Model *m, Error *error) {
   const ModelConfig *c = &m->config;
   size_t count = (size_t)c->ctx * (size_t)c->head_dim;
   float *table = malloc(count * sizeof(float));
-  if (!table) return fail(error, EXIT_MEMORY, "out of memory for the rotary table");
+  if (!table) return error_memory(error, "the rotary table");
   for (int t = 0; t < c->ctx; t++)
     for (int i = 0; i < c->head_dim / 2; i++) {
       double angle = t * pow((double)c->rope_base, -2.0 * i / c->head_dim);
@@ -26,7 +26,7 @@ bool model_open(Model **out, const Backend *backend, Context *context, const Mod
   *out = NULL;
   if (!model_config_check(config, EXIT_USAGE, error)) return false;
   Model *m = calloc(1, sizeof *m);
-  if (!m) return fail(error, EXIT_MEMORY, "out of memory for the model");
+  if (!m) return error_memory(error, "the model");
   m->ops = backend;
   m->context = context;
   ContextInfo info;

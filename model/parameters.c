@@ -114,7 +114,7 @@ bool parameter_table_make(ParameterTable *out, const ModelConfig *c, Error *erro
   out->layers = calloc((size_t)c->layers, sizeof *out->layers);
   if (!out->tensors || !out->groups || !out->layers) {
     parameter_table_free(out);
-    return fail(error, EXIT_MEMORY, "out of memory for the table of parameters");
+    return error_memory(error, "the table of parameters");
   }
   out->embedding = add_matrix(out, -1, "model.embed_tokens", c->vocab, padded_vocab(c), c->dim, INIT_STD);
   for (int layer = 0; layer < c->layers; layer++) add_layer(out, c, layer);

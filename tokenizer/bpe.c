@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-static bool no_memory(Error *error) { return fail(error, EXIT_MEMORY, "out of memory for a BPE vocabulary"); }
-
 static bool check_count(size_t merges, Error *error) {
   return merges <= BPE_MERGES_LIMIT ||
          fail(error, EXIT_CHECKPOINT, "%zu merges, more than %d", merges, BPE_MERGES_LIMIT);
@@ -102,9 +100,9 @@ bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size
   *out = NULL;
   if (!check_count(merge_count, error)) return false;
   Bpe *bpe = calloc(1, sizeof *bpe);
-  if (!bpe) return no_memory(error);
+  if (!bpe) return error_memory(error, "a BPE vocabulary");
   bool ok = copy_tables(bpe, tokens, merges, merge_count);
-  if (!ok) no_memory(error);
+  if (!ok) error_memory(error, "a BPE vocabulary");
   ok = ok && find_bytes(bpe, error) && index_merges(bpe, error) && char_classes_create(&bpe->classes, error);
   if (ok) *out = bpe;
   else bpe_free(bpe);
@@ -144,7 +142,7 @@ static bool create_own(Bpe **out, BpeTokens *tokens, BpeMerge *merges, size_t me
   if (!own_begins(tokens->begins, merges, merge_count))
     return fail(error, EXIT_CHECKPOINT, "a merge of tokens that come after it, or of too many bytes");
   tokens->bytes = malloc(tokens->begins[tokens->size]);
-  if (!tokens->bytes) return no_memory(error);
+  if (!tokens->bytes) return error_memory(error, "a BPE vocabulary");
   own_bytes(tokens, merges, merge_count);
   for (size_t i = 0; i < merge_count; i++) merges[i].id = BPE_BYTES + (int32_t)i;
   return bpe_create(out, tokens, merges, merge_count, error);
@@ -157,7 +155,7 @@ bool bpe_from_merges(Bpe **out, const BpeMerge *merges, size_t merge_count, Erro
   tokens.begins = calloc((size_t)tokens.size + 1, sizeof *tokens.begins);
   BpeMerge *own = malloc((merge_count + 1) * sizeof *own);
   bool ok = tokens.begins && own;
-  if (!ok) no_memory(error);
+  if (!ok) error_memory(error, "a BPE vocabulary");
   if (ok && merge_count > 0) memcpy(own, merges, merge_count * sizeof *own);
   ok = ok && create_own(out, &tokens, own, merge_count, error);
   free(tokens.begins);

@@ -42,8 +42,6 @@ struct BpeEncoder {
   PartIds *part_ids;      /* [PRETOKENIZE_ROUND_PARTS] */
 };
 
-static bool no_memory(Error *error) { return fail(error, EXIT_MEMORY, "out of memory while encoding text"); }
-
 /* ---- memory ---- */
 
 void bpe_encoder_free(BpeEncoder *encoder) {
@@ -76,12 +74,12 @@ static bool allocate(BpeEncoder *encoder) {
 bool bpe_encoder_create(BpeEncoder **out, const Bpe *bpe, int threads, Error *error) {
   *out = NULL;
   BpeEncoder *encoder = calloc(1, sizeof *encoder);
-  if (!encoder) return no_memory(error);
+  if (!encoder) return error_memory(error, "the tokens of a text");
   encoder->bpe = bpe;
   encoder->threads = threads;
   if (!allocate(encoder)) {
     bpe_encoder_free(encoder);
-    return no_memory(error);
+    return error_memory(error, "the tokens of a text");
   }
   *out = encoder;
   return true;
@@ -89,7 +87,8 @@ bool bpe_encoder_create(BpeEncoder **out, const Bpe *bpe, int threads, Error *er
 
 bool bpe_ids_sink(void *ids, const int32_t *more, size_t count, Error *error) {
   BpeIds *all = ids;
-  if (!array_reserve(&all->ids, &all->capacity, all->count + count, sizeof *more)) return no_memory(error);
+  if (!array_reserve(&all->ids, &all->capacity, all->count + count, sizeof *more))
+    return error_memory(error, "the tokens of a text");
   if (count > 0) memcpy(all->ids + all->count, more, count * sizeof *more);
   all->count += count;
   return true;
@@ -176,7 +175,7 @@ bool bpe_encode(BpeEncoder *encoder, const PretokenizeText *documents, size_t co
   size_t parts;
   while ((parts = pretokenize_parts(encoder->bpe->classes, documents, count, encoder->threads, &cursor,
                                     encoder->parts)) > 0) {
-    if (!encode_parts(encoder, parts, end)) return no_memory(error);
+    if (!encode_parts(encoder, parts, end)) return error_memory(error, "the tokens of a text");
     for (size_t i = 0; i < parts; i++) {
       const PartIds *part = &encoder->part_ids[i];
       if (part->count == 0) continue;

@@ -71,7 +71,7 @@ bool char_classes_create(CharClasses **out, Error *error) {
   CharClasses *classes = *out = calloc(1, sizeof *classes);
   uint8_t *text = malloc((size_t)UTF8_POINTS * 4);
   bool ok = classes && text;
-  if (!ok) fail(error, EXIT_MEMORY, "out of memory for the table of characters");
+  if (!ok) error_memory(error, "the table of characters");
   ok = ok && ask_pcre2(classes, text, write_all_characters(text), error);
   free(text);
   if (!ok) {

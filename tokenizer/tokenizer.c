@@ -7,7 +7,7 @@
 bool tokenizer_from_merges(Tokenizer **out, const BpeMerge *merges, size_t merge_count, Error *error) {
   *out = NULL;
   Tokenizer *t = calloc(1, sizeof *t);
-  if (!t) return fail(error, EXIT_MEMORY, "out of memory for a tokenizer");
+  if (!t) return error_memory(error, "a tokenizer");
   if (!bpe_from_merges(&t->bpe, merges, merge_count, error)) {
     tokenizer_free(t);
     return false;

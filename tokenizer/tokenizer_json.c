@@ -166,7 +166,7 @@ static json_t *config_json(const Tokenizer *t, int ctx) {
 
 static bool write_text(const char *text, size_t size, const char *dir, const char *name, Error *error) {
   char *path = path_join(dir, name);
-  bool ok = path ? file_write(path, text, size, error) : fail(error, EXIT_MEMORY, "out of memory for a path");
+  bool ok = path ? file_write(path, text, size, error) : error_memory(error, "a path");
   free(path);
   return ok;
 }
@@ -445,7 +445,7 @@ static bool read_bpe(Tokenizer *out, const char *path, const json_t *root, Error
 bool tokenizer_load(Tokenizer **out, const char *path, Error *error) {
   Error why = {0}; /* quotes what the file says */
   Tokenizer *t = *out = calloc(1, sizeof *t);
-  if (!t) return fail(error, EXIT_MEMORY, "out of memory for a tokenizer");
+  if (!t) return error_memory(error, "a tokenizer");
   json_t *root = read_json(t, path, &why);
   bool ok = root && read_bpe(t, path, root, &why);
   json_decref(root);
