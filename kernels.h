@@ -333,19 +333,15 @@ typedef struct Backend {
 } Backend;
 
 /* The functions of the table, so that what has to be written once for each of them (declarations, rows) is one line. */
-#define BACKEND_FUNCTIONS(X)                                                                                           \
-  X(open)                                                                                                              \
-  X(close)                                                                                                             \
-  X(info)                                                                                                              \
-  X(peak_flops)                                                                                                        \
-  X(tuning)                                                                                                            \
-  X(alloc)                                                                                                             \
-  X(release) X(upload) X(download) X(copy) X(refresh_parameters) X(release_parameters) X(submit) X(drop) X(report)     \
-      X(poll) X(step_begin) X(next_micro_batch) X(embedding) X(embedding_backward) X(residual_norm)                    \
-          X(residual_norm_backward) X(linear) X(linear_backward_input) X(linear_backward_weight) X(rope) X(attention)  \
-              X(attention_backward) X(swiglu) X(swiglu_backward) X(cross_entropy) X(loss_sum) X(clip) X(adamw)         \
-                  X(decode_embedding) X(decode_qkv) X(decode_attention) X(decode_residual) X(decode_mlp)               \
-                      X(decode_logits) X(sample) X(cache_store)
+/* clang-format off */
+#define BACKEND_FUNCTIONS(X) \
+  X(open) X(close) X(info) X(peak_flops) X(tuning) X(alloc) X(release) X(upload) X(download) X(copy) \
+  X(refresh_parameters) X(release_parameters) X(submit) X(drop) X(report) X(poll) X(step_begin) X(next_micro_batch) \
+  X(embedding) X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(linear) X(linear_backward_input) \
+  X(linear_backward_weight) X(rope) X(attention) X(attention_backward) X(swiglu) X(swiglu_backward) X(cross_entropy) \
+  X(loss_sum) X(clip) X(adamw) X(decode_embedding) X(decode_qkv) X(decode_attention) X(decode_residual) X(decode_mlp) \
+  X(decode_logits) X(sample) X(cache_store)
+/* clang-format on */
 
 /* The backends in this binary, best first; ends with NULL. The CPU is always there. */
 const Backend *const *backend_list(void);
