@@ -376,7 +376,7 @@ static bool run(void *context, Error *error) {
   Program *p = context;
   const GenerateSettings *s = &p->settings;
   if ((s->encode != NULL) + (s->decode != NULL) + (s->score != NULL) > 1)
-    return fail(error, EXIT_USAGE, "--encode, --decode and --score do one thing each; use one");
+    return fail(error, EXIT_USAGE, "use only one of --encode, --decode and --score");
   if ((s->encode || s->decode) && (s->prompt || s->prompt_file))
     return fail(error, EXIT_USAGE, "--%s takes no prompt", s->encode ? "encode" : "decode");
   if (p->settings.score && (p->settings.prompt || p->settings.prompt_file))

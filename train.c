@@ -106,7 +106,7 @@ static bool pause_training(Run *r, Error *error) {
 static bool out_of_patience(Run *r) {
   if (!r->settings.patience || r->bad_evals < r->settings.patience) return false;
   console_note(&r->console,
-               "no better validation loss for %" PRId64 " evaluations: stopping; the best was step %" PRId64,
+               "early stopping: no better validation loss for %" PRId64 " evaluations; the best was at step %" PRId64,
                r->bad_evals, r->best_step);
   return true;
 }

@@ -94,7 +94,7 @@ static bool read_tensor(const char *path, const SafeTensor *tensor, size_t count
   for (size_t i = 0; i < count; i++)
     if (!isfinite(out[i]))
       return fail(error, EXIT_CHECKPOINT,
-                  "%s: element %zu of tensor %s is %f; choose a checkpoint from before training went wrong", path, i,
+                  "%s: element %zu of tensor %s is %f: the training had diverged; use an earlier checkpoint", path, i,
                   tensor->name, (double)out[i]);
   return true;
 }

@@ -39,5 +39,5 @@ bool device_open(const DeviceSettings *settings, const ModelConfig *model, const
     skipped = why;
   }
   if (skipped.code) return fail(error, skipped.code, "%s", skipped.text);
-  return fail(error, EXIT_USAGE, "--device %s: this build has no such backend; use --device cpu", wanted);
+  return fail(error, EXIT_USAGE, "--device %s: this build does not have it; use --device cpu", wanted);
 }

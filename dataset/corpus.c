@@ -52,9 +52,10 @@ static bool take_fields(Corpus *corpus, const CorpusOptions *options, Error *err
     return fail(error, EXIT_USAGE, "--prompt-field and --response-field go together: %s is missing",
                 !prompt ? "--prompt-field" : "--response-field");
   if (prompt && field)
-    return fail(error, EXIT_USAGE,
-                "--jsonl-field says what a document is, and so do --prompt-field and "
-                "--response-field: leave one of them out");
+    return fail(
+        error, EXIT_USAGE,
+        "--jsonl-field cannot be combined with --prompt-field and --response-field; leave out --jsonl-field, or "
+        "both of the others");
   const char *text = response ? response : field ? field : "text";
   return copy_name(&corpus->prompt_field, prompt, error) && copy_name(&corpus->text_field, text, error);
 }

@@ -199,11 +199,11 @@ static bool add_directory(FileList *list, const char *path, Error *error) {
   forget_all(&walk);
   if (!ok) return false;
   sort_from(list, first);
-  return list->count > first ||
-         fail(error, EXIT_INPUT,
-              "the directory %s has no files that end in .txt or .jsonl (%lld other names in it); a file with another "
-              "ending is read when it is given by name",
-              text_one_line(path, NAME_SHOWN).text, (long long)(list->skipped - skipped));
+  return list->count > first || fail(error, EXIT_INPUT,
+                                     "the directory %s has no .txt or .jsonl files (%lld other names in it); to read a "
+                                     "file with another ending, "
+                                     "give its name",
+                                     text_one_line(path, NAME_SHOWN).text, (long long)(list->skipped - skipped));
 }
 
 bool file_list_add(FileList *list, const char *path, Error *error) {

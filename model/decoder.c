@@ -212,7 +212,8 @@ bool decoder_next(Decoder *d, const Sampling *sampling, int32_t *next, Error *er
   for (int row = 0; row < s->rows; row++)
     if (next[row] < 0)
       return fail(error, EXIT_NONFINITE,
-                  "the logits of token %d are not finite: the model's weights are damaged or it diverged", d->length);
+                  "the logits of token %d are not finite: the weights are damaged, or the training diverged",
+                  d->length);
   return true;
 }
 

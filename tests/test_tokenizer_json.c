@@ -10,7 +10,7 @@ static void put_file(const char *path, const void *bytes, size_t size) {
 
 static void bad_files_are_refused(void **state) {
   const Fixture *f = *state;
-  const char *bpe = "what is read is byte-level BPE";
+  const char *bpe = "only byte-level BPE that splits text as GPT-2 does";
   const struct {
     const char *path, *value, *message;
   } cases[] = {

@@ -200,7 +200,8 @@ static bool refuse(Error *error, const char *path, const char *reason) {
 }
 
 static bool unsupported(Error *error, const char *path, const char *what) {
-  return fail(error, EXIT_CHECKPOINT, "%s: %s; what is read is byte-level BPE that splits as GPT-2 does", path, what);
+  return fail(error, EXIT_CHECKPOINT, "%s: %s; only byte-level BPE that splits text as GPT-2 does is supported", path,
+              what);
 }
 
 /* NULL-safe: jansson's accessors return NULL for an object that is not one. */
@@ -263,7 +264,7 @@ static bool read_added_tokens(Tokenizer *out, const char *path, const json_t *ro
                   ID_LIMIT - 1);
     if (!json_is_true(json_object_get(token, "special")))
       return fail(error, EXIT_CHECKPOINT,
-                  "%s: the added token \"%.60s\" is not special: text with it in it would get other ids", path,
+                  "%s: the added token \"%.60s\" is not special: text that contains it would get other ids", path,
                   content);
     if (id > *largest) *largest = id;
     for (size_t k = 0; k < best; k++)

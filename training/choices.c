@@ -124,9 +124,8 @@ static void fill_preset(TrainSettings *s, const ChoiceInputs *given, Choices *ch
 
 static bool shape(const TrainSettings *s, int vocab, ModelConfig *model, Error *error) {
   if (s->dim % s->heads)
-    return fail(error, EXIT_USAGE,
-                "--heads %d does not divide --dim %d (a head would have %.2f numbers); try --heads %d", s->heads,
-                s->dim, (double)s->dim / s->heads, s->dim % 32 ? 1 : s->dim / 32);
+    return fail(error, EXIT_USAGE, "--heads %d does not divide --dim %d (the head size would be %.2f); try --heads %d",
+                s->heads, s->dim, (double)s->dim / s->heads, s->dim % 32 ? 1 : s->dim / 32);
   *model = (ModelConfig){.vocab = vocab,
                          .ctx = s->ctx,
                          .layers = s->layers,
@@ -178,8 +177,7 @@ static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const Mode
   if (s->batch_tokens) {
     if (s->batch_tokens % micro)
       return fail(error, EXIT_USAGE,
-                  "--batch-tokens %lld is not a multiple of a micro-batch: %d sequences of %d tokens (--batch, --ctx) "
-                  "are %lld",
+                  "--batch-tokens %lld is not a multiple of the micro-batch: --batch %d times --ctx %d is %lld tokens",
                   (long long)s->batch_tokens, s->batch, s->ctx, (long long)micro);
     if (s->batch_tokens / micro > SETTINGS_MAX_BATCH)
       return fail(error, EXIT_USAGE, "--batch-tokens %lld needs %lld micro-batches, more than %d; raise --batch",

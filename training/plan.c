@@ -12,7 +12,7 @@ static void print_packing(Console *c, const Packing *p) {
   console_line(c, "packing  %s windows of whole documents; %.1f %% of them is padding",
                text_count((double)p->windows).text, p->windows ? 100 * (1 - (double)p->used / places) : 0);
   if (p->cut)
-    console_line(c, "         %s of %s documents are longer than a window of %d tokens and are cut",
+    console_line(c, "         %s of %s documents are longer than the context of %d tokens and are split",
                  text_count((double)p->cut).text, text_count((double)p->documents).text, p->ctx);
   if (p->left_out)
     console_line(c, "         %s tokens are left out: windows with prompts only", text_count((double)p->left_out).text);
@@ -81,7 +81,7 @@ void run_print_plan(Run *r) {
   print_length(r, &train);
   print_memory(r, &memory);
   if (r->choices.text[0]) console_line(c, "chosen   %s", r->choices.text);
-  console_line(c, "device   %s, %s, %.0f GFLOP/s at best; about %s for the run", r->device.device,
+  console_line(c, "device   %s, %s, peak %.0f GFLOP/s; about %s for the run", r->device.device,
                dtype_name(r->device.dtype), 1e-9 * r->peak_flops, text_duration(2.0 * flops / r->peak_flops).text);
   if (!s->bench) console_line(c, "output   %s", r->dir);
   const size_t available = s->dry_run ? run_device_now(r).free_bytes : SIZE_MAX;

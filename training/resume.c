@@ -23,7 +23,7 @@ static bool check_flags(const Run *r, Error *error) {
     if (options_origin(&r->options, fixed[i]) == ORIGIN_COMMAND_LINE)
       return fail(error, EXIT_USAGE,
                   "a resumed run keeps its tokenizer and how it reads its text; leave out --tokenizer, --vocab-size, "
-                  "--pack and the fields");
+                  "--pack, --jsonl-field, --prompt-field and --response-field");
   return true;
 }
 
@@ -60,7 +60,8 @@ bool run_check_same_model(const Run *r, Error *error) {
                 {"tokenizer (vocabulary)", asked->vocab, saved.vocab}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     if (fields[i].asked != fields[i].saved)
-      return fail(error, EXIT_USAGE, "--%s is %d but %s was trained with %d; a resumed run keeps its model",
+      return fail(error, EXIT_USAGE,
+                  "--%s is %d, but %s was trained with %d; the model cannot change when a run is resumed",
                   fields[i].flag, fields[i].asked, r->dir, fields[i].saved);
   return true;
 }

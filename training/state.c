@@ -83,8 +83,8 @@ static void compare_texts(Run *r, const CheckpointState *state) {
   const double train_before = checkpoint_state_number(state, "train_tokens");
   if (train_before != (double)train)
     console_warning(&r->console,
-                    "there are %" PRId64 " tokens to train on and were %.0f: the run will not continue exactly", train,
-                    train_before);
+                    "there are %" PRId64 " training tokens, before it were %.0f: the run will not continue exactly",
+                    train, train_before);
   else if (!same_sum(state, "text", r->tokens_file.info.sum))
     console_warning(&r->console, "the text has changed: the run will not continue exactly");
   const char *val_text = r->settings.val ? "val_text" : "text";

@@ -14,5 +14,5 @@ bool array_reserve(void *items, size_t *capacity, size_t wanted, size_t item_byt
   if (!grown) return false;
   memcpy(items, &grown, sizeof grown);
   *capacity = room < most ? room : most;
-  return true;
+  return true; // cppcheck-suppress memleak -- the caller has it now
 }
