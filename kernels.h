@@ -114,7 +114,7 @@ typedef struct Rope {
 typedef struct Attention {
   int batch, heads, kv_heads, head_dim; /* heads is a multiple of kv_heads; query head h reads kv head h*G/H */
   int queries, keys;                    /* Tq, Tk */
-  float scale;                          /* on Q K^T, usually 1/sqrt(D) */
+  float scale;                          /* on Q K^T, positive, usually 1/sqrt(D) */
   bool causal;                          /* query i sees key j only if j <= i */
   const int32_t *key_begin, *key_end;   /* [B][Tq]: key_begin <= j < key_end; NULL = 0 and Tk */
   const Dropout *dropout;               /* on the probabilities; NULL = none */

@@ -13,6 +13,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <curand_philox4x32_x.h>
+#include <initializer_list>
 #include <math.h>
 #include <stdint.h>
 #include <type_traits>
@@ -49,6 +50,16 @@ bool check(Context *c, cudaError_t status, const char *what);
  * asks. Grows rarely, and only outside of recordings: old blocks live as long as the context, for recordings that use
  * them. NULL with the context's error set when memory is out. */
 void *scratch(Context *c, size_t bytes);
+
+/* Whether `sizes` (lengths and strides of rows) are multiples of WIDTH_MULTIPLE elements and `pointers` of 16 bytes, as
+ * kernels.h guarantees. If not, an error of the context that names the operation, and launch() does nothing. */
+bool require_alignment(Context *c, const char *operation, std::initializer_list<int64_t> sizes,
+                       std::initializer_list<const void *> pointers);
+enum { WIDTH_MULTIPLE = 8 }; /* 16 bytes of bf16 */
+
+/* Whether heads of `dim` numbers are possible; if not, an error of the context. */
+bool check_head_size(Context *c, int dim);
+enum { HEAD_DIM_MAX = 128 };
 
 /* Runs `kernel` on the context's stream; nothing when the context holds an error or the grid is empty. */
 template <class... P, class... A>
@@ -148,6 +159,11 @@ __device__ __forceinline__ void unpack(float (&out)[M], const Words<T, N> &words
     else bits = i % 2 ? words.word[i / 2] & 0xFFFF0000u : words.word[i / 2] << 16;
     out[first + i] = __uint_as_float(bits);
   }
+}
+
+__device__ __forceinline__ uint32_t pack_bf16(float low, float high) { /* one instruction rounds two */
+  const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t *>(&two);
 }
 
 /* in[first ..] rounded to T. */
