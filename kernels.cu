@@ -24,6 +24,24 @@ bool check(Context *c, cudaError_t status, const char *what) {
   return !c->error.code;
 }
 
+bool require_alignment(Context *c, const char *operation, std::initializer_list<int64_t> sizes,
+                       std::initializer_list<const void *> pointers) {
+  bool ok = true;
+  for (int64_t size : sizes) ok = ok && size % WIDTH_MULTIPLE == 0;
+  for (const void *pointer : pointers) ok = ok && (uintptr_t)pointer % 16 == 0;
+  if (!ok && !c->error.code)
+    fail(&c->error, EXIT_INTERNAL, "%s: row lengths and strides must be multiples of %d, addresses of 16 bytes, on %s",
+         operation, WIDTH_MULTIPLE, c->name);
+  return !c->error.code;
+}
+
+bool check_head_size(Context *c, int dim) {
+  if ((dim < WIDTH_MULTIPLE || dim > HEAD_DIM_MAX || dim % WIDTH_MULTIPLE) && !c->error.code)
+    fail(&c->error, EXIT_USAGE, "head size %d: CUDA has multiples of %d up to %d (choose other --heads)", dim,
+         WIDTH_MULTIPLE, HEAD_DIM_MAX);
+  return !c->error.code;
+}
+
 /* ---- memory ---- */
 
 struct Allocation {
@@ -344,9 +362,9 @@ void cuda_info(Context *c, ContextInfo *out) {
   out->accelerator = true;
   out->bytes = c->bytes;
   out->peak_bytes = c->peak_bytes;
-  out->head_dim_multiple = 8;
-  out->head_dim_max = 128;
-  out->width_multiple = 8;
+  out->head_dim_multiple = WIDTH_MULTIPLE;
+  out->head_dim_max = HEAD_DIM_MAX;
+  out->width_multiple = WIDTH_MULTIPLE;
 }
 
 #define ROW(function) .function = cuda_##function,

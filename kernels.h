@@ -11,6 +11,9 @@
  *              master weights, moments, log-sum-exp, 1/rms and losses are fp32.
  * Pointers     are device pointers, but for those marked "host". Outputs come first, then inputs; an output never
  *              overlaps an input unless its comment says "in place".
+ * Alignment    where ContextInfo.width_multiple is not 1: C, F, D and the strides of views and of logits are multiples of
+ *              it, and arrays in dt, matrices, norm weights and the rotary table start at multiples of 16 bytes (alloc()
+ *              gives 256). An operation that is given anything else does nothing and is an error, EXIT_INTERNAL.
  * Errors       operations return nothing. The first error is kept in the context (with the name of the tensor or
  *              operation) and poll() returns it; operations after it do nothing.
  * Steps        a step function handed to submit() has no branch that depends on device data, and what changes from step
@@ -114,7 +117,7 @@ typedef struct Rope {
 typedef struct Attention {
   int batch, heads, kv_heads, head_dim; /* heads is a multiple of kv_heads; query head h reads kv head h*G/H */
   int queries, keys;                    /* Tq, Tk */
-  float scale;                          /* on Q K^T, usually 1/sqrt(D) */
+  float scale;                          /* on Q K^T, positive, usually 1/sqrt(D) */
   bool causal;                          /* query i sees key j only if j <= i */
   const int32_t *key_begin, *key_end;   /* [B][Tq]: key_begin <= j < key_end; NULL = 0 and Tk */
   const Dropout *dropout;               /* on the probabilities; NULL = none */
@@ -176,7 +179,7 @@ typedef struct ContextInfo {
   size_t peak_bytes;                   /* the most that was allocated */
   size_t free_bytes;                   /* that could still be allocated */
   int head_dim_multiple, head_dim_max; /* sizes of attention heads that it can work with */
-  int width_multiple;                  /* C and F are multiples of this */
+  int width_multiple;                  /* C and F are multiples of this: see Alignment above */
 } ContextInfo;
 
 typedef struct CapturedGraph CapturedGraph; /* of a backend; the CPU has none */

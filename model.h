@@ -41,7 +41,7 @@ int64_t model_parameters(const ModelConfig *config);
 /* Ranges and divisibility; `code` is EXIT_USAGE for flags and EXIT_CHECKPOINT for files. */
 bool model_config_check(const ModelConfig *config, ExitCode code, Error *error);
 
-/* Whether the device can compute it. EXIT_USAGE when its attention heads have the wrong size. */
+/* Whether the device can compute it. EXIT_USAGE when its dim, ffn or attention heads have the wrong size. */
 bool model_check_device(const ModelConfig *config, const ContextInfo *device, Error *error);
 
 /* ---- the table of parameters: one row a tensor, in checkpoint order ---- */

@@ -12,8 +12,7 @@
 /* ---- prepare ---- */
 
 static bool check_device(const Run *r, const ModelConfig *model, Error *error) {
-  return model_check_device(model, &r->device, error) ||
-         error_append(error, "; change --dim or --heads, or use --device cpu");
+  return model_check_device(model, &r->device, error) || error_append(error, ", or --device cpu");
 }
 
 static bool no_validation(const TrainSettings *s, Error *error) {

@@ -1,3 +1,53 @@
 /* Rotary positions and attention: a translation unit of its own, because it compiles for minutes. */
-#include "kernels/attention.cuh"
 #include "kernels/attention_backward.cuh"
+#include "kernels/attention_f32.cuh"
+#include "kernels/attention_forward.cuh"
+#include "kernels/rope.cuh"
+
+/* Calls f with the head size that the bf16 kernels are compiled for, which is at least `dim`. */
+template <class F> static void with_tile_width(int dim, F f) {
+  if (dim <= 32) f(std::integral_constant<int, 32>());
+  else if (dim <= 64) f(std::integral_constant<int, 64>());
+  else if (dim <= 96) f(std::integral_constant<int, 96>());
+  else f(std::integral_constant<int, HEAD_DIM_MAX>());
+}
+
+static void launch_forward(Context *c, const Attention *a, const Arguments<bf16> &arguments) {
+  with_tile_width(
+      a->head_dim, [&](auto width) { launch_forward<width>(c, a, arguments); });
+}
+
+static void launch_backward(Context *c, const Attention *a, const Arguments<bf16> &arguments) {
+  with_tile_width(
+      a->head_dim, [&](auto width) { launch_backward<width>(c, a, arguments); });
+}
+
+void cuda_attention(Context *c, const Attention *a, View out, View q, View k, View v, float *lse) {
+  if (!check_head_size(c, a->head_dim)) return;
+  with_element(c, [&](auto element) {
+    using T = decltype(element);
+    const auto heads = [&](View view) { return heads_of<T>(c, "attention", view); };
+    Arguments<T> arguments = attention_arguments<T>(a);
+    arguments.q = heads(q), arguments.k = heads(k), arguments.v = heads(v), arguments.out = heads(out);
+    arguments.lse = lse;
+    launch_forward(c, a, arguments);
+  });
+}
+
+void cuda_attention_backward(Context *c, const Attention *a, View dq, View dk, View dv, View dout, View q, View k,
+                             View v, View out, const float *lse, const Rope *rope) {
+  if (!check_head_size(c, a->head_dim)) return;
+  void *delta = scratch(c, (size_t)a->batch * (size_t)a->heads * (size_t)a->queries * sizeof(float));
+  with_element(c, [&](auto element) {
+    using T = decltype(element);
+    const auto heads = [&](View view) { return heads_of<T>(c, "attention_backward", view); };
+    Arguments<T> arguments = attention_arguments<T>(a);
+    arguments.q = heads(q), arguments.k = heads(k), arguments.v = heads(v);
+    arguments.out = heads(out), arguments.dout = heads(dout);
+    arguments.dq = heads(dq), arguments.dk = heads(dk), arguments.dv = heads(dv);
+    arguments.lse = const_cast<float *>(lse);
+    arguments.delta = static_cast<float *>(delta);
+    if (rope) arguments.rope = rope->table, arguments.positions = rope->positions;
+    launch_backward(c, a, arguments);
+  });
+}

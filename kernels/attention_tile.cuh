@@ -1,61 +1,28 @@
-/* What the attention kernels are built of: tiles of rows in shared memory, products of tiles on the tensor cores, masks
- * and dropout of a tile of scores, and the way out of the registers.
+/* What the attention kernels in bf16 are built of: tiles of rows in shared memory, products of tiles on the tensor cores,
+ * masks and dropout of a tile of scores, and the way out of the registers.
  *
- * A tile is [rows][HD] elements of T, HD the head size rounded up to what a kernel is compiled for; columns beyond the
- * head size are zero. A warp works on M blocks of 16 rows. Accumulators are fp32 in the layout of mma.m16n8k16: with
+ * A tile is [rows][HD] bf16, HD the head size rounded up to what a kernel is compiled for; columns beyond the head size
+ * are zero. A warp works on M blocks of 16 rows. Accumulators are fp32 in the layout of mma.m16n8k16: with
  * g = lane / 4 and c = lane % 4, acc[m][n] holds rows 16m + g and 16m + g + 8, columns 8n + 2c and 8n + 2c + 1, in the
  * order (g, 2c), (g, 2c+1), (g+8, 2c), (g+8, 2c+1). Two neighboring accumulators, rounded to bf16, are the left factor
- * of the next product as they are, so scores and probabilities never leave the registers.
- *
- * float goes the same way with fused multiply-adds instead of mma: the same layout of accumulators, left factors read
- * from shared memory. It is there to be exact, not to be fast. */
+ * of the next product as they are, so scores and probabilities never leave the registers. */
 #ifndef INKLING_KERNELS_ATTENTION_TILE_CUH
 #define INKLING_KERNELS_ATTENTION_TILE_CUH
 
-#include "kernels/cuda.cuh"
+#include "kernels/attention_arguments.cuh"
 
 #include <limits.h>
-#include <type_traits>
 
 /* Shared memory of a block that every GPU since sm_80 has. */
 constexpr size_t SHARED_LIMIT = 99 * 1024;
 
 namespace {
 
-/* A View as kernels take it. */
-template <class T> struct Heads {
-  T *data;
-  int64_t batch, row, head;
-  bool aligned; /* every row starts at a multiple of 16 bytes */
-
-  __device__ __forceinline__ T *at(int b, int64_t i, int h) const { return data + b * batch + i * row + h * head; }
-};
-
-/* struct Attention as kernels take it; what an operation does not have is not read. */
-template <class T> struct Arguments {
-  Heads<T> q, k, v, out, dout, dq, dk, dv;
-  float *lse, *delta; /* [B][H][Tq] */
-  int heads, group;   /* query heads; query heads of one kv head */
-  int dim, queries, keys;
-  float scale, scale_log2, magnitude_log2; /* scale, scale * log2(e) and, never 0, its magnitude */
-  bool causal;
-  const int32_t *key_begin, *key_end;
-  DropoutMask dropout; /* its threshold is one of 16 bits */
-  const float *rope;   /* [positions][D/2][2], NULL: gradients are not rotated */
-  const int32_t *positions;
-};
-
-__device__ __forceinline__ int lane_id() { return (int)(threadIdx.x % 32); }
-__device__ __forceinline__ int warp_id() { return (int)(threadIdx.x / 32); }
-
-/* 2^x: approximate (2 ulp) where the result is rounded to bf16 anyway. */
-template <class T> __device__ __forceinline__ float exp2_for(float x) {
-  return sizeof(T) == 2 ? exp2_approx(x) : exp2f(x);
-}
+typedef Arguments<bf16> TileArguments;
 
 /* ---- tiles ---- */
 
-/* Chunk `chunk` (16 bytes) of row `row`. Rows are stored with their chunks permuted so that eight neighboring rows
+/* Chunk `chunk` (16 bytes, V elements) of row `row`. Rows are stored with their chunks permuted so that eight neighboring rows
  * have the same chunk in eight different groups of four banks, and ldmatrix has no conflicts: with 8 chunks (128 bytes)
  * to a row it is the row that decides, with 4 or 12 a pair of rows. */
 template <int HD, int V> __device__ __forceinline__ int tile_offset(int row, int chunk) {
@@ -63,11 +30,7 @@ template <int HD, int V> __device__ __forceinline__ int tile_offset(int row, int
   return row * HD + (chunk ^ swizzle) * V;
 }
 
-template <int HD, class T> __device__ __forceinline__ T *tile_at(T *tile, int row, int chunk) {
-  return tile + tile_offset<HD, VECTOR<T>>(row, chunk);
-}
-
-/* tile_at(tile, row + lane_row, 2 * pair + half) for ldmatrix: lane_row < 16 and half < 2 are the lane's, the others
+/* Row row + lane_row, chunk 2 * pair + half, for ldmatrix: lane_row < 16 and half < 2 are the lane's, the others
  * the warp's, row a multiple of 8. The same address, but what differs between the calls of a lane is two bits at most
  * and constants: computed from `chunk ^ swizzle`, all of a row's addresses would wait in registers. */
 template <int HD>
@@ -76,62 +39,71 @@ __device__ __forceinline__ const bf16 *fragment_at(const bf16 *tile, int row, in
   return tile + row * HD + (tile_offset<HD, 8>(lane_row, half) ^ (2 * pair & LOW) * 8) + (2 * pair & ~LOW) * 8;
 }
 
-/* Rows first .. first+ROWS of one head, as far as they are below `rows`, and zeros. The copies are asynchronous where
- * the rows are aligned; in any case others see them after cp_async_wait() and a barrier. WIDTH threads copy a row. */
-template <int HD, int ROWS, int THREADS, class T>
-__device__ __forceinline__ void load_tile(T *tile, const Heads<T> &from, int b, int first, int head, int rows,
+/* Rows first .. first+ROWS of one head, as far as they are below `rows`, and zeros, without waiting: others see them after
+ * cp_async_wait() and a barrier. WIDTH threads copy a row. */
+template <int HD, int ROWS, int THREADS>
+__device__ __forceinline__ void load_tile(bf16 *tile, const Heads<bf16> &from, int b, int first, int head, int rows,
                                           int dim) {
-  constexpr int V = VECTOR<T>, WIDTH = HD / V % 8 == 0 ? 8 : 4, STEP = THREADS / WIDTH;
+  constexpr int WIDTH = HD / 8 % 8 == 0 ? 8 : 4, STEP = THREADS / WIDTH;
   static_assert(STEP % 8 == 0, "all rows of a thread have the same permutation of chunks");
   static_assert(ROWS % STEP == 0 || ROWS < STEP, "whole passes, or a part of one");
   const int chunk = (int)(threadIdx.x % WIDTH), row = (int)(threadIdx.x / WIDTH);
-  const T *at = from.at(b, first + row, head) + chunk * V;
-  T *const to = tile + tile_offset<HD, V>(row, chunk);
+  const bf16 *at = from.at(b, first + row, head) + chunk * 8;
+  bf16 *const to = tile + tile_offset<HD, 8>(row, chunk);
   if (ROWS % STEP && row >= ROWS) return;
-  if (from.aligned) {
 #pragma unroll
-    for (int r = 0; r < ROWS; r += STEP, at += STEP * from.row)
-#pragma unroll
-      for (int d = 0; d < HD; d += WIDTH * V)
-        cp_async16(to + r * HD + d, at + d, first + row + r < rows && chunk * V + d < dim);
-    return;
-  }
-#pragma unroll 1
   for (int r = 0; r < ROWS; r += STEP, at += STEP * from.row)
-#pragma unroll 1
-    for (int d = 0; d < HD; d += WIDTH * V) {
-      const bool inside = first + row + r < rows && chunk * V + d < dim;
-      Pack<T, V> pack;
 #pragma unroll
-      for (int i = 0; i < V; i++) pack.at[i] = inside ? at[d + i] : from_float<T>(0.0f);
-      *reinterpret_cast<Pack<T, V> *>(to + r * HD + d) = pack;
-    }
+    for (int d = 0; d < HD; d += WIDTH * 8)
+      cp_async16(to + r * HD + d, at + d, first + row + r < rows && chunk * 8 + d < dim);
 }
+
+/* Where a block of the forward or of dQ works: at QUERIES queries of one head, from i0 on. Blocks of a head follow each
+ * other (its keys stay in the L2 cache), those with the most keys first (short ones fill the end). */
+struct QueryBlock {
+  int bh, b, h, i0; /* bh: number of the head among those of all sequences */
+};
+
+template <int QUERIES> __device__ __forceinline__ QueryBlock query_block(const AttentionShape &a) {
+  const int blocks = (a.queries + QUERIES - 1) / QUERIES, bh = (int)(blockIdx.x / (unsigned)blocks);
+  return {bh, bh / a.heads, bh % a.heads, (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * QUERIES};
+}
+
+/* Tiles of KEYS keys and values of one head, which take turns in two stages. */
+template <int HD, int KEYS, int THREADS> struct KeyStages {
+  static constexpr int TILE = KEYS * HD;
+  const TileArguments &a;
+  bf16 *stages;
+  int b, head;
+
+  __device__ __forceinline__ bf16 *k_tile(int t) const { return stages + t % 2 * 2 * TILE; }
+  __device__ __forceinline__ bf16 *v_tile(int t) const { return k_tile(t) + TILE; }
+  __device__ __forceinline__ void fetch(int t) const {
+    load_tile<HD, KEYS, THREADS>(k_tile(t), a.k, b, t * KEYS, head, a.keys, a.dim);
+    load_tile<HD, KEYS, THREADS>(v_tile(t), a.v, b, t * KEYS, head, a.keys, a.dim);
+    cp_async_commit();
+  }
+};
 
 /* ---- products ---- */
 
-__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t *>(&pair);
-}
-
 /* The 16M rows of a tile that a warp multiplies from the left: kept in registers, or (M times 4 registers at a time)
  * read again for every product. */
-template <class T, int HD, int M, bool REGISTERS> struct LeftFactor {
-  const T *tile; /* from the first of the rows on; its number is a multiple of 8 */
+template <int HD, int M, bool REGISTERS> struct LeftFactor {
+  const bf16 *tile; /* from the first of the rows on; its number is a multiple of 8 */
 
-  __device__ __forceinline__ void take(const T *from, int first) { tile = from + first * HD; }
+  __device__ __forceinline__ void take(const bf16 *from, int first) { tile = from + first * HD; }
   __device__ __forceinline__ void fragment(uint32_t (&out)[4], int m, int k) const {
     const int lane = lane_id();
     ldmatrix_x4(out, fragment_at<HD>(tile, 16 * m, lane & 15, lane >> 4, k));
   }
 };
 
-template <class T, int HD, int M> struct LeftFactor<T, HD, M, true> {
+template <int HD, int M> struct LeftFactor<HD, M, true> {
   uint32_t kept[M][HD / 16][4];
 
-  __device__ __forceinline__ void take(const T *from, int first) {
-    LeftFactor<T, HD, M, false> tile;
+  __device__ __forceinline__ void take(const bf16 *from, int first) {
+    LeftFactor<HD, M, false> tile;
     tile.take(from, first);
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -164,9 +136,8 @@ template <int M, int N> __device__ __forceinline__ void scale_all(float (&acc)[M
 
 /* acc[16M][8N] = left[16M][HD] (rows first .. first+8N of right)^T */
 template <int HD, int M, int N, bool REGISTERS>
-__device__ __forceinline__ void multiply_transposed(float (&acc)[M][N][4],
-                                                    const LeftFactor<bf16, HD, M, REGISTERS> &left, const bf16 *right,
-                                                    int first, int dim) {
+__device__ __forceinline__ void multiply_transposed(float (&acc)[M][N][4], const LeftFactor<HD, M, REGISTERS> &left,
+                                                    const bf16 *right, int first) {
   const int lane = lane_id(), lane_row = (lane & 7) + (lane >> 4) * 8, half = lane >> 3 & 1;
   clear(acc);
 #pragma unroll
@@ -187,35 +158,10 @@ __device__ __forceinline__ void multiply_transposed(float (&acc)[M][N][4],
   }
 }
 
-template <int HD, int N>
-__device__ __forceinline__ void multiply_transposed(float (&acc)[1][N][4], const LeftFactor<float, HD, 1, false> &left,
-                                                    const float *right, int first, int dim) {
-  const int g = lane_id() / 4, c = lane_id() % 4;
-  clear(acc);
-#pragma unroll 1
-  for (int chunk = 0; chunk < dim / 4; chunk++) {
-    float a[2][4], b[2][4];
-    load<4>(a[0], tile_at<HD>(left.tile, g, chunk));
-    load<4>(a[1], tile_at<HD>(left.tile, g + 8, chunk));
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-      load<4>(b[0], tile_at<HD>(right, first + 8 * n + 2 * c, chunk));
-      load<4>(b[1], tile_at<HD>(right, first + 8 * n + 2 * c + 1, chunk));
-#pragma unroll
-      for (int e = 0; e < 4; e++)
-#pragma unroll
-        for (int d = 0; d < 4; d++) acc[0][n][e] = fmaf(a[e / 2][d], b[e % 2][d], acc[0][n][e]);
-    }
-  }
-}
-
-/* acc[16M][HD] += left[16M][8K] (rows first .. first+8K of right), left rounded to T. `exchange`: shared memory of the
- * warp, EXCHANGE<T, 8K> floats; float takes its left factor through it. */
-template <class T, int COLUMNS> constexpr int EXCHANGE = sizeof(T) == 2 ? 0 : 16 * (COLUMNS + 4);
-
+/* acc[16M][HD] += left[16M][8K] (rows first .. first+8K of right), left rounded to bf16. */
 template <int HD, int M, int K>
 __device__ __forceinline__ void multiply(float (&acc)[M][HD / 8][4], const float (&left)[M][K][4], const bf16 *right,
-                                         int first, float *exchange, int dim) {
+                                         int first) {
   const int lane = lane_id();
 #pragma unroll
   for (int k = 0; k < K / 2; k++) {
@@ -238,47 +184,7 @@ __device__ __forceinline__ void multiply(float (&acc)[M][HD / 8][4], const float
   }
 }
 
-template <int HD, int K>
-__device__ __forceinline__ void multiply(float (&acc)[1][HD / 8][4], const float (&left)[1][K][4], const float *right,
-                                         int first, float *exchange, int dim) {
-  constexpr int STRIDE = 8 * K + 4;
-  const int g = lane_id() / 4, c = lane_id() % 4;
-#pragma unroll
-  for (int n = 0; n < K; n++)
-#pragma unroll
-    for (int e = 0; e < 4; e++) exchange[(g + e / 2 * 8) * STRIDE + 8 * n + 2 * c + e % 2] = left[0][n][e];
-  __syncwarp();
-#pragma unroll 1
-  for (int k = 0; k < 8 * K; k++) {
-    const float a[2] = {exchange[g * STRIDE + k], exchange[(g + 8) * STRIDE + k]};
-#pragma unroll
-    for (int n = 0; n < HD / 8; n++)
-      if (8 * n < dim) {
-        float b[2];
-        load<2>(b, tile_at<HD>(right, first + k, 2 * n + c / 2) + c % 2 * 2);
-#pragma unroll
-        for (int e = 0; e < 4; e++) acc[0][n][e] = fmaf(a[e / 2], b[e % 2], acc[0][n][e]);
-      }
-  }
-  __syncwarp();
-}
-
 /* ---- masks ---- */
-
-/* Keys that query i of sequence b sees: begin <= j < end, inside 0 .. Tk; none when begin >= end. */
-struct Visible {
-  int begin, end;
-};
-
-template <class T> __device__ __forceinline__ Visible visible_keys(const Arguments<T> &a, int b, int i) {
-  Visible v = {0, a.causal ? min(a.keys, i + 1) : a.keys};
-  if ((a.key_begin || a.key_end) && i < a.queries) {
-    const int64_t at = (int64_t)b * a.queries + i;
-    if (a.key_begin) v.begin = max(v.begin, a.key_begin[at]);
-    if (a.key_end) v.end = min(v.end, a.key_end[at]);
-  }
-  return v;
-}
 
 /* What a run of queries sees, to tell the tiles that nobody sees, and those that need no mask, from the others. */
 struct Limits {
@@ -295,7 +201,7 @@ struct Limits {
 };
 
 /* Of queries first .. first+count, as far as there are any. All lanes of the warp take part. */
-template <class T> __device__ __forceinline__ Limits limits_of(const Arguments<T> &a, int b, int first, int count) {
+__device__ __forceinline__ Limits limits_of(const AttentionShape &a, int b, int first, int count) {
   const int end = min(first + count, a.queries);
   Limits l = {INT_MAX, 0, 0, INT_MAX};
   if (first >= end) return l;
@@ -323,8 +229,8 @@ template <class T> __device__ __forceinline__ Limits limits_of(const Arguments<T
 
 /* scores[query][key] = `value` where the query does not see the key; i0, j0: query and key of the first row and column
  * of the warp. */
-template <int M, int N, class T>
-__device__ __forceinline__ void mask_scores(float (&scores)[M][N][4], const Arguments<T> &a, int b, int i0, int j0,
+template <int M, int N>
+__device__ __forceinline__ void mask_scores(float (&scores)[M][N][4], const AttentionShape &a, int b, int i0, int j0,
                                             float value) {
   const int g = lane_id() / 4, c = lane_id() % 4;
 #pragma unroll
@@ -342,8 +248,8 @@ __device__ __forceinline__ void mask_scores(float (&scores)[M][N][4], const Argu
 }
 
 /* The same for scores[key][query]. */
-template <int M, int N, class T>
-__device__ __forceinline__ void mask_scores_transposed(float (&scores)[M][N][4], const Arguments<T> &a, int b, int i0,
+template <int M, int N>
+__device__ __forceinline__ void mask_scores_transposed(float (&scores)[M][N][4], const AttentionShape &a, int b, int i0,
                                                        int j0, float value) {
   const int g = lane_id() / 4, c = lane_id() % 4;
 #pragma unroll
@@ -360,31 +266,7 @@ __device__ __forceinline__ void mask_scores_transposed(float (&scores)[M][N][4],
     }
 }
 
-/* ---- dropout (the map: attention() in kernels.h) ---- */
-
-/* The random numbers of the probabilities of one head. */
-struct DropoutStream {
-  uint64_t seed;
-  uint32_t site, step, stream, threshold;
-  uint32_t first, groups; /* number of the first group of 32 keys of query 0; groups to a query */
-
-  /* Call 0..3 of keys 32 * group .. + 32 of query i. */
-  __device__ __forceinline__ uint4 words(int i, int group, int call) const {
-    return random_words(seed, (first + (uint32_t)i * groups + (uint32_t)group) * 4 + (uint32_t)call, site, step,
-                        stream);
-  }
-};
-
-template <class T> __device__ __forceinline__ DropoutStream dropout_stream(const Arguments<T> &a, int b, int head) {
-  const uint32_t groups = (uint32_t)(a.keys + 31) / 32;
-  return {a.dropout.seed,
-          a.dropout.site,
-          (uint32_t)(a.dropout.state->step + 1),
-          (uint32_t)(a.dropout.state->sequence + b),
-          a.dropout.threshold,
-          (uint32_t)head * (uint32_t)a.queries * groups,
-          groups};
-}
+/* ---- dropout ---- */
 
 /* Multiplies scores[query][key] by `scale` or 0; j0 a multiple of 32. The call that a thread makes for a row gives just
  * the numbers of its eight columns of 32. */
@@ -408,72 +290,35 @@ __device__ __forceinline__ void drop_scores(float (&scores)[M][N][4], const Drop
     }
 }
 
-/* Bit j is set where key 32 * group + j of query i is kept. */
-__device__ __forceinline__ uint32_t kept_keys(const DropoutStream &stream, int i, int group) {
-  uint32_t kept = 0;
-#pragma unroll
-  for (int call = 0; call < 4; call++) {
-    const uint4 words = stream.words(i, group, call);
-    const uint32_t word[4] = {words.x, words.y, words.z, words.w};
-#pragma unroll
-    for (int n = 0; n < 4; n++) {
-      if ((word[n] & 0xFFFF) >= stream.threshold) kept |= 1u << (8 * n + 2 * call);
-      if (word[n] >> 16 >= stream.threshold) kept |= 2u << (8 * n + 2 * call);
-    }
-  }
-  return kept;
-}
-
 /* ---- out of the registers ---- */
-
-/* Rotates the pairs (x[d..], y[d + D/2 ..]) back: by minus the angle of `position`. */
-__device__ __forceinline__ void rotate_back(float (&x)[4], float (&y)[4], const float *table, int64_t position, int d,
-                                            int dim) {
-  const float *at = table + position * dim + 2 * d;
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const float cosine = at[2 * i], sine = at[2 * i + 1], first = x[i], second = y[i];
-    x[i] = first * cosine + second * sine;
-    y[i] = second * cosine - first * sine;
-  }
-}
-
-template <class T> __device__ __forceinline__ void store_four(T *to, const float (&x)[4], bool aligned) {
-  if (aligned) {
-    store<4>(to, x);
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < 4; i++) to[i] = from_float<T>(x[i]);
-}
 
 /* Rows of a warp: acc[16M][HD] becomes rows first + row .. of one head, as far as they are below `rows`. They pass
  * through rows row .. row+16M of `staging`, an fp32 tile of the block that nobody else uses any more, so that whole
  * sectors are written and the two halves of a head meet where it has to be rotated (`rope` not NULL). */
-template <int HD, int M, class T>
+template <int HD, int M>
 __device__ __forceinline__ void store_rows(float *staging, const float (&acc)[M][HD / 8][4], int row,
-                                           const Heads<T> &to, int b, int first, int head, int rows, int dim,
+                                           const Heads<bf16> &to, int b, int first, int head, int rows, int dim,
                                            const float *rope, const int32_t *positions) {
   const int lane = lane_id(), g = lane / 4, c = lane % 4, half = dim / 2;
 #pragma unroll
   for (int r = 0; r < 2 * M; r++)
 #pragma unroll
     for (int n = 0; n < HD / 8; n++)
-      store<2>(tile_at<HD>(staging, row + r * 8 + g, 2 * n + c / 2) + c % 2 * 2,
+      store<2>(staging + tile_offset<HD, 4>(row + r * 8 + g, 2 * n + c / 2) + c % 2 * 2,
                {acc[r / 2][n][r % 2 * 2], acc[r / 2][n][r % 2 * 2 + 1]});
   __syncwarp();
 #pragma unroll 1
   for (int r = row + lane / 8; r < row + 16 * M && first + r < rows; r += 4) {
-    T *const at = to.at(b, first + r, head);
+    bf16 *const at = to.at(b, first + r, head);
     const int64_t i = (int64_t)b * rows + first + r, position = positions ? positions[i] : first + r;
 #pragma unroll 1
     for (int d = lane % 8 * 4; d < half; d += 32) {
       float x[4], y[4];
-      load<4>(x, tile_at<HD>(staging, r, d / 4));
-      load<4>(y, tile_at<HD>(staging, r, (d + half) / 4));
+      load<4>(x, staging + tile_offset<HD, 4>(r, d / 4));
+      load<4>(y, staging + tile_offset<HD, 4>(r, (d + half) / 4));
       if (rope) rotate_back(x, y, rope, position, d, dim);
-      store_four(at + d, x, to.aligned);
-      store_four(at + d + half, y, to.aligned);
+      store<4>(at + d, x);
+      store<4>(at + d + half, y);
     }
   }
   __syncwarp();

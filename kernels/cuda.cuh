@@ -1,8 +1,8 @@
 /* Inside the CUDA backend: the context and what its families (one .cuh each) share.
  *
- * Device code lives in anonymous namespaces. Kernels are templates on the element type T (float or bf16) and, where
- * they move rows, on N, the elements a thread moves at once: VECTOR<T> (16 bytes) where the row length and the pointers
- * allow it, else 1. Arithmetic is fp32; a number stored as T and used further is used as stored. */
+ * Device code lives in anonymous namespaces. Kernels are templates on the element type T (float or bf16) and move rows
+ * 16 bytes (VECTOR<T> elements) at a time: "Alignment" in kernels.h guarantees that this is possible, and each operation
+ * has require_alignment() look. Arithmetic is fp32; a number stored as T and used further is used as stored. */
 #ifndef INKLING_KERNELS_CUDA_CUH
 #define INKLING_KERNELS_CUDA_CUH
 
@@ -13,6 +13,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <curand_philox4x32_x.h>
+#include <initializer_list>
 #include <math.h>
 #include <stdint.h>
 #include <type_traits>
@@ -50,6 +51,16 @@ bool check(Context *c, cudaError_t status, const char *what);
  * them. NULL with the context's error set when memory is out. */
 void *scratch(Context *c, size_t bytes);
 
+/* Whether `sizes` (lengths and strides of rows) are multiples of WIDTH_MULTIPLE elements and `pointers` of 16 bytes, as
+ * kernels.h guarantees. If not, an error of the context that names the operation, and launch() does nothing. */
+bool require_alignment(Context *c, const char *operation, std::initializer_list<int64_t> sizes,
+                       std::initializer_list<const void *> pointers);
+enum { WIDTH_MULTIPLE = 8 }; /* 16 bytes of bf16 */
+
+/* Whether heads of `dim` numbers are possible; if not, an error of the context. */
+bool check_head_size(Context *c, int dim);
+enum { HEAD_DIM_MAX = 128 };
+
 /* Runs `kernel` on the context's stream; nothing when the context holds an error or the grid is empty. */
 template <class... P, class... A>
 void launch(Context *c, const char *operation, void (*kernel)(P...), dim3 grid, int block, size_t shared,
@@ -76,22 +87,7 @@ template <class F> void with_element(const Context *c, F f) {
 /* Elements of T in 16 bytes. */
 template <class T> constexpr int VECTOR = 16 / (int)sizeof(T);
 
-static inline bool aligned16(const void *p) { return (uintptr_t)p % 16 == 0; } /* NULL is */
 static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-/* Whether rows of `cols` numbers of T that begin at these addresses can be moved 16 bytes at a time. */
-template <class T, class... P> bool fits_vectors(int64_t cols, P... rows) {
-  return cols % VECTOR<T> == 0 && (aligned16(rows) && ...);
-}
-
-/* Calls f with the elements per access, a constant: with_width<T>(vectors, [&](auto n) { kernel<T, n> ... }). */
-template <int N> struct Width {
-  constexpr operator int() const { return N; }
-};
-template <class T, class F> void with_width(bool vectors, F f) {
-  if (vectors) f(Width<VECTOR<T>>());
-  else f(Width<1>());
-}
 
 /* A grid for loops over `blocks` pieces of work: at most `each` blocks for every multiprocessor. */
 static inline dim3 loop_grid(const Context *c, int64_t blocks, int each) {
@@ -122,65 +118,64 @@ template <class T> __device__ __forceinline__ T from_float(float x);
 template <> __device__ __forceinline__ float from_float<float>(float x) { return x; }
 template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
 
-/* N neighbors as they lie in memory, aligned to their size: one memory access where that is 4, 8 or 16 bytes. */
-template <class T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
-
-/* The same as whole registers: what a thread keeps between loading it and computing with it. (nvcc gives every bf16 of
- * a Pack a register of its own.) */
-template <class T, int N> struct alignas(sizeof(T) * N) Words {
-  static constexpr int BYTES = (int)sizeof(T) * N;
-  std::conditional_t<BYTES % 4 == 0, uint32_t, uint16_t> word[BYTES % 4 == 0 ? BYTES / 4 : BYTES / 2];
+/* N neighbors of T as whole 32-bit registers, aligned to their size: one memory access where that is 4, 8 or 16 bytes.
+ * What a thread keeps between loading numbers and computing with them: of an array of bf16, nvcc would give every element
+ * a register of its own. */
+template <class T, int N> struct alignas(sizeof(T) * N) Pack {
+  static_assert(sizeof(T) * N % 4 == 0, "whole registers");
+  uint32_t word[sizeof(T) * N / 4];
 };
 
-template <int N, class T> __device__ __forceinline__ Words<T, N> load_words(const T *from) {
-  return *reinterpret_cast<const Words<T, N> *>(from);
+template <int N, class T> __device__ __forceinline__ Pack<T, N> load_pack(const T *from) {
+  return *reinterpret_cast<const Pack<T, N> *>(from);
 }
 
-/* As numbers in out[first ..]. A bf16 is the upper half of the float of the same value. */
+template <class T, int N> __device__ __forceinline__ void store_pack(T *to, const Pack<T, N> &pack) {
+  *reinterpret_cast<Pack<T, N> *>(to) = pack;
+}
+
+/* Number i of a pack. A bf16 is the upper half of the float of the same value. */
+template <class T, int N> __device__ __forceinline__ float number(const Pack<T, N> &pack, int i) {
+  if (sizeof(T) == 4) return __uint_as_float(pack.word[i]);
+  return __uint_as_float(i % 2 ? pack.word[i / 2] & 0xFFFF0000u : pack.word[i / 2] << 16);
+}
+
+/* As numbers in out[first ..]. */
 template <class T, int N, int M>
-__device__ __forceinline__ void unpack(float (&out)[M], const Words<T, N> &words, int first = 0) {
+__device__ __forceinline__ void unpack(float (&out)[M], const Pack<T, N> &pack, int first = 0) {
   static_assert(N <= M, "room");
 #pragma unroll
-  for (int i = 0; i < N; i++) {
-    uint32_t bits;
-    if (sizeof(T) == 4) bits = words.word[i];
-    else if (sizeof(words.word[0]) == 2) bits = (uint32_t)words.word[i] << 16;
-    else bits = i % 2 ? words.word[i / 2] & 0xFFFF0000u : words.word[i / 2] << 16;
-    out[first + i] = __uint_as_float(bits);
-  }
+  for (int i = 0; i < N; i++) out[first + i] = number(pack, i);
+}
+
+__device__ __forceinline__ uint32_t pack_bf16(float low, float high) { /* one instruction rounds two */
+  const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t *>(&two);
 }
 
 /* in[first ..] rounded to T. */
-template <class T, int N, int M> __device__ __forceinline__ Words<T, N> pack(const float (&in)[M], int first = 0) {
+template <class T, int N, int M> __device__ __forceinline__ Pack<T, N> pack(const float (&in)[M], int first = 0) {
   static_assert(N <= M, "numbers");
-  Words<T, N> words;
-  if constexpr (sizeof(T) == 4) {
+  constexpr int EACH = 4 / (int)sizeof(T);
+  Pack<T, N> out;
 #pragma unroll
-    for (int i = 0; i < N; i++) words.word[i] = __float_as_uint(in[first + i]);
-  } else if constexpr (N % 2) {
-#pragma unroll
-    for (int i = 0; i < N; i++) words.word[i] = __bfloat16_as_ushort(__float2bfloat16_rn(in[first + i]));
-  } else {
-#pragma unroll
-    for (int i = 0; i < N; i += 2) { /* one instruction rounds two */
-      const __nv_bfloat162 two = __floats2bfloat162_rn(in[first + i], in[first + i + 1]);
-      words.word[i / 2] = (uint32_t)__bfloat16_as_ushort(two.y) << 16 | __bfloat16_as_ushort(two.x);
-    }
-  }
-  return words;
+  for (int i = 0; i < N; i += EACH)
+    out.word[i / EACH] =
+        EACH == 1 ? __float_as_uint(in[first + i]) : pack_bf16(in[first + i], in[first + i + EACH - 1]);
+  return out;
 }
 
 /* Neighbors as numbers. More than 16 bytes (of fp32 norm weights beside bf16 rows) are moved, and aligned, 16 at a time. */
 template <int N, class T> __device__ __forceinline__ void load(float (&out)[N], const T *from) {
   constexpr int PART = N < VECTOR<T> ? N : VECTOR<T>;
 #pragma unroll
-  for (int i = 0; i < N; i += PART) unpack(out, load_words<PART>(from + i), i);
+  for (int i = 0; i < N; i += PART) unpack(out, load_pack<PART>(from + i), i);
 }
 
 template <int N, class T> __device__ __forceinline__ void store(T *to, const float (&in)[N]) {
   constexpr int PART = N < VECTOR<T> ? N : VECTOR<T>;
 #pragma unroll
-  for (int i = 0; i < N; i += PART) *reinterpret_cast<Words<T, PART> *>(to + i) = pack<T, PART>(in, i);
+  for (int i = 0; i < N; i += PART) store_pack(to + i, pack<T, PART>(in, i));
 }
 
 template <class S> __device__ __forceinline__ S warp_sum(S x) {
@@ -242,19 +237,17 @@ struct DropoutMask {
   float scale;
 };
 
-/* x *= mask for the N elements from `element` on (a multiple of N; N is 1, 2 or a multiple of 4) of sequence `sequence`
- * of the micro-batch. */
+/* x *= mask for the N elements from `element` on (a multiple of 4, as N is) of sequence `sequence` of the micro-batch. */
 template <int N>
 __device__ __forceinline__ void apply_dropout(float (&x)[N], const DropoutMask &mask, int sequence, int64_t element) {
+  static_assert(N % 4 == 0, "whole calls of the generator");
   const uint32_t step = (uint32_t)(mask.state->step + 1), stream = (uint32_t)(mask.state->sequence + sequence);
 #pragma unroll
   for (int i = 0; i < N; i += 4) {
     const uint4 words = random_words(mask.seed, (uint32_t)((element + i) / 4), mask.site, step, stream);
     const uint32_t word[4] = {words.x, words.y, words.z, words.w};
-    const int first = N < 4 ? (int)(element % 4) : 0;
 #pragma unroll
-    for (int j = 0; j < 4; j++)
-      if (j >= first && j - first < N) x[i + j - first] *= word[j] >= mask.threshold ? mask.scale : 0.0f;
+    for (int j = 0; j < 4; j++) x[i + j] *= word[j] >= mask.threshold ? mask.scale : 0.0f;
   }
 }
 

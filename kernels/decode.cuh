@@ -45,24 +45,23 @@ template <class T> struct DecodeInput {
 
 /* N neighbors that nobody writes while the kernel runs, or zeros. No branch, so that many can be on the way. */
 template <int N, class T> __device__ __forceinline__ Pack<T, N> fetch(const T *from, bool present) {
-  Pack<T, N> pack = {};
-  if constexpr (sizeof pack % 16 == 0) {
+  constexpr int LOADS = (int)sizeof(Pack<T, N>) / 16;
+  Pack<T, N> pack;
 #pragma unroll
-    for (int i = 0; i < (int)sizeof pack / 16; i++) {
-      const uint4 words = load16_ordered(reinterpret_cast<const uint4 *>(from) + i, present);
-      memcpy(reinterpret_cast<char *>(&pack) + 16 * i, &words, 16);
-    }
-  } else if (present) {
-    pack = *reinterpret_cast<const Pack<T, N> *>(from);
+  for (int i = 0; i < LOADS; i++) {
+    const uint4 words = load16_ordered(reinterpret_cast<const uint4 *>(from) + i, present);
+    pack.word[4 * i] = words.x, pack.word[4 * i + 1] = words.y;
+    pack.word[4 * i + 2] = words.z, pack.word[4 * i + 3] = words.w;
   }
   return pack;
 }
 
 /* out[o][r] = sum_k w[o][k] y[first + r][k], known to the whole warp; y = x, or with NORM norm_weight * x * rstd(x).
  * Sequences behind the last one repeat it. */
-template <int N, bool NORM, class T, int OUT, int ROWS>
+template <bool NORM, class T, int OUT, int ROWS>
 __device__ __forceinline__ void warp_products(float (&out)[OUT][ROWS], const T *const (&w)[OUT],
                                               const DecodeInput<T> &in, int first) {
+  constexpr int N = VECTOR<T>;
   constexpr int BATCH = DECODE_IN_FLIGHT<ROWS> / OUT; /* packs of each row of w that are asked for together */
   constexpr int AHEAD = ROWS == 1 ? BATCH : 1;        /* likewise of x and weight */
   const int packs = in.depth / N, lane = (int)threadIdx.x % 32;
@@ -97,11 +96,11 @@ __device__ __forceinline__ void warp_products(float (&out)[OUT][ROWS], const T *
       for (int r = 0; r < ROWS; r++)
 #pragma unroll
         for (int i = 0; i < N; i++) {
-          float y = to_float(inputs[b % AHEAD][r].at[i]);
+          float y = number(inputs[b % AHEAD][r], i);
           if (NORM) square[r] = fmaf(y, y, square[r]);
-          if (NORM) y *= norm_weights[b % AHEAD].at[i];
+          if (NORM) y *= number(norm_weights[b % AHEAD], i);
 #pragma unroll
-          for (int o = 0; o < OUT; o++) out[o][r] = fmaf(to_float(weights[b][o].at[i]), y, out[o][r]);
+          for (int o = 0; o < OUT; o++) out[o][r] = fmaf(number(weights[b][o], i), y, out[o][r]);
         }
     }
   }
@@ -124,14 +123,14 @@ template <int ROWS> __device__ __forceinline__ float of_lane(const float (&value
 
 /* Products of the rows `low` and `high` of w [..][depth] with all sequences, ROWS at a time; then
  * finish(row, low product, high product) on one lane per sequence. */
-template <int N, int ROWS, class T, class F>
-__device__ __forceinline__ void normalised_pair(const T *w, int64_t low, int64_t high, const DecodeInput<T> &in,
+template <int ROWS, class T, class F>
+__device__ __forceinline__ void normalized_pair(const T *w, int64_t low, int64_t high, const DecodeInput<T> &in,
                                                 F finish) {
   const T *const pair[2] = {w + low * in.depth, w + high * in.depth};
   const int lane = (int)threadIdx.x % 32;
   for (int first = 0; first < in.rows; first += ROWS) {
     float products[2][ROWS];
-    warp_products<N, true>(products, pair, in, first);
+    warp_products<true>(products, pair, in, first);
     const float a = of_lane(products[0]), b = of_lane(products[1]);
     if (lane < ROWS && first + lane < in.rows) finish(first + lane, a, b);
   }
@@ -142,17 +141,15 @@ __device__ __forceinline__ int warp_number() { return (int)blockIdx.x * DECODE_W
 /* ---- the operations ---- */
 
 /* x[r] = table[last token of r], zeros where that is no row of the table. A block a sequence. */
-template <class T, int N>
+template <class T>
 __global__ void decode_embedding_kernel(T *x, const T *table, int vocab, int dim, const int32_t *tokens,
                                         const int32_t *lengths, int capacity) {
   const int64_t row = blockIdx.x;
   const int32_t length = lengths[row];
   const int32_t token = length > 0 ? tokens[row * capacity + (length - 1) % capacity] : -1;
   const bool known = token >= 0 && token < vocab;
-  for (int i = (int)threadIdx.x * N; i < dim; i += (int)blockDim.x * N) {
-    *reinterpret_cast<Pack<T, N> *>(x + row * dim + i) =
-        fetch<N>(table + (int64_t)(known ? token : 0) * dim + i, known);
-  }
+  for (int i = (int)threadIdx.x * VECTOR<T>; i < dim; i += (int)blockDim.x * VECTOR<T>)
+    store_pack(x + row * dim + i, fetch<VECTOR<T>>(table + (int64_t)(known ? token : 0) * dim + i, known));
 }
 
 /* A layer's cache as kernels take it. */
@@ -166,14 +163,14 @@ template <class T> struct Cache {
 
 /* q, k, v = W (norm_weight * x * rstd(x)), q and k rotated. A warp owns the rows i and i + D/2 of a head, a rotation's pair.
  * Heads of w: H of queries, G of keys, G of values. */
-template <class T, int N, int ROWS>
+template <class T, int ROWS>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
     decode_qkv_kernel(T *q, Cache<T> cache, DecodeInput<T> in, const T *w, int heads, const float *table,
                       const int32_t *positions) {
   const int half = cache.head_dim / 2, head = warp_number() / half, i = warp_number() % half;
   if (head >= heads + 2 * cache.kv_heads) return;
   const int64_t low = (int64_t)head * cache.head_dim + i;
-  normalised_pair<N, ROWS>(w, low, low + half, in, [&](int row, float a, float b) {
+  normalized_pair<ROWS>(w, low, low + half, in, [&](int row, float a, float b) {
     const int position = positions[row];
     if (position < 0 || position >= cache.capacity) return;
     T *to;
@@ -192,31 +189,31 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
 }
 
 /* h = silu(gate) * up of W (norm_weight * x * rstd(x)). A warp owns the rows i (gate) and F + i (up). */
-template <class T, int N, int ROWS>
+template <class T, int ROWS>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
     decode_mlp_kernel(T *h, DecodeInput<T> in, const T *w, int ffn) {
   const int i = warp_number();
   if (i >= ffn) return;
-  normalised_pair<N, ROWS>(w, i, (int64_t)ffn + i, in, [&](int row, float gate, float up) {
+  normalized_pair<ROWS>(w, i, (int64_t)ffn + i, in, [&](int row, float gate, float up) {
     const float sigmoid = 1.0f / __fadd_rn(1.0f, expf(-gate));
     h[(int64_t)row * ffn + i] = from_float<T>(gate * sigmoid * up);
   });
 }
 
 /* logits[r][m] = W (norm_weight * x * rstd(x)). A warp owns the rows 2i and 2i + 1. */
-template <class T, int N, int ROWS>
+template <class T, int ROWS>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
     decode_logits_kernel(float *logits, DecodeInput<T> in, const T *w, int vocab) {
   const int64_t low = 2 * (int64_t)warp_number(), high = low + 1 < vocab ? low + 1 : low;
   if (low >= vocab) return;
-  normalised_pair<N, ROWS>(w, low, high, in, [&](int row, float a, float b) {
+  normalized_pair<ROWS>(w, low, high, in, [&](int row, float a, float b) {
     logits[(int64_t)row * vocab + low] = a;
     if (high > low) logits[(int64_t)row * vocab + high] = b;
   });
 }
 
 /* x[r][m] += sum_k w[m][k] in[r][k]. A warp owns one row of w: there are few, of great length. */
-template <class T, int N, int ROWS>
+template <class T, int ROWS>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
     decode_residual_kernel(T *x, DecodeInput<T> in, const T *w, int outputs) {
   const int m = warp_number(), lane = (int)threadIdx.x % 32;
@@ -224,7 +221,7 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
   const T *const weights[1] = {w + (int64_t)m * in.depth};
   for (int first = 0; first < in.rows; first += ROWS) {
     float products[1][ROWS];
-    warp_products<N, false>(products, weights, in, first);
+    warp_products<false>(products, weights, in, first);
     const float product = of_lane(products[0]);
     if (lane >= ROWS || first + lane >= in.rows) continue;
     T *to = x + (int64_t)(first + lane) * outputs + m;
@@ -235,94 +232,99 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
 /* ---- attention ---- */
 
 constexpr int ATTENTION_WARPS = 16;
-constexpr int DECODE_HEAD_DIM = 256; /* at most */
+constexpr int ATTENTION_BATCH = 4; /* keys, and values with them, that a lane asks for together */
 
-/* The running state of a softmax over keys (Milakov & Gimelshein 2018): the weighted sum of values, its weight, and the
- * largest score so far, which both are relative to. Scores are in units of log2. */
-template <int COUNT> struct KeySoftmax {
-  float value[COUNT] = {}, weight = 0, max = -INFINITY;
+/* The running state of a softmax over keys (Milakov & Gimelshein 2018): the weighted sum of values, of which a lane has N
+ * numbers, its weight, and the largest score so far, which both are relative to. Scores are in units of log2. */
+template <int N> struct KeySoftmax {
+  float value[N] = {}, weight = 0, max = -INFINITY;
 };
 
 /* What to subtract from scores: 0 while none is above -inf, so that they give exp2(-inf) = 0 and not NaN. */
 __device__ __forceinline__ float shift_of(float max) { return max == -INFINITY ? 0.0f : max; }
 
-/* The state over both sets of keys; b's numbers are spread over lanes as a's are. */
-template <int COUNT> __device__ __forceinline__ void merge(KeySoftmax<COUNT> &a, float b_max, int offset) {
-  const float max = fmaxf(a.max, b_max), shift = shift_of(max);
+/* Brings the state to a maximum that is not smaller. */
+template <int N> __device__ __forceinline__ void raise(KeySoftmax<N> &state, float max) {
+  const float shrink = exp2_approx(state.max - shift_of(max));
+  state.max = max;
+  state.weight *= shrink;
+#pragma unroll
+  for (int i = 0; i < N; i++) state.value[i] *= shrink;
+}
+
+/* The state over the keys of this lane and of the one `offset` away. */
+template <int N> __device__ __forceinline__ void merge(KeySoftmax<N> &a, int offset) {
+  const float b_max = __shfl_xor_sync(0xFFFFFFFFu, a.max, offset), max = fmaxf(a.max, b_max), shift = shift_of(max);
   const float shrink_a = exp2_approx(a.max - shift), shrink_b = exp2_approx(b_max - shift);
   a.max = max;
   a.weight = fmaf(a.weight, shrink_a, __shfl_xor_sync(0xFFFFFFFFu, a.weight, offset) * shrink_b);
 #pragma unroll
-  for (int i = 0; i < COUNT; i++)
+  for (int i = 0; i < N; i++)
     a.value[i] = fmaf(a.value[i], shrink_a, __shfl_xor_sync(0xFFFFFFFFu, a.value[i], offset) * shrink_b);
 }
 
-/* out[r][h] = softmax(scale * q K^T) V over the cache positions 0 .. position[r]. A block for each sequence and query
- * head; the heads of a group read the same keys at the same time, from L2. LANES lanes share a key, each with PACKS
- * packs of N of its numbers; such a group of lanes takes every WORKERS-th key, BATCH at a time, with keys and values on
- * the way together. The states are merged first inside the warp, then over the warps in rising order. */
-template <class T, int N, int LANES, int PACKS>
-__global__ void __launch_bounds__(32 * ATTENTION_WARPS, PACKS > 1 ? 1 : 2)
-    decode_attention_kernel(T *out, const T *q, Cache<T> cache, const int32_t *positions, int heads, float scale) {
-  constexpr int BATCH = PACKS > 1 ? 2 : 4, COUNT = PACKS * N, WORKERS = ATTENTION_WARPS * (32 / LANES);
-  __shared__ float values[ATTENTION_WARPS][DECODE_HEAD_DIM], weights[ATTENTION_WARPS], maxima[ATTENTION_WARPS];
-  const int64_t row = (int)blockIdx.x / heads;
-  const int head = (int)blockIdx.x % heads, group = head / (heads / cache.kv_heads), dim = cache.head_dim;
-  const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, worker = (int)threadIdx.x / LANES;
-  const int position = positions[row], count = position < cache.capacity ? position + 1 : cache.capacity;
-  const int64_t key_stride = (int64_t)cache.kv_heads * dim, first_key = cache.at(row, 0, group);
-  int at[PACKS]; /* of this lane's packs in a head */
-  Pack<T, N> query[PACKS];
-  KeySoftmax<COUNT> state;
+/* Of `count` keys, those that this lane takes part in: every WORKERS-th from its own on. `from`: where in the cache its
+ * pack of the first key lies; not `inside`: behind the end of the head. */
+template <int LANES, class T, int N>
+__device__ __forceinline__ KeySoftmax<N> attend(const Cache<T> &cache, const Pack<T, N> &query, int64_t from,
+                                                bool inside, int count, float scale) {
+  constexpr int WORKERS = ATTENTION_WARPS * (32 / LANES);
+  const int64_t stride = (int64_t)cache.kv_heads * cache.head_dim;
+  KeySoftmax<N> state;
+  for (int first = 0; first < count; first += WORKERS * ATTENTION_BATCH) {
+    const int mine = first + (int)threadIdx.x / LANES;
+    Pack<T, N> k[ATTENTION_BATCH], v[ATTENTION_BATCH];
+    float score[ATTENTION_BATCH], max = state.max;
 #pragma unroll
-  for (int p = 0; p < PACKS; p++) {
-    at[p] = (p * LANES + lane % LANES) * N;
-    query[p] = fetch<N>(q + (int64_t)blockIdx.x * dim + at[p], at[p] < dim);
-  }
-  for (int first = 0; first < count; first += WORKERS * BATCH) {
-    Pack<T, N> k[BATCH][PACKS], v[BATCH][PACKS];
-    float score[BATCH], max = state.max;
+    for (int b = 0; b < ATTENTION_BATCH; b++) {
+      const int key = mine + b * WORKERS;
+      k[b] = fetch<N>(cache.k + from + key * stride, key < count && inside);
+      v[b] = fetch<N>(cache.v + from + key * stride, key < count && inside);
+    }
 #pragma unroll
-    for (int b = 0; b < BATCH; b++)
-#pragma unroll
-      for (int p = 0; p < PACKS; p++) {
-        const int key = first + b * WORKERS + worker;
-        const int64_t from = first_key + key * key_stride + at[p];
-        k[b][p] = fetch<N>(cache.k + from, key < count && at[p] < dim);
-        v[b][p] = fetch<N>(cache.v + from, key < count && at[p] < dim);
-      }
-#pragma unroll
-    for (int b = 0; b < BATCH; b++) {
+    for (int b = 0; b < ATTENTION_BATCH; b++) {
       float sum = 0;
 #pragma unroll
-      for (int p = 0; p < PACKS; p++)
-#pragma unroll
-        for (int i = 0; i < N; i++) sum = fmaf(to_float(query[p].at[i]), to_float(k[b][p].at[i]), sum);
+      for (int i = 0; i < N; i++) sum = fmaf(number(query, i), number(k[b], i), sum);
 #pragma unroll
       for (int offset = LANES / 2; offset; offset /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
-      score[b] = first + b * WORKERS + worker < count ? sum * scale : -INFINITY;
+      score[b] = mine + b * WORKERS < count ? sum * scale : -INFINITY;
       max = fmaxf(max, score[b]);
     }
-    const float shift = shift_of(max), shrink = exp2_approx(state.max - shift);
-    state.max = max;
-    state.weight *= shrink;
+    raise(state, max);
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) state.value[i] *= shrink;
-#pragma unroll
-    for (int b = 0; b < BATCH; b++) {
-      const float p = exp2_approx(score[b] - shift);
+    for (int b = 0; b < ATTENTION_BATCH; b++) {
+      const float p = exp2_approx(score[b] - shift_of(max));
       state.weight += p;
 #pragma unroll
-      for (int i = 0; i < COUNT; i++) state.value[i] = fmaf(p, to_float(v[b][i / N].at[i % N]), state.value[i]);
+      for (int i = 0; i < N; i++) state.value[i] = fmaf(p, number(v[b], i), state.value[i]);
     }
   }
+  return state;
+}
+
+/* out[r][h] = softmax(scale * q K^T) V over the cache positions 0 .. position[r]. A block for each sequence and query
+ * head; the heads of a group read the same keys at the same time, from L2. LANES lanes share a key, each with a pack of
+ * its numbers; such a group of lanes takes every WORKERS-th key. The states are merged first inside the warp, then over
+ * the warps in rising order. */
+template <class T, int LANES>
+__global__ void __launch_bounds__(32 * ATTENTION_WARPS, 2)
+    decode_attention_kernel(T *out, const T *q, Cache<T> cache, const int32_t *positions, int heads, float scale) {
+  constexpr int N = VECTOR<T>;
+  __shared__ float values[ATTENTION_WARPS][HEAD_DIM_MAX], weights[ATTENTION_WARPS], maxima[ATTENTION_WARPS];
+  const int64_t row = (int)blockIdx.x / heads;
+  const int head = (int)blockIdx.x % heads, group = head / (heads / cache.kv_heads), dim = cache.head_dim;
+  const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, at = lane % LANES * N;
+  const int position = positions[row], count = position < cache.capacity ? position + 1 : cache.capacity;
+  const Pack<T, N> query = fetch<N>(q + (int64_t)blockIdx.x * dim + at, at < dim);
+  KeySoftmax<N> state = attend<LANES>(cache, query, cache.at(row, 0, group) + at, at < dim, count, scale);
 #pragma unroll
-  for (int offset = LANES; offset < 32; offset *= 2)
-    merge(state, __shfl_xor_sync(0xFFFFFFFFu, state.max, offset), offset);
+  for (int offset = LANES; offset < 32; offset *= 2) merge(state, offset);
   if (lane == 0) weights[warp] = state.weight, maxima[warp] = state.max;
+  if (lane < LANES && at < dim) {
 #pragma unroll
-  for (int i = 0; i < COUNT; i++)
-    if (lane < LANES && at[i / N] < dim) values[warp][at[i / N] + i % N] = state.value[i];
+    for (int i = 0; i < N; i++) values[warp][at + i] = state.value[i];
+  }
   __syncthreads();
   float max = -INFINITY;
 #pragma unroll
@@ -348,38 +350,35 @@ template <class T> struct Rows {
 };
 
 /* `count` packs of keys, or of values in the blocks with y = 1, from views into the cache. */
-template <class T, int N>
+template <class T>
 __global__ void cache_store_kernel(Cache<T> cache, int64_t slot, int position, Rows<T> k, Rows<T> v, int64_t count) {
   const int64_t pack = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  const int packs = cache.head_dim / N;
-  const int i = (int)(pack % packs) * N, head = (int)(pack / packs % cache.kv_heads);
+  const int packs = cache.head_dim / VECTOR<T>;
+  const int i = (int)(pack % packs) * VECTOR<T>, head = (int)(pack / packs % cache.kv_heads);
   const int t = (int)(pack / packs / cache.kv_heads);
   if (pack >= count) return;
   const Rows<T> from = blockIdx.y ? v : k;
   T *to = (blockIdx.y ? cache.v : cache.k) + cache.at(slot, position + t, head) + i;
-  *reinterpret_cast<Pack<T, N> *>(to) = fetch<N>(from.data + t * from.row + head * from.head + i, true);
+  store_pack(to, load_pack<VECTOR<T>>(from.data + t * from.row + head * from.head + i));
 }
 
 template <class T> Cache<T> cache_of(const KvCache *cache) {
   return {static_cast<T *>(cache->k), static_cast<T *>(cache->v), cache->capacity, cache->kv_heads, cache->head_dim};
 }
 
-/* Calls f(T(), N, ROWS, input, weights) for products of `x` with rows of `w`; N and ROWS as constants: 16-byte packs or
- * single numbers, one sequence or several at once. */
+/* Calls f(T(), ROWS, input, weights) for products of `x` with rows of `w`; ROWS as a constant: one sequence or several
+ * at once. */
 template <class F>
-void with_product(Context *c, const void *x, const float *norm_weight, float eps, const Parameters *params, Matrix w,
-                  int rows, F f) {
-  const int64_t width = 16 / (int64_t)dtype_bytes(c->dtype);
-  const bool vectors = w.cols % width == 0 && aligned16(x) && aligned16(norm_weight) && aligned16(params->compute) &&
-                       (int64_t)w.offset % width == 0;
+void with_product(Context *c, const char *operation, const void *x, const float *norm_weight, float eps,
+                  const Parameters *params, Matrix w, int rows, F f) {
   if (c->error.code || rows < 1) return;
   with_element(c, [&](auto e) {
     using T = decltype(e);
+    const T *weights = compute_matrix<T>(params, w);
     const DecodeInput<T> input = {static_cast<const T *>(x), norm_weight, eps, rows, w.cols};
-    with_width<T>(vectors, [&](auto n) {
-      if (rows == 1) f(e, n, Width<1>(), input, compute_matrix<T>(params, w));
-      else f(e, n, Width<DECODE_ROWS>(), input, compute_matrix<T>(params, w));
-    });
+    require_alignment(c, operation, {w.cols}, {x, norm_weight, weights});
+    if (rows == 1) f(e, std::integral_constant<int, 1>(), input, weights);
+    else f(e, std::integral_constant<int, DECODE_ROWS>(), input, weights);
   });
 }
 
@@ -394,96 +393,79 @@ void cuda_decode_embedding(Context *c, void *x, const Parameters *params, Matrix
       [&](auto e) {
         using T = decltype(e);
         const T *rows = compute_matrix<T>(params, table);
-        with_width<T>(
-            fits_vectors<T>(table.cols, x, rows),
-            [&](auto n) {
-              launch(c, "decode_embedding", decode_embedding_kernel<T, n>, (unsigned)s->rows, 128, 0, x, rows,
-                     table.rows, table.cols, s->tokens, s->lengths, s->capacity);
-            });
+        require_alignment(c, "decode_embedding", {table.cols}, {x, rows});
+        launch(c, "decode_embedding", decode_embedding_kernel<T>, (unsigned)s->rows, 128, 0, x, rows, table.rows,
+               table.cols, s->tokens, s->lengths, s->capacity);
       });
 }
 
 void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
                      const Parameters *params, Matrix w, const Rope *rope, const Sequences *s) {
+  const char *const name = "decode_qkv";
   const int heads = w.rows / cache->head_dim - 2 * cache->kv_heads;
-  with_product(c, x, norm_weight, eps, params, w, s->rows, [&](auto e, auto n, auto rows, auto in, auto weights) {
+  with_product(c, name, x, norm_weight, eps, params, w, s->rows, [&](auto e, auto rows, auto in, auto weights) {
     using T = decltype(e);
-    launch(c, "decode_qkv", decode_qkv_kernel<T, n, rows>, decode_blocks(w.rows / 2), 32 * DECODE_WARPS, 0, q,
-           cache_of<T>(cache), in, weights, heads, rope->table, s->positions);
+    launch(c, name, decode_qkv_kernel<T, rows>, decode_blocks(w.rows / 2), 32 * DECODE_WARPS, 0, q, cache_of<T>(cache),
+           in, weights, heads, rope->table, s->positions);
   });
 }
 
 void cuda_decode_attention(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
                            const Sequences *s) {
   const int dim = cache->head_dim;
-  if (dim > DECODE_HEAD_DIM && !c->error.code)
-    fail(&c->error, EXIT_USAGE, "heads of %d numbers are too large for decoding on CUDA: at most %d", dim,
-         DECODE_HEAD_DIM);
+  if (!check_head_size(c, dim)) return;
+  require_alignment(c, "decode_attention", {dim}, {q, cache->k, cache->v});
   with_element(c, [&](auto e) {
     using T = decltype(e);
-    constexpr int N = VECTOR<T>;
-    const int packs = dim / N;
-    auto kernel = decode_attention_kernel<T, 1, 32, DECODE_HEAD_DIM / 32>;
-    if (dim % N == 0 && aligned16(q) && aligned16(cache->k) && aligned16(cache->v)) {
-      kernel = decode_attention_kernel<T, N, 32, DECODE_HEAD_DIM / (32 * N)>;
-      if (packs <= 32) kernel = decode_attention_kernel<T, N, 32, 1>;
-      if (packs <= 16) kernel = decode_attention_kernel<T, N, 16, 1>;
-      if (packs <= 8) kernel = decode_attention_kernel<T, N, 8, 1>;
-    } else if (dim <= 32) {
-      kernel = decode_attention_kernel<T, 1, 32, 1>;
-    }
+    const int packs = dim / VECTOR<T>;
+    auto kernel = decode_attention_kernel<T, 8>;
+    if (packs > 8) kernel = decode_attention_kernel<T, 16>;
+    if constexpr (sizeof(T) == 4)
+      if (packs > 16) kernel = decode_attention_kernel<T, 32>;
     launch(c, "decode_attention", kernel, (unsigned)(s->rows * heads), 32 * ATTENTION_WARPS, 0, out, q,
            cache_of<T>(cache), s->positions, heads, scale * LOG2_E);
   });
 }
 
 void cuda_decode_residual(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s) {
-  with_product(
-      c, in, NULL, 0, params, w, s->rows,
-      [&](auto e, auto n, auto rows, auto input, auto weights) {
-        launch(c, "decode_residual", decode_residual_kernel<decltype(e), n, rows>, decode_blocks(w.rows),
-               32 * DECODE_WARPS, 0, x, input, weights, w.rows);
-      });
+  const char *const name = "decode_residual";
+  with_product(c, name, in, NULL, 0, params, w, s->rows, [&](auto e, auto rows, auto input, auto weights) {
+    launch(c, name, decode_residual_kernel<decltype(e), rows>, decode_blocks(w.rows), 32 * DECODE_WARPS, 0, x, input,
+           weights, w.rows);
+  });
 }
 
 void cuda_decode_mlp(Context *c, void *h, const void *x, const float *norm_weight, float eps, const Parameters *params,
                      Matrix w, const Sequences *s) {
-  with_product(
-      c, x, norm_weight, eps, params, w, s->rows,
-      [&](auto e, auto n, auto rows, auto in, auto weights) {
-        launch(c, "decode_mlp", decode_mlp_kernel<decltype(e), n, rows>, decode_blocks(w.rows / 2), 32 * DECODE_WARPS,
-               0, h, in, weights, w.rows / 2);
-      });
+  const char *const name = "decode_mlp";
+  with_product(c, name, x, norm_weight, eps, params, w, s->rows, [&](auto e, auto rows, auto in, auto weights) {
+    launch(c, name, decode_mlp_kernel<decltype(e), rows>, decode_blocks(w.rows / 2), 32 * DECODE_WARPS, 0, h, in,
+           weights, w.rows / 2);
+  });
 }
 
 void cuda_decode_logits(Context *c, float *logits, const void *x, const float *norm_weight, float eps,
                         const Parameters *params, Matrix w, int vocab, int rows) {
-  with_product(
-      c, x, norm_weight, eps, params, w, rows,
-      [&](auto e, auto n, auto several, auto in, auto weights) {
-        launch(c, "decode_logits", decode_logits_kernel<decltype(e), n, several>, decode_blocks(divide_up(vocab, 2)),
-               32 * DECODE_WARPS, 0, logits, in, weights, vocab);
-      });
+  const char *const name = "decode_logits";
+  with_product(c, name, x, norm_weight, eps, params, w, rows, [&](auto e, auto several, auto in, auto weights) {
+    launch(c, name, decode_logits_kernel<decltype(e), several>, decode_blocks(divide_up(vocab, 2)), 32 * DECODE_WARPS,
+           0, logits, in, weights, vocab);
+  });
 }
 
 void cuda_cache_store(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length) {
-  const int width = 16 / (int)dtype_bytes(c->dtype), room = cache->capacity - position;
-  const int64_t strides[] = {cache->head_dim, k.row, k.head, v.row, v.head};
-  const void *const pointers[] = {cache->k, cache->v, k.data, v.data};
-  bool vectors = true;
-  for (int64_t stride : strides) vectors = vectors && stride % width == 0;
-  for (const void *pointer : pointers) vectors = vectors && aligned16(pointer);
+  const int room = cache->capacity - position;
   if (length > room) length = room;
   if (slot < 0 || position < 0 || length < 1) return;
+  require_alignment(c, "cache_store", {cache->head_dim, k.row, k.head, v.row, v.head},
+                    {cache->k, cache->v, k.data, v.data});
   with_element(c, [&](auto e) {
     using T = decltype(e);
     const Rows<T> keys = {static_cast<const T *>(k.data), k.row, k.head};
     const Rows<T> values = {static_cast<const T *>(v.data), v.row, v.head};
-    with_width<T>(vectors, [&](auto n) {
-      const int64_t packs = (int64_t)length * cache->kv_heads * (cache->head_dim / n);
-      launch(c, "cache_store", cache_store_kernel<T, n>, dim3((unsigned)divide_up(packs, 256), 2), 256, 0,
-             cache_of<T>(cache), slot, position, keys, values, packs);
-    });
+    const int64_t packs = (int64_t)length * cache->kv_heads * (cache->head_dim / VECTOR<T>);
+    launch(c, "cache_store", cache_store_kernel<T>, dim3((unsigned)divide_up(packs, 256), 2), 256, 0,
+           cache_of<T>(cache), slot, position, keys, values, packs);
   });
 }
 

@@ -22,9 +22,10 @@ constexpr int EMBED_BLOCK = 256, EMBED_WARPS = EMBED_BLOCK / 32;
 constexpr int EMBED_SLICE = 32; /* one place for each lane that fetches positions */
 constexpr int EMBED_AHEAD = 8;  /* vectors in flight */
 
-template <class T, int N>
+template <class T>
 __global__ void __launch_bounds__(EMBED_BLOCK) embed_tokens(T *out, const T *table, const int32_t *tokens, int64_t rows,
                                                             int length, int dim, bool drop, DropoutMask mask) {
+  constexpr int N = VECTOR<T>;
   for (Walk at(blockIdx.x * EMBED_BLOCK + threadIdx.x, gridDim.x * EMBED_BLOCK, dim / N); at.row < rows; at.next()) {
     float x[N];
     load<N>(x, table + (int64_t)tokens[at.row] * dim + at.col * N);
@@ -81,8 +82,9 @@ __device__ __forceinline__ void clear_absent(const EmbedBackward &p, unsigned th
 }
 
 /* One warp: slice `slice`, channels channel .. channel + N of this lane (none when `active` is false). */
-template <class T, int N>
+template <class T>
 __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int channel, bool active) {
+  constexpr int N = VECTOR<T>;
   const int lane = (int)threadIdx.x % 32, begin = slice * EMBED_SLICE;
   const int end = min(begin + EMBED_SLICE, min(p.positions, p.offsets[p.vocab]));
   if (begin >= end) {
@@ -98,13 +100,13 @@ __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int
   bool accumulate = p.accumulate && !entered && stop <= end;
   float sum[N] = {};
   for (int first = begin; first < end; first += EMBED_AHEAD) {
-    Words<T, N> ahead[EMBED_AHEAD];
+    Pack<T, N> ahead[EMBED_AHEAD];
     int position[EMBED_AHEAD];
 #pragma unroll
     for (int i = 0; i < EMBED_AHEAD; i++) {
       position[i] = __shfl_sync(0xFFFFFFFFu, mine, (first - begin + i) % 32);
       if (first + i < end && active)
-        ahead[i] = load_words<N>(static_cast<const T *>(p.dx) + (int64_t)position[i] * p.dim + channel);
+        ahead[i] = load_pack<N>(static_cast<const T *>(p.dx) + (int64_t)position[i] * p.dim + channel);
     }
 #pragma unroll
     for (int i = 0; i < EMBED_AHEAD; i++) {
@@ -130,8 +132,8 @@ __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int
 }
 
 /* `slice_blocks` blocks sum slices, a warp for every slice and 32 vectors of channels; the others clear rows. */
-template <class T, int N>
-__global__ void __launch_bounds__(EMBED_BLOCK) embed_backward(EmbedBackward p, int slice_blocks) {
+template <class T> __global__ void __launch_bounds__(EMBED_BLOCK) embed_backward(EmbedBackward p, int slice_blocks) {
+  constexpr int N = VECTOR<T>;
   if ((int)blockIdx.x >= slice_blocks) {
     clear_absent<N>(p, (blockIdx.x - slice_blocks) * EMBED_BLOCK + threadIdx.x,
                     (gridDim.x - slice_blocks) * EMBED_BLOCK);
@@ -140,12 +142,13 @@ __global__ void __launch_bounds__(EMBED_BLOCK) embed_backward(EmbedBackward p, i
   const int64_t warp = (int64_t)blockIdx.x * EMBED_WARPS + threadIdx.x / 32;
   const int tiles = (p.dim / N + 31) / 32, slice = (int)(warp / tiles), tile = (int)(warp % tiles);
   const int channel = (tile * 32 + (int)threadIdx.x % 32) * N;
-  if (slice < p.slices) sum_slice<T, N>(p, slice, channel, channel < p.dim);
+  if (slice < p.slices) sum_slice<T>(p, slice, channel, channel < p.dim);
 }
 
 /* The tokens that cross slices: a block for every slice in which one ends and 32 vectors of channels. Its warps take
  * equal runs of the slices, and the first one adds what they found. */
-template <int N> __global__ void __launch_bounds__(EMBED_BLOCK) embed_join(EmbedBackward p) {
+__global__ void __launch_bounds__(EMBED_BLOCK) embed_join(EmbedBackward p) {
+  constexpr int N = VECTOR<float>;
   __shared__ Pack<float, N> part[EMBED_WARPS][32];
   const int slice = (int)blockIdx.x, v = p.entered[slice];
   if (v < 0) return;
@@ -162,12 +165,12 @@ template <int N> __global__ void __launch_bounds__(EMBED_BLOCK) embed_join(Embed
       for (int j = 0; j < N; j++) sum[j] += x[j];
     }
   }
-  store<N>(part[warp][lane].at, sum);
+  part[warp][lane] = pack<float, N>(sum);
   __syncthreads();
   if (warp || channel >= p.dim) return;
   for (int w = 1; w < EMBED_WARPS; w++) {
 #pragma unroll
-    for (int j = 0; j < N; j++) sum[j] += part[w][lane].at[j];
+    for (int j = 0; j < N; j++) sum[j] += number(part[w][lane], j);
   }
   deliver<N>(p.dtable + (int64_t)v * p.dim + channel, sum, p.accumulate);
 }
@@ -181,10 +184,9 @@ void cuda_embedding(Context *c, void *out, const Parameters *params, Matrix tabl
   with_element(c, [&](auto element) {
     using T = decltype(element);
     const T *from = compute_matrix<T>(params, table);
-    with_width<T>(fits_vectors<T>(dim, out, from), [&](auto n) {
-      launch(c, "embedding", embed_tokens<T, n>, loop_grid(c, divide_up(rows * (dim / n), EMBED_BLOCK), 16),
-             EMBED_BLOCK, 0, (T *)out, from, tokens, rows, length, dim, dropout_active(dropout), dropout_mask(dropout));
-    });
+    require_alignment(c, "embedding", {dim}, {out, from});
+    launch(c, "embedding", embed_tokens<T>, loop_grid(c, divide_up(rows * (dim / VECTOR<T>), EMBED_BLOCK), 16),
+           EMBED_BLOCK, 0, (T *)out, from, tokens, rows, length, dim, dropout_active(dropout), dropout_mask(dropout));
   });
 }
 
@@ -201,24 +203,18 @@ void cuda_embedding_backward(Context *c, const Parameters *params, Matrix table,
   char *memory = (char *)scratch(c, partial_bytes + (size_t)p.slices * sizeof(int32_t));
   p.partial = (float *)memory;
   p.entered = (int32_t *)(memory + partial_bytes);
-  with_element(
-      c,
-      [&](auto element) {
-        using T = decltype(element);
-        with_width<T>(
-            fits_vectors<T>(p.dim, dx, p.dtable),
-            [&](auto n) {
-              const int64_t tiles = divide_up(p.dim / n, 32), slice_blocks = divide_up(p.slices * tiles, EMBED_WARPS);
-              const int64_t pieces = divide_up((int64_t)p.table_rows * (p.dim / n), EMBED_BLOCK);
-              const dim3 clear_blocks = accumulate ? dim3(0) : loop_grid(c, pieces, 4);
-              launch(c, "embedding_backward", embed_backward<T, n>, (unsigned)slice_blocks + clear_blocks.x,
-                     EMBED_BLOCK, 0, p, (int)slice_blocks);
-            });
-      });
-  with_width<float>(fits_vectors<float>(p.dim, p.dtable), [&](auto n) {
-    launch(c, "embedding_backward", embed_join<n>, dim3((unsigned)p.slices, (unsigned)divide_up(p.dim / n, 32)),
-           EMBED_BLOCK, 0, p);
+  require_alignment(c, "embedding_backward", {p.dim}, {dx, p.dtable});
+  with_element(c, [&](auto element) {
+    using T = decltype(element);
+    const int packs = p.dim / VECTOR<T>;
+    const int64_t tiles = divide_up(packs, 32), slice_blocks = divide_up(p.slices * tiles, EMBED_WARPS);
+    const int64_t pieces = divide_up((int64_t)p.table_rows * packs, EMBED_BLOCK);
+    const dim3 clear_blocks = accumulate ? dim3(0) : loop_grid(c, pieces, 4);
+    launch(c, "embedding_backward", embed_backward<T>, (unsigned)slice_blocks + clear_blocks.x, EMBED_BLOCK, 0, p,
+           (int)slice_blocks);
   });
+  launch(c, "embedding_backward", embed_join, dim3((unsigned)p.slices, (unsigned)divide_up(p.dim, 32 * VECTOR<float>)),
+         EMBED_BLOCK, 0, p);
 }
 
 #endif

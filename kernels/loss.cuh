@@ -102,31 +102,19 @@ __device__ __forceinline__ float row_loss(const CrossEntropy &p, const RowSums &
 __device__ __forceinline__ bool has_loss(const CrossEntropy &p, int target) { return target >= 0 && target < p.vocab; }
 __device__ __forceinline__ float other_loss(int target) { return target < 0 ? 0.0f : NAN; }
 
-/* Short rows: a warp for each, at most 32 * E numbers with the pads. */
-template <class T, int N, int E>
-__global__ void __launch_bounds__(LOSS_WARP_BLOCK) cross_entropy_short(CrossEntropy p) {
-  constexpr int PACKS = E / N;
-  const int lane = (int)threadIdx.x % 32, row = (int)(blockIdx.x * (LOSS_WARP_BLOCK / 32) + threadIdx.x / 32);
-  if (row >= p.rows) return;
-  T *z = static_cast<T *>(p.logits) + row * p.stride;
-  const int target = p.targets[row];
-  float x[PACKS][N];
-  if (!has_loss(p, target)) {
-    if (lane == 0) p.losses[row] = other_loss(target);
-    if (!p.gradient) return;
-#pragma unroll
-    for (int j = 0; j < N; j++) x[0][j] = 0;
-    for (int at = lane * N; at < p.stride; at += 32 * N) store<N>(z + at, x[0]);
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < PACKS; i++) {
-    const int at = (lane + i * 32) * N;
-    if (at < p.vocab) load<N>(x[i], z + at);
-#pragma unroll
-    for (int j = 0; j < N; j++)
-      if (at + j >= p.vocab) x[i][j] = -INFINITY; /* a pad; its exponential is 0 */
-  }
+/* A row without a loss: its gradient is zero. All of the row's THREADS threads take part. */
+template <int THREADS, class T> __device__ __forceinline__ void skip_row(const CrossEntropy &p, T *z, int64_t row) {
+  constexpr int N = VECTOR<T>;
+  const int thread = (int)threadIdx.x % THREADS;
+  const float zero[N] = {};
+  if (thread == 0) p.losses[row] = other_loss(p.targets[row]);
+  for (int64_t at = thread * N; p.gradient && at < p.stride; at += THREADS * N) store<N>(z + at, zero);
+}
+
+/* A row whose numbers a warp holds: x[i][j] is logit (lane + 32i) * N + j. Its maximum, known to all lanes, and the lane's
+ * part of its sum. */
+template <int PACKS, int N>
+__device__ __forceinline__ RowSums row_maximum(const CrossEntropy &p, const float (&x)[PACKS][N], int lane) {
   RowSums r;
 #pragma unroll
   for (int i = 0; i < PACKS; i++) {
@@ -137,8 +125,11 @@ __global__ void __launch_bounds__(LOSS_WARP_BLOCK) cross_entropy_short(CrossEntr
     }
   }
   r.max = warp_max(r.max);
-  const float z_target = to_float(z[target]);
-  __syncwarp(); /* nobody writes before everybody has read the target's logit */
+  return r;
+}
+
+/* Its numbers become their exponentials. */
+template <int PACKS, int N> __device__ __forceinline__ void take_exponentials(RowSums &r, float (&x)[PACKS][N]) {
 #pragma unroll
   for (int i = 0; i < PACKS; i++) {
 #pragma unroll
@@ -149,6 +140,32 @@ __global__ void __launch_bounds__(LOSS_WARP_BLOCK) cross_entropy_short(CrossEntr
   }
   r.exps = warp_sum(r.exps);
   r.sum = warp_sum(r.sum);
+}
+
+/* Short rows: a warp for each, at most 32 * E numbers with the pads. */
+template <class T, int E> __global__ void __launch_bounds__(LOSS_WARP_BLOCK) cross_entropy_short(CrossEntropy p) {
+  constexpr int N = VECTOR<T>, PACKS = E / N;
+  const int lane = (int)threadIdx.x % 32, row = (int)(blockIdx.x * (LOSS_WARP_BLOCK / 32) + threadIdx.x / 32);
+  if (row >= p.rows) return;
+  T *z = static_cast<T *>(p.logits) + row * p.stride;
+  const int target = p.targets[row];
+  if (!has_loss(p, target)) {
+    skip_row<32>(p, z, row);
+    return;
+  }
+  float x[PACKS][N];
+#pragma unroll
+  for (int i = 0; i < PACKS; i++) {
+    const int at = (lane + i * 32) * N;
+    if (at < p.vocab) load<N>(x[i], z + at);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+      if (at + j >= p.vocab) x[i][j] = -INFINITY; /* a pad; its exponential is 0 */
+  }
+  RowSums r = row_maximum(p, x, lane);
+  const float z_target = to_float(z[target]);
+  __syncwarp(); /* nobody writes before everybody has read the target's logit */
+  take_exponentials(r, x);
   if (lane == 0) p.losses[row] = row_loss(p, r, z_target);
   if (!p.gradient) return;
   const RowGradient g(p, r);
@@ -166,78 +183,96 @@ __global__ void __launch_bounds__(LOSS_WARP_BLOCK) cross_entropy_short(CrossEntr
   }
 }
 
-/* Long rows: a block for each. Whole vectors of logits take the fast way, the last few logits and the pads one by one.
- * CACHED: the vectors wait in shared memory for the second pass. */
-template <class T, int N, bool CACHED>
-__global__ void __launch_bounds__(LOSS_BLOCK, 2) cross_entropy_long(CrossEntropy p) {
-  DYNAMIC_SHARED(memory);
-  __shared__ float part[3][32];
-  Words<T, N> *cache = reinterpret_cast<Words<T, N> *>(memory);
-  const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
-  const int64_t row = blockIdx.x;
-  T *z = static_cast<T *>(p.logits) + row * p.stride;
-  const int target = p.targets[row], packs = p.vocab / N;
-  const int64_t rest = (int64_t)packs * N + thread; /* logits and pads behind the vectors, from here on */
-  if (!has_loss(p, target)) {
-    if (thread == 0) p.losses[row] = other_loss(target);
-    if (!p.gradient) return;
-    const float zero[N] = {};
-    for (int i = thread; i < packs; i += LOSS_BLOCK) store<N>(z + (int64_t)i * N, zero);
-#pragma unroll 1
-    for (int64_t k = rest; k < p.stride; k += LOSS_BLOCK) z[k] = from_float<T>(0.0f);
-    return;
-  }
-  const float z_target = to_float(z[target]);
+/* A long row, cut into whole vectors of logits, which take the fast way, and what is behind them: the last few logits and
+ * the pads, one by one. */
+template <class T> struct LongRow {
+  T *z;
+  int packs;    /* whole vectors */
+  int64_t rest; /* where this thread begins behind them */
+};
+
+/* Maximum and sums over what this thread reads. CACHED: its vectors wait in `cache` for the second pass. */
+template <bool CACHED, class T, int N>
+__device__ __forceinline__ RowSums read_row(const CrossEntropy &p, const LongRow<T> &row, Pack<T, N> *cache) {
   RowSums r;
-  for (int first = thread; first < packs; first += LOSS_AHEAD * LOSS_BLOCK) {
-    Words<T, N> words[LOSS_AHEAD];
+  for (int first = (int)threadIdx.x; first < row.packs; first += LOSS_AHEAD * LOSS_BLOCK) {
+    Pack<T, N> ahead[LOSS_AHEAD];
 #pragma unroll
     for (int a = 0; a < LOSS_AHEAD; a++) {
       const int i = first + a * LOSS_BLOCK;
-      if (i < packs) words[a] = load_words<N>(z + (int64_t)i * N);
+      if (i < row.packs) ahead[a] = load_pack<N>(row.z + (int64_t)i * N);
     }
 #pragma unroll
     for (int a = 0; a < LOSS_AHEAD; a++) {
       const int i = first + a * LOSS_BLOCK;
-      if (i >= packs) continue;
-      if (CACHED) cache[i] = words[a];
+      if (i >= row.packs) continue;
+      if (CACHED) cache[i] = ahead[a];
       float x[N];
-      unpack(x, words[a]);
+      unpack(x, ahead[a]);
       r.add(x);
     }
   }
-  if (rest < p.vocab) {
-    const float x[1] = {to_float(z[rest])};
+  if (row.rest < p.vocab) {
+    const float x[1] = {to_float(row.z[row.rest])};
     r.add(x);
   }
+  return r;
+}
+
+/* Over the block, in a fixed tree, known to all of it. */
+__device__ __forceinline__ RowSums block_merge(RowSums r) {
+  __shared__ float part[3][32];
+  const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
   r = warp_merge(r);
   if (lane == 0) part[0][warp] = r.max, part[1][warp] = r.exps, part[2][warp] = r.sum;
-  __syncthreads(); /* and everybody has read the target's logit */
+  __syncthreads();
   r = RowSums();
   if (lane < LOSS_WARPS) r.max = part[0][lane], r.exps = part[1][lane], r.sum = part[2][lane];
-  r = warp_merge(r);
-  if (thread == 0) p.losses[row] = row_loss(p, r, z_target);
-  if (!p.gradient) return;
-  const RowGradient g(p, r);
-  /* Backwards from the last vector of this thread; its own vectors only, so the cache needs no barrier. */
-  const int last = thread + (packs - 1 - thread) / LOSS_BLOCK * LOSS_BLOCK;
+  return warp_merge(r);
+}
+
+/* Backwards from the last vector of this thread; its own vectors only, so the cache needs no barrier. */
+template <bool CACHED, class T, int N>
+__device__ __forceinline__ void write_row(const CrossEntropy &p, const LongRow<T> &row, const Pack<T, N> *cache,
+                                          const RowGradient &g, int target) {
+  const int thread = (int)threadIdx.x, last = thread + (row.packs - 1 - thread) / LOSS_BLOCK * LOSS_BLOCK;
 #pragma unroll 2
-  for (int i = thread < packs ? last : -1; i >= 0; i -= LOSS_BLOCK) {
+  for (int i = thread < row.packs ? last : -1; i >= 0; i -= LOSS_BLOCK) {
     float x[N];
     if (CACHED) unpack(x, cache[i]);
-    else load<N>(x, z + (int64_t)i * N);
+    else load<N>(x, row.z + (int64_t)i * N);
     g.apply(x, i * N, target);
-    store<N>(z + (int64_t)i * N, x);
+    store<N>(row.z + (int64_t)i * N, x);
   }
 #pragma unroll 1
-  for (int64_t k = rest; k < p.stride; k += LOSS_BLOCK) {
+  for (int64_t k = row.rest; k < p.stride; k += LOSS_BLOCK) {
     float x[1] = {0};
     if (k < p.vocab) {
-      x[0] = to_float(z[k]);
+      x[0] = to_float(row.z[k]);
       g.apply(x, (int)k, target);
     }
-    z[k] = from_float<T>(x[0]);
+    row.z[k] = from_float<T>(x[0]);
   }
+}
+
+/* Long rows: a block for each. */
+template <class T, bool CACHED> __global__ void __launch_bounds__(LOSS_BLOCK, 2) cross_entropy_long(CrossEntropy p) {
+  constexpr int N = VECTOR<T>;
+  DYNAMIC_SHARED(memory);
+  Pack<T, N> *const cache = reinterpret_cast<Pack<T, N> *>(memory);
+  const int64_t n = blockIdx.x;
+  T *const z = static_cast<T *>(p.logits) + n * p.stride;
+  const int target = p.targets[n], packs = p.vocab / N;
+  const LongRow<T> row = {z, packs, (int64_t)packs * N + threadIdx.x};
+  if (!has_loss(p, target)) {
+    skip_row<LOSS_BLOCK>(p, z, n);
+    return;
+  }
+  const float z_target = to_float(z[target]);
+  const RowSums r =
+      block_merge(read_row<CACHED>(p, row, cache)); /* with its barrier everybody has read the target's logit */
+  if (threadIdx.x == 0) p.losses[n] = row_loss(p, r, z_target);
+  if (p.gradient) write_row<CACHED>(p, row, cache, RowGradient(p, r), target);
 }
 
 /* One block: fp64, in an order that depends on the number of rows alone. */
@@ -273,21 +308,15 @@ void cuda_cross_entropy(Context *c, float *losses, void *logits, int64_t stride,
                         int vocab, float smoothing, const StepState *state, bool gradient) {
   const CrossEntropy p = {losses, logits, stride, targets, rows, vocab, smoothing, state, gradient};
   const dim3 warps((unsigned)divide_up(rows, LOSS_WARP_BLOCK / 32)), blocks((unsigned)rows);
+  require_alignment(c, "cross_entropy", {stride}, {logits});
   with_element(c, [&](auto element) {
     using T = decltype(element);
-    constexpr int N = VECTOR<T>;
-    const bool vectors = fits_vectors<T>(stride, logits);
-    const size_t bytes = (size_t)(vocab / N) * 16, reserved = 2048; /* per block: static and the system's */
+    const size_t bytes = (size_t)(vocab / VECTOR<T>)*16, reserved = 2048; /* per block: static and the system's */
     const bool cached = gradient && 2 * (bytes + reserved) <= (size_t)c->shared_bytes;
-    if (vectors && stride <= 256)
-      launch(c, "cross_entropy", cross_entropy_short<T, N, 8>, warps, LOSS_WARP_BLOCK, 0, p);
-    else if (vectors && stride <= 1024)
-      launch(c, "cross_entropy", cross_entropy_short<T, N, 32>, warps, LOSS_WARP_BLOCK, 0, p);
-    else if (vectors && cached)
-      launch(c, "cross_entropy", cross_entropy_long<T, N, true>, blocks, LOSS_BLOCK, bytes, p);
-    else if (vectors) launch(c, "cross_entropy", cross_entropy_long<T, N, false>, blocks, LOSS_BLOCK, 0, p);
-    else if (stride <= 256) launch(c, "cross_entropy", cross_entropy_short<T, 1, 8>, warps, LOSS_WARP_BLOCK, 0, p);
-    else launch(c, "cross_entropy", cross_entropy_long<T, 1, false>, blocks, LOSS_BLOCK, 0, p);
+    if (stride <= 256) launch(c, "cross_entropy", cross_entropy_short<T, 8>, warps, LOSS_WARP_BLOCK, 0, p);
+    else if (stride <= 1024) launch(c, "cross_entropy", cross_entropy_short<T, 32>, warps, LOSS_WARP_BLOCK, 0, p);
+    else if (cached) launch(c, "cross_entropy", cross_entropy_long<T, true>, blocks, LOSS_BLOCK, bytes, p);
+    else launch(c, "cross_entropy", cross_entropy_long<T, false>, blocks, LOSS_BLOCK, 0, p);
   });
 }
 

@@ -20,8 +20,9 @@ template <class T> __device__ __forceinline__ float sigmoid(float x) {
   return 1.0f / (1.0f + expf(-x));
 }
 
-template <class T, int N>
+template <class T>
 __global__ void __launch_bounds__(MLP_BLOCK) swiglu_forward(T *h, const T *gate_up, int64_t rows, int ffn) {
+  constexpr int N = VECTOR<T>;
   for (Walk at(blockIdx.x * MLP_BLOCK + threadIdx.x, gridDim.x * MLP_BLOCK, ffn / N); at.row < rows; at.next()) {
     const T *from = gate_up + at.row * 2 * ffn + at.col * N;
     float gate[N], up[N];
@@ -34,9 +35,10 @@ __global__ void __launch_bounds__(MLP_BLOCK) swiglu_forward(T *h, const T *gate_
 }
 
 /* dgate_up may be gate_up: a thread reads what it overwrites, and nobody else does. */
-template <class T, int N>
+template <class T>
 __global__ void __launch_bounds__(MLP_BLOCK)
     swiglu_backward(T *dgate_up, const T *dh, const T *gate_up, int64_t rows, int ffn) {
+  constexpr int N = VECTOR<T>;
   for (Walk at(blockIdx.x * MLP_BLOCK + threadIdx.x, gridDim.x * MLP_BLOCK, ffn / N); at.row < rows; at.next()) {
     const int64_t offset = at.row * 2 * ffn + at.col * N;
     float gate[N], up[N], d[N];
@@ -56,33 +58,27 @@ __global__ void __launch_bounds__(MLP_BLOCK)
 
 } // namespace
 
+/* A grid for a thread for each vector of [rows][ffn]. */
+template <class T> static dim3 mlp_grid(const Context *c, int rows, int ffn) {
+  return loop_grid(c, divide_up((int64_t)rows * (ffn / VECTOR<T>), MLP_BLOCK), 16);
+}
+
 void cuda_swiglu(Context *c, void *h, const void *gate_up, int rows, int ffn) {
-  with_element(
-      c,
-      [&](auto element) {
-        using T = decltype(element);
-        with_width<T>(
-            fits_vectors<T>(ffn, h, gate_up),
-            [&](auto n) {
-              const dim3 grid = loop_grid(c, divide_up((int64_t)rows * (ffn / n), MLP_BLOCK), 16);
-              launch(c, "swiglu", swiglu_forward<T, n>, grid, MLP_BLOCK, 0, (T *)h, (const T *)gate_up, rows, ffn);
-            });
-      });
+  require_alignment(c, "swiglu", {ffn}, {h, gate_up});
+  with_element(c, [&](auto element) {
+    using T = decltype(element);
+    launch(c, "swiglu", swiglu_forward<T>, mlp_grid<T>(c, rows, ffn), MLP_BLOCK, 0, (T *)h, (const T *)gate_up, rows,
+           ffn);
+  });
 }
 
 void cuda_swiglu_backward(Context *c, void *dgate_up, const void *dh, const void *gate_up, int rows, int ffn) {
-  with_element(
-      c,
-      [&](auto element) {
-        using T = decltype(element);
-        with_width<T>(
-            fits_vectors<T>(ffn, dgate_up, dh, gate_up),
-            [&](auto n) {
-              const dim3 grid = loop_grid(c, divide_up((int64_t)rows * (ffn / n), MLP_BLOCK), 16);
-              launch(c, "swiglu_backward", swiglu_backward<T, n>, grid, MLP_BLOCK, 0, (T *)dgate_up, (const T *)dh,
-                     (const T *)gate_up, rows, ffn);
-            });
-      });
+  require_alignment(c, "swiglu_backward", {ffn}, {dgate_up, dh, gate_up});
+  with_element(c, [&](auto element) {
+    using T = decltype(element);
+    launch(c, "swiglu_backward", swiglu_backward<T>, mlp_grid<T>(c, rows, ffn), MLP_BLOCK, 0, (T *)dgate_up,
+           (const T *)dh, (const T *)gate_up, rows, ffn);
+  });
 }
 
 #endif

@@ -6,8 +6,8 @@
  *
  * A row is the work of LANES threads, a warp or a block, each of which holds E of its numbers in registers between the
  * pass that sums and the pass that writes: each array goes through memory once (forward: 2 reads and 2 writes of N*C
- * numbers; backward: 3 reads, 1 or 2 writes). Rows of more than 8192 numbers, or of more than 2048 that cannot be moved
- * as vectors, are read again in the second pass, from the cache.
+ * numbers; backward: 3 reads, 1 or 2 writes). Rows of more than 8192 numbers are read again in the second pass, from
+ * the cache.
  *
  * dweight is summed in two steps of fixed order: every block adds up its rows into a row of partial sums
  * [blocks][C], then columns of these are added. The number of blocks follows from the shape and the device. */
@@ -20,9 +20,9 @@ namespace {
 
 constexpr int NORM_BLOCK = 256;
 
-/* How a row is spread over threads: LANES of them hold up to E numbers each, N neighbors at a time. */
-template <int N_, int LANES_, int E_> struct RowShape {
-  static constexpr int N = N_, LANES = LANES_, E = E_, PACKS = E / N, ROWS = NORM_BLOCK / LANES;
+/* How a row is spread over threads: LANES of them hold up to E numbers each, in vectors. */
+template <int LANES_, int E_> struct RowShape {
+  static constexpr int LANES = LANES_, E = E_, ROWS = NORM_BLOCK / LANES;
 };
 
 template <int LANES> __device__ __forceinline__ float row_sum(float x) {
@@ -41,38 +41,59 @@ struct NormForward {
   DropoutMask mask;
 };
 
+/* Numbers of x_out from `at` on, as stored: x, or x + dropout(branch), which is written. */
+template <class T, int N>
+__device__ __forceinline__ Pack<T, N> add_branch(const NormForward &p, const Pack<T, N> &x, const Pack<T, N> &branch,
+                                                 int row, int at) {
+  if (!p.branch) return x;
+  float sum[N], b[N];
+  unpack(sum, x);
+  unpack(b, branch);
+  if (p.drop) apply_dropout<N>(b, p.mask, row / p.length, (int64_t)(row % p.length) * p.dim + at);
+#pragma unroll
+  for (int j = 0; j < N; j++) sum[j] += b[j];
+  const Pack<T, N> rounded = pack<T, N>(sum);
+  store_pack(static_cast<T *>(p.x_out) + (int64_t)row * p.dim + at, rounded);
+  return rounded;
+}
+
+/* What is normalized is what later operations will read. */
+template <class T, int N> __device__ __forceinline__ float add_squares(float squares, const Pack<T, N> &x) {
+#pragma unroll
+  for (int j = 0; j < N; j++) squares += number(x, j) * number(x, j);
+  return squares;
+}
+
+template <class T, int N>
+__device__ __forceinline__ void normalize(const NormForward &p, const Pack<T, N> &x, float rstd, int row, int at) {
+  float y[N], weight[N];
+  unpack(y, x);
+  load<N>(weight, p.weight + at);
+#pragma unroll
+  for (int j = 0; j < N; j++) y[j] = weight[j] * (y[j] * rstd);
+  store<N>(static_cast<T *>(p.y) + (int64_t)row * p.dim + at, y);
+}
+
 template <class T, class Shape> __global__ void __launch_bounds__(NORM_BLOCK) norm_forward(NormForward p) {
-  constexpr int N = Shape::N, LANES = Shape::LANES, PACKS = Shape::PACKS;
+  constexpr int N = VECTOR<T>, LANES = Shape::LANES, PACKS = Shape::E / N;
   const int lane = (int)threadIdx.x % LANES, row = (int)(blockIdx.x * Shape::ROWS + threadIdx.x / LANES);
   if (row >= p.rows) return; /* a whole warp or block */
   const int64_t start = (int64_t)row * p.dim;
-  Words<T, N> x[PACKS], added[PACKS];
+  Pack<T, N> x[PACKS], added[PACKS];
 #pragma unroll
   for (int i = 0; i < PACKS; i++) {
     const int at = (lane + i * LANES) * N;
     if (at >= p.dim) continue;
-    x[i] = load_words<N>(static_cast<const T *>(p.x_in) + start + at);
-    if (p.branch) added[i] = load_words<N>(static_cast<const T *>(p.branch) + start + at);
+    x[i] = load_pack<N>(static_cast<const T *>(p.x_in) + start + at);
+    if (p.branch) added[i] = load_pack<N>(static_cast<const T *>(p.branch) + start + at);
   }
   float squares = 0;
 #pragma unroll
   for (int i = 0; i < PACKS; i++) {
     const int at = (lane + i * LANES) * N;
     if (at >= p.dim) continue;
-    float sum[N];
-    unpack(sum, x[i]);
-    if (p.branch) {
-      float b[N];
-      unpack(b, added[i]);
-      if (p.drop) apply_dropout<N>(b, p.mask, row / p.length, (int64_t)(row % p.length) * p.dim + at);
-#pragma unroll
-      for (int j = 0; j < N; j++) sum[j] += b[j];
-      x[i] = pack<T, N>(sum);
-      *reinterpret_cast<Words<T, N> *>(static_cast<T *>(p.x_out) + start + at) = x[i];
-      unpack(sum, x[i]); /* what is normalized is what later operations will read */
-    }
-#pragma unroll
-    for (int j = 0; j < N; j++) squares += sum[j] * sum[j];
+    x[i] = add_branch(p, x[i], added[i], row, at);
+    squares = add_squares(squares, x[i]);
   }
   squares = row_sum<LANES>(squares);
   const float rstd = 1.0f / sqrtf(squares / (float)p.dim + p.eps);
@@ -80,39 +101,26 @@ template <class T, class Shape> __global__ void __launch_bounds__(NORM_BLOCK) no
 #pragma unroll
   for (int i = 0; i < PACKS; i++) {
     const int at = (lane + i * LANES) * N;
-    if (at >= p.dim) continue;
-    float y[N], weight[N];
-    unpack(y, x[i]);
-    load<N>(weight, p.weight + at);
-#pragma unroll
-    for (int j = 0; j < N; j++) y[j] = weight[j] * (y[j] * rstd);
-    store<N>(static_cast<T *>(p.y) + start + at, y);
+    if (at < p.dim) normalize(p, x[i], rstd, row, at);
   }
 }
 
 /* Rows that do not fit in registers: a block for each, which reads the sum again. */
 template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_forward_long(NormForward p) {
-  const int row = (int)blockIdx.x;
-  const int64_t start = (int64_t)row * p.dim;
-  const T *from = static_cast<const T *>(p.x_in) + start;
+  constexpr int N = VECTOR<T>;
+  const int row = (int)blockIdx.x, first = (int)threadIdx.x * N;
+  const T *from = static_cast<const T *>(p.x_in) + (int64_t)row * p.dim;
   float squares = 0;
-  for (int at = (int)threadIdx.x; at < p.dim; at += NORM_BLOCK) {
-    float x = to_float(from[at]);
-    if (p.branch) {
-      float b[1] = {to_float(static_cast<const T *>(p.branch)[start + at])};
-      if (p.drop) apply_dropout<1>(b, p.mask, row / p.length, (int64_t)(row % p.length) * p.dim + at);
-      const T sum = from_float<T>(x + b[0]);
-      static_cast<T *>(p.x_out)[start + at] = sum;
-      x = to_float(sum);
-    }
-    squares += x * x;
+  for (int at = first; at < p.dim; at += NORM_BLOCK * N) {
+    Pack<T, N> x = load_pack<N>(from + at), added = {};
+    if (p.branch) added = load_pack<N>(static_cast<const T *>(p.branch) + (int64_t)row * p.dim + at);
+    squares = add_squares(squares, add_branch(p, x, added, row, at));
   }
   squares = block_sum<NORM_BLOCK>(squares);
   const float rstd = 1.0f / sqrtf(squares / (float)p.dim + p.eps);
   if (threadIdx.x == 0) p.rstd[row] = rstd;
-  if (p.branch) from = static_cast<const T *>(p.x_out) + start; /* every thread reads what it wrote itself */
-  for (int at = (int)threadIdx.x; at < p.dim; at += NORM_BLOCK)
-    static_cast<T *>(p.y)[start + at] = from_float<T>(p.weight[at] * (to_float(from[at]) * rstd));
+  if (p.branch) from = static_cast<const T *>(p.x_out) + (int64_t)row * p.dim; /* a thread reads what it wrote itself */
+  for (int at = first; at < p.dim; at += NORM_BLOCK * N) normalize(p, load_pack<N>(from + at), rstd, row, at);
 }
 
 struct NormBackward {
@@ -126,98 +134,61 @@ struct NormBackward {
   DropoutMask mask;
 };
 
+/* Adds weight * dy * x to `dot`, and dy * x * rstd to dweight[first ..]. */
+template <class T, int N, int E>
+__device__ __forceinline__ void add_products(float &dot, float (&dweight)[E], int first, const NormBackward &p,
+                                             const Pack<T, N> &dy, const Pack<T, N> &x, float rstd, int at) {
+  float weight[N];
+  load<N>(weight, p.weight + at);
+#pragma unroll
+  for (int j = 0; j < N; j++) {
+    const float along = number(dy, j) * number(x, j);
+    dot += weight[j] * along;
+    dweight[first + j] += along * rstd;
+  }
+}
+
+/* Numbers of a row of dx from `at` on, which are written; `dres`: called for what is added to them, if anything is. */
+template <class T, int N, class F>
+__device__ __forceinline__ Pack<T, N> write_dx(const NormBackward &p, const Pack<T, N> &dy, const Pack<T, N> &x,
+                                               float rstd, float pull, int row, int at, F dres) {
+  float dx[N], weight[N];
+  load<N>(weight, p.weight + at);
+#pragma unroll
+  for (int j = 0; j < N; j++) dx[j] = rstd * (weight[j] * number(dy, j) - pull * number(x, j));
+  if (p.dres) {
+    const Pack<T, N> before = dres();
+#pragma unroll
+    for (int j = 0; j < N; j++) dx[j] += number(before, j);
+  }
+  const Pack<T, N> rounded = pack<T, N>(dx);
+  store_pack(static_cast<T *>(p.dx) + (int64_t)row * p.dim + at, rounded);
+  return rounded;
+}
+
 /* dbranch: numbers of a row of dx as stored, from `at` on. */
 template <class T, int N>
-__device__ __forceinline__ void write_dbranch(const NormBackward &p, Words<T, N> words, int row, int at) {
+__device__ __forceinline__ void write_dbranch(const NormBackward &p, Pack<T, N> numbers, int row, int at) {
   if (p.drop) {
     float dx[N];
-    unpack(dx, words);
+    unpack(dx, numbers);
     apply_dropout<N>(dx, p.mask, row / p.length, (int64_t)(row % p.length) * p.dim + at);
-    words = pack<T, N>(dx);
+    numbers = pack<T, N>(dx);
   }
-  *reinterpret_cast<Words<T, N> *>(static_cast<T *>(p.dbranch) + (int64_t)row * p.dim + at) = words;
+  store_pack(static_cast<T *>(p.dbranch) + (int64_t)row * p.dim + at, numbers);
 }
 
-/* Blocks for a multiprocessor: as many as its registers hold of dweight, dy, x and dres. */
-template <class T, class Shape> constexpr int norm_blocks() {
-  const int registers = Shape::E + 3 * Shape::E * (int)sizeof(T) / 4;
-  return Shape::N == 1 ? 2 : registers <= 32 ? 4 : registers <= 48 ? 3 : registers <= 96 ? 2 : 1;
-}
-
-template <class T, class Shape>
-__global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape>())) norm_backward(NormBackward p) {
-  constexpr int N = Shape::N, LANES = Shape::LANES, PACKS = Shape::PACKS;
-  constexpr bool EARLY = PACKS * sizeof(Words<T, N>) <= 64; /* registers are left to fetch dres before it is needed */
-  const int lane = (int)threadIdx.x % LANES, group = (int)threadIdx.x / LANES;
-  float dweight[Shape::E];
-#pragma unroll
-  for (int i = 0; i < Shape::E; i++) dweight[i] = 0;
-  for (int row = (int)blockIdx.x * Shape::ROWS + group; row < p.rows; row += (int)gridDim.x * Shape::ROWS) {
-    const int64_t start = (int64_t)row * p.dim;
-    const float rstd = p.rstd[row];
-    Words<T, N> dy[PACKS], x[PACKS], passed[EARLY ? PACKS : 1];
-#pragma unroll
-    for (int i = 0; i < PACKS; i++) {
-      const int at = (lane + i * LANES) * N;
-      if (at >= p.dim) continue;
-      dy[i] = load_words<N>(static_cast<const T *>(p.dy) + start + at);
-      x[i] = load_words<N>(static_cast<const T *>(p.x) + start + at);
-      if (EARLY && p.dres) passed[i] = load_words<N>(static_cast<const T *>(p.dres) + start + at);
-    }
-    float dot = 0;
-#pragma unroll
-    for (int i = 0; i < PACKS; i++) {
-      const int at = (lane + i * LANES) * N;
-      if (at >= p.dim) continue;
-      float weight[N], upstream[N], input[N];
-      load<N>(weight, p.weight + at);
-      unpack(upstream, dy[i]);
-      unpack(input, x[i]);
-#pragma unroll
-      for (int j = 0; j < N; j++) {
-        const float along = upstream[j] * input[j];
-        dot += weight[j] * along;
-        dweight[i * N + j] += along * rstd;
-      }
-    }
-    const float pull = row_sum<LANES>(dot) * rstd * rstd / (float)p.dim; /* mean(g * xh) * rstd */
-#pragma unroll
-    for (int i = 0; i < PACKS; i++) {
-      const int at = (lane + i * LANES) * N;
-      if (at >= p.dim) continue;
-      float dx[N], input[N];
-      unpack(dx, dy[i]);
-      unpack(input, x[i]);
-      {
-        float weight[N];
-        load<N>(weight, p.weight + at);
-#pragma unroll
-        for (int j = 0; j < N; j++) dx[j] = rstd * (weight[j] * dx[j] - pull * input[j]);
-      }
-      if (p.dres) {
-        float before[N];
-        if (EARLY) unpack(before, passed[i]);
-        else load<N>(before, static_cast<const T *>(p.dres) + start + at);
-#pragma unroll
-        for (int j = 0; j < N; j++) dx[j] += before[j];
-      }
-      x[i] = pack<T, N>(dx);
-      *reinterpret_cast<Words<T, N> *>(static_cast<T *>(p.dx) + start + at) = x[i];
-    }
-    if (!p.dbranch) continue;
-#pragma unroll
-    for (int i = 0; i < PACKS; i++) { /* in a loop of its own, where only x is left in registers */
-      const int at = (lane + i * LANES) * N;
-      if (at < p.dim) write_dbranch(p, x[i], row, at);
-    }
-  }
-  /* The groups of a block add their sums in turn. */
+/* The groups of a block add their sums in turn, into the block's row of partial sums. */
+template <class Shape, int N>
+__device__ __forceinline__ void add_groups(const NormBackward &p, const float (&dweight)[Shape::E]) {
+  constexpr int LANES = Shape::LANES;
   __shared__ float total[LANES == 32 ? 32 * Shape::E : 1];
+  const int lane = (int)threadIdx.x % LANES, group = (int)threadIdx.x / LANES;
   float *partial = p.partial + (int64_t)blockIdx.x * p.dim;
   for (int turn = 0; turn < Shape::ROWS; turn++) {
     if (turn == group) {
 #pragma unroll
-      for (int i = 0; i < PACKS; i++) {
+      for (int i = 0; i < Shape::E / N; i++) {
         const int at = (lane + i * LANES) * N;
         if (at >= p.dim) continue;
 #pragma unroll
@@ -232,27 +203,80 @@ __global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape>())) norm_ba
   }
 }
 
+/* Blocks for a multiprocessor: as many as its registers hold of dweight, dy, x and dres. */
+template <class T, class Shape> constexpr int norm_blocks() {
+  const int registers = Shape::E + 3 * Shape::E * (int)sizeof(T) / 4;
+  return registers <= 32 ? 4 : registers <= 48 ? 3 : registers <= 96 ? 2 : 1;
+}
+
+template <class T, class Shape>
+__global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape>())) norm_backward(NormBackward p) {
+  constexpr int N = VECTOR<T>, LANES = Shape::LANES, PACKS = Shape::E / N;
+  constexpr bool EARLY = PACKS * sizeof(Pack<T, N>) <= 64; /* registers are left to fetch dres before it is needed */
+  const int lane = (int)threadIdx.x % LANES, group = (int)threadIdx.x / LANES;
+  float dweight[Shape::E];
+#pragma unroll
+  for (int i = 0; i < Shape::E; i++) dweight[i] = 0;
+  for (int row = (int)blockIdx.x * Shape::ROWS + group; row < p.rows; row += (int)gridDim.x * Shape::ROWS) {
+    const int64_t start = (int64_t)row * p.dim;
+    const T *const dres = static_cast<const T *>(p.dres) + start;
+    const float rstd = p.rstd[row];
+    Pack<T, N> dy[PACKS], x[PACKS], passed[EARLY ? PACKS : 1];
+#pragma unroll
+    for (int i = 0; i < PACKS; i++) {
+      const int at = (lane + i * LANES) * N;
+      if (at >= p.dim) continue;
+      dy[i] = load_pack<N>(static_cast<const T *>(p.dy) + start + at);
+      x[i] = load_pack<N>(static_cast<const T *>(p.x) + start + at);
+      if (EARLY && p.dres) passed[i] = load_pack<N>(dres + at);
+    }
+    float dot = 0;
+#pragma unroll
+    for (int i = 0; i < PACKS; i++) {
+      const int at = (lane + i * LANES) * N;
+      if (at < p.dim) add_products(dot, dweight, i * N, p, dy[i], x[i], rstd, at);
+    }
+    const float pull = row_sum<LANES>(dot) * rstd * rstd / (float)p.dim; /* mean(g * xh) * rstd */
+#pragma unroll
+    for (int i = 0; i < PACKS; i++) {
+      const int at = (lane + i * LANES) * N;
+      if (at >= p.dim) continue;
+      x[i] = write_dx(p, dy[i], x[i], rstd, pull, row, at,
+                      [&] { return EARLY ? passed[EARLY ? i : 0] : load_pack<N>(dres + at); });
+    }
+    if (!p.dbranch) continue;
+#pragma unroll
+    for (int i = 0; i < PACKS; i++) { /* in a loop of its own, where only x is left in registers */
+      const int at = (lane + i * LANES) * N;
+      if (at < p.dim) write_dbranch(p, x[i], row, at);
+    }
+  }
+  add_groups<Shape, N>(p, dweight);
+}
+
 /* Rows that do not fit in registers: a block for each, its part of dweight in memory. */
 template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_backward_long(NormBackward p) {
+  constexpr int N = VECTOR<T>;
   float *partial = p.partial + (int64_t)blockIdx.x * p.dim; /* a thread sees its own columns only */
-  for (int at = (int)threadIdx.x; at < p.dim; at += NORM_BLOCK) partial[at] = 0;
+  const int first = (int)threadIdx.x * N;
+  const float zero[N] = {};
+  for (int at = first; at < p.dim; at += NORM_BLOCK * N) store<N>(partial + at, zero);
   for (int row = (int)blockIdx.x; row < p.rows; row += (int)gridDim.x) {
     const int64_t start = (int64_t)row * p.dim;
     const T *dy = static_cast<const T *>(p.dy) + start, *x = static_cast<const T *>(p.x) + start;
     const float rstd = p.rstd[row];
     float dot = 0;
-    for (int at = (int)threadIdx.x; at < p.dim; at += NORM_BLOCK) {
-      const float along = to_float(dy[at]) * to_float(x[at]);
-      dot += p.weight[at] * along;
-      partial[at] += along * rstd;
+    for (int at = first; at < p.dim; at += NORM_BLOCK * N) {
+      float dweight[N];
+      load<N>(dweight, partial + at);
+      add_products(dot, dweight, 0, p, load_pack<N>(dy + at), load_pack<N>(x + at), rstd, at);
+      store<N>(partial + at, dweight);
     }
     const float pull = block_sum<NORM_BLOCK>(dot) * rstd * rstd / (float)p.dim;
-    for (int at = (int)threadIdx.x; at < p.dim; at += NORM_BLOCK) {
-      float dx[1] = {rstd * (p.weight[at] * to_float(dy[at]) - pull * to_float(x[at]))};
-      if (p.dres) dx[0] += to_float(static_cast<const T *>(p.dres)[start + at]);
-      const Words<T, 1> words = pack<T, 1>(dx);
-      *reinterpret_cast<Words<T, 1> *>(static_cast<T *>(p.dx) + start + at) = words;
-      if (p.dbranch) write_dbranch(p, words, row, at);
+    for (int at = first; at < p.dim; at += NORM_BLOCK * N) {
+      const Pack<T, N> dx = write_dx(p, load_pack<N>(dy + at), load_pack<N>(x + at), rstd, pull, row, at,
+                                     [&] { return load_pack<N>(static_cast<const T *>(p.dres) + start + at); });
+      if (p.dbranch) write_dbranch(p, dx, row, at);
     }
   }
 }
@@ -280,39 +304,28 @@ __global__ void __launch_bounds__(1024)
 } // namespace
 
 /* Calls f with the RowShape for rows of `dim`; false when they do not fit in registers. */
-template <class T, class F> static bool with_row_shape(int dim, bool vectors, F f) {
-  constexpr int N = VECTOR<T>;
-  if (!vectors && dim <= 32 * 8) f(RowShape<1, 32, 8>());
-  else if (!vectors && dim <= NORM_BLOCK * 8) f(RowShape<1, NORM_BLOCK, 8>());
-  else if (!vectors) return false;
-  else if (dim <= 32 * 8) f(RowShape<N, 32, 8>());
-  else if (dim <= 32 * 16) f(RowShape<N, 32, 16>());
-  else if (dim <= 32 * 32) f(RowShape<N, 32, 32>());
-  else if (dim <= NORM_BLOCK * 8) f(RowShape<N, NORM_BLOCK, 8>());
-  else if (dim <= NORM_BLOCK * 16) f(RowShape<N, NORM_BLOCK, 16>());
-  else if (dim <= NORM_BLOCK * 32) f(RowShape<N, NORM_BLOCK, 32>());
+template <class F> static bool with_row_shape(int dim, F f) {
+  if (dim <= 32 * 8) f(RowShape<32, 8>());
+  else if (dim <= 32 * 16) f(RowShape<32, 16>());
+  else if (dim <= 32 * 32) f(RowShape<32, 32>());
+  else if (dim <= NORM_BLOCK * 8) f(RowShape<NORM_BLOCK, 8>());
+  else if (dim <= NORM_BLOCK * 16) f(RowShape<NORM_BLOCK, 16>());
+  else if (dim <= NORM_BLOCK * 32) f(RowShape<NORM_BLOCK, 32>());
   else return false;
   return true;
 }
 
 void cuda_residual_norm(Context *c, void *x_out, void *y, float *rstd, const void *x_in, const void *branch,
                         const float *weight, float eps, int batch, int length, int dim, const Dropout *dropout) {
-  const NormForward p = {x_out,
-                         y,
-                         rstd,
-                         x_in,
-                         branch,
-                         weight,
-                         eps,
-                         batch * length,
-                         length,
-                         dim,
-                         dropout_active(dropout),
-                         dropout_mask(dropout)};
+  NormForward p = {};
+  p.x_out = x_out, p.y = y, p.rstd = rstd;
+  p.x_in = x_in, p.branch = branch, p.weight = weight, p.eps = eps;
+  p.rows = batch * length, p.length = length, p.dim = dim;
+  p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
+  require_alignment(c, "residual_norm", {dim}, {branch ? x_out : NULL, y, x_in, branch, weight});
   with_element(c, [&](auto element) {
     using T = decltype(element);
-    const bool vectors = fits_vectors<T>(dim, branch ? x_out : NULL, y, x_in, branch, weight);
-    const bool short_rows = with_row_shape<T>(dim, vectors, [&](auto s) {
+    const bool short_rows = with_row_shape(dim, [&](auto s) {
       using Shape = decltype(s);
       launch(c, "residual_norm", norm_forward<T, Shape>, (unsigned)divide_up(p.rows, Shape::ROWS), NORM_BLOCK, 0, p);
     });
@@ -323,19 +336,12 @@ void cuda_residual_norm(Context *c, void *x_out, void *y, float *rstd, const voi
 void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dweight, const void *dy, const void *dres,
                                  const void *x, const float *rstd, const float *weight, int batch, int length, int dim,
                                  const Dropout *dropout, bool accumulate) {
-  NormBackward p = {dx,
-                    dbranch,
-                    NULL,
-                    dy,
-                    dres,
-                    x,
-                    rstd,
-                    weight,
-                    batch * length,
-                    length,
-                    dim,
-                    dropout_active(dropout),
-                    dropout_mask(dropout)};
+  NormBackward p = {};
+  p.dx = dx, p.dbranch = dbranch;
+  p.dy = dy, p.dres = dres, p.x = x, p.rstd = rstd, p.weight = weight;
+  p.rows = batch * length, p.length = length, p.dim = dim;
+  p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
+  require_alignment(c, "residual_norm_backward", {dim}, {dx, dbranch, dy, dres, x, weight});
   int blocks = 0;
   const auto run = [&](void (*kernel)(NormBackward), int rows_of_block, int each) {
     const dim3 grid = loop_grid(c, divide_up(p.rows, rows_of_block), each);
@@ -345,8 +351,7 @@ void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dwe
   };
   with_element(c, [&](auto element) {
     using T = decltype(element);
-    const bool vectors = fits_vectors<T>(dim, dx, dbranch, dy, dres, x, weight);
-    const bool short_rows = with_row_shape<T>(dim, vectors, [&](auto s) {
+    const bool short_rows = with_row_shape(dim, [&](auto s) {
       using Shape = decltype(s);
       run(norm_backward<T, Shape>, Shape::ROWS, norm_blocks<T, Shape>());
     });

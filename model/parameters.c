@@ -46,6 +46,14 @@ bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
 }
 
 bool model_check_device(const ModelConfig *config, const ContextInfo *device, Error *error) {
+  const struct {
+    const char *name;
+    int size;
+  } widths[] = {{"dim", config->dim}, {"ffn", config->ffn}};
+  for (int i = 0; i < 2; i++)
+    if (widths[i].size % device->width_multiple)
+      return fail(error, EXIT_USAGE, "%s %d is not supported on %s: use a multiple of %d", widths[i].name,
+                  widths[i].size, device->device, device->width_multiple);
   if (config->head_dim % device->head_dim_multiple == 0 && config->head_dim <= device->head_dim_max) return true;
   return fail(error, EXIT_USAGE,
               "head size %d (dim %d, %d heads) is not supported on %s: use a multiple of %d up to %d", config->head_dim,

@@ -267,6 +267,19 @@ double *dropout_mask(Fixture *f, const Dropout *d, int64_t step, int first, int 
 }
 
 bool has_head_size(const Fixture *f, int head_dim) {
-  if (!fixture_is_cuda(f)) return head_dim >= 2 && head_dim <= 256 && head_dim % 2 == 0;
-  return head_dim >= 8 && head_dim <= 128 && head_dim % 8 == 0;
+  ContextInfo info;
+  f->backend->info(f->context, &info);
+  return head_dim >= info.head_dim_multiple && head_dim <= info.head_dim_max && head_dim % info.head_dim_multiple == 0;
+}
+
+int fitting_width(const Fixture *f, int width) {
+  ContextInfo info;
+  f->backend->info(f->context, &info);
+  return (width + info.width_multiple - 1) / info.width_multiple * info.width_multiple;
+}
+
+double *with_pads(Fixture *f, const double *values, int rows, int width, int stride, double pad) {
+  double *wide = host_values(f, (size_t)rows * (size_t)stride);
+  for (int i = 0; i < rows * stride; i++) wide[i] = i % stride < width ? values[i / stride * width + i % stride] : pad;
+  return wide;
 }

@@ -129,6 +129,10 @@ Dropout dropout_at(Fixture *f, float p, int64_t steps_done, int first_sequence);
 double *dropout_mask(Fixture *f, const Dropout *d, int64_t step, int first, int batch, int length, int dim);
 /* Head sizes that attention is promised for (even and at most 256 on the CPU, multiples of 8 to 128 on CUDA). */
 bool has_head_size(const Fixture *f, int head_dim);
+/* `width`, or the next greater one that rows on this backend may have (a multiple of 8 on CUDA). */
+int fitting_width(const Fixture *f, int width);
+/* [rows][width] as [rows][stride], `pad` behind every row. */
+double *with_pads(Fixture *f, const double *values, int rows, int width, int stride, double pad);
 
 /* ---- goldens: tests/golden/NAME.safetensors, or in the directory $INKLING_GOLDEN ---- */
 

@@ -56,6 +56,29 @@ static void test_out_of_memory(void **state) {
   assert_int_equal(ops->poll(c, reports, 1, true, &error), -1); /* sticky */
 }
 
+/* Rows that a backend cannot work on are an error that names the operation; nothing is written. */
+static void refused(Fixture *f, int ffn, int shift) {
+  Fixture own = {.backend = f->backend, .dtype = f->dtype, .test = f->test, .expect_error = true};
+  const ContextOptions options = {.dtype = f->dtype};
+  Error error = {0};
+  StepState report;
+  double *values = random_values(f, 1, 64);
+  if (!f->backend->open(&own.context, &options, &error)) fail_msg("%s", error.text);
+  Array in = array_compute(&own, values, 64), out = array_compute(&own, values, 64);
+  f->backend->swiglu(own.context, array_at(&own, &out, shift), in.data, 1, ffn);
+  assert_int_equal(f->backend->poll(own.context, &report, 1, true, &error), -1);
+  assert_int_equal(error.code, EXIT_INTERNAL);
+  assert_non_null(strstr(error.text, "swiglu"));
+  fixture_free(&own);
+}
+
+static void test_alignment(void **state) {
+  Fixture *f = *state;
+  if (fitting_width(f, 1) == 1) return; /* any rows will do */
+  refused(f, 12, 0);
+  refused(f, 8, 1);
+}
+
 /* ---- uploads ---- */
 
 static unsigned char pattern(size_t i, unsigned seed) { return (unsigned char)((i * 2654435761u + seed) >> 13); }
@@ -289,9 +312,9 @@ static void test_tuning(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_memory),     cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_uploads),
-      cmocka_unit_test(test_recordings), cmocka_unit_test(test_reports),       cmocka_unit_test(test_reports_overflow),
-      cmocka_unit_test(test_tuning),
+      cmocka_unit_test(test_memory),           cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_alignment),
+      cmocka_unit_test(test_uploads),          cmocka_unit_test(test_recordings),    cmocka_unit_test(test_reports),
+      cmocka_unit_test(test_reports_overflow), cmocka_unit_test(test_tuning),
   };
   return run_on_backends("context", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }

@@ -28,7 +28,7 @@ static void rope_case(Fixture *f, const Golden *g, int index) {
   if (!has_head_size(f, dim)) return;
   double *x = golden_values(f, g, index, "x", NULL);
   /* heads of a packed row with other heads behind them, which stay as they are */
-  Layout layout = {batch, length, heads, dim, length * (heads + 2) * dim + 7, (heads + 2) * dim, dim};
+  Layout layout = {batch, length, heads, dim, length * (heads + 2) * dim + fitting_width(f, 7), (heads + 2) * dim, dim};
   Array ids = array_ints(f, golden_ints(f, g, index, "positions"), (size_t)(batch * length));
   Array a = array_new(f, KIND_COMPUTE, layout, x);
   Rope forward = rope_table(f, 300, dim, dims[4], 1, &ids), back = rope_table(f, 300, dim, dims[4], -1, &ids);

@@ -6,32 +6,34 @@
 
 /* ---- embedding ---- */
 
-enum { EMBED_VOCAB = 13, EMBED_DIM = 37, EMBED_BATCH = 4, EMBED_LENGTH = 9 };
+enum { EMBED_VOCAB = 13, EMBED_BATCH = 4, EMBED_LENGTH = 9 };
 
 /* Sequences of step 5 that begin with number 3. */
 static void test_embedding_dropout(void **state) {
   Fixture *f = *state;
   OPS(f);
-  enum { N = EMBED_BATCH * EMBED_LENGTH, C = EMBED_DIM };
+  enum { N = EMBED_BATCH * EMBED_LENGTH };
+  const int dim = fitting_width(f, 37);
+  const size_t count = (size_t)(N * dim), table_count = (size_t)(EMBED_VOCAB * dim);
   const int32_t *tokens = some_tokens(f, N, EMBED_VOCAB);
-  double *table = random_values(f, 1, EMBED_VOCAB * C), *dx = random_values(f, 2, N * C);
-  ParameterSpec spec = matrix_spec(EMBED_VOCAB, C, 0, table);
+  double *table = random_values(f, 1, table_count), *dx = random_values(f, 2, count);
+  ParameterSpec spec = matrix_spec(EMBED_VOCAB, dim, 0, table);
   Parameters p = parameters_new(f, &spec, 1);
   Dropout dropout = dropout_at(f, 0.3f, 4, 3);
-  double *mask = dropout_mask(f, &dropout, 5, 3, EMBED_BATCH, EMBED_LENGTH, C), *want = host_values(f, N * C);
-  double *dtable = host_values(f, EMBED_VOCAB * C);
-  for (int i = 0; i < N * C; i++) {
-    want[i] = mask[i] * table[tokens[i / C] * C + i % C];
-    dtable[tokens[i / C] * C + i % C] += mask[i] * dx[i];
+  double *mask = dropout_mask(f, &dropout, 5, 3, EMBED_BATCH, EMBED_LENGTH, dim), *want = host_values(f, count);
+  double *dtable = host_values(f, table_count);
+  for (int i = 0; i < N * dim; i++) {
+    want[i] = mask[i] * table[tokens[i / dim] * dim + i % dim];
+    dtable[tokens[i / dim] * dim + i % dim] += mask[i] * dx[i];
   }
-  Array ids = array_ints(f, tokens, N), out = array_compute(f, NULL, N * C), upstream = array_compute(f, dx, N * C),
+  Array ids = array_ints(f, tokens, N), out = array_compute(f, NULL, count), upstream = array_compute(f, dx, count),
         offsets, order;
   ops->embedding(c, out.data, &p, p.groups[0].matrix, ids.data, EMBED_BATCH, EMBED_LENGTH, &dropout);
-  expect_close(f, "dropped embedding", array_read(f, &out), want, N * C, 1e-6);
+  expect_close(f, "dropped embedding", array_read(f, &out), want, count, 1e-6);
   token_order(f, tokens, N, EMBED_VOCAB, &offsets, &order);
   ops->embedding_backward(c, &p, p.groups[0].matrix, upstream.data, offsets.data, order.data, EMBED_VOCAB, EMBED_BATCH,
                           EMBED_LENGTH, &dropout, false);
-  expect_close(f, "gradient through dropout", parameters_read(f, &p, ARENA_OF_GRAD, 0), dtable, EMBED_VOCAB * C,
+  expect_close(f, "gradient through dropout", parameters_read(f, &p, ARENA_OF_GRAD, 0), dtable, table_count,
                TOLERANCE_F32);
 }
 
@@ -64,29 +66,31 @@ static void test_keep_rate(void **state) {
 static void test_residual_norm_dropout(void **state) {
   Fixture *f = *state;
   OPS(f);
-  enum { B = 3, T = 5, C = 19, N = B * T * C };
-  double *x = random_values(f, 1, N), *branch = random_values(f, 2, N), *want = host_values(f, N),
-         *ones = host_values(f, C);
+  enum { B = 3, T = 5 };
+  const int dim = fitting_width(f, 19);
+  const size_t width = (size_t)dim, n = B * T * width;
+  double *x = random_values(f, 1, n), *branch = random_values(f, 2, n), *want = host_values(f, n),
+         *ones = host_values(f, width);
   Dropout dropout = dropout_at(f, 0.4f, 9, 2);
-  double *mask = dropout_mask(f, &dropout, 10, 2, B, T, C);
-  for (int i = 0; i < N; i++) want[i] = x[i] + mask[i] * branch[i];
-  for (int i = 0; i < C; i++) ones[i] = 1;
-  Array x_in = array_compute(f, x, N), in = array_compute(f, branch, N), weight = array_floats(f, ones, C);
-  Array x_out = array_compute(f, NULL, N), y = array_compute(f, NULL, N), rstd = array_floats(f, NULL, B * T);
-  ops->residual_norm(c, x_out.data, y.data, rstd.data, x_in.data, in.data, weight.data, 1e-5f, B, T, C, &dropout);
-  expect_close(f, "x_out with dropout", array_read(f, &x_out), want, N, 1e-6);
+  double *mask = dropout_mask(f, &dropout, 10, 2, B, T, dim);
+  for (size_t i = 0; i < n; i++) want[i] = x[i] + mask[i] * branch[i];
+  for (int i = 0; i < dim; i++) ones[i] = 1;
+  Array x_in = array_compute(f, x, n), in = array_compute(f, branch, n), weight = array_floats(f, ones, width);
+  Array x_out = array_compute(f, NULL, n), y = array_compute(f, NULL, n), rstd = array_floats(f, NULL, B * T);
+  ops->residual_norm(c, x_out.data, y.data, rstd.data, x_in.data, in.data, weight.data, 1e-5f, B, T, dim, &dropout);
+  expect_close(f, "x_out with dropout", array_read(f, &x_out), want, n, 1e-6);
 
-  Array dy = array_compute(f, random_values(f, 3, N), N), dres = array_compute(f, random_values(f, 4, N), N);
-  Array dx = array_compute(f, NULL, N), dbranch = array_compute(f, NULL, N), dweight = array_floats(f, NULL, C);
+  Array dy = array_compute(f, random_values(f, 3, n), n), dres = array_compute(f, random_values(f, 4, n), n);
+  Array dx = array_compute(f, NULL, n), dbranch = array_compute(f, NULL, n), dweight = array_floats(f, NULL, width);
   ops->residual_norm_backward(c, dx.data, dbranch.data, dweight.data, dy.data, dres.data, x_out.data, rstd.data,
-                              weight.data, B, T, C, &dropout, false);
+                              weight.data, B, T, dim, &dropout, false);
   const double *got = array_read(f, &dx);
-  for (int i = 0; i < N; i++) want[i] = mask[i] * got[i];
-  expect_close(f, "dbranch with dropout", array_read(f, &dbranch), want, N, 1e-6);
-  Array alone = array_compute(f, NULL, N);
+  for (size_t i = 0; i < n; i++) want[i] = mask[i] * got[i];
+  expect_close(f, "dbranch with dropout", array_read(f, &dbranch), want, n, 1e-6);
+  Array alone = array_compute(f, NULL, n);
   ops->residual_norm_backward(c, alone.data, NULL, dweight.data, dy.data, dres.data, x_out.data, rstd.data, weight.data,
-                              B, T, C, NULL, false);
-  expect_same("dx, which dropout does not touch", got, array_read(f, &alone), N);
+                              B, T, dim, NULL, false);
+  expect_same("dx, which dropout does not touch", got, array_read(f, &alone), n);
 }
 
 /* ---- every operation: p = 0 is none, micro-batches are numbered through ---- */

@@ -8,12 +8,6 @@
 
 static const double pad_garbage = 3000; /* larger than any logit: a softmax that sees it is nothing else */
 
-static double *with_pads(Fixture *f, const double *values, int rows, int vocab, int stride, double pad) {
-  double *wide = host_values(f, (size_t)rows * (size_t)stride);
-  for (int i = 0; i < rows * stride; i++) wide[i] = i % stride < vocab ? values[i / stride * vocab + i % stride] : pad;
-  return wide;
-}
-
 /* losses [rows] and dlogits [rows][stride] by the formulas, of z [rows][stride]. */
 static double *reference_loss(Fixture *f, const double *z, const int32_t *targets, int rows, int vocab, int stride,
                               double smoothing, double inv_targets, double *losses) {
@@ -76,7 +70,7 @@ static void test_cross_entropy(void **state) {
       expect_close(f, "losses by formula", losses, golden_values(f, g, index, "losses", NULL), rows, 1e-6);
       expect_close(f, "dlogits by formula", dlogits, golden_values(f, g, index, "dlogits", NULL), count, 1e-6);
     }
-    check_loss(f, logits, targets, dims[0], dims[1], dims[2], (float)smoothing, (float)inv_targets);
+    check_loss(f, logits, targets, dims[0], dims[1], fitting_width(f, dims[2]), (float)smoothing, (float)inv_targets);
   }
   assert_int_equal(index, 14);
 }
@@ -95,7 +89,7 @@ static void test_cross_entropy_sizes(void **state) {
     int32_t *targets = some_tokens(f, rows, vocab);
     targets[0] = 0, targets[1] = vocab - 1, targets[2] = IGNORE_INDEX, targets[3] = vocab / 2;
     for (int k = 0; k < vocab; k++) z[3 * vocab + k] *= 40; /* one certainty, the others vanish */
-    check_loss(f, z, targets, rows, vocab, sizes[i][1], i % 3 ? 0.2f : 0, 0.25f);
+    check_loss(f, z, targets, rows, vocab, fitting_width(f, sizes[i][1]), i % 3 ? 0.2f : 0, 0.25f);
   }
 }
 
@@ -128,9 +122,10 @@ static void test_loss_sum(void **state) {
 /* ---- what is not a number, what is no target ---- */
 
 /* From an input that is not a number, through the loss, to a halted update. */
-static void poisoned_logit(Fixture *f, double poison, int vocab, int stride, int at) {
+static void poisoned_logit(Fixture *f, double poison, int vocab, int width, int at) {
   OPS(f);
   enum { N = 3 };
+  const int stride = fitting_width(f, width);
   double *z = random_values(f, 1, (size_t)(N * vocab));
   z[vocab + at] = poison;
   const int32_t targets[N] = {1, 4, 0};
@@ -176,7 +171,7 @@ static void test_target_outside(void **state) {
   enum { N = 3 };
   const int sizes[][2] = {{5, 5}, {65, 72}, {2051, 2056}};
   for (int i = 0; i < 3; i++) {
-    int vocab = sizes[i][0], stride = sizes[i][1];
+    int vocab = sizes[i][0], stride = fitting_width(f, sizes[i][1]);
     const int32_t targets[N] = {vocab, -1, 0x7FFFFFFF};
     StepState host = {.inv_targets = 1};
     StepState *device = state_new(f, &host);

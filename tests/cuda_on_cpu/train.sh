@@ -43,17 +43,27 @@ check "CUDA trains in f32" run f32 --device cuda --dtype f32
 check "CUDA trains in bf16" run bf16 --device cuda --dtype bf16
 check "the losses in f32 are the CPU's" near cpu.run f32.run 1e-3
 check "the losses in bf16 are near" near cpu.run bf16.run 2e-2
-# A build for another card ends before anything is written, or takes the CPU: no_code STATUS WORDS FLAGS...
-no_code() {
+# What a command says, and its exit status: says STATUS WORDS COMMAND...
+says() {
   status=$1 words=$2
   shift 2
-  message=$(EMU_NO_CODE=1 "$train" text.txt $flags --out no_code.run --overwrite --steps 1 "$@" 2>&1)
+  message=$("$@" 2>&1)
   got=$?
   echo "status $got: $message"
   [ "$got" -eq "$status" ] && echo "$message" | grep -q "$words"
 }
+# A build for another card ends before anything is written, or takes the CPU: no_code STATUS WORDS FLAGS...
+no_code() {
+  status=$1 words=$2
+  shift 2
+  says "$status" "$words" env EMU_NO_CODE=1 "$train" text.txt $flags --out no_code.run --overwrite --steps 1 "$@"
+}
 check "no code for the card: --device cuda" no_code 2 "no code for CUDA on CPU (sm_90); make CUDA_ARCH=90" --device cuda
 check "no code for the card: auto takes the CPU" no_code 0 "computing on the CPU" --device auto
+# Sizes that the card cannot work with: a new run ends before anything is written, an older one goes on the CPU.
+check "an ffn that CUDA refuses" says 2 "ffn 44 is not supported on CUDA" "$train" text.txt $flags --ffn 44 --out odd
+check "the same on the CPU" run odd --ffn 44 --steps 2 --device cpu
+check "the same resumed: auto takes the CPU" says 0 "ffn 44 .*computing on the CPU" "$train" --resume=odd.run --steps 3 --device auto
 # Cards with ever less too little memory: the run that would be replaced is still there, whatever ran out.
 fingerprint() { find "$1" -type f ! -name .lock -exec cksum {} + | sort; }
 too_small() {
@@ -78,10 +88,7 @@ resumed() { # resumed WORDS FLAGS...: goes on with a run of 4 steps or 50, and s
   shift
   rm -rf copy.run
   cp -R f32.run copy.run
-  message=$("$train" --resume=copy.run --steps $((steps + 2)) --quiet --device cpu "$@" 2>&1)
-  got=$?
-  echo "status $got: $message"
-  [ "$got" -eq 0 ] && echo "$message" | grep -q "$words"
+  says 0 "$words" "$train" --resume=copy.run --steps $((steps + 2)) --quiet --device cpu "$@"
 }
 check "resuming on another device says so" resumed "it will not continue exactly" --dtype f32
 if [ "$steps" -eq 50 ]; then

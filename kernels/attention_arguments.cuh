@@ -1,0 +1,138 @@
+/* struct Attention as kernels take it, and what follows from it for one query or one key: what is visible, and what
+ * dropout keeps. */
+#ifndef INKLING_KERNELS_ATTENTION_ARGUMENTS_CUH
+#define INKLING_KERNELS_ATTENTION_ARGUMENTS_CUH
+
+#include "kernels/cuda.cuh"
+
+namespace {
+
+__device__ __forceinline__ int lane_id() { return (int)(threadIdx.x % 32); }
+__device__ __forceinline__ int warp_id() { return (int)(threadIdx.x / 32); }
+
+/* A View as kernels take it. */
+template <class T> struct Heads {
+  T *data;
+  int64_t batch, row, head;
+
+  __device__ __forceinline__ T *at(int b, int64_t i, int h) const { return data + b * batch + i * row + h * head; }
+};
+
+/* What an operation does not have is not read. */
+struct AttentionShape {
+  int heads, group; /* query heads; query heads of one kv head */
+  int dim, queries, keys;
+  float scale, scale_log2; /* scale, scale * log2(e) */
+  bool causal;
+  const int32_t *key_begin, *key_end;
+  DropoutMask dropout; /* its threshold is one of 16 bits; no state: nothing is dropped */
+  float *lse, *delta;  /* [B][H][Tq] */
+  const float *rope;   /* [positions][D/2][2], NULL: gradients are not rotated */
+  const int32_t *positions;
+};
+
+template <class T> struct Arguments : AttentionShape { Heads<T> q, k, v, out, dout, dq, dk, dv; };
+
+/* ---- masks ---- */
+
+/* Keys that query i of sequence b sees: begin <= j < end, inside 0 .. Tk; none when begin >= end. */
+struct Visible {
+  int begin, end;
+};
+
+__device__ __forceinline__ Visible visible_keys(const AttentionShape &a, int b, int i) {
+  Visible v = {0, a.causal ? min(a.keys, i + 1) : a.keys};
+  if ((a.key_begin || a.key_end) && i < a.queries) {
+    const int64_t at = (int64_t)b * a.queries + i;
+    if (a.key_begin) v.begin = max(v.begin, a.key_begin[at]);
+    if (a.key_end) v.end = min(v.end, a.key_end[at]);
+  }
+  return v;
+}
+
+/* ---- dropout (the map: attention() in kernels.h) ---- */
+
+/* The random numbers of the probabilities of one head. */
+struct DropoutStream {
+  uint64_t seed;
+  uint32_t site, step, stream, threshold;
+  uint32_t first, groups; /* number of the first group of 32 keys of query 0; groups to a query */
+
+  /* Call 0..3 of keys 32 * group .. + 32 of query i. */
+  __device__ __forceinline__ uint4 words(int i, int group, int call) const {
+    return random_words(seed, (first + (uint32_t)i * groups + (uint32_t)group) * 4 + (uint32_t)call, site, step,
+                        stream);
+  }
+};
+
+__device__ __forceinline__ DropoutStream dropout_stream(const AttentionShape &a, int b, int head) {
+  const uint32_t groups = (uint32_t)(a.keys + 31) / 32;
+  return {a.dropout.seed,
+          a.dropout.site,
+          (uint32_t)(a.dropout.state->step + 1),
+          (uint32_t)(a.dropout.state->sequence + b),
+          a.dropout.threshold,
+          (uint32_t)head * (uint32_t)a.queries * groups,
+          groups};
+}
+
+/* Bit j is set where key 32 * group + j of query i is kept. */
+__device__ __forceinline__ uint32_t kept_keys(const DropoutStream &stream, int i, int group) {
+  uint32_t kept = 0;
+#pragma unroll
+  for (int call = 0; call < 4; call++) {
+    const uint4 words = stream.words(i, group, call);
+    const uint32_t word[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+      if ((word[n] & 0xFFFF) >= stream.threshold) kept |= 1u << (8 * n + 2 * call);
+      if (word[n] >> 16 >= stream.threshold) kept |= 2u << (8 * n + 2 * call);
+    }
+  }
+  return kept;
+}
+
+/* ---- rotary positions ---- */
+
+/* The pairs (x[i], y[i]) = numbers d + i and D/2 + d + i of a head, rotated back: by minus the angle of `position`. */
+__device__ __forceinline__ void rotate_back(float (&x)[4], float (&y)[4], const float *table, int64_t position, int d,
+                                            int dim) {
+  const float *at = table + position * dim + 2 * d;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const float cosine = at[2 * i], sine = at[2 * i + 1], first = x[i], second = y[i];
+    x[i] = first * cosine + second * sine;
+    y[i] = second * cosine - first * sine;
+  }
+}
+
+} // namespace
+
+/* ---- host ---- */
+
+template <class T> static Heads<T> heads_of(Context *c, const char *operation, View v) {
+  require_alignment(c, operation, {v.batch, v.row, v.head}, {v.data});
+  return {static_cast<T *>(v.data), v.batch, v.row, v.head};
+}
+
+template <class T> static Arguments<T> attention_arguments(const Attention *a) {
+  Arguments<T> arguments = {};
+  arguments.heads = a->heads;
+  arguments.group = a->heads / a->kv_heads;
+  arguments.dim = a->head_dim;
+  arguments.queries = a->queries;
+  arguments.keys = a->keys;
+  arguments.scale = a->scale;
+  arguments.scale_log2 = a->scale * LOG2_E;
+  arguments.causal = a->causal;
+  arguments.key_begin = a->key_begin;
+  arguments.key_end = a->key_end;
+  arguments.dropout = dropout_mask(a->dropout);
+  if (dropout_active(a->dropout)) {
+    const double threshold = (double)a->dropout->p * 65536.0 + 0.5;
+    arguments.dropout.threshold = threshold > 65535.0 ? 65535u : (uint32_t)threshold;
+  }
+  return arguments;
+}
+
+#endif
