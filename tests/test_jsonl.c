@@ -53,7 +53,7 @@ static void json_fields(void **state) {
   refuse_with(&path, 1, &half, EXIT_USAGE, "--response-field is missing");
   half = (CorpusOptions){.response_field = "a"};
   refuse_with(&path, 1, &half, EXIT_USAGE, "--prompt-field is missing");
-  refuse_with(&path, 1, &three, EXIT_USAGE, "leave one of them out");
+  refuse_with(&path, 1, &three, EXIT_USAGE, "leave out --jsonl-field");
 }
 
 static void broken_json(void **state) {
