@@ -7,18 +7,19 @@
  *              F feed-forward width, V vocabulary, P padded vocabulary. All arrays are row-major; strides and offsets
  *              count elements, never bytes.
  * Dtypes       `dt` is the compute dtype of the context (Context is opened for one): activations, their gradients, the
- *              weights that GEMMs and the embedding read. They are passed as `void *`. Norm weights, parameter gradients,
- *              master weights, moments, log-sum-exp, 1/rms and losses are fp32.
+ *              weights that GEMMs and the embedding read. They are passed as `void *`. Norm weights, gradients of
+ *              parameters, master weights, moments, log-sum-exp, 1/rms and losses are fp32.
  * Pointers     are device pointers, but for those marked "host". Outputs come first, then inputs; an output never
  *              overlaps an input unless its comment says "in place".
- * Alignment    where ContextInfo.width_multiple is not 1: C, F, D and the strides of views and of logits are multiples of
- *              it, and arrays in dt, matrices, norm weights and the rotary table start at multiples of 16 bytes (alloc()
- *              gives 256). An operation that is given anything else does nothing and is an error, EXIT_INTERNAL.
+ * Alignment    where ContextInfo.width_multiple is not 1: C, F, D and the strides of views and of logits are multiples
+ *              of it, and arrays in dt, matrices, norm weights and the rotary table start at multiples of 16 bytes
+ *              (alloc() gives 256). An operation that is given anything else does nothing and is an error,
+ *              EXIT_INTERNAL.
  * Errors       operations return nothing. The first error is kept in the context (with the name of the tensor or
  *              operation) and poll() returns it; operations after it do nothing.
  * Steps        a step function handed to submit() has no branch that depends on device data, and what changes from step
  *              to step (learning rate, step number, clip coefficient, random stream) lives on the device in StepState,
- *              so a backend may run it once, capture its launches as a graph the second time and replay that from then on.
+ *              so a backend may run it once, capture its launches as a graph the second time and replay that later.
  *              Descriptors (Dropout, Attention, Rope, View, Sampling ...) are read before a call returns; a captured
  *              graph holds their numbers and pointers. Only the first run may allocate scratch space.
  * Rounding     a value that is stored in dt and used further, in the same operation or a later one, is used as stored.
@@ -250,8 +251,8 @@ typedef struct Backend {
   void (*residual_norm)(Context *c, void *x_out, void *y, float *rstd, const void *x_in, const void *branch,
                         const float *weight, float eps, int batch, int length, int dim, const Dropout *dropout);
   /* With xh = x*rstd, g = weight*dy:  dx = dres + rstd * (g - xh * mean(g*xh));  dbranch = dropout(dx);
-   * dweight (+)= sum over rows of dy*xh.   x is what was normalized (x_out above). dres NULL: zero; dres may be dx itself
-   * (in place). dbranch NULL: not written (without dropout it would equal dx). */
+   * dweight (+)= sum over rows of dy*xh.   x is what was normalized (x_out above). dres NULL: zero; dres may be dx
+   * itself (in place). dbranch NULL: not written (without dropout it would equal dx). */
   void (*residual_norm_backward)(Context *c, void *dx, void *dbranch, float *dweight, const void *dy, const void *dres,
                                  const void *x, const float *rstd, const float *weight, int batch, int length, int dim,
                                  const Dropout *dropout, bool accumulate);
@@ -310,8 +311,8 @@ typedef struct Backend {
    * by K -- */
   /* x[r] = table[last token of r].  x [rows][C] dt. */
   void (*decode_embedding)(Context *c, void *x, const Parameters *params, Matrix table, const Sequences *s);
-  /* q, k, v = W (norm_weight * x * rstd(x)); q and k are rotated to position[r]; k and v go into the cache at position[r].
-   * q [rows][H*D] dt; w is the packed [H*D + 2*G*D][C] group. */
+  /* q, k, v = W (norm_weight * x * rstd(x)); q and k are rotated to position[r]; k and v go into the cache at
+   * position[r]. q [rows][H*D] dt; w is the packed [H*D + 2*G*D][C] group. */
   void (*decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
                      const Parameters *params, Matrix w, const Rope *rope, const Sequences *s);
   /* out[r] = softmax(scale * q K^T) V over cache positions 0..position[r].  out, q [rows][H*D] dt. Positions live on

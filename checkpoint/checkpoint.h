@@ -52,9 +52,9 @@ bool checkpoint_load_model(Model **out, const char *dir, const ModelConfig *conf
 
 enum { CHECKPOINT_ARENAS = 3 }; /* of a state: weights, first moments, second moments */
 
-/* Saves the state in last/ and keeps the one before in prev/. At every moment, a killed process or a power cut included,
- * a complete state is in last/ or prev/. Needs room for three states. The metadata must not have the keys "format" and
- * "checksum". */
+/* Saves the state in last/ and keeps the one before in prev/. At every moment, a killed process or a power cut
+ * included, a complete state is in last/ or prev/. Needs room for three states. The metadata must not have the keys
+ * "format" and "checksum". */
 bool checkpoint_write_state(const char *dir, const ParameterTable *table, float *const arenas[CHECKPOINT_ARENAS],
                             const MetadataEntry *metadata, int metadata_count, Error *error);
 

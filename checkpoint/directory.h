@@ -68,7 +68,8 @@ void checkpoint_unlock(CheckpointLock *lock, const char *dir, bool keep);
 /* Whether `dir` holds a model: its configuration and weights. */
 bool checkpoint_is_model(const char *dir);
 
-/* The *.run of the current directory whose model was written last; the caller frees it. EXIT_USAGE when there is none. */
+/* The *.run of the current directory whose model was written last; the caller frees it. EXIT_USAGE when there is
+ * none. */
 bool checkpoint_newest(char **out, Error *error);
 
 #endif

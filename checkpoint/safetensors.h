@@ -44,8 +44,8 @@ typedef struct SafeTensors {
 } SafeTensors;
 
 /* Opens and checks everything a hostile file can get wrong; every size is compared with the bytes that remain before it
- * is used. EXIT_CHECKPOINT, naming the file, the tensor and the numbers. The values of the tensors are not looked at.
- */
+ * is used. EXIT_CHECKPOINT, naming the file, the tensor and the numbers. The values of the tensors are not looked
+ * at. */
 bool safetensors_open(SafeTensors *out, const char *path, Error *error);
 void safetensors_close(SafeTensors *file);                                     /* harmless on a zeroed struct */
 const SafeTensor *safetensors_find(const SafeTensors *file, const char *name); /* NULL when absent */

@@ -79,8 +79,8 @@ void corpus_rewind(Corpus *corpus, Progress progress);
 void corpus_drop_pages(const Corpus *corpus, const uint8_t *text);
 
 /* 64 bits that change when the documents may have changed: XXH64 over the field names and, in order, every file's kind,
- * size, modification time (ns) and inode, as corpus_open found them. Not over paths, nor over where the spool file lies.
- * What is made from the corpus may be kept as long as this is equal. */
+ * size, modification time (ns) and inode, as corpus_open found them. Not over paths, nor over where the spool file
+ * lies. What is made from the corpus may be kept as long as this is equal. */
 uint64_t corpus_fingerprint(const Corpus *corpus);
 
 #endif

@@ -47,8 +47,8 @@ typedef struct TokenFile {
   TokenFileInfo info;
 } TokenFile;
 
-/* EXIT_CHECKPOINT for a file that is missing, damaged or cut short. The caller decides by info.fingerprint whether it is
- * stale. */
+/* EXIT_CHECKPOINT for a file that is missing, damaged or cut short. The caller decides by info.fingerprint whether it
+ * is stale. */
 bool token_file_open(TokenFile *out, const char *path, Error *error);
 void token_file_close(TokenFile *file);
 
@@ -58,8 +58,8 @@ bool token_file_read(const TokenFile *file, int64_t begin, int64_t count, int32_
 /* The same as targets: `ignored` in the place of tokens that are left out of the loss. */
 bool token_file_read_targets(const TokenFile *file, int64_t begin, int64_t count, int32_t ignored, int32_t *targets,
                              Error *error);
-/* Reads all tokens and compares their checksum; `progress` counts them. EXIT_CHECKPOINT for a damaged file; the error of
- * `progress`. */
+/* Reads all tokens and compares their checksum; `progress` counts them. EXIT_CHECKPOINT for a damaged file; the error
+ * of `progress`. */
 bool token_file_verify(const TokenFile *file, Progress progress, Error *error);
 /* From now on tokens are read from anywhere in the file: the kernel should not read ahead. */
 void token_file_read_randomly(const TokenFile *file);

@@ -1,6 +1,6 @@
-/* The backward of attention in bf16: two kernels that recompute the probabilities from lse. The first has a block for every
- * tile of queries and gives dQ (and delta), the second one for every tile of keys and gives dK and dV. That is 7 tile
- * products in place of 5, but every sum has one owner and a fixed order: no atomics, the same bits every time. */
+/* The backward of attention in bf16: two kernels that recompute the probabilities from lse. The first has a block for
+ * every tile of queries and gives dQ (and delta), the second one for every tile of keys and gives dK and dV. That is 7
+ * tile products in place of 5, but every sum has one owner and a fixed order: no atomics, the same bits every time. */
 #ifndef INKLING_KERNELS_ATTENTION_BACKWARD_CUH
 #define INKLING_KERNELS_ATTENTION_BACKWARD_CUH
 
@@ -198,7 +198,8 @@ __device__ __forceinline__ void fetch_tile(bf16 *q_tile, uint32_t *kept, const T
     kept[i] = kept_keys(stream, i0 + i % S::QUERIES, j0 / 32 + i / S::QUERIES);
 }
 
-/* The thread's part of a tile's lse_base() and delta: thread i has the former of query i, or the latter of i - QUERIES. */
+/* The thread's part of a tile's lse_base() and delta: thread i has the former of query i, or the latter of i -
+ * QUERIES. */
 template <int HD> __device__ __forceinline__ float row_value(const AttentionShape &a, int b, QueryTile at) {
   constexpr int QUERIES = KeyGradientTiles<HD>::QUERIES;
   const int thread = (int)threadIdx.x, i = at.tile * QUERIES + thread % QUERIES;
@@ -240,8 +241,8 @@ __device__ __forceinline__ void score_gradients_transposed(float (&ds)[1][N][4],
   }
 }
 
-/* Adds what the queries of a tile, from i0 on, contribute to dK and dV of the warp's 16 keys, from j0 on. bases: [lse_base(),
- * delta][query]; kept: [query] of the 32 keys that the 16 belong to; whole: all queries see all keys. */
+/* Adds what the queries of a tile, from i0 on, contribute to dK and dV of the warp's 16 keys, from j0 on. bases:
+ * [lse_base(), delta][query]; kept: [query] of the 32 keys that the 16 belong to; whole: all queries see all keys. */
 template <int HD, bool DROPOUT, bool REGISTERS>
 __device__ __forceinline__ void add_tile(float (&dk)[1][HD / 8][4], float (&dv)[1][HD / 8][4],
                                          const LeftFactor<HD, 1, REGISTERS> &k, const LeftFactor<HD, 1, REGISTERS> &v,

@@ -1,6 +1,6 @@
-/* Attention in fp32: there to be exact, not to be fast. A warp on its own has one query (forward, dQ) or one key (dK, dV)
- * and takes what it sees, or is seen by, 32 rows at a time: first every lane computes the score of one row, then all
- * lanes add up the 32 rows by their weights, each its own 4 columns. Sums have one owner and a fixed order. */
+/* Attention in fp32: there to be exact, not to be fast. A warp on its own has one query (forward, dQ) or one key (dK,
+ * dV) and takes what it sees, or is seen by, 32 rows at a time: first every lane computes the score of one row, then
+ * all lanes add up the 32 rows by their weights, each its own 4 columns. Sums have one owner and a fixed order. */
 #ifndef INKLING_KERNELS_ATTENTION_F32_CUH
 #define INKLING_KERNELS_ATTENTION_F32_CUH
 
@@ -33,7 +33,8 @@ __device__ __forceinline__ float dot_product(const float *x, const float *y, int
   return sum;
 }
 
-/* Adds the lane's columns of row l, times the weight of lane l, for the lanes in `seen`. The others' rows are not read. */
+/* Adds the lane's columns of row l, times the weight of lane l, for the lanes in `seen`. The others' rows are not
+ * read. */
 __device__ __forceinline__ void add_rows(float (&sum)[4], float weight, unsigned seen, const float *rows,
                                          int64_t stride, int dim) {
   __shared__ float weights[F32_WARPS][32];

@@ -1,5 +1,5 @@
-/* What the attention kernels in bf16 are built of: tiles of rows in shared memory, products of tiles on the tensor cores,
- * masks and dropout of a tile of scores, and the way out of the registers.
+/* What the attention kernels in bf16 are built of: tiles of rows in shared memory, products of tiles on the tensor
+ * cores, masks and dropout of a tile of scores, and the way out of the registers.
  *
  * A tile is [rows][HD] bf16, HD the head size rounded up to what a kernel is compiled for; columns beyond the head size
  * are zero. A warp works on M blocks of 16 rows. Accumulators are fp32 in the layout of mma.m16n8k16: with
@@ -22,9 +22,9 @@ typedef Arguments<bf16> TileArguments;
 
 /* ---- tiles ---- */
 
-/* Chunk `chunk` (16 bytes, V elements) of row `row`. Rows are stored with their chunks permuted so that eight neighboring rows
- * have the same chunk in eight different groups of four banks, and ldmatrix has no conflicts: with 8 chunks (128 bytes)
- * to a row it is the row that decides, with 4 or 12 a pair of rows. */
+/* Chunk `chunk` (16 bytes, V elements) of row `row`. Rows are stored with their chunks permuted so that eight
+ * neighboring rows have the same chunk in eight different groups of four banks, and ldmatrix has no conflicts: with 8
+ * chunks (128 bytes) to a row it is the row that decides, with 4 or 12 a pair of rows. */
 template <int HD, int V> __device__ __forceinline__ int tile_offset(int row, int chunk) {
   const int swizzle = HD / V % 8 == 0 ? row & 7 : row >> 1 & 3;
   return row * HD + (chunk ^ swizzle) * V;
@@ -39,8 +39,8 @@ __device__ __forceinline__ const bf16 *fragment_at(const bf16 *tile, int row, in
   return tile + row * HD + (tile_offset<HD, 8>(lane_row, half) ^ (2 * pair & LOW) * 8) + (2 * pair & ~LOW) * 8;
 }
 
-/* Rows first .. first+ROWS of one head, as far as they are below `rows`, and zeros, without waiting: others see them after
- * cp_async_wait() and a barrier. WIDTH threads copy a row. */
+/* Rows first .. first+ROWS of one head, as far as they are below `rows`, and zeros, without waiting: others see them
+ * after cp_async_wait() and a barrier. WIDTH threads copy a row. */
 template <int HD, int ROWS, int THREADS>
 __device__ __forceinline__ void load_tile(bf16 *tile, const Heads<bf16> &from, int b, int first, int head, int rows,
                                           int dim) {

@@ -1,8 +1,9 @@
 /* Inside the CUDA backend: the context and what its families (one .cuh each) share.
  *
  * Device code lives in anonymous namespaces. Kernels are templates on the element type T (float or bf16) and move rows
- * 16 bytes (VECTOR<T> elements) at a time: "Alignment" in kernels.h guarantees that this is possible, and each operation
- * has require_alignment() look. Arithmetic is fp32; a number stored as T and used further is used as stored. */
+ * 16 bytes (VECTOR<T> elements) at a time: "Alignment" in kernels.h guarantees that this is possible, and each
+ * operation has require_alignment() look. Arithmetic is fp32; a number stored as T and used further is used as
+ * stored. */
 #ifndef INKLING_KERNELS_CUDA_CUH
 #define INKLING_KERNELS_CUDA_CUH
 
@@ -119,8 +120,8 @@ template <> __device__ __forceinline__ float from_float<float>(float x) { return
 template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
 
 /* N neighbors of T as whole 32-bit registers, aligned to their size: one memory access where that is 4, 8 or 16 bytes.
- * What a thread keeps between loading numbers and computing with them: of an array of bf16, nvcc would give every element
- * a register of its own. */
+ * What a thread keeps between loading numbers and computing with them: of an array of bf16, nvcc would give every
+ * element a register of its own. */
 template <class T, int N> struct alignas(sizeof(T) * N) Pack {
   static_assert(sizeof(T) * N % 4 == 0, "whole registers");
   uint32_t word[sizeof(T) * N / 4];
@@ -165,7 +166,8 @@ template <class T, int N, int M> __device__ __forceinline__ Pack<T, N> pack(cons
   return out;
 }
 
-/* Neighbors as numbers. More than 16 bytes (of fp32 norm weights beside bf16 rows) are moved, and aligned, 16 at a time. */
+/* Neighbors as numbers. More than 16 bytes (of fp32 norm weights beside bf16 rows) are moved, and aligned, 16 at a
+ * time. */
 template <int N, class T> __device__ __forceinline__ void load(float (&out)[N], const T *from) {
   constexpr int PART = N < VECTOR<T> ? N : VECTOR<T>;
 #pragma unroll
@@ -237,7 +239,8 @@ struct DropoutMask {
   float scale;
 };
 
-/* x *= mask for the N elements from `element` on (a multiple of 4, as N is) of sequence `sequence` of the micro-batch. */
+/* x *= mask for the N elements from `element` on (a multiple of 4, as N is) of sequence `sequence` of the
+ * micro-batch. */
 template <int N>
 __device__ __forceinline__ void apply_dropout(float (&x)[N], const DropoutMask &mask, int sequence, int64_t element) {
   static_assert(N % 4 == 0, "whole calls of the generator");

@@ -161,8 +161,8 @@ template <class T> struct Cache {
   }
 };
 
-/* q, k, v = W (norm_weight * x * rstd(x)), q and k rotated. A warp owns the rows i and i + D/2 of a head, a rotation's pair.
- * Heads of w: H of queries, G of keys, G of values. */
+/* q, k, v = W (norm_weight * x * rstd(x)), q and k rotated. A warp owns the rows i and i + D/2 of a head, a rotation's
+ * pair. Heads of w: H of queries, G of keys, G of values. */
 template <class T, int ROWS>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
     decode_qkv_kernel(T *q, Cache<T> cache, DecodeInput<T> in, const T *w, int heads, const float *table,
@@ -234,8 +234,8 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
 constexpr int ATTENTION_WARPS = 16;
 constexpr int ATTENTION_BATCH = 4; /* keys, and values with them, that a lane asks for together */
 
-/* The running state of a softmax over keys (Milakov & Gimelshein 2018): the weighted sum of values, of which a lane has N
- * numbers, its weight, and the largest score so far, which both are relative to. Scores are in units of log2. */
+/* The running state of a softmax over keys (Milakov & Gimelshein 2018): the weighted sum of values, of which a lane has
+ * N numbers, its weight, and the largest score so far, which both are relative to. Scores are in units of log2. */
 template <int N> struct KeySoftmax {
   float value[N] = {}, weight = 0, max = -INFINITY;
 };

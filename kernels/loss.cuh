@@ -111,8 +111,8 @@ template <int THREADS, class T> __device__ __forceinline__ void skip_row(const C
   for (int64_t at = thread * N; p.gradient && at < p.stride; at += THREADS * N) store<N>(z + at, zero);
 }
 
-/* A row whose numbers a warp holds: x[i][j] is logit (lane + 32i) * N + j. Its maximum, known to all lanes, and the lane's
- * part of its sum. */
+/* A row whose numbers a warp holds: x[i][j] is logit (lane + 32i) * N + j. Its maximum, known to all lanes, and the
+ * lane's part of its sum. */
 template <int PACKS, int N>
 __device__ __forceinline__ RowSums row_maximum(const CrossEntropy &p, const float (&x)[PACKS][N], int lane) {
   RowSums r;
@@ -183,8 +183,8 @@ template <class T, int E> __global__ void __launch_bounds__(LOSS_WARP_BLOCK) cro
   }
 }
 
-/* A long row, cut into whole vectors of logits, which take the fast way, and what is behind them: the last few logits and
- * the pads, one by one. */
+/* A long row, cut into whole vectors of logits, which take the fast way, and what is behind them: the last few logits
+ * and the pads, one by one. */
 template <class T> struct LongRow {
   T *z;
   int packs;    /* whole vectors */

@@ -1,6 +1,7 @@
 /* Inside the model: what its files share. model.c has the mathematics; model/ has what surrounds it: parameters.c
- * (configuration, table, initial weights), schedule.c, activations.c (buffers of a pass, memory plan), memory.c (weights and
- * tokens on the device), decoder.c (key/value cache, one token), generation.c (text), evaluation.c (the loss of windows).
+ * (configuration, table, initial weights), schedule.c, activations.c (buffers of a pass, memory plan), memory.c
+ * (weights and tokens on the device), decoder.c (key/value cache, one token), generation.c (text), evaluation.c (the
+ * loss of windows).
  *
  * B sequences, T positions, N = B*T rows, C = dim, H and G query and key/value heads, D head size, F = ffn, V
  * vocabulary, P padded vocabulary; dt the compute dtype. */

@@ -101,8 +101,8 @@ typedef struct DropoutRun {
 
 enum { SPLIT_B = 4, SPLIT_T = 6, SPLIT_C = 8, SPLIT_N = SPLIT_B * SPLIT_T * SPLIT_C };
 
-/* The forward operations that drop, over sequences first..first+batch of the step; each is one head of SPLIT_C numbers.
- */
+/* The forward operations that drop, over sequences first..first+batch of the step; each is one head of SPLIT_C
+ * numbers. */
 static void run_dropout(Fixture *f, DropoutRun *run, const double *x, int first, int batch, const Dropout *dropout) {
   OPS(f);
   size_t from = (size_t)(first * SPLIT_T * SPLIT_C), n = (size_t)(batch * SPLIT_T * SPLIT_C);

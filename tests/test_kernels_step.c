@@ -194,8 +194,8 @@ static bool is_unchanged(const Snapshot *a, const Snapshot *b, size_t count, siz
          memcmp(a->v, b->v, count * sizeof(double)) == 0 && memcmp(a->weight, b->weight, width * sizeof(double)) == 0;
 }
 
-/* One update with one number of the gradient and the sum of losses given; then a good one, which must not pass either.
- */
+/* One update with one number of the gradient and the sum of losses given; then a good one, which must not pass
+ * either. */
 static void halting_case(Fixture *f, double gradient, double loss_sum, bool halts) {
   OPS(f);
   enum { ROWS = 5, COLS = 3, COUNT = ROWS * COLS };

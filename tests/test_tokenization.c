@@ -1,4 +1,5 @@
-/* dataset/tokenization and tokenizer_training: however documents come, their tokens are those of each encoded by itself. */
+/* dataset/tokenization and tokenizer_training: however documents come, their tokens are those of each encoded by
+ * itself. */
 #include "dataset/tokenization.h"
 #include "dataset/tokenizer_training.h"
 #include "kernels/philox.h"

@@ -85,7 +85,8 @@ static void push_pair(const Bpe *bpe, PieceScratch *scratch, int32_t left, int32
 
 static size_t length_of(const Bpe *bpe, int32_t id) { return bpe->tokens.begins[id + 1] - bpe->tokens.begins[id]; }
 
-/* The heap begins with less than `size` entries, and each of the less than `size` merges takes one and adds up to two. */
+/* The heap begins with less than `size` entries, and each of the less than `size` merges takes one and adds up to
+ * two. */
 static bool start_cells(const Bpe *bpe, const uint8_t *piece, size_t size, PieceScratch *scratch) {
   if (!array_reserve(&scratch->cells, &scratch->cells_capacity, size, sizeof *scratch->cells) ||
       !array_reserve(&scratch->heap, &scratch->heap_capacity, 2 * size, sizeof *scratch->heap))

@@ -25,7 +25,8 @@ static size_t contraction(const uint8_t *text, size_t size) {
   return two ? 3 : 0;
 }
 
-/* \s+(?!\S)|\s+ : before something that is not a space the last space is left to what follows, if another one is there. */
+/* \s+(?!\S)|\s+ : before something that is not a space the last space is left to what follows, if another one is
+ * there. */
 static size_t spaces(const CharClasses *classes, const uint8_t *text, size_t size) {
   size_t at = 0, last = 0;
   while (at < size) {

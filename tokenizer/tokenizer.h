@@ -37,8 +37,8 @@ int tokenizer_end(const Tokenizer *tokenizer); /* id of the token that ends a do
 const Bpe *tokenizer_bpe(const Tokenizer *tokenizer);
 
 /* Whether the tokenizer's model has only seen texts that begin with the end token, as --pack docs trains it: then a
- * prompt has to begin with it, too, and ./generate --score packs documents as training did. A model directory says so in
- * one place, the post_processor of tokenizer.json, which transformers obeys as well: tokenizer_load() reads it from
+ * prompt has to begin with it, too, and ./generate --score packs documents as training did. A model directory says so
+ * in one place, the post_processor of tokenizer.json, which transformers obeys as well: tokenizer_load() reads it from
  * there and tokenizer_save() writes it. False until set or loaded. */
 bool tokenizer_begins_with_end(const Tokenizer *tokenizer);
 void tokenizer_set_begins_with_end(Tokenizer *tokenizer, bool begins);

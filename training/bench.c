@@ -14,8 +14,8 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* One step, whose report is dropped. A device that works beside the host is kept some steps behind it (Backend.poll), as
- * in training: then the steps go by at the device's pace. */
+/* One step, whose report is dropped. A device that works beside the host is kept some steps behind it (Backend.poll),
+ * as in training: then the steps go by at the device's pace. */
 static bool time_step(Run *r, int64_t step, double *start, double *seconds, Error *error) {
   StepState reports[REPORT_RING];
   TokenBatch batch;

@@ -7,9 +7,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* A training line has loss (nats per token, mean since the last line), lr, grad_norm, tokens_per_s (since the last line)
- * and seconds (since the run began, all its resumed parts together); an evaluation has val_loss, bits_per_byte and
- * seconds. */
+/* A training line has loss (nats per token, mean since the last line), lr, grad_norm, tokens_per_s (since the last
+ * line) and seconds (since the run began, all its resumed parts together); an evaluation has val_loss, bits_per_byte
+ * and seconds. */
 typedef struct Metric {
   const char *name;
   double value; /* null when it is not finite */

@@ -135,7 +135,8 @@ bool run_resume_settings(Run *r, Error *error);
 bool run_check_same_model(const Run *r, Error *error);
 
 /* ---- reports.c: what the device reports of its steps ---- */
-/* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` all steps' so far. */
+/* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` all steps' so
+ * far. */
 bool run_take_reports(Run *r, bool wait, Error *error);
 void run_restart_log(Run *r); /* what is logged next counts from here */
 

@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* Called now and then with how much is done, in the unit that the work names; false, with `error` filled, stops the work.
- * {0}: no reports. */
+/* Called now and then with how much is done, in the unit that the work names; false, with `error` filled, stops the
+ * work. {0}: no reports. */
 typedef struct Progress {
   bool (*report)(void *context, int64_t done, Error *error);
   void *context;

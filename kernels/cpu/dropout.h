@@ -1,4 +1,5 @@
-/* Dropout masks of the residual stream on the CPU, recomputed wherever they are needed (struct Dropout in kernels.h). */
+/* Dropout masks of the residual stream on the CPU, recomputed wherever they are needed (struct Dropout in
+ * kernels.h). */
 #ifndef INKLING_KERNELS_CPU_DROPOUT_H
 #define INKLING_KERNELS_CPU_DROPOUT_H
 

@@ -1,8 +1,8 @@
 /* Drawing the next token on the CPU.
  *
- * A filter never sorts: it looks for the value at which to cut by halving the range of fp32 numbers, counting (top-k) or adding up (top-p) what is not below
- * the middle; about 30 plain sweeps at the worst, so flat logits cost no more than peaked ones. Fixed rules where
- * samplers go wrong:
+ * A filter never sorts: it looks for the value at which to cut by halving the range of fp32 numbers, counting (top-k)
+ * or adding up (top-p) what is not below the middle; about 30 plain sweeps at the worst, so flat logits cost no more
+ * than peaked ones. Fixed rules where samplers go wrong:
  *   - probabilities are exp(z - max) relative to what top-k left; temperature comes last and changes no filter;
  *   - equal values at the cut: the lower ids stay, exactly as many as are needed; a sum that equals top_p within fp32
  *     rounding has reached it;
@@ -185,8 +185,8 @@ static void gather(Candidates *c, int vocab, const float *maxima, float bound) {
   c->count = count;
 }
 
-/* The k-th largest logit is at least the k-th largest maximum of the blocks: nearly all logits go before any counting.
- */
+/* The k-th largest logit is at least the k-th largest maximum of the blocks: nearly all logits go before any
+ * counting. */
 static void top_k(Candidates *c, int vocab, const float *maxima, float max, int k) {
   int blocks = (vocab + BLOCK - 1) / BLOCK;
   float bound = -FLT_MAX;

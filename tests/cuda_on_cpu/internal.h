@@ -97,8 +97,8 @@ void guard_device_memory(bool closed);
 
 /* Appends to the stream, or to what it is recording. */
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
-/* An error while the calling thread records a stream (and the recording is spoilt): for calls that CUDA forbids then.
- */
+/* An error while the calling thread records a stream (and the recording is spoilt): for calls that CUDA forbids
+ * then. */
 cudaError_t unsafe_while_capturing();
 /* The same for what `stream`, which is being recorded, cannot record. */
 cudaError_t refuse_capture(cudaStream_t stream);

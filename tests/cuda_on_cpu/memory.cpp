@@ -20,8 +20,8 @@ static std::map<const char *, Allocation> &allocations() {
   return all;
 }
 
-/* Tests open hundreds of contexts, each with large buffers: freed pages are kept, not given back and asked for again.
- */
+/* Tests open hundreds of contexts, each with large buffers: freed pages are kept, not given back and asked for
+ * again. */
 static const int kept_pages = mallopt(M_MMAP_THRESHOLD, 32 << 20) + mallopt(M_TRIM_THRESHOLD, 1 << 30);
 
 static size_t device_bytes;                   /* allocated */

@@ -178,8 +178,8 @@ bool test_ldmatrix() {
   return true;
 }
 
-/* ---- cp.async: before the wait the old bytes, after it the new ones; groups in order; zeros for what is not read ----
- */
+/* ---- cp.async: before the wait the old bytes, after it the new ones; groups in order; zeros for what is not read
+ * ---- */
 
 __global__ void copy_asynchronously(uint32_t *out, const uint32_t *in) {
   DYNAMIC_SHARED(memory);
