@@ -354,13 +354,13 @@ Pass model_evaluation_pass(Model *m, int batch, int length) {
   return (Pass){.model = m, .acts = acts, .batch = batch, .length = length};
 }
 
-typedef struct Evaluation {
+typedef struct EvaluationPass {
   Pass pass;
   float *logits;
-} Evaluation;
+} EvaluationPass;
 
 static void evaluate(Context *c, void *argument) {
-  const Evaluation *e = argument;
+  const EvaluationPass *e = argument;
   Model *m = e->pass.model;
   m->ops->step_begin(c, m->eval_state, NULL, NULL);
   model_forward_body(&e->pass);
@@ -371,7 +371,7 @@ bool model_evaluate(Model *m, const TokenBatch *tokens, int batch, int length, d
                     float *logits, Error *error) {
   bool packed = tokens->positions;
   model_upload_tokens(m, tokens, 0, (int64_t)batch * length, length);
-  Evaluation evaluation = {model_evaluation_pass(m, batch, length), logits};
+  EvaluationPass evaluation = {model_evaluation_pass(m, batch, length), logits};
   evaluation.pass.packed = packed;
   if (batch != m->evaluation_batch || length != m->evaluation_length || packed != m->evaluation_packed)
     m->ops->drop(m->context, &m->evaluation);

@@ -24,13 +24,13 @@ static View heads_of(const Attention *a, void *data) {
 }
 
 /* arrays: qkv, out, lse, dqkv, dout */
-static void run_attention(Bench *b, const Operands *o, int set) {
+static void call_attention(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
   HeadViews in = packed(b, &o->attention, a[0]);
   b->ops->attention(b->c, &o->attention, heads_of(&o->attention, a[1]), in.q, in.k, in.v, a[2]);
 }
 
-static void run_attention_backward(Bench *b, const Operands *o, int set) {
+static void call_attention_backward(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
   HeadViews in = packed(b, &o->attention, a[0]), d = packed(b, &o->attention, a[3]);
   Rope rope = {o->model ? o->model->rope : NULL, NULL};
@@ -38,14 +38,14 @@ static void run_attention_backward(Bench *b, const Operands *o, int set) {
                              heads_of(&o->attention, a[1]), a[2], o->model ? &rope : NULL);
 }
 
-static void run_rope(Bench *b, const Operands *o, int set) {
+static void call_rope(Bench *b, const Operands *o, int set) {
   const Attention *a = &o->attention;
   Rope rope = {o->model->rope, NULL};
   b->ops->rope(b->c, packed(b, a, o->array[set][0]).q, a->batch, a->queries, a->heads + a->kv_heads, a->head_dim,
                &rope);
 }
 
-static void run_cache_store(Bench *b, const Operands *o, int set) {
+static void call_cache_store(Bench *b, const Operands *o, int set) {
   const Attention *a = &o->attention;
   HeadViews in = packed(b, a, o->array[set][0]);
   KvCache cache = {o->array[set][1], o->array[set][2], a->queries, a->kv_heads, a->head_dim};
@@ -70,7 +70,7 @@ static void attention_pair(Bench *b, BenchModel *m, const char *model, Attention
     snprintf(names[backward], sizeof names[0], "%s%s", backward ? "attention_backward" : "attention",
              p > 0 ? ", dropout" : "");
     k.operation = names[backward];
-    k.run = backward ? run_attention_backward : run_attention;
+    k.run = backward ? call_attention_backward : call_attention;
     k.flops = backward ? 2.5 * forward : forward;
     k.bytes = (double)b->dt * (double)(backward ? 2 * qkv + 2 * q : qkv + q);
     if (m && !bench_model_ready(b, m)) {
@@ -81,7 +81,7 @@ static void attention_pair(Bench *b, BenchModel *m, const char *model, Attention
     o.attention.dropout = p > 0 ? &dropout : NULL;
     if (!bench_sets(b, &o, needs, backward ? 5 : 3)) bench_skip(b, &k, "skipped: does not fit");
     else {
-      for (int set = 0; backward && set < o.sets; set++) run_attention(b, &o, set);
+      for (int set = 0; backward && set < o.sets; set++) call_attention(b, &o, set);
       bench_case(b, &k);
     }
     bench_free(b);
@@ -105,13 +105,13 @@ void bench_attention(Bench *b, BenchModel *m) {
   attention_pair(b, m, m->name, a, 0);
   int64_t rows = (int64_t)m->batch * c->ctx, qkv = rows * bench_qkv_width(c);
   Operands o = {.model = m, .attention = a};
-  Case k = bench_case_of("attention", m->name, "rope, queries and keys", run_rope);
+  Case k = bench_case_of("attention", m->name, "rope, queries and keys", call_rope);
   snprintf(k.shape, sizeof k.shape, "B%d T%d H%d D%d", a.batch, a.queries, a.heads, a.head_dim);
   k.bytes = 2.0 * (double)(rows * (bench_query_width(c) + bench_key_width(c))) * (double)b->dt;
   Need needs[] = {{FILL_COMPUTE, qkv}, {FILL_COMPUTE, 0}, {FILL_COMPUTE, 0}};
   bench_row(b, k, &o, needs, 1);
   k.operation = "cache_store";
-  k.run = run_cache_store;
+  k.run = call_cache_store;
   k.bytes = 4.0 * c->ctx * bench_key_width(c) * (double)b->dt;
   o.attention.batch = 1;
   needs[0].count = (int64_t)c->ctx * bench_qkv_width(c);

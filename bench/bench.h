@@ -112,7 +112,7 @@ int32_t *bench_random_tokens(int64_t count, int vocab); /* malloc */
 /* Random weights, and cos and sin of all positions; made again after an error has cost the context. */
 bool bench_model_ready(Bench *b, BenchModel *m);
 void bench_model_free(Bench *b, BenchModel *m);
-const float *bench_gain(const BenchModel *m); /* of the final norm */
+const float *bench_norm_weight(const BenchModel *m); /* of the final norm */
 
 static inline int bench_query_width(const ModelConfig *c) { return c->heads * c->head_dim; }
 static inline int bench_key_width(const ModelConfig *c) { return c->kv_heads * c->head_dim; }

@@ -35,7 +35,7 @@ static BenchModel model_of(const char *name, int layers, int heads, int dim, int
 
 static bool chosen(const char *list, const char *name) { return !list || strcmp(list, name) == 0; }
 
-static void run_groups(Bench *b, const char *only, const char *name) {
+static void call_groups(Bench *b, const char *only, const char *name) {
   bench_rates(b); /* always: the shares need it */
   BenchModel trained[] = {model_of("baby", 6, 6, 384, 256, 257, 64),
                           model_of("124m", 12, 12, 768, 1024, 50304, b->batch)};
@@ -111,7 +111,7 @@ int main(int argc, char **argv) {
   b.ops->info(b.c, &info);
   b.accelerator = info.accelerator;
   printf("device %s, %s, %.1f GiB free\n", info.device, bench_dtype(&b), (double)info.free_bytes / 1073741824.0);
-  run_groups(&b, only, name);
+  call_groups(&b, only, name);
   b.ops->close(b.c);
   if (b.json) fclose(b.json);
   printf("%d failed\n", b.failures);

@@ -5,68 +5,68 @@
 #include <stdlib.h>
 
 /* arrays: x, q, attention, h, logits, spare logits; one set only, `set` counts layers */
-static void run_decode_embedding(Bench *b, const Operands *o, int set) {
+static void call_decode_embedding(Bench *b, const Operands *o, int set) {
   (void)set;
   b->ops->decode_embedding(b->c, o->array[0][0], &o->model->params, o->model->table.embedding, &o->sequences);
 }
 
-static const float *attention_gain(const Operands *o, int layer) {
+static const float *attention_norm(const Operands *o, int layer) {
   return o->model->params.master + o->model->table.layers[layer].attention_norm.offset;
 }
 
 static int layer_of(const Operands *o, int set) { return set % o->model->config.layers; }
 
-static void run_decode_qkv(Bench *b, const Operands *o, int set) {
+static void call_decode_qkv(Bench *b, const Operands *o, int set) {
   int layer = layer_of(o, set);
   Rope rope = {o->model->rope, NULL};
-  b->ops->decode_qkv(b->c, o->array[0][1], &o->caches[layer], o->array[0][0], attention_gain(o, layer), 1e-5f,
+  b->ops->decode_qkv(b->c, o->array[0][1], &o->caches[layer], o->array[0][0], attention_norm(o, layer), 1e-5f,
                      &o->model->params, o->model->table.layers[layer].qkv, &rope, &o->sequences);
 }
 
-static void run_decode_attention(Bench *b, const Operands *o, int set) {
+static void call_decode_attention(Bench *b, const Operands *o, int set) {
   const ModelConfig *c = &o->model->config;
   b->ops->decode_attention(b->c, o->array[0][2], o->array[0][1], &o->caches[layer_of(o, set)], c->heads,
                            1.0f / sqrtf((float)c->head_dim), &o->sequences);
 }
 
-static void run_decode_output(Bench *b, const Operands *o, int set) {
+static void call_decode_output(Bench *b, const Operands *o, int set) {
   b->ops->decode_residual(b->c, o->array[0][0], o->array[0][2], &o->model->params,
                           o->model->table.layers[layer_of(o, set)].output, &o->sequences);
 }
 
-static void run_decode_mlp(Bench *b, const Operands *o, int set) {
+static void call_decode_mlp(Bench *b, const Operands *o, int set) {
   int layer = layer_of(o, set);
-  b->ops->decode_mlp(b->c, o->array[0][3], o->array[0][0], attention_gain(o, layer), 1e-5f, &o->model->params,
+  b->ops->decode_mlp(b->c, o->array[0][3], o->array[0][0], attention_norm(o, layer), 1e-5f, &o->model->params,
                      o->model->table.layers[layer].gate_up, &o->sequences);
 }
 
-static void run_decode_down(Bench *b, const Operands *o, int set) {
+static void call_decode_down(Bench *b, const Operands *o, int set) {
   b->ops->decode_residual(b->c, o->array[0][0], o->array[0][3], &o->model->params,
                           o->model->table.layers[layer_of(o, set)].down, &o->sequences);
 }
 
-static void run_decode_logits(Bench *b, const Operands *o, int set) {
+static void call_decode_logits(Bench *b, const Operands *o, int set) {
   (void)set;
-  b->ops->decode_logits(b->c, o->array[0][4], o->array[0][0], bench_gain(o->model), 1e-5f, &o->model->params,
+  b->ops->decode_logits(b->c, o->array[0][4], o->array[0][0], bench_norm_weight(o->model), 1e-5f, &o->model->params,
                         o->model->table.head, o->model->config.vocab, o->rows);
 }
 
 /* As decode_token() of model/decoder.c. */
-static void run_decode_token(Bench *b, const Operands *o, int set) {
+static void call_decode_token(Bench *b, const Operands *o, int set) {
   (void)set;
-  run_decode_embedding(b, o, 0);
+  call_decode_embedding(b, o, 0);
   for (int layer = 0; layer < o->model->config.layers; layer++) {
-    run_decode_qkv(b, o, layer);
-    run_decode_attention(b, o, layer);
-    run_decode_output(b, o, layer);
-    run_decode_mlp(b, o, layer);
-    run_decode_down(b, o, layer);
+    call_decode_qkv(b, o, layer);
+    call_decode_attention(b, o, layer);
+    call_decode_output(b, o, layer);
+    call_decode_mlp(b, o, layer);
+    call_decode_down(b, o, layer);
   }
-  run_decode_logits(b, o, 0);
+  call_decode_logits(b, o, 0);
 }
 
 /* sample() may use the logits up: they are copied first. */
-static void run_sample(Bench *b, const Operands *o, int set) {
+static void call_sample(Bench *b, const Operands *o, int set) {
   (void)set;
   b->ops->copy(b->c, o->array[0][5], o->array[0][4], (size_t)o->rows * (size_t)o->width * sizeof(float));
   b->ops->sample(b->c, &o->sequences, o->array[0][5], o->width, &o->sampling);
@@ -124,17 +124,17 @@ void bench_decode(Bench *b, BenchModel *m, int rows) {
     double bytes;
     int sets;
     Sampling sampling;
-  } list[] = {{"decode_embedding", run_decode_embedding, embedding, 1, none},
-              {"decode_qkv", run_decode_qkv, qkv, c->layers, none},
-              {"decode_attention", run_decode_attention, cache, c->layers, none},
-              {"decode_residual, output", run_decode_output, output, c->layers, none},
-              {"decode_mlp", run_decode_mlp, mlp, c->layers, none},
-              {"decode_residual, down", run_decode_down, down, c->layers, none},
-              {"decode_logits", run_decode_logits, head, 1, none},
-              {"a token: all of the above", run_decode_token, token, 1, none},
-              {"sample, top-k 40 top-p 0.95", run_sample, 12.0 * rows * c->vocab, 1, usual},
-              {"sample, no filter", run_sample, 12.0 * rows * c->vocab, 1, none},
-              {"sample, greedy", run_sample, 12.0 * rows * c->vocab, 1, greedy}};
+  } list[] = {{"decode_embedding", call_decode_embedding, embedding, 1, none},
+              {"decode_qkv", call_decode_qkv, qkv, c->layers, none},
+              {"decode_attention", call_decode_attention, cache, c->layers, none},
+              {"decode_residual, output", call_decode_output, output, c->layers, none},
+              {"decode_mlp", call_decode_mlp, mlp, c->layers, none},
+              {"decode_residual, down", call_decode_down, down, c->layers, none},
+              {"decode_logits", call_decode_logits, head, 1, none},
+              {"a token: all of the above", call_decode_token, token, 1, none},
+              {"sample, top-k 40 top-p 0.95", call_sample, 12.0 * rows * c->vocab, 1, usual},
+              {"sample, no filter", call_sample, 12.0 * rows * c->vocab, 1, none},
+              {"sample, greedy", call_sample, 12.0 * rows * c->vocab, 1, greedy}};
   KvCache *caches = calloc((size_t)c->layers, sizeof *caches);
   if (!caches) bench_out_of_memory();
   Operands o;
@@ -142,14 +142,14 @@ void bench_decode(Bench *b, BenchModel *m, int rows) {
     Case k = bench_case_of("decode", m->name, list[i].name, list[i].run);
     snprintf(k.shape, sizeof k.shape, "%d row%s, position %d", rows, rows == 1 ? "" : "s", c->ctx / 2);
     k.bytes = list[i].bytes;
-    if (list[i].run == run_sample) k.note = "with a copy of the logits";
+    if (list[i].run == call_sample) k.note = "with a copy of the logits";
     if (!decode_operands(b, &o, m, rows, caches)) bench_skip(b, &k, "skipped: does not fit");
     else {
       o.sets = list[i].sets;
       o.sampling = list[i].sampling;
       k.operands = &o;
       double ms = bench_case(b, &k);
-      if (list[i].run == run_decode_token && ms > 0) {
+      if (list[i].run == call_decode_token && ms > 0) {
         printf("%-8s decodes %.0f tokens/s, %d at a time\n", m->name, 1e3 * rows / ms, rows);
         bench_json(b,
                    "{\"kind\": \"decode\", \"model\": \"%s\", \"rows\": %d, \"dtype\": \"%s\", \"tokens_per_s\": %.1f}",

@@ -6,11 +6,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-static void run_embedding(Bench *b, const Operands *o, int set) {
+static void call_embedding(Bench *b, const Operands *o, int set) {
   b->ops->embedding(b->c, o->array[set][0], &o->model->params, o->w, o->array[set][1], o->batch, o->length, NULL);
 }
 
-static void run_embedding_backward(Bench *b, const Operands *o, int set) {
+static void call_embedding_backward(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
   b->ops->embedding_backward(b->c, &o->model->params, o->w, a[0], a[1], a[2], o->model->config.vocab, o->batch,
                              o->length, NULL, o->flag);
@@ -19,59 +19,59 @@ static void run_embedding_backward(Bench *b, const Operands *o, int set) {
 static const Dropout *dropout_of(const Operands *o) { return o->dropout.p > 0 ? &o->dropout : NULL; }
 
 /* x_out, y, x_in, branch, rstd */
-static void run_norm(Bench *b, const Operands *o, int set) {
+static void call_norm(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
-  b->ops->residual_norm(b->c, a[3] ? a[0] : NULL, a[1], a[4], a[2], a[3], bench_gain(o->model), 1e-5f, o->batch,
+  b->ops->residual_norm(b->c, a[3] ? a[0] : NULL, a[1], a[4], a[2], a[3], bench_norm_weight(o->model), 1e-5f, o->batch,
                         o->length, o->width, dropout_of(o));
 }
 
 /* dx, dbranch, dy, dres, x, rstd */
-static void run_norm_backward(Bench *b, const Operands *o, int set) {
+static void call_norm_backward(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
   b->ops->residual_norm_backward(b->c, a[0], a[1], o->model->params.grad + o->model->table.final_norm.offset, a[2],
-                                 a[3], a[4], a[5], bench_gain(o->model), o->batch, o->length, o->width, dropout_of(o),
-                                 true);
+                                 a[3], a[4], a[5], bench_norm_weight(o->model), o->batch, o->length, o->width,
+                                 dropout_of(o), true);
 }
 
-static void run_swiglu(Bench *b, const Operands *o, int set) {
+static void call_swiglu(Bench *b, const Operands *o, int set) {
   b->ops->swiglu(b->c, o->array[set][0], o->array[set][1], o->rows, o->width);
 }
 
-static void run_swiglu_backward(Bench *b, const Operands *o, int set) {
+static void call_swiglu_backward(Bench *b, const Operands *o, int set) {
   b->ops->swiglu_backward(b->c, o->array[set][0], o->array[set][1], o->array[set][2], o->rows, o->width);
 }
 
-static void run_loss(Bench *b, const Operands *o, int set) {
+static void call_loss(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
   b->ops->cross_entropy(b->c, a[0], a[1], o->width, a[2], o->rows, o->model->config.vocab, 0, b->state, o->flag);
 }
 
-static void run_loss_sum(Bench *b, const Operands *o, int set) {
+static void call_loss_sum(Bench *b, const Operands *o, int set) {
   b->ops->loss_sum(b->c, b->state, o->array[set][0], o->array[set][1], o->rows);
 }
 
 static const AdamW ADAMW = {0.9f, 0.95f, 1e-8f, 0.1f};
 
-static void run_clip(Bench *b, const Operands *o, int set) {
+static void call_clip(Bench *b, const Operands *o, int set) {
   (void)set;
   b->ops->clip(b->c, b->state, &o->model->params, 1.0f, &ADAMW);
 }
 
-static void run_adamw(Bench *b, const Operands *o, int set) {
+static void call_adamw(Bench *b, const Operands *o, int set) {
   (void)set;
   b->ops->adamw(b->c, b->state, &o->model->params, &ADAMW);
 }
 
 /* Steps are counted in states of their own: lr and clip of b->state stay. */
-static void run_step_begin(Bench *b, const Operands *o, int set) {
+static void call_step_begin(Bench *b, const Operands *o, int set) {
   b->ops->step_begin(b->c, o->array[set][0], NULL, NULL);
 }
 
-static void run_next_micro_batch(Bench *b, const Operands *o, int set) {
+static void call_next_micro_batch(Bench *b, const Operands *o, int set) {
   b->ops->next_micro_batch(b->c, o->array[set][0], 1);
 }
 
-static void run_report(Bench *b, const Operands *o, int set) { b->ops->report(b->c, o->array[set][0]); }
+static void call_report(Bench *b, const Operands *o, int set) { b->ops->report(b->c, o->array[set][0]); }
 
 /* Token ids on the device, uniform over the vocabulary, in place `at` of all sets (they may share them). With `order`
  * their counting sort in the next two places. */
@@ -100,7 +100,7 @@ static void embedding_rows(Bench *b, BenchModel *m) {
   const ModelConfig *c = &m->config;
   int64_t rows = (int64_t)m->batch * c->ctx, count = rows * c->dim;
   double u = (double)count * (double)b->dt, table = (double)c->vocab * c->dim;
-  Case k = bench_case_of("elementwise", m->name, "embedding", run_embedding);
+  Case k = bench_case_of("elementwise", m->name, "embedding", call_embedding);
   Operands o = {.model = m, .w = m->table.embedding, .batch = m->batch, .length = c->ctx, .rows = (int)rows};
   if (!bench_model_ready(b, m)) return bench_skip(b, &k, "the model does not fit");
   o.w = m->table.embedding;
@@ -113,7 +113,7 @@ static void embedding_rows(Bench *b, BenchModel *m) {
   bench_free(b);
 
   k.operation = "embedding_backward (+=)";
-  k.run = run_embedding_backward;
+  k.run = call_embedding_backward;
   k.bytes = u + 8.0 * table + 8.0 * (double)rows;
   o.flag = true;
   if (!bench_model_ready(b, m)) return bench_skip(b, &k, "the model does not fit");
@@ -127,7 +127,7 @@ static void norm_rows(Bench *b, BenchModel *m) {
   int64_t rows = (int64_t)m->batch * c->ctx, count = rows * c->dim;
   double u = (double)count * (double)b->dt, r = 4.0 * (double)rows;
   Operands o = {.model = m, .batch = m->batch, .length = c->ctx, .width = c->dim};
-  Case k = bench_case_of("elementwise", m->name, "residual_norm", run_norm);
+  Case k = bench_case_of("elementwise", m->name, "residual_norm", call_norm);
   snprintf(k.shape, sizeof k.shape, "%" PRId64 " x %d", rows, c->dim);
   k.bytes = 4 * u + r;
   Need whole[] = {
@@ -144,7 +144,7 @@ static void norm_rows(Bench *b, BenchModel *m) {
       {FILL_COMPUTE, 0}, {FILL_COMPUTE, count}, {FILL_COMPUTE, count}, {FILL_COMPUTE, 0}, {FILL_FLOATS, rows}};
   bench_row(b, k, &o, alone, 5);
 
-  k.run = run_norm_backward;
+  k.run = call_norm_backward;
   k.operation = "residual_norm_backward";
   k.bytes = 4 * u + r;
   Need back[] = {{FILL_COMPUTE, count}, {FILL_COMPUTE, 0},     {FILL_COMPUTE, count},
@@ -162,13 +162,13 @@ static void mlp_rows(Bench *b, BenchModel *m) {
   const ModelConfig *c = &m->config;
   int64_t rows = (int64_t)m->batch * c->ctx, count = rows * c->ffn;
   Operands o = {.model = m, .rows = (int)rows, .width = c->ffn};
-  Case k = bench_case_of("elementwise", m->name, "swiglu", run_swiglu);
+  Case k = bench_case_of("elementwise", m->name, "swiglu", call_swiglu);
   snprintf(k.shape, sizeof k.shape, "%" PRId64 " x %d", rows, c->ffn);
   k.bytes = 3.0 * (double)count * (double)b->dt;
   Need needs[] = {{FILL_COMPUTE, count}, {FILL_COMPUTE, 2 * count}};
   bench_row(b, k, &o, needs, 2);
   k.operation = "swiglu_backward";
-  k.run = run_swiglu_backward;
+  k.run = call_swiglu_backward;
   k.bytes = 5.0 * (double)count * (double)b->dt;
   Need back[] = {{FILL_COMPUTE, 2 * count}, {FILL_COMPUTE, count}, {FILL_COMPUTE, 2 * count}};
   bench_row(b, k, &o, back, 3);
@@ -178,7 +178,7 @@ static void loss_rows(Bench *b, BenchModel *m) {
   const ModelConfig *c = &m->config;
   int64_t rows = (int64_t)m->batch * c->ctx, chunk = rows < 8192 ? rows : 8192, stride = (c->vocab + 127) / 128 * 128;
   Operands o = {.model = m, .rows = (int)chunk, .width = (int)stride};
-  Case k = bench_case_of("elementwise", m->name, "cross_entropy, gradient", run_loss);
+  Case k = bench_case_of("elementwise", m->name, "cross_entropy, gradient", call_loss);
   k.operands = &o;
   snprintf(k.shape, sizeof k.shape, "%" PRId64 " x %" PRId64, chunk, stride);
   Need needs[] = {{FILL_FLOATS, chunk}, {FILL_COMPUTE, chunk * stride}};
@@ -193,7 +193,7 @@ static void loss_rows(Bench *b, BenchModel *m) {
   }
   o.rows = (int)rows;
   k.operation = "loss_sum";
-  k.run = run_loss_sum;
+  k.run = call_loss_sum;
   k.bytes = 8.0 * (double)rows;
   snprintf(k.shape, sizeof k.shape, "%" PRId64, rows);
   needs[0].count = rows;
@@ -206,7 +206,7 @@ static void optimizer_rows(Bench *b, BenchModel *m) {
   if (!bench_model_ready(b, m)) return;
   double count = (double)m->table.arena;
   Operands o = {.model = m, .sets = 1};
-  Case k = bench_case_of("elementwise", m->name, "clip", run_clip);
+  Case k = bench_case_of("elementwise", m->name, "clip", call_clip);
   k.operands = &o;
   snprintf(k.shape, sizeof k.shape, "%.0f", count);
   k.bytes = 4 * count;
@@ -219,7 +219,7 @@ static void optimizer_rows(Bench *b, BenchModel *m) {
   bench_case(b, &k);
   if (!bench_model_ready(b, m)) return;
   k.operation = "adamw";
-  k.run = run_adamw;
+  k.run = call_adamw;
   k.bytes = (28 + (b->dtype == DTYPE_F32 ? 0 : (double)b->dt)) * count;
   bench_case(b, &k);
   StepState state = {0};
@@ -230,14 +230,14 @@ static void optimizer_rows(Bench *b, BenchModel *m) {
 static void bookkeeping_rows(Bench *b, BenchModel *m) {
   Operands o = {0};
   Need state = {FILL_ZEROS, sizeof(StepState)};
-  Case k = bench_case_of("elementwise", m->name, "step_begin", run_step_begin);
+  Case k = bench_case_of("elementwise", m->name, "step_begin", call_step_begin);
   snprintf(k.shape, sizeof k.shape, "latency");
   bench_row(b, k, &o, &state, 1);
   k.operation = "next_micro_batch";
-  k.run = run_next_micro_batch;
+  k.run = call_next_micro_batch;
   bench_row(b, k, &o, &state, 1);
   k.operation = "report";
-  k.run = run_report;
+  k.run = call_report;
   bench_row(b, k, &o, &state, 1);
 }
 

@@ -4,15 +4,15 @@
 #include <inttypes.h>
 
 /* y [N][M], x [N][K] */
-static void run_linear(Bench *b, const Operands *o, int set) {
+static void call_linear(Bench *b, const Operands *o, int set) {
   b->ops->linear(b->c, o->array[set][0], o->array[set][1], &o->model->params, o->w, o->rows);
 }
 
-static void run_linear_input(Bench *b, const Operands *o, int set) {
+static void call_linear_input(Bench *b, const Operands *o, int set) {
   b->ops->linear_backward_input(b->c, o->array[set][1], o->array[set][0], &o->model->params, o->w, o->rows);
 }
 
-static void run_linear_weight(Bench *b, const Operands *o, int set) {
+static void call_linear_weight(Bench *b, const Operands *o, int set) {
   b->ops->linear_backward_weight(b->c, &o->model->params, o->w, o->array[set][0], o->array[set][1], o->rows, o->flag);
 }
 
@@ -20,7 +20,7 @@ void bench_gemm(Bench *b, BenchModel *m) {
   static const char *const names[] = {"qkv", "output", "gate_up", "down", "head"};
   static char operation[15][40];
   for (int i = 0; i < 5; i++) {
-    Case k = bench_case_of("gemm", m->name, names[i], run_linear);
+    Case k = bench_case_of("gemm", m->name, names[i], call_linear);
     if (!bench_model_ready(b, m)) return bench_skip(b, &k, "the model does not fit");
     const LayerParameters *l = &m->table.layers[0];
     const Matrix matrices[] = {l->qkv, l->output, l->gate_up, l->down, m->table.head};
@@ -33,7 +33,7 @@ void bench_gemm(Bench *b, BenchModel *m) {
     k.flops = 2.0 * (double)rows * weights;
     k.against_gemm = true;
     k.note = b->autotune ? "autotuned" : NULL;
-    void (*const runs[])(Bench *, const Operands *, int) = {run_linear, run_linear_input, run_linear_weight};
+    void (*const runs[])(Bench *, const Operands *, int) = {call_linear, call_linear_input, call_linear_weight};
     static const char *const kinds[] = {"forward", "dgrad", "wgrad"};
     for (int kind = 0; kind < 3; kind++) {
       snprintf(operation[3 * i + kind], sizeof operation[0], "linear %s %s", names[i], kinds[kind]);

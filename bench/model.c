@@ -58,7 +58,7 @@ void bench_model_free(Bench *b, BenchModel *m) {
   m->opened = 0;
 }
 
-const float *bench_gain(const BenchModel *m) { return m->params.master + m->table.final_norm.offset; }
+const float *bench_norm_weight(const BenchModel *m) { return m->params.master + m->table.final_norm.offset; }
 
 double bench_row(Bench *b, Case k, Operands *o, const Need *needs, int count) {
   k.operands = o;

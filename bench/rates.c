@@ -4,23 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void run_copy(Bench *b, const Operands *o, int set) {
+static void call_copy(Bench *b, const Operands *o, int set) {
   b->ops->copy(b->c, o->array[set][0], o->array[set][1], (size_t)o->rows * 1024);
 }
 
-static void run_square(Bench *b, const Operands *o, int set) {
+static void call_square(Bench *b, const Operands *o, int set) {
   b->ops->linear(b->c, o->array[set][0], o->array[set][1], &o->model->params, o->w, o->rows);
 }
 
-static void run_write(Bench *b, const Operands *o, int set) {
+static void call_write(Bench *b, const Operands *o, int set) {
   b->ops->embedding(b->c, o->array[set][0], &o->model->params, o->w, o->array[set][1], 1, o->rows, NULL);
 }
 
 static void *host_buffer;
-static void run_upload(Bench *b, const Operands *o, int set) {
+static void call_upload(Bench *b, const Operands *o, int set) {
   b->ops->upload(b->c, o->array[set][0], host_buffer, (size_t)o->rows * 1024);
 }
-static void run_download(Bench *b, const Operands *o, int set) {
+static void call_download(Bench *b, const Operands *o, int set) {
   b->ops->download(b->c, host_buffer, o->array[set][0], (size_t)o->rows * 1024);
 }
 
@@ -28,7 +28,7 @@ static void copy_rates(Bench *b) {
   int mega = b->quick ? 1 : 1024;
   Operands o = {.rows = mega * 1024};
   Need needs[] = {{FILL_FLOATS, (int64_t)mega << 18}, {FILL_FLOATS, (int64_t)mega << 18}};
-  Case k = bench_case_of("rates", "-", "copy", run_copy);
+  Case k = bench_case_of("rates", "-", "copy", call_copy);
   k.bytes = 2.0 * mega * 1048576.0;
   k.note = "bytes read + bytes written";
   snprintf(k.shape, sizeof k.shape, "%d MiB", mega);
@@ -43,14 +43,14 @@ static void copy_rates(Bench *b) {
   if (!host_buffer) bench_out_of_memory();
   memset(host_buffer, 1, (size_t)mega << 20);
   needs[0] = (Need){FILL_FLOATS, (int64_t)mega << 18};
-  k = bench_case_of("rates", "-", "upload", run_upload);
+  k = bench_case_of("rates", "-", "upload", call_upload);
   k.bytes = (double)mega * 1048576.0;
   k.direct = true;
   k.note = "from pageable memory";
   snprintf(k.shape, sizeof k.shape, "%d MiB", mega);
   bench_row(b, k, &o, needs, 1);
   k.operation = "download";
-  k.run = run_download;
+  k.run = call_download;
   bench_row(b, k, &o, needs, 1);
   free(host_buffer);
 }
@@ -74,7 +74,7 @@ static void gemm_rate(Bench *b) {
   if (!bench_model_ready(b, &square)) return;
   o.w = (Matrix){square.table.embedding.offset, n, n};
   Need needs[] = {{FILL_COMPUTE, (int64_t)n * n}, {FILL_COMPUTE, (int64_t)n * n}};
-  Case k = bench_case_of("rates", "-", "linear", run_square);
+  Case k = bench_case_of("rates", "-", "linear", call_square);
   k.flops = 2.0 * n * n * n;
   snprintf(k.shape, sizeof k.shape, "%d x %d x %d", n, n, n);
   double ms = bench_row(b, k, &o, needs, 2);
@@ -85,7 +85,7 @@ static void gemm_rate(Bench *b) {
   /* What has to be written is nearly all that moves: every row is the same row of the table. */
   Need one_row[] = {{FILL_COMPUTE, (int64_t)n * n}, {FILL_ZEROS, 4 * (int64_t)n}};
   o.w = (Matrix){square.table.embedding.offset, n, n};
-  k = bench_case_of("rates", "-", "write only (embedding)", run_write);
+  k = bench_case_of("rates", "-", "write only (embedding)", call_write);
   k.bytes = (double)n * n * (double)b->dt;
   k.note = "one row of the table for every token";
   snprintf(k.shape, sizeof k.shape, "%d x %d", n, n);

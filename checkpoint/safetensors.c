@@ -3,7 +3,6 @@
 #include "util/text.h"
 
 #include <jansson.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 #include "model/internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* What the head may hold at a time unless told otherwise. On a GPU adding a chunk's part to the head's gradient costs
  * 245 / rows of its matrix products: 2 % at GPT-2's vocabulary in bf16. */

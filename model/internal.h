@@ -1,5 +1,5 @@
 /* Inside the model: what its files share. model.c has the mathematics; model/ has what surrounds it: parameters.c
- * (configuration, table, initial weights), schedule.c, activations.c (buffers of a pass, memory plan), memory.c
+ * (configuration, table, initial weights), schedule.c, activations.c (buffers of a pass, memory plan), device.c
  * (weights and tokens on the device), decoder.c (key/value cache, one token), generation.c (text), evaluation.c (the
  * loss of windows).
  *

@@ -204,7 +204,7 @@ double *parameters_read(Fixture *f, const Parameters *p, Arena arena, int matrix
   return values;
 }
 
-ParameterSpec gain_spec(int cols, const double *values) {
+ParameterSpec norm_spec(int cols, const double *values) {
   return (ParameterSpec){.rows = 1, .cols = cols, .values = values};
 }
 

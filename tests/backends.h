@@ -116,7 +116,7 @@ void parameters_write(Fixture *f, const Parameters *p, Arena arena, int matrix, 
   const Backend *ops = (f)->backend;                                                                                   \
   Context *c = (f)->context
 
-ParameterSpec gain_spec(int cols, const double *values);
+ParameterSpec norm_spec(int cols, const double *values);
 ParameterSpec matrix_spec(int rows, int cols, int pad_rows, const double *values);
 double *concatenate(Fixture *f, const double *a, size_t a_count, const double *b, size_t b_count);
 double *sum_of(Fixture *f, const double *a, const double *b, size_t count);

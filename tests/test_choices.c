@@ -205,7 +205,7 @@ static void test_batch_fits(void **state) {
   assert_int_equal(whole.settings.grad_accum, 1);
   assert_true(parts.settings.batch < whole.settings.batch);
   assert_int_equal(settings_tokens_per_step(&parts.settings), settings_tokens_per_step(&whole.settings));
-  TrainConfig train = settings_train_config(&parts.settings);
+  TrainConfig train = choices_train_config(&parts.settings);
   assert_true(model_memory(&parts.model, &train, &small).total <= small.free_bytes);
   assert_non_null(strstr(parts.choices.text, "memory"));
   begin(&parts);

@@ -30,7 +30,7 @@ enum { SEQUENCES = 5 };
 static const int positions_of[SEQUENCES] = {0, 3, 63, 64, 130};
 static const float EPSILON = 1e-5f;
 
-typedef enum Part { PART_TABLE, PART_QKV, PART_OUTPUT, PART_GATE_UP, PART_DOWN, PART_GAIN, PARTS } Part;
+typedef enum Part { PART_TABLE, PART_QKV, PART_OUTPUT, PART_GATE_UP, PART_DOWN, PART_NORM, PARTS } Part;
 
 static int query_width(const Shape *s) { return s->heads * s->head_dim; }
 static int key_width(const Shape *s) { return s->kv_heads * s->head_dim; }
@@ -123,7 +123,7 @@ static Results reference(Fixture *f, const Shape *s, const Sequence *q) {
   ParameterSpec w[PARTS];
   for (int i = 0; i < PARTS; i++) w[i] = part_of(f, s, (Part)i);
   size_t cache = (size_t)s->capacity * (size_t)key_width(s);
-  double *x = normal(f, q->x, w[PART_GAIN].values, s->dim), *qkv = product(f, &w[PART_QKV], x);
+  double *x = normal(f, q->x, w[PART_NORM].values, s->dim), *qkv = product(f, &w[PART_QKV], x);
   double *gate_up = product(f, &w[PART_GATE_UP], x), *hidden = host_values(f, (size_t)s->ffn);
   rotate(qkv, s->heads + s->kv_heads, s->head_dim, q->position);
   for (int i = 0; i < s->ffn; i++) hidden[i] = gate_up[i] / (1 + exp(-gate_up[i])) * gate_up[s->ffn + i];
@@ -156,7 +156,7 @@ static void layer_new(Machine *m, const Shape *s, Layer *layer) {
   for (int i = 0; i < PARTS; i++) {
     w[i] = part_of(m->fixture, s, (Part)i);
     Matrix matrix = {.offset = p.count, .rows = w[i].rows + w[i].pad_rows, .cols = w[i].cols};
-    layer->groups[i] = (ParameterGroup){.matrix = matrix, .decay = i != PART_GAIN, .gemm = i != PART_GAIN};
+    layer->groups[i] = (ParameterGroup){.matrix = matrix, .decay = i != PART_NORM, .gemm = i != PART_NORM};
     size_t count = (size_t)matrix.rows * (size_t)matrix.cols;
     p.count += (count + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
   }
@@ -166,7 +166,7 @@ static void layer_new(Machine *m, const Shape *s, Layer *layer) {
   p.master = machine_put(m, KIND_F32, flat, p.count);
   m->ops->refresh_parameters(m->context, &p);
   layer->params = p;
-  layer->weight = p.master + layer->groups[PART_GAIN].matrix.offset;
+  layer->weight = p.master + layer->groups[PART_NORM].matrix.offset;
   double *table = host_values(m->fixture, (size_t)(s->capacity * s->head_dim));
   for (int t = 0; t < s->capacity; t++)
     for (int i = 0; i < s->head_dim / 2; i++) {

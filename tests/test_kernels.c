@@ -17,7 +17,7 @@ static void embedding_case(Fixture *f, const Golden *g, int index) {
   double *want_out = with_pads(f, golden_values(f, g, index, "out", NULL), batch * length, dims[1], dim, 0);
   double *dx_values = with_pads(f, golden_values(f, g, index, "dx", NULL), batch * length, dims[1], dim, 0);
   double *dtable = with_pads(f, golden_values(f, g, index, "dtable", NULL), vocab, dims[1], dim, 0);
-  ParameterSpec specs[] = {gain_spec(3, random_values(f, 1, 3)), matrix_spec(vocab, dim, pads, table_values)};
+  ParameterSpec specs[] = {norm_spec(3, random_values(f, 1, 3)), matrix_spec(vocab, dim, pads, table_values)};
   Parameters p = parameters_new(f, specs, 2);
   Matrix table = p.groups[1].matrix;
   Array ids = array_ints(f, tokens, (size_t)(batch * length)), out = array_compute(f, NULL, n), offsets, order;

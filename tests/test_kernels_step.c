@@ -40,7 +40,7 @@ static const AdamW golden_adamw = {
 /* A matrix with a pad row and a weight. */
 static Parameters optimizer_parameters(Fixture *f, const Golden *g, int index, int rows, int cols, int width) {
   ParameterSpec specs[] = {matrix_spec(rows, cols, 1, golden_values(f, g, index, "matrix", NULL)),
-                           gain_spec(width, golden_values(f, g, index, "gain", NULL))};
+                           norm_spec(width, golden_values(f, g, index, "gain", NULL))};
   return parameters_new(f, specs, 2);
 }
 
@@ -128,7 +128,7 @@ static void test_update_large(void **state) {
   OPS(f);
   enum { ROWS = 131, COLS = 97, COUNT = ROWS * COLS };
   double *w = random_values(f, 1, COUNT), *g = random_values(f, 2, COUNT), *want = host_values(f, COUNT), norm = 0;
-  ParameterSpec specs[] = {matrix_spec(ROWS, COLS, 0, w), gain_spec(COLS, w)};
+  ParameterSpec specs[] = {matrix_spec(ROWS, COLS, 0, w), norm_spec(COLS, w)};
   Parameters p = parameters_new(f, specs, 2);
   const AdamW adamw = {.beta1 = 0, .beta2 = 0, .eps = 1, .weight_decay = 0.5f}; /* w (1 - lr wd) - lr g / (|g| + 1) */
   StepState host = {.lr = 0.125f};
@@ -164,7 +164,7 @@ static void test_update_without_eps(void **state) {
   double *w = random_values(f, 1, COUNT), *g = host_values(f, COUNT), *want = host_values(f, COUNT);
   g[4] = 3, g[9] = -0.5;
   for (int i = 0; i < COUNT; i++) want[i] = w[i] * (1 - 0.125 * 0.5) - 0.125 * ((g[i] > 0) - (g[i] < 0));
-  ParameterSpec specs[] = {gain_spec(COLS, w), matrix_spec(ROWS, COLS, 1, w), gain_spec(COLS, w)};
+  ParameterSpec specs[] = {norm_spec(COLS, w), matrix_spec(ROWS, COLS, 1, w), norm_spec(COLS, w)};
   Parameters p = parameters_new(f, specs, 3);
   const AdamW adamw = {.beta1 = 0.5f, .beta2 = 0.75f, .eps = 0, .weight_decay = 0.5f};
   StepState host = {.lr = 0.125f};
@@ -201,7 +201,7 @@ static void halting_case(Fixture *f, double gradient, double loss_sum, bool halt
   enum { ROWS = 5, COLS = 3, COUNT = ROWS * COLS };
   double *g = random_values(f, 2, COUNT);
   ParameterSpec specs[] = {matrix_spec(ROWS, COLS, 0, random_values(f, 1, COUNT)),
-                           gain_spec(COLS, random_values(f, 3, COLS))};
+                           norm_spec(COLS, random_values(f, 3, COLS))};
   Parameters p = parameters_new(f, specs, 2);
   StepState host = {.step = 3, .lr = 0.1f, .inv_targets = 1, .loss_sum = loss_sum};
   StepState *device = state_new(f, &host);

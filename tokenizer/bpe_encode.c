@@ -100,7 +100,7 @@ bool bpe_ids_sink(void *ids, const int32_t *more, size_t count, Error *error) {
 static void make_key(uint64_t key[KEY_WORDS], const uint8_t *piece, size_t size, size_t left) {
   uint8_t padded[8 * KEY_WORDS] = {0};
   if (left >= 8 && size <= 8) {
-    key[0] = load_u64(piece) & (UINT64_MAX >> (64 - 8 * size));
+    key[0] = hash_load_u64(piece) & (UINT64_MAX >> (64 - 8 * size));
     key[1] = key[2] = 0;
     key[3] = (uint64_t)size << 56;
     return;

@@ -4,7 +4,6 @@
 #include "util/array.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { SEPARATOR = -1, INSIDE = -2, REPORT_EVERY = 256, PREFETCH = 12 };
 

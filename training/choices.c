@@ -24,7 +24,7 @@ static const Preset presets[] = {CHOICES_PRESETS(PRESET_ROW)};
 static const double DEFAULT_MINUTES = 5, GPU_SHARE = 0.4, THREAD_FLOPS = 5e10 /* with vectors of 512 bits */;
 enum { THREADS_LIMIT = 8 };
 
-/* Beyond so many epochs a model of this kind learns a text by heart and gets worse on others. */
+/* Beyond so many epochs a model of this kind overfits and gets worse on others. */
 enum { EPOCHS_LIMIT = 40 };
 
 static void note_choice(Choices *choices, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -162,7 +162,7 @@ static int usual_batch(const TrainSettings *s) {
 /* Halves the micro-batch until a step fits the memory, and makes up for it in micro-batches. */
 static void fit_batch(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices) {
   const int whole = s->batch = usual_batch(s);
-  TrainConfig train = settings_train_config(s);
+  TrainConfig train = choices_train_config(s);
   train.dropout = 0.1f;
   while (s->batch % 2 == 0 && model_memory(model, &train, given->device).total > given->device->free_bytes / 10 * 9)
     train.batch = s->batch /= 2;
@@ -199,7 +199,7 @@ bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *mod
   return true;
 }
 
-TrainConfig settings_train_config(const TrainSettings *s) {
+TrainConfig choices_train_config(const TrainSettings *s) {
   return (TrainConfig){.batch = s->batch,
                        .micro_batches = s->grad_accum,
                        .dropout = s->dropout > 0 ? s->dropout : 0,

@@ -66,6 +66,6 @@ bool choices_model(TrainSettings *settings, const ChoiceInputs *given, ModelConf
 bool choices_length(TrainSettings *settings, const ChoiceInputs *given, const ModelConfig *model,
                     double steps_per_minute, Choices *choices, Error *error);
 
-TrainConfig settings_train_config(const TrainSettings *settings);
+TrainConfig choices_train_config(const TrainSettings *settings);
 
 #endif

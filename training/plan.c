@@ -73,7 +73,7 @@ void run_print_plan(Run *r) {
   const TrainSettings *s = &r->settings;
   Console *c = &r->console;
   if (c->quiet) return;
-  const TrainConfig train = settings_train_config(s);
+  const TrainConfig train = choices_train_config(s);
   const MemoryPlan memory = model_memory(&r->config, &train, &r->device);
   const double flops = model_step_flops(&r->config, settings_tokens_per_step(s)) * (double)s->steps;
   print_text(r);

@@ -80,9 +80,6 @@ static inline int64_t run_epoch_tokens(const Run *r) {
 /* Without validation text the newest model is the one to use. */
 static inline bool run_has_validation(const Run *r) { return token_range_size(&r->val) >= 2; }
 
-/* A dry run and a benchmark have no directory. */
-static inline bool settings_have_directory(const TrainSettings *s) { return !s->dry_run && !s->bench; }
-
 /* ---- data.c ---- */
 bool run_open_data(Run *r, Error *error); /* text, tokenizer, tokens: may take long */
 void run_close_data(Run *r);

@@ -61,4 +61,7 @@ static inline int64_t settings_tokens_per_step(const TrainSettings *s) {
   return (int64_t)s->batch * s->grad_accum * s->ctx;
 }
 
+/* A dry run and a benchmark have no directory. */
+static inline bool settings_have_directory(const TrainSettings *s) { return !s->dry_run && !s->bench; }
+
 #endif

@@ -63,7 +63,7 @@ bool run_open_device(Run *r, Error *error) {
  * that backends need for themselves. False. */
 static bool add_what_fits(const Run *r, Error *error) {
   const size_t available = r->available - r->available / 32;
-  TrainConfig train = settings_train_config(&r->settings);
+  TrainConfig train = choices_train_config(&r->settings);
   if (error->code != EXIT_MEMORY) return false;
   do train.batch--;
   while (train.batch > 0 && model_memory(&r->config, &train, &r->device).total > available);
@@ -71,7 +71,7 @@ static bool add_what_fits(const Run *r, Error *error) {
 }
 
 static bool allocate_model(Run *r, Error *error) {
-  TrainConfig train = settings_train_config(&r->settings);
+  TrainConfig train = choices_train_config(&r->settings);
   return model_open(&r->model, r->backend, r->context, &r->config, error) &&
          model_train_begin(r->model, &train, error) && decoder_open(&r->decoder, r->model, 1, error);
 }

@@ -12,14 +12,14 @@ static inline uint64_t hash_mix(uint64_t a, uint64_t b) {
   return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static inline uint64_t load_u64(const uint8_t *bytes) {
+static inline uint64_t hash_load_u64(const uint8_t *bytes) {
   uint64_t word;
   memcpy(&word, bytes, sizeof word);
   return word;
 }
 
 /* Up to 8 bytes as a number, zeros above. */
-static inline uint64_t load_tail(const uint8_t *bytes, size_t size) {
+static inline uint64_t hash_load_tail(const uint8_t *bytes, size_t size) {
   uint64_t word = 0;
   if (size >= 4) {
     uint32_t low, high; /* they overlap when there are fewer than 8 */
@@ -33,8 +33,8 @@ static inline uint64_t load_tail(const uint8_t *bytes, size_t size) {
 
 static inline uint64_t hash_bytes(const uint8_t *bytes, size_t size) {
   uint64_t hash = size;
-  for (; size > 8; bytes += 8, size -= 8) hash = hash_mix(hash, load_u64(bytes));
-  return hash_mix(hash_mix(hash, load_tail(bytes, size)), 0);
+  for (; size > 8; bytes += 8, size -= 8) hash = hash_mix(hash, hash_load_u64(bytes));
+  return hash_mix(hash_mix(hash, hash_load_tail(bytes, size)), 0);
 }
 
 #endif

@@ -4,7 +4,6 @@
 #include "util/memory.h"
 #include "util/threads.h"
 
-#include <omp.h>
 #include <stdio.h>
 #ifdef INKLING_ONEDNN
 #include <dnnl.h>

@@ -3,7 +3,6 @@
  * The three products of a linear layer with weight W [M][K]: y = x W^T, dx = dy W, dW = dy^T x. In fp32 the compute
  * copy of a weight is the master weight. */
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/simd.h"
 #include "kernels/cpu/tile.h"
 
 #include <omp.h>
