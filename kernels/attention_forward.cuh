@@ -128,9 +128,11 @@ __global__ void __launch_bounds__(ForwardTiles<HD>::THREADS, ForwardTiles<HD>::B
     }
   }
   __syncthreads(); /* the tiles are free */
-  finish_softmax(softmax, out, a, at, row, DROPOUT ? a.dropout.scale : 1.0f);
-  store_rows<HD, M>(reinterpret_cast<float *>(shared), out, row, a.out, at.b, at.i0, at.h, a.queries, a.dim, NULL,
-                    NULL);
+
+  const QueryBlock same = query_block<S::QUERIES>(a); /* computed again, to spare the loop its registers */
+  float *const staging = reinterpret_cast<float *>(shared);
+  finish_softmax(softmax, out, a, same, row, DROPOUT ? a.dropout.scale : 1.0f);
+  store_rows<HD, M>(staging, out, row, a.out, same.b, same.i0, same.h, a.queries, a.dim, NULL, NULL);
 }
 
 } // namespace

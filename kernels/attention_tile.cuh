@@ -76,7 +76,7 @@ template <int HD, int KEYS, int THREADS> struct KeyStages {
   bf16 *stages;
   int b, head;
 
-  __device__ __forceinline__ bf16 *k_tile(int t) const { return stages + t % 2 * 2 * TILE; }
+  __device__ __forceinline__ bf16 *k_tile(int t) const { return stages + (t & 1) * 2 * TILE; }
   __device__ __forceinline__ bf16 *v_tile(int t) const { return k_tile(t) + TILE; }
   __device__ __forceinline__ void fetch(int t) const {
     load_tile<HD, KEYS, THREADS>(k_tile(t), a.k, b, t * KEYS, head, a.keys, a.dim);
@@ -86,6 +86,12 @@ template <int HD, int KEYS, int THREADS> struct KeyStages {
 };
 
 /* ---- products ---- */
+
+/* The same as pack() in another form: with that one ptxas spills here, and with this one in norm_backward. */
+__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
+  const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t *>(&two);
+}
 
 /* The 16M rows of a tile that a warp multiplies from the left: kept in registers, or (M times 4 registers at a time)
  * read again for every product. */

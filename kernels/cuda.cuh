@@ -149,20 +149,19 @@ __device__ __forceinline__ void unpack(float (&out)[M], const Pack<T, N> &pack, 
   for (int i = 0; i < N; i++) out[first + i] = number(pack, i);
 }
 
-__device__ __forceinline__ uint32_t pack_bf16(float low, float high) { /* one instruction rounds two */
-  const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t *>(&two);
-}
-
 /* in[first ..] rounded to T. */
 template <class T, int N, int M> __device__ __forceinline__ Pack<T, N> pack(const float (&in)[M], int first = 0) {
   static_assert(N <= M, "numbers");
-  constexpr int EACH = 4 / (int)sizeof(T);
   Pack<T, N> out;
 #pragma unroll
-  for (int i = 0; i < N; i += EACH)
-    out.word[i / EACH] =
-        EACH == 1 ? __float_as_uint(in[first + i]) : pack_bf16(in[first + i], in[first + i + EACH - 1]);
+  for (int i = 0; i < (int)sizeof out / 4; i++) {
+    if constexpr (sizeof(T) == 4) {
+      out.word[i] = __float_as_uint(in[first + i]);
+    } else { /* one instruction rounds two */
+      const __nv_bfloat162 two = __floats2bfloat162_rn(in[first + 2 * i], in[first + 2 * i + 1]);
+      out.word[i] = (uint32_t)__bfloat16_as_ushort(two.y) << 16 | __bfloat16_as_ushort(two.x);
+    }
+  }
   return out;
 }
 
