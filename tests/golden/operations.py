@@ -1,0 +1,205 @@
+"""The families of single operations: forward, backward, clipping, AdamW."""
+
+import torch
+import torch.nn.functional as F
+from family import DTYPE, Family, f32, gradients, leaf, scalar
+from formulas import (IGNORE, attention, inverse_count, loss_of, make_optimizer, rms_norm, rope, visible_keys)
+
+
+def make_embedding():
+    family = Family("embedding", 1)
+    for vocab, dim, batch, length in [(1, 1, 1, 1), (7, 5, 2, 3), (61, 17, 3, 7)]:
+        table = leaf(family.random.normal(vocab, dim))
+        tokens = family.random.integers(0, vocab, batch, length)
+        dx = family.random.normal(batch, length, dim)
+        out = F.embedding(tokens, table)
+        (dtable,) = gradients([out], [dx], [table])
+        family.add([vocab, dim, batch, length], table=table, tokens=tokens, out=out, dx=dx, dtable=dtable)
+    return family.write()
+
+
+def make_norm():
+    """plain: x_in is normalized; otherwise x_out = x_in + branch. dx_alone has no residual gradient."""
+    family = Family("norm", 2)
+    for batch, length, dim in [(1, 1, 1), (1, 1, 8), (2, 3, 5), (2, 5, 33), (1, 2, 66), (1, 1, 288)]:
+        x_in, branch = leaf(family.random.normal(batch, length, dim)), leaf(family.random.normal(batch, length, dim))
+        gain = leaf(family.random.normal(dim, std=0.3, mean=1.0))
+        dy, dres = family.random.normal(batch, length, dim), family.random.normal(batch, length, dim)
+        eps = f32(1e-5) if dim != 5 else 0.25  # a large one, so that its place in the formula is seen
+        plain_y, plain_rstd = rms_norm(x_in, gain, eps)
+        plain_dx, plain_dgain = gradients([plain_y], [dy], [x_in, gain])
+        x_out = x_in + branch
+        y, rstd = rms_norm(x_out, gain, eps)
+        dx, dgain = gradients([y, x_out], [dy, dres], [branch, gain])
+        family.add(
+            [batch, length, dim], eps=scalar(eps), x_in=x_in, branch=branch, gain=gain, dy=dy, dres=dres,
+            plain_y=plain_y, plain_rstd=plain_rstd, plain_dx=plain_dx, plain_dgain=plain_dgain,
+            x_out=x_out, y=y, rstd=rstd, dx=dx, dgain=dgain)
+    return family.write()
+
+
+def make_linear():
+    family = Family("linear", 3)
+    for rows, outputs, inputs in [(1, 1, 1), (1, 5, 3), (5, 3, 7), (7, 1, 2), (17, 19, 29), (9, 48, 24)]:
+        x, w = leaf(family.random.normal(rows, inputs)), leaf(family.random.normal(outputs, inputs, std=0.5))
+        dy = family.random.normal(rows, outputs)
+        y = F.linear(x, w)
+        dx, dw = gradients([y], [dy], [x, w])
+        family.add([rows, outputs, inputs], x=x, w=w, dy=dy, y=y, dx=dx, dw=dw)
+    return family.write()
+
+
+def make_rope():
+    family = Family("rope", 4)
+    for batch, length, heads, dim, base in [(1, 1, 1, 2, 10000.0), (2, 5, 3, 8, 10000.0), (1, 7, 2, 48, 500.0)]:
+        x = family.random.normal(batch, length, heads, dim)
+        positions = family.random.integers(0, 300, batch, length)
+        natural = torch.arange(length).expand(batch, length)
+        family.add([batch, length, heads, dim, int(base)], x=x, positions=positions, out=rope(x, positions, base),
+                   out_natural=rope(x, natural, base))
+    return family.write()
+
+
+ATTENTION_CASES = [
+    # B, H, G, Tq, Tk, D, causal, q_offset, key ranges, rope
+    (1, 1, 1, 1, 1, 2, True, None, None, False),
+    (1, 1, 1, 1, 1, 8, False, None, None, False),
+    (2, 4, 2, 7, 7, 8, True, None, None, True),
+    (1, 2, 1, 7, 7, 48, False, None, None, True),
+    (1, 2, 1, 12, 12, 32, True, None, None, False),
+    (1, 1, 1, 64, 64, 8, True, None, None, True),
+    (1, 2, 1, 130, 130, 8, True, None, None, False),
+    (1, 1, 1, 130, 130, 2, False, None, "random", False),
+    (2, 3, 1, 5, 13, 8, True, [3, 8], None, False),
+    (2, 2, 2, 4, 7, 2, True, [-2, 3], None, False),
+    (1, 4, 2, 1, 64, 8, True, [63], None, False),
+    (2, 3, 1, 5, 13, 8, False, None, "some blind", False),
+    (2, 4, 4, 9, 9, 2, True, None, "some blind", False),
+    (1, 2, 1, 64, 7, 2, False, None, None, False),
+    (1, 1, 1, 3, 5, 8, False, None, "all blind", False),
+]
+
+
+def key_ranges(random, kind, batch, queries, keys):
+    if kind is None:
+        return None, None
+    begin = random.integers(0, keys // 2 + 1, batch, queries)
+    end = begin + random.integers(1, keys // 2 + 1, batch, queries)
+    if kind == "some blind":
+        end[:, 1] = begin[:, 1]  # empty
+        begin[0, 2], end[0, 2] = keys - 1, 1  # crossed
+        begin[-1, 3], end[-1, 3] = 0, 0
+        begin[0, 0], end[0, 0] = 0, keys
+    if kind == "all blind":
+        end = begin.clone()
+    return begin, end
+
+
+def make_attention():
+    """dims: B, H, G, Tq, Tk, D, causal, rope base or 0. With a base, q and k are stored rotated and dq, dk are
+    gradients of the unrotated ones."""
+    family = Family("attention", 5)
+    for batch, heads, kv_heads, queries, keys, dim, causal, offset, ranges, rotated in ATTENTION_CASES:
+        random = family.random
+        shapes = (queries, heads), (keys, kv_heads), (keys, kv_heads)
+        q, k, v = (leaf(random.normal(batch, t, h, dim)) for t, h in shapes)
+        dout = random.normal(batch, queries, heads, dim)
+        q_offset = torch.tensor(offset) if offset is not None else None
+        key_begin, key_end = key_ranges(random, ranges, batch, queries, keys)
+        seen = visible_keys(batch, queries, keys, causal, q_offset, key_begin, key_end)
+        scale = f32(dim ** -0.5) if heads != 3 else 0.7
+        positions = random.integers(0, 200, batch, queries)
+        q_used, k_used = (rope(q, positions, 10000.0), rope(k, positions, 10000.0)) if rotated else (q, k)
+        out, lse = attention(q_used, k_used, v, scale, seen)
+        dq, dk, dv = gradients([out], [dout], [q, k, v])
+        tensors = dict(q=q_used, k=k_used, v=v, dout=dout, out=out, lse=lse, dq=dq, dk=dk, dv=dv, scale=scalar(scale))
+        if rotated:
+            tensors["positions"] = positions
+        if q_offset is not None:
+            tensors["q_offset"] = q_offset
+        if key_begin is not None:
+            tensors.update(key_begin=key_begin, key_end=key_end)
+        family.add([batch, heads, kv_heads, queries, keys, dim, int(causal), 10000 if rotated else 0], **tensors)
+    return family.write()
+
+
+def make_swiglu():
+    family = Family("swiglu", 6)
+    for rows, ffn in [(1, 1), (3, 5), (7, 33), (2, 352)]:
+        gate, up = leaf(family.random.normal(rows, ffn, std=2.0)), leaf(family.random.normal(rows, ffn))
+        if ffn == 33:  # far out on both sides: exp overflows in fp32
+            with torch.no_grad():
+                gate[0, 0], gate[1, 0], gate[2, 0], gate[3, 32] = -100.0, 100.0, 0.0, -88.0
+        dh = family.random.normal(rows, ffn)
+        h = F.silu(gate) * up
+        dgate, dup = gradients([h], [dh], [gate, up])
+        family.add([rows, ffn], gate_up=torch.cat([gate, up], -1), dh=dh, h=h, dgate_up=torch.cat([dgate, dup], -1))
+    return family.write()
+
+
+def make_cross_entropy():
+    """Logits are stored without their padded columns (stride of them in dims): the tests fill those with garbage."""
+    family = Family("cross_entropy", 7)
+    shapes = [(1, 1, 1), (3, 1, 4), (5, 2, 2), (9, 61, 128), (4, 257, 384), (4, 5, 8), (6, 33, 33)]
+    for index, (rows, vocab, stride) in enumerate(shapes):
+        for smoothing in (0.0, f32(0.1)):
+            logits = leaf(family.random.normal(rows, vocab, std=2.0))
+            targets = family.random.integers(0, vocab, rows)
+            if index == 3:
+                targets[1] = targets[4] = targets[8] = IGNORE
+                with torch.no_grad():  # one logit far above the rest, and rows far from zero: exp overflows or is 0
+                    logits[0, 5] = 90.0
+                    logits[2] += 100.0
+                    logits[3] -= 100.0
+            if index == 4:
+                targets[0] = IGNORE
+                targets[1] = vocab - 1
+            if index == 5:
+                targets[:] = IGNORE
+            inv_targets = inverse_count(targets)
+            losses = F.cross_entropy(logits, targets, label_smoothing=smoothing, ignore_index=IGNORE, reduction="none")
+            (dlogits,) = torch.autograd.grad(loss_of(logits, targets, smoothing, inv_targets), [logits])
+            family.add([rows, vocab, stride], smoothing=scalar(smoothing), logits=logits, targets=targets,
+                       inv_targets=scalar(inv_targets), losses=losses, dlogits=dlogits)
+    return family.write()
+
+
+def make_clip():
+    """Gradients of a matrix and a gain with a known norm together; `clip` is what clip_grad_norm_ multiplied by."""
+    family = Family("clip", 8)
+    for norm in (0.5, 1.0, 2.0, 10.0):
+        matrix, gain = family.random.normal(7, 5), family.random.normal(9)
+        length = (matrix.pow(2).sum() + gain.pow(2).sum()).sqrt()
+        parameters = [torch.nn.Parameter(torch.zeros_like(g)) for g in (matrix, gain)]
+        given = [(g * norm / length).float().double() for g in (matrix, gain)]
+        for parameter, g in zip(parameters, given):
+            parameter.grad = g.clone()
+        total = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        factor = (parameters[0].grad[0, 0] / given[0][0, 0]).reshape(1)
+        family.add([7, 5, 9], matrix=given[0], gain=given[1], grad_norm=total.reshape(1), clip=factor)
+    return family.write()
+
+
+def make_adamw():
+    """Given gradients and learning rates, no clipping: dims rows, cols, gain, steps. Case 1 starts at one element."""
+    family = Family("adamw", 9)
+    for rows, cols, width, steps in [(7, 5, 9, 6), (1, 1, 1, 3)]:
+        matrix = torch.nn.Parameter(family.random.normal(rows, cols))
+        gain = torch.nn.Parameter(family.random.normal(width, std=0.1, mean=1.0))
+        start = matrix.detach().clone(), gain.detach().clone()
+        optimizer = make_optimizer([(matrix, True), (gain, False)])
+        rates = torch.tensor([f32(0.05 * (t + 1) / steps) for t in range(steps)], dtype=DTYPE)
+        dmatrix, dgain = family.random.normal(steps, rows, cols), family.random.normal(steps, width)
+        matrices, gains = [], []
+        for t in range(steps):
+            for group in optimizer.param_groups:
+                group["lr"] = float(rates[t])
+            matrix.grad, gain.grad = dmatrix[t].clone(), dgain[t].clone()
+            optimizer.step()
+            matrices.append(matrix.detach().clone())
+            gains.append(gain.detach().clone())
+        state = [optimizer.state[p] for p in (matrix, gain)]
+        family.add([rows, cols, width, steps], matrix=start[0], gain=start[1], lr=rates, dmatrix=dmatrix, dgain=dgain,
+                   matrices=torch.stack(matrices), gains=torch.stack(gains), m_matrix=state[0]["exp_avg"],
+                   v_matrix=state[0]["exp_avg_sq"], m_gain=state[1]["exp_avg"], v_gain=state[1]["exp_avg_sq"])
+    return family.write()
