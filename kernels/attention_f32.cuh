@@ -33,22 +33,31 @@ __device__ __forceinline__ float dot_product(const float *x, const float *y, int
   return sum;
 }
 
-/* Adds the lane's columns of row l, times the weight of lane l, for the lanes in `seen`. The others' rows are not
- * read. */
-__device__ __forceinline__ void add_rows(float (&sum)[4], float weight, unsigned seen, const float *rows,
-                                         int64_t stride, int dim) {
-  __shared__ float weights[F32_WARPS][32];
-  float *const of_warp = weights[warp_id()];
-  __syncwarp(); /* nobody reads the last ones any more */
+/* The weights of 32 rows, one a lane, where the warp's other lanes can read them. They are written in turns: when they
+ * are written once more, all lanes have met at the turn between and read the last ones. */
+__device__ __forceinline__ const float *share_weights(float weight, int turn) {
+  __shared__ float weights[F32_WARPS][2][32];
+  float *const of_warp = weights[warp_id()][turn % 2];
   of_warp[lane_id()] = weight;
   __syncwarp();
+  return of_warp;
+}
+
+/* Adds the lane's columns of row l times weights[l], for the rows in `seen`. The others are not read. */
+__device__ __forceinline__ void add_rows(float (&sum)[4], const float *weights, unsigned seen, const float *rows,
+                                         int64_t stride, int dim) {
   for (const int column = 4 * lane_id(); column < dim && seen; seen &= seen - 1) {
     const int l = __ffs((int)seen) - 1;
     float x[4];
     load<4>(x, rows + l * stride + column);
 #pragma unroll
-    for (int j = 0; j < 4; j++) sum[j] = fmaf(of_warp[l], x[j], sum[j]);
+    for (int j = 0; j < 4; j++) sum[j] = fmaf(weights[l], x[j], sum[j]);
   }
+}
+
+/* A bit for each of the rows from `first` on, 32 at most, that are before `end`. */
+__device__ __forceinline__ unsigned rows_before(int end, int first) {
+  return end - first >= 32 ? 0xFFFFFFFFu : (1u << (end - first)) - 1u;
 }
 
 /* What dropout multiplies the probability of key j for query i by. */
@@ -61,9 +70,11 @@ __device__ __forceinline__ float dropout_factor(const AttentionShape &a, int b, 
 __device__ __forceinline__ void store_row(float *to, float (&x)[4], int dim, const float *rope, int64_t position) {
   const int column = 4 * lane_id(), half = dim / 2;
   float other[4]; /* of the pairs that are rotated together */
+  if (rope) {
 #pragma unroll
-  for (int j = 0; j < 4; j++)
-    other[j] = __shfl_sync(0xFFFFFFFFu, x[j], (column < half ? column + half : column - half) / 4 % 32);
+    for (int j = 0; j < 4; j++)
+      other[j] = __shfl_sync(0xFFFFFFFFu, x[j], (column < half ? column + half : column - half) / 4 % 32);
+  }
   if (column >= dim) return;
   if (rope && column < half) rotate_back(x, other, rope, position, column, dim);
   else if (rope) rotate_back(other, x, rope, position, column - half, dim);
@@ -80,7 +91,6 @@ __global__ void __launch_bounds__(32 * F32_WARPS) attention_f32(const Arguments<
   float max = -INFINITY, sum = 0.0f, out[4] = {};
   for (int j0 = visible.begin; j0 < visible.end; j0 += 32) {
     const int j = j0 + lane_id();
-    const unsigned seen = __ballot_sync(0xFFFFFFFFu, j < visible.end);
     const float score = j < visible.end ? a.scale * dot_product(q, a.k.at(b, j, kv_head), a.dim) : -INFINITY;
     const float top = fmaxf(max, warp_max(score)), shrink = max == top ? 1.0f : expf(max - top);
     float p = score == -INFINITY ? 0.0f : expf(score - top);
@@ -89,7 +99,7 @@ __global__ void __launch_bounds__(32 * F32_WARPS) attention_f32(const Arguments<
 #pragma unroll
     for (int n = 0; n < 4; n++) out[n] *= shrink;
     p *= dropout_factor(a, b, h, i, j);
-    add_rows(out, p, seen, a.v.at(b, j0, kv_head), a.v.row, a.dim);
+    add_rows(out, share_weights(p, j0 / 32), rows_before(visible.end, j0), a.v.at(b, j0, kv_head), a.v.row, a.dim);
   }
   sum = warp_sum(sum);
   if (a.lse && lane_id() == 0)
@@ -122,10 +132,9 @@ __global__ void __launch_bounds__(32 * F32_WARPS) attention_f32_queries(const Ar
   float dq[4] = {};
   for (int j0 = visible.begin; j0 < visible.end; j0 += 32) {
     const int j = j0 + lane_id();
-    const unsigned seen = __ballot_sync(0xFFFFFFFFu, j < visible.end);
     float p, ds = 0.0f;
     if (j < visible.end) ds = score_gradient(a, b, h, i, j, lse, delta, p);
-    add_rows(dq, ds, seen, a.k.at(b, j0, kv_head), a.k.row, a.dim);
+    add_rows(dq, share_weights(ds, j0 / 32), rows_before(visible.end, j0), a.k.at(b, j0, kv_head), a.k.row, a.dim);
   }
   store_row(a.dq.at(b, i, h), dq, a.dim, a.rope, a.positions ? a.positions[(int64_t)b * a.queries + i] : i);
 }
@@ -145,8 +154,8 @@ __global__ void __launch_bounds__(32 * F32_WARPS) attention_f32_keys(const Argum
       const int64_t query = ((int64_t)b * a.heads + h) * a.queries + i;
       float p = 0.0f, ds = 0.0f;
       if (sees) ds = score_gradient(a, b, h, i, j, a.lse[query], a.delta[query], p);
-      add_rows(dv, p, seen, a.dout.at(b, i0, h), a.dout.row, a.dim);
-      add_rows(dk, ds, seen, a.q.at(b, i0, h), a.q.row, a.dim);
+      add_rows(dv, share_weights(p, 0), seen, a.dout.at(b, i0, h), a.dout.row, a.dim);
+      add_rows(dk, share_weights(ds, 1), seen, a.q.at(b, i0, h), a.q.row, a.dim);
     }
   store_row(a.dk.at(b, j, kv_head), dk, a.dim, a.rope, a.positions ? a.positions[(int64_t)b * a.keys + j] : j);
   store_row(a.dv.at(b, j, kv_head), dv, a.dim, NULL, 0);

@@ -170,7 +170,7 @@ static int run_on(const Backend *backend, DType dtype, const char *group, const 
   return _cmocka_run_group_tests(title, copies, (size_t)count, NULL, NULL);
 }
 
-int run_on_backends(const char *group, const struct CMUnitTest *tests, int count) {
+static int run_in(DType last, const char *group, const struct CMUnitTest *tests, int count) {
   int failures = 0, runs = 0;
   if (count > MAX_TESTS) {
     fprintf(stderr, "%s: %d tests, room for %d\n", group, count, MAX_TESTS);
@@ -179,7 +179,7 @@ int run_on_backends(const char *group, const struct CMUnitTest *tests, int count
   const char *only = getenv("INKLING_TEST_BACKEND");
   for (const Backend *const *b = backend_list(); *b; b++) {
     if (only && strcmp((*b)->name, only) != 0) continue;
-    for (DType dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
+    for (DType dtype = DTYPE_F32; dtype <= last; dtype++) {
       bool required = strcmp((*b)->name, "cpu") == 0 ? dtype == DTYPE_F32 : only != NULL;
       if (!opens(*b, dtype)) {
         failures += required;
@@ -190,6 +190,14 @@ int run_on_backends(const char *group, const struct CMUnitTest *tests, int count
     }
   }
   return failures + (runs == 0);
+}
+
+int run_on_backends(const char *group, const struct CMUnitTest *tests, int count) {
+  return run_in(DTYPE_BF16, group, tests, count);
+}
+
+int run_on_backends_in_f32(const char *group, const struct CMUnitTest *tests, int count) {
+  return run_in(DTYPE_F32, group, tests, count);
 }
 
 /* ---- memory ---- */

@@ -36,6 +36,9 @@ typedef struct Fixture {
  * all dtypes. */
 int run_on_backends(const char *group, const struct CMUnitTest *tests, int count);
 
+/* The same in f32 alone: for operations whose arguments have no compute dtype. */
+int run_on_backends_in_f32(const char *group, const struct CMUnitTest *tests, int count);
+
 /* Frees what a Fixture of the test's own has made, and closes its context. */
 void fixture_free(Fixture *f);
 

@@ -31,7 +31,8 @@ asm(".text\n"
     "  pop %r12\n"
     "  pop %rbx\n"
     "  pop %rbp\n"
-    "  ret\n"
+    "  pop %rcx\n"
+    "  jmp *%rcx\n" /* a ret would always be predicted wrong */
     ".size emu_switch_stacks,.-emu_switch_stacks\n");
 
 static inline void fiber_switch(Fiber *from, Fiber *to) { emu_switch_stacks(&from->stack_pointer, to->stack_pointer); }

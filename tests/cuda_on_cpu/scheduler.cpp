@@ -43,6 +43,7 @@ static Fiber host;
 static int thread_count, live_count, barrier_count; /* barrier_count: threads that wait for the block */
 static Reduce barrier_reduce;
 static int barrier_result;
+static Order order;
 static Invoke kernel_invoke;
 static const void *kernel_tuple;
 static unsigned char *shared; /* dynamic shared memory */
@@ -171,18 +172,18 @@ static unsigned random_number() { /* xorshift */
 }
 
 static int choose_lane(unsigned ready) {
-  if (options().order == ORDER_FORWARD) return __builtin_ctz(ready);
-  if (options().order == ORDER_REVERSE) return 31 - __builtin_clz(ready);
+  if (order == ORDER_FORWARD) return __builtin_ctz(ready);
+  if (order == ORDER_REVERSE) return 31 - __builtin_clz(ready);
   for (unsigned skip = random_number() % unsigned(__builtin_popcount(ready)); skip; skip--) ready &= ready - 1;
   return __builtin_ctz(ready);
 }
 
 /* Leaves the current thread, which waits or has ended, for one that can run; for the host when all have ended. */
 static void run_another() {
-  const int count = int(warps.size()),
-            first = options().order == ORDER_RANDOM ? int(random_number() % unsigned(count)) : current->number / 32;
-  for (int i = 0; i < count; i++) {
-    const int w = (options().order == ORDER_REVERSE ? first - i + count : first + i) % count;
+  const int count = int(warps.size()), step = order == ORDER_REVERSE ? -1 : 1;
+  int w = order == ORDER_RANDOM ? int(random_number() % unsigned(count)) : current->number / 32;
+  for (int i = 0; i < count; i++, w += step) {
+    w = w < 0 ? count - 1 : w == count ? 0 : w;
     if (!warps[size_t(w)].ready) continue;
     Thread *to = &threads[size_t(w * 32 + choose_lane(warps[size_t(w)].ready))];
     if (to != current) switch_to(to);
@@ -212,7 +213,7 @@ static void make_wait(State state) {
 
 /* After a rendezvous that the current thread completed it may go on, but in random order need not. */
 static void continue_or_switch() {
-  if (current->state != READY || options().order == ORDER_RANDOM) run_another();
+  if (current->state != READY || order == ORDER_RANDOM) run_another();
 }
 
 void yield() {
@@ -369,13 +370,14 @@ static void run_block(unsigned number, size_t shared_bytes) {
     fiber_make(&t.fiber, t.stack, STACK_BYTES, thread_main);
   }
   epochs.running = true;
-  switch_to(&threads[options().order == ORDER_REVERSE ? size_t(thread_count - 1) : 0]);
+  switch_to(&threads[order == ORDER_REVERSE ? size_t(thread_count - 1) : 0]);
   epochs.running = false;
 }
 
 void run_grid(const void *kernel, const cudaLaunchConfig_t &config, Invoke invoke, const void *tuple) {
   if (current) die("a kernel is launched by a kernel");
   if (!random_state) random_state = options().seed;
+  order = options().order;
   gridDim = config.gridDim, blockDim = config.blockDim;
   thread_count = int(blockDim.x * blockDim.y * blockDim.z);
   kernel_invoke = invoke, kernel_tuple = tuple;
@@ -385,8 +387,7 @@ void run_grid(const void *kernel, const cudaLaunchConfig_t &config, Invoke invok
   const unsigned long long switches_before = switches;
   const unsigned blocks = gridDim.x * gridDim.y * gridDim.z;
   epochs.launch++;
-  for (unsigned i = 0; i < blocks; i++)
-    run_block(options().order == ORDER_REVERSE ? blocks - 1 - i : i, config.dynamicSmemBytes);
+  for (unsigned i = 0; i < blocks; i++) run_block(order == ORDER_REVERSE ? blocks - 1 - i : i, config.dynamicSmemBytes);
   if (options().verbose)
     fprintf(stderr, "emu: kernel %p: %u blocks of %d threads, %llu switches, %.2f ms\n", kernel, blocks, thread_count,
             switches - switches_before,
