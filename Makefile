@@ -130,8 +130,11 @@ $(BUILD)/bench_bpe: $(BUILD)/bench/bench_bpe.o $(LIBRARY_OBJECTS)
 $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 # What scripts/gpu_check.sh runs on the card; a build directory of its own, because the other one may be of another machine.
-GPU_TESTS := $(basename $(notdir $(wildcard tests/test_kernels*.c tests/test_model*.c) test_decode.c test_sample.c test_context.c))
-.PHONY: gpu-programs gpu-check
+GPU_FIRST := test_kernels_step test_kernels_attention test_decode
+GPU_TESTS := $(GPU_FIRST) $(filter-out $(GPU_FIRST),$(basename $(notdir $(wildcard tests/test_kernels*.c tests/test_model*.c))) test_sample test_context)
+.PHONY: gpu-programs gpu-test-names gpu-check
+gpu-test-names:
+	@echo $(GPU_TESTS)
 gpu-programs: $(BIN)/train $(BUILD)/bench_kernels $(BUILD)/check_fragments $(GPU_TESTS:%=$(BUILD)/tests/%) $(BUILD)/stories
 gpu-check:
 	@CARRY="$(CARRY)" CPPFLAGS="$(CPPFLAGS)" LDFLAGS="$(LDFLAGS)" scripts/gpu_check.sh "$(or $(STAGE),all)"
@@ -205,7 +208,7 @@ lint: layers
 	clang-format --dry-run --Werror $(SOURCES)
 	@awk '{ gsub(/[^ -~]+/, "?") } length > 120 { print FILENAME ":" FNR ": longer than 120 columns"; bad = 1 } END { exit bad }' $(SOURCES)
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -I. --suppress=missingIncludeSystem $(filter %.c,$(SOURCES))
-	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc' --warnings-as-errors='*' $(LIBRARY) train.c generate.c -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) -DINKLING_VERSION='""'
+	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc' --warnings-as-errors='*' $(LIBRARY) train.c generate.c $(wildcard bench/*.c data/stories/*.c) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) -DINKLING_VERSION='""'
 	shellcheck scripts/*.sh tests/*.sh tests/cuda_on_cpu/*.sh data/*.sh .ci/run
 
 clean:

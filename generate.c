@@ -6,6 +6,7 @@
 #include "cli/startup.h"
 #include "util/array.h"
 #include "util/file.h"
+#include "util/path.h"
 #include "util/text.h"
 #include "util/threads.h"
 #include "checkpoint/checkpoint.h"
@@ -161,11 +162,10 @@ static bool prompt_bytes(const GenerateSettings *s, uint8_t **out, size_t *size,
     return *out || error_memory(error, "the prompt");
   }
   if (!s->prompt_file) return true;
-  bool standard = strcmp(s->prompt_file, "-") == 0;
-  FILE *stream = standard ? stdin : fopen(s->prompt_file, "rb");
+  FILE *stream = path_is_stdin(s->prompt_file) ? stdin : fopen(s->prompt_file, "rb");
   if (!stream) return fail(error, EXIT_INPUT, "cannot read the prompt from %s: %s", s->prompt_file, strerror(errno));
-  bool ok = read_all(stream, standard ? "standard input" : s->prompt_file, (size_t)1 << 30, out, size, error);
-  if (!standard) fclose(stream);
+  bool ok = read_all(stream, path_shown(s->prompt_file), (size_t)1 << 30, out, size, error);
+  if (stream != stdin) fclose(stream);
   return ok;
 }
 
@@ -214,8 +214,7 @@ static uint64_t random_seed(void) {
 static bool report_output(const Program *p, Error *error) {
   if (p->write_error == EPIPE) return true; /* the reader has what it wanted */
   if (p->write_error) return fail(error, EXIT_OUTPUT, "cannot write the text to stdout: %s", strerror(p->write_error));
-  if (stop_signal) return fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal), "interrupted");
-  return true;
+  return startup_go_on("generating", error);
 }
 
 static bool generate(Program *p, const uint8_t *text, size_t size, Error *error) {
@@ -267,13 +266,13 @@ static bool keep_scoring(void *context, int64_t windows, Error *error) {
                              .peak = NAN,
                              .seconds_left = NAN};
   if (scoring->p->console.terminal) console_progress(&scoring->p->console, &numbers, false);
-  return !stop_signal || fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal), "interrupted");
+  return startup_go_on("evaluating", error);
 }
 
 static bool keep_reading(void *context, int64_t bytes, Error *error) {
   Program *p = context;
   console_work(&p->console, &(ConsoleWork){"reading", (double)bytes, 0, true});
-  return !stop_signal || fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal), "interrupted");
+  return startup_go_on("reading", error);
 }
 
 /* The text's tokens, in a file whose name is gone. */
@@ -289,8 +288,7 @@ static bool open_tokens(Program *p, TokenFile *out, Error *error) {
                                 .spool = copy,
                                 .copying = reading,
                                 .is_model = checkpoint_is_model};
-  const Tokenization options = {.threads = s->machine.threads > 0 ? s->machine.threads : threads_available(),
-                                .encoding = reading};
+  const Tokenization options = {.threads = threads_count(s->machine.threads), .encoding = reading};
   ok = ok && corpus_open(&corpus, &s->score, 1, &source, error) &&
        tokenization_open(out, path, corpus, p->tokenizer, &options, error);
   console_work_end(&p->console);
@@ -358,15 +356,14 @@ static bool score(Program *p, Error *error) {
 /* Needs the tokenizer alone. */
 static bool convert(Program *p, Error *error) {
   const char *path = p->settings.encode ? p->settings.encode : p->settings.decode;
-  const bool standard = strcmp(path, "-") == 0;
-  const char *name = standard ? "standard input" : path;
-  FILE *in = standard ? stdin : fopen(path, "rb");
+  const char *name = path_shown(path);
+  FILE *in = path_is_stdin(path) ? stdin : fopen(path, "rb");
   if (!in) return fail(error, EXIT_INPUT, "cannot read %s: %s", name, strerror(errno));
   Error why = {0};
   bool ok = p->settings.encode ? convert_to_ids(p->tokenizer, in, name, stdout, &why)
                                : convert_to_text(p->tokenizer, in, name, stdout, &why);
   if (!ok && why.code == EXIT_OUTPUT && errno == EPIPE) ok = true; /* the reader has what it wanted */
-  if (!standard) fclose(in);
+  if (in != stdin) fclose(in);
   return ok || fail(error, why.code, "%s", why.text);
 }
 

@@ -82,7 +82,6 @@ typedef struct Model Model;
 /* Allocates the weights (zeroed); nothing else. `backend` and `context` must outlive the model. EXIT_MEMORY. */
 bool model_open(Model **out, const Backend *backend, Context *context, const ModelConfig *config, Error *error);
 void model_close(Model *model); /* NULL is allowed */
-const ModelConfig *model_config(const Model *model);
 const ParameterTable *model_table(const Model *model);
 
 /* Whole arenas between host and device: [table->arena] floats, checkpoint layout. */

@@ -39,7 +39,7 @@ static bool choose_length(Run *r, const ChoiceInputs *given, Error *error) {
   }
   if (!isnan(s->minutes)) {
     const bool asked = options_origin(&r->options, &s->minutes) == ORIGIN_COMMAND_LINE;
-    const double known = s->resume && !asked ? checkpoint_find_number(r->dir, "steps") : NAN;
+    const double known = s->resume && !asked ? run_saved_steps(r->dir) : NAN;
     if (known >= 1) steps_per_minute = (known + 0.5) / s->minutes;
     else if (!run_measure_steps_per_minute(r, &steps_per_minute, error)) return false;
   }

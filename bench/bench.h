@@ -84,7 +84,7 @@ typedef struct Need {
 /* Opens b->c, with random numbers in it. */
 bool bench_open(Bench *b, Error *error);
 const char *bench_dtype(const Bench *b);                 /* "f32", "bf16" */
-void *bench_out_of_memory(void);                         /* says so and ends the program */
+_Noreturn void bench_out_of_memory(void);                /* says so and ends the program */
 int bench_compare_doubles(const void *a, const void *b); /* of qsort */
 
 /* Times one case and prints and writes its row; every error becomes a row. Returns milliseconds a call, or 0. */

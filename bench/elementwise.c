@@ -80,7 +80,7 @@ static bool put_tokens(Bench *b, Operands *o, int at, int64_t count, int vocab, 
   if (!order) device = bench_ints(b, tokens, count);
   else {
     int32_t *starts = calloc((size_t)vocab + 2, sizeof *starts), *places = malloc((size_t)count * sizeof *places);
-    if (!starts || !places) return bench_out_of_memory();
+    if (!starts || !places) bench_out_of_memory();
     for (int64_t i = 0; i < count; i++) starts[tokens[i] + 2]++;
     for (int v = 0; v < vocab; v++) starts[v + 2] += starts[v + 1]; /* starts[v + 1]: first place of token v */
     for (int64_t i = 0; i < count; i++) places[starts[tokens[i] + 1]++] = (int32_t)i;

@@ -12,7 +12,7 @@ enum { MAX_OWNED = 512, BATCHES = 7 };
 static void *owned[MAX_OWNED]; /* device memory of the row at work */
 static int owned_count;
 
-void *bench_out_of_memory(void) {
+_Noreturn void bench_out_of_memory(void) {
   fprintf(stderr, "bench_kernels: out of host memory\n");
   exit(EXIT_MEMORY);
 }
@@ -37,7 +37,7 @@ static float random_number(void) {
 
 static void *upload_random(Bench *b, size_t bytes, bool floats) {
   unsigned char *host = malloc(bytes);
-  if (!host) return bench_out_of_memory();
+  if (!host) bench_out_of_memory();
   for (size_t i = 0; i < bytes; i += floats ? 4 : 2) {
     float x = random_number();
     uint32_t bits;

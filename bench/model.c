@@ -21,7 +21,7 @@ bool bench_model_ready(Bench *b, BenchModel *m) {
   m->params = (Parameters){.count = m->table.arena, .groups = m->table.groups, .group_count = m->table.group_count};
   size_t arena = m->table.arena * sizeof(float), pattern = b->quick ? 1 << 10 : 1 << 18;
   float *host = malloc(arena);
-  if (!host) return bench_out_of_memory();
+  if (!host) bench_out_of_memory();
   for (size_t i = 0; i < m->table.arena; i++) host[i] = i < pattern ? bench_small_number(i) : host[i - pattern];
   for (int i = 0; i < m->table.count; i++)
     for (int j = 0; m->table.tensors[i].rank == 1 && j < m->table.tensors[i].cols; j++)
@@ -35,7 +35,7 @@ bool bench_model_ready(Bench *b, BenchModel *m) {
   const ModelConfig *c = &m->config;
   size_t count = (size_t)c->ctx * (size_t)c->head_dim;
   float *table = malloc(count * sizeof *table);
-  if (!table) return bench_out_of_memory();
+  if (!table) bench_out_of_memory();
   for (size_t i = 0; i < count; i++) {
     double angle =
         (double)(i / (size_t)c->head_dim) * pow(10000.0, -2.0 * (double)(i % (size_t)c->head_dim / 2) / c->head_dim);
@@ -78,7 +78,7 @@ Case bench_case_of(const char *group, const char *model, const char *operation,
 
 int32_t *bench_random_tokens(int64_t count, int vocab) {
   int32_t *tokens = malloc((size_t)count * sizeof *tokens);
-  if (!tokens) return bench_out_of_memory();
+  if (!tokens) bench_out_of_memory();
   for (int64_t i = 0; i < count; i++)
     tokens[i] = (int32_t)(philox(7, (uint32_t)(i & 0xFFFFFFFF), 0xFCu << 24, 0, 0).word[0] % (uint32_t)vocab);
   return tokens;

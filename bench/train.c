@@ -11,7 +11,7 @@ enum { CHUNKS = 11 };
 /* Seconds of one step: the median over CHUNKS chunks of some steps each, a wait after every chunk. */
 static double time_training(Bench *b, Model *model, const int32_t *tokens, const int32_t *targets, double *loss,
                             Error *error) {
-  double chunk[CHUNKS] = {0}, start = clock_seconds();
+  double chunk[CHUNKS] = {0}, start;
   StepState report = {0};
   const TokenBatch batch = {tokens, targets, NULL};
   for (int i = 0; i < 3; i++) model_train_step(model, &batch); /* eager, recorded, replayed */

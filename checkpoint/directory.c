@@ -19,14 +19,20 @@
 
 /* ---- files ---- */
 
-/* Everything that a run writes. What checkpoint_remove_old() removes comes first, and of that what makes the old run
- * resumable. */
+/* What an older run leaves and a new one does not replace when it begins; first what makes the old run resumable. */
+#define LEFT_BY_OLD_RUN                                                                                                \
+  CHECKPOINT_LAST_STATE, CHECKPOINT_PREV_STATE, CHECKPOINT_TUNING, CHECKPOINT_SAMPLES, CHECKPOINT_STDIN_TEXT,          \
+      CHECKPOINT_STDIN_JSONL
+static const char *const old_run_files[] = {LEFT_BY_OLD_RUN};
+
+/* Everything that a run writes. */
 static const char *const run_files[] = {
-    CHECKPOINT_LAST_STATE, CHECKPOINT_PREV_STATE,        CHECKPOINT_TUNING,     CHECKPOINT_SAMPLES,
-    CHECKPOINT_STDIN_TEXT, CHECKPOINT_STDIN_JSONL,       CHECKPOINT_VAL_TOKENS, CHECKPOINT_TOKENS,
-    CHECKPOINT_METRICS,    CHECKPOINT_SETTINGS,          TOKENIZER_JSON,        TOKENIZER_CONFIG_JSON,
-    CHECKPOINT_WEIGHTS,    CHECKPOINT_GENERATION_CONFIG, CHECKPOINT_CONFIG};
-enum { RUN_FILES = sizeof run_files / sizeof run_files[0], OLD_RUN_FILES = 6 };
+    LEFT_BY_OLD_RUN, CHECKPOINT_VAL_TOKENS, CHECKPOINT_TOKENS,  CHECKPOINT_METRICS,           CHECKPOINT_SETTINGS,
+    TOKENIZER_JSON,  TOKENIZER_CONFIG_JSON, CHECKPOINT_WEIGHTS, CHECKPOINT_GENERATION_CONFIG, CHECKPOINT_CONFIG};
+enum {
+  RUN_FILES = sizeof run_files / sizeof run_files[0],
+  OLD_RUN_FILES = sizeof old_run_files / sizeof old_run_files[0]
+};
 
 CheckpointPath checkpoint_path(const char *dir, const char *name) {
   CheckpointPath path;
@@ -40,11 +46,11 @@ bool checkpoint_write_file(const char *dir, const char *name, const char *text, 
 
 void checkpoint_remove_file(const char *dir, const char *name) { unlink(checkpoint_path(dir, name).text); }
 
-static void remove_files(const char *dir, int count) {
-  for (int i = 0; i < count; i++) checkpoint_remove_file(dir, run_files[i]);
+static void remove_files(const char *dir, const char *const *names, int count) {
+  for (int i = 0; i < count; i++) checkpoint_remove_file(dir, names[i]);
 }
 
-void checkpoint_remove_old(const char *dir) { remove_files(dir, OLD_RUN_FILES); }
+void checkpoint_remove_old(const char *dir) { remove_files(dir, old_run_files, OLD_RUN_FILES); }
 
 /* ---- nothing of the user's is replaced ---- */
 
@@ -140,7 +146,7 @@ void checkpoint_unlock(CheckpointLock *lock, const char *dir, bool keep) {
   if (lock->fd < 0) return;
   if (!keep) checkpoint_remove_file(dir, CHECKPOINT_STDIN_COPY);
   if (!keep && !lock->had_model) {
-    remove_files(dir, RUN_FILES);
+    remove_files(dir, run_files, RUN_FILES);
     checkpoint_remove_file(dir, LOCK_NAME);
     if (lock->created) rmdir(dir);
   }

@@ -169,7 +169,7 @@ bool options_load(Options *options, const char *path, ExitCode code, Error *erro
 
 static void write_row(FILE *stream, const Option *row, OptionsResolve *resolve, const void *context) {
   const OptionValue value = option_load(row);
-  const TextList one = {(const char *[]){value.text}, 1};
+  const TextList one = {.items = (const char *[]){value.text}, .count = 1};
   const TextList *texts = row->kind == OPTION_LIST ? row->value : &one;
   char text[400];
   option_value_text(row, value, text, sizeof text);

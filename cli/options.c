@@ -1,6 +1,7 @@
 /* The table of options and the command line. */
 #include "cli/option_internal.h"
 #include "cli/option_rows.h"
+#include "util/array.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -86,7 +87,7 @@ void options_free(Options *options) {
     const Option *row = &options->rows[i];
     if (row->kind == OPTION_LIST) {
       free(((TextList *)row->value)->items);
-      *(TextList *)row->value = (TextList){NULL, 0};
+      *(TextList *)row->value = (TextList){0};
     } else if (option_is_text(row) && row->origin != ORIGIN_DEFAULT) {
       option_store(row, row->initial);
     }
@@ -111,9 +112,7 @@ static const char *keep_text(Options *options, const char *text) {
 }
 
 static bool list_append(TextList *list, const char *text) {
-  const char **items = realloc(list->items, ((size_t)list->count + 1) * sizeof *items);
-  if (!items) return false;
-  list->items = items;
+  if (!array_reserve(&list->items, &list->capacity, (size_t)list->count + 1, sizeof *list->items)) return false;
   list->items[list->count++] = text;
   return true;
 }

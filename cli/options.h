@@ -27,6 +27,7 @@
 typedef struct TextList {
   const char **items; /* NULL while empty; must be empty before options_parse() */
   int count;
+  size_t capacity;
 } TextList;
 
 /* `500` (steps), `90s`, `10m`, `2h`: one of the two is not zero. Both are zero for `0` (never). */

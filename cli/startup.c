@@ -13,6 +13,10 @@
 
 _Atomic int stop_signal;
 
+bool startup_go_on(const char *doing, Error *error) {
+  return !stop_signal || fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal), "stopped while %s", doing);
+}
+
 /* Waits for signals in a thread of its own. A handler would run on the stack of whatever it interrupts, and the
  * generated kernels of oneDNN 2.6 do not leave room for that: 15 of 400 small training runs that were sent one SIGINT
  * or SIGTERM ended in a corrupted heap, and 11 of 12 that were interrupted every few milliseconds. */

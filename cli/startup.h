@@ -9,6 +9,9 @@
  * once, which is safe because every file is replaced atomically. */
 extern _Atomic int stop_signal;
 
+/* False, with `error` filled, when a signal has asked to stop; `doing` is what it interrupts, in the -ing form. */
+bool startup_go_on(const char *doing, Error *error);
+
 /* Parses the command line; then prints --help or --version, or calls run(context). Prints the error, if there is one,
  * and returns the exit status. Call it early in main(): it starts the program again, once, when the environment does
  * not say yet how long OpenMP's threads spin before they sleep, which the runtime reads before main(). */

@@ -4,6 +4,7 @@
 
 #include "util/checksum.h"
 #include "util/file.h"
+#include "util/path.h"
 #include "util/text.h"
 #include "dataset/file_list.h"
 #include "dataset/jsonl.h"
@@ -67,7 +68,7 @@ static bool list_sources(Corpus *corpus, const char *const *sources, int count, 
     return fail(error, EXIT_INPUT, "no text was given: name a file or a directory, or - for standard input");
   const bool jsonl = options->field || options->prompt_field;
   for (int i = 0; i < count; i++) {
-    if (strcmp(sources[i], "-") != 0) {
+    if (!path_is_stdin(sources[i])) {
       if (!file_list_add(&corpus->list, sources[i], error)) return false;
       continue;
     }

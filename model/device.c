@@ -68,8 +68,6 @@ void model_close(Model *m) {
   free(m);
 }
 
-const ModelConfig *model_config(const Model *m) { return &m->config; }
-
 const ParameterTable *model_table(const Model *m) { return &m->table; }
 
 static float *arena_of(Model *m, ArenaKind which) {

@@ -63,10 +63,6 @@ for place in "$toolkit/lib64" "$toolkit"/targets/*/lib "$site"/nvidia/*/lib; do
 done
 
 make_flags=(BUILD="$build" BIN="$build" NO_INSTALL=1 ${carry:+CARRY="$carry"} ${CPPFLAGS:+CPPFLAGS="$CPPFLAGS"} ${LDFLAGS:+LDFLAGS="$LDFLAGS"})
-# The test programs: those of the operations, which compute-sanitizer watches too, and the others.
-operations=(test_kernels_step test_kernels_attention test_decode test_kernels test_kernels_linear test_kernels_loss
-  test_kernels_attention_shapes test_sample test_kernels_dropout)
-tests=("${operations[@]}" test_model test_model_train test_context)
 quick=()
 small=(--preset nano)
 if [ -n "${EMULATED:-}" ]; then
@@ -74,6 +70,8 @@ if [ -n "${EMULATED:-}" ]; then
   quick=(--quick)
   small=(--layers 2 --heads 2 --dim 32 --ctx 16 --batch 2)
 fi
+tests=()
+[ -z "$stages" ] || read -ra tests <<<"$(make --no-print-directory "${make_flags[@]}" gpu-test-names)"
 export PYTHONUNBUFFERED=1 CUDA_MODULE_LOADING=${CUDA_MODULE_LOADING:-LAZY}
 mkdir -p "$out" "$build/parts"
 summary=()
@@ -254,7 +252,8 @@ sanitize() {
   part "memcheck of training" 60 sanitized memcheck "$build/train" "$text" --out "$build/parts/sanitized.run" --overwrite --layers 2 --heads 2 \
     --dim 64 --ctx 32 --batch 2 --steps 4 --eval-every 0 --val-frac 0 --sample-tokens 0 --device cuda --dtype bf16 --quiet
   for tool in memcheck racecheck; do
-    for program in "${operations[@]}"; do
+    for program in "${tests[@]}"; do
+      case $program in test_model* | test_context) continue ;; esac # operations alone
       [ ! -x "$build/tests/$program" ] || part "$tool of $program" 75 sanitized "$tool" "$build/tests/$program"
     done
   done

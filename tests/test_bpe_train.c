@@ -219,7 +219,7 @@ static bool see(void *context, int64_t merges, Error *error) {
   seen->merges = merges;
   seen->calls++;
   if (!seen->stop_at || merges < seen->stop_at) return true;
-  error->code = EXIT_SIGINT; /* cmocka has taken the name of fail() */
+  error->code = EXIT_SIGNALS; /* cmocka has taken the name of fail() */
   return false;
 }
 
@@ -237,7 +237,7 @@ static void progress_is_reported(void **state) {
     bool ok = bpe_trainer_finish(trainer, 257 + 600, (Progress){see, &seen}, &merges, &count, &error);
     assert_true(ok == !stops);
     if (stops) {
-      assert_int_equal(error.code, EXIT_SIGINT);
+      assert_int_equal(error.code, EXIT_SIGNALS);
       assert_int_equal(seen.calls, 1);
       assert_null(merges);
     } else assert_int_equal(seen.merges, 512);

@@ -172,7 +172,7 @@ static bool hear(void *context, int64_t bytes, Error *error) {
   assert_true(bytes >= heard->bytes);
   heard->bytes = bytes;
   heard->calls++;
-  if (heard->stop_after > 0 && heard->calls >= heard->stop_after) return (fail)(error, EXIT_SIGINT, "stopped");
+  if (heard->stop_after > 0 && heard->calls >= heard->stop_after) return (fail)(error, EXIT_SIGNALS, "stopped");
   return true;
 }
 
@@ -228,7 +228,7 @@ static void standard_input_fails(void **state) {
   refuse_with(dash, 1, NULL, EXIT_INTERNAL, "no file to be copied to");
   Heard heard = {.stop_after = 1};
   options.copying = (Progress){hear, &heard};
-  refuse_with(dash, 1, &options, EXIT_SIGINT, "stopped");
+  refuse_with(dash, 1, &options, EXIT_SIGNALS, "stopped");
   options = (CorpusOptions){.spool = "/nowhere/at/all"};
   refuse_with(dash, 1, &options, EXIT_OUTPUT, "/nowhere/at/all");
   restore_stdin(kept);
@@ -243,7 +243,7 @@ static void silent_pipes_can_be_stopped(void **state) {
   assert_int_equal(pipe(ends), 0);
   assert_int_equal(write(ends[1], "abc", 3), 3);
   assert_false(spool_copy(ends[0], at(*state, "copy"), (Progress){hear, &heard}, &error));
-  expect_error(&error, EXIT_SIGINT, "stopped");
+  expect_error(&error, EXIT_SIGNALS, "stopped");
   assert_int_equal(heard.bytes, 3);
   assert_int_equal(write(ends[1], "def", 3), 3);
   close(ends[1]);

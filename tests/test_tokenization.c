@@ -184,7 +184,7 @@ typedef struct Stop {
 static bool stop_at(void *context, int64_t bytes, Error *error) {
   Stop *stop = context;
   stop->bytes = bytes;
-  return bytes < stop->at || (fail)(error, EXIT_SIGINT, "stopped");
+  return bytes < stop->at || (fail)(error, EXIT_SIGNALS, "stopped");
 }
 
 static void expect_stop(Fixture *f, Corpus *corpus, int64_t at_bytes, int64_t before) {
@@ -194,12 +194,12 @@ static void expect_stop(Fixture *f, Corpus *corpus, int64_t at_bytes, int64_t be
   Stop stop = {.at = at_bytes};
   const Tokenization options = {.threads = 2, .encoding = {stop_at, &stop}};
   assert_false(tokenization_open(&file, at(f, "tokens"), corpus, tokenizer, &options, &error));
-  assert_int_equal(error.code, EXIT_SIGINT);
+  assert_int_equal(error.code, EXIT_SIGNALS);
   assert_true(stop.bytes >= at_bytes && stop.bytes < before);
   assert_int_equal(access(at(f, "tokens"), F_OK), -1); /* nothing half is left */
   const TokenizerTraining same = {.vocab_size = 300, .threads = 2, .counting = {stop_at, &stop}};
   assert_false(tokenizer_training_run(&trained, corpus, &same, &training));
-  assert_int_equal(training.code, EXIT_SIGINT);
+  assert_int_equal(training.code, EXIT_SIGNALS);
   assert_true(stop.bytes >= at_bytes && stop.bytes < before);
   tokenizer_free(tokenizer);
 }

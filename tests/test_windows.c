@@ -341,7 +341,7 @@ static void test_packed_windows(void **state) {
 
 static bool stop_it(void *context, int64_t tokens, Error *error) {
   *(int64_t *)context = tokens;
-  error->code = EXIT_SIGINT;
+  error->code = EXIT_SIGNALS;
   return false;
 }
 
@@ -354,7 +354,7 @@ static void test_errors(void **state) {
   const TokenRange all = {&f->file, 0, f->tokens};
   int64_t told = 0;
   assert_false(packing_make(&p, &all, 8, END, (Progress){stop_it, &told}, &stopped));
-  assert_int_equal(stopped.code, EXIT_SIGINT);
+  assert_int_equal(stopped.code, EXIT_SIGNALS);
   assert_int_equal(told, f->tokens);
   const uint32_t bad = VOCAB;
   FILE *stream = fopen(f->path, "r+b");

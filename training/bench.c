@@ -25,7 +25,7 @@ static bool time_step(Run *r, int64_t step, double *start, double *seconds, Erro
   const double end = clock_seconds();
   *seconds = end - *start;
   *start = end;
-  return !stop_signal || fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal), "stopped while timing");
+  return startup_go_on("timing", error);
 }
 
 /* Seconds of `steps` training steps after a warm-up, ascending; the caller frees them. NULL on errors. */

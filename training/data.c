@@ -1,5 +1,6 @@
 /* What a run is trained on: sources -> corpus -> tokenizer -> token files -> ranges of tokens -> windows. */
 #include "util/file.h"
+#include "util/path.h"
 #include "util/text.h"
 #include "util/threads.h"
 #include "cli/startup.h"
@@ -34,12 +35,10 @@ static bool report(void *context, int64_t done, Error *error) {
   const double all = work->file ? (double)work->file->info.tokens : work->all;
   work->began = true;
   console_work(&work->r->console, &(ConsoleWork){work->name, (double)done, all, work->bytes});
-  return !stop_signal || fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal), "stopped while %s", work->name);
+  return startup_go_on(work->name, error);
 }
 
 /* ---- sources and corpus ---- */
-
-static bool is_standard_input(const char *source) { return strcmp(source, "-") == 0; }
 
 static bool stdin_is_jsonl(const TrainSettings *s) { return s->jsonl_field || s->prompt_field; }
 
@@ -47,10 +46,7 @@ const char *run_stdin_file(const Run *r) {
   return stdin_is_jsonl(&r->settings) ? CHECKPOINT_STDIN_JSONL : CHECKPOINT_STDIN_TEXT;
 }
 
-const char *run_text_name(const Run *r) {
-  const char *first = r->settings.data.items[0];
-  return is_standard_input(first) ? "standard input" : first;
-}
+const char *run_text_name(const Run *r) { return path_shown(r->settings.data.items[0]); }
 
 /* A file of the run directory; a run without one has a scratch directory. */
 static CheckpointPath data_path(const Run *r, const char *name) {
@@ -80,8 +76,8 @@ static void warn_of_bytes(Run *r) {
   const TextList *data = &r->settings.data;
   const CheckpointPath copy = data_path(r, CHECKPOINT_STDIN_COPY);
   for (int i = 0; i < data->count; i++) {
-    const bool piped = is_standard_input(data->items[i]);
-    const OneLine name = text_one_line(piped ? "standard input" : data->items[i], 250);
+    const bool piped = path_is_stdin(data->items[i]);
+    const OneLine name = text_one_line(path_shown(data->items[i]), 250);
     const FileLooks looks = file_list_looks(piped ? copy.text : data->items[i]);
     if (looks.unpacker)
       console_warning(&r->console,
@@ -98,7 +94,7 @@ static void warn_of_bytes(Run *r) {
 
 static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (s->val && is_standard_input(s->val))
+  if (s->val && path_is_stdin(s->val))
     return fail(error, EXIT_USAGE, "--val - : standard input can only be the training text; name a file");
   if (s->val && !open_corpus(r, &s->val, 1, val, error)) return false;
   if (!open_corpus(r, s->data.items, s->data.count, train, error)) return false;
@@ -210,7 +206,7 @@ bool run_open_data(Run *r, Error *error) {
   Corpus *train = NULL, *val = NULL;
   TrainSettings *s = &r->settings;
   if (s->pack < 0) s->pack = s->prompt_field ? PACK_DOCS : PACK_STREAM;
-  r->threads = s->machine.threads > 0 ? s->machine.threads : threads_available();
+  r->threads = threads_count(s->machine.threads);
   bool ok = (settings_have_directory(s) || file_temporary_directory(&r->scratch, error)) &&
             find_corpora(r, &train, &val, error) && open_tokenizer(r, train, error) &&
             open_ranges(r, train, val, error);

@@ -1,4 +1,5 @@
 /* The run directory: its name, its lock, and what it holds before the first step. */
+#include "util/path.h"
 #include "training/run.h"
 
 #include <errno.h>
@@ -10,8 +11,9 @@
 
 /* NAME.run in the current directory, from the last part of the first source's path without its extension. */
 static char *default_directory(const char *source) {
-  char *real = strcmp(source, "-") != 0 ? realpath(source, NULL) : NULL; /* "." and "texts/" have names, too */
-  const char *path = real ? real : strcmp(source, "-") == 0 ? "stdin" : source;
+  const bool piped = path_is_stdin(source);
+  char *real = piped ? NULL : realpath(source, NULL); /* "." and "texts/" have names, too */
+  const char *path = real ? real : piped ? "stdin" : source;
   const char *slash = strrchr(path, '/'), *name = slash && slash[1] ? slash + 1 : path, *dot = strrchr(name, '.');
   size_t length = dot && dot > name ? (size_t)(dot - name) : strlen(name);
   const size_t size = length + sizeof ".run";
@@ -53,7 +55,7 @@ bool run_take_directory(Run *r, Error *error) {
 
 /* A run could not be resumed without what it was given; a resumed one can. */
 static bool check_input(const char *path, Error *error) {
-  if (!path || strcmp(path, "-") == 0 || access(path, F_OK) == 0) return true;
+  if (!path || path_is_stdin(path) || access(path, F_OK) == 0) return true;
   return fail(error, EXIT_INPUT, "%s was deleted since it was opened; a run needs it to be resumed", path);
 }
 
@@ -66,7 +68,7 @@ static bool check_inputs(const TrainSettings *s, Error *error) {
 /* Paths are written so that they hold from any directory, as far as there is still something there. */
 static char *absolute_path(const void *settings, const void *value, const char *text) {
   const TrainSettings *s = settings;
-  const bool is_source = (value == &s->data || value == &s->val) && strcmp(text, "-") != 0;
+  const bool is_source = (value == &s->data || value == &s->val) && !path_is_stdin(text);
   const bool is_tokenizer = value == &s->tokenizer && settings_tokenizer_is_path(s);
   return is_source || is_tokenizer ? realpath(text, NULL) : NULL;
 }

@@ -9,6 +9,7 @@
 
 /* ---- metadata ---- */
 
+#define NOTE_STEPS "steps" /* also read before the state is */
 enum { NOTES = 14, NOTE_BYTES = 128 };
 
 typedef struct Notes {
@@ -35,7 +36,7 @@ static void make_notes(const Run *r, Notes *n) {
   char machine[NOTE_BYTES];
   describe_machine(r, machine);
   note(n, "step", "%" PRId64, r->step);
-  note(n, "steps", "%" PRId64, r->settings.steps);
+  note(n, NOTE_STEPS, "%" PRId64, r->settings.steps);
   note(n, "best_step", "%" PRId64, r->best_step);
   note(n, "bad_evals", "%" PRId64, r->bad_evals);
   note(n, "evaluated_step", "%" PRId64, r->evaluated_step);
@@ -127,6 +128,8 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   return fail(error, EXIT_USAGE, "%s is finished at step %" PRId64 "; give --steps with a larger number to continue",
               r->dir, r->step);
 }
+
+double run_saved_steps(const char *dir) { return checkpoint_find_number(dir, NOTE_STEPS); }
 
 bool run_restore_state(Run *r, Error *error) {
   CheckpointState state = {0};

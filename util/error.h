@@ -22,9 +22,7 @@ typedef enum ExitCode {
   EXIT_NONFINITE = 6,  /* loss, gradient or logits not finite */
   EXIT_OUTPUT = 7,     /* full disk, unwritable directory */
   EXIT_BUSY = 8,       /* the run directory is in use */
-  EXIT_SIGNALS = 128,  /* + the signal that stopped it */
-  EXIT_SIGINT = 130,
-  EXIT_SIGTERM = 143
+  EXIT_SIGNALS = 128   /* + the signal that stopped it */
 } ExitCode;
 
 typedef struct Error {

@@ -1,8 +1,11 @@
 #include "util/path.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+bool path_is_stdin(const char *path) { return strcmp(path, "-") == 0; }
+
+const char *path_shown(const char *path) { return path_is_stdin(path) ? "standard input" : path; }
 
 char *path_join(const char *dir, const char *name) {
   size_t length = strlen(dir), name_length = strlen(name);

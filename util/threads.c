@@ -3,7 +3,8 @@
 #include <omp.h>
 #include <stdio.h>
 
-int threads_available(void) {
+int threads_count(int wanted) {
+  if (wanted > 0) return wanted;
   int threads = omp_get_num_procs();
   FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
   if (!file) return threads;

@@ -2,7 +2,8 @@
 #ifndef INKLING_UTIL_THREADS_H
 #define INKLING_UTIL_THREADS_H
 
-/* CPUs that it may use: its affinity mask and, in a container, the quota of its control group. */
-int threads_available(void);
+/* `wanted`, or where that is not positive: the CPUs that it may use, by its affinity mask and, in a container, the
+ * quota of its control group. */
+int threads_count(int wanted);
 
 #endif

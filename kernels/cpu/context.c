@@ -23,7 +23,7 @@ bool cpu_open(Context **out, const ContextOptions *options, Error *error) {
   Context *c = calloc(1, sizeof *c);
   if (!c) return fail(error, EXIT_MEMORY, "out of memory opening the CPU backend");
   c->dtype = options->dtype;
-  c->threads = options->threads > 0 ? options->threads : threads_available();
+  c->threads = threads_count(options->threads);
   *out = c;
   return true;
 }
