@@ -35,7 +35,7 @@ __device__ __forceinline__ float dot_product(const float *x, const float *y, int
 
 /* The weights of 32 rows, one a lane, where the warp's other lanes can read them. They are written in turns: when they
  * are written once more, all lanes have met at the turn between and read the last ones. */
-__device__ __forceinline__ const float *share_weights(float weight, int turn) {
+__device__ __forceinline__ const float *share_weights(float weight, unsigned turn) {
   __shared__ float weights[F32_WARPS][2][32];
   float *const of_warp = weights[warp_id()][turn % 2];
   of_warp[lane_id()] = weight;
@@ -99,7 +99,8 @@ __global__ void __launch_bounds__(32 * F32_WARPS) attention_f32(const Arguments<
 #pragma unroll
     for (int n = 0; n < 4; n++) out[n] *= shrink;
     p *= dropout_factor(a, b, h, i, j);
-    add_rows(out, share_weights(p, j0 / 32), rows_before(visible.end, j0), a.v.at(b, j0, kv_head), a.v.row, a.dim);
+    add_rows(out, share_weights(p, (unsigned)j0 / 32), rows_before(visible.end, j0), a.v.at(b, j0, kv_head), a.v.row,
+             a.dim);
   }
   sum = warp_sum(sum);
   if (a.lse && lane_id() == 0)
@@ -134,7 +135,8 @@ __global__ void __launch_bounds__(32 * F32_WARPS) attention_f32_queries(const Ar
     const int j = j0 + lane_id();
     float p, ds = 0.0f;
     if (j < visible.end) ds = score_gradient(a, b, h, i, j, lse, delta, p);
-    add_rows(dq, share_weights(ds, j0 / 32), rows_before(visible.end, j0), a.k.at(b, j0, kv_head), a.k.row, a.dim);
+    add_rows(dq, share_weights(ds, (unsigned)j0 / 32), rows_before(visible.end, j0), a.k.at(b, j0, kv_head), a.k.row,
+             a.dim);
   }
   store_row(a.dq.at(b, i, h), dq, a.dim, a.rope, a.positions ? a.positions[(int64_t)b * a.queries + i] : i);
 }
