@@ -2,11 +2,12 @@
 #   make            build both            make demo      train on a sample corpus for a minute or two
 #   make test       the whole test suite  make sanitize  the same under ASan and UBSan
 #   make format     clang-format          make lint      clang-tidy, cppcheck, shellcheck, layers
+#   make vectorized that the marked loops of kernels/cpu become vector instructions, with gcc and with clang
 #   make layers     that no folder uses a higher one, by #include or by symbol
 #   make test-cuda-on-cpu [SANITIZE=address|race]   the CUDA kernels' tests on a machine without a GPU
 #   make check-spills [CUDA_ARCH=all]               that no kernel keeps variables in memory for want of registers
 #   make gpu-check [STAGE=parity|sanitize|speed]    everything that needs a real GPU: docs/gpu.md
-# Settings: CC=clang, PORTABLE=1 (no native instructions), NO_ONEDNN=1 (own GEMM), NO_CUDA=1 (no CUDA backend),
+# Settings: CC=clang, NO_ONEDNN=1 (own GEMM), NO_CUDA=1 (no CUDA backend),
 #           CUDA_ARCH="80 90" or all (which GPUs; default: the one that is here, else 80 and 90), NO_INSTALL=1 (never
 #           install packages), V=1 (show the commands), CPPFLAGS and LDFLAGS (libraries in other places),
 #           CARRY=DIR (jansson, PCRE2 and cmocka in DIR/include and DIR/lib, as scripts/gpu_carry.sh puts them there).
@@ -23,12 +24,15 @@ override CPPFLAGS += -I$(CARRY)/include
 override LDFLAGS += -L$(CARRY)/lib -Wl,-rpath,$(abspath $(CARRY)/lib)
 endif
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Werror
-ARCHITECTURE := $(if $(PORTABLE),,-march=native)
 SANITIZERS := $(if $(filter 1 address,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -g -DINKLING_SANITIZE)
 CFLAGS ?= -O3
+# The CPU kernels are compiled once for each of these instruction sets (kernels/backends.c lists them again), everything
+# else for any processor of the architecture. Floating-point exceptions need not be exact, so comparisons may become masks.
+ISAS := $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),v4 v3 v2,generic)
+ISA_FLAGS = -DCPU_ISA=$(1) -fno-trapping-math $(if $(filter v%,$(1)),-march=x86-64-$(1)) $(if $(filter v4,$(1)),-mprefer-vector-width=512)
 # Not fast-math: NaN and infinity keep their meaning. Products may be fused into sums, and sqrtf sets no errno.
 ARITHMETIC := -ffp-contract=fast -fno-math-errno
-ALL_CFLAGS = -std=c11 $(CPPFLAGS) $(CFLAGS) $(ARITHMETIC) $(ARCHITECTURE) -fopenmp -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP $(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
+ALL_CFLAGS = -std=c11 $(CPPFLAGS) $(CFLAGS) $(ARITHMETIC) -fopenmp -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP $(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
 ALL_LDFLAGS = $(LDFLAGS) -fopenmp $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
 
 # Libraries. jansson and PCRE2 are needed; they are linked statically where their archives are there, so that the programs
@@ -85,8 +89,10 @@ CUDA_OBJECTS := $(CUDA_SOURCES:%.cu=$(BUILD)/%.cu.o)
 LIBS += -lm
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
-LIBRARY := model.c $(wildcard model/*.c kernels/*.c kernels/cpu/*.c util/*.c tokenizer/*.c dataset/*.c checkpoint/*.c training/*.c cli/*.c)
-LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
+LIBRARY := model.c $(wildcard model/*.c kernels/*.c util/*.c tokenizer/*.c dataset/*.c checkpoint/*.c training/*.c cli/*.c)
+CPU_KERNELS := $(wildcard kernels/cpu/*.c)
+CPU_OBJECTS := $(foreach isa,$(ISAS),$(CPU_KERNELS:%.c=$(BUILD)/%.$(isa).o))
+LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/fuzz_%,$(wildcard tests/*.c)))
 
@@ -107,6 +113,16 @@ $(BUILD)/train.o $(BUILD)/generate.o: $(BUILD)/version
 $(BUILD)/%.o: %.c $(BUILD)/flags | check-libraries
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -c $< -o $@
+
+.PHONY: isa-flags
+isa-flags:
+	@echo '$(filter-out -MMD -MP,$(ALL_CFLAGS)) $(call ISA_FLAGS,$(ISA))'
+define compile_for_isa
+$(BUILD)/kernels/cpu/%.$(1).o: kernels/cpu/%.c $(BUILD)/flags | check-libraries
+	@mkdir -p $$(@D)
+	$$(Q)$$(CC) $$(ALL_CFLAGS) $(call ISA_FLAGS,$(1)) -c $$< -o $$@
+endef
+$(foreach isa,$(ISAS),$(eval $(call compile_for_isa,$(isa))))
 
 $(BUILD)/%.cu.o: %.cu $(BUILD)/cuda-flags
 	@mkdir -p $(@D)
@@ -201,14 +217,19 @@ demo: deps
 layers: $(BIN)/train $(BIN)/generate
 	@tests/layers.sh $(BUILD) && tests/layers.sh --self-test
 
+.PHONY: vectorized
+vectorized:
+	@CC=$(CC) tests/vectorized.sh
+	@case "$(CC)" in *clang*) ;; *) if command -v clang >/dev/null; then CC=clang tests/vectorized.sh; fi ;; esac
+
 SOURCES = $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp')
 format:
 	@clang-format -i $(SOURCES)
-lint: layers
+lint: layers vectorized
 	clang-format --dry-run --Werror $(SOURCES)
 	@awk '{ gsub(/[^ -~]+/, "?") } length > 120 { print FILENAME ":" FNR ": longer than 120 columns"; bad = 1 } END { exit bad }' $(SOURCES)
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -I. --suppress=missingIncludeSystem $(filter %.c,$(SOURCES))
-	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc' --warnings-as-errors='*' $(LIBRARY) train.c generate.c $(wildcard bench/*.c data/stories/*.c) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) -DINKLING_VERSION='""'
+	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc' --warnings-as-errors='*' $(LIBRARY) $(CPU_KERNELS) train.c generate.c $(wildcard bench/*.c data/stories/*.c) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) -DCPU_ISA=v3 -march=x86-64-v3 -DINKLING_VERSION='""'
 	shellcheck scripts/*.sh tests/*.sh tests/cuda_on_cpu/*.sh data/*.sh .ci/run
 
 clean:

@@ -190,6 +190,7 @@ typedef void (*StepFunction)(Context *c, void *argument);
 
 typedef struct Backend {
   const char *name;    /* "cpu", "cuda" */
+  const char *isa;     /* of a CPU: the instruction set that it is compiled for, "v3"; NULL on a GPU */
   DType natural_dtype; /* what it is best at */
 
   /* -- context -- */
@@ -347,9 +348,10 @@ typedef struct Backend {
   X(decode_logits) X(sample) X(cache_store)
 /* clang-format on */
 
-/* The backends in this binary, best first; ends with NULL. The CPU is always there. */
+/* The backends of this binary that the machine can run, best first; ends with NULL. The CPU is there once for each
+ * instruction set that it has: the levels of x86-64 (v4, v3, v2), or "generic" on other machines. $INKLING_ISA leaves
+ * one of them. */
 const Backend *const *backend_list(void);
-extern const Backend cpu_backend, cuda_backend; /* cuda_backend: in builds with CUDA */
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* --device, --dtype, --threads, --autotune: which backend computes. */
+/* --device, --isa, --dtype, --threads, --autotune: which backend computes. */
 #ifndef INKLING_CLI_DEVICE_H
 #define INKLING_CLI_DEVICE_H
 
@@ -9,11 +9,12 @@
 
 /* The names of each choice, NULL at the end; 0 is "auto". */
 extern const char *const device_choices[]; /* auto cpu cuda */
+extern const char *const isa_choices[];    /* auto v2 v3 v4 */
 extern const char *const dtype_choices[];  /* auto f32 bf16 */
 
 typedef struct DeviceSettings {
-  int device, dtype; /* index into the choices above */
-  int threads;       /* 0 = all that the process may use */
+  int device, isa, dtype; /* index into the choices above */
+  int threads;            /* 0 = all that the process may use */
   bool autotune;
 } DeviceSettings;
 

@@ -83,7 +83,8 @@ static bool print_information(const Options *options, const char *version, Error
     options_help(options, stdout);
   } else {
     printf("%s (Inkling) %s, backends:", options->program, version);
-    for (const Backend *const *b = backend_list(); *b; b++) printf(" %s", (*b)->name);
+    for (const Backend *const *b = backend_list(); *b; b++)
+      printf(" %s%s%s", (*b)->name, (*b)->isa ? "-" : "", (*b)->isa ? (*b)->isa : "");
     printf("\n");
   }
   return fflush(stdout) == 0 || fail(error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));

@@ -153,13 +153,15 @@ static bool opens(const Backend *backend, DType dtype) {
 }
 
 static int run_on(const Backend *backend, DType dtype, const char *group, const struct CMUnitTest *tests, int count) {
-  char names[MAX_TESTS][128], title[128];
+  char names[MAX_TESTS][128], title[128], machine[32];
   struct CMUnitTest copies[MAX_TESTS];
   Fixture fixtures[MAX_TESTS];
   Backend wrapped;
-  snprintf(title, sizeof title, "%s %s %s", group, backend->name, dtype_name(dtype));
+  snprintf(machine, sizeof machine, "%s%s%s %s", backend->name, backend->isa ? "-" : "",
+           backend->isa ? backend->isa : "", dtype_name(dtype));
+  snprintf(title, sizeof title, "%s %s", group, machine);
   for (int i = 0; i < count; i++) {
-    snprintf(names[i], sizeof names[i], "%s %s %s", backend->name, dtype_name(dtype), tests[i].name);
+    snprintf(names[i], sizeof names[i], "%s %s", machine, tests[i].name);
     fixtures[i] = (Fixture){.backend = digest_of(backend, &wrapped), .dtype = dtype, .test = names[i]};
     copies[i] = tests[i];
     copies[i].name = names[i];

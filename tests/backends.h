@@ -26,7 +26,7 @@ typedef struct Fixture {
   const Backend *backend;
   Context *context;
   DType dtype;
-  const char *test;  /* "cuda f32 test_linear" */
+  const char *test;  /* "cpu-v3 f32 test_linear" */
   bool expect_error; /* the test provoked the context's error: it is not looked at afterwards */
   Owned *owned;      /* everything the test has made */
 } Fixture;

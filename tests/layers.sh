@@ -95,11 +95,12 @@ check_symbols() {
   : >"$work/objects"
   while read -r source; do
     case $source in
-      *.c) object=$build/${source%.c}.o ;;
-      *.cu) object=$build/$source.o ;;
+      kernels/cpu/*.c) objects=$(ls "$build/${source%.c}".*.o "$build/${source%.c}.o" 2>/dev/null) ;; # one an instruction set
+      *.c) objects=$(ls "$build/${source%.c}.o" 2>/dev/null) ;;
+      *.cu) objects=$(ls "$build/$source.o" 2>/dev/null) ;;
       *) continue ;;
     esac
-    if [ -f "$object" ]; then echo "$object" >>"$work/objects"
+    if [ -n "$objects" ]; then echo "$objects" >>"$work/objects"
     elif case $source in *.cu | bench/*) false ;; esac then echo "$source has no object in $build"; fi
   done <"$work/sources"
   if [ -s "$work/objects" ]; then xargs "${NM:-nm}" -A -g -P <"$work/objects"; fi >"$work/symbols"
@@ -117,6 +118,7 @@ check_symbols() {
     }
     function room_of_object(object) {
       sub(/\.o$/, "", object)
+      if (object !~ /\.cu$/) sub(/\.[a-z0-9]+$/, "", object)
       return room_of(object ~ /\.cu$/ ? object : object ".c")
     }
     END {

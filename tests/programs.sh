@@ -63,6 +63,10 @@ stopped_in() {
   wait $pid
 }
 
+# near_loss RUN RUN: the last validation losses differ by at most a thousandth
+last_loss() { sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
+near_loss() { awk -v a="$(last_loss "$1")" -v b="$(last_loss "$2")" 'BEGIN { d = a - b; exit !(a > 0 && d * d <= 1e-6 * a * a) }'; }
+
 "$build/stories" --bytes 60000 --seed 3 -o text.txt --report report.json 2>/dev/null
 check "stories: sample corpus" test -s text.txt
 check "stories: every text has one derivation" "$build/stories" --self-check
@@ -334,6 +338,23 @@ $train --resume=early.run --quiet 2>/dev/null || $train text.txt $tiny --out ear
 check "evaluations survive a kill" cmp late.run/model.safetensors early.run/model.safetensors
 refused "a resumed run keeps its model" 2 "model cannot change" "$train" --resume=late.run --heads 4 --steps 50
 refused "--resume DIR without =" 2 "resume=late.run" "$train" --resume late.run
+
+# ---- instruction sets ----
+# All that this machine has: the same bits again on the same one, near on another, and a run that moves says so.
+refused "an instruction set that is none" 2 "auto, v2, v3, v4" "$train" text.txt $tiny --isa v9
+for isa in $("$train" --version | grep -o 'cpu-v[0-9]*' | cut -c 5- | sort); do
+  $train text.txt $tiny --device cpu --isa $isa --out isa-$isa.run 2>/dev/null
+  INKLING_ISA=$isa $train text.txt $tiny --device cpu --out again-$isa.run 2>/dev/null
+  check "$isa: same seed, same bytes" cmp isa-$isa.run/model.safetensors again-$isa.run/model.safetensors
+  $generate isa-$isa.run --isa $isa -p Once -n 20 --greedy >isa-$isa.txt 2>/dev/null
+  check "$isa: generates" test -s isa-$isa.txt
+  check "$isa: the same loss to a thousandth" near_loss isa-$isa.run isa-v2.run
+done
+if "$train" --version | grep -q cpu-v3; then
+  $train --resume=again-v2.run --steps 44 --isa v3 --quiet 2>err
+  check "another instruction set says that it does not continue exactly" grep -q "AVX2.*will not continue exactly" err
+  INKLING_ISA=v2 refused "an instruction set that is not there" 2 "it has v2" "$train" text.txt $tiny --device cpu --isa v3
+fi
 
 # ---- learning ----
 # The corpus' entropy is known exactly: a model must come near it, and one that goes below it sees what it should not.

@@ -27,7 +27,7 @@ static inline const float *rope_row(const Rope *rope, int b, int length, int64_t
   return rope->table + position * head_dim;
 }
 
-void cpu_rope(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope) {
+void CPU(rope)(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope) {
   if (c->error.code) return;
 #pragma omp parallel for collapse(2) schedule(static) num_threads(c->threads)
   for (int b = 0; b < batch; b++)
@@ -204,9 +204,9 @@ static void forward_block(const Attention *a, const ForwardScratch *s, int b, in
   }
 }
 
-void cpu_attention(Context *c, const Attention *a, View out, View q, View k, View v, float *lse) {
+void CPU(attention)(Context *c, const Attention *a, View out, View q, View k, View v, float *lse) {
   size_t each = (forward_scratch(a, NULL, NULL) + LANES - 1) / LANES * LANES;
-  float *memory = cpu_scratch(c, each * (size_t)c->threads);
+  float *memory = CPU(scratch)(c, each * (size_t)c->threads);
   if (!memory) return;
   int key_width = round_up(a->keys, TILE_COLS), dim_width = round_up(a->head_dim, LANES);
 #pragma omp parallel for collapse(2) schedule(static) num_threads(c->threads)
@@ -345,10 +345,10 @@ static void backward_group(const Attention *a, const BackwardScratch *s, const B
   }
 }
 
-void cpu_attention_backward(Context *c, const Attention *a, View dq, View dk, View dv, View dout, View q, View k,
-                            View v, View out, const float *lse, const Rope *rope) {
+void CPU(attention_backward)(Context *c, const Attention *a, View dq, View dk, View dv, View dout, View q, View k,
+                             View v, View out, const float *lse, const Rope *rope) {
   size_t each = (backward_scratch(a, NULL, NULL) + LANES - 1) / LANES * LANES;
-  float *memory = cpu_scratch(c, each * (size_t)c->threads);
+  float *memory = CPU(scratch)(c, each * (size_t)c->threads);
   if (!memory) return;
   BackwardViews views = {dq, dk, dv, dout, q, k, v, out};
 #pragma omp parallel for collapse(2) schedule(static) num_threads(c->threads)

@@ -1,5 +1,7 @@
 /* The CPU backend's table. */
 #include "kernels/cpu/cpu.h"
 
-#define ROW(function) .function = cpu_##function,
-const Backend cpu_backend = {.name = "cpu", .natural_dtype = DTYPE_F32, BACKEND_FUNCTIONS(ROW)};
+#define TEXT(isa) #isa
+#define NAME(isa) TEXT(isa)
+#define ROW(function) .function = CPU(function),
+const Backend CPU(backend) = {.name = "cpu", .isa = NAME(CPU_ISA), .natural_dtype = DTYPE_F32, BACKEND_FUNCTIONS(ROW)};

@@ -16,19 +16,22 @@ struct Allocation {
 };
 enum { ALIGNMENT = 256 };
 
-bool cpu_open(Context **out, const ContextOptions *options, Error *error) {
+bool CPU(open)(Context **out, const ContextOptions *options, Error *error) {
   *out = NULL;
   if (options->dtype != DTYPE_F32)
     return fail(error, EXIT_USAGE, "bf16 is not available on the CPU in this version; use f32");
   Context *c = calloc(1, sizeof *c);
   if (!c) return fail(error, EXIT_MEMORY, "out of memory opening the CPU backend");
+#ifdef INKLING_ONEDNN /* the library's kernels, too, are of this instruction set, unless the process has used others */
+  if (LANES < 16) dnnl_set_max_cpu_isa(LANES == 8 ? dnnl_cpu_isa_avx2 : dnnl_cpu_isa_sse41);
+#endif
   c->dtype = options->dtype;
   c->threads = threads_count(options->threads);
   *out = c;
   return true;
 }
 
-void cpu_close(Context *c) {
+void CPU(close)(Context *c) {
   if (!c) return;
   while (c->allocations) {
     Allocation *next = c->allocations->next;
@@ -39,9 +42,9 @@ void cpu_close(Context *c) {
   free(c);
 }
 
-void cpu_info(Context *c, ContextInfo *out) {
+void CPU(info)(Context *c, ContextInfo *out) {
   *out = (ContextInfo){0};
-  const char *vectors = LANES == 16 ? "AVX-512" : LANES == 8 ? "AVX" : "128-bit vectors";
+  const char *vectors = LANES == 16 ? "AVX-512" : LANES == 8 ? "AVX2" : "128-bit vectors";
 #ifdef INKLING_ONEDNN
   const dnnl_version_t *version = dnnl_version();
   snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s, oneDNN %d.%d.%d", c->threads,
@@ -62,12 +65,12 @@ void cpu_info(Context *c, ContextInfo *out) {
   out->free_bytes = available < 0 ? 0 : available < 0x1p62 ? (size_t)available : (size_t)1 << 62;
 }
 
-char *cpu_tuning(Context *c) {
+char *CPU(tuning)(Context *c) {
   (void)c;
   return NULL;
 }
 
-void *cpu_alloc(Context *c, const char *name, size_t bytes) {
+void *CPU(alloc)(Context *c, const char *name, size_t bytes) {
   if (c->error.code) return NULL;
   Allocation *block = NULL;
   double available = memory_available();
@@ -89,7 +92,7 @@ void *cpu_alloc(Context *c, const char *name, size_t bytes) {
   return memset((char *)block + ALIGNMENT, 0, bytes);
 }
 
-void cpu_release(Context *c, void *memory) {
+void CPU(release)(Context *c, void *memory) {
   if (!memory) return;
   Allocation *block = (Allocation *)((char *)memory - ALIGNMENT);
   if (block->next) block->next->previous = block->previous;
@@ -99,7 +102,7 @@ void cpu_release(Context *c, void *memory) {
   free(block);
 }
 
-float *cpu_scratch(Context *c, size_t count) {
+float *CPU(scratch)(Context *c, size_t count) {
   if (c->error.code) return NULL;
   if (count <= c->scratch_count) return c->scratch;
   free(c->scratch);
@@ -117,42 +120,42 @@ float *cpu_scratch(Context *c, size_t count) {
   return c->scratch;
 }
 
-void cpu_copy(Context *c, void *to, const void *from, size_t bytes) {
+void CPU(copy)(Context *c, void *to, const void *from, size_t bytes) {
   if (!c->error.code && bytes) memcpy(to, from, bytes);
 }
 
-void cpu_upload(Context *c, void *device, const void *host, size_t bytes) { cpu_copy(c, device, host, bytes); }
+void CPU(upload)(Context *c, void *device, const void *host, size_t bytes) { CPU(copy)(c, device, host, bytes); }
 
-void cpu_download(Context *c, void *host, const void *device, size_t bytes) { cpu_copy(c, host, device, bytes); }
+void CPU(download)(Context *c, void *host, const void *device, size_t bytes) { CPU(copy)(c, host, device, bytes); }
 
-void cpu_refresh_parameters(Context *c, Parameters *params) {
+void CPU(refresh_parameters)(Context *c, Parameters *params) {
   if (!c->error.code) params->compute = params->master; /* fp32: GEMMs read the master itself */
 }
 
-void cpu_release_parameters(Context *c, Parameters *params) {
+void CPU(release_parameters)(Context *c, Parameters *params) {
   (void)c;
   params->compute = NULL;
 }
 
-void cpu_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argument) {
+void CPU(submit)(Context *c, CapturedGraph **slot, StepFunction step, void *argument) {
   (void)slot; /* nothing to record: calling it again is the replay */
   if (!c->error.code) step(c, argument);
 }
 
-void cpu_drop(Context *c, CapturedGraph **slot) {
+void CPU(drop)(Context *c, CapturedGraph **slot) {
   (void)c;
   *slot = NULL;
 }
 
 /* A reader that falls behind loses the oldest reports, never the newest. */
-void cpu_report(Context *c, const StepState *state) {
+void CPU(report)(Context *c, const StepState *state) {
   if (c->error.code) return;
   c->reports[(c->report_first + c->report_count) % REPORT_RING] = *state;
   if (c->report_count < REPORT_RING) c->report_count++;
   else c->report_first = (c->report_first + 1) % REPORT_RING;
 }
 
-int cpu_poll(Context *c, StepState *out, int capacity, bool wait, Error *error) {
+int CPU(poll)(Context *c, StepState *out, int capacity, bool wait, Error *error) {
   (void)wait; /* work is done when its call returns */
   if (c->error.code) {
     fail(error, c->error.code, "%s", c->error.text);

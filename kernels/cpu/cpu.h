@@ -9,6 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Every file is compiled once for each instruction set of the build, CPU_ISA (v3, say), and every name that leaves a
+ * file carries it: CPU(attention) is cpu_v3_attention. */
+#define CPU_JOIN(isa, name) cpu_##isa##_##name
+#define CPU_EXPAND(isa, name) CPU_JOIN(isa, name)
+#define CPU(name) CPU_EXPAND(CPU_ISA, name)
+
 typedef struct Allocation Allocation;
 
 struct Context {
@@ -17,7 +23,7 @@ struct Context {
   Error error; /* the first one; operations do nothing once error.code is set */
   Allocation *allocations;
   size_t bytes, peak_bytes;
-  float *scratch; /* shared by the operations, one at a time; see cpu_scratch() */
+  float *scratch; /* shared by the operations, one at a time; see CPU(scratch)() */
   size_t scratch_count;
   StepState reports[REPORT_RING];
   int report_first, report_count;
@@ -25,14 +31,14 @@ struct Context {
 
 /* At least `count` floats, 64-byte aligned, that live until the next call. NULL (with the context's error set) when
  * memory is out. Grows rarely: the second run of a step never allocates. */
-float *cpu_scratch(Context *c, size_t count);
+float *CPU(scratch)(Context *c, size_t count);
 
 /* Element ranges are cut into this many elements per block wherever a reduction is spread over threads: partial sums
  * belong to blocks, not to threads, so results do not depend on the number of threads. */
 enum { REDUCTION_BLOCK = 4096 };
 
 /* The functions of the table: context and memory in kernels/cpu/context.c, the operations one family a file. */
-#define DECLARE(name) __typeof__(*((Backend *)0)->name) cpu_##name;
+#define DECLARE(name) __typeof__(*((Backend *)0)->name) CPU(name);
 BACKEND_FUNCTIONS(DECLARE)
 #undef DECLARE
 

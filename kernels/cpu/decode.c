@@ -146,7 +146,7 @@ static void normalize(Context *c, float *out, const float *x, const float *norm_
 
 static const float *weights_of(const Parameters *params, Matrix w) { return (const float *)params->compute + w.offset; }
 
-void cpu_decode_embedding(Context *c, void *x, const Parameters *params, Matrix table, const Sequences *s) {
+void CPU(decode_embedding)(Context *c, void *x, const Parameters *params, Matrix table, const Sequences *s) {
   if (c->error.code) return;
   const float *weights = weights_of(params, table);
   size_t bytes = (size_t)table.cols * sizeof(float);
@@ -172,11 +172,11 @@ static void place_qkv(float *q, const KvCache *cache, float *qkv, int heads, con
   memcpy((float *)cache->v + slot, v, (size_t)(groups * dim) * sizeof(float));
 }
 
-void cpu_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
-                    const Parameters *params, Matrix w, const Rope *rope, const Sequences *s) {
+void CPU(decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
+                     const Parameters *params, Matrix w, const Rope *rope, const Sequences *s) {
   if (c->error.code) return;
   int64_t rows = s->rows;
-  float *normal = cpu_scratch(c, (size_t)(rows * (w.cols + w.rows)));
+  float *normal = CPU(scratch)(c, (size_t)(rows * (w.cols + w.rows)));
   if (!normal) return;
   float *qkv = normal + rows * w.cols;
   int heads = w.rows / cache->head_dim - 2 * cache->kv_heads;
@@ -238,8 +238,8 @@ static void attend(float *out, const float *q, Rows keys, Rows values, int count
   for (int d = 0; d < dim; d++) out[d] = count > 0 ? s.value[d] / s.weight : 0.0f;
 }
 
-void cpu_decode_attention(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
-                          const Sequences *s) {
+void CPU(decode_attention)(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
+                           const Sequences *s) {
   if (c->error.code) return;
   int dim = cache->head_dim, groups = cache->kv_heads, per_group = heads / groups;
   int64_t stride = (int64_t)groups * dim, work = 0;
@@ -254,17 +254,17 @@ void cpu_decode_attention(Context *c, void *out, const void *q, const KvCache *c
   }
 }
 
-void cpu_decode_residual(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s) {
+void CPU(decode_residual)(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s) {
   if (c->error.code) return;
   multiply(c, (Target){x, w.rows, true}, weights_of(params, w), w.rows, (Rows){in, w.cols}, s->rows, w.cols);
 }
 
-void cpu_decode_mlp(Context *c, void *h, const void *x, const float *norm_weight, float eps, const Parameters *params,
-                    Matrix w, const Sequences *s) {
+void CPU(decode_mlp)(Context *c, void *h, const void *x, const float *norm_weight, float eps, const Parameters *params,
+                     Matrix w, const Sequences *s) {
   if (c->error.code) return;
   int64_t rows = s->rows;
   int ffn = w.rows / 2;
-  float *normal = cpu_scratch(c, (size_t)(rows * (w.cols + w.rows)));
+  float *normal = CPU(scratch)(c, (size_t)(rows * (w.cols + w.rows)));
   if (!normal) return;
   float *gate_up = normal + rows * w.cols;
   normalize(c, normal, x, norm_weight, eps, s->rows, w.cols);
@@ -278,16 +278,16 @@ void cpu_decode_mlp(Context *c, void *h, const void *x, const float *norm_weight
   }
 }
 
-void cpu_decode_logits(Context *c, float *logits, const void *x, const float *norm_weight, float eps,
-                       const Parameters *params, Matrix w, int vocab, int rows) {
+void CPU(decode_logits)(Context *c, float *logits, const void *x, const float *norm_weight, float eps,
+                        const Parameters *params, Matrix w, int vocab, int rows) {
   if (c->error.code) return;
-  float *normal = cpu_scratch(c, (size_t)rows * (size_t)w.cols);
+  float *normal = CPU(scratch)(c, (size_t)rows * (size_t)w.cols);
   if (!normal) return;
   normalize(c, normal, x, norm_weight, eps, rows, w.cols);
   multiply(c, (Target){logits, vocab, false}, weights_of(params, w), vocab, (Rows){normal, w.cols}, rows, w.cols);
 }
 
-void cpu_cache_store(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length) {
+void CPU(cache_store)(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length) {
   if (c->error.code || slot < 0 || position < 0) return;
   int dim = cache->head_dim, groups = cache->kv_heads;
   size_t bytes = (size_t)dim * sizeof(float);

@@ -24,8 +24,8 @@ static void add(float *restrict sum, const float *restrict in, int dim) {
   for (int c = 0; c < dim; c++) sum[c] += in[c];
 }
 
-void cpu_embedding(Context *c, void *out, const Parameters *params, Matrix table, const int32_t *tokens, int batch,
-                   int length, const Dropout *dropout) {
+void CPU(embedding)(Context *c, void *out, const Parameters *params, Matrix table, const int32_t *tokens, int batch,
+                    int length, const Dropout *dropout) {
   if (c->error.code) return;
   const float *weights = (const float *)params->compute + table.offset;
   float *to = out;
@@ -40,9 +40,9 @@ void cpu_embedding(Context *c, void *out, const Parameters *params, Matrix table
   }
 }
 
-void cpu_embedding_backward(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
-                            const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
-                            bool accumulate) {
+void CPU(embedding_backward)(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
+                             const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
+                             bool accumulate) {
   if (c->error.code) return;
   const float *from = dx;
   float *grad = params->grad + table.offset;

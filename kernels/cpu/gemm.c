@@ -87,7 +87,7 @@ static void multiply(Context *c, const Product *p) {
 
 #endif
 
-void cpu_linear(Context *c, void *y, const void *x, const Parameters *params, Matrix w, int rows) {
+void CPU(linear)(Context *c, void *y, const void *x, const Parameters *params, Matrix w, int rows) {
   if (c->error.code || rows == 0) return;
   multiply(c, &(Product){.rows = rows,
                          .cols = w.rows,
@@ -101,7 +101,7 @@ void cpu_linear(Context *c, void *y, const void *x, const Parameters *params, Ma
                          .c_stride = w.rows});
 }
 
-void cpu_linear_backward_input(Context *c, void *dx, const void *dy, const Parameters *params, Matrix w, int rows) {
+void CPU(linear_backward_input)(Context *c, void *dx, const void *dy, const Parameters *params, Matrix w, int rows) {
   if (c->error.code || rows == 0) return;
   multiply(c, &(Product){.rows = rows,
                          .cols = w.cols,
@@ -114,8 +114,8 @@ void cpu_linear_backward_input(Context *c, void *dx, const void *dy, const Param
                          .c_stride = w.cols});
 }
 
-void cpu_linear_backward_weight(Context *c, const Parameters *params, Matrix w, const void *dy, const void *x, int rows,
-                                bool accumulate) {
+void CPU(linear_backward_weight)(Context *c, const Parameters *params, Matrix w, const void *dy, const void *x,
+                                 int rows, bool accumulate) {
   if (c->error.code) return;
   float *dw = params->grad + w.offset;
   if (rows == 0) {
@@ -136,7 +136,7 @@ void cpu_linear_backward_weight(Context *c, const Parameters *params, Matrix w, 
 }
 
 /* Tiles that stay in the first-level cache: what a perfect GEMM would reach. */
-double cpu_peak_flops(Context *c) {
+double CPU(peak_flops)(Context *c) {
   enum { DEPTH = 128, ROUNDS = 2000, TRIES = 5 };
   double best = 0;
   for (int try = 0; try < TRIES; try++) {

@@ -91,8 +91,8 @@ static float row_loss(float *z, int64_t stride, int32_t target, int vocab, float
   return (float)(log(sum) + (1.0 - (double)smoothing) * to_target + (double)smoothing * to_mean);
 }
 
-void cpu_cross_entropy(Context *c, float *losses, void *logits, int64_t stride, const int32_t *targets, int rows,
-                       int vocab, float smoothing, const StepState *state, bool gradient) {
+void CPU(cross_entropy)(Context *c, float *losses, void *logits, int64_t stride, const int32_t *targets, int rows,
+                        int vocab, float smoothing, const StepState *state, bool gradient) {
   if (c->error.code) return;
   float *z = logits, scale = state->inv_targets;
 #pragma omp parallel for schedule(static) num_threads(c->threads) if ((int64_t)rows * vocab > PARALLEL_ELEMENTS)
@@ -100,7 +100,7 @@ void cpu_cross_entropy(Context *c, float *losses, void *logits, int64_t stride, 
     losses[n] = row_loss(z + n * stride, stride, targets[n], vocab, smoothing, scale, gradient);
 }
 
-void cpu_loss_sum(Context *c, StepState *state, const float *losses, const int32_t *targets, int rows) {
+void CPU(loss_sum)(Context *c, StepState *state, const float *losses, const int32_t *targets, int rows) {
   if (c->error.code) return;
   double sum = state->loss_sum;
   int64_t count = state->loss_count;
@@ -112,7 +112,7 @@ void cpu_loss_sum(Context *c, StepState *state, const float *losses, const int32
   state->loss_count = count;
 }
 
-void cpu_step_begin(Context *c, StepState *state, const float *lr_table, const int32_t *targets) {
+void CPU(step_begin)(Context *c, StepState *state, const float *lr_table, const int32_t *targets) {
   if (c->error.code) return;
   state->lr = lr_table ? lr_table[state->step + 1] : 0.0f;
   state->inv_targets = targets && *targets > 0 ? 1.0f / (float)*targets : 0.0f;
@@ -121,7 +121,7 @@ void cpu_step_begin(Context *c, StepState *state, const float *lr_table, const i
   state->sequence = 0;
 }
 
-void cpu_next_micro_batch(Context *c, StepState *state, int sequences) {
+void CPU(next_micro_batch)(Context *c, StepState *state, int sequences) {
   if (c->error.code) return;
   state->sequence += sequences;
 }

@@ -2,7 +2,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
 
-void cpu_swiglu(Context *c, void *h, const void *gate_up, int rows, int ffn) {
+void CPU(swiglu)(Context *c, void *h, const void *gate_up, int rows, int ffn) {
   if (c->error.code) return;
 #pragma omp parallel for schedule(static) num_threads(c->threads)
   for (int n = 0; n < rows; n++) {
@@ -13,7 +13,7 @@ void cpu_swiglu(Context *c, void *h, const void *gate_up, int rows, int ffn) {
   }
 }
 
-void cpu_swiglu_backward(Context *c, void *dgate_up, const void *dh, const void *gate_up, int rows, int ffn) {
+void CPU(swiglu_backward)(Context *c, void *dgate_up, const void *dh, const void *gate_up, int rows, int ffn) {
   if (c->error.code) return;
 #pragma omp parallel for schedule(static) num_threads(c->threads)
   for (int n = 0; n < rows; n++) {

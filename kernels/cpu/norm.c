@@ -13,8 +13,8 @@ static float sum_of_squares(const float *x, int dim) {
   return sum;
 }
 
-void cpu_residual_norm(Context *c, void *x_out, void *y, float *rstd, const void *x_in, const void *branch,
-                       const float *weight, float eps, int batch, int length, int dim, const Dropout *dropout) {
+void CPU(residual_norm)(Context *c, void *x_out, void *y, float *rstd, const void *x_in, const void *branch,
+                        const float *weight, float eps, int batch, int length, int dim, const Dropout *dropout) {
   if (c->error.code) return;
   bool drop = branch && dropout_active(dropout);
 #pragma omp parallel for schedule(static) num_threads(c->threads)
@@ -59,11 +59,11 @@ static void norm_backward_row(float *dx, float *dweight, const float *dy, const 
   }
 }
 
-void cpu_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dweight, const void *dy, const void *dres,
-                                const void *x, const float *rstd, const float *weight, int batch, int length, int dim,
-                                const Dropout *dropout, bool accumulate) {
+void CPU(residual_norm_backward)(Context *c, void *dx, void *dbranch, float *dweight, const void *dy, const void *dres,
+                                 const void *x, const float *rstd, const float *weight, int batch, int length, int dim,
+                                 const Dropout *dropout, bool accumulate) {
   int rows = batch * length, blocks = (rows + WEIGHT_BLOCK - 1) / WEIGHT_BLOCK;
-  float *partial = cpu_scratch(c, (size_t)blocks * (size_t)dim);
+  float *partial = CPU(scratch)(c, (size_t)blocks * (size_t)dim);
   if (!partial) return;
   bool drop = dropout_active(dropout);
 #pragma omp parallel num_threads(c->threads)

@@ -18,7 +18,7 @@ static double block_squares(const float *grad, size_t count) {
 /* Partial sums belong to blocks and are added in the order of the blocks. */
 static double sum_squares(Context *c, const float *grad, size_t count) {
   size_t blocks = (count + REDUCTION_BLOCK - 1) / REDUCTION_BLOCK;
-  double *partial = (void *)cpu_scratch(c, 2 * blocks);
+  double *partial = (void *)CPU(scratch)(c, 2 * blocks);
   if (!partial) return 0;
 #pragma omp parallel for schedule(static) num_threads(c->threads) if (count > PARALLEL_ELEMENTS)
   for (size_t b = 0; b < blocks; b++) {
@@ -33,7 +33,7 @@ static double sum_squares(Context *c, const float *grad, size_t count) {
 /* 1 - beta^t without the cancellation that the subtraction would suffer for beta near 1 */
 static float bias_correction(float beta, double t) { return (float)-expm1(t * log((double)beta)); }
 
-void cpu_clip(Context *c, StepState *state, const Parameters *params, float max_norm, const AdamW *adamw) {
+void CPU(clip)(Context *c, StepState *state, const Parameters *params, float max_norm, const AdamW *adamw) {
   if (c->error.code) return;
   double norm = sqrt(sum_squares(c, params->grad, params->count));
   if (c->error.code) return;
@@ -59,7 +59,7 @@ static void update_range(const Update *u, float *restrict w, const float *restri
   const float clip = u->clip, beta1 = u->beta1, beta2 = u->beta2, eps = u->eps;
   const float keep = u->keep, step = u->step, root_bias2 = u->root_bias2;
   const float rest1 = 1.0f - beta1, rest2 = 1.0f - beta2;
-  /* No `omp simd`: vectorized wherever sqrtf() need not set errno (-fno-math-errno), correct anyway. */
+#pragma omp simd
   for (size_t i = 0; i < count; i++) {
     float g = clip * grad[i];
     float first = beta1 * m[i] + rest1 * g, second = beta2 * v[i] + rest2 * g * g;
@@ -72,7 +72,7 @@ static void update_range(const Update *u, float *restrict w, const float *restri
   }
 }
 
-void cpu_adamw(Context *c, StepState *state, const Parameters *params, const AdamW *adamw) {
+void CPU(adamw)(Context *c, StepState *state, const Parameters *params, const AdamW *adamw) {
   if (c->error.code || state->halted) return;
   Update u = {.clip = state->clip,
               .beta1 = adamw->beta1,

@@ -300,11 +300,11 @@ static void sample_row(const Sequences *s, int row, float *logits, int vocab, co
   s->positions[row] += 1;
 }
 
-void cpu_sample(Context *c, const Sequences *s, float *logits, int vocab, const Sampling *sampling) {
+void CPU(sample)(Context *c, const Sequences *s, float *logits, int vocab, const Sampling *sampling) {
   if (c->error.code) return;
   int threads = s->rows < c->threads ? s->rows : c->threads;
   size_t per_thread = scratch_per_thread(vocab);
-  float *scratch = cpu_scratch(c, (size_t)(threads > 1 ? threads : 1) * per_thread);
+  float *scratch = CPU(scratch)(c, (size_t)(threads > 1 ? threads : 1) * per_thread);
   if (!scratch) return;
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
   for (int r = 0; r < s->rows; r++)

@@ -1,0 +1,52 @@
+#!/bin/sh
+# Says whether the compiler makes vector instructions of every loop of kernels/cpu that is marked `#pragma omp simd`, at the
+# full width of the instruction set: vectorized.sh [ISA...]  (default: v3 v4; CC is the compiler, gcc or clang)
+#
+# A loop that stays scalar is several times slower and gives the same numbers, so no other test sees it. The compilers report
+# what they have vectorized. Loops over a constant number of lanes (`l < LANES`) are left out: they are unrolled first, and
+# what becomes of them then is not reported.
+set -u
+cd "$(dirname "$0")/.." || exit 2
+cc=${CC:-gcc}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+[ $# -gt 0 ] || set -- v3 v4
+case $("$cc" --version 2>/dev/null) in
+  *clang*) report='-Rpass=loop-vectorize -Rpass-missed=loop-vectorize' clang=1 ;;
+  *Free\ Software*) report=-fopt-info-vec-optimized clang= ;;
+  *) echo "vectorized: $cc is neither gcc nor clang" >&2; exit 2 ;;
+esac
+case $("$cc" -dumpmachine) in x86_64*) ;; *) echo "vectorized: only for x86-64"; exit 0 ;; esac
+
+for isa; do
+  case $isa in v4) bytes=64 ;; v3) bytes=32 ;; *) bytes=16 ;; esac
+  : >"$work/report"
+  for source in kernels/cpu/*.c; do
+    # shellcheck disable=SC2046,SC2086 # flags are words
+    "$cc" $(make -s --no-print-directory CC="$cc" isa-flags ISA="$isa") $report -c "$source" -o /dev/null 2>>"$work/report" ||
+      { cat "$work/report" >&2; exit 2; }
+  done
+  awk -v bytes="$bytes" -v isa="$isa" -v clang="$clang" '
+    FILENAME == ARGV[1] { # FILE:LINE:COLUMN: optimized: loop vectorized using 32 byte vectors
+      sub(/^\.\//, "")
+      split($0, at, ":")
+      if (clang ? /remark: vectorized loop/ && ($0 ~ "width: " bytes / 4 "[,)]" || $0 ~ "width: " bytes / 8 "[,)]") \
+                : $0 ~ "vectorized using " bytes " byte vectors") done[at[1] ":" at[2]] = 1
+      next
+    }
+    FNR == 1 { marked = 0 }
+    /#pragma omp simd/ { marked = 1; next }
+    marked && /for \(int l = 0; l < [A-Z_0-9]+;/ { marked = 0; next }
+    marked && /for \(/ {
+      loops++
+      marked = 0
+      # clang names the line of the pragma, gcc that of the loop or where its body begins
+      if (clang ? !((FILENAME ":" FNR - 1) in done) : !((FILENAME ":" FNR) in done) && !((FILENAME ":" FNR + 1) in done)) {
+        print FILENAME ":" FNR ": not vectorized for " isa ":" $0
+        bad++
+      }
+    }
+    END { printf "vectorized: %s: %d of %d loops\n", isa, loops - bad, loops; exit bad > 0 || !loops }
+  ' "$work/report" kernels/cpu/*.c kernels/cpu/*.h || status=1
+done
+exit "${status:-0}"
