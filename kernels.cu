@@ -368,4 +368,5 @@ void cuda_info(Context *c, ContextInfo *out) {
 }
 
 #define ROW(function) .function = cuda_##function,
-extern "C" const Backend cuda_backend = {.name = "cuda", .natural_dtype = DTYPE_BF16, BACKEND_FUNCTIONS(ROW)};
+extern "C" const Backend cuda_backend = {
+    .name = "cuda", .isa = NULL, .natural_dtype = DTYPE_BF16, BACKEND_FUNCTIONS(ROW)};
