@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Speed of ./train against the same model in PyTorch, on this machine's CPU, in one run.
 
-    scripts/compare_torch.py book.txt --rounds 5 --threads 2
+    scripts/compare_torch.py book.txt [--workload nano|demo|baby] [--compile] [--isa v3] [--rounds 5] [--threads 2]
 
 Both train the same decoder (RMSNorm, rotary positions, grouped-query causal attention, SwiGLU, bytes as tokens) in fp32
 on random windows of the same text, with AdamW and clipping, for the same number of timed steps after a warm-up. Rounds
-alternate between the two (and the one that goes first changes), so that a machine that slows down slows both. PyTorch
-runs in a process of its own, eagerly, in its best configuration: fused qkv and gate/up products,
-scaled_dot_product_attention, the fastest AdamW it has (measured first), gradients set to None.
+alternate between them (and the one that goes first changes), so that a machine that slows down slows all. PyTorch runs in
+a process of its own in its best configuration: fused qkv and gate/up products, scaled_dot_product_attention, the fastest
+AdamW it has (measured first), gradients set to None; eagerly, and with --compile once more under torch.compile (which
+needs a C++ compiler). --isa v3 keeps all of them to AVX2 on a processor that has more.
 
-Prints one JSON line a system on stdout: medians over the rounds, and `ratio`, its tokens per second over PyTorch's.
+Prints one JSON line a system on stdout: medians over the rounds, and `ratio`, its tokens per second over those of the
+fastest PyTorch.
 Tokens per second are those of the median step, in both. Progress goes to stderr.
 """
 
@@ -23,6 +25,12 @@ import sys
 import time
 
 VOCAB = 257  # bytes and <|endoftext|>
+WORKLOADS = {
+    "nano": dict(layers=4, heads=4, dim=128, ctx=64, batch=12),
+    "demo": dict(layers=4, heads=4, dim=64, ctx=256, batch=4),
+    "baby": dict(layers=6, heads=6, dim=384, ctx=256, batch=16),
+}
+AVX2_ALONE = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
 WARMUP = 10
 
 
@@ -31,15 +39,16 @@ def parse_arguments():
         description=__doc__.split("\n\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("text", help="text file to train on; any will do that is longer than the context")
     model = parser.add_argument_group("model (the same flags as ./train)")
-    model.add_argument("--layers", type=int, default=4)
-    model.add_argument("--heads", type=int, default=4)
+    model.add_argument("--workload", choices=WORKLOADS, default="nano", help="a shape; the flags below change it")
+    model.add_argument("--layers", type=int, default=argparse.SUPPRESS)
+    model.add_argument("--heads", type=int, default=argparse.SUPPRESS)
     model.add_argument("--kv-heads", type=int, default=argparse.SUPPRESS,
                        help="key/value heads (default: as many as heads)")
-    model.add_argument("--dim", type=int, default=128)
+    model.add_argument("--dim", type=int, default=argparse.SUPPRESS)
     model.add_argument("--ffn", type=int, default=argparse.SUPPRESS,
                        help="hidden width of the MLP (default: 8/3 dim, rounded up to a multiple of 32)")
-    model.add_argument("--ctx", type=int, default=64)
-    model.add_argument("--batch", type=int, default=12)
+    model.add_argument("--ctx", type=int, default=argparse.SUPPRESS)
+    model.add_argument("--batch", type=int, default=argparse.SUPPRESS)
     model.add_argument("--dropout", type=float, default=0.0)
     model.add_argument("--tie", action=argparse.BooleanOptionalAction, default=False, help="the head is the embedding")
     run = parser.add_argument_group("run")
@@ -48,8 +57,12 @@ def parse_arguments():
     run.add_argument("--rounds", type=int, default=5)
     run.add_argument("--train", default="./train", help="the program to measure")
     run.add_argument("--python", default=sys.executable, help="the interpreter that has PyTorch")
-    run.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    run.add_argument("--compile", action="store_true", help="PyTorch also under torch.compile")
+    run.add_argument("--isa", choices=("v3", "v4"), help="instruction set (default: the best that there is)")
+    run.add_argument("--worker", choices=("eager", "compiled"), help=argparse.SUPPRESS)
     args = parser.parse_args()
+    for name, value in WORKLOADS[args.workload].items():
+        setattr(args, name, getattr(args, name, value))
     args.kv_heads = getattr(args, "kv_heads", args.heads)
     args.ffn = getattr(args, "ffn", ((args.dim * 8 + 2) // 3 + 31) // 32 * 32)
     for name in ("layers", "heads", "kv_heads", "dim", "ffn", "ctx", "batch", "threads", "steps", "rounds"):
@@ -89,8 +102,16 @@ def torch_model(args):
         return torch.polar(torch.ones_like(angle), angle).to(torch.complex64)[:, None]
 
     def rotate(x, table):
+        if args.worker == "compiled":  # which knows no complex numbers
+            even, odd = x.unflatten(-1, (head_dim // 2, 2)).unbind(-1)
+            cos, sin = table.real, table.imag
+            return torch.stack([even * cos - odd * sin, odd * cos + even * sin], -1).flatten(-2)
         pairs = torch.view_as_complex(x.unflatten(-1, (head_dim // 2, 2)))
         return torch.view_as_real(pairs * table).flatten(-2)
+
+    class RealTable:
+        def __init__(self, table):
+            self.real, self.imag = table.real.contiguous(), table.imag.contiguous()
 
     class Block(nn.Module):
         def __init__(self):
@@ -127,7 +148,7 @@ def torch_model(args):
                     nn.init.normal_(parameter, std=0.02)
             if args.tie:
                 self.head.weight = self.embedding.weight
-            self.table = rope_table()
+            self.table = rope_table() if args.worker == "eager" else RealTable(rope_table())
 
         def forward(self, tokens, targets):
             x = drop(self.embedding(tokens))
@@ -166,6 +187,11 @@ def torch_worker(args):
     text = torch.from_numpy(np.fromfile(args.text, dtype=np.uint8).astype(np.int64))
     model = torch_model(args)
     parameters = list(model.parameters())
+    if args.isa == "v3":
+        import torch._inductor.config
+        torch._inductor.config.cpp.simdlen = 256
+    if args.worker == "compiled":
+        model = torch.compile(model)
     offsets = torch.arange(args.ctx + 1)
 
     def step(optimizer):
@@ -203,9 +229,10 @@ def torch_worker(args):
 # ---- the comparison ------------------------------------------------------------------------------------------------
 
 
-def measure(name, command, threads):
+def measure(name, command, args):
     """Runs one round and returns the last line of its standard output as JSON."""
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads))
+    environment = dict(os.environ, OMP_NUM_THREADS=str(args.threads), MKL_NUM_THREADS=str(args.threads))
+    environment.update(AVX2_ALONE if args.isa == "v3" else {})
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"{name} failed with status {done.returncode}: {' '.join(command)}\n{done.stderr.strip()}")
@@ -231,11 +258,13 @@ def commands(args):
     shape = ["--tie" if args.tie else "--no-tie"]
     for name in ("layers", "heads", "kv_heads", "dim", "ffn", "ctx", "batch", "dropout"):
         shape += ["--" + name.replace("_", "-"), str(getattr(args, name))]
-    ours = [args.train, args.text, *shape, *fixed_choices(args), "--bench", str(args.steps),
-            "--threads", str(args.threads)]
-    theirs = [args.python, os.path.abspath(__file__), args.text, *shape, "--worker", "--steps", str(args.steps),
-              "--threads", str(args.threads)]
-    return {"inkling": ours, "pytorch": theirs}
+    shape += ["--threads", str(args.threads)] + (["--isa", args.isa] if args.isa else [])
+    ours = [args.train, args.text, *shape, *fixed_choices(args), "--bench", str(args.steps)]
+    theirs = [args.python, os.path.abspath(__file__), args.text, *shape, "--steps", str(args.steps), "--worker"]
+    found = {"inkling": ours, "pytorch": [*theirs, "eager"]}
+    if args.compile:
+        found["pytorch compiled"] = [*theirs, "compiled"]
+    return found
 
 
 def check_present(args):
@@ -259,13 +288,14 @@ def main():
     results = {name: [] for name, _ in order}
     for round_number in range(args.rounds):
         for name, command in order if round_number % 2 == 0 else order[::-1]:
-            result = measure(name, command, args.threads)
+            result = measure(name, command, args)
             results[name].append(result)
             print(f"round {round_number + 1}/{args.rounds}: {name} {result['tokens_per_s']:.0f} tokens/s, "
                   f"{result['step_ms']:.2f} ms a step", file=sys.stderr)
-    peer = statistics.median(r["tokens_per_s"] for r in results["pytorch"])
+    peer = max(statistics.median(r["tokens_per_s"] for r in rounds)
+               for name, rounds in results.items() if name != "inkling")
     for name, rounds in results.items():
-        line = {"system": name, "rounds": args.rounds, "steps": args.steps, "threads": args.threads}
+        line = {"system": name, "workload": args.workload, "isa": args.isa or "best", "rounds": args.rounds, "steps": args.steps, "threads": args.threads}
         for key in ("tokens_per_s", "step_ms", "step_ms_p10", "step_ms_p90"):
             line[key] = round(statistics.median(r[key] for r in rounds), 4)
         line["tokens_per_s_min"] = round(min(r["tokens_per_s"] for r in rounds), 1)
