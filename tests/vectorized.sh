@@ -8,6 +8,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 2
 cc=${CC:-gcc}
+unset MAKEFLAGS MAKELEVEL
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 [ $# -gt 0 ] || set -- v3 v4
