@@ -23,7 +23,7 @@
  *              Descriptors (Dropout, Attention, Rope, View, Sampling ...) are read before a call returns; a captured
  *              graph holds their numbers and pointers. Only the first run may allocate scratch space.
  * Rounding     a value that is stored in dt and used further, in the same operation or a later one, is used as stored.
- * Bits         same seed, same machine, same threads, same build: same bits. Reductions have a fixed order; there are
+ * Bits         same seed, machine, instruction set, threads and build: same bits. Reductions have a fixed order; there are
  *              no floating-point atomics. */
 #ifndef INKLING_KERNELS_H
 #define INKLING_KERNELS_H
@@ -349,8 +349,7 @@ typedef struct Backend {
 /* clang-format on */
 
 /* The backends of this binary that the machine can run, best first; ends with NULL. The CPU is there once for each
- * instruction set that it has: the levels of x86-64 (v4, v3, v2), or "generic" on other machines. $INKLING_ISA leaves
- * one of them. */
+ * instruction set that it has: the levels of x86-64 (v4, v3, v2), or "generic" on other machines. */
 const Backend *const *backend_list(void);
 
 #ifdef __cplusplus

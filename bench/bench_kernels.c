@@ -35,7 +35,7 @@ static BenchModel model_of(const char *name, int layers, int heads, int dim, int
 
 static bool chosen(const char *list, const char *name) { return !list || strcmp(list, name) == 0; }
 
-static void call_groups(Bench *b, const char *only, const char *name) {
+static void measure_groups(Bench *b, const char *only, const char *name) {
   bench_rates(b); /* always: the shares need it */
   BenchModel trained[] = {model_of("baby", 6, 6, 384, 256, 257, 64),
                           model_of("124m", 12, 12, 768, 1024, 50304, b->batch)};
@@ -68,7 +68,7 @@ static void call_groups(Bench *b, const char *only, const char *name) {
 
 static int usage(const char *flag) {
   fprintf(stderr,
-          "bench_kernels: %s: use --device cuda|cpu, --dtype bf16|f32, --only "
+          "bench_kernels: %s: use --device cuda|cpu, --isa v2|v3|v4, --dtype bf16|f32, --only "
           "rates|elementwise|gemm|attention|decode|train, --model NAME, --batch N, --head-rows N, --json FILE, "
           "--autotune, --quick\n",
           flag);
@@ -77,7 +77,7 @@ static int usage(const char *flag) {
 
 int main(int argc, char **argv) {
   Bench b = {.dtype = DTYPE_BF16, .batch = 64};
-  const char *device = NULL, *only = NULL, *name = NULL, *json = NULL, *dtype = NULL;
+  const char *device = NULL, *isa = NULL, *only = NULL, *name = NULL, *json = NULL, *dtype = NULL;
   for (int i = 1; i < argc; i++) {
     const char *flag = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
     if (strcmp(flag, "--quick") == 0 || strcmp(flag, "--autotune") == 0) {
@@ -86,7 +86,8 @@ int main(int argc, char **argv) {
     }
     const struct {
       const char *flag, **value;
-    } texts[] = {{"--device", &device}, {"--only", &only}, {"--model", &name}, {"--json", &json}, {"--dtype", &dtype}};
+    } texts[] = {{"--device", &device}, {"--isa", &isa},   {"--only", &only},
+                 {"--model", &name},    {"--json", &json}, {"--dtype", &dtype}};
     bool known = false;
     for (size_t t = 0; value && t < sizeof texts / sizeof texts[0]; t++)
       if (strcmp(flag, texts[t].flag) == 0) *texts[t].value = value, known = true;
@@ -96,8 +97,9 @@ int main(int argc, char **argv) {
     i++;
   }
   for (const Backend *const *at = backend_list(); *at && !b.ops; at++)
-    if (!device || strcmp(device, (*at)->name) == 0) b.ops = *at;
-  if (!b.ops) return usage("--device");
+    if ((!device || strcmp(device, (*at)->name) == 0) && (!isa || ((*at)->isa && strcmp(isa, (*at)->isa) == 0)))
+      b.ops = *at;
+  if (!b.ops) return usage(isa ? "--isa" : "--device");
   if (dtype && strcmp(dtype, "bf16") != 0 && strcmp(dtype, "f32") != 0) return usage("--dtype");
   if (dtype ? strcmp(dtype, "f32") == 0 : strcmp(b.ops->name, "cpu") == 0) b.dtype = DTYPE_F32;
   b.dt = dtype_bytes(b.dtype);
@@ -111,7 +113,7 @@ int main(int argc, char **argv) {
   b.ops->info(b.c, &info);
   b.accelerator = info.accelerator;
   printf("device %s, %s, %.1f GiB free\n", info.device, bench_dtype(&b), (double)info.free_bytes / 1073741824.0);
-  call_groups(&b, only, name);
+  measure_groups(&b, only, name);
   b.ops->close(b.c);
   if (b.json) fclose(b.json);
   printf("%d failed\n", b.failures);

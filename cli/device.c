@@ -1,10 +1,10 @@
 #include "cli/device.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
-const char *const isa_choices[] = {"auto", "v2", "v3", "v4", NULL};
 const char *const dtype_choices[] = {"auto", "f32", "bf16", NULL};
 
 /* NULL, with the reason, when the backend cannot be used. */
@@ -23,25 +23,25 @@ static Context *open_backend(const Backend *backend, const DeviceSettings *setti
   return NULL;
 }
 
-static bool no_backend(const DeviceSettings *settings, Error *error) {
-  if (!settings->isa)
-    return fail(error, EXIT_USAGE, "--device %s: this build does not have it; use --device cpu",
-                device_choices[settings->device]);
+/* The backend that was asked for is not in backend_list(). */
+static bool no_backend(const char *device, const char *isa, Error *error) {
   char has[64] = "";
   for (const Backend *const *b = backend_list(); *b; b++)
     if ((*b)->isa) snprintf(has + strlen(has), sizeof has - strlen(has), " %s", (*b)->isa);
-  return fail(error, EXIT_USAGE, "--isa %s: this machine or build does not have it; it has%s",
-              isa_choices[settings->isa], has);
+  if (strcmp(device, "cuda") == 0)
+    return fail(error, EXIT_USAGE, "--device cuda: this build does not have it; use --device cpu");
+  if (!*has) return fail(error, EXIT_USAGE, "this build has no CPU kernels that this processor can run");
+  return fail(error, EXIT_USAGE, "--isa (or INKLING_ISA) %.20s: not on this machine, which has%s", isa, has);
 }
 
 bool device_open(const DeviceSettings *settings, const ModelConfig *model, const char *tuning, Console *console,
                  const Backend **backend, Context **context, Error *error) {
-  const char *wanted = device_choices[settings->device];
+  const char *wanted = device_choices[settings->device], *isa = settings->isa ? settings->isa : getenv("INKLING_ISA");
   Error skipped = {0}; /* why the better backend cannot be used */
   *backend = NULL;
   for (const Backend *const *b = backend_list(); *b; b++) {
     if (settings->device && strcmp((*b)->name, wanted) != 0) continue;
-    if (settings->isa && (*b)->isa && strcmp((*b)->isa, isa_choices[settings->isa]) != 0) continue;
+    if (isa && (*b)->isa && strcmp((*b)->isa, isa) != 0) continue;
     if (*backend && strcmp((*backend)->name, (*b)->name) == 0) continue; /* a lower instruction set can do no more */
     Error why = {0};
     *backend = *b;
@@ -55,5 +55,5 @@ bool device_open(const DeviceSettings *settings, const ModelConfig *model, const
     skipped = why;
   }
   if (skipped.code) return fail(error, skipped.code, "%s", skipped.text);
-  return no_backend(settings, error);
+  return no_backend(wanted, isa, error);
 }

@@ -9,12 +9,12 @@
 
 /* The names of each choice, NULL at the end; 0 is "auto". */
 extern const char *const device_choices[]; /* auto cpu cuda */
-extern const char *const isa_choices[];    /* auto v2 v3 v4 */
 extern const char *const dtype_choices[];  /* auto f32 bf16 */
 
 typedef struct DeviceSettings {
-  int device, isa, dtype; /* index into the choices above */
-  int threads;            /* 0 = all that the process may use */
+  int device, dtype; /* index into the choices above */
+  const char *isa;   /* Backend.isa of the CPU's kernels; NULL: $INKLING_ISA, or the best */
+  int threads;       /* 0 = all that the process may use */
   bool autotune;
 } DeviceSettings;
 

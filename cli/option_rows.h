@@ -46,8 +46,8 @@
   CHOICE("device", &(machine)->device, device_choices, NULL, "where to compute"),                                      \
       CHOICE("dtype", &(machine)->dtype, dtype_choices, "auto: bf16 on a GPU, f32 on a CPU",                           \
              "compute dtype; master weights stay f32"),                                                                \
-      CHOICE("isa", &(machine)->isa, isa_choices, "auto: the best that the processor has",                             \
-             "x86-64 level of the CPU's instructions: v3 is AVX2, v4 AVX-512"),                                        \
+      TEXT("isa", &(machine)->isa, "LEVEL", "the best that the processor has",                                         \
+           "instructions of the CPU: v2 (SSE4.2), v3 (AVX2) or v4 (AVX-512)"),                                         \
       INT("threads", &(machine)->threads, 0, 4096, "all", "CPU threads")
 
 #endif

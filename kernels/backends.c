@@ -1,7 +1,6 @@
 /* The backends of this build that the machine can run, best first. */
 #include "kernels.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 extern const Backend cuda_backend;
@@ -14,7 +13,7 @@ extern const Backend cuda_backend;
 #define DECLARE(isa) extern const Backend cpu_##isa##_backend;
 CPU_ISAS(DECLARE)
 
-/* Whether processor and system have the instructions of a level (the x86-64 psABI lists them). */
+/* Whether processor and system have the instructions of a level: those in which processors differ. */
 static bool can_run(const char *isa) {
 #ifdef __x86_64__
   const bool v2 = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
@@ -39,12 +38,8 @@ const Backend *const *backend_list(void) {
       CPU_ISAS(ADDRESS)};
   enum { ALL = sizeof all / sizeof all[0] };
   static const Backend *list[ALL + 1];
-  const char *only = getenv("INKLING_ISA");
   int count = 0;
-  for (int i = 0; i < ALL; i++) {
-    const char *isa = all[i]->isa;
-    if (!isa || ((!only || strcmp(isa, only) == 0) && can_run(isa))) list[count++] = all[i];
-  }
-  list[count] = NULL;
+  for (int i = 0; i < ALL; i++)
+    if (!all[i]->isa || can_run(all[i]->isa)) list[count++] = all[i];
   return list;
 }

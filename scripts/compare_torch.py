@@ -104,14 +104,10 @@ def torch_model(args):
     def rotate(x, table):
         if args.worker == "compiled":  # which knows no complex numbers
             even, odd = x.unflatten(-1, (head_dim // 2, 2)).unbind(-1)
-            cos, sin = table.real, table.imag
+            cos, sin = table.unbind(-1)
             return torch.stack([even * cos - odd * sin, odd * cos + even * sin], -1).flatten(-2)
         pairs = torch.view_as_complex(x.unflatten(-1, (head_dim // 2, 2)))
         return torch.view_as_real(pairs * table).flatten(-2)
-
-    class RealTable:
-        def __init__(self, table):
-            self.real, self.imag = table.real.contiguous(), table.imag.contiguous()
 
     class Block(nn.Module):
         def __init__(self):
@@ -148,7 +144,7 @@ def torch_model(args):
                     nn.init.normal_(parameter, std=0.02)
             if args.tie:
                 self.head.weight = self.embedding.weight
-            self.table = rope_table() if args.worker == "eager" else RealTable(rope_table())
+            self.table = rope_table() if args.worker == "eager" else torch.view_as_real(rope_table())
 
         def forward(self, tokens, targets):
             x = drop(self.embedding(tokens))
