@@ -14,8 +14,8 @@
 
 enum {
   KEY_BLOCK = 128, /* keys whose scores are held at a time; a multiple of 32 (the dropout map) and of TILE_COLS */
-  FORWARD_QUERIES = TILE_ROWS, /* small, so that a causal block wastes little */
-  BACKWARD_QUERIES = 32
+  FORWARD_QUERIES = 2 * TILE_ROWS, /* small, so that a causal block wastes little */
+  BACKWARD_QUERIES = 5 * TILE_ROWS
 };
 
 static inline float *view_row(View v, int b, int64_t row, int head) {
@@ -80,13 +80,7 @@ static void pack_rows(View v, int b, int64_t row0, int count, int head, int head
 
 /* all rows of one head -> packed[head_dim][width], zero beyond `rows`. */
 static void pack_transposed(View v, int b, int rows, int head, int head_dim, int width, float *packed) {
-  for (int t0 = 0; t0 < rows; t0 += LANES) { /* in strips, so that the scattered writes stay in the cache */
-    int count = rows - t0 < LANES ? rows - t0 : LANES;
-    for (int t = t0; t < t0 + count; t++) {
-      const float *from = view_row(v, b, t, head);
-      for (int d = 0; d < head_dim; d++) packed[(int64_t)d * width + t] = from[d];
-    }
-  }
+  CPU(transpose)(rows, head_dim, view_row(v, b, 0, head), v.row, packed, width);
   for (int d = 0; d < head_dim; d++)
     for (int t = rows; t < width; t++) packed[(int64_t)d * width + t] = 0.0f;
 }
@@ -174,13 +168,12 @@ static void forward_block(const Attention *a, const ForwardScratch *s, int b, in
   int key_width = round_up(a->keys, TILE_COLS), dim_width = round_up(a->head_dim, LANES), dim = a->head_dim;
   Softmax softmax[FORWARD_QUERIES];
   for (int i = 0; i < count; i++) softmax[i] = (Softmax){-INFINITY, 0};
-  memset(s->query, 0, (size_t)FORWARD_QUERIES * (size_t)dim * sizeof(float));
-  memset(s->sum, 0, (size_t)FORWARD_QUERIES * (size_t)dim_width * sizeof(float));
+  memset(s->sum, 0, (size_t)count * (size_t)dim_width * sizeof(float));
   pack_rows(q, b, i0, count, h, dim, dim, a->scale, s->query);
   Visible all = visible_block(a, b, i0, count);
   for (int j0 = all.begin / KEY_BLOCK * KEY_BLOCK; j0 < all.end; j0 += KEY_BLOCK) {
     int keys = all.end - j0 < KEY_BLOCK ? all.end - j0 : KEY_BLOCK, width = round_up(keys, LANES);
-    tile_multiply(FORWARD_QUERIES, width, dim, s->query, dim, 1, s->keys + j0, key_width, s->scores, KEY_BLOCK, false);
+    CPU(tile_multiply)(count, width, dim, s->query, dim, 1, s->keys + j0, key_width, s->scores, KEY_BLOCK, false);
     for (int i = 0; i < count; i++) {
       Visible v = visible_keys(a, b, i0 + i);
       float *row = s->scores + i * KEY_BLOCK;
@@ -191,7 +184,7 @@ static void forward_block(const Attention *a, const ForwardScratch *s, int b, in
 #pragma omp simd
       for (int j = 0; j < keys; j++) row[j] *= factor[j];
     }
-    tile_multiply(FORWARD_QUERIES, dim_width, keys, s->scores, KEY_BLOCK, 1, s->values + (int64_t)j0 * dim_width,
+    CPU(tile_multiply)(count, dim_width, keys, s->scores, KEY_BLOCK, 1, s->values + (int64_t)j0 * dim_width,
                   dim_width, s->sum, dim_width, true);
   }
   for (int i = 0; i < count; i++) {
@@ -281,14 +274,10 @@ typedef struct BackwardViews {
 static void backward_block(const Attention *a, const BackwardScratch *s, const BackwardViews *views, int b, int h,
                            int i0, int count, const float *lse, const Rope *rope) {
   int key_width = round_up(a->keys, KEY_BLOCK), dim_width = round_up(a->head_dim, LANES), dim = a->head_dim;
-  int rows = round_up(count, TILE_ROWS);
   float delta[BACKWARD_QUERIES];
-  size_t row_bytes = (size_t)dim_width * sizeof(float);
   pack_rows(views->q, b, i0, count, h, dim, dim_width, a->scale, s->query);
   pack_rows(views->dout, b, i0, count, h, dim, dim_width, 1.0f, s->dout);
-  memset(s->query + count * dim_width, 0, (size_t)(rows - count) * row_bytes);
-  memset(s->dout + count * dim_width, 0, (size_t)(rows - count) * row_bytes);
-  memset(s->dq, 0, (size_t)rows * row_bytes);
+  memset(s->dq, 0, (size_t)count * (size_t)dim_width * sizeof(float));
   for (int i = 0; i < count; i++) {
     const float *out = view_row(views->out, b, i0 + i, h), *dout = s->dout + i * dim_width;
     float dot = 0;
@@ -299,8 +288,8 @@ static void backward_block(const Attention *a, const BackwardScratch *s, const B
   Visible all = visible_block(a, b, i0, count);
   for (int j0 = all.begin / KEY_BLOCK * KEY_BLOCK; j0 < all.end; j0 += KEY_BLOCK) {
     int keys = all.end - j0 < KEY_BLOCK ? all.end - j0 : KEY_BLOCK, width = round_up(keys, LANES);
-    tile_multiply(rows, width, dim, s->query, dim_width, 1, s->keys_t + j0, key_width, s->p, KEY_BLOCK, false);
-    tile_multiply(rows, width, dim, s->dout, dim_width, 1, s->values_t + j0, key_width, s->ds, KEY_BLOCK, false);
+    CPU(tile_multiply)(count, width, dim, s->query, dim_width, 1, s->keys_t + j0, key_width, s->p, KEY_BLOCK, false);
+    CPU(tile_multiply)(count, width, dim, s->dout, dim_width, 1, s->values_t + j0, key_width, s->ds, KEY_BLOCK, false);
     for (int i = 0; i < count; i++) {
       Visible v = visible_keys(a, b, i0 + i);
       float factor[KEY_BLOCK] = {0};
@@ -309,9 +298,9 @@ static void backward_block(const Attention *a, const BackwardScratch *s, const B
                          lse[((int64_t)b * a->heads + h) * a->queries + i0 + i], delta[i], factor);
     }
     int64_t at = (int64_t)j0 * dim_width;
-    tile_multiply(rows, dim_width, keys, s->ds, KEY_BLOCK, 1, s->keys + at, dim_width, s->dq, dim_width, true);
-    tile_multiply(width, dim_width, count, s->ds, 1, KEY_BLOCK, s->query, dim_width, s->dkeys + at, dim_width, true);
-    tile_multiply(width, dim_width, count, s->p, 1, KEY_BLOCK, s->dout, dim_width, s->dvalues + at, dim_width, true);
+    CPU(tile_multiply)(count, dim_width, keys, s->ds, KEY_BLOCK, 1, s->keys + at, dim_width, s->dq, dim_width, true);
+    CPU(tile_multiply)(width, dim_width, count, s->ds, 1, KEY_BLOCK, s->query, dim_width, s->dkeys + at, dim_width, true);
+    CPU(tile_multiply)(width, dim_width, count, s->p, 1, KEY_BLOCK, s->dout, dim_width, s->dvalues + at, dim_width, true);
   }
   for (int i = 0; i < count; i++) {
     float *from = s->dq + i * dim_width, *to = view_row(views->dq, b, i0 + i, h);

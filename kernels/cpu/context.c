@@ -1,5 +1,5 @@
 /* The CPU backend's context and memory. */
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/share.h"
 #include "kernels/cpu/tile.h"
 #include "util/memory.h"
 #include "util/threads.h"
@@ -27,6 +27,12 @@ bool CPU(open)(Context **out, const ContextOptions *options, Error *error) {
 #endif
   c->dtype = options->dtype;
   c->threads = threads_count(options->threads);
+  Share *shares = aligned_alloc(_Alignof(Share), SHARES * (size_t)c->threads * sizeof(Share));
+  if (!shares) {
+    free(c);
+    return fail(error, EXIT_MEMORY, "out of memory opening the CPU backend");
+  }
+  for (int i = 0; i < SHARES; i++) c->shares[i] = shares + i * c->threads;
   *out = c;
   return true;
 }
@@ -39,6 +45,7 @@ void CPU(close)(Context *c) {
     c->allocations = next;
   }
   free(c->scratch);
+  free(c->shares[0]);
   free(c);
 }
 
@@ -74,8 +81,7 @@ void *CPU(alloc)(Context *c, const char *name, size_t bytes) {
   if (c->error.code) return NULL;
   Allocation *block = NULL;
   double available = memory_available();
-  if ((double)bytes < available && bytes <= SIZE_MAX - 2 * ALIGNMENT)
-    block = aligned_alloc(ALIGNMENT, ALIGNMENT + (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+  if ((double)bytes < available && bytes <= SIZE_MAX - ALIGNMENT) block = memory_allocate(ALIGNMENT, ALIGNMENT + bytes);
   if (!block) {
     fail(&c->error, EXIT_MEMORY,
          "out of memory: %s needs %.1f MiB, %.1f MiB are free, %.1f MiB in use; use a smaller batch or model", name,
@@ -89,7 +95,7 @@ void *CPU(alloc)(Context *c, const char *name, size_t bytes) {
   c->allocations = block;
   c->bytes += bytes;
   if (c->bytes > c->peak_bytes) c->peak_bytes = c->bytes;
-  return memset((char *)block + ALIGNMENT, 0, bytes);
+  return (char *)block + ALIGNMENT;
 }
 
 void CPU(release)(Context *c, void *memory) {
@@ -108,7 +114,7 @@ float *CPU(scratch)(Context *c, size_t count) {
   free(c->scratch);
   c->bytes -= c->scratch_count * sizeof(float);
   c->scratch_count = 0;
-  c->scratch = count <= SIZE_MAX / 8 ? aligned_alloc(64, (count * sizeof(float) + 63) / 64 * 64) : NULL;
+  c->scratch = count <= SIZE_MAX / 8 ? memory_allocate(64, count * sizeof(float)) : NULL;
   if (!c->scratch) {
     fail(&c->error, EXIT_MEMORY, "out of memory: the CPU backend's scratch space needs %.1f MiB",
          (double)count * 4 / 1048576.0);

@@ -16,6 +16,8 @@
 #define CPU(name) CPU_EXPAND(CPU_ISA, name)
 
 typedef struct Allocation Allocation;
+typedef struct Share Share; /* kernels/cpu/share.h */
+enum { SHARES = 3 };        /* phases of one operation that share out work */
 
 struct Context {
   DType dtype;
@@ -25,6 +27,7 @@ struct Context {
   size_t bytes, peak_bytes;
   float *scratch; /* shared by the operations, one at a time; see CPU(scratch)() */
   size_t scratch_count;
+  Share *shares[SHARES]; /* [threads] each */
   StepState reports[REPORT_RING];
   int report_first, report_count;
 };

@@ -1,91 +1,108 @@
-/* GEMM on the CPU: oneDNN where it is installed, else register tiles over packed panels.
+/* The three products of a linear layer with weight W [M][K]: y = x W^T, dx = dy W, dW = dy^T x. In fp32 the compute copy
+ * of a weight is the master weight.
  *
- * The three products of a linear layer with weight W [M][K]: y = x W^T, dx = dy W, dW = dy^T x. In fp32 the compute
- * copy of a weight is the master weight. */
-#include "kernels/cpu/cpu.h"
+ * y and dx: the weight is packed into panels of TILE_COLS columns (a few hundredths of the work), which all threads
+ * share; then the rows are shared out, each thread the ones it has in its cache. dW: the rows are cut into segments,
+ * of which a thread packs what it needs by itself and sums the products; the segments' sums are added in their order.
+ * Every element of a result is summed in an order that follows from the shape alone, not from the number of threads. */
+#include "kernels/cpu/share.h"
 #include "kernels/cpu/tile.h"
 
 #include <omp.h>
-#ifdef INKLING_ONEDNN
-#include <dnnl.h>
-#endif
 
-/* c[rows][cols] = beta c + op(a)[rows][depth] op(b)[depth][cols], row-major; beta is 0 or 1. */
+enum {
+  DEPTH = TILE_COLS > 32 ? 128 : 256, /* of a pass over a panel, which stays in L1 meanwhile */
+  GROUP = 1 << 18,                    /* numbers packed before the rows are gone through: 1 MiB */
+  SPAN_TILES = 16                     /* of rows that go through a panel together, at most */
+};
+
+static int divide_up(int n, int by) { return (n + by - 1) / by; }
+static int smaller(int a, int b) { return a < b ? a : b; }
+
+/* from[depth][cols], rows `stride` apart -> panels of `width` columns: to[panel * size + k * width], zero up to the next
+ * multiple of LANES. Rows are read from end to end, as memory likes it. */
+static inline __attribute__((always_inline)) void pack_columns(int width, int depth, int cols, const float *from,
+                                                               int64_t stride, float *to, int64_t size) {
+  for (int k = 0; k < depth; k++, from += stride, to += width) {
+    float *panel = to;
+    int j = 0;
+    for (; j + width <= cols; j += width, panel += size)
+      UNROLL for (int l = 0; l < width; l += LANES) *(UnalignedVector *)(panel + l) =
+          *(const UnalignedVector *)(from + j + l);
+    if (j == cols) continue;
+    memcpy(panel, from + j, (size_t)(cols - j) * sizeof(float));
+    for (int l = cols - j; l < round_up(cols - j, LANES); l++) panel[l] = 0.0f;
+  }
+}
+
+/* c[rows][cols] = a[rows][depth] b, where b is stored [depth][cols], or [cols][depth] when `transposed`. */
 typedef struct Product {
   int rows, cols, depth;
-  const float *a;
-  int64_t a_stride;
-  bool a_transposed; /* a is stored [depth][rows] */
-  const float *b;
-  int64_t b_stride;
-  bool b_transposed; /* b is stored [cols][depth] */
+  const float *a, *b;
+  bool transposed;
   float *c;
-  int64_t c_stride;
-  bool add;
 } Product;
 
-#ifdef INKLING_ONEDNN
-
-static void multiply(Context *c, const Product *p) {
-  omp_set_num_threads(c->threads); /* oneDNN takes its thread count from OpenMP */
-  dnnl_status_t status =
-      dnnl_sgemm(p->a_transposed ? 'T' : 'N', p->b_transposed ? 'T' : 'N', p->rows, p->cols, p->depth, 1.0f, p->a,
-                 p->a_stride, p->b, p->b_stride, p->add ? 1.0f : 0.0f, p->c, p->c_stride);
-  if (status == dnnl_out_of_memory) fail(&c->error, EXIT_MEMORY, "out of memory in a matrix product of oneDNN");
-  else if (status != dnnl_success)
-    fail(&c->error, EXIT_INTERNAL, "oneDNN refused a matrix product (status %d)", (int)status);
-}
-
-#else
-
-enum { PANEL_DEPTH = 256, PANEL_COLS = 4 * TILE_COLS, PANEL_ROWS = 8 * TILE_ROWS };
-
-/* b[k0 .. k0+depth)[j0 .. j0+cols) -> panel[depth][PANEL_COLS], zero beyond cols. */
-static void pack_b(const Product *p, int k0, int depth, int j0, int cols, float *panel) {
-  for (int k = 0; k < depth; k++)
-    for (int j = 0; j < PANEL_COLS; j++) {
-      const float *from = p->b_transposed ? p->b + (int64_t)(j0 + j) * p->b_stride + k0 + k
-                                          : p->b + (int64_t)(k0 + k) * p->b_stride + j0 + j;
-      panel[k * PANEL_COLS + j] = j < cols ? *from : 0.0f;
-    }
-}
-
-/* a rows i0 .. i0+rows, columns k0 .. k0+depth -> panel[depth][PANEL_ROWS], zero beyond rows. */
-static void pack_a(const Product *p, int i0, int rows, int k0, int depth, float *panel) {
-  for (int k = 0; k < depth; k++)
-    for (int i = 0; i < PANEL_ROWS; i++) {
-      const float *from = p->a_transposed ? p->a + (int64_t)(k0 + k) * p->a_stride + i0 + i
-                                          : p->a + (int64_t)(i0 + i) * p->a_stride + k0 + k;
-      panel[k * PANEL_ROWS + i] = i < rows ? *from : 0.0f;
-    }
-}
-
-/* One block of c: PANEL_ROWS x PANEL_COLS sums over the whole depth, so that no two threads share a sum. */
-static void multiply_block(const Product *p, int i0, int j0) {
-  _Alignas(64) float a[PANEL_DEPTH * PANEL_ROWS], b[PANEL_DEPTH * PANEL_COLS], sum[PANEL_ROWS * PANEL_COLS];
-  int rows = p->rows - i0 < PANEL_ROWS ? p->rows - i0 : PANEL_ROWS;
-  int cols = p->cols - j0 < PANEL_COLS ? p->cols - j0 : PANEL_COLS;
-  for (int k0 = 0; k0 < p->depth; k0 += PANEL_DEPTH) {
-    int depth = p->depth - k0 < PANEL_DEPTH ? p->depth - k0 : PANEL_DEPTH;
-    pack_a(p, i0, rows, k0, depth, a);
-    pack_b(p, k0, depth, j0, cols, b);
-    tile_multiply(round_up(rows, TILE_ROWS), round_up(cols, LANES), depth, a, 1, PANEL_ROWS, b, PANEL_COLS, sum,
-                  PANEL_COLS, k0 > 0);
+/* Thread t's part of panels first .. last. A panel is [depth][TILE_COLS]. */
+static void pack_panels(const Product *p, int first, int last, int t, int threads, float *to) {
+  int64_t size = (int64_t)(p->depth + 1) * TILE_COLS;
+  int j = first * TILE_COLS, cols = smaller(last * TILE_COLS, p->cols) - j;
+  if (!p->transposed) {
+    int begin = (int)((int64_t)p->depth * t / threads), end = (int)((int64_t)p->depth * (t + 1) / threads);
+    pack_columns(TILE_COLS, end - begin, cols, p->b + (int64_t)begin * p->cols + j, p->cols,
+                 to + (int64_t)begin * TILE_COLS, size);
+    return;
   }
-  for (int i = 0; i < rows; i++) {
-    float *to = p->c + (int64_t)(i0 + i) * p->c_stride + j0;
-    for (int j = 0; j < cols; j++) to[j] = (p->add ? to[j] : 0.0f) + sum[i * PANEL_COLS + j];
+  for (int panel = first + t; panel < last; panel += threads) {
+    float *into = to + (panel - first) * size;
+    j = panel * TILE_COLS;
+    cols = smaller(p->cols - j, TILE_COLS);
+    for (int k = 0; k < p->depth && cols % LANES; k++)
+      for (int l = cols; l < round_up(cols, LANES); l++) into[k * TILE_COLS + l] = 0.0f;
+    CPU(transpose)(cols, p->depth, p->b + (int64_t)j * p->depth, p->depth, into, TILE_COLS);
   }
 }
 
-static void multiply(Context *c, const Product *p) {
-  int row_blocks = (p->rows + PANEL_ROWS - 1) / PANEL_ROWS, col_blocks = (p->cols + PANEL_COLS - 1) / PANEL_COLS;
-#pragma omp parallel for collapse(2) schedule(static) num_threads(c->threads)
-  for (int j = 0; j < col_blocks; j++)
-    for (int i = 0; i < row_blocks; i++) multiply_block(p, i * PANEL_ROWS, j * PANEL_COLS);
+/* Rows i .. i+rows of c in the columns of the packed panels first .. last. The depth is gone through in equal passes. */
+static void multiply_rows(const Product *p, int i, int rows, int first, int last, const float *packed) {
+  int passes = divide_up(p->depth, DEPTH), each = divide_up(p->depth, passes);
+  int64_t size = (int64_t)(p->depth + 1) * TILE_COLS;
+  for (int k = 0; k < p->depth; k += each)
+    for (int panel = first; panel < last; panel++) {
+      int j = panel * TILE_COLS;
+      CPU(tile_multiply)(rows, smaller(p->cols - j, TILE_COLS), smaller(each, p->depth - k),
+                         p->a + (int64_t)i * p->depth + k, p->depth, 1,
+                         packed + (panel - first) * size + (int64_t)k * TILE_COLS, TILE_COLS,
+                         p->c + (int64_t)i * p->cols + j, p->cols, k > 0);
+    }
 }
 
-#endif
+/* The rows are shared out in tiles, or where there are few of them the panels of each group. */
+static void multiply(Context *c, const Product *p) {
+  int64_t size = (int64_t)(p->depth + 1) * TILE_COLS;
+  int panels = divide_up(p->cols, TILE_COLS), group = smaller(panels, size < GROUP ? (int)(GROUP / size) : 1);
+  float *packed = CPU(scratch)(c, (size_t)(2 * group * size)); /* one group is packed while another is in use */
+  if (!packed) return;
+  int threads = c->threads, tiles = divide_up(p->rows, TILE_ROWS);
+  bool by_rows = tiles >= group || tiles >= 4 * threads;
+  share_set(c->shares[0], threads, by_rows ? tiles : group);
+#pragma omp parallel num_threads(threads)
+  {
+    int t = omp_get_thread_num(), team = omp_get_num_threads();
+    for (int first = 0, turn = 0; first < panels; first += group, turn++) {
+      float *to = packed + turn % 2 * group * size;
+      int last = smaller(first + group, panels), next = smaller(last + group, panels);
+      pack_panels(p, first, last, t, team, to);
+      if (t == 0) share_set(c->shares[(turn + 1) % SHARES], threads, by_rows ? tiles : next - last);
+#pragma omp barrier
+      for (Span s; share_take(c->shares[turn % SHARES], threads, t, 1, SPAN_TILES, &s);)
+        if (by_rows)
+          multiply_rows(p, s.begin * TILE_ROWS, smaller(s.end * TILE_ROWS, p->rows) - s.begin * TILE_ROWS, first, last,
+                        to);
+        else multiply_rows(p, 0, p->rows, first + s.begin, first + s.end, to + s.begin * size);
+    }
+  }
+}
 
 void CPU(linear)(Context *c, void *y, const void *x, const Parameters *params, Matrix w, int rows) {
   if (c->error.code || rows == 0) return;
@@ -93,12 +110,9 @@ void CPU(linear)(Context *c, void *y, const void *x, const Parameters *params, M
                          .cols = w.rows,
                          .depth = w.cols,
                          .a = x,
-                         .a_stride = w.cols,
                          .b = (const float *)params->compute + w.offset,
-                         .b_stride = w.cols,
-                         .b_transposed = true,
-                         .c = y,
-                         .c_stride = w.rows});
+                         .transposed = true,
+                         .c = y});
 }
 
 void CPU(linear_backward_input)(Context *c, void *dx, const void *dy, const Parameters *params, Matrix w, int rows) {
@@ -107,37 +121,156 @@ void CPU(linear_backward_input)(Context *c, void *dx, const void *dy, const Para
                          .cols = w.cols,
                          .depth = w.rows,
                          .a = dy,
-                         .a_stride = w.rows,
                          .b = (const float *)params->compute + w.offset,
-                         .b_stride = w.cols,
-                         .c = dx,
-                         .c_stride = w.cols});
+                         .c = dx});
+}
+
+/* ---- the gradient of a weight ---- */
+
+enum {
+  STRIP = 48,              /* columns of dy packed side by side: whole tiles of rows, whole vectors */
+  SPAN_STRIPS = 16,        /* strips that a thread takes at a time, at most */
+  WEIGHT_DEPTH = 128,      /* rows of a pass */
+  PACKED_MAX = 1 << 17,    /* numbers of x that a thread packs at a time: 512 KiB */
+  SEGMENT_ROWS = 384,      /* a segment has at least so many */
+  SEGMENTS = 4,            /* at most */
+  SEGMENTED_MAX = 1 << 18, /* gradients with more elements have enough strips to share out */
+  SUM_BLOCK = 1024         /* elements whose segments a thread adds at a time */
+};
+_Static_assert(STRIP % TILE_ROWS == 0 && STRIP % LANES == 0, "tiles and vectors of a strip are whole");
+
+typedef struct WeightGradient {
+  int outputs, inputs, rows; /* M, K, N */
+  const float *dy, *x;
+  float *dw;
+  bool accumulate;
+  int segments, segment_rows, block_rows; /* a block is what a thread packs at a time */
+  int strips, panels;                     /* of outputs and inputs */
+  float *sums;                            /* [segments][M][K] where there are several segments */
+} WeightGradient;
+
+/* What a thread has packed: panels of x, and strips of dy for one pass. */
+typedef struct PackedBlock {
+  int first; /* row, -1 = nothing */
+  float *x;  /* [passes][panels][WEIGHT_DEPTH][TILE_COLS] */
+  float *dy; /* [SPAN_STRIPS][WEIGHT_DEPTH][STRIP] */
+} PackedBlock;
+
+static void pack_block(const WeightGradient *g, int first, int rows, PackedBlock *packed) {
+  if (packed->first == first) return;
+  packed->first = first;
+  enum { SIZE = (WEIGHT_DEPTH + 1) * TILE_COLS };
+  for (int n = 0; n < rows; n += WEIGHT_DEPTH)
+    pack_columns(TILE_COLS, smaller(WEIGHT_DEPTH, rows - n), g->inputs, g->x + (int64_t)(first + n) * g->inputs,
+                 g->inputs, packed->x + (int64_t)(n / WEIGHT_DEPTH) * g->panels * SIZE, SIZE);
+}
+
+/* dw[i .. i+cols] (+)= dy^T x over `depth` rows from row n on. x: the panels of these rows. */
+static void weight_gradient_pass(const WeightGradient *g, float *to, int i, int cols, int n, int depth, const float *x,
+                                 float *dy, bool add) {
+  enum { SIZE = (WEIGHT_DEPTH + 1) * STRIP };
+  pack_columns(STRIP, depth, cols, g->dy + (int64_t)n * g->outputs + i, g->outputs, dy, SIZE);
+  for (int j = 0; j < g->inputs; j += TILE_COLS, x += (WEIGHT_DEPTH + 1) * TILE_COLS)
+    for (int strip = 0; strip * STRIP < cols; strip++)
+      CPU(tile_multiply)(smaller(cols - strip * STRIP, STRIP), smaller(g->inputs - j, TILE_COLS), depth,
+                         dy + strip * SIZE, 1, STRIP, x, TILE_COLS,
+                         to + (int64_t)(i + strip * STRIP) * g->inputs + j, g->inputs, add);
+}
+
+/* Strips first .. last of the outputs over one segment of the rows. */
+static void weight_gradient_strips(const WeightGradient *g, int segment, int first, int last, PackedBlock *packed) {
+  int begin = segment * g->segment_rows, end = smaller(begin + g->segment_rows, g->rows);
+  int i = first * STRIP, cols = smaller(last * STRIP, g->outputs) - i;
+  float *to = g->sums ? g->sums + (int64_t)segment * g->outputs * g->inputs : g->dw;
+  for (int block = begin; block < end; block += g->block_rows) {
+    int rows = smaller(g->block_rows, end - block);
+    pack_block(g, block, rows, packed);
+    for (int n = 0; n < rows; n += WEIGHT_DEPTH)
+      weight_gradient_pass(g, to, i, cols, block + n, smaller(WEIGHT_DEPTH, rows - n),
+                           packed->x + (int64_t)(n / WEIGHT_DEPTH) * g->panels * (WEIGHT_DEPTH + 1) * TILE_COLS, packed->dy,
+                           block + n > begin || (!g->sums && g->accumulate));
+  }
+}
+
+static void add_segments(const WeightGradient *g, int block) {
+  int64_t elements = (int64_t)g->outputs * g->inputs, first = (int64_t)block * SUM_BLOCK;
+  int count = elements - first < SUM_BLOCK ? (int)(elements - first) : SUM_BLOCK;
+  const float *from = g->sums + first;
+  float *restrict to = g->dw + first;
+  if (!g->accumulate) memset(to, 0, (size_t)count * sizeof(float));
+  for (int s = 0; s < g->segments; s++, from += elements) {
+#pragma omp simd
+    for (int i = 0; i < count; i++) to[i] += from[i];
+  }
+}
+
+static void plan_weight_gradient(WeightGradient *g) {
+  int64_t elements = (int64_t)g->outputs * g->inputs;
+  int most = elements > SEGMENTED_MAX ? 1 : smaller(SEGMENTS, g->rows / SEGMENT_ROWS);
+  g->segment_rows = most > 1 ? divide_up(g->rows, most) : g->rows;
+  g->segments = divide_up(g->rows, g->segment_rows);
+  g->strips = divide_up(g->outputs, STRIP);
+  g->panels = divide_up(g->inputs, TILE_COLS);
+  int passes = PACKED_MAX / (g->panels * TILE_COLS * WEIGHT_DEPTH);
+  g->block_rows = smaller(g->segment_rows, (passes < 1 ? 1 : passes) * WEIGHT_DEPTH);
+}
+
+/* The strips of a span may belong to several segments. */
+static void weight_gradient_span(const WeightGradient *g, Span s, PackedBlock *packed) {
+  while (s.begin < s.end) {
+    int segment = s.begin / g->strips, end = smaller(s.end, (segment + 1) * g->strips);
+    weight_gradient_strips(g, segment, s.begin - segment * g->strips, end - segment * g->strips, packed);
+    s.begin = end;
+  }
+}
+
+static void weight_gradient(Context *c, WeightGradient *g) {
+  plan_weight_gradient(g);
+  size_t elements = (size_t)g->outputs * (size_t)g->inputs, sums = g->segments > 1 ? (size_t)g->segments * elements : 0;
+  sums = (sums + LANES - 1) / LANES * LANES;
+  int passes = divide_up(g->block_rows, WEIGHT_DEPTH);
+  size_t packed_x = (size_t)passes * (size_t)g->panels * (WEIGHT_DEPTH + 1) * TILE_COLS;
+  size_t each = packed_x + SPAN_STRIPS * (WEIGHT_DEPTH + 1) * STRIP;
+  float *memory = CPU(scratch)(c, sums + each * (size_t)c->threads);
+  if (!memory) return;
+  g->sums = sums ? memory : NULL;
+  int threads = c->threads, blocks = sums ? (int)((elements + SUM_BLOCK - 1) / SUM_BLOCK) : 0;
+  bool packs_once = g->block_rows == g->segment_rows;
+  share_set(c->shares[0], threads, g->segments * g->strips);
+  share_set(c->shares[1], threads, blocks);
+#pragma omp parallel num_threads(threads)
+  {
+    int t = omp_get_thread_num();
+    float *own = memory + sums + (size_t)t * each;
+    PackedBlock packed = {-1, own, own + packed_x};
+    for (Span s; share_take(c->shares[0], threads, t, packs_once ? 1 : 2, SPAN_STRIPS, &s);)
+      weight_gradient_span(g, s, &packed);
+    if (g->sums) {
+#pragma omp barrier
+      for (Span s; share_take(c->shares[1], threads, t, 1, blocks, &s);)
+        for (int block = s.begin; block < s.end; block++) add_segments(g, block);
+    }
+  }
 }
 
 void CPU(linear_backward_weight)(Context *c, const Parameters *params, Matrix w, const void *dy, const void *x,
                                  int rows, bool accumulate) {
   if (c->error.code) return;
   float *dw = params->grad + w.offset;
-  if (rows == 0) {
-    if (!accumulate) memset(dw, 0, (size_t)w.rows * (size_t)w.cols * sizeof(float));
-    return;
-  }
-  multiply(c, &(Product){.rows = w.rows,
-                         .cols = w.cols,
-                         .depth = rows,
-                         .a = dy,
-                         .a_stride = w.rows,
-                         .a_transposed = true,
-                         .b = x,
-                         .b_stride = w.cols,
-                         .c = dw,
-                         .c_stride = w.cols,
-                         .add = accumulate});
+  if (rows > 0)
+    weight_gradient(c, &(WeightGradient){.outputs = w.rows,
+                                         .inputs = w.cols,
+                                         .rows = rows,
+                                         .dy = dy,
+                                         .x = x,
+                                         .dw = dw,
+                                         .accumulate = accumulate});
+  else if (!accumulate) memset(dw, 0, (size_t)w.rows * (size_t)w.cols * sizeof(float));
 }
 
 /* Tiles that stay in the first-level cache: what a perfect GEMM would reach. */
 double CPU(peak_flops)(Context *c) {
-  enum { DEPTH = 128, ROUNDS = 2000, TRIES = 5 };
+  enum { ROUNDS = 2000, TRIES = 5 };
   double best = 0;
   for (int try = 0; try < TRIES; try++) {
     double start = omp_get_wtime();
@@ -146,10 +279,8 @@ double CPU(peak_flops)(Context *c) {
       _Alignas(64) float a[TILE_ROWS * DEPTH], b[DEPTH * TILE_COLS], sum[TILE_ROWS * TILE_COLS];
       for (int i = 0; i < TILE_ROWS * DEPTH; i++) a[i] = 1e-3f * (float)i;
       for (int i = 0; i < DEPTH * TILE_COLS; i++) b[i] = 1e-3f * (float)i;
-      for (int round = 0; round < ROUNDS; round++) {
-        tile_multiply(TILE_ROWS, TILE_COLS, DEPTH, a, DEPTH, 1, b, TILE_COLS, sum, TILE_COLS, round > 0);
-        __asm__ volatile("" : : "r"(sum) : "memory"); /* the result is used, as far as the compiler knows */
-      }
+      for (int round = 0; round < ROUNDS; round++)
+        CPU(tile_multiply)(TILE_ROWS, TILE_COLS, DEPTH, a, DEPTH, 1, b, TILE_COLS, sum, TILE_COLS, round > 0);
     }
     double seconds = omp_get_wtime() - start;
     double flops = 2.0 * TILE_ROWS * TILE_COLS * DEPTH * ROUNDS * c->threads / seconds;
