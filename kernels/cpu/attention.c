@@ -7,10 +7,9 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/rope.h"
+#include "kernels/cpu/share.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/tile.h"
-
-#include <omp.h>
 
 enum {
   KEY_BLOCK = 128, /* keys whose scores are held at a time; a multiple of 32 (the dropout map) and of TILE_COLS */
@@ -29,12 +28,13 @@ static inline const float *rope_row(const Rope *rope, int b, int length, int64_t
 
 void CPU(rope)(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope) {
   if (c->error.code) return;
-#pragma omp parallel for collapse(2) schedule(static) num_threads(c->threads)
-  for (int b = 0; b < batch; b++)
-    for (int t = 0; t < length; t++) {
-      const float *table = rope_row(rope, b, length, t, head_dim);
-      for (int h = 0; h < heads; h++) rope_head(view_row(x, b, t, h), view_row(x, b, t, h), table, head_dim, 1.0f);
-    }
+  share_set(c, 0, batch * length);
+#pragma omp parallel num_threads(c->threads)
+  EACH_SHARED(c, n, SPAN_ROWS) {
+    int b = n / length, t = n % length;
+    const float *table = rope_row(rope, b, length, t, head_dim);
+    for (int h = 0; h < heads; h++) rope_head(view_row(x, b, t, h), view_row(x, b, t, h), table, head_dim, 1.0f);
+  }
 }
 
 /* Keys that query i of sequence b sees: [begin, end); empty when begin >= end. */
@@ -202,19 +202,19 @@ void CPU(attention)(Context *c, const Attention *a, View out, View q, View k, Vi
   float *memory = CPU(scratch)(c, each * (size_t)c->threads);
   if (!memory) return;
   int key_width = round_up(a->keys, TILE_COLS), dim_width = round_up(a->head_dim, LANES);
-#pragma omp parallel for collapse(2) schedule(static) num_threads(c->threads)
-  for (int b = 0; b < a->batch; b++)
-    for (int h = 0; h < a->heads; h++) {
-      ForwardScratch scratch;
-      forward_scratch(a, &scratch, memory + each * (size_t)omp_get_thread_num());
-      int kv_head = h / (a->heads / a->kv_heads);
-      pack_transposed(k, b, a->keys, kv_head, a->head_dim, key_width, scratch.keys);
-      pack_rows(v, b, 0, a->keys, kv_head, a->head_dim, dim_width, 1.0f, scratch.values);
-      for (int i = 0; i < a->queries; i += FORWARD_QUERIES) {
-        int count = a->queries - i < FORWARD_QUERIES ? a->queries - i : FORWARD_QUERIES;
-        forward_block(a, &scratch, b, h, i, count, out, q, lse);
-      }
+  share_set(c, 0, a->batch * a->heads);
+#pragma omp parallel num_threads(c->threads)
+  EACH_SHARED(c, piece, 1) {
+    int b = piece / a->heads, h = piece % a->heads, kv_head = h / (a->heads / a->kv_heads);
+    ForwardScratch scratch;
+    forward_scratch(a, &scratch, memory + each * (size_t)omp_get_thread_num());
+    pack_transposed(k, b, a->keys, kv_head, a->head_dim, key_width, scratch.keys);
+    pack_rows(v, b, 0, a->keys, kv_head, a->head_dim, dim_width, 1.0f, scratch.values);
+    for (int i = 0; i < a->queries; i += FORWARD_QUERIES) {
+      int count = a->queries - i < FORWARD_QUERIES ? a->queries - i : FORWARD_QUERIES;
+      forward_block(a, &scratch, b, h, i, count, out, q, lse);
     }
+  }
 }
 
 /* ---- backward ---- */
@@ -340,11 +340,11 @@ void CPU(attention_backward)(Context *c, const Attention *a, View dq, View dk, V
   float *memory = CPU(scratch)(c, each * (size_t)c->threads);
   if (!memory) return;
   BackwardViews views = {dq, dk, dv, dout, q, k, v, out};
-#pragma omp parallel for collapse(2) schedule(static) num_threads(c->threads)
-  for (int b = 0; b < a->batch; b++)
-    for (int kv_head = 0; kv_head < a->kv_heads; kv_head++) {
-      BackwardScratch scratch;
-      backward_scratch(a, &scratch, memory + each * (size_t)omp_get_thread_num());
-      backward_group(a, &scratch, &views, b, kv_head, lse, rope);
-    }
+  share_set(c, 0, a->batch * a->kv_heads);
+#pragma omp parallel num_threads(c->threads)
+  EACH_SHARED(c, piece, 1) {
+    BackwardScratch scratch;
+    backward_scratch(a, &scratch, memory + each * (size_t)omp_get_thread_num());
+    backward_group(a, &scratch, &views, piece / a->kv_heads, piece % a->kv_heads, lse, rope);
+  }
 }

@@ -40,6 +40,8 @@ float *CPU(scratch)(Context *c, size_t count);
  * belong to blocks, not to threads, so results do not depend on the number of threads. */
 enum { REDUCTION_BLOCK = 4096 };
 
+enum { SPAN_ROWS = 64 }; /* rows of a micro-batch that a thread takes at a time, at most */
+
 /* The functions of the table: context and memory in kernels/cpu/context.c, the operations one family a file. */
 #define DECLARE(name) __typeof__(*((Backend *)0)->name) CPU(name);
 BACKEND_FUNCTIONS(DECLARE)

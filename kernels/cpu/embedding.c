@@ -1,6 +1,6 @@
 /* Token embedding on the CPU. Each row of the table's gradient has one owner, so that sums have one order. */
-#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dropout.h"
+#include "kernels/cpu/share.h"
 
 enum {
   PARALLEL_ELEMENTS = 16384, /* less work than this does not pay for a parallel region */
@@ -32,8 +32,9 @@ void CPU(embedding)(Context *c, void *out, const Parameters *params, Matrix tabl
   int dim = table.cols;
   int64_t rows = (int64_t)batch * length;
   bool drop = dropout_active(dropout);
-#pragma omp parallel for schedule(static) num_threads(c->threads) if (rows * dim > PARALLEL_ELEMENTS)
-  for (int64_t n = 0; n < rows; n++) {
+  share_set(c, 0, (int)rows);
+#pragma omp parallel num_threads(c->threads) if (rows * dim > PARALLEL_ELEMENTS)
+  EACH_SHARED(c, n, SPAN_ROWS) {
     const float *row = weights + (size_t)tokens[n] * (size_t)dim;
     if (drop) dropout_row(dropout, (int)(n / length), n % length * dim, dim, row, to + n * dim);
     else memcpy(to + n * dim, row, (size_t)dim * sizeof(float));

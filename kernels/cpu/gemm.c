@@ -8,8 +8,6 @@
 #include "kernels/cpu/share.h"
 #include "kernels/cpu/tile.h"
 
-#include <omp.h>
-
 enum {
   DEPTH = TILE_COLS > 32 ? 128 : 256, /* of a pass over a panel, which stays in L1 meanwhile */
   GROUP = 1 << 18,                    /* numbers packed before the rows are gone through: 1 MiB */
@@ -85,7 +83,7 @@ static void multiply(Context *c, const Product *p) {
   if (!packed) return;
   int threads = c->threads, tiles = divide_up(p->rows, TILE_ROWS);
   bool by_rows = tiles >= group || tiles >= 4 * threads;
-  share_set(c->shares[0], threads, by_rows ? tiles : group);
+  share_set(c, 0, by_rows ? tiles : group);
 #pragma omp parallel num_threads(threads)
   {
     int t = omp_get_thread_num(), team = omp_get_num_threads();
@@ -93,9 +91,9 @@ static void multiply(Context *c, const Product *p) {
       float *to = packed + turn % 2 * group * size;
       int last = smaller(first + group, panels), next = smaller(last + group, panels);
       pack_panels(p, first, last, t, team, to);
-      if (t == 0) share_set(c->shares[(turn + 1) % SHARES], threads, by_rows ? tiles : next - last);
+      if (t == 0) share_set(c, (turn + 1) % SHARES, by_rows ? tiles : next - last);
 #pragma omp barrier
-      for (Span s; share_take(c->shares[turn % SHARES], threads, t, 1, SPAN_TILES, &s);)
+      for (Span s; share_take(c, turn % SHARES, 1, SPAN_TILES, &s);)
         if (by_rows)
           multiply_rows(p, s.begin * TILE_ROWS, smaller(s.end * TILE_ROWS, p->rows) - s.begin * TILE_ROWS, first, last,
                         to);
@@ -236,18 +234,18 @@ static void weight_gradient(Context *c, WeightGradient *g) {
   g->sums = sums ? memory : NULL;
   int threads = c->threads, blocks = sums ? (int)((elements + SUM_BLOCK - 1) / SUM_BLOCK) : 0;
   bool packs_once = g->block_rows == g->segment_rows;
-  share_set(c->shares[0], threads, g->segments * g->strips);
-  share_set(c->shares[1], threads, blocks);
+  share_set(c, 0, g->segments * g->strips);
+  share_set(c, 1, blocks);
 #pragma omp parallel num_threads(threads)
   {
     int t = omp_get_thread_num();
     float *own = memory + sums + (size_t)t * each;
     PackedBlock packed = {-1, own, own + packed_x};
-    for (Span s; share_take(c->shares[0], threads, t, packs_once ? 1 : 2, SPAN_STRIPS, &s);)
+    for (Span s; share_take(c, 0, packs_once ? 1 : 2, SPAN_STRIPS, &s);)
       weight_gradient_span(g, s, &packed);
     if (g->sums) {
 #pragma omp barrier
-      for (Span s; share_take(c->shares[1], threads, t, 1, blocks, &s);)
+      for (Span s; share_take(c, 1, 1, blocks, &s);)
         for (int block = s.begin; block < s.end; block++) add_segments(g, block);
     }
   }

@@ -4,7 +4,7 @@
  * Sums are kept in a fixed number of lanes and added up in a fixed tree, so that a row's bits depend on nothing but the
  * row. The sum of all logits is taken even where smoothing does not ask for it: it shows any NaN or infinity, which
  * exp() of a masked logit would hide. */
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/share.h"
 #include "kernels/cpu/simd.h"
 
 enum {
@@ -95,8 +95,9 @@ void CPU(cross_entropy)(Context *c, float *losses, void *logits, int64_t stride,
                         int vocab, float smoothing, const StepState *state, bool gradient) {
   if (c->error.code) return;
   float *z = logits, scale = state->inv_targets;
-#pragma omp parallel for schedule(static) num_threads(c->threads) if ((int64_t)rows * vocab > PARALLEL_ELEMENTS)
-  for (int n = 0; n < rows; n++)
+  share_set(c, 0, rows);
+#pragma omp parallel num_threads(c->threads) if ((int64_t)rows * vocab > PARALLEL_ELEMENTS)
+  EACH_SHARED(c, n, SPAN_ROWS)
     losses[n] = row_loss(z + n * stride, stride, targets[n], vocab, smoothing, scale, gradient);
 }
 

@@ -1,10 +1,10 @@
 /* Residual add + RMSNorm, forward and backward. Rows [N][C]; one thread works on a row, so a row is read once from
  * memory and its second pass comes from the cache. */
-#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dropout.h"
+#include "kernels/cpu/share.h"
 
 /* Rows whose contributions to the weight's gradient are added up before blocks are added in order. */
-enum { WEIGHT_BLOCK = 64 };
+enum { WEIGHT_BLOCK = 32 };
 
 static float sum_of_squares(const float *x, int dim) {
   float sum = 0;
@@ -17,8 +17,9 @@ void CPU(residual_norm)(Context *c, void *x_out, void *y, float *rstd, const voi
                         const float *weight, float eps, int batch, int length, int dim, const Dropout *dropout) {
   if (c->error.code) return;
   bool drop = branch && dropout_active(dropout);
-#pragma omp parallel for schedule(static) num_threads(c->threads)
-  for (int n = 0; n < batch * length; n++) {
+  share_set(c, 0, batch * length);
+#pragma omp parallel num_threads(c->threads)
+  EACH_SHARED(c, n, SPAN_ROWS) {
     const float *x = (const float *)x_in + (int64_t)n * dim;
     float *out = (float *)y + (int64_t)n * dim;
     if (branch) {
@@ -66,10 +67,10 @@ void CPU(residual_norm_backward)(Context *c, void *dx, void *dbranch, float *dwe
   float *partial = CPU(scratch)(c, (size_t)blocks * (size_t)dim);
   if (!partial) return;
   bool drop = dropout_active(dropout);
+  share_set(c, 0, blocks);
 #pragma omp parallel num_threads(c->threads)
   {
-#pragma omp for schedule(static)
-    for (int block = 0; block < blocks; block++) {
+    EACH_SHARED(c, block, 1) {
       float *sum = partial + (int64_t)block * dim;
       memset(sum, 0, (size_t)dim * sizeof(float));
       int end = (block + 1) * WEIGHT_BLOCK < rows ? (block + 1) * WEIGHT_BLOCK : rows;
@@ -83,7 +84,8 @@ void CPU(residual_norm_backward)(Context *c, void *dx, void *dbranch, float *dwe
         else memcpy((float *)dbranch + at, (float *)dx + at, (size_t)dim * sizeof(float));
       }
     }
-#pragma omp for schedule(static)
+#pragma omp barrier
+#pragma omp for schedule(static) nowait
     for (int j = 0; j < dim; j++) {
       float sum = accumulate ? dweight[j] : 0.0f;
       for (int block = 0; block < blocks; block++) sum += partial[(int64_t)block * dim + j];

@@ -1,7 +1,7 @@
 /* Gradient clipping (Pascanu et al. 2013) and AdamW (Loshchilov & Hutter 2019) on the CPU, over the flat arenas, pads
  * included: they are zero and stay zero. In fp32 GEMMs read the master weights themselves, so there is no other copy to
  * write. Both operations are bound by memory and make one pass. */
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/share.h"
 
 #include <float.h>
 
@@ -20,9 +20,10 @@ static double sum_squares(Context *c, const float *grad, size_t count) {
   size_t blocks = (count + REDUCTION_BLOCK - 1) / REDUCTION_BLOCK;
   double *partial = (void *)CPU(scratch)(c, 2 * blocks);
   if (!partial) return 0;
-#pragma omp parallel for schedule(static) num_threads(c->threads) if (count > PARALLEL_ELEMENTS)
-  for (size_t b = 0; b < blocks; b++) {
-    size_t first = b * REDUCTION_BLOCK, rest = count - first;
+  share_set(c, 0, (int)blocks);
+#pragma omp parallel num_threads(c->threads) if (count > PARALLEL_ELEMENTS)
+  EACH_SHARED(c, b, 16) {
+    size_t first = (size_t)b * REDUCTION_BLOCK, rest = count - first;
     partial[b] = block_squares(grad + first, rest < REDUCTION_BLOCK ? rest : REDUCTION_BLOCK);
   }
   double sum = 0;

@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/cpu.h"
 
+#include <omp.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -21,10 +22,11 @@ struct Share {
 
 /* One of SHARES in the context, an array of as many as there are threads. Set before the threads start, or by one of
  * them before a barrier. */
-static inline void share_set(Share *share, int threads, int count) {
-  for (int t = 0; t < threads; t++) {
-    atomic_store_explicit(&share[t].next, (int)((int64_t)count * t / threads), memory_order_relaxed);
-    share[t].end = (int)((int64_t)count * (t + 1) / threads);
+static inline void share_set(Context *c, int which, int count) {
+  for (int t = 0; t < c->threads; t++) {
+    Share *run = &c->shares[which][t];
+    atomic_store_explicit(&run->next, (int)((int64_t)count * t / c->threads), memory_order_relaxed);
+    run->end = (int)((int64_t)count * (t + 1) / c->threads);
   }
 }
 
@@ -32,11 +34,12 @@ typedef struct Span {
   int begin, end;
 } Span;
 
-/* The next pieces for thread t: half of what its run has left, or else of another's, at least `least` and at most
- * `most`. False when everything is taken. */
-static inline bool share_take(Share *share, int threads, int t, int least, int most, Span *out) {
-  for (int i = 0; i < threads; i++) {
-    Share *run = &share[t + i < threads ? t + i : t + i - threads];
+/* The next pieces for the calling thread: half of what its run has left, or else of another's, at least `least` and at
+ * most `most`. False when everything is taken. */
+static inline bool share_take(Context *c, int which, int least, int most, Span *out) {
+  int t = omp_get_thread_num();
+  for (int i = 0; i < c->threads; i++) {
+    Share *run = &c->shares[which][t + i < c->threads ? t + i : t + i - c->threads];
     int left = run->end - atomic_load_explicit(&run->next, memory_order_relaxed);
     if (left <= 0) continue;
     int size = left / 2 < least ? least : left / 2 > most ? most : left / 2;
@@ -46,5 +49,14 @@ static inline bool share_take(Share *share, int threads, int t, int least, int m
   }
   return false;
 }
+
+/* The loop of a thread over pieces i of share 0, `most` at a time at most:
+ *
+ *   share_set(c, 0, rows);
+ *   #pragma omp parallel num_threads(c->threads)
+ *   EACH_SHARED(c, n, 16) { row n } */
+#define EACH_SHARED(c, i, most)                                                                                        \
+  for (Span span_; share_take(c, 0, 1, most, &span_);)                   \
+    for (int i = span_.begin; i < span_.end; i++)
 
 #endif
