@@ -333,6 +333,9 @@ static bool no_gpu(Error *error, cudaError_t status, int count) {
 
 bool cuda_open(Context **out, const ContextOptions *options, Error *error) {
   *out = NULL;
+  if (options->weights != DTYPE_F32 && options->weights != options->dtype)
+    return fail(error, EXIT_USAGE, "weights in %s are for the CPU; a GPU computes in bf16 or f32",
+                dtype_name(options->weights));
   int count = 0;
   cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) {

@@ -38,9 +38,9 @@
 extern "C" {
 #endif
 
-typedef enum DType { DTYPE_F32, DTYPE_BF16 } DType;
-static inline size_t dtype_bytes(DType t) { return t == DTYPE_F32 ? 4 : 2; }
-static inline const char *dtype_name(DType t) { return t == DTYPE_F32 ? "f32" : "bf16"; }
+typedef enum DType { DTYPE_F32, DTYPE_BF16, DTYPE_I8 /* of weights alone */ } DType;
+static inline size_t dtype_bytes(DType t) { return t == DTYPE_F32 ? 4 : t == DTYPE_BF16 ? 2 : 1; }
+static inline const char *dtype_name(DType t) { return t == DTYPE_F32 ? "f32" : t == DTYPE_BF16 ? "bf16" : "int8"; }
 
 enum { IGNORE_INDEX = -100 };   /* a target that takes no part in the loss */
 enum { HEAD_DIM_LIMIT = 256 };  /* no backend has larger attention heads */
@@ -166,13 +166,15 @@ typedef struct Context Context; /* a device, its memory, its streams; one host t
 
 typedef struct ContextOptions {
   DType dtype;
+  DType weights;      /* CPU: a narrower dtype of weights that are only read; refresh_parameters() rounds its copy.
+                         DTYPE_F32 = as dtype */
   int threads;        /* CPU: 0 = all that the process may use */
   bool autotune;      /* GPU: measure which GEMM algorithm is the fastest, instead of asking the library */
   const char *tuning; /* choices of an earlier context (Backend.tuning) to continue with; NULL = none */
 } ContextOptions;
 
 typedef struct ContextInfo {
-  char device[128]; /* for people: "CPU, 2 threads, AVX-512, oneDNN 2.6.3" */
+  char device[128]; /* for people: "CPU, 2 threads, AVX-512" */
   DType dtype;
   bool accelerator;                    /* its memory is not the host's */
   int threads, vector_bits;            /* of a CPU; 0 on a GPU */

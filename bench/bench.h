@@ -18,8 +18,8 @@ enum { MAX_SETS = 16, MAX_ARRAYS = 8 };
 typedef struct Bench {
   const Backend *ops;
   Context *c;
-  DType dtype;
-  size_t dt; /* bytes of it */
+  DType dtype, weights; /* ContextOptions */
+  size_t dt;            /* bytes of dtype */
   bool quick, accelerator, autotune;
   int head_rows; /* TrainConfig.head_rows */
   int batch;     /* of 124m */

@@ -68,7 +68,8 @@ static void measure_groups(Bench *b, const char *only, const char *name) {
 
 static int usage(const char *flag) {
   fprintf(stderr,
-          "bench_kernels: %s: use --device cuda|cpu, --isa v2|v3|v4, --dtype bf16|f32, --only "
+          "bench_kernels: %s: use --device cuda|cpu, --isa v2|v3|v4, --dtype bf16|f32, --weights bf16|int8 (decoding "
+          "on a CPU), --only "
           "rates|elementwise|gemm|attention|decode|train, --model NAME, --batch N, --head-rows N, --json FILE, "
           "--autotune, --quick\n",
           flag);
@@ -77,7 +78,7 @@ static int usage(const char *flag) {
 
 int main(int argc, char **argv) {
   Bench b = {.dtype = DTYPE_BF16, .batch = 64};
-  const char *device = NULL, *isa = NULL, *only = NULL, *name = NULL, *json = NULL, *dtype = NULL;
+  const char *device = NULL, *isa = NULL, *only = NULL, *name = NULL, *json = NULL, *dtype = NULL, *weights = NULL;
   for (int i = 1; i < argc; i++) {
     const char *flag = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
     if (strcmp(flag, "--quick") == 0 || strcmp(flag, "--autotune") == 0) {
@@ -86,8 +87,8 @@ int main(int argc, char **argv) {
     }
     const struct {
       const char *flag, **value;
-    } texts[] = {{"--device", &device}, {"--isa", &isa},   {"--only", &only},
-                 {"--model", &name},    {"--json", &json}, {"--dtype", &dtype}};
+    } texts[] = {{"--device", &device}, {"--isa", &isa},     {"--only", &only},      {"--model", &name},
+                 {"--json", &json},     {"--dtype", &dtype}, {"--weights", &weights}};
     bool known = false;
     for (size_t t = 0; value && t < sizeof texts / sizeof texts[0]; t++)
       if (strcmp(flag, texts[t].flag) == 0) *texts[t].value = value, known = true;
@@ -103,6 +104,7 @@ int main(int argc, char **argv) {
   if (dtype && strcmp(dtype, "bf16") != 0 && strcmp(dtype, "f32") != 0) return usage("--dtype");
   if (dtype ? strcmp(dtype, "f32") == 0 : strcmp(b.ops->name, "cpu") == 0) b.dtype = DTYPE_F32;
   b.dt = dtype_bytes(b.dtype);
+  b.weights = !weights ? DTYPE_F32 : strcmp(weights, "int8") == 0 ? DTYPE_I8 : DTYPE_BF16;
   if (json && !(b.json = fopen(json, "a"))) return usage("--json");
   Error error = {0};
   if (!bench_open(&b, &error)) {

@@ -113,8 +113,9 @@ static bool decode_operands(Bench *b, Operands *o, BenchModel *m, int rows, KvCa
 void bench_decode(Bench *b, BenchModel *m, int rows) {
   const ModelConfig *c = &m->config;
   double dt = (double)b->dt, dim = c->dim, seen = c->ctx / 2 + 1;
-  double qkv = dim * bench_qkv_width(c) * dt, output = dim * bench_query_width(c) * dt, mlp = 2.0 * dim * c->ffn * dt,
-         down = dim * c->ffn * dt, head = dim * c->vocab * dt + 4.0 * rows * c->vocab,
+  double wt = b->weights == DTYPE_I8 ? 1.125 : (double)dtype_bytes(b->weights ? b->weights : b->dtype); /* a weight */
+  double qkv = dim * bench_qkv_width(c) * wt, output = dim * bench_query_width(c) * wt, mlp = 2.0 * dim * c->ffn * wt,
+         down = dim * c->ffn * wt, head = dim * c->vocab * wt + 4.0 * rows * c->vocab,
          embedding = 2.0 * rows * dim * dt, cache = 2.0 * rows * seen * bench_key_width(c) * dt;
   double token = embedding + head + c->layers * (qkv + cache + output + mlp + down);
   const Sampling usual = {1, 0, 40, 0.95f, 0, 0.8f, 1}, none = {1, 0, 0, 1, 0, 1, 1}, greedy = {1, 0, 0, 1, 0, 0, 1};

@@ -53,7 +53,7 @@ static void *upload_random(Bench *b, size_t bytes, bool floats) {
 }
 
 bool bench_open(Bench *b, Error *error) {
-  ContextOptions options = {.dtype = b->dtype, .autotune = b->autotune};
+  ContextOptions options = {.dtype = b->dtype, .weights = b->weights, .autotune = b->autotune};
   owned_count = 0;
   if (!b->ops->open(&b->c, &options, error)) return false;
   b->opened++;

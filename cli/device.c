@@ -6,14 +6,23 @@
 
 const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
 const char *const dtype_choices[] = {"auto", "f32", "bf16", NULL};
+const char *const weight_dtype_choices[] = {"auto", "f32", "bf16", "int8", NULL};
+
+/* Where weights are only read, a CPU keeps them in the dtype asked for and computes in f32. */
+static ContextOptions context_options(const Backend *backend, const DeviceSettings *settings, const char *tuning) {
+  const DType dtype = settings->dtype ? (DType)(settings->dtype - 1) : backend->natural_dtype;
+  const bool narrow = (settings->reads_only && backend->isa) || dtype == DTYPE_I8;
+  return (ContextOptions){.dtype = narrow ? backend->natural_dtype : dtype,
+                          .weights = narrow ? dtype : DTYPE_F32,
+                          .threads = settings->threads,
+                          .autotune = settings->autotune,
+                          .tuning = tuning};
+}
 
 /* NULL, with the reason, when the backend cannot be used. */
 static Context *open_backend(const Backend *backend, const DeviceSettings *settings, const ModelConfig *model,
                              const char *tuning, Error *error) {
-  const ContextOptions options = {.dtype = settings->dtype ? (DType)(settings->dtype - 1) : backend->natural_dtype,
-                                  .threads = settings->threads,
-                                  .autotune = settings->autotune,
-                                  .tuning = tuning};
+  const ContextOptions options = context_options(backend, settings, tuning);
   Context *context = NULL;
   ContextInfo info;
   if (!backend->open(&context, &options, error)) return NULL;

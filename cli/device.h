@@ -8,11 +8,13 @@
 #include "model.h"
 
 /* The names of each choice, NULL at the end; 0 is "auto". */
-extern const char *const device_choices[]; /* auto cpu cuda */
-extern const char *const dtype_choices[];  /* auto f32 bf16 */
+extern const char *const device_choices[];       /* auto cpu cuda */
+extern const char *const dtype_choices[];        /* auto f32 bf16 */
+extern const char *const weight_dtype_choices[]; /* the same and int8 */
 
 typedef struct DeviceSettings {
   int device, dtype; /* index into the choices above */
+  bool reads_only;   /* no training: on a CPU, dtype is that of the weights alone */
   const char *isa;   /* Backend.isa of the CPU's kernels; NULL: $INKLING_ISA, or the best */
   int threads;       /* 0 = all that the process may use */
   bool autotune;

@@ -41,11 +41,10 @@
       TEXT("response-field", &(s)->response_field, "NAME", NULL,                                                       \
            "JSON Lines: the field with the response, which counts in the loss")
 
-/* `machine`: DeviceSettings of cli/device.h. */
-#define DEVICE_ROWS(machine)                                                                                           \
+/* `machine`: DeviceSettings of cli/device.h; its choices of dtypes, and what they are. */
+#define DEVICE_ROWS(machine, dtypes, dtype_text)                                                                       \
   CHOICE("device", &(machine)->device, device_choices, NULL, "where to compute"),                                      \
-      CHOICE("dtype", &(machine)->dtype, dtype_choices, "auto: bf16 on a GPU, f32 on a CPU",                           \
-             "compute dtype; master weights stay f32"),                                                                \
+      CHOICE("dtype", &(machine)->dtype, dtypes, "auto: bf16 on a GPU, f32 on a CPU", dtype_text),                     \
       TEXT("isa", &(machine)->isa, "LEVEL", "the best that the processor has",                                         \
            "instructions of the CPU: v2 (SSE4.2), v3 (AVX2) or v4 (AVX-512)"),                                         \
       INT("threads", &(machine)->threads, 0, 4096, "all", "CPU threads")

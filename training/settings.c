@@ -127,7 +127,7 @@ void settings_options(Options *options, TrainSettings *s) {
             "steps between lines of metrics.jsonl"),
 
       GROUP("Machine"),
-      DEVICE_ROWS(&s->machine),
+      DEVICE_ROWS(&s->machine, dtype_choices, "compute dtype; master weights stay f32"),
       FLAG("autotune", &s->machine.autotune,
            "GPU: time the GEMM algorithms and keep the fastest in the run's autotune.txt"),
       UINT64("seed", &s->seed, NULL, "random seed; the same seed gives the same bytes"),

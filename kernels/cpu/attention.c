@@ -7,7 +7,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/rope.h"
-#include "kernels/cpu/share.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/tile.h"
 
@@ -26,15 +25,26 @@ static inline const float *rope_row(const Rope *rope, int b, int length, int64_t
   return rope->table + position * head_dim;
 }
 
+typedef struct RopeJob {
+  View x;
+  int length, heads, head_dim;
+  const Rope *rope;
+} RopeJob;
+
+static void rope_rows(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const RopeJob *s = job;
+  for (int n = begin; n < end; n++) {
+    int b = n / s->length, t = n % s->length;
+    const float *table = rope_row(s->rope, b, s->length, t, s->head_dim);
+    for (int h = 0; h < s->heads; h++)
+      rope_head(view_row(s->x, b, t, h), view_row(s->x, b, t, h), table, s->head_dim, 1.0f);
+  }
+}
+
 void CPU(rope)(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope) {
   if (c->error.code) return;
-  share_set(c, 0, batch * length);
-#pragma omp parallel num_threads(c->threads)
-  EACH_SHARED(c, n, SPAN_ROWS) {
-    int b = n / length, t = n % length;
-    const float *table = rope_row(rope, b, length, t, head_dim);
-    for (int h = 0; h < heads; h++) rope_head(view_row(x, b, t, h), view_row(x, b, t, h), table, head_dim, 1.0f);
-  }
+  pool_run(c->pool, batch * length, 1, SPAN_ROWS, rope_rows, &(RopeJob){x, length, heads, head_dim, rope});
 }
 
 /* Keys that query i of sequence b sees: [begin, end); empty when begin >= end. */
@@ -184,8 +194,9 @@ static void forward_block(const Attention *a, const ForwardScratch *s, int b, in
 #pragma omp simd
       for (int j = 0; j < keys; j++) row[j] *= factor[j];
     }
-    CPU(tile_multiply)(count, dim_width, keys, s->scores, KEY_BLOCK, 1, s->values + (int64_t)j0 * dim_width,
-                  dim_width, s->sum, dim_width, true);
+    CPU(tile_multiply)
+    (count, dim_width, keys, s->scores, KEY_BLOCK, 1, s->values + (int64_t)j0 * dim_width, dim_width, s->sum, dim_width,
+     true);
   }
   for (int i = 0; i < count; i++) {
     float *to = view_row(out, b, i0 + i, h), *from = s->sum + i * dim_width;
@@ -197,24 +208,36 @@ static void forward_block(const Attention *a, const ForwardScratch *s, int b, in
   }
 }
 
+typedef struct ForwardJob {
+  const Attention *attention;
+  View out, q, k, v;
+  float *lse, *memory; /* memory: `each` numbers a thread */
+  size_t each;
+} ForwardJob;
+
+/* Heads of all sequences. */
+static void forward_heads(const void *job, int begin, int end, int thread) {
+  const ForwardJob *s = job;
+  const Attention *a = s->attention;
+  int key_width = round_up(a->keys, TILE_COLS), dim_width = round_up(a->head_dim, LANES);
+  ForwardScratch scratch;
+  forward_scratch(a, &scratch, s->memory + s->each * (size_t)thread);
+  for (int piece = begin; piece < end; piece++) {
+    int b = piece / a->heads, h = piece % a->heads, kv_head = h / (a->heads / a->kv_heads);
+    pack_transposed(s->k, b, a->keys, kv_head, a->head_dim, key_width, scratch.keys);
+    pack_rows(s->v, b, 0, a->keys, kv_head, a->head_dim, dim_width, 1.0f, scratch.values);
+    for (int i = 0; i < a->queries; i += FORWARD_QUERIES) {
+      int count = a->queries - i < FORWARD_QUERIES ? a->queries - i : FORWARD_QUERIES;
+      forward_block(a, &scratch, b, h, i, count, s->out, s->q, s->lse);
+    }
+  }
+}
+
 void CPU(attention)(Context *c, const Attention *a, View out, View q, View k, View v, float *lse) {
   size_t each = (forward_scratch(a, NULL, NULL) + LANES - 1) / LANES * LANES;
   float *memory = CPU(scratch)(c, each * (size_t)c->threads);
   if (!memory) return;
-  int key_width = round_up(a->keys, TILE_COLS), dim_width = round_up(a->head_dim, LANES);
-  share_set(c, 0, a->batch * a->heads);
-#pragma omp parallel num_threads(c->threads)
-  EACH_SHARED(c, piece, 1) {
-    int b = piece / a->heads, h = piece % a->heads, kv_head = h / (a->heads / a->kv_heads);
-    ForwardScratch scratch;
-    forward_scratch(a, &scratch, memory + each * (size_t)omp_get_thread_num());
-    pack_transposed(k, b, a->keys, kv_head, a->head_dim, key_width, scratch.keys);
-    pack_rows(v, b, 0, a->keys, kv_head, a->head_dim, dim_width, 1.0f, scratch.values);
-    for (int i = 0; i < a->queries; i += FORWARD_QUERIES) {
-      int count = a->queries - i < FORWARD_QUERIES ? a->queries - i : FORWARD_QUERIES;
-      forward_block(a, &scratch, b, h, i, count, out, q, lse);
-    }
-  }
+  pool_run(c->pool, a->batch * a->heads, 1, 1, forward_heads, &(ForwardJob){a, out, q, k, v, lse, memory, each});
 }
 
 /* ---- backward ---- */
@@ -299,8 +322,10 @@ static void backward_block(const Attention *a, const BackwardScratch *s, const B
     }
     int64_t at = (int64_t)j0 * dim_width;
     CPU(tile_multiply)(count, dim_width, keys, s->ds, KEY_BLOCK, 1, s->keys + at, dim_width, s->dq, dim_width, true);
-    CPU(tile_multiply)(width, dim_width, count, s->ds, 1, KEY_BLOCK, s->query, dim_width, s->dkeys + at, dim_width, true);
-    CPU(tile_multiply)(width, dim_width, count, s->p, 1, KEY_BLOCK, s->dout, dim_width, s->dvalues + at, dim_width, true);
+    CPU(tile_multiply)
+    (width, dim_width, count, s->ds, 1, KEY_BLOCK, s->query, dim_width, s->dkeys + at, dim_width, true);
+    CPU(tile_multiply)
+    (width, dim_width, count, s->p, 1, KEY_BLOCK, s->dout, dim_width, s->dvalues + at, dim_width, true);
   }
   for (int i = 0; i < count; i++) {
     float *from = s->dq + i * dim_width, *to = view_row(views->dq, b, i0 + i, h);
@@ -334,17 +359,30 @@ static void backward_group(const Attention *a, const BackwardScratch *s, const B
   }
 }
 
+typedef struct BackwardJob {
+  const Attention *attention;
+  BackwardViews views;
+  const float *lse;
+  const Rope *rope;
+  float *memory; /* `each` numbers a thread */
+  size_t each;
+} BackwardJob;
+
+/* Key/value heads of all sequences. */
+static void backward_groups(const void *job, int begin, int end, int thread) {
+  const BackwardJob *s = job;
+  const Attention *a = s->attention;
+  BackwardScratch scratch;
+  backward_scratch(a, &scratch, s->memory + s->each * (size_t)thread);
+  for (int piece = begin; piece < end; piece++)
+    backward_group(a, &scratch, &s->views, piece / a->kv_heads, piece % a->kv_heads, s->lse, s->rope);
+}
+
 void CPU(attention_backward)(Context *c, const Attention *a, View dq, View dk, View dv, View dout, View q, View k,
                              View v, View out, const float *lse, const Rope *rope) {
   size_t each = (backward_scratch(a, NULL, NULL) + LANES - 1) / LANES * LANES;
   float *memory = CPU(scratch)(c, each * (size_t)c->threads);
   if (!memory) return;
-  BackwardViews views = {dq, dk, dv, dout, q, k, v, out};
-  share_set(c, 0, a->batch * a->kv_heads);
-#pragma omp parallel num_threads(c->threads)
-  EACH_SHARED(c, piece, 1) {
-    BackwardScratch scratch;
-    backward_scratch(a, &scratch, memory + each * (size_t)omp_get_thread_num());
-    backward_group(a, &scratch, &views, piece / a->kv_heads, piece % a->kv_heads, lse, rope);
-  }
+  const BackwardJob job = {a, {dq, dk, dv, dout, q, k, v, out}, lse, rope, memory, each};
+  pool_run(c->pool, a->batch * a->kv_heads, 1, 1, backward_groups, &job);
 }

@@ -1,13 +1,10 @@
 /* The CPU backend's context and memory. */
-#include "kernels/cpu/share.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/tile.h"
 #include "util/memory.h"
 #include "util/threads.h"
 
 #include <stdio.h>
-#ifdef INKLING_ONEDNN
-#include <dnnl.h>
-#endif
 
 /* Stands before every block handed out; as long as the alignment, so that the block stays aligned. */
 struct Allocation {
@@ -22,17 +19,13 @@ bool CPU(open)(Context **out, const ContextOptions *options, Error *error) {
     return fail(error, EXIT_USAGE, "bf16 is not available on the CPU in this version; use f32");
   Context *c = calloc(1, sizeof *c);
   if (!c) return fail(error, EXIT_MEMORY, "out of memory opening the CPU backend");
-#ifdef INKLING_ONEDNN /* the library's kernels, too, are of this instruction set, unless the process has used others */
-  if (LANES < 16) dnnl_set_max_cpu_isa(LANES == 8 ? dnnl_cpu_isa_avx2 : dnnl_cpu_isa_sse41);
-#endif
   c->dtype = options->dtype;
+  c->weights = options->weights;
   c->threads = threads_count(options->threads);
-  Share *shares = aligned_alloc(_Alignof(Share), SHARES * (size_t)c->threads * sizeof(Share));
-  if (!shares) {
+  if (!pool_open(&c->pool, c->threads, error)) {
     free(c);
-    return fail(error, EXIT_MEMORY, "out of memory opening the CPU backend");
+    return false;
   }
-  for (int i = 0; i < SHARES; i++) c->shares[i] = shares + i * c->threads;
   *out = c;
   return true;
 }
@@ -45,21 +38,15 @@ void CPU(close)(Context *c) {
     c->allocations = next;
   }
   free(c->scratch);
-  free(c->shares[0]);
+  pool_close(c->pool);
   free(c);
 }
 
 void CPU(info)(Context *c, ContextInfo *out) {
   *out = (ContextInfo){0};
   const char *vectors = LANES == 16 ? "AVX-512" : LANES == 8 ? "AVX2" : "128-bit vectors";
-#ifdef INKLING_ONEDNN
-  const dnnl_version_t *version = dnnl_version();
-  snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s, oneDNN %d.%d.%d", c->threads,
-           c->threads == 1 ? "" : "s", vectors, version->major, version->minor, version->patch);
-#else
-  snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s, built without oneDNN", c->threads,
-           c->threads == 1 ? "" : "s", vectors);
-#endif
+  snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s%s%s", c->threads, c->threads == 1 ? "" : "s", vectors,
+           c->weights ? ", weights in " : "", c->weights ? dtype_name(c->weights) : "");
   out->dtype = c->dtype;
   out->threads = c->threads;
   out->vector_bits = 32 * LANES;
@@ -133,15 +120,6 @@ void CPU(copy)(Context *c, void *to, const void *from, size_t bytes) {
 void CPU(upload)(Context *c, void *device, const void *host, size_t bytes) { CPU(copy)(c, device, host, bytes); }
 
 void CPU(download)(Context *c, void *host, const void *device, size_t bytes) { CPU(copy)(c, host, device, bytes); }
-
-void CPU(refresh_parameters)(Context *c, Parameters *params) {
-  if (!c->error.code) params->compute = params->master; /* fp32: GEMMs read the master itself */
-}
-
-void CPU(release_parameters)(Context *c, Parameters *params) {
-  (void)c;
-  params->compute = NULL;
-}
 
 void CPU(submit)(Context *c, CapturedGraph **slot, StepFunction step, void *argument) {
   (void)slot; /* nothing to record: calling it again is the replay */

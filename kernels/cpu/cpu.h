@@ -4,6 +4,7 @@
 
 #include "kernels.h"
 #include "kernels/philox.h"
+#include "util/pool.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,18 +17,16 @@
 #define CPU(name) CPU_EXPAND(CPU_ISA, name)
 
 typedef struct Allocation Allocation;
-typedef struct Share Share; /* kernels/cpu/share.h */
-enum { SHARES = 3 };        /* phases of one operation that share out work */
 
 struct Context {
-  DType dtype;
+  DType dtype, weights;
   int threads;
   Error error; /* the first one; operations do nothing once error.code is set */
   Allocation *allocations;
   size_t bytes, peak_bytes;
   float *scratch; /* shared by the operations, one at a time; see CPU(scratch)() */
   size_t scratch_count;
-  Share *shares[SHARES]; /* [threads] each */
+  Pool *pool;
   StepState reports[REPORT_RING];
   int report_first, report_count;
 };
@@ -40,7 +39,7 @@ float *CPU(scratch)(Context *c, size_t count);
  * belong to blocks, not to threads, so results do not depend on the number of threads. */
 enum { REDUCTION_BLOCK = 4096 };
 
-enum { SPAN_ROWS = 64 }; /* rows of a micro-batch that a thread takes at a time, at most */
+enum { SPAN_ROWS = 64 }; /* rows of a micro-batch that a thread takes at a time, at most (pool_run) */
 
 /* The functions of the table: context and memory in kernels/cpu/context.c, the operations one family a file. */
 #define DECLARE(name) __typeof__(*((Backend *)0)->name) CPU(name);

@@ -3,39 +3,28 @@
  *   x [rows][C]   q, out [rows][H*D]   h [rows][F]   logits [rows][V]   w [M][K]   cache k, v [slots][capacity][G][D]
  *
  * Decoding reads every weight once per token and is bound by memory: a block of weight rows is read once and used for
- * all sequences while it lies in L1. Every product is summed in DOT_LANES partial sums. Lane l takes the elements l,
- * l + DOT_LANES, ... in rising order with one rounding per step (fused where the machine can), and the lanes are added
- * in a fixed tree. Neither the number of sequences, their order, nor the number of threads enters into that, so row i
+ * all sequences while it lies in L1. Narrow weights are widened in registers; what they are multiplied with is fp32.
+ * Every product is summed in LANES partial sums. Lane l takes the elements l, l + LANES, ... in rising order, and the
+ * lanes are added in a fixed tree. Neither the number of sequences, their order, nor the number of threads enters into that, so row i
  * of a batch is the single run of its sequence, bit for bit.
  *
  * A sequence whose position lies outside the cache writes nothing and attends to what the cache holds. */
-#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/tile.h"
+#include "kernels/cpu/weights.h"
+
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
 
 enum {
-  DOT_LANES = 8,   /* partial sums of one product */
   WEIGHT_TILE = 4, /* weight rows and sequences whose sums are in registers together */
   SEQUENCE_TILE = 4,
-  KEY_BLOCK = 64,       /* keys whose scores are made before their values are read; a multiple of DOT_LANES */
-  PARALLEL_WORK = 16384 /* multiply-adds; less does not pay for a parallel region */
+  SPAN_BLOCKS = 256, /* weight tiles that a thread takes at a time, at most */
+  KEY_BLOCK = 64,    /* keys whose scores are made before their values are read; a multiple of LANES */
+  SPAN_WORK = 8192   /* multiply-adds that a thread takes at a time, at least */
 };
-
-/* a*b + c, rounded the same way in every loop. Plain C would leave that to what the compiler contracts where. */
-static inline float multiply_add(float a, float b, float c) {
-#if defined(__FMA__) || defined(__aarch64__)
-  return fmaf(a, b, c);
-#else
-  return a * b + c; /* no such instruction: nothing to contract to */
-#endif
-}
-
-/* Adds the lanes in a fixed tree. */
-static inline float sum_lanes(float *lanes) {
-  for (int half = DOT_LANES / 2; half > 0; half /= 2)
-    for (int l = 0; l < half; l++) lanes[l] += lanes[l + half];
-  return lanes[0];
-}
 
 /* Row-major numbers of which `stride` lie between rows. */
 typedef struct Rows {
@@ -43,60 +32,100 @@ typedef struct Rows {
   int64_t stride;
 } Rows;
 
-/* out[j][i] = sum_k w[i][k] x[j][k] for `weights` rows of w and `sequences` rows of x; both are constants at every
- * call, so that each call becomes straight code with its sums in registers. */
-static inline __attribute__((always_inline)) void
-dot_tile(int weights, int sequences, float out[SEQUENCE_TILE][WEIGHT_TILE], Rows w, Rows x, int depth) {
-  float sum[WEIGHT_TILE][SEQUENCE_TILE][DOT_LANES];
+/* LANES weights from element `at` on, without their scale. gcc 12 widens bytes one by one unless told how. */
+static inline __attribute__((always_inline)) Vector load_weights(DType dtype, const void *data, int64_t at) {
+  if (dtype == DTYPE_F32) return *(const UnalignedVector *)((const float *)data + at);
+  const void *from = (const char *)data + at * (dtype == DTYPE_BF16 ? 2 : 1);
+#if defined(__AVX512F__)
+  if (dtype == DTYPE_BF16) return (Vector)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from)), 16);
+  return (Vector)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from)));
+#elif defined(__AVX2__)
+  if (dtype == DTYPE_BF16) return (Vector)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(from)), 16);
+  return (Vector)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from)));
+#else
+  Vector wide;
+  for (int l = 0; l < LANES; l++)
+    wide[l] = dtype == DTYPE_BF16 ? bf16_to_f32(((const uint16_t *)from)[l]) : (float)((const int8_t *)from)[l];
+  return wide;
+#endif
+}
+
+/* sum += one group of weights times the same elements of x. */
+static inline __attribute__((always_inline)) Vector add_group(DType dtype, const void *data, int64_t at,
+                                                              const float *scale, const float *x, Vector sum) {
+  Vector part = {0};
+  UNROLL for (int k = 0; k < WEIGHT_GROUP; k += LANES) {
+    Vector product = load_weights(dtype, data, at + k) * *(const UnalignedVector *)(x + k);
+    if (dtype == DTYPE_I8) part += product;
+    else sum += product;
+  }
+  return dtype == DTYPE_I8 ? sum + *scale * part : sum;
+}
+
+/* The last group of a row where it is not whole. */
+static __attribute__((noinline)) Vector add_tail(const Weights *w, int row, int first, const float *x, Vector sum) {
+  float wide[WEIGHT_GROUP] = {0}, of_x[WEIGHT_GROUP] = {0};
+  int count = w->cols - first;
+  CPU(widen)(w, row, first, count, wide);
+  memcpy(of_x, x + first, (size_t)count * sizeof(float));
+  return add_group(DTYPE_F32, wide, 0, NULL, of_x, sum);
+}
+
+static float sum_lanes(Vector lanes) {
+  float lane[LANES];
+  memcpy(lane, &lanes, sizeof lane);
+  for (int half = LANES / 2; half > 0; half /= 2)
+    for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+  return lane[0];
+}
+
+/* out[j][i] = sum_k w[row + i][k] x[j][k] for `weights` rows of w and `sequences` rows of x. dtype, weights and
+ * sequences are constants at every call, so that each becomes straight code with its sums in registers. */
+static inline __attribute__((always_inline)) void dot_tile(DType dtype, int weights, int sequences,
+                                                           float out[SEQUENCE_TILE][WEIGHT_TILE], const Weights *w,
+                                                           int row, Rows x) {
+  Vector sum[WEIGHT_TILE][SEQUENCE_TILE];
+  int groups = weight_groups(w->cols), whole = w->cols / WEIGHT_GROUP;
+  const float *scales = dtype == DTYPE_I8 ? w->scales + (int64_t)row * groups : NULL;
+  int64_t at = row * w->stride;
   for (int i = 0; i < weights; i++)
-    for (int j = 0; j < sequences; j++)
-      for (int l = 0; l < DOT_LANES; l++) sum[i][j][l] = 0;
-  int k = 0;
-  for (; k + DOT_LANES <= depth; k += DOT_LANES)
-    for (int i = 0; i < weights; i++)
-      for (int j = 0; j < sequences; j++)
-#pragma omp simd
-        for (int l = 0; l < DOT_LANES; l++)
-          sum[i][j][l] = multiply_add(w.data[i * w.stride + k + l], x.data[j * x.stride + k + l], sum[i][j][l]);
+    for (int j = 0; j < sequences; j++) sum[i][j] = (Vector){0};
+  for (int g = 0; g < whole; g++)
+    UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] =
+        add_group(dtype, w->data, at + i * w->stride + g * WEIGHT_GROUP, scales ? scales + i * groups + g : NULL,
+                  x.data + j * x.stride + g * WEIGHT_GROUP, sum[i][j]);
   for (int i = 0; i < weights; i++)
     for (int j = 0; j < sequences; j++) {
-      for (int l = 0; k + l < depth; l++)
-        sum[i][j][l] = multiply_add(w.data[i * w.stride + k + l], x.data[j * x.stride + k + l], sum[i][j][l]);
+      if (whole < groups) sum[i][j] = add_tail(w, row + i, whole * WEIGHT_GROUP, x.data + j * x.stride, sum[i][j]);
       out[j][i] = sum_lanes(sum[i][j]);
     }
 }
 
-static void dot_4x4(float out[SEQUENCE_TILE][WEIGHT_TILE], Rows w, Rows x, int depth) {
-  dot_tile(4, 4, out, w, x, depth);
-}
-static void dot_4x2(float out[SEQUENCE_TILE][WEIGHT_TILE], Rows w, Rows x, int depth) {
-  dot_tile(4, 2, out, w, x, depth);
-}
-static void dot_4x1(float out[SEQUENCE_TILE][WEIGHT_TILE], Rows w, Rows x, int depth) {
-  dot_tile(4, 1, out, w, x, depth);
-}
-static void dot_1x1(float out[SEQUENCE_TILE][WEIGHT_TILE], Rows w, Rows x, int depth) {
-  dot_tile(1, 1, out, w, x, depth);
+/* As dot_tile, for one row of w or WEIGHT_TILE of them. Returns the number of sequences done. */
+static inline __attribute__((always_inline)) int dots_in(DType dtype, float out[SEQUENCE_TILE][WEIGHT_TILE],
+                                                         const Weights *w, int row, int weights, Rows x,
+                                                         int sequences) {
+  if (weights < WEIGHT_TILE) return dot_tile(dtype, 1, 1, out, w, row, x), 1;
+  if (sequences >= 4) return dot_tile(dtype, 4, 4, out, w, row, x), 4;
+  if (sequences >= 2) return dot_tile(dtype, 4, 2, out, w, row, x), 2;
+  return dot_tile(dtype, 4, 1, out, w, row, x), 1;
 }
 
-/* As dot_tile, for up to WEIGHT_TILE rows of w and SEQUENCE_TILE rows of x. Returns the number of sequences done. */
-static int dots(float out[SEQUENCE_TILE][WEIGHT_TILE], Rows w, int weights, Rows x, int sequences, int depth) {
-  if (weights == WEIGHT_TILE) {
-    if (sequences >= 4) return dot_4x4(out, w, x, depth), 4;
-    if (sequences >= 2) return dot_4x2(out, w, x, depth), 2;
-    return dot_4x1(out, w, x, depth), 1;
-  }
-  float one[SEQUENCE_TILE][WEIGHT_TILE];
-  for (int i = 0; i < weights; i++) {
-    dot_1x1(one, (Rows){w.data + i * w.stride, w.stride}, x, depth);
-    out[0][i] = one[0][0];
-  }
-  return 1;
+static int dots_f32(float out[SEQUENCE_TILE][WEIGHT_TILE], const Weights *w, int row, int weights, Rows x, int n) {
+  return dots_in(DTYPE_F32, out, w, row, weights, x, n);
 }
+static int dots_bf16(float out[SEQUENCE_TILE][WEIGHT_TILE], const Weights *w, int row, int weights, Rows x, int n) {
+  return dots_in(DTYPE_BF16, out, w, row, weights, x, n);
+}
+static int dots_int8(float out[SEQUENCE_TILE][WEIGHT_TILE], const Weights *w, int row, int weights, Rows x, int n) {
+  return dots_in(DTYPE_I8, out, w, row, weights, x, n);
+}
+static int (*const dots[])(float[SEQUENCE_TILE][WEIGHT_TILE], const Weights *, int, int, Rows,
+                           int) = {dots_f32, dots_bf16, dots_int8};
 
 static float dot(const float *a, const float *b, int depth) {
   float out[SEQUENCE_TILE][WEIGHT_TILE];
-  dot_1x1(out, (Rows){a, 0}, (Rows){b, 0}, depth);
+  dots_f32(out, &(Weights){.dtype = DTYPE_F32, .rows = 1, .cols = depth, .data = a}, 0, 1, (Rows){b, 0}, 1);
   return out[0][0];
 }
 
@@ -108,33 +137,45 @@ typedef struct Target {
 } Target;
 
 /* Weight rows m .. m + weights - 1 times all sequences. */
-static void multiply_block(Target out, Rows w, int m, int weights, Rows x, int rows, int depth) {
+static void multiply_block(Target out, const Weights *w, int m, int weights, Rows x, int rows) {
   float tile[SEQUENCE_TILE][WEIGHT_TILE];
-  Rows block = {w.data + m * w.stride, w.stride};
-  for (int r = 0; r < rows;) {
-    int done = dots(tile, block, weights, (Rows){x.data + r * x.stride, x.stride}, rows - r, depth);
-    for (int j = 0; j < done; j++) {
-      float *to = out.data + (r + j) * out.stride + m;
-      for (int i = 0; i < weights; i++) to[i] = out.add ? to[i] + tile[j][i] : tile[j][i];
+  int tiled = weights == WEIGHT_TILE ? WEIGHT_TILE : 1;
+  for (int first = m; first < m + weights; first += tiled)
+    for (int r = 0; r < rows;) {
+      int done = dots[w->dtype](tile, w, first, tiled, (Rows){x.data + r * x.stride, x.stride}, rows - r);
+      for (int j = 0; j < done; j++) {
+        float *to = out.data + (r + j) * out.stride + first;
+        for (int i = 0; i < tiled; i++) to[i] = out.add ? to[i] + tile[j][i] : tile[j][i];
+      }
+      r += done;
     }
-    r += done;
-  }
+}
+
+typedef struct FewRows {
+  Target out;
+  Weights w;
+  int outputs;
+  Rows x;
+  int rows;
+} FewRows;
+
+/* Blocks of WEIGHT_TILE outputs. */
+static void multiply_blocks(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const FewRows *s = job;
+  for (int m = begin * WEIGHT_TILE; m < end * WEIGHT_TILE && m < s->outputs; m += WEIGHT_TILE)
+    multiply_block(s->out, &s->w, m, s->outputs - m < WEIGHT_TILE ? s->outputs - m : WEIGHT_TILE, s->x, s->rows);
 }
 
 /* out[r][m] (+)= sum_k w[m][k] x[r][k] for m < outputs */
-static void multiply(Context *c, Target out, const float *w, int outputs, Rows x, int rows, int depth) {
-  Rows weights = {w, depth};
-  int blocks = (outputs + WEIGHT_TILE - 1) / WEIGHT_TILE;
-#pragma omp parallel for schedule(static) num_threads(c->threads) if ((int64_t)outputs * depth * rows > PARALLEL_WORK)
-  for (int b = 0; b < blocks; b++) {
-    int m = b * WEIGHT_TILE, rest = outputs - m;
-    multiply_block(out, weights, m, rest < WEIGHT_TILE ? rest : WEIGHT_TILE, x, rows, depth);
-  }
+static void multiply(Context *c, Target out, const Parameters *params, Matrix w, int outputs, Rows x, int rows) {
+  const FewRows job = {out, CPU(weights)(params, w), outputs, x, rows};
+  int64_t work = (int64_t)WEIGHT_TILE * w.cols * rows, least = 1 + SPAN_WORK / work;
+  pool_run(c->pool, (outputs + WEIGHT_TILE - 1) / WEIGHT_TILE, (int)least, SPAN_BLOCKS, multiply_blocks, &job);
 }
 
 /* out[r] = norm_weight * x[r] * (mean(x[r]^2) + eps)^(-1/2) */
-static void normalize(Context *c, float *out, const float *x, const float *norm_weight, float eps, int rows, int dim) {
-#pragma omp parallel for schedule(static) num_threads(c->threads) if ((int64_t)rows * dim > PARALLEL_WORK)
+static void normalize(float *out, const float *x, const float *norm_weight, float eps, int rows, int dim) {
   for (int r = 0; r < rows; r++) {
     const float *from = x + (int64_t)r * dim;
     float *to = out + (int64_t)r * dim;
@@ -144,18 +185,15 @@ static void normalize(Context *c, float *out, const float *x, const float *norm_
   }
 }
 
-static const float *weights_of(const Parameters *params, Matrix w) { return (const float *)params->compute + w.offset; }
-
 void CPU(decode_embedding)(Context *c, void *x, const Parameters *params, Matrix table, const Sequences *s) {
   if (c->error.code) return;
-  const float *weights = weights_of(params, table);
-  size_t bytes = (size_t)table.cols * sizeof(float);
+  Weights weights = CPU(weights)(params, table);
   for (int r = 0; r < s->rows; r++) {
     int32_t length = s->lengths[r];
     int32_t token = length > 0 ? s->tokens[(int64_t)r * s->capacity + (length - 1) % s->capacity] : -1;
     float *row = (float *)x + (int64_t)r * table.cols;
-    if (token >= 0 && token < table.rows) memcpy(row, weights + (size_t)token * (size_t)table.cols, bytes);
-    else memset(row, 0, bytes);
+    if (token >= 0 && token < table.rows) CPU(widen)(&weights, token, 0, table.cols, row);
+    else memset(row, 0, (size_t)table.cols * sizeof(float));
   }
 }
 
@@ -180,9 +218,8 @@ void CPU(decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, c
   if (!normal) return;
   float *qkv = normal + rows * w.cols;
   int heads = w.rows / cache->head_dim - 2 * cache->kv_heads;
-  normalize(c, normal, x, norm_weight, eps, s->rows, w.cols);
-  multiply(c, (Target){qkv, w.rows, false}, weights_of(params, w), w.rows, (Rows){normal, w.cols}, s->rows, w.cols);
-#pragma omp parallel for schedule(static) num_threads(c->threads) if (rows * w.rows > PARALLEL_WORK)
+  normalize(normal, x, norm_weight, eps, s->rows, w.cols);
+  multiply(c, (Target){qkv, w.rows, false}, params, w, w.rows, (Rows){normal, w.cols}, s->rows);
   for (int r = 0; r < s->rows; r++)
     place_qkv((float *)q + (int64_t)r * heads * cache->head_dim, cache, qkv + (int64_t)r * w.rows, heads, rope, r,
               s->positions[r]);
@@ -197,10 +234,11 @@ typedef struct Softmax {
 /* scores = scale * keys q, and -inf behind the last key, so that every block is handled alike */
 static float score_block(float scores[KEY_BLOCK], const float *q, Rows keys, int count, int dim, float scale) {
   float tile[SEQUENCE_TILE][WEIGHT_TILE], max = -INFINITY;
-  for (int j = 0; j < count; j += WEIGHT_TILE) {
-    int tile_keys = count - j < WEIGHT_TILE ? count - j : WEIGHT_TILE;
-    dots(tile, (Rows){keys.data + j * keys.stride, keys.stride}, tile_keys, (Rows){q, 0}, 1, dim);
-    for (int i = 0; i < tile_keys; i++) scores[j + i] = scale * tile[0][i];
+  const Weights rows = {DTYPE_F32, count, dim, keys.stride, keys.data, NULL};
+  for (int j = 0; j < count;) {
+    int together = count - j < WEIGHT_TILE ? 1 : WEIGHT_TILE;
+    dots_f32(tile, &rows, j, together, (Rows){q, 0}, 1);
+    for (int i = 0; i < together; i++, j++) scores[j] = scale * tile[0][i];
   }
   for (int j = count; j < KEY_BLOCK; j++) scores[j] = -INFINITY;
   for (int j = 0; j < count; j++) max = scores[j] > max ? scores[j] : max;
@@ -208,22 +246,22 @@ static float score_block(float scores[KEY_BLOCK], const float *q, Rows keys, int
 }
 
 static void attend_block(Softmax *s, const float *q, Rows keys, Rows values, int count, int dim, float scale) {
-  float scores[KEY_BLOCK], lanes[DOT_LANES] = {0};
+  _Alignas(64) float scores[KEY_BLOCK];
+  Vector weight = {0};
   float block_max = score_block(scores, q, keys, count, dim, scale);
   float max = block_max > s->max ? block_max : s->max, shrink = exp_f32(s->max - max);
 #pragma omp simd
   for (int j = 0; j < KEY_BLOCK; j++) scores[j] = exp_f32(scores[j] - max);
-  for (int j = 0; j < KEY_BLOCK; j += DOT_LANES)
-    for (int l = 0; l < DOT_LANES; l++) lanes[l] += scores[j + l];
+  for (int j = 0; j < KEY_BLOCK; j += LANES) weight += *(const Vector *)(scores + j);
   s->max = max;
-  s->weight = multiply_add(s->weight, shrink, sum_lanes(lanes));
+  s->weight = s->weight * shrink + sum_lanes(weight);
 #pragma omp simd
   for (int d = 0; d < dim; d++) s->value[d] *= shrink;
   for (int j = 0; j < count; j++) {
     const float *value = values.data + j * values.stride;
     float p = scores[j];
 #pragma omp simd
-    for (int d = 0; d < dim; d++) s->value[d] = multiply_add(p, value[d], s->value[d]);
+    for (int d = 0; d < dim; d++) s->value[d] += p * value[d];
   }
 }
 
@@ -238,25 +276,42 @@ static void attend(float *out, const float *q, Rows keys, Rows values, int count
   for (int d = 0; d < dim; d++) out[d] = count > 0 ? s.value[d] / s.weight : 0.0f;
 }
 
+typedef struct AttendJob {
+  float *out;
+  const float *q;
+  const KvCache *cache;
+  int heads;
+  float scale;
+  const Sequences *sequences;
+} AttendJob;
+
+/* Query heads of all sequences. */
+static void attend_heads(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const AttendJob *s = job;
+  const KvCache *cache = s->cache;
+  int dim = cache->head_dim, groups = cache->kv_heads, per_group = s->heads / groups;
+  int64_t stride = (int64_t)groups * dim;
+  for (int i = begin; i < end; i++) {
+    int r = i / s->heads, group = i % s->heads / per_group, count = s->sequences->positions[r] + 1;
+    int64_t first = (int64_t)r * cache->capacity * stride + group * dim;
+    attend(s->out + (int64_t)i * dim, s->q + (int64_t)i * dim, (Rows){(float *)cache->k + first, stride},
+           (Rows){(float *)cache->v + first, stride}, count < cache->capacity ? count : cache->capacity, dim, s->scale);
+  }
+}
+
 void CPU(decode_attention)(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
                            const Sequences *s) {
   if (c->error.code) return;
-  int dim = cache->head_dim, groups = cache->kv_heads, per_group = heads / groups;
-  int64_t stride = (int64_t)groups * dim, work = 0;
-  for (int r = 0; r < s->rows; r++) work += 2 * (int64_t)heads * dim * s->positions[r];
-#pragma omp parallel for schedule(static) num_threads(c->threads) if (work > PARALLEL_WORK)
-  for (int i = 0; i < s->rows * heads; i++) {
-    int r = i / heads, group = i % heads / per_group, count = s->positions[r] + 1;
-    int64_t first = (int64_t)r * cache->capacity * stride + group * dim;
-    attend((float *)out + (int64_t)i * dim, (const float *)q + (int64_t)i * dim,
-           (Rows){(float *)cache->k + first, stride}, (Rows){(float *)cache->v + first, stride},
-           count < cache->capacity ? count : cache->capacity, dim, scale);
-  }
+  int64_t work = 0, pieces = (int64_t)s->rows * heads;
+  for (int r = 0; r < s->rows; r++) work += 2 * (int64_t)heads * cache->head_dim * s->positions[r];
+  int least = work < SPAN_WORK ? (int)pieces : (int)(pieces * SPAN_WORK / work) + 1;
+  pool_run(c->pool, (int)pieces, least, 4, attend_heads, &(AttendJob){out, q, cache, heads, scale, s});
 }
 
 void CPU(decode_residual)(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s) {
   if (c->error.code) return;
-  multiply(c, (Target){x, w.rows, true}, weights_of(params, w), w.rows, (Rows){in, w.cols}, s->rows, w.cols);
+  multiply(c, (Target){x, w.rows, true}, params, w, w.rows, (Rows){in, w.cols}, s->rows);
 }
 
 void CPU(decode_mlp)(Context *c, void *h, const void *x, const float *norm_weight, float eps, const Parameters *params,
@@ -267,9 +322,8 @@ void CPU(decode_mlp)(Context *c, void *h, const void *x, const float *norm_weigh
   float *normal = CPU(scratch)(c, (size_t)(rows * (w.cols + w.rows)));
   if (!normal) return;
   float *gate_up = normal + rows * w.cols;
-  normalize(c, normal, x, norm_weight, eps, s->rows, w.cols);
-  multiply(c, (Target){gate_up, w.rows, false}, weights_of(params, w), w.rows, (Rows){normal, w.cols}, s->rows, w.cols);
-#pragma omp parallel for schedule(static) num_threads(c->threads) if (rows * ffn > PARALLEL_WORK)
+  normalize(normal, x, norm_weight, eps, s->rows, w.cols);
+  multiply(c, (Target){gate_up, w.rows, false}, params, w, w.rows, (Rows){normal, w.cols}, s->rows);
   for (int r = 0; r < s->rows; r++) {
     const float *gate = gate_up + (int64_t)r * w.rows, *up = gate + ffn;
     float *to = (float *)h + (int64_t)r * ffn;
@@ -283,8 +337,8 @@ void CPU(decode_logits)(Context *c, float *logits, const void *x, const float *n
   if (c->error.code) return;
   float *normal = CPU(scratch)(c, (size_t)rows * (size_t)w.cols);
   if (!normal) return;
-  normalize(c, normal, x, norm_weight, eps, rows, w.cols);
-  multiply(c, (Target){logits, vocab, false}, weights_of(params, w), vocab, (Rows){normal, w.cols}, rows, w.cols);
+  normalize(normal, x, norm_weight, eps, rows, w.cols);
+  multiply(c, (Target){logits, vocab, false}, params, w, vocab, (Rows){normal, w.cols}, rows);
 }
 
 void CPU(cache_store)(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length) {

@@ -1,11 +1,12 @@
 /* Token embedding on the CPU. Each row of the table's gradient has one owner, so that sums have one order. */
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dropout.h"
-#include "kernels/cpu/share.h"
+#include "kernels/cpu/weights.h"
 
 enum {
-  PARALLEL_ELEMENTS = 16384, /* less work than this does not pay for a parallel region */
-  COLUMNS = 256,             /* masked elements made at a time */
-  VOCAB_ROWS = 8             /* table rows handed to a thread at a time: frequent tokens cost more than rare ones */
+  PARALLEL_ELEMENTS = 2048, /* a thread takes at least so many */
+  COLUMNS = 256,            /* masked elements made at a time */
+  VOCAB_ROWS = 8            /* table rows handed to a thread at a time: frequent tokens cost more than rare ones */
 };
 
 /* sum += dropout(in), elements `first` onwards of a sequence */
@@ -24,41 +25,66 @@ static void add(float *restrict sum, const float *restrict in, int dim) {
   for (int c = 0; c < dim; c++) sum[c] += in[c];
 }
 
+typedef struct Embedding {
+  float *out;
+  Weights table;
+  const int32_t *tokens;
+  int length;
+  const Dropout *dropout;
+} Embedding;
+
+static void embedding_rows(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const Embedding *s = job;
+  const int dim = s->table.cols;
+  for (int n = begin; n < end; n++) {
+    float *row = s->out + (int64_t)n * dim;
+    CPU(widen)(&s->table, s->tokens[n], 0, dim, row);
+    if (dropout_active(s->dropout))
+      dropout_row(s->dropout, n / s->length, (int64_t)(n % s->length) * dim, dim, row, row);
+  }
+}
+
 void CPU(embedding)(Context *c, void *out, const Parameters *params, Matrix table, const int32_t *tokens, int batch,
                     int length, const Dropout *dropout) {
   if (c->error.code) return;
-  const float *weights = (const float *)params->compute + table.offset;
-  float *to = out;
-  int dim = table.cols;
-  int64_t rows = (int64_t)batch * length;
-  bool drop = dropout_active(dropout);
-  share_set(c, 0, (int)rows);
-#pragma omp parallel num_threads(c->threads) if (rows * dim > PARALLEL_ELEMENTS)
-  EACH_SHARED(c, n, SPAN_ROWS) {
-    const float *row = weights + (size_t)tokens[n] * (size_t)dim;
-    if (drop) dropout_row(dropout, (int)(n / length), n % length * dim, dim, row, to + n * dim);
-    else memcpy(to + n * dim, row, (size_t)dim * sizeof(float));
+  const Embedding embedding = {out, CPU(weights)(params, table), tokens, length, dropout};
+  pool_run(c->pool, batch * length, 1 + PARALLEL_ELEMENTS / table.cols, SPAN_ROWS, embedding_rows, &embedding);
+}
+
+typedef struct EmbeddingBackward {
+  const float *dx;
+  float *grad; /* of the table */
+  const int32_t *offsets, *order;
+  int vocab, dim, length;
+  const Dropout *dropout;
+  bool accumulate;
+} EmbeddingBackward;
+
+/* Rows of the table. */
+static void embedding_backward_rows(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const EmbeddingBackward *s = job;
+  const int dim = s->dim;
+  for (int v = begin; v < end; v++) {
+    float *sum = s->grad + (int64_t)v * dim;
+    if (!s->accumulate) memset(sum, 0, (size_t)dim * sizeof(float));
+    if (v >= s->vocab) continue; /* a pad */
+    for (int32_t i = s->offsets[v]; i < s->offsets[v + 1]; i++) {
+      int64_t n = s->order[i];
+      if (dropout_active(s->dropout))
+        add_dropped(sum, s->dx + n * dim, dim, s->dropout, (int)(n / s->length), n % s->length * dim);
+      else add(sum, s->dx + n * dim, dim);
+    }
   }
 }
 
 void CPU(embedding_backward)(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
                              const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
                              bool accumulate) {
+  (void)batch; /* `offsets` and `order` say which rows there are */
   if (c->error.code) return;
-  const float *from = dx;
-  float *grad = params->grad + table.offset;
-  int dim = table.cols;
-  int64_t rows = (int64_t)batch * length;
-  bool drop = dropout_active(dropout);
-#pragma omp parallel for schedule(dynamic, VOCAB_ROWS) num_threads(c->threads) if (rows * dim > PARALLEL_ELEMENTS)
-  for (int v = 0; v < table.rows; v++) {
-    float *sum = grad + (size_t)v * (size_t)dim;
-    if (!accumulate) memset(sum, 0, (size_t)dim * sizeof(float));
-    if (v >= vocab) continue; /* a pad */
-    for (int32_t i = offsets[v]; i < offsets[v + 1]; i++) {
-      int64_t n = order[i];
-      if (drop) add_dropped(sum, from + n * dim, dim, dropout, (int)(n / length), n % length * dim);
-      else add(sum, from + n * dim, dim);
-    }
-  }
+  const EmbeddingBackward job = {
+      dx, params->grad + table.offset, offsets, order, vocab, table.cols, length, dropout, accumulate};
+  pool_run(c->pool, table.rows, 1, VOCAB_ROWS, embedding_backward_rows, &job);
 }

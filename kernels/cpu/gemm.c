@@ -1,12 +1,13 @@
-/* The three products of a linear layer with weight W [M][K]: y = x W^T, dx = dy W, dW = dy^T x. In fp32 the compute copy
- * of a weight is the master weight.
+/* The three products of a linear layer with weight W [M][K]: y = x W^T, dx = dy W, dW = dy^T x. All
+ * in fp32; weights that are only read may be narrower, and are widened where they are packed.
  *
  * y and dx: the weight is packed into panels of TILE_COLS columns (a few hundredths of the work), which all threads
  * share; then the rows are shared out, each thread the ones it has in its cache. dW: the rows are cut into segments,
  * of which a thread packs what it needs by itself and sums the products; the segments' sums are added in their order.
  * Every element of a result is summed in an order that follows from the shape alone, not from the number of threads. */
-#include "kernels/cpu/share.h"
 #include "kernels/cpu/tile.h"
+#include "kernels/cpu/weights.h"
+#include "util/clock.h"
 
 enum {
   DEPTH = TILE_COLS > 32 ? 128 : 256, /* of a pass over a panel, which stays in L1 meanwhile */
@@ -25,7 +26,7 @@ static inline __attribute__((always_inline)) void pack_columns(int width, int de
     float *panel = to;
     int j = 0;
     for (; j + width <= cols; j += width, panel += size)
-      UNROLL for (int l = 0; l < width; l += LANES) *(UnalignedVector *)(panel + l) =
+      UNROLL for (int l = 0; l < width; l += LANES) * (UnalignedVector *)(panel + l) =
           *(const UnalignedVector *)(from + j + l);
     if (j == cols) continue;
     memcpy(panel, from + j, (size_t)(cols - j) * sizeof(float));
@@ -33,72 +34,106 @@ static inline __attribute__((always_inline)) void pack_columns(int width, int de
   }
 }
 
-/* c[rows][cols] = a[rows][depth] b, where b is stored [depth][cols], or [cols][depth] when `transposed`. */
+/* c[rows][cols] = a[rows][depth] w, where the weights are [depth][cols], or [cols][depth] when `transposed`. */
 typedef struct Product {
   int rows, cols, depth;
-  const float *a, *b;
+  const float *a;
+  Weights w;
   bool transposed;
   float *c;
 } Product;
 
-/* Thread t's part of panels first .. last. A panel is [depth][TILE_COLS]. */
-static void pack_panels(const Product *p, int first, int last, int t, int threads, float *to) {
-  int64_t size = (int64_t)(p->depth + 1) * TILE_COLS;
-  int j = first * TILE_COLS, cols = smaller(last * TILE_COLS, p->cols) - j;
-  if (!p->transposed) {
-    int begin = (int)((int64_t)p->depth * t / threads), end = (int)((int64_t)p->depth * (t + 1) / threads);
-    pack_columns(TILE_COLS, end - begin, cols, p->b + (int64_t)begin * p->cols + j, p->cols,
-                 to + (int64_t)begin * TILE_COLS, size);
+/* Rows j .. j+cols of the weights -> to[depth][TILE_COLS] */
+static void pack_transposed(const Weights *w, int j, int cols, float *to) {
+  enum { WIDTH = 8 * WEIGHT_GROUP };
+  if (w->dtype == DTYPE_F32) {
+    CPU(transpose)(cols, w->cols, (const float *)w->data + j * w->stride, w->stride, to, TILE_COLS);
     return;
   }
-  for (int panel = first + t; panel < last; panel += threads) {
-    float *into = to + (panel - first) * size;
-    j = panel * TILE_COLS;
-    cols = smaller(p->cols - j, TILE_COLS);
-    for (int k = 0; k < p->depth && cols % LANES; k++)
-      for (int l = cols; l < round_up(cols, LANES); l++) into[k * TILE_COLS + l] = 0.0f;
-    CPU(transpose)(cols, p->depth, p->b + (int64_t)j * p->depth, p->depth, into, TILE_COLS);
-  }
-}
-
-/* Rows i .. i+rows of c in the columns of the packed panels first .. last. The depth is gone through in equal passes. */
-static void multiply_rows(const Product *p, int i, int rows, int first, int last, const float *packed) {
-  int passes = divide_up(p->depth, DEPTH), each = divide_up(p->depth, passes);
-  int64_t size = (int64_t)(p->depth + 1) * TILE_COLS;
-  for (int k = 0; k < p->depth; k += each)
-    for (int panel = first; panel < last; panel++) {
-      int j = panel * TILE_COLS;
-      CPU(tile_multiply)(rows, smaller(p->cols - j, TILE_COLS), smaller(each, p->depth - k),
-                         p->a + (int64_t)i * p->depth + k, p->depth, 1,
-                         packed + (panel - first) * size + (int64_t)k * TILE_COLS, TILE_COLS,
-                         p->c + (int64_t)i * p->cols + j, p->cols, k > 0);
+  _Alignas(64) float wide[LANES * WIDTH];
+  for (int i = 0; i < cols; i += LANES)
+    for (int k = 0; k < w->cols; k += WIDTH) {
+      int rows = smaller(cols - i, LANES), width = smaller(w->cols - k, WIDTH);
+      for (int row = 0; row < rows; row++) CPU(widen)(w, j + i + row, k, width, wide + row * WIDTH);
+      CPU(transpose)(rows, width, wide, WIDTH, to + (int64_t)k * TILE_COLS + i, TILE_COLS);
     }
 }
 
-/* The rows are shared out in tiles, or where there are few of them the panels of each group. */
+/* The panels first .. last of a product, [depth + 1][TILE_COLS] each: were they a multiple of 4 KiB apart, their rows
+ * would fight for the same lines of the cache. */
+typedef struct PackedPanels {
+  const Product *product;
+  int first, last;
+  int64_t size;
+  float *data;
+} PackedPanels;
+
+/* Rows of the weights. */
+static void pack_rows(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const PackedPanels *g = job;
+  const Product *p = g->product;
+  int j = g->first * TILE_COLS, cols = smaller(g->last * TILE_COLS, p->cols) - j;
+  pack_columns(TILE_COLS, end - begin, cols, (const float *)p->w.data + begin * p->w.stride + j, p->w.stride,
+               g->data + (int64_t)begin * TILE_COLS, g->size);
+}
+
+/* Panels of weights that are transposed. */
+static void pack_transposed_panels(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const PackedPanels *g = job;
+  const Product *p = g->product;
+  for (int panel = begin; panel < end; panel++) {
+    float *into = g->data + panel * g->size;
+    int j = (g->first + panel) * TILE_COLS, cols = smaller(p->cols - j, TILE_COLS);
+    for (int k = 0; k < p->depth && cols % LANES; k++)
+      for (int l = cols; l < round_up(cols, LANES); l++) into[k * TILE_COLS + l] = 0.0f;
+    pack_transposed(&p->w, j, cols, into);
+  }
+}
+
+/* Rows i .. i+rows of c in the columns of packed panels first .. last. The depth is gone through in equal passes. */
+static void multiply_rows(const PackedPanels *g, int i, int rows, int first, int last) {
+  const Product *p = g->product;
+  int passes = divide_up(p->depth, DEPTH), each = divide_up(p->depth, passes);
+  for (int k = 0; k < p->depth; k += each)
+    for (int panel = first; panel < last; panel++) {
+      int j = (g->first + panel) * TILE_COLS;
+      CPU(tile_multiply)
+      (rows, smaller(p->cols - j, TILE_COLS), smaller(each, p->depth - k), p->a + (int64_t)i * p->depth + k, p->depth,
+       1, g->data + panel * g->size + (int64_t)k * TILE_COLS, TILE_COLS, p->c + (int64_t)i * p->cols + j, p->cols,
+       k > 0);
+    }
+}
+
+/* Tiles of rows, through all panels. */
+static void multiply_tiles(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const PackedPanels *g = job;
+  int first = begin * TILE_ROWS, last = smaller(end * TILE_ROWS, g->product->rows);
+  multiply_rows(g, first, last - first, 0, g->last - g->first);
+}
+
+/* Panels, with all rows. */
+static void multiply_panels(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const PackedPanels *g = job;
+  multiply_rows(g, 0, g->product->rows, begin, end);
+}
+
 static void multiply(Context *c, const Product *p) {
   int64_t size = (int64_t)(p->depth + 1) * TILE_COLS;
   int panels = divide_up(p->cols, TILE_COLS), group = smaller(panels, size < GROUP ? (int)(GROUP / size) : 1);
-  float *packed = CPU(scratch)(c, (size_t)(2 * group * size)); /* one group is packed while another is in use */
-  if (!packed) return;
-  int threads = c->threads, tiles = divide_up(p->rows, TILE_ROWS);
-  bool by_rows = tiles >= group || tiles >= 4 * threads;
-  share_set(c, 0, by_rows ? tiles : group);
-#pragma omp parallel num_threads(threads)
-  {
-    int t = omp_get_thread_num(), team = omp_get_num_threads();
-    for (int first = 0, turn = 0; first < panels; first += group, turn++) {
-      float *to = packed + turn % 2 * group * size;
-      int last = smaller(first + group, panels), next = smaller(last + group, panels);
-      pack_panels(p, first, last, t, team, to);
-      if (t == 0) share_set(c, (turn + 1) % SHARES, by_rows ? tiles : next - last);
-#pragma omp barrier
-      for (Span s; share_take(c, turn % SHARES, 1, SPAN_TILES, &s);)
-        if (by_rows)
-          multiply_rows(p, s.begin * TILE_ROWS, smaller(s.end * TILE_ROWS, p->rows) - s.begin * TILE_ROWS, first, last,
-                        to);
-        else multiply_rows(p, 0, p->rows, first + s.begin, first + s.end, to + s.begin * size);
-    }
+  int tiles = divide_up(p->rows, TILE_ROWS);
+  float *data = CPU(scratch)(c, (size_t)(group * size));
+  if (!data) return;
+  for (int first = 0; first < panels; first += group) {
+    const PackedPanels packed = {p, first, smaller(first + group, panels), size, data};
+    int count = packed.last - first;
+    if (p->transposed) pool_run(c->pool, count, 1, 4, pack_transposed_panels, &packed);
+    else pool_run(c->pool, p->depth, 8, 64, pack_rows, &packed);
+    if (tiles >= count || tiles >= 4 * c->threads) pool_run(c->pool, tiles, 1, SPAN_TILES, multiply_tiles, &packed);
+    else pool_run(c->pool, count, 1, 4, multiply_panels, &packed);
   }
 }
 
@@ -108,19 +143,19 @@ void CPU(linear)(Context *c, void *y, const void *x, const Parameters *params, M
                          .cols = w.rows,
                          .depth = w.cols,
                          .a = x,
-                         .b = (const float *)params->compute + w.offset,
+                         .w = CPU(weights)(params, w),
                          .transposed = true,
                          .c = y});
 }
 
 void CPU(linear_backward_input)(Context *c, void *dx, const void *dy, const Parameters *params, Matrix w, int rows) {
   if (c->error.code || rows == 0) return;
-  multiply(c, &(Product){.rows = rows,
-                         .cols = w.cols,
-                         .depth = w.rows,
-                         .a = dy,
-                         .b = (const float *)params->compute + w.offset,
-                         .c = dx});
+  if (c->weights) {
+    fail(&c->error, EXIT_INTERNAL, "weights in %s are only read", dtype_name(c->weights));
+    return;
+  }
+  multiply(c,
+           &(Product){.rows = rows, .cols = w.cols, .depth = w.rows, .a = dy, .w = CPU(weights)(params, w), .c = dx});
 }
 
 /* ---- the gradient of a weight ---- */
@@ -145,18 +180,21 @@ typedef struct WeightGradient {
   int segments, segment_rows, block_rows; /* a block is what a thread packs at a time */
   int strips, panels;                     /* of outputs and inputs */
   float *sums;                            /* [segments][M][K] where there are several segments */
+  float *packed;                          /* of the threads: PackedBlock */
+  size_t packed_size, packed_x;           /* numbers of a thread, and of x among them */
+  int *packed_first;                      /* [threads] the first row that thread t has packed, -1 = none */
 } WeightGradient;
 
 /* What a thread has packed: panels of x, and strips of dy for one pass. */
 typedef struct PackedBlock {
-  int first; /* row, -1 = nothing */
-  float *x;  /* [passes][panels][WEIGHT_DEPTH][TILE_COLS] */
-  float *dy; /* [SPAN_STRIPS][WEIGHT_DEPTH][STRIP] */
+  int *first; /* row, -1 = nothing */
+  float *x;   /* [passes][panels][WEIGHT_DEPTH][TILE_COLS] */
+  float *dy;  /* [SPAN_STRIPS][WEIGHT_DEPTH][STRIP] */
 } PackedBlock;
 
 static void pack_block(const WeightGradient *g, int first, int rows, PackedBlock *packed) {
-  if (packed->first == first) return;
-  packed->first = first;
+  if (*packed->first == first) return;
+  *packed->first = first;
   enum { SIZE = (WEIGHT_DEPTH + 1) * TILE_COLS };
   for (int n = 0; n < rows; n += WEIGHT_DEPTH)
     pack_columns(TILE_COLS, smaller(WEIGHT_DEPTH, rows - n), g->inputs, g->x + (int64_t)(first + n) * g->inputs,
@@ -170,9 +208,9 @@ static void weight_gradient_pass(const WeightGradient *g, float *to, int i, int 
   pack_columns(STRIP, depth, cols, g->dy + (int64_t)n * g->outputs + i, g->outputs, dy, SIZE);
   for (int j = 0; j < g->inputs; j += TILE_COLS, x += (WEIGHT_DEPTH + 1) * TILE_COLS)
     for (int strip = 0; strip * STRIP < cols; strip++)
-      CPU(tile_multiply)(smaller(cols - strip * STRIP, STRIP), smaller(g->inputs - j, TILE_COLS), depth,
-                         dy + strip * SIZE, 1, STRIP, x, TILE_COLS,
-                         to + (int64_t)(i + strip * STRIP) * g->inputs + j, g->inputs, add);
+      CPU(tile_multiply)
+      (smaller(cols - strip * STRIP, STRIP), smaller(g->inputs - j, TILE_COLS), depth, dy + strip * SIZE, 1, STRIP, x,
+       TILE_COLS, to + (int64_t)(i + strip * STRIP) * g->inputs + j, g->inputs, add);
 }
 
 /* Strips first .. last of the outputs over one segment of the rows. */
@@ -185,20 +223,22 @@ static void weight_gradient_strips(const WeightGradient *g, int segment, int fir
     pack_block(g, block, rows, packed);
     for (int n = 0; n < rows; n += WEIGHT_DEPTH)
       weight_gradient_pass(g, to, i, cols, block + n, smaller(WEIGHT_DEPTH, rows - n),
-                           packed->x + (int64_t)(n / WEIGHT_DEPTH) * g->panels * (WEIGHT_DEPTH + 1) * TILE_COLS, packed->dy,
-                           block + n > begin || (!g->sums && g->accumulate));
+                           packed->x + (int64_t)(n / WEIGHT_DEPTH) * g->panels * (WEIGHT_DEPTH + 1) * TILE_COLS,
+                           packed->dy, block + n > begin || (!g->sums && g->accumulate));
   }
 }
 
-static void add_segments(const WeightGradient *g, int block) {
-  int64_t elements = (int64_t)g->outputs * g->inputs, first = (int64_t)block * SUM_BLOCK;
-  int count = elements - first < SUM_BLOCK ? (int)(elements - first) : SUM_BLOCK;
-  const float *from = g->sums + first;
-  float *restrict to = g->dw + first;
-  if (!g->accumulate) memset(to, 0, (size_t)count * sizeof(float));
+/* Blocks of SUM_BLOCK elements. */
+static void add_segments(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const WeightGradient *g = job;
+  int64_t elements = (int64_t)g->outputs * g->inputs, first = (int64_t)begin * SUM_BLOCK;
+  int64_t last = (int64_t)end * SUM_BLOCK < elements ? (int64_t)end * SUM_BLOCK : elements;
+  const float *from = g->sums;
+  if (!g->accumulate) memset(g->dw + first, 0, (size_t)(last - first) * sizeof(float));
   for (int s = 0; s < g->segments; s++, from += elements) {
 #pragma omp simd
-    for (int i = 0; i < count; i++) to[i] += from[i];
+    for (int64_t i = first; i < last; i++) g->dw[i] += from[i];
   }
 }
 
@@ -213,12 +253,15 @@ static void plan_weight_gradient(WeightGradient *g) {
   g->block_rows = smaller(g->segment_rows, (passes < 1 ? 1 : passes) * WEIGHT_DEPTH);
 }
 
-/* The strips of a span may belong to several segments. */
-static void weight_gradient_span(const WeightGradient *g, Span s, PackedBlock *packed) {
-  while (s.begin < s.end) {
-    int segment = s.begin / g->strips, end = smaller(s.end, (segment + 1) * g->strips);
-    weight_gradient_strips(g, segment, s.begin - segment * g->strips, end - segment * g->strips, packed);
-    s.begin = end;
+/* Strips of all segments, one segment after the other. */
+static void weight_gradient_work(const void *job, int begin, int end, int thread) {
+  const WeightGradient *g = job;
+  float *own = g->packed + (size_t)thread * g->packed_size;
+  PackedBlock packed = {g->packed_first + thread, own, own + g->packed_x};
+  while (begin < end) {
+    int segment = begin / g->strips, last = smaller(end, (segment + 1) * g->strips);
+    weight_gradient_strips(g, segment, begin - segment * g->strips, last - segment * g->strips, &packed);
+    begin = last;
   }
 }
 
@@ -226,29 +269,17 @@ static void weight_gradient(Context *c, WeightGradient *g) {
   plan_weight_gradient(g);
   size_t elements = (size_t)g->outputs * (size_t)g->inputs, sums = g->segments > 1 ? (size_t)g->segments * elements : 0;
   sums = (sums + LANES - 1) / LANES * LANES;
-  int passes = divide_up(g->block_rows, WEIGHT_DEPTH);
-  size_t packed_x = (size_t)passes * (size_t)g->panels * (WEIGHT_DEPTH + 1) * TILE_COLS;
-  size_t each = packed_x + SPAN_STRIPS * (WEIGHT_DEPTH + 1) * STRIP;
-  float *memory = CPU(scratch)(c, sums + each * (size_t)c->threads);
+  g->packed_x = (size_t)divide_up(g->block_rows, WEIGHT_DEPTH) * (size_t)g->panels * (WEIGHT_DEPTH + 1) * TILE_COLS;
+  g->packed_size = g->packed_x + SPAN_STRIPS * (WEIGHT_DEPTH + 1) * STRIP;
+  float *memory = CPU(scratch)(c, sums + (g->packed_size + 1) * (size_t)c->threads);
   if (!memory) return;
   g->sums = sums ? memory : NULL;
-  int threads = c->threads, blocks = sums ? (int)((elements + SUM_BLOCK - 1) / SUM_BLOCK) : 0;
-  bool packs_once = g->block_rows == g->segment_rows;
-  share_set(c, 0, g->segments * g->strips);
-  share_set(c, 1, blocks);
-#pragma omp parallel num_threads(threads)
-  {
-    int t = omp_get_thread_num();
-    float *own = memory + sums + (size_t)t * each;
-    PackedBlock packed = {-1, own, own + packed_x};
-    for (Span s; share_take(c, 0, packs_once ? 1 : 2, SPAN_STRIPS, &s);)
-      weight_gradient_span(g, s, &packed);
-    if (g->sums) {
-#pragma omp barrier
-      for (Span s; share_take(c, 1, 1, blocks, &s);)
-        for (int block = s.begin; block < s.end; block++) add_segments(g, block);
-    }
-  }
+  g->packed = memory + sums;
+  g->packed_first = (int *)(g->packed + g->packed_size * (size_t)c->threads);
+  for (int t = 0; t < c->threads; t++) g->packed_first[t] = -1;
+  int least = g->block_rows == g->segment_rows ? 1 : 2; /* what several blocks need is packed again for every part */
+  pool_run(c->pool, g->segments * g->strips, least, SPAN_STRIPS, weight_gradient_work, g);
+  if (sums) pool_run(c->pool, (int)((elements + SUM_BLOCK - 1) / SUM_BLOCK), 4, 64, add_segments, g);
 }
 
 void CPU(linear_backward_weight)(Context *c, const Parameters *params, Matrix w, const void *dy, const void *x,
@@ -256,32 +287,30 @@ void CPU(linear_backward_weight)(Context *c, const Parameters *params, Matrix w,
   if (c->error.code) return;
   float *dw = params->grad + w.offset;
   if (rows > 0)
-    weight_gradient(c, &(WeightGradient){.outputs = w.rows,
-                                         .inputs = w.cols,
-                                         .rows = rows,
-                                         .dy = dy,
-                                         .x = x,
-                                         .dw = dw,
-                                         .accumulate = accumulate});
+    weight_gradient(
+        c,
+        &(WeightGradient){
+            .outputs = w.rows, .inputs = w.cols, .rows = rows, .dy = dy, .x = x, .dw = dw, .accumulate = accumulate});
   else if (!accumulate) memset(dw, 0, (size_t)w.rows * (size_t)w.cols * sizeof(float));
 }
 
 /* Tiles that stay in the first-level cache: what a perfect GEMM would reach. */
+static void multiply_in_cache(const void *job, int begin, int end, int thread) {
+  (void)job, (void)thread;
+  _Alignas(64) float a[TILE_ROWS * DEPTH], b[DEPTH * TILE_COLS], sum[TILE_ROWS * TILE_COLS];
+  for (int i = 0; i < TILE_ROWS * DEPTH; i++) a[i] = 1e-3f * (float)i;
+  for (int i = 0; i < DEPTH * TILE_COLS; i++) b[i] = 1e-3f * (float)i;
+  for (int round = begin; round < end; round++)
+    CPU(tile_multiply)(TILE_ROWS, TILE_COLS, DEPTH, a, DEPTH, 1, b, TILE_COLS, sum, TILE_COLS, round > begin);
+}
+
 double CPU(peak_flops)(Context *c) {
-  enum { ROUNDS = 2000, TRIES = 5 };
+  enum { ROUNDS = 4000, TRIES = 5 };
   double best = 0;
   for (int try = 0; try < TRIES; try++) {
-    double start = omp_get_wtime();
-#pragma omp parallel num_threads(c->threads)
-    {
-      _Alignas(64) float a[TILE_ROWS * DEPTH], b[DEPTH * TILE_COLS], sum[TILE_ROWS * TILE_COLS];
-      for (int i = 0; i < TILE_ROWS * DEPTH; i++) a[i] = 1e-3f * (float)i;
-      for (int i = 0; i < DEPTH * TILE_COLS; i++) b[i] = 1e-3f * (float)i;
-      for (int round = 0; round < ROUNDS; round++)
-        CPU(tile_multiply)(TILE_ROWS, TILE_COLS, DEPTH, a, DEPTH, 1, b, TILE_COLS, sum, TILE_COLS, round > 0);
-    }
-    double seconds = omp_get_wtime() - start;
-    double flops = 2.0 * TILE_ROWS * TILE_COLS * DEPTH * ROUNDS * c->threads / seconds;
+    double start = clock_seconds();
+    pool_run(c->pool, ROUNDS * c->threads, 16, 256, multiply_in_cache, NULL);
+    double flops = 2.0 * TILE_ROWS * TILE_COLS * DEPTH * ROUNDS * c->threads / (clock_seconds() - start);
     best = flops > best ? flops : best;
   }
   return best;

@@ -4,13 +4,13 @@
  * Sums are kept in a fixed number of lanes and added up in a fixed tree, so that a row's bits depend on nothing but the
  * row. The sum of all logits is taken even where smoothing does not ask for it: it shows any NaN or infinity, which
  * exp() of a masked logit would hide. */
-#include "kernels/cpu/share.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
 
 enum {
   SUM_LANES = 32,          /* partial sums of a row */
   BLOCK = 1024,            /* elements whose exponentials are made before they are added */
-  PARALLEL_ELEMENTS = 8192 /* less work than this does not pay for a parallel region */
+  PARALLEL_ELEMENTS = 2048 /* a thread takes at least so many */
 };
 
 static float sum_lanes(float *lanes) {
@@ -91,14 +91,28 @@ static float row_loss(float *z, int64_t stride, int32_t target, int vocab, float
   return (float)(log(sum) + (1.0 - (double)smoothing) * to_target + (double)smoothing * to_mean);
 }
 
+typedef struct CrossEntropy {
+  float *losses, *logits;
+  int64_t stride;
+  const int32_t *targets;
+  int vocab;
+  float smoothing, scale;
+  bool gradient;
+} CrossEntropy;
+
+static void loss_rows(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const CrossEntropy *s = job;
+  for (int n = begin; n < end; n++)
+    s->losses[n] =
+        row_loss(s->logits + n * s->stride, s->stride, s->targets[n], s->vocab, s->smoothing, s->scale, s->gradient);
+}
+
 void CPU(cross_entropy)(Context *c, float *losses, void *logits, int64_t stride, const int32_t *targets, int rows,
                         int vocab, float smoothing, const StepState *state, bool gradient) {
   if (c->error.code) return;
-  float *z = logits, scale = state->inv_targets;
-  share_set(c, 0, rows);
-#pragma omp parallel num_threads(c->threads) if ((int64_t)rows * vocab > PARALLEL_ELEMENTS)
-  EACH_SHARED(c, n, SPAN_ROWS)
-    losses[n] = row_loss(z + n * stride, stride, targets[n], vocab, smoothing, scale, gradient);
+  const CrossEntropy loss = {losses, logits, stride, targets, vocab, smoothing, state->inv_targets, gradient};
+  pool_run(c->pool, rows, 1 + PARALLEL_ELEMENTS / vocab, SPAN_ROWS, loss_rows, &loss);
 }
 
 void CPU(loss_sum)(Context *c, StepState *state, const float *losses, const int32_t *targets, int rows) {

@@ -1,11 +1,11 @@
 /* Gradient clipping (Pascanu et al. 2013) and AdamW (Loshchilov & Hutter 2019) on the CPU, over the flat arenas, pads
  * included: they are zero and stay zero. In fp32 GEMMs read the master weights themselves, so there is no other copy to
  * write. Both operations are bound by memory and make one pass. */
-#include "kernels/cpu/share.h"
+#include "kernels/cpu/cpu.h"
 
 #include <float.h>
 
-enum { PARALLEL_ELEMENTS = 16384 }; /* less work than this does not pay for a parallel region */
+enum { SPAN_BLOCKS = 16 }; /* reduction blocks that a thread takes at a time, at most */
 
 /* Sum of squares in fp64, which no fp32 gradient overflows. */
 static double block_squares(const float *grad, size_t count) {
@@ -15,17 +15,26 @@ static double block_squares(const float *grad, size_t count) {
   return sum;
 }
 
-/* Partial sums belong to blocks and are added in the order of the blocks. */
+typedef struct SquareSum {
+  const float *grad;
+  size_t count;
+  double *partial; /* of every block; added in the order of the blocks */
+} SquareSum;
+
+static void square_blocks(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const SquareSum *s = job;
+  for (int b = begin; b < end; b++) {
+    size_t first = (size_t)b * REDUCTION_BLOCK, rest = s->count - first;
+    s->partial[b] = block_squares(s->grad + first, rest < REDUCTION_BLOCK ? rest : REDUCTION_BLOCK);
+  }
+}
+
 static double sum_squares(Context *c, const float *grad, size_t count) {
   size_t blocks = (count + REDUCTION_BLOCK - 1) / REDUCTION_BLOCK;
   double *partial = (void *)CPU(scratch)(c, 2 * blocks);
   if (!partial) return 0;
-  share_set(c, 0, (int)blocks);
-#pragma omp parallel num_threads(c->threads) if (count > PARALLEL_ELEMENTS)
-  EACH_SHARED(c, b, 16) {
-    size_t first = (size_t)b * REDUCTION_BLOCK, rest = count - first;
-    partial[b] = block_squares(grad + first, rest < REDUCTION_BLOCK ? rest : REDUCTION_BLOCK);
-  }
+  pool_run(c->pool, (int)blocks, 2, SPAN_BLOCKS, square_blocks, &(SquareSum){grad, count, partial});
   double sum = 0;
   for (size_t b = 0; b < blocks; b++) sum += partial[b];
   return sum;
@@ -73,6 +82,22 @@ static void update_range(const Update *u, float *restrict w, const float *restri
   }
 }
 
+typedef struct GroupUpdate {
+  Update update;
+  const Parameters *params;
+  const ParameterGroup *group;
+} GroupUpdate;
+
+static void update_blocks(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const GroupUpdate *s = job;
+  const Parameters *p = s->params;
+  const Matrix *m = &s->group->matrix;
+  size_t first = (size_t)begin * REDUCTION_BLOCK, last = (size_t)end * REDUCTION_BLOCK;
+  size_t count = (size_t)m->rows * (size_t)m->cols, at = m->offset + first;
+  update_range(&s->update, p->master + at, p->grad + at, p->m + at, p->v + at, (last < count ? last : count) - first);
+}
+
 void CPU(adamw)(Context *c, StepState *state, const Parameters *params, const AdamW *adamw) {
   if (c->error.code || state->halted) return;
   Update u = {.clip = state->clip,
@@ -82,18 +107,12 @@ void CPU(adamw)(Context *c, StepState *state, const Parameters *params, const Ad
               .step = state->lr / state->bias1,
               .root_bias2 = 1.0f / sqrtf(state->bias2)};
   float keep_decayed = 1.0f - state->lr * adamw->weight_decay;
-#pragma omp parallel num_threads(c->threads) firstprivate(u) if (params->count > PARALLEL_ELEMENTS)
   for (int g = 0; g < params->group_count; g++) {
     const ParameterGroup *group = &params->groups[g];
-    size_t offset = group->matrix.offset, count = (size_t)group->matrix.rows * (size_t)group->matrix.cols;
-    size_t blocks = (count + REDUCTION_BLOCK - 1) / REDUCTION_BLOCK;
+    size_t count = (size_t)group->matrix.rows * (size_t)group->matrix.cols;
     u.keep = group->decay ? keep_decayed : 1.0f;
-#pragma omp for schedule(static) nowait
-    for (size_t b = 0; b < blocks; b++) {
-      size_t first = offset + b * REDUCTION_BLOCK, rest = offset + count - first;
-      update_range(&u, params->master + first, params->grad + first, params->m + first, params->v + first,
-                   rest < REDUCTION_BLOCK ? rest : REDUCTION_BLOCK);
-    }
+    pool_run(c->pool, (int)((count + REDUCTION_BLOCK - 1) / REDUCTION_BLOCK), 1, SPAN_BLOCKS, update_blocks,
+             &(GroupUpdate){u, params, group});
   }
   state->step += 1;
 }

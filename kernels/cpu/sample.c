@@ -14,7 +14,6 @@
 #include "kernels/cpu/simd.h"
 
 #include <float.h>
-#include <omp.h>
 
 enum {
   SUM_LANES = 32, /* partial sums, so that the order of additions is fixed */
@@ -300,13 +299,27 @@ static void sample_row(const Sequences *s, int row, float *logits, int vocab, co
   s->positions[row] += 1;
 }
 
+typedef struct SampleJob {
+  const Sequences *sequences;
+  float *logits;
+  int vocab;
+  const Sampling *sampling;
+  float *scratch;
+  size_t per_thread;
+} SampleJob;
+
+static void sample_rows(const void *job, int begin, int end, int thread) {
+  const SampleJob *s = job;
+  for (int r = begin; r < end; r++)
+    sample_row(s->sequences, r, s->logits + (int64_t)r * s->vocab, s->vocab, s->sampling,
+               s->scratch + (size_t)thread * s->per_thread);
+}
+
 void CPU(sample)(Context *c, const Sequences *s, float *logits, int vocab, const Sampling *sampling) {
   if (c->error.code) return;
-  int threads = s->rows < c->threads ? s->rows : c->threads;
+  int threads = s->rows > 1 ? c->threads : 1;
   size_t per_thread = scratch_per_thread(vocab);
-  float *scratch = CPU(scratch)(c, (size_t)(threads > 1 ? threads : 1) * per_thread);
+  float *scratch = CPU(scratch)(c, (size_t)threads * per_thread);
   if (!scratch) return;
-#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
-  for (int r = 0; r < s->rows; r++)
-    sample_row(s, r, logits + (int64_t)r * vocab, vocab, sampling, scratch + (size_t)omp_get_thread_num() * per_thread);
+  pool_run(c->pool, s->rows, 1, 1, sample_rows, &(SampleJob){s, logits, vocab, sampling, scratch, per_thread});
 }

@@ -111,7 +111,7 @@ static void transpose_square(const float *from, int64_t from_stride, float *to, 
 #if defined(__AVX512F__)
   EXCHANGE(8)
 #endif
-  UNROLL for (int i = 0; i < LANES; i++) *(UnalignedVector *)(to + i * to_stride) = r[i];
+  UNROLL for (int i = 0; i < LANES; i++) * (UnalignedVector *)(to + i * to_stride) = r[i];
 }
 
 void CPU(transpose)(int rows, int cols, const float *from, int64_t from_stride, float *to, int64_t to_stride) {
