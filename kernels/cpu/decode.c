@@ -62,21 +62,41 @@ static inline __attribute__((always_inline)) Vector add_group(DType dtype, const
   return dtype == DTYPE_I8 ? sum + *scale * part : sum;
 }
 
-/* The last group of a row where it is not whole. */
-static __attribute__((noinline)) Vector add_tail(const Weights *w, int row, int first, const float *x, Vector sum) {
-  float wide[WEIGHT_GROUP] = {0}, of_x[WEIGHT_GROUP] = {0};
-  int count = w->cols - first;
-  CPU(widen)(w, row, first, count, wide);
-  memcpy(of_x, x + first, (size_t)count * sizeof(float));
-  return add_group(DTYPE_F32, wide, 0, NULL, of_x, sum);
+typedef float Four __attribute__((vector_size(16)));
+#ifdef __clang__
+#define MIX(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+typedef int32_t FourNumbers __attribute__((vector_size(16)));
+#define MIX(a, b, i, j, k, l) __builtin_shuffle(a, b, (FourNumbers){i, j, k, l})
+#endif
+
+static inline Four fold(Vector lanes) {
+  Four part[LANES / 4];
+  memcpy(part, &lanes, sizeof part);
+  for (int half = LANES / 8; half > 0; half /= 2)
+    for (int l = 0; l < half; l++) part[l] += part[l + half];
+  return part[0];
 }
 
-static float sum_lanes(Vector lanes) {
-  float lane[LANES];
-  memcpy(lane, &lanes, sizeof lane);
-  for (int half = LANES / 2; half > 0; half /= 2)
-    for (int l = 0; l < half; l++) lane[l] += lane[l + half];
-  return lane[0];
+/* The lanes of one vector, added up; and of four at once, in the same order. */
+static inline float sum_lanes(Vector lanes) {
+  Four part = fold(lanes);
+  return (part[0] + part[2]) + (part[1] + part[3]);
+}
+
+static inline Four sum_four(Vector a, Vector b, Vector c, Vector d) {
+  Four w = fold(a), x = fold(b), y = fold(c), z = fold(d);
+  Four wx = MIX(w, x, 0, 4, 1, 5) + MIX(w, x, 2, 6, 3, 7), yz = MIX(y, z, 0, 4, 1, 5) + MIX(y, z, 2, 6, 3, 7);
+  return MIX(wx, yz, 0, 1, 4, 5) + MIX(wx, yz, 2, 3, 6, 7);
+}
+
+/* The last group of row `row` where it is not whole. */
+static __attribute__((noinline)) float dot_tail(const Weights *w, int row, const float *x) {
+  float wide[WEIGHT_GROUP] = {0}, of_x[WEIGHT_GROUP] = {0};
+  int first = w->cols / WEIGHT_GROUP * WEIGHT_GROUP, count = w->cols - first;
+  CPU(widen)(w, row, first, count, wide);
+  memcpy(of_x, x + first, (size_t)count * sizeof(float));
+  return sum_lanes(add_group(DTYPE_F32, wide, 0, NULL, of_x, (Vector){0}));
 }
 
 /* out[j][i] = sum_k w[row + i][k] x[j][k] for `weights` rows of w and `sequences` rows of x. dtype, weights and
@@ -88,17 +108,19 @@ static inline __attribute__((always_inline)) void dot_tile(DType dtype, int weig
   int groups = weight_groups(w->cols), whole = w->cols / WEIGHT_GROUP;
   const float *scales = dtype == DTYPE_I8 ? w->scales + (int64_t)row * groups : NULL;
   int64_t at = row * w->stride;
-  for (int i = 0; i < weights; i++)
-    for (int j = 0; j < sequences; j++) sum[i][j] = (Vector){0};
+  UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] = (Vector){0};
   for (int g = 0; g < whole; g++)
     UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] =
         add_group(dtype, w->data, at + i * w->stride + g * WEIGHT_GROUP, scales ? scales + i * groups + g : NULL,
                   x.data + j * x.stride + g * WEIGHT_GROUP, sum[i][j]);
-  for (int i = 0; i < weights; i++)
-    for (int j = 0; j < sequences; j++) {
-      if (whole < groups) sum[i][j] = add_tail(w, row + i, whole * WEIGHT_GROUP, x.data + j * x.stride, sum[i][j]);
-      out[j][i] = sum_lanes(sum[i][j]);
-    }
+  UNROLL for (int j = 0; j < sequences; j++) {
+    if (weights == WEIGHT_TILE) {
+      Four sums = sum_four(sum[0][j], sum[1][j], sum[2][j], sum[3][j]);
+      memcpy(out[j], &sums, sizeof sums);
+    } else out[j][0] = sum_lanes(sum[0][j]);
+  }
+  for (int i = 0; i < weights && whole < groups; i++)
+    for (int j = 0; j < sequences; j++) out[j][i] += dot_tail(w, row + i, x.data + j * x.stride);
 }
 
 /* As dot_tile, for one row of w or WEIGHT_TILE of them. Returns the number of sequences done. */
@@ -106,7 +128,7 @@ static inline __attribute__((always_inline)) int dots_in(DType dtype, float out[
                                                          const Weights *w, int row, int weights, Rows x,
                                                          int sequences) {
   if (weights < WEIGHT_TILE) return dot_tile(dtype, 1, 1, out, w, row, x), 1;
-  if (sequences >= 4) return dot_tile(dtype, 4, 4, out, w, row, x), 4;
+  if (sequences >= 4 && TILE_VECTORS == 4) return dot_tile(dtype, 4, 4, out, w, row, x), 4; /* 16 sums in registers */
   if (sequences >= 2) return dot_tile(dtype, 4, 2, out, w, row, x), 2;
   return dot_tile(dtype, 4, 1, out, w, row, x), 1;
 }

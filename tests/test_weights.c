@@ -1,0 +1,117 @@
+/* ContextOptions.weights: what a CPU computes with weights in bf16 and int8 against float64 products with weights that
+ * were rounded here, by the definition. */
+#include "tests/backends.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { GROUP = 32 };
+
+/* To 8 significant bits, ties to even. Only numbers in the normal range. */
+static double to_bf16(double x) {
+  int exponent;
+  double fraction = frexp(x, &exponent);
+  return ldexp(nearbyint(ldexp(fraction, 8)), exponent - 8);
+}
+
+/* Every group of a row is a multiple of its largest number / 127. */
+static void to_int8(double *row, int cols) {
+  for (int first = 0; first < cols; first += GROUP) {
+    int end = first + GROUP < cols ? first + GROUP : cols;
+    double most = 0;
+    for (int i = first; i < end; i++) most = fmax(most, fabs(row[i]));
+    for (int i = first; i < end && most > 0; i++) row[i] = nearbyint(row[i] * 127 / most) * most / 127;
+  }
+}
+
+static double *rounded(Fixture *f, DType dtype, const double *values, int rows, int cols) {
+  double *w = host_values(f, (size_t)(rows * cols));
+  memcpy(w, values, (size_t)(rows * cols) * sizeof *w);
+  for (int i = 0; dtype == DTYPE_BF16 && i < rows * cols; i++) w[i] = to_bf16(w[i]);
+  for (int row = 0; dtype == DTYPE_I8 && row < rows; row++) to_int8(w + row * cols, cols);
+  return w;
+}
+
+static double *product(Fixture *f, const double *x, const double *w, int rows, int outputs, int inputs) {
+  double *y = host_values(f, (size_t)(rows * outputs));
+  for (int n = 0; n < rows; n++)
+    for (int m = 0; m < outputs; m++)
+      for (int k = 0; k < inputs; k++) y[n * outputs + m] += x[n * inputs + k] * w[m * inputs + k];
+  return y;
+}
+
+/* A GEMM, a product of few rows, and rows of the table. */
+static void expect_products(Fixture *f, DType dtype, int outputs, int inputs) {
+  OPS(f);
+  const double *first = random_values(f, 1, (size_t)(outputs * inputs));
+  const double *second = random_values(f, 2, (size_t)(outputs * inputs));
+  ParameterSpec specs[] = {matrix_spec(outputs, inputs, 0, first),
+                           norm_spec(inputs, random_values(f, 3, (size_t)inputs)),
+                           matrix_spec(outputs, inputs, 0, second)};
+  Parameters params = parameters_new(f, specs, 3);
+  Matrix w = params.groups[2].matrix;
+  const double *exact = rounded(f, dtype, second, outputs, inputs);
+  for (int rows = 1; rows <= 40; rows += 13) {
+    const double *x = random_values(f, 5, (size_t)(rows * inputs));
+    const double *want = product(f, x, exact, rows, outputs, inputs);
+    size_t count = (size_t)(rows * outputs);
+    Array in = array_compute(f, x, (size_t)(rows * inputs)), out = array_compute(f, NULL, count);
+    ops->linear(c, out.data, in.data, &params, w, rows);
+    expect_close(f, "linear", array_read(f, &out), want, count, TOLERANCE_F32);
+    Array sum = array_compute(f, host_values(f, count), count);
+    ops->decode_residual(c, sum.data, in.data, &params, w, &(Sequences){.rows = rows});
+    expect_close(f, "decode_residual", array_read(f, &sum), want, count, TOLERANCE_F32);
+  }
+  int32_t token = outputs - 1;
+  Array tokens = array_ints(f, &token, 1), row = array_compute(f, NULL, (size_t)inputs);
+  ops->embedding(c, row.data, &params, w, tokens.data, 1, 1, NULL);
+  expect_close(f, "embedding", array_read(f, &row), exact + token * inputs, (size_t)inputs, TOLERANCE_F32);
+  ops->release_parameters(c, &params);
+}
+
+static void in_narrow_weights(Fixture *f, DType dtype) {
+  Fixture own = {.backend = f->backend, .dtype = f->dtype, .test = f->test};
+  const ContextOptions options = {.dtype = DTYPE_F32, .weights = dtype};
+  Error error = {0};
+  if (!f->backend->open(&own.context, &options, &error)) fail_msg("%s", error.text);
+  const int shapes[][2] = {{1, 2}, {7, 5}, {64, 32}, {33, 70}, {200, 96}, {4, 700}};
+  for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+    expect_products(&own, dtype, shapes[i][0], shapes[i][1]);
+  fixture_free(&own);
+}
+
+static void test_narrow_weights(void **state) {
+  Fixture *f = *state;
+  if (fixture_is_cuda(f)) return;
+  in_narrow_weights(f, DTYPE_BF16);
+  in_narrow_weights(f, DTYPE_I8);
+}
+
+/* What trains does not get them, and a GPU says that it has none. */
+static void test_narrow_weights_are_read_only(void **state) {
+  Fixture *f = *state;
+  Fixture own = {.backend = f->backend, .dtype = f->dtype, .test = f->test, .expect_error = true};
+  const ContextOptions options = {.dtype = f->dtype, .weights = DTYPE_I8};
+  Error error = {0};
+  StepState report;
+  if (fixture_is_cuda(f)) {
+    assert_false(f->backend->open(&own.context, &options, &error));
+    assert_int_equal(error.code, EXIT_USAGE);
+    return;
+  }
+  if (!f->backend->open(&own.context, &options, &error)) fail_msg("%s", error.text);
+  ParameterSpec spec = matrix_spec(4, 6, 0, random_values(f, 1, 24));
+  Parameters params = parameters_new(&own, &spec, 1);
+  Array dy = array_compute(&own, random_values(f, 2, 8), 8), dx = array_compute(&own, random_values(f, 3, 12), 12);
+  f->backend->linear_backward_input(own.context, dx.data, dy.data, &params, params.groups[0].matrix, 2);
+  assert_int_equal(f->backend->poll(own.context, &report, 1, true, &error), -1);
+  assert_int_equal(error.code, EXIT_INTERNAL);
+  f->backend->release_parameters(own.context, &params);
+  fixture_free(&own);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_narrow_weights),
+                                     cmocka_unit_test(test_narrow_weights_are_read_only)};
+  return run_on_backends_in_f32("weights", tests, sizeof tests / sizeof tests[0]);
+}
