@@ -7,7 +7,7 @@
 #   make test-cuda-on-cpu [SANITIZE=address|race]   the CUDA kernels' tests on a machine without a GPU
 #   make check-spills [CUDA_ARCH=all]               that no kernel keeps variables in memory for want of registers
 #   make gpu-check [STAGE=parity|sanitize|speed]    everything that needs a real GPU: docs/gpu.md
-# Settings: CC=clang, NO_ONEDNN=1 (own GEMM), NO_CUDA=1 (no CUDA backend),
+# Settings: CC=clang, NO_CUDA=1 (no CUDA backend),
 #           CUDA_ARCH="80 90" or all (which GPUs; default: the one that is here, else 80 and 90), NO_INSTALL=1 (never
 #           install packages), V=1 (show the commands), CPPFLAGS and LDFLAGS (libraries in other places),
 #           CARRY=DIR (jansson, PCRE2 and cmocka in DIR/include and DIR/lib, as scripts/gpu_carry.sh puts them there).
@@ -43,13 +43,8 @@ archives = $(wildcard $(patsubst -L%,%/lib$(1).a,$(filter -L%,$(LDFLAGS)))) $(sh
 static_or_shared = $(if $(strip $(call archives,$(1))),-l:lib$(1).a,-l$(1))
 HAVE_JANSSON := $(call have_header,jansson.h)
 HAVE_PCRE2 := $(shell printf '$(HASH)define PCRE2_CODE_UNIT_WIDTH 8\n$(HASH)include <pcre2.h>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
-HAVE_ONEDNN := $(if $(NO_ONEDNN),,$(call have_header,dnnl.h))
 PACKAGE_CFLAGS := $(foreach package,jansson libpcre2-8,$(shell $(PKG_CONFIG) --cflags $(package) 2>/dev/null))
 LIBS := $(call static_or_shared,jansson) $(call static_or_shared,pcre2-8)
-ifeq ($(HAVE_ONEDNN),yes)
-DEFINES += -DINKLING_ONEDNN
-LIBS += -ldnnl
-endif
 # CUDA: by nvcc where it is found, or on the CPU (tests/cuda_on_cpu), or not at all.
 NVCC ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 ifeq ($(NO_CUDA)$(CUDA_ON_CPU)$(or $(wildcard $(NVCC)),$(shell command -v $(NVCC))),)
@@ -181,9 +176,6 @@ ifneq ($(HAVE_JANSSON),yes)
 endif
 ifneq ($(HAVE_PCRE2),yes)
 	@echo "make: PCRE2 is missing (its header pcre2.h was not found). Run scripts/install-deps.sh" >&2; exit 1
-endif
-ifneq ($(HAVE_ONEDNN),yes)
-	$(if $(NO_ONEDNN),,@echo "note: oneDNN is not installed; the built-in matrix product is used. scripts/install-deps.sh installs it.")
 endif
 
 # The packages may have been installed just now, so what needs them runs in a make of its own.

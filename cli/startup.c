@@ -17,9 +17,8 @@ bool startup_go_on(const char *doing, Error *error) {
   return !stop_signal || fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal), "stopped while %s", doing);
 }
 
-/* Waits for signals in a thread of its own. A handler would run on the stack of whatever it interrupts, and the
- * generated kernels of oneDNN 2.6 do not leave room for that: 15 of 400 small training runs that were sent one SIGINT
- * or SIGTERM ended in a corrupted heap, and 11 of 12 that were interrupted every few milliseconds. */
+/* Waits for signals in a thread of its own: a handler would run on the stack of whatever it interrupts, and kernels that
+ * a library has generated do not always leave room for that. */
 static void *wait_for_signals(void *argument) {
   const sigset_t *wanted = argument;
   for (int number; sigwait(wanted, &number) == 0;) {
@@ -45,16 +44,6 @@ static void take_signals(void) {
   else pthread_sigmask(SIG_UNBLOCK, &wanted, NULL);
 }
 
-/* A thread that waits for the next parallel loop should spin for some microseconds, because waking it costs more than
- * that, and then sleep: by default it spins for milliseconds, and when anything else runs on the machine the spinning
- * thread keeps the working one off its core. Measured on two cores beside one busy process: 41 ms a training step with
- * 10,000 rounds, more than 200 ms by default; alone, the two are equal, and 1,000 rounds cost half the speed. */
-static void limit_spinning(char **argv) {
-  if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY") || getenv("KMP_BLOCKTIME")) return;
-  if (setenv("GOMP_SPINCOUNT", "10000", 1) != 0 || setenv("KMP_BLOCKTIME", "1", 1) != 0) return;
-  execv("/proc/self/exe", argv); /* where that fails the program continues as it is */
-}
-
 /* A closed standard stream would be the next file that is opened, and text meant for a person would end in it. The null
  * device takes its place, for stdout in a mode in which writing fails. */
 static void open_standard_streams(void) {
@@ -69,9 +58,8 @@ static void file_was_cut(int number) {
   _exit(write(STDERR_FILENO, text, sizeof text - 1) < 0 ? EXIT_OUTPUT : EXIT_INPUT);
 }
 
-static void prepare_process(char **argv) {
+static void prepare_process(void) {
   open_standard_streams();
-  limit_spinning(argv);
   take_signals();
   signal(SIGBUS, file_was_cut);
   signal(SIGPIPE, SIG_IGN); /* a closed pipe and */
@@ -93,7 +81,7 @@ static bool print_information(const Options *options, const char *version, Error
 int startup_run(int argc, char **argv, const char *version, Options *options, Console *console,
                 bool (*run)(void *context, Error *error), void *context) {
   Error error = {0};
-  prepare_process(argv);
+  prepare_process();
   bool ok = options_parse(options, argc, argv, &error);
   *console = console_open(options->program, options->quiet);
   if (ok && (options->help || options->version)) ok = print_information(options, version, &error);

@@ -2,8 +2,7 @@
 # Installs what building and testing Inkling needs and this machine lacks, with the system's package manager.
 #
 # Does nothing where nothing is missing. Says what it will run; asks first on a terminal; as root without a terminal it goes
-# ahead. Where it cannot, or with NO_INSTALL=1, it prints the command to type and stops with status 1 (only oneDNN
-# missing: a note and status 0, because everything works without it).
+# ahead. Where it cannot, or with NO_INSTALL=1, it prints the command to type and stops with status 1.
 set -eu
 
 cc=${CC:-cc}
@@ -21,13 +20,11 @@ has_cmocka() {
 has_pcre2() { printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | "$cc" -E - >/dev/null 2>&1; }
 
 missing=
-optional=
 command -v "$cc" >/dev/null 2>&1 && has_header stdio.h || missing="$missing compiler"
 has_header jansson.h || missing="$missing jansson"
 has_pcre2 || missing="$missing pcre2"
 has_cmocka || missing="$missing cmocka"
-has_header dnnl.h || optional=onednn
-[ -n "$missing$optional" ] || exit 0
+[ -n "$missing" ] || exit 0
 
 # package NAME: its name for this package manager
 package() {
@@ -36,12 +33,10 @@ package() {
     apt-get:jansson) echo libjansson-dev ;;
     apt-get:pcre2) echo libpcre2-dev ;;
     apt-get:cmocka) echo libcmocka-dev ;;
-    apt-get:onednn) echo libdnnl-dev ;;
     dnf:compiler) echo gcc glibc-devel libgomp ;;
     dnf:jansson) echo jansson-devel ;;
     dnf:pcre2) echo pcre2-devel ;;
     dnf:cmocka) echo libcmocka-devel ;;
-    dnf:onednn) echo onednn-devel ;;
     *:compiler) echo gcc ;;
     *) echo "$1" ;;
   esac
@@ -55,9 +50,8 @@ for candidate in apt-get dnf pacman brew; do
   fi
 done
 if [ -z "$manager" ]; then
-  echo "install-deps: missing:$missing ${optional:+$optional (optional)}; no apt-get, dnf, pacman or brew here: install them by hand" >&2
-  [ -z "$missing" ]
-  exit
+  echo "install-deps: missing:$missing; no apt-get, dnf, pacman or brew here: install them by hand" >&2
+  exit 1
 fi
 
 as_root=
@@ -93,12 +87,7 @@ install() {
 }
 
 # shellcheck disable=SC2086 # the lists are words
-if [ -n "$missing" ] && ! install $missing $optional; then
-  # The optional package may be what this system does not have.
-  if [ -n "${NO_INSTALL:-}" ] || [ -z "$optional" ] || ! install $missing; then
-    echo "install-deps: not installed; type the command above and try again" >&2
-    exit 1
-  fi
-elif [ -z "$missing" ] && ! install $optional; then
-  echo "note: going on without oneDNN; the built-in matrix product is used" >&2
+if ! install $missing; then
+  echo "install-deps: not installed; type the command above and try again" >&2
+  exit 1
 fi
