@@ -134,10 +134,10 @@ $(BUILD)/tests/test_emulator: $(patsubst %,$(BUILD)/tests/cuda_on_cpu/%.cu.o,tes
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 
 # Programs that print numbers, or need a real GPU: no tests of `make test`.
-$(BUILD)/bench_kernels: $(patsubst %.c,$(BUILD)/%.o,$(filter-out bench/bench_bpe.c,$(wildcard bench/*.c))) $(LIBRARY_OBJECTS)
+$(BUILD)/bench_kernels: $(patsubst %.c,$(BUILD)/%.o,$(filter-out bench/bench_bpe.c bench/bench_gemm.c,$(wildcard bench/*.c))) $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
-$(BUILD)/bench_bpe: $(BUILD)/bench/bench_bpe.o $(LIBRARY_OBJECTS)
-	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
+$(BUILD)/bench_bpe $(BUILD)/bench_gemm: $(BUILD)/bench_%: $(BUILD)/bench/bench_%.o $(LIBRARY_OBJECTS)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS) -ldl
 $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 # What scripts/gpu_check.sh runs on the card; a build directory of its own, because the other one may be of another machine.

@@ -23,8 +23,8 @@
  *              Descriptors (Dropout, Attention, Rope, View, Sampling ...) are read before a call returns; a captured
  *              graph holds their numbers and pointers. Only the first run may allocate scratch space.
  * Rounding     a value that is stored in dt and used further, in the same operation or a later one, is used as stored.
- * Bits         same seed, machine, instruction set, threads and build: same bits. Reductions have a fixed order; there are
- *              no floating-point atomics. */
+ * Bits         same seed, machine, instruction set, threads and build: same bits. Reductions have a fixed order; there
+ *              are no floating-point atomics. */
 #ifndef INKLING_KERNELS_H
 #define INKLING_KERNELS_H
 

@@ -17,8 +17,8 @@ bool startup_go_on(const char *doing, Error *error) {
   return !stop_signal || fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal), "stopped while %s", doing);
 }
 
-/* Waits for signals in a thread of its own: a handler would run on the stack of whatever it interrupts, and kernels that
- * a library has generated do not always leave room for that. */
+/* Waits for signals in a thread of its own: a handler would run on the stack of whatever it interrupts, and kernels
+ * that a library has generated do not always leave room for that. */
 static void *wait_for_signals(void *argument) {
   const sigset_t *wanted = argument;
   for (int number; sigwait(wanted, &number) == 0;) {

@@ -2,6 +2,7 @@
 #include "training/run.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 void run_restart_log(Run *r) {
@@ -25,6 +26,11 @@ static bool log_step(Run *r, Error *error) {
   return metrics_append(&r->metrics, step, step * settings_tokens_per_step(&r->settings), values, 5, error);
 }
 
+/* NaN where the peak says nothing: what a CPU could do changes with all else that runs on the machine. */
+static double share_of_peak(const Run *r, double flops) {
+  return r->device.accelerator ? flops / r->peak_flops : (double)NAN;
+}
+
 static void show_progress(Run *r, bool logged) {
   const int64_t per_step = settings_tokens_per_step(&r->settings);
   const double tokens_per_s = speed(r), flops = model_step_flops(&r->config, per_step) / (double)per_step;
@@ -34,7 +40,7 @@ static void show_progress(Run *r, bool logged) {
                                    .val_loss = r->last_val_loss,
                                    .lr = (double)r->newest.lr,
                                    .tokens_per_s = tokens_per_s,
-                                   .peak = flops * tokens_per_s / r->peak_flops,
+                                   .peak = share_of_peak(r, flops * tokens_per_s),
                                    .seconds_left =
                                        (double)((r->settings.steps - r->newest.step) * per_step) / tokens_per_s};
   console_progress(&r->console, &numbers, logged);

@@ -9,8 +9,8 @@
 
 enum { SPINS = 1000 };
 
-/* A thread's run of pieces. The number of the job stands beside that of the next piece, so that a thread which comes late
- * cannot take pieces of another job than the one it has read. */
+/* A thread's run of pieces. The number of the job stands beside that of the next piece, so that a thread which comes
+ * late cannot take pieces of another job than the one it has read. */
 typedef struct Run {
   _Alignas(64) _Atomic uint64_t next; /* job << 32 | piece */
 } Run;
@@ -27,17 +27,18 @@ typedef struct Worker {
   pthread_t thread;
 } Worker;
 
+/* In three cache lines and more: what waiting threads look at, what working ones write, the rest. */
 struct Pool {
-  int threads, started; /* without the caller's */
+  _Alignas(64) atomic_uint number; /* of the newest job */
+  int threads, started;            /* with the caller's; without it */
   Run *runs;
   Worker *workers;
-  Job jobs[2];                     /* of odd and even numbers: the last is intact while the next is made */
-  _Alignas(64) atomic_uint number; /* of the newest job */
-  _Alignas(64) atomic_int left;    /* pieces of it that are not done */
-  _Alignas(64) atomic_int sleeping;
-  atomic_bool closing;
   pthread_mutex_t mutex;
+  _Alignas(64) atomic_int left; /* pieces of the newest job that are not done */
   pthread_cond_t wake;
+  _Alignas(64) Job jobs[2]; /* of even and odd numbers: the last is intact while the next is made */
+  atomic_int sleeping;
+  atomic_bool closing;
 };
 
 static void spin(void) {

@@ -5,8 +5,8 @@
  * Decoding reads every weight once per token and is bound by memory: a block of weight rows is read once and used for
  * all sequences while it lies in L1. Narrow weights are widened in registers; what they are multiplied with is fp32.
  * Every product is summed in LANES partial sums. Lane l takes the elements l, l + LANES, ... in rising order, and the
- * lanes are added in a fixed tree. Neither the number of sequences, their order, nor the number of threads enters into that, so row i
- * of a batch is the single run of its sequence, bit for bit.
+ * lanes are added in a fixed tree. Neither the number of sequences, their order, nor the number of threads enters into
+ * that, so row i of a batch is the single run of its sequence, bit for bit.
  *
  * A sequence whose position lies outside the cache writes nothing and attends to what the cache holds. */
 #include "kernels/cpu/rope.h"
@@ -43,7 +43,7 @@ static inline __attribute__((always_inline)) Vector load_weights(DType dtype, co
   if (dtype == DTYPE_BF16) return (Vector)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(from)), 16);
   return (Vector)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from)));
 #else
-  Vector wide;
+  Vector wide = {0};
   for (int l = 0; l < LANES; l++)
     wide[l] = dtype == DTYPE_BF16 ? bf16_to_f32(((const uint16_t *)from)[l]) : (float)((const int8_t *)from)[l];
   return wide;

@@ -18,8 +18,8 @@ enum {
 static int divide_up(int n, int by) { return (n + by - 1) / by; }
 static int smaller(int a, int b) { return a < b ? a : b; }
 
-/* from[depth][cols], rows `stride` apart -> panels of `width` columns: to[panel * size + k * width], zero up to the next
- * multiple of LANES. Rows are read from end to end, as memory likes it. */
+/* from[depth][cols], rows `stride` apart -> panels of `width` columns: to[panel * size + k * width], zero up to the
+ * next multiple of LANES. Rows are read from end to end, as memory likes it. */
 static inline __attribute__((always_inline)) void pack_columns(int width, int depth, int cols, const float *from,
                                                                int64_t stride, float *to, int64_t size) {
   for (int k = 0; k < depth; k++, from += stride, to += width) {
@@ -207,10 +207,12 @@ static void weight_gradient_pass(const WeightGradient *g, float *to, int i, int 
   enum { SIZE = (WEIGHT_DEPTH + 1) * STRIP };
   pack_columns(STRIP, depth, cols, g->dy + (int64_t)n * g->outputs + i, g->outputs, dy, SIZE);
   for (int j = 0; j < g->inputs; j += TILE_COLS, x += (WEIGHT_DEPTH + 1) * TILE_COLS)
-    for (int strip = 0; strip * STRIP < cols; strip++)
+    for (int strip = 0; strip * STRIP < cols; strip++) {
+      float *at = to + (int64_t)(i + strip * STRIP) * g->inputs + j;
       CPU(tile_multiply)
       (smaller(cols - strip * STRIP, STRIP), smaller(g->inputs - j, TILE_COLS), depth, dy + strip * SIZE, 1, STRIP, x,
-       TILE_COLS, to + (int64_t)(i + strip * STRIP) * g->inputs + j, g->inputs, add);
+       TILE_COLS, at, g->inputs, add);
+    }
 }
 
 /* Strips first .. last of the outputs over one segment of the rows. */
@@ -275,7 +277,7 @@ static void weight_gradient(Context *c, WeightGradient *g) {
   if (!memory) return;
   g->sums = sums ? memory : NULL;
   g->packed = memory + sums;
-  g->packed_first = (int *)(g->packed + g->packed_size * (size_t)c->threads);
+  g->packed_first = (void *)(g->packed + g->packed_size * (size_t)c->threads);
   for (int t = 0; t < c->threads; t++) g->packed_first[t] = -1;
   int least = g->block_rows == g->segment_rows ? 1 : 2; /* what several blocks need is packed again for every part */
   pool_run(c->pool, g->segments * g->strips, least, SPAN_STRIPS, weight_gradient_work, g);

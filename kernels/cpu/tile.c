@@ -1,7 +1,7 @@
 #include "kernels/cpu/tile.h"
 
-/* One tile; rows beyond `rows` are computed from its last row and not written. `vectors` is a constant at every call, so
- * that each call becomes straight code. */
+/* One tile; rows beyond `rows` are computed from its last row and not written. `vectors` is a constant at every call,
+ * so that each call becomes straight code. */
 static inline __attribute__((always_inline)) void tile(int vectors, int rows, int64_t depth, const float *a,
                                                        int64_t a_row, int64_t a_k, const float *b, int64_t b_row,
                                                        float *c, int64_t c_row, bool add) {
