@@ -27,7 +27,7 @@ typedef struct Worker {
   pthread_t thread;
 } Worker;
 
-/* In three cache lines and more: what waiting threads look at, what working ones write, the rest. */
+/* In cache lines of their own: what waiting threads look at, and what working ones write. */
 struct Pool {
   _Alignas(64) atomic_uint number; /* of the newest job */
   int threads, started;            /* with the caller's; without it */
@@ -36,9 +36,9 @@ struct Pool {
   pthread_mutex_t mutex;
   _Alignas(64) atomic_int left; /* pieces of the newest job that are not done */
   pthread_cond_t wake;
-  _Alignas(64) Job jobs[2]; /* of even and odd numbers: the last is intact while the next is made */
   atomic_int sleeping;
   atomic_bool closing;
+  Job jobs[2]; /* of even and odd numbers: the last is intact while the next is made */
 };
 
 static void spin(void) {
