@@ -53,6 +53,7 @@ typedef struct BenchModel {
  * training does not here. */
 typedef struct Operands {
   int sets;
+  bool warm; /* one set, which may stay in the caches */
   void *array[MAX_SETS][MAX_ARRAYS];
   BenchModel *model;
   Matrix w;

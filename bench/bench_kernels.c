@@ -3,19 +3,20 @@
  *   bench_kernels [--device cuda|cpu] [--isa v2|v3|v4] [--threads N] [--dtype bf16|f32] [--weights bf16|int8]
  *                 [--only GROUP,...] [--model NAME,...] [--batch N] [--head-rows N] [--autotune] [--json FILE] [--quick]
  *
- * First what the device reaches: a copy of 1 GiB (read and written bytes counted), a large GEMM. Then the operations at
- * the shapes of models, GEMMs, attention, decoding, whole training steps; groups: rates, elementwise, gemm, attention,
- * decode, train (small models with dropout, too, unless --model names them), and only when they are named token (of decode the whole tokens alone) and ceilings (rates that take a
- * second or two, to be measured beside a workload). Models: nano, demo, baby, 15m on a CPU, baby, 124m on a GPU, to
- * decode 15m, 110m, 124m; --model names others. --batch: sequences of the models that --model names, or else of 124m.
+ * First what the device reaches: a copy of 1 GiB (read and written bytes counted), a large GEMM. Then the operations
+ * at the shapes of models, GEMMs, attention, decoding, whole training steps; groups: rates, elementwise, gemm,
+ * attention, decode, train, and only when they are named token (of decode the whole tokens alone) and ceilings (rates
+ * that take a second or two, to be measured beside a workload). Models: nano, demo, baby, 15m on a CPU, baby, 124m on a
+ * GPU, to decode 15m, 110m, 124m; --model names others, and leaves out attention at the shapes of papers and training
+ * with dropout. --batch: sequences of the models that --model names, or else of 124m.
  *
  * Bytes and FLOPs are counted by the operation's formula, whatever the kernel really moves. A program that prints
  * numbers, no timed test: status 1 where an operation failed, which its row says.
  *
  * Timing: a recording of R calls (the backend replays it, as in training) is submitted K times between two waits, R and
- * K such that it takes 20 ms at least; median, tenth and ninetieth percentile of 11 such batches. Data are random, never
- * zeros; sets of arrays are used in turn, so that together they are larger than the caches. --quick: tiny shapes, to
- * try the program itself. */
+ * K such that it takes 20 ms at least; median, tenth and ninetieth percentile of 11 such batches. Data are random,
+ * never zeros; sets of arrays are used in turn, so that together they are larger than the caches. --quick: tiny shapes,
+ * to try the program itself. */
 #include "bench/bench.h"
 
 #include "util/compiler.h"

@@ -130,6 +130,7 @@ bool bench_sets(Bench *b, Operands *o, const Need *needs, int count) {
   double sets = ceil(wanted / bytes);
   o->sets = sets < 1 ? 1 : sets > MAX_SETS ? MAX_SETS : (int)sets;
   if (b->quick) o->sets = 2;
+  if (o->warm) o->sets = 1;
   for (int set = 0; set < o->sets; set++)
     for (int i = 0; i < count; i++) {
       o->array[set][i] = needs[i].count ? bench_array(b, needs[i].fill, needs[i].count) : NULL;

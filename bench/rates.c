@@ -79,7 +79,7 @@ typedef struct Product {
 /* FLOP/s; 0 after an error. */
 static double product_rate(Bench *b, Product p) {
   BenchModel m = model_of_matrix(p.outputs, p.inputs);
-  Operands o = {.model = &m, .rows = p.rows};
+  Operands o = {.model = &m, .rows = p.rows, .warm = true};
   if (!bench_model_ready(b, &m)) return 0;
   o.w = (Matrix){m.table.embedding.offset, p.outputs, p.inputs};
   Need needs[] = {{FILL_COMPUTE, (int64_t)p.rows * p.outputs}, {FILL_COMPUTE, (int64_t)p.rows * p.inputs}};
@@ -91,8 +91,8 @@ static double product_rate(Bench *b, Product p) {
   return ms > 0 ? 1e3 * k.flops / ms : 0;
 }
 
-/* The GEMM as training calls it: weights of one matrix, random numbers in and out. Which shape is the fastest depends on
- * a CPU's caches, so the best of several counts. */
+/* The GEMM as training calls it: weights of one matrix, random numbers in and out, always the same. Which shape is the
+ * fastest depends on a CPU's caches, so the best of several counts. */
 static void gemm_rate(Bench *b) {
   static const Product on_cpu[] = {{768, 768, 128}, {1024, 1024, 1024}, {2048, 1024, 512}, {4096, 2048, 384}};
   static const Product on_gpu[] = {{8192, 8192, 8192}}, to_try[] = {{64, 64, 64}};

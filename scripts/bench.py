@@ -8,13 +8,14 @@ Workloads: train-nano, train-demo, train-baby, train-15m, generate-15m, generate
 what stands before the hyphen. Each runs in a process of build/bench_kernels of its own: warm-up, then 11 timings, of
 which the table has the median, the tenth and the ninetieth percentile.
 
-Just before and just after each workload, and again at the very end, the ceilings are measured: for training the best rate
-of matrix products over several shapes, for generating the rate of reading as many bytes as the model reads for a token.
-The share of the ceiling counts the larger of the two. Where a workload is faster than its ceiling, the ceiling is not to
-be trusted and there is no share; where p90 / p10 or the two ceilings differ by more than 15 %, the row says that the spread
-is too large to quote.
+Just before and just after each workload, and again at the very end, the ceilings are measured: for training the best
+rate of matrix products over several shapes, for generating the rate of reading as many bytes as the model reads for a
+token. The share of the ceiling counts the larger of the two. Where a workload is faster than its ceiling, the ceiling
+is not to be trusted and there is no share; where p90 is more than 15 % above p10, or one of the two ceilings above the
+other, the row says that the spread is too large to quote. The shares of operations are those of bench_kernels: of a
+copy of 1 GiB, or of the same products, measured at the start of their process.
 
-The table goes to stdout; --json writes one line for the machine, for each workload, each operation and the last ceilings.
+The table goes to stdout; --json writes one line for the machine, each workload, each operation and the last ceilings.
 --quick tries the program itself on tiny shapes; its numbers mean nothing. A GPU is measured by `make gpu-check`.
 """
 
@@ -78,24 +79,19 @@ def parse_arguments():
 # ---- measuring -----------------------------------------------------------------------------------------------------
 
 
-def run_bench(args, groups, models):
+def run_bench(args, groups, models, quick=False):
     """Rows of one process of bench_kernels."""
     command = [args.bench, "--device", "cpu", "--only", groups, "--model", models]
     command += ["--isa", args.isa] if args.isa else []
     command += ["--threads", str(args.threads)] if args.threads else []
-    command += ["--quick"] if args.quick else []
+    command += ["--quick"] if quick or args.quick else []
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl", encoding="utf-8") as rows:
-        done = subprocess.run([*command, "--json", rows.name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              check=False)
+        command += ["--json", rows.name]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             tail = "\n".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-5:])
             sys.exit(f"{' '.join(command)} failed with status {done.returncode}:\n{tail}")
         return [json.loads(line) for line in rows]
-
-
-def decoded(models):
-    """Of a list of models, those that bench_kernels measures reading for: the ones that it decodes."""
-    return [m for m in models.split(",") if m in GENERATE + ("tiny",)]
 
 
 def measure_ceilings(args, models):
@@ -171,10 +167,10 @@ def processor():
 
 def machine(args):
     """What everything below was measured on and with."""
-    device = run_bench(args, "ceilings", args.workloads[0].models)[0]
+    load, device = os.getloadavg()[0], run_bench(args, "ceilings", "tiny", quick=True)[0]
     return {"kind": "machine", "processor": processor(), "isa": device["isa"], "threads": device["threads"],
             "dtype": device["dtype"], "compiler": device["compiler"], "commit": device["commit"],
-            "device": device["device"], "load": os.getloadavg()[0], "quick": args.quick}
+            "device": device["device"], "load": load, "quick": args.quick}
 
 
 def rate_text(kind, value):
@@ -192,7 +188,8 @@ def share_text(row):
 
 def print_workload(row):
     print(f"{row['workload']:<14} {row['batch']:>5} {row['tokens_per_s']:>11.1f} {row['step_ms']:>11.4f} "
-          f"{row['step_ms_p10']:>11.4f} {row['step_ms_p90']:>11.4f} {row['peak_memory_bytes'] / 1048576:>9.1f}  {share_text(row)}")
+          f"{row['step_ms_p10']:>11.4f} {row['step_ms_p90']:>11.4f} {row['peak_memory_bytes'] / 1048576:>9.1f}  "
+          f"{share_text(row)}")
     for reason in row["why_not"]:
         print(f"{'':<14} the spread is too large to quote: {reason}")
 
@@ -206,7 +203,8 @@ def print_operation(row):
     speed += f", {1e3 * row['tflop_per_s']:.1f} GFLOP/s" if row["flops"] else ""
     share = f"{100 * row['share']:.0f} % of {row['share_of']}" if row["share"] is not None else ""
     why_not = f"  not to be quoted: {'; '.join(row['why_not'])}" if row["why_not"] else ""
-    print(f"{name} {row['ms']:>10.4f} {row['ms_p10']:>10.4f} {row['ms_p90']:>10.4f}  {speed:<28} {share:<13}{why_not}".rstrip())
+    times = f"{row['ms']:>10.4f} {row['ms_p10']:>10.4f} {row['ms_p90']:>10.4f}"
+    print(f"{name} {times}  {speed:<28} {share:<13}{why_not}".rstrip())
 
 
 def print_rows(rows, printed):
@@ -215,44 +213,52 @@ def print_rows(rows, printed):
         if row["kind"] not in printed:
             printed.add(row["kind"])
             if row["kind"] == "workload":
-                print(f"{'workload':<14} {'batch':>5} {'tokens/s':>11} {'ms a step':>11} {'p10':>11} {'p90':>11} {'peak MiB':>9}"
-                      "  share of the ceiling")
+                print(f"{'workload':<14} {'batch':>5} {'tokens/s':>11} {'ms a step':>11} {'p10':>11} {'p90':>11} "
+                      f"{'peak MiB':>9}  share of the ceiling")
             else:
                 print(f"\n{'model':<5} {'operation':<30} {'shape':<24} {'ms':>10} {'p10':>10} {'p90':>10}")
         (print_workload if row["kind"] == "workload" else print_operation)(row)
     sys.stdout.flush()
 
 
-def last_ceilings(args, rows):
-    """Measures them again and compares each with the first one of this run."""
-    models = ",".join(dict.fromkeys(m for w in args.workloads for m in w.models.split(",")))
-    found = measure_ceilings(args, models)
-    print("\nceilings at the end: " + ", ".join(
-        [f"GEMM {rate_text('gemm', found['gemm'])}"]
-        + [f"reading for {m} {rate_text('read', found['read'][m])}" for m in decoded(models)]))
+def first_ceilings(rows):
+    """The first value of each, by kind and model."""
     first = {}
     for row in rows:
         key = ("read", row["model"]) if row.get("ceiling") == "read" else ("gemm", None)
         first.setdefault(key, row["ceiling_before"])
-    drift = {}
-    for (kind, model), value in first.items():
-        drift[f"{kind} {model}" if model else kind] = ratio(value, found["read"][model] if kind == "read" else found["gemm"])
-    for name, factor in drift.items():
-        if factor > TOO_LARGE:
-            print(f"the ceiling {name} differs by {100 * (factor - 1):.0f} % from the first one: the machine did not keep its "
-                  "speed, and rows of this run are not to be compared with each other")
+    return first
+
+
+def last_ceilings(args, rows):
+    """Measures them again and compares each with the first one of this run."""
+    models = ",".join(dict.fromkeys(m for w in args.workloads for m in w.models.split(",")))
+    found, drift = measure_ceilings(args, models), {}
+    texts = [f"GEMM {rate_text('gemm', found['gemm'])}"]
+    texts += [f"reading for {model} {rate_text('read', value)}" for model, value in found["read"].items()]
+    print("\nceilings at the end: " + ", ".join(texts))
+    for (kind, model), value in first_ceilings(rows).items():
+        name, now = (f"read {model}", found["read"][model]) if kind == "read" else ("gemm", found["gemm"])
+        drift[name] = ratio(value, now)
+        if drift[name] > TOO_LARGE:
+            print(f"the ceiling {name} differs by {100 * (drift[name] - 1):.0f} % from the first one: the machine did "
+                  "not keep its speed, and rows of this run are not to be compared with each other")
     return {"kind": "ceilings", **found, "drift": drift}
+
+
+def print_head(args, row):
+    load, cpus = row["load"], len(os.sched_getaffinity(0))
+    if load > 0.3 * cpus:
+        print(f"note: load {load:.1f} on {cpus} CPUs at the start; a busy machine measures noise", file=sys.stderr)
+    print(f"Inkling {row['commit']}, {row['compiler']}; {row['processor']}; {row['device']}; ISA {row['isa']}, "
+          f"{row['threads']} thread{'s' if row['threads'] > 1 else ''}, {row['dtype']}"
+          + ("; tiny shapes, these numbers mean nothing" if args.quick else "") + "\n", flush=True)
 
 
 def main():
     args = parse_arguments()
-    if os.getloadavg()[0] > 0.3 * len(os.sched_getaffinity(0)):
-        print(f"note: load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} CPUs before the start; a busy machine "
-              "measures noise", file=sys.stderr)
     lines = [machine(args)]
-    print(f"Inkling {lines[0]['commit']}, {lines[0]['compiler']}; {lines[0]['processor']}; {lines[0]['device']}; "
-          f"ISA {lines[0]['isa']}, {lines[0]['threads']} thread{'s' if lines[0]['threads'] > 1 else ''}, {lines[0]['dtype']}"
-          + ("; tiny shapes, these numbers mean nothing" if args.quick else "") + "\n", flush=True)
+    print_head(args, lines[0])
     printed = set()
     for workload in args.workloads:
         rows = measure(args, workload)

@@ -4,12 +4,12 @@
     git clone https://github.com/karpathy/llama2.c
     scripts/compare_llama2c.py --llama2c llama2.c [RUN] [--model 15m|110m] [--rounds 5] [--threads 2]
 
-RUN is a run directory of ./train; without one, both get random weights of --model with a vocabulary of 32,000 tokens. The
-script writes the weights in llama2.c's format (queries and keys reordered: it rotates neighbors, Hugging Face halves) with
-a tokenizer whose texts are the ids, and builds run.c with -O3 -march=native -fopenmp and, as llama2.c's own `make runomp`
-does, with -Ofast, which alone vectorizes its sums. First both generate greedily from token 1: `same` says how many tokens
-are equal until the first difference, which there may be: sums are added in another order. Then rounds alternate (and the
-one that goes first changes).
+RUN is a run directory of ./train; without one, both get random weights of --model with a vocabulary of 32,000 tokens.
+The script writes the weights in llama2.c's format (queries and keys reordered: it rotates neighbors, Hugging Face
+halves) with a tokenizer whose texts are the ids, and builds run.c with -O3 -march=native -fopenmp and, as llama2.c's
+own `make runomp` does, with -Ofast, which alone vectorizes its sums. First both generate greedily from token 1: `same`
+says how many tokens are equal until the first difference, which there may be: sums are added in another order. Then
+rounds alternate (and the one that goes first changes).
 
 Prints one JSON line a system on stdout: tokens per second, the median over the rounds of the mean over the tokens of a
 round of --tokens (without the first token in llama2.c, without the first 12 in ./generate), greedily; and
@@ -36,7 +36,7 @@ SHAPES = {  # layers, heads, dim, ffn, ctx
 }
 VOCAB = 32000
 WARM_UP = 12  # tokens before the timed ones of ./generate --bench
-BUILDS = {"llama2.c -O3": ["-O3", "-march=native", "-fopenmp"], "llama2.c -Ofast": ["-Ofast", "-march=native", "-fopenmp"]}
+BUILDS = {f"llama2.c {level}": [level, "-march=native", "-fopenmp"] for level in ("-O3", "-Ofast")}
 
 
 def parse_arguments():
@@ -123,7 +123,8 @@ def write_random_run(directory, model):
     for name, shape in random_tensors(layers, dim, ffn):
         count = shape[0] * shape[-1] if len(shape) == 2 else shape[0]
         start = generator.randrange(period)
-        data.append((block[start:] + block * (count // period + 1))[:count] if len(shape) == 2 else array.array("f", [1]) * count)
+        matrix = (block[start:] + block * (count // period + 1))[:count]
+        data.append(matrix if len(shape) == 2 else array.array("f", [1]) * count)
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [at, at + 4 * count]}
         at += 4 * count
     text = json.dumps(header).encode()
@@ -187,12 +188,13 @@ def neighbors(weights, heads, head_dim):
 def write_checkpoint(path, run, config):
     tensors = Tensors(run)
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
-    head_dim, ctx, tied = config["hidden_size"] // heads, config["max_position_embeddings"], config["tie_word_embeddings"]
+    dim, vocab, ctx = config["hidden_size"], config["vocab_size"], config["max_position_embeddings"]
+    head_dim, tied = dim // heads, config["tie_word_embeddings"]
     of_layers = ("input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
                  "post_attention_layernorm", "mlp.gate_proj", "mlp.down_proj", "mlp.up_proj")
     with open(path, "wb") as out:
-        out.write(struct.pack("<7i", config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"], heads,
-                              kv_heads, config["vocab_size"] if tied else -config["vocab_size"], ctx))
+        out.write(struct.pack("<7i", dim, config["intermediate_size"], config["num_hidden_layers"], heads, kv_heads,
+                              vocab if tied else -vocab, ctx))
         out.write(tensors.read("model.embed_tokens.weight"))
         for name in of_layers:
             for layer in range(config["num_hidden_layers"]):
@@ -229,12 +231,14 @@ class Comparison:
         ctx = self.config["max_position_embeddings"]
         self.tokens = getattr(args, "tokens", ctx)
         if not WARM_UP + 1 < self.tokens <= ctx:
-            sys.exit(f"{self.tokens} tokens in a context of {ctx}: a round has more than {WARM_UP + 1}, all in the context")
+            sys.exit(f"{self.tokens} tokens in a context of {ctx}: a round has more than {WARM_UP + 1}, all in the "
+                     "context")
         self.environment = dict(os.environ, OMP_NUM_THREADS=str(args.threads))
         write_checkpoint(self.path("model.bin"), self.run, self.config)
         write_ids(self.path("tokenizer.bin"), self.config["vocab_size"])
         for name, flags in BUILDS.items():
-            execute([os.environ.get("CC", "gcc"), *flags, os.path.join(args.llama2c, "run.c"), "-o", self.path(name), "-lm"])
+            source = os.path.join(args.llama2c, "run.c")
+            execute([os.environ.get("CC", "gcc"), *flags, source, "-o", self.path(name), "-lm"])
 
     def path(self, name):
         return os.path.join(self.work, name)
@@ -245,14 +249,15 @@ class Comparison:
                         "-n", str(self.tokens)], env=self.environment)
         ids = [int(word) for word in done.stdout.split()]
         if len(ids) < self.tokens:
-            sys.exit(f"{name} stopped after {len(ids)} of {self.tokens} tokens: it takes token 1 for the end of the text, and "
-                     "this model generates it; compare another one")
+            sys.exit(f"{name} stopped after {len(ids)} of {self.tokens} tokens: it takes token 1 for the end of the "
+                     "text, and this model generates it; compare another one")
         speed = re.search(rb"achieved tok/s: ([0-9.]+)", done.stderr)
         return ids, float(speed.group(1)) if speed else sys.exit(f"{name} printed no speed")
 
     def generate(self, *more):
-        command = [self.args.generate, self.run, "--threads", str(self.args.threads), "--device", "cpu", "--quiet", *more]
-        return execute(command + (["--isa", self.args.isa] if self.args.isa else []), env=self.environment).stdout
+        command = [self.args.generate, self.run, "--threads", str(self.args.threads), "--device", "cpu", "--quiet"]
+        command += ["--isa", self.args.isa] if self.args.isa else []
+        return execute([*command, *more], env=self.environment).stdout
 
     def inkling(self):
         """Tokens per second, and the whole line."""
@@ -300,10 +305,10 @@ def main():
                 print(f"round {number + 1}/{args.rounds}: {name} {speed:.1f} tokens/s", file=sys.stderr)
     peer = max(statistics.median(speeds[name]) for name in BUILDS)
     shape = {"model": args.run or args.model, "tokens": comparison.tokens, "threads": args.threads, "same": same}
+    more = {name: {"flags": " ".join(flags)} for name, flags in BUILDS.items()}
+    more["inkling"] = {key: details[key] for key in ("isa", "dtype", "compiler", "commit", "params")}
     for name in systems:
-        more = {key: details[key] for key in ("isa", "dtype", "compiler", "commit", "params")} if name == "inkling" else {
-            "flags": " ".join(BUILDS[name])}
-        report(name, speeds[name], peer, {**shape, **more})
+        report(name, speeds[name], peer, {**shape, **more[name]})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/bin/sh
-# That `make bench` runs to its end, and what its JSON holds; its numbers are not looked at. Prints `ok NAME` or `not ok NAME: why` a
-# check and `done` at the end. Argument: the build directory. Where there is no python3 nothing is checked.
+# That `make bench` runs to its end, and what its JSON holds; its numbers are not looked at. Prints `ok NAME` or
+# `not ok NAME: why` a check and `done` at the end. Argument: the build directory. Without python3 nothing is checked.
 set -u
 
 program=$1/bench_kernels
@@ -35,9 +35,10 @@ check "a row for training" in_table '^train-tiny .* of GEMM\|^train-tiny .*not t
 check "a row for generating" in_table '^generate-tiny .* of reading\|^generate-tiny .*not trustworthy'
 check "rows for operations" in_table '^tiny  *attention_backward '
 check "the machine" has_keys machine "processor isa threads dtype compiler commit device load"
-check "workloads" has_keys workload "workload tokens_per_s step_ms step_ms_p10 step_ms_p90 peak_memory_bytes params dtype batch
-  ceiling ceiling_before ceiling_after trusted_ceiling share spread quotable why_not"
-check "operations" has_keys operation "group model operation shape ms ms_p10 ms_p90 gb_per_s tflop_per_s share spread quotable"
+check "workloads" has_keys workload "workload tokens_per_s step_ms step_ms_p10 step_ms_p90 peak_memory_bytes params
+  dtype batch ceiling ceiling_before ceiling_after trusted_ceiling share spread quotable why_not"
+check "operations" has_keys operation "group model operation shape ms ms_p10 ms_p90 gb_per_s tflop_per_s
+  share spread quotable"
 check "the ceilings at the end" has_keys ceilings "gemm read drift"
 check "no share above its ceiling" python3 -c "
 import json, sys
@@ -45,6 +46,8 @@ shares = [json.loads(line).get('share') for line in open('$work/rows.jsonl')]
 sys.exit(any(share is not None and not 0 <= share <= 1 for share in shares))"
 check "one workload on one thread" bench --only train --threads 1
 check "says how many threads" in_table ', 1 thread,'
-if in_table generate; then echo "not ok --only leaves the others out: generate"; else echo "ok --only leaves the others out"; fi
-if bench --only nothing; then echo "not ok an unknown workload: accepted"; else check "an unknown workload" grep -q "train-tiny" "$work/err"; fi
+if in_table generate; then echo "not ok --only leaves the others out: generate"
+else echo "ok --only leaves the others out"; fi
+if bench --only nothing; then echo "not ok an unknown workload: accepted"
+else check "an unknown workload" grep -q "train-tiny" "$work/err"; fi
 echo "done"
