@@ -133,6 +133,8 @@ Quantiles bench_row(Bench *b, Case k, Operands *o, const Need *needs, int count)
 /* ---- the groups, a file each ---- */
 
 void bench_rates(Bench *b);
+void bench_copy_rates(Bench *b); /* parts of it */
+void bench_gemm_rate(Bench *b);
 /* What nothing on this device can pass, quickly: the rate of products and, on a CPU, of reading as many bytes as each
  * model reads for a token. */
 void bench_ceilings(Bench *b, BenchModel *const *models, int count);

@@ -1,7 +1,5 @@
-/* What the device reaches: copies, writes, products, and on a CPU reading. */
+/* What the device reaches: copies, writes, products. */
 #include "bench/bench.h"
-#include "util/clock.h"
-#include "util/memory.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,7 +25,7 @@ static void call_download(Bench *b, const Operands *o, int set) {
   b->ops->download(b->c, host_buffer, o->array[set][0], (size_t)o->rows * 1024);
 }
 
-static void copy_rates(Bench *b) {
+void bench_copy_rates(Bench *b) {
   int mega = b->quick ? 1 : 1024;
   Operands o = {.rows = mega * 1024};
   Need needs[] = {{FILL_FLOATS, (int64_t)mega << 18}, {FILL_FLOATS, (int64_t)mega << 18}};
@@ -93,7 +91,7 @@ static double product_rate(Bench *b, Product p) {
 
 /* The GEMM as training calls it: weights of one matrix, random numbers in and out, always the same. Which shape is the
  * fastest depends on a CPU's caches, so the best of several counts. */
-static void gemm_rate(Bench *b) {
+void bench_gemm_rate(Bench *b) {
   static const Product on_cpu[] = {{768, 768, 128}, {1024, 1024, 1024}, {2048, 1024, 512}, {4096, 2048, 384}};
   static const Product on_gpu[] = {{8192, 8192, 8192}}, to_try[] = {{64, 64, 64}};
   const Product *list = b->quick ? to_try : b->accelerator ? on_gpu : on_cpu;
@@ -122,80 +120,12 @@ static void write_rate(Bench *b) {
 }
 
 void bench_rates(Bench *b) {
-  copy_rates(b);
-  gemm_rate(b);
+  bench_copy_rates(b);
+  bench_gemm_rate(b);
   write_rate(b);
   if (b->quick) return;
   double peak = b->ops->peak_flops(b->c);
   if (!bench_alive(b, "peak_flops")) return;
   printf("peak_flops() of the backend: %.3f TFLOP/s\n", 1e-12 * peak);
   bench_json(b, "{\"kind\": \"rate\", \"name\": \"peak_flops\", \"value\": %.6g, \"unit\": \"FLOP/s\"}", peak);
-}
-
-/* ---- reading ---- */
-
-/* Sums a thread's part, as so many streams side by side as the hardware may like better. */
-static uint64_t read_part(const uint64_t *data, size_t count, int streams) {
-  uint64_t sum = 0;
-  const size_t each = count / (size_t)streams;
-  if (streams == 1)
-    for (size_t i = 0; i < count; i++) sum += data[i];
-  else
-    for (size_t i = 0; i < each; i++) sum += data[i] + data[each + i] + data[2 * each + i] + data[3 * each + i];
-  return sum;
-}
-
-/* Seconds of one pass through the buffer, every thread through a part of its own. */
-static double read_all(const uint64_t *data, size_t count, int threads, int streams, int passes) {
-  static volatile uint64_t result; /* so that the sum is needed */
-  uint64_t sum = 0;
-  const double start = clock_seconds();
-  for (int pass = 0; pass < passes; pass++) {
-#pragma omp parallel for num_threads(threads) reduction(+ : sum)
-    for (int t = 0; t < threads; t++) {
-      size_t part = count / (size_t)threads;
-      sum += read_part(data + part * (size_t)t, part, streams);
-    }
-  }
-  result = sum;
-  (void)result;
-  return (clock_seconds() - start) / passes;
-}
-
-/* Bytes/s of reading the same `bytes` over and over: what is left in the caches between two passes is what a model of
- * that size finds there. The better of two ways to read. */
-static double read_rate(Bench *b, double bytes) {
-  ContextInfo info;
-  b->ops->info(b->c, &info);
-  size_t count = (size_t)bytes / (4 * sizeof(uint64_t) * (size_t)info.threads) * 4 * (size_t)info.threads;
-  uint64_t *data = count ? memory_allocate(64, count * sizeof *data) : NULL;
-  if (!data) return 0;
-  memset(data, 1, count * sizeof *data);
-  double best = 0;
-  for (int streams = 1; streams <= 4; streams += 3) {
-    double seconds[MAX_BATCHES];
-    const double once = read_all(data, count, info.threads, streams, 1);
-    const int passes = b->quick || once > 20e-3 ? 1 : (int)ceil(20e-3 / once);
-    for (int i = 0; i < b->batches; i++) seconds[i] = read_all(data, count, info.threads, streams, passes);
-    best = fmax(best, (double)count * sizeof *data / quantiles_of(seconds, (size_t)b->batches).median);
-  }
-  free(data);
-  return best;
-}
-
-void bench_ceilings(Bench *b, BenchModel *const *models, int count) {
-  const int batches = b->batches;
-  if (!b->quick) b->batches = 5;
-  if (b->accelerator) copy_rates(b);
-  gemm_rate(b);
-  for (int i = 0; i < count && !b->accelerator; i++) {
-    const double bytes = bench_token_bytes(b, &models[i]->config, 1), rate = read_rate(b, bytes);
-    if (rate <= 0) continue;
-    printf("%-8s reading its %.1f MB again and again: %.1f GB/s\n", models[i]->name, 1e-6 * bytes, 1e-9 * rate);
-    bench_json(b,
-               "{\"kind\": \"rate\", \"name\": \"read\", \"model\": \"%s\", \"bytes\": %.0f, \"value\": %.6g, "
-               "\"unit\": \"byte/s\"}",
-               models[i]->name, bytes, rate);
-  }
-  b->batches = batches;
 }
