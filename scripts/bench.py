@@ -13,7 +13,7 @@ rate of matrix products over several shapes, for generating the rate of reading 
 token. The share of the ceiling counts the larger of the two. Where a workload is faster than its ceiling, the ceiling
 is not to be trusted and there is no share; where p90 is more than 15 % above p10, or one of the two ceilings above the
 other, the row says that the spread is too large to quote. The shares of operations are those of bench_kernels: of a
-copy of 1 GiB, or of the same products, measured at the start of their process.
+copy of 1 GiB, or of the same products, measured at the start of their process; what is above it works in the caches.
 
 The table goes to stdout; --json writes one line for the machine, each workload, each operation and the last ceilings.
 --quick tries the program itself on tiny shapes; its numbers mean nothing. A GPU is measured by `make gpu-check`.
@@ -201,9 +201,10 @@ def print_operation(row):
         return
     speed = f"{row['gb_per_s']:.1f} GB/s" if row["bytes"] else ""
     speed += f", {1e3 * row['tflop_per_s']:.1f} GFLOP/s" if row["flops"] else ""
-    share = f"{100 * row['share']:.0f} % of {row['share_of']}" if row["share"] is not None else ""
+    above = f"above {row['share_of']}" if row["bytes"] or row["flops"] else ""
+    share = f"{100 * row['share']:.0f} % of {row['share_of']}" if row["share"] is not None else above
     why_not = f"  not to be quoted: {'; '.join(row['why_not'])}" if row["why_not"] else ""
-    times = f"{row['ms']:>10.4f} {row['ms_p10']:>10.4f} {row['ms_p90']:>10.4f}"
+    times = f"{row['ms']:>10.4g} {row['ms_p10']:>10.4g} {row['ms_p90']:>10.4g}"
     print(f"{name} {times}  {speed:<28} {share:<13}{why_not}".rstrip())
 
 
