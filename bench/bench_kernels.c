@@ -1,7 +1,8 @@
 /* How fast is every operation of kernels.h on this device, and which part of what the device can do is that?
  *
  *   bench_kernels [--device cuda|cpu] [--isa v2|v3|v4] [--threads N] [--dtype bf16|f32] [--weights bf16|int8]
- *                 [--only GROUP,...] [--model NAME,...] [--batch N] [--head-rows N] [--autotune] [--json FILE] [--quick]
+ *                 [--only GROUP,...] [--model NAME,...] [--batch N] [--head-rows N] [--autotune] [--json FILE]
+ *                 [--quick]
  *
  * First what the device reaches: a copy of 1 GiB (read and written bytes counted), a large GEMM. Then the operations
  * at the shapes of models, GEMMs, attention, decoding, whole training steps; groups: rates, elementwise, gemm,

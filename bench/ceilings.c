@@ -2,6 +2,7 @@
 #include "bench/bench.h"
 #include "util/clock.h"
 #include "util/memory.h"
+#include "util/pool.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -48,42 +49,62 @@ static ReadFunction *widest_read(void) {
   return read_narrow;
 }
 
-/* Seconds of one pass through the buffer, every thread through a part of its own. */
-static double read_all(const Block *data, size_t count, int threads, size_t streams, int passes) {
-  static volatile uint64_t result; /* so that the sum is needed */
-  ReadFunction *const read_part = widest_read();
-  const size_t part = count / (size_t)threads;
-  uint64_t sum = 0;
+enum { PIECE = 4096, MOST_PIECES = 64 }; /* blocks that are read at a time, and pieces that a thread takes at a time */
+
+typedef struct Reading {
+  const Block *data;
+  size_t streams;
+  ReadFunction *read;
+  _Atomic uint64_t *sum; /* so that it is needed */
+} Reading;
+
+static void read_pieces(const void *job, int begin, int end, int thread) {
+  const Reading *r = job;
+  (void)thread;
+  *r->sum += r->read(r->data + (size_t)begin * PIECE, (size_t)(end - begin) * PIECE, r->streams);
+}
+
+/* Seconds of one pass through all pieces. */
+static double time_reading(Pool *pool, int pieces, const Reading *r, int passes) {
   const double start = clock_seconds();
-  for (int pass = 0; pass < passes; pass++) {
-#pragma omp parallel for num_threads(threads) reduction(+ : sum)
-    for (int t = 0; t < threads; t++) sum += read_part(data + part * (size_t)t, part, streams);
-  }
-  result = sum;
-  (void)result;
+  for (int pass = 0; pass < passes; pass++) pool_run(pool, pieces, 1, MOST_PIECES, read_pieces, r);
   return (clock_seconds() - start) / passes;
 }
 
-/* Bytes/s of reading the same `bytes` over and over: what is left in the caches between two passes is what a model of
- * that size finds there. The better of two ways to read. */
-static double read_rate(Bench *b, double bytes) {
-  ContextInfo info;
-  b->ops->info(b->c, &info);
-  const size_t multiple = 4 * (size_t)info.threads, count = (size_t)bytes / (multiple * sizeof(Block)) * multiple;
-  Block *data = count ? memory_allocate(sizeof(Block), count * sizeof *data) : NULL;
-  if (!data) return 0;
-  memset(data, 1, count * sizeof *data);
-  double best = 0;
+/* The better of two ways to read, in seconds. */
+static double read_seconds(const Bench *b, Pool *pool, const Block *data, int pieces) {
+  double best = INFINITY;
   for (size_t streams = 1; streams <= 4; streams += 3) {
     double seconds[MAX_BATCHES];
-    read_all(data, count, info.threads, streams, 1);
-    const double once = read_all(data, count, info.threads, streams, 1);
+    _Atomic uint64_t sum = 0;
+    const Reading r = {data, streams, widest_read(), &sum};
+    time_reading(pool, pieces, &r, 1);
+    const double once = time_reading(pool, pieces, &r, 1);
     const int passes = b->quick || once > 20e-3 ? 1 : (int)ceil(20e-3 / once);
-    for (int i = 0; i < b->batches; i++) seconds[i] = read_all(data, count, info.threads, streams, passes);
-    best = fmax(best, (double)count * sizeof *data / quantiles_of(seconds, (size_t)b->batches).median);
+    for (int i = 0; i < b->batches; i++) seconds[i] = time_reading(pool, pieces, &r, passes);
+    best = fmin(best, quantiles_of(seconds, (size_t)b->batches).median);
   }
-  free(data);
   return best;
+}
+
+/* Bytes/s of reading the same `bytes` over and over, with the threads that the operations have: what is left in the
+ * caches between two passes is what a model of that size finds there. 0: no memory. */
+static double read_rate(Bench *b, double bytes) {
+  ContextInfo info;
+  Error error = {0};
+  Pool *pool = NULL;
+  b->ops->info(b->c, &info);
+  const int pieces = (int)ceil(bytes / (PIECE * sizeof(Block)));
+  const size_t size = (size_t)pieces * PIECE * sizeof(Block);
+  Block *data = memory_allocate(sizeof(Block), size);
+  double rate = 0;
+  if (data && pool_open(&pool, info.threads, &error)) {
+    memset(data, 1, size);
+    rate = (double)size / read_seconds(b, pool, data, pieces);
+  }
+  pool_close(pool);
+  free(data);
+  return rate;
 }
 
 void bench_ceilings(Bench *b, BenchModel *const *models, int count) {

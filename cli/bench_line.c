@@ -26,10 +26,12 @@ bool bench_line_print(const BenchLine *line, Error *error, const char *format, .
          "\"step_ms_mean\": %.4f, \"steps\": %" PRId64 ", \"peak_memory_bytes\": %zu, ",
          (double)line->tokens_per_step / s->median, 1e3 * s->median, 1e3 * s->p10, 1e3 * s->p90, 1e3 * s->mean,
          line->steps, peak_memory(&info));
-  printf("\"device\": \"%s\", \"isa\": %s%s%s, \"dtype\": \"%s\", \"threads\": %d, \"compiler\": \"%s\", "
+  printf("\"device\": \"%s\", \"isa\": %s%s%s, \"dtype\": \"%s\", \"weights\": \"%s\", \"threads\": %d, \"compiler\": "
+         "\"%s\", "
          "\"commit\": \"%s\", \"params\": %" PRId64 ", \"batch\": %d, \"ctx\": %d, ",
-         info.device, quote, isa ? isa : "null", quote, dtype_name(info.dtype), info.threads, COMPILER_NAME,
-         line->commit, model_parameters(line->model), line->batch, line->model->ctx);
+         info.device, quote, isa ? isa : "null", quote, dtype_name(info.dtype),
+         dtype_name(info.weights ? info.weights : info.dtype), info.threads, COMPILER_NAME, line->commit,
+         model_parameters(line->model), line->batch, line->model->ctx);
   va_list arguments;
   va_start(arguments, format);
   vprintf(format, arguments);
