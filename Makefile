@@ -6,6 +6,7 @@
 #   make layers     that no folder uses a higher one, by #include or by symbol
 #   make test-cuda-on-cpu [SANITIZE=address|race]   the CUDA kernels' tests on a machine without a GPU
 #   make check-spills [CUDA_ARCH=all]               that no kernel keeps variables in memory for want of registers
+#   make bench [BENCH="--only train,generate-15m"]  measures this machine's CPU; scripts/bench.py --help
 #   make gpu-check [STAGE=parity|sanitize|speed]    everything that needs a real GPU: docs/gpu.md
 # Settings: CC=clang, NO_CUDA=1 (no CUDA backend),
 #           CUDA_ARCH="80 90" or all (which GPUs; default: the one that is here, else 80 and 90), NO_INSTALL=1 (never
@@ -103,8 +104,9 @@ $(BIN)/train $(BIN)/generate: $(BIN)/%: $(BUILD)/%.o $(LIBRARY_OBJECTS)
 $(BUILD)/stories: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/stories/*.c util/*.c))
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ -lm
 
-$(BUILD)/train.o $(BUILD)/generate.o: DEFINES += -DINKLING_VERSION='"$(VERSION)"'
-$(BUILD)/train.o $(BUILD)/generate.o: $(BUILD)/version
+VERSIONED := $(addprefix $(BUILD)/,train.o generate.o bench/bench_kernels.o)
+$(VERSIONED): DEFINES += -DINKLING_VERSION='"$(VERSION)"'
+$(VERSIONED): $(BUILD)/version
 $(BUILD)/%.o: %.c $(BUILD)/flags | check-libraries
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -c $< -o $@
@@ -185,7 +187,7 @@ deps:
 test: deps
 	@$(MAKE) --no-print-directory run-tests
 .PHONY: run-tests
-run-tests: $(BIN)/train $(BIN)/generate $(BUILD)/stories $(TESTS) $(if $(SANITIZE),,build-cuda-on-cpu)
+run-tests: $(BIN)/train $(BIN)/generate $(BUILD)/stories $(BUILD)/bench_kernels $(TESTS) $(if $(SANITIZE),,build-cuda-on-cpu)
 	@BIN=$(BIN) EMULATED=$(if $(SANITIZE),,$(EMULATED)) tests/run.sh $(BUILD)
 
 # The CUDA kernels on the CPU: a build of its own in a directory of its own, for each kind of SANITIZE.
@@ -199,6 +201,11 @@ emulated-programs: $(BIN)/train $(BUILD)/stories $(BUILD)/bench_kernels $(BUILD)
 
 sanitize:
 	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 NO_CUDA=1 CFLAGS="-O1"
+
+.PHONY: bench
+bench: deps
+	@$(MAKE) --no-print-directory $(BUILD)/bench_kernels
+	@scripts/bench.py --bench $(BUILD)/bench_kernels $(BENCH)
 
 demo: deps
 	@$(MAKE) --no-print-directory train generate $(BUILD)/stories

@@ -174,8 +174,8 @@ typedef struct ContextOptions {
 } ContextOptions;
 
 typedef struct ContextInfo {
-  char device[128]; /* for people: "CPU, 2 threads, AVX-512" */
-  DType dtype;
+  char device[128];                    /* for people: "CPU, 2 threads, AVX-512" */
+  DType dtype, weights;                /* as ContextOptions */
   bool accelerator;                    /* its memory is not the host's */
   int threads, vector_bits;            /* of a CPU; 0 on a GPU */
   size_t bytes;                        /* allocated now */

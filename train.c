@@ -1,6 +1,7 @@
 /* ./train: from a text file to a run directory.
  *
  * main -> run: prepare (whatever can be refused is refused), plan, loop, finish. The parts are in training/. */
+#include "cli/bench_line.h"
 #include "cli/startup.h"
 #include "training/run.h"
 #include "util/text.h"
@@ -160,7 +161,7 @@ static bool run(void *context, Error *error) {
     if (!run_start_model(r, error)) return false;
     run_init_weights(r);
   }
-  if (s->bench) return run_bench(r, error);
+  if (s->bench) return run_bench(r, INKLING_VERSION, error);
   return run_warm_up(r, error) && run_begin_directory(r, error) && train_loop(r, error) && finish(r, error);
 }
 

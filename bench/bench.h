@@ -10,10 +10,11 @@
 
 #include "kernels.h"
 #include "model.h"
+#include "util/quantiles.h"
 
 #include <stdio.h>
 
-enum { MAX_SETS = 16, MAX_ARRAYS = 8 };
+enum { MAX_SETS = 16, MAX_ARRAYS = 8, MAX_BATCHES = 11 };
 
 typedef struct Bench {
   const Backend *ops;
@@ -21,12 +22,14 @@ typedef struct Bench {
   DType dtype, weights; /* ContextOptions */
   size_t dt;            /* bytes of dtype */
   bool quick, accelerator, autotune;
-  int head_rows; /* TrainConfig.head_rows */
-  int batch;     /* of 124m */
-  int failures;  /* rows that ended with an error */
-  int opened;    /* contexts opened so far: device memory of an earlier one is gone */
+  int threads;         /* of a CPU; 0: all */
+  int batches;         /* timings of a row */
+  int head_rows;       /* TrainConfig.head_rows */
+  int failures;        /* rows that ended with an error */
+  int opened;          /* contexts opened so far: device memory of an earlier one is gone */
+  size_t opened_bytes; /* that an opened context holds before a row takes any */
   FILE *json;
-  double copy_rate, gemm_rate; /* bytes/s and FLOP/s that the device reaches; 0 = not measured */
+  double copy_rate, gemm_rate; /* bytes/s and FLOP/s that the device reaches; 0: not measured */
   void *random_compute;        /* device, RANDOM_BYTES: numbers of mean 0 and variance 1 in the compute dtype, and */
   void *random_floats;         /* in fp32 */
   size_t random_bytes;
@@ -37,6 +40,7 @@ typedef struct BenchModel {
   const char *name;
   ModelConfig config;
   int batch;
+  bool usual;  /* timed when --model names none */
   bool trains; /* gradients and moments are needed, too */
   /* on the device, made for context number `opened` */
   ParameterTable table;
@@ -49,6 +53,7 @@ typedef struct BenchModel {
  * training does not here. */
 typedef struct Operands {
   int sets;
+  bool warm; /* one set, which may stay in the caches */
   void *array[MAX_SETS][MAX_ARRAYS];
   BenchModel *model;
   Matrix w;
@@ -83,16 +88,18 @@ typedef struct Need {
 
 /* Opens b->c, with random numbers in it. */
 bool bench_open(Bench *b, Error *error);
-const char *bench_dtype(const Bench *b);                 /* "f32", "bf16" */
-_Noreturn void bench_out_of_memory(void);                /* says so and ends the program */
-int bench_compare_doubles(const void *a, const void *b); /* of qsort */
+const char *bench_dtype(const Bench *b);  /* "f32", "bf16" */
+_Noreturn void bench_out_of_memory(void); /* says so and ends the program */
 
-/* Times one case and prints and writes its row; every error becomes a row. Returns milliseconds a call, or 0. */
-double bench_case(Bench *b, const Case *k);
+/* Times one case and prints and writes its row; every error becomes a row. Returns milliseconds of a call, or zeros. */
+Quantiles bench_case(Bench *b, const Case *k);
 /* A row that was not timed, and why. */
 void bench_skip(Bench *b, const Case *k, const char *why);
 /* One JSON line to --json FILE. */
 void bench_json(Bench *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A new context, for a row that says how much memory it takes. */
+void bench_reopen(Bench *b);
+size_t bench_peak_bytes(const Bench *b); /* the most that rows of this context have held */
 /* Where the context holds an error it is printed (unless `what` is NULL) and a new context is opened. False when there
  * was one. */
 bool bench_alive(Bench *b, const char *what);
@@ -121,16 +128,23 @@ static inline int bench_qkv_width(const ModelConfig *c) { return bench_query_wid
 Case bench_case_of(const char *group, const char *model, const char *operation,
                    void (*run)(Bench *, const Operands *, int));
 /* What most rows share: makes the sets, times, frees. */
-double bench_row(Bench *b, Case k, Operands *o, const Need *needs, int count);
+Quantiles bench_row(Bench *b, Case k, Operands *o, const Need *needs, int count);
 
 /* ---- the groups, a file each ---- */
 
 void bench_rates(Bench *b);
+void bench_copy_rates(Bench *b); /* parts of it */
+void bench_gemm_rate(Bench *b);
+/* What nothing on this device can pass, quickly: the rate of products and, on a CPU, of reading as many bytes as each
+ * model reads for a token. */
+void bench_ceilings(Bench *b, BenchModel *const *models, int count);
 void bench_elementwise(Bench *b, BenchModel *m);
 void bench_gemm(Bench *b, BenchModel *m);
 void bench_attention(Bench *b, BenchModel *m);
 void bench_attention_sweep(Bench *b);
-void bench_decode(Bench *b, BenchModel *m, int rows);
-void bench_train(Bench *b, BenchModel *m);
+/* Every operation of a decoded token, and all of them together; or those together alone. */
+void bench_decode(Bench *b, BenchModel *m, int rows, bool token_alone);
+double bench_token_bytes(const Bench *b, const ModelConfig *c, int rows); /* read and written for a token each */
+void bench_train(Bench *b, BenchModel *m, bool dropout_too);
 
 #endif

@@ -1,18 +1,26 @@
 /* How fast is every operation of kernels.h on this device, and which part of what the device can do is that?
  *
- *   bench_kernels [--device cuda|cpu] [--dtype bf16|f32] [--only GROUP] [--model NAME] [--batch N] [--json FILE]
- * [--head-rows N] [--autotune] [--quick]
+ *   bench_kernels [--device cuda|cpu] [--isa v2|v3|v4] [--threads N] [--dtype bf16|f32] [--weights bf16|int8]
+ *                 [--only GROUP,...] [--model NAME,...] [--batch N] [--head-rows N] [--autotune] [--json FILE]
+ *                 [--quick]
  *
- * First what the device reaches: a copy of 1 GiB (read and written bytes counted), an 8192^3 GEMM. Then the operations
- * at the shapes of the models baby and 124m, GEMMs, attention, decoding, whole training steps; groups: rates,
- * elementwise, gemm, attention, decode, train. Bytes and FLOPs are counted by the operation's formula, whatever the
- * kernel really moves. A program that prints numbers, no timed test: status 1 where an operation failed, which its row
- * says.
+ * First what the device reaches: a copy of 1 GiB (read and written bytes counted), a large GEMM. Then the operations
+ * at the shapes of models, GEMMs, attention, decoding, whole training steps; groups: rates, elementwise, gemm,
+ * attention, decode, train, and only when they are named token (of decode the whole tokens alone) and ceilings (rates
+ * that take a second or two, to be measured beside a workload). Models: nano, demo, baby, 15m on a CPU, baby, 124m on a
+ * GPU, to decode 15m, 110m, 124m; --model names others, and leaves out attention at the shapes of papers and training
+ * with dropout. --batch: sequences of the models that --model names, or else of 124m.
+ *
+ * Bytes and FLOPs are counted by the operation's formula, whatever the kernel really moves. A program that prints
+ * numbers, no timed test: status 1 where an operation failed, which its row says.
  *
  * Timing: a recording of R calls (the backend replays it, as in training) is submitted K times between two waits, R and
- * K such that it takes 20 ms at least; the median of 7 such batches. Data are random, never zeros; sets of arrays are
- * used in turn, so that together they are larger than the caches. --quick: tiny shapes, to try the program itself. */
+ * K such that it takes 20 ms at least; median, tenth and ninetieth percentile of 11 such batches. Data are random,
+ * never zeros; sets of arrays are used in turn, so that together they are larger than the caches. --quick: tiny shapes,
+ * to try the program itself. */
 #include "bench/bench.h"
+
+#include "util/compiler.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,89 +41,175 @@ static BenchModel model_of(const char *name, int layers, int heads, int dim, int
                                  .norm_eps = 1e-5f}};
 }
 
-static bool chosen(const char *list, const char *name) { return !list || strcmp(list, name) == 0; }
+/* A part of the command line. */
+typedef struct Choice {
+  const char *only, *model; /* lists with commas; NULL: the usual */
+  int batch;                /* 0: the model's */
+} Choice;
 
-static void measure_groups(Bench *b, const char *only, const char *name) {
-  bench_rates(b); /* always: the shares need it */
-  BenchModel trained[] = {model_of("baby", 6, 6, 384, 256, 257, 64),
-                          model_of("124m", 12, 12, 768, 1024, 50304, b->batch)};
+/* Whether `name` is in a list. */
+static bool listed(const char *list, const char *name) {
+  const size_t size = strlen(name);
+  for (; list; list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL)
+    if (strncmp(list, name, size) == 0 && (list[size] == ',' || !list[size])) return true;
+  return false;
+}
+
+static bool chosen(const char *list, const char *name) { return !list || listed(list, name); }
+
+static bool all_known(const char *list, const char *const *names) {
+  int items = list ? 1 : 0, known = 0;
+  for (const char *at = list; at && *at; at++) items += *at == ',';
+  for (; list && *names; names++) known += listed(list, *names);
+  return items == known;
+}
+
+static const char *const groups[] = {"rates", "elementwise", "gemm",     "attention", "decode",
+                                     "train", "token",       "ceilings", NULL};
+static const char *const models[] = {"nano", "demo", "baby", "15m", "110m", "124m", "tiny", NULL};
+
+static void measure_training(Bench *b, const Choice *choice, BenchModel *list, int count) {
+  for (int i = 0; i < count; i++) {
+    BenchModel *m = &list[i];
+    const bool named = listed(choice->model, m->name);
+    m->trains = true;
+    if (choice->model ? !named : !m->usual) continue;
+    if (choice->batch && (named || strcmp(m->name, "124m") == 0)) m->batch = choice->batch;
+    if (chosen(choice->only, "elementwise")) bench_elementwise(b, m);
+    if (chosen(choice->only, "gemm")) bench_gemm(b, m);
+    if (chosen(choice->only, "attention")) bench_attention(b, m);
+    bench_model_free(b, m);
+    if (chosen(choice->only, "train")) bench_train(b, m, !choice->model && m->config.dim < 512);
+  }
+  if (chosen(choice->only, "attention") && !choice->model) bench_attention_sweep(b);
+}
+
+static void measure_decoding(Bench *b, const Choice *choice, BenchModel *list, int count) {
+  BenchModel *wanted[8];
+  int wanted_count = 0;
+  const bool operations = chosen(choice->only, "decode");
+  for (int i = 0; i < count; i++)
+    if (chosen(choice->model, list[i].name)) wanted[wanted_count++] = &list[i];
+  if (listed(choice->only, "ceilings")) bench_ceilings(b, wanted, wanted_count);
+  for (int i = 0; i < wanted_count && (operations || listed(choice->only, "token")); i++) {
+    bench_decode(b, wanted[i], 1, !operations);
+    bench_decode(b, wanted[i], b->quick ? 3 : 8, !operations);
+    bench_model_free(b, wanted[i]);
+  }
+}
+
+static void measure_groups(Bench *b, const Choice *choice) {
+  const bool gpu = b->accelerator;
+  BenchModel trained[] = {model_of("nano", 4, 4, 128, 64, 257, 12), model_of("demo", 4, 4, 64, 256, 257, 4),
+                          model_of("baby", 6, 6, 384, 256, 257, gpu ? 64 : 16),
+                          model_of("15m", 6, 6, 288, 256, 32000, gpu ? 128 : 4),
+                          model_of("124m", 12, 12, 768, 1024, 50304, gpu ? 64 : 1)};
   BenchModel decoded[] = {model_of("15m", 6, 6, 288, 256, 32000, 1), model_of("110m", 12, 12, 768, 1024, 32000, 1),
                           model_of("124m", 12, 12, 768, 1024, 50304, 1)};
-  int trained_count = 2, decoded_count = 3;
-  if (b->quick) {
-    trained[0] = model_of("tiny", 2, 2, 32, 16, 70, 2);
-    decoded[0] = model_of("tiny", 2, 2, 32, 16, 70, 1);
-    trained_count = decoded_count = 1;
-  }
-  for (int i = 0; i < trained_count; i++) {
-    BenchModel *m = &trained[i];
-    m->trains = true;
-    if (!chosen(name, m->name)) continue;
-    if (chosen(only, "elementwise")) bench_elementwise(b, m);
-    if (chosen(only, "gemm")) bench_gemm(b, m);
-    if (chosen(only, "attention")) bench_attention(b, m);
-    bench_model_free(b, m);
-    if (chosen(only, "train")) bench_train(b, m);
-  }
-  if (chosen(only, "attention") && !name) bench_attention_sweep(b);
-  for (int i = 0; i < decoded_count && chosen(only, "decode"); i++) {
-    if (!chosen(name, decoded[i].name)) continue;
-    bench_decode(b, &decoded[i], 1);
-    bench_decode(b, &decoded[i], b->quick ? 3 : 8);
-    bench_model_free(b, &decoded[i]);
-  }
+  BenchModel tiny = model_of("tiny", 2, 2, 32, 16, 70, 2), tiny_decoded = model_of("tiny", 2, 2, 32, 16, 70, 1);
+  static const char *const need_rates[] = {"rates", "elementwise", "gemm", "attention", "decode"};
+  bool rates = !choice->only;
+  for (size_t i = 0; i < sizeof need_rates / sizeof *need_rates; i++) rates |= listed(choice->only, need_rates[i]);
+  if (rates) bench_rates(b);
+  tiny.usual = true;
+  trained[0].usual = trained[1].usual = trained[3].usual = !gpu;
+  trained[2].usual = true;
+  trained[4].usual = gpu;
+  measure_training(b, choice, b->quick ? &tiny : trained, b->quick ? 1 : 5);
+  measure_decoding(b, choice, b->quick ? &tiny_decoded : decoded, b->quick ? 1 : 3);
 }
 
 static int usage(const char *flag) {
-  fprintf(stderr,
-          "bench_kernels: %s: use --device cuda|cpu, --isa v2|v3|v4, --dtype bf16|f32, --weights bf16|int8 (decoding "
-          "on a CPU), --only "
-          "rates|elementwise|gemm|attention|decode|train, --model NAME, --batch N, --head-rows N, --json FILE, "
-          "--autotune, --quick\n",
-          flag);
+  fprintf(
+      stderr,
+      "bench_kernels: %s: use --device cuda|cpu, --isa v2|v3|v4, --threads N, --dtype bf16|f32, --weights bf16|int8 "
+      "(decoding on a "
+      "CPU), --only "
+      "rates|elementwise|gemm|attention|decode|train|token|ceilings, --model "
+      "nano|demo|baby|15m|110m|124m (--quick: tiny), both lists with commas, --batch N, --head-rows N, --json FILE, "
+      "--autotune, --quick\n",
+      flag);
   return EXIT_USAGE;
 }
 
-int main(int argc, char **argv) {
-  Bench b = {.dtype = DTYPE_BF16, .batch = 64};
-  const char *device = NULL, *isa = NULL, *only = NULL, *name = NULL, *json = NULL, *dtype = NULL, *weights = NULL;
+/* Prints what is measured. */
+static void print_device(Bench *b) {
+  ContextInfo info;
+  const char *isa = b->ops->isa, *quote = isa ? "\"" : "";
+  b->ops->info(b->c, &info);
+  b->accelerator = info.accelerator;
+  printf("device %s, %s, %.1f GiB free\n", info.device, bench_dtype(b), (double)info.free_bytes / 1073741824.0);
+  bench_json(b,
+             "{\"kind\": \"device\", \"device\": \"%s\", \"isa\": %s%s%s, \"threads\": %d, \"dtype\": \"%s\", "
+             "\"compiler\": \"%s\", \"commit\": \"%s\"}",
+             info.device, quote, isa ? isa : "null", quote, info.threads, bench_dtype(b), COMPILER_NAME,
+             INKLING_VERSION);
+}
+
+typedef struct Arguments {
+  Choice choice;
+  const char *device, *isa, *json, *dtype, *weights;
+} Arguments;
+
+/* NULL, or the flag that is wrong. */
+static const char *parse(int argc, char **argv, Arguments *a, Bench *b) {
+  const struct {
+    const char *flag, **text;
+    int *number;
+  } flags[] = {{"--device", &a->device, NULL},       {"--isa", &a->isa, NULL},
+               {"--only", &a->choice.only, NULL},    {"--model", &a->choice.model, NULL},
+               {"--json", &a->json, NULL},           {"--dtype", &a->dtype, NULL},
+               {"--threads", NULL, &b->threads},     {"--batch", NULL, &a->choice.batch},
+               {"--head-rows", NULL, &b->head_rows}, {"--weights", &a->weights, NULL}};
   for (int i = 1; i < argc; i++) {
     const char *flag = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
     if (strcmp(flag, "--quick") == 0 || strcmp(flag, "--autotune") == 0) {
-      *(flag[2] == 'q' ? &b.quick : &b.autotune) = true;
+      *(flag[2] == 'q' ? &b->quick : &b->autotune) = true;
       continue;
     }
-    const struct {
-      const char *flag, **value;
-    } texts[] = {{"--device", &device}, {"--isa", &isa},     {"--only", &only},      {"--model", &name},
-                 {"--json", &json},     {"--dtype", &dtype}, {"--weights", &weights}};
     bool known = false;
-    for (size_t t = 0; value && t < sizeof texts / sizeof texts[0]; t++)
-      if (strcmp(flag, texts[t].flag) == 0) *texts[t].value = value, known = true;
-    if (value && strcmp(flag, "--batch") == 0) b.batch = atoi(value), known = b.batch > 0;
-    if (value && strcmp(flag, "--head-rows") == 0) b.head_rows = atoi(value), known = b.head_rows > 0;
-    if (!known) return usage(flag);
+    for (size_t t = 0; value && t < sizeof flags / sizeof flags[0]; t++) {
+      if (strcmp(flag, flags[t].flag) != 0) continue;
+      if (flags[t].text) *flags[t].text = value;
+      else *flags[t].number = atoi(value);
+      known = flags[t].text || *flags[t].number > 0;
+    }
+    if (!known) return flag;
     i++;
   }
-  for (const Backend *const *at = backend_list(); *at && !b.ops; at++)
+  if (!all_known(a->choice.only, groups)) return "--only";
+  if (!all_known(a->choice.model, models)) return "--model";
+  if (a->dtype && strcmp(a->dtype, "bf16") != 0 && strcmp(a->dtype, "f32") != 0) return "--dtype";
+  if (a->weights && strcmp(a->weights, "bf16") != 0 && strcmp(a->weights, "int8") != 0) return "--weights";
+  return NULL;
+}
+
+static const Backend *find_backend(const char *device, const char *isa) {
+  for (const Backend *const *at = backend_list(); *at; at++)
     if ((!device || strcmp(device, (*at)->name) == 0) && (!isa || ((*at)->isa && strcmp(isa, (*at)->isa) == 0)))
-      b.ops = *at;
-  if (!b.ops) return usage(isa ? "--isa" : "--device");
-  if (dtype && strcmp(dtype, "bf16") != 0 && strcmp(dtype, "f32") != 0) return usage("--dtype");
-  if (dtype ? strcmp(dtype, "f32") == 0 : strcmp(b.ops->name, "cpu") == 0) b.dtype = DTYPE_F32;
+      return *at;
+  return NULL;
+}
+
+int main(int argc, char **argv) {
+  Bench b = {0};
+  Arguments a = {0};
+  const char *wrong = parse(argc, argv, &a, &b);
+  if (wrong) return usage(wrong);
+  b.ops = find_backend(a.device, a.isa);
+  if (!b.ops) return usage(a.isa ? "--isa" : "--device");
+  b.dtype = a.dtype ? strcmp(a.dtype, "f32") == 0 ? DTYPE_F32 : DTYPE_BF16 : b.ops->natural_dtype;
   b.dt = dtype_bytes(b.dtype);
-  b.weights = !weights ? DTYPE_F32 : strcmp(weights, "int8") == 0 ? DTYPE_I8 : DTYPE_BF16;
-  if (json && !(b.json = fopen(json, "a"))) return usage("--json");
+  b.weights = !a.weights ? DTYPE_F32 : strcmp(a.weights, "int8") == 0 ? DTYPE_I8 : DTYPE_BF16;
+  b.batches = b.quick ? 1 : MAX_BATCHES;
+  if (a.json && !(b.json = fopen(a.json, "a"))) return usage("--json");
   Error error = {0};
   if (!bench_open(&b, &error)) {
     fprintf(stderr, "bench_kernels: %s\n", error.text);
     return EXIT_INTERNAL;
   }
-  ContextInfo info;
-  b.ops->info(b.c, &info);
-  b.accelerator = info.accelerator;
-  printf("device %s, %s, %.1f GiB free\n", info.device, bench_dtype(&b), (double)info.free_bytes / 1073741824.0);
-  measure_groups(&b, only, name);
+  print_device(&b);
+  measure_groups(&b, &a.choice);
   b.ops->close(b.c);
   if (b.json) fclose(b.json);
   printf("%d failed\n", b.failures);

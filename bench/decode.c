@@ -1,6 +1,7 @@
 /* Decoding: every operation, a whole token, and sampling. */
 #include "bench/bench.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -110,14 +111,42 @@ static bool decode_operands(Bench *b, Operands *o, BenchModel *m, int rows, KvCa
   return put_sequences(b, o, rows, c->ctx / 2, c->vocab);
 }
 
-void bench_decode(Bench *b, BenchModel *m, int rows) {
-  const ModelConfig *c = &m->config;
+typedef struct TokenParts { /* bytes of each operation for one layer, or for all rows */
+  double embedding, qkv, cache, output, mlp, down, head;
+} TokenParts;
+
+static TokenParts token_parts(const Bench *b, const ModelConfig *c, int rows) {
   double dt = (double)b->dt, dim = c->dim, seen = c->ctx / 2 + 1;
   double wt = b->weights == DTYPE_I8 ? 1.125 : (double)dtype_bytes(b->weights ? b->weights : b->dtype); /* a weight */
-  double qkv = dim * bench_qkv_width(c) * wt, output = dim * bench_query_width(c) * wt, mlp = 2.0 * dim * c->ffn * wt,
-         down = dim * c->ffn * wt, head = dim * c->vocab * wt + 4.0 * rows * c->vocab,
-         embedding = 2.0 * rows * dim * dt, cache = 2.0 * rows * seen * bench_key_width(c) * dt;
-  double token = embedding + head + c->layers * (qkv + cache + output + mlp + down);
+  return (TokenParts){.embedding = 2.0 * rows * dim * dt,
+                      .qkv = dim * bench_qkv_width(c) * wt,
+                      .cache = 2.0 * rows * seen * bench_key_width(c) * dt,
+                      .output = dim * bench_query_width(c) * wt,
+                      .mlp = 2.0 * dim * c->ffn * wt,
+                      .down = dim * c->ffn * wt,
+                      .head = dim * c->vocab * wt + 4.0 * rows * c->vocab};
+}
+
+double bench_token_bytes(const Bench *b, const ModelConfig *c, int rows) {
+  const TokenParts p = token_parts(b, c, rows);
+  return p.embedding + p.head + c->layers * (p.qkv + p.cache + p.output + p.mlp + p.down);
+}
+
+static void print_tokens(Bench *b, const BenchModel *m, int rows, const Quantiles *ms) {
+  printf("%-8s decodes %.0f tokens/s, %d at a time\n", m->name, 1e3 * rows / ms->median, rows);
+  bench_json(b,
+             "{\"kind\": \"decode\", \"model\": \"%s\", \"rows\": %d, \"dtype\": \"%s\", \"tokens_per_s\": %.1f, "
+             "\"step_ms\": %.6g, \"step_ms_p10\": %.6g, \"step_ms_p90\": %.6g, \"bytes_per_s\": %.6g, "
+             "\"peak_memory_bytes\": %zu, \"params\": %" PRId64 ", \"ctx\": %d}",
+             m->name, rows, bench_dtype(b), 1e3 * rows / ms->median, ms->median, ms->p10, ms->p90,
+             1e3 * bench_token_bytes(b, &m->config, rows) / ms->median, bench_peak_bytes(b),
+             model_parameters(&m->config), m->config.ctx);
+}
+
+void bench_decode(Bench *b, BenchModel *m, int rows, bool token_alone) {
+  const ModelConfig *c = &m->config;
+  const TokenParts p = token_parts(b, c, rows);
+  const double logits = 12.0 * rows * c->vocab;
   const Sampling usual = {1, 0, 40, 0.95f, 0, 0.8f, 1}, none = {1, 0, 0, 1, 0, 1, 1}, greedy = {1, 0, 0, 1, 0, 0, 1};
   struct {
     const char *name;
@@ -125,21 +154,23 @@ void bench_decode(Bench *b, BenchModel *m, int rows) {
     double bytes;
     int sets;
     Sampling sampling;
-  } list[] = {{"decode_embedding", call_decode_embedding, embedding, 1, none},
-              {"decode_qkv", call_decode_qkv, qkv, c->layers, none},
-              {"decode_attention", call_decode_attention, cache, c->layers, none},
-              {"decode_residual, output", call_decode_output, output, c->layers, none},
-              {"decode_mlp", call_decode_mlp, mlp, c->layers, none},
-              {"decode_residual, down", call_decode_down, down, c->layers, none},
-              {"decode_logits", call_decode_logits, head, 1, none},
-              {"a token: all of the above", call_decode_token, token, 1, none},
-              {"sample, top-k 40 top-p 0.95", call_sample, 12.0 * rows * c->vocab, 1, usual},
-              {"sample, no filter", call_sample, 12.0 * rows * c->vocab, 1, none},
-              {"sample, greedy", call_sample, 12.0 * rows * c->vocab, 1, greedy}};
+  } list[] = {{"decode_embedding", call_decode_embedding, p.embedding, 1, none},
+              {"decode_qkv", call_decode_qkv, p.qkv, c->layers, none},
+              {"decode_attention", call_decode_attention, p.cache, c->layers, none},
+              {"decode_residual, output", call_decode_output, p.output, c->layers, none},
+              {"decode_mlp", call_decode_mlp, p.mlp, c->layers, none},
+              {"decode_residual, down", call_decode_down, p.down, c->layers, none},
+              {"decode_logits", call_decode_logits, p.head, 1, none},
+              {"a token: all of the above", call_decode_token, bench_token_bytes(b, c, rows), 1, none},
+              {"sample, top-k 40 top-p 0.95", call_sample, logits, 1, usual},
+              {"sample, no filter", call_sample, logits, 1, none},
+              {"sample, greedy", call_sample, logits, 1, greedy}};
   KvCache *caches = calloc((size_t)c->layers, sizeof *caches);
   if (!caches) bench_out_of_memory();
   Operands o;
+  bench_reopen(b);
   for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+    if (token_alone && list[i].run != call_decode_token) continue;
     Case k = bench_case_of("decode", m->name, list[i].name, list[i].run);
     snprintf(k.shape, sizeof k.shape, "%d row%s, position %d", rows, rows == 1 ? "" : "s", c->ctx / 2);
     k.bytes = list[i].bytes;
@@ -149,13 +180,8 @@ void bench_decode(Bench *b, BenchModel *m, int rows) {
       o.sets = list[i].sets;
       o.sampling = list[i].sampling;
       k.operands = &o;
-      double ms = bench_case(b, &k);
-      if (list[i].run == call_decode_token && ms > 0) {
-        printf("%-8s decodes %.0f tokens/s, %d at a time\n", m->name, 1e3 * rows / ms, rows);
-        bench_json(b,
-                   "{\"kind\": \"decode\", \"model\": \"%s\", \"rows\": %d, \"dtype\": \"%s\", \"tokens_per_s\": %.1f}",
-                   m->name, rows, bench_dtype(b), 1e3 * rows / ms);
-      }
+      const Quantiles ms = bench_case(b, &k);
+      if (list[i].run == call_decode_token && ms.median > 0) print_tokens(b, m, rows, &ms);
     }
     bench_free(b);
   }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OWNED = 512, BATCHES = 7 };
+enum { MAX_OWNED = 512 };
 
 static void *owned[MAX_OWNED]; /* device memory of the row at work */
 static int owned_count;
@@ -53,7 +53,7 @@ static void *upload_random(Bench *b, size_t bytes, bool floats) {
 }
 
 bool bench_open(Bench *b, Error *error) {
-  ContextOptions options = {.dtype = b->dtype, .weights = b->weights, .autotune = b->autotune};
+  ContextOptions options = {.dtype = b->dtype, .weights = b->weights, .threads = b->threads, .autotune = b->autotune};
   owned_count = 0;
   if (!b->ops->open(&b->c, &options, error)) return false;
   b->opened++;
@@ -63,7 +63,25 @@ bool bench_open(Bench *b, Error *error) {
   StepState state = {.step = 10, .lr = 1e-5f, .inv_targets = 1e-4f, .clip = 1, .bias1 = 1, .bias2 = 1, .loss_count = 1};
   b->state = b->ops->alloc(b->c, "state", sizeof state);
   if (b->state) b->ops->upload(b->c, b->state, &state, sizeof state);
+  ContextInfo info;
+  b->ops->info(b->c, &info);
+  b->opened_bytes = info.bytes;
   return b->ops->poll(b->c, NULL, 0, true, error) >= 0;
+}
+
+size_t bench_peak_bytes(const Bench *b) {
+  ContextInfo info;
+  b->ops->info(b->c, &info);
+  return info.peak_bytes - b->opened_bytes;
+}
+
+void bench_reopen(Bench *b) {
+  Error error = {0};
+  b->ops->close(b->c);
+  if (bench_open(b, &error)) return;
+  printf("bench_kernels: the device could not be opened again: %s\n", error.text);
+  if (b->json) fclose(b->json);
+  exit(EXIT_INTERNAL);
 }
 
 bool bench_alive(Bench *b, const char *what) {
@@ -72,12 +90,8 @@ bool bench_alive(Bench *b, const char *what) {
   if (what) printf("%s: %s\n", what, error.text);
   fflush(stdout);
   b->failures++;
-  b->ops->close(b->c);
-  Error reopened = {0};
-  if (bench_open(b, &reopened)) return false;
-  printf("bench_kernels: the device could not be opened again: %s\n", reopened.text);
-  if (b->json) fclose(b->json);
-  exit(EXIT_INTERNAL);
+  bench_reopen(b);
+  return false;
 }
 
 static size_t fill_bytes(const Bench *b, Fill fill) {
@@ -116,6 +130,7 @@ bool bench_sets(Bench *b, Operands *o, const Need *needs, int count) {
   double sets = ceil(wanted / bytes);
   o->sets = sets < 1 ? 1 : sets > MAX_SETS ? MAX_SETS : (int)sets;
   if (b->quick) o->sets = 2;
+  if (o->warm) o->sets = 1;
   for (int set = 0; set < o->sets; set++)
     for (int i = 0; i < count; i++) {
       o->array[set][i] = needs[i].count ? bench_array(b, needs[i].fill, needs[i].count) : NULL;
@@ -148,17 +163,8 @@ static double timed(Bench *b, CapturedGraph **slot, Repeat *r, int submits, Erro
   return clock_seconds() - start;
 }
 
-int bench_compare_doubles(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-/* Milliseconds of one call: median, and the extremes. */
-typedef struct Timing {
-  double median, least, most;
-} Timing;
-
-static Timing measure(Bench *b, const Case *k, Error *error) {
+/* Milliseconds of one call. */
+static Quantiles measure(Bench *b, const Case *k, Error *error) {
   CapturedGraph *slot = NULL;
   Repeat r = {b, k, k->operands->sets};
   const double short_run = b->quick ? 0 : 2e-3, whole = b->quick ? 0 : 20e-3;
@@ -174,15 +180,14 @@ static Timing measure(Bench *b, const Case *k, Error *error) {
     timed(b, &slot, &r, 1, error);
     once = timed(b, &slot, &r, 1, error);
   }
-  double submits = ceil(whole / (once > 1e-7 ? once : 1e-7)), ms[BATCHES] = {0};
+  double submits = ceil(whole / (once > 1e-7 ? once : 1e-7)), ms[MAX_BATCHES] = {0};
   if (submits < 1) submits = 1;
   if (submits > 10000) submits = 10000;
-  int batches = b->quick ? 1 : once > 1.0 ? 3 : BATCHES;
+  int batches = once > 1.0 ? 3 : b->batches;
   for (int i = 0; i < batches && !error->code; i++)
     ms[i] = 1e3 * timed(b, &slot, &r, (int)submits, error) / (submits * r.calls);
   b->ops->drop(b->c, &slot);
-  qsort(ms, (size_t)batches, sizeof *ms, bench_compare_doubles);
-  return (Timing){ms[batches / 2], ms[0], ms[batches - 1]};
+  return quantiles_of(ms, (size_t)batches);
 }
 
 /* ---- output ---- */
@@ -223,33 +228,40 @@ void bench_skip(Bench *b, const Case *k, const char *why) {
   bench_alive(b, NULL);
 }
 
-double bench_case(Bench *b, const Case *k) {
+/* A rate above the ceiling says that the ceiling is none: operands that live in a cache, or a machine that was slower
+ * while it was measured. */
+static void print_share(const char *of, double share) {
+  if (share > 1) printf("  above the rate of the %s", of);
+  else printf(" %6.1f %% of %s", 100 * share, of);
+}
+
+Quantiles bench_case(Bench *b, const Case *k) {
   Error error = {0};
-  Timing t = measure(b, k, &error);
+  Quantiles ms = measure(b, k, &error);
   if (error.code) {
     bench_skip(b, k, error.text);
-    return 0;
+    return (Quantiles){0};
   }
-  double gb = k->bytes / (1e6 * t.median), tflop = k->flops / (1e9 * t.median);
+  double gb = k->bytes / (1e6 * ms.median), tflop = k->flops / (1e9 * ms.median);
   double share = k->against_gemm ? 1e12 * tflop / b->gemm_rate : 1e9 * gb / b->copy_rate;
   bool has_share = (k->against_gemm ? b->gemm_rate > 0 && k->flops > 0 : b->copy_rate > 0 && k->bytes > 0);
   print_start(b, k);
-  printf("%10.4f ms", t.median);
+  printf("%10.4f ms", ms.median);
   if (k->bytes > 0) printf(" %8.1f GB/s", gb);
   else printf(" %13s", "");
-  if (k->flops > 0) printf(" %8.2f TFLOP/s", tflop);
-  else printf(" %16s", "");
-  if (has_share) printf(" %6.1f %% of %s", 100 * share, k->against_gemm ? "GEMM" : "copy");
+  if (k->flops > 0) printf(" %8.3f TFLOP/s", tflop);
+  else printf(" %17s", "");
+  if (has_share) print_share(k->against_gemm ? "GEMM" : "copy", share);
   printf("%s%s\n", k->note ? "  " : "", k->note ? k->note : "");
   fflush(stdout);
   char share_text[32] = "null";
-  if (has_share) snprintf(share_text, sizeof share_text, "%.4f", share);
+  if (has_share && share <= 1) snprintf(share_text, sizeof share_text, "%.4f", share);
   bench_json(b,
              "{\"kind\": \"kernel\", \"group\": \"%s\", \"model\": \"%s\", \"operation\": \"%s\", \"shape\": \"%s\", "
-             "\"dtype\": \"%s\", \"ms\": %.6g, \"ms_min\": %.6g, \"ms_max\": %.6g, \"bytes\": %.0f, \"flops\": %.0f, "
-             "\"gb_per_s\": %.2f, \"tflop_per_s\": %.3f, \"share\": %s, \"share_of\": \"%s\", \"sets\": %d, "
+             "\"dtype\": \"%s\", \"ms\": %.6g, \"ms_p10\": %.6g, \"ms_p90\": %.6g, \"bytes\": %.0f, \"flops\": %.0f, "
+             "\"gb_per_s\": %.2f, \"tflop_per_s\": %.4f, \"share\": %s, \"share_of\": \"%s\", \"sets\": %d, "
              "\"note\": \"%s\"}",
-             k->group, k->model, k->operation, k->shape, bench_dtype(b), t.median, t.least, t.most, k->bytes, k->flops,
+             k->group, k->model, k->operation, k->shape, bench_dtype(b), ms.median, ms.p10, ms.p90, k->bytes, k->flops,
              gb, tflop, share_text, k->against_gemm ? "gemm" : "copy", k->operands->sets, k->note ? k->note : "");
-  return t.median;
+  return ms;
 }

@@ -60,9 +60,9 @@ void bench_model_free(Bench *b, BenchModel *m) {
 
 const float *bench_norm_weight(const BenchModel *m) { return m->params.master + m->table.final_norm.offset; }
 
-double bench_row(Bench *b, Case k, Operands *o, const Need *needs, int count) {
+Quantiles bench_row(Bench *b, Case k, Operands *o, const Need *needs, int count) {
   k.operands = o;
-  double ms = 0;
+  Quantiles ms = {0};
   if (o->model && !bench_model_ready(b, o->model)) bench_skip(b, &k, "the model does not fit");
   else if (!bench_sets(b, o, needs, count))
     bench_skip(b, &k, "skipped: its operands do not fit the memory that is free");

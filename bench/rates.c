@@ -1,6 +1,7 @@
-/* What the device reaches: copies, writes, a large product. */
+/* What the device reaches: copies, writes, products. */
 #include "bench/bench.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@ static void call_copy(Bench *b, const Operands *o, int set) {
   b->ops->copy(b->c, o->array[set][0], o->array[set][1], (size_t)o->rows * 1024);
 }
 
-static void call_square(Bench *b, const Operands *o, int set) {
+static void call_linear(Bench *b, const Operands *o, int set) {
   b->ops->linear(b->c, o->array[set][0], o->array[set][1], &o->model->params, o->w, o->rows);
 }
 
@@ -24,7 +25,7 @@ static void call_download(Bench *b, const Operands *o, int set) {
   b->ops->download(b->c, host_buffer, o->array[set][0], (size_t)o->rows * 1024);
 }
 
-static void copy_rates(Bench *b) {
+void bench_copy_rates(Bench *b) {
   int mega = b->quick ? 1 : 1024;
   Operands o = {.rows = mega * 1024};
   Need needs[] = {{FILL_FLOATS, (int64_t)mega << 18}, {FILL_FLOATS, (int64_t)mega << 18}};
@@ -32,7 +33,7 @@ static void copy_rates(Bench *b) {
   k.bytes = 2.0 * mega * 1048576.0;
   k.note = "bytes read + bytes written";
   snprintf(k.shape, sizeof k.shape, "%d MiB", mega);
-  double ms = bench_row(b, k, &o, needs, 2);
+  double ms = bench_row(b, k, &o, needs, 2).median;
   if (ms > 0) {
     b->copy_rate = 1e3 * k.bytes / ms;
     bench_json(b, "{\"kind\": \"rate\", \"name\": \"copy\", \"value\": %.6g, \"unit\": \"byte/s\"}", b->copy_rate);
@@ -55,50 +56,76 @@ static void copy_rates(Bench *b) {
   free(host_buffer);
 }
 
-/* The GEMM as training calls it: weights of one matrix, bf16 in and out, random numbers. */
-static void gemm_rate(Bench *b) {
+/* A model whose embedding is a matrix of that shape, which linear() and embedding() can be called with. */
+static BenchModel model_of_matrix(int rows, int cols) {
+  return (BenchModel){.name = "-",
+                      .config = {.vocab = (rows + 127) / 128 * 128,
+                                 .ctx = 2,
+                                 .layers = 1,
+                                 .heads = 1,
+                                 .kv_heads = 1,
+                                 .dim = cols,
+                                 .head_dim = 2,
+                                 .ffn = 32,
+                                 .tie = true}};
+}
+
+typedef struct Product {
+  int rows, outputs, inputs;
+} Product;
+
+/* FLOP/s; 0 after an error. */
+static double product_rate(Bench *b, Product p) {
+  BenchModel m = model_of_matrix(p.outputs, p.inputs);
+  Operands o = {.model = &m, .rows = p.rows, .warm = true};
+  if (!bench_model_ready(b, &m)) return 0;
+  o.w = (Matrix){m.table.embedding.offset, p.outputs, p.inputs};
+  Need needs[] = {{FILL_COMPUTE, (int64_t)p.rows * p.outputs}, {FILL_COMPUTE, (int64_t)p.rows * p.inputs}};
+  Case k = bench_case_of("rates", "-", "linear", call_linear);
+  k.flops = 2.0 * p.rows * p.outputs * p.inputs;
+  snprintf(k.shape, sizeof k.shape, "%d x %d x %d", p.rows, p.outputs, p.inputs);
+  double ms = bench_row(b, k, &o, needs, 2).median;
+  bench_model_free(b, &m);
+  return ms > 0 ? 1e3 * k.flops / ms : 0;
+}
+
+/* The GEMM as training calls it: weights of one matrix, random numbers in and out, always the same. Which shape is the
+ * fastest depends on a CPU's caches, so the best of several counts. */
+void bench_gemm_rate(Bench *b) {
+  static const Product on_cpu[] = {{768, 768, 128}, {1024, 1024, 1024}, {2048, 1024, 512}, {4096, 2048, 384}};
+  static const Product on_gpu[] = {{8192, 8192, 8192}}, to_try[] = {{64, 64, 64}};
+  const Product *list = b->quick ? to_try : b->accelerator ? on_gpu : on_cpu;
+  int count = b->quick || b->accelerator ? 1 : (int)(sizeof on_cpu / sizeof *on_cpu);
+  b->gemm_rate = 0; /* no share of an earlier one in these rows */
+  double best = 0;
+  for (int i = 0; i < count; i++) best = fmax(best, product_rate(b, list[i]));
+  b->gemm_rate = best;
+  if (best > 0) bench_json(b, "{\"kind\": \"rate\", \"name\": \"gemm\", \"value\": %.6g, \"unit\": \"FLOP/s\"}", best);
+}
+
+/* What has to be written is nearly all that moves: every row is the same row of the table. */
+static void write_rate(Bench *b) {
   int n = b->quick ? 64 : b->accelerator ? 8192 : 1024;
-  BenchModel square = {.name = "-",
-                       .trains = false,
-                       .config = {.vocab = n,
-                                  .ctx = 2,
-                                  .layers = 1,
-                                  .heads = 1,
-                                  .kv_heads = 1,
-                                  .dim = n,
-                                  .head_dim = 2,
-                                  .ffn = 32,
-                                  .tie = true}};
-  square.config.vocab = (n + 127) / 128 * 128;
+  BenchModel square = model_of_matrix(n, n);
   Operands o = {.model = &square, .rows = n, .width = n};
   if (!bench_model_ready(b, &square)) return;
   o.w = (Matrix){square.table.embedding.offset, n, n};
-  Need needs[] = {{FILL_COMPUTE, (int64_t)n * n}, {FILL_COMPUTE, (int64_t)n * n}};
-  Case k = bench_case_of("rates", "-", "linear", call_square);
-  k.flops = 2.0 * n * n * n;
-  snprintf(k.shape, sizeof k.shape, "%d x %d x %d", n, n, n);
-  double ms = bench_row(b, k, &o, needs, 2);
-  if (ms > 0) {
-    b->gemm_rate = 1e3 * k.flops / ms;
-    bench_json(b, "{\"kind\": \"rate\", \"name\": \"gemm\", \"value\": %.6g, \"unit\": \"FLOP/s\"}", b->gemm_rate);
-  }
-  /* What has to be written is nearly all that moves: every row is the same row of the table. */
   Need one_row[] = {{FILL_COMPUTE, (int64_t)n * n}, {FILL_ZEROS, 4 * (int64_t)n}};
-  o.w = (Matrix){square.table.embedding.offset, n, n};
-  k = bench_case_of("rates", "-", "write only (embedding)", call_write);
+  Case k = bench_case_of("rates", "-", "write only (embedding)", call_write);
   k.bytes = (double)n * n * (double)b->dt;
   k.note = "one row of the table for every token";
   snprintf(k.shape, sizeof k.shape, "%d x %d", n, n);
   bench_row(b, k, &o, one_row, 2);
   bench_model_free(b, &square);
-  if (b->quick) return;
-  double peak = b->ops->peak_flops(b->c);
-  if (!bench_alive(b, "peak_flops")) return;
-  printf("peak_flops() of the backend: %.1f TFLOP/s\n", 1e-12 * peak);
-  bench_json(b, "{\"kind\": \"rate\", \"name\": \"peak_flops\", \"value\": %.6g, \"unit\": \"FLOP/s\"}", peak);
 }
 
 void bench_rates(Bench *b) {
-  copy_rates(b);
-  gemm_rate(b);
+  bench_copy_rates(b);
+  bench_gemm_rate(b);
+  write_rate(b);
+  if (b->quick) return;
+  double peak = b->ops->peak_flops(b->c);
+  if (!bench_alive(b, "peak_flops")) return;
+  printf("peak_flops() of the backend: %.3f TFLOP/s\n", 1e-12 * peak);
+  bench_json(b, "{\"kind\": \"rate\", \"name\": \"peak_flops\", \"value\": %.6g, \"unit\": \"FLOP/s\"}", peak);
 }

@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
 """Speed of ./train against the same model in PyTorch, on this machine's CPU, in one run.
 
-    scripts/compare_torch.py book.txt [--workload nano|demo|baby] [--compile] [--isa v3] [--rounds 5] [--threads 2]
+    scripts/compare_torch.py book.txt [--workload nano|demo|baby] [--compile] [--dtype bf16] [--isa v3] [--rounds 5]
+    scripts/compare_torch.py --workload 15m
 
-Both train the same decoder (RMSNorm, rotary positions, grouped-query causal attention, SwiGLU, bytes as tokens) in fp32
-on random windows of the same text, with AdamW and clipping, for the same number of timed steps after a warm-up. Rounds
-alternate between them (and the one that goes first changes), so that a machine that slows down slows all. PyTorch runs in
-a process of its own in its best configuration: fused qkv and gate/up products, scaled_dot_product_attention, the fastest
-AdamW it has (measured first), gradients set to None; eagerly, and with --compile once more under torch.compile (which
-needs a C++ compiler). --isa v3 keeps all of them to AVX2 on a processor that has more.
+Both train the same decoder (RMSNorm, rotary positions, grouped-query causal attention, SwiGLU, bytes as tokens) on
+random windows of the same text, in fp32 (--dtype bf16: PyTorch under autocast, ./train with the same option), with
+AdamW and clipping, for the same number of timed steps after a warm-up. Rounds alternate between them (and the one that
+goes first changes), so that a machine that slows down slows all. PyTorch runs in a process of its own in its best
+configuration: fused qkv and gate/up products, scaled_dot_product_attention, the fastest AdamW it has (measured first),
+gradients set to None; eagerly, and with --compile once more under torch.compile (which needs a C++ compiler). --isa v3
+keeps all of them to AVX2 on a processor that has more.
+
+Workload 15m has a vocabulary of 32,000, for which no text of bytes will do: both train on random tokens, build/
+bench_kernels takes ./train's place (whole steps of the same model, 11 timings a round instead of --steps), the head is
+tied, and of the shape only --batch can be chosen.
 
 Prints one JSON line a system on stdout: medians over the rounds, and `ratio`, its tokens per second over those of the
 fastest PyTorch.
@@ -24,12 +30,14 @@ import subprocess
 import sys
 import time
 
-VOCAB = 257  # bytes and <|endoftext|>
+BYTES = 257  # bytes and <|endoftext|>
 WORKLOADS = {
     "nano": dict(layers=4, heads=4, dim=128, ctx=64, batch=12),
     "demo": dict(layers=4, heads=4, dim=64, ctx=256, batch=4),
     "baby": dict(layers=6, heads=6, dim=384, ctx=256, batch=16),
+    "15m": dict(layers=6, heads=6, dim=288, ctx=256, batch=4),
 }
+VOCABULARIES = {"15m": 32000}  # of the workloads on random tokens
 AVX2_ALONE = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
 WARMUP = 10
 
@@ -37,7 +45,8 @@ WARMUP = 10
 def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("text", help="text file to train on; any will do that is longer than the context")
+    parser.add_argument("text", nargs="?", default=argparse.SUPPRESS,
+                        help="text file to train on; any will do that is longer than the context (15m takes none)")
     model = parser.add_argument_group("model (the same flags as ./train)")
     model.add_argument("--workload", choices=WORKLOADS, default="nano", help="a shape; the flags below change it")
     model.add_argument("--layers", type=int, default=argparse.SUPPRESS)
@@ -55,12 +64,17 @@ def parse_arguments():
     run.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     run.add_argument("--steps", type=int, default=100, help="timed steps of a round")
     run.add_argument("--rounds", type=int, default=5)
+    run.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="compute dtype of both")
     run.add_argument("--train", default="./train", help="the program to measure")
+    run.add_argument("--bench", default="build/bench_kernels", help="the program to measure for 15m")
     run.add_argument("--python", default=sys.executable, help="the interpreter that has PyTorch")
     run.add_argument("--compile", action="store_true", help="PyTorch also under torch.compile")
     run.add_argument("--isa", choices=("v3", "v4"), help="instruction set (default: the best that there is)")
     run.add_argument("--worker", choices=("eager", "compiled"), help=argparse.SUPPRESS)
     args = parser.parse_args()
+    args.text, args.vocab = getattr(args, "text", None), VOCABULARIES.get(args.workload, BYTES)
+    if args.vocab != BYTES:
+        check_fixed_shape(parser, args)
     for name, value in WORKLOADS[args.workload].items():
         setattr(args, name, getattr(args, name, value))
     args.kv_heads = getattr(args, "kv_heads", args.heads)
@@ -74,12 +88,28 @@ def parse_arguments():
         parser.error(f"--heads {args.heads} must be a multiple of --kv-heads {args.kv_heads}")
     if not 0 <= args.dropout < 1:
         parser.error(f"--dropout must be from 0 to below 1, not {args.dropout}")
+    if args.vocab == BYTES:
+        check_text(parser, args)
+    return args
+
+
+def check_fixed_shape(parser, args):
+    """bench_kernels knows the shape by its name."""
+    given = [name for name in ("layers", "heads", "kv_heads", "dim", "ffn", "ctx") if hasattr(args, name)]
+    if given or args.dropout or args.text:
+        what = f"--{given[0].replace('_', '-')}" if given else "--dropout" if args.dropout else "a text"
+        parser.error(f"{what} cannot be chosen for --workload {args.workload}, whose shape and tokens are fixed")
+    args.tie = True
+
+
+def check_text(parser, args):
+    if not args.text:
+        parser.error(f"--workload {args.workload} needs a text file to train on")
     if not os.path.isfile(args.text):
         parser.error(f"{args.text}: no such text file")
     size, least = os.path.getsize(args.text), 10 * args.ctx
     if size <= least:
         parser.error(f"{args.text} has {size} bytes; --ctx {args.ctx} needs more than {least}")
-    return args
 
 
 # ---- PyTorch, in a process of its own ------------------------------------------------------------------------------
@@ -135,10 +165,10 @@ def torch_model(args):
     class Decoder(nn.Module):
         def __init__(self):
             super().__init__()
-            self.embedding = nn.Embedding(VOCAB, args.dim)
+            self.embedding = nn.Embedding(args.vocab, args.dim)
             self.blocks = nn.ModuleList(Block() for _ in range(args.layers))
             self.norm = nn.RMSNorm(args.dim, 1e-5)
-            self.head = nn.Linear(args.dim, VOCAB, bias=False)
+            self.head = nn.Linear(args.dim, args.vocab, bias=False)
             for parameter in self.parameters():
                 if parameter.dim() == 2:
                     nn.init.normal_(parameter, std=0.02)
@@ -150,7 +180,7 @@ def torch_model(args):
             x = drop(self.embedding(tokens))
             for block in self.blocks:
                 x = block(x, self.table)
-            return F.cross_entropy(self.head(self.norm(x)).view(-1, VOCAB), targets.view(-1))
+            return F.cross_entropy(self.head(self.norm(x)).view(-1, args.vocab), targets.view(-1))
 
     def drop(x):
         return F.dropout(x, args.dropout) if args.dropout else x
@@ -180,7 +210,10 @@ def torch_worker(args):
 
     torch.set_num_threads(args.threads)
     torch.manual_seed(1337)
-    text = torch.from_numpy(np.fromfile(args.text, dtype=np.uint8).astype(np.int64))
+    if args.text:
+        text = torch.from_numpy(np.fromfile(args.text, dtype=np.uint8).astype(np.int64))
+    else:
+        text = torch.randint(args.vocab, (1 << 20,))
     model = torch_model(args)
     parameters = list(model.parameters())
     if args.isa == "v3":
@@ -193,7 +226,8 @@ def torch_worker(args):
     def step(optimizer):
         starts = torch.randint(len(text) - args.ctx, (args.batch, 1))
         windows = text[starts + offsets]
-        loss = model(windows[:, :-1], windows[:, 1:].contiguous())
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.dtype == "bf16"):
+            loss = model(windows[:, :-1], windows[:, 1:].contiguous())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
@@ -226,13 +260,13 @@ def torch_worker(args):
 
 
 def measure(name, command, args):
-    """Runs one round and returns the last line of its standard output as JSON."""
+    """Runs one round and returns its line of JSON: the last one of its standard output that has a speed."""
     environment = dict(os.environ, OMP_NUM_THREADS=str(args.threads), MKL_NUM_THREADS=str(args.threads))
     environment.update(AVX2_ALONE if args.isa == "v3" else {})
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"{name} failed with status {done.returncode}: {' '.join(command)}\n{done.stderr.strip()}")
-    lines = done.stdout.strip().splitlines()
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{") and '"tokens_per_s"' in line]
     try:
         result = json.loads(lines[-1])
         missing = [key for key in ("tokens_per_s", "step_ms", "step_ms_p10", "step_ms_p90") if key not in result]
@@ -246,17 +280,33 @@ def measure(name, command, args):
 def fixed_choices(args):
     """What ./train would otherwise choose by itself, as far as this version has a choice."""
     usage = subprocess.run([args.train, "--help"], capture_output=True, text=True).stdout
-    wanted = {"--tokenizer": "byte", "--dtype": "f32", "--device": "cpu"}
+    wanted = {"--tokenizer": "byte", "--dtype": args.dtype, "--device": "cpu"}
     return [word for flag, value in wanted.items() if flag in usage for word in (flag, value)]
 
 
-def commands(args):
+def random_token_commands(args):
+    common = ["--batch", str(args.batch), "--threads", str(args.threads), "--dtype", args.dtype]
+    common += ["--isa", args.isa] if args.isa else []
+    ours = [args.bench, "--device", "cpu", "--only", "train", "--model", args.workload, *common]
+    ours += ["--json", "/dev/stdout"]
+    theirs = [args.python, os.path.abspath(__file__), "--workload", args.workload, *common, "--steps", str(args.steps),
+              "--worker"]
+    return ours, theirs
+
+
+def text_commands(args):
     shape = ["--tie" if args.tie else "--no-tie"]
     for name in ("layers", "heads", "kv_heads", "dim", "ffn", "ctx", "batch", "dropout"):
         shape += ["--" + name.replace("_", "-"), str(getattr(args, name))]
     shape += ["--threads", str(args.threads)] + (["--isa", args.isa] if args.isa else [])
     ours = [args.train, args.text, *shape, *fixed_choices(args), "--bench", str(args.steps)]
-    theirs = [args.python, os.path.abspath(__file__), args.text, *shape, "--steps", str(args.steps), "--worker"]
+    theirs = [args.python, os.path.abspath(__file__), args.text, *shape, "--dtype", args.dtype,
+              "--steps", str(args.steps), "--worker"]
+    return ours, theirs
+
+
+def commands(args):
+    ours, theirs = (text_commands if args.vocab == BYTES else random_token_commands)(args)
     found = {"inkling": ours, "pytorch": [*theirs, "eager"]}
     if args.compile:
         found["pytorch compiled"] = [*theirs, "compiled"]
@@ -264,8 +314,10 @@ def commands(args):
 
 
 def check_present(args):
-    if not shutil.which(args.train):
-        sys.exit(f"{args.train} is not there or not executable; run `make`, or name it with --train")
+    program, flag, target = (args.train, "--train", "make") if args.vocab == BYTES else (
+        args.bench, "--bench", f"make {args.bench}")
+    if not shutil.which(program):
+        sys.exit(f"{program} is not there or not executable; run `{target}`, or name it with {flag}")
     probe = subprocess.run([args.python, "-c", "import torch, numpy"], capture_output=True, text=True)
     if probe.returncode:
         cause = (probe.stderr.strip().splitlines() or ["no message"])[-1]
@@ -291,7 +343,8 @@ def main():
     peer = max(statistics.median(r["tokens_per_s"] for r in rounds)
                for name, rounds in results.items() if name != "inkling")
     for name, rounds in results.items():
-        line = {"system": name, "workload": args.workload, "isa": args.isa or "best", "rounds": args.rounds, "steps": args.steps, "threads": args.threads}
+        line = {"system": name, "workload": args.workload, "dtype": args.dtype, "isa": args.isa or "best",
+                "rounds": args.rounds, "steps": args.steps, "threads": args.threads}
         for key in ("tokens_per_s", "step_ms", "step_ms_p10", "step_ms_p90"):
             line[key] = round(statistics.median(r[key] for r in rounds), 4)
         line["tokens_per_s_min"] = round(min(r["tokens_per_s"] for r in rounds), 1)

@@ -43,7 +43,7 @@ A stage ends within 8 minutes whatever happens. It needs nvcc, gcc, make, python
 brought along to a machine where nothing can be installed: `scripts/gpu_carry.sh .carry` on one that has them, then
 `make gpu-check CARRY=.carry` (found by itself under that name). Settings stand at the top of `scripts/gpu_check.sh`.
 
-How the numbers come about: an operation is timed as the median of 7 batches of at least 20 ms each between two waits, as
+How the numbers come about: an operation is timed as the median of 11 batches of at least 20 ms each between two waits, as
 replays of a recording, on random numbers, its activations taken from several sets that are larger together than the cache
 (weights of GEMMs are warm, decoding goes through the layers in turn as generation does). Bytes and FLOPs are those of the
 operation's formula. Memory-bound operations are compared with a copy of 1 GiB (bytes read and written), GEMMs and attention

@@ -124,8 +124,10 @@ $train --config a.run/config.txt --out d.run --quiet 2>/dev/null
 check "config.txt repeats the run" cmp a.run/model.safetensors d.run/model.safetensors
 $train text.txt $tiny --out e.run --dry-run >out 2>err
 check "--dry-run makes nothing" test ! -e e.run
+# what both programs print
+bench_keys='^{"tokens_per_s": [0-9].*"step_ms": .*"step_ms_p10": .*"step_ms_p90": .*"peak_memory_bytes": .*"isa": .*"dtype": ".*"compiler": ".*"commit": ".*}$'
 $train text.txt $tiny --bench 5 >out 2>/dev/null
-check "--bench prints one JSON line" test "$(grep -c '"tokens_per_s": [0-9].*"step_ms": .*"dtype": "' out)" -eq 1
+check "--bench prints one JSON line" test "$(grep -c "$bench_keys" out)" -eq 1
 
 mkdir mine
 cp text.txt mine/samples.txt
@@ -421,6 +423,15 @@ check "special tokens are bytes like others" test "$(cat decoded)" = 'hi<|endoft
 refused "--decode of no number" 3 'word 2 is "x"' sh -c "echo 1 x | $generate a.run --decode - >/dev/null"
 refused "--encode of a directory" 3 "Is a directory" "$generate" a.run --encode .
 refused "--encode and --score" 2 "use only one" "$generate" a.run --encode text.txt --score text.txt
+$generate a.run --bench 40 >out 2>err
+check "generate --bench prints one JSON line, and no text" test "$(grep -c "$bench_keys" out)" -eq 1 -a "$(wc -l <out)" -eq 1
+check "generate --bench says how many tokens it timed" grep -q '"steps": 40, .*"batch": 1, "ctx": 32, "prompt_tokens": 1,' out
+$generate a.run --bench 5 --device cpu --dtype int8 >out 2>err
+check "generate --bench says how narrow the weights are" grep -q '"dtype": "f32", "weights": "int8",' out
+refused "generate --bench and -n" 2 "use one" "$generate" a.run --bench 5 -n 5
+refused "generate --bench and --score" 2 "use only one" "$generate" a.run --bench 5 --score text.txt
+refused "generate --bench in a context that is too short" 2 "full after 32" "$generate" a.run --bench 40 --on-full stop
+refused "generate --bench: full disk" 7 "stdout" sh -c "exec $generate a.run --bench 5 >/dev/full"
 refused "--encode: full disk" 7 "stdout" sh -c "exec $generate a.run --encode text.txt >/dev/full"
 refused "generate: full disk" 7 "stdout" sh -c "exec $generate a.run -n 50 --ignore-eos --quiet >/dev/full"
 $generate a.run -n 2000 --ignore-eos --quiet 2>err | head -c 10 >/dev/null

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs every test program of a build directory and the tests of the two executables; the last line is `N passed, N failed`.
+# Runs every test program of a build directory and the tests of the executables; the last line is `N passed, N failed`.
 # Argument: the build directory. BIN: where ./train and ./generate are (default: here). EMULATED: the build directory of the
 # CUDA kernels on the CPU, whose tests are run too (default: none).
 set -u
@@ -25,16 +25,17 @@ for test in "$build"/tests/test_*; do
   failed=$((failed + bad))
 done
 
-log=$build/tests/programs.log
-sh tests/programs.sh "$build" >"$log" 2>&1
-ok=$(grep -c '^ok ' "$log")
-bad=$(grep -c '^not ok ' "$log")
-grep -q '^done$' "$log" || bad=$((bad + 1))
-[ "$bad" -eq 0 ] || grep -v '^ok ' "$log" | tail -n 60
-printf '%-30s %4d passed, %d failed\n' programs.sh "$ok" "$bad"
-
-passed=$((passed + ok))
-failed=$((failed + bad))
+for script in programs bench; do
+  log=$build/tests/$script.log
+  sh tests/$script.sh "$build" >"$log" 2>&1
+  ok=$(grep -c '^ok ' "$log")
+  bad=$(grep -c '^not ok ' "$log")
+  grep -q '^done$' "$log" || bad=$((bad + 1))
+  [ "$bad" -eq 0 ] || grep -v '^ok ' "$log" | tail -n 60
+  printf '%-30s %4d passed, %d failed\n' $script.sh "$ok" "$bad"
+  passed=$((passed + ok))
+  failed=$((failed + bad))
+done
 
 if [ -n "${EMULATED:-}" ]; then
   echo "CUDA kernels on the CPU:"

@@ -109,9 +109,8 @@ void run_stop_model(Run *r);
 void run_print_plan(Run *r);
 
 /* ---- bench.c: timings ---- */
-enum { BENCH_WARM_UP = 12 }; /* steps before the timed ones: graphs are captured, a GPU is kept busy */
 bool run_measure_steps_per_minute(Run *r, double *out, Error *error);
-bool run_bench(Run *r, Error *error);
+bool run_bench(Run *r, const char *commit, Error *error);
 
 /* ---- directory.c: the run directory ---- */
 bool run_name_directory(Run *r, Error *error);

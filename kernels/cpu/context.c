@@ -48,6 +48,7 @@ void CPU(info)(Context *c, ContextInfo *out) {
   snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s%s%s", c->threads, c->threads == 1 ? "" : "s", vectors,
            c->weights ? ", weights in " : "", c->weights ? dtype_name(c->weights) : "");
   out->dtype = c->dtype;
+  out->weights = c->weights;
   out->threads = c->threads;
   out->vector_bits = 32 * LANES;
   out->bytes = c->bytes;
