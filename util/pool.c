@@ -30,15 +30,16 @@ typedef struct Worker {
 /* In cache lines of their own: what waiting threads look at, and what working ones write. */
 struct Pool {
   _Alignas(64) atomic_uint number; /* of the newest job */
-  int threads, started;            /* with the caller's; without it */
+  int threads;
   Run *runs;
   Worker *workers;
   pthread_mutex_t mutex;
   _Alignas(64) atomic_int left; /* pieces of the newest job that are not done */
+  int started;                  /* threads without the caller's */
   pthread_cond_t wake;
+  Job jobs[2]; /* of even and odd numbers: the last is intact while the next is made */
   atomic_int sleeping;
   atomic_bool closing;
-  Job jobs[2]; /* of even and odd numbers: the last is intact while the next is made */
 };
 
 static void spin(void) {
