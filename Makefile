@@ -30,7 +30,7 @@ CFLAGS ?= -O3
 # The CPU kernels are compiled once for each of these instruction sets (kernels/backends.c lists them again), everything
 # else for any processor of the architecture. Floating-point exceptions need not be exact, so comparisons may become masks.
 ISAS := $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),v4 v3 v2,generic)
-ISA_FLAGS = -DCPU_ISA=$(1) -fno-trapping-math $(if $(filter v%,$(1)),-march=x86-64-$(1)) $(if $(filter v4,$(1)),-mprefer-vector-width=512)
+ISA_FLAGS = $(if $(SANITIZE),-O2) -DCPU_ISA=$(1) -fno-trapping-math $(if $(filter v%,$(1)),-march=x86-64-$(1)) $(if $(filter v4,$(1)),-mprefer-vector-width=512)
 # Not fast-math: NaN and infinity keep their meaning. Products may be fused into sums, and sqrtf sets no errno.
 ARITHMETIC := -ffp-contract=fast -fno-math-errno
 ALL_CFLAGS = -std=c11 $(CPPFLAGS) $(CFLAGS) $(ARITHMETIC) -fopenmp -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP $(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
