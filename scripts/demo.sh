@@ -20,8 +20,8 @@ echo ...
 
 echo "== training =="
 ./train "$dir/train.txt" --val "$dir/tail.txt" --out "$dir/stories.run" --overwrite \
-  --layers 4 --heads 4 --dim 64 --ctx 256 --batch 4 --steps 4500 --lr 4e-3 --beta2 0.99 --warmup 200 --min-lr-frac 0.02 \
-  --sample-every 1500 --prompt "Once"
+  --layers 4 --heads 4 --dim 64 --ctx 256 --batch 4 --steps 6000 --lr 3e-3 --beta2 0.99 --warmup 200 --min-lr-frac 0.02 \
+  --sample-every 2000 --prompt "Once"
 
 echo "== what it learned =="
 score=$(./generate "$dir/stories.run" --score "$dir/tail.txt" --quiet)
