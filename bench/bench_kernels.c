@@ -120,15 +120,13 @@ static void measure_groups(Bench *b, const Choice *choice) {
 }
 
 static int usage(const char *flag) {
-  fprintf(
-      stderr,
-      "bench_kernels: %s: use --device cuda|cpu, --isa v2|v3|v4, --threads N, --dtype bf16|f32, --weights bf16|int8 "
-      "(decoding on a "
-      "CPU), --only "
-      "rates|elementwise|gemm|attention|decode|train|token|ceilings, --model "
-      "nano|demo|baby|15m|110m|124m (--quick: tiny), both lists with commas, --batch N, --head-rows N, --json FILE, "
-      "--autotune, --quick\n",
-      flag);
+  fprintf(stderr,
+          "bench_kernels: %s: use --device cuda|cpu, --isa v2|v3|v4, --threads N, --dtype bf16|f32, "
+          "--weights bf16|int8 (decoding on a CPU), "
+          "--only rates|elementwise|gemm|attention|decode|train|token|ceilings, "
+          "--model nano|demo|baby|15m|110m|124m (--quick: tiny), both lists with commas, "
+          "--batch N, --head-rows N, --json FILE, --autotune, --quick\n",
+          flag);
   return EXIT_USAGE;
 }
 

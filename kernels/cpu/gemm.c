@@ -1,5 +1,5 @@
-/* The three products of a linear layer with weight W [M][K]: y = x W^T, dx = dy W, dW = dy^T x. All
- * in fp32; weights that are only read may be narrower, and are widened where they are packed.
+/* The three products of a linear layer with weight W [M][K]: y = x W^T, dx = dy W, dW = dy^T x. All in fp32; weights
+ * that are only read may be narrower, and are widened where they are packed.
  *
  * y and dx: the weight is packed into panels of TILE_COLS columns (a few hundredths of the work), which all threads
  * share; then the rows are shared out, each thread the ones it has in its cache. dW: the rows are cut into segments,
@@ -168,7 +168,10 @@ enum {
   SEGMENT_ROWS = 384,      /* a segment has at least so many */
   SEGMENTS = 4,            /* at most */
   SEGMENTED_MAX = 1 << 18, /* gradients with more elements have enough strips to share out */
-  SUM_BLOCK = 1024         /* elements whose segments a thread adds at a time */
+  SUM_BLOCK = 1024,        /* elements whose segments a thread adds at a time */
+  /* of one pass, a row more than is used, for the reason given at PackedPanels: */
+  X_PANEL = (WEIGHT_DEPTH + 1) * TILE_COLS,
+  DY_STRIP = (WEIGHT_DEPTH + 1) * STRIP
 };
 _Static_assert(STRIP % TILE_ROWS == 0 && STRIP % LANES == 0, "tiles and vectors of a strip are whole");
 
@@ -188,30 +191,28 @@ typedef struct WeightGradient {
 /* What a thread has packed: panels of x, and strips of dy for one pass. */
 typedef struct PackedBlock {
   int *first; /* row, -1 = nothing */
-  float *x;   /* [passes][panels][WEIGHT_DEPTH][TILE_COLS] */
-  float *dy;  /* [SPAN_STRIPS][WEIGHT_DEPTH][STRIP] */
+  float *x;   /* [passes][panels][X_PANEL] */
+  float *dy;  /* [SPAN_STRIPS][DY_STRIP] */
 } PackedBlock;
 
 static void pack_block(const WeightGradient *g, int first, int rows, PackedBlock *packed) {
   if (*packed->first == first) return;
   *packed->first = first;
-  enum { SIZE = (WEIGHT_DEPTH + 1) * TILE_COLS };
   for (int n = 0; n < rows; n += WEIGHT_DEPTH)
     pack_columns(TILE_COLS, smaller(WEIGHT_DEPTH, rows - n), g->inputs, g->x + (int64_t)(first + n) * g->inputs,
-                 g->inputs, packed->x + (int64_t)(n / WEIGHT_DEPTH) * g->panels * SIZE, SIZE);
+                 g->inputs, packed->x + (int64_t)(n / WEIGHT_DEPTH) * g->panels * X_PANEL, X_PANEL);
 }
 
 /* dw[i .. i+cols] (+)= dy^T x over `depth` rows from row n on. x: the panels of these rows. */
 static void weight_gradient_pass(const WeightGradient *g, float *to, int i, int cols, int n, int depth, const float *x,
                                  float *dy, bool add) {
-  enum { SIZE = (WEIGHT_DEPTH + 1) * STRIP };
-  pack_columns(STRIP, depth, cols, g->dy + (int64_t)n * g->outputs + i, g->outputs, dy, SIZE);
-  for (int j = 0; j < g->inputs; j += TILE_COLS, x += (WEIGHT_DEPTH + 1) * TILE_COLS)
+  pack_columns(STRIP, depth, cols, g->dy + (int64_t)n * g->outputs + i, g->outputs, dy, DY_STRIP);
+  for (int j = 0; j < g->inputs; j += TILE_COLS, x += X_PANEL)
     for (int strip = 0; strip * STRIP < cols; strip++) {
       float *at = to + (int64_t)(i + strip * STRIP) * g->inputs + j;
       CPU(tile_multiply)
-      (smaller(cols - strip * STRIP, STRIP), smaller(g->inputs - j, TILE_COLS), depth, dy + strip * SIZE, 1, STRIP, x,
-       TILE_COLS, at, g->inputs, add);
+      (smaller(cols - strip * STRIP, STRIP), smaller(g->inputs - j, TILE_COLS), depth, dy + strip * DY_STRIP, 1, STRIP,
+       x, TILE_COLS, at, g->inputs, add);
     }
 }
 
@@ -225,8 +226,8 @@ static void weight_gradient_strips(const WeightGradient *g, int segment, int fir
     pack_block(g, block, rows, packed);
     for (int n = 0; n < rows; n += WEIGHT_DEPTH)
       weight_gradient_pass(g, to, i, cols, block + n, smaller(WEIGHT_DEPTH, rows - n),
-                           packed->x + (int64_t)(n / WEIGHT_DEPTH) * g->panels * (WEIGHT_DEPTH + 1) * TILE_COLS,
-                           packed->dy, block + n > begin || (!g->sums && g->accumulate));
+                           packed->x + (int64_t)(n / WEIGHT_DEPTH) * g->panels * X_PANEL, packed->dy,
+                           block + n > begin || (!g->sums && g->accumulate));
   }
 }
 
@@ -271,8 +272,8 @@ static void weight_gradient(Context *c, WeightGradient *g) {
   plan_weight_gradient(g);
   size_t elements = (size_t)g->outputs * (size_t)g->inputs, sums = g->segments > 1 ? (size_t)g->segments * elements : 0;
   sums = (sums + LANES - 1) / LANES * LANES;
-  g->packed_x = (size_t)divide_up(g->block_rows, WEIGHT_DEPTH) * (size_t)g->panels * (WEIGHT_DEPTH + 1) * TILE_COLS;
-  g->packed_size = g->packed_x + SPAN_STRIPS * (WEIGHT_DEPTH + 1) * STRIP;
+  g->packed_x = (size_t)divide_up(g->block_rows, WEIGHT_DEPTH) * (size_t)g->panels * X_PANEL;
+  g->packed_size = g->packed_x + SPAN_STRIPS * DY_STRIP;
   float *memory = CPU(scratch)(c, sums + (g->packed_size + 1) * (size_t)c->threads);
   if (!memory) return;
   g->sums = sums ? memory : NULL;
