@@ -27,10 +27,15 @@ endif
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Werror
 SANITIZERS := $(if $(filter 1 address,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -g -DINKLING_SANITIZE)
 CFLAGS ?= -O3
-# The CPU kernels are compiled once for each of these instruction sets (kernels/backends.c lists them again), everything
-# else for any processor of the architecture. Floating-point exceptions need not be exact, so comparisons may become masks.
-ISAS := $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),v4 v3 v2,generic)
-ISA_FLAGS = $(if $(SANITIZE),-O2) -DCPU_ISA=$(1) -fno-trapping-math $(if $(filter v%,$(1)),-march=x86-64-$(1)) $(if $(filter v4,$(1)),-mprefer-vector-width=512)
+# The CPU kernels are compiled once for each of these instruction sets and elements (kernels/backends.c lists them again),
+# everything else for any processor of the architecture. Floating-point exceptions need not be exact, so comparisons may
+# become masks. The assembler may be too old for the instructions that multiply bf16.
+CPU_BUILDS := $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),v4 v4_bf16 v3 v3_bf16 v2,generic generic_bf16)
+isa_of = $(firstword $(subst _, ,$(1)))
+BUILD_FLAGS = $(if $(SANITIZE),-O2) -DCPU_BUILD=$(1) -DCPU_ISA=$(isa_of) -DCPU_BF16=$(if $(filter %_bf16,$(1)),1,0) \
+	-fno-trapping-math $(if $(filter v%,$(1)),-march=x86-64-$(isa_of)) $(if $(filter v4%,$(1)),-mprefer-vector-width=512)
+BF16_INSTRUCTIONS := $(shell printf 'tdpbf16ps %%tmm0, %%tmm1, %%tmm2\nvdpbf16ps %%zmm0, %%zmm1, %%zmm2\n' | $(CC) -x assembler -c -o /dev/null - 2>/dev/null && echo -DINKLING_BF16_INSTRUCTIONS)
+DEFINES += $(BF16_INSTRUCTIONS)
 # Not fast-math: NaN and infinity keep their meaning. Products may be fused into sums, and sqrtf sets no errno.
 ARITHMETIC := -ffp-contract=fast -fno-math-errno
 ALL_CFLAGS = -std=c11 $(CPPFLAGS) $(CFLAGS) $(ARITHMETIC) -fopenmp -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP $(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
@@ -87,7 +92,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 LIBRARY := model.c $(wildcard model/*.c kernels/*.c util/*.c tokenizer/*.c dataset/*.c checkpoint/*.c training/*.c cli/*.c)
 CPU_KERNELS := $(wildcard kernels/cpu/*.c)
-CPU_OBJECTS := $(foreach isa,$(ISAS),$(CPU_KERNELS:%.c=$(BUILD)/%.$(isa).o))
+CPU_OBJECTS := $(foreach build,$(CPU_BUILDS),$(CPU_KERNELS:%.c=$(BUILD)/%.$(build).o))
 LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/fuzz_%,$(wildcard tests/*.c)))
@@ -111,15 +116,15 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | check-libraries
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -c $< -o $@
 
-.PHONY: isa-flags
-isa-flags:
-	@echo '$(filter-out -MMD -MP,$(ALL_CFLAGS)) $(call ISA_FLAGS,$(ISA))'
-define compile_for_isa
+.PHONY: kernel-flags
+kernel-flags:
+	@echo '$(filter-out -MMD -MP,$(ALL_CFLAGS)) $(call BUILD_FLAGS,$(CPU_BUILD))'
+define compile_kernels
 $(BUILD)/kernels/cpu/%.$(1).o: kernels/cpu/%.c $(BUILD)/flags | check-libraries
 	@mkdir -p $$(@D)
-	$$(Q)$$(CC) $$(ALL_CFLAGS) $(call ISA_FLAGS,$(1)) -c $$< -o $$@
+	$$(Q)$$(CC) $$(ALL_CFLAGS) $(call BUILD_FLAGS,$(1)) -c $$< -o $$@
 endef
-$(foreach isa,$(ISAS),$(eval $(call compile_for_isa,$(isa))))
+$(foreach build,$(CPU_BUILDS),$(eval $(call compile_kernels,$(build))))
 
 $(BUILD)/%.cu.o: %.cu $(BUILD)/cuda-flags
 	@mkdir -p $(@D)
@@ -228,7 +233,7 @@ lint: layers vectorized
 	clang-format --dry-run --Werror $(SOURCES)
 	@awk '{ gsub(/[^ -~]+/, "?") } length > 120 { print FILENAME ":" FNR ": longer than 120 columns"; bad = 1 } END { exit bad }' $(SOURCES)
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -I. --suppress=missingIncludeSystem $(filter %.c,$(SOURCES))
-	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc' --warnings-as-errors='*' $(LIBRARY) $(CPU_KERNELS) train.c generate.c $(wildcard bench/*.c data/stories/*.c) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) $(call ISA_FLAGS,$(firstword $(ISAS))) -DINKLING_VERSION='""'
+	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc' --warnings-as-errors='*' $(LIBRARY) $(CPU_KERNELS) train.c generate.c $(wildcard bench/*.c data/stories/*.c) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) $(call BUILD_FLAGS,$(firstword $(CPU_BUILDS))) -DINKLING_VERSION='""'
 	shellcheck scripts/*.sh tests/*.sh tests/cuda_on_cpu/*.sh data/*.sh .ci/run
 
 clean:

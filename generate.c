@@ -113,7 +113,7 @@ static void generate_options(Options *options, GenerateSettings *s) {
       TEXT("decode", &s->decode, "FILE", NULL, "write the text of the token ids in FILE (-: standard input)"),
 
       GROUP("Machine"),
-      DEVICE_ROWS(&s->machine, weight_dtype_choices,
+      DEVICE_ROWS(&s->machine, weight_dtype_choices, "auto: bf16 on a GPU, f32 on a CPU",
                   "compute dtype; on a CPU that of the weights, in which int8 takes a quarter of f32's memory traffic"),
       INT64("bench", &s->bench, 1, 1e9, NULL, "time N tokens, print one line of JSON, no text", .transient = true),
   };

@@ -192,8 +192,9 @@ typedef void (*StepFunction)(Context *c, void *argument);
 
 typedef struct Backend {
   const char *name;    /* "cpu", "cuda" */
-  const char *isa;     /* of a CPU: the instruction set that it is compiled for, "v3"; NULL on a GPU */
-  DType natural_dtype; /* what it is best at */
+  const char *isa;     /* of a CPU: the instruction set that it uses, "v3"; NULL on a GPU */
+  unsigned dtypes;     /* bit t: computes in DType t */
+  DType natural_dtype; /* what the device is best at; may be that of another table of the same device */
 
   /* -- context -- */
   /* false with EXIT_USAGE (dtype or device not available, and what is) or EXIT_MEMORY. */
@@ -351,7 +352,8 @@ typedef struct Backend {
 /* clang-format on */
 
 /* The backends of this binary that the machine can run, best first; ends with NULL. The CPU is there once for each
- * instruction set that it has: the levels of x86-64 (v4, v3, v2), or "generic" on other machines. */
+ * instruction set that it has and compute dtype: amx and avx512bf16 (bf16 alone; else they are v4), the levels of x86-64
+ * (v4, v3, v2), or "generic" on other machines. */
 const Backend *const *backend_list(void);
 
 #ifdef __cplusplus

@@ -41,12 +41,12 @@
       TEXT("response-field", &(s)->response_field, "NAME", NULL,                                                       \
            "JSON Lines: the field with the response, which counts in the loss")
 
-/* `machine`: DeviceSettings of cli/device.h; its choices of dtypes, and what they are. */
-#define DEVICE_ROWS(machine, dtypes, dtype_text)                                                                       \
+/* `machine`: DeviceSettings of cli/device.h; its choices of dtypes, what auto takes, and what they are. */
+#define DEVICE_ROWS(machine, dtypes, dtype_auto, dtype_text)                                                           \
   CHOICE("device", &(machine)->device, device_choices, NULL, "where to compute"),                                      \
-      CHOICE("dtype", &(machine)->dtype, dtypes, "auto: bf16 on a GPU, f32 on a CPU", dtype_text),                     \
+      CHOICE("dtype", &(machine)->dtype, dtypes, dtype_auto, dtype_text),                                              \
       TEXT("isa", &(machine)->isa, "LEVEL", "the best that the processor has",                                         \
-           "instructions of the CPU: v2 (SSE4.2), v3 (AVX2) or v4 (AVX-512)"),                                         \
+           "instructions of the CPU, at most: v2 (SSE4.2), v3 (AVX2), v4 (AVX-512), for bf16 avx512bf16 or amx"),      \
       INT("threads", &(machine)->threads, 0, 4096, "all", "CPU threads")
 
 #endif

@@ -71,8 +71,12 @@ static bool print_information(const Options *options, const char *version, Error
     options_help(options, stdout);
   } else {
     printf("%s (Inkling) %s, backends:", options->program, version);
-    for (const Backend *const *b = backend_list(); *b; b++)
-      printf(" %s%s%s", (*b)->name, (*b)->isa ? "-" : "", (*b)->isa ? (*b)->isa : "");
+    const char *last = ""; /* a CPU's instruction set is there once for each dtype */
+    for (const Backend *const *b = backend_list(); *b; b++) {
+      if ((*b)->isa && strcmp((*b)->isa, last) == 0) continue;
+      last = (*b)->isa ? (*b)->isa : "";
+      printf(" %s%s%s", (*b)->name, *last ? "-" : "", last);
+    }
     printf("\n");
   }
   return fflush(stdout) == 0 || fail(error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));

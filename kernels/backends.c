@@ -1,45 +1,81 @@
 /* The backends of this build that the machine can run, best first. */
+#define _DEFAULT_SOURCE /* syscall() */
 #include "kernels.h"
 
-#include <string.h>
+#include <stddef.h>
 
-extern const Backend cuda_backend;
-/* The instruction sets that kernels/cpu is compiled for (ISAS in the Makefile), best first. */
 #ifdef __x86_64__
-#define CPU_ISAS(X) X(v4) X(v3) X(v2)
-#else
-#define CPU_ISAS(X) X(generic)
-#endif
-#define DECLARE(isa) extern const Backend cpu_##isa##_backend;
-CPU_ISAS(DECLARE)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-/* Whether processor and system have the instructions of a level: those in which processors differ. */
-static bool can_run(const char *isa) {
-#ifdef __x86_64__
-  const bool v2 = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
-  const bool v3 = v2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                  __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                  __builtin_cpu_supports("avx512vl");
-  if (strcmp(isa, "v2") == 0) return v2;
-  if (strcmp(isa, "v3") == 0) return v3;
-  if (strcmp(isa, "v4") == 0) return v4;
-#endif
-  return strcmp(isa, "generic") == 0;
+/* Instruction sets, each for processors that have all of the one before it. */
+typedef enum Level { BELOW_V2, V2, V3, V4, AVX512BF16, AMX } Level;
+
+static bool has_v4(void) {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-const Backend *const *backend_list(void) {
-  static const Backend *const all[] = {
-#ifdef INKLING_CUDA
-      &cuda_backend,
+static bool has_bf16(void) {
+  unsigned a, b, c, d;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 5 & 1;
+}
+
+/* The system has to be asked for the registers, which are large; it says no where it does not save them. */
+static bool has_amx(void) {
+  enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
+  unsigned a, b, c, d;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1) || !(d >> 24 & 1)) return false;
+  return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
+}
+
+/* What processor and system have, by the instructions in which processors differ. */
+static Level highest_level(void) {
+  if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("popcnt")) return BELOW_V2;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi") ||
+      !__builtin_cpu_supports("bmi2"))
+    return V2;
+  if (!has_v4()) return V3;
+  if (!has_bf16()) return V4;
+  return has_amx() ? AMX : AVX512BF16;
+}
+
+/* The tables of kernels/cpu (CPU_BUILDS in the Makefile), best first. */
+#define CPU_TABLES(X) X(v4, V4) X(v4_bf16, V4) X(v3, V3) X(v3_bf16, V3) X(v2, V2)
+#ifdef INKLING_BF16_INSTRUCTIONS
+#define BF16_TABLES(X) X(amx, AMX) X(avx512bf16, AVX512BF16)
+#else
+#define BF16_TABLES(X)
 #endif
-#define ADDRESS(isa) &cpu_##isa##_backend,
-      CPU_ISAS(ADDRESS)};
-  enum { ALL = sizeof all / sizeof all[0] };
-  static const Backend *list[ALL + 1];
+
+#else
+typedef enum Level { ANY } Level;
+static Level highest_level(void) { return ANY; }
+#define CPU_TABLES(X) X(generic, ANY) X(generic_bf16, ANY)
+#define BF16_TABLES(X)
+#endif
+
+extern const Backend cuda_backend;
+#define DECLARE(table, level) extern const Backend cpu_##table##_backend;
+BF16_TABLES(DECLARE)
+CPU_TABLES(DECLARE)
+
+const Backend *const *backend_list(void) {
+#define ENTRY(table, level) {&cpu_##table##_backend, level},
+  static const struct {
+    const Backend *backend;
+    Level level;
+  } tables[] = {BF16_TABLES(ENTRY) CPU_TABLES(ENTRY)};
+  enum { TABLES = sizeof tables / sizeof tables[0] };
+  static const Backend *list[TABLES + 2];
+  if (list[0]) return list;
+  const Level level = highest_level();
   int count = 0;
-  for (int i = 0; i < ALL; i++)
-    if (!all[i]->isa || can_run(all[i]->isa)) list[count++] = all[i];
+#ifdef INKLING_CUDA
+  list[count++] = &cuda_backend;
+#endif
+  for (int i = 0; i < TABLES; i++)
+    if (tables[i].level <= level) list[count++] = tables[i].backend;
   return list;
 }

@@ -182,7 +182,8 @@ static int run_in(DType last, const char *group, const struct CMUnitTest *tests,
   for (const Backend *const *b = backend_list(); *b; b++) {
     if (only && strcmp((*b)->name, only) != 0) continue;
     for (DType dtype = DTYPE_F32; dtype <= last; dtype++) {
-      bool required = strcmp((*b)->name, "cpu") == 0 ? dtype == DTYPE_F32 : only != NULL;
+      bool required = (*b)->isa || only;
+      if (!((*b)->dtypes >> dtype & 1)) continue;
       if (!opens(*b, dtype)) {
         failures += required;
         continue;

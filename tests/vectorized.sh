@@ -1,6 +1,7 @@
 #!/bin/sh
 # Says whether the compiler makes vector instructions of every loop of kernels/cpu that is marked `#pragma omp simd`, at the
-# full width of the instruction set: vectorized.sh [ISA...]  (default: v3 v4; CC is the compiler, gcc or clang)
+# full width of the instruction set: vectorized.sh [BUILD...]  (of CPU_BUILDS in the Makefile; default: all that are v3 or v4;
+# CC is the compiler, gcc or clang)
 #
 # A loop that stays scalar is several times slower and gives the same numbers, so no other test sees it. The compilers report
 # what they have vectorized. Loops over a constant number of lanes (`l < LANES`) are left out: they are unrolled first, and
@@ -11,7 +12,7 @@ cc=${CC:-gcc}
 unset MAKEFLAGS MAKELEVEL
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-[ $# -gt 0 ] || set -- v3 v4
+[ $# -gt 0 ] || set -- v3 v3_bf16 v4 v4_bf16
 case $("$cc" --version 2>/dev/null) in
   *clang*) report=-Rpass=loop-vectorize clang=1 ;;
   *Free\ Software*) report=-fopt-info-vec-optimized clang= ;;
@@ -19,25 +20,30 @@ case $("$cc" --version 2>/dev/null) in
 esac
 case $("$cc" -dumpmachine) in x86_64*) ;; *) echo "vectorized: only for x86-64"; exit 0 ;; esac
 
-for isa; do
-  case $isa in v4) bytes=64 ;; v3) bytes=32 ;; *) bytes=16 ;; esac
+for build; do
+  case $build in v4*) bytes=64 ;; v3*) bytes=32 ;; *) bytes=16 ;; esac
   : >"$work/report"
   for source in kernels/cpu/*.c; do
     # shellcheck disable=SC2046,SC2086 # flags are words
-    "$cc" $(make -s --no-print-directory CC="$cc" isa-flags ISA="$isa") $report -c "$source" -o /dev/null 2>>"$work/report" ||
+    "$cc" $(make -s --no-print-directory CC="$cc" kernel-flags CPU_BUILD="$build") $report -c "$source" -o /dev/null 2>>"$work/report" ||
       { cat "$work/report" >&2; exit 2; }
   done
-  awk -v bytes="$bytes" -v isa="$isa" -v clang="$clang" '
+  awk -v bytes="$bytes" -v build="$build" -v clang="$clang" '
     FILENAME == ARGV[1] { # FILE:LINE:COLUMN: optimized: loop vectorized using 32 byte vectors
       sub(/^\.\//, "")
       split($0, at, ":")
       # gcc says how many bytes, clang how many numbers
-      if (match($0, clang ? "vectorization width: [0-9]+" : "loop vectorized using [0-9]+"))
-        done[at[1], at[2], substr($0, RSTART + 21, RLENGTH - 21) + 0] = 1
+      if (match($0, clang ? "vectorization width: [0-9]+" : "loop vectorized using [0-9]+")) {
+        width = substr($0, RSTART + 21, RLENGTH - 21) + 0
+        if (width > widest[at[1], at[2]]) widest[at[1], at[2]] = width
+      }
       next
     }
-    function is_done(line, width) { return (FILENAME, line, width) in done }
-    FNR == 1 { marked = 0 }
+    function is_done(line, width) { return widest[FILENAME, line] >= width }
+    FNR == 1 { marked = skipped = 0 }
+    /^#if CPU_BF16$/ { skipped = build !~ /_bf16$/; next }
+    /^#(else|endif)/ { skipped = 0; next }
+    skipped { next }
     /#pragma omp simd/ { marked = 1; next }
     marked && /for \(int l = 0; l < [A-Z_0-9]+;/ { marked = 0; next }
     marked && /for \(/ {
@@ -45,11 +51,11 @@ for isa; do
       marked = 0
       # clang names the line of the pragma, gcc that of the loop or where its body begins
       if (clang ? !is_done(FNR - 1, bytes / (/double/ ? 8 : 4)) : !is_done(FNR, bytes) && !is_done(FNR + 1, bytes)) {
-        print FILENAME ":" FNR ": not vectorized for " isa ":" $0
+        print FILENAME ":" FNR ": not vectorized for " build ":" $0
         bad++
       }
     }
-    END { printf "vectorized: %s: %d of %d loops\n", isa, loops - bad, loops; exit bad > 0 || !loops }
+    END { printf "vectorized: %s: %d of %d loops\n", build, loops - bad, loops; exit bad > 0 || !loops }
   ' "$work/report" kernels/cpu/*.c kernels/cpu/*.h || status=1
 done
 exit "${status:-0}"

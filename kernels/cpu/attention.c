@@ -16,8 +16,8 @@ enum {
   BACKWARD_QUERIES = 5 * TILE_ROWS
 };
 
-static inline float *view_row(View v, int b, int64_t row, int head) {
-  return (float *)v.data + b * v.batch + row * v.row + head * v.head;
+static inline Element *view_row(View v, int b, int64_t row, int head) {
+  return (Element *)v.data + b * v.batch + row * v.row + head * v.head;
 }
 
 static inline const float *rope_row(const Rope *rope, int b, int length, int64_t t, int head_dim) {
@@ -37,8 +37,11 @@ static void rope_rows(const void *job, int begin, int end, int thread) {
   for (int n = begin; n < end; n++) {
     int b = n / s->length, t = n % s->length;
     const float *table = rope_row(s->rope, b, s->length, t, s->head_dim);
-    for (int h = 0; h < s->heads; h++)
-      rope_head(view_row(s->x, b, t, h), view_row(s->x, b, t, h), table, s->head_dim, 1.0f);
+    for (int h = 0; h < s->heads; h++) {
+      float room[HEAD_DIM_LIMIT];
+      Element *x = view_row(s->x, b, t, h);
+      rope_head(x, wide_row(x, room, s->head_dim), table, s->head_dim, 1.0f);
+    }
   }
 }
 
@@ -80,17 +83,28 @@ static Visible visible_block(const Attention *a, int b, int i0, int count) {
 static void pack_rows(View v, int b, int64_t row0, int count, int head, int head_dim, int width, float factor,
                       float *packed) {
   for (int t = 0; t < count; t++) {
-    const float *from = view_row(v, b, row0 + t, head);
+    const Element *from = view_row(v, b, row0 + t, head);
     float *to = packed + (int64_t)t * width;
 #pragma omp simd
-    for (int d = 0; d < head_dim; d++) to[d] = factor * from[d];
+    for (int d = 0; d < head_dim; d++) to[d] = factor * widen(from[d]);
     for (int d = head_dim; d < width; d++) to[d] = 0.0f;
   }
 }
 
 /* all rows of one head -> packed[head_dim][width], zero beyond `rows`. */
 static void pack_transposed(View v, int b, int rows, int head, int head_dim, int width, float *packed) {
-  CPU(transpose)(rows, head_dim, view_row(v, b, 0, head), v.row, packed, width);
+  for (int t = 0; t < rows; t += LANES) {
+    int count = rows - t < LANES ? rows - t : LANES;
+#if CPU_BF16
+    float from[LANES * HEAD_DIM_LIMIT];
+    const int64_t stride = head_dim;
+    for (int i = 0; i < count; i++) wide_row(view_row(v, b, t + i, head), from + i * stride, head_dim);
+#else
+    const float *from = view_row(v, b, t, head);
+    const int64_t stride = v.row;
+#endif
+    CPU(transpose)(count, head_dim, from, stride, packed + t, width);
+  }
   for (int d = 0; d < head_dim; d++)
     for (int t = rows; t < width; t++) packed[(int64_t)d * width + t] = 0.0f;
 }
@@ -199,10 +213,11 @@ static void forward_block(const Attention *a, const ForwardScratch *s, int b, in
      true);
   }
   for (int i = 0; i < count; i++) {
-    float *to = view_row(out, b, i0 + i, h), *from = s->sum + i * dim_width;
+    Element *to = view_row(out, b, i0 + i, h);
+    const float *from = s->sum + i * dim_width;
     float total = softmax[i].total, factor = total == 0.0f ? 0.0f : 1.0f / total; /* NaN goes through */
 #pragma omp simd
-    for (int d = 0; d < dim; d++) to[d] = from[d] * factor;
+    for (int d = 0; d < dim; d++) to[d] = narrow(from[d] * factor);
     if (lse)
       lse[((int64_t)b * a->heads + h) * a->queries + i0 + i] = total == 0.0f ? -INFINITY : softmax[i].max + logf(total);
   }
@@ -302,10 +317,11 @@ static void backward_block(const Attention *a, const BackwardScratch *s, const B
   pack_rows(views->dout, b, i0, count, h, dim, dim_width, 1.0f, s->dout);
   memset(s->dq, 0, (size_t)count * (size_t)dim_width * sizeof(float));
   for (int i = 0; i < count; i++) {
-    const float *out = view_row(views->out, b, i0 + i, h), *dout = s->dout + i * dim_width;
+    const Element *out = view_row(views->out, b, i0 + i, h);
+    const float *dout = s->dout + i * dim_width;
     float dot = 0;
 #pragma omp simd reduction(+ : dot)
-    for (int d = 0; d < dim; d++) dot += out[d] * dout[d];
+    for (int d = 0; d < dim; d++) dot += widen(out[d]) * dout[d];
     delta[i] = dot;
   }
   Visible all = visible_block(a, b, i0, count);
@@ -328,11 +344,12 @@ static void backward_block(const Attention *a, const BackwardScratch *s, const B
     (width, dim_width, count, s->p, 1, KEY_BLOCK, s->dout, dim_width, s->dvalues + at, dim_width, true);
   }
   for (int i = 0; i < count; i++) {
-    float *from = s->dq + i * dim_width, *to = view_row(views->dq, b, i0 + i, h);
+    float *from = s->dq + i * dim_width;
+    Element *to = view_row(views->dq, b, i0 + i, h);
 #pragma omp simd
     for (int d = 0; d < dim; d++) from[d] *= a->scale;
     if (rope) rope_head(to, from, rope_row(rope, b, a->queries, i0 + i, dim), dim, -1.0f);
-    else memcpy(to, from, (size_t)dim * sizeof(float));
+    else narrow_row(to, from, dim);
   }
 }
 
@@ -352,10 +369,11 @@ static void backward_group(const Attention *a, const BackwardScratch *s, const B
       backward_block(a, s, views, b, h, i, count, lse, rope);
     }
   for (int j = 0; j < a->keys; j++) {
-    float *dk = s->dkeys + (int64_t)j * dim_width, *to = view_row(views->dk, b, j, kv_head);
+    const float *dk = s->dkeys + (int64_t)j * dim_width;
+    Element *to = view_row(views->dk, b, j, kv_head);
     if (rope) rope_head(to, dk, rope_row(rope, b, a->keys, j, dim), dim, -1.0f);
-    else memcpy(to, dk, (size_t)dim * sizeof(float));
-    memcpy(view_row(views->dv, b, j, kv_head), s->dvalues + (int64_t)j * dim_width, (size_t)dim * sizeof(float));
+    else narrow_row(to, dk, dim);
+    narrow_row(view_row(views->dv, b, j, kv_head), s->dvalues + (int64_t)j * dim_width, dim);
   }
 }
 

@@ -1,6 +1,6 @@
 /* The CPU backend's context and memory. */
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/tile.h"
+#include "kernels/cpu/words.h"
 #include "util/memory.h"
 #include "util/threads.h"
 
@@ -13,21 +13,28 @@ struct Allocation {
 };
 enum { ALIGNMENT = 256 };
 
-bool CPU(open)(Context **out, const ContextOptions *options, Error *error) {
+bool CPU(open_with)(Context **out, const ContextOptions *options, const Multiplier *multiplier, Error *error) {
   *out = NULL;
-  if (options->dtype != DTYPE_F32)
-    return fail(error, EXIT_USAGE, "bf16 is not available on the CPU in this version; use f32");
+  if (options->dtype != ELEMENT_DTYPE)
+    return fail(error, EXIT_USAGE, "these CPU kernels compute in %s", dtype_name(ELEMENT_DTYPE));
+  if (CPU_BF16 && options->weights)
+    return fail(error, EXIT_USAGE, "weights in %s are multiplied in f32", dtype_name(options->weights));
   Context *c = calloc(1, sizeof *c);
   if (!c) return fail(error, EXIT_MEMORY, "out of memory opening the CPU backend");
   c->dtype = options->dtype;
   c->weights = options->weights;
   c->threads = threads_count(options->threads);
+  c->multiplier = multiplier;
   if (!pool_open(&c->pool, c->threads, error)) {
     free(c);
     return false;
   }
   *out = c;
   return true;
+}
+
+bool CPU(open)(Context **out, const ContextOptions *options, Error *error) {
+  return CPU(open_with)(out, options, &CPU(multiplier), error);
 }
 
 void CPU(close)(Context *c) {
@@ -45,8 +52,10 @@ void CPU(close)(Context *c) {
 void CPU(info)(Context *c, ContextInfo *out) {
   *out = (ContextInfo){0};
   const char *vectors = LANES == 16 ? "AVX-512" : LANES == 8 ? "AVX2" : "128-bit vectors";
-  snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s%s%s", c->threads, c->threads == 1 ? "" : "s", vectors,
-           c->weights ? ", weights in " : "", c->weights ? dtype_name(c->weights) : "");
+  const char *with = c->multiplier->name;
+  snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s%s%s%s%s", c->threads, c->threads == 1 ? "" : "s",
+           vectors, with ? ", " : "", with ? with : "", c->weights ? ", weights in " : "",
+           c->weights ? dtype_name(c->weights) : "");
   out->dtype = c->dtype;
   out->weights = c->weights;
   out->threads = c->threads;

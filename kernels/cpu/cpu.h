@@ -3,6 +3,7 @@
 #define INKLING_KERNELS_CPU_H
 
 #include "kernels.h"
+#include "kernels/cpu/element.h"
 #include "kernels/philox.h"
 #include "util/pool.h"
 
@@ -10,13 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every file is compiled once for each instruction set of the build, CPU_ISA (v3, say), and every name that leaves a
- * file carries it: CPU(attention) is cpu_v3_attention. */
-#define CPU_JOIN(isa, name) cpu_##isa##_##name
-#define CPU_EXPAND(isa, name) CPU_JOIN(isa, name)
-#define CPU(name) CPU_EXPAND(CPU_ISA, name)
+/* Every file is compiled once for each instruction set of the build, CPU_ISA (v3, say), and element (CPU_BF16), and
+ * every name that leaves a file carries them, as CPU_BUILD: CPU(attention) is cpu_v3_attention or
+ * cpu_v3_bf16_attention. */
+#define CPU_JOIN(build, name) cpu_##build##_##name
+#define CPU_EXPAND(build, name) CPU_JOIN(build, name)
+#define CPU(name) CPU_EXPAND(CPU_BUILD, name)
 
 typedef struct Allocation Allocation;
+typedef struct Multiplier Multiplier; /* kernels/cpu/words.h */
 
 struct Context {
   DType dtype, weights;
@@ -27,6 +30,7 @@ struct Context {
   float *scratch; /* shared by the operations, one at a time; see CPU(scratch)() */
   size_t scratch_count;
   Pool *pool;
+  const Multiplier *multiplier;
   StepState reports[REPORT_RING];
   int report_first, report_count;
 };
@@ -40,6 +44,9 @@ float *CPU(scratch)(Context *c, size_t count);
 enum { REDUCTION_BLOCK = 4096 };
 
 enum { SPAN_ROWS = 64 }; /* rows of a micro-batch that a thread takes at a time, at most (pool_run) */
+
+/* Backend.open with the instructions that multiply. */
+bool CPU(open_with)(Context **out, const ContextOptions *options, const Multiplier *multiplier, Error *error);
 
 /* The functions of the table: context and memory in kernels/cpu/context.c, the operations one family a file. */
 #define DECLARE(name) __typeof__(*((Backend *)0)->name) CPU(name);

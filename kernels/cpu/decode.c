@@ -23,6 +23,7 @@ enum {
   SEQUENCE_TILE = 4,
   SPAN_BLOCKS = 256, /* weight tiles that a thread takes at a time, at most */
   KEY_BLOCK = 64,    /* keys whose scores are made before their values are read; a multiple of LANES */
+  COLUMNS = 256,     /* of the embedding, widened at a time */
   SPAN_WORK = 8192   /* multiply-adds that a thread takes at a time, at least */
 };
 
@@ -94,7 +95,7 @@ static inline Four sum_four(Vector a, Vector b, Vector c, Vector d) {
 static __attribute__((noinline)) float dot_tail(const Weights *w, int row, const float *x) {
   float wide[WEIGHT_GROUP] = {0}, of_x[WEIGHT_GROUP] = {0};
   int first = w->cols / WEIGHT_GROUP * WEIGHT_GROUP, count = w->cols - first;
-  CPU(widen)(w, row, first, count, wide);
+  CPU(widen_weights)(w, row, first, count, wide);
   memcpy(of_x, x + first, (size_t)count * sizeof(float));
   return sum_lanes(add_group(DTYPE_F32, wide, 0, NULL, of_x, (Vector){0}));
 }
@@ -151,11 +152,10 @@ static float dot(const float *a, const float *b, int depth) {
   return out[0][0];
 }
 
-/* Where a product goes: out[r*stride + m], written or added to. */
+/* Where a product goes: out[r*stride + m]. */
 typedef struct Target {
   float *data;
   int64_t stride;
-  bool add;
 } Target;
 
 /* Weight rows m .. m + weights - 1 times all sequences. */
@@ -167,7 +167,7 @@ static void multiply_block(Target out, const Weights *w, int m, int weights, Row
       int done = dots[w->dtype](tile, w, first, tiled, (Rows){x.data + r * x.stride, x.stride}, rows - r);
       for (int j = 0; j < done; j++) {
         float *to = out.data + (r + j) * out.stride + first;
-        for (int i = 0; i < tiled; i++) to[i] = out.add ? to[i] + tile[j][i] : tile[j][i];
+        for (int i = 0; i < tiled; i++) to[i] = tile[j][i];
       }
       r += done;
     }
@@ -189,7 +189,7 @@ static void multiply_blocks(const void *job, int begin, int end, int thread) {
     multiply_block(s->out, &s->w, m, s->outputs - m < WEIGHT_TILE ? s->outputs - m : WEIGHT_TILE, s->x, s->rows);
 }
 
-/* out[r][m] (+)= sum_k w[m][k] x[r][k] for m < outputs */
+/* out[r][m] = sum_k w[m][k] x[r][k] for m < outputs */
 static void multiply(Context *c, Target out, const Parameters *params, Matrix w, int outputs, Rows x, int rows) {
   const FewRows job = {out, CPU(weights)(params, w), outputs, x, rows};
   int64_t work = (int64_t)WEIGHT_TILE * w.cols * rows, least = 1 + SPAN_WORK / work;
@@ -197,13 +197,12 @@ static void multiply(Context *c, Target out, const Parameters *params, Matrix w,
 }
 
 /* out[r] = norm_weight * x[r] * (mean(x[r]^2) + eps)^(-1/2) */
-static void normalize(float *out, const float *x, const float *norm_weight, float eps, int rows, int dim) {
-  for (int r = 0; r < rows; r++) {
-    const float *from = x + (int64_t)r * dim;
-    float *to = out + (int64_t)r * dim;
+static void normalize(float *out, const Element *x, const float *norm_weight, float eps, int rows, int dim) {
+  for (int r = 0; r < rows; r++, out += dim, x += dim) {
+    const float *from = wide_row(x, out, dim);
     float rstd = 1.0f / sqrtf(dot(from, from, dim) / (float)dim + eps);
 #pragma omp simd
-    for (int i = 0; i < dim; i++) to[i] = norm_weight[i] * from[i] * rstd;
+    for (int i = 0; i < dim; i++) out[i] = norm_weight[i] * from[i] * rstd;
   }
 }
 
@@ -213,14 +212,19 @@ void CPU(decode_embedding)(Context *c, void *x, const Parameters *params, Matrix
   for (int r = 0; r < s->rows; r++) {
     int32_t length = s->lengths[r];
     int32_t token = length > 0 ? s->tokens[(int64_t)r * s->capacity + (length - 1) % s->capacity] : -1;
-    float *row = (float *)x + (int64_t)r * table.cols;
-    if (token >= 0 && token < table.rows) CPU(widen)(&weights, token, 0, table.cols, row);
-    else memset(row, 0, (size_t)table.cols * sizeof(float));
+    Element *row = (Element *)x + (int64_t)r * table.cols;
+    memset(row, 0, (size_t)table.cols * sizeof(Element));
+    for (int first = 0; first < table.cols && token >= 0 && token < table.rows; first += COLUMNS) {
+      float wide[COLUMNS];
+      int count = table.cols - first < COLUMNS ? table.cols - first : COLUMNS;
+      CPU(widen_weights)(&weights, token, first, count, wide);
+      narrow_row(row + first, wide, count);
+    }
   }
 }
 
 /* Rotates and hands out one sequence's packed q, k, v. */
-static void place_qkv(float *q, const KvCache *cache, float *qkv, int heads, const Rope *rope, int row,
+static void place_qkv(Element *q, const KvCache *cache, float *qkv, int heads, const Rope *rope, int row,
                       int32_t position) {
   if (position < 0 || position >= cache->capacity) return;
   int dim = cache->head_dim, groups = cache->kv_heads;
@@ -228,8 +232,8 @@ static void place_qkv(float *q, const KvCache *cache, float *qkv, int heads, con
   for (int h = 0; h < heads; h++) rope_head(q + h * dim, qkv + h * dim, angles, dim, 1);
   int64_t slot = ((int64_t)row * cache->capacity + position) * groups * dim;
   const float *k = qkv + heads * dim, *v = k + groups * dim;
-  for (int g = 0; g < groups; g++) rope_head((float *)cache->k + slot + g * dim, k + g * dim, angles, dim, 1);
-  memcpy((float *)cache->v + slot, v, (size_t)(groups * dim) * sizeof(float));
+  for (int g = 0; g < groups; g++) rope_head((Element *)cache->k + slot + g * dim, k + g * dim, angles, dim, 1);
+  narrow_row((Element *)cache->v + slot, v, groups * dim);
 }
 
 void CPU(decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
@@ -241,9 +245,9 @@ void CPU(decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, c
   float *qkv = normal + rows * w.cols;
   int heads = w.rows / cache->head_dim - 2 * cache->kv_heads;
   normalize(normal, x, norm_weight, eps, s->rows, w.cols);
-  multiply(c, (Target){qkv, w.rows, false}, params, w, w.rows, (Rows){normal, w.cols}, s->rows);
+  multiply(c, (Target){qkv, w.rows}, params, w, w.rows, (Rows){normal, w.cols}, s->rows);
   for (int r = 0; r < s->rows; r++)
-    place_qkv((float *)q + (int64_t)r * heads * cache->head_dim, cache, qkv + (int64_t)r * w.rows, heads, rope, r,
+    place_qkv((Element *)q + (int64_t)r * heads * cache->head_dim, cache, qkv + (int64_t)r * w.rows, heads, rope, r,
               s->positions[r]);
 }
 
@@ -253,13 +257,19 @@ typedef struct Softmax {
   float value[HEAD_DIM_LIMIT], weight, max;
 } Softmax;
 
+/* Keys or values of one head, of which `stride` elements lie between positions. */
+typedef struct Cached {
+  const Element *data;
+  int64_t stride;
+} Cached;
+
 /* scores = scale * keys q, and -inf behind the last key, so that every block is handled alike */
-static float score_block(float scores[KEY_BLOCK], const float *q, Rows keys, int count, int dim, float scale) {
+static float score_block(float scores[KEY_BLOCK], const float *q, Cached keys, int count, int dim, float scale) {
   float tile[SEQUENCE_TILE][WEIGHT_TILE], max = -INFINITY;
-  const Weights rows = {DTYPE_F32, count, dim, keys.stride, keys.data, NULL};
+  const Weights rows = {ELEMENT_DTYPE, count, dim, keys.stride, keys.data, NULL};
   for (int j = 0; j < count;) {
     int together = count - j < WEIGHT_TILE ? 1 : WEIGHT_TILE;
-    dots_f32(tile, &rows, j, together, (Rows){q, 0}, 1);
+    dots[ELEMENT_DTYPE](tile, &rows, j, together, (Rows){q, 0}, 1);
     for (int i = 0; i < together; i++, j++) scores[j] = scale * tile[0][i];
   }
   for (int j = count; j < KEY_BLOCK; j++) scores[j] = -INFINITY;
@@ -267,7 +277,7 @@ static float score_block(float scores[KEY_BLOCK], const float *q, Rows keys, int
   return max;
 }
 
-static void attend_block(Softmax *s, const float *q, Rows keys, Rows values, int count, int dim, float scale) {
+static void attend_block(Softmax *s, const float *q, Cached keys, Cached values, int count, int dim, float scale) {
   _Alignas(64) float scores[KEY_BLOCK];
   Vector weight = {0};
   float block_max = score_block(scores, q, keys, count, dim, scale);
@@ -280,27 +290,29 @@ static void attend_block(Softmax *s, const float *q, Rows keys, Rows values, int
 #pragma omp simd
   for (int d = 0; d < dim; d++) s->value[d] *= shrink;
   for (int j = 0; j < count; j++) {
-    const float *value = values.data + j * values.stride;
+    const Element *value = values.data + j * values.stride;
     float p = scores[j];
 #pragma omp simd
-    for (int d = 0; d < dim; d++) s->value[d] += p * value[d];
+    for (int d = 0; d < dim; d++) s->value[d] += p * widen(value[d]);
   }
 }
 
 /* One query head of one sequence over the first `count` positions. */
-static void attend(float *out, const float *q, Rows keys, Rows values, int count, int dim, float scale) {
+static void attend(Element *out, const Element *q, Cached keys, Cached values, int count, int dim, float scale) {
   Softmax s = {.max = -INFINITY};
+  float room[HEAD_DIM_LIMIT];
+  const float *query = wide_row(q, room, dim);
   for (int j = 0; j < count; j += KEY_BLOCK) {
     int n = count - j < KEY_BLOCK ? count - j : KEY_BLOCK;
-    attend_block(&s, q, (Rows){keys.data + j * keys.stride, keys.stride},
-                 (Rows){values.data + j * values.stride, values.stride}, n, dim, scale);
+    attend_block(&s, query, (Cached){keys.data + j * keys.stride, keys.stride},
+                 (Cached){values.data + j * values.stride, values.stride}, n, dim, scale);
   }
-  for (int d = 0; d < dim; d++) out[d] = count > 0 ? s.value[d] / s.weight : 0.0f;
+  for (int d = 0; d < dim; d++) out[d] = narrow(count > 0 ? s.value[d] / s.weight : 0.0f);
 }
 
 typedef struct AttendJob {
-  float *out;
-  const float *q;
+  Element *out;
+  const Element *q;
   const KvCache *cache;
   int heads;
   float scale;
@@ -317,8 +329,9 @@ static void attend_heads(const void *job, int begin, int end, int thread) {
   for (int i = begin; i < end; i++) {
     int r = i / s->heads, group = i % s->heads / per_group, count = s->sequences->positions[r] + 1;
     int64_t first = (int64_t)r * cache->capacity * stride + group * dim;
-    attend(s->out + (int64_t)i * dim, s->q + (int64_t)i * dim, (Rows){(float *)cache->k + first, stride},
-           (Rows){(float *)cache->v + first, stride}, count < cache->capacity ? count : cache->capacity, dim, s->scale);
+    attend(s->out + (int64_t)i * dim, s->q + (int64_t)i * dim, (Cached){(Element *)cache->k + first, stride},
+           (Cached){(Element *)cache->v + first, stride}, count < cache->capacity ? count : cache->capacity, dim,
+           s->scale);
   }
 }
 
@@ -332,8 +345,14 @@ void CPU(decode_attention)(Context *c, void *out, const void *q, const KvCache *
 }
 
 void CPU(decode_residual)(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s) {
-  if (c->error.code) return;
-  multiply(c, (Target){x, w.rows, true}, params, w, w.rows, (Rows){in, w.cols}, s->rows);
+  int64_t rows = s->rows, outputs = rows * w.rows;
+  float *product = CPU(scratch)(c, (size_t)(outputs + rows * w.cols));
+  if (!product) return;
+  Element *sum = x;
+  multiply(c, (Target){product, w.rows}, params, w, w.rows,
+           (Rows){wide_row(in, product + outputs, rows * w.cols), w.cols}, s->rows);
+#pragma omp simd
+  for (int64_t i = 0; i < outputs; i++) sum[i] = narrow(widen(sum[i]) + product[i]);
 }
 
 void CPU(decode_mlp)(Context *c, void *h, const void *x, const float *norm_weight, float eps, const Parameters *params,
@@ -345,12 +364,12 @@ void CPU(decode_mlp)(Context *c, void *h, const void *x, const float *norm_weigh
   if (!normal) return;
   float *gate_up = normal + rows * w.cols;
   normalize(normal, x, norm_weight, eps, s->rows, w.cols);
-  multiply(c, (Target){gate_up, w.rows, false}, params, w, w.rows, (Rows){normal, w.cols}, s->rows);
+  multiply(c, (Target){gate_up, w.rows}, params, w, w.rows, (Rows){normal, w.cols}, s->rows);
   for (int r = 0; r < s->rows; r++) {
     const float *gate = gate_up + (int64_t)r * w.rows, *up = gate + ffn;
-    float *to = (float *)h + (int64_t)r * ffn;
+    Element *to = (Element *)h + (int64_t)r * ffn;
 #pragma omp simd
-    for (int f = 0; f < ffn; f++) to[f] = gate[f] * sigmoid_f32(gate[f]) * up[f];
+    for (int f = 0; f < ffn; f++) to[f] = narrow(gate[f] * sigmoid_f32(gate[f]) * up[f]);
   }
 }
 
@@ -360,18 +379,18 @@ void CPU(decode_logits)(Context *c, float *logits, const void *x, const float *n
   float *normal = CPU(scratch)(c, (size_t)rows * (size_t)w.cols);
   if (!normal) return;
   normalize(normal, x, norm_weight, eps, rows, w.cols);
-  multiply(c, (Target){logits, vocab, false}, params, w, vocab, (Rows){normal, w.cols}, rows);
+  multiply(c, (Target){logits, vocab}, params, w, vocab, (Rows){normal, w.cols}, rows);
 }
 
 void CPU(cache_store)(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length) {
   if (c->error.code || slot < 0 || position < 0) return;
   int dim = cache->head_dim, groups = cache->kv_heads;
-  size_t bytes = (size_t)dim * sizeof(float);
+  size_t bytes = (size_t)dim * sizeof(Element);
   int room = cache->capacity - position, rows = length < room ? length : room;
   for (int t = 0; t < rows; t++)
     for (int g = 0; g < groups; g++) {
       int64_t to = (((int64_t)slot * cache->capacity + position + t) * groups + g) * dim;
-      memcpy((float *)cache->k + to, (const float *)k.data + t * k.row + g * k.head, bytes);
-      memcpy((float *)cache->v + to, (const float *)v.data + t * v.row + g * v.head, bytes);
+      memcpy((Element *)cache->k + to, (const Element *)k.data + t * k.row + g * k.head, bytes);
+      memcpy((Element *)cache->v + to, (const Element *)v.data + t * v.row + g * v.head, bytes);
     }
 }

@@ -4,6 +4,7 @@
 #define INKLING_KERNELS_CPU_DROPOUT_H
 
 #include "kernels.h"
+#include "kernels/cpu/element.h"
 #include "kernels/philox.h"
 
 /* A drop probability as a threshold on a 32-bit word: keep when word >= threshold. Clamped, so that p near 1 does not
@@ -19,8 +20,8 @@ static inline bool dropout_active(const Dropout *dropout) { return dropout && dr
 static inline uint32_t dropout_step(const Dropout *dropout) { return (uint32_t)(dropout->state->step + 1); }
 
 /* out[j] = mask[first + j] * in[j] for `count` elements of sequence `sequence` of the micro-batch, from element `first`
- * on. in and out may be the same. */
-static inline void dropout_row(const Dropout *dropout, int sequence, int64_t first, int count, const float *in,
+ * on. */
+static inline void dropout_row(const Dropout *dropout, int sequence, int64_t first, int count, const Element *in,
                                float *out) {
   uint32_t threshold = dropout_threshold(dropout->p), step = dropout_step(dropout);
   uint32_t stream = (uint32_t)(dropout->state->sequence + sequence);
@@ -29,7 +30,20 @@ static inline void dropout_row(const Dropout *dropout, int sequence, int64_t fir
     int64_t element = first + j;
     PhiloxWords words = philox(dropout->seed, (uint32_t)(element / 4), dropout->site, step, stream);
     for (int lane = (int)(element % 4); lane < 4 && j < count; lane++, j++)
-      out[j] = words.word[lane] >= threshold ? in[j] * scale : 0.0f;
+      out[j] = words.word[lane] >= threshold ? widen(in[j]) * scale : 0.0f;
+  }
+}
+
+enum { DROPOUT_COLUMNS = 256 }; /* dropped elements held at a time */
+
+/* The same into elements; in and out may be the same. */
+static inline void dropout_elements(const Dropout *dropout, int sequence, int64_t first, int count, const Element *in,
+                                    Element *out) {
+  float kept[DROPOUT_COLUMNS];
+  for (int j = 0; j < count; j += DROPOUT_COLUMNS) {
+    int some = count - j < DROPOUT_COLUMNS ? count - j : DROPOUT_COLUMNS;
+    dropout_row(dropout, sequence, first + j, some, in + j, kept);
+    narrow_row(out + j, kept, some);
   }
 }
 

@@ -5,28 +5,28 @@
 
 enum {
   PARALLEL_ELEMENTS = 2048, /* a thread takes at least so many */
-  COLUMNS = 256,            /* masked elements made at a time */
+  COLUMNS = 256,            /* widened weights held at a time */
   VOCAB_ROWS = 8            /* table rows handed to a thread at a time: frequent tokens cost more than rare ones */
 };
 
 /* sum += dropout(in), elements `first` onwards of a sequence */
-static void add_dropped(float *sum, const float *in, int dim, const Dropout *dropout, int sequence, int64_t first) {
-  float kept[COLUMNS];
-  for (int c0 = 0; c0 < dim; c0 += COLUMNS) {
-    int count = dim - c0 < COLUMNS ? dim - c0 : COLUMNS;
+static void add_dropped(float *sum, const Element *in, int dim, const Dropout *dropout, int sequence, int64_t first) {
+  float kept[DROPOUT_COLUMNS];
+  for (int c0 = 0; c0 < dim; c0 += DROPOUT_COLUMNS) {
+    int count = dim - c0 < DROPOUT_COLUMNS ? dim - c0 : DROPOUT_COLUMNS;
     dropout_row(dropout, sequence, first + c0, count, in + c0, kept);
 #pragma omp simd
     for (int i = 0; i < count; i++) sum[c0 + i] += kept[i];
   }
 }
 
-static void add(float *restrict sum, const float *restrict in, int dim) {
+static void add(float *restrict sum, const Element *restrict in, int dim) {
 #pragma omp simd
-  for (int c = 0; c < dim; c++) sum[c] += in[c];
+  for (int c = 0; c < dim; c++) sum[c] += widen(in[c]);
 }
 
 typedef struct Embedding {
-  float *out;
+  Element *out;
   Weights table;
   const int32_t *tokens;
   int length;
@@ -38,10 +38,15 @@ static void embedding_rows(const void *job, int begin, int end, int thread) {
   const Embedding *s = job;
   const int dim = s->table.cols;
   for (int n = begin; n < end; n++) {
-    float *row = s->out + (int64_t)n * dim;
-    CPU(widen)(&s->table, s->tokens[n], 0, dim, row);
+    Element *row = s->out + (int64_t)n * dim;
+    for (int c0 = 0; c0 < dim; c0 += COLUMNS) {
+      float wide[COLUMNS];
+      int count = dim - c0 < COLUMNS ? dim - c0 : COLUMNS;
+      CPU(widen_weights)(&s->table, s->tokens[n], c0, count, wide);
+      narrow_row(row + c0, wide, count);
+    }
     if (dropout_active(s->dropout))
-      dropout_row(s->dropout, n / s->length, (int64_t)(n % s->length) * dim, dim, row, row);
+      dropout_elements(s->dropout, n / s->length, (int64_t)(n % s->length) * dim, dim, row, row);
   }
 }
 
@@ -53,7 +58,7 @@ void CPU(embedding)(Context *c, void *out, const Parameters *params, Matrix tabl
 }
 
 typedef struct EmbeddingBackward {
-  const float *dx;
+  const Element *dx;
   float *grad; /* of the table */
   const int32_t *offsets, *order;
   int vocab, dim, length;

@@ -1,50 +1,92 @@
-/* The three products of a linear layer with weight W [M][K]: y = x W^T, dx = dy W, dW = dy^T x. All in fp32; weights
- * that are only read may be narrower, and are widened where they are packed.
+/* The three products of a linear layer with weight W [M][K]: y = x W^T, dx = dy W, dW = dy^T x. Sums are fp32, what is
+ * multiplied is the element type (words.h); in fp32 weights that are only read may be narrower, and are widened where
+ * they are packed.
  *
  * y and dx: the weight is packed into panels of TILE_COLS columns (a few hundredths of the work), which all threads
  * share; then the rows are shared out, each thread the ones it has in its cache. dW: the rows are cut into segments,
  * of which a thread packs what it needs by itself and sums the products; the segments' sums are added in their order.
  * Every element of a result is summed in an order that follows from the shape alone, not from the number of threads. */
-#include "kernels/cpu/tile.h"
 #include "kernels/cpu/weights.h"
+#include "kernels/cpu/words.h"
 #include "util/clock.h"
 
 enum {
-  DEPTH = TILE_COLS > 32 ? 128 : 256, /* of a pass over a panel, which stays in L1 meanwhile */
-  GROUP = 1 << 18,                    /* numbers packed before the rows are gone through: 1 MiB */
-  SPAN_TILES = 16                     /* of rows that go through a panel together, at most */
+  DEPTH = TILE_COLS > 32 ? 128 : 256, /* words of a pass over a panel, which stays in L1 meanwhile */
+  GROUP = 1 << 18,                    /* words packed before the rows are gone through: 1 MiB */
+  SPAN = 96                           /* rows that go through a panel together, at most */
 };
 
 static int divide_up(int n, int by) { return (n + by - 1) / by; }
 static int smaller(int a, int b) { return a < b ? a : b; }
 
-/* from[depth][cols], rows `stride` apart -> panels of `width` columns: to[panel * size + k * width], zero up to the
+static void multiplier_begin(const Multiplier *m) {
+  if (m->begin) m->begin();
+}
+static void multiplier_end(const Multiplier *m) {
+  if (m->end) m->end();
+}
+
+/* The words of one row of a product's depth: from[j] in fp32, in bf16 paired with next[j]; next NULL: with 0. `whole`: as
+ * many as a panel has. */
+static inline __attribute__((always_inline)) void pack_words(bool whole, int count, const Element *from,
+                                                             const Element *next, Word *to) {
+#if CPU_BF16
+  (void)whole;
+  if (next) {
+#pragma omp simd
+    for (int j = 0; j < count; j++) to[j] = (Word)from[j] | (Word)next[j] << 16;
+  } else {
+#pragma omp simd
+    for (int j = 0; j < count; j++) to[j] = from[j];
+  }
+#else
+  (void)next;
+  if (!whole) memcpy(to, from, (size_t)count * sizeof *to);
+  else
+    UNROLL for (int j = 0; j < count; j += LANES) * (UnalignedVector *)(to + j) = *(const UnalignedVector *)(from + j);
+#endif
+}
+
+/* from[depth][cols], rows `stride` apart -> panels of `width` columns: to[panel * size + word * width], zero up to the
  * next multiple of LANES. Rows are read from end to end, as memory likes it. */
-static inline __attribute__((always_inline)) void pack_columns(int width, int depth, int cols, const float *from,
-                                                               int64_t stride, float *to, int64_t size) {
-  for (int k = 0; k < depth; k++, from += stride, to += width) {
-    float *panel = to;
+static inline __attribute__((always_inline)) void pack_columns(int width, int depth, int cols, const Element *from,
+                                                               int64_t stride, Word *to, int64_t size) {
+  for (int k = 0; k < depth; k += PER_WORD, from += PER_WORD * stride, to += width) {
+    const Element *next = PER_WORD > 1 && k + 1 < depth ? from + stride : NULL;
+    Word *panel = to;
     int j = 0;
     for (; j + width <= cols; j += width, panel += size)
-      UNROLL for (int l = 0; l < width; l += LANES) * (UnalignedVector *)(panel + l) =
-          *(const UnalignedVector *)(from + j + l);
+      pack_words(true, width, from + j, next ? next + j : NULL, panel);
     if (j == cols) continue;
-    memcpy(panel, from + j, (size_t)(cols - j) * sizeof(float));
-    for (int l = cols - j; l < round_up(cols - j, LANES); l++) panel[l] = 0.0f;
+    pack_words(false, cols - j, from + j, next ? next + j : NULL, panel);
+    for (int l = cols - j; l < round_up(cols - j, LANES); l++) panel[l] = 0;
   }
 }
 
 /* c[rows][cols] = a[rows][depth] w, where the weights are [depth][cols], or [cols][depth] when `transposed`. */
 typedef struct Product {
   int rows, cols, depth;
-  const float *a;
+  const Element *a;
   Weights w;
   bool transposed;
-  float *c;
+  Element *c;
+  const Multiplier *by;
 } Product;
 
-/* Rows j .. j+cols of the weights -> to[depth][TILE_COLS] */
-static void pack_transposed(const Weights *w, int j, int cols, float *to) {
+static int words_of(int depth) { return divide_up(depth, PER_WORD); }
+
+/* Rows j .. j+cols of the weights -> to[words][TILE_COLS] */
+static void pack_transposed(const Weights *w, int j, int cols, Word *to) {
+#if CPU_BF16
+  const uint16_t *from = (const uint16_t *)w->data + j * w->stride;
+  if (w->cols % PER_WORD == 0) {
+    CPU(transpose)(cols, w->cols / PER_WORD, (const float *)from, w->stride / PER_WORD, (float *)to, TILE_COLS);
+    return;
+  }
+  for (int i = 0; i < cols; i++, from += w->stride)
+    for (int k = 0; k < w->cols; k += PER_WORD)
+      to[k / PER_WORD * TILE_COLS + i] = (Word)from[k] | (k + 1 < w->cols ? (Word)from[k + 1] << 16 : 0);
+#else
   enum { WIDTH = 8 * WEIGHT_GROUP };
   if (w->dtype == DTYPE_F32) {
     CPU(transpose)(cols, w->cols, (const float *)w->data + j * w->stride, w->stride, to, TILE_COLS);
@@ -54,27 +96,30 @@ static void pack_transposed(const Weights *w, int j, int cols, float *to) {
   for (int i = 0; i < cols; i += LANES)
     for (int k = 0; k < w->cols; k += WIDTH) {
       int rows = smaller(cols - i, LANES), width = smaller(w->cols - k, WIDTH);
-      for (int row = 0; row < rows; row++) CPU(widen)(w, j + i + row, k, width, wide + row * WIDTH);
+      for (int row = 0; row < rows; row++) CPU(widen_weights)(w, j + i + row, k, width, wide + row * WIDTH);
       CPU(transpose)(rows, width, wide, WIDTH, to + (int64_t)k * TILE_COLS + i, TILE_COLS);
     }
+#endif
 }
 
-/* The panels first .. last of a product, [depth + 1][TILE_COLS] each: were they a multiple of 4 KiB apart, their rows
+/* The panels first .. last of a product, [words + 1][TILE_COLS] each: were they a multiple of 4 KiB apart, their rows
  * would fight for the same lines of the cache. */
 typedef struct PackedPanels {
   const Product *product;
   int first, last;
   int64_t size;
-  float *data;
+  Word *data;
+  Element *padded; /* where rows of a do not end with a whole word: [threads][SPAN][padded depth] */
 } PackedPanels;
 
-/* Rows of the weights. */
+/* Words of the weights' depth. */
 static void pack_rows(const void *job, int begin, int end, int thread) {
   (void)thread;
   const PackedPanels *g = job;
   const Product *p = g->product;
   int j = g->first * TILE_COLS, cols = smaller(g->last * TILE_COLS, p->cols) - j;
-  pack_columns(TILE_COLS, end - begin, cols, (const float *)p->w.data + begin * p->w.stride + j, p->w.stride,
+  int k = begin * PER_WORD, depth = smaller(end * PER_WORD, p->depth) - k;
+  pack_columns(TILE_COLS, depth, cols, (const Element *)p->w.data + k * p->w.stride + j, p->w.stride,
                g->data + (int64_t)begin * TILE_COLS, g->size);
 }
 
@@ -84,55 +129,82 @@ static void pack_transposed_panels(const void *job, int begin, int end, int thre
   const PackedPanels *g = job;
   const Product *p = g->product;
   for (int panel = begin; panel < end; panel++) {
-    float *into = g->data + panel * g->size;
+    Word *into = g->data + panel * g->size;
     int j = (g->first + panel) * TILE_COLS, cols = smaller(p->cols - j, TILE_COLS);
-    for (int k = 0; k < p->depth && cols % LANES; k++)
-      for (int l = cols; l < round_up(cols, LANES); l++) into[k * TILE_COLS + l] = 0.0f;
+    for (int k = 0; k < words_of(p->depth) && cols % LANES; k++)
+      for (int l = cols; l < round_up(cols, LANES); l++) into[k * TILE_COLS + l] = 0;
     pack_transposed(&p->w, j, cols, into);
   }
 }
 
-/* Rows i .. i+rows of c in the columns of packed panels first .. last. The depth is gone through in equal passes. */
-static void multiply_rows(const PackedPanels *g, int i, int rows, int first, int last) {
+/* Rows i .. i+rows of a, `*stride` apart, each a whole number of words. */
+static const Element *whole_words(const PackedPanels *g, int i, int rows, int thread, int64_t *stride) {
   const Product *p = g->product;
-  int passes = divide_up(p->depth, DEPTH), each = divide_up(p->depth, passes);
-  for (int k = 0; k < p->depth; k += each)
-    for (int panel = first; panel < last; panel++) {
-      int j = (g->first + panel) * TILE_COLS;
-      CPU(tile_multiply)
-      (rows, smaller(p->cols - j, TILE_COLS), smaller(each, p->depth - k), p->a + (int64_t)i * p->depth + k, p->depth,
-       1, g->data + panel * g->size + (int64_t)k * TILE_COLS, TILE_COLS, p->c + (int64_t)i * p->cols + j, p->cols,
-       k > 0);
-    }
+  const Element *from = p->a + (int64_t)i * p->depth;
+  *stride = (int64_t)words_of(p->depth) * PER_WORD;
+  if (*stride == p->depth) return from;
+  Element *to = g->padded + thread * SPAN * *stride;
+  for (int row = 0; row < rows; row++) {
+    memcpy(to + row * *stride, from + (int64_t)row * p->depth, (size_t)p->depth * sizeof *to);
+    to[row * *stride + p->depth] = 0;
+  }
+  return to;
 }
 
-/* Tiles of rows, through all panels. */
+/* c (or in bf16 `sums`, which become c) = a times one panel. The depth is gone through in equal passes. */
+static void multiply_panel(const PackedPanels *g, int panel, int i, int rows, const Element *a, int64_t a_row) {
+  const Product *p = g->product;
+  _Alignas(64) float sums[CPU_BF16 ? SPAN * TILE_COLS : 1];
+  int j = (g->first + panel) * TILE_COLS, cols = smaller(p->cols - j, TILE_COLS), words = words_of(p->depth);
+  int each = divide_up(words, divide_up(words, DEPTH));
+  Element *c = p->c + (int64_t)i * p->cols + j;
+  for (int k = 0; k < words; k += each)
+    p->by->multiply(rows, cols, smaller(each, words - k), a + k * PER_WORD, a_row, 1,
+                    g->data + panel * g->size + (int64_t)k * TILE_COLS, TILE_COLS, CPU_BF16 ? sums : (float *)c,
+                    CPU_BF16 ? TILE_COLS : p->cols, k > 0);
+  for (int row = 0; row < rows && CPU_BF16; row++) narrow_row(c + (int64_t)row * p->cols, sums + row * TILE_COLS, cols);
+}
+
+static void multiply_rows(const PackedPanels *g, int begin, int end, int first, int last, int thread) {
+  multiplier_begin(g->product->by);
+  for (int i = begin; i < end; i += SPAN) {
+    int rows = smaller(end - i, SPAN);
+    int64_t stride;
+    const Element *a = whole_words(g, i, rows, thread, &stride);
+    for (int panel = first; panel < last; panel++) multiply_panel(g, panel, i, rows, a, stride);
+  }
+  multiplier_end(g->product->by);
+}
+
+/* As many rows as the multiplier likes, through all panels. */
 static void multiply_tiles(const void *job, int begin, int end, int thread) {
-  (void)thread;
   const PackedPanels *g = job;
-  int first = begin * TILE_ROWS, last = smaller(end * TILE_ROWS, g->product->rows);
-  multiply_rows(g, first, last - first, 0, g->last - g->first);
+  int rows = g->product->by->rows;
+  multiply_rows(g, begin * rows, smaller(end * rows, g->product->rows), 0, g->last - g->first, thread);
 }
 
 /* Panels, with all rows. */
 static void multiply_panels(const void *job, int begin, int end, int thread) {
-  (void)thread;
   const PackedPanels *g = job;
-  multiply_rows(g, 0, g->product->rows, begin, end);
+  multiply_rows(g, 0, g->product->rows, begin, end, thread);
 }
 
 static void multiply(Context *c, const Product *p) {
-  int64_t size = (int64_t)(p->depth + 1) * TILE_COLS;
+  int words = words_of(p->depth);
+  int64_t size = (int64_t)(words + 1) * TILE_COLS;
   int panels = divide_up(p->cols, TILE_COLS), group = smaller(panels, size < GROUP ? (int)(GROUP / size) : 1);
-  int tiles = divide_up(p->rows, TILE_ROWS);
-  float *data = CPU(scratch)(c, (size_t)(group * size));
-  if (!data) return;
+  int tiles = divide_up(p->rows, p->by->rows);
+  size_t packed_size = (size_t)(group * size), padded = p->depth % PER_WORD ? (size_t)SPAN * (size_t)words : 0;
+  float *memory = CPU(scratch)(c, packed_size + padded * (size_t)c->threads);
+  if (!memory) return;
   for (int first = 0; first < panels; first += group) {
-    const PackedPanels packed = {p, first, smaller(first + group, panels), size, data};
+    const PackedPanels packed = {p,    first,          smaller(first + group, panels),
+                                 size, (Word *)memory, (Element *)(memory + packed_size)};
     int count = packed.last - first;
     if (p->transposed) pool_run(c->pool, count, 1, 4, pack_transposed_panels, &packed);
-    else pool_run(c->pool, p->depth, 8, 64, pack_rows, &packed);
-    if (tiles >= count || tiles >= 4 * c->threads) pool_run(c->pool, tiles, 1, SPAN_TILES, multiply_tiles, &packed);
+    else pool_run(c->pool, words, 8, 64, pack_rows, &packed);
+    if (tiles >= count || tiles >= 4 * c->threads)
+      pool_run(c->pool, tiles, 1, SPAN / p->by->rows, multiply_tiles, &packed);
     else pool_run(c->pool, count, 1, 4, multiply_panels, &packed);
   }
 }
@@ -145,7 +217,8 @@ void CPU(linear)(Context *c, void *y, const void *x, const Parameters *params, M
                          .a = x,
                          .w = CPU(weights)(params, w),
                          .transposed = true,
-                         .c = y});
+                         .c = y,
+                         .by = c->multiplier});
 }
 
 void CPU(linear_backward_input)(Context *c, void *dx, const void *dy, const Parameters *params, Matrix w, int rows) {
@@ -154,45 +227,52 @@ void CPU(linear_backward_input)(Context *c, void *dx, const void *dy, const Para
     fail(&c->error, EXIT_INTERNAL, "weights in %s are only read", dtype_name(c->weights));
     return;
   }
-  multiply(c,
-           &(Product){.rows = rows, .cols = w.cols, .depth = w.rows, .a = dy, .w = CPU(weights)(params, w), .c = dx});
+  multiply(c, &(Product){.rows = rows,
+                         .cols = w.cols,
+                         .depth = w.rows,
+                         .a = dy,
+                         .w = CPU(weights)(params, w),
+                         .c = dx,
+                         .by = c->multiplier});
 }
 
 /* ---- the gradient of a weight ---- */
 
 enum {
-  STRIP = 48,              /* columns of dy packed side by side: whole tiles of rows, whole vectors */
-  SPAN_STRIPS = 16,        /* strips that a thread takes at a time, at most */
-  WEIGHT_DEPTH = 128,      /* rows of a pass */
-  PACKED_MAX = 1 << 17,    /* numbers of x that a thread packs at a time: 512 KiB */
-  SEGMENT_ROWS = 384,      /* a segment has at least so many */
-  SEGMENTS = 4,            /* at most */
-  SEGMENTED_MAX = 1 << 18, /* gradients with more elements have enough strips to share out */
-  SUM_BLOCK = 1024,        /* elements whose segments a thread adds at a time */
+  STRIP = 48,                             /* columns of dy packed side by side: whole tiles of rows, whole vectors */
+  SPAN_STRIPS = 16,                       /* strips that a thread takes at a time, at most */
+  WEIGHT_WORDS = 128,                     /* words of a pass */
+  WEIGHT_DEPTH = WEIGHT_WORDS * PER_WORD, /* its rows */
+  PACKED_MAX = 1 << 17,                   /* words of x that a thread packs at a time: 512 KiB */
+  SEGMENT_ROWS = 384,                     /* a segment has at least so many */
+  SEGMENTS = 4,                           /* at most */
+  SEGMENTED_MAX = 1 << 18,                /* gradients with more elements have enough strips to share out */
+  SUM_BLOCK = 1024,                       /* elements whose segments a thread adds at a time */
   /* of one pass, a row more than is used, for the reason given at PackedPanels: */
-  X_PANEL = (WEIGHT_DEPTH + 1) * TILE_COLS,
-  DY_STRIP = (WEIGHT_DEPTH + 1) * STRIP
+  X_PANEL = (WEIGHT_WORDS + 1) * TILE_COLS,
+  DY_STRIP = (WEIGHT_WORDS + 1) * STRIP
 };
 _Static_assert(STRIP % TILE_ROWS == 0 && STRIP % LANES == 0, "tiles and vectors of a strip are whole");
 
 typedef struct WeightGradient {
   int outputs, inputs, rows; /* M, K, N */
-  const float *dy, *x;
+  const Element *dy, *x;
+  const Multiplier *by;
   float *dw;
   bool accumulate;
   int segments, segment_rows, block_rows; /* a block is what a thread packs at a time */
   int strips, panels;                     /* of outputs and inputs */
   float *sums;                            /* [segments][M][K] where there are several segments */
-  float *packed;                          /* of the threads: PackedBlock */
-  size_t packed_size, packed_x;           /* numbers of a thread, and of x among them */
+  Word *packed;                           /* of the threads: PackedBlock */
+  size_t packed_size, packed_x;           /* words of a thread, and of x among them */
   int *packed_first;                      /* [threads] the first row that thread t has packed, -1 = none */
 } WeightGradient;
 
 /* What a thread has packed: panels of x, and strips of dy for one pass. */
 typedef struct PackedBlock {
   int *first; /* row, -1 = nothing */
-  float *x;   /* [passes][panels][X_PANEL] */
-  float *dy;  /* [SPAN_STRIPS][DY_STRIP] */
+  Word *x;    /* [passes][panels][X_PANEL] */
+  Word *dy;   /* [SPAN_STRIPS][DY_STRIP] */
 } PackedBlock;
 
 static void pack_block(const WeightGradient *g, int first, int rows, PackedBlock *packed) {
@@ -203,16 +283,33 @@ static void pack_block(const WeightGradient *g, int first, int rows, PackedBlock
                  g->inputs, packed->x + (int64_t)(n / WEIGHT_DEPTH) * g->panels * X_PANEL, X_PANEL);
 }
 
+/* Columns i .. i+cols of dy, rows n .. n+depth, as strips: [words][STRIP] in fp32, [STRIP][words] in bf16. Returns the
+ * elements between columns. */
+static int64_t pack_dy(const WeightGradient *g, int i, int cols, int n, int depth, Word *dy) {
+  const Element *from = g->dy + (int64_t)n * g->outputs + i;
+#if CPU_BF16
+  Word words[WEIGHT_WORDS * STRIP];
+  for (int first = 0; first < cols; first += STRIP, from += STRIP, dy += DY_STRIP) {
+    int some = smaller(cols - first, STRIP);
+    pack_columns(STRIP, depth, some, from, g->outputs, words, 0);
+    CPU(transpose)(words_of(depth), some, (const float *)words, STRIP, (float *)dy, WEIGHT_WORDS + 1);
+  }
+  return PER_WORD * (WEIGHT_WORDS + 1);
+#else
+  pack_columns(STRIP, depth, cols, from, g->outputs, dy, DY_STRIP);
+  return 1;
+#endif
+}
+
 /* dw[i .. i+cols] (+)= dy^T x over `depth` rows from row n on. x: the panels of these rows. */
-static void weight_gradient_pass(const WeightGradient *g, float *to, int i, int cols, int n, int depth, const float *x,
-                                 float *dy, bool add) {
-  pack_columns(STRIP, depth, cols, g->dy + (int64_t)n * g->outputs + i, g->outputs, dy, DY_STRIP);
+static void weight_gradient_pass(const WeightGradient *g, float *to, int i, int cols, int n, int depth, const Word *x,
+                                 Word *dy, bool add) {
+  const int64_t dy_row = pack_dy(g, i, cols, n, depth, dy), dy_k = CPU_BF16 ? 1 : STRIP;
   for (int j = 0; j < g->inputs; j += TILE_COLS, x += X_PANEL)
     for (int strip = 0; strip * STRIP < cols; strip++) {
       float *at = to + (int64_t)(i + strip * STRIP) * g->inputs + j;
-      CPU(tile_multiply)
-      (smaller(cols - strip * STRIP, STRIP), smaller(g->inputs - j, TILE_COLS), depth, dy + strip * DY_STRIP, 1, STRIP,
-       x, TILE_COLS, at, g->inputs, add);
+      g->by->multiply(smaller(cols - strip * STRIP, STRIP), smaller(g->inputs - j, TILE_COLS), words_of(depth),
+                      (const Element *)(dy + strip * DY_STRIP), dy_row, dy_k, x, TILE_COLS, at, g->inputs, add);
     }
 }
 
@@ -252,20 +349,22 @@ static void plan_weight_gradient(WeightGradient *g) {
   g->segments = divide_up(g->rows, g->segment_rows);
   g->strips = divide_up(g->outputs, STRIP);
   g->panels = divide_up(g->inputs, TILE_COLS);
-  int passes = PACKED_MAX / (g->panels * TILE_COLS * WEIGHT_DEPTH);
+  int passes = PACKED_MAX / (g->panels * TILE_COLS * WEIGHT_WORDS);
   g->block_rows = smaller(g->segment_rows, (passes < 1 ? 1 : passes) * WEIGHT_DEPTH);
 }
 
 /* Strips of all segments, one segment after the other. */
 static void weight_gradient_work(const void *job, int begin, int end, int thread) {
   const WeightGradient *g = job;
-  float *own = g->packed + (size_t)thread * g->packed_size;
+  Word *own = g->packed + (size_t)thread * g->packed_size;
   PackedBlock packed = {g->packed_first + thread, own, own + g->packed_x};
+  multiplier_begin(g->by);
   while (begin < end) {
     int segment = begin / g->strips, last = smaller(end, (segment + 1) * g->strips);
     weight_gradient_strips(g, segment, begin - segment * g->strips, last - segment * g->strips, &packed);
     begin = last;
   }
+  multiplier_end(g->by);
 }
 
 static void weight_gradient(Context *c, WeightGradient *g) {
@@ -277,7 +376,7 @@ static void weight_gradient(Context *c, WeightGradient *g) {
   float *memory = CPU(scratch)(c, sums + (g->packed_size + 1) * (size_t)c->threads);
   if (!memory) return;
   g->sums = sums ? memory : NULL;
-  g->packed = memory + sums;
+  g->packed = (Word *)(memory + sums);
   g->packed_first = (void *)(g->packed + g->packed_size * (size_t)c->threads);
   for (int t = 0; t < c->threads; t++) g->packed_first[t] = -1;
   int least = g->block_rows == g->segment_rows ? 1 : 2; /* what several blocks need is packed again for every part */
@@ -290,21 +389,30 @@ void CPU(linear_backward_weight)(Context *c, const Parameters *params, Matrix w,
   if (c->error.code) return;
   float *dw = params->grad + w.offset;
   if (rows > 0)
-    weight_gradient(
-        c,
-        &(WeightGradient){
-            .outputs = w.rows, .inputs = w.cols, .rows = rows, .dy = dy, .x = x, .dw = dw, .accumulate = accumulate});
+    weight_gradient(c, &(WeightGradient){.outputs = w.rows,
+                                         .inputs = w.cols,
+                                         .rows = rows,
+                                         .dy = dy,
+                                         .x = x,
+                                         .by = c->multiplier,
+                                         .dw = dw,
+                                         .accumulate = accumulate});
   else if (!accumulate) memset(dw, 0, (size_t)w.rows * (size_t)w.cols * sizeof(float));
 }
 
 /* Tiles that stay in the first-level cache: what a perfect GEMM would reach. */
 static void multiply_in_cache(const void *job, int begin, int end, int thread) {
-  (void)job, (void)thread;
-  _Alignas(64) float a[TILE_ROWS * DEPTH], b[DEPTH * TILE_COLS], sum[TILE_ROWS * TILE_COLS];
-  for (int i = 0; i < TILE_ROWS * DEPTH; i++) a[i] = 1e-3f * (float)i;
-  for (int i = 0; i < DEPTH * TILE_COLS; i++) b[i] = 1e-3f * (float)i;
+  (void)thread;
+  const Multiplier *by = job;
+  _Alignas(64) Word a[SPAN * DEPTH], b[DEPTH * TILE_COLS];
+  _Alignas(64) float sum[SPAN * TILE_COLS];
+  memset(a, 0, sizeof a);
+  memset(b, 0, sizeof b);
+  multiplier_begin(by);
   for (int round = begin; round < end; round++)
-    CPU(tile_multiply)(TILE_ROWS, TILE_COLS, DEPTH, a, DEPTH, 1, b, TILE_COLS, sum, TILE_COLS, round > begin);
+    by->multiply(by->rows, TILE_COLS, DEPTH, (const Element *)a, DEPTH * PER_WORD, 1, b, TILE_COLS, sum, TILE_COLS,
+                 round > begin);
+  multiplier_end(by);
 }
 
 double CPU(peak_flops)(Context *c) {
@@ -312,8 +420,9 @@ double CPU(peak_flops)(Context *c) {
   double best = 0;
   for (int try = 0; try < TRIES; try++) {
     double start = clock_seconds();
-    pool_run(c->pool, ROUNDS * c->threads, 16, 256, multiply_in_cache, NULL);
-    double flops = 2.0 * TILE_ROWS * TILE_COLS * DEPTH * ROUNDS * c->threads / (clock_seconds() - start);
+    pool_run(c->pool, ROUNDS * c->threads, 16, 256, multiply_in_cache, c->multiplier);
+    double seconds = clock_seconds() - start;
+    double flops = 2.0 * PER_WORD * c->multiplier->rows * TILE_COLS * DEPTH * ROUNDS * c->threads / seconds;
     best = flops > best ? flops : best;
   }
   return best;

@@ -92,7 +92,9 @@ static float row_loss(float *z, int64_t stride, int32_t target, int vocab, float
 }
 
 typedef struct CrossEntropy {
-  float *losses, *logits;
+  float *losses;
+  Element *logits;
+  float *wide; /* bf16: [threads][stride] */
   int64_t stride;
   const int32_t *targets;
   int vocab;
@@ -101,17 +103,21 @@ typedef struct CrossEntropy {
 } CrossEntropy;
 
 static void loss_rows(const void *job, int begin, int end, int thread) {
-  (void)thread;
   const CrossEntropy *s = job;
-  for (int n = begin; n < end; n++)
-    s->losses[n] =
-        row_loss(s->logits + n * s->stride, s->stride, s->targets[n], s->vocab, s->smoothing, s->scale, s->gradient);
+  for (int n = begin; n < end; n++) {
+    Element *row = s->logits + n * s->stride;
+    float *z = CPU_BF16 ? s->wide + thread * s->stride : (float *)row;
+    wide_row(row, z, s->vocab);
+    s->losses[n] = row_loss(z, s->stride, s->targets[n], s->vocab, s->smoothing, s->scale, s->gradient);
+    if (s->gradient) narrow_row(row, z, s->stride);
+  }
 }
 
 void CPU(cross_entropy)(Context *c, float *losses, void *logits, int64_t stride, const int32_t *targets, int rows,
                         int vocab, float smoothing, const StepState *state, bool gradient) {
+  float *wide = CPU_BF16 ? CPU(scratch)(c, (size_t)stride * (size_t)c->threads) : NULL;
   if (c->error.code) return;
-  const CrossEntropy loss = {losses, logits, stride, targets, vocab, smoothing, state->inv_targets, gradient};
+  const CrossEntropy loss = {losses, logits, wide, stride, targets, vocab, smoothing, state->inv_targets, gradient};
   pool_run(c->pool, rows, 1 + PARALLEL_ELEMENTS / vocab, SPAN_ROWS, loss_rows, &loss);
 }
 

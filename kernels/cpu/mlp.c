@@ -3,8 +3,8 @@
 #include "kernels/cpu/simd.h"
 
 typedef struct SwiGlu {
-  float *h, *dgate_up; /* of the forward, of the backward */
-  const float *gate_up, *dh;
+  Element *h, *dgate_up; /* of the forward, of the backward */
+  const Element *gate_up, *dh;
   int ffn;
 } SwiGlu;
 
@@ -12,10 +12,10 @@ static void swiglu_rows(const void *job, int begin, int end, int thread) {
   (void)thread;
   const SwiGlu *s = job;
   for (int n = begin; n < end; n++) {
-    const float *gate = s->gate_up + (int64_t)n * 2 * s->ffn, *up = gate + s->ffn;
-    float *h = s->h + (int64_t)n * s->ffn;
+    const Element *gate = s->gate_up + (int64_t)n * 2 * s->ffn, *up = gate + s->ffn;
+    Element *h = s->h + (int64_t)n * s->ffn;
 #pragma omp simd
-    for (int j = 0; j < s->ffn; j++) h[j] = gate[j] * sigmoid_f32(gate[j]) * up[j];
+    for (int j = 0; j < s->ffn; j++) h[j] = narrow(widen(gate[j]) * sigmoid_f32(widen(gate[j])) * widen(up[j]));
   }
 }
 
@@ -23,14 +23,14 @@ static void swiglu_backward_rows(const void *job, int begin, int end, int thread
   (void)thread;
   const SwiGlu *s = job;
   for (int n = begin; n < end; n++) {
-    const float *gate = s->gate_up + (int64_t)n * 2 * s->ffn, *up = gate + s->ffn;
-    const float *d = s->dh + (int64_t)n * s->ffn;
-    float *dgate = s->dgate_up + (int64_t)n * 2 * s->ffn, *dup = dgate + s->ffn;
+    const Element *gate = s->gate_up + (int64_t)n * 2 * s->ffn, *up = gate + s->ffn;
+    const Element *d = s->dh + (int64_t)n * s->ffn;
+    Element *dgate = s->dgate_up + (int64_t)n * 2 * s->ffn, *dup = dgate + s->ffn;
 #pragma omp simd
     for (int j = 0; j < s->ffn; j++) {
-      float g = gate[j], u = up[j], sigmoid = sigmoid_f32(g);
-      dgate[j] = d[j] * u * sigmoid * (1.0f + g * (1.0f - sigmoid));
-      dup[j] = d[j] * g * sigmoid;
+      float g = widen(gate[j]), u = widen(up[j]), dh = widen(d[j]), sigmoid = sigmoid_f32(g);
+      dgate[j] = narrow(dh * u * sigmoid * (1.0f + g * (1.0f - sigmoid)));
+      dup[j] = narrow(dh * g * sigmoid);
     }
   }
 }

@@ -6,20 +6,39 @@
 /* Rows whose contributions to the weight's gradient are added up before blocks are added in order. */
 enum { WEIGHT_BLOCK = 32 };
 
-static float sum_of_squares(const float *x, int dim) {
+static float sum_of_squares(const Element *x, int dim) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (int j = 0; j < dim; j++) sum += x[j] * x[j];
+  for (int j = 0; j < dim; j++) sum += widen(x[j]) * widen(x[j]);
   return sum;
 }
 
 typedef struct Norm {
-  float *x_out, *y, *rstd;
-  const float *x_in, *branch, *weight;
+  Element *x_out, *y;
+  float *rstd;
+  const Element *x_in, *branch;
+  const float *weight;
   float eps;
   int length, dim;
   const Dropout *dropout;
 } Norm;
+
+/* sum = x + dropout(branch), row n */
+static void add_branch(const Norm *s, int n, Element *sum, const Element *x, const Element *branch) {
+  if (!dropout_active(s->dropout)) {
+#pragma omp simd
+    for (int j = 0; j < s->dim; j++) sum[j] = narrow(widen(x[j]) + widen(branch[j]));
+    return;
+  }
+  float kept[DROPOUT_COLUMNS];
+  int64_t first = (int64_t)(n % s->length) * s->dim;
+  for (int at = 0; at < s->dim; at += DROPOUT_COLUMNS) {
+    int count = s->dim - at < DROPOUT_COLUMNS ? s->dim - at : DROPOUT_COLUMNS;
+    dropout_row(s->dropout, n / s->length, first + at, count, branch + at, kept);
+#pragma omp simd
+    for (int j = 0; j < count; j++) sum[at + j] = narrow(widen(x[at + j]) + kept[j]);
+  }
+}
 
 static void norm_rows(const void *job, int begin, int end, int thread) {
   (void)thread;
@@ -27,23 +46,16 @@ static void norm_rows(const void *job, int begin, int end, int thread) {
   const int dim = s->dim;
   for (int n = begin; n < end; n++) {
     const int64_t at = (int64_t)n * dim;
-    const float *x = s->x_in + at;
-    float *out = s->y + at;
+    const Element *x = s->x_in + at;
+    Element *out = s->y + at;
     if (s->branch) {
-      const float *added = s->branch + at;
-      float *sum = s->x_out + at;
-      if (dropout_active(s->dropout)) {
-        dropout_row(s->dropout, n / s->length, (int64_t)(n % s->length) * dim, dim, added, out);
-        added = out; /* the dropped branch waits where y will stand */
-      }
-#pragma omp simd
-      for (int j = 0; j < dim; j++) sum[j] = x[j] + added[j];
-      x = sum;
+      add_branch(s, n, s->x_out + at, x, s->branch + at);
+      x = s->x_out + at;
     }
     float scale = 1.0f / sqrtf(sum_of_squares(x, dim) / (float)dim + s->eps);
     s->rstd[n] = scale;
 #pragma omp simd
-    for (int j = 0; j < dim; j++) out[j] = s->weight[j] * (x[j] * scale);
+    for (int j = 0; j < dim; j++) out[j] = narrow(s->weight[j] * (widen(x[j]) * scale));
   }
 }
 
@@ -55,28 +67,31 @@ void CPU(residual_norm)(Context *c, void *x_out, void *y, float *rstd, const voi
 }
 
 /* One row: writes dx, adds the row's part of the weight's gradient to `dweight`. */
-static void norm_backward_row(float *dx, float *dweight, const float *dy, const float *dres, const float *x, float rstd,
-                              const float *weight, int dim) {
+static void norm_backward_row(Element *dx, float *dweight, const Element *dy, const Element *dres, const Element *x,
+                              float rstd, const float *weight, int dim) {
   float dot = 0;
 #pragma omp simd reduction(+ : dot)
   for (int j = 0; j < dim; j++) {
-    float along = dy[j] * x[j];
+    float along = widen(dy[j]) * widen(x[j]);
     dot += weight[j] * along;
     dweight[j] += along * rstd;
   }
   float pull = dot * rstd * rstd / (float)dim; /* mean(g * xh) * rstd */
   if (dres) {
 #pragma omp simd
-    for (int j = 0; j < dim; j++) dx[j] = dres[j] + rstd * (weight[j] * dy[j] - pull * x[j]);
+    for (int j = 0; j < dim; j++)
+      dx[j] = narrow(widen(dres[j]) + rstd * (weight[j] * widen(dy[j]) - pull * widen(x[j])));
   } else {
 #pragma omp simd
-    for (int j = 0; j < dim; j++) dx[j] = rstd * (weight[j] * dy[j] - pull * x[j]);
+    for (int j = 0; j < dim; j++) dx[j] = narrow(rstd * (weight[j] * widen(dy[j]) - pull * widen(x[j])));
   }
 }
 
 typedef struct NormBackward {
-  float *dx, *dbranch, *dweight;
-  const float *dy, *dres, *x, *rstd, *weight;
+  Element *dx, *dbranch;
+  float *dweight;
+  const Element *dy, *dres, *x;
+  const float *rstd, *weight;
   int rows, length, dim, blocks;
   const Dropout *dropout;
   bool accumulate;
@@ -97,8 +112,8 @@ static void norm_backward_blocks(const void *job, int begin, int end, int thread
                         dim);
       if (!s->dbranch) continue;
       if (dropout_active(s->dropout))
-        dropout_row(s->dropout, n / s->length, (int64_t)(n % s->length) * dim, dim, s->dx + at, s->dbranch + at);
-      else memcpy(s->dbranch + at, s->dx + at, (size_t)dim * sizeof(float));
+        dropout_elements(s->dropout, n / s->length, (int64_t)(n % s->length) * dim, dim, s->dx + at, s->dbranch + at);
+      else memcpy(s->dbranch + at, s->dx + at, (size_t)dim * sizeof(Element));
     }
   }
 }

@@ -1,7 +1,6 @@
 /* Gradient clipping (Pascanu et al. 2013) and AdamW (Loshchilov & Hutter 2019) on the CPU, over the flat arenas, pads
- * included: they are zero and stay zero. In fp32 GEMMs read the master weights themselves, so there is no other copy to
- * write. Both operations are bound by memory and make one pass. */
-#include "kernels/cpu/cpu.h"
+ * included: they are zero and stay zero. Both operations are bound by memory and make one pass. */
+#include "kernels/cpu/weights.h"
 
 #include <float.h>
 
@@ -85,17 +84,20 @@ static void update_range(const Update *u, float *restrict w, const float *restri
 typedef struct GroupUpdate {
   Update update;
   const Parameters *params;
-  const ParameterGroup *group;
+  int group;
 } GroupUpdate;
 
 static void update_blocks(const void *job, int begin, int end, int thread) {
   (void)thread;
   const GroupUpdate *s = job;
   const Parameters *p = s->params;
-  const Matrix *m = &s->group->matrix;
-  size_t first = (size_t)begin * REDUCTION_BLOCK, last = (size_t)end * REDUCTION_BLOCK;
-  size_t count = (size_t)m->rows * (size_t)m->cols, at = m->offset + first;
-  update_range(&s->update, p->master + at, p->grad + at, p->m + at, p->v + at, (last < count ? last : count) - first);
+  const Matrix *m = &p->groups[s->group].matrix;
+  size_t all = (size_t)m->rows * (size_t)m->cols, last = (size_t)end * REDUCTION_BLOCK;
+  for (size_t first = (size_t)begin * REDUCTION_BLOCK; first < last && first < all; first += REDUCTION_BLOCK) {
+    size_t at = m->offset + first, count = all - first < REDUCTION_BLOCK ? all - first : REDUCTION_BLOCK;
+    update_range(&s->update, p->master + at, p->grad + at, p->m + at, p->v + at, count);
+    CPU(follow_masters)(p, s->group, first, count); /* while they are in the cache */
+  }
 }
 
 void CPU(adamw)(Context *c, StepState *state, const Parameters *params, const AdamW *adamw) {
@@ -112,7 +114,7 @@ void CPU(adamw)(Context *c, StepState *state, const Parameters *params, const Ad
     size_t count = (size_t)group->matrix.rows * (size_t)group->matrix.cols;
     u.keep = group->decay ? keep_decayed : 1.0f;
     pool_run(c->pool, (int)((count + REDUCTION_BLOCK - 1) / REDUCTION_BLOCK), 1, SPAN_BLOCKS, update_blocks,
-             &(GroupUpdate){u, params, group});
+             &(GroupUpdate){u, params, g});
   }
   state->step += 1;
 }

@@ -1,53 +1,100 @@
-#include "kernels/cpu/tile.h"
+#include "kernels/cpu/words.h"
 
-/* One tile; rows beyond `rows` are computed from its last row and not written. `vectors` is a constant at every call,
- * so that each call becomes straight code. */
-static inline __attribute__((always_inline)) void tile(int vectors, int rows, int64_t depth, const float *a,
-                                                       int64_t a_row, int64_t a_k, const float *b, int64_t b_row,
-                                                       float *c, int64_t c_row, bool add) {
-  const float *row[TILE_ROWS];
+/* What is multiplied: fp32 numbers, or pairs of bf16, widened or by the instruction for pairs. */
+typedef enum Kind { FLOATS, PAIRS, PAIR_DOTS } Kind;
+
+/* a, its strides in bytes, b [depth][b_row] of 4-byte numbers or pairs */
+#define TILE_PARAMETERS                                                                                                \
+  int rows, int64_t depth, const char *a, int64_t a_row, int64_t a_k, const float *b, int64_t b_row, float *c,         \
+      int64_t c_row, bool add
+
+typedef uint32_t Pairs __attribute__((vector_size(4 * LANES)));
+typedef uint32_t UnalignedPair __attribute__((aligned(2), may_alias));
+
+/* To fp32, exactly: the first or the second number of every pair. */
+static inline Vector half_of(Pairs pairs, int half) { return (Vector)(half ? pairs & 0xFFFF0000u : pairs << 16); }
+
+/* The pair at `from` in every lane. gcc would split it before it is spread, with an instruction for each half. */
+static inline Pairs spread(const char *from) {
+  Pairs pair = *(const UnalignedPair *)from - (Pairs){0};
+#ifdef __x86_64__
+  __asm__ volatile("" : "+x"(pair)); /* again for the other half: registers are few */
+#endif
+  return pair;
+}
+
+/* sum[i] += row[i] * b: one number of every row, or one pair, with a row of b. */
+static inline __attribute__((always_inline)) void add_products(Kind kind, int vectors,
+                                                               Vector sum[TILE_ROWS][TILE_VECTORS],
+                                                               const char *const row[TILE_ROWS], int64_t at,
+                                                               const float *b) {
+  Vector of_b[TILE_VECTORS], wide[TILE_VECTORS];
+  UNROLL for (int j = 0; j < vectors; j++) of_b[j] = *(const UnalignedVector *)(b + j * LANES);
+  if (kind == FLOATS) {
+    UNROLL for (int i = 0; i < TILE_ROWS; i++) {
+      float factor = *(const float *)(row[i] + at);
+      UNROLL for (int j = 0; j < vectors; j++) sum[i][j] += factor * of_b[j];
+    }
+    return;
+  }
+#ifdef BF16_INSTRUCTIONS
+  if (kind == PAIR_DOTS) {
+    UNROLL for (int i = 0; i < TILE_ROWS; i++) {
+      Pairs pair = spread(row[i] + at);
+      UNROLL for (int j = 0; j < vectors;
+                  j++) __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum[i][j]) : "v"(pair), "v"(of_b[j]));
+    }
+    return;
+  }
+#endif
+  UNROLL for (int half = 0; half < 2; half++) { /* one after the other */
+    UNROLL for (int j = 0; j < vectors; j++) wide[j] = half_of((Pairs)of_b[j], half);
+    UNROLL for (int i = 0; i < TILE_ROWS; i++) {
+      Vector factor = half_of(spread(row[i] + at), half);
+      UNROLL for (int j = 0; j < vectors; j++) sum[i][j] += factor * wide[j];
+    }
+  }
+}
+
+/* One tile; rows beyond `rows` are computed from its last row and not written. `kind` and `vectors` are constants at
+ * every call, so that each call becomes straight code. */
+static inline __attribute__((always_inline)) void tile(Kind kind, int vectors, TILE_PARAMETERS) {
+  const char *row[TILE_ROWS];
   Vector sum[TILE_ROWS][TILE_VECTORS];
   UNROLL for (int i = 0; i < TILE_ROWS; i++) row[i] = a + (i < rows ? i : rows - 1) * a_row;
   UNROLL for (int i = 0; i < TILE_ROWS; i++) UNROLL for (int j = 0; j < vectors; j++) sum[i][j] = (Vector){0};
   if (add)
     UNROLL for (int i = 0; i < TILE_ROWS; i++) if (i < rows) UNROLL for (int j = 0; j < vectors; j++) sum[i][j] =
         *(const UnalignedVector *)(c + i * c_row + j * LANES);
-  for (int64_t k = 0, at = 0; k < depth; k++, at += a_k, b += b_row) {
-    Vector of_b[TILE_VECTORS];
-    UNROLL for (int j = 0; j < vectors; j++) of_b[j] = *(const UnalignedVector *)(b + j * LANES);
-    UNROLL for (int i = 0; i < TILE_ROWS; i++) {
-      float factor = row[i][at];
-      UNROLL for (int j = 0; j < vectors; j++) sum[i][j] += factor * of_b[j];
-    }
-  }
+  for (int64_t k = 0, at = 0; k < depth; k++, at += a_k, b += b_row) add_products(kind, vectors, sum, row, at, b);
   UNROLL for (int i = 0; i < TILE_ROWS; i++) if (i < rows) UNROLL for (int j = 0; j < vectors; j++) *
       (UnalignedVector *)(c + i * c_row + j * LANES) = sum[i][j];
 }
 
-typedef void (*Tile)(int rows, int64_t depth, const float *a, int64_t a_row, int64_t a_k, const float *b, int64_t b_row,
-                     float *c, int64_t c_row, bool add);
+typedef void (*Tile)(TILE_PARAMETERS);
 
 /* The full tile's stores have no branches. */
-#define DEFINE_TILE(vectors)                                                                                           \
-  static void tile_##vectors(int rows, int64_t depth, const float *a, int64_t a_row, int64_t a_k, const float *b,      \
-                             int64_t b_row, float *c, int64_t c_row, bool add) {                                       \
-    if (rows >= TILE_ROWS) tile(vectors, TILE_ROWS, depth, a, a_row, a_k, b, b_row, c, c_row, add);                    \
-    else tile(vectors, rows, depth, a, a_row, a_k, b, b_row, c, c_row, add);                                           \
+#define DEFINE_TILE(kind, vectors)                                                                                     \
+  static void tile_##kind##_##vectors(TILE_PARAMETERS) {                                                               \
+    if (rows >= TILE_ROWS) tile(kind, vectors, TILE_ROWS, depth, a, a_row, a_k, b, b_row, c, c_row, add);              \
+    else tile(kind, vectors, rows, depth, a, a_row, a_k, b, b_row, c, c_row, add);                                     \
   }
-DEFINE_TILE(1)
-DEFINE_TILE(2)
 #if defined(__AVX512F__) || defined(__aarch64__)
-DEFINE_TILE(3)
-DEFINE_TILE(4)
-static const Tile tiles[] = {tile_1, tile_2, tile_3, tile_4};
+#define DEFINE_TILES(kind)                                                                                             \
+  DEFINE_TILE(kind, 1)                                                                                                 \
+  DEFINE_TILE(kind, 2)                                                                                                 \
+  DEFINE_TILE(kind, 3)                                                                                                 \
+  DEFINE_TILE(kind, 4)                                                                                                 \
+  static const Tile tiles_##kind[TILE_VECTORS] = {tile_##kind##_1, tile_##kind##_2, tile_##kind##_3, tile_##kind##_4};
 #else
-static const Tile tiles[] = {tile_1, tile_2};
+#define DEFINE_TILES(kind)                                                                                             \
+  DEFINE_TILE(kind, 1)                                                                                                 \
+  DEFINE_TILE(kind, 2)                                                                                                 \
+  static const Tile tiles_##kind[TILE_VECTORS] = {tile_##kind##_1, tile_##kind##_2};
 #endif
-_Static_assert(sizeof tiles / sizeof tiles[0] == TILE_VECTORS, "a tile for every number of vectors");
 
 /* A tile whose last vector is not whole passes through memory of its own. */
-static void tile_with_tail(Tile multiply, int cols, int rows, int64_t depth, const float *a, int64_t a_row, int64_t a_k,
-                           const float *b, int64_t b_row, float *c, int64_t c_row, bool add) {
+static void tile_with_tail(Tile multiply, int cols, TILE_PARAMETERS) {
   _Alignas(64) float whole[TILE_ROWS * TILE_COLS];
   size_t bytes = (size_t)cols * sizeof(float);
   int count = rows < TILE_ROWS ? rows : TILE_ROWS;
@@ -59,8 +106,7 @@ static void tile_with_tail(Tile multiply, int cols, int rows, int64_t depth, con
   for (int i = 0; i < count; i++) memcpy(c + i * c_row, whole + i * TILE_COLS, bytes);
 }
 
-void CPU(tile_multiply)(int rows, int cols, int64_t depth, const float *a, int64_t a_row, int64_t a_k, const float *b,
-                        int64_t b_row, float *c, int64_t c_row, bool add) {
+static void multiply_tiles(const Tile *tiles, int cols, TILE_PARAMETERS) {
   for (int j = 0; j < cols; j += TILE_COLS) {
     int width = cols - j < TILE_COLS ? cols - j : TILE_COLS;
     Tile multiply = tiles[(width + LANES - 1) / LANES - 1];
@@ -72,6 +118,33 @@ void CPU(tile_multiply)(int rows, int cols, int64_t depth, const float *a, int64
     }
   }
 }
+
+DEFINE_TILES(FLOATS)
+
+void CPU(tile_multiply)(int rows, int cols, int64_t depth, const float *a, int64_t a_row, int64_t a_k, const float *b,
+                        int64_t b_row, float *c, int64_t c_row, bool add) {
+  multiply_tiles(tiles_FLOATS, cols, rows, depth, (const char *)a, 4 * a_row, 4 * a_k, b, b_row, c, c_row, add);
+}
+
+/* ---- the multipliers of words ---- */
+
+#if CPU_BF16
+#define MULTIPLY_WORDS(function, kind)                                                                                 \
+  DEFINE_TILES(kind)                                                                                                   \
+  static void function(int rows, int cols, int64_t depth, const Element *a, int64_t a_row, int64_t a_k, const Word *b, \
+                       int64_t b_row, float *c, int64_t c_row, bool add) {                                             \
+    multiply_tiles(tiles_##kind, cols, rows, depth, (const char *)a, 2 * a_row, 4 * a_k, (const float *)b, b_row, c,   \
+                   c_row, add);                                                                                        \
+  }
+MULTIPLY_WORDS(multiply_widened, PAIRS)
+const Multiplier CPU(multiplier) = {.rows = TILE_ROWS, .multiply = multiply_widened};
+#ifdef BF16_INSTRUCTIONS
+MULTIPLY_WORDS(multiply_dots, PAIR_DOTS)
+const Multiplier CPU(avx512bf16) = {.name = "AVX512-BF16", .rows = TILE_ROWS, .multiply = multiply_dots};
+#endif
+#else
+const Multiplier CPU(multiplier) = {.rows = TILE_ROWS, .multiply = CPU(tile_multiply)};
+#endif
 
 /* ---- transposing ---- */
 

@@ -62,6 +62,9 @@ static void lay_out(const Parameters *params, DType dtype, WeightCopy *copy, siz
   }
 }
 
+/* DTYPE_F32: there is no copy. */
+static DType copied_dtype(const Context *c) { return c->weights ? c->weights : c->dtype; }
+
 static WeightCopy *make_copy(Context *c, const Parameters *params) {
   WeightCopy *copy = calloc(1, sizeof *copy + (size_t)params->group_count * sizeof copy->matrix[0]);
   if (!copy) {
@@ -69,18 +72,18 @@ static WeightCopy *make_copy(Context *c, const Parameters *params) {
     return NULL;
   }
   size_t bytes[2];
-  lay_out(params, c->weights, NULL, bytes);
+  lay_out(params, copied_dtype(c), NULL, bytes);
   copy->groups = params->groups;
   copy->count = params->group_count;
   copy->memory[0] = CPU(alloc)(c, "the copy of the weights", bytes[0]);
   if (bytes[1]) copy->memory[1] = CPU(alloc)(c, "the scales of the weights", bytes[1]);
-  if (!c->error.code) lay_out(params, c->weights, copy, bytes);
+  if (!c->error.code) lay_out(params, copied_dtype(c), copy, bytes);
   return copy;
 }
 
 void CPU(refresh_parameters)(Context *c, Parameters *params) {
   if (c->error.code) return;
-  if (c->weights == DTYPE_F32) {
+  if (copied_dtype(c) == DTYPE_F32) {
     params->compute = params->master;
     return;
   }
@@ -95,12 +98,19 @@ void CPU(refresh_parameters)(Context *c, Parameters *params) {
 }
 
 void CPU(release_parameters)(Context *c, Parameters *params) {
-  WeightCopy *copy = c->weights == DTYPE_F32 ? NULL : params->compute;
+  WeightCopy *copy = copied_dtype(c) == DTYPE_F32 ? NULL : params->compute;
   if (copy) {
     for (int i = 0; i < 2; i++) CPU(release)(c, copy->memory[i]);
     free(copy);
   }
   params->compute = NULL;
+}
+
+void CPU(follow_masters)(const Parameters *params, int group, size_t first, size_t count) {
+  if (params->compute == params->master) return;
+  const Weights *w = &((const WeightCopy *)params->compute)->matrix[group];
+  const float *from = params->master + params->groups[group].matrix.offset + first;
+  if (w->data && w->dtype == DTYPE_BF16) to_bf16(from, (int64_t)count, (uint16_t *)w->data + first);
 }
 
 Weights CPU(weights)(const Parameters *params, Matrix w) {
@@ -118,7 +128,7 @@ Weights CPU(weights)(const Parameters *params, Matrix w) {
   return found;
 }
 
-void CPU(widen)(const Weights *w, int row, int first, int count, float *to) {
+void CPU(widen_weights)(const Weights *w, int row, int first, int count, float *to) {
   int64_t at = row * w->stride + first;
   if (w->dtype == DTYPE_F32) {
     memcpy(to, (const float *)w->data + at, (size_t)count * sizeof(float));

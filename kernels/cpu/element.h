@@ -1,0 +1,60 @@
+/* What activations are stored as: fp32, or bf16 where CPU_BF16 is 1. kernels/cpu is compiled for each; computed is in
+ * fp32 either way. */
+#ifndef INKLING_KERNELS_CPU_ELEMENT_H
+#define INKLING_KERNELS_CPU_ELEMENT_H
+
+#include "kernels.h"
+
+#include <stdint.h>
+#include <string.h>
+
+static inline float bf16_to_f32(uint16_t x) {
+  uint32_t bits = (uint32_t)x << 16;
+  float wide;
+  memcpy(&wide, &bits, 4);
+  return wide;
+}
+
+/* To the nearest, ties to even; NaN stays NaN. */
+static inline uint16_t f32_to_bf16(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
+  return (uint16_t)((bits & 0x7FFFFFFFu) > 0x7F800000u ? bits >> 16 | 0x40u : rounded);
+}
+
+#if CPU_BF16
+typedef uint16_t Element;
+#define ELEMENT_DTYPE DTYPE_BF16
+static inline float widen(Element x) { return bf16_to_f32(x); }
+static inline Element narrow(float x) { return f32_to_bf16(x); }
+#else
+typedef float Element;
+#define ELEMENT_DTYPE DTYPE_F32
+static inline float widen(Element x) { return x; }
+static inline Element narrow(float x) { return x; }
+#endif
+
+/* `count` elements as fp32: in `room`, or where they are. */
+static inline const float *wide_row(const Element *from, float *room, int64_t count) {
+#if CPU_BF16
+#pragma omp simd
+  for (int64_t i = 0; i < count; i++) room[i] = widen(from[i]);
+  return room;
+#else
+  (void)room, (void)count;
+  return from;
+#endif
+}
+
+/* The way back; `from` and `to` may be the same place. */
+static inline void narrow_row(Element *to, const float *from, int64_t count) {
+#if CPU_BF16
+#pragma omp simd
+  for (int64_t i = 0; i < count; i++) to[i] = narrow(from[i]);
+#else
+  if (to != from) memcpy(to, from, (size_t)count * sizeof *to);
+#endif
+}
+
+#endif
