@@ -24,6 +24,7 @@ typedef struct Bench {
   bool quick, accelerator, autotune;
   int threads;         /* of a CPU; 0: all */
   int batches;         /* timings of a row */
+  int train_ms;        /* about how long training steps are timed; 0: long enough to quote */
   int head_rows;       /* TrainConfig.head_rows */
   int failures;        /* rows that ended with an error */
   int opened;          /* contexts opened so far: device memory of an earlier one is gone */
@@ -40,8 +41,9 @@ typedef struct BenchModel {
   const char *name;
   ModelConfig config;
   int batch;
-  bool usual;  /* timed when --model names none */
-  bool trains; /* gradients and moments are needed, too */
+  int position; /* of a decoded token; 0: the middle of the context */
+  bool usual;   /* timed when --model names none */
+  bool trains;  /* gradients and moments are needed, too */
   /* on the device, made for context number `opened` */
   ParameterTable table;
   Parameters params;
@@ -113,6 +115,9 @@ int32_t *bench_ints(Bench *b, const int32_t *host, int64_t count);
 
 /* ---- model.c ---- */
 
+/* Changes the model as a text says: `layers=4,dim=128`. What is left out stays, but one kv-head a head, heads of
+ * dim / heads and the usual ffn follow. False: the text is wrong, or there is no such model. */
+bool bench_shape(BenchModel *m, const char *text);
 float bench_small_number(size_t i);                     /* an initial weight */
 int32_t *bench_random_tokens(int64_t count, int vocab); /* malloc */
 
@@ -120,6 +125,7 @@ int32_t *bench_random_tokens(int64_t count, int vocab); /* malloc */
 bool bench_model_ready(Bench *b, BenchModel *m);
 void bench_model_free(Bench *b, BenchModel *m);
 const float *bench_norm_weight(const BenchModel *m); /* of the final norm */
+int bench_position(const BenchModel *m);             /* of a decoded token */
 
 static inline int bench_query_width(const ModelConfig *c) { return c->heads * c->head_dim; }
 static inline int bench_key_width(const ModelConfig *c) { return c->kv_heads * c->head_dim; }
@@ -144,7 +150,7 @@ void bench_attention(Bench *b, BenchModel *m);
 void bench_attention_sweep(Bench *b);
 /* Every operation of a decoded token, and all of them together; or those together alone. */
 void bench_decode(Bench *b, BenchModel *m, int rows, bool token_alone);
-double bench_token_bytes(const Bench *b, const ModelConfig *c, int rows); /* read and written for a token each */
+double bench_token_bytes(const Bench *b, const BenchModel *m, int rows); /* read and written for a token each */
 void bench_train(Bench *b, BenchModel *m, bool dropout_too);
 
 #endif

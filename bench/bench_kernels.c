@@ -1,23 +1,25 @@
 /* How fast is every operation of kernels.h on this device, and which part of what the device can do is that?
  *
  *   bench_kernels [--device cuda|cpu] [--isa v2|v3|v4] [--threads N] [--dtype bf16|f32] [--weights bf16|int8]
- *                 [--only GROUP,...] [--model NAME,...] [--batch N] [--head-rows N] [--autotune] [--json FILE]
- *                 [--quick]
+ *                 [--only GROUP,...] [--model NAME,... | --shape NAME=N,...] [--batch N] [--head-rows N]
+ *                 [--train-ms N] [--autotune] [--json FILE] [--quick]
  *
  * First what the device reaches: a copy of 1 GiB (read and written bytes counted), a large GEMM. Then the operations
  * at the shapes of models, GEMMs, attention, decoding, whole training steps; groups: rates, elementwise, gemm,
  * attention, decode, train, and only when they are named token (of decode the whole tokens alone) and ceilings (rates
  * that take a second or two, to be measured beside a workload). Models: nano, demo, baby, 15m on a CPU, baby, 124m on a
  * GPU, to decode 15m, 110m, 124m; --model names others, and leaves out attention at the shapes of papers and training
- * with dropout. --batch: sequences of the models that --model names, or else of 124m.
+ * with dropout. --batch: sequences of the models that --model names, or else of 124m. --shape: one model of its own,
+ * nano but for the numbers named (layers, heads, kv_heads, dim, ffn, ctx, vocab, batch, position); it decodes as many
+ * tokens at a time as its batch has sequences, at that position instead of in the middle of the context.
  *
  * Bytes and FLOPs are counted by the operation's formula, whatever the kernel really moves. A program that prints
  * numbers, no timed test: status 1 where an operation failed, which its row says.
  *
  * Timing: a recording of R calls (the backend replays it, as in training) is submitted K times between two waits, R and
  * K such that it takes 20 ms at least; median, tenth and ninetieth percentile of 11 such batches. Data are random,
- * never zeros; sets of arrays are used in turn, so that together they are larger than the caches. --quick: tiny shapes,
- * to try the program itself. */
+ * never zeros; sets of arrays are used in turn, so that together they are larger than the caches. Training steps are
+ * timed for 2.75 s at least, or for about --train-ms. --quick: tiny shapes, to try the program itself. */
 #include "bench/bench.h"
 
 #include "util/compiler.h"
@@ -45,6 +47,8 @@ static BenchModel model_of(const char *name, int layers, int heads, int dim, int
 typedef struct Choice {
   const char *only, *model; /* lists with commas; NULL: the usual */
   int batch;                /* 0: the model's */
+  const char *shape_text;   /* NULL: none */
+  BenchModel shape;         /* the only model, where there is a text; `model` is its name */
 } Choice;
 
 /* Whether `name` is in a list. */
@@ -92,8 +96,8 @@ static void measure_decoding(Bench *b, const Choice *choice, BenchModel *list, i
     if (chosen(choice->model, list[i].name)) wanted[wanted_count++] = &list[i];
   if (listed(choice->only, "ceilings")) bench_ceilings(b, wanted, wanted_count);
   for (int i = 0; i < wanted_count && (operations || listed(choice->only, "token")); i++) {
-    bench_decode(b, wanted[i], 1, !operations);
-    bench_decode(b, wanted[i], b->quick ? 3 : 8, !operations);
+    bench_decode(b, wanted[i], wanted[i]->batch, !operations);
+    if (!choice->shape_text) bench_decode(b, wanted[i], b->quick ? 3 : 8, !operations);
     bench_model_free(b, wanted[i]);
   }
 }
@@ -106,17 +110,19 @@ static void measure_groups(Bench *b, const Choice *choice) {
                           model_of("124m", 12, 12, 768, 1024, 50304, gpu ? 64 : 1)};
   BenchModel decoded[] = {model_of("15m", 6, 6, 288, 256, 32000, 1), model_of("110m", 12, 12, 768, 1024, 32000, 1),
                           model_of("124m", 12, 12, 768, 1024, 50304, 1)};
-  BenchModel tiny = model_of("tiny", 2, 2, 32, 16, 70, 2), tiny_decoded = model_of("tiny", 2, 2, 32, 16, 70, 1);
+  BenchModel one = choice->shape_text ? choice->shape : model_of("tiny", 2, 2, 32, 16, 70, 2), one_decoded = one;
+  const bool alone = choice->shape_text || b->quick;
   static const char *const need_rates[] = {"rates", "elementwise", "gemm", "attention", "decode"};
   bool rates = !choice->only;
   for (size_t i = 0; i < sizeof need_rates / sizeof *need_rates; i++) rates |= listed(choice->only, need_rates[i]);
   if (rates) bench_rates(b);
-  tiny.usual = true;
+  if (!choice->shape_text) one_decoded.batch = 1;
+  one.usual = true;
   trained[0].usual = trained[1].usual = trained[3].usual = !gpu;
   trained[2].usual = true;
   trained[4].usual = gpu;
-  measure_training(b, choice, b->quick ? &tiny : trained, b->quick ? 1 : 5);
-  measure_decoding(b, choice, b->quick ? &tiny_decoded : decoded, b->quick ? 1 : 3);
+  measure_training(b, choice, alone ? &one : trained, alone ? 1 : 5);
+  measure_decoding(b, choice, alone ? &one_decoded : decoded, alone ? 1 : 3);
 }
 
 static int usage(const char *flag) {
@@ -125,7 +131,8 @@ static int usage(const char *flag) {
           "--weights bf16|int8 (decoding on a CPU), "
           "--only rates|elementwise|gemm|attention|decode|train|token|ceilings, "
           "--model nano|demo|baby|15m|110m|124m (--quick: tiny), both lists with commas, "
-          "--batch N, --head-rows N, --json FILE, --autotune, --quick\n",
+          "--shape layers=N,heads=N,kv_heads=N,dim=N,ffn=N,ctx=N,vocab=N,batch=N,position=N (some of them) instead, "
+          "--batch N, --head-rows N, --train-ms N, --json FILE, --autotune, --quick\n",
           flag);
   return EXIT_USAGE;
 }
@@ -158,7 +165,8 @@ static const char *parse(int argc, char **argv, Arguments *a, Bench *b) {
                {"--only", &a->choice.only, NULL},    {"--model", &a->choice.model, NULL},
                {"--json", &a->json, NULL},           {"--dtype", &a->dtype, NULL},
                {"--threads", NULL, &b->threads},     {"--batch", NULL, &a->choice.batch},
-               {"--head-rows", NULL, &b->head_rows}, {"--weights", &a->weights, NULL}};
+               {"--head-rows", NULL, &b->head_rows}, {"--train-ms", NULL, &b->train_ms},
+               {"--weights", &a->weights, NULL},     {"--shape", &a->choice.shape_text, NULL}};
   for (int i = 1; i < argc; i++) {
     const char *flag = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
     if (strcmp(flag, "--quick") == 0 || strcmp(flag, "--autotune") == 0) {
@@ -177,6 +185,11 @@ static const char *parse(int argc, char **argv, Arguments *a, Bench *b) {
   }
   if (!all_known(a->choice.only, groups)) return "--only";
   if (!all_known(a->choice.model, models)) return "--model";
+  if (a->choice.shape_text) {
+    a->choice.shape = model_of("shape", 4, 4, 128, 64, 257, 12);
+    if (a->choice.model || !bench_shape(&a->choice.shape, a->choice.shape_text)) return "--shape";
+    a->choice.model = a->choice.shape.name;
+  }
   if (a->dtype && strcmp(a->dtype, "bf16") != 0 && strcmp(a->dtype, "f32") != 0) return "--dtype";
   if (a->weights && strcmp(a->weights, "bf16") != 0 && strcmp(a->weights, "int8") != 0) return "--weights";
   return NULL;

@@ -113,7 +113,7 @@ void bench_ceilings(Bench *b, BenchModel *const *models, int count) {
   if (b->accelerator) bench_copy_rates(b);
   bench_gemm_rate(b);
   for (int i = 0; i < count && !b->accelerator; i++) {
-    const double bytes = bench_token_bytes(b, &models[i]->config, 1), rate = read_rate(b, bytes);
+    const double bytes = bench_token_bytes(b, models[i], 1), rate = read_rate(b, bytes);
     if (rate <= 0) continue;
     printf("%-8s reading its %.1f MB again and again: %.1f GB/s\n", models[i]->name, 1e-6 * bytes, 1e-9 * rate);
     bench_json(b,

@@ -73,16 +73,25 @@ static void call_sample(Bench *b, const Operands *o, int set) {
   b->ops->sample(b->c, &o->sequences, o->array[0][5], o->width, &o->sampling);
 }
 
+/* On the device: first, first + step, ... */
+static int32_t *put_numbers(Bench *b, int count, int first, int step) {
+  int32_t *host = malloc((size_t)count * sizeof *host);
+  if (!host) bench_out_of_memory();
+  for (int i = 0; i < count; i++) host[i] = first + i * step;
+  int32_t *device = bench_ints(b, host, count);
+  free(host);
+  return device;
+}
+
 static bool put_sequences(Bench *b, Operands *o, int rows, int position, int vocab) {
-  int capacity = 4096;
-  int32_t *tokens = bench_random_tokens((int64_t)rows * capacity, vocab), host[3][64];
-  for (int i = 0; i < rows; i++) host[0][i] = position + 1, host[1][i] = position, host[2][i] = i;
+  int capacity = position < 4096 ? 4096 : position + 1;
+  int32_t *tokens = bench_random_tokens((int64_t)rows * capacity, vocab);
   o->sequences = (Sequences){.rows = rows, .capacity = capacity};
   Sequences *s = &o->sequences;
   s->tokens = bench_ints(b, tokens, (int64_t)rows * capacity);
-  s->lengths = bench_ints(b, host[0], rows);
-  s->positions = bench_ints(b, host[1], rows);
-  s->streams = bench_ints(b, host[2], rows);
+  s->lengths = put_numbers(b, rows, position + 1, 0);
+  s->positions = put_numbers(b, rows, position, 0);
+  s->streams = put_numbers(b, rows, 0, 1);
   s->status = bench_array(b, FILL_ZEROS, 4 * rows);
   s->drawn = bench_array(b, FILL_ZEROS, 4 * rows);
   free(tokens);
@@ -108,15 +117,16 @@ static bool decode_operands(Bench *b, Operands *o, BenchModel *m, int rows, KvCa
                               c->kv_heads, c->head_dim};
     if (!caches[layer].k || !caches[layer].v) return false;
   }
-  return put_sequences(b, o, rows, c->ctx / 2, c->vocab);
+  return put_sequences(b, o, rows, bench_position(m), c->vocab);
 }
 
 typedef struct TokenParts { /* bytes of each operation for one layer, or for all rows */
   double embedding, qkv, cache, output, mlp, down, head;
 } TokenParts;
 
-static TokenParts token_parts(const Bench *b, const ModelConfig *c, int rows) {
-  double dt = (double)b->dt, dim = c->dim, seen = c->ctx / 2 + 1;
+static TokenParts token_parts(const Bench *b, const BenchModel *m, int rows) {
+  const ModelConfig *c = &m->config;
+  double dt = (double)b->dt, dim = c->dim, seen = bench_position(m) + 1;
   double wt = b->weights == DTYPE_I8 ? 1.125 : (double)dtype_bytes(b->weights ? b->weights : b->dtype); /* a weight */
   return (TokenParts){.embedding = 2.0 * rows * dim * dt,
                       .qkv = dim * bench_qkv_width(c) * wt,
@@ -127,9 +137,9 @@ static TokenParts token_parts(const Bench *b, const ModelConfig *c, int rows) {
                       .head = dim * c->vocab * wt + 4.0 * rows * c->vocab};
 }
 
-double bench_token_bytes(const Bench *b, const ModelConfig *c, int rows) {
-  const TokenParts p = token_parts(b, c, rows);
-  return p.embedding + p.head + c->layers * (p.qkv + p.cache + p.output + p.mlp + p.down);
+double bench_token_bytes(const Bench *b, const BenchModel *m, int rows) {
+  const TokenParts p = token_parts(b, m, rows);
+  return p.embedding + p.head + m->config.layers * (p.qkv + p.cache + p.output + p.mlp + p.down);
 }
 
 static void print_tokens(Bench *b, const BenchModel *m, int rows, const Quantiles *ms) {
@@ -137,15 +147,15 @@ static void print_tokens(Bench *b, const BenchModel *m, int rows, const Quantile
   bench_json(b,
              "{\"kind\": \"decode\", \"model\": \"%s\", \"rows\": %d, \"dtype\": \"%s\", \"tokens_per_s\": %.1f, "
              "\"step_ms\": %.6g, \"step_ms_p10\": %.6g, \"step_ms_p90\": %.6g, \"bytes_per_s\": %.6g, "
-             "\"peak_memory_bytes\": %zu, \"params\": %" PRId64 ", \"ctx\": %d}",
+             "\"peak_memory_bytes\": %zu, \"params\": %" PRId64 ", \"ctx\": %d, \"position\": %d}",
              m->name, rows, bench_dtype(b), 1e3 * rows / ms->median, ms->median, ms->p10, ms->p90,
-             1e3 * bench_token_bytes(b, &m->config, rows) / ms->median, bench_peak_bytes(b),
-             model_parameters(&m->config), m->config.ctx);
+             1e3 * bench_token_bytes(b, m, rows) / ms->median, bench_peak_bytes(b), model_parameters(&m->config),
+             m->config.ctx, bench_position(m));
 }
 
 void bench_decode(Bench *b, BenchModel *m, int rows, bool token_alone) {
   const ModelConfig *c = &m->config;
-  const TokenParts p = token_parts(b, c, rows);
+  const TokenParts p = token_parts(b, m, rows);
   const double logits = 12.0 * rows * c->vocab;
   const Sampling usual = {1, 0, 40, 0.95f, 0, 0.8f, 1}, none = {1, 0, 0, 1, 0, 1, 1}, greedy = {1, 0, 0, 1, 0, 0, 1};
   struct {
@@ -161,7 +171,7 @@ void bench_decode(Bench *b, BenchModel *m, int rows, bool token_alone) {
               {"decode_mlp", call_decode_mlp, p.mlp, c->layers, none},
               {"decode_residual, down", call_decode_down, p.down, c->layers, none},
               {"decode_logits", call_decode_logits, p.head, 1, none},
-              {"a token: all of the above", call_decode_token, bench_token_bytes(b, c, rows), 1, none},
+              {"a token: all of the above", call_decode_token, bench_token_bytes(b, m, rows), 1, none},
               {"sample, top-k 40 top-p 0.95", call_sample, logits, 1, usual},
               {"sample, no filter", call_sample, logits, 1, none},
               {"sample, greedy", call_sample, logits, 1, greedy}};
@@ -172,7 +182,7 @@ void bench_decode(Bench *b, BenchModel *m, int rows, bool token_alone) {
   for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
     if (token_alone && list[i].run != call_decode_token) continue;
     Case k = bench_case_of("decode", m->name, list[i].name, list[i].run);
-    snprintf(k.shape, sizeof k.shape, "%d row%s, position %d", rows, rows == 1 ? "" : "s", c->ctx / 2);
+    snprintf(k.shape, sizeof k.shape, "%d row%s, position %d", rows, rows == 1 ? "" : "s", bench_position(m));
     k.bytes = list[i].bytes;
     if (list[i].run == call_sample) k.note = "with a copy of the logits";
     if (!decode_operands(b, &o, m, rows, caches)) bench_skip(b, &k, "skipped: does not fit");

@@ -4,6 +4,37 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+bool bench_shape(BenchModel *m, const char *text) {
+  ModelConfig *c = &m->config;
+  const struct {
+    const char *name;
+    int *number;
+  } list[] = {{"layers", &c->layers}, {"heads", &c->heads}, {"kv_heads", &c->kv_heads},
+              {"dim", &c->dim},       {"ffn", &c->ffn},     {"ctx", &c->ctx},
+              {"vocab", &c->vocab},   {"batch", &m->batch}, {"position", &m->position}};
+  const size_t count = sizeof list / sizeof list[0];
+  c->kv_heads = c->ffn = 0;
+  for (const char *at = text; *at;) {
+    const size_t name = strcspn(at, "=,");
+    size_t i = 0;
+    while (i < count && (strlen(list[i].name) != name || strncmp(list[i].name, at, name) != 0)) i++;
+    if (i == count || at[name] != '=') return false;
+    char *end;
+    const long number = strtol(at + name + 1, &end, 10);
+    if (number < 1 || number > MODEL_MAX_VOCAB || (*end && (*end != ',' || !end[1]))) return false;
+    *list[i].number = (int)number;
+    at = *end ? end + 1 : end;
+  }
+  if (c->dim % c->heads) return false;
+  if (!c->kv_heads) c->kv_heads = c->heads;
+  if (!c->ffn) c->ffn = model_default_ffn(c->dim);
+  c->head_dim = c->dim / c->heads;
+  return m->position < c->ctx && model_config_check(c, EXIT_USAGE, &(Error){0});
+}
+
+int bench_position(const BenchModel *m) { return m->position ? m->position : m->config.ctx / 2; }
 
 float bench_small_number(size_t i) {
   PhiloxWords r = philox(99, (uint32_t)(i / 2), 0xFDu << 24, 0, 0);

@@ -8,7 +8,8 @@
 
 enum { CHUNKS = 11 };
 
-/* Seconds of one step, over CHUNKS chunks of some steps each, a wait after every chunk. */
+/* Seconds of one step, over CHUNKS chunks of some steps each, a wait after every chunk; fewer, but three, where a step
+ * takes longer than there is time for a chunk. */
 static bool time_training(Bench *b, Model *model, const int32_t *tokens, const int32_t *targets, Quantiles *out,
                           double *loss, Error *error) {
   double chunk[CHUNKS] = {0}, start;
@@ -19,9 +20,10 @@ static bool time_training(Bench *b, Model *model, const int32_t *tokens, const i
   start = clock_seconds();
   model_train_step(model, &batch);
   if (model_reports(model, &report, 1, true, error) < 0) return false;
-  double wanted = b->quick ? 0 : 0.25, once = clock_seconds() - start;
+  double wanted = b->quick ? 0 : b->train_ms ? 1e-3 * b->train_ms / CHUNKS : 0.25, once = clock_seconds() - start;
   int steps = once < wanted ? (int)ceil(wanted / once) : 1;
-  for (int i = 0; i < CHUNKS; i++) {
+  int chunks = b->train_ms && once > wanted ? (int)fmin(CHUNKS, fmax(3, ceil(CHUNKS * wanted / once))) : CHUNKS;
+  for (int i = 0; i < chunks; i++) {
     start = clock_seconds();
     for (int step = 0; step < steps; step++) {
       model_train_step(model, &batch);
@@ -33,7 +35,7 @@ static bool time_training(Bench *b, Model *model, const int32_t *tokens, const i
     if (taken < 0) return false;
     chunk[i] = (clock_seconds() - start) / steps;
   }
-  *out = quantiles_of(chunk, CHUNKS);
+  *out = quantiles_of(chunk, (size_t)chunks);
   return true;
 }
 

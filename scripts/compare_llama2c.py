@@ -2,14 +2,16 @@
 """Speed of ./generate against karpathy/llama2.c's `run` on the same weights, on this machine's CPU, in one run.
 
     git clone https://github.com/karpathy/llama2.c
-    scripts/compare_llama2c.py --llama2c llama2.c [RUN] [--model 15m|110m] [--rounds 5] [--threads 2]
+    scripts/compare_llama2c.py --llama2c llama2.c [RUN] [--model 15m|110m] [--dtypes f32,bf16,int8] [--rounds 5]
 
 RUN is a run directory of ./train; without one, both get random weights of --model with a vocabulary of 32,000 tokens.
 The script writes the weights in llama2.c's format (queries and keys reordered: it rotates neighbors, Hugging Face
 halves) with a tokenizer whose texts are the ids, and builds run.c with -O3 -march=native -fopenmp and, as llama2.c's
-own `make runomp` does, with -Ofast, which alone vectorizes its sums. First both generate greedily from token 1: `same`
-says how many tokens are equal until the first difference, which there may be: sums are added in another order. Then
-rounds alternate (and the one that goes first changes).
+own `make runomp` does, with -Ofast, which alone vectorizes its sums. ./generate is measured with its weights in each of
+--dtypes; llama2.c's are f32. First all generate greedily from token 1: `same` says how many tokens of a dtype and of
+llama2.c are equal until the first difference, which there may be: sums are added in another order, and weights in bf16
+and int8 are others (on llama2.c's lines it is that of the first dtype). Then rounds alternate (and the one that goes
+first changes).
 
 Prints one JSON line a system on stdout: tokens per second, the median over the rounds of the mean over the tokens of a
 round of --tokens (without the first token in llama2.c, without the first 12 in ./generate), greedily; and
@@ -34,6 +36,7 @@ SHAPES = {  # layers, heads, dim, ffn, ctx
     "15m": (6, 6, 288, 768, 256),
     "110m": (12, 12, 768, 2048, 1024),
 }
+DTYPES = ("f32", "bf16", "int8")  # of the weights of ./generate
 VOCAB = 32000
 WARM_UP = 12  # tokens before the timed ones of ./generate --bench
 BUILDS = {f"llama2.c {level}": [level, "-march=native", "-fopenmp"] for level in ("-O3", "-Ofast")}
@@ -45,6 +48,7 @@ def parse_arguments():
     parser.add_argument("run", nargs="?", metavar="RUN", help="run directory (default: random weights of --model)")
     parser.add_argument("--llama2c", required=True, metavar="DIR", help="llama2.c's source: the directory with run.c")
     parser.add_argument("--model", choices=SHAPES, default="15m", help="shape of random weights")
+    parser.add_argument("--dtypes", default=",".join(DTYPES), help="of the weights of ./generate")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=argparse.SUPPRESS,
@@ -55,6 +59,10 @@ def parse_arguments():
     for name in ("threads", "rounds"):
         if getattr(args, name) < 1:
             parser.error(f"--{name} must be at least 1, not {getattr(args, name)}")
+    args.dtypes = list(dict.fromkeys(args.dtypes.split(",")))
+    unknown = [dtype for dtype in args.dtypes if dtype not in DTYPES]
+    if unknown:
+        parser.error(f"--dtypes {unknown[0]}: use {', '.join(DTYPES)}")
     if not os.path.isfile(os.path.join(args.llama2c, "run.c")):
         parser.error(f"--llama2c {args.llama2c}: there is no run.c")
     if not shutil.which(args.generate):
@@ -254,14 +262,16 @@ class Comparison:
         speed = re.search(rb"achieved tok/s: ([0-9.]+)", done.stderr)
         return ids, float(speed.group(1)) if speed else sys.exit(f"{name} printed no speed")
 
-    def generate(self, *more):
-        command = [self.args.generate, self.run, "--threads", str(self.args.threads), "--device", "cpu", "--quiet"]
+    def generate(self, dtype, *more):
+        command = [self.args.generate, self.run, "--threads", str(self.args.threads), "--device", "cpu", "--quiet",
+                   "--dtype", dtype]
         command += ["--isa", self.args.isa] if self.args.isa else []
         return execute([*command, *more], env=self.environment).stdout
 
-    def inkling(self):
+    def inkling(self, dtype):
         """Tokens per second, and the whole line."""
-        line = json.loads(self.generate("--bench", str(self.tokens - WARM_UP - 1), "--greedy", "--on-full", "stop"))
+        line = json.loads(self.generate(dtype, "--bench", str(self.tokens - WARM_UP - 1), "--greedy", "--on-full",
+                                        "stop"))
         return 1e3 / line["step_ms_mean"], line
 
     def decode(self, ids):
@@ -271,11 +281,15 @@ class Comparison:
         return execute([self.args.generate, self.run, "--decode", path]).stdout
 
     def same_tokens(self):
-        """How many of llama2.c's tokens ./generate repeats from the start: as texts, because that is what it writes."""
+        """How many of llama2.c's tokens each dtype of ./generate repeats from the start: as texts, because that is what
+        it writes."""
         with open(self.path("prompt"), "wb") as file:
             file.write(self.decode([1]))
-        ours = self.generate("-f", self.path("prompt"), "-n", str(self.tokens), "--greedy", "--ignore-eos")
         theirs, _ = self.llama2c(next(iter(BUILDS)))
+        return {dtype: self.same_as(theirs, dtype) for dtype in self.args.dtypes}
+
+    def same_as(self, theirs, dtype):
+        ours = self.generate(dtype, "-f", self.path("prompt"), "-n", str(self.tokens), "--greedy", "--ignore-eos")
         counts = range(1, len(theirs) + 1)
         return bisect.bisect_left(counts, True, key=lambda count: not ours.startswith(self.decode(theirs[:count])))
 
@@ -292,21 +306,25 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         comparison = Comparison(args, work)
         same = comparison.same_tokens()
-        print(f"{same} of {comparison.tokens} tokens are the same", file=sys.stderr)
-        systems = ["inkling", *BUILDS]
+        for dtype, count in same.items():
+            print(f"{dtype}: {count} of {comparison.tokens} tokens are the same", file=sys.stderr)
+        ours = {f"inkling {dtype}": dtype for dtype in args.dtypes}
+        systems = [*ours, *BUILDS]
         speeds, details = {name: [] for name in systems}, {}
         for number in range(args.rounds):
             for name in systems if number % 2 == 0 else systems[::-1]:
-                if name == "inkling":
-                    speed, details = comparison.inkling()
+                if name in ours:
+                    speed, details[name] = comparison.inkling(ours[name])
                 else:
                     _, speed = comparison.llama2c(name)
                 speeds[name].append(speed)
                 print(f"round {number + 1}/{args.rounds}: {name} {speed:.1f} tokens/s", file=sys.stderr)
     peer = max(statistics.median(speeds[name]) for name in BUILDS)
-    shape = {"model": args.run or args.model, "tokens": comparison.tokens, "threads": args.threads, "same": same}
-    more = {name: {"flags": " ".join(flags)} for name, flags in BUILDS.items()}
-    more["inkling"] = {key: details[key] for key in ("isa", "dtype", "compiler", "commit", "params")}
+    shape = {"model": args.run or args.model, "tokens": comparison.tokens, "threads": args.threads}
+    more = {name: {"same": same[args.dtypes[0]], "flags": " ".join(flags)} for name, flags in BUILDS.items()}
+    for name, dtype in ours.items():
+        facts = ("isa", "dtype", "weights", "compiler", "commit", "params")
+        more[name] = {"same": same[dtype], **{key: details[name][key] for key in facts}}
     for name in systems:
         report(name, speeds[name], peer, {**shape, **more[name]})
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# That `make bench` runs to its end, and what its JSON holds; its numbers are not looked at. Prints `ok NAME` or
-# `not ok NAME: why` a check and `done` at the end. Argument: the build directory. Without python3 nothing is checked.
+# That `make bench` and scripts/cost_curves.py run to their ends, and what their JSON holds; their numbers are not
+# looked at. Prints `ok NAME` or `not ok NAME: why` a check and `done` at the end. Argument: the build directory.
+# Without python3 nothing is checked.
 set -u
 
 program=$1/bench_kernels
@@ -50,4 +51,36 @@ if in_table generate; then echo "not ok --only leaves the others out: generate"
 else echo "ok --only leaves the others out"; fi
 if bench --only nothing; then echo "not ok an unknown workload: accepted"
 else check "an unknown workload" grep -q "train-tiny" "$work/err"; fi
+
+curves() { scripts/cost_curves.py --bench "$program" "$@" 2>"$work/err"; }
+curves_measure() { curves --quick --threads 2 >"$work/curves.jsonl"; }
+curves_draw() { curves --from "$work/curves.jsonl" --markdown "$work/curves.md" --svg "$work/curves"; }
+# Every curve has its points, with and without the base, in the JSON, the tables and the pictures, and these are XML.
+curves_complete() {
+  python3 - "$work" <<'EOF'
+import json, sys, xml.etree.ElementTree
+work, curves = sys.argv[1], "context width depth batch vocabulary threads".split()
+machine, *points = map(json.loads, open(f"{work}/curves.jsonl", encoding="utf-8"))
+found = sorted((p["curve"], p["cost"], p["base"]) for p in points)
+wanted = sorted((curve, cost, base) for curve in curves for cost in ("step", "token") for base in (True, False))
+if machine["kind"] != "machine" or found != wanted:
+    sys.exit(f"points: {found}")
+for p in points:
+    if not (p["ms"] > 0 and p["flops"] > 0 and p["gflop_per_s"] > 0 and (p["ratio"] == 1 or not p["base"])):
+        sys.exit(f"a point: {p}")
+tables = open(f"{work}/curves.md", encoding="utf-8").read()
+if missing := [curve for curve in curves if tables.count(f"### {curve.capitalize()}\n") != 2]:
+    sys.exit(f"no tables of {missing}")
+for cost in ("step", "token"):
+    root = xml.etree.ElementTree.parse(f"{work}/curves/cost-of-a-{cost}.svg").getroot()
+    circles = len(root.findall("{*}circle"))
+    if circles != len(points) // 2 + 1:  # one is in the legend
+        sys.exit(f"{cost}: {circles} circles for {len(points) // 2} points")
+EOF
+}
+check "cost_curves.py --quick runs" curves_measure
+check "it draws what it has measured" curves_draw
+check "points of all curves" curves_complete
+if "$program" --only train --shape layers=0 >/dev/null 2>&1; then echo "not ok a wrong shape: accepted"
+else echo "ok a wrong shape"; fi
 echo "done"
