@@ -355,6 +355,9 @@ typedef struct Backend {
  * instruction set that it has and compute dtype: amx and avx512bf16 (bf16 alone; else they are v4), the levels of x86-64
  * (v4, v3, v2), or "generic" on other machines. */
 const Backend *const *backend_list(void);
+/* The best of them on device `name` (NULL: any) that uses the instruction set `isa` (NULL: any) or a lower one and
+ * computes in `dtype` (NULL: any). NULL when there is none. */
+const Backend *backend_find(const char *name, const char *isa, const DType *dtype);
 
 #ifdef __cplusplus
 }

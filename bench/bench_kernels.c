@@ -195,11 +195,12 @@ static const char *parse(int argc, char **argv, Arguments *a, Bench *b) {
   return NULL;
 }
 
-static const Backend *find_backend(const char *device, const char *isa) {
-  for (const Backend *const *at = backend_list(); *at; at++)
-    if ((!device || strcmp(device, (*at)->name) == 0) && (!isa || ((*at)->isa && strcmp(isa, (*at)->isa) == 0)))
-      return *at;
-  return NULL;
+/* The backend, and the dtype: the natural one unless it was given. */
+static const Backend *find_backend(const Arguments *a, DType *dtype) {
+  const Backend *best = backend_find(a->device, a->isa, NULL);
+  if (!best) return NULL;
+  *dtype = a->dtype ? strcmp(a->dtype, "f32") == 0 ? DTYPE_F32 : DTYPE_BF16 : best->natural_dtype;
+  return backend_find(a->device, a->isa, dtype);
 }
 
 int main(int argc, char **argv) {
@@ -207,9 +208,8 @@ int main(int argc, char **argv) {
   Arguments a = {0};
   const char *wrong = parse(argc, argv, &a, &b);
   if (wrong) return usage(wrong);
-  b.ops = find_backend(a.device, a.isa);
-  if (!b.ops) return usage(a.isa ? "--isa" : "--device");
-  b.dtype = a.dtype ? strcmp(a.dtype, "f32") == 0 ? DTYPE_F32 : DTYPE_BF16 : b.ops->natural_dtype;
+  b.ops = find_backend(&a, &b.dtype);
+  if (!b.ops) return usage(a.isa ? "--isa" : a.dtype ? "--dtype" : "--device");
   b.dt = dtype_bytes(b.dtype);
   b.weights = !a.weights ? DTYPE_F32 : strcmp(a.weights, "int8") == 0 ? DTYPE_I8 : DTYPE_BF16;
   b.batches = b.quick ? 1 : MAX_BATCHES;

@@ -60,27 +60,21 @@ static bool no_backend(const DeviceSettings *settings, const char *isa, Error *e
 
 bool device_open(const DeviceSettings *settings, const ModelConfig *model, const char *tuning, Console *console,
                  const Backend **backend, Context **context, Error *error) {
-  const char *wanted = device_choices[settings->device], *isa = settings->isa ? settings->isa : getenv("INKLING_ISA");
-  const Backend *best = NULL; /* of the device in question */
-  bool reached = !isa;        /* the instruction set asked for: those before it are higher */
-  Error skipped = {0};        /* why the better backend cannot be used */
-  *backend = NULL;
-  for (const Backend *const *b = backend_list(); *b; b++) {
-    if (settings->device && strcmp((*b)->name, wanted) != 0) continue;
-    reached = reached || ((*b)->isa && strcmp((*b)->isa, isa) == 0);
-    if ((*b)->isa && !reached) continue;
-    if (!best || strcmp(best->name, (*b)->name) != 0) best = *b;
+  const char *isa = settings->isa ? settings->isa : getenv("INKLING_ISA"), *devices[] = {"cuda", "cpu"};
+  Error skipped = {0}; /* why the better device cannot be used */
+  for (int i = 0; i < 2; i++) {
+    if (settings->device && strcmp(devices[i], device_choices[settings->device]) != 0) continue;
+    const Backend *best = backend_find(devices[i], isa, NULL);
+    if (!best) continue;
     const ContextOptions options = context_options(best, settings, tuning);
-    if (!((*b)->dtypes >> options.dtype & 1)) continue;
-    if (*backend && strcmp((*backend)->name, (*b)->name) == 0) continue; /* a lower instruction set can do no more */
+    *backend = backend_find(devices[i], isa, &options.dtype);
+    if (!*backend) continue;
     Error why = {0};
-    *backend = *b;
-    *context = open_backend(*b, &options, model, &why);
+    *context = open_backend(*backend, &options, model, &why);
     if (*context && skipped.code == EXIT_USAGE) console_note(console, "%s; computing on the CPU", skipped.text);
     else if (*context && skipped.code) console_warning(console, "%s; computing on the CPU", skipped.text);
     if (*context) return true;
-    if (settings->device)
-      return fail(error, why.code, "%s%s", why.text, strcmp(wanted, "cpu") != 0 ? "; use --device cpu" : "");
+    if (settings->device) return fail(error, why.code, "%s%s", why.text, best->isa ? "" : "; use --device cpu");
     if (skipped.code) return fail(error, why.code, "%s; on the CPU: %s", skipped.text, why.text);
     skipped = why;
   }

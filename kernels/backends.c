@@ -3,6 +3,7 @@
 #include "kernels.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -78,4 +79,15 @@ const Backend *const *backend_list(void) {
   for (int i = 0; i < TABLES; i++)
     if (tables[i].level <= level) list[count++] = tables[i].backend;
   return list;
+}
+
+const Backend *backend_find(const char *name, const char *isa, const DType *dtype) {
+  bool reached = !isa;
+  for (const Backend *const *b = backend_list(); *b; b++) {
+    reached = reached || ((*b)->isa && strcmp((*b)->isa, isa) == 0);
+    if (name && strcmp((*b)->name, name) != 0) continue;
+    if ((*b)->isa && !reached) continue;
+    if (!dtype || (*b)->dtypes >> *dtype & 1) return *b;
+  }
+  return NULL;
 }

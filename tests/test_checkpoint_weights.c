@@ -135,9 +135,8 @@ static void test_weights_refused(void **state) {
 /* ---- loading ---- */
 
 static void test_load(void **state) {
-  const Backend *const *backends = backend_list(), *cpu = NULL;
-  for (; *backends; backends++)
-    if (strcmp((*backends)->name, "cpu") == 0) cpu = *backends;
+  const DType f32 = DTYPE_F32;
+  const Backend *cpu = backend_find("cpu", NULL, &f32);
   ModelConfig config = {.vocab = 257,
                         .ctx = 8,
                         .layers = 2,

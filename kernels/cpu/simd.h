@@ -22,18 +22,15 @@ static inline float exp_f32(float x) {
   p = p * r + 1.0f / 6;
   p = p * r + 0.5f;
   p = p * r * r + r + 1.0f;
-  uint32_t bits;
+  /* times 2^n: p is below 1 where n is 128 and above it where n is -126, so its exponent has room for n */
+  uint32_t bits, power;
   memcpy(&bits, &shifted, 4);
-  /* 2^n in two factors, because n = 128 does not fit one float */
-  int32_t exponent = (int32_t)(bits - 0x4B400000u);
-  int32_t half = exponent >> 1;
-  uint32_t scale0 = (uint32_t)(half + 127) << 23, scale1 = (uint32_t)(exponent - half + 127) << 23;
-  float s0, s1;
-  memcpy(&s0, &scale0, 4);
-  memcpy(&s1, &scale1, 4);
-  float y = p * s0 * s1;
+  memcpy(&power, &p, 4);
+  power += bits << 23; /* the low bits of the magic number are zero */
+  float y;
+  memcpy(&y, &power, 4);
   y = x < -87.3f ? 0.0f : y;
-  return x > 88.7f ? __builtin_inff() : y;
+  return x <= 88.7f ? y : x + __builtin_inff(); /* NaN may have come to anything by now */
 }
 
 static inline float sigmoid_f32(float x) { return 1.0f / (1.0f + exp_f32(-x)); }
