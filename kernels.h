@@ -167,7 +167,7 @@ typedef struct Context Context; /* a device, its memory, its streams; one host t
 typedef struct ContextOptions {
   DType dtype;
   DType weights;      /* CPU: a narrower dtype of weights that are only read; refresh_parameters() rounds its copy.
-                         DTYPE_F32 = as dtype */
+                         DTYPE_F32 = as dtype; others need dtype f32 */
   int threads;        /* CPU: 0 = all that the process may use */
   bool autotune;      /* GPU: measure which GEMM algorithm is the fastest, instead of asking the library */
   const char *tuning; /* choices of an earlier context (Backend.tuning) to continue with; NULL = none */
@@ -194,7 +194,7 @@ typedef struct Backend {
   const char *name;    /* "cpu", "cuda" */
   const char *isa;     /* of a CPU: the instruction set that it uses, "v3"; NULL on a GPU */
   unsigned dtypes;     /* bit t: computes in DType t */
-  DType natural_dtype; /* what the device is best at; may be that of another table of the same device */
+  DType natural_dtype; /* what the device computes in unless it is told */
 
   /* -- context -- */
   /* false with EXIT_USAGE (dtype or device not available, and what is) or EXIT_MEMORY. */
@@ -352,12 +352,12 @@ typedef struct Backend {
 /* clang-format on */
 
 /* The backends of this binary that the machine can run, best first; ends with NULL. The CPU is there once for each
- * instruction set that it has and compute dtype: amx and avx512bf16 (bf16 alone; else they are v4), the levels of x86-64
- * (v4, v3, v2), or "generic" on other machines. */
+ * instruction set that it has and each dtype that is computed with it: "amx" and "avx512bf16" (bf16), the levels of
+ * x86-64 "v4", "v3" (both dtypes) and "v2" (f32), or "generic" on other machines. */
 const Backend *const *backend_list(void);
-/* The best of them on device `name` (NULL: any) that uses the instruction set `isa` (NULL: any) or a lower one and
- * computes in `dtype` (NULL: any). NULL when there is none. */
-const Backend *backend_find(const char *name, const char *isa, const DType *dtype);
+/* The best of them on device `name` that computes in one of `dtypes` (bits, as Backend.dtypes); on a CPU with `isa`
+ * (NULL: any) or a lower instruction set. NULL when there is none. */
+const Backend *backend_find(const char *name, const char *isa, unsigned dtypes);
 
 #ifdef __cplusplus
 }

@@ -139,8 +139,7 @@ int main(int argc, char **argv) {
   for (int i = 1; i < argc; i++)
     if (strcmp(argv[i], "--isa") == 0 && i + 1 < argc) isa = argv[++i];
     else if (count == MAX_LIBRARIES || !find_library(argv[i], &libraries[count++])) return EXIT_USAGE;
-  const DType f32 = DTYPE_F32;
-  const Backend *ops = backend_find("cpu", isa, &f32);
+  const Backend *ops = backend_find("cpu", isa, 1u << DTYPE_F32);
   if (!ops) return fprintf(stderr, "bench_gemm: --isa %s: not on this machine\n", isa ? isa : ""), EXIT_USAGE;
   Error error = {0};
   Context *c;

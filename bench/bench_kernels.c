@@ -197,10 +197,11 @@ static const char *parse(int argc, char **argv, Arguments *a, Bench *b) {
 
 /* The backend, and the dtype: the natural one unless it was given. */
 static const Backend *find_backend(const Arguments *a, DType *dtype) {
-  const Backend *best = backend_find(a->device, a->isa, NULL);
+  const char *name = a->device ? a->device : a->isa || !backend_find("cuda", NULL, ~0u) ? "cpu" : "cuda";
+  const Backend *best = backend_find(name, a->isa, ~0u);
   if (!best) return NULL;
   *dtype = a->dtype ? strcmp(a->dtype, "f32") == 0 ? DTYPE_F32 : DTYPE_BF16 : best->natural_dtype;
-  return backend_find(a->device, a->isa, dtype);
+  return backend_find(name, a->isa, 1u << *dtype);
 }
 
 int main(int argc, char **argv) {

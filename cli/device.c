@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
+const char *const device_choices[] = {"auto", "cuda", "cpu", NULL};
 const char *const dtype_choices[] = {"auto", "f32", "bf16", NULL};
 const char *const weight_dtype_choices[] = {"auto", "f32", "bf16", "int8", NULL};
 
-/* `best`: the backend that would be taken whatever the dtype. Where weights are only read, a CPU keeps them in the dtype
- * asked for and computes in f32. */
+/* `best`: the backend that would be taken whatever the dtype. Where weights are only read, a CPU keeps them in the
+ * dtype asked for and computes in f32. */
 static ContextOptions context_options(const Backend *best, const DeviceSettings *settings, const char *tuning) {
   ContextOptions options = {.dtype = settings->dtype ? (DType)(settings->dtype - 1) : best->natural_dtype,
                             .weights = DTYPE_F32,
@@ -38,46 +38,60 @@ static Context *open_backend(const Backend *backend, const ContextOptions *optio
   return NULL;
 }
 
-/* The backend that was asked for is not in backend_list(). */
-static bool no_backend(const DeviceSettings *settings, const char *isa, Error *error) {
-  char has[96] = "";
-  bool found = !isa;
-  const char *last = NULL;
+IsaList device_isas(void) {
+  IsaList list = {.count = 0};
   for (const Backend *const *b = backend_list(); *b; b++) {
-    if (!(*b)->isa || (last && strcmp(last, (*b)->isa) == 0)) continue;
-    last = (*b)->isa;
-    found |= isa && strcmp(isa, last) == 0;
-    snprintf(has + strlen(has), sizeof has - strlen(has), " %s", last);
+    const char *isa = (*b)->isa;
+    bool again = list.count > 0 && isa && strcmp(list.name[list.count - 1], isa) == 0; /* in another dtype */
+    if (isa && !again && list.count < MAX_ISAS) list.name[list.count++] = isa;
   }
-  if (strcmp(device_choices[settings->device], "cuda") == 0)
-    return fail(error, EXIT_USAGE, "--device cuda: this build does not have it; use --device cpu");
-  if (!last) return fail(error, EXIT_USAGE, "this build has no CPU kernels that this processor can run");
+  return list;
+}
+
+/* There is no such backend. */
+static bool no_backend(const char *device, const char *isa, DType dtype, Error *error) {
+  if (strcmp(device, "cuda") == 0) return fail(error, EXIT_USAGE, "--device cuda: this build does not have it");
+  const IsaList list = device_isas();
+  bool found = !isa;
+  char has[96] = "";
+  for (int i = 0; i < list.count; i++) {
+    found = found || strcmp(list.name[i], isa) == 0;
+    snprintf(has + strlen(has), sizeof has - strlen(has), " %s", list.name[i]);
+  }
+  if (list.count == 0) return fail(error, EXIT_USAGE, "this build has no CPU kernels that this processor can run");
   if (!found)
     return fail(error, EXIT_USAGE, "--isa (or INKLING_ISA) %.20s: not on this machine, which has%s", isa, has);
-  return fail(error, EXIT_USAGE, "--dtype %s is not available with %s on the CPU; use f32",
-              dtype_choices[settings->dtype], isa ? isa : last);
+  return fail(error, EXIT_USAGE, "--dtype %s is not available with %s on the CPU; use f32", dtype_name(dtype),
+              isa ? isa : list.name[list.count - 1]);
+}
+
+/* On one device; NULL, with the reason. */
+static Context *open_device(const char *device, const char *isa, const DeviceSettings *settings,
+                            const ModelConfig *model, const char *tuning, const Backend **backend, Error *error) {
+  const Backend *best = backend_find(device, isa, ~0u);
+  if (!best) return no_backend(device, isa, DTYPE_F32, error), NULL;
+  const ContextOptions options = context_options(best, settings, tuning);
+  *backend = backend_find(device, isa, 1u << options.dtype);
+  if (!*backend) return no_backend(device, isa, options.dtype, error), NULL;
+  return open_backend(*backend, &options, model, error);
 }
 
 bool device_open(const DeviceSettings *settings, const ModelConfig *model, const char *tuning, Console *console,
                  const Backend **backend, Context **context, Error *error) {
-  const char *isa = settings->isa ? settings->isa : getenv("INKLING_ISA"), *devices[] = {"cuda", "cpu"};
+  const char *isa = settings->isa ? settings->isa : getenv("INKLING_ISA");
   Error skipped = {0}; /* why the better device cannot be used */
-  for (int i = 0; i < 2; i++) {
-    if (settings->device && strcmp(devices[i], device_choices[settings->device]) != 0) continue;
-    const Backend *best = backend_find(devices[i], isa, NULL);
-    if (!best) continue;
-    const ContextOptions options = context_options(best, settings, tuning);
-    *backend = backend_find(devices[i], isa, &options.dtype);
-    if (!*backend) continue;
+  for (const char *const *device = device_choices + 1; *device; device++) {
     Error why = {0};
-    *context = open_backend(*backend, &options, model, &why);
+    const bool cpu = strcmp(*device, "cpu") == 0;
+    if (settings->device && strcmp(*device, device_choices[settings->device]) != 0) continue;
+    if (!settings->device && !cpu && !backend_find(*device, NULL, ~0u)) continue; /* not in this build */
+    *context = open_device(*device, isa, settings, model, tuning, backend, &why);
     if (*context && skipped.code == EXIT_USAGE) console_note(console, "%s; computing on the CPU", skipped.text);
     else if (*context && skipped.code) console_warning(console, "%s; computing on the CPU", skipped.text);
     if (*context) return true;
-    if (settings->device) return fail(error, why.code, "%s%s", why.text, best->isa ? "" : "; use --device cpu");
+    if (settings->device) return fail(error, why.code, "%s%s", why.text, cpu ? "" : "; use --device cpu");
     if (skipped.code) return fail(error, why.code, "%s; on the CPU: %s", skipped.text, why.text);
     skipped = why;
   }
-  if (skipped.code) return fail(error, skipped.code, "%s", skipped.text);
-  return no_backend(settings, isa, error);
+  return fail(error, skipped.code, "%s", skipped.text);
 }

@@ -8,17 +8,25 @@
 #include "model.h"
 
 /* The names of each choice, NULL at the end; 0 is "auto". */
-extern const char *const device_choices[];       /* auto cpu cuda */
+extern const char *const device_choices[];       /* auto cuda cpu: best first */
 extern const char *const dtype_choices[];        /* auto f32 bf16 */
 extern const char *const weight_dtype_choices[]; /* the same and int8 */
 
 typedef struct DeviceSettings {
   int device, dtype; /* index into the choices above */
   bool reads_only;   /* no training: on a CPU, dtype is that of the weights alone */
-  const char *isa;   /* Backend.isa of the CPU's kernels; NULL: $INKLING_ISA, or the best */
+  const char *isa;   /* the highest Backend.isa that may be used on a CPU; NULL: $INKLING_ISA, or any */
   int threads;       /* 0 = all that the process may use */
   bool autotune;
 } DeviceSettings;
+
+/* The instruction sets in backend_list(), best first. */
+enum { MAX_ISAS = 8 };
+typedef struct IsaList {
+  const char *name[MAX_ISAS];
+  int count;
+} IsaList;
+IsaList device_isas(void);
 
 /* Opens the backend that is named, or with auto the best one that can compute `model` (NULL: not known yet); `console`
  * is told which one was skipped and why. Its dtype is the one named, or with auto the natural one. `tuning`:

@@ -46,7 +46,8 @@
   CHOICE("device", &(machine)->device, device_choices, NULL, "where to compute"),                                      \
       CHOICE("dtype", &(machine)->dtype, dtypes, dtype_auto, dtype_text),                                              \
       TEXT("isa", &(machine)->isa, "LEVEL", "the best that the processor has",                                         \
-           "instructions of the CPU, at most: v2 (SSE4.2), v3 (AVX2), v4 (AVX-512), for bf16 avx512bf16 or amx"),      \
+           "highest instruction set of the CPU to be used: v2 (SSE4.2), v3 (AVX2), v4 (AVX-512); to train in bf16 "    \
+           "also avx512bf16, amx"),                                                                                    \
       INT("threads", &(machine)->threads, 0, 4096, "all", "CPU threads")
 
 #endif

@@ -1,5 +1,6 @@
 #include "cli/startup.h"
 
+#include "cli/device.h"
 #include "kernels.h"
 
 #include <errno.h>
@@ -71,12 +72,9 @@ static bool print_information(const Options *options, const char *version, Error
     options_help(options, stdout);
   } else {
     printf("%s (Inkling) %s, backends:", options->program, version);
-    const char *last = ""; /* a CPU's instruction set is there once for each dtype */
-    for (const Backend *const *b = backend_list(); *b; b++) {
-      if ((*b)->isa && strcmp((*b)->isa, last) == 0) continue;
-      last = (*b)->isa ? (*b)->isa : "";
-      printf(" %s%s%s", (*b)->name, *last ? "-" : "", last);
-    }
+    const IsaList isas = device_isas();
+    if (backend_find("cuda", NULL, ~0u)) printf(" cuda");
+    for (int i = 0; i < isas.count; i++) printf(" cpu-%s", isas.name[i]);
     printf("\n");
   }
   return fflush(stdout) == 0 || fail(error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));

@@ -81,13 +81,11 @@ const Backend *const *backend_list(void) {
   return list;
 }
 
-const Backend *backend_find(const char *name, const char *isa, const DType *dtype) {
+const Backend *backend_find(const char *name, const char *isa, unsigned dtypes) {
   bool reached = !isa;
   for (const Backend *const *b = backend_list(); *b; b++) {
     reached = reached || ((*b)->isa && strcmp((*b)->isa, isa) == 0);
-    if (name && strcmp((*b)->name, name) != 0) continue;
-    if ((*b)->isa && !reached) continue;
-    if (!dtype || (*b)->dtypes >> *dtype & 1) return *b;
+    if (strcmp((*b)->name, name) == 0 && (reached || !(*b)->isa) && (*b)->dtypes & dtypes) return *b;
   }
   return NULL;
 }

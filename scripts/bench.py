@@ -56,7 +56,7 @@ def workloads(quick):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="NAME[,NAME]", help="these workloads (default: all)")
-    parser.add_argument("--isa", choices=("v2", "v3", "v4", "avx512bf16", "amx"), help="instruction set (default: the best that there is)")
+    parser.add_argument("--isa", choices=("v2", "v3", "v4"), help="instruction set (default: the best that there is)")
     parser.add_argument("--threads", type=int, help="CPU threads (default: all)")
     parser.add_argument("--quick", action="store_true", help="tiny shapes, to try the program itself")
     parser.add_argument("--json", metavar="FILE", help="write JSON lines to FILE")

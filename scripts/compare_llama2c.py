@@ -53,7 +53,7 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=argparse.SUPPRESS,
                         help="tokens of a round, at most the context (default: the context)")
-    parser.add_argument("--isa", choices=("v2", "v3", "v4", "avx512bf16", "amx"), help="instruction set of ./generate (default: the best)")
+    parser.add_argument("--isa", choices=("v2", "v3", "v4"), help="instruction set of ./generate (default: the best)")
     parser.add_argument("--generate", default="./generate", help="the program to measure")
     args = parser.parse_args()
     for name in ("threads", "rounds"):

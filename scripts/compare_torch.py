@@ -69,7 +69,8 @@ def parse_arguments():
     run.add_argument("--bench", default="build/bench_kernels", help="the program to measure for 15m")
     run.add_argument("--python", default=sys.executable, help="the interpreter that has PyTorch")
     run.add_argument("--compile", action="store_true", help="PyTorch also under torch.compile")
-    run.add_argument("--isa", choices=("v3", "v4", "avx512bf16", "amx"), help="instruction set (default: the best that there is)")
+    run.add_argument("--isa", choices=("v3", "v4", "avx512bf16", "amx"),
+                     help="instruction set (default: the best that there is)")
     run.add_argument("--worker", choices=("eager", "compiled"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.text, args.vocab = getattr(args, "text", None), VOCABULARIES.get(args.workload, BYTES)

@@ -118,7 +118,7 @@ class Plan:
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="CURVE[,CURVE]", default=",".join(CURVES), help="default: %(default)s")
-    parser.add_argument("--isa", choices=("v2", "v3", "v4", "avx512bf16", "amx"), help="instruction set (default: the best that there is)")
+    parser.add_argument("--isa", choices=("v2", "v3", "v4"), help="instruction set (default: the best that there is)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all, %(default)s")
     parser.add_argument("--rounds", type=int, default=9, help="default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="tiny shapes and one round, to try the program itself")

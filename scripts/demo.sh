@@ -1,6 +1,7 @@
 #!/bin/sh
-# The demo: writes 2 MB of stories from a grammar whose entropy is known exactly, trains for a minute or two, and compares what
-# the model learned with that limit. Argument: the program that writes the stories.
+# The demo: writes 2 MB of stories from a grammar whose entropy is known exactly, trains for a minute or two (MINUTES; as many
+# steps as this machine does in that time), and compares what the model learned with that limit. SEED: another run.
+# Argument: the program that writes the stories.
 set -eu
 
 stories=$1
@@ -20,8 +21,8 @@ echo ...
 
 echo "== training =="
 ./train "$dir/train.txt" --val "$dir/tail.txt" --out "$dir/stories.run" --overwrite \
-  --layers 4 --heads 4 --dim 64 --ctx 256 --batch 4 --steps 6000 --lr 3e-3 --beta2 0.99 --warmup 200 --min-lr-frac 0.02 \
-  --sample-every 2000 --prompt "Once"
+  --layers 4 --heads 4 --dim 64 --ctx 448 --batch 2 --pack docs --minutes "${MINUTES:-1.5}" --lr 4e-3 --beta2 0.98 \
+  --warmup 200 --min-lr-frac 0.02 --seed "${SEED:-1337}" --prompt "Once"
 
 echo "== what it learned =="
 score=$(./generate "$dir/stories.run" --score "$dir/tail.txt" --quiet)

@@ -32,8 +32,8 @@ typedef struct Fixture {
 } Fixture;
 
 /* As cmocka_run_group_tests, over all backends: the number of failures. Those of the CPU have to open; others that do
- * not are reported on stderr and left out. With $INKLING_TEST_BACKEND only the backend of that name, which has to open in
- * all dtypes. */
+ * not are reported on stderr and left out. With $INKLING_TEST_BACKEND only the backend of that name, which has to open
+ * in all dtypes. */
 int run_on_backends(const char *group, const struct CMUnitTest *tests, int count);
 
 /* The same in f32 alone: for operations whose arguments have no compute dtype. */

@@ -95,6 +95,7 @@ refused "output is a file" 7 "one.txt" "$train" text.txt --out one.txt
 if ! "$train" text.txt --device cuda --dry-run 2>/dev/null; then # where there is no GPU, or no CUDA in this build
   refused "no GPU" 2 "use --device cpu" "$train" text.txt --device cuda
   refused "no such dtype on a CPU" 2 "use f32" "$train" text.txt --isa v2 --dtype bf16
+  refused "nor when it is asked for" 2 "use f32" "$train" text.txt --device cpu --isa v2 --dtype bf16
 fi
 refused "more memory than there is" 5 "memory" "$train" text.txt --layers 1000 --dim 32768 --heads 256 --quiet
 refused "nothing to resume" 4 "run" "$train" --resume=folder
@@ -349,16 +350,34 @@ same_bytes() { # ISA DTYPE SHARE
   $train text.txt $tiny --device cpu --isa $1 --dtype $2 --out isa-$1-$2.run 2>/dev/null
   INKLING_ISA=$1 $train text.txt $tiny --device cpu --dtype $2 --out again-$1-$2.run 2>/dev/null
   check "$1 $2: same seed, same bytes" cmp isa-$1-$2.run/model.safetensors again-$1-$2.run/model.safetensors
-  check "$1 $2: the loss of v2 but for a share of $3" near_loss isa-$1-$2.run isa-v2-f32.run $3
+  lowest=${lowest:-isa-$1-$2.run}
+  check "$1 $2: the loss of the lowest but for a share of $3" near_loss isa-$1-$2.run $lowest $3
 }
+lowest=
 for isa in $("$train" --version | grep -o 'cpu-[a-z0-9]*' | cut -c 5- | tac); do
-  case $isa in v*)
+  case $isa in v* | generic)
     same_bytes $isa f32 0.001
     $generate isa-$isa-f32.run --isa $isa -p Once -n 20 --greedy >isa-$isa.txt 2>/dev/null
     check "$isa: generates" test -s isa-$isa.txt ;;
   esac
   [ $isa = v2 ] || same_bytes $isa bf16 0.01
 done
+# uses ISA PROGRAM FLAGS...: what --bench says that it used
+uses() {
+  isa=$1
+  shift
+  check "$*: uses $isa" sh -c "$* --bench 2 2>/dev/null | grep -q '\"isa\": \"$isa\"'"
+}
+if "$train" --version | grep -q cpu-v3; then
+  uses v3 $train text.txt $tiny --device cpu --isa v3 --dtype bf16
+  uses v2 $train text.txt $tiny --device cpu --isa v2
+fi
+if "$train" --version | grep -q cpu-avx512bf16; then
+  uses avx512bf16 $train text.txt $tiny --device cpu --isa avx512bf16 --dtype bf16
+  uses v4 $train text.txt $tiny --device cpu --isa avx512bf16
+  uses v4 $train text.txt $tiny --device cpu --isa v4 --dtype bf16
+  uses v4 $generate isa-v4-f32.run --device cpu --isa avx512bf16 --dtype bf16 -p Once
+fi
 if "$train" --version | grep -q cpu-v3; then
   $train --resume=again-v2-f32.run --steps 44 --isa v3 --quiet 2>err
   check "another instruction set says that it does not continue exactly" grep -q "AVX2.*will not continue exactly" err

@@ -135,8 +135,7 @@ static void test_weights_refused(void **state) {
 /* ---- loading ---- */
 
 static void test_load(void **state) {
-  const DType f32 = DTYPE_F32;
-  const Backend *cpu = backend_find("cpu", NULL, &f32);
+  const Backend *cpu = backend_find("cpu", NULL, 1u << DTYPE_F32);
   ModelConfig config = {.vocab = 257,
                         .ctx = 8,
                         .layers = 2,

@@ -126,6 +126,7 @@ static void test_linear_large(void **state) {
   linear_large(*state, 70, 131, 523);
   linear_large(*state, 261, 67, 35);
   linear_large(*state, 1, 515, 130);
+  if (!fixture_is_cuda(*state)) linear_large(*state, 769, 67, 525); /* two segments of several blocks, on CPUs */
 }
 
 /* ---- SwiGLU ---- */

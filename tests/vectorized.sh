@@ -40,9 +40,10 @@ for build; do
       next
     }
     function is_done(line, width) { return widest[FILENAME, line] >= width }
-    FNR == 1 { marked = skipped = 0 }
-    /^#if CPU_BF16$/ { skipped = build !~ /_bf16$/; next }
-    /^#(else|endif)/ { skipped = 0; next }
+    FNR == 1 { marked = skipped = in_element = 0 }
+    /^#if CPU_BF16$/ { skipped = build !~ /_bf16$/; in_element = 1; next }
+    /^#else$/ && in_element { skipped = !skipped; next }
+    /^#endif$/ && in_element { skipped = in_element = 0; next }
     skipped { next }
     /#pragma omp simd/ { marked = 1; next }
     marked && /for \(int l = 0; l < [A-Z_0-9]+;/ { marked = 0; next }

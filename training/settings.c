@@ -127,7 +127,7 @@ void settings_options(Options *options, TrainSettings *s) {
             "steps between lines of metrics.jsonl"),
 
       GROUP("Machine"),
-      DEVICE_ROWS(&s->machine, dtype_choices, "auto: bf16 on a GPU or with AMX, else f32",
+      DEVICE_ROWS(&s->machine, dtype_choices, "auto: bf16 on a GPU, f32 on a CPU",
                   "compute dtype; master weights stay f32"),
       FLAG("autotune", &s->machine.autotune,
            "GPU: time the GEMM algorithms and keep the fastest in the run's autotune.txt"),

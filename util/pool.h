@@ -3,8 +3,8 @@
  * A job is the pieces 0 .. count-1. Every thread has a run of its own, always the same part, so that over rows of the
  * same data it finds what it wrote before in its own cache; done with it, it takes what others have not begun. Pieces
  * are taken in ever smaller parts, and a job ends when its pieces are done, not when every thread has been there: a
- * thread that the machine holds up (shared machines do) delays the others by little. Waiting threads spin for some tens of
- * microseconds and then sleep. */
+ * thread that the machine holds up (shared machines do) delays the others by little. Waiting threads spin for some
+ * tens of microseconds and then sleep. */
 #ifndef INKLING_UTIL_POOL_H
 #define INKLING_UTIL_POOL_H
 

@@ -1,7 +1,7 @@
 /* Products of pairs of bf16 by the tile registers of AMX: 32 x 32 sums in four of them. */
 #include "kernels/cpu/words.h"
 
-#if defined(BF16_INSTRUCTIONS) || defined(AMX_EMULATED)
+#if defined(HAVE_BF16_PRODUCTS) || defined(AMX_EMULATED)
 #include "kernels/cpu/amx.h"
 
 enum { SIDE = 2 * AMX_ROWS }; /* of a block of sums */
@@ -92,5 +92,5 @@ static void multiply(int rows, int cols, int64_t depth, const Element *a, int64_
                      b + j, b_row, c + i * c_row + j, c_row, add);
 }
 
-const Multiplier CPU(amx) = {.name = "AMX", .rows = SIDE, .multiply = multiply, .begin = amx_begin, .end = amx_end};
+const Microkernel CPU(amx) = {.name = "AMX", .rows = SIDE, .multiply = multiply, .begin = amx_begin, .end = amx_end};
 #endif

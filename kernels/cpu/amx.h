@@ -1,5 +1,5 @@
 /* The tile registers of AMX: eight of 16 rows of 64 bytes. Written as instructions, not through the compiler's
- * intrinsics, because those do not say that they read and write memory. AMX_EMULATED puts C in their place, for tests
+ * intrinsics, because gcc's do not say that they read and write memory. AMX_EMULATED puts C in their place, for tests
  * on processors that have none. */
 #ifndef INKLING_KERNELS_CPU_AMX_H
 #define INKLING_KERNELS_CPU_AMX_H

@@ -279,15 +279,15 @@ static size_t backward_scratch(const Attention *a, BackwardScratch *out, float *
 }
 
 /* One query row of one block: scores and gradients of probabilities become p (dropped) and ds; zero where nothing is
- * seen. */
-static void score_gradient_row(const Attention *a, float *p, float *ds, Visible visible, int width, float lse,
-                               float delta, const float *factor) {
+ * seen. factor: of dropout, or NULL. */
+static void score_gradient_row(float *p, float *ds, Visible visible, int width, float lse, float delta,
+                               const float *factor) {
   int begin = visible.begin < 0 ? 0 : visible.begin, end = visible.end > width ? width : visible.end;
   if (begin >= end) begin = end = 0;
   int padded = round_up(end, LANES);
   for (int j = 0; j < begin; j++) p[j] = -INFINITY;
   for (int j = end; j < padded; j++) p[j] = -INFINITY;
-  if (dropout_active(a->dropout)) {
+  if (factor) {
 #pragma omp simd
     for (int j = 0; j < padded; j++) {
       float probability = exp_f32(p[j] - lse);
@@ -331,10 +331,11 @@ static void backward_block(const Attention *a, const BackwardScratch *s, const B
     CPU(tile_multiply)(count, width, dim, s->dout, dim_width, 1, s->values_t + j0, key_width, s->ds, KEY_BLOCK, false);
     for (int i = 0; i < count; i++) {
       Visible v = visible_keys(a, b, i0 + i);
-      float factor[KEY_BLOCK] = {0};
-      if (dropout_active(a->dropout)) dropout_factors(a, b, h, i0 + i, j0, keys, factor);
-      score_gradient_row(a, s->p + i * KEY_BLOCK, s->ds + i * KEY_BLOCK, (Visible){v.begin - j0, v.end - j0}, width,
-                         lse[((int64_t)b * a->heads + h) * a->queries + i0 + i], delta[i], factor);
+      float factor[KEY_BLOCK];
+      const bool dropped = dropout_active(a->dropout);
+      if (dropped) dropout_factors(a, b, h, i0 + i, j0, keys, factor);
+      score_gradient_row(s->p + i * KEY_BLOCK, s->ds + i * KEY_BLOCK, (Visible){v.begin - j0, v.end - j0}, width,
+                         lse[((int64_t)b * a->heads + h) * a->queries + i0 + i], delta[i], dropped ? factor : NULL);
     }
     int64_t at = (int64_t)j0 * dim_width;
     CPU(tile_multiply)(count, dim_width, keys, s->ds, KEY_BLOCK, 1, s->keys + at, dim_width, s->dq, dim_width, true);
@@ -357,7 +358,7 @@ static void backward_group(const Attention *a, const BackwardScratch *s, const B
                            const float *lse, const Rope *rope) {
   int key_width = round_up(a->keys, KEY_BLOCK), dim_width = round_up(a->head_dim, LANES), dim = a->head_dim;
   int group = a->heads / a->kv_heads;
-  size_t bytes = (size_t)key_width * (size_t)dim_width * sizeof(float);
+  size_t bytes = (size_t)round_up(a->keys, LANES) * (size_t)dim_width * sizeof(float);
   pack_transposed(views->k, b, a->keys, kv_head, dim, key_width, s->keys_t);
   pack_transposed(views->v, b, a->keys, kv_head, dim, key_width, s->values_t);
   pack_rows(views->k, b, 0, a->keys, kv_head, dim, dim_width, 1.0f, s->keys);

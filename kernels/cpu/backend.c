@@ -4,12 +4,12 @@
 #define TEXT(isa) #isa
 #define NAME(isa) TEXT(isa)
 #define ROW(function) .function = CPU(function),
-#define TABLE(called, natural)                                                                                         \
-  .name = "cpu", .isa = called, .dtypes = 1u << ELEMENT_DTYPE, .natural_dtype = (natural), BACKEND_FUNCTIONS(ROW)
+#define TABLE(isa_name)                                                                                                \
+  .name = "cpu", .isa = isa_name, .dtypes = 1u << ELEMENT_DTYPE, .natural_dtype = DTYPE_F32, BACKEND_FUNCTIONS(ROW)
 
-const Backend CPU(backend) = {TABLE(NAME(CPU_ISA), DTYPE_F32)};
+const Backend CPU(backend) = {TABLE(NAME(CPU_ISA))};
 
-#ifdef BF16_INSTRUCTIONS
+#ifdef HAVE_BF16_PRODUCTS
 static bool open_avx512bf16(Context **out, const ContextOptions *options, Error *error) {
   return CPU(open_with)(out, options, &CPU(avx512bf16), error);
 }
@@ -17,6 +17,6 @@ static bool open_amx(Context **out, const ContextOptions *options, Error *error)
   return CPU(open_with)(out, options, &CPU(amx), error);
 }
 #pragma GCC diagnostic ignored "-Woverride-init" /* .open */
-const Backend cpu_avx512bf16_backend = {TABLE("avx512bf16", DTYPE_F32).open = open_avx512bf16};
-const Backend cpu_amx_backend = {TABLE("amx", DTYPE_BF16).open = open_amx};
+const Backend cpu_avx512bf16_backend = {TABLE("avx512bf16").open = open_avx512bf16};
+const Backend cpu_amx_backend = {TABLE("amx").open = open_amx};
 #endif

@@ -13,18 +13,18 @@ struct Allocation {
 };
 enum { ALIGNMENT = 256 };
 
-bool CPU(open_with)(Context **out, const ContextOptions *options, const Multiplier *multiplier, Error *error) {
+bool CPU(open_with)(Context **out, const ContextOptions *options, const Microkernel *microkernel, Error *error) {
   *out = NULL;
   if (options->dtype != ELEMENT_DTYPE)
     return fail(error, EXIT_USAGE, "these CPU kernels compute in %s", dtype_name(ELEMENT_DTYPE));
   if (CPU_BF16 && options->weights)
-    return fail(error, EXIT_USAGE, "weights in %s are multiplied in f32", dtype_name(options->weights));
+    return fail(error, EXIT_USAGE, "weights in %s need f32 to compute in", dtype_name(options->weights));
   Context *c = calloc(1, sizeof *c);
   if (!c) return fail(error, EXIT_MEMORY, "out of memory opening the CPU backend");
   c->dtype = options->dtype;
   c->weights = options->weights;
   c->threads = threads_count(options->threads);
-  c->multiplier = multiplier;
+  c->microkernel = microkernel;
   if (!pool_open(&c->pool, c->threads, error)) {
     free(c);
     return false;
@@ -34,7 +34,7 @@ bool CPU(open_with)(Context **out, const ContextOptions *options, const Multipli
 }
 
 bool CPU(open)(Context **out, const ContextOptions *options, Error *error) {
-  return CPU(open_with)(out, options, &CPU(multiplier), error);
+  return CPU(open_with)(out, options, &CPU(microkernel), error);
 }
 
 void CPU(close)(Context *c) {
@@ -52,7 +52,7 @@ void CPU(close)(Context *c) {
 void CPU(info)(Context *c, ContextInfo *out) {
   *out = (ContextInfo){0};
   const char *vectors = LANES == 16 ? "AVX-512" : LANES == 8 ? "AVX2" : "128-bit vectors";
-  const char *with = c->multiplier->name;
+  const char *with = c->microkernel->name;
   snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s%s%s%s%s", c->threads, c->threads == 1 ? "" : "s",
            vectors, with ? ", " : "", with ? with : "", c->weights ? ", weights in " : "",
            c->weights ? dtype_name(c->weights) : "");

@@ -19,7 +19,7 @@
 #define CPU(name) CPU_EXPAND(CPU_BUILD, name)
 
 typedef struct Allocation Allocation;
-typedef struct Multiplier Multiplier; /* kernels/cpu/words.h */
+typedef struct Microkernel Microkernel; /* kernels/cpu/words.h */
 
 struct Context {
   DType dtype, weights;
@@ -30,7 +30,7 @@ struct Context {
   float *scratch; /* shared by the operations, one at a time; see CPU(scratch)() */
   size_t scratch_count;
   Pool *pool;
-  const Multiplier *multiplier;
+  const Microkernel *microkernel;
   StepState reports[REPORT_RING];
   int report_first, report_count;
 };
@@ -45,8 +45,8 @@ enum { REDUCTION_BLOCK = 4096 };
 
 enum { SPAN_ROWS = 64 }; /* rows of a micro-batch that a thread takes at a time, at most (pool_run) */
 
-/* Backend.open with the instructions that multiply. */
-bool CPU(open_with)(Context **out, const ContextOptions *options, const Multiplier *multiplier, Error *error);
+/* Backend.open with the microkernel of its matrix products. */
+bool CPU(open_with)(Context **out, const ContextOptions *options, const Microkernel *microkernel, Error *error);
 
 /* The functions of the table: context and memory in kernels/cpu/context.c, the operations one family a file. */
 #define DECLARE(name) __typeof__(*((Backend *)0)->name) CPU(name);

@@ -346,7 +346,7 @@ void CPU(decode_attention)(Context *c, void *out, const void *q, const KvCache *
 
 void CPU(decode_residual)(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s) {
   int64_t rows = s->rows, outputs = rows * w.rows;
-  float *product = CPU(scratch)(c, (size_t)(outputs + rows * w.cols));
+  float *product = CPU(scratch)(c, (size_t)(outputs + (CPU_BF16 ? rows * w.cols : 0)));
   if (!product) return;
   Element *sum = x;
   multiply(c, (Target){product, w.rows}, params, w, w.rows,

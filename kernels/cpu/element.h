@@ -1,5 +1,5 @@
-/* What activations are stored as: fp32, or bf16 where CPU_BF16 is 1. kernels/cpu is compiled for each; computed is in
- * fp32 either way. */
+/* What activations are stored as: fp32, or bf16 where CPU_BF16 is 1. kernels/cpu is compiled for each. Sums and
+ * element-wise arithmetic are fp32 in both. */
 #ifndef INKLING_KERNELS_CPU_ELEMENT_H
 #define INKLING_KERNELS_CPU_ELEMENT_H
 

@@ -19,15 +19,15 @@ enum {
 static int divide_up(int n, int by) { return (n + by - 1) / by; }
 static int smaller(int a, int b) { return a < b ? a : b; }
 
-static void multiplier_begin(const Multiplier *m) {
+static void microkernel_begin(const Microkernel *m) {
   if (m->begin) m->begin();
 }
-static void multiplier_end(const Multiplier *m) {
+static void microkernel_end(const Microkernel *m) {
   if (m->end) m->end();
 }
 
-/* The words of one row of a product's depth: from[j] in fp32, in bf16 paired with next[j]; next NULL: with 0. `whole`: as
- * many as a panel has. */
+/* The words of one row of a product's depth: from[j] in fp32, in bf16 paired with next[j]; next NULL: with 0.
+ * `whole`: as many as a panel has. */
 static inline __attribute__((always_inline)) void pack_words(bool whole, int count, const Element *from,
                                                              const Element *next, Word *to) {
 #if CPU_BF16
@@ -70,7 +70,7 @@ typedef struct Product {
   Weights w;
   bool transposed;
   Element *c;
-  const Multiplier *by;
+  const Microkernel *by;
 } Product;
 
 static int words_of(int depth) { return divide_up(depth, PER_WORD); }
@@ -166,17 +166,17 @@ static void multiply_panel(const PackedPanels *g, int panel, int i, int rows, co
 }
 
 static void multiply_rows(const PackedPanels *g, int begin, int end, int first, int last, int thread) {
-  multiplier_begin(g->product->by);
+  microkernel_begin(g->product->by);
   for (int i = begin; i < end; i += SPAN) {
     int rows = smaller(end - i, SPAN);
     int64_t stride;
     const Element *a = whole_words(g, i, rows, thread, &stride);
     for (int panel = first; panel < last; panel++) multiply_panel(g, panel, i, rows, a, stride);
   }
-  multiplier_end(g->product->by);
+  microkernel_end(g->product->by);
 }
 
-/* As many rows as the multiplier likes, through all panels. */
+/* Blocks of the microkernel's rows, through all panels. */
 static void multiply_tiles(const void *job, int begin, int end, int thread) {
   const PackedPanels *g = job;
   int rows = g->product->by->rows;
@@ -218,7 +218,7 @@ void CPU(linear)(Context *c, void *y, const void *x, const Parameters *params, M
                          .w = CPU(weights)(params, w),
                          .transposed = true,
                          .c = y,
-                         .by = c->multiplier});
+                         .by = c->microkernel});
 }
 
 void CPU(linear_backward_input)(Context *c, void *dx, const void *dy, const Parameters *params, Matrix w, int rows) {
@@ -233,31 +233,33 @@ void CPU(linear_backward_input)(Context *c, void *dx, const void *dy, const Para
                          .a = dy,
                          .w = CPU(weights)(params, w),
                          .c = dx,
-                         .by = c->multiplier});
+                         .by = c->microkernel});
 }
 
 /* ---- the gradient of a weight ---- */
 
 enum {
-  STRIP = 48,                             /* columns of dy packed side by side: whole tiles of rows, whole vectors */
-  SPAN_STRIPS = 16,                       /* strips that a thread takes at a time, at most */
-  WEIGHT_WORDS = 128,                     /* words of a pass */
+  STRIP = CPU_BF16 ? 96 : 48, /* columns of dy packed side by side: whole blocks of microkernels, whole vectors */
+  SPAN_STRIPS = 16,           /* strips that a thread takes at a time, at most */
+  WEIGHT_WORDS = 128,         /* words of a pass */
   WEIGHT_DEPTH = WEIGHT_WORDS * PER_WORD, /* its rows */
   PACKED_MAX = 1 << 17,                   /* words of x that a thread packs at a time: 512 KiB */
+  UNPACKED_PANELS = 2,                    /* of inputs, at most, for which dy is read as it is in fp32 */
   SEGMENT_ROWS = 384,                     /* a segment has at least so many */
   SEGMENTS = 4,                           /* at most */
   SEGMENTED_MAX = 1 << 18,                /* gradients with more elements have enough strips to share out */
   SUM_BLOCK = 1024,                       /* elements whose segments a thread adds at a time */
-  /* of one pass, a row more than is used, for the reason given at PackedPanels: */
+  /* of one pass, a little more than is used, for the reason given at PackedPanels: */
   X_PANEL = (WEIGHT_WORDS + 1) * TILE_COLS,
-  DY_STRIP = (WEIGHT_WORDS + 1) * STRIP
+  DY_WORDS = WEIGHT_WORDS + (CPU_BF16 ? 16 : 1),
+  DY_STRIP = DY_WORDS * STRIP
 };
 _Static_assert(STRIP % TILE_ROWS == 0 && STRIP % LANES == 0, "tiles and vectors of a strip are whole");
 
 typedef struct WeightGradient {
   int outputs, inputs, rows; /* M, K, N */
   const Element *dy, *x;
-  const Multiplier *by;
+  const Microkernel *by;
   float *dw;
   bool accumulate;
   int segments, segment_rows, block_rows; /* a block is what a thread packs at a time */
@@ -283,33 +285,41 @@ static void pack_block(const WeightGradient *g, int first, int rows, PackedBlock
                  g->inputs, packed->x + (int64_t)(n / WEIGHT_DEPTH) * g->panels * X_PANEL, X_PANEL);
 }
 
-/* Columns i .. i+cols of dy, rows n .. n+depth, as strips: [words][STRIP] in fp32, [STRIP][words] in bf16. Returns the
- * elements between columns. */
-static int64_t pack_dy(const WeightGradient *g, int i, int cols, int n, int depth, Word *dy) {
+/* Columns of dy as rows of blocks: strips that are `strip` elements apart, with the strides of Microkernel.multiply. */
+typedef struct Strips {
+  const Element *first;
+  int64_t strip, row, k;
+} Strips;
+
+/* Columns i .. i+cols of dy, rows n .. n+depth: [STRIP][words] in bf16; [words][STRIP] in fp32, or as they are where
+ * few panels read them. */
+static Strips pack_dy(const WeightGradient *g, int i, int cols, int n, int depth, Word *to) {
   const Element *from = g->dy + (int64_t)n * g->outputs + i;
 #if CPU_BF16
   Word words[WEIGHT_WORDS * STRIP];
-  for (int first = 0; first < cols; first += STRIP, from += STRIP, dy += DY_STRIP) {
-    int some = smaller(cols - first, STRIP);
-    pack_columns(STRIP, depth, some, from, g->outputs, words, 0);
-    CPU(transpose)(words_of(depth), some, (const float *)words, STRIP, (float *)dy, WEIGHT_WORDS + 1);
+  for (int at = 0; at < cols; at += STRIP) {
+    int some = smaller(cols - at, STRIP);
+    pack_columns(STRIP, depth, some, from + at, g->outputs, words, 0);
+    CPU(transpose)
+    (words_of(depth), some, (const float *)words, STRIP, (float *)(to + at / STRIP * DY_STRIP), DY_WORDS);
   }
-  return PER_WORD * (WEIGHT_WORDS + 1);
+  return (Strips){(const Element *)to, DY_STRIP * PER_WORD, DY_WORDS * PER_WORD, 1};
 #else
-  pack_columns(STRIP, depth, cols, from, g->outputs, dy, DY_STRIP);
-  return 1;
+  if (g->panels <= UNPACKED_PANELS) return (Strips){from, STRIP, 1, g->outputs};
+  pack_columns(STRIP, depth, cols, from, g->outputs, to, DY_STRIP);
+  return (Strips){to, DY_STRIP, 1, STRIP};
 #endif
 }
 
 /* dw[i .. i+cols] (+)= dy^T x over `depth` rows from row n on. x: the panels of these rows. */
 static void weight_gradient_pass(const WeightGradient *g, float *to, int i, int cols, int n, int depth, const Word *x,
                                  Word *dy, bool add) {
-  const int64_t dy_row = pack_dy(g, i, cols, n, depth, dy), dy_k = CPU_BF16 ? 1 : STRIP;
+  const Strips strips = pack_dy(g, i, cols, n, depth, dy);
   for (int j = 0; j < g->inputs; j += TILE_COLS, x += X_PANEL)
     for (int strip = 0; strip * STRIP < cols; strip++) {
       float *at = to + (int64_t)(i + strip * STRIP) * g->inputs + j;
       g->by->multiply(smaller(cols - strip * STRIP, STRIP), smaller(g->inputs - j, TILE_COLS), words_of(depth),
-                      (const Element *)(dy + strip * DY_STRIP), dy_row, dy_k, x, TILE_COLS, at, g->inputs, add);
+                      strips.first + strip * strips.strip, strips.row, strips.k, x, TILE_COLS, at, g->inputs, add);
     }
 }
 
@@ -358,13 +368,13 @@ static void weight_gradient_work(const void *job, int begin, int end, int thread
   const WeightGradient *g = job;
   Word *own = g->packed + (size_t)thread * g->packed_size;
   PackedBlock packed = {g->packed_first + thread, own, own + g->packed_x};
-  multiplier_begin(g->by);
+  microkernel_begin(g->by);
   while (begin < end) {
     int segment = begin / g->strips, last = smaller(end, (segment + 1) * g->strips);
     weight_gradient_strips(g, segment, begin - segment * g->strips, last - segment * g->strips, &packed);
     begin = last;
   }
-  multiplier_end(g->by);
+  microkernel_end(g->by);
 }
 
 static void weight_gradient(Context *c, WeightGradient *g) {
@@ -394,7 +404,7 @@ void CPU(linear_backward_weight)(Context *c, const Parameters *params, Matrix w,
                                          .rows = rows,
                                          .dy = dy,
                                          .x = x,
-                                         .by = c->multiplier,
+                                         .by = c->microkernel,
                                          .dw = dw,
                                          .accumulate = accumulate});
   else if (!accumulate) memset(dw, 0, (size_t)w.rows * (size_t)w.cols * sizeof(float));
@@ -403,16 +413,16 @@ void CPU(linear_backward_weight)(Context *c, const Parameters *params, Matrix w,
 /* Tiles that stay in the first-level cache: what a perfect GEMM would reach. */
 static void multiply_in_cache(const void *job, int begin, int end, int thread) {
   (void)thread;
-  const Multiplier *by = job;
+  const Microkernel *by = job;
   _Alignas(64) Word a[SPAN * DEPTH], b[DEPTH * TILE_COLS];
   _Alignas(64) float sum[SPAN * TILE_COLS];
-  memset(a, 0, sizeof a);
-  memset(b, 0, sizeof b);
-  multiplier_begin(by);
+  memset(a, 0x3C, sizeof a); /* about 0.01 in both dtypes: zeros would need less power */
+  memset(b, 0x3C, sizeof b);
+  microkernel_begin(by);
   for (int round = begin; round < end; round++)
     by->multiply(by->rows, TILE_COLS, DEPTH, (const Element *)a, DEPTH * PER_WORD, 1, b, TILE_COLS, sum, TILE_COLS,
                  round > begin);
-  multiplier_end(by);
+  microkernel_end(by);
 }
 
 double CPU(peak_flops)(Context *c) {
@@ -420,9 +430,9 @@ double CPU(peak_flops)(Context *c) {
   double best = 0;
   for (int try = 0; try < TRIES; try++) {
     double start = clock_seconds();
-    pool_run(c->pool, ROUNDS * c->threads, 16, 256, multiply_in_cache, c->multiplier);
+    pool_run(c->pool, ROUNDS * c->threads, 16, 256, multiply_in_cache, c->microkernel);
     double seconds = clock_seconds() - start;
-    double flops = 2.0 * PER_WORD * c->multiplier->rows * TILE_COLS * DEPTH * ROUNDS * c->threads / seconds;
+    double flops = 2.0 * PER_WORD * c->microkernel->rows * TILE_COLS * DEPTH * ROUNDS * c->threads / seconds;
     best = flops > best ? flops : best;
   }
   return best;

@@ -23,6 +23,13 @@ static inline Pairs spread(const char *from) {
   return pair;
 }
 
+#ifdef HAVE_BF16_PRODUCTS
+static inline Vector add_dots(Vector sum, Pairs a, Vector b) {
+  __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+  return sum;
+}
+#endif
+
 /* sum[i] += row[i] * b: one number of every row, or one pair, with a row of b. */
 static inline __attribute__((always_inline)) void add_products(Kind kind, int vectors,
                                                                Vector sum[TILE_ROWS][TILE_VECTORS],
@@ -37,12 +44,11 @@ static inline __attribute__((always_inline)) void add_products(Kind kind, int ve
     }
     return;
   }
-#ifdef BF16_INSTRUCTIONS
+#ifdef HAVE_BF16_PRODUCTS
   if (kind == PAIR_DOTS) {
     UNROLL for (int i = 0; i < TILE_ROWS; i++) {
       Pairs pair = spread(row[i] + at);
-      UNROLL for (int j = 0; j < vectors;
-                  j++) __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum[i][j]) : "v"(pair), "v"(of_b[j]));
+      UNROLL for (int j = 0; j < vectors; j++) sum[i][j] = add_dots(sum[i][j], pair, of_b[j]);
     }
     return;
   }
@@ -137,13 +143,13 @@ void CPU(tile_multiply)(int rows, int cols, int64_t depth, const float *a, int64
                    c_row, add);                                                                                        \
   }
 MULTIPLY_WORDS(multiply_widened, PAIRS)
-const Multiplier CPU(multiplier) = {.rows = TILE_ROWS, .multiply = multiply_widened};
-#ifdef BF16_INSTRUCTIONS
+const Microkernel CPU(microkernel) = {.rows = TILE_ROWS, .multiply = multiply_widened};
+#ifdef HAVE_BF16_PRODUCTS
 MULTIPLY_WORDS(multiply_dots, PAIR_DOTS)
-const Multiplier CPU(avx512bf16) = {.name = "AVX512-BF16", .rows = TILE_ROWS, .multiply = multiply_dots};
+const Microkernel CPU(avx512bf16) = {.name = "AVX512-BF16", .rows = TILE_ROWS, .multiply = multiply_dots};
 #endif
 #else
-const Multiplier CPU(multiplier) = {.rows = TILE_ROWS, .multiply = CPU(tile_multiply)};
+const Microkernel CPU(microkernel) = {.rows = TILE_ROWS, .multiply = CPU(tile_multiply)};
 #endif
 
 /* ---- transposing ---- */
@@ -173,6 +179,8 @@ typedef int32_t LaneNumbers __attribute__((vector_size(4 * LANES)));
     r[i + (h)] = SELECT(first, second, MOVES, h);                                                                      \
   }
 
+typedef uint32_t AnyWord __attribute__((may_alias)); /* numbers, or pairs of bf16 */
+
 static void transpose_square(const float *from, int64_t from_stride, float *to, int64_t to_stride) {
   Vector r[LANES];
   UNROLL for (int i = 0; i < LANES; i++) r[i] = *(const UnalignedVector *)(from + i * from_stride);
@@ -197,6 +205,7 @@ void CPU(transpose)(int rows, int cols, const float *from, int64_t from_stride, 
         continue;
       }
       for (int y = 0; y < LANES && y < rows - i; y++)
-        for (int x = 0; x < LANES && x < cols - j; x++) turned[x * to_stride + y] = block[y * from_stride + x];
+        for (int x = 0; x < LANES && x < cols - j; x++)
+          ((AnyWord *)turned)[x * to_stride + y] = ((const AnyWord *)block)[y * from_stride + x];
     }
 }

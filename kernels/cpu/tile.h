@@ -35,7 +35,7 @@ static inline int round_up(int n, int multiple) { return (n + multiple - 1) / mu
 void CPU(tile_multiply)(int rows, int cols, int64_t depth, const float *a, int64_t a_row, int64_t a_k, const float *b,
                         int64_t b_row, float *c, int64_t c_row, bool add);
 
-/* to[j * to_stride + i] = from[i * from_stride + j] for i < rows, j < cols */
+/* to[j * to_stride + i] = from[i * from_stride + j] for i < rows, j < cols; of any 4-byte type. */
 void CPU(transpose)(int rows, int cols, const float *from, int64_t from_stride, float *to, int64_t to_stride);
 
 #endif

@@ -1,6 +1,6 @@
 /* What matrix products are made of. A word is what one multiply-add takes of a row: a number in fp32, or in bf16 a pair
- * of neighbors along the depth, the first in the low half, whose two products are added to one fp32 sum. Everything
- * but the innermost loop is the same for both. */
+ * of neighbors along the depth (as in VNNI's packing), the first in the low half, whose two products are added to one
+ * fp32 sum. Everything but the microkernel, the innermost loops, is the same for both. */
 #ifndef INKLING_KERNELS_CPU_WORDS_H
 #define INKLING_KERNELS_CPU_WORDS_H
 
@@ -14,10 +14,9 @@ typedef float Word;
 enum { PER_WORD = 1 };
 #endif
 
-/* Instructions that multiply words. */
-struct Multiplier {
-  const char *name; /* for people; NULL: those of the instruction set itself */
-  int rows;         /* it takes rows in multiples of so many without waste */
+struct Microkernel {
+  const char *name; /* of its instructions, for people; NULL: those of the instruction set itself */
+  int rows;         /* of a block in registers: multiples of it are multiplied without waste */
   /* c[rows][cols] (+)= a[rows][depth] b[depth][cols], depth in words. Word k of row i of a is element i * a_row +
    * k * a_k * PER_WORD of it (in bf16 a_k is 1); b(k, j) = b[k * b_row + j]. Rows of b are read up to the next multiple
    * of LANES. */
@@ -29,12 +28,12 @@ struct Multiplier {
 
 /* The compiler's assembler knows them (Makefile); the processor is asked in kernels/backends.c. */
 #if CPU_BF16 && defined(INKLING_BF16_INSTRUCTIONS) && defined(__AVX512F__)
-#define BF16_INSTRUCTIONS
+#define HAVE_BF16_PRODUCTS
 #endif
 
-extern const Multiplier CPU(multiplier); /* with the instruction set itself */
-#ifdef BF16_INSTRUCTIONS
-extern const Multiplier CPU(avx512bf16), CPU(amx);
+extern const Microkernel CPU(microkernel); /* of the instruction set itself */
+#ifdef HAVE_BF16_PRODUCTS
+extern const Microkernel CPU(avx512bf16), CPU(amx);
 #endif
 
 #endif
