@@ -4,7 +4,7 @@
  *
  * Libraries are looked up as the dynamic linker does; each has to have dnnl_sgemm() or cblas_sgemm(), and brings
  * threads of its own (OMP_NUM_THREADS, OPENBLAS_NUM_THREADS, BLIS_NUM_THREADS say how many). Prints GFLOP/s, the median
- * of alternating calls: forward y = x W^T, input gradient dx = dy W, weight gradient dW = dy^T x. */
+ * of alternating turns: forward y = x W^T, input gradient dx = dy W, weight gradient dW = dy^T x. */
 #include "kernels.h"
 #include "util/clock.h"
 
@@ -12,8 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { CALLS = 101, MAX_LIBRARIES = 8, PRODUCTS = 3 };
+enum { TURNS = 9, PAUSE_MS = 20, MAX_LIBRARIES = 8, PRODUCTS = 3 };
+static const double TURN_FLOPS = 3e9;
 
 typedef struct Shape {
   const char *name;
@@ -75,25 +77,33 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* Seconds of a call of party `who` (0: the backend), the mean of `calls` after a first one. The threads of the party
+ * before spin for some milliseconds when their work is done, and would be in the way. */
+static double one_turn(const Backend *ops, Context *c, const Library *libraries, int who, const Operands *o,
+                       int product, int calls) {
+  double start = 0;
+  nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000}, NULL);
+  for (int call = -1; call < calls; call++) {
+    if (call == 0) start = clock_seconds();
+    if (who == 0) by_backend(ops, c, o, product);
+    else by_library(&libraries[who - 1], o, product);
+  }
+  return (clock_seconds() - start) / calls;
+}
+
 /* Everybody in turn, so that all of them meet the same machine. */
 static void measure(const Backend *ops, Context *c, const Library *libraries, int count, const Operands *o,
                     int product) {
-  static double seconds[MAX_LIBRARIES + 1][CALLS];
+  static double seconds[MAX_LIBRARIES + 1][TURNS];
   const double flops = 2.0 * o->shape->rows * o->shape->outputs * o->shape->inputs;
-  int calls = 3 + (int)(3e10 / flops);
-  calls = calls < CALLS ? calls : CALLS;
-  for (int call = -2; call < calls; call++)
-    for (int who = 0; who <= count; who++) {
-      double start = clock_seconds();
-      if (who == 0) by_backend(ops, c, o, product);
-      else by_library(&libraries[who - 1], o, product);
-      if (call >= 0) seconds[who][call] = clock_seconds() - start;
-    }
+  const int calls = 1 + (int)(TURN_FLOPS / flops);
+  for (int turn = 0; turn < TURNS; turn++)
+    for (int who = 0; who <= count; who++) seconds[who][turn] = one_turn(ops, c, libraries, who, o, product, calls);
   static const char *const names[PRODUCTS] = {"forward", "input gradient", "weight gradient"};
   printf("%-14s %-16s", o->shape->name, names[product]);
   for (int who = 0; who <= count; who++) {
-    qsort(seconds[who], (size_t)calls, sizeof(double), compare);
-    printf(" %14.0f", 1e-9 * flops / seconds[who][calls / 2]);
+    qsort(seconds[who], TURNS, sizeof(double), compare);
+    printf(" %14.0f", 1e-9 * flops / seconds[who][TURNS / 2]);
   }
   printf("\n");
   fflush(stdout);

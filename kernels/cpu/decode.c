@@ -23,8 +23,11 @@ enum {
   SEQUENCE_TILE = 4,
   SPAN_BLOCKS = 256, /* weight tiles that a thread takes at a time, at most */
   KEY_BLOCK = 64,    /* keys whose scores are made before their values are read; a multiple of LANES */
-  COLUMNS = 256,     /* of the embedding, widened at a time */
-  SPAN_WORK = 8192   /* multiply-adds that a thread takes at a time, at least */
+  CACHE_LINE = 64,
+  PREFETCH = 8192, /* bytes ahead that weights are asked for: rows follow one another in memory, and narrow ones are
+                      widened more slowly than memory delivers when it is asked in time */
+  COLUMNS = 256,   /* of the embedding, widened at a time */
+  SPAN_WORK = 8192 /* multiply-adds that a thread takes at a time, at least */
 };
 
 /* Row-major numbers of which `stride` lie between rows. */
@@ -110,10 +113,14 @@ static inline __attribute__((always_inline)) void dot_tile(DType dtype, int weig
   const float *scales = dtype == DTYPE_I8 ? w->scales + (int64_t)row * groups : NULL;
   int64_t at = row * w->stride;
   UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] = (Vector){0};
-  for (int g = 0; g < whole; g++)
+  const int group_bytes = WEIGHT_GROUP * (dtype == DTYPE_F32 ? 4 : dtype == DTYPE_BF16 ? 2 : 1);
+  const char *ahead = (const char *)w->data + at * (group_bytes / WEIGHT_GROUP) + PREFETCH;
+  for (int g = 0; g < whole; g++, ahead += weights * group_bytes) {
+    UNROLL for (int line = 0; line < weights * group_bytes; line += CACHE_LINE) __builtin_prefetch(ahead + line);
     UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] =
         add_group(dtype, w->data, at + i * w->stride + g * WEIGHT_GROUP, scales ? scales + i * groups + g : NULL,
                   x.data + j * x.stride + g * WEIGHT_GROUP, sum[i][j]);
+  }
   UNROLL for (int j = 0; j < sequences; j++) {
     if (weights == WEIGHT_TILE) {
       Four sums = sum_four(sum[0][j], sum[1][j], sum[2][j], sum[3][j]);

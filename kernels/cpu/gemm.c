@@ -244,7 +244,6 @@ enum {
   WEIGHT_WORDS = 128,         /* words of a pass */
   WEIGHT_DEPTH = WEIGHT_WORDS * PER_WORD, /* its rows */
   PACKED_MAX = 1 << 17,                   /* words of x that a thread packs at a time: 512 KiB */
-  UNPACKED_PANELS = 2,                    /* of inputs, at most, for which dy is read as it is in fp32 */
   SEGMENT_ROWS = 384,                     /* a segment has at least so many */
   SEGMENTS = 4,                           /* at most */
   SEGMENTED_MAX = 1 << 18,                /* gradients with more elements have enough strips to share out */
@@ -285,41 +284,31 @@ static void pack_block(const WeightGradient *g, int first, int rows, PackedBlock
                  g->inputs, packed->x + (int64_t)(n / WEIGHT_DEPTH) * g->panels * X_PANEL, X_PANEL);
 }
 
-/* Columns of dy as rows of blocks: strips that are `strip` elements apart, with the strides of Microkernel.multiply. */
-typedef struct Strips {
-  const Element *first;
-  int64_t strip, row, k;
-} Strips;
-
-/* Columns i .. i+cols of dy, rows n .. n+depth: [STRIP][words] in bf16; [words][STRIP] in fp32, or as they are where
- * few panels read them. */
-static Strips pack_dy(const WeightGradient *g, int i, int cols, int n, int depth, Word *to) {
+/* Columns i .. i+cols of dy, rows n .. n+depth, as strips: [words][STRIP] in fp32, [STRIP][words] in bf16. */
+static void pack_dy(const WeightGradient *g, int i, int cols, int n, int depth, Word *to) {
   const Element *from = g->dy + (int64_t)n * g->outputs + i;
 #if CPU_BF16
   Word words[WEIGHT_WORDS * STRIP];
-  for (int at = 0; at < cols; at += STRIP) {
+  for (int at = 0; at < cols; at += STRIP, to += DY_STRIP) {
     int some = smaller(cols - at, STRIP);
     pack_columns(STRIP, depth, some, from + at, g->outputs, words, 0);
-    CPU(transpose)
-    (words_of(depth), some, (const float *)words, STRIP, (float *)(to + at / STRIP * DY_STRIP), DY_WORDS);
+    CPU(transpose)(words_of(depth), some, (const float *)words, STRIP, (float *)to, DY_WORDS);
   }
-  return (Strips){(const Element *)to, DY_STRIP * PER_WORD, DY_WORDS * PER_WORD, 1};
 #else
-  if (g->panels <= UNPACKED_PANELS) return (Strips){from, STRIP, 1, g->outputs};
   pack_columns(STRIP, depth, cols, from, g->outputs, to, DY_STRIP);
-  return (Strips){to, DY_STRIP, 1, STRIP};
 #endif
 }
 
 /* dw[i .. i+cols] (+)= dy^T x over `depth` rows from row n on. x: the panels of these rows. */
 static void weight_gradient_pass(const WeightGradient *g, float *to, int i, int cols, int n, int depth, const Word *x,
                                  Word *dy, bool add) {
-  const Strips strips = pack_dy(g, i, cols, n, depth, dy);
+  const int64_t dy_row = CPU_BF16 ? DY_WORDS * PER_WORD : 1, dy_k = CPU_BF16 ? 1 : STRIP;
+  pack_dy(g, i, cols, n, depth, dy);
   for (int j = 0; j < g->inputs; j += TILE_COLS, x += X_PANEL)
     for (int strip = 0; strip * STRIP < cols; strip++) {
       float *at = to + (int64_t)(i + strip * STRIP) * g->inputs + j;
       g->by->multiply(smaller(cols - strip * STRIP, STRIP), smaller(g->inputs - j, TILE_COLS), words_of(depth),
-                      strips.first + strip * strips.strip, strips.row, strips.k, x, TILE_COLS, at, g->inputs, add);
+                      (const Element *)(dy + strip * DY_STRIP), dy_row, dy_k, x, TILE_COLS, at, g->inputs, add);
     }
 }
 
