@@ -61,7 +61,7 @@ static void multiply_block(int rows, int cols, int64_t depth, const Element *a, 
   Margins m;
   bool low = rows > AMX_ROWS, right = cols > AMX_WORDS;
   bool whole_rows = rows % AMX_ROWS == 0, whole = whole_rows && cols % AMX_WORDS == 0;
-  float *sums = whole ? c : m.c[0];
+  float *sums = whole ? c : m.c[0]; // cppcheck-suppress uninitvar -- its address
   int64_t sums_row = 4 * (whole ? c_row : SIDE);
   if (!add) {
     AMX_ZERO(0);

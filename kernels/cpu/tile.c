@@ -39,7 +39,8 @@ static inline __attribute__((always_inline)) void add_products(Kind kind, int ve
   UNROLL for (int j = 0; j < vectors; j++) of_b[j] = *(const UnalignedVector *)(b + j * LANES);
   if (kind == FLOATS) {
     UNROLL for (int i = 0; i < TILE_ROWS; i++) {
-      float factor = *(const float *)(row[i] + at);
+      float factor;
+      memcpy(&factor, row[i] + at, sizeof factor);
       UNROLL for (int j = 0; j < vectors; j++) sum[i][j] += factor * of_b[j];
     }
     return;
@@ -139,7 +140,7 @@ void CPU(tile_multiply)(int rows, int cols, int64_t depth, const float *a, int64
   DEFINE_TILES(kind)                                                                                                   \
   static void function(int rows, int cols, int64_t depth, const Element *a, int64_t a_row, int64_t a_k, const Word *b, \
                        int64_t b_row, float *c, int64_t c_row, bool add) {                                             \
-    multiply_tiles(tiles_##kind, cols, rows, depth, (const char *)a, 2 * a_row, 4 * a_k, (const float *)b, b_row, c,   \
+    multiply_tiles(tiles_##kind, cols, rows, depth, (const char *)a, 2 * a_row, 4 * a_k, (const void *)b, b_row, c,    \
                    c_row, add);                                                                                        \
   }
 MULTIPLY_WORDS(multiply_widened, PAIRS)
@@ -179,8 +180,6 @@ typedef int32_t LaneNumbers __attribute__((vector_size(4 * LANES)));
     r[i + (h)] = SELECT(first, second, MOVES, h);                                                                      \
   }
 
-typedef uint32_t AnyWord __attribute__((may_alias)); /* numbers, or pairs of bf16 */
-
 static void transpose_square(const float *from, int64_t from_stride, float *to, int64_t to_stride) {
   Vector r[LANES];
   UNROLL for (int i = 0; i < LANES; i++) r[i] = *(const UnalignedVector *)(from + i * from_stride);
@@ -206,6 +205,6 @@ void CPU(transpose)(int rows, int cols, const float *from, int64_t from_stride, 
       }
       for (int y = 0; y < LANES && y < rows - i; y++)
         for (int x = 0; x < LANES && x < cols - j; x++)
-          ((AnyWord *)turned)[x * to_stride + y] = ((const AnyWord *)block)[y * from_stride + x];
+          memcpy(turned + x * to_stride + y, block + y * from_stride + x, sizeof *to);
     }
 }
