@@ -66,11 +66,9 @@ static void lay_out(const Parameters *params, DType dtype, WeightCopy *copy, siz
 static DType copied_dtype(const Context *c) { return c->weights ? c->weights : c->dtype; }
 
 static WeightCopy *make_copy(Context *c, const Parameters *params) {
-  WeightCopy *copy = calloc(1, sizeof *copy + (size_t)params->group_count * sizeof copy->matrix[0]);
-  if (!copy) {
-    fail(&c->error, EXIT_MEMORY, "out of memory for the copy of the weights");
-    return NULL;
-  }
+  const size_t size = sizeof(WeightCopy) + (size_t)params->group_count * sizeof(Weights);
+  WeightCopy *copy = CPU(alloc)(c, "the table of the weights' copy", size);
+  if (!copy) return NULL;
   size_t bytes[2];
   lay_out(params, copied_dtype(c), NULL, bytes);
   copy->groups = params->groups;
@@ -101,7 +99,7 @@ void CPU(release_parameters)(Context *c, Parameters *params) {
   WeightCopy *copy = copied_dtype(c) == DTYPE_F32 ? NULL : params->compute;
   if (copy) {
     for (int i = 0; i < 2; i++) CPU(release)(c, copy->memory[i]);
-    free(copy);
+    CPU(release)(c, copy);
   }
   params->compute = NULL;
 }
