@@ -158,10 +158,13 @@ static void multiply_panel(const PackedPanels *g, int panel, int i, int rows, co
   int j = (g->first + panel) * TILE_COLS, cols = smaller(p->cols - j, TILE_COLS), words = words_of(p->depth);
   int each = divide_up(words, divide_up(words, DEPTH));
   Element *c = p->c + (int64_t)i * p->cols + j;
-  for (int k = 0; k < words; k += each)
+  int k = 0;
+  do {
     p->by->multiply(rows, cols, smaller(each, words - k), a + k * PER_WORD, a_row, 1,
                     g->data + panel * g->size + (int64_t)k * TILE_COLS, TILE_COLS, CPU_BF16 ? sums : (float *)c,
                     CPU_BF16 ? TILE_COLS : p->cols, k > 0);
+    k += each;
+  } while (k < words); /* there is at least one */
   for (int row = 0; row < rows && CPU_BF16; row++) narrow_row(c + (int64_t)row * p->cols, sums + row * TILE_COLS, cols);
 }
 
