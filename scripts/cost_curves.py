@@ -34,6 +34,8 @@ import tempfile
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
+from bench import processor
+
 
 class Shape(NamedTuple):
     """What is measured. `position` is that of a generated token and 0 in a training step."""
@@ -179,17 +181,6 @@ def measure_rounds(args, shapes):
             print(f"round {number + 1}/{args.rounds}, {i + 1}/{len(shapes)}: {shape.text()}, {shape.threads} "
                   f"thread{'s' if shape.threads > 1 else ''}: {row['step_ms']:.4g} ms", file=sys.stderr)
     return device, rows
-
-
-def processor():
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return os.uname().machine
 
 
 def point(plan, curve, cost, value, rows):

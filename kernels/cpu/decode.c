@@ -26,7 +26,6 @@ enum {
   CACHE_LINE = 64,
   PREFETCH = 8192, /* bytes ahead that weights are asked for: rows follow one another in memory, and narrow ones are
                       widened more slowly than memory delivers when it is asked in time */
-  COLUMNS = 256,   /* of the embedding, widened at a time */
   SPAN_WORK = 8192 /* multiply-adds that a thread takes at a time, at least */
 };
 
@@ -220,13 +219,8 @@ void CPU(decode_embedding)(Context *c, void *x, const Parameters *params, Matrix
     int32_t length = s->lengths[r];
     int32_t token = length > 0 ? s->tokens[(int64_t)r * s->capacity + (length - 1) % s->capacity] : -1;
     Element *row = (Element *)x + (int64_t)r * table.cols;
-    memset(row, 0, (size_t)table.cols * sizeof(Element));
-    for (int first = 0; first < table.cols && token >= 0 && token < table.rows; first += COLUMNS) {
-      float wide[COLUMNS];
-      int count = table.cols - first < COLUMNS ? table.cols - first : COLUMNS;
-      CPU(widen_weights)(&weights, token, first, count, wide);
-      narrow_row(row + first, wide, count);
-    }
+    if (token >= 0 && token < table.rows) CPU(weight_row)(&weights, token, row);
+    else memset(row, 0, (size_t)table.cols * sizeof(Element));
   }
 }
 

@@ -5,7 +5,6 @@
 
 enum {
   PARALLEL_ELEMENTS = 2048, /* a thread takes at least so many */
-  COLUMNS = 256,            /* widened weights held at a time */
   VOCAB_ROWS = 8            /* table rows handed to a thread at a time: frequent tokens cost more than rare ones */
 };
 
@@ -39,12 +38,7 @@ static void embedding_rows(const void *job, int begin, int end, int thread) {
   const int dim = s->table.cols;
   for (int n = begin; n < end; n++) {
     Element *row = s->out + (int64_t)n * dim;
-    for (int c0 = 0; c0 < dim; c0 += COLUMNS) {
-      float wide[COLUMNS];
-      int count = dim - c0 < COLUMNS ? dim - c0 : COLUMNS;
-      CPU(widen_weights)(&s->table, s->tokens[n], c0, count, wide);
-      narrow_row(row + c0, wide, count);
-    }
+    CPU(weight_row)(&s->table, s->tokens[n], row);
     if (dropout_active(s->dropout))
       dropout_elements(s->dropout, n / s->length, (int64_t)(n % s->length) * dim, dim, row, row);
   }

@@ -70,7 +70,6 @@ typedef struct Product {
   Weights w;
   bool transposed;
   Element *c;
-  const Microkernel *by;
 } Product;
 
 static int words_of(int depth) { return divide_up(depth, PER_WORD); }
@@ -106,6 +105,7 @@ static void pack_transposed(const Weights *w, int j, int cols, Word *to) {
  * would fight for the same lines of the cache. */
 typedef struct PackedPanels {
   const Product *product;
+  const Microkernel *by;
   int first, last;
   int64_t size;
   Word *data;
@@ -160,7 +160,7 @@ static void multiply_panel(const PackedPanels *g, int panel, int i, int rows, co
   Element *c = p->c + (int64_t)i * p->cols + j;
   int k = 0;
   do {
-    p->by->multiply(rows, cols, smaller(each, words - k), a + k * PER_WORD, a_row, 1,
+    g->by->multiply(rows, cols, smaller(each, words - k), a + k * PER_WORD, a_row, 1,
                     g->data + panel * g->size + (int64_t)k * TILE_COLS, TILE_COLS, CPU_BF16 ? sums : (float *)c,
                     CPU_BF16 ? TILE_COLS : p->cols, k > 0);
     k += each;
@@ -169,20 +169,20 @@ static void multiply_panel(const PackedPanels *g, int panel, int i, int rows, co
 }
 
 static void multiply_rows(const PackedPanels *g, int begin, int end, int first, int last, int thread) {
-  microkernel_begin(g->product->by);
+  microkernel_begin(g->by);
   for (int i = begin; i < end; i += SPAN) {
     int rows = smaller(end - i, SPAN);
     int64_t stride;
     const Element *a = whole_words(g, i, rows, thread, &stride);
     for (int panel = first; panel < last; panel++) multiply_panel(g, panel, i, rows, a, stride);
   }
-  microkernel_end(g->product->by);
+  microkernel_end(g->by);
 }
 
 /* Blocks of the microkernel's rows, through all panels. */
 static void multiply_tiles(const void *job, int begin, int end, int thread) {
   const PackedPanels *g = job;
-  int rows = g->product->by->rows;
+  int rows = g->by->rows;
   multiply_rows(g, begin * rows, smaller(end * rows, g->product->rows), 0, g->last - g->first, thread);
 }
 
@@ -193,21 +193,22 @@ static void multiply_panels(const void *job, int begin, int end, int thread) {
 }
 
 static void multiply(Context *c, const Product *p) {
+  const Microkernel *by = c->microkernel;
   int words = words_of(p->depth);
   int64_t size = (int64_t)(words + 1) * TILE_COLS;
   int panels = divide_up(p->cols, TILE_COLS), group = smaller(panels, size < GROUP ? (int)(GROUP / size) : 1);
-  int tiles = divide_up(p->rows, p->by->rows);
+  int tiles = divide_up(p->rows, by->rows);
   size_t packed_size = (size_t)(group * size), padded = p->depth % PER_WORD ? (size_t)SPAN * (size_t)words : 0;
   float *memory = CPU(scratch)(c, packed_size + padded * (size_t)c->threads);
   if (!memory) return;
   for (int first = 0; first < panels; first += group) {
-    const PackedPanels packed = {p,    first,          smaller(first + group, panels),
-                                 size, (Word *)memory, (Element *)(memory + packed_size)};
+    const PackedPanels packed = {
+        p, by, first, smaller(first + group, panels), size, (Word *)memory, (Element *)(memory + packed_size)};
     int count = packed.last - first;
     if (p->transposed) pool_run(c->pool, count, 1, 4, pack_transposed_panels, &packed);
     else pool_run(c->pool, words, 8, 64, pack_rows, &packed);
     if (tiles >= count || tiles >= 4 * c->threads)
-      pool_run(c->pool, tiles, 1, SPAN / p->by->rows, multiply_tiles, &packed);
+      pool_run(c->pool, tiles, 1, SPAN / by->rows, multiply_tiles, &packed);
     else pool_run(c->pool, count, 1, 4, multiply_panels, &packed);
   }
 }
@@ -220,8 +221,7 @@ void CPU(linear)(Context *c, void *y, const void *x, const Parameters *params, M
                          .a = x,
                          .w = CPU(weights)(params, w),
                          .transposed = true,
-                         .c = y,
-                         .by = c->microkernel});
+                         .c = y});
 }
 
 void CPU(linear_backward_input)(Context *c, void *dx, const void *dy, const Parameters *params, Matrix w, int rows) {
@@ -230,13 +230,8 @@ void CPU(linear_backward_input)(Context *c, void *dx, const void *dy, const Para
     fail(&c->error, EXIT_INTERNAL, "weights in %s are only read", dtype_name(c->weights));
     return;
   }
-  multiply(c, &(Product){.rows = rows,
-                         .cols = w.cols,
-                         .depth = w.rows,
-                         .a = dy,
-                         .w = CPU(weights)(params, w),
-                         .c = dx,
-                         .by = c->microkernel});
+  multiply(c,
+           &(Product){.rows = rows, .cols = w.cols, .depth = w.rows, .a = dy, .w = CPU(weights)(params, w), .c = dx});
 }
 
 /* ---- the gradient of a weight ---- */

@@ -144,3 +144,13 @@ void CPU(widen_weights)(const Weights *w, int row, int first, int count, float *
     }
   }
 }
+
+void CPU(weight_row)(const Weights *w, int row, Element *to) {
+  enum { COLUMNS = 256 }; /* widened at a time */
+  for (int first = 0; first < w->cols; first += COLUMNS) {
+    float wide[COLUMNS];
+    int count = w->cols - first < COLUMNS ? w->cols - first : COLUMNS;
+    CPU(widen_weights)(w, row, first, count, wide);
+    narrow_row(to + first, wide, count);
+  }
+}

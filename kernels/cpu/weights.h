@@ -27,4 +27,7 @@ void CPU(follow_masters)(const Parameters *params, int group, size_t first, size
 /* Row `row`, columns first .. first+count, in fp32. */
 void CPU(widen_weights)(const Weights *w, int row, int first, int count, float *to);
 
+/* Row `row` as activations. */
+void CPU(weight_row)(const Weights *w, int row, Element *to);
+
 #endif
