@@ -24,6 +24,7 @@ static void to_int8(double *row, int cols) {
   }
 }
 
+/* int8 rounds what the weights are multiplied with, too. */
 static double *rounded(Fixture *f, DType dtype, const double *values, int rows, int cols) {
   double *w = host_values(f, (size_t)(rows * cols));
   memcpy(w, values, (size_t)(rows * cols) * sizeof *w);
@@ -53,7 +54,8 @@ static void expect_products(Fixture *f, DType dtype, int outputs, int inputs) {
   const double *exact = rounded(f, dtype, second, outputs, inputs);
   for (int rows = 1; rows <= 40; rows += 13) {
     const double *x = random_values(f, 5, (size_t)(rows * inputs));
-    const double *want = product(f, x, exact, rows, outputs, inputs);
+    const double *want =
+        product(f, dtype == DTYPE_I8 ? rounded(f, dtype, x, rows, inputs) : x, exact, rows, outputs, inputs);
     size_t count = (size_t)(rows * outputs);
     Array in = array_compute(f, x, (size_t)(rows * inputs)), out = array_compute(f, NULL, count);
     ops->linear(c, out.data, in.data, &params, w, rows);
@@ -69,6 +71,21 @@ static void expect_products(Fixture *f, DType dtype, int outputs, int inputs) {
   ops->release_parameters(c, &params);
 }
 
+/* A number that is not finite must not be rounded away. */
+static void expect_not_finite(Fixture *f, double bad) {
+  OPS(f);
+  ParameterSpec spec = matrix_spec(5, 70, 0, random_values(f, 1, 350));
+  Parameters params = parameters_new(f, &spec, 1);
+  double *x = host_values(f, 70);
+  x[66] = bad;
+  Array in = array_compute(f, x, 70), out = array_compute(f, NULL, 5), sum = array_compute(f, host_values(f, 5), 5);
+  ops->linear(c, out.data, in.data, &params, params.groups[0].matrix, 1);
+  ops->decode_residual(c, sum.data, in.data, &params, params.groups[0].matrix, &(Sequences){.rows = 1});
+  const double *of_linear = array_read(f, &out), *of_decoding = array_read(f, &sum);
+  for (int i = 0; i < 5; i++) assert_false(isfinite(of_linear[i]) || isfinite(of_decoding[i]));
+  ops->release_parameters(c, &params);
+}
+
 static void in_narrow_weights(Fixture *f, DType dtype) {
   Fixture own = {.backend = f->backend, .dtype = f->dtype, .test = f->test};
   const ContextOptions options = {.dtype = DTYPE_F32, .weights = dtype};
@@ -77,6 +94,8 @@ static void in_narrow_weights(Fixture *f, DType dtype) {
   const int shapes[][2] = {{1, 2}, {7, 5}, {64, 32}, {33, 70}, {200, 96}, {4, 700}};
   for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
     expect_products(&own, dtype, shapes[i][0], shapes[i][1]);
+  expect_not_finite(&own, NAN);
+  expect_not_finite(&own, INFINITY);
   fixture_free(&own);
 }
 

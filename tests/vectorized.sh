@@ -50,8 +50,9 @@ for build; do
     marked && /for \(/ {
       loops++
       marked = 0
-      # clang names the line of the pragma, gcc that of the loop or where its body begins
-      if (clang ? !is_done(FNR - 1, bytes / (/double/ ? 8 : 4)) : !is_done(FNR, bytes) && !is_done(FNR + 1, bytes)) {
+      width = clang ? bytes / (/double/ ? 8 : 4) : bytes
+      # clang names the line of the pragma; gcc that, the line of the loop, or where its body begins
+      if (!is_done(FNR - 1, width) && !is_done(FNR, width) && !is_done(FNR + 1, width)) {
         print FILENAME ":" FNR ": not vectorized for " build ":" $0
         bad++
       }

@@ -44,7 +44,8 @@ void CPU(close)(Context *c) {
     free(c->allocations);
     c->allocations = next;
   }
-  free(c->scratch);
+  free(c->scratch.data);
+  free(c->rounded.data);
   pool_close(c->pool);
   free(c);
 }
@@ -105,23 +106,27 @@ void CPU(release)(Context *c, void *memory) {
   free(block);
 }
 
-float *CPU(scratch)(Context *c, size_t count) {
+static float *reserve(Context *c, Scratch *scratch, size_t count) {
   if (c->error.code) return NULL;
-  if (count <= c->scratch_count) return c->scratch;
-  free(c->scratch);
-  c->bytes -= c->scratch_count * sizeof(float);
-  c->scratch_count = 0;
-  c->scratch = count <= SIZE_MAX / 8 ? memory_allocate(64, count * sizeof(float)) : NULL;
-  if (!c->scratch) {
+  if (count <= scratch->count) return scratch->data;
+  free(scratch->data);
+  c->bytes -= scratch->count * sizeof(float);
+  scratch->count = 0;
+  scratch->data = count <= SIZE_MAX / 8 ? memory_allocate(64, count * sizeof(float)) : NULL;
+  if (!scratch->data) {
     fail(&c->error, EXIT_MEMORY, "out of memory: the CPU backend's scratch space needs %.1f MiB",
          (double)count * 4 / 1048576.0);
     return NULL;
   }
-  c->scratch_count = count;
+  scratch->count = count;
   c->bytes += count * sizeof(float);
   if (c->bytes > c->peak_bytes) c->peak_bytes = c->bytes;
-  return c->scratch;
+  return scratch->data;
 }
+
+float *CPU(scratch)(Context *c, size_t count) { return reserve(c, &c->scratch, count); }
+
+float *CPU(rounded)(Context *c, size_t count) { return reserve(c, &c->rounded, count); }
 
 void CPU(copy)(Context *c, void *to, const void *from, size_t bytes) {
   if (!c->error.code && bytes) memcpy(to, from, bytes);

@@ -21,14 +21,18 @@
 typedef struct Allocation Allocation;
 typedef struct Microkernel Microkernel; /* kernels/cpu/words.h */
 
+typedef struct Scratch {
+  float *data;
+  size_t count;
+} Scratch;
+
 struct Context {
   DType dtype, weights;
   int threads;
   Error error; /* the first one; operations do nothing once error.code is set */
   Allocation *allocations;
   size_t bytes, peak_bytes;
-  float *scratch; /* shared by the operations, one at a time; see CPU(scratch)() */
-  size_t scratch_count;
+  Scratch scratch, rounded; /* shared by the operations, one at a time; see CPU(scratch)() and CPU(rounded)() */
   Pool *pool;
   const Microkernel *microkernel;
   StepState reports[REPORT_RING];
@@ -38,6 +42,8 @@ struct Context {
 /* At least `count` floats, 64-byte aligned, that live until the next call. NULL (with the context's error set) when
  * memory is out. Grows rarely: the second run of a step never allocates. */
 float *CPU(scratch)(Context *c, size_t count);
+/* The same for activations that are rounded beside weights in int8. */
+float *CPU(rounded)(Context *c, size_t count);
 
 /* Element ranges are cut into this many elements per block wherever a reduction is spread over threads: partial sums
  * belong to blocks, not to threads, so results do not depend on the number of threads. */

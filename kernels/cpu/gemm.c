@@ -215,13 +215,11 @@ static void multiply(Context *c, const Product *p) {
 
 void CPU(linear)(Context *c, void *y, const void *x, const Parameters *params, Matrix w, int rows) {
   if (c->error.code || rows == 0) return;
-  multiply(c, &(Product){.rows = rows,
-                         .cols = w.rows,
-                         .depth = w.cols,
-                         .a = x,
-                         .w = CPU(weights)(params, w),
-                         .transposed = true,
-                         .c = y});
+  Weights weights = CPU(weights)(params, w);
+  if (weights.dtype == DTYPE_I8) x = CPU(int8_values)(c, x, rows, w.cols);
+  if (!x) return;
+  multiply(c,
+           &(Product){.rows = rows, .cols = w.rows, .depth = w.cols, .a = x, .w = weights, .transposed = true, .c = y});
 }
 
 void CPU(linear_backward_input)(Context *c, void *dx, const void *dy, const Parameters *params, Matrix w, int rows) {

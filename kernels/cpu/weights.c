@@ -14,17 +14,30 @@ static void to_bf16(const float *restrict from, int64_t count, uint16_t *restric
   for (int64_t i = 0; i < count; i++) to[i] = f32_to_bf16(from[i]);
 }
 
-/* One row: every group is scaled so that its largest number becomes 127. */
-static void to_int8(const float *from, int cols, int8_t *to, float *scales) {
-  for (int first = 0; first < cols; first += WEIGHT_GROUP) {
-    int count = cols - first < WEIGHT_GROUP ? cols - first : WEIGHT_GROUP;
-    float most = 0;
-    for (int i = first; i < first + count; i++) most = fabsf(from[i]) > most ? fabsf(from[i]) : most;
-    float scale = most / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0.0f;
-    for (int i = first; i < first + count; i++) to[i] = (int8_t)lrintf(from[i] * inverse);
-    scales[first / WEIGHT_GROUP] = scale;
+/* A group of numbers as multiples of a scale, the largest as 127. Returns the scale, not finite where a number is not. */
+static float to_int8(const float *restrict from, int count, int8_t *restrict to) {
+  const float magic = 0x1.8p23f; /* adding it rounds to an integer held in the low bits */
+  int32_t largest = 0, rounded[WEIGHT_GROUP];
+#pragma omp simd reduction(max : largest)
+  for (int i = 0; i < count; i++) {
+    int32_t bits;
+    memcpy(&bits, &from[i], 4);
+    bits &= INT32_MAX; /* sizes are ordered as their bits are, NaN above all */
+    largest = bits > largest ? bits : largest;
   }
+  float most;
+  memcpy(&most, &largest, 4);
+  float inverse = most > 0 ? 127.0f / most : 0.0f;
+#pragma omp simd
+  for (int i = 0; i < count; i++) {
+    float shifted = from[i] * inverse + magic;
+    memcpy(&rounded[i], &shifted, 4);
+  }
+  for (int i = 0; i < count; i++) to[i] = (int8_t)rounded[i];
+  return most / 127.0f;
 }
+
+static int group_size(int cols, int first) { return cols - first < WEIGHT_GROUP ? cols - first : WEIGHT_GROUP; }
 
 typedef struct CopyJob {
   const Weights *to;
@@ -39,9 +52,12 @@ static void copy_rows(const void *job, int begin, int end, int thread) {
     to_bf16(from, (end - begin) * w->stride, (uint16_t *)w->data + begin * w->stride);
     return;
   }
-  for (int row = begin; row < end; row++, from += w->stride)
-    to_int8(from, w->cols, (int8_t *)w->data + row * w->stride,
-            (float *)w->scales + (int64_t)row * weight_groups(w->cols));
+  for (int row = begin; row < end; row++, from += w->stride) {
+    int8_t *to = (int8_t *)w->data + row * w->stride;
+    float *scale = (float *)w->scales + (int64_t)row * weight_groups(w->cols);
+    for (int first = 0; first < w->cols; first += WEIGHT_GROUP)
+      *scale++ = to_int8(from + first, group_size(w->cols, first), to + first);
+  }
 }
 
 /* Places all matrices; with `copy` NULL it only measures. */
@@ -153,4 +169,39 @@ void CPU(weight_row)(const Weights *w, int row, Element *to) {
     CPU(widen_weights)(w, row, first, count, wide);
     narrow_row(to + first, wide, count);
   }
+}
+
+typedef struct RoundJob {
+  const float *x;
+  int64_t stride;
+  int cols;
+  Int8Group *groups; /* NULL: `wide` is written */
+  float *wide;
+} RoundJob;
+
+static void round_rows(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const RoundJob *s = job;
+  for (int row = begin; row < end; row++)
+    for (int first = 0; first < s->cols; first += WEIGHT_GROUP) {
+      int count = group_size(s->cols, first);
+      Int8Group group = {0};
+      group.scale = to_int8(s->x + row * s->stride + first, count, group.number);
+      if (s->groups) s->groups[(int64_t)row * weight_groups(s->cols) + first / WEIGHT_GROUP] = group;
+      else
+        for (int i = 0; i < count; i++) s->wide[(int64_t)row * s->cols + first + i] = group.scale * group.number[i];
+    }
+}
+
+const Int8Group *CPU(int8_rows)(Context *c, const float *x, int64_t stride, int rows, int cols) {
+  size_t groups = (size_t)rows * (size_t)weight_groups(cols);
+  Int8Group *to = (void *)CPU(rounded)(c, groups * (sizeof *to / sizeof(float)));
+  if (to) pool_run(c->pool, rows, 16, SPAN_ROWS, round_rows, &(RoundJob){x, stride, cols, to, NULL});
+  return to;
+}
+
+const float *CPU(int8_values)(Context *c, const float *x, int rows, int cols) {
+  float *to = CPU(rounded)(c, (size_t)rows * (size_t)cols);
+  if (to) pool_run(c->pool, rows, 16, SPAN_ROWS, round_rows, &(RoundJob){x, cols, cols, NULL, to});
+  return to;
 }

@@ -1,5 +1,6 @@
 /* The compute copy of the weights: the fp32 masters themselves, or bf16, or where they are only read
- * (ContextOptions.weights) int8 in groups of WEIGHT_GROUP numbers of a row with one fp32 scale each. */
+ * (ContextOptions.weights) int8 in groups of WEIGHT_GROUP numbers of a row with one fp32 scale each; what they are
+ * multiplied with is then rounded to int8 in the same way. */
 #ifndef INKLING_KERNELS_CPU_WEIGHTS_H
 #define INKLING_KERNELS_CPU_WEIGHTS_H
 
@@ -16,6 +17,12 @@ typedef struct Weights {
   const float *scales; /* int8: [rows][weight_groups(cols)] */
 } Weights;
 
+/* A group of activations beside such weights: number[i] * scale, zeros behind the end of a row. */
+typedef struct Int8Group {
+  float scale;
+  int8_t number[WEIGHT_GROUP];
+} Int8Group;
+
 static inline int weight_groups(int cols) { return (cols + WEIGHT_GROUP - 1) / WEIGHT_GROUP; }
 
 Weights CPU(weights)(const Parameters *params, Matrix w);
@@ -26,6 +33,13 @@ void CPU(follow_masters)(const Parameters *params, int group, size_t first, size
 
 /* Row `row`, columns first .. first+count, in fp32. */
 void CPU(widen_weights)(const Weights *w, int row, int first, int count, float *to);
+
+/* Rows of x, `stride` apart, as [rows][weight_groups(cols)] groups, each scaled so that its largest number becomes 127;
+ * in the context's room for rounded activations. NULL when memory is out. */
+const Int8Group *CPU(int8_rows)(Context *c, const float *x, int64_t stride, int rows, int cols);
+
+/* The same numbers as fp32, [rows][cols]; x is [rows][cols], too. */
+const float *CPU(int8_values)(Context *c, const float *x, int rows, int cols);
 
 /* Row `row` as activations. */
 void CPU(weight_row)(const Weights *w, int row, Element *to);
