@@ -14,13 +14,14 @@ static double to_bf16(double x) {
   return ldexp(nearbyint(ldexp(fraction, 8)), exponent - 8);
 }
 
-/* Every group of a row is a multiple of its largest number / 127. */
+/* Every group of a row is a multiple of its largest number / 127. Which, is decided in fp32: halves occur. */
 static void to_int8(double *row, int cols) {
   for (int first = 0; first < cols; first += GROUP) {
     int end = first + GROUP < cols ? first + GROUP : cols;
-    double most = 0;
-    for (int i = first; i < end; i++) most = fmax(most, fabs(row[i]));
-    for (int i = first; i < end && most > 0; i++) row[i] = nearbyint(row[i] * 127 / most) * most / 127;
+    float most = 0;
+    for (int i = first; i < end; i++) most = fmaxf(most, fabsf((float)row[i]));
+    for (int i = first; i < end && most > 0; i++)
+      row[i] = nearbyint((double)((float)row[i] * (127.0f / most))) * (double)most / 127;
   }
 }
 
