@@ -14,15 +14,22 @@ static double to_bf16(double x) {
   return ldexp(nearbyint(ldexp(fraction, 8)), exponent - 8);
 }
 
-/* Every group of a row is a multiple of its largest number / 127. Which, is decided in fp32: halves occur. */
+/* Every group of a row is a multiple of its largest number / 127. */
 static void to_int8(double *row, int cols) {
   for (int first = 0; first < cols; first += GROUP) {
     int end = first + GROUP < cols ? first + GROUP : cols;
-    float most = 0;
-    for (int i = first; i < end; i++) most = fmaxf(most, fabsf((float)row[i]));
-    for (int i = first; i < end && most > 0; i++)
-      row[i] = nearbyint((double)((float)row[i] * (127.0f / most))) * (double)most / 127;
+    double most = 0;
+    for (int i = first; i < end; i++) most = fmax(most, fabs(row[i]));
+    for (int i = first; i < end && most > 0; i++) row[i] = nearbyint(row[i] * 127 / most) * most / 127;
   }
+}
+
+/* Numbers that are hardly ever halfway between two multiples, where any rounding is right. */
+static double *uneven_values(Fixture *f, uint32_t stream, int count) {
+  double *values = host_values(f, (size_t)count);
+  memcpy(values, random_values(f, stream, (size_t)count), (size_t)count * sizeof *values);
+  for (int i = 0; i < count; i++) values[i] = (double)(float)(values[i] * (1 + 0.01 * sin(i)));
+  return values;
 }
 
 /* int8 rounds what the weights are multiplied with, too. */
@@ -46,7 +53,7 @@ static double *product(Fixture *f, const double *x, const double *w, int rows, i
 static void expect_products(Fixture *f, DType dtype, int outputs, int inputs) {
   OPS(f);
   const double *first = random_values(f, 1, (size_t)(outputs * inputs));
-  const double *second = random_values(f, 2, (size_t)(outputs * inputs));
+  const double *second = uneven_values(f, 2, outputs * inputs);
   ParameterSpec specs[] = {matrix_spec(outputs, inputs, 0, first),
                            norm_spec(inputs, random_values(f, 3, (size_t)inputs)),
                            matrix_spec(outputs, inputs, 0, second)};
@@ -54,7 +61,7 @@ static void expect_products(Fixture *f, DType dtype, int outputs, int inputs) {
   Matrix w = params.groups[2].matrix;
   const double *exact = rounded(f, dtype, second, outputs, inputs);
   for (int rows = 1; rows <= 40; rows += 13) {
-    const double *x = random_values(f, 5, (size_t)(rows * inputs));
+    const double *x = uneven_values(f, 5, rows * inputs);
     const double *want =
         product(f, dtype == DTYPE_I8 ? rounded(f, dtype, x, rows, inputs) : x, exact, rows, outputs, inputs);
     size_t count = (size_t)(rows * outputs);
