@@ -110,7 +110,7 @@ $(BUILD)/stories: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/stories/*.c util/*
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ -lm
 
 VERSIONED := $(addprefix $(BUILD)/,train.o generate.o bench/bench_kernels.o)
-$(VERSIONED): DEFINES += -DINKLING_VERSION='"$(VERSION)"'
+$(VERSIONED): private DEFINES += -DINKLING_VERSION='"$(VERSION)"'
 $(VERSIONED): $(BUILD)/version
 $(BUILD)/%.o: %.c $(BUILD)/flags | check-libraries
 	@mkdir -p $(@D)

@@ -115,7 +115,7 @@ static void generate_options(Options *options, GenerateSettings *s) {
       GROUP("Machine"),
       DEVICE_ROWS(&s->machine, weight_dtype_choices, "auto: bf16 on a GPU, f32 on a CPU",
                   "compute dtype; on a CPU that of the weights, in which int8 takes a quarter of f32's memory traffic"),
-      INT64("bench", &s->bench, 1, 1e9, NULL, "time N tokens, print one line of JSON, no text", .transient = true),
+      INT64("bench", &s->bench, 1, 1e7, NULL, "time N tokens, print one line of JSON, no text", .transient = true),
   };
   *options =
       (Options){.program = "generate",

@@ -36,6 +36,7 @@ static bool choose_length(Run *r, const ChoiceInputs *given, Error *error) {
   double steps_per_minute = 0;
   if (s->bench) {
     s->steps = s->bench + BENCH_WARM_UP;
+    s->warmup = 0; /* a resumed run's may be longer than that */
     s->epochs = s->minutes = NAN;
   }
   if (!isnan(s->minutes)) {

@@ -79,6 +79,7 @@ static Context *open_device(const char *device, const char *isa, const DeviceSet
 bool device_open(const DeviceSettings *settings, const ModelConfig *model, const char *tuning, Console *console,
                  const Backend **backend, Context **context, Error *error) {
   const char *isa = settings->isa ? settings->isa : getenv("INKLING_ISA");
+  if (isa && !*isa) isa = NULL; /* set to nothing */
   Error skipped = {0}; /* why the better device cannot be used */
   for (const char *const *device = device_choices + 1; *device; device++) {
     Error why = {0};

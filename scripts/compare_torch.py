@@ -319,6 +319,8 @@ def check_present(args):
         args.bench, "--bench", f"make {args.bench}")
     if not shutil.which(program):
         sys.exit(f"{program} is not there or not executable; run `{target}`, or name it with {flag}")
+    if not shutil.which(args.python):
+        sys.exit(f"{args.python} is not there or not executable; name an interpreter that has PyTorch with --python")
     probe = subprocess.run([args.python, "-c", "import torch, numpy"], capture_output=True, text=True)
     if probe.returncode:
         cause = (probe.stderr.strip().splitlines() or ["no message"])[-1]

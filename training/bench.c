@@ -4,6 +4,7 @@
 #include "cli/bench_line.h"
 #include "cli/startup.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* One step, whose report is dropped. A device that works beside the host is kept some steps behind it (Backend.poll),
@@ -20,17 +21,22 @@ static bool time_step(Run *r, int64_t step, double *start, double *seconds, Erro
   return startup_go_on("timing", error);
 }
 
-/* Seconds of each of `steps` training steps after a warm-up. */
-static bool time_steps(Run *r, int64_t steps, Quantiles *out, Error *error) {
+/* Seconds of each of `steps` training steps after a warm-up. When `limit` seconds are over it stops, having timed what it
+ * has, if only one step that should have warmed up. */
+static bool time_steps(Run *r, int64_t steps, double limit, Quantiles *out, Error *error) {
   double *seconds = malloc((size_t)(BENCH_WARM_UP + steps) * sizeof *seconds), start = clock_seconds();
+  const double end = start + limit;
+  int64_t done = 0;
   bool ok = seconds || error_memory(error, "timings");
-  for (int64_t i = 0; ok && i < BENCH_WARM_UP + steps; i++) ok = time_step(r, i + 1, &start, &seconds[i], error);
-  if (ok) *out = quantiles_of(seconds + BENCH_WARM_UP, (size_t)steps);
+  for (; ok && done < BENCH_WARM_UP + steps && (done == 0 || start < end); done++)
+    ok = time_step(r, done + 1, &start, &seconds[done], error);
+  const int64_t first = done > BENCH_WARM_UP ? BENCH_WARM_UP : done - 1;
+  if (ok) *out = quantiles_of(seconds + first, (size_t)(done - first));
   free(seconds);
   return ok;
 }
 
-/* For --minutes: what this machine does, leaving 7 % for evaluation and saving. */
+/* For --minutes: what this machine does, leaving 7 % for evaluation and saving; of the minutes it takes a tenth. */
 bool run_measure_steps_per_minute(Run *r, double *out, Error *error) {
   enum { STEPS = 20 };
   const TrainSettings kept = r->settings;
@@ -39,7 +45,7 @@ bool run_measure_steps_per_minute(Run *r, double *out, Error *error) {
   r->settings.warmup = 0;
   bool ok = run_start_model(r, error);
   if (ok) run_init_weights(r);
-  ok = ok && time_steps(r, STEPS, &seconds, error);
+  ok = ok && time_steps(r, STEPS, 6.0 * kept.minutes, &seconds, error);
   if (ok) *out = 0.93 * 60.0 / seconds.median;
   run_stop_model(r);
   r->settings = kept;
@@ -55,7 +61,7 @@ bool run_bench(Run *r, const char *commit, Error *error) {
                     .backend = r->backend,
                     .context = r->context,
                     .commit = commit};
-  return time_steps(r, line.steps, &line.seconds, error) &&
+  return time_steps(r, line.steps, INFINITY, &line.seconds, error) &&
          bench_line_print(&line, error, "\"grad_accum\": %d, \"flops_per_s\": %.4g, \"peak_flops_per_s\": %.4g",
                           r->settings.grad_accum, model_step_flops(&r->config, tokens) / line.seconds.median,
                           r->peak_flops);

@@ -49,7 +49,11 @@ typedef struct TrainSettings {
   int64_t bench;
 } TrainSettings;
 
-enum { SETTINGS_MAX_STEPS = 100000000, SETTINGS_MAX_BATCH = 1 << 20 /* sequences, or micro-batches */ };
+enum {
+  SETTINGS_MAX_STEPS = 100000000,
+  SETTINGS_MAX_BENCH = 10000000,
+  SETTINGS_MAX_BATCH = 1 << 20 /* sequences, or micro-batches */
+};
 
 /* Defaults into `settings`, the table of its options into `options`. */
 void settings_options(Options *options, TrainSettings *settings);
