@@ -80,7 +80,7 @@ bool device_open(const DeviceSettings *settings, const ModelConfig *model, const
                  const Backend **backend, Context **context, Error *error) {
   const char *isa = settings->isa ? settings->isa : getenv("INKLING_ISA");
   if (isa && !*isa) isa = NULL; /* set to nothing */
-  Error skipped = {0}; /* why the better device cannot be used */
+  Error skipped = {0};          /* why the better device cannot be used */
   for (const char *const *device = device_choices + 1; *device; device++) {
     Error why = {0};
     const bool cpu = strcmp(*device, "cpu") == 0;

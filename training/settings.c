@@ -135,8 +135,8 @@ void settings_options(Options *options, TrainSettings *s) {
 
       GROUP("Other"),
       FLAG("dry-run", &s->dry_run, "print the plan and exit", .transient = true),
-      INT64("bench", &s->bench, 1, SETTINGS_MAX_BENCH, NULL, "time N steps, print one line of JSON on stdout, save nothing",
-            .transient = true),
+      INT64("bench", &s->bench, 1, SETTINGS_MAX_BENCH, NULL,
+            "time N steps, print one line of JSON on stdout, save nothing", .transient = true),
   };
   *options = (Options){.program = "train",
                        .usage = "FILE... [options]",
