@@ -21,8 +21,8 @@ static bool time_step(Run *r, int64_t step, double *start, double *seconds, Erro
   return startup_go_on("timing", error);
 }
 
-/* Seconds of each of `steps` training steps after a warm-up. When `limit` seconds are over it stops, having timed what it
- * has, if only one step that should have warmed up. */
+/* Seconds of each of `steps` training steps after a warm-up. When `limit` seconds are over it stops, having timed what
+ * it has, if only one step that should have warmed up. */
 static bool time_steps(Run *r, int64_t steps, double limit, Quantiles *out, Error *error) {
   double *seconds = malloc((size_t)(BENCH_WARM_UP + steps) * sizeof *seconds), start = clock_seconds();
   const double end = start + limit;
