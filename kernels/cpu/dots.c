@@ -1,7 +1,7 @@
 /* A block of weight rows is read once and used for all rows of activations while it lies in L1. Weights in f32 and bf16
- * are widened in registers and multiplied in fp32: lane l of a sum takes the products l, l + LANES, ... in rising order.
- * Weights in int8 are multiplied with activations in int8, group by group: the 32 products of a group are added as
- * integers, which is exact, and what they come to is scaled and added in fp32. In the end the lanes are added in a
+ * are widened in registers and multiplied in fp32: lane l of a sum takes the products l, l + LANES, ... in rising
+ * order. Weights in int8 are multiplied with activations in int8, group by group: the 32 products of a group are added
+ * as integers, which is exact, and what they come to is scaled and added in fp32. In the end the lanes are added in a
  * fixed tree. */
 #include "kernels/cpu/dots.h"
 
