@@ -14,8 +14,8 @@ static void to_bf16(const float *restrict from, int64_t count, uint16_t *restric
   for (int64_t i = 0; i < count; i++) to[i] = f32_to_bf16(from[i]);
 }
 
-/* A group of numbers as multiples of a scale, the largest as 127. Returns the scale, not finite where a number is not.
- * */
+/* A group of numbers as multiples of a scale, the largest as 127. Returns the scale, which is not finite where a number
+ * is not. */
 static float to_int8(const float *restrict from, int count, int8_t *restrict to) {
   const float magic = 0x1.8p23f; /* adding it rounds to an integer held in the low bits */
   int32_t largest = 0, rounded[WEIGHT_GROUP];
