@@ -141,7 +141,7 @@ static inline __attribute__((always_inline)) Part multiply_group(bool vnni, cons
   (void)vnni;
   return (Part)_mm256_cvtepi32_ps(sum);
 #else
-  Part sum;
+  Part sum = {0};
   (void)vnni;
   for (int l = 0; l < PARTS; l++) {
     int32_t part = 0;
