@@ -122,6 +122,18 @@ static void linear_large(Fixture *f, int rows, int outputs, int inputs) {
   expect_same("the same dw again", parameters_read(f, &p, ARENA_OF_GRAD, 0), dw, w_count);
 }
 
+/* One thread gets no more at a time than several do: what it packs has a room of fixed size. */
+static void test_linear_one_thread(void **state) {
+  Fixture *f = *state;
+  if (fixture_is_cuda(f)) return;
+  Fixture own = {.backend = f->backend, .dtype = f->dtype, .test = f->test};
+  const ContextOptions options = {.dtype = f->dtype, .threads = 1};
+  Error error = {0};
+  if (!f->backend->open(&own.context, &options, &error)) fail_msg("%s", error.text);
+  linear_large(&own, 5, 4000, 9);
+  fixture_free(&own);
+}
+
 static void test_linear_large(void **state) {
   linear_large(*state, 70, 131, 523);
   linear_large(*state, 261, 67, 35);
@@ -191,10 +203,8 @@ static void test_swiglu_extremes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_linear),
-      cmocka_unit_test(test_linear_large),
-      cmocka_unit_test(test_swiglu),
-      cmocka_unit_test(test_swiglu_extremes),
+      cmocka_unit_test(test_linear), cmocka_unit_test(test_linear_large),    cmocka_unit_test(test_linear_one_thread),
+      cmocka_unit_test(test_swiglu), cmocka_unit_test(test_swiglu_extremes),
   };
   return run_on_backends("kernels: linear", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }

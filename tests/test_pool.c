@@ -43,7 +43,7 @@ static void expect_all(Pool *pool, Marks *m, int threads, int count, int least, 
   pool_run(pool, count, least, most, mark, m);
   assert_int_equal(atomic_load(&m->wrong), 0);
   for (int i = 0; i < PIECES; i++) assert_int_equal(atomic_load(&m->seen[i]), i < count);
-  if (count > least && threads > 1) assert_true(atomic_load(&m->largest) <= (most > least ? most : least));
+  if (count > least) assert_true(atomic_load(&m->largest) <= (most > least ? most : least));
 }
 
 static void test_every_piece_once(void **state) {

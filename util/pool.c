@@ -127,7 +127,12 @@ static void publish(Pool *p) {
 void pool_run(Pool *p, int count, int least, int most, PoolWork work, const void *argument) {
   if (count <= 0) return;
   if (p->threads == 1 || count <= least) {
-    work(argument, 0, count, 0);
+    const int size = most > least ? most : least; /* what work has room for */
+    for (int i = 0; i < count;) {
+      const int end = count - i < size ? count : i + size;
+      work(argument, i, end, 0);
+      i = end;
+    }
     return;
   }
   const unsigned number = atomic_load_explicit(&p->number, memory_order_relaxed) + 1;
