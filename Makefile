@@ -149,7 +149,7 @@ $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 # What scripts/gpu_check.sh runs on the card; a build directory of its own, because the other one may be of another machine.
 GPU_FIRST := test_kernels_step test_kernels_attention test_decode
-GPU_TESTS := $(GPU_FIRST) $(filter-out $(GPU_FIRST),$(basename $(notdir $(wildcard tests/test_kernels*.c tests/test_model*.c))) test_sample test_context)
+GPU_TESTS := $(GPU_FIRST) $(filter-out $(GPU_FIRST),$(basename $(notdir $(wildcard tests/test_kernels*.c tests/test_decode*.c tests/test_model*.c))) test_sample test_context)
 .PHONY: gpu-programs gpu-test-names gpu-check
 gpu-test-names:
 	@echo $(GPU_TESTS)

@@ -2,6 +2,7 @@
  * kernels/, one family a file; attention, which compiles for minutes, is a translation unit of its own. */
 #include "kernels/cuda.cuh"
 #include "kernels/decode.cuh"
+#include "kernels/decode_attention.cuh"
 #include "kernels/embedding.cuh"
 #include "kernels/gemm.cuh"
 #include "kernels/loss.cuh"

@@ -70,11 +70,16 @@ typedef struct Matrix {
   int cols;      /* inputs; 1-D norm weights have rows = 1 */
 } Matrix;
 
+/* y = x W^T + b, W [M][K] and b [1][M]; bias.rows 0: there is none. Both are read in dt. */
+typedef struct Linear {
+  Matrix weight, bias;
+} Linear;
+
 /* One run of the arena that shares the same optimizer settings. */
 typedef struct ParameterGroup {
   Matrix matrix;
-  bool decay; /* decoupled weight decay applies (matrices) or not (norm weights) */
-  bool gemm;  /* GEMMs or the embedding read it: the backend keeps a compute copy */
+  bool decay; /* decoupled weight decay applies (matrices) or not (norm weights, biases) */
+  bool gemm;  /* GEMMs, their epilogues or the embedding read it: the backend keeps a compute copy */
 } ParameterGroup;
 
 /* All parameters of a model: one flat arena each, the same offsets in all. Pads are zero in every arena. */
@@ -107,6 +112,45 @@ typedef struct Dropout {
   uint64_t seed;
   const StepState *state; /* step (the one in progress: state->step + 1) and first sequence */
 } Dropout;
+
+typedef enum NormKind { NORM_RMS, NORM_LAYER } NormKind;
+
+/* y = weight * (x - mean) * rstd + bias,  rstd = (mean((x - mean)^2) + eps)^(-1/2). NORM_RMS (Zhang & Sennrich 2019):
+ * with 0 in place of mean, and no bias. NORM_LAYER (Ba et al. 2016): the variance is that of the row itself. */
+typedef struct Norm {
+  NormKind kind;
+  const float *weight, *bias; /* fp32 [C]; NORM_RMS: bias is NULL */
+  float eps;
+} Norm;
+
+/* What a backward needs of the forward, fp32 [N]; NORM_RMS: mean is NULL. */
+typedef struct NormStats {
+  float *mean, *rstd;
+} NormStats;
+
+typedef struct NormGradient {
+  float *weight, *bias; /* fp32 [C]; NORM_RMS: bias is NULL */
+} NormGradient;
+
+/* SiLU: u * sigmoid(u). GELU (Hendrycks & Gimpel 2016): u * Phi(u) with Phi(u) = (1 + erf(u / sqrt 2)) / 2, or with
+ * Phi(u) = sigmoid(2k (u + 0.044715 u^3)), k = sqrt(2 / pi) (GELU_TANH). ReLU: its derivative at 0 is 0. */
+typedef enum Activation { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_RELU } Activation;
+
+/* What follows the first product of an MLP, of F hidden numbers: h = act(u), u [N][F]; `gated` (Shazeer 2020):
+ * h = act(gate) * up, u [N][2F], gate first, then up. */
+typedef struct MlpShape {
+  Activation activation;
+  bool gated;
+  int ffn;
+} MlpShape;
+
+/* out = scale * table[token] + places[position]. */
+typedef struct Embedding {
+  Matrix table; /* [V][C] */
+  float scale;
+  Matrix places;            /* [positions][C]; rows 0: there are none */
+  const int32_t *positions; /* int32 [B][T]; NULL means 0..T-1 in every sequence */
+} Embedding;
 
 /* Rotary positions, rotate-half (Su et al. 2021; the pairs are (i, i + D/2)): angle = position * base^(-2i/D).
  * table: fp32 [positions][D/2][2] = {cos, sin}. positions: int32 [B][T]; NULL means 0..T-1 in every sequence. */
@@ -239,35 +283,43 @@ typedef struct Backend {
   void (*next_micro_batch)(Context *c, StepState *state, int sequences); /* sequence += sequences */
 
   /* -- embedding -- */
-  /* out[n] = dropout(table[tokens[n]]).  out [B*T][C] dt, tokens int32 [B*T]; dropout element = t*C + c. */
-  void (*embedding)(Context *c, void *out, const Parameters *params, Matrix table, const int32_t *tokens, int batch,
-                    int length, const Dropout *dropout);
-  /* dtable[v] (+)= sum over the rows n with token v, in rising n, of dropout(dx[n]).  dx [B*T][C] dt.
+  /* out[n] = dropout(scale * table[tokens[n]] + places[position of n]).  out [B*T][C] dt, tokens int32 [B*T]; dropout
+   * element = t*C + c. */
+  void (*embedding)(Context *c, void *out, const Parameters *params, const Embedding *e, const int32_t *tokens,
+                    int batch, int length, const Dropout *dropout);
+  /* dtable[v] (+)= scale * sum over the rows n with token v, in rising n, of dropout(dx[n]).  dx [B*T][C] dt.
    * The rows of token v are order[offsets[v] .. offsets[v+1]): offsets int32 [V+1], order int32 [B*T] (a counting sort,
-   * made where the tokens are uploaded). Without `accumulate` rows of absent tokens and pads become zero. */
-  void (*embedding_backward)(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
-                             const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
-                             bool accumulate);
+   * made where the tokens are uploaded). Without `accumulate` rows of absent tokens and pads become zero. The same with
+   * positions in place of tokens gives the gradient of places. */
+  void (*embedding_backward)(Context *c, const Parameters *params, Matrix table, float scale, const void *dx,
+                             const int32_t *offsets, const int32_t *order, int vocab, int batch, int length,
+                             const Dropout *dropout, bool accumulate);
 
-  /* -- residual add + RMSNorm (Zhang & Sennrich 2019) -- */
-  /* x_out = x_in + dropout(branch);  rstd = (mean(x_out^2) + eps)^(-1/2);  y = weight * x_out * rstd.
-   * x_out, y, x_in, branch [B*T][C] dt; branch NULL: x_out is not written and x_in is normalized. rstd fp32 [B*T]. */
-  void (*residual_norm)(Context *c, void *x_out, void *y, float *rstd, const void *x_in, const void *branch,
-                        const float *weight, float eps, int batch, int length, int dim, const Dropout *dropout);
-  /* With xh = x*rstd, g = weight*dy:  dx = dres + rstd * (g - xh * mean(g*xh));  dbranch = dropout(dx);
-   * dweight (+)= sum over rows of dy*xh.   x is what was normalized (x_out above). dres NULL: zero; dres may be dx
-   * itself (in place). dbranch NULL: not written (without dropout it would equal dx). */
-  void (*residual_norm_backward)(Context *c, void *dx, void *dbranch, float *dweight, const void *dy, const void *dres,
-                                 const void *x, const float *rstd, const float *weight, int batch, int length, int dim,
-                                 const Dropout *dropout, bool accumulate);
+  /* -- residual add + norm -- */
+  /* x_out = x_in + dropout(branch);  y = norm(x_out), which leaves its mean and rstd in stats.
+   * x_out, y, x_in, branch [B*T][C] dt; branch NULL: x_out is not written and x_in is normalized. */
+  void (*residual_norm)(Context *c, void *x_out, void *y, NormStats stats, const void *x_in, const void *branch,
+                        const Norm *norm, int batch, int length, int dim, const Dropout *dropout);
+  /* With xh = (x - mean)*rstd, g = weight*dy:  dx = dres + rstd * (g - mean(g) - xh * mean(g*xh)), NORM_RMS without
+   * mean(g);  dbranch = dropout(dx);  dweight (+)= sum over rows of dy*xh;  dbias (+)= sum over rows of dy.
+   * x is what was normalized (x_out above). dres NULL: zero; dx may be dres or dy (in place). dbranch NULL: not written
+   * (without dropout it would equal dx). */
+  void (*residual_norm_backward)(Context *c, void *dx, void *dbranch, NormGradient gradient, const void *dy,
+                                 const void *dres, const void *x, NormStats stats, const Norm *norm, int batch,
+                                 int length, int dim, const Dropout *dropout, bool accumulate);
 
-  /* -- GEMM; W = the backend's compute copy of `w` [M][K] -- */
-  /* y[N][M] = x[N][K] W^T.  y, x dt. */
-  void (*linear)(Context *c, void *y, const void *x, const Parameters *params, Matrix w, int rows);
-  /* dx[N][K] = dy[N][M] W. */
-  void (*linear_backward_input)(Context *c, void *dx, const void *dy, const Parameters *params, Matrix w, int rows);
-  /* grad of w [M][K] fp32 (+)= dy^T x. */
-  void (*linear_backward_weight)(Context *c, const Parameters *params, Matrix w, const void *dy, const void *x,
+  /* x_out = x_in + dropout(y).  [B*T][C] dt; x_out may be x_in or y; x_in NULL: zero. */
+  void (*residual_add)(Context *c, void *x_out, const void *x_in, const void *y, int batch, int length, int dim,
+                       const Dropout *dropout);
+
+  /* -- GEMM; W, b = the backend's compute copies of `layer`, W [M][K] -- */
+  /* y[N][M] = x[N][K] W^T + b.  y, x dt. */
+  void (*linear)(Context *c, void *y, const void *x, const Parameters *params, Linear layer, int rows);
+  /* dx[N][K] (+)= dy[N][M] W. */
+  void (*linear_backward_input)(Context *c, void *dx, const void *dy, const Parameters *params, Linear layer, int rows,
+                                bool accumulate);
+  /* Gradients: of W, fp32 [M][K] (+)= dy^T x; of b, fp32 [M] (+)= the sum of the rows of dy. */
+  void (*linear_backward_weight)(Context *c, const Parameters *params, Linear layer, const void *dy, const void *x,
                                  int rows, bool accumulate);
 
   /* -- attention -- */
@@ -286,11 +338,15 @@ typedef struct Backend {
   void (*attention_backward)(Context *c, const Attention *a, View dq, View dk, View dv, View dout, View q, View k,
                              View v, View out, const float *lse, const Rope *rope);
 
-  /* -- MLP (SwiGLU, Shazeer 2020) -- */
-  /* h = silu(gate) * up.  gate_up [N][2F]: gate first, then up; h [N][F] dt. */
-  void (*swiglu)(Context *c, void *h, const void *gate_up, int rows, int ffn);
-  /* dgate = dh * up * s*(1 + gate*(1-s)), dup = dh * gate*s, s = sigmoid(gate).  dgate_up may be gate_up (in place). */
-  void (*swiglu_backward)(Context *c, void *dgate_up, const void *dh, const void *gate_up, int rows, int ffn);
+  /* -- MLP -- */
+  /* h = dropout(act(u)), gated: dropout(act(gate) * up).  u [B*T][F] or [B*T][2F], h [B*T][F] dt; dropout element =
+   * t*F + f. */
+  void (*activation)(Context *c, void *h, const void *u, const MlpShape *mlp, int batch, int length,
+                     const Dropout *dropout);
+  /* With d = dropout(dh):  du = d * act'(u), gated: dgate = d * up * act'(gate), dup = d * act(gate).  du may be u (in
+   * place). */
+  void (*activation_backward)(Context *c, void *du, const void *dh, const void *u, const MlpShape *mlp, int batch,
+                              int length, const Dropout *dropout);
 
   /* -- loss -- */
   /* For each row with target y >= 0:  loss = lse - (1-s)*z_y - (s/V)*sum_{k<V} z_k; other rows: 0.
@@ -313,24 +369,33 @@ typedef struct Backend {
 
   /* -- one decoded token (Sequences: row r, its last token, its position); no GEMM library, fp32 sums in an order fixed
    * by K -- */
-  /* x[r] = table[last token of r].  x [rows][C] dt. */
-  void (*decode_embedding)(Context *c, void *x, const Parameters *params, Matrix table, const Sequences *s);
-  /* q, k, v = W (norm_weight * x * rstd(x)); q and k are rotated to position[r]; k and v go into the cache at
-   * position[r]. q [rows][H*D] dt; w is the packed [H*D + 2*G*D][C] group. */
-  void (*decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
-                     const Parameters *params, Matrix w, const Rope *rope, const Sequences *s);
-  /* out[r] = softmax(scale * q K^T) V over cache positions 0..position[r].  out, q [rows][H*D] dt. Positions live on
-   * the device: a graph is captured for the cache's capacity. */
+  /* x[r] = scale * table[last token of r] + places[position[r]].  x [rows][C] dt. e->positions is not read; a
+   * position outside places adds nothing. */
+  void (*decode_embedding)(Context *c, void *x, const Parameters *params, const Embedding *e, const Sequences *s);
+  /* y[r] = norm(x[r]).  x, y [rows][dim] dt; y may be x. */
+  void (*decode_norm)(Context *c, void *y, const void *x, const Norm *norm, int rows, int dim);
+  /* In the operations below n[r] is norm(x[r]), or x[r] where `norm` is NULL; of NORM_LAYER it is rounded to dt. */
+  /* q, k, v = W n + b; q and k are rotated to position[r] (rope NULL: they are not); k and v go into the cache at
+   * position[r]. q [rows][H*D] dt; layer is the packed [H*D + 2*G*D][C] group. */
+  void (*decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, const Norm *norm,
+                     const Parameters *params, Linear layer, const Rope *rope, const Sequences *s);
+  /* out[r] = softmax(scale * q K^T) V over cache positions 0..position[r], or over counts[r] of them (counts int32
+   * [rows] or NULL).  out, q [rows][H*D] dt. Positions live on the device: a graph is captured for the cache's
+   * capacity. */
   void (*decode_attention)(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
-                           const Sequences *s);
-  /* x[r] += W in[r]: attention output and MLP output.  x [rows][M], in [rows][K] dt. */
-  void (*decode_residual)(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s);
-  /* h = silu(gate) * up of W (norm_weight * x * rstd(x)).  h [rows][F] dt; w is the packed [2F][C] group. */
-  void (*decode_mlp)(Context *c, void *h, const void *x, const float *norm_weight, float eps, const Parameters *params,
-                     Matrix w, const Sequences *s);
-  /* logits[r][k] = W (norm_weight * x * rstd(x)) for k < vocab.  logits fp32 [rows][vocab]. */
-  void (*decode_logits)(Context *c, float *logits, const void *x, const float *norm_weight, float eps,
-                        const Parameters *params, Matrix w, int vocab, int rows);
+                           const int32_t *counts, const Sequences *s);
+  /* x[r] += W in[r] + b: attention output and MLP output.  x [rows][M], in [rows][K] dt. */
+  void (*decode_residual)(Context *c, void *x, const void *in, const Parameters *params, Linear layer,
+                          const Sequences *s);
+  /* out[r] = W n + b: a branch that is normalized before it is added; queries of cross-attention.  out [rows][M] dt. */
+  void (*decode_linear)(Context *c, void *out, const void *x, const Norm *norm, const Parameters *params, Linear layer,
+                        const Sequences *s);
+  /* h = act(u), or act(gate) * up, with u = W n + b.  h [rows][F] dt; layer is the [F][C] or packed [2F][C] group. */
+  void (*decode_mlp)(Context *c, void *h, const void *x, const Norm *norm, const Parameters *params, Linear layer,
+                     const MlpShape *mlp, const Sequences *s);
+  /* logits[r][k] = (W n + b)[k] for k < vocab.  logits fp32 [rows][vocab]. */
+  void (*decode_logits)(Context *c, float *logits, const void *x, const Norm *norm, const Parameters *params,
+                        Linear layer, int vocab, int rows);
   /* Draws the next token of every row from its logits, appends it (lengths, positions += 1). The uniform number of
    * sample i's n-th token is philox(seed, 0, SITE_SAMPLE, n = lengths[r], streams[r]).word[0]. A row whose logits are
    * not all finite appends nothing and gets SEQUENCE_NONFINITE. logits are used as scratch. */
@@ -345,10 +410,11 @@ typedef struct Backend {
 #define BACKEND_FUNCTIONS(X) \
   X(open) X(close) X(info) X(peak_flops) X(tuning) X(alloc) X(release) X(upload) X(download) X(copy) \
   X(refresh_parameters) X(release_parameters) X(submit) X(drop) X(report) X(poll) X(step_begin) X(next_micro_batch) \
-  X(embedding) X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(linear) X(linear_backward_input) \
-  X(linear_backward_weight) X(rope) X(attention) X(attention_backward) X(swiglu) X(swiglu_backward) X(cross_entropy) \
-  X(loss_sum) X(clip) X(adamw) X(decode_embedding) X(decode_qkv) X(decode_attention) X(decode_residual) X(decode_mlp) \
-  X(decode_logits) X(sample) X(cache_store)
+  X(embedding) X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(residual_add) X(linear) \
+  X(linear_backward_input) X(linear_backward_weight) X(rope) X(attention) X(attention_backward) X(activation) \
+  X(activation_backward) X(cross_entropy) X(loss_sum) X(clip) X(adamw) X(decode_embedding) X(decode_norm) \
+  X(decode_qkv) X(decode_attention) X(decode_residual) X(decode_linear) X(decode_mlp) X(decode_logits) X(sample) \
+  X(cache_store)
 /* clang-format on */
 
 /* The backends of this binary that the machine can run, best first; ends with NULL. The CPU is there once for each

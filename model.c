@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- forward and backward ---- */
+/* ---- dropout ---- */
 
 typedef enum DropoutKind {
   DROPOUT_EMBEDDING,
@@ -26,7 +26,13 @@ static const Dropout *dropout_at(const Pass *p, int layer, DropoutKind kind, Dro
   return dropout;
 }
 
-static float *norm_weight_gradient(const Model *m, Matrix norm) { return m->params.grad + norm.offset; }
+/* Of what a part adds to the residual stream. */
+static const Dropout *branch_dropout(const Pass *p, int part, Dropout *dropout) {
+  const Part *w = &p->model->table.parts[part];
+  return dropout_at(p, w->layer, w->kind == PART_SELF ? DROPOUT_ATTENTION_BRANCH : DROPOUT_MLP_BRANCH, dropout);
+}
+
+/* ---- the parts: a branch from n [N][C], and the way back ---- */
 
 typedef struct QkvViews {
   View q, k, v;
@@ -60,133 +66,211 @@ static Attention self_attention(const Pass *p, const Dropout *dropout) {
                      .dropout = dropout};
 }
 
-/* branch = Wo attention(rope(Wqkv n)).  n = norm(x) [N][C] */
-static void attention_forward(const Pass *p, int layer) {
-  const Model *m = p->model;
-  const Backend *k = m->ops;
-  Context *c = m->context;
-  const ModelConfig *g = &m->config;
-  const LayerParameters *w = &m->table.layers[layer];
-  const LayerActivations *a = &p->acts->layers[layer];
-  int rows = p->batch * p->length;
-  Rope rope = {m->rope_table, p->packed ? m->positions : NULL};
-  Dropout drop;
-  QkvViews view = qkv_views(m, a->qkv, p->length);
-  Attention shape = self_attention(p, dropout_at(p, layer, DROPOUT_ATTENTION, &drop));
-  k->linear(c, a->qkv, a->n_attention, &m->params, w->qkv, rows);
-  k->rope(c, view.q, p->batch, p->length, g->heads + g->kv_heads, g->head_dim, &rope);
-  if (p->caches) k->cache_store(c, &p->caches[layer], p->slot, 0, view.k, view.v, p->length);
-  k->attention(c, &shape, heads_view(g, a->attention, p->length), view.q, view.k, view.v, a->lse);
-  k->linear(c, p->acts->branch, a->attention, &m->params, w->output, rows);
+static const int32_t *positions_of(const Pass *p) { return p->packed ? p->model->positions : NULL; }
+
+/* NULL where positions are none of attention's business. */
+static const Rope *rope_of(const Pass *p, Rope *rope) {
+  *rope = (Rope){p->model->rope_table, positions_of(p)};
+  return p->model->config.positions == POSITIONS_ROPE ? rope : NULL;
 }
 
-/* dn = gradient of the norm's output, from dbranch [N][C]. */
-static void attention_backward(const Pass *p, int layer, const void *dbranch) {
+/* Wo attention(rope(Wqkv n)) */
+static void self_forward(const Pass *p, int part, void *branch) {
   const Model *m = p->model;
   const Backend *k = m->ops;
   Context *c = m->context;
   const ModelConfig *g = &m->config;
-  const LayerParameters *w = &m->table.layers[layer];
-  const LayerActivations *a = &p->acts->layers[layer];
+  const Part *w = &m->table.parts[part];
+  const PartActivations *a = &p->acts->parts[part];
+  int rows = p->batch * p->length;
+  Rope table;
+  const Rope *rope = rope_of(p, &table);
+  Dropout drop;
+  QkvViews view = qkv_views(m, a->in, p->length);
+  Attention shape = self_attention(p, dropout_at(p, w->layer, DROPOUT_ATTENTION, &drop));
+  k->linear(c, a->in, a->n, &m->params, w->in, rows);
+  if (rope) k->rope(c, view.q, p->batch, p->length, g->heads + g->kv_heads, g->head_dim, rope);
+  if (p->caches) k->cache_store(c, &p->caches[w->layer], p->slot, 0, view.k, view.v, p->length);
+  k->attention(c, &shape, heads_view(g, a->middle, p->length), view.q, view.k, view.v, a->lse);
+  k->linear(c, branch, a->middle, &m->params, w->out, rows);
+}
+
+static void self_backward(const Pass *p, int part, const void *dbranch, void *dn, bool add) {
+  const Model *m = p->model;
+  const Backend *k = m->ops;
+  Context *c = m->context;
+  const ModelConfig *g = &m->config;
+  const Part *w = &m->table.parts[part];
+  const PartActivations *a = &p->acts->parts[part];
   const Activations *s = p->acts;
   int rows = p->batch * p->length;
-  Rope rope = {m->rope_table, p->packed ? m->positions : NULL};
+  Rope table;
   Dropout drop;
-  QkvViews view = qkv_views(m, a->qkv, p->length), d = qkv_views(m, s->dqkv, p->length);
-  Attention shape = self_attention(p, dropout_at(p, layer, DROPOUT_ATTENTION, &drop));
-  k->linear_backward_weight(c, &m->params, w->output, dbranch, a->attention, rows, p->accumulate);
-  k->linear_backward_input(c, s->dattention, dbranch, &m->params, w->output, rows);
-  k->attention_backward(c, &shape, d.q, d.k, d.v, heads_view(g, s->dattention, p->length), view.q, view.k, view.v,
-                        heads_view(g, a->attention, p->length), a->lse, &rope);
-  k->linear_backward_weight(c, &m->params, w->qkv, s->dqkv, a->n_attention, rows, p->accumulate);
-  k->linear_backward_input(c, s->dn, s->dqkv, &m->params, w->qkv, rows);
+  QkvViews view = qkv_views(m, a->in, p->length), d = qkv_views(m, s->dqkv, p->length);
+  Attention shape = self_attention(p, dropout_at(p, w->layer, DROPOUT_ATTENTION, &drop));
+  k->linear_backward_weight(c, &m->params, w->out, dbranch, a->middle, rows, p->accumulate);
+  k->linear_backward_input(c, s->dmiddle, dbranch, &m->params, w->out, rows, false);
+  k->attention_backward(c, &shape, d.q, d.k, d.v, heads_view(g, s->dmiddle, p->length), view.q, view.k, view.v,
+                        heads_view(g, a->middle, p->length), a->lse, rope_of(p, &table));
+  k->linear_backward_weight(c, &m->params, w->in, s->dqkv, a->n, rows, p->accumulate);
+  k->linear_backward_input(c, dn, s->dqkv, &m->params, w->in, rows, add);
 }
 
-/* branch = Wdown swiglu(Wgate n, Wup n).  n = norm(x) [N][C] */
-static void mlp_forward(const Pass *p, int layer) {
+/* Wdown activation(Wup n) */
+static void mlp_forward(const Pass *p, int part, void *branch) {
   const Model *m = p->model;
   const Backend *k = m->ops;
   Context *c = m->context;
-  const ModelConfig *g = &m->config;
-  const LayerParameters *w = &m->table.layers[layer];
-  const LayerActivations *a = &p->acts->layers[layer];
+  const MlpShape mlp = mlp_of(&m->config);
+  const Part *w = &m->table.parts[part];
+  const PartActivations *a = &p->acts->parts[part];
   int rows = p->batch * p->length;
-  k->linear(c, a->gate_up, a->n_mlp, &m->params, w->gate_up, rows);
-  k->swiglu(c, a->h, a->gate_up, rows, g->ffn);
-  k->linear(c, p->acts->branch, a->h, &m->params, w->down, rows);
+  k->linear(c, a->in, a->n, &m->params, w->in, rows);
+  k->activation(c, a->middle, a->in, &mlp, p->batch, p->length, NULL);
+  k->linear(c, branch, a->middle, &m->params, w->out, rows);
 }
 
-static void mlp_backward(const Pass *p, int layer, const void *dbranch) {
+static void mlp_backward(const Pass *p, int part, const void *dbranch, void *dn, bool add) {
   const Model *m = p->model;
   const Backend *k = m->ops;
   Context *c = m->context;
-  const ModelConfig *g = &m->config;
-  const LayerParameters *w = &m->table.layers[layer];
-  const LayerActivations *a = &p->acts->layers[layer];
+  const MlpShape mlp = mlp_of(&m->config);
+  const Part *w = &m->table.parts[part];
+  const PartActivations *a = &p->acts->parts[part];
   const Activations *s = p->acts;
   int rows = p->batch * p->length;
-  k->linear_backward_weight(c, &m->params, w->down, dbranch, a->h, rows, p->accumulate);
-  k->linear_backward_input(c, s->dh, dbranch, &m->params, w->down, rows);
-  k->swiglu_backward(c, a->gate_up, s->dh, a->gate_up, rows, g->ffn);
-  k->linear_backward_weight(c, &m->params, w->gate_up, a->gate_up, a->n_mlp, rows, p->accumulate);
-  k->linear_backward_input(c, s->dn, a->gate_up, &m->params, w->gate_up, rows);
+  k->linear_backward_weight(c, &m->params, w->out, dbranch, a->middle, rows, p->accumulate);
+  k->linear_backward_input(c, s->dmiddle, dbranch, &m->params, w->out, rows, false);
+  k->activation_backward(c, a->in, s->dmiddle, a->in, &mlp, p->batch, p->length, NULL);
+  k->linear_backward_weight(c, &m->params, w->in, a->in, a->n, rows, p->accumulate);
+  k->linear_backward_input(c, dn, a->in, &m->params, w->in, rows, add);
 }
+
+static const struct {
+  void (*forward)(const Pass *p, int part, void *branch);
+  /* dn: gradient of the part's n, written, or with `add` added to. It may be dbranch, which is read before that. */
+  void (*backward)(const Pass *p, int part, const void *dbranch, void *dn, bool add);
+} parts[] = {[PART_SELF] = {self_forward, self_backward}, [PART_MLP] = {mlp_forward, mlp_backward}};
+
+/* ---- where norms stand ---- */
+
+/* x_out = x_in + branch; y = norm(x_out), which leaves its statistics in `stats`. */
+static void add_and_norm(const Pass *p, void *x_out, void *y, NormStats stats, const void *x_in, const void *branch,
+                         NormParameters weights, const Dropout *dropout) {
+  const Model *m = p->model;
+  Norm norm = norm_of(m, weights);
+  m->ops->residual_norm(m->context, x_out, y, stats, x_in, branch, &norm, p->batch, p->length, m->config.dim, dropout);
+}
+
+static void norm_backward(const Pass *p, void *dx, void *dbranch, const void *dy, const void *dres,
+                          const PartActivations *a, NormParameters weights, const Dropout *dropout) {
+  const Model *m = p->model;
+  Norm norm = norm_of(m, weights);
+  NormGradient gradient = {m->params.grad + weights.weight.offset,
+                           weights.bias.rows ? m->params.grad + weights.bias.offset : NULL};
+  m->ops->residual_norm_backward(m->context, dx, dbranch, gradient, dy, dres, a->x, a->stats, &norm, p->batch,
+                                 p->length, m->config.dim, dropout, p->accumulate);
+}
+
+static void add_dropped(const Pass *p, void *x_out, const void *x_in, const void *y, const Dropout *dropout) {
+  const Model *m = p->model;
+  m->ops->residual_add(m->context, x_out, x_in, y, p->batch, p->length, m->config.dim, dropout);
+}
+
+/* The norm that reads x of part `i`, or of what follows the last one. */
+static NormParameters norm_at(const Model *m, int i) {
+  return i < m->table.part_count ? m->table.parts[i].norm : m->table.final_norm;
+}
+
+/* Adds the branch of part i to the residual stream: what part i + 1, or the head, reads. */
+static void join(const Pass *p, int i) {
+  const Model *m = p->model;
+  const PartActivations *a = &p->acts->parts[i], *next = a + 1;
+  Dropout drop;
+  const Dropout *dropout = branch_dropout(p, i, &drop);
+  switch (m->config.norm_place) {
+  case NORM_BEFORE:
+    add_and_norm(p, next->x, next->n, next->stats, a->x, p->acts->branch, norm_at(m, i + 1), dropout);
+    break;
+  case NORM_AFTER: add_and_norm(p, a->x, next->n, a->stats, a->n, p->acts->branch, norm_at(m, i), dropout); break;
+  case NORM_ON_BRANCH:
+    add_and_norm(p, NULL, p->acts->branch, a->stats, a->x, NULL, norm_at(m, i), NULL);
+    add_dropped(p, next->n, a->n, p->acts->branch, dropout);
+    break;
+  }
+}
+
+/* The gradients of part i's branch, which is returned, and of the residual stream beside it, dx: from those of what
+ * join() made, dx (nothing yet where the last part meets the final norm) and, NORM_BEFORE, dn. */
+static const void *unjoin(const Pass *p, int i) {
+  const Model *m = p->model;
+  const Activations *s = p->acts;
+  const PartActivations *a = &s->parts[i];
+  Dropout drop;
+  const Dropout *dropout = branch_dropout(p, i, &drop);
+  void *dbranch = dropout || m->config.norm_place == NORM_ON_BRANCH ? s->dbranch : NULL;
+  switch (m->config.norm_place) {
+  case NORM_BEFORE:
+    norm_backward(p, s->dx, dbranch, s->dn, i + 1 < m->table.part_count ? s->dx : NULL, a + 1, norm_at(m, i + 1),
+                  dropout);
+    break;
+  case NORM_AFTER: norm_backward(p, s->dx, dbranch, s->dx, NULL, a, norm_at(m, i), dropout); break;
+  case NORM_ON_BRANCH:
+    if (dropout) add_dropped(p, dbranch, NULL, s->dx, dropout);
+    norm_backward(p, dbranch, NULL, dropout ? dbranch : s->dx, NULL, a, norm_at(m, i), NULL);
+    break;
+  }
+  return dbranch ? dbranch : s->dx; /* without dropout they are the same numbers */
+}
+
+/* ---- a pass ---- */
 
 void model_forward_body(const Pass *p) {
   const Model *m = p->model;
-  const Backend *k = m->ops;
-  Context *c = m->context;
-  const ModelConfig *g = &m->config;
-  const Activations *s = p->acts;
+  const PartActivations *first = &p->acts->parts[0];
+  bool before = m->config.norm_place == NORM_BEFORE;
+  Embedding embedding = embedding_of(m, positions_of(p));
   Dropout drop;
-  k->embedding(c, s->layers[0].x_attention, &m->params, m->table.embedding, m->tokens, p->batch, p->length,
-               dropout_at(p, 0, DROPOUT_EMBEDDING, &drop));
-  k->residual_norm(c, NULL, s->layers[0].n_attention, s->layers[0].rstd_attention, s->layers[0].x_attention, NULL,
-                   norm_weight(m, m->table.layers[0].attention_norm), g->norm_eps, p->batch, p->length, g->dim, NULL);
-  for (int layer = 0; layer < g->layers; layer++) {
-    const LayerActivations *a = &s->layers[layer];
-    bool last = layer + 1 == g->layers;
-    const LayerActivations *next = last ? NULL : &s->layers[layer + 1];
-    attention_forward(p, layer);
-    k->residual_norm(c, a->x_mlp, a->n_mlp, a->rstd_mlp, a->x_attention, s->branch,
-                     norm_weight(m, m->table.layers[layer].mlp_norm), g->norm_eps, p->batch, p->length, g->dim,
-                     dropout_at(p, layer, DROPOUT_ATTENTION_BRANCH, &drop));
-    mlp_forward(p, layer);
-    k->residual_norm(c, last ? s->x_final : next->x_attention, last ? s->n_final : next->n_attention,
-                     last ? s->rstd_final : next->rstd_attention, a->x_mlp, s->branch,
-                     norm_weight(m, last ? m->table.final_norm : m->table.layers[layer + 1].attention_norm),
-                     g->norm_eps, p->batch, p->length, g->dim, dropout_at(p, layer, DROPOUT_MLP_BRANCH, &drop));
+  m->ops->embedding(m->context, before ? first->x : first->n, &m->params, &embedding, m->tokens, p->batch, p->length,
+                    dropout_at(p, 0, DROPOUT_EMBEDDING, &drop));
+  if (before) add_and_norm(p, NULL, first->n, first->stats, first->x, NULL, norm_at(m, 0), NULL);
+  for (int i = 0; i < m->table.part_count; i++) {
+    bool keep = m->config.norm_place == NORM_ON_BRANCH; /* the branch is what the norm reads */
+    parts[m->table.parts[i].kind].forward(p, i, keep ? p->acts->parts[i].x : p->acts->branch);
+    join(p, i);
   }
 }
 
-/* From dn, the gradient of the final norm's output, to the gradient of every parameter below the head. */
-static void backward_body(const Pass *p) {
+/* Where the head leaves the gradient of what it reads. */
+static void *head_gradient(const Pass *p) {
+  return p->model->config.norm_place == NORM_BEFORE ? p->acts->dn : p->acts->dx;
+}
+
+static void embedding_backward(const Pass *p) {
   const Model *m = p->model;
   const Backend *k = m->ops;
-  Context *c = m->context;
   const ModelConfig *g = &m->config;
-  const Activations *s = p->acts;
   Dropout drop;
+  const Dropout *dropout = dropout_at(p, 0, DROPOUT_EMBEDDING, &drop);
   bool tied = g->tie; /* then the head has already written the embedding's gradient */
-  const void *dbranch = s->dbranch ? s->dbranch : s->dx; /* without dropout they are the same numbers */
-  k->residual_norm_backward(c, s->dx, s->dbranch, norm_weight_gradient(m, m->table.final_norm), s->dn, NULL, s->x_final,
-                            s->rstd_final, norm_weight(m, m->table.final_norm), p->batch, p->length, g->dim,
-                            dropout_at(p, g->layers - 1, DROPOUT_MLP_BRANCH, &drop), p->accumulate);
-  for (int layer = g->layers - 1; layer >= 0; layer--) {
-    const LayerActivations *a = &s->layers[layer];
-    const LayerParameters *w = &m->table.layers[layer];
-    mlp_backward(p, layer, dbranch);
-    k->residual_norm_backward(c, s->dx, s->dbranch, norm_weight_gradient(m, w->mlp_norm), s->dn, s->dx, a->x_mlp,
-                              a->rstd_mlp, norm_weight(m, w->mlp_norm), p->batch, p->length, g->dim,
-                              dropout_at(p, layer, DROPOUT_ATTENTION_BRANCH, &drop), p->accumulate);
-    attention_backward(p, layer, dbranch);
-    const Dropout *below = layer > 0 ? dropout_at(p, layer - 1, DROPOUT_MLP_BRANCH, &drop) : NULL;
-    k->residual_norm_backward(c, s->dx, layer > 0 ? s->dbranch : NULL, norm_weight_gradient(m, w->attention_norm),
-                              s->dn, s->dx, a->x_attention, a->rstd_attention, norm_weight(m, w->attention_norm),
-                              p->batch, p->length, g->dim, below, p->accumulate);
+  k->embedding_backward(m->context, &m->params, m->table.embedding, 1.0f, p->acts->dx, m->offsets, m->order, g->vocab,
+                        p->batch, p->length, dropout, p->accumulate || tied);
+  if (g->positions == POSITIONS_LEARNED)
+    k->embedding_backward(m->context, &m->params, m->table.places, 1.0f, p->acts->dx, m->place_offsets, m->place_order,
+                          g->ctx, p->batch, p->length, dropout, p->accumulate);
+}
+
+/* From head_gradient() to the gradient of every parameter below the head. */
+static void backward_body(const Pass *p) {
+  const Model *m = p->model;
+  const Activations *s = p->acts;
+  bool before = m->config.norm_place == NORM_BEFORE;
+  for (int i = m->table.part_count - 1; i >= 0; i--) {
+    const void *dbranch = unjoin(p, i);
+    parts[m->table.parts[i].kind].backward(p, i, dbranch, before ? s->dn : s->dx, !before);
   }
-  k->embedding_backward(c, &m->params, m->table.embedding, s->dx, m->offsets, m->order, g->vocab, p->batch, p->length,
-                        dropout_at(p, 0, DROPOUT_EMBEDDING, &drop), p->accumulate || tied);
+  if (before) norm_backward(p, s->dx, NULL, s->dn, s->dx, &s->parts[0], norm_at(m, 0), NULL);
+  embedding_backward(p);
 }
 
 /* One row of dt numbers, widened in place from its end: bf16 is the upper half of an fp32. */
@@ -223,14 +307,15 @@ static void head_and_loss(const Pass *p, StepState *state, float smoothing, floa
   int rows = p->batch * p->length, padded = padded_vocab(g);
   for (int row = 0; row < rows; row += s->head_rows) {
     int count = rows - row < s->head_rows ? rows - row : s->head_rows;
-    void *n = element(m, s->n_final, (int64_t)row * g->dim);
+    void *n = element(m, s->parts[m->table.part_count].n, (int64_t)row * g->dim);
     k->linear(c, s->logits, n, &m->params, m->table.head, count);
     if (logits) download_logits(p, row, count, logits);
     k->cross_entropy(c, s->losses + row, s->logits, padded, m->targets + row, count, g->vocab, smoothing, state,
                      p->train);
     if (!p->train) continue;
     k->linear_backward_weight(c, &m->params, m->table.head, s->logits, n, count, p->accumulate || row > 0);
-    k->linear_backward_input(c, element(m, s->dn, (int64_t)row * g->dim), s->logits, &m->params, m->table.head, count);
+    k->linear_backward_input(c, element(m, head_gradient(p), (int64_t)row * g->dim), s->logits, &m->params,
+                             m->table.head, count, false);
   }
   k->loss_sum(c, state, s->losses, m->targets, rows);
 }
@@ -277,6 +362,19 @@ static bool upload_schedule(Model *m, Error *error) {
   return model_check_backend(m, error);
 }
 
+/* The order of positions, which without packed documents is the same in every batch. */
+static bool reserve_places(Model *m, int64_t rows, Error *error) {
+  int ctx = m->config.ctx;
+  m->place_offsets = m->ops->alloc(m->context, "position offsets", ((size_t)ctx + 1) * sizeof(int32_t));
+  m->place_order = m->ops->alloc(m->context, "position order", (size_t)rows * sizeof(int32_t));
+  int32_t *natural = malloc((size_t)rows * sizeof *natural);
+  if (!natural) return error_memory(error, "the order of positions");
+  for (int64_t i = 0; i < rows; i++) natural[i] = (int32_t)(i % ctx);
+  if (model_check_backend(m, NULL)) model_upload_order(m, natural, rows, ctx, m->place_offsets, m->place_order);
+  free(natural);
+  return model_check_backend(m, error);
+}
+
 bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   m->settings = *settings;
   m->ops->drop(m->context, &m->evaluation); /* evaluation moves into the training buffers */
@@ -291,8 +389,10 @@ bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   m->target_count = m->ops->alloc(m->context, "target count", sizeof(int32_t));
   m->offsets = m->ops->alloc(m->context, "token offsets", offsets * sizeof(int32_t));
   m->order = m->ops->alloc(m->context, "token order", (size_t)rows * sizeof(int32_t));
-  m->sorted = malloc((offsets + (size_t)rows) * sizeof(int32_t));
+  size_t kinds = offsets > (size_t)m->config.ctx + 1 ? offsets : (size_t)m->config.ctx + 1;
+  m->sorted = malloc((kinds + (size_t)rows) * sizeof(int32_t));
   if (!m->sorted) return error_memory(error, "the order of tokens");
+  if (m->config.positions == POSITIONS_LEARNED && !reserve_places(m, rows, error)) return false;
   if (!model_check_backend(m, error)) return false;
   m->ops->refresh_parameters(m->context, &m->params); /* now with what the optimizer needs */
   return model_reserve_tokens(m, rows, error) && upload_schedule(m, error) &&
@@ -313,7 +413,9 @@ static void submit_micro_batches(Model *m, const TokenBatch *step) {
   m->ops->upload(m->context, m->target_count, &count, sizeof count);
   for (int i = 0; i < m->settings.micro_batches; i++) {
     model_upload_tokens(m, step, i * rows, rows, m->config.ctx);
-    model_upload_token_order(m, step->tokens + i * rows, rows);
+    model_upload_order(m, step->tokens + i * rows, rows, m->config.vocab, m->offsets, m->order);
+    if (step->positions && m->place_order)
+      model_upload_order(m, step->positions + i * rows, rows, m->config.ctx, m->place_offsets, m->place_order);
     m->ops->submit(m->context, i ? &m->later : &m->first, i ? later_micro_batch : first_micro_batch, m);
   }
 }
@@ -342,7 +444,7 @@ bool model_evaluate_begin(Model *m, int batch, int length, Error *error) {
   if (m->train.rows >= rows || m->eval.rows >= rows) return true;
   m->ops->drop(m->context, &m->evaluation);
   m->ops->release(m->context, m->eval_memory);
-  free(m->eval.layers);
+  free(m->eval.parts);
   m->eval_memory = NULL;
   m->eval = (Activations){0};
   return model_reserve_tokens(m, rows, error) &&

@@ -1,8 +1,8 @@
 /* The Transformer: configuration, parameters, forward, backward, optimizer step, cached decoding.
  *
- * Pre-norm decoder: x += attention(norm(x)); x += mlp(norm(x)); final norm; linear head. RMSNorm, rotary positions
- * (rotate-half), grouped-query causal attention, SwiGLU, no biases: LlamaForCausalLM of Hugging Face transformers,
- * tensor for tensor. Knows devices only through kernels.h and does no I/O. */
+ * A decoder is a stack of parts, attention and MLP in turn, each of which adds a branch to the residual stream. What
+ * the parts are made of is the configuration: the kind and place of norms, activations, biases, positions. Knows
+ * devices only through kernels.h and does no I/O. */
 #ifndef INKLING_MODEL_H
 #define INKLING_MODEL_H
 
@@ -13,12 +13,32 @@
 
 /* ---- configuration ---- */
 
+/* Where a norm stands around a branch f of the residual stream x. */
+typedef enum NormPlace {
+  NORM_BEFORE,   /* x + f(norm(x)), and a norm after the last part */
+  NORM_AFTER,    /* norm(x + f(x)) */
+  NORM_ON_BRANCH /* x + norm(f(x)) */
+} NormPlace;
+
+typedef enum PositionKind {
+  POSITIONS_ROPE,
+  POSITIONS_LEARNED,    /* a table [ctx][C] added to the embedding */
+  POSITIONS_SINUSOIDAL, /* the same, fixed: sin(t * 10000^(-2i/C)) in one half of the channels, cos in the other */
+  POSITIONS_NONE
+} PositionKind;
+
 typedef struct ModelConfig {
   int vocab, ctx;
   int layers, heads, kv_heads, dim, head_dim; /* head_dim need not be dim / heads */
   int ffn;                                    /* hidden width of the MLP */
   bool tie;                                   /* the head is the embedding */
   float rope_base, norm_eps;
+  NormKind norm;
+  NormPlace norm_place;
+  Activation activation;
+  bool gated;                     /* act(gate) * up; else act(up) */
+  bool bias, qkv_bias, head_bias; /* of attention's output and the MLP; of queries, keys and values; of the head */
+  PositionKind positions;
 } ModelConfig;
 
 /* Limits of every model, in files as in flags; small enough that the product of any three fits 64 bits. */
@@ -46,27 +66,43 @@ bool model_check_device(const ModelConfig *config, const ContextInfo *device, Er
 
 /* ---- the table of parameters: one row a tensor, in checkpoint order ---- */
 
+typedef enum Init { INIT_NORMAL, INIT_ONES, INIT_ZEROS, INIT_SINUSOIDS /* and never trained */ } Init;
+
 typedef struct ParameterTensor {
   char name[64];  /* in the checkpoint, e.g. "model.layers.0.self_attn.q_proj.weight" */
-  int rows, cols; /* logical shape; rank 1 (norm weights): rows = 1 and the checkpoint's shape is [cols] */
+  int rows, cols; /* logical shape; rank 1 (norms, biases): rows = 1 and the checkpoint's shape is [cols] */
   int rank;
-  size_t offset;  /* in the arenas */
-  float init_std; /* normal(0, init_std); rank 1: ones */
+  size_t offset; /* in the arenas */
+  Init init;
+  float init_std; /* of INIT_NORMAL */
 } ParameterTensor;
 
-/* Where the groups of one layer lie. */
-typedef struct LayerParameters {
-  Matrix attention_norm, qkv, output, mlp_norm, gate_up, down;
-} LayerParameters;
+typedef struct NormParameters {
+  Matrix weight, bias; /* bias.rows 0: none */
+} NormParameters;
+
+/* What adds a branch to the residual stream. A layer is a PART_SELF and a PART_MLP. */
+typedef enum PartKind { PART_SELF, PART_MLP } PartKind;
+
+typedef struct Part {
+  PartKind kind;
+  int layer;
+  NormParameters norm;
+  Linear in;  /* SELF: queries, keys, values packed [H*D + 2*G*D][C]; MLP: [F][C], gated: gate and up packed [2F][C] */
+  Linear out; /* SELF [C][H*D], MLP [C][F] */
+} Part;
 
 typedef struct ParameterTable {
   ParameterTensor *tensors;
   int count;
   ParameterGroup *groups;
   int group_count;
-  LayerParameters *layers;
-  Matrix embedding, final_norm, head; /* head == embedding when tied */
-  size_t arena;                       /* elements, alignment and pads included */
+  Part *parts;
+  int part_count;
+  Matrix embedding, places;  /* places [ctx][C]: of positions that are added; rows 0: none */
+  NormParameters final_norm; /* NORM_BEFORE */
+  Linear head;               /* its weight is the embedding when tied */
+  size_t arena;              /* elements, alignment and pads included */
 } ParameterTable;
 
 bool parameter_table_make(ParameterTable *out, const ModelConfig *config, Error *error);
@@ -83,6 +119,7 @@ typedef struct Model Model;
 bool model_open(Model **out, const Backend *backend, Context *context, const ModelConfig *config, Error *error);
 void model_close(Model *model); /* NULL is allowed */
 const ParameterTable *model_table(const Model *model);
+const ModelConfig *model_config(const Model *model);
 
 /* Whole arenas between host and device: [table->arena] floats, checkpoint layout. */
 typedef enum ArenaKind { ARENA_MASTER, ARENA_GRADIENT, ARENA_MOMENT1, ARENA_MOMENT2 } ArenaKind;
@@ -136,7 +173,8 @@ void model_set_step(Model *model, int64_t step); /* steps already done: before t
 /* One optimizer step on micro_batches * batch sequences of ctx tokens; all steps of a run have positions, or none. Does
  * not wait; results come through model_reports(). */
 void model_train_step(Model *model, const TokenBatch *step);
-/* Gradients of one step, added up in ARENA_GRADIENT as for model_train_step, and its loss; no update. For tests. */
+/* Gradients of one step, added up in ARENA_GRADIENT as for model_train_step (with positions in all steps, or in none),
+ * and its loss; no update. For tests. */
 bool model_gradients(Model *model, const TokenBatch *step, double *loss, Error *error);
 /* Finished steps, oldest first (Backend.poll). */
 int model_reports(Model *model, StepState *out, int capacity, bool wait, Error *error);

@@ -58,7 +58,7 @@ typedef struct Operands {
   bool warm; /* one set, which may stay in the caches */
   void *array[MAX_SETS][MAX_ARRAYS];
   BenchModel *model;
-  Matrix w;
+  Linear layer;            /* or the table of an embedding, as its weight */
   int batch, length, rows; /* rows = batch * length where the operation has both */
   int width;               /* of a row; what it means, the case knows */
   bool flag;
@@ -124,9 +124,11 @@ int32_t *bench_random_tokens(int64_t count, int vocab); /* malloc */
 /* Random weights, and cos and sin of all positions; made again after an error has cost the context. */
 bool bench_model_ready(Bench *b, BenchModel *m);
 void bench_model_free(Bench *b, BenchModel *m);
-const float *bench_norm_weight(const BenchModel *m); /* of the final norm */
-int bench_position(const BenchModel *m);             /* of a decoded token */
+const Part *bench_part(const BenchModel *m, int layer, PartKind kind);
+Norm bench_norm(const BenchModel *m, NormParameters norm);
+int bench_position(const BenchModel *m); /* of a decoded token */
 
+static inline MlpShape bench_mlp(const ModelConfig *c) { return (MlpShape){c->activation, c->gated, c->ffn}; }
 static inline int bench_query_width(const ModelConfig *c) { return c->heads * c->head_dim; }
 static inline int bench_key_width(const ModelConfig *c) { return c->kv_heads * c->head_dim; }
 static inline int bench_qkv_width(const ModelConfig *c) { return bench_query_width(c) + 2 * bench_key_width(c); }

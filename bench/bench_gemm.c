@@ -67,9 +67,11 @@ static void by_library(const Library *l, const Operands *o, int product) {
 }
 
 static void by_backend(const Backend *ops, Context *c, const Operands *o, int product) {
-  if (product == 0) ops->linear(c, o->y, o->x, &o->params, o->w, o->shape->rows);
-  if (product == 1) ops->linear_backward_input(c, o->dx, o->y, &o->params, o->w, o->shape->rows);
-  if (product == 2) ops->linear_backward_weight(c, &o->params, o->w, o->y, o->x, o->shape->rows, false);
+  if (product == 0) ops->linear(c, o->y, o->x, &o->params, (Linear){.weight = o->w}, o->shape->rows);
+  if (product == 1)
+    ops->linear_backward_input(c, o->dx, o->y, &o->params, (Linear){.weight = o->w}, o->shape->rows, false);
+  if (product == 2)
+    ops->linear_backward_weight(c, &o->params, (Linear){.weight = o->w}, o->y, o->x, o->shape->rows, false);
 }
 
 static int compare(const void *a, const void *b) {

@@ -40,7 +40,8 @@ static BenchModel model_of(const char *name, int layers, int heads, int dim, int
                                  .ffn = model_default_ffn(dim),
                                  .tie = true,
                                  .rope_base = 10000.0f,
-                                 .norm_eps = 1e-5f}};
+                                 .norm_eps = 1e-5f,
+                                 .gated = true}};
 }
 
 /* A part of the command line. */

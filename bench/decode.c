@@ -8,48 +8,49 @@
 /* arrays: x, q, attention, h, logits, spare logits; one set only, `set` counts layers */
 static void call_decode_embedding(Bench *b, const Operands *o, int set) {
   (void)set;
-  b->ops->decode_embedding(b->c, o->array[0][0], &o->model->params, o->model->table.embedding, &o->sequences);
-}
-
-static const float *attention_norm(const Operands *o, int layer) {
-  return o->model->params.master + o->model->table.layers[layer].attention_norm.offset;
+  const Embedding e = {.table = o->model->table.embedding, .scale = 1};
+  b->ops->decode_embedding(b->c, o->array[0][0], &o->model->params, &e, &o->sequences);
 }
 
 static int layer_of(const Operands *o, int set) { return set % o->model->config.layers; }
 
 static void call_decode_qkv(Bench *b, const Operands *o, int set) {
   int layer = layer_of(o, set);
+  const Part *part = bench_part(o->model, layer, PART_SELF);
+  const Norm norm = bench_norm(o->model, part->norm);
   Rope rope = {o->model->rope, NULL};
-  b->ops->decode_qkv(b->c, o->array[0][1], &o->caches[layer], o->array[0][0], attention_norm(o, layer), 1e-5f,
-                     &o->model->params, o->model->table.layers[layer].qkv, &rope, &o->sequences);
+  b->ops->decode_qkv(b->c, o->array[0][1], &o->caches[layer], o->array[0][0], &norm, &o->model->params, part->in, &rope,
+                     &o->sequences);
 }
 
 static void call_decode_attention(Bench *b, const Operands *o, int set) {
   const ModelConfig *c = &o->model->config;
   b->ops->decode_attention(b->c, o->array[0][2], o->array[0][1], &o->caches[layer_of(o, set)], c->heads,
-                           1.0f / sqrtf((float)c->head_dim), &o->sequences);
+                           1.0f / sqrtf((float)c->head_dim), NULL, &o->sequences);
 }
 
 static void call_decode_output(Bench *b, const Operands *o, int set) {
   b->ops->decode_residual(b->c, o->array[0][0], o->array[0][2], &o->model->params,
-                          o->model->table.layers[layer_of(o, set)].output, &o->sequences);
+                          bench_part(o->model, layer_of(o, set), PART_SELF)->out, &o->sequences);
 }
 
 static void call_decode_mlp(Bench *b, const Operands *o, int set) {
-  int layer = layer_of(o, set);
-  b->ops->decode_mlp(b->c, o->array[0][3], o->array[0][0], attention_norm(o, layer), 1e-5f, &o->model->params,
-                     o->model->table.layers[layer].gate_up, &o->sequences);
+  const Part *part = bench_part(o->model, layer_of(o, set), PART_MLP);
+  const Norm norm = bench_norm(o->model, part->norm);
+  const MlpShape mlp = bench_mlp(&o->model->config);
+  b->ops->decode_mlp(b->c, o->array[0][3], o->array[0][0], &norm, &o->model->params, part->in, &mlp, &o->sequences);
 }
 
 static void call_decode_down(Bench *b, const Operands *o, int set) {
   b->ops->decode_residual(b->c, o->array[0][0], o->array[0][3], &o->model->params,
-                          o->model->table.layers[layer_of(o, set)].down, &o->sequences);
+                          bench_part(o->model, layer_of(o, set), PART_MLP)->out, &o->sequences);
 }
 
 static void call_decode_logits(Bench *b, const Operands *o, int set) {
   (void)set;
-  b->ops->decode_logits(b->c, o->array[0][4], o->array[0][0], bench_norm_weight(o->model), 1e-5f, &o->model->params,
-                        o->model->table.head, o->model->config.vocab, o->rows);
+  const Norm norm = bench_norm(o->model, o->model->table.final_norm);
+  b->ops->decode_logits(b->c, o->array[0][4], o->array[0][0], &norm, &o->model->params, o->model->table.head,
+                        o->model->config.vocab, o->rows);
 }
 
 /* As decode_token() of model/decoder.c. */

@@ -7,13 +7,14 @@
 #include <stdlib.h>
 
 static void call_embedding(Bench *b, const Operands *o, int set) {
-  b->ops->embedding(b->c, o->array[set][0], &o->model->params, o->w, o->array[set][1], o->batch, o->length, NULL);
+  const Embedding e = {.table = o->layer.weight, .scale = 1};
+  b->ops->embedding(b->c, o->array[set][0], &o->model->params, &e, o->array[set][1], o->batch, o->length, NULL);
 }
 
 static void call_embedding_backward(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
-  b->ops->embedding_backward(b->c, &o->model->params, o->w, a[0], a[1], a[2], o->model->config.vocab, o->batch,
-                             o->length, NULL, o->flag);
+  b->ops->embedding_backward(b->c, &o->model->params, o->layer.weight, 1, a[0], a[1], a[2], o->model->config.vocab,
+                             o->batch, o->length, NULL, o->flag);
 }
 
 static const Dropout *dropout_of(const Operands *o) { return o->dropout.p > 0 ? &o->dropout : NULL; }
@@ -21,24 +22,30 @@ static const Dropout *dropout_of(const Operands *o) { return o->dropout.p > 0 ? 
 /* x_out, y, x_in, branch, rstd */
 static void call_norm(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
-  b->ops->residual_norm(b->c, a[3] ? a[0] : NULL, a[1], a[4], a[2], a[3], bench_norm_weight(o->model), 1e-5f, o->batch,
+  const Norm norm = bench_norm(o->model, o->model->table.final_norm);
+  b->ops->residual_norm(b->c, a[3] ? a[0] : NULL, a[1], (NormStats){.rstd = a[4]}, a[2], a[3], &norm, o->batch,
                         o->length, o->width, dropout_of(o));
 }
 
 /* dx, dbranch, dy, dres, x, rstd */
 static void call_norm_backward(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
-  b->ops->residual_norm_backward(b->c, a[0], a[1], o->model->params.grad + o->model->table.final_norm.offset, a[2],
-                                 a[3], a[4], a[5], bench_norm_weight(o->model), o->batch, o->length, o->width,
-                                 dropout_of(o), true);
+  const NormParameters final = o->model->table.final_norm;
+  const Norm norm = bench_norm(o->model, final);
+  b->ops->residual_norm_backward(
+      b->c, a[0], a[1], (NormGradient){.weight = o->model->params.grad + final.weight.offset}, a[2], a[3], a[4],
+      (NormStats){.rstd = a[5]}, &norm, o->batch, o->length, o->width, dropout_of(o), true);
 }
 
-static void call_swiglu(Bench *b, const Operands *o, int set) {
-  b->ops->swiglu(b->c, o->array[set][0], o->array[set][1], o->rows, o->width);
+static void call_activation(Bench *b, const Operands *o, int set) {
+  const MlpShape mlp = bench_mlp(&o->model->config);
+  b->ops->activation(b->c, o->array[set][0], o->array[set][1], &mlp, o->batch, o->length, NULL);
 }
 
-static void call_swiglu_backward(Bench *b, const Operands *o, int set) {
-  b->ops->swiglu_backward(b->c, o->array[set][0], o->array[set][1], o->array[set][2], o->rows, o->width);
+static void call_activation_backward(Bench *b, const Operands *o, int set) {
+  const MlpShape mlp = bench_mlp(&o->model->config);
+  b->ops->activation_backward(b->c, o->array[set][0], o->array[set][1], o->array[set][2], &mlp, o->batch, o->length,
+                              NULL);
 }
 
 static void call_loss(Bench *b, const Operands *o, int set) {
@@ -101,9 +108,9 @@ static void embedding_rows(Bench *b, BenchModel *m) {
   int64_t rows = (int64_t)m->batch * c->ctx, count = rows * c->dim;
   double u = (double)count * (double)b->dt, table = (double)c->vocab * c->dim;
   Case k = bench_case_of("elementwise", m->name, "embedding", call_embedding);
-  Operands o = {.model = m, .w = m->table.embedding, .batch = m->batch, .length = c->ctx, .rows = (int)rows};
+  Operands o = {.model = m, .batch = m->batch, .length = c->ctx, .rows = (int)rows};
   if (!bench_model_ready(b, m)) return bench_skip(b, &k, "the model does not fit");
-  o.w = m->table.embedding;
+  o.layer.weight = m->table.embedding;
   snprintf(k.shape, sizeof k.shape, "%" PRId64 " x %d, V %d", rows, c->dim, c->vocab);
   k.bytes = u + fmin(u, table * (double)b->dt) + 4.0 * (double)rows;
   k.operands = &o;
@@ -161,14 +168,14 @@ static void norm_rows(Bench *b, BenchModel *m) {
 static void mlp_rows(Bench *b, BenchModel *m) {
   const ModelConfig *c = &m->config;
   int64_t rows = (int64_t)m->batch * c->ctx, count = rows * c->ffn;
-  Operands o = {.model = m, .rows = (int)rows, .width = c->ffn};
-  Case k = bench_case_of("elementwise", m->name, "swiglu", call_swiglu);
+  Operands o = {.model = m, .batch = m->batch, .length = c->ctx};
+  Case k = bench_case_of("elementwise", m->name, "activation, SwiGLU", call_activation);
   snprintf(k.shape, sizeof k.shape, "%" PRId64 " x %d", rows, c->ffn);
   k.bytes = 3.0 * (double)count * (double)b->dt;
   Need needs[] = {{FILL_COMPUTE, count}, {FILL_COMPUTE, 2 * count}};
   bench_row(b, k, &o, needs, 2);
-  k.operation = "swiglu_backward";
-  k.run = call_swiglu_backward;
+  k.operation = "activation_backward, SwiGLU";
+  k.run = call_activation_backward;
   k.bytes = 5.0 * (double)count * (double)b->dt;
   Need back[] = {{FILL_COMPUTE, 2 * count}, {FILL_COMPUTE, count}, {FILL_COMPUTE, 2 * count}};
   bench_row(b, k, &o, back, 3);

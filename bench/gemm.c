@@ -5,15 +5,16 @@
 
 /* y [N][M], x [N][K] */
 static void call_linear(Bench *b, const Operands *o, int set) {
-  b->ops->linear(b->c, o->array[set][0], o->array[set][1], &o->model->params, o->w, o->rows);
+  b->ops->linear(b->c, o->array[set][0], o->array[set][1], &o->model->params, o->layer, o->rows);
 }
 
 static void call_linear_input(Bench *b, const Operands *o, int set) {
-  b->ops->linear_backward_input(b->c, o->array[set][1], o->array[set][0], &o->model->params, o->w, o->rows);
+  b->ops->linear_backward_input(b->c, o->array[set][1], o->array[set][0], &o->model->params, o->layer, o->rows, false);
 }
 
 static void call_linear_weight(Bench *b, const Operands *o, int set) {
-  b->ops->linear_backward_weight(b->c, &o->model->params, o->w, o->array[set][0], o->array[set][1], o->rows, o->flag);
+  b->ops->linear_backward_weight(b->c, &o->model->params, o->layer, o->array[set][0], o->array[set][1], o->rows,
+                                 o->flag);
 }
 
 void bench_gemm(Bench *b, BenchModel *m) {
@@ -22,14 +23,15 @@ void bench_gemm(Bench *b, BenchModel *m) {
   for (int i = 0; i < 5; i++) {
     Case k = bench_case_of("gemm", m->name, names[i], call_linear);
     if (!bench_model_ready(b, m)) return bench_skip(b, &k, "the model does not fit");
-    const LayerParameters *l = &m->table.layers[0];
-    const Matrix matrices[] = {l->qkv, l->output, l->gate_up, l->down, m->table.head};
+    const Part *self = bench_part(m, 0, PART_SELF), *mlp = bench_part(m, 0, PART_MLP);
+    const Linear layers[] = {self->in, self->out, mlp->in, mlp->out, m->table.head};
+    const Matrix w = layers[i].weight;
     int64_t rows = (int64_t)m->batch * m->config.ctx;
     if (i == 4 && rows > 8192) rows = 8192; /* a chunk of the head */
-    Operands o = {.model = m, .w = matrices[i], .rows = (int)rows};
-    Need needs[] = {{FILL_COMPUTE, rows * o.w.rows}, {FILL_COMPUTE, rows * o.w.cols}};
-    snprintf(k.shape, sizeof k.shape, "%" PRId64 " x %d x %d", rows, o.w.rows, o.w.cols);
-    double weights = (double)o.w.rows * o.w.cols, in_out = (double)rows * (o.w.rows + o.w.cols) * (double)b->dt;
+    Operands o = {.model = m, .layer = layers[i], .rows = (int)rows};
+    Need needs[] = {{FILL_COMPUTE, rows * w.rows}, {FILL_COMPUTE, rows * w.cols}};
+    snprintf(k.shape, sizeof k.shape, "%" PRId64 " x %d x %d", rows, w.rows, w.cols);
+    double weights = (double)w.rows * w.cols, in_out = (double)rows * (w.rows + w.cols) * (double)b->dt;
     k.flops = 2.0 * (double)rows * weights;
     k.against_gemm = true;
     k.note = b->autotune ? "autotuned" : NULL;

@@ -89,7 +89,17 @@ void bench_model_free(Bench *b, BenchModel *m) {
   m->opened = 0;
 }
 
-const float *bench_norm_weight(const BenchModel *m) { return m->params.master + m->table.final_norm.offset; }
+const Part *bench_part(const BenchModel *m, int layer, PartKind kind) {
+  return &m->table.parts[2 * layer + (kind == PART_MLP)];
+}
+
+Norm bench_norm(const BenchModel *m, NormParameters norm) {
+  const float *master = m->params.master;
+  return (Norm){.kind = m->config.norm,
+                .weight = master + norm.weight.offset,
+                .bias = norm.bias.rows ? master + norm.bias.offset : NULL,
+                .eps = m->config.norm_eps};
+}
 
 Quantiles bench_row(Bench *b, Case k, Operands *o, const Need *needs, int count) {
   k.operands = o;

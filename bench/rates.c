@@ -10,11 +10,12 @@ static void call_copy(Bench *b, const Operands *o, int set) {
 }
 
 static void call_linear(Bench *b, const Operands *o, int set) {
-  b->ops->linear(b->c, o->array[set][0], o->array[set][1], &o->model->params, o->w, o->rows);
+  b->ops->linear(b->c, o->array[set][0], o->array[set][1], &o->model->params, o->layer, o->rows);
 }
 
 static void call_write(Bench *b, const Operands *o, int set) {
-  b->ops->embedding(b->c, o->array[set][0], &o->model->params, o->w, o->array[set][1], 1, o->rows, NULL);
+  const Embedding e = {.table = o->layer.weight, .scale = 1};
+  b->ops->embedding(b->c, o->array[set][0], &o->model->params, &e, o->array[set][1], 1, o->rows, NULL);
 }
 
 static void *host_buffer;
@@ -67,7 +68,8 @@ static BenchModel model_of_matrix(int rows, int cols) {
                                  .dim = cols,
                                  .head_dim = 2,
                                  .ffn = 32,
-                                 .tie = true}};
+                                 .tie = true,
+                                 .gated = true}};
 }
 
 typedef struct Product {
@@ -79,7 +81,7 @@ static double product_rate(Bench *b, Product p) {
   BenchModel m = model_of_matrix(p.outputs, p.inputs);
   Operands o = {.model = &m, .rows = p.rows, .warm = true};
   if (!bench_model_ready(b, &m)) return 0;
-  o.w = (Matrix){m.table.embedding.offset, p.outputs, p.inputs};
+  o.layer.weight = (Matrix){m.table.embedding.offset, p.outputs, p.inputs};
   Need needs[] = {{FILL_COMPUTE, (int64_t)p.rows * p.outputs}, {FILL_COMPUTE, (int64_t)p.rows * p.inputs}};
   Case k = bench_case_of("rates", "-", "linear", call_linear);
   k.flops = 2.0 * p.rows * p.outputs * p.inputs;
@@ -109,7 +111,7 @@ static void write_rate(Bench *b) {
   BenchModel square = model_of_matrix(n, n);
   Operands o = {.model = &square, .rows = n, .width = n};
   if (!bench_model_ready(b, &square)) return;
-  o.w = (Matrix){square.table.embedding.offset, n, n};
+  o.layer.weight = (Matrix){square.table.embedding.offset, n, n};
   Need one_row[] = {{FILL_COMPUTE, (int64_t)n * n}, {FILL_ZEROS, 4 * (int64_t)n}};
   Case k = bench_case_of("rates", "-", "write only (embedding)", call_write);
   k.bytes = (double)n * n * (double)b->dt;

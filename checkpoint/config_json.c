@@ -201,7 +201,7 @@ static bool read_token(const ConfigReader *r, const char *key, int fallback, int
 }
 
 static bool read_config(const ConfigReader *r, ModelConfig *config, SpecialTokens *tokens) {
-  *config = (ModelConfig){0};
+  *config = (ModelConfig){.gated = true};
   return check_architecture(r) && check_features(r) && read_sizes(r, config) && read_rope(r, &config->rope_base) &&
          read_real(r, r->root, "rms_norm_eps", 1e-6f, &config->norm_eps) &&
          read_flag(r, "tie_word_embeddings", &config->tie) &&

@@ -1,25 +1,30 @@
-/* One decoded token: the operations of kernels.h whose rows are sequences, one launch each.
+/* One decoded token: the operations of kernels.h whose rows are sequences, one launch each, and one more for LayerNorm.
  *
- *   x [rows][C]   q, out [rows][H*D]   h [rows][F]   logits [rows][V]   w [M][K]   cache k, v [slots][capacity][G][D]
+ *   x, out [rows][C]   q [rows][H*D]   h [rows][F]   logits [rows][V]   w [M][K]   bias [M]
  *
  * A token costs one reading of all weights and 5 launches per layer, and for small models the launches are the larger
  * part. So a warp is on its own: it owns one or two rows of w, has its first weights on the way before it looks at
- * anything else, and needs neither shared memory nor a barrier. The norm in front of a product costs no pass of its
+ * anything else, and needs neither shared memory nor a barrier. An RMSNorm in front of a product costs no pass of its
  * own, because its factor 1/rms comes out of the sum:
  *
  *   sum_k w[k] (norm_weight[k] x[k] rstd) = rstd * sum_k w[k] (norm_weight[k] x[k])
  *
- * and every warp adds up x^2 beside its product; x and norm_weight are small and stay in the caches.
+ * and every warp adds up x^2 beside its product; x and norm_weight are small and stay in the caches. LayerNorm, whose
+ * variance is relative to a mean that is not known yet, runs before the product, into scratch space.
  *
  * Lane l of a warp takes the packs l, l + 32, ... of N neighbors in rising order, by explicit fused multiply-adds, and
  * the lanes are added in a fixed tree. Neither the number of sequences nor their order enters into that, so row i of a
- * batch is the single run of its sequence, bit for bit.
+ * batch is the single run of its sequence, bit for bit. For the same reason what follows is written so that compilers
+ * cannot fuse it in one kernel and not in another.
  *
- * A sequence whose position lies outside the cache writes nothing and attends to what the cache holds. */
+ * A sequence whose position lies outside the cache writes nothing there. */
 #ifndef INKLING_KERNELS_DECODE_CUH
 #define INKLING_KERNELS_DECODE_CUH
 
 #include "kernels/cuda.cuh"
+#include "kernels/decode_attention.cuh"
+#include "kernels/mlp.cuh"
+#include "kernels/norm.cuh"
 
 #include <type_traits>
 
@@ -35,7 +40,7 @@ constexpr int DECODE_BLOCKS = 4;
 
 /* ---- products ---- */
 
-/* The input of a product: `rows` sequences of `depth` numbers, and the weight of the norm before it, or NULL. */
+/* The input of a product: `rows` sequences of `depth` numbers, and the RMSNorm before it; norm_weight NULL: none. */
 template <class T> struct DecodeInput {
   const T *x;
   const float *norm_weight;
@@ -43,18 +48,11 @@ template <class T> struct DecodeInput {
   int rows, depth;
 };
 
-/* N neighbors that nobody writes while the kernel runs, or zeros. No branch, so that many can be on the way. */
-template <int N, class T> __device__ __forceinline__ Pack<T, N> fetch(const T *from, bool present) {
-  constexpr int LOADS = (int)sizeof(Pack<T, N>) / 16;
-  Pack<T, N> pack;
-#pragma unroll
-  for (int i = 0; i < LOADS; i++) {
-    const uint4 words = load16_ordered(reinterpret_cast<const uint4 *>(from) + i, present);
-    pack.word[4 * i] = words.x, pack.word[4 * i + 1] = words.y;
-    pack.word[4 * i + 2] = words.z, pack.word[4 * i + 3] = words.w;
-  }
-  return pack;
-}
+/* w [outputs][depth], bias [outputs] or NULL. */
+template <class T> struct DecodeLayer {
+  const T *w, *bias;
+  __device__ __forceinline__ float bias_of(int64_t output) const { return bias ? to_float(bias[output]) : 0.0f; }
+};
 
 /* out[o][r] = sum_k w[o][k] y[first + r][k], known to the whole warp; y = x, or with NORM norm_weight * x * rstd(x).
  * Sequences behind the last one repeat it. */
@@ -121,17 +119,18 @@ template <int ROWS> __device__ __forceinline__ float of_lane(const float (&value
   return mine;
 }
 
-/* Products of the rows `low` and `high` of w [..][depth] with all sequences, ROWS at a time; then
- * finish(row, low product, high product) on one lane per sequence. */
-template <int ROWS, class T, class F>
-__device__ __forceinline__ void normalized_pair(const T *w, int64_t low, int64_t high, const DecodeInput<T> &in,
-                                                F finish) {
-  const T *const pair[2] = {w + low * in.depth, w + high * in.depth};
+/* Outputs `low` and `high` of a layer for all sequences, ROWS at a time; then finish(row, low output, high output) on
+ * one lane per sequence. The biases are asked for first: later they would be waited for. */
+template <bool NORM, int ROWS, class T, class F>
+__device__ __forceinline__ void output_pair(const DecodeLayer<T> &layer, int64_t low, int64_t high,
+                                            const DecodeInput<T> &in, F finish) {
+  const T *const pair[2] = {layer.w + low * in.depth, layer.w + high * in.depth};
+  const float bias[2] = {layer.bias_of(low), layer.bias_of(high)};
   const int lane = (int)threadIdx.x % 32;
   for (int first = 0; first < in.rows; first += ROWS) {
     float products[2][ROWS];
-    warp_products<true>(products, pair, in, first);
-    const float a = of_lane(products[0]), b = of_lane(products[1]);
+    warp_products<NORM>(products, pair, in, first);
+    const float a = __fadd_rn(of_lane(products[0]), bias[0]), b = __fadd_rn(of_lane(products[1]), bias[1]);
     if (lane < ROWS && first + lane < in.rows) finish(first + lane, a, b);
   }
 }
@@ -140,44 +139,50 @@ __device__ __forceinline__ int warp_number() { return (int)blockIdx.x * DECODE_W
 
 /* ---- the operations ---- */
 
-/* x[r] = table[last token of r], zeros where that is no row of the table. A block a sequence. */
-template <class T>
-__global__ void decode_embedding_kernel(T *x, const T *table, int vocab, int dim, const int32_t *tokens,
-                                        const int32_t *lengths, int capacity) {
-  const int64_t row = blockIdx.x;
-  const int32_t length = lengths[row];
-  const int32_t token = length > 0 ? tokens[row * capacity + (length - 1) % capacity] : -1;
-  const bool known = token >= 0 && token < vocab;
-  for (int i = (int)threadIdx.x * VECTOR<T>; i < dim; i += (int)blockDim.x * VECTOR<T>)
-    store_pack(x + row * dim + i, fetch<VECTOR<T>>(table + (int64_t)(known ? token : 0) * dim + i, known));
-}
-
-/* A layer's cache as kernels take it. */
-template <class T> struct Cache {
-  T *k, *v;
-  int capacity, kv_heads, head_dim;
-  __device__ int64_t at(int64_t slot, int position, int head) const {
-    return ((slot * capacity + position) * kv_heads + head) * head_dim;
-  }
+template <class T> struct DecodeEmbedding {
+  T *x;
+  const T *table, *places; /* places NULL: there are none */
+  const int32_t *tokens, *lengths, *positions;
+  int vocab, place_count, dim, capacity;
+  float scale;
 };
 
-/* q, k, v = W (norm_weight * x * rstd(x)), q and k rotated. A warp owns the rows i and i + D/2 of a head, a rotation's
- * pair. Heads of w: H of queries, G of keys, G of values. */
-template <class T, int ROWS>
+/* x[r] = scale * table[last token of r] + places[position[r]], with zeros for what is no row of its matrix. A block a
+ * sequence. */
+template <class T> __global__ void decode_embedding_kernel(DecodeEmbedding<T> p) {
+  constexpr int N = VECTOR<T>;
+  const int64_t row = blockIdx.x;
+  const int32_t length = p.lengths[row], position = p.places ? p.positions[row] : -1;
+  const int32_t token = length > 0 ? p.tokens[row * p.capacity + (length - 1) % p.capacity] : -1;
+  const bool known = token >= 0 && token < p.vocab, placed = position >= 0 && position < p.place_count;
+  const T *const from = p.table + (int64_t)(known ? token : 0) * p.dim;
+  const T *const place = placed ? p.places + (int64_t)position * p.dim : from;
+  for (int i = (int)threadIdx.x * N; i < p.dim; i += (int)blockDim.x * N) {
+    const Pack<T, N> a = fetch<N>(from + i, known), b = fetch<N>(place + i, placed);
+    float x[N];
+#pragma unroll
+    for (int j = 0; j < N; j++) x[j] = fmaf(p.scale, number(a, j), number(b, j));
+    store<N>(p.x + row * p.dim + i, x);
+  }
+}
+
+/* q, k, v = W n + b, q and k rotated where there is a table of angles. A warp owns the rows i and i + D/2 of a head, a
+ * rotation's pair. Heads of w: H of queries, G of keys, G of values. */
+template <class T, int ROWS, bool NORM>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
-    decode_qkv_kernel(T *q, Cache<T> cache, DecodeInput<T> in, const T *w, int heads, const float *table,
+    decode_qkv_kernel(T *q, Cache<T> cache, DecodeInput<T> in, DecodeLayer<T> layer, int heads, const float *table,
                       const int32_t *positions) {
   const int half = cache.head_dim / 2, head = warp_number() / half, i = warp_number() % half;
   if (head >= heads + 2 * cache.kv_heads) return;
   const int64_t low = (int64_t)head * cache.head_dim + i;
-  normalized_pair<ROWS>(w, low, low + half, in, [&](int row, float a, float b) {
+  output_pair<NORM, ROWS>(layer, low, low + half, in, [&](int row, float a, float b) {
     const int position = positions[row];
     if (position < 0 || position >= cache.capacity) return;
     T *to;
     if (head < heads) to = q + ((int64_t)row * heads + head) * cache.head_dim;
     else if (head < heads + cache.kv_heads) to = cache.k + cache.at(row, position, head - heads);
     else to = cache.v + cache.at(row, position, head - heads - cache.kv_heads);
-    if (head < heads + cache.kv_heads) {
+    if (table && head < heads + cache.kv_heads) {
       const float *angle = table + ((int64_t)position * half + i) * 2;
       const float turned = fmaf(-b, angle[1], a * angle[0]);
       b = fmaf(a, angle[1], b * angle[0]);
@@ -188,285 +193,180 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
   });
 }
 
-/* h = silu(gate) * up of W (norm_weight * x * rstd(x)). A warp owns the rows i (gate) and F + i (up). */
-template <class T, int ROWS>
+__device__ __forceinline__ float decode_sigmoid(float u) { return 1.0f / __fadd_rn(1.0f, expf(-u)); }
+
+/* act(u): kernels/mlp.cuh. */
+__device__ __forceinline__ float activate(Activation activation, float u) {
+  switch (activation) {
+  case ACTIVATION_SILU: return u * decode_sigmoid(u);
+  case ACTIVATION_GELU: return u * (0.5f * __fadd_rn(1.0f, erff(ROOT_HALF * u)));
+  case ACTIVATION_GELU_TANH: return u * decode_sigmoid(GELU_2K * __fadd_rn(u, GELU_C * u * u * u));
+  case ACTIVATION_RELU: break;
+  }
+  return u <= 0 ? 0.0f : u; /* NaN stays */
+}
+
+/* h = act(u), or act(gate) * up, with u = W n + b. A warp owns the rows i (gate) and F + i (up), or 2i and 2i + 1. */
+template <class T, int ROWS, bool NORM>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
-    decode_mlp_kernel(T *h, DecodeInput<T> in, const T *w, int ffn) {
+    decode_mlp_kernel(T *h, DecodeInput<T> in, DecodeLayer<T> layer, MlpShape mlp) {
   const int i = warp_number();
-  if (i >= ffn) return;
-  normalized_pair<ROWS>(w, i, (int64_t)ffn + i, in, [&](int row, float gate, float up) {
-    const float sigmoid = 1.0f / __fadd_rn(1.0f, expf(-gate));
-    h[(int64_t)row * ffn + i] = from_float<T>(gate * sigmoid * up);
+  if (i >= (mlp.gated ? mlp.ffn : mlp.ffn / 2)) return;
+  const int64_t low = mlp.gated ? i : 2 * (int64_t)i, high = mlp.gated ? (int64_t)mlp.ffn + i : low + 1;
+  output_pair<NORM, ROWS>(layer, low, high, in, [&](int row, float a, float b) {
+    T *const to = h + (int64_t)row * mlp.ffn + low;
+    a = activate(mlp.activation, a);
+    to[0] = from_float<T>(mlp.gated ? a * b : a);
+    if (!mlp.gated) to[1] = from_float<T>(activate(mlp.activation, b));
   });
 }
 
-/* logits[r][m] = W (norm_weight * x * rstd(x)). A warp owns the rows 2i and 2i + 1. */
-template <class T, int ROWS>
+/* out[r][m] = W n + b. A warp owns the rows 2i and 2i + 1. */
+template <class T, class Out, int ROWS, bool NORM>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
-    decode_logits_kernel(float *logits, DecodeInput<T> in, const T *w, int vocab) {
-  const int64_t low = 2 * (int64_t)warp_number(), high = low + 1 < vocab ? low + 1 : low;
-  if (low >= vocab) return;
-  normalized_pair<ROWS>(w, low, high, in, [&](int row, float a, float b) {
-    logits[(int64_t)row * vocab + low] = a;
-    if (high > low) logits[(int64_t)row * vocab + high] = b;
+    decode_pairs_kernel(Out *out, DecodeInput<T> in, DecodeLayer<T> layer, int outputs) {
+  const int64_t low = 2 * (int64_t)warp_number(), high = low + 1 < outputs ? low + 1 : low;
+  if (low >= outputs) return;
+  output_pair<NORM, ROWS>(layer, low, high, in, [&](int row, float a, float b) {
+    out[(int64_t)row * outputs + low] = from_float<Out>(a);
+    if (high > low) out[(int64_t)row * outputs + high] = from_float<Out>(b);
   });
 }
 
-/* x[r][m] += sum_k w[m][k] in[r][k]. A warp owns one row of w: there are few, of great length. */
-template <class T, int ROWS>
+/* out[r][m] = W in + b, ADD: out += W in + b. A warp owns one row of w: there are few, of great length. */
+template <class T, int ROWS, bool ADD>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
-    decode_residual_kernel(T *x, DecodeInput<T> in, const T *w, int outputs) {
+    decode_single_kernel(T *out, DecodeInput<T> in, DecodeLayer<T> layer, int outputs) {
   const int m = warp_number(), lane = (int)threadIdx.x % 32;
   if (m >= outputs) return;
-  const T *const weights[1] = {w + (int64_t)m * in.depth};
+  const T *const weights[1] = {layer.w + (int64_t)m * in.depth};
+  const float bias = layer.bias_of(m);
   for (int first = 0; first < in.rows; first += ROWS) {
     float products[1][ROWS];
     warp_products<false>(products, weights, in, first);
-    const float product = of_lane(products[0]);
+    const float y = __fadd_rn(of_lane(products[0]), bias);
     if (lane >= ROWS || first + lane >= in.rows) continue;
-    T *to = x + (int64_t)(first + lane) * outputs + m;
-    *to = from_float<T>(to_float(*to) + product);
+    T *to = out + (int64_t)(first + lane) * outputs + m;
+    *to = from_float<T>(ADD ? to_float(*to) + y : y);
   }
 }
 
-/* ---- attention ---- */
-
-constexpr int ATTENTION_WARPS = 16;
-constexpr int ATTENTION_BATCH = 4; /* keys, and values with them, that a lane asks for together */
-
-/* The running state of a softmax over keys (Milakov & Gimelshein 2018): the weighted sum of values, of which a lane has
- * N numbers, its weight, and the largest score so far, which both are relative to. Scores are in units of log2. */
-template <int N> struct KeySoftmax {
-  float value[N] = {}, weight = 0, max = -INFINITY;
-};
-
-/* What to subtract from scores: 0 while none is above -inf, so that they give exp2(-inf) = 0 and not NaN. */
-__device__ __forceinline__ float shift_of(float max) { return max == -INFINITY ? 0.0f : max; }
-
-/* Brings the state to a maximum that is not smaller. */
-template <int N> __device__ __forceinline__ void raise(KeySoftmax<N> &state, float max) {
-  const float shrink = exp2_approx(state.max - shift_of(max));
-  state.max = max;
-  state.weight *= shrink;
-#pragma unroll
-  for (int i = 0; i < N; i++) state.value[i] *= shrink;
-}
-
-/* The state over the keys of this lane and of the one `offset` away. */
-template <int N> __device__ __forceinline__ void merge(KeySoftmax<N> &a, int offset) {
-  const float b_max = __shfl_xor_sync(0xFFFFFFFFu, a.max, offset), max = fmaxf(a.max, b_max), shift = shift_of(max);
-  const float shrink_a = exp2_approx(a.max - shift), shrink_b = exp2_approx(b_max - shift);
-  a.max = max;
-  a.weight = fmaf(a.weight, shrink_a, __shfl_xor_sync(0xFFFFFFFFu, a.weight, offset) * shrink_b);
-#pragma unroll
-  for (int i = 0; i < N; i++)
-    a.value[i] = fmaf(a.value[i], shrink_a, __shfl_xor_sync(0xFFFFFFFFu, a.value[i], offset) * shrink_b);
-}
-
-/* Of `count` keys, those that this lane takes part in: every WORKERS-th from its own on. `from`: where in the cache its
- * pack of the first key lies; not `inside`: behind the end of the head. */
-template <int LANES, class T, int N>
-__device__ __forceinline__ KeySoftmax<N> attend(const Cache<T> &cache, const Pack<T, N> &query, int64_t from,
-                                                bool inside, int count, float scale) {
-  constexpr int WORKERS = ATTENTION_WARPS * (32 / LANES);
-  const int64_t stride = (int64_t)cache.kv_heads * cache.head_dim;
-  KeySoftmax<N> state;
-  for (int first = 0; first < count; first += WORKERS * ATTENTION_BATCH) {
-    const int mine = first + (int)threadIdx.x / LANES;
-    Pack<T, N> k[ATTENTION_BATCH], v[ATTENTION_BATCH];
-    float score[ATTENTION_BATCH], max = state.max;
-#pragma unroll
-    for (int b = 0; b < ATTENTION_BATCH; b++) {
-      const int key = mine + b * WORKERS;
-      k[b] = fetch<N>(cache.k + from + key * stride, key < count && inside);
-      v[b] = fetch<N>(cache.v + from + key * stride, key < count && inside);
-    }
-#pragma unroll
-    for (int b = 0; b < ATTENTION_BATCH; b++) {
-      float sum = 0;
-#pragma unroll
-      for (int i = 0; i < N; i++) sum = fmaf(number(query, i), number(k[b], i), sum);
-#pragma unroll
-      for (int offset = LANES / 2; offset; offset /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
-      score[b] = mine + b * WORKERS < count ? sum * scale : -INFINITY;
-      max = fmaxf(max, score[b]);
-    }
-    raise(state, max);
-#pragma unroll
-    for (int b = 0; b < ATTENTION_BATCH; b++) {
-      const float p = exp2_approx(score[b] - shift_of(max));
-      state.weight += p;
-#pragma unroll
-      for (int i = 0; i < N; i++) state.value[i] = fmaf(p, number(v[b], i), state.value[i]);
-    }
-  }
-  return state;
-}
-
-/* out[r][h] = softmax(scale * q K^T) V over the cache positions 0 .. position[r]. A block for each sequence and query
- * head; the heads of a group read the same keys at the same time, from L2. LANES lanes share a key, each with a pack of
- * its numbers; such a group of lanes takes every WORKERS-th key. The states are merged first inside the warp, then over
- * the warps in rising order. */
-template <class T, int LANES>
-__global__ void __launch_bounds__(32 * ATTENTION_WARPS, 2)
-    decode_attention_kernel(T *out, const T *q, Cache<T> cache, const int32_t *positions, int heads, float scale) {
-  constexpr int N = VECTOR<T>;
-  __shared__ float values[ATTENTION_WARPS][HEAD_DIM_MAX], weights[ATTENTION_WARPS], maxima[ATTENTION_WARPS];
-  const int64_t row = (int)blockIdx.x / heads;
-  const int head = (int)blockIdx.x % heads, group = head / (heads / cache.kv_heads), dim = cache.head_dim;
-  const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, at = lane % LANES * N;
-  const int position = positions[row], count = position < cache.capacity ? position + 1 : cache.capacity;
-  const Pack<T, N> query = fetch<N>(q + (int64_t)blockIdx.x * dim + at, at < dim);
-  KeySoftmax<N> state = attend<LANES>(cache, query, cache.at(row, 0, group) + at, at < dim, count, scale);
-#pragma unroll
-  for (int offset = LANES; offset < 32; offset *= 2) merge(state, offset);
-  if (lane == 0) weights[warp] = state.weight, maxima[warp] = state.max;
-  if (lane < LANES && at < dim) {
-#pragma unroll
-    for (int i = 0; i < N; i++) values[warp][at + i] = state.value[i];
-  }
-  __syncthreads();
-  float max = -INFINITY;
-#pragma unroll
-  for (int j = 0; j < ATTENTION_WARPS; j++) max = fmaxf(max, maxima[j]);
-  for (int d = (int)threadIdx.x; d < dim; d += (int)blockDim.x) {
-    float value = 0, weight = 0;
-#pragma unroll
-    for (int j = 0; j < ATTENTION_WARPS; j++) {
-      const float shrink = exp2_approx(maxima[j] - shift_of(max));
-      weight = fmaf(weights[j], shrink, weight);
-      value = fmaf(values[j][d], shrink, value);
-    }
-    out[(int64_t)blockIdx.x * dim + d] = from_float<T>(count > 0 ? value / weight : 0.0f);
-  }
-}
-
-/* ---- prefill ---- */
-
-/* A View of one sequence as kernels take it. */
-template <class T> struct Rows {
-  const T *data;
-  int64_t row, head;
-};
-
-/* `count` packs of keys, or of values in the blocks with y = 1, from views into the cache. */
-template <class T>
-__global__ void cache_store_kernel(Cache<T> cache, int64_t slot, int position, Rows<T> k, Rows<T> v, int64_t count) {
-  const int64_t pack = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  const int packs = cache.head_dim / VECTOR<T>;
-  const int i = (int)(pack % packs) * VECTOR<T>, head = (int)(pack / packs % cache.kv_heads);
-  const int t = (int)(pack / packs / cache.kv_heads);
-  if (pack >= count) return;
-  const Rows<T> from = blockIdx.y ? v : k;
-  T *to = (blockIdx.y ? cache.v : cache.k) + cache.at(slot, position + t, head) + i;
-  store_pack(to, load_pack<VECTOR<T>>(from.data + t * from.row + head * from.head + i));
-}
-
-template <class T> Cache<T> cache_of(const KvCache *cache) {
-  return {static_cast<T *>(cache->k), static_cast<T *>(cache->v), cache->capacity, cache->kv_heads, cache->head_dim};
-}
-
-/* Calls f(T(), ROWS, input, weights) for products of `x` with rows of `w`; ROWS as a constant: one sequence or several
- * at once. */
-template <class F>
-void with_product(Context *c, const char *operation, const void *x, const float *norm_weight, float eps,
-                  const Parameters *params, Matrix w, int rows, F f) {
+/* Calls f(T(), ROWS, NORM, input, layer) for products of `x` with rows of a layer. ROWS: one sequence or several at
+ * once; NORM: whether there is a norm, which is RMSNorm. Both are constants. */
+template <bool NORM, class F>
+void with_product(Context *c, const char *operation, const void *x, const Norm *norm, const Parameters *params,
+                  Linear layer, int rows, F f) {
   if (c->error.code || rows < 1) return;
   with_element(c, [&](auto e) {
     using T = decltype(e);
-    const T *weights = compute_matrix<T>(params, w);
-    const DecodeInput<T> input = {static_cast<const T *>(x), norm_weight, eps, rows, w.cols};
-    require_alignment(c, operation, {w.cols}, {x, norm_weight, weights});
-    if (rows == 1) f(e, std::integral_constant<int, 1>(), input, weights);
-    else f(e, std::integral_constant<int, DECODE_ROWS>(), input, weights);
+    DecodeInput<T> input = {static_cast<const T *>(x), NULL, 0, rows, layer.weight.cols};
+    if (NORM) input.norm_weight = norm->weight, input.eps = norm->eps;
+    DecodeLayer<T> weights = {compute_matrix<T>(params, layer.weight), NULL};
+    if (layer.bias.rows) weights.bias = compute_matrix<T>(params, layer.bias);
+    require_alignment(c, operation, {input.depth}, {x, input.norm_weight, weights.w});
+    const std::bool_constant<NORM> normed;
+    if (rows == 1) f(e, std::integral_constant<int, 1>(), normed, input, weights);
+    else f(e, std::integral_constant<int, DECODE_ROWS>(), normed, input, weights);
   });
 }
 
-/* A warp for each of `count` outputs. */
+/* A warp for each of `count` pieces of work. */
 unsigned decode_blocks(int64_t count) { return (unsigned)divide_up(count, DECODE_WARPS); }
 
 } // namespace
 
-void cuda_decode_embedding(Context *c, void *x, const Parameters *params, Matrix table, const Sequences *s) {
+void cuda_decode_embedding(Context *c, void *x, const Parameters *params, const Embedding *e, const Sequences *s) {
   with_element(
       c,
-      [&](auto e) {
-        using T = decltype(e);
-        const T *rows = compute_matrix<T>(params, table);
-        require_alignment(c, "decode_embedding", {table.cols}, {x, rows});
-        launch(c, "decode_embedding", decode_embedding_kernel<T>, (unsigned)s->rows, 128, 0, x, rows, table.rows,
-               table.cols, s->tokens, s->lengths, s->capacity);
+      [&](auto element) {
+        using T = decltype(element);
+        DecodeEmbedding<T> p = {};
+        p.x = (T *)x, p.table = compute_matrix<T>(params, e->table), p.scale = e->scale;
+        if (e->places.rows) p.places = compute_matrix<T>(params, e->places);
+        p.tokens = s->tokens, p.lengths = s->lengths, p.positions = s->positions, p.capacity = s->capacity;
+        p.vocab = e->table.rows, p.place_count = e->places.rows, p.dim = e->table.cols;
+        require_alignment(c, "decode_embedding", {p.dim}, {x, p.table, p.places});
+        launch(c, "decode_embedding", decode_embedding_kernel<T>, (unsigned)s->rows, 128, 0, p);
       });
 }
 
-void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
-                     const Parameters *params, Matrix w, const Rope *rope, const Sequences *s) {
+void cuda_decode_norm(Context *c, void *y, const void *x, const Norm *norm, int rows, int dim) {
+  NormForward p = residual_arguments(NULL, x, NULL, rows, 1, dim, NULL);
+  p.y = y;
+  launch_norm(c, "decode_norm", p, norm);
+}
+
+/* with_product() of norm(x): a LayerNorm is done at once. */
+template <class F>
+static void with_normalized(Context *c, const char *operation, const void *x, const Norm *norm,
+                            const Parameters *params, Linear layer, int rows, F f) {
+  if (norm && norm->kind == NORM_LAYER) {
+    const int dim = layer.weight.cols;
+    void *y = scratch(c, (size_t)rows * (size_t)dim * dtype_bytes(c->dtype));
+    cuda_decode_norm(c, y, x, norm, rows, dim);
+    x = y, norm = NULL;
+  }
+  if (norm) with_product<true>(c, operation, x, norm, params, layer, rows, f);
+  else with_product<false>(c, operation, x, NULL, params, layer, rows, f);
+}
+
+void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const Norm *norm,
+                     const Parameters *params, Linear layer, const Rope *rope, const Sequences *s) {
   const char *const name = "decode_qkv";
-  const int heads = w.rows / cache->head_dim - 2 * cache->kv_heads;
-  with_product(c, name, x, norm_weight, eps, params, w, s->rows, [&](auto e, auto rows, auto in, auto weights) {
+  const int outputs = layer.weight.rows, heads = outputs / cache->head_dim - 2 * cache->kv_heads;
+  const auto run = [&](auto e, auto rows, auto normed, auto in, auto weights) {
     using T = decltype(e);
-    launch(c, name, decode_qkv_kernel<T, rows>, decode_blocks(w.rows / 2), 32 * DECODE_WARPS, 0, q, cache_of<T>(cache),
-           in, weights, heads, rope->table, s->positions);
-  });
+    launch(c, name, decode_qkv_kernel<T, rows, normed>, decode_blocks(outputs / 2), 32 * DECODE_WARPS, 0, q,
+           cache_of<T>(cache), in, weights, heads, rope ? rope->table : NULL, s->positions);
+  };
+  with_normalized(c, name, x, norm, params, layer, s->rows, run);
 }
 
-void cuda_decode_attention(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
-                           const Sequences *s) {
-  const int dim = cache->head_dim;
-  if (!check_head_size(c, dim)) return;
-  require_alignment(c, "decode_attention", {dim}, {q, cache->k, cache->v});
-  with_element(c, [&](auto e) {
-    using T = decltype(e);
-    const int packs = dim / VECTOR<T>;
-    auto kernel = decode_attention_kernel<T, 8>;
-    if (packs > 8) kernel = decode_attention_kernel<T, 16>;
-    if constexpr (sizeof(T) == 4)
-      if (packs > 16) kernel = decode_attention_kernel<T, 32>;
-    launch(c, "decode_attention", kernel, (unsigned)(s->rows * heads), 32 * ATTENTION_WARPS, 0, out, q,
-           cache_of<T>(cache), s->positions, heads, scale * LOG2_E);
-  });
-}
-
-void cuda_decode_residual(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s) {
+void cuda_decode_residual(Context *c, void *x, const void *in, const Parameters *params, Linear layer,
+                          const Sequences *s) {
   const char *const name = "decode_residual";
-  with_product(c, name, in, NULL, 0, params, w, s->rows, [&](auto e, auto rows, auto input, auto weights) {
-    launch(c, name, decode_residual_kernel<decltype(e), rows>, decode_blocks(w.rows), 32 * DECODE_WARPS, 0, x, input,
-           weights, w.rows);
-  });
+  const int outputs = layer.weight.rows;
+  const auto run = [&](auto e, auto rows, auto, auto input, auto weights) {
+    launch(c, name, decode_single_kernel<decltype(e), rows, true>, decode_blocks(outputs), 32 * DECODE_WARPS, 0, x,
+           input, weights, outputs);
+  };
+  with_product<false>(c, name, in, NULL, params, layer, s->rows, run);
 }
 
-void cuda_decode_mlp(Context *c, void *h, const void *x, const float *norm_weight, float eps, const Parameters *params,
-                     Matrix w, const Sequences *s) {
-  const char *const name = "decode_mlp";
-  with_product(c, name, x, norm_weight, eps, params, w, s->rows, [&](auto e, auto rows, auto in, auto weights) {
-    launch(c, name, decode_mlp_kernel<decltype(e), rows>, decode_blocks(w.rows / 2), 32 * DECODE_WARPS, 0, h, in,
-           weights, w.rows / 2);
-  });
-}
-
-void cuda_decode_logits(Context *c, float *logits, const void *x, const float *norm_weight, float eps,
-                        const Parameters *params, Matrix w, int vocab, int rows) {
-  const char *const name = "decode_logits";
-  with_product(c, name, x, norm_weight, eps, params, w, rows, [&](auto e, auto several, auto in, auto weights) {
-    launch(c, name, decode_logits_kernel<decltype(e), several>, decode_blocks(divide_up(vocab, 2)), 32 * DECODE_WARPS,
-           0, logits, in, weights, vocab);
-  });
-}
-
-void cuda_cache_store(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length) {
-  const int room = cache->capacity - position;
-  if (length > room) length = room;
-  if (slot < 0 || position < 0 || length < 1) return;
-  require_alignment(c, "cache_store", {cache->head_dim, k.row, k.head, v.row, v.head},
-                    {cache->k, cache->v, k.data, v.data});
-  with_element(c, [&](auto e) {
+void cuda_decode_linear(Context *c, void *out, const void *x, const Norm *norm, const Parameters *params, Linear layer,
+                        const Sequences *s) {
+  const char *const name = "decode_linear";
+  const int outputs = layer.weight.rows;
+  const auto run = [&](auto e, auto rows, auto normed, auto in, auto weights) {
     using T = decltype(e);
-    const Rows<T> keys = {static_cast<const T *>(k.data), k.row, k.head};
-    const Rows<T> values = {static_cast<const T *>(v.data), v.row, v.head};
-    const int64_t packs = (int64_t)length * cache->kv_heads * (cache->head_dim / VECTOR<T>);
-    launch(c, "cache_store", cache_store_kernel<T>, dim3((unsigned)divide_up(packs, 256), 2), 256, 0,
-           cache_of<T>(cache), slot, position, keys, values, packs);
-  });
+    if constexpr (normed)
+      launch(c, name, decode_pairs_kernel<T, T, rows, true>, decode_blocks(divide_up(outputs, 2)), 32 * DECODE_WARPS, 0,
+             out, in, weights, outputs);
+    else
+      launch(c, name, decode_single_kernel<T, rows, false>, decode_blocks(outputs), 32 * DECODE_WARPS, 0, out, in,
+             weights, outputs);
+  };
+  with_normalized(c, name, x, norm, params, layer, s->rows, run);
+}
+
+void cuda_decode_mlp(Context *c, void *h, const void *x, const Norm *norm, const Parameters *params, Linear layer,
+                     const MlpShape *mlp, const Sequences *s) {
+  const char *const name = "decode_mlp";
+  const auto run = [&](auto e, auto rows, auto normed, auto in, auto weights) {
+    launch(c, name, decode_mlp_kernel<decltype(e), rows, normed>, decode_blocks(layer.weight.rows / 2),
+           32 * DECODE_WARPS, 0, h, in, weights, *mlp);
+  };
+  with_normalized(c, name, x, norm, params, layer, s->rows, run);
+}
+
+void cuda_decode_logits(Context *c, float *logits, const void *x, const Norm *norm, const Parameters *params,
+                        Linear layer, int vocab, int rows) {
+  const char *const name = "decode_logits";
+  const auto run = [&](auto e, auto several, auto normed, auto in, auto weights) {
+    launch(c, name, decode_pairs_kernel<decltype(e), float, several, normed>, decode_blocks(divide_up(vocab, 2)),
+           32 * DECODE_WARPS, 0, logits, in, weights, vocab);
+  };
+  with_normalized(c, name, x, norm, params, layer, rows, run);
 }
 
 #endif

@@ -1,7 +1,9 @@
 /* Token embedding.
  *
- *   embedding            out[n] = dropout(table[tokens[n]])            out [B*T][C], tokens [B*T], table [rows][C]
- *   embedding_backward   dtable[v] (+)= sum of dropout(dx[n]) over the n with token v, in rising n    dx [B*T][C]
+ *   embedding            out[n] = dropout(scale * table[tokens[n]] + places[position of n])
+ *   embedding_backward   dtable[v] (+)= scale * sum of dropout(dx[n]) over the n with token v, in rising n
+ *
+ *   out, dx [B*T][C], tokens [B*T], table [rows][C], places [positions][C]
  *
  * Dropout: element e = t*C + c of sequence s draws word e % 4 of philox(seed, e/4, site, step in progress, s).
  *
@@ -22,16 +24,29 @@ constexpr int EMBED_BLOCK = 256, EMBED_WARPS = EMBED_BLOCK / 32;
 constexpr int EMBED_SLICE = 32; /* one place for each lane that fetches positions */
 constexpr int EMBED_AHEAD = 8;  /* vectors in flight */
 
-template <class T>
-__global__ void __launch_bounds__(EMBED_BLOCK) embed_tokens(T *out, const T *table, const int32_t *tokens, int64_t rows,
-                                                            int length, int dim, bool drop, DropoutMask mask) {
+template <class T> struct EmbedForward {
+  T *out;
+  const T *table, *places; /* places NULL: there are none */
+  const int32_t *tokens, *positions;
+  int64_t rows;
+  int length, dim;
+  float scale;
+  bool drop;
+  DropoutMask mask;
+};
+
+template <class T> __global__ void __launch_bounds__(EMBED_BLOCK) embed_tokens(EmbedForward<T> p) {
   constexpr int N = VECTOR<T>;
-  for (Walk at(blockIdx.x * EMBED_BLOCK + threadIdx.x, gridDim.x * EMBED_BLOCK, dim / N); at.row < rows; at.next()) {
-    float x[N];
-    load<N>(x, table + (int64_t)tokens[at.row] * dim + at.col * N);
-    const int n = (int)at.row;
-    if (drop) apply_dropout<N>(x, mask, n / length, (int64_t)(n % length) * dim + at.col * N);
-    store<N>(out + at.row * dim + at.col * N, x);
+  const unsigned thread = blockIdx.x * EMBED_BLOCK + threadIdx.x;
+  for (Walk at(thread, gridDim.x * EMBED_BLOCK, p.dim / N); at.row < p.rows; at.next()) {
+    float x[N], place[N] = {};
+    const int n = (int)at.row, channel = at.col * N;
+    load<N>(x, p.table + (int64_t)p.tokens[n] * p.dim + channel);
+    if (p.places) load<N>(place, p.places + (int64_t)(p.positions ? p.positions[n] : n % p.length) * p.dim + channel);
+#pragma unroll
+    for (int j = 0; j < N; j++) x[j] = fmaf(p.scale, x[j], place[j]);
+    if (p.drop) apply_dropout<N>(x, p.mask, n / p.length, (int64_t)(n % p.length) * p.dim + channel);
+    store<N>(p.out + at.row * p.dim + channel, x);
   }
 }
 
@@ -42,6 +57,7 @@ struct EmbedBackward {
   const void *dx;
   const int32_t *offsets, *order;
   int vocab, table_rows, positions, length, dim, slices;
+  float scale;
   bool accumulate, drop;
   DropoutMask mask;
 };
@@ -60,14 +76,12 @@ __device__ __forceinline__ int token_at(const int32_t *offsets, int vocab, int p
   return low;
 }
 
-/* to += sum or to = sum, in fp32 */
-template <int N> __device__ __forceinline__ void deliver(float *to, float (&sum)[N], bool accumulate) {
-  if (accumulate) {
-    float before[N];
-    load<N>(before, to);
+/* to += scale * sum or to = scale * sum, in fp32 */
+template <int N> __device__ __forceinline__ void deliver(float *to, float (&sum)[N], float scale, bool accumulate) {
+  float before[N] = {};
+  if (accumulate) load<N>(before, to);
 #pragma unroll
-    for (int j = 0; j < N; j++) sum[j] += before[j];
-  }
+  for (int j = 0; j < N; j++) sum[j] = fmaf(scale, sum[j], before[j]);
   store<N>(to, sum);
 }
 
@@ -97,7 +111,7 @@ __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int
   if (channel == 0 && active) p.entered[slice] = entered && stop <= end ? v : -1;
   float *to = entered ? p.partial + (int64_t)slice * 2 * p.dim : p.dtable + (int64_t)v * p.dim;
   if (!entered && stop > end) to = p.partial + ((int64_t)slice * 2 + 1) * p.dim;
-  bool accumulate = p.accumulate && !entered && stop <= end;
+  bool whole = !entered && stop <= end; /* for the table, not a partial sum */
   float sum[N] = {};
   for (int first = begin; first < end; first += EMBED_AHEAD) {
     Pack<T, N> ahead[EMBED_AHEAD];
@@ -112,13 +126,13 @@ __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int
     for (int i = 0; i < EMBED_AHEAD; i++) {
       if (first + i >= end || !active) continue;
       if (first + i == stop) { /* the next token that occurs */
-        deliver<N>(to + channel, sum, accumulate);
+        deliver<N>(to + channel, sum, whole ? p.scale : 1.0f, whole && p.accumulate);
 #pragma unroll
         for (int j = 0; j < N; j++) sum[j] = 0;
         do stop = p.offsets[++v + 1];
         while (stop == first + i);
-        to = stop <= end ? p.dtable + (int64_t)v * p.dim : p.partial + ((int64_t)slice * 2 + 1) * p.dim;
-        accumulate = p.accumulate && stop <= end;
+        whole = stop <= end;
+        to = whole ? p.dtable + (int64_t)v * p.dim : p.partial + ((int64_t)slice * 2 + 1) * p.dim;
       }
       float x[N];
       unpack(x, ahead[i]);
@@ -128,7 +142,7 @@ __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int
       for (int j = 0; j < N; j++) sum[j] += x[j];
     }
   }
-  if (active) deliver<N>(to + channel, sum, accumulate);
+  if (active) deliver<N>(to + channel, sum, whole ? p.scale : 1.0f, whole && p.accumulate);
 }
 
 /* `slice_blocks` blocks sum slices, a warp for every slice and 32 vectors of channels; the others clear rows. */
@@ -172,29 +186,33 @@ __global__ void __launch_bounds__(EMBED_BLOCK) embed_join(EmbedBackward p) {
 #pragma unroll
     for (int j = 0; j < N; j++) sum[j] += number(part[w][lane], j);
   }
-  deliver<N>(p.dtable + (int64_t)v * p.dim + channel, sum, p.accumulate);
+  deliver<N>(p.dtable + (int64_t)v * p.dim + channel, sum, p.scale, p.accumulate);
 }
 
 } // namespace
 
-void cuda_embedding(Context *c, void *out, const Parameters *params, Matrix table, const int32_t *tokens, int batch,
-                    int length, const Dropout *dropout) {
-  const int dim = table.cols;
-  const int64_t rows = (int64_t)batch * length;
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
-    const T *from = compute_matrix<T>(params, table);
-    require_alignment(c, "embedding", {dim}, {out, from});
-    launch(c, "embedding", embed_tokens<T>, loop_grid(c, divide_up(rows * (dim / VECTOR<T>), EMBED_BLOCK), 16),
-           EMBED_BLOCK, 0, (T *)out, from, tokens, rows, length, dim, dropout_active(dropout), dropout_mask(dropout));
-  });
+void cuda_embedding(Context *c, void *out, const Parameters *params, const Embedding *e, const int32_t *tokens,
+                    int batch, int length, const Dropout *dropout) {
+  with_element(
+      c,
+      [&](auto element) {
+        using T = decltype(element);
+        EmbedForward<T> p = {};
+        p.out = (T *)out, p.table = compute_matrix<T>(params, e->table), p.tokens = tokens, p.positions = e->positions;
+        if (e->places.rows) p.places = compute_matrix<T>(params, e->places);
+        p.rows = (int64_t)batch * length, p.length = length, p.dim = e->table.cols, p.scale = e->scale;
+        p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
+        require_alignment(c, "embedding", {p.dim}, {out, p.table, p.places});
+        const dim3 grid = loop_grid(c, divide_up(p.rows * (p.dim / VECTOR<T>), EMBED_BLOCK), 16);
+        launch(c, "embedding", embed_tokens<T>, grid, EMBED_BLOCK, 0, p);
+      });
 }
 
-void cuda_embedding_backward(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
-                             const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
-                             bool accumulate) {
+void cuda_embedding_backward(Context *c, const Parameters *params, Matrix table, float scale, const void *dx,
+                             const int32_t *offsets, const int32_t *order, int vocab, int batch, int length,
+                             const Dropout *dropout, bool accumulate) {
   EmbedBackward p = {};
-  p.dtable = params->grad + table.offset;
+  p.dtable = params->grad + table.offset, p.scale = scale;
   p.dx = dx, p.offsets = offsets, p.order = order;
   p.vocab = vocab, p.table_rows = table.rows, p.positions = batch * length, p.length = length, p.dim = table.cols;
   p.slices = (int)divide_up(p.positions, EMBED_SLICE);

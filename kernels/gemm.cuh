@@ -1,8 +1,13 @@
 /* Matrix products by cuBLASLt, its only use. Row-major tensors are the transposes of cuBLASLt's column-major ones:
  *
- *   linear                  y [N][M] = x [N][K] W^T       D = op_T(W) x,   m = M, n = N, k = K
- *   linear_backward_input   dx [N][K] = dy [N][M] W       D = W dy,        m = K, n = N, k = M
- *   linear_backward_weight  dW [M][K] (+)= dy^T x, fp32   D = x op_T(dy),  m = K, n = M, k = N
+ *   linear                  y [N][M] = x [N][K] W^T + b   D = op_T(W) x + b,  m = M, n = N, k = K
+ *   linear_backward_input   dx [N][K] (+)= dy [N][M] W    D = W dy,           m = K, n = N, k = M
+ *   linear_backward_weight  dW [M][K] (+)= dy^T x, fp32   D = x op_T(dy),     m = K, n = M, k = N
+ *                           db [M] (+)= the sum of the rows of dy, fp32, by kernels/columns.cuh: the library's epilogue
+ *                           would write it in the type of dy
+ *
+ * b is added in fp32 by the product's epilogue. Its address is no part of a plan, which is shared by all matrices of a
+ * shape: it is set before every product, and a recording holds the one of its call.
  *
  * Products are summed in fp32 (fp32 inputs without TF32). A plan (descriptors and algorithm) is made once for every
  * combination of shape, strides, types and alignments, outside of recordings. The algorithm is the first of the
@@ -11,6 +16,7 @@
 #ifndef INKLING_KERNELS_GEMM_CUH
 #define INKLING_KERNELS_GEMM_CUH
 
+#include "kernels/columns.cuh"
 #include "kernels/cuda.cuh"
 
 #include <cublasLt.h>
@@ -91,7 +97,7 @@ enum { GEMM_WORKSPACE = 32 << 20, GEMM_CANDIDATES = 16, GEMM_REPEATS = 5 };
 
 /* What a plan depends on; all int64 so that it has no padding and is compared and printed as an array. */
 struct GemmKey {
-  int64_t transpose_a, transpose_b, m, n, k, lda, ldb, ldd, bytes_in, bytes_out, accumulate;
+  int64_t transpose_a, transpose_b, m, n, k, lda, ldb, ldd, bytes_in, bytes_out, accumulate, epilogue;
   int64_t align_a, align_b, align_d;
 };
 enum { GEMM_KEY_FIELDS = sizeof(GemmKey) / sizeof(int64_t) };
@@ -205,9 +211,11 @@ static bool describe(Context *c, GemmPlan *plan) {
   const GemmKey &k = plan->key;
   cudaDataType in = k.bytes_in == 2 ? CUDA_R_16BF : CUDA_R_32F, out = k.bytes_out == 2 ? CUDA_R_16BF : CUDA_R_32F;
   cublasOperation_t a = k.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, b = k.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)k.epilogue;
   if (!gemm_check(c, l.desc_create(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), &k) ||
       !gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a), &k) ||
-      !gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b), &k))
+      !gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b), &k) ||
+      !gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), &k))
     return false;
   uint64_t rows_a = (uint64_t)(k.transpose_a ? k.k : k.m), cols_a = (uint64_t)(k.transpose_a ? k.m : k.k);
   uint64_t rows_b = (uint64_t)(k.transpose_b ? k.n : k.k), cols_b = (uint64_t)(k.transpose_b ? k.k : k.n);
@@ -313,51 +321,70 @@ static bool choose_algorithm(Context *c, GemmPlan *plan, bool tune, const void *
   return !c->error.code;
 }
 
-/* d = a b, or += with key.accumulate; `tune`: as the context's autotune, when the plan has to be made. */
-static void gemm(Context *c, GemmKey key, bool tune, void *d, const void *a, const void *b) {
+/* d = a b, or += with key.accumulate; `bias` [m], when it is not NULL, is added to every column; `tune`: as the
+ * context's autotune, when the plan has to be made. */
+static void gemm(Context *c, GemmKey key, bool tune, void *d, const void *a, const void *b, const void *bias = NULL) {
   if (c->error.code || !key.m || !key.n) return;
   key.align_a = alignment_of(a), key.align_b = alignment_of(b), key.align_d = alignment_of(d);
+  key.epilogue = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   GemmPlan *plan = NULL;
   for (GemmPlan &made : c->gemm->plans)
     if (memcmp(&made.key, &key, sizeof key) == 0) plan = &made;
-  if (!plan) {
+  const bool made = plan != NULL;
+  if (!made) {
     c->gemm->plans.push_back(GemmPlan());
     plan = &c->gemm->plans.back();
     plan->key = key;
-    if (!describe(c, plan) || !choose_algorithm(c, plan, tune, a, b, d)) return;
+    if (!describe(c, plan)) return;
   }
+  const auto attribute = CUBLASLT_MATMUL_DESC_BIAS_POINTER;
+  if (bias && !gemm_check(c, c->gemm->library.desc_set(plan->desc, attribute, &bias, sizeof bias), &key)) return;
+  if (!made && !choose_algorithm(c, plan, tune, a, b, d)) return;
   gemm_check(c, multiply(c, *plan, &plan->algorithm, a, b, d), &plan->key);
 }
 
 /* ---- the operations ---- */
 
+/* NULL where the layer does not have it. */
 static const void *weights_of(Context *c, const Parameters *params, Matrix w) {
+  if (!w.rows) return NULL;
   return c->dtype == DTYPE_F32 ? (const void *)compute_matrix<float>(params, w) : compute_matrix<bf16>(params, w);
 }
 
-void cuda_linear(Context *c, void *y, const void *x, const Parameters *params, Matrix w, int rows) {
+void cuda_linear(Context *c, void *y, const void *x, const Parameters *params, Linear layer, int rows) {
+  const Matrix w = layer.weight;
+  const void *bias = weights_of(c, params, layer.bias);
+  require_alignment(c, "linear", {}, {bias});
   GemmKey key = {};
   key.transpose_a = 1;
   key.m = w.rows, key.n = rows, key.k = w.cols;
   key.lda = w.cols, key.ldb = w.cols, key.ldd = w.rows;
   key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
-  gemm(c, key, c->gemm->autotune, y, weights_of(c, params, w), x);
+  gemm(c, key, c->gemm->autotune, y, weights_of(c, params, w), x, bias);
 }
 
-void cuda_linear_backward_input(Context *c, void *dx, const void *dy, const Parameters *params, Matrix w, int rows) {
+void cuda_linear_backward_input(Context *c, void *dx, const void *dy, const Parameters *params, Linear layer, int rows,
+                                bool accumulate) {
+  const Matrix w = layer.weight;
   GemmKey key = {};
   key.m = w.cols, key.n = rows, key.k = w.rows;
   key.lda = w.cols, key.ldb = w.rows, key.ldd = w.cols;
   key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
+  key.accumulate = accumulate;
   gemm(c, key, c->gemm->autotune, dx, weights_of(c, params, w), dy);
 }
 
-void cuda_linear_backward_weight(Context *c, const Parameters *params, Matrix w, const void *dy, const void *x,
+/* Without rows the sums over them are 0. */
+static void clear_gradient(Context *c, const Parameters *params, Matrix w) {
+  const size_t bytes = (size_t)w.rows * (size_t)w.cols * sizeof(float);
+  if (!c->error.code && bytes)
+    check(c, cudaMemsetAsync(params->grad + w.offset, 0, bytes, c->stream), "weight gradient");
+}
+
+void cuda_linear_backward_weight(Context *c, const Parameters *params, Linear layer, const void *dy, const void *x,
                                  int rows, bool accumulate) {
-  float *grad = params->grad + w.offset;
-  if (c->error.code) return;
-  if (rows == 0 && !accumulate)
-    check(c, cudaMemsetAsync(grad, 0, (size_t)w.rows * (size_t)w.cols * sizeof(float), c->stream), "weight gradient");
+  const Matrix w = layer.weight;
+  if (rows == 0 && !accumulate) clear_gradient(c, params, w), clear_gradient(c, params, layer.bias);
   if (rows == 0) return;
   GemmKey key = {};
   key.transpose_b = 1;
@@ -365,7 +392,8 @@ void cuda_linear_backward_weight(Context *c, const Parameters *params, Matrix w,
   key.lda = w.cols, key.ldb = w.rows, key.ldd = w.cols;
   key.bytes_in = (int64_t)dtype_bytes(c->dtype), key.bytes_out = sizeof(float);
   key.accumulate = accumulate;
-  gemm(c, key, c->gemm->autotune, grad, x, dy);
+  gemm(c, key, c->gemm->autotune, params->grad + w.offset, x, dy);
+  if (layer.bias.rows) add_rows(c, "bias gradient", params->grad + layer.bias.offset, dy, rows, w.rows, accumulate);
 }
 
 namespace {

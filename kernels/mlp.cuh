@@ -1,9 +1,18 @@
-/* SwiGLU (Shazeer 2020), forward and backward. gate_up [N][2F]: gate, then up; h, dh [N][F].
+/* What follows the first product of an MLP, forward and backward. u [N][F], or gated (Shazeer 2020) [N][2F]: gate, then
+ * up; h, dh [N][F].
  *
- *   forward    h = gate * s * up,  s = sigmoid(gate)                          reads 2, writes 1 number per element of h
- *   backward   dgate = dh * up * s * (1 + gate * (1 - s)),  dup = dh * gate * s    reads 3, writes 2
+ *   forward    h = dropout(act(u))                 gated: h = dropout(act(gate) * up)
+ *   backward   d = dropout(dh):  du = d * act'(u)  gated: dgate = d * up * act'(gate),  dup = d * act(gate)
  *
- * Both only stream: every thread moves 16-byte vectors and nothing is kept. */
+ * With act(u) = u * phi(u), and act'(u) in terms of phi(u) (Activation in kernels.h):
+ *
+ *   SiLU       phi = sigmoid(u)                               act' = phi * (1 + u * (1 - phi))
+ *   GELU       phi = (1 + erf(u / sqrt 2)) / 2                act' = phi + u * exp(-u^2 / 2) / sqrt(2 pi)
+ *   GELU tanh  phi = sigmoid(2k (u + c u^3))                  act' = phi * (1 + u * (1 - phi) * 2k (1 + 3c u^2))
+ *   ReLU       phi = u > 0                                    act' = phi
+ *
+ * Both only stream: every thread moves 16-byte vectors and nothing is kept. Per number of h forward reads 1 and writes
+ * 1, backward reads 2 and writes 1; gated 2 and 1, 3 and 2. */
 #ifndef INKLING_KERNELS_MLP_CUH
 #define INKLING_KERNELS_MLP_CUH
 
@@ -12,6 +21,8 @@
 namespace {
 
 constexpr int MLP_BLOCK = 256;
+constexpr float GELU_2K = 1.59576912f, GELU_C = 0.044715f; /* 2 sqrt(2 / pi) */
+constexpr float ROOT_HALF = 0.707106781f, INV_ROOT_2PI = 0.398942280f;
 
 /* Saturates to 0 and 1 without NaN: exp overflows to infinity and 1 / infinity is 0. The fast forms are good for 1e-6
  * where sigmoid is not tiny, far below what bf16 keeps. */
@@ -20,64 +31,143 @@ template <class T> __device__ __forceinline__ float sigmoid(float x) {
   return 1.0f / (1.0f + expf(-x));
 }
 
-template <class T>
-__global__ void __launch_bounds__(MLP_BLOCK) swiglu_forward(T *h, const T *gate_up, int64_t rows, int ffn) {
+template <class T, Activation A> __device__ __forceinline__ float phi(float u) {
+  if constexpr (A == ACTIVATION_SILU) return sigmoid<T>(u);
+  else if constexpr (A == ACTIVATION_GELU) return 0.5f * (1.0f + erff(ROOT_HALF * u));
+  else if constexpr (A == ACTIVATION_GELU_TANH) return sigmoid<T>(GELU_2K * (u + GELU_C * u * u * u));
+  else return u > 0 ? 1.0f : 0.0f;
+}
+
+/* d * act'(u), `p` being phi(u). */
+template <class T, Activation A> __device__ __forceinline__ float times_slope(float d, float u, float p) {
+  if constexpr (A == ACTIVATION_SILU) return d * p * (1.0f + u * (1.0f - p));
+  else if constexpr (A == ACTIVATION_GELU) {
+    const float bell = sizeof(T) == 2 ? __expf(-0.5f * u * u) : expf(-0.5f * u * u);
+    return d * (p + u * INV_ROOT_2PI * bell);
+  } else if constexpr (A == ACTIVATION_GELU_TANH)
+    return d * p * (1.0f + u * (1.0f - p) * GELU_2K * (1.0f + 3.0f * GELU_C * u * u));
+  else return d * p;
+}
+
+struct MlpPass {
+  void *out;          /* h, du */
+  const void *u, *dh; /* dh: backward */
+  int64_t rows;
+  int ffn, length;
+  DropoutMask mask;
+};
+
+/* What a kernel is compiled for: dropout would cost the others registers. */
+template <Activation ACTIVATION_, bool GATED_, bool DROP_> struct MlpKind {
+  static constexpr Activation ACTIVATION = ACTIVATION_;
+  static constexpr bool GATED = GATED_, DROP = DROP_;
+};
+
+/* Neighbors of h or dh, dropped; `at` counts vectors. */
+template <int N> __device__ __forceinline__ void drop(float (&x)[N], const MlpPass &p, const Walk &at) {
+  const int row = (int)at.row;
+  apply_dropout<N>(x, p.mask, row / p.length, (int64_t)(row % p.length) * p.ffn + at.col * N);
+}
+
+template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) activation_forward(MlpPass p) {
   constexpr int N = VECTOR<T>;
-  for (Walk at(blockIdx.x * MLP_BLOCK + threadIdx.x, gridDim.x * MLP_BLOCK, ffn / N); at.row < rows; at.next()) {
-    const T *from = gate_up + at.row * 2 * ffn + at.col * N;
-    float gate[N], up[N];
-    load<N>(gate, from);
-    load<N>(up, from + ffn);
+  constexpr bool GATED = Kind::GATED;
+  const unsigned thread = blockIdx.x * MLP_BLOCK + threadIdx.x;
+  for (Walk at(thread, gridDim.x * MLP_BLOCK, p.ffn / N); at.row < p.rows; at.next()) {
+    const T *from = static_cast<const T *>(p.u) + at.row * (GATED ? 2 : 1) * p.ffn + at.col * N;
+    float u[N], h[N];
+    load<N>(u, from);
+    if constexpr (GATED) load<N>(h, from + p.ffn);
 #pragma unroll
-    for (int i = 0; i < N; i++) up[i] *= gate[i] * sigmoid<T>(gate[i]);
-    store<N>(h + at.row * ffn + at.col * N, up);
+    for (int i = 0; i < N; i++) {
+      const float act = u[i] * phi<T, Kind::ACTIVATION>(u[i]);
+      h[i] = GATED ? h[i] * act : act;
+    }
+    if constexpr (Kind::DROP) drop(h, p, at);
+    store<N>(static_cast<T *>(p.out) + at.row * p.ffn + at.col * N, h);
   }
 }
 
-/* dgate_up may be gate_up: a thread reads what it overwrites, and nobody else does. */
-template <class T>
-__global__ void __launch_bounds__(MLP_BLOCK)
-    swiglu_backward(T *dgate_up, const T *dh, const T *gate_up, int64_t rows, int ffn) {
+/* out may be u: a thread reads what it overwrites, and nobody else does. */
+template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) activation_backward(MlpPass p) {
   constexpr int N = VECTOR<T>;
-  for (Walk at(blockIdx.x * MLP_BLOCK + threadIdx.x, gridDim.x * MLP_BLOCK, ffn / N); at.row < rows; at.next()) {
-    const int64_t offset = at.row * 2 * ffn + at.col * N;
-    float gate[N], up[N], d[N];
-    load<N>(gate, gate_up + offset);
-    load<N>(up, gate_up + offset + ffn);
-    load<N>(d, dh + at.row * ffn + at.col * N);
+  constexpr bool GATED = Kind::GATED;
+  const unsigned thread = blockIdx.x * MLP_BLOCK + threadIdx.x;
+  for (Walk at(thread, gridDim.x * MLP_BLOCK, p.ffn / N); at.row < p.rows; at.next()) {
+    const int64_t offset = at.row * (GATED ? 2 : 1) * p.ffn + at.col * N;
+    const T *from = static_cast<const T *>(p.u) + offset;
+    T *to = static_cast<T *>(p.out) + offset;
+    float u[N], up[N], d[N];
+    load<N>(u, from);
+    if constexpr (GATED) load<N>(up, from + p.ffn);
+    load<N>(d, static_cast<const T *>(p.dh) + at.row * p.ffn + at.col * N);
+    if constexpr (Kind::DROP) drop(d, p, at);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      const float g = gate[i], s = sigmoid<T>(g);
-      gate[i] = d[i] * up[i] * s * (1.0f + g * (1.0f - s));
+      const float g = u[i], s = phi<T, Kind::ACTIVATION>(g);
+      u[i] = times_slope<T, Kind::ACTIVATION>(GATED ? d[i] * up[i] : d[i], g, s);
       up[i] = d[i] * g * s;
     }
-    store<N>(dgate_up + offset, gate);
-    store<N>(dgate_up + offset + ffn, up);
+    store<N>(to, u);
+    if constexpr (GATED) store<N>(to + p.ffn, up);
   }
 }
 
 } // namespace
 
-/* A grid for a thread for each vector of [rows][ffn]. */
-template <class T> static dim3 mlp_grid(const Context *c, int rows, int ffn) {
-  return loop_grid(c, divide_up((int64_t)rows * (ffn / VECTOR<T>), MLP_BLOCK), 16);
+/* f(MlpKind). */
+template <Activation A, class F> static void with_kind(const MlpShape *mlp, bool drops, F f) {
+  if (mlp->gated && drops) f(MlpKind<A, true, true>());
+  else if (mlp->gated) f(MlpKind<A, true, false>());
+  else if (drops) f(MlpKind<A, false, true>());
+  else f(MlpKind<A, false, false>());
 }
 
-void cuda_swiglu(Context *c, void *h, const void *gate_up, int rows, int ffn) {
-  require_alignment(c, "swiglu", {ffn}, {h, gate_up});
+template <class F> static void with_mlp(const MlpShape *mlp, const Dropout *dropout, F f) {
+  const bool drops = dropout_active(dropout);
+  switch (mlp->activation) {
+  case ACTIVATION_SILU: return with_kind<ACTIVATION_SILU>(mlp, drops, f);
+  case ACTIVATION_GELU: return with_kind<ACTIVATION_GELU>(mlp, drops, f);
+  case ACTIVATION_GELU_TANH: return with_kind<ACTIVATION_GELU_TANH>(mlp, drops, f);
+  case ACTIVATION_RELU: return with_kind<ACTIVATION_RELU>(mlp, drops, f);
+  }
+}
+
+/* A grid for a thread for each vector of [rows][ffn]. */
+template <class T> static dim3 mlp_grid(const Context *c, const MlpPass &p) {
+  return loop_grid(c, divide_up(p.rows * (p.ffn / VECTOR<T>), MLP_BLOCK), 16);
+}
+
+static MlpPass mlp_pass(void *out, const void *u, const MlpShape *mlp, int batch, int length, const Dropout *dropout) {
+  MlpPass p = {};
+  p.out = out, p.u = u;
+  p.rows = (int64_t)batch * length, p.ffn = mlp->ffn, p.length = length;
+  p.mask = dropout_mask(dropout);
+  return p;
+}
+
+void cuda_activation(Context *c, void *h, const void *u, const MlpShape *mlp, int batch, int length,
+                     const Dropout *dropout) {
+  const MlpPass p = mlp_pass(h, u, mlp, batch, length, dropout);
+  require_alignment(c, "activation", {p.ffn}, {h, u});
   with_element(c, [&](auto element) {
-    using T = decltype(element);
-    launch(c, "swiglu", swiglu_forward<T>, mlp_grid<T>(c, rows, ffn), MLP_BLOCK, 0, (T *)h, (const T *)gate_up, rows,
-           ffn);
+    with_mlp(mlp, dropout, [&](auto kind) {
+      using T = decltype(element);
+      launch(c, "activation", activation_forward<T, decltype(kind)>, mlp_grid<T>(c, p), MLP_BLOCK, 0, p);
+    });
   });
 }
 
-void cuda_swiglu_backward(Context *c, void *dgate_up, const void *dh, const void *gate_up, int rows, int ffn) {
-  require_alignment(c, "swiglu_backward", {ffn}, {dgate_up, dh, gate_up});
+void cuda_activation_backward(Context *c, void *du, const void *dh, const void *u, const MlpShape *mlp, int batch,
+                              int length, const Dropout *dropout) {
+  MlpPass p = mlp_pass(du, u, mlp, batch, length, dropout);
+  p.dh = dh;
+  require_alignment(c, "activation_backward", {p.ffn}, {du, dh, u});
   with_element(c, [&](auto element) {
-    using T = decltype(element);
-    launch(c, "swiglu_backward", swiglu_backward<T>, mlp_grid<T>(c, rows, ffn), MLP_BLOCK, 0, (T *)dgate_up,
-           (const T *)dh, (const T *)gate_up, rows, ffn);
+    with_mlp(mlp, dropout, [&](auto kind) {
+      using T = decltype(element);
+      launch(c, "activation_backward", activation_backward<T, decltype(kind)>, mlp_grid<T>(c, p), MLP_BLOCK, 0, p);
+    });
   });
 }
 

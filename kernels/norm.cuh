@@ -1,19 +1,23 @@
-/* Residual add + RMSNorm (Zhang & Sennrich 2019), forward and backward, over rows [N][C].
+/* Residual add + norm, forward and backward, over rows [N][C]: RMSNorm (Zhang & Sennrich 2019) and, CENTER in
+ * templates, LayerNorm (Ba et al. 2016).
  *
- *   forward    x_out = x_in + dropout(branch);  rstd = (mean(x_out^2) + eps)^(-1/2);  y = weight * x_out * rstd
- *   backward   g = weight * dy, xh = x * rstd:  dx = dres + rstd * (g - xh * mean(g * xh));  dbranch = dropout(dx);
- *              dweight (+)= sum over rows of dy * xh
+ *   forward    x_out = x_in + dropout(branch);  rstd = (mean((x_out - mean)^2) + eps)^(-1/2);
+ *              y = weight * (x_out - mean) * rstd + bias
+ *   backward   g = weight * dy, xh = (x - mean) * rstd:  dx = dres + rstd * (g - mean(g) - xh * mean(g * xh));
+ *              dbranch = dropout(dx);  dweight (+)= sum over rows of dy * xh;  dbias (+)= sum over rows of dy
+ *   RMSNorm    has 0 in place of mean and of mean(g), and no bias
  *
  * A row is the work of LANES threads, a warp or a block, each of which holds E of its numbers in registers between the
- * pass that sums and the pass that writes: each array goes through memory once (forward: 2 reads and 2 writes of N*C
- * numbers; backward: 3 reads, 1 or 2 writes). Rows of more than 8192 numbers are read again in the second pass, from
- * the cache.
+ * passes that sum and the pass that writes: each array goes through memory once (forward: 2 reads and 2 writes of N*C
+ * numbers; backward: 3 reads, 1 or 2 writes). Rows of more than 8192 numbers are read again in every pass, from the
+ * cache.
  *
- * dweight is summed in two steps of fixed order: every block adds up its rows into a row of partial sums
+ * dweight and dbias are summed in two steps of fixed order: every block adds up its rows into a row of partial sums
  * [blocks][C], then columns of these are added. The number of blocks follows from the shape and the device. */
 #ifndef INKLING_KERNELS_NORM_CUH
 #define INKLING_KERNELS_NORM_CUH
 
+#include "kernels/columns.cuh"
 #include "kernels/cuda.cuh"
 
 namespace {
@@ -30,11 +34,14 @@ template <int LANES> __device__ __forceinline__ float row_sum(float x) {
   else return block_sum<NORM_BLOCK>(x);
 }
 
+/* The number as the norm takes it. */
+template <bool CENTER> __device__ __forceinline__ float centered(float x, float mean) { return CENTER ? x - mean : x; }
+
 struct NormForward {
   void *x_out, *y;
-  float *rstd;
+  NormStats stats;           /* rstd NULL: not written */
   const void *x_in, *branch; /* branch NULL: x_in is normalized, x_out not written */
-  const float *weight;
+  const float *weight, *bias;
   float eps;
   int rows, length, dim;
   bool drop;
@@ -58,23 +65,48 @@ __device__ __forceinline__ Pack<T, N> add_branch(const NormForward &p, const Pac
 }
 
 /* What is normalized is what later operations will read. */
-template <class T, int N> __device__ __forceinline__ float add_squares(float squares, const Pack<T, N> &x) {
+template <bool CENTER, class T, int N>
+__device__ __forceinline__ float add_squares(float squares, const Pack<T, N> &x, float mean) {
 #pragma unroll
-  for (int j = 0; j < N; j++) squares += number(x, j) * number(x, j);
+  for (int j = 0; j < N; j++) squares += centered<CENTER>(number(x, j), mean) * centered<CENTER>(number(x, j), mean);
   return squares;
 }
 
-template <class T, int N>
-__device__ __forceinline__ void normalize(const NormForward &p, const Pack<T, N> &x, float rstd, int row, int at) {
-  float y[N], weight[N];
+/* What the first pass sums: RMSNorm has no use for the mean. */
+template <bool CENTER, class T, int N> __device__ __forceinline__ float add_first(float sum, const Pack<T, N> &x) {
+  if constexpr (CENTER) {
+#pragma unroll
+    for (int j = 0; j < N; j++) sum += number(x, j);
+    return sum;
+  } else return add_squares<false>(sum, x, 0);
+}
+
+/* rstd of a row, whose statistics one of its threads writes. */
+template <bool CENTER>
+__device__ __forceinline__ float finish_stats(const NormForward &p, float squares, float mean, int row, bool writes) {
+  const float rstd = 1.0f / sqrtf(squares / (float)p.dim + p.eps);
+  if (!writes || !p.stats.rstd) return rstd;
+  p.stats.rstd[row] = rstd;
+  if (CENTER) p.stats.mean[row] = mean;
+  return rstd;
+}
+
+template <bool CENTER, class T, int N>
+__device__ __forceinline__ void normalize(const NormForward &p, const Pack<T, N> &x, float mean, float rstd, int row,
+                                          int at) {
+  float y[N], weight[N], bias[N];
   unpack(y, x);
   load<N>(weight, p.weight + at);
+  if (CENTER) load<N>(bias, p.bias + at);
 #pragma unroll
-  for (int j = 0; j < N; j++) y[j] = weight[j] * (y[j] * rstd);
+  for (int j = 0; j < N; j++) {
+    y[j] = weight[j] * (centered<CENTER>(y[j], mean) * rstd);
+    if (CENTER) y[j] += bias[j];
+  }
   store<N>(static_cast<T *>(p.y) + (int64_t)row * p.dim + at, y);
 }
 
-template <class T, class Shape> __global__ void __launch_bounds__(NORM_BLOCK) norm_forward(NormForward p) {
+template <class T, class Shape, bool CENTER> __global__ void __launch_bounds__(NORM_BLOCK) norm_forward(NormForward p) {
   constexpr int N = VECTOR<T>, LANES = Shape::LANES, PACKS = Shape::E / N;
   const int lane = (int)threadIdx.x % LANES, row = (int)(blockIdx.x * Shape::ROWS + threadIdx.x / LANES);
   if (row >= p.rows) return; /* a whole warp or block */
@@ -87,75 +119,123 @@ template <class T, class Shape> __global__ void __launch_bounds__(NORM_BLOCK) no
     x[i] = load_pack<N>(static_cast<const T *>(p.x_in) + start + at);
     if (p.branch) added[i] = load_pack<N>(static_cast<const T *>(p.branch) + start + at);
   }
-  float squares = 0;
+  float sum = 0, mean = 0;
 #pragma unroll
   for (int i = 0; i < PACKS; i++) {
     const int at = (lane + i * LANES) * N;
     if (at >= p.dim) continue;
     x[i] = add_branch(p, x[i], added[i], row, at);
-    squares = add_squares(squares, x[i]);
+    sum = add_first<CENTER>(sum, x[i]);
   }
-  squares = row_sum<LANES>(squares);
-  const float rstd = 1.0f / sqrtf(squares / (float)p.dim + p.eps);
-  if (lane == 0) p.rstd[row] = rstd;
+  sum = row_sum<LANES>(sum);
+  if constexpr (CENTER) {
+    mean = sum / (float)p.dim;
+    sum = 0;
+#pragma unroll
+    for (int i = 0; i < PACKS; i++)
+      if ((lane + i * LANES) * N < p.dim) sum = add_squares<true>(sum, x[i], mean);
+    sum = row_sum<LANES>(sum);
+  }
+  const float rstd = finish_stats<CENTER>(p, sum, mean, row, lane == 0);
 #pragma unroll
   for (int i = 0; i < PACKS; i++) {
     const int at = (lane + i * LANES) * N;
-    if (at < p.dim) normalize(p, x[i], rstd, row, at);
+    if (at < p.dim) normalize<CENTER>(p, x[i], mean, rstd, row, at);
   }
 }
 
 /* Rows that do not fit in registers: a block for each, which reads the sum again. */
-template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_forward_long(NormForward p) {
+template <class T, bool CENTER> __global__ void __launch_bounds__(NORM_BLOCK) norm_forward_long(NormForward p) {
   constexpr int N = VECTOR<T>;
   const int row = (int)blockIdx.x, first = (int)threadIdx.x * N;
   const T *from = static_cast<const T *>(p.x_in) + (int64_t)row * p.dim;
-  float squares = 0;
+  float sum = 0, mean = 0;
   for (int at = first; at < p.dim; at += NORM_BLOCK * N) {
     Pack<T, N> x = load_pack<N>(from + at), added = {};
     if (p.branch) added = load_pack<N>(static_cast<const T *>(p.branch) + (int64_t)row * p.dim + at);
-    squares = add_squares(squares, add_branch(p, x, added, row, at));
+    sum = add_first<CENTER>(sum, add_branch(p, x, added, row, at));
   }
-  squares = block_sum<NORM_BLOCK>(squares);
-  const float rstd = 1.0f / sqrtf(squares / (float)p.dim + p.eps);
-  if (threadIdx.x == 0) p.rstd[row] = rstd;
+  sum = block_sum<NORM_BLOCK>(sum);
   if (p.branch) from = static_cast<const T *>(p.x_out) + (int64_t)row * p.dim; /* a thread reads what it wrote itself */
-  for (int at = first; at < p.dim; at += NORM_BLOCK * N) normalize(p, load_pack<N>(from + at), rstd, row, at);
+  if constexpr (CENTER) {
+    mean = sum / (float)p.dim;
+    sum = 0;
+    for (int at = first; at < p.dim; at += NORM_BLOCK * N) sum = add_squares<true>(sum, load_pack<N>(from + at), mean);
+    sum = block_sum<NORM_BLOCK>(sum);
+  }
+  const float rstd = finish_stats<CENTER>(p, sum, mean, row, threadIdx.x == 0);
+  for (int at = first; at < p.dim; at += NORM_BLOCK * N)
+    normalize<CENTER>(p, load_pack<N>(from + at), mean, rstd, row, at);
+}
+
+/* x_out = x_in + dropout(branch), which must be there; x_in NULL: zero. */
+template <class T> __global__ void __launch_bounds__(NORM_BLOCK) add_residual(NormForward p) {
+  constexpr int N = VECTOR<T>;
+  const T *const x = static_cast<const T *>(p.x_in), *const branch = static_cast<const T *>(p.branch);
+  for (Walk at(blockIdx.x * NORM_BLOCK + threadIdx.x, gridDim.x * NORM_BLOCK, p.dim / N); at.row < p.rows; at.next()) {
+    const int64_t offset = at.row * p.dim + at.col * N;
+    const Pack<T, N> in = x ? load_pack<N>(x + offset) : Pack<T, N>{};
+    add_branch(p, in, load_pack<N>(branch + offset), (int)at.row, at.col * N);
+  }
 }
 
 struct NormBackward {
   void *dx, *dbranch;    /* dbranch NULL: not written */
-  float *partial;        /* [gridDim.x][dim] */
-  const void *dy, *dres; /* dres NULL: zero; it may be dx */
+  float *partial;        /* of dweight [gridDim.x][dim], then of dbias likewise */
+  const void *dy, *dres; /* dres NULL: zero; dx may be dy or dres */
   const void *x;
-  const float *rstd, *weight;
+  NormStats stats;
+  const float *weight;
   int rows, length, dim;
   bool drop;
   DropoutMask mask;
 };
 
-/* Adds weight * dy * x to `dot`, and dy * x * rstd to dweight[first ..]. */
-template <class T, int N, int E>
-__device__ __forceinline__ void add_products(float &dot, float (&dweight)[E], int first, const NormBackward &p,
-                                             const Pack<T, N> &dy, const Pack<T, N> &x, float rstd, int at) {
+/* The sums that a thread has: of a row, those of g * (x - mean) and of g; of all its rows, E numbers of dweight and of
+ * dbias. */
+template <int E, bool CENTER> struct NormSums {
+  float along, g;
+  float dweight[E], dbias[CENTER ? E : 1];
+};
+
+/* A row's numbers as backward needs them: dx = dres + rstd * (g - mean_g - pull * (x - mean)). */
+struct NormRow {
+  float mean, rstd, mean_g, pull; /* pull: mean(g * xh) * rstd */
+};
+
+/* What the numbers of a row from `at` on add to the sums, those of dweight and dbias to number `first` and on. */
+template <bool CENTER, class T, int N, int E>
+__device__ __forceinline__ void add_products(NormSums<E, CENTER> &sums, int first, const NormBackward &p,
+                                             const Pack<T, N> &dy, const Pack<T, N> &x, const NormRow &r, int at) {
   float weight[N];
   load<N>(weight, p.weight + at);
 #pragma unroll
   for (int j = 0; j < N; j++) {
-    const float along = number(dy, j) * number(x, j);
-    dot += weight[j] * along;
-    dweight[first + j] += along * rstd;
+    const float along = number(dy, j) * centered<CENTER>(number(x, j), r.mean);
+    sums.along += weight[j] * along;
+    sums.dweight[first + j] += along * r.rstd;
+    if (CENTER) sums.g += weight[j] * number(dy, j);
+    if (CENTER) sums.dbias[CENTER ? first + j : 0] += number(dy, j);
   }
 }
 
+template <int LANES, bool CENTER, int E>
+__device__ __forceinline__ void finish_row(NormRow &r, const NormSums<E, CENTER> &sums, int dim) {
+  r.pull = row_sum<LANES>(sums.along) * r.rstd * r.rstd / (float)dim;
+  r.mean_g = CENTER ? row_sum<LANES>(sums.g) / (float)dim : 0.0f;
+}
+
 /* Numbers of a row of dx from `at` on, which are written; `dres`: called for what is added to them, if anything is. */
-template <class T, int N, class F>
+template <bool CENTER, class T, int N, class F>
 __device__ __forceinline__ Pack<T, N> write_dx(const NormBackward &p, const Pack<T, N> &dy, const Pack<T, N> &x,
-                                               float rstd, float pull, int row, int at, F dres) {
+                                               const NormRow &r, int row, int at, F dres) {
   float dx[N], weight[N];
   load<N>(weight, p.weight + at);
 #pragma unroll
-  for (int j = 0; j < N; j++) dx[j] = rstd * (weight[j] * number(dy, j) - pull * number(x, j));
+  for (int j = 0; j < N; j++) {
+    const float g = weight[j] * number(dy, j);
+    dx[j] = r.rstd * ((CENTER ? g - r.mean_g : g) - r.pull * centered<CENTER>(number(x, j), r.mean));
+  }
   if (p.dres) {
     const Pack<T, N> before = dres();
 #pragma unroll
@@ -180,20 +260,19 @@ __device__ __forceinline__ void write_dbranch(const NormBackward &p, Pack<T, N> 
 
 /* The groups of a block add their sums in turn, into the block's row of partial sums. */
 template <class Shape, int N>
-__device__ __forceinline__ void add_groups(const NormBackward &p, const float (&dweight)[Shape::E]) {
+__device__ __forceinline__ void add_groups(float *partial, int dim, const float (&sums)[Shape::E]) {
   constexpr int LANES = Shape::LANES;
   __shared__ float total[LANES == 32 ? 32 * Shape::E : 1];
   const int lane = (int)threadIdx.x % LANES, group = (int)threadIdx.x / LANES;
-  float *partial = p.partial + (int64_t)blockIdx.x * p.dim;
   for (int turn = 0; turn < Shape::ROWS; turn++) {
     if (turn == group) {
 #pragma unroll
       for (int i = 0; i < Shape::E / N; i++) {
         const int at = (lane + i * LANES) * N;
-        if (at >= p.dim) continue;
+        if (at >= dim) continue;
 #pragma unroll
         for (int j = 0; j < N; j++) {
-          const float sum = dweight[i * N + j] + (turn ? total[LANES == 32 ? at + j : 0] : 0.0f);
+          const float sum = sums[i * N + j] + (turn ? total[LANES == 32 ? at + j : 0] : 0.0f);
           if (turn + 1 < Shape::ROWS) total[LANES == 32 ? at + j : 0] = sum;
           else partial[at + j] = sum;
         }
@@ -203,24 +282,22 @@ __device__ __forceinline__ void add_groups(const NormBackward &p, const float (&
   }
 }
 
-/* Blocks for a multiprocessor: as many as its registers hold of dweight, dy, x and dres. */
-template <class T, class Shape> constexpr int norm_blocks() {
-  const int registers = Shape::E + 3 * Shape::E * (int)sizeof(T) / 4;
+/* Blocks for a multiprocessor: as many as its registers hold of dweight, dbias, dy, x and dres. */
+template <class T, class Shape, bool CENTER> constexpr int norm_blocks() {
+  const int registers = (CENTER ? 2 : 1) * Shape::E + 3 * Shape::E * (int)sizeof(T) / 4;
   return registers <= 32 ? 4 : registers <= 48 ? 3 : registers <= 96 ? 2 : 1;
 }
 
-template <class T, class Shape>
-__global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape>())) norm_backward(NormBackward p) {
+template <class T, class Shape, bool CENTER>
+__global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape, CENTER>())) norm_backward(NormBackward p) {
   constexpr int N = VECTOR<T>, LANES = Shape::LANES, PACKS = Shape::E / N;
   constexpr bool EARLY = PACKS * sizeof(Pack<T, N>) <= 64; /* registers are left to fetch dres before it is needed */
   const int lane = (int)threadIdx.x % LANES, group = (int)threadIdx.x / LANES;
-  float dweight[Shape::E];
-#pragma unroll
-  for (int i = 0; i < Shape::E; i++) dweight[i] = 0;
+  NormSums<Shape::E, CENTER> sums = {};
   for (int row = (int)blockIdx.x * Shape::ROWS + group; row < p.rows; row += (int)gridDim.x * Shape::ROWS) {
     const int64_t start = (int64_t)row * p.dim;
     const T *const dres = static_cast<const T *>(p.dres) + start;
-    const float rstd = p.rstd[row];
+    NormRow r = {CENTER ? p.stats.mean[row] : 0.0f, p.stats.rstd[row], 0, 0};
     Pack<T, N> dy[PACKS], x[PACKS], passed[EARLY ? PACKS : 1];
 #pragma unroll
     for (int i = 0; i < PACKS; i++) {
@@ -230,19 +307,19 @@ __global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape>())) norm_ba
       x[i] = load_pack<N>(static_cast<const T *>(p.x) + start + at);
       if (EARLY && p.dres) passed[i] = load_pack<N>(dres + at);
     }
-    float dot = 0;
+    sums.along = sums.g = 0;
 #pragma unroll
     for (int i = 0; i < PACKS; i++) {
       const int at = (lane + i * LANES) * N;
-      if (at < p.dim) add_products(dot, dweight, i * N, p, dy[i], x[i], rstd, at);
+      if (at < p.dim) add_products(sums, i * N, p, dy[i], x[i], r, at);
     }
-    const float pull = row_sum<LANES>(dot) * rstd * rstd / (float)p.dim; /* mean(g * xh) * rstd */
+    finish_row<LANES>(r, sums, p.dim);
 #pragma unroll
     for (int i = 0; i < PACKS; i++) {
       const int at = (lane + i * LANES) * N;
       if (at >= p.dim) continue;
-      x[i] = write_dx(p, dy[i], x[i], rstd, pull, row, at,
-                      [&] { return EARLY ? passed[EARLY ? i : 0] : load_pack<N>(dres + at); });
+      x[i] = write_dx<CENTER>(p, dy[i], x[i], r, row, at,
+                              [&] { return EARLY ? passed[EARLY ? i : 0] : load_pack<N>(dres + at); });
     }
     if (!p.dbranch) continue;
 #pragma unroll
@@ -251,54 +328,41 @@ __global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape>())) norm_ba
       if (at < p.dim) write_dbranch(p, x[i], row, at);
     }
   }
-  add_groups<Shape, N>(p, dweight);
+  float *partial = p.partial + (int64_t)blockIdx.x * p.dim;
+  add_groups<Shape, N>(partial, p.dim, sums.dweight);
+  if constexpr (CENTER) add_groups<Shape, N>(partial + (int64_t)gridDim.x * p.dim, p.dim, sums.dbias);
 }
 
-/* Rows that do not fit in registers: a block for each, its part of dweight in memory. */
-template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_backward_long(NormBackward p) {
+/* Rows that do not fit in registers: a block for each, its part of dweight and dbias in memory. */
+template <class T, bool CENTER> __global__ void __launch_bounds__(NORM_BLOCK) norm_backward_long(NormBackward p) {
   constexpr int N = VECTOR<T>;
   float *partial = p.partial + (int64_t)blockIdx.x * p.dim; /* a thread sees its own columns only */
+  float *partial_bias = partial + (int64_t)gridDim.x * p.dim;
   const int first = (int)threadIdx.x * N;
-  const float zero[N] = {};
-  for (int at = first; at < p.dim; at += NORM_BLOCK * N) store<N>(partial + at, zero);
+  NormSums<N, CENTER> sums = {};
+  for (int at = first; at < p.dim; at += NORM_BLOCK * N) {
+    store<N>(partial + at, sums.dweight);
+    if constexpr (CENTER) store<N>(partial_bias + at, sums.dbias);
+  }
   for (int row = (int)blockIdx.x; row < p.rows; row += (int)gridDim.x) {
     const int64_t start = (int64_t)row * p.dim;
     const T *dy = static_cast<const T *>(p.dy) + start, *x = static_cast<const T *>(p.x) + start;
-    const float rstd = p.rstd[row];
-    float dot = 0;
+    NormRow r = {CENTER ? p.stats.mean[row] : 0.0f, p.stats.rstd[row], 0, 0};
+    sums.along = sums.g = 0;
     for (int at = first; at < p.dim; at += NORM_BLOCK * N) {
-      float dweight[N];
-      load<N>(dweight, partial + at);
-      add_products(dot, dweight, 0, p, load_pack<N>(dy + at), load_pack<N>(x + at), rstd, at);
-      store<N>(partial + at, dweight);
+      load<N>(sums.dweight, partial + at);
+      if constexpr (CENTER) load<N>(sums.dbias, partial_bias + at);
+      add_products(sums, 0, p, load_pack<N>(dy + at), load_pack<N>(x + at), r, at);
+      store<N>(partial + at, sums.dweight);
+      if constexpr (CENTER) store<N>(partial_bias + at, sums.dbias);
     }
-    const float pull = block_sum<NORM_BLOCK>(dot) * rstd * rstd / (float)p.dim;
+    finish_row<NORM_BLOCK>(r, sums, p.dim);
     for (int at = first; at < p.dim; at += NORM_BLOCK * N) {
-      const Pack<T, N> dx = write_dx(p, load_pack<N>(dy + at), load_pack<N>(x + at), rstd, pull, row, at,
-                                     [&] { return load_pack<N>(static_cast<const T *>(p.dres) + start + at); });
+      const Pack<T, N> dx = write_dx<CENTER>(p, load_pack<N>(dy + at), load_pack<N>(x + at), r, row, at,
+                                             [&] { return load_pack<N>(static_cast<const T *>(p.dres) + start + at); });
       if (p.dbranch) write_dbranch(p, dx, row, at);
     }
   }
-}
-
-/* out [cols] (+)= the columns' sums of partial [rows][cols]. A block takes 32 columns; its warps share the rows, each
- * every 32nd, and the first one adds what they found. */
-__global__ void __launch_bounds__(1024)
-    sum_columns(float *out, const float *partial, int rows, int cols, bool accumulate) {
-  __shared__ float part[32][33];
-  const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, col = (int)blockIdx.x * 32 + lane;
-  float sum = 0;
-  if (col < cols) {
-#pragma unroll 4
-    for (int row = warp; row < rows; row += 32) sum += partial[(int64_t)row * cols + col];
-  }
-  part[warp][lane] = sum;
-  __syncthreads();
-  if (warp || col >= cols) return;
-  sum = accumulate ? out[col] : 0.0f;
-#pragma unroll
-  for (int i = 0; i < 32; i++) sum += part[i][lane];
-  out[col] = sum;
 }
 
 } // namespace
@@ -315,50 +379,86 @@ template <class F> static bool with_row_shape(int dim, F f) {
   return true;
 }
 
-void cuda_residual_norm(Context *c, void *x_out, void *y, float *rstd, const void *x_in, const void *branch,
-                        const float *weight, float eps, int batch, int length, int dim, const Dropout *dropout) {
-  NormForward p = {};
-  p.x_out = x_out, p.y = y, p.rstd = rstd;
-  p.x_in = x_in, p.branch = branch, p.weight = weight, p.eps = eps;
-  p.rows = batch * length, p.length = length, p.dim = dim;
-  p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
-  require_alignment(c, "residual_norm", {dim}, {branch ? x_out : NULL, y, x_in, branch, weight});
+/* f(whether numbers are centered), as a constant. */
+template <class F> static void with_center(const Norm *norm, F f) {
+  if (norm->kind == NORM_LAYER) f(std::true_type());
+  else f(std::false_type());
+}
+
+/* y = norm(x_in + branch) and what `p` says beside that. */
+static void launch_norm(Context *c, const char *operation, NormForward p, const Norm *norm) {
+  p.weight = norm->weight, p.bias = norm->bias, p.eps = norm->eps;
+  require_alignment(c, operation, {p.dim}, {p.x_out, p.y, p.x_in, p.branch, p.weight, p.bias});
   with_element(c, [&](auto element) {
-    using T = decltype(element);
-    const bool short_rows = with_row_shape(dim, [&](auto s) {
-      using Shape = decltype(s);
-      launch(c, "residual_norm", norm_forward<T, Shape>, (unsigned)divide_up(p.rows, Shape::ROWS), NORM_BLOCK, 0, p);
+    with_center(norm, [&](auto center) {
+      using T = decltype(element);
+      const bool short_rows = with_row_shape(p.dim, [&](auto s) {
+        using Shape = decltype(s);
+        const unsigned blocks = (unsigned)divide_up(p.rows, Shape::ROWS);
+        launch(c, operation, norm_forward<T, Shape, center>, blocks, NORM_BLOCK, 0, p);
+      });
+      if (!short_rows) launch(c, operation, norm_forward_long<T, center>, (unsigned)p.rows, NORM_BLOCK, 0, p);
     });
-    if (!short_rows) launch(c, "residual_norm", norm_forward_long<T>, (unsigned)p.rows, NORM_BLOCK, 0, p);
   });
 }
 
-void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, float *dweight, const void *dy, const void *dres,
-                                 const void *x, const float *rstd, const float *weight, int batch, int length, int dim,
-                                 const Dropout *dropout, bool accumulate) {
-  NormBackward p = {};
-  p.dx = dx, p.dbranch = dbranch;
-  p.dy = dy, p.dres = dres, p.x = x, p.rstd = rstd, p.weight = weight;
+/* Of x_out = x_in + dropout(branch). */
+static NormForward residual_arguments(void *x_out, const void *x_in, const void *branch, int batch, int length, int dim,
+                                      const Dropout *dropout) {
+  NormForward p = {};
+  p.x_out = branch ? x_out : NULL, p.x_in = x_in, p.branch = branch;
   p.rows = batch * length, p.length = length, p.dim = dim;
   p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
-  require_alignment(c, "residual_norm_backward", {dim}, {dx, dbranch, dy, dres, x, weight});
+  return p;
+}
+
+void cuda_residual_norm(Context *c, void *x_out, void *y, NormStats stats, const void *x_in, const void *branch,
+                        const Norm *norm, int batch, int length, int dim, const Dropout *dropout) {
+  NormForward p = residual_arguments(x_out, x_in, branch, batch, length, dim, dropout);
+  p.y = y, p.stats = stats;
+  launch_norm(c, "residual_norm", p, norm);
+}
+
+void cuda_residual_add(Context *c, void *x_out, const void *x_in, const void *y, int batch, int length, int dim,
+                       const Dropout *dropout) {
+  const NormForward p = residual_arguments(x_out, x_in, y, batch, length, dim, dropout);
+  require_alignment(c, "residual_add", {dim}, {x_out, x_in, y});
+  with_element(c, [&](auto element) {
+    using T = decltype(element);
+    const dim3 grid = loop_grid(c, divide_up((int64_t)p.rows * (dim / VECTOR<T>), NORM_BLOCK), 16);
+    launch(c, "residual_add", add_residual<T>, grid, NORM_BLOCK, 0, p);
+  });
+}
+
+void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, NormGradient gradient, const void *dy,
+                                 const void *dres, const void *x, NormStats stats, const Norm *norm, int batch,
+                                 int length, int dim, const Dropout *dropout, bool accumulate) {
+  NormBackward p = {};
+  p.dx = dx, p.dbranch = dbranch;
+  p.dy = dy, p.dres = dres, p.x = x, p.stats = stats, p.weight = norm->weight;
+  p.rows = batch * length, p.length = length, p.dim = dim;
+  p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
+  require_alignment(c, "residual_norm_backward", {dim}, {dx, dbranch, dy, dres, x, norm->weight});
+  const bool layer = norm->kind == NORM_LAYER;
   int blocks = 0;
   const auto run = [&](void (*kernel)(NormBackward), int rows_of_block, int each) {
     const dim3 grid = loop_grid(c, divide_up(p.rows, rows_of_block), each);
     blocks = (int)grid.x;
-    p.partial = (float *)scratch(c, (size_t)blocks * (size_t)dim * sizeof(float));
+    p.partial = (float *)scratch(c, (layer ? 2 : 1) * (size_t)blocks * (size_t)dim * sizeof(float));
     launch(c, "residual_norm_backward", kernel, grid, NORM_BLOCK, 0, p);
   };
   with_element(c, [&](auto element) {
-    using T = decltype(element);
-    const bool short_rows = with_row_shape(dim, [&](auto s) {
-      using Shape = decltype(s);
-      run(norm_backward<T, Shape>, Shape::ROWS, norm_blocks<T, Shape>());
+    with_center(norm, [&](auto center) {
+      using T = decltype(element);
+      const bool short_rows = with_row_shape(dim, [&](auto s) {
+        using Shape = decltype(s);
+        run(norm_backward<T, Shape, center>, Shape::ROWS, norm_blocks<T, Shape, center>());
+      });
+      if (!short_rows) run(norm_backward_long<T, center>, 1, 4);
     });
-    if (!short_rows) run(norm_backward_long<T>, 1, 4);
   });
-  launch(c, "gradient of the weight", sum_columns, (unsigned)divide_up(dim, 32), 1024, 0, dweight, p.partial, blocks,
-         dim, accumulate);
+  add_parts(c, "gradients of the norm", gradient.weight, layer ? gradient.bias : NULL, p.partial, blocks, dim,
+            accumulate);
 }
 
 #endif

@@ -19,40 +19,40 @@ static void *take(Arena *arena, int64_t elements, size_t size) {
   return piece;
 }
 
-static void layout_layer(LayerActivations *l, Arena *arena, const ModelConfig *c, int64_t rows, size_t dt) {
-  l->x_attention = take(arena, rows * c->dim, dt);
-  l->n_attention = take(arena, rows * c->dim, dt);
-  l->qkv = take(arena, rows * qkv_width(c), dt);
-  l->attention = take(arena, rows * query_width(c), dt);
-  l->x_mlp = take(arena, rows * c->dim, dt);
-  l->n_mlp = take(arena, rows * c->dim, dt);
-  l->gate_up = take(arena, rows * 2 * c->ffn, dt);
-  l->h = take(arena, rows * c->ffn, dt);
-  l->rstd_attention = take(arena, rows, sizeof(float));
-  l->rstd_mlp = take(arena, rows, sizeof(float));
-  l->lse = take(arena, rows * c->heads, sizeof(float));
+static void layout_norm(PartActivations *p, Arena *arena, const ModelConfig *c, int64_t rows, size_t dt) {
+  p->x = take(arena, rows * c->dim, dt);
+  p->n = take(arena, rows * c->dim, dt);
+  p->stats.rstd = take(arena, rows, sizeof(float));
+  p->stats.mean = c->norm == NORM_LAYER ? take(arena, rows, sizeof(float)) : NULL;
 }
 
-/* Lays out everything a pass over `rows` rows needs; `layers` (c->layers entries) may be NULL when only measuring. */
-static void layout_activations(Activations *a, Arena *arena, const ModelConfig *c, int64_t rows, bool train,
-                               bool dropout, size_t dt) {
-  LayerActivations one = {0};
-  for (int layer = 0; layer < c->layers; layer++) {
-    if (layer == 0 || train) layout_layer(&one, arena, c, rows, dt);
-    if (a->layers) a->layers[layer] = one;
+static void layout_part(PartActivations *p, PartKind kind, Arena *arena, const ModelConfig *c, int64_t rows,
+                        size_t dt) {
+  layout_norm(p, arena, c, rows, dt);
+  p->in = take(arena, rows * (kind == PART_SELF ? qkv_width(c) : mlp_width(c)), dt);
+  p->middle = take(arena, rows * (kind == PART_SELF ? query_width(c) : c->ffn), dt);
+  p->lse = kind == PART_SELF ? take(arena, rows * c->heads, sizeof(float)) : NULL;
+}
+
+/* Lays out everything a pass over `rows` rows needs; a->parts may be NULL when only measuring. */
+static void layout_activations(Activations *a, Arena *arena, const ModelConfig *c, const ParameterTable *table,
+                               int64_t rows, bool train, bool dropout, size_t dt) {
+  PartActivations of_kind[PART_MLP + 1] = {{0}}, last = {0};
+  for (int i = 0; i < table->part_count; i++) {
+    PartKind kind = table->parts[i].kind;
+    if (train || i < 2) layout_part(&of_kind[kind], kind, arena, c, rows, dt);
+    if (a->parts) a->parts[i] = of_kind[kind];
   }
+  layout_norm(&last, arena, c, rows, dt);
+  if (a->parts) a->parts[table->part_count] = last;
   a->rows = rows;
   a->branch = take(arena, rows * c->dim, dt);
-  a->x_final = take(arena, rows * c->dim, dt);
-  a->n_final = take(arena, rows * c->dim, dt);
-  a->rstd_final = take(arena, rows, sizeof(float));
   a->losses = take(arena, rows, sizeof(float));
   if (!train) return;
   a->dx = take(arena, rows * c->dim, dt);
-  a->dn = take(arena, rows * c->dim, dt);
-  a->dbranch = dropout ? take(arena, rows * c->dim, dt) : NULL;
-  a->dh = take(arena, rows * c->ffn, dt);
-  a->dattention = take(arena, rows * query_width(c), dt);
+  a->dn = c->norm_place == NORM_BEFORE ? take(arena, rows * c->dim, dt) : NULL;
+  a->dbranch = dropout || c->norm_place == NORM_ON_BRANCH ? take(arena, rows * c->dim, dt) : NULL;
+  a->dmiddle = take(arena, rows * (c->ffn > query_width(c) ? c->ffn : query_width(c)), dt);
   a->dqkv = take(arena, rows * qkv_width(c), dt);
 }
 
@@ -72,7 +72,7 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   int64_t rows = (int64_t)train->batch * c->ctx;
   Activations a = {0};
   Arena arena = {0};
-  layout_activations(&a, &arena, c, rows, true, train->dropout > 0, dt);
+  layout_activations(&a, &arena, c, &table, rows, true, train->dropout > 0, dt);
   plan.weights = table.arena * (sizeof(float) + copy);
   plan.gradients = table.arena * sizeof(float);
   plan.moments = 2 * table.arena * sizeof(float);
@@ -86,7 +86,8 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
 }
 
 double model_step_flops(const ModelConfig *c, int64_t tokens) {
-  double per_layer = (double)c->dim * qkv_width(c) + (double)query_width(c) * c->dim + 3.0 * c->dim * c->ffn;
+  double mlp = (double)c->dim * mlp_width(c) + (double)c->ffn * c->dim;
+  double per_layer = (double)c->dim * qkv_width(c) + (double)query_width(c) * c->dim + mlp;
   double linear = 6.0 * (c->layers * per_layer + (double)c->dim * c->vocab);
   double attention =
       7.0 * c->layers * (double)c->ctx * query_width(c); /* forward 2, backward 5; half the square is seen */
@@ -97,8 +98,8 @@ bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows,
                           Error *error) {
   const ModelConfig *c = &m->config;
   size_t dt = m->dt;
-  a->layers = calloc((size_t)c->layers, sizeof *a->layers);
-  if (!a->layers) return error_memory(error, "the activations");
+  a->parts = calloc((size_t)m->table.part_count + 1, sizeof *a->parts);
+  if (!a->parts) return error_memory(error, "the activations");
   bool dropout = train && m->settings.dropout > 0;
   ContextInfo device;
   m->ops->info(m->context, &device);
@@ -106,7 +107,7 @@ bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows,
   Arena arena = {0};
   for (int pass = 0; pass < 2; pass++) { /* measure, then cut */
     arena.used = 0;
-    layout_activations(a, &arena, c, rows, train, dropout, dt);
+    layout_activations(a, &arena, c, &m->table, rows, train, dropout, dt);
     a->logits = take(&arena, (int64_t)a->head_rows * padded_vocab(c), dt);
     if (pass == 0)
       arena.base = *memory = m->ops->alloc(m->context, train ? "activations" : "evaluation buffers", arena.used);

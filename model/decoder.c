@@ -10,13 +10,15 @@ struct Decoder {
   Sequences sequences;
   KvCache *caches; /* one a layer */
   void *cache_memory;
-  void *x, *q, *attention, *h; /* [rows][C], [rows][H*D], [rows][H*D], [rows][F] */
-  float *logits;               /* [rows][V] */
-  int length, position;        /* of every row, as on the device */
-  CapturedGraph *token;        /* decode_token and sample, for `sampling` */
+  void *x, *q, *middle; /* [rows][C], [rows][larger of H*D and C], [rows][larger of H*D and F] */
+  float *logits;        /* [rows][V] */
+  int length, position; /* of every row, as on the device */
+  CapturedGraph *token; /* decode_token and sample, for `sampling` */
   Sampling sampling;
   bool ready; /* logits of the next token have been computed */
 };
+
+static int larger(int a, int b) { return a > b ? a : b; }
 
 static bool decoder_buffers(Decoder *d, int rows, Error *error) {
   Model *m = d->model;
@@ -32,9 +34,8 @@ static bool decoder_buffers(Decoder *d, int rows, Error *error) {
   s->status = m->ops->alloc(m->context, "status", n * sizeof(int32_t));
   s->drawn = m->ops->alloc(m->context, "drawn tokens", n * sizeof(int32_t));
   d->x = m->ops->alloc(m->context, "decoded rows", n * (size_t)c->dim * dt);
-  d->q = m->ops->alloc(m->context, "decoded queries", n * (size_t)query_width(c) * dt);
-  d->attention = m->ops->alloc(m->context, "decoded attention", n * (size_t)query_width(c) * dt);
-  d->h = m->ops->alloc(m->context, "decoded MLP", n * (size_t)c->ffn * dt);
+  d->q = m->ops->alloc(m->context, "decoded queries", n * (size_t)larger(query_width(c), c->dim) * dt);
+  d->middle = m->ops->alloc(m->context, "decoded attention or MLP", n * (size_t)larger(query_width(c), c->ffn) * dt);
   d->logits = m->ops->alloc(m->context, "decoded logits", n * (size_t)c->vocab * sizeof(float));
   d->cache_memory = m->ops->alloc(m->context, "key/value cache", 2 * each * (size_t)c->layers);
   d->caches = calloc((size_t)c->layers, sizeof *d->caches);
@@ -72,8 +73,7 @@ void decoder_close(Decoder *d) {
                     d->sequences.drawn,
                     d->x,
                     d->q,
-                    d->attention,
-                    d->h,
+                    d->middle,
                     d->logits,
                     d->cache_memory};
   for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) k->release(d->model->context, memory[i]);
@@ -90,10 +90,12 @@ static void prefill(Decoder *d, int row, const int32_t *tokens, int count) {
   pass.caches = d->caches;
   pass.slot = row;
   model_forward_body(&pass);
+  const PartActivations *last = &pass.acts->parts[m->table.part_count];
+  Norm room;
+  const Norm *norm = final_norm(m, &room);
   k->decode_logits(m->context, d->logits + (int64_t)row * m->config.vocab,
-                   element(m, pass.acts->x_final, (int64_t)(count - 1) * m->config.dim),
-                   norm_weight(m, m->table.final_norm), m->config.norm_eps, &m->params, m->table.head, m->config.vocab,
-                   1);
+                   element(m, norm ? last->x : last->n, (int64_t)(count - 1) * m->config.dim), norm, &m->params,
+                   m->table.head, m->config.vocab, 1);
 }
 
 /* Row 0's prompt becomes every row's. */
@@ -147,26 +149,56 @@ int decoder_context(const Decoder *d) { return d->model->config.ctx; }
 
 int decoder_room(const Decoder *d) { return d->model->config.ctx - d->position; }
 
-/* The logits after the last token of every row. */
-static void decode_token(Context *c, void *decoder) {
-  Decoder *d = decoder;
+/* What a part makes of x, up to its last product: d->middle. `norm` NULL: x is normalized. */
+static void decode_part(Decoder *d, const Part *w, const Norm *norm) {
   const Model *m = d->model;
   const Backend *k = m->ops;
   const ModelConfig *g = &m->config;
   const Sequences *s = &d->sequences;
-  Rope rope = {m->rope_table, NULL};
-  k->decode_embedding(c, d->x, &m->params, m->table.embedding, s);
-  for (int layer = 0; layer < g->layers; layer++) {
-    const LayerParameters *w = &m->table.layers[layer];
-    const KvCache *cache = &d->caches[layer];
-    k->decode_qkv(c, d->q, cache, d->x, norm_weight(m, w->attention_norm), g->norm_eps, &m->params, w->qkv, &rope, s);
-    k->decode_attention(c, d->attention, d->q, cache, g->heads, 1.0f / sqrtf((float)g->head_dim), s);
-    k->decode_residual(c, d->x, d->attention, &m->params, w->output, s);
-    k->decode_mlp(c, d->h, d->x, norm_weight(m, w->mlp_norm), g->norm_eps, &m->params, w->gate_up, s);
-    k->decode_residual(c, d->x, d->h, &m->params, w->down, s);
+  const MlpShape mlp = mlp_of(g);
+  if (w->kind == PART_MLP) {
+    k->decode_mlp(m->context, d->middle, d->x, norm, &m->params, w->in, &mlp, s);
+    return;
   }
-  k->decode_logits(c, d->logits, d->x, norm_weight(m, m->table.final_norm), g->norm_eps, &m->params, m->table.head,
-                   g->vocab, s->rows);
+  const KvCache *cache = &d->caches[w->layer];
+  const Rope rope = {m->rope_table, NULL};
+  k->decode_qkv(m->context, d->q, cache, d->x, norm, &m->params, w->in, g->positions == POSITIONS_ROPE ? &rope : NULL,
+                s);
+  k->decode_attention(m->context, d->middle, d->q, cache, g->heads, 1.0f / sqrtf((float)g->head_dim), NULL, s);
+}
+
+/* x [rows][C] plus the branch that ends with d->middle. */
+static void decode_join(Decoder *d, const Part *w, const Norm *norm) {
+  const Model *m = d->model;
+  const Backend *k = m->ops;
+  const Sequences *s = &d->sequences;
+  int dim = m->config.dim;
+  if (m->config.norm_place == NORM_ON_BRANCH) {
+    k->decode_linear(m->context, d->q, d->middle, NULL, &m->params, w->out, s);
+    k->decode_norm(m->context, d->q, d->q, norm, s->rows, dim);
+    k->residual_add(m->context, d->x, d->x, d->q, s->rows, 1, dim, NULL);
+    return;
+  }
+  k->decode_residual(m->context, d->x, d->middle, &m->params, w->out, s);
+  if (m->config.norm_place == NORM_AFTER) k->decode_norm(m->context, d->x, d->x, norm, s->rows, dim);
+}
+
+/* The logits after the last token of every row. */
+static void decode_token(Context *c, void *decoder) {
+  Decoder *d = decoder;
+  const Model *m = d->model;
+  bool before = m->config.norm_place == NORM_BEFORE;
+  Embedding embedding = embedding_of(m, NULL);
+  Norm room;
+  m->ops->decode_embedding(c, d->x, &m->params, &embedding, &d->sequences);
+  for (int i = 0; i < m->table.part_count; i++) {
+    const Part *w = &m->table.parts[i];
+    Norm norm = norm_of(m, w->norm);
+    decode_part(d, w, before ? &norm : NULL);
+    decode_join(d, w, &norm);
+  }
+  m->ops->decode_logits(c, d->logits, d->x, final_norm(m, &room), &m->params, m->table.head, m->config.vocab,
+                        d->sequences.rows);
 }
 
 static void decode_if_needed(Decoder *d) {

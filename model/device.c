@@ -7,6 +7,7 @@
 
 static bool upload_rope_table(Model *m, Error *error) {
   const ModelConfig *c = &m->config;
+  if (c->positions != POSITIONS_ROPE) return model_check_backend(m, error);
   size_t count = (size_t)c->ctx * (size_t)c->head_dim;
   float *table = malloc(count * sizeof(float));
   if (!table) return error_memory(error, "the rotary table");
@@ -56,12 +57,13 @@ void model_close(Model *m) {
   CapturedGraph **graphs[] = {&m->evaluation, &m->first, &m->later, &m->update};
   for (size_t i = 0; i < sizeof graphs / sizeof graphs[0]; i++) m->ops->drop(m->context, graphs[i]);
   m->ops->release_parameters(m->context, &m->params);
-  void *memory[] = {m->params.master, m->params.grad, m->params.m,     m->params.v,  m->rope_table, m->state,
-                    m->eval_state,    m->tokens,      m->targets,      m->positions, m->key_begin,  m->train_memory,
-                    m->eval_memory,   m->lr_table,    m->target_count, m->offsets,   m->order};
+  void *memory[] = {m->params.master, m->params.grad,  m->params.m,      m->params.v,   m->rope_table,
+                    m->state,         m->eval_state,   m->tokens,        m->targets,    m->positions,
+                    m->key_begin,     m->train_memory, m->eval_memory,   m->lr_table,   m->target_count,
+                    m->offsets,       m->order,        m->place_offsets, m->place_order};
   for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) m->ops->release(m->context, memory[i]);
-  free(m->train.layers);
-  free(m->eval.layers);
+  free(m->train.parts);
+  free(m->eval.parts);
   free(m->sorted);
   free(m->first_keys);
   parameter_table_free(&m->table);
@@ -69,6 +71,8 @@ void model_close(Model *m) {
 }
 
 const ParameterTable *model_table(const Model *m) { return &m->table; }
+
+const ModelConfig *model_config(const Model *m) { return &m->config; }
 
 static float *arena_of(Model *m, ArenaKind which) {
   float *arenas[] = {m->params.master, m->params.grad, m->params.m, m->params.v};
@@ -128,9 +132,9 @@ static void counting_sort(const int32_t *tokens, int64_t count, int vocab, int32
   offsets[0] = 0;
 }
 
-void model_upload_token_order(Model *m, const int32_t *tokens, int64_t rows) {
-  size_t offsets = (size_t)m->config.vocab + 1;
-  counting_sort(tokens, rows, m->config.vocab, m->sorted, m->sorted + offsets);
-  m->ops->upload(m->context, m->offsets, m->sorted, offsets * sizeof(int32_t));
-  m->ops->upload(m->context, m->order, m->sorted + offsets, (size_t)rows * sizeof(int32_t));
+void model_upload_order(Model *m, const int32_t *numbers, int64_t rows, int kinds, int32_t *offsets, int32_t *order) {
+  size_t count = (size_t)kinds + 1;
+  counting_sort(numbers, rows, kinds, m->sorted, m->sorted + count);
+  m->ops->upload(m->context, offsets, m->sorted, count * sizeof(int32_t));
+  m->ops->upload(m->context, order, m->sorted + count, (size_t)rows * sizeof(int32_t));
 }

@@ -22,31 +22,28 @@ static inline int key_width(const ModelConfig *config) { return config->kv_heads
 
 static inline int qkv_width(const ModelConfig *config) { return query_width(config) + 2 * key_width(config); }
 
-/* What one layer keeps for its backward; evaluation lets all layers share one. */
-typedef struct LayerActivations {
-  void *x_attention, *n_attention;  /* [N][C] residual stream entering the attention block, and its norm */
-  void *qkv;                        /* [N][H*D + 2*G*D] rotated */
-  void *attention;                  /* [N][H*D] */
-  void *x_mlp, *n_mlp;              /* [N][C] residual stream entering the MLP block, and its norm */
-  void *gate_up;                    /* [N][2F]; becomes its gradient in the backward */
-  void *h;                          /* [N][F] */
-  float *rstd_attention, *rstd_mlp; /* [N] */
-  float *lse;                       /* [B][H][T] */
-} LayerActivations;
+static inline int mlp_width(const ModelConfig *config) { return config->gated ? 2 * config->ffn : config->ffn; }
+
+/* What one part keeps for its backward; evaluation lets all parts of a kind share one. NORM_BEFORE: n = norm(x).
+ * NORM_AFTER: x = n + branch, and norm(x) is the n of the next part. NORM_ON_BRANCH: x is the branch. */
+typedef struct PartActivations {
+  void *x, *n;       /* [N][C] what the norm reads, and what the part reads */
+  NormStats stats;   /* [N] */
+  void *in, *middle; /* SELF: [N][H*D + 2*G*D] rotated, [N][H*D] attention; MLP: [N][F] or [N][2F], which becomes its
+                         gradient in the backward, [N][F] h */
+  float *lse;        /* SELF: [B][H][T] */
+} PartActivations;
 
 typedef struct Activations {
-  int64_t rows;  /* N they were made for */
-  int head_rows; /* rows of logits held at a time */
-  LayerActivations *layers;
-  void *branch;            /* [N][C] output of the block before the residual add */
-  void *x_final, *n_final; /* [N][C] */
-  float *rstd_final;       /* [N] */
-  void *logits;            /* [head_rows][P]; becomes dlogits */
-  float *losses;           /* [N] */
+  int64_t rows;           /* N they were made for */
+  int head_rows;          /* rows of logits held at a time */
+  PartActivations *parts; /* one a part, and one more: x, n and stats of what the head reads */
+  void *branch;           /* [N][C] output of a part before the residual add */
+  void *logits;           /* [head_rows][P]; becomes dlogits */
+  float *losses;          /* [N] */
   /* training only */
   void *dx, *dn, *dbranch; /* [N][C] gradients of the residual stream, of a norm's output, of a dropped branch */
-  void *dh, *dattention;   /* [N][F], [N][H*D] */
-  void *dqkv;              /* [N][H*D + 2*G*D] */
+  void *dmiddle, *dqkv;    /* [N][larger of F and H*D], [N][H*D + 2*G*D] */
 } Activations;
 
 struct Model {
@@ -73,7 +70,8 @@ struct Model {
   float *lr_table;                       /* device [steps + 1] */
   int32_t *target_count;                 /* device [1] */
   int32_t *offsets, *order;              /* device [V + 1], [N]: the batch's tokens, sorted */
-  int32_t *sorted;                       /* host staging for both */
+  int32_t *place_offsets, *place_order;  /* POSITIONS_LEARNED: device [ctx + 1], [N], its positions, sorted */
+  int32_t *sorted;                       /* host staging for either */
 };
 
 /* One pass: a batch, the buffers it uses, and whether dropout is on. */
@@ -99,8 +97,8 @@ bool model_reserve_tokens(Model *m, int64_t rows, Error *error);
 /* `rows` rows of a batch, from `from` on. */
 void model_upload_tokens(Model *m, const TokenBatch *batch, int64_t from, int64_t rows, int length);
 
-/* Which rows each token has, for the gradient of the embedding (kernels.h). */
-void model_upload_token_order(Model *m, const int32_t *tokens, int64_t rows);
+/* Which rows each of `kinds` numbers has, for the gradient of an embedding (kernels.h). */
+void model_upload_order(Model *m, const int32_t *numbers, int64_t rows, int kinds, int32_t *offsets, int32_t *order);
 
 /* Lays out and allocates everything a pass over `rows` rows needs. */
 bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows, bool train, int head_rows,
@@ -112,7 +110,24 @@ void model_forward_body(const Pass *pass);
 /* A forward pass without dropout over the buffers that are large enough (model_evaluate_begin). */
 Pass model_evaluation_pass(Model *m, int batch, int length);
 
-static inline const float *norm_weight(const Model *m, Matrix norm) { return m->params.master + norm.offset; }
+/* As operations take a norm of the table. */
+static inline Norm norm_of(const Model *m, NormParameters norm) {
+  return (Norm){m->config.norm, m->params.master + norm.weight.offset,
+                norm.bias.rows ? m->params.master + norm.bias.offset : NULL, m->config.norm_eps};
+}
+
+/* The norm between the last part and the head, or NULL where there is none. */
+static inline const Norm *final_norm(const Model *m, Norm *norm) {
+  if (!m->table.final_norm.weight.rows) return NULL;
+  *norm = norm_of(m, m->table.final_norm);
+  return norm;
+}
+
+static inline Embedding embedding_of(const Model *m, const int32_t *positions) {
+  return (Embedding){m->table.embedding, 1.0f, m->table.places, positions};
+}
+
+static inline MlpShape mlp_of(const ModelConfig *c) { return (MlpShape){c->activation, c->gated, c->ffn}; }
 
 /* Element `index` of an array in the compute dtype. */
 static inline void *element(const Model *m, void *array, int64_t index) {

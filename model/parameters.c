@@ -11,9 +11,13 @@
 /* ---- configuration ---- */
 
 int64_t model_parameters(const ModelConfig *c) {
-  const int64_t attention = (int64_t)c->dim * qkv_width(c) + (int64_t)query_width(c) * c->dim;
-  const int64_t layer = attention + 3 * (int64_t)c->dim * c->ffn + 2 * (int64_t)c->dim;
-  return c->layers * layer + c->dim + (c->tie ? 1 : 2) * (int64_t)c->vocab * c->dim;
+  ParameterTable table;
+  int64_t count = 0;
+  if (!parameter_table_make(&table, c, NULL)) return 0;
+  for (int i = 0; i < table.count; i++)
+    if (table.tensors[i].init != INIT_SINUSOIDS) count += (int64_t)table.tensors[i].rows * table.tensors[i].cols;
+  parameter_table_free(&table);
+  return count;
 }
 
 int model_default_ffn(int dim) { return (int)round_up64(((int64_t)dim * 8 + 2) / 3, 32); }
@@ -31,14 +35,13 @@ bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
       !in_range("dim", c->dim, MODEL_MIN_DIM, MODEL_MAX_DIM, code, error) ||
       !in_range("ffn", c->ffn, 1, MODEL_MAX_FFN, code, error) ||
       !in_range("ctx", c->ctx, 1, MODEL_MAX_CTX, code, error) ||
-      !in_range("head size (dim / heads)", c->head_dim, 2, HEAD_DIM_LIMIT, code, error))
+      !in_range("head size", c->head_dim, 2, HEAD_DIM_LIMIT, code, error))
     return false;
-  if (c->head_dim % 2)
-    return fail(error, code, "head size %d is odd; rotary positions need an even dim / heads", c->head_dim);
+  if (c->head_dim % 2) return fail(error, code, "head size %d is odd; it must be even", c->head_dim);
   if (c->heads % c->kv_heads)
     return fail(error, code, "%d heads cannot share %d kv-heads evenly; heads must be a multiple of kv-heads", c->heads,
                 c->kv_heads);
-  if (!(c->rope_base > 0) || !isfinite(c->rope_base))
+  if (c->positions == POSITIONS_ROPE && (!(c->rope_base > 0) || !isfinite(c->rope_base)))
     return fail(error, code, "rope base %g must be positive", (double)c->rope_base);
   if (!(c->norm_eps > 0) || !isfinite(c->norm_eps))
     return fail(error, code, "norm eps %g must be positive", (double)c->norm_eps);
@@ -72,62 +75,103 @@ static Matrix begin_group(ParameterTable *t, int rows, int cols, bool decay, boo
   return matrix;
 }
 
-static void add_tensor(ParameterTable *t, int layer, const char *name, int rows, int padded_rows, int cols, int rank,
-                       float std) {
+/* A tensor's name, without its layer: "self_attn.q_proj" and "weight". */
+typedef struct Name {
+  int layer; /* -1: of no layer */
+  const char *module, *kind;
+} Name;
+
+static ParameterTensor *add_tensor(ParameterTable *t, Name name, int rows, int cols, Init init) {
   ParameterTensor *tensor = &t->tensors[t->count++];
-  if (layer >= 0) snprintf(tensor->name, sizeof tensor->name, "model.layers.%d.%s.weight", layer, name);
-  else snprintf(tensor->name, sizeof tensor->name, "%s.weight", name);
-  tensor->rows = rows;
-  tensor->cols = cols;
-  tensor->rank = rank;
-  tensor->offset = t->arena;
-  tensor->init_std = std;
-  t->arena += (size_t)padded_rows * (size_t)cols;
+  *tensor = (ParameterTensor){.rows = rows, .cols = cols, .rank = 2, .offset = t->arena, .init = init};
+  if (name.layer >= 0)
+    snprintf(tensor->name, sizeof tensor->name, "model.layers.%d.%s.%s", name.layer, name.module, name.kind);
+  else snprintf(tensor->name, sizeof tensor->name, "%s.%s", name.module, name.kind);
+  t->arena += (size_t)rows * (size_t)cols;
+  return tensor;
 }
 
-static Matrix add_matrix(ParameterTable *t, int layer, const char *name, int rows, int padded_rows, int cols,
-                         float std) {
-  Matrix matrix = begin_group(t, padded_rows, cols, true, true);
-  add_tensor(t, layer, name, rows, padded_rows, cols, 2, std);
-  return matrix;
+static void add_vector(ParameterTable *t, Name name, int count, Init init) {
+  add_tensor(t, name, 1, count, init)->rank = 1;
 }
 
-static Matrix add_norm(ParameterTable *t, int layer, const char *name, int dim) {
-  Matrix matrix = begin_group(t, 1, dim, false, false);
-  add_tensor(t, layer, name, 1, 1, dim, 1, 0);
-  return matrix;
+/* One of the matrices that are multiplied together. */
+typedef struct Piece {
+  const char *module;
+  int rows;
+} Piece;
+
+static Linear add_linear(ParameterTable *t, int layer, const Piece *pieces, int count, int cols, float std, bool bias) {
+  int rows = 0;
+  for (int i = 0; i < count; i++) rows += pieces[i].rows;
+  Linear linear = {.weight = begin_group(t, rows, cols, true, true)};
+  for (int i = 0; i < count; i++)
+    add_tensor(t, (Name){layer, pieces[i].module, "weight"}, pieces[i].rows, cols, INIT_NORMAL)->init_std = std;
+  if (!bias) return linear;
+  linear.bias = begin_group(t, 1, rows, false, true);
+  for (int i = 0; i < count; i++) add_vector(t, (Name){layer, pieces[i].module, "bias"}, pieces[i].rows, INIT_ZEROS);
+  return linear;
+}
+
+static NormParameters add_norm(ParameterTable *t, const ModelConfig *c, int layer, const char *module) {
+  NormParameters norm = {.weight = begin_group(t, 1, c->dim, false, false)};
+  add_vector(t, (Name){layer, module, "weight"}, c->dim, INIT_ONES);
+  if (c->norm != NORM_LAYER) return norm;
+  norm.bias = begin_group(t, 1, c->dim, false, false);
+  add_vector(t, (Name){layer, module, "bias"}, c->dim, INIT_ZEROS);
+  return norm;
+}
+
+/* A table with a row for each of `rows` things, and pads. */
+static Matrix add_table(ParameterTable *t, const char *module, int rows, int padded, int cols, Init init) {
+  Matrix table = begin_group(t, padded, cols, init == INIT_NORMAL, true);
+  add_tensor(t, (Name){-1, module, "weight"}, rows, cols, init)->init_std = INIT_STD;
+  t->arena += (size_t)(padded - rows) * (size_t)cols;
+  return table;
 }
 
 static void add_layer(ParameterTable *t, const ModelConfig *c, int layer) {
-  LayerParameters *p = &t->layers[layer];
-  int q = query_width(c), kv = key_width(c);
   float residual_std = INIT_STD / sqrtf(2.0f * (float)c->layers);
-  p->attention_norm = add_norm(t, layer, "input_layernorm", c->dim);
-  p->qkv = begin_group(t, q + 2 * kv, c->dim, true, true);
-  add_tensor(t, layer, "self_attn.q_proj", q, q, c->dim, 2, INIT_STD);
-  add_tensor(t, layer, "self_attn.k_proj", kv, kv, c->dim, 2, INIT_STD);
-  add_tensor(t, layer, "self_attn.v_proj", kv, kv, c->dim, 2, INIT_STD);
-  p->output = add_matrix(t, layer, "self_attn.o_proj", c->dim, c->dim, q, residual_std);
-  p->mlp_norm = add_norm(t, layer, "post_attention_layernorm", c->dim);
-  p->gate_up = begin_group(t, 2 * c->ffn, c->dim, true, true);
-  add_tensor(t, layer, "mlp.gate_proj", c->ffn, c->ffn, c->dim, 2, INIT_STD);
-  add_tensor(t, layer, "mlp.up_proj", c->ffn, c->ffn, c->dim, 2, INIT_STD);
-  p->down = add_matrix(t, layer, "mlp.down_proj", c->dim, c->dim, c->ffn, residual_std);
+  const Piece qkv[] = {
+      {"self_attn.q_proj", query_width(c)}, {"self_attn.k_proj", key_width(c)}, {"self_attn.v_proj", key_width(c)}};
+  const Piece output = {"self_attn.o_proj", c->dim}, down = {"mlp.down_proj", c->dim};
+  const Piece up[] = {{"mlp.gate_proj", c->ffn}, {"mlp.up_proj", c->ffn}};
+  Part *self = &t->parts[t->part_count++], *mlp = &t->parts[t->part_count++];
+  *self = (Part){.kind = PART_SELF, .layer = layer};
+  self->norm = add_norm(t, c, layer, "input_layernorm");
+  self->in = add_linear(t, layer, qkv, 3, c->dim, INIT_STD, c->qkv_bias);
+  self->out = add_linear(t, layer, &output, 1, query_width(c), residual_std, c->bias);
+  *mlp = (Part){.kind = PART_MLP, .layer = layer};
+  mlp->norm = add_norm(t, c, layer, "post_attention_layernorm");
+  mlp->in = add_linear(t, layer, c->gated ? up : up + 1, c->gated ? 2 : 1, c->dim, INIT_STD, c->bias);
+  mlp->out = add_linear(t, layer, &down, 1, c->ffn, residual_std, c->bias);
+}
+
+static void add_head(ParameterTable *t, const ModelConfig *c) {
+  t->head.weight = c->tie ? t->embedding : add_table(t, "lm_head", c->vocab, padded_vocab(c), c->dim, INIT_NORMAL);
+  if (!c->head_bias) return;
+  t->head.bias = begin_group(t, 1, padded_vocab(c), false, true);
+  add_vector(t, (Name){-1, "lm_head", "bias"}, c->vocab, INIT_ZEROS);
+  t->arena += (size_t)(padded_vocab(c) - c->vocab);
 }
 
 bool parameter_table_make(ParameterTable *out, const ModelConfig *c, Error *error) {
+  enum { TENSORS = 18, GROUPS = 12, OTHERS = 6 }; /* of a layer, at most; of none */
   memset(out, 0, sizeof *out);
-  out->tensors = calloc((size_t)c->layers * 9 + 3, sizeof *out->tensors);
-  out->groups = calloc((size_t)c->layers * 6 + 3, sizeof *out->groups);
-  out->layers = calloc((size_t)c->layers, sizeof *out->layers);
-  if (!out->tensors || !out->groups || !out->layers) {
+  out->tensors = calloc((size_t)c->layers * TENSORS + OTHERS, sizeof *out->tensors);
+  out->groups = calloc((size_t)c->layers * GROUPS + OTHERS, sizeof *out->groups);
+  out->parts = calloc((size_t)c->layers * 2, sizeof *out->parts);
+  if (!out->tensors || !out->groups || !out->parts) {
     parameter_table_free(out);
     return error_memory(error, "the table of parameters");
   }
-  out->embedding = add_matrix(out, -1, "model.embed_tokens", c->vocab, padded_vocab(c), c->dim, INIT_STD);
+  out->embedding = add_table(out, "model.embed_tokens", c->vocab, padded_vocab(c), c->dim, INIT_NORMAL);
+  if (c->positions == POSITIONS_LEARNED || c->positions == POSITIONS_SINUSOIDAL)
+    out->places = add_table(out, "model.embed_positions", c->ctx, c->ctx, c->dim,
+                            c->positions == POSITIONS_LEARNED ? INIT_NORMAL : INIT_SINUSOIDS);
   for (int layer = 0; layer < c->layers; layer++) add_layer(out, c, layer);
-  out->final_norm = add_norm(out, -1, "model.norm", c->dim);
-  out->head = c->tie ? out->embedding : add_matrix(out, -1, "lm_head", c->vocab, padded_vocab(c), c->dim, INIT_STD);
+  if (c->norm_place == NORM_BEFORE) out->final_norm = add_norm(out, c, -1, "model.norm");
+  add_head(out, c);
   out->arena = (size_t)round_up64((int64_t)out->arena, TENSOR_ALIGNMENT);
   return true;
 }
@@ -135,7 +179,7 @@ bool parameter_table_make(ParameterTable *out, const ModelConfig *c, Error *erro
 void parameter_table_free(ParameterTable *t) {
   free(t->tensors);
   free(t->groups);
-  free(t->layers);
+  free(t->parts);
   memset(t, 0, sizeof *t);
 }
 
@@ -150,16 +194,31 @@ static void normal4(uint64_t seed, uint32_t call, uint32_t site, float out[4]) {
   }
 }
 
+static void init_normal(const ParameterTensor *tensor, uint32_t site, float *w, uint64_t seed) {
+  int64_t count = (int64_t)tensor->rows * tensor->cols;
+  for (int64_t i = 0; i < count; i += 4) {
+    float normal[4];
+    normal4(seed, (uint32_t)(i / 4), site, normal);
+    for (int64_t j = i; j < i + 4 && j < count; j++) w[j] = tensor->init_std * normal[j - i];
+  }
+}
+
+static void init_sinusoids(const ParameterTensor *tensor, float *w) {
+  int half = (tensor->cols + 1) / 2;
+  for (int t = 0; t < tensor->rows; t++)
+    for (int i = 0; i < tensor->cols; i++) {
+      double angle = t * pow(10000.0, -2.0 * (i % half) / tensor->cols);
+      *w++ = (float)(i < half ? sin(angle) : cos(angle));
+    }
+}
+
 void parameter_table_init(const ParameterTable *table, float *arena, uint64_t seed) {
   for (int row = 0; row < table->count; row++) {
     const ParameterTensor *tensor = &table->tensors[row];
     float *w = arena + tensor->offset;
-    int64_t count = (int64_t)tensor->rows * tensor->cols;
-    for (int64_t i = 0; i < count; i += 4) {
-      float normal[4] = {1, 1, 1, 1};
-      if (tensor->rank > 1) normal4(seed, (uint32_t)(i / 4), SITE_INIT + (uint32_t)row, normal);
-      for (int64_t j = i; j < i + 4 && j < count; j++)
-        w[j] = tensor->rank > 1 ? tensor->init_std * normal[j - i] : 1.0f;
-    }
+    if (tensor->init == INIT_NORMAL) init_normal(tensor, SITE_INIT + (uint32_t)row, w, seed);
+    else if (tensor->init == INIT_SINUSOIDS) init_sinusoids(tensor, w);
+    else
+      for (int64_t i = 0; i < tensor->cols; i++) w[i] = tensor->init == INIT_ONES;
   }
 }

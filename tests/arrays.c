@@ -208,6 +208,10 @@ ParameterSpec norm_spec(int cols, const double *values) {
   return (ParameterSpec){.rows = 1, .cols = cols, .values = values};
 }
 
+ParameterSpec bias_spec(int cols, const double *values) {
+  return (ParameterSpec){.rows = 1, .cols = cols, .gemm = true, .values = values};
+}
+
 ParameterSpec matrix_spec(int rows, int cols, int pad_rows, const double *values) {
   return (ParameterSpec){
       .rows = rows, .cols = cols, .pad_rows = pad_rows, .decay = true, .gemm = true, .values = values};

@@ -120,7 +120,17 @@ void parameters_write(Fixture *f, const Parameters *p, Arena arena, int matrix, 
   Context *c = (f)->context
 
 ParameterSpec norm_spec(int cols, const double *values);
+ParameterSpec bias_spec(int cols, const double *values);
 ParameterSpec matrix_spec(int rows, int cols, int pad_rows, const double *values);
+/* W alone; with a bias `(Linear){weight, bias}` says it. */
+static inline Linear layer_of(Matrix weight) { return (Linear){.weight = weight}; }
+/* Of device memory. */
+static inline Norm rms_norm_of(const float *weight, float eps) { return (Norm){NORM_RMS, weight, NULL, eps}; }
+static inline Norm layer_norm_of(const float *weight, const float *bias, float eps) {
+  return (Norm){NORM_LAYER, weight, bias, eps};
+}
+/* A table alone, each row as it is. */
+static inline Embedding table_of(Matrix table) { return (Embedding){.table = table, .scale = 1}; }
 double *concatenate(Fixture *f, const double *a, size_t a_count, const double *b, size_t b_count);
 double *sum_of(Fixture *f, const double *a, const double *b, size_t count);
 int32_t *some_tokens(Fixture *f, int count, int vocab);

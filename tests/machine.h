@@ -19,5 +19,7 @@ void *machine_put_ints(Machine *m, const int32_t *values, size_t count);
 void *machine_put_rows(Machine *m, const double *values, int rows, int width); /* of the compute dtype */
 double *machine_get(Machine *m, Kind kind, const void *device, size_t count);
 double *machine_get_rows(Machine *m, const void *device, int rows, int width);
+/* As parameters_new(), but masters alone and in this context. */
+Parameters machine_parameters(Machine *m, const ParameterSpec *specs, int count);
 
 #endif

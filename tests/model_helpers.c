@@ -18,7 +18,8 @@ Setup setup_read(Fixture *f, bool tie) {
                            .ffn = d[7],
                            .tie = tie,
                            .rope_base = 10000,
-                           .norm_eps = 1e-5f};
+                           .norm_eps = 1e-5f,
+                           .gated = true};
   s.steps = d[10];
   s.train = (TrainConfig){
       .batch = d[8], .micro_batches = d[11], .clip = (float)a[4], .label_smoothing = (float)a[5], .seed = 5};
@@ -100,4 +101,31 @@ void expect_tensors(Fixture *f, const Model *m, const float *arena, const Golden
   }
   for (size_t i = 0; i < table->arena; i++)
     if (rest[i] != 0) fail_msg("element %zu of the arena belongs to no tensor and is %g", i, (double)rest[i]);
+}
+
+static double loss_at(Fixture *f, Model *m, const Setup *s, const float *weights) {
+  float *ignored;
+  model_upload(m, ARENA_MASTER, weights);
+  return gradients(f, m, &(TokenBatch){s->tokens, s->targets, NULL}, &ignored);
+}
+
+void expect_slopes(Fixture *f, Model *m, const Setup *s, const float *grad) {
+  const double h = 0.005;
+  const ParameterTable *table = model_table(m);
+  float *weights = arena_read(f, m, ARENA_MASTER), *moved = arena_new(f, m);
+  for (int i = 0; i < table->count; i++) {
+    const ParameterTensor *t = &table->tensors[i];
+    double norm = 0, sides[2] = {0};
+    for (size_t j = 0; j < tensor_count(t); j++) norm += (double)grad[t->offset + j] * (double)grad[t->offset + j];
+    norm = sqrt(norm);
+    for (int side = 0; side < 2 && norm > 1e-6; side++) { /* of keys' biases it is 0 */
+      memcpy(moved, weights, table->arena * sizeof *moved);
+      for (size_t j = t->offset; j < t->offset + tensor_count(t); j++)
+        moved[j] += (float)((side ? h : -h) * (double)grad[j] / norm);
+      sides[side] = loss_at(f, m, s, moved);
+    }
+    double slope = (sides[1] - sides[0]) / (2 * h);
+    if (!(fabs(slope - norm) < 2e-3 * norm + 1e-4))
+      fail_msg("%s: the loss rises by %g, the gradient says %g", t->name, slope, norm);
+  }
 }

@@ -38,4 +38,8 @@ double whole_model(const Fixture *f, double tolerance);
 void expect_tensors(Fixture *f, const Model *m, const float *arena, const Golden *g, const char *kind,
                     double tolerance);
 
+/* Along each tensor's gradient the loss has to rise by the gradient's length: with dropout, a forward and a backward
+ * that drop different elements do not agree. In fp32 alone; a step of 0.005 leaves 6e-5 of noise and its own square. */
+void expect_slopes(Fixture *f, Model *m, const Setup *s, const float *grad);
+
 #endif

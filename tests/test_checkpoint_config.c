@@ -13,7 +13,8 @@ static void test_config_round_trip(void **state) {
                             .ffn = 352,
                             .tie = true,
                             .rope_base = 10000.0f,
-                            .norm_eps = 1e-5f};
+                            .norm_eps = 1e-5f,
+                            .gated = true};
   ModelConfig back;
   SpecialTokens special = {-2, -2};
   Error error = {0};
@@ -29,7 +30,7 @@ static void test_config_round_trip(void **state) {
   assert_int_equal(back.dim, 128);
   assert_int_equal(back.head_dim, 32);
   assert_int_equal(back.ffn, 352);
-  assert_true(back.tie && back.rope_base == ours.rope_base && back.norm_eps == ours.norm_eps);
+  assert_true(back.tie && back.gated && back.rope_base == ours.rope_base && back.norm_eps == ours.norm_eps);
   size_t size;
   uint8_t *text = get(at(state, "config.json").text, &size);
   assert_non_null(strstr((char *)text, "\"rms_norm_eps\": 1e-5"));

@@ -146,7 +146,8 @@ static void test_load(void **state) {
                         .ffn = 40,
                         .tie = true,
                         .rope_base = 10000.0f,
-                        .norm_eps = 1e-5f};
+                        .norm_eps = 1e-5f,
+                        .gated = true};
   const ContextOptions options = {.dtype = DTYPE_F32, .threads = 1};
   Error error = {0};
   Context *context;

@@ -48,7 +48,7 @@ static void test_out_of_memory(void **state) {
   f->expect_error = true;
   assert_null(ops->alloc(c, "the enormous tensor", (size_t)1 << 60));
   ops->alloc(c, "a later one", (size_t)1 << 59); /* the first error stays */
-  ops->swiglu(c, out.data, in.data, 0, 0);
+  ops->activation(c, out.data, in.data, &(MlpShape){.gated = true}, 0, 0, NULL);
   assert_int_equal(ops->poll(c, reports, 1, true, &error), -1);
   assert_int_equal(error.code, EXIT_MEMORY);
   assert_non_null(strstr(error.text, "the enormous tensor"));
@@ -65,10 +65,11 @@ static void refused(Fixture *f, int ffn, int shift) {
   double *values = random_values(f, 1, 64);
   if (!f->backend->open(&own.context, &options, &error)) fail_msg("%s", error.text);
   Array in = array_compute(&own, values, 64), out = array_compute(&own, values, 64);
-  f->backend->swiglu(own.context, array_at(&own, &out, shift), in.data, 1, ffn);
+  const MlpShape mlp = {ACTIVATION_SILU, true, ffn};
+  f->backend->activation(own.context, array_at(&own, &out, shift), in.data, &mlp, 1, 1, NULL);
   assert_int_equal(f->backend->poll(own.context, &report, 1, true, &error), -1);
   assert_int_equal(error.code, EXIT_INTERNAL);
-  assert_non_null(strstr(error.text, "swiglu"));
+  assert_non_null(strstr(error.text, "activation"));
   fixture_free(&own);
 }
 
@@ -132,9 +133,9 @@ typedef struct Work {
 /* Counts the step, so that a replay that does nothing shows. */
 static void work_step(Context *c, void *argument) {
   const Work *w = argument;
-  Matrix matrix = w->params->groups[0].matrix;
-  w->ops->linear(c, w->y.data, w->x.data, w->params, matrix, w->rows);
-  w->ops->linear_backward_weight(c, w->params, matrix, w->grad_y.data, w->x.data, w->rows, true);
+  Linear layer = layer_of(w->params->groups[0].matrix);
+  w->ops->linear(c, w->y.data, w->x.data, w->params, layer, w->rows);
+  w->ops->linear_backward_weight(c, w->params, layer, w->grad_y.data, w->x.data, w->rows, true);
   w->ops->next_micro_batch(c, w->state, 1);
   w->ops->report(c, w->state);
 }

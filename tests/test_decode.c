@@ -1,5 +1,7 @@
-/* The rows of kernels.h that decode one token, on every backend: against plain loops in double; and row i of a batch
- * bit for bit the single run of its sequence, whatever the rows beside it, its slot and the number of threads. */
+/* The rows of kernels.h that decode one token, on every backend, as LLaMA uses them (test_decode_parts.c: the others):
+ * against plain loops in double; and row i of a batch bit for bit the single run of its sequence, whatever the rows
+ * beside it, its slot and the number of threads. */
+#include "tests/formulas.h"
 #include "tests/machine.h"
 
 #include <math.h>
@@ -41,6 +43,8 @@ static ParameterSpec part_of(Fixture *f, const Shape *s, Part part) {
   return (ParameterSpec){.rows = rows[part],
                          .cols = cols[part],
                          .pad_rows = part == PART_TABLE ? s->pad_rows : 0,
+                         .decay = part != PART_NORM,
+                         .gemm = part != PART_NORM,
                          .values = random_values(f, 100 + (uint32_t)part, (size_t)rows[part] * (size_t)cols[part])};
 }
 
@@ -74,58 +78,25 @@ typedef struct Results {
 /* ---- the reference ---- */
 
 static double *product(Fixture *f, const ParameterSpec *w, const double *x) {
-  double *y = host_values(f, (size_t)w->rows);
-  for (int m = 0; m < w->rows; m++)
-    for (int k = 0; k < w->cols; k++) y[m] += w->values[(size_t)m * (size_t)w->cols + (size_t)k] * x[k];
-  return y;
-}
-
-static double *normal(Fixture *f, const double *x, const double *weight, int dim) {
-  double *y = host_values(f, (size_t)dim), squares = 0;
-  for (int i = 0; i < dim; i++) squares += x[i] * x[i];
-  for (int i = 0; i < dim; i++) y[i] = weight[i] * x[i] / sqrt(squares / dim + (double)EPSILON);
-  return y;
-}
-
-static double angle_of(int position, int i, int head_dim) { return position * pow(10000.0, -2.0 * i / head_dim); }
-
-static void rotate(double *x, int heads, int head_dim, int position) {
-  for (int h = 0; h < heads; h++)
-    for (int i = 0; i < head_dim / 2; i++) {
-      double *a = x + h * head_dim + i, *b = a + head_dim / 2, a0 = *a, b0 = *b,
-             angle = angle_of(position, i, head_dim);
-      *a = a0 * cos(angle) - b0 * sin(angle);
-      *b = b0 * cos(angle) + a0 * sin(angle);
-    }
+  return linear_rows(f, w->values, NULL, x, 1, w->rows, w->cols);
 }
 
 static double *attended(Fixture *f, const Shape *s, const double *query, const double *keys, const double *values,
                         int count) {
-  double *out = host_values(f, (size_t)query_width(s)), *p = host_values(f, (size_t)count);
-  int d = s->head_dim;
-  for (int h = 0; h < s->heads; h++) {
-    int group = h * s->kv_heads / s->heads * d;
-    double max = -INFINITY, total = 0;
-    for (int j = 0; j < count; j++) {
-      p[j] = 0;
-      for (int i = 0; i < d; i++) p[j] += query[h * d + i] * keys[j * key_width(s) + group + i];
-      p[j] *= 0.25;
-      max = fmax(max, p[j]);
-    }
-    for (int j = 0; j < count; j++) total += p[j] = exp(p[j] - max);
-    for (int j = 0; j < count; j++)
-      for (int i = 0; i < d; i++) out[h * d + i] += p[j] / total * values[j * key_width(s) + group + i];
-  }
-  return out;
+  const HeadShape heads = {s->heads, s->kv_heads, s->head_dim};
+  return attention_row(f, &heads, 0.25, query, keys, values, count);
 }
 
 static Results reference(Fixture *f, const Shape *s, const Sequence *q) {
   ParameterSpec w[PARTS];
   for (int i = 0; i < PARTS; i++) w[i] = part_of(f, s, (Part)i);
   size_t cache = (size_t)s->capacity * (size_t)key_width(s);
-  double *x = normal(f, q->x, w[PART_NORM].values, s->dim), *qkv = product(f, &w[PART_QKV], x);
+  const NormValues norm = {NORM_RMS, w[PART_NORM].values, NULL, (double)EPSILON};
+  double *x = host_values(f, (size_t)s->dim);
+  normalize_row(&norm, x, q->x, (size_t)s->dim);
+  double *qkv = product(f, &w[PART_QKV], x);
   double *gate_up = product(f, &w[PART_GATE_UP], x), *hidden = host_values(f, (size_t)s->ffn);
-  rotate(qkv, s->heads + s->kv_heads, s->head_dim, q->position);
+  rotate_heads(qkv, s->heads + s->kv_heads, s->head_dim, q->position);
   for (int i = 0; i < s->ffn; i++) hidden[i] = gate_up[i] / (1 + exp(-gate_up[i])) * gate_up[s->ffn + i];
   Results r = {.query = qkv, .hidden = hidden, .keys = host_values(f, cache), .values = host_values(f, cache)};
   memcpy(r.keys, q->keys, cache * sizeof(double));
@@ -146,33 +117,17 @@ static Results reference(Fixture *f, const Shape *s, const Sequence *q) {
 
 typedef struct Layer {
   Parameters params;
-  const float *weight, *rope_table;
-  ParameterGroup groups[PARTS];
+  Norm norm;
+  const float *rope_table;
 } Layer;
 
 static void layer_new(Machine *m, const Shape *s, Layer *layer) {
-  Parameters p = {.groups = layer->groups, .group_count = PARTS};
   ParameterSpec w[PARTS];
-  for (int i = 0; i < PARTS; i++) {
-    w[i] = part_of(m->fixture, s, (Part)i);
-    Matrix matrix = {.offset = p.count, .rows = w[i].rows + w[i].pad_rows, .cols = w[i].cols};
-    layer->groups[i] = (ParameterGroup){.matrix = matrix, .decay = i != PART_NORM, .gemm = i != PART_NORM};
-    size_t count = (size_t)matrix.rows * (size_t)matrix.cols;
-    p.count += (count + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
-  }
-  double *flat = host_values(m->fixture, p.count);
-  for (int i = 0; i < PARTS; i++)
-    memcpy(flat + layer->groups[i].matrix.offset, w[i].values, (size_t)w[i].rows * (size_t)w[i].cols * sizeof(double));
-  p.master = machine_put(m, KIND_F32, flat, p.count);
-  m->ops->refresh_parameters(m->context, &p);
+  for (int i = 0; i < PARTS; i++) w[i] = part_of(m->fixture, s, (Part)i);
+  const Parameters p = machine_parameters(m, w, PARTS);
   layer->params = p;
-  layer->weight = p.master + layer->groups[PART_NORM].matrix.offset;
-  double *table = host_values(m->fixture, (size_t)(s->capacity * s->head_dim));
-  for (int t = 0; t < s->capacity; t++)
-    for (int i = 0; i < s->head_dim / 2; i++) {
-      table[t * s->head_dim + 2 * i] = cos(angle_of(t, i, s->head_dim));
-      table[t * s->head_dim + 2 * i + 1] = sin(angle_of(t, i, s->head_dim));
-    }
+  layer->norm = rms_norm_of(p.master + p.groups[PART_NORM].matrix.offset, EPSILON);
+  const double *table = rope_table(m->fixture, s->capacity, s->head_dim);
   layer->rope_table = machine_put(m, KIND_F32, table, (size_t)(s->capacity * s->head_dim));
 }
 
@@ -213,7 +168,7 @@ static Results decode(Machine *m, const Shape *s, const Sequence *q, int rows) {
   Fixture *f = m->fixture;
   Layer layer = {0};
   layer_new(m, s, &layer);
-  const ParameterGroup *w = layer.groups;
+  const ParameterGroup *w = layer.params.groups;
   Sequences seq = sequences_new(m, q, rows, s->capacity);
   int cache_width = s->capacity * key_width(s);
   KvCache cache = {.k = machine_put_rows(m, GATHER(f, q, rows, keys, cache_width), rows, cache_width),
@@ -231,15 +186,16 @@ static Results decode(Machine *m, const Shape *s, const Sequence *q, int rows) {
   void *residual = machine_put_rows(m, x_values, rows, s->dim), *down = machine_put_rows(m, x_values, rows, s->dim);
   float *logits = machine_put(m, KIND_F32, NULL, (size_t)(rows * s->vocab));
   Rope rope = {.table = layer.rope_table};
-  m->ops->decode_embedding(m->context, embedded, &layer.params, w[PART_TABLE].matrix, &seq);
-  m->ops->decode_qkv(m->context, query, &cache, x, layer.weight, EPSILON, &layer.params, w[PART_QKV].matrix, &rope,
-                     &seq);
-  m->ops->decode_attention(m->context, attention, query_in, &cache, s->heads, 0.25f, &seq);
-  m->ops->decode_residual(m->context, residual, in, &layer.params, w[PART_OUTPUT].matrix, &seq);
-  m->ops->decode_mlp(m->context, hidden, x, layer.weight, EPSILON, &layer.params, w[PART_GATE_UP].matrix, &seq);
-  m->ops->decode_residual(m->context, down, down_in, &layer.params, w[PART_DOWN].matrix, &seq);
-  m->ops->decode_logits(m->context, logits, x, layer.weight, EPSILON, &layer.params, w[PART_TABLE].matrix, s->vocab,
-                        rows);
+  const Embedding e = table_of(w[PART_TABLE].matrix);
+  const MlpShape mlp = {ACTIVATION_SILU, true, s->ffn};
+  const Norm *norm = &layer.norm;
+  m->ops->decode_embedding(m->context, embedded, &layer.params, &e, &seq);
+  m->ops->decode_qkv(m->context, query, &cache, x, norm, &layer.params, layer_of(w[PART_QKV].matrix), &rope, &seq);
+  m->ops->decode_attention(m->context, attention, query_in, &cache, s->heads, 0.25f, NULL, &seq);
+  m->ops->decode_residual(m->context, residual, in, &layer.params, layer_of(w[PART_OUTPUT].matrix), &seq);
+  m->ops->decode_mlp(m->context, hidden, x, norm, &layer.params, layer_of(w[PART_GATE_UP].matrix), &mlp, &seq);
+  m->ops->decode_residual(m->context, down, down_in, &layer.params, layer_of(w[PART_DOWN].matrix), &seq);
+  m->ops->decode_logits(m->context, logits, x, norm, &layer.params, layer_of(w[PART_TABLE].matrix), s->vocab, rows);
   return (Results){.embedding = machine_get_rows(m, embedded, rows, s->dim),
                    .query = machine_get_rows(m, query, rows, query_width(s)),
                    .keys = machine_get_rows(m, cache.k, rows, cache_width),
@@ -335,7 +291,7 @@ static void test_decode_attention_sizes(void **state) {
                        s.capacity, 1, sizes[i]};
       Sequences seq = {.rows = 1, .capacity = 1, .positions = machine_put_ints(&m, &position, 1)};
       void *q = machine_put_rows(&m, query, 1, width), *out = machine_put_rows(&m, NULL, 1, width);
-      m.ops->decode_attention(m.context, out, q, &cache, s.heads, 0.25f, &seq);
+      m.ops->decode_attention(m.context, out, q, &cache, s.heads, 0.25f, NULL, &seq);
       expect_close(f, "attention", machine_get_rows(&m, out, 1, width), attended(f, &s, query, keys, values, counts[j]),
                    (size_t)width, TOLERANCE_F32);
       machine_close(&m);

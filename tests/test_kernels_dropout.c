@@ -8,33 +8,44 @@
 
 enum { EMBED_VOCAB = 13, EMBED_BATCH = 4, EMBED_LENGTH = 9 };
 
-/* Sequences of step 5 that begin with number 3. */
-static void test_embedding_dropout(void **state) {
-  Fixture *f = *state;
+/* Sequences of step 5 that begin with number 3; with places in an order of their own, or without. */
+static void embedding_dropout(Fixture *f, bool with_places) {
   OPS(f);
   enum { N = EMBED_BATCH * EMBED_LENGTH };
-  const int dim = fitting_width(f, 37);
+  const int dim = fitting_width(f, 37), scale = with_places ? 3 : 1;
   const size_t count = (size_t)(N * dim), table_count = (size_t)(EMBED_VOCAB * dim);
-  const int32_t *tokens = some_tokens(f, N, EMBED_VOCAB);
-  double *table = random_values(f, 1, table_count), *dx = random_values(f, 2, count);
-  ParameterSpec spec = matrix_spec(EMBED_VOCAB, dim, 0, table);
-  Parameters p = parameters_new(f, &spec, 1);
+  const int32_t *ids[2] = {some_tokens(f, N, EMBED_VOCAB), some_tokens(f, N + 1, EMBED_VOCAB) + 1};
+  double *values[2] = {random_values(f, 1, table_count), random_values(f, 3, table_count)},
+         *dx = random_values(f, 2, count);
+  ParameterSpec specs[] = {matrix_spec(EMBED_VOCAB, dim, 0, values[0]), matrix_spec(EMBED_VOCAB, dim, 0, values[1])};
+  Parameters p = parameters_new(f, specs, 2);
   Dropout dropout = dropout_at(f, 0.3f, 4, 3);
   double *mask = dropout_mask(f, &dropout, 5, 3, EMBED_BATCH, EMBED_LENGTH, dim), *want = host_values(f, count);
-  double *dtable = host_values(f, table_count);
+  Embedding e = {.table = p.groups[0].matrix, .scale = (float)scale};
+  if (with_places) e.places = p.groups[1].matrix, e.positions = array_ints(f, ids[1], N).data;
   for (int i = 0; i < N * dim; i++) {
-    want[i] = mask[i] * table[tokens[i / dim] * dim + i % dim];
-    dtable[tokens[i / dim] * dim + i % dim] += mask[i] * dx[i];
+    want[i] = mask[i] * scale * values[0][ids[0][i / dim] * dim + i % dim];
+    if (with_places) want[i] += mask[i] * values[1][ids[1][i / dim] * dim + i % dim];
   }
-  Array ids = array_ints(f, tokens, N), out = array_compute(f, NULL, count), upstream = array_compute(f, dx, count),
-        offsets, order;
-  ops->embedding(c, out.data, &p, p.groups[0].matrix, ids.data, EMBED_BATCH, EMBED_LENGTH, &dropout);
+  Array tokens = array_ints(f, ids[0], N), out = array_compute(f, NULL, count), upstream = array_compute(f, dx, count);
+  ops->embedding(c, out.data, &p, &e, tokens.data, EMBED_BATCH, EMBED_LENGTH, &dropout);
   expect_close(f, "dropped embedding", array_read(f, &out), want, count, 1e-6);
-  token_order(f, tokens, N, EMBED_VOCAB, &offsets, &order);
-  ops->embedding_backward(c, &p, p.groups[0].matrix, upstream.data, offsets.data, order.data, EMBED_VOCAB, EMBED_BATCH,
-                          EMBED_LENGTH, &dropout, false);
-  expect_close(f, "gradient through dropout", parameters_read(f, &p, ARENA_OF_GRAD, 0), dtable, table_count,
-               TOLERANCE_F32);
+  for (int group = 0; group < (with_places ? 2 : 1); group++) {
+    const int factor = group == 0 ? scale : 1;
+    double *gradient = host_values(f, table_count);
+    Array offsets, order;
+    for (int i = 0; i < N * dim; i++) gradient[ids[group][i / dim] * dim + i % dim] += factor * mask[i] * dx[i];
+    token_order(f, ids[group], N, EMBED_VOCAB, &offsets, &order);
+    ops->embedding_backward(c, &p, p.groups[group].matrix, (float)factor, upstream.data, offsets.data, order.data,
+                            EMBED_VOCAB, EMBED_BATCH, EMBED_LENGTH, &dropout, false);
+    expect_close(f, "gradient through dropout", parameters_read(f, &p, ARENA_OF_GRAD, group), gradient, table_count,
+                 TOLERANCE_F32);
+  }
+}
+
+static void test_embedding_dropout(void **state) {
+  embedding_dropout(*state, false);
+  embedding_dropout(*state, true);
 }
 
 /* Within five standard deviations, and nothing wraps near 0. */
@@ -51,7 +62,8 @@ static void test_keep_rate(void **state) {
   for (int r = 0; r < 4; r++) {
     Array out = array_compute(f, NULL, N * C);
     Dropout dropout = dropout_at(f, rates[r], 0, 0);
-    ops->embedding(c, out.data, &p, p.groups[0].matrix, ids.data, 4, N / 4, &dropout);
+    const Embedding e = table_of(p.groups[0].matrix);
+    ops->embedding(c, out.data, &p, &e, ids.data, 4, N / 4, &dropout);
     const double *values = array_read(f, &out);
     int count = 0;
     for (int i = 0; i < N * C; i++) count += values[i] > 0;
@@ -77,26 +89,29 @@ static void test_residual_norm_dropout(void **state) {
   for (int i = 0; i < dim; i++) ones[i] = 1;
   Array x_in = array_compute(f, x, n), in = array_compute(f, branch, n), weight = array_floats(f, ones, width);
   Array x_out = array_compute(f, NULL, n), y = array_compute(f, NULL, n), rstd = array_floats(f, NULL, B * T);
-  ops->residual_norm(c, x_out.data, y.data, rstd.data, x_in.data, in.data, weight.data, 1e-5f, B, T, dim, &dropout);
+  const Norm norm = rms_norm_of(weight.data, 1e-5f);
+  const NormStats stats = {.rstd = rstd.data};
+  ops->residual_norm(c, x_out.data, y.data, stats, x_in.data, in.data, &norm, B, T, dim, &dropout);
   expect_close(f, "x_out with dropout", array_read(f, &x_out), want, n, 1e-6);
 
   Array dy = array_compute(f, random_values(f, 3, n), n), dres = array_compute(f, random_values(f, 4, n), n);
   Array dx = array_compute(f, NULL, n), dbranch = array_compute(f, NULL, n), dweight = array_floats(f, NULL, width);
-  ops->residual_norm_backward(c, dx.data, dbranch.data, dweight.data, dy.data, dres.data, x_out.data, rstd.data,
-                              weight.data, B, T, dim, &dropout, false);
+  const NormGradient gradient = {.weight = dweight.data};
+  ops->residual_norm_backward(c, dx.data, dbranch.data, gradient, dy.data, dres.data, x_out.data, stats, &norm, B, T,
+                              dim, &dropout, false);
   const double *got = array_read(f, &dx);
   for (size_t i = 0; i < n; i++) want[i] = mask[i] * got[i];
   expect_close(f, "dbranch with dropout", array_read(f, &dbranch), want, n, 1e-6);
   Array alone = array_compute(f, NULL, n);
-  ops->residual_norm_backward(c, alone.data, NULL, dweight.data, dy.data, dres.data, x_out.data, rstd.data, weight.data,
-                              B, T, dim, NULL, false);
+  ops->residual_norm_backward(c, alone.data, NULL, gradient, dy.data, dres.data, x_out.data, stats, &norm, B, T, dim,
+                              NULL, false);
   expect_same("dx, which dropout does not touch", got, array_read(f, &alone), n);
 }
 
 /* ---- every operation: p = 0 is none, micro-batches are numbered through ---- */
 
 typedef struct DropoutRun {
-  double *embedded, *x_out, *attended;
+  double *embedded, *x_out, *added, *hidden, *attended;
 } DropoutRun;
 
 enum { SPLIT_B = 4, SPLIT_T = 6, SPLIT_C = 8, SPLIT_N = SPLIT_B * SPLIT_T * SPLIT_C };
@@ -115,6 +130,7 @@ static void run_dropout(Fixture *f, DropoutRun *run, const double *x, int first,
   Array ids = array_ints(f, tokens, (size_t)(batch * SPLIT_T)), in = array_compute(f, x + from, n),
         weight = array_floats(f, ones, SPLIT_C);
   Array embedded = array_compute(f, NULL, n), x_out = array_compute(f, NULL, n), y = array_compute(f, NULL, n);
+  Array added = array_compute(f, NULL, n), hidden = array_compute(f, NULL, n);
   Array rstd = array_floats(f, NULL, (size_t)(batch * SPLIT_T));
   Layout layout = {batch, SPLIT_T, 1, SPLIT_C, SPLIT_T * SPLIT_C, SPLIT_C, SPLIT_C};
   Array q = array_new(f, KIND_COMPUTE, layout, x + from), out = array_new(f, KIND_COMPUTE, layout, NULL);
@@ -127,22 +143,32 @@ static void run_dropout(Fixture *f, DropoutRun *run, const double *x, int first,
                  .scale = 0.35f,
                  .dropout = dropout};
   View view = array_view(f, &q, 0);
-  ops->embedding(c, embedded.data, &p, p.groups[0].matrix, ids.data, batch, SPLIT_T, dropout);
-  ops->residual_norm(c, x_out.data, y.data, rstd.data, in.data, in.data, weight.data, 1e-5f, batch, SPLIT_T, SPLIT_C,
-                     dropout);
+  const Embedding e = table_of(p.groups[0].matrix);
+  const Norm norm = rms_norm_of(weight.data, 1e-5f);
+  const MlpShape mlp = {ACTIVATION_GELU, false, SPLIT_C};
+  ops->embedding(c, embedded.data, &p, &e, ids.data, batch, SPLIT_T, dropout);
+  ops->residual_norm(c, x_out.data, y.data, (NormStats){.rstd = rstd.data}, in.data, in.data, &norm, batch, SPLIT_T,
+                     SPLIT_C, dropout);
+  ops->residual_add(c, added.data, in.data, in.data, batch, SPLIT_T, SPLIT_C, dropout);
+  ops->activation(c, hidden.data, in.data, &mlp, batch, SPLIT_T, dropout);
   ops->attention(c, &a, array_view(f, &out, 0), view, view, view, NULL);
   memcpy(run->embedded + from, array_read(f, &embedded), n * sizeof(double));
   memcpy(run->x_out + from, array_read(f, &x_out), n * sizeof(double));
+  memcpy(run->added + from, array_read(f, &added), n * sizeof(double));
+  memcpy(run->hidden + from, array_read(f, &hidden), n * sizeof(double));
   memcpy(run->attended + from, array_read(f, &out), n * sizeof(double));
 }
 
 static DropoutRun dropout_run_new(Fixture *f) {
-  return (DropoutRun){host_values(f, SPLIT_N), host_values(f, SPLIT_N), host_values(f, SPLIT_N)};
+  return (DropoutRun){host_values(f, SPLIT_N), host_values(f, SPLIT_N), host_values(f, SPLIT_N),
+                      host_values(f, SPLIT_N), host_values(f, SPLIT_N)};
 }
 
 static void expect_same_run(const DropoutRun *got, const DropoutRun *want) {
   expect_same("embedding", got->embedded, want->embedded, SPLIT_N);
   expect_same("residual", got->x_out, want->x_out, SPLIT_N);
+  expect_same("residual_add", got->added, want->added, SPLIT_N);
+  expect_same("activation", got->hidden, want->hidden, SPLIT_N);
   expect_same("attention", got->attended, want->attended, SPLIT_N);
 }
 

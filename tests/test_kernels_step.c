@@ -128,14 +128,21 @@ static void test_update_large(void **state) {
   OPS(f);
   enum { ROWS = 131, COLS = 97, COUNT = ROWS * COLS };
   double *w = random_values(f, 1, COUNT), *g = random_values(f, 2, COUNT), *want = host_values(f, COUNT), norm = 0;
-  ParameterSpec specs[] = {matrix_spec(ROWS, COLS, 0, w), norm_spec(COLS, w)};
-  Parameters p = parameters_new(f, specs, 2);
+  double *bias = random_values(f, 3, ROWS), *bias_gradient = random_values(f, 4, ROWS);
+  ParameterSpec specs[] = {matrix_spec(ROWS, COLS, 0, w), norm_spec(COLS, w), bias_spec(ROWS, bias)};
+  Parameters p = parameters_new(f, specs, 3);
   const AdamW adamw = {.beta1 = 0, .beta2 = 0, .eps = 1, .weight_decay = 0.5f}; /* w (1 - lr wd) - lr g / (|g| + 1) */
   StepState host = {.lr = 0.125f};
   StepState *device = state_new(f, &host);
   parameters_write(f, &p, ARENA_OF_GRAD, 0, g);
+  parameters_write(f, &p, ARENA_OF_GRAD, 2, bias_gradient);
   for (int i = 0; i < COUNT; i++) norm += g[i] * g[i];
+  for (int i = 0; i < ROWS; i++) norm += bias_gradient[i] * bias_gradient[i];
   norm = sqrt(norm);
+  for (int i = 0; i < ROWS; i++) { /* biases do not decay */
+    double clipped = bias_gradient[i] * 20 / (norm + 1e-6);
+    bias[i] -= 0.125 * clipped / (fabs(clipped) + 1);
+  }
   for (int i = 0; i < COUNT; i++) {
     double clipped = g[i] * 20 / (norm + 1e-6);
     want[i] = w[i] * (1 - 0.125 * 0.5) - 0.125 * clipped / (fabs(clipped) + 1);
@@ -145,14 +152,18 @@ static void test_update_large(void **state) {
   double got_norm = (double)state_read(f, device).grad_norm;
   expect_close(f, "grad_norm", &got_norm, &norm, 1, 1e-6);
   expect_close(f, "updated weights", parameters_read(f, &p, ARENA_OF_MASTER, 0), want, COUNT, 1e-6);
+  expect_close(f, "updated biases", parameters_read(f, &p, ARENA_OF_MASTER, 2), bias, ROWS, 1e-6);
   expect_same("weight without gradient or decay", parameters_read(f, &p, ARENA_OF_MASTER, 1), w, COLS);
 
   double *x = host_values(f, COLS), *y = host_values(f, ROWS); /* the product with a unit vector is a column */
   x[3] = 1;
   for (int i = 0; i < ROWS; i++) y[i] = want[i * COLS + 3];
   Array in = array_compute(f, x, COLS), out = array_compute(f, NULL, ROWS);
-  ops->linear(c, out.data, in.data, &p, p.groups[0].matrix, 1);
+  ops->linear(c, out.data, in.data, &p, layer_of(p.groups[0].matrix), 1);
   expect_close(f, "column of the compute copy", array_read(f, &out), y, ROWS, TOLERANCE_F32);
+  for (int i = 0; i < ROWS; i++) y[i] += bias[i];
+  ops->linear(c, out.data, in.data, &p, (Linear){p.groups[0].matrix, p.groups[2].matrix}, 1);
+  expect_close(f, "compute copy of the biases", array_read(f, &out), y, ROWS, TOLERANCE_F32);
 }
 
 /* Without eps: an element that never had a gradient divides by nothing, and neither it nor a gap changes; refreshing
@@ -260,11 +271,12 @@ static BitsRun run_for_bits(Fixture *f) {
         weight = array_floats(f, random_values(f, 5, BITS_C), BITS_C);
   Array dx = array_compute(f, NULL, BITS_N), dweight = array_floats(f, NULL, BITS_C), offsets, order;
   BitsRun run;
-  ops->residual_norm_backward(c, dx.data, NULL, dweight.data, dy.data, NULL, x.data, rstd.data, weight.data, BITS_B,
-                              BITS_T, BITS_C, NULL, false);
+  const Norm norm = rms_norm_of(weight.data, 1e-5f);
+  ops->residual_norm_backward(c, dx.data, NULL, (NormGradient){.weight = dweight.data}, dy.data, NULL, x.data,
+                              (NormStats){.rstd = rstd.data}, &norm, BITS_B, BITS_T, BITS_C, NULL, false);
   run.dweight = array_read(f, &dweight);
   token_order(f, tokens, BITS_ROWS, BITS_V, &offsets, &order);
-  ops->embedding_backward(c, &p, p.groups[0].matrix, dy.data, offsets.data, order.data, BITS_V, BITS_B, BITS_T, NULL,
+  ops->embedding_backward(c, &p, p.groups[0].matrix, 1, dy.data, offsets.data, order.data, BITS_V, BITS_B, BITS_T, NULL,
                           false);
   run.dtable = parameters_read(f, &p, ARENA_OF_GRAD, 0);
   StepState host = {0};

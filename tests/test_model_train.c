@@ -87,7 +87,7 @@ static void test_halts(void **state) {
   size_t bytes = model_table(m)->arena * sizeof(float);
   float *weights = arena_read(f, m, ARENA_MASTER);
   float *poisoned = arena_read(f, m, ARENA_MASTER);
-  poisoned[model_table(m)->layers[1].down.offset] = NAN;
+  poisoned[model_table(m)->parts[3].out.weight.offset] = NAN;
   model_upload(m, ARENA_MASTER, poisoned);
   model_train_step(m, &(TokenBatch){s.tokens, s.targets, NULL});
   StepState report = one_report(m);

@@ -54,11 +54,15 @@ static void expect_products(Fixture *f, DType dtype, int outputs, int inputs) {
   OPS(f);
   const double *first = random_values(f, 1, (size_t)(outputs * inputs));
   const double *second = uneven_values(f, 2, outputs * inputs);
-  ParameterSpec specs[] = {matrix_spec(outputs, inputs, 0, first),
-                           norm_spec(inputs, random_values(f, 3, (size_t)inputs)),
-                           matrix_spec(outputs, inputs, 0, second)};
-  Parameters params = parameters_new(f, specs, 3);
-  Matrix w = params.groups[2].matrix;
+  double *bias = host_values(f, (size_t)outputs), *places = host_values(f, (size_t)(2 * inputs));
+  for (int i = 0; i < outputs; i++) bias[i] = i % 3 ? 1.5 : -1.5; /* the same in every dtype, as the places are */
+  for (int i = 0; i < 2 * inputs; i++) places[i] = i % 5 ? -0.75 : 0.75;
+  ParameterSpec specs[] = {
+      matrix_spec(outputs, inputs, 0, first), norm_spec(inputs, random_values(f, 3, (size_t)inputs)),
+      matrix_spec(outputs, inputs, 0, second), bias_spec(outputs, bias), matrix_spec(2, inputs, 0, places)};
+  Parameters params = parameters_new(f, specs, 5);
+  const Matrix w = params.groups[2].matrix;
+  const Linear biased = {w, params.groups[3].matrix};
   const double *exact = rounded(f, dtype, second, outputs, inputs);
   for (int rows = 1; rows <= 40; rows += 13) {
     const double *x = uneven_values(f, 5, rows * inputs);
@@ -66,16 +70,28 @@ static void expect_products(Fixture *f, DType dtype, int outputs, int inputs) {
         product(f, dtype == DTYPE_I8 ? rounded(f, dtype, x, rows, inputs) : x, exact, rows, outputs, inputs);
     size_t count = (size_t)(rows * outputs);
     Array in = array_compute(f, x, (size_t)(rows * inputs)), out = array_compute(f, NULL, count);
-    ops->linear(c, out.data, in.data, &params, w, rows);
+    ops->linear(c, out.data, in.data, &params, layer_of(w), rows);
     expect_close(f, "linear", array_read(f, &out), want, count, TOLERANCE_F32);
     Array sum = array_compute(f, host_values(f, count), count);
-    ops->decode_residual(c, sum.data, in.data, &params, w, &(Sequences){.rows = rows});
+    ops->decode_residual(c, sum.data, in.data, &params, layer_of(w), &(Sequences){.rows = rows});
     expect_close(f, "decode_residual", array_read(f, &sum), want, count, TOLERANCE_F32);
+    double *with_bias = host_values(f, count);
+    for (size_t i = 0; i < count; i++) with_bias[i] = want[i] + bias[i % (size_t)outputs];
+    ops->linear(c, out.data, in.data, &params, biased, rows);
+    expect_close(f, "linear with bias", array_read(f, &out), with_bias, count, TOLERANCE_F32);
+    ops->decode_linear(c, out.data, in.data, NULL, &params, biased, &(Sequences){.rows = rows});
+    expect_close(f, "decode_linear with bias", array_read(f, &out), with_bias, count, TOLERANCE_F32);
   }
-  int32_t token = outputs - 1;
+  int32_t token = outputs - 1, position = 1;
   Array tokens = array_ints(f, &token, 1), row = array_compute(f, NULL, (size_t)inputs);
-  ops->embedding(c, row.data, &params, w, tokens.data, 1, 1, NULL);
+  const Embedding e = table_of(w);
+  ops->embedding(c, row.data, &params, &e, tokens.data, 1, 1, NULL);
   expect_close(f, "embedding", array_read(f, &row), exact + token * inputs, (size_t)inputs, TOLERANCE_F32);
+  const Embedding placed = {w, 2, params.groups[4].matrix, array_ints(f, &position, 1).data};
+  double *want = host_values(f, (size_t)inputs);
+  for (int i = 0; i < inputs; i++) want[i] = 2 * exact[token * inputs + i] + places[inputs + i];
+  ops->embedding(c, row.data, &params, &placed, tokens.data, 1, 1, NULL);
+  expect_close(f, "embedding with a place", array_read(f, &row), want, (size_t)inputs, TOLERANCE_F32);
   ops->release_parameters(c, &params);
 }
 
@@ -87,8 +103,8 @@ static void expect_not_finite(Fixture *f, double bad) {
   double *x = host_values(f, 70);
   x[66] = bad;
   Array in = array_compute(f, x, 70), out = array_compute(f, NULL, 5), sum = array_compute(f, host_values(f, 5), 5);
-  ops->linear(c, out.data, in.data, &params, params.groups[0].matrix, 1);
-  ops->decode_residual(c, sum.data, in.data, &params, params.groups[0].matrix, &(Sequences){.rows = 1});
+  ops->linear(c, out.data, in.data, &params, layer_of(params.groups[0].matrix), 1);
+  ops->decode_residual(c, sum.data, in.data, &params, layer_of(params.groups[0].matrix), &(Sequences){.rows = 1});
   const double *of_linear = array_read(f, &out), *of_decoding = array_read(f, &sum);
   for (int i = 0; i < 5; i++) assert_false(isfinite(of_linear[i]) || isfinite(of_decoding[i]));
   ops->release_parameters(c, &params);
@@ -130,7 +146,8 @@ static void test_narrow_weights_are_read_only(void **state) {
   ParameterSpec spec = matrix_spec(4, 6, 0, random_values(f, 1, 24));
   Parameters params = parameters_new(&own, &spec, 1);
   Array dy = array_compute(&own, random_values(f, 2, 8), 8), dx = array_compute(&own, random_values(f, 3, 12), 12);
-  f->backend->linear_backward_input(own.context, dx.data, dy.data, &params, params.groups[0].matrix, 2);
+  f->backend->linear_backward_input(own.context, dx.data, dy.data, &params, layer_of(params.groups[0].matrix), 2,
+                                    false);
   assert_int_equal(f->backend->poll(own.context, &report, 1, true, &error), -1);
   assert_int_equal(error.code, EXIT_INTERNAL);
   f->backend->release_parameters(own.context, &params);

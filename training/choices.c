@@ -136,7 +136,8 @@ static bool shape(const TrainSettings *s, int vocab, ModelConfig *model, Error *
                          .ffn = s->ffn,
                          .tie = s->tie,
                          .rope_base = 10000.0f,
-                         .norm_eps = 1e-5f};
+                         .norm_eps = 1e-5f,
+                         .gated = true};
   return model_config_check(model, EXIT_USAGE, error);
 }
 

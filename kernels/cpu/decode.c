@@ -6,59 +6,100 @@
  * batch is the single run of its sequence, bit for bit.
  *
  * A sequence whose position lies outside the cache writes nothing and attends to what the cache holds. */
+#include "kernels/cpu/activation.h"
 #include "kernels/cpu/dots.h"
 #include "kernels/cpu/rope.h"
-#include "kernels/cpu/simd.h"
 
 enum { KEY_BLOCK = 64 /* keys whose scores are made before their values are read; a multiple of LANES */ };
 
-/* out[r] = norm_weight * x[r] * (mean(x[r]^2) + eps)^(-1/2) */
-static void normalize(float *out, const Element *x, const float *norm_weight, float eps, int rows, int dim) {
-  for (int r = 0; r < rows; r++, out += dim, x += dim) {
-    const float *from = wide_row(x, out, dim);
-    float rstd = 1.0f / sqrtf(CPU(dot)(from, from, dim) / (float)dim + eps);
+/* One row; out may be x. */
+static void normalize(float *out, const float *x, const Norm *norm, int dim) {
+  const float *weight = norm->weight, *bias = norm->bias;
+  if (norm->kind == NORM_RMS) {
+    float rstd = 1.0f / sqrtf(CPU(dot)(x, x, dim) / (float)dim + norm->eps);
 #pragma omp simd
-    for (int i = 0; i < dim; i++) out[i] = norm_weight[i] * from[i] * rstd;
+    for (int i = 0; i < dim; i++) out[i] = weight[i] * x[i] * rstd;
+    return;
   }
+  float mean = CPU(sum)(x, dim) / (float)dim;
+#pragma omp simd
+  for (int i = 0; i < dim; i++) out[i] = x[i] - mean;
+  float rstd = 1.0f / sqrtf(CPU(dot)(out, out, dim) / (float)dim + norm->eps);
+#pragma omp simd
+  for (int i = 0; i < dim; i++) out[i] = widen(narrow(weight[i] * (out[i] * rstd) + bias[i]));
 }
 
-void CPU(decode_embedding)(Context *c, void *x, const Parameters *params, Matrix table, const Sequences *s) {
+/* The rows of x, normalized unless norm is NULL, in fp32: in `room` [rows][dim], or where they are. */
+static const float *normalized(float *room, const Element *x, const Norm *norm, int rows, int dim) {
+  const float *wide = wide_row(x, room, (int64_t)rows * dim);
+  for (int64_t r = 0; r < rows && norm; r++) normalize(room + r * dim, wide + r * dim, norm, dim);
+  return norm ? room : wide;
+}
+
+/* W n + b for the first `outputs` rows of W, [rows][outputs] in `out`, or out NULL: in scratch memory. NULL when memory
+ * is out. */
+static float *product(Context *c, float *out, const void *x, const Norm *norm, const Parameters *params, Linear layer,
+                      int outputs, int rows) {
+  int dim = layer.weight.cols;
+  size_t inputs = (size_t)rows * (size_t)dim;
+  float *room = CPU(scratch)(c, inputs + (out ? 0 : (size_t)rows * (size_t)outputs));
+  if (!room) return NULL;
+  if (!out) out = room + inputs;
+  CPU(multiply_few)
+  (c, (Target){out, outputs}, params, layer, outputs, (Rows){normalized(room, x, norm, rows, dim), dim}, rows);
+  return c->error.code ? NULL : out;
+}
+
+void CPU(decode_norm)(Context *c, void *y, const void *x, const Norm *norm, int rows, int dim) {
+  float *room = CPU(scratch)(c, (size_t)rows * (size_t)dim);
+  if (room) narrow_row(y, normalized(room, x, norm, rows, dim), (int64_t)rows * dim);
+}
+
+void CPU(decode_linear)(Context *c, void *out, const void *x, const Norm *norm, const Parameters *params, Linear layer,
+                        const Sequences *s) {
+  const float *sums = product(c, NULL, x, norm, params, layer, layer.weight.rows, s->rows);
+  if (sums) narrow_row(out, sums, (int64_t)s->rows * layer.weight.rows);
+}
+
+void CPU(decode_embedding)(Context *c, void *x, const Parameters *params, const Embedding *e, const Sequences *s) {
   if (c->error.code) return;
-  Weights weights = CPU(weights)(params, table);
+  Weights table = CPU(weights)(params, e->table), places = {0};
+  if (e->places.rows) places = CPU(weights)(params, e->places);
   for (int r = 0; r < s->rows; r++) {
-    int32_t length = s->lengths[r];
+    int32_t length = s->lengths[r], place = s->positions[r];
     int32_t token = length > 0 ? s->tokens[(int64_t)r * s->capacity + (length - 1) % s->capacity] : -1;
     Element *row = (Element *)x + (int64_t)r * table.cols;
-    if (token >= 0 && token < table.rows) CPU(weight_row)(&weights, token, row);
+    bool placed = place >= 0 && place < places.rows;
+    if (token >= 0 && token < table.rows)
+      CPU(embed)(row, &table, token, e->scale, placed ? &places : &(Weights){0}, place);
     else memset(row, 0, (size_t)table.cols * sizeof(Element));
   }
 }
 
+static void place_head(Element *to, const float *from, const float *angles, int dim) {
+  if (angles) rope_head(to, from, angles, dim, 1);
+  else narrow_row(to, from, dim);
+}
+
 /* Rotates and hands out one sequence's packed q, k, v. */
-static void place_qkv(Element *q, const KvCache *cache, float *qkv, int heads, const Rope *rope, int row,
+static void place_qkv(Element *q, const KvCache *cache, const float *qkv, int heads, const Rope *rope, int row,
                       int32_t position) {
   if (position < 0 || position >= cache->capacity) return;
   int dim = cache->head_dim, groups = cache->kv_heads;
-  const float *angles = rope->table + (int64_t)position * dim;
-  for (int h = 0; h < heads; h++) rope_head(q + h * dim, qkv + h * dim, angles, dim, 1);
+  const float *angles = rope ? rope->table + (int64_t)position * dim : NULL;
+  for (int h = 0; h < heads; h++) place_head(q + h * dim, qkv + h * dim, angles, dim);
   int64_t slot = ((int64_t)row * cache->capacity + position) * groups * dim;
   const float *k = qkv + heads * dim, *v = k + groups * dim;
-  for (int g = 0; g < groups; g++) rope_head((Element *)cache->k + slot + g * dim, k + g * dim, angles, dim, 1);
+  for (int g = 0; g < groups; g++) place_head((Element *)cache->k + slot + g * dim, k + g * dim, angles, dim);
   narrow_row((Element *)cache->v + slot, v, groups * dim);
 }
 
-void CPU(decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, const float *norm_weight, float eps,
-                     const Parameters *params, Matrix w, const Rope *rope, const Sequences *s) {
-  if (c->error.code) return;
-  int64_t rows = s->rows;
-  float *normal = CPU(scratch)(c, (size_t)(rows * (w.cols + w.rows)));
-  if (!normal) return;
-  float *qkv = normal + rows * w.cols;
-  int heads = w.rows / cache->head_dim - 2 * cache->kv_heads;
-  normalize(normal, x, norm_weight, eps, s->rows, w.cols);
-  CPU(multiply_few)(c, (Target){qkv, w.rows}, params, w, w.rows, (Rows){normal, w.cols}, s->rows);
-  for (int r = 0; r < s->rows; r++)
-    place_qkv((Element *)q + (int64_t)r * heads * cache->head_dim, cache, qkv + (int64_t)r * w.rows, heads, rope, r,
+void CPU(decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, const Norm *norm,
+                     const Parameters *params, Linear layer, const Rope *rope, const Sequences *s) {
+  int width = layer.weight.rows, heads = width / cache->head_dim - 2 * cache->kv_heads;
+  const float *qkv = product(c, NULL, x, norm, params, layer, width, s->rows);
+  for (int r = 0; r < s->rows && qkv; r++)
+    place_qkv((Element *)q + (int64_t)r * heads * cache->head_dim, cache, qkv + (int64_t)r * width, heads, rope, r,
               s->positions[r]);
 }
 
@@ -123,6 +164,7 @@ typedef struct AttendJob {
   const KvCache *cache;
   int heads;
   float scale;
+  const int32_t *counts; /* of keys, or NULL */
   const Sequences *sequences;
 } AttendJob;
 
@@ -134,7 +176,8 @@ static void attend_heads(const void *job, int begin, int end, int thread) {
   int dim = cache->head_dim, groups = cache->kv_heads, per_group = s->heads / groups;
   int64_t stride = (int64_t)groups * dim;
   for (int i = begin; i < end; i++) {
-    int r = i / s->heads, group = i % s->heads / per_group, count = s->sequences->positions[r] + 1;
+    int r = i / s->heads, group = i % s->heads / per_group;
+    int count = s->counts ? s->counts[r] : s->sequences->positions[r] + 1;
     int64_t first = (int64_t)r * cache->capacity * stride + group * dim;
     attend(s->out + (int64_t)i * dim, s->q + (int64_t)i * dim, (Cached){(Element *)cache->k + first, stride},
            (Cached){(Element *)cache->v + first, stride}, count < cache->capacity ? count : cache->capacity, dim,
@@ -143,51 +186,44 @@ static void attend_heads(const void *job, int begin, int end, int thread) {
 }
 
 void CPU(decode_attention)(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
-                           const Sequences *s) {
+                           const int32_t *counts, const Sequences *s) {
   if (c->error.code) return;
   int64_t work = 0, pieces = (int64_t)s->rows * heads;
-  for (int r = 0; r < s->rows; r++) work += 2 * (int64_t)heads * cache->head_dim * s->positions[r];
+  for (int r = 0; r < s->rows; r++)
+    work += 2 * (int64_t)heads * cache->head_dim * (counts ? counts[r] : s->positions[r]);
   int least = work < SPAN_WORK ? (int)pieces : (int)(pieces * SPAN_WORK / work) + 1;
-  pool_run(c->pool, (int)pieces, least, 4, attend_heads, &(AttendJob){out, q, cache, heads, scale, s});
+  pool_run(c->pool, (int)pieces, least, 4, attend_heads, &(AttendJob){out, q, cache, heads, scale, counts, s});
 }
 
-void CPU(decode_residual)(Context *c, void *x, const void *in, const Parameters *params, Matrix w, const Sequences *s) {
-  int64_t rows = s->rows, outputs = rows * w.rows;
-  float *product = CPU(scratch)(c, (size_t)(outputs + (CPU_BF16 ? rows * w.cols : 0)));
-  if (!product) return;
-  Element *sum = x;
-  CPU(multiply_few)
-  (c, (Target){product, w.rows}, params, w, w.rows, (Rows){wide_row(in, product + outputs, rows * w.cols), w.cols},
-   s->rows);
+void CPU(decode_residual)(Context *c, void *x, const void *in, const Parameters *params, Linear layer,
+                          const Sequences *s) {
+  int64_t count = (int64_t)s->rows * layer.weight.rows;
+  const float *sums = product(c, NULL, in, NULL, params, layer, layer.weight.rows, s->rows);
+  Element *to = x;
+  if (!sums) return;
 #pragma omp simd
-  for (int64_t i = 0; i < outputs; i++) sum[i] = narrow(widen(sum[i]) + product[i]);
+  for (int64_t i = 0; i < count; i++) to[i] = narrow(widen(to[i]) + sums[i]);
 }
 
-void CPU(decode_mlp)(Context *c, void *h, const void *x, const float *norm_weight, float eps, const Parameters *params,
-                     Matrix w, const Sequences *s) {
-  if (c->error.code) return;
-  int64_t rows = s->rows;
-  int ffn = w.rows / 2;
-  float *normal = CPU(scratch)(c, (size_t)(rows * (w.cols + w.rows)));
-  if (!normal) return;
-  float *gate_up = normal + rows * w.cols;
-  normalize(normal, x, norm_weight, eps, s->rows, w.cols);
-  CPU(multiply_few)(c, (Target){gate_up, w.rows}, params, w, w.rows, (Rows){normal, w.cols}, s->rows);
-  for (int r = 0; r < s->rows; r++) {
-    const float *gate = gate_up + (int64_t)r * w.rows, *up = gate + ffn;
-    Element *to = (Element *)h + (int64_t)r * ffn;
+static inline __attribute__((always_inline)) void activate(Activation kind, bool gated, int ffn, Element *h,
+                                                           const float *u) {
 #pragma omp simd
-    for (int f = 0; f < ffn; f++) to[f] = narrow(gate[f] * sigmoid_f32(gate[f]) * up[f]);
+  for (int f = 0; f < ffn; f++) {
+    float value = times_value(kind, 1.0f, u[f], curve_at(kind, u[f]));
+    h[f] = narrow(gated ? value * u[ffn + f] : value);
   }
 }
 
-void CPU(decode_logits)(Context *c, float *logits, const void *x, const float *norm_weight, float eps,
-                        const Parameters *params, Matrix w, int vocab, int rows) {
-  if (c->error.code) return;
-  float *normal = CPU(scratch)(c, (size_t)rows * (size_t)w.cols);
-  if (!normal) return;
-  normalize(normal, x, norm_weight, eps, rows, w.cols);
-  CPU(multiply_few)(c, (Target){logits, vocab}, params, w, vocab, (Rows){normal, w.cols}, rows);
+void CPU(decode_mlp)(Context *c, void *h, const void *x, const Norm *norm, const Parameters *params, Linear layer,
+                     const MlpShape *mlp, const Sequences *s) {
+  const float *u = product(c, NULL, x, norm, params, layer, layer.weight.rows, s->rows);
+  for (int64_t r = 0; r < s->rows && u; r++)
+    WITH_MLP(activate, mlp, (Element *)h + r * mlp->ffn, u + r * layer.weight.rows)
+}
+
+void CPU(decode_logits)(Context *c, float *logits, const void *x, const Norm *norm, const Parameters *params,
+                        Linear layer, int vocab, int rows) {
+  product(c, logits, x, norm, params, layer, vocab, rows);
 }
 
 void CPU(cache_store)(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length) {

@@ -226,6 +226,7 @@ static int (*int8_dots(void))(Sums, const Weights *, int, int, Int8Rows, int) {
 typedef struct FewRows {
   Target out;
   Weights w;
+  const float *bias; /* NULL: none */
   int outputs;
   Rows x;
   Int8Rows int8; /* beside weights in int8 */
@@ -245,8 +246,10 @@ static void multiply_block(const FewRows *s, int m, int weights) {
                             (Int8Rows){s->int8.data + (int64_t)r * s->int8.stride, s->int8.stride}, left);
       else
         done = dots_wide[s->w.dtype](tile, &s->w, first, tiled, (Rows){s->x.data + r * s->x.stride, s->x.stride}, left);
-      for (int j = 0; j < done; j++)
-        memcpy(s->out.data + (r + j) * s->out.stride + first, tile[j], (size_t)tiled * sizeof(float));
+      for (int j = 0; j < done; j++) {
+        float *to = s->out.data + (r + j) * s->out.stride + first;
+        for (int i = 0; i < tiled; i++) to[i] = s->bias ? tile[j][i] + widen(narrow(s->bias[first + i])) : tile[j][i];
+      }
       r += done;
     }
 }
@@ -259,14 +262,20 @@ static void multiply_blocks(const void *job, int begin, int end, int thread) {
     multiply_block(s, m, s->outputs - m < WEIGHT_TILE ? s->outputs - m : WEIGHT_TILE);
 }
 
-void CPU(multiply_few)(Context *c, Target out, const Parameters *params, Matrix w, int outputs, Rows x, int rows) {
-  FewRows job = {.out = out, .w = CPU(weights)(params, w), .outputs = outputs, .x = x, .rows = rows};
+void CPU(multiply_few)(Context *c, Target out, const Parameters *params, Linear layer, int outputs, Rows x, int rows) {
+  FewRows job = {.out = out,
+                 .w = CPU(weights)(params, layer.weight),
+                 .bias = bias_of(params, layer.bias),
+                 .outputs = outputs,
+                 .x = x,
+                 .rows = rows};
+  int cols = layer.weight.cols;
   if (job.w.dtype == DTYPE_I8) {
-    job.int8 = (Int8Rows){CPU(int8_rows)(c, x.data, x.stride, rows, w.cols), weight_groups(w.cols)};
+    job.int8 = (Int8Rows){CPU(int8_rows)(c, x.data, x.stride, rows, cols), weight_groups(cols)};
     job.int8_dots = int8_dots();
     if (!job.int8.data) return;
   }
-  int64_t work = (int64_t)WEIGHT_TILE * w.cols * rows, least = 1 + SPAN_WORK / work;
+  int64_t work = (int64_t)WEIGHT_TILE * cols * rows, least = 1 + SPAN_WORK / work;
   pool_run(c->pool, (outputs + WEIGHT_TILE - 1) / WEIGHT_TILE, (int)least, SPAN_BLOCKS, multiply_blocks, &job);
 }
 
@@ -283,4 +292,13 @@ float CPU(dot)(const float *a, const float *b, int depth) {
   float sum;
   CPU(dots)(&sum, &(Weights){.dtype = DTYPE_F32, .rows = 1, .cols = depth, .data = a}, b);
   return sum;
+}
+
+float CPU(sum)(const float *x, int count) {
+  Vector lanes = {0};
+  float last[LANES] = {0};
+  int whole = count / LANES * LANES;
+  for (int i = 0; i < whole; i += LANES) lanes += *(const UnalignedVector *)(x + i);
+  memcpy(last, x + whole, (size_t)(count - whole) * sizeof(float));
+  return sum_lanes(lanes + *(const UnalignedVector *)last);
 }

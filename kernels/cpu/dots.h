@@ -20,13 +20,15 @@ typedef struct Target {
   int64_t stride;
 } Target;
 
-/* out[r][m] = sum_k w[m][k] x[r][k] for m < outputs. Beside weights in int8, x is rounded as CPU(int8_rows) does. */
-void CPU(multiply_few)(Context *c, Target out, const Parameters *params, Matrix w, int outputs, Rows x, int rows);
+/* out[r][m] = sum_k w[m][k] x[r][k] + b[m] for m < outputs. Beside weights in int8, x is rounded as CPU(int8_rows)
+ * does. */
+void CPU(multiply_few)(Context *c, Target out, const Parameters *params, Linear layer, int outputs, Rows x, int rows);
 
 /* out[m] = sum_k w[m][k] x[k] for all rows of w, which is not in int8. */
 void CPU(dots)(float *out, const Weights *w, const float *x);
 
 float CPU(dot)(const float *a, const float *b, int depth);
+float CPU(sum)(const float *x, int count);
 
 typedef float Four __attribute__((vector_size(16)));
 

@@ -6,6 +6,7 @@
  * share; then the rows are shared out, each thread the ones it has in its cache. dW: the rows are cut into segments,
  * of which a thread packs what it needs by itself and sums the products; the segments' sums are added in their order.
  * Every element of a result is summed in an order that follows from the shape alone, not from the number of threads. */
+#include "kernels/cpu/sums.h"
 #include "kernels/cpu/weights.h"
 #include "kernels/cpu/words.h"
 #include "util/clock.h"
@@ -69,6 +70,8 @@ typedef struct Product {
   const Element *a;
   Weights w;
   bool transposed;
+  const float *bias; /* added to every row of c, or NULL */
+  bool add;          /* c += */
   Element *c;
 } Product;
 
@@ -151,6 +154,28 @@ static const Element *whole_words(const PackedPanels *g, int i, int rows, int th
   return to;
 }
 
+/* What follows the sums of a panel: its bias, and in bf16 the way from `sums` to c. */
+static void finish_panel(const Product *p, Element *c, const float *sums, int j, int rows, int cols) {
+  const float *bias = p->bias ? p->bias + j : NULL;
+#if CPU_BF16
+  for (int row = 0; row < rows; row++, c += p->cols, sums += TILE_COLS) {
+    if (!p->add && !bias) {
+      narrow_row(c, sums, cols);
+      continue;
+    }
+#pragma omp simd
+    for (int i = 0; i < cols; i++)
+      c[i] = narrow(sums[i] + (p->add ? widen(c[i]) : 0.0f) + (bias ? widen(narrow(bias[i])) : 0.0f));
+  }
+#else
+  (void)sums;
+  for (int row = 0; row < rows && bias; row++, c += p->cols) {
+#pragma omp simd
+    for (int i = 0; i < cols; i++) c[i] += bias[i];
+  }
+#endif
+}
+
 /* c (or in bf16 `sums`, which become c) = a times one panel. The depth is gone through in equal passes. */
 static void multiply_panel(const PackedPanels *g, int panel, int i, int rows, const Element *a, int64_t a_row) {
   const Product *p = g->product;
@@ -162,10 +187,10 @@ static void multiply_panel(const PackedPanels *g, int panel, int i, int rows, co
   do {
     g->by->multiply(rows, cols, smaller(each, words - k), a + k * PER_WORD, a_row, 1,
                     g->data + panel * g->size + (int64_t)k * TILE_COLS, TILE_COLS, CPU_BF16 ? sums : (float *)c,
-                    CPU_BF16 ? TILE_COLS : p->cols, k > 0);
+                    CPU_BF16 ? TILE_COLS : p->cols, k > 0 || (p->add && !CPU_BF16));
     k += each;
   } while (k < words); /* there is at least one */
-  for (int row = 0; row < rows && CPU_BF16; row++) narrow_row(c + (int64_t)row * p->cols, sums + row * TILE_COLS, cols);
+  finish_panel(p, c, sums, j, rows, cols);
 }
 
 static void multiply_rows(const PackedPanels *g, int begin, int end, int first, int last, int thread) {
@@ -213,23 +238,34 @@ static void multiply(Context *c, const Product *p) {
   }
 }
 
-void CPU(linear)(Context *c, void *y, const void *x, const Parameters *params, Matrix w, int rows) {
+void CPU(linear)(Context *c, void *y, const void *x, const Parameters *params, Linear layer, int rows) {
   if (c->error.code || rows == 0) return;
-  Weights weights = CPU(weights)(params, w);
-  if (weights.dtype == DTYPE_I8) x = CPU(int8_values)(c, x, rows, w.cols);
-  if (!x) return;
-  multiply(c,
-           &(Product){.rows = rows, .cols = w.rows, .depth = w.cols, .a = x, .w = weights, .transposed = true, .c = y});
+  Product product = {.rows = rows,
+                     .cols = layer.weight.rows,
+                     .depth = layer.weight.cols,
+                     .a = x,
+                     .w = CPU(weights)(params, layer.weight),
+                     .transposed = true,
+                     .bias = bias_of(params, layer.bias),
+                     .c = y};
+  if (product.w.dtype == DTYPE_I8) product.a = (const void *)CPU(int8_values)(c, x, rows, layer.weight.cols);
+  if (product.a) multiply(c, &product);
 }
 
-void CPU(linear_backward_input)(Context *c, void *dx, const void *dy, const Parameters *params, Matrix w, int rows) {
+void CPU(linear_backward_input)(Context *c, void *dx, const void *dy, const Parameters *params, Linear layer, int rows,
+                                bool accumulate) {
   if (c->error.code || rows == 0) return;
   if (c->weights) {
     fail(&c->error, EXIT_INTERNAL, "weights in %s are only read", dtype_name(c->weights));
     return;
   }
-  multiply(c,
-           &(Product){.rows = rows, .cols = w.cols, .depth = w.rows, .a = dy, .w = CPU(weights)(params, w), .c = dx});
+  multiply(c, &(Product){.rows = rows,
+                         .cols = layer.weight.cols,
+                         .depth = layer.weight.rows,
+                         .a = dy,
+                         .w = CPU(weights)(params, layer.weight),
+                         .add = accumulate,
+                         .c = dx});
 }
 
 /* ---- the gradient of a weight ---- */
@@ -379,9 +415,10 @@ static void weight_gradient(Context *c, WeightGradient *g) {
   if (sums) pool_run(c->pool, (int)((elements + SUM_BLOCK - 1) / SUM_BLOCK), 4, 64, add_segments, g);
 }
 
-void CPU(linear_backward_weight)(Context *c, const Parameters *params, Matrix w, const void *dy, const void *x,
+void CPU(linear_backward_weight)(Context *c, const Parameters *params, Linear layer, const void *dy, const void *x,
                                  int rows, bool accumulate) {
   if (c->error.code) return;
+  Matrix w = layer.weight;
   float *dw = params->grad + w.offset;
   if (rows > 0)
     weight_gradient(c, &(WeightGradient){.outputs = w.rows,
@@ -393,6 +430,7 @@ void CPU(linear_backward_weight)(Context *c, const Parameters *params, Matrix w,
                                          .dw = dw,
                                          .accumulate = accumulate});
   else if (!accumulate) memset(dw, 0, (size_t)w.rows * (size_t)w.cols * sizeof(float));
+  if (layer.bias.rows) CPU(sum_rows)(c, params->grad + layer.bias.offset, dy, rows, w.rows, accumulate);
 }
 
 /* Tiles that stay in the first-level cache: what a perfect GEMM would reach. */

@@ -1,30 +1,57 @@
-/* Residual add + RMSNorm, forward and backward. Rows [N][C]; one thread works on a row, so a row is read once from
- * memory and its second pass comes from the cache. */
+/* Residual add + norm, forward and backward. Rows [N][C]; one thread works on a row, so a row is read once from memory
+ * and its other passes come from the cache. `center` (NORM_LAYER) is a constant wherever it is passed on, so that each
+ * kind of norm is straight code. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dropout.h"
+#include "kernels/cpu/sums.h"
 
-/* Rows whose contributions to the weight's gradient are added up before blocks are added in order. */
+/* Rows whose contributions to the gradients of weight and bias are added up before blocks are added in order. */
 enum { WEIGHT_BLOCK = 32 };
 
-static float sum_of_squares(const Element *x, int dim) {
-  float sum = 0;
+typedef struct RowStats {
+  float mean, rstd; /* mean only with `center` */
+} RowStats;
+
+/* `center` is a constant at every call. */
+static inline __attribute__((always_inline)) RowStats row_stats(bool center, const Element *x, int dim, float eps) {
+  float mean = 0, squares = 0;
+  if (center) {
+    float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (int j = 0; j < dim; j++) sum += widen(x[j]) * widen(x[j]);
-  return sum;
+    for (int j = 0; j < dim; j++) sum += widen(x[j]);
+    mean = sum / (float)dim;
+  }
+#pragma omp simd reduction(+ : squares)
+  for (int j = 0; j < dim; j++) {
+    float off = center ? widen(x[j]) - mean : widen(x[j]);
+    squares += off * off;
+  }
+  return (RowStats){mean, 1.0f / sqrtf(squares / (float)dim + eps)};
 }
 
-typedef struct Norm {
+static inline __attribute__((always_inline)) void normalize_row(bool center, Element *y, const Element *x,
+                                                                RowStats stats, const Norm *norm, int dim) {
+  const float *weight = norm->weight, *bias = norm->bias;
+  if (center) {
+#pragma omp simd
+    for (int j = 0; j < dim; j++) y[j] = narrow(weight[j] * ((widen(x[j]) - stats.mean) * stats.rstd) + bias[j]);
+  } else {
+#pragma omp simd
+    for (int j = 0; j < dim; j++) y[j] = narrow(weight[j] * (widen(x[j]) * stats.rstd));
+  }
+}
+
+typedef struct Forward {
   Element *x_out, *y;
-  float *rstd;
+  NormStats stats;
   const Element *x_in, *branch;
-  const float *weight;
-  float eps;
+  const Norm *norm;
   int length, dim;
   const Dropout *dropout;
-} Norm;
+} Forward;
 
 /* sum = x + dropout(branch), row n */
-static void add_branch(const Norm *s, int n, Element *sum, const Element *x, const Element *branch) {
+static void add_branch(const Forward *s, int n, Element *sum, const Element *x, const Element *branch) {
   if (!dropout_active(s->dropout)) {
 #pragma omp simd
     for (int j = 0; j < s->dim; j++) sum[j] = narrow(widen(x[j]) + widen(branch[j]));
@@ -40,76 +67,111 @@ static void add_branch(const Norm *s, int n, Element *sum, const Element *x, con
   }
 }
 
-static void norm_rows(const void *job, int begin, int end, int thread) {
-  (void)thread;
-  const Norm *s = job;
+static inline __attribute__((always_inline)) void norm_rows_of(bool center, const Forward *s, int begin, int end) {
   const int dim = s->dim;
   for (int n = begin; n < end; n++) {
     const int64_t at = (int64_t)n * dim;
     const Element *x = s->x_in + at;
-    Element *out = s->y + at;
     if (s->branch) {
       add_branch(s, n, s->x_out + at, x, s->branch + at);
       x = s->x_out + at;
     }
-    float scale = 1.0f / sqrtf(sum_of_squares(x, dim) / (float)dim + s->eps);
-    s->rstd[n] = scale;
-#pragma omp simd
-    for (int j = 0; j < dim; j++) out[j] = narrow(s->weight[j] * (widen(x[j]) * scale));
+    RowStats stats = row_stats(center, x, dim, s->norm->eps);
+    s->stats.rstd[n] = stats.rstd;
+    if (center) s->stats.mean[n] = stats.mean;
+    normalize_row(center, s->y + at, x, stats, s->norm, dim);
   }
 }
 
-void CPU(residual_norm)(Context *c, void *x_out, void *y, float *rstd, const void *x_in, const void *branch,
-                        const float *weight, float eps, int batch, int length, int dim, const Dropout *dropout) {
-  if (c->error.code) return;
-  const Norm norm = {x_out, y, rstd, x_in, branch, weight, eps, length, dim, dropout};
-  pool_run(c->pool, batch * length, 1, SPAN_ROWS, norm_rows, &norm);
+static void norm_rows(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const Forward *s = job;
+  if (s->norm->kind == NORM_LAYER) norm_rows_of(true, s, begin, end);
+  else norm_rows_of(false, s, begin, end);
 }
 
-/* One row: writes dx, adds the row's part of the weight's gradient to `dweight`. */
-static void norm_backward_row(Element *dx, float *dweight, const Element *dy, const Element *dres, const Element *x,
-                              float rstd, const float *weight, int dim) {
-  float dot = 0;
-#pragma omp simd reduction(+ : dot)
+void CPU(residual_norm)(Context *c, void *x_out, void *y, NormStats stats, const void *x_in, const void *branch,
+                        const Norm *norm, int batch, int length, int dim, const Dropout *dropout) {
+  if (c->error.code) return;
+  const Forward forward = {x_out, y, stats, x_in, branch, norm, length, dim, dropout};
+  pool_run(c->pool, batch * length, 1, SPAN_ROWS, norm_rows, &forward);
+}
+
+static void add_rows(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const Forward *s = job;
+  for (int n = begin; n < end; n++) {
+    const int64_t at = (int64_t)n * s->dim;
+    if (s->x_in) add_branch(s, n, s->x_out + at, s->x_in + at, s->branch + at);
+    else if (dropout_active(s->dropout))
+      dropout_elements(s->dropout, n / s->length, (int64_t)(n % s->length) * s->dim, s->dim, s->branch + at,
+                       s->x_out + at);
+    else memmove(s->x_out + at, s->branch + at, (size_t)s->dim * sizeof(Element));
+  }
+}
+
+void CPU(residual_add)(Context *c, void *x_out, const void *x_in, const void *y, int batch, int length, int dim,
+                       const Dropout *dropout) {
+  if (c->error.code) return;
+  const Forward forward = {.x_out = x_out, .x_in = x_in, .branch = y, .length = length, .dim = dim, .dropout = dropout};
+  pool_run(c->pool, batch * length, 1, SPAN_ROWS, add_rows, &forward);
+}
+
+typedef struct Backward {
+  Element *dx, *dbranch;
+  const Element *dy, *dres, *x;
+  NormStats stats;
+  const Norm *norm;
+  int rows, length, dim;
+  const Dropout *dropout;
+  float *partial; /* [blocks][dim], with a bias [blocks][2][dim]: dweight, dbias */
+} Backward;
+
+/* One row: writes dx, adds the row's part of the gradients to `dweight` and `dbias`. */
+static inline __attribute__((always_inline)) void norm_backward_row(bool center, Element *dx, float *dweight,
+                                                                    float *dbias, const Element *dy,
+                                                                    const Element *dres, const Element *x,
+                                                                    RowStats stats, const float *weight, int dim) {
+  const float mean = center ? stats.mean : 0.0f, rstd = stats.rstd;
+  float dot = 0, sum = 0;
+#pragma omp simd reduction(+ : dot, sum)
   for (int j = 0; j < dim; j++) {
-    float along = widen(dy[j]) * widen(x[j]);
+    float along = widen(dy[j]) * (center ? widen(x[j]) - mean : widen(x[j]));
     dot += weight[j] * along;
     dweight[j] += along * rstd;
+    if (center) {
+      sum += weight[j] * widen(dy[j]);
+      dbias[j] += widen(dy[j]);
+    }
   }
   float pull = dot * rstd * rstd / (float)dim; /* mean(g * xh) * rstd */
+  float level = sum / (float)dim;              /* mean(g) */
   if (dres) {
 #pragma omp simd
-    for (int j = 0; j < dim; j++)
-      dx[j] = narrow(widen(dres[j]) + rstd * (weight[j] * widen(dy[j]) - pull * widen(x[j])));
+    for (int j = 0; j < dim; j++) {
+      float g = weight[j] * widen(dy[j]), off = center ? widen(x[j]) - mean : widen(x[j]);
+      dx[j] = narrow(widen(dres[j]) + rstd * ((center ? g - level : g) - pull * off));
+    }
   } else {
 #pragma omp simd
-    for (int j = 0; j < dim; j++) dx[j] = narrow(rstd * (weight[j] * widen(dy[j]) - pull * widen(x[j])));
+    for (int j = 0; j < dim; j++) {
+      float g = weight[j] * widen(dy[j]), off = center ? widen(x[j]) - mean : widen(x[j]);
+      dx[j] = narrow(rstd * ((center ? g - level : g) - pull * off));
+    }
   }
 }
 
-typedef struct NormBackward {
-  Element *dx, *dbranch;
-  float *dweight;
-  const Element *dy, *dres, *x;
-  const float *rstd, *weight;
-  int rows, length, dim, blocks;
-  const Dropout *dropout;
-  bool accumulate;
-  float *partial; /* [blocks][dim] */
-} NormBackward;
-
-static void norm_backward_blocks(const void *job, int begin, int end, int thread) {
-  (void)thread;
-  const NormBackward *s = job;
-  const int dim = s->dim;
+static inline __attribute__((always_inline)) void backward_blocks(bool center, const Backward *s, int begin, int end) {
+  const int dim = s->dim, width = center ? 2 * dim : dim;
   for (int block = begin; block < end; block++) {
-    float *sum = s->partial + (int64_t)block * dim;
-    memset(sum, 0, (size_t)dim * sizeof(float));
+    float *dweight = s->partial + (int64_t)block * width;
+    memset(dweight, 0, (size_t)width * sizeof(float));
     int last = (block + 1) * WEIGHT_BLOCK < s->rows ? (block + 1) * WEIGHT_BLOCK : s->rows;
     for (int n = block * WEIGHT_BLOCK; n < last; n++) {
       int64_t at = (int64_t)n * dim;
-      norm_backward_row(s->dx + at, sum, s->dy + at, s->dres ? s->dres + at : NULL, s->x + at, s->rstd[n], s->weight,
-                        dim);
+      RowStats stats = {center ? s->stats.mean[n] : 0.0f, s->stats.rstd[n]};
+      norm_backward_row(center, s->dx + at, dweight, dweight + dim, s->dy + at, s->dres ? s->dres + at : NULL,
+                        s->x + at, stats, s->norm->weight, dim);
       if (!s->dbranch) continue;
       if (dropout_active(s->dropout))
         dropout_elements(s->dropout, n / s->length, (int64_t)(n % s->length) * dim, dim, s->dx + at, s->dbranch + at);
@@ -118,25 +180,22 @@ static void norm_backward_blocks(const void *job, int begin, int end, int thread
   }
 }
 
-static void add_weight_blocks(const void *job, int begin, int end, int thread) {
+static void norm_backward_blocks(const void *job, int begin, int end, int thread) {
   (void)thread;
-  const NormBackward *s = job;
-  if (!s->accumulate) memset(s->dweight + begin, 0, (size_t)(end - begin) * sizeof(float));
-  for (int block = 0; block < s->blocks; block++) {
-    const float *partial = s->partial + (int64_t)block * s->dim;
-#pragma omp simd
-    for (int j = begin; j < end; j++) s->dweight[j] += partial[j];
-  }
+  const Backward *s = job;
+  if (s->norm->kind == NORM_LAYER) backward_blocks(true, s, begin, end);
+  else backward_blocks(false, s, begin, end);
 }
 
-void CPU(residual_norm_backward)(Context *c, void *dx, void *dbranch, float *dweight, const void *dy, const void *dres,
-                                 const void *x, const float *rstd, const float *weight, int batch, int length, int dim,
-                                 const Dropout *dropout, bool accumulate) {
+void CPU(residual_norm_backward)(Context *c, void *dx, void *dbranch, NormGradient gradient, const void *dy,
+                                 const void *dres, const void *x, NormStats stats, const Norm *norm, int batch,
+                                 int length, int dim, const Dropout *dropout, bool accumulate) {
   int rows = batch * length, blocks = (rows + WEIGHT_BLOCK - 1) / WEIGHT_BLOCK;
-  float *partial = CPU(scratch)(c, (size_t)blocks * (size_t)dim);
+  int64_t width = norm->kind == NORM_LAYER ? 2 * (int64_t)dim : dim;
+  float *partial = CPU(scratch)(c, (size_t)blocks * (size_t)width);
   if (!partial) return;
-  const NormBackward norm = {dx,   dbranch, dweight, dy,     dres,    x,          rstd,   weight,
-                             rows, length,  dim,     blocks, dropout, accumulate, partial};
-  pool_run(c->pool, blocks, 1, 1, norm_backward_blocks, &norm);
-  pool_run(c->pool, dim, 256, dim, add_weight_blocks, &norm);
+  const Backward backward = {dx, dbranch, dy, dres, x, stats, norm, rows, length, dim, dropout, partial};
+  pool_run(c->pool, blocks, 1, 1, norm_backward_blocks, &backward);
+  CPU(sum_partials)(c, gradient.weight, partial, blocks, width, dim, accumulate);
+  if (norm->kind == NORM_LAYER) CPU(sum_partials)(c, gradient.bias, partial + dim, blocks, width, dim, accumulate);
 }

@@ -33,6 +33,28 @@ static inline float exp_f32(float x) {
   return x <= 88.7f ? y : x + __builtin_inff(); /* NaN may have come to anything by now */
 }
 
+/* The standard normal distribution: `cdf` = Phi(x), `pdf` its derivative. Phi(-|x|) = exp(-x^2 / 2) t P(t) with
+ * t = 1 / (1 + 0.3 |x| / sqrt 2); P was fitted to 2e-8 relative. NaN stays NaN. */
+typedef struct NormalF32 {
+  float cdf, pdf;
+} NormalF32;
+
+static inline NormalF32 normal_f32(float x) {
+  float size = x < 0 ? -x : x, density = exp_f32(-0.5f * x * x);
+  float t = 1.0f / (1.0f + size * 0.212132034f);
+  float p = -0.0647037996f;
+  p = p * t + 0.242478453f;
+  p = p * t - 0.255455538f;
+  p = p * t + 0.272998194f;
+  p = p * t - 0.0466617013f;
+  p = p * t + 0.1071439f;
+  p = p * t + 0.0742630228f;
+  p = p * t + 0.0853424053f;
+  p = p * t + 0.0845950548f;
+  float tail = density * (t * p);
+  return (NormalF32){x < 0 ? tail : 1.0f - tail, 0.398942280f * density};
+}
+
 static inline float sigmoid_f32(float x) { return 1.0f / (1.0f + exp_f32(-x)); }
 
 #endif

@@ -162,12 +162,20 @@ void CPU(widen_weights)(const Weights *w, int row, int first, int count, float *
   }
 }
 
-void CPU(weight_row)(const Weights *w, int row, Element *to) {
+void CPU(embed)(Element *to, const Weights *table, int token, float scale, const Weights *places, int place) {
   enum { COLUMNS = 256 }; /* widened at a time */
-  for (int first = 0; first < w->cols; first += COLUMNS) {
-    float wide[COLUMNS];
-    int count = w->cols - first < COLUMNS ? w->cols - first : COLUMNS;
-    CPU(widen_weights)(w, row, first, count, wide);
+  for (int first = 0; first < table->cols; first += COLUMNS) {
+    float wide[COLUMNS], other[COLUMNS];
+    int count = table->cols - first < COLUMNS ? table->cols - first : COLUMNS;
+    CPU(widen_weights)(table, token, first, count, wide);
+    if (places->rows) {
+      CPU(widen_weights)(places, place, first, count, other);
+#pragma omp simd
+      for (int i = 0; i < count; i++) wide[i] = scale * wide[i] + other[i];
+    } else if (scale != 1.0f) {
+#pragma omp simd
+      for (int i = 0; i < count; i++) wide[i] *= scale;
+    }
     narrow_row(to + first, wide, count);
   }
 }

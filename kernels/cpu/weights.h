@@ -41,7 +41,12 @@ const Int8Group *CPU(int8_rows)(Context *c, const float *x, int64_t stride, int 
 /* The same numbers as fp32, [rows][cols]; x is [rows][cols], too. */
 const float *CPU(int8_values)(Context *c, const float *x, int rows, int cols);
 
-/* Row `row` as activations. */
-void CPU(weight_row)(const Weights *w, int row, Element *to);
+/* to = scale * table[token] + places[place]; places->rows 0: without. */
+void CPU(embed)(Element *to, const Weights *table, int token, float scale, const Weights *places, int place);
+
+/* A bias, fp32 [cols], or NULL where there is none; bf16 builds round what they read. */
+static inline const float *bias_of(const Parameters *params, Matrix bias) {
+  return bias.rows ? params->master + bias.offset : NULL;
+}
 
 #endif

@@ -1,5 +1,5 @@
 /* A stand-in for cuBLASLt: the functions that kernels/gemm.cuh calls, strictly from their descriptors as the library's
- * documentation defines them (column-major, transposes, leading dimensions, beta). What the library refuses, or
+ * documentation defines them (column-major, transposes, leading dimensions, beta, a bias). What the library refuses, or
  * documents as required, is refused here, with a line on stderr that says why. Products are summed in double and
  * rounded once. */
 #include "tests/cuda_on_cpu/internal.h"
@@ -15,6 +15,8 @@ struct Description {
   cublasComputeType_t compute;
   cudaDataType scale;
   cublasOperation_t transpose_a, transpose_b;
+  cublasLtEpilogue_t epilogue;
+  const void *bias; /* [m], of the type of D */
 };
 
 struct Preference {
@@ -27,7 +29,8 @@ struct Preference {
 struct Algorithm {
   uint64_t magic, number, workspace;
   uint32_t align_a, align_b, align_c, align_d; /* that it relies on */
-  uint64_t unused[3];
+  uint64_t epilogue;                           /* that it has */
+  uint64_t unused[2];
 };
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t), "fits");
 static const uint64_t MAGIC = 0x656D752D67656D6Du;
@@ -74,6 +77,8 @@ static cublasStatus_t make_product(Product *p, cublasLtMatmulDesc_t desc, cublas
   if (p->description.compute != CUBLAS_COMPUTE_32F || p->description.scale != CUDA_R_32F || p->a.type != p->b.type ||
       p->c.type != p->d.type || (p->a.type == CUDA_R_32F && p->d.type != CUDA_R_32F))
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "this combination of types (of those that the stand-in knows)");
+  if (p->description.epilogue != CUBLASLT_EPILOGUE_DEFAULT && p->description.epilogue != CUBLASLT_EPILOGUE_BIAS)
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "this epilogue (of those that the stand-in knows)");
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -96,6 +101,17 @@ static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes
   return x < y + b_bytes && y < x + a_bytes;
 }
 
+/* The bias, which nothing says the alignment of: 16 bytes, as vectors are read. */
+static cublasStatus_t check_bias(const Product &p, const void *d) {
+  if (p.description.epilogue != CUBLASLT_EPILOGUE_BIAS) return CUBLAS_STATUS_SUCCESS;
+  const void *bias = p.description.bias;
+  const Layout vector = {p.d.type, p.m, 1, p.m};
+  if (!bias) return refuse(CUBLAS_STATUS_INVALID_VALUE, "an epilogue with a bias, and no bias");
+  if (!valid_operand(bias, vector, 16, "the bias")) return refuse(CUBLAS_STATUS_INVALID_VALUE, "the bias's address");
+  if (overlap(d, extent(p.d), bias, extent(vector))) return refuse(CUBLAS_STATUS_INVALID_VALUE, "D overlaps the bias");
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 static cublasStatus_t check_operands(const Product &p, const Algorithm &algorithm, const void *a, const void *b,
                                      const void *c, const void *d, bool reads_c) {
   if (!valid_operand(a, p.a, algorithm.align_a, "A") || !valid_operand(b, p.b, algorithm.align_b, "B") ||
@@ -105,7 +121,7 @@ static cublasStatus_t check_operands(const Product &p, const Algorithm &algorith
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "D overlaps A or B");
   if (c == d ? p.c.ld != p.d.ld : overlap(d, extent(p.d), c, extent(p.c)))
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "C is D with another layout, or overlaps it");
-  return CUBLAS_STATUS_SUCCESS;
+  return check_bias(p, d);
 }
 
 /* ---- computing ---- */
@@ -139,7 +155,7 @@ static void add_scaled(double *__restrict__ sums, const double *__restrict__ col
   for (int64_t i = 0; i < m; i++) sums[i] += scale * column[i];
 }
 
-/* D = alpha * op(A) op(B) + beta * C */
+/* D = alpha * op(A) op(B) + beta * C, and the bias [m] in every column */
 static void multiply(const Product &p, double alpha, double beta, const void *a, const void *b, const void *c,
                      void *d) {
   const std::vector<double> columns = unpack(a, p.a, p.description.transpose_a == CUBLAS_OP_N); /* [k][m] */
@@ -152,6 +168,7 @@ static void multiply(const Product &p, double alpha, double beta, const void *a,
     for (int64_t i = 0; i < p.m; i++) {
       double value = alpha * sums[size_t(i)];
       if (beta != 0) value += beta * double(get(c, p.c.type, j * p.c.ld + i));
+      if (p.description.epilogue == CUBLASLT_EPILOGUE_BIAS) value += double(get(p.description.bias, p.d.type, i));
       put(d, p.d.type, j * p.d.ld + i, value);
     }
   }
@@ -197,7 +214,7 @@ const char *cublasLtGetStatusString(cublasStatus_t status) {
 }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType scale) {
-  return create(desc, Description{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N});
+  return create(desc, Description{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr});
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return destroy<Description>(desc); }
 
@@ -208,6 +225,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
   switch (name) {
   case CUBLASLT_MATMUL_DESC_TRANSA: return set(&d->transpose_a, sizeof d->transpose_a, value, bytes);
   case CUBLASLT_MATMUL_DESC_TRANSB: return set(&d->transpose_b, sizeof d->transpose_b, value, bytes);
+  case CUBLASLT_MATMUL_DESC_EPILOGUE: return set(&d->epilogue, sizeof d->epilogue, value, bytes);
+  case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return set(&d->bias, sizeof d->bias, value, bytes);
   default: return set(nullptr, 0, value, bytes);
   }
 }
@@ -262,7 +281,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "parts of sums may be rounded to bf16 (REDUCTION_SCHEME_MASK)");
   for (uint64_t i = 0; i < CANDIDATES && *found < wanted; i++) {
     if (workspaces[i] > p->workspace) continue;
-    const Algorithm algorithm = {MAGIC, i, workspaces[i], p->align_a, p->align_b, p->align_c, p->align_d, {}};
+    const Algorithm algorithm = {
+        MAGIC, i, workspaces[i], p->align_a, p->align_b, p->align_c, p->align_d, product.description.epilogue, {}};
     cublasLtMatmulHeuristicResult_t *result = &results[(*found)++];
     memset(result, 0, sizeof *result);
     memcpy(&result->algo, &algorithm, sizeof algorithm);
@@ -282,7 +302,8 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
   const cublasStatus_t status = make_product(&product, desc, a, b, c, d);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   memcpy(&algorithm, algo, sizeof algorithm);
-  if (!from_heuristic(algorithm)) return CUBLAS_STATUS_NOT_SUPPORTED; /* what the check is for: no complaint */
+  if (!from_heuristic(algorithm) || algorithm.epilogue != uint64_t(product.description.epilogue))
+    return CUBLAS_STATUS_NOT_SUPPORTED; /* what the check is for: no complaint */
   memset(result, 0, sizeof *result);
   result->algo = *algo;
   result->workspaceSize = algorithm.workspace;
@@ -295,7 +316,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
   Product product;
-  Algorithm algorithm = {MAGIC, 0, 0, 1, 1, 1, 1, {}}; /* without one the library asks its heuristic itself */
+  Algorithm algorithm = {MAGIC, 0, 0, 1, 1, 1, 1, 0, {}}; /* without one the library asks its heuristic itself */
   if (!handle) return refuse(CUBLAS_STATUS_NOT_INITIALIZED, "no handle");
   if (!alpha || !beta) return refuse(CUBLAS_STATUS_INVALID_VALUE, "alpha or beta is NULL");
   cublasStatus_t status = make_product(&product, desc, a_layout, b_layout, c_layout, d_layout);
@@ -303,6 +324,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (algo) memcpy(&algorithm, algo, sizeof algorithm);
   if (!from_heuristic(algorithm))
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "an algorithm that the heuristic did not make");
+  if (algo && algorithm.epilogue != uint64_t(product.description.epilogue))
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "an algorithm that was made for another epilogue");
   const float scale = *static_cast<const float *>(alpha), keep = *static_cast<const float *>(beta);
   const size_t needed = algorithm.workspace;
   if (workspace_bytes < needed ||

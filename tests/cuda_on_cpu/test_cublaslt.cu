@@ -20,6 +20,9 @@ struct Product {
   size_t workspace_given;   /* that the product gets */
   int64_t shift_a, shift_d; /* elements that the operands are moved by */
   bool d_is_a, host_b, no_handle, no_algorithm;
+  cublasLtEpilogue_t epilogue;
+  int64_t shift_bias;                                /* elements */
+  bool no_bias, host_bias, d_is_bias, late_epilogue; /* late: set after the heuristic was asked */
 };
 
 Product square(int64_t size) {
@@ -30,16 +33,26 @@ Product square(int64_t size) {
   p.reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   p.alignment = 16;
   p.workspace = p.workspace_given = 4 << 20;
+  p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   return p;
 }
 
 struct Operands {
-  Device<float> a, b, d; /* large enough for either type */
+  Device<float> a, b, d, bias; /* large enough for either type */
   Device<char> workspace;
-  explicit Operands(size_t count) : a(count), b(count), d(count), workspace(4 << 20) {}
+  explicit Operands(size_t count) : a(count), b(count), d(count), bias(count), workspace(4 << 20) {}
 };
 
 size_t width(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
+
+cublasStatus_t set_bias(cublasLtMatmulDesc_t desc, const Product &p, const Operands &o) {
+  static float host[64];
+  const void *bias =
+      reinterpret_cast<char *>(p.d_is_bias ? o.d.data : o.bias.data) + (size_t)p.shift_bias * width(p.out);
+  if (p.host_bias) bias = host;
+  if (p.no_bias) return CUBLAS_STATUS_SUCCESS;
+  return cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+}
 
 /* The first status that is not a success. */
 cublasStatus_t multiply(const Product &p, Operands *o) {
@@ -59,6 +72,10 @@ cublasStatus_t multiply(const Product &p, Operands *o) {
   note(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   note(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta));
   note(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb));
+  auto set_epilogue = [&] {
+    note(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &p.epilogue, sizeof p.epilogue));
+  };
+  if (!p.late_epilogue) set_epilogue();
   note(cublasLtMatrixLayoutCreate(&la, p.in, (uint64_t)(p.transpose_a ? p.k : p.m),
                                   (uint64_t)(p.transpose_a ? p.m : p.k), p.lda));
   note(cublasLtMatrixLayoutCreate(&lb, p.in, (uint64_t)(p.transpose_b ? p.n : p.k),
@@ -75,6 +92,8 @@ cublasStatus_t multiply(const Product &p, Operands *o) {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     note(cublasLtMatmulPreferenceSetAttribute(preference, name, &p.alignment, sizeof p.alignment));
   note(cublasLtMatmulAlgoGetHeuristic(handle, desc, la, lb, ld, ld, preference, 1, &result, &found));
+  if (p.late_epilogue) set_epilogue();
+  note(set_bias(desc, p, *o)); /* as kernels/gemm.cuh does: for the product, not for the heuristic */
   if (first == CUBLAS_STATUS_SUCCESS) {
     const float one = 1.0f;
     std::vector<float> host(p.host_b ? o->b.count : 0);
@@ -107,7 +126,7 @@ void put(std::vector<float> *memory, cudaDataType type, int64_t i, float x) {
 bool product_is_right(const Product &p, double tolerance) {
   const size_t count = 400 * 400;
   Operands o(count);
-  std::vector<float> a(count), b(count), before(count), after(count);
+  std::vector<float> a(count), b(count), bias(count), before(count), after(count);
   unsigned seed = 1;
   for (std::vector<float> *memory : {&a, &b})
     for (size_t i = 0; i < count; i++) {
@@ -115,13 +134,15 @@ bool product_is_right(const Product &p, double tolerance) {
       put(memory, p.in, (int64_t)i, (float)(seed >> 8) / 8388608.0f - 1.0f);
     }
   for (size_t i = 0; i < count; i++) put(&before, p.out, (int64_t)i, (float)(i % 17) - 8.0f);
-  o.a.set(a.data()), o.b.set(b.data()), o.d.set(before.data());
+  for (size_t i = 0; i < count; i++) put(&bias, p.out, (int64_t)i, (float)(i % 13) - 6.0f);
+  o.a.set(a.data()), o.b.set(b.data()), o.d.set(before.data()), o.bias.set(bias.data());
   EXPECT(multiply(p, &o) == CUBLAS_STATUS_SUCCESS);
   o.d.get(after.data());
   double error = 0, size = 0;
   for (int64_t j = 0; j < p.n; j++)
     for (int64_t i = 0; i < p.m; i++) {
       double sum = (double)p.beta * (double)fetch(before, p.out, j * p.ldd + i);
+      if (p.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += (double)fetch(bias, p.out, i + p.shift_bias);
       for (int64_t l = 0; l < p.k; l++)
         sum += (double)fetch(a, p.in, p.transpose_a ? i * p.lda + l : l * p.lda + i) *
                (double)fetch(b, p.in, p.transpose_b ? l * p.ldb + j : j * p.ldb + l);
@@ -134,12 +155,13 @@ bool product_is_right(const Product &p, double tolerance) {
 }
 
 bool test_products() {
-  for (int i = 0; i < 8; i++) {
+  for (int i = 0; i < 16; i++) {
     Product p = square(1);
     p.m = 37, p.n = 29, p.k = 101;
     p.transpose_a = i & 1, p.transpose_b = i & 2;
     p.lda = (p.transpose_a ? p.k : p.m) + 3, p.ldb = (p.transpose_b ? p.n : p.k) + 5, p.ldd = p.m + 7;
     p.beta = i & 4 ? 1.0f : 0.0f;
+    if (i & 8) p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.shift_bias = 16;
     EXPECT(product_is_right(p, 1e-7));
     p.in = CUDA_R_16BF;
     EXPECT(product_is_right(p, 1e-7));
@@ -174,6 +196,20 @@ bool test_refusals() {
       {"past the end of an array", [](Product *p) { p->shift_d = 100; }, CUBLAS_STATUS_INVALID_VALUE},
       {"in place", [](Product *p) { p->d_is_a = true; }, CUBLAS_STATUS_INVALID_VALUE},
       {"host memory", [](Product *p) { p->host_b = true; }, CUBLAS_STATUS_INVALID_VALUE},
+      {"a bias", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_BIAS; }, CUBLAS_STATUS_SUCCESS},
+      {"an epilogue without its bias", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_BIAS, p->no_bias = true; },
+       CUBLAS_STATUS_INVALID_VALUE},
+      {"a bias of the host", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_BIAS, p->host_bias = true; },
+       CUBLAS_STATUS_INVALID_VALUE},
+      {"a bias past the end", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_BIAS, p->shift_bias = 308; },
+       CUBLAS_STATUS_INVALID_VALUE},
+      {"a bias that is not aligned", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_BIAS, p->shift_bias = 1; },
+       CUBLAS_STATUS_INVALID_VALUE},
+      {"a bias in D", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_BIAS, p->d_is_bias = true; },
+       CUBLAS_STATUS_INVALID_VALUE},
+      {"another epilogue", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_RELU; }, CUBLAS_STATUS_NOT_SUPPORTED},
+      {"an algorithm for another epilogue",
+       [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_BIAS, p->late_epilogue = true; }, CUBLAS_STATUS_NOT_SUPPORTED},
       {"an algorithm of zeros", [](Product *p) { p->no_algorithm = true; }, CUBLAS_STATUS_INVALID_VALUE},
   };
   Operands o(320);

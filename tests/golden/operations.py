@@ -18,6 +18,31 @@ def make_embedding():
     return family.write()
 
 
+def make_embedding_places():
+    """scale * table[token] + places[position]; dims: V, C, B, T, places. Packed: positions restart within sequences."""
+    family = Family("embedding_places", 20)
+    for vocab, dim, batch, length, count, scaled, packed in [
+            (1, 1, 1, 1, 1, False, False), (7, 5, 2, 3, 3, True, False), (11, 8, 3, 7, 9, False, True),
+            (61, 17, 3, 7, 12, True, True), (13, 24, 2, 9, 9, True, False)]:
+        table, places = leaf(family.random.normal(vocab, dim)), leaf(family.random.normal(count, dim))
+        tokens = family.random.integers(0, vocab, batch, length)
+        starts = family.random.integers(0, 2, batch, length)
+        positions = torch.arange(length).repeat(batch, 1)
+        for b in range(batch):
+            for t in range(length if packed else 0):
+                positions[b, t] = 0 if t == 0 or starts[b, t] else positions[b, t - 1] + 1
+        dx = family.random.normal(batch, length, dim)
+        scale = f32(dim ** 0.5) if scaled else 1.0
+        out = scale * F.embedding(tokens, table) + F.embedding(positions, places)
+        dtable, dplaces = gradients([out], [dx], [table, places])
+        tensors = dict(scale=scalar(scale), table=table, places=places, tokens=tokens, out=out, dx=dx, dtable=dtable,
+                       dplaces=dplaces)
+        if packed:
+            tensors["positions"] = positions
+        family.add([vocab, dim, batch, length, count], **tensors)
+    return family.write()
+
+
 def make_norm():
     """plain: x_in is normalized; otherwise x_out = x_in + branch. dx_alone has no residual gradient."""
     family = Family("norm", 2)
@@ -38,6 +63,36 @@ def make_norm():
     return family.write()
 
 
+LAYER_NORM_CASES = [
+    # B, T, C, eps, mean of x
+    (1, 1, 1, 1e-5, 0), (1, 1, 8, 1e-5, 0), (2, 3, 5, 0.25, 0), (2, 5, 33, 1e-8, 0), (1, 2, 66, 1e-5, 0),
+    (2, 3, 16, 0.25, 0), (1, 1, 288, 1e-8, 0), (1, 4, 66, 1e-5, 1000), (1, 4, 64, 1e-5, 1000),
+]
+
+
+def make_layer_norm():
+    """As make_norm, of F.layer_norm. Rows far from 0 show a variance that is taken as E[x^2] - mean^2; what fp32 leaves
+    of them is less exact."""
+    family = Family("layer_norm", 21)
+    for batch, length, dim, eps, center in LAYER_NORM_CASES:
+        x_in = leaf(family.random.normal(batch, length, dim, mean=center))
+        branch = leaf(family.random.normal(batch, length, dim))
+        gain, shift = leaf(family.random.normal(dim, std=0.3, mean=1.0)), leaf(family.random.normal(dim))
+        dy, dres = family.random.normal(batch, length, dim), family.random.normal(batch, length, dim)
+        eps, x_out = f32(eps), x_in + branch
+        plain_y, y = (F.layer_norm(x, (dim,), gain, shift, eps) for x in (x_in, x_out))
+        plain_dx, plain_dgain, plain_dshift = gradients([plain_y], [dy], [x_in, gain, shift])
+        dx, dgain, dshift = gradients([y, x_out], [dy, dres], [branch, gain, shift])
+        (plain_mean, plain_rstd), (mean, rstd) = (
+            (x.mean(-1), (x.var(-1, unbiased=False) + eps).rsqrt()) for x in (x_in, x_out))
+        family.add(
+            [batch, length, dim], eps=scalar(eps), tolerance=scalar(1e-3 if center else 1e-5), x_in=x_in, branch=branch,
+            gain=gain, shift=shift, dy=dy, dres=dres, plain_y=plain_y, plain_mean=plain_mean, plain_rstd=plain_rstd,
+            plain_dx=plain_dx, plain_dgain=plain_dgain, plain_dshift=plain_dshift, x_out=x_out, y=y, mean=mean,
+            rstd=rstd, dx=dx, dgain=dgain, dshift=dshift)
+    return family.write()
+
+
 def make_linear():
     family = Family("linear", 3)
     for rows, outputs, inputs in [(1, 1, 1), (1, 5, 3), (5, 3, 7), (7, 1, 2), (17, 19, 29), (9, 48, 24)]:
@@ -46,6 +101,17 @@ def make_linear():
         y = F.linear(x, w)
         dx, dw = gradients([y], [dy], [x, w])
         family.add([rows, outputs, inputs], x=x, w=w, dy=dy, y=y, dx=dx, dw=dw)
+    return family.write()
+
+
+def make_linear_bias():
+    family = Family("linear_bias", 22)
+    for rows, outputs, inputs in [(1, 1, 1), (2, 1, 3), (5, 3, 7), (7, 5, 1), (17, 19, 29), (9, 48, 24), (33, 7, 16)]:
+        x, w = leaf(family.random.normal(rows, inputs)), leaf(family.random.normal(outputs, inputs, std=0.5))
+        b, dy = leaf(family.random.normal(outputs)), family.random.normal(rows, outputs)
+        y = F.linear(x, w, b)
+        dx, dw, db = gradients([y], [dy], [x, w, b])
+        family.add([rows, outputs, inputs], x=x, w=w, b=b, dy=dy, y=y, dx=dx, dw=dw, db=db)
     return family.write()
 
 
@@ -134,6 +200,25 @@ def make_swiglu():
         h = F.silu(gate) * up
         dgate, dup = gradients([h], [dh], [gate, up])
         family.add([rows, ffn], gate_up=torch.cat([gate, up], -1), dh=dh, h=h, dgate_up=torch.cat([dgate, dup], -1))
+    return family.write()
+
+
+ACTIVATIONS = [F.silu, F.gelu, lambda u: F.gelu(u, approximate="tanh"), F.relu]  # in the order of kernels.h
+
+
+def make_activation():
+    """u is gate and up side by side where there is a gate; dims: rows, ffn, activation, gated."""
+    family = Family("activation", 23)
+    for kind, activation in enumerate(ACTIVATIONS):
+        for gated in (False, True):
+            for rows, ffn in [(1, 1), (3, 5), (7, 33), (1, 352)]:
+                u = family.random.normal(rows, 2 * ffn if gated else ffn, std=2.0)
+                if ffn == 33:
+                    u[0, 0], u[1, 0], u[2, 0], u[3, 32], u[4, 5] = -100.0, 100.0, 0.0, -88.0, 88.0
+                u, dh = leaf(u), family.random.normal(rows, ffn)
+                h = activation(u[:, :ffn]) * u[:, ffn:] if gated else activation(u)
+                (du,) = gradients([h], [dh], [u])
+                family.add([rows, ffn, kind, int(gated)], u=u, dh=dh, h=h, du=du)
     return family.write()
 
 
