@@ -143,6 +143,7 @@ typedef struct MlpShape {
   bool gated;
   int ffn;
 } MlpShape;
+static inline int mlp_width(const MlpShape *mlp) { return mlp->gated ? 2 * mlp->ffn : mlp->ffn; } /* of u */
 
 /* out = scale * table[token] + places[position]. */
 typedef struct Embedding {

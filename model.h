@@ -55,7 +55,7 @@ enum {
 /* 8/3 dim rounded up to a multiple of 32: the width whose three matrices cost what two of 4 dim would. */
 int model_default_ffn(int dim);
 
-/* The number of parameters, pads not counted: what people call the size of a model. */
+/* The number of parameters, pads not counted: what people call the size of a model. 0 when memory is out. */
 int64_t model_parameters(const ModelConfig *config);
 
 /* Ranges and divisibility; `code` is EXIT_USAGE for flags and EXIT_CHECKPOINT for files. */

@@ -28,8 +28,9 @@ static void layout_norm(PartActivations *p, Arena *arena, const ModelConfig *c, 
 
 static void layout_part(PartActivations *p, PartKind kind, Arena *arena, const ModelConfig *c, int64_t rows,
                         size_t dt) {
+  const MlpShape mlp = mlp_of(c);
   layout_norm(p, arena, c, rows, dt);
-  p->in = take(arena, rows * (kind == PART_SELF ? qkv_width(c) : mlp_width(c)), dt);
+  p->in = take(arena, rows * (kind == PART_SELF ? qkv_width(c) : mlp_width(&mlp)), dt);
   p->middle = take(arena, rows * (kind == PART_SELF ? query_width(c) : c->ffn), dt);
   p->lse = kind == PART_SELF ? take(arena, rows * c->heads, sizeof(float)) : NULL;
 }
@@ -86,7 +87,8 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
 }
 
 double model_step_flops(const ModelConfig *c, int64_t tokens) {
-  double mlp = (double)c->dim * mlp_width(c) + (double)c->ffn * c->dim;
+  const MlpShape shape = mlp_of(c);
+  double mlp = (double)c->dim * mlp_width(&shape) + (double)c->ffn * c->dim;
   double per_layer = (double)c->dim * qkv_width(c) + (double)query_width(c) * c->dim + mlp;
   double linear = 6.0 * (c->layers * per_layer + (double)c->dim * c->vocab);
   double attention =

@@ -22,7 +22,7 @@ static inline int key_width(const ModelConfig *config) { return config->kv_heads
 
 static inline int qkv_width(const ModelConfig *config) { return query_width(config) + 2 * key_width(config); }
 
-static inline int mlp_width(const ModelConfig *config) { return config->gated ? 2 * config->ffn : config->ffn; }
+static inline MlpShape mlp_of(const ModelConfig *c) { return (MlpShape){c->activation, c->gated, c->ffn}; }
 
 /* What one part keeps for its backward; evaluation lets all parts of a kind share one. NORM_BEFORE: n = norm(x).
  * NORM_AFTER: x = n + branch, and norm(x) is the n of the next part. NORM_ON_BRANCH: x is the branch. */
@@ -42,8 +42,10 @@ typedef struct Activations {
   void *logits;           /* [head_rows][P]; becomes dlogits */
   float *losses;          /* [N] */
   /* training only */
-  void *dx, *dn, *dbranch; /* [N][C] gradients of the residual stream, of a norm's output, of a dropped branch */
-  void *dmiddle, *dqkv;    /* [N][larger of F and H*D], [N][H*D + 2*G*D] */
+  void *dx, *dn,
+      *dbranch;         /* [N][C] gradients of the residual stream, NORM_BEFORE: of a norm's output, of a branch that is
+                              dropped or normalized */
+  void *dmiddle, *dqkv; /* [N][larger of F and H*D], [N][H*D + 2*G*D] */
 } Activations;
 
 struct Model {
@@ -126,8 +128,6 @@ static inline const Norm *final_norm(const Model *m, Norm *norm) {
 static inline Embedding embedding_of(const Model *m, const int32_t *positions) {
   return (Embedding){m->table.embedding, 1.0f, m->table.places, positions};
 }
-
-static inline MlpShape mlp_of(const ModelConfig *c) { return (MlpShape){c->activation, c->gated, c->ffn}; }
 
 /* Element `index` of an array in the compute dtype. */
 static inline void *element(const Model *m, void *array, int64_t index) {

@@ -5,8 +5,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
 
-static inline int mlp_width(const MlpShape *mlp) { return mlp->gated ? 2 * mlp->ffn : mlp->ffn; }
-
 /* act(x) = x * factor; `slope` is the factor's derivative, where ACTIVATION_SILU does without it. */
 typedef struct Curve {
   float factor, slope;
