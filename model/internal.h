@@ -42,9 +42,8 @@ typedef struct Activations {
   void *logits;           /* [head_rows][P]; becomes dlogits */
   float *losses;          /* [N] */
   /* training only */
-  void *dx, *dn,
-      *dbranch;         /* [N][C] gradients of the residual stream, NORM_BEFORE: of a norm's output, of a branch that is
-                              dropped or normalized */
+  void *dx, *dn;        /* [N][C] gradients of the residual stream and, NORM_BEFORE, of a norm's output */
+  void *dbranch;        /* [N][C] gradient of a branch that is dropped or normalized; else NULL */
   void *dmiddle, *dqkv; /* [N][larger of F and H*D], [N][H*D + 2*G*D] */
 } Activations;
 
