@@ -14,15 +14,27 @@ typedef enum DropoutKind {
   DROPOUT_EMBEDDING,
   DROPOUT_ATTENTION,
   DROPOUT_ATTENTION_BRANCH,
-  DROPOUT_MLP_BRANCH
+  DROPOUT_MLP_BRANCH,
+  DROPOUT_HIDDEN,
+  DROPOUT_KINDS = 8 /* room for them in the numbers of sites */
 } DropoutKind;
 
-/* Fills `dropout` and returns it, or returns NULL when this pass drops nothing. */
+static float dropout_rate(const DropoutRates *rates, DropoutKind kind) {
+  switch (kind) {
+  case DROPOUT_EMBEDDING: return rates->embedding;
+  case DROPOUT_ATTENTION: return rates->attention;
+  case DROPOUT_HIDDEN: return rates->hidden;
+  default: return rates->branch;
+  }
+}
+
+/* Fills `dropout` and returns it, or returns NULL when this pass drops nothing there. */
 static const Dropout *dropout_at(const Pass *p, int layer, DropoutKind kind, Dropout *dropout) {
   const Model *m = p->model;
-  if (!p->train || m->settings.dropout <= 0) return NULL;
-  uint32_t site = SITE_DROPOUT + 8 * (uint32_t)layer + (uint32_t)kind;
-  *dropout = (Dropout){m->settings.dropout, site, m->settings.seed, m->state};
+  float rate = dropout_rate(&m->settings.dropout, kind);
+  if (!p->train || rate <= 0) return NULL;
+  uint32_t site = SITE_DROPOUT + DROPOUT_KINDS * (uint32_t)layer + (uint32_t)kind;
+  *dropout = (Dropout){rate, site, m->settings.seed, m->state};
   return dropout;
 }
 
@@ -125,8 +137,10 @@ static void mlp_forward(const Pass *p, int part, void *branch) {
   const Part *w = &m->table.parts[part];
   const PartActivations *a = &p->acts->parts[part];
   int rows = p->batch * p->length;
+  Dropout drop;
+  const Dropout *dropout = dropout_at(p, w->layer, DROPOUT_HIDDEN, &drop);
   k->linear(c, a->in, a->n, &m->params, w->in, rows);
-  k->activation(c, a->middle, a->in, &mlp, p->batch, p->length, NULL);
+  k->activation(c, a->middle, a->in, &mlp, p->batch, p->length, dropout);
   k->linear(c, branch, a->middle, &m->params, w->out, rows);
 }
 
@@ -139,9 +153,11 @@ static void mlp_backward(const Pass *p, int part, const void *dbranch, void *dn,
   const PartActivations *a = &p->acts->parts[part];
   const Activations *s = p->acts;
   int rows = p->batch * p->length;
+  Dropout drop;
+  const Dropout *dropout = dropout_at(p, w->layer, DROPOUT_HIDDEN, &drop);
   k->linear_backward_weight(c, &m->params, w->out, dbranch, a->middle, rows, p->accumulate);
   k->linear_backward_input(c, s->dmiddle, dbranch, &m->params, w->out, rows, false);
-  k->activation_backward(c, a->in, s->dmiddle, a->in, &mlp, p->batch, p->length, NULL);
+  k->activation_backward(c, a->in, s->dmiddle, a->in, &mlp, p->batch, p->length, dropout);
   k->linear_backward_weight(c, &m->params, w->in, a->in, a->n, rows, p->accumulate);
   k->linear_backward_input(c, dn, a->in, &m->params, w->in, rows, add);
 }

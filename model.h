@@ -66,15 +66,25 @@ bool model_check_device(const ModelConfig *config, const ContextInfo *device, Er
 
 /* ---- the table of parameters: one row a tensor, in checkpoint order ---- */
 
-typedef enum Init { INIT_NORMAL, INIT_ONES, INIT_ZEROS, INIT_SINUSOIDS /* and never trained */ } Init;
+/* What a tensor is, which says how it begins. */
+typedef enum TensorRole {
+  ROLE_EMBEDDING,
+  ROLE_PLACES,    /* learned positions */
+  ROLE_SINUSOIDS, /* positions that are never trained */
+  ROLE_WEIGHT,
+  ROLE_RESIDUAL, /* the weight of a product that is added to the residual stream */
+  ROLE_BIAS,
+  ROLE_NORM_WEIGHT,
+  ROLE_NORM_BIAS
+} TensorRole;
 
 typedef struct ParameterTensor {
   char name[64];  /* in the checkpoint, e.g. "model.layers.0.self_attn.q_proj.weight" */
   int rows, cols; /* logical shape; rank 1 (norms, biases): rows = 1 and the checkpoint's shape is [cols] */
   int rank;
   size_t offset; /* in the arenas */
-  Init init;
-  float init_std; /* of INIT_NORMAL */
+  TensorRole role;
+  int inputs; /* of the product it belongs to; a row of a table: its length */
 } ParameterTensor;
 
 typedef struct NormParameters {
@@ -103,13 +113,26 @@ typedef struct ParameterTable {
   NormParameters final_norm; /* NORM_BEFORE */
   Linear head;               /* its weight is the embedding when tied */
   size_t arena;              /* elements, alignment and pads included */
+  int branches;              /* that are added to one residual stream */
 } ParameterTable;
 
 bool parameter_table_make(ParameterTable *out, const ModelConfig *config, Error *error);
 void parameter_table_free(ParameterTable *table);
+
+typedef enum InitKind {
+  INIT_GPT2, /* normal(0, std), ROLE_RESIDUAL with std / sqrt(branches) (Radford et al. 2019); biases 0 */
+  INIT_TORCH /* torch.nn.Linear: uniform in +-1/sqrt(inputs), biases too; torch.nn.Embedding: normal(0, 1) */
+} InitKind;
+typedef struct Initialization {
+  InitKind kind;
+  float std; /* INIT_GPT2 */
+} Initialization;
+#define INIT_DEFAULT_STD 0.02f
+
 /* Fills a zeroed host arena with initial weights: Philox by (seed, row of the table, element), so they depend on
- * neither layout nor device. */
-void parameter_table_init(const ParameterTable *table, float *arena, uint64_t seed);
+ * neither layout nor device. Norms begin as 1 and 0. Beside sinusoids, whose numbers are as large as 1, an embedding
+ * begins as normal(0, 1). */
+void parameter_table_init(const ParameterTable *table, Initialization how, float *arena, uint64_t seed);
 
 /* ---- the model on a device ---- */
 
@@ -145,10 +168,19 @@ typedef struct TokenBatch {
   const int32_t *tokens, *targets, *positions;
 } TokenBatch;
 
+/* Probabilities of dropout, by place. */
+typedef struct DropoutRates {
+  float embedding; /* the sum of embedding and positions */
+  float attention; /* attention's probabilities */
+  float branch;    /* what attention or an MLP adds to the residual stream */
+  float hidden;    /* the hidden numbers of an MLP */
+} DropoutRates;
+
 typedef struct TrainConfig {
   int batch;         /* sequences in a micro-batch, each of ctx tokens */
   int micro_batches; /* per optimizer step */
-  float dropout, label_smoothing;
+  DropoutRates dropout;
+  float label_smoothing;
   float clip; /* global gradient norm; <= 0 = off */
   AdamW adamw;
   Schedule schedule;

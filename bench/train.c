@@ -60,7 +60,7 @@ static void print_training(Bench *b, const BenchModel *m, const TrainConfig *tra
   double tokens = (double)train->batch * c->ctx, flops = model_step_flops(c, (int64_t)train->batch * c->ctx);
   printf("%-8s trains %.0f tokens/s: batch %d x %d, vocabulary %d, dropout %g, %.3f ms a step, %.3f TFLOP/s, %.2f GiB, "
          "loss %.4f\n",
-         m->name, tokens / s->median, train->batch, c->ctx, c->vocab, (double)train->dropout, 1e3 * s->median,
+         m->name, tokens / s->median, train->batch, c->ctx, c->vocab, (double)train->dropout.branch, 1e3 * s->median,
          1e-12 * flops / s->median, (double)bench_peak_bytes(b) / 1073741824.0, loss);
   bench_json(
       b,
@@ -79,7 +79,7 @@ static bool train_once(Bench *b, const BenchModel *m, int batch, float dropout, 
   Model *model = NULL;
   TrainConfig train = {.batch = batch,
                        .micro_batches = 1,
-                       .dropout = dropout,
+                       .dropout = {dropout, dropout, dropout, 0},
                        .clip = 1,
                        .adamw = {0.9f, 0.95f, 1e-8f, 0.1f},
                        .schedule = {SCHEDULE_CONSTANT, 1e-4f, 1, 0, 1 << 20},

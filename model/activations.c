@@ -37,7 +37,7 @@ static void layout_part(PartActivations *p, PartKind kind, Arena *arena, const M
 
 /* Lays out everything a pass over `rows` rows needs; a->parts may be NULL when only measuring. */
 static void layout_activations(Activations *a, Arena *arena, const ModelConfig *c, const ParameterTable *table,
-                               int64_t rows, bool train, bool dropout, size_t dt) {
+                               int64_t rows, bool train, bool branch_dropout, size_t dt) {
   PartActivations of_kind[PART_MLP + 1] = {{0}}, last = {0};
   for (int i = 0; i < table->part_count; i++) {
     PartKind kind = table->parts[i].kind;
@@ -52,7 +52,7 @@ static void layout_activations(Activations *a, Arena *arena, const ModelConfig *
   if (!train) return;
   a->dx = take(arena, rows * c->dim, dt);
   a->dn = c->norm_place == NORM_BEFORE ? take(arena, rows * c->dim, dt) : NULL;
-  a->dbranch = dropout || c->norm_place == NORM_ON_BRANCH ? take(arena, rows * c->dim, dt) : NULL;
+  a->dbranch = branch_dropout || c->norm_place == NORM_ON_BRANCH ? take(arena, rows * c->dim, dt) : NULL;
   a->dmiddle = take(arena, rows * (c->ffn > query_width(c) ? c->ffn : query_width(c)), dt);
   a->dqkv = take(arena, rows * qkv_width(c), dt);
 }
@@ -73,7 +73,7 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   int64_t rows = (int64_t)train->batch * c->ctx;
   Activations a = {0};
   Arena arena = {0};
-  layout_activations(&a, &arena, c, &table, rows, true, train->dropout > 0, dt);
+  layout_activations(&a, &arena, c, &table, rows, true, train->dropout.branch > 0, dt);
   plan.weights = table.arena * (sizeof(float) + copy);
   plan.gradients = table.arena * sizeof(float);
   plan.moments = 2 * table.arena * sizeof(float);
@@ -102,7 +102,7 @@ bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows,
   size_t dt = m->dt;
   a->parts = calloc((size_t)m->table.part_count + 1, sizeof *a->parts);
   if (!a->parts) return error_memory(error, "the activations");
-  bool dropout = train && m->settings.dropout > 0;
+  bool dropout = train && m->settings.dropout.branch > 0;
   ContextInfo device;
   m->ops->info(m->context, &device);
   a->head_rows = choose_head_rows(c, rows, head_rows, &device);

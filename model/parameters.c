@@ -15,7 +15,7 @@ int64_t model_parameters(const ModelConfig *c) {
   int64_t count = 0;
   if (!parameter_table_make(&table, c, NULL)) return 0;
   for (int i = 0; i < table.count; i++)
-    if (table.tensors[i].init != INIT_SINUSOIDS) count += (int64_t)table.tensors[i].rows * table.tensors[i].cols;
+    if (table.tensors[i].role != ROLE_SINUSOIDS) count += (int64_t)table.tensors[i].rows * table.tensors[i].cols;
   parameter_table_free(&table);
   return count;
 }
@@ -65,8 +65,6 @@ bool model_check_device(const ModelConfig *config, const ContextInfo *device, Er
 
 /* ---- parameters ---- */
 
-static const float INIT_STD = 0.02f;
-
 /* Starts a group: the next tensors lie side by side from a fresh alignment on. */
 static Matrix begin_group(ParameterTable *t, int rows, int cols, bool decay, bool gemm) {
   t->arena = (size_t)round_up64((int64_t)t->arena, TENSOR_ALIGNMENT);
@@ -81,9 +79,9 @@ typedef struct Name {
   const char *module, *kind;
 } Name;
 
-static ParameterTensor *add_tensor(ParameterTable *t, Name name, int rows, int cols, Init init) {
+static ParameterTensor *add_tensor(ParameterTable *t, Name name, int rows, int cols, TensorRole role) {
   ParameterTensor *tensor = &t->tensors[t->count++];
-  *tensor = (ParameterTensor){.rows = rows, .cols = cols, .rank = 2, .offset = t->arena, .init = init};
+  *tensor = (ParameterTensor){.rows = rows, .cols = cols, .rank = 2, .offset = t->arena, .role = role, .inputs = cols};
   if (name.layer >= 0)
     snprintf(tensor->name, sizeof tensor->name, "model.layers.%d.%s.%s", name.layer, name.module, name.kind);
   else snprintf(tensor->name, sizeof tensor->name, "%s.%s", name.module, name.kind);
@@ -91,8 +89,10 @@ static ParameterTensor *add_tensor(ParameterTable *t, Name name, int rows, int c
   return tensor;
 }
 
-static void add_vector(ParameterTable *t, Name name, int count, Init init) {
-  add_tensor(t, name, 1, count, init)->rank = 1;
+static ParameterTensor *add_vector(ParameterTable *t, Name name, int count, TensorRole role) {
+  ParameterTensor *tensor = add_tensor(t, name, 1, count, role);
+  tensor->rank = 1;
+  return tensor;
 }
 
 /* One of the matrices that are multiplied together. */
@@ -101,37 +101,37 @@ typedef struct Piece {
   int rows;
 } Piece;
 
-static Linear add_linear(ParameterTable *t, int layer, const Piece *pieces, int count, int cols, float std, bool bias) {
+static Linear add_linear(ParameterTable *t, int layer, const Piece *pieces, int count, int cols, TensorRole role,
+                         bool bias) {
   int rows = 0;
   for (int i = 0; i < count; i++) rows += pieces[i].rows;
   Linear linear = {.weight = begin_group(t, rows, cols, true, true)};
-  for (int i = 0; i < count; i++)
-    add_tensor(t, (Name){layer, pieces[i].module, "weight"}, pieces[i].rows, cols, INIT_NORMAL)->init_std = std;
+  for (int i = 0; i < count; i++) add_tensor(t, (Name){layer, pieces[i].module, "weight"}, pieces[i].rows, cols, role);
   if (!bias) return linear;
   linear.bias = begin_group(t, 1, rows, false, true);
-  for (int i = 0; i < count; i++) add_vector(t, (Name){layer, pieces[i].module, "bias"}, pieces[i].rows, INIT_ZEROS);
+  for (int i = 0; i < count; i++)
+    add_vector(t, (Name){layer, pieces[i].module, "bias"}, pieces[i].rows, ROLE_BIAS)->inputs = cols;
   return linear;
 }
 
 static NormParameters add_norm(ParameterTable *t, const ModelConfig *c, int layer, const char *module) {
   NormParameters norm = {.weight = begin_group(t, 1, c->dim, false, false)};
-  add_vector(t, (Name){layer, module, "weight"}, c->dim, INIT_ONES);
+  add_vector(t, (Name){layer, module, "weight"}, c->dim, ROLE_NORM_WEIGHT);
   if (c->norm != NORM_LAYER) return norm;
   norm.bias = begin_group(t, 1, c->dim, false, false);
-  add_vector(t, (Name){layer, module, "bias"}, c->dim, INIT_ZEROS);
+  add_vector(t, (Name){layer, module, "bias"}, c->dim, ROLE_NORM_BIAS);
   return norm;
 }
 
 /* A table with a row for each of `rows` things, and pads. */
-static Matrix add_table(ParameterTable *t, const char *module, int rows, int padded, int cols, Init init) {
-  Matrix table = begin_group(t, padded, cols, init == INIT_NORMAL, true);
-  add_tensor(t, (Name){-1, module, "weight"}, rows, cols, init)->init_std = INIT_STD;
+static Matrix add_table(ParameterTable *t, const char *module, int rows, int padded, int cols, TensorRole role) {
+  Matrix table = begin_group(t, padded, cols, role != ROLE_SINUSOIDS, true);
+  add_tensor(t, (Name){-1, module, "weight"}, rows, cols, role);
   t->arena += (size_t)(padded - rows) * (size_t)cols;
   return table;
 }
 
 static void add_layer(ParameterTable *t, const ModelConfig *c, int layer) {
-  float residual_std = INIT_STD / sqrtf(2.0f * (float)c->layers);
   const Piece qkv[] = {
       {"self_attn.q_proj", query_width(c)}, {"self_attn.k_proj", key_width(c)}, {"self_attn.v_proj", key_width(c)}};
   const Piece output = {"self_attn.o_proj", c->dim}, down = {"mlp.down_proj", c->dim};
@@ -139,19 +139,19 @@ static void add_layer(ParameterTable *t, const ModelConfig *c, int layer) {
   Part *self = &t->parts[t->part_count++], *mlp = &t->parts[t->part_count++];
   *self = (Part){.kind = PART_SELF, .layer = layer};
   self->norm = add_norm(t, c, layer, "input_layernorm");
-  self->in = add_linear(t, layer, qkv, 3, c->dim, INIT_STD, c->qkv_bias);
-  self->out = add_linear(t, layer, &output, 1, query_width(c), residual_std, c->bias);
+  self->in = add_linear(t, layer, qkv, 3, c->dim, ROLE_WEIGHT, c->qkv_bias);
+  self->out = add_linear(t, layer, &output, 1, query_width(c), ROLE_RESIDUAL, c->bias);
   *mlp = (Part){.kind = PART_MLP, .layer = layer};
   mlp->norm = add_norm(t, c, layer, "post_attention_layernorm");
-  mlp->in = add_linear(t, layer, c->gated ? up : up + 1, c->gated ? 2 : 1, c->dim, INIT_STD, c->bias);
-  mlp->out = add_linear(t, layer, &down, 1, c->ffn, residual_std, c->bias);
+  mlp->in = add_linear(t, layer, c->gated ? up : up + 1, c->gated ? 2 : 1, c->dim, ROLE_WEIGHT, c->bias);
+  mlp->out = add_linear(t, layer, &down, 1, c->ffn, ROLE_RESIDUAL, c->bias);
 }
 
 static void add_head(ParameterTable *t, const ModelConfig *c) {
-  t->head.weight = c->tie ? t->embedding : add_table(t, "lm_head", c->vocab, padded_vocab(c), c->dim, INIT_NORMAL);
+  t->head.weight = c->tie ? t->embedding : add_table(t, "lm_head", c->vocab, padded_vocab(c), c->dim, ROLE_WEIGHT);
   if (!c->head_bias) return;
   t->head.bias = begin_group(t, 1, padded_vocab(c), false, true);
-  add_vector(t, (Name){-1, "lm_head", "bias"}, c->vocab, INIT_ZEROS);
+  add_vector(t, (Name){-1, "lm_head", "bias"}, c->vocab, ROLE_BIAS)->inputs = c->dim;
   t->arena += (size_t)(padded_vocab(c) - c->vocab);
 }
 
@@ -165,11 +165,12 @@ bool parameter_table_make(ParameterTable *out, const ModelConfig *c, Error *erro
     parameter_table_free(out);
     return error_memory(error, "the table of parameters");
   }
-  out->embedding = add_table(out, "model.embed_tokens", c->vocab, padded_vocab(c), c->dim, INIT_NORMAL);
+  out->embedding = add_table(out, "model.embed_tokens", c->vocab, padded_vocab(c), c->dim, ROLE_EMBEDDING);
   if (c->positions == POSITIONS_LEARNED || c->positions == POSITIONS_SINUSOIDAL)
     out->places = add_table(out, "model.embed_positions", c->ctx, c->ctx, c->dim,
-                            c->positions == POSITIONS_LEARNED ? INIT_NORMAL : INIT_SINUSOIDS);
+                            c->positions == POSITIONS_LEARNED ? ROLE_PLACES : ROLE_SINUSOIDS);
   for (int layer = 0; layer < c->layers; layer++) add_layer(out, c, layer);
+  out->branches = out->part_count;
   if (c->norm_place == NORM_BEFORE) out->final_norm = add_norm(out, c, -1, "model.norm");
   add_head(out, c);
   out->arena = (size_t)round_up64((int64_t)out->arena, TENSOR_ALIGNMENT);
@@ -194,13 +195,26 @@ static void normal4(uint64_t seed, uint32_t call, uint32_t site, float out[4]) {
   }
 }
 
-static void init_normal(const ParameterTensor *tensor, uint32_t site, float *w, uint64_t seed) {
+static void init_normal(const ParameterTensor *tensor, uint32_t site, float std, float *w, uint64_t seed) {
   int64_t count = (int64_t)tensor->rows * tensor->cols;
   for (int64_t i = 0; i < count; i += 4) {
     float normal[4];
     normal4(seed, (uint32_t)(i / 4), site, normal);
-    for (int64_t j = i; j < i + 4 && j < count; j++) w[j] = tensor->init_std * normal[j - i];
+    for (int64_t j = i; j < i + 4 && j < count; j++) w[j] = std * normal[j - i];
   }
+}
+
+/* In +-limit. */
+static void init_uniform(const ParameterTensor *tensor, uint32_t site, float limit, float *w, uint64_t seed) {
+  int64_t count = (int64_t)tensor->rows * tensor->cols;
+  for (int64_t i = 0; i < count; i++) {
+    PhiloxWords words = philox(seed, (uint32_t)(i / 4), site, 0, 0);
+    w[i] = limit * (2 * philox_uniform(words.word[i % 4]) - 1);
+  }
+}
+
+static void init_constant(const ParameterTensor *tensor, float value, float *w) {
+  for (int64_t i = 0; i < tensor->cols; i++) w[i] = value;
 }
 
 static void init_sinusoids(const ParameterTensor *tensor, float *w) {
@@ -212,13 +226,29 @@ static void init_sinusoids(const ParameterTensor *tensor, float *w) {
     }
 }
 
-void parameter_table_init(const ParameterTable *table, float *arena, uint64_t seed) {
+static void init_linear(const ParameterTable *table, const ParameterTensor *tensor, uint32_t site, Initialization how,
+                        float *w, uint64_t seed) {
+  if (how.kind == INIT_TORCH) init_uniform(tensor, site, 1 / sqrtf((float)tensor->inputs), w, seed);
+  else if (tensor->role == ROLE_WEIGHT) init_normal(tensor, site, how.std, w, seed);
+  else if (tensor->role == ROLE_RESIDUAL) init_normal(tensor, site, how.std / sqrtf((float)table->branches), w, seed);
+}
+
+void parameter_table_init(const ParameterTable *table, Initialization how, float *arena, uint64_t seed) {
+  bool sinusoids = false;
+  for (int row = 0; row < table->count; row++) sinusoids = sinusoids || table->tensors[row].role == ROLE_SINUSOIDS;
   for (int row = 0; row < table->count; row++) {
     const ParameterTensor *tensor = &table->tensors[row];
     float *w = arena + tensor->offset;
-    if (tensor->init == INIT_NORMAL) init_normal(tensor, SITE_INIT + (uint32_t)row, w, seed);
-    else if (tensor->init == INIT_SINUSOIDS) init_sinusoids(tensor, w);
-    else
-      for (int64_t i = 0; i < tensor->cols; i++) w[i] = tensor->init == INIT_ONES;
+    const uint32_t site = SITE_INIT + (uint32_t)row;
+    switch (tensor->role) {
+    case ROLE_EMBEDDING:
+    case ROLE_PLACES: init_normal(tensor, site, how.kind == INIT_TORCH || sinusoids ? 1 : how.std, w, seed); break;
+    case ROLE_SINUSOIDS: init_sinusoids(tensor, w); break;
+    case ROLE_NORM_WEIGHT: init_constant(tensor, 1, w); break;
+    case ROLE_NORM_BIAS: init_constant(tensor, 0, w); break;
+    case ROLE_WEIGHT:
+    case ROLE_RESIDUAL:
+    case ROLE_BIAS: init_linear(table, tensor, site, how, w, seed); break;
+    }
   }
 }

@@ -160,7 +160,7 @@ static void test_load(void **state) {
     float *arena = calloc(table.arena, sizeof *arena), *back = calloc(table.arena, sizeof *back);
     assert_non_null(arena);
     assert_non_null(back);
-    parameter_table_init(&table, arena, 7);
+    parameter_table_init(&table, (Initialization){INIT_GPT2, INIT_DEFAULT_STD}, arena, 7);
     expect_done(checkpoint_write_weights(*state, &table, arena, &error), &error);
     expect_done(checkpoint_load_model(&model, *state, &config, cpu, context, &error), &error);
     expect_done(model_download(model, ARENA_MASTER, back, &error), &error);

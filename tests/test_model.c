@@ -46,33 +46,57 @@ static void test_table(void **state) {
   table_case(*state, true);
 }
 
-/* Mean 0, the table's standard deviation, norm weights 1, pads 0; another seed gives other numbers. */
-static void test_initial_weights(void **state) {
-  Fixture *f = *state;
-  Setup s = setup_read(f, false);
+/* The standard deviation that a tensor should begin with; 0: constant. */
+static double initial_std(const ParameterTensor *t, Initialization how, int layers) {
+  bool torch = how.kind == INIT_TORCH;
+  switch (t->role) {
+  case ROLE_EMBEDDING:
+  case ROLE_PLACES: return torch ? 1 : (double)how.std;
+  case ROLE_WEIGHT: return torch ? 1 / sqrt(3.0 * t->cols) : (double)how.std;
+  case ROLE_RESIDUAL: return torch ? 1 / sqrt(3.0 * t->cols) : (double)how.std / sqrt(2.0 * layers);
+  case ROLE_BIAS: return torch ? 1 / sqrt(3.0 * t->inputs) : 0;
+  default: return 0;
+  }
+}
+
+/* Mean 0, the right standard deviation and, of uniform numbers, limits; norms begin as 1 and 0, pads are 0; another
+ * seed gives other numbers. */
+static void initial_case(Fixture *f, const ModelConfig *config, Initialization how) {
   ParameterTable table;
   Error error = {0};
-  need(parameter_table_make(&table, &s.config, &error), &error);
+  need(parameter_table_make(&table, config, &error), &error);
   float *arena = host_memory(f, table.arena * sizeof *arena), *other = host_memory(f, table.arena * sizeof *other);
-  parameter_table_init(&table, arena, 1);
-  parameter_table_init(&table, other, 2);
+  parameter_table_init(&table, how, arena, 1);
+  parameter_table_init(&table, how, other, 2);
   for (int i = 0; i < table.count; i++) {
     const ParameterTensor *t = &table.tensors[i];
-    double sum = 0, squares = 0, n = (double)tensor_count(t);
+    double sum = 0, squares = 0, largest = 0, n = (double)tensor_count(t), want = initial_std(t, how, config->layers);
     for (size_t j = 0; j < tensor_count(t); j++) {
       double x = (double)arena[t->offset + j];
-      sum += x, squares += x * x;
-      arena[t->offset + j] -= t->rank == 1 ? 1 : 0;
+      sum += x, squares += x * x, largest = fmax(largest, fabs(x));
+      arena[t->offset + j] -= t->role == ROLE_NORM_WEIGHT ? 1 : 0;
     }
-    if (t->rank == 1) continue; /* looked at below: what is left must be 0 */
-    double std = sqrt(squares / n), want = (double)t->init_std;
+    if (want == 0) continue; /* looked at below: what is left must be 0 */
+    double std = sqrt(squares / n);
     if (fabs(sum / n) > 5 * want / sqrt(n)) fail_msg("%s: mean %g", t->name, sum / n);
     if (fabs(std / want - 1) > 5 / sqrt(2 * n)) fail_msg("%s: std %g, not %g", t->name, std, want);
+    if (how.kind == INIT_TORCH && t->role != ROLE_EMBEDDING && t->role != ROLE_PLACES)
+      assert_true(largest <= want * sqrt(3) * (1 + 1e-6) && largest > want * sqrt(3) * (1 - 20 / n));
     assert_memory_not_equal(arena + t->offset, other + t->offset, tensor_count(t) * sizeof *arena);
     memset(arena + t->offset, 0, tensor_count(t) * sizeof *arena);
   }
   for (size_t i = 0; i < table.arena; i++) assert_true(arena[i] == 0);
   parameter_table_free(&table);
+}
+
+static void test_initial_weights(void **state) {
+  Fixture *f = *state;
+  Setup s = setup_read(f, false);
+  ModelConfig c = s.config;
+  initial_case(f, &c, (Initialization){INIT_GPT2, INIT_DEFAULT_STD});
+  c.norm = NORM_LAYER, c.bias = c.qkv_bias = c.head_bias = true, c.positions = POSITIONS_LEARNED;
+  initial_case(f, &c, (Initialization){INIT_GPT2, 0.1f});
+  initial_case(f, &c, (Initialization){.kind = INIT_TORCH});
 }
 
 /* ---- forward ---- */
@@ -185,7 +209,7 @@ static void test_micro_batches(void **state) {
     Setup s = setup_read(f, false);
     s.train.batch = s.train.batch * s.train.micro_batches / micro_batches[i];
     s.train.micro_batches = micro_batches[i];
-    s.train.dropout = 0.2f;
+    s.train.dropout = (DropoutRates){0.2f, 0.2f, 0.2f, 0};
     Model *m = model_start(f, &s);
     size_t count = model_table(m)->arena;
     double loss = gradients(f, m, &(TokenBatch){s.tokens, s.targets, NULL}, &grad);
@@ -202,7 +226,7 @@ static void test_dropout_gradients(void **state) {
   if (f->dtype != DTYPE_F32) return; /* a difference of rounded numbers says nothing */
   float *grad;
   Setup s = setup_read(f, true);
-  s.train.dropout = 0.3f;
+  s.train.dropout = (DropoutRates){0.3f, 0.3f, 0.3f, 0};
   Model *m = model_start(f, &s);
   double loss = gradients(f, m, &(TokenBatch){s.tokens, s.targets, NULL}, &grad),
          smooth = golden_value(f, s.golden, -1, "losses");

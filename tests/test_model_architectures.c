@@ -154,7 +154,7 @@ static void dropout_case(Fixture *f, const char *name) {
   float *grad;
   a.setup.config.activation = ACTIVATION_GELU;
   a.setup.train.micro_batches = 1;
-  a.setup.train.dropout = 0.3f;
+  a.setup.train.dropout = (DropoutRates){0.3f, 0.3f, 0.3f, 0.3f};
   Model *m = model_start(f, &a.setup);
   gradients(f, m, &(TokenBatch){a.setup.tokens, a.setup.targets, NULL}, &grad);
   expect_slopes(f, m, &a.setup, grad);
@@ -178,7 +178,7 @@ static void test_sinusoids(void **state) {
   Error error = {0};
   need(parameter_table_make(&table, c, &error), &error);
   float *arena = host_memory(f, table.arena * sizeof *arena);
-  parameter_table_init(&table, arena, 1);
+  parameter_table_init(&table, (Initialization){INIT_GPT2, INIT_DEFAULT_STD}, arena, 1);
   const float *places = arena + table.places.offset;
   size_t count = (size_t)(c->ctx * c->dim);
   double *want = host_values(f, count);

@@ -44,7 +44,7 @@ static void test_ten_steps(void **state) {
 
 static float *train_some(Fixture *f, int from, int steps, const float *arenas[3]) {
   Setup s = setup_read(f, false);
-  s.train.dropout = 0.1f;
+  s.train.dropout = (DropoutRates){0.1f, 0.1f, 0.1f, 0};
   Model *m = model_start(f, &s);
   int step_tokens = s.train.micro_batches * s.train.batch * s.config.ctx;
   float *out = host_memory(f, 3 * model_table(m)->arena * sizeof *out);

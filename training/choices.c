@@ -1,5 +1,7 @@
 #include "training/choices.h"
 
+#include "training/architecture.h"
+
 #include "util/text.h"
 
 #include <math.h>
@@ -102,8 +104,7 @@ static void fill_shape(TrainSettings *s, const Preset *p) {
   if (!s->kv_heads) s->kv_heads = s->heads;
   if (!s->dim) s->dim = p->dim;
   if (!s->ctx) s->ctx = p->ctx;
-  if (!s->ffn) s->ffn = model_default_ffn(s->dim);
-  if (s->tie < 0) s->tie = s->dim < CHOICES_TIE_DIM;
+  architecture_fill(s);
 }
 
 static void fill_preset(TrainSettings *s, const ChoiceInputs *given, Choices *choices) {
@@ -133,12 +134,9 @@ static bool shape(const TrainSettings *s, int vocab, ModelConfig *model, Error *
                          .kv_heads = s->kv_heads,
                          .dim = s->dim,
                          .head_dim = s->dim / s->heads,
-                         .ffn = s->ffn,
-                         .tie = s->tie,
-                         .rope_base = 10000.0f,
-                         .norm_eps = 1e-5f,
-                         .gated = true};
-  return model_config_check(model, EXIT_USAGE, error);
+                         .ffn = s->ffn};
+  architecture_apply(s, model);
+  return architecture_check(s, error) && model_config_check(model, EXIT_USAGE, error);
 }
 
 bool choices_check_shape(const TrainSettings *given, ModelConfig *model, bool *checked, Error *error) {
@@ -164,7 +162,7 @@ static int usual_batch(const TrainSettings *s) {
 static void fit_batch(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices) {
   const int whole = s->batch = usual_batch(s);
   TrainConfig train = choices_train_config(s);
-  train.dropout = 0.1f;
+  train.dropout.branch = 0.1f;
   while (s->batch % 2 == 0 && model_memory(model, &train, given->device).total > given->device->free_bytes / 10 * 9)
     train.batch = s->batch /= 2;
   if (s->batch < whole && !s->grad_accum && !s->batch_tokens) s->grad_accum = whole / s->batch;
@@ -200,15 +198,19 @@ bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *mod
   return true;
 }
 
+/* A rate of dropout that is not known yet is 0. */
+static float rate(float dropout) { return dropout > 0 ? dropout : 0; }
+
 TrainConfig choices_train_config(const TrainSettings *s) {
-  return (TrainConfig){.batch = s->batch,
-                       .micro_batches = s->grad_accum,
-                       .dropout = s->dropout > 0 ? s->dropout : 0,
-                       .label_smoothing = s->label_smoothing,
-                       .clip = s->clip,
-                       .adamw = {s->beta1, s->beta2, s->eps, s->wd},
-                       .schedule = {(ScheduleKind)s->schedule, s->lr, s->min_lr_frac, s->warmup, s->steps},
-                       .seed = s->seed};
+  return (TrainConfig){
+      .batch = s->batch,
+      .micro_batches = s->grad_accum,
+      .dropout = {rate(s->embed_dropout), rate(s->attention_dropout), rate(s->dropout), rate(s->mlp_dropout)},
+      .label_smoothing = s->label_smoothing,
+      .clip = s->clip,
+      .adamw = {s->beta1, s->beta2, s->eps, s->wd},
+      .schedule = {(ScheduleKind)s->schedule, s->lr, s->min_lr_frac, s->warmup, s->steps},
+      .seed = s->seed};
 }
 
 /* ---- length ---- */
@@ -249,6 +251,8 @@ bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConf
     s->dropout = epochs > 30 ? 0.2f : epochs > 15 ? 0.1f : 0.0f;
     if (s->dropout > 0) note_choice(choices, "dropout %g (%.0f epochs)", (double)s->dropout, epochs);
   }
+  if (s->embed_dropout < 0) s->embed_dropout = s->dropout;
+  if (s->attention_dropout < 0) s->attention_dropout = s->dropout;
   const int64_t share = s->steps * CHOICES_WARMUP_PERCENT / 100;
   if (s->warmup < 0) s->warmup = share < CHOICES_WARMUP_LIMIT ? share : CHOICES_WARMUP_LIMIT;
   if (s->warmup > s->steps)

@@ -14,8 +14,9 @@ typedef struct Choices {
 /* Numbers that --help shows too; macros, because they become text. */
 #define CHOICES_BYTE_MB 2    /* of text; below it a token is a byte */
 #define CHOICES_TIE_DIM 1024 /* narrower models tie the head to the embedding */
-#define CHOICES_LR_SIZE 20   /* millions of parameters; from here on CHOICES_LR_LARGE */
-#define CHOICES_LR 1e-3      /* peak learning rate */
+#define CHOICES_ROPE_BASE 10000
+#define CHOICES_LR_SIZE 20 /* millions of parameters; from here on CHOICES_LR_LARGE */
+#define CHOICES_LR 1e-3    /* peak learning rate */
 #define CHOICES_LR_LARGE 6e-4
 #define CHOICES_WARMUP_PERCENT 5 /* of the steps */
 #define CHOICES_WARMUP_LIMIT 700 /* steps */

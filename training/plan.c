@@ -1,6 +1,7 @@
 /* What a run will be, printed before it starts. */
 #include "training/run.h"
 
+#include "training/architecture.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -45,6 +46,25 @@ static void print_model(Run *r) {
                text_count((double)model_parameters(m)).text, m->layers, m->dim, m->heads,
                m->kv_heads < m->heads ? " (grouped)" : "", m->ffn, m->ctx, m->vocab, tokenizer_name(r->tokenizer),
                m->tie ? ", tied" : "");
+  console_line(&r->console, "         %s", architecture_words(m).text);
+}
+
+/* "dropout 0.1, in the MLP 0.2" */
+typedef struct DropoutWords {
+  char text[128];
+} DropoutWords;
+static DropoutWords dropout_words(const DropoutRates *d) {
+  const struct {
+    const char *place;
+    float rate, usual;
+  } places[] = {{"embedding", d->embedding, d->branch}, {"attention", d->attention, d->branch}, {"MLP", d->hidden, 0}};
+  DropoutWords words;
+  int used = snprintf(words.text, sizeof words.text, "dropout %g", (double)d->branch);
+  for (int i = 0; i < 3; i++)
+    if (places[i].rate != places[i].usual)
+      used += snprintf(words.text + used, sizeof words.text - (size_t)used, ", in %s %g", places[i].place,
+                       (double)places[i].rate);
+  return words;
 }
 
 static void print_length(Run *r, const TrainConfig *train) {
@@ -53,9 +73,9 @@ static void print_length(Run *r, const TrainConfig *train) {
   const double tokens = (double)per_step * (double)s->steps;
   console_line(&r->console,
                "run      %" PRId64 " steps of %" PRId64 " tokens: %s tokens, %.2f epochs; lr %.2g, %" PRId64
-               " steps of warm-up; dropout %g; seed %" PRIu64,
+               " steps of warm-up; %s; seed %" PRIu64,
                s->steps, per_step, text_count(tokens).text, tokens / (double)run_epoch_tokens(r), (double)s->lr,
-               s->warmup, (double)train->dropout, s->seed);
+               s->warmup, dropout_words(&train->dropout).text, s->seed);
 }
 
 static void print_memory(Run *r, const MemoryPlan *m) {

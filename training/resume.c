@@ -1,4 +1,5 @@
 /* What a resumed run keeps: its settings and its model. */
+#include "training/architecture.h"
 #include "training/run.h"
 
 #include <stdlib.h>
@@ -42,6 +43,21 @@ bool run_resume_settings(Run *r, Error *error) {
   return fail(error, EXIT_CHECKPOINT, "%s holds no run to resume (no " CHECKPOINT_SETTINGS " in it)", r->dir);
 }
 
+static const char *const no_yes[] = {"no", "yes", NULL};
+
+typedef struct FieldText {
+  char text[32];
+} FieldText;
+static FieldText field_text(double value, const char *const *names) {
+  FieldText out;
+  if (names) snprintf(out.text, sizeof out.text, "%s", names[(int)value]);
+  else snprintf(out.text, sizeof out.text, "%g", value);
+  return out;
+}
+
+/* 0 where there is none. */
+static double rope_base(const ModelConfig *c) { return c->positions == POSITIONS_ROPE ? (double)c->rope_base : 0; }
+
 bool run_check_same_model(const Run *r, Error *error) {
   ModelConfig saved;
   SpecialTokens special;
@@ -49,19 +65,31 @@ bool run_check_same_model(const Run *r, Error *error) {
   const ModelConfig *asked = &r->config;
   const struct {
     const char *flag;
-    int asked, saved;
-  } fields[] = {{"layers", asked->layers, saved.layers},
-                {"heads", asked->heads, saved.heads},
-                {"kv-heads", asked->kv_heads, saved.kv_heads},
-                {"dim", asked->dim, saved.dim},
-                {"ffn", asked->ffn, saved.ffn},
-                {"ctx", asked->ctx, saved.ctx},
-                {"tie", asked->tie, saved.tie},
-                {"tokenizer (vocabulary)", asked->vocab, saved.vocab}};
+    double asked, saved;
+    const char *const *names; /* of what the numbers stand for */
+  } fields[] = {{"layers", asked->layers, saved.layers, NULL},
+                {"heads", asked->heads, saved.heads, NULL},
+                {"kv-heads", asked->kv_heads, saved.kv_heads, NULL},
+                {"dim", asked->dim, saved.dim, NULL},
+                {"ffn", asked->ffn, saved.ffn, NULL},
+                {"ctx", asked->ctx, saved.ctx, NULL},
+                {"norm", asked->norm, saved.norm, architecture_norms},
+                {"norm-place", asked->norm_place, saved.norm_place, architecture_norm_places},
+                {"norm-eps", (double)asked->norm_eps, (double)saved.norm_eps, NULL},
+                {"act", asked->activation, saved.activation, architecture_activations},
+                {"gated", asked->gated, saved.gated, no_yes},
+                {"bias", asked->bias, saved.bias, no_yes},
+                {"qkv-bias", asked->qkv_bias, saved.qkv_bias, no_yes},
+                {"head-bias", asked->head_bias, saved.head_bias, no_yes},
+                {"positions", asked->positions, saved.positions, architecture_positions},
+                {"rope-base", rope_base(asked), rope_base(&saved), NULL},
+                {"tie", asked->tie, saved.tie, no_yes},
+                {"tokenizer (vocabulary)", asked->vocab, saved.vocab, NULL}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     if (fields[i].asked != fields[i].saved)
       return fail(error, EXIT_USAGE,
-                  "--%s is %d, but %s was trained with %d; the model cannot change when a run is resumed",
-                  fields[i].flag, fields[i].asked, r->dir, fields[i].saved);
+                  "--%s is %s, but %s was trained with %s; the model cannot change when a run is resumed",
+                  fields[i].flag, field_text(fields[i].asked, fields[i].names).text, r->dir,
+                  field_text(fields[i].saved, fields[i].names).text);
   return true;
 }

@@ -1,6 +1,7 @@
 #include "training/settings.h"
 
 #include "cli/option_rows.h"
+#include "training/architecture.h"
 #include "training/choices.h"
 
 #include <math.h>
@@ -17,6 +18,19 @@ static TrainSettings train_defaults(void) {
                          .preset = -1,
                          .tie = -1,
                          .dropout = -1,
+                         .embed_dropout = -1,
+                         .attention_dropout = -1,
+                         .norm = -1,
+                         .norm_place = -1,
+                         .activation = -1,
+                         .gated = -1,
+                         .bias = -1,
+                         .qkv_bias = -1,
+                         .head_bias = -1,
+                         .positions = -1,
+                         .rope_base = NAN,
+                         .norm_eps = 1e-5f,
+                         .init_std = NAN,
                          .lr = NAN,
                          .min_lr_frac = 0.1f,
                          .beta1 = 0.9f,
@@ -34,6 +48,7 @@ static TrainSettings train_defaults(void) {
                          .seed = 1337};
 }
 
+#define ARCHITECTURE_HELP(id, name, norm, place, activation, gated, positions, bias, tie, help) name ": " help "; "
 #define PRESET_HELP(id, name, layers, heads, dim, ctx, ...) name ": " #layers "/" #heads "/" #dim "/" #ctx "; "
 
 void settings_options(Options *options, TrainSettings *s) {
@@ -68,11 +83,37 @@ void settings_options(Options *options, TrainSettings *s) {
           "key/value heads (grouped-query attention); must divide heads"),
       INT("dim", &s->dim, MODEL_MIN_DIM, MODEL_MAX_DIM, "auto: preset",
           "embedding dimension, the width of the residual stream"),
-      INT("ffn", &s->ffn, 1, MODEL_MAX_FFN, "auto: 8/3 dim", "hidden dimension of the MLP"),
+      INT("ffn", &s->ffn, 1, MODEL_MAX_FFN, "auto: 8/3 dim if gated, else 4 dim", "hidden dimension of the MLP"),
       INT("ctx", &s->ctx, 1, MODEL_MAX_CTX, "auto: preset", "context length in tokens"),
       FLOAT("dropout", &s->dropout, 0, 1, "auto: by the number of epochs",
             "dropout on embeddings, attention and residual branches", .below = true),
-      TRISTATE("tie", &s->tie, "auto: below dim " SHOWN(CHOICES_TIE_DIM), "tie the output head to the token embedding"),
+      FLOAT("embed-dropout", &s->embed_dropout, 0, 1, "auto: dropout", "that on embeddings", .below = true),
+      FLOAT("attention-dropout", &s->attention_dropout, 0, 1, "auto: dropout", "that on attention's probabilities",
+            .below = true),
+      FLOAT("mlp-dropout", &s->mlp_dropout, 0, 1, NULL, "dropout on the hidden numbers of MLPs", .below = true),
+
+      GROUP("Architecture"),
+      CHOICE("arch", &s->arch, architecture_names, NULL,
+             ARCHITECTURES(ARCHITECTURE_HELP) "the options below change a part"),
+      CHOICE("norm", &s->norm, architecture_norms, "auto: arch", "RMSNorm or LayerNorm"),
+      CHOICE("norm-place", &s->norm_place, architecture_norm_places, "auto: arch",
+             "x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)), where f is attention or an MLP"),
+      FLOAT("norm-eps", &s->norm_eps, 0, 1, NULL, "added to the variance in norms", .above = true, .below = true),
+      CHOICE("act", &s->activation, architecture_activations, "auto: arch", "activation of the MLP"),
+      TRISTATE("gated", &s->gated, "auto: arch", "multiply the activation by another product, as SwiGLU does"),
+      TRISTATE("bias", &s->bias, "auto: arch", "biases of attention's output and of the MLP"),
+      TRISTATE("qkv-bias", &s->qkv_bias, "auto: bias", "biases of queries, keys and values"),
+      TRISTATE("head-bias", &s->head_bias, "auto: no", "a bias of the output head"),
+      CHOICE("positions", &s->positions, architecture_positions, "auto: arch",
+             "rotary positions, a learned or a sinusoidal table added to the embedding, or none"),
+      FLOAT("rope-base", &s->rope_base, 0, 1e12, "auto: " SHOWN(CHOICES_ROPE_BASE), "base of rotary positions",
+            .above = true),
+      TRISTATE("tie", &s->tie, "auto: arch; llama: below dim " SHOWN(CHOICES_TIE_DIM),
+               "tie the output head to the token embedding"),
+      CHOICE("init", &s->init, architecture_inits, NULL,
+             "initial weights: gpt2: normal, smaller where branches are added up; torch: as nn.Linear and nn.Embedding "
+             "have them"),
+      FLOAT("init-std", &s->init_std, 0, 10, "auto: 0.02", "standard deviation of --init gpt2", .above = true),
 
       GROUP("Optimizer (AdamW)"),
       FLOAT("lr", &s->lr, 0, 10,

@@ -20,7 +20,12 @@ typedef struct TrainSettings {
   int vocab_size;                                          /* of a BPE, at most; 0: to be chosen */
   /* model; 0 or -1: from the preset */
   int preset, layers, heads, kv_heads, dim, ffn, ctx, tie;
-  float dropout;
+  float dropout, embed_dropout, attention_dropout, mlp_dropout;
+  /* its parts; -1 or NaN: as the architecture has it (training/architecture.h) */
+  int arch, norm, norm_place, activation, gated, bias, qkv_bias, head_bias, positions;
+  float rope_base, norm_eps;
+  int init; /* InitKind */
+  float init_std;
   /* optimizer */
   float lr, min_lr_frac, beta1, beta2, eps, wd, clip, label_smoothing;
   int64_t warmup;

@@ -107,7 +107,8 @@ void run_upload_state(Run *r) {
 }
 
 void run_init_weights(Run *r) {
-  parameter_table_init(model_table(r->model), r->host[0], r->settings.seed);
+  const Initialization how = {(InitKind)r->settings.init, r->settings.init_std};
+  parameter_table_init(model_table(r->model), how, r->host[0], r->settings.seed);
   run_upload_state(r);
 }
 

@@ -1,0 +1,41 @@
+/* Which Transformer ./train makes: --arch names a whole, other options change a part of it. */
+#ifndef INKLING_TRAINING_ARCHITECTURE_H
+#define INKLING_TRAINING_ARCHITECTURE_H
+
+#include "training/settings.h"
+
+/* name; norm and its place; activation, gated; positions; biases, of queries, keys and values too; tied (-1: narrow
+ * models, 0: never, 1: always); what --help says. */
+#define ARCHITECTURES(X)                                                                                               \
+  X(LLAMA, "llama", NORM_RMS, NORM_BEFORE, ACTIVATION_SILU, true, POSITIONS_ROPE, false, -1,                           \
+    "RMSNorm, SwiGLU, rotary positions, no biases")                                                                    \
+  X(GPT2, "gpt2", NORM_LAYER, NORM_BEFORE, ACTIVATION_GELU_TANH, false, POSITIONS_LEARNED, true, 1,                    \
+    "LayerNorm, GELU, learned positions, biases, tied")                                                                \
+  X(OPT, "opt", NORM_LAYER, NORM_BEFORE, ACTIVATION_RELU, false, POSITIONS_LEARNED, true, 1, "the same with ReLU")     \
+  X(ORIGINAL, "original", NORM_LAYER, NORM_AFTER, ACTIVATION_RELU, false, POSITIONS_SINUSOIDAL, true, 0,               \
+    "of 2017: LayerNorm after each part, ReLU, sinusoidal positions, biases, not tied")
+
+#define ARCHITECTURE_KIND(id, ...) ARCHITECTURE_##id,
+typedef enum ArchitectureKind { ARCHITECTURES(ARCHITECTURE_KIND) } ArchitectureKind;
+extern const char *const architecture_names[]; /* as ArchitectureKind; these and the next end with NULL */
+extern const char *const architecture_norms[],
+    *const architecture_norm_places[], *const architecture_activations[],
+                                           *const architecture_positions[],
+                                               *const architecture_inits[]; /* as the enums of model.h and kernels.h */
+
+/* Fills what was not given as --arch has it; dim is known. */
+void architecture_fill(TrainSettings *settings);
+
+/* Parts that do not go together. EXIT_USAGE. After architecture_fill. */
+bool architecture_check(const TrainSettings *settings, Error *error);
+
+/* Sets the parts of a model; its sizes are left as they are. */
+void architecture_apply(const TrainSettings *settings, ModelConfig *model);
+
+/* "LayerNorm before each part, GELU (tanh), learned positions, biases" */
+typedef struct ArchitectureWords {
+  char text[256];
+} ArchitectureWords;
+ArchitectureWords architecture_words(const ModelConfig *model);
+
+#endif
