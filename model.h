@@ -1,8 +1,9 @@
 /* The Transformer: configuration, parameters, forward, backward, optimizer step, cached decoding.
  *
- * A decoder is a stack of parts, attention and MLP in turn, each of which adds a branch to the residual stream. What
- * the parts are made of is the configuration: the kind and place of norms, activations, biases, positions. Knows
- * devices only through kernels.h and does no I/O. */
+ * A decoder is a stack of parts, attention and MLP in turn, each of which adds a branch to the residual stream. An
+ * encoder is another such stack, whose attention sees the whole source; a decoder above it has cross-attention between
+ * attention and MLP. What the parts are made of is the configuration: the kind and place of norms, activations, biases,
+ * positions. Knows devices only through kernels.h and does no I/O. */
 #ifndef INKLING_MODEL_H
 #define INKLING_MODEL_H
 
@@ -39,6 +40,8 @@ typedef struct ModelConfig {
   bool gated;                     /* act(gate) * up; else act(up) */
   bool bias, qkv_bias, head_bias; /* of attention's output and the MLP; of queries, keys and values; of the head */
   PositionKind positions;
+  int encoder_layers; /* 0: a decoder alone */
+  int source_vocab;   /* of an encoder; with `tie` as vocab, whose table is then that of source, target and head */
 } ModelConfig;
 
 /* Limits of every model, in files as in flags; small enough that the product of any three fits 64 bits. */
@@ -84,36 +87,46 @@ typedef struct ParameterTensor {
   int rank;
   size_t offset; /* in the arenas */
   TensorRole role;
-  int inputs; /* of the product it belongs to; a row of a table: its length */
+  int inputs;   /* of the product it belongs to; a row of a table: its length */
+  int branches; /* that are added to the same residual stream; 0 outside of layers */
 } ParameterTensor;
 
 typedef struct NormParameters {
   Matrix weight, bias; /* bias.rows 0: none */
 } NormParameters;
 
-/* What adds a branch to the residual stream. A layer is a PART_SELF and a PART_MLP. */
-typedef enum PartKind { PART_SELF, PART_MLP } PartKind;
+/* What adds a branch to the residual stream. A layer is a PART_SELF, above an encoder a PART_CROSS, and a PART_MLP. */
+typedef enum PartKind { PART_SELF, PART_CROSS, PART_MLP, PART_KINDS } PartKind;
 
 typedef struct Part {
   PartKind kind;
-  int layer;
+  int layer; /* of its stack */
   NormParameters norm;
-  Linear in;  /* SELF: queries, keys, values packed [H*D + 2*G*D][C]; MLP: [F][C], gated: gate and up packed [2F][C] */
-  Linear out; /* SELF [C][H*D], MLP [C][F] */
+  Linear in;     /* SELF: queries, keys, values packed [H*D + 2*G*D][C]; CROSS: queries [H*D][C]; MLP: [F][C], gated:
+                    gate and up packed [2F][C] */
+  Linear memory; /* CROSS: keys and values of the source packed [2*G*D][C] */
+  Linear out;    /* SELF, CROSS [C][H*D]; MLP [C][F] */
 } Part;
+
+/* Parts one after the other, and what stands before and after them. */
+typedef struct Stack {
+  Part *parts;
+  int count; /* 0: there is no such stack */
+  int vocab;
+  Matrix embedding, places; /* [padded vocab][C]; places [ctx][C]: of positions that are added; rows 0: none */
+  NormParameters norm;      /* NORM_BEFORE: after the last part */
+  int first_layer;          /* dropout numbers the layers of all stacks: the decoder's, then the encoder's */
+} Stack;
 
 typedef struct ParameterTable {
   ParameterTensor *tensors;
   int count;
   ParameterGroup *groups;
   int group_count;
-  Part *parts;
-  int part_count;
-  Matrix embedding, places;  /* places [ctx][C]: of positions that are added; rows 0: none */
-  NormParameters final_norm; /* NORM_BEFORE */
-  Linear head;               /* its weight is the embedding when tied */
-  size_t arena;              /* elements, alignment and pads included */
-  int branches;              /* that are added to one residual stream */
+  Part *parts; /* of both stacks */
+  Stack encoder, decoder;
+  Linear head;  /* its weight is the embedding when tied */
+  size_t arena; /* elements, alignment and pads included */
 } ParameterTable;
 
 bool parameter_table_make(ParameterTable *out, const ModelConfig *config, Error *error);
@@ -166,7 +179,16 @@ float schedule_lr(const Schedule *schedule, int64_t t);
  * document, or in what of it is in this sequence, 0 where one begins. */
 typedef struct TokenBatch {
   const int32_t *tokens, *targets, *positions;
+  const struct SourceBatch *source; /* of a model with an encoder, which needs positions too; else NULL */
 } TokenBatch;
+
+/* What an encoder reads, host [sequences][length]: texts side by side, each of which one or more texts of the
+ * decoder's sequence answer. Keys of attention are numbered from the beginning of the sequence. */
+typedef struct SourceBatch {
+  const int32_t *tokens, *positions;
+  const int32_t *begin, *end;             /* what a source token sees: the keys of its own text */
+  const int32_t *cross_begin, *cross_end; /* what a token of the decoder's sequence sees of this one; none: equal */
+} SourceBatch;
 
 /* Probabilities of dropout, by place. */
 typedef struct DropoutRates {
@@ -231,7 +253,10 @@ typedef struct Decoder Decoder;
  * between steps. EXIT_MEMORY. */
 bool decoder_open(Decoder **out, Model *model, int rows, Error *error);
 void decoder_close(Decoder *decoder);
-/* Starts all rows from the same prompt (1..ctx tokens, computed once), row r drawing from random stream first_stream +
+/* Above an encoder: what row `row` answers, 1..ctx tokens. Computed once, and kept until it is called again; every row
+ * needs it before decoder_prompt(). EXIT_INPUT. */
+bool decoder_source(Decoder *decoder, int row, const int32_t *tokens, int count, Error *error);
+/* Starts all rows from the same prompt (1..ctx tokens; without an encoder computed once), row r drawing from random stream first_stream +
  * r. */
 bool decoder_prompt(Decoder *decoder, const int32_t *tokens, int count, uint32_t first_stream, Error *error);
 /* Draws the next token of every row into next[rows]. EXIT_NONFINITE when logits are not finite. */

@@ -8,7 +8,7 @@
 /* arrays: x, q, attention, h, logits, spare logits; one set only, `set` counts layers */
 static void call_decode_embedding(Bench *b, const Operands *o, int set) {
   (void)set;
-  const Embedding e = {.table = o->model->table.embedding, .scale = 1};
+  const Embedding e = {.table = o->model->table.decoder.embedding, .scale = 1};
   b->ops->decode_embedding(b->c, o->array[0][0], &o->model->params, &e, &o->sequences);
 }
 
@@ -48,7 +48,7 @@ static void call_decode_down(Bench *b, const Operands *o, int set) {
 
 static void call_decode_logits(Bench *b, const Operands *o, int set) {
   (void)set;
-  const Norm norm = bench_norm(o->model, o->model->table.final_norm);
+  const Norm norm = bench_norm(o->model, o->model->table.decoder.norm);
   b->ops->decode_logits(b->c, o->array[0][4], o->array[0][0], &norm, &o->model->params, o->model->table.head,
                         o->model->config.vocab, o->rows);
 }

@@ -22,7 +22,7 @@ static const Dropout *dropout_of(const Operands *o) { return o->dropout.p > 0 ? 
 /* x_out, y, x_in, branch, rstd */
 static void call_norm(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
-  const Norm norm = bench_norm(o->model, o->model->table.final_norm);
+  const Norm norm = bench_norm(o->model, o->model->table.decoder.norm);
   b->ops->residual_norm(b->c, a[3] ? a[0] : NULL, a[1], (NormStats){.rstd = a[4]}, a[2], a[3], &norm, o->batch,
                         o->length, o->width, dropout_of(o));
 }
@@ -30,7 +30,7 @@ static void call_norm(Bench *b, const Operands *o, int set) {
 /* dx, dbranch, dy, dres, x, rstd */
 static void call_norm_backward(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
-  const NormParameters final = o->model->table.final_norm;
+  const NormParameters final = o->model->table.decoder.norm;
   const Norm norm = bench_norm(o->model, final);
   b->ops->residual_norm_backward(
       b->c, a[0], a[1], (NormGradient){.weight = o->model->params.grad + final.weight.offset}, a[2], a[3], a[4],
@@ -110,7 +110,7 @@ static void embedding_rows(Bench *b, BenchModel *m) {
   Case k = bench_case_of("elementwise", m->name, "embedding", call_embedding);
   Operands o = {.model = m, .batch = m->batch, .length = c->ctx, .rows = (int)rows};
   if (!bench_model_ready(b, m)) return bench_skip(b, &k, "the model does not fit");
-  o.layer.weight = m->table.embedding;
+  o.layer.weight = m->table.decoder.embedding;
   snprintf(k.shape, sizeof k.shape, "%" PRId64 " x %d, V %d", rows, c->dim, c->vocab);
   k.bytes = u + fmin(u, table * (double)b->dt) + 4.0 * (double)rows;
   k.operands = &o;

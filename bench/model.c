@@ -90,7 +90,7 @@ void bench_model_free(Bench *b, BenchModel *m) {
 }
 
 const Part *bench_part(const BenchModel *m, int layer, PartKind kind) {
-  return &m->table.parts[2 * layer + (kind == PART_MLP)];
+  return &m->table.decoder.parts[2 * layer + (kind == PART_MLP)];
 }
 
 Norm bench_norm(const BenchModel *m, NormParameters norm) {

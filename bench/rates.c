@@ -81,7 +81,7 @@ static double product_rate(Bench *b, Product p) {
   BenchModel m = model_of_matrix(p.outputs, p.inputs);
   Operands o = {.model = &m, .rows = p.rows, .warm = true};
   if (!bench_model_ready(b, &m)) return 0;
-  o.layer.weight = (Matrix){m.table.embedding.offset, p.outputs, p.inputs};
+  o.layer.weight = (Matrix){m.table.decoder.embedding.offset, p.outputs, p.inputs};
   Need needs[] = {{FILL_COMPUTE, (int64_t)p.rows * p.outputs}, {FILL_COMPUTE, (int64_t)p.rows * p.inputs}};
   Case k = bench_case_of("rates", "-", "linear", call_linear);
   k.flops = 2.0 * p.rows * p.outputs * p.inputs;
@@ -111,7 +111,7 @@ static void write_rate(Bench *b) {
   BenchModel square = model_of_matrix(n, n);
   Operands o = {.model = &square, .rows = n, .width = n};
   if (!bench_model_ready(b, &square)) return;
-  o.layer.weight = (Matrix){square.table.embedding.offset, n, n};
+  o.layer.weight = (Matrix){square.table.decoder.embedding.offset, n, n};
   Need one_row[] = {{FILL_COMPUTE, (int64_t)n * n}, {FILL_ZEROS, 4 * (int64_t)n}};
   Case k = bench_case_of("rates", "-", "write only (embedding)", call_write);
   k.bytes = (double)n * n * (double)b->dt;

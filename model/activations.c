@@ -29,23 +29,37 @@ static void layout_norm(PartActivations *p, Arena *arena, const ModelConfig *c, 
 static void layout_part(PartActivations *p, PartKind kind, Arena *arena, const ModelConfig *c, int64_t rows,
                         size_t dt) {
   const MlpShape mlp = mlp_of(c);
+  const int in[] = {[PART_SELF] = qkv_width(c), [PART_CROSS] = query_width(c), [PART_MLP] = mlp_width(&mlp)};
   layout_norm(p, arena, c, rows, dt);
-  p->in = take(arena, rows * (kind == PART_SELF ? qkv_width(c) : mlp_width(&mlp)), dt);
-  p->middle = take(arena, rows * (kind == PART_SELF ? query_width(c) : c->ffn), dt);
-  p->lse = kind == PART_SELF ? take(arena, rows * c->heads, sizeof(float)) : NULL;
+  p->in = take(arena, rows * in[kind], dt);
+  p->middle = take(arena, rows * (kind == PART_MLP ? c->ffn : query_width(c)), dt);
+  p->lse = kind == PART_MLP ? NULL : take(arena, rows * c->heads, sizeof(float));
+  p->memory = kind == PART_CROSS ? take(arena, rows * 2 * key_width(c), dt) : NULL;
+}
+
+/* `parts` NULL: only measured. */
+static void layout_stack(PartActivations *parts, Arena *arena, const ModelConfig *c, const Stack *stack, int64_t rows,
+                         bool train, size_t dt) {
+  PartActivations of_kind[PART_KINDS] = {{0}}, last = {0};
+  bool made[PART_KINDS] = {false};
+  for (int i = 0; i < stack->count; i++) {
+    PartKind kind = stack->parts[i].kind;
+    if (train || !made[kind]) layout_part(&of_kind[kind], kind, arena, c, rows, dt);
+    made[kind] = true;
+    if (parts) parts[i] = of_kind[kind];
+  }
+  layout_norm(&last, arena, c, rows, dt);
+  if (parts) parts[stack->count] = last;
 }
 
 /* Lays out everything a pass over `rows` rows needs; a->parts may be NULL when only measuring. */
 static void layout_activations(Activations *a, Arena *arena, const ModelConfig *c, const ParameterTable *table,
                                int64_t rows, bool train, bool branch_dropout, size_t dt) {
-  PartActivations of_kind[PART_MLP + 1] = {{0}}, last = {0};
-  for (int i = 0; i < table->part_count; i++) {
-    PartKind kind = table->parts[i].kind;
-    if (train || i < 2) layout_part(&of_kind[kind], kind, arena, c, rows, dt);
-    if (a->parts) a->parts[i] = of_kind[kind];
-  }
-  layout_norm(&last, arena, c, rows, dt);
-  if (a->parts) a->parts[table->part_count] = last;
+  const Stack *encoder = &table->encoder;
+  a->encoder = a->parts;
+  a->decoder = a->parts && encoder->count ? a->parts + encoder->count + 1 : a->parts;
+  if (encoder->count) layout_stack(a->encoder, arena, c, encoder, rows, train, dt);
+  layout_stack(a->decoder, arena, c, &table->decoder, rows, train, dt);
   a->rows = rows;
   a->branch = take(arena, rows * c->dim, dt);
   a->losses = take(arena, rows, sizeof(float));
@@ -54,12 +68,14 @@ static void layout_activations(Activations *a, Arena *arena, const ModelConfig *
   a->dn = c->norm_place == NORM_BEFORE ? take(arena, rows * c->dim, dt) : NULL;
   a->dbranch = branch_dropout || c->norm_place == NORM_ON_BRANCH ? take(arena, rows * c->dim, dt) : NULL;
   a->dmiddle = take(arena, rows * (c->ffn > query_width(c) ? c->ffn : query_width(c)), dt);
-  a->dqkv = take(arena, rows * qkv_width(c), dt);
+  a->din = take(arena, rows * qkv_width(c), dt);
+  a->dkeys = encoder->count ? take(arena, rows * 2 * key_width(c), dt) : NULL;
+  a->dmemory = encoder->count ? take(arena, rows * c->dim, dt) : NULL;
 }
 
 static int choose_head_rows(const ModelConfig *c, int64_t rows, int wanted, const ContextInfo *device) {
   size_t dt = dtype_bytes(device->dtype);
-  int64_t fit = wanted > 0 ? wanted : logits_budget(device) / ((int64_t)padded_vocab(c) * (int64_t)dt);
+  int64_t fit = wanted > 0 ? wanted : logits_budget(device) / ((int64_t)padded_vocab(c->vocab) * (int64_t)dt);
   if (wanted <= 0 && fit > 128) fit -= fit % 128; /* whole tiles of a GEMM */
   if (fit < 1) fit = 1;
   return (int)(fit < rows ? fit : rows);
@@ -78,7 +94,7 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   plan.gradients = table.arena * sizeof(float);
   plan.moments = 2 * table.arena * sizeof(float);
   plan.activations = arena.used;
-  plan.logits = (size_t)choose_head_rows(c, rows, train->head_rows, device) * (size_t)padded_vocab(c) * dt;
+  plan.logits = (size_t)choose_head_rows(c, rows, train->head_rows, device) * (size_t)padded_vocab(c->vocab) * dt;
   plan.copies = 3 * table.arena * sizeof(float);
   plan.total = plan.weights + plan.gradients + plan.moments + plan.activations + plan.logits;
   if (!device->accelerator) plan.total += plan.copies;
@@ -89,18 +105,20 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
 double model_step_flops(const ModelConfig *c, int64_t tokens) {
   const MlpShape shape = mlp_of(c);
   double mlp = (double)c->dim * mlp_width(&shape) + (double)c->ffn * c->dim;
-  double per_layer = (double)c->dim * qkv_width(c) + (double)query_width(c) * c->dim + mlp;
-  double linear = 6.0 * (c->layers * per_layer + (double)c->dim * c->vocab);
-  double attention =
-      7.0 * c->layers * (double)c->ctx * query_width(c); /* forward 2, backward 5; half the square is seen */
-  return (double)tokens * (linear + attention);
+  double out = (double)query_width(c) * c->dim, self = (double)c->dim * qkv_width(c) + out;
+  double cross = has_encoder(c) ? (double)c->dim * (query_width(c) + 2.0 * key_width(c)) + out : 0;
+  double linear =
+      6.0 * (c->layers * (self + cross + mlp) + c->encoder_layers * (self + mlp) + (double)c->dim * c->vocab);
+  /* forward 2, backward 5; of the decoder's own square half is seen */
+  double squares = c->layers * (has_encoder(c) ? 3.0 : 1.0) + 2.0 * c->encoder_layers;
+  return (double)tokens * (linear + 7.0 * squares * (double)c->ctx * query_width(c));
 }
 
 bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows, bool train, int head_rows,
                           Error *error) {
   const ModelConfig *c = &m->config;
   size_t dt = m->dt;
-  a->parts = calloc((size_t)m->table.part_count + 1, sizeof *a->parts);
+  a->parts = calloc((size_t)m->table.encoder.count + (size_t)m->table.decoder.count + 2, sizeof *a->parts);
   if (!a->parts) return error_memory(error, "the activations");
   bool dropout = train && m->settings.dropout.branch > 0;
   ContextInfo device;
@@ -110,7 +128,7 @@ bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows,
   for (int pass = 0; pass < 2; pass++) { /* measure, then cut */
     arena.used = 0;
     layout_activations(a, &arena, c, &m->table, rows, train, dropout, dt);
-    a->logits = take(&arena, (int64_t)a->head_rows * padded_vocab(c), dt);
+    a->logits = take(&arena, (int64_t)a->head_rows * padded_vocab(c->vocab), dt);
     if (pass == 0)
       arena.base = *memory = m->ops->alloc(m->context, train ? "activations" : "evaluation buffers", arena.used);
     if (!arena.base) break;

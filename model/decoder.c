@@ -8,12 +8,15 @@
 struct Decoder {
   Model *model;
   Sequences sequences;
-  KvCache *caches; /* one a layer */
+  KvCache *caches;   /* one a layer */
+  KvCache *memories; /* of an encoder, one a layer: keys and values of the rows' sources; in the array of caches */
   void *cache_memory;
-  void *x, *q, *middle; /* [rows][C], [rows][larger of H*D and C], [rows][larger of H*D and F] */
-  float *logits;        /* [rows][V] */
-  int length, position; /* of every row, as on the device */
-  CapturedGraph *token; /* decode_token and sample, for `sampling` */
+  int32_t *source_counts;      /* device [rows]: tokens of the sources */
+  int32_t *host_source_counts; /* [rows]; 0: not given yet */
+  void *x, *q, *middle;        /* [rows][C], [rows][larger of H*D and C], [rows][larger of H*D and F] */
+  float *logits;               /* [rows][V] */
+  int length, position;        /* of every row, as on the device */
+  CapturedGraph *token;        /* decode_token and sample, for `sampling` */
   Sampling sampling;
   bool ready; /* logits of the next token have been computed */
 };
@@ -37,15 +40,20 @@ static bool decoder_buffers(Decoder *d, int rows, Error *error) {
   d->q = m->ops->alloc(m->context, "decoded queries", n * (size_t)larger(query_width(c), c->dim) * dt);
   d->middle = m->ops->alloc(m->context, "decoded attention or MLP", n * (size_t)larger(query_width(c), c->ffn) * dt);
   d->logits = m->ops->alloc(m->context, "decoded logits", n * (size_t)c->vocab * sizeof(float));
-  d->cache_memory = m->ops->alloc(m->context, "key/value cache", 2 * each * (size_t)c->layers);
-  d->caches = calloc((size_t)c->layers, sizeof *d->caches);
+  const int caches = c->layers * (has_encoder(c) ? 2 : 1);
+  d->cache_memory = m->ops->alloc(m->context, "key/value cache", 2 * each * (size_t)caches);
+  d->caches = calloc((size_t)caches, sizeof *d->caches);
   if (!d->caches) return error_memory(error, "the decoder");
   if (!model_check_backend(m, error)) return false;
-  for (int layer = 0; layer < c->layers; layer++) {
-    char *k = (char *)d->cache_memory + 2 * each * (size_t)layer;
-    d->caches[layer] = (KvCache){k, k + each, c->ctx, c->kv_heads, c->head_dim};
+  for (int i = 0; i < caches; i++) {
+    char *k = (char *)d->cache_memory + 2 * each * (size_t)i;
+    d->caches[i] = (KvCache){k, k + each, c->ctx, c->kv_heads, c->head_dim};
   }
-  return true;
+  if (!has_encoder(c)) return true;
+  d->memories = d->caches + c->layers;
+  d->source_counts = m->ops->alloc(m->context, "lengths of sources", n * sizeof(int32_t));
+  d->host_source_counts = calloc(n, sizeof(int32_t));
+  return d->host_source_counts ? model_check_backend(m, error) : error_memory(error, "the decoder");
 }
 
 bool decoder_open(Decoder **out, Model *model, int rows, Error *error) {
@@ -75,10 +83,35 @@ void decoder_close(Decoder *d) {
                     d->q,
                     d->middle,
                     d->logits,
+                    d->source_counts,
                     d->cache_memory};
   for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) k->release(d->model->context, memory[i]);
   free(d->caches);
+  free(d->host_source_counts);
   free(d);
+}
+
+/* A pass over the caches of `row`. */
+static Pass cached_pass(Decoder *d, int row, int length) {
+  Pass pass = model_evaluation_pass(d->model, 1, length);
+  pass.caches = d->caches;
+  pass.memories = d->memories;
+  pass.slot = row;
+  pass.memory_length = d->memories ? d->host_source_counts[row] : 0;
+  return pass;
+}
+
+bool decoder_source(Decoder *d, int row, const int32_t *tokens, int count, Error *error) {
+  Model *m = d->model;
+  if (count < 1 || count > m->config.ctx)
+    return fail(error, EXIT_INPUT, "a source of %d tokens does not fit: the context holds 1 to %d", count,
+                m->config.ctx);
+  d->host_source_counts[row] = count;
+  m->ops->upload(m->context, d->source_counts, d->host_source_counts, (size_t)d->sequences.rows * sizeof(int32_t));
+  m->ops->upload(m->context, m->source.tokens, tokens, (size_t)count * sizeof(int32_t));
+  const Pass pass = cached_pass(d, row, count);
+  model_encode(&pass);
+  return model_check_backend(m, error);
 }
 
 /* Computes the prompt's keys and values into the caches of `row`, and the logits after its last token. */
@@ -86,11 +119,9 @@ static void prefill(Decoder *d, int row, const int32_t *tokens, int count) {
   Model *m = d->model;
   const Backend *k = m->ops;
   k->upload(m->context, m->tokens, tokens, (size_t)count * sizeof(int32_t));
-  Pass pass = model_evaluation_pass(m, 1, count);
-  pass.caches = d->caches;
-  pass.slot = row;
-  model_forward_body(&pass);
-  const PartActivations *last = &pass.acts->parts[m->table.part_count];
+  const Pass pass = cached_pass(d, row, count);
+  model_forward(&pass);
+  const PartActivations *last = &pass.acts->decoder[m->table.decoder.count];
   Norm room;
   const Norm *norm = final_norm(m, &room);
   k->decode_logits(m->context, d->logits + (int64_t)row * m->config.vocab,
@@ -98,7 +129,7 @@ static void prefill(Decoder *d, int row, const int32_t *tokens, int count) {
                    m->table.head, m->config.vocab, 1);
 }
 
-/* Row 0's prompt becomes every row's. */
+/* The prompt of row 0 becomes every row's. */
 static void share_prompt(Decoder *d) {
   Model *m = d->model;
   const ModelConfig *c = &m->config;
@@ -140,8 +171,11 @@ bool decoder_prompt(Decoder *d, const int32_t *tokens, int count, uint32_t first
   d->length = count;
   d->position = count - 1;
   d->ready = true;
+  for (int row = 0; d->memories && row < d->sequences.rows; row++)
+    if (!d->host_source_counts[row]) return fail(error, EXIT_INTERNAL, "row %d has no source", row);
   prefill(d, 0, tokens, count);
-  share_prompt(d);
+  if (!d->memories) share_prompt(d);
+  for (int row = 1; d->memories && row < d->sequences.rows; row++) prefill(d, row, tokens, count);
   return upload_sequences(d, tokens, first_stream, error) && model_check_backend(d->model, error);
 }
 
@@ -156,15 +190,20 @@ static void decode_part(Decoder *d, const Part *w, const Norm *norm) {
   const ModelConfig *g = &m->config;
   const Sequences *s = &d->sequences;
   const MlpShape mlp = mlp_of(g);
-  if (w->kind == PART_MLP) {
-    k->decode_mlp(m->context, d->middle, d->x, norm, &m->params, w->in, &mlp, s);
-    return;
-  }
-  const KvCache *cache = &d->caches[w->layer];
+  const float scale = 1.0f / sqrtf((float)g->head_dim);
   const Rope rope = {m->rope_table, NULL};
-  k->decode_qkv(m->context, d->q, cache, d->x, norm, &m->params, w->in, g->positions == POSITIONS_ROPE ? &rope : NULL,
-                s);
-  k->decode_attention(m->context, d->middle, d->q, cache, g->heads, 1.0f / sqrtf((float)g->head_dim), NULL, s);
+  switch (w->kind) {
+  case PART_SELF:
+    k->decode_qkv(m->context, d->q, &d->caches[w->layer], d->x, norm, &m->params, w->in,
+                  g->positions == POSITIONS_ROPE ? &rope : NULL, s);
+    k->decode_attention(m->context, d->middle, d->q, &d->caches[w->layer], g->heads, scale, NULL, s);
+    break;
+  case PART_CROSS:
+    k->decode_linear(m->context, d->q, d->x, norm, &m->params, w->in, s);
+    k->decode_attention(m->context, d->middle, d->q, &d->memories[w->layer], g->heads, scale, d->source_counts, s);
+    break;
+  default: k->decode_mlp(m->context, d->middle, d->x, norm, &m->params, w->in, &mlp, s);
+  }
 }
 
 /* x [rows][C] plus the branch that ends with d->middle. */
@@ -188,11 +227,12 @@ static void decode_token(Context *c, void *decoder) {
   Decoder *d = decoder;
   const Model *m = d->model;
   bool before = m->config.norm_place == NORM_BEFORE;
-  Embedding embedding = embedding_of(m, NULL);
+  const Stack *stack = &m->table.decoder;
+  Embedding embedding = embedding_of(stack, NULL);
   Norm room;
   m->ops->decode_embedding(c, d->x, &m->params, &embedding, &d->sequences);
-  for (int i = 0; i < m->table.part_count; i++) {
-    const Part *w = &m->table.parts[i];
+  for (int i = 0; i < stack->count; i++) {
+    const Part *w = &stack->parts[i];
     Norm norm = norm_of(m, w->norm);
     decode_part(d, w, before ? &norm : NULL);
     decode_join(d, w, &norm);

@@ -23,6 +23,13 @@ static bool upload_rope_table(Model *m, Error *error) {
   return model_check_backend(m, error);
 }
 
+enum { SOURCE_ARRAYS = 6 };
+static void source_arrays(Model *m, int32_t **out[SOURCE_ARRAYS]) {
+  SourceTokens *s = &m->source;
+  int32_t **all[] = {&s->tokens, &s->positions, &s->begin, &s->end, &s->cross_begin, &s->cross_end};
+  for (int i = 0; i < SOURCE_ARRAYS; i++) out[i] = all[i];
+}
+
 bool model_open(Model **out, const Backend *backend, Context *context, const ModelConfig *config, Error *error) {
   *out = NULL;
   if (!model_config_check(config, EXIT_USAGE, error)) return false;
@@ -57,11 +64,18 @@ void model_close(Model *m) {
   CapturedGraph **graphs[] = {&m->evaluation, &m->first, &m->later, &m->update};
   for (size_t i = 0; i < sizeof graphs / sizeof graphs[0]; i++) m->ops->drop(m->context, graphs[i]);
   m->ops->release_parameters(m->context, &m->params);
-  void *memory[] = {m->params.master, m->params.grad,  m->params.m,      m->params.v,   m->rope_table,
-                    m->state,         m->eval_state,   m->tokens,        m->targets,    m->positions,
-                    m->key_begin,     m->train_memory, m->eval_memory,   m->lr_table,   m->target_count,
-                    m->offsets,       m->order,        m->place_offsets, m->place_order};
+  void *memory[] = {m->params.master, m->params.grad,  m->params.m,    m->params.v, m->rope_table,
+                    m->state,         m->eval_state,   m->tokens,      m->targets,  m->positions,
+                    m->key_begin,     m->train_memory, m->eval_memory, m->lr_table, m->target_count};
   for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) m->ops->release(m->context, memory[i]);
+  const RowOrder orders[] = {m->order, m->place_order, m->source_order, m->source_places};
+  for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+    m->ops->release(m->context, orders[i].offsets);
+    m->ops->release(m->context, orders[i].order);
+  }
+  int32_t **source[SOURCE_ARRAYS];
+  source_arrays(m, source);
+  for (int i = 0; i < SOURCE_ARRAYS; i++) m->ops->release(m->context, *source[i]);
   free(m->train.parts);
   free(m->eval.parts);
   free(m->sorted);
@@ -94,14 +108,11 @@ bool model_reserve_tokens(Model *m, int64_t rows, Error *error) {
   m->ops->drop(m->context, &m->evaluation);
   m->ops->drop(m->context, &m->first);
   m->ops->drop(m->context, &m->later);
-  struct {
-    const char *name;
-    int32_t **array;
-  } arrays[] = {
-      {"tokens", &m->tokens}, {"targets", &m->targets}, {"positions", &m->positions}, {"first keys", &m->key_begin}};
-  for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
-    m->ops->release(m->context, *arrays[i].array);
-    *arrays[i].array = m->ops->alloc(m->context, arrays[i].name, (size_t)rows * sizeof(int32_t));
+  int32_t **arrays[4 + SOURCE_ARRAYS] = {&m->tokens, &m->targets, &m->positions, &m->key_begin};
+  source_arrays(m, arrays + 4);
+  for (int i = 0; i < 4 + (has_encoder(&m->config) ? SOURCE_ARRAYS : 0); i++) {
+    m->ops->release(m->context, *arrays[i]);
+    *arrays[i] = m->ops->alloc(m->context, "tokens of a batch", (size_t)rows * sizeof(int32_t));
   }
   free(m->first_keys);
   m->first_keys = malloc((size_t)rows * sizeof(int32_t));
@@ -120,6 +131,13 @@ void model_upload_tokens(Model *m, const TokenBatch *batch, int64_t from, int64_
   for (int64_t i = 0; i < rows; i++) m->first_keys[i] = (int32_t)(i % length) - positions[i];
   m->ops->upload(m->context, m->positions, positions, bytes);
   m->ops->upload(m->context, m->key_begin, m->first_keys, bytes);
+  if (!has_encoder(&m->config)) return;
+  const SourceBatch *source = batch->source;
+  const int32_t *host[SOURCE_ARRAYS] = {source->tokens, source->positions,   source->begin,
+                                        source->end,    source->cross_begin, source->cross_end};
+  int32_t **device[SOURCE_ARRAYS];
+  source_arrays(m, device);
+  for (int i = 0; i < SOURCE_ARRAYS; i++) m->ops->upload(m->context, *device[i], host[i] + from, bytes);
 }
 
 /* offsets[v] .. offsets[v+1] of `order` become the positions of token v, ascending. */
@@ -132,9 +150,9 @@ static void counting_sort(const int32_t *tokens, int64_t count, int vocab, int32
   offsets[0] = 0;
 }
 
-void model_upload_order(Model *m, const int32_t *numbers, int64_t rows, int kinds, int32_t *offsets, int32_t *order) {
+void model_upload_order(Model *m, const int32_t *numbers, int64_t rows, int kinds, RowOrder out) {
   size_t count = (size_t)kinds + 1;
   counting_sort(numbers, rows, kinds, m->sorted, m->sorted + count);
-  m->ops->upload(m->context, offsets, m->sorted, count * sizeof(int32_t));
-  m->ops->upload(m->context, order, m->sorted + count, (size_t)rows * sizeof(int32_t));
+  m->ops->upload(m->context, out.offsets, m->sorted, count * sizeof(int32_t));
+  m->ops->upload(m->context, out.order, m->sorted + count, (size_t)rows * sizeof(int32_t));
 }

@@ -39,7 +39,7 @@ bool evaluation_run(Model *model, const EvaluationPlan *plan, Evaluation *out, P
   int32_t *tokens = malloc(3 * room * sizeof *tokens);
   if (!tokens) return error_memory(error, "the windows of an evaluation");
   int32_t *const arrays[3] = {tokens, tokens + room, tokens + 2 * room};
-  const TokenBatch batch = {arrays[0], arrays[1], plan->windows.packing ? arrays[2] : NULL};
+  const TokenBatch batch = {arrays[0], arrays[1], plan->windows.packing ? arrays[2] : NULL, NULL};
   bool ok = true;
   for (int64_t done = 0; ok && done < windows;) {
     ok = fill_batch(plan, done, windows, arrays, &out->bytes, error) &&

@@ -14,13 +14,15 @@ enum { VOCAB_PAD = 64 }; /* the head's GEMM wants whole tiles */
 
 static inline int64_t round_up64(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-static inline int padded_vocab(const ModelConfig *config) { return (int)round_up64(config->vocab, VOCAB_PAD); }
+static inline int padded_vocab(int vocab) { return (int)round_up64(vocab, VOCAB_PAD); }
 
 static inline int query_width(const ModelConfig *config) { return config->heads * config->head_dim; }
 
 static inline int key_width(const ModelConfig *config) { return config->kv_heads * config->head_dim; }
 
 static inline int qkv_width(const ModelConfig *config) { return query_width(config) + 2 * key_width(config); }
+
+static inline bool has_encoder(const ModelConfig *config) { return config->encoder_layers > 0; }
 
 static inline MlpShape mlp_of(const ModelConfig *c) { return (MlpShape){c->activation, c->gated, c->ffn}; }
 
@@ -29,23 +31,36 @@ static inline MlpShape mlp_of(const ModelConfig *c) { return (MlpShape){c->activ
 typedef struct PartActivations {
   void *x, *n;       /* [N][C] what the norm reads, and what the part reads */
   NormStats stats;   /* [N] */
-  void *in, *middle; /* SELF: [N][H*D + 2*G*D] rotated, [N][H*D] attention; MLP: [N][F] or [N][2F], which becomes its
-                         gradient in the backward, [N][F] h */
-  float *lse;        /* SELF: [B][H][T] */
+  void *in, *middle; /* SELF: [N][H*D + 2*G*D] rotated, [N][H*D] attention; CROSS: [N][H*D] queries, [N][H*D]; MLP:
+                        [N][F] or [N][2F], which becomes its gradient in the backward, [N][F] h */
+  void *memory;      /* CROSS: [N of the source][2*G*D] */
+  float *lse;        /* SELF, CROSS: [B][H][T] */
 } PartActivations;
 
 typedef struct Activations {
-  int64_t rows;           /* N they were made for */
-  int head_rows;          /* rows of logits held at a time */
-  PartActivations *parts; /* one a part, and one more: x, n and stats of what the head reads */
-  void *branch;           /* [N][C] output of a part before the residual add */
-  void *logits;           /* [head_rows][P]; becomes dlogits */
-  float *losses;          /* [N] */
+  int64_t rows;                       /* N they were made for */
+  int head_rows;                      /* rows of logits held at a time */
+  PartActivations *encoder, *decoder; /* one a part, and one more: x, n and stats of what is read after the last */
+  PartActivations *parts;             /* the array that both lie in */
+  void *branch;                       /* [N][C] output of a part before the residual add */
+  void *logits;                       /* [head_rows][P]; becomes dlogits */
+  float *losses;                      /* [N] */
   /* training only */
-  void *dx, *dn;        /* [N][C] gradients of the residual stream and, NORM_BEFORE, of a norm's output */
-  void *dbranch;        /* [N][C] gradient of a branch that is dropped or normalized; else NULL */
-  void *dmiddle, *dqkv; /* [N][larger of F and H*D], [N][H*D + 2*G*D] */
+  void *dx, *dn;         /* [N][C] gradients of the residual stream and, NORM_BEFORE, of a norm's output */
+  void *dbranch;         /* [N][C] gradient of a branch that is dropped or normalized; else NULL */
+  void *dmiddle, *din;   /* [N][larger of F and H*D], [N][H*D + 2*G*D]: of a part's middle and, in attention, in */
+  void *dkeys, *dmemory; /* of an encoder, [N][2*G*D] keys and values in cross-attention, [N][C] its output */
 } Activations;
+
+/* SourceBatch on the device. */
+typedef struct SourceTokens {
+  int32_t *tokens, *positions, *begin, *end, *cross_begin, *cross_end;
+} SourceTokens;
+
+/* A batch's numbers, sorted: the rows of number v are order[offsets[v] .. offsets[v+1]). */
+typedef struct RowOrder {
+  int32_t *offsets, *order; /* device [numbers + 1], [N] */
+} RowOrder;
 
 struct Model {
   const Backend *ops;
@@ -58,7 +73,8 @@ struct Model {
   StepState *state, *eval_state;
   int32_t *tokens, *targets;      /* device, room for the larger of the training and evaluation batches */
   int32_t *positions, *key_begin; /* the same, of packed documents: a token sees keys from key_begin on */
-  int32_t *first_keys;            /* host staging for key_begin */
+  SourceTokens source;
+  int32_t *first_keys; /* host staging for key_begin */
   int64_t token_room;
   Activations train, eval;
   void *train_memory, *eval_memory;
@@ -70,21 +86,24 @@ struct Model {
   CapturedGraph *first, *later, *update; /* micro-batches, optimizer */
   float *lr_table;                       /* device [steps + 1] */
   int32_t *target_count;                 /* device [1] */
-  int32_t *offsets, *order;              /* device [V + 1], [N]: the batch's tokens, sorted */
-  int32_t *place_offsets, *place_order;  /* POSITIONS_LEARNED: device [ctx + 1], [N], its positions, sorted */
-  int32_t *sorted;                       /* host staging for either */
+  RowOrder order, place_order;           /* of the batch's tokens and, POSITIONS_LEARNED, positions */
+  RowOrder source_order, source_places;  /* the same of the encoder's */
+  int32_t *sorted;                       /* host staging for one of them */
 };
 
 /* One pass: a batch, the buffers it uses, and whether dropout is on. */
 typedef struct Pass {
   Model *model;
   const Activations *acts;
-  int batch, length;
+  const Stack *stack; /* what it is going through (model.c), and that stack's activations */
+  const PartActivations *parts;
+  int batch, length; /* of the decoder's sequences, and of the encoder's */
   bool train;
-  bool packed;           /* sequences hold several documents: TokenBatch.positions */
-  bool accumulate;       /* gradients are added to those of the micro-batches before */
-  const KvCache *caches; /* NULL, or one a layer: keys and values of the prompt go there, into `slot` */
-  int slot;
+  bool packed;             /* sequences hold several documents: TokenBatch.positions */
+  bool accumulate;         /* gradients are added to those of the micro-batches before */
+  const KvCache *caches;   /* NULL, or one a layer: keys and values of the prompt go there, into `slot` */
+  const KvCache *memories; /* with caches and an encoder: one a layer, keys and values of the source */
+  int slot, memory_length; /* of the source in `slot` */
 } Pass;
 
 /* The context's first error, if any. */
@@ -99,14 +118,21 @@ bool model_reserve_tokens(Model *m, int64_t rows, Error *error);
 void model_upload_tokens(Model *m, const TokenBatch *batch, int64_t from, int64_t rows, int length);
 
 /* Which rows each of `kinds` numbers has, for the gradient of an embedding (kernels.h). */
-void model_upload_order(Model *m, const int32_t *numbers, int64_t rows, int kinds, int32_t *offsets, int32_t *order);
+void model_upload_order(Model *m, const int32_t *numbers, int64_t rows, int kinds, RowOrder out);
 
 /* Lays out and allocates everything a pass over `rows` rows needs. */
 bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows, bool train, int head_rows,
                           Error *error);
 
-/* Tokens (already in model->tokens) to the final norm's output. */
-void model_forward_body(const Pass *pass);
+/* Tokens (already on the device) to what the head reads; over caches by the decoder alone. */
+void model_forward(const Pass *pass);
+/* The encoder alone; keys and values for cross-attention go into memories. */
+void model_encode(const Pass *pass);
+/* The head and the loss after model_forward(). A pass that trains leaves the gradient of what the head reads, and the
+ * head's. `logits` NULL, or host fp32 [N][V]. */
+void model_head(const Pass *pass, StepState *state, float smoothing, float *logits);
+/* From there to the gradient of every parameter below the head. */
+void model_backward(const Pass *pass);
 
 /* A forward pass without dropout over the buffers that are large enough (model_evaluate_begin). */
 Pass model_evaluation_pass(Model *m, int batch, int length);
@@ -119,13 +145,13 @@ static inline Norm norm_of(const Model *m, NormParameters norm) {
 
 /* The norm between the last part and the head, or NULL where there is none. */
 static inline const Norm *final_norm(const Model *m, Norm *norm) {
-  if (!m->table.final_norm.weight.rows) return NULL;
-  *norm = norm_of(m, m->table.final_norm);
+  if (!m->table.decoder.norm.weight.rows) return NULL;
+  *norm = norm_of(m, m->table.decoder.norm);
   return norm;
 }
 
-static inline Embedding embedding_of(const Model *m, const int32_t *positions) {
-  return (Embedding){m->table.embedding, 1.0f, m->table.places, positions};
+static inline Embedding embedding_of(const Stack *stack, const int32_t *positions) {
+  return (Embedding){stack->embedding, 1.0f, stack->places, positions};
 }
 
 /* Element `index` of an array in the compute dtype. */

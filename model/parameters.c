@@ -41,6 +41,14 @@ bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
   if (c->heads % c->kv_heads)
     return fail(error, code, "%d heads cannot share %d kv-heads evenly; heads must be a multiple of kv-heads", c->heads,
                 c->kv_heads);
+  if (has_encoder(c)) {
+    if (!in_range("encoder layers", c->encoder_layers, 1, MODEL_MAX_LAYERS, code, error) ||
+        !in_range("source vocabulary size", c->source_vocab, 1, MODEL_MAX_VOCAB, code, error))
+      return false;
+    if (c->tie && c->source_vocab != c->vocab)
+      return fail(error, code, "a tied model has one table for sources of %d tokens and targets of %d; untie it",
+                  c->source_vocab, c->vocab);
+  }
   if (c->positions == POSITIONS_ROPE && (!(c->rope_base > 0) || !isfinite(c->rope_base)))
     return fail(error, code, "rope base %g must be positive", (double)c->rope_base);
   if (!(c->norm_eps > 0) || !isfinite(c->norm_eps))
@@ -73,24 +81,28 @@ static Matrix begin_group(ParameterTable *t, int rows, int cols, bool decay, boo
   return matrix;
 }
 
-/* A tensor's name, without its layer: "self_attn.q_proj" and "weight". */
-typedef struct Name {
-  int layer; /* -1: of no layer */
-  const char *module, *kind;
-} Name;
+/* Where a tensor is, and what it is called: "model.", "self_attn.q_proj" and "weight". */
+typedef struct Place {
+  const char *prefix;
+  int layer;    /* -1: of none */
+  int branches; /* ParameterTensor */
+} Place;
 
-static ParameterTensor *add_tensor(ParameterTable *t, Name name, int rows, int cols, TensorRole role) {
+static ParameterTensor *add_tensor(ParameterTable *t, Place at, const char *module, const char *kind, int rows,
+                                   int cols, TensorRole role) {
   ParameterTensor *tensor = &t->tensors[t->count++];
-  *tensor = (ParameterTensor){.rows = rows, .cols = cols, .rank = 2, .offset = t->arena, .role = role, .inputs = cols};
-  if (name.layer >= 0)
-    snprintf(tensor->name, sizeof tensor->name, "model.layers.%d.%s.%s", name.layer, name.module, name.kind);
-  else snprintf(tensor->name, sizeof tensor->name, "%s.%s", name.module, name.kind);
+  *tensor = (ParameterTensor){
+      .rows = rows, .cols = cols, .rank = 2, .offset = t->arena, .role = role, .inputs = cols, .branches = at.branches};
+  char layer[24] = "";
+  if (at.layer >= 0) snprintf(layer, sizeof layer, "layers.%d.", at.layer);
+  snprintf(tensor->name, sizeof tensor->name, "%s%s%s.%s", at.prefix, layer, module, kind);
   t->arena += (size_t)rows * (size_t)cols;
   return tensor;
 }
 
-static ParameterTensor *add_vector(ParameterTable *t, Name name, int count, TensorRole role) {
-  ParameterTensor *tensor = add_tensor(t, name, 1, count, role);
+static ParameterTensor *add_vector(ParameterTable *t, Place at, const char *module, const char *kind, int count,
+                                   TensorRole role) {
+  ParameterTensor *tensor = add_tensor(t, at, module, kind, 1, count, role);
   tensor->rank = 1;
   return tensor;
 }
@@ -101,77 +113,127 @@ typedef struct Piece {
   int rows;
 } Piece;
 
-static Linear add_linear(ParameterTable *t, int layer, const Piece *pieces, int count, int cols, TensorRole role,
+static Linear add_linear(ParameterTable *t, Place at, const Piece *pieces, int count, int cols, TensorRole role,
                          bool bias) {
   int rows = 0;
   for (int i = 0; i < count; i++) rows += pieces[i].rows;
   Linear linear = {.weight = begin_group(t, rows, cols, true, true)};
-  for (int i = 0; i < count; i++) add_tensor(t, (Name){layer, pieces[i].module, "weight"}, pieces[i].rows, cols, role);
+  for (int i = 0; i < count; i++) add_tensor(t, at, pieces[i].module, "weight", pieces[i].rows, cols, role);
   if (!bias) return linear;
   linear.bias = begin_group(t, 1, rows, false, true);
-  for (int i = 0; i < count; i++)
-    add_vector(t, (Name){layer, pieces[i].module, "bias"}, pieces[i].rows, ROLE_BIAS)->inputs = cols;
+  for (int i = 0; i < count; i++) add_vector(t, at, pieces[i].module, "bias", pieces[i].rows, ROLE_BIAS)->inputs = cols;
   return linear;
 }
 
-static NormParameters add_norm(ParameterTable *t, const ModelConfig *c, int layer, const char *module) {
+static NormParameters add_norm(ParameterTable *t, const ModelConfig *c, Place at, const char *module) {
   NormParameters norm = {.weight = begin_group(t, 1, c->dim, false, false)};
-  add_vector(t, (Name){layer, module, "weight"}, c->dim, ROLE_NORM_WEIGHT);
+  add_vector(t, at, module, "weight", c->dim, ROLE_NORM_WEIGHT);
   if (c->norm != NORM_LAYER) return norm;
   norm.bias = begin_group(t, 1, c->dim, false, false);
-  add_vector(t, (Name){layer, module, "bias"}, c->dim, ROLE_NORM_BIAS);
+  add_vector(t, at, module, "bias", c->dim, ROLE_NORM_BIAS);
   return norm;
 }
 
 /* A table with a row for each of `rows` things, and pads. */
-static Matrix add_table(ParameterTable *t, const char *module, int rows, int padded, int cols, TensorRole role) {
+static Matrix add_table(ParameterTable *t, const char *prefix, const char *module, int rows, int padded, int cols,
+                        TensorRole role) {
   Matrix table = begin_group(t, padded, cols, role != ROLE_SINUSOIDS, true);
-  add_tensor(t, (Name){-1, module, "weight"}, rows, cols, role);
+  add_tensor(t, (Place){prefix, -1, 0}, module, "weight", rows, cols, role);
   t->arena += (size_t)(padded - rows) * (size_t)cols;
   return table;
 }
 
-static void add_layer(ParameterTable *t, const ModelConfig *c, int layer) {
+static Part add_self(ParameterTable *t, const ModelConfig *c, Place at) {
   const Piece qkv[] = {
       {"self_attn.q_proj", query_width(c)}, {"self_attn.k_proj", key_width(c)}, {"self_attn.v_proj", key_width(c)}};
-  const Piece output = {"self_attn.o_proj", c->dim}, down = {"mlp.down_proj", c->dim};
-  const Piece up[] = {{"mlp.gate_proj", c->ffn}, {"mlp.up_proj", c->ffn}};
-  Part *self = &t->parts[t->part_count++], *mlp = &t->parts[t->part_count++];
-  *self = (Part){.kind = PART_SELF, .layer = layer};
-  self->norm = add_norm(t, c, layer, "input_layernorm");
-  self->in = add_linear(t, layer, qkv, 3, c->dim, ROLE_WEIGHT, c->qkv_bias);
-  self->out = add_linear(t, layer, &output, 1, query_width(c), ROLE_RESIDUAL, c->bias);
-  *mlp = (Part){.kind = PART_MLP, .layer = layer};
-  mlp->norm = add_norm(t, c, layer, "post_attention_layernorm");
-  mlp->in = add_linear(t, layer, c->gated ? up : up + 1, c->gated ? 2 : 1, c->dim, ROLE_WEIGHT, c->bias);
-  mlp->out = add_linear(t, layer, &down, 1, c->ffn, ROLE_RESIDUAL, c->bias);
+  const Piece output = {"self_attn.o_proj", c->dim};
+  Part part = {.kind = PART_SELF, .layer = at.layer};
+  part.norm = add_norm(t, c, at, "input_layernorm");
+  part.in = add_linear(t, at, qkv, 3, c->dim, ROLE_WEIGHT, c->qkv_bias);
+  part.out = add_linear(t, at, &output, 1, query_width(c), ROLE_RESIDUAL, c->bias);
+  return part;
+}
+
+static Part add_cross(ParameterTable *t, const ModelConfig *c, Place at) {
+  const Piece query = {"cross_attn.q_proj", query_width(c)}, output = {"cross_attn.o_proj", c->dim};
+  const Piece memory[] = {{"cross_attn.k_proj", key_width(c)}, {"cross_attn.v_proj", key_width(c)}};
+  Part part = {.kind = PART_CROSS, .layer = at.layer};
+  part.norm = add_norm(t, c, at, "cross_attention_layernorm");
+  part.in = add_linear(t, at, &query, 1, c->dim, ROLE_WEIGHT, c->qkv_bias);
+  part.memory = add_linear(t, at, memory, 2, c->dim, ROLE_WEIGHT, c->qkv_bias);
+  part.out = add_linear(t, at, &output, 1, query_width(c), ROLE_RESIDUAL, c->bias);
+  return part;
+}
+
+static Part add_mlp(ParameterTable *t, const ModelConfig *c, Place at) {
+  const Piece up[] = {{"mlp.gate_proj", c->ffn}, {"mlp.up_proj", c->ffn}}, down = {"mlp.down_proj", c->dim};
+  Part part = {.kind = PART_MLP, .layer = at.layer};
+  part.norm = add_norm(t, c, at, "post_attention_layernorm");
+  part.in = add_linear(t, at, c->gated ? up : up + 1, c->gated ? 2 : 1, c->dim, ROLE_WEIGHT, c->bias);
+  part.out = add_linear(t, at, &down, 1, c->ffn, ROLE_RESIDUAL, c->bias);
+  return part;
+}
+
+/* `prefix`: what the names of its tensors begin with; `cross`: its layers have cross-attention. */
+static void add_stack(ParameterTable *t, Stack *s, const ModelConfig *c, const char *prefix, int layers, bool cross) {
+  if (c->positions == POSITIONS_LEARNED || c->positions == POSITIONS_SINUSOIDAL)
+    s->places = add_table(t, prefix, "embed_positions", c->ctx, c->ctx, c->dim,
+                          c->positions == POSITIONS_LEARNED ? ROLE_PLACES : ROLE_SINUSOIDS);
+  for (int layer = 0; layer < layers; layer++) {
+    const Place at = {prefix, layer, layers * (cross ? 3 : 2)};
+    s->parts[s->count++] = add_self(t, c, at);
+    if (cross) s->parts[s->count++] = add_cross(t, c, at);
+    s->parts[s->count++] = add_mlp(t, c, at);
+  }
+  if (c->norm_place == NORM_BEFORE) s->norm = add_norm(t, c, (Place){prefix, -1, 0}, "norm");
+}
+
+/* An encoder's stack stands before the decoder's. Tied, all have one table; else source, target and head one each. */
+static void add_stacks(ParameterTable *t, const ModelConfig *c) {
+  const bool encoder = has_encoder(c), own = encoder && !c->tie;
+  const char *const decoder_prefix = encoder ? "model.decoder." : "model.", *const encoder_prefix = "model.encoder.";
+  Stack *source = &t->encoder, *target = &t->decoder;
+  target->vocab = c->vocab;
+  if (!own)
+    target->embedding =
+        add_table(t, "model.", "embed_tokens", c->vocab, padded_vocab(c->vocab), c->dim, ROLE_EMBEDDING);
+  if (encoder) {
+    source->vocab = c->source_vocab;
+    source->first_layer = c->layers;
+    source->embedding = own ? add_table(t, encoder_prefix, "embed_tokens", c->source_vocab,
+                                        padded_vocab(c->source_vocab), c->dim, ROLE_EMBEDDING)
+                            : target->embedding;
+    add_stack(t, source, c, encoder_prefix, c->encoder_layers, false);
+  }
+  if (own)
+    target->embedding =
+        add_table(t, decoder_prefix, "embed_tokens", c->vocab, padded_vocab(c->vocab), c->dim, ROLE_EMBEDDING);
+  add_stack(t, target, c, decoder_prefix, c->layers, encoder);
 }
 
 static void add_head(ParameterTable *t, const ModelConfig *c) {
-  t->head.weight = c->tie ? t->embedding : add_table(t, "lm_head", c->vocab, padded_vocab(c), c->dim, ROLE_WEIGHT);
+  const int padded = padded_vocab(c->vocab);
+  t->head.weight = c->tie ? t->decoder.embedding : add_table(t, "", "lm_head", c->vocab, padded, c->dim, ROLE_WEIGHT);
   if (!c->head_bias) return;
-  t->head.bias = begin_group(t, 1, padded_vocab(c), false, true);
-  add_vector(t, (Name){-1, "lm_head", "bias"}, c->vocab, ROLE_BIAS)->inputs = c->dim;
-  t->arena += (size_t)(padded_vocab(c) - c->vocab);
+  t->head.bias = begin_group(t, 1, padded, false, true);
+  add_vector(t, (Place){"", -1, 0}, "lm_head", "bias", c->vocab, ROLE_BIAS)->inputs = c->dim;
+  t->arena += (size_t)(padded - c->vocab);
 }
 
 bool parameter_table_make(ParameterTable *out, const ModelConfig *c, Error *error) {
-  enum { TENSORS = 18, GROUPS = 12, OTHERS = 6 }; /* of a layer, at most; of none */
+  enum { TENSORS = 28, GROUPS = 20, OTHERS = 10 }; /* of a layer, at most; of none */
+  const size_t layers = (size_t)c->layers + (size_t)c->encoder_layers, encoder_parts = 2 * (size_t)c->encoder_layers;
   memset(out, 0, sizeof *out);
-  out->tensors = calloc((size_t)c->layers * TENSORS + OTHERS, sizeof *out->tensors);
-  out->groups = calloc((size_t)c->layers * GROUPS + OTHERS, sizeof *out->groups);
-  out->parts = calloc((size_t)c->layers * 2, sizeof *out->parts);
+  out->tensors = calloc(layers * TENSORS + OTHERS, sizeof *out->tensors);
+  out->groups = calloc(layers * GROUPS + OTHERS, sizeof *out->groups);
+  out->parts = calloc(encoder_parts + 3 * (size_t)c->layers, sizeof *out->parts);
   if (!out->tensors || !out->groups || !out->parts) {
     parameter_table_free(out);
     return error_memory(error, "the table of parameters");
   }
-  out->embedding = add_table(out, "model.embed_tokens", c->vocab, padded_vocab(c), c->dim, ROLE_EMBEDDING);
-  if (c->positions == POSITIONS_LEARNED || c->positions == POSITIONS_SINUSOIDAL)
-    out->places = add_table(out, "model.embed_positions", c->ctx, c->ctx, c->dim,
-                            c->positions == POSITIONS_LEARNED ? ROLE_PLACES : ROLE_SINUSOIDS);
-  for (int layer = 0; layer < c->layers; layer++) add_layer(out, c, layer);
-  out->branches = out->part_count;
-  if (c->norm_place == NORM_BEFORE) out->final_norm = add_norm(out, c, -1, "model.norm");
+  out->encoder.parts = out->parts;
+  out->decoder.parts = out->parts + encoder_parts;
+  add_stacks(out, c);
   add_head(out, c);
   out->arena = (size_t)round_up64((int64_t)out->arena, TENSOR_ALIGNMENT);
   return true;
@@ -226,11 +288,10 @@ static void init_sinusoids(const ParameterTensor *tensor, float *w) {
     }
 }
 
-static void init_linear(const ParameterTable *table, const ParameterTensor *tensor, uint32_t site, Initialization how,
-                        float *w, uint64_t seed) {
+static void init_linear(const ParameterTensor *tensor, uint32_t site, Initialization how, float *w, uint64_t seed) {
   if (how.kind == INIT_TORCH) init_uniform(tensor, site, 1 / sqrtf((float)tensor->inputs), w, seed);
   else if (tensor->role == ROLE_WEIGHT) init_normal(tensor, site, how.std, w, seed);
-  else if (tensor->role == ROLE_RESIDUAL) init_normal(tensor, site, how.std / sqrtf((float)table->branches), w, seed);
+  else if (tensor->role == ROLE_RESIDUAL) init_normal(tensor, site, how.std / sqrtf((float)tensor->branches), w, seed);
 }
 
 void parameter_table_init(const ParameterTable *table, Initialization how, float *arena, uint64_t seed) {
@@ -248,7 +309,7 @@ void parameter_table_init(const ParameterTable *table, Initialization how, float
     case ROLE_NORM_BIAS: init_constant(tensor, 0, w); break;
     case ROLE_WEIGHT:
     case ROLE_RESIDUAL:
-    case ROLE_BIAS: init_linear(table, tensor, site, how, w, seed); break;
+    case ROLE_BIAS: init_linear(tensor, site, how, w, seed); break;
     }
   }
 }

@@ -103,13 +103,13 @@ void expect_tensors(Fixture *f, const Model *m, const float *arena, const Golden
     if (rest[i] != 0) fail_msg("element %zu of the arena belongs to no tensor and is %g", i, (double)rest[i]);
 }
 
-static double loss_at(Fixture *f, Model *m, const Setup *s, const float *weights) {
+static double loss_at(Fixture *f, Model *m, const TokenBatch *batch, const float *weights) {
   float *ignored;
   model_upload(m, ARENA_MASTER, weights);
-  return gradients(f, m, &(TokenBatch){s->tokens, s->targets, NULL}, &ignored);
+  return gradients(f, m, batch, &ignored);
 }
 
-void expect_slopes(Fixture *f, Model *m, const Setup *s, const float *grad) {
+void expect_slopes(Fixture *f, Model *m, const TokenBatch *batch, const float *grad) {
   const double h = 0.005;
   const ParameterTable *table = model_table(m);
   float *weights = arena_read(f, m, ARENA_MASTER), *moved = arena_new(f, m);
@@ -122,7 +122,7 @@ void expect_slopes(Fixture *f, Model *m, const Setup *s, const float *grad) {
       memcpy(moved, weights, table->arena * sizeof *moved);
       for (size_t j = t->offset; j < t->offset + tensor_count(t); j++)
         moved[j] += (float)((side ? h : -h) * (double)grad[j] / norm);
-      sides[side] = loss_at(f, m, s, moved);
+      sides[side] = loss_at(f, m, batch, moved);
     }
     double slope = (sides[1] - sides[0]) / (2 * h);
     if (!(fabs(slope - norm) < 2e-3 * norm + 1e-4))

@@ -40,6 +40,6 @@ void expect_tensors(Fixture *f, const Model *m, const float *arena, const Golden
 
 /* Along each tensor's gradient the loss has to rise by the gradient's length: with dropout, a forward and a backward
  * that drop different elements do not agree. In fp32 alone; a step of 0.005 leaves 6e-5 of noise and its own square. */
-void expect_slopes(Fixture *f, Model *m, const Setup *s, const float *grad);
+void expect_slopes(Fixture *f, Model *m, const TokenBatch *batch, const float *grad);
 
 #endif

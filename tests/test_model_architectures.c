@@ -7,14 +7,25 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const architectures[] = {"arcee",   "starcoder2", "stablelm", "gpt2",  "opt_before", "opt_after",
-                                            "smollm3", "decoder",    "branch",   "gated", "rms_after"};
+static const char *const architectures[] = {"arcee",     "starcoder2", "stablelm",   "gpt2",         "opt_before",
+                                            "opt_after", "smollm3",    "decoder",    "branch",       "gated",
+                                            "rms_after", "marian",     "blenderbot", "cross_branch", "cross_rope"};
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures, STEPS = 10, MICRO_BATCHES = 2, BATCH = 3 };
 
 typedef struct Architecture {
   Setup setup;
   int32_t *positions; /* [BATCH][ctx] of packed documents, the same in every batch; or NULL */
+  int32_t *source;    /* of an encoder, as setup.tokens */
+  SourceBatch ranges; /* tokens: NULL */
 } Architecture;
+
+/* [BATCH][ctx] of a golden for every micro-batch. */
+static int32_t *repeated(Fixture *f, const Golden *g, const char *name, int ctx) {
+  const int32_t *once = golden_ints(f, g, -1, name);
+  int32_t *all = host_memory(f, (size_t)(MICRO_BATCHES * BATCH * ctx) * sizeof *all);
+  for (int i = 0; i < MICRO_BATCHES * BATCH * ctx; i++) all[i] = once[i % (BATCH * ctx)];
+  return all;
+}
 
 static Architecture architecture_read(Fixture *f, const char *name) {
   char file[64];
@@ -44,12 +55,26 @@ static Architecture architecture_read(Fixture *f, const char *name) {
                                  .norm_eps = (float)golden_value(f, g, -1, "eps")};
   a.setup.tokens = golden_ints(f, g, -1, "tokens");
   a.setup.targets = golden_ints(f, g, -1, "targets");
-  if (!golden_has(g, -1, "positions")) return a;
-  int batch_tokens = BATCH * v[1];
-  const int32_t *positions = golden_ints(f, g, -1, "positions");
-  a.positions = host_memory(f, (size_t)(MICRO_BATCHES * batch_tokens) * sizeof *a.positions);
-  for (int i = 0; i < MICRO_BATCHES * batch_tokens; i++) a.positions[i] = positions[i % batch_tokens];
+  if (golden_has(g, -1, "positions")) a.positions = repeated(f, g, "positions", v[1]);
+  if (!golden_has(g, -1, "encoder")) return a;
+  const int32_t *encoder = golden_ints(f, g, -1, "encoder");
+  a.setup.config.encoder_layers = encoder[0];
+  a.setup.config.source_vocab = encoder[1];
+  a.source = golden_ints(f, g, -1, "source");
+  a.ranges = (SourceBatch){.positions = repeated(f, g, "source_positions", v[1]),
+                           .begin = repeated(f, g, "source_begin", v[1]),
+                           .end = repeated(f, g, "source_end", v[1]),
+                           .cross_begin = repeated(f, g, "cross_begin", v[1]),
+                           .cross_end = repeated(f, g, "cross_end", v[1])};
   return a;
+}
+
+/* What step `step` reads; the result holds until the next call with the same `source`. */
+static TokenBatch step_batch(const Architecture *a, int step, SourceBatch *source) {
+  int at = step * MICRO_BATCHES * BATCH * a->setup.config.ctx;
+  *source = a->ranges;
+  source->tokens = a->source ? a->source + at : NULL;
+  return (TokenBatch){a->setup.tokens + at, a->setup.targets + at, a->positions, a->source ? source : NULL};
 }
 
 /* In bf16 the rounding of a whole model adds up. */
@@ -79,7 +104,8 @@ static void gradients_case(Fixture *f, const char *name) {
   Model *m = model_start(f, &a.setup);
   const ModelConfig *c = &a.setup.config;
   size_t count = (size_t)(BATCH * c->ctx * c->vocab);
-  TokenBatch batch = {a.setup.tokens, a.setup.targets, a.positions};
+  SourceBatch source;
+  TokenBatch batch = step_batch(&a, 0, &source);
   float *arena, *logits = host_memory(f, count * sizeof *logits);
   double loss = gradients(f, m, &batch, &arena), sum = 0;
   int64_t targets = 0;
@@ -100,11 +126,12 @@ static void ten_steps_case(Fixture *f, const char *name) {
   Architecture a = architecture_read(f, name);
   Model *m = model_start(f, &a.setup);
   const double *losses = golden_values(f, a.setup.golden, -1, "losses", NULL);
-  int tokens = MICRO_BATCHES * BATCH * a.setup.config.ctx;
   for (int t = 0; t < STEPS; t++) {
     StepState report;
     Error error = {0};
-    model_train_step(m, &(TokenBatch){a.setup.tokens + t * tokens, a.setup.targets + t * tokens, a.positions});
+    SourceBatch source;
+    const TokenBatch batch = step_batch(&a, t, &source);
+    model_train_step(m, &batch);
     assert_int_equal(model_reports(m, &report, 1, true, &error), 1);
     double loss = (double)report.loss;
     expect_close(f, name, &loss, &losses[t], 1, tolerance(f, 1e-5));
@@ -117,35 +144,121 @@ static void test_ten_steps(void **state) {
   for (int i = 0; i < ARCHITECTURES; i++) ten_steps_case(*state, architectures[i]);
 }
 
-/* Token by token from the caches, the likeliest each time: the logits of the whole pass at each position. */
+enum { ROWS = 3, PROMPT = 3 };
+static const int source_counts[ROWS] = {1, 7, 12}; /* of the rows of a decoder above an encoder */
+
+/* Sources of `rows` rows from row `first` on into a decoder. */
+static bool give_sources(const Architecture *a, Decoder *d, int first, int rows, Error *error) {
+  bool ok = true;
+  for (int r = 0; a->source && ok && r < rows; r++)
+    ok = decoder_source(d, r, a->source + (first + r) * a->setup.config.ctx, source_counts[first + r], error);
+  return ok;
+}
+
+/* The whole pass over the rows' tokens [ROWS][ctx], each with its source; what stands after that is hidden. */
+static void evaluate_rows(Fixture *f, const Architecture *a, Model *m, const int32_t *tokens, float *logits) {
+  const int ctx = a->setup.config.ctx, all = ROWS * ctx;
+  int32_t *ranges[6];
+  double sum = 0;
+  int64_t count = 0;
+  Error error = {0};
+  for (int i = 0; i < 6; i++) ranges[i] = host_memory(f, (size_t)all * sizeof(int32_t));
+  for (int i = 0; i < all; i++) {
+    const int at = i % ctx, length = source_counts[i / ctx];
+    ranges[0][i] = ranges[1][i] = at;    /* positions of both sides */
+    ranges[2][i] = at < length ? 0 : at; /* padding sees itself */
+    ranges[3][i] = at < length ? length : at + 1;
+    ranges[5][i] = length;
+  }
+  const SourceBatch source = {a->source, ranges[1], ranges[2], ranges[3], ranges[4], ranges[5]};
+  const TokenBatch batch = {tokens, a->setup.targets, ranges[0], a->source ? &source : NULL};
+  need(model_evaluate(m, &batch, ROWS, ctx, &sum, &count, logits, &error), &error);
+}
+
+/* Token by token from the caches, the likeliest each time: the logits of the whole pass at each position, and each row
+ * bit for bit as if it were alone. */
 static void decode_case(Fixture *f, const char *name) {
-  enum { PROMPT = 3 };
   Architecture a = architecture_read(f, name);
   Model *m = model_start(f, &a.setup);
   const ModelConfig *c = &a.setup.config;
-  size_t vocab = (size_t)c->vocab;
-  float *want = host_memory(f, (size_t)c->ctx * vocab * sizeof *want), *got = host_memory(f, vocab * sizeof *got);
-  double sum = 0, *decoded = host_values(f, (size_t)c->ctx * vocab);
-  int64_t count = 0;
-  int32_t *tokens = host_memory(f, (size_t)c->ctx * sizeof *tokens);
-  Decoder *d = NULL;
-  Error error = {0};
+  const size_t vocab = (size_t)c->vocab, row = (size_t)c->ctx * vocab;
+  float *want = host_memory(f, ROWS * row * sizeof *want), *got = host_memory(f, ROWS * row * sizeof *got);
+  float *step = host_memory(f, ROWS * vocab * sizeof *step), *alone = host_memory(f, vocab * sizeof *alone);
+  int32_t *tokens = host_memory(f, (size_t)(ROWS * c->ctx) * sizeof *tokens), next[ROWS];
   const Sampling greedy = {.repeat_penalty = 1, .top_p = 1};
-  memcpy(tokens, a.setup.tokens, (size_t)c->ctx * sizeof *tokens);
-  need(decoder_open(&d, m, 1, &error) && decoder_prompt(d, tokens, PROMPT, 0, &error), &error);
+  Decoder *d = NULL, *single = NULL;
+  Error error = {0};
+  for (int r = 0; r < ROWS; r++) memcpy(tokens + r * c->ctx, a.setup.tokens, PROMPT * sizeof *tokens);
+  need(decoder_open(&d, m, ROWS, &error) && decoder_open(&single, m, 1, &error), &error);
+  need(give_sources(&a, d, 0, ROWS, &error) && decoder_prompt(d, tokens, PROMPT, 0, &error), &error);
+  need(give_sources(&a, single, 1, 1, &error) && decoder_prompt(single, tokens, PROMPT, 0, &error), &error);
   for (int t = PROMPT; t < c->ctx; t++) {
-    need(decoder_next(d, &greedy, &tokens[t], &error) && decoder_logits(d, got, &error), &error);
-    memcpy(decoded + (size_t)t * vocab, widen(f, got, vocab), vocab * sizeof *decoded);
+    need(decoder_next(single, &greedy, next, &error) && decoder_logits(single, alone, &error), &error);
+    need(decoder_next(d, &greedy, next, &error) && decoder_logits(d, step, &error), &error);
+    assert_memory_equal(alone, step + vocab, vocab * sizeof *alone);
+    for (int r = 0; r < ROWS; r++) {
+      tokens[r * c->ctx + t] = next[r];
+      memcpy(got + (size_t)r * row + (size_t)t * vocab, step + (size_t)r * vocab, vocab * sizeof *got);
+    }
   }
-  need(model_evaluate(m, &(TokenBatch){tokens, a.setup.targets, NULL}, 1, c->ctx, &sum, &count, want, &error), &error);
-  for (size_t at = PROMPT * vocab; at < (size_t)c->ctx * vocab; at += vocab)
-    expect_close(f, name, decoded + at, widen(f, want + at, vocab), vocab, tolerance(f, 1e-5));
+  evaluate_rows(f, &a, m, tokens, want);
+  for (int r = 0; r < ROWS; r++)
+    for (size_t at = (size_t)r * row + PROMPT * vocab; at < (size_t)(r + 1) * row; at += vocab)
+      expect_close(f, name, widen(f, got + at, vocab), widen(f, want + at, vocab), vocab, tolerance(f, 1e-5));
+  decoder_close(single);
   decoder_close(d);
   model_close(m);
 }
 
 static void test_decoding(void **state) {
   for (int i = 0; i < ARCHITECTURES; i++) decode_case(*state, architectures[i]);
+}
+
+/* Which of the first sequence's positions change any bit of their logits when `tokens[at]` does. */
+static void changed_positions(Fixture *f, Model *m, const TokenBatch *batch, int32_t *token, bool changed[]) {
+  const ModelConfig *c = model_config(m);
+  const size_t row = (size_t)c->vocab, all = (size_t)(BATCH * c->ctx) * row;
+  float *before = host_memory(f, all * sizeof *before), *after = host_memory(f, all * sizeof *after);
+  double sum = 0;
+  int64_t count = 0;
+  Error error = {0};
+  need(model_evaluate(m, batch, BATCH, c->ctx, &sum, &count, before, &error), &error);
+  const int32_t kept = *token;
+  *token = (kept + 1) % c->vocab;
+  need(model_evaluate(m, batch, BATCH, c->ctx, &sum, &count, after, &error), &error);
+  *token = kept;
+  for (int t = 0; t < c->ctx; t++)
+    changed[t] = memcmp(before + (size_t)t * row, after + (size_t)t * row, row * sizeof *before) != 0;
+  assert_memory_equal(before + (size_t)c->ctx * row, after + (size_t)c->ctx * row,
+                      (all - (size_t)c->ctx * row) * sizeof *before);
+}
+
+/* Packed pairs: the first sequence has texts at 0, 5 and 6, which answer sources at 0, 3 and 10. A token of a target
+ * changes what follows in its text, one of a source what answers it, and no bit of anything else; padding of a source
+ * changes nothing (the third sequence's, from 7 on). */
+static void visibility_case(Fixture *f, const char *name) {
+  Architecture a = architecture_read(f, name);
+  Model *m = model_start(f, &a.setup);
+  SourceBatch source;
+  const TokenBatch batch = step_batch(&a, 0, &source);
+  const int ctx = a.setup.config.ctx;
+  bool changed[32];
+  changed_positions(f, m, &batch, &a.setup.tokens[2], changed);
+  for (int t = 0; t < ctx; t++) assert_int_equal(changed[t], t >= 2 && t < 5);
+  changed_positions(f, m, &batch, &a.source[4], changed);
+  for (int t = 0; t < ctx; t++) assert_int_equal(changed[t], t == 5);
+  changed_positions(f, m, &batch, &a.source[11], changed);
+  for (int t = 0; t < ctx; t++) assert_int_equal(changed[t], t >= 6);
+  changed_positions(f, m, &batch, &a.source[2 * ctx + 8], changed);
+  for (int t = 0; t < ctx; t++) assert_false(changed[t]);
+  model_close(m);
+}
+
+static void test_visibility(void **state) {
+  visibility_case(*state, "marian");
+  visibility_case(*state, "blenderbot");
+  visibility_case(*state, "cross_branch");
+  visibility_case(*state, "cross_rope");
 }
 
 /* Every place of a norm with dropout. ReLU's corners are no slopes. */
@@ -156,8 +269,10 @@ static void dropout_case(Fixture *f, const char *name) {
   a.setup.train.micro_batches = 1;
   a.setup.train.dropout = (DropoutRates){0.3f, 0.3f, 0.3f, 0.3f};
   Model *m = model_start(f, &a.setup);
-  gradients(f, m, &(TokenBatch){a.setup.tokens, a.setup.targets, NULL}, &grad);
-  expect_slopes(f, m, &a.setup, grad);
+  SourceBatch source;
+  const TokenBatch batch = step_batch(&a, 0, &source);
+  gradients(f, m, &batch, &grad);
+  expect_slopes(f, m, &batch, grad);
   model_close(m);
 }
 
@@ -167,6 +282,9 @@ static void test_dropout(void **state) {
   dropout_case(f, "opt_before");
   dropout_case(f, "opt_after");
   dropout_case(f, "branch");
+  dropout_case(f, "marian");
+  dropout_case(f, "blenderbot");
+  dropout_case(f, "cross_branch");
 }
 
 /* The table of sinusoids: its formula, and that the product of two rows depends on their distance alone. */
@@ -179,7 +297,7 @@ static void test_sinusoids(void **state) {
   need(parameter_table_make(&table, c, &error), &error);
   float *arena = host_memory(f, table.arena * sizeof *arena);
   parameter_table_init(&table, (Initialization){INIT_GPT2, INIT_DEFAULT_STD}, arena, 1);
-  const float *places = arena + table.places.offset;
+  const float *places = arena + table.decoder.places.offset;
   size_t count = (size_t)(c->ctx * c->dim);
   double *want = host_values(f, count);
   for (int t = 0; t < c->ctx; t++)
@@ -223,6 +341,7 @@ static void test_parameters(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients), cmocka_unit_test(test_ten_steps),
                                      cmocka_unit_test(test_decoding),  cmocka_unit_test(test_dropout),
-                                     cmocka_unit_test(test_sinusoids), cmocka_unit_test(test_parameters)};
+                                     cmocka_unit_test(test_sinusoids), cmocka_unit_test(test_visibility),
+                                     cmocka_unit_test(test_parameters)};
   return run_on_backends("architectures", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }

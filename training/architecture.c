@@ -83,7 +83,7 @@ void architecture_apply(const TrainSettings *s, ModelConfig *m) {
   m->qkv_bias = s->qkv_bias;
   m->head_bias = s->head_bias;
   m->positions = (PositionKind)s->positions;
-  m->rope_base = s->rope_base;
+  m->rope_base = isnan(s->rope_base) ? CHOICES_ROPE_BASE : s->rope_base;
 }
 
 static const char *mlp_words(const ModelConfig *m) {

@@ -283,6 +283,6 @@ bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {
     if (!windows_draw(&r->windows, r->settings.seed, (uint32_t)step, (uint32_t)i, &window, error)) return false;
     windows_prefetch(&r->windows, r->settings.seed, (uint32_t)step + 1, (uint32_t)i);
   }
-  *out = (TokenBatch){r->tokens, r->targets, r->settings.pack == PACK_DOCS ? r->positions : NULL};
+  *out = (TokenBatch){r->tokens, r->targets, r->settings.pack == PACK_DOCS ? r->positions : NULL, NULL};
   return true;
 }

@@ -8,14 +8,17 @@ from family import DTYPE, Family, f32, leaf
 from formulas import (IGNORE, attention, inverse_count, loss_of, make_optimizer, rms_norm, rope, visible_keys)
 from model import MAX_NORM, learning_rate
 
-SHAPE = dict(vocab=31, ctx=12, layers=2, heads=2, dim=16, head_dim=8, ffn=40, base=10000.0)
+SHAPE = dict(vocab=31, ctx=12, heads=2, dim=16, head_dim=8, ffn=40, base=10000.0)
 BATCH, STEPS, MICRO_BATCHES = 3, 10, 2
 SMOOTHING = f32(0.1)
 PACKED = [[5, 1, 6], [12], [1, 2, 3, 6]]  # lengths of the documents of each sequence
+# Of models with an encoder: what these answer, but for the last, which is padding; what is left of the sources is too.
+SOURCES = [[3, 7, 2], [9], [2, 1, 4]]
 
 LLAMA = dict(norm="rms", place="before", act="silu", gated=True, positions="rope", bias=False, qkv_bias=False,
-             head_bias=False, tie=False, kv_heads=2, eps=1e-5, packed=False)
+             head_bias=False, tie=False, kv_heads=2, eps=1e-5, packed=False, layers=2, encoder=0, source_vocab=0)
 LAYER = dict(LLAMA, norm="layer", gated=False, bias=True, qkv_bias=True)
+PAIRS = dict(LAYER, packed=True, encoder=2, source_vocab=31)
 MODELS = {
     "arcee": dict(LLAMA, act="relu", gated=False, bias=True, qkv_bias=True),
     "starcoder2": dict(LAYER, act="gelu_tanh", tie=True, kv_heads=1, packed=True),
@@ -28,6 +31,11 @@ MODELS = {
     "gated": dict(LAYER, gated=True, act="gelu", positions="none", head_bias=True),
     "rms_after": dict(LLAMA, place="after", act="gelu_tanh", gated=False, bias=True),
     "branch": dict(LAYER, place="branch", act="gelu", positions="sinusoidal", head_bias=True, eps=1e-8),
+    "marian": dict(PAIRS, place="after", act="relu", positions="sinusoidal", head_bias=True, layers=3,
+                   source_vocab=23),
+    "blenderbot": dict(PAIRS, act="gelu", positions="learned", tie=True, layers=1),
+    "cross_branch": dict(PAIRS, place="branch", act="relu", positions="sinusoidal", head_bias=True, eps=1e-8),
+    "cross_rope": dict(LLAMA, kv_heads=1, packed=True, encoder=1, source_vocab=31),
 }
 KINDS = dict(norm=["rms", "layer"], place=["before", "after", "branch"], act=["silu", "gelu", "gelu_tanh", "relu"],
              positions=["rope", "learned", "sinusoidal", "none"])
@@ -49,21 +57,38 @@ def shapes(c):
         if c["norm"] == "layer":
             yield name + ".bias", (s["dim"],)
 
-    yield "model.embed_tokens.weight", (s["vocab"], s["dim"])
-    if c["positions"] in ("learned", "sinusoidal"):
-        yield "model.embed_positions.weight", (s["ctx"], s["dim"])
-    for i in range(s["layers"]):
-        p = f"model.layers.{i}."
-        yield from norm(p + "input_layernorm")
+    def attention_weights(prefix, module):
         for name, outputs in (("q", query), ("k", key), ("v", key)):
-            yield from linear(f"{p}self_attn.{name}_proj", outputs, s["dim"], c["qkv_bias"])
-        yield from linear(p + "self_attn.o_proj", s["dim"], query, c["bias"])
-        yield from norm(p + "post_attention_layernorm")
-        for name in ("gate", "up") if c["gated"] else ("up",):
-            yield from linear(f"{p}mlp.{name}_proj", s["ffn"], s["dim"], c["bias"])
-        yield from linear(p + "mlp.down_proj", s["dim"], s["ffn"], c["bias"])
-    if c["place"] == "before":
-        yield from norm("model.norm")
+            yield from linear(f"{prefix}{module}.{name}_proj", outputs, s["dim"], c["qkv_bias"])
+        yield from linear(f"{prefix}{module}.o_proj", s["dim"], query, c["bias"])
+
+    def stack(prefix, layers, cross):
+        if c["positions"] in ("learned", "sinusoidal"):
+            yield prefix + "embed_positions.weight", (s["ctx"], s["dim"])
+        for i in range(layers):
+            p = f"{prefix}layers.{i}."
+            yield from norm(p + "input_layernorm")
+            yield from attention_weights(p, "self_attn")
+            if cross:
+                yield from norm(p + "cross_attention_layernorm")
+                yield from attention_weights(p, "cross_attn")
+            yield from norm(p + "post_attention_layernorm")
+            for name in ("gate", "up") if c["gated"] else ("up",):
+                yield from linear(f"{p}mlp.{name}_proj", s["ffn"], s["dim"], c["bias"])
+            yield from linear(p + "mlp.down_proj", s["dim"], s["ffn"], c["bias"])
+        if c["place"] == "before":
+            yield from norm(prefix + "norm")
+
+    own = c["encoder"] and not c["tie"]
+    if not own:
+        yield "model.embed_tokens.weight", (s["vocab"], s["dim"])
+    else:
+        yield "model.encoder.embed_tokens.weight", (c["source_vocab"], s["dim"])
+    if c["encoder"]:
+        yield from stack("model.encoder.", c["encoder"], False)
+    if own:
+        yield "model.decoder.embed_tokens.weight", (s["vocab"], s["dim"])
+    yield from stack("model.decoder." if c["encoder"] else "model.", c["layers"], c["encoder"] > 0)
     if not c["tie"]:
         yield "lm_head.weight", (s["vocab"], s["dim"])
     if c["head_bias"]:
@@ -93,24 +118,47 @@ def joined(c, w, norm, x, branch):
     return x + normalize(c, w, norm, branch(x))
 
 
-def forward(c, w, tokens, positions):
+class Pairs:
+    """What encoder and decoder see, [BATCH][ctx] each: padding of a source sees itself, of a target no source."""
+
+    def __init__(self, c):
+        length = SHAPE["ctx"]
+        self.positions = positions_of(PACKED) if c["packed"] else None
+        if not c["encoder"]:
+            return
+        texts = [row + [1] * (length - sum(row)) for row in SOURCES]
+        self.source_positions = positions_of(texts)
+        starts = [[sum(row[:i]) for i in range(len(row))] for row in texts]
+        self.source_begin = torch.tensor([[b for b, n in zip(s, row) for _ in range(n)]
+                                          for s, row in zip(starts, texts)])
+        self.source_end = torch.tensor([[b + n for b, n in zip(s, row) for _ in range(n)]
+                                        for s, row in zip(starts, texts)])
+        ranges = [[(b, b + n) for b, n in zip(s, row)] + [(0, 0)] * len(targets)
+                  for s, row, targets in zip(starts, SOURCES, PACKED)]
+        self.cross_begin, self.cross_end = (
+            torch.tensor([[r[side] for r, n in zip(row, targets) for _ in range(n)]
+                          for row, targets in zip(ranges, PACKED)]) for side in (0, 1))
+
+
+def positions_of(texts):
+    return torch.tensor([[i for n in row for i in range(n)] for row in texts])
+
+
+def forward(c, w, tokens, pairs, source):
     """logits [B][T][V]; positions that restart are documents that do not see each other."""
     s = SHAPE
     batch, length = tokens.shape
     places = torch.arange(length).expand(batch, length)
-    positions = places if positions is None else positions
+    positions = places if pairs.positions is None else pairs.positions
     seen = visible_keys(batch, length, length, True, None, places - positions, torch.full_like(places, length))
-    x = F.embedding(tokens, w["model.embed_tokens.weight"])
-    if "model.embed_positions.weight" in w:
-        x = x + w["model.embed_positions.weight"][positions]
 
-    def self_attention(n, prefix):
-        q, k, v = (linear(w, f"{prefix}self_attn.{name}_proj", n).view(batch, length, -1, s["head_dim"])
-                   for name in "qkv")
-        if c["positions"] == "rope":
-            q, k = rope(q, positions, s["base"]), rope(k, positions, s["base"])
-        out, _ = attention(q, k, v, s["head_dim"] ** -0.5, seen)
-        return linear(w, prefix + "self_attn.o_proj", out.reshape(batch, length, -1))
+    def attend(prefix, n, memory, visible, rotation):
+        q = linear(w, prefix + ".q_proj", n).view(batch, length, -1, s["head_dim"])
+        k, v = (linear(w, f"{prefix}.{name}_proj", memory).view(batch, length, -1, s["head_dim"]) for name in "kv")
+        if rotation is not None:
+            q, k = rope(q, rotation, s["base"]), rope(k, rotation, s["base"])
+        out, _ = attention(q, k, v, s["head_dim"] ** -0.5, visible)
+        return linear(w, prefix + ".o_proj", out.reshape(batch, length, -1))
 
     def mlp(n, prefix):
         act = ACTIVATIONS[c["act"]]
@@ -118,13 +166,28 @@ def forward(c, w, tokens, positions):
         h = act(linear(w, prefix + "mlp.gate_proj", n)) * up if c["gated"] else act(up)
         return linear(w, prefix + "mlp.down_proj", h)
 
-    for i in range(s["layers"]):
-        p = f"model.layers.{i}."
-        x = joined(c, w, p + "input_layernorm", x, lambda n: self_attention(n, p))
-        x = joined(c, w, p + "post_attention_layernorm", x, lambda n: mlp(n, p))
-    if c["place"] == "before":
-        x = normalize(c, w, "model.norm", x)
-    return F.linear(x, w.get("lm_head.weight", w["model.embed_tokens.weight"]), w.get("lm_head.bias"))
+    def stack(prefix, layers, ids, at, visible, memory=None):
+        x = F.embedding(ids, w.get(prefix + "embed_tokens.weight", w.get("model.embed_tokens.weight")))
+        if prefix + "embed_positions.weight" in w:
+            x = x + w[prefix + "embed_positions.weight"][at]
+        rotation = at if c["positions"] == "rope" else None
+        for i in range(layers):
+            p = f"{prefix}layers.{i}."
+            x = joined(c, w, p + "input_layernorm", x, lambda n: attend(p + "self_attn", n, n, visible, rotation))
+            if memory is not None:
+                x = joined(c, w, p + "cross_attention_layernorm", x,
+                           lambda n: attend(p + "cross_attn", n, memory, cross, None))
+            x = joined(c, w, p + "post_attention_layernorm", x, lambda n: mlp(n, p))
+        return normalize(c, w, prefix + "norm", x) if c["place"] == "before" else x
+
+    if c["encoder"]:
+        whole = visible_keys(batch, length, length, False, None, pairs.source_begin, pairs.source_end)
+        cross = visible_keys(batch, length, length, False, None, pairs.cross_begin, pairs.cross_end)
+        memory = stack("model.encoder.", c["encoder"], source, pairs.source_positions, whole)
+        x = stack("model.decoder.", c["layers"], tokens, positions, seen, memory)
+    else:
+        x = stack("model.", c["layers"], tokens, positions, seen)
+    return F.linear(x, w.get("lm_head.weight", w.get("model.embed_tokens.weight")), w.get("lm_head.bias"))
 
 
 def start(c, random):
@@ -132,24 +195,28 @@ def start(c, random):
     for name, shape in shapes(c):
         is_gain = len(shape) == 1 and name.endswith("norm.weight")
         weights[name] = random.normal(*shape, std=0.2, mean=1.0 if is_gain else 0.0)
-    if c["positions"] == "sinusoidal":
-        weights["model.embed_positions.weight"] = sinusoids(SHAPE["ctx"], SHAPE["dim"])
+    for name in weights:
+        if not is_learned(c, name):
+            weights[name] = sinusoids(SHAPE["ctx"], SHAPE["dim"])
     shape = STEPS, MICRO_BATCHES, BATCH, SHAPE["ctx"]
     tokens, targets = random.integers(0, SHAPE["vocab"], *shape), random.integers(0, SHAPE["vocab"], *shape)
     targets[random.integers(0, 10, *shape) < 2] = IGNORE
-    return weights, tokens, targets
+    source = random.integers(0, c["source_vocab"], *shape) if c["encoder"] else None
+    if c["encoder"]:
+        targets[:, :, 2, -PACKED[2][-1]:] = IGNORE  # padding
+    return weights, tokens, targets, source
 
 
 def is_learned(c, name):
-    return not (c["positions"] == "sinusoidal" and name == "model.embed_positions.weight")
+    return not (c["positions"] == "sinusoidal" and name.endswith("embed_positions.weight"))
 
 
-def model_loss(c, weights, tokens, targets, inv_targets, positions):
-    logits = forward(c, weights, tokens, positions)
+def model_loss(c, weights, tokens, targets, inv_targets, pairs, source):
+    logits = forward(c, weights, tokens, pairs, source)
     return logits, loss_of(logits.flatten(0, 1), targets.flatten(), SMOOTHING, inv_targets)
 
 
-def train(c, weights, tokens, targets, positions):
+def train(c, weights, tokens, targets, pairs, source):
     fixed = {name: w for name, w in weights.items() if not is_learned(c, name)}
     parameters = {name: torch.nn.Parameter(w.clone()) for name, w in weights.items() if name not in fixed}
     optimizer = make_optimizer([(p, p.dim() == 2) for p in parameters.values()])
@@ -159,7 +226,7 @@ def train(c, weights, tokens, targets, positions):
         inv_targets, total = inverse_count(targets[step]), 0.0
         for micro in range(MICRO_BATCHES):
             _, loss = model_loss(c, {**parameters, **fixed}, tokens[step, micro], targets[step, micro], inv_targets,
-                                 positions)
+                                 pairs, source[step, micro] if source is not None else None)
             loss.backward()
             total += float(loss.detach())
         torch.nn.utils.clip_grad_norm_(parameters.values(), MAX_NORM)
@@ -173,28 +240,35 @@ def train(c, weights, tokens, targets, positions):
 def make_architecture(name, seed):
     c = MODELS[name]
     family = Family("architecture_" + name, seed)
-    weights, tokens, targets = start(c, family.random)
-    positions = torch.tensor([[i for n in row for i in range(n)] for row in PACKED]) if c["packed"] else None
-    settings = [SHAPE[k] for k in ("vocab", "ctx", "layers", "heads", "dim", "head_dim", "ffn")] + [c["kv_heads"]]
+    weights, tokens, targets, source = start(c, family.random)
+    pairs = Pairs(c)
+    settings = [SHAPE[k] for k in ("vocab", "ctx")] + [c["layers"]]
+    settings += [SHAPE[k] for k in ("heads", "dim", "head_dim", "ffn")] + [c["kv_heads"]]
     settings += [KINDS[k].index(c[k]) for k in ("norm", "place", "act", "positions")]
     settings += [int(c[k]) for k in ("gated", "bias", "qkv_bias", "head_bias", "tie")]
     family.put("settings", torch.tensor(settings))
     family.put("eps", torch.tensor([c["eps"]], dtype=DTYPE))
     leaves = {key: leaf(value) for key, value in weights.items()}
-    logits, loss = model_loss(c, leaves, tokens[0, 0], targets[0, 0], inverse_count(targets[0, 0]), positions)
+    logits, loss = model_loss(c, leaves, tokens[0, 0], targets[0, 0], inverse_count(targets[0, 0]), pairs,
+                              source[0, 0] if source is not None else None)
     loss.backward()
-    final, losses = train(c, weights, tokens, targets, positions)
+    final, losses = train(c, weights, tokens, targets, pairs, source)
     tensors = dict(tokens=tokens, targets=targets, logits=logits, loss=loss.reshape(1),
                    losses=torch.tensor(losses, dtype=DTYPE))
-    if positions is not None:
-        tensors["positions"] = positions
+    if c["packed"]:
+        tensors["positions"] = pairs.positions
+    if c["encoder"]:
+        family.put("encoder", torch.tensor([c["encoder"], c["source_vocab"]]))
+        tensors["source"] = source
+        for key in ("source_positions", "source_begin", "source_end", "cross_begin", "cross_end"):
+            tensors[key] = getattr(pairs, key)
     for key, value in tensors.items():
         family.put(key, value)
     for key, value in weights.items():
         family.put("weights." + key, value)
         family.put("grad." + key, leaves[key].grad if is_learned(c, key) else torch.zeros_like(value))
         family.put("final." + key, final[key])
-    if not all(math.isfinite(x) for x in losses) or losses[-1] >= losses[0]:
+    if not all(math.isfinite(x) for x in losses) or sum(losses[5:]) >= sum(losses[:5]):
         raise SystemExit(f"{name} does not learn: {losses}")
     return family.write()
 
