@@ -390,7 +390,7 @@ static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error 
   Packing packing = {0};
   Evaluation result = {0};
   Scoring scoring = {.p = p,
-                     .plan = {.windows = {all, ctx, packed ? &packing : NULL},
+                     .plan = {.windows = {.range = all, .ctx = ctx, .packing = packed ? &packing : NULL},
                               .stride = stride,
                               .batch = BATCH,
                               .tokenizer = p->tokenizer}};

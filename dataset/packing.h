@@ -8,6 +8,8 @@
 
 #include "util/error.h"
 #include "util/progress.h"
+#include "dataset/documents.h"
+#include "dataset/window_table.h"
 #include "dataset/windows.h"
 
 #include <stdint.h>
@@ -17,29 +19,23 @@ typedef struct Packing {
   TokenRange range;
   int ctx;
   int32_t end;       /* the token that ends documents */
-  int64_t windows;   /* number of them */
-  int64_t used;      /* places that hold tokens, of windows * ctx */
+  WindowTable table; /* its spans are documents, or parts of one */
+  int64_t used;      /* places that hold tokens, of table.windows * ctx */
   int64_t documents; /* of the range */
   int64_t cut;       /* those that are longer than a window */
   int64_t left_out;  /* tokens: windows of prompts alone, which would have no target */
-  int64_t *firsts;   /* [windows + 1] the first span of each window */
-  int64_t *spans;    /* [firsts[windows]] the first token of each span: a document or a part of one */
 } Packing;
-
-/* How long documents are: counts[k] of them have more than 2^(k-1) and at most 2^k tokens, their end token included. */
-typedef struct DocumentLengths {
-  int64_t documents, counts[64];
-} DocumentLengths;
 
 /* `progress` counts tokens. EXIT_CHECKPOINT for a damaged token file; EXIT_MEMORY; the error of `progress`. */
 bool packing_measure(const TokenRange *range, int32_t end, DocumentLengths *out, Progress progress, Error *error);
 
-/* Takes 8 bytes a document and 8 a window. A document goes into that of the open windows (a few dozen) in which it
- * leaves the least room. Errors as above. On failure there is nothing to free. */
+/* Takes 8 bytes a document and 8 a window, which are filled as window_filler_add says. Errors as above. On failure
+ * there is nothing to free. */
 bool packing_make(Packing *out, const TokenRange *range, int ctx, int32_t end, Progress progress, Error *error);
 void packing_free(Packing *packing); /* harmless on a zeroed struct */
 
-/* Padding attends to itself alone and is left out of the loss. EXIT_CHECKPOINT for a damaged token file. */
+/* Padding attends to itself alone and is left out of the loss; from table.windows on there is nothing else.
+ * EXIT_CHECKPOINT for a damaged token file. */
 bool packing_read(const Packing *packing, int64_t index, const Window *out, Error *error);
 
 #endif

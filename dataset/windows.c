@@ -1,8 +1,20 @@
 #include "dataset/windows.h"
 
 #include "dataset/packing.h"
+#include "dataset/pairs.h"
 #include "kernels.h"
 #include "kernels/philox.h"
+
+/* ---- packed ones ---- */
+
+/* NULL for the stream. */
+static const WindowTable *table_of(const Windows *w) {
+  return w->packing ? &w->packing->table : w->pairs ? &w->pairs->table : NULL;
+}
+
+static bool read_packed(const Windows *w, int64_t index, const Window *out, Error *error) {
+  return w->packing ? packing_read(w->packing, index, out, error) : pairs_read(w->pairs, index, out, error);
+}
 
 /* ---- at random ---- */
 
@@ -24,7 +36,8 @@ int64_t windows_draw_begin(const TokenRange *range, uint64_t seed, uint32_t step
 }
 
 bool windows_draw(const Windows *w, uint64_t seed, uint32_t step, uint32_t sequence, const Window *out, Error *error) {
-  if (w->packing) return packing_read(w->packing, draw(seed, step, sequence, w->packing->windows), out, error);
+  const WindowTable *table = table_of(w);
+  if (table) return read_packed(w, draw(seed, step, sequence, table->windows), out, error);
   const int64_t begin = windows_draw_begin(&w->range, seed, step, sequence, w->ctx);
   return token_file_read(w->range.file, begin, w->ctx, out->tokens, error) &&
          token_file_read_targets(w->range.file, begin + 1, w->ctx, IGNORE_INDEX, out->targets, error);
@@ -32,33 +45,34 @@ bool windows_draw(const Windows *w, uint64_t seed, uint32_t step, uint32_t seque
 
 void windows_prefetch(const Windows *w, uint64_t seed, uint32_t step, uint32_t sequence) {
   const TokenFile *file = w->range.file;
-  if (!w->packing) {
+  const WindowTable *table = table_of(w);
+  if (!table) {
     token_file_prefetch(file, windows_draw_begin(&w->range, seed, step, sequence, w->ctx), w->ctx + 1);
     return;
   }
-  const int64_t window = draw(seed, step, sequence, w->packing->windows);
-  for (int64_t i = w->packing->firsts[window]; i < w->packing->firsts[window + 1]; i++)
-    token_file_prefetch(file, w->packing->spans[i], 1);
+  const int64_t window = draw(seed, step, sequence, table->windows);
+  for (int64_t i = table->firsts[window]; i < table->firsts[window + 1]; i++)
+    token_file_prefetch(file, table->spans[i], 1);
 }
 
 /* ---- in order ---- */
 
 int64_t windows_count(const Windows *w, int stride) {
-  if (w->packing) return w->packing->windows;
+  const WindowTable *table = table_of(w);
+  if (table) return table->windows;
   const int64_t targets = token_range_size(&w->range) - 1;
   if (targets <= 0) return 0;
   return targets <= w->ctx ? 1 : 1 + (targets - w->ctx + stride - 1) / stride;
 }
 
 bool windows_read(const Windows *w, int stride, int64_t index, const Window *out, Error *error) {
+  if (table_of(w)) return read_packed(w, index, out, error);
   const bool exists = index < windows_count(w, stride);
-  if (w->packing && exists) return packing_read(w->packing, index, out, error);
   const int64_t begin = w->range.begin + (exists ? index * stride : 0), left = w->range.end - begin - 1;
   const int count = !exists ? 0 : left < w->ctx ? (int)left : w->ctx, ignored = index ? w->ctx - stride : 0;
   for (int i = 0; i < w->ctx; i++) {
     if (i >= count) out->tokens[i] = 0;
     if (i >= count || i < ignored) out->targets[i] = IGNORE_INDEX;
-    if (w->packing) out->positions[i] = 0;
   }
   return token_file_read(w->range.file, begin, count, out->tokens, error) &&
          (count <= ignored || token_file_read_targets(w->range.file, begin + 1 + ignored, count - ignored, IGNORE_INDEX,

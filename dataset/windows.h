@@ -1,7 +1,8 @@
 /* What a model is trained and evaluated on: windows of ctx tokens of a part of a token file.
  *
  * Windows of the stream may begin at any token, and the target of a token is the one after it; documents follow each
- * other, each closed by an end token. Windows of packed documents are those of dataset/packing.h. */
+ * other, each closed by an end token. Windows of packed documents are those of dataset/packing.h, windows of sources
+ * and targets those of dataset/pairs.h. */
 #ifndef INKLING_DATASET_WINDOWS_H
 #define INKLING_DATASET_WINDOWS_H
 
@@ -13,13 +14,19 @@
 typedef struct Windows {
   TokenRange range;
   int ctx;
-  const struct Packing *packing; /* of the same range and ctx; NULL: the stream */
+  /* of the same range and ctx, one of them at most; both NULL: the stream */
+  const struct Packing *packing;
+  const struct Pairs *pairs;
 } Windows;
 
 /* Where one window is written, each [ctx]. */
 typedef struct Window {
   int32_t *tokens, *targets; /* targets that are left out of the loss are IGNORE_INDEX */
-  int32_t *positions;        /* for packed documents only */
+  int32_t *positions;        /* for packed documents and pairs only */
+  /* for pairs only: a place of the sources sees their places [source_begin, source_end), and a place of the targets
+   * the places [cross_begin, cross_end) of the sources */
+  int32_t *source_tokens, *source_positions, *source_begin, *source_end;
+  int32_t *cross_begin, *cross_end;
 } Window;
 
 /* A random window: that of sequence `sequence` of step `step`. Uniform, by a 64-bit fraction from philox(seed, 0,

@@ -18,7 +18,7 @@ static bool fill_batch(const EvaluationPlan *plan, int64_t first, int64_t window
   const int ctx = plan->windows.ctx;
   for (int i = 0; i < plan->batch; i++) {
     const size_t at = (size_t)i * (size_t)ctx;
-    const Window window = {arrays[0] + at, arrays[1] + at, arrays[2] + at};
+    const Window window = {.tokens = arrays[0] + at, .targets = arrays[1] + at, .positions = arrays[2] + at};
     const int64_t wanted = first + i < windows ? first + i : INT64_MAX / ctx;
     if (!windows_read(&plan->windows, plan->stride, wanted, &window, error)) return false;
     *bytes += bytes_of(plan->tokenizer, window.targets, ctx);

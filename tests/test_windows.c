@@ -1,81 +1,16 @@
 /* dataset/windows and dataset/packing: what is trained on, against the tokens of the file. */
-#include "kernels.h"
-#include "kernels/philox.h"
+#include "tests/window_helpers.h"
 #include "dataset/packing.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-/* After the project's headers: cmocka.h makes fail() a macro. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-enum { END = 0, VOCAB = 1 << 20, ROOM = 4096 };
-
-/* A token file in which every token that ends no document is another one. */
-typedef struct Fixture {
-  char path[64];
-  int32_t ids[ROOM];
-  bool in_loss[ROOM];
-  int64_t tokens;
-  TokenFile file;
-  uint32_t drawn;
-} Fixture;
-
-static int set_up(void **state) {
-  Fixture *f = calloc(1, sizeof *f);
-  assert_non_null(f);
-  snprintf(f->path, sizeof f->path, "/tmp/inkling-windows-XXXXXX");
-  int fd = mkstemp(f->path);
-  assert_true(fd >= 0);
-  close(fd);
-  *state = f;
-  return 0;
-}
-
-static int tear_down(void **state) {
-  Fixture *f = *state;
-  token_file_close(&f->file);
-  unlink(f->path);
-  free(f);
-  return 0;
-}
-
-static int draw(Fixture *f, int range) {
-  return (int)(philox(7, 0, SITE_SAMPLE, f->drawn++, 0).word[0] % (uint32_t)range);
-}
-
-static void add_document(Fixture *f, int tokens, bool masks) {
-  const int prompt = masks ? draw(f, 2) * draw(f, tokens + 1) : 0;
-  assert_true(f->tokens + tokens <= ROOM);
-  for (int i = 0; i < tokens; i++, f->tokens++) {
-    f->ids[f->tokens] = i < tokens - 1 ? 1 + (int32_t)f->tokens : END;
-    f->in_loss[f->tokens] = i >= prompt;
-  }
-}
-
-static void write_file(Fixture *f) {
-  Error error = {0};
-  TokenWriter writer;
-  const TokenFileInfo info = {.vocab = VOCAB, .loss_mask = true};
-  token_file_close(&f->file);
-  assert_true(token_writer_begin(&writer, f->path, &info, &error));
-  for (int64_t i = 0; i < f->tokens; i++) assert_true(token_writer_add(&writer, &f->ids[i], 1, f->in_loss[i], &error));
-  assert_true(token_writer_commit(&writer, 1, 1, &error));
-  if (!token_file_open(&f->file, f->path, &error)) fail_msg("%s", error.text);
-}
 
 /* Several documents of 1..longest tokens, and one that does not end. */
 static void write_documents(Fixture *f, int count, int longest) {
   f->tokens = 0;
-  for (int i = 0; i < count; i++) add_document(f, 1 + draw(f, longest), true);
+  for (int i = 0; i < count; i++) {
+    const int tokens = 1 + draw(f, longest), prompt = draw(f, 2) * draw(f, tokens + 1);
+    add_document(f, prompt, tokens);
+  }
   f->ids[f->tokens] = 1 + (int32_t)f->tokens;
   f->in_loss[f->tokens++] = true;
   write_file(f);
@@ -84,8 +19,6 @@ static void write_documents(Fixture *f, int count, int longest) {
 typedef struct Buffers {
   int32_t tokens[ROOM], targets[ROOM], positions[ROOM];
 } Buffers;
-
-static int32_t target_of(const Fixture *f, int64_t token) { return f->in_loss[token] ? f->ids[token] : IGNORE_INDEX; }
 
 /* ---- parts ---- */
 
@@ -165,9 +98,9 @@ static void test_drawn_window(void **state) {
   Buffers b;
   Error error = {0};
   write_documents(f, 40, 30);
-  const Windows windows = {{&f->file, 3, f->tokens - 2}, 24, NULL};
+  const Windows windows = {.range = {&f->file, 3, f->tokens - 2}, .ctx = 24};
   for (uint32_t step = 0; step < 50; step++) {
-    const Window out = {b.tokens, b.targets, NULL};
+    const Window out = {.tokens = b.tokens, .targets = b.targets};
     int64_t begin = windows_draw_begin(&windows.range, 5, step, 1, 24);
     windows_prefetch(&windows, 5, step, 1);
     assert_true(windows_draw(&windows, 5, step, 1, &out, &error));
@@ -180,11 +113,11 @@ static void test_drawn_window(void **state) {
 static void expect_stream(const Fixture *f, TokenRange range, int ctx, int stride) {
   Buffers b;
   Error error = {0};
-  const Windows windows = {range, ctx, NULL};
+  const Windows windows = {.range = range, .ctx = ctx};
   int64_t next = range.begin + 1;
   const int64_t count = windows_count(&windows, stride);
   for (int64_t window = 0; window < count + 2; window++) {
-    const Window out = {b.tokens, b.targets, NULL};
+    const Window out = {.tokens = b.tokens, .targets = b.targets};
     assert_true(windows_read(&windows, stride, window, &out, &error));
     const int64_t begin = range.begin + window * stride;
     bool any = false;
@@ -221,14 +154,14 @@ static void expect_packing(const Fixture *f, const TokenRange *range, int ctx) {
   int seen[ROOM] = {0};
   assert_true(packing_make(&p, range, ctx, END, (Progress){0}, &error));
   assert_int_equal(p.used + p.left_out, range->end - range->begin);
-  assert_true(p.windows * ctx >= p.used);
-  for (int64_t window = 0; window < p.windows; window++) {
-    const Window out = {b.tokens, b.targets, b.positions};
+  assert_true(p.table.windows * ctx >= p.used);
+  for (int64_t window = 0; window < p.table.windows; window++) {
+    const Window out = {.tokens = b.tokens, .targets = b.targets, .positions = b.positions};
     assert_true(packing_read(&p, window, &out, &error));
     int place = 0;
-    assert_true(p.firsts[window] < p.firsts[window + 1]);
-    for (int64_t i = p.firsts[window]; i < p.firsts[window + 1]; i++) {
-      const int64_t begin = p.spans[i];
+    assert_true(p.table.firsts[window] < p.table.firsts[window + 1]);
+    for (int64_t i = p.table.firsts[window]; i < p.table.firsts[window + 1]; i++) {
+      const int64_t begin = p.table.spans[i];
       const bool whole = begin == range->begin || f->ids[begin - 1] == END;
       int length = 0;
       for (bool ended = false; !ended; length++, place++) {
@@ -275,20 +208,19 @@ static void test_prompts_alone_are_left_out(void **state) {
   Packing p;
   Error error = {0};
   f->tokens = 0;
-  add_document(f, 50, false);
-  memset(f->in_loss, 0, 49 * sizeof *f->in_loss);
-  add_document(f, 3, false);
+  add_document(f, 49, 50);
+  add_document(f, 0, 3);
   write_file(f);
   const TokenRange all = {&f->file, 0, f->tokens}, prompt = {&f->file, 0, 40};
   assert_true(packing_make(&p, &all, 8, END, (Progress){0}, &error));
-  assert_int_equal(p.windows, 1);
+  assert_int_equal(p.table.windows, 1);
   assert_int_equal(p.left_out, 48);
   assert_int_equal(p.used, 5);
   assert_int_equal(p.documents, 2);
   assert_int_equal(p.cut, 1);
   packing_free(&p);
   assert_true(packing_make(&p, &prompt, 8, END, (Progress){0}, &error));
-  assert_int_equal(p.windows, 0);
+  assert_int_equal(p.table.windows, 0);
   packing_free(&p);
 }
 
@@ -298,11 +230,11 @@ static void test_packing_is_tight(void **state) {
   Packing p;
   Error error = {0};
   f->tokens = 0;
-  while (f->tokens < ROOM - 40) add_document(f, 2 + draw(f, 30), false);
+  while (f->tokens < 4056) add_document(f, 0, 2 + draw(f, 30));
   write_file(f);
   const TokenRange all = {&f->file, 0, f->tokens};
   assert_true(packing_make(&p, &all, 32, END, (Progress){0}, &error));
-  assert_true((double)p.used > 0.9 * 32 * (double)p.windows);
+  assert_true((double)p.used > 0.9 * 32 * (double)p.table.windows);
   packing_free(&p);
 }
 
@@ -314,16 +246,17 @@ static void test_packed_windows(void **state) {
   write_documents(f, 60, 20);
   const TokenRange all = {&f->file, 0, f->tokens};
   assert_true(packing_make(&p, &all, 32, END, (Progress){0}, &error));
-  const Windows windows = {all, 32, &p};
-  const Window a = {drawn.tokens, drawn.targets, drawn.positions}, b = {read.tokens, read.targets, read.positions};
-  assert_int_equal(windows_count(&windows, 32), p.windows);
-  int *seen = calloc((size_t)p.windows, sizeof *seen);
+  const Windows windows = {.range = all, .ctx = 32, .packing = &p};
+  const Window a = {.tokens = drawn.tokens, .targets = drawn.targets, .positions = drawn.positions},
+               b = {.tokens = read.tokens, .targets = read.targets, .positions = read.positions};
+  assert_int_equal(windows_count(&windows, 32), p.table.windows);
+  int *seen = calloc((size_t)p.table.windows, sizeof *seen);
   assert_non_null(seen);
   for (uint32_t step = 0; step < 400; step++) {
     windows_prefetch(&windows, 3, step, 0);
     assert_true(windows_draw(&windows, 3, step, 0, &a, &error));
     int64_t found = -1;
-    for (int64_t i = 0; found < 0 && i < p.windows; i++) {
+    for (int64_t i = 0; found < 0 && i < p.table.windows; i++) {
       assert_true(windows_read(&windows, 32, i, &b, &error));
       if (memcmp(drawn.targets, read.targets, 32 * sizeof *read.targets) == 0) found = i;
     }
@@ -332,8 +265,8 @@ static void test_packed_windows(void **state) {
     assert_memory_equal(drawn.positions, read.positions, 32 * sizeof *read.positions);
     seen[found]++;
   }
-  for (int64_t i = 0; i < p.windows; i++) assert_true(seen[i] > 0);
-  assert_true(windows_read(&windows, 32, p.windows, &b, &error)); /* beyond the end: no targets */
+  for (int64_t i = 0; i < p.table.windows; i++) assert_true(seen[i] > 0);
+  assert_true(windows_read(&windows, 32, p.table.windows, &b, &error)); /* beyond the end: no targets */
   for (int i = 0; i < 32; i++) assert_true(read.targets[i] == IGNORE_INDEX && read.positions[i] == 0);
   free(seen);
   packing_free(&p);
@@ -364,8 +297,8 @@ static void test_errors(void **state) {
   assert_int_equal(fclose(stream), 0);
   assert_false(packing_make(&p, &all, 8, END, (Progress){0}, &damaged));
   assert_int_equal(damaged.code, EXIT_CHECKPOINT);
-  const Windows windows = {{&f->file, 10, 12}, 1, NULL};
-  const Window out = {b.tokens, b.targets, NULL};
+  const Windows windows = {.range = {&f->file, 10, 12}, .ctx = 1};
+  const Window out = {.tokens = b.tokens, .targets = b.targets};
   assert_false(windows_draw(&windows, 1, 1, 1, &out, &drawn));
   assert_int_equal(drawn.code, EXIT_CHECKPOINT);
 }

@@ -259,13 +259,13 @@ static bool check_text_length(const Run *r, Error *error) {
 bool run_open_windows(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   const bool docs = s->pack == PACK_DOCS;
-  r->windows = (Windows){r->train, r->config.ctx, NULL};
-  r->val_windows = (Windows){r->val, r->config.ctx, NULL};
+  r->windows = (Windows){.range = r->train, .ctx = r->config.ctx};
+  r->val_windows = (Windows){.range = r->val, .ctx = r->config.ctx};
   if (!check_text_length(r, error)) return false;
   if (!s->resume) tokenizer_set_begins_with_end(r->tokenizer, docs); /* as all documents that the model sees */
   if (docs) {
     if (!pack(r, &r->train, &r->train_packing, error) || !pack(r, &r->val, &r->val_packing, error)) return false;
-    if (r->train_packing.windows == 0)
+    if (r->train_packing.table.windows == 0)
       return fail(error, EXIT_INPUT, "%s: the training text holds only prompts: there is nothing to train on",
                   text_one_line(run_text_name(r), 250).text);
     r->windows.packing = &r->train_packing;
@@ -279,7 +279,7 @@ bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {
   const int ctx = r->config.ctx, sequences = r->settings.batch * r->settings.grad_accum;
   for (int i = 0; i < sequences; i++) {
     const size_t at = (size_t)i * (size_t)ctx;
-    const Window window = {r->tokens + at, r->targets + at, r->positions + at};
+    const Window window = {.tokens = r->tokens + at, .targets = r->targets + at, .positions = r->positions + at};
     if (!windows_draw(&r->windows, r->settings.seed, (uint32_t)step, (uint32_t)i, &window, error)) return false;
     windows_prefetch(&r->windows, r->settings.seed, (uint32_t)step + 1, (uint32_t)i);
   }

@@ -9,9 +9,9 @@
 #include <string.h>
 
 static void print_packing(Console *c, const Packing *p) {
-  const double places = (double)p->windows * p->ctx;
+  const double places = (double)p->table.windows * p->ctx;
   console_line(c, "packing  %s windows of whole documents; %.1f %% of them is padding",
-               text_count((double)p->windows).text, p->windows ? 100 * (1 - (double)p->used / places) : 0);
+               text_count((double)p->table.windows).text, p->table.windows ? 100 * (1 - (double)p->used / places) : 0);
   if (p->cut)
     console_line(c, "         %s of %s documents are longer than the context of %d tokens and are split",
                  text_count((double)p->cut).text, text_count((double)p->documents).text, p->ctx);

@@ -74,7 +74,7 @@ static inline double run_seconds(const Run *r) { return r->seconds + clock_secon
 /* Places of all windows that hold the text once. */
 static inline int64_t run_epoch_tokens(const Run *r) {
   const Packing *packing = r->windows.packing;
-  return packing ? packing->windows * packing->ctx : token_range_size(&r->train);
+  return packing ? packing->table.windows * packing->ctx : token_range_size(&r->train);
 }
 
 /* Without validation text the newest model is the one to use. */

@@ -1,0 +1,479 @@
+/* dataset/pairs: windows of sources and targets, against a slow construction from the tokens of the file. */
+#include "tests/window_helpers.h"
+#include "dataset/pairs.h"
+
+enum {
+  CANARY = 0x5A5A5A5A,
+  ARRAYS = 9 /* of a window */
+};
+
+/* A window and a place behind each of its arrays that nobody may write to. */
+typedef struct Rows {
+  int32_t array[ARRAYS][ROOM];
+} Rows;
+
+static Window window_of(Rows *rows, int ctx) {
+  int32_t(*a)[ROOM] = rows->array;
+  for (int i = 0; i < ARRAYS; i++)
+    for (int at = 0; at <= ctx; at++) a[i][at] = CANARY;
+  return (Window){a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]};
+}
+
+static void expect_equal(const Rows *got, const Rows *want, int ctx) {
+  for (int i = 0; i < ARRAYS; i++) {
+    assert_memory_equal(got->array[i], want->array[i], (size_t)ctx * sizeof got->array[i][0]);
+    assert_int_equal(got->array[i][ctx], CANARY);
+  }
+}
+
+static void add_pair(Fixture *f, int source, int target) { add_document(f, source, source + target + 1); }
+
+static void put_pair(Fixture *f, int source, int target) {
+  f->tokens = 0;
+  add_pair(f, source, target);
+}
+
+static TokenRange whole(const Fixture *f) { return (TokenRange){&f->file, 0, f->tokens}; }
+
+static Pairs make(const TokenRange *range, int ctx) {
+  Pairs pairs;
+  Error error = {0};
+  if (!pairs_make(&pairs, range, ctx, END, (Progress){0}, &error)) fail_msg("%s", error.text);
+  return pairs;
+}
+
+static void expect_refused(const TokenRange *range, int ctx, ExitCode code, const char *part) {
+  Pairs pairs;
+  Error error = {0};
+  assert_false(pairs_make(&pairs, range, ctx, END, (Progress){0}, &error));
+  if (error.code != code || !strstr(error.text, part)) fail_msg("%d: %s", (int)error.code, error.text);
+  assert_null(pairs.table.firsts);
+  assert_null(pairs.table.spans);
+}
+
+/* ---- the slow construction ---- */
+
+typedef struct Known {
+  int64_t begin;
+  int source, target; /* tokens of the source; of the target and the end */
+} Known;
+
+/* The whole documents of a range; *partial those that it cuts. */
+static int known_pairs(const Fixture *f, const TokenRange *range, Known *out, int *partial) {
+  int count = 0;
+  *partial = 0;
+  for (int64_t begin = 0; begin < f->tokens;) {
+    Known pair = {.begin = begin};
+    int64_t at = begin;
+    for (; f->ids[at] != END; at++) *(f->in_loss[at] ? &pair.target : &pair.source) += 1;
+    pair.target++; /* the end */
+    const int64_t stop = at + 1;
+    if (begin >= range->begin && stop <= range->end) out[count++] = pair;
+    else *partial += begin < range->end && stop > range->begin && range->end > range->begin;
+    begin = stop;
+  }
+  return count;
+}
+
+/* The place of a pair in both rows of `want`, from where they are filled up to. */
+static void lay(const Fixture *f, const Known *pair, Rows *want, int *source, int *target) {
+  const int s0 = *source, s1 = s0 + pair->source + 1;
+  for (int i = 0; i < pair->target; i++, ++*target) {
+    const int64_t token = pair->begin + pair->source + i;
+    const int32_t values[] = {i == 0 ? END : f->ids[token - 1], f->ids[token], i};
+    for (int a = 0; a < 3; a++) want->array[a][*target] = values[a];
+    want->array[7][*target] = s0;
+    want->array[8][*target] = s1;
+  }
+  for (; *source < s1; ++*source) {
+    const int i = *source - s0;
+    const int32_t values[] = {i < pair->source ? f->ids[pair->begin + i] : END, i, s0, s1};
+    for (int a = 0; a < 4; a++) want->array[3 + a][*source] = values[a];
+  }
+}
+
+static void pad(Rows *want, int source, int target, int ctx) {
+  for (; source < ctx; source++) {
+    const int32_t values[] = {END, 0, source, source + 1};
+    for (int a = 0; a < 4; a++) want->array[3 + a][source] = values[a];
+  }
+  for (; target < ctx; target++) {
+    const int32_t values[] = {END, IGNORE_INDEX, 0};
+    for (int a = 0; a < 3; a++) want->array[a][target] = values[a];
+    want->array[7][target] = want->array[8][target] = 0;
+  }
+}
+
+static const Known *known_at(const Known *known, int count, int64_t begin) {
+  for (int i = 0; i < count; i++)
+    if (known[i].begin == begin) return &known[i];
+  fail_msg("a window holds token %lld, where no whole pair begins", (long long)begin);
+  return NULL;
+}
+
+static void expect_counts(const Pairs *p, const Known *known, int count, int partial) {
+  int64_t left_out = 0, empty = 0, used[2] = {0}, longest = 0, first = 0;
+  for (int i = 0; i < count; i++) {
+    const int sides[] = {known[i].source + 1, known[i].target}, longer = sides[0] > sides[1] ? sides[0] : sides[1];
+    empty += known[i].source == 0;
+    if (longer > longest) longest = longer;
+    if (longer > p->ctx && left_out++ == 0) first = i + 1;
+    for (int side = 0; side < 2 && longer <= p->ctx; side++) used[side] += sides[side];
+  }
+  assert_int_equal(p->pairs, count);
+  assert_int_equal(p->partial, partial);
+  assert_int_equal(p->left_out, left_out);
+  assert_int_equal(p->empty_sources, empty);
+  assert_int_equal(p->used_source, used[0]);
+  assert_int_equal(p->used_target, used[1]);
+  assert_int_equal(p->first_left_out.number, first);
+  assert_int_equal(p->longest.source > p->longest.target ? p->longest.source : p->longest.target, longest);
+}
+
+/* Every whole pair that fits stands in one window once, with all that belongs to it. */
+static void expect_pairs(const Fixture *f, const TokenRange *range, int ctx) {
+  static Known known[ROOM];
+  static Rows got, want;
+  static int seen[ROOM];
+  Error error = {0};
+  int partial, fitting = 0;
+  const int count = known_pairs(f, range, known, &partial);
+  for (int i = 0; i < count; i++) fitting += known[i].source < ctx && known[i].target <= ctx;
+  if (count && !fitting) {
+    expect_refused(range, ctx, EXIT_INPUT, "fits into a context of");
+    return;
+  }
+  Pairs p = make(range, ctx);
+  expect_counts(&p, known, count, partial);
+  memset(seen, 0, sizeof seen);
+  for (int64_t window = 0; window < p.table.windows; window++) {
+    int source = 0, target = 0;
+    assert_true(p.table.firsts[window] < p.table.firsts[window + 1]);
+    for (int64_t i = p.table.firsts[window]; i < p.table.firsts[window + 1]; i++) {
+      const Known *pair = known_at(known, count, p.table.spans[i]);
+      lay(f, pair, &want, &source, &target);
+      seen[pair - known]++;
+    }
+    assert_true(source <= ctx && target <= ctx);
+    pad(&want, source, target, ctx);
+    const Window out = window_of(&got, ctx);
+    assert_true(pairs_read(&p, window, &out, &error));
+    expect_equal(&got, &want, ctx);
+  }
+  for (int i = 0; i < count; i++) assert_int_equal(seen[i], known[i].source < ctx && known[i].target <= ctx);
+  pairs_free(&p);
+}
+
+static void test_every_pair_once(void **state) {
+  Fixture *f = *state;
+  for (int round = 0; round < 300; round++) {
+    const int longest = 1 + draw(f, 40);
+    f->tokens = 0;
+    for (int i = 1 + draw(f, 100); i > 0; i--) add_pair(f, draw(f, longest), draw(f, longest));
+    write_file(f);
+    const int64_t begin = round % 3 ? draw(f, (int)f->tokens) : 0;
+    const int64_t end = round % 3 == 1 ? f->tokens : begin + draw(f, (int)(f->tokens - begin + 1));
+    expect_pairs(f, &(TokenRange){&f->file, begin, end}, 1 + draw(f, 64));
+  }
+}
+
+/* More pairs than a block of tokens holds, and longer than one. */
+static void test_long_pairs(void **state) {
+  Fixture *f = *state;
+  for (int length = 60; length < 70; length++) {
+    f->tokens = 0;
+    for (int i = 0; i < 5; i++) add_pair(f, length, 130 - length), add_pair(f, 2 * length, 0), add_pair(f, 0, length);
+    write_file(f);
+    expect_pairs(f, &(TokenRange){&f->file, 0, f->tokens}, 256);
+  }
+}
+
+/* ---- one pair ---- */
+
+static void test_one_pair(void **state) {
+  Fixture *f = *state;
+  Rows got;
+  Error error = {0};
+  put_pair(f, 2, 3); /* 1 2 | 3 4 5 0 */
+  write_file(f);
+  const TokenRange all = whole(f);
+  Pairs p = make(&all, 5);
+  const Window out = window_of(&got, 5);
+  assert_int_equal(p.table.windows, 1);
+  assert_true(pairs_read(&p, 0, &out, &error));
+  const int32_t want[ARRAYS][5] = {{0, 3, 4, 5, 0}, {3, 4, 5, 0, IGNORE_INDEX},
+                                   {0, 1, 2, 3, 0}, {1, 2, 0, 0, 0},
+                                   {0, 1, 2, 0, 0}, {0, 0, 0, 3, 4},
+                                   {3, 3, 3, 4, 5}, {0, 0, 0, 0, 0},
+                                   {3, 3, 3, 3, 0}};
+  for (int i = 0; i < ARRAYS; i++) assert_memory_equal(got.array[i], want[i], sizeof want[i]);
+  pairs_free(&p);
+}
+
+/* Nothing to read, nothing to say: an end token on either side. */
+static void test_empty_texts(void **state) {
+  Fixture *f = *state;
+  f->tokens = 0;
+  add_pair(f, 0, 0);
+  add_pair(f, 0, 2);
+  add_pair(f, 2, 0);
+  write_file(f);
+  const TokenRange all = whole(f);
+  expect_pairs(f, &all, 3);
+  Pairs p = make(&all, 8);
+  assert_int_equal(p.empty_sources, 2);
+  assert_int_equal(p.table.windows, 1);
+  assert_int_equal(p.used_source, 5);
+  assert_int_equal(p.used_target, 5);
+  pairs_free(&p);
+  put_pair(f, 0, 0);
+  write_file(f);
+  const TokenRange nothing = whole(f);
+  expect_pairs(f, &nothing, 1);
+}
+
+/* Exactly as long as the context on one side, and one place longer. */
+static void test_pairs_as_long_as_the_context(void **state) {
+  Fixture *f = *state;
+  const struct {
+    int source, target, fits;
+  } cases[] = {{7, 7, 1}, {7, 0, 1}, {0, 7, 1}, {8, 0, 0}, {0, 8, 0}, {8, 8, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    f->tokens = 0;
+    add_pair(f, 1, 1);
+    add_pair(f, cases[i].source, cases[i].target);
+    write_file(f);
+    const TokenRange all = whole(f);
+    expect_pairs(f, &all, 8);
+    Pairs p = make(&all, 8);
+    assert_int_equal(p.left_out, !cases[i].fits);
+    assert_int_equal(p.first_left_out.number, cases[i].fits ? 0 : 2);
+    if (!cases[i].fits) {
+      assert_int_equal(p.first_left_out.source, cases[i].source + 1);
+      assert_int_equal(p.first_left_out.target, cases[i].target + 1);
+    }
+    pairs_free(&p);
+  }
+  expect_refused(&(TokenRange){&f->file, 0, f->tokens}, 1, EXIT_INPUT,
+                 "none of the 2 pairs fits into a context of 1 tokens: the shortest takes 2, the longest 9");
+}
+
+/* A range that cuts pairs has neither half of them: half a source would have the wrong answer. */
+static void test_cut_pairs(void **state) {
+  Fixture *f = *state;
+  f->tokens = 0;
+  for (int i = 0; i < 3; i++) add_pair(f, 3, 2); /* of 6 tokens each */
+  write_file(f);
+  for (int64_t begin = 0; begin <= 18; begin++)
+    for (int64_t end = begin; end <= 18; end++) {
+      Pairs p = make(&(TokenRange){&f->file, begin, end}, 8);
+      const int64_t first = (begin + 5) / 6, last = end / 6;
+      assert_int_equal(p.pairs, last > first ? last - first : 0);
+      assert_int_equal(p.table.windows, (p.pairs + 1) / 2);
+      pairs_free(&p);
+    }
+}
+
+/* ---- through dataset/windows ---- */
+
+static void test_drawn_windows(void **state) {
+  Fixture *f = *state;
+  static Rows drawn, read;
+  enum { CTX = 16 };
+  Error error = {0};
+  f->tokens = 0;
+  for (int i = 0; i < 60; i++) add_pair(f, draw(f, 8), 1 + draw(f, 8));
+  write_file(f);
+  const TokenRange all = whole(f);
+  Pairs p = make(&all, CTX);
+  const Windows windows = {.range = all, .ctx = CTX, .pairs = &p};
+  assert_int_equal(windows_count(&windows, CTX), p.table.windows);
+  int *seen = calloc((size_t)p.table.windows, sizeof *seen);
+  assert_non_null(seen);
+  for (uint32_t step = 0; step < 600; step++) {
+    const Window a = window_of(&drawn, CTX);
+    windows_prefetch(&windows, 3, step, 1);
+    assert_true(windows_draw(&windows, 3, step, 1, &a, &error));
+    PhiloxWords words = philox(3, 0, SITE_WINDOW, step, 1);
+    const double fraction = ((double)words.word[1] + (double)words.word[0] * 0x1p-32) * 0x1p-32;
+    const int64_t index = (int64_t)(fraction * (double)p.table.windows);
+    const Window b = window_of(&read, CTX);
+    assert_true(windows_read(&windows, CTX, index, &b, &error));
+    expect_equal(&drawn, &read, CTX);
+    seen[index]++;
+  }
+  for (int64_t i = 0; i < p.table.windows; i++) assert_true(seen[i] > 0);
+  pad(&drawn, 0, 0, CTX);
+  for (int far = 0; far < 2; far++) { /* beyond the end: padding */
+    const Window b = window_of(&read, CTX);
+    assert_true(windows_read(&windows, CTX, far ? INT64_MAX / CTX : p.table.windows, &b, &error));
+    expect_equal(&read, &drawn, CTX);
+  }
+  free(seen);
+  pairs_free(&p);
+}
+
+/* A file made twice, and a table made twice. */
+static void test_the_same_again(void **state) {
+  Fixture *f = *state;
+  f->tokens = 0;
+  for (int i = 0; i < 300; i++) add_pair(f, draw(f, 20), draw(f, 20));
+  write_file(f);
+  const TokenRange all = whole(f);
+  Pairs a = make(&all, 32), b = make(&all, 32);
+  assert_int_equal(a.table.windows, b.table.windows);
+  const int64_t spans = a.table.firsts[a.table.windows];
+  assert_int_equal(spans, 300);
+  assert_memory_equal(a.table.firsts, b.table.firsts, (size_t)(a.table.windows + 1) * sizeof *a.table.firsts);
+  assert_memory_equal(a.table.spans, b.table.spans, (size_t)spans * sizeof *a.table.spans);
+  pairs_free(&a);
+  pairs_free(&b);
+}
+
+/* Strings of 1..8 and their answers of the same length; sources and targets of lengths that have nothing in common. */
+static void test_little_padding(void **state) {
+  Fixture *f = *state;
+  for (int kind = 0; kind < 2; kind++) {
+    f->tokens = 0;
+    while (f->tokens < ROOM - 20) {
+      const int length = 1 + draw(f, 8);
+      add_pair(f, length, kind ? 1 + draw(f, 8) : length);
+    }
+    write_file(f);
+    const TokenRange all = whole(f);
+    Pairs p = make(&all, 256);
+    const double places = 256.0 * (double)p.table.windows;
+    assert_true((double)p.used_source > 0.9 * places && (double)p.used_target > 0.9 * places);
+    pairs_free(&p);
+  }
+}
+
+static void test_lengths(void **state) {
+  Fixture *f = *state;
+  Error error = {0};
+  DocumentLengths lengths;
+  f->tokens = 0;
+  add_pair(f, 0, 0); /* 1 */
+  add_pair(f, 1, 0); /* 2 */
+  add_pair(f, 2, 3); /* 4 */
+  add_pair(f, 7, 2); /* 8 */
+  add_pair(f, 2, 8); /* 9 */
+  write_file(f);
+  const TokenRange all = whole(f);
+  assert_true(pairs_measure(&all, END, &lengths, (Progress){0}, &error));
+  assert_int_equal(lengths.documents, 5);
+  for (int k = 0; k < 64; k++) assert_int_equal(lengths.counts[k], k <= 4);
+}
+
+/* ---- errors ---- */
+
+static bool stop_it(void *context, int64_t tokens, Error *error) {
+  *(int64_t *)context = tokens;
+  error->code = EXIT_SIGNALS;
+  return false;
+}
+
+static void test_stopped(void **state) {
+  Fixture *f = *state;
+  Pairs pairs;
+  Error error = {0};
+  int64_t told = 0;
+  put_pair(f, 3, 3);
+  write_file(f);
+  const TokenRange all = whole(f);
+  assert_false(pairs_make(&pairs, &all, 8, END, (Progress){stop_it, &told}, &error));
+  assert_int_equal(error.code, EXIT_SIGNALS);
+  assert_int_equal(told, f->tokens);
+}
+
+/* Files whose checksums are right and whose documents are none of ours. */
+static void test_hostile_files(void **state) {
+  Fixture *f = *state;
+  put_pair(f, 3, 100);
+  f->in_loss[50] = false; /* behind the target's beginning */
+  write_file(f);
+  expect_refused(&(TokenRange){&f->file, 0, f->tokens}, 128, EXIT_CHECKPOINT, "token 50 is no pair");
+  put_pair(f, 70, 0);
+  f->in_loss[70] = false; /* no target, not even the end */
+  write_file(f);
+  expect_refused(&(TokenRange){&f->file, 0, f->tokens}, 128, EXIT_CHECKPOINT, "token 0 is no pair");
+  put_pair(f, 3, 3);
+  f->ids[f->tokens - 1] = 77; /* no end at all */
+  write_file(f);
+  Pairs p = make(&(TokenRange){&f->file, 0, f->tokens}, 16);
+  assert_int_equal(p.partial, 1);
+  assert_int_equal(p.table.windows, 0);
+  pairs_free(&p);
+}
+
+static void test_a_file_without_a_loss_mask(void **state) {
+  Fixture *f = *state;
+  Error error = {0};
+  TokenWriter writer;
+  const int32_t ids[] = {5, END};
+  assert_true(token_writer_begin(&writer, f->path, &(TokenFileInfo){.vocab = VOCAB}, &error));
+  assert_true(token_writer_add(&writer, ids, 2, true, &error) && token_writer_commit(&writer, 1, 1, &error));
+  assert_true(token_file_open(&f->file, f->path, &error));
+  expect_refused(&(TokenRange){&f->file, 0, 2}, 8, EXIT_INPUT, "--prompt-field");
+}
+
+/* From then on `count` tokens from `token` on are other ones. */
+static void overwrite(const Fixture *f, int64_t token, int count, uint32_t word) {
+  FILE *stream = fopen(f->path, "r+b");
+  assert_non_null(stream);
+  assert_int_equal(fseek(stream, (long)(80 + 4 * token), SEEK_SET), 0);
+  for (int i = 0; i < count; i++) assert_int_equal(fwrite(&word, sizeof word, 1, stream), 1);
+  assert_int_equal(fclose(stream), 0);
+}
+
+/* A file that changes while it is mapped: rows never grow beyond their ends. */
+static void test_files_that_change(void **state) {
+  Fixture *f = *state;
+  static Rows got;
+  enum { CTX = 10 };
+  const uint32_t masked = 900 | 1u << 31;
+  const struct {
+    int64_t token;
+    int count;
+    uint32_t word;
+  } changes[] = {{4, 1, VOCAB},    /* no such token */
+                 {15, 1, 900},     /* the second pair does not end */
+                 {8, 3, 900},      /* a target that is longer than its row */
+                 {11, 4, masked},  /* so is a source */
+                 {11, 3, masked},  /* which its end token does not fit behind */
+                 {12, 1, masked}}; /* a source behind a target */
+  for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+    Error error = {0};
+    f->tokens = 0;
+    for (int k = 0; k < 2; k++) add_pair(f, 3, 4); /* 8 tokens: 4 places and 5 */
+    write_file(f);
+    Pairs p = make(&(TokenRange){&f->file, 0, f->tokens}, CTX);
+    assert_int_equal(p.table.windows, 1);
+    overwrite(f, changes[i].token, changes[i].count, changes[i].word);
+    const Window out = window_of(&got, CTX);
+    if (pairs_read(&p, 0, &out, &error)) fail_msg("change %zu is not noticed", i);
+    assert_int_equal(error.code, EXIT_CHECKPOINT);
+    for (int a = 0; a < ARRAYS; a++) assert_int_equal(got.array[a][CTX], CANARY);
+    pairs_free(&p);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_every_pair_once, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_long_pairs, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_one_pair, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_empty_texts, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_pairs_as_long_as_the_context, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_cut_pairs, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_drawn_windows, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_the_same_again, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_little_padding, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_lengths, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_stopped, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_hostile_files, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_a_file_without_a_loss_mask, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_files_that_change, set_up, tear_down),
+  };
+  return cmocka_run_group_tests_name("pairs", tests, NULL, NULL);
+}
