@@ -1,6 +1,6 @@
 #include "model/evaluation.h"
 
-#include <stdlib.h>
+#include "model/batch.h"
 
 static int64_t bytes_of(const Tokenizer *tokenizer, const int32_t *targets, int count) {
   int64_t bytes = 0;
@@ -13,12 +13,11 @@ static int64_t bytes_of(const Tokenizer *tokenizer, const int32_t *targets, int 
 }
 
 /* Fills a batch that begins with window `first`; windows from `windows` on are empty. */
-static bool fill_batch(const EvaluationPlan *plan, int64_t first, int64_t windows, int32_t *const arrays[3],
-                       int64_t *bytes, Error *error) {
+static bool fill_batch(const EvaluationPlan *plan, int64_t first, int64_t windows, const Batch *batch, int64_t *bytes,
+                       Error *error) {
   const int ctx = plan->windows.ctx;
   for (int i = 0; i < plan->batch; i++) {
-    const size_t at = (size_t)i * (size_t)ctx;
-    const Window window = {.tokens = arrays[0] + at, .targets = arrays[1] + at, .positions = arrays[2] + at};
+    const Window window = batch_window(batch, i);
     const int64_t wanted = first + i < windows ? first + i : INT64_MAX / ctx;
     if (!windows_read(&plan->windows, plan->stride, wanted, &window, error)) return false;
     *bytes += bytes_of(plan->tokenizer, window.targets, ctx);
@@ -34,22 +33,20 @@ int64_t evaluation_windows(const EvaluationPlan *plan) {
 bool evaluation_run(Model *model, const EvaluationPlan *plan, Evaluation *out, Progress progress, Error *error) {
   *out = (Evaluation){0};
   const int ctx = plan->windows.ctx;
-  const size_t room = (size_t)plan->batch * (size_t)ctx;
   const int64_t windows = evaluation_windows(plan);
-  int32_t *tokens = malloc(3 * room * sizeof *tokens);
-  if (!tokens) return error_memory(error, "the windows of an evaluation");
-  int32_t *const arrays[3] = {tokens, tokens + room, tokens + 2 * room};
-  const TokenBatch batch = {arrays[0], arrays[1], plan->windows.packing ? arrays[2] : NULL, NULL};
+  Batch batch;
+  if (!batch_make(&batch, &plan->windows, plan->batch, error)) return false;
+  const TokenBatch tokens = batch_tokens(&batch);
   bool ok = true;
   for (int64_t done = 0; ok && done < windows;) {
-    ok = fill_batch(plan, done, windows, arrays, &out->bytes, error) &&
-         model_evaluate(model, &batch, plan->batch, ctx, &out->nats, &out->tokens, NULL, error);
+    ok = fill_batch(plan, done, windows, &batch, &out->bytes, error) &&
+         model_evaluate(model, &tokens, plan->batch, ctx, &out->nats, &out->tokens, NULL, error);
     done = done + plan->batch < windows ? done + plan->batch : windows;
     if (ok && !progress_report(progress, done, error)) {
       ok = !error->code;
       break;
     }
   }
-  free(tokens);
+  batch_free(&batch);
   return ok;
 }

@@ -276,13 +276,12 @@ bool run_open_windows(Run *r, Error *error) {
 }
 
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {
-  const int ctx = r->config.ctx, sequences = r->settings.batch * r->settings.grad_accum;
+  const int sequences = r->settings.batch * r->settings.grad_accum;
   for (int i = 0; i < sequences; i++) {
-    const size_t at = (size_t)i * (size_t)ctx;
-    const Window window = {.tokens = r->tokens + at, .targets = r->targets + at, .positions = r->positions + at};
+    const Window window = batch_window(&r->batch, i);
     if (!windows_draw(&r->windows, r->settings.seed, (uint32_t)step, (uint32_t)i, &window, error)) return false;
     windows_prefetch(&r->windows, r->settings.seed, (uint32_t)step + 1, (uint32_t)i);
   }
-  *out = (TokenBatch){r->tokens, r->targets, r->settings.pack == PACK_DOCS ? r->positions : NULL, NULL};
+  *out = batch_tokens(&r->batch);
   return true;
 }

@@ -7,6 +7,7 @@
 #include "cli/console.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/directory.h"
+#include "model/batch.h"
 #include "model/evaluation.h"
 #include "dataset/packing.h"
 #include "training/choices.h"
@@ -35,7 +36,7 @@ typedef struct Run {
   TokenRange train, val;
   Packing train_packing, val_packing; /* only with --pack docs */
   Windows windows, val_windows;
-  int32_t *tokens, *targets, *positions; /* [grad_accum][batch][ctx] of the step being prepared */
+  Batch batch; /* of the step being prepared: grad_accum * batch windows */
 
   /* ---- device and model (setup.c) ---- */
   const Backend *backend;

@@ -78,18 +78,13 @@ static bool allocate_model(Run *r, Error *error) {
 
 /* Everything that the run will need, so that nothing can run out later. The weights are zero. */
 bool run_start_model(Run *r, Error *error) {
-  size_t rows = (size_t)settings_tokens_per_step(&r->settings);
   r->available = run_device_now(r).free_bytes;
   if (!allocate_model(r, error)) return add_what_fits(r, error);
-  r->tokens = malloc(3 * rows * sizeof *r->tokens);
-  bool ok = r->tokens;
+  if (!batch_make(&r->batch, &r->windows, r->settings.batch * r->settings.grad_accum, error)) return false;
   for (int i = 0; i < CHECKPOINT_ARENAS; i++) {
     r->host[i] = calloc(model_table(r->model)->arena, sizeof(float));
-    ok = ok && r->host[i];
+    if (!r->host[i]) return error_memory(error, "a copy of the weights");
   }
-  if (!ok) return fail(error, EXIT_MEMORY, "out of memory for a batch of %zu tokens and a copy of the weights", rows);
-  r->targets = r->tokens + rows;
-  r->positions = r->targets + rows;
   return true;
 }
 
@@ -128,8 +123,7 @@ void run_stop_model(Run *r) {
   model_close(r->model);
   r->decoder = NULL;
   r->model = NULL;
-  free(r->tokens);
-  r->tokens = r->targets = r->positions = NULL;
+  batch_free(&r->batch);
   for (int i = 0; i < CHECKPOINT_ARENAS; i++) {
     free(r->host[i]);
     r->host[i] = NULL;
