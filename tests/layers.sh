@@ -17,6 +17,7 @@ model       3  model.h model.c model/
 checkpoint  4  checkpoint/
 cli         4  cli/
 training    5  training/
+generation  5  generation/
 programs    6  train.c generate.c
 bench       6  bench/
 '

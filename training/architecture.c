@@ -64,7 +64,7 @@ bool architecture_check(const TrainSettings *s, Error *error) {
                 "--positions rope",
                 architecture_positions[s->positions]);
   if (!isnan(s->init_std) && s->init != INIT_GPT2)
-    return fail(error, EXIT_USAGE, "--init-std is for --init gpt2; --init torch has ranges of its own");
+    return fail(error, EXIT_USAGE, "--init-std is for --init-like gpt2; torch has ranges of its own");
   if (s->tie && s->positions == POSITIONS_SINUSOIDAL)
     return fail(error, EXIT_USAGE,
                 "--tie and --positions sinusoidal exclude each other: beside sinusoids the embedding begins 50 times "

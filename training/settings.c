@@ -110,10 +110,10 @@ void settings_options(Options *options, TrainSettings *s) {
             .above = true),
       TRISTATE("tie", &s->tie, "auto: arch; llama: below dim " SHOWN(CHOICES_TIE_DIM),
                "tie the output head to the token embedding"),
-      CHOICE("init", &s->init, architecture_inits, NULL,
+      CHOICE("init-like", &s->init, architecture_inits, NULL,
              "initial weights: gpt2: normal, smaller where branches are added up; torch: as nn.Linear and nn.Embedding "
              "have them"),
-      FLOAT("init-std", &s->init_std, 0, 10, "auto: 0.02", "standard deviation of --init gpt2", .above = true),
+      FLOAT("init-std", &s->init_std, 0, 10, "auto: 0.02", "standard deviation of --init-like gpt2", .above = true),
 
       GROUP("Optimizer (AdamW)"),
       FLOAT("lr", &s->lr, 0, 10,

@@ -1,0 +1,58 @@
+/* Timing tokens (--bench). */
+#include "generation/program.h"
+
+#include "cli/bench_line.h"
+#include "cli/startup.h"
+#include "util/clock.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static bool drop_text(void *context, const uint8_t *bytes, size_t size) {
+  (void)context, (void)bytes, (void)size;
+  return true;
+}
+
+/* Before every token, and after the last: when it was. */
+static bool take_time(void *context, int64_t tokens, Error *error) {
+  double *times = context;
+  times[tokens] = clock_seconds();
+  return startup_go_on("timing", error);
+}
+
+/* `times`: room for one more than the tokens of the warm-up and the timed ones. */
+static bool time_tokens(Program *p, double *times, GenerationResult *result, Quantiles *out, Error *error) {
+  const int64_t all = BENCH_WARM_UP + p->settings.bench;
+  GenerationRequest request = program_request(p);
+  request.max_tokens = all;
+  request.ignore_end = true;
+  request.emit = drop_text;
+  request.progress = (Progress){take_time, times};
+  if (!program_open_decoder(p, error)) return false;
+  request.decoder = p->decoder;
+  if (!generation_run(&request, result, error)) return false;
+  if (result->tokens < all)
+    return fail(error, EXIT_USAGE,
+                "--on-full stop: the context is full after %" PRId64 " tokens, and --bench %" PRId64 " needs %" PRId64,
+                result->tokens, p->settings.bench, all);
+  for (int64_t i = 0; i < all; i++) times[i] = times[i + 1] - times[i];
+  *out = quantiles_of(times + BENCH_WARM_UP, (size_t)p->settings.bench);
+  return true;
+}
+
+bool program_bench(Program *p, const char *commit, Error *error) {
+  BenchLine line = {.steps = p->settings.bench,
+                    .tokens_per_step = 1,
+                    .batch = 1,
+                    .model = &p->config,
+                    .backend = p->backend,
+                    .context = p->context,
+                    .commit = commit};
+  GenerationResult result;
+  double *times = malloc((size_t)(BENCH_WARM_UP + line.steps + 1) * sizeof *times);
+  bool ok = (times || error_memory(error, "timings")) && time_tokens(p, times, &result, &line.seconds, error) &&
+            bench_line_print(&line, error, "\"prompt_tokens\": %zu, \"first_token_ms\": %.4f", p->prompt.count,
+                             1e3 * result.first_token_seconds);
+  free(times);
+  return ok;
+}

@@ -1,0 +1,65 @@
+/* One call of ./generate: what its parts share. generate.c says what is done in which order. Functions that return bool
+ * fill an Error when it is false. */
+#ifndef INKLING_GENERATION_PROGRAM_H
+#define INKLING_GENERATION_PROGRAM_H
+
+#include "util/error.h"
+#include "cli/console.h"
+#include "checkpoint/checkpoint.h"
+#include "generation/settings.h"
+#include "model/generation.h"
+
+typedef struct Program {
+  GenerateSettings settings;
+  Options options;
+  Console console;
+  char *dir;
+  const Backend *backend;
+  Context *context;
+  ModelConfig config;
+  Model *model;
+  Decoder *decoder;
+  Tokenizer *tokenizer;
+  SpecialTokens special;
+  BpeIds prompt;   /* what the decoder reads first */
+  BpeIds source;   /* what its encoder reads; empty: there is none */
+  int write_error; /* errno of a failed write to stdout */
+} Program;
+
+/* ---- prompt.c ---- */
+
+/* The bytes of -p or of the file of -f; NULL when neither is given. The caller frees them. */
+bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *error);
+
+/* What the model reads for it: p->prompt and, of a model with an encoder, p->source. */
+bool program_encode_prompt(Program *p, const uint8_t *text, size_t size, Error *error);
+
+/* Append what an encoder reads for a text, its tokens and the end token, and what a decoder does (generation_prompt).
+ * EXIT_INPUT when that is more than the context holds, and it may not be cut; EXIT_MEMORY. */
+bool program_encode_source(const Program *p, const uint8_t *text, size_t size, BpeIds *ids, Error *error);
+bool program_encode_text(const Program *p, const uint8_t *text, size_t size, BpeIds *ids, Error *error);
+
+/* ---- text.c ---- */
+
+/* Writes to stdout; false when that failed, which p->write_error says, or when a signal asks to stop. */
+bool program_emit(void *program, const uint8_t *bytes, size_t size);
+
+/* What became of stdout, and whether a signal came. EXIT_OUTPUT. */
+bool program_report_output(const Program *p, Error *error);
+
+/* As the settings have it; decoder and receiver as generate.c needs them. */
+GenerationRequest program_request(Program *p);
+
+/* Opens p->decoder for one row, and gives it the source. */
+bool program_open_decoder(Program *p, Error *error);
+
+/* A text, to stdout. `text`: the prompt as it was given. */
+bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error);
+
+/* ---- the others ---- */
+
+bool program_lines(Program *p, Error *error);                     /* lines.c: for each line of the input a line */
+bool program_bench(Program *p, const char *commit, Error *error); /* bench.c: a line of JSON; commit: of the build */
+bool program_score(Program *p, Error *error); /* score.c: how well the model predicts a text, as JSON */
+
+#endif

@@ -1,0 +1,118 @@
+/* How well the model predicts a text (--score). */
+#include "generation/program.h"
+
+#include "cli/startup.h"
+#include "checkpoint/directory.h"
+#include "dataset/packing.h"
+#include "dataset/tokenization.h"
+#include "model/evaluation.h"
+#include "util/file.h"
+#include "util/threads.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+typedef struct Scoring {
+  Program *p;
+  EvaluationPlan plan;
+} Scoring;
+
+static bool keep_scoring(void *context, int64_t windows, Error *error) {
+  const Scoring *scoring = context;
+  ConsoleProgress numbers = {.step = windows,
+                             .steps = evaluation_windows(&scoring->plan),
+                             .loss = NAN,
+                             .val_loss = NAN,
+                             .lr = NAN,
+                             .tokens_per_s = NAN,
+                             .peak = NAN,
+                             .seconds_left = NAN};
+  if (scoring->p->console.terminal) console_progress(&scoring->p->console, &numbers, false);
+  return startup_go_on("evaluating", error);
+}
+
+static bool keep_reading(void *context, int64_t bytes, Error *error) {
+  Program *p = context;
+  console_work(&p->console, &(ConsoleWork){"reading", (double)bytes, 0, true});
+  return startup_go_on("reading", error);
+}
+
+/* The text's tokens, in a file whose name is gone. */
+static bool open_tokens(Program *p, TokenFile *out, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  const Progress reading = {keep_reading, p};
+  char *copy = NULL, *path = NULL;
+  Corpus *corpus = NULL;
+  bool ok = file_temporary(&copy, error) && file_temporary(&path, error);
+  const CorpusOptions source = {.field = s->jsonl_field,
+                                .prompt_field = s->prompt_field,
+                                .response_field = s->response_field,
+                                .spool = copy,
+                                .copying = reading,
+                                .is_model = checkpoint_is_model};
+  const Tokenization options = {.threads = threads_count(s->machine.threads), .encoding = reading};
+  ok = ok && corpus_open(&corpus, &s->score, 1, &source, error) &&
+       tokenization_open(out, path, corpus, p->tokenizer, &options, error);
+  console_work_end(&p->console);
+  corpus_close(corpus);
+  if (copy) unlink(copy);
+  if (path) unlink(path);
+  free(copy);
+  free(path);
+  return ok;
+}
+
+static bool print_score(Program *p, const EvaluationPlan *plan, const Evaluation *result, Error *error) {
+  if (result->bytes == 0)
+    return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens that stand for text", p->settings.score);
+  if (!isfinite(result->nats))
+    return fail(error, EXIT_NONFINITE, "the loss on %s is not finite: the model's weights are damaged or it diverged",
+                p->settings.score);
+  errno = 0;
+  if (printf(
+          "{\"file_tokens\": %" PRId64 ", \"scored_tokens\": %" PRId64 ", \"bytes\": %" PRId64
+          ", \"nats_per_token\": %.6f, \"bits_per_byte\": %.6f, \"perplexity\": %.6g, \"ctx\": %d, \"stride\": %d}\n",
+          plan->windows.range.end, result->tokens, result->bytes, evaluation_loss(result),
+          evaluation_bits_per_byte(result), exp(evaluation_loss(result)), plan->windows.ctx, plan->stride) < 0 ||
+      fflush(stdout) != 0)
+    p->write_error = errno ? errno : EIO;
+  return program_report_output(p, error);
+}
+
+/* A model that was trained on packed documents is scored on packed documents: each from its beginning, without those
+ * before it. That it was is known from its tokenizer alone: tokenizer_begins_with_end(). */
+static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error *error) {
+  enum { BATCH = 8 };
+  const int ctx = p->config.ctx;
+  const bool packed = tokenizer_begins_with_end(p->tokenizer);
+  const TokenRange all = {tokens, 0, tokens->info.tokens};
+  Packing packing = {0};
+  Evaluation result = {0};
+  Scoring scoring = {.p = p,
+                     .plan = {.windows = {.range = all, .ctx = ctx, .packing = packed ? &packing : NULL},
+                              .stride = stride,
+                              .batch = BATCH,
+                              .tokenizer = p->tokenizer}};
+  bool ok = (!packed || packing_make(&packing, &all, ctx, tokenizer_end(p->tokenizer), (Progress){0}, error)) &&
+            model_evaluate_begin(p->model, BATCH, ctx, error) &&
+            evaluation_run(p->model, &scoring.plan, &result, (Progress){keep_scoring, &scoring}, error);
+  console_end_line(&p->console);
+  packing_free(&packing);
+  return ok && print_score(p, &scoring.plan, &result, error);
+}
+
+bool program_score(Program *p, Error *error) {
+  int ctx = p->config.ctx, stride = p->settings.stride ? p->settings.stride : ctx > 1 ? ctx / 2 : 1;
+  if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
+  TokenFile tokens;
+  if (!open_tokens(p, &tokens, error)) return false;
+  bool ok = tokens.info.tokens >= 2 ? score_tokens(p, &tokens, stride, error)
+                                    : fail(error, EXIT_INPUT, "%s has %" PRId64 " tokens; a score needs at least two",
+                                           p->settings.score, tokens.info.tokens);
+  token_file_close(&tokens);
+  return ok;
+}

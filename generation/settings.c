@@ -1,0 +1,74 @@
+#include "generation/settings.h"
+
+#include "cli/option_rows.h"
+#include "model/generation.h"
+
+static const char *const on_full_names[] = {"slide", "stop", NULL};
+static const char *const truncate_names[] = {"no", "left", NULL};
+
+static const OptionHint hints[] = {
+    {"-t", "did you mean --temp?"}, {"-i", "did you mean -p?"}, {"-k", "did you mean --top-k?"}};
+
+void generate_options(Options *options, GenerateSettings *s) {
+  *s = (GenerateSettings){.machine = {.reads_only = true}, .tokens = 256, .sampling = generation_sampling()};
+  const Option table[] = {
+      GROUP("Model"),
+      TEXT("run", &s->run, "RUN", "the newest *.run here",
+           "run directory of ./train, or a directory with any LLaMA model that has a byte-level BPE",
+           .positional = true),
+      TEXT("model", &s->model, "RUN", NULL, "same as RUN", .letter = 'm'),
+
+      GROUP("Text"),
+      TEXT("prompt", &s->prompt, NULL, "none: the start of a document", "text to continue", .letter = 'p'),
+      TEXT("file", &s->prompt_file, "FILE", NULL, "read the prompt from FILE (-: standard input)", .letter = 'f'),
+      TEXT("answer", &s->answer, NULL, NULL, "models with an encoder: how the answer to the prompt begins"),
+      FLAG("lines", &s->lines,
+           "every line of the prompt is one of its own and gets one line; a newline in it becomes \\n"),
+      INT64("tokens", &s->tokens, -1, 1e12, NULL,
+            "tokens to generate; -1: until the end of the text or, with --on-full stop, until the context is full",
+            .letter = 'n'),
+      CHOICE("on-full", &s->on_full, on_full_names, NULL,
+             "when the context is full: keep its last half and continue, or stop"),
+      FLAG("ignore-eos", &s->ignore_end, "continue after the end-of-text token"),
+      CHOICE("truncate-prompt", &s->truncate_prompt, truncate_names, NULL,
+             "a prompt longer than the context: refuse it (no) or drop its beginning (left)"),
+      FLAG("echo", &s->echo, "print the prompt before the text"),
+
+      GROUP("Sampling, in this order"),
+      FLOAT("repeat-penalty", &s->sampling.repeat_penalty, 0.01, 100, NULL,
+            "penalty on the logits of recent tokens; 1: off"),
+      INT("repeat-last-n", &s->sampling.repeat_last_n, 0, DECODER_LOOKBACK, NULL,
+          "number of recent tokens to penalize"),
+      INT("top-k", &s->sampling.top_k, -1, MODEL_MAX_VOCAB, NULL, "keep the k most likely tokens; 0: all"),
+      FLOAT("top-p", &s->sampling.top_p, 0, 1, NULL,
+            "keep the most likely tokens whose probabilities add up to p; 1: all", .above = true),
+      FLOAT("min-p", &s->sampling.min_p, 0, 1, NULL,
+            "keep tokens at least p times as likely as the most likely one; 0: all"),
+      FLOAT("temp", &s->sampling.temperature, 0, 100, NULL, "temperature; 0: always the most likely token"),
+      FLAG("greedy", &s->greedy, "same as --temp 0"),
+      UINT64("seed", &s->seed, "random, and printed", "random seed; the same seed gives the same text", .letter = 's'),
+
+      GROUP("Scoring"),
+      TEXT("score", &s->score, "FILE", NULL,
+           "evaluate the model on FILE (-: standard input): nats per token, bits per byte, perplexity"),
+      INT("stride", &s->stride, 1, MODEL_MAX_CTX, "half the context",
+          "step between the windows of --score; only the last N tokens of a window are scored"),
+      JSONL_ROWS(s),
+
+      GROUP("Tokens"),
+      TEXT("encode", &s->encode, "FILE", NULL, "tokenize FILE (-: standard input) and print one token id per line"),
+      TEXT("decode", &s->decode, "FILE", NULL, "write the text of the token ids in FILE (-: standard input)"),
+
+      GROUP("Machine"),
+      DEVICE_ROWS(&s->machine, weight_dtype_choices, "auto: bf16 on a GPU, f32 on a CPU",
+                  "compute dtype; on a CPU that of the weights, in which int8 takes a quarter of f32's memory traffic"),
+      INT64("bench", &s->bench, 1, 1e7, NULL, "time N tokens, print one line of JSON, no text", .transient = true),
+  };
+  *options =
+      (Options){.program = "generate",
+                .usage = "[RUN] [-p TEXT] [options]",
+                .about = "Generates text with a trained model. The text goes to stdout, everything else to stderr.",
+                .hints = hints,
+                .hint_count = sizeof hints / sizeof hints[0]};
+  options_init(options, table, sizeof table / sizeof *table);
+}

@@ -1,0 +1,31 @@
+/* Everything that ./generate can be told, and the table of its options. */
+#ifndef INKLING_GENERATION_SETTINGS_H
+#define INKLING_GENERATION_SETTINGS_H
+
+#include "cli/device.h"
+#include "cli/options.h"
+#include "kernels.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum OnFull { ON_FULL_SLIDE, ON_FULL_STOP } OnFull;
+
+typedef struct GenerateSettings {
+  const char *run, *model; /* positional RUN or -m RUN */
+  const char *prompt, *prompt_file, *answer, *score, *encode, *decode;
+  const char *jsonl_field, *prompt_field, *response_field;
+  int64_t tokens;
+  Sampling sampling;
+  bool greedy, ignore_end, echo, lines;
+  int on_full; /* OnFull */
+  int truncate_prompt, stride;
+  DeviceSettings machine;
+  uint64_t seed;
+  int64_t bench;
+} GenerateSettings;
+
+/* Defaults into `settings`, the table of its options into `options`. */
+void generate_options(Options *options, GenerateSettings *settings);
+
+#endif
