@@ -40,8 +40,13 @@ static void fill(int *setting, int value) {
   if (*setting < 0) *setting = value;
 }
 
-void architecture_fill(TrainSettings *s) {
+bool architecture_has_encoder(const TrainSettings *s, bool pairs) {
+  return s->encoder_layers < 0 ? s->arch == ARCHITECTURE_ORIGINAL && pairs : s->encoder_layers > 0;
+}
+
+void architecture_fill(TrainSettings *s, bool pairs) {
   const Whole *w = &wholes[s->arch];
+  fill(&s->encoder_layers, architecture_has_encoder(s, pairs) ? s->layers : 0);
   fill(&s->norm, (int)w->norm);
   fill(&s->norm_place, (int)w->norm_place);
   fill(&s->activation, (int)w->activation);
@@ -73,6 +78,8 @@ bool architecture_check(const TrainSettings *s, Error *error) {
 }
 
 void architecture_apply(const TrainSettings *s, ModelConfig *m) {
+  m->encoder_layers = s->encoder_layers;
+  m->source_vocab = s->encoder_layers ? m->vocab : 0;
   m->tie = s->tie;
   m->norm = (NormKind)s->norm;
   m->norm_place = (NormPlace)s->norm_place;

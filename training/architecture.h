@@ -13,7 +13,7 @@
     "LayerNorm, GELU, learned positions, biases, tied")                                                                \
   X(OPT, "opt", NORM_LAYER, NORM_BEFORE, ACTIVATION_RELU, false, POSITIONS_LEARNED, true, 1, "the same with ReLU")     \
   X(ORIGINAL, "original", NORM_LAYER, NORM_AFTER, ACTIVATION_RELU, false, POSITIONS_SINUSOIDAL, true, 0,               \
-    "of 2017: LayerNorm after each part, ReLU, sinusoidal positions, biases, not tied")
+    "of 2017: LayerNorm after each part, ReLU, sinusoidal positions, biases, not tied, for pairs an encoder")
 
 #define ARCHITECTURE_KIND(id, ...) ARCHITECTURE_##id,
 typedef enum ArchitectureKind { ARCHITECTURES(ARCHITECTURE_KIND) } ArchitectureKind;
@@ -23,8 +23,11 @@ extern const char *const architecture_norms[],
                                            *const architecture_positions[],
                                                *const architecture_inits[]; /* as the enums of model.h and kernels.h */
 
-/* Fills what was not given as --arch has it; dim is known. */
-void architecture_fill(TrainSettings *settings);
+/* Whether the model will have an encoder, where the text has pairs of a prompt and a response or not. */
+bool architecture_has_encoder(const TrainSettings *settings, bool pairs);
+
+/* Fills what was not given as --arch has it; dim and layers are known. */
+void architecture_fill(TrainSettings *settings, bool pairs);
 
 /* Parts that do not go together. EXIT_USAGE. After architecture_fill. */
 bool architecture_check(const TrainSettings *settings, Error *error);

@@ -98,13 +98,13 @@ static int context_for(const Preset *p, const ChoiceInputs *given) {
   return ctx;
 }
 
-static void fill_shape(TrainSettings *s, const Preset *p) {
+static void fill_shape(TrainSettings *s, const Preset *p, bool pairs) {
   if (!s->layers) s->layers = p->layers;
   if (!s->heads) s->heads = p->heads;
   if (!s->kv_heads) s->kv_heads = s->heads;
   if (!s->dim) s->dim = p->dim;
   if (!s->ctx) s->ctx = p->ctx;
-  architecture_fill(s);
+  architecture_fill(s, pairs);
 }
 
 static void fill_preset(TrainSettings *s, const ChoiceInputs *given, Choices *choices) {
@@ -120,7 +120,7 @@ static void fill_preset(TrainSettings *s, const ChoiceInputs *given, Choices *ch
     s->ctx = context_for(p, given);
     if (s->ctx != p->ctx) note_choice(choices, "context %d (the documents' lengths)", s->ctx);
   }
-  fill_shape(s, p);
+  fill_shape(s, p, given->pairs);
 }
 
 static bool shape(const TrainSettings *s, int vocab, ModelConfig *model, Error *error) {
@@ -143,7 +143,7 @@ bool choices_check_shape(const TrainSettings *given, ModelConfig *model, bool *c
   TrainSettings s = *given;
   *checked = s.dim && s.heads;
   if (!*checked) return true;
-  fill_shape(&s, &presets[s.preset >= 0 ? s.preset : PRESET_NANO]);
+  fill_shape(&s, &presets[s.preset >= 0 ? s.preset : PRESET_NANO], false);
   return shape(&s, 257, model, error);
 }
 

@@ -50,6 +50,7 @@ typedef struct ChoiceInputs {
   int64_t train_tokens;    /* of an epoch, padding included */
   DocumentLengths lengths; /* of packed documents; none: a stream, or not known */
   const ContextInfo *device;
+  bool pairs;        /* of a prompt and a response each */
   double peak_flops; /* of the device, per second; looked at on a GPU only */
 } ChoiceInputs;
 

@@ -41,9 +41,11 @@ static void print_text(Run *r) {
 
 static void print_model(Run *r) {
   const ModelConfig *m = &r->config;
+  char encoder[48] = "";
+  if (m->encoder_layers) snprintf(encoder, sizeof encoder, "encoder of %d and decoder of ", m->encoder_layers);
   console_line(&r->console,
-               "model    %s parameters: %d layers x %d, %d heads%s, ffn %d, context %d, vocabulary %d (%s)%s",
-               text_count((double)model_parameters(m)).text, m->layers, m->dim, m->heads,
+               "model    %s parameters: %s%d layers x %d, %d heads%s, ffn %d, context %d, vocabulary %d (%s)%s",
+               text_count((double)model_parameters(m)).text, encoder, m->layers, m->dim, m->heads,
                m->kv_heads < m->heads ? " (grouped)" : "", m->ffn, m->ctx, m->vocab, tokenizer_name(r->tokenizer),
                m->tie ? ", tied" : "");
   console_line(&r->console, "         %s", architecture_words(m).text);

@@ -68,6 +68,7 @@ bool run_check_same_model(const Run *r, Error *error) {
     double asked, saved;
     const char *const *names; /* of what the numbers stand for */
   } fields[] = {{"layers", asked->layers, saved.layers, NULL},
+                {"encoder-layers", asked->encoder_layers, saved.encoder_layers, NULL},
                 {"heads", asked->heads, saved.heads, NULL},
                 {"kv-heads", asked->kv_heads, saved.kv_heads, NULL},
                 {"dim", asked->dim, saved.dim, NULL},

@@ -22,7 +22,7 @@ typedef struct TrainSettings {
   int preset, layers, heads, kv_heads, dim, ffn, ctx, tie;
   float dropout, embed_dropout, attention_dropout, mlp_dropout;
   /* its parts; -1 or NaN: as the architecture has it (training/architecture.h) */
-  int arch, norm, norm_place, activation, gated, bias, qkv_bias, head_bias, positions;
+  int arch, encoder_layers, norm, norm_place, activation, gated, bias, qkv_bias, head_bias, positions;
   float rope_base, norm_eps;
   int init; /* InitKind */
   float init_std;
