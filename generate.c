@@ -63,6 +63,7 @@ static bool run(void *context, Error *error) {
   const GenerateSettings *s = &p->settings;
   if ((s->encode != NULL) + (s->decode != NULL) + (s->score != NULL) + (s->bench > 0) + s->lines > 1)
     return fail(error, EXIT_USAGE, "use only one of --encode, --decode, --score, --lines and --bench");
+  if (s->exact && !s->score) return fail(error, EXIT_USAGE, "--exact belongs to --score FILE");
   if (s->bench && options_given(&p->options, &s->tokens))
     return fail(error, EXIT_USAGE, "-n and --bench both say how many tokens to generate; use one");
   if ((s->encode || s->decode) && (s->prompt || s->prompt_file))

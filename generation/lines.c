@@ -1,5 +1,5 @@
-/* A line in, a line out (--lines). Above an encoder many lines are one batch; each gets what it would alone. */
-#include "generation/program.h"
+/* A line in, a line out (--lines). */
+#include "generation/answers.h"
 
 #include "cli/startup.h"
 #include "util/array.h"
@@ -15,23 +15,18 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BATCH_LINES = 32, READ_BYTES = 1 << 16, LINE_LIMIT = 1 << 30 };
+enum { READ_BYTES = 1 << 16, LINE_LIMIT = 1 << 30 };
 
 typedef struct Lines {
   Program *p;
-  Sampling sampling;
-  /* input */
   int fd;
   const char *name;
   uint8_t *bytes; /* read and not yet taken: [used, size) */
   size_t used, size, capacity;
   bool ended;
   int64_t taken; /* lines */
-  /* a batch */
-  int rows, count; /* of the decoder; lines that wait for an answer */
-  BpeIds sources[BATCH_LINES], answers[BATCH_LINES];
-  bool bad[BATCH_LINES];     /* lines that do not fit: answered by an empty one */
-  int64_t bad_lines, tokens; /* of all batches; tokens: drawn */
+  Answers batch;
+  int64_t bad; /* lines that did not fit: they have empty answers */
 } Lines;
 
 /* ---- input ---- */
@@ -84,27 +79,26 @@ static bool next_line(Lines *l, bool wait, const uint8_t **line, size_t *size, E
 /* What does not fit is said, and the others are done. */
 static bool take_line(Lines *l, const uint8_t *line, size_t size, Error *error) {
   Program *p = l->p;
-  BpeIds *ids = &l->sources[l->count];
+  Answers *a = &l->batch;
+  BpeIds *ids = &a->prompts[a->count];
   Error why = {0};
   ids->count = 0;
   const bool ok = p->config.encoder_layers ? program_encode_source(p, line, size, ids, &why)
                                            : program_encode_text(p, line, size, ids, &why);
-  l->bad[l->count] = !ok;
-  if (!ok && why.code != EXIT_INPUT) return fail(error, why.code, "%s", why.text);
-  if (!ok) {
-    console_warning(&p->console, "%s:%" PRId64 ": %s", l->name, l->taken, why.text);
-    l->bad_lines++;
-  }
-  l->count++;
+  a->skipped[a->count++] = !ok;
+  if (ok) return true;
+  if (why.code != EXIT_INPUT) return fail(error, why.code, "%s", why.text);
+  console_warning(&p->console, "%s:%" PRId64 ": %s", l->name, l->taken, why.text);
+  l->bad++;
   return true;
 }
 
 /* As many lines as there are, one at least. */
 static bool take_lines(Lines *l, Error *error) {
-  for (l->count = 0; l->count < l->rows;) {
+  for (l->batch.count = 0; l->batch.count < l->batch.rows;) {
     const uint8_t *line;
     size_t size;
-    if (!next_line(l, l->count == 0, &line, &size, error)) return false;
+    if (!next_line(l, l->batch.count == 0, &line, &size, error)) return false;
     if (!line) return true;
     if (!take_line(l, line, size, error)) return false;
   }
@@ -113,65 +107,27 @@ static bool take_lines(Lines *l, Error *error) {
 
 /* ---- answers ---- */
 
-/* Rows without a line answer an empty one. */
-static bool begin_rows(Lines *l, Error *error) {
-  Program *p = l->p;
-  const BpeIds *prompt = p->config.encoder_layers ? &p->prompt : &l->sources[0];
-  const int32_t end = tokenizer_end(p->tokenizer);
-  for (int r = 0; p->config.encoder_layers && r < l->rows; r++) {
-    const bool given = r < l->count && !l->bad[r];
-    if (!decoder_source(p->decoder, r, given ? l->sources[r].ids : &end, given ? (int)l->sources[r].count : 1, error))
-      return false;
-  }
-  return decoder_prompt(p->decoder, prompt->ids, (int)prompt->count, (uint32_t)(l->taken - l->count), error);
-}
-
-/* Draws a token for every row; *busy: whether any answer goes on. */
-static bool draw(Lines *l, bool *done, bool *busy, Error *error) {
-  const GenerateSettings *s = &l->p->settings;
-  int32_t next[BATCH_LINES];
-  if (!startup_go_on("generating", error) || !decoder_next(l->p->decoder, &l->sampling, next, error)) return false;
-  *busy = false;
-  for (int r = 0; r < l->count; r++) {
-    if (done[r]) continue;
-    const bool end = next[r] == tokenizer_end(l->p->tokenizer);
-    done[r] = end && !s->ignore_end;
-    l->tokens++;
-    if (!end && !bpe_ids_sink(&l->answers[r], &next[r], 1, error)) return false;
-    *busy = *busy || !done[r];
-  }
-  return true;
-}
-
-static bool answer_rows(Lines *l, Error *error) {
-  const int64_t limit = l->p->settings.tokens;
-  bool done[BATCH_LINES], busy = false;
-  for (int r = 0; r < l->count; r++) {
-    l->answers[r].count = 0;
-    done[r] = l->bad[r];
-    busy = busy || !done[r];
-  }
-  if (!busy) return true;
-  if (!begin_rows(l, error)) return false;
-  for (int64_t n = 0; busy && (limit < 0 || n < limit) && decoder_room(l->p->decoder) > 0; n++)
-    if (!draw(l, done, &busy, error)) return false;
-  return true;
-}
-
 /* A line for each, with a newline in it as \n. */
-static bool print_rows(Lines *l, Error *error) {
-  for (int r = 0; r < l->count; r++) {
-    for (size_t i = 0; i < l->answers[r].count; i++) {
+static void put(Program *p, int byte) {
+  if (putchar(byte) == EOF) p->write_error = errno ? errno : EIO;
+}
+
+static bool print_rows(const Lines *l, Error *error) {
+  Program *p = l->p;
+  for (int r = 0; r < l->batch.count; r++) {
+    const BpeIds *answer = &l->batch.answers[r];
+    for (size_t i = 0; i < answer->count; i++) {
       size_t size;
-      const uint8_t *bytes = tokenizer_decode(l->p->tokenizer, l->answers[r].ids[i], &size);
-      for (size_t b = 0; b < size; b++)
-        if (fputs(bytes[b] == '\n' ? "\\n" : "", stdout) == EOF || (bytes[b] != '\n' && putchar(bytes[b]) == EOF))
-          l->p->write_error = errno ? errno : EIO;
+      const uint8_t *bytes = tokenizer_decode(p->tokenizer, answer->ids[i], &size);
+      for (size_t b = 0; b < size; b++) {
+        if (bytes[b] == '\n') put(p, '\\');
+        put(p, bytes[b] == '\n' ? 'n' : bytes[b]);
+      }
     }
-    if (putchar('\n') == EOF) l->p->write_error = errno ? errno : EIO;
+    put(p, '\n');
   }
-  if (fflush(stdout) != 0) l->p->write_error = errno ? errno : EIO;
-  return program_report_output(l->p, error);
+  if (fflush(stdout) != 0) p->write_error = errno ? errno : EIO;
+  return program_report_output(p, error);
 }
 
 /* ---- all of it ---- */
@@ -184,44 +140,28 @@ static bool open_input(Lines *l, Error *error) {
   return l->fd >= 0 || fail(error, EXIT_INPUT, "cannot read %s: %s", s->prompt_file, strerror(errno));
 }
 
-static bool prepare(Lines *l, Error *error) {
-  Program *p = l->p;
-  const char *answer = p->settings.answer ? p->settings.answer : "";
-  if (p->settings.answer && !p->config.encoder_layers)
-    return fail(error, EXIT_USAGE, "--answer is for a model with an encoder");
-  l->rows = p->config.encoder_layers ? BATCH_LINES : 1;
-  l->sampling = program_request(p).sampling;
-  return program_encode_text(p, (const uint8_t *)answer, strlen(answer), &p->prompt, error) &&
-         decoder_open(&p->decoder, p->model, l->rows, error);
-}
-
 static bool answer_all(Lines *l, Error *error) {
+  Program *p = l->p;
   const double start = clock_seconds();
-  while (!l->p->write_error) {
+  while (!p->write_error) {
     if (!take_lines(l, error)) return false;
-    if (l->count == 0) break;
-    if (!answer_rows(l, error) || !print_rows(l, error)) return false;
+    if (l->batch.count == 0) break;
+    const uint32_t first = (uint32_t)(l->taken - l->batch.count);
+    if (!answers_write(&l->batch, first, p->settings.tokens, error) || !print_rows(l, error)) return false;
   }
-  console_note(&l->p->console, "%" PRId64 " lines, %" PRId64 " tokens in %s; seed %" PRIu64, l->taken, l->tokens,
-               text_duration(clock_seconds() - start).text, l->sampling.seed);
-  if (l->bad_lines)
-    return fail(error, EXIT_INPUT, "%" PRId64 " of %" PRId64 " lines did not fit, and have empty answers", l->bad_lines,
+  console_note(&p->console, "%" PRId64 " lines, %" PRId64 " tokens in %s; seed %" PRIu64, l->taken, l->batch.tokens,
+               text_duration(clock_seconds() - start).text, l->batch.sampling.seed);
+  if (l->bad)
+    return fail(error, EXIT_INPUT, "%" PRId64 " of %" PRId64 " lines did not fit, and have empty answers", l->bad,
                 l->taken);
   return true;
 }
 
 bool program_lines(Program *p, Error *error) {
-  Lines *l = calloc(1, sizeof *l);
-  if (!l) return error_memory(error, "lines");
-  l->p = p;
-  l->fd = -1;
-  bool ok = open_input(l, error) && prepare(l, error) && answer_all(l, error);
-  if (l->fd > STDIN_FILENO) close(l->fd);
-  for (int r = 0; r < BATCH_LINES; r++) {
-    free(l->sources[r].ids);
-    free(l->answers[r].ids);
-  }
-  free(l->bytes);
-  free(l);
+  Lines l = {.p = p, .fd = -1};
+  bool ok = open_input(&l, error) && answers_open(&l.batch, p, error) && answer_all(&l, error);
+  if (l.fd > STDIN_FILENO) close(l.fd);
+  answers_close(&l.batch);
+  free(l.bytes);
   return ok;
 }

@@ -4,6 +4,7 @@
 #include "cli/startup.h"
 #include "checkpoint/directory.h"
 #include "dataset/packing.h"
+#include "dataset/pairs.h"
 #include "dataset/tokenization.h"
 #include "model/evaluation.h"
 #include "util/file.h"
@@ -66,43 +67,74 @@ static bool open_tokens(Program *p, TokenFile *out, Error *error) {
   return ok;
 }
 
-static bool print_score(Program *p, const EvaluationPlan *plan, const Evaluation *result, Error *error) {
+static void put(Program *p, int written) {
+  if (written < 0) p->write_error = errno ? errno : EIO;
+}
+
+static bool print_score(Program *p, const EvaluationPlan *plan, const Evaluation *result, const ExactCount *exact,
+                        Error *error) {
   if (result->bytes == 0)
     return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens that stand for text", p->settings.score);
   if (!isfinite(result->nats))
     return fail(error, EXIT_NONFINITE, "the loss on %s is not finite: the model's weights are damaged or it diverged",
                 p->settings.score);
   errno = 0;
-  if (printf(
-          "{\"file_tokens\": %" PRId64 ", \"scored_tokens\": %" PRId64 ", \"bytes\": %" PRId64
-          ", \"nats_per_token\": %.6f, \"bits_per_byte\": %.6f, \"perplexity\": %.6g, \"ctx\": %d, \"stride\": %d}\n",
-          plan->windows.range.end, result->tokens, result->bytes, evaluation_loss(result),
-          evaluation_bits_per_byte(result), exp(evaluation_loss(result)), plan->windows.ctx, plan->stride) < 0 ||
-      fflush(stdout) != 0)
-    p->write_error = errno ? errno : EIO;
+  put(p,
+      printf("{\"file_tokens\": %" PRId64 ", \"scored_tokens\": %" PRId64 ", \"bytes\": %" PRId64
+             ", \"nats_per_token\": %.6f, \"bits_per_byte\": %.6f, \"perplexity\": %.6g, \"ctx\": %d, \"stride\": %d",
+             plan->windows.range.end, result->tokens, result->bytes, evaluation_loss(result),
+             evaluation_bits_per_byte(result), exp(evaluation_loss(result)), plan->windows.ctx, plan->stride));
+  if (p->settings.exact)
+    put(p, printf(", \"pairs\": %" PRId64 ", \"exact\": %.6f", exact->pairs,
+                  exact->pairs ? (double)exact->exact / (double)exact->pairs : 0));
+  put(p, puts("}"));
+  put(p, fflush(stdout));
   return program_report_output(p, error);
 }
 
-/* A model that was trained on packed documents is scored on packed documents: each from its beginning, without those
- * before it. That it was is known from its tokenizer alone: tokenizer_begins_with_end(). */
-static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error *error) {
-  enum { BATCH = 8 };
+/* Windows that the model was trained on: of pairs, of packed documents, each from its beginning and without those
+ * before it, or of the stream. That documents were packed is known from the tokenizer alone:
+ * tokenizer_begins_with_end(). */
+typedef struct ScoredWindows {
+  Windows windows, pairs; /* pairs: for --exact */
+  Packing packing;
+  Pairs table;
+} ScoredWindows;
+
+static bool open_windows(const Program *p, const TokenFile *tokens, ScoredWindows *out, Error *error) {
   const int ctx = p->config.ctx;
-  const bool packed = tokenizer_begins_with_end(p->tokenizer);
+  const int32_t end = tokenizer_end(p->tokenizer);
+  const bool encoder = p->config.encoder_layers > 0, packed = !encoder && tokenizer_begins_with_end(p->tokenizer);
   const TokenRange all = {tokens, 0, tokens->info.tokens};
-  Packing packing = {0};
+  *out = (ScoredWindows){.windows = {.range = all, .ctx = ctx}};
+  if ((encoder || p->settings.exact) && !pairs_make(&out->table, &all, ctx, end, (Progress){0}, error)) return false;
+  if (packed && !packing_make(&out->packing, &all, ctx, end, (Progress){0}, error)) return false;
+  out->windows.packing = packed ? &out->packing : NULL;
+  out->pairs = (Windows){.range = all, .ctx = ctx, .pairs = &out->table};
+  if (encoder) out->windows = out->pairs;
+  return true;
+}
+
+static bool score_windows(Program *p, const ScoredWindows *w, int stride, Error *error) {
+  enum { BATCH = 8 };
   Evaluation result = {0};
+  ExactCount exact = {0};
   Scoring scoring = {.p = p,
-                     .plan = {.windows = {.range = all, .ctx = ctx, .packing = packed ? &packing : NULL},
-                              .stride = stride,
-                              .batch = BATCH,
-                              .tokenizer = p->tokenizer}};
-  bool ok = (!packed || packing_make(&packing, &all, ctx, tokenizer_end(p->tokenizer), (Progress){0}, error)) &&
-            model_evaluate_begin(p->model, BATCH, ctx, error) &&
-            evaluation_run(p->model, &scoring.plan, &result, (Progress){keep_scoring, &scoring}, error);
+                     .plan = {.windows = w->windows, .stride = stride, .batch = BATCH, .tokenizer = p->tokenizer}};
+  const Progress progress = {keep_scoring, &scoring};
+  bool ok = model_evaluate_begin(p->model, BATCH, p->config.ctx, error) &&
+            evaluation_run(p->model, &scoring.plan, &result, progress, error) &&
+            (!p->settings.exact || program_count_exact(p, &w->pairs, (Progress){0}, &exact, error));
   console_end_line(&p->console);
-  packing_free(&packing);
-  return ok && print_score(p, &scoring.plan, &result, error);
+  return ok && print_score(p, &scoring.plan, &result, &exact, error);
+}
+
+static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error *error) {
+  ScoredWindows w;
+  bool ok = open_windows(p, tokens, &w, error) && score_windows(p, &w, stride, error);
+  packing_free(&w.packing);
+  pairs_free(&w.table);
+  return ok;
 }
 
 bool program_score(Program *p, Error *error) {

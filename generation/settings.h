@@ -17,7 +17,7 @@ typedef struct GenerateSettings {
   const char *jsonl_field, *prompt_field, *response_field;
   int64_t tokens;
   Sampling sampling;
-  bool greedy, ignore_end, echo, lines;
+  bool greedy, ignore_end, echo, lines, exact;
   int on_full; /* OnFull */
   int truncate_prompt, stride;
   DeviceSettings machine;
