@@ -22,7 +22,7 @@
 /* What an older run leaves and a new one does not replace when it begins; first what makes the old run resumable. */
 #define LEFT_BY_OLD_RUN                                                                                                \
   CHECKPOINT_LAST_STATE, CHECKPOINT_PREV_STATE, CHECKPOINT_TUNING, CHECKPOINT_SAMPLES, CHECKPOINT_STDIN_TEXT,          \
-      CHECKPOINT_STDIN_JSONL
+      CHECKPOINT_STDIN_JSONL, CHECKPOINT_STDIN_TSV
 static const char *const old_run_files[] = {LEFT_BY_OLD_RUN};
 
 /* Everything that a run writes. */

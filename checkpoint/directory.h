@@ -23,6 +23,7 @@
 #define CHECKPOINT_VAL_TOKENS "val.tokens.bin"
 #define CHECKPOINT_STDIN_TEXT "stdin.txt"
 #define CHECKPOINT_STDIN_JSONL "stdin.jsonl"
+#define CHECKPOINT_STDIN_TSV "stdin.tsv"
 #define CHECKPOINT_STDIN_COPY FILE_SWEPT_NAME("stdin") /* until the run begins: swept when it is killed before */
 /* For people. */
 #define CHECKPOINT_METRICS "metrics.jsonl"

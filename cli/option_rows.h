@@ -32,14 +32,15 @@
 
 /* ---- rows of both programs ---- */
 
-/* `s`: settings with jsonl_field, prompt_field, response_field. */
-#define JSONL_ROWS(s)                                                                                                  \
+/* How texts are read. `s`: settings with jsonl_field, prompt_field, response_field, tsv. */
+#define FORMAT_ROWS(s)                                                                                                 \
   TEXT("jsonl-field", &(s)->jsonl_field, "NAME", "text",                                                               \
        "JSON Lines (.jsonl, or standard input with this option): the field that holds the document"),                  \
       TEXT("prompt-field", &(s)->prompt_field, "NAME", NULL,                                                           \
            "JSON Lines: the field with the prompt, which is excluded from the loss"),                                  \
       TEXT("response-field", &(s)->response_field, "NAME", NULL,                                                       \
-           "JSON Lines: the field with the response, which counts in the loss")
+           "JSON Lines: the field with the response, which counts in the loss"),                                       \
+      FLAG("tsv", &(s)->tsv, "standard input is TSV, as files that end in .tsv: a prompt, a tab, a response")
 
 /* `machine`: DeviceSettings of cli/device.h; its choices of dtypes, what auto takes, and what they are. */
 #define DEVICE_ROWS(machine, dtypes, dtype_auto, dtype_text)                                                           \

@@ -9,6 +9,7 @@
 #include "dataset/file_list.h"
 #include "dataset/jsonl.h"
 #include "dataset/spool.h"
+#include "dataset/tsv.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
@@ -24,6 +25,7 @@ enum {
 struct Corpus {
   FileList list;
   char *prompt_field, *text_field; /* the first may be NULL */
+  bool has_prompts;                /* documents are prompts and responses */
   uint64_t fingerprint;
   int standard_input; /* file of the list; -1: none */
   Progress progress;
@@ -35,8 +37,8 @@ struct Corpus {
   size_t start;   /* bytes of its byte-order mark */
   size_t at;      /* bytes of it consumed */
   size_t checked; /* `at` when it was last seen unchanged */
-  int64_t line;   /* lines of it consumed, in JSON lines */
-  JsonlRecord record;
+  int64_t line;   /* lines of it consumed, of JSON lines and TSV */
+  Record record;
 };
 
 /* ---- opening ---- */
@@ -67,6 +69,7 @@ static bool list_sources(Corpus *corpus, const char *const *sources, int count, 
   if (count <= 0)
     return fail(error, EXIT_INPUT, "no text was given: name a file or a directory, or - for standard input");
   const bool jsonl = options->field || options->prompt_field;
+  const TextFormat format = options->tsv ? FORMAT_TSV : jsonl ? FORMAT_JSONL : FORMAT_TEXT;
   for (int i = 0; i < count; i++) {
     if (!path_is_stdin(sources[i])) {
       if (!file_list_add(&corpus->list, sources[i], error)) return false;
@@ -75,7 +78,7 @@ static bool list_sources(Corpus *corpus, const char *const *sources, int count, 
     if (!options->spool) return fail(error, EXIT_INTERNAL, "standard input has no file to be copied to");
     if (corpus->standard_input >= 0)
       return fail(error, EXIT_USAGE, "standard input (-) is given twice, but can be read once");
-    corpus->standard_input = file_list_reserve(&corpus->list, options->spool, jsonl, error);
+    corpus->standard_input = file_list_reserve(&corpus->list, options->spool, format, error);
     if (corpus->standard_input < 0) return false;
   }
   return true;
@@ -94,6 +97,12 @@ static bool find_files(Corpus *corpus, const char *const *sources, int count, co
     return fail(error, EXIT_INPUT, "all %d files are empty: there is no text", list->count);
   return fail(error, EXIT_INPUT, "%s is empty: there is no text",
               corpus->standard_input >= 0 ? "standard input" : text_one_line(list->files[0].path, 250).text);
+}
+
+static int files_of(const Corpus *corpus, TextFormat format) {
+  int count = 0;
+  for (int i = 0; i < corpus->list.count; i++) count += corpus->list.files[i].format == format;
+  return count;
 }
 
 static uint64_t sum_of_name(const char *name, uint64_t seed) {
@@ -117,6 +126,7 @@ bool corpus_open(Corpus **out, const char *const *sources, int count, const Corp
     corpus_close(corpus);
     return false;
   }
+  corpus->has_prompts = corpus->prompt_field || files_of(corpus, FORMAT_TSV) > 0;
   corpus->fingerprint = fingerprint_of(corpus);
   *out = corpus;
   return true;
@@ -125,7 +135,7 @@ bool corpus_open(Corpus **out, const char *const *sources, int count, const Corp
 void corpus_close(Corpus *corpus) {
   if (!corpus) return;
   file_unmap(&corpus->file);
-  jsonl_free(&corpus->record);
+  record_free(&corpus->record);
   file_list_free(&corpus->list);
   free(corpus->prompt_field);
   free(corpus->text_field);
@@ -134,11 +144,7 @@ void corpus_close(Corpus *corpus) {
 
 int corpus_files(const Corpus *corpus) { return corpus->list.count; }
 
-int corpus_jsonl_files(const Corpus *corpus) {
-  int count = 0;
-  for (int i = 0; i < corpus->list.count; i++) count += corpus->list.files[i].jsonl;
-  return count;
-}
+int corpus_jsonl_files(const Corpus *corpus) { return files_of(corpus, FORMAT_JSONL); }
 
 int64_t corpus_skipped(const Corpus *corpus) { return corpus->list.skipped; }
 
@@ -150,7 +156,7 @@ int64_t corpus_stdin_bytes(const Corpus *corpus) {
   return corpus->standard_input < 0 ? 0 : corpus->list.files[corpus->standard_input].size;
 }
 
-bool corpus_has_prompts(const Corpus *corpus) { return corpus->prompt_field; }
+bool corpus_has_prompts(const Corpus *corpus) { return corpus->has_prompts; }
 
 uint64_t corpus_fingerprint(const Corpus *corpus) { return corpus->fingerprint; }
 
@@ -214,7 +220,15 @@ static bool next_text(Corpus *corpus, Document *out, Error *error) {
   return true;
 }
 
-/* ---- documents of JSON lines ---- */
+/* ---- documents of one line ---- */
+
+/* Into the record. */
+static bool parse_line(Corpus *corpus, const uint8_t *line, size_t size, Error *error) {
+  const TextFile *file = &corpus->list.files[corpus->current];
+  const JsonlFields fields = {corpus->prompt_field, corpus->text_field};
+  if (file->format == FORMAT_TSV) return tsv_parse(&corpus->record, line, size, file->path, corpus->line, error);
+  return jsonl_parse(&corpus->record, &fields, line, size, file->path, corpus->line, error);
+}
 
 static bool next_line(Corpus *corpus, Document *out, Error *error) {
   size_t begin = corpus->at, left = corpus->file.size - begin;
@@ -222,11 +236,8 @@ static bool next_line(Corpus *corpus, Document *out, Error *error) {
   size_t size = newline ? (size_t)(newline - line) : left;
   corpus->at += newline ? size + 1 : size;
   corpus->line++;
-  if (jsonl_blank(line, size)) return true;
-  const JsonlFields fields = {corpus->prompt_field, corpus->text_field};
-  JsonlRecord *record = &corpus->record;
-  const char *path = corpus->list.files[corpus->current].path;
-  if (!jsonl_parse(record, &fields, line, size, path, corpus->line, error)) return false;
+  const Record *record = &corpus->record;
+  if (!parse_line(corpus, line, size, error)) return false;
   if (record->size == 0) return true;
   *out = (Document){.text = record->text,
                     .size = record->size,
@@ -279,7 +290,7 @@ static bool advance(Corpus *corpus, Document *out, Error *error) {
     return true;
   }
   if (corpus->at - corpus->checked >= CHECK_BYTES && !still_unchanged(corpus, error)) return false;
-  return file->jsonl ? next_line(corpus, out, error) : next_text(corpus, out, error);
+  return file->format == FORMAT_TEXT ? next_text(corpus, out, error) : next_line(corpus, out, error);
 }
 
 bool corpus_next(Corpus *corpus, Document *out, Error *error) {

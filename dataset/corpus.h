@@ -5,10 +5,11 @@
  *
  * Text files: a line that is exactly <|endoftext|> (ended by \n, \r\n or the end of the file) separates documents and
  * belongs to none; so does the end of every file. All other bytes are handed out as they are: CRLF, NUL, invalid
- * UTF-8. One exception: a UTF-8 byte-order mark (EF BB BF) at the very beginning of a file, text or JSON lines, is
- * dropped.
+ * UTF-8. One exception: a UTF-8 byte-order mark (EF BB BF) at the very beginning of a file of any format is dropped.
  *
  * JSON lines (file names that end in .jsonl): see dataset/jsonl.h. Blank lines are skipped.
+ *
+ * TSV (file names that end in .tsv), a prompt and a response a line: see dataset/tsv.h. Empty lines are skipped.
  *
  * Documents without a byte are skipped everywhere. */
 #ifndef INKLING_DATASET_CORPUS_H
@@ -26,6 +27,7 @@ typedef struct Corpus Corpus;
 typedef struct CorpusOptions {
   const char *field;                         /* of JSON lines; NULL: "text" */
   const char *prompt_field, *response_field; /* both or neither, and then no `field` */
+  bool tsv;                                  /* standard input is TSV */
   const char *spool;                         /* file that standard input is copied to; needed for "-" */
   bool spooled;                              /* it is there already, from an earlier run */
   Progress copying;                          /* bytes of standard input */
@@ -37,13 +39,13 @@ typedef struct Document {
   size_t size;         /* bytes, at least 1 */
   size_t prompt;       /* bytes at its beginning that the loss leaves out; may be all of them */
   const char *file;    /* path; valid as long as the corpus */
-  int64_t line;        /* of the JSON line, from 1; 0 in a text file */
-  int64_t offset;      /* bytes of the file before the document, or before its JSON line */
+  int64_t line;        /* of JSON lines and TSV, from 1; 0 in a text file */
+  int64_t offset;      /* bytes of the file before the document, or before its line */
 } Document;
 
-/* Finds, sorts and measures all files of the sources, in the order given. A source is a file (JSON lines where the name
- * ends in .jsonl, otherwise text), a directory (dataset/file_list.h says which files of it), or "-", once: standard
- * input, of JSON lines if a field is named. It is copied to options->spool before this returns, after all other sources
+/* Finds, sorts and measures all files of the sources, in the order given. A source is a file (its name says of which
+ * format), a directory (dataset/file_list.h says which files of it), or "-", once: standard input, TSV where the
+ * options say so, else of JSON lines if a field is named. It is copied to options->spool before this returns, after all other sources
  * have been found to be there.
  *
  * `options` may be NULL. EXIT_INPUT, with path and cause, for no sources, missing or unreadable ones, pipes and
@@ -59,12 +61,13 @@ int64_t corpus_bytes(const Corpus *corpus);       /* sum of the files' sizes */
 int64_t corpus_stdin_bytes(const Corpus *corpus); /* those of them that came from standard input */
 int64_t corpus_position(const Corpus *corpus);    /* bytes consumed so far, corpus_bytes at the end */
 
-bool corpus_has_prompts(const Corpus *corpus); /* documents are prompts and responses */
+/* Documents are prompts and responses: fields of JSON lines, or there is a TSV. In other files prompts are empty. */
+bool corpus_has_prompts(const Corpus *corpus);
 
 /* The next document, valid until the next call of corpus_next, corpus_rewind or corpus_close. A corpus of separators
  * and blank lines is at its end at once.
  *
- * EXIT_INPUT for JSON that jsonl_parse refuses, and for a file that is no longer what corpus_open measured (size, time,
+ * EXIT_INPUT for a line that jsonl_parse or tsv_parse refuses, and for a file that is no longer what corpus_open measured (size, time,
  * inode). This is checked when the file is mapped, between documents once a MiB has been consumed, and at its end. Not
  * covered: a file that is cut short between two checks ends the program when a missing page is touched (SIGBUS, see
  * cli/startup.c), and one that is overwritten in place and whose time is then restored is not noticed. EXIT_MEMORY; the
@@ -78,7 +81,7 @@ void corpus_rewind(Corpus *corpus, Progress progress);
  * come back when they are read again. corpus_next does so with what it has passed. */
 void corpus_drop_pages(const Corpus *corpus, const uint8_t *text);
 
-/* 64 bits that change when the documents may have changed: XXH64 over the field names and, in order, every file's kind,
+/* 64 bits that change when the documents may have changed: XXH64 over the field names and, in order, every file's format,
  * size, modification time (ns) and inode, as corpus_open found them. Not over paths, nor over where the spool file
  * lies. What is made from the corpus may be kept as long as this is equal. */
 uint64_t corpus_fingerprint(const Corpus *corpus);

@@ -31,10 +31,15 @@ static bool ends_in(const char *name, const char *ending) {
   return length >= tail && strcasecmp(name + length - tail, ending) == 0;
 }
 
+/* By the name. */
+static TextFormat format_of(const char *path) {
+  return ends_in(path, ".jsonl") ? FORMAT_JSONL : ends_in(path, ".tsv") ? FORMAT_TSV : FORMAT_TEXT;
+}
+
 /* ---- the list ---- */
 
 /* Takes the path over; it may be NULL for want of memory. */
-static TextFile *append(FileList *list, char *path, bool jsonl, Error *error) {
+static TextFile *append(FileList *list, char *path, TextFormat format, Error *error) {
   if (!path || list->count == INT_MAX ||
       !array_reserve(&list->files, &list->capacity, (size_t)list->count + 1, sizeof *list->files)) {
     free(path);
@@ -42,7 +47,7 @@ static TextFile *append(FileList *list, char *path, bool jsonl, Error *error) {
     return NULL;
   }
   TextFile *file = &list->files[list->count++];
-  *file = (TextFile){.path = path, .jsonl = jsonl};
+  *file = (TextFile){.path = path, .format = format};
   return file;
 }
 
@@ -64,8 +69,8 @@ static bool measure(FileList *list, TextFile *file, const struct stat *st, Error
   return true;
 }
 
-int file_list_reserve(FileList *list, const char *path, bool jsonl, Error *error) {
-  return append(list, strdup(path), jsonl, error) ? list->count - 1 : -1;
+int file_list_reserve(FileList *list, const char *path, TextFormat format, Error *error) {
+  return append(list, strdup(path), format, error) ? list->count - 1 : -1;
 }
 
 bool file_list_measure(FileList *list, int index, Error *error) {
@@ -138,13 +143,14 @@ static void forget_all(Walk *walk) {
 /* Takes the path over. */
 static bool take_entry(Walk *walk, char *path, Error *error) {
   struct stat st;
-  bool jsonl = ends_in(path, ".jsonl"), wanted = jsonl || ends_in(path, ".txt");
+  const TextFormat format = format_of(path);
+  const bool wanted = format != FORMAT_TEXT || ends_in(path, ".txt");
   bool there = stat(path, &st) == 0;
   int cause = errno;
   bool directory = there && S_ISDIR(st.st_mode); /* of a model: samples and settings, not text */
-  if (directory && !is_model(walk->found, path)) return append(&walk->directories, path, false, error);
+  if (directory && !is_model(walk->found, path)) return append(&walk->directories, path, FORMAT_TEXT, error);
   if (there && S_ISREG(st.st_mode) && wanted) {
-    TextFile *file = append(walk->found, path, jsonl, error);
+    TextFile *file = append(walk->found, path, format, error);
     return file && measure(walk->found, file, &st, error);
   }
   /* A link to nowhere matters only where text was expected. */
@@ -192,18 +198,19 @@ static bool add_directory(FileList *list, const char *path, Error *error) {
   Walk walk = {.found = list};
   int first = list->count;
   int64_t skipped = list->skipped;
-  bool ok = file_list_reserve(&walk.directories, path, false, error) == 0;
+  bool ok = file_list_reserve(&walk.directories, path, FORMAT_TEXT, error) == 0;
   for (int i = 0; ok && i < walk.directories.count; i++)
     ok = read_directory(&walk, walk.directories.files[i].path, error);
   file_list_free(&walk.directories);
   forget_all(&walk);
   if (!ok) return false;
   sort_from(list, first);
-  return list->count > first || fail(error, EXIT_INPUT,
-                                     "the directory %s has no .txt or .jsonl files (%lld other names in it); to read a "
-                                     "file with another ending, "
-                                     "give its name",
-                                     text_one_line(path, NAME_SHOWN).text, (long long)(list->skipped - skipped));
+  return list->count > first ||
+         fail(error, EXIT_INPUT,
+              "the directory %s has no .txt, .jsonl or .tsv files (%lld other names in it); to read a "
+              "file with another ending, "
+              "give its name",
+              text_one_line(path, NAME_SHOWN).text, (long long)(list->skipped - skipped));
 }
 
 bool file_list_add(FileList *list, const char *path, Error *error) {
@@ -216,7 +223,7 @@ bool file_list_add(FileList *list, const char *path, Error *error) {
   if (!S_ISREG(st.st_mode))
     return fail(error, EXIT_INPUT, "%s is neither a file nor a directory; give it as standard input: - < %s",
                 text_one_line(path, NAME_SHOWN).text, text_one_line(path, NAME_SHOWN).text);
-  TextFile *file = append(list, strdup(path), ends_in(path, ".jsonl"), error);
+  TextFile *file = append(list, strdup(path), format_of(path), error);
   return file && measure(list, file, &st, error);
 }
 
@@ -226,8 +233,8 @@ uint64_t file_list_sum(const FileList *list, uint64_t seed) {
   uint64_t sum = checksum_xxh64(&list->count, sizeof list->count, seed);
   for (int i = 0; i < list->count; i++) {
     const TextFile *file = &list->files[i];
-    const int64_t facts[] = {file->jsonl, (int64_t)file->size, (int64_t)file->seconds, (int64_t)file->nanoseconds,
-                             (int64_t)file->inode};
+    const int64_t facts[] = {(int64_t)file->format, (int64_t)file->size, (int64_t)file->seconds,
+                             (int64_t)file->nanoseconds, (int64_t)file->inode};
     sum = checksum_xxh64(facts, sizeof facts, sum);
   }
   return sum;
@@ -252,6 +259,6 @@ FileLooks file_list_looks(const char *path) {
   for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
     if (size >= strlen(packed[i].begins) && memcmp(first, packed[i].begins, strlen(packed[i].begins)) == 0)
       out.unpacker = packed[i].unpacker;
-  out.is_json = strncmp(first, "{\"", 2) == 0 && !ends_in(path, ".jsonl");
+  out.is_json = strncmp(first, "{\"", 2) == 0 && format_of(path) != FORMAT_JSONL;
   return out;
 }

@@ -1,27 +1,15 @@
 #include "dataset/jsonl.h"
 
-#include "util/array.h"
 #include "util/text.h"
 
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { KEYS_SHOWN = 8, KEY_SHOWN = 40 /* bytes */ };
 
-/* Where a message says to look: "data.jsonl, line 3". */
-typedef struct Place {
-  char text[ONE_LINE_BYTES + 32];
-} Place;
-
-static Place place_of(const char *file, int64_t number) {
-  Place place;
-  snprintf(place.text, sizeof place.text, "%s, line %lld", text_one_line(file, 250).text, (long long)number);
-  return place;
-}
-
-bool jsonl_blank(const uint8_t *line, size_t size) {
+/* True for a line of nothing but spaces, tabs and carriage returns. */
+static bool is_blank(const uint8_t *line, size_t size) {
   size_t at = 0;
   while (at < size && (line[at] == ' ' || line[at] == '\t' || line[at] == '\r')) at++;
   return at == size;
@@ -45,9 +33,9 @@ static const char *kind_of(const json_t *value) {
 static bool broken(const json_error_t *cause, const char *file, int64_t number, Error *error) {
   /* jansson reports a failed allocation by its code, or by an empty text. */
   if (json_error_code(cause) == json_error_out_of_memory || cause->text[0] == '\0')
-    return fail(error, EXIT_MEMORY, "out of memory while reading %s", place_of(file, number).text);
+    return fail(error, EXIT_MEMORY, "out of memory while reading %s", record_place(file, number).text);
   return fail(error, EXIT_INPUT, "%s, is not valid JSON: %s (at column %d); every line must be one whole JSON object",
-              place_of(file, number).text, text_one_line(cause->text, 160).text, cause->column);
+              record_place(file, number).text, text_one_line(cause->text, 160).text, cause->column);
 }
 
 static json_t *parse_object(const uint8_t *line, size_t size, const char *file, int64_t number, Error *error) {
@@ -60,7 +48,8 @@ static json_t *parse_object(const uint8_t *line, size_t size, const char *file, 
     return NULL;
   }
   if (json_is_object(root)) return root;
-  fail(error, EXIT_INPUT, "%s, is %s; every line must be one JSON object", place_of(file, number).text, kind_of(root));
+  fail(error, EXIT_INPUT, "%s, is %s; every line must be one JSON object", record_place(file, number).text,
+       kind_of(root));
   json_decref(root);
   return NULL;
 }
@@ -91,40 +80,25 @@ static const json_t *string_field(json_t *root, const char *name, const char *op
   if (json_is_string(value)) return value;
   OneLine shown = text_one_line(name, KEY_SHOWN);
   if (value) {
-    fail(error, EXIT_INPUT, "%s: the field \"%s\" is %s, not a string; %s names another", place_of(file, number).text,
-         shown.text, kind_of(value), option);
+    fail(error, EXIT_INPUT, "%s: the field \"%s\" is %s, not a string; %s names another",
+         record_place(file, number).text, shown.text, kind_of(value), option);
     return NULL;
   }
   char keys[KEYS_SHOWN * (KEY_SHOWN + 4) + 8];
   list_keys(keys, sizeof keys, root);
-  fail(error, EXIT_INPUT, "%s, has no field \"%s\"; it has %s: %s names another", place_of(file, number).text,
+  fail(error, EXIT_INPUT, "%s, has no field \"%s\"; it has %s: %s names another", record_place(file, number).text,
        shown.text, keys, option);
   return NULL;
 }
 
-/* Prompt and response side by side. */
-static bool join(JsonlRecord *record, const json_t *prompt, const json_t *text, Error *error) {
-  size_t before = json_string_length(prompt), after = json_string_length(text), size = before + after;
-  if (!array_reserve(&record->joined, &record->capacity, size, 1))
-    return fail(error, EXIT_MEMORY, "out of memory for a document of %zu bytes", size);
-  if (before > 0) memcpy(record->joined, json_string_value(prompt), before);
-  if (after > 0) memcpy(record->joined + before, json_string_value(text), after);
-  record->text = record->joined;
-  record->size = size;
-  record->prompt = before;
-  return true;
-}
-
-bool jsonl_parse(JsonlRecord *record, const JsonlFields *fields, const uint8_t *line, size_t size, const char *file,
+bool jsonl_parse(Record *record, const JsonlFields *fields, const uint8_t *line, size_t size, const char *file,
                  int64_t number, Error *error) {
-  record->text = NULL;
-  record->size = record->prompt = 0;
-  json_decref(record->root);
-  record->root = NULL;
+  record_clear(record);
+  if (is_blank(line, size)) return true;
   if (size > JSONL_LINE_LIMIT)
     return fail(error, EXIT_INPUT,
                 "%s, has more than the %zu bytes that a line may have; split it into several objects",
-                place_of(file, number).text, JSONL_LINE_LIMIT);
+                record_place(file, number).text, JSONL_LINE_LIMIT);
   record->root = parse_object(line, size, file, number, error);
   if (!record->root) return false;
   const char *option = fields->prompt ? "--response-field" : "--jsonl-field";
@@ -135,14 +109,10 @@ bool jsonl_parse(JsonlRecord *record, const JsonlFields *fields, const uint8_t *
   }
   const json_t *text = string_field(record->root, fields->text, option, file, number, error);
   if (!text) return false;
-  if (prompt) return join(record, prompt, text, error);
+  if (prompt)
+    return record_join(record, json_string_value(prompt), json_string_length(prompt), json_string_value(text),
+                       json_string_length(text), error);
   record->text = (const uint8_t *)json_string_value(text);
   record->size = json_string_length(text);
   return true;
-}
-
-void jsonl_free(JsonlRecord *record) {
-  json_decref(record->root);
-  free(record->joined);
-  *record = (JsonlRecord){0};
 }

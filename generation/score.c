@@ -52,6 +52,7 @@ static bool open_tokens(Program *p, TokenFile *out, Error *error) {
   const CorpusOptions source = {.field = s->jsonl_field,
                                 .prompt_field = s->prompt_field,
                                 .response_field = s->response_field,
+                                .tsv = s->tsv,
                                 .spool = copy,
                                 .copying = reading,
                                 .is_model = checkpoint_is_model};

@@ -55,7 +55,7 @@ void generate_options(Options *options, GenerateSettings *s) {
           "step between the windows of --score; only the last N tokens of a window are scored"),
       FLAG("exact", &s->exact,
            "with --score and pairs: also the share of greedy answers that are exactly the responses"),
-      JSONL_ROWS(s),
+      FORMAT_ROWS(s),
 
       GROUP("Tokens"),
       TEXT("encode", &s->encode, "FILE", NULL, "tokenize FILE (-: standard input) and print one token id per line"),

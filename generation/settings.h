@@ -15,6 +15,7 @@ typedef struct GenerateSettings {
   const char *run, *model; /* positional RUN or -m RUN */
   const char *prompt, *prompt_file, *answer, *score, *encode, *decode;
   const char *jsonl_field, *prompt_field, *response_field;
+  bool tsv;
   int64_t tokens;
   Sampling sampling;
   bool greedy, ignore_end, echo, lines, exact;

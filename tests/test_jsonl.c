@@ -131,19 +131,19 @@ static void hostile_json(void **state) {
   corpus_close(corpus);
   free(text);
   /* The limit is looked at before the bytes are. */
-  JsonlRecord record = {0};
+  Record record = {0};
   JsonlFields fields = {NULL, "text"};
   Error too_long = {0};
   assert_false(jsonl_parse(&record, &fields, (const uint8_t *)"", JSONL_LINE_LIMIT + 1, "x", 5, &too_long));
   expect_error(&too_long, EXIT_INPUT, "x, line 5, has more than the 1073741824 bytes");
-  jsonl_free(&record);
+  record_free(&record);
 }
 
 /* Every way to cut or change one byte of a line: an error or a document, but nothing else. */
 static void damaged_json(void **state) {
   (void)state;
   static const char line[] = "{\"p\": \"\\u00e9\\\"\", \"n\": [1, {\"x\": -2.5e3}], \"text\": \"a\\ud83d\\ude00\"}";
-  JsonlRecord record = {0};
+  Record record = {0};
   JsonlFields fields = {"p", "text"};
   int parsed = 0;
   for (size_t i = 0; i < sizeof line - 1; i++) {
@@ -161,7 +161,7 @@ static void damaged_json(void **state) {
     }
   }
   assert_true(parsed > (int)sizeof line);
-  jsonl_free(&record);
+  record_free(&record);
 }
 
 static void long_lines(void **state) {

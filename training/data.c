@@ -40,10 +40,11 @@ static bool report(void *context, int64_t done, Error *error) {
 
 /* ---- sources and corpus ---- */
 
-static bool stdin_is_jsonl(const TrainSettings *s) { return s->jsonl_field || s->prompt_field; }
+static bool names_fields(const TrainSettings *s) { return s->jsonl_field || s->prompt_field; }
 
 const char *run_stdin_file(const Run *r) {
-  return stdin_is_jsonl(&r->settings) ? CHECKPOINT_STDIN_JSONL : CHECKPOINT_STDIN_TEXT;
+  const TrainSettings *s = &r->settings;
+  return s->tsv ? CHECKPOINT_STDIN_TSV : names_fields(s) ? CHECKPOINT_STDIN_JSONL : CHECKPOINT_STDIN_TEXT;
 }
 
 const char *run_text_name(const Run *r) { return path_shown(r->settings.data.items[0]); }
@@ -62,6 +63,7 @@ static bool open_corpus(Run *r, const char *const *sources, int count, Corpus **
   const CorpusOptions options = {.field = s->jsonl_field,
                                  .prompt_field = s->prompt_field,
                                  .response_field = s->response_field,
+                                 .tsv = s->tsv,
                                  .spool = copy.text,
                                  .spooled = s->resume,
                                  .copying = {report, &reading},
@@ -86,19 +88,27 @@ static void warn_of_bytes(Run *r) {
     if (looks.is_json && !piped)
       console_note(&r->console,
                    "%s looks like JSON and is read as plain text; JSON lines have names that end in .jsonl", name.text);
-    if (looks.is_json && piped && !stdin_is_jsonl(&r->settings))
+    if (looks.is_json && piped && !names_fields(&r->settings) && !r->settings.tsv)
       console_note(&r->console,
                    "standard input looks like JSON lines and is read as plain text; --jsonl-field text reads them");
   }
+}
+
+static bool reads_stdin(const TrainSettings *s) {
+  for (int i = 0; i < s->data.count; i++)
+    if (path_is_stdin(s->data.items[i])) return true;
+  return false;
 }
 
 static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   const TrainSettings *s = &r->settings;
   if (s->val && path_is_stdin(s->val))
     return fail(error, EXIT_USAGE, "--val - : standard input can only be the training text; name a file");
+  if (s->tsv && !reads_stdin(s))
+    return fail(error, EXIT_USAGE, "--tsv is for standard input, which is not read; files of pairs end in .tsv");
   if (s->val && !open_corpus(r, &s->val, 1, val, error)) return false;
   if (!open_corpus(r, s->data.items, s->data.count, train, error)) return false;
-  if (stdin_is_jsonl(s) && !corpus_jsonl_files(*train) && !(*val && corpus_jsonl_files(*val)))
+  if (names_fields(s) && !corpus_jsonl_files(*train) && !(*val && corpus_jsonl_files(*val)))
     return fail(error, EXIT_USAGE, "--%s is for JSON lines, and no file has a name that ends in .jsonl",
                 s->jsonl_field ? "jsonl-field" : "prompt-field");
   r->text = (TextFacts){corpus_files(*train), corpus_bytes(*train), corpus_skipped(*train),
@@ -205,11 +215,11 @@ static void remove_scratch(Run *r) {
 bool run_open_data(Run *r, Error *error) {
   Corpus *train = NULL, *val = NULL;
   TrainSettings *s = &r->settings;
-  if (s->pack < 0) s->pack = s->prompt_field ? PACK_DOCS : PACK_STREAM;
   r->threads = threads_count(s->machine.threads);
   bool ok = (settings_have_directory(s) || file_temporary_directory(&r->scratch, error)) &&
             find_corpora(r, &train, &val, error) && open_tokenizer(r, train, error) &&
             open_ranges(r, train, val, error);
+  if (s->pack < 0) s->pack = ok && r->tokens_file.info.loss_mask ? PACK_DOCS : PACK_STREAM;
   corpus_close(train);
   corpus_close(val);
   remove_scratch(r);

@@ -33,8 +33,8 @@ static void print_text(Run *r) {
                documents, documents == 1 ? "" : "s");
   if (text->skipped)
     console_line(c,
-                 "         %" PRId64 " name%s in directories skipped: only .txt and .jsonl files are read, no hidden "
-                 "files, no runs",
+                 "         %" PRId64 " name%s in directories skipped: only .txt, .jsonl and .tsv files are read, no "
+                 "hidden files, no runs",
                  text->skipped, text->skipped == 1 ? "" : "s");
   if (r->settings.pack == PACK_DOCS) print_packing(c, &r->train_packing);
 }

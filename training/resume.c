@@ -18,13 +18,13 @@ static bool check_flags(const Run *r, Error *error) {
   if (*s->resume && s->out && strcmp(s->resume, s->out) != 0)
     return fail(error, EXIT_USAGE, "--resume=%s writes to that directory, not to --out %s; leave out --out", s->resume,
                 s->out);
-  const void *const fixed[] = {&s->tokenizer,   &s->vocab_size,   &s->pack,
-                               &s->jsonl_field, &s->prompt_field, &s->response_field};
+  const void *const fixed[] = {&s->tokenizer,    &s->vocab_size,     &s->pack, &s->jsonl_field,
+                               &s->prompt_field, &s->response_field, &s->tsv};
   for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
     if (options_origin(&r->options, fixed[i]) == ORIGIN_COMMAND_LINE)
       return fail(error, EXIT_USAGE,
                   "a resumed run keeps its tokenizer and how it reads its text; leave out --tokenizer, --vocab-size, "
-                  "--pack, --jsonl-field, --prompt-field and --response-field");
+                  "--pack, --jsonl-field, --prompt-field, --response-field and --tsv");
   return true;
 }
 

@@ -57,14 +57,14 @@ void settings_options(Options *options, TrainSettings *s) {
   const Option table[] = {
       GROUP("Data"),
       LIST("data", &s->data, "FILE",
-           "training text: files, directories (every .txt and .jsonl in them) or - (standard input); a document ends "
-           "at the end of its file and at a line <|endoftext|>",
+           "training text: files, directories (every .txt, .jsonl and .tsv in them) or - (standard input); a document "
+           "ends at the end of its file and at a line <|endoftext|>",
            .positional = true),
       TEXT("val", &s->val, "FILE", "the end of the training text", "validation text"),
       DOUBLE("val-frac", &s->val_frac, 0, 0.9, NULL,
              "fraction of the text held out for validation, at most " SHOWN(CHOICES_VAL_MTOKENS) " M tokens; 0: none"),
-      JSONL_ROWS(s),
-      CHOICE("pack", &s->pack, pack_names, "auto: docs with --prompt-field, else stream",
+      FORMAT_ROWS(s),
+      CHOICE("pack", &s->pack, pack_names, "auto: docs for prompts and responses, else stream",
              "stream: windows start anywhere in the text; docs: windows of whole documents, no attention across them"),
 
       GROUP("Tokenizer"),

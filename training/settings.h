@@ -15,6 +15,7 @@ typedef struct TrainSettings {
   const char *val;
   double val_frac;
   const char *jsonl_field, *prompt_field, *response_field; /* NULL: not given */
+  bool tsv;                                                /* standard input is */
   int pack;                                                /* PackKind */
   const char *tokenizer;                                   /* "byte", "bpe" or a path; NULL: to be chosen */
   int vocab_size;                                          /* of a BPE, at most; 0: to be chosen */
