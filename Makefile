@@ -106,7 +106,11 @@ all: $(BIN)/train $(BIN)/generate
 $(BIN)/train $(BIN)/generate: $(BIN)/%: $(BUILD)/%.o $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 
-$(BUILD)/stories: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/stories/*.c util/*.c))
+# What makes texts to train on.
+DATA_PROGRAMS := $(BUILD)/stories $(BUILD)/pairs
+$(BUILD)/stories: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/stories/*.c data/*.c util/*.c))
+$(BUILD)/pairs: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/pairs/*.c data/*.c cli/option*.c util/*.c))
+$(DATA_PROGRAMS):
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ -lm
 
 VERSIONED := $(addprefix $(BUILD)/,train.o generate.o bench/bench_kernels.o)
@@ -192,7 +196,7 @@ deps:
 test: deps
 	@$(MAKE) --no-print-directory run-tests
 .PHONY: run-tests
-run-tests: $(BIN)/train $(BIN)/generate $(BUILD)/stories $(BUILD)/bench_kernels $(TESTS) $(if $(SANITIZE),,build-cuda-on-cpu)
+run-tests: $(BIN)/train $(BIN)/generate $(DATA_PROGRAMS) $(BUILD)/bench_kernels $(TESTS) $(if $(SANITIZE),,build-cuda-on-cpu)
 	@BIN=$(BIN) EMULATED=$(if $(SANITIZE),,$(EMULATED)) tests/run.sh $(BUILD)
 
 # The CUDA kernels on the CPU: a build of its own in a directory of its own, for each kind of SANITIZE.
@@ -233,7 +237,7 @@ lint: layers vectorized
 	clang-format --dry-run --Werror $(SOURCES)
 	@awk '{ gsub(/[^ -~]+/, "?") } length > 120 { print FILENAME ":" FNR ": longer than 120 columns"; bad = 1 } END { exit bad }' $(SOURCES)
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -I. --suppress=missingIncludeSystem $(filter %.c,$(SOURCES))
-	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc' --warnings-as-errors='*' $(LIBRARY) $(CPU_KERNELS) train.c generate.c $(wildcard bench/*.c data/stories/*.c) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) $(call BUILD_FLAGS,$(firstword $(CPU_BUILDS))) -DINKLING_VERSION='""'
+	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc' --warnings-as-errors='*' $(LIBRARY) $(CPU_KERNELS) train.c generate.c $(wildcard bench/*.c data/*.c data/*/*.c) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) $(call BUILD_FLAGS,$(firstword $(CPU_BUILDS))) -DINKLING_VERSION='""'
 	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling' --warnings-as-errors='*' $(CPU_KERNELS) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) $(call BUILD_FLAGS,$(word 2,$(CPU_BUILDS)))
 	shellcheck scripts/*.sh tests/*.sh tests/cuda_on_cpu/*.sh data/*.sh .ci/run
 

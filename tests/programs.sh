@@ -70,6 +70,50 @@ near_loss() { awk -v a="$(last_loss "$1")" -v b="$(last_loss "$2")" -v s="$3" 'B
 "$build/stories" --bytes 60000 --seed 3 -o text.txt --report report.json 2>/dev/null
 check "stories: sample corpus" test -s text.txt
 check "stories: every text has one derivation" "$build/stories" --self-check
+
+# right TASK FILE: every line is a source and its answer, by other means than the program's
+right() {
+  awk -F '\t' -v task="$1" '
+    function answer(source,  i, k, out, at) {
+      if (task == "sum") { split(source, at, "+"); return at[1] + at[2] }
+      for (i = 1; i <= length(source); i++)
+        out = task == "reverse" ? substr(source, i, 1) out : out substr(source, i, 1)
+      if (task != "sort") return out
+      out = ""
+      for (k = 0; k < 10; k++) for (i = 1; i <= length(source); i++) if (substr(source, i, 1) == k) out = out k
+      return out
+    }
+    NF != 2 || $1 !~ /^[0-9][0-9+]*$/ || $2 "" != answer($1) "" { bad++; print }
+    END { exit bad > 0 || NR == 0 }' "$2"
+}
+for task in copy reverse sort sum; do
+  "$build/pairs" --task $task --lines 20000 --test-lines 3000 -o $task.tsv --test test.tsv
+  check "pairs: $task: every answer is right" right $task $task.tsv
+  check "pairs: $task: in the test part, too" right $task test.tsv
+  check "pairs: $task: as many lines as asked for" test "$(wc -l <$task.tsv) $(wc -l <test.tsv)" = "20000 3000"
+  "$build/pairs" --task $task --lines 20000 --seed 2 -o other.tsv
+  cut -f 1 test.tsv | sort -u >asked
+  cut -f 1 $task.tsv other.tsv | sort -u >learned
+  check "pairs: $task: the test part is new, for every seed" test -z "$(comm -12 asked learned)"
+  check "pairs: $task: and of long sources" test "$(awk 'length < 5' asked | wc -l)" -eq 0
+  check "pairs: $task: another seed, other lines" sh -c "! cmp -s $task.tsv other.tsv"
+  "$build/pairs" --task $task --lines 20 --test again.tsv --test-lines 3000 >few.tsv
+  check "pairs: $task: same seed, same lines" cmp test.tsv again.tsv
+  check "pairs: $task: fewer lines are the first" sh -c "head -n 20 $task.tsv | cmp - few.tsv"
+done
+uniform() { awk '{ n[length($1)]++ } END { for (i = 1; i <= 8; i++) if (n[i] < 2300 || n[i] > 2700) exit 1 }' "$1"; } # 4 sigma
+check "pairs: lengths are uniform" uniform copy.tsv
+"$build/pairs" --task sort --lines 300 --min-length 7 --max-length 9 --alphabet 3 --mark = >few.tsv
+check "pairs: lengths, alphabet and mark" sh -c "! grep -Eqv '^[012]{7,9}=	0*1*2*\$' few.tsv && grep -q '^.........=' few.tsv"
+refused "pairs: no task" 2 "say which task" "$build/pairs"
+refused "pairs: nothing for the test part" 2 "too short" "$build/pairs" --task copy --max-length 4 --test none.tsv
+refused "pairs: lengths the wrong way round" 2 "above" "$build/pairs" --task copy --min-length 9
+refused "pairs: sums that fit no number" 2 "18 digits" "$build/pairs" --task sum --max-length 19
+refused "pairs: a mark that ends the column" 2 "tabs" "$build/pairs" --task sum --mark "	"
+refused "pairs: one file for both parts" 2 "same file" "$build/pairs" --task sum -o a.tsv --test a.tsv
+refused "pairs: no place to write" 7 "nowhere" "$build/pairs" --task sum -o nowhere/a.tsv
+check "pairs: a reader that has enough" sh -c "'$build/pairs' --task copy --lines 1000000 | head -n 1 >/dev/null"
+
 tiny="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 40 --quiet --threads 2"
 
 # ---- mistakes ----
@@ -181,6 +225,20 @@ check "prompts and responses" test -s pairs.run/model.safetensors
 check "are packed by document" grep -q "^pack = docs" pairs.run/config.txt
 $train - --prompt-field question --response-field answer $few --out piped.run <pairs.jsonl 2>/dev/null
 check "from standard input, too" cmp pairs.run/model.safetensors piped.run/model.safetensors
+sed 's/{"question": "\(.*\)", "answer": "\(.*\)"}/\1\t\2/' pairs.jsonl >pairs.tsv
+$train pairs.tsv $few --out tsv.run 2>/dev/null
+check "TSV is prompts and responses" cmp pairs.run/model.safetensors tsv.run/model.safetensors
+check "packed by document, too" grep -q "^pack = docs" tsv.run/config.txt
+$train - --tsv $few --out piped-tsv.run <pairs.tsv 2>/dev/null
+check "and from standard input" cmp tsv.run/model.safetensors piped-tsv.run/model.safetensors
+check "which is kept with the run" cmp pairs.tsv piped-tsv.run/stdin.tsv
+$train --resume=piped-tsv.run --steps 20 --quiet 2>/dev/null </dev/null
+$train --resume=tsv.run --steps 20 --quiet 2>/dev/null
+check "and read again" cmp tsv.run/model.safetensors piped-tsv.run/model.safetensors
+refused "a resumed run keeps how it reads standard input" 2 "leave" "$train" --resume=piped-tsv.run --no-tsv
+refused "--tsv without standard input" 2 "standard input, which is not read" "$train" pairs.tsv --tsv $few --out other.run
+printf 'a\tb\n\nc d\n' >broken.tsv
+refused "a line with one column" 3 "broken.tsv, line 3, has one column" "$train" broken.tsv $few --out other.run
 refused "no such field" 3 "no field" "$train" pairs.jsonl --prompt-field question --response-field reply $few --out other.run
 
 tail -n 50 pairs.jsonl >last.jsonl
@@ -190,6 +248,11 @@ $generate judged.run --score last.jsonl $qa --quiet >out
 check "--score of packed documents is the run's own validation loss" sh -c "grep -q \"\$(sed -n 's/.*\"val_loss\": *\([0-9.]*\).*/\1/p' judged.run/metrics.jsonl | tail -n 1 | cut -c 1-7)\" out"
 $generate judged.run --score - $qa --quiet <last.jsonl >two
 check "from standard input, too" cmp out two
+tail -n 50 pairs.tsv >last.tsv
+$generate judged.run --score last.tsv --quiet >two
+check "and of TSV" cmp out two
+$generate judged.run --score - --tsv --quiet <last.tsv >two
+check "and of TSV from standard input" cmp out two
 refused "packed, and nothing to learn from" 3 "0 tokens to train on" "$train" one.txt --pack docs --val-frac 0.9 $few
 i=0
 while [ $i -lt 100 ]; do

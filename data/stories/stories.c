@@ -16,8 +16,8 @@
  * to a model a separator is a token, not text.
  *
  * Exit status: 0 done, otherwise as in util/error.h. */
+#include "data/output.h"
 #include "data/stories/check.h"
-#include "util/file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -26,7 +26,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* ---- the command line ---- */
 
@@ -124,46 +123,6 @@ static bool parse_options(int argc, char **argv, Options *o, Error *error) {
   }
   if (o->bytes == 0 && !o->self_check) return usage(error, "--bytes", NULL, "missing: say how much to write");
   return true;
-}
-
-/* ---- output ---- */
-
-/* A regular file appears under its name only when it is complete; pipes and devices are written to directly. */
-typedef struct Output {
-  FILE *stream;
-  const char *name;
-  FileWriter file;
-  bool reader_left; /* head, less: enough was read */
-} Output;
-
-static bool output_fail(Output *out, const char *what, Error *error) {
-  out->reader_left = errno == EPIPE;
-  return fail(error, EXIT_OUTPUT, "cannot %s %s: %s", what, out->name, strerror(errno));
-}
-
-static bool output_open(Output *out, const char *name, Error *error) {
-  *out = (Output){.stream = stdout, .name = name ? name : "standard output"};
-  struct stat status;
-  if (!name) return true;
-  if (stat(name, &status) == 0 && !S_ISREG(status.st_mode)) {
-    out->stream = fopen(name, "wb");
-    return out->stream || output_fail(out, "open", error);
-  }
-  if (!file_writer_begin(&out->file, name, error)) return false;
-  out->stream = out->file.stream;
-  return true;
-}
-
-/* Ends an output, after everything was written (`ok`) or after a failure. */
-static bool output_close(Output *out, bool ok, Error *error) {
-  if (out->file.stream) {
-    if (ok) return file_writer_commit(&out->file, error);
-    file_writer_abort(&out->file);
-    return false;
-  }
-  if (ok && fflush(out->stream) != 0) ok = output_fail(out, "write", error);
-  if (out->stream != stdout && fclose(out->stream) != 0 && ok) ok = output_fail(out, "write", error);
-  return ok;
 }
 
 /* ---- the stories ---- */
