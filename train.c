@@ -53,6 +53,7 @@ static bool choose(Run *r, Error *error) {
   const ContextInfo device = run_device_now(r);
   ChoiceInputs given = {.vocab = tokenizer_vocab(r->tokenizer),
                         .text_bytes = r->text.bytes,
+                        .pairs = run_has_pairs(r),
                         .device = &device,
                         .peak_flops = r->peak_flops};
   if (!run_measure_documents(r, &given.lengths, error) || !choices_model(s, &given, &r->config, &r->choices, error) ||

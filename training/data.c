@@ -7,6 +7,7 @@
 #include "dataset/file_list.h"
 #include "dataset/tokenization.h"
 #include "dataset/tokenizer_training.h"
+#include "training/architecture.h"
 #include "training/run.h"
 
 #include <errno.h>
@@ -202,6 +203,10 @@ static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
 
 /* ---- all of it ---- */
 
+bool run_has_pairs(const Run *r) { return r->tokens_file.info.loss_mask; }
+
+bool run_has_encoder(const Run *r) { return architecture_has_encoder(&r->settings, run_has_pairs(r)); }
+
 /* Files stay readable while they are mapped. */
 static void remove_scratch(Run *r) {
   static const char *const names[] = {CHECKPOINT_STDIN_COPY, CHECKPOINT_TOKENS, CHECKPOINT_VAL_TOKENS};
@@ -219,7 +224,9 @@ bool run_open_data(Run *r, Error *error) {
   bool ok = (settings_have_directory(s) || file_temporary_directory(&r->scratch, error)) &&
             find_corpora(r, &train, &val, error) && open_tokenizer(r, train, error) &&
             open_ranges(r, train, val, error);
-  if (s->pack < 0) s->pack = ok && r->tokens_file.info.loss_mask ? PACK_DOCS : PACK_STREAM;
+  if (ok && s->pack == PACK_STREAM && run_has_encoder(r))
+    ok = fail(error, EXIT_USAGE, "--pack stream cuts pairs, and an encoder reads whole ones; leave it out");
+  if (s->pack < 0) s->pack = ok && (run_has_pairs(r) || run_has_encoder(r)) ? PACK_DOCS : PACK_STREAM;
   corpus_close(train);
   corpus_close(val);
   remove_scratch(r);
@@ -229,6 +236,8 @@ bool run_open_data(Run *r, Error *error) {
 void run_close_data(Run *r) {
   packing_free(&r->train_packing);
   packing_free(&r->val_packing);
+  pairs_free(&r->train_pairs);
+  pairs_free(&r->val_pairs);
   token_file_close(&r->tokens_file);
   token_file_close(&r->val_file);
   tokenizer_free(r->tokenizer);
@@ -240,16 +249,25 @@ bool run_measure_documents(Run *r, DocumentLengths *out, Error *error) {
   *out = (DocumentLengths){0};
   if (r->settings.pack == PACK_STREAM || r->settings.ctx) return true;
   Work work = {.r = r, .name = "measuring documents", .all = (double)token_range_size(&r->train)};
-  bool ok = packing_measure(&r->train, tokenizer_end(r->tokenizer), out, (Progress){report, &work}, error);
+  const int32_t end = tokenizer_end(r->tokenizer);
+  const Progress progress = {report, &work};
+  bool ok = run_has_encoder(r) ? pairs_measure(&r->train, end, out, progress, error)
+                               : packing_measure(&r->train, end, out, progress, error);
   console_work_end(&r->console);
   return ok;
 }
 
-static bool pack(Run *r, const TokenRange *range, Packing *out, Error *error) {
+/* Windows of whole documents, or of pairs for an encoder. */
+static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error *error) {
+  const TokenRange *range = &windows->range;
+  const int32_t end = tokenizer_end(r->tokenizer);
   Work work = {.r = r, .name = "packing documents", .all = (double)token_range_size(range)};
   const Progress progress = {report, &work};
-  bool ok = packing_make(out, range, r->config.ctx, tokenizer_end(r->tokenizer), progress, error);
+  const bool ok = r->config.encoder_layers ? pairs_make(pairs, range, r->config.ctx, end, progress, error)
+                                           : packing_make(packing, range, r->config.ctx, end, progress, error);
   console_work_end(&r->console);
+  windows->packing = r->config.encoder_layers ? NULL : packing;
+  windows->pairs = r->config.encoder_layers ? pairs : NULL;
   return ok;
 }
 
@@ -274,12 +292,12 @@ bool run_open_windows(Run *r, Error *error) {
   if (!check_text_length(r, error)) return false;
   if (!s->resume) tokenizer_set_begins_with_end(r->tokenizer, docs); /* as all documents that the model sees */
   if (docs) {
-    if (!pack(r, &r->train, &r->train_packing, error) || !pack(r, &r->val, &r->val_packing, error)) return false;
-    if (r->train_packing.table.windows == 0)
+    if (!pack(r, &r->windows, &r->train_packing, &r->train_pairs, error) ||
+        !pack(r, &r->val_windows, &r->val_packing, &r->val_pairs, error))
+      return false;
+    if (windows_count(&r->windows, 1) == 0)
       return fail(error, EXIT_INPUT, "%s: the training text holds only prompts: there is nothing to train on",
                   text_one_line(run_text_name(r), 250).text);
-    r->windows.packing = &r->train_packing;
-    r->val_windows.packing = &r->val_packing;
   }
   token_file_read_randomly(&r->tokens_file);
   return true;

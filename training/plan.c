@@ -5,6 +5,7 @@
 #include "util/text.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +18,20 @@ static void print_packing(Console *c, const Packing *p) {
                  text_count((double)p->cut).text, text_count((double)p->documents).text, p->ctx);
   if (p->left_out)
     console_line(c, "         %s tokens are left out: windows with prompts only", text_count((double)p->left_out).text);
+}
+
+static void print_pairs(Console *c, const Pairs *p) {
+  const double places = fmax(1, (double)p->table.windows * p->ctx);
+  console_line(
+      c, "packing  %s pairs in %s windows; %.1f %% of the prompts' places and %.1f %% of the responses' are padding",
+      text_count((double)(p->pairs - p->left_out)).text, text_count((double)p->table.windows).text,
+      100 * (1 - (double)p->used_source / places), 100 * (1 - (double)p->used_target / places));
+  if (p->left_out)
+    console_line(c,
+                 "         %s pairs are longer than the context of %d tokens and are left out; the first is number "
+                 "%" PRId64 ", of %" PRId64 " and %" PRId64 " tokens",
+                 text_count((double)p->left_out).text, p->ctx, p->first_left_out.number, p->first_left_out.source,
+                 p->first_left_out.target);
 }
 
 static void print_text(Run *r) {
@@ -36,7 +51,8 @@ static void print_text(Run *r) {
                  "         %" PRId64 " name%s in directories skipped: only .txt, .jsonl and .tsv files are read, no "
                  "hidden files, no runs",
                  text->skipped, text->skipped == 1 ? "" : "s");
-  if (r->settings.pack == PACK_DOCS) print_packing(c, &r->train_packing);
+  if (r->windows.pairs) print_pairs(c, r->windows.pairs);
+  else if (r->windows.packing) print_packing(c, r->windows.packing);
 }
 
 static void print_model(Run *r) {

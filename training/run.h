@@ -10,6 +10,7 @@
 #include "model/batch.h"
 #include "model/evaluation.h"
 #include "dataset/packing.h"
+#include "dataset/pairs.h"
 #include "training/choices.h"
 #include "util/clock.h"
 
@@ -35,6 +36,7 @@ typedef struct Run {
   TokenFile tokens_file, val_file; /* val_file: only with --val */
   TokenRange train, val;
   Packing train_packing, val_packing; /* only with --pack docs */
+  Pairs train_pairs, val_pairs;       /* only for an encoder, instead */
   Windows windows, val_windows;
   Batch batch; /* of the step being prepared: grad_accum * batch windows */
 
@@ -74,14 +76,15 @@ static inline double run_seconds(const Run *r) { return r->seconds + clock_secon
 
 /* Places of all windows that hold the text once. */
 static inline int64_t run_epoch_tokens(const Run *r) {
-  const Packing *packing = r->windows.packing;
-  return packing ? packing->table.windows * packing->ctx : token_range_size(&r->train);
+  return r->settings.pack == PACK_DOCS ? windows_count(&r->windows, 1) * r->config.ctx : token_range_size(&r->train);
 }
 
 /* Without validation text the newest model is the one to use. */
 static inline bool run_has_validation(const Run *r) { return token_range_size(&r->val) >= 2; }
 
 /* ---- data.c ---- */
+bool run_has_pairs(const Run *r);         /* prompts are left out of the loss */
+bool run_has_encoder(const Run *r);       /* known before the rest of the model is */
 bool run_open_data(Run *r, Error *error); /* text, tokenizer, tokens: may take long */
 void run_close_data(Run *r);
 /* Lengths of the documents to learn from, where the context depends on them; else no documents. */

@@ -2,7 +2,9 @@
 #include "training/run.h"
 
 #include "cli/startup.h"
+#include "model/batch.h"
 #include "model/generation.h"
+#include "tokenizer/bpe_encode.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,23 +21,97 @@ static bool collect(void *stream, const uint8_t *bytes, size_t size) {
   return fwrite(bytes, 1, size, stream) == size && !stop_signal;
 }
 
-/* What follows the end of the prompt that fits the context. */
-static bool write_sample(Run *r, const BpeIds *ids, FILE *stream, Error *error) {
+/* Appends what the model writes after `ids`, or what of their end the context holds. */
+static bool write_sample(Run *r, const BpeIds *ids, int64_t tokens, Sampling sampling, FILE *stream, Error *error) {
   const size_t ctx = (size_t)r->config.ctx, skipped = ids->count > ctx ? ids->count - ctx : 0;
-  Sampling sampling = generation_sampling();
-  sampling.seed = r->settings.seed;
   GenerationResult result;
   const GenerationRequest request = {.decoder = r->decoder,
                                      .tokenizer = r->tokenizer,
                                      .prompt = ids->ids + skipped,
                                      .prompt_tokens = (int)(ids->count - skipped),
-                                     .max_tokens = r->settings.sample_tokens,
+                                     .max_tokens = tokens,
                                      .slide = true,
                                      .emit = collect,
                                      .emit_context = stream,
                                      .sampling = sampling};
   return generation_run(&request, &result, error);
 }
+
+/* ---- of a text ---- */
+
+static bool sample_text(Run *r, FILE *stream, Error *error) {
+  const char *prompt = r->settings.prompt ? r->settings.prompt : "";
+  const size_t length = strlen(prompt);
+  Sampling sampling = generation_sampling();
+  sampling.seed = r->settings.seed;
+  BpeIds ids = {0};
+  bool ok = fwrite(prompt, 1, length, stream) == length || error_memory(error, "a sample");
+  ok = ok && generation_prompt(r->tokenizer, run_start_token(r), (const uint8_t *)prompt, length, &ids, error) &&
+       write_sample(r, &ids, r->settings.sample_tokens, sampling, stream, error);
+  free(ids.ids);
+  return ok;
+}
+
+/* ---- of pairs: the most likely answers ---- */
+
+static const Sampling greedy = {.repeat_penalty = 1, .top_p = 1};
+
+static bool write_tokens(const Run *r, const int32_t *ids, int count, FILE *stream) {
+  for (int i = 0; i < count; i++) {
+    size_t size;
+    const uint8_t *bytes = tokenizer_decode(r->tokenizer, ids[i], &size);
+    if (fwrite(bytes, 1, size, stream) != size) return false;
+  }
+  return true;
+}
+
+/* "SOURCE -> ANSWER"; source: with its end token. */
+static bool answer(Run *r, const int32_t *source, int count, FILE *stream, Error *error) {
+  const int32_t end = tokenizer_end(r->tokenizer);
+  const BpeIds begin = {.ids = (int32_t[]){end}, .count = 1};
+  return ((write_tokens(r, source, count - 1, stream) && fputs(" -> ", stream) != EOF) ||
+          error_memory(error, "a sample")) &&
+         decoder_source(r->decoder, 0, source, count, error) &&
+         write_sample(r, &begin, r->settings.sample_tokens, greedy, stream, error);
+}
+
+static bool answer_prompt(Run *r, FILE *stream, Error *error) {
+  const char *prompt = r->settings.prompt;
+  const int32_t end = tokenizer_end(r->tokenizer);
+  const size_t ctx = (size_t)r->config.ctx;
+  BpeIds ids = {0};
+  bool ok = tokenizer_encode(r->tokenizer, (const uint8_t *)prompt, strlen(prompt), &ids, error) &&
+            bpe_ids_sink(&ids, &end, 1, error);
+  const size_t skipped = ok && ids.count > ctx ? ids.count - ctx : 0;
+  ok = ok && answer(r, ids.ids + skipped, (int)(ids.count - skipped), stream, error);
+  free(ids.ids);
+  return ok;
+}
+
+/* The first pairs to validate on, or to train on where there are none, with what is right. */
+static bool answer_pairs(Run *r, FILE *stream, Error *error) {
+  enum { SHOWN_PAIRS = 5 };
+  const Windows *windows = windows_count(&r->val_windows, 1) > 0 ? &r->val_windows : &r->windows;
+  const int32_t end = tokenizer_end(r->tokenizer);
+  Batch room;
+  if (!batch_make(&room, windows, 1, error)) return false;
+  const Window w = batch_window(&room, 0);
+  bool ok = windows_read(windows, 1, 0, &w, error);
+  for (int at = 0, shown = 0; ok && at < windows->ctx && shown < SHOWN_PAIRS; at++) {
+    if (w.positions[at] != 0 || w.cross_begin[at] == w.cross_end[at]) continue;
+    int length = 0;
+    while (at + length < windows->ctx && w.targets[at + length] != end) length++;
+    ok = answer(r, w.source_tokens + w.cross_begin[at], w.cross_end[at] - w.cross_begin[at], stream, error) &&
+         ((fputs("   (right: ", stream) != EOF && write_tokens(r, w.targets + at, length, stream) &&
+           fputs(")\n", stream) != EOF) ||
+          error_memory(error, "a sample"));
+    shown++;
+  }
+  batch_free(&room);
+  return ok;
+}
+
+/* ---- all of them ---- */
 
 static bool append_sample(const Run *r, const char *text, size_t size, Error *error) {
   const CheckpointPath path = checkpoint_path(r->dir, CHECKPOINT_SAMPLES);
@@ -55,20 +131,16 @@ static void show_sample(Run *r, char *text, size_t size) {
 
 bool run_sample(Run *r, Error *error) {
   if (!r->settings.sample_tokens || stop_signal) return true;
-  const char *prompt = r->settings.prompt ? r->settings.prompt : "";
-  const size_t length = strlen(prompt);
-  BpeIds ids = {0};
   char *text = NULL;
   size_t size = 0;
   FILE *stream = open_memstream(&text, &size);
-  bool ok = stream && fwrite(prompt, 1, length, stream) == length;
-  if (!ok) error_memory(error, "a sample");
-  ok = ok && generation_prompt(r->tokenizer, run_start_token(r), (const uint8_t *)prompt, length, &ids, error) &&
-       write_sample(r, &ids, stream, error);
-  if (stream && fclose(stream) != 0 && ok) ok = error_memory(error, "a sample");
+  if (!stream) return error_memory(error, "a sample");
+  bool ok = !r->config.encoder_layers ? sample_text(r, stream, error)
+            : r->settings.prompt      ? answer_prompt(r, stream, error)
+                                      : answer_pairs(r, stream, error);
+  if (fclose(stream) != 0 && ok) ok = error_memory(error, "a sample");
   ok = ok && append_sample(r, text, size, error);
   if (ok) show_sample(r, text, size);
-  free(ids.ids);
   free(text);
   return ok;
 }
