@@ -93,9 +93,9 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LIBRARY := model.c $(wildcard model/*.c kernels/*.c util/*.c tokenizer/*.c dataset/*.c checkpoint/*.c training/*.c generation/*.c cli/*.c)
 CPU_KERNELS := $(wildcard kernels/cpu/*.c)
 CPU_OBJECTS := $(foreach build,$(CPU_BUILDS),$(CPU_KERNELS:%.c=$(BUILD)/%.$(build).o))
-LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
+LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(BUILD)/checkpoint/modeling.o $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
-TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/fuzz_%,$(wildcard tests/*.c)))
+TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/fuzz_% tests/dump_%,$(wildcard tests/*.c)))
 
 .PHONY: all test demo sanitize format lint clean deps check-libraries
 .DELETE_ON_ERROR:
@@ -118,6 +118,14 @@ $(VERSIONED): private DEFINES += -DINKLING_VERSION='"$(VERSION)"'
 $(VERSIONED): $(BUILD)/version
 $(BUILD)/%.o: %.c $(BUILD)/flags | check-libraries
 	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -c $< -o $@
+
+# The Python file that goes with models of our own class, as a string.
+$(BUILD)/checkpoint/modeling.c: scripts/modeling_inkling.py
+	@mkdir -p $(@D)
+	@(printf '%s\n' 'extern const char architecture_modeling[];' 'const char architecture_modeling[] ='; \
+		sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $<; echo ';') > $@
+$(BUILD)/checkpoint/modeling.o: $(BUILD)/checkpoint/modeling.c $(BUILD)/flags
 	$(Q)$(CC) $(ALL_CFLAGS) -c $< -o $@
 
 .PHONY: kernel-flags
@@ -149,6 +157,9 @@ $(BUILD)/bench_kernels: $(patsubst %.c,$(BUILD)/%.o,$(filter-out bench/bench_bpe
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 $(BUILD)/bench_bpe $(BUILD)/bench_gemm: $(BUILD)/bench_%: $(BUILD)/bench/bench_%.o $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS) -ldl
+# Makes models of every architecture and shows what they compute, for scripts/check_transformers.py.
+$(BUILD)/dump_model: $(BUILD)/tests/dump_model.o $(LIBRARY_OBJECTS)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 # What scripts/gpu_check.sh runs on the card; a build directory of its own, because the other one may be of another machine.

@@ -1,5 +1,5 @@
-/* What a run directory holds (its files are in checkpoint/directory.h): a model as Hugging Face transformers
- * (LlamaForCausalLM) has it, and the state from which training resumes exactly.
+/* What a run directory holds (its files are in checkpoint/directory.h): a model as Hugging Face transformers has it, of
+ * the class that computes the same, and the state from which training resumes exactly.
  *
  * Every file is replaced atomically (util/file.h): a reader, or a power cut, may come at any moment. Writers fail with
  * EXIT_OUTPUT, readers with EXIT_CHECKPOINT, both with EXIT_MEMORY. */
@@ -19,24 +19,34 @@ typedef struct SpecialTokens {
   int end;   /* eos: <|endoftext|> */
 } SpecialTokens;
 
-/* Writes config.json and generation_config.json. */
+/* The class of transformers that a model is written as: LlamaForCausalLM, GPT2LMHeadModel, ... (the table is in
+ * checkpoint/architectures.c). *own: no class of transformers computes it; a copy of our own lies beside it, and loading
+ * needs trust_remote_code=True. */
+const char *checkpoint_class(const ModelConfig *config, bool *own);
+
+/* Writes config.json and generation_config.json, and modeling_inkling.py for a model of our own class. */
 bool checkpoint_write_config(const char *dir, const ModelConfig *config, SpecialTokens tokens, Error *error);
 
-/* Reads config.json, ours or that of any LlamaForCausalLM: what is absent or null has the value that transformers gives
- * it. Refuses what the model here cannot do (other architectures, activations, biases, scaled RoPE, quantization) and
- * sizes beyond all reason, then asks model_config_check(). Of several eos ids the first counts. */
+/* Reads config.json, ours or that of any model of the classes above: what is absent or null has the value that
+ * transformers gives it. Refuses what the model here cannot do (other classes and activations, scaled RoPE, sliding
+ * windows, quantization ...) and sizes beyond all reason, then asks model_config_check(). Of several eos ids the first
+ * counts. Where a class has the biases of several products all or none, the key "missing_biases", our own, says which of
+ * them the model does not have. */
 bool checkpoint_read_config(const char *dir, ModelConfig *config, SpecialTokens *tokens, Error *error);
 
 /* ---- weights ---- */
 
 /* Writes model.safetensors in fp32. arena: on the host, laid out by `table`; pads are not written. */
-bool checkpoint_write_weights(const char *dir, const ParameterTable *table, const float *arena, Error *error);
+bool checkpoint_write_weights(const char *dir, const ModelConfig *config, const ParameterTable *table,
+                              const float *arena, Error *error);
 
-/* Fills the tensors of the arena from F32, F16 or BF16; pads are left as they are. Every tensor of the table must be
- * there with exactly its shape, all values finite. Tensors that are not in the table are refused, but for an
- * lm_head.weight of the embedding's shape (tied models are sometimes saved with it) and *.rotary_emb.inv_freq (old
- * exports). After a failure the arena may be partly filled. */
-bool checkpoint_read_weights(const char *dir, const ParameterTable *table, float *arena, Error *error);
+/* Fills the tensors of the arena from F32, F16 or BF16; pads are left as they are. config.json beside it says which
+ * class's names and shapes they have; every tensor must be there, all values finite. Biases that the file does not have
+ * though others of the same kind are there become zeros, and what the class has and the model has not must be zeros.
+ * Other tensors are refused, but for an lm_head.weight of the embedding's shape (tied models are sometimes saved with
+ * it), masks of GPT-2 and *.rotary_emb.inv_freq (old exports). After a failure the arena may be partly filled. */
+bool checkpoint_read_weights(const char *dir, const ModelConfig *config, const ParameterTable *table, float *arena,
+                             Error *error);
 
 /* ---- loading ---- */
 

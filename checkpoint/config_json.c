@@ -1,43 +1,61 @@
 /* config.json and generation_config.json, as transformers writes and reads them. */
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/directory.h"
+#include "checkpoint/config_keys.h"
 
+#include "checkpoint/directory.h"
 #include "util/file.h"
 #include "util/text.h"
 
-#include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- writing ---- */
 
-/* The shortest decimal that is `value` in fp32: 1e-5f becomes 1e-05, not 9.99999974737875e-06. */
-static double shortest(float value) { return strtod(text_number((double)value, true).text, NULL); }
-
 static json_t *token_json(int token) { return token < 0 ? json_null() : json_integer(token); }
 
+/* Adds a value of which no memory means NULL. */
+static bool add(json_t *root, const char *key, json_t *value) { return json_object_set_new(root, key, value) == 0; }
+
+/* Where transformers finds the class of our own. */
+static json_t *auto_map(const Architecture *a) {
+  static const char MODULE[] = "modeling_inkling.";
+  return json_pack("{s:s+, s:s+}", "AutoConfig", MODULE, "InklingConfig", "AutoModelForCausalLM", MODULE, a->class);
+}
+
+static json_t *bias_list(unsigned biases) {
+  json_t *list = json_array();
+  for (int i = 0; i < BIAS_KINDS; i++)
+    if (biases & 1u << i && json_array_append_new(list, json_string(bias_names[i])) != 0) {
+      json_decref(list);
+      return NULL;
+    }
+  return list;
+}
+
+static bool add_keys(json_t *root, const Architecture *a, const ModelConfig *c) {
+  const unsigned missing = architecture_file_biases(a, c) & ~architecture_model_biases(c);
+  for (const ConfigKey *key = a->keys; key->name; key++)
+    if (!config_key_write(root, key, a, c)) return false;
+  return !missing || add(root, KEY_MISSING_BIASES, bias_list(missing));
+}
+
 static json_t *config_json(const ModelConfig *c, SpecialTokens tokens) {
-  const double rope_theta = shortest(c->rope_base);
-  /* Readers differ: transformers 5 looks into rope_parameters, 4 and the others at the top level. */
-  return json_pack("{s:[s], s:s, s:s, s:s, s:s,"
-                   " s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i,"
-                   " s:f, s:f, s:{s:s, s:f}, s:n, s:f, s:f,"
-                   " s:b, s:b, s:b, s:b, s:o, s:o, s:n}",
-                   "architectures", "LlamaForCausalLM", "model_type", "llama", "dtype", "float32", "torch_dtype",
-                   "float32", "hidden_act", "silu", "vocab_size", c->vocab, "hidden_size", c->dim, "intermediate_size",
-                   c->ffn, "num_hidden_layers", c->layers, "num_attention_heads", c->heads, "num_key_value_heads",
-                   c->kv_heads, "head_dim", c->head_dim, "max_position_embeddings", c->ctx, "rms_norm_eps",
-                   shortest(c->norm_eps), "rope_theta", rope_theta, "rope_parameters", "rope_type", "default",
-                   "rope_theta", rope_theta, "rope_scaling", "attention_dropout", 0.0, "initializer_range", 0.02,
-                   "tie_word_embeddings", c->tie, "attention_bias", 0, "mlp_bias", 0, "use_cache", 1, "bos_token_id",
-                   token_json(tokens.start), "eos_token_id", token_json(tokens.end), "pad_token_id");
+  const Architecture *a = architecture_of(c);
+  json_t *root = json_pack("{s:[s], s:s}", "architectures", a->class, "model_type", a->model_type);
+  if (root && (!a->own || add(root, "auto_map", auto_map(a))) &&
+      /* Readers differ: transformers 5 looks at dtype, 4 and the others at torch_dtype. */
+      add(root, "dtype", json_string("float32")) && add(root, "torch_dtype", json_string("float32")) &&
+      add_keys(root, a, c) && add(root, "use_cache", json_true()) &&
+      add(root, "bos_token_id", token_json(tokens.start)) && add(root, "eos_token_id", token_json(tokens.end)) &&
+      add(root, "pad_token_id", json_null()))
+    return root;
+  json_decref(root);
+  return NULL;
 }
 
 /* Writes DIR/NAME; takes `root`, which may be NULL (no memory). */
 static bool write_json(const char *dir, const char *name, json_t *root, Error *error) {
-  /* 9 digits: enough for any fp32, and few enough that shortest() is not undone */
+  /* 9 digits: enough for any fp32, and few enough that the shortest ones are not undone */
   char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
   json_decref(root);
   if (!text) return error_memory(error, name);
@@ -49,164 +67,125 @@ static bool write_json(const char *dir, const char *name, json_t *root, Error *e
 }
 
 bool checkpoint_write_config(const char *dir, const ModelConfig *config, SpecialTokens tokens, Error *error) {
+  const bool own = architecture_of(config)->own;
   if (tokens.end >= config->vocab || tokens.start >= config->vocab)
     return fail(error, EXIT_INTERNAL, "special tokens %d and %d: one lies outside the vocabulary of %d", tokens.start,
                 tokens.end, config->vocab);
-  json_t *generation =
-      json_pack("{s:o, s:o}", "bos_token_id", token_json(tokens.start), "eos_token_id", token_json(tokens.end));
-  if (write_json(dir, CHECKPOINT_CONFIG, config_json(config, tokens), error))
-    return write_json(dir, CHECKPOINT_GENERATION_CONFIG, generation, error);
-  json_decref(generation);
-  return false;
+  if (own &&
+      !checkpoint_write_file(dir, CHECKPOINT_MODELING, architecture_modeling, strlen(architecture_modeling), error))
+    return false;
+  if (!write_json(dir, CHECKPOINT_CONFIG, config_json(config, tokens), error)) return false;
+  if (!own) checkpoint_remove_file(dir, CHECKPOINT_MODELING); /* of an older run */
+  return write_json(
+      dir, CHECKPOINT_GENERATION_CONFIG,
+      json_pack("{s:o, s:o}", "bos_token_id", token_json(tokens.start), "eos_token_id", token_json(tokens.end)), error);
 }
 
 /* ---- reading ---- */
 
 enum { MAX_CONFIG_BYTES = 16 << 20 };
 
-typedef struct ConfigReader {
-  const json_t *root;
-  const char *path;
-  Error *error;
-} ConfigReader;
-
-__attribute__((format(printf, 2, 3))) static bool refuse(const ConfigReader *r, const char *format, ...) {
-  char detail[512];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(detail, sizeof detail, format, arguments);
-  va_end(arguments);
-  return fail(r->error, EXIT_CHECKPOINT, "%s: %s", r->path, detail);
-}
-
-/* The value of a key; NULL when it is absent or null: transformers treats both alike. */
-static const json_t *lookup(const json_t *object, const char *key) {
-  const json_t *value = json_object_get(object, key);
-  return json_is_null(value) ? NULL : value;
-}
-
-static bool read_int(const ConfigReader *r, const char *key, int fallback, int high, int *out) {
-  const json_t *value = lookup(r->root, key);
-  *out = fallback;
+/* The name under a key, or the first of a list; NULL where there is none. */
+static bool read_name(const ConfigReader *r, const char *key, bool list, const char **out) {
+  const json_t *value = config_lookup(r->root, key);
+  *out = NULL;
   if (!value) return true;
-  if (!json_is_integer(value)) return refuse(r, "%s is not an integer", key);
-  json_int_t number = json_integer_value(value);
-  if (number < 1 || number > high) return refuse(r, "%s is %jd; it must be from 1 to %d", key, (intmax_t)number, high);
-  *out = (int)number;
+  if (list && json_array_size(value) < 1) return config_refuse(r, "%s is not a list of names", key);
+  if (list) value = json_array_get(value, 0);
+  *out = json_string_value(value);
+  return *out || config_refuse(r, "%s is not a string", key);
+}
+
+static bool refuse_class(const ConfigReader *r, const char *key, const char *given) {
+  char types[200];
+  architecture_types(types, sizeof types);
+  return config_refuse(r, "%s is \"%s\"; supported are models whose model_type is one of %s", key,
+                       text_one_line(given, 80).text, types);
+}
+
+static bool read_class(const ConfigReader *r) {
+  const char *type, *class;
+  if (!read_name(r, "model_type", false, &type) || !read_name(r, "architectures", true, &class)) return false;
+  if (!type && !class)
+    return config_refuse(r, "it names neither model_type nor architectures; is this a model's config?");
+  const Architecture *a = type ? architecture_of_type(type) : architecture_of_class(class);
+  if (!a) return refuse_class(r, type ? "model_type" : "architectures", type ? type : class);
+  if (class && strcmp(class, a->class) != 0)
+    return config_refuse(r, "architectures is \"%s\"; of model_type \"%s\" only \"%s\" is supported",
+                         text_one_line(class, 80).text, a->model_type, a->class);
+  r->out->architecture = a;
+  r->out->config = a->base;
+  r->out->biases = a->biases;
   return true;
 }
 
-static bool read_real(const ConfigReader *r, const json_t *object, const char *key, float fallback, float *out) {
-  const json_t *value = lookup(object, key);
-  *out = fallback;
-  if (!value) return true;
-  if (!json_is_number(value)) return refuse(r, "%s is not a number", key);
-  double number = json_number_value(value);
-  /* the bounds are in fp32's normal range: beyond them the conversion would give 0 or infinity */
-  if (!(number >= 1e-30 && number <= 1e30)) return refuse(r, "%s is %g; it must be positive and finite", key, number);
-  *out = (float)number;
+static bool read_keys(const ConfigReader *r) {
+  if (config_lookup(r->root, "quantization_config"))
+    return config_refuse(r, "the model is quantized; use its original in float32, float16 or bfloat16");
+  for (const ConfigKey *key = r->out->architecture->keys; key->name; key++)
+    if (!config_key_read(r, key)) return false;
   return true;
 }
 
-static bool read_flag(const ConfigReader *r, const char *key, bool *out) {
-  const json_t *value = lookup(r->root, key);
-  *out = false;
-  if (!value) return true;
-  if (!json_is_boolean(value)) return refuse(r, "%s is neither true nor false", key);
-  *out = json_is_true(value);
-  return true;
-}
-
-/* A string must be one of two (`other` may be NULL), when it is there. */
-static bool require_text(const ConfigReader *r, const json_t *value, const char *key, const char *wanted,
-                         const char *other) {
-  if (!value) return true;
-  if (!json_is_string(value)) return refuse(r, "%s is not a string", key);
-  const char *given = json_string_value(value);
-  if (strcmp(given, wanted) == 0 || (other && strcmp(given, other) == 0)) return true;
-  return refuse(r, "%s is \"%s\"; only \"%s\" is supported", key, text_one_line(given, 80).text, wanted);
-}
-
-static bool check_architecture(const ConfigReader *r) {
-  const json_t *type = lookup(r->root, "model_type"), *list = lookup(r->root, "architectures");
-  if (!type && !list) return refuse(r, "it names neither model_type nor architectures; is this a model's config?");
-  if (!require_text(r, type, "model_type", "llama", NULL)) return false;
-  if (!list) return true;
-  if (json_array_size(list) < 1) return refuse(r, "architectures is not a list of names");
-  return require_text(r, json_array_get(list, 0), "architectures", "LlamaForCausalLM", NULL);
-}
-
-static bool check_features(const ConfigReader *r) {
-  static const char *const biases[] = {"attention_bias", "mlp_bias"};
-  if (!require_text(r, lookup(r->root, "hidden_act"), "hidden_act", "silu", "swish")) return false;
-  for (int i = 0; i < 2; i++) {
-    bool bias;
-    if (!read_flag(r, biases[i], &bias)) return false;
-    if (bias) return refuse(r, "%s is true; models with biases are not supported", biases[i]);
-  }
-  if (lookup(r->root, "quantization_config"))
-    return refuse(r, "the model is quantized; use its original in float32, float16 or bfloat16");
-  return true;
-}
-
-/* rope_parameters (transformers 5) or rope_scaling (4): both may only say that nothing special is done. */
-static bool check_rope(const ConfigReader *r, const char *key) {
-  const json_t *rope = lookup(r->root, key);
-  if (!rope) return true;
-  if (!json_is_object(rope)) return refuse(r, "%s is not an object", key);
-  float factor;
-  if (!require_text(r, lookup(rope, "rope_type"), "rope_type", "default", NULL)) return false;
-  if (!require_text(r, lookup(rope, "type"), "rope type", "default", NULL)) return false;
-  if (!read_real(r, rope, "partial_rotary_factor", 1.0f, &factor)) return false;
-  return factor == 1.0f || refuse(r, "partial_rotary_factor is %g; only 1 is supported", (double)factor);
-}
-
-static bool read_rope(const ConfigReader *r, float *base) {
-  if (!check_rope(r, "rope_parameters") || !check_rope(r, "rope_scaling")) return false;
-  float top;
-  if (!read_real(r, r->root, "rope_theta", 10000.0f, &top)) return false;
-  return read_real(r, lookup(r->root, "rope_parameters"), "rope_theta", top, base);
-}
-
-static bool read_sizes(const ConfigReader *r, ModelConfig *c) {
-  /* the defaults of LlamaConfig */
-  if (!read_int(r, "vocab_size", 32000, MODEL_MAX_VOCAB, &c->vocab) ||
-      !read_int(r, "hidden_size", 4096, MODEL_MAX_DIM, &c->dim) ||
-      !read_int(r, "intermediate_size", 11008, MODEL_MAX_FFN, &c->ffn) ||
-      !read_int(r, "num_hidden_layers", 32, MODEL_MAX_LAYERS, &c->layers) ||
-      !read_int(r, "num_attention_heads", 32, MODEL_MAX_HEADS, &c->heads) ||
-      !read_int(r, "num_key_value_heads", c->heads, MODEL_MAX_HEADS, &c->kv_heads) ||
-      !read_int(r, "head_dim", 0, HEAD_DIM_LIMIT, &c->head_dim) ||
-      !read_int(r, "max_position_embeddings", 2048, MODEL_MAX_CTX, &c->ctx))
-    return false;
-  if (c->head_dim != 0) return true;
+/* Sizes that follow from others. */
+static bool complete_sizes(const ConfigReader *r) {
+  ModelConfig *c = &r->out->config;
+  if (!c->ffn) c->ffn = 4 * c->dim;
+  if (!c->kv_heads) c->kv_heads = c->heads;
+  if (c->head_dim) return true;
   if (c->dim % c->heads != 0)
-    return refuse(r, "hidden_size %d is not a multiple of num_attention_heads %d, and there is no head_dim", c->dim,
-                  c->heads);
+    return config_refuse(r, "the width %d is not a multiple of the %d heads, and there is no head_dim", c->dim,
+                         c->heads);
   c->head_dim = c->dim / c->heads;
   return true;
 }
 
-/* A token id or a list of them, of which the first counts; `fallback` is LlamaConfig's. -1: none. */
-static bool read_token(const ConfigReader *r, const char *key, int fallback, int vocab, int *out) {
+/* The bit of a name in a list of biases; 0: it is none. */
+static unsigned bias_kind(const json_t *name) {
+  for (unsigned i = 0; i < BIAS_KINDS; i++)
+    if (json_is_string(name) && strcmp(json_string_value(name), bias_names[i]) == 0) return 1u << i;
+  return 0;
+}
+
+/* The biases of the model: those of the file that are not said to be missing. */
+static bool read_biases(const ConfigReader *r) {
+  const json_t *list = config_lookup(r->root, KEY_MISSING_BIASES);
+  unsigned biases = r->out->biases;
+  if (list && !json_is_array(list)) return config_refuse(r, KEY_MISSING_BIASES " is not a list");
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const unsigned kind = bias_kind(json_array_get(list, i));
+    if (!kind) return config_refuse(r, KEY_MISSING_BIASES " has something else than \"qkv\", \"output\" and \"mlp\"");
+    biases &= ~kind;
+  }
+  r->out->config.qkv_bias = biases & BIAS_QKV;
+  r->out->config.bias = biases & (BIAS_OUTPUT | BIAS_MLP);
+  return true;
+}
+
+/* A token id or a list of them, of which the first counts; -1: none. */
+static bool read_token(const ConfigReader *r, const char *key, int absent, int *out) {
+  const int vocab = r->out->config.vocab;
   const json_t *value = json_object_get(r->root, key);
-  *out = -1;
-  if (json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0)) return true;
+  *out = value || absent >= vocab ? -1 : absent;
+  if (!value || json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0)) return true;
   if (json_is_array(value)) value = json_array_get(value, 0);
-  if (value && !json_is_integer(value)) return refuse(r, "%s is not an integer", key);
-  json_int_t id = value ? json_integer_value(value) : fallback;
-  if (id < -1 || id >= vocab) return refuse(r, "%s %jd lies outside the vocabulary of %d", key, (intmax_t)id, vocab);
+  if (!json_is_integer(value)) return config_refuse(r, "%s is not an integer", key);
+  const json_int_t id = json_integer_value(value);
+  if (id < -1 || id >= vocab)
+    return config_refuse(r, "%s %jd lies outside the vocabulary of %d", key, (intmax_t)id, vocab);
   *out = (int)id;
   return true;
 }
 
-static bool read_config(const ConfigReader *r, ModelConfig *config, SpecialTokens *tokens) {
-  *config = (ModelConfig){.gated = true};
-  return check_architecture(r) && check_features(r) && read_sizes(r, config) && read_rope(r, &config->rope_base) &&
-         read_real(r, r->root, "rms_norm_eps", 1e-6f, &config->norm_eps) &&
-         read_flag(r, "tie_word_embeddings", &config->tie) &&
-         read_token(r, "bos_token_id", 1, config->vocab, &tokens->start) &&
-         read_token(r, "eos_token_id", 2, config->vocab, &tokens->end);
+static bool check_model(const ConfigReader *r) {
+  Error problem = {0};
+  return model_config_check(&r->out->config, EXIT_CHECKPOINT, &problem) || config_refuse(r, "%s", problem.text);
+}
+
+static bool read_config(const ConfigReader *r) {
+  return read_class(r) && read_keys(r) && complete_sizes(r) && read_biases(r) &&
+         read_token(r, "bos_token_id", r->out->architecture->tokens.start, &r->out->tokens.start) &&
+         read_token(r, "eos_token_id", r->out->architecture->tokens.end, &r->out->tokens.end) && check_model(r);
 }
 
 static json_t *parse_config(const char *path, Error *error) {
@@ -226,11 +205,19 @@ static json_t *parse_config(const char *path, Error *error) {
   return NULL;
 }
 
-bool checkpoint_read_config(const char *dir, ModelConfig *config, SpecialTokens *tokens, Error *error) {
+bool config_file_read(const char *dir, ConfigFile *out, Error *error) {
   const CheckpointPath path = checkpoint_path(dir, CHECKPOINT_CONFIG);
   json_t *root = parse_config(path.text, error);
-  const ConfigReader reader = {.root = root, .path = path.text, .error = error};
-  bool ok = root && read_config(&reader, config, tokens) && model_config_check(config, EXIT_CHECKPOINT, error);
+  const ConfigReader reader = {.root = root, .path = path.text, .out = out, .error = error};
+  bool ok = root && read_config(&reader);
   json_decref(root);
   return ok;
+}
+
+bool checkpoint_read_config(const char *dir, ModelConfig *config, SpecialTokens *tokens, Error *error) {
+  ConfigFile file = {0};
+  if (!config_file_read(dir, &file, error)) return false;
+  *config = file.config;
+  *tokens = file.tokens;
+  return true;
 }

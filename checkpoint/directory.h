@@ -7,11 +7,12 @@
 
 /* ---- names ---- */
 
-/* A model directory as Hugging Face transformers (LlamaForCausalLM) has it; the names of the tokenizer's files are in
+/* A model directory as Hugging Face transformers has it; the names of the tokenizer's files are in
  * tokenizer/tokenizer.h. */
 #define CHECKPOINT_CONFIG "config.json"
 #define CHECKPOINT_GENERATION_CONFIG "generation_config.json"
 #define CHECKPOINT_WEIGHTS "model.safetensors"
+#define CHECKPOINT_MODELING "modeling_inkling.py" /* only where config.json names the class in it */
 /* What a resumed run needs besides. */
 #define CHECKPOINT_LAST "last"
 #define CHECKPOINT_PREV "prev"

@@ -7,8 +7,8 @@
 /* A row of the table as a tensor of a file, under another name perhaps. */
 SafeTensor checkpoint_tensor(const ParameterTensor *p, const char *name, const float *arena);
 
-/* The file's tensor `name`, which must have the shape of `p`; NULL with EXIT_CHECKPOINT. */
-const SafeTensor *checkpoint_find_tensor(const char *path, const SafeTensors *file, const char *name,
-                                         const ParameterTensor *p, Error *error);
+/* The file's tensor of that name, which must have that shape; NULL with EXIT_CHECKPOINT. */
+const SafeTensor *checkpoint_find_tensor(const char *path, const SafeTensors *file, const SafeTensor *expected,
+                                         Error *error);
 
 #endif

@@ -19,9 +19,12 @@ bool checkpoint_load_tokenizer(Tokenizer **out, const char *dir, int vocab, Erro
   return false;
 }
 
-/* A parameter takes at least two bytes. */
-static bool check_weights_size(const char *dir, int64_t parameters, Error *error) {
+/* A parameter takes at least two bytes; biases may be absent. */
+static bool check_weights_size(const char *dir, const ModelConfig *config, Error *error) {
   struct stat info;
+  ModelConfig least = *config;
+  least.bias = least.qkv_bias = false;
+  const int64_t parameters = model_parameters(&least);
   const CheckpointPath path = checkpoint_path(dir, CHECKPOINT_WEIGHTS);
   if (stat(path.text, &info) != 0)
     return fail(error, EXIT_CHECKPOINT, "cannot read %s: %s", path.text, strerror(errno));
@@ -34,11 +37,10 @@ static bool check_weights_size(const char *dir, int64_t parameters, Error *error
 bool checkpoint_load_model(Model **out, const char *dir, const ModelConfig *config, const Backend *backend,
                            Context *context, Error *error) {
   *out = NULL;
-  if (!check_weights_size(dir, model_parameters(config), error) || !model_open(out, backend, context, config, error))
-    return false;
+  if (!check_weights_size(dir, config, error) || !model_open(out, backend, context, config, error)) return false;
   const ParameterTable *table = model_table(*out);
   float *arena = calloc(table->arena, sizeof *arena);
-  bool ok = arena ? checkpoint_read_weights(dir, table, arena, error) : error_memory(error, "the weights");
+  bool ok = arena ? checkpoint_read_weights(dir, config, table, arena, error) : error_memory(error, "the weights");
   if (ok) model_upload(*out, ARENA_MASTER, arena);
   free(arena);
   if (ok) return true;

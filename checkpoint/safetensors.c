@@ -21,7 +21,7 @@ static const struct {
   size_t bytes;
 } types[] = {
     [TENSOR_F64] = {"F64", 8}, [TENSOR_F32] = {"F32", 4}, [TENSOR_F16] = {"F16", 2}, [TENSOR_BF16] = {"BF16", 2},
-    [TENSOR_I64] = {"I64", 8}, [TENSOR_I32] = {"I32", 4}, [TENSOR_U8] = {"U8", 1},
+    [TENSOR_I64] = {"I64", 8}, [TENSOR_I32] = {"I32", 4}, [TENSOR_U8] = {"U8", 1},   [TENSOR_BOOL] = {"BOOL", 1},
 };
 enum { TYPES = sizeof types / sizeof types[0] };
 
@@ -105,7 +105,7 @@ static bool read_type(const Reader *r, SafeTensor *tensor, const char *name, con
       tensor->type = (TensorType)i;
       return true;
     }
-  return invalid(r, "dtype '%s' of tensor '%s' is not supported (F64 F32 F16 BF16 I64 I32 U8 are)",
+  return invalid(r, "dtype '%s' of tensor '%s' is not supported (F64 F32 F16 BF16 I64 I32 U8 BOOL are)",
                  text_one_line(json_string_value(dtype), 80).text, name);
 }
 
@@ -275,8 +275,8 @@ static bool write_header(FileWriter *file, const char *text, Error *error) {
          file_writer_add(file, padding, pad, error);
 }
 
-bool safetensors_write(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,
-                       int metadata_count, Error *error) {
+bool safetensors_write_from(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,
+                            int metadata_count, TensorSource *source, void *state, Error *error) {
   char *header = header_text(tensors, count, metadata, metadata_count);
   if (!header || strlen(header) > MAX_HEADER - 8) {
     free(header);
@@ -290,7 +290,14 @@ bool safetensors_write(const char *path, const SafeTensor *tensors, int count, c
   for (int i = 0; ok && i < count; i++) {
     size_t bytes = 0;
     tensor_bytes(&tensors[i], &bytes); /* was checked with the header */
-    ok = file_writer_add(&file, tensors[i].data, bytes, error);
+    ok = file_writer_add(&file, source(state, i), bytes, error);
   }
   return ok && file_writer_commit(&file, error);
+}
+
+static const void *data_of(void *tensors, int index) { return ((const SafeTensor *)tensors)[index].data; }
+
+bool safetensors_write(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,
+                       int metadata_count, Error *error) {
+  return safetensors_write_from(path, tensors, count, metadata, metadata_count, data_of, (void *)tensors, error);
 }

@@ -16,7 +16,8 @@ typedef enum TensorType {
   TENSOR_BF16,
   TENSOR_I64,
   TENSOR_I32,
-  TENSOR_U8
+  TENSOR_U8,
+  TENSOR_BOOL
 } TensorType;
 enum { TENSOR_MAX_RANK = 8 };
 
@@ -57,5 +58,11 @@ const char *safetensors_type_name(TensorType type); /* "F32" */
  * `metadata`, which must not have that key. Equal input gives equal bytes. EXIT_OUTPUT. */
 bool safetensors_write(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,
                        int metadata_count, Error *error);
+
+/* The same of tensors that are made one after the other: source(state, i) gives the data of tensor i, which have to stay
+ * as they are until the next call. */
+typedef const void *TensorSource(void *state, int index);
+bool safetensors_write_from(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,
+                            int metadata_count, TensorSource *source, void *state, Error *error);
 
 #endif

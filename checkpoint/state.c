@@ -97,7 +97,8 @@ static bool verify_file(const char *path, const SafeTensors *file, const Paramet
     for (int i = 0; i < table->count; i++, count++) {
       char name[STATE_NAME];
       state_name(name, arena, &table->tensors[i]);
-      const SafeTensor *tensor = checkpoint_find_tensor(path, file, name, &table->tensors[i], error);
+      const SafeTensor expected = checkpoint_tensor(&table->tensors[i], name, NULL);
+      const SafeTensor *tensor = checkpoint_find_tensor(path, file, &expected, error);
       if (!tensor) return false;
       if (tensor->type != TENSOR_F32) return damaged(path, error, "expected F32 in tensor ", name);
       tensors[count] = *tensor;

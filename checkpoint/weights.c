@@ -1,6 +1,7 @@
-/* model.safetensors: the weights, in fp32 when written, in fp32, fp16 or bf16 when read. */
+/* model.safetensors: the weights under the names of their class, in fp32 when written, in fp32, fp16 or bf16 when read. */
 #include "checkpoint/internal.h"
 
+#include "checkpoint/architectures.h"
 #include "checkpoint/directory.h"
 #include "util/text.h"
 
@@ -38,15 +39,16 @@ static ShapeText shape_text(const SafeTensor *tensor) {
   return out;
 }
 
-const SafeTensor *checkpoint_find_tensor(const char *path, const SafeTensors *file, const char *name,
-                                         const ParameterTensor *p, Error *error) {
-  const SafeTensor *tensor = safetensors_find(file, name), expected = checkpoint_tensor(p, name, NULL);
+const SafeTensor *checkpoint_find_tensor(const char *path, const SafeTensors *file, const SafeTensor *expected,
+                                         Error *error) {
+  const SafeTensor *tensor = safetensors_find(file, expected->name);
   if (!tensor)
-    fail(error, EXIT_CHECKPOINT, "%s has no tensor %s; is " CHECKPOINT_CONFIG " of the same model?", path, name);
-  else if (!same_shape(tensor, &expected))
+    fail(error, EXIT_CHECKPOINT, "%s has no tensor %s; is " CHECKPOINT_CONFIG " of the same model?", path,
+         expected->name);
+  else if (!same_shape(tensor, expected))
     fail(error, EXIT_CHECKPOINT,
-         "%s: tensor %s is %s where the configuration says %s; is " CHECKPOINT_CONFIG " of the same model?", path, name,
-         shape_text(tensor).text, shape_text(&expected).text);
+         "%s: tensor %s is %s where the configuration says %s; is " CHECKPOINT_CONFIG " of the same model?", path,
+         expected->name, shape_text(tensor).text, shape_text(expected).text);
   else return tensor;
   return NULL;
 }
@@ -72,78 +74,193 @@ static float brain_to_float(uint16_t brain) {
   return value;
 }
 
-/* `data` may be unaligned. */
-static void convert(float *out, const SafeTensor *tensor, size_t count) {
+/* Elements [first, first + count) of a tensor, whose data may be unaligned. */
+static void convert(float *out, const SafeTensor *tensor, size_t first, size_t count) {
+  const uint8_t *bytes = tensor->data;
   if (tensor->type == TENSOR_F32) {
-    memcpy(out, tensor->data, count * sizeof *out);
+    memcpy(out, bytes + sizeof *out * first, count * sizeof *out);
     return;
   }
-  const uint8_t *bytes = tensor->data;
   for (size_t i = 0; i < count; i++) {
     uint16_t word;
-    memcpy(&word, bytes + 2 * i, sizeof word);
+    memcpy(&word, bytes + 2 * (first + i), sizeof word);
     out[i] = tensor->type == TENSOR_F16 ? half_to_float(word) : brain_to_float(word);
   }
 }
 
-static bool read_tensor(const char *path, const SafeTensor *tensor, size_t count, float *out, Error *error) {
-  if (tensor->type != TENSOR_F32 && tensor->type != TENSOR_F16 && tensor->type != TENSOR_BF16)
-    return fail(error, EXIT_CHECKPOINT, "%s: tensor %s is %s; F32, F16 and BF16 are supported", path, tensor->name,
-                safetensors_type_name(tensor->type));
-  convert(out, tensor, count);
-  for (size_t i = 0; i < count; i++)
-    if (!isfinite(out[i]))
-      return fail(error, EXIT_CHECKPOINT,
-                  "%s: element %zu of tensor %s is %f: the training had diverged; use an earlier checkpoint", path, i,
-                  tensor->name, (double)out[i]);
+/* What is read, and where to. */
+typedef struct WeightsReader {
+  const char *path;
+  const SafeTensors *file;
+  const Architecture *architecture;
+  const ParameterTable *table;
+  float *arena;
+  bool *used; /* which of the file's tensors belong to the model */
+  Error *error;
+} WeightsReader;
+
+/* The file's tensor, under its name or without the class's prefix; NULL with EXIT_CHECKPOINT. */
+static const SafeTensor *find(const WeightsReader *r, const FileTensor *t) {
+  SafeTensor expected = file_tensor_shape(t);
+  const size_t prefix = strlen(r->architecture->prefix);
+  const bool has_prefix = strncmp(t->name, r->architecture->prefix, prefix) == 0;
+  if (has_prefix && !safetensors_find(r->file, t->name) && safetensors_find(r->file, t->name + prefix))
+    expected.name += prefix;
+  const SafeTensor *tensor = checkpoint_find_tensor(r->path, r->file, &expected, r->error);
+  if (!tensor || tensor->type == TENSOR_F32 || tensor->type == TENSOR_F16 || tensor->type == TENSOR_BF16) return tensor;
+  fail(r->error, EXIT_CHECKPOINT, "%s: tensor %s is %s; F32, F16 and BF16 are supported", r->path, tensor->name,
+       safetensors_type_name(tensor->type));
+  return NULL;
+}
+
+/* Rows `first` on of a file's tensor into a tensor of the model. */
+static bool copy_rows(const WeightsReader *r, const FileTensor *t, const SafeTensor *from, int first,
+                      const ParameterTensor *p) {
+  float *out = r->arena + p->offset;
+  const int rows = p->rank == 1 ? p->cols : p->rows;
+  if (!t->transposed) convert(out, from, file_tensor_index(t, first, 0), (size_t)rows * (size_t)t->cols);
+  for (int row = 0; row < rows; row++)
+    for (int col = 0; col < t->cols; col++, out++) {
+      const size_t index = file_tensor_index(t, first + row, col);
+      if (t->transposed) convert(out, from, index, 1);
+      if (!isfinite(*out))
+        return fail(r->error, EXIT_CHECKPOINT,
+                    "%s: element %zu of tensor %s is %f: the training had diverged; use an earlier checkpoint", r->path,
+                    index, from->name, (double)*out);
+    }
   return true;
 }
 
-/* Whether the file may have a tensor that the table does not have. */
-static bool tolerated(const SafeTensors *file, const SafeTensor *tensor) {
-  if (text_ends_with(tensor->name, ".rotary_emb.inv_freq")) return true;
-  if (strcmp(tensor->name, "lm_head.weight") != 0) return false;
-  const SafeTensor *embedding = safetensors_find(file, "model.embed_tokens.weight");
-  return embedding && same_shape(tensor, embedding);
-}
-
-static bool read_tensors(const char *path, const SafeTensors *file, const ParameterTable *table, float *arena,
-                         bool *used, Error *error) {
-  for (int i = 0; i < table->count; i++) {
-    const ParameterTensor *p = &table->tensors[i];
-    const SafeTensor *tensor = checkpoint_find_tensor(path, file, p->name, p, error);
-    if (!tensor || !read_tensor(path, tensor, (size_t)p->rows * (size_t)p->cols, arena + p->offset, error))
-      return false;
-    used[tensor - file->tensors] = true;
+/* What stands for a tensor that the model does not have must be zeros. */
+static bool expect_zeros(const WeightsReader *r, const FileTensor *t, const SafeTensor *from) {
+  const size_t first = file_tensor_index(t, 0, 0), count = (size_t)t->rows * (size_t)t->cols;
+  for (size_t i = first; i < first + count; i++) {
+    float value;
+    convert(&value, from, i, 1);
+    if (value != 0)
+      return fail(r->error, EXIT_CHECKPOINT,
+                  "%s: tensor %s has numbers other than 0, but %s in " CHECKPOINT_CONFIG
+                  " says that the model has no such tensor; delete that key to read it",
+                  r->path, from->name, t->rank == 1 ? KEY_MISSING_BIASES : KEY_POSITIONS);
   }
-  for (int i = 0; i < file->count; i++)
-    if (!used[i] && !tolerated(file, &file->tensors[i]))
-      return fail(error, EXIT_CHECKPOINT, "%s has a tensor '%s' that a model of this configuration does not have", path,
-                  text_one_line(file->tensors[i].name, 80).text);
   return true;
 }
 
-bool checkpoint_read_weights(const char *dir, const ParameterTable *table, float *arena, Error *error) {
-  SafeTensors file;
+static bool read_tensor(const WeightsReader *r, const FileTensor *t) {
+  const SafeTensor *from = find(r, t);
+  if (!from) return false;
+  r->used[from - r->file->tensors] = true;
+  if (t->count == 0) return expect_zeros(r, t, from);
+  int row = 0;
+  for (int i = t->first; i < t->first + t->count; i++) {
+    const ParameterTensor *p = &r->table->tensors[i];
+    if (!copy_rows(r, t, from, row, p)) return false;
+    row += p->rank == 1 ? p->cols : p->rows;
+  }
+  return true;
+}
+
+/* Whether the file may have a tensor that the model does not have: masks, tables of rotary positions, and the head of
+ * tied models, which are sometimes saved with it. */
+static bool tolerated(const WeightsReader *r, const FileLayout *layout, const SafeTensor *tensor) {
+  for (const char *const *ending = r->architecture->ignored; ending && *ending; ending++)
+    if (text_ends_with(tensor->name, *ending)) return true;
+  if (strcmp(tensor->name, "lm_head.weight") != 0) return false;
+  const SafeTensor embedding = file_tensor_shape(&layout->tensors[0]);
+  return same_shape(tensor, &embedding);
+}
+
+/* The biases that the file does not have, though its class has others, which make the model have all of a kind. */
+static void clear_missing(const WeightsReader *r, unsigned biases) {
+  for (int i = 0; i < r->table->count; i++) {
+    const ParameterTensor *p = &r->table->tensors[i];
+    if (file_layout_bias_kind(p) & ~biases) memset(r->arena + p->offset, 0, (size_t)p->cols * sizeof *r->arena);
+  }
+}
+
+static bool read_tensors(const WeightsReader *r, const FileLayout *layout, unsigned biases) {
+  clear_missing(r, biases);
+  for (int i = 0; i < layout->count; i++)
+    if (!read_tensor(r, &layout->tensors[i])) return false;
+  for (int i = 0; i < r->file->count; i++)
+    if (!r->used[i] && !tolerated(r, layout, &r->file->tensors[i]))
+      return fail(r->error, EXIT_CHECKPOINT, "%s has a tensor '%s' that a model of this configuration does not have",
+                  r->path, text_one_line(r->file->tensors[i].name, 80).text);
+  return true;
+}
+
+bool checkpoint_read_weights(const char *dir, const ModelConfig *config, const ParameterTable *table, float *arena,
+                             Error *error) {
+  ConfigFile saved = {0};
+  SafeTensors file = {0};
+  FileLayout layout = {0};
   const CheckpointPath path = checkpoint_path(dir, CHECKPOINT_WEIGHTS);
   if (access(path.text, F_OK) != 0 && access(checkpoint_path(dir, CHECKPOINT_WEIGHTS ".index.json").text, F_OK) == 0)
     return fail(error, EXIT_CHECKPOINT, "%s comes in several files, which is not supported; save it as one", path.text);
-  if (!safetensors_open(&file, path.text, error)) return false;
-  bool *used = calloc((size_t)file.count + 1, sizeof *used);
-  bool ok = used ? read_tensors(path.text, &file, table, arena, used, error) : error_memory(error, path.text);
+  bool ok = safetensors_open(&file, path.text, error) && config_file_read(dir, &saved, error) &&
+            file_layout_make(&layout, saved.architecture, saved.biases, config, table, error);
+  bool *used = ok ? calloc((size_t)file.count + 1, sizeof *used) : NULL;
+  if (ok && !used) ok = error_memory(error, path.text);
+  const WeightsReader reader = {path.text, &file, saved.architecture, table, arena, used, error};
+  ok = ok && read_tensors(&reader, &layout, saved.biases);
   free(used);
+  file_layout_free(&layout);
   safetensors_close(&file);
   return ok;
 }
 
 /* ---- writing ---- */
 
-bool checkpoint_write_weights(const char *dir, const ParameterTable *table, const float *arena, Error *error) {
-  SafeTensor *tensors = calloc((size_t)table->count + 1, sizeof *tensors);
-  if (!tensors) return error_memory(error, CHECKPOINT_WEIGHTS);
-  for (int i = 0; i < table->count; i++)
-    tensors[i] = checkpoint_tensor(&table->tensors[i], table->tensors[i].name, arena);
-  bool ok = safetensors_write(checkpoint_path(dir, CHECKPOINT_WEIGHTS).text, tensors, table->count, NULL, 0, error);
+/* Makes the tensors of a file one after the other, in the same memory. */
+typedef struct WeightsWriter {
+  const FileLayout *layout;
+  const ParameterTable *table;
+  const float *arena;
+  float *room; /* of the largest tensor that is not in the arena as it is */
+} WeightsWriter;
+
+static bool is_in_arena(const FileTensor *t) { return t->count == 1 && !t->transposed && !t->unused; }
+
+static size_t elements(const FileTensor *t) { return ((size_t)t->rows + (size_t)t->unused) * (size_t)t->cols; }
+
+static const void *tensor_data(void *state, int index) {
+  const WeightsWriter *w = state;
+  const FileTensor *t = &w->layout->tensors[index];
+  if (is_in_arena(t)) return w->arena + w->table->tensors[t->first].offset;
+  memset(w->room, 0, elements(t) * sizeof *w->room);
+  int row = 0;
+  for (int i = t->first; i < t->first + t->count; i++) {
+    const ParameterTensor *p = &w->table->tensors[i];
+    const float *from = w->arena + p->offset;
+    for (const int end = row + (p->rank == 1 ? p->cols : p->rows); row < end; row++)
+      for (int col = 0; col < t->cols; col++) w->room[file_tensor_index(t, row, col)] = *from++;
+  }
+  return w->room;
+}
+
+static bool write_tensors(const char *path, WeightsWriter *w, Error *error) {
+  size_t largest = 1;
+  SafeTensor *tensors = calloc((size_t)w->layout->count + 1, sizeof *tensors);
+  for (int i = 0; tensors && i < w->layout->count; i++) {
+    const FileTensor *t = &w->layout->tensors[i];
+    tensors[i] = file_tensor_shape(t);
+    if (!is_in_arena(t) && elements(t) > largest) largest = elements(t);
+  }
+  w->room = malloc(largest * sizeof *w->room);
+  bool ok = (tensors && w->room) || error_memory(error, CHECKPOINT_WEIGHTS);
+  ok = ok && safetensors_write_from(path, tensors, w->layout->count, NULL, 0, tensor_data, w, error);
+  free(w->room);
   free(tensors);
+  return ok;
+}
+
+bool checkpoint_write_weights(const char *dir, const ModelConfig *config, const ParameterTable *table,
+                              const float *arena, Error *error) {
+  const Architecture *a = architecture_of(config);
+  FileLayout layout;
+  if (!file_layout_make(&layout, a, architecture_file_biases(a, config), config, table, error)) return false;
+  WeightsWriter writer = {.layout = &layout, .table = table, .arena = arena};
+  bool ok = write_tensors(checkpoint_path(dir, CHECKPOINT_WEIGHTS).text, &writer, error);
+  file_layout_free(&layout);
   return ok;
 }

@@ -5,12 +5,35 @@
 
 #include <math.h>
 
+/* Its configuration, a LLaMA's, without which the names of tensors say nothing. */
+static const ModelConfig small_config = {.vocab = 5,
+                                         .ctx = 4,
+                                         .layers = 1,
+                                         .heads = 2,
+                                         .kv_heads = 1,
+                                         .dim = 4,
+                                         .head_dim = 2,
+                                         .ffn = 4,
+                                         .tie = true,
+                                         .rope_base = 10000.0f,
+                                         .norm_eps = 1e-5f,
+                                         .gated = true};
+
+static void write_config(void **state, const ModelConfig *config) {
+  Error error = {0};
+  expect_done(checkpoint_write_config(*state, config, (SpecialTokens){-1, -1}, &error), &error);
+}
+
 static void test_weights_round_trip(void **state) {
   Error error = {0};
   float arena[ARENA], back[ARENA] = {0};
   fill(arena, 0.5f);
-  expect_done(checkpoint_write_weights(*state, &small_table, arena, &error), &error);
-  expect_done(checkpoint_read_weights(*state, &small_table, back, &error), &error);
+  expect_done(checkpoint_write_weights(*state, &small_config, &small_table, arena, &error), &error);
+  expect_error(checkpoint_read_weights(*state, &small_config, &small_table, back, &error), &error, EXIT_CHECKPOINT,
+               "config.json: No such file");
+  error = (Error){0};
+  write_config(state, &small_config);
+  expect_done(checkpoint_read_weights(*state, &small_config, &small_table, back, &error), &error);
   expect_arena(back, 0.5f, 0);
   SafeTensors file;
   expect_done(safetensors_open(&file, at(state, CHECKPOINT_WEIGHTS).text, &error), &error);
@@ -45,10 +68,11 @@ static void make_foreign(Foreign *f) {
 static bool load_foreign(void **state, const Foreign *f, float *arena, Error *error) {
   Path path = at(state, CHECKPOINT_WEIGHTS);
   Error written = {0};
+  write_config(state, &small_config);
   expect_done(safetensors_write(path.text, f->tensors, f->count, NULL, 0, &written), &written);
   *error = (Error){0};
   memset(arena, 0, ARENA * sizeof *arena);
-  return checkpoint_read_weights(*state, &small_table, arena, error);
+  return checkpoint_read_weights(*state, &small_config, &small_table, arena, error);
 }
 
 static void test_weights_half_types(void **state) {
@@ -83,7 +107,8 @@ static void test_weights_unaligned(void **state) {
   float arena[64] = {0};
   Error error = {0};
   put_safetensors(at(state, CHECKPOINT_WEIGHTS).text, "{\"a\":" T("F32", "[1,2]", 0, 8) "} ", -1, data, sizeof data);
-  expect_done(checkpoint_read_weights(*state, &table, arena, &error), &error);
+  write_config(state, &small_config);
+  expect_done(checkpoint_read_weights(*state, &small_config, &table, arena, &error), &error);
   assert_true(arena[0] == 3 && arena[1] == 4 && arena[2] == 0);
 }
 
@@ -125,10 +150,10 @@ static void test_weights_refused(void **state) {
   error = (Error){0};
   assert_int_equal(mkdir(at(state, "big").text, 0777), 0);
   put(at(state, "big/model.safetensors.index.json").text, "{}", 2);
-  bool done = checkpoint_read_weights(at(state, "big").text, &small_table, arena, &error);
+  bool done = checkpoint_read_weights(at(state, "big").text, &small_config, &small_table, arena, &error);
   expect_error(done, &error, EXIT_CHECKPOINT, "several files");
   error = (Error){0};
-  done = checkpoint_read_weights(at(state, "absent").text, &small_table, arena, &error);
+  done = checkpoint_read_weights(at(state, "absent").text, &small_config, &small_table, arena, &error);
   expect_error(done, &error, EXIT_CHECKPOINT, "No such file");
 }
 
@@ -161,7 +186,8 @@ static void test_load(void **state) {
     assert_non_null(arena);
     assert_non_null(back);
     parameter_table_init(&table, (Initialization){INIT_GPT2, INIT_DEFAULT_STD}, arena, 7);
-    expect_done(checkpoint_write_weights(*state, &table, arena, &error), &error);
+    write_config(state, &config);
+    expect_done(checkpoint_write_weights(*state, &config, &table, arena, &error), &error);
     expect_done(checkpoint_load_model(&model, *state, &config, cpu, context, &error), &error);
     expect_done(model_download(model, ARENA_MASTER, back, &error), &error);
     assert_memory_equal(arena, back, table.arena * sizeof *arena);

@@ -55,7 +55,7 @@ static void make_notes(const Run *r, Notes *n) {
 
 bool run_write_weights(Run *r, Error *error) {
   return model_download(r->model, ARENA_MASTER, r->host[0], error) &&
-         checkpoint_write_weights(r->dir, model_table(r->model), r->host[0], error);
+         checkpoint_write_weights(r->dir, &r->config, model_table(r->model), r->host[0], error);
 }
 
 bool run_save_state(Run *r, Error *error) {

@@ -1,0 +1,142 @@
+/* Inside checkpoint/: the classes of transformers that models are written as and read from, one row a class. */
+#ifndef INKLING_CHECKPOINT_ARCHITECTURES_H
+#define INKLING_CHECKPOINT_ARCHITECTURES_H
+
+#include "checkpoint/checkpoint.h"
+
+/* ---- biases ---- */
+
+/* Which products have biases. A class has some of them all or none, a model has BIAS_QKV (ModelConfig.qkv_bias) or not,
+ * and the other two (ModelConfig.bias) or not. What a file has and the model has not is zeros. */
+enum { BIAS_QKV = 1, BIAS_OUTPUT = 2, BIAS_MLP = 4, BIAS_ALL = 7 };
+enum { BIAS_KINDS = 3 };
+extern const char *const bias_names[BIAS_KINDS]; /* in a list under KEY_MISSING_BIASES: of bits 1, 2, 4 */
+
+#define KEY_MISSING_BIASES "missing_biases" /* our own key: what the file has as zeros and the model has not */
+#define KEY_POSITIONS "positions"           /* our own, too: what a table of positions is */
+
+/* ---- keys of config.json ---- */
+
+typedef enum KeyKind {
+  KEY_SET,        /* `text`, JSON, is written and never read */
+  KEY_FIXED,      /* the same, and refused when it is anything else */
+  KEY_INT,        /* int from 1 to `high`; `absent` 0: follows from others (config_json.c) */
+  KEY_INT_AGAIN,  /* the int of another key once more */
+  KEY_REAL,       /* float */
+  KEY_BOOL,       /* bool */
+  KEY_CHOICE,     /* an enum by name; written always, or unless it is `text` (`optional`) */
+  KEY_BIASES,     /* whether the file has `biases` */
+  KEY_THETA,      /* rope_theta beside... */
+  KEY_ROPE,       /* ...rope_parameters, where transformers 5 looks for it; `absent`: the part of a head that turns */
+  KEY_SCALING,    /* rope_scaling, the same of transformers 4 */
+  KEY_ROPE_LAYERS /* a list: 1 for a layer with RoPE, 0 for one without; all have to be alike */
+} KeyKind;
+
+/* What an enum's value is called; `true` and `false` stand for themselves. The first of a value is written. */
+typedef struct Choice {
+  const char *text; /* NULL: end */
+  int value;
+} Choice;
+
+typedef struct ConfigKey {
+  const char *name; /* NULL: end */
+  KeyKind kind;
+  size_t field;          /* in ModelConfig */
+  double absent;         /* transformers' value of the class where the key is absent or null */
+  int high;              /* KEY_INT */
+  bool null_follows;     /* KEY_INT: null is no such value, but follows from others */
+  const char *text;      /* KEY_SET, KEY_FIXED: JSON; KEY_CHOICE: the choice where the key is absent or null */
+  const Choice *choices; /* KEY_CHOICE */
+  bool optional;
+  unsigned biases; /* KEY_BIASES */
+} ConfigKey;
+
+/* ---- tensors ---- */
+
+/* Part of a tensor's name, ours and the class's: what stands before the number of a layer ("model.layers"), or what
+ * stands between that (or the beginning) and ".weight" or ".bias". Neighbors that get the same name are one tensor, one
+ * below the other. */
+typedef struct Rename {
+  const char *native, *file;
+} Rename;
+
+/* ---- classes ---- */
+
+typedef struct Architecture {
+  const char *class, *model_type;
+  bool (*fits)(const ModelConfig *config); /* the class computes exactly that model */
+  bool own;                                /* ours: CHECKPOINT_MODELING has to lie beside it */
+  ModelConfig base;                        /* what no key says */
+  SpecialTokens tokens;                    /* where keys are absent */
+  const ConfigKey *keys;
+  unsigned biases;            /* of every file, whatever keys say */
+  const Rename *names;        /* to .native NULL; NULL: all as they are */
+  const char *prefix;         /* files may leave it out: transformers reads both */
+  const char *const *ignored; /* endings of tensors that may be there and say nothing, to NULL; or NULL */
+  bool transposed;            /* weights of layers are [inputs][outputs] */
+  bool places;                /* there always is a table of positions: POSITIONS_NONE is zeros */
+  int unused_places;          /* rows before position 0 */
+} Architecture;
+
+/* The first class that fits; there always is one. */
+const Architecture *architecture_of(const ModelConfig *config);
+/* By either name; NULL where there is none. */
+const Architecture *architecture_of_class(const char *name);
+const Architecture *architecture_of_type(const char *model_type);
+/* "llama, arcee, ..." */
+void architecture_types(char *out, size_t size);
+
+/* The biases of a model, and of a file that it is written to. */
+unsigned architecture_model_biases(const ModelConfig *config);
+unsigned architecture_file_biases(const Architecture *a, const ModelConfig *config);
+
+/* ---- a configuration that was read ---- */
+
+typedef struct ConfigFile {
+  const Architecture *architecture;
+  ModelConfig config;
+  SpecialTokens tokens;
+  unsigned biases; /* in the file of weights; what of them is in the model: `config` */
+} ConfigFile;
+
+bool config_file_read(const char *dir, ConfigFile *out, Error *error);
+
+/* ---- a model's tensors in a file ---- */
+
+typedef struct FileTensor {
+  char name[160];
+  int first, count; /* rows of the table, one below the other; count 0: zeros that stand for no tensor of the model */
+  int rank;
+  int rows, cols; /* outputs, inputs; rank 1: cols = 1 */
+  int unused;     /* more rows, before those */
+  bool transposed;
+} FileTensor;
+
+typedef struct FileLayout {
+  FileTensor *tensors;
+  int count;
+} FileLayout;
+
+/* In the order of the file. `biases`: of the file. Biases of the model that the file does not have are not in it.
+ * EXIT_MEMORY. */
+bool file_layout_make(FileLayout *out, const Architecture *a, unsigned biases, const ModelConfig *config,
+                      const ParameterTable *table, Error *error);
+void file_layout_free(FileLayout *layout);
+
+/* Which product's bias or weight it is; 0: no product's in a layer. */
+unsigned file_layout_bias_kind(const ParameterTensor *tensor);
+
+/* Where an element is in the file's tensor. */
+static inline size_t file_tensor_index(const FileTensor *t, int row, int col) {
+  const size_t rows = (size_t)t->rows + (size_t)t->unused, at = (size_t)t->unused + (size_t)row;
+  return t->transposed ? (size_t)col * rows + at : at * (size_t)t->cols + (size_t)col;
+}
+
+/* Name, type and shape. */
+SafeTensor file_tensor_shape(const FileTensor *t);
+
+/* ---- what the class of our own is computed by ---- */
+
+extern const char architecture_modeling[]; /* scripts/modeling_inkling.py */
+
+#endif

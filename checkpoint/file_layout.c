@@ -1,0 +1,140 @@
+/* A model's tensors as the class that it is written as names, joins and turns them. */
+#include "checkpoint/architectures.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names: [STACK.LAYER.]MODULE[.KIND] ---- */
+
+typedef struct TensorName {
+  const char *stack, *layer, *module, *kind;     /* kind: "", or with its dot */
+  int stack_length, layer_length, module_length; /* layer_length 0: of no layer */
+} TensorName;
+
+static TensorName split(const char *name) {
+  TensorName n = {.stack = name, .module = name};
+  for (const char *dot = strchr(name, '.'); dot && !n.layer_length; dot = strchr(dot + 1, '.')) {
+    const int digits = (int)strspn(dot + 1, "0123456789");
+    if (!digits || dot[1 + digits] != '.') continue;
+    n.stack_length = (int)(dot - name);
+    n.layer = dot + 1;
+    n.layer_length = digits;
+    n.module = dot + digits + 2;
+  }
+  n.kind = strrchr(n.module, '.');
+  if (!n.kind) n.kind = n.module + strlen(n.module);
+  n.module_length = (int)(n.kind - n.module);
+  return n;
+}
+
+static bool is_module(const TensorName *n, const char *module) {
+  return (size_t)n->module_length == strlen(module) && memcmp(n->module, module, (size_t)n->module_length) == 0;
+}
+
+static bool module_begins(const TensorName *n, const char *beginning) {
+  return strncmp(n->module, beginning, strlen(beginning)) == 0;
+}
+
+typedef struct Piece {
+  char text[64];
+} Piece;
+
+static Piece renamed(const Architecture *a, const char *piece, int length) {
+  Piece out;
+  snprintf(out.text, sizeof out.text, "%.*s", length, piece);
+  for (const Rename *r = a->names; r && r->native; r++)
+    if (strcmp(r->native, out.text) == 0) {
+      snprintf(out.text, sizeof out.text, "%s", r->file);
+      break;
+    }
+  return out;
+}
+
+static void file_name(char *out, size_t size, const Architecture *a, const TensorName *n, const char *kind) {
+  const Piece stack = renamed(a, n->stack, n->stack_length), module = renamed(a, n->module, n->module_length);
+  if (n->layer_length) snprintf(out, size, "%s.%.*s.%s%s", stack.text, n->layer_length, n->layer, module.text, kind);
+  else snprintf(out, size, "%s%s", module.text, kind);
+}
+
+/* The product that a weight or bias belongs to; 0: none in a layer. */
+static unsigned bias_kind(const TensorName *n) {
+  if (!n->layer_length) return 0;
+  if (is_module(n, "self_attn.o_proj")) return BIAS_OUTPUT;
+  return module_begins(n, "self_attn.") ? BIAS_QKV : module_begins(n, "mlp.") ? BIAS_MLP : 0;
+}
+
+unsigned file_layout_bias_kind(const ParameterTensor *tensor) {
+  const TensorName name = split(tensor->name);
+  return strcmp(name.kind, ".bias") == 0 ? bias_kind(&name) : 0;
+}
+
+/* ---- the layout ---- */
+
+/* Adds rows to a tensor that has the same name, which is one of the last two, or adds a tensor. `row`: of the table; -1:
+ * zeros. */
+static void add(FileLayout *layout, const FileTensor *t, int row) {
+  for (int back = 1; back <= 2 && back <= layout->count; back++) {
+    FileTensor *last = &layout->tensors[layout->count - back];
+    if (strcmp(last->name, t->name) != 0) continue;
+    last->rows += t->rows;
+    last->count += row >= 0;
+    return;
+  }
+  FileTensor *added = &layout->tensors[layout->count++];
+  *added = *t;
+  added->first = row;
+  added->count = row >= 0;
+}
+
+static FileTensor tensor_of(const Architecture *a, const ParameterTensor *p, const TensorName *n) {
+  FileTensor t = {.rank = p->rank, .rows = p->rank == 1 ? p->cols : p->rows, .cols = p->rank == 1 ? 1 : p->cols};
+  file_name(t.name, sizeof t.name, a, n, n->kind);
+  t.transposed = a->transposed && p->rank == 2 && n->layer_length;
+  if (is_module(n, "model.embed_positions")) t.unused = a->unused_places;
+  return t;
+}
+
+static void add_zero_bias(FileLayout *layout, const Architecture *a, const TensorName *n, int rows) {
+  FileTensor t = {.rank = 1, .rows = rows, .cols = 1};
+  file_name(t.name, sizeof t.name, a, n, ".bias");
+  add(layout, &t, -1);
+}
+
+static void add_zero_places(FileLayout *layout, const Architecture *a, const ModelConfig *config) {
+  const TensorName name = split("model.embed_positions.weight");
+  FileTensor t = {.rank = 2, .rows = config->ctx, .cols = config->dim, .unused = a->unused_places};
+  file_name(t.name, sizeof t.name, a, &name, name.kind);
+  add(layout, &t, -1);
+}
+
+bool file_layout_make(FileLayout *out, const Architecture *a, unsigned biases, const ModelConfig *config,
+                      const ParameterTable *table, Error *error) {
+  const unsigned missing = biases & ~architecture_model_biases(config);
+  *out = (FileLayout){.tensors = calloc(2 * (size_t)table->count + 1, sizeof *out->tensors)};
+  if (!out->tensors) return error_memory(error, "the names of tensors");
+  for (int i = 0; i < table->count; i++) {
+    const ParameterTensor *p = &table->tensors[i];
+    const TensorName name = split(p->name);
+    const unsigned kind = bias_kind(&name);
+    if (kind && p->rank == 1 && !(biases & kind)) continue;
+    const FileTensor t = tensor_of(a, p, &name);
+    add(out, &t, i);
+    if (p->rank == 2 && missing & kind) add_zero_bias(out, a, &name, t.rows);
+  }
+  if (a->places && config->positions == POSITIONS_NONE) add_zero_places(out, a, config);
+  return true;
+}
+
+void file_layout_free(FileLayout *layout) {
+  free(layout->tensors);
+  *layout = (FileLayout){0};
+}
+
+SafeTensor file_tensor_shape(const FileTensor *t) {
+  SafeTensor out = {.name = t->name, .type = TENSOR_F32, .rank = t->rank};
+  const int64_t rows = (int64_t)t->rows + t->unused;
+  out.shape[0] = t->transposed ? t->cols : rows;
+  out.shape[1] = t->rank == 1 ? 0 : t->transposed ? rows : t->cols;
+  return out;
+}

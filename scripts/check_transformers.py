@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+"""Compares models of every architecture with Hugging Face transformers (needs PyTorch and transformers).
+
+    scripts/check_transformers.py [--dump build/dump_model] [RUN ...]
+
+build/dump_model (make build/dump_model) writes a small random model of every class and variant. Each, and each RUN of
+./train, has to
+  - load with AutoModelForCausalLM, with no tensor missing, left over or of another shape;
+  - give Inkling's logits, and the same 32 likeliest tokens from the caches of both;
+  - come back byte for byte (config.json and model.safetensors) after save_pretrained and a second reading by Inkling.
+Then models that transformers makes at random (GPT-2, OPT and the others), saved by it, are read by Inkling, and give the
+same logits and tokens. Prints a line a model; exit status 1 when one differs.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import torch
+import transformers
+
+NORM, PLACE, ACT, POSITIONS = ({name: i for i, name in enumerate(names)} for names in (
+    ("rms", "layer"), ("before", "after", "branch"), ("silu", "gelu", "gelu_tanh", "relu"),
+    ("rope", "learned", "sinusoidal", "none")))
+LAYER = dict(norm="layer", gated=False)
+BIASES = dict(bias=True, qkv_bias=True)
+MODELS = {  # name: (class, settings)
+    "llama": ("LlamaForCausalLM", dict(kv_heads=2)),
+    "llama, all biases, relu, tied": ("LlamaForCausalLM", dict(BIASES, activation="relu", tie=True)),
+    "llama, biases of q k v alone": ("LlamaForCausalLM", dict(qkv_bias=True, activation="gelu", head_dim=16)),
+    "llama, no biases of q k v": ("LlamaForCausalLM", dict(bias=True, activation="gelu_tanh", rope_base=5e5)),
+    "arcee": ("ArceeForCausalLM", dict(gated=False, activation="relu", kv_heads=2, norm_eps=1e-6, head_dim=16)),
+    "arcee, biases, gelu": ("ArceeForCausalLM", dict(BIASES, gated=False, activation="gelu", tie=True)),
+    "arcee, no biases of q k v": ("ArceeForCausalLM", dict(gated=False, activation="silu", bias=True)),
+    "smollm3": ("SmolLM3ForCausalLM", dict(BIASES, positions="none", kv_heads=2)),
+    "smollm3, no biases": ("SmolLM3ForCausalLM", dict(positions="none", tie=True, head_dim=16)),
+    "starcoder2": ("Starcoder2ForCausalLM", dict(LAYER, **BIASES, activation="gelu_tanh", kv_heads=2, tie=True)),
+    "starcoder2, no biases": ("Starcoder2ForCausalLM", dict(LAYER, activation="relu", norm_eps=1e-6, head_dim=16)),
+    "starcoder2, biases of q k v": ("Starcoder2ForCausalLM", dict(LAYER, qkv_bias=True, activation="gelu")),
+    "stablelm": ("StableLmForCausalLM", dict(norm="layer", qkv_bias=True, kv_heads=2)),
+    "stablelm, no biases": ("StableLmForCausalLM", dict(norm="layer", tie=True, activation="gelu", norm_eps=1e-6)),
+    "gpt2": ("GPT2LMHeadModel", dict(LAYER, **BIASES, positions="learned", activation="gelu_tanh", tie=True)),
+    "gpt2, no biases": ("GPT2LMHeadModel", dict(LAYER, positions="learned", activation="relu", norm_eps=1e-8)),
+    "gpt2, no biases of q k v": ("GPT2LMHeadModel", dict(LAYER, positions="learned", activation="silu", bias=True)),
+    "opt, sinusoids": ("OPTForCausalLM", dict(LAYER, positions="sinusoidal", activation="relu", bias=True)),
+    "opt, after": ("OPTForCausalLM", dict(LAYER, **BIASES, norm_place="after", positions="learned", activation="relu")),
+    "opt, after, no biases": ("OPTForCausalLM", dict(LAYER, norm_place="after", positions="sinusoidal",
+                                                     activation="gelu", tie=True)),
+    "opt, no positions": ("OPTForCausalLM", dict(LAYER, **BIASES, positions="none", activation="gelu_tanh")),
+    "own: head bias": ("InklingForCausalLM", dict(LAYER, bias=True, head_bias=True, positions="sinusoidal",
+                                                  activation="relu")),
+    "own: norm on the branch": ("InklingForCausalLM", dict(LAYER, **BIASES, norm_place="branch", norm_eps=1e-8,
+                                                           positions="sinusoidal", activation="gelu")),
+    "own: rms, learned, grouped": ("InklingForCausalLM", dict(positions="learned", kv_heads=2, tie=True)),
+    "own: rms, rope, after": ("InklingForCausalLM", dict(norm_place="after", qkv_bias=True, head_dim=16)),
+    "own: gated, none, head bias, tied": ("InklingForCausalLM", dict(norm="layer", positions="none", head_bias=True,
+                                                                     tie=True, activation="gelu_tanh")),
+    "own: opt with another eps": ("InklingForCausalLM", dict(LAYER, **BIASES, positions="sinusoidal", norm_eps=1e-6,
+                                                             activation="relu")),
+}
+NEW, PROMPT = 32, [72, 101, 108, 108, 111]
+
+
+class Differs(Exception):
+    pass
+
+
+def settings_of(model):
+    tables = dict(norm=NORM, norm_place=PLACE, activation=ACT, positions=POSITIONS)
+    return [f"{key}={tables[key][value] if key in tables else float(value)}" for key, value in model.items()]
+
+
+class Inkling:
+    def __init__(self, program):
+        self.program = program
+
+    def run(self, *arguments):
+        done = subprocess.run([self.program, *map(str, arguments)], capture_output=True, check=False)
+        if done.returncode:
+            raise Differs(done.stderr.decode().strip())
+        return done.stdout
+
+    def class_of(self, path):
+        name = self.run("class", path).decode().split()
+        return name[0], len(name) > 1
+
+    def logits(self, path, tokens):
+        return torch.from_numpy(numpy.frombuffer(self.run("logits", path, *tokens), numpy.float32).copy()
+                                .reshape(len(tokens), -1))
+
+    def greedy(self, path, count, tokens):
+        return [int(line) for line in self.run("greedy", path, count, *tokens).split()]
+
+
+def load(path, own):
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(path, output_loading_info=True, dtype=torch.float32,
+                                                                    trust_remote_code=own)
+    wrong = {key: value for key, value in info.items() if value}
+    if wrong:
+        raise Differs(f"loading: {wrong}")
+    return model.eval()
+
+
+def compare(inkling, path, model):
+    """The relative difference of the logits; the likeliest tokens have to be the same."""
+    vocab, ctx = model.config.vocab_size, model.config.max_position_embeddings
+    tokens = torch.randint(0, vocab, (min(ctx, 40),), generator=torch.Generator().manual_seed(1)).tolist()
+    with torch.no_grad():
+        theirs = model(torch.tensor([tokens])).logits[0]
+        prompt = torch.tensor([[token % vocab for token in PROMPT]])
+        end, model.generation_config.eos_token_id = model.generation_config.eos_token_id, None  # no token ends it
+        text = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=NEW, do_sample=False,
+                              pad_token_id=0, use_cache=True)[0, len(PROMPT):].tolist()
+        model.generation_config.eos_token_id = end
+    ours = inkling.logits(path, tokens)
+    error = float((ours - theirs).norm() / theirs.norm())
+    if not error < 1e-5:
+        raise Differs(f"logits differ by {error:.1e}")
+    mine = inkling.greedy(path, NEW, prompt[0].tolist())
+    if len(text) != NEW or mine != text:
+        raise Differs(f"tokens differ: {mine} here, {text} there")
+    return error
+
+
+def same_file(a, b):
+    with open(a, "rb") as x, open(b, "rb") as y:
+        return x.read() == y.read()
+
+
+def check_written(inkling, path, wanted, scratch):
+    """A directory of Inkling's."""
+    name, own = inkling.class_of(path)
+    if wanted and name != wanted:
+        raise Differs(f"written as {name}")
+    model = load(path, own)
+    if type(model).__name__ != name:
+        raise Differs(f"loaded as {type(model).__name__}")
+    error = compare(inkling, path, model)
+    saved, again = scratch + "/saved", scratch + "/again"
+    model.save_pretrained(saved)
+    os.makedirs(again)
+    inkling.run("copy", saved, again)
+    for file in ("config.json", "model.safetensors"):
+        if not same_file(f"{path}/{file}", f"{again}/{file}"):
+            raise Differs(f"{file} is another after save_pretrained")
+    return f"{name:22s} logits {error:.1e}"
+
+
+def check_padding(inkling, path, scratch):
+    """Our own class: a batch padded on the left is as its rows alone, without caches as with them."""
+    del scratch
+    model = load(path, inkling.class_of(path)[1])
+    long, short = torch.tensor([PROMPT * 2]), torch.tensor([PROMPT])
+    tokens = torch.cat([long, torch.cat([torch.zeros_like(short), short], 1)])
+    mask = torch.ones_like(tokens)
+    mask[1, :short.shape[1]] = 0
+    settings = dict(max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False, pad_token_id=0)
+    with torch.no_grad():
+        rows = model.generate(tokens, attention_mask=mask, **settings)[:, tokens.shape[1]:]
+        for use_cache in (True, False):
+            for i, prompt in enumerate((long, short)):
+                alone = model.generate(prompt, attention_mask=torch.ones_like(prompt), use_cache=use_cache, **settings)
+                if not torch.equal(alone[0, prompt.shape[1]:], rows[i]):
+                    raise Differs(f"row {i} of a padded batch differs from itself alone (cache: {use_cache})")
+        loss = float(model(long, labels=long).loss)
+    return f"padded batches, caches; loss {loss:.2f}"
+
+
+def foreign(kind):
+    """Models that transformers makes."""
+    t, small = transformers, dict(vocab_size=257, bos_token_id=256, eos_token_id=256)
+    llama = dict(small, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+                 num_key_value_heads=2, max_position_embeddings=64)
+    gpt2 = dict(small, n_embd=32, n_layer=2, n_head=4, n_positions=64)
+    opt = dict(small, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4,
+               max_position_embeddings=64)
+    return {
+        "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(**gpt2)),
+        "gpt2, untied, n_inner, relu": lambda: t.GPT2LMHeadModel(t.GPT2Config(
+            **gpt2, n_inner=48, activation_function="relu", tie_word_embeddings=False, reorder_and_upcast_attn=True)),
+        "opt": lambda: t.OPTForCausalLM(t.OPTConfig(**opt)),
+        "opt, after, no biases, untied": lambda: t.OPTForCausalLM(t.OPTConfig(
+            **opt, do_layer_norm_before=False, enable_bias=False, tie_word_embeddings=False,
+            activation_function="gelu")),
+        "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**llama)),
+        "llama, attention_bias": lambda: t.LlamaForCausalLM(t.LlamaConfig(**llama, attention_bias=True)),
+        "llama, mlp_bias": lambda: t.LlamaForCausalLM(t.LlamaConfig(**llama, mlp_bias=True)),
+        "arcee": lambda: t.ArceeForCausalLM(t.ArceeConfig(**llama, hidden_act="gelu_new")),
+        "smollm3, all RoPE": lambda: t.SmolLM3ForCausalLM(t.SmolLM3Config(
+            **llama, no_rope_layers=[1, 1], pad_token_id=None)),
+        "smollm3, no RoPE": lambda: t.SmolLM3ForCausalLM(t.SmolLM3Config(
+            **llama, no_rope_layers=[0, 0], pad_token_id=None)),
+        "starcoder2": lambda: t.Starcoder2ForCausalLM(t.Starcoder2Config(**llama)),
+        "stablelm": lambda: t.StableLmForCausalLM(t.StableLmConfig(**llama, rope_parameters=dict(
+            rope_type="default", rope_theta=10000.0, partial_rotary_factor=1.0), use_qkv_bias=True)),
+    }[kind]() if kind else ["gpt2", "gpt2, untied, n_inner, relu", "opt", "opt, after, no biases, untied", "llama",
+                            "llama, attention_bias", "llama, mlp_bias", "arcee", "smollm3, all RoPE",
+                            "smollm3, no RoPE", "starcoder2", "stablelm"]
+
+
+def check_foreign(inkling, kind, scratch):
+    torch.manual_seed(3)
+    model = foreign(kind).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    saved, again = scratch + "/saved", scratch + "/again"
+    model.save_pretrained(saved)
+    error = compare(inkling, saved, model)
+    os.makedirs(again)
+    inkling.run("copy", saved, again)
+    name, own = inkling.class_of(again)
+    return f"{name:22s} logits {error:.1e}, written again {compare(inkling, again, load(again, own)):.1e}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dump", default="build/dump_model", help="default: %(default)s")
+    parser.add_argument("runs", nargs="*", metavar="RUN")
+    options = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    inkling = Inkling(options.dump)
+    failures = 0
+
+    def check(title, work):
+        nonlocal failures
+        scratch = tempfile.mkdtemp()
+        try:
+            print(f"{title:42s} {work(scratch)}", flush=True)
+        except Differs as problem:
+            failures += 1
+            print(f"{title:42s} FAILED: {problem}", flush=True)
+        finally:
+            shutil.rmtree(scratch)
+
+    def made(name, then, *arguments):
+        def work(scratch):
+            path = scratch + "/model"
+            os.makedirs(path)
+            inkling.run("make", path, *settings_of(MODELS[name][1]))
+            return then(inkling, path, *arguments, scratch)
+        return work
+
+    for run in options.runs:
+        check(run, lambda scratch, run=run: check_written(inkling, run, None, scratch))
+    for name, (wanted, _) in MODELS.items():
+        check(name, made(name, check_written, wanted))
+        if wanted == "InklingForCausalLM":
+            check(name, made(name, check_padding))
+    for kind in foreign(None):
+        check("by transformers: " + kind, lambda scratch, kind=kind: check_foreign(inkling, kind, scratch))
+    print(f"transformers {transformers.__version__}: {'all agree' if not failures else f'{failures} differ'}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""The Transformers of Inkling that no class of Hugging Face transformers computes, for trust_remote_code=True.
+
+A layer is two branches of the residual stream, attention and MLP. What they are made of is said by config.json, beside
+which ./train puts a copy of this file: the kind and place of norms, the activation, biases, positions.
+"""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from transformers import GenerationMixin, PretrainedConfig, PreTrainedModel
+from transformers.cache_utils import DynamicCache
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+ACTIVATIONS = {"silu": F.silu, "gelu": F.gelu, "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
+               "relu": F.relu}
+
+
+class InklingConfig(PretrainedConfig):
+    model_type = "inkling"
+
+    def __init__(self, vocab_size=257, hidden_size=64, intermediate_size=256, num_hidden_layers=2,
+                 num_attention_heads=4, num_key_value_heads=None, head_dim=None, max_position_embeddings=64,
+                 hidden_act="silu", norm="rms", norm_place="before", norm_eps=1e-5, gated=True, positions="rope",
+                 rope_theta=10000.0, qkv_bias=False, bias=False, head_bias=False, tie_word_embeddings=False, **others):
+        self.vocab_size, self.max_position_embeddings = vocab_size, max_position_embeddings
+        self.hidden_size, self.intermediate_size = hidden_size, intermediate_size
+        self.num_hidden_layers, self.num_attention_heads = num_hidden_layers, num_attention_heads
+        self.num_key_value_heads = num_key_value_heads or num_attention_heads
+        self.head_dim = head_dim or hidden_size // num_attention_heads
+        self.hidden_act, self.gated = hidden_act, gated
+        self.norm, self.norm_place, self.norm_eps = norm, norm_place, norm_eps
+        self.positions, self.rope_theta = positions, rope_theta
+        self.qkv_bias, self.bias, self.head_bias = qkv_bias, bias, head_bias
+        super().__init__(tie_word_embeddings=tie_word_embeddings, **others)
+
+
+def make_norm(config):
+    kind = nn.LayerNorm if config.norm == "layer" else nn.RMSNorm
+    return kind(config.hidden_size, config.norm_eps)
+
+
+def rotate(x, angles):
+    """Turns the pairs (i, i + half) of each head by the angles [B, 1, T, half] of their positions."""
+    first, second = x.float().chunk(2, -1)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(x.dtype)
+
+
+class Attention(nn.Module):
+    def __init__(self, config, layer):
+        super().__init__()
+        self.layer, self.head_dim = layer, config.head_dim
+        width, keys = config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, width, bias=config.qkv_bias)
+        self.k_proj = nn.Linear(config.hidden_size, keys, bias=config.qkv_bias)
+        self.v_proj = nn.Linear(config.hidden_size, keys, bias=config.qkv_bias)
+        self.o_proj = nn.Linear(width, config.hidden_size, bias=config.bias)
+
+    def forward(self, x, angles, visible, cache):
+        q, k, v = (project(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+                   for project in (self.q_proj, self.k_proj, self.v_proj))
+        if angles is not None:
+            q, k = rotate(q, angles), rotate(k, angles)
+        if cache is not None:
+            k, v = cache.update(k, v, self.layer)
+        shared = q.shape[1] // k.shape[1]  # query heads to a key and value head
+        k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
+        return self.o_proj(F.scaled_dot_product_attention(q, k, v, attn_mask=visible).transpose(1, 2).flatten(2))
+
+
+class Mlp(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.activation = ACTIVATIONS[config.hidden_act]
+        if config.gated:
+            self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.bias)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.bias)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.bias)
+        self.gated = config.gated
+
+    def forward(self, x):
+        up = self.up_proj(x)
+        return self.down_proj(self.activation(self.gate_proj(x)) * up if self.gated else self.activation(up))
+
+
+class Layer(nn.Module):
+    def __init__(self, config, layer):
+        super().__init__()
+        self.place = config.norm_place
+        self.input_layernorm, self.self_attn = make_norm(config), Attention(config, layer)
+        self.post_attention_layernorm, self.mlp = make_norm(config), Mlp(config)
+
+    def join(self, x, norm, branch):
+        if self.place == "before":
+            return x + branch(norm(x))
+        return norm(x + branch(x)) if self.place == "after" else x + norm(branch(x))
+
+    def forward(self, x, angles, visible, cache):
+        x = self.join(x, self.input_layernorm, lambda n: self.self_attn(n, angles, visible, cache))
+        return self.join(x, self.post_attention_layernorm, self.mlp)
+
+
+class Stack(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        if config.positions in ("learned", "sinusoidal"):
+            self.embed_positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
+            self.embed_positions.weight.requires_grad_(config.positions == "learned")
+        self.layers = nn.ModuleList(Layer(config, i) for i in range(config.num_hidden_layers))
+        if config.norm_place == "before":
+            self.norm = make_norm(config)
+
+    def angles(self, places):
+        if self.config.positions != "rope":
+            return None
+        half = torch.arange(0, self.config.head_dim, 2, device=places.device, dtype=torch.float32)
+        return places[:, None, :, None] * self.config.rope_theta ** (-half / self.config.head_dim)
+
+    def forward(self, tokens, places, visible, cache):
+        x = self.embed_tokens(tokens)
+        if hasattr(self, "embed_positions"):
+            x = x + self.embed_positions(places)
+        angles = self.angles(places)
+        for layer in self.layers:
+            x = layer(x, angles, visible, cache)
+        return self.norm(x) if hasattr(self, "norm") else x
+
+
+class InklingForCausalLM(PreTrainedModel, GenerationMixin):
+    config_class = InklingConfig
+    base_model_prefix = "model"
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = Stack(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.head_bias)
+        self.post_init()
+
+    def forward(self, input_ids, attention_mask=None, position_ids=None, past_key_values=None, labels=None,
+                use_cache=False, **others):
+        """attention_mask [B, past + T], 0: a pad; position_ids [B, T], default: pads do not count."""
+        cache = DynamicCache() if use_cache and past_key_values is None else past_key_values
+        past, (batch, length) = cache.get_seq_length() if cache is not None else 0, input_ids.shape
+        if attention_mask is None:
+            attention_mask = torch.ones(batch, past + length, dtype=torch.long, device=input_ids.device)
+        if position_ids is None:
+            position_ids = (attention_mask.cumsum(-1) - 1).clamp(min=0)[:, past:]
+        queries = torch.arange(past, past + length, device=input_ids.device)[:, None]
+        keys = torch.arange(past + length, device=input_ids.device)
+        visible = (keys <= queries) & attention_mask.bool()[:, None] | (keys == queries)  # a pad sees itself
+        x = self.model(input_ids, position_ids, visible[:, None], cache)
+        logits = self.lm_head(x)
+        loss = None if labels is None else self.loss_function(logits, labels, vocab_size=self.config.vocab_size)
+        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache)

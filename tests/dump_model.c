@@ -1,0 +1,181 @@
+/* Makes models of any architecture and shows what they compute: what scripts/check_transformers.py compares.
+ *
+ *   dump_model make DIR FIELD=NUMBER ...     writes a model with random weights, biases and norms included
+ *   dump_model class DIR                     prints the class that DIR's model is written as
+ *   dump_model logits DIR TOKEN ...          writes the logits at each token to stdout, fp32 [tokens][vocabulary]
+ *   dump_model greedy DIR COUNT TOKEN ...    prints the COUNT likeliest next tokens
+ *   dump_model copy DIR OUT                  reads a model and writes it again
+ *
+ * The fields are those of ModelConfig, enums by number; what is not given is a small LLaMA's. */
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/directory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_TOKENS = 1024 };
+
+static const struct {
+  const char *name;
+  size_t field;
+  char kind; /* int, bool, float */
+} fields[] = {
+#define FIELD(member, kind)                                                                                            \
+  { #member, offsetof(ModelConfig, member), kind }
+    FIELD(vocab, 'i'),    FIELD(ctx, 'i'),      FIELD(layers, 'i'),     FIELD(heads, 'i'),      FIELD(kv_heads, 'i'),
+    FIELD(dim, 'i'),      FIELD(head_dim, 'i'), FIELD(ffn, 'i'),        FIELD(tie, 'b'),        FIELD(rope_base, 'f'),
+    FIELD(norm_eps, 'f'), FIELD(norm, 'i'),     FIELD(norm_place, 'i'), FIELD(activation, 'i'), FIELD(gated, 'b'),
+    FIELD(bias, 'b'),     FIELD(qkv_bias, 'b'), FIELD(head_bias, 'b'),  FIELD(positions, 'i'),
+#undef FIELD
+};
+
+static bool set_field(ModelConfig *config, const char *assignment, Error *error) {
+  const char *equals = strchr(assignment, '=');
+  for (size_t i = 0; equals && i < sizeof fields / sizeof *fields; i++) {
+    if (strncmp(assignment, fields[i].name, (size_t)(equals - assignment)) != 0 ||
+        fields[i].name[equals - assignment] != '\0')
+      continue;
+    char *field = (char *)config + fields[i].field;
+    const double value = strtod(equals + 1, NULL);
+    if (fields[i].kind == 'f') *(float *)field = (float)value;
+    else if (fields[i].kind == 'b') *(bool *)field = value != 0;
+    else *(int *)field = (int)value;
+    return true;
+  }
+  return fail(error, EXIT_USAGE, "%s is no field of ModelConfig", assignment);
+}
+
+/* Weights as a trained model might have them: nothing is left at 0 or 1. The table of sinusoids stays. */
+static void draw(const ParameterTable *table, float *arena) {
+  uint32_t word = 12345;
+  parameter_table_init(table, arena, 1);
+  for (int i = 0; i < table->count; i++) {
+    const ParameterTensor *t = &table->tensors[i];
+    for (size_t j = 0; t->init != INIT_SINUSOIDS && j < (size_t)t->rows * (size_t)t->cols; j++) {
+      word = word * 1664525u + 1013904223u;
+      arena[t->offset + j] += 0.5f * ((float)(word >> 8) / 0x1p24f - 0.5f);
+    }
+  }
+}
+
+static bool write_model(const char *dir, const ModelConfig *config, const ParameterTable *table, const float *arena,
+                        SpecialTokens tokens, Error *error) {
+  return checkpoint_write_weights(dir, config, table, arena, error) &&
+         checkpoint_write_config(dir, config, tokens, error);
+}
+
+static bool make(const char *dir, char **assignments, int count, Error *error) {
+  ModelConfig config = {.vocab = 257,
+                        .ctx = 64,
+                        .layers = 2,
+                        .heads = 4,
+                        .kv_heads = 4,
+                        .dim = 32,
+                        .head_dim = 8,
+                        .ffn = 48,
+                        .rope_base = 10000,
+                        .norm_eps = 1e-5f,
+                        .gated = true};
+  ParameterTable table = {0};
+  for (int i = 0; i < count; i++)
+    if (!set_field(&config, assignments[i], error)) return false;
+  if (!model_config_check(&config, EXIT_USAGE, error) || !parameter_table_make(&table, &config, error)) return false;
+  float *arena = calloc(table.arena, sizeof *arena);
+  Tokenizer *tokenizer = tokenizer_byte();
+  if (arena) draw(&table, arena);
+  bool ok = arena && tokenizer && write_model(dir, &config, &table, arena, (SpecialTokens){256, 256}, error) &&
+            tokenizer_save(tokenizer, dir, config.ctx, error);
+  tokenizer_free(tokenizer);
+  free(arena);
+  parameter_table_free(&table);
+  return ok;
+}
+
+static bool copy(const char *dir, const char *out, Error *error) {
+  ModelConfig config;
+  SpecialTokens tokens;
+  ParameterTable table = {0};
+  if (!checkpoint_read_config(dir, &config, &tokens, error) || !parameter_table_make(&table, &config, error))
+    return false;
+  float *arena = calloc(table.arena, sizeof *arena);
+  bool ok = arena && checkpoint_read_weights(dir, &config, &table, arena, error) &&
+            write_model(out, &config, &table, arena, tokens, error);
+  free(arena);
+  parameter_table_free(&table);
+  return ok;
+}
+
+static bool print_class(const char *dir, Error *error) {
+  ModelConfig config;
+  SpecialTokens tokens;
+  bool own;
+  if (!checkpoint_read_config(dir, &config, &tokens, error)) return false;
+  const char *name = checkpoint_class(&config, &own);
+  printf("%s%s\n", name, own ? " (own)" : "");
+  return true;
+}
+
+static bool logits(Model *m, const int32_t *tokens, int count, Error *error) {
+  const int vocab = model_config(m)->vocab;
+  int32_t targets[MAX_TOKENS];
+  double sum = 0;
+  int64_t counted = 0;
+  for (int i = 0; i < count; i++) targets[i] = IGNORE_INDEX;
+  float *out = calloc((size_t)count * (size_t)vocab, sizeof *out);
+  bool ok = out && model_evaluate_begin(m, 1, count, error) &&
+            model_evaluate(m, &(TokenBatch){tokens, targets, NULL}, 1, count, &sum, &counted, out, error);
+  if (ok) fwrite(out, sizeof *out, (size_t)count * (size_t)vocab, stdout);
+  free(out);
+  return ok;
+}
+
+static bool greedy(Model *m, const int32_t *tokens, int count, int wanted, Error *error) {
+  const Sampling likeliest = {.repeat_penalty = 1, .top_p = 1};
+  Decoder *d = NULL;
+  bool ok = decoder_open(&d, m, 1, error) && decoder_prompt(d, tokens, count, 0, error);
+  for (int i = 0; ok && i < wanted; i++) {
+    int32_t next;
+    ok = decoder_next(d, &likeliest, &next, error);
+    if (ok) printf("%d\n", next);
+  }
+  decoder_close(d);
+  return ok;
+}
+
+/* `wanted` 0: logits. */
+static bool compute(const char *dir, char **given, int count, int wanted, Error *error) {
+  const ContextOptions options = {.dtype = DTYPE_F32, .threads = 1};
+  const Backend *cpu = backend_find("cpu", NULL, 1u << DTYPE_F32);
+  ModelConfig config;
+  SpecialTokens special;
+  Context *context = NULL;
+  Model *m = NULL;
+  int32_t tokens[MAX_TOKENS];
+  if (count < 1 || count > MAX_TOKENS) return fail(error, EXIT_USAGE, "%d tokens", count);
+  for (int i = 0; i < count; i++) tokens[i] = (int32_t)strtol(given[i], NULL, 10);
+  if (!checkpoint_read_config(dir, &config, &special, error) || !cpu->open(&context, &options, error)) return false;
+  bool ok = checkpoint_load_model(&m, dir, &config, cpu, context, error) &&
+            (wanted ? greedy(m, tokens, count, wanted, error) : logits(m, tokens, count, error));
+  model_close(m);
+  cpu->close(context);
+  return ok;
+}
+
+static bool run(int argc, char **argv, Error *error) {
+  const char *what = argc > 2 ? argv[1] : "", *dir = argc > 2 ? argv[2] : NULL;
+  if (strcmp(what, "make") == 0) return make(dir, argv + 3, argc - 3, error);
+  if (strcmp(what, "class") == 0) return print_class(dir, error);
+  if (strcmp(what, "logits") == 0) return compute(dir, argv + 3, argc - 3, 0, error);
+  if (strcmp(what, "greedy") == 0 && argc > 3)
+    return compute(dir, argv + 4, argc - 4, (int)strtol(argv[3], NULL, 10), error);
+  if (strcmp(what, "copy") == 0 && argc > 3) return copy(dir, argv[3], error);
+  return fail(error, EXIT_USAGE, "usage: dump_model make|class|logits|greedy|copy DIR ...");
+}
+
+int main(int argc, char **argv) {
+  Error error = {0};
+  if (run(argc, argv, &error)) return 0;
+  fprintf(stderr, "dump_model: %s\n", error.text);
+  return error.code ? (int)error.code : 1;
+}
