@@ -108,20 +108,21 @@ def load(path, own):
 def compare(inkling, path, model):
     """The relative difference of the logits; the likeliest tokens have to be the same."""
     vocab, ctx = model.config.vocab_size, model.config.max_position_embeddings
+    new = min(NEW, ctx - len(PROMPT))
     tokens = torch.randint(0, vocab, (min(ctx, 40),), generator=torch.Generator().manual_seed(1)).tolist()
     with torch.no_grad():
         theirs = model(torch.tensor([tokens])).logits[0]
         prompt = torch.tensor([[token % vocab for token in PROMPT]])
         end, model.generation_config.eos_token_id = model.generation_config.eos_token_id, None  # no token ends it
-        text = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=NEW, do_sample=False,
+        text = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=new, do_sample=False,
                               pad_token_id=0, use_cache=True)[0, len(PROMPT):].tolist()
         model.generation_config.eos_token_id = end
     ours = inkling.logits(path, tokens)
     error = float((ours - theirs).norm() / theirs.norm())
     if not error < 1e-5:
         raise Differs(f"logits differ by {error:.1e}")
-    mine = inkling.greedy(path, NEW, prompt[0].tolist())
-    if len(text) != NEW or mine != text:
+    mine = inkling.greedy(path, new, prompt[0].tolist())
+    if len(text) != new or mine != text:
         raise Differs(f"tokens differ: {mine} here, {text} there")
     return error
 

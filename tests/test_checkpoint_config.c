@@ -1,6 +1,8 @@
 /* checkpoint: config.json, ours and that of others, also damaged and hostile. */
 #include "checkpoint/checkpoint.h"
 #include "tests/checkpoint_helpers.h"
+#include "tests/class_models.h"
+#include "tests/config_helpers.h"
 
 static void test_config_round_trip(void **state) {
   const ModelConfig ours = {.vocab = 257,
@@ -143,11 +145,180 @@ static void test_config_refused(void **state) {
                "No such file");
 }
 
+/* ---- every class ---- */
+
+static const SpecialTokens no_tokens = {-1, -1};
+
+/* The defaults of the classes' configurations in transformers. */
+static void test_defaults(void **state) {
+  static const struct {
+    const char *type, *more;
+    int vocab, ctx, layers, heads, kv_heads, dim, head_dim, ffn;
+    bool tie;
+    float eps, base;
+    int end;
+  } rows[] = {
+      {"arcee", ",\"hidden_act\":\"relu\"", 32000, 4096, 32, 32, 32, 2560, 80, 18432, false, 1e-5f, 1e4f, -1},
+      {"smollm3", ",\"no_rope_layer_interval\":1", 128256, 32768, 36, 16, 4, 2048, 128, 11008, true, 1e-6f, 2e6f,
+       128001},
+      {"smollm3", ",\"no_rope_layer_interval\":50,\"num_key_value_heads\":null", 128256, 32768, 36, 16, 16, 2048, 128,
+       11008, true, 1e-6f, 2e6f, 128001},
+      {"starcoder2", "", 49152, 4096, 30, 24, 2, 3072, 128, 12288, true, 1e-5f, 1e4f, -1},
+      {"stablelm", ",\"partial_rotary_factor\":1.0", 50304, 4096, 32, 32, 32, 2560, 80, 6912, false, 1e-5f, 1e4f, 0},
+      {"gpt2", "", 50257, 1024, 12, 12, 12, 768, 64, 3072, true, 1e-5f, 1e4f, 50256},
+      {"opt", "", 50272, 2048, 12, 12, 12, 768, 64, 3072, true, 1e-5f, 1e4f, 2},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    ModelConfig c;
+    SpecialTokens tokens;
+    Error error = {0};
+    char text[200];
+    snprintf(text, sizeof text, "{\"model_type\":\"%s\"%s}", rows[i].type, rows[i].more);
+    put(at(state, "config.json").text, text, strlen(text));
+    expect_done(checkpoint_read_config(*state, &c, &tokens, &error), &error);
+    assert_true(c.vocab == rows[i].vocab && c.ctx == rows[i].ctx && c.layers == rows[i].layers);
+    assert_true(c.heads == rows[i].heads && c.kv_heads == rows[i].kv_heads && c.dim == rows[i].dim);
+    assert_true(c.head_dim == rows[i].head_dim && c.ffn == rows[i].ffn && c.tie == rows[i].tie);
+    assert_true(c.norm_eps == rows[i].eps && c.rope_base == rows[i].base);
+    assert_int_equal(tokens.end, rows[i].end);
+  }
+}
+
+/* ---- what cannot be read ---- */
+
+static void test_classes_refused(void **state) {
+  static const char *const cases[][2] = {
+      {"{\"model_type\":\"arcee\"}", "hidden_act is relu2; supported: silu, gelu, gelu_pytorch_tanh, relu"},
+      {"{\"model_type\":\"gpt2\",\"activation_function\":\"tanh\"}", "activation_function is \"tanh\""},
+      {"{\"model_type\":\"gpt2\",\"scale_attn_by_inverse_layer_idx\":true}",
+       "scale_attn_by_inverse_layer_idx is true; only false is supported"},
+      {"{\"model_type\":\"gpt2\",\"scale_attn_weights\":false}", "scale_attn_weights is false; only true"},
+      {"{\"model_type\":\"gpt2\",\"add_cross_attention\":1}", "add_cross_attention is 1; only false"},
+      {"{\"model_type\":\"gpt2\",\"quantization_config\":{}}", "quantized"},
+      {"{\"model_type\":\"gpt2\",\"n_head\":5}", "the width 768 is not a multiple of the 5 heads"},
+      {"{\"model_type\":\"gpt2\",\"n_embd\":65537}", "n_embd is 65537; it must be from 1 to 65536"},
+      {"{\"model_type\":\"gpt2\",\"n_inner\":0}", "n_inner is 0"},
+      {"{\"model_type\":\"gpt2\",\"layer_norm_epsilon\":-1}", "layer_norm_epsilon is -1"},
+      {"{\"model_type\":\"gpt2\",\"missing_biases\":\"qkv\"}", "missing_biases is not a list"},
+      {"{\"model_type\":\"gpt2\",\"missing_biases\":[\"qkv\",\"all\"]}", "missing_biases has something else"},
+      {"{\"model_type\":\"gpt2\",\"missing_biases\":[[]]}", "missing_biases has something else"},
+      {"{\"model_type\":\"opt\",\"word_embed_proj_dim\":512}", "word_embed_proj_dim is 512; only 768"},
+      {"{\"model_type\":\"opt\",\"word_embed_proj_dim\":\"768\"}", "word_embed_proj_dim is \"768\"; only 768"},
+      {"{\"model_type\":\"opt\",\"layer_norm_elementwise_affine\":false}", "layer_norm_elementwise_affine is false"},
+      {"{\"model_type\":\"opt\",\"_remove_final_layer_norm\":true}", "_remove_final_layer_norm is true"},
+      {"{\"model_type\":\"opt\",\"do_layer_norm_before\":\"true\"}", "do_layer_norm_before is \"true\""},
+      {"{\"model_type\":\"opt\",\"positions\":\"rope\"}", "positions is \"rope\"; supported: learned, sinusoidal"},
+      {"{\"model_type\":\"opt\",\"enable_bias\":0}", "enable_bias is neither true nor false"},
+      {"{\"model_type\":\"stablelm\"}", "partial_rotary_factor is 0.25; only 1 is supported"},
+      {"{\"model_type\":\"stablelm\",\"rope_parameters\":{\"partial_rotary_factor\":0.5},\"partial_rotary_factor\":1."
+       "0}",
+       "partial_rotary_factor is 0.5"},
+      {"{\"model_type\":\"stablelm\",\"partial_rotary_factor\":1,\"use_parallel_residual\":true}",
+       "use_parallel_residual is true"},
+      {"{\"model_type\":\"stablelm\",\"partial_rotary_factor\":1,\"qk_layernorm\":true}", "qk_layernorm is true"},
+      {"{\"model_type\":\"llama\",\"partial_rotary_factor\":0.5}", "partial_rotary_factor is 0.5"},
+      {"{\"model_type\":\"starcoder2\",\"sliding_window\":4096}", "sliding_window is 4096; only null is supported"},
+      {"{\"model_type\":\"smollm3\"}", "no_rope_layers: layer 0 and layer 3 differ"},
+      {"{\"model_type\":\"smollm3\",\"no_rope_layers\":[0]}", "no_rope_layers does not have an integer for each layer"},
+      {"{\"model_type\":\"smollm3\",\"no_rope_layers\":0}", "no_rope_layers is not a list"},
+      {"{\"model_type\":\"smollm3\",\"no_rope_layer_interval\":0}", "no_rope_layer_interval is not a positive"},
+      {"{\"model_type\":\"smollm3\",\"no_rope_layer_interval\":1,\"use_sliding_window\":true}",
+       "use_sliding_window is true"},
+      {"{\"model_type\":\"inkling\",\"norm\":\"batch\"}", "norm is \"batch\"; supported: rms, layer"},
+      {"{\"model_type\":\"inkling\",\"norm_place\":7}", "norm_place is 7; supported: before, after, branch"},
+      {"{\"model_type\":\"inkling\",\"gated\":\"yes\"}", "gated is neither true nor false"},
+      {"{\"model_type\":\"inkling\",\"head_dim\":7}", "config.json: head size 7 is odd"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ModelConfig config;
+    SpecialTokens tokens;
+    Error error = {0};
+    put(at(state, "config.json").text, cases[i][0], strlen(cases[i][0]));
+    expect_error(checkpoint_read_config(*state, &config, &tokens, &error), &error, EXIT_CHECKPOINT, cases[i][1]);
+    if (!strstr(error.text, "config.json: ")) fail_msg("no file is named: %s", error.text);
+  }
+}
+
+/* One key with a value that makes no sense: a model within the limits, or one error (true). */
+static bool refuses(void **state, json_t *root, const char *key, const char *value) {
+  ModelConfig config;
+  SpecialTokens tokens;
+  Error error = {0};
+  json_t *changed = json_copy(root);
+  json_object_set_new(changed, key, json_loads(value, JSON_DECODE_ANY, NULL));
+  put_config(state, changed);
+  json_decref(changed);
+  if (checkpoint_read_config(*state, &config, &tokens, &error)) {
+    expect_done(model_config_check(&config, EXIT_CHECKPOINT, &error), &error);
+    assert_true(tokens.start < config.vocab && tokens.end < config.vocab);
+    return false;
+  }
+  assert_int_equal(error.code, EXIT_CHECKPOINT);
+  if (!strstr(error.text, "config.json")) fail_msg("%s: %s gives %s", key, value, error.text);
+  return true;
+}
+
+/* Every key of every class with a third of the values, another third for the next key and class. */
+static void test_hostile_values(void **state) {
+  static const char *const values[] = {"null",      "true",    "false",
+                                       "0",         "-1",      "1",
+                                       "3",         "1048577", "9223372036854775807",
+                                       "0.0",       "-0.5",    "1e308",
+                                       "1e-320",    "\"\"",    "\"none\"",
+                                       "[]",        "{}",      "[0]",
+                                       "[\"qkv\"]", "[[[]]]",  "{\"rope_type\":\"default\",\"rope_theta\":[]}"};
+  enum { VALUES = sizeof values / sizeof *values };
+  const ModelConfig models[] = {plain,
+                                rope(NORM_RMS, false),
+                                rope(NORM_LAYER, false),
+                                rope(NORM_LAYER, true),
+                                gpt2(),
+                                opt(NORM_BEFORE, POSITIONS_SINUSOIDAL),
+                                own()};
+  int refused = 0, turn = 0;
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    const char *key;
+    json_t *value, *root;
+    Error error = {0};
+    expect_done(checkpoint_write_config(*state, &models[i], no_tokens, &error), &error);
+    root = config_object(state);
+    json_object_set_new(root, "missing_biases", json_array());
+    json_object_foreach(root, key, value) {
+      for (int v = turn++ % 3; v < VALUES; v += 3) refused += refuses(state, root, key, values[v]);
+    }
+    json_decref(root);
+  }
+  assert_in_range(refused, 400, 2000);
+}
+
+/* ---- our own class ---- */
+
+static void test_modeling_file(void **state) {
+  const ModelConfig c = own();
+  Error error = {0};
+  size_t size, source_size;
+  expect_done(checkpoint_write_config(*state, &c, no_tokens, &error), &error);
+  char *file = (char *)get(at(state, "modeling_inkling.py").text, &size);
+  char *source = (char *)get("scripts/modeling_inkling.py", &source_size);
+  assert_int_equal(size, source_size);
+  assert_memory_equal(file, source, size);
+  free(file);
+  free(source);
+  char *text = config_text(state);
+  assert_non_null(strstr(text, "\"AutoConfig\": \"modeling_inkling.InklingConfig\""));
+  assert_non_null(strstr(text, "\"AutoModelForCausalLM\": \"modeling_inkling.InklingForCausalLM\""));
+  free(text);
+  expect_done(checkpoint_write_config(*state, &plain, no_tokens, &error), &error); /* another run, another class */
+  assert_int_equal(access(at(state, "modeling_inkling.py").text, F_OK), -1);
+  text = config_text(state);
+  assert_null(strstr(text, "auto_map"));
+  free(text);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(test_config_round_trip),
-      TEST(test_config_foreign),
-      TEST(test_config_refused),
+      TEST(test_config_round_trip), TEST(test_config_foreign), TEST(test_config_refused), TEST(test_defaults),
+      TEST(test_classes_refused),   TEST(test_hostile_values), TEST(test_modeling_file),
   };
   return cmocka_run_group_tests_name("checkpoint_config", tests, NULL, NULL);
 }

@@ -1,0 +1,414 @@
+/* checkpoint: every model that ModelConfig can say as the class of transformers that computes it: which one, its
+ * tensors, and back to the same model; directories of others. */
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/directory.h"
+#include "tests/checkpoint_helpers.h"
+#include "tests/class_models.h"
+#include "tests/config_helpers.h"
+
+#include <math.h>
+
+static const SpecialTokens no_tokens = {-1, -1};
+
+/* ---- models with weights ---- */
+
+typedef struct Weights {
+  ModelConfig config;
+  ParameterTable table;
+  float *arena;
+} Weights;
+
+/* Every element of every tensor another number; pads `pad`. */
+static Weights weights_new(const ModelConfig *config, float pad) {
+  Weights w = {.config = *config};
+  Error error = {0};
+  expect_done(parameter_table_make(&w.table, config, &error), &error);
+  w.arena = malloc(w.table.arena * sizeof *w.arena);
+  assert_non_null(w.arena);
+  for (size_t i = 0; i < w.table.arena; i++) w.arena[i] = pad;
+  for (int i = 0; i < w.table.count; i++) {
+    const ParameterTensor *t = &w.table.tensors[i];
+    for (int j = 0; j < t->rows * t->cols; j++) w.arena[t->offset + (size_t)j] = 1.0f + (float)(i * 1000 + j);
+  }
+  return w;
+}
+
+static void weights_free(Weights *w) {
+  parameter_table_free(&w->table);
+  free(w->arena);
+}
+
+static const ParameterTensor *row_of(const Weights *w, const char *name) {
+  for (int i = 0; i < w->table.count; i++)
+    if (strcmp(w->table.tensors[i].name, name) == 0) return &w->table.tensors[i];
+  fail_msg("there is no %s", name);
+  return NULL;
+}
+
+static float at_row(const Weights *w, const char *name, int row, int col) {
+  const ParameterTensor *t = row_of(w, name);
+  return w->arena[t->offset + (size_t)(row * t->cols + col)];
+}
+
+static void write_model(void **state, const Weights *w) {
+  Error error = {0};
+  expect_done(checkpoint_write_weights(*state, &w->config, &w->table, w->arena, &error), &error);
+  expect_done(checkpoint_write_config(*state, &w->config, no_tokens, &error), &error);
+}
+
+static void expect_same(const ModelConfig *a, const ModelConfig *b) {
+  assert_true(a->vocab == b->vocab && a->ctx == b->ctx && a->layers == b->layers && a->heads == b->heads);
+  assert_true(a->kv_heads == b->kv_heads && a->dim == b->dim && a->head_dim == b->head_dim && a->ffn == b->ffn);
+  assert_true(a->tie == b->tie && a->rope_base == b->rope_base && a->norm_eps == b->norm_eps && a->norm == b->norm);
+  assert_true(a->norm_place == b->norm_place && a->activation == b->activation && a->gated == b->gated);
+  assert_true(a->bias == b->bias && a->qkv_bias == b->qkv_bias && a->head_bias == b->head_bias);
+  assert_true(a->positions == b->positions);
+}
+
+static bool read_model(void **state, Weights *out, float pad, Error *error) {
+  ModelConfig config;
+  SpecialTokens tokens;
+  *error = (Error){0};
+  *out = (Weights){0};
+  if (!checkpoint_read_config(*state, &config, &tokens, error)) return false;
+  *out = weights_new(&config, pad);
+  for (size_t i = 0; i < out->table.arena; i++) out->arena[i] = pad;
+  return checkpoint_read_weights(*state, &config, &out->table, out->arena, error);
+}
+
+static void expect_round_trip(void **state, const ModelConfig *config) {
+  Weights ours = weights_new(config, -7), back;
+  Error error;
+  write_model(state, &ours);
+  expect_done(read_model(state, &back, -7, &error), &error);
+  expect_same(config, &back.config);
+  assert_memory_equal(ours.arena, back.arena, ours.table.arena * sizeof *ours.arena); /* pads are left alone */
+  weights_free(&ours);
+  weights_free(&back);
+}
+
+/* ---- files ---- */
+
+/* Replaces the value of a key, given as JSON; NULL: removes it. */
+static void set_key(void **state, const char *key, const char *value) {
+  json_t *root = config_object(state);
+  if (value) assert_int_equal(json_object_set_new(root, key, json_loads(value, JSON_DECODE_ANY, NULL)), 0);
+  else json_object_del(root, key);
+  put_config(state, root);
+  json_decref(root);
+}
+
+static SafeTensors open_weights(void **state) {
+  SafeTensors file;
+  Error error = {0};
+  expect_done(safetensors_open(&file, at(state, CHECKPOINT_WEIGHTS).text, &error), &error);
+  return file;
+}
+
+/* A tensor of that shape; its numbers (written files are aligned). */
+static const float *floats(const SafeTensors *file, const char *name, int rank, int64_t rows, int64_t cols) {
+  const SafeTensor *t = safetensors_find(file, name);
+  if (!t) fail_msg("there is no %s", name);
+  assert_int_equal(t->rank, rank);
+  assert_int_equal(t->shape[0], rows);
+  if (rank == 2) assert_int_equal(t->shape[1], cols);
+  return t->data;
+}
+
+/* Writes the tensors of the file again, `more` with them, after names have lost `prefix`; those of `without` are left
+ * out. */
+static void rewrite(void **state, const char *prefix, const char *without, const SafeTensor *more, int count) {
+  SafeTensors file = open_weights(state);
+  SafeTensor *tensors = calloc((size_t)(file.count + count), sizeof *tensors);
+  int kept = 0;
+  Error error = {0};
+  assert_non_null(tensors);
+  for (int i = 0; i < file.count; i++) {
+    if (without && strstr(file.tensors[i].name, without)) continue;
+    tensors[kept] = file.tensors[i];
+    if (prefix && strncmp(tensors[kept].name, prefix, strlen(prefix)) == 0) tensors[kept].name += strlen(prefix);
+    kept++;
+  }
+  for (int i = 0; i < count; i++) tensors[kept++] = more[i];
+  Path copy = at(state, "copy");
+  expect_done(safetensors_write(copy.text, tensors, kept, NULL, 0, &error), &error);
+  free(tensors);
+  safetensors_close(&file);
+  assert_int_equal(rename(copy.text, at(state, CHECKPOINT_WEIGHTS).text), 0);
+}
+
+/* ---- which class ---- */
+
+static void expect_class(ModelConfig config, const char *class) {
+  bool own;
+  assert_string_equal(checkpoint_class(&config, &own), class);
+  assert_int_equal(own, strcmp(class, "InklingForCausalLM") == 0);
+}
+
+static void test_classes(void **state) {
+  (void)state;
+  ModelConfig c = plain;
+  expect_class(c, "LlamaForCausalLM");
+  c.bias = c.tie = true, c.kv_heads = 1, c.head_dim = 8, c.activation = ACTIVATION_GELU, c.norm_eps = 1e-8f;
+  expect_class(c, "LlamaForCausalLM");
+  c.gated = false;
+  expect_class(c, "ArceeForCausalLM");
+  c.norm = NORM_LAYER;
+  expect_class(c, "Starcoder2ForCausalLM");
+  c.head_bias = true;
+  expect_class(c, "InklingForCausalLM");
+  c = rope(NORM_LAYER, true), c.qkv_bias = true;
+  expect_class(c, "StableLmForCausalLM");
+  c.bias = true;
+  expect_class(c, "InklingForCausalLM");
+  c.bias = false, c.head_dim = 4; /* it has no key for that */
+  expect_class(c, "InklingForCausalLM");
+  c = plain, c.positions = POSITIONS_NONE, c.kv_heads = 1;
+  expect_class(c, "SmolLM3ForCausalLM");
+  c.positions = POSITIONS_LEARNED;
+  expect_class(c, "InklingForCausalLM");
+  c = plain, c.norm_place = NORM_AFTER;
+  expect_class(c, "InklingForCausalLM");
+  c = plain, c.dim = 6, c.heads = 4, c.kv_heads = 4; /* transformers refuses heads that do not divide the width */
+  expect_class(c, "InklingForCausalLM");
+  c = gpt2(), c.norm_eps = 1e-8f;
+  expect_class(c, "GPT2LMHeadModel");
+  c.kv_heads = 1;
+  expect_class(c, "InklingForCausalLM");
+  c = gpt2(), c.head_dim = 4;
+  expect_class(c, "InklingForCausalLM");
+  expect_class(opt(NORM_BEFORE, POSITIONS_SINUSOIDAL), "OPTForCausalLM");
+  expect_class(opt(NORM_BEFORE, POSITIONS_NONE), "OPTForCausalLM");
+  expect_class(opt(NORM_AFTER, POSITIONS_LEARNED), "OPTForCausalLM");
+  expect_class(opt(NORM_AFTER, POSITIONS_ROPE), "InklingForCausalLM");
+  expect_class(opt(NORM_ON_BRANCH, POSITIONS_LEARNED), "InklingForCausalLM");
+  c = opt(NORM_BEFORE, POSITIONS_SINUSOIDAL), c.norm_eps = 1e-6f;
+  expect_class(c, "InklingForCausalLM");
+}
+
+/* ---- round trips ---- */
+
+/* Model number `n` of all that differ in the parts. */
+static ModelConfig numbered(int n) {
+  ModelConfig c = plain;
+  c.activation = (Activation)(n / 11 % 4);
+#define PART(field, kinds)                                                                                             \
+  c.field = n % kinds;                                                                                                 \
+  n /= kinds
+  PART(norm, 2);
+  PART(norm_place, 3);
+  PART(gated, 2);
+  PART(positions, 4);
+  PART(bias, 2);
+  PART(qkv_bias, 2);
+  PART(head_bias, 2);
+  PART(tie, 2);
+#undef PART
+  return c;
+}
+
+/* Every eleventh of them: each value of each part many times. */
+static void test_round_trips(void **state) {
+  enum { PARTS = 2 * 3 * 2 * 4 * 2 * 2 * 2 * 2 };
+  for (int n = 0; n < PARTS; n += 11) {
+    ModelConfig c = numbered(n);
+    if (n % 5 == 0) c.norm_eps = 1e-8f;
+    if (n % 3 == 0) c.kv_heads = 1;
+    if (c.positions == POSITIONS_ROPE) c.rope_base = 5e5f;
+    expect_round_trip(state, &c);
+  }
+}
+
+/* Each class with each set of biases, as both are said by the same keys. */
+static void test_missing_biases(void **state) {
+  const ModelConfig classes[] = {plain,
+                                 rope(NORM_RMS, false),
+                                 rope(NORM_LAYER, false),
+                                 rope(NORM_LAYER, true),
+                                 gpt2(),
+                                 opt(NORM_BEFORE, POSITIONS_SINUSOIDAL),
+                                 opt(NORM_AFTER, POSITIONS_LEARNED),
+                                 opt(NORM_AFTER, POSITIONS_NONE)};
+  for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+    for (int biases = 0; biases < 4; biases++) {
+      ModelConfig c = classes[i];
+      c.bias = biases & 1, c.qkv_bias = biases & 2;
+      expect_round_trip(state, &c);
+    }
+}
+
+/* ---- the files of single classes ---- */
+
+static void test_gpt2_tensors(void **state) {
+  ModelConfig c = gpt2();
+  c.qkv_bias = false;
+  Weights w = weights_new(&c, 0);
+  write_model(state, &w);
+  SafeTensors file = open_weights(state);
+  assert_int_equal(file.count, 2 + 12 * c.layers + 2 + 1);
+  floats(&file, "transformer.wte.weight", 2, 5, 4);
+  floats(&file, "lm_head.weight", 2, 5, 4);
+  floats(&file, "transformer.ln_f.bias", 1, 4, 0);
+  assert_true(floats(&file, "transformer.wpe.weight", 2, 3, 4)[5] == at_row(&w, "model.embed_positions.weight", 1, 1));
+  const float *packed = floats(&file, "transformer.h.1.attn.c_attn.weight", 2, 4, 12); /* [in][q k v] */
+  for (int in = 0; in < 4; in++)
+    for (int out = 0; out < 4; out++) {
+      assert_true(packed[in * 12 + out] == at_row(&w, "model.layers.1.self_attn.q_proj.weight", out, in));
+      assert_true(packed[in * 12 + 4 + out] == at_row(&w, "model.layers.1.self_attn.k_proj.weight", out, in));
+      assert_true(packed[in * 12 + 8 + out] == at_row(&w, "model.layers.1.self_attn.v_proj.weight", out, in));
+    }
+  const float *bias = floats(&file, "transformer.h.1.attn.c_attn.bias", 1, 12, 0);
+  for (int i = 0; i < 12; i++) assert_true(bias[i] == 0);
+  const float *up = floats(&file, "transformer.h.0.mlp.c_fc.weight", 2, 4, 6);
+  assert_true(up[1 * 6 + 5] == at_row(&w, "model.layers.0.mlp.up_proj.weight", 5, 1));
+  assert_true(floats(&file, "transformer.h.0.mlp.c_fc.bias", 1, 6, 0)[2] ==
+              at_row(&w, "model.layers.0.mlp.up_proj.bias", 0, 2));
+  floats(&file, "transformer.h.0.attn.c_proj.weight", 2, 4, 4);
+  floats(&file, "transformer.h.0.mlp.c_proj.weight", 2, 6, 4);
+  floats(&file, "transformer.h.0.ln_1.weight", 1, 4, 0);
+  floats(&file, "transformer.h.0.ln_2.bias", 1, 4, 0);
+  safetensors_close(&file);
+  weights_free(&w);
+}
+
+static void test_opt_tensors(void **state) {
+  ModelConfig c = opt(NORM_BEFORE, POSITIONS_LEARNED);
+  c.norm_place = NORM_AFTER;
+  Weights w = weights_new(&c, 0);
+  write_model(state, &w);
+  SafeTensors file = open_weights(state);
+  assert_int_equal(file.count, 2 + 16 * c.layers + 1);
+  const float *places = floats(&file, "model.decoder.embed_positions.weight", 2, 3 + 2, 4);
+  for (int i = 0; i < 8; i++) assert_true(places[i] == 0);
+  assert_true(places[8 + 7] == at_row(&w, "model.embed_positions.weight", 1, 3));
+  assert_true(floats(&file, "model.decoder.layers.1.fc2.weight", 2, 4, 6)[8] ==
+              at_row(&w, "model.layers.1.mlp.down_proj.weight", 1, 2));
+  assert_true(floats(&file, "model.decoder.layers.1.self_attn.out_proj.bias", 1, 4, 0)[3] ==
+              at_row(&w, "model.layers.1.self_attn.o_proj.bias", 0, 3));
+  assert_true(floats(&file, "model.decoder.layers.0.final_layer_norm.weight", 1, 4, 0)[1] ==
+              at_row(&w, "model.layers.0.post_attention_layernorm.weight", 0, 1));
+  floats(&file, "model.decoder.embed_tokens.weight", 2, 5, 4);
+  floats(&file, "model.decoder.layers.0.self_attn_layer_norm.bias", 1, 4, 0);
+  floats(&file, "model.decoder.layers.0.fc1.bias", 1, 6, 0);
+  assert_null(safetensors_find(&file, "model.decoder.final_layer_norm.weight"));
+  safetensors_close(&file);
+  weights_free(&w);
+  char *text = config_text(state);
+  assert_non_null(strstr(text, "\"do_layer_norm_before\": false"));
+  assert_non_null(strstr(text, "\"enable_bias\": true"));
+  assert_non_null(strstr(text, "\"word_embed_proj_dim\": 4"));
+  assert_null(strstr(text, "\"positions\""));
+  assert_null(strstr(text, "missing_biases"));
+  free(text);
+}
+
+static void test_starcoder2_tensors(void **state) {
+  ModelConfig c = rope(NORM_LAYER, false);
+  c.qkv_bias = true;
+  Weights w = weights_new(&c, 0);
+  write_model(state, &w);
+  SafeTensors file = open_weights(state);
+  floats(&file, "model.layers.0.mlp.c_fc.weight", 2, 6, 4);
+  assert_true(floats(&file, "model.layers.0.mlp.c_proj.bias", 1, 4, 0)[3] == 0);
+  assert_true(floats(&file, "model.layers.0.self_attn.v_proj.bias", 1, 4, 0)[0] != 0);
+  safetensors_close(&file);
+  char *text = config_text(state);
+  assert_non_null(strstr(text, "\"use_bias\": true"));
+  assert_non_null(strstr(text, "\"missing_biases\": [\n    \"output\",\n    \"mlp\"\n  ]"));
+  free(text);
+  weights_free(&w);
+}
+
+/* What is said to be missing and is not zeros may have been trained by others. */
+static void test_missing_but_there(void **state) {
+  ModelConfig c = gpt2();
+  c.qkv_bias = false;
+  Weights w = weights_new(&c, 0), back;
+  Error error;
+  write_model(state, &w);
+  float bias[12] = {[7] = 0.5f};
+  const SafeTensor trained = {
+      .name = "transformer.h.1.attn.c_attn.bias", .type = TENSOR_F32, .rank = 1, .shape = {12}, .data = bias};
+  rewrite(state, NULL, "h.1.attn.c_attn.bias", &trained, 1);
+  expect_error(read_model(state, &back, 0, &error), &error, EXIT_CHECKPOINT,
+               "tensor transformer.h.1.attn.c_attn.bias has numbers other than 0, but missing_biases in config.json");
+  weights_free(&back);
+  set_key(state, "missing_biases", NULL);
+  expect_done(read_model(state, &back, 0, &error), &error);
+  assert_true(back.config.qkv_bias && at_row(&back, "model.layers.1.self_attn.k_proj.bias", 0, 3) == 0.5f);
+  weights_free(&back);
+  weights_free(&w);
+
+  c = opt(NORM_BEFORE, POSITIONS_NONE);
+  w = weights_new(&c, 0);
+  write_model(state, &w);
+  float places[20] = {[19] = -1};
+  const SafeTensor table = {
+      .name = "model.decoder.embed_positions.weight", .type = TENSOR_F32, .rank = 2, .shape = {5, 4}, .data = places};
+  rewrite(state, NULL, "embed_positions", &table, 1);
+  expect_error(read_model(state, &back, 0, &error), &error, EXIT_CHECKPOINT, "but positions in config.json says");
+  weights_free(&back);
+  set_key(state, "positions", NULL);
+  expect_done(read_model(state, &back, 0, &error), &error);
+  assert_true(back.config.positions == POSITIONS_LEARNED && at_row(&back, "model.embed_positions.weight", 2, 3) == -1);
+  weights_free(&back);
+  weights_free(&w);
+}
+
+/* ---- directories of others ---- */
+
+/* Names without the class's prefix, masks beside the weights, a head that is the embedding. */
+static void test_foreign_tensors(void **state) {
+  static const uint8_t mask[9];
+  static const float once, head[20];
+  const SafeTensor more[] = {
+      {.name = "h.0.attn.bias", .type = TENSOR_BOOL, .rank = 4, .shape = {1, 1, 3, 3}, .data = mask},
+      {.name = "h.0.attn.masked_bias", .type = TENSOR_F32, .rank = 0, .data = &once},
+      {.name = "lm_head.weight", .type = TENSOR_F32, .rank = 2, .shape = {5, 4}, .data = head},
+      {.name = "h.0.attn.q.bias", .type = TENSOR_F32, .rank = 0, .data = &once}};
+  ModelConfig c = gpt2();
+  Error error;
+  c.tie = true;
+  Weights w = weights_new(&c, -7), back;
+  write_model(state, &w);
+  rewrite(state, "transformer.", NULL, more, 3);
+  expect_done(read_model(state, &back, -7, &error), &error);
+  assert_memory_equal(w.arena, back.arena, w.table.arena * sizeof *w.arena);
+  weights_free(&back);
+  rewrite(state, NULL, NULL, more + 3, 1);
+  expect_error(read_model(state, &back, -7, &error), &error, EXIT_CHECKPOINT, "has a tensor 'h.0.attn.q.bias'");
+  weights_free(&back);
+  weights_free(&w);
+}
+
+/* A LLaMA whose attention has biases and whose MLP has none: those are zeros here. */
+static void test_foreign_biases(void **state) {
+  ModelConfig c = plain;
+  Error error;
+  c.bias = c.qkv_bias = true;
+  Weights w = weights_new(&c, 0), back;
+  write_model(state, &w);
+  rewrite(state, NULL, "mlp.gate_proj.bias", NULL, 0);
+  expect_error(read_model(state, &back, 9, &error), &error, EXIT_CHECKPOINT,
+               "has no tensor model.layers.0.mlp.gate_proj.bias");
+  weights_free(&back);
+  rewrite(state, NULL, "mlp.up_proj.bias", NULL, 0);
+  rewrite(state, NULL, "mlp.down_proj.bias", NULL, 0);
+  set_key(state, "mlp_bias", "false");
+  expect_done(read_model(state, &back, 9, &error), &error);
+  assert_true(back.config.bias && back.config.qkv_bias);
+  assert_true(at_row(&back, "model.layers.1.mlp.gate_proj.bias", 0, 5) == 0);
+  assert_true(at_row(&back, "model.layers.1.self_attn.o_proj.bias", 0, 1) ==
+              at_row(&w, "model.layers.1.self_attn.o_proj.bias", 0, 1));
+  weights_free(&back);
+  weights_free(&w);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_classes), TEST(test_round_trips),     TEST(test_missing_biases),
+      TEST(test_gpt2_tensors),        TEST(test_opt_tensors),     TEST(test_starcoder2_tensors),
+      TEST(test_missing_but_there),   TEST(test_foreign_tensors), TEST(test_foreign_biases),
+  };
+  return cmocka_run_group_tests_name("checkpoint_architectures", tests, NULL, NULL);
+}
