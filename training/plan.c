@@ -64,7 +64,10 @@ static void print_model(Run *r) {
                text_count((double)model_parameters(m)).text, encoder, m->layers, m->dim, m->heads,
                m->kv_heads < m->heads ? " (grouped)" : "", m->ffn, m->ctx, m->vocab, tokenizer_name(r->tokenizer),
                m->tie ? ", tied" : "");
-  console_line(&r->console, "         %s", architecture_words(m).text);
+  bool own;
+  const char *class = checkpoint_class(m, &own);
+  console_line(&r->console, "         %s; in transformers %s%s", architecture_words(m).text, class,
+               own ? ", with trust_remote_code (no class has these parts)" : "");
 }
 
 /* "dropout 0.1, in the MLP 0.2" */
