@@ -143,8 +143,9 @@ static bool finish(Run *r, Error *error) {
   if (!run_final_evaluation(r, error) || !run_sample(r, error)) return false;
   if (stop_signal) return interrupted(r, error);
   if (!run_save_state(r, error)) return false;
-  console_line(&r->console, "trained %" PRId64 " steps in %s. More text: ./generate %s -n 500", r->step,
-               text_duration(run_seconds(r)).text, r->dir);
+  console_line(&r->console, "trained %" PRId64 " steps in %s. %s: ./generate %s %s", r->step,
+               text_duration(run_seconds(r)).text, r->config.encoder_layers ? "Ask it" : "More text", r->dir,
+               r->config.encoder_layers ? "-p TEXT --greedy" : "-n 500");
   return true;
 }
 

@@ -1,7 +1,8 @@
 /* A line in, a line out (--lines). */
-#include "generation/answers.h"
+#include "generation/program.h"
 
 #include "cli/startup.h"
+#include "model/answers.h"
 #include "util/array.h"
 #include "util/clock.h"
 #include "util/path.h"
@@ -140,17 +141,37 @@ static bool open_input(Lines *l, Error *error) {
   return l->fd >= 0 || fail(error, EXIT_INPUT, "cannot read %s: %s", s->prompt_file, strerror(errno));
 }
 
+static bool keep_answering(void *context, int64_t tokens, Error *error) {
+  (void)context, (void)tokens;
+  return startup_go_on("generating", error);
+}
+
+/* What every answer begins with. */
+static bool open_answers(Lines *l, Error *error) {
+  Program *p = l->p;
+  const char *answer = p->settings.answer;
+  if (!answers_open(&l->batch, p->model, p->tokenizer, error)) return false;
+  if (!answer) return true;
+  if (!l->batch.encoder) return fail(error, EXIT_USAGE, "--answer is for a model with an encoder");
+  l->batch.begin.count = 0;
+  return program_encode_text(p, (const uint8_t *)answer, strlen(answer), &l->batch.begin, error);
+}
+
 static bool answer_all(Lines *l, Error *error) {
   Program *p = l->p;
+  AnswerRequest request = {.sampling = program_request(p).sampling,
+                           .limit = p->settings.tokens,
+                           .ignore_end = p->settings.ignore_end,
+                           .progress = {keep_answering, NULL}};
   const double start = clock_seconds();
   while (!p->write_error) {
     if (!take_lines(l, error)) return false;
     if (l->batch.count == 0) break;
-    const uint32_t first = (uint32_t)(l->taken - l->batch.count);
-    if (!answers_write(&l->batch, first, p->settings.tokens, error) || !print_rows(l, error)) return false;
+    request.first_stream = (uint32_t)(l->taken - l->batch.count);
+    if (!answers_write(&l->batch, &request, error) || !print_rows(l, error)) return false;
   }
   console_note(&p->console, "%" PRId64 " lines, %" PRId64 " tokens in %s; seed %" PRIu64, l->taken, l->batch.tokens,
-               text_duration(clock_seconds() - start).text, l->batch.sampling.seed);
+               text_duration(clock_seconds() - start).text, request.sampling.seed);
   if (l->bad)
     return fail(error, EXIT_INPUT, "%" PRId64 " of %" PRId64 " lines did not fit, and have empty answers", l->bad,
                 l->taken);
@@ -159,7 +180,7 @@ static bool answer_all(Lines *l, Error *error) {
 
 bool program_lines(Program *p, Error *error) {
   Lines l = {.p = p, .fd = -1};
-  bool ok = open_input(&l, error) && answers_open(&l.batch, p, error) && answer_all(&l, error);
+  bool ok = open_input(&l, error) && open_answers(&l, error) && answer_all(&l, error);
   if (l.fd > STDIN_FILENO) close(l.fd);
   answers_close(&l.batch);
   free(l.bytes);

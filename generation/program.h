@@ -7,7 +7,6 @@
 #include "cli/console.h"
 #include "checkpoint/checkpoint.h"
 #include "generation/settings.h"
-#include "dataset/windows.h"
 #include "model/generation.h"
 
 typedef struct Program {
@@ -62,11 +61,5 @@ bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error
 bool program_lines(Program *p, Error *error);                     /* lines.c: for each line of the input a line */
 bool program_bench(Program *p, const char *commit, Error *error); /* bench.c: a line of JSON; commit: of the build */
 bool program_score(Program *p, Error *error); /* score.c: how well the model predicts a text, as JSON */
-
-/* exact.c: over windows of pairs. `progress` counts windows. */
-typedef struct ExactCount {
-  int64_t pairs, exact; /* answers, and those that are their targets */
-} ExactCount;
-bool program_count_exact(Program *p, const Windows *windows, Progress progress, ExactCount *out, Error *error);
 
 #endif

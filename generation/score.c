@@ -6,6 +6,7 @@
 #include "dataset/packing.h"
 #include "dataset/pairs.h"
 #include "dataset/tokenization.h"
+#include "model/answers.h"
 #include "model/evaluation.h"
 #include "util/file.h"
 #include "util/threads.h"
@@ -40,6 +41,12 @@ static bool keep_reading(void *context, int64_t bytes, Error *error) {
   Program *p = context;
   console_work(&p->console, &(ConsoleWork){"reading", (double)bytes, 0, true});
   return startup_go_on("reading", error);
+}
+
+static bool keep_answering(void *context, int64_t pairs, Error *error) {
+  Program *p = context;
+  console_work(&p->console, &(ConsoleWork){"answering", (double)pairs, 0, false});
+  return startup_go_on("answering", error);
 }
 
 /* The text's tokens, in a file whose name is gone. */
@@ -116,6 +123,16 @@ static bool open_windows(const Program *p, const TokenFile *tokens, ScoredWindow
   return true;
 }
 
+static bool count_exact(Program *p, const Windows *pairs, ExactCount *out, Error *error) {
+  Answers answers;
+  const Progress progress = {keep_answering, p};
+  bool ok = answers_open(&answers, p->model, p->tokenizer, error) &&
+            answers_count_exact(&answers, pairs, 0, progress, out, error);
+  console_work_end(&p->console);
+  answers_close(&answers);
+  return ok;
+}
+
 static bool score_windows(Program *p, const ScoredWindows *w, int stride, Error *error) {
   enum { BATCH = 8 };
   Evaluation result = {0};
@@ -125,7 +142,7 @@ static bool score_windows(Program *p, const ScoredWindows *w, int stride, Error 
   const Progress progress = {keep_scoring, &scoring};
   bool ok = model_evaluate_begin(p->model, BATCH, p->config.ctx, error) &&
             evaluation_run(p->model, &scoring.plan, &result, progress, error) &&
-            (!p->settings.exact || program_count_exact(p, &w->pairs, (Progress){0}, &exact, error));
+            (!p->settings.exact || count_exact(p, &w->pairs, &exact, error));
   console_end_line(&p->console);
   return ok && print_score(p, &scoring.plan, &result, &exact, error);
 }

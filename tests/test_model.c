@@ -47,13 +47,14 @@ static void test_table(void **state) {
 }
 
 /* The standard deviation that a tensor should begin with; 0: constant. */
-static double initial_std(const ParameterTensor *t, Initialization how, int layers) {
-  bool torch = how.kind == INIT_TORCH;
+static double initial_std(const ParameterTensor *t, Initialization how, const ModelConfig *c) {
+  const bool torch = how.kind == INIT_TORCH, source = strncmp(t->name, "model.encoder", strlen("model.encoder")) == 0;
+  const double branches = source ? 2 * c->encoder_layers : c->layers * (c->encoder_layers ? 3 : 2);
   switch (t->role) {
   case ROLE_EMBEDDING:
   case ROLE_PLACES: return torch ? 1 : (double)how.std;
   case ROLE_WEIGHT: return torch ? 1 / sqrt(3.0 * t->cols) : (double)how.std;
-  case ROLE_RESIDUAL: return torch ? 1 / sqrt(3.0 * t->cols) : (double)how.std / sqrt(2.0 * layers);
+  case ROLE_RESIDUAL: return torch ? 1 / sqrt(3.0 * t->cols) : (double)how.std / sqrt(branches);
   case ROLE_BIAS: return torch ? 1 / sqrt(3.0 * t->inputs) : 0;
   default: return 0;
   }
@@ -70,7 +71,7 @@ static void initial_case(Fixture *f, const ModelConfig *config, Initialization h
   parameter_table_init(&table, how, other, 2);
   for (int i = 0; i < table.count; i++) {
     const ParameterTensor *t = &table.tensors[i];
-    double sum = 0, squares = 0, largest = 0, n = (double)tensor_count(t), want = initial_std(t, how, config->layers);
+    double sum = 0, squares = 0, largest = 0, n = (double)tensor_count(t), want = initial_std(t, how, config);
     for (size_t j = 0; j < tensor_count(t); j++) {
       double x = (double)arena[t->offset + j];
       sum += x, squares += x * x, largest = fmax(largest, fabs(x));
@@ -97,6 +98,8 @@ static void test_initial_weights(void **state) {
   c.norm = NORM_LAYER, c.bias = c.qkv_bias = c.head_bias = true, c.positions = POSITIONS_LEARNED;
   initial_case(f, &c, (Initialization){INIT_GPT2, 0.1f});
   initial_case(f, &c, (Initialization){.kind = INIT_TORCH});
+  c.encoder_layers = 3, c.source_vocab = 40, c.positions = POSITIONS_ROPE;
+  initial_case(f, &c, (Initialization){INIT_GPT2, INIT_DEFAULT_STD});
 }
 
 /* ---- forward ---- */

@@ -4,6 +4,7 @@
 #include "cli/startup.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 typedef struct Validation {
   Run *r;
@@ -27,9 +28,23 @@ static int64_t prefix_windows(const Run *r) {
   return windows < r->settings.batch ? r->settings.batch : (int64_t)windows;
 }
 
+static bool show_answers(void *context, int64_t pairs, Error *error) {
+  (void)error;
+  console_work(context, &(ConsoleWork){"answering", (double)pairs, 0, false});
+  return true;
+}
+
+/* Above an encoder: how many of the first `limit` pairs to validate on the model answers exactly. */
+static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
+  bool ok = answers_count_exact(&r->answers, &r->val_windows, limit, (Progress){show_answers, &r->console}, out, error);
+  console_work_end(&r->console);
+  return ok;
+}
+
 /* At most `limit` windows (0: all) into `out`, last_val_loss and metrics.jsonl. *complete is false when it was stopped,
  * for then the loss cannot be compared with others. No tokens: there are only prompts, and nothing was measured. */
-static bool evaluate(Run *r, int64_t limit, Evaluation *out, bool *complete, Error *error) {
+static bool evaluate(Run *r, int64_t limit, Evaluation *out, ExactCount *exact, bool *complete, Error *error) {
+  enum { FEW = 128, MANY = 1000 }; /* answers */
   const EvaluationPlan plan = {.windows = r->val_windows,
                                .stride = r->config.ctx,
                                .batch = r->settings.batch,
@@ -41,10 +56,13 @@ static bool evaluate(Run *r, int64_t limit, Evaluation *out, bool *complete, Err
   *complete = ok && !stop_signal;
   if (!*complete || !out->tokens) return ok;
   r->last_val_loss = evaluation_loss(out);
+  if (r->config.encoder_layers && !count_exact(r, limit ? FEW : MANY, exact, error)) return false;
   const Metric values[] = {{"val_loss", evaluation_loss(out)},
                            {"bits_per_byte", evaluation_bits_per_byte(out)},
-                           {"seconds", run_seconds(r)}};
-  return metrics_append(&r->metrics, r->step, r->step * settings_tokens_per_step(&r->settings), values, 3, error);
+                           {"seconds", run_seconds(r)},
+                           {"exact", exact->pairs ? (double)exact->exact / (double)exact->pairs : NAN}};
+  return metrics_append(&r->metrics, r->step, r->step * settings_tokens_per_step(&r->settings), values,
+                        exact->pairs ? 4 : 3, error);
 }
 
 bool run_evaluate(Run *r, Error *error) {
@@ -53,8 +71,9 @@ bool run_evaluate(Run *r, Error *error) {
     return run_write_weights(r, error);
   }
   Evaluation result;
+  ExactCount exact = {0};
   bool complete;
-  if (!evaluate(r, prefix_windows(r), &result, &complete, error)) return false;
+  if (!evaluate(r, prefix_windows(r), &result, &exact, &complete, error)) return false;
   if (!complete) return true; /* a resumed run evaluates again */
   r->evaluated_step = r->step;
   if (!result.tokens) return true;
@@ -69,11 +88,15 @@ bool run_evaluate(Run *r, Error *error) {
 bool run_final_evaluation(Run *r, Error *error) {
   if (!run_has_validation(r)) return true;
   Evaluation result;
+  ExactCount exact = {0};
   bool complete;
-  if (!evaluate(r, 0, &result, &complete, error)) return false;
+  if (!evaluate(r, 0, &result, &exact, &complete, error)) return false;
   if (!complete || !result.tokens) return true;
   console_line(&r->console, "validation loss %.4f nats per token, %.4f bits per byte, over all %" PRId64 " tokens",
                evaluation_loss(&result), evaluation_bits_per_byte(&result), result.tokens);
+  if (exact.pairs)
+    console_line(&r->console, "%.1f %% of %" PRId64 " answers are exactly right",
+                 100 * (double)exact.exact / (double)exact.pairs, exact.pairs);
   if (r->best_step < r->step)
     console_note(&r->console,
                  "the best evaluation was at step %" PRId64 " (%.4f); that model is in %s/" CHECKPOINT_WEIGHTS,

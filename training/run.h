@@ -7,6 +7,7 @@
 #include "cli/console.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/directory.h"
+#include "model/answers.h"
 #include "model/batch.h"
 #include "model/evaluation.h"
 #include "dataset/packing.h"
@@ -48,7 +49,8 @@ typedef struct Run {
   size_t available; /* bytes that were free before the model was there */
   ModelConfig config;
   Model *model;
-  Decoder *decoder;               /* for samples */
+  Decoder *decoder; /* for samples; above an encoder `answers` instead */
+  Answers answers;
   float *host[CHECKPOINT_ARENAS]; /* on their way to a file or from it */
 
   /* ---- run directory (directory.c) ---- */

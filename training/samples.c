@@ -2,7 +2,6 @@
 #include "training/run.h"
 
 #include "cli/startup.h"
-#include "model/batch.h"
 #include "model/generation.h"
 #include "tokenizer/bpe_encode.h"
 
@@ -52,62 +51,62 @@ static bool sample_text(Run *r, FILE *stream, Error *error) {
   return ok;
 }
 
-/* ---- of pairs: the most likely answers ---- */
+/* ---- of pairs: the likeliest answers ---- */
 
-static const Sampling greedy = {.repeat_penalty = 1, .top_p = 1};
-
-static bool write_tokens(const Run *r, const int32_t *ids, int count, FILE *stream) {
-  for (int i = 0; i < count; i++) {
+static bool write_tokens(const Run *r, const BpeIds *ids, size_t count, FILE *stream) {
+  for (size_t i = 0; i < count; i++) {
     size_t size;
-    const uint8_t *bytes = tokenizer_decode(r->tokenizer, ids[i], &size);
+    const uint8_t *bytes = tokenizer_decode(r->tokenizer, ids->ids[i], &size);
     if (fwrite(bytes, 1, size, stream) != size) return false;
   }
   return true;
 }
 
-/* "SOURCE -> ANSWER"; source: with its end token. */
-static bool answer(Run *r, const int32_t *source, int count, FILE *stream, Error *error) {
-  const int32_t end = tokenizer_end(r->tokenizer);
-  const BpeIds begin = {.ids = (int32_t[]){end}, .count = 1};
-  return ((write_tokens(r, source, count - 1, stream) && fputs(" -> ", stream) != EOF) ||
-          error_memory(error, "a sample")) &&
-         decoder_source(r->decoder, 0, source, count, error) &&
-         write_sample(r, &begin, r->settings.sample_tokens, greedy, stream, error);
+/* A line "SOURCE -> ANSWER" for each prompt of the batch; `targets` NULL, or what is right. */
+static bool write_answers(Run *r, const BpeIds *targets, FILE *stream, Error *error) {
+  Answers *a = &r->answers;
+  const AnswerRequest likeliest = {.sampling = {.repeat_penalty = 1, .top_p = 1}, .limit = r->settings.sample_tokens};
+  if (!answers_write(a, &likeliest, error)) return false;
+  bool ok = true;
+  for (int i = 0; ok && i < a->count; i++) {
+    ok = fputs(i ? "\n" : "", stream) != EOF && write_tokens(r, &a->prompts[i], a->prompts[i].count - 1, stream) &&
+         fputs(" -> ", stream) != EOF && write_tokens(r, &a->answers[i], a->answers[i].count, stream);
+    if (ok && targets)
+      ok = fputs("   (right: ", stream) != EOF && write_tokens(r, &targets[i], targets[i].count, stream) &&
+           fputs(")", stream) != EOF;
+  }
+  return ok || error_memory(error, "a sample");
 }
 
 static bool answer_prompt(Run *r, FILE *stream, Error *error) {
   const char *prompt = r->settings.prompt;
-  const int32_t end = tokenizer_end(r->tokenizer);
+  Answers *a = &r->answers;
+  BpeIds *ids = &a->prompts[0];
   const size_t ctx = (size_t)r->config.ctx;
-  BpeIds ids = {0};
-  bool ok = tokenizer_encode(r->tokenizer, (const uint8_t *)prompt, strlen(prompt), &ids, error) &&
-            bpe_ids_sink(&ids, &end, 1, error);
-  const size_t skipped = ok && ids.count > ctx ? ids.count - ctx : 0;
-  ok = ok && answer(r, ids.ids + skipped, (int)(ids.count - skipped), stream, error);
-  free(ids.ids);
-  return ok;
+  ids->count = 0;
+  if (!tokenizer_encode(r->tokenizer, (const uint8_t *)prompt, strlen(prompt), ids, error) ||
+      !bpe_ids_sink(ids, &a->end, 1, error))
+    return false;
+  if (ids->count > ctx) {
+    memmove(ids->ids, ids->ids + ids->count - ctx, ctx * sizeof *ids->ids);
+    ids->count = ctx;
+  }
+  a->count = 1;
+  a->skipped[0] = false;
+  return write_answers(r, NULL, stream, error);
 }
 
-/* The first pairs to validate on, or to train on where there are none, with what is right. */
+/* The first pairs to validate on, or to train on where there are none. */
 static bool answer_pairs(Run *r, FILE *stream, Error *error) {
   enum { SHOWN_PAIRS = 5 };
   const Windows *windows = windows_count(&r->val_windows, 1) > 0 ? &r->val_windows : &r->windows;
-  const int32_t end = tokenizer_end(r->tokenizer);
-  Batch room;
-  if (!batch_make(&room, windows, 1, error)) return false;
-  const Window w = batch_window(&room, 0);
-  bool ok = windows_read(windows, 1, 0, &w, error);
-  for (int at = 0, shown = 0; ok && at < windows->ctx && shown < SHOWN_PAIRS; at++) {
-    if (w.positions[at] != 0 || w.cross_begin[at] == w.cross_end[at]) continue;
-    int length = 0;
-    while (at + length < windows->ctx && w.targets[at + length] != end) length++;
-    ok = answer(r, w.source_tokens + w.cross_begin[at], w.cross_end[at] - w.cross_begin[at], stream, error) &&
-         ((fputs("   (right: ", stream) != EOF && write_tokens(r, w.targets + at, length, stream) &&
-           fputs(")\n", stream) != EOF) ||
-          error_memory(error, "a sample"));
-    shown++;
-  }
-  batch_free(&room);
+  BpeIds targets[ANSWER_ROWS] = {{0}};
+  PairReader reader;
+  bool ok = answers_pairs_begin(&reader, windows, error) && answers_pairs_next(&reader, &r->answers, targets, error);
+  if (r->answers.count > SHOWN_PAIRS) r->answers.count = SHOWN_PAIRS;
+  ok = ok && write_answers(r, targets, stream, error);
+  for (int i = 0; i < ANSWER_ROWS; i++) free(targets[i].ids);
+  answers_pairs_end(&reader);
   return ok;
 }
 

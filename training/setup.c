@@ -73,7 +73,9 @@ static bool add_what_fits(const Run *r, Error *error) {
 static bool allocate_model(Run *r, Error *error) {
   TrainConfig train = choices_train_config(&r->settings);
   return model_open(&r->model, r->backend, r->context, &r->config, error) &&
-         model_train_begin(r->model, &train, error) && decoder_open(&r->decoder, r->model, 1, error);
+         model_train_begin(r->model, &train, error) &&
+         (r->config.encoder_layers ? answers_open(&r->answers, r->model, r->tokenizer, error)
+                                   : decoder_open(&r->decoder, r->model, 1, error));
 }
 
 /* Everything that the run will need, so that nothing can run out later. The weights are zero. */
@@ -120,6 +122,7 @@ bool run_warm_up(Run *r, Error *error) {
 
 void run_stop_model(Run *r) {
   decoder_close(r->decoder);
+  answers_close(&r->answers);
   model_close(r->model);
   r->decoder = NULL;
   r->model = NULL;
