@@ -45,8 +45,8 @@ typedef struct Document {
 
 /* Finds, sorts and measures all files of the sources, in the order given. A source is a file (its name says of which
  * format), a directory (dataset/file_list.h says which files of it), or "-", once: standard input, TSV where the
- * options say so, else of JSON lines if a field is named. It is copied to options->spool before this returns, after all other sources
- * have been found to be there.
+ * options say so, else of JSON lines if a field is named. It is copied to options->spool before this returns, after all
+ * other sources have been found to be there.
  *
  * `options` may be NULL. EXIT_INPUT, with path and cause, for no sources, missing or unreadable ones, pipes and
  * devices, directories without text, and when all files are empty; EXIT_USAGE for options that contradict each other
@@ -67,11 +67,12 @@ bool corpus_has_prompts(const Corpus *corpus);
 /* The next document, valid until the next call of corpus_next, corpus_rewind or corpus_close. A corpus of separators
  * and blank lines is at its end at once.
  *
- * EXIT_INPUT for a line that jsonl_parse or tsv_parse refuses, and for a file that is no longer what corpus_open measured (size, time,
- * inode). This is checked when the file is mapped, between documents once a MiB has been consumed, and at its end. Not
- * covered: a file that is cut short between two checks ends the program when a missing page is touched (SIGBUS, see
- * cli/startup.c), and one that is overwritten in place and whose time is then restored is not noticed. EXIT_MEMORY; the
- * error of the progress that corpus_rewind was given. After an error only corpus_rewind and corpus_close are of use. */
+ * EXIT_INPUT for a line that jsonl_parse or tsv_parse refuses, and for a file that is no longer what corpus_open
+ * measured (size, time, inode). This is checked when the file is mapped, between documents once a MiB has been
+ * consumed, and at its end. Not covered: a file that is cut short between two checks ends the program when a missing
+ * page is touched (SIGBUS, see cli/startup.c), and one that is overwritten in place and whose time is then restored is
+ * not noticed. EXIT_MEMORY; the error of the progress that corpus_rewind was given. After an error only corpus_rewind
+ * and corpus_close are of use. */
 bool corpus_next(Corpus *corpus, Document *out, Error *error);
 /* To the first document. From then on `progress` gets corpus_position several times a second while the end of a large
  * document is searched for. */
@@ -81,9 +82,9 @@ void corpus_rewind(Corpus *corpus, Progress progress);
  * come back when they are read again. corpus_next does so with what it has passed. */
 void corpus_drop_pages(const Corpus *corpus, const uint8_t *text);
 
-/* 64 bits that change when the documents may have changed: XXH64 over the field names and, in order, every file's format,
- * size, modification time (ns) and inode, as corpus_open found them. Not over paths, nor over where the spool file
- * lies. What is made from the corpus may be kept as long as this is equal. */
+/* 64 bits that change when the documents may have changed: XXH64 over the field names and, in order, every file's
+ * format, size, modification time (ns) and inode, as corpus_open found them. Not over paths, nor over where the spool
+ * file lies. What is made from the corpus may be kept as long as this is equal. */
 uint64_t corpus_fingerprint(const Corpus *corpus);
 
 #endif

@@ -29,8 +29,8 @@ typedef struct FileList {
 } FileList;
 
 /* Adds a file, or the files of a directory and of the directories in it whose names end in .txt, .jsonl or .tsv (in
- * capitals too), sorted by path, byte for byte. A name that begins with a dot is skipped, file or directory, and so is a
- * directory that holds a model. Links are followed; a directory that is reached a second time, as by a link to a
+ * capitals too), sorted by path, byte for byte. A name that begins with a dot is skipped, file or directory, and so is
+ * a directory that holds a model. Links are followed; a directory that is reached a second time, as by a link to a
  * directory above it, is not read again. EXIT_INPUT, with path and cause, for what is missing or unreadable, for a
  * pipe, socket or device, and for a directory without a file to read; EXIT_MEMORY. After an error only file_list_free
  * is of use. */

@@ -192,7 +192,7 @@ static void test_long_pairs(void **state) {
 
 static void test_one_pair(void **state) {
   Fixture *f = *state;
-  Rows got;
+  static Rows got;
   Error error = {0};
   put_pair(f, 2, 3); /* 1 2 | 3 4 5 0 */
   write_file(f);
