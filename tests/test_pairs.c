@@ -406,6 +406,46 @@ static void test_hostile_files(void **state) {
   pairs_free(&p);
 }
 
+/* Few different tokens and a mask that is mostly one of sources: refused, or windows that keep inside of their rows. */
+static void test_random_files(void **state) {
+  Fixture *f = *state;
+  static Rows got;
+  enum { CTX = 16 };
+  int made = 0, refused = 0;
+  for (int round = 0; round < 1000; round++) {
+    Pairs p;
+    Error error = {0};
+    const int skew = 2 + draw(f, 200);
+    f->tokens = 1 + draw(f, 100);
+    for (int64_t i = 0; i < f->tokens; i++) {
+      f->ids[i] = draw(f, 5);
+      const bool first = i == 0 || f->ids[i - 1] == END;
+      f->in_loss[i] = f->ids[i] == END || draw(f, skew) == 0 ? draw(f, skew) > 0 : !first && f->in_loss[i - 1];
+    }
+    write_file(f);
+    const TokenRange all = whole(f);
+    if (!pairs_make(&p, &all, CTX, END, (Progress){0}, &error)) {
+      assert_true(error.code == EXIT_CHECKPOINT || error.code == EXIT_INPUT);
+      refused++;
+      continue;
+    }
+    for (int64_t window = 0; window < p.table.windows; window++) {
+      const Window out = window_of(&got, CTX);
+      assert_true(pairs_read(&p, window, &out, &error));
+      for (int a = 0; a < ARRAYS; a++) assert_int_equal(got.array[a][CTX], CANARY);
+      for (int i = 0; i < CTX; i++) {
+        assert_true(0 <= out.source_begin[i] && out.source_begin[i] <= i && i < out.source_end[i]);
+        assert_true(out.source_end[i] <= CTX && out.source_positions[i] == i - out.source_begin[i]);
+        assert_true(0 <= out.cross_begin[i] && out.cross_begin[i] <= out.cross_end[i] && out.cross_end[i] <= CTX);
+        assert_true((out.targets[i] == IGNORE_INDEX) == (out.cross_begin[i] == out.cross_end[i]));
+      }
+    }
+    made++;
+    pairs_free(&p);
+  }
+  assert_true(made > 100 && refused > 100);
+}
+
 static void test_a_file_without_a_loss_mask(void **state) {
   Fixture *f = *state;
   Error error = {0};
@@ -472,6 +512,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_lengths, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_stopped, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_hostile_files, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_random_files, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_a_file_without_a_loss_mask, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_files_that_change, set_up, tear_down),
   };
