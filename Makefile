@@ -1,5 +1,6 @@
 # Inkling: ./train and ./generate.
 #   make            build both            make demo      train on a sample corpus for a minute or two
+#   make demo-pairs an encoder and a decoder that learn to write strings backwards, in half a minute
 #   make test       the whole test suite  make sanitize  the same under ASan and UBSan
 #   make format     clang-format          make lint      clang-tidy, cppcheck, shellcheck, layers
 #   make vectorized that the marked loops of kernels/cpu become vector instructions, with gcc and with clang
@@ -97,7 +98,7 @@ LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(BUILD)/checkpoint/modeling.o $(
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/fuzz_% tests/dump_%,$(wildcard tests/*.c)))
 
-.PHONY: all test demo sanitize format lint clean deps check-libraries
+.PHONY: all test demo demo-pairs sanitize format lint clean deps check-libraries
 .DELETE_ON_ERROR:
 .SECONDARY:
 BIN ?= .
@@ -230,6 +231,10 @@ bench: deps
 demo: deps
 	@$(MAKE) --no-print-directory train generate $(BUILD)/stories
 	@scripts/demo.sh $(BUILD)/stories
+
+demo-pairs: deps
+	@$(MAKE) --no-print-directory train generate $(BUILD)/pairs
+	@scripts/demo_pairs.sh $(BUILD)/pairs
 
 # The floors of the house (tests/layers.sh): by includes, and by the symbols of whatever has been compiled.
 .PHONY: layers

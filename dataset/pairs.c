@@ -92,7 +92,7 @@ static bool add_pair(void *context, int64_t begin, PairSize size) {
   Pairs *out = p->pairs;
   const int64_t longer = longer_side(size);
   out->pairs++;
-  out->empty_sources += size.source == 1;
+  if (size.source == 1 && out->empty_sources++ == 0) out->first_empty = size.number;
   if (longer > longer_side(out->longest)) out->longest = size;
   if (out->pairs == 1 || longer < p->shortest) p->shortest = longer;
   if (longer > out->ctx) {

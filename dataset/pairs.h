@@ -42,6 +42,7 @@ typedef struct Pairs {
   int64_t pairs;                    /* whole ones of the range, those left out included */
   int64_t used_source, used_target; /* places that hold pairs, of table.windows * ctx on either side */
   int64_t empty_sources;            /* of `pairs` */
+  int64_t first_empty;              /* PairSize.number of the first of them; 0: none */
   int64_t left_out;                 /* of `pairs`: longer than ctx */
   PairSize first_left_out, longest; /* first_left_out.number 0: none; longest: on its longer side */
   int64_t partial;                  /* 0..2 pairs at the ends of the range that it cuts: left out, not in `pairs` */

@@ -1,118 +1,14 @@
 #!/bin/sh
-# The two executables as a person (careless, hostile or lucky) would use them. Prints `ok NAME` or `not ok NAME: why` a check and
-# `done` at the end. Argument: the build directory. BIN: where ./train and ./generate are (default: here).
+# The two executables as a person (careless, hostile or lucky) would use them: tests/program_helpers.sh says how.
 # shellcheck disable=SC2086 # sets of flags are words
+# shellcheck disable=SC2154 # of the helpers
 set -u
-
-here=$(pwd)
-build=$here/$1
-bin=$here/${BIN:-.}
-train=$bin/train
-generate=$bin/generate
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-
-pass() { echo "ok $1"; }
-fail() { echo "not ok $1: $2"; }
-check() { # check NAME CONDITION...
-  name=$1
-  shift
-  if "$@"; then pass "$name"; else fail "$name" "failed: $*"; fi
-}
-
-# refused NAME STATUS WORDS COMMAND...: ends with STATUS, one to three lines on stderr that contain WORDS, nothing on stdout, and
-# leaves no file behind
-refused() {
-  name=$1 status=$2 words=$3
-  shift 3
-  before=$(ls -A)
-  "$@" >"$work/../out.$$" 2>"$work/../err.$$" </dev/null
-  got=$?
-  lines=$(grep -c '' "$work/../err.$$")
-  if [ "$got" -ne "$status" ]; then fail "$name" "status $got, not $status: $(cat "$work/../err.$$")"
-  elif ! grep -q -e "$words" "$work/../err.$$"; then fail "$name" "no \"$words\" in: $(cat "$work/../err.$$")"
-  elif [ "$lines" -lt 1 ] || [ "$lines" -gt 3 ]; then fail "$name" "$lines lines of message: $(cat "$work/../err.$$")"
-  elif [ -s "$work/../out.$$" ]; then fail "$name" "wrote to stdout"
-  elif [ "$(ls -A)" != "$before" ]; then fail "$name" "left something behind: $(ls -A)"
-  else pass "$name"; fi
-  rm -f "$work/../out.$$" "$work/../err.$$"
-}
-
-# stopped SECONDS COMMAND...: Ctrl-C after so long; ends with the command's status
-stopped() {
-  seconds=$1
-  shift
-  "$@" 2>/dev/null &
-  pid=$!
-  sleep "$seconds"
-  kill -INT $pid
-  wait $pid
-}
-
-# stopped_in RUN COMMAND...: Ctrl-C half a second after the command has begun to write RUN
-stopped_in() {
-  run=$1
-  shift
-  "$@" 2>/dev/null &
-  pid=$!
-  i=0
-  while [ ! -e "$run/metrics.jsonl" ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
-  sleep 0.5
-  kill -INT $pid
-  wait $pid
-}
-
-# near_loss RUN RUN SHARE: the last validation losses differ by at most that share
-last_loss() { sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
-near_loss() { awk -v a="$(last_loss "$1")" -v b="$(last_loss "$2")" -v s="$3" 'BEGIN { d = a - b; exit !(a > 0 && d * d <= s * s * a * a) }'; }
+. tests/program_helpers.sh
 
 "$build/stories" --bytes 60000 --seed 3 -o text.txt --report report.json 2>/dev/null
 check "stories: sample corpus" test -s text.txt
 check "stories: every text has one derivation" "$build/stories" --self-check
 
-# right TASK FILE: every line is a source and its answer, by other means than the program's
-right() {
-  awk -F '\t' -v task="$1" '
-    function answer(source,  i, k, out, at) {
-      if (task == "sum") { split(source, at, "+"); return at[1] + at[2] }
-      for (i = 1; i <= length(source); i++)
-        out = task == "reverse" ? substr(source, i, 1) out : out substr(source, i, 1)
-      if (task != "sort") return out
-      out = ""
-      for (k = 0; k < 10; k++) for (i = 1; i <= length(source); i++) if (substr(source, i, 1) == k) out = out k
-      return out
-    }
-    NF != 2 || $1 !~ /^[0-9][0-9+]*$/ || $2 "" != answer($1) "" { bad++; print }
-    END { exit bad > 0 || NR == 0 }' "$2"
-}
-for task in copy reverse sort sum; do
-  "$build/pairs" --task $task --lines 20000 --test-lines 3000 -o $task.tsv --test test.tsv
-  check "pairs: $task: every answer is right" right $task $task.tsv
-  check "pairs: $task: in the test part, too" right $task test.tsv
-  check "pairs: $task: as many lines as asked for" test "$(wc -l <$task.tsv) $(wc -l <test.tsv)" = "20000 3000"
-  "$build/pairs" --task $task --lines 20000 --seed 2 -o other.tsv
-  cut -f 1 test.tsv | sort -u >asked
-  cut -f 1 $task.tsv other.tsv | sort -u >learned
-  check "pairs: $task: the test part is new, for every seed" test -z "$(comm -12 asked learned)"
-  check "pairs: $task: and of long sources" test "$(awk 'length < 5' asked | wc -l)" -eq 0
-  check "pairs: $task: another seed, other lines" sh -c "! cmp -s $task.tsv other.tsv"
-  "$build/pairs" --task $task --lines 20 --test again.tsv --test-lines 3000 >few.tsv
-  check "pairs: $task: same seed, same lines" cmp test.tsv again.tsv
-  check "pairs: $task: fewer lines are the first" sh -c "head -n 20 $task.tsv | cmp - few.tsv"
-done
-uniform() { awk '{ n[length($1)]++ } END { for (i = 1; i <= 8; i++) if (n[i] < 2300 || n[i] > 2700) exit 1 }' "$1"; } # 4 sigma
-check "pairs: lengths are uniform" uniform copy.tsv
-"$build/pairs" --task sort --lines 300 --min-length 7 --max-length 9 --alphabet 3 --mark = >few.tsv
-check "pairs: lengths, alphabet and mark" sh -c "! grep -Eqv '^[012]{7,9}=	0*1*2*\$' few.tsv && grep -q '^.........=' few.tsv"
-refused "pairs: no task" 2 "say which task" "$build/pairs"
-refused "pairs: nothing for the test part" 2 "too short" "$build/pairs" --task copy --max-length 4 --test none.tsv
-refused "pairs: lengths the wrong way round" 2 "above" "$build/pairs" --task copy --min-length 9
-refused "pairs: sums that fit no number" 2 "18 digits" "$build/pairs" --task sum --max-length 19
-refused "pairs: a mark that ends the column" 2 "tabs" "$build/pairs" --task sum --mark "	"
-refused "pairs: one file for both parts" 2 "same file" "$build/pairs" --task sum -o a.tsv --test a.tsv
-refused "pairs: no place to write" 7 "nowhere" "$build/pairs" --task sum -o nowhere/a.tsv
-check "pairs: a reader that has enough" sh -c "'$build/pairs' --task copy --lines 1000000 | head -n 1 >/dev/null"
 
 tiny="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 40 --quiet --threads 2"
 
@@ -155,10 +51,6 @@ for file in model.safetensors config.json tokenizer.json tokenizer_config.json g
 done
 $train text.txt $tiny --out b.run 2>/dev/null
 check "same seed, same bytes" cmp a.run/model.safetensors b.run/model.safetensors
-tensors_equal() { # the header holds the seconds that a run took; the tensors stand at the end
-  tail -c 300000 "$1/last/state.safetensors" >one
-  tail -c 300000 "$2/last/state.safetensors" | cmp - one
-}
 check "same seed, same state" tensors_equal a.run b.run
 $train text.txt $tiny --out c.run --seed 2 2>/dev/null
 if cmp -s a.run/model.safetensors c.run/model.safetensors; then fail "another seed, other bytes" "equal"; else pass "another seed, other bytes"; fi

@@ -25,7 +25,7 @@ for test in "$build"/tests/test_*; do
   failed=$((failed + bad))
 done
 
-for script in programs bench; do
+for script in programs pairs bench; do
   log=$build/tests/$script.log
   sh tests/$script.sh "$build" >"$log" 2>&1
   ok=$(grep -c '^ok ' "$log")

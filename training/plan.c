@@ -26,6 +26,9 @@ static void print_pairs(Console *c, const Pairs *p) {
       c, "packing  %s pairs in %s windows; %.1f %% of the prompts' places and %.1f %% of the responses' are padding",
       text_count((double)(p->pairs - p->left_out)).text, text_count((double)p->table.windows).text,
       100 * (1 - (double)p->used_source / places), 100 * (1 - (double)p->used_target / places));
+  if (p->empty_sources)
+    console_line(c, "         %s pairs have an empty prompt; the first is number %" PRId64,
+                 text_count((double)p->empty_sources).text, p->first_empty);
   if (p->left_out)
     console_line(c,
                  "         %s pairs are longer than the context of %d tokens and are left out; the first is number "

@@ -1,0 +1,118 @@
+#!/bin/sh
+# Pairs of a source and its answer: the tasks of build/pairs, and models with an encoder that learn them. As
+# tests/program_helpers.sh says.
+# shellcheck disable=SC2086 # sets of flags are words
+# shellcheck disable=SC2154 # of the helpers
+set -u
+. tests/program_helpers.sh
+
+# right TASK FILE: every line is a source and its answer, by other means than the program's
+right() {
+  awk -F '\t' -v task="$1" '
+    function answer(source,  i, k, out, at) {
+      if (task == "sum") { split(source, at, "+"); return at[1] + at[2] }
+      for (i = 1; i <= length(source); i++)
+        out = task == "reverse" ? substr(source, i, 1) out : out substr(source, i, 1)
+      if (task != "sort") return out
+      out = ""
+      for (k = 0; k < 10; k++) for (i = 1; i <= length(source); i++) if (substr(source, i, 1) == k) out = out k
+      return out
+    }
+    NF != 2 || $1 !~ /^[0-9][0-9+]*$/ || $2 "" != answer($1) "" { bad++; print }
+    END { exit bad > 0 || NR == 0 }' "$2"
+}
+for task in copy reverse sort sum; do
+  "$build/pairs" --task $task --lines 20000 --test-lines 3000 -o $task.tsv --test test.tsv
+  check "pairs: $task: every answer is right" right $task $task.tsv
+  check "pairs: $task: in the test part, too" right $task test.tsv
+  check "pairs: $task: as many lines as asked for" test "$(wc -l <$task.tsv) $(wc -l <test.tsv)" = "20000 3000"
+  "$build/pairs" --task $task --lines 20000 --seed 2 -o other.tsv
+  cut -f 1 test.tsv | sort -u >asked
+  cut -f 1 $task.tsv other.tsv | sort -u >learned
+  check "pairs: $task: the test part is new, for every seed" test -z "$(comm -12 asked learned)"
+  check "pairs: $task: and of long sources" test "$(awk 'length < 5' asked | wc -l)" -eq 0
+  check "pairs: $task: another seed, other lines" sh -c "! cmp -s $task.tsv other.tsv"
+  "$build/pairs" --task $task --lines 20 --test again.tsv --test-lines 3000 >few.tsv
+  check "pairs: $task: same seed, same lines" cmp test.tsv again.tsv
+  check "pairs: $task: fewer lines are the first" sh -c "head -n 20 $task.tsv | cmp - few.tsv"
+done
+uniform() { awk '{ n[length($1)]++ } END { for (i = 1; i <= 8; i++) if (n[i] < 2300 || n[i] > 2700) exit 1 }' "$1"; } # 4 sigma
+check "pairs: lengths are uniform" uniform copy.tsv
+"$build/pairs" --task sort --lines 300 --min-length 7 --max-length 9 --alphabet 3 --mark = >few.tsv
+check "pairs: lengths, alphabet and mark" sh -c "! grep -Eqv '^[012]{7,9}=	0*1*2*\$' few.tsv && grep -q '^.........=' few.tsv"
+refused "pairs: no task" 2 "say which task" "$build/pairs"
+refused "pairs: nothing for the test part" 2 "too short" "$build/pairs" --task copy --max-length 4 --test none.tsv
+refused "pairs: lengths the wrong way round" 2 "above" "$build/pairs" --task copy --min-length 9
+refused "pairs: sums that fit no number" 2 "18 digits" "$build/pairs" --task sum --max-length 19
+refused "pairs: a mark that ends the column" 2 "tabs" "$build/pairs" --task sum --mark "	"
+refused "pairs: one file for both parts" 2 "same file" "$build/pairs" --task sum -o a.tsv --test a.tsv
+refused "pairs: no place to write" 7 "nowhere" "$build/pairs" --task sum -o nowhere/a.tsv
+check "pairs: a reader that has enough" sh -c "'$build/pairs' --task copy --lines 1000000 | head -n 1 >/dev/null"
+
+# ---- models with an encoder ----
+
+# What learns a task of ten digits in seconds; SEED: another run.
+small="--arch original --layers 2 --heads 4 --dim 32 --ffn 64 --ctx 64 --batch 8 --steps 1000 --warmup 100 --lr 4e-3
+  --min-lr-frac 0.05 --beta2 0.98 --wd 0.01 --dropout 0 --eval-every 0 --sample-tokens 16 --quiet --seed ${SEED:-1337}"
+exact() { # exact RUN FILE: the percentage of answers that are right
+  $generate "$1" --score "$2" --exact --quiet | sed 's/.*"exact": *\([0-9.]*\).*/\1/' | awk '{ printf "%d", 100 * $1 }'
+}
+learned() { # learned TASK NAME OPTIONS...: how many percent of answers to strings that were not trained on are right
+  "$build/pairs" --task "$1" -o "$1.tsv" --test "$1.test.tsv"
+  task=$1 run=$1-$2.run
+  shift 2
+  $train "$task.tsv" $small --out "$run" --overwrite "$@" 2>/dev/null
+  exact "$run" "$task.test.tsv"
+}
+check "reverse is learned, norms after" test "$(learned reverse after)" -ge 99
+check "sort is learned, norms on branches" test "$(learned sort branch --norm-place branch)" -ge 99
+check "copy is learned, norms before" test "$(learned copy before --norm-place before)" -ge 99
+check "reverse cannot be learned without positions" test "$(learned reverse blind --positions none --norm-place before)" -lt 40
+check "answers are logged" grep -q '"exact":' reverse-after.run/metrics.jsonl
+check "and shown as samples" grep -q '^[0-9]* -> [0-9]*   (right: [0-9]*)$' reverse-after.run/samples.txt
+
+printf '123\n\n7\n98765432\n' >questions
+$generate reverse-after.run --lines --greedy --quiet <questions >answers
+while read -r question; do
+  $generate reverse-after.run -p "$question" --greedy --quiet
+  echo
+done <questions >single
+check "a line for each line, as if it were alone" cmp answers single
+check "the right ones" sh -c "sed -n '1p;3,4p' answers | tr '\n' ' ' | grep -q '^321 7 23456789 $'"
+check "from a file, too" sh -c "$generate reverse-after.run --lines -f questions --greedy --quiet | cmp - answers"
+for n in 1 2 3 4 5 6 7 8 9 10; do cat questions; done >many
+$generate reverse-after.run --lines --temp 1 --seed 5 --quiet <many >one
+(sleep 0.3 && cat many) | $generate reverse-after.run --lines --temp 1 --seed 5 --quiet >two
+(while read -r line; do echo "$line" && sleep 0.01; done <many) | $generate reverse-after.run --lines --temp 1 --seed 5 --quiet >three
+check "drawn answers do not depend on which lines come together" sh -c "cmp one two && cmp one three"
+check "an answer goes on from its beginning" test "$($generate reverse-after.run -p 12345 --answer 54 --greedy --quiet)" = 321
+long=$(awk 'BEGIN { for (i = 0; i < 70; i++) printf "1" }')
+printf '12\n%s\n34\n' "$long" | $generate reverse-after.run --lines --greedy --quiet >out 2>err
+check "a line that does not fit" sh -c "test $? -eq 3 && test \"\$(tr '\n' ' ' <out)\" = '21  43 ' && grep -q 'standard input:2: the source has 71' err"
+refused "a source that does not fit" 3 "7 more than the context of 64" $generate reverse-after.run -p "$long"
+refused "no source" 2 "answers a text" $generate reverse-after.run
+$train reverse.tsv --layers 1 --heads 1 --dim 8 --ctx 32 --batch 2 --steps 2 --quiet --out decoder.run 2>/dev/null
+refused "--answer without an encoder" 2 "with an encoder" $generate decoder.run -p 1 --answer 2
+check "lines without an encoder" test "$(printf '12\n34\n' | $generate decoder.run --lines -n 5 --quiet | wc -l)" -eq 2
+
+# ---- training ----
+
+pair="--layers 2 --encoder-layers 1 --heads 2 --dim 16 --ctx 32 --batch 2 --grad-accum 2 --steps 300 --save-every 40"
+$train reverse.tsv $pair --quiet --dropout 0.1 --mlp-dropout 0.2 --out whole.run 2>/dev/null
+stopped_in broken.run $train reverse.tsv $pair --quiet --dropout 0.1 --mlp-dropout 0.2 --out broken.run
+$train --resume=broken.run --quiet 2>/dev/null
+check "stopped and resumed, the same bytes" cmp whole.run/model.safetensors broken.run/model.safetensors
+check "the same state" tensors_equal whole.run broken.run
+refused "another encoder" 2 "encoder-layers is 2, but" $train --resume=whole.run --encoder-layers 2 --steps 400
+refused "other norms" 2 "norm is layer, but" $train --resume=whole.run --norm layer --steps 400
+awk '{ print $1 }' reverse.tsv >text.txt
+refused "an encoder without pairs" 3 "no pairs" $train text.txt $pair --out other.run
+refused "an encoder and a stream" 2 "pack stream" $train reverse.tsv $pair --pack stream --out other.run
+printf '%s\t1\n12\t21\n\t\n' "$long" >odd.tsv
+$train odd.tsv $pair --val-frac 0 --dry-run 2>plan
+check "pairs that do not fit are counted" grep -q "1 pairs are longer .* the first is number 1, of 71 and 2 tokens" plan
+check "and empty prompts" grep -q "1 pairs have an empty prompt; the first is number 3" plan
+printf '%s\t1\n' "$long" >odd.tsv
+refused "no pair fits" 3 "none of the 1 pairs fits" $train odd.tsv $pair --val-frac 0 --out other.run
+
+echo "done"

@@ -1,0 +1,72 @@
+# shellcheck shell=sh
+# What the tests of the two executables share; sourced with the build directory as the first argument. BIN: where ./train and
+# ./generate are (default: here). They run in a directory of their own, print `ok NAME` or `not ok NAME: why` a check and
+# `done` at the end.
+here=$(pwd)
+build=$here/$1
+bin=$here/${BIN:-.}
+train=$bin/train
+generate=$bin/generate
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+
+pass() { echo "ok $1"; }
+fail() { echo "not ok $1: $2"; }
+check() { # check NAME CONDITION...
+  name=$1
+  shift
+  if "$@"; then pass "$name"; else fail "$name" "failed: $*"; fi
+}
+
+# refused NAME STATUS WORDS COMMAND...: ends with STATUS, one to three lines on stderr that contain WORDS, nothing on stdout, and
+# leaves no file behind
+refused() {
+  name=$1 status=$2 words=$3
+  shift 3
+  before=$(ls -A)
+  "$@" >"$work/../out.$$" 2>"$work/../err.$$" </dev/null
+  got=$?
+  lines=$(grep -c '' "$work/../err.$$")
+  if [ "$got" -ne "$status" ]; then fail "$name" "status $got, not $status: $(cat "$work/../err.$$")"
+  elif ! grep -q -e "$words" "$work/../err.$$"; then fail "$name" "no \"$words\" in: $(cat "$work/../err.$$")"
+  elif [ "$lines" -lt 1 ] || [ "$lines" -gt 3 ]; then fail "$name" "$lines lines of message: $(cat "$work/../err.$$")"
+  elif [ -s "$work/../out.$$" ]; then fail "$name" "wrote to stdout"
+  elif [ "$(ls -A)" != "$before" ]; then fail "$name" "left something behind: $(ls -A)"
+  else pass "$name"; fi
+  rm -f "$work/../out.$$" "$work/../err.$$"
+}
+
+# stopped SECONDS COMMAND...: Ctrl-C after so long; ends with the command's status
+stopped() {
+  seconds=$1
+  shift
+  "$@" 2>/dev/null &
+  pid=$!
+  sleep "$seconds"
+  kill -INT $pid
+  wait $pid
+}
+
+# stopped_in RUN COMMAND...: Ctrl-C half a second after the command has begun to write RUN
+stopped_in() {
+  run=$1
+  shift
+  "$@" 2>/dev/null &
+  pid=$!
+  i=0
+  while [ ! -e "$run/metrics.jsonl" ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
+  sleep 0.5
+  kill -INT $pid
+  wait $pid
+}
+
+# near_loss RUN RUN SHARE: the last validation losses differ by at most that share
+last_loss() { sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
+near_loss() { awk -v a="$(last_loss "$1")" -v b="$(last_loss "$2")" -v s="$3" 'BEGIN { d = a - b; exit !(a > 0 && d * d <= s * s * a * a) }'; }
+
+# tensors_equal RUN RUN: the end of their states is the same, where the tensors stand; the header holds seconds
+tensors_equal() {
+  tail -c 300000 "$1/last/state.safetensors" >one
+  tail -c 300000 "$2/last/state.safetensors" | cmp - one
+}
