@@ -166,6 +166,7 @@ typedef struct Attention {
   float scale;                          /* on Q K^T, positive, usually 1/sqrt(D) */
   bool causal;                          /* query i sees key j only if j <= i */
   const int32_t *key_begin, *key_end;   /* [B][Tq]: key_begin <= j < key_end; NULL = 0 and Tk */
+  View bias;                            /* fp32, on the scores, see attention(); data NULL = none */
   const Dropout *dropout;               /* on the probabilities; NULL = none */
 } Attention;
 
@@ -326,18 +327,27 @@ typedef struct Backend {
   /* -- attention -- */
   /* Rotates `heads` heads of x [B][T] in place: queries and keys of packed QKV are neighbors, one call does both. */
   void (*rope)(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope);
-  /* S = scale * Q K^T where visible;  lse = log sum exp S;  P = exp(S - lse);  out = dropout(P) V.
+  /* S = scale * Q K^T + bias where visible;  lse = log sum exp S;  P = exp(S - lse);  out = dropout(P) V.
    * out, q [B][Tq][H], k, v [B][Tk][G] dt; lse fp32 [B][H][Tq] or NULL. A query that sees no key gives out = 0, lse =
-   * -inf. Dropout of P[b][h][i][j], s the number of sequence b: words = philox(seed, ((h*Tq + i)*ceil(Tk/32) + j/32)*4
+   * -inf.
+   * The bias of query i and key j is data[b*batch + h*head + i*row + j], fp32, aligned as floats are; with a stride of
+   * 0 all sequences, heads or queries have the same. -infinity hides the key from the query (a boolean mask is 0 and
+   * -infinity); +infinity, NaN and other numbers beyond +-1e30 are not supported. Those of keys that are not visible
+   * anyway may be anything. There is no gradient of it. ALiBi (Press et al. 2022) is slope[h] * (j - i), or slope[h] *
+   * j for all queries: what is the same in a whole row moves lse and nothing else.
+   * Dropout of P[b][h][i][j], s the number of sequence b: words = philox(seed, ((h*Tq + i)*ceil(Tk/32) + j/32)*4
    * + (j%8)/2, site, step, s); 16-bit lane 2*((j%32)/8) + j%2 of them (low half of a word first); kept when lane >=
    * round(p * 2^16). */
   void (*attention)(Context *c, const Attention *a, View out, View q, View k, View v, float *lse);
   /* delta_i = sum_d dout*out;  dV = dropout(P)^T dout;  dS = P * (dropout(dout V^T) - delta);  dQ = scale * dS K;
-   * dK = scale * dS^T Q; dK, dV sum over the query heads of a group. P is recomputed from lse. `rope` not NULL: dQ and
-   * dK are rotated back, so that they are gradients of the unrotated projections. dq, dk, dv are written, not
-   * accumulated. */
+   * dK = scale * dS^T Q; dK, dV sum over the query heads of a group. P is recomputed from lse and the same bias. `rope`
+   * not NULL: dQ and dK are rotated back, so that they are gradients of the unrotated projections. dq, dk, dv are
+   * written, not accumulated. */
   void (*attention_backward)(Context *c, const Attention *a, View dq, View dk, View dv, View dout, View q, View k,
                              View v, View out, const float *lse, const Rope *rope);
+  /* map = P, 0 where not visible: each row sums to 1, or to 0 where the query sees nothing. map fp32 [B][H][Tq][Tk]; q,
+   * k and lse (not NULL) as of attention(); a->dropout is not applied. For looking at: not made to be fast. */
+  void (*attention_map)(Context *c, const Attention *a, float *map, View q, View k, const float *lse);
 
   /* -- MLP -- */
   /* h = dropout(act(u)), gated: dropout(act(gate) * up).  u [B*T][F] or [B*T][2F], h [B*T][F] dt; dropout element =
@@ -412,10 +422,10 @@ typedef struct Backend {
   X(open) X(close) X(info) X(peak_flops) X(tuning) X(alloc) X(release) X(upload) X(download) X(copy) \
   X(refresh_parameters) X(release_parameters) X(submit) X(drop) X(report) X(poll) X(step_begin) X(next_micro_batch) \
   X(embedding) X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(residual_add) X(linear) \
-  X(linear_backward_input) X(linear_backward_weight) X(rope) X(attention) X(attention_backward) X(activation) \
-  X(activation_backward) X(cross_entropy) X(loss_sum) X(clip) X(adamw) X(decode_embedding) X(decode_norm) \
-  X(decode_qkv) X(decode_attention) X(decode_residual) X(decode_linear) X(decode_mlp) X(decode_logits) X(sample) \
-  X(cache_store)
+  X(linear_backward_input) X(linear_backward_weight) X(rope) X(attention) X(attention_backward) X(attention_map) \
+  X(activation) X(activation_backward) X(cross_entropy) X(loss_sum) X(clip) X(adamw) X(decode_embedding) \
+  X(decode_norm) X(decode_qkv) X(decode_attention) X(decode_residual) X(decode_linear) X(decode_mlp) X(decode_logits) \
+  X(sample) X(cache_store)
 /* clang-format on */
 
 /* The backends of this binary that the machine can run, best first; ends with NULL. The CPU is there once for each

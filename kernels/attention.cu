@@ -34,6 +34,17 @@ void cuda_attention(Context *c, const Attention *a, View out, View q, View k, Vi
   });
 }
 
+void cuda_attention_map(Context *c, const Attention *a, float *map, View q, View k, const float *lse) {
+  if (!check_head_size(c, a->head_dim)) return;
+  with_element(c, [&](auto element) {
+    using T = decltype(element);
+    Arguments<T> arguments = attention_arguments<T>(a);
+    arguments.q = heads_of<T>(c, "attention_map", q), arguments.k = heads_of<T>(c, "attention_map", k);
+    arguments.lse = const_cast<float *>(lse);
+    launch_f32(c, "attention_map", attention_map<T>, (int64_t)a->batch * a->heads, a->queries, arguments, map);
+  });
+}
+
 void cuda_attention_backward(Context *c, const Attention *a, View dq, View dk, View dv, View dout, View q, View k,
                              View v, View out, const float *lse, const Rope *rope) {
   if (!check_head_size(c, a->head_dim)) return;

@@ -20,7 +20,7 @@ struct WarpRow {
   }
 };
 
-__device__ __forceinline__ float dot_product(const float *x, const float *y, int dim) {
+template <class T> __device__ __forceinline__ float dot_product(const T *x, const T *y, int dim) {
   float sum = 0.0f;
 #pragma unroll 2
   for (int d = 0; d < dim; d += 4) {
@@ -81,17 +81,22 @@ __device__ __forceinline__ void store_row(float *to, float (&x)[4], int dim, con
   store<4>(to + column, x);
 }
 
-/* S = scale * Q K^T where visible;  lse = log sum exp S;  out = dropout(exp(S - lse)) V. */
+/* scale * q k + bias, of a key that the query sees. */
+template <class T> __device__ __forceinline__ float score_of(const Arguments<T> &a, int b, int h, int i, int j) {
+  const float score = a.scale * dot_product(a.q.at(b, i, h), a.k.at(b, j, h / a.group), a.dim);
+  return a.bias.data ? score + a.bias.at(b, i, h)[j] : score;
+}
+
+/* S = scale * Q K^T + bias where visible;  lse = log sum exp S;  out = dropout(exp(S - lse)) V. */
 __global__ void __launch_bounds__(32 * F32_WARPS) attention_f32(const Arguments<float> a) {
   const WarpRow at(a.heads, a.queries);
   const int b = at.b, h = at.head, i = at.row, kv_head = h / a.group;
   if (i >= a.queries) return;
   const Visible visible = visible_keys(a, b, i);
-  const float *const q = a.q.at(b, i, h);
   float max = -INFINITY, sum = 0.0f, out[4] = {};
   for (int j0 = visible.begin; j0 < visible.end; j0 += 32) {
     const int j = j0 + lane_id();
-    const float score = j < visible.end ? a.scale * dot_product(q, a.k.at(b, j, kv_head), a.dim) : -INFINITY;
+    const float score = j < visible.end ? score_of(a, b, h, i, j) : -INFINITY;
     const float top = fmaxf(max, warp_max(score)), shrink = max == top ? 1.0f : expf(max - top);
     float p = score == -INFINITY ? 0.0f : expf(score - top);
     max = top;
@@ -113,9 +118,8 @@ __global__ void __launch_bounds__(32 * F32_WARPS) attention_f32(const Arguments<
 /* The weight of a key's row in dQ, which is that of the query's row in dK, and, in `p`, of dout's row in dV. */
 __device__ __forceinline__ float score_gradient(const Arguments<float> &a, int b, int h, int i, int j, float lse,
                                                 float delta, float &p) {
-  const int kv_head = h / a.group;
-  const float score = a.scale * dot_product(a.q.at(b, i, h), a.k.at(b, j, kv_head), a.dim);
-  const float dp = dot_product(a.dout.at(b, i, h), a.v.at(b, j, kv_head), a.dim);
+  const float score = score_of(a, b, h, i, j);
+  const float dp = dot_product(a.dout.at(b, i, h), a.v.at(b, j, h / a.group), a.dim);
   const float factor = dropout_factor(a, b, h, i, j), whole = lse == -INFINITY ? 0.0f : expf(score - lse);
   p = whole * factor;
   return a.scale * whole * (dp * factor - delta);
@@ -163,14 +167,28 @@ __global__ void __launch_bounds__(32 * F32_WARPS) attention_f32_keys(const Argum
   store_row(a.dv.at(b, j, kv_head), dv, a.dim, NULL, 0);
 }
 
+/* map = exp(S - lse) where visible, 0 elsewhere; map [B][H][Tq][Tk]. The one kernel here that is for bf16 too. */
+template <class T> __global__ void __launch_bounds__(32 * F32_WARPS) attention_map(const Arguments<T> a, float *map) {
+  const WarpRow at(a.heads, a.queries);
+  if (at.row >= a.queries) return;
+  const Visible visible = visible_keys(a, at.b, at.row);
+  const int64_t query = ((int64_t)at.b * a.heads + at.head) * a.queries + at.row;
+  const float lse = a.lse[query];
+  for (int j = lane_id(); j < a.keys; j += 32) {
+    const bool sees = j >= visible.begin && j < visible.end && lse != -INFINITY;
+    map[query * a.keys + j] = sees ? expf(score_of(a, at.b, at.head, at.row, j) - lse) : 0.0f;
+  }
+}
+
 } // namespace
 
 /* ---- host ---- */
 
 /* A warp for each of `rows` rows of each of `heads` heads. */
-static void launch_f32(Context *c, const char *operation, void (*kernel)(Arguments<float>), int64_t heads, int rows,
-                       const Arguments<float> &arguments) {
-  launch(c, operation, kernel, dim3((unsigned)(heads * divide_up(rows, F32_WARPS))), 32 * F32_WARPS, 0, arguments);
+template <class... P, class... A>
+static void launch_f32(Context *c, const char *operation, void (*kernel)(P...), int64_t heads, int rows,
+                       const A &...arguments) {
+  launch(c, operation, kernel, dim3((unsigned)(heads * divide_up(rows, F32_WARPS))), 32 * F32_WARPS, 0, arguments...);
 }
 
 static void launch_forward(Context *c, const Attention *a, const Arguments<float> &arguments) {

@@ -190,6 +190,28 @@ __device__ __forceinline__ void multiply(float (&acc)[M][HD / 8][4], const float
   }
 }
 
+/* ---- bias ---- */
+
+/* Adds it to scores[query][key], or scores[key][query], which are not scaled yet; i0, j0: query and key of the warp's
+ * first row and column. */
+template <bool TRANSPOSED, int M, int N>
+__device__ __forceinline__ void add_bias(float (&scores)[M][N][4], const AttentionShape &a, int b, int h, int i0,
+                                         int j0) {
+  const int g = lane_id() / 4, c = lane_id() % 4;
+  const float unscale = 1.0f / a.scale, *const bias = a.bias.at(b, 0, h);
+  i0 = opaque(i0);
+#pragma unroll
+  for (int r = 0; r < 2 * M; r++)
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const int row = r * 8 + g, column = 8 * n + 2 * c + e;
+        const int i = i0 + (TRANSPOSED ? column : row), j = j0 + (TRANSPOSED ? row : column);
+        if (i < a.queries && j < a.keys) scores[r / 2][n][r % 2 * 2 + e] += bias[i * a.bias.row + j] * unscale;
+      }
+}
+
 /* ---- masks ---- */
 
 /* What a run of queries sees, to tell the tiles that nobody sees, and those that need no mask, from the others. */
@@ -331,4 +353,18 @@ __device__ __forceinline__ void store_rows(float *staging, const float (&acc)[M]
 }
 
 } // namespace
+
+/* ---- host ---- */
+
+/* Calls f(dropout, bias) with std::true_type for what there is: the kernels are compiled once for each. */
+template <class F> static void with_extras(const Attention *a, F f) {
+  const std::true_type yes;
+  const std::false_type no;
+  const bool dropout = dropout_active(a->dropout), bias = a->bias.data != NULL;
+  if (dropout && bias) f(yes, yes);
+  else if (dropout) f(yes, no);
+  else if (bias) f(no, yes);
+  else f(no, no);
+}
+
 #endif

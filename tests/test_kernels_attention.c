@@ -99,6 +99,23 @@ static void check_gradient(Fixture *f, const AttentionCase *t, const char *name,
   expect_close_floor(f, name, got, attention_values(f, t, name), count, TOLERANCE_F32, 0.1);
 }
 
+/* lse makes it exact to that of check_forward(): the sum of a row shows whether the two agree. */
+static void check_map(Fixture *f, const AttentionCase *t, View q, View k, const Array *lse) {
+  OPS(f);
+  const Attention *a = &t->a;
+  size_t rows = (size_t)(a->batch * a->heads * a->queries), keys = (size_t)a->keys;
+  Array map = array_floats(f, NULL, rows * keys);
+  ops->attention_map(c, a, map.data, q, k, lse->data);
+  const double *got = array_read(f, &map), *of_lse = array_read(f, lse);
+  for (size_t row = 0; row < rows; row++) {
+    double sum = 0;
+    for (size_t j = 0; j < keys; j++) sum += got[row * keys + j];
+    assert_true(fabs(sum - (of_lse[row] == -INFINITY ? 0 : 1)) < 1e-5);
+  }
+  if (golden_has(t->golden, t->index, "weights"))
+    expect_close(f, "attention map", got, attention_values(f, t, "weights"), map.count, TOLERANCE_F32);
+}
+
 static void attention_separate(Fixture *f, const AttentionCase *t, bool head_major) {
   OPS(f);
   const Attention *a = &t->a;
@@ -114,6 +131,7 @@ static void attention_separate(Fixture *f, const AttentionCase *t, bool head_maj
   ops->attention(c, a, array_view(f, &out, 0), array_view(f, &q, 0), array_view(f, &k, 0), array_view(f, &v, 0),
                  lse.data);
   check_forward(f, t, &out, &lse);
+  check_map(f, t, array_view(f, &q, 0), array_view(f, &k, 0), &lse);
   ops->attention_backward(c, a, array_view(f, &dq, 0), array_view(f, &dk, 0), array_view(f, &dv, 0),
                           array_view(f, &dout, 0), array_view(f, &q, 0), array_view(f, &k, 0), array_view(f, &v, 0),
                           array_view(f, &out, 0), lse.data, t->rotated ? &t->rope : NULL);
@@ -165,6 +183,17 @@ static void offset_as_ranges(Fixture *f, const Golden *g, int index, Attention *
   a->key_end = array_ints(f, end, (size_t)(a->batch * a->queries)).data;
 }
 
+/* dims: batch, heads and queries of the goldens' bias. One of them that is 1 is for all. */
+static View bias_view(Fixture *f, const Golden *g, int index, const int32_t *dims, int keys) {
+  size_t count = 0;
+  const double *values = golden_values(f, g, index, "bias", &count);
+  View bias = {.data = array_floats(f, values, count).data};
+  if (dims[2] > 1) bias.row = keys;
+  if (dims[1] > 1) bias.head = (int64_t)dims[2] * keys;
+  if (dims[0] > 1) bias.batch = (int64_t)dims[1] * dims[2] * keys;
+  return bias;
+}
+
 static void attention_case(Fixture *f, const Golden *g, int index) {
   const int32_t *dims = golden_ints(f, g, index, "dims");
   if (!has_head_size(f, dims[5])) return;
@@ -182,6 +211,7 @@ static void attention_case(Fixture *f, const Golden *g, int index) {
     t.a.key_begin = array_ints(f, golden_ints(f, g, index, "key_begin"), rows).data;
     t.a.key_end = array_ints(f, golden_ints(f, g, index, "key_end"), rows).data;
   }
+  if (golden_has(g, index, "bias")) t.a.bias = bias_view(f, g, index, dims + 8, t.a.keys);
   if (golden_has(g, index, "q_offset")) offset_as_ranges(f, g, index, &t.a);
   if (t.rotated) {
     Array ids = array_ints(f, golden_ints(f, g, index, "positions"), rows);
@@ -192,13 +222,16 @@ static void attention_case(Fixture *f, const Golden *g, int index) {
   if (t.a.queries == t.a.keys) attention_packed(f, &t);
 }
 
-static void test_attention(void **state) {
-  Fixture *f = *state;
-  const Golden *g = golden_open(f, "attention");
+static void attention_cases(Fixture *f, const char *golden, int count) {
+  const Golden *g = golden_open(f, golden);
   int index = 0;
   for (; golden_has(g, index, "dims"); index++) attention_case(f, g, index);
-  assert_int_equal(index, 15);
+  assert_int_equal(index, count);
 }
+
+static void test_attention(void **state) { attention_cases(*state, "attention", 15); }
+
+static void test_attention_bias(void **state) { attention_cases(*state, "attention_bias", 11); }
 
 /* ---- finite differences ---- */
 
@@ -256,6 +289,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_rope),
       cmocka_unit_test(test_attention),
+      cmocka_unit_test(test_attention_bias),
       cmocka_unit_test(test_derivatives_attention),
   };
   return run_on_backends("kernels: attention", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;

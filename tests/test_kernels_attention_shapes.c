@@ -3,6 +3,7 @@
 #include "tests/backends.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* The documented map of 16-bit lanes, evaluated directly. */
 static bool attention_kept(const Dropout *d, int64_t step, int sequence, int queries, int keys, int h, int i, int j) {
@@ -17,9 +18,10 @@ static bool attention_kept(const Dropout *d, int64_t step, int sequence, int que
 typedef struct PlainAttention {
   Attention a;
   const int32_t *key_begin, *key_end;
+  const double *bias;  /* with the strides of a.bias, or NULL */
   const double *table; /* of Rope, or NULL: dq and dk are not rotated back */
   double *q, *k, *v, *dout;
-  double *out, *lse, *dq, *dk, *dv;
+  double *out, *lse, *map, *dq, *dk, *dv;
 } PlainAttention;
 
 static bool plain_sees(const PlainAttention *m, int b, int i, int j) {
@@ -28,18 +30,25 @@ static bool plain_sees(const PlainAttention *m, int b, int i, int j) {
   return !m->key_begin || (m->key_begin[at] <= j && j < m->key_end[at]);
 }
 
+/* What is added to the score of a key that is seen. */
+static double plain_bias(const PlainAttention *m, int b, int h, int i, int j) {
+  const View *view = &m->a.bias;
+  return m->bias ? m->bias[b * view->batch + h * view->head + i * view->row + j] : 0;
+}
+
 enum { PLAIN_KEYS = 320 };
 
-/* Query i of head h: its row of out, lse and dq, its part of dk and dv. */
+/* Query i of head h: its row of out, lse, the map and dq, its part of dk and dv. */
 static void plain_query(PlainAttention *m, int b, int h, int i) {
   const Attention *a = &m->a;
   int dim = a->head_dim, g = h * a->kv_heads / a->heads;
   size_t at_q = ((size_t)(b * a->queries + i) * (size_t)a->heads + (size_t)h) * (size_t)dim;
+  size_t row = (size_t)((b * a->heads + h) * a->queries + i);
   double p[PLAIN_KEYS] = {0}, kept[PLAIN_KEYS] = {0}, dp[PLAIN_KEYS] = {0}, max = -INFINITY, sum = 0, delta = 0;
   for (int j = 0; j < a->keys; j++) {
     size_t at_k = ((size_t)(b * a->keys + j) * (size_t)a->kv_heads + (size_t)g) * (size_t)dim;
-    p[j] = plain_sees(m, b, i, j) ? 0 : -INFINITY;
-    if (p[j] < 0) continue;
+    p[j] = plain_sees(m, b, i, j) ? plain_bias(m, b, h, i, j) : -INFINITY;
+    if (p[j] == -INFINITY) continue;
     for (int d = 0; d < dim; d++) p[j] += m->q[at_q + (size_t)d] * m->k[at_k + (size_t)d] * (double)a->scale;
     if (p[j] > max) max = p[j];
     kept[j] = 1;
@@ -50,12 +59,13 @@ static void plain_query(PlainAttention *m, int b, int h, int i) {
     for (int d = 0; d < dim; d++) dp[j] += kept[j] * m->dout[at_q + (size_t)d] * m->v[at_k + (size_t)d];
   }
   for (int j = 0; j < a->keys; j++) sum += p[j] = p[j] == -INFINITY ? 0 : exp(p[j] - max);
-  m->lse[(b * a->heads + h) * a->queries + i] = sum > 0 ? max + log(sum) : -INFINITY;
+  m->lse[row] = sum > 0 ? max + log(sum) : -INFINITY;
   if (!(sum > 0)) return;
   for (int j = 0; j < a->keys; j++) p[j] /= sum, delta += p[j] * dp[j]; /* not from the output */
   for (int j = 0; j < a->keys; j++) {
     size_t at_k = ((size_t)(b * a->keys + j) * (size_t)a->kv_heads + (size_t)g) * (size_t)dim;
     double ds = (double)a->scale * p[j] * (dp[j] - delta);
+    m->map[row * (size_t)a->keys + (size_t)j] = p[j];
     for (size_t d = 0; d < (size_t)dim; d++) {
       m->out[at_q + d] += p[j] * kept[j] * m->v[at_k + d];
       m->dv[at_k + d] += p[j] * kept[j] * m->dout[at_q + d];
@@ -87,6 +97,7 @@ static void plain_attention(Fixture *f, PlainAttention *m) {
   m->out = host_values(f, q_count), m->dq = host_values(f, q_count);
   m->dk = host_values(f, k_count), m->dv = host_values(f, k_count);
   m->lse = host_values(f, (size_t)(a->batch * a->heads * a->queries));
+  m->map = host_values(f, (size_t)(a->batch * a->heads * a->queries * a->keys));
   for (int b = 0; b < a->batch; b++)
     for (int h = 0; h < a->heads; h++)
       for (int i = 0; i < a->queries; i++) plain_query(m, b, h, i);
@@ -101,32 +112,56 @@ static Layout plain_layout(const Attention *a, int rows, int heads, int gap) {
   return (Layout){a->batch, rows, heads, a->head_dim, (int64_t)rows * row, row, a->head_dim};
 }
 
-static void check_plain(Fixture *f, PlainAttention *m, const Rope *rope, int gap, const char *name) {
+/* What a backend makes of it. */
+enum { RESULTS = 6 };
+typedef struct Results {
+  double *value[RESULTS];
+  size_t count[RESULTS];
+} Results;
+
+/* floor: of expect_close_floor(). With one visible key lse is a score itself, dq and dk a difference of equal
+ * numbers. */
+static const struct {
+  const char *name;
+  double floor;
+} RESULT[RESULTS] = {{"out", 1e-3}, {"lse", 0.1}, {"map", 1e-3}, {"dq", 0.1}, {"dk", 0.1}, {"dv", 0.1}};
+
+static Results attention_results(Fixture *f, const PlainAttention *m, const Rope *rope, int gap) {
   OPS(f);
   const Attention *a = &m->a;
   Layout queries = plain_layout(a, a->queries, a->heads, gap), keys = plain_layout(a, a->keys, a->kv_heads, gap);
+  size_t rows = (size_t)(a->batch * a->heads * a->queries);
   Array q = array_new(f, KIND_COMPUTE, queries, m->q), k = array_new(f, KIND_COMPUTE, keys, m->k);
   Array v = array_new(f, KIND_COMPUTE, keys, m->v), dout = array_new(f, KIND_COMPUTE, queries, m->dout);
   Array out = array_new(f, KIND_COMPUTE, queries, NULL), dq = array_new(f, KIND_COMPUTE, queries, NULL);
   Array dk = array_new(f, KIND_COMPUTE, keys, NULL), dv = array_new(f, KIND_COMPUTE, keys, NULL);
-  Array lse = array_floats(f, NULL, (size_t)(a->batch * a->heads * a->queries));
+  Array lse = array_floats(f, NULL, rows), map = array_floats(f, NULL, rows * (size_t)a->keys);
   View qv = array_view(f, &q, 0), kv = array_view(f, &k, 0), vv = array_view(f, &v, 0), ov = array_view(f, &out, 0);
   ops->attention(c, a, ov, qv, kv, vv, lse.data);
-  print_message("  %s\n", name);
-  expect_close(f, "out", array_read(f, &out), m->out, out.count, TOLERANCE_F32);
-  expect_close_floor(f, "lse", array_read(f, &lse), m->lse, lse.count, TOLERANCE_F32, 0.1);
-  for (int run = 0; run < 2; run++) { /* twice the same bits */
-    double *before[3] = {array_read(f, &dq), array_read(f, &dk), array_read(f, &dv)};
-    ops->attention_backward(c, a, array_view(f, &dq, 0), array_view(f, &dk, 0), array_view(f, &dv, 0),
-                            array_view(f, &dout, 0), qv, kv, vv, ov, lse.data, rope);
-    if (!run) continue;
-    expect_same("dq again", array_read(f, &dq), before[0], dq.count);
-    expect_same("dk again", array_read(f, &dk), before[1], dk.count);
-    expect_same("dv again", array_read(f, &dv), before[2], dv.count);
+  ops->attention_map(c, a, map.data, qv, kv, lse.data);
+  ops->attention_backward(c, a, array_view(f, &dq, 0), array_view(f, &dk, 0), array_view(f, &dv, 0),
+                          array_view(f, &dout, 0), qv, kv, vv, ov, lse.data, rope);
+  const Array *arrays[RESULTS] = {&out, &lse, &map, &dq, &dk, &dv};
+  Results results;
+  for (int i = 0; i < RESULTS; i++) results.value[i] = array_read(f, arrays[i]), results.count[i] = arrays[i]->count;
+  return results;
+}
+
+static void expect_same_results(const char *what, const Results *got, const Results *want) {
+  char name[64];
+  for (int i = 0; i < RESULTS; i++) {
+    snprintf(name, sizeof name, "%s of %s", RESULT[i].name, what);
+    expect_same(name, got->value[i], want->value[i], want->count[i]);
   }
-  expect_close_floor(f, "dq", array_read(f, &dq), m->dq, dq.count, TOLERANCE_F32, 0.1);
-  expect_close_floor(f, "dk", array_read(f, &dk), m->dk, dk.count, TOLERANCE_F32, 0.1);
-  expect_close_floor(f, "dv", array_read(f, &dv), m->dv, dv.count, TOLERANCE_F32, 0.1);
+}
+
+static void check_plain(Fixture *f, const PlainAttention *m, const Rope *rope, int gap, const char *name) {
+  print_message("  %s\n", name);
+  Results got = attention_results(f, m, rope, gap), again = attention_results(f, m, rope, gap);
+  const double *want[RESULTS] = {m->out, m->lse, m->map, m->dq, m->dk, m->dv};
+  for (int i = 0; i < RESULTS; i++)
+    expect_close_floor(f, RESULT[i].name, got.value[i], want[i], got.count[i], TOLERANCE_F32, RESULT[i].floor);
+  expect_same_results("the same once more", &again, &got);
 }
 
 /* Sizes at the borders of tiles of 16 to 128 rows; every head size that a GPU kernel is compiled for, and ones that it
@@ -139,7 +174,11 @@ typedef struct Shape {
   int offset; /* query i sees keys up to i + offset, 7 more in each further sequence; 0: none given */
   int gap;    /* between rows; 3: they are not aligned to 16 bytes, where that is possible */
   float dropout;
+  int bias; /* BIAS_, or 0: none */
 } Shape;
+
+/* A bias of one row for all, or of its own for each query, head, sequence; some of it -infinity. */
+enum { BIAS_ROW = 1, BIAS_QUERIES = 2, BIAS_HEADS = 4, BIAS_SEQUENCES = 8, BIAS_HIDES = 16 };
 
 static const Shape SHAPES[] = {
     {"grouped, dropout", 2, 2, 1, 299, 299, 8, 0.5, .causal = true, .dropout = 0.25f},
@@ -155,36 +194,80 @@ static const Shape SHAPES[] = {
     {"ranges, a gap", 1, 1, 1, 33, 65, 32, 0.4, .ranges = true, .gap = 8},
     {"scores near 0", 1, 1, 1, 17, 17, 16, 1e-6, .causal = true},
     {"large scores", 1, 1, 1, 80, 80, 112, 3.0, .causal = true},
+    {"bias of keys", 2, 2, 1, 70, 33, 32, 0.2, .bias = BIAS_ROW},
+    {"bias of heads", 1, 3, 1, 66, 66, 64, 0.125, .causal = true, .rotated = true, .bias = BIAS_QUERIES | BIAS_HEADS},
+    {"bias, mask", 2, 2, 2, 63, 290, 40, 0.2, .bias = BIAS_QUERIES | BIAS_SEQUENCES | BIAS_HIDES},
+    {"bias, mask, dropout", 2, 2, 1, 145, 145, 64, 0.125, .causal = true, .dropout = 0.25f,
+     .bias = BIAS_QUERIES | BIAS_HEADS | BIAS_SEQUENCES | BIAS_HIDES},
+    {"bias, ranges", 2, 2, 1, 63, 129, 96, 0.1, .ranges = true, .bias = BIAS_QUERIES | BIAS_HEADS | BIAS_HIDES},
+    {"bias, ranges, dropout", 1, 2, 1, 129, 65, 128, 0.0884, .causal = true, .ranges = true, .offset = 50,
+     .dropout = 0.1f, .bias = BIAS_QUERIES | BIAS_HIDES},
+    {"bias, one query", 2, 2, 1, 1, 65, 24, 0.2, .gap = 8, .bias = BIAS_ROW | BIAS_HEADS | BIAS_HIDES},
 };
 
 /* Wide and narrow ranges, some of them empty or reaching beyond the keys; an offset ends them. */
-static void set_ranges(Fixture *f, PlainAttention *m, const Shape *s) {
-  size_t rows = (size_t)(s->batch * s->queries);
-  int32_t *begin = host_memory(f, rows * sizeof *begin), *end = host_memory(f, rows * sizeof *end);
-  for (int i = 0; i < (int)rows; i++) {
+static void fill_ranges(const Shape *s, int32_t *begin, int32_t *end) {
+  for (int i = 0; i < s->batch * s->queries; i++) {
     begin[i] = !s->ranges || i % 11 == 5 ? -3 : i * 5 % s->keys * 2 / 3;
     end[i] = !s->ranges ? s->keys : i % 13 == 7 ? begin[i] - i % 2 : i % 3 ? begin[i] + i % 50 + 1 : s->keys + i % 4;
     int last = i % s->queries + s->offset + 7 * (i / s->queries);
     if (s->offset && end[i] > last + 1) end[i] = last + 1;
   }
+}
+
+static void set_ranges(Fixture *f, PlainAttention *m, const Shape *s) {
+  size_t rows = (size_t)(s->batch * s->queries);
+  int32_t *begin = host_memory(f, rows * sizeof *begin), *end = host_memory(f, rows * sizeof *end);
+  fill_ranges(s, begin, end);
   if (s->offset) m->a.causal = false;
   m->key_begin = begin, m->key_end = end;
   m->a.key_begin = array_ints(f, begin, rows).data, m->a.key_end = array_ints(f, end, rows).data;
 }
 
+static Attention shape_attention(const Shape *s) {
+  return (Attention){.batch = s->batch,
+                     .heads = s->heads,
+                     .kv_heads = s->kv_heads,
+                     .head_dim = s->dim,
+                     .queries = s->queries,
+                     .keys = s->keys,
+                     .scale = (float)s->scale,
+                     .causal = s->causal};
+}
+
+/* What BIAS_HIDES hides: all keys, the first ones, the last ones, or some here and there. */
+static bool bias_hides(int i, int j) {
+  if (i % 9 == 4) return true;
+  if (i % 9 == 5) return j < 129;
+  if (i % 9 == 6) return j > 20;
+  return (3 * i + 5 * j) % 7 == 0;
+}
+
+/* Rows are not aligned to 16 bytes. Where causality hides a key nothing of the bias must be felt. */
+static void set_bias(Fixture *f, PlainAttention *m, int kind) {
+  Attention *a = &m->a;
+  int rows = kind & BIAS_QUERIES ? a->queries : 1, heads = kind & BIAS_HEADS ? a->heads : 1;
+  int row = a->keys + 1, copies = heads * (kind & BIAS_SEQUENCES ? a->batch : 1);
+  double *bias = random_values(f, 5, (size_t)(copies * rows * row));
+  for (int n = 0; n < copies * rows; n++)
+    for (int j = 0; j < row; j++) {
+      if (kind & BIAS_HIDES && bias_hides(n, j)) bias[n * row + j] = -INFINITY;
+      if (a->causal && kind & BIAS_QUERIES && j > n % rows) bias[n * row + j] = NAN;
+    }
+  m->bias = bias;
+  a->bias = (View){.data = array_floats(f, bias, (size_t)(copies * rows * row)).data};
+  if (kind & BIAS_QUERIES) a->bias.row = row;
+  if (kind & BIAS_HEADS) a->bias.head = (int64_t)rows * row;
+  if (kind & BIAS_SEQUENCES) a->bias.batch = (int64_t)heads * rows * row;
+}
+
 static void attention_shape(Fixture *f, const Shape *s) {
-  PlainAttention m = {.a = {.batch = s->batch,
-                            .heads = s->heads,
-                            .kv_heads = s->kv_heads,
-                            .head_dim = s->dim,
-                            .queries = s->queries,
-                            .keys = s->keys,
-                            .scale = (float)s->scale,
-                            .causal = s->causal}};
+  PlainAttention m = {.a = shape_attention(s)};
   if (!has_head_size(f, s->dim)) return;
   Dropout dropout = dropout_at(f, s->dropout, 6, 5);
   if (s->dropout > 0) m.a.dropout = &dropout;
   if (s->ranges || s->offset) set_ranges(f, &m, s);
+  if (s->bias) set_bias(f, &m, s->bias);
   Rope rope = {0};
   if (s->rotated) {
     int positions = s->queries > s->keys ? s->queries : s->keys;
@@ -204,9 +287,53 @@ static void test_attention_shapes(void **state) {
   for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++) attention_shape(*state, &SHAPES[i]);
 }
 
+/* ---- a bias that says what can be said without one ---- */
+
+/* `causal` and the key ranges of m as -infinity; the others are 0. */
+static PlainAttention ranges_as_bias(Fixture *f, const PlainAttention *m) {
+  PlainAttention masked = *m;
+  Attention *a = &masked.a;
+  double *bias = host_values(f, (size_t)(a->batch * a->queries * a->keys));
+  for (int n = 0; n < a->batch * a->queries * a->keys; n++)
+    if (!plain_sees(m, n / a->keys / a->queries, n / a->keys % a->queries, n % a->keys)) bias[n] = -INFINITY;
+  a->bias.data = array_floats(f, bias, (size_t)(a->batch * a->queries * a->keys)).data;
+  a->bias.row = a->keys, a->bias.batch = (int64_t)a->queries * a->keys;
+  a->causal = false, a->key_begin = a->key_end = NULL;
+  return masked;
+}
+
+static void masks_shape(Fixture *f, const Shape *s, bool same_masked) {
+  print_message("  %s\n", s->name);
+  Dropout dropout = dropout_at(f, s->dropout, 6, 5);
+  PlainAttention m = {.a = shape_attention(s)};
+  if (s->dropout > 0) m.a.dropout = &dropout;
+  if (s->ranges) set_ranges(f, &m, s);
+  plain_attention(f, &m);
+  PlainAttention zero = m, masked = ranges_as_bias(f, &m);
+  zero.a.bias.data = array_floats(f, host_values(f, (size_t)m.a.keys), (size_t)m.a.keys).data;
+  Results without = attention_results(f, &m, NULL, 0), with_zeros = attention_results(f, &zero, NULL, 0);
+  Results with_mask = attention_results(f, &masked, NULL, 0);
+  expect_same_results("a bias of zeros", &with_zeros, &without);
+  if (same_masked) expect_same_results("a mask as a bias", &with_mask, &without);
+  for (int i = 0; i < RESULTS; i++)
+    expect_close_floor(f, RESULT[i].name, with_mask.value[i], without.value[i], without.count[i], 1e-6,
+                       RESULT[i].floor);
+}
+
+/* In fp32 CUDA's lanes take the keys of a range from its begin on: with a mask the sums have another order. */
+static void test_attention_masks(void **state) {
+  Fixture *f = *state;
+  const bool same = !(fixture_is_cuda(f) && f->dtype == DTYPE_F32);
+  masks_shape(f, &(Shape){"causal", 2, 2, 1, 131, 131, 64, 0.125, .causal = true}, true);
+  masks_shape(f, &(Shape){"causal, dropout", 1, 2, 2, 70, 70, 32, 0.2, .causal = true, .dropout = 0.3f}, true);
+  masks_shape(f, &(Shape){"ranges", 2, 2, 1, 65, 140, 96, 0.1, .ranges = true}, same);
+  masks_shape(f, &(Shape){"ranges, dropout", 2, 2, 1, 65, 65, 128, 0.1, .ranges = true, .dropout = 0.2f}, same);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_attention_shapes),
+      cmocka_unit_test(test_attention_masks),
   };
   return run_on_backends("kernels: shapes of attention", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }

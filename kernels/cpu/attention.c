@@ -50,7 +50,7 @@ void CPU(rope)(Context *c, View x, int batch, int length, int heads, int head_di
   pool_run(c->pool, batch * length, 1, SPAN_ROWS, rope_rows, &(RopeJob){x, length, heads, head_dim, rope});
 }
 
-/* Keys that query i of sequence b sees: [begin, end); empty when begin >= end. */
+/* Keys that query i of sequence b sees: [begin, end); empty when begin >= end. A bias may hide more of them. */
 typedef struct Visible {
   int begin, end;
 } Visible;
@@ -77,6 +77,22 @@ static Visible visible_block(const Attention *a, int b, int i0, int count) {
     if (v.end > all.end) all.end = v.end;
   }
   return all;
+}
+
+/* Of the keys j0 .. j0+width those that query i sees, relative to j0. */
+static Visible visible_in_block(const Attention *a, int b, int i, int j0, int width) {
+  Visible v = visible_keys(a, b, i);
+  v.begin = v.begin < j0 ? 0 : v.begin - j0;
+  v.end = v.end - j0 > width ? width : v.end - j0;
+  return v.begin < v.end ? v : (Visible){0, 0};
+}
+
+/* Adds the bias to the scores of the keys from j0 on that query i sees; `visible` is relative to j0. */
+static void add_bias(const Attention *a, int b, int h, int i, int j0, Visible visible, float *scores) {
+  if (!a->bias.data) return;
+  const float *bias = (const float *)a->bias.data + b * a->bias.batch + h * a->bias.head + i * a->bias.row + j0;
+#pragma omp simd
+  for (int j = visible.begin; j < visible.end; j++) scores[j] += bias[j];
 }
 
 /* rows [0, count) of one head -> packed[count][width], zero beyond head_dim; times `factor`. */
@@ -153,9 +169,9 @@ static size_t forward_scratch(const Attention *a, ForwardScratch *out, float *me
 }
 
 /* Scores of one query over one block become unnormalized probabilities; the softmax so far and the output so far are
- * brought to the new maximum. `visible` is relative to the block; [0, width) of the row is written. */
+ * brought to the new maximum. [0, width) of the row is written. */
 static void softmax_row(float *scores, Visible visible, int width, Softmax *state, float *sum, int dim_width) {
-  int begin = visible.begin < 0 ? 0 : visible.begin, end = visible.end > width ? width : visible.end;
+  const int begin = visible.begin, end = visible.end;
   if (begin >= end) {
     memset(scores, 0, (size_t)width * sizeof(float));
     return;
@@ -170,10 +186,10 @@ static void softmax_row(float *scores, Visible visible, int width, Softmax *stat
     for (int l = 0; l < LANES; l++) lane[l] = scores[j + l] > lane[l] ? scores[j + l] : lane[l];
   }
   for (int l = 0; l < LANES; l++) max = lane[l] > max ? lane[l] : max;
-  float total = 0;
+  float total = 0, base = max == -INFINITY ? 0.0f : max; /* all hidden: e^-inf and not e^(-inf + inf) */
 #pragma omp simd reduction(+ : total)
   for (int j = 0; j < padded; j++) {
-    scores[j] = exp_f32(scores[j] - max);
+    scores[j] = exp_f32(scores[j] - base);
     total += scores[j];
   }
   for (int j = padded; j < width; j++) scores[j] = 0.0f;
@@ -199,9 +215,10 @@ static void forward_block(const Attention *a, const ForwardScratch *s, int b, in
     int keys = all.end - j0 < KEY_BLOCK ? all.end - j0 : KEY_BLOCK, width = round_up(keys, LANES);
     CPU(tile_multiply)(count, width, dim, s->query, dim, 1, s->keys + j0, key_width, s->scores, KEY_BLOCK, false);
     for (int i = 0; i < count; i++) {
-      Visible v = visible_keys(a, b, i0 + i);
+      Visible visible = visible_in_block(a, b, i0 + i, j0, width);
       float *row = s->scores + i * KEY_BLOCK;
-      softmax_row(row, (Visible){v.begin - j0, v.end - j0}, width, &softmax[i], s->sum + i * dim_width, dim_width);
+      add_bias(a, b, h, i0 + i, j0, visible, row);
+      softmax_row(row, visible, width, &softmax[i], s->sum + i * dim_width, dim_width);
       if (!dropout_active(a->dropout)) continue;
       float factor[KEY_BLOCK];
       dropout_factors(a, b, h, i0 + i, j0, keys, factor);
@@ -282,11 +299,10 @@ static size_t backward_scratch(const Attention *a, BackwardScratch *out, float *
  * seen. factor: of dropout, or NULL. */
 static void score_gradient_row(float *p, float *ds, Visible visible, int width, float lse, float delta,
                                const float *factor) {
-  int begin = visible.begin < 0 ? 0 : visible.begin, end = visible.end > width ? width : visible.end;
-  if (begin >= end) begin = end = 0;
-  int padded = round_up(end, LANES);
-  for (int j = 0; j < begin; j++) p[j] = -INFINITY;
-  for (int j = end; j < padded; j++) p[j] = -INFINITY;
+  const int padded = round_up(visible.end, LANES);
+  for (int j = 0; j < visible.begin; j++) p[j] = -INFINITY;
+  for (int j = visible.end; j < padded; j++) p[j] = -INFINITY;
+  if (lse == -INFINITY) lse = INFINITY; /* all hidden: e^-inf and not e^(-inf + inf) */
   if (factor) {
 #pragma omp simd
     for (int j = 0; j < padded; j++) {
@@ -330,11 +346,12 @@ static void backward_block(const Attention *a, const BackwardScratch *s, const B
     CPU(tile_multiply)(count, width, dim, s->query, dim_width, 1, s->keys_t + j0, key_width, s->p, KEY_BLOCK, false);
     CPU(tile_multiply)(count, width, dim, s->dout, dim_width, 1, s->values_t + j0, key_width, s->ds, KEY_BLOCK, false);
     for (int i = 0; i < count; i++) {
-      Visible v = visible_keys(a, b, i0 + i);
+      Visible visible = visible_in_block(a, b, i0 + i, j0, width);
       float factor[KEY_BLOCK];
       const bool dropped = dropout_active(a->dropout);
       if (dropped) dropout_factors(a, b, h, i0 + i, j0, keys, factor);
-      score_gradient_row(s->p + i * KEY_BLOCK, s->ds + i * KEY_BLOCK, (Visible){v.begin - j0, v.end - j0}, width,
+      add_bias(a, b, h, i0 + i, j0, visible, s->p + i * KEY_BLOCK);
+      score_gradient_row(s->p + i * KEY_BLOCK, s->ds + i * KEY_BLOCK, visible, width,
                          lse[((int64_t)b * a->heads + h) * a->queries + i0 + i], delta[i], dropped ? factor : NULL);
     }
     int64_t at = (int64_t)j0 * dim_width;
@@ -404,4 +421,43 @@ void CPU(attention_backward)(Context *c, const Attention *a, View dq, View dk, V
   if (!memory) return;
   const BackwardJob job = {a, {dq, dk, dv, dout, q, k, v, out}, lse, rope, memory, each};
   pool_run(c->pool, a->batch * a->kv_heads, 1, 1, backward_groups, &job);
+}
+
+/* ---- map ---- */
+
+typedef struct MapJob {
+  const Attention *attention;
+  float *map;
+  View q, k;
+  const float *lse;
+} MapJob;
+
+/* Queries of all heads of all sequences. */
+static void map_rows(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const MapJob *s = job;
+  const Attention *a = s->attention;
+  for (int n = begin; n < end; n++) {
+    int i = n % a->queries, h = n / a->queries % a->heads, b = n / a->queries / a->heads;
+    float *to = s->map + (int64_t)n * a->keys, lse = s->lse[n], query_room[HEAD_DIM_LIMIT], key_room[HEAD_DIM_LIMIT];
+    Visible visible = visible_in_block(a, b, i, 0, a->keys);
+    if (lse == -INFINITY) visible = (Visible){0, 0};
+    const float *query = wide_row(view_row(s->q, b, i, h), query_room, a->head_dim);
+    memset(to, 0, (size_t)a->keys * sizeof *to);
+    for (int j = visible.begin; j < visible.end; j++) {
+      const float *key = wide_row(view_row(s->k, b, j, h / (a->heads / a->kv_heads)), key_room, a->head_dim);
+      float dot = 0;
+#pragma omp simd reduction(+ : dot)
+      for (int d = 0; d < a->head_dim; d++) dot += query[d] * key[d];
+      to[j] = a->scale * dot;
+    }
+    add_bias(a, b, h, i, 0, visible, to);
+#pragma omp simd
+    for (int j = visible.begin; j < visible.end; j++) to[j] = exp_f32(to[j] - lse);
+  }
+}
+
+void CPU(attention_map)(Context *c, const Attention *a, float *map, View q, View k, const float *lse) {
+  if (c->error.code) return;
+  pool_run(c->pool, a->batch * a->heads * a->queries, 1, SPAN_ROWS, map_rows, &(MapJob){a, map, q, k, lse});
 }
