@@ -229,7 +229,7 @@ static void attention_cases(Fixture *f, const char *golden, int count) {
   assert_int_equal(index, count);
 }
 
-static void test_attention(void **state) { attention_cases(*state, "attention", 15); }
+static void test_attention(void **state) { attention_cases(*state, "attention", 17); }
 
 static void test_attention_bias(void **state) { attention_cases(*state, "attention_bias", 11); }
 

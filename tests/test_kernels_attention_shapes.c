@@ -170,7 +170,7 @@ typedef struct Shape {
   const char *name;
   int batch, heads, kv_heads, queries, keys, dim;
   double scale;
-  bool causal, ranges, rotated;
+  bool causal, ranges, pairs, rotated;
   int offset; /* query i sees keys up to i + offset, 7 more in each further sequence; 0: none given */
   int gap;    /* between rows; 3: they are not aligned to 16 bytes, where that is possible */
   float dropout;
@@ -194,6 +194,8 @@ static const Shape SHAPES[] = {
     {"ranges, a gap", 1, 1, 1, 33, 65, 32, 0.4, .ranges = true, .gap = 8},
     {"scores near 0", 1, 1, 1, 17, 17, 16, 1e-6, .causal = true},
     {"large scores", 1, 1, 1, 80, 80, 112, 3.0, .causal = true},
+    {"packed pairs", 2, 2, 1, 140, 220, 64, 0.125, .pairs = true},
+    {"packed pairs, dropout", 1, 1, 1, 140, 220, 24, 0.2, .pairs = true, .dropout = 0.2f},
     {"bias of keys", 2, 2, 1, 70, 33, 32, 0.2, .bias = BIAS_ROW},
     {"bias of heads", 1, 3, 1, 66, 66, 64, 0.125, .causal = true, .rotated = true, .bias = BIAS_QUERIES | BIAS_HEADS},
     {"bias, mask", 2, 2, 2, 63, 290, 40, 0.2, .bias = BIAS_QUERIES | BIAS_SEQUENCES | BIAS_HIDES},
@@ -215,10 +217,24 @@ static void fill_ranges(const Shape *s, int32_t *begin, int32_t *end) {
   }
 }
 
+/* Queries of three texts that see the keys of their own sources, which are shorter or longer; behind them queries that
+ * see nothing, and keys that nobody sees. Each further sequence begins with another text. */
+static void fill_pairs(const Shape *s, int32_t *begin, int32_t *end) {
+  static const int keys[3] = {70, 1, 130}, queries[3] = {40, 90, 3};
+  for (int b = 0; b < s->batch; b++) {
+    int i = b * s->queries, key = 0;
+    for (int n = b; n < b + 3; n++) {
+      for (int last = i + queries[n % 3]; i < last; i++) begin[i] = key, end[i] = key + keys[n % 3];
+      key += keys[n % 3];
+    }
+  }
+}
+
 static void set_ranges(Fixture *f, PlainAttention *m, const Shape *s) {
   size_t rows = (size_t)(s->batch * s->queries);
   int32_t *begin = host_memory(f, rows * sizeof *begin), *end = host_memory(f, rows * sizeof *end);
-  fill_ranges(s, begin, end);
+  if (s->pairs) fill_pairs(s, begin, end);
+  else fill_ranges(s, begin, end);
   if (s->offset) m->a.causal = false;
   m->key_begin = begin, m->key_end = end;
   m->a.key_begin = array_ints(f, begin, rows).data, m->a.key_end = array_ints(f, end, rows).data;
@@ -266,7 +282,7 @@ static void attention_shape(Fixture *f, const Shape *s) {
   if (!has_head_size(f, s->dim)) return;
   Dropout dropout = dropout_at(f, s->dropout, 6, 5);
   if (s->dropout > 0) m.a.dropout = &dropout;
-  if (s->ranges || s->offset) set_ranges(f, &m, s);
+  if (s->ranges || s->pairs || s->offset) set_ranges(f, &m, s);
   if (s->bias) set_bias(f, &m, s->bias);
   Rope rope = {0};
   if (s->rotated) {

@@ -144,12 +144,28 @@ ATTENTION_CASES = [
     (2, 4, 4, 9, 9, 2, True, None, "some blind", False),
     (1, 2, 1, 64, 7, 2, False, None, None, False),
     (1, 1, 1, 3, 5, 8, False, None, "all blind", False),
+    (2, 4, 2, 9, 11, 8, False, None, "pairs", False),
+    (2, 1, 1, 9, 11, 16, False, None, "pairs", False),
 ]
+PAIRS = [[(3, 4), (1, 2), (5, 1)], [(5, 1), (1, 2), (3, 4)]]  # lengths of sources and targets packed into two windows
+
+
+def packed_pairs(queries):
+    """Each target sees its source; the queries behind the last one see nothing, and nobody the keys behind the last."""
+    begin, end = torch.zeros(2, queries, dtype=torch.int64), torch.zeros(2, queries, dtype=torch.int64)
+    for b, pairs in enumerate(PAIRS):
+        key = query = 0
+        for source, target in pairs:
+            begin[b, query:query + target], end[b, query:query + target] = key, key + source
+            key, query = key + source, query + target
+    return begin, end
 
 
 def key_ranges(random, kind, batch, queries, keys):
     if kind is None:
         return None, None
+    if kind == "pairs":
+        return packed_pairs(queries)
     begin = random.integers(0, keys // 2 + 1, batch, queries)
     end = begin + random.integers(1, keys // 2 + 1, batch, queries)
     if kind == "some blind":
