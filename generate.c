@@ -63,6 +63,10 @@ static bool run(void *context, Error *error) {
   const GenerateSettings *s = &p->settings;
   if ((s->encode != NULL) + (s->decode != NULL) + (s->score != NULL) + (s->bench > 0) + s->lines > 1)
     return fail(error, EXIT_USAGE, "use only one of --encode, --decode, --score, --lines and --bench");
+  if (!program_check_attention(p, error)) return false;
+  if (s->attention.count && (s->score || s->encode || s->decode || s->lines || s->bench))
+    return fail(error, EXIT_USAGE,
+                "--attention is of one text; leave out --score, --lines, --encode, --decode and --bench");
   if (s->exact && !s->score) return fail(error, EXIT_USAGE, "--exact belongs to --score FILE");
   if (s->bench && options_given(&p->options, &s->tokens))
     return fail(error, EXIT_USAGE, "-n and --bench both say how many tokens to generate; use one");
@@ -90,6 +94,7 @@ int main(int argc, char **argv) {
   tokenizer_free(p.tokenizer);
   free(p.prompt.ids);
   free(p.source.ids);
+  free(p.text.ids);
   free(p.dir);
   options_free(&p.options);
   return status;

@@ -120,6 +120,8 @@ static void self_forward(const Pass *p, int part, void *branch) {
   if (rope) k->rope(c, view.q, p->batch, p->length, g->heads + g->kv_heads, g->head_dim, rope);
   if (p->caches) k->cache_store(c, &p->caches[w->layer], p->slot, 0, view.k, view.v, p->length);
   k->attention(c, &shape, heads_view(g, a->middle, p->length), view.q, view.k, view.v, a->lse);
+  if (p->maps)
+    model_take_map(p, is_encoder(p) ? ATTENTION_ENCODER : ATTENTION_SELF, w->layer, &shape, view.q, view.k, a->lse);
   k->linear(c, branch, a->middle, &m->params, w->out, rows);
 }
 
@@ -192,6 +194,8 @@ static void cross_forward(const Pass *p, int part, void *branch) {
   if (!p->caches) k->linear(c, a->memory, encoded(p), &m->params, w->memory, rows);
   k->attention(c, &shape, heads_view(&m->config, a->middle, p->length), heads_view(&m->config, a->in, p->length),
                memory.k, memory.v, a->lse);
+  if (p->maps)
+    model_take_map(p, ATTENTION_CROSS, w->layer, &shape, heads_view(&m->config, a->in, p->length), memory.k, a->lse);
   k->linear(c, branch, a->middle, &m->params, w->out, rows);
 }
 

@@ -243,6 +243,20 @@ bool model_evaluate_begin(Model *model, int batch, int length, Error *error);
 bool model_evaluate(Model *model, const TokenBatch *tokens, int batch, int length, double *sum, int64_t *count,
                     float *logits, Error *error);
 
+/* ---- attention weights ---- */
+
+typedef enum AttentionKind { ATTENTION_ENCODER, ATTENTION_SELF, ATTENTION_CROSS } AttentionKind;
+
+/* Gets the weights of one attention, host fp32 [heads][queries][keys]: what a query sees adds up to 1. False, with an
+ * error: no more. */
+typedef bool AttentionSeen(void *context, AttentionKind kind, int layer, const float *weights, int queries, int keys,
+                           Error *error);
+
+/* The weights of every attention in a pass over one text of 1..ctx tokens, in the order in which they are computed.
+ * Above an encoder the text answers a source of 1..ctx tokens; else source is NULL. EXIT_MEMORY; the error of `seen`. */
+bool model_attention(Model *model, const int32_t *source, int source_count, const int32_t *tokens, int count,
+                     AttentionSeen *seen, void *context, Error *error);
+
 /* ---- generation ---- */
 
 enum { DECODER_LOOKBACK = 4096 }; /* tokens a repeat penalty can look back at, even when the context is shorter */

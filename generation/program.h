@@ -23,6 +23,7 @@ typedef struct Program {
   SpecialTokens special;
   BpeIds prompt;   /* what the decoder reads first */
   BpeIds source;   /* what its encoder reads; empty: there is none */
+  BpeIds text;     /* the prompt, and what was written after it */
   int write_error; /* errno of a failed write to stdout */
 } Program;
 
@@ -57,6 +58,10 @@ bool program_open_decoder(Program *p, Error *error);
 bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error);
 
 /* ---- the others ---- */
+
+/* attention.c: the names of the files, and the files. `text`: what the decoder has read and written. */
+bool program_check_attention(const Program *p, Error *error);
+bool program_write_attention(Program *p, const BpeIds *text, Error *error);
 
 bool program_lines(Program *p, Error *error);                     /* lines.c: for each line of the input a line */
 bool program_bench(Program *p, const char *commit, Error *error); /* bench.c: a line of JSON; commit: of the build */

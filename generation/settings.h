@@ -16,6 +16,7 @@ typedef struct GenerateSettings {
   const char *prompt, *prompt_file, *answer, *score, *encode, *decode;
   const char *jsonl_field, *prompt_field, *response_field;
   bool tsv;
+  TextList attention;
   int64_t tokens;
   Sampling sampling;
   bool greedy, ignore_end, echo, lines, exact;

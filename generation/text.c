@@ -2,6 +2,7 @@
 #include "generation/program.h"
 
 #include "cli/startup.h"
+#include "tokenizer/bpe_encode.h"
 #include "util/text.h"
 
 #include <errno.h>
@@ -39,11 +40,12 @@ bool program_report_output(const Program *p, Error *error) {
 
 GenerationRequest program_request(Program *p) {
   const GenerateSettings *s = &p->settings;
+  const bool no_text = s->attention.count && !p->config.encoder_layers && !options_given(&p->options, &s->tokens);
   GenerationRequest request = {.tokenizer = p->tokenizer,
                                .sampling = s->sampling,
                                .prompt = p->prompt.ids,
                                .prompt_tokens = (int)p->prompt.count,
-                               .max_tokens = s->tokens,
+                               .max_tokens = no_text ? 0 : s->tokens,
                                .slide = s->on_full == ON_FULL_SLIDE,
                                .ignore_end = s->ignore_end,
                                .emit = program_emit,
@@ -67,7 +69,9 @@ bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error
   if (echo && size && !program_emit(p, text, size)) return program_report_output(p, error);
   if (!program_open_decoder(p, error)) return false;
   request.decoder = p->decoder;
-  if (!generation_run(&request, &result, error)) return false;
+  request.drawn = &p->text;
+  if (!bpe_ids_sink(&p->text, p->prompt.ids, p->prompt.count, error) || !generation_run(&request, &result, error))
+    return false;
   if (terminal && !p->write_error) program_emit(p, (const uint8_t *)"\n", 1);
   double rest = result.seconds - result.first_token_seconds;
   console_note(&p->console,
@@ -76,5 +80,5 @@ bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error
                result.tokens, p->source.count ? p->source.count : p->prompt.count, 1e3 * result.first_token_seconds,
                text_count(result.tokens > 1 && rest > 0 ? (double)(result.tokens - 1) / rest : NAN).text,
                generation_stop_name(result.reason), request.sampling.seed);
-  return program_report_output(p, error);
+  return program_report_output(p, error) && program_write_attention(p, &p->text, error);
 }

@@ -1,5 +1,6 @@
 #include "model/generation.h"
 
+#include "tokenizer/bpe_encode.h"
 #include "util/array.h"
 #include "util/clock.h"
 #include "util/utf8.h"
@@ -71,6 +72,7 @@ static bool generate(Outlet *outlet, double start, GenerationResult *result, Err
       if (r->ignore_end) continue;
       return stop(result, STOP_END);
     }
+    if (r->drawn && !bpe_ids_sink(r->drawn, &token, 1, error)) return false;
     if (!outlet_add(outlet, token, error)) return false;
     if (!outlet_flush(outlet, false)) return stop(result, STOP_CALLER);
   }

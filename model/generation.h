@@ -23,6 +23,7 @@ typedef struct GenerationRequest {
    * false to stop. */
   bool (*emit)(void *context, const uint8_t *bytes, size_t size);
   void *emit_context;
+  BpeIds *drawn;     /* NULL, or the tokens are appended to it, but for an end token */
   Progress progress; /* tokens, before each; it stops without an error, too: STOP_CALLER */
 } GenerationRequest;
 

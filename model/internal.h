@@ -99,11 +99,12 @@ typedef struct Pass {
   const PartActivations *parts;
   int batch, length; /* of the decoder's sequences, and of the encoder's */
   bool train;
-  bool packed;             /* sequences hold several documents: TokenBatch.positions */
-  bool accumulate;         /* gradients are added to those of the micro-batches before */
-  const KvCache *caches;   /* NULL, or one a layer: keys and values of the prompt go there, into `slot` */
-  const KvCache *memories; /* with caches and an encoder: one a layer, keys and values of the source */
-  int slot, memory_length; /* of the source in `slot` */
+  bool packed;                /* sequences hold several documents: TokenBatch.positions */
+  bool accumulate;            /* gradients are added to those of the micro-batches before */
+  const KvCache *caches;      /* NULL, or one a layer: keys and values of the prompt go there, into `slot` */
+  const KvCache *memories;    /* with caches and an encoder: one a layer, keys and values of the source */
+  int slot, memory_length;    /* of the source in `slot` */
+  struct AttentionMaps *maps; /* NULL, or where attention weights go (attention_maps.c) */
 } Pass;
 
 /* The context's first error, if any. */
@@ -123,6 +124,10 @@ void model_upload_order(Model *m, const int32_t *numbers, int64_t rows, int kind
 /* Lays out and allocates everything a pass over `rows` rows needs. */
 bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows, bool train, int head_rows,
                           Error *error);
+
+/* Hands the weights of an attention to pass->maps, which is not NULL. */
+void model_take_map(const Pass *pass, AttentionKind kind, int layer, const Attention *shape, View q, View k,
+                    const float *lse);
 
 /* Tokens (already on the device) to what the head reads; over caches by the decoder alone. */
 void model_forward(const Pass *pass);

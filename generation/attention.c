@@ -1,0 +1,266 @@
+/* Pictures of what attends to what (--attention): every layer and head as a small map, in HTML or as numbers in JSON. */
+#include "generation/program.h"
+
+#include "util/file.h"
+#include "util/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+  KINDS = 3,           /* AttentionKind */
+  LEVELS = 12,         /* shades */
+  PICTURE_TOKENS = 256 /* of a text, at most: what is still a picture */
+};
+static const char *const kind_names[KINDS] = {"encoder", "self", "cross"};
+static const char *const kind_titles[KINDS] = {"The source looks at itself", "The text looks at itself",
+                                               "The text looks at the source"};
+
+/* A text, and what its tokens are called. */
+typedef struct Text {
+  const int32_t *ids;
+  int count;
+} Text;
+
+typedef struct Maps {
+  Program *p;
+  Text source, text;
+  FILE *out;          /* JSON */
+  FILE *kinds[KINDS]; /* HTML: the maps of each kind, which do not come one kind after the other */
+  char *texts[KINDS];
+  size_t sizes[KINDS];
+  bool any;
+} Maps;
+
+/* ---- names of tokens ---- */
+
+/* In valid UTF-8 and one line; spaces are shown. */
+static OneLine label(const Program *p, int32_t id) {
+  char text[128];
+  size_t size, used = 0;
+  const uint8_t *bytes = tokenizer_decode(p->tokenizer, id, &size);
+  if (size == 0) return text_one_line("<end>", 8);
+  for (size_t i = 0; i < size && used + 4 < sizeof text; i++) {
+    const char *shown = bytes[i] == ' ' ? "\u00b7" : bytes[i] == '\n' ? "\u21b5" : bytes[i] == '\t' ? "\u2192" : NULL;
+    if (shown) used += (size_t)snprintf(text + used, sizeof text - used, "%s", shown);
+    else text[used++] = bytes[i] ? (char)bytes[i] : '?';
+  }
+  text[used] = '\0';
+  return text_one_line(text, 40);
+}
+
+static void put_escaped(FILE *out, const char *text, bool html) {
+  for (; *text; text++)
+    if (html && *text == '<') fputs("&lt;", out);
+    else if (html && *text == '&') fputs("&amp;", out);
+    else if (!html && (*text == '"' || *text == '\\')) fprintf(out, "\\%c", *text);
+    else fputc(*text, out);
+}
+
+/* ---- JSON ---- */
+
+static void put_text(const Maps *m, const char *name, const Text *text) {
+  fprintf(m->out, " \"%s\": {\"ids\": [", name);
+  for (int i = 0; i < text->count; i++) fprintf(m->out, "%s%d", i ? ", " : "", text->ids[i]);
+  fputs("], \"tokens\": [", m->out);
+  for (int i = 0; i < text->count; i++) {
+    fputs(i ? ", \"" : "\"", m->out);
+    put_escaped(m->out, label(m->p, text->ids[i]).text, false);
+    fputc('"', m->out);
+  }
+  fputs("]},\n", m->out);
+}
+
+static bool json_map(void *context, AttentionKind kind, int layer, const float *weights, int queries, int keys,
+                     Error *error) {
+  Maps *m = context;
+  (void)error;
+  fprintf(m->out, "%s\n  {\"kind\": \"%s\", \"layer\": %d, \"weights\": [", m->any ? "," : "", kind_names[kind], layer);
+  for (int h = 0; h < m->p->config.heads; h++)
+    for (int i = 0; i < queries; i++) {
+      fputs(i ? ", [" : h ? ", [[" : "[[", m->out);
+      for (int j = 0; j < keys; j++) fprintf(m->out, "%s%.7g", j ? ", " : "", (double)*weights++);
+      fputs(i + 1 < queries ? "]" : "]]", m->out);
+    }
+  fputs("]}", m->out);
+  m->any = true;
+  return true;
+}
+
+static bool write_json(Maps *m, Error *error) {
+  fputs("{\n", m->out);
+  if (m->source.count) put_text(m, "source", &m->source);
+  put_text(m, "text", &m->text);
+  fputs(" \"maps\": [", m->out);
+  if (!model_attention(m->p->model, m->source.count ? m->source.ids : NULL, m->source.count, m->text.ids, m->text.count,
+                       json_map, m, error))
+    return false;
+  fputs("\n ]\n}\n", m->out);
+  return true;
+}
+
+/* ---- HTML ---- */
+
+static const char style[] =
+    "body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1100px;padding:0 "
+    "1em;color:#1b1f24;background:#fff}"
+    "h2{margin:1.6em 0 .3em;font-size:1.1em}p{color:#57606a}"
+    ".layer{display:grid;grid-template-columns:repeat(auto-fill,minmax(96px,1fr));gap:8px;margin:0 0 12px}"
+    ".name{grid-column:1/-1;font-size:.85em;color:#57606a}"
+    "details[open]{grid-column:1/"
+    "-1}summary{list-style:none;cursor:pointer}summary::-webkit-details-marker{display:none}"
+    "summary svg{width:96px;height:96px;border:1px solid #d0d7de;background:#f6f8fa}"
+    "details[open]>summary{display:inline-block;margin-bottom:6px}"
+    ".big{overflow-x:auto}.big svg{background:#f6f8fa}text{font:11px ui-monospace,monospace;fill:#1b1f24}"
+    "path{fill:#0550ae}@media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}"
+    "summary svg,.big "
+    "svg{background:#161b22;border-color:#30363d}text{fill:#e6edf3}path{fill:#79c0ff}p,.name{color:#8b949e}}";
+
+/* Cells of one shade are one path; neighbors in a row are one rectangle. */
+static void put_paths(FILE *out, const float *weights, int queries, int keys) {
+  for (int level = 1; level <= LEVELS; level++) {
+    bool began = false;
+    for (int i = 0; i < queries; i++)
+      for (int j = 0, run; j < keys; j += run) {
+        for (run = 0; j + run < keys && (int)lrintf(weights[i * keys + j + run] * LEVELS) == level;) run++;
+        if (run == 0) {
+          run = 1;
+          continue;
+        }
+        if (!began) fprintf(out, "<path fill-opacity=\"%.2f\" d=\"", (double)level / LEVELS);
+        began = true;
+        fprintf(out, "M%d %dh%dv1h-%dz", j, i, run, run);
+      }
+    if (began) fputs("\"/>", out);
+  }
+}
+
+/* The map again, with the names of what looks (left) and of what it looks at (above). */
+static void put_large(const Maps *m, FILE *out, const char *id, const Text *from, const Text *to) {
+  enum { CELL = 14, MARGIN = 110 };
+  fprintf(out,
+          "<div class=big><svg width=\"%d\" height=\"%d\"><use href=\"#%s\" transform=\"translate(%d %d) scale(%d)\"/>",
+          MARGIN + to->count * CELL + 4, MARGIN + from->count * CELL + 4, id, MARGIN, MARGIN, CELL);
+  for (int i = 0; i < from->count; i++) {
+    fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", MARGIN - 5, MARGIN + i * CELL + CELL - 3);
+    put_escaped(out, label(m->p, from->ids[i]).text, true);
+    fputs("</text>", out);
+  }
+  for (int j = 0; j < to->count; j++) {
+    fprintf(out, "<text transform=\"translate(%d %d) rotate(-90)\">", MARGIN + j * CELL + CELL - 3, MARGIN - 5);
+    put_escaped(out, label(m->p, to->ids[j]).text, true);
+    fputs("</text>", out);
+  }
+  fputs("</svg></div>", out);
+}
+
+static bool html_map(void *context, AttentionKind kind, int layer, const float *weights, int queries, int keys,
+                     Error *error) {
+  Maps *m = context;
+  FILE *out = m->kinds[kind];
+  const Text *from = kind == ATTENTION_ENCODER ? &m->source : &m->text;
+  const Text *to = kind == ATTENTION_SELF ? &m->text : &m->source;
+  (void)error;
+  fprintf(out, "<div class=layer><span class=name>layer %d</span>\n", layer + 1);
+  for (int h = 0; h < m->p->config.heads; h++, weights += queries * keys) {
+    char id[64];
+    snprintf(id, sizeof id, "%s-%d-%d", kind_names[kind], layer + 1, h + 1);
+    fprintf(out,
+            "<details><summary><svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\"><title>layer %d, head "
+            "%d</title><g id=\"%s\">",
+            keys, queries, layer + 1, h + 1, id);
+    put_paths(out, weights, queries, keys);
+    fprintf(out, "</g></svg></summary>head %d", h + 1);
+    put_large(m, out, id, from, to);
+    fputs("</details>\n", out);
+  }
+  fputs("</div>\n", out);
+  return true;
+}
+
+static bool open_kinds(Maps *m, Error *error) {
+  for (int k = 0; k < KINDS; k++)
+    if (!(m->kinds[k] = open_memstream(&m->texts[k], &m->sizes[k]))) return error_memory(error, "pictures");
+  return true;
+}
+
+/* Closes the streams, so that texts and sizes hold what was written. */
+static bool close_kinds(Maps *m) {
+  bool ok = true;
+  for (int k = 0; k < KINDS; k++) {
+    if (m->kinds[k]) ok = fclose(m->kinds[k]) == 0 && ok;
+    m->kinds[k] = NULL;
+  }
+  return ok;
+}
+
+static void put_page(const Maps *m) {
+  const char *name = text_one_line(m->p->dir, 80).text;
+  fputs("<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport "
+        "content=\"width=device-width\"><title>Attention</title>\n<style>",
+        m->out);
+  fputs(style, m->out);
+  fputs("</style>\n<h1>Attention of ", m->out);
+  put_escaped(m->out, name, true);
+  fputs("</h1>\n<p>A row is a token that looks, a column what it looks at; the darker, the more of its weight goes "
+        "there. "
+        "Click a map to see it with its tokens.</p>\n",
+        m->out);
+  for (int k = 0; k < KINDS; k++) {
+    if (m->sizes[k] == 0) continue;
+    fprintf(m->out, "<h2>%s</h2>\n", kind_titles[k]);
+    fwrite(m->texts[k], 1, m->sizes[k], m->out);
+  }
+  fputs("</html>\n", m->out);
+}
+
+static bool write_html(Maps *m, Error *error) {
+  bool ok = open_kinds(m, error) && model_attention(m->p->model, m->source.count ? m->source.ids : NULL,
+                                                    m->source.count, m->text.ids, m->text.count, html_map, m, error);
+  if (!close_kinds(m) && ok) ok = error_memory(error, "pictures");
+  if (ok) put_page(m);
+  for (int k = 0; k < KINDS; k++) free(m->texts[k]);
+  return ok;
+}
+
+/* ---- files ---- */
+
+static bool is_html(const char *path) { return text_ends_with(path, ".html") || text_ends_with(path, ".htm"); }
+
+bool program_check_attention(const Program *p, Error *error) {
+  const TextList *files = &p->settings.attention;
+  for (int i = 0; i < files->count; i++)
+    if (!is_html(files->items[i]) && !text_ends_with(files->items[i], ".json"))
+      return fail(error, EXIT_USAGE, "--attention %s: its name must end in .html (pictures) or .json (numbers)",
+                  text_one_line(files->items[i], 250).text);
+  return true;
+}
+
+static bool write_file(Program *p, const char *path, const BpeIds *text, Error *error) {
+  Maps m = {.p = p, .source = {p->source.ids, (int)p->source.count}, .text = {text->ids, (int)text->count}};
+  const int longest = m.source.count > m.text.count ? m.source.count : m.text.count;
+  FileWriter file;
+  if (longest > p->config.ctx)
+    return fail(error, EXIT_INPUT, "--attention: the text has %d tokens, more than the context of %d; lower -n",
+                longest, p->config.ctx);
+  if (is_html(path) && longest > PICTURE_TOKENS)
+    return fail(error, EXIT_INPUT, "--attention %s: %d tokens are no picture; up to %d are; a .json file takes all",
+                text_one_line(path, 200).text, longest, PICTURE_TOKENS);
+  if (!file_writer_begin(&file, path, error)) return false;
+  m.out = file.stream;
+  if (!(is_html(path) ? write_html(&m, error) : write_json(&m, error))) {
+    file_writer_abort(&file);
+    return false;
+  }
+  if (!file_writer_commit(&file, error)) return false;
+  console_note(&p->console, "attention of %d layers x %d heads is in %s", p->config.layers, p->config.heads, path);
+  return true;
+}
+
+bool program_write_attention(Program *p, const BpeIds *text, Error *error) {
+  for (int i = 0; i < p->settings.attention.count; i++)
+    if (!write_file(p, p->settings.attention.items[i], text, error)) return false;
+  return true;
+}
