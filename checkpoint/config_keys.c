@@ -12,9 +12,10 @@ _Static_assert(sizeof(NormKind) == sizeof(int) && sizeof(PositionKind) == sizeof
 
 /* ---- fields of ModelConfig ---- */
 
-static int *int_field(ModelConfig *c, const ConfigKey *key) { return (int *)((char *)c + key->field); }
-static float *real_field(ModelConfig *c, const ConfigKey *key) { return (float *)((char *)c + key->field); }
-static bool *bool_field(ModelConfig *c, const ConfigKey *key) { return (bool *)((char *)c + key->field); }
+static void *field(ModelConfig *c, const ConfigKey *key) { return (char *)c + key->field; }
+static int *int_field(ModelConfig *c, const ConfigKey *key) { return field(c, key); }
+static float *real_field(ModelConfig *c, const ConfigKey *key) { return field(c, key); }
+static bool *bool_field(ModelConfig *c, const ConfigKey *key) { return field(c, key); }
 
 /* ---- reading ---- */
 

@@ -14,7 +14,7 @@ void generate_options(Options *options, GenerateSettings *s) {
   const Option table[] = {
       GROUP("Model"),
       TEXT("run", &s->run, "RUN", "the newest *.run here",
-           "run directory of ./train, or a directory with any LLaMA model that has a byte-level BPE",
+           "run directory of ./train, or a directory with a LLaMA, GPT-2, OPT ... that has a byte-level BPE",
            .positional = true),
       TEXT("model", &s->model, "RUN", NULL, "same as RUN", .letter = 'm'),
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares models of every architecture with Hugging Face transformers (needs PyTorch and transformers).
 
-    scripts/check_transformers.py [--dump build/dump_model] [RUN ...]
+    scripts/check_transformers.py [--dump build/dump_model] [--generate ./generate] [RUN ...]
 
 build/dump_model (make build/dump_model) writes a small random model of every class and variant. Each, and each RUN of
 ./train, has to
@@ -9,7 +9,8 @@ build/dump_model (make build/dump_model) writes a small random model of every cl
   - give Inkling's logits, and the same 32 likeliest tokens from the caches of both;
   - come back byte for byte (config.json and model.safetensors) after save_pretrained and a second reading by Inkling.
 Then models that transformers makes at random (GPT-2, OPT and the others), saved by it, are read by Inkling, and give the
-same logits and tokens. Prints a line a model; exit status 1 when one differs.
+same logits and tokens; of GPT-2 and OPT, with a byte-level BPE that was trained there, ./generate gives the same text.
+Prints a line a model; exit status 1 when one differs.
 """
 
 import argparse
@@ -75,14 +76,21 @@ def settings_of(model):
 
 
 class Inkling:
-    def __init__(self, program):
-        self.program = program
+    def __init__(self, dump, generate):
+        self.dump, self.generator = dump, generate
 
-    def run(self, *arguments):
-        done = subprocess.run([self.program, *map(str, arguments)], capture_output=True, check=False)
+    @staticmethod
+    def output(*command):
+        done = subprocess.run([str(word) for word in command], capture_output=True, check=False)
         if done.returncode:
             raise Differs(done.stderr.decode().strip())
         return done.stdout
+
+    def run(self, *arguments):
+        return self.output(self.dump, *arguments)
+
+    def generate(self, *arguments):
+        return self.output(self.generator, *arguments)
 
     def class_of(self, path):
         name = self.run("class", path).decode().split()
@@ -151,9 +159,8 @@ def check_written(inkling, path, wanted, scratch):
     return f"{name:22s} logits {error:.1e}"
 
 
-def check_padding(inkling, path, scratch):
+def check_padding(inkling, path, _scratch):
     """Our own class: a batch padded on the left is as its rows alone, without caches as with them."""
-    del scratch
     model = load(path, inkling.class_of(path)[1])
     long, short = torch.tensor([PROMPT * 2]), torch.tensor([PROMPT])
     tokens = torch.cat([long, torch.cat([torch.zeros_like(short), short], 1)])
@@ -171,15 +178,15 @@ def check_padding(inkling, path, scratch):
     return f"padded batches, caches; loss {loss:.2f}"
 
 
-def foreign(kind):
-    """Models that transformers makes."""
-    t, small = transformers, dict(vocab_size=257, bos_token_id=256, eos_token_id=256)
+def foreign(kind, small=None):
+    """Random models that transformers makes; without a kind: which there are."""
+    t, small = transformers, small or dict(vocab_size=257, bos_token_id=256, eos_token_id=256)
     llama = dict(small, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
                  num_key_value_heads=2, max_position_embeddings=64)
     gpt2 = dict(small, n_embd=32, n_layer=2, n_head=4, n_positions=64)
     opt = dict(small, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4,
                max_position_embeddings=64)
-    return {
+    kinds = {
         "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(**gpt2)),
         "gpt2, untied, n_inner, relu": lambda: t.GPT2LMHeadModel(t.GPT2Config(
             **gpt2, n_inner=48, activation_function="relu", tie_word_embeddings=False, reorder_and_upcast_attn=True)),
@@ -198,17 +205,19 @@ def foreign(kind):
         "starcoder2": lambda: t.Starcoder2ForCausalLM(t.Starcoder2Config(**llama)),
         "stablelm": lambda: t.StableLmForCausalLM(t.StableLmConfig(**llama, rope_parameters=dict(
             rope_type="default", rope_theta=10000.0, partial_rotary_factor=1.0), use_qkv_bias=True)),
-    }[kind]() if kind else ["gpt2", "gpt2, untied, n_inner, relu", "opt", "opt, after, no biases, untied", "llama",
-                            "llama, attention_bias", "llama, mlp_bias", "arcee", "smollm3, all RoPE",
-                            "smollm3, no RoPE", "starcoder2", "stablelm"]
-
-
-def check_foreign(inkling, kind, scratch):
+    }
+    if kind is None:
+        return list(kinds)
     torch.manual_seed(3)
-    model = foreign(kind).eval()
+    model = kinds[kind]()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model
+
+
+def check_foreign(inkling, kind, scratch):
+    model = foreign(kind).eval()
     saved, again = scratch + "/saved", scratch + "/again"
     model.save_pretrained(saved)
     error = compare(inkling, saved, model)
@@ -218,25 +227,58 @@ def check_foreign(inkling, kind, scratch):
     return f"{name:22s} logits {error:.1e}, written again {compare(inkling, again, load(again, own)):.1e}"
 
 
+def save_tokenizer(path, vocab):
+    """A byte-level BPE, trained on this file."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train([__file__], trainers.BpeTrainer(vocab_size=vocab, special_tokens=["<|endoftext|>"],
+                                                    initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+                                                    show_progress=False))
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<|endoftext|>",
+                                                eos_token="<|endoftext|>")
+    fast.save_pretrained(path)
+    return fast
+
+
+def check_text(inkling, kind, scratch):
+    vocab, prompt = 300, "def main"
+    tokenizer = save_tokenizer(scratch, vocab)
+    model = foreign(kind, dict(vocab_size=vocab, bos_token_id=0, eos_token_id=0)).eval()
+    model.save_pretrained(scratch)
+    tokens = tokenizer(prompt, return_tensors="pt").input_ids
+    model.generation_config.eos_token_id = None
+    with torch.no_grad():
+        text = model.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=NEW, do_sample=False,
+                              pad_token_id=0)
+    theirs = tokenizer.decode(text[0, tokens.shape[1]:], clean_up_tokenization_spaces=False)
+    ours = inkling.generate(scratch, "-p", prompt, "--greedy", "-n", NEW, "--ignore-eos").decode(errors="replace")
+    if ours != theirs:
+        raise Differs(f"text differs: {ours!r} here, {theirs!r} there")
+    return f"the same {len(ours)} characters from a prompt"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dump", default="build/dump_model", help="default: %(default)s")
+    parser.add_argument("--generate", default="./generate", help="default: %(default)s")
     parser.add_argument("runs", nargs="*", metavar="RUN")
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(1)
-    inkling = Inkling(options.dump)
+    inkling = Inkling(options.dump, options.generate)
     failures = 0
 
     def check(title, work):
         nonlocal failures
         scratch = tempfile.mkdtemp()
         try:
-            print(f"{title:42s} {work(scratch)}", flush=True)
+            print(f"{title:44s} {work(scratch)}", flush=True)
         except Differs as problem:
             failures += 1
-            print(f"{title:42s} FAILED: {problem}", flush=True)
+            print(f"{title:44s} FAILED: {problem}", flush=True)
         finally:
             shutil.rmtree(scratch)
 
@@ -256,6 +298,8 @@ def main():
             check(name, made(name, check_padding))
     for kind in foreign(None):
         check("by transformers: " + kind, lambda scratch, kind=kind: check_foreign(inkling, kind, scratch))
+    for kind in ("gpt2", "opt"):
+        check("text: " + kind, lambda scratch, kind=kind: check_text(inkling, kind, scratch))
     print(f"transformers {transformers.__version__}: {'all agree' if not failures else f'{failures} differ'}")
     return 1 if failures else 0
 

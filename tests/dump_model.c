@@ -36,7 +36,7 @@ static bool set_field(ModelConfig *config, const char *assignment, Error *error)
     if (strncmp(assignment, fields[i].name, (size_t)(equals - assignment)) != 0 ||
         fields[i].name[equals - assignment] != '\0')
       continue;
-    char *field = (char *)config + fields[i].field;
+    void *field = (char *)config + fields[i].field;
     const double value = strtod(equals + 1, NULL);
     if (fields[i].kind == 'f') *(float *)field = (float)value;
     else if (fields[i].kind == 'b') *(bool *)field = value != 0;

@@ -295,6 +295,9 @@ wait $pid 2>/dev/null
 $train --resume=early.run --quiet 2>/dev/null || $train text.txt $tiny --out early.run --overwrite --eval-every 10 2>/dev/null
 check "evaluations survive a kill" cmp late.run/model.safetensors early.run/model.safetensors
 refused "a resumed run keeps its model" 2 "model cannot change" "$train" --resume=late.run --heads 4 --steps 50
+sed -i.kept 's/"rms_norm_eps": 1e-5/"rms_norm_eps": 1e-6/' late.run/config.json
+refused "a resumed run keeps every part of its model" 2 "norm-eps is 1e-05, but late.run was trained with 1e-06" "$train" --resume=late.run --steps 50
+mv late.run/config.json.kept late.run/config.json
 refused "--resume DIR without =" 2 "resume=late.run" "$train" --resume late.run
 
 # ---- instruction sets ----
