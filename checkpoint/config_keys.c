@@ -225,7 +225,8 @@ static json_t *write_bool(const ConfigKey *key, const Architecture *a, ModelConf
 static json_t *write_choice(const ConfigKey *key, const Architecture *a, ModelConfig *c) {
   (void)a;
   const Choice *choice = key->choices;
-  while (choice->value != *int_field(c, key)) choice++; /* it is there: the class fits */
+  while (choice->text && choice->value != *int_field(c, key)) choice++;
+  if (!choice->text) return NULL;
   return is_flag(choice->text) ? json_boolean(strcmp(choice->text, "true") == 0) : json_string(choice->text);
 }
 

@@ -19,11 +19,12 @@ bool checkpoint_load_tokenizer(Tokenizer **out, const char *dir, int vocab, Erro
   return false;
 }
 
-/* A parameter takes at least two bytes; biases may be absent. */
+/* A parameter takes at least two bytes; biases may be absent, and a table of sinusoids is in the file like any other. */
 static bool check_weights_size(const char *dir, const ModelConfig *config, Error *error) {
   struct stat info;
   ModelConfig least = *config;
   least.bias = least.qkv_bias = false;
+  if (least.positions == POSITIONS_SINUSOIDAL) least.positions = POSITIONS_LEARNED;
   const int64_t parameters = model_parameters(&least);
   const CheckpointPath path = checkpoint_path(dir, CHECKPOINT_WEIGHTS);
   if (stat(path.text, &info) != 0)

@@ -151,6 +151,7 @@ def check_written(inkling, path, wanted, scratch):
     error = compare(inkling, path, model)
     saved, again = scratch + "/saved", scratch + "/again"
     model.save_pretrained(saved)
+    load(saved, own)
     os.makedirs(again)
     inkling.run("copy", saved, again)
     for file in ("config.json", "model.safetensors"):

@@ -204,6 +204,20 @@ static void test_load(void **state) {
   error = (Error){0};
   done = checkpoint_load_model(&model, *state, &config, cpu, context, &error);
   expect_error(done, &error, EXIT_CHECKPOINT, "too few for the");
+  config = (ModelConfig){.vocab = 257,
+                         .ctx = MODEL_MAX_CTX,
+                         .layers = 1,
+                         .heads = 1,
+                         .kv_heads = 1,
+                         .dim = 64,
+                         .head_dim = 64,
+                         .ffn = 1,
+                         .norm_eps = 1e-5f,
+                         .norm = NORM_LAYER,
+                         .positions = POSITIONS_SINUSOIDAL};
+  error = (Error){0};
+  done = checkpoint_load_model(&model, *state, &config, cpu, context, &error);
+  expect_error(done, &error, EXIT_CHECKPOINT, "too few for the");
   cpu->close(context);
 
   Tokenizer *tokenizer = tokenizer_byte();
