@@ -49,10 +49,10 @@ static bool set_field(ModelConfig *config, const char *assignment, Error *error)
 /* Weights as a trained model might have them: nothing is left at 0 or 1. The table of sinusoids stays. */
 static void draw(const ParameterTable *table, float *arena) {
   uint32_t word = 12345;
-  parameter_table_init(table, arena, 1);
+  parameter_table_init(table, (Initialization){INIT_GPT2, INIT_DEFAULT_STD}, arena, 1);
   for (int i = 0; i < table->count; i++) {
     const ParameterTensor *t = &table->tensors[i];
-    for (size_t j = 0; t->init != INIT_SINUSOIDS && j < (size_t)t->rows * (size_t)t->cols; j++) {
+    for (size_t j = 0; t->role != ROLE_SINUSOIDS && j < (size_t)t->rows * (size_t)t->cols; j++) {
       word = word * 1664525u + 1013904223u;
       arena[t->offset + j] += 0.5f * ((float)(word >> 8) / 0x1p24f - 0.5f);
     }
@@ -124,7 +124,7 @@ static bool logits(Model *m, const int32_t *tokens, int count, Error *error) {
   for (int i = 0; i < count; i++) targets[i] = IGNORE_INDEX;
   float *out = calloc((size_t)count * (size_t)vocab, sizeof *out);
   bool ok = out && model_evaluate_begin(m, 1, count, error) &&
-            model_evaluate(m, &(TokenBatch){tokens, targets, NULL}, 1, count, &sum, &counted, out, error);
+            model_evaluate(m, &(TokenBatch){.tokens = tokens, .targets = targets}, 1, count, &sum, &counted, out, error);
   if (ok) fwrite(out, sizeof *out, (size_t)count * (size_t)vocab, stdout);
   free(out);
   return ok;
