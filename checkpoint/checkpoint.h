@@ -20,8 +20,8 @@ typedef struct SpecialTokens {
 } SpecialTokens;
 
 /* The class of transformers that a model is written as: LlamaForCausalLM, GPT2LMHeadModel, ... (the table is in
- * checkpoint/architectures.c). *own: no class of transformers computes it; a copy of our own lies beside it, and loading
- * needs trust_remote_code=True. */
+ * checkpoint/architectures.c). *own: no class of transformers computes it; a copy of our own lies beside it, and to load
+ * it needs trust_remote_code=True. */
 const char *checkpoint_class(const ModelConfig *config, bool *own);
 
 /* Writes config.json and generation_config.json, and modeling_inkling.py for a model of our own class. */
@@ -30,8 +30,8 @@ bool checkpoint_write_config(const char *dir, const ModelConfig *config, Special
 /* Reads config.json, ours or that of any model of the classes above: what is absent or null has the value that
  * transformers gives it. Refuses what the model here cannot do (other classes and activations, scaled RoPE, sliding
  * windows, quantization ...) and sizes beyond all reason, then asks model_config_check(). Of several eos ids the first
- * counts. Where a class has the biases of several products all or none, the key "missing_biases", our own, says which of
- * them the model does not have. */
+ * counts. Where a class has the biases of several products all or none, a key of our own, "missing_biases", says which
+ * of them the model does not have. */
 bool checkpoint_read_config(const char *dir, ModelConfig *config, SpecialTokens *tokens, Error *error);
 
 /* ---- weights ---- */

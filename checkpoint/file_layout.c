@@ -71,8 +71,8 @@ unsigned file_layout_bias_kind(const ParameterTensor *tensor) {
 
 /* ---- the layout ---- */
 
-/* Adds rows to a tensor that has the same name, which is one of the last two, or adds a tensor. `row`: of the table; -1:
- * zeros. */
+/* Adds rows to the tensor of the same name, which is one of the last two, or adds a tensor. `row`: of the table;
+ * -1: zeros. */
 static void add(FileLayout *layout, const FileTensor *t, int row) {
   for (int back = 1; back <= 2 && back <= layout->count; back++) {
     FileTensor *last = &layout->tensors[layout->count - back];

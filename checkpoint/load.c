@@ -19,7 +19,7 @@ bool checkpoint_load_tokenizer(Tokenizer **out, const char *dir, int vocab, Erro
   return false;
 }
 
-/* A parameter takes at least two bytes; biases may be absent, and a table of sinusoids is in the file like any other. */
+/* A parameter takes at least two bytes. Biases may be absent; a table of sinusoids is in the file like any other. */
 static bool check_weights_size(const char *dir, const ModelConfig *config, Error *error) {
   struct stat info;
   ModelConfig least = *config;

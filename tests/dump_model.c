@@ -123,8 +123,9 @@ static bool logits(Model *m, const int32_t *tokens, int count, Error *error) {
   int64_t counted = 0;
   for (int i = 0; i < count; i++) targets[i] = IGNORE_INDEX;
   float *out = calloc((size_t)count * (size_t)vocab, sizeof *out);
-  bool ok = out && model_evaluate_begin(m, 1, count, error) &&
-            model_evaluate(m, &(TokenBatch){.tokens = tokens, .targets = targets}, 1, count, &sum, &counted, out, error);
+  bool ok =
+      out && model_evaluate_begin(m, 1, count, error) &&
+      model_evaluate(m, &(TokenBatch){.tokens = tokens, .targets = targets}, 1, count, &sum, &counted, out, error);
   if (ok) fwrite(out, sizeof *out, (size_t)count * (size_t)vocab, stdout);
   free(out);
   return ok;
