@@ -20,8 +20,8 @@ typedef struct SpecialTokens {
 } SpecialTokens;
 
 /* The class of transformers that a model is written as: LlamaForCausalLM, GPT2LMHeadModel, ... (the table is in
- * checkpoint/architectures.c). *own: no class of transformers computes it; a copy of our own lies beside it, and to load
- * it needs trust_remote_code=True. */
+ * checkpoint/architectures.c). *own: none of them computes it; then our own, modeling_inkling.py, lies beside it, and
+ * loading needs trust_remote_code=True. */
 const char *checkpoint_class(const ModelConfig *config, bool *own);
 
 /* Writes config.json and generation_config.json, and modeling_inkling.py for a model of our own class. */
