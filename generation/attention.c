@@ -3,6 +3,7 @@
 
 #include "util/file.h"
 #include "util/text.h"
+#include "util/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -51,24 +52,38 @@ static OneLine label(const Program *p, int32_t id) {
   return text_one_line(text, 40);
 }
 
-static void put_escaped(FILE *out, const char *text, bool html) {
+static void put_html(FILE *out, const char *text) {
   for (; *text; text++)
-    if (html && *text == '<') fputs("&lt;", out);
-    else if (html && *text == '&') fputs("&amp;", out);
-    else if (!html && (*text == '"' || *text == '\\')) fprintf(out, "\\%c", *text);
+    if (*text == '<') fputs("&lt;", out);
+    else if (*text == '&') fputs("&amp;", out);
     else fputc(*text, out);
 }
 
 /* ---- JSON ---- */
+
+/* A token's bytes as a string; those that are no UTF-8 become U+FFFD. */
+static void put_string(FILE *out, const uint8_t *bytes, size_t size) {
+  fputc('"', out);
+  for (size_t i = 0, length; i < size; i += length) {
+    uint32_t point;
+    length = utf8_read(bytes + i, size - i, &point);
+    if (length == 0) fputs("\\ufffd", out);
+    else if (point < 32) fprintf(out, "\\u%04x", (unsigned)point);
+    else fprintf(out, "%s%.*s", point == '"' || point == '\\' ? "\\" : "", (int)length, (const char *)bytes + i);
+    length += length == 0;
+  }
+  fputc('"', out);
+}
 
 static void put_text(const Maps *m, const char *name, const Text *text) {
   fprintf(m->out, " \"%s\": {\"ids\": [", name);
   for (int i = 0; i < text->count; i++) fprintf(m->out, "%s%d", i ? ", " : "", text->ids[i]);
   fputs("], \"tokens\": [", m->out);
   for (int i = 0; i < text->count; i++) {
-    fputs(i ? ", \"" : "\"", m->out);
-    put_escaped(m->out, label(m->p, text->ids[i]).text, false);
-    fputc('"', m->out);
+    size_t size;
+    const uint8_t *bytes = tokenizer_decode(m->p->tokenizer, text->ids[i], &size);
+    fputs(i ? ", " : "", m->out);
+    put_string(m->out, bytes, size);
   }
   fputs("]},\n", m->out);
 }
@@ -145,12 +160,12 @@ static void put_large(const Maps *m, FILE *out, const char *id, const Text *from
           MARGIN + to->count * CELL + 4, MARGIN + from->count * CELL + 4, id, MARGIN, MARGIN, CELL);
   for (int i = 0; i < from->count; i++) {
     fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", MARGIN - 5, MARGIN + i * CELL + CELL - 3);
-    put_escaped(out, label(m->p, from->ids[i]).text, true);
+    put_html(out, label(m->p, from->ids[i]).text);
     fputs("</text>", out);
   }
   for (int j = 0; j < to->count; j++) {
     fprintf(out, "<text transform=\"translate(%d %d) rotate(-90)\">", MARGIN + j * CELL + CELL - 3, MARGIN - 5);
-    put_escaped(out, label(m->p, to->ids[j]).text, true);
+    put_html(out, label(m->p, to->ids[j]).text);
     fputs("</text>", out);
   }
   fputs("</svg></div>", out);
@@ -197,13 +212,13 @@ static bool close_kinds(Maps *m) {
 }
 
 static void put_page(const Maps *m) {
-  const char *name = text_one_line(m->p->dir, 80).text;
+  const OneLine name = text_one_line(m->p->dir, 80);
   fputs("<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport "
         "content=\"width=device-width\"><title>Attention</title>\n<style>",
         m->out);
   fputs(style, m->out);
   fputs("</style>\n<h1>Attention of ", m->out);
-  put_escaped(m->out, name, true);
+  put_html(m->out, name.text);
   fputs("</h1>\n<p>A row is a token that looks, a column what it looks at; the darker, the more of its weight goes "
         "there. "
         "Click a map to see it with its tokens.</p>\n",

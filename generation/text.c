@@ -74,11 +74,12 @@ bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error
     return false;
   if (terminal && !p->write_error) program_emit(p, (const uint8_t *)"\n", 1);
   double rest = result.seconds - result.first_token_seconds;
-  console_note(&p->console,
-               "%" PRId64
-               " tokens after a prompt of %zu; first after %.1f ms, then %s tokens/s; stopped: %s; seed %" PRIu64,
-               result.tokens, p->source.count ? p->source.count : p->prompt.count, 1e3 * result.first_token_seconds,
-               text_count(result.tokens > 1 && rest > 0 ? (double)(result.tokens - 1) / rest : NAN).text,
-               generation_stop_name(result.reason), request.sampling.seed);
+  if (result.tokens)
+    console_note(&p->console,
+                 "%" PRId64
+                 " tokens after a prompt of %zu; first after %.1f ms, then %s tokens/s; stopped: %s; seed %" PRIu64,
+                 result.tokens, p->source.count ? p->source.count : p->prompt.count, 1e3 * result.first_token_seconds,
+                 text_count(result.tokens > 1 && rest > 0 ? (double)(result.tokens - 1) / rest : NAN).text,
+                 generation_stop_name(result.reason), request.sampling.seed);
   return program_report_output(p, error) && program_write_attention(p, &p->text, error);
 }

@@ -58,7 +58,8 @@ void architecture_fill(TrainSettings *s, bool pairs) {
   const bool narrow = s->dim < CHOICES_TIE_DIM && s->positions != POSITIONS_SINUSOIDAL;
   fill(&s->tie, w->tie < 0 ? narrow : w->tie && s->positions != POSITIONS_SINUSOIDAL);
   if (isnan(s->rope_base) && s->positions == POSITIONS_ROPE) s->rope_base = CHOICES_ROPE_BASE;
-  if (isnan(s->init_std) && s->init == INIT_GPT2) s->init_std = INIT_DEFAULT_STD;
+  if (isnan(s->init_std) && s->init == INIT_GPT2)
+    s->init_std = s->arch == ARCHITECTURE_LLAMA ? INIT_DEFAULT_STD : (float)(CHOICES_INIT / sqrt(s->dim));
   if (!s->ffn) s->ffn = s->gated ? model_default_ffn(s->dim) : 4 * s->dim;
 }
 

@@ -190,11 +190,15 @@ static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const Mode
   return true;
 }
 
+static double learning_rate(const TrainSettings *s, double parameters) {
+  if (s->arch != ARCHITECTURE_LLAMA && parameters < CHOICES_LR_SMALL_SIZE * 1e6) return CHOICES_LR_SMALL;
+  return parameters < CHOICES_LR_SIZE * 1e6 ? CHOICES_LR : CHOICES_LR_LARGE;
+}
+
 bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *model, Choices *choices, Error *error) {
   fill_preset(s, given, choices);
   if (!shape(s, given->vocab, model, error) || !choose_batch(s, given, model, choices, error)) return false;
-  if (isnan(s->lr))
-    s->lr = (float)((double)model_parameters(model) < CHOICES_LR_SIZE * 1e6 ? CHOICES_LR : CHOICES_LR_LARGE);
+  if (isnan(s->lr)) s->lr = (float)learning_rate(s, (double)model_parameters(model));
   return true;
 }
 

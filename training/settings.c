@@ -117,12 +117,15 @@ void settings_options(Options *options, TrainSettings *s) {
       CHOICE("init-like", &s->init, architecture_inits, NULL,
              "initial weights: gpt2: normal, smaller where branches are added up; torch: as nn.Linear and nn.Embedding "
              "have them"),
-      FLOAT("init-std", &s->init_std, 0, 10, "auto: 0.02", "standard deviation of --init-like gpt2", .above = true),
+      FLOAT("init-std", &s->init_std, 0, 10, "auto: 0.02 with llama, else " SHOWN(CHOICES_INIT) "/sqrt(dim)",
+            "standard deviation of --init-like gpt2", .above = true),
 
       GROUP("Optimizer (AdamW)"),
-      FLOAT("lr", &s->lr, 0, 10,
-            "auto: " SHOWN(CHOICES_LR) " below " SHOWN(CHOICES_LR_SIZE) " M parameters, else " SHOWN(CHOICES_LR_LARGE),
-            "peak learning rate", .above = true),
+      FLOAT(
+          "lr", &s->lr, 0, 10,
+          "auto: " SHOWN(CHOICES_LR) " below " SHOWN(CHOICES_LR_SIZE) " M parameters, else " SHOWN(
+              CHOICES_LR_LARGE) "; " SHOWN(CHOICES_LR_SMALL) " for others than llama below " SHOWN(CHOICES_LR_SMALL_SIZE) " M",
+          "peak learning rate", .above = true),
       FLOAT("min-lr-frac", &s->min_lr_frac, 0, 1, NULL, "final learning rate, as a fraction of lr"),
       INT64("warmup", &s->warmup, 0, 1e12,
             "auto: " SHOWN(CHOICES_WARMUP_PERCENT) " % of the steps, at most " SHOWN(CHOICES_WARMUP_LIMIT),
