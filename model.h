@@ -147,6 +147,9 @@ typedef struct Initialization {
  * begins as normal(0, 1). */
 void parameter_table_init(const ParameterTable *table, Initialization how, float *arena, uint64_t seed);
 
+/* The numbers of a tensor of ROLE_SINUSOIDS. */
+void parameter_sinusoids(const ParameterTensor *tensor, float *out);
+
 /* ---- the model on a device ---- */
 
 typedef struct Model Model;

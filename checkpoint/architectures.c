@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const bias_names[BIAS_KINDS] = {"qkv", "output", "mlp"};
+const char *const bias_names[BIAS_KINDS] = {"qkv", "output", "mlp", "head"};
 
 /* ---- names of values ---- */
 
@@ -40,12 +40,14 @@ static const Choice positions[] = {{"rope", POSITIONS_ROPE},
   { .name = key, .kind = KEY_FIXED, .text = json }
 #define INT(key, member, value, limit)                                                                                 \
   { .name = key, .kind = KEY_INT, .field = offsetof(ModelConfig, member), .absent = value, .high = limit }
-#define INT_AGAIN(key, member)                                                                                         \
-  { .name = key, .kind = KEY_INT_AGAIN, .field = offsetof(ModelConfig, member) }
+#define INT_AGAIN(key, other, member, value)                                                                           \
+  { .name = key, .kind = KEY_INT_AGAIN, .field = offsetof(ModelConfig, member), .absent = value, .text = other }
 #define REAL(key, member, value)                                                                                       \
   { .name = key, .kind = KEY_REAL, .field = offsetof(ModelConfig, member), .absent = value }
 #define BOOL(key, member, value)                                                                                       \
   { .name = key, .kind = KEY_BOOL, .field = offsetof(ModelConfig, member), .absent = value }
+#define BOOL_AGAIN(key, other, member, value)                                                                          \
+  { .name = key, .kind = KEY_BOOL_AGAIN, .field = offsetof(ModelConfig, member), .absent = value, .text = other }
 #define CHOICE(key, member, value, list, ...)                                                                          \
   {                                                                                                                    \
     .name = key, .kind = KEY_CHOICE, .field = offsetof(ModelConfig, member), .text = value, .choices = list,           \
@@ -142,7 +144,7 @@ static const ConfigKey starcoder2_keys[] = {CHOICE("hidden_act", activation, "ge
                                             SET("embedding_dropout", "0.0"),
                                             DEVIATION,
                                             BOOL("tie_word_embeddings", tie, true),
-                                            BIASES("use_bias", BIAS_ALL, true),
+                                            BIASES("use_bias", BIAS_LAYERS, true),
                                             END};
 
 static const ConfigKey stablelm_keys[] = {CHOICE("hidden_act", activation, "silu", activations),
@@ -184,7 +186,7 @@ static const ConfigKey gpt2_keys[] = {CHOICE("activation_function", activation, 
 static const ConfigKey opt_keys[] = {CHOICE("activation_function", activation, "relu", activations),
                                      INT("vocab_size", vocab, 50272, MODEL_MAX_VOCAB),
                                      INT("hidden_size", dim, 768, MODEL_MAX_DIM),
-                                     INT_AGAIN("word_embed_proj_dim", dim),
+                                     INT_AGAIN("word_embed_proj_dim", "hidden_size", dim, 0),
                                      INT("ffn_dim", ffn, 3072, MODEL_MAX_FFN),
                                      INT("num_hidden_layers", layers, 12, MODEL_MAX_LAYERS),
                                      INT("num_attention_heads", heads, 12, MODEL_MAX_HEADS),
@@ -198,26 +200,43 @@ static const ConfigKey opt_keys[] = {CHOICE("activation_function", activation, "
                                      SET("layerdrop", "0.0"),
                                      SET("init_std", "0.02"),
                                      BOOL("tie_word_embeddings", tie, true),
-                                     BIASES("enable_bias", BIAS_ALL, true),
+                                     BIASES("enable_bias", BIAS_LAYERS, true),
                                      END};
 
-static const ConfigKey own_keys[] = {CHOICE("hidden_act", activation, "silu", activations),
-                                     SIZES(257, 64, 256, 2, 4),
-                                     KV_HEADS(0),
-                                     HEAD_DIM,
-                                     CTX(64),
-                                     CHOICE("norm", norm, "rms", norms),
-                                     CHOICE("norm_place", norm_place, "before", norm_places),
-                                     REAL("norm_eps", norm_eps, 1e-5),
-                                     BOOL("gated", gated, true),
-                                     CHOICE(KEY_POSITIONS, positions, "rope", positions),
-                                     THETA(10000),
-                                     BIASES("qkv_bias", BIAS_QKV, false),
-                                     BIASES("bias", BIAS_OUTPUT | BIAS_MLP, false),
-                                     BOOL("head_bias", head_bias, false),
-                                     DEVIATION,
-                                     BOOL("tie_word_embeddings", tie, false),
-                                     END};
+/* What the three classes with an encoder have in common. */
+#define ENCODER_AND_DECODER(vocab_, ctx_, dim_, layers_, decoder_layers_, heads_, ffn_)                                \
+  CHOICE("activation_function", activation, "gelu", activations), FIXED("is_encoder_decoder", "true"),                 \
+      INT("vocab_size", source_vocab, vocab_, MODEL_MAX_VOCAB), INT("d_model", dim, dim_, MODEL_MAX_DIM),              \
+      INT("encoder_layers", encoder_layers, layers_, MODEL_MAX_LAYERS),                                                \
+      INT_AGAIN("num_hidden_layers", "encoder_layers", encoder_layers, 0),                                             \
+      INT("decoder_layers", layers, decoder_layers_, MODEL_MAX_LAYERS),                                                \
+      INT("encoder_attention_heads", heads, heads_, MODEL_MAX_HEADS),                                                  \
+      INT_AGAIN("decoder_attention_heads", "encoder_attention_heads", heads, heads_),                                  \
+      INT("encoder_ffn_dim", ffn, ffn_, MODEL_MAX_FFN), INT_AGAIN("decoder_ffn_dim", "encoder_ffn_dim", ffn, ffn_),    \
+      CTX(ctx_), FIXED("scale_embedding", "false"), SET("dropout", "0.0"), NO_DROPOUT,                                 \
+      SET("activation_dropout", "0.0"), SET("encoder_layerdrop", "0.0"), SET("decoder_layerdrop", "0.0"),              \
+      SET("init_std", "0.02"), BOOL("tie_word_embeddings", tie, true)
+
+static const ConfigKey marian_keys[] = {
+    ENCODER_AND_DECODER(58101, 1024, 1024, 12, 12, 16, 4096), SET("static_position_embeddings", "true"),
+    INT("decoder_vocab_size", vocab, 0, MODEL_MAX_VOCAB),
+    BOOL_AGAIN("share_encoder_decoder_embeddings", "tie_word_embeddings", tie, true), END};
+static const ConfigKey pegasus_keys[] = {ENCODER_AND_DECODER(50265, 1024, 1024, 12, 12, 16, 4096), END};
+static const ConfigKey blenderbot_keys[] = {ENCODER_AND_DECODER(8008, 128, 2560, 2, 24, 32, 10240),
+                                            SET("encoder_no_repeat_ngram_size", "0"), END};
+
+#define OWN                                                                                                            \
+  CHOICE("hidden_act", activation, "silu", activations), SIZES(257, 64, 256, 2, 4), KV_HEADS(0), HEAD_DIM, CTX(64),    \
+      CHOICE("norm", norm, "rms", norms), CHOICE("norm_place", norm_place, "before", norm_places),                     \
+      REAL("norm_eps", norm_eps, 1e-5), BOOL("gated", gated, true),                                                    \
+      CHOICE(KEY_POSITIONS, positions, "rope", positions), THETA(10000), BIASES("qkv_bias", BIAS_QKV, false),          \
+      BIASES("bias", BIAS_OUTPUT | BIAS_MLP, false), BIASES("head_bias", BIAS_HEAD, false), DEVIATION,                 \
+      BOOL("tie_word_embeddings", tie, false)
+
+static const ConfigKey own_keys[] = {OWN, END};
+static const ConfigKey own_encoder_keys[] = {OWN, INT("encoder_layers", encoder_layers, 2, MODEL_MAX_LAYERS),
+                                             INT("source_vocab_size", source_vocab, 0, MODEL_MAX_VOCAB),
+                                             FIXED("is_encoder_decoder", "true"), END};
 
 /* ---- tensors ---- */
 
@@ -245,10 +264,26 @@ static const Rename opt_names[] = {{"model.layers", "model.decoder.layers"},
                                    {"mlp.down_proj", "fc2"},
                                    {"model.norm", "model.decoder.final_layer_norm"},
                                    {0}};
+static const Rename encoder_decoder_names[] = {{"model.embed_tokens", "model.shared"},
+                                               {"input_layernorm", "self_attn_layer_norm"},
+                                               {"self_attn.o_proj", "self_attn.out_proj"},
+                                               {"cross_attention_layernorm", "encoder_attn_layer_norm"},
+                                               {"cross_attn.q_proj", "encoder_attn.q_proj"},
+                                               {"cross_attn.k_proj", "encoder_attn.k_proj"},
+                                               {"cross_attn.v_proj", "encoder_attn.v_proj"},
+                                               {"cross_attn.o_proj", "encoder_attn.out_proj"},
+                                               {"post_attention_layernorm", "final_layer_norm"},
+                                               {"mlp.up_proj", "fc1"},
+                                               {"mlp.down_proj", "fc2"},
+                                               {"model.encoder.norm", "model.encoder.layer_norm"},
+                                               {"model.decoder.norm", "model.decoder.layer_norm"},
+                                               {0}};
 static const char *const rope_ignored[] = {".rotary_emb.inv_freq", NULL};            /* old exports */
 static const char *const gpt2_ignored[] = {".attn.bias", ".attn.masked_bias", NULL}; /* masks */
 
 /* ---- which class computes what ---- */
+
+static bool has_encoder(const ModelConfig *c) { return c->encoder_layers > 0; }
 
 /* transformers wants it, even where the size of a head is given. */
 static bool heads_divide(const ModelConfig *c) { return c->dim % c->heads == 0; }
@@ -258,8 +293,8 @@ static bool heads_are_plain(const ModelConfig *c) {
 }
 
 static bool is_like_llama(const ModelConfig *c, NormKind norm, bool gated, PositionKind places) {
-  return c->norm == norm && c->norm_place == NORM_BEFORE && c->gated == gated && c->positions == places &&
-         !c->head_bias && heads_divide(c);
+  return !has_encoder(c) && c->norm == norm && c->norm_place == NORM_BEFORE && c->gated == gated &&
+         c->positions == places && !c->head_bias && heads_divide(c);
 }
 
 static bool fits_llama(const ModelConfig *c) { return is_like_llama(c, NORM_RMS, true, POSITIONS_ROPE); }
@@ -275,13 +310,30 @@ static bool fits_gpt2(const ModelConfig *c) {
   return is_like_llama(c, NORM_LAYER, false, POSITIONS_LEARNED) && heads_are_plain(c);
 }
 
-/* Its norms add 1e-5, and it has no key for that. */
-static bool fits_opt(const ModelConfig *c) {
-  return c->norm == NORM_LAYER && c->norm_place != NORM_ON_BRANCH && c->norm_eps == 1e-5f && !c->gated &&
-         c->positions != POSITIONS_ROPE && !c->head_bias && heads_are_plain(c);
+/* Their norms add 1e-5, and they have no key for that. */
+static bool is_like_opt(const ModelConfig *c) {
+  return c->norm == NORM_LAYER && c->norm_eps == 1e-5f && !c->gated && heads_are_plain(c);
 }
 
-static bool fits_own(const ModelConfig *c) { return c != NULL; }
+static bool fits_opt(const ModelConfig *c) {
+  return !has_encoder(c) && is_like_opt(c) && c->norm_place != NORM_ON_BRANCH && c->positions != POSITIONS_ROPE &&
+         !c->head_bias;
+}
+
+/* transformers leaves Marian's table of positions out when it saves one, and makes sinusoids when it loads it. */
+static bool fits_marian(const ModelConfig *c) {
+  return has_encoder(c) && is_like_opt(c) && c->norm_place == NORM_AFTER && c->positions == POSITIONS_SINUSOIDAL;
+}
+
+static bool is_before_with_one_vocabulary(const ModelConfig *c, PositionKind places) {
+  return has_encoder(c) && is_like_opt(c) && c->norm_place == NORM_BEFORE && c->positions == places &&
+         c->source_vocab == c->vocab;
+}
+
+static bool fits_pegasus(const ModelConfig *c) { return is_before_with_one_vocabulary(c, POSITIONS_SINUSOIDAL); }
+static bool fits_blenderbot(const ModelConfig *c) { return is_before_with_one_vocabulary(c, POSITIONS_LEARNED); }
+
+static bool fits_own(const ModelConfig *c) { return !has_encoder(c); }
 
 /* ---- the table ---- */
 
@@ -334,7 +386,7 @@ static const Architecture architectures[] = {
      .base = BASE(.norm = NORM_LAYER, .positions = POSITIONS_LEARNED),
      .tokens = {50256, 50256},
      .keys = gpt2_keys,
-     .biases = BIAS_ALL,
+     .biases = BIAS_LAYERS,
      .names = gpt2_names,
      .prefix = "transformer.",
      .ignored = gpt2_ignored,
@@ -349,6 +401,40 @@ static const Architecture architectures[] = {
      .prefix = "model.",
      .places = true,
      .unused_places = 2},
+    {.class = "MarianMTModel",
+     .model_type = "marian",
+     .fits = fits_marian,
+     .base = BASE(.norm = NORM_LAYER, .norm_place = NORM_AFTER, .positions = POSITIONS_SINUSOIDAL),
+     .tokens = {58100, 0},
+     .keys = marian_keys,
+     .biases = BIAS_LAYERS | BIAS_HEAD,
+     .names = encoder_decoder_names,
+     .prefix = "model.",
+     .head_bias = "final_logits_bias",
+     .sinusoids = true},
+    {.class = "PegasusForConditionalGeneration",
+     .model_type = "pegasus",
+     .fits = fits_pegasus,
+     .base = BASE(.norm = NORM_LAYER, .positions = POSITIONS_SINUSOIDAL),
+     .tokens = {0, 1},
+     .keys = pegasus_keys,
+     .biases = BIAS_LAYERS | BIAS_HEAD,
+     .names = encoder_decoder_names,
+     .prefix = "model.",
+     .head_bias = "final_logits_bias",
+     .sinusoids = true,
+     .shared = true},
+    {.class = "BlenderbotForConditionalGeneration",
+     .model_type = "blenderbot",
+     .fits = fits_blenderbot,
+     .base = BASE(.norm = NORM_LAYER, .positions = POSITIONS_LEARNED),
+     .tokens = {1, 2},
+     .keys = blenderbot_keys,
+     .biases = BIAS_LAYERS | BIAS_HEAD,
+     .names = encoder_decoder_names,
+     .prefix = "model.",
+     .head_bias = "final_logits_bias",
+     .shared = true},
     {.class = "InklingForCausalLM",
      .model_type = "inkling",
      .fits = fits_own,
@@ -356,6 +442,14 @@ static const Architecture architectures[] = {
      .base = BASE(.gated = true),
      .tokens = {-1, -1},
      .keys = own_keys,
+     .prefix = "model."},
+    {.class = "InklingForConditionalGeneration",
+     .model_type = "inkling",
+     .fits = has_encoder,
+     .own = true,
+     .base = BASE(.gated = true),
+     .tokens = {-1, -1},
+     .keys = own_encoder_keys,
      .prefix = "model."},
 };
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
@@ -366,22 +460,17 @@ const Architecture *architecture_of(const ModelConfig *config) {
   return a;
 }
 
-const Architecture *architecture_of_class(const char *name) {
-  for (int i = 0; i < ARCHITECTURES; i++)
-    if (strcmp(architectures[i].class, name) == 0) return &architectures[i];
-  return NULL;
-}
-
-const Architecture *architecture_of_type(const char *model_type) {
-  for (int i = 0; i < ARCHITECTURES; i++)
-    if (strcmp(architectures[i].model_type, model_type) == 0) return &architectures[i];
+const Architecture *architecture_named(const char *model_type, const char *class) {
+  for (const Architecture *a = architectures; a < architectures + ARCHITECTURES; a++)
+    if ((!model_type || strcmp(a->model_type, model_type) == 0) && (!class || strcmp(a->class, class) == 0)) return a;
   return NULL;
 }
 
 void architecture_types(char *out, size_t size) {
   size_t used = 0;
   for (int i = 0; i < ARCHITECTURES && used < size; i++)
-    used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", architectures[i].model_type);
+    if (!i || strcmp(architectures[i].model_type, architectures[i - 1].model_type) != 0)
+      used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", architectures[i].model_type);
 }
 
 const char *checkpoint_class(const ModelConfig *config, bool *own) {
@@ -393,7 +482,7 @@ const char *checkpoint_class(const ModelConfig *config, bool *own) {
 /* ---- biases ---- */
 
 unsigned architecture_model_biases(const ModelConfig *c) {
-  return (c->qkv_bias ? BIAS_QKV : 0u) | (c->bias ? BIAS_OUTPUT | BIAS_MLP : 0u);
+  return (c->qkv_bias ? BIAS_QKV : 0u) | (c->bias ? BIAS_OUTPUT | BIAS_MLP : 0u) | (c->head_bias ? BIAS_HEAD : 0u);
 }
 
 unsigned architecture_file_biases(const Architecture *a, const ModelConfig *config) {

@@ -7,10 +7,11 @@
 /* ---- biases ---- */
 
 /* Which products have biases. A class has some of them all or none, a model has BIAS_QKV (ModelConfig.qkv_bias) or not,
- * and the other two (ModelConfig.bias) or not. What a file has and the model has not is zeros. */
-enum { BIAS_QKV = 1, BIAS_OUTPUT = 2, BIAS_MLP = 4, BIAS_ALL = 7 };
-enum { BIAS_KINDS = 3 };
-extern const char *const bias_names[BIAS_KINDS]; /* in a list under KEY_MISSING_BIASES: of bits 1, 2, 4 */
+ * BIAS_OUTPUT and BIAS_MLP (ModelConfig.bias) or not, and BIAS_HEAD (ModelConfig.head_bias) or not. What a file has and
+ * the model has not is zeros. */
+enum { BIAS_QKV = 1, BIAS_OUTPUT = 2, BIAS_MLP = 4, BIAS_LAYERS = 7, BIAS_HEAD = 8 };
+enum { BIAS_KINDS = 4 };
+extern const char *const bias_names[BIAS_KINDS]; /* in a list under KEY_MISSING_BIASES: of bits 1, 2, 4, 8 */
 
 #define KEY_MISSING_BIASES "missing_biases" /* our own key: what the file has as zeros and the model has not */
 #define KEY_POSITIONS "positions"           /* our own, too: what a table of positions is */
@@ -21,9 +22,10 @@ typedef enum KeyKind {
   KEY_SET,        /* `text`, JSON, is written and never read */
   KEY_FIXED,      /* the same, and refused when it is anything else */
   KEY_INT,        /* int from 1 to `high`; `absent` 0: follows from others (config_json.c) */
-  KEY_INT_AGAIN,  /* the int of another key once more */
+  KEY_INT_AGAIN,  /* the int of another key, `text`, once more; `absent` 0: follows from that */
   KEY_REAL,       /* float */
   KEY_BOOL,       /* bool */
+  KEY_BOOL_AGAIN, /* the bool of another key, `text`, once more */
   KEY_CHOICE,     /* an enum by name; written always, or unless it is `text` (`optional`) */
   KEY_BIASES,     /* whether the file has `biases` */
   KEY_THETA,      /* rope_theta beside... */
@@ -41,11 +43,11 @@ typedef struct Choice {
 typedef struct ConfigKey {
   const char *name; /* NULL: end */
   KeyKind kind;
-  size_t field;          /* in ModelConfig */
-  double absent;         /* transformers' value of the class where the key is absent or null */
-  int high;              /* KEY_INT */
-  bool null_follows;     /* KEY_INT: null is no such value, but follows from others */
-  const char *text;      /* KEY_SET, KEY_FIXED: JSON; KEY_CHOICE: the choice where the key is absent or null */
+  size_t field;      /* in ModelConfig */
+  double absent;     /* transformers' value of the class where the key is absent or null */
+  int high;          /* KEY_INT */
+  bool null_follows; /* KEY_INT: null is no such value, but follows from others */
+  const char *text;  /* KEY_SET, KEY_FIXED: JSON; KEY_CHOICE: the choice where the key is absent or null; ..._AGAIN */
   const Choice *choices; /* KEY_CHOICE */
   bool optional;
   unsigned biases; /* KEY_BIASES */
@@ -73,16 +75,18 @@ typedef struct Architecture {
   const Rename *names;        /* to .native NULL; NULL: all as they are */
   const char *prefix;         /* files may leave it out: transformers reads both */
   const char *const *ignored; /* endings of tensors that may be there and say nothing, to NULL; or NULL */
+  const char *head_bias;      /* the whole name of a tensor [1][vocab], which files may leave out; NULL: as any bias */
   bool transposed;            /* weights of layers are [inputs][outputs] */
   bool places;                /* there always is a table of positions: POSITIONS_NONE is zeros */
   int unused_places;          /* rows before position 0 */
+  bool sinusoids;             /* files may leave tables of them out: the class makes its own */
+  bool shared;                /* beside the tables of an untied model it has one that nothing reads */
 } Architecture;
 
 /* The first class that fits; there always is one. */
 const Architecture *architecture_of(const ModelConfig *config);
-/* By either name; NULL where there is none. */
-const Architecture *architecture_of_class(const char *name);
-const Architecture *architecture_of_type(const char *model_type);
+/* By its names, of which one may be NULL; NULL where there is none. */
+const Architecture *architecture_named(const char *model_type, const char *class);
 /* "llama, arcee, ..." */
 void architecture_types(char *out, size_t size);
 
@@ -105,11 +109,14 @@ bool config_file_read(const char *dir, ConfigFile *out, Error *error);
 
 typedef struct FileTensor {
   char name[160];
-  int first, count; /* rows of the table, one below the other; count 0: zeros that stand for no tensor of the model */
+  int first, count;  /* rows of the table, one below the other; count 0: zeros that stand for no tensor of the model */
+  const char *zeros; /* the key of config.json that says so */
   int rank;
   int rows, cols; /* outputs, inputs; rank 1: cols = 1 */
   int unused;     /* more rows, before those */
   bool transposed;
+  bool optional; /* may be absent: zeros, or sinusoids */
+  bool copy;     /* of what other tensors say: written, never read */
 } FileTensor;
 
 typedef struct FileLayout {
@@ -123,7 +130,7 @@ bool file_layout_make(FileLayout *out, const Architecture *a, unsigned biases, c
                       const ParameterTable *table, Error *error);
 void file_layout_free(FileLayout *layout);
 
-/* Which product's bias or weight it is; 0: no product's in a layer. */
+/* Which product's bias it is; 0: it is none. */
 unsigned file_layout_bias_kind(const ParameterTensor *tensor);
 
 /* Where an element is in the file's tensor. */

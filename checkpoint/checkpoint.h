@@ -15,7 +15,7 @@
 
 /* Ids as Hugging Face's configuration has them; -1: none. */
 typedef struct SpecialTokens {
-  int start; /* bos: what text without a prompt starts from */
+  int start; /* bos: what text without a prompt starts from; above an encoder decoder_start: what every answer does */
   int end;   /* eos: <|endoftext|> */
 } SpecialTokens;
 
@@ -43,7 +43,8 @@ bool checkpoint_write_weights(const char *dir, const ModelConfig *config, const 
 /* Fills the tensors of the arena from F32, F16 or BF16; pads are left as they are. config.json beside it says which
  * class's names and shapes they have; every tensor must be there, all values finite. Biases that the file does not have
  * though others of the same kind are there become zeros, and what the class has and the model has not must be zeros.
- * Other tensors are refused, but for an lm_head.weight of the embedding's shape (tied models are sometimes saved with
+ * Marian and its like may leave out the bias of the head and tables of sinusoids: the class makes its own, and so does
+ * this. Other tensors are refused, but for an lm_head.weight of the embedding's shape (tied models are sometimes saved with
  * it), masks of GPT-2 and *.rotary_emb.inv_freq (old exports). After a failure the arena may be partly filled. */
 bool checkpoint_read_weights(const char *dir, const ModelConfig *config, const ParameterTable *table, float *arena,
                              Error *error);

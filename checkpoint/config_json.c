@@ -17,9 +17,10 @@ static json_t *token_json(int token) { return token < 0 ? json_null() : json_int
 static bool add(json_t *root, const char *key, json_t *value) { return json_object_set_new(root, key, value) == 0; }
 
 /* Where transformers finds the class of our own. */
-static json_t *auto_map(const Architecture *a) {
+static json_t *auto_map(const Architecture *a, bool encoder) {
   static const char MODULE[] = "modeling_inkling.";
-  return json_pack("{s:s+, s:s+}", "AutoConfig", MODULE, "InklingConfig", "AutoModelForCausalLM", MODULE, a->class);
+  return json_pack("{s:s+, s:s+}", "AutoConfig", MODULE, "InklingConfig",
+                   encoder ? "AutoModelForSeq2SeqLM" : "AutoModelForCausalLM", MODULE, a->class);
 }
 
 static json_t *bias_list(unsigned biases) {
@@ -39,16 +40,31 @@ static bool add_keys(json_t *root, const Architecture *a, const ModelConfig *c) 
   return !missing || add(root, KEY_MISSING_BIASES, bias_list(missing));
 }
 
+/* Above an encoder, what a text of the decoder begins with, and what sources are padded with: tokens that are masked. */
+static bool add_encoder_tokens(json_t *root, const ModelConfig *c, SpecialTokens tokens) {
+  return !c->encoder_layers || (add(root, "pad_token_id", token_json(tokens.end < c->source_vocab ? tokens.end : -1)) &&
+                                add(root, "decoder_start_token_id", token_json(tokens.start)));
+}
+
 static json_t *config_json(const ModelConfig *c, SpecialTokens tokens) {
   const Architecture *a = architecture_of(c);
   json_t *root = json_pack("{s:[s], s:s}", "architectures", a->class, "model_type", a->model_type);
-  if (root && (!a->own || add(root, "auto_map", auto_map(a))) &&
+  if (root && (!a->own || add(root, "auto_map", auto_map(a, c->encoder_layers > 0))) &&
       /* Readers differ: transformers 5 looks at dtype, 4 and the others at torch_dtype. */
       add(root, "dtype", json_string("float32")) && add(root, "torch_dtype", json_string("float32")) &&
       add_keys(root, a, c) && add(root, "use_cache", json_true()) &&
       add(root, "bos_token_id", token_json(tokens.start)) && add(root, "eos_token_id", token_json(tokens.end)) &&
-      add(root, "pad_token_id", json_null()))
+      add(root, "pad_token_id", json_null()) && add_encoder_tokens(root, c, tokens) &&
+      (!c->encoder_layers || add(root, "forced_eos_token_id", json_null())))
     return root;
+  json_decref(root);
+  return NULL;
+}
+
+static json_t *generation_json(const ModelConfig *c, SpecialTokens tokens) {
+  json_t *root =
+      json_pack("{s:o, s:o}", "bos_token_id", token_json(tokens.start), "eos_token_id", token_json(tokens.end));
+  if (root && add_encoder_tokens(root, c, tokens)) return root;
   json_decref(root);
   return NULL;
 }
@@ -76,9 +92,7 @@ bool checkpoint_write_config(const char *dir, const ModelConfig *config, Special
     return false;
   if (!write_json(dir, CHECKPOINT_CONFIG, config_json(config, tokens), error)) return false;
   if (!own) checkpoint_remove_file(dir, CHECKPOINT_MODELING); /* of an older run */
-  return write_json(
-      dir, CHECKPOINT_GENERATION_CONFIG,
-      json_pack("{s:o, s:o}", "bos_token_id", token_json(tokens.start), "eos_token_id", token_json(tokens.end)), error);
+  return write_json(dir, CHECKPOINT_GENERATION_CONFIG, generation_json(config, tokens), error);
 }
 
 /* ---- reading ---- */
@@ -108,11 +122,11 @@ static bool read_class(const ConfigReader *r) {
   if (!read_name(r, "model_type", false, &type) || !read_name(r, "architectures", true, &class)) return false;
   if (!type && !class)
     return config_refuse(r, "it names neither model_type nor architectures; is this a model's config?");
-  const Architecture *a = type ? architecture_of_type(type) : architecture_of_class(class);
-  if (!a) return refuse_class(r, type ? "model_type" : "architectures", type ? type : class);
-  if (class && strcmp(class, a->class) != 0)
+  const Architecture *a = architecture_named(type, class), *other = a ? NULL : architecture_named(type, NULL);
+  if (!a && (!type || !other)) return refuse_class(r, type ? "model_type" : "architectures", type ? type : class);
+  if (!a)
     return config_refuse(r, "architectures is \"%s\"; of model_type \"%s\" only \"%s\" is supported",
-                         text_one_line(class, 80).text, a->model_type, a->class);
+                         text_one_line(class, 80).text, other->model_type, other->class);
   r->out->architecture = a;
   r->out->config = a->base;
   r->out->biases = a->biases;
@@ -130,6 +144,8 @@ static bool read_keys(const ConfigReader *r) {
 /* Sizes that follow from others. */
 static bool complete_sizes(const ConfigReader *r) {
   ModelConfig *c = &r->out->config;
+  if (!c->vocab) c->vocab = c->source_vocab;
+  if (!c->source_vocab && c->encoder_layers) c->source_vocab = c->vocab;
   if (!c->ffn) c->ffn = 4 * c->dim;
   if (!c->kv_heads) c->kv_heads = c->heads;
   if (c->head_dim) return true;
@@ -154,11 +170,13 @@ static bool read_biases(const ConfigReader *r) {
   if (list && !json_is_array(list)) return config_refuse(r, KEY_MISSING_BIASES " is not a list");
   for (size_t i = 0; i < json_array_size(list); i++) {
     const unsigned kind = bias_kind(json_array_get(list, i));
-    if (!kind) return config_refuse(r, KEY_MISSING_BIASES " has something else than \"qkv\", \"output\" and \"mlp\"");
+    if (!kind)
+      return config_refuse(r, KEY_MISSING_BIASES " has something else than \"qkv\", \"output\", \"mlp\" and \"head\"");
     biases &= ~kind;
   }
   r->out->config.qkv_bias = biases & BIAS_QKV;
   r->out->config.bias = biases & (BIAS_OUTPUT | BIAS_MLP);
+  r->out->config.head_bias = biases & BIAS_HEAD;
   return true;
 }
 
@@ -177,15 +195,23 @@ static bool read_token(const ConfigReader *r, const char *key, int absent, int *
   return true;
 }
 
+/* What text begins with: a decoder alone with the start, above an encoder with a token of its own, if it has one. */
+static bool read_tokens(const ConfigReader *r) {
+  const SpecialTokens absent = r->out->architecture->tokens;
+  SpecialTokens *out = &r->out->tokens;
+  const bool encoder = r->out->config.encoder_layers > 0;
+  return read_token(r, "eos_token_id", absent.end, &out->end) &&
+         read_token(r, encoder ? "decoder_start_token_id" : "bos_token_id", absent.start, &out->start) &&
+         (!encoder || out->start >= 0 || read_token(r, "bos_token_id", -1, &out->start));
+}
+
 static bool check_model(const ConfigReader *r) {
   Error problem = {0};
   return model_config_check(&r->out->config, EXIT_CHECKPOINT, &problem) || config_refuse(r, "%s", problem.text);
 }
 
 static bool read_config(const ConfigReader *r) {
-  return read_class(r) && read_keys(r) && complete_sizes(r) && read_biases(r) &&
-         read_token(r, "bos_token_id", r->out->architecture->tokens.start, &r->out->tokens.start) &&
-         read_token(r, "eos_token_id", r->out->architecture->tokens.end, &r->out->tokens.end) && check_model(r);
+  return read_class(r) && read_keys(r) && complete_sizes(r) && read_biases(r) && read_tokens(r) && check_model(r);
 }
 
 static json_t *parse_config(const char *path, Error *error) {

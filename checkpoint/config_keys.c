@@ -56,10 +56,12 @@ static bool read_int(const ConfigReader *r, const ConfigKey *key) {
 
 static bool read_int_again(const ConfigReader *r, const ConfigKey *key) {
   const json_t *value = config_lookup(r->root, key->name);
-  const int wanted = *int_field(&r->out->config, key);
-  if (!value || (json_is_integer(value) && json_integer_value(value) == wanted)) return true;
-  return config_refuse(r, "%s is %s; only %d, the width of the layers, is supported", key->name, shown(value).text,
-                       wanted);
+  const int wanted = *int_field(&r->out->config, key), absent = key->absent != 0 ? (int)key->absent : wanted;
+  if (value ? json_is_integer(value) && json_integer_value(value) == wanted : absent == wanted) return true;
+  if (value)
+    return config_refuse(r, "%s is %s; only %d, as %s, is supported", key->name, shown(value).text, wanted, key->text);
+  return config_refuse(r, "%s is %d when it is absent; only %d, as %s, is supported", key->name, absent, wanted,
+                       key->text);
 }
 
 static bool read_number(const ConfigReader *r, const json_t *object, const char *key, double absent, float *out) {
@@ -90,6 +92,14 @@ static bool read_flag(const ConfigReader *r, const ConfigKey *key, bool *out) {
 
 static bool read_bool(const ConfigReader *r, const ConfigKey *key) {
   return read_flag(r, key, bool_field(&r->out->config, key));
+}
+
+static bool read_bool_again(const ConfigReader *r, const ConfigKey *key) {
+  const bool wanted = *bool_field(&r->out->config, key);
+  bool given;
+  return read_flag(r, key, &given) &&
+         (given == wanted || config_refuse(r, "%s is %s; only %s, as %s, is supported", key->name,
+                                           given ? "true" : "false", wanted ? "true" : "false", key->text));
 }
 
 static bool read_biases(const ConfigReader *r, const ConfigKey *key) {
@@ -260,12 +270,19 @@ static const struct {
   json_t *(*write)(const ConfigKey *key, const Architecture *a, ModelConfig *c);
   bool (*read)(const ConfigReader *r, const ConfigKey *key);
 } kinds[] = {
-    [KEY_SET] = {write_text, read_nothing},     [KEY_FIXED] = {write_text, read_fixed},
-    [KEY_INT] = {write_int, read_int},          [KEY_INT_AGAIN] = {write_int, read_int_again},
-    [KEY_REAL] = {write_real, read_real},       [KEY_BOOL] = {write_bool, read_bool},
-    [KEY_CHOICE] = {write_choice, read_choice}, [KEY_BIASES] = {write_biases, read_biases},
-    [KEY_THETA] = {write_real, read_real},      [KEY_ROPE] = {write_rope, read_rope},
-    [KEY_SCALING] = {write_null, read_scaling}, [KEY_ROPE_LAYERS] = {write_rope_layers, read_rope_layers},
+    [KEY_SET] = {write_text, read_nothing},
+    [KEY_FIXED] = {write_text, read_fixed},
+    [KEY_INT] = {write_int, read_int},
+    [KEY_INT_AGAIN] = {write_int, read_int_again},
+    [KEY_REAL] = {write_real, read_real},
+    [KEY_BOOL] = {write_bool, read_bool},
+    [KEY_BOOL_AGAIN] = {write_bool, read_bool_again},
+    [KEY_CHOICE] = {write_choice, read_choice},
+    [KEY_BIASES] = {write_biases, read_biases},
+    [KEY_THETA] = {write_real, read_real},
+    [KEY_ROPE] = {write_rope, read_rope},
+    [KEY_SCALING] = {write_null, read_scaling},
+    [KEY_ROPE_LAYERS] = {write_rope_layers, read_rope_layers},
 };
 
 bool config_key_write(json_t *root, const ConfigKey *key, const Architecture *a, const ModelConfig *config) {

@@ -57,11 +57,12 @@ static void file_name(char *out, size_t size, const Architecture *a, const Tenso
   else snprintf(out, size, "%s%s", module.text, kind);
 }
 
-/* The product that a weight or bias belongs to; 0: none in a layer. */
+/* The product that a weight or bias belongs to; 0: none. */
 static unsigned bias_kind(const TensorName *n) {
-  if (!n->layer_length) return 0;
-  if (is_module(n, "self_attn.o_proj")) return BIAS_OUTPUT;
-  return module_begins(n, "self_attn.") ? BIAS_QKV : module_begins(n, "mlp.") ? BIAS_MLP : 0;
+  if (!n->layer_length) return is_module(n, "lm_head") ? BIAS_HEAD : 0;
+  if (is_module(n, "self_attn.o_proj") || is_module(n, "cross_attn.o_proj")) return BIAS_OUTPUT;
+  if (module_begins(n, "self_attn.") || module_begins(n, "cross_attn.")) return BIAS_QKV;
+  return module_begins(n, "mlp.") ? BIAS_MLP : 0;
 }
 
 unsigned file_layout_bias_kind(const ParameterTensor *tensor) {
@@ -87,31 +88,52 @@ static void add(FileLayout *layout, const FileTensor *t, int row) {
   added->count = row >= 0;
 }
 
+static FileTensor bias_of(const Architecture *a, const TensorName *n, int count) {
+  FileTensor t = {.rank = 1, .rows = count, .cols = 1};
+  if (a->head_bias && bias_kind(n) == BIAS_HEAD) {
+    t = (FileTensor){.rank = 2, .rows = 1, .cols = count, .optional = true};
+    snprintf(t.name, sizeof t.name, "%s", a->head_bias);
+  } else file_name(t.name, sizeof t.name, a, n, ".bias");
+  return t;
+}
+
 static FileTensor tensor_of(const Architecture *a, const ParameterTensor *p, const TensorName *n) {
+  if (strcmp(n->kind, ".bias") == 0) return bias_of(a, n, p->cols);
   FileTensor t = {.rank = p->rank, .rows = p->rank == 1 ? p->cols : p->rows, .cols = p->rank == 1 ? 1 : p->cols};
   file_name(t.name, sizeof t.name, a, n, n->kind);
   t.transposed = a->transposed && p->rank == 2 && n->layer_length;
+  t.optional = a->sinusoids && p->role == ROLE_SINUSOIDS;
   if (is_module(n, "model.embed_positions")) t.unused = a->unused_places;
   return t;
 }
 
-static void add_zero_bias(FileLayout *layout, const Architecture *a, const TensorName *n, int rows) {
-  FileTensor t = {.rank = 1, .rows = rows, .cols = 1};
-  file_name(t.name, sizeof t.name, a, n, ".bias");
+static void add_zero_bias(FileLayout *layout, const Architecture *a, const TensorName *n, int count) {
+  FileTensor t = bias_of(a, n, count);
+  t.zeros = KEY_MISSING_BIASES;
   add(layout, &t, -1);
 }
 
 static void add_zero_places(FileLayout *layout, const Architecture *a, const ModelConfig *config) {
   const TensorName name = split("model.embed_positions.weight");
-  FileTensor t = {.rank = 2, .rows = config->ctx, .cols = config->dim, .unused = a->unused_places};
+  FileTensor t = {
+      .rank = 2, .rows = config->ctx, .cols = config->dim, .unused = a->unused_places, .zeros = KEY_POSITIONS};
   file_name(t.name, sizeof t.name, a, &name, name.kind);
   add(layout, &t, -1);
+}
+
+/* The source's table under the name of the one that all share where the model is tied. */
+static void add_shared(FileLayout *layout, const Architecture *a) {
+  const TensorName name = split("model.embed_tokens.weight");
+  FileTensor t = layout->tensors[0];
+  t.copy = true;
+  file_name(t.name, sizeof t.name, a, &name, name.kind);
+  add(layout, &t, t.first);
 }
 
 bool file_layout_make(FileLayout *out, const Architecture *a, unsigned biases, const ModelConfig *config,
                       const ParameterTable *table, Error *error) {
   const unsigned missing = biases & ~architecture_model_biases(config);
-  *out = (FileLayout){.tensors = calloc(2 * (size_t)table->count + 1, sizeof *out->tensors)};
+  *out = (FileLayout){.tensors = calloc(2 * (size_t)table->count + 3, sizeof *out->tensors)};
   if (!out->tensors) return error_memory(error, "the names of tensors");
   for (int i = 0; i < table->count; i++) {
     const ParameterTensor *p = &table->tensors[i];
@@ -120,8 +142,13 @@ bool file_layout_make(FileLayout *out, const Architecture *a, unsigned biases, c
     if (kind && p->rank == 1 && !(biases & kind)) continue;
     const FileTensor t = tensor_of(a, p, &name);
     add(out, &t, i);
-    if (p->rank == 2 && missing & kind) add_zero_bias(out, a, &name, t.rows);
+    if (p->rank == 2 && missing & kind & BIAS_LAYERS) add_zero_bias(out, a, &name, t.rows);
   }
+  if (missing & BIAS_HEAD) {
+    const TensorName head = split("lm_head.bias");
+    add_zero_bias(out, a, &head, config->vocab);
+  }
+  if (a->shared && !config->tie) add_shared(out, a);
   if (a->places && config->positions == POSITIONS_NONE) add_zero_places(out, a, config);
   return true;
 }

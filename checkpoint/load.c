@@ -1,5 +1,5 @@
 /* A model directory onto a device. */
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/architectures.h"
 #include "checkpoint/directory.h"
 
 #include <errno.h>
@@ -19,12 +19,15 @@ bool checkpoint_load_tokenizer(Tokenizer **out, const char *dir, int vocab, Erro
   return false;
 }
 
-/* A parameter takes at least two bytes. Biases may be absent; a table of sinusoids is in the file like any other. */
+/* A parameter takes at least two bytes; biases may be absent, and a table of sinusoids is in the file like any other,
+ * unless the class makes its own. */
 static bool check_weights_size(const char *dir, const ModelConfig *config, Error *error) {
   struct stat info;
+  ConfigFile saved = {0};
+  if (!config_file_read(dir, &saved, error)) return false;
   ModelConfig least = *config;
-  least.bias = least.qkv_bias = false;
-  if (least.positions == POSITIONS_SINUSOIDAL) least.positions = POSITIONS_LEARNED;
+  least.bias = least.qkv_bias = least.head_bias = false;
+  if (least.positions == POSITIONS_SINUSOIDAL && !saved.architecture->sinusoids) least.positions = POSITIONS_LEARNED;
   const int64_t parameters = model_parameters(&least);
   const CheckpointPath path = checkpoint_path(dir, CHECKPOINT_WEIGHTS);
   if (stat(path.text, &info) != 0)

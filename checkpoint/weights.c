@@ -99,13 +99,18 @@ typedef struct WeightsReader {
   Error *error;
 } WeightsReader;
 
-/* The file's tensor, under its name or without the class's prefix; NULL with EXIT_CHECKPOINT. */
-static const SafeTensor *find(const WeightsReader *r, const FileTensor *t) {
-  SafeTensor expected = file_tensor_shape(t);
+/* The tensor's name, or that without the class's prefix where the file has it so. */
+static const char *stored_name(const WeightsReader *r, const FileTensor *t) {
   const size_t prefix = strlen(r->architecture->prefix);
   const bool has_prefix = strncmp(t->name, r->architecture->prefix, prefix) == 0;
-  if (has_prefix && !safetensors_find(r->file, t->name) && safetensors_find(r->file, t->name + prefix))
-    expected.name += prefix;
+  const bool without = has_prefix && !safetensors_find(r->file, t->name) && safetensors_find(r->file, t->name + prefix);
+  return without ? t->name + prefix : t->name;
+}
+
+/* NULL with EXIT_CHECKPOINT. */
+static const SafeTensor *find(const WeightsReader *r, const FileTensor *t) {
+  SafeTensor expected = file_tensor_shape(t);
+  expected.name = stored_name(r, t);
   const SafeTensor *tensor = checkpoint_find_tensor(r->path, r->file, &expected, r->error);
   if (!tensor || tensor->type == TENSOR_F32 || tensor->type == TENSOR_F16 || tensor->type == TENSOR_BF16) return tensor;
   fail(r->error, EXIT_CHECKPOINT, "%s: tensor %s is %s; F32, F16 and BF16 are supported", r->path, tensor->name,
@@ -113,11 +118,14 @@ static const SafeTensor *find(const WeightsReader *r, const FileTensor *t) {
   return NULL;
 }
 
+/* Rows of a file's tensor that are a tensor of the model. */
+static int rows_in(const FileTensor *t, const ParameterTensor *p) { return t->rank == 1 ? p->cols : p->rows; }
+
 /* Rows `first` on of a file's tensor into a tensor of the model. */
 static bool copy_rows(const WeightsReader *r, const FileTensor *t, const SafeTensor *from, int first,
                       const ParameterTensor *p) {
   float *out = r->arena + p->offset;
-  const int rows = p->rank == 1 ? p->cols : p->rows;
+  const int rows = rows_in(t, p);
   if (!t->transposed) convert(out, from, file_tensor_index(t, first, 0), (size_t)rows * (size_t)t->cols);
   for (int row = 0; row < rows; row++)
     for (int col = 0; col < t->cols; col++, out++) {
@@ -141,12 +149,25 @@ static bool expect_zeros(const WeightsReader *r, const FileTensor *t, const Safe
       return fail(r->error, EXIT_CHECKPOINT,
                   "%s: tensor %s has numbers other than 0, but %s in " CHECKPOINT_CONFIG
                   " says that the model has no such tensor; delete that key to read it",
-                  r->path, from->name, t->rank == 1 ? KEY_MISSING_BIASES : KEY_POSITIONS);
+                  r->path, from->name, t->zeros);
   }
   return true;
 }
 
+/* What the class has without its file saying so. */
+static void make_absent(const WeightsReader *r, const FileTensor *t) {
+  if (!t->count) return;
+  const ParameterTensor *p = &r->table->tensors[t->first];
+  float *out = r->arena + p->offset;
+  if (p->role == ROLE_SINUSOIDS) parameter_sinusoids(p, out);
+  else memset(out, 0, (size_t)p->rows * (size_t)p->cols * sizeof *out);
+}
+
 static bool read_tensor(const WeightsReader *r, const FileTensor *t) {
+  if (t->optional && !safetensors_find(r->file, stored_name(r, t))) {
+    make_absent(r, t);
+    return true;
+  }
   const SafeTensor *from = find(r, t);
   if (!from) return false;
   r->used[from - r->file->tensors] = true;
@@ -155,16 +176,18 @@ static bool read_tensor(const WeightsReader *r, const FileTensor *t) {
   for (int i = t->first; i < t->first + t->count; i++) {
     const ParameterTensor *p = &r->table->tensors[i];
     if (!copy_rows(r, t, from, row, p)) return false;
-    row += p->rank == 1 ? p->cols : p->rows;
+    row += rows_in(t, p);
   }
   return true;
 }
 
-/* Whether the file may have a tensor that the model does not have: masks, tables of rotary positions, and the head of
- * tied models, which are sometimes saved with it. */
+/* Whether the file may have a tensor that is not read: masks, tables of rotary positions, copies, and the head of tied
+ * models, which are sometimes saved with it. */
 static bool tolerated(const WeightsReader *r, const FileLayout *layout, const SafeTensor *tensor) {
   for (const char *const *ending = r->architecture->ignored; ending && *ending; ending++)
     if (text_ends_with(tensor->name, *ending)) return true;
+  for (int i = 0; i < layout->count; i++)
+    if (layout->tensors[i].copy && strcmp(tensor->name, stored_name(r, &layout->tensors[i])) == 0) return true;
   if (strcmp(tensor->name, "lm_head.weight") != 0) return false;
   const SafeTensor embedding = file_tensor_shape(&layout->tensors[0]);
   return same_shape(tensor, &embedding);
@@ -181,7 +204,7 @@ static void clear_missing(const WeightsReader *r, unsigned biases) {
 static bool read_tensors(const WeightsReader *r, const FileLayout *layout, unsigned biases) {
   clear_missing(r, biases);
   for (int i = 0; i < layout->count; i++)
-    if (!read_tensor(r, &layout->tensors[i])) return false;
+    if (!layout->tensors[i].copy && !read_tensor(r, &layout->tensors[i])) return false;
   for (int i = 0; i < r->file->count; i++)
     if (!r->used[i] && !tolerated(r, layout, &r->file->tensors[i]))
       return fail(r->error, EXIT_CHECKPOINT, "%s has a tensor '%s' that a model of this configuration does not have",
@@ -232,7 +255,7 @@ static const void *tensor_data(void *state, int index) {
   for (int i = t->first; i < t->first + t->count; i++) {
     const ParameterTensor *p = &w->table->tensors[i];
     const float *from = w->arena + p->offset;
-    for (const int end = row + (p->rank == 1 ? p->cols : p->rows); row < end; row++)
+    for (const int end = row + rows_in(t, p); row < end; row++)
       for (int col = 0; col < t->cols; col++) w->room[file_tensor_index(t, row, col)] = *from++;
   }
   return w->room;

@@ -279,12 +279,12 @@ static void init_constant(const ParameterTensor *tensor, float value, float *w) 
   for (int64_t i = 0; i < tensor->cols; i++) w[i] = value;
 }
 
-static void init_sinusoids(const ParameterTensor *tensor, float *w) {
+void parameter_sinusoids(const ParameterTensor *tensor, float *out) {
   int half = (tensor->cols + 1) / 2;
   for (int t = 0; t < tensor->rows; t++)
     for (int i = 0; i < tensor->cols; i++) {
       double angle = t * pow(10000.0, -2.0 * (i % half) / tensor->cols);
-      *w++ = (float)(i < half ? sin(angle) : cos(angle));
+      *out++ = (float)(i < half ? sin(angle) : cos(angle));
     }
 }
 
@@ -304,7 +304,7 @@ void parameter_table_init(const ParameterTable *table, Initialization how, float
     switch (tensor->role) {
     case ROLE_EMBEDDING:
     case ROLE_PLACES: init_normal(tensor, site, how.kind == INIT_TORCH || sinusoids ? 1 : how.std, w, seed); break;
-    case ROLE_SINUSOIDS: init_sinusoids(tensor, w); break;
+    case ROLE_SINUSOIDS: parameter_sinusoids(tensor, w); break;
     case ROLE_NORM_WEIGHT: init_constant(tensor, 1, w); break;
     case ROLE_NORM_BIAS: init_constant(tensor, 0, w); break;
     case ROLE_WEIGHT:

@@ -5,8 +5,9 @@
 
 build/dump_model (make build/dump_model) writes a small random model of every class and variant. Each, and each RUN of
 ./train, has to
-  - load with AutoModelForCausalLM, with no tensor missing, left over or of another shape;
-  - give Inkling's logits, and the same 32 likeliest tokens from the caches of both;
+  - load with AutoModelForCausalLM (AutoModelForSeq2SeqLM), with no tensor missing, left over or of another shape;
+  - give Inkling's logits, and the same 32 likeliest tokens from the caches of both; with an encoder for a padded batch
+    of sources of different lengths, each of which Inkling answers alone;
   - come back byte for byte (config.json and model.safetensors) after save_pretrained and a second reading by Inkling.
 Then models that transformers makes at random (GPT-2, OPT and the others), saved by it, are read by Inkling, and give the
 same logits and tokens; of GPT-2 and OPT, with a byte-level BPE that was trained there, ./generate gives the same text.
@@ -29,6 +30,8 @@ NORM, PLACE, ACT, POSITIONS = ({name: i for i, name in enumerate(names)} for nam
     ("rope", "learned", "sinusoidal", "none")))
 LAYER = dict(norm="layer", gated=False)
 BIASES = dict(bias=True, qkv_bias=True)
+ENCODER = dict(LAYER, encoder_layers=3, source_vocab=257, activation="relu")
+OWN = ("InklingForCausalLM", "InklingForConditionalGeneration")
 MODELS = {  # name: (class, settings)
     "llama": ("LlamaForCausalLM", dict(kv_heads=2)),
     "llama, all biases, relu, tied": ("LlamaForCausalLM", dict(BIASES, activation="relu", tie=True)),
@@ -62,6 +65,25 @@ MODELS = {  # name: (class, settings)
                                                                      tie=True, activation="gelu_tanh")),
     "own: opt with another eps": ("InklingForCausalLM", dict(LAYER, **BIASES, positions="sinusoidal", norm_eps=1e-6,
                                                              activation="relu")),
+    "marian": ("MarianMTModel", dict(ENCODER, **BIASES, norm_place="after", positions="sinusoidal")),
+    "marian, tied, no biases": ("MarianMTModel", dict(ENCODER, norm_place="after", positions="sinusoidal", tie=True)),
+    "marian, own vocabularies, head bias": ("MarianMTModel", dict(ENCODER, bias=True, head_bias=True, source_vocab=99,
+                                                                  norm_place="after", positions="sinusoidal")),
+    "pegasus": ("PegasusForConditionalGeneration", dict(ENCODER, **BIASES, positions="sinusoidal")),
+    "pegasus, tied, head bias": ("PegasusForConditionalGeneration", dict(ENCODER, head_bias=True, qkv_bias=True,
+                                                                         positions="sinusoidal", tie=True)),
+    "blenderbot": ("BlenderbotForConditionalGeneration", dict(ENCODER, **BIASES, head_bias=True, positions="learned")),
+    "blenderbot, tied, no biases": ("BlenderbotForConditionalGeneration", dict(ENCODER, positions="learned",
+                                                                               tie=True)),
+    "own: norm on the branch, encoder": (OWN[1], dict(ENCODER, **BIASES, norm_place="branch", norm_eps=1e-8,
+                                                      positions="sinusoidal", head_bias=True)),
+    "own: llama with an encoder, grouped": (OWN[1], dict(encoder_layers=1, source_vocab=257, kv_heads=2, tie=True)),
+    "own: rms, rope, after, encoder": (OWN[1], dict(encoder_layers=2, source_vocab=300, norm_place="after",
+                                                    head_dim=16, qkv_bias=True)),
+    "own: marian with learned positions": (OWN[1], dict(ENCODER, **BIASES, norm_place="after", positions="learned",
+                                                        tie=True, head_bias=True)),
+    "own: gated, none, own vocabularies": (OWN[1], dict(encoder_layers=2, source_vocab=99, norm="layer", bias=True,
+                                                        positions="none", activation="gelu_tanh")),
 }
 NEW, PROMPT = 32, [72, 101, 108, 108, 111]
 
@@ -96,35 +118,78 @@ class Inkling:
         name = self.run("class", path).decode().split()
         return name[0], len(name) > 1
 
-    def logits(self, path, tokens):
-        return torch.from_numpy(numpy.frombuffer(self.run("logits", path, *tokens), numpy.float32).copy()
-                                .reshape(len(tokens), -1))
+    def logits(self, path, tokens, source=None):
+        numbers = self.run("logits", path, *tokens, *(["of", *source] if source else []))
+        return torch.from_numpy(numpy.frombuffer(numbers, numpy.float32).copy().reshape(len(tokens), -1))
 
-    def greedy(self, path, count, tokens):
-        return [int(line) for line in self.run("greedy", path, count, *tokens).split()]
+    def greedy(self, path, count, tokens, source=None):
+        return [int(line) for line in self.run("greedy", path, count, *tokens,
+                                               *(["of", *source] if source else [])).split()]
 
 
 def load(path, own):
-    model, info = transformers.AutoModelForCausalLM.from_pretrained(path, output_loading_info=True, dtype=torch.float32,
-                                                                    trust_remote_code=own)
+    config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=own)
+    auto = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
+    model, info = auto.from_pretrained(path, output_loading_info=True, dtype=torch.float32, trust_remote_code=own)
     wrong = {key: value for key, value in info.items() if value}
     if wrong:
         raise Differs(f"loading: {wrong}")
     return model.eval()
 
 
+def likeliest(model, prompt, new, **more):
+    """The next tokens, of which none ends the text."""
+    end, model.generation_config.eos_token_id = model.generation_config.eos_token_id, None
+    with torch.no_grad():
+        text = model.generate(prompt, max_new_tokens=new, do_sample=False, pad_token_id=0, **more)
+    model.generation_config.eos_token_id = end
+    return text
+
+
+def pad(rows):
+    """Rows side by side, padded on the right, and which of them are tokens."""
+    width = max(map(len, rows))
+    return (torch.tensor([row + [0] * (width - len(row)) for row in rows]),
+            torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows]))
+
+
+def draw_sources(config):
+    vocab = getattr(config, "source_vocab_size", config.vocab_size)
+    random = torch.Generator().manual_seed(2)
+    return [torch.randint(0, vocab, (length,), generator=random).tolist() for length in (13, 1, 40, 7)]
+
+
+def compare_answers(inkling, path, model):
+    config, ctx = model.config, model.config.max_position_embeddings
+    vocab, start = model.lm_head.weight.shape[0], model.generation_config.decoder_start_token_id
+    sources = draw_sources(config)
+    tokens = torch.randint(0, vocab, (len(sources), 20), generator=torch.Generator().manual_seed(1))
+    batch, mask = pad(sources)
+    with torch.no_grad():
+        theirs = model(input_ids=batch, attention_mask=mask, decoder_input_ids=tokens).logits
+    text = likeliest(model, batch, min(NEW, ctx - 1), attention_mask=mask)[:, 1:].tolist()
+    ours = torch.stack([inkling.logits(path, row.tolist(), source) for row, source in zip(tokens, sources)])
+    error = float((ours - theirs).norm() / theirs.norm())
+    if not error < 1e-5:
+        raise Differs(f"logits differ by {error:.1e}")
+    for source, answer in zip(sources, text):
+        mine = inkling.greedy(path, len(answer), [start], source)
+        if mine != answer:
+            raise Differs(f"tokens differ: {mine} here, {answer} there")
+    return error
+
+
 def compare(inkling, path, model):
     """The relative difference of the logits; the likeliest tokens have to be the same."""
+    if model.config.is_encoder_decoder:
+        return compare_answers(inkling, path, model)
     vocab, ctx = model.config.vocab_size, model.config.max_position_embeddings
     new = min(NEW, ctx - len(PROMPT))
     tokens = torch.randint(0, vocab, (min(ctx, 40),), generator=torch.Generator().manual_seed(1)).tolist()
     with torch.no_grad():
         theirs = model(torch.tensor([tokens])).logits[0]
-        prompt = torch.tensor([[token % vocab for token in PROMPT]])
-        end, model.generation_config.eos_token_id = model.generation_config.eos_token_id, None  # no token ends it
-        text = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=new, do_sample=False,
-                              pad_token_id=0, use_cache=True)[0, len(PROMPT):].tolist()
-        model.generation_config.eos_token_id = end
+    prompt = torch.tensor([[token % vocab for token in PROMPT]])
+    text = likeliest(model, prompt, new, attention_mask=torch.ones_like(prompt))[0, len(PROMPT):].tolist()
     ours = inkling.logits(path, tokens)
     error = float((ours - theirs).norm() / theirs.norm())
     if not error < 1e-5:
@@ -157,7 +222,7 @@ def check_written(inkling, path, wanted, scratch):
     for file in ("config.json", "model.safetensors"):
         if not same_file(f"{path}/{file}", f"{again}/{file}"):
             raise Differs(f"{file} is another after save_pretrained")
-    return f"{name:22s} logits {error:.1e}"
+    return f"{name:34s} logits {error:.1e}"
 
 
 def check_padding(inkling, path, _scratch):
@@ -179,6 +244,31 @@ def check_padding(inkling, path, _scratch):
     return f"padded batches, caches; loss {loss:.2f}"
 
 
+def check_sources(inkling, path, _scratch):
+    """Our own class: sources padded on either side are as each alone, with caches and without; the loss of labels."""
+    model = load(path, inkling.class_of(path)[1])
+    sources = draw_sources(model.config)
+    batch, mask = pad(sources)
+    rows = likeliest(model, batch, NEW, attention_mask=mask)
+    left = likeliest(model, batch.flip(1), NEW, attention_mask=mask.flip(1))
+    for i, source in enumerate(sources):
+        for use_cache in (True, False):
+            for order, answers in ((source, rows), (source[::-1], left)):
+                alone = likeliest(model, torch.tensor([order]), NEW, use_cache=use_cache)
+                if not torch.equal(alone[0], answers[i]):
+                    raise Differs(f"source {i} of a padded batch differs from itself alone (cache: {use_cache})")
+    beams = model.generate(batch, attention_mask=mask, num_beams=3, max_new_tokens=NEW, do_sample=False)
+    labels = rows[:, 1:].clone()
+    labels[0, 5:] = -100
+    with torch.no_grad():
+        out = model(input_ids=batch, attention_mask=mask, labels=labels)
+        logits = model(input_ids=batch, attention_mask=mask, decoder_input_ids=rows[:, :-1]).logits
+    wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+    if not abs(float(out.loss - wanted)) < 1e-5:
+        raise Differs(f"a loss of {float(out.loss)}, but {float(wanted)} from the logits")
+    return f"padded sources, caches, {beams.shape[1]} tokens of beams; loss {float(wanted):.2f}"
+
+
 def foreign(kind, small=None):
     """Random models that transformers makes; without a kind: which there are."""
     t, small = transformers, small or dict(vocab_size=257, bos_token_id=256, eos_token_id=256)
@@ -187,6 +277,9 @@ def foreign(kind, small=None):
     gpt2 = dict(small, n_embd=32, n_layer=2, n_head=4, n_positions=64)
     opt = dict(small, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4,
                max_position_embeddings=64)
+    encoder = dict(small, d_model=32, encoder_layers=1, decoder_layers=2, encoder_attention_heads=4,
+                   decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=64,
+                   pad_token_id=255, decoder_start_token_id=254, forced_eos_token_id=None)
     kinds = {
         "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(**gpt2)),
         "gpt2, untied, n_inner, relu": lambda: t.GPT2LMHeadModel(t.GPT2Config(
@@ -206,6 +299,17 @@ def foreign(kind, small=None):
         "starcoder2": lambda: t.Starcoder2ForCausalLM(t.Starcoder2Config(**llama)),
         "stablelm": lambda: t.StableLmForCausalLM(t.StableLmConfig(**llama, rope_parameters=dict(
             rope_type="default", rope_theta=10000.0, partial_rotary_factor=1.0), use_qkv_bias=True)),
+        "marian": lambda: t.MarianMTModel(t.MarianConfig(**encoder)),
+        "marian, own vocabularies": lambda: t.MarianMTModel(t.MarianConfig(**dict(
+            encoder, decoder_vocab_size=300, decoder_start_token_id=299, eos_token_id=298),
+            share_encoder_decoder_embeddings=False, tie_word_embeddings=False)),
+        "pegasus": lambda: t.PegasusForConditionalGeneration(t.PegasusConfig(**encoder)),
+        "pegasus, untied": lambda: t.PegasusForConditionalGeneration(t.PegasusConfig(
+            **encoder, tie_word_embeddings=False, activation_function="relu")),
+        "blenderbot": lambda: t.BlenderbotForConditionalGeneration(t.BlenderbotConfig(
+            **encoder, encoder_no_repeat_ngram_size=0)),
+        "blenderbot, untied": lambda: t.BlenderbotForConditionalGeneration(t.BlenderbotConfig(
+            **encoder, encoder_no_repeat_ngram_size=0, tie_word_embeddings=False)),
     }
     if kind is None:
         return list(kinds)
@@ -213,7 +317,11 @@ def foreign(kind, small=None):
     model = kinds[kind]()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+        for name, buffer in model.named_buffers():
+            if name == "final_logits_bias":
+                buffer.copy_(torch.randn_like(buffer))
     return model
 
 
@@ -225,7 +333,7 @@ def check_foreign(inkling, kind, scratch):
     os.makedirs(again)
     inkling.run("copy", saved, again)
     name, own = inkling.class_of(again)
-    return f"{name:22s} logits {error:.1e}, written again {compare(inkling, again, load(again, own)):.1e}"
+    return f"{name:34s} logits {error:.1e}, written again {compare(inkling, again, load(again, own)):.1e}"
 
 
 def save_tokenizer(path, vocab):
@@ -295,8 +403,8 @@ def main():
         check(run, lambda scratch, run=run: check_written(inkling, run, None, scratch))
     for name, (wanted, _) in MODELS.items():
         check(name, made(name, check_written, wanted))
-        if wanted == "InklingForCausalLM":
-            check(name, made(name, check_padding))
+        if wanted in OWN:
+            check(name, made(name, check_sources if wanted == OWN[1] else check_padding))
     for kind in foreign(None):
         check("by transformers: " + kind, lambda scratch, kind=kind: check_foreign(inkling, kind, scratch))
     for kind in ("gpt2", "opt"):

@@ -1,7 +1,8 @@
 """The Transformers of Inkling that no class of Hugging Face transformers computes, for trust_remote_code=True.
 
-A layer is two branches of the residual stream, attention and MLP. What they are made of is said by config.json, beside
-which ./train puts a copy of this file: the kind and place of norms, the activation, biases, positions.
+A layer is two branches of the residual stream, attention and MLP; above an encoder three, with attention to what it
+makes of a source between them. What they are made of is said by config.json, beside which ./train puts a copy of this
+file: the kind and place of norms, the activation, biases, positions.
 """
 
 from functools import partial
@@ -10,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from transformers import GenerationMixin, PretrainedConfig, PreTrainedModel
-from transformers.cache_utils import DynamicCache
-from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, Seq2SeqLMOutput
 
 ACTIVATIONS = {"silu": F.silu, "gelu": F.gelu, "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
                "relu": F.relu}
@@ -23,7 +24,9 @@ class InklingConfig(PretrainedConfig):
     def __init__(self, vocab_size=257, hidden_size=64, intermediate_size=256, num_hidden_layers=2,
                  num_attention_heads=4, num_key_value_heads=None, head_dim=None, max_position_embeddings=64,
                  hidden_act="silu", norm="rms", norm_place="before", norm_eps=1e-5, gated=True, positions="rope",
-                 rope_theta=10000.0, qkv_bias=False, bias=False, head_bias=False, tie_word_embeddings=False, **others):
+                 rope_theta=10000.0, qkv_bias=False, bias=False, head_bias=False, tie_word_embeddings=False,
+                 encoder_layers=0, source_vocab_size=None, **others):
+        self.encoder_layers, self.source_vocab_size = encoder_layers, source_vocab_size or vocab_size
         self.vocab_size, self.max_position_embeddings = vocab_size, max_position_embeddings
         self.hidden_size, self.intermediate_size = hidden_size, intermediate_size
         self.num_hidden_layers, self.num_attention_heads = num_hidden_layers, num_attention_heads
@@ -33,6 +36,7 @@ class InklingConfig(PretrainedConfig):
         self.norm, self.norm_place, self.norm_eps = norm, norm_place, norm_eps
         self.positions, self.rope_theta = positions, rope_theta
         self.qkv_bias, self.bias, self.head_bias = qkv_bias, bias, head_bias
+        others["is_encoder_decoder"] = encoder_layers > 0
         super().__init__(tie_word_embeddings=tie_word_embeddings, **others)
 
 
@@ -58,16 +62,35 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(config.hidden_size, keys, bias=config.qkv_bias)
         self.o_proj = nn.Linear(width, config.hidden_size, bias=config.bias)
 
+    def heads(self, project, x):
+        return project(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+    def attend(self, q, k, v, visible):
+        shared = q.shape[1] // k.shape[1]  # query heads to a key and value head
+        k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
+        return self.o_proj(F.scaled_dot_product_attention(q, k, v, attn_mask=visible).transpose(1, 2).flatten(2))
+
     def forward(self, x, angles, visible, cache):
-        q, k, v = (project(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-                   for project in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (self.heads(project, x) for project in (self.q_proj, self.k_proj, self.v_proj))
         if angles is not None:
             q, k = rotate(q, angles), rotate(k, angles)
         if cache is not None:
             k, v = cache.update(k, v, self.layer)
-        shared = q.shape[1] // k.shape[1]  # query heads to a key and value head
-        k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
-        return self.o_proj(F.scaled_dot_product_attention(q, k, v, attn_mask=visible).transpose(1, 2).flatten(2))
+        return self.attend(q, k, v, visible)
+
+
+class CrossAttention(Attention):
+    def forward(self, x, memory, visible, caches):
+        """The keys and values of the source are computed once."""
+        if caches is not None and caches.is_updated.get(self.layer):
+            kept = caches.cross_attention_cache.layers[self.layer]
+            k, v = kept.keys, kept.values
+        else:
+            k, v = self.heads(self.k_proj, memory), self.heads(self.v_proj, memory)
+            if caches is not None:
+                k, v = caches.cross_attention_cache.update(k, v, self.layer)
+                caches.is_updated[self.layer] = True
+        return self.attend(self.heads(self.q_proj, x), k, v, visible)
 
 
 class Mlp(nn.Module):
@@ -86,10 +109,12 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    def __init__(self, config, layer):
+    def __init__(self, config, layer, cross):
         super().__init__()
         self.place = config.norm_place
         self.input_layernorm, self.self_attn = make_norm(config), Attention(config, layer)
+        if cross:
+            self.cross_attention_layernorm, self.cross_attn = make_norm(config), CrossAttention(config, layer)
         self.post_attention_layernorm, self.mlp = make_norm(config), Mlp(config)
 
     def join(self, x, norm, branch):
@@ -97,20 +122,22 @@ class Layer(nn.Module):
             return x + branch(norm(x))
         return norm(x + branch(x)) if self.place == "after" else x + norm(branch(x))
 
-    def forward(self, x, angles, visible, cache):
+    def forward(self, x, angles, visible, cache, cross):
         x = self.join(x, self.input_layernorm, lambda n: self.self_attn(n, angles, visible, cache))
+        if cross is not None:
+            x = self.join(x, self.cross_attention_layernorm, lambda n: self.cross_attn(n, *cross))
         return self.join(x, self.post_attention_layernorm, self.mlp)
 
 
 class Stack(nn.Module):
-    def __init__(self, config):
+    def __init__(self, config, layers, vocab, cross=False):
         super().__init__()
         self.config = config
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embed_tokens = nn.Embedding(vocab, config.hidden_size)
         if config.positions in ("learned", "sinusoidal"):
             self.embed_positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
             self.embed_positions.weight.requires_grad_(config.positions == "learned")
-        self.layers = nn.ModuleList(Layer(config, i) for i in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(Layer(config, i, cross) for i in range(layers))
         if config.norm_place == "before":
             self.norm = make_norm(config)
 
@@ -120,14 +147,39 @@ class Stack(nn.Module):
         half = torch.arange(0, self.config.head_dim, 2, device=places.device, dtype=torch.float32)
         return places[:, None, :, None] * self.config.rope_theta ** (-half / self.config.head_dim)
 
-    def forward(self, tokens, places, visible, cache):
+    def run(self, tokens, places, visible, cache=None, cross=None):
+        """`cross`: what CrossAttention is given beside x."""
         x = self.embed_tokens(tokens)
         if hasattr(self, "embed_positions"):
             x = x + self.embed_positions(places)
         angles = self.angles(places)
         for layer in self.layers:
-            x = layer(x, angles, visible, cache)
+            x = layer(x, angles, visible, cache, cross)
         return self.norm(x) if hasattr(self, "norm") else x
+
+
+class Encoder(Stack):
+    main_input_name = "input_ids"  # of generate()
+
+    def forward(self, input_ids, attention_mask=None, **others):
+        """attention_mask [B, S], 0: a pad, which nothing sees and which does not count as a position."""
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        places = (mask.cumsum(-1) - 1).clamp(min=0)
+        return BaseModelOutput(last_hidden_state=self.run(input_ids, places, mask.bool()[:, None, None]))
+
+
+class Decoder(Stack):
+    def forward(self, tokens, mask, places, cache, cross=None):
+        """mask [B, past + T], 0: a pad; places [B, T]; None: no pads, and pads do not count."""
+        past, (batch, length) = cache.get_seq_length() if cache is not None else 0, tokens.shape
+        if mask is None:
+            mask = torch.ones(batch, past + length, dtype=torch.long, device=tokens.device)
+        if places is None:
+            places = (mask.cumsum(-1) - 1).clamp(min=0)[:, past:]
+        queries = torch.arange(past, past + length, device=tokens.device)[:, None]
+        keys = torch.arange(past + length, device=tokens.device)
+        visible = (keys <= queries) & mask.bool()[:, None] | (keys == queries)  # a pad sees itself
+        return self.run(tokens, places, visible[:, None], cache, cross)
 
 
 class InklingForCausalLM(PreTrainedModel, GenerationMixin):
@@ -137,7 +189,7 @@ class InklingForCausalLM(PreTrainedModel, GenerationMixin):
 
     def __init__(self, config):
         super().__init__(config)
-        self.model = Stack(config)
+        self.model = Decoder(config, config.num_hidden_layers, config.vocab_size)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.head_bias)
         self.post_init()
 
@@ -145,15 +197,55 @@ class InklingForCausalLM(PreTrainedModel, GenerationMixin):
                 use_cache=False, **others):
         """attention_mask [B, past + T], 0: a pad; position_ids [B, T], default: pads do not count."""
         cache = DynamicCache() if use_cache and past_key_values is None else past_key_values
-        past, (batch, length) = cache.get_seq_length() if cache is not None else 0, input_ids.shape
-        if attention_mask is None:
-            attention_mask = torch.ones(batch, past + length, dtype=torch.long, device=input_ids.device)
-        if position_ids is None:
-            position_ids = (attention_mask.cumsum(-1) - 1).clamp(min=0)[:, past:]
-        queries = torch.arange(past, past + length, device=input_ids.device)[:, None]
-        keys = torch.arange(past + length, device=input_ids.device)
-        visible = (keys <= queries) & attention_mask.bool()[:, None] | (keys == queries)  # a pad sees itself
-        x = self.model(input_ids, position_ids, visible[:, None], cache)
-        logits = self.lm_head(x)
+        logits = self.lm_head(self.model(input_ids, attention_mask, position_ids, cache))
         loss = None if labels is None else self.loss_function(logits, labels, vocab_size=self.config.vocab_size)
         return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache)
+
+
+class EncoderDecoder(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        if config.tie_word_embeddings:
+            self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.encoder = Encoder(config, config.encoder_layers, config.source_vocab_size)
+        self.decoder = Decoder(config, config.num_hidden_layers, config.vocab_size, cross=True)
+
+
+class InklingForConditionalGeneration(PreTrainedModel, GenerationMixin):
+    config_class = InklingConfig
+    base_model_prefix = "model"
+    _tied_weights_keys = {f"{name}.weight": "model.embed_tokens.weight" for name in (
+        "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head")}
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = EncoderDecoder(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.head_bias)
+        self.post_init()
+
+    def get_encoder(self, modality=None):
+        return self.model.encoder
+
+    def prepare_decoder_input_ids_from_labels(self, labels):
+        start = self.config.decoder_start_token_id
+        tokens = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], 1)
+        return tokens.masked_fill(tokens == -100, start)  # behind the text
+
+    def forward(self, input_ids=None, attention_mask=None, decoder_input_ids=None, decoder_attention_mask=None,
+                encoder_outputs=None, past_key_values=None, labels=None, use_cache=False, **others):
+        """attention_mask [B, S] and decoder_attention_mask [B, past + T], 0: a pad; labels [B, T], -100: none."""
+        if encoder_outputs is None:
+            encoder_outputs = self.model.encoder(input_ids, attention_mask)
+        if decoder_input_ids is None:
+            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        caches = past_key_values
+        if use_cache and caches is None:
+            caches = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        cache = None if caches is None else caches.self_attention_cache
+        visible = None if attention_mask is None else attention_mask.bool()[:, None, None]
+        x = self.model.decoder(decoder_input_ids, decoder_attention_mask, None, cache,
+                               (encoder_outputs[0], visible, caches))
+        logits = self.lm_head(x)
+        loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+        return Seq2SeqLMOutput(loss=loss, logits=logits, past_key_values=caches,
+                               encoder_last_hidden_state=encoder_outputs[0])

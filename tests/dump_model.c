@@ -4,6 +4,7 @@
  *   dump_model class DIR                     prints the class that DIR's model is written as
  *   dump_model logits DIR TOKEN ...          writes the logits at each token to stdout, fp32 [tokens][vocabulary]
  *   dump_model greedy DIR COUNT TOKEN ...    prints the COUNT likeliest next tokens
+ *                                            (both: of a model with an encoder, "of" and the source's tokens follow)
  *   dump_model copy DIR OUT                  reads a model and writes it again
  *
  * The fields are those of ModelConfig, enums by number; what is not given is a small LLaMA's. */
@@ -23,10 +24,12 @@ static const struct {
 } fields[] = {
 #define FIELD(member, kind)                                                                                            \
   { #member, offsetof(ModelConfig, member), kind }
-    FIELD(vocab, 'i'),    FIELD(ctx, 'i'),      FIELD(layers, 'i'),     FIELD(heads, 'i'),      FIELD(kv_heads, 'i'),
-    FIELD(dim, 'i'),      FIELD(head_dim, 'i'), FIELD(ffn, 'i'),        FIELD(tie, 'b'),        FIELD(rope_base, 'f'),
-    FIELD(norm_eps, 'f'), FIELD(norm, 'i'),     FIELD(norm_place, 'i'), FIELD(activation, 'i'), FIELD(gated, 'b'),
-    FIELD(bias, 'b'),     FIELD(qkv_bias, 'b'), FIELD(head_bias, 'b'),  FIELD(positions, 'i'),
+    FIELD(vocab, 'i'),        FIELD(ctx, 'i'),        FIELD(layers, 'i'),    FIELD(heads, 'i'),
+    FIELD(kv_heads, 'i'),     FIELD(dim, 'i'),        FIELD(head_dim, 'i'),  FIELD(ffn, 'i'),
+    FIELD(tie, 'b'),          FIELD(rope_base, 'f'),  FIELD(norm_eps, 'f'),  FIELD(norm, 'i'),
+    FIELD(norm_place, 'i'),   FIELD(activation, 'i'), FIELD(gated, 'b'),     FIELD(bias, 'b'),
+    FIELD(qkv_bias, 'b'),     FIELD(head_bias, 'b'),  FIELD(positions, 'i'), FIELD(encoder_layers, 'i'),
+    FIELD(source_vocab, 'i'),
 #undef FIELD
 };
 
@@ -116,25 +119,47 @@ static bool print_class(const char *dir, Error *error) {
   return true;
 }
 
-static bool logits(Model *m, const int32_t *tokens, int count, Error *error) {
-  const int vocab = model_config(m)->vocab;
-  int32_t targets[MAX_TOKENS];
+/* What a model reads: tokens of the decoder and, above an encoder, of the source. */
+typedef struct Input {
+  int32_t tokens[MAX_TOKENS], source[MAX_TOKENS];
+  int count, source_count;
+} Input;
+
+static bool read_input(Input *out, char **given, int count, Error *error) {
+  bool source = false;
+  *out = (Input){.count = 0};
+  if (count > MAX_TOKENS) return fail(error, EXIT_USAGE, "%d tokens", count);
+  for (int i = 0; i < count; i++)
+    if (strcmp(given[i], "of") == 0) source = true;
+    else if (source) out->source[out->source_count++] = (int32_t)strtol(given[i], NULL, 10);
+    else out->tokens[out->count++] = (int32_t)strtol(given[i], NULL, 10);
+  return out->count > 0 || fail(error, EXIT_USAGE, "no tokens");
+}
+
+/* One sequence of the decoder and, as long, one of the source. */
+static bool logits(Model *m, const Input *in, Error *error) {
+  const int vocab = model_config(m)->vocab, encoder = model_config(m)->encoder_layers > 0;
+  const int length = in->count > in->source_count ? in->count : in->source_count;
+  int32_t positions[MAX_TOKENS], targets[MAX_TOKENS], zeros[MAX_TOKENS] = {0}, ends[MAX_TOKENS];
   double sum = 0;
   int64_t counted = 0;
-  for (int i = 0; i < count; i++) targets[i] = IGNORE_INDEX;
-  float *out = calloc((size_t)count * (size_t)vocab, sizeof *out);
-  bool ok =
-      out && model_evaluate_begin(m, 1, count, error) &&
-      model_evaluate(m, &(TokenBatch){.tokens = tokens, .targets = targets}, 1, count, &sum, &counted, out, error);
-  if (ok) fwrite(out, sizeof *out, (size_t)count * (size_t)vocab, stdout);
+  for (int i = 0; i < length; i++) positions[i] = i, targets[i] = IGNORE_INDEX, ends[i] = in->source_count;
+  const SourceBatch source = {in->source, positions, zeros, ends, zeros, ends};
+  const TokenBatch batch = {in->tokens, targets, encoder ? positions : NULL, encoder ? &source : NULL};
+  float *out = calloc((size_t)length * (size_t)vocab, sizeof *out);
+  bool ok = out && model_evaluate_begin(m, 1, length, error) &&
+            model_evaluate(m, &batch, 1, length, &sum, &counted, out, error);
+  if (ok) fwrite(out, sizeof *out, (size_t)in->count * (size_t)vocab, stdout);
   free(out);
   return ok;
 }
 
-static bool greedy(Model *m, const int32_t *tokens, int count, int wanted, Error *error) {
+static bool greedy(Model *m, const Input *in, int wanted, Error *error) {
   const Sampling likeliest = {.repeat_penalty = 1, .top_p = 1};
   Decoder *d = NULL;
-  bool ok = decoder_open(&d, m, 1, error) && decoder_prompt(d, tokens, count, 0, error);
+  bool ok = decoder_open(&d, m, 1, error) &&
+            (!in->source_count || decoder_source(d, 0, in->source, in->source_count, error)) &&
+            decoder_prompt(d, in->tokens, in->count, 0, error);
   for (int i = 0; ok && i < wanted; i++) {
     int32_t next;
     ok = decoder_next(d, &likeliest, &next, error);
@@ -152,12 +177,13 @@ static bool compute(const char *dir, char **given, int count, int wanted, Error 
   SpecialTokens special;
   Context *context = NULL;
   Model *m = NULL;
-  int32_t tokens[MAX_TOKENS];
-  if (count < 1 || count > MAX_TOKENS) return fail(error, EXIT_USAGE, "%d tokens", count);
-  for (int i = 0; i < count; i++) tokens[i] = (int32_t)strtol(given[i], NULL, 10);
-  if (!checkpoint_read_config(dir, &config, &special, error) || !cpu->open(&context, &options, error)) return false;
+  Input in;
+  if (!read_input(&in, given, count, error) || !checkpoint_read_config(dir, &config, &special, error)) return false;
+  if ((config.encoder_layers > 0) != (in.source_count > 0))
+    return fail(error, EXIT_USAGE, "a model with an encoder needs a source, and no other does");
+  if (!cpu->open(&context, &options, error)) return false;
   bool ok = checkpoint_load_model(&m, dir, &config, cpu, context, error) &&
-            (wanted ? greedy(m, tokens, count, wanted, error) : logits(m, tokens, count, error));
+            (wanted ? greedy(m, &in, wanted, error) : logits(m, &in, error));
   model_close(m);
   cpu->close(context);
   return ok;

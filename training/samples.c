@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The end of a document where the text has several, or all of them are seen to begin with it; else a newline. */
+/* The end of a document where the text has several, or all of them are seen to begin with it, as all targets of sources
+ * are; else a newline. */
 int run_start_token(const Run *r) {
-  if (r->tokens_file.info.documents > 1 || r->settings.pack == PACK_DOCS) return tokenizer_end(r->tokenizer);
+  if (r->tokens_file.info.documents > 1 || r->settings.pack == PACK_DOCS || r->config.encoder_layers)
+    return tokenizer_end(r->tokenizer);
   return tokenizer_bpe(r->tokenizer)->byte_ids['\n'];
 }
 
