@@ -133,13 +133,13 @@ static const char style[] =
     "summary svg,.big "
     "svg{background:#161b22;border-color:#30363d}text{fill:#e6edf3}path{fill:#79c0ff}p,.name{color:#8b949e}}";
 
-/* Cells of one shade are one path; neighbors in a row are one rectangle. */
+/* Cells of one shade are one path; neighbors in a row are one rectangle. By their roots small weights can be seen, too. */
 static void put_paths(FILE *out, const float *weights, int queries, int keys) {
   for (int level = 1; level <= LEVELS; level++) {
     bool began = false;
     for (int i = 0; i < queries; i++)
       for (int j = 0, run; j < keys; j += run) {
-        for (run = 0; j + run < keys && (int)lrintf(weights[i * keys + j + run] * LEVELS) == level;) run++;
+        for (run = 0; j + run < keys && (int)lrintf(sqrtf(weights[i * keys + j + run]) * LEVELS) == level;) run++;
         if (run == 0) {
           run = 1;
           continue;
@@ -152,19 +152,30 @@ static void put_paths(FILE *out, const float *weights, int queries, int keys) {
   }
 }
 
+static int longest_label(const Program *p, const Text *text) {
+  size_t longest = 0;
+  for (int i = 0; i < text->count; i++) {
+    const size_t length = strlen(label(p, text->ids[i]).text);
+    longest = length > longest ? length : longest;
+  }
+  return (int)longest;
+}
+
 /* The map again, with the names of what looks (left) and of what it looks at (above). */
 static void put_large(const Maps *m, FILE *out, const char *id, const Text *from, const Text *to) {
-  enum { CELL = 14, MARGIN = 110 };
+  enum { CELL = 14, LETTER = 7, GAP = 5 };
+  const int left = 2 * GAP + LETTER * longest_label(m->p, from), top = 2 * GAP + LETTER * longest_label(m->p, to);
   fprintf(out,
-          "<div class=big><svg width=\"%d\" height=\"%d\"><use href=\"#%s\" transform=\"translate(%d %d) scale(%d)\"/>",
-          MARGIN + to->count * CELL + 4, MARGIN + from->count * CELL + 4, id, MARGIN, MARGIN, CELL);
+          "<div class=big><svg width=\"%d\" height=\"%d\"><use href=\"#%s\" transform=\"translate(%d %d) "
+          "scale(%d)\"/>",
+          left + to->count * CELL + GAP, top + from->count * CELL + GAP, id, left, top, CELL);
   for (int i = 0; i < from->count; i++) {
-    fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", MARGIN - 5, MARGIN + i * CELL + CELL - 3);
+    fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", left - GAP, top + i * CELL + CELL - 3);
     put_html(out, label(m->p, from->ids[i]).text);
     fputs("</text>", out);
   }
   for (int j = 0; j < to->count; j++) {
-    fprintf(out, "<text transform=\"translate(%d %d) rotate(-90)\">", MARGIN + j * CELL + CELL - 3, MARGIN - 5);
+    fprintf(out, "<text transform=\"translate(%d %d) rotate(-90)\">", left + j * CELL + CELL - 3, top - GAP);
     put_html(out, label(m->p, to->ids[j]).text);
     fputs("</text>", out);
   }

@@ -9,7 +9,10 @@ task=${1:-reverse}
 seeds=${SEEDS:-1}
 steps=${STEPS:-1000}
 pairs=${BUILD:-build}/pairs
-[ -x "$pairs" ] && [ -x ./train ] && [ -x ./generate ] || { echo "compare_parts: first: make train generate $pairs" >&2; exit 2; }
+if [ ! -x "$pairs" ] || [ ! -x ./train ] || [ ! -x ./generate ]; then
+  echo "compare_parts: first: make train generate $pairs" >&2
+  exit 2
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM

@@ -80,7 +80,7 @@ done <questions >single
 check "a line for each line, as if it were alone" cmp answers single
 check "the right ones" sh -c "sed -n '1p;3,4p' answers | tr '\n' ' ' | grep -q '^321 7 23456789 $'"
 check "from a file, too" sh -c "$generate reverse-after.run --lines -f questions --greedy --quiet | cmp - answers"
-for n in 1 2 3 4 5 6 7 8 9 10; do cat questions; done >many
+cat questions questions questions questions questions questions questions questions questions questions >many
 $generate reverse-after.run --lines --temp 1 --seed 5 --quiet <many >one
 (sleep 0.3 && cat many) | $generate reverse-after.run --lines --temp 1 --seed 5 --quiet >two
 (while read -r line; do echo "$line" && sleep 0.01; done <many) | $generate reverse-after.run --lines --temp 1 --seed 5 --quiet >three
@@ -102,13 +102,13 @@ $train reverse.tsv $pair --quiet --dropout 0.1 --mlp-dropout 0.2 --out whole.run
 stopped_in broken.run $train reverse.tsv $pair --quiet --dropout 0.1 --mlp-dropout 0.2 --out broken.run
 $train --resume=broken.run --quiet 2>/dev/null
 check "stopped and resumed, the same bytes" cmp whole.run/model.safetensors broken.run/model.safetensors
-check "the same state" tensors_equal whole.run broken.run
+check "the same state" tensors_equal whole.run broken.run 150000
 refused "another encoder" 2 "encoder-layers is 2, but" $train --resume=whole.run --encoder-layers 2 --steps 400
 refused "other norms" 2 "norm is layer, but" $train --resume=whole.run --norm layer --steps 400
 awk '{ print $1 }' reverse.tsv >text.txt
 refused "an encoder without pairs" 3 "no pairs" $train text.txt $pair --out other.run
 refused "an encoder and a stream" 2 "pack stream" $train reverse.tsv $pair --pack stream --out other.run
-printf '%s\t1\n12\t21\n\t\n' "$long" >odd.tsv
+printf '%s\t1\n12\t21\n\t3\n' "$long" >odd.tsv
 $train odd.tsv $pair --val-frac 0 --dry-run 2>plan
 check "pairs that do not fit are counted" grep -q "1 pairs are longer .* the first is number 1, of 71 and 2 tokens" plan
 check "and empty prompts" grep -q "1 pairs have an empty prompt; the first is number 3" plan

@@ -1,4 +1,5 @@
 # shellcheck shell=sh
+# shellcheck disable=SC2034 # for those who source it
 # What the tests of the two executables share; sourced with the build directory as the first argument. BIN: where ./train and
 # ./generate are (default: here). They run in a directory of their own, print `ok NAME` or `not ok NAME: why` a check and
 # `done` at the end.
@@ -65,8 +66,8 @@ stopped_in() {
 last_loss() { sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
 near_loss() { awk -v a="$(last_loss "$1")" -v b="$(last_loss "$2")" -v s="$3" 'BEGIN { d = a - b; exit !(a > 0 && d * d <= s * s * a * a) }'; }
 
-# tensors_equal RUN RUN: the end of their states is the same, where the tensors stand; the header holds seconds
+# tensors_equal RUN RUN [BYTES]: so much of the end of their states is the same, where the tensors stand; the header holds seconds
 tensors_equal() {
-  tail -c 300000 "$1/last/state.safetensors" >one
-  tail -c 300000 "$2/last/state.safetensors" | cmp - one
+  tail -c "${3:-300000}" "$1/last/state.safetensors" >one
+  tail -c "${3:-300000}" "$2/last/state.safetensors" | cmp - one
 }
