@@ -51,6 +51,47 @@ static void test_rope(void **state) {
   assert_int_equal(index, 3);
 }
 
+enum { FACT_DIM = 8 };
+
+/* One head rotated to the last of `position` + 1 positions, of dim FACT_DIM. */
+static double *rotated(Fixture *f, const double *x, int position) {
+  OPS(f);
+  const int length = position + 1;
+  double *rows = host_values(f, (size_t)(length * FACT_DIM));
+  for (int i = 0; i < length * FACT_DIM; i++) rows[i] = x[i % FACT_DIM];
+  Array a = array_new(f, KIND_COMPUTE, (Layout){1, length, 1, FACT_DIM, length * FACT_DIM, FACT_DIM, FACT_DIM}, rows);
+  Rope rope = rope_table(f, length, FACT_DIM, 10000, 1, NULL);
+  ops->rope(c, array_view(f, &a, 0), 1, length, 1, FACT_DIM, &rope);
+  return array_read(f, &a) + position * FACT_DIM;
+}
+
+/* What two positions score depends on how far apart they are: 3 and 1 as 23 and 21. */
+static void test_rope_is_relative(void **state) {
+  Fixture *f = *state;
+  const double q[FACT_DIM] = {0.5, -1, 0.25, 2, -0.75, 1, 1.5, -0.5},
+               k[FACT_DIM] = {1, 0.5, -2, 0.25, 0.75, -1, 0.5, 2};
+  double near = 0, far = 0, other = 0;
+  const double *q3 = rotated(f, q, 3), *k1 = rotated(f, k, 1), *q23 = rotated(f, q, 23), *k21 = rotated(f, k, 21);
+  for (int i = 0; i < FACT_DIM; i++) near += q3[i] * k1[i], far += q23[i] * k21[i], other += q23[i] * k1[i];
+  const double tolerance = f->dtype == DTYPE_F32 ? 1e-5 : 0.05;
+  if (fabs(near - far) > tolerance || fabs(near - other) < 0.1) fail_msg("%g, %g and %g", near, far, other);
+}
+
+/* Weights made for neighboring pairs (2i, 2i + 1) are these after their rows are put in the order 0 2 4 .. 1 3 5 .. */
+static void test_rope_interleaved(void **state) {
+  Fixture *f = *state;
+  enum { POSITION = 5, HALF = FACT_DIM / 2 };
+  const double x[FACT_DIM] = {0.5, -1, 0.25, 2, -0.75, 1, 1.5, -0.5};
+  double *want = host_values(f, FACT_DIM), ordered[FACT_DIM];
+  for (int i = 0; i < HALF; i++) {
+    const double angle = POSITION * pow(10000, -2.0 * i / FACT_DIM), u = x[2 * i], v = x[2 * i + 1];
+    want[i] = u * cos(angle) - v * sin(angle);
+    want[HALF + i] = u * sin(angle) + v * cos(angle);
+    ordered[i] = u, ordered[HALF + i] = v;
+  }
+  expect_close(f, "interleaved", rotated(f, ordered, POSITION), want, FACT_DIM, 1e-6);
+}
+
 /* ---- attention ---- */
 
 typedef enum Placement { PLACE_PLAIN, PLACE_HEAD_MAJOR, PLACE_PACKED, PLACEMENTS } Placement;
@@ -288,6 +329,8 @@ static void test_derivatives_attention(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_rope),
+      cmocka_unit_test(test_rope_is_relative),
+      cmocka_unit_test(test_rope_interleaved),
       cmocka_unit_test(test_attention),
       cmocka_unit_test(test_attention_bias),
       cmocka_unit_test(test_derivatives_attention),

@@ -261,6 +261,46 @@ static void test_visibility(void **state) {
   visibility_case(*state, "cross_rope");
 }
 
+/* Of one pass; how many maps came. */
+typedef struct Seen {
+  int maps, heads, source, text;
+} Seen;
+
+/* What a query sees adds up to 1, and the decoder's own map ends at the diagonal. */
+static bool look_at_map(void *context, AttentionKind kind, int layer, const float *weights, int queries, int keys,
+                        Error *error) {
+  Seen *seen = context;
+  (void)layer, (void)error;
+  assert_int_equal(queries, kind == ATTENTION_ENCODER ? seen->source : seen->text);
+  assert_int_equal(keys, kind == ATTENTION_SELF ? seen->text : seen->source);
+  for (int row = 0; row < seen->heads * queries; row++, weights += keys) {
+    double sum = 0;
+    for (int j = 0; j < keys; j++) sum += (double)weights[j];
+    assert_true(fabs(sum - 1) < 1e-5);
+    for (int j = row % queries + 1; kind == ATTENTION_SELF && j < keys; j++) assert_true(weights[j] == 0);
+  }
+  seen->maps++;
+  return true;
+}
+
+static void maps_case(Fixture *f, const char *name, int source, int text) {
+  Architecture a = architecture_read(f, name);
+  Model *m = model_start(f, &a.setup);
+  const ModelConfig *c = &a.setup.config;
+  Seen seen = {.heads = c->heads, .source = source, .text = text};
+  Error error = {0};
+  need(model_attention(m, a.source, source, a.setup.tokens, text, look_at_map, &seen, &error), &error);
+  assert_int_equal(seen.maps, a.source ? c->encoder_layers + 2 * c->layers : c->layers);
+  model_close(m);
+}
+
+static void test_attention_maps(void **state) {
+  maps_case(*state, "gpt2", 0, 7);
+  maps_case(*state, "starcoder2", 0, 1);
+  maps_case(*state, "marian", 3, 8);
+  maps_case(*state, "cross_rope", 12, 5);
+}
+
 /* Every place of a norm with dropout. ReLU's corners are no slopes. */
 static void dropout_case(Fixture *f, const char *name) {
   Architecture a = architecture_read(f, name);
@@ -339,9 +379,9 @@ static void test_parameters(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients), cmocka_unit_test(test_ten_steps),
-                                     cmocka_unit_test(test_decoding),  cmocka_unit_test(test_dropout),
-                                     cmocka_unit_test(test_sinusoids), cmocka_unit_test(test_visibility),
-                                     cmocka_unit_test(test_parameters)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),      cmocka_unit_test(test_ten_steps),
+                                     cmocka_unit_test(test_decoding),       cmocka_unit_test(test_dropout),
+                                     cmocka_unit_test(test_sinusoids),      cmocka_unit_test(test_visibility),
+                                     cmocka_unit_test(test_attention_maps), cmocka_unit_test(test_parameters)};
   return run_on_backends("architectures", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }

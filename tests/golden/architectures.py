@@ -273,5 +273,66 @@ def make_architecture(name, seed):
     return family.write()
 
 
+def torch_transformer(c, w):
+    """torch.nn.Transformer with the weights of an encoder-decoder that it can say."""
+    s = SHAPE
+    model = torch.nn.Transformer(s["dim"], s["heads"], c["encoder"], c["layers"], s["ffn"], dropout=0.0,
+                                 activation=ACTIVATIONS[c["act"]], layer_norm_eps=f32(c["eps"]), batch_first=True,
+                                 norm_first=c["place"] == "before", dtype=DTYPE)
+    if c["place"] == "after":  # it has final norms in both places; the model of 2017 has none
+        model.encoder.norm = model.decoder.norm = None
+    names = {"linear1": "mlp.up_proj", "linear2": "mlp.down_proj", "self_attn.out_proj": "self_attn.o_proj",
+             "multihead_attn.out_proj": "cross_attn.o_proj", "norm1": "input_layernorm"}
+
+    def value(name):
+        path, kind = name.rsplit(".", 1)
+        if path in ("encoder.norm", "decoder.norm"):
+            return w[f"model.{name}"]
+        side, _, layer, part = path.split(".", 3)
+        prefix = f"model.{side}.layers.{layer}."
+        if kind.startswith("in_proj_"):
+            ours = "self_attn" if part == "self_attn" else "cross_attn"
+            return torch.cat([w[f"{prefix}{ours}.{x}_proj.{kind.removeprefix('in_proj_')}"] for x in "qkv"])
+        last = "norm2" if side == "encoder" else "norm3"
+        ours = {**names, "norm2": "cross_attention_layernorm", last: "post_attention_layernorm"}[part]
+        return w[f"{prefix}{ours}.{kind}"]
+
+    model.load_state_dict({name: value(name) for name in model.state_dict()})
+    return model.eval()
+
+
+def compare_with_torch(name, seed):
+    """The formulas above against torch.nn.Transformer: one pair a sequence, sources of several lengths."""
+    c, s = MODELS[name], SHAPE
+    weights, tokens, _, source = start(c, Family("none", seed).random)
+    ids, read, length = tokens[0, 0], source[0, 0], s["ctx"]
+    counts = torch.tensor([1, 7, length])
+    at = torch.arange(length).expand(BATCH, length)
+    pairs = Pairs(dict(c, encoder=0))
+    pairs.positions = pairs.source_positions = at
+    inside = at < counts[:, None]
+    pairs.source_begin = torch.where(inside, 0, at)
+    pairs.source_end = torch.where(inside, counts[:, None], at + 1)
+    pairs.cross_begin, pairs.cross_end = torch.zeros_like(at), counts[:, None].expand_as(at)
+    ours = forward(c, weights, ids, pairs, read)
+
+    def embed(side, x):
+        table = weights.get(f"model.{side}.embed_tokens.weight", weights.get("model.embed_tokens.weight"))
+        return F.embedding(x, table) + weights[f"model.{side}.embed_positions.weight"][at]
+
+    hidden = ~inside  # True hides there
+    with torch.no_grad():
+        out = torch_transformer(c, weights)(
+            embed("encoder", read), embed("decoder", ids), src_key_padding_mask=hidden, memory_key_padding_mask=hidden,
+            tgt_mask=torch.nn.Transformer.generate_square_subsequent_mask(length, dtype=DTYPE))
+        theirs = F.linear(out, weights.get("lm_head.weight", weights.get("model.embed_tokens.weight")),
+                          weights.get("lm_head.bias"))
+    error = float((ours - theirs).norm() / theirs.norm())
+    if not error < 1e-12:
+        raise SystemExit(f"{name} is {error} away from torch.nn.Transformer")
+
+
 def make_architectures():
+    compare_with_torch("marian", 1)
+    compare_with_torch("blenderbot", 2)
     return sum(make_architecture(name, 20 + sum(map(ord, name))) for name in MODELS)
