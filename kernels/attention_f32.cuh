@@ -84,7 +84,7 @@ __device__ __forceinline__ void store_row(float *to, float (&x)[4], int dim, con
 /* scale * q k + bias, of a key that the query sees. */
 template <class T> __device__ __forceinline__ float score_of(const Arguments<T> &a, int b, int h, int i, int j) {
   const float score = a.scale * dot_product(a.q.at(b, i, h), a.k.at(b, j, h / a.group), a.dim);
-  return a.bias.data ? score + a.bias.at(b, i, h)[j] : score;
+  return a.bias.data ? score + a.bias.at(b, i, opaque(h))[j] : score;
 }
 
 /* S = scale * Q K^T + bias where visible;  lse = log sum exp S;  out = dropout(exp(S - lse)) V. */

@@ -199,15 +199,15 @@ __device__ __forceinline__ void add_bias(float (&scores)[M][N][4], const Attenti
                                          int j0) {
   const int g = lane_id() / 4, c = lane_id() % 4;
   const float unscale = 1.0f / a.scale, *const bias = a.bias.at(b, 0, h);
-  i0 = opaque(i0);
+  const int row0 = opaque(TRANSPOSED ? j0 : i0), column0 = TRANSPOSED ? i0 : j0;
 #pragma unroll
   for (int r = 0; r < 2 * M; r++)
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
       for (int e = 0; e < 2; e++) {
-        const int row = r * 8 + g, column = 8 * n + 2 * c + e;
-        const int i = i0 + (TRANSPOSED ? column : row), j = j0 + (TRANSPOSED ? row : column);
+        const int row = row0 + r * 8 + g, column = column0 + 8 * n + 2 * c + e;
+        const int i = TRANSPOSED ? column : row, j = TRANSPOSED ? row : column;
         if (i < a.queries && j < a.keys) scores[r / 2][n][r % 2 * 2 + e] += bias[i * a.bias.row + j] * unscale;
       }
 }

@@ -336,14 +336,15 @@ static void masks_shape(Fixture *f, const Shape *s, bool same_masked) {
                        RESULT[i].floor);
 }
 
-/* In fp32 CUDA's lanes take the keys of a range from its begin on: with a mask the sums have another order. */
+/* On a CPU the order of the sums depends on how many keys the ranges leave, and so it does in fp32 on CUDA where they do
+ * not begin at 0. */
 static void test_attention_masks(void **state) {
   Fixture *f = *state;
-  const bool same = !(fixture_is_cuda(f) && f->dtype == DTYPE_F32);
-  masks_shape(f, &(Shape){"causal", 2, 2, 1, 131, 131, 64, 0.125, .causal = true}, true);
-  masks_shape(f, &(Shape){"causal, dropout", 1, 2, 2, 70, 70, 32, 0.2, .causal = true, .dropout = 0.3f}, true);
-  masks_shape(f, &(Shape){"ranges", 2, 2, 1, 65, 140, 96, 0.1, .ranges = true}, same);
-  masks_shape(f, &(Shape){"ranges, dropout", 2, 2, 1, 65, 65, 128, 0.1, .ranges = true, .dropout = 0.2f}, same);
+  const bool cuda = fixture_is_cuda(f), tiles = cuda && f->dtype == DTYPE_BF16;
+  masks_shape(f, &(Shape){"causal", 2, 2, 1, 131, 131, 64, 0.125, .causal = true}, cuda);
+  masks_shape(f, &(Shape){"causal, dropout", 1, 2, 2, 70, 70, 32, 0.2, .causal = true, .dropout = 0.3f}, cuda);
+  masks_shape(f, &(Shape){"ranges", 2, 2, 1, 65, 140, 96, 0.1, .ranges = true}, tiles);
+  masks_shape(f, &(Shape){"ranges, dropout", 2, 2, 1, 65, 65, 128, 0.1, .ranges = true, .dropout = 0.2f}, tiles);
 }
 
 int main(void) {
