@@ -336,8 +336,8 @@ static void masks_shape(Fixture *f, const Shape *s, bool same_masked) {
                        RESULT[i].floor);
 }
 
-/* On a CPU the order of the sums depends on how many keys the ranges leave, and so it does in fp32 on CUDA where they do
- * not begin at 0. */
+/* On a CPU the order of the sums depends on how many keys the ranges leave, and in fp32 on CUDA too where they do not
+ * begin at 0. */
 static void test_attention_masks(void **state) {
   Fixture *f = *state;
   const bool cuda = fixture_is_cuda(f), tiles = cuda && f->dtype == DTYPE_BF16;
