@@ -62,6 +62,7 @@ all=$(
       jobs plain train test_emulator check_fragments
       for order in $orders; do jobs "$order" $programs; done
       jobs sm86 $sized
+      jobs rev test_model_architectures # every kind of model; long, and its kernels have been through all orders
       ;;
     *) jobs "$kind" train test_emulator check_fragments $programs ;;
   esac
