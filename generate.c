@@ -75,7 +75,7 @@ static bool run(void *context, Error *error) {
   if (p->settings.score && (p->settings.prompt || p->settings.prompt_file))
     return fail(error, EXIT_USAGE, "--score takes no prompt");
   if (!find_run(p, error) || !checkpoint_read_config(p->dir, &p->config, &p->special, error) ||
-      !checkpoint_load_tokenizer(&p->tokenizer, p->dir, p->config.vocab, error))
+      !checkpoint_load_tokenizer(&p->tokenizer, p->dir, &p->config, error))
     return false;
   if (s->encode || s->decode) return convert(p, error);
   if (p->config.encoder_layers && !s->prompt && !s->prompt_file && !s->lines && !s->score)

@@ -51,8 +51,9 @@ bool checkpoint_read_weights(const char *dir, const ModelConfig *config, const P
 
 /* ---- loading ---- */
 
-/* Reads tokenizer.json, which must have `vocab` tokens. */
-bool checkpoint_load_tokenizer(Tokenizer **out, const char *dir, int vocab, Error *error);
+/* Reads tokenizer.json, which must be the model's: of its vocabulary, which is that of sources, too, and not one that
+ * puts the end token behind what a decoder alone reads. */
+bool checkpoint_load_tokenizer(Tokenizer **out, const char *dir, const ModelConfig *config, Error *error);
 
 /* The model on a device, with its weights. A configuration that asks for more parameters than the weights beside it can
  * hold is refused before memory is allocated for it. */

@@ -151,8 +151,8 @@ static bool open_answers(Lines *l, Error *error) {
   Program *p = l->p;
   const char *answer = p->settings.answer;
   if (!answers_open(&l->batch, p->model, p->tokenizer, error)) return false;
-  if (!answer) return true;
-  if (!l->batch.encoder) return fail(error, EXIT_USAGE, "--answer is for a model with an encoder");
+  if (!l->batch.encoder) return !answer || fail(error, EXIT_USAGE, "--answer is for a model with an encoder");
+  if (!answer) answer = "";
   l->batch.begin.count = 0;
   return program_encode_text(p, (const uint8_t *)answer, strlen(answer), &l->batch.begin, error);
 }

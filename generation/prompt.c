@@ -62,7 +62,10 @@ bool program_encode_source(const Program *p, const uint8_t *text, size_t size, B
 bool program_encode_text(const Program *p, const uint8_t *text, size_t size, BpeIds *ids, Error *error) {
   const size_t from = ids->count;
   const int32_t start = p->special.start >= 0 ? p->special.start : 0;
-  return generation_prompt(p->tokenizer, start, text, size, ids, error) && fit(p, "prompt", ids, from, error);
+  const bool ok = p->config.encoder_layers
+                      ? bpe_ids_sink(ids, &start, 1, error) && tokenizer_encode(p->tokenizer, text, size, ids, error)
+                      : generation_prompt(p->tokenizer, start, text, size, ids, error);
+  return ok && fit(p, "prompt", ids, from, error);
 }
 
 bool program_encode_prompt(Program *p, const uint8_t *text, size_t size, Error *error) {

@@ -219,16 +219,30 @@ static void test_load(void **state) {
   done = checkpoint_load_model(&model, *state, &config, cpu, context, &error);
   expect_error(done, &error, EXIT_CHECKPOINT, "too few for the");
   cpu->close(context);
+}
 
+static void test_load_tokenizer(void **state) {
   Tokenizer *tokenizer = tokenizer_byte();
-  error = (Error){0};
+  Error error = {0};
+  ModelConfig config = small_config;
+  config.vocab = 300;
+  tokenizer_set_ends_with_end(tokenizer, true);
   expect_done(tokenizer_save(tokenizer, *state, 8, &error), &error);
   tokenizer_free(tokenizer);
-  expect_error(checkpoint_load_tokenizer(&tokenizer, *state, 300, &error), &error, EXIT_CHECKPOINT,
+  expect_error(checkpoint_load_tokenizer(&tokenizer, *state, &config, &error), &error, EXIT_CHECKPOINT,
                "tokenizer.json has 257 tokens and config.json 300");
   assert_null(tokenizer);
+  config.vocab = 257;
   error = (Error){0};
-  expect_done(checkpoint_load_tokenizer(&tokenizer, *state, 257, &error), &error);
+  expect_error(checkpoint_load_tokenizer(&tokenizer, *state, &config, &error), &error, EXIT_CHECKPOINT,
+               "puts the end token behind a text, which is supported for models with an encoder");
+  config.encoder_layers = 1, config.source_vocab = 99;
+  error = (Error){0};
+  expect_error(checkpoint_load_tokenizer(&tokenizer, *state, &config, &error), &error, EXIT_CHECKPOINT,
+               "its sources have a vocabulary of their own, of 99 tokens beside 257");
+  config.source_vocab = 257;
+  error = (Error){0};
+  expect_done(checkpoint_load_tokenizer(&tokenizer, *state, &config, &error), &error);
   tokenizer_free(tokenizer);
 }
 
@@ -239,6 +253,7 @@ int main(void) {
       TEST(test_weights_unaligned),
       TEST(test_weights_refused),
       TEST(test_load),
+      TEST(test_load_tokenizer),
   };
   return cmocka_run_group_tests_name("checkpoint_weights", tests, NULL, NULL);
 }

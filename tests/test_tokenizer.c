@@ -271,7 +271,8 @@ static void other_templates_are_refused(void **state) {
       TEMPLATE(PART_END, "", SPECIAL(END_OF_TEXT, "256")),
       TEMPLATE(PART_END ", " PART_B, "", SPECIAL(END_OF_TEXT, "256")),
       TEMPLATE(PART_END ", " PART_END, "", SPECIAL(END_OF_TEXT, "256")),
-      TEMPLATE(PART_A ", " PART_END, "", SPECIAL(END_OF_TEXT, "256")),
+      TEMPLATE(PART_A ", " PART_END, "", SPECIAL(END_OF_TEXT, "65")),
+      TEMPLATE(PART_B ", " PART_END, "", SPECIAL(END_OF_TEXT, "256")),
       TEMPLATE(PART_END ", " PART_A ", " PART_END, "", SPECIAL(END_OF_TEXT, "256")),
       TEMPLATE(PART_END ", " PART_END ", " PART_A, "", SPECIAL(END_OF_TEXT, "256")),
       STEPS(BYTE_LEVEL, OURS("65")),
@@ -281,8 +282,46 @@ static void other_templates_are_refused(void **state) {
       "{\"type\": \"RobertaProcessing\", \"sep\": [\"</s>\", 2], \"cls\": [\"<s>\", 0]}"};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     put_post_processor(f, cases[i]);
-    expect_refused(f, cases[i], "its post_processor adds more than the end token before a text");
+    expect_refused(f, cases[i], "its post_processor adds more than the end token before a text, or behind it");
   }
+}
+
+/* ---- texts that end with it ---- */
+
+#define AFTER(id) TEMPLATE(PART_A ", " PART_END, PART_A ", " PART_B ", " PART_END, SPECIAL(END_OF_TEXT, id))
+
+static json_t *saved_config(const Fixture *f, const Tokenizer *tokenizer) {
+  save(f, tokenizer);
+  return json_load_file(f->config, JSON_REJECT_DUPLICATES, NULL);
+}
+
+/* The template, and a token to pad with: of nothing else. What stood before a text is gone, and the other way round. */
+static void ending_is_saved(void **state) {
+  const Fixture *f = *state;
+  json_t *plain = saved_config(f, f->tokenizer), *want = json_load_file(f->path, 0, NULL);
+  tokenizer_set_begins_with_end(f->tokenizer, true);
+  tokenizer_set_ends_with_end(f->tokenizer, true);
+  assert_true(tokenizer_ends_with_end(f->tokenizer) && !tokenizer_begins_with_end(f->tokenizer));
+  json_t *config = saved_config(f, f->tokenizer), *got = json_load_file(f->path, 0, NULL);
+  change(want, "post_processor", AFTER("256"));
+  assert_true(json_equal(got, want));
+  assert_string_equal(json_string_value(json_object_get(config, "pad_token")), END_OF_TEXT);
+  json_object_del(config, "pad_token");
+  assert_true(json_equal(config, plain));
+  Tokenizer *loaded = load(f);
+  assert_true(tokenizer_ends_with_end(loaded) && !tokenizer_begins_with_end(loaded));
+  tokenizer_set_begins_with_end(loaded, false); /* changes nothing */
+  assert_true(tokenizer_ends_with_end(loaded));
+  tokenizer_set_begins_with_end(loaded, true);
+  assert_true(tokenizer_begins_with_end(loaded) && !tokenizer_ends_with_end(loaded));
+  json_t *begins = saved_config(f, loaded);
+  assert_true(json_equal(begins, plain));
+  tokenizer_free(loaded);
+  json_decref(plain);
+  json_decref(want);
+  json_decref(config);
+  json_decref(got);
+  json_decref(begins);
 }
 
 int main(void) {
@@ -300,6 +339,7 @@ int main(void) {
       WITH_FIXTURE(beginning_is_saved_in_foreign_files),
       WITH_FIXTURE(foreign_beginnings_load),
       WITH_FIXTURE(other_templates_are_refused),
+      WITH_FIXTURE(ending_is_saved),
   };
   return cmocka_run_group_tests_name("tokenizer", tests, NULL, NULL);
 }

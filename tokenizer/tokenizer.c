@@ -38,11 +38,17 @@ const Bpe *tokenizer_bpe(const Tokenizer *t) { return t->bpe; }
 
 bool tokenizer_begins_with_end(const Tokenizer *t) { return t->begins_with_end; }
 
-void tokenizer_set_begins_with_end(Tokenizer *t, bool begins) {
-  if (t->begins_with_end == begins) return;
+bool tokenizer_ends_with_end(const Tokenizer *t) { return t->ends_with_end; }
+
+static void set_ends(Tokenizer *t, bool begins, bool ends) {
+  if (t->begins_with_end == begins && t->ends_with_end == ends) return;
   t->begins_with_end = begins;
+  t->ends_with_end = ends;
   t->json_differs = true;
 }
+
+void tokenizer_set_begins_with_end(Tokenizer *t, bool begins) { set_ends(t, begins, !begins && t->ends_with_end); }
+void tokenizer_set_ends_with_end(Tokenizer *t, bool ends) { set_ends(t, !ends && t->begins_with_end, ends); }
 
 uint64_t tokenizer_fingerprint(const Tokenizer *t) {
   const Bpe *bpe = t->bpe;

@@ -27,8 +27,8 @@ void tokenizer_free(Tokenizer *tokenizer);
  * would give a text other ids than the library that wrote it does is refused. EXIT_CHECKPOINT. */
 bool tokenizer_load(Tokenizer **out, const char *path, Error *error);
 /* Writes tokenizer.json and tokenizer_config.json into `dir`, each atomically. `ctx` becomes model_max_length. A
- * tokenizer.json that was loaded is written as it was, but for the post_processor when
- * tokenizer_set_begins_with_end() changed that. EXIT_OUTPUT. */
+ * tokenizer.json that was loaded is written as it was, but for the post_processor when tokenizer_set_begins_with_end()
+ * or tokenizer_set_ends_with_end() changed that. EXIT_OUTPUT. */
 bool tokenizer_save(const Tokenizer *tokenizer, const char *dir, int ctx, Error *error);
 
 const char *tokenizer_name(const Tokenizer *tokenizer); /* "byte" or "BPE" */
@@ -43,8 +43,14 @@ const Bpe *tokenizer_bpe(const Tokenizer *tokenizer);
 bool tokenizer_begins_with_end(const Tokenizer *tokenizer);
 void tokenizer_set_begins_with_end(Tokenizer *tokenizer, bool begins);
 
+/* Whether texts end with it: sources, and the targets that are learned, of a model with an encoder. The post_processor
+ * says that, too; a text cannot do both. transformers is then also told to pad batches of sources, with the end token,
+ * which its attention mask hides. */
+bool tokenizer_ends_with_end(const Tokenizer *tokenizer);
+void tokenizer_set_ends_with_end(Tokenizer *tokenizer, bool ends);
+
 /* Hash of everything that the ids of a corpus depend on: tokens of a tokenizer with another fingerprint are stale. It
- * does not cover tokenizer_begins_with_end(), which concerns prompts. */
+ * does not cover tokenizer_begins_with_end() and _ends_with_end(), which concern prompts. */
 uint64_t tokenizer_fingerprint(const Tokenizer *tokenizer);
 
 /* Adds the ids of the raw bytes of one text to `out` (starts as {0}; the caller frees out->ids): no end token added

@@ -131,14 +131,24 @@ static json_t *template_part(const char *kind, const char *id, int type_id) {
   return json_pack("{s:{s:s, s:i}}", kind, "id", id, "type_id", type_id);
 }
 
-/* Nothing, or what puts the end token before a text, or before a pair of them. */
+/* A template for a text, or for a pair of them. */
+static json_t *template_json(const Tokenizer *t, bool pair) {
+  json_t *end = template_part("SpecialToken", t->end_text, 0), *first = template_part("Sequence", "A", 0),
+         *second = template_part("Sequence", "B", 1);
+  if (!pair) {
+    json_decref(second);
+    return t->begins_with_end ? json_pack("[o, o]", end, first) : json_pack("[o, o]", first, end);
+  }
+  return t->begins_with_end ? json_pack("[o, o, o]", end, first, second) : json_pack("[o, o, o]", first, second, end);
+}
+
+/* Nothing, or what puts the end token before a text or behind it. */
 static json_t *post_processor_json(const Tokenizer *t) {
   const char *end = t->end_text;
-  if (!t->begins_with_end) return json_null();
-  return json_pack("{s:s, s:[o, o], s:[o, o, o], s:{s:{s:s, s:[i], s:[s]}}}", "type", "TemplateProcessing", "single",
-                   template_part("SpecialToken", end, 0), template_part("Sequence", "A", 0), "pair",
-                   template_part("SpecialToken", end, 0), template_part("Sequence", "A", 0),
-                   template_part("Sequence", "B", 1), "special_tokens", end, "id", end, "ids", t->end, "tokens", end);
+  if (!t->begins_with_end && !t->ends_with_end) return json_null();
+  return json_pack("{s:s, s:o, s:o, s:{s:{s:s, s:[i], s:[s]}}}", "type", "TemplateProcessing", "single",
+                   template_json(t, false), "pair", template_json(t, true), "special_tokens", end, "id", end, "ids",
+                   t->end, "tokens", end);
 }
 
 static json_t *tokenizer_json(const Tokenizer *t) {
@@ -158,10 +168,13 @@ static json_t *changed_json(const Tokenizer *t) {
 static json_t *config_json(const Tokenizer *t, int ctx) {
   char id[16];
   snprintf(id, sizeof id, "%d", t->end);
-  return json_pack("{s:b, s:{s:o}, s:s, s:b, s:s, s:i, s:s, s:s}", "add_prefix_space", 0, "added_tokens_decoder", id,
-                   end_token_json(t), "bos_token", t->end_text, "clean_up_tokenization_spaces", 0, "eos_token",
-                   t->end_text, "model_max_length", ctx, "tokenizer_class", "PreTrainedTokenizerFast", "unk_token",
-                   t->end_text);
+  json_t *root = json_pack("{s:b, s:{s:o}, s:s, s:b, s:s, s:i, s:s, s:s}", "add_prefix_space", 0,
+                           "added_tokens_decoder", id, end_token_json(t), "bos_token", t->end_text,
+                           "clean_up_tokenization_spaces", 0, "eos_token", t->end_text, "model_max_length", ctx,
+                           "tokenizer_class", "PreTrainedTokenizerFast", "unk_token", t->end_text);
+  if (root && (!t->ends_with_end || json_object_set_new(root, "pad_token", json_string(t->end_text)) == 0)) return root;
+  json_decref(root);
+  return NULL;
 }
 
 static bool write_text(const char *text, size_t size, const char *dir, const char *name, Error *error) {
@@ -385,12 +398,13 @@ static bool adds_nothing(const json_t *post) {
          (has_text(post, "type", "TemplateProcessing") && empty && once);
 }
 
-/* The end token, then the text. The template for pairs of texts does not matter: there are none here. */
-static bool puts_end_before(const json_t *post, int32_t end) {
+/* The end token at `place`, 0 or 1, beside the text. The template for pairs of texts does not matter: there are none
+ * here. */
+static bool puts_end(const json_t *post, size_t place, int32_t end) {
   const json_t *single = json_object_get(post, "single"), *tokens = json_object_get(post, "special_tokens");
-  const json_t *first = json_object_get(json_array_get(single, 0), "SpecialToken"),
-               *text = json_object_get(json_array_get(single, 1), "Sequence"),
-               *token = json_object_get(tokens, json_string_value(json_object_get(first, "id"))),
+  const json_t *special = json_object_get(json_array_get(single, place), "SpecialToken"),
+               *text = json_object_get(json_array_get(single, 1 - place), "Sequence"),
+               *token = json_object_get(tokens, json_string_value(json_object_get(special, "id"))),
                *ids = json_object_get(token, "ids");
   return has_text(post, "type", "TemplateProcessing") && json_array_size(single) == 2 && has_text(text, "id", "A") &&
          json_array_size(ids) == 1 && id_of(json_array_get(ids, 0)) == end;
@@ -401,9 +415,10 @@ static bool read_post_processor(Tokenizer *out, const char *path, const json_t *
   const bool after_byte_level = has_text(post, "type", "Sequence") && json_array_size(steps) == 2 &&
                                 has_text(json_array_get(steps, 0), "type", "ByteLevel"); /* as LLaMA 3 has it */
   if (after_byte_level) post = json_array_get(steps, 1);
-  out->begins_with_end = puts_end_before(post, out->end);
-  return out->begins_with_end || adds_nothing(post) ||
-         unsupported(error, path, "its post_processor adds more than the end token before a text");
+  out->begins_with_end = puts_end(post, 0, out->end);
+  out->ends_with_end = puts_end(post, 1, out->end);
+  return out->begins_with_end || out->ends_with_end || adds_nothing(post) ||
+         unsupported(error, path, "its post_processor adds more than the end token before a text, or behind it");
 }
 
 /* What happens to a text before and after the model: nothing but the split and the alphabet. */

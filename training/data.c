@@ -290,7 +290,11 @@ bool run_open_windows(Run *r, Error *error) {
   r->windows = (Windows){.range = r->train, .ctx = r->config.ctx};
   r->val_windows = (Windows){.range = r->val, .ctx = r->config.ctx};
   if (!check_text_length(r, error)) return false;
-  if (!s->resume) tokenizer_set_begins_with_end(r->tokenizer, docs); /* as all documents that the model sees */
+  const bool encoder = r->config.encoder_layers > 0;
+  if (!s->resume) {
+    tokenizer_set_begins_with_end(r->tokenizer, docs && !encoder); /* as all documents that the model sees */
+    tokenizer_set_ends_with_end(r->tokenizer, encoder);
+  }
   if (docs) {
     if (!pack(r, &r->windows, &r->train_packing, &r->train_pairs, error) ||
         !pack(r, &r->val_windows, &r->val_packing, &r->val_pairs, error))
