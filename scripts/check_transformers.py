@@ -7,10 +7,11 @@ build/dump_model (make build/dump_model) writes a small random model of every cl
 ./train, has to
   - load with AutoModelForCausalLM (AutoModelForSeq2SeqLM), with no tensor missing, left over or of another shape;
   - give Inkling's logits, and the same 32 likeliest tokens from the caches of both; with an encoder for a padded batch
-    of sources of different lengths, each of which Inkling answers alone;
+    of sources of different lengths, each of which Inkling answers alone, and as texts by ./generate --lines;
   - come back byte for byte (config.json and model.safetensors) after save_pretrained and a second reading by Inkling.
-Then models that transformers makes at random (GPT-2, OPT and the others), saved by it, are read by Inkling, and give the
-same logits and tokens; of GPT-2 and OPT, with a byte-level BPE that was trained there, ./generate gives the same text.
+Then models that transformers makes at random (GPT-2, OPT and the others), saved by it, are read by Inkling, and give
+the same logits and tokens; of GPT-2, OPT, Marian, Pegasus and Blenderbot, with a byte-level BPE that was trained there,
+./generate gives the same text.
 Prints a line a model; exit status 1 when one differs.
 """
 
@@ -102,8 +103,9 @@ class Inkling:
         self.dump, self.generator = dump, generate
 
     @staticmethod
-    def output(*command):
-        done = subprocess.run([str(word) for word in command], capture_output=True, check=False)
+    def output(*command, text=None):
+        done = subprocess.run([str(word) for word in command], input=text and text.encode(), capture_output=True,
+                              check=False)
         if done.returncode:
             raise Differs(done.stderr.decode().strip())
         return done.stdout
@@ -111,8 +113,8 @@ class Inkling:
     def run(self, *arguments):
         return self.output(self.dump, *arguments)
 
-    def generate(self, *arguments):
-        return self.output(self.generator, *arguments)
+    def generate(self, *arguments, text=None):
+        return self.output(self.generator, *arguments, text=text).decode(errors="replace")
 
     def class_of(self, path):
         name = self.run("class", path).decode().split()
@@ -200,6 +202,19 @@ def compare(inkling, path, model):
     return error
 
 
+def compare_lines(inkling, path, tokenizer, model):
+    """./generate --lines, and what the tokenizer makes of a batch of lines."""
+    lines = ["31415926", "7", "a longer one, of words", "", "27182"]
+    batch = tokenizer(lines, padding=True, return_tensors="pt")
+    text = likeliest(model, batch.input_ids, NEW, attention_mask=batch.attention_mask)[:, 1:]
+    theirs = [tokenizer.decode(row, skip_special_tokens=True, clean_up_tokenization_spaces=False).replace("\n", "\\n")
+              for row in text]
+    ours = inkling.generate(path, "--lines", "--greedy", "-n", NEW, "--ignore-eos", text="\n".join(lines) + "\n")
+    if ours.split("\n") != theirs + [""]:
+        raise Differs(f"answers differ: {ours!r} here, {theirs!r} there")
+    return ", the same answers to lines"
+
+
 def same_file(a, b):
     with open(a, "rb") as x, open(b, "rb") as y:
         return x.read() == y.read()
@@ -222,7 +237,13 @@ def check_written(inkling, path, wanted, scratch):
     for file in ("config.json", "model.safetensors"):
         if not same_file(f"{path}/{file}", f"{again}/{file}"):
             raise Differs(f"{file} is another after save_pretrained")
-    return f"{name:34s} logits {error:.1e}"
+    also = ""
+    if model.config.is_encoder_decoder and model.get_encoder().embed_tokens.weight.shape == model.lm_head.weight.shape:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=own)
+        tokenizer.save_pretrained(saved)
+        for place in (path, saved):
+            also = compare_lines(inkling, place, tokenizer, model)
+    return f"{name:34s} logits {error:.1e}{also}"
 
 
 def check_padding(inkling, path, _scratch):
@@ -336,17 +357,22 @@ def check_foreign(inkling, kind, scratch):
     return f"{name:34s} logits {error:.1e}, written again {compare(inkling, again, load(again, own)):.1e}"
 
 
-def save_tokenizer(path, vocab):
-    """A byte-level BPE, trained on this file."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+def save_tokenizer(path, vocab, sources=False):
+    """A byte-level BPE, trained on this file; `sources`: that ends texts with its end token, and pads them."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train([__file__], trainers.BpeTrainer(vocab_size=vocab, special_tokens=["<|endoftext|>"],
                                                     initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
                                                     show_progress=False))
+    more = {}
+    if sources:
+        tokenizer.post_processor = processors.TemplateProcessing(single="$A <|endoftext|>",
+                                                                 special_tokens=[("<|endoftext|>", 0)])
+        more["pad_token"] = "<|endoftext|>"
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<|endoftext|>",
-                                                eos_token="<|endoftext|>")
+                                                eos_token="<|endoftext|>", **more)
     fast.save_pretrained(path)
     return fast
 
@@ -362,10 +388,17 @@ def check_text(inkling, kind, scratch):
         text = model.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=NEW, do_sample=False,
                               pad_token_id=0)
     theirs = tokenizer.decode(text[0, tokens.shape[1]:], clean_up_tokenization_spaces=False)
-    ours = inkling.generate(scratch, "-p", prompt, "--greedy", "-n", NEW, "--ignore-eos").decode(errors="replace")
+    ours = inkling.generate(scratch, "-p", prompt, "--greedy", "-n", NEW, "--ignore-eos")
     if ours != theirs:
         raise Differs(f"text differs: {ours!r} here, {theirs!r} there")
     return f"the same {len(ours)} characters from a prompt"
+
+
+def check_answers(inkling, kind, scratch):
+    vocab = 300
+    model = foreign(kind, dict(vocab_size=vocab, bos_token_id=0, eos_token_id=0)).eval()
+    model.save_pretrained(scratch)
+    return "texts" + compare_lines(inkling, scratch, save_tokenizer(scratch, vocab, sources=True), model)
 
 
 def main():
@@ -409,6 +442,8 @@ def main():
         check("by transformers: " + kind, lambda scratch, kind=kind: check_foreign(inkling, kind, scratch))
     for kind in ("gpt2", "opt"):
         check("text: " + kind, lambda scratch, kind=kind: check_text(inkling, kind, scratch))
+    for kind in ("marian", "pegasus", "blenderbot"):
+        check("text: " + kind, lambda scratch, kind=kind: check_answers(inkling, kind, scratch))
     print(f"transformers {transformers.__version__}: {'all agree' if not failures else f'{failures} differ'}")
     return 1 if failures else 0
 

@@ -36,10 +36,37 @@ static inline ModelConfig rope(NormKind norm, bool gated) {
   return c;
 }
 
+/* MarianMTModel, PegasusForConditionalGeneration; with learned positions BlenderbotForConditionalGeneration. */
+static inline ModelConfig encoder_decoder(NormPlace place, PositionKind positions) {
+  ModelConfig c = opt(place, positions);
+  c.encoder_layers = 3, c.source_vocab = c.vocab;
+  return c;
+}
+
 /* What no class of transformers computes. */
 static inline ModelConfig own(void) {
   ModelConfig c = plain;
   c.head_bias = true;
+  return c;
+}
+
+/* Model number `n` of all that differ in the parts. */
+enum { NUMBERED_MODELS = 2 * 3 * 2 * 4 * 2 * 2 * 2 * 2 };
+static inline ModelConfig numbered(int n) {
+  ModelConfig c = plain;
+  c.activation = (Activation)(n / 11 % 4);
+#define PART(field, kinds)                                                                                             \
+  c.field = n % kinds;                                                                                                 \
+  n /= kinds
+  PART(norm, 2);
+  PART(norm_place, 3);
+  PART(gated, 2);
+  PART(positions, 4);
+  PART(bias, 2);
+  PART(qkv_bias, 2);
+  PART(head_bias, 2);
+  PART(tie, 2);
+#undef PART
   return c;
 }
 

@@ -1,149 +1,8 @@
 /* checkpoint: every model that ModelConfig can say as the class of transformers that computes it: which one, its
  * tensors, and back to the same model; directories of others. */
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/directory.h"
-#include "tests/checkpoint_helpers.h"
-#include "tests/class_models.h"
-#include "tests/config_helpers.h"
-
-#include <math.h>
-
-static const SpecialTokens no_tokens = {-1, -1};
-
-/* ---- models with weights ---- */
-
-typedef struct Weights {
-  ModelConfig config;
-  ParameterTable table;
-  float *arena;
-} Weights;
-
-/* Every element of every tensor another number; pads `pad`. */
-static Weights weights_new(const ModelConfig *config, float pad) {
-  Weights w = {.config = *config};
-  Error error = {0};
-  expect_done(parameter_table_make(&w.table, config, &error), &error);
-  w.arena = malloc(w.table.arena * sizeof *w.arena);
-  assert_non_null(w.arena);
-  for (size_t i = 0; i < w.table.arena; i++) w.arena[i] = pad;
-  for (int i = 0; i < w.table.count; i++) {
-    const ParameterTensor *t = &w.table.tensors[i];
-    for (int j = 0; j < t->rows * t->cols; j++) w.arena[t->offset + (size_t)j] = 1.0f + (float)(i * 1000 + j);
-  }
-  return w;
-}
-
-static void weights_free(Weights *w) {
-  parameter_table_free(&w->table);
-  free(w->arena);
-}
-
-static const ParameterTensor *row_of(const Weights *w, const char *name) {
-  for (int i = 0; i < w->table.count; i++)
-    if (strcmp(w->table.tensors[i].name, name) == 0) return &w->table.tensors[i];
-  fail_msg("there is no %s", name);
-  return NULL;
-}
-
-static float at_row(const Weights *w, const char *name, int row, int col) {
-  const ParameterTensor *t = row_of(w, name);
-  return w->arena[t->offset + (size_t)(row * t->cols + col)];
-}
-
-static void write_model(void **state, const Weights *w) {
-  Error error = {0};
-  expect_done(checkpoint_write_weights(*state, &w->config, &w->table, w->arena, &error), &error);
-  expect_done(checkpoint_write_config(*state, &w->config, no_tokens, &error), &error);
-}
-
-static void expect_same(const ModelConfig *a, const ModelConfig *b) {
-  assert_true(a->vocab == b->vocab && a->ctx == b->ctx && a->layers == b->layers && a->heads == b->heads);
-  assert_true(a->kv_heads == b->kv_heads && a->dim == b->dim && a->head_dim == b->head_dim && a->ffn == b->ffn);
-  assert_true(a->tie == b->tie && a->rope_base == b->rope_base && a->norm_eps == b->norm_eps && a->norm == b->norm);
-  assert_true(a->norm_place == b->norm_place && a->activation == b->activation && a->gated == b->gated);
-  assert_true(a->bias == b->bias && a->qkv_bias == b->qkv_bias && a->head_bias == b->head_bias);
-  assert_true(a->positions == b->positions);
-}
-
-static bool read_model(void **state, Weights *out, float pad, Error *error) {
-  ModelConfig config;
-  SpecialTokens tokens;
-  *error = (Error){0};
-  *out = (Weights){0};
-  if (!checkpoint_read_config(*state, &config, &tokens, error)) return false;
-  *out = weights_new(&config, pad);
-  for (size_t i = 0; i < out->table.arena; i++) out->arena[i] = pad;
-  return checkpoint_read_weights(*state, &config, &out->table, out->arena, error);
-}
-
-static void expect_round_trip(void **state, const ModelConfig *config) {
-  Weights ours = weights_new(config, -7), back;
-  Error error;
-  write_model(state, &ours);
-  expect_done(read_model(state, &back, -7, &error), &error);
-  expect_same(config, &back.config);
-  assert_memory_equal(ours.arena, back.arena, ours.table.arena * sizeof *ours.arena); /* pads are left alone */
-  weights_free(&ours);
-  weights_free(&back);
-}
-
-/* ---- files ---- */
-
-/* Replaces the value of a key, given as JSON; NULL: removes it. */
-static void set_key(void **state, const char *key, const char *value) {
-  json_t *root = config_object(state);
-  if (value) assert_int_equal(json_object_set_new(root, key, json_loads(value, JSON_DECODE_ANY, NULL)), 0);
-  else json_object_del(root, key);
-  put_config(state, root);
-  json_decref(root);
-}
-
-static SafeTensors open_weights(void **state) {
-  SafeTensors file;
-  Error error = {0};
-  expect_done(safetensors_open(&file, at(state, CHECKPOINT_WEIGHTS).text, &error), &error);
-  return file;
-}
-
-/* A tensor of that shape; its numbers (written files are aligned). */
-static const float *floats(const SafeTensors *file, const char *name, int rank, int64_t rows, int64_t cols) {
-  const SafeTensor *t = safetensors_find(file, name);
-  if (!t) fail_msg("there is no %s", name);
-  assert_int_equal(t->rank, rank);
-  assert_int_equal(t->shape[0], rows);
-  if (rank == 2) assert_int_equal(t->shape[1], cols);
-  return t->data;
-}
-
-/* Writes the tensors of the file again, `more` with them, after names have lost `prefix`; those of `without` are left
- * out. */
-static void rewrite(void **state, const char *prefix, const char *without, const SafeTensor *more, int count) {
-  SafeTensors file = open_weights(state);
-  SafeTensor *tensors = calloc((size_t)(file.count + count), sizeof *tensors);
-  int kept = 0;
-  Error error = {0};
-  assert_non_null(tensors);
-  for (int i = 0; i < file.count; i++) {
-    if (without && strstr(file.tensors[i].name, without)) continue;
-    tensors[kept] = file.tensors[i];
-    if (prefix && strncmp(tensors[kept].name, prefix, strlen(prefix)) == 0) tensors[kept].name += strlen(prefix);
-    kept++;
-  }
-  for (int i = 0; i < count; i++) tensors[kept++] = more[i];
-  Path copy = at(state, "copy");
-  expect_done(safetensors_write(copy.text, tensors, kept, NULL, 0, &error), &error);
-  free(tensors);
-  safetensors_close(&file);
-  assert_int_equal(rename(copy.text, at(state, CHECKPOINT_WEIGHTS).text), 0);
-}
+#include "tests/class_weights.h"
 
 /* ---- which class ---- */
-
-static void expect_class(ModelConfig config, const char *class) {
-  bool own;
-  assert_string_equal(checkpoint_class(&config, &own), class);
-  assert_int_equal(own, strcmp(class, "InklingForCausalLM") == 0);
-}
 
 static void test_classes(void **state) {
   (void)state;
@@ -188,29 +47,9 @@ static void test_classes(void **state) {
 
 /* ---- round trips ---- */
 
-/* Model number `n` of all that differ in the parts. */
-static ModelConfig numbered(int n) {
-  ModelConfig c = plain;
-  c.activation = (Activation)(n / 11 % 4);
-#define PART(field, kinds)                                                                                             \
-  c.field = n % kinds;                                                                                                 \
-  n /= kinds
-  PART(norm, 2);
-  PART(norm_place, 3);
-  PART(gated, 2);
-  PART(positions, 4);
-  PART(bias, 2);
-  PART(qkv_bias, 2);
-  PART(head_bias, 2);
-  PART(tie, 2);
-#undef PART
-  return c;
-}
-
 /* Every eleventh of them: each value of each part many times. */
 static void test_round_trips(void **state) {
-  enum { PARTS = 2 * 3 * 2 * 4 * 2 * 2 * 2 * 2 };
-  for (int n = 0; n < PARTS; n += 11) {
+  for (int n = 0; n < NUMBERED_MODELS; n += 11) {
     ModelConfig c = numbered(n);
     if (n % 5 == 0) c.norm_eps = 1e-8f;
     if (n % 3 == 0) c.kv_heads = 1;

@@ -274,6 +274,10 @@ static void test_hostile_values(void **state) {
                                 rope(NORM_LAYER, true),
                                 gpt2(),
                                 opt(NORM_BEFORE, POSITIONS_SINUSOIDAL),
+                                encoder_decoder(NORM_AFTER, POSITIONS_SINUSOIDAL),
+                                encoder_decoder(NORM_BEFORE, POSITIONS_SINUSOIDAL),
+                                encoder_decoder(NORM_BEFORE, POSITIONS_LEARNED),
+                                encoder_decoder(NORM_AFTER, POSITIONS_ROPE),
                                 own()};
   int refused = 0, turn = 0;
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
