@@ -306,13 +306,15 @@ static bool fits_stablelm(const ModelConfig *c) {
   return is_like_llama(c, NORM_LAYER, true, POSITIONS_ROPE) && !c->bias && c->head_dim == c->dim / c->heads;
 }
 
-static bool fits_gpt2(const ModelConfig *c) {
-  return is_like_llama(c, NORM_LAYER, false, POSITIONS_LEARNED) && heads_are_plain(c);
-}
-
 /* Their norms add 1e-5, and they have no key for that. */
 static bool is_like_opt(const ModelConfig *c) {
   return c->norm == NORM_LAYER && c->norm_eps == 1e-5f && !c->gated && heads_are_plain(c);
+}
+
+/* What both can say is OPT's with its ReLU, else GPT-2's. */
+static bool fits_gpt2(const ModelConfig *c) {
+  return is_like_llama(c, NORM_LAYER, false, POSITIONS_LEARNED) && heads_are_plain(c) &&
+         !(c->activation == ACTIVATION_RELU && is_like_opt(c));
 }
 
 static bool fits_opt(const ModelConfig *c) {
