@@ -256,7 +256,8 @@ typedef bool AttentionSeen(void *context, AttentionKind kind, int layer, const f
                            Error *error);
 
 /* The weights of every attention in a pass over one text of 1..ctx tokens, in the order in which they are computed.
- * Above an encoder the text answers a source of 1..ctx tokens; else source is NULL. EXIT_MEMORY; the error of `seen`. */
+ * Above an encoder the text answers a source of 1..ctx tokens; else source is NULL. EXIT_MEMORY; the error of
+ * `seen`. */
 bool model_attention(Model *model, const int32_t *source, int source_count, const int32_t *tokens, int count,
                      AttentionSeen *seen, void *context, Error *error);
 
@@ -273,8 +274,8 @@ void decoder_close(Decoder *decoder);
 /* Above an encoder: what row `row` answers, 1..ctx tokens. Computed once, and kept until it is called again; every row
  * needs it before decoder_prompt(). EXIT_INPUT. */
 bool decoder_source(Decoder *decoder, int row, const int32_t *tokens, int count, Error *error);
-/* Starts all rows from the same prompt (1..ctx tokens; without an encoder computed once), row r drawing from random stream first_stream +
- * r. */
+/* Starts all rows from the same prompt (1..ctx tokens; without an encoder computed once), row r drawing from random
+ * stream first_stream + r. */
 bool decoder_prompt(Decoder *decoder, const int32_t *tokens, int count, uint32_t first_stream, Error *error);
 /* Draws the next token of every row into next[rows]. EXIT_NONFINITE when logits are not finite. */
 bool decoder_next(Decoder *decoder, const Sampling *sampling, int32_t *next, Error *error);
