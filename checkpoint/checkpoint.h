@@ -44,8 +44,8 @@ bool checkpoint_write_weights(const char *dir, const ModelConfig *config, const 
  * class's names and shapes they have; every tensor must be there, all values finite. Biases that the file does not have
  * though others of the same kind are there become zeros, and what the class has and the model has not must be zeros.
  * Marian and its like may leave out the bias of the head and tables of sinusoids: the class makes its own, and so does
- * this. Other tensors are refused, but for an lm_head.weight of the embedding's shape (tied models are sometimes saved with
- * it), masks of GPT-2 and *.rotary_emb.inv_freq (old exports). After a failure the arena may be partly filled. */
+ * this. Other tensors are refused, but for an lm_head.weight of the embedding's shape (tied models are sometimes saved
+ * with it), masks of GPT-2 and *.rotary_emb.inv_freq (old exports). After a failure the arena may be partly filled. */
 bool checkpoint_read_weights(const char *dir, const ModelConfig *config, const ParameterTable *table, float *arena,
                              Error *error);
 

@@ -40,7 +40,7 @@ static bool add_keys(json_t *root, const Architecture *a, const ModelConfig *c) 
   return !missing || add(root, KEY_MISSING_BIASES, bias_list(missing));
 }
 
-/* Above an encoder, what a text of the decoder begins with, and what sources are padded with: tokens that are masked. */
+/* Above an encoder: what a text of the decoder begins with, and what sources are padded with, which is masked. */
 static bool add_encoder_tokens(json_t *root, const ModelConfig *c, SpecialTokens tokens) {
   return !c->encoder_layers || (add(root, "pad_token_id", token_json(tokens.end < c->source_vocab ? tokens.end : -1)) &&
                                 add(root, "decoder_start_token_id", token_json(tokens.start)));

@@ -1,4 +1,4 @@
-/* Pictures of what attends to what (--attention): every layer and head as a small map, in HTML or as numbers in JSON. */
+/* What attends to what (--attention): every layer and head as a small map, in HTML, or as numbers in JSON. */
 #include "generation/program.h"
 
 #include "util/file.h"
@@ -133,7 +133,7 @@ static const char style[] =
     "summary svg,.big "
     "svg{background:#161b22;border-color:#30363d}text{fill:#e6edf3}path{fill:#79c0ff}p,.name{color:#8b949e}}";
 
-/* Cells of one shade are one path; neighbors in a row are one rectangle. By their roots small weights can be seen, too. */
+/* Cells of one shade are one path, neighbors in a row one rectangle. As roots small weights can be seen, too. */
 static void put_paths(FILE *out, const float *weights, int queries, int keys) {
   for (int level = 1; level <= LEVELS; level++) {
     bool began = false;
