@@ -121,11 +121,7 @@ void settings_options(Options *options, TrainSettings *s) {
             "standard deviation of --init-like gpt2", .above = true),
 
       GROUP("Optimizer (AdamW)"),
-      FLOAT(
-          "lr", &s->lr, 0, 10,
-          "auto: " SHOWN(CHOICES_LR) " below " SHOWN(CHOICES_LR_SIZE) " M parameters, else " SHOWN(
-              CHOICES_LR_LARGE) "; " SHOWN(CHOICES_LR_SMALL) " for others than llama below " SHOWN(CHOICES_LR_SMALL_SIZE) " M",
-          "peak learning rate", .above = true),
+      FLOAT("lr", &s->lr, 0, 10, "auto: " CHOICES_LR_WORDS, "peak learning rate", .above = true),
       FLOAT("min-lr-frac", &s->min_lr_frac, 0, 1, NULL, "final learning rate, as a fraction of lr"),
       INT64("warmup", &s->warmup, 0, 1e12,
             "auto: " SHOWN(CHOICES_WARMUP_PERCENT) " % of the steps, at most " SHOWN(CHOICES_WARMUP_LIMIT),
