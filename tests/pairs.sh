@@ -86,6 +86,11 @@ $generate reverse-after.run --lines --temp 1 --seed 5 --quiet <many >one
 (while read -r line; do echo "$line" && sleep 0.01; done <many) | $generate reverse-after.run --lines --temp 1 --seed 5 --quiet >three
 check "drawn answers do not depend on which lines come together" sh -c "cmp one two && cmp one three"
 check "an answer goes on from its beginning" test "$($generate reverse-after.run -p 12345 --answer 54 --greedy --quiet)" = 321
+cp -r reverse-after.run start.run
+sed 's/"decoder_start_token_id": 256/"decoder_start_token_id": 48/' reverse-after.run/config.json >start.run/config.json
+$generate start.run --lines --greedy --quiet <questions >other
+while read -r question; do $generate start.run -p "$question" --greedy --quiet && echo; done <questions >single
+check "answers begin with what config.json says" sh -c "cmp other single && ! cmp -s other answers"
 long=$(awk 'BEGIN { for (i = 0; i < 70; i++) printf "1" }')
 printf '12\n%s\n34\n' "$long" | $generate reverse-after.run --lines --greedy --quiet >out 2>err
 check "a line that does not fit" sh -c "test $? -eq 3 && test \"\$(tr '\n' ' ' <out)\" = '21  43 ' && grep -q 'standard input:2: the source has 71' err"

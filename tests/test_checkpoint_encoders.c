@@ -190,6 +190,25 @@ static void test_absent_tensors(void **state) {
   }
 }
 
+/* The file is small beside the tables that the class makes: it loads. */
+static void test_load_without_tables(void **state) {
+  const Backend *cpu = backend_find("cpu", NULL, 1u << DTYPE_F32);
+  const ContextOptions options = {.dtype = DTYPE_F32, .threads = 1};
+  ModelConfig c = marian();
+  Context *context;
+  Model *model;
+  Error error = {0};
+  c.ctx = 2000;
+  Weights w = weights_new(&c, 0);
+  write_model(state, &w);
+  rewrite(state, NULL, "embed_positions", NULL, 0);
+  expect_done(cpu->open(&context, &options, &error), &error);
+  expect_done(checkpoint_load_model(&model, *state, &c, cpu, context, &error), &error);
+  model_close(model);
+  cpu->close(context);
+  weights_free(&w);
+}
+
 /* Without their tables of positions, which they do not make again. */
 static void test_absent_positions(void **state) {
   ModelConfig models[] = {blenderbot(), encoder_decoder(NORM_ON_BRANCH, POSITIONS_SINUSOIDAL)};
@@ -352,9 +371,19 @@ static void test_own_class(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_classes), TEST(test_round_trips),  TEST(test_missing_biases), TEST(test_marian_tensors),
-      TEST(test_own_vocabularies),    TEST(test_shared_table), TEST(test_absent_tensors), TEST(test_absent_positions),
-      TEST(test_missing_but_there),   TEST(test_tokens),       TEST(test_defaults),       TEST(test_refused),
+      cmocka_unit_test(test_classes),
+      TEST(test_round_trips),
+      TEST(test_missing_biases),
+      TEST(test_marian_tensors),
+      TEST(test_own_vocabularies),
+      TEST(test_shared_table),
+      TEST(test_absent_tensors),
+      TEST(test_absent_positions),
+      TEST(test_load_without_tables),
+      TEST(test_missing_but_there),
+      TEST(test_tokens),
+      TEST(test_defaults),
+      TEST(test_refused),
       TEST(test_own_class),
   };
   return cmocka_run_group_tests_name("checkpoint_encoders", tests, NULL, NULL);
