@@ -165,6 +165,33 @@ static const ConfigKey stablelm_keys[] = {CHOICE("hidden_act", activation, "silu
                                           BIASES("use_qkv_bias", BIAS_QKV, false),
                                           END};
 
+static const ConfigKey helium_keys[] = {CHOICE("hidden_act", activation, "silu", activations),
+                                        SIZES(48000, 2560, 7040, 24, 20),
+                                        KV_HEADS(20),
+                                        INT("head_dim", head_dim, 128, HEAD_DIM_LIMIT),
+                                        CTX(4096),
+                                        REAL("rms_norm_eps", norm_eps, 1e-8),
+                                        THETA(100000),
+                                        ROPE(1),
+                                        SCALING,
+                                        BOOL("tie_word_embeddings", tie, false),
+                                        BIASES("attention_bias", BIAS_QKV, false),
+                                        BIASES("mlp_bias", BIAS_MLP, false),
+                                        END};
+
+static const ConfigKey ernie4_5_keys[] = {CHOICE("hidden_act", activation, "silu", activations),
+                                          SIZES(103424, 1024, 3072, 18, 16),
+                                          KV_HEADS(2),
+                                          INT("head_dim", head_dim, 128, HEAD_DIM_LIMIT),
+                                          CTX(131072),
+                                          REAL("rms_norm_eps", norm_eps, 1e-5),
+                                          THETA(500000),
+                                          ROPE(1),
+                                          SCALING,
+                                          BOOL("tie_word_embeddings", tie, true),
+                                          BIASES("use_bias", BIAS_LAYERS, false),
+                                          END};
+
 static const ConfigKey gpt2_keys[] = {CHOICE("activation_function", activation, "gelu_new", activations),
                                       INT("vocab_size", vocab, 50257, MODEL_MAX_VOCAB),
                                       INT("n_positions", ctx, 1024, MODEL_MAX_CTX),
@@ -302,6 +329,9 @@ static bool fits_arcee(const ModelConfig *c) { return is_like_llama(c, NORM_RMS,
 static bool fits_smollm3(const ModelConfig *c) { return is_like_llama(c, NORM_RMS, true, POSITIONS_NONE); }
 static bool fits_starcoder2(const ModelConfig *c) { return is_like_llama(c, NORM_LAYER, false, POSITIONS_ROPE); }
 
+/* Of classes that are read alone: what they compute LLaMA's does, too. */
+static bool fits_nothing(const ModelConfig *c) { return c == NULL; }
+
 static bool fits_stablelm(const ModelConfig *c) {
   return is_like_llama(c, NORM_LAYER, true, POSITIONS_ROPE) && !c->bias && c->head_dim == c->dim / c->heads;
 }
@@ -382,6 +412,24 @@ static const Architecture architectures[] = {
      .keys = stablelm_keys,
      .prefix = "model.",
      .ignored = rope_ignored},
+    {.class = "HeliumForCausalLM",
+     .model_type = "helium",
+     .fits = fits_nothing,
+     .base = BASE(.gated = true),
+     .tokens = {1, 2},
+     .keys = helium_keys,
+     .prefix = "model.",
+     .ignored = rope_ignored,
+     .interleaved = true},
+    {.class = "Ernie4_5ForCausalLM",
+     .model_type = "ernie4_5",
+     .fits = fits_nothing,
+     .base = BASE(.gated = true),
+     .tokens = {1, 2},
+     .keys = ernie4_5_keys,
+     .prefix = "model.",
+     .ignored = rope_ignored,
+     .interleaved = true},
     {.class = "GPT2LMHeadModel",
      .model_type = "gpt2",
      .fits = fits_gpt2,
@@ -437,16 +485,16 @@ static const Architecture architectures[] = {
      .prefix = "model.",
      .head_bias = "final_logits_bias",
      .shared = true},
-    {.class = "InklingForCausalLM",
-     .model_type = "inkling",
+    {.class = "InklingPartsForCausalLM",
+     .model_type = "inkling_parts",
      .fits = fits_own,
      .own = true,
      .base = BASE(.gated = true),
      .tokens = {-1, -1},
      .keys = own_keys,
      .prefix = "model."},
-    {.class = "InklingForConditionalGeneration",
-     .model_type = "inkling",
+    {.class = "InklingPartsForConditionalGeneration",
+     .model_type = "inkling_parts",
      .fits = has_encoder,
      .own = true,
      .base = BASE(.gated = true),

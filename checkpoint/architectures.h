@@ -81,6 +81,7 @@ typedef struct Architecture {
   int unused_places;          /* rows before position 0 */
   bool sinusoids;             /* files may leave tables of them out: the class makes its own */
   bool shared;                /* beside the tables of an untied model it has one that nothing reads */
+  bool interleaved;           /* RoPE turns neighboring channels: the rows of queries and keys stand in another order */
 } Architecture;
 
 /* The first class that fits; there always is one. */
@@ -117,6 +118,8 @@ typedef struct FileTensor {
   bool transposed;
   bool optional; /* may be absent: zeros, or sinusoids */
   bool copy;     /* of what other tensors say: written, never read */
+  int interleaved; /* of queries and keys: the size of a head whose rows are pairs of neighbors, which RoPE turns; ours are
+                      half a head apart. 0: as ours */
 } FileTensor;
 
 typedef struct FileLayout {
@@ -135,6 +138,10 @@ unsigned file_layout_bias_kind(const ParameterTensor *tensor);
 
 /* Where an element is in the file's tensor. */
 static inline size_t file_tensor_index(const FileTensor *t, int row, int col) {
+  if (t->interleaved) {
+    const int of_head = row % t->interleaved, half = t->interleaved / 2;
+    row += (of_head < half ? 2 * of_head : 2 * (of_head - half) + 1) - of_head;
+  }
   const size_t rows = (size_t)t->rows + (size_t)t->unused, at = (size_t)t->unused + (size_t)row;
   return t->transposed ? (size_t)col * rows + at : at * (size_t)t->cols + (size_t)col;
 }

@@ -19,7 +19,7 @@ static bool add(json_t *root, const char *key, json_t *value) { return json_obje
 /* Where transformers finds the class of our own. */
 static json_t *auto_map(const Architecture *a, bool encoder) {
   static const char MODULE[] = "modeling_inkling.";
-  return json_pack("{s:s+, s:s+}", "AutoConfig", MODULE, "InklingConfig",
+  return json_pack("{s:s+, s:s+}", "AutoConfig", MODULE, "InklingPartsConfig",
                    encoder ? "AutoModelForSeq2SeqLM" : "AutoModelForCausalLM", MODULE, a->class);
 }
 

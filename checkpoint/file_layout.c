@@ -140,7 +140,9 @@ bool file_layout_make(FileLayout *out, const Architecture *a, unsigned biases, c
     const TensorName name = split(p->name);
     const unsigned kind = bias_kind(&name);
     if (kind && p->rank == 1 && !(biases & kind)) continue;
-    const FileTensor t = tensor_of(a, p, &name);
+    FileTensor t = tensor_of(a, p, &name);
+    if (a->interleaved && (is_module(&name, "self_attn.q_proj") || is_module(&name, "self_attn.k_proj")))
+      t.interleaved = config->head_dim;
     add(out, &t, i);
     if (p->rank == 2 && missing & kind & BIAS_LAYERS) add_zero_bias(out, a, &name, t.rows);
   }

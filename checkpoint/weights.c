@@ -126,11 +126,12 @@ static bool copy_rows(const WeightsReader *r, const FileTensor *t, const SafeTen
                       const ParameterTensor *p) {
   float *out = r->arena + p->offset;
   const int rows = rows_in(t, p);
-  if (!t->transposed) convert(out, from, file_tensor_index(t, first, 0), (size_t)rows * (size_t)t->cols);
+  const bool scattered = t->transposed || t->interleaved;
+  if (!scattered) convert(out, from, file_tensor_index(t, first, 0), (size_t)rows * (size_t)t->cols);
   for (int row = 0; row < rows; row++)
     for (int col = 0; col < t->cols; col++, out++) {
       const size_t index = file_tensor_index(t, first + row, col);
-      if (t->transposed) convert(out, from, index, 1);
+      if (scattered) convert(out, from, index, 1);
       if (!isfinite(*out))
         return fail(r->error, EXIT_CHECKPOINT,
                     "%s: element %zu of tensor %s is %f: the training had diverged; use an earlier checkpoint", r->path,

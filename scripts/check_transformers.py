@@ -32,7 +32,7 @@ NORM, PLACE, ACT, POSITIONS = ({name: i for i, name in enumerate(names)} for nam
 LAYER = dict(norm="layer", gated=False)
 BIASES = dict(bias=True, qkv_bias=True)
 ENCODER = dict(LAYER, encoder_layers=3, source_vocab=257, activation="relu")
-OWN = ("InklingForCausalLM", "InklingForConditionalGeneration")
+OWN = ("InklingPartsForCausalLM", "InklingPartsForConditionalGeneration")
 MODELS = {  # name: (class, settings)
     "llama": ("LlamaForCausalLM", dict(kv_heads=2)),
     "llama, all biases, relu, tied": ("LlamaForCausalLM", dict(BIASES, activation="relu", tie=True)),
@@ -56,15 +56,15 @@ MODELS = {  # name: (class, settings)
     "opt, after, no biases": ("OPTForCausalLM", dict(LAYER, norm_place="after", positions="sinusoidal",
                                                      activation="gelu", tie=True)),
     "opt, no positions": ("OPTForCausalLM", dict(LAYER, **BIASES, positions="none", activation="gelu_tanh")),
-    "own: head bias": ("InklingForCausalLM", dict(LAYER, bias=True, head_bias=True, positions="sinusoidal",
+    "own: head bias": ("InklingPartsForCausalLM", dict(LAYER, bias=True, head_bias=True, positions="sinusoidal",
                                                   activation="relu")),
-    "own: norm on the branch": ("InklingForCausalLM", dict(LAYER, **BIASES, norm_place="branch", norm_eps=1e-8,
+    "own: norm on the branch": ("InklingPartsForCausalLM", dict(LAYER, **BIASES, norm_place="branch", norm_eps=1e-8,
                                                            positions="sinusoidal", activation="gelu")),
-    "own: rms, learned, grouped": ("InklingForCausalLM", dict(positions="learned", kv_heads=2, tie=True)),
-    "own: rms, rope, after": ("InklingForCausalLM", dict(norm_place="after", qkv_bias=True, head_dim=16)),
-    "own: gated, none, head bias, tied": ("InklingForCausalLM", dict(norm="layer", positions="none", head_bias=True,
+    "own: rms, learned, grouped": ("InklingPartsForCausalLM", dict(positions="learned", kv_heads=2, tie=True)),
+    "own: rms, rope, after": ("InklingPartsForCausalLM", dict(norm_place="after", qkv_bias=True, head_dim=16)),
+    "own: gated, none, head bias, tied": ("InklingPartsForCausalLM", dict(norm="layer", positions="none", head_bias=True,
                                                                      tie=True, activation="gelu_tanh")),
-    "own: opt with another eps": ("InklingForCausalLM", dict(LAYER, **BIASES, positions="sinusoidal", norm_eps=1e-6,
+    "own: opt with another eps": ("InklingPartsForCausalLM", dict(LAYER, **BIASES, positions="sinusoidal", norm_eps=1e-6,
                                                              activation="relu")),
     "marian": ("MarianMTModel", dict(ENCODER, **BIASES, norm_place="after", positions="sinusoidal")),
     "marian, tied, no biases": ("MarianMTModel", dict(ENCODER, norm_place="after", positions="sinusoidal", tie=True)),
@@ -314,6 +314,10 @@ def foreign(kind, small=None):
         "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**llama)),
         "llama, attention_bias": lambda: t.LlamaForCausalLM(t.LlamaConfig(**llama, attention_bias=True)),
         "llama, mlp_bias": lambda: t.LlamaForCausalLM(t.LlamaConfig(**llama, mlp_bias=True)),
+        "helium, interleaved RoPE": lambda: t.HeliumForCausalLM(t.HeliumConfig(
+            **llama, head_dim=8, attention_bias=True, mlp_bias=True)),
+        "ernie4_5, interleaved RoPE": lambda: t.Ernie4_5ForCausalLM(t.Ernie4_5Config(
+            **llama, head_dim=8, use_bias=True)),
         "arcee": lambda: t.ArceeForCausalLM(t.ArceeConfig(**llama, hidden_act="gelu_new")),
         "smollm3, all RoPE": lambda: t.SmolLM3ForCausalLM(t.SmolLM3Config(
             **llama, no_rope_layers=[1, 1], pad_token_id=None)),

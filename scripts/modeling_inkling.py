@@ -2,7 +2,8 @@
 
 A layer is two branches of the residual stream, attention and MLP; above an encoder three, with attention to what it
 makes of a source between them. What they are made of is said by config.json, beside which ./train puts a copy of this
-file: the kind and place of norms, the activation, biases, positions.
+file: the kind and place of norms, the activation, biases, positions. (transformers has a model of others that is called
+Inkling; these classes are InklingParts.)
 """
 
 from functools import partial
@@ -18,8 +19,8 @@ ACTIVATIONS = {"silu": F.silu, "gelu": F.gelu, "gelu_pytorch_tanh": partial(F.ge
                "relu": F.relu}
 
 
-class InklingConfig(PretrainedConfig):
-    model_type = "inkling"
+class InklingPartsConfig(PretrainedConfig):
+    model_type = "inkling_parts"
 
     def __init__(self, vocab_size=257, hidden_size=64, intermediate_size=256, num_hidden_layers=2,
                  num_attention_heads=4, num_key_value_heads=None, head_dim=None, max_position_embeddings=64,
@@ -182,8 +183,8 @@ class Decoder(Stack):
         return self.run(tokens, places, visible[:, None], cache, cross)
 
 
-class InklingForCausalLM(PreTrainedModel, GenerationMixin):
-    config_class = InklingConfig
+class InklingPartsForCausalLM(PreTrainedModel, GenerationMixin):
+    config_class = InklingPartsConfig
     base_model_prefix = "model"
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
 
@@ -211,8 +212,8 @@ class EncoderDecoder(nn.Module):
         self.decoder = Decoder(config, config.num_hidden_layers, config.vocab_size, cross=True)
 
 
-class InklingForConditionalGeneration(PreTrainedModel, GenerationMixin):
-    config_class = InklingConfig
+class InklingPartsForConditionalGeneration(PreTrainedModel, GenerationMixin):
+    config_class = InklingPartsConfig
     base_model_prefix = "model"
     _tied_weights_keys = {f"{name}.weight": "model.embed_tokens.weight" for name in (
         "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head")}

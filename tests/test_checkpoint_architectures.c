@@ -15,34 +15,34 @@ static void test_classes(void **state) {
   c.norm = NORM_LAYER;
   expect_class(c, "Starcoder2ForCausalLM");
   c.head_bias = true;
-  expect_class(c, "InklingForCausalLM");
+  expect_class(c, "InklingPartsForCausalLM");
   c = rope(NORM_LAYER, true), c.qkv_bias = true;
   expect_class(c, "StableLmForCausalLM");
   c.bias = true;
-  expect_class(c, "InklingForCausalLM");
+  expect_class(c, "InklingPartsForCausalLM");
   c.bias = false, c.head_dim = 4; /* it has no key for that */
-  expect_class(c, "InklingForCausalLM");
+  expect_class(c, "InklingPartsForCausalLM");
   c = plain, c.positions = POSITIONS_NONE, c.kv_heads = 1;
   expect_class(c, "SmolLM3ForCausalLM");
   c.positions = POSITIONS_LEARNED;
-  expect_class(c, "InklingForCausalLM");
+  expect_class(c, "InklingPartsForCausalLM");
   c = plain, c.norm_place = NORM_AFTER;
-  expect_class(c, "InklingForCausalLM");
+  expect_class(c, "InklingPartsForCausalLM");
   c = plain, c.dim = 6, c.heads = 4, c.kv_heads = 4; /* transformers refuses heads that do not divide the width */
-  expect_class(c, "InklingForCausalLM");
+  expect_class(c, "InklingPartsForCausalLM");
   c = gpt2(), c.norm_eps = 1e-8f;
   expect_class(c, "GPT2LMHeadModel");
   c.kv_heads = 1;
-  expect_class(c, "InklingForCausalLM");
+  expect_class(c, "InklingPartsForCausalLM");
   c = gpt2(), c.head_dim = 4;
-  expect_class(c, "InklingForCausalLM");
+  expect_class(c, "InklingPartsForCausalLM");
   expect_class(opt(NORM_BEFORE, POSITIONS_SINUSOIDAL), "OPTForCausalLM");
   expect_class(opt(NORM_BEFORE, POSITIONS_NONE), "OPTForCausalLM");
   expect_class(opt(NORM_AFTER, POSITIONS_LEARNED), "OPTForCausalLM");
-  expect_class(opt(NORM_AFTER, POSITIONS_ROPE), "InklingForCausalLM");
-  expect_class(opt(NORM_ON_BRANCH, POSITIONS_LEARNED), "InklingForCausalLM");
+  expect_class(opt(NORM_AFTER, POSITIONS_ROPE), "InklingPartsForCausalLM");
+  expect_class(opt(NORM_ON_BRANCH, POSITIONS_LEARNED), "InklingPartsForCausalLM");
   c = opt(NORM_BEFORE, POSITIONS_SINUSOIDAL), c.norm_eps = 1e-6f;
-  expect_class(c, "InklingForCausalLM");
+  expect_class(c, "InklingPartsForCausalLM");
 }
 
 /* ---- round trips ---- */

@@ -224,10 +224,10 @@ static void test_classes_refused(void **state) {
       {"{\"model_type\":\"smollm3\",\"no_rope_layer_interval\":0}", "no_rope_layer_interval is not a positive"},
       {"{\"model_type\":\"smollm3\",\"no_rope_layer_interval\":1,\"use_sliding_window\":true}",
        "use_sliding_window is true"},
-      {"{\"model_type\":\"inkling\",\"norm\":\"batch\"}", "norm is \"batch\"; supported: rms, layer"},
-      {"{\"model_type\":\"inkling\",\"norm_place\":7}", "norm_place is 7; supported: before, after, branch"},
-      {"{\"model_type\":\"inkling\",\"gated\":\"yes\"}", "gated is neither true nor false"},
-      {"{\"model_type\":\"inkling\",\"head_dim\":7}", "config.json: head size 7 is odd"},
+      {"{\"model_type\":\"inkling_parts\",\"norm\":\"batch\"}", "norm is \"batch\"; supported: rms, layer"},
+      {"{\"model_type\":\"inkling_parts\",\"norm_place\":7}", "norm_place is 7; supported: before, after, branch"},
+      {"{\"model_type\":\"inkling_parts\",\"gated\":\"yes\"}", "gated is neither true nor false"},
+      {"{\"model_type\":\"inkling_parts\",\"head_dim\":7}", "config.json: head size 7 is odd"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     ModelConfig config;
@@ -309,8 +309,8 @@ static void test_modeling_file(void **state) {
   free(file);
   free(source);
   char *text = config_text(state);
-  assert_non_null(strstr(text, "\"AutoConfig\": \"modeling_inkling.InklingConfig\""));
-  assert_non_null(strstr(text, "\"AutoModelForCausalLM\": \"modeling_inkling.InklingForCausalLM\""));
+  assert_non_null(strstr(text, "\"AutoConfig\": \"modeling_inkling.InklingPartsConfig\""));
+  assert_non_null(strstr(text, "\"AutoModelForCausalLM\": \"modeling_inkling.InklingPartsForCausalLM\""));
   free(text);
   expect_done(checkpoint_write_config(*state, &plain, no_tokens, &error), &error); /* another run, another class */
   assert_int_equal(access(at(state, "modeling_inkling.py").text, F_OK), -1);

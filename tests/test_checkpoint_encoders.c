@@ -14,7 +14,7 @@ static ModelConfig own_encoder(void) {
 
 static void test_classes(void **state) {
   (void)state;
-  const char *const own = "InklingForConditionalGeneration";
+  const char *const own = "InklingPartsForConditionalGeneration";
   ModelConfig c = marian();
   expect_class(c, "MarianMTModel");
   c.source_vocab = 9, c.head_bias = true, c.bias = false, c.activation = ACTIVATION_SILU;
@@ -340,11 +340,11 @@ static void test_refused(void **state) {
        "something else than \"qkv\", \"output\", \"mlp\" and"},
       {"{\"model_type\":\"marian\",\"architectures\":[\"MarianModel\"]}",
        "architectures is \"MarianModel\"; of model_type \"marian\" only \"MarianMTModel\""},
-      {"{\"model_type\":\"bart\"}", "opt, marian, pegasus, blenderbot, inkling"},
-      {"{\"architectures\":[\"InklingForConditionalGeneration\"],\"encoder_layers\":0}", "encoder_layers is 0"},
-      {"{\"architectures\":[\"InklingForConditionalGeneration\"],\"source_vocab_size\":1048577}",
+      {"{\"model_type\":\"bart\"}", "opt, marian, pegasus, blenderbot, inkling_parts"},
+      {"{\"architectures\":[\"InklingPartsForConditionalGeneration\"],\"encoder_layers\":0}", "encoder_layers is 0"},
+      {"{\"architectures\":[\"InklingPartsForConditionalGeneration\"],\"source_vocab_size\":1048577}",
        "source_vocab_size is 1048577"},
-      {"{\"architectures\":[\"InklingForConditionalGeneration\"],\"is_encoder_decoder\":false}",
+      {"{\"architectures\":[\"InklingPartsForConditionalGeneration\"],\"is_encoder_decoder\":false}",
        "is_encoder_decoder is false"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -361,9 +361,9 @@ static void test_own_class(void **state) {
   const ModelConfig c = own_encoder();
   Error error = {0};
   expect_done(checkpoint_write_config(*state, &c, no_tokens, &error), &error);
-  expect_key(state, "\"AutoModelForSeq2SeqLM\": \"modeling_inkling.InklingForConditionalGeneration\"", true);
+  expect_key(state, "\"AutoModelForSeq2SeqLM\": \"modeling_inkling.InklingPartsForConditionalGeneration\"", true);
   expect_key(state, "\"source_vocab_size\": 7", true);
-  expect_key(state, "\"model_type\": \"inkling\"", true);
+  expect_key(state, "\"model_type\": \"inkling_parts\"", true);
   expect_done(checkpoint_write_config(*state, &plain, no_tokens, &error), &error);
   expect_key(state, "decoder_start_token_id", false);
   expect_key(state, "\"pad_token_id\": null", true);
