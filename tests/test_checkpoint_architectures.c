@@ -243,11 +243,44 @@ static void test_foreign_biases(void **state) {
   weights_free(&w);
 }
 
+/* A class whose RoPE turns neighboring channels: rows 0 2 4 .. 1 3 5 .. of a head of queries or keys come first to last;
+ * the biases of the same alike, everything else stays. */
+static void test_interleaved(void **state) {
+  enum { SIZE = 8 };
+  ModelConfig c = plain;
+  c.dim = 2 * SIZE, c.head_dim = SIZE, c.kv_heads = 1, c.qkv_bias = c.bias = true;
+  Weights ours = weights_new(&c, -7), back;
+  Error error;
+  write_model(state, &ours);
+  json_t *root = config_object(state);
+  json_object_set_new(root, "model_type", json_string("ernie4_5"));
+  json_object_set_new(root, "architectures", json_pack("[s]", "Ernie4_5ForCausalLM"));
+  json_object_set_new(root, "use_bias", json_true());
+  put_config(state, root);
+  json_decref(root);
+  expect_done(read_model(state, &back, -7, &error), &error);
+  expect_same(&c, &back.config);
+  for (int i = 0; i < ours.table.count; i++) {
+    const ParameterTensor *t = &ours.table.tensors[i];
+    const bool turned = strstr(t->name, "q_proj") || strstr(t->name, "k_proj"), bias = t->rank == 1;
+    const int rows = bias ? t->cols : t->rows, cols = bias ? 1 : t->cols;
+    for (int row = 0; row < rows; row++) {
+      const int of_head = row % SIZE, from = of_head < SIZE / 2 ? 2 * of_head : 2 * of_head - SIZE + 1;
+      const int want = turned ? row - of_head + from : row;
+      assert_memory_equal(back.arena + t->offset + row * cols, ours.arena + t->offset + want * cols,
+                          (size_t)cols * sizeof(float));
+    }
+  }
+  weights_free(&ours);
+  weights_free(&back);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_classes), TEST(test_round_trips),     TEST(test_missing_biases),
-      TEST(test_gpt2_tensors),        TEST(test_opt_tensors),     TEST(test_starcoder2_tensors),
-      TEST(test_missing_but_there),   TEST(test_foreign_tensors), TEST(test_foreign_biases),
+      cmocka_unit_test(test_classes), TEST(test_round_trips),       TEST(test_missing_biases),
+      TEST(test_interleaved),         TEST(test_gpt2_tensors),      TEST(test_opt_tensors),
+      TEST(test_starcoder2_tensors),  TEST(test_missing_but_there), TEST(test_foreign_tensors),
+      TEST(test_foreign_biases),
   };
   return cmocka_run_group_tests_name("checkpoint_architectures", tests, NULL, NULL);
 }
