@@ -39,7 +39,7 @@ static bool is_ready(const Lines *l) {
 }
 
 static bool read_more(Lines *l, Error *error) {
-  if (l->used > 0) memmove(l->bytes, l->bytes + l->used, l->size - l->used);
+  if (l->bytes && l->used > 0) memmove(l->bytes, l->bytes + l->used, l->size - l->used);
   l->size -= l->used;
   l->used = 0;
   if (l->size > LINE_LIMIT)
@@ -57,7 +57,7 @@ static bool read_more(Lines *l, Error *error) {
  * valid until the next call. */
 static bool next_line(Lines *l, bool wait, const uint8_t **line, size_t *size, Error *error) {
   for (size_t looked = 0;;) {
-    const size_t waiting = l->size - l->used;
+    const size_t waiting = l->bytes ? l->size - l->used : 0;
     const uint8_t *begin = l->bytes ? l->bytes + l->used : NULL;
     const uint8_t *end = waiting > looked ? memchr(begin + looked, '\n', waiting - looked) : NULL;
     *line = NULL;
