@@ -271,6 +271,8 @@ typedef struct Decoder Decoder;
  * between steps. EXIT_MEMORY. */
 bool decoder_open(Decoder **out, Model *model, int rows, Error *error);
 void decoder_close(Decoder *decoder);
+/* From now on it is one for `rows` sequences, at most as many as it was opened for; decoder_prompt() starts them. */
+void decoder_use_rows(Decoder *decoder, int rows);
 /* Above an encoder: what row `row` answers, 1..ctx tokens. Computed once, and kept until it is called again; every row
  * needs it before decoder_prompt(). EXIT_INPUT. */
 bool decoder_source(Decoder *decoder, int row, const int32_t *tokens, int count, Error *error);

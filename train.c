@@ -69,6 +69,7 @@ static bool choose(Run *r, Error *error) {
 static bool prepare(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (s->resume && !run_resume_settings(r, error)) return false;
+  settings_forget_choices(&r->options, s);
   if (s->data.count == 0)
     return fail(error, EXIT_USAGE, "no text given; try: ./train book.txt   (./train --help lists everything)");
   if (!run_name_directory(r, error) || !run_open_device(r, error) || !check_flags(r, error)) return false;

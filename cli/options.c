@@ -82,6 +82,15 @@ bool options_given(const Options *options, const void *value) {
   return options_origin(options, value) != ORIGIN_DEFAULT;
 }
 
+void options_forget(Options *options, const void *value) {
+  for (int i = 0; i < options->count; i++) {
+    Option *row = &options->rows[i];
+    if (row->value != value || row->origin != ORIGIN_FILE) continue;
+    option_store(row, row->initial);
+    row->origin = ORIGIN_DEFAULT;
+  }
+}
+
 void options_free(Options *options) {
   for (int i = 0; i < options->count; i++) {
     const Option *row = &options->rows[i];

@@ -126,6 +126,9 @@ bool options_load(Options *options, const char *path, ExitCode code, Error *erro
 OptionOrigin options_origin(const Options *options, const void *value);
 bool options_given(const Options *options, const void *value);
 
+/* Takes back what a file gave the variable, a number or a switch: it has its default again. */
+void options_forget(Options *options, const void *value);
+
 /* What is written instead of a text of the row with this `value`, in fresh memory; NULL: the text itself. */
 typedef char *OptionsResolve(const void *context, const void *value, const char *text);
 

@@ -59,8 +59,8 @@ static bool find_pair(void *context, int64_t begin, int64_t stop) {
 static bool find_pairs(PairFinder *f, Progress progress) {
   if (!f->range->file->info.loss_mask)
     return fail(f->error, EXIT_INPUT,
-                "the text has no pairs: a model with an encoder is trained on a .tsv file, or on JSON lines with "
-                "--prompt-field and --response-field");
+                "the text has no pairs of a prompt and a response: give a .tsv file, or JSON lines with --prompt-field "
+                "and --response-field");
   return documents_scan(f->range, f->end, find_pair, f, progress, f->error);
 }
 

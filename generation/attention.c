@@ -16,8 +16,7 @@ enum {
   PICTURE_TOKENS = 256 /* of a text, at most: what is still a picture */
 };
 static const char *const kind_names[KINDS] = {"encoder", "self", "cross"};
-static const char *const kind_titles[KINDS] = {"The source looks at itself", "The text looks at itself",
-                                               "The text looks at the source"};
+static const char *const kind_titles[KINDS] = {"Encoder self-attention", "Self-attention", "Cross-attention"};
 
 /* A text, and what its tokens are called. */
 typedef struct Text {
@@ -261,16 +260,19 @@ bool program_check_attention(const Program *p, Error *error) {
     if (!is_html(files->items[i]) && !text_ends_with(files->items[i], ".json"))
       return fail(error, EXIT_USAGE, "--attention %s: its name must end in .html (pictures) or .json (numbers)",
                   text_one_line(files->items[i], 250).text);
+  for (int i = 0; i < files->count; i++) { /* where nothing can be written is known before anything is */
+    FileWriter file;
+    if (!file_writer_begin(&file, files->items[i], error)) return false;
+    file_writer_abort(&file);
+  }
   return true;
 }
 
 static bool write_file(Program *p, const char *path, const BpeIds *text, Error *error) {
   Maps m = {.p = p, .source = {p->source.ids, (int)p->source.count}, .text = {text->ids, (int)text->count}};
+  if (m.text.count > p->config.ctx) m.text.count = p->config.ctx; /* the last token was drawn and never read */
   const int longest = m.source.count > m.text.count ? m.source.count : m.text.count;
   FileWriter file;
-  if (longest > p->config.ctx)
-    return fail(error, EXIT_INPUT, "--attention: the text has %d tokens, more than the context of %d; lower -n",
-                longest, p->config.ctx);
   if (is_html(path) && longest > PICTURE_TOKENS)
     return fail(error, EXIT_INPUT, "--attention %s: %d tokens are no picture; up to %d are; a .json file takes all",
                 text_one_line(path, 200).text, longest, PICTURE_TOKENS);

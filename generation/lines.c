@@ -35,7 +35,7 @@ typedef struct Lines {
 /* Whether reading would not wait. */
 static bool is_ready(const Lines *l) {
   struct pollfd input = {.fd = l->fd, .events = POLLIN};
-  return poll(&input, 1, 0) != 0;
+  return poll(&input, 1, 0) > 0;
 }
 
 static bool read_more(Lines *l, Error *error) {
@@ -121,7 +121,7 @@ static bool print_rows(const Lines *l, Error *error) {
       size_t size;
       const uint8_t *bytes = tokenizer_decode(p->tokenizer, answer->ids[i], &size);
       for (size_t b = 0; b < size; b++) {
-        if (bytes[b] == '\n') put(p, '\\');
+        if (bytes[b] == '\n' || bytes[b] == '\\') put(p, '\\');
         put(p, bytes[b] == '\n' ? 'n' : bytes[b]);
       }
     }

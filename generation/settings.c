@@ -23,7 +23,8 @@ void generate_options(Options *options, GenerateSettings *s) {
       TEXT("file", &s->prompt_file, "FILE", NULL, "read the prompt from FILE (-: standard input)", .letter = 'f'),
       TEXT("answer", &s->answer, NULL, NULL, "models with an encoder: how the answer to the prompt begins"),
       FLAG("lines", &s->lines,
-           "every line of the prompt is one of its own and gets one line; a newline in it becomes \\n"),
+           "answer each line of -f FILE or standard input with a line, up to the end of the text or the context; a "
+           "newline in it is \\n, a backslash \\\\"),
       INT64("tokens", &s->tokens, -1, 1e12, NULL,
             "tokens to generate; -1: until the end of the text or, with --on-full stop, until the context is full",
             .letter = 'n'),

@@ -46,7 +46,7 @@ GenerationRequest program_request(Program *p) {
                                .prompt = p->prompt.ids,
                                .prompt_tokens = (int)p->prompt.count,
                                .max_tokens = no_text ? 0 : s->tokens,
-                               .slide = s->on_full == ON_FULL_SLIDE,
+                               .slide = s->on_full == ON_FULL_SLIDE && !s->attention.count,
                                .ignore_end = s->ignore_end,
                                .emit = program_emit,
                                .emit_context = p,

@@ -6,9 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A decoder alone starts its rows from the same prompt. Above an encoder as many as their caches are no burden. */
+static int rows_for(const Model *model) {
+  const ModelConfig *c = model_config(model);
+  const int64_t caches = 4 * (int64_t)c->layers * c->ctx * c->kv_heads * c->head_dim * (int64_t)sizeof(float);
+  const int64_t fit = ((int64_t)64 << 20) / caches;
+  if (!c->encoder_layers || fit < 1) return 1;
+  return fit < ANSWER_ROWS ? (int)fit : ANSWER_ROWS;
+}
+
 bool answers_open(Answers *a, Model *model, const Tokenizer *tokenizer, Error *error) {
   *a = (Answers){.encoder = model_config(model)->encoder_layers > 0, .end = tokenizer_end(tokenizer)};
-  a->rows = a->encoder ? ANSWER_ROWS : 1; /* a decoder alone starts its rows from the same prompt */
+  a->rows = rows_for(model);
   return (!a->encoder || bpe_ids_sink(&a->begin, &a->end, 1, error)) &&
          decoder_open(&a->decoder, model, a->rows, error);
 }
@@ -26,10 +35,11 @@ void answers_close(Answers *a) {
 /* Rows without a prompt answer an empty one. */
 static bool begin_rows(Answers *a, uint32_t first_stream, Error *error) {
   const BpeIds *begin = a->encoder ? &a->begin : &a->prompts[0];
-  for (int r = 0; a->encoder && r < a->rows; r++) {
-    const bool given = r < a->count && !a->skipped[r];
-    if (!decoder_source(a->decoder, r, given ? a->prompts[r].ids : &a->end, given ? (int)a->prompts[r].count : 1,
-                        error))
+  decoder_use_rows(a->decoder, a->count);
+  for (int r = 0; a->encoder && r < a->count; r++) {
+    const BpeIds *prompt = &a->prompts[r];
+    const bool given = !a->skipped[r];
+    if (!decoder_source(a->decoder, r, given ? prompt->ids : &a->end, given ? (int)prompt->count : 1, error))
       return false;
   }
   return decoder_prompt(a->decoder, begin->ids, (int)begin->count, first_stream, error);
@@ -108,10 +118,25 @@ bool answers_pairs_next(PairReader *reader, Answers *a, BpeIds targets[ANSWER_RO
   return true;
 }
 
-static bool compare_batch(Answers *a, const BpeIds *targets, ExactCount *out, Error *error) {
+/* A caller that counts pairs is asked before every token. */
+typedef struct CountedPairs {
+  Progress progress;
+  int64_t pairs;
+} CountedPairs;
+
+static bool keep_answering(void *context, int64_t tokens, Error *error) {
+  const CountedPairs *counted = context;
+  (void)tokens;
+  return progress_report(counted->progress, counted->pairs, error);
+}
+
+static bool compare_batch(Answers *a, const BpeIds *targets, Progress progress, ExactCount *out, Error *error) {
   size_t longest = 0;
   for (int r = 0; r < a->count; r++) longest = targets[r].count > longest ? targets[r].count : longest;
-  const AnswerRequest likeliest = {.sampling = {.repeat_penalty = 1, .top_p = 1}, .limit = (int64_t)longest + 1};
+  const CountedPairs counted = {progress, out->pairs};
+  const AnswerRequest likeliest = {.sampling = {.repeat_penalty = 1, .top_p = 1},
+                                   .limit = (int64_t)longest + 1,
+                                   .progress = {keep_answering, (void *)&counted}};
   if (!answers_write(a, &likeliest, error)) return false;
   for (int r = 0; r < a->count; r++) {
     const BpeIds *want = &targets[r], *got = &a->answers[r];
@@ -132,7 +157,9 @@ bool answers_count_exact(Answers *a, const Windows *windows, int64_t limit, Prog
     ok = answers_pairs_next(&reader, a, targets, error);
     if (!ok || a->count == 0) break;
     if (limit && a->count > limit - out->pairs) a->count = (int)(limit - out->pairs);
-    ok = compare_batch(a, targets, out, error) && progress_report(progress, out->pairs, error);
+    if (compare_batch(a, targets, progress, out, error)) continue;
+    ok = !error->code; /* stopped */
+    break;
   }
   for (int r = 0; r < ANSWER_ROWS; r++) free(targets[r].ids);
   answers_pairs_end(&reader);

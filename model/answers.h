@@ -55,7 +55,7 @@ bool answers_pairs_next(PairReader *reader, Answers *a, BpeIds targets[ANSWER_RO
 void answers_pairs_end(PairReader *reader);
 
 /* How many of the likeliest answers to the first `limit` pairs (0: all) are exactly their targets. `progress` counts
- * pairs. */
+ * pairs, and is asked before every token; it may stop without an error, too. */
 typedef struct ExactCount {
   int64_t pairs, exact;
 } ExactCount;

@@ -101,6 +101,11 @@ static Pass cached_pass(Decoder *d, int row, int length) {
   return pass;
 }
 
+void decoder_use_rows(Decoder *d, int rows) {
+  if (rows != d->sequences.rows) d->model->ops->drop(d->model->context, &d->token);
+  d->sequences.rows = rows;
+}
+
 bool decoder_source(Decoder *d, int row, const int32_t *tokens, int count, Error *error) {
   Model *m = d->model;
   if (count < 1 || count > m->config.ctx)
@@ -168,11 +173,11 @@ bool decoder_prompt(Decoder *d, const int32_t *tokens, int count, uint32_t first
   const ModelConfig *c = &d->model->config;
   if (count < 1 || count > c->ctx)
     return fail(error, EXIT_INPUT, "a prompt of %d tokens does not fit: the context holds 1 to %d", count, c->ctx);
+  for (int row = 0; d->memories && row < d->sequences.rows; row++)
+    if (!d->host_source_counts[row]) return fail(error, EXIT_INTERNAL, "row %d has no source", row);
   d->length = count;
   d->position = count - 1;
   d->ready = true;
-  for (int row = 0; d->memories && row < d->sequences.rows; row++)
-    if (!d->host_source_counts[row]) return fail(error, EXIT_INTERNAL, "row %d has no source", row);
   prefill(d, 0, tokens, count);
   if (!d->memories) share_prompt(d);
   for (int row = 1; d->memories && row < d->sequences.rows; row++) prefill(d, row, tokens, count);

@@ -41,10 +41,9 @@ bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
   if (c->heads % c->kv_heads)
     return fail(error, code, "%d heads cannot share %d kv-heads evenly; heads must be a multiple of kv-heads", c->heads,
                 c->kv_heads);
+  if (!in_range("encoder layers", c->encoder_layers, 0, MODEL_MAX_LAYERS, code, error)) return false;
   if (has_encoder(c)) {
-    if (!in_range("encoder layers", c->encoder_layers, 1, MODEL_MAX_LAYERS, code, error) ||
-        !in_range("source vocabulary size", c->source_vocab, 1, MODEL_MAX_VOCAB, code, error))
-      return false;
+    if (!in_range("source vocabulary size", c->source_vocab, 1, MODEL_MAX_VOCAB, code, error)) return false;
     if (c->tie && c->source_vocab != c->vocab)
       return fail(error, code, "a tied model has one table for sources of %d tokens and targets of %d; untie it",
                   c->source_vocab, c->vocab);

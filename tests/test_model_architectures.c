@@ -263,14 +263,21 @@ static void test_visibility(void **state) {
 
 /* Of one pass; how many maps came. */
 typedef struct Seen {
-  int maps, heads, source, text;
+  int maps, encoder_maps, heads, source, text;
+  bool even; /* the first map of the decoder's: all keys that a query sees weigh the same */
 } Seen;
 
 /* What a query sees adds up to 1, and the decoder's own map ends at the diagonal. */
 static bool look_at_map(void *context, AttentionKind kind, int layer, const float *weights, int queries, int keys,
                         Error *error) {
   Seen *seen = context;
-  (void)layer, (void)error;
+  (void)error;
+  const int encoder = seen->maps < seen->encoder_maps, at = seen->maps - (encoder ? 0 : seen->encoder_maps);
+  assert_int_equal(kind, encoder ? ATTENTION_ENCODER : seen->encoder_maps && at % 2 ? ATTENTION_CROSS : ATTENTION_SELF);
+  assert_int_equal(layer, encoder || !seen->encoder_maps ? at : at / 2);
+  if (kind == ATTENTION_SELF && layer == 0)
+    for (int j = 1; j < keys; j++)
+      seen->even = seen->even && fabsf(weights[(queries - 1) * keys + j] - weights[(queries - 1) * keys]) < 1e-6f;
   assert_int_equal(queries, kind == ATTENTION_ENCODER ? seen->source : seen->text);
   assert_int_equal(keys, kind == ATTENTION_SELF ? seen->text : seen->source);
   for (int row = 0; row < seen->heads * queries; row++, weights += keys) {
@@ -287,11 +294,52 @@ static void maps_case(Fixture *f, const char *name, int source, int text) {
   Architecture a = architecture_read(f, name);
   Model *m = model_start(f, &a.setup);
   const ModelConfig *c = &a.setup.config;
-  Seen seen = {.heads = c->heads, .source = source, .text = text};
+  Seen seen = {.encoder_maps = c->encoder_layers, .heads = c->heads, .source = source, .text = text, .even = text > 1};
   Error error = {0};
+  for (int i = 1; i < text; i++) a.setup.tokens[i] = a.setup.tokens[0]; /* which only their positions tell apart */
   need(model_attention(m, a.source, source, a.setup.tokens, text, look_at_map, &seen, &error), &error);
   assert_int_equal(seen.maps, a.source ? c->encoder_layers + 2 * c->layers : c->layers);
+  assert_false(seen.even);
   model_close(m);
+}
+
+/* A decoder above an encoder whose context is full goes on from its end, with the row's own source. */
+static void slide_case(Fixture *f, const char *name) {
+  enum { KEPT = 4, LAST = 1 };
+  Architecture a = architecture_read(f, name);
+  Model *m = model_start(f, &a.setup);
+  const ModelConfig *c = &a.setup.config;
+  const size_t vocab = (size_t)c->vocab;
+  float *got = host_memory(f, ROWS * vocab * sizeof *got), *want = host_memory(f, vocab * sizeof *want);
+  const Sampling greedy = {.repeat_penalty = 1, .top_p = 1};
+  int32_t next[ROWS], tail[KEPT];
+  Decoder *d = NULL, *fresh = NULL;
+  Error error = {0};
+  need(decoder_open(&d, m, ROWS, &error) && decoder_open(&fresh, m, 1, &error), &error);
+  assert_false(decoder_prompt(d, a.setup.tokens, PROMPT, 0, &error)); /* no sources yet */
+  assert_int_equal(error.code, EXIT_INTERNAL);
+  error = (Error){0};
+  assert_false(decoder_source(d, 0, a.source, 0, &error));
+  assert_int_equal(error.code, EXIT_INPUT);
+  assert_false(decoder_source(d, 0, a.source, c->ctx + 1, &error));
+  error = (Error){0};
+  need(give_sources(&a, d, 0, ROWS, &error) && decoder_prompt(d, a.setup.tokens, PROMPT, 0, &error), &error);
+  for (int t = PROMPT; t < c->ctx; t++) {
+    need(decoder_next(d, &greedy, next, &error), &error);
+    if (t >= c->ctx - KEPT) tail[t - (c->ctx - KEPT)] = next[LAST];
+  }
+  need(decoder_slide(d, KEPT, &error) && decoder_logits(d, got, &error), &error);
+  need(give_sources(&a, fresh, LAST, 1, &error) && decoder_prompt(fresh, tail, KEPT, 0, &error), &error);
+  need(decoder_logits(fresh, want, &error), &error);
+  assert_memory_equal(got + LAST * vocab, want, vocab * sizeof *want);
+  decoder_close(fresh);
+  decoder_close(d);
+  model_close(m);
+}
+
+static void test_slide(void **state) {
+  slide_case(*state, "marian");
+  slide_case(*state, "cross_rope");
 }
 
 static void test_attention_maps(void **state) {
@@ -325,6 +373,56 @@ static void test_dropout(void **state) {
   dropout_case(f, "marian");
   dropout_case(f, "blenderbot");
   dropout_case(f, "cross_branch");
+}
+
+typedef enum Kept { KEPT_NOTHING, KEPT_SELF, KEPT_CROSS, KEPT_MLP, KEPT_MLP_BIAS } Kept;
+
+/* The golden's weights, but branches that are not kept give zeros. */
+static float *weights_with(Fixture *f, Model *m, Kept kept) {
+  static const char *const modules[] = {[KEPT_NOTHING] = "none",
+                                        [KEPT_SELF] = "self_attn.",
+                                        [KEPT_CROSS] = "cross_attn.",
+                                        [KEPT_MLP] = "mlp.down_proj.w",
+                                        [KEPT_MLP_BIAS] = "mlp.down_proj.b"};
+  float *arena = arena_read(f, m, ARENA_MASTER);
+  const ParameterTable *table = model_table(m);
+  for (int i = 0; i < table->count; i++) {
+    const ParameterTensor *t = &table->tensors[i];
+    const bool of_branch = strstr(t->name, "o_proj") || strstr(t->name, "down_proj");
+    if (of_branch && !strstr(t->name, modules[kept])) memset(arena + t->offset, 0, tensor_count(t) * sizeof *arena);
+  }
+  return arena;
+}
+
+/* Each rate is that of its place: where a place has nothing to drop, its rate changes nothing. */
+static void test_dropout_places(void **state) {
+  Fixture *f = *state;
+  static const struct {
+    Kept kept;
+    bool embedding, attention, branch, hidden; /* that the rate is felt */
+  } cases[] = {{KEPT_NOTHING, true, false, false, false},
+               {KEPT_SELF, true, true, true, false},
+               {KEPT_CROSS, true, true, true, false},
+               {KEPT_MLP, true, false, true, true},
+               {KEPT_MLP_BIAS, true, false, true, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const bool felt[] = {cases[i].embedding, cases[i].attention, cases[i].branch, cases[i].hidden};
+    double losses[5];
+    for (int place = -1; place < 4; place++) {
+      Architecture a = architecture_read(f, "marian");
+      float rates[4] = {0}, *ignored;
+      SourceBatch source;
+      const TokenBatch batch = step_batch(&a, 0, &source);
+      if (place >= 0) rates[place] = 0.5f;
+      a.setup.train.micro_batches = 1;
+      a.setup.train.dropout = (DropoutRates){rates[0], rates[1], rates[2], rates[3]};
+      Model *m = model_start(f, &a.setup);
+      model_upload(m, ARENA_MASTER, weights_with(f, m, cases[i].kept));
+      losses[place + 1] = gradients(f, m, &batch, &ignored);
+      model_close(m);
+      if (place >= 0 && (losses[place + 1] != losses[0]) != felt[place]) fail_msg("case %zu, place %d", i, place);
+    }
+  }
 }
 
 /* The table of sinusoids: its formula, and that the product of two rows depends on their distance alone. */
@@ -382,6 +480,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),      cmocka_unit_test(test_ten_steps),
                                      cmocka_unit_test(test_decoding),       cmocka_unit_test(test_dropout),
                                      cmocka_unit_test(test_sinusoids),      cmocka_unit_test(test_visibility),
-                                     cmocka_unit_test(test_attention_maps), cmocka_unit_test(test_parameters)};
+                                     cmocka_unit_test(test_attention_maps), cmocka_unit_test(test_slide),
+                                     cmocka_unit_test(test_dropout_places), cmocka_unit_test(test_parameters)};
   return run_on_backends("architectures", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }

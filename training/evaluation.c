@@ -31,11 +31,13 @@ static int64_t prefix_windows(const Run *r) {
 static bool show_answers(void *context, int64_t pairs, Error *error) {
   (void)error;
   console_work(context, &(ConsoleWork){"answering", (double)pairs, 0, false});
-  return true;
+  return !stop_signal;
 }
 
-/* Above an encoder: how many of the first `limit` pairs to validate on the model answers exactly. */
-static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
+/* Above an encoder: how many of the first pairs to validate on the model answers exactly. So many that their answers
+ * have about `tokens` tokens, at most `most`. */
+static bool count_exact(Run *r, int64_t tokens, int64_t most, ExactCount *out, Error *error) {
+  const int64_t fit = tokens / (r->val_pairs.longest.target + 1), limit = fit < 1 ? 1 : fit < most ? fit : most;
   bool ok = answers_count_exact(&r->answers, &r->val_windows, limit, (Progress){show_answers, &r->console}, out, error);
   console_work_end(&r->console);
   return ok;
@@ -44,7 +46,6 @@ static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
 /* At most `limit` windows (0: all) into `out`, last_val_loss and metrics.jsonl. *complete is false when it was stopped,
  * for then the loss cannot be compared with others. No tokens: there are only prompts, and nothing was measured. */
 static bool evaluate(Run *r, int64_t limit, Evaluation *out, ExactCount *exact, bool *complete, Error *error) {
-  enum { FEW = 128, MANY = 1000 }; /* answers */
   const EvaluationPlan plan = {.windows = r->val_windows,
                                .stride = r->config.ctx,
                                .batch = r->settings.batch,
@@ -56,7 +57,7 @@ static bool evaluate(Run *r, int64_t limit, Evaluation *out, ExactCount *exact, 
   *complete = ok && !stop_signal;
   if (!*complete || !out->tokens) return ok;
   r->last_val_loss = evaluation_loss(out);
-  if (r->config.encoder_layers && !count_exact(r, limit ? FEW : MANY, exact, error)) return false;
+  if (r->config.encoder_layers && !count_exact(r, limit ? 4096 : 32768, limit ? 128 : 1000, exact, error)) return false;
   const Metric values[] = {{"val_loss", evaluation_loss(out)},
                            {"bits_per_byte", evaluation_bits_per_byte(out)},
                            {"seconds", run_seconds(r)},

@@ -67,14 +67,7 @@ bool run_check_same_model(const Run *r, Error *error) {
     const char *flag;
     double asked, saved;
     const char *const *names; /* of what the numbers stand for */
-  } fields[] = {{"layers", asked->layers, saved.layers, NULL},
-                {"encoder-layers", asked->encoder_layers, saved.encoder_layers, NULL},
-                {"heads", asked->heads, saved.heads, NULL},
-                {"kv-heads", asked->kv_heads, saved.kv_heads, NULL},
-                {"dim", asked->dim, saved.dim, NULL},
-                {"ffn", asked->ffn, saved.ffn, NULL},
-                {"ctx", asked->ctx, saved.ctx, NULL},
-                {"norm", asked->norm, saved.norm, architecture_norms},
+  } fields[] = {{"norm", asked->norm, saved.norm, architecture_norms},
                 {"norm-place", asked->norm_place, saved.norm_place, architecture_norm_places},
                 {"norm-eps", (double)asked->norm_eps, (double)saved.norm_eps, NULL},
                 {"act", asked->activation, saved.activation, architecture_activations},
@@ -84,6 +77,13 @@ bool run_check_same_model(const Run *r, Error *error) {
                 {"head-bias", asked->head_bias, saved.head_bias, no_yes},
                 {"positions", asked->positions, saved.positions, architecture_positions},
                 {"rope-base", rope_base(asked), rope_base(&saved), NULL},
+                {"layers", asked->layers, saved.layers, NULL},
+                {"encoder-layers", asked->encoder_layers, saved.encoder_layers, NULL},
+                {"heads", asked->heads, saved.heads, NULL},
+                {"kv-heads", asked->kv_heads, saved.kv_heads, NULL},
+                {"dim", asked->dim, saved.dim, NULL},
+                {"ffn", asked->ffn, saved.ffn, NULL},
+                {"ctx", asked->ctx, saved.ctx, NULL},
                 {"tie", asked->tie, saved.tie, no_yes},
                 {"tokenizer (vocabulary)", asked->vocab, saved.vocab, NULL}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)

@@ -189,6 +189,45 @@ void settings_options(Options *options, TrainSettings *s) {
   options_init(options, table, sizeof table / sizeof *table);
 }
 
+void settings_forget_choices(Options *options, const TrainSettings *s) {
+  const struct {
+    const void *given, *chosen;
+  } follows[] = {{&s->preset, &s->layers},
+                 {&s->preset, &s->heads},
+                 {&s->preset, &s->kv_heads},
+                 {&s->preset, &s->dim},
+                 {&s->preset, &s->ctx},
+                 {&s->preset, &s->ffn},
+                 {&s->preset, &s->batch},
+                 {&s->preset, &s->lr},
+                 {&s->preset, &s->init_std},
+                 {&s->dim, &s->ffn},
+                 {&s->dim, &s->init_std},
+                 {&s->heads, &s->kv_heads},
+                 {&s->arch, &s->norm},
+                 {&s->arch, &s->norm_place},
+                 {&s->arch, &s->activation},
+                 {&s->arch, &s->gated},
+                 {&s->arch, &s->positions},
+                 {&s->arch, &s->rope_base},
+                 {&s->arch, &s->bias},
+                 {&s->arch, &s->qkv_bias},
+                 {&s->arch, &s->tie},
+                 {&s->arch, &s->ffn},
+                 {&s->arch, &s->encoder_layers},
+                 {&s->arch, &s->init_std},
+                 {&s->arch, &s->lr},
+                 {&s->gated, &s->ffn},
+                 {&s->bias, &s->qkv_bias},
+                 {&s->positions, &s->tie},
+                 {&s->positions, &s->rope_base},
+                 {&s->init, &s->init_std},
+                 {&s->dropout, &s->embed_dropout},
+                 {&s->dropout, &s->attention_dropout}};
+  for (size_t i = 0; i < sizeof follows / sizeof *follows; i++)
+    if (options_origin(options, follows[i].given) == ORIGIN_COMMAND_LINE) options_forget(options, follows[i].chosen);
+}
+
 bool settings_tokenizer_is_path(const TrainSettings *s) {
   return s->tokenizer && strcmp(s->tokenizer, "byte") != 0 && strcmp(s->tokenizer, "bpe") != 0;
 }

@@ -64,6 +64,10 @@ enum {
 /* Defaults into `settings`, the table of its options into `options`. */
 void settings_options(Options *options, TrainSettings *settings);
 
+/* A file of settings holds everything that a run was made with, also what was chosen. Where the command line says what
+ * such a choice followed from (--arch, --dropout), the choice is made again. After the options were read. */
+void settings_forget_choices(Options *options, const TrainSettings *settings);
+
 /* --tokenizer names a file. */
 bool settings_tokenizer_is_path(const TrainSettings *settings);
 

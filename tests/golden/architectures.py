@@ -32,7 +32,7 @@ MODELS = {
     "rms_after": dict(LLAMA, place="after", act="gelu_tanh", gated=False, bias=True),
     "branch": dict(LAYER, place="branch", act="gelu", positions="sinusoidal", head_bias=True, eps=1e-8),
     "marian": dict(PAIRS, place="after", act="relu", positions="sinusoidal", head_bias=True, layers=3,
-                   source_vocab=23),
+                   source_vocab=53),
     "blenderbot": dict(PAIRS, act="gelu", positions="learned", tie=True, layers=1),
     "cross_branch": dict(PAIRS, place="branch", act="relu", positions="sinusoidal", head_bias=True, eps=1e-8),
     "cross_rope": dict(LLAMA, kv_heads=1, packed=True, encoder=1, source_vocab=31),
