@@ -34,8 +34,8 @@ void generate_options(Options *options, GenerateSettings *s) {
       CHOICE("truncate-prompt", &s->truncate_prompt, truncate_names, NULL,
              "a prompt longer than the context: refuse it (no) or drop its beginning (left)"),
       LIST("attention", &s->attention, "FILE",
-           "write what attends to what, in every layer and head: pictures (FILE.html) or numbers (FILE.json). Of the "
-           "prompt, where -n says so of what follows too; with an encoder of source and answer"),
+           "write what attends to what, in every layer and head: pictures (FILE.html) or numbers (FILE.json); of the "
+           "prompt, with -n also of what follows it, and with an encoder of source and answer"),
       FLAG("echo", &s->echo, "print the prompt before the text"),
 
       GROUP("Sampling, in this order"),

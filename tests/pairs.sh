@@ -47,7 +47,8 @@ refused "pairs: sums that fit no number" 2 "18 digits" "$build/pairs" --task sum
 refused "pairs: a mark that ends the column" 2 "tabs" "$build/pairs" --task sum --mark "	"
 refused "pairs: one file for both parts" 2 "same file" "$build/pairs" --task sum -o a.tsv --test a.tsv
 refused "pairs: no place to write" 7 "nowhere" "$build/pairs" --task sum -o nowhere/a.tsv
-check "pairs: a reader that has enough" sh -c "'$build/pairs' --task copy --lines 1000000 | head -n 1 >/dev/null"
+("$build/pairs" --task copy --lines 1000000 2>/dev/null; echo $? >status) | head -n 1 >/dev/null
+check "pairs: a reader that has enough" test "$(cat status)" -eq 0
 
 # ---- models with an encoder ----
 
@@ -98,13 +99,34 @@ refused "a source that does not fit" 3 "7 more than the context of 64" $generate
 refused "no source" 2 "answers a text" $generate reverse-after.run
 $train reverse.tsv --layers 1 --heads 1 --dim 8 --ctx 32 --batch 2 --steps 2 --quiet --out decoder.run 2>/dev/null
 refused "--answer without an encoder" 2 "with an encoder" $generate decoder.run -p 1 --answer 2
+check "a decoder alone is asked, too" sh -c "$generate decoder.run --score reverse.test.tsv --exact --quiet | grep -q '\"pairs\": 1000, \"exact\": 0'"
 check "lines without an encoder" test "$(printf '12\n34\n' | $generate decoder.run --lines -n 5 --quiet | wc -l)" -eq 2
+
+# ---- what attends to what ----
+
+$generate reverse-after.run -p 12 --greedy --quiet --attention maps.json --attention maps.html >out
+check "maps: the text is written, too" test "$(cat out)" = 21
+sums() { # the sum of every row, one a line
+  grep '"kind"' "$1" | tr -d ' ' | grep -o '\[[0-9.,e-]*\]' | tr -d '[]' | awk -F , '{ s = 0; for (i = 1; i <= NF; i++) s += $i; print s }'
+}
+check "maps: one a layer and kind" test "$(grep -c '"kind"' maps.json)" -eq 6
+sums maps.json >rows_of_maps
+check "maps: rows add up to 1" sh -c "test \"\$(wc -l <rows_of_maps)\" -eq 72 && ! awk '\$1 < 0.9999 || \$1 > 1.0001' rows_of_maps | grep -q ."
+check "maps: the tokens" grep -q '"source": {"ids": \[49, 50, 256\], "tokens": \["1", "2", ""\]}' maps.json
+check "maps: a picture for each head" test "$(grep -c '<details>' maps.html)" -eq 24
+$generate decoder.run -p '<&"' --quiet --attention maps.html --attention maps.json >out
+check "maps: a prompt alone, escaped" sh -c "test ! -s out && grep -q '>&lt;<' maps.html && grep -q '>&amp;<' maps.html && grep -q '\\\\\"' maps.json"
+$generate decoder.run -p abc -n 100 --quiet --attention maps.json >out 2>err
+check "maps: a text that fills the context" sh -c "test $? -eq 0 && grep -q '\"self\"' maps.json"
+refused "maps: pictures or numbers" 2 "must end in .html" $generate decoder.run -p abc --attention maps.txt
+refused "maps: no place to write" 7 "nowhere" $generate decoder.run -p abc -n 5 --attention nowhere/maps.html
 
 # ---- training ----
 
-pair="--layers 2 --encoder-layers 1 --heads 2 --dim 16 --ctx 32 --batch 2 --grad-accum 2 --steps 300 --save-every 40"
+pair="--layers 2 --encoder-layers 1 --heads 2 --dim 16 --ctx 32 --batch 2 --grad-accum 2 --steps 1500 --save-every 40"
 $train reverse.tsv $pair --quiet --dropout 0.1 --mlp-dropout 0.2 --out whole.run 2>/dev/null
 stopped_in broken.run $train reverse.tsv $pair --quiet --dropout 0.1 --mlp-dropout 0.2 --out broken.run
+check "stopped in the middle" test $? -eq 130
 $train --resume=broken.run --quiet 2>/dev/null
 check "stopped and resumed, the same bytes" cmp whole.run/model.safetensors broken.run/model.safetensors
 check "the same state" tensors_equal whole.run broken.run 150000
@@ -115,8 +137,8 @@ refused "an encoder without pairs" 3 "no pairs" $train text.txt $pair --out othe
 refused "an encoder and a stream" 2 "pack stream" $train reverse.tsv $pair --pack stream --out other.run
 printf '%s\t1\n12\t21\n\t3\n' "$long" >odd.tsv
 $train odd.tsv $pair --val-frac 0 --dry-run 2>plan
-check "pairs that do not fit are counted" grep -q "1 pairs are longer .* the first is number 1, of 71 and 2 tokens" plan
-check "and empty prompts" grep -q "1 pairs have an empty prompt; the first is number 3" plan
+check "pairs that do not fit are counted" grep -q "longer than the context of 32 tokens: 1; the first is number 1, of 71 and 2 tokens" plan
+check "and empty prompts" grep -q "pairs with an empty prompt: 1; the first is number 3" plan
 printf '%s\t1\n' "$long" >odd.tsv
 refused "no pair fits" 3 "none of the 1 pairs fits" $train odd.tsv $pair --val-frac 0 --out other.run
 

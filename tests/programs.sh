@@ -436,4 +436,11 @@ check "without a name the newest run is used" cmp one folder/two
 check "--help names every exit-relevant flag" sh -c "$train --help | grep -q -e --grad-accum && $generate --help | grep -q -e --min-p"
 check "--version" sh -c "$train --version | grep -q Inkling"
 
+# ---- choices that follow from others ----
+check "another architecture chooses its parts anew" sh -c "$train --config a.run/config.txt --arch gpt2 --dry-run 2>&1 | grep -q 'GELU (tanh), learned positions, biases'"
+check "other positions have no base" sh -c "$train --config a.run/config.txt --positions learned --dry-run 2>&1 | grep -q 'learned positions'"
+check "dropout is dropout everywhere" sh -c "$train --config a.run/config.txt --dropout 0.2 --dry-run 2>&1 | grep -q 'dropout 0.2; seed'"
+check "another width has another MLP" sh -c "$train --config a.run/config.txt --dim 64 --dry-run 2>&1 | grep -q 'ffn 192'"
+check "what is given in a file stays" sh -c "$train --config a.run/config.txt --seed 9 --dry-run 2>&1 | grep -q 'layers x 32, 2 heads, ffn 96'"
+
 echo "done"

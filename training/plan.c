@@ -27,14 +27,15 @@ static void print_pairs(Console *c, const Pairs *p) {
       text_count((double)(p->pairs - p->left_out)).text, text_count((double)p->table.windows).text,
       100 * (1 - (double)p->used_source / places), 100 * (1 - (double)p->used_target / places));
   if (p->empty_sources)
-    console_line(c, "         %s pairs have an empty prompt; the first is number %" PRId64,
+    console_line(c, "         pairs with an empty prompt: %s; the first is number %" PRId64,
                  text_count((double)p->empty_sources).text, p->first_empty);
   if (p->left_out)
-    console_line(c,
-                 "         %s pairs are longer than the context of %d tokens and are left out; the first is number "
-                 "%" PRId64 ", of %" PRId64 " and %" PRId64 " tokens",
-                 text_count((double)p->left_out).text, p->ctx, p->first_left_out.number, p->first_left_out.source,
-                 p->first_left_out.target);
+    console_line(
+        c,
+        "         pairs left out, because they are longer than the context of %d tokens: %s; the first is number "
+        "%" PRId64 ", of %" PRId64 " and %" PRId64 " tokens",
+        p->ctx, text_count((double)p->left_out).text, p->first_left_out.number, p->first_left_out.source,
+        p->first_left_out.target);
 }
 
 static void print_text(Run *r) {
