@@ -80,7 +80,7 @@ static void put(Program *p, int written) {
 }
 
 static bool print_score(Program *p, const EvaluationPlan *plan, const Evaluation *result, const ExactCount *exact,
-                        Error *error) {
+                        const Pairs *pairs, Error *error) {
   if (result->bytes == 0)
     return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens that stand for text", p->settings.score);
   if (!isfinite(result->nats))
@@ -95,6 +95,7 @@ static bool print_score(Program *p, const EvaluationPlan *plan, const Evaluation
   if (p->settings.exact)
     put(p, printf(", \"pairs\": %" PRId64 ", \"exact\": %.6f", exact->pairs,
                   exact->pairs ? (double)exact->exact / (double)exact->pairs : 0));
+  if (pairs->range.file) put(p, printf(", \"pairs_left_out\": %" PRId64, pairs->left_out));
   put(p, puts("}"));
   put(p, fflush(stdout));
   return program_report_output(p, error);
@@ -144,7 +145,7 @@ static bool score_windows(Program *p, const ScoredWindows *w, int stride, Error 
             evaluation_run(p->model, &scoring.plan, &result, progress, error) &&
             (!p->settings.exact || count_exact(p, &w->pairs, &exact, error));
   console_end_line(&p->console);
-  return ok && print_score(p, &scoring.plan, &result, &exact, error);
+  return ok && print_score(p, &scoring.plan, &result, &exact, &w->table, error);
 }
 
 static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error *error) {
