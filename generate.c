@@ -78,6 +78,7 @@ static bool run(void *context, Error *error) {
       !checkpoint_load_tokenizer(&p->tokenizer, p->dir, &p->config, error))
     return false;
   if (s->encode || s->decode) return convert(p, error);
+  if (!checkpoint_load_source_tokenizer(&p->source_tokenizer, p->dir, &p->config, error)) return false;
   if (p->config.encoder_layers && !s->prompt && !s->prompt_file && !s->lines && !s->score)
     return fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE, or many with --lines", p->dir);
   if (!load_model(p, error)) return false;
@@ -92,6 +93,7 @@ int main(int argc, char **argv) {
   model_close(p.model);
   if (p.backend) p.backend->close(p.context);
   tokenizer_free(p.tokenizer);
+  tokenizer_free(p.source_tokenizer);
   free(p.prompt.ids);
   free(p.source.ids);
   free(p.text.ids);

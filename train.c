@@ -3,6 +3,7 @@
  * main -> run: prepare (whatever can be refused is refused), plan, loop, finish. The parts are in training/. */
 #include "cli/bench_line.h"
 #include "cli/startup.h"
+#include "training/architecture.h"
 #include "training/run.h"
 #include "util/text.h"
 
@@ -26,6 +27,7 @@ static bool check_flags(const Run *r, Error *error) {
   ModelConfig model;
   bool shaped;
   if (s->patience && !s->val && s->val_frac <= 0) return no_validation(s, error);
+  if (!architecture_check_sources(s, true, error)) return false;
   if (!choices_check_shape(s, &model, &shaped, error)) return false;
   return !shaped || check_device(r, &model, error);
 }
@@ -52,6 +54,7 @@ static bool choose(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   const ContextInfo device = run_device_now(r);
   ChoiceInputs given = {.vocab = tokenizer_vocab(r->tokenizer),
+                        .source_vocab = tokenizer_vocab(run_source_tokenizer(r)),
                         .text_bytes = r->text.bytes,
                         .pairs = run_has_pairs(r),
                         .device = &device,

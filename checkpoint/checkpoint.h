@@ -49,11 +49,20 @@ bool checkpoint_write_weights(const char *dir, const ModelConfig *config, const 
 bool checkpoint_read_weights(const char *dir, const ModelConfig *config, const ParameterTable *table, float *arena,
                              Error *error);
 
-/* ---- loading ---- */
+/* ---- tokenizers ---- */
 
-/* Reads tokenizer.json, which must be the model's: of its vocabulary, which is that of sources, too, and not one that
- * puts the end token behind what a decoder alone reads. */
+/* Reads tokenizer.json, which must be the model's: of its vocabulary, and not one that puts the end token behind what a
+ * decoder alone reads. */
 bool checkpoint_load_tokenizer(Tokenizer **out, const char *dir, const ModelConfig *config, Error *error);
+
+/* Reads the tokenizer of sources. *out NULL: there is none, the other one is theirs, too. It must be there where
+ * vocabularies differ in size, or where tokenizer_config.json says that they are separate. */
+bool checkpoint_load_source_tokenizer(Tokenizer **out, const char *dir, const ModelConfig *config, Error *error);
+
+/* Writes the files of both; `source` may be NULL. */
+bool checkpoint_write_tokenizers(const char *dir, Tokenizer *tokenizer, const Tokenizer *source, int ctx, Error *error);
+
+/* ---- loading ---- */
 
 /* The model on a device, with its weights. A configuration that asks for more parameters than the weights beside it can
  * hold is refused before memory is allocated for it. */

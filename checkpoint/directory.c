@@ -25,14 +25,27 @@
       CHECKPOINT_STDIN_JSONL, CHECKPOINT_STDIN_TSV
 static const char *const old_run_files[] = {LEFT_BY_OLD_RUN};
 
+#define OF_SOURCES(name) CHECKPOINT_SOURCE_TOKENIZER "/" name
+static const char *const source_files[] = {OF_SOURCES(TOKENIZER_JSON), OF_SOURCES(TOKENIZER_CONFIG_JSON)};
+
 /* Everything that a run writes. */
-static const char *const run_files[] = {LEFT_BY_OLD_RUN,       CHECKPOINT_VAL_TOKENS, CHECKPOINT_TOKENS,
-                                        CHECKPOINT_METRICS,    CHECKPOINT_SETTINGS,   TOKENIZER_JSON,
-                                        TOKENIZER_CONFIG_JSON, CHECKPOINT_WEIGHTS,    CHECKPOINT_GENERATION_CONFIG,
-                                        CHECKPOINT_CONFIG,     CHECKPOINT_MODELING};
+static const char *const run_files[] = {LEFT_BY_OLD_RUN,
+                                        CHECKPOINT_VAL_TOKENS,
+                                        CHECKPOINT_TOKENS,
+                                        CHECKPOINT_METRICS,
+                                        CHECKPOINT_SETTINGS,
+                                        TOKENIZER_JSON,
+                                        TOKENIZER_CONFIG_JSON,
+                                        CHECKPOINT_WEIGHTS,
+                                        CHECKPOINT_GENERATION_CONFIG,
+                                        CHECKPOINT_CONFIG,
+                                        CHECKPOINT_MODELING,
+                                        OF_SOURCES(TOKENIZER_JSON),
+                                        OF_SOURCES(TOKENIZER_CONFIG_JSON)};
 enum {
   RUN_FILES = sizeof run_files / sizeof run_files[0],
-  OLD_RUN_FILES = sizeof old_run_files / sizeof old_run_files[0]
+  OLD_RUN_FILES = sizeof old_run_files / sizeof old_run_files[0],
+  SOURCE_FILES = sizeof source_files / sizeof source_files[0]
 };
 
 CheckpointPath checkpoint_path(const char *dir, const char *name) {
@@ -52,6 +65,11 @@ static void remove_files(const char *dir, const char *const *names, int count) {
 }
 
 void checkpoint_remove_old(const char *dir) { remove_files(dir, old_run_files, OLD_RUN_FILES); }
+
+void checkpoint_remove_source_tokenizer(const char *dir) {
+  remove_files(dir, source_files, SOURCE_FILES);
+  rmdir(checkpoint_path(dir, CHECKPOINT_SOURCE_TOKENIZER).text);
+}
 
 /* ---- nothing of the user's is replaced ---- */
 
@@ -148,6 +166,7 @@ void checkpoint_unlock(CheckpointLock *lock, const char *dir, bool keep) {
   if (!keep) checkpoint_remove_file(dir, CHECKPOINT_STDIN_COPY);
   if (!keep && !lock->had_model) {
     remove_files(dir, run_files, RUN_FILES);
+    checkpoint_remove_source_tokenizer(dir);
     checkpoint_remove_file(dir, LOCK_NAME);
     if (lock->created) rmdir(dir);
   }

@@ -13,6 +13,9 @@
 #define CHECKPOINT_GENERATION_CONFIG "generation_config.json"
 #define CHECKPOINT_WEIGHTS "model.safetensors"
 #define CHECKPOINT_MODELING "modeling_inkling.py" /* only where config.json names the class in it */
+/* The tokenizer of sources, where they have one of their own: the same two files, as transformers reads them with
+ * subfolder="source_tokenizer". */
+#define CHECKPOINT_SOURCE_TOKENIZER "source_tokenizer"
 /* What a resumed run needs besides. */
 #define CHECKPOINT_LAST "last"
 #define CHECKPOINT_PREV "prev"
@@ -42,6 +45,7 @@ bool checkpoint_write_file(const char *dir, const char *name, const char *text, 
 void checkpoint_remove_file(const char *dir, const char *name); /* fine when there is none */
 /* Removes what an older run left and a new one does not replace when it begins: states, samples, tuning, input. */
 void checkpoint_remove_old(const char *dir);
+void checkpoint_remove_source_tokenizer(const char *dir); /* of an older run; fine when there is none */
 
 /* ---- lock ---- */
 

@@ -8,31 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static bool check_tokenizer(const Tokenizer *t, const char *dir, const ModelConfig *config, Error *error) {
-  const bool encoder = config->encoder_layers > 0;
-  if (tokenizer_vocab(t) != config->vocab)
-    return fail(error, EXIT_CHECKPOINT,
-                "%s: " TOKENIZER_JSON " has %d tokens and " CHECKPOINT_CONFIG " %d; they are not of the same model",
-                dir, tokenizer_vocab(t), config->vocab);
-  if (encoder && config->source_vocab != config->vocab)
-    return fail(
-        error, EXIT_CHECKPOINT,
-        "%s: its sources have a vocabulary of their own, of %d tokens beside %d; one tokenizer for both is needed", dir,
-        config->source_vocab, config->vocab);
-  return encoder || !tokenizer_ends_with_end(t) ||
-         fail(error, EXIT_CHECKPOINT,
-              "%s: " TOKENIZER_JSON " puts the end token behind a text, which is supported for models with an encoder",
-              dir);
-}
-
-bool checkpoint_load_tokenizer(Tokenizer **out, const char *dir, const ModelConfig *config, Error *error) {
-  if (!tokenizer_load(out, checkpoint_path(dir, TOKENIZER_JSON).text, error)) return false;
-  if (check_tokenizer(*out, dir, config, error)) return true;
-  tokenizer_free(*out);
-  *out = NULL;
-  return false;
-}
-
 /* A parameter takes at least two bytes; biases may be absent, and a table of sinusoids is in the file like any other,
  * unless the class makes its own. */
 static bool check_weights_size(const char *dir, const ModelConfig *config, Error *error) {

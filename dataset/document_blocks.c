@@ -13,18 +13,19 @@ enum {
 typedef struct Block {
   Corpus *corpus;
   Document pending; /* read, but not in a block yet; text NULL: none */
-  PretokenizeText *texts;
-  size_t count, capacity;
+  PretokenizeText *texts, *prompts;
+  size_t count, capacity, prompt_capacity;
   uint8_t *bytes; /* [BLOCK_BYTES] copies: a document is valid until the next one is asked for */
   size_t used;
 } Block;
 
 static bool add_document(Block *b, const uint8_t *text, const Document *document, Error *error) {
-  if (!array_reserve(&b->texts, &b->capacity, b->count + 2, sizeof *b->texts))
-    return fail(error, EXIT_MEMORY, "out of memory for a block of %zu texts", b->count + 2);
   const bool has_prompt = corpus_has_prompts(b->corpus);
-  if (has_prompt) b->texts[b->count++] = (PretokenizeText){text, document->prompt};
   const size_t begin = has_prompt ? document->prompt : 0;
+  if (!array_reserve(&b->texts, &b->capacity, b->count + 1, sizeof *b->texts) ||
+      (has_prompt && !array_reserve(&b->prompts, &b->prompt_capacity, b->count + 1, sizeof *b->prompts)))
+    return fail(error, EXIT_MEMORY, "out of memory for a block of %zu texts", b->count + 1);
+  if (has_prompt) b->prompts[b->count] = (PretokenizeText){text, begin};
   b->texts[b->count++] = (PretokenizeText){text + begin, document->size - begin};
   return true;
 }
@@ -56,7 +57,7 @@ static bool pass_slices(const Corpus *corpus, PretokenizeText rest, const CharCl
     corpus_drop_pages(corpus, slice.text);
     if (rest.size > SLICE_BYTES) slice.size = pretokenize_cut(classes, rest.text, rest.size, SLICE_BYTES);
     rest = (PretokenizeText){rest.text + slice.size, rest.size - slice.size};
-    if (!sink(context, &slice, 1, rest.size == 0, error) ||
+    if (!sink(context, &(DocumentBlock){&slice, NULL, 1, rest.size == 0}, error) ||
         !progress_report(progress, corpus_position(corpus) - (int64_t)rest.size, error))
       return false;
   }
@@ -69,13 +70,14 @@ bool document_blocks_read(Corpus *corpus, const CharClasses *classes, Progress p
   bool ok = block.bytes || error_memory(error, "a block of text");
   corpus_rewind(corpus, progress);
   while (ok && (ok = next_block(&block, error)) && block.count) {
-    if (block.count == 1 && block.texts[0].size > SLICE_BYTES)
+    if (!block.prompts && block.texts[0].size > SLICE_BYTES)
       ok = pass_slices(corpus, block.texts[0], classes, progress, sink, context, error);
     else
-      ok = sink(context, block.texts, block.count, true, error) &&
+      ok = sink(context, &(DocumentBlock){block.texts, block.prompts, block.count, true}, error) &&
            progress_report(progress, corpus_position(corpus), error);
   }
   free(block.texts);
+  free(block.prompts);
   free(block.bytes);
   return ok;
 }

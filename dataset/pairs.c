@@ -9,6 +9,12 @@ static bool damaged(const TokenRange *range, int64_t token, Error *error) {
               range->file->path, (long long)token);
 }
 
+PairTokens pair_tokens(const Tokenizer *tokenizer, const Tokenizer *source) {
+  return (PairTokens){.end = tokenizer_end(tokenizer),
+                      .source_first = source ? tokenizer_vocab(tokenizer) : 0,
+                      .source_end = tokenizer_end(source ? source : tokenizer)};
+}
+
 /* ---- finding ---- */
 
 typedef struct PairFinder {
@@ -114,10 +120,10 @@ static bool check_any_fits(const PairPacker *p) {
       (long long)made->pairs, made->ctx, (long long)p->shortest, (long long)longer_side(made->longest));
 }
 
-bool pairs_make(Pairs *out, const TokenRange *range, int ctx, int32_t end, Progress progress, Error *error) {
-  *out = (Pairs){.range = *range, .ctx = ctx, .end = end};
+bool pairs_make(Pairs *out, const TokenRange *range, int ctx, PairTokens tokens, Progress progress, Error *error) {
+  *out = (Pairs){.range = *range, .ctx = ctx, .tokens = tokens};
   PairPacker packer = {.pairs = out, .error = error};
-  PairFinder finder = {.range = range, .end = end, .found = add_pair, .context = &packer, .error = error};
+  PairFinder finder = {.range = range, .end = tokens.end, .found = add_pair, .context = &packer, .error = error};
   const bool ok = window_filler_begin(&packer.filler, &out->table, WINDOW_ROWS, ctx, error) &&
                   find_pairs(&finder, progress) && window_filler_end(&packer.filler, error) && check_any_fits(&packer);
   window_filler_free(&packer.filler);
@@ -149,6 +155,12 @@ static bool add_source(PairRows *rows, int32_t token, int begin) {
   return true;
 }
 
+/* A token of the file, which may be of the wrong side. */
+static bool add_source_token(PairRows *rows, int32_t token, int begin) {
+  const int32_t first = rows->pairs->tokens.source_first;
+  return token >= first && add_source(rows, token - first, begin);
+}
+
 static bool add_target(PairRows *rows, int32_t input, int32_t target, int begin) {
   const int at = rows->target;
   if (at >= rows->pairs->ctx) return false;
@@ -159,10 +171,15 @@ static bool add_target(PairRows *rows, int32_t input, int32_t target, int begin)
   return true;
 }
 
+static bool add_target_token(PairRows *rows, int32_t input, int32_t target, int begin) {
+  const int32_t first = rows->pairs->tokens.source_first;
+  return (!first || target < first) && add_target(rows, input, target, begin);
+}
+
 /* The tokens of the pair that begins at token `begin`, without what closes its source. */
 static bool read_tokens(PairRows *rows, int64_t begin, int source_begin, int target_begin, Error *error) {
   const TokenRange *range = &rows->pairs->range;
-  const int32_t end = rows->pairs->end;
+  const int32_t end = rows->pairs->tokens.end;
   int32_t before = end; /* the input of a place is the token before its target */
   bool ended = false;
   for (; !ended && begin < range->end; begin += BLOCK) {
@@ -173,8 +190,8 @@ static bool read_tokens(PairRows *rows, int64_t begin, int source_begin, int tar
       return false;
     for (int64_t i = 0; i < count && !ended; i++) {
       const bool of_source = targets[i] == IGNORE_INDEX;
-      const bool fits = of_source ? rows->target == target_begin && add_source(rows, ids[i], source_begin)
-                                  : add_target(rows, before, ids[i], target_begin);
+      const bool fits = of_source ? rows->target == target_begin && add_source_token(rows, ids[i], source_begin)
+                                  : add_target_token(rows, before, ids[i], target_begin);
       if (!fits) return damaged(range, begin + i, error);
       if (of_source) continue;
       before = ids[i];
@@ -188,7 +205,8 @@ static bool read_pair(PairRows *rows, int64_t begin, Error *error) {
   const int source_begin = rows->source, target_begin = rows->target;
   const Window *out = rows->out;
   if (!read_tokens(rows, begin, source_begin, target_begin, error)) return false;
-  if (!add_source(rows, rows->pairs->end, source_begin)) return damaged(&rows->pairs->range, begin, error);
+  if (!add_source(rows, rows->pairs->tokens.source_end, source_begin))
+    return damaged(&rows->pairs->range, begin, error);
   for (int at = source_begin; at < rows->source; at++) {
     out->source_begin[at] = source_begin;
     out->source_end[at] = rows->source;
@@ -202,14 +220,14 @@ static bool read_pair(PairRows *rows, int64_t begin, Error *error) {
 
 static void add_padding(PairRows *rows) {
   const Window *out = rows->out;
-  const int32_t end = rows->pairs->end;
+  const PairTokens *tokens = &rows->pairs->tokens;
   for (int at = rows->source; at < rows->pairs->ctx; at++) {
-    add_source(rows, end, at);
+    add_source(rows, tokens->source_end, at);
     out->source_begin[at] = at;
     out->source_end[at] = at + 1;
   }
   for (int at = rows->target; at < rows->pairs->ctx; at++) {
-    add_target(rows, end, IGNORE_INDEX, at);
+    add_target(rows, tokens->end, IGNORE_INDEX, at);
     out->cross_begin[at] = out->cross_end[at] = 0;
   }
 }

@@ -13,9 +13,8 @@
  * takes as many as it has tokens, its end token included. A pair that is longer than ctx on either side is left out:
  * half a target would teach nonsense.
  *
- * Sources and targets are encoded by one tokenizer. With one for each, tokenization would store the tokens of a source
- * above the target's vocabulary (id + vocabulary), so that `end` still ends documents alone; then PairRows subtracts
- * the vocabulary and closes a source with the end token of its own tokenizer. Nothing else would change. */
+ * Sources may be of a vocabulary of their own, whose ids a token file has above the target's (dataset/tokenization.h);
+ * windows have them as they are. */
 #ifndef INKLING_DATASET_PAIRS_H
 #define INKLING_DATASET_PAIRS_H
 
@@ -24,8 +23,20 @@
 #include "dataset/documents.h"
 #include "dataset/window_table.h"
 #include "dataset/windows.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdint.h>
+
+/* The tokens of pairs in a token file. */
+typedef struct PairTokens {
+  int32_t end; /* ends documents, and with them targets */
+  int32_t
+      source_first;   /* the first of the sources, which windows have as 0; 0: sources and targets share a vocabulary */
+  int32_t source_end; /* closes sources in windows */
+} PairTokens;
+
+/* `source` NULL: one tokenizer for both. */
+PairTokens pair_tokens(const Tokenizer *tokenizer, const Tokenizer *source);
 
 /* One that does not fit, for a message. */
 typedef struct PairSize {
@@ -37,7 +48,7 @@ typedef struct PairSize {
 typedef struct Pairs {
   TokenRange range;
   int ctx;
-  int32_t end;                      /* the token that ends documents */
+  PairTokens tokens;
   WindowTable table;                /* its spans are pairs */
   int64_t pairs;                    /* whole ones of the range, those left out included */
   int64_t used_source, used_target; /* places that hold pairs, of table.windows * ctx on either side */
@@ -55,11 +66,11 @@ bool pairs_measure(const TokenRange *range, int32_t end, DocumentLengths *out, P
  * for a token file without a loss mask, and for a range of which no pair fits; EXIT_CHECKPOINT for a damaged token
  * file, or one that leaves tokens out of the loss behind others; EXIT_MEMORY; the error of `progress`. On failure there
  * is nothing to free. A range without a whole pair has no windows. */
-bool pairs_make(Pairs *out, const TokenRange *range, int ctx, int32_t end, Progress progress, Error *error);
+bool pairs_make(Pairs *out, const TokenRange *range, int ctx, PairTokens tokens, Progress progress, Error *error);
 void pairs_free(Pairs *pairs); /* harmless on a zeroed struct */
 
 /* Window `index`; from table.windows on they are padding alone. Fills every array of `out`. A place of padding holds
- * the end token at position 0 and, among the sources, sees itself alone; among the targets it sees itself and no
+ * its side's end token at position 0 and, among the sources, sees itself alone; among the targets it sees itself and no
  * source, and is left out of the loss. EXIT_CHECKPOINT for a token file that is damaged or has changed. */
 bool pairs_read(const Pairs *pairs, int64_t index, const Window *out, Error *error);
 

@@ -1,4 +1,7 @@
-/* From a corpus to a token file. Memory does not grow with the corpus. */
+/* From a corpus to a token file. Memory does not grow with the corpus, but with its largest prompt.
+ *
+ * Prompts may have a tokenizer of their own: then their ids are stored above the other's vocabulary (id + vocabulary),
+ * so that its end token alone ends documents, and the file's vocabulary is the sum of both. */
 #ifndef INKLING_DATASET_TOKENIZATION_H
 #define INKLING_DATASET_TOKENIZATION_H
 
@@ -11,13 +14,14 @@
 #include <stdint.h>
 
 typedef struct Tokenization {
-  int threads;       /* > 0 */
-  Progress encoding; /* bytes of the corpus */
-  Progress checking; /* tokens of a file that is there already */
+  const Tokenizer *source_tokenizer; /* of prompts; NULL: one tokenizer for all */
+  int threads;                       /* > 0 */
+  Progress encoding;                 /* bytes of the corpus */
+  Progress checking;                 /* tokens of a file that is there already */
 } Tokenization;
 
 /* Hash of everything that the tokens depend on: TokenFileInfo.fingerprint. */
-uint64_t tokenization_fingerprint(const Corpus *corpus, const Tokenizer *tokenizer);
+uint64_t tokenization_fingerprint(const Corpus *corpus, const Tokenizer *tokenizer, const Tokenizer *source_tokenizer);
 
 /* Opens the token file `path` that holds all documents of the corpus, each followed by the end token, with a loss mask
  * when the corpus has prompts. A file that is there is used if its fingerprint and checksum are right; otherwise the

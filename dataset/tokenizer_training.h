@@ -7,11 +7,15 @@
 #include "dataset/corpus.h"
 #include "tokenizer/tokenizer.h"
 
+/* Of a corpus with prompts; others have texts alone. */
+typedef enum TrainingTexts { TRAINING_ALL, TRAINING_PROMPTS, TRAINING_RESPONSES } TrainingTexts;
+
 typedef struct TokenizerTraining {
   int vocab_size;    /* >= 257, at most that many tokens: fewer when the text has no more pairs */
   int threads;       /* > 0 */
   Progress counting; /* bytes of the corpus */
   Progress merging;  /* merges */
+  TrainingTexts texts;
 } TokenizerTraining;
 
 /* Reads the corpus from its beginning. What corpus_next and bpe_trainer_finish say. */

@@ -22,6 +22,7 @@ static const char *const kind_titles[KINDS] = {"Encoder self-attention", "Self-a
 typedef struct Text {
   const int32_t *ids;
   int count;
+  const Tokenizer *tokenizer;
 } Text;
 
 typedef struct Maps {
@@ -37,10 +38,10 @@ typedef struct Maps {
 /* ---- names of tokens ---- */
 
 /* In valid UTF-8 and one line; spaces are shown. */
-static OneLine label(const Program *p, int32_t id) {
+static OneLine label(const Text *of, int at) {
   char text[128];
   size_t size, used = 0;
-  const uint8_t *bytes = tokenizer_decode(p->tokenizer, id, &size);
+  const uint8_t *bytes = tokenizer_decode(of->tokenizer, of->ids[at], &size);
   if (size == 0) return text_one_line("<end>", 8);
   for (size_t i = 0; i < size && used + 4 < sizeof text; i++) {
     const char *shown = bytes[i] == ' ' ? "\u00b7" : bytes[i] == '\n' ? "\u21b5" : bytes[i] == '\t' ? "\u2192" : NULL;
@@ -80,7 +81,7 @@ static void put_text(const Maps *m, const char *name, const Text *text) {
   fputs("], \"tokens\": [", m->out);
   for (int i = 0; i < text->count; i++) {
     size_t size;
-    const uint8_t *bytes = tokenizer_decode(m->p->tokenizer, text->ids[i], &size);
+    const uint8_t *bytes = tokenizer_decode(text->tokenizer, text->ids[i], &size);
     fputs(i ? ", " : "", m->out);
     put_string(m->out, bytes, size);
   }
@@ -151,31 +152,31 @@ static void put_paths(FILE *out, const float *weights, int queries, int keys) {
   }
 }
 
-static int longest_label(const Program *p, const Text *text) {
+static int longest_label(const Text *text) {
   size_t longest = 0;
   for (int i = 0; i < text->count; i++) {
-    const size_t length = strlen(label(p, text->ids[i]).text);
+    const size_t length = strlen(label(text, i).text);
     longest = length > longest ? length : longest;
   }
   return (int)longest;
 }
 
 /* The map again, with the names of what looks (left) and of what it looks at (above). */
-static void put_large(const Maps *m, FILE *out, const char *id, const Text *from, const Text *to) {
+static void put_large(FILE *out, const char *id, const Text *from, const Text *to) {
   enum { CELL = 14, LETTER = 7, GAP = 5 };
-  const int left = 2 * GAP + LETTER * longest_label(m->p, from), top = 2 * GAP + LETTER * longest_label(m->p, to);
+  const int left = 2 * GAP + LETTER * longest_label(from), top = 2 * GAP + LETTER * longest_label(to);
   fprintf(out,
           "<div class=big><svg width=\"%d\" height=\"%d\"><use href=\"#%s\" transform=\"translate(%d %d) "
           "scale(%d)\"/>",
           left + to->count * CELL + GAP, top + from->count * CELL + GAP, id, left, top, CELL);
   for (int i = 0; i < from->count; i++) {
     fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", left - GAP, top + i * CELL + CELL - 3);
-    put_html(out, label(m->p, from->ids[i]).text);
+    put_html(out, label(from, i).text);
     fputs("</text>", out);
   }
   for (int j = 0; j < to->count; j++) {
     fprintf(out, "<text transform=\"translate(%d %d) rotate(-90)\">", left + j * CELL + CELL - 3, top - GAP);
-    put_html(out, label(m->p, to->ids[j]).text);
+    put_html(out, label(to, j).text);
     fputs("</text>", out);
   }
   fputs("</svg></div>", out);
@@ -198,7 +199,7 @@ static bool html_map(void *context, AttentionKind kind, int layer, const float *
             keys, queries, layer + 1, h + 1, id);
     put_paths(out, weights, queries, keys);
     fprintf(out, "</g></svg></summary>head %d", h + 1);
-    put_large(m, out, id, from, to);
+    put_large(out, id, from, to);
     fputs("</details>\n", out);
   }
   fputs("</div>\n", out);
@@ -269,7 +270,9 @@ bool program_check_attention(const Program *p, Error *error) {
 }
 
 static bool write_file(Program *p, const char *path, const BpeIds *text, Error *error) {
-  Maps m = {.p = p, .source = {p->source.ids, (int)p->source.count}, .text = {text->ids, (int)text->count}};
+  Maps m = {.p = p,
+            .source = {p->source.ids, (int)p->source.count, p->source_tokenizer ? p->source_tokenizer : p->tokenizer},
+            .text = {text->ids, (int)text->count, p->tokenizer}};
   if (m.text.count > p->config.ctx) m.text.count = p->config.ctx; /* the last token was drawn and never read */
   const int longest = m.source.count > m.text.count ? m.source.count : m.text.count;
   FileWriter file;

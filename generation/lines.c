@@ -150,7 +150,7 @@ static bool keep_answering(void *context, int64_t tokens, Error *error) {
 static bool open_answers(Lines *l, Error *error) {
   Program *p = l->p;
   const char *answer = p->settings.answer;
-  if (!answers_open(&l->batch, p->model, p->tokenizer, error)) return false;
+  if (!answers_open(&l->batch, p->model, p->tokenizer, p->source_tokenizer, error)) return false;
   if (!l->batch.encoder) return !answer || fail(error, EXIT_USAGE, "--answer is for a model with an encoder");
   if (!answer) answer = "";
   l->batch.begin.count = 0;

@@ -20,6 +20,7 @@ typedef struct Program {
   Model *model;
   Decoder *decoder;
   Tokenizer *tokenizer;
+  Tokenizer *source_tokenizer; /* of sources; NULL: the other is */
   SpecialTokens special;
   BpeIds prompt;   /* what the decoder reads first */
   BpeIds source;   /* what its encoder reads; empty: there is none */

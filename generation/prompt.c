@@ -54,8 +54,9 @@ static bool fit(const Program *p, const char *what, BpeIds *ids, size_t from, Er
 
 bool program_encode_source(const Program *p, const uint8_t *text, size_t size, BpeIds *ids, Error *error) {
   const size_t from = ids->count;
-  const int32_t end = tokenizer_end(p->tokenizer);
-  return tokenizer_encode(p->tokenizer, text, size, ids, error) && bpe_ids_sink(ids, &end, 1, error) &&
+  const Tokenizer *tokenizer = p->source_tokenizer ? p->source_tokenizer : p->tokenizer;
+  const int32_t end = tokenizer_end(tokenizer);
+  return tokenizer_encode(tokenizer, text, size, ids, error) && bpe_ids_sink(ids, &end, 1, error) &&
          fit(p, "source", ids, from, error);
 }
 

@@ -63,7 +63,8 @@ static bool open_tokens(Program *p, TokenFile *out, Error *error) {
                                 .spool = copy,
                                 .copying = reading,
                                 .is_model = checkpoint_is_model};
-  const Tokenization options = {.threads = threads_count(s->machine.threads), .encoding = reading};
+  const Tokenization options = {
+      .source_tokenizer = p->source_tokenizer, .threads = threads_count(s->machine.threads), .encoding = reading};
   ok = ok && corpus_open(&corpus, &s->score, 1, &source, error) &&
        tokenization_open(out, path, corpus, p->tokenizer, &options, error);
   console_work_end(&p->console);
@@ -116,7 +117,9 @@ static bool open_windows(const Program *p, const TokenFile *tokens, ScoredWindow
   const bool encoder = p->config.encoder_layers > 0, packed = !encoder && tokenizer_begins_with_end(p->tokenizer);
   const TokenRange all = {tokens, 0, tokens->info.tokens};
   *out = (ScoredWindows){.windows = {.range = all, .ctx = ctx}};
-  if ((encoder || p->settings.exact) && !pairs_make(&out->table, &all, ctx, end, (Progress){0}, error)) return false;
+  const PairTokens tokens_of = pair_tokens(p->tokenizer, p->source_tokenizer);
+  if ((encoder || p->settings.exact) && !pairs_make(&out->table, &all, ctx, tokens_of, (Progress){0}, error))
+    return false;
   if (packed && !packing_make(&out->packing, &all, ctx, end, (Progress){0}, error)) return false;
   out->windows.packing = packed ? &out->packing : NULL;
   out->pairs = (Windows){.range = all, .ctx = ctx, .pairs = &out->table};
@@ -127,7 +130,7 @@ static bool open_windows(const Program *p, const TokenFile *tokens, ScoredWindow
 static bool count_exact(Program *p, const Windows *pairs, ExactCount *out, Error *error) {
   Answers answers;
   const Progress progress = {keep_answering, p};
-  bool ok = answers_open(&answers, p->model, p->tokenizer, error) &&
+  bool ok = answers_open(&answers, p->model, p->tokenizer, p->source_tokenizer, error) &&
             answers_count_exact(&answers, pairs, 0, progress, out, error);
   console_work_end(&p->console);
   answers_close(&answers);

@@ -15,8 +15,10 @@ static int rows_for(const Model *model) {
   return fit < ANSWER_ROWS ? (int)fit : ANSWER_ROWS;
 }
 
-bool answers_open(Answers *a, Model *model, const Tokenizer *tokenizer, Error *error) {
-  *a = (Answers){.encoder = model_config(model)->encoder_layers > 0, .end = tokenizer_end(tokenizer)};
+bool answers_open(Answers *a, Model *model, const Tokenizer *tokenizer, const Tokenizer *source, Error *error) {
+  *a = (Answers){.encoder = model_config(model)->encoder_layers > 0,
+                 .end = tokenizer_end(tokenizer),
+                 .source_end = tokenizer_end(source ? source : tokenizer)};
   a->rows = rows_for(model);
   return (!a->encoder || bpe_ids_sink(&a->begin, &a->end, 1, error)) &&
          decoder_open(&a->decoder, model, a->rows, error);
@@ -39,7 +41,7 @@ static bool begin_rows(Answers *a, uint32_t first_stream, Error *error) {
   for (int r = 0; a->encoder && r < a->count; r++) {
     const BpeIds *prompt = &a->prompts[r];
     const bool given = !a->skipped[r];
-    if (!decoder_source(a->decoder, r, given ? prompt->ids : &a->end, given ? (int)prompt->count : 1, error))
+    if (!decoder_source(a->decoder, r, given ? prompt->ids : &a->source_end, given ? (int)prompt->count : 1, error))
       return false;
   }
   return decoder_prompt(a->decoder, begin->ids, (int)begin->count, first_stream, error);

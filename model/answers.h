@@ -14,7 +14,7 @@ enum { ANSWER_ROWS = 32 };
 /* Opened by answers_open, closed by answers_close. The caller fills count and prompts, and then calls answers_write. */
 typedef struct Answers {
   bool encoder;
-  int32_t end;
+  int32_t end, source_end;
   Decoder *decoder;
   BpeIds begin;                /* above an encoder: what every answer begins with, the end token at first */
   int rows;                    /* prompts in a batch, at most */
@@ -34,8 +34,9 @@ typedef struct AnswerRequest {
   Progress progress;     /* tokens drawn for each, before each */
 } AnswerRequest;
 
-/* Opens a decoder. EXIT_MEMORY. answers_close is harmless on a zeroed struct. */
-bool answers_open(Answers *a, Model *model, const Tokenizer *tokenizer, Error *error);
+/* Opens a decoder. `source`: the tokenizer of sources, where they have one of their own, or NULL. EXIT_MEMORY.
+ * answers_close is harmless on a zeroed struct. */
+bool answers_open(Answers *a, Model *model, const Tokenizer *tokenizer, const Tokenizer *source, Error *error);
 void answers_close(Answers *a);
 
 bool answers_write(Answers *a, const AnswerRequest *request, Error *error);

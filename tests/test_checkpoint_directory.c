@@ -58,6 +58,8 @@ static void test_abandoned(void **state) {
     assert_true(lock.created == !round && !lock.had_model);
     for (size_t i = 0; i < sizeof written / sizeof written[0]; i++)
       expect_done(checkpoint_write_file(dir.text, written[i], "x", 1, &error), &error);
+    assert_int_equal(mkdir(checkpoint_path(dir.text, CHECKPOINT_SOURCE_TOKENIZER).text, 0777), 0);
+    expect_done(checkpoint_write_file(dir.text, CHECKPOINT_SOURCE_TOKENIZER "/tokenizer.json", "x", 1, &error), &error);
     checkpoint_unlock(&lock, dir.text, false);
     assert_int_equal(access(dir.text, F_OK), round ? 0 : -1);
     if (round) assert_int_equal(entries(dir.text), 0);

@@ -236,14 +236,56 @@ static void test_load_tokenizer(void **state) {
   error = (Error){0};
   expect_error(checkpoint_load_tokenizer(&tokenizer, *state, &config, &error), &error, EXIT_CHECKPOINT,
                "puts the end token behind a text, which is supported for models with an encoder");
-  config.encoder_layers = 1, config.source_vocab = 99;
-  error = (Error){0};
-  expect_error(checkpoint_load_tokenizer(&tokenizer, *state, &config, &error), &error, EXIT_CHECKPOINT,
-               "its sources have a vocabulary of their own, of 99 tokens beside 257");
-  config.source_vocab = 257;
+  config.encoder_layers = 1, config.source_vocab = 257;
   error = (Error){0};
   expect_done(checkpoint_load_tokenizer(&tokenizer, *state, &config, &error), &error);
   tokenizer_free(tokenizer);
+}
+
+static void expect_source_refused(const char *dir, const ModelConfig *config, const char *words) {
+  Tokenizer *source;
+  Error error = {0};
+  expect_error(checkpoint_load_source_tokenizer(&source, dir, config, &error), &error, EXIT_CHECKPOINT, words);
+  assert_null(source);
+}
+
+/* One tokenizer or two: what config.json and tokenizer_config.json say counts, not what lies there. */
+static void test_source_tokenizer(void **state) {
+  Tokenizer *byte = tokenizer_byte(), *bpe, *source;
+  Error error = {0};
+  const BpeMerge merges[] = {{'a', 'b', 256}};
+  ModelConfig config = small_config;
+  config.vocab = config.source_vocab = 257, config.encoder_layers = 1;
+  expect_done(tokenizer_from_merges(&bpe, merges, 1, &error), &error);
+  expect_done(checkpoint_write_tokenizers(*state, byte, NULL, 8, &error), &error);
+  expect_done(checkpoint_load_source_tokenizer(&source, *state, &config, &error), &error);
+  assert_null(source);
+  config.source_vocab = 258;
+  expect_source_refused(*state, &config, "sources of this model have a tokenizer of their own");
+  expect_done(checkpoint_write_tokenizers(*state, byte, bpe, 8, &error), &error);
+  expect_done(checkpoint_load_source_tokenizer(&source, *state, &config, &error), &error);
+  assert_true(tokenizer_fingerprint(source) == tokenizer_fingerprint(bpe));
+  tokenizer_free(source);
+  config.source_vocab = 259;
+  expect_source_refused(*state, &config,
+                        "source_tokenizer: tokenizer.json has 258 tokens and config.json 259 of sources");
+  expect_done(checkpoint_write_tokenizers(*state, byte, byte, 8, &error), &error); /* two of one size */
+  config.source_vocab = 257;
+  expect_done(checkpoint_load_source_tokenizer(&source, *state, &config, &error), &error);
+  assert_non_null(source);
+  tokenizer_free(source);
+  checkpoint_remove_source_tokenizer(*state);
+  assert_int_equal(access(at(state, CHECKPOINT_SOURCE_TOKENIZER).text, F_OK), -1);
+  expect_source_refused(*state, &config, "source_tokenizer/tokenizer.json: No such file or directory; sources of this");
+  config.encoder_layers = config.source_vocab = 0;
+  expect_done(checkpoint_load_source_tokenizer(&source, *state, &config, &error), &error);
+  assert_null(source);
+  config.encoder_layers = 1, config.source_vocab = 257;
+  put(at(state, TOKENIZER_CONFIG_JSON).text, "{\"separate_vocabs\": tru", 24); /* is not a file of one's own: absent */
+  expect_done(checkpoint_load_source_tokenizer(&source, *state, &config, &error), &error);
+  assert_null(source);
+  tokenizer_free(byte);
+  tokenizer_free(bpe);
 }
 
 int main(void) {
@@ -254,6 +296,7 @@ int main(void) {
       TEST(test_weights_refused),
       TEST(test_load),
       TEST(test_load_tokenizer),
+      TEST(test_source_tokenizer),
   };
   return cmocka_run_group_tests_name("checkpoint_weights", tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* training/choices: what ./train chooses for texts from a page to tens of gigabytes, on a laptop and on a GPU. */
+#include "training/architecture.h"
 #include "training/choices.h"
 
 #include <math.h>
@@ -41,6 +42,7 @@ static void choose(Chosen *c, const ContextInfo *device, double peak_flops, doub
   c->byte = strcmp(s->tokenizer, "byte") == 0;
   const double bytes_per_token = c->byte ? 1 : s->vocab_size > 8192 ? 4 : 3;
   const ChoiceInputs given = {.vocab = c->byte ? 257 : s->vocab_size,
+                              .source_vocab = 257,
                               .text_bytes = (int64_t)bytes,
                               .train_tokens = (int64_t)(0.9 * bytes / bytes_per_token),
                               .lengths = c->lengths,
@@ -90,6 +92,51 @@ static void test_given_tokenizers_stay(void **state) {
   assert_string_equal(c.settings.tokenizer, "gpt2/tokenizer.json");
   assert_int_equal(c.settings.vocab_size, 0);
   assert_string_equal(c.choices.text, "");
+}
+
+/* Each is for a half of the text. */
+static void test_source_tokenizers(void **state) {
+  (void)state;
+  Chosen c;
+  begin(&c);
+  choices_tokenizer(&c.settings, (int64_t)10e6, false, &c.choices);
+  assert_null(c.settings.source_tokenizer);
+  begin(&c);
+  c.settings.source_vocab_size = 300;
+  choices_tokenizer(&c.settings, 1000, false, &c.choices);
+  assert_string_equal(c.settings.tokenizer, "byte");
+  assert_string_equal(c.settings.source_tokenizer, "bpe");
+  assert_int_equal(c.settings.source_vocab_size, 300);
+  begin(&c);
+  c.settings.source_tokenizer = "bpe";
+  choices_tokenizer(&c.settings, (int64_t)10e6, false, &c.choices);
+  assert_int_equal(c.settings.vocab_size, 2048);
+  assert_int_equal(c.settings.source_vocab_size, 2048);
+  assert_non_null(strstr(c.choices.text, "a BPE of at most 2048 tokens for prompts"));
+  begin(&c);
+  c.settings.source_tokenizer = "byte";
+  choices_tokenizer(&c.settings, (int64_t)10e6, false, &c.choices);
+  assert_int_equal(c.settings.source_vocab_size, 0);
+}
+
+/* Tables of two vocabularies cannot be one; what is chosen alone is not tied then. */
+static void test_sources_and_tied_tables(void **state) {
+  (void)state;
+  Error error = {0};
+  for (int arch = 0; architecture_names[arch]; arch++)
+    for (int separate = 0; separate < 2; separate++) {
+      Chosen c;
+      begin(&c);
+      c.settings.arch = arch, c.settings.dim = 64, c.settings.layers = 2, c.settings.encoder_layers = 1;
+      c.settings.source_tokenizer = separate ? "byte" : NULL;
+      assert_true(architecture_check_sources(&c.settings, true, &error));
+      architecture_fill(&c.settings, true);
+      assert_int_equal(c.settings.tie, !separate && arch != ARCHITECTURE_ORIGINAL);
+      c.settings.tie = true;
+      assert_int_equal(architecture_check_sources(&c.settings, true, &error), !separate);
+      c.settings.tie = -1, c.settings.encoder_layers = 0;
+      assert_int_equal(architecture_check_sources(&c.settings, true, &error), !separate);
+    }
 }
 
 /* Whatever the text: some steps, not too many epochs, no more work than some minutes, a larger model for more text. */
@@ -217,10 +264,11 @@ static void test_batch_fits(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_tokenizer),      cmocka_unit_test(test_given_tokenizers_stay),
-      cmocka_unit_test(test_any_text),       cmocka_unit_test(test_card_takes_more),
-      cmocka_unit_test(test_measured_speed), cmocka_unit_test(test_given_values_stay),
-      cmocka_unit_test(test_batch_fits),     cmocka_unit_test(test_context_for_documents),
+      cmocka_unit_test(test_tokenizer),         cmocka_unit_test(test_given_tokenizers_stay),
+      cmocka_unit_test(test_source_tokenizers), cmocka_unit_test(test_sources_and_tied_tables),
+      cmocka_unit_test(test_any_text),          cmocka_unit_test(test_card_takes_more),
+      cmocka_unit_test(test_measured_speed),    cmocka_unit_test(test_given_values_stay),
+      cmocka_unit_test(test_batch_fits),        cmocka_unit_test(test_context_for_documents),
   };
   return cmocka_run_group_tests_name("choices", tests, NULL, NULL);
 }

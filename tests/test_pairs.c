@@ -38,14 +38,14 @@ static TokenRange whole(const Fixture *f) { return (TokenRange){&f->file, 0, f->
 static Pairs make(const TokenRange *range, int ctx) {
   Pairs pairs;
   Error error = {0};
-  if (!pairs_make(&pairs, range, ctx, END, (Progress){0}, &error)) fail_msg("%s", error.text);
+  if (!pairs_make(&pairs, range, ctx, (PairTokens){END, 0, END}, (Progress){0}, &error)) fail_msg("%s", error.text);
   return pairs;
 }
 
 static void expect_refused(const TokenRange *range, int ctx, ExitCode code, const char *part) {
   Pairs pairs;
   Error error = {0};
-  assert_false(pairs_make(&pairs, range, ctx, END, (Progress){0}, &error));
+  assert_false(pairs_make(&pairs, range, ctx, (PairTokens){END, 0, END}, (Progress){0}, &error));
   if (error.code != code || !strstr(error.text, part)) fail_msg("%d: %s", (int)error.code, error.text);
   assert_null(pairs.table.firsts);
   assert_null(pairs.table.spans);
@@ -381,7 +381,7 @@ static void test_stopped(void **state) {
   put_pair(f, 3, 3);
   write_file(f);
   const TokenRange all = whole(f);
-  assert_false(pairs_make(&pairs, &all, 8, END, (Progress){stop_it, &told}, &error));
+  assert_false(pairs_make(&pairs, &all, 8, (PairTokens){END, 0, END}, (Progress){stop_it, &told}, &error));
   assert_int_equal(error.code, EXIT_SIGNALS);
   assert_int_equal(told, f->tokens);
 }
@@ -424,7 +424,7 @@ static void test_random_files(void **state) {
     }
     write_file(f);
     const TokenRange all = whole(f);
-    if (!pairs_make(&p, &all, CTX, END, (Progress){0}, &error)) {
+    if (!pairs_make(&p, &all, CTX, (PairTokens){END, 0, END}, (Progress){0}, &error)) {
       assert_true(error.code == EXIT_CHECKPOINT || error.code == EXIT_INPUT);
       refused++;
       continue;

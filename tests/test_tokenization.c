@@ -21,7 +21,7 @@ static TokenFile open_tokens(const char *path, Corpus *corpus, const Tokenizer *
   Error error = {0};
   if (!tokenization_open(&file, path, corpus, tokenizer, &two_threads, &error)) fail_msg("%s", error.text);
   assert_int_equal(file.info.vocab, tokenizer_vocab(tokenizer));
-  if (corpus) assert_true(file.info.fingerprint == tokenization_fingerprint(corpus, tokenizer));
+  if (corpus) assert_true(file.info.fingerprint == tokenization_fingerprint(corpus, tokenizer, NULL));
   return file;
 }
 
@@ -104,6 +104,90 @@ static void prompts_are_left_out(void **state) {
   corpus_close(corpus);
   tokenizer_free(tokenizer);
   free(want.ids);
+}
+
+/* Prompts by a tokenizer of their own, above the vocabulary of the other; large ones, too. */
+static void prompts_have_their_own_tokenizer(void **state) {
+  Fixture *f = *state;
+  Error error = {0};
+  Tokenizer *tokenizer = tokenizer_byte(), *of_prompts = make_tokenizer();
+  enum { PAIRS = 300, LARGE = 5 << 20 };
+  const Tokenization options = {.source_tokenizer = of_prompts, .threads = 2};
+  char *lines = malloc((size_t)PAIRS * 64 + LARGE);
+  BpeIds want = {0};
+  bool *left_out = calloc((size_t)PAIRS * 64 + LARGE, sizeof *left_out);
+  size_t size = 0;
+  assert_true(lines && left_out);
+  for (int i = 0; i < PAIRS; i++) {
+    const size_t lengths[] = {i == 150 ? (size_t)LARGE : (size_t)(i % 7), (size_t)(i % 5 + (i % 7 == 0))};
+    for (int part = 0; part < 2; part++) {
+      const size_t from = want.count;
+      char *text = lines + size;
+      for (size_t k = 0; k < lengths[part]; k++) text[k] = "abab c"[(k + (size_t)i) % 6];
+      add(part ? tokenizer : of_prompts, &want, text, lengths[part], part == 1);
+      for (size_t k = from; k < want.count; k++) left_out[k] = part == 0, want.ids[k] += part ? 0 : 257;
+      size += lengths[part];
+      lines[size++] = part ? '\n' : '\t';
+    }
+  }
+  Corpus *corpus = open_one(put(f, "a.tsv", lines, size));
+  TokenFile file;
+  if (!tokenization_open(&file, at(f, "tokens"), corpus, tokenizer, &options, &error)) fail_msg("%s", error.text);
+  assert_int_equal(file.info.vocab, 257 + 261);
+  assert_int_equal(file.info.documents, PAIRS);
+  assert_true(file.info.fingerprint == tokenization_fingerprint(corpus, tokenizer, of_prompts));
+  expect_tokens(&file, &want, left_out);
+  token_file_close(&file);
+  corpus_close(corpus);
+  tokenizer_free(tokenizer);
+  tokenizer_free(of_prompts);
+  free(want.ids);
+  free(left_out);
+  free(lines);
+}
+
+/* Another tokenizer of prompts makes other tokens, also one with as many. */
+static void fingerprints_cover_both(void **state) {
+  Fixture *f = *state;
+  const BpeMerge one[] = {{'a', 'b', 256}}, other[] = {{'b', 'a', 256}};
+  Tokenizer *byte = tokenizer_byte(), *first, *second;
+  Error error = {0};
+  TokenFile file;
+  assert_true(tokenizer_from_merges(&first, one, 1, &error) && tokenizer_from_merges(&second, other, 1, &error));
+  Corpus *corpus = open_one(put_text(f, "a.tsv", "abba\tabab\n"));
+  const Tokenizer *const sources[] = {NULL, byte, first, second};
+  const int64_t tokens[] = {9, 9, 8, 8};
+  for (int i = 0; i < 4; i++) {
+    const Tokenization options = {.source_tokenizer = sources[i], .threads = 1};
+    const uint64_t fingerprint = tokenization_fingerprint(corpus, byte, sources[i]);
+    for (int k = 0; k < i; k++) assert_true(fingerprint != tokenization_fingerprint(corpus, byte, sources[k]));
+    assert_true(tokenization_open(&file, at(f, "tokens"), corpus, byte, &options, &error));
+    assert_true(file.info.fingerprint == fingerprint && file.info.tokens == tokens[i]);
+    token_file_close(&file);
+  }
+  assert_false(tokenization_open(&file, at(f, "tokens"), NULL, byte, &two_threads, &error));
+  expect_error(&error, EXIT_CHECKPOINT, "is of another text");
+  corpus_close(corpus);
+  tokenizer_free(byte);
+  tokenizer_free(first);
+  tokenizer_free(second);
+}
+
+static void tokenizers_of_one_side(void **state) {
+  Fixture *f = *state;
+  const char *const merged[] = {"xy", "xy", "vw"}; /* of all: xy is more frequent */
+  Corpus *corpus = open_one(put_text(f, "a.tsv", "xy xy xy\tvw\nxy\tvw vw\n"));
+  for (int texts = TRAINING_ALL; texts <= TRAINING_RESPONSES; texts++) {
+    Tokenizer *tokenizer;
+    Error error = {0};
+    const TokenizerTraining options = {.vocab_size = 258, .threads = 2, .texts = (TrainingTexts)texts};
+    size_t size;
+    assert_true(tokenizer_training_run(&tokenizer, corpus, &options, &error));
+    assert_int_equal(tokenizer_vocab(tokenizer), 258);
+    assert_memory_equal(tokenizer_decode(tokenizer, 256, &size), merged[texts], 2);
+    tokenizer_free(tokenizer);
+  }
+  corpus_close(corpus);
 }
 
 /* The vocabulary is the one of all documents, large and small; --vocab-size is an upper bound. */
@@ -232,8 +316,11 @@ static void stops_inside_documents(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      WITH_FIXTURE(documents_of_all_sizes), WITH_FIXTURE(prompts_are_left_out),    WITH_FIXTURE(tokenizers_are_trained),
-      WITH_FIXTURE(intact_files_are_used),  WITH_FIXTURE(stops_between_documents), WITH_FIXTURE(stops_inside_documents),
+      WITH_FIXTURE(documents_of_all_sizes),  WITH_FIXTURE(prompts_are_left_out),
+      WITH_FIXTURE(tokenizers_are_trained),  WITH_FIXTURE(prompts_have_their_own_tokenizer),
+      WITH_FIXTURE(fingerprints_cover_both), WITH_FIXTURE(tokenizers_of_one_side),
+      WITH_FIXTURE(intact_files_are_used),   WITH_FIXTURE(stops_between_documents),
+      WITH_FIXTURE(stops_inside_documents),
   };
   return cmocka_run_group_tests_name("tokenization", tests, NULL, NULL);
 }

@@ -50,6 +50,8 @@ static void set_ends(Tokenizer *t, bool begins, bool ends) {
 void tokenizer_set_begins_with_end(Tokenizer *t, bool begins) { set_ends(t, begins, !begins && t->ends_with_end); }
 void tokenizer_set_ends_with_end(Tokenizer *t, bool ends) { set_ends(t, !ends && t->begins_with_end, ends); }
 
+void tokenizer_set_separate_vocabs(Tokenizer *t, bool separate) { t->separate_vocabs = separate; }
+
 uint64_t tokenizer_fingerprint(const Tokenizer *t) {
   const Bpe *bpe = t->bpe;
   const size_t ids = (size_t)bpe->tokens.size;

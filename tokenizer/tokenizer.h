@@ -49,6 +49,12 @@ void tokenizer_set_begins_with_end(Tokenizer *tokenizer, bool begins);
 bool tokenizer_ends_with_end(const Tokenizer *tokenizer);
 void tokenizer_set_ends_with_end(Tokenizer *tokenizer, bool ends);
 
+/* That the tokenizer is of targets alone, and sources have another one. tokenizer_save() writes so into
+ * tokenizer_config.json, as "separate_vocabs", the word that tokenizers of Marian have for it. */
+void tokenizer_set_separate_vocabs(Tokenizer *tokenizer, bool separate);
+/* What such a file says; false where there is none, or none that can be read. */
+bool tokenizer_read_separate_vocabs(const char *path);
+
 /* Hash of everything that the ids of a corpus depend on: tokens of a tokenizer with another fingerprint are stale. It
  * does not cover tokenizer_begins_with_end() and _ends_with_end(), which concern prompts. */
 uint64_t tokenizer_fingerprint(const Tokenizer *tokenizer);

@@ -16,6 +16,8 @@ enum {
   SYMBOLS = 0x144   /* code points of the alphabet are below it */
 };
 
+#define SEPARATE_VOCABS "separate_vocabs"
+
 /* What may end documents, the first that a file has. */
 static const char *const end_texts[] = {"<|endoftext|>", "</s>"};
 
@@ -172,7 +174,9 @@ static json_t *config_json(const Tokenizer *t, int ctx) {
                            "added_tokens_decoder", id, end_token_json(t), "bos_token", t->end_text,
                            "clean_up_tokenization_spaces", 0, "eos_token", t->end_text, "model_max_length", ctx,
                            "tokenizer_class", "PreTrainedTokenizerFast", "unk_token", t->end_text);
-  if (root && (!t->ends_with_end || json_object_set_new(root, "pad_token", json_string(t->end_text)) == 0)) return root;
+  if (root && (!t->ends_with_end || json_object_set_new(root, "pad_token", json_string(t->end_text)) == 0) &&
+      (!t->separate_vocabs || json_object_set_new(root, SEPARATE_VOCABS, json_true()) == 0))
+    return root;
   json_decref(root);
   return NULL;
 }
@@ -204,6 +208,18 @@ bool tokenizer_save(const Tokenizer *t, const char *dir, int ctx, Error *error) 
 }
 
 /* ---- reading ---- */
+
+bool tokenizer_read_separate_vocabs(const char *path) {
+  MappedFile file = {0};
+  Error ignored = {0};
+  json_t *root = file_map(&file, path, EXIT_CHECKPOINT, &ignored) && file.size < FILE_LIMIT
+                     ? json_loadb((const char *)file.bytes, file.size, 0, NULL)
+                     : NULL;
+  const bool separate = json_is_true(json_object_get(root, SEPARATE_VOCABS));
+  json_decref(root);
+  file_unmap(&file);
+  return separate;
+}
 
 /* The file may come from anywhere. What would give a text other ids than the library that wrote it does is refused, not
  * skipped. */

@@ -56,11 +56,24 @@ void architecture_fill(TrainSettings *s, bool pairs) {
   fill(&s->bias, w->bias);
   fill(&s->head_bias, false);
   const bool narrow = s->dim < CHOICES_TIE_DIM && s->positions != POSITIONS_SINUSOIDAL;
-  fill(&s->tie, w->tie < 0 ? narrow : w->tie && s->positions != POSITIONS_SINUSOIDAL);
+  const bool tied = w->tie < 0 ? narrow : w->tie && s->positions != POSITIONS_SINUSOIDAL;
+  fill(&s->tie, tied && !settings_separate_vocabs(s));
   if (isnan(s->rope_base) && s->positions == POSITIONS_ROPE) s->rope_base = CHOICES_ROPE_BASE;
   if (isnan(s->init_std) && s->init == INIT_GPT2)
     s->init_std = s->arch == ARCHITECTURE_LLAMA ? INIT_DEFAULT_STD : (float)(CHOICES_INIT / sqrt(s->dim));
   if (!s->ffn) s->ffn = s->gated ? model_default_ffn(s->dim) : 4 * s->dim;
+}
+
+bool architecture_check_sources(const TrainSettings *s, bool pairs, Error *error) {
+  if (!settings_separate_vocabs(s)) return true;
+  if (!architecture_has_encoder(s, pairs))
+    return fail(error, EXIT_USAGE,
+                "--source-%s is for a model with an encoder: --arch original and prompts with responses, or "
+                "--encoder-layers N",
+                s->source_tokenizer ? "tokenizer" : "vocab-size");
+  return s->tie <= 0 || fail(error, EXIT_USAGE,
+                             "--tie and --source-%s exclude each other: a tied model has one table of tokens for both",
+                             s->source_tokenizer ? "tokenizer" : "vocab-size");
 }
 
 bool architecture_check(const TrainSettings *s, Error *error) {
@@ -80,7 +93,7 @@ bool architecture_check(const TrainSettings *s, Error *error) {
 
 void architecture_apply(const TrainSettings *s, ModelConfig *m) {
   m->encoder_layers = s->encoder_layers;
-  m->source_vocab = s->encoder_layers ? m->vocab : 0;
+  if (!s->encoder_layers) m->source_vocab = 0;
   m->tie = s->tie;
   m->norm = (NormKind)s->norm;
   m->norm_place = (NormPlace)s->norm_place;

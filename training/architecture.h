@@ -26,6 +26,9 @@ extern const char *const architecture_norms[],
 /* Whether the model will have an encoder, where the text has pairs of a prompt and a response or not. */
 bool architecture_has_encoder(const TrainSettings *settings, bool pairs);
 
+/* Sources that are to have a tokenizer of their own, without an encoder or with tied tables. EXIT_USAGE. */
+bool architecture_check_sources(const TrainSettings *settings, bool pairs, Error *error);
+
 /* Fills what was not given as --arch has it; dim and layers are known. */
 void architecture_fill(TrainSettings *settings, bool pairs);
 

@@ -58,9 +58,17 @@ void choices_tokenizer(TrainSettings *s, int64_t bytes, bool accelerator, Choice
     if (strcmp(s->tokenizer, "byte") == 0)
       note_choice(choices, "a token is a byte (less than %d MB of text)", CHOICES_BYTE_MB);
   }
-  if (strcmp(s->tokenizer, "bpe") != 0 || s->vocab_size) return;
-  s->vocab_size = preset_vocab ? preset_vocab : vocab_for(bytes, accelerator);
-  note_choice(choices, "a BPE of at most %d tokens (%s of text)", s->vocab_size, text_bytes((double)bytes).text);
+  const bool separate = settings_separate_vocabs(s);
+  if (separate && !s->source_tokenizer) s->source_tokenizer = "bpe";
+  const int usual = preset_vocab ? preset_vocab : vocab_for(separate ? bytes / 2 : bytes, accelerator);
+  if (strcmp(s->tokenizer, "bpe") == 0 && !s->vocab_size) {
+    s->vocab_size = usual;
+    note_choice(choices, "a BPE of at most %d tokens (%s of text)", usual, text_bytes((double)bytes).text);
+  }
+  if (separate && strcmp(s->source_tokenizer, "bpe") == 0 && !s->source_vocab_size) {
+    s->source_vocab_size = usual;
+    note_choice(choices, "a BPE of at most %d tokens for prompts", usual);
+  }
 }
 
 /* ---- model ---- */
@@ -123,11 +131,12 @@ static void fill_preset(TrainSettings *s, const ChoiceInputs *given, Choices *ch
   fill_shape(s, p, given->pairs);
 }
 
-static bool shape(const TrainSettings *s, int vocab, ModelConfig *model, Error *error) {
+static bool shape(const TrainSettings *s, int vocab, int source_vocab, ModelConfig *model, Error *error) {
   if (s->dim % s->heads)
     return fail(error, EXIT_USAGE, "--heads %d does not divide --dim %d (the head size would be %.2f); try --heads %d",
                 s->heads, s->dim, (double)s->dim / s->heads, s->dim % 32 ? 1 : s->dim / 32);
   *model = (ModelConfig){.vocab = vocab,
+                         .source_vocab = source_vocab,
                          .ctx = s->ctx,
                          .layers = s->layers,
                          .heads = s->heads,
@@ -144,7 +153,7 @@ bool choices_check_shape(const TrainSettings *given, ModelConfig *model, bool *c
   *checked = s.dim && s.heads;
   if (!*checked) return true;
   fill_shape(&s, &presets[s.preset >= 0 ? s.preset : PRESET_NANO], false);
-  return shape(&s, 257, model, error);
+  return shape(&s, 257, 257, model, error);
 }
 
 /* Sequences of the preset's micro-batch, for the context that was chosen: about as many tokens. Where --batch-tokens
@@ -197,7 +206,8 @@ static double learning_rate(const TrainSettings *s, double parameters) {
 
 bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *model, Choices *choices, Error *error) {
   fill_preset(s, given, choices);
-  if (!shape(s, given->vocab, model, error) || !choose_batch(s, given, model, choices, error)) return false;
+  if (!shape(s, given->vocab, given->source_vocab, model, error) || !choose_batch(s, given, model, choices, error))
+    return false;
   if (isnan(s->lr)) s->lr = (float)learning_rate(s, (double)model_parameters(model));
   return true;
 }

@@ -47,12 +47,13 @@ typedef struct Choices {
 typedef enum PresetKind { CHOICES_PRESETS(CHOICES_PRESET_KIND) } PresetKind;
 extern const char *const choices_preset_names[]; /* as PresetKind; ends with NULL */
 
-/* The tokenizer, and how many tokens a BPE may have, for `bytes` of text. */
+/* The tokenizer, or the two, and how many tokens a BPE may have, for `bytes` of text. */
 void choices_tokenizer(TrainSettings *settings, int64_t bytes, bool accelerator, Choices *choices);
 
 /* What the model is trained on and with. */
 typedef struct ChoiceInputs {
-  int vocab; /* of the tokenizer */
+  int vocab;        /* of the tokenizer */
+  int source_vocab; /* of that of sources, which may be the same */
   int64_t text_bytes;
   int64_t train_tokens;    /* of an epoch, padding included */
   DocumentLengths lengths; /* of packed documents; none: a stream, or not known */

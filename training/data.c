@@ -130,42 +130,70 @@ static bool find_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   return true;
 }
 
-/* ---- tokenizer ---- */
+/* ---- tokenizers ---- */
 
-static bool load_tokenizer(Run *r, const char *given, Error *error) {
+/* One as it is asked for. */
+typedef struct Asked {
+  const char *option, *size_option;
+  const char *name; /* byte, bpe or a path */
+  int vocab_size;
+  TrainingTexts texts; /* that a BPE is trained on */
+  const char *what;    /* those */
+} Asked;
+
+static bool load_tokenizer(const Asked *asked, Tokenizer **out, Error *error) {
   struct stat info;
-  if (stat(given, &info) != 0)
-    return fail(error, EXIT_CHECKPOINT, "--tokenizer %s: %s; give auto, byte, bpe, or a tokenizer.json",
-                text_one_line(given, 250).text, strerror(errno));
-  const CheckpointPath inside = checkpoint_path(given, TOKENIZER_JSON);
-  return tokenizer_load(&r->tokenizer, S_ISDIR(info.st_mode) ? inside.text : given, error);
+  if (stat(asked->name, &info) != 0)
+    return fail(error, EXIT_CHECKPOINT, "--%s %s: %s; give byte, bpe, or a tokenizer.json", asked->option,
+                text_one_line(asked->name, 250).text, strerror(errno));
+  const CheckpointPath inside = checkpoint_path(asked->name, TOKENIZER_JSON);
+  return tokenizer_load(out, S_ISDIR(info.st_mode) ? inside.text : asked->name, error);
 }
 
-static bool train_tokenizer(Run *r, Corpus *corpus, Error *error) {
-  const int asked = r->settings.vocab_size;
+static bool train_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
   Work counting = {.r = r, .name = "counting words", .all = (double)corpus_bytes(corpus), .bytes = true};
-  Work merging = {.r = r, .name = "merging pairs", .all = (double)asked - 257};
-  const TokenizerTraining options = {asked, r->threads, {report, &counting}, {report, &merging}};
-  bool ok = tokenizer_training_run(&r->tokenizer, corpus, &options, error);
+  Work merging = {.r = r, .name = "merging pairs", .all = (double)asked->vocab_size - 257};
+  const TokenizerTraining options = {
+      asked->vocab_size, r->threads, {report, &counting}, {report, &merging}, asked->texts};
+  bool ok = tokenizer_training_run(out, corpus, &options, error);
   console_work_end(&r->console);
-  if (ok && tokenizer_vocab(r->tokenizer) < asked)
-    console_note(&r->console, "the text yields a vocabulary of only %d, not of %d", tokenizer_vocab(r->tokenizer),
-                 asked);
+  if (ok && tokenizer_vocab(*out) < asked->vocab_size)
+    console_note(&r->console, "%s a vocabulary of only %d, not of %d", asked->what, tokenizer_vocab(*out),
+                 asked->vocab_size);
   return ok;
 }
 
-/* A resumed run keeps its tokenizer. */
-static bool open_tokenizer(Run *r, Corpus *corpus, Error *error) {
+static bool make_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
+  if (strcmp(asked->name, "bpe") == 0) return train_tokenizer(r, asked, corpus, out, error);
+  if (asked->vocab_size)
+    return fail(error, EXIT_USAGE, "--%s %d is for a BPE that is trained on the text, not for --%s %s",
+                asked->size_option, asked->vocab_size, asked->option, text_one_line(asked->name, 250).text);
+  if (settings_tokenizer_is_path(asked->name)) return load_tokenizer(asked, out, error);
+  *out = tokenizer_byte();
+  return *out || error_memory(error, "the tokenizer");
+}
+
+/* A resumed run keeps its tokenizers. */
+static bool reopen_tokenizers(Run *r, Error *error) {
+  const CheckpointPath folder = checkpoint_path(r->dir, CHECKPOINT_SOURCE_TOKENIZER);
+  return tokenizer_load(&r->tokenizer, checkpoint_path(r->dir, TOKENIZER_JSON).text, error) &&
+         (!settings_separate_vocabs(&r->settings) ||
+          tokenizer_load(&r->source_tokenizer, checkpoint_path(folder.text, TOKENIZER_JSON).text, error));
+}
+
+static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   TrainSettings *s = &r->settings;
-  if (s->resume) return load_tokenizer(r, r->dir, error);
+  if (s->resume) return reopen_tokenizers(r, error);
+  if (!architecture_check_sources(s, corpus_has_prompts(corpus), error)) return false;
   choices_tokenizer(s, r->text.bytes, r->device.accelerator, &r->choices);
-  if (strcmp(s->tokenizer, "bpe") == 0) return train_tokenizer(r, corpus, error);
-  if (s->vocab_size)
-    return fail(error, EXIT_USAGE, "--vocab-size %d is for a BPE that is trained on the text, not for --tokenizer %s",
-                s->vocab_size, text_one_line(s->tokenizer, 250).text);
-  if (settings_tokenizer_is_path(s)) return load_tokenizer(r, s->tokenizer, error);
-  r->tokenizer = tokenizer_byte();
-  return r->tokenizer || error_memory(error, "the tokenizer");
+  const bool separate = settings_separate_vocabs(s);
+  const Asked all = {"tokenizer", "vocab-size", s->tokenizer, s->vocab_size, TRAINING_ALL, "the text yields"};
+  const Asked responses = {"tokenizer",   "vocab-size",       s->tokenizer,
+                           s->vocab_size, TRAINING_RESPONSES, "the responses yield"};
+  const Asked prompts = {"source-tokenizer",   "source-vocab-size", s->source_tokenizer,
+                         s->source_vocab_size, TRAINING_PROMPTS,    "the prompts yield"};
+  return make_tokenizer(r, separate ? &responses : &all, corpus, &r->tokenizer, error) &&
+         (!separate || make_tokenizer(r, &prompts, corpus, &r->source_tokenizer, error));
 }
 
 /* ---- token files and ranges ---- */
@@ -173,7 +201,7 @@ static bool open_tokenizer(Run *r, Corpus *corpus, Error *error) {
 static bool open_tokens(Run *r, const char *name, Corpus *corpus, TokenFile *out, Error *error) {
   Work encoding = {.r = r, .name = "encoding", .all = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
   Work checking = {.r = r, .name = "checking tokens", .file = out};
-  const Tokenization options = {r->threads, {report, &encoding}, {report, &checking}};
+  const Tokenization options = {r->source_tokenizer, r->threads, {report, &encoding}, {report, &checking}};
   const double start = clock_seconds();
   bool ok = tokenization_open(out, data_path(r, name).text, corpus, r->tokenizer, &options, error);
   const double seconds = clock_seconds() - start;
@@ -222,7 +250,7 @@ bool run_open_data(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   r->threads = threads_count(s->machine.threads);
   bool ok = (settings_have_directory(s) || file_temporary_directory(&r->scratch, error)) &&
-            find_corpora(r, &train, &val, error) && open_tokenizer(r, train, error) &&
+            find_corpora(r, &train, &val, error) && open_tokenizers(r, train, error) &&
             open_ranges(r, train, val, error);
   if (ok && s->pack == PACK_STREAM && run_has_encoder(r))
     ok = fail(error, EXIT_USAGE, "--pack stream cuts pairs, and an encoder reads whole ones; leave it out");
@@ -241,6 +269,7 @@ void run_close_data(Run *r) {
   token_file_close(&r->tokens_file);
   token_file_close(&r->val_file);
   tokenizer_free(r->tokenizer);
+  tokenizer_free(r->source_tokenizer);
 }
 
 /* ---- windows ---- */
@@ -263,7 +292,8 @@ static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error
   const int32_t end = tokenizer_end(r->tokenizer);
   Work work = {.r = r, .name = "packing documents", .all = (double)token_range_size(range)};
   const Progress progress = {report, &work};
-  const bool ok = r->config.encoder_layers ? pairs_make(pairs, range, r->config.ctx, end, progress, error)
+  const bool ok = r->config.encoder_layers ? pairs_make(pairs, range, r->config.ctx,
+                                                        pair_tokens(r->tokenizer, r->source_tokenizer), progress, error)
                                            : packing_make(packing, range, r->config.ctx, end, progress, error);
   console_work_end(&r->console);
   windows->packing = r->config.encoder_layers ? NULL : packing;
@@ -294,6 +324,7 @@ bool run_open_windows(Run *r, Error *error) {
   if (!s->resume) {
     tokenizer_set_begins_with_end(r->tokenizer, docs && !encoder); /* as all documents that the model sees */
     tokenizer_set_ends_with_end(r->tokenizer, encoder);
+    if (r->source_tokenizer) tokenizer_set_ends_with_end(r->source_tokenizer, true);
   }
   if (docs) {
     if (!pack(r, &r->windows, &r->train_packing, &r->train_pairs, error) ||

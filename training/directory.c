@@ -62,14 +62,17 @@ static bool check_input(const char *path, Error *error) {
 static bool check_inputs(const TrainSettings *s, Error *error) {
   for (int i = 0; i < s->data.count; i++)
     if (!check_input(s->data.items[i], error)) return false;
-  return check_input(s->val, error) && check_input(settings_tokenizer_is_path(s) ? s->tokenizer : NULL, error);
+  return check_input(s->val, error) &&
+         check_input(settings_tokenizer_is_path(s->tokenizer) ? s->tokenizer : NULL, error) &&
+         check_input(settings_tokenizer_is_path(s->source_tokenizer) ? s->source_tokenizer : NULL, error);
 }
 
 /* Paths are written so that they hold from any directory, as far as there is still something there. */
 static char *absolute_path(const void *settings, const void *value, const char *text) {
   const TrainSettings *s = settings;
   const bool is_source = (value == &s->data || value == &s->val) && !path_is_stdin(text);
-  const bool is_tokenizer = value == &s->tokenizer && settings_tokenizer_is_path(s);
+  const bool is_tokenizer =
+      (value == &s->tokenizer || value == &s->source_tokenizer) && settings_tokenizer_is_path(text);
   return is_source || is_tokenizer ? realpath(text, NULL) : NULL;
 }
 
@@ -93,10 +96,12 @@ static bool keep_stdin(const Run *r, Error *error) {
 
 static bool replace_run(Run *r, Error *error) {
   SpecialTokens special = {run_start_token(r), tokenizer_end(r->tokenizer)};
-  if (!run_write_weights(r, error) || !tokenizer_save(r->tokenizer, r->dir, r->config.ctx, error) ||
+  if (!run_write_weights(r, error) ||
+      !checkpoint_write_tokenizers(r->dir, r->tokenizer, r->source_tokenizer, r->config.ctx, error) ||
       !checkpoint_write_config(r->dir, &r->config, special, error))
     return false;
   checkpoint_remove_old(r->dir);
+  if (!r->source_tokenizer) checkpoint_remove_source_tokenizer(r->dir);
   if (!r->settings.val) checkpoint_remove_file(r->dir, CHECKPOINT_VAL_TOKENS);
   return keep_stdin(r, error);
 }

@@ -61,13 +61,15 @@ static void print_text(Run *r) {
 
 static void print_model(Run *r) {
   const ModelConfig *m = &r->config;
-  char encoder[48] = "";
+  char encoder[48] = "", sources[64] = "";
   if (m->encoder_layers) snprintf(encoder, sizeof encoder, "encoder of %d and decoder of ", m->encoder_layers);
+  if (r->source_tokenizer)
+    snprintf(sources, sizeof sources, ", of sources %d (%s)", m->source_vocab, tokenizer_name(r->source_tokenizer));
   console_line(&r->console,
-               "model    %s parameters: %s%d layers x %d, %d heads%s, ffn %d, context %d, vocabulary %d (%s)%s",
+               "model    %s parameters: %s%d layers x %d, %d heads%s, ffn %d, context %d, vocabulary %d (%s)%s%s",
                text_count((double)model_parameters(m)).text, encoder, m->layers, m->dim, m->heads,
                m->kv_heads < m->heads ? " (grouped)" : "", m->ffn, m->ctx, m->vocab, tokenizer_name(r->tokenizer),
-               m->tie ? ", tied" : "");
+               sources, m->tie ? ", tied" : "");
   bool own;
   const char *class = checkpoint_class(m, &own);
   console_line(&r->console, "         %s; in transformers %s%s", architecture_words(m).text, class,

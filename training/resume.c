@@ -18,13 +18,15 @@ static bool check_flags(const Run *r, Error *error) {
   if (*s->resume && s->out && strcmp(s->resume, s->out) != 0)
     return fail(error, EXIT_USAGE, "--resume=%s writes to that directory, not to --out %s; leave out --out", s->resume,
                 s->out);
-  const void *const fixed[] = {&s->tokenizer,    &s->vocab_size,     &s->pack, &s->jsonl_field,
-                               &s->prompt_field, &s->response_field, &s->tsv};
+  const void *const fixed[] = {&s->tokenizer,         &s->vocab_size,     &s->source_tokenizer,
+                               &s->source_vocab_size, &s->pack,           &s->jsonl_field,
+                               &s->prompt_field,      &s->response_field, &s->tsv};
   for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
     if (options_origin(&r->options, fixed[i]) == ORIGIN_COMMAND_LINE)
-      return fail(error, EXIT_USAGE,
-                  "a resumed run keeps its tokenizer and how it reads its text; leave out --tokenizer, --vocab-size, "
-                  "--pack, --jsonl-field, --prompt-field, --response-field and --tsv");
+      return fail(
+          error, EXIT_USAGE,
+          "a resumed run keeps its tokenizers and how it reads its text; leave out --tokenizer, --vocab-size, "
+          "--source-tokenizer, --source-vocab-size, --pack, --jsonl-field, --prompt-field, --response-field and --tsv");
   return true;
 }
 
@@ -85,7 +87,8 @@ bool run_check_same_model(const Run *r, Error *error) {
                 {"ffn", asked->ffn, saved.ffn, NULL},
                 {"ctx", asked->ctx, saved.ctx, NULL},
                 {"tie", asked->tie, saved.tie, no_yes},
-                {"tokenizer (vocabulary)", asked->vocab, saved.vocab, NULL}};
+                {"tokenizer (vocabulary)", asked->vocab, saved.vocab, NULL},
+                {"source-tokenizer (vocabulary)", asked->source_vocab, saved.source_vocab, NULL}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     if (fields[i].asked != fields[i].saved)
       return fail(error, EXIT_USAGE,

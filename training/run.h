@@ -34,6 +34,7 @@ typedef struct Run {
   int threads;   /* that read it */
   char *scratch; /* where a run without a directory writes; NULL: it has one, or is done with it */
   Tokenizer *tokenizer;
+  Tokenizer *source_tokenizer;     /* of prompts, for an encoder; NULL: the other is */
   TokenFile tokens_file, val_file; /* val_file: only with --val */
   TokenRange train, val;
   Packing train_packing, val_packing; /* only with --pack docs */
@@ -75,6 +76,10 @@ typedef struct Run {
 
 /* Seconds of this run, those before it was resumed included. */
 static inline double run_seconds(const Run *r) { return r->seconds + clock_seconds() - r->started; }
+
+static inline const Tokenizer *run_source_tokenizer(const Run *r) {
+  return r->source_tokenizer ? r->source_tokenizer : r->tokenizer;
+}
 
 /* Places of all windows that hold the text once. */
 static inline int64_t run_epoch_tokens(const Run *r) {

@@ -55,10 +55,10 @@ static bool sample_text(Run *r, FILE *stream, Error *error) {
 
 /* ---- of pairs: the likeliest answers ---- */
 
-static bool write_tokens(const Run *r, const BpeIds *ids, size_t count, FILE *stream) {
+static bool write_tokens(const Tokenizer *tokenizer, const BpeIds *ids, size_t count, FILE *stream) {
   for (size_t i = 0; i < count; i++) {
     size_t size;
-    const uint8_t *bytes = tokenizer_decode(r->tokenizer, ids->ids[i], &size);
+    const uint8_t *bytes = tokenizer_decode(tokenizer, ids->ids[i], &size);
     if (fwrite(bytes, 1, size, stream) != size) return false;
   }
   return true;
@@ -71,10 +71,11 @@ static bool write_answers(Run *r, const BpeIds *targets, FILE *stream, Error *er
   if (!answers_write(a, &likeliest, error)) return false;
   bool ok = true;
   for (int i = 0; ok && i < a->count; i++) {
-    ok = fputs(i ? "\n" : "", stream) != EOF && write_tokens(r, &a->prompts[i], a->prompts[i].count - 1, stream) &&
-         fputs(" -> ", stream) != EOF && write_tokens(r, &a->answers[i], a->answers[i].count, stream);
+    ok = fputs(i ? "\n" : "", stream) != EOF &&
+         write_tokens(run_source_tokenizer(r), &a->prompts[i], a->prompts[i].count - 1, stream) &&
+         fputs(" -> ", stream) != EOF && write_tokens(r->tokenizer, &a->answers[i], a->answers[i].count, stream);
     if (ok && targets)
-      ok = fputs("   (right: ", stream) != EOF && write_tokens(r, &targets[i], targets[i].count, stream) &&
+      ok = fputs("   (right: ", stream) != EOF && write_tokens(r->tokenizer, &targets[i], targets[i].count, stream) &&
            fputs(")", stream) != EOF;
   }
   return ok || error_memory(error, "a sample");
@@ -86,8 +87,8 @@ static bool answer_prompt(Run *r, FILE *stream, Error *error) {
   BpeIds *ids = &a->prompts[0];
   const size_t ctx = (size_t)r->config.ctx;
   ids->count = 0;
-  if (!tokenizer_encode(r->tokenizer, (const uint8_t *)prompt, strlen(prompt), ids, error) ||
-      !bpe_ids_sink(ids, &a->end, 1, error))
+  if (!tokenizer_encode(run_source_tokenizer(r), (const uint8_t *)prompt, strlen(prompt), ids, error) ||
+      !bpe_ids_sink(ids, &a->source_end, 1, error))
     return false;
   if (ids->count > ctx) {
     memmove(ids->ids, ids->ids + ids->count - ctx, ctx * sizeof *ids->ids);

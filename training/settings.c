@@ -74,6 +74,12 @@ void settings_options(Options *options, TrainSettings *s) {
            "byte-level BPE"),
       INT("vocab-size", &s->vocab_size, 257, MODEL_MAX_VOCAB, "auto: by the size of the text",
           "maximum vocabulary of a BPE, including the 256 bytes and <|endoftext|>"),
+      TEXT(
+          "source-tokenizer", &s->source_tokenizer, "byte|bpe|FILE", "one tokenizer for both",
+          "with an encoder: one of their own for prompts, from prompts alone; that of responses is then from responses "
+          "alone"),
+      INT("source-vocab-size", &s->source_vocab_size, 257, MODEL_MAX_VOCAB, "auto: by the size of the text",
+          "maximum vocabulary of a BPE for prompts"),
 
       GROUP("Model"),
       CHOICE("preset", &s->preset, choices_preset_names, "auto: by text and device",
@@ -228,6 +234,6 @@ void settings_forget_choices(Options *options, const TrainSettings *s) {
     if (options_origin(options, follows[i].given) == ORIGIN_COMMAND_LINE) options_forget(options, follows[i].chosen);
 }
 
-bool settings_tokenizer_is_path(const TrainSettings *s) {
-  return s->tokenizer && strcmp(s->tokenizer, "byte") != 0 && strcmp(s->tokenizer, "bpe") != 0;
+bool settings_tokenizer_is_path(const char *tokenizer) {
+  return tokenizer && strcmp(tokenizer, "byte") != 0 && strcmp(tokenizer, "bpe") != 0;
 }

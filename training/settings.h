@@ -19,6 +19,8 @@ typedef struct TrainSettings {
   int pack;                                                /* PackKind */
   const char *tokenizer;                                   /* "byte", "bpe" or a path; NULL: to be chosen */
   int vocab_size;                                          /* of a BPE, at most; 0: to be chosen */
+  const char *source_tokenizer;                            /* as tokenizer; NULL: there is one for both */
+  int source_vocab_size;
   /* model; 0 or -1: from the preset */
   int preset, layers, heads, kv_heads, dim, ffn, ctx, tie;
   float dropout, embed_dropout, attention_dropout, mlp_dropout;
@@ -68,8 +70,13 @@ void settings_options(Options *options, TrainSettings *settings);
  * such a choice followed from (--arch, --dropout), the choice is made again. After the options were read. */
 void settings_forget_choices(Options *options, const TrainSettings *settings);
 
-/* --tokenizer names a file. */
-bool settings_tokenizer_is_path(const TrainSettings *settings);
+/* A tokenizer that is named names a file. */
+bool settings_tokenizer_is_path(const char *tokenizer);
+
+/* Sources are to have a tokenizer of their own. */
+static inline bool settings_separate_vocabs(const TrainSettings *s) {
+  return s->source_tokenizer || s->source_vocab_size;
+}
 
 static inline int64_t settings_tokens_per_step(const TrainSettings *s) {
   return (int64_t)s->batch * s->grad_accum * s->ctx;

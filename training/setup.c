@@ -74,7 +74,7 @@ static bool allocate_model(Run *r, Error *error) {
   TrainConfig train = choices_train_config(&r->settings);
   return model_open(&r->model, r->backend, r->context, &r->config, error) &&
          model_train_begin(r->model, &train, error) &&
-         (r->config.encoder_layers ? answers_open(&r->answers, r->model, r->tokenizer, error)
+         (r->config.encoder_layers ? answers_open(&r->answers, r->model, r->tokenizer, r->source_tokenizer, error)
                                    : decoder_open(&r->decoder, r->model, 1, error));
 }
 

@@ -10,7 +10,7 @@
 /* ---- metadata ---- */
 
 #define NOTE_STEPS "steps" /* also read before the state is */
-enum { NOTES = 14, NOTE_BYTES = 128 };
+enum { NOTES = 15, NOTE_BYTES = 128 };
 
 typedef struct Notes {
   MetadataEntry entries[NOTES];
@@ -46,6 +46,7 @@ static void make_notes(const Run *r, Notes *n) {
   note(n, "val_loss", "%.17g", r->last_val_loss);
   note(n, "seconds", "%.17g", run_seconds(r));
   note(n, "tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->tokenizer));
+  if (r->source_tokenizer) note(n, "source_tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->source_tokenizer));
   note(n, "text", "%016" PRIx64, r->tokens_file.info.sum);
   note(n, "val_text", "%016" PRIx64, r->val_file.info.sum);
   note(n, "machine", "%s", machine);
@@ -110,6 +111,10 @@ static void compare_machines(Run *r, const CheckpointState *state) {
 static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   if (!same_sum(state, "tokenizer", tokenizer_fingerprint(r->tokenizer)))
     return fail(error, EXIT_CHECKPOINT, "%s/" TOKENIZER_JSON " is not the tokenizer that the run was trained with",
+                r->dir);
+  if (!same_sum(state, "source_tokenizer", tokenizer_fingerprint(run_source_tokenizer(r))))
+    return fail(error, EXIT_CHECKPOINT,
+                "%s/" CHECKPOINT_SOURCE_TOKENIZER " is not the tokenizer that the run's prompts were trained with",
                 r->dir);
   const double step = checkpoint_state_number(state, "step");
   if (!(step >= 0 && step <= 1e9))
