@@ -156,6 +156,7 @@ bool checkpoint_lock(CheckpointLock *lock, const char *dir, Error *error) {
   if (!lock_file(dir, checkpoint_path(dir, LOCK_NAME).text, &lock->fd, error)) return false;
   sign_lock(lock->fd);
   file_sweep(dir);
+  file_sweep(checkpoint_path(dir, CHECKPOINT_SOURCE_TOKENIZER).text);
   file_sweep(checkpoint_path(dir, CHECKPOINT_LAST).text);
   file_sweep(checkpoint_path(dir, CHECKPOINT_PREV).text);
   return true;

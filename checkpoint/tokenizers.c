@@ -8,17 +8,22 @@
 
 /* ---- reading ---- */
 
-/* Of the folder `dir`; its vocabulary must be the one that `key` of config.json stands for. */
-static bool load(Tokenizer **out, const char *dir, const char *of, int vocab, bool may_end, Error *error) {
-  bool ok = tokenizer_load(out, checkpoint_path(dir, TOKENIZER_JSON).text, error);
-  if (ok && tokenizer_vocab(*out) != vocab)
-    ok = fail(error, EXIT_CHECKPOINT,
+/* `vocab`: what config.json says; `of`: of which texts, where that has to be said. */
+static bool check_vocab(const Tokenizer *t, const char *dir, int vocab, const char *of, Error *error) {
+  return tokenizer_vocab(t) == vocab ||
+         fail(error, EXIT_CHECKPOINT,
               "%s: " TOKENIZER_JSON " has %d tokens and " CHECKPOINT_CONFIG " %d%s; they are not of the same model",
-              dir, tokenizer_vocab(*out), vocab, of);
-  if (ok && !may_end && tokenizer_ends_with_end(*out))
-    ok = fail(error, EXIT_CHECKPOINT,
+              dir, tokenizer_vocab(t), vocab, of);
+}
+
+static bool check_end(const Tokenizer *t, const char *dir, const ModelConfig *config, Error *error) {
+  return config->encoder_layers || !tokenizer_ends_with_end(t) ||
+         fail(error, EXIT_CHECKPOINT,
               "%s: " TOKENIZER_JSON " puts the end token behind a text, which is supported for models with an encoder",
               dir);
+}
+
+static bool kept(bool ok, Tokenizer **out) {
   if (ok) return true;
   tokenizer_free(*out);
   *out = NULL;
@@ -26,19 +31,22 @@ static bool load(Tokenizer **out, const char *dir, const char *of, int vocab, bo
 }
 
 bool checkpoint_load_tokenizer(Tokenizer **out, const char *dir, const ModelConfig *config, Error *error) {
-  return load(out, dir, "", config->vocab, config->encoder_layers > 0, error);
+  return tokenizer_load(out, checkpoint_path(dir, TOKENIZER_JSON).text, error) &&
+         kept(check_vocab(*out, dir, config->vocab, "", error) && check_end(*out, dir, config, error), out);
+}
+
+static bool are_separate(const char *dir, const ModelConfig *config) {
+  return config->encoder_layers && (config->source_vocab != config->vocab ||
+                                    tokenizer_read_separate_vocabs(checkpoint_path(dir, TOKENIZER_CONFIG_JSON).text));
 }
 
 bool checkpoint_load_source_tokenizer(Tokenizer **out, const char *dir, const ModelConfig *config, Error *error) {
   *out = NULL;
-  const bool other = config->source_vocab != config->vocab;
-  if (!config->encoder_layers ||
-      (!other && !tokenizer_read_separate_vocabs(checkpoint_path(dir, TOKENIZER_CONFIG_JSON).text)))
-    return true;
-  return load(out, checkpoint_path(dir, CHECKPOINT_SOURCE_TOKENIZER).text, " of sources", config->source_vocab, true,
-              error) ||
-         (error->code == EXIT_CHECKPOINT &&
-          error_append(error, "; sources of this model have a tokenizer of their own"));
+  if (!are_separate(dir, config)) return true;
+  const CheckpointPath folder = checkpoint_path(dir, CHECKPOINT_SOURCE_TOKENIZER);
+  if (!tokenizer_load(out, checkpoint_path(folder.text, TOKENIZER_JSON).text, error))
+    return error_append(error, "; sources of this model have a tokenizer of their own");
+  return kept(check_vocab(*out, folder.text, config->source_vocab, " for sources", error), out);
 }
 
 /* ---- writing ---- */

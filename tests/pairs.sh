@@ -142,4 +142,37 @@ check "and empty prompts" grep -q "pairs with an empty prompt: 1; the first is n
 printf '%s\t1\n' "$long" >odd.tsv
 refused "no pair fits" 3 "none of the 1 pairs fits" $train odd.tsv $pair --val-frac 0 --out other.run
 
+# ---- a vocabulary for each side ----
+
+check "reverse is learned from bytes, in a BPE" test "$(learned reverse two --source-tokenizer byte --tokenizer bpe --vocab-size 300)" -ge 97
+check "samples of two vocabularies" grep -q '^[0-9]* -> [0-9]*   (right: [0-9]*)$' reverse-two.run/samples.txt
+check "two vocabularies, answers to lines" test "$($generate reverse-two.run --lines --greedy --quiet <questions | sed -n '1p;3,4p' | tr '\n' ' ')" = "321 7 23456789 "
+check "and to one" test "$($generate reverse-two.run -p 98765432 --greedy --quiet)" = 23456789
+$generate reverse-two.run -p 123 --greedy --quiet --attention maps.json >out
+check "sources are shown as what they are" grep -q '"source": {"ids": \[49, 50, 51, 256\], "tokens": \["1", "2", "3", ""\]}' maps.json
+two="$pair --source-vocab-size 300 --tokenizer byte --dropout 0.1"
+$train reverse.tsv $two --quiet --out whole-two.run 2>/dev/null
+stopped_in broken-two.run $train reverse.tsv $two --quiet --out broken-two.run
+$train --resume=broken-two.run --quiet 2>/dev/null
+check "two vocabularies, stopped and resumed, the same bytes" cmp whole-two.run/model.safetensors broken-two.run/model.safetensors
+check "and the same state" tensors_equal whole-two.run broken-two.run 150000
+$train reverse.tsv $two --dry-run 2>plan
+check "the plan says both" grep -q "vocabulary 257 (byte), of sources 300 (BPE)" plan
+refused "a resumed run keeps both tokenizers" 2 "keeps its tokenizers" $train --resume=whole-two.run --source-tokenizer byte --steps 400
+cp whole.run/tokenizer.json broken-two.run/source_tokenizer/
+refused "another tokenizer of sources" 4 "257 tokens and config.json 300 for sources" $generate broken-two.run -p 1
+refused "to resume, too" 4 "257 tokens and config.json 300 for sources" $train --resume=broken-two.run --steps 400
+$train sum.tsv $two --steps 2 --quiet --out sum-two.run 2>/dev/null
+cp sum-two.run/source_tokenizer/tokenizer.json broken-two.run/source_tokenizer/
+refused "one of the same size" 4 "not the tokenizer that the run.s prompts" $train --resume=broken-two.run --steps 400
+rm -r broken-two.run/source_tokenizer
+refused "no tokenizer of sources" 4 "a tokenizer of their own" $generate broken-two.run -p 1
+refused "none to resume with" 4 "a tokenizer of their own" $train --resume=broken-two.run --steps 400
+$train reverse.tsv $pair --steps 2 --quiet --out whole-two.run --overwrite 2>/dev/null
+check "it goes with the run" test ! -e whole-two.run/source_tokenizer
+refused "a tokenizer of sources, and no encoder" 2 "with an encoder" $train reverse.tsv --source-tokenizer byte --out other.run
+refused "two vocabularies in one table" 2 "one table" $train reverse.tsv $pair --source-tokenizer byte --tie --out other.run
+refused "a source vocabulary for bytes" 2 "source-vocab-size 300" $train reverse.tsv $pair --source-tokenizer byte --source-vocab-size 300 --out other.run
+refused "a tokenizer of sources, and no pairs" 3 "no prompts" $train text.txt $pair --source-tokenizer byte --out other.run
+
 echo "done"

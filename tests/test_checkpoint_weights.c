@@ -268,7 +268,7 @@ static void test_source_tokenizer(void **state) {
   tokenizer_free(source);
   config.source_vocab = 259;
   expect_source_refused(*state, &config,
-                        "source_tokenizer: tokenizer.json has 258 tokens and config.json 259 of sources");
+                        "source_tokenizer: tokenizer.json has 258 tokens and config.json 259 for sources");
   expect_done(checkpoint_write_tokenizers(*state, byte, byte, 8, &error), &error); /* two of one size */
   config.source_vocab = 257;
   expect_done(checkpoint_load_source_tokenizer(&source, *state, &config, &error), &error);

@@ -144,7 +144,7 @@ typedef struct Asked {
 static bool load_tokenizer(const Asked *asked, Tokenizer **out, Error *error) {
   struct stat info;
   if (stat(asked->name, &info) != 0)
-    return fail(error, EXIT_CHECKPOINT, "--%s %s: %s; give byte, bpe, or a tokenizer.json", asked->option,
+    return fail(error, EXIT_CHECKPOINT, "--%s %s: %s; give auto, byte, bpe, or a tokenizer.json", asked->option,
                 text_one_line(asked->name, 250).text, strerror(errno));
   const CheckpointPath inside = checkpoint_path(asked->name, TOKENIZER_JSON);
   return tokenizer_load(out, S_ISDIR(info.st_mode) ? inside.text : asked->name, error);
@@ -175,10 +175,11 @@ static bool make_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer
 
 /* A resumed run keeps its tokenizers. */
 static bool reopen_tokenizers(Run *r, Error *error) {
-  const CheckpointPath folder = checkpoint_path(r->dir, CHECKPOINT_SOURCE_TOKENIZER);
-  return tokenizer_load(&r->tokenizer, checkpoint_path(r->dir, TOKENIZER_JSON).text, error) &&
-         (!settings_separate_vocabs(&r->settings) ||
-          tokenizer_load(&r->source_tokenizer, checkpoint_path(folder.text, TOKENIZER_JSON).text, error));
+  ModelConfig saved;
+  SpecialTokens special;
+  return checkpoint_read_config(r->dir, &saved, &special, error) &&
+         checkpoint_load_tokenizer(&r->tokenizer, r->dir, &saved, error) &&
+         checkpoint_load_source_tokenizer(&r->source_tokenizer, r->dir, &saved, error);
 }
 
 static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
@@ -187,6 +188,10 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   if (!architecture_check_sources(s, corpus_has_prompts(corpus), error)) return false;
   choices_tokenizer(s, r->text.bytes, r->device.accelerator, &r->choices);
   const bool separate = settings_separate_vocabs(s);
+  if (separate && !corpus_has_prompts(corpus))
+    return fail(error, EXIT_INPUT,
+                "the text has no prompts, which --source-tokenizer is for; pairs are a .tsv file, or JSON lines with "
+                "--prompt-field and --response-field");
   const Asked all = {"tokenizer", "vocab-size", s->tokenizer, s->vocab_size, TRAINING_ALL, "the text yields"};
   const Asked responses = {"tokenizer",   "vocab-size",       s->tokenizer,
                            s->vocab_size, TRAINING_RESPONSES, "the responses yield"};

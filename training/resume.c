@@ -86,9 +86,7 @@ bool run_check_same_model(const Run *r, Error *error) {
                 {"dim", asked->dim, saved.dim, NULL},
                 {"ffn", asked->ffn, saved.ffn, NULL},
                 {"ctx", asked->ctx, saved.ctx, NULL},
-                {"tie", asked->tie, saved.tie, no_yes},
-                {"tokenizer (vocabulary)", asked->vocab, saved.vocab, NULL},
-                {"source-tokenizer (vocabulary)", asked->source_vocab, saved.source_vocab, NULL}};
+                {"tie", asked->tie, saved.tie, no_yes}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     if (fields[i].asked != fields[i].saved)
       return fail(error, EXIT_USAGE,

@@ -75,7 +75,7 @@ void settings_options(Options *options, TrainSettings *s) {
       INT("vocab-size", &s->vocab_size, 257, MODEL_MAX_VOCAB, "auto: by the size of the text",
           "maximum vocabulary of a BPE, including the 256 bytes and <|endoftext|>"),
       TEXT(
-          "source-tokenizer", &s->source_tokenizer, "byte|bpe|FILE", "one tokenizer for both",
+          "source-tokenizer", &s->source_tokenizer, "byte|bpe|FILE", "auto: the same tokenizer",
           "with an encoder: one of their own for prompts, from prompts alone; that of responses is then from responses "
           "alone"),
       INT("source-vocab-size", &s->source_vocab_size, 257, MODEL_MAX_VOCAB, "auto: by the size of the text",
