@@ -111,15 +111,16 @@ static void prompts_have_their_own_tokenizer(void **state) {
   Fixture *f = *state;
   Error error = {0};
   Tokenizer *tokenizer = tokenizer_byte(), *of_prompts = make_tokenizer();
-  enum { PAIRS = 300, LARGE = 5 << 20 };
+  enum { PAIRS = 300, LARGE = 5 << 20, LARGER = 33 << 20 }; /* LARGER than a slice */
   const Tokenization options = {.source_tokenizer = of_prompts, .threads = 2};
-  char *lines = malloc((size_t)PAIRS * 64 + LARGE);
+  char *lines = malloc((size_t)PAIRS * 64 + LARGE + LARGER);
   BpeIds want = {0};
-  bool *left_out = calloc((size_t)PAIRS * 64 + LARGE, sizeof *left_out);
+  bool *left_out = calloc((size_t)PAIRS * 64 + LARGE + LARGER, sizeof *left_out);
   size_t size = 0;
   assert_true(lines && left_out);
   for (int i = 0; i < PAIRS; i++) {
-    const size_t lengths[] = {i == 150 ? (size_t)LARGE : (size_t)(i % 7), (size_t)(i % 5 + (i % 7 == 0))};
+    const size_t lengths[] = {i == 150 ? (size_t)LARGE : (size_t)(i % 7),
+                              i == 151 ? (size_t)LARGER : (size_t)(i % 5 + (i % 7 == 0))};
     for (int part = 0; part < 2; part++) {
       const size_t from = want.count;
       char *text = lines + size;
@@ -175,8 +176,8 @@ static void fingerprints_cover_both(void **state) {
 
 static void tokenizers_of_one_side(void **state) {
   Fixture *f = *state;
-  const char *const merged[] = {"xy", "xy", "vw"}; /* of all: xy is more frequent */
-  Corpus *corpus = open_one(put_text(f, "a.tsv", "xy xy xy\tvw\nxy\tvw vw\n"));
+  const char *const merged[] = {"st", "xy", "vw"}; /* st is the second on both sides */
+  Corpus *corpus = open_one(put_text(f, "a.tsv", "xy.xy.st\tvw.st\nxy.st\tvw.vw.st\n"));
   for (int texts = TRAINING_ALL; texts <= TRAINING_RESPONSES; texts++) {
     Tokenizer *tokenizer;
     Error error = {0};
