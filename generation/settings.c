@@ -62,7 +62,9 @@ void generate_options(Options *options, GenerateSettings *s) {
       FORMAT_ROWS(s),
 
       GROUP("Tokens"),
-      TEXT("encode", &s->encode, "FILE", NULL, "tokenize FILE (-: standard input) and print one token id per line"),
+      TEXT("encode", &s->encode, "FILE", NULL,
+           "tokenize FILE (-: standard input) and print one token id per line, by the "
+           "tokenizer of answers where prompts have another"),
       TEXT("decode", &s->decode, "FILE", NULL, "write the text of the token ids in FILE (-: standard input)"),
 
       GROUP("Machine"),
