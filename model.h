@@ -274,7 +274,7 @@ void decoder_close(Decoder *decoder);
 /* From now on it is one for `rows` sequences, at most as many as it was opened for; decoder_prompt() starts them. */
 void decoder_use_rows(Decoder *decoder, int rows);
 /* Above an encoder: what row `row` answers, 1..ctx tokens. Computed once, and kept until it is called again; every row
- * needs it before decoder_prompt(). EXIT_INPUT. */
+ * needs it before decoder_prompt(). EXIT_INPUT; EXIT_INTERNAL for a token outside of the vocabulary of sources. */
 bool decoder_source(Decoder *decoder, int row, const int32_t *tokens, int count, Error *error);
 /* Starts all rows from the same prompt (1..ctx tokens; without an encoder computed once), row r drawing from random
  * stream first_stream + r. */

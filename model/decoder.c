@@ -111,6 +111,10 @@ bool decoder_source(Decoder *d, int row, const int32_t *tokens, int count, Error
   if (count < 1 || count > m->config.ctx)
     return fail(error, EXIT_INPUT, "a source of %d tokens does not fit: the context holds 1 to %d", count,
                 m->config.ctx);
+  for (int i = 0; i < count; i++) /* targets may have more tokens than sources */
+    if (tokens[i] < 0 || tokens[i] >= m->config.source_vocab)
+      return fail(error, EXIT_INTERNAL, "token %d in a source, whose vocabulary is %d", tokens[i],
+                  m->config.source_vocab);
   d->host_source_counts[row] = count;
   m->ops->upload(m->context, d->source_counts, d->host_source_counts, (size_t)d->sequences.rows * sizeof(int32_t));
   m->ops->upload(m->context, m->source.tokens, tokens, (size_t)count * sizeof(int32_t));
