@@ -144,7 +144,7 @@ refused "no pair fits" 3 "none of the 1 pairs fits" $train odd.tsv $pair --val-f
 
 # ---- a vocabulary for each side ----
 
-check "reverse is learned from bytes, in a BPE" test "$(learned reverse two --source-tokenizer byte --tokenizer bpe --vocab-size 300)" -ge 97
+check "reverse is learned from bytes, in a BPE" test "$(learned reverse two --source-tokenizer byte --tokenizer bpe --vocab-size 300)" -ge 95
 check "transformers is told that sources end" grep -q TemplateProcessing reverse-two.run/source_tokenizer/tokenizer.json
 check "two vocabularies, answers to lines" test "$($generate reverse-two.run --lines --greedy --quiet <questions | sed -n '1p;3,4p' | tr '\n' ' ')" = "321 7 23456789 "
 check "and to one" test "$($generate reverse-two.run -p 98765432 --greedy --quiet)" = 23456789
