@@ -67,6 +67,8 @@ static bool run(void *context, Error *error) {
   if (s->attention.count && (s->score || s->encode || s->decode || s->lines || s->bench))
     return fail(error, EXIT_USAGE,
                 "--attention is of one text; leave out --score, --lines, --encode, --decode and --bench");
+  if (s->lines && s->echo) return fail(error, EXIT_USAGE, "--echo is of one text; leave it out with --lines");
+  if (s->stride && !s->score) return fail(error, EXIT_USAGE, "--stride belongs to --score FILE");
   if (s->exact && !s->score) return fail(error, EXIT_USAGE, "--exact belongs to --score FILE");
   if (s->bench && options_given(&p->options, &s->tokens))
     return fail(error, EXIT_USAGE, "-n and --bench both say how many tokens to generate; use one");

@@ -88,7 +88,7 @@ bool checkpoint_check_input(const char *dir, const char *input, Error *error) {
   return true;
 }
 
-/* A run that was killed while it encoded its text leaves tokens and nothing else. */
+/* A run that was killed before its first step leaves its tokens, and files of the model that lack others. */
 static bool is_token_file(const char *path) {
   TokenFile file;
   Error ignored = {0};
@@ -98,12 +98,13 @@ static bool is_token_file(const char *path) {
 }
 
 static bool check_files(const char *dir, bool had_model, Error *error) {
+  const bool of_run = had_model || is_token_file(checkpoint_path(dir, CHECKPOINT_TOKENS).text);
   for (int i = 0; i < RUN_FILES; i++) {
     struct stat found;
     const CheckpointPath path = checkpoint_path(dir, run_files[i]);
     if (stat(path.text, &found) != 0) continue;
     if (!S_ISREG(found.st_mode)) return fail(error, EXIT_USAGE, "%s in %s is not a regular file", run_files[i], dir);
-    if (!had_model && !is_token_file(path.text))
+    if (!of_run && !is_token_file(path.text))
       return fail(error, EXIT_USAGE, "%s in %s does not belong to a run and would be replaced", run_files[i], dir);
   }
   return true;

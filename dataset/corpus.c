@@ -226,8 +226,9 @@ static bool next_text(Corpus *corpus, Document *out, Error *error) {
 static bool parse_line(Corpus *corpus, const uint8_t *line, size_t size, Error *error) {
   const TextFile *file = &corpus->list.files[corpus->current];
   const JsonlFields fields = {corpus->prompt_field, corpus->text_field};
-  if (file->format == FORMAT_TSV) return tsv_parse(&corpus->record, line, size, file->path, corpus->line, error);
-  return jsonl_parse(&corpus->record, &fields, line, size, file->path, corpus->line, error);
+  const char *name = corpus->current == corpus->standard_input ? "standard input" : file->path;
+  if (file->format == FORMAT_TSV) return tsv_parse(&corpus->record, line, size, name, corpus->line, error);
+  return jsonl_parse(&corpus->record, &fields, line, size, name, corpus->line, error);
 }
 
 static bool next_line(Corpus *corpus, Document *out, Error *error) {

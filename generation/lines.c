@@ -85,7 +85,7 @@ static bool take_line(Lines *l, const uint8_t *line, size_t size, Error *error) 
   Error why = {0};
   ids->count = 0;
   const bool ok = p->config.encoder_layers ? program_encode_source(p, line, size, ids, &why)
-                                           : program_encode_text(p, line, size, ids, &why);
+                                           : program_encode_text(p, "prompt", line, size, ids, &why);
   a->skipped[a->count++] = !ok;
   if (ok) return true;
   if (why.code != EXIT_INPUT) return fail(error, why.code, "%s", why.text);
@@ -154,7 +154,7 @@ static bool open_answers(Lines *l, Error *error) {
   if (!l->batch.encoder) return !answer || fail(error, EXIT_USAGE, "--answer is for a model with an encoder");
   if (!answer) answer = "";
   l->batch.begin.count = 0;
-  return program_encode_text(p, (const uint8_t *)answer, strlen(answer), &l->batch.begin, error);
+  return program_encode_text(p, "answer", (const uint8_t *)answer, strlen(answer), &l->batch.begin, error);
 }
 
 static bool answer_all(Lines *l, Error *error) {

@@ -60,22 +60,23 @@ bool program_encode_source(const Program *p, const uint8_t *text, size_t size, B
          fit(p, "source", ids, from, error);
 }
 
-bool program_encode_text(const Program *p, const uint8_t *text, size_t size, BpeIds *ids, Error *error) {
+bool program_encode_text(const Program *p, const char *what, const uint8_t *text, size_t size, BpeIds *ids,
+                         Error *error) {
   const size_t from = ids->count;
   const int32_t start = p->special.start >= 0 ? p->special.start : 0;
   const bool ok = p->config.encoder_layers
                       ? bpe_ids_sink(ids, &start, 1, error) && tokenizer_encode(p->tokenizer, text, size, ids, error)
                       : generation_prompt(p->tokenizer, start, text, size, ids, error);
-  return ok && fit(p, "prompt", ids, from, error);
+  return ok && fit(p, what, ids, from, error);
 }
 
 bool program_encode_prompt(Program *p, const uint8_t *text, size_t size, Error *error) {
   const GenerateSettings *s = &p->settings;
   if (!p->config.encoder_layers) {
     if (s->answer) return fail(error, EXIT_USAGE, "--answer is for a model with an encoder; give the text with -p");
-    return program_encode_text(p, text, size, &p->prompt, error);
+    return program_encode_text(p, "prompt", text, size, &p->prompt, error);
   }
   const char *answer = s->answer ? s->answer : "";
   return program_encode_source(p, text, size, &p->source, error) &&
-         program_encode_text(p, (const uint8_t *)answer, strlen(answer), &p->prompt, error);
+         program_encode_text(p, "answer", (const uint8_t *)answer, strlen(answer), &p->prompt, error);
 }

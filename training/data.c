@@ -217,6 +217,21 @@ static bool open_tokens(Run *r, const char *name, Corpus *corpus, TokenFile *out
   return ok;
 }
 
+/* An encoder reads whole pairs: what the cut between training and validation divides is trained on. */
+static bool move_cut(Run *r, Error *error) {
+  enum { BLOCK = 256 };
+  const int32_t end = tokenizer_end(r->tokenizer);
+  int32_t ids[BLOCK];
+  int64_t at = r->val.begin - 1; /* which ends a pair, or does not */
+  for (bool found = at < 0; !found && at < r->val.end;) {
+    const int64_t left = r->val.end - at, count = left < BLOCK ? left : BLOCK;
+    if (!token_file_read(&r->tokens_file, at, count, ids, error)) return false;
+    for (int64_t i = 0; i < count && !found; i++, at++) found = ids[i] == end;
+  }
+  r->train.end = r->val.begin = at < 0 ? 0 : at;
+  return true;
+}
+
 static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   const TrainSettings *s = &r->settings;
   if (!open_tokens(r, CHECKPOINT_TOKENS, train, &r->tokens_file, error)) return false;
@@ -225,7 +240,7 @@ static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
                 text_one_line(run_text_name(r), 250).text);
   if (!train) r->text = (TextFacts){.files = s->data.count, .bytes = r->tokens_file.info.bytes};
   token_range_split(&r->tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->train, &r->val);
-  if (!s->val) return true;
+  if (!s->val) return r->val.begin == r->val.end || !run_has_encoder(r) || move_cut(r, error);
   if (!open_tokens(r, CHECKPOINT_VAL_TOKENS, val, &r->val_file, error)) return false;
   const int64_t tokens = r->val_file.info.tokens;
   r->val = (TokenRange){&r->val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
@@ -301,6 +316,7 @@ static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error
                                                         pair_tokens(r->tokenizer, r->source_tokenizer), progress, error)
                                            : packing_make(packing, range, r->config.ctx, end, progress, error);
   console_work_end(&r->console);
+  if (!ok && windows == &r->val_windows) error_append(error, " (of the text to validate on)");
   windows->packing = r->config.encoder_layers ? NULL : packing;
   windows->pairs = r->config.encoder_layers ? pairs : NULL;
   return ok;
