@@ -104,7 +104,6 @@ static void test_what_follows(void **state) {
   assert_false(architecture_has_encoder(&s, false));
   assert_true(architecture_has_encoder(&s, true));
   assert_int_equal(made(s, true).encoder_layers, 3);
-  assert_int_equal(made(s, true).source_vocab, 100);
   s.encoder_layers = 0;
   assert_false(architecture_has_encoder(&s, true));
   s.encoder_layers = 5;
