@@ -147,6 +147,8 @@ refused "no pair fits" 3 "none of the 1 pairs fits" $train odd.tsv $pair --val-f
 check "reverse is learned from bytes, in a BPE" test "$(learned reverse two --source-tokenizer byte --tokenizer bpe --vocab-size 300)" -ge 95
 check "transformers is told that sources end" grep -q TemplateProcessing reverse-two.run/source_tokenizer/tokenizer.json
 check "two vocabularies, answers to lines" test "$($generate reverse-two.run --lines --greedy --quiet <questions | sed -n '1p;3,4p' | tr '\n' ' ')" = "321 7 23456789 "
+printf '12\n%s\n34\n' "$long" | $generate reverse-two.run --lines --greedy --quiet 2>/dev/null | tr '\n' ' ' >out
+check "two vocabularies, a line that does not fit" grep -q '^21  43 $' out
 check "and to one" test "$($generate reverse-two.run -p 98765432 --greedy --quiet)" = 23456789
 $generate reverse-two.run -p 123 --greedy --quiet --attention maps.json >out
 check "sources are shown as what they are" grep -q '"source": {"ids": \[49, 50, 51, 256\], "tokens": \["1", "2", "3", ""\]}' maps.json
@@ -160,6 +162,8 @@ reversed() { awk '/ -> .*\(right: [0-9]*\)$/ { n++; if (length($1) != length($NF
 check "samples show sources as they are" reversed whole-two.run/samples.txt
 $train reverse.tsv $two --dry-run 2>plan
 check "the plan says both" grep -q "vocabulary 257 (byte), of sources 300 (BPE)" plan
+check "with the settings of a tied run, too" sh -c "$train --config whole.run/config.txt --source-tokenizer byte --dry-run 2>&1 | grep -q '257 (byte), of sources 257 (byte)\$'"
+check "another tokenizer of sources chooses its size anew" sh -c "$train --config whole-two.run/config.txt --source-tokenizer byte --dry-run 2>&1 | grep -q 'of sources 257 (byte)\$'"
 refused "a resumed run keeps both tokenizers" 2 "keeps its tokenizers" $train --resume=whole-two.run --source-tokenizer byte --steps 400
 cp whole.run/tokenizer.json broken-two.run/source_tokenizer/
 refused "another tokenizer of sources" 4 "257 tokens and config.json 300 for sources" $generate broken-two.run -p 1
