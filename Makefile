@@ -122,9 +122,9 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | check-libraries
 	$(Q)$(CC) $(ALL_CFLAGS) -c $< -o $@
 
 # The Python file that goes with models of our own class, as a string.
-$(BUILD)/checkpoint/modeling.c: scripts/modeling_inkling.py
+$(BUILD)/checkpoint/modeling.c: scripts/modeling_inkling.py Makefile
 	@mkdir -p $(@D)
-	@(printf '%s\n' 'extern const char architecture_modeling[];' 'const char architecture_modeling[] ='; \
+	@(printf '%s\n' 'extern const char class_modeling[];' 'const char class_modeling[] ='; \
 		sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $<; echo ';') > $@
 $(BUILD)/checkpoint/modeling.o: $(BUILD)/checkpoint/modeling.c $(BUILD)/flags
 	$(Q)$(CC) $(ALL_CFLAGS) -c $< -o $@

@@ -20,7 +20,7 @@ typedef struct SpecialTokens {
 } SpecialTokens;
 
 /* The class of transformers that a model is written as: LlamaForCausalLM, GPT2LMHeadModel, ... (the table is in
- * checkpoint/architectures.c). *own: none of them computes it; then our own, modeling_inkling.py, lies beside it, and
+ * checkpoint/classes.c). *own: none of them computes it; then our own, modeling_inkling.py, lies beside it, and
  * loading needs trust_remote_code=True. */
 const char *checkpoint_class(const ModelConfig *config, bool *own);
 

@@ -17,7 +17,7 @@ static json_t *token_json(int token) { return token < 0 ? json_null() : json_int
 static bool add(json_t *root, const char *key, json_t *value) { return json_object_set_new(root, key, value) == 0; }
 
 /* Where transformers finds the class of our own. */
-static json_t *auto_map(const Architecture *a, bool encoder) {
+static json_t *auto_map(const ModelClass *a, bool encoder) {
   static const char MODULE[] = "modeling_inkling.";
   return json_pack("{s:s+, s:s+}", "AutoConfig", MODULE, "InklingPartsConfig",
                    encoder ? "AutoModelForSeq2SeqLM" : "AutoModelForCausalLM", MODULE, a->class);
@@ -33,8 +33,8 @@ static json_t *bias_list(unsigned biases) {
   return list;
 }
 
-static bool add_keys(json_t *root, const Architecture *a, const ModelConfig *c) {
-  const unsigned missing = architecture_file_biases(a, c) & ~architecture_model_biases(c);
+static bool add_keys(json_t *root, const ModelClass *a, const ModelConfig *c) {
+  const unsigned missing = class_file_biases(a, c) & ~class_model_biases(c);
   for (const ConfigKey *key = a->keys; key->name; key++)
     if (!config_key_write(root, key, a, c)) return false;
   return !missing || add(root, KEY_MISSING_BIASES, bias_list(missing));
@@ -47,7 +47,7 @@ static bool add_encoder_tokens(json_t *root, const ModelConfig *c, SpecialTokens
 }
 
 static json_t *config_json(const ModelConfig *c, SpecialTokens tokens) {
-  const Architecture *a = architecture_of(c);
+  const ModelClass *a = class_of(c);
   json_t *root = json_pack("{s:[s], s:s}", "architectures", a->class, "model_type", a->model_type);
   if (root && (!a->own || add(root, "auto_map", auto_map(a, c->encoder_layers > 0))) &&
       /* Readers differ: transformers 5 looks at dtype, 4 and the others at torch_dtype. */
@@ -83,12 +83,11 @@ static bool write_json(const char *dir, const char *name, json_t *root, Error *e
 }
 
 bool checkpoint_write_config(const char *dir, const ModelConfig *config, SpecialTokens tokens, Error *error) {
-  const bool own = architecture_of(config)->own;
+  const bool own = class_of(config)->own;
   if (tokens.end >= config->vocab || tokens.start >= config->vocab)
     return fail(error, EXIT_INTERNAL, "special tokens %d and %d: one lies outside the vocabulary of %d", tokens.start,
                 tokens.end, config->vocab);
-  if (own &&
-      !checkpoint_write_file(dir, CHECKPOINT_MODELING, architecture_modeling, strlen(architecture_modeling), error))
+  if (own && !checkpoint_write_file(dir, CHECKPOINT_MODELING, class_modeling, strlen(class_modeling), error))
     return false;
   if (!write_json(dir, CHECKPOINT_CONFIG, config_json(config, tokens), error)) return false;
   if (!own) checkpoint_remove_file(dir, CHECKPOINT_MODELING); /* of an older run */
@@ -112,7 +111,7 @@ static bool read_name(const ConfigReader *r, const char *key, bool list, const c
 
 static bool refuse_class(const ConfigReader *r, const char *key, const char *given) {
   char types[200];
-  architecture_types(types, sizeof types);
+  class_types(types, sizeof types);
   return config_refuse(r, "%s is \"%s\"; supported are models whose model_type is one of %s", key,
                        text_one_line(given, 80).text, types);
 }
@@ -122,12 +121,12 @@ static bool read_class(const ConfigReader *r) {
   if (!read_name(r, "model_type", false, &type) || !read_name(r, "architectures", true, &class)) return false;
   if (!type && !class)
     return config_refuse(r, "it names neither model_type nor architectures; is this a model's config?");
-  const Architecture *a = architecture_named(type, class), *other = a ? NULL : architecture_named(type, NULL);
+  const ModelClass *a = class_named(type, class), *other = a ? NULL : class_named(type, NULL);
   if (!a && (!type || !other)) return refuse_class(r, type ? "model_type" : "architectures", type ? type : class);
   if (!a)
     return config_refuse(r, "architectures is \"%s\"; of model_type \"%s\" only \"%s\" is supported",
                          text_one_line(class, 80).text, other->model_type, other->class);
-  r->out->architecture = a;
+  r->out->class = a;
   r->out->config = a->base;
   r->out->biases = a->biases;
   return true;
@@ -136,7 +135,7 @@ static bool read_class(const ConfigReader *r) {
 static bool read_keys(const ConfigReader *r) {
   if (config_lookup(r->root, "quantization_config"))
     return config_refuse(r, "the model is quantized; use its original in float32, float16 or bfloat16");
-  for (const ConfigKey *key = r->out->architecture->keys; key->name; key++)
+  for (const ConfigKey *key = r->out->class->keys; key->name; key++)
     if (!config_key_read(r, key)) return false;
   return true;
 }
@@ -197,7 +196,7 @@ static bool read_token(const ConfigReader *r, const char *key, int absent, int *
 
 /* What text begins with: a decoder alone with the start, above an encoder with a token of its own, if it has one. */
 static bool read_tokens(const ConfigReader *r) {
-  const SpecialTokens absent = r->out->architecture->tokens;
+  const SpecialTokens absent = r->out->class->tokens;
   SpecialTokens *out = &r->out->tokens;
   const bool encoder = r->out->config.encoder_layers > 0;
   return read_token(r, "eos_token_id", absent.end, &out->end) &&

@@ -212,27 +212,27 @@ static bool read_rope_layers(const ConfigReader *r, const ConfigKey *key) {
 /* The shortest decimal that is `value` in fp32: 1e-5f becomes 1e-05, not 9.99999974737875e-06. */
 static json_t *real_json(float value) { return json_real(strtod(text_number((double)value, true).text, NULL)); }
 
-static json_t *write_text(const ConfigKey *key, const Architecture *a, ModelConfig *c) {
+static json_t *write_text(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
   (void)a, (void)c;
   return json_loads(key->text, JSON_DECODE_ANY, NULL);
 }
 
-static json_t *write_int(const ConfigKey *key, const Architecture *a, ModelConfig *c) {
+static json_t *write_int(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
   (void)a;
   return json_integer(*int_field(c, key));
 }
 
-static json_t *write_real(const ConfigKey *key, const Architecture *a, ModelConfig *c) {
+static json_t *write_real(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
   (void)a;
   return real_json(*real_field(c, key));
 }
 
-static json_t *write_bool(const ConfigKey *key, const Architecture *a, ModelConfig *c) {
+static json_t *write_bool(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
   (void)a;
   return json_boolean(*bool_field(c, key));
 }
 
-static json_t *write_choice(const ConfigKey *key, const Architecture *a, ModelConfig *c) {
+static json_t *write_choice(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
   (void)a;
   const Choice *choice = key->choices;
   while (choice->text && choice->value != *int_field(c, key)) choice++;
@@ -240,20 +240,20 @@ static json_t *write_choice(const ConfigKey *key, const Architecture *a, ModelCo
   return is_flag(choice->text) ? json_boolean(strcmp(choice->text, "true") == 0) : json_string(choice->text);
 }
 
-static json_t *write_biases(const ConfigKey *key, const Architecture *a, ModelConfig *c) {
-  return json_boolean((architecture_file_biases(a, c) & key->biases) != 0);
+static json_t *write_biases(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
+  return json_boolean((class_file_biases(a, c) & key->biases) != 0);
 }
 
-static json_t *write_rope(const ConfigKey *key, const Architecture *a, ModelConfig *c) {
+static json_t *write_rope(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
   return json_pack("{s:s, s:o}", "rope_type", "default", "rope_theta", write_real(key, a, c));
 }
 
-static json_t *write_null(const ConfigKey *key, const Architecture *a, ModelConfig *c) {
+static json_t *write_null(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
   (void)key, (void)a, (void)c;
   return json_null();
 }
 
-static json_t *write_rope_layers(const ConfigKey *key, const Architecture *a, ModelConfig *c) {
+static json_t *write_rope_layers(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
   (void)key, (void)a;
   json_t *list = json_array();
   for (int i = 0; i < c->layers; i++)
@@ -267,7 +267,7 @@ static json_t *write_rope_layers(const ConfigKey *key, const Architecture *a, Mo
 /* ---- the kinds ---- */
 
 static const struct {
-  json_t *(*write)(const ConfigKey *key, const Architecture *a, ModelConfig *c);
+  json_t *(*write)(const ConfigKey *key, const ModelClass *a, ModelConfig *c);
   bool (*read)(const ConfigReader *r, const ConfigKey *key);
 } kinds[] = {
     [KEY_SET] = {write_text, read_nothing},
@@ -285,7 +285,7 @@ static const struct {
     [KEY_ROPE_LAYERS] = {write_rope_layers, read_rope_layers},
 };
 
-bool config_key_write(json_t *root, const ConfigKey *key, const Architecture *a, const ModelConfig *config) {
+bool config_key_write(json_t *root, const ConfigKey *key, const ModelClass *a, const ModelConfig *config) {
   ModelConfig copy = *config;
   const Choice *usual = key->optional ? find_choice(key->choices, key->text, is_flag(key->text)) : NULL;
   if (usual && usual->value == *int_field(&copy, key)) return true;

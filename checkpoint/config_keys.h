@@ -2,7 +2,7 @@
 #ifndef INKLING_CHECKPOINT_CONFIG_KEYS_H
 #define INKLING_CHECKPOINT_CONFIG_KEYS_H
 
-#include "checkpoint/architectures.h"
+#include "checkpoint/classes.h"
 
 #include <jansson.h>
 
@@ -24,6 +24,6 @@ const json_t *config_lookup(const json_t *object, const char *key);
 bool config_key_read(const ConfigReader *r, const ConfigKey *key);
 
 /* Adds it to `root`; false without memory. */
-bool config_key_write(json_t *root, const ConfigKey *key, const Architecture *a, const ModelConfig *config);
+bool config_key_write(json_t *root, const ConfigKey *key, const ModelClass *a, const ModelConfig *config);
 
 #endif

@@ -1,5 +1,5 @@
 /* A model's tensors as the class that it is written as names, joins and turns them. */
-#include "checkpoint/architectures.h"
+#include "checkpoint/classes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ typedef struct Piece {
   char text[64];
 } Piece;
 
-static Piece renamed(const Architecture *a, const char *piece, int length) {
+static Piece renamed(const ModelClass *a, const char *piece, int length) {
   Piece out;
   snprintf(out.text, sizeof out.text, "%.*s", length, piece);
   for (const Rename *r = a->names; r && r->native; r++)
@@ -51,7 +51,7 @@ static Piece renamed(const Architecture *a, const char *piece, int length) {
   return out;
 }
 
-static void file_name(char *out, size_t size, const Architecture *a, const TensorName *n, const char *kind) {
+static void file_name(char *out, size_t size, const ModelClass *a, const TensorName *n, const char *kind) {
   const Piece stack = renamed(a, n->stack, n->stack_length), module = renamed(a, n->module, n->module_length);
   if (n->layer_length) snprintf(out, size, "%s.%.*s.%s%s", stack.text, n->layer_length, n->layer, module.text, kind);
   else snprintf(out, size, "%s%s", module.text, kind);
@@ -88,7 +88,7 @@ static void add(FileLayout *layout, const FileTensor *t, int row) {
   added->count = row >= 0;
 }
 
-static FileTensor bias_of(const Architecture *a, const TensorName *n, int count) {
+static FileTensor bias_of(const ModelClass *a, const TensorName *n, int count) {
   FileTensor t = {.rank = 1, .rows = count, .cols = 1};
   if (a->head_bias && bias_kind(n) == BIAS_HEAD) {
     t = (FileTensor){.rank = 2, .rows = 1, .cols = count, .optional = true};
@@ -97,7 +97,7 @@ static FileTensor bias_of(const Architecture *a, const TensorName *n, int count)
   return t;
 }
 
-static FileTensor tensor_of(const Architecture *a, const ParameterTensor *p, const TensorName *n) {
+static FileTensor tensor_of(const ModelClass *a, const ParameterTensor *p, const TensorName *n) {
   if (strcmp(n->kind, ".bias") == 0) return bias_of(a, n, p->cols);
   FileTensor t = {.rank = p->rank, .rows = p->rank == 1 ? p->cols : p->rows, .cols = p->rank == 1 ? 1 : p->cols};
   file_name(t.name, sizeof t.name, a, n, n->kind);
@@ -107,13 +107,13 @@ static FileTensor tensor_of(const Architecture *a, const ParameterTensor *p, con
   return t;
 }
 
-static void add_zero_bias(FileLayout *layout, const Architecture *a, const TensorName *n, int count) {
+static void add_zero_bias(FileLayout *layout, const ModelClass *a, const TensorName *n, int count) {
   FileTensor t = bias_of(a, n, count);
   t.zeros = KEY_MISSING_BIASES;
   add(layout, &t, -1);
 }
 
-static void add_zero_places(FileLayout *layout, const Architecture *a, const ModelConfig *config) {
+static void add_zero_places(FileLayout *layout, const ModelClass *a, const ModelConfig *config) {
   const TensorName name = split("model.embed_positions.weight");
   FileTensor t = {
       .rank = 2, .rows = config->ctx, .cols = config->dim, .unused = a->unused_places, .zeros = KEY_POSITIONS};
@@ -122,7 +122,7 @@ static void add_zero_places(FileLayout *layout, const Architecture *a, const Mod
 }
 
 /* The source's table under the name of the one that all share where the model is tied. */
-static void add_shared(FileLayout *layout, const Architecture *a) {
+static void add_shared(FileLayout *layout, const ModelClass *a) {
   const TensorName name = split("model.embed_tokens.weight");
   FileTensor t = layout->tensors[0];
   t.copy = true;
@@ -130,9 +130,9 @@ static void add_shared(FileLayout *layout, const Architecture *a) {
   add(layout, &t, t.first);
 }
 
-bool file_layout_make(FileLayout *out, const Architecture *a, unsigned biases, const ModelConfig *config,
+bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, const ModelConfig *config,
                       const ParameterTable *table, Error *error) {
-  const unsigned missing = biases & ~architecture_model_biases(config);
+  const unsigned missing = biases & ~class_model_biases(config);
   *out = (FileLayout){.tensors = calloc(2 * (size_t)table->count + 3, sizeof *out->tensors)};
   if (!out->tensors) return error_memory(error, "the names of tensors");
   for (int i = 0; i < table->count; i++) {

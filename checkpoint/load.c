@@ -1,5 +1,5 @@
 /* A model directory onto a device. */
-#include "checkpoint/architectures.h"
+#include "checkpoint/classes.h"
 #include "checkpoint/directory.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ static bool check_weights_size(const char *dir, const ModelConfig *config, Error
   if (!config_file_read(dir, &saved, error)) return false;
   ModelConfig least = *config;
   least.bias = least.qkv_bias = least.head_bias = false;
-  if (least.positions == POSITIONS_SINUSOIDAL && !saved.architecture->sinusoids) least.positions = POSITIONS_LEARNED;
+  if (least.positions == POSITIONS_SINUSOIDAL && !saved.class->sinusoids) least.positions = POSITIONS_LEARNED;
   const int64_t parameters = model_parameters(&least);
   const CheckpointPath path = checkpoint_path(dir, CHECKPOINT_WEIGHTS);
   if (stat(path.text, &info) != 0)

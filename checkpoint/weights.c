@@ -1,7 +1,7 @@
 /* model.safetensors: the weights as their class names them, in fp32 when written, in fp32, fp16 or bf16 when read. */
 #include "checkpoint/internal.h"
 
-#include "checkpoint/architectures.h"
+#include "checkpoint/classes.h"
 #include "checkpoint/directory.h"
 #include "util/text.h"
 
@@ -92,7 +92,7 @@ static void convert(float *out, const SafeTensor *tensor, size_t first, size_t c
 typedef struct WeightsReader {
   const char *path;
   const SafeTensors *file;
-  const Architecture *architecture;
+  const ModelClass *class;
   const ParameterTable *table;
   float *arena;
   bool *used; /* which of the file's tensors belong to the model */
@@ -101,8 +101,8 @@ typedef struct WeightsReader {
 
 /* The tensor's name, or that without the class's prefix where the file has it so. */
 static const char *stored_name(const WeightsReader *r, const FileTensor *t) {
-  const size_t prefix = strlen(r->architecture->prefix);
-  const bool has_prefix = strncmp(t->name, r->architecture->prefix, prefix) == 0;
+  const size_t prefix = strlen(r->class->prefix);
+  const bool has_prefix = strncmp(t->name, r->class->prefix, prefix) == 0;
   const bool without = has_prefix && !safetensors_find(r->file, t->name) && safetensors_find(r->file, t->name + prefix);
   return without ? t->name + prefix : t->name;
 }
@@ -185,7 +185,7 @@ static bool read_tensor(const WeightsReader *r, const FileTensor *t) {
 /* Whether the file may have a tensor that is not read: masks, tables of rotary positions, copies, and the head of tied
  * models, which are sometimes saved with it. */
 static bool tolerated(const WeightsReader *r, const FileLayout *layout, const SafeTensor *tensor) {
-  for (const char *const *ending = r->architecture->ignored; ending && *ending; ending++)
+  for (const char *const *ending = r->class->ignored; ending && *ending; ending++)
     if (text_ends_with(tensor->name, *ending)) return true;
   for (int i = 0; i < layout->count; i++)
     if (layout->tensors[i].copy && strcmp(tensor->name, stored_name(r, &layout->tensors[i])) == 0) return true;
@@ -222,10 +222,10 @@ bool checkpoint_read_weights(const char *dir, const ModelConfig *config, const P
   if (access(path.text, F_OK) != 0 && access(checkpoint_path(dir, CHECKPOINT_WEIGHTS ".index.json").text, F_OK) == 0)
     return fail(error, EXIT_CHECKPOINT, "%s comes in several files, which is not supported; save it as one", path.text);
   bool ok = safetensors_open(&file, path.text, error) && config_file_read(dir, &saved, error) &&
-            file_layout_make(&layout, saved.architecture, saved.biases, config, table, error);
+            file_layout_make(&layout, saved.class, saved.biases, config, table, error);
   bool *used = ok ? calloc((size_t)file.count + 1, sizeof *used) : NULL;
   if (ok && !used) ok = error_memory(error, path.text);
-  const WeightsReader reader = {path.text, &file, saved.architecture, table, arena, used, error};
+  const WeightsReader reader = {path.text, &file, saved.class, table, arena, used, error};
   ok = ok && read_tensors(&reader, &layout, saved.biases);
   free(used);
   file_layout_free(&layout);
@@ -280,9 +280,9 @@ static bool write_tensors(const char *path, WeightsWriter *w, Error *error) {
 
 bool checkpoint_write_weights(const char *dir, const ModelConfig *config, const ParameterTable *table,
                               const float *arena, Error *error) {
-  const Architecture *a = architecture_of(config);
+  const ModelClass *a = class_of(config);
   FileLayout layout;
-  if (!file_layout_make(&layout, a, architecture_file_biases(a, config), config, table, error)) return false;
+  if (!file_layout_make(&layout, a, class_file_biases(a, config), config, table, error)) return false;
   WeightsWriter writer = {.layout = &layout, .table = table, .arena = arena};
   bool ok = write_tensors(checkpoint_path(dir, CHECKPOINT_WEIGHTS).text, &writer, error);
   file_layout_free(&layout);

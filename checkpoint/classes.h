@@ -1,6 +1,6 @@
 /* Inside checkpoint/: the classes of transformers that models are written as and read from, one row a class. */
-#ifndef INKLING_CHECKPOINT_ARCHITECTURES_H
-#define INKLING_CHECKPOINT_ARCHITECTURES_H
+#ifndef INKLING_CHECKPOINT_CLASSES_H
+#define INKLING_CHECKPOINT_CLASSES_H
 
 #include "checkpoint/checkpoint.h"
 
@@ -64,7 +64,7 @@ typedef struct Rename {
 
 /* ---- classes ---- */
 
-typedef struct Architecture {
+typedef struct ModelClass {
   const char *class, *model_type;
   bool (*fits)(const ModelConfig *config); /* the class computes exactly that model */
   bool own;                                /* ours: CHECKPOINT_MODELING has to lie beside it */
@@ -82,23 +82,23 @@ typedef struct Architecture {
   bool sinusoids;             /* files may leave tables of them out: the class makes its own */
   bool shared;                /* beside the tables of an untied model it has one that nothing reads */
   bool interleaved;           /* RoPE turns neighboring channels: the rows of queries and keys stand in another order */
-} Architecture;
+} ModelClass;
 
 /* The first class that fits; there always is one. */
-const Architecture *architecture_of(const ModelConfig *config);
+const ModelClass *class_of(const ModelConfig *config);
 /* By its names, of which one may be NULL; NULL where there is none. */
-const Architecture *architecture_named(const char *model_type, const char *class);
+const ModelClass *class_named(const char *model_type, const char *class);
 /* "llama, arcee, ..." */
-void architecture_types(char *out, size_t size);
+void class_types(char *out, size_t size);
 
 /* The biases of a model, and of a file that it is written to. */
-unsigned architecture_model_biases(const ModelConfig *config);
-unsigned architecture_file_biases(const Architecture *a, const ModelConfig *config);
+unsigned class_model_biases(const ModelConfig *config);
+unsigned class_file_biases(const ModelClass *a, const ModelConfig *config);
 
 /* ---- a configuration that was read ---- */
 
 typedef struct ConfigFile {
-  const Architecture *architecture;
+  const ModelClass *class;
   ModelConfig config;
   SpecialTokens tokens;
   unsigned biases; /* in the file of weights; what of them is in the model: `config` */
@@ -129,7 +129,7 @@ typedef struct FileLayout {
 
 /* In the order of the file. `biases`: of the file. Biases of the model that the file does not have are not in it.
  * EXIT_MEMORY. */
-bool file_layout_make(FileLayout *out, const Architecture *a, unsigned biases, const ModelConfig *config,
+bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, const ModelConfig *config,
                       const ParameterTable *table, Error *error);
 void file_layout_free(FileLayout *layout);
 
@@ -151,6 +151,6 @@ SafeTensor file_tensor_shape(const FileTensor *t);
 
 /* ---- what the class of our own is computed by ---- */
 
-extern const char architecture_modeling[]; /* scripts/modeling_inkling.py */
+extern const char class_modeling[]; /* scripts/modeling_inkling.py */
 
 #endif

@@ -1,8 +1,8 @@
-/* The table of architectures. What is said of a class holds for transformers 5.23; defaults are those of its
+/* The table of classes. What is said of a class holds for transformers 5.23; defaults are those of its
  * configuration. */
-#include "checkpoint/architectures.h"
+#include "checkpoint/classes.h"
 
-#include "checkpoint/architecture_keys.h"
+#include "checkpoint/class_keys.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -117,7 +117,7 @@ static bool fits_own(const ModelConfig *c) { return !has_encoder(c); }
 #define BASE(...)                                                                                                      \
   { .rope_base = 10000, .norm_eps = 1e-5f, __VA_ARGS__ }
 
-static const Architecture architectures[] = {
+static const ModelClass classes[] = {
     {.class = "LlamaForCausalLM",
      .model_type = "llama",
      .fits = fits_llama,
@@ -247,41 +247,41 @@ static const Architecture architectures[] = {
      .keys = own_encoder_keys,
      .prefix = "model."},
 };
-enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
+enum { CLASSES = sizeof classes / sizeof *classes };
 
-const Architecture *architecture_of(const ModelConfig *config) {
-  const Architecture *a = architectures;
+const ModelClass *class_of(const ModelConfig *config) {
+  const ModelClass *a = classes;
   while (!a->fits(config)) a++;
   return a;
 }
 
-const Architecture *architecture_named(const char *model_type, const char *class) {
-  for (const Architecture *a = architectures; a < architectures + ARCHITECTURES; a++)
+const ModelClass *class_named(const char *model_type, const char *class) {
+  for (const ModelClass *a = classes; a < classes + CLASSES; a++)
     if ((!model_type || strcmp(a->model_type, model_type) == 0) && (!class || strcmp(a->class, class) == 0)) return a;
   return NULL;
 }
 
-void architecture_types(char *out, size_t size) {
+void class_types(char *out, size_t size) {
   size_t used = 0;
-  for (int i = 0; i < ARCHITECTURES && used < size; i++)
-    if (!i || strcmp(architectures[i].model_type, architectures[i - 1].model_type) != 0)
-      used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", architectures[i].model_type);
+  for (int i = 0; i < CLASSES && used < size; i++)
+    if (!i || strcmp(classes[i].model_type, classes[i - 1].model_type) != 0)
+      used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", classes[i].model_type);
 }
 
 const char *checkpoint_class(const ModelConfig *config, bool *own) {
-  const Architecture *a = architecture_of(config);
+  const ModelClass *a = class_of(config);
   *own = a->own;
   return a->class;
 }
 
 /* ---- biases ---- */
 
-unsigned architecture_model_biases(const ModelConfig *c) {
+unsigned class_model_biases(const ModelConfig *c) {
   return (c->qkv_bias ? BIAS_QKV : 0u) | (c->bias ? BIAS_OUTPUT | BIAS_MLP : 0u) | (c->head_bias ? BIAS_HEAD : 0u);
 }
 
-unsigned architecture_file_biases(const Architecture *a, const ModelConfig *config) {
-  const unsigned wanted = architecture_model_biases(config);
+unsigned class_file_biases(const ModelClass *a, const ModelConfig *config) {
+  const unsigned wanted = class_model_biases(config);
   unsigned biases = a->biases;
   for (const ConfigKey *key = a->keys; key->name; key++)
     if (key->kind == KEY_BIASES && key->biases & wanted) biases |= key->biases;

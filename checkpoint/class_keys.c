@@ -1,6 +1,6 @@
 /* The keys of config.json of every class, in the order in which they are written. Defaults are those of transformers
  * 5.23. */
-#include "checkpoint/architecture_keys.h"
+#include "checkpoint/class_keys.h"
 
 #include <stddef.h>
 

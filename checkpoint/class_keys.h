@@ -1,8 +1,8 @@
 /* Inside checkpoint/: which keys the configuration of each class has. Lists end with .name NULL. */
-#ifndef INKLING_CHECKPOINT_ARCHITECTURE_KEYS_H
-#define INKLING_CHECKPOINT_ARCHITECTURE_KEYS_H
+#ifndef INKLING_CHECKPOINT_CLASS_KEYS_H
+#define INKLING_CHECKPOINT_CLASS_KEYS_H
 
-#include "checkpoint/architectures.h"
+#include "checkpoint/classes.h"
 
 extern const ConfigKey llama_keys[], arcee_keys[], smollm3_keys[], starcoder2_keys[], stablelm_keys[], helium_keys[],
     ernie4_5_keys[], gpt2_keys[], opt_keys[], marian_keys[], pegasus_keys[], blenderbot_keys[], own_keys[],
