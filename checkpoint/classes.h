@@ -116,10 +116,10 @@ typedef struct FileTensor {
   int rows, cols; /* outputs, inputs; rank 1: cols = 1 */
   int unused;     /* more rows, before those */
   bool transposed;
-  bool optional; /* may be absent: zeros, or sinusoids */
-  bool copy;     /* of what other tensors say: written, never read */
-  int interleaved; /* of queries and keys: the size of a head whose rows are pairs of neighbors, which RoPE turns; ours are
-                      half a head apart. 0: as ours */
+  bool optional;   /* may be absent: zeros, or sinusoids */
+  bool copy;       /* of what other tensors say: written, never read */
+  int interleaved; /* of queries and keys: the size of a head whose rows are pairs of neighbors, which RoPE turns; 0: as
+                      ours, half a head apart */
 } FileTensor;
 
 typedef struct FileLayout {

@@ -37,8 +37,8 @@ bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *
 bool program_encode_prompt(Program *p, const uint8_t *text, size_t size, Error *error);
 
 /* Append what an encoder reads for a text, its tokens and the end token, and what a decoder does: above an encoder the
- * start and the tokens, else as generation_prompt(). EXIT_INPUT, which calls the text `what`, when that is more than the
- * context holds, and it may not be cut; EXIT_MEMORY. */
+ * start and the tokens, else as generation_prompt(). EXIT_INPUT, which calls the text `what`, when that is more than
+ * the context holds, and it may not be cut; EXIT_MEMORY. */
 bool program_encode_source(const Program *p, const uint8_t *text, size_t size, BpeIds *ids, Error *error);
 bool program_encode_text(const Program *p, const char *what, const uint8_t *text, size_t size, BpeIds *ids,
                          Error *error);

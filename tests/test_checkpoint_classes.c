@@ -243,7 +243,7 @@ static void test_foreign_biases(void **state) {
   weights_free(&w);
 }
 
-/* A class whose RoPE turns neighboring channels: rows 0 2 4 .. 1 3 5 .. of a head of queries or keys come first to last;
+/* A class whose RoPE turns neighboring channels: of a head of queries or keys rows 0 2 4 .. come first, then 1 3 5;
  * the biases of the same alike, everything else stays. */
 static void test_interleaved(void **state) {
   enum { SIZE = 8 };
