@@ -43,7 +43,7 @@ static TokenBatch pair_batch(SourceBatch *source, int32_t *rows, const int32_t *
   int32_t *begin = rows + 4 * n, *end = rows + 5 * n, *cross_begin = rows + 6 * n, *cross_end = rows + 7 * n;
   for (int i = 0; i < length; i++) {
     text[i] = i < count ? tokens[i] : 0;
-    source_text[i] = i < from_count ? from[i] : 0;
+    source_text[i] = from && i < from_count ? from[i] : 0;
     positions[i] = i;
     targets[i] = IGNORE_INDEX;
     begin[i] = i < from_count ? 0 : i;

@@ -164,7 +164,7 @@ static bool train_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenize
 }
 
 static bool make_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
-  if (strcmp(asked->name, "bpe") == 0) return train_tokenizer(r, asked, corpus, out, error);
+  if (asked->name && strcmp(asked->name, "bpe") == 0) return train_tokenizer(r, asked, corpus, out, error);
   if (asked->vocab_size)
     return fail(error, EXIT_USAGE, "--%s %d is for a BPE that is trained on the text, not for --%s %s",
                 asked->size_option, asked->vocab_size, asked->option, text_one_line(asked->name, 250).text);
