@@ -12,6 +12,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 
+# A sanitized build is many times slower: there a model is trained for a moment, and what it has learned is not looked at.
+case $1 in *sanitize*) hurried=1 ;; *) hurried= ;; esac
+steps() { if [ "$hurried" ]; then echo $(($1 / 20)); else echo "$1"; fi; }
+check_learned() { [ "$hurried" ] || check "$@"; } # as check
+
 pass() { echo "ok $1"; }
 fail() { echo "not ok $1: $2"; }
 check() { # check NAME CONDITION...
