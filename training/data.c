@@ -168,7 +168,7 @@ static bool make_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer
   if (asked->vocab_size)
     return fail(error, EXIT_USAGE, "--%s %d is for a BPE that is trained on the text, not for --%s %s",
                 asked->size_option, asked->vocab_size, asked->option, text_one_line(asked->name, 250).text);
-  if (settings_tokenizer_is_path(asked->name)) return load_tokenizer(asked, out, error);
+  if (asked->name && settings_tokenizer_is_path(asked->name)) return load_tokenizer(asked, out, error);
   *out = tokenizer_byte();
   return *out || error_memory(error, "the tokenizer");
 }
