@@ -8,7 +8,7 @@
 set -u
 
 # The test programs, those that take longest first, and those whose kernels depend on how much shared memory a card has.
-programs='test_decode_parts test_sample test_decode test_kernels_norm test_model_train test_model test_kernels test_context'
+programs='test_sample test_decode test_kernels_norm test_model_train test_model test_kernels test_context'
 programs="$programs test_kernels_linear test_kernels_activation test_kernels_dropout"
 sized='test_kernels_attention_shapes test_kernels_loss test_kernels_step test_kernels_attention'
 programs="$programs $sized"
@@ -62,9 +62,9 @@ all=$(
       jobs plain train test_emulator check_fragments
       for order in $orders; do jobs "$order" $programs; done
       jobs sm86 $sized
-      jobs rev test_model_architectures # every kind of model; long, and its kernels have been through all orders
+      jobs rev test_model_architectures test_decode_parts # every kind of model; long, and the kernels went through all orders
       ;;
-    *) jobs "$kind" train test_emulator check_fragments $programs ;;
+    *) jobs "$kind" test_decode_parts train test_emulator check_fragments $programs ;;
   esac
   jobs bf16 bench_kernels
   jobs f32 bench_kernels
