@@ -1,6 +1,6 @@
 # Inkling: ./train and ./generate.
 #   make            build both            make demo      train on a sample corpus for a minute or two
-#   make demo-pairs an encoder and a decoder that learn to write strings backwards, in half a minute
+#   make demo-pairs an encoder and a decoder that learn to write strings backwards, in less than half a minute
 #   make test       the whole test suite  make sanitize  the same under ASan and UBSan
 #   make format     clang-format          make lint      clang-tidy, cppcheck, shellcheck, layers
 #   make vectorized that the marked loops of kernels/cpu become vector instructions, with gcc and with clang
