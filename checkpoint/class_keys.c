@@ -70,6 +70,7 @@ static const Choice positions[] = {{"rope", POSITIONS_ROPE},
 #define CTX(value) INT("max_position_embeddings", ctx, value, MODEL_MAX_CTX)
 #define ATTENTION_AND_MLP_BIAS                                                                                         \
   BIASES("attention_bias", BIAS_QKV | BIAS_OUTPUT, false), BIASES("mlp_bias", BIAS_MLP, false)
+#define ROTARY(base) THETA(base), ROPE(1), SCALING
 #define NO_DROPOUT SET("attention_dropout", "0.0")
 #define DEVIATION SET("initializer_range", "0.02")
 
@@ -79,9 +80,7 @@ const ConfigKey llama_keys[] = {CHOICE("hidden_act", activation, "silu", activat
                                 HEAD_DIM,
                                 CTX(2048),
                                 REAL("rms_norm_eps", norm_eps, 1e-6),
-                                THETA(10000),
-                                ROPE(1),
-                                SCALING,
+                                ROTARY(10000),
                                 NO_DROPOUT,
                                 DEVIATION,
                                 BOOL("tie_word_embeddings", tie, false),
@@ -94,9 +93,7 @@ const ConfigKey arcee_keys[] = {CHOICE("hidden_act", activation, "relu2", activa
                                 HEAD_DIM,
                                 CTX(4096),
                                 REAL("rms_norm_eps", norm_eps, 1e-5),
-                                THETA(10000),
-                                ROPE(1),
-                                SCALING,
+                                ROTARY(10000),
                                 NO_DROPOUT,
                                 DEVIATION,
                                 BOOL("tie_word_embeddings", tie, false),
@@ -116,9 +113,7 @@ const ConfigKey smollm3_keys[] = {CHOICE("hidden_act", activation, "silu", activ
                                   REAL("rms_norm_eps", norm_eps, 1e-6),
                                   {.name = "no_rope_layers", .kind = KEY_ROPE_LAYERS},
                                   FIXED("use_sliding_window", "false"),
-                                  THETA(2000000),
-                                  ROPE(1),
-                                  SCALING,
+                                  ROTARY(2000000),
                                   NO_DROPOUT,
                                   DEVIATION,
                                   BOOL("tie_word_embeddings", tie, true),
@@ -131,9 +126,7 @@ const ConfigKey starcoder2_keys[] = {CHOICE("hidden_act", activation, "gelu_pyto
                                      HEAD_DIM,
                                      CTX(4096),
                                      REAL("norm_epsilon", norm_eps, 1e-5),
-                                     THETA(10000),
-                                     ROPE(1),
-                                     SCALING,
+                                     ROTARY(10000),
                                      FIXED("sliding_window", "null"),
                                      NO_DROPOUT,
                                      SET("residual_dropout", "0.0"),
@@ -167,9 +160,7 @@ const ConfigKey helium_keys[] = {CHOICE("hidden_act", activation, "silu", activa
                                  INT("head_dim", head_dim, 128, HEAD_DIM_LIMIT),
                                  CTX(4096),
                                  REAL("rms_norm_eps", norm_eps, 1e-8),
-                                 THETA(100000),
-                                 ROPE(1),
-                                 SCALING,
+                                 ROTARY(100000),
                                  BOOL("tie_word_embeddings", tie, false),
                                  BIASES("attention_bias", BIAS_QKV, false),
                                  BIASES("mlp_bias", BIAS_MLP, false),
@@ -181,9 +172,7 @@ const ConfigKey ernie4_5_keys[] = {CHOICE("hidden_act", activation, "silu", acti
                                    INT("head_dim", head_dim, 128, HEAD_DIM_LIMIT),
                                    CTX(131072),
                                    REAL("rms_norm_eps", norm_eps, 1e-5),
-                                   THETA(500000),
-                                   ROPE(1),
-                                   SCALING,
+                                   ROTARY(500000),
                                    BOOL("tie_word_embeddings", tie, true),
                                    BIASES("use_bias", BIAS_LAYERS, false),
                                    END};

@@ -1,6 +1,7 @@
 #include "model/answers.h"
 
 #include "model/batch.h"
+#include "model/generation.h"
 #include "tokenizer/bpe_encode.h"
 
 #include <stdlib.h>
@@ -136,9 +137,8 @@ static bool compare_batch(Answers *a, const BpeIds *targets, Progress progress, 
   size_t longest = 0;
   for (int r = 0; r < a->count; r++) longest = targets[r].count > longest ? targets[r].count : longest;
   const CountedPairs counted = {progress, out->pairs};
-  const AnswerRequest likeliest = {.sampling = {.repeat_penalty = 1, .top_p = 1},
-                                   .limit = (int64_t)longest + 1,
-                                   .progress = {keep_answering, (void *)&counted}};
+  const AnswerRequest likeliest = {
+      .sampling = generation_greedy(), .limit = (int64_t)longest + 1, .progress = {keep_answering, (void *)&counted}};
   if (!answers_write(a, &likeliest, error)) return false;
   for (int r = 0; r < a->count; r++) {
     const BpeIds *want = &targets[r], *got = &a->answers[r];

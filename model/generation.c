@@ -13,6 +13,8 @@ const char *generation_stop_name(StopReason reason) {
   return names[reason];
 }
 
+Sampling generation_greedy(void) { return (Sampling){.repeat_penalty = 1, .top_p = 1}; }
+
 Sampling generation_sampling(void) {
   return (Sampling){.repeat_penalty = 1 /* off */,
                     .repeat_last_n = 64,

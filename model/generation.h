@@ -35,6 +35,8 @@ typedef struct GenerationResult {
 
 /* The sampling of samples and of ./generate, unless told otherwise. */
 Sampling generation_sampling(void);
+/* Always the likeliest token. */
+Sampling generation_greedy(void);
 
 /* Appends to `ids` what the model reads for a prompt: its tokens, after the end token where the tokenizer says that
  * texts begin with it; `start` for a text of nothing. EXIT_MEMORY; what was appended stays the caller's to free. */

@@ -207,8 +207,8 @@ def compare_lines(inkling, path, tokenizer, model):
     lines = ["31415926", "7", "a longer one, of words", "", "27182"]
     batch = tokenizer(lines, padding=True, return_tensors="pt")
     text = likeliest(model, batch.input_ids, NEW, attention_mask=batch.attention_mask)[:, 1:]
-    theirs = [tokenizer.decode(row, skip_special_tokens=True, clean_up_tokenization_spaces=False).replace("\n", "\\n")
-              for row in text]
+    theirs = [tokenizer.decode(row, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+              .replace("\\", "\\\\").replace("\n", "\\n") for row in text]
     ours = inkling.generate(path, "--lines", "--greedy", "-n", NEW, "--ignore-eos", text="\n".join(lines) + "\n")
     if ours.split("\n") != theirs + [""]:
         raise Differs(f"answers differ: {ours!r} here, {theirs!r} there")

@@ -67,7 +67,7 @@ static bool write_tokens(const Tokenizer *tokenizer, const BpeIds *ids, size_t c
 /* A line "SOURCE -> ANSWER" for each prompt of the batch; `targets` NULL, or what is right. */
 static bool write_answers(Run *r, const BpeIds *targets, FILE *stream, Error *error) {
   Answers *a = &r->answers;
-  const AnswerRequest likeliest = {.sampling = {.repeat_penalty = 1, .top_p = 1}, .limit = r->settings.sample_tokens};
+  const AnswerRequest likeliest = {.sampling = generation_greedy(), .limit = r->settings.sample_tokens};
   if (!answers_write(a, &likeliest, error)) return false;
   bool ok = true;
   for (int i = 0; ok && i < a->count; i++) {
