@@ -32,9 +32,9 @@ import subprocess
 import sys
 import tempfile
 from typing import NamedTuple
-from xml.sax.saxutils import escape
 
 from bench import processor
+from svg import BLUE, GRAY, GREEN, LogAxis, escape, ticks, write_curve, write_line, write_text
 
 
 class Shape(NamedTuple):
@@ -311,48 +311,11 @@ def markdown(lines):
 WIDTH, MARGIN, TOP, COLUMNS = 960, 24, 110, 3
 PANEL_WIDTH, PANEL_HEIGHT = 304, 300
 LEFT, RIGHT, ABOVE, BELOW = 46, 14, 30, 46  # of the axes in a panel
-BLUE, GRAY, GREEN, DARK = "#3b6ea5", "#777", "#20603d", "#222"
-FONT = 'font-family="system-ui, Helvetica, Arial, sans-serif"'
-
-
-def write_text(x, y, text, size=10, anchor="middle", color=DARK, weight="normal"):
-    return (f'<text x="{x:.1f}" y="{y:.1f}" {FONT} font-size="{size}" text-anchor="{anchor}" fill="{color}" '
-            f'font-weight="{weight}">{escape(text)}</text>')
-
-
-def write_line(x1, y1, x2, y2, color, width=1):
-    return f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{color}" stroke-width="{width}"/>'
-
-
-def write_curve(places, color, width, dash=""):
-    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-    dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    return f'<path d="M{path}" fill="none" stroke="{color}" stroke-width="{width}"{dashed}/>'
-
-
-class Axis:
-    """A logarithmic one; `low` lies at pixel `start`, `high` at `end`."""
-
-    def __init__(self, low, high, start, end):
-        self.low, self.start, self.end = math.log(low), start, end
-        self.size = math.log(high) - self.low or 1
-
-    def __call__(self, value):
-        return self.start + (math.log(value) - self.low) / self.size * (self.end - self.start)
-
-
 def range_of(values):
     """With some room, and at least a factor of six."""
     low, high = min(values) / 1.2, max(values) * 1.2
     more = max(1, math.sqrt(6 * low / high))
     return low / more, high * more
-
-
-def ticks(low, high):
-    """1, 2, 5 where there are no more than three decades, else powers of ten."""
-    factors = (1, 2, 5) if high / low < 1000 else (1,)
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    return [f * 10.0 ** p for p in powers for f in factors if low <= f * 10.0 ** p <= high]
 
 
 def short(x):
@@ -369,8 +332,8 @@ def panel(left, top, curve, cost, points):
     measured, arithmetic = ([scale * p[key] for p in points] for key in ("ms", "arithmetic_ms"))
     low, high = range_of(measured + arithmetic)
     bottom, right = top + PANEL_HEIGHT - BELOW, left + PANEL_WIDTH - RIGHT
-    x = Axis(points[0]["value"], points[-1]["value"], left + LEFT + 10, right - 8)
-    y = Axis(low, high, bottom, top + ABOVE)
+    x = LogAxis(points[0]["value"], points[-1]["value"], left + LEFT + 10, right - 8)
+    y = LogAxis(low, high, bottom, top + ABOVE)
     title = TITLES[curve] + (f", {points[0]['tokens']:,} tokens a step" if (curve, cost) == ("context", "step") else "")
     out = [write_text(left + LEFT, top + ABOVE - 10, title, 12.5, "start", weight="bold"),
            write_text(left + LEFT - 5, top + ABOVE - 10, unit, anchor="end", color=GRAY)]

@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+"""What settings learn best: experiments on this machine, in pieces, and the tables and curves of docs/learning.md.
+
+    make train
+    scripts/learning.py run --text book.txt --minutes 60 nano     # goes on where it stopped; without names: all
+    scripts/learning.py report                        # writes the tables and pictures of docs/learning.md again
+    scripts/learning.py list
+
+An experiment trains the same model on the same tokens again and again, and changes one setting at a time: a setting is
+good where its neighbors are about as good. Every row is run with every seed, seed after seed, so that an experiment
+that was stopped is a smaller one. A result is the loss on the whole validation text at the end, in nats per byte, or of
+small texts that at the best evaluation, which is the model that ./train keeps.
+
+Results are lines of docs/learning.jsonl, one a run: what was run, the loss at every evaluation, seconds, the processor.
+Runs that are there are not run again.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import math
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import NamedTuple
+
+from bench import processor
+from svg import BLUE, DARK, GRAY, escape, write_curve, write_line, write_text
+
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs")
+RESULTS = os.path.join(DOCS, "learning.jsonl")
+
+
+class Experiment(NamedTuple):
+    """`vary`: for each setting the values that are tried instead of that in `base`. A row may change several settings:
+    a dictionary under any name. "epochs" is the length of a run instead of `tokens`."""
+    question: str
+    base: dict
+    vary: dict
+    tokens: float = 0  # to train on, whatever the batch
+    text_bytes: int = 0  # of the beginning of the text, and its last 30 kB to validate on; 0: all, and its last tenth
+    seeds: tuple = (1, 2, 3)
+
+    def rows(self):
+        """(what is changed, settings)"""
+        yield "", self.base
+        for name, values in self.vary.items():
+            for value in values:
+                change = value if isinstance(value, dict) else {name: value}
+                yield " ".join(f"{k} {v}" for k, v in change.items()), {**self.base, **change}
+
+
+NANO = {"preset": "nano", "tokenizer": "byte", "tie": "no", "dropout": 0, "init-std": 0.02}
+MUON = {"optimizer": "muon", "muon-lr": 0.01, "lr": 0.003, "batch": 24, "wd": 0.1, "momentum": 0.95,
+        "min-lr-frac": 0.1, "schedule": "cosine"}
+ADAMW = {"optimizer": "adamw", "lr": 0.002, "batch": 12, "wd": 0.1, "beta2": 0.95, "min-lr-frac": 0.1,
+         "schedule": "cosine"}
+
+EXPERIMENTS = {
+    "nano-muon": Experiment(
+        "Muon, nano, bytes, 1.5 M tokens of 1 MB of text", {**NANO, **MUON},
+        {"muon-lr": (0.005, 0.02, 0.04), "lr": (0.001, 0.006, 0.012), "batch": (12, 48, 96), "momentum": (0.9, 0.98),
+         "wd": (0, 0.3), "min-lr-frac": (0, 0.03), "schedule": ("linear", "wsd"), "init-std": (0.04, 0.08),
+         "beta2": (0.98,), "tie": ("yes",),
+         "large": ({"batch": 48, "muon-lr": 0.02, "lr": 0.006}, {"batch": 96, "muon-lr": 0.02, "lr": 0.006})},
+        1.536e6),
+    "nano-long": Experiment(
+        "Batches in a longer run: Muon, nano, bytes, 6 M tokens of 1 MB of text", {**NANO, **MUON, "tie": "yes"},
+        {"batch": (12, 48, 96),
+         "batch and rates": ({"batch": 48, "muon-lr": 0.014, "lr": 0.0042}, {"batch": 96, "muon-lr": 0.02, "lr": 0.006}),
+         "dropout": (0.1,), "muon-lr": (0.02,)}, 6.144e6),
+    "nano-adamw": Experiment(
+        "AdamW, nano, bytes, 1.5 M tokens of 1 MB of text", {**NANO, **ADAMW},
+        {"lr": (0.001, 0.004, 0.008), "batch": (6, 24), "beta2": (0.98, 0.99), "wd": (0, 0.3), "min-lr-frac": (0, 0.03),
+         "schedule": ("linear", "wsd"), "init-std": (0.04, 0.08), "tie": ("yes",)},
+        1.536e6),
+}
+
+SMALL = {**NANO, **MUON, "tie": "yes", "batch": 12, "dropout": 0.1, "layers": 4, "dim": 128}
+for size, epochs in ((20000, 40), (200000, 20)):
+    EXPERIMENTS[f"small-{size // 1000}k"] = Experiment(
+        f"{size // 1000} kB of text: Muon, bytes", {**SMALL, "epochs": epochs},
+        {"epochs": (epochs // 4, epochs // 2, 2 * epochs), "dropout": (0, 0.2, 0.3), "dim": (64, 192), "layers": (2, 6),
+         "wd": (0.3, 1), "batch": (6, 24),
+         "together": ({"dropout": 0.2, "epochs": 2 * epochs}, {"dropout": 0.3, "epochs": 2 * epochs, "dim": 192})},
+        text_bytes=size)
+EXPERIMENTS["parts-muon"] = Experiment(
+    "Other Transformers: Muon, nano, bytes, 1.5 M tokens", {**NANO, **MUON, "tie": "yes"},
+    {"arch": ("gpt2", "opt", "original"), "norm-place": ("branch",), "muon-lr": (0.02,),
+     "both": ({"arch": "gpt2", "muon-lr": 0.02}, {"arch": "original", "muon-lr": 0.005})}, 1.536e6)
+
+
+# ---- running ----
+
+def arguments_of(settings):
+    """As ./train takes them."""
+    for name, value in settings.items():
+        if value in ("yes", "no"):
+            yield "--" + name if value == "yes" else "--no-" + name
+        else:
+            yield f"--{name}={value}"
+
+
+def key_of(result):
+    return result["experiment"], result["row"], result["seed"]
+
+
+def read_results(path):
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def cut_text(path, count, folder):
+    """The arguments that say what to train and validate on."""
+    if not count:
+        return [path]
+    parts = [os.path.join(folder, f"{count}.txt"), os.path.join(folder, "tail.txt")]
+    if not all(map(os.path.exists, parts)):
+        with open(path, "rb") as file:
+            text = file.read()
+        for part, piece in zip(parts, (text[:count], text[-30000:])):
+            with open(part, "wb") as file:
+                file.write(piece)
+    return [parts[0], "--val", parts[1]]
+
+
+def train(program, text, experiment, settings, seed, out):
+    """One run: its evaluations as [tokens, nats per byte], the seconds it took; None: it failed, and why stands on
+    stderr."""
+    settings = dict(settings)
+    context = {"nano": 64}.get(settings.get("preset"), settings.get("ctx", 256))
+    tokens = experiment.text_bytes * settings.pop("epochs") if "epochs" in settings else experiment.tokens
+    steps = max(1, round(tokens / (settings["batch"] * context)))
+    command = [program, *text, "--out", out, "--overwrite", "--quiet", "--threads=1", f"--steps={steps}",
+               f"--seed={seed}", "--sample-tokens=0", "--save-every=0",
+               f"--eval-every={max(1, steps // (20 if experiment.text_bytes else 4))}"]
+    start = time.monotonic()
+    done = subprocess.run([*command, *arguments_of(settings)], capture_output=True, text=True)
+    if done.returncode:
+        print(f"{' '.join(done.args)}: {done.stderr.strip()}", file=sys.stderr)
+        if done.returncode != 6:  # not finite: a result like others
+            return None
+    curve = []
+    with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as file:
+        for numbers in map(json.loads, file):
+            if "bits_per_byte" in numbers:
+                curve.append([numbers["tokens"], round(numbers["bits_per_byte"] * math.log(2), 5)])
+    shutil.rmtree(out)
+    loss = curve[-1][1] if not done.returncode and curve else None
+    best = min((value for _, value in curve), default=None)
+    return {"loss": loss, "best": best, "curve": curve, "steps": steps, "seconds": round(time.monotonic() - start, 1)}
+
+
+def pending(names, results):
+    """Runs to be done: every row with the first seed, then with the next."""
+    done = {key_of(r) for r in results}
+    for i in range(8):
+        for name in names:
+            experiment = EXPERIMENTS[name]
+            for row, settings in experiment.rows() if i < len(experiment.seeds) else ():
+                if (name, row, experiment.seeds[i]) not in done:
+                    yield name, row, settings, experiment.seeds[i]
+
+
+def run(options):
+    results = read_results(options.results)
+    until = time.monotonic() + 60 * options.minutes
+    machine, lock = processor(), threading.Lock()
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        def work(job, number):
+            name, row, settings, seed = job
+            if time.monotonic() > until:
+                return
+            experiment = EXPERIMENTS[name]
+            text = cut_text(options.text, experiment.text_bytes, folder)
+            got = train(options.train, text, experiment, settings, seed, os.path.join(folder, str(number)))
+            if not got:
+                return
+            result = {"experiment": name, "row": row, "seed": seed, **got, "processor": machine}
+            with lock, open(options.results, "a", encoding="utf-8") as file:
+                file.write(json.dumps(result) + "\n")
+                print(f"{name:14} {row or '-':28} seed {seed}: {got['loss']} ({got['seconds']:.0f} s)", flush=True)
+        for experiment in EXPERIMENTS.values():
+            cut_text(options.text, experiment.text_bytes, folder)
+        list(pool.map(work, pending(options.names, results), range(1 << 20)))
+
+
+# ---- tables and pictures ----
+
+class Row(NamedTuple):
+    """Of several seeds."""
+    change: str
+    losses: list  # None: diverged
+
+    def mean(self):
+        return statistics.mean(self.losses) if None not in self.losses else math.inf
+
+
+def rows_of(name, results):
+    """In the order of the experiment; rows without a result are left out."""
+    for change, _ in EXPERIMENTS[name].rows():
+        key = "best" if EXPERIMENTS[name].text_bytes else "loss"
+        losses = [r[key] for r in results if (r["experiment"], r["row"]) == (name, change)]
+        if losses:
+            yield Row(change, losses)
+
+
+def table(name, results):
+    rows = list(rows_of(name, results))
+    base = rows[0].mean()
+    settings = ", ".join(f"{k} {v}" for k, v in EXPERIMENTS[name].base.items())
+    lines = [f"{EXPERIMENTS[name].question}. Base: {settings}.", "",
+             "| changed | loss, nats per byte | from the base | least to most | seeds |", "|---|---|---|---|---|"]
+    for row in rows:
+        if row.mean() == math.inf:
+            lines.append(f"| {row.change} | diverged ({row.losses.count(None)} of {len(row.losses)}) | | | |")
+            continue
+        spread = f"{min(row.losses):.3f} to {max(row.losses):.3f}"
+        lines.append(f"| {row.change or 'nothing'} | {row.mean():.4f} | {row.mean() - base:+.4f} | {spread} "
+                     f"| {len(row.losses)} |")
+    return lines
+
+
+def panels(name, results):
+    """For each setting that is a number: [(value, row)], the base's among them, by value."""
+    experiment, found = EXPERIMENTS[name], {row.change: row for row in rows_of(name, results)}
+    for setting, values in experiment.vary.items():
+        if isinstance(values[0], (dict, str)):
+            continue
+        points = [(value, found[f"{setting} {value}"]) for value in values if f"{setting} {value}" in found]
+        if setting in experiment.base:
+            points.append((experiment.base[setting], found[""]))
+        if len(points) > 1:
+            yield setting, sorted(points)
+
+
+PANEL_WIDTH, PANEL_HEIGHT, COLUMNS, TOP = 230, 190, 4, 62
+
+
+def draw_panel(left, top, setting, points, low, high):
+    def y(loss):
+        return top + 30 + (min(high, max(low, loss)) - high) / (low - high) * (PANEL_HEIGHT - 72)
+
+    step = (PANEL_WIDTH - 78) / max(1, len(points) - 1)
+    places = [left + 54 + i * step for i in range(len(points))]
+    out = [write_text(left + 40, top + 16, setting, 12, "start", weight="bold")]
+    for i in range(4):
+        loss = low + (high - low) * i / 3
+        out += [write_line(left + 40, y(loss), left + PANEL_WIDTH - 10, y(loss), "#e4e4e4"),
+                write_text(left + 36, y(loss) + 3.5, f"{loss:.3f}", 9, "end")]
+    out.append(write_curve([(x, y(row.mean())) for x, (_, row) in zip(places, points)], BLUE, 1.8))
+    for x, (value, row) in zip(places, points):
+        out.append(write_text(x, top + PANEL_HEIGHT - 24, f"{value:g}", 9, weight="normal" if row.change else "bold"))
+        if row.mean() == math.inf:
+            out.append(write_text(x, y(high) - 4, "diverged", 8, color=GRAY))
+            continue
+        out += [write_line(x, y(min(row.losses)), x, y(max(row.losses)), BLUE, 1.2),
+                f'<circle cx="{x:.1f}" cy="{y(row.mean()):.1f}" r="3" fill="{BLUE if row.change else DARK}"/>']
+    return out
+
+
+def picture(name, results):
+    """A panel a setting; all have the same axis of losses, which ends where a setting is hopeless."""
+    shown = list(panels(name, results))
+    losses = [loss for _, points in shown for _, row in points for loss in row.losses if loss is not None]
+    low = min(losses) - 0.004
+    high = low + min(max(losses) - low, 0.12)
+    width, height = 24 + COLUMNS * PANEL_WIDTH, TOP + -(-len(shown) // COLUMNS) * PANEL_HEIGHT
+    title = EXPERIMENTS[name].question
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+           f'role="img" aria-label="{escape(title)}">', f'<rect width="{width}" height="{height}" fill="#fff"/>',
+           write_text(20, 28, title, 16, "start", weight="bold"),
+           write_text(20, 47, "loss on the validation text, nats per byte: mean, least and most of the seeds; the base is bold",
+                      11, "start", "#555")]
+    for i, (setting, points) in enumerate(shown):
+        out += draw_panel(12 + i % COLUMNS * PANEL_WIDTH, TOP + i // COLUMNS * PANEL_HEIGHT, setting, points, low, high)
+    return "\n".join(out) + "\n</svg>\n"
+
+
+def report(options):
+    """What stands between <!-- NAME --> and <!-- end --> in docs/learning.md is written anew."""
+    results, page = read_results(options.results), os.path.join(DOCS, "learning.md")
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+
+    def block(found):
+        name = found[1]
+        if name not in EXPERIMENTS or not any(r["experiment"] == name for r in results):
+            sys.exit(f"{page}: there are no results of {name}")
+        with open(os.path.join(DOCS, f"learning-{name}.svg"), "w", encoding="utf-8") as file:
+            file.write(picture(name, results))
+        lines = [f"![{name}](learning-{name}.svg)", "", *table(name, results)]
+        return "\n".join([f"<!-- {name} -->", *lines, "<!-- end -->"])
+
+    with open(page, "w", encoding="utf-8") as file:
+        file.write(re.sub(r"<!-- ([a-z0-9-]+) -->\n.*?<!-- end -->", block, text, flags=re.S))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("run", "report", "list"))
+    parser.add_argument("names", nargs="*", help="experiments (default: all)")
+    parser.add_argument("--text", help="the text to learn")
+    parser.add_argument("--train", default="./train", help="the program (default: ./train)")
+    parser.add_argument("--results", default=RESULTS)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time, of one thread each")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no run after so many")
+    options = parser.parse_args()
+    options.names = options.names or list(EXPERIMENTS)
+    if options.command == "run":
+        if not options.text:
+            parser.error("run needs --text FILE")
+        run(options)
+    if options.command == "report":
+        report(options)
+    for name in options.names if options.command == "list" else ():
+        print(name, len(list(EXPERIMENTS[name].rows())), EXPERIMENTS[name].question)
+
+
+if __name__ == "__main__":
+    main()
