@@ -1,7 +1,7 @@
 #!/bin/sh
-# That `make bench` and scripts/cost_curves.py run to their ends, and what their JSON holds; their numbers are not
-# looked at. Prints `ok NAME` or `not ok NAME: why` a check and `done` at the end. Argument: the build directory.
-# Without python3 nothing is checked.
+# That `make bench`, scripts/cost_curves.py and scripts/bench_quality.py run to their ends, and what their JSON holds;
+# what they measure is not looked at. Prints `ok NAME` or `not ok NAME: why` a check and `done` at the end. Argument:
+# the build directory. BIN: where ./train is (default: here). Without python3 nothing is checked.
 set -u
 
 program=$1/bench_kernels
@@ -83,4 +83,86 @@ check "it draws what it has measured" curves_draw
 check "points of all curves" curves_complete
 if "$program" --only train --shape layers=0 >/dev/null 2>&1; then echo "not ok a wrong shape: accepted"
 else echo "ok a wrong shape"; fi
+
+quality() { # quality JSON ARGUMENT...
+  json=$1
+  shift
+  scripts/bench_quality.py --train "${BIN:-.}/train" --stories "${program%/*}/stories" "$@" >"$json" 2>"$work/err"
+}
+# refused_quality NAME WORDS ARGUMENT...: one line with these words, status 2, nothing measured
+refused_quality() {
+  name=$1 words=$2
+  shift 2
+  quality "$work/refused" "$@"
+  status=$?
+  if [ "$status" -eq 2 ] && [ "$(grep -c '' "$work/err")" -eq 1 ] && grep -q -e "$words" "$work/err" &&
+    ! [ -s "$work/refused" ]; then echo "ok $name"
+  else echo "not ok $name: status $status: $(head -n 3 "$work/err")"; fi
+}
+ours() { quality "$work/quality.jsonl" "$@" --systems "inkling adamw" "inkling muon" --threads 1 --evaluations 2; }
+quality_measures() {
+  ours "$work/text" --workload nano stories --tokens 4000 --seeds "1 2" --markdown "$work/quality.md"
+}
+quality_draws() {
+  quality "$work/again.jsonl" --from "$work/quality.jsonl" --markdown "$work/again.md" &&
+    cmp "$work/quality.md" "$work/again.md"
+}
+# Two seeds of two systems of two workloads at the same numbers of tokens, in turn, and what they are summed up to.
+quality_complete() {
+  python3 - "$work/quality.jsonl" <<'EOF'
+import json, statistics, sys
+rows = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+runs, systems = ([row for row in rows if row["kind"] == kind] for kind in ("run", "system"))
+found = [(r["workload"], r["system"], r["seed"]) for r in runs]
+a, m = "inkling adamw", "inkling muon"
+if found != [(w, s, seed) for w in ("nano", "stories") for s, seed in ((a, 1), (m, 1), (m, 2), (a, 2))]:
+    sys.exit(f"runs: {found}")
+for row in systems:
+    its = [r for r in runs if (r["workload"], r["system"]) == (row["workload"], row["system"])]
+    if row["n"] != 2 or abs(row["loss"] - statistics.mean(r["loss"] for r in its)) > 1e-9 or row["loss"] > 5.6:
+        sys.exit(f"a system: {row}")
+    if len(row["curve"]) != 2 or len({tuple(tokens for tokens, _, _ in r["curve"]) for r in its}) != 1:
+        sys.exit(f"a curve: {row}")
+if len({(r["workload"], r["tokens"]) for r in runs}) != 2 or len(systems) != 4:
+    sys.exit("not at equal tokens")
+if [bool(r["entropy"]) for r in runs] != [False] * 4 + [True] * 4 or not 0.2 < runs[-1]["entropy"] < 0.3:
+    sys.exit("the entropy of stories")
+EOF
+}
+# Curves of a known shape: AdamW ends at 1 after 200 tokens and 20 s, where Muon is after 150 tokens and 30 s.
+quality_reads_curves() {
+  python3 - >"$work/known.jsonl" <<'EOF'
+import json
+for system, seconds, losses in ("inkling adamw", (10, 20), (2, 1)), ("inkling muon", (20, 40), (1.5, 0.5)):
+    curve = [[100 * (i + 1), seconds[i], losses[i]] for i in range(2)]
+    print(json.dumps({"kind": "run", "workload": "nano", "system": system, "seed": 1, "loss": losses[1], "tokens": 200,
+                      "seconds": seconds[1], "curve": curve, "minutes": None, "entropy": 0.4, "threads": 1,
+                      "version": None, "processor": "none"}))
+EOF
+  quality "$work/read.jsonl" --from "$work/known.jsonl" && python3 - "$work/read.jsonl" <<'EOF'
+import json, sys
+adamw, muon = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+wanted = {"tokens": 150, "seconds": 30, "fewer_tokens": 200 / 150, "fewer_seconds": 20 / 30}
+found = muon["reached"]["inkling adamw"]
+if found.keys() != wanted.keys() or any(abs(found[key] - wanted[key]) > 1e-9 for key in wanted):
+    sys.exit(f"reached: {found}")
+if muon["loss_at_equal_seconds"] != 1.5 or adamw["loss_at_equal_seconds"] != 1 or adamw["reached"]:
+    sys.exit("equal seconds")
+if abs(muon["excess_percent"] - 25) > 1e-9:
+    sys.exit("above the entropy")
+EOF
+}
+"${program%/*}/stories" --bytes 20000 -o "$work/text" 2>"$work/err"
+printf '#!/bin/sh\necho "No module named torch" >&2\nexit 1\n' >"$work/no-torch"
+chmod +x "$work/no-torch"
+refused_quality "quality without PyTorch" "no-torch has no PyTorch .*No module named torch" "$work/text" \
+  --python "$work/no-torch" --systems "inkling adamw" "pytorch muon"
+refused_quality "quality of no text" "nano needs a text" --workload nano
+refused_quality "quality with an unknown setting" "nano:depth=3" --workload nano --set nano:depth=3
+refused_quality "quality from no runs" "does not hold the JSON lines" --from "$work/text"
+check "bench_quality.py runs" quality_measures
+check "it draws its tables again" quality_draws
+check "runs of all seeds and systems" quality_complete
+check "what it reads from curves" quality_reads_curves
+check "quality at equal seconds" ours "$work/text" --workload nano --minutes 0.001 --seeds 1
 echo "done"
