@@ -7,8 +7,10 @@
 #include "kernels/gemm.cuh"
 #include "kernels/loss.cuh"
 #include "kernels/mlp.cuh"
+#include "kernels/muon.cuh"
 #include "kernels/norm.cuh"
 #include "kernels/optimizer.cuh"
+#include "kernels/parameters.cuh"
 #include "kernels/sample.cuh"
 
 #include <new>
@@ -314,6 +316,7 @@ void cuda_close(Context *c) {
   gemm_close(c->gemm);
   staging_close(c->staging);
   reports_close(c->reports);
+  parameters_close(c);
   while (c->allocations) {
     Allocation *next = c->allocations->next;
     cudaFree(c->allocations->device);

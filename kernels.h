@@ -75,20 +75,28 @@ typedef struct Linear {
   Matrix weight, bias;
 } Linear;
 
+typedef enum UpdateRule { UPDATE_ADAMW, UPDATE_MUON } UpdateRule;
+enum { GROUP_MATRICES = 3 }; /* queries, keys and values */
+
 /* One run of the arena that shares the same optimizer settings. */
 typedef struct ParameterGroup {
   Matrix matrix;
-  bool decay; /* decoupled weight decay applies (matrices) or not (norm weights, biases) */
-  bool gemm;  /* GEMMs, their epilogues or the embedding read it: the backend keeps a compute copy */
+  bool decay;                  /* decoupled weight decay applies (matrices) or not (norm weights, biases) */
+  bool gemm;                   /* GEMMs, their epilogues or the embedding read it: the backend keeps a compute copy */
+  int heights[GROUP_MATRICES]; /* of products in layers: rows of the matrices that lie in it, one below the other; 0 =
+                                  no more */
+  UpdateRule rule;             /* UPDATE_MUON: has heights */
+  size_t second;               /* UPDATE_ADAMW: of its first element in v; a multiple of TENSOR_ALIGNMENT */
 } ParameterGroup;
 
-/* All parameters of a model: one flat arena each, the same offsets in all. Pads are zero in every arena. */
+/* All parameters of a model: one flat arena each, the same offsets in all but v. Pads are zero in every arena. */
 typedef struct Parameters {
-  size_t count;        /* elements of each arena, pads included */
-  float *master;       /* [count] fp32 weights, in checkpoint order */
-  float *grad, *m, *v; /* [count] fp32; NULL when the model is only read */
-  void *backend_data;  /* of the backend: made by refresh_parameters(), freed by release_parameters() */
-  void *compute;       /* the copy that GEMMs read, in whatever layout the backend likes; f32: may be `master` */
+  size_t count;       /* elements of each arena, pads included */
+  float *master;      /* [count] fp32 weights, in checkpoint order */
+  float *grad, *m;    /* [count] fp32 gradients, first moments; NULL when the model is only read */
+  float *v;           /* fp32 second moments of the groups of UPDATE_ADAMW, aligned as in the others; likewise */
+  void *backend_data; /* of the backend: made by refresh_parameters(), freed by release_parameters() */
+  void *compute;      /* the copy that GEMMs read, in whatever layout the backend likes; f32: may be `master` */
   const ParameterGroup *groups; /* host, [group_count], ascending offsets, covering all that is not alignment pad */
   int group_count;
 } Parameters;
@@ -173,6 +181,19 @@ typedef struct Attention {
 typedef struct AdamW {
   float beta1, beta2, eps, weight_decay;
 } AdamW;
+
+typedef struct Muon {
+  float lr_factor; /* its learning rate is this times StepState.lr */
+  float momentum, weight_decay;
+} Muon;
+
+/* Newton-Schulz iteration towards the nearest matrix with orthogonal rows or columns (Jordan et al. 2024): singular
+ * values of X, at most 1 before, are about 1 after MUON_STEPS times X = a X + (b G + c G^2) X with G = X X^T. */
+#define MUON_A 3.4445f
+#define MUON_B (-4.7750f)
+#define MUON_C 2.0315f
+#define MUON_EPS 1e-7f /* a gradient with a smaller norm is divided by this */
+enum { MUON_STEPS = 5 };
 
 /* One layer's key/value cache, [slots][capacity][G][D] dt each; keys are stored rotated. */
 typedef struct KvCache {
@@ -373,9 +394,15 @@ typedef struct Backend {
   /* t = step + 1;  grad_norm = L2 norm of all gradients;  clip = max_norm > 0 ? min(1, max_norm / (grad_norm + 1e-6)) :
    * 1; bias1 = 1 - beta1^t, bias2 likewise; loss = loss_sum * inv_targets; halted |= loss or grad_norm not finite. */
   void (*clip)(Context *c, StepState *state, const Parameters *params, float max_norm, const AdamW *adamw);
-  /* Unless halted: g = clip*grad;  m = b1*m + (1-b1)*g;  v = b2*v + (1-b2)*g^2;
+  /* Unless halted, for every matrix [rows][cols] of the groups of UPDATE_MUON (Jordan et al. 2024), with mu = momentum
+   * and rate = lr_factor * lr:  g = clip*grad;  m = mu*m + (1-mu)*g;  u = mu*m + (1-mu)*g (Nesterov);
+   * X = u / max(|u|, MUON_EPS), MUON_STEPS times X = MUON_A*X + (MUON_B*G + MUON_C*G^2) X with G = X X^T;
+   * w = w*(1 - rate*wd) - rate * sqrt(max(1, rows/cols)) * X; the compute copy follows. Where rows > cols, G = X^T X
+   * on the other side gives the same and is smaller. X and G are dt on a GPU, fp32 on a CPU. Before adamw(). */
+  void (*muon)(Context *c, const StepState *state, const Parameters *params, const Muon *muon);
+  /* Unless halted, in the groups of UPDATE_ADAMW: g = clip*grad;  m = b1*m + (1-b1)*g;  v = b2*v + (1-b2)*g^2;
    * w = w*(1 - lr*wd) - lr * (m/bias1) / (sqrt(v/bias2) + eps), wd only in groups that decay; the compute copy is
-   * rewritten in the same pass; then step += 1. */
+   * rewritten in the same pass; then, whatever the groups are, step += 1. */
   void (*adamw)(Context *c, StepState *state, const Parameters *params, const AdamW *adamw);
 
   /* -- one decoded token (Sequences: row r, its last token, its position); no GEMM library, fp32 sums in an order fixed
@@ -423,7 +450,7 @@ typedef struct Backend {
   X(refresh_parameters) X(release_parameters) X(submit) X(drop) X(report) X(poll) X(step_begin) X(next_micro_batch) \
   X(embedding) X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(residual_add) X(linear) \
   X(linear_backward_input) X(linear_backward_weight) X(rope) X(attention) X(attention_backward) X(attention_map) \
-  X(activation) X(activation_backward) X(cross_entropy) X(loss_sum) X(clip) X(adamw) X(decode_embedding) \
+  X(activation) X(activation_backward) X(cross_entropy) X(loss_sum) X(clip) X(muon) X(adamw) X(decode_embedding) \
   X(decode_norm) X(decode_qkv) X(decode_attention) X(decode_residual) X(decode_linear) X(decode_mlp) X(decode_logits) \
   X(sample) X(cache_store)
 /* clang-format on */

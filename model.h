@@ -87,8 +87,9 @@ typedef struct ParameterTensor {
   int rank;
   size_t offset; /* in the arenas */
   TensorRole role;
-  int inputs;   /* of the product it belongs to; a row of a table: its length */
-  int branches; /* that are added to the same residual stream; 0 outside of layers */
+  int64_t second; /* in the arena of second moments; -1: it has none */
+  int inputs;     /* of the product it belongs to; a row of a table: its length */
+  int branches;   /* that are added to the same residual stream; 0 outside of layers */
 } ParameterTensor;
 
 typedef struct NormParameters {
@@ -125,11 +126,20 @@ typedef struct ParameterTable {
   int group_count;
   Part *parts; /* of both stacks */
   Stack encoder, decoder;
-  Linear head;  /* its weight is the embedding when tied */
-  size_t arena; /* elements, alignment and pads included */
+  Linear head;         /* its weight is the embedding when tied */
+  size_t arena;        /* elements, alignment and pads included */
+  size_t second_arena; /* the same of second moments */
 } ParameterTable;
 
+typedef enum OptimizerKind {
+  OPTIMIZER_ADAMW, /* Loshchilov & Hutter 2019 */
+  OPTIMIZER_MUON   /* Jordan et al. 2024, for the matrices of the layers; AdamW for the rest */
+} OptimizerKind;
+
+/* Of a model that AdamW trains. */
 bool parameter_table_make(ParameterTable *out, const ModelConfig *config, Error *error);
+/* Which rule updates which group, and where second moments are. */
+void parameter_table_set_optimizer(ParameterTable *table, OptimizerKind optimizer);
 void parameter_table_free(ParameterTable *table);
 
 typedef enum InitKind {
@@ -160,7 +170,8 @@ void model_close(Model *model); /* NULL is allowed */
 const ParameterTable *model_table(const Model *model);
 const ModelConfig *model_config(const Model *model);
 
-/* Whole arenas between host and device: [table->arena] floats, checkpoint layout. */
+/* Whole arenas between host and device, checkpoint layout: [table->arena] floats, of second moments
+ * [table->second_arena]. */
 typedef enum ArenaKind { ARENA_MASTER, ARENA_GRADIENT, ARENA_MOMENT1, ARENA_MOMENT2 } ArenaKind;
 void model_upload(Model *model, ArenaKind which, const float *host);
 bool model_download(Model *model, ArenaKind which, float *host, Error *error); /* false: `host` is not to be used */
@@ -207,7 +218,9 @@ typedef struct TrainConfig {
   DropoutRates dropout;
   float label_smoothing;
   float clip; /* global gradient norm; <= 0 = off */
+  OptimizerKind optimizer;
   AdamW adamw;
+  Muon muon; /* OPTIMIZER_MUON */
   Schedule schedule;
   uint64_t seed;
   int head_rows; /* rows of logits held at a time; 0 = chosen. Changes memory, and the loss by rounding at most. */

@@ -1,4 +1,4 @@
-/* The memory-bound operations of training. */
+/* The memory-bound operations of training, and Muon, which is not. */
 #include "bench/bench.h"
 #include "kernels/philox.h"
 
@@ -67,6 +67,13 @@ static void call_clip(Bench *b, const Operands *o, int set) {
 static void call_adamw(Bench *b, const Operands *o, int set) {
   (void)set;
   b->ops->adamw(b->c, b->state, &o->model->params, &ADAMW);
+}
+
+static const Muon MUON = {1, 0.95f, 0.1f};
+
+static void call_muon(Bench *b, const Operands *o, int set) {
+  (void)set;
+  b->ops->muon(b->c, b->state, &o->model->params, &MUON);
 }
 
 /* Steps are counted in states of their own: lr and clip of b->state stay. */
@@ -234,6 +241,36 @@ static void optimizer_rows(Bench *b, BenchModel *m) {
   if (state.halted) printf("%-8s the step was halted: adamw did nothing, its time says nothing\n", m->name);
 }
 
+static void choose_optimizer(Bench *b, BenchModel *m, OptimizerKind optimizer) {
+  parameter_table_set_optimizer(&m->table, optimizer);
+  b->ops->release_parameters(b->c, &m->params);
+  b->ops->refresh_parameters(b->c, &m->params);
+}
+
+/* Bytes: gradients, momentum, weights and their copy, each once. FLOPs of a matrix of sides s <= l: s x s products over
+ * l, over s, and one over s with l columns, in every step. */
+static void muon_row(Bench *b, BenchModel *m) {
+  if (!bench_model_ready(b, m)) return;
+  Operands o = {.model = m, .sets = 1};
+  Case k = bench_case_of("elementwise", m->name, "muon", call_muon);
+  double count = 0;
+  choose_optimizer(b, m, OPTIMIZER_MUON);
+  for (int g = 0; g < m->table.group_count; g++) {
+    const ParameterGroup *group = &m->table.groups[g];
+    for (int i = 0; group->rule == UPDATE_MUON && i < GROUP_MATRICES && group->heights[i]; i++) {
+      const double rows = group->heights[i], cols = group->matrix.cols, s = fmin(rows, cols), l = fmax(rows, cols);
+      count += rows * cols;
+      k.flops += MUON_STEPS * (4 * s * s * l + 2 * s * s * s);
+    }
+  }
+  snprintf(k.shape, sizeof k.shape, "%.0f", count);
+  k.bytes = (20 + (b->dtype == DTYPE_F32 ? 0 : (double)b->dt)) * count;
+  k.against_gemm = true;
+  k.operands = &o;
+  bench_case(b, &k);
+  if (m->opened == b->opened) choose_optimizer(b, m, OPTIMIZER_ADAMW);
+}
+
 static void bookkeeping_rows(Bench *b, BenchModel *m) {
   Operands o = {0};
   Need state = {FILL_ZEROS, sizeof(StepState)};
@@ -254,5 +291,6 @@ void bench_elementwise(Bench *b, BenchModel *m) {
   mlp_rows(b, m);
   loss_rows(b, m);
   optimizer_rows(b, m);
+  muon_row(b, m);
   bookkeeping_rows(b, m);
 }

@@ -16,7 +16,6 @@
 /* ---- one state file ---- */
 
 enum { STATE_NAME = 80 };
-static const char *const arena_prefix[CHECKPOINT_ARENAS] = {"", "adam.m.", "adam.v."};
 static const char CHECKSUM_KEY[] = "checksum";
 
 /* What is to be written. */
@@ -47,8 +46,15 @@ static uint64_t state_checksum(const SafeTensor *tensors, int count, const Metad
 
 static void checksum_text(char out[17], uint64_t sum) { snprintf(out, 17, "%016jx", (uintmax_t)sum); }
 
-static void state_name(char out[STATE_NAME], int arena, const ParameterTensor *p) {
-  snprintf(out, STATE_NAME, "%s%s", arena_prefix[arena], p->name);
+/* The tensor of a parameter that an arena has, with its place there; false: it has none. */
+static bool state_tensor(int arena, const ParameterTensor *p, char name[STATE_NAME], ParameterTensor *out) {
+  const bool muon = p->second < 0;
+  const char *const prefix[CHECKPOINT_ARENAS] = {"", muon ? "muon.m." : "adam.m.", muon ? NULL : "adam.v."};
+  if (!prefix[arena]) return false;
+  snprintf(name, STATE_NAME, "%s%s", prefix[arena], p->name);
+  *out = *p;
+  if (arena == 2) out->offset = (size_t)p->second;
+  return true;
 }
 
 static bool write_file(const char *path, const State *state, Error *error) {
@@ -59,9 +65,11 @@ static bool write_file(const char *path, const State *state, Error *error) {
   bool ok = (tensors && names && metadata) || error_memory(error, path);
   int count = 0;
   for (int arena = 0; ok && arena < CHECKPOINT_ARENAS; arena++)
-    for (int i = 0; i < state->table->count; i++, count++) {
-      state_name(names[count], arena, &state->table->tensors[i]);
-      tensors[count] = checkpoint_tensor(&state->table->tensors[i], names[count], state->arenas[arena]);
+    for (int i = 0; i < state->table->count; i++) {
+      ParameterTensor at;
+      if (!state_tensor(arena, &state->table->tensors[i], names[count], &at)) continue;
+      tensors[count] = checkpoint_tensor(&at, names[count], state->arenas[arena]);
+      count++;
     }
   if (ok) {
     checksum_text(text, state_checksum(tensors, count, state->metadata, state->metadata_count));
@@ -94,14 +102,15 @@ static bool verify_file(const char *path, const SafeTensors *file, const Paramet
                         Error *error) {
   int count = 0;
   for (int arena = 0; arena < CHECKPOINT_ARENAS; arena++)
-    for (int i = 0; i < table->count; i++, count++) {
+    for (int i = 0; i < table->count; i++) {
       char name[STATE_NAME];
-      state_name(name, arena, &table->tensors[i]);
-      const SafeTensor expected = checkpoint_tensor(&table->tensors[i], name, NULL);
+      ParameterTensor at;
+      if (!state_tensor(arena, &table->tensors[i], name, &at)) continue;
+      const SafeTensor expected = checkpoint_tensor(&at, name, NULL);
       const SafeTensor *tensor = checkpoint_find_tensor(path, file, &expected, error);
       if (!tensor) return false;
       if (tensor->type != TENSOR_F32) return damaged(path, error, "expected F32 in tensor ", name);
-      tensors[count] = *tensor;
+      tensors[count++] = *tensor;
     }
   if (file->count != count) return damaged(path, error, "it has tensors that are not the model's", "");
   const char *given = safetensors_metadata(file, CHECKSUM_KEY);
@@ -117,8 +126,13 @@ static bool verify_file(const char *path, const SafeTensors *file, const Paramet
 
 static void copy_tensors(const SafeTensor *tensors, const ParameterTable *table, float *const *arenas) {
   for (int arena = 0; arena < CHECKPOINT_ARENAS; arena++)
-    for (int i = 0; i < table->count; i++, tensors++)
-      if (tensors->bytes > 0) memcpy(arenas[arena] + table->tensors[i].offset, tensors->data, tensors->bytes);
+    for (int i = 0; i < table->count; i++) {
+      char name[STATE_NAME];
+      ParameterTensor at;
+      if (!state_tensor(arena, &table->tensors[i], name, &at)) continue;
+      if (tensors->bytes > 0) memcpy(arenas[arena] + at.offset, tensors->data, tensors->bytes);
+      tensors++;
+    }
 }
 
 /* Reads a state into the arenas; leaves only the metadata open in `file`. */

@@ -24,7 +24,8 @@ typedef __nv_bfloat16 bf16;
 /* ---- the context (kernels.cu) ---- */
 
 struct Allocation;
-struct Gemm; /* kernels/gemm.cuh */
+struct Gemm;           /* kernels/gemm.cuh */
+struct ParameterLists; /* kernels/parameters.cuh */
 
 struct Context {
   DType dtype;
@@ -37,6 +38,7 @@ struct Context {
   bool recording; /* the stream is being captured: nothing may be allocated or waited for */
   Gemm *gemm;
   Allocation *allocations;
+  ParameterLists *lists; /* of all parameters that are trained */
   size_t bytes, peak_bytes;
   void *scratch; /* see scratch() */
   size_t scratch_bytes;

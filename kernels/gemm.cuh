@@ -5,6 +5,7 @@
  *   linear_backward_weight  dW [M][K] (+)= dy^T x, fp32   D = x op_T(dy),     m = K, n = M, k = N
  *                           db [M] (+)= the sum of the rows of dy, fp32, by kernels/columns.cuh: the library's epilogue
  *                           would write it in the type of dy
+ *   muon                    kernels/muon.cuh: all matrices of a shape as one batch
  *
  * b is added in fp32 by the product's epilogue. Its address is no part of a plan, which is shared by all matrices of a
  * shape: it is set before every product, and a recording holds the one of its call.
@@ -38,6 +39,7 @@ struct CublasLt {
   decltype(&cublasLtMatmulDescSetAttribute) desc_set;
   decltype(&cublasLtMatrixLayoutCreate) layout_create;
   decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
+  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set;
   decltype(&cublasLtMatmulPreferenceCreate) preference_create;
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
@@ -68,6 +70,7 @@ static bool cublaslt_load(CublasLt *out, Error *error) {
       {"cublasLtMatmulDescSetAttribute", (void **)&out->desc_set},
       {"cublasLtMatrixLayoutCreate", (void **)&out->layout_create},
       {"cublasLtMatrixLayoutDestroy", (void **)&out->layout_destroy},
+      {"cublasLtMatrixLayoutSetAttribute", (void **)&out->layout_set},
       {"cublasLtMatmulPreferenceCreate", (void **)&out->preference_create},
       {"cublasLtMatmulPreferenceDestroy", (void **)&out->preference_destroy},
       {"cublasLtMatmulPreferenceSetAttribute", (void **)&out->preference_set},
@@ -97,10 +100,21 @@ enum { GEMM_WORKSPACE = 32 << 20, GEMM_CANDIDATES = 16, GEMM_REPEATS = 5 };
 
 /* What a plan depends on; all int64 so that it has no padding and is compared and printed as an array. */
 struct GemmKey {
-  int64_t transpose_a, transpose_b, m, n, k, lda, ldb, ldd, bytes_in, bytes_out, accumulate, epilogue;
-  int64_t align_a, align_b, align_d;
+  int64_t transpose_a, transpose_b, m, n, k, lda, ldb, ldd, bytes_in, bytes_out;
+  int64_t batch, stride_a, stride_b, stride_d; /* of products that run together, elements apart; 0 and 1: one */
+  int64_t reads_c, epilogue, align_a, align_b, align_c, align_d; /* set by gemm() */
 };
 enum { GEMM_KEY_FIELDS = sizeof(GemmKey) / sizeof(int64_t) };
+
+/* d = alpha a b + beta c, and in every column of it + bias [m]. c is laid out as d is and may be d; a, b, c may be the
+ * same. */
+struct GemmOperands {
+  void *d;
+  const void *a, *b;
+  const void *c = NULL; /* read where beta is not 0 */
+  const void *bias = NULL;
+  float alpha = 1.0f, beta = 0.0f;
+};
 
 struct GemmPlan {
   GemmKey key;
@@ -133,9 +147,9 @@ static bool gemm_check(Context *c, cublasStatus_t status, const GemmKey *key) {
   return !c->error.code;
 }
 
-/* The first line of stored choices: they hold for this device and library alone. */
+/* The first line of stored choices: they hold for this device, library and GemmKey alone. */
 static void tuning_header(Context *c, char *out, size_t size) {
-  snprintf(out, size, "cublaslt %zu on %s", c->gemm->library.version(), c->name);
+  snprintf(out, size, "cublaslt %zu, keys of %d, on %s", c->gemm->library.version(), (int)GEMM_KEY_FIELDS, c->name);
 }
 
 /* A line for a product: its key, and the algorithm as 8 hexadecimal words. It is only advice: what does not parse, or
@@ -206,39 +220,49 @@ static int64_t alignment_of(const void *p) {
   return low && low < 256 ? (int64_t)low : 256;
 }
 
+/* The layout of a column-major matrix, or of as many as the product has in its batch. */
+static bool describe_matrix(Context *c, cublasLtMatrixLayout_t *out, const GemmKey &k, int64_t bytes, bool transposed,
+                            int64_t rows, int64_t cols, int64_t ld, int64_t stride) {
+  const CublasLt &l = c->gemm->library;
+  const cudaDataType type = bytes == 2 ? CUDA_R_16BF : CUDA_R_32F;
+  const int32_t batch = (int32_t)k.batch;
+  if (!gemm_check(
+          c, l.layout_create(out, type, (uint64_t)(transposed ? cols : rows), (uint64_t)(transposed ? rows : cols), ld),
+          &k))
+    return false;
+  return k.batch <= 1 ||
+         (gemm_check(c, l.layout_set(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), &k) &&
+          gemm_check(c, l.layout_set(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride), &k));
+}
+
 static bool describe(Context *c, GemmPlan *plan) {
   const CublasLt &l = c->gemm->library;
   const GemmKey &k = plan->key;
-  cudaDataType in = k.bytes_in == 2 ? CUDA_R_16BF : CUDA_R_32F, out = k.bytes_out == 2 ? CUDA_R_16BF : CUDA_R_32F;
   cublasOperation_t a = k.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, b = k.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)k.epilogue;
-  if (!gemm_check(c, l.desc_create(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), &k) ||
-      !gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a), &k) ||
-      !gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b), &k) ||
-      !gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), &k))
-    return false;
-  uint64_t rows_a = (uint64_t)(k.transpose_a ? k.k : k.m), cols_a = (uint64_t)(k.transpose_a ? k.m : k.k);
-  uint64_t rows_b = (uint64_t)(k.transpose_b ? k.n : k.k), cols_b = (uint64_t)(k.transpose_b ? k.k : k.n);
-  return gemm_check(c, l.layout_create(&plan->a, in, rows_a, cols_a, k.lda), &k) &&
-         gemm_check(c, l.layout_create(&plan->b, in, rows_b, cols_b, k.ldb), &k) &&
-         gemm_check(c, l.layout_create(&plan->d, out, (uint64_t)k.m, (uint64_t)k.n, k.ldd), &k);
+  return gemm_check(c, l.desc_create(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), &k) &&
+         gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a), &k) &&
+         gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b), &k) &&
+         gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), &k) &&
+         describe_matrix(c, &plan->a, k, k.bytes_in, k.transpose_a, k.m, k.k, k.lda, k.stride_a) &&
+         describe_matrix(c, &plan->b, k, k.bytes_in, k.transpose_b, k.k, k.n, k.ldb, k.stride_b) &&
+         describe_matrix(c, &plan->d, k, k.bytes_out, false, k.m, k.n, k.ldd, k.stride_d);
 }
 
-static cublasStatus_t multiply(Context *c, const GemmPlan &plan, const cublasLtMatmulAlgo_t *algorithm, const void *a,
-                               const void *b, void *d) {
-  const float one = 1.0f, beta = plan.key.accumulate ? 1.0f : 0.0f;
-  return c->gemm->library.matmul(c->gemm->handle, plan.desc, &one, a, plan.a, b, plan.b, &beta, d, plan.d, d, plan.d,
-                                 algorithm, c->gemm->workspace, GEMM_WORKSPACE, c->stream);
+static cublasStatus_t multiply(Context *c, const GemmPlan &plan, const cublasLtMatmulAlgo_t *algorithm,
+                               const GemmOperands &o) {
+  return c->gemm->library.matmul(c->gemm->handle, plan.desc, &o.alpha, o.a, plan.a, o.b, plan.b, &o.beta, o.c, plan.d,
+                                 o.d, plan.d, algorithm, c->gemm->workspace, GEMM_WORKSPACE, c->stream);
 }
 
 /* Milliseconds of the fastest of some runs; infinite when the algorithm fails. */
-static float time_algorithm(Context *c, const GemmPlan &plan, const cublasLtMatmulAlgo_t *algorithm, const void *a,
-                            const void *b, void *d, cudaEvent_t start, cudaEvent_t stop) {
+static float time_algorithm(Context *c, const GemmPlan &plan, const cublasLtMatmulAlgo_t *algorithm,
+                            const GemmOperands &o, cudaEvent_t start, cudaEvent_t stop) {
   float best = INFINITY;
   for (int i = 0; i <= GEMM_REPEATS; i++) { /* the first one warms up */
     float ms = INFINITY;
     cudaEventRecord(start, c->stream);
-    if (multiply(c, plan, algorithm, a, b, d) != CUBLAS_STATUS_SUCCESS) return INFINITY;
+    if (multiply(c, plan, algorithm, o) != CUBLAS_STATUS_SUCCESS) return INFINITY;
     cudaEventRecord(stop, c->stream);
     if (cudaEventSynchronize(stop) != cudaSuccess || cudaEventElapsedTime(&ms, start, stop) != cudaSuccess)
       return INFINITY;
@@ -247,21 +271,26 @@ static float time_algorithm(Context *c, const GemmPlan &plan, const cublasLtMatm
   return best;
 }
 
-/* Runs are tried on the output itself, which is about to be overwritten, or on a spare one, because what accumulates
- * cannot be tried twice. Without memory for that: the first, which is the heuristic's choice. */
+/* Runs are tried on the output itself, which is about to be overwritten, or, where that is an input too, on a spare
+ * one. Without memory for that: the first, which is the heuristic's choice. */
 static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeuristicResult_t *results, int count,
-                   const void *a, const void *b, void *d) {
+                   GemmOperands o) {
+  const GemmKey &k = plan.key;
+  const int64_t others = k.batch > 1 ? (k.batch - 1) * k.stride_d : 0;
   void *spare = NULL;
   cudaEvent_t start = NULL, stop = NULL;
   int best = 0;
   float best_ms = INFINITY;
-  if (plan.key.accumulate && cudaMalloc(&spare, (size_t)(plan.key.ldd * plan.key.n * plan.key.bytes_out))) {
-    cudaGetLastError(); /* not an error of the context */
-    return 0;
+  if (k.reads_c && o.c == o.d) {
+    if (cudaMalloc(&spare, (size_t)((others + k.ldd * k.n) * k.bytes_out))) {
+      cudaGetLastError(); /* not an error of the context */
+      return 0;
+    }
+    o.d = spare;
   }
   if (check(c, cudaEventCreate(&start), "autotune") && check(c, cudaEventCreate(&stop), "autotune"))
     for (int i = 0; i < count; i++) {
-      float ms = time_algorithm(c, plan, &results[i].algo, a, b, spare ? spare : d, start, stop);
+      float ms = time_algorithm(c, plan, &results[i].algo, o, start, stop);
       if (ms < best_ms) best = i, best_ms = ms;
     }
   if (start) cudaEventDestroy(start);
@@ -286,14 +315,15 @@ static bool use_choice(Context *c, GemmPlan *plan) {
   return false;
 }
 
-static bool choose_algorithm(Context *c, GemmPlan *plan, bool tune, const void *a, const void *b, void *d) {
+static bool choose_algorithm(Context *c, GemmPlan *plan, bool tune, const GemmOperands &o) {
   const Gemm *g = c->gemm;
   const CublasLt &l = g->library;
   const GemmKey &k = plan->key;
   if (use_choice(c, plan)) return true;
   cublasLtMatmulPreference_t preference = NULL;
   const size_t workspace = GEMM_WORKSPACE;
-  const uint32_t align_a = (uint32_t)k.align_a, align_b = (uint32_t)k.align_b, align_d = (uint32_t)k.align_d;
+  const uint32_t align_a = (uint32_t)k.align_a, align_b = (uint32_t)k.align_b;
+  const uint32_t align_c = (uint32_t)k.align_c, align_d = (uint32_t)k.align_d;
   /* parts of a sum that are summed apart meet in fp32, not in the output's type */
   const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   struct {
@@ -304,7 +334,7 @@ static bool choose_algorithm(Context *c, GemmPlan *plan, bool tune, const void *
                     {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions},
                     {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align_a, sizeof align_a},
                     {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align_b, sizeof align_b},
-                    {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align_d, sizeof align_d},
+                    {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align_c, sizeof align_c},
                     {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align_d, sizeof align_d}};
   if (!gemm_check(c, l.preference_create(&preference), &k)) return false;
   for (const auto &attribute : attributes)
@@ -316,17 +346,19 @@ static bool choose_algorithm(Context *c, GemmPlan *plan, bool tune, const void *
   l.preference_destroy(preference);
   if (status == CUBLAS_STATUS_SUCCESS) status = found ? results[0].state : CUBLAS_STATUS_NOT_SUPPORTED;
   if (!gemm_check(c, status, &k)) return false;
-  plan->algorithm = results[tune ? fastest(c, *plan, results, found, a, b, d) : 0].algo;
+  plan->algorithm = results[tune ? fastest(c, *plan, results, found, o) : 0].algo;
   plan->tuned = tune;
   return !c->error.code;
 }
 
-/* d = a b, or += with key.accumulate; `bias` [m], when it is not NULL, is added to every column; `tune`: as the
- * context's autotune, when the plan has to be made. */
-static void gemm(Context *c, GemmKey key, bool tune, void *d, const void *a, const void *b, const void *bias = NULL) {
+/* `tune`: as the context's autotune, when the plan has to be made. */
+static void gemm(Context *c, GemmKey key, bool tune, GemmOperands o) {
   if (c->error.code || !key.m || !key.n) return;
-  key.align_a = alignment_of(a), key.align_b = alignment_of(b), key.align_d = alignment_of(d);
-  key.epilogue = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  if (!o.c) o.c = o.d; /* not read, but a pointer */
+  key.reads_c = o.beta != 0.0f;
+  key.align_a = alignment_of(o.a), key.align_b = alignment_of(o.b);
+  key.align_c = alignment_of(o.c), key.align_d = alignment_of(o.d);
+  key.epilogue = o.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   GemmPlan *plan = NULL;
   for (GemmPlan &made : c->gemm->plans)
     if (memcmp(&made.key, &key, sizeof key) == 0) plan = &made;
@@ -338,9 +370,9 @@ static void gemm(Context *c, GemmKey key, bool tune, void *d, const void *a, con
     if (!describe(c, plan)) return;
   }
   const auto attribute = CUBLASLT_MATMUL_DESC_BIAS_POINTER;
-  if (bias && !gemm_check(c, c->gemm->library.desc_set(plan->desc, attribute, &bias, sizeof bias), &key)) return;
-  if (!made && !choose_algorithm(c, plan, tune, a, b, d)) return;
-  gemm_check(c, multiply(c, *plan, &plan->algorithm, a, b, d), &plan->key);
+  if (o.bias && !gemm_check(c, c->gemm->library.desc_set(plan->desc, attribute, &o.bias, sizeof o.bias), &key)) return;
+  if (!made && !choose_algorithm(c, plan, tune, o)) return;
+  gemm_check(c, multiply(c, *plan, &plan->algorithm, o), &plan->key);
 }
 
 /* ---- the operations ---- */
@@ -360,7 +392,7 @@ void cuda_linear(Context *c, void *y, const void *x, const Parameters *params, L
   key.m = w.rows, key.n = rows, key.k = w.cols;
   key.lda = w.cols, key.ldb = w.cols, key.ldd = w.rows;
   key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
-  gemm(c, key, c->gemm->autotune, y, weights_of(c, params, w), x, bias);
+  gemm(c, key, c->gemm->autotune, {.d = y, .a = weights_of(c, params, w), .b = x, .bias = bias});
 }
 
 void cuda_linear_backward_input(Context *c, void *dx, const void *dy, const Parameters *params, Linear layer, int rows,
@@ -370,8 +402,8 @@ void cuda_linear_backward_input(Context *c, void *dx, const void *dy, const Para
   key.m = w.cols, key.n = rows, key.k = w.rows;
   key.lda = w.cols, key.ldb = w.rows, key.ldd = w.cols;
   key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
-  key.accumulate = accumulate;
-  gemm(c, key, c->gemm->autotune, dx, weights_of(c, params, w), dy);
+  const float beta = accumulate;
+  gemm(c, key, c->gemm->autotune, {.d = dx, .a = weights_of(c, params, w), .b = dy, .c = dx, .beta = beta});
 }
 
 /* Without rows the sums over them are 0. */
@@ -391,8 +423,9 @@ void cuda_linear_backward_weight(Context *c, const Parameters *params, Linear la
   key.m = w.cols, key.n = w.rows, key.k = rows;
   key.lda = w.cols, key.ldb = w.rows, key.ldd = w.cols;
   key.bytes_in = (int64_t)dtype_bytes(c->dtype), key.bytes_out = sizeof(float);
-  key.accumulate = accumulate;
-  gemm(c, key, c->gemm->autotune, params->grad + w.offset, x, dy);
+  const float beta = accumulate;
+  float *const dw = params->grad + w.offset;
+  gemm(c, key, c->gemm->autotune, {.d = dw, .a = x, .b = dy, .c = dw, .beta = beta});
   if (layer.bias.rows) add_rows(c, "bias gradient", params->grad + layer.bias.offset, dy, rows, w.rows, accumulate);
 }
 
@@ -431,7 +464,7 @@ double cuda_peak_flops(Context *c) {
       key.m = key.n = key.k = key.lda = key.ldb = key.ldd = size;
       key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
       check(c, cudaEventRecord(start, c->stream), "speed test");
-      gemm(c, key, false, memory + 2 * bytes, memory, memory + bytes);
+      gemm(c, key, false, {.d = memory + 2 * bytes, .a = memory, .b = memory + bytes});
       check(c, cudaEventRecord(stop, c->stream), "speed test");
       check(c, cudaEventSynchronize(stop), "speed test");
       check(c, cudaEventElapsedTime(&ms, start, stop), "speed test");

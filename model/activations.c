@@ -85,6 +85,7 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   MemoryPlan plan = {0};
   ParameterTable table;
   if (!parameter_table_make(&table, c, NULL)) return plan;
+  parameter_table_set_optimizer(&table, train->optimizer);
   size_t dt = dtype_bytes(device->dtype), copy = device->dtype == DTYPE_F32 ? 0 : dt;
   int64_t rows = (int64_t)train->batch * c->ctx;
   Activations a = {0};
@@ -92,10 +93,10 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   layout_activations(&a, &arena, c, &table, rows, true, train->dropout.branch > 0, dt);
   plan.weights = table.arena * (sizeof(float) + copy);
   plan.gradients = table.arena * sizeof(float);
-  plan.moments = 2 * table.arena * sizeof(float);
+  plan.moments = (table.arena + table.second_arena) * sizeof(float);
   plan.activations = arena.used;
   plan.logits = (size_t)choose_head_rows(c, rows, train->head_rows, device) * (size_t)padded_vocab(c->vocab) * dt;
-  plan.copies = 3 * table.arena * sizeof(float);
+  plan.copies = table.arena * sizeof(float) + plan.moments;
   plan.total = plan.weights + plan.gradients + plan.moments + plan.activations + plan.logits;
   if (!device->accelerator) plan.total += plan.copies;
   parameter_table_free(&table);

@@ -93,13 +93,17 @@ static float *arena_of(Model *m, ArenaKind which) {
   return arenas[which];
 }
 
+static size_t arena_bytes(const Model *m, ArenaKind which) {
+  return (which == ARENA_MOMENT2 ? m->table.second_arena : m->table.arena) * sizeof(float);
+}
+
 void model_upload(Model *m, ArenaKind which, const float *host) {
-  m->ops->upload(m->context, arena_of(m, which), host, m->table.arena * sizeof(float));
+  m->ops->upload(m->context, arena_of(m, which), host, arena_bytes(m, which));
   if (which == ARENA_MASTER) m->ops->refresh_parameters(m->context, &m->params);
 }
 
 bool model_download(Model *m, ArenaKind which, float *host, Error *error) {
-  m->ops->download(m->context, host, arena_of(m, which), m->table.arena * sizeof(float));
+  m->ops->download(m->context, host, arena_of(m, which), arena_bytes(m, which));
   return model_check_backend(m, error);
 }
 

@@ -76,7 +76,7 @@ bool model_check_device(const ModelConfig *config, const ContextInfo *device, Er
 static Matrix begin_group(ParameterTable *t, int rows, int cols, bool decay, bool gemm) {
   t->arena = (size_t)round_up64((int64_t)t->arena, TENSOR_ALIGNMENT);
   Matrix matrix = {t->arena, rows, cols};
-  t->groups[t->group_count++] = (ParameterGroup){matrix, decay, gemm};
+  t->groups[t->group_count++] = (ParameterGroup){.matrix = matrix, .decay = decay, .gemm = gemm};
   return matrix;
 }
 
@@ -117,6 +117,7 @@ static Linear add_linear(ParameterTable *t, Place at, const Piece *pieces, int c
   int rows = 0;
   for (int i = 0; i < count; i++) rows += pieces[i].rows;
   Linear linear = {.weight = begin_group(t, rows, cols, true, true)};
+  for (int i = 0; i < count; i++) t->groups[t->group_count - 1].heights[i] = pieces[i].rows;
   for (int i = 0; i < count; i++) add_tensor(t, at, pieces[i].module, "weight", pieces[i].rows, cols, role);
   if (!bias) return linear;
   linear.bias = begin_group(t, 1, rows, false, true);
@@ -235,7 +236,23 @@ bool parameter_table_make(ParameterTable *out, const ModelConfig *c, Error *erro
   add_stacks(out, c);
   add_head(out, c);
   out->arena = (size_t)round_up64((int64_t)out->arena, TENSOR_ALIGNMENT);
+  parameter_table_set_optimizer(out, OPTIMIZER_ADAMW);
   return true;
+}
+
+void parameter_table_set_optimizer(ParameterTable *t, OptimizerKind optimizer) {
+  int tensor = 0;
+  t->second_arena = 0;
+  for (int i = 0; i < t->group_count; i++) {
+    ParameterGroup *group = &t->groups[i];
+    const size_t begin = group->matrix.offset, end = i + 1 < t->group_count ? group[1].matrix.offset : t->arena;
+    group->rule = optimizer == OPTIMIZER_MUON && group->heights[0] ? UPDATE_MUON : UPDATE_ADAMW;
+    group->second = t->second_arena;
+    for (; tensor < t->count && t->tensors[tensor].offset < end; tensor++)
+      t->tensors[tensor].second =
+          group->rule == UPDATE_MUON ? -1 : (int64_t)(group->second + t->tensors[tensor].offset - begin);
+    if (group->rule == UPDATE_ADAMW) t->second_arena += end - begin;
+  }
 }
 
 void parameter_table_free(ParameterTable *t) {

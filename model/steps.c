@@ -30,6 +30,7 @@ static void later_micro_batch(Context *c, void *model) { micro_batch(c, model, f
 static void update(Context *c, void *model) {
   Model *m = model;
   m->ops->clip(c, m->state, &m->params, m->settings.clip, &m->settings.adamw);
+  if (m->settings.optimizer == OPTIMIZER_MUON) m->ops->muon(c, m->state, &m->params, &m->settings.muon);
   m->ops->adamw(c, m->state, &m->params, &m->settings.adamw);
   m->ops->report(c, m->state);
 }
@@ -83,10 +84,11 @@ bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   int64_t rows = (int64_t)settings->batch * m->config.ctx;
   if (rows > INT32_MAX / 2)
     return fail(error, EXIT_USAGE, "a micro-batch of %lld tokens is too large; use a smaller batch", (long long)rows);
+  parameter_table_set_optimizer(&m->table, settings->optimizer);
   size_t arena = m->table.arena * sizeof(float);
   m->params.grad = m->ops->alloc(m->context, "gradients", arena);
-  m->params.m = m->ops->alloc(m->context, "first moments of AdamW", arena);
-  m->params.v = m->ops->alloc(m->context, "second moments of AdamW", arena);
+  m->params.m = m->ops->alloc(m->context, "first moments", arena);
+  m->params.v = m->ops->alloc(m->context, "second moments", m->table.second_arena * sizeof(float));
   m->state = m->ops->alloc(m->context, "step state", sizeof(StepState));
   m->target_count = m->ops->alloc(m->context, "target count", sizeof(int32_t));
   if (!reserve_orders(m, rows, error)) return false;

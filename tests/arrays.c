@@ -163,10 +163,15 @@ static float *arena_of(const Parameters *p, Arena arena) {
 Parameters parameters_new(Fixture *f, const ParameterSpec *specs, int count) {
   ParameterGroup *groups = host_memory(f, (size_t)count * sizeof *groups);
   Parameters p = {.groups = groups, .group_count = count};
+  size_t second = 0;
   for (int i = 0; i < count; i++) {
     Matrix matrix = {.offset = p.count, .rows = specs[i].rows + specs[i].pad_rows, .cols = specs[i].cols};
-    groups[i] = (ParameterGroup){.matrix = matrix, .decay = specs[i].decay, .gemm = specs[i].gemm};
-    p.count += (matrix_count(matrix) + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
+    groups[i] = (ParameterGroup){.matrix = matrix, .decay = specs[i].decay, .gemm = specs[i].gemm, .second = second};
+    memcpy(groups[i].heights, specs[i].heights, sizeof groups[i].heights);
+    size_t room = (matrix_count(matrix) + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
+    p.count += room;
+    if (specs[i].heights[0]) groups[i].rule = UPDATE_MUON;
+    else second += room;
   }
   const double *zeros = host_values(f, p.count);
   p.master = array_floats(f, zeros, p.count).data;
@@ -182,25 +187,32 @@ Parameters parameters_new(Fixture *f, const ParameterSpec *specs, int count) {
   return p;
 }
 
+/* Of its first element in an arena. */
+static size_t place_of(const Parameters *p, Arena arena, int matrix) {
+  const ParameterGroup *group = &p->groups[matrix];
+  if (arena != ARENA_OF_V) return group->matrix.offset;
+  assert_true(group->rule == UPDATE_ADAMW);
+  return group->second;
+}
+
 void parameters_write(Fixture *f, const Parameters *p, Arena arena, int matrix, const double *values) {
-  Matrix m = p->groups[matrix].matrix;
-  float *singles = host_memory(f, matrix_count(m) * sizeof *singles);
-  for (size_t i = 0; i < matrix_count(m); i++) singles[i] = (float)values[i];
-  f->backend->upload(f->context, arena_of(p, arena) + m.offset, singles, matrix_count(m) * sizeof *singles);
+  size_t count = matrix_count(p->groups[matrix].matrix);
+  float *singles = host_memory(f, count * sizeof *singles);
+  for (size_t i = 0; i < count; i++) singles[i] = (float)values[i];
+  f->backend->upload(f->context, arena_of(p, arena) + place_of(p, arena, matrix), singles, count * sizeof *singles);
 }
 
 double *parameters_read(Fixture *f, const Parameters *p, Arena arena, int matrix) {
   float *all = host_memory(f, p->count * sizeof *all);
   f->backend->download(f->context, all, arena_of(p, arena), p->count * sizeof *all);
-  for (int i = 0; i < p->group_count; i++) {
-    Matrix m = p->groups[i].matrix;
-    size_t end = i + 1 < p->group_count ? p->groups[i + 1].matrix.offset : p->count;
-    for (size_t j = m.offset + matrix_count(m); j < end; j++)
-      if (all[j] != 0.0f) fail_msg("alignment pad %zu of an arena is %g", j, (double)all[j]);
-  }
-  Matrix m = p->groups[matrix].matrix;
-  double *values = host_values(f, matrix_count(m));
-  for (size_t i = 0; i < matrix_count(m); i++) values[i] = (double)all[m.offset + i];
+  size_t count = matrix_count(p->groups[matrix].matrix), place = place_of(p, arena, matrix);
+  double *values = host_values(f, count);
+  for (size_t i = 0; i < count; i++) values[i] = (double)all[place + i];
+  for (int i = 0; i < p->group_count; i++)
+    if (arena != ARENA_OF_V || p->groups[i].rule == UPDATE_ADAMW)
+      memset(all + place_of(p, arena, i), 0, matrix_count(p->groups[i].matrix) * sizeof *all);
+  for (size_t i = 0; i < p->count; i++)
+    if (all[i] != 0.0f) fail_msg("element %zu of an arena belongs to no matrix and is %g", i, (double)all[i]);
   return values;
 }
 

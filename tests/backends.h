@@ -103,13 +103,15 @@ typedef struct ParameterSpec {
   int rows, cols; /* rows: logical */
   int pad_rows;   /* zero rows after them, which are part of the Matrix */
   bool decay, gemm;
-  const double *values; /* [rows][cols] */
+  const double *values;        /* [rows][cols] */
+  int heights[GROUP_MATRICES]; /* of the matrices in it, where Muon updates them */
 } ParameterSpec;
 
 /* Arenas with `count` matrices in this order; gradients and moments zero; the compute copy made. */
 Parameters parameters_new(Fixture *f, const ParameterSpec *specs, int count);
 typedef enum Arena { ARENA_OF_MASTER, ARENA_OF_GRAD, ARENA_OF_M, ARENA_OF_V } Arena;
-/* The whole Matrix, pads included; fails when anything in the arena outside all matrices is not zero. */
+/* The whole Matrix, pads included; fails when anything in the arena outside all matrices is not zero. What Muon updates
+ * has no second moments. */
 double *parameters_read(Fixture *f, const Parameters *p, Arena arena, int matrix);
 void parameters_write(Fixture *f, const Parameters *p, Arena arena, int matrix, const double *values);
 

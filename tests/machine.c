@@ -57,7 +57,8 @@ Parameters machine_parameters(Machine *m, const ParameterSpec *specs, int count)
   Parameters p = {.groups = groups, .group_count = count};
   for (int i = 0; i < count; i++) {
     const Matrix matrix = {.offset = p.count, .rows = specs[i].rows + specs[i].pad_rows, .cols = specs[i].cols};
-    groups[i] = (ParameterGroup){.matrix = matrix, .decay = specs[i].decay, .gemm = specs[i].gemm};
+    groups[i] =
+        (ParameterGroup){.matrix = matrix, .decay = specs[i].decay, .gemm = specs[i].gemm, .second = matrix.offset};
     const size_t elements = (size_t)matrix.rows * (size_t)matrix.cols;
     p.count += (elements + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
   }

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-Setup setup_read(Fixture *f, bool tie) {
-  Setup s = {.golden = golden_open(f, tie ? "model_tied" : "model"), .start = golden_open(f, "model")};
+static Setup setup_from(Fixture *f, const char *golden, bool tie) {
+  Setup s = {.golden = golden_open(f, golden), .start = golden_open(f, "model")};
   const int32_t *d = golden_ints(f, s.golden, -1, "dims");
   const double *a = golden_values(f, s.golden, -1, "adamw", NULL);
   s.config = (ModelConfig){.vocab = d[0],
@@ -29,6 +29,16 @@ Setup setup_read(Fixture *f, bool tie) {
   s.tokens = golden_ints(f, s.start, -1, "tokens");
   s.targets = golden_ints(f, s.start, -1, "targets");
   assert_int_equal(d[9], s.config.ctx);
+  return s;
+}
+
+Setup setup_read(Fixture *f, bool tie) { return setup_from(f, tie ? "model_tied" : "model", tie); }
+
+Setup setup_read_muon(Fixture *f) {
+  Setup s = setup_from(f, "model_muon", false);
+  const double *muon = golden_values(f, s.golden, -1, "muon", NULL);
+  s.train.optimizer = OPTIMIZER_MUON;
+  s.train.muon = (Muon){.lr_factor = (float)muon[0], .momentum = (float)muon[1], .weight_decay = (float)muon[2]};
   return s;
 }
 

@@ -15,6 +15,7 @@ typedef struct Setup {
 } Setup;
 
 Setup setup_read(Fixture *f, bool tie);
+Setup setup_read_muon(Fixture *f); /* the untied one, trained by Muon */
 
 /* Fails the test where something was not done. */
 void need(bool done, const Error *error);

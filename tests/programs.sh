@@ -260,26 +260,31 @@ rm -f line.txt
 rm -rf line.run
 
 # ---- stopping and going on ----
-long="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 1500 --quiet --threads 2 --dropout 0.1 --grad-accum 2"
-$train text.txt $long --out whole.run 2>/dev/null
-stopped 1 $train text.txt $long --out parts.run
-check "SIGINT: status 130" test $? -eq 130
-refused "lock: nothing is left of it" 2 "holds a run" "$train" text.txt $long --out parts.run
-rounds=0
-while [ $rounds -lt 6 ]; do # killed at random moments
-  $train --resume=parts.run --quiet --save-every 50 2>/dev/null &
-  pid=$!
-  sleep "0.$((3 + rounds))"
-  kill -KILL $pid 2>/dev/null
-  wait $pid 2>/dev/null
-  rounds=$((rounds + 1))
-done
-check "a killed run is still a model" "$generate" parts.run -n 5 --greedy --quiet >/dev/null
-$train --resume=parts.run --quiet 2>/dev/null
-status=$?
-check "resume ends" test $status -eq 0 -o $status -eq 2
-check "a resumed run gives the uninterrupted one's model" cmp whole.run/model.safetensors parts.run/model.safetensors
-check "a resumed run ends in the uninterrupted one's state" tensors_equal whole.run parts.run
+long="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 4 --quiet --threads 2 --dropout 0.1 --grad-accum 2"
+survives() { # OPTIMIZER NAME STEPS ROUNDS: interrupted, then killed at random moments, and resumed
+  $train text.txt $long --optimizer "$1" --steps "$3" --out "whole-$2.run" 2>/dev/null
+  stopped 1 $train text.txt $long --optimizer "$1" --steps "$3" --out "$2.run"
+  check "$1, SIGINT: status 130" test $? -eq 130
+  refused "$1, lock: nothing is left of it" 2 "holds a run" "$train" text.txt $long --out "$2.run"
+  rounds=0
+  while [ $rounds -lt "$4" ]; do
+    $train --resume="$2.run" --quiet --save-every 50 2>/dev/null &
+    pid=$!
+    sleep "0.$((3 + rounds))"
+    kill -KILL $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    rounds=$((rounds + 1))
+  done
+  check "$1, a killed run is still a model" "$generate" "$2.run" -n 5 --greedy --quiet >/dev/null
+  $train --resume="$2.run" --quiet 2>/dev/null
+  status=$?
+  check "$1, resume ends" test $status -eq 0 -o $status -eq 2
+  check "$1, a resumed run gives the uninterrupted one's model" cmp "whole-$2.run/model.safetensors" "$2.run/model.safetensors"
+  check "$1, a resumed run ends in the uninterrupted one's state" tensors_equal "whole-$2.run" "$2.run"
+}
+survives adamw parts 1500 6
+survives muon muon 1500 3
+refused "a resumed run keeps its optimizer" 2 "optimizer is adamw, but muon.run was trained with muon" "$train" --resume=muon.run --optimizer adamw --steps 1600
 refused "a finished run needs more steps" 2 "finished" "$train" --resume=parts.run
 $train --resume=parts.run --steps 1600 --quiet 2>/dev/null
 check "--steps extends a run" test $? -eq 0
@@ -441,6 +446,7 @@ check "another architecture chooses its parts anew" sh -c "$train --config a.run
 check "other positions have no base" sh -c "$train --config a.run/config.txt --positions learned --dry-run 2>&1 | grep -q 'learned positions'"
 check "dropout is dropout everywhere" sh -c "$train --config a.run/config.txt --dropout 0.2 --dry-run 2>&1 | grep -q 'dropout 0.2; seed'"
 check "another width has another MLP" sh -c "$train --config a.run/config.txt --dim 64 --dry-run 2>&1 | grep -q 'ffn 192'"
+check "another optimizer has its own learning rates" sh -c "$train --config a.run/config.txt --optimizer muon --dry-run 2>&1 | grep -q 'Muon with lr'"
 check "what is given in a file stays" sh -c "$train --config a.run/config.txt --seed 9 --dry-run 2>&1 | grep -q 'layers x 32, 2 heads, ffn 96'"
 
 echo "done"

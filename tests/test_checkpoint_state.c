@@ -170,6 +170,35 @@ static void test_state_refused(void **state) {
   assert_int_equal(load_step(*state, warning, &error), 1);
 }
 
+/* What Muon trains has one moment, and the second moments of the rest lie closer together. */
+static void test_state_of_muon(void **state) {
+  Error error = {0};
+  Arenas a, b;
+  CheckpointState run = {0};
+  ParameterTensor tensors[4];
+  memcpy(tensors, small_tensors, sizeof tensors);
+  tensors[1].second = tensors[2].second = -1;
+  tensors[3].second = 64;
+  const ParameterTable table = {.tensors = tensors, .count = 4, .arena = ARENA, .second_arena = 128};
+  make_arenas(&a);
+  make_arenas(&b);
+  for (int i = 0; i < CHECKPOINT_ARENAS; i++) fill(a.at[i], 1000 * (float)i);
+  expect_done(checkpoint_write_state(*state, &table, a.at, NULL, 0, &error), &error);
+  expect_done(checkpoint_read_state(*state, &table, b.at, &run, &error), &error);
+  checkpoint_state_free(&run);
+  for (int i = 0; i < 2; i++) expect_arena(b.at[i], 1000 * (float)i, 0);
+  for (int i = 0; i < ARENA; i++) {
+    const bool there = i < 20 || (i >= 64 && i < 68);
+    assert_true(b.at[2][i] == (there ? a.at[2][i] : 0));
+  }
+  SafeTensors file;
+  expect_done(safetensors_open(&file, at(state, "last/state.safetensors").text, &error), &error);
+  assert_int_equal(file.count, 4 + 4 + 2);
+  safetensors_close(&file);
+  bool done = checkpoint_read_state(*state, &small_table, b.at, &run, &error); /* as if AdamW had trained it all */
+  expect_error(done, &error, EXIT_CHECKPOINT, "adam.m.model.layers.0.self_attn.q_proj.weight");
+}
+
 /* kill -9 at random moments of saving: a state is always there, complete, and never older than the one acknowledged. */
 static void test_state_killed(void **state) {
   char warning[1024];
@@ -212,6 +241,7 @@ int main(void) {
       TEST(test_state_every_byte_counts),
       TEST(test_state_save_over_damaged),
       TEST(test_state_refused),
+      TEST(test_state_of_muon),
       TEST(test_state_killed),
   };
   return cmocka_run_group_tests_name("checkpoint_state", tests, NULL, NULL);

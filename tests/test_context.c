@@ -270,14 +270,16 @@ static void other_context(Fixture *f, bool autotune, const char *tuning) {
   f->context = made;
 }
 
-/* Products in a context of their own; its choices. */
-static char *tuned_products(Fixture *f, bool autotune, const char *tuning, double *y) {
+/* Products in a context of their own, y [N][M] and behind it the gradient [M][K] that one is added to; its choices. */
+enum { PRODUCTS = N * M + M * K };
+static char *tuned_products(Fixture *f, bool autotune, const char *tuning, double *products) {
   Fixture own = {.backend = f->backend, .dtype = f->dtype};
   Parameters params;
   other_context(&own, autotune, tuning);
   Work work = work_new(&own, &params);
   work_step(own.context, &work);
-  memcpy(y, array_read(&own, &work.y), (size_t)N * M * sizeof *y);
+  memcpy(products, array_read(&own, &work.y), (size_t)N * M * sizeof *products);
+  memcpy(products + N * M, parameters_read(&own, &params, ARENA_OF_GRAD, 0), (size_t)M * K * sizeof *products);
   char *text = own.backend->tuning(own.context);
   fixture_free(&own);
   return text;
@@ -286,10 +288,11 @@ static char *tuned_products(Fixture *f, bool autotune, const char *tuning, doubl
 /* Choices are kept as text, and a context that is given them makes the same again. */
 static void test_tuning(void **state) {
   Fixture *f = *state;
-  double *plain = host_values(f, (size_t)N * M), *tuned = host_values(f, (size_t)N * M);
+  double *plain = host_values(f, PRODUCTS), *tuned = host_values(f, PRODUCTS);
   char *none = tuned_products(f, false, NULL, plain), *text = tuned_products(f, true, NULL, tuned);
   assert_null(none);
-  expect_close(f, "a tuned product", tuned, plain, (size_t)N * M, 1e-6);
+  expect_close(f, "a tuned product", tuned, plain, N * M, 1e-6);
+  expect_close(f, "a tuned product that is added", tuned + N * M, plain + N * M, M * K, 1e-6);
   if (!text) return; /* a backend without choices */
   char *again = tuned_products(f, true, text, tuned);
   assert_string_equal(again, text);
@@ -299,7 +302,7 @@ static void test_tuning(void **state) {
   char *chosen = tuned_products(f, true, hostile, tuned);
   assert_non_null(chosen);
   assert_string_not_equal(chosen, hostile);
-  expect_close(f, "a product after a choice that does not run", tuned, plain, (size_t)N * M, 1e-6);
+  expect_close(f, "products after a choice that does not run", tuned, plain, PRODUCTS, 1e-6);
   text[strlen(text) / 2] = '\0'; /* cut off in the middle of a line */
   char *cut = tuned_products(f, true, text, tuned);
   assert_non_null(cut);

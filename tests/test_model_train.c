@@ -14,8 +14,7 @@ static StepState one_report(Model *m) {
 }
 
 /* Two micro-batches a step, clipping that bites in some steps and not in others, decay, warm-up and cosine. */
-static void ten_steps_case(Fixture *f, bool tie) {
-  Setup s = setup_read(f, tie);
+static void ten_steps_case(Fixture *f, Setup s) {
   Model *m = model_start(f, &s);
   const double *losses = golden_values(f, s.golden, -1, "losses", NULL),
                *norms = golden_values(f, s.golden, -1, "grad_norms", NULL);
@@ -38,12 +37,13 @@ static void ten_steps_case(Fixture *f, bool tie) {
 }
 
 static void test_ten_steps(void **state) {
-  ten_steps_case(*state, false);
-  ten_steps_case(*state, true);
+  Fixture *f = *state;
+  ten_steps_case(f, setup_read(f, false));
+  ten_steps_case(f, setup_read(f, true));
+  ten_steps_case(f, setup_read_muon(f));
 }
 
-static float *train_some(Fixture *f, int from, int steps, const float *arenas[3]) {
-  Setup s = setup_read(f, false);
+static float *train_some(Fixture *f, Setup s, int from, int steps, const float *arenas[3]) {
   s.train.dropout = (DropoutRates){0.1f, 0.1f, 0.1f, 0};
   Model *m = model_start(f, &s);
   int step_tokens = s.train.micro_batches * s.train.batch * s.config.ctx;
@@ -64,19 +64,24 @@ static float *train_some(Fixture *f, int from, int steps, const float *arenas[3]
 }
 
 /* The same bits a second time, and when training goes on in a new model from masters, moments and the step number. */
-static void test_same_bits_and_resume(void **state) {
-  Fixture *f = *state;
-  Setup s = setup_read(f, false);
+static void resume_case(Fixture *f, Setup s) {
   ParameterTable table;
   Error error = {0};
   need(parameter_table_make(&table, &s.config, &error), &error);
   size_t arena = table.arena, bytes = 3 * arena * sizeof(float);
   parameter_table_free(&table);
-  float *whole = train_some(f, 0, 6, NULL), *again = train_some(f, 0, 6, NULL), *half = train_some(f, 0, 2, NULL);
+  float *whole = train_some(f, s, 0, 6, NULL), *again = train_some(f, s, 0, 6, NULL),
+        *half = train_some(f, s, 0, 2, NULL);
   assert_memory_equal(again, whole, bytes);
   assert_memory_not_equal(half, whole, bytes);
-  float *resumed = train_some(f, 2, 4, (const float *[]){half, half + arena, half + 2 * arena});
+  float *resumed = train_some(f, s, 2, 4, (const float *[]){half, half + arena, half + 2 * arena});
   assert_memory_equal(resumed, whole, bytes);
+}
+
+static void test_same_bits_and_resume(void **state) {
+  Fixture *f = *state;
+  resume_case(f, setup_read(f, false));
+  resume_case(f, setup_read_muon(f));
 }
 
 /* A weight that is not a number: reported, sticky, and no master moves. */

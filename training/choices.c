@@ -208,7 +208,9 @@ bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *mod
   fill_preset(s, given, choices);
   if (!shape(s, given->vocab, given->source_vocab, model, error) || !choose_batch(s, given, model, choices, error))
     return false;
+  if (s->optimizer < 0) s->optimizer = OPTIMIZER_ADAMW;
   if (isnan(s->lr)) s->lr = (float)learning_rate(s, (double)model_parameters(model));
+  if (isnan(s->muon_lr) && s->optimizer == OPTIMIZER_MUON) s->muon_lr = (float)CHOICES_MUON_LR;
   return true;
 }
 
@@ -222,6 +224,8 @@ TrainConfig choices_train_config(const TrainSettings *s) {
       .dropout = {rate(s->embed_dropout), rate(s->attention_dropout), rate(s->dropout), rate(s->mlp_dropout)},
       .label_smoothing = s->label_smoothing,
       .clip = s->clip,
+      .optimizer = s->optimizer > 0 ? (OptimizerKind)s->optimizer : OPTIMIZER_ADAMW,
+      .muon = {s->muon_lr / s->lr, s->momentum, s->wd},
       .adamw = {s->beta1, s->beta2, s->eps, s->wd},
       .schedule = {(ScheduleKind)s->schedule, s->lr, s->min_lr_frac, s->warmup, s->steps},
       .seed = s->seed};

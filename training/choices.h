@@ -20,7 +20,8 @@ typedef struct Choices {
 #define CHOICES_LR_LARGE 6e-4
 #define CHOICES_LR_SMALL 3e-3   /* of other architectures than llama... */
 #define CHOICES_LR_SMALL_SIZE 2 /* ...of fewer millions of parameters than this */
-#define CHOICES_INIT 0.7        /* standard deviation of initial weights of theirs, times sqrt(dim) */
+#define CHOICES_MUON_LR 0.02
+#define CHOICES_INIT 0.7 /* standard deviation of initial weights of theirs, times sqrt(dim) */
 #define CHOICES_LR_WORDS                                                                                               \
   SHOWN(CHOICES_LR)                                                                                                    \
   " below " SHOWN(CHOICES_LR_SIZE) " M parameters, else " SHOWN(CHOICES_LR_LARGE) "; " SHOWN(                          \

@@ -94,15 +94,27 @@ static DropoutWords dropout_words(const DropoutRates *d) {
   return words;
 }
 
+/* "Muon with lr 0.01, AdamW with 0.003" */
+typedef struct OptimizerWords {
+  char text[64];
+} OptimizerWords;
+static OptimizerWords optimizer_words(const TrainSettings *s) {
+  OptimizerWords words;
+  if (s->optimizer == OPTIMIZER_MUON)
+    snprintf(words.text, sizeof words.text, "Muon with lr %.2g, AdamW with %.2g", (double)s->muon_lr, (double)s->lr);
+  else snprintf(words.text, sizeof words.text, "AdamW with lr %.2g", (double)s->lr);
+  return words;
+}
+
 static void print_length(Run *r, const TrainConfig *train) {
   const TrainSettings *s = &r->settings;
   const int64_t per_step = settings_tokens_per_step(s);
   const double tokens = (double)per_step * (double)s->steps;
   console_line(&r->console,
-               "run      %" PRId64 " steps of %" PRId64 " tokens: %s tokens, %.2f epochs; lr %.2g, %" PRId64
+               "run      %" PRId64 " steps of %" PRId64 " tokens: %s tokens, %.2f epochs; %s, %" PRId64
                " steps of warm-up; %s; seed %" PRIu64,
-               s->steps, per_step, text_count(tokens).text, tokens / (double)run_epoch_tokens(r), (double)s->lr,
-               s->warmup, dropout_words(&train->dropout).text, s->seed);
+               s->steps, per_step, text_count(tokens).text, tokens / (double)run_epoch_tokens(r),
+               optimizer_words(s).text, s->warmup, dropout_words(&train->dropout).text, s->seed);
 }
 
 static void print_memory(Run *r, const MemoryPlan *m) {

@@ -47,13 +47,15 @@ static void show_progress(Run *r, bool logged) {
 }
 
 static bool diverged(const Run *r, const StepState *report, Error *error) {
-  char saved[64] = "no state was saved yet";
+  char saved[64] = "no state was saved yet", muon[32] = "";
   if (r->saved_step >= 0) snprintf(saved, sizeof saved, CHECKPOINT_LAST "/ holds step %" PRId64, r->saved_step);
+  if (r->settings.optimizer == OPTIMIZER_MUON)
+    snprintf(muon, sizeof muon, "--muon-lr %.1g ", (double)r->settings.muon_lr / 3);
   return fail(error, EXIT_NONFINITE,
               "stopped at step %" PRId64
               ": the loss (%g) or the gradient norm (%g) is not finite; the update was not made. "
-              "In %s %s, and " CHECKPOINT_WEIGHTS " is from step %" PRId64 ". Try --lr %.1g",
-              report->step + 1, (double)report->loss, (double)report->grad_norm, r->dir, saved, r->best_step,
+              "In %s %s, and " CHECKPOINT_WEIGHTS " is from step %" PRId64 ". Try %s--lr %.1g",
+              report->step + 1, (double)report->loss, (double)report->grad_norm, r->dir, saved, r->best_step, muon,
               (double)r->settings.lr / 3);
 }
 

@@ -90,11 +90,13 @@ bool run_check_same_model(const Run *r, Error *error) {
                 {"dim", asked->dim, saved.dim, NULL},
                 {"ffn", asked->ffn, saved.ffn, NULL},
                 {"ctx", asked->ctx, saved.ctx, NULL},
-                {"tie", asked->tie, saved.tie, no_yes}};
+                {"tie", asked->tie, saved.tie, no_yes},
+                {"optimizer", r->settings.optimizer, run_saved_optimizer(r->dir), settings_optimizers}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     if (fields[i].asked != fields[i].saved)
       return fail(error, EXIT_USAGE,
-                  "--%s is %s, but %s was trained with %s; the model cannot change when a run is resumed",
+                  "--%s is %s, but %s was trained with %s; the model cannot change when a run is resumed, nor can its "
+                  "optimizer",
                   fields[i].flag, field_text(fields[i].asked, fields[i].names).text, r->dir,
                   field_text(fields[i].saved, fields[i].names).text);
   return true;

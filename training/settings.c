@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+const char *const settings_optimizers[] = {"adamw", "muon", NULL};                         /* as OptimizerKind */
 static const char *const schedule_names[] = {"cosine", "linear", "constant", "wsd", NULL}; /* as ScheduleKind */
 static const char *const pack_names[] = {"stream", "docs", NULL};                          /* as PackKind */
 
@@ -32,7 +33,10 @@ static TrainSettings train_defaults(void) {
                          .rope_base = NAN,
                          .norm_eps = 1e-5f,
                          .init_std = NAN,
+                         .optimizer = -1,
                          .lr = NAN,
+                         .muon_lr = NAN,
+                         .momentum = 0.95f,
                          .min_lr_frac = 0.1f,
                          .beta1 = 0.9f,
                          .beta2 = 0.95f,
@@ -125,8 +129,13 @@ void settings_options(Options *options, TrainSettings *s) {
       FLOAT("init-std", &s->init_std, 0, 10, "auto: 0.02 with llama, else " SHOWN(CHOICES_INIT) "/sqrt(dim)",
             "standard deviation of --init-like gpt2", .above = true),
 
-      GROUP("Optimizer (AdamW)"),
-      FLOAT("lr", &s->lr, 0, 10, "auto: " CHOICES_LR_WORDS, "peak learning rate", .above = true),
+      GROUP("Optimizer"),
+      CHOICE("optimizer", &s->optimizer, settings_optimizers, "auto: adamw",
+             "adamw, or muon for the matrices of attention and MLPs and adamw for the rest"),
+      FLOAT("lr", &s->lr, 0, 10, "auto: " CHOICES_LR_WORDS, "peak learning rate of AdamW", .above = true),
+      FLOAT("muon-lr", &s->muon_lr, 0, 10, "auto: " SHOWN(CHOICES_MUON_LR), "peak learning rate of Muon",
+            .above = true),
+      FLOAT("momentum", &s->momentum, 0, 1, NULL, "momentum of Muon", .below = true),
       FLOAT("min-lr-frac", &s->min_lr_frac, 0, 1, NULL, "final learning rate, as a fraction of lr"),
       INT64("warmup", &s->warmup, 0, 1e12,
             "auto: " SHOWN(CHOICES_WARMUP_PERCENT) " % of the steps, at most " SHOWN(CHOICES_WARMUP_LIMIT),
@@ -205,6 +214,7 @@ void settings_forget_choices(Options *options, const TrainSettings *s) {
                  {&s->preset, &s->ffn},
                  {&s->preset, &s->batch},
                  {&s->preset, &s->lr},
+                 {&s->preset, &s->muon_lr},
                  {&s->preset, &s->init_std},
                  {&s->dim, &s->ffn},
                  {&s->dim, &s->init_std},
@@ -222,6 +232,9 @@ void settings_forget_choices(Options *options, const TrainSettings *s) {
                  {&s->arch, &s->encoder_layers},
                  {&s->arch, &s->init_std},
                  {&s->arch, &s->lr},
+                 {&s->arch, &s->muon_lr},
+                 {&s->optimizer, &s->lr},
+                 {&s->optimizer, &s->muon_lr},
                  {&s->gated, &s->ffn},
                  {&s->tokenizer, &s->vocab_size},
                  {&s->source_tokenizer, &s->source_vocab_size},

@@ -7,6 +7,8 @@
 #include "kernels.h"
 #include "model.h"
 
+extern const char *const settings_optimizers[]; /* as OptimizerKind; ends with NULL */
+
 typedef enum PackKind { PACK_STREAM, PACK_DOCS } PackKind;
 
 typedef struct TrainSettings {
@@ -30,7 +32,9 @@ typedef struct TrainSettings {
   int init; /* InitKind */
   float init_std;
   /* optimizer */
+  int optimizer; /* OptimizerKind */
   float lr, min_lr_frac, beta1, beta2, eps, wd, clip, label_smoothing;
+  float muon_lr, momentum; /* of OPTIMIZER_MUON */
   int64_t warmup;
   int schedule; /* ScheduleKind */
   /* length */

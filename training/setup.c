@@ -83,8 +83,9 @@ bool run_start_model(Run *r, Error *error) {
   r->available = run_device_now(r).free_bytes;
   if (!allocate_model(r, error)) return add_what_fits(r, error);
   if (!batch_make(&r->batch, &r->windows, r->settings.batch * r->settings.grad_accum, error)) return false;
+  const ParameterTable *table = model_table(r->model);
   for (int i = 0; i < CHECKPOINT_ARENAS; i++) {
-    r->host[i] = calloc(model_table(r->model)->arena, sizeof(float));
+    r->host[i] = calloc(i == 2 ? table->second_arena : table->arena, sizeof(float));
     if (!r->host[i]) return error_memory(error, "a copy of the weights");
   }
   return true;

@@ -95,7 +95,7 @@ static void update_blocks(const void *job, int begin, int end, int thread) {
   size_t all = (size_t)m->rows * (size_t)m->cols, last = (size_t)end * REDUCTION_BLOCK;
   for (size_t first = (size_t)begin * REDUCTION_BLOCK; first < last && first < all; first += REDUCTION_BLOCK) {
     size_t at = m->offset + first, count = all - first < REDUCTION_BLOCK ? all - first : REDUCTION_BLOCK;
-    update_range(&s->update, p->master + at, p->grad + at, p->m + at, p->v + at, count);
+    update_range(&s->update, p->master + at, p->grad + at, p->m + at, p->v + p->groups[s->group].second + first, count);
     CPU(follow_masters)(p, s->group, first, count); /* while they are in the cache */
   }
 }
@@ -111,6 +111,7 @@ void CPU(adamw)(Context *c, StepState *state, const Parameters *params, const Ad
   float keep_decayed = 1.0f - state->lr * adamw->weight_decay;
   for (int g = 0; g < params->group_count; g++) {
     const ParameterGroup *group = &params->groups[g];
+    if (group->rule != UPDATE_ADAMW) continue;
     size_t count = (size_t)group->matrix.rows * (size_t)group->matrix.cols;
     u.keep = group->decay ? keep_decayed : 1.0f;
     pool_run(c->pool, (int)((count + REDUCTION_BLOCK - 1) / REDUCTION_BLOCK), 1, SPAN_BLOCKS, update_blocks,

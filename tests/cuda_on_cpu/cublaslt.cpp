@@ -1,7 +1,7 @@
 /* A stand-in for cuBLASLt: the functions that kernels/gemm.cuh calls, strictly from their descriptors as the library's
- * documentation defines them (column-major, transposes, leading dimensions, beta, a bias). What the library refuses, or
- * documents as required, is refused here, with a line on stderr that says why. Products are summed in double and
- * rounded once. */
+ * documentation defines them (column-major, transposes, leading dimensions, strided batches, alpha, beta, a bias). What
+ * the library refuses, or documents as required, is refused here, with a line on stderr that says why. Products are
+ * summed in double and rounded once. */
 #include "tests/cuda_on_cpu/internal.h"
 
 #include <cublasLt.h>
@@ -9,6 +9,8 @@
 struct Layout { /* column-major */
   cudaDataType type;
   int64_t rows, cols, ld;
+  int32_t batch;  /* matrices */
+  int64_t stride; /* elements from one to the next */
 };
 
 struct Description {
@@ -30,7 +32,8 @@ struct Algorithm {
   uint64_t magic, number, workspace;
   uint32_t align_a, align_b, align_c, align_d; /* that it relies on */
   uint64_t epilogue;                           /* that it has */
-  uint64_t unused[2];
+  uint64_t batch;                              /* that it was made for */
+  uint64_t unused;
 };
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t), "fits");
 static const uint64_t MAGIC = 0x656D752D67656D6Du;
@@ -47,6 +50,10 @@ struct Product {
   int64_t m, n, k;
 };
 
+static bool made_for(const Algorithm &a, const Product &p) {
+  return a.epilogue == uint64_t(p.description.epilogue) && a.batch == uint64_t(p.d.batch);
+}
+
 static cublasStatus_t refuse(cublasStatus_t status, const char *why) {
   fprintf(stderr, "emu: cuBLASLt would refuse: %s\n", why);
   return status;
@@ -57,7 +64,8 @@ static size_t type_bytes(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2;
 /* ---- checks ---- */
 
 static bool valid_layout(const Layout &l) {
-  return (l.type == CUDA_R_32F || l.type == CUDA_R_16BF) && l.rows > 0 && l.cols > 0 && l.ld >= l.rows;
+  return (l.type == CUDA_R_32F || l.type == CUDA_R_16BF) && l.rows > 0 && l.cols > 0 && l.ld >= l.rows && l.batch > 0 &&
+         l.stride >= 0;
 }
 
 static cublasStatus_t make_product(Product *p, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
@@ -68,21 +76,31 @@ static cublasStatus_t make_product(Product *p, cublasLtMatmulDesc_t desc, cublas
   p->c = *reinterpret_cast<Layout *>(c), p->d = *reinterpret_cast<Layout *>(d);
   for (const Layout &l : {p->a, p->b, p->c, p->d})
     if (!valid_layout(l))
-      return refuse(CUBLAS_STATUS_INVALID_VALUE, "a layout is empty or its ld is less than its rows");
+      return refuse(CUBLAS_STATUS_INVALID_VALUE,
+                    "a layout is empty, its ld is less than its rows or its stride than 0");
   const bool ta = p->description.transpose_a == CUBLAS_OP_T, tb = p->description.transpose_b == CUBLAS_OP_T;
   p->m = ta ? p->a.cols : p->a.rows, p->k = ta ? p->a.rows : p->a.cols, p->n = tb ? p->b.rows : p->b.cols;
   if (p->k != (tb ? p->b.cols : p->b.rows) || p->d.rows != p->m || p->d.cols != p->n || p->c.rows != p->m ||
       p->c.cols != p->n)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "the layouts do not fit m, n, k");
+  for (const Layout &l : {p->b, p->c, p->d})
+    if (l.batch != p->a.batch) return refuse(CUBLAS_STATUS_INVALID_VALUE, "the layouts have batches of several sizes");
+  if (p->d.batch > 1 && p->d.stride < p->d.ld * (p->d.cols - 1) + p->d.rows)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "the matrices of D overlap each other");
   if (p->description.compute != CUBLAS_COMPUTE_32F || p->description.scale != CUDA_R_32F || p->a.type != p->b.type ||
       p->c.type != p->d.type || (p->a.type == CUDA_R_32F && p->d.type != CUDA_R_32F))
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "this combination of types (of those that the stand-in knows)");
   if (p->description.epilogue != CUBLASLT_EPILOGUE_DEFAULT && p->description.epilogue != CUBLASLT_EPILOGUE_BIAS)
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "this epilogue (of those that the stand-in knows)");
+  if (p->d.batch > 1 && p->description.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "an epilogue of a batch (the stand-in knows none)");
   return CUBLAS_STATUS_SUCCESS;
 }
 
-static size_t extent(const Layout &l) { return size_t((l.cols - 1) * l.ld + l.rows) * type_bytes(l.type); }
+/* Bytes from the first element of the first matrix to the last one of the last. */
+static size_t extent(const Layout &l) {
+  return size_t((l.batch - 1) * l.stride + (l.cols - 1) * l.ld + l.rows) * type_bytes(l.type);
+}
 
 /* Accessible to the device, from the first element to the last, and as aligned as the algorithm was promised. */
 static bool valid_operand(const void *p, const Layout &l, uint32_t alignment, const char *name) {
@@ -105,7 +123,7 @@ static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes
 static cublasStatus_t check_bias(const Product &p, const void *d) {
   if (p.description.epilogue != CUBLASLT_EPILOGUE_BIAS) return CUBLAS_STATUS_SUCCESS;
   const void *bias = p.description.bias;
-  const Layout vector = {p.d.type, p.m, 1, p.m};
+  const Layout vector = {p.d.type, p.m, 1, p.m, 1, 0};
   if (!bias) return refuse(CUBLAS_STATUS_INVALID_VALUE, "an epilogue with a bias, and no bias");
   if (!valid_operand(bias, vector, 16, "the bias")) return refuse(CUBLAS_STATUS_INVALID_VALUE, "the bias's address");
   if (overlap(d, extent(p.d), bias, extent(vector))) return refuse(CUBLAS_STATUS_INVALID_VALUE, "D overlaps the bias");
@@ -119,7 +137,7 @@ static cublasStatus_t check_operands(const Product &p, const Algorithm &algorith
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "an operand's address");
   if (overlap(d, extent(p.d), a, extent(p.a)) || overlap(d, extent(p.d), b, extent(p.b)))
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "D overlaps A or B");
-  if (c == d ? p.c.ld != p.d.ld : overlap(d, extent(p.d), c, extent(p.c)))
+  if (c == d ? p.c.ld != p.d.ld || p.c.stride != p.d.stride : overlap(d, extent(p.d), c, extent(p.c)))
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "C is D with another layout, or overlaps it");
   return check_bias(p, d);
 }
@@ -137,16 +155,16 @@ static void put(void *p, cudaDataType type, int64_t i, double value) {
   else static_cast<__nv_bfloat16 *>(p)[i] = __float2bfloat16_rn(x);
 }
 
-/* [rows][cols] row-major of op(X), or of its transpose. */
-static std::vector<double> unpack(const void *p, const Layout &l, bool by_columns) {
+/* [rows][cols] row-major of op(X), or of its transpose; X begins at element `first`. */
+static std::vector<double> unpack(const void *p, const Layout &l, int64_t first, bool by_columns) {
   std::vector<double> out(size_t(l.rows * l.cols));
   size_t at = 0;
   if (by_columns)
     for (int64_t j = 0; j < l.cols; j++)
-      for (int64_t i = 0; i < l.rows; i++) out[at++] = double(get(p, l.type, j * l.ld + i));
+      for (int64_t i = 0; i < l.rows; i++) out[at++] = double(get(p, l.type, first + j * l.ld + i));
   else
     for (int64_t i = 0; i < l.rows; i++)
-      for (int64_t j = 0; j < l.cols; j++) out[at++] = double(get(p, l.type, j * l.ld + i));
+      for (int64_t j = 0; j < l.cols; j++) out[at++] = double(get(p, l.type, first + j * l.ld + i));
   return out;
 }
 
@@ -155,11 +173,14 @@ static void add_scaled(double *__restrict__ sums, const double *__restrict__ col
   for (int64_t i = 0; i < m; i++) sums[i] += scale * column[i];
 }
 
-/* D = alpha * op(A) op(B) + beta * C, and the bias [m] in every column */
-static void multiply(const Product &p, double alpha, double beta, const void *a, const void *b, const void *c,
-                     void *d) {
-  const std::vector<double> columns = unpack(a, p.a, p.description.transpose_a == CUBLAS_OP_N); /* [k][m] */
-  const std::vector<double> factors = unpack(b, p.b, p.description.transpose_b == CUBLAS_OP_N); /* [n][k] */
+/* D = alpha * op(A) op(B) + beta * C, and the bias [m] in every column, of matrix number `number` of the batch */
+static void multiply(const Product &p, int64_t number, double alpha, double beta, const void *a, const void *b,
+                     const void *c, void *d) {
+  const std::vector<double> columns =
+      unpack(a, p.a, number * p.a.stride, p.description.transpose_a == CUBLAS_OP_N); /* [k][m] */
+  const std::vector<double> factors =
+      unpack(b, p.b, number * p.b.stride, p.description.transpose_b == CUBLAS_OP_N); /* [n][k] */
+  const int64_t first_c = number * p.c.stride, first_d = number * p.d.stride;
   std::vector<double> sums(static_cast<size_t>(p.m));
   for (int64_t j = 0; j < p.n; j++) {
     sums.assign(sums.size(), 0.0);
@@ -167,9 +188,9 @@ static void multiply(const Product &p, double alpha, double beta, const void *a,
       add_scaled(sums.data(), columns.data() + l * p.m, factors[size_t(j * p.k + l)], p.m);
     for (int64_t i = 0; i < p.m; i++) {
       double value = alpha * sums[size_t(i)];
-      if (beta != 0) value += beta * double(get(c, p.c.type, j * p.c.ld + i));
+      if (beta != 0) value += beta * double(get(c, p.c.type, first_c + j * p.c.ld + i));
       if (p.description.epilogue == CUBLASLT_EPILOGUE_BIAS) value += double(get(p.description.bias, p.d.type, i));
-      put(d, p.d.type, j * p.d.ld + i, value);
+      put(d, p.d.type, first_d + j * p.d.ld + i, value);
     }
   }
 }
@@ -233,9 +254,20 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type, uint64_t rows,
                                           uint64_t cols, int64_t ld) {
-  return create(layout, Layout{type, int64_t(rows), int64_t(cols), ld});
+  return create(layout, Layout{type, int64_t(rows), int64_t(cols), ld, 1, 0});
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return destroy<Layout>(layout); }
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t name,
+                                                const void *value, size_t bytes) {
+  Layout *l = reinterpret_cast<Layout *>(layout);
+  if (!l) return refuse(CUBLAS_STATUS_INVALID_VALUE, "a layout is NULL");
+  switch (name) {
+  case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: return set(&l->batch, sizeof l->batch, value, bytes);
+  case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: return set(&l->stride, sizeof l->stride, value, bytes);
+  default: return set(nullptr, 0, value, bytes);
+  }
+}
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
   return create(preference,
@@ -281,8 +313,16 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "parts of sums may be rounded to bf16 (REDUCTION_SCHEME_MASK)");
   for (uint64_t i = 0; i < CANDIDATES && *found < wanted; i++) {
     if (workspaces[i] > p->workspace) continue;
-    const Algorithm algorithm = {
-        MAGIC, i, workspaces[i], p->align_a, p->align_b, p->align_c, p->align_d, product.description.epilogue, {}};
+    const Algorithm algorithm = {MAGIC,
+                                 i,
+                                 workspaces[i],
+                                 p->align_a,
+                                 p->align_b,
+                                 p->align_c,
+                                 p->align_d,
+                                 product.description.epilogue,
+                                 uint64_t(product.d.batch),
+                                 0};
     cublasLtMatmulHeuristicResult_t *result = &results[(*found)++];
     memset(result, 0, sizeof *result);
     memcpy(&result->algo, &algorithm, sizeof algorithm);
@@ -302,7 +342,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
   const cublasStatus_t status = make_product(&product, desc, a, b, c, d);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   memcpy(&algorithm, algo, sizeof algorithm);
-  if (!from_heuristic(algorithm) || algorithm.epilogue != uint64_t(product.description.epilogue))
+  if (!from_heuristic(algorithm) || !made_for(algorithm, product))
     return CUBLAS_STATUS_NOT_SUPPORTED; /* what the check is for: no complaint */
   memset(result, 0, sizeof *result);
   result->algo = *algo;
@@ -316,7 +356,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
   Product product;
-  Algorithm algorithm = {MAGIC, 0, 0, 1, 1, 1, 1, 0, {}}; /* without one the library asks its heuristic itself */
+  Algorithm algorithm = {MAGIC, 0, 0, 1, 1, 1, 1, 0, 0, 0}; /* without one the library asks its heuristic itself */
   if (!handle) return refuse(CUBLAS_STATUS_NOT_INITIALIZED, "no handle");
   if (!alpha || !beta) return refuse(CUBLAS_STATUS_INVALID_VALUE, "alpha or beta is NULL");
   cublasStatus_t status = make_product(&product, desc, a_layout, b_layout, c_layout, d_layout);
@@ -324,8 +364,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (algo) memcpy(&algorithm, algo, sizeof algorithm);
   if (!from_heuristic(algorithm))
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "an algorithm that the heuristic did not make");
-  if (algo && algorithm.epilogue != uint64_t(product.description.epilogue))
-    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "an algorithm that was made for another epilogue");
+  if (algo && !made_for(algorithm, product))
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "an algorithm that was made for another epilogue or batch");
   const float scale = *static_cast<const float *>(alpha), keep = *static_cast<const float *>(beta);
   const size_t needed = algorithm.workspace;
   if (workspace_bytes < needed ||
@@ -337,7 +377,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (check_operands(product, algorithm, a, b, c, d, keep != 0) != CUBLAS_STATUS_SUCCESS)
       emu::die("a queued or recorded matrix product uses memory that was freed");
     if (needed) memset(workspace, 0xFF, needed); /* nobody else may keep anything there */
-    multiply(product, double(scale), double(keep), a, b, c, d);
+    for (int64_t i = 0; i < product.d.batch; i++) multiply(product, i, double(scale), double(keep), a, b, c, d);
   });
   return queued == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

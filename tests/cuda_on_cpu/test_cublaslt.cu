@@ -13,12 +13,16 @@ struct Product {
   int64_t m, n, k, lda, ldb, ldd;
   bool transpose_a, transpose_b;
   cudaDataType in, out;
-  float beta;
-  uint32_t alignment;       /* that the heuristic is told, of all operands */
-  uint32_t reductions;      /* that the heuristic may choose from, 0: all */
-  size_t workspace;         /* that the heuristic is told */
-  size_t workspace_given;   /* that the product gets */
-  int64_t shift_a, shift_d; /* elements that the operands are moved by */
+  float alpha, beta;
+  bool separate_c;                                /* C is not D */
+  int32_t batch, batch_b;                         /* of all, and of B; 0: as the library has it by itself */
+  int64_t stride_a, stride_b, stride_c, stride_d; /* elements */
+  bool late_batch;                                /* set after the heuristic was asked */
+  uint32_t alignment;                             /* that the heuristic is told, of all operands */
+  uint32_t reductions;                            /* that the heuristic may choose from, 0: all */
+  size_t workspace;                               /* that the heuristic is told */
+  size_t workspace_given;                         /* that the product gets */
+  int64_t shift_a, shift_d;                       /* elements that the operands are moved by */
   bool d_is_a, host_b, no_handle, no_algorithm;
   cublasLtEpilogue_t epilogue;
   int64_t shift_bias;                                /* elements */
@@ -34,13 +38,14 @@ Product square(int64_t size) {
   p.alignment = 16;
   p.workspace = p.workspace_given = 4 << 20;
   p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  p.alpha = 1.0f;
   return p;
 }
 
 struct Operands {
-  Device<float> a, b, d, bias; /* large enough for either type */
+  Device<float> a, b, c, d, bias; /* large enough for either type */
   Device<char> workspace;
-  explicit Operands(size_t count) : a(count), b(count), d(count), bias(count), workspace(4 << 20) {}
+  explicit Operands(size_t count) : a(count), b(count), c(count), d(count), bias(count), workspace(4 << 20) {}
 };
 
 size_t width(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
@@ -54,11 +59,19 @@ cublasStatus_t set_bias(cublasLtMatmulDesc_t desc, const Product &p, const Opera
   return cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
 }
 
+cublasStatus_t set_batch(cublasLtMatrixLayout_t layout, int32_t batch, int64_t stride) {
+  if (!batch) return CUBLAS_STATUS_SUCCESS;
+  const cublasStatus_t status =
+      cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  return cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride);
+}
+
 /* The first status that is not a success. */
 cublasStatus_t multiply(const Product &p, Operands *o) {
   cublasLtHandle_t handle = NULL;
   cublasLtMatmulDesc_t desc = NULL;
-  cublasLtMatrixLayout_t la = NULL, lb = NULL, ld = NULL;
+  cublasLtMatrixLayout_t la = NULL, lb = NULL, lc = NULL, ld = NULL;
   cublasLtMatmulPreference_t preference = NULL;
   cublasLtMatmulHeuristicResult_t result;
   cublasStatus_t first = CUBLAS_STATUS_SUCCESS;
@@ -80,7 +93,13 @@ cublasStatus_t multiply(const Product &p, Operands *o) {
                                   (uint64_t)(p.transpose_a ? p.m : p.k), p.lda));
   note(cublasLtMatrixLayoutCreate(&lb, p.in, (uint64_t)(p.transpose_b ? p.n : p.k),
                                   (uint64_t)(p.transpose_b ? p.k : p.n), p.ldb));
+  note(cublasLtMatrixLayoutCreate(&lc, p.out, (uint64_t)p.m, (uint64_t)p.n, p.ldd));
   note(cublasLtMatrixLayoutCreate(&ld, p.out, (uint64_t)p.m, (uint64_t)p.n, p.ldd));
+  auto set_batches = [&] {
+    note(set_batch(la, p.batch, p.stride_a)), note(set_batch(lb, p.batch_b ? p.batch_b : p.batch, p.stride_b));
+    note(set_batch(lc, p.batch, p.stride_c)), note(set_batch(ld, p.batch, p.stride_d));
+  };
+  if (!p.late_batch) set_batches();
   note(cublasLtMatmulPreferenceCreate(&preference));
   note(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &p.workspace,
                                             sizeof p.workspace));
@@ -91,20 +110,21 @@ cublasStatus_t multiply(const Product &p, Operands *o) {
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     note(cublasLtMatmulPreferenceSetAttribute(preference, name, &p.alignment, sizeof p.alignment));
-  note(cublasLtMatmulAlgoGetHeuristic(handle, desc, la, lb, ld, ld, preference, 1, &result, &found));
+  note(cublasLtMatmulAlgoGetHeuristic(handle, desc, la, lb, lc, ld, preference, 1, &result, &found));
   if (p.late_epilogue) set_epilogue();
+  if (p.late_batch) set_batches();
   note(set_bias(desc, p, *o)); /* as kernels/gemm.cuh does: for the product, not for the heuristic */
   if (first == CUBLAS_STATUS_SUCCESS) {
-    const float one = 1.0f;
     std::vector<float> host(p.host_b ? o->b.count : 0);
     if (p.no_algorithm) memset(&result.algo, 0, sizeof result.algo);
     const char *a = reinterpret_cast<char *>(o->a.data) + (size_t)p.shift_a * width(p.in);
     char *d = reinterpret_cast<char *>(p.d_is_a ? o->a.data : o->d.data) + (size_t)p.shift_d * width(p.out);
-    note(cublasLtMatmul(p.no_handle ? NULL : handle, desc, &one, a, la, p.host_b ? host.data() : o->b.data, lb, &p.beta,
-                        d, ld, d, ld, &result.algo, o->workspace.data, p.workspace_given, NULL));
+    const void *c = p.separate_c ? (const void *)o->c.data : d;
+    note(cublasLtMatmul(p.no_handle ? NULL : handle, desc, &p.alpha, a, la, p.host_b ? host.data() : o->b.data, lb,
+                        &p.beta, c, lc, d, ld, &result.algo, o->workspace.data, p.workspace_given, NULL));
   }
   cublasLtMatmulPreferenceDestroy(preference);
-  for (cublasLtMatrixLayout_t layout : {la, lb, ld}) cublasLtMatrixLayoutDestroy(layout);
+  for (cublasLtMatrixLayout_t layout : {la, lb, lc, ld}) cublasLtMatrixLayoutDestroy(layout);
   cublasLtMatmulDescDestroy(desc);
   cublasLtDestroy(handle);
   return first;
@@ -122,11 +142,24 @@ void put(std::vector<float> *memory, cudaDataType type, int64_t i, float x) {
   else reinterpret_cast<__nv_bfloat16 *>(memory->data())[i] = __float2bfloat16_rn(x);
 }
 
+/* Element (i, j) of matrix number `number` of what should come out; `c` is what C has held. */
+double expected(const Product &p, int64_t number, int64_t i, int64_t j, const std::vector<float> &a,
+                const std::vector<float> &b, const std::vector<float> &c, const std::vector<float> &bias) {
+  const int64_t in_a = number * p.stride_a, in_b = number * p.stride_b;
+  double sum = 0;
+  for (int64_t l = 0; l < p.k; l++)
+    sum += (double)fetch(a, p.in, in_a + (p.transpose_a ? i * p.lda + l : l * p.lda + i)) *
+           (double)fetch(b, p.in, in_b + (p.transpose_b ? l * p.ldb + j : j * p.ldb + l));
+  sum = (double)p.alpha * sum + (double)p.beta * (double)fetch(c, p.out, number * p.stride_c + j * p.ldd + i);
+  if (p.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += (double)fetch(bias, p.out, i + p.shift_bias);
+  return sum;
+}
+
 /* The relative error of the whole product in the L2 norm. */
 bool product_is_right(const Product &p, double tolerance) {
   const size_t count = 400 * 400;
   Operands o(count);
-  std::vector<float> a(count), b(count), bias(count), before(count), after(count);
+  std::vector<float> a(count), b(count), c(count), bias(count), before(count), after(count);
   unsigned seed = 1;
   for (std::vector<float> *memory : {&a, &b})
     for (size_t i = 0; i < count; i++) {
@@ -134,23 +167,27 @@ bool product_is_right(const Product &p, double tolerance) {
       put(memory, p.in, (int64_t)i, (float)(seed >> 8) / 8388608.0f - 1.0f);
     }
   for (size_t i = 0; i < count; i++) put(&before, p.out, (int64_t)i, (float)(i % 17) - 8.0f);
+  for (size_t i = 0; i < count; i++) put(&c, p.out, (int64_t)i, (float)(i % 19) - 9.0f);
   for (size_t i = 0; i < count; i++) put(&bias, p.out, (int64_t)i, (float)(i % 13) - 6.0f);
-  o.a.set(a.data()), o.b.set(b.data()), o.d.set(before.data()), o.bias.set(bias.data());
+  o.a.set(a.data()), o.b.set(b.data()), o.c.set(c.data()), o.d.set(before.data()), o.bias.set(bias.data());
   EXPECT(multiply(p, &o) == CUBLAS_STATUS_SUCCESS);
   o.d.get(after.data());
   double error = 0, size = 0;
-  for (int64_t j = 0; j < p.n; j++)
-    for (int64_t i = 0; i < p.m; i++) {
-      double sum = (double)p.beta * (double)fetch(before, p.out, j * p.ldd + i);
-      if (p.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += (double)fetch(bias, p.out, i + p.shift_bias);
-      for (int64_t l = 0; l < p.k; l++)
-        sum += (double)fetch(a, p.in, p.transpose_a ? i * p.lda + l : l * p.lda + i) *
-               (double)fetch(b, p.in, p.transpose_b ? l * p.ldb + j : j * p.ldb + l);
-      const double got = (double)fetch(after, p.out, j * p.ldd + i);
-      error += (got - sum) * (got - sum), size += sum * sum;
-    }
+  for (int64_t number = 0; number < (p.batch ? p.batch : 1); number++)
+    for (int64_t j = 0; j < p.n; j++)
+      for (int64_t i = 0; i < p.m; i++) {
+        const double want = expected(p, number, i, j, a, b, p.separate_c ? c : before, bias);
+        const double got = (double)fetch(after, p.out, number * p.stride_d + j * p.ldd + i);
+        error += (got - want) * (got - want), size += want * want;
+      }
   EXPECT(sqrt(error) <= tolerance * sqrt(size));
   if (p.ldd > p.m) EXPECT(fetch(after, p.out, p.m) == fetch(before, p.out, p.m)); /* the gap */
+  if (p.batch > 1) { /* the gap between matrices, and what is behind the last */
+    const int64_t end = (p.n - 1) * p.ldd + p.m;
+    EXPECT(fetch(after, p.out, p.stride_d - 1) == fetch(before, p.out, p.stride_d - 1) && end < p.stride_d);
+    const int64_t behind = (p.batch - 1) * p.stride_d + end;
+    EXPECT(fetch(after, p.out, behind) == fetch(before, p.out, behind));
+  }
   return true;
 }
 
@@ -171,7 +208,35 @@ bool test_products() {
   return true;
 }
 
+/* Batches, with strides of their own, one of 0; alpha; C in another place than D. */
+bool test_batches() {
+  for (int i = 0; i < 16; i++) {
+    Product p = square(1);
+    p.m = 23, p.n = 17, p.k = 41;
+    p.transpose_a = i & 1, p.transpose_b = i & 2;
+    p.lda = (p.transpose_a ? p.k : p.m) + 3, p.ldb = (p.transpose_b ? p.n : p.k) + 5, p.ldd = p.m + 7;
+    p.alpha = -1.5f;
+    p.beta = 0.75f;
+    p.separate_c = i & 4;
+    p.batch = 5;
+    p.stride_a = p.lda * 41 + 11, p.stride_b = i & 8 ? 0 : p.ldb * 41 + 2;
+    p.stride_d = p.ldd * p.n + 9, p.stride_c = p.separate_c ? p.stride_d + 4 : p.stride_d;
+    EXPECT(product_is_right(p, 1e-7));
+    p.in = CUDA_R_16BF;
+    EXPECT(product_is_right(p, 1e-7));
+    p.out = CUDA_R_16BF;
+    EXPECT(product_is_right(p, 3e-3));
+  }
+  return true;
+}
+
 /* ---- refusals ---- */
+
+/* Two products of 16 x 16, which fit arrays of 640 numbers. */
+void make_batch(Product *p) {
+  p->batch = 2;
+  p->stride_a = p->stride_b = p->stride_c = p->stride_d = 256;
+}
 
 bool test_refusals() {
   const struct {
@@ -193,7 +258,7 @@ bool test_refusals() {
        CUBLAS_STATUS_SUCCESS},
       {"less aligned than promised", [](Product *p) { p->shift_a = 1; }, CUBLAS_STATUS_INVALID_VALUE},
       {"as little aligned as promised", [](Product *p) { p->shift_a = 1, p->alignment = 4; }, CUBLAS_STATUS_SUCCESS},
-      {"past the end of an array", [](Product *p) { p->shift_d = 100; }, CUBLAS_STATUS_INVALID_VALUE},
+      {"past the end of an array", [](Product *p) { p->shift_d = 400; }, CUBLAS_STATUS_INVALID_VALUE},
       {"in place", [](Product *p) { p->d_is_a = true; }, CUBLAS_STATUS_INVALID_VALUE},
       {"host memory", [](Product *p) { p->host_b = true; }, CUBLAS_STATUS_INVALID_VALUE},
       {"a bias", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_BIAS; }, CUBLAS_STATUS_SUCCESS},
@@ -201,7 +266,7 @@ bool test_refusals() {
        CUBLAS_STATUS_INVALID_VALUE},
       {"a bias of the host", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_BIAS, p->host_bias = true; },
        CUBLAS_STATUS_INVALID_VALUE},
-      {"a bias past the end", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_BIAS, p->shift_bias = 308; },
+      {"a bias past the end", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_BIAS, p->shift_bias = 628; },
        CUBLAS_STATUS_INVALID_VALUE},
       {"a bias that is not aligned", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_BIAS, p->shift_bias = 1; },
        CUBLAS_STATUS_INVALID_VALUE},
@@ -210,9 +275,28 @@ bool test_refusals() {
       {"another epilogue", [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_RELU; }, CUBLAS_STATUS_NOT_SUPPORTED},
       {"an algorithm for another epilogue",
        [](Product *p) { p->epilogue = CUBLASLT_EPILOGUE_BIAS, p->late_epilogue = true; }, CUBLAS_STATUS_NOT_SUPPORTED},
+      {"a batch", make_batch, CUBLAS_STATUS_SUCCESS},
+      {"a batch of none", [](Product *p) { make_batch(p), p->batch = -1; }, CUBLAS_STATUS_INVALID_VALUE},
+      {"batches of two sizes", [](Product *p) { make_batch(p), p->batch_b = 1; }, CUBLAS_STATUS_INVALID_VALUE},
+      {"matrices of B over each other", [](Product *p) { make_batch(p), p->stride_b = 16; }, CUBLAS_STATUS_SUCCESS},
+      {"matrices of D over each other", [](Product *p) { make_batch(p), p->stride_c = p->stride_d = 255; },
+       CUBLAS_STATUS_INVALID_VALUE},
+      {"a batch backwards", [](Product *p) { make_batch(p), p->stride_a = -256; }, CUBLAS_STATUS_INVALID_VALUE},
+      {"the last of a batch past the end", [](Product *p) { make_batch(p), p->stride_b = 400; },
+       CUBLAS_STATUS_INVALID_VALUE},
+      {"C is D with another stride", [](Product *p) { make_batch(p), p->stride_c = 320; }, CUBLAS_STATUS_INVALID_VALUE},
+      {"C apart with another stride",
+       [](Product *p) { make_batch(p), p->stride_c = 320, p->separate_c = true, p->beta = 1; }, CUBLAS_STATUS_SUCCESS},
+      {"the last of C past the end",
+       [](Product *p) { make_batch(p), p->stride_c = 400, p->separate_c = true, p->beta = 1; },
+       CUBLAS_STATUS_INVALID_VALUE},
+      {"an algorithm for another batch", [](Product *p) { make_batch(p), p->late_batch = true; },
+       CUBLAS_STATUS_NOT_SUPPORTED},
+      {"a batch with a bias", [](Product *p) { make_batch(p), p->epilogue = CUBLASLT_EPILOGUE_BIAS; },
+       CUBLAS_STATUS_NOT_SUPPORTED},
       {"an algorithm of zeros", [](Product *p) { p->no_algorithm = true; }, CUBLAS_STATUS_INVALID_VALUE},
   };
-  Operands o(320);
+  Operands o(640);
   for (const auto &c : cases) {
     Product p = square(16);
     c.spoil(&p);
@@ -236,6 +320,12 @@ bool test_attributes() {
   EXPECT(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, NULL, 4) == CUBLAS_STATUS_INVALID_VALUE);
   EXPECT(cublasLtMatmulDescSetAttribute(NULL, CUBLASLT_MATMUL_DESC_TRANSA, &wide, 4) == CUBLAS_STATUS_INVALID_VALUE);
   EXPECT(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, 4, 5, 4) == CUBLAS_STATUS_SUCCESS);
+  EXPECT(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &wide, sizeof wide) ==
+         CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_PLANE_OFFSET, &wide, sizeof wide) ==
+         CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT(cublasLtMatrixLayoutSetAttribute(NULL, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &wide, sizeof wide) ==
+         CUBLAS_STATUS_INVALID_VALUE);
   EXPECT(cublasLtMatmulAlgoGetHeuristic(handle, desc, layout, layout, layout, layout, NULL, 1, NULL, &found) ==
          CUBLAS_STATUS_INVALID_VALUE);
   /* 4 x 5 times 4 x 5 does not fit */
@@ -251,6 +341,7 @@ bool test_attributes() {
 
 const Test cublaslt_tests[] = {
     {"cuBLASLt products", test_products, NULL},
+    {"cuBLASLt batches", test_batches, NULL},
     {"cuBLASLt refusals", test_refusals, NULL},
     {"cuBLASLt attributes", test_attributes, NULL},
     {NULL, NULL, NULL},

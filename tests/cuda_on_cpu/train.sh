@@ -43,6 +43,9 @@ check "CUDA trains in f32" run f32 --device cuda --dtype f32
 check "CUDA trains in bf16" run bf16 --device cuda --dtype bf16
 check "the losses in f32 are the CPU's" near cpu.run f32.run 1e-3
 check "the losses in bf16 are near" near cpu.run bf16.run 2e-2
+check "the CPU trains by Muon" run muon_cpu --device cpu --threads 2 --optimizer muon
+check "CUDA trains by Muon" run muon --device cuda --dtype f32 --optimizer muon
+check "the losses by Muon are the CPU's" near muon_cpu.run muon.run 1e-3
 # What a command says, and its exit status: says STATUS WORDS COMMAND...
 says() {
   status=$1 words=$2

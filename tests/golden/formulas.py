@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from family import DTYPE, f32
 
 IGNORE = -100
+MUON = dict(momentum=f32(0.9), weight_decay=f32(0.1))
 ADAMW = dict(betas=(f32(0.9), f32(0.95)), eps=f32(1e-3), weight_decay=f32(0.1))  # eps large enough to be seen
 
 
@@ -66,3 +67,20 @@ def make_optimizer(parameters):
     groups = [{"params": [p for p, decays in parameters if decays]},
               {"params": [p for p, decays in parameters if not decays], "weight_decay": 0.0}]
     return torch.optim.AdamW([g for g in groups if g["params"]], lr=0.0, foreach=False, **ADAMW)
+
+
+def orthogonalized(update, coefficients, steps, eps):
+    """Of torch.optim.Muon, in the precision of its argument instead of bf16."""
+    a, b, c = coefficients
+    x = update if update.shape[0] <= update.shape[1] else update.T
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x if update.shape[0] <= update.shape[1] else x.T
+
+
+def make_muon(matrices):
+    """`matrices`: tensors, each orthogonalized as a whole."""
+    torch.optim._muon._zeropower_via_newtonschulz = orthogonalized
+    return torch.optim.Muon(matrices, lr=0.0, **MUON)

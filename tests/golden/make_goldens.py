@@ -4,7 +4,7 @@
     python3 tests/golden/make_goldens.py
 
 Every backward is torch.autograd's of a forward written as the formula stands in kernels.h, every optimizer step is
-torch.optim.AdamW's and every clip torch.nn.utils.clip_grad_norm_'s, so nothing here shares a derivation with the C
+torch.optim.AdamW's or torch.optim.Muon's and every clip torch.nn.utils.clip_grad_norm_'s, so nothing here shares a derivation with the C
 code. Inputs are rounded to fp32 first and stored exactly; results are computed from them in float64 and stored as fp32.
 The seed is fixed: the files change only with this script (or in last bits with another PyTorch).
 
@@ -14,18 +14,19 @@ that the tests read them. Where transformers can be imported the whole model is 
 
 import torch
 from architectures import make_architectures
-from model import make_model, make_packed
+from model import make_model, make_model_muon, make_packed
 from operations import (make_activation, make_adamw, make_attention, make_attention_bias, make_clip,
                         make_cross_entropy, make_embedding, make_embedding_places, make_layer_norm, make_linear,
-                        make_linear_bias, make_norm, make_rope, make_swiglu)
+                        make_linear_bias, make_muon_steps, make_norm, make_rope, make_swiglu)
 
 
 def main():
     torch.set_num_threads(1)  # the same sums on every machine
     size = sum(make() for make in (
         make_embedding, make_embedding_places, make_norm, make_layer_norm, make_linear, make_linear_bias, make_rope,
-        make_attention, make_attention_bias, make_swiglu, make_activation, make_cross_entropy, make_clip, make_adamw))
-    size += make_model("model", 10, False) + make_model("model_tied", 11, True) + make_packed()
+        make_attention, make_attention_bias, make_swiglu, make_activation, make_cross_entropy, make_clip, make_adamw, make_muon_steps))
+    size += make_model("model", 10, False) + make_model("model_tied", 11, True)
+    size += make_model_muon() + make_packed()
     size += make_architectures()
     print(f"{size} bytes together")
 

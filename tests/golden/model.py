@@ -7,7 +7,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from family import DTYPE, Family, Random, f32, leaf
-from formulas import (ADAMW, IGNORE, attention, inverse_count, loss_of, make_optimizer, rms_norm, rope, visible_keys)
+from formulas import (ADAMW, IGNORE, MUON, attention, inverse_count, loss_of, make_muon, make_optimizer, rms_norm,
+                      rope, visible_keys)
 
 CONFIG = dict(vocab=61, ctx=20, layers=2, heads=6, kv_heads=2, dim=24, head_dim=8, ffn=40, base=10000.0, eps=f32(1e-5))
 BATCH, LENGTH, STEPS, MICRO_BATCHES = 3, CONFIG["ctx"], 10, 2
@@ -69,23 +70,31 @@ def learning_rate(step, peak=f32(0.02), warmup=3, floor=0.1):
     return f32(peak * (floor + (1 - floor) * 0.5 * (1 + np.cos(np.pi * progress))))
 
 
-def train(weights, tokens, targets):
-    """Ten whole steps of accumulated micro-batches: losses, norms before clipping, learning rates."""
+def train(weights, tokens, targets, max_norm=MAX_NORM, muon_factor=0):
+    """Ten whole steps of accumulated micro-batches: losses, norms before clipping, learning rates. muon_factor: Muon
+    updates the matrices of the layers, with a learning rate so many times AdamW's."""
     parameters = {name: torch.nn.Parameter(w.detach().clone()) for name, w in weights.items()}
-    optimizer = make_optimizer([(p, p.dim() == 2) for p in parameters.values()])
+    by_muon = {n for n, p in parameters.items() if muon_factor and ".layers." in n and p.dim() == 2}
+    optimizer = make_optimizer([(p, p.dim() == 2) for n, p in parameters.items() if n not in by_muon])
+    muon = make_muon([parameters[n] for n in by_muon]) if by_muon else None
     losses, norms, rates = [], [], []
     for step in range(STEPS):
-        optimizer.zero_grad()
+        for parameter in parameters.values():
+            parameter.grad = None
         inv_targets, total = inverse_count(targets[step]), 0.0
         for micro in range(MICRO_BATCHES):
             _, loss = model_loss(parameters, tokens[step, micro], targets[step, micro], inv_targets)
             loss.backward()
             total += float(loss.detach())
-        norms.append(float(torch.nn.utils.clip_grad_norm_(parameters.values(), MAX_NORM)))
+        norms.append(float(torch.nn.utils.clip_grad_norm_(parameters.values(), max_norm)))
         rates.append(learning_rate(step + 1))
         for group in optimizer.param_groups:
             group["lr"] = rates[-1]
         optimizer.step()
+        if muon:
+            for group in muon.param_groups:
+                group["lr"] = muon_factor * rates[-1]
+            muon.step()
         losses.append(total)
     return parameters, losses, norms, rates
 
@@ -187,18 +196,31 @@ def make_model(name, seed, tied):
     for key, value in leaves.items():
         family.put("grad." + key, value.grad)
 
-    final, losses, norms, rates = train(weights, tokens, targets)
+    put_training(family, train(weights, tokens, targets), MAX_NORM)
+    return family.write()
+
+
+def make_model_muon():
+    """The training of model.safetensors with Muon; muon: factor of the learning rate, momentum, weight decay."""
+    family = Family("model_muon", 14)
+    factor, max_norm = f32(2.0), 1.5
+    put_training(family, train(*model_start(), max_norm, factor), max_norm)
+    family.put("muon", torch.tensor([factor, MUON["momentum"], MUON["weight_decay"]], dtype=DTYPE))
+    return family.write()
+
+
+def put_training(family, result, max_norm):
+    final, losses, norms, rates = result
     for key, value in dict(losses=losses, grad_norms=norms, lr=rates).items():
         family.put(key, torch.tensor(value, dtype=DTYPE))
     for key, value in final.items():
         family.put("final." + key, value)
     c = CONFIG
     sizes = [c[k] for k in ("vocab", "ctx", "layers", "heads", "kv_heads", "dim", "head_dim", "ffn")]
-    settings = [*ADAMW["betas"], ADAMW["eps"], ADAMW["weight_decay"], MAX_NORM, SMOOTHING]
+    settings = [*ADAMW["betas"], ADAMW["eps"], ADAMW["weight_decay"], max_norm, SMOOTHING]
     family.put("dims", torch.tensor(sizes + [BATCH, LENGTH, STEPS, MICRO_BATCHES]))
     family.put("adamw", torch.tensor(settings, dtype=DTYPE))
-    print(f"losses {losses[0]:.4f} .. {losses[-1]:.4f}, norms {min(norms):.3f} .. {max(norms):.3f}, clip at {MAX_NORM}")
-    return family.write()
+    print(f"losses {losses[0]:.4f} .. {losses[-1]:.4f}, norms {min(norms):.3f} .. {max(norms):.3f}, clip at {max_norm}")
 
 
 def make_packed():

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 from family import DTYPE, Family, f32, gradients, leaf, scalar
-from formulas import (IGNORE, attention, attention_weights, inverse_count, loss_of, make_optimizer, rms_norm, rope,
+from formulas import (IGNORE, attention, attention_weights, inverse_count, loss_of, make_muon, make_optimizer, rms_norm, rope,
                       visible_keys)
 
 
@@ -365,4 +365,38 @@ def make_adamw():
         family.add([rows, cols, width, steps], matrix=start[0], gain=start[1], lr=rates, dmatrix=dmatrix, dgain=dgain,
                    matrices=torch.stack(matrices), gains=torch.stack(gains), m_matrix=state[0]["exp_avg"],
                    v_matrix=state[0]["exp_avg_sq"], m_gain=state[1]["exp_avg"], v_gain=state[1]["exp_avg_sq"])
+    return family.write()
+
+
+def make_muon_steps():
+    """Ten steps of matrices that lie in one group, [heights[i]][cols], below each other; given gradients of random
+    sizes. dims: cols, steps, heights (0: no more), rank of the gradients (0: full)."""
+    family = Family("muon", 21)
+    steps, factor = 10, f32(4.0)
+    for cols, heights, rank in [(24, (24, 0, 0), 0), (8, (40, 0, 0), 0), (56, (16, 0, 0), 2), (24, (24, 8, 8), 0),
+                                (16, (24, 40, 0), 0), (8, (1, 3, 0), 0)]:
+        rows = sum(heights)
+        start = family.random.normal(rows, cols)
+        matrices = [torch.nn.Parameter(part.clone()) for part in start.split([h for h in heights if h])]
+        optimizer = make_muon(matrices)
+        rates = torch.tensor([f32(0.02 * (t + 1) / steps) for t in range(steps)], dtype=DTYPE)
+        gradients = []
+        for t in range(steps):
+            size = 10.0 ** float(family.random.integers(-4, 3, 1))
+            if rank:
+                product = family.random.normal(rows, rank) @ family.random.normal(rank, cols)
+                gradient = torch.tensor((size * product).numpy().astype("float32").astype("float64"))
+            else:
+                gradient = family.random.normal(rows, cols, std=size)
+            gradients.append(gradient)
+            for group in optimizer.param_groups:
+                group["lr"] = f32(float(rates[t]) * factor)
+            for matrix, part in zip(matrices, gradient.split([h for h in heights if h])):
+                matrix.grad = part.clone()
+            optimizer.step()
+            if t == 0:
+                first = torch.cat([m.detach().clone() for m in matrices])
+        family.add([cols, steps, *heights, rank], start=start, lr=rates, gradients=torch.stack(gradients), first=first,
+                   last=torch.cat([m.detach() for m in matrices]),
+                   m=torch.cat([optimizer.state[m]["momentum_buffer"] for m in matrices]))
     return family.write()

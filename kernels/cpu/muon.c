@@ -1,0 +1,281 @@
+/* Muon on the CPU. A thread takes a matrix through the whole update, in fp32 and in room of its own, so that threads
+ * meet once a step.
+ *
+ * The iteration works on X as [long][short], the matrix itself or its transpose: X^T X needs no transpose then, and is
+ * as small as it can be. Both it and its square are symmetric; blocks above the diagonal are copied, not computed. */
+#include "kernels/cpu/tile.h"
+#include "kernels/cpu/weights.h"
+
+enum {
+  PANEL = 48,  /* columns packed side by side: whole blocks of tiles, whole vectors */
+  DEPTH = 128, /* rows of a pass over them, which stay in L1 meanwhile */
+  SPAN = 96,   /* rows that go through all panels together, at most */
+  BLOCK = 64   /* elements of a row that are transposed at a time */
+};
+_Static_assert(PANEL % TILE_ROWS == 0 && PANEL % LANES == 0, "tiles and vectors of a panel are whole");
+
+static int smaller(int a, int b) { return a < b ? a : b; }
+
+/* A matrix [rows][cols] of a group, and the room for its iteration. */
+typedef struct Work {
+  int rows, cols;
+  size_t offset;     /* in the arenas */
+  int height, width; /* of X: the longer and the shorter side, the latter to whole vectors with zeros */
+  float *x;          /* [height][width] */
+  float *gram, *step, *steps, *spare; /* [width][width] */
+  float *packed;                      /* as panels two times [DEPTH][width], or once [width][width] */
+  float *rows_out;                    /* [SPAN][width] */
+} Work;
+
+/* Lays out the room; returns its size in floats. */
+static size_t lay_out(Work *w, float *room) {
+  w->height = w->rows > w->cols ? w->rows : w->cols;
+  w->width = round_up(w->rows > w->cols ? w->cols : w->rows, LANES);
+  const size_t width = (size_t)w->width, panels = (size_t)round_up(w->width, PANEL), square = width * width;
+  const size_t sizes[] = {(size_t)w->height * width,
+                          square,
+                          square,
+                          square,
+                          square,
+                          panels * (width > 2 * DEPTH ? width : 2 * DEPTH),
+                          SPAN * width};
+  float **parts[] = {&w->x, &w->gram, &w->step, &w->steps, &w->spare, &w->packed, &w->rows_out};
+  size_t used = 0;
+  for (int i = 0; i < 7; i++) {
+    *parts[i] = room ? room + used : NULL;
+    used += sizes[i];
+  }
+  return used;
+}
+
+/* ---- products ---- */
+
+/* Rows of x [depth][width] -> panels [PANEL columns][depth][PANEL]. */
+static void pack(const float *x, int width, int depth, float *to) {
+  for (int j = 0; j < width; j += PANEL, to += (int64_t)depth * PANEL) {
+    const size_t bytes = (size_t)smaller(width - j, PANEL) * sizeof *to;
+    for (int k = 0; k < depth; k++) memcpy(to + k * PANEL, x + (int64_t)k * width + j, bytes);
+  }
+}
+
+/* out [width][width] = x^T y, x and y [depth][width], where that is symmetric. On the diagonal a block is computed as
+ * far as its whole vectors; the squares of vectors above it are copied. */
+static void multiply_symmetric(const Work *w, float *out, const float *x, const float *y, int depth) {
+  const int width = w->width;
+  float *of_x = w->packed, *of_y = x == y ? of_x : of_x + (int64_t)round_up(width, PANEL) * DEPTH;
+  for (int k = 0; k < depth; k += DEPTH) {
+    const int some = smaller(depth - k, DEPTH);
+    pack(x + (int64_t)k * width, width, some, of_x);
+    if (x != y) pack(y + (int64_t)k * width, width, some, of_y);
+    for (int i = 0; i < width; i += PANEL) {
+      const int rows = smaller(width - i, PANEL);
+      const float *a = of_x + (int64_t)i * some, *b = of_y;
+      float *to = out + (int64_t)i * width;
+      for (int j = 0; j < i; j += PANEL, b += PANEL * some)
+        CPU(tile_multiply)(rows, PANEL, some, a, 1, PANEL, b, PANEL, to + j, width, k > 0);
+      for (int row = 0; row < rows; row += TILE_ROWS, to += TILE_ROWS * width) {
+        const int last = smaller(row + TILE_ROWS, rows);
+        CPU(tile_multiply)(last - row, round_up(last, LANES), some, a + row, 1, PANEL, b, PANEL, to + i, width, k > 0);
+      }
+    }
+  }
+  for (int i = 0; i < width; i += LANES)
+    for (int j = 0; j < i; j += LANES)
+      CPU(transpose)(LANES, LANES, out + (int64_t)i * width + j, width, out + (int64_t)j * width + i, width);
+}
+
+/* x [height][width] = x t, t [width][width] */
+static void multiply_rows(const Work *w, const float *t) {
+  const int width = w->width;
+  pack(t, width, width, w->packed);
+  for (int i = 0; i < w->height; i += SPAN) {
+    const int rows = smaller(w->height - i, SPAN);
+    float *x = w->x + (int64_t)i * width;
+    for (int j = 0; j < width; j += PANEL)
+      for (int k = 0; k < width; k += DEPTH) CPU(tile_multiply)
+    (rows, smaller(width - j, PANEL), smaller(width - k, DEPTH), x + k, width, 1,
+     w->packed + (int64_t)j * width + (int64_t)k * PANEL, PANEL, w->rows_out + j, width, k > 0);
+    memcpy(x, w->rows_out, (size_t)rows * (size_t)width * sizeof *x);
+  }
+}
+
+/* step = a I + b gram + c gram^2 */
+static void polynomial(const Work *w) {
+  const int64_t width = w->width;
+  float *step = w->step;
+  const float *gram = w->gram;
+  multiply_symmetric(w, step, gram, gram, w->width);
+#pragma omp simd
+  for (int64_t i = 0; i < width * width; i++) step[i] = MUON_B * gram[i] + MUON_C * step[i];
+  for (int64_t i = 0; i < width; i++) step[i * width + i] += MUON_A;
+}
+
+static void swap(float **a, float **b) {
+  float *other = *a;
+  *a = *b;
+  *b = other;
+}
+
+/* A step multiplies X by a polynomial of its Gram matrix, and the Gram matrix by that polynomial's square; all of these
+ * are symmetric and commute. Where X is long, it costs less to take several steps with the Gram matrix alone and to
+ * multiply X once. What is small in X is smaller in the Gram matrix and drowns in rounding; after two steps it is large
+ * enough, so the matrix is made anew then. */
+static void orthogonalize(Work *w) {
+  const bool is_long = 2 * w->height >= 3 * w->width;
+  const int width = w->width;
+  for (int done = 0, count; done < MUON_STEPS; done += count) {
+    count = !is_long ? 1 : done == 0 ? 2 : MUON_STEPS - done;
+    multiply_symmetric(w, w->gram, w->x, w->x, w->height);
+    for (int i = 0; i < count; i++) {
+      if (i > 0) { /* gram = gram step^2 */
+        multiply_symmetric(w, w->spare, w->step, w->step, width);
+        multiply_symmetric(w, w->step, w->gram, w->spare, width);
+        swap(&w->gram, &w->step);
+      }
+      polynomial(w);
+      if (i > 0) multiply_symmetric(w, w->spare, w->steps, w->step, width);
+      else memcpy(w->spare, w->step, (size_t)width * (size_t)width * sizeof(float));
+      swap(&w->steps, &w->spare);
+    }
+    multiply_rows(w, w->steps);
+  }
+}
+
+/* ---- before and after ---- */
+
+/* The factors of one update. */
+typedef struct Factors {
+  float clip, momentum;
+  float keep; /* 1 - rate*wd */
+  float rate;
+} Factors;
+
+/* m and u for `count` elements; returns the sum of the squares of u. */
+static float update_momentum(const Factors *f, const float *restrict grad, float *restrict m, float *restrict u,
+                             int count) {
+  const float clip = f->clip, momentum = f->momentum, rest = 1.0f - f->momentum;
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int i = 0; i < count; i++) {
+    float g = clip * grad[i];
+    float next = momentum * m[i] + rest * g;
+    m[i] = next;
+    u[i] = momentum * next + rest * g;
+    sum += u[i] * u[i];
+  }
+  return sum;
+}
+
+/* w = keep * w - step * x */
+static void update_weights(float keep, float step, float *restrict w, const float *restrict x, int count) {
+#pragma omp simd
+  for (int i = 0; i < count; i++) w[i] = keep * w[i] - step * x[i];
+}
+
+/* x = u; returns its norm. */
+static double begin(const Work *w, const Parameters *p, const Factors *f) {
+  double sum = 0;
+  const float *grad = p->grad + w->offset;
+  float *m = p->m + w->offset;
+  if (w->rows >= w->cols) {
+    for (int64_t i = 0; i < w->rows; i++) {
+      float *x = w->x + i * w->width;
+      sum += (double)update_momentum(f, grad + i * w->cols, m + i * w->cols, x, w->cols);
+      memset(x + w->cols, 0, (size_t)(w->width - w->cols) * sizeof *x);
+    }
+    return sqrt(sum);
+  }
+  _Alignas(64) float turned[LANES * BLOCK];
+  for (int64_t i = 0; i < w->width; i += LANES)
+    for (int j = 0; j < w->cols; j += BLOCK) {
+      const int count = smaller(w->cols - j, BLOCK);
+      memset(turned, 0, sizeof turned);
+      for (int row = 0; row < LANES && i + row < w->rows; row++) {
+        const int64_t at = (i + row) * w->cols + j;
+        sum += (double)update_momentum(f, grad + at, m + at, turned + row * BLOCK, count);
+      }
+      CPU(transpose)(LANES, count, turned, BLOCK, w->x + (int64_t)j * w->width + i, w->width);
+    }
+  return sqrt(sum);
+}
+
+static void finish(const Work *w, const Parameters *p, const Factors *f) {
+  const float step = f->rate * sqrtf(w->rows > w->cols ? (float)w->rows / (float)w->cols : 1.0f);
+  float *weights = p->master + w->offset;
+  if (w->rows >= w->cols) {
+    for (int64_t i = 0; i < w->rows; i++)
+      update_weights(f->keep, step, weights + i * w->cols, w->x + i * w->width, w->cols);
+    return;
+  }
+  _Alignas(64) float turned[LANES * BLOCK];
+  for (int64_t i = 0; i < w->width; i += LANES)
+    for (int j = 0; j < w->cols; j += BLOCK) {
+      const int count = smaller(w->cols - j, BLOCK);
+      CPU(transpose)(count, LANES, w->x + (int64_t)j * w->width + i, w->width, turned, BLOCK);
+      for (int row = 0; row < LANES && i + row < w->rows; row++)
+        update_weights(f->keep, step, weights + (i + row) * w->cols + j, turned + row * BLOCK, count);
+    }
+}
+
+static void scale(float factor, float *x, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; i++) x[i] *= factor;
+}
+
+/* ---- all matrices ---- */
+
+/* Number `number` of the matrices that Muon updates, and its group; false where there are fewer. */
+static bool find_matrix(const Parameters *p, int number, Work *out, int *group) {
+  for (int g = 0; g < p->group_count; g++) {
+    const ParameterGroup *in = &p->groups[g];
+    size_t offset = in->matrix.offset;
+    if (in->rule != UPDATE_MUON) continue;
+    for (int i = 0; i < GROUP_MATRICES && in->heights[i]; i++, number--) {
+      if (number == 0) {
+        *out = (Work){.rows = in->heights[i], .cols = in->matrix.cols, .offset = offset};
+        *group = g;
+        return true;
+      }
+      offset += (size_t)in->heights[i] * (size_t)in->matrix.cols;
+    }
+  }
+  return false;
+}
+
+typedef struct MuonJob {
+  const Parameters *params;
+  Factors factors;
+  float *room; /* of the threads, `size` each */
+  size_t size;
+} MuonJob;
+
+static void update_matrices(const void *job, int first, int last, int thread) {
+  const MuonJob *s = job;
+  const Parameters *p = s->params;
+  for (int i = first; i < last; i++) {
+    Work w;
+    int group;
+    if (!find_matrix(p, i, &w, &group)) return;
+    lay_out(&w, s->room + (size_t)thread * s->size);
+    const double norm = begin(&w, p, &s->factors);
+    scale((float)(1 / fmax(norm, (double)MUON_EPS)), w.x, (int64_t)w.height * w.width);
+    orthogonalize(&w);
+    finish(&w, p, &s->factors);
+    CPU(follow_masters)(p, group, w.offset - p->groups[group].matrix.offset, (size_t)w.rows * (size_t)w.cols);
+  }
+}
+
+void CPU(muon)(Context *c, const StepState *state, const Parameters *params, const Muon *muon) {
+  if (c->error.code || state->halted) return;
+  const float rate = muon->lr_factor * state->lr;
+  MuonJob job = {.params = params, .factors = {state->clip, muon->momentum, 1.0f - rate * muon->weight_decay, rate}};
+  Work w;
+  int count = 0, group;
+  for (; find_matrix(params, count, &w, &group); count++) {
+    const size_t size = lay_out(&w, NULL);
+    job.size = size > job.size ? size : job.size;
+  }
+  job.size = (job.size + LANES - 1) / LANES * LANES;
+  job.room = CPU(scratch)(c, job.size * (size_t)c->threads);
+  if (job.room) pool_run(c->pool, count, 1, 1, update_matrices, &job);
+}

@@ -1,0 +1,174 @@
+/* What the backend keeps beside the arenas of a model (kernels.h: Parameters): the copy of the weights that GEMMs read
+ * and, for parameters that are trained, lists of what each optimizer updates. Groups and their rules do not change
+ * afterwards, so the lists are made once and stay where recordings expect them. */
+#ifndef INKLING_KERNELS_PARAMETERS_CUH
+#define INKLING_KERNELS_PARAMETERS_CUH
+
+#include "kernels/cuda.cuh"
+
+#include <new>
+#include <vector>
+
+namespace {
+
+constexpr int ARENA_BLOCK = 256, ARENA_GRID = 32; /* threads; blocks for every multiprocessor */
+constexpr int PIECE_BLOCKS = 4 * ARENA_BLOCK / TENSOR_ALIGNMENT;
+static_assert(TENSOR_ALIGNMENT % 4 == 0 && 4 * ARENA_BLOCK % TENSOR_ALIGNMENT == 0, "arenas are made of float4");
+
+/* The bf16 copy of the masters. */
+__global__ void __launch_bounds__(ARENA_BLOCK) convert_masters(bf16 *compute, const float *master, size_t count) {
+  const size_t stride = (size_t)gridDim.x * ARENA_BLOCK;
+  for (size_t i = (size_t)blockIdx.x * ARENA_BLOCK + threadIdx.x; i < count / 4; i += stride) {
+    float x[4];
+    load<4>(x, master + 4 * i);
+    store<4>(compute + 4 * i, x);
+  }
+}
+
+} // namespace
+
+/* What a block of threads updates at a time by AdamW, a float4 each, in blocks of TENSOR_ALIGNMENT elements: the
+ * groups' runs of PIECE_BLOCKS and what is left of them. One load. */
+struct alignas(16) AdamwPiece {
+  uint32_t first, second; /* block of the arenas, of v */
+  uint32_t blocks;
+  uint32_t decay; /* whether weight decay applies */
+};
+
+/* The matrices [rows][cols] of Muon, all of one shape: they go through its products together. */
+struct MuonBatch {
+  int rows, cols, count;
+  int first; /* in ParameterLists.matrices */
+};
+
+/* Parameters.backend_data. The context has all of them in a list, to free those that nobody releases. */
+struct ParameterLists {
+  AdamwPiece *pieces; /* device */
+  unsigned piece_count;
+  size_t *matrices; /* device: offsets in the arenas, those of a batch next to each other */
+  std::vector<MuonBatch> batches;
+  ParameterLists *next;
+};
+
+/* Returns how many pieces there are; with `out` it takes them. */
+static unsigned list_pieces(const Parameters *params, AdamwPiece *out) {
+  unsigned count = 0;
+  for (int g = 0; g < params->group_count; g++) {
+    const ParameterGroup &group = params->groups[g];
+    if (group.rule != UPDATE_ADAMW) continue;
+    const size_t elements = (size_t)group.matrix.rows * (size_t)group.matrix.cols;
+    const size_t blocks = (elements + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT;
+    for (size_t done = 0; done < blocks; done += PIECE_BLOCKS, count++) {
+      const size_t left = blocks - done;
+      if (!out) continue;
+      out[count] = {(uint32_t)(group.matrix.offset / TENSOR_ALIGNMENT + done),
+                    (uint32_t)(group.second / TENSOR_ALIGNMENT + done),
+                    (uint32_t)(left < PIECE_BLOCKS ? left : PIECE_BLOCKS), group.decay};
+    }
+  }
+  return count;
+}
+
+static bool make_pieces(Context *c, const Parameters *params, ParameterLists *lists) {
+  lists->piece_count = list_pieces(params, NULL);
+  const size_t bytes = lists->piece_count * sizeof(AdamwPiece);
+  AdamwPiece *host = new (std::nothrow) AdamwPiece[lists->piece_count];
+  if (!host) return check(c, cudaErrorMemoryAllocation, "list for AdamW");
+  list_pieces(params, host);
+  lists->pieces = (AdamwPiece *)cuda_alloc(c, "list for AdamW", bytes);
+  if (lists->pieces) cuda_upload(c, lists->pieces, host, bytes);
+  delete[] host;
+  return !c->error.code;
+}
+
+/* Calls f(rows, cols, offset in the arenas) for every matrix that Muon updates. */
+template <class F> static void for_muon(const Parameters *params, F f) {
+  for (int g = 0; g < params->group_count; g++) {
+    const ParameterGroup &group = params->groups[g];
+    size_t offset = group.matrix.offset;
+    if (group.rule != UPDATE_MUON) continue;
+    for (int i = 0; i < GROUP_MATRICES && group.heights[i]; i++) {
+      f(group.heights[i], group.matrix.cols, offset);
+      offset += (size_t)group.heights[i] * (size_t)group.matrix.cols;
+    }
+  }
+}
+
+/* Of its shape; a new and empty one where there is none yet. */
+static MuonBatch *find_batch(std::vector<MuonBatch> *batches, int rows, int cols) {
+  for (MuonBatch &batch : *batches)
+    if (batch.rows == rows && batch.cols == cols) return &batch;
+  batches->push_back({rows, cols, 0, 0});
+  return &batches->back();
+}
+
+static bool make_batches(Context *c, const Parameters *params, ParameterLists *lists) {
+  std::vector<MuonBatch> *batches = &lists->batches;
+  size_t count = 0;
+  for_muon(params, [&](int rows, int cols, size_t) { find_batch(batches, rows, cols)->count++, count++; });
+  if (!count) return true;
+  std::vector<size_t> offsets(count);
+  int first = 0;
+  for (MuonBatch &batch : *batches) batch.first = first, first += batch.count, batch.count = 0;
+  for_muon(params, [&](int rows, int cols, size_t offset) {
+    MuonBatch *batch = find_batch(batches, rows, cols);
+    offsets[(size_t)(batch->first + batch->count++)] = offset;
+  });
+  lists->matrices = (size_t *)cuda_alloc(c, "list for Muon", count * sizeof(size_t));
+  if (lists->matrices) cuda_upload(c, lists->matrices, offsets.data(), count * sizeof(size_t));
+  return !c->error.code;
+}
+
+static void make_lists(Context *c, Parameters *params) {
+  ParameterLists *lists = new (std::nothrow) ParameterLists();
+  if (!lists) {
+    check(c, cudaErrorMemoryAllocation, "lists for the optimizers");
+    return;
+  }
+  lists->next = c->lists;
+  c->lists = lists;
+  params->backend_data = lists;
+  if (make_pieces(c, params, lists)) make_batches(c, params, lists);
+}
+
+static void release_lists(Context *c, ParameterLists *lists) {
+  ParameterLists **at = &c->lists;
+  while (*at && *at != lists) at = &(*at)->next;
+  if (!lists || !*at) return;
+  *at = lists->next;
+  cuda_release(c, lists->pieces);
+  cuda_release(c, lists->matrices);
+  delete lists;
+}
+
+/* For a context that is closed: device memory is freed with it. */
+static void parameters_close(Context *c) {
+  while (c->lists) {
+    ParameterLists *next = c->lists->next;
+    delete c->lists;
+    c->lists = next;
+  }
+}
+
+/* params->compute is made from the masters: in f32 the masters themselves. */
+void cuda_refresh_parameters(Context *c, Parameters *params) {
+  if (c->error.code) return;
+  if (params->grad && !params->backend_data) make_lists(c, params);
+  if (c->dtype == DTYPE_F32) {
+    params->compute = params->master;
+    return;
+  }
+  if (!params->compute) params->compute = cuda_alloc(c, "compute copy of the weights", params->count * sizeof(bf16));
+  launch(c, "compute copy of the weights", convert_masters,
+         loop_grid(c, divide_up((int64_t)params->count, 4 * ARENA_BLOCK), ARENA_GRID), ARENA_BLOCK, 0,
+         (bf16 *)params->compute, params->master, params->count);
+}
+
+void cuda_release_parameters(Context *c, Parameters *params) {
+  if (params->compute != params->master) cuda_release(c, params->compute);
+  release_lists(c, (ParameterLists *)params->backend_data);
+  params->compute = NULL;
+  params->backend_data = NULL;
+}
+
+#endif
