@@ -262,6 +262,29 @@ static void test_batch_fits(void **state) {
   assert_int_equal(parts.settings.batch, 32);
 }
 
+/* Learning rates are those of the optimizer; what was given stays. */
+static void test_learning_rates(void **state) {
+  (void)state;
+  Chosen c;
+  begin(&c);
+  choose(&c, &laptop, 0, 1e6);
+  assert_int_equal(c.settings.optimizer, OPTIMIZER_ADAMW);
+  assert_true(c.settings.lr == 1e-3f && isnan(c.settings.muon_lr));
+  begin(&c);
+  c.settings.optimizer = OPTIMIZER_MUON;
+  choose(&c, &laptop, 0, 1e6);
+  assert_true(c.settings.lr == 3e-3f && c.settings.muon_lr == 0.01f);
+  TrainConfig train = choices_train_config(&c.settings);
+  assert_int_equal(train.optimizer, OPTIMIZER_MUON);
+  assert_true(fabsf(train.muon.lr_factor * train.adamw.weight_decay - 0.1f * 0.01f / 3e-3f) < 1e-6f);
+  begin(&c);
+  c.settings.optimizer = OPTIMIZER_MUON;
+  c.settings.lr = 2e-3f;
+  c.settings.muon_lr = 0.02f;
+  choose(&c, &laptop, 0, 1e6);
+  assert_true(c.settings.lr == 2e-3f && c.settings.muon_lr == 0.02f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_tokenizer),         cmocka_unit_test(test_given_tokenizers_stay),
@@ -269,6 +292,7 @@ int main(void) {
       cmocka_unit_test(test_any_text),          cmocka_unit_test(test_card_takes_more),
       cmocka_unit_test(test_measured_speed),    cmocka_unit_test(test_given_values_stay),
       cmocka_unit_test(test_batch_fits),        cmocka_unit_test(test_context_for_documents),
+      cmocka_unit_test(test_learning_rates),
   };
   return cmocka_run_group_tests_name("choices", tests, NULL, NULL);
 }

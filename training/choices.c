@@ -200,6 +200,7 @@ static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const Mode
 }
 
 static double learning_rate(const TrainSettings *s, double parameters) {
+  if (s->optimizer == OPTIMIZER_MUON) return CHOICES_BESIDE_MUON;
   if (s->arch != ARCHITECTURE_LLAMA && parameters < CHOICES_LR_SMALL_SIZE * 1e6) return CHOICES_LR_SMALL;
   return parameters < CHOICES_LR_SIZE * 1e6 ? CHOICES_LR : CHOICES_LR_LARGE;
 }

@@ -18,14 +18,15 @@ typedef struct Choices {
 #define CHOICES_LR_SIZE 20 /* millions of parameters; from here on CHOICES_LR_LARGE */
 #define CHOICES_LR 1e-3    /* peak learning rate */
 #define CHOICES_LR_LARGE 6e-4
-#define CHOICES_LR_SMALL 3e-3   /* of other architectures than llama... */
-#define CHOICES_LR_SMALL_SIZE 2 /* ...of fewer millions of parameters than this */
-#define CHOICES_MUON_LR 0.02
-#define CHOICES_INIT 0.7 /* standard deviation of initial weights of theirs, times sqrt(dim) */
+#define CHOICES_LR_SMALL 3e-3    /* of other architectures than llama... */
+#define CHOICES_LR_SMALL_SIZE 2  /* ...of fewer millions of parameters than this */
+#define CHOICES_MUON_LR 0.01     /* peak learning rate of Muon... */
+#define CHOICES_BESIDE_MUON 3e-3 /* ...and of AdamW beside it */
+#define CHOICES_INIT 0.7         /* standard deviation of initial weights of theirs, times sqrt(dim) */
 #define CHOICES_LR_WORDS                                                                                               \
   SHOWN(CHOICES_LR)                                                                                                    \
   " below " SHOWN(CHOICES_LR_SIZE) " M parameters, else " SHOWN(CHOICES_LR_LARGE) "; " SHOWN(                          \
-      CHOICES_LR_SMALL) " for others than llama below " SHOWN(CHOICES_LR_SMALL_SIZE) " M"
+      CHOICES_LR_SMALL) " for others than llama below " SHOWN(CHOICES_LR_SMALL_SIZE) " M, and beside Muon"
 #define CHOICES_WARMUP_PERCENT 5 /* of the steps */
 #define CHOICES_WARMUP_LIMIT 700 /* steps */
 #define CHOICES_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
