@@ -7,7 +7,12 @@
 
 enum { ARENA = 192 + 64 };
 static ParameterTensor small_tensors[] = {
-    {.name = "model.embed_tokens.weight", .rows = 5, .cols = 4, .rank = 2, .offset = 0, .second = 0}, /* three rows of pad follow */
+    {.name = "model.embed_tokens.weight",
+     .rows = 5,
+     .cols = 4,
+     .rank = 2,
+     .offset = 0,
+     .second = 0}, /* three rows of pad follow */
     {.name = "model.layers.0.self_attn.q_proj.weight", .rows = 4, .cols = 4, .rank = 2, .offset = 64, .second = 64},
     {.name = "model.layers.0.self_attn.k_proj.weight", .rows = 2, .cols = 4, .rank = 2, .offset = 80, .second = 80},
     {.name = "model.norm.weight", .rows = 1, .cols = 4, .rank = 1, .offset = 192, .second = 192},
