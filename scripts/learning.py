@@ -8,8 +8,8 @@
 
 An experiment trains the same model on the same tokens again and again, and changes one setting at a time: a setting is
 good where its neighbors are about as good. Every row is run with every seed, seed after seed, so that an experiment
-that was stopped is a smaller one. A result is the loss on the whole validation text at the end, in nats per byte, or of
-small texts that at the best evaluation, which is the model that ./train keeps.
+that was stopped is a smaller one. A result is the loss on the whole validation text at the end, in nats per byte, or
+of small texts that of the model that ./train keeps, which is the best that it has seen.
 
 Results are lines of docs/learning.jsonl, one a run: what was run, the loss at every evaluation, seconds, the processor.
 Runs that are there are not run again.
@@ -153,10 +153,18 @@ def train(program, text, experiment, settings, seed, out):
         for numbers in map(json.loads, file):
             if "bits_per_byte" in numbers:
                 curve.append([numbers["tokens"], round(numbers["bits_per_byte"] * math.log(2), 5)])
-    shutil.rmtree(out)
     loss = curve[-1][1] if not done.returncode and curve else None
-    best = min((value for _, value in curve), default=None)
-    return {"loss": loss, "best": best, "curve": curve, "steps": steps, "seconds": round(time.monotonic() - start, 1)}
+    kept = score(program, out, text[-1]) if loss is not None and experiment.text_bytes else loss
+    shutil.rmtree(out)
+    return {"loss": loss, "kept": kept, "curve": curve, "steps": steps, "seconds": round(time.monotonic() - start, 1)}
+
+
+def score(program, run_directory, text):
+    """Of the model that the run has kept, which is the best of its evaluations."""
+    generate = os.path.join(os.path.dirname(program), "generate")
+    done = subprocess.run([generate, run_directory, "--score", text, "--quiet", "--threads=1"], capture_output=True,
+                          text=True, check=True)
+    return round(json.loads(done.stdout)["bits_per_byte"] * math.log(2), 5)
 
 
 def pending(names, results):
@@ -207,7 +215,7 @@ class Row(NamedTuple):
 def rows_of(name, results):
     """In the order of the experiment; rows without a result are left out."""
     for change, _ in EXPERIMENTS[name].rows():
-        key = "best" if EXPERIMENTS[name].text_bytes else "loss"
+        key = "kept" if EXPERIMENTS[name].text_bytes else "loss"
         losses = [r[key] for r in results if (r["experiment"], r["row"]) == (name, change)]
         if losses:
             yield Row(change, losses)

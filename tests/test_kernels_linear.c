@@ -303,11 +303,28 @@ static void test_linear_nan(void **state) {
   for (int i = 0; i < OUTPUTS; i++) assert_int_equal(isnan(db[i]) != 0, i == 5);
 }
 
+/* A matrix that ends where the arena ends, without pads: its last weight. */
+static void test_last_weight(void **state) {
+  Fixture *f = *state;
+  OPS(f);
+  enum { SIZE = 8 };
+  _Static_assert(SIZE * SIZE % TENSOR_ALIGNMENT == 0, "no pads");
+  double *w = random_values(f, 1, SIZE * SIZE), *x = host_values(f, SIZE), *y = host_values(f, SIZE);
+  ParameterSpec spec = matrix_spec(SIZE, SIZE, 0, w);
+  Parameters p = parameters_new(f, &spec, 1);
+  x[SIZE - 1] = 1; /* the product with a unit vector is a column */
+  for (int i = 0; i < SIZE; i++) y[i] = w[i * SIZE + SIZE - 1];
+  Array in = array_compute(f, x, SIZE), out = array_compute(f, NULL, SIZE);
+  ops->linear(c, out.data, in.data, &p, layer_of(p.groups[0].matrix), 1);
+  expect_same("last column", array_read(f, &out), y, SIZE);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_linear),       cmocka_unit_test(test_linear_bias),
       cmocka_unit_test(test_linear_large), cmocka_unit_test(test_bias_gradient_of_many_rows),
       cmocka_unit_test(test_linear_nan),   cmocka_unit_test(test_linear_one_thread),
+      cmocka_unit_test(test_last_weight),
   };
   return run_on_backends("kernels: linear", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }
