@@ -2,7 +2,7 @@
 """Quality on this machine's CPU: the validation loss of ./train beside PyTorch's, with AdamW and with Muon.
 
     make train build/stories
-    scripts/bench_quality.py book.txt >quality.jsonl                    # all workloads, which takes hours
+    scripts/bench_quality.py book.txt >quality.jsonl                    # all workloads: takes long
     scripts/bench_quality.py book.txt --workload nano --seeds 1 2 --markdown quality.md
     scripts/bench_quality.py --workload stories --minutes 1             # as many tokens as fit: needs no text
     scripts/bench_quality.py --from quality.jsonl --markdown quality.md # draws again, measures nothing
@@ -14,7 +14,7 @@ compiled where there is a C++ compiler (--no-compile: eager); its Muon is torch.
 the blocks, queries, keys, values, gate and up each by itself, and AdamW on the rest, as in ./train. The text, its
 windows (at random when training, the same ones in order when validating), schedule, clipping, weight decay and the
 standard deviations of the initial weights are the same, random numbers are not. Learning rates and batches belong to
-the optimizer, in whichever program: nano's are the best of a search (scripts/learning.py), those of AdamW on stories
+the optimizer, in whichever program: nano's come from the experiments of scripts/learning.py, those of AdamW on stories
 are the demo's, the others were not searched for. --set tries another for one system.
 
 Every run evaluates at the same numbers of tokens, each time on the same beginning of the validation text, as ./train

@@ -191,19 +191,30 @@ bool product_is_right(const Product &p, double tolerance) {
   return true;
 }
 
+bool product_is_right_in_all_types(Product p) {
+  EXPECT(product_is_right(p, 1e-7));
+  p.in = CUDA_R_16BF;
+  EXPECT(product_is_right(p, 1e-7));
+  p.out = CUDA_R_16BF;
+  EXPECT(product_is_right(p, 3e-3));
+  return true;
+}
+
+/* With gaps between the columns of every matrix. */
+Product odd_product(int m, int n, int k, bool transpose_a, bool transpose_b) {
+  Product p = square(1);
+  p.m = m, p.n = n, p.k = k;
+  p.transpose_a = transpose_a, p.transpose_b = transpose_b;
+  p.lda = (transpose_a ? k : m) + 3, p.ldb = (transpose_b ? n : k) + 5, p.ldd = m + 7;
+  return p;
+}
+
 bool test_products() {
   for (int i = 0; i < 16; i++) {
-    Product p = square(1);
-    p.m = 37, p.n = 29, p.k = 101;
-    p.transpose_a = i & 1, p.transpose_b = i & 2;
-    p.lda = (p.transpose_a ? p.k : p.m) + 3, p.ldb = (p.transpose_b ? p.n : p.k) + 5, p.ldd = p.m + 7;
+    Product p = odd_product(37, 29, 101, i & 1, i & 2);
     p.beta = i & 4 ? 1.0f : 0.0f;
     if (i & 8) p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.shift_bias = 16;
-    EXPECT(product_is_right(p, 1e-7));
-    p.in = CUDA_R_16BF;
-    EXPECT(product_is_right(p, 1e-7));
-    p.out = CUDA_R_16BF;
-    EXPECT(product_is_right(p, 3e-3));
+    EXPECT(product_is_right_in_all_types(p));
   }
   return true;
 }
@@ -211,21 +222,14 @@ bool test_products() {
 /* Batches, with strides of their own, one of 0; alpha; C in another place than D. */
 bool test_batches() {
   for (int i = 0; i < 16; i++) {
-    Product p = square(1);
-    p.m = 23, p.n = 17, p.k = 41;
-    p.transpose_a = i & 1, p.transpose_b = i & 2;
-    p.lda = (p.transpose_a ? p.k : p.m) + 3, p.ldb = (p.transpose_b ? p.n : p.k) + 5, p.ldd = p.m + 7;
+    Product p = odd_product(23, 17, 41, i & 1, i & 2);
     p.alpha = -1.5f;
     p.beta = 0.75f;
     p.separate_c = i & 4;
     p.batch = 5;
     p.stride_a = p.lda * 41 + 11, p.stride_b = i & 8 ? 0 : p.ldb * 41 + 2;
     p.stride_d = p.ldd * p.n + 9, p.stride_c = p.separate_c ? p.stride_d + 4 : p.stride_d;
-    EXPECT(product_is_right(p, 1e-7));
-    p.in = CUDA_R_16BF;
-    EXPECT(product_is_right(p, 1e-7));
-    p.out = CUDA_R_16BF;
-    EXPECT(product_is_right(p, 3e-3));
+    EXPECT(product_is_right_in_all_types(p));
   }
   return true;
 }
