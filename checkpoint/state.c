@@ -46,40 +46,60 @@ static uint64_t state_checksum(const SafeTensor *tensors, int count, const Metad
 
 static void checksum_text(char out[17], uint64_t sum) { snprintf(out, 17, "%016jx", (uintmax_t)sum); }
 
-/* The tensor of a parameter that an arena has, with its place there; false: it has none. */
-static bool state_tensor(int arena, const ParameterTensor *p, char name[STATE_NAME], ParameterTensor *out) {
-  const bool muon = p->second < 0;
-  const char *const prefix[CHECKPOINT_ARENAS] = {"", muon ? "muon.m." : "adam.m.", muon ? NULL : "adam.v."};
-  if (!prefix[arena]) return false;
-  snprintf(name, STATE_NAME, "%s%s", prefix[arena], p->name);
-  *out = *p;
-  if (arena == 2) out->offset = (size_t)p->second;
+/* The tensors of a state: weights, first and second moments, each in the order of the table; in the arenas. */
+typedef struct StateTensors {
+  SafeTensor *tensors;
+  char (*names)[STATE_NAME];
+  float **data; /* of each tensor */
+  int count;
+} StateTensors;
+
+static void free_tensors(StateTensors *t) {
+  free(t->tensors);
+  free(t->names);
+  free(t->data);
+}
+
+static void add_tensor(StateTensors *t, const char *prefix, ParameterTensor at, size_t offset, float *arena) {
+  char *name = t->names[t->count];
+  snprintf(name, STATE_NAME, "%s%s", prefix, at.name);
+  at.offset = offset;
+  t->tensors[t->count] = checkpoint_tensor(&at, name, arena);
+  t->data[t->count++] = arena + offset;
+}
+
+/* Free it with free_tensors(), also on failure. */
+static bool list_tensors(const char *path, const ParameterTable *table, float *const *arenas, StateTensors *out,
+                         Error *error) {
+  const size_t room = CHECKPOINT_ARENAS * (size_t)table->count + 1;
+  *out = (StateTensors){.tensors = calloc(room, sizeof *out->tensors),
+                        .names = calloc(room, sizeof *out->names),
+                        .data = calloc(room, sizeof *out->data)};
+  if (!out->tensors || !out->names || !out->data) return error_memory(error, path);
+  for (int arena = 0; arena < CHECKPOINT_ARENAS; arena++)
+    for (int i = 0; i < table->count; i++) {
+      const ParameterTensor *p = &table->tensors[i];
+      const bool muon = p->second < 0;
+      if (arena == 0) add_tensor(out, "", *p, p->offset, arenas[0]);
+      if (arena == 1) add_tensor(out, muon ? "muon.m." : "adam.m.", *p, p->offset, arenas[1]);
+      if (arena == 2 && !muon) add_tensor(out, "adam.v.", *p, (size_t)p->second, arenas[2]);
+    }
   return true;
 }
 
 static bool write_file(const char *path, const State *state, Error *error) {
-  const size_t room = CHECKPOINT_ARENAS * (size_t)state->table->count + 1;
-  SafeTensor *tensors = calloc(room, sizeof *tensors);
-  char(*names)[STATE_NAME] = calloc(room, sizeof *names), text[17];
+  StateTensors t;
   MetadataEntry *metadata = calloc((size_t)state->metadata_count + 1, sizeof *metadata);
-  bool ok = (tensors && names && metadata) || error_memory(error, path);
-  int count = 0;
-  for (int arena = 0; ok && arena < CHECKPOINT_ARENAS; arena++)
-    for (int i = 0; i < state->table->count; i++) {
-      ParameterTensor at;
-      if (!state_tensor(arena, &state->table->tensors[i], names[count], &at)) continue;
-      tensors[count] = checkpoint_tensor(&at, names[count], state->arenas[arena]);
-      count++;
-    }
+  bool ok = list_tensors(path, state->table, state->arenas, &t, error) && (metadata || error_memory(error, path));
   if (ok) {
-    checksum_text(text, state_checksum(tensors, count, state->metadata, state->metadata_count));
+    char text[17];
+    checksum_text(text, state_checksum(t.tensors, t.count, state->metadata, state->metadata_count));
     for (int i = 0; i < state->metadata_count; i++) metadata[i] = state->metadata[i];
     metadata[state->metadata_count] = (MetadataEntry){CHECKSUM_KEY, text};
-    ok = safetensors_write(path, tensors, count, metadata, state->metadata_count + 1, error);
+    ok = safetensors_write(path, t.tensors, t.count, metadata, state->metadata_count + 1, error);
   }
   free(metadata);
-  free(names);
-  free(tensors);
+  free_tensors(&t);
   return ok;
 }
 
@@ -97,21 +117,14 @@ static bool all_finite(const SafeTensor *tensor) {
   return true;
 }
 
-/* Finds the tensors of a state, in the order of state_checksum(), and checks all that can be wrong with them. */
-static bool verify_file(const char *path, const SafeTensors *file, const ParameterTable *table, SafeTensor *tensors,
-                        Error *error) {
-  int count = 0;
-  for (int arena = 0; arena < CHECKPOINT_ARENAS; arena++)
-    for (int i = 0; i < table->count; i++) {
-      char name[STATE_NAME];
-      ParameterTensor at;
-      if (!state_tensor(arena, &table->tensors[i], name, &at)) continue;
-      const SafeTensor expected = checkpoint_tensor(&at, name, NULL);
-      const SafeTensor *tensor = checkpoint_find_tensor(path, file, &expected, error);
-      if (!tensor) return false;
-      if (tensor->type != TENSOR_F32) return damaged(path, error, "expected F32 in tensor ", name);
-      tensors[count++] = *tensor;
-    }
+/* Finds `count` tensors of a state, in the order of state_checksum(), and checks all that can be wrong with them. */
+static bool verify_file(const char *path, const SafeTensors *file, SafeTensor *tensors, int count, Error *error) {
+  for (int i = 0; i < count; i++) {
+    const SafeTensor *tensor = checkpoint_find_tensor(path, file, &tensors[i], error);
+    if (!tensor) return false;
+    if (tensor->type != TENSOR_F32) return damaged(path, error, "expected F32 in tensor ", tensors[i].name);
+    tensors[i] = *tensor;
+  }
   if (file->count != count) return damaged(path, error, "it has tensors that are not the model's", "");
   const char *given = safetensors_metadata(file, CHECKSUM_KEY);
   if (!given) return damaged(path, error, "it has no checksum", "");
@@ -124,25 +137,15 @@ static bool verify_file(const char *path, const SafeTensors *file, const Paramet
   return true;
 }
 
-static void copy_tensors(const SafeTensor *tensors, const ParameterTable *table, float *const *arenas) {
-  for (int arena = 0; arena < CHECKPOINT_ARENAS; arena++)
-    for (int i = 0; i < table->count; i++) {
-      char name[STATE_NAME];
-      ParameterTensor at;
-      if (!state_tensor(arena, &table->tensors[i], name, &at)) continue;
-      if (tensors->bytes > 0) memcpy(arenas[arena] + at.offset, tensors->data, tensors->bytes);
-      tensors++;
-    }
-}
-
 /* Reads a state into the arenas; leaves only the metadata open in `file`. */
 static bool read_file(const char *path, const ParameterTable *table, float *const *arenas, SafeTensors *file,
                       Error *error) {
   if (!safetensors_open(file, path, error)) return false;
-  SafeTensor *tensors = calloc(CHECKPOINT_ARENAS * (size_t)table->count + 1, sizeof *tensors);
-  bool ok = tensors ? verify_file(path, file, table, tensors, error) : error_memory(error, path);
-  if (ok) copy_tensors(tensors, table, arenas);
-  free(tensors);
+  StateTensors t;
+  const bool ok = list_tensors(path, table, arenas, &t, error) && verify_file(path, file, t.tensors, t.count, error);
+  for (int i = 0; ok && i < t.count; i++)
+    if (t.tensors[i].bytes > 0) memcpy(t.data[i], t.tensors[i].data, t.tensors[i].bytes);
+  free_tensors(&t);
   if (!ok) {
     safetensors_close(file);
     return false;

@@ -44,6 +44,7 @@ import tempfile
 from typing import NamedTuple
 
 from bench import processor
+from metrics import evaluations
 from quality_tables import tables
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "quality_torch.py")
@@ -200,7 +201,8 @@ def run_inkling(args, run, files, what):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "run")
         run_program(inkling_command(args, run, files, out), what, run["threads"])
-        return read_metrics(os.path.join(out, "metrics.jsonl"))
+        curve = evaluations(out)
+    return {"loss": curve.pop()[2], "curve": curve}  # the last evaluation is that of the whole text
 
 
 def inkling_command(args, run, files, out):
@@ -211,18 +213,6 @@ def inkling_command(args, run, files, out):
     return command + [f"--{key}={run[key]}" for key in (
         "optimizer", "dtype", "steps", "batch", "warmup", "lr", "wd", "momentum", "beta2", "min-lr-frac", "init-std",
         "threads", "seed", "muon-lr", "isa") if run.get(key) is not None]
-
-
-def read_metrics(path):
-    curve, seconds, last = [], 0, 0
-    with open(path, encoding="utf-8") as file:
-        for line in map(json.loads, file):
-            if "tokens_per_s" in line:  # saving and evaluating are left out of it, but not of "seconds"
-                seconds += (line["tokens"] - last) / line["tokens_per_s"]
-                last = line["tokens"]
-            if "bits_per_byte" in line:
-                curve.append([line["tokens"], seconds, line["bits_per_byte"] * math.log(2)])
-    return {"loss": curve.pop()[2], "curve": curve}  # the last evaluation is that of the whole text
 
 
 def run_pytorch(args, run, files, what):

@@ -177,7 +177,7 @@ train_small() { # train_small NAME FLAG...
   shift
   rm -rf "$build/parts/$name.run"
   "$build/train" "$text" --out "$build/parts/$name.run" --overwrite "${small[@]}" --steps 50 --log-every 1 --eval-every 0 --val-frac 0 \
-    --sample-tokens 0 --seed 7 --quiet "$@"
+    --sample-tokens 0 --seed 7 --optimizer adamw --quiet "$@"
 }
 runs_agree() { # runs_agree NAME NAME TOLERANCE
   "$python" scripts/compare_runs.py "$build/parts/$1.run" "$build/parts/$2.run" "$3" 50
@@ -195,6 +195,9 @@ parity() {
   part "train f32, CPU" 60 train_small cpu --device cpu --dtype f32 --dropout 0.1
   part "train f32, GPU" 60 train_small gpu --device cuda --dtype f32 --dropout 0.1
   part "f32: GPU as CPU to 1e-3" 10 runs_agree cpu gpu 1e-3
+  part "train f32 by Muon, CPU" 60 train_small cpu-muon --device cpu --dtype f32 --optimizer muon
+  part "train f32 by Muon, GPU" 60 train_small gpu-muon --device cuda --dtype f32 --optimizer muon
+  part "f32 by Muon: GPU as CPU to 1e-3" 10 runs_agree cpu-muon gpu-muon 1e-3
   part "train bf16, GPU" 60 train_small bf16 --device cuda --dtype bf16 --dropout 0.1
   part "train bf16, GPU, again" 60 train_small again --device cuda --dtype bf16 --dropout 0.1
   part "bf16: the same losses and weights" 10 same_weights bf16 again

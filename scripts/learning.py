@@ -31,6 +31,7 @@ import time
 from typing import NamedTuple
 
 from bench import processor
+from metrics import evaluations
 from svg import BLUE, DARK, GRAY, escape, write_curve, write_line, write_text
 
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs")
@@ -39,11 +40,10 @@ RESULTS = os.path.join(DOCS, "learning.jsonl")
 
 class Experiment(NamedTuple):
     """`vary`: for each setting the values that are tried instead of that in `base`. A row may change several settings:
-    a dictionary under any name. "epochs" is the length of a run instead of `tokens`."""
+    a dictionary under any name. "tokens" is how many to train on, whatever the batch, and "epochs" says it otherwise."""
     question: str
     base: dict
     vary: dict
-    tokens: float = 0  # to train on, whatever the batch
     text_bytes: int = 0  # of the beginning of the text, and its last 30 kB to validate on; 0: all, and its last tenth
     seeds: tuple = (1, 2, 3)
 
@@ -56,7 +56,8 @@ class Experiment(NamedTuple):
                 yield " ".join(f"{k} {v}" for k, v in change.items()), {**self.base, **change}
 
 
-NANO = {"preset": "nano", "tokenizer": "byte", "tie": "no", "dropout": 0, "init-std": 0.02}
+NANO = {"preset": "nano", "tokenizer": "byte", "tie": "no", "dropout": 0, "init-std": 0.02, "tokens": 1.536e6}
+BABY = {**NANO, "preset": "baby", "tie": "yes", "tokens": 1.024e6}
 MUON = {"optimizer": "muon", "muon-lr": 0.01, "lr": 0.003, "batch": 24, "wd": 0.1, "momentum": 0.95,
         "min-lr-frac": 0.1, "schedule": "cosine"}
 ADAMW = {"optimizer": "adamw", "lr": 0.002, "batch": 12, "wd": 0.1, "beta2": 0.95, "min-lr-frac": 0.1,
@@ -68,18 +69,23 @@ EXPERIMENTS = {
         {"muon-lr": (0.005, 0.02, 0.04), "lr": (0.001, 0.006, 0.012), "batch": (12, 48, 96), "momentum": (0.9, 0.98),
          "wd": (0, 0.3), "min-lr-frac": (0, 0.03), "schedule": ("linear", "wsd"), "init-std": (0.04, 0.08),
          "beta2": (0.98,), "tie": ("yes",),
-         "large": ({"batch": 48, "muon-lr": 0.02, "lr": 0.006}, {"batch": 96, "muon-lr": 0.02, "lr": 0.006})},
-        1.536e6),
+         "large": ({"batch": 48, "muon-lr": 0.02, "lr": 0.006}, {"batch": 96, "muon-lr": 0.02, "lr": 0.006})}),
     "nano-long": Experiment(
-        "Batches in a longer run: Muon, nano, bytes, 6 M tokens of 1 MB of text", {**NANO, **MUON, "tie": "yes"},
+        "Batches in a longer run: Muon, nano, bytes, 6 M tokens of 1 MB of text", {**NANO, **MUON, "tie": "yes", "tokens": 6.144e6},
         {"batch": (12, 48, 96),
          "batch and rates": ({"batch": 48, "muon-lr": 0.014, "lr": 0.0042}, {"batch": 96, "muon-lr": 0.02, "lr": 0.006}),
-         "dropout": (0.1,), "muon-lr": (0.02,)}, 6.144e6),
+         "dropout": (0.1,), "muon-lr": (0.02,)}),
     "nano-adamw": Experiment(
         "AdamW, nano, bytes, 1.5 M tokens of 1 MB of text", {**NANO, **ADAMW},
         {"lr": (0.001, 0.004, 0.008), "batch": (6, 24), "beta2": (0.98, 0.99), "wd": (0, 0.3), "min-lr-frac": (0, 0.03),
-         "schedule": ("linear", "wsd"), "init-std": (0.04, 0.08), "tie": ("yes",)},
-        1.536e6),
+         "schedule": ("linear", "wsd"), "init-std": (0.04, 0.08), "tie": ("yes",)}),
+    "baby-muon": Experiment(
+        "Muon, baby, bytes, 1 M tokens of 1 MB of text", {**BABY, **MUON, "batch": 16},
+        {"tokens": (0.5e6, 0.68e6), "muon-lr": (0.005, 0.02), "batch": (8, 32), "lr": (0.001, 0.01), "wd": (0,),
+         "tie": ("no",)}),
+    "baby-adamw": Experiment(
+        "AdamW, baby, bytes, 1 M tokens of 1 MB of text", {**BABY, **ADAMW, "lr": 0.001, "batch": 16},
+        {"lr": (0.0005, 0.002), "init-std": (0.04,), "batch": (8,), "beta2": (0.99,)}),
 }
 
 SMALL = {**NANO, **MUON, "tie": "yes", "batch": 12, "dropout": 0.1, "layers": 4, "dim": 128}
@@ -93,7 +99,7 @@ for size, epochs in ((20000, 40), (200000, 20)):
 EXPERIMENTS["parts-muon"] = Experiment(
     "Other Transformers: Muon, nano, bytes, 1.5 M tokens", {**NANO, **MUON, "tie": "yes"},
     {"arch": ("gpt2", "opt", "original"), "norm-place": ("branch",), "muon-lr": (0.02,),
-     "both": ({"arch": "gpt2", "muon-lr": 0.02}, {"arch": "original", "muon-lr": 0.005})}, 1.536e6)
+     "both": ({"arch": "gpt2", "muon-lr": 0.02}, {"arch": "original", "muon-lr": 0.005})})
 
 
 # ---- running ----
@@ -137,22 +143,19 @@ def train(program, text, experiment, settings, seed, out):
     stderr."""
     settings = dict(settings)
     context = {"nano": 64}.get(settings.get("preset"), settings.get("ctx", 256))
-    tokens = experiment.text_bytes * settings.pop("epochs") if "epochs" in settings else experiment.tokens
+    tokens = settings.pop("tokens")
+    tokens = experiment.text_bytes * settings.pop("epochs") if "epochs" in settings else tokens
     steps = max(1, round(tokens / (settings["batch"] * context)))
     command = [program, *text, "--out", out, "--overwrite", "--quiet", "--threads=1", f"--steps={steps}",
                f"--seed={seed}", "--sample-tokens=0", "--save-every=0",
-               f"--eval-every={max(1, steps // (20 if experiment.text_bytes else 4))}"]
+               f"--eval-every={max(1, steps // (20 if experiment.text_bytes else 10))}"]
     start = time.monotonic()
     done = subprocess.run([*command, *arguments_of(settings)], capture_output=True, text=True)
     if done.returncode:
         print(f"{' '.join(done.args)}: {done.stderr.strip()}", file=sys.stderr)
         if done.returncode != 6:  # not finite: a result like others
             return None
-    curve = []
-    with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as file:
-        for numbers in map(json.loads, file):
-            if "bits_per_byte" in numbers:
-                curve.append([numbers["tokens"], round(numbers["bits_per_byte"] * math.log(2), 5)])
+    curve = [[count, round(loss, 5)] for count, _, loss in evaluations(out)]
     loss = curve[-1][1] if not done.returncode and curve else None
     kept = score(program, out, text[-1]) if loss is not None and experiment.text_bytes else loss
     shutil.rmtree(out)

@@ -72,7 +72,7 @@ attempt() {
 
 # what all runs have in common
 small="--layers 2 --dim 64 --ctx 64 --batch 4 --seed 5 --log-every 1 --sample-tokens 64"
-small="$small --threads 2 --device cpu --quiet"
+small="$small --threads 2 --device cpu --optimizer adamw --quiet"
 
 # train SIDE NAME FLAGS...
 train() {
@@ -149,6 +149,7 @@ compare byte "$text" --tokenizer byte --heads 4 $often
 compare bpe "$text" --tokenizer bpe --vocab-size 400 --heads 4 $often
 compare packed "$pairs" --prompt-field question --response-field answer --pack docs --tokenizer byte --heads 4 $often
 compare dropout "$text" --val "$tail" --tokenizer byte --heads 4 --dropout 0.1 --grad-accum 2 $often
+compare muon "$text" --tokenizer byte --heads 4 --optimizer muon $often
 compare grouped "$text" --tokenizer byte --heads 4 --kv-heads 2 --no-tie --label-smoothing 0.1 $often
 
 # A run that the old build begins, and that stops half-way: both builds go on with a copy of it.
@@ -180,4 +181,4 @@ fi
 judge resume
 
 echo "$same same, $different different"
-[ $different -eq 0 ] && [ $same -eq 6 ]
+[ $different -eq 0 ] && [ $same -eq 7 ]

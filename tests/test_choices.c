@@ -203,7 +203,7 @@ static void test_given_values_stay(void **state) {
   begin(&c);
   TrainSettings *s = &c.settings;
   s->tokenizer = "byte";
-  s->layers = 3, s->heads = 2, s->dim = 48, s->ctx = 20, s->batch = 5, s->steps = 7, s->dropout = 0.25f;
+  s->layers = 3, s->heads = 2, s->dim = 48, s->ctx = 20, s->batch = 5, s->steps = 7, s->dropout = 0.25f, s->optimizer = OPTIMIZER_ADAMW;
   choose(&c, &laptop, 0, 20000);
   assert_true(s->layers == 3 && s->heads == 2 && s->dim == 48 && s->ctx == 20 && s->batch == 5 && s->steps == 7);
   assert_true(s->dropout == 0.25f);
@@ -262,16 +262,27 @@ static void test_batch_fits(void **state) {
   assert_int_equal(parts.settings.batch, 32);
 }
 
-/* Learning rates are those of the optimizer; what was given stays. */
-static void test_learning_rates(void **state) {
+/* Muon, but not where a step has few tokens; learning rates are those of the optimizer; what was given stays. */
+static void test_optimizer(void **state) {
   (void)state;
   Chosen c;
   begin(&c);
+  c.settings.batch = 9; /* 576 tokens, 4.5 * dim */
   choose(&c, &laptop, 0, 1e6);
   assert_int_equal(c.settings.optimizer, OPTIMIZER_ADAMW);
   assert_true(c.settings.lr == 1e-3f && isnan(c.settings.muon_lr));
+  assert_non_null(strstr(c.choices.text, "AdamW (with 576 tokens a step"));
   begin(&c);
-  c.settings.optimizer = OPTIMIZER_MUON;
+  c.settings.batch = 5;
+  c.settings.grad_accum = 2; /* 640 tokens */
+  choose(&c, &laptop, 0, 1e6);
+  assert_int_equal(c.settings.optimizer, OPTIMIZER_MUON);
+  assert_non_null(strstr(c.choices.text, "Muon ("));
+  begin(&c);
+  c.settings.optimizer = OPTIMIZER_ADAMW;
+  choose(&c, &laptop, 0, 1e6);
+  assert_true(c.settings.optimizer == OPTIMIZER_ADAMW && !strstr(c.choices.text, "Muon"));
+  begin(&c);
   choose(&c, &laptop, 0, 1e6);
   assert_true(c.settings.lr == 3e-3f && c.settings.muon_lr == 0.01f);
   TrainConfig train = choices_train_config(&c.settings);
@@ -292,7 +303,7 @@ int main(void) {
       cmocka_unit_test(test_any_text),          cmocka_unit_test(test_card_takes_more),
       cmocka_unit_test(test_measured_speed),    cmocka_unit_test(test_given_values_stay),
       cmocka_unit_test(test_batch_fits),        cmocka_unit_test(test_context_for_documents),
-      cmocka_unit_test(test_learning_rates),
+      cmocka_unit_test(test_optimizer),
   };
   return cmocka_run_group_tests_name("choices", tests, NULL, NULL);
 }

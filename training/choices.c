@@ -199,6 +199,17 @@ static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const Mode
   return true;
 }
 
+/* Muon learns more from a token, but takes 30 * dim FLOPs for each parameter of a layer in a step of any size, and the
+ * rest of the step 6 for each of its tokens. Where that would be most of the step, AdamW learns more in the same time. */
+static void choose_optimizer(TrainSettings *s, Choices *choices) {
+  const int64_t tokens = settings_tokens_per_step(s);
+  const bool affordable = tokens >= (int64_t)CHOICES_MUON_TOKENS * s->dim;
+  if (s->optimizer >= 0) return;
+  s->optimizer = affordable ? OPTIMIZER_MUON : OPTIMIZER_ADAMW;
+  if (affordable) note_choice(choices, "Muon (learns more from a token than AdamW)");
+  else note_choice(choices, "AdamW (with %lld tokens a step Muon would take most of the time)", (long long)tokens);
+}
+
 static double learning_rate(const TrainSettings *s, double parameters) {
   if (s->optimizer == OPTIMIZER_MUON) return CHOICES_BESIDE_MUON;
   if (s->arch != ARCHITECTURE_LLAMA && parameters < CHOICES_LR_SMALL_SIZE * 1e6) return CHOICES_LR_SMALL;
@@ -209,7 +220,7 @@ bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *mod
   fill_preset(s, given, choices);
   if (!shape(s, given->vocab, given->source_vocab, model, error) || !choose_batch(s, given, model, choices, error))
     return false;
-  if (s->optimizer < 0) s->optimizer = OPTIMIZER_ADAMW;
+  choose_optimizer(s, choices);
   if (isnan(s->lr)) s->lr = (float)learning_rate(s, (double)model_parameters(model));
   if (isnan(s->muon_lr) && s->optimizer == OPTIMIZER_MUON) s->muon_lr = (float)CHOICES_MUON_LR;
   return true;

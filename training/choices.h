@@ -20,6 +20,7 @@ typedef struct Choices {
 #define CHOICES_LR_LARGE 6e-4
 #define CHOICES_LR_SMALL 3e-3    /* of other architectures than llama... */
 #define CHOICES_LR_SMALL_SIZE 2  /* ...of fewer millions of parameters than this */
+#define CHOICES_MUON_TOKENS 5    /* of a step, over dim, from which on Muon pays */
 #define CHOICES_MUON_LR 0.01     /* peak learning rate of Muon... */
 #define CHOICES_BESIDE_MUON 3e-3 /* ...and of AdamW beside it */
 #define CHOICES_INIT 0.7         /* standard deviation of initial weights of theirs, times sqrt(dim) */

@@ -130,7 +130,8 @@ void settings_options(Options *options, TrainSettings *s) {
             "standard deviation of --init-like gpt2", .above = true),
 
       GROUP("Optimizer"),
-      CHOICE("optimizer", &s->optimizer, settings_optimizers, "auto: adamw",
+      CHOICE("optimizer", &s->optimizer, settings_optimizers,
+             "auto: muon; adamw below " SHOWN(CHOICES_MUON_TOKENS) " * dim tokens a step",
              "adamw, or muon for the matrices of attention and MLPs and adamw for the rest"),
       FLOAT("lr", &s->lr, 0, 10, "auto: " CHOICES_LR_WORDS, "peak learning rate of AdamW", .above = true),
       FLOAT("muon-lr", &s->muon_lr, 0, 10, "auto: " SHOWN(CHOICES_MUON_LR), "peak learning rate of Muon",
