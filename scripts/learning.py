@@ -45,7 +45,6 @@ class Experiment(NamedTuple):
     base: dict
     vary: dict
     text_bytes: int = 0  # of the beginning of the text, and its last 30 kB to validate on; 0: all, and its last tenth
-    seeds: tuple = (1, 2, 3)
 
     def rows(self):
         """(what is changed, settings)"""
@@ -88,16 +87,22 @@ EXPERIMENTS = {
         {"lr": (0.0005, 0.002), "init-std": (0.04,), "batch": (8,), "beta2": (0.99,)}),
 }
 
-SMALL = {**NANO, **MUON, "tie": "yes", "batch": 12, "dropout": 0.1, "layers": 4, "dim": 128}
-for size, epochs in ((20000, 40), (200000, 20)):
+SMALL = {**NANO, **MUON, "tie": "yes", "batch": 12, "dropout": 0.1}
+for size, epochs in ((20000, 20), (200000, 10)):
     EXPERIMENTS[f"small-{size // 1000}k"] = Experiment(
-        f"{size // 1000} kB of text: Muon, bytes", {**SMALL, "epochs": epochs},
-        {"epochs": (epochs // 4, epochs // 2, 2 * epochs), "dropout": (0, 0.2, 0.3), "dim": (64, 192), "layers": (2, 6),
-         "wd": (0.3, 1), "batch": (6, 24),
-         "together": ({"dropout": 0.2, "epochs": 2 * epochs}, {"dropout": 0.3, "epochs": 2 * epochs, "dim": 192})},
+        f"{size // 1000} kB of text: Muon, nano, bytes", {**SMALL, "epochs": epochs},
+        {"epochs": (epochs // 4, epochs // 2, 2 * epochs, 4 * epochs), "dropout": (0, 0.2, 0.3), "dim": (64, 192),
+         "wd": (0.3, 1),
+         "adamw": ({"optimizer": "adamw", "lr": 0.001, "dropout": 0.2, "epochs": 2 * epochs},
+                   {"optimizer": "adamw", "lr": 0.002, "dropout": 0.2, "epochs": epochs})},
         text_bytes=size)
+EXPERIMENTS["small-20k"].vary.update(
+    {"layers": (2, 6), "batch": (6, 24), "muon-lr": (0.005, 0.02),
+     "together": ({"dropout": 0.2, "epochs": 10}, {"dropout": 0.2, "epochs": 40}, {"dropout": 0.3, "epochs": 40},
+                  {"dropout": 0.3, "dim": 192})})
 EXPERIMENTS["parts-muon"] = Experiment(
-    "Other Transformers: Muon, nano, bytes, 1.5 M tokens", {**NANO, **MUON, "tie": "yes"},
+    "Other Transformers: Muon, nano, bytes, 1.5 M tokens",
+    {**{k: v for k, v in NANO.items() if k not in ("tie", "init-std")}, **MUON},
     {"arch": ("gpt2", "opt", "original"), "norm-place": ("branch",), "muon-lr": (0.02,),
      "both": ({"arch": "gpt2", "muon-lr": 0.02}, {"arch": "original", "muon-lr": 0.005})})
 
@@ -170,15 +175,14 @@ def score(program, run_directory, text):
     return round(json.loads(done.stdout)["bits_per_byte"] * math.log(2), 5)
 
 
-def pending(names, results):
+def pending(options, results):
     """Runs to be done: every row with the first seed, then with the next."""
     done = {key_of(r) for r in results}
-    for i in range(8):
-        for name in names:
-            experiment = EXPERIMENTS[name]
-            for row, settings in experiment.rows() if i < len(experiment.seeds) else ():
-                if (name, row, experiment.seeds[i]) not in done:
-                    yield name, row, settings, experiment.seeds[i]
+    for seed in range(1, options.seeds + 1):
+        for name in options.names:
+            for row, settings in EXPERIMENTS[name].rows():
+                if (name, row, seed) not in done and re.fullmatch(options.rows, row):
+                    yield name, row, settings, seed
 
 
 def run(options):
@@ -201,7 +205,7 @@ def run(options):
                 print(f"{name:14} {row or '-':28} seed {seed}: {got['loss']} ({got['seconds']:.0f} s)", flush=True)
         for experiment in EXPERIMENTS.values():
             cut_text(options.text, experiment.text_bytes, folder)
-        list(pool.map(work, pending(options.names, results), range(1 << 20)))
+        list(pool.map(work, pending(options, results), range(1 << 20)))
 
 
 # ---- tables and pictures ----
@@ -321,6 +325,8 @@ def main():
     parser.add_argument("names", nargs="*", help="experiments (default: all)")
     parser.add_argument("--text", help="the text to learn")
     parser.add_argument("--train", default="./train", help="the program (default: ./train)")
+    parser.add_argument("--seeds", type=int, default=3, help="of a row: 1 to this (default: %(default)s)")
+    parser.add_argument("--rows", default=".*", metavar="REGEX", help="only what is changed so; the base is empty")
     parser.add_argument("--results", default=RESULTS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time, of one thread each")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no run after so many")

@@ -203,7 +203,8 @@ static void test_given_values_stay(void **state) {
   begin(&c);
   TrainSettings *s = &c.settings;
   s->tokenizer = "byte";
-  s->layers = 3, s->heads = 2, s->dim = 48, s->ctx = 20, s->batch = 5, s->steps = 7, s->dropout = 0.25f, s->optimizer = OPTIMIZER_ADAMW;
+  s->layers = 3, s->heads = 2, s->dim = 48, s->ctx = 20, s->batch = 5, s->steps = 7, s->dropout = 0.25f,
+  s->optimizer = OPTIMIZER_ADAMW;
   choose(&c, &laptop, 0, 20000);
   assert_true(s->layers == 3 && s->heads == 2 && s->dim == 48 && s->ctx == 20 && s->batch == 5 && s->steps == 7);
   assert_true(s->dropout == 0.25f);
@@ -231,9 +232,9 @@ static void test_context_for_documents(void **state) {
       c.settings.preset = gpu ? PRESET_BABY : PRESET_NANO;
       choose(&c, gpu ? &card : &laptop, CARD_FLOPS, 1e6);
       assert_int_equal(c.model.ctx, gpu ? cases[i].gpu : cases[i].cpu);
-      assert_true(settings_tokens_per_step(&c.settings) <= (gpu ? 64 * 256 : 12 * 64) ||
+      assert_true(settings_tokens_per_step(&c.settings) <= (gpu ? 64 * 256 : 24 * 64) ||
                   settings_tokens_per_step(&c.settings) == c.model.ctx);
-      assert_true(settings_tokens_per_step(&c.settings) * 2 >= (gpu ? 64 * 256 : 12 * 64));
+      assert_true(settings_tokens_per_step(&c.settings) * 2 >= (gpu ? 64 * 256 : 24 * 64));
     }
 }
 
@@ -282,8 +283,10 @@ static void test_optimizer(void **state) {
   c.settings.optimizer = OPTIMIZER_ADAMW;
   choose(&c, &laptop, 0, 1e6);
   assert_true(c.settings.optimizer == OPTIMIZER_ADAMW && !strstr(c.choices.text, "Muon"));
+  assert_int_equal(c.settings.batch, 12);
   begin(&c);
   choose(&c, &laptop, 0, 1e6);
+  assert_int_equal(c.settings.batch, 24);
   assert_true(c.settings.lr == 3e-3f && c.settings.muon_lr == 0.01f);
   TrainConfig train = choices_train_config(&c.settings);
   assert_int_equal(train.optimizer, OPTIMIZER_MUON);

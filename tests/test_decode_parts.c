@@ -197,21 +197,20 @@ static void expect_part(Fixture *f, const Part *k, const double *want) {
   static const int sizes[] = {2, 5, MOST_ROWS};
   const size_t width = (size_t)k->width;
   const double *single[SEQUENCES];
-  for (int i = 0; i < SEQUENCES; i++) {
-    Machine m = machine_open(f, 1);
-    single[i] = k->run(&m, k, &i, 1);
-    expect_close(f, k->name, single[i], want + (size_t)i * width, width, TOLERANCE_F32);
-    machine_close(&m);
-  }
-  for (int threads = 1; threads <= (fixture_is_cuda(f) ? 1 : 3); threads++)
+  for (int threads = 1; threads <= (fixture_is_cuda(f) ? 1 : 3); threads++) {
+    Machine m = machine_open(f, threads);
+    for (int i = 0; threads == 1 && i < SEQUENCES; i++) {
+      single[i] = k->run(&m, k, &i, 1);
+      expect_close(f, k->name, single[i], want + (size_t)i * width, width, TOLERANCE_F32);
+    }
     for (int size = 0; size < 3; size++) {
-      Machine m = machine_open(f, threads);
       int ids[MOST_ROWS];
       for (int r = 0; r < sizes[size]; r++) ids[r] = (threads + size + r) % SEQUENCES;
       const double *got = k->run(&m, k, ids, sizes[size]);
       for (int r = 0; r < sizes[size]; r++) expect_same(k->name, got + (size_t)r * width, single[ids[r]], width);
-      machine_close(&m);
     }
+    machine_close(&m);
+  }
 }
 
 /* n of all sequences; NORM_LAYER's as it is stored. */

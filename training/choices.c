@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct Preset {
-  int layers, heads, dim, ctx, batch;
+  int layers, heads, dim, ctx, batch, cpu_batch;
   int vocab;         /* 0: by the size of the text */
   double parameters; /* with the vocabulary that the shape is meant for */
 } Preset;
@@ -158,9 +158,10 @@ bool choices_check_shape(const TrainSettings *given, ModelConfig *model, bool *c
 
 /* Sequences of the preset's micro-batch, for the context that was chosen: about as many tokens. Where --batch-tokens
  * asks for so many, the most that divide them. */
-static int usual_batch(const TrainSettings *s) {
+static int usual_batch(const TrainSettings *s, bool accelerator) {
   const Preset *p = &presets[s->preset];
-  const int64_t tokens = (int64_t)p->batch * p->ctx;
+  const int on_cpu = s->optimizer == OPTIMIZER_ADAMW ? p->cpu_batch / 2 : p->cpu_batch;
+  const int64_t tokens = (int64_t)(accelerator ? p->batch : on_cpu) * p->ctx;
   int batch = tokens > s->ctx ? (int)(tokens / s->ctx) : 1;
   if (s->batch_tokens && s->batch_tokens % s->ctx == 0)
     while (s->batch_tokens / s->ctx % batch) batch--;
@@ -169,7 +170,7 @@ static int usual_batch(const TrainSettings *s) {
 
 /* Halves the micro-batch until a step fits the memory, and makes up for it in micro-batches. */
 static void fit_batch(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices) {
-  const int whole = s->batch = usual_batch(s);
+  const int whole = s->batch = usual_batch(s, given->device->accelerator);
   TrainConfig train = choices_train_config(s);
   train.dropout.branch = 0.1f;
   while (s->batch % 2 == 0 && model_memory(model, &train, given->device).total > given->device->free_bytes / 10 * 9)
