@@ -45,7 +45,8 @@ from typing import NamedTuple
 
 from bench import processor
 from metrics import evaluations
-from quality_tables import tables
+from quality_picture import picture
+from quality_tables import about, tables
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "quality_torch.py")
 
@@ -105,6 +106,7 @@ def parse_arguments():
     parser.add_argument("--stories", default="build/stories", help="the program that writes them; default: %(default)s")
     parser.add_argument("--python", default=sys.executable, help="the interpreter that has PyTorch")
     parser.add_argument("--markdown", metavar="FILE", help="write the tables to FILE")
+    parser.add_argument("--svg", metavar="FILE", help="draw the curves into FILE")
     parser.add_argument("--from", metavar="FILE", dest="saved", help="take the runs from FILE: measures nothing")
     args = parser.parse_args()
     for name in ("tokens", "minutes", "evaluations", "threads"):
@@ -315,6 +317,15 @@ def read_runs(path):
     return runs or refuse(f"{path} holds no run")
 
 
+def write(path, text):
+    try:
+        if path:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        refuse(f"{path}: {error.strerror}", 1)
+
+
 def main():
     args = parse_arguments()
     runs = read_runs(args.saved) if args.saved else measure_all(args)
@@ -322,12 +333,8 @@ def main():
     for row in systems:
         print(json.dumps(row))
     print("\n" + text, end="", file=sys.stderr)
-    if args.markdown:
-        try:
-            with open(args.markdown, "w", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            refuse(f"{args.markdown}: {error.strerror}", 1)
+    for path, content in ((args.markdown, text), (args.svg, args.svg and picture(systems, about(runs)))):
+        write(path, content)
 
 
 if __name__ == "__main__":

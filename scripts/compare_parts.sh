@@ -25,7 +25,7 @@ row() {
   shift
   for seed in $seeds; do
     ./train "$work/train.tsv" --out "$work/run" --overwrite --arch original --layers 2 --heads 4 --dim 32 --ffn 64 --ctx 64 \
-      --batch 8 --steps "$steps" --warmup 100 --lr 4e-3 --min-lr-frac 0.05 --beta2 0.98 --wd 0.01 --dropout 0 \
+      --batch 8 --steps "$steps" --optimizer adamw --warmup 100 --lr 4e-3 --min-lr-frac 0.05 --beta2 0.98 --wd 0.01 --dropout 0 \
       --eval-every 50 --sample-tokens 16 --sample-every 0 --seed "$seed" "$@" 2>"$work/log" ||
       { cat "$work/log" >&2; exit 1; }
     size=$(sed -n 's/^model *\([^ ]*\) parameters.*/\1/p' "$work/log")

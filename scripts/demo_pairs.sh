@@ -14,7 +14,7 @@ echo ...
 
 echo "== training =="
 ./train "$dir/reverse.tsv" --out "$dir/reverse.run" --overwrite --arch original --layers 2 --heads 4 --dim 64 --ffn 128 --ctx 64 \
-  --batch 12 --steps "${STEPS:-1500}" --lr 3e-3 --warmup 100 --min-lr-frac 0.05 --beta2 0.98 --wd 0.01 --dropout 0 \
+  --batch 12 --steps "${STEPS:-1500}" --optimizer adamw --lr 3e-3 --warmup 100 --min-lr-frac 0.05 --beta2 0.98 --wd 0.01 --dropout 0 \
   --seed "${SEED:-1337}"
 
 echo "== strings that it has never seen =="

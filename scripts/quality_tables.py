@@ -94,13 +94,18 @@ def reached_table(rows):
     return body and table(["the last loss of", "is reached by", "tokens", "fewer", "seconds", "fewer"], body)
 
 
-def tables(runs):
-    """All of them, in Markdown, and the rows of their systems."""
+def about(runs):
+    """Of the machine, and how it was measured."""
     first = runs[0]
     versions = dict.fromkeys(f", PyTorch {r['version']}" for r in runs if r["version"])
     threads = f"{first['threads']} thread{'s' if first['threads'] > 1 else ''}"
-    parts = [f"{first['processor']}, {threads}{''.join(versions)}. Losses are nats per byte, seconds those of training "
-             "alone.\n"]
+    return (f"{first['processor']}, {threads}{''.join(versions)}. Losses are nats per byte, seconds those of training "
+            "alone.")
+
+
+def tables(runs):
+    """All of them, in Markdown, and the rows of their systems."""
+    parts = [about(runs) + "\n"]
     systems = []
     for name in dict.fromkeys(r["workload"] for r in runs):
         its = [r for r in runs if r["workload"] == name]
