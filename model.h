@@ -236,8 +236,9 @@ typedef struct MemoryPlan {
 } MemoryPlan;
 MemoryPlan model_memory(const ModelConfig *config, const TrainConfig *train, const ContextInfo *device);
 /* Floating-point operations of one training step on `tokens` tokens (forward and backward, causal attention counted
- * once). */
-double model_step_flops(const ModelConfig *config, int64_t tokens);
+ * once; Muon's iteration). */
+double model_step_flops(const ModelConfig *config, int64_t tokens, OptimizerKind optimizer);
+double muon_flops(int rows, int cols); /* of the iteration on one matrix */
 
 void model_set_step(Model *model, int64_t step); /* steps already done: before the first step of a resumed run */
 /* One optimizer step on micro_batches * batch sequences of ctx tokens; all steps of a run have positions, or none. Does

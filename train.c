@@ -28,6 +28,8 @@ static bool check_flags(const Run *r, Error *error) {
   bool shaped;
   if (s->patience && !s->val && s->val_frac <= 0) return no_validation(s, error);
   if (!architecture_check_sources(s, true, error)) return false;
+  if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
+    return fail(error, EXIT_USAGE, "--muon-lr is Muon's; leave it out, or give --optimizer muon");
   if (!choices_check_shape(s, &model, &shaped, error)) return false;
   return !shaped || check_device(r, &model, error);
 }
@@ -59,7 +61,7 @@ static bool choose(Run *r, Error *error) {
                         .pairs = run_has_pairs(r),
                         .device = &device,
                         .peak_flops = r->peak_flops};
-  if (s->resume && s->optimizer < 0) s->optimizer = (int)run_saved_optimizer(r->dir); /* begun before there was Muon */
+  if (s->resume && s->optimizer < 0) s->optimizer = OPTIMIZER_ADAMW; /* begun before there was Muon */
   if (!run_measure_documents(r, &given.lengths, error) || !choices_model(s, &given, &r->config, &r->choices, error) ||
       !check_device(r, &r->config, error) || (s->resume && !run_check_same_model(r, error)) ||
       !run_open_windows(r, error))

@@ -103,7 +103,20 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   return plan;
 }
 
-double model_step_flops(const ModelConfig *c, int64_t tokens) {
+double muon_flops(int rows, int cols) {
+  const double small = rows < cols ? rows : cols, large = rows < cols ? cols : rows;
+  return MUON_STEPS * (4 * small * small * large + 2 * small * small * small);
+}
+
+/* Of all matrices that Muon updates. */
+static double iteration_flops(const ModelConfig *c) {
+  const int query = query_width(c), key = key_width(c);
+  const double self = muon_flops(query, c->dim) + 2 * muon_flops(key, c->dim) + muon_flops(c->dim, query);
+  const double mlp = (c->gated ? 2 : 1) * muon_flops(c->ffn, c->dim) + muon_flops(c->dim, c->ffn);
+  return c->layers * (has_encoder(c) ? 2 * self + mlp : self + mlp) + c->encoder_layers * (self + mlp);
+}
+
+double model_step_flops(const ModelConfig *c, int64_t tokens, OptimizerKind optimizer) {
   const MlpShape shape = mlp_of(c);
   double mlp = (double)c->dim * mlp_width(&shape) + (double)c->ffn * c->dim;
   double out = (double)query_width(c) * c->dim, self = (double)c->dim * qkv_width(c) + out;
@@ -112,7 +125,8 @@ double model_step_flops(const ModelConfig *c, int64_t tokens) {
       6.0 * (c->layers * (self + cross + mlp) + c->encoder_layers * (self + mlp) + (double)c->dim * c->vocab);
   /* forward 2, backward 5; of the decoder's own square half is seen */
   double squares = c->layers * (has_encoder(c) ? 3.0 : 1.0) + 2.0 * c->encoder_layers;
-  return (double)tokens * (linear + 7.0 * squares * (double)c->ctx * query_width(c));
+  return (double)tokens * (linear + 7.0 * squares * (double)c->ctx * query_width(c)) +
+         (optimizer == OPTIMIZER_MUON ? iteration_flops(c) : 0);
 }
 
 bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows, bool train, int head_rows,

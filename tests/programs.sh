@@ -284,10 +284,17 @@ survives() { # OPTIMIZER NAME STEPS ROUNDS: interrupted, then killed at random m
 }
 survives adamw parts 1500 6
 survives muon muon 1500 3
-refused "a resumed run keeps its optimizer" 2 "optimizer is adamw, but muon.run was trained with muon" "$train" --resume=muon.run --optimizer adamw --steps 1600
+refused "a resumed run keeps its optimizer" 2 "keeps its optimizer" "$train" --resume=muon.run --optimizer adamw --steps 1600
+cp -r muon.run empty.run
+rm -r empty.run/last empty.run/prev
+refused "a run without a state" 4 "no state to resume from" "$train" --resume=empty.run --steps 1600
 refused "a finished run needs more steps" 2 "finished" "$train" --resume=parts.run
 $train --resume=parts.run --steps 1600 --quiet 2>/dev/null
 check "--steps extends a run" test $? -eq 0
+cp -r whole-parts.run before.run # begun before there was Muon
+sed -i '/^optimizer/d; /^muon-lr/d; /^lr/d' before.run/config.txt
+$train --resume=before.run --steps 1600 --quiet 2>/dev/null
+check "a run whose settings name no optimizer goes on with AdamW" cmp parts.run/model.safetensors before.run/model.safetensors
 check "metrics end at the new last step" grep -q '"step": *1600' parts.run/metrics.jsonl
 
 # Killed after the state of an evaluation step was saved and before it was evaluated: the resumed run evaluates, once.
@@ -446,7 +453,9 @@ check "another architecture chooses its parts anew" sh -c "$train --config a.run
 check "other positions have no base" sh -c "$train --config a.run/config.txt --positions learned --dry-run 2>&1 | grep -q 'learned positions'"
 check "dropout is dropout everywhere" sh -c "$train --config a.run/config.txt --dropout 0.2 --dry-run 2>&1 | grep -q 'dropout 0.2; seed'"
 check "another width has another MLP" sh -c "$train --config a.run/config.txt --dim 64 --dry-run 2>&1 | grep -q 'ffn 192'"
-check "another optimizer has its own learning rates" sh -c "$train --config a.run/config.txt --optimizer muon --dry-run 2>&1 | grep -q 'Muon with lr'"
+check "another optimizer has its own learning rates" sh -c "$train --config a.run/config.txt --optimizer muon --dry-run 2>&1 | grep -q 'Muon with lr 0.01, AdamW with 0.003'"
+check "settings from before Muon are AdamW's" sh -c "grep -v -e '^optimizer' -e '^muon-lr' a.run/config.txt >old.txt && $train --config old.txt --dry-run 2>&1 | grep -q 'AdamW with lr 0.003, '"
+refused "a rate of Muon for AdamW" 2 "muon-lr is Muon's" "$train" text.txt $tiny --optimizer adamw --muon-lr 0.1
 check "what is given in a file stays" sh -c "$train --config a.run/config.txt --seed 9 --dry-run 2>&1 | grep -q 'layers x 32, 2 heads, ffn 96'"
 
 echo "done"

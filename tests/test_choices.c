@@ -149,7 +149,9 @@ static void expect_sensible(const ContextInfo *device, double peak_flops, double
     const TrainSettings *s = &c.settings;
     assert_true(s->steps >= 100 && s->steps <= 1000000);
     assert_true(c.epochs <= 40 || s->steps == 100);
-    assert_true(model_step_flops(&c.model, settings_tokens_per_step(s)) * (double)s->steps <= limit_flops ||
+    assert_true(model_step_flops(&c.model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer) *
+                        (double)s->steps <=
+                    limit_flops ||
                 s->steps == 100);
     assert_true(c.parameters >= last);
     assert_true(s->preset == PRESET_NANO || c.parameters <= 10 * bytes);
@@ -263,40 +265,46 @@ static void test_batch_fits(void **state) {
   assert_int_equal(parts.settings.batch, 32);
 }
 
-/* Muon, but not where a step has few tokens; learning rates are those of the optimizer; what was given stays. */
-static void test_optimizer(void **state) {
-  (void)state;
+static OptimizerKind optimizer_of(int batch, int grad_accum, float lr, float muon_lr) {
   Chosen c;
   begin(&c);
-  c.settings.batch = 9; /* 576 tokens, 4.5 * dim */
+  c.settings.batch = batch, c.settings.grad_accum = grad_accum, c.settings.lr = lr, c.settings.muon_lr = muon_lr;
   choose(&c, &laptop, 0, 1e6);
-  assert_int_equal(c.settings.optimizer, OPTIMIZER_ADAMW);
-  assert_true(c.settings.lr == 1e-3f && isnan(c.settings.muon_lr));
-  assert_non_null(strstr(c.choices.text, "AdamW (with 576 tokens a step"));
-  begin(&c);
-  c.settings.batch = 5;
-  c.settings.grad_accum = 2; /* 640 tokens */
-  choose(&c, &laptop, 0, 1e6);
-  assert_int_equal(c.settings.optimizer, OPTIMIZER_MUON);
-  assert_non_null(strstr(c.choices.text, "Muon ("));
-  begin(&c);
-  c.settings.optimizer = OPTIMIZER_ADAMW;
-  choose(&c, &laptop, 0, 1e6);
-  assert_true(c.settings.optimizer == OPTIMIZER_ADAMW && !strstr(c.choices.text, "Muon"));
-  assert_int_equal(c.settings.batch, 12);
-  begin(&c);
-  choose(&c, &laptop, 0, 1e6);
-  assert_int_equal(c.settings.batch, 24);
-  assert_true(c.settings.lr == 3e-3f && c.settings.muon_lr == 0.01f);
-  TrainConfig train = choices_train_config(&c.settings);
-  assert_int_equal(train.optimizer, OPTIMIZER_MUON);
-  assert_true(fabsf(train.muon.lr_factor * train.adamw.weight_decay - 0.1f * 0.01f / 3e-3f) < 1e-6f);
-  begin(&c);
-  c.settings.optimizer = OPTIMIZER_MUON;
-  c.settings.lr = 2e-3f;
-  c.settings.muon_lr = 0.02f;
-  choose(&c, &laptop, 0, 1e6);
-  assert_true(c.settings.lr == 2e-3f && c.settings.muon_lr == 0.02f);
+  const bool muon = c.settings.optimizer == OPTIMIZER_MUON;
+  assert_int_equal(strstr(c.choices.text, "Muon (learns") != NULL, muon);
+  assert_int_equal(strstr(c.choices.text, "AdamW (") != NULL, !muon);
+  assert_true(isnan(lr) ? c.settings.lr == (muon ? 3e-3f : 1e-3f) : c.settings.lr == lr);
+  assert_true(!muon ? isnan(c.settings.muon_lr) : c.settings.muon_lr == (isnan(muon_lr) ? 0.01f : muon_lr));
+  return (OptimizerKind)c.settings.optimizer;
+}
+
+/* Muon, but not where it would be most of a step, nor with a learning rate that was found for AdamW. */
+static void test_optimizer(void **state) {
+  (void)state;
+  assert_int_equal(optimizer_of(0, 0, NAN, NAN), OPTIMIZER_MUON);
+  assert_int_equal(optimizer_of(7, 0, NAN, NAN), OPTIMIZER_ADAMW);
+  assert_int_equal(optimizer_of(7, 2, NAN, NAN), OPTIMIZER_MUON);
+  assert_int_equal(optimizer_of(7, 0, NAN, 0.02f), OPTIMIZER_MUON);
+  assert_int_equal(optimizer_of(0, 0, 1e-3f, NAN), OPTIMIZER_ADAMW);
+  assert_int_equal(optimizer_of(0, 0, 2e-3f, 0.02f), OPTIMIZER_MUON);
+}
+
+/* What was given is not explained; batches are the optimizer's. */
+static void test_given_optimizer(void **state) {
+  (void)state;
+  for (int optimizer = OPTIMIZER_ADAMW; optimizer <= OPTIMIZER_MUON; optimizer++) {
+    Chosen c;
+    begin(&c);
+    c.settings.optimizer = optimizer;
+    choose(&c, &laptop, 0, 1e6);
+    assert_int_equal(c.settings.optimizer, optimizer);
+    assert_null(strstr(c.choices.text, "Muon"));
+    assert_int_equal(c.settings.batch, optimizer == OPTIMIZER_MUON ? 24 : 12);
+    const TrainConfig train = choices_train_config(&c.settings);
+    assert_int_equal(train.optimizer, optimizer);
+    if (optimizer == OPTIMIZER_MUON)
+      assert_true(fabsf(train.muon.lr_factor * train.adamw.weight_decay - 0.1f * 0.01f / 3e-3f) < 1e-6f);
+  }
 }
 
 int main(void) {
@@ -306,7 +314,7 @@ int main(void) {
       cmocka_unit_test(test_any_text),          cmocka_unit_test(test_card_takes_more),
       cmocka_unit_test(test_measured_speed),    cmocka_unit_test(test_given_values_stay),
       cmocka_unit_test(test_batch_fits),        cmocka_unit_test(test_context_for_documents),
-      cmocka_unit_test(test_optimizer),
+      cmocka_unit_test(test_optimizer),         cmocka_unit_test(test_given_optimizer),
   };
   return cmocka_run_group_tests_name("choices", tests, NULL, NULL);
 }

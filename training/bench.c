@@ -63,6 +63,8 @@ bool run_bench(Run *r, const char *commit, Error *error) {
                     .commit = commit};
   return time_steps(r, line.steps, INFINITY, &line.seconds, error) &&
          bench_line_print(&line, error, "\"grad_accum\": %d, \"flops_per_s\": %.4g, \"peak_flops_per_s\": %.4g",
-                          r->settings.grad_accum, model_step_flops(&r->config, tokens) / line.seconds.median,
+                          r->settings.grad_accum,
+                          model_step_flops(&r->config, tokens, (OptimizerKind)r->settings.optimizer) /
+                              line.seconds.median,
                           r->peak_flops);
 }

@@ -168,6 +168,20 @@ static int usual_batch(const TrainSettings *s, bool accelerator) {
   return batch;
 }
 
+/* Muon learns more from a token; but its iteration costs the same whatever the step's tokens, and where that would be
+ * most of a step, AdamW learns more in the same time. A learning rate that was given alone was found for AdamW. */
+static void choose_optimizer(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices) {
+  if (s->optimizer >= 0) return;
+  const int64_t batch = s->batch ? s->batch : usual_batch(s, given->device->accelerator);
+  const int64_t tokens = s->batch_tokens ? s->batch_tokens : batch * s->ctx * (s->grad_accum ? s->grad_accum : 1);
+  const double step = model_step_flops(model, tokens, OPTIMIZER_ADAMW);
+  const bool costly = model_step_flops(model, tokens, OPTIMIZER_MUON) > 2 * step;
+  s->optimizer = isnan(s->muon_lr) && (!isnan(s->lr) || costly) ? OPTIMIZER_ADAMW : OPTIMIZER_MUON;
+  if (s->optimizer == OPTIMIZER_MUON) note_choice(choices, "Muon (learns more from a token than AdamW)");
+  else if (!isnan(s->lr)) note_choice(choices, "AdamW (lr is given, and muon-lr is not)");
+  else note_choice(choices, "AdamW (in steps of %lld tokens Muon would take most of the time)", (long long)tokens);
+}
+
 /* Halves the micro-batch until a step fits the memory, and makes up for it in micro-batches. */
 static void fit_batch(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices) {
   const int whole = s->batch = usual_batch(s, given->device->accelerator);
@@ -200,17 +214,6 @@ static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const Mode
   return true;
 }
 
-/* Muon learns more from a token, but takes 30 * dim FLOPs for each parameter of a layer in a step of any size, and the
- * rest of the step 6 for each of its tokens. Where that would be most of the step, AdamW learns more in the same time. */
-static void choose_optimizer(TrainSettings *s, Choices *choices) {
-  const int64_t tokens = settings_tokens_per_step(s);
-  const bool affordable = tokens >= (int64_t)CHOICES_MUON_TOKENS * s->dim;
-  if (s->optimizer >= 0) return;
-  s->optimizer = affordable ? OPTIMIZER_MUON : OPTIMIZER_ADAMW;
-  if (affordable) note_choice(choices, "Muon (learns more from a token than AdamW)");
-  else note_choice(choices, "AdamW (with %lld tokens a step Muon would take most of the time)", (long long)tokens);
-}
-
 static double learning_rate(const TrainSettings *s, double parameters) {
   if (s->optimizer == OPTIMIZER_MUON) return CHOICES_BESIDE_MUON;
   if (s->arch != ARCHITECTURE_LLAMA && parameters < CHOICES_LR_SMALL_SIZE * 1e6) return CHOICES_LR_SMALL;
@@ -219,9 +222,9 @@ static double learning_rate(const TrainSettings *s, double parameters) {
 
 bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *model, Choices *choices, Error *error) {
   fill_preset(s, given, choices);
-  if (!shape(s, given->vocab, given->source_vocab, model, error) || !choose_batch(s, given, model, choices, error))
-    return false;
-  choose_optimizer(s, choices);
+  if (!shape(s, given->vocab, given->source_vocab, model, error)) return false;
+  choose_optimizer(s, given, model, choices);
+  if (!choose_batch(s, given, model, choices, error)) return false;
   if (isnan(s->lr)) s->lr = (float)learning_rate(s, (double)model_parameters(model));
   if (isnan(s->muon_lr) && s->optimizer == OPTIMIZER_MUON) s->muon_lr = (float)CHOICES_MUON_LR;
   return true;
@@ -259,7 +262,8 @@ static int64_t steps_for(const TrainSettings *s, const ChoiceInputs *given, cons
                          Choices *choices) {
   enum { FEWEST = 100 };
   const double per_step = (double)settings_tokens_per_step(s);
-  const double by_time = budget_flops(s, given) / model_step_flops(model, settings_tokens_per_step(s));
+  const double by_time =
+      budget_flops(s, given) / model_step_flops(model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer);
   const double by_text = EPOCHS_LIMIT * (double)given->train_tokens / per_step;
   const int64_t steps = rounded(fmax(fmin(by_time, by_text), FEWEST));
   const double epochs = (double)steps * per_step / (double)given->train_tokens;

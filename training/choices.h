@@ -20,7 +20,6 @@ typedef struct Choices {
 #define CHOICES_LR_LARGE 6e-4
 #define CHOICES_LR_SMALL 3e-3    /* of other architectures than llama... */
 #define CHOICES_LR_SMALL_SIZE 2  /* ...of fewer millions of parameters than this */
-#define CHOICES_MUON_TOKENS 5    /* of a step, over dim, from which on Muon pays */
 #define CHOICES_MUON_LR 0.01     /* peak learning rate of Muon... */
 #define CHOICES_BESIDE_MUON 3e-3 /* ...and of AdamW beside it */
 #define CHOICES_INIT 0.7         /* standard deviation of initial weights of theirs, times sqrt(dim) */
@@ -36,7 +35,7 @@ typedef struct Choices {
 #define CHOICES_LOG_LINES 100    /* per run */
 #define CHOICES_GPT2_VOCAB 50304 /* of preset 124m: 50257 tokens, padded */
 
-/* name; layers, heads, dim, ctx; sequences in a micro-batch, on a GPU and on a CPU (for Muon, half as many for AdamW);
+/* name; layers, heads, dim, ctx; sequences in a micro-batch, on a GPU and on a CPU (half as many for AdamW);
  * vocabulary, 0: by the size of the text; parameters with the vocabulary that the shape is meant for. */
 #define CHOICES_PRESETS(X)                                                                                             \
   X(NANO, "nano", 4, 4, 128, 64, 12, 24, 0, 1e6)                                                                       \
@@ -69,8 +68,8 @@ typedef struct ChoiceInputs {
  * that of a preset. EXIT_USAGE. */
 bool choices_check_shape(const TrainSettings *settings, ModelConfig *model, bool *checked, Error *error);
 
-/* Everything but the length: the model's shape from preset and flags, AdamW, micro-batches that fit the device's
- * memory. EXIT_USAGE. */
+/* Everything but the length: the model's shape from preset and flags, the optimizer and its rates, micro-batches
+ * that fit the device's memory. EXIT_USAGE. */
 bool choices_model(TrainSettings *settings, const ChoiceInputs *given, ModelConfig *model, Choices *choices,
                    Error *error);
 

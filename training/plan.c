@@ -134,7 +134,7 @@ void run_print_plan(Run *r) {
   if (c->quiet) return;
   const TrainConfig train = choices_train_config(s);
   const MemoryPlan memory = model_memory(&r->config, &train, &r->device);
-  const double flops = model_step_flops(&r->config, settings_tokens_per_step(s)) * (double)s->steps;
+  const double flops = model_step_flops(&r->config, settings_tokens_per_step(s), train.optimizer) * (double)s->steps;
   print_text(r);
   print_model(r);
   print_length(r, &train);

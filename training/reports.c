@@ -33,14 +33,15 @@ static double share_of_peak(const Run *r, double flops) {
 
 static void show_progress(Run *r, bool logged) {
   const int64_t per_step = settings_tokens_per_step(&r->settings);
-  const double tokens_per_s = speed(r), flops = model_step_flops(&r->config, per_step) / (double)per_step;
+  const double tokens_per_s = speed(r),
+               step = model_step_flops(&r->config, per_step, (OptimizerKind)r->settings.optimizer);
   const ConsoleProgress numbers = {.step = r->newest.step,
                                    .steps = r->settings.steps,
                                    .loss = r->loss_sum / (double)r->loss_steps,
                                    .val_loss = r->last_val_loss,
                                    .lr = (double)r->newest.lr,
                                    .tokens_per_s = tokens_per_s,
-                                   .peak = share_of_peak(r, flops * tokens_per_s),
+                                   .peak = share_of_peak(r, step / (double)per_step * tokens_per_s),
                                    .seconds_left =
                                        (double)((r->settings.steps - r->newest.step) * per_step) / tokens_per_s};
   console_progress(&r->console, &numbers, logged);

@@ -27,6 +27,8 @@ static bool check_flags(const Run *r, Error *error) {
           error, EXIT_USAGE,
           "a resumed run keeps its tokenizers and how it reads its text; leave out --tokenizer, --vocab-size, "
           "--source-tokenizer, --source-vocab-size, --pack, --jsonl-field, --prompt-field, --response-field and --tsv");
+  if (options_origin(&r->options, &s->optimizer) == ORIGIN_COMMAND_LINE)
+    return fail(error, EXIT_USAGE, "a resumed run keeps its optimizer; leave out --optimizer");
   const void *const starts[] = {&s->init, &s->init_std};
   for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
     if (options_origin(&r->options, starts[i]) == ORIGIN_COMMAND_LINE)
@@ -90,13 +92,11 @@ bool run_check_same_model(const Run *r, Error *error) {
                 {"dim", asked->dim, saved.dim, NULL},
                 {"ffn", asked->ffn, saved.ffn, NULL},
                 {"ctx", asked->ctx, saved.ctx, NULL},
-                {"tie", asked->tie, saved.tie, no_yes},
-                {"optimizer", r->settings.optimizer, run_saved_optimizer(r->dir), settings_optimizers}};
+                {"tie", asked->tie, saved.tie, no_yes}};
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     if (fields[i].asked != fields[i].saved)
       return fail(error, EXIT_USAGE,
-                  "--%s is %s, but %s was trained with %s; the model cannot change when a run is resumed, nor can its "
-                  "optimizer",
+                  "--%s is %s, but %s was trained with %s; the model cannot change when a run is resumed",
                   fields[i].flag, field_text(fields[i].asked, fields[i].names).text, r->dir,
                   field_text(fields[i].saved, fields[i].names).text);
   return true;

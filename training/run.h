@@ -134,7 +134,6 @@ bool run_begin_directory(Run *r, Error *error);
 bool run_write_weights(Run *r, Error *error); /* the newest model to model.safetensors */
 bool run_save_state(Run *r, Error *error);
 bool run_restore_state(Run *r, Error *error);
-OptimizerKind run_saved_optimizer(const char *dir);
 double run_saved_steps(const char *dir); /* --steps of the run that was saved there; NaN where nothing says */
 
 /* ---- resume.c: what a resumed run keeps ---- */

@@ -10,7 +10,6 @@
 /* ---- metadata ---- */
 
 #define NOTE_STEPS "steps" /* these are also read before the state is */
-#define NOTE_MUON "muon"   /* 1: the optimizer */
 enum { NOTES = 16, NOTE_BYTES = 128 };
 
 typedef struct Notes {
@@ -38,7 +37,6 @@ static void make_notes(const Run *r, Notes *n) {
   describe_machine(r, machine);
   note(n, "step", "%" PRId64, r->step);
   note(n, NOTE_STEPS, "%" PRId64, r->settings.steps);
-  note(n, NOTE_MUON, "%d", r->settings.optimizer == OPTIMIZER_MUON);
   note(n, "best_step", "%" PRId64, r->best_step);
   note(n, "bad_evals", "%" PRId64, r->bad_evals);
   note(n, "evaluated_step", "%" PRId64, r->evaluated_step);
@@ -137,10 +135,6 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
 }
 
 double run_saved_steps(const char *dir) { return checkpoint_find_number(dir, NOTE_STEPS); }
-
-OptimizerKind run_saved_optimizer(const char *dir) {
-  return checkpoint_find_number(dir, NOTE_MUON) > 0 ? OPTIMIZER_MUON : OPTIMIZER_ADAMW;
-}
 
 bool run_restore_state(Run *r, Error *error) {
   CheckpointState state = {0};
