@@ -40,7 +40,7 @@ RESULTS = os.path.join(DOCS, "learning.jsonl")
 
 class Experiment(NamedTuple):
     """`vary`: for each setting the values that are tried instead of that in `base`. A row may change several settings:
-    a dictionary under any name. "tokens" is how many to train on, whatever the batch, and "epochs" says it otherwise."""
+    a dictionary under any name. "tokens" or "epochs" is how long to train, whatever the batch."""
     question: str
     base: dict
     vary: dict
@@ -55,8 +55,8 @@ class Experiment(NamedTuple):
                 yield " ".join(f"{k} {v}" for k, v in change.items()), {**self.base, **change}
 
 
-NANO = {"preset": "nano", "tokenizer": "byte", "tie": "no", "dropout": 0, "init-std": 0.02, "tokens": 1.536e6}
-BABY = {**NANO, "preset": "baby", "tie": "yes", "tokens": 1.024e6}
+NANO = {"preset": "nano", "tokenizer": "byte", "tie": "no", "dropout": 0, "init-std": 0.02, "tokens": 1536000}
+BABY = {**NANO, "preset": "baby", "tie": "yes", "tokens": 1024000}
 MUON = {"optimizer": "muon", "muon-lr": 0.01, "lr": 0.003, "batch": 24, "wd": 0.1, "momentum": 0.95,
         "min-lr-frac": 0.1, "schedule": "cosine"}
 ADAMW = {"optimizer": "adamw", "lr": 0.002, "batch": 12, "wd": 0.1, "beta2": 0.95, "min-lr-frac": 0.1,
@@ -70,9 +70,11 @@ EXPERIMENTS = {
          "beta2": (0.98,), "tie": ("yes",),
          "large": ({"batch": 48, "muon-lr": 0.02, "lr": 0.006}, {"batch": 96, "muon-lr": 0.02, "lr": 0.006})}),
     "nano-long": Experiment(
-        "Batches in a longer run: Muon, nano, bytes, 6 M tokens of 1 MB of text", {**NANO, **MUON, "tie": "yes", "tokens": 6.144e6},
+        "Batches in a longer run: Muon, nano, bytes, 6 M tokens of 1 MB of text",
+        {**NANO, **MUON, "tie": "yes", "tokens": 6144000},
         {"batch": (12, 48, 96),
-         "batch and rates": ({"batch": 48, "muon-lr": 0.014, "lr": 0.0042}, {"batch": 96, "muon-lr": 0.02, "lr": 0.006}),
+         "batch and rates": ({"batch": 48, "muon-lr": 0.014, "lr": 0.0042},
+                             {"batch": 96, "muon-lr": 0.02, "lr": 0.006}),
          "dropout": (0.1,), "muon-lr": (0.02,)}),
     "nano-adamw": Experiment(
         "AdamW, nano, bytes, 1.5 M tokens of 1 MB of text", {**NANO, **ADAMW},
@@ -80,14 +82,14 @@ EXPERIMENTS = {
          "schedule": ("linear", "wsd"), "init-std": (0.04, 0.08), "tie": ("yes",)}),
     "baby-muon": Experiment(
         "Muon, baby, bytes, 1 M tokens of 1 MB of text", {**BABY, **MUON, "batch": 16},
-        {"tokens": (0.5e6, 0.68e6), "muon-lr": (0.005, 0.02), "batch": (8, 32), "lr": (0.001, 0.01), "wd": (0,),
+        {"tokens": (512000, 680000), "muon-lr": (0.005, 0.02), "batch": (8, 32), "lr": (0.001, 0.01), "wd": (0,),
          "tie": ("no",)}),
     "baby-adamw": Experiment(
         "AdamW, baby, bytes, 1 M tokens of 1 MB of text", {**BABY, **ADAMW, "lr": 0.001, "batch": 16},
         {"lr": (0.0005, 0.002), "init-std": (0.04,), "batch": (8,), "beta2": (0.99,)}),
 }
 
-SMALL = {**NANO, **MUON, "tie": "yes", "batch": 12, "dropout": 0.1}
+SMALL = {**{k: v for k, v in NANO.items() if k != "tokens"}, **MUON, "tie": "yes", "batch": 12, "dropout": 0.1}
 for size, epochs in ((20000, 20), (200000, 10)):
     EXPERIMENTS[f"small-{size // 1000}k"] = Experiment(
         f"{size // 1000} kB of text: Muon, nano, bytes", {**SMALL, "epochs": epochs},
@@ -104,7 +106,9 @@ EXPERIMENTS["parts-muon"] = Experiment(
     "Other Transformers: Muon, nano, bytes, 1.5 M tokens",
     {**{k: v for k, v in NANO.items() if k not in ("tie", "init-std")}, **MUON},
     {"arch": ("gpt2", "opt", "original"), "norm-place": ("branch",), "muon-lr": (0.02,),
-     "both": ({"arch": "gpt2", "muon-lr": 0.02}, {"arch": "original", "muon-lr": 0.005})})
+     "both": ({"arch": "gpt2", "muon-lr": 0.02}, {"arch": "opt", "muon-lr": 0.02},
+              {"arch": "original", "muon-lr": 0.02}, {"arch": "original", "muon-lr": 0.005},
+              {"norm-place": "branch", "muon-lr": 0.02})})
 
 
 # ---- running ----
@@ -118,8 +122,9 @@ def arguments_of(settings):
             yield f"--{name}={value}"
 
 
-def key_of(result):
-    return result["experiment"], result["row"], result["seed"]
+def key_of(name, settings, seed):
+    """What a result is of: the same settings of another experiment were run on another text."""
+    return name, EXPERIMENTS[name].text_bytes, json.dumps(settings, sort_keys=True), seed
 
 
 def read_results(path):
@@ -148,8 +153,7 @@ def train(program, text, experiment, settings, seed, out):
     stderr."""
     settings = dict(settings)
     context = {"nano": 64}.get(settings.get("preset"), settings.get("ctx", 256))
-    tokens = settings.pop("tokens")
-    tokens = experiment.text_bytes * settings.pop("epochs") if "epochs" in settings else tokens
+    tokens = settings.pop("tokens") if "tokens" in settings else experiment.text_bytes * settings.pop("epochs")
     steps = max(1, round(tokens / (settings["batch"] * context)))
     command = [program, *text, "--out", out, "--overwrite", "--quiet", "--threads=1", f"--steps={steps}",
                f"--seed={seed}", "--sample-tokens=0", "--save-every=0",
@@ -177,11 +181,11 @@ def score(program, run_directory, text):
 
 def pending(options, results):
     """Runs to be done: every row with the first seed, then with the next."""
-    done = {key_of(r) for r in results}
+    done = {key_of(r["experiment"], r["settings"], r["seed"]) for r in results if r["experiment"] in EXPERIMENTS}
     for seed in range(1, options.seeds + 1):
         for name in options.names:
             for row, settings in EXPERIMENTS[name].rows():
-                if (name, row, seed) not in done and re.fullmatch(options.rows, row):
+                if key_of(name, settings, seed) not in done and re.fullmatch(options.rows, row):
                     yield name, row, settings, seed
 
 
@@ -199,7 +203,7 @@ def run(options):
             got = train(options.train, text, experiment, settings, seed, os.path.join(folder, str(number)))
             if not got:
                 return
-            result = {"experiment": name, "row": row, "seed": seed, **got, "processor": machine}
+            result = {"experiment": name, "settings": settings, "seed": seed, **got, "processor": machine}
             with lock, open(options.results, "a", encoding="utf-8") as file:
                 file.write(json.dumps(result) + "\n")
                 print(f"{name:14} {row or '-':28} seed {seed}: {got['loss']} ({got['seconds']:.0f} s)", flush=True)
@@ -221,9 +225,9 @@ class Row(NamedTuple):
 
 def rows_of(name, results):
     """In the order of the experiment; rows without a result are left out."""
-    for change, _ in EXPERIMENTS[name].rows():
+    for change, settings in EXPERIMENTS[name].rows():
         key = "kept" if EXPERIMENTS[name].text_bytes else "loss"
-        losses = [r[key] for r in results if (r["experiment"], r["row"]) == (name, change)]
+        losses = [r[key] for r in results if (r["experiment"], r["settings"]) == (name, settings)]
         if losses:
             yield Row(change, losses)
 
@@ -282,19 +286,17 @@ def draw_panel(left, top, setting, points, low, high):
     return out
 
 
-def picture(name, results):
+def picture(title, shown):
     """A panel a setting; all have the same axis of losses, which ends where a setting is hopeless."""
-    shown = list(panels(name, results))
     losses = [loss for _, points in shown for _, row in points for loss in row.losses if loss is not None]
     low = min(losses) - 0.004
     high = low + min(max(losses) - low, 0.12)
     width, height = 24 + COLUMNS * PANEL_WIDTH, TOP + -(-len(shown) // COLUMNS) * PANEL_HEIGHT
-    title = EXPERIMENTS[name].question
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
            f'role="img" aria-label="{escape(title)}">', f'<rect width="{width}" height="{height}" fill="#fff"/>',
            write_text(20, 28, title, 16, "start", weight="bold"),
-           write_text(20, 47, "loss on the validation text, nats per byte: mean, least and most of the seeds; the base is bold",
-                      11, "start", "#555")]
+           write_text(20, 47, "loss on the validation text, nats per byte: mean, least and most of the seeds; the base is "
+                      "bold", 11, "start", "#555")]
     for i, (setting, points) in enumerate(shown):
         out += draw_panel(12 + i % COLUMNS * PANEL_WIDTH, TOP + i // COLUMNS * PANEL_HEIGHT, setting, points, low, high)
     return "\n".join(out) + "\n</svg>\n"
@@ -310,13 +312,16 @@ def report(options):
         name = found[1]
         if name not in EXPERIMENTS or not any(r["experiment"] == name for r in results):
             sys.exit(f"{page}: there are no results of {name}")
-        with open(os.path.join(DOCS, f"learning-{name}.svg"), "w", encoding="utf-8") as file:
-            file.write(picture(name, results))
-        lines = [f"![{name}](learning-{name}.svg)", "", *table(name, results)]
+        shown, lines = list(panels(name, results)), table(name, results)
+        if shown:
+            lines = [f"![{name}](learning-{name}.svg)", "", *lines]
+            with open(os.path.join(DOCS, f"learning-{name}.svg"), "w", encoding="utf-8") as file:
+                file.write(picture(EXPERIMENTS[name].question, shown))
         return "\n".join([f"<!-- {name} -->", *lines, "<!-- end -->"])
 
+    text = re.sub(r"<!-- ([a-z0-9-]+) -->\n.*?<!-- end -->", block, text, flags=re.S)
     with open(page, "w", encoding="utf-8") as file:
-        file.write(re.sub(r"<!-- ([a-z0-9-]+) -->\n.*?<!-- end -->", block, text, flags=re.S))
+        file.write(text)
 
 
 def main():
