@@ -14,8 +14,8 @@ compiled where there is a C++ compiler (--no-compile: eager); its Muon is torch.
 the blocks, queries, keys, values, gate and up each by itself, and AdamW on the rest, as in ./train. The text, its
 windows (at random when training, the same ones in order when validating), schedule, clipping, weight decay and the
 standard deviations of the initial weights are the same, random numbers are not. Learning rates and batches belong to
-the optimizer, in whichever program: nano's come from the experiments of scripts/learning.py, those of AdamW on stories
-are the demo's, the others were not searched for. --set tries another for one system.
+the optimizer, in whichever program: nano's and baby's come from the experiments of scripts/learning.py, those of Muon on
+stories are the demo's; AdamW's there were searched for by hand. --set tries another for one system.
 
 Every run evaluates at the same numbers of tokens, each time on the same beginning of the validation text, as ./train
 does (as much as costs 5 % of the time), and after the last step on all of it: that is the loss of the run, in nats per
@@ -73,10 +73,10 @@ WORKLOADS = {
                      {"batch": 16, "muon-lr": 0.01, "lr": 3e-3}),
     "stories": Workload(dict(layers=4, heads=4, dim=64, ctx=448), 4e6,
                         {"batch": 2, "lr": 4e-3, "beta2": 0.98, "min-lr-frac": 0.02},
-                        {"batch": 4, "muon-lr": 0.02, "lr": 4e-3, "min-lr-frac": 0.02}, True),
+                        {"batch": 2, "muon-lr": 0.02, "lr": 4e-3, "min-lr-frac": 0.02}, True),
     "stories-large": Workload(dict(layers=4, heads=4, dim=128, ctx=448), 6e6,
                               {"batch": 2, "lr": 2e-3, "beta2": 0.98, "min-lr-frac": 0.02},
-                              {"batch": 4, "muon-lr": 0.02, "lr": 4e-3, "min-lr-frac": 0.02}, True),
+                              {"batch": 2, "muon-lr": 0.02, "lr": 4e-3, "min-lr-frac": 0.02}, True),
 }
 
 

@@ -107,6 +107,22 @@ quality_draws() {
   quality "$work/again.jsonl" --from "$work/quality.jsonl" --markdown "$work/again.md" &&
     cmp "$work/quality.md" "$work/again.md"
 }
+# In the picture every system of a workload has a curve by tokens and one by seconds, which end in the last loss.
+quality_pictures() {
+  quality "$work/again.jsonl" --from "$work/quality.jsonl" --svg "$work/quality.svg" && python3 - "$work/quality.svg" <<'EOF'
+import re, sys
+from xml.etree import ElementTree
+picture = ElementTree.parse(sys.argv[1]).getroot()
+name = "{http://www.w3.org/2000/svg}"
+curves = [p.get("d") for p in picture.iter(name + "path") if p.get("fill") == "none" and not p.get("stroke-dasharray")]
+ends = [(c.get("cx"), c.get("cy")) for c in picture.iter(name + "circle")]
+if len(curves) != 8 or [tuple(d.rsplit("L", 1)[-1].split()) for d in curves] != ends:
+    sys.exit(f"{len(curves)} curves, ends {ends}")
+numbers = [float(x) for d in curves for x in re.findall(r"[-0-9.]+", d)]
+if min(numbers) < 0 or max(numbers[::2]) > float(picture.get("width")) or max(numbers[1::2]) > float(picture.get("height")):
+    sys.exit("curves beyond the picture")
+EOF
+}
 # Two seeds of two systems of two workloads at the same numbers of tokens, in turn, and what they are summed up to.
 quality_complete() {
   python3 - "$work/quality.jsonl" <<'EOF'
@@ -162,6 +178,7 @@ refused_quality "quality with an unknown setting" "nano:depth=3" --workload nano
 refused_quality "quality from no runs" "does not hold the JSON lines" --from "$work/text"
 check "bench_quality.py runs" quality_measures
 check "it draws its tables again" quality_draws
+check "it draws its curves" quality_pictures
 check "runs of all seeds and systems" quality_complete
 check "what it reads from curves" quality_reads_curves
 check "quality at equal seconds" ours "$work/text" --workload nano --minutes 0.001 --seeds 1

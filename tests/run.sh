@@ -25,14 +25,16 @@ for test in "$build"/tests/test_*; do
   failed=$((failed + bad))
 done
 
-for script in programs pairs bench; do
+scripts="programs pairs bench"
+case $build in *sanitize*) scripts="programs pairs" ;; esac # benchmarks are for figures
+for script in $scripts; do
   log=$build/tests/$script.log
-  sh tests/$script.sh "$build" >"$log" 2>&1
+  sh "tests/$script.sh" "$build" >"$log" 2>&1
   ok=$(grep -c '^ok ' "$log")
   bad=$(grep -c '^not ok ' "$log")
   grep -q '^done$' "$log" || bad=$((bad + 1))
   [ "$bad" -eq 0 ] || grep -v '^ok ' "$log" | tail -n 60
-  printf '%-30s %4d passed, %d failed\n' $script.sh "$ok" "$bad"
+  printf '%-30s %4d passed, %d failed\n' "$script.sh" "$ok" "$bad"
   passed=$((passed + ok))
   failed=$((failed + bad))
 done
