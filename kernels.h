@@ -76,18 +76,23 @@ typedef struct Linear {
 } Linear;
 
 typedef enum UpdateRule { UPDATE_ADAMW, UPDATE_MUON } UpdateRule;
-enum { GROUP_MATRICES = 3 }; /* queries, keys and values */
 
 /* One run of the arena that shares the same optimizer settings. */
 typedef struct ParameterGroup {
   Matrix matrix;
-  bool decay;                  /* decoupled weight decay applies (matrices) or not (norm weights, biases) */
-  bool gemm;                   /* GEMMs, their epilogues or the embedding read it: the backend keeps a compute copy */
-  int heights[GROUP_MATRICES]; /* of products in layers: rows of the matrices that lie in it, one below the other; 0 =
-                                  no more */
-  UpdateRule rule;             /* UPDATE_MUON: has heights */
-  size_t second;               /* UPDATE_ADAMW: of its first element in v; a multiple of TENSOR_ALIGNMENT */
+  bool decay; /* decoupled weight decay applies (matrices) or not (norm weights, biases) */
+  bool gemm;  /* GEMMs, their epilogues or the embedding read it: the backend keeps a compute copy */
+  UpdateRule rule;
+  size_t v_offset; /* UPDATE_ADAMW: of its first element in the arena of second moments; a multiple of TENSOR_ALIGNMENT.
+                      UPDATE_MUON: 0 */
 } ParameterGroup;
+
+/* A matrix that Muon updates by itself. A group of UPDATE_MUON holds one or several, one below the other. */
+typedef struct MuonMatrix {
+  size_t offset; /* of its first element in every arena but v */
+  int rows, cols;
+  int group; /* its number in Parameters.groups */
+} MuonMatrix;
 
 /* All parameters of a model: one flat arena each, the same offsets in all but v. Pads are zero in every arena. */
 typedef struct Parameters {
@@ -99,6 +104,8 @@ typedef struct Parameters {
   void *compute;      /* the copy that GEMMs read, in whatever layout the backend likes; f32: may be `master` */
   const ParameterGroup *groups; /* host, [group_count], ascending offsets, covering all that is not alignment pad */
   int group_count;
+  const MuonMatrix *muon; /* host, [muon_count], ascending offsets: all that the groups of UPDATE_MUON hold */
+  int muon_count;
 } Parameters;
 
 /* ---- descriptors of operations (host) ---- */
@@ -394,8 +401,8 @@ typedef struct Backend {
   /* t = step + 1;  grad_norm = L2 norm of all gradients;  clip = max_norm > 0 ? min(1, max_norm / (grad_norm + 1e-6)) :
    * 1; bias1 = 1 - beta1^t, bias2 likewise; loss = loss_sum * inv_targets; halted |= loss or grad_norm not finite. */
   void (*clip)(Context *c, StepState *state, const Parameters *params, float max_norm, const AdamW *adamw);
-  /* Unless halted, for every matrix [rows][cols] of the groups of UPDATE_MUON (Jordan et al. 2024), with mu = momentum
-   * and rate = lr_factor * lr:  g = clip*grad;  m = mu*m + (1-mu)*g;  u = mu*m + (1-mu)*g (Nesterov);
+  /* Unless halted, for every matrix [rows][cols] in params->muon (Jordan et al. 2024), with mu = momentum and
+   * rate = lr_factor * lr:  g = clip*grad;  m = mu*m + (1-mu)*g;  u = mu*m + (1-mu)*g (Nesterov);
    * X = u / max(|u|, MUON_EPS), MUON_STEPS times X = MUON_A*X + (MUON_B*G + MUON_C*G^2) X with G = X X^T;
    * w = w*(1 - rate*wd) - rate * sqrt(max(1, rows/cols)) * X; the compute copy follows. Where rows > cols, G = X^T X
    * on the other side gives the same and is smaller. X and G are dt on a GPU, fp32 on a CPU. Before adamw(). */

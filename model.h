@@ -87,9 +87,9 @@ typedef struct ParameterTensor {
   int rank;
   size_t offset; /* in the arenas */
   TensorRole role;
-  int64_t second; /* in the arena of second moments; -1: it has none */
-  int inputs;     /* of the product it belongs to; a row of a table: its length */
-  int branches;   /* that are added to the same residual stream; 0 outside of layers */
+  int64_t v_offset; /* in the arena of second moments; -1: it has none */
+  int inputs;       /* of the product it belongs to; a row of a table: its length */
+  int branches;     /* that are added to the same residual stream; 0 outside of layers */
 } ParameterTensor;
 
 typedef struct NormParameters {
@@ -124,11 +124,14 @@ typedef struct ParameterTable {
   int count;
   ParameterGroup *groups;
   int group_count;
-  Part *parts; /* of both stacks */
+  MuonMatrix *matrices; /* of all products in layers, ascending offsets */
+  int matrix_count;
+  int muon_count; /* matrices that Muon updates: none or all */
+  Part *parts;    /* of both stacks */
   Stack encoder, decoder;
-  Linear head;         /* its weight is the embedding when tied */
-  size_t arena;        /* elements, alignment and pads included */
-  size_t second_arena; /* the same of second moments */
+  Linear head;    /* its weight is the embedding when tied */
+  size_t arena;   /* elements, alignment and pads included */
+  size_t v_arena; /* the same of second moments */
 } ParameterTable;
 
 typedef enum OptimizerKind {
@@ -140,6 +143,9 @@ typedef enum OptimizerKind {
 bool parameter_table_make(ParameterTable *out, const ModelConfig *config, Error *error);
 /* Which rule updates which group, and where second moments are. */
 void parameter_table_set_optimizer(ParameterTable *table, OptimizerKind optimizer);
+/* What operations know of the table, which must outlive `out`: its size, groups and matrices of Muon. Again after
+ * parameter_table_set_optimizer(). */
+void parameter_table_describe(const ParameterTable *table, Parameters *out);
 void parameter_table_free(ParameterTable *table);
 
 typedef enum InitKind {
@@ -170,9 +176,9 @@ void model_close(Model *model); /* NULL is allowed */
 const ParameterTable *model_table(const Model *model);
 const ModelConfig *model_config(const Model *model);
 
-/* Whole arenas between host and device, checkpoint layout: [table->arena] floats, of second moments
- * [table->second_arena]. */
 typedef enum ArenaKind { ARENA_MASTER, ARENA_GRADIENT, ARENA_MOMENT1, ARENA_MOMENT2 } ArenaKind;
+size_t model_arena_size(const Model *model, ArenaKind which); /* floats */
+/* Whole arenas between host and device, checkpoint layout: [model_arena_size()] floats. */
 void model_upload(Model *model, ArenaKind which, const float *host);
 bool model_download(Model *model, ArenaKind which, float *host, Error *error); /* false: `host` is not to be used */
 

@@ -243,6 +243,7 @@ static void optimizer_rows(Bench *b, BenchModel *m) {
 
 static void choose_optimizer(Bench *b, BenchModel *m, OptimizerKind optimizer) {
   parameter_table_set_optimizer(&m->table, optimizer);
+  parameter_table_describe(&m->table, &m->params);
   b->ops->release_parameters(b->c, &m->params);
   b->ops->refresh_parameters(b->c, &m->params);
 }
@@ -255,13 +256,11 @@ static void muon_row(Bench *b, BenchModel *m) {
   Case k = bench_case_of("elementwise", m->name, "muon", call_muon);
   double count = 0;
   choose_optimizer(b, m, OPTIMIZER_MUON);
-  for (int g = 0; g < m->table.group_count; g++) {
-    const ParameterGroup *group = &m->table.groups[g];
-    for (int i = 0; group->rule == UPDATE_MUON && i < GROUP_MATRICES && group->heights[i]; i++) {
-      const double rows = group->heights[i], cols = group->matrix.cols, s = fmin(rows, cols), l = fmax(rows, cols);
-      count += rows * cols;
-      k.flops += MUON_STEPS * (4 * s * s * l + 2 * s * s * s);
-    }
+  for (int i = 0; i < m->params.muon_count; i++) {
+    const double rows = m->params.muon[i].rows, cols = m->params.muon[i].cols;
+    const double s = fmin(rows, cols), l = fmax(rows, cols);
+    count += rows * cols;
+    k.flops += MUON_STEPS * (4 * s * s * l + 2 * s * s * s);
   }
   snprintf(k.shape, sizeof k.shape, "%.0f", count);
   k.bytes = (20 + (b->dtype == DTYPE_F32 ? 0 : (double)b->dt)) * count;

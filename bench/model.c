@@ -49,7 +49,8 @@ bool bench_model_ready(Bench *b, BenchModel *m) {
     printf("%s: %s\n", m->name, error.text);
     return false;
   }
-  m->params = (Parameters){.count = m->table.arena, .groups = m->table.groups, .group_count = m->table.group_count};
+  m->params = (Parameters){0};
+  parameter_table_describe(&m->table, &m->params);
   size_t arena = m->table.arena * sizeof(float), pattern = b->quick ? 1 << 10 : 1 << 18;
   float *host = malloc(arena);
   if (!host) bench_out_of_memory();

@@ -60,9 +60,10 @@ static void free_tensors(StateTensors *t) {
   free(t->data);
 }
 
-static void add_tensor(StateTensors *t, const char *prefix, ParameterTensor at, size_t offset, float *arena) {
+static void add_tensor(StateTensors *t, const char *prefix, const ParameterTensor *p, size_t offset, float *arena) {
+  ParameterTensor at = *p;
   char *name = t->names[t->count];
-  snprintf(name, STATE_NAME, "%s%s", prefix, at.name);
+  snprintf(name, STATE_NAME, "%s%s", prefix, p->name);
   at.offset = offset;
   t->tensors[t->count] = checkpoint_tensor(&at, name, arena);
   t->data[t->count++] = arena + offset;
@@ -76,14 +77,12 @@ static bool list_tensors(const char *path, const ParameterTable *table, float *c
                         .names = calloc(room, sizeof *out->names),
                         .data = calloc(room, sizeof *out->data)};
   if (!out->tensors || !out->names || !out->data) return error_memory(error, path);
-  for (int arena = 0; arena < CHECKPOINT_ARENAS; arena++)
-    for (int i = 0; i < table->count; i++) {
-      const ParameterTensor *p = &table->tensors[i];
-      const bool muon = p->second < 0;
-      if (arena == 0) add_tensor(out, "", *p, p->offset, arenas[0]);
-      if (arena == 1) add_tensor(out, muon ? "muon.m." : "adam.m.", *p, p->offset, arenas[1]);
-      if (arena == 2 && !muon) add_tensor(out, "adam.v.", *p, (size_t)p->second, arenas[2]);
-    }
+  const ParameterTensor *const end = table->tensors + table->count;
+  for (const ParameterTensor *p = table->tensors; p < end; p++) add_tensor(out, "", p, p->offset, arenas[0]);
+  for (const ParameterTensor *p = table->tensors; p < end; p++)
+    add_tensor(out, p->v_offset < 0 ? "muon.m." : "adam.m.", p, p->offset, arenas[1]);
+  for (const ParameterTensor *p = table->tensors; p < end; p++)
+    if (p->v_offset >= 0) add_tensor(out, "adam.v.", p, (size_t)p->v_offset, arenas[2]);
   return true;
 }
 

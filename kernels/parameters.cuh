@@ -62,7 +62,7 @@ static unsigned list_pieces(const Parameters *params, AdamwPiece *out) {
       const size_t left = blocks - done;
       if (!out) continue;
       out[count] = {(uint32_t)(group.matrix.offset / TENSOR_ALIGNMENT + done),
-                    (uint32_t)(group.second / TENSOR_ALIGNMENT + done),
+                    (uint32_t)(group.v_offset / TENSOR_ALIGNMENT + done),
                     (uint32_t)(left < PIECE_BLOCKS ? left : PIECE_BLOCKS), group.decay};
     }
   }
@@ -81,19 +81,6 @@ static bool make_pieces(Context *c, const Parameters *params, ParameterLists *li
   return !c->error.code;
 }
 
-/* Calls f(rows, cols, offset in the arenas) for every matrix that Muon updates. */
-template <class F> static void for_muon(const Parameters *params, F f) {
-  for (int g = 0; g < params->group_count; g++) {
-    const ParameterGroup &group = params->groups[g];
-    size_t offset = group.matrix.offset;
-    if (group.rule != UPDATE_MUON) continue;
-    for (int i = 0; i < GROUP_MATRICES && group.heights[i]; i++) {
-      f(group.heights[i], group.matrix.cols, offset);
-      offset += (size_t)group.heights[i] * (size_t)group.matrix.cols;
-    }
-  }
-}
-
 /* Of its shape; a new and empty one where there is none yet. */
 static MuonBatch *find_batch(std::vector<MuonBatch> *batches, int rows, int cols) {
   for (MuonBatch &batch : *batches)
@@ -104,18 +91,19 @@ static MuonBatch *find_batch(std::vector<MuonBatch> *batches, int rows, int cols
 
 static bool make_batches(Context *c, const Parameters *params, ParameterLists *lists) {
   std::vector<MuonBatch> *batches = &lists->batches;
-  size_t count = 0;
-  for_muon(params, [&](int rows, int cols, size_t) { find_batch(batches, rows, cols)->count++, count++; });
+  const int count = params->muon_count;
   if (!count) return true;
-  std::vector<size_t> offsets(count);
+  for (int i = 0; i < count; i++) find_batch(batches, params->muon[i].rows, params->muon[i].cols)->count++;
   int first = 0;
   for (MuonBatch &batch : *batches) batch.first = first, first += batch.count, batch.count = 0;
-  for_muon(params, [&](int rows, int cols, size_t offset) {
-    MuonBatch *batch = find_batch(batches, rows, cols);
-    offsets[(size_t)(batch->first + batch->count++)] = offset;
-  });
-  lists->matrices = (size_t *)cuda_alloc(c, "list for Muon", count * sizeof(size_t));
-  if (lists->matrices) cuda_upload(c, lists->matrices, offsets.data(), count * sizeof(size_t));
+  std::vector<size_t> offsets((size_t)count);
+  for (int i = 0; i < count; i++) {
+    MuonBatch *batch = find_batch(batches, params->muon[i].rows, params->muon[i].cols);
+    offsets[(size_t)(batch->first + batch->count++)] = params->muon[i].offset;
+  }
+  const size_t bytes = (size_t)count * sizeof(size_t);
+  lists->matrices = (size_t *)cuda_alloc(c, "list for Muon", bytes);
+  if (lists->matrices) cuda_upload(c, lists->matrices, offsets.data(), bytes);
   return !c->error.code;
 }
 

@@ -93,7 +93,7 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   layout_activations(&a, &arena, c, &table, rows, true, train->dropout.branch > 0, dt);
   plan.weights = table.arena * (sizeof(float) + copy);
   plan.gradients = table.arena * sizeof(float);
-  plan.moments = (table.arena + table.second_arena) * sizeof(float);
+  plan.moments = (table.arena + table.v_arena) * sizeof(float);
   plan.activations = arena.used;
   plan.logits = (size_t)choose_head_rows(c, rows, train->head_rows, device) * (size_t)padded_vocab(c->vocab) * dt;
   plan.copies = table.arena * sizeof(float) + plan.moments;

@@ -45,9 +45,7 @@ bool model_open(Model **out, const Backend *backend, Context *context, const Mod
     model_close(m);
     return false;
   }
-  m->params.count = m->table.arena;
-  m->params.groups = m->table.groups;
-  m->params.group_count = m->table.group_count;
+  parameter_table_describe(&m->table, &m->params);
   m->params.master = backend->alloc(context, "weights", m->table.arena * sizeof(float));
   m->eval_state = backend->alloc(context, "evaluation state", sizeof(StepState));
   if (!upload_rope_table(m, error)) {
@@ -93,17 +91,17 @@ static float *arena_of(Model *m, ArenaKind which) {
   return arenas[which];
 }
 
-static size_t arena_bytes(const Model *m, ArenaKind which) {
-  return (which == ARENA_MOMENT2 ? m->table.second_arena : m->table.arena) * sizeof(float);
+size_t model_arena_size(const Model *m, ArenaKind which) {
+  return which == ARENA_MOMENT2 ? m->table.v_arena : m->table.arena;
 }
 
 void model_upload(Model *m, ArenaKind which, const float *host) {
-  m->ops->upload(m->context, arena_of(m, which), host, arena_bytes(m, which));
+  m->ops->upload(m->context, arena_of(m, which), host, model_arena_size(m, which) * sizeof(float));
   if (which == ARENA_MASTER) m->ops->refresh_parameters(m->context, &m->params);
 }
 
 bool model_download(Model *m, ArenaKind which, float *host, Error *error) {
-  m->ops->download(m->context, host, arena_of(m, which), arena_bytes(m, which));
+  m->ops->download(m->context, host, arena_of(m, which), model_arena_size(m, which) * sizeof(float));
   return model_check_backend(m, error);
 }
 

@@ -117,8 +117,11 @@ static Linear add_linear(ParameterTable *t, Place at, const Piece *pieces, int c
   int rows = 0;
   for (int i = 0; i < count; i++) rows += pieces[i].rows;
   Linear linear = {.weight = begin_group(t, rows, cols, true, true)};
-  for (int i = 0; i < count; i++) t->groups[t->group_count - 1].heights[i] = pieces[i].rows;
-  for (int i = 0; i < count; i++) add_tensor(t, at, pieces[i].module, "weight", pieces[i].rows, cols, role);
+  const int group = t->group_count - 1;
+  for (int i = 0; i < count; i++) {
+    const ParameterTensor *tensor = add_tensor(t, at, pieces[i].module, "weight", pieces[i].rows, cols, role);
+    t->matrices[t->matrix_count++] = (MuonMatrix){tensor->offset, tensor->rows, tensor->cols, group};
+  }
   if (!bias) return linear;
   linear.bias = begin_group(t, 1, rows, false, true);
   for (int i = 0; i < count; i++) add_vector(t, at, pieces[i].module, "bias", pieces[i].rows, ROLE_BIAS)->inputs = cols;
@@ -221,13 +224,14 @@ static void add_head(ParameterTable *t, const ModelConfig *c) {
 }
 
 bool parameter_table_make(ParameterTable *out, const ModelConfig *c, Error *error) {
-  enum { TENSORS = 28, GROUPS = 20, OTHERS = 10 }; /* of a layer, at most; of none */
+  enum { TENSORS = 28, GROUPS = 20, MATRICES = 11, OTHERS = 10 }; /* of a layer, at most; of none */
   const size_t layers = (size_t)c->layers + (size_t)c->encoder_layers, encoder_parts = 2 * (size_t)c->encoder_layers;
   memset(out, 0, sizeof *out);
   out->tensors = calloc(layers * TENSORS + OTHERS, sizeof *out->tensors);
   out->groups = calloc(layers * GROUPS + OTHERS, sizeof *out->groups);
+  out->matrices = calloc(layers * MATRICES + 1, sizeof *out->matrices);
   out->parts = calloc(encoder_parts + 3 * (size_t)c->layers, sizeof *out->parts);
-  if (!out->tensors || !out->groups || !out->parts) {
+  if (!out->tensors || !out->groups || !out->matrices || !out->parts) {
     parameter_table_free(out);
     return error_memory(error, "the table of parameters");
   }
@@ -242,22 +246,33 @@ bool parameter_table_make(ParameterTable *out, const ModelConfig *c, Error *erro
 
 void parameter_table_set_optimizer(ParameterTable *t, OptimizerKind optimizer) {
   int tensor = 0;
-  t->second_arena = 0;
+  t->v_arena = 0;
+  t->muon_count = optimizer == OPTIMIZER_MUON ? t->matrix_count : 0;
+  for (int i = 0; i < t->group_count; i++) t->groups[i].rule = UPDATE_ADAMW;
+  for (int i = 0; i < t->muon_count; i++) t->groups[t->matrices[i].group].rule = UPDATE_MUON;
   for (int i = 0; i < t->group_count; i++) {
     ParameterGroup *group = &t->groups[i];
+    const bool adamw = group->rule == UPDATE_ADAMW;
     const size_t begin = group->matrix.offset, end = i + 1 < t->group_count ? group[1].matrix.offset : t->arena;
-    group->rule = optimizer == OPTIMIZER_MUON && group->heights[0] ? UPDATE_MUON : UPDATE_ADAMW;
-    group->second = t->second_arena;
+    group->v_offset = adamw ? t->v_arena : 0;
     for (; tensor < t->count && t->tensors[tensor].offset < end; tensor++)
-      t->tensors[tensor].second =
-          group->rule == UPDATE_MUON ? -1 : (int64_t)(group->second + t->tensors[tensor].offset - begin);
-    if (group->rule == UPDATE_ADAMW) t->second_arena += end - begin;
+      t->tensors[tensor].v_offset = adamw ? (int64_t)(group->v_offset + t->tensors[tensor].offset - begin) : -1;
+    if (adamw) t->v_arena += end - begin;
   }
+}
+
+void parameter_table_describe(const ParameterTable *t, Parameters *out) {
+  out->count = t->arena;
+  out->groups = t->groups;
+  out->group_count = t->group_count;
+  out->muon = t->matrices;
+  out->muon_count = t->muon_count;
 }
 
 void parameter_table_free(ParameterTable *t) {
   free(t->tensors);
   free(t->groups);
+  free(t->matrices);
   free(t->parts);
   memset(t, 0, sizeof *t);
 }

@@ -85,10 +85,11 @@ bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   if (rows > INT32_MAX / 2)
     return fail(error, EXIT_USAGE, "a micro-batch of %lld tokens is too large; use a smaller batch", (long long)rows);
   parameter_table_set_optimizer(&m->table, settings->optimizer);
+  parameter_table_describe(&m->table, &m->params);
   size_t arena = m->table.arena * sizeof(float);
   m->params.grad = m->ops->alloc(m->context, "gradients", arena);
   m->params.m = m->ops->alloc(m->context, "first moments", arena);
-  m->params.v = m->ops->alloc(m->context, "second moments", m->table.second_arena * sizeof(float));
+  m->params.v = m->ops->alloc(m->context, "second moments", m->table.v_arena * sizeof(float));
   m->state = m->ops->alloc(m->context, "step state", sizeof(StepState));
   m->target_count = m->ops->alloc(m->context, "target count", sizeof(int32_t));
   if (!reserve_orders(m, rows, error)) return false;

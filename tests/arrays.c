@@ -160,29 +160,43 @@ static float *arena_of(const Parameters *p, Arena arena) {
   return arenas[arena];
 }
 
-Parameters parameters_new(Fixture *f, const ParameterSpec *specs, int count) {
+Parameters parameters_described(Fixture *f, const ParameterSpec *specs, int count) {
   ParameterGroup *groups = host_memory(f, (size_t)count * sizeof *groups);
-  Parameters p = {.groups = groups, .group_count = count};
-  size_t second = 0;
+  MuonMatrix *muon = host_memory(f, (size_t)count * GROUP_MATRICES * sizeof *muon);
+  Parameters p = {.groups = groups, .group_count = count, .muon = muon};
+  size_t v_offset = 0;
   for (int i = 0; i < count; i++) {
-    Matrix matrix = {.offset = p.count, .rows = specs[i].rows + specs[i].pad_rows, .cols = specs[i].cols};
-    groups[i] = (ParameterGroup){.matrix = matrix, .decay = specs[i].decay, .gemm = specs[i].gemm, .second = second};
-    memcpy(groups[i].heights, specs[i].heights, sizeof groups[i].heights);
-    size_t room = (matrix_count(matrix) + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
+    const ParameterSpec *spec = &specs[i];
+    const Matrix matrix = {.offset = p.count, .rows = spec->rows + spec->pad_rows, .cols = spec->cols};
+    const size_t room = (matrix_count(matrix) + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
+    groups[i] = (ParameterGroup){.matrix = matrix, .decay = spec->decay, .gemm = spec->gemm};
+    if (spec->heights[0]) groups[i].rule = UPDATE_MUON;
+    else groups[i].v_offset = v_offset, v_offset += room;
+    size_t offset = p.count;
+    for (int j = 0; j < GROUP_MATRICES && spec->heights[j]; j++) {
+      muon[p.muon_count++] = (MuonMatrix){offset, spec->heights[j], spec->cols, i};
+      offset += (size_t)spec->heights[j] * (size_t)spec->cols;
+    }
     p.count += room;
-    if (specs[i].heights[0]) groups[i].rule = UPDATE_MUON;
-    else second += room;
   }
+  return p;
+}
+
+double *parameters_flat(Fixture *f, const Parameters *p, const ParameterSpec *specs) {
+  double *flat = host_values(f, p->count);
+  for (int i = 0; i < p->group_count; i++)
+    memcpy(flat + p->groups[i].matrix.offset, specs[i].values,
+           (size_t)specs[i].rows * (size_t)specs[i].cols * sizeof *flat);
+  return flat;
+}
+
+Parameters parameters_new(Fixture *f, const ParameterSpec *specs, int count) {
+  Parameters p = parameters_described(f, specs, count);
   const double *zeros = host_values(f, p.count);
-  p.master = array_floats(f, zeros, p.count).data;
+  p.master = array_floats(f, parameters_flat(f, &p, specs), p.count).data;
   p.grad = array_floats(f, zeros, p.count).data;
   p.m = array_floats(f, zeros, p.count).data;
   p.v = array_floats(f, zeros, p.count).data;
-  for (int i = 0; i < count; i++) {
-    double *padded = host_values(f, matrix_count(groups[i].matrix));
-    memcpy(padded, specs[i].values, (size_t)specs[i].rows * (size_t)specs[i].cols * sizeof *padded);
-    parameters_write(f, &p, ARENA_OF_MASTER, i, padded);
-  }
   f->backend->refresh_parameters(f->context, &p);
   return p;
 }
@@ -192,7 +206,7 @@ static size_t place_of(const Parameters *p, Arena arena, int matrix) {
   const ParameterGroup *group = &p->groups[matrix];
   if (arena != ARENA_OF_V) return group->matrix.offset;
   assert_true(group->rule == UPDATE_ADAMW);
-  return group->second;
+  return group->v_offset;
 }
 
 void parameters_write(Fixture *f, const Parameters *p, Arena arena, int matrix, const double *values) {

@@ -99,13 +99,20 @@ StepState state_read(Fixture *f, const StepState *device);
 
 /* ---- parameters ---- */
 
+enum { GROUP_MATRICES = 3 }; /* of Muon in a group, at most */
+
 typedef struct ParameterSpec {
   int rows, cols; /* rows: logical */
   int pad_rows;   /* zero rows after them, which are part of the Matrix */
   bool decay, gemm;
   const double *values;        /* [rows][cols] */
-  int heights[GROUP_MATRICES]; /* of the matrices in it, where Muon updates them */
+  int heights[GROUP_MATRICES]; /* of the matrices in it, where Muon updates them; 0 = no more */
 } ParameterSpec;
+
+/* Parameters without arenas: the matrices in this order. */
+Parameters parameters_described(Fixture *f, const ParameterSpec *specs, int count);
+/* The values of the specs as one arena [p->count], 0 wherever there are none. */
+double *parameters_flat(Fixture *f, const Parameters *p, const ParameterSpec *specs);
 
 /* Arenas with `count` matrices in this order; gradients and moments zero; the compute copy made. */
 Parameters parameters_new(Fixture *f, const ParameterSpec *specs, int count);

@@ -53,20 +53,16 @@ double *machine_get_rows(Machine *m, const void *device, int rows, int width) {
 }
 
 Parameters machine_parameters(Machine *m, const ParameterSpec *specs, int count) {
-  ParameterGroup *groups = host_memory(m->fixture, (size_t)count * sizeof *groups);
-  Parameters p = {.groups = groups, .group_count = count};
-  for (int i = 0; i < count; i++) {
-    const Matrix matrix = {.offset = p.count, .rows = specs[i].rows + specs[i].pad_rows, .cols = specs[i].cols};
-    groups[i] =
-        (ParameterGroup){.matrix = matrix, .decay = specs[i].decay, .gemm = specs[i].gemm, .second = matrix.offset};
-    const size_t elements = (size_t)matrix.rows * (size_t)matrix.cols;
-    p.count += (elements + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
-  }
-  double *flat = host_values(m->fixture, p.count);
-  for (int i = 0; i < count; i++)
-    memcpy(flat + groups[i].matrix.offset, specs[i].values,
-           (size_t)specs[i].rows * (size_t)specs[i].cols * sizeof *flat);
-  p.master = machine_put(m, KIND_F32, flat, p.count);
+  Parameters p = parameters_described(m->fixture, specs, count);
+  p.master = machine_put(m, KIND_F32, parameters_flat(m->fixture, &p, specs), p.count);
   m->ops->refresh_parameters(m->context, &p);
   return p;
+}
+
+void machine_add_gradients(Machine *m, Parameters *p, const ParameterSpec *gradients) {
+  const double *zeros = host_values(m->fixture, p->count);
+  p->grad = machine_put(m, KIND_F32, parameters_flat(m->fixture, p, gradients), p->count);
+  p->m = machine_put(m, KIND_F32, zeros, p->count);
+  p->v = machine_put(m, KIND_F32, zeros, p->count);
+  m->ops->refresh_parameters(m->context, p); /* now with what the optimizers need */
 }

@@ -21,5 +21,7 @@ double *machine_get(Machine *m, Kind kind, const void *device, size_t count);
 double *machine_get_rows(Machine *m, const void *device, int rows, int width);
 /* As parameters_new(), but masters alone and in this context. */
 Parameters machine_parameters(Machine *m, const ParameterSpec *specs, int count);
+/* Gradients, the values of these specs of the same shapes, and moments, which are zero. */
+void machine_add_gradients(Machine *m, Parameters *p, const ParameterSpec *gradients);
 
 #endif

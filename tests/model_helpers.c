@@ -139,3 +139,69 @@ void expect_slopes(Fixture *f, Model *m, const TokenBatch *batch, const float *g
       fail_msg("%s: the loss rises by %g, the gradient says %g", t->name, slope, norm);
   }
 }
+
+/* Of a table that AdamW updates: second moments lie as everything else. */
+static void expect_adamw(const ParameterTable *table) {
+  assert_int_equal(table->muon_count, 0);
+  assert_int_equal(table->v_arena, table->arena);
+  for (int i = 0; i < table->count; i++) assert_int_equal(table->tensors[i].v_offset, table->tensors[i].offset);
+  for (int i = 0; i < table->group_count; i++) {
+    assert_int_equal(table->groups[i].rule, UPDATE_ADAMW);
+    assert_int_equal(table->groups[i].v_offset, table->groups[i].matrix.offset);
+  }
+}
+
+/* Groups of Muon hold its matrices and no more; those of AdamW have second moments, one after the other. */
+static void expect_muon_groups(const ParameterTable *table) {
+  size_t room = 0;
+  int matrix = 0;
+  for (int i = 0; i < table->group_count; i++) {
+    const ParameterGroup *group = &table->groups[i];
+    size_t end = group->matrix.offset;
+    const size_t count = (size_t)group->matrix.rows * (size_t)group->matrix.cols;
+    for (; matrix < table->muon_count && table->matrices[matrix].group == i; matrix++) {
+      assert_int_equal(table->matrices[matrix].offset, end);
+      assert_int_equal(table->matrices[matrix].cols, group->matrix.cols);
+      end += (size_t)table->matrices[matrix].rows * (size_t)table->matrices[matrix].cols;
+    }
+    if (end > group->matrix.offset) {
+      assert_int_equal(group->rule, UPDATE_MUON);
+      assert_int_equal(end, group->matrix.offset + count);
+      continue;
+    }
+    assert_int_equal(group->rule, UPDATE_ADAMW);
+    assert_int_equal(group->v_offset, room);
+    room += (count + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
+  }
+  assert_int_equal(matrix, table->muon_count);
+  assert_int_equal(table->v_arena, room);
+}
+
+void expect_optimizers(ParameterTable *table, const ModelConfig *c) {
+  const int part = 4, mlp = c->gated ? 3 : 2; /* matrices: queries, keys, values, output */
+  int matrix = 0;
+  size_t room = 0;
+  expect_adamw(table);
+  parameter_table_set_optimizer(table, OPTIMIZER_MUON);
+  assert_int_equal(table->muon_count,
+                   c->layers * (part + (c->encoder_layers ? part : 0) + mlp) + c->encoder_layers * (part + mlp));
+  for (int i = 0; i < table->count; i++) {
+    const ParameterTensor *t = &table->tensors[i];
+    const bool found = matrix < table->muon_count && table->matrices[matrix].offset == t->offset;
+    if (found != (strstr(t->name, ".layers.") && strstr(t->name, "_proj.weight"))) fail_msg("the rule of %s", t->name);
+    assert_int_equal(t->v_offset < 0, found);
+    if (found) {
+      assert_int_equal(table->matrices[matrix].rows, t->rows);
+      assert_int_equal(table->matrices[matrix].cols, t->cols);
+      matrix++;
+      continue;
+    }
+    assert_true(t->v_offset >= (int64_t)room);
+    room = (size_t)t->v_offset + tensor_count(t);
+  }
+  assert_int_equal(matrix, table->muon_count);
+  assert_true(room <= table->v_arena);
+  expect_muon_groups(table);
+  parameter_table_set_optimizer(table, OPTIMIZER_ADAMW);
+  expect_adamw(table);
+}

@@ -24,6 +24,9 @@ double *widen(Fixture *f, const float *values, size_t count);
 /* Tensor "KIND.NAME" of a golden, which must be as large as the model's. */
 double *named_values(Fixture *f, const Golden *g, const char *kind, const ParameterTensor *tensor);
 
+/* That AdamW has every tensor of a new table, and Muon, when it is chosen, the matrices of layers and nothing else. */
+void expect_optimizers(ParameterTable *table, const ModelConfig *c);
+
 float *arena_new(Fixture *f, const Model *m);
 float *arena_read(Fixture *f, Model *m, ArenaKind which);
 

@@ -12,10 +12,10 @@ static ParameterTensor small_tensors[] = {
      .cols = 4,
      .rank = 2,
      .offset = 0,
-     .second = 0}, /* three rows of pad follow */
-    {.name = "model.layers.0.self_attn.q_proj.weight", .rows = 4, .cols = 4, .rank = 2, .offset = 64, .second = 64},
-    {.name = "model.layers.0.self_attn.k_proj.weight", .rows = 2, .cols = 4, .rank = 2, .offset = 80, .second = 80},
-    {.name = "model.norm.weight", .rows = 1, .cols = 4, .rank = 1, .offset = 192, .second = 192},
+     .v_offset = 0}, /* three rows of pad follow */
+    {.name = "model.layers.0.self_attn.q_proj.weight", .rows = 4, .cols = 4, .rank = 2, .offset = 64, .v_offset = 64},
+    {.name = "model.layers.0.self_attn.k_proj.weight", .rows = 2, .cols = 4, .rank = 2, .offset = 80, .v_offset = 80},
+    {.name = "model.norm.weight", .rows = 1, .cols = 4, .rank = 1, .offset = 192, .v_offset = 192},
 };
 static const ParameterTable small_table = {.tensors = small_tensors, .count = 4, .arena = ARENA};
 enum { WEIGHTS = 20 + 16 + 8 + 4 };

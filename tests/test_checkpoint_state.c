@@ -177,9 +177,9 @@ static void test_state_of_muon(void **state) {
   CheckpointState run = {0};
   ParameterTensor tensors[4];
   memcpy(tensors, small_tensors, sizeof tensors);
-  tensors[1].second = tensors[2].second = -1;
-  tensors[3].second = 64;
-  const ParameterTable table = {.tensors = tensors, .count = 4, .arena = ARENA, .second_arena = 128};
+  tensors[1].v_offset = tensors[2].v_offset = -1;
+  tensors[3].v_offset = 64;
+  const ParameterTable table = {.tensors = tensors, .count = 4, .arena = ARENA, .v_arena = 128};
   make_arenas(&a);
   make_arenas(&b);
   for (int i = 0; i < CHECKPOINT_ARENAS; i++) fill(a.at[i], 1000 * (float)i);
@@ -237,12 +237,8 @@ static void test_state_killed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(test_state_round_trip),
-      TEST(test_state_every_byte_counts),
-      TEST(test_state_save_over_damaged),
-      TEST(test_state_refused),
-      TEST(test_state_of_muon),
-      TEST(test_state_killed),
+      TEST(test_state_round_trip), TEST(test_state_every_byte_counts), TEST(test_state_save_over_damaged),
+      TEST(test_state_refused),    TEST(test_state_of_muon),           TEST(test_state_killed),
   };
   return cmocka_run_group_tests_name("checkpoint_state", tests, NULL, NULL);
 }

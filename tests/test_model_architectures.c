@@ -425,6 +425,18 @@ static void test_dropout_places(void **state) {
   }
 }
 
+/* Of every model: an encoder, heads of their own, biases, tables of positions. */
+static void test_optimizers(void **state) {
+  for (int i = 0; i < ARCHITECTURES; i++) {
+    const ModelConfig config = architecture_read(*state, architectures[i]).setup.config;
+    ParameterTable table;
+    Error error = {0};
+    need(parameter_table_make(&table, &config, &error), &error);
+    expect_optimizers(&table, &config);
+    parameter_table_free(&table);
+  }
+}
+
 /* The table of sinusoids: its formula, and that the product of two rows depends on their distance alone. */
 static void test_sinusoids(void **state) {
   Fixture *f = *state;
@@ -477,10 +489,10 @@ static void test_parameters(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),      cmocka_unit_test(test_ten_steps),
-                                     cmocka_unit_test(test_decoding),       cmocka_unit_test(test_dropout),
-                                     cmocka_unit_test(test_sinusoids),      cmocka_unit_test(test_visibility),
-                                     cmocka_unit_test(test_attention_maps), cmocka_unit_test(test_slide),
-                                     cmocka_unit_test(test_dropout_places), cmocka_unit_test(test_parameters)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_gradients),      cmocka_unit_test(test_ten_steps), cmocka_unit_test(test_decoding),
+      cmocka_unit_test(test_dropout),        cmocka_unit_test(test_sinusoids), cmocka_unit_test(test_visibility),
+      cmocka_unit_test(test_attention_maps), cmocka_unit_test(test_slide),     cmocka_unit_test(test_dropout_places),
+      cmocka_unit_test(test_parameters),     cmocka_unit_test(test_optimizers)};
   return run_on_backends("architectures", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }

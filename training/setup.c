@@ -78,20 +78,19 @@ static bool allocate_model(Run *r, Error *error) {
                                    : decoder_open(&r->decoder, r->model, 1, error));
 }
 
+static const ArenaKind arenas[CHECKPOINT_ARENAS] = {ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2};
+
 /* Everything that the run will need, so that nothing can run out later. The weights are zero. */
 bool run_start_model(Run *r, Error *error) {
   r->available = run_device_now(r).free_bytes;
   if (!allocate_model(r, error)) return add_what_fits(r, error);
   if (!batch_make(&r->batch, &r->windows, r->settings.batch * r->settings.grad_accum, error)) return false;
-  const ParameterTable *table = model_table(r->model);
   for (int i = 0; i < CHECKPOINT_ARENAS; i++) {
-    r->host[i] = calloc(i == 2 ? table->second_arena : table->arena, sizeof(float));
+    r->host[i] = calloc(model_arena_size(r->model, arenas[i]), sizeof(float));
     if (!r->host[i]) return error_memory(error, "a copy of the weights");
   }
   return true;
 }
-
-static const ArenaKind arenas[CHECKPOINT_ARENAS] = {ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2};
 
 bool run_download_state(Run *r, Error *error) {
   for (int i = 0; i < CHECKPOINT_ARENAS; i++)

@@ -16,7 +16,7 @@ _Static_assert(PANEL % TILE_ROWS == 0 && PANEL % LANES == 0, "tiles and vectors 
 
 static int smaller(int a, int b) { return a < b ? a : b; }
 
-/* A matrix [rows][cols] of a group, and the room for its iteration. */
+/* A matrix [rows][cols], and the room for its iteration. */
 typedef struct Work {
   int rows, cols;
   size_t offset;     /* in the arenas */
@@ -27,8 +27,11 @@ typedef struct Work {
   float *rows_out;                    /* [SPAN][width] */
 } Work;
 
-/* Lays out the room; returns its size in floats. */
-static size_t lay_out(Work *w, float *room) {
+/* The matrix and its room, of which the size in floats is returned; `room` NULL: the size alone. */
+static size_t lay_out(Work *w, const MuonMatrix *matrix, float *room) {
+  w->rows = matrix->rows;
+  w->cols = matrix->cols;
+  w->offset = matrix->offset;
   w->height = w->rows > w->cols ? w->rows : w->cols;
   w->width = round_up(w->rows > w->cols ? w->cols : w->rows, LANES);
   const size_t width = (size_t)w->width, panels = (size_t)round_up(w->width, PANEL), square = width * width;
@@ -91,10 +94,15 @@ static void multiply_rows(const Work *w, const float *t) {
   for (int i = 0; i < w->height; i += SPAN) {
     const int rows = smaller(w->height - i, SPAN);
     float *x = w->x + (int64_t)i * width;
-    for (int j = 0; j < width; j += PANEL)
-      for (int k = 0; k < width; k += DEPTH) CPU(tile_multiply)
-    (rows, smaller(width - j, PANEL), smaller(width - k, DEPTH), x + k, width, 1,
-     w->packed + (int64_t)j * width + (int64_t)k * PANEL, PANEL, w->rows_out + j, width, k > 0);
+    for (int j = 0; j < width; j += PANEL) {
+      const int cols = smaller(width - j, PANEL);
+      const float *panel = w->packed + (int64_t)j * width;
+      for (int k = 0; k < width; k += DEPTH) {
+        const int some = smaller(width - k, DEPTH);
+        const float *b = panel + (int64_t)k * PANEL;
+        CPU(tile_multiply)(rows, cols, some, x + k, width, 1, b, PANEL, w->rows_out + j, width, k > 0);
+      }
+    }
     memcpy(x, w->rows_out, (size_t)rows * (size_t)width * sizeof *x);
   }
 }
@@ -224,24 +232,6 @@ static void scale(float factor, float *x, int64_t count) {
 
 /* ---- all matrices ---- */
 
-/* Number `number` of the matrices that Muon updates, and its group; false where there are fewer. */
-static bool find_matrix(const Parameters *p, int number, Work *out, int *group) {
-  for (int g = 0; g < p->group_count; g++) {
-    const ParameterGroup *in = &p->groups[g];
-    size_t offset = in->matrix.offset;
-    if (in->rule != UPDATE_MUON) continue;
-    for (int i = 0; i < GROUP_MATRICES && in->heights[i]; i++, number--) {
-      if (number == 0) {
-        *out = (Work){.rows = in->heights[i], .cols = in->matrix.cols, .offset = offset};
-        *group = g;
-        return true;
-      }
-      offset += (size_t)in->heights[i] * (size_t)in->matrix.cols;
-    }
-  }
-  return false;
-}
-
 typedef struct MuonJob {
   const Parameters *params;
   Factors factors;
@@ -254,14 +244,14 @@ static void update_matrices(const void *job, int first, int last, int thread) {
   const Parameters *p = s->params;
   for (int i = first; i < last; i++) {
     Work w;
-    int group;
-    if (!find_matrix(p, i, &w, &group)) return;
-    lay_out(&w, s->room + (size_t)thread * s->size);
+    const MuonMatrix *matrix = &p->muon[i];
+    lay_out(&w, matrix, s->room + (size_t)thread * s->size);
     const double norm = begin(&w, p, &s->factors);
     scale((float)(1 / fmax(norm, (double)MUON_EPS)), w.x, (int64_t)w.height * w.width);
     orthogonalize(&w);
     finish(&w, p, &s->factors);
-    CPU(follow_masters)(p, group, w.offset - p->groups[group].matrix.offset, (size_t)w.rows * (size_t)w.cols);
+    const size_t at = matrix->offset - p->groups[matrix->group].matrix.offset;
+    CPU(follow_masters)(p, matrix->group, at, (size_t)matrix->rows * (size_t)matrix->cols);
   }
 }
 
@@ -269,13 +259,11 @@ void CPU(muon)(Context *c, const StepState *state, const Parameters *params, con
   if (c->error.code || state->halted) return;
   const float rate = muon->lr_factor * state->lr;
   MuonJob job = {.params = params, .factors = {state->clip, muon->momentum, 1.0f - rate * muon->weight_decay, rate}};
-  Work w;
-  int count = 0, group;
-  for (; find_matrix(params, count, &w, &group); count++) {
-    const size_t size = lay_out(&w, NULL);
+  for (int i = 0; i < params->muon_count; i++) {
+    const size_t size = lay_out(&(Work){0}, &params->muon[i], NULL);
     job.size = size > job.size ? size : job.size;
   }
   job.size = (job.size + LANES - 1) / LANES * LANES;
   job.room = CPU(scratch)(c, job.size * (size_t)c->threads);
-  if (job.room) pool_run(c->pool, count, 1, 1, update_matrices, &job);
+  if (job.room) pool_run(c->pool, params->muon_count, 1, 1, update_matrices, &job);
 }

@@ -95,7 +95,8 @@ static void update_blocks(const void *job, int begin, int end, int thread) {
   size_t all = (size_t)m->rows * (size_t)m->cols, last = (size_t)end * REDUCTION_BLOCK;
   for (size_t first = (size_t)begin * REDUCTION_BLOCK; first < last && first < all; first += REDUCTION_BLOCK) {
     size_t at = m->offset + first, count = all - first < REDUCTION_BLOCK ? all - first : REDUCTION_BLOCK;
-    update_range(&s->update, p->master + at, p->grad + at, p->m + at, p->v + p->groups[s->group].second + first, count);
+    update_range(&s->update, p->master + at, p->grad + at, p->m + at, p->v + p->groups[s->group].v_offset + first,
+                 count);
     CPU(follow_masters)(p, s->group, first, count); /* while they are in the cache */
   }
 }
