@@ -1,6 +1,6 @@
 /* Muon (kernels.h): ten steps against float64 PyTorch, larger matrices against the formula in double, what it leaves
  * alone. As tests/test_kernels.c. */
-#include "tests/backends.h"
+#include "tests/machine.h"
 
 #include <math.h>
 #include <string.h>
@@ -228,18 +228,46 @@ static void test_halted(void **state) {
   }
 }
 
+/* A gain and three groups (columns, heights), whose matrices have several shapes. */
+enum { BITS_GROUPS = 4 };
+static void bits_specs(Fixture *f, uint32_t seed, ParameterSpec out[BITS_GROUPS]) {
+  static const int sizes[BITS_GROUPS - 1][1 + GROUP_MATRICES] = {{56, 56, 24, 56}, {136, 200}, {72, 8, 72, 120}};
+  out[0] = norm_spec(8, random_values(f, seed, 8));
+  for (int i = 1; i < BITS_GROUPS; i++) {
+    const int cols = sizes[i - 1][0], *heights = sizes[i - 1] + 1;
+    const int rows = heights[0] + heights[1] + heights[2];
+    out[i] = matrix_spec(rows, cols, 0, random_values(f, seed + (uint32_t)i, (size_t)rows * (size_t)cols));
+    memcpy(out[i].heights, heights, sizeof out[i].heights);
+  }
+}
+
+/* On 1 to 3 threads, which a GPU takes no notice of. */
 static void test_same_bits(void **state) {
   Fixture *f = *state;
-  enum { COUNT = 136 * 56 };
   const Muon muon = {.lr_factor = 1, .momentum = 0.5f, .weight_decay = 0.5f};
-  double *first = NULL;
-  for (int i = 0; i < 3; i++) {
-    Neighbors n = neighbors_new(f, (const int32_t[]){56, 24, 56}, 56, random_values(f, 1, COUNT));
-    StepState *device = state_new(f, &(StepState){.lr = 0.125f});
-    for (uint32_t t = 0; t < 2; t++) update(f, &n, device, random_values(f, 2 + t, COUNT), 1, &muon);
-    double *got = parameters_read(f, &n.p, ARENA_OF_MASTER, 1);
-    if (first) expect_same("weights", got, first, COUNT);
-    first = got;
+  const StepState begin = {.lr = 0.125f};
+  ParameterSpec specs[BITS_GROUPS], gradients[BITS_GROUPS];
+  const double *weights = NULL, *momentum = NULL;
+  bits_specs(f, 1, specs);
+  bits_specs(f, 11, gradients);
+  for (int threads = 1; threads <= 3; threads++) {
+    Machine m = machine_open(f, threads);
+    Parameters p = machine_parameters(&m, specs, BITS_GROUPS);
+    machine_add_gradients(&m, &p, gradients);
+    StepState *device = m.ops->alloc(m.context, "step state", sizeof begin);
+    m.ops->upload(m.context, device, &begin, sizeof begin);
+    for (int t = 0; t < 2; t++) {
+      m.ops->clip(m.context, device, &p, 1, &adamw);
+      m.ops->muon(m.context, device, &p, &muon);
+      m.ops->adamw(m.context, device, &p, &adamw);
+    }
+    const double *got = machine_get(&m, KIND_F32, p.master, p.count), *moved = machine_get(&m, KIND_F32, p.m, p.count);
+    if (threads == 1) weights = got, momentum = moved;
+    for (size_t i = 0; i < p.count; i++) assert_true(isfinite(got[i])); /* NaN would be the same as NaN */
+    expect_same("weights", got, weights, p.count);
+    expect_same("momentum", moved, momentum, p.count);
+    m.ops->release_parameters(m.context, &p);
+    machine_close(&m);
   }
 }
 
