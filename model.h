@@ -237,7 +237,8 @@ bool model_train_begin(Model *model, const TrainConfig *config, Error *error);
 /* What a training run will allocate, in bytes, computed without allocating: the plan. `total` is on the device. */
 typedef struct MemoryPlan {
   size_t weights, gradients, moments, activations, logits;
-  size_t copies; /* of weights and moments, in host memory, on their way to a file */
+  size_t iteration; /* Muon's, about */
+  size_t copies;    /* of weights and moments, in host memory, on their way to a file */
   size_t total;
 } MemoryPlan;
 MemoryPlan model_memory(const ModelConfig *config, const TrainConfig *train, const ContextInfo *device);

@@ -257,10 +257,9 @@ static void muon_row(Bench *b, BenchModel *m) {
   double count = 0;
   choose_optimizer(b, m, OPTIMIZER_MUON);
   for (int i = 0; i < m->params.muon_count; i++) {
-    const double rows = m->params.muon[i].rows, cols = m->params.muon[i].cols;
-    const double s = fmin(rows, cols), l = fmax(rows, cols);
-    count += rows * cols;
-    k.flops += MUON_STEPS * (4 * s * s * l + 2 * s * s * s);
+    const MuonMatrix *matrix = &m->params.muon[i];
+    count += (double)matrix->rows * matrix->cols;
+    k.flops += muon_flops(matrix->rows, matrix->cols);
   }
   snprintf(k.shape, sizeof k.shape, "%.0f", count);
   k.bytes = (20 + (b->dtype == DTYPE_F32 ? 0 : (double)b->dt)) * count;

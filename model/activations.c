@@ -81,6 +81,33 @@ static int choose_head_rows(const ModelConfig *c, int64_t rows, int wanted, cons
   return (int)(fit < rows ? fit : rows);
 }
 
+/* Of those matrices that Muon updates that have the shape of number `i`, which is the first of them; 0: it is not. */
+static size_t count_shape(const ParameterTable *table, int i) {
+  const MuonMatrix *a = &table->matrices[i];
+  size_t count = 0;
+  for (int j = 0; j < table->muon_count; j++) {
+    if (table->matrices[j].rows != a->rows || table->matrices[j].cols != a->cols) continue;
+    if (j < i) return 0;
+    count++;
+  }
+  return count;
+}
+
+/* What backends take for Muon's iteration, about: a thread of a CPU has one matrix and some squares at a time, a GPU all
+ * matrices of a shape. */
+static size_t iteration_bytes(const ParameterTable *table, const ContextInfo *device) {
+  size_t most = 0;
+  for (int i = 0; i < table->muon_count; i++) {
+    const MuonMatrix *a = &table->matrices[i];
+    const size_t side = (size_t)(a->rows < a->cols ? a->rows : a->cols), size = (size_t)a->rows * (size_t)a->cols;
+    const size_t gpu = device->accelerator ? count_shape(table, i) * (2 * size + side * side) : 0;
+    const size_t cpu = device->accelerator ? 0 : (size_t)device->threads * (size + 6 * side * side);
+    const size_t room = gpu * dtype_bytes(device->dtype) + cpu * sizeof(float);
+    most = room > most ? room : most;
+  }
+  return most;
+}
+
 MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const ContextInfo *device) {
   MemoryPlan plan = {0};
   ParameterTable table;
@@ -94,10 +121,11 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   plan.weights = table.arena * (sizeof(float) + copy);
   plan.gradients = table.arena * sizeof(float);
   plan.moments = (table.arena + table.v_arena) * sizeof(float);
+  plan.iteration = iteration_bytes(&table, device);
   plan.activations = arena.used;
   plan.logits = (size_t)choose_head_rows(c, rows, train->head_rows, device) * (size_t)padded_vocab(c->vocab) * dt;
   plan.copies = table.arena * sizeof(float) + plan.moments;
-  plan.total = plan.weights + plan.gradients + plan.moments + plan.activations + plan.logits;
+  plan.total = plan.weights + plan.gradients + plan.moments + plan.iteration + plan.activations + plan.logits;
   if (!device->accelerator) plan.total += plan.copies;
   parameter_table_free(&table);
   return plan;

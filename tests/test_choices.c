@@ -289,6 +289,25 @@ static void test_optimizer(void **state) {
   assert_int_equal(optimizer_of(0, 0, 2e-3f, 0.02f), OPTIMIZER_MUON);
 }
 
+/* One moment of a matrix instead of two; the iteration's room is that of threads, or of all matrices of a shape. */
+static void test_memory_of_muon(void **state) {
+  (void)state;
+  Chosen c;
+  begin(&c);
+  c.settings.preset = PRESET_BABY;
+  choose(&c, &card, CARD_FLOPS, 1e6);
+  TrainConfig train = choices_train_config(&c.settings);
+  const size_t square = 384 * 384, hidden = 384 * 1024, matrices = 6 * (4 * square + 3 * hidden);
+  const MemoryPlan gpu = model_memory(&c.model, &train, &card), cpu = model_memory(&c.model, &train, &laptop);
+  train.optimizer = OPTIMIZER_ADAMW;
+  const MemoryPlan adamw = model_memory(&c.model, &train, &card);
+  assert_int_equal(adamw.iteration, 0);
+  assert_int_equal(adamw.moments - gpu.moments, matrices * sizeof(float));
+  assert_int_equal(gpu.iteration, 12 * (2 * hidden + square) * dtype_bytes(card.dtype)); /* gate and up */
+  assert_int_equal(cpu.iteration, (size_t)laptop.threads * (hidden + 6 * square) * sizeof(float));
+  assert_int_equal(adamw.total - gpu.total, adamw.moments - gpu.moments - gpu.iteration);
+}
+
 /* What was given is not explained; batches are the optimizer's. */
 static void test_given_optimizer(void **state) {
   (void)state;
@@ -315,6 +334,7 @@ int main(void) {
       cmocka_unit_test(test_measured_speed),    cmocka_unit_test(test_given_values_stay),
       cmocka_unit_test(test_batch_fits),        cmocka_unit_test(test_context_for_documents),
       cmocka_unit_test(test_optimizer),         cmocka_unit_test(test_given_optimizer),
+      cmocka_unit_test(test_memory_of_muon),
   };
   return cmocka_run_group_tests_name("choices", tests, NULL, NULL);
 }

@@ -121,11 +121,12 @@ static void print_memory(Run *r, const MemoryPlan *m) {
   const size_t text = r->tokens_file.file.size + r->val_file.file.size + r->text.stdin_bytes; /* kept with the run */
   console_line(
       &r->console,
-      "memory   %s: weights %s, gradients %s, moments %s, activations %s, logits %s; copies %s%s; on disk up to %s",
+      "memory   %s: weights %s, gradients %s, moments %s%s%s, activations %s, logits %s; copies %s%s; on disk up to %s",
       text_bytes((double)m->total).text, text_bytes((double)m->weights).text, text_bytes((double)m->gradients).text,
-      text_bytes((double)m->moments).text, text_bytes((double)m->activations).text, text_bytes((double)m->logits).text,
-      text_bytes((double)m->copies).text, r->device.accelerator ? " on the host" : "",
-      text_bytes(10.0 * (double)m->gradients + (double)text).text);
+      text_bytes((double)m->moments).text, m->iteration ? ", Muon's iteration " : "",
+      m->iteration ? text_bytes((double)m->iteration).text : "", text_bytes((double)m->activations).text,
+      text_bytes((double)m->logits).text, text_bytes((double)m->copies).text,
+      r->device.accelerator ? " on the host" : "", text_bytes(10.0 * (double)m->gradients + (double)text).text);
 }
 
 void run_print_plan(Run *r) {
