@@ -31,6 +31,10 @@ wants.
 |---|---|---|---|
 {goals}
 
+With Muon a step has 54 launches more: 18 for each of the three shapes of matrices of a LLaMA. By count, with bf16, the matrices of
+the layers move about 115 bytes a parameter instead of AdamW's 30 (those of baby stay in the cache meanwhile), and the iteration
+takes 0.11 TFLOP for baby, 9 % of the step's, and 1.7 TFLOP for 124m, 3 %.
+
 ## How to measure
 
     make gpu-check                  # all stages, at most 24 minutes; or one of them:
