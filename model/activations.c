@@ -93,7 +93,7 @@ static size_t count_shape(const ParameterTable *table, int i) {
   return count;
 }
 
-/* What backends take for Muon's iteration, about: a thread of a CPU has one matrix and some squares at a time, a GPU all
+/* What backends take for Muon's iteration, about: a thread of a CPU has a matrix and some squares at a time, a GPU all
  * matrices of a shape. */
 static size_t iteration_bytes(const ParameterTable *table, const ContextInfo *device) {
   size_t most = 0;
