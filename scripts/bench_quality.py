@@ -69,8 +69,8 @@ class Workload(NamedTuple):
 WORKLOADS = {
     "nano": Workload(dict(layers=4, heads=4, dim=128, ctx=64), 1.536e6, {"batch": 12, "lr": 2e-3},
                      {"batch": 24, "muon-lr": 0.01, "lr": 3e-3}),
-    "baby": Workload(dict(layers=6, heads=6, dim=384, ctx=256), 2e6, {"batch": 16, "lr": 1e-3},
-                     {"batch": 16, "muon-lr": 0.01, "lr": 3e-3}),
+    "baby": Workload(dict(layers=6, heads=6, dim=384, ctx=256), 1e6, {"batch": 8, "lr": 1e-3},
+                     {"batch": 8, "muon-lr": 0.02, "lr": 3e-3}),
     "stories": Workload(dict(layers=4, heads=4, dim=64, ctx=448), 4e6,
                         {"batch": 2, "lr": 4e-3, "beta2": 0.98, "min-lr-frac": 0.02},
                         {"batch": 2, "muon-lr": 0.02, "lr": 4e-3, "min-lr-frac": 0.02}, True),

@@ -81,12 +81,15 @@ EXPERIMENTS = {
         {"lr": (0.001, 0.004, 0.008), "batch": (6, 24), "beta2": (0.98, 0.99), "wd": (0, 0.3), "min-lr-frac": (0, 0.03),
          "schedule": ("linear", "wsd"), "init-std": (0.04, 0.08), "tie": ("yes",)}),
     "baby-muon": Experiment(
-        "Muon, baby, bytes, 1 M tokens of 1 MB of text", {**BABY, **MUON, "batch": 16},
-        {"tokens": (512000, 680000), "muon-lr": (0.005, 0.02), "batch": (8, 32), "lr": (0.001, 0.01), "wd": (0,),
-         "tie": ("no",)}),
+        "Muon, baby, bytes, 1 M tokens of 1 MB of text", {**BABY, **MUON, "batch": 8},
+        {"tokens": (512000, 680000), "muon-lr": (0.005, 0.02, 0.04), "batch": (4, 16, 32), "lr": (0.001, 0.01),
+         "wd": (0,), "tie": ("no",),
+         "together": ({"batch": 16, "muon-lr": 0.02}, {"batch": 16, "tokens": 680000},
+                      {"muon-lr": 0.02, "tokens": 680000})}),
     "baby-adamw": Experiment(
-        "AdamW, baby, bytes, 1 M tokens of 1 MB of text", {**BABY, **ADAMW, "lr": 0.001, "batch": 16},
-        {"lr": (0.0005, 0.002), "init-std": (0.04,), "batch": (8,), "beta2": (0.99,)}),
+        "AdamW, baby, bytes, 1 M tokens of 1 MB of text", {**BABY, **ADAMW, "lr": 0.001, "batch": 8},
+        {"lr": (0.0005, 0.002), "init-std": (0.04,), "batch": (4, 16), "beta2": (0.99,),
+         "together": ({"batch": 16, "lr": 0.002},)}),
 }
 
 SMALL = {**{k: v for k, v in NANO.items() if k != "tokens"}, **MUON, "tie": "yes", "batch": 12, "dropout": 0.1}
