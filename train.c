@@ -61,7 +61,6 @@ static bool choose(Run *r, Error *error) {
                         .pairs = run_has_pairs(r),
                         .device = &device,
                         .peak_flops = r->peak_flops};
-  if (s->resume && s->optimizer < 0) s->optimizer = OPTIMIZER_ADAMW; /* begun before there was Muon */
   if (!run_measure_documents(r, &given.lengths, error) || !choices_model(s, &given, &r->config, &r->choices, error) ||
       !check_device(r, &r->config, error) || (s->resume && !run_check_same_model(r, error)) ||
       !run_open_windows(r, error))

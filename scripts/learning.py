@@ -126,8 +126,8 @@ def arguments_of(settings):
 
 
 def key_of(name, settings, seed):
-    """What a result is of: the same settings of another experiment were run on another text."""
-    return name, EXPERIMENTS[name].text_bytes, json.dumps(settings, sort_keys=True), seed
+    """What a result is of; by the name, because experiments have texts of their own."""
+    return name, json.dumps(settings, sort_keys=True), seed
 
 
 def read_results(path):
@@ -184,7 +184,7 @@ def score(program, run_directory, text):
 
 def pending(options, results):
     """Runs to be done: every row with the first seed, then with the next."""
-    done = {key_of(r["experiment"], r["settings"], r["seed"]) for r in results if r["experiment"] in EXPERIMENTS}
+    done = {key_of(r["experiment"], r["settings"], r["seed"]) for r in results}
     for seed in range(1, options.seeds + 1):
         for name in options.names:
             for row, settings in EXPERIMENTS[name].rows():

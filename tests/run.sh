@@ -25,9 +25,7 @@ for test in "$build"/tests/test_*; do
   failed=$((failed + bad))
 done
 
-scripts="programs pairs bench"
-case $build in *sanitize*) scripts="programs pairs" ;; esac # benchmarks are for figures
-for script in $scripts; do
+for script in programs pairs bench; do
   log=$build/tests/$script.log
   sh "tests/$script.sh" "$build" >"$log" 2>&1
   ok=$(grep -c '^ok ' "$log")

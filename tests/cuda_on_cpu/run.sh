@@ -4,11 +4,11 @@
 #
 # A plain build runs everything in three orders of threads, each with another timing of copies and streams, which must
 # give the same bits, and what depends on it once more as a card with little shared memory. With a sanitizer once is
-# enough, and without training steps of whole models, whose operations it has seen by then (FULL=1: with them).
+# enough.
 set -u
 
 # The test programs, those that take longest first, and those whose kernels depend on how much shared memory a card has.
-programs='test_sample test_decode test_kernels_norm test_model test_kernels test_context'
+programs='test_sample test_decode test_kernels_norm test_model_train test_model test_kernels test_context'
 programs="$programs test_kernels_linear test_kernels_activation test_kernels_dropout"
 sized='test_kernels_attention_shapes test_kernels_loss test_kernels_step test_kernels_muon test_kernels_attention'
 programs="$programs $sized"
@@ -60,11 +60,11 @@ all=$(
   case $kind in
     plain)
       jobs plain train test_emulator check_fragments
-      for order in $orders; do jobs "$order" test_model_train $programs; done
+      for order in $orders; do jobs "$order" $programs; done
       jobs sm86 $sized
       jobs rev test_model_architectures test_decode_parts # every kind of model; long, and the kernels went through all orders
       ;;
-    *) jobs "$kind" test_decode_parts ${FULL:+test_model_train} train test_emulator check_fragments $programs ;;
+    *) jobs "$kind" test_decode_parts train test_emulator check_fragments $programs ;;
   esac
   jobs bf16 bench_kernels
   jobs f32 bench_kernels
@@ -121,7 +121,7 @@ EOF
 
 if [ "$kind" = plain ]; then
   same=0 different=0
-  for program in test_model_train $programs; do
+  for program in $programs; do
     for order in $orders; do
       first=$results/$program.fwd.digest other=$results/$program.$order.digest
       if [ "$order" = fwd ]; then continue; fi
