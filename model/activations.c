@@ -138,10 +138,12 @@ double muon_flops(int rows, int cols) {
 
 /* Of all matrices that Muon updates. */
 static double iteration_flops(const ModelConfig *c) {
-  const int query = query_width(c), key = key_width(c);
-  const double self = muon_flops(query, c->dim) + 2 * muon_flops(key, c->dim) + muon_flops(c->dim, query);
-  const double mlp = (c->gated ? 2 : 1) * muon_flops(c->ffn, c->dim) + muon_flops(c->dim, c->ffn);
-  return c->layers * (has_encoder(c) ? 2 * self + mlp : self + mlp) + c->encoder_layers * (self + mlp);
+  double sum = 0;
+  ParameterTable table;
+  if (!parameter_table_make(&table, c, NULL)) return 0;
+  for (int i = 0; i < table.matrix_count; i++) sum += muon_flops(table.matrices[i].rows, table.matrices[i].cols);
+  parameter_table_free(&table);
+  return sum;
 }
 
 double model_step_flops(const ModelConfig *c, int64_t tokens, OptimizerKind optimizer) {

@@ -11,11 +11,12 @@ Workloads: nano and baby (the presets, on the bytes of a text) and two sizes of 
 entropy is known. Systems: ./train and PyTorch in a process of its own, each with AdamW and with Muon, in f32, and
 ./train with Muon in bf16 where it accepts an instruction set for that. PyTorch's model is that of compare_torch.py,
 compiled where there is a C++ compiler (--no-compile: eager); its Muon is torch.optim.Muon on views of the matrices of
-the blocks, queries, keys, values, gate and up each by itself, and AdamW on the rest, as in ./train. The text, its
-windows (at random when training, the same ones in order when validating), schedule, clipping, weight decay and the
-standard deviations of the initial weights are the same, random numbers are not. Learning rates and batches belong to
-the optimizer, in whichever program: nano's and baby's come from the experiments of scripts/learning.py, those of Muon on
-stories are the demo's; AdamW's there were searched for by hand. --set tries another for one system.
+the blocks, queries, keys, values, gate and up each by itself, and AdamW on the rest, as in ./train; it iterates in
+bf16, ./train on a CPU in f32. The text, its windows (at random when training, the same ones in order when validating),
+schedule, clipping, weight decay and the standard deviations of the initial weights are the same, random numbers are
+not. Learning rates and batches belong to the optimizer, in whichever program: nano's and baby's come from the
+experiments of scripts/learning.py, those of Muon on stories are the demo's; AdamW's there were searched for by hand.
+--set tries another for one system.
 
 Every run evaluates at the same numbers of tokens, each time on the same beginning of the validation text, as ./train
 does (as much as costs 5 % of the time), and after the last step on all of it: that is the loss of the run, in nats per

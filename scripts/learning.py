@@ -44,7 +44,7 @@ class Experiment(NamedTuple):
     question: str
     base: dict
     vary: dict
-    text_bytes: int = 0  # of the beginning of the text, and its last 30 kB to validate on; 0: all, and its last tenth
+    text_bytes: int = 0  # of the beginning of the text, and some of its end to validate on; 0: all, and its last tenth
 
     def rows(self):
         """(what is changed, settings)"""
@@ -67,7 +67,7 @@ EXPERIMENTS = {
         "Muon, nano, bytes, 1.5 M tokens of 1 MB of text", {**NANO, **MUON},
         {"muon-lr": (0.005, 0.02, 0.04), "lr": (0.001, 0.006, 0.012), "batch": (12, 48, 96), "momentum": (0.9, 0.98),
          "wd": (0, 0.3), "min-lr-frac": (0, 0.03), "schedule": ("linear", "wsd"), "init-std": (0.04, 0.08),
-         "beta2": (0.98,), "tie": ("yes",),
+         "beta2": (0.98,), "tie": ("yes",), "warmup": (10, 100, 200),
          "large": ({"batch": 48, "muon-lr": 0.02, "lr": 0.006}, {"batch": 96, "muon-lr": 0.02, "lr": 0.006})}),
     "nano-long": Experiment(
         "Batches in a longer run: Muon, nano, bytes, 6 M tokens of 1 MB of text",
@@ -92,6 +92,7 @@ EXPERIMENTS = {
          "together": ({"batch": 16, "lr": 0.002},)}),
 }
 
+ADAMW_ROWS = ({"optimizer": "adamw", "lr": 0.001}, {"optimizer": "adamw", "lr": 0.002})
 SMALL = {**{k: v for k, v in NANO.items() if k != "tokens"}, **MUON, "tie": "yes", "batch": 12, "dropout": 0.1}
 for size, epochs in ((20000, 20), (200000, 10)):
     EXPERIMENTS[f"small-{size // 1000}k"] = Experiment(
@@ -112,13 +113,24 @@ EXPERIMENTS["parts-muon"] = Experiment(
      "both": ({"arch": "gpt2", "muon-lr": 0.02}, {"arch": "opt", "muon-lr": 0.02},
               {"arch": "original", "muon-lr": 0.02}, {"arch": "original", "muon-lr": 0.005},
               {"norm-place": "branch", "muon-lr": 0.02})})
+EXPERIMENTS["bpe-muon"] = Experiment(
+    "BPE: Muon, nano, 1.5 M tokens of 1 MB of text",
+    {**NANO, **MUON, "tokenizer": "bpe", "vocab-size": 1024, "tie": "yes"},
+    {"muon-lr": (0.005, 0.02), "lr": (0.0015, 0.006),
+     "adamw": [{**row, "batch": 12} for row in ADAMW_ROWS]})
+EXPERIMENTS["15m-muon"] = Experiment(
+    "20 MB of Python's standard library, BPE: Muon, 15m, 1 M tokens",
+    {**NANO, **MUON, "preset": "15m", "tokenizer": "bpe", "vocab-size": 4096, "tie": "yes", "batch": 8, "tokens": 1024000},
+    {"muon-lr": (0.02,), "adamw": ADAMW_ROWS}, text_bytes=20000000)
 
 
 # ---- running ----
 
 def arguments_of(settings):
-    """As ./train takes them."""
+    """As ./train takes them; AdamW has nothing of Muon's."""
     for name, value in settings.items():
+        if settings["optimizer"] == "adamw" and name in ("muon-lr", "momentum"):
+            continue
         if value in ("yes", "no"):
             yield "--" + name if value == "yes" else "--no-" + name
         else:
@@ -141,11 +153,11 @@ def cut_text(path, count, folder):
     """The arguments that say what to train and validate on."""
     if not count:
         return [path]
-    parts = [os.path.join(folder, f"{count}.txt"), os.path.join(folder, "tail.txt")]
+    parts = [os.path.join(folder, f"{count}.txt"), os.path.join(folder, f"tail-{count}.txt")]
     if not all(map(os.path.exists, parts)):
         with open(path, "rb") as file:
             text = file.read()
-        for part, piece in zip(parts, (text[:count], text[-30000:])):
+        for part, piece in zip(parts, (text[:count], text[-max(30000, count // 100):])):
             with open(part, "wb") as file:
                 file.write(piece)
     return [parts[0], "--val", parts[1]]
@@ -210,8 +222,8 @@ def run(options):
             with lock, open(options.results, "a", encoding="utf-8") as file:
                 file.write(json.dumps(result) + "\n")
                 print(f"{name:14} {row or '-':28} seed {seed}: {got['loss']} ({got['seconds']:.0f} s)", flush=True)
-        for experiment in EXPERIMENTS.values():
-            cut_text(options.text, experiment.text_bytes, folder)
+        for name in options.names:
+            cut_text(options.text, EXPERIMENTS[name].text_bytes, folder)
         list(pool.map(work, pending(options, results), range(1 << 20)))
 
 

@@ -1,41 +1,61 @@
 #!/bin/sh
-# Runs every test program of a build directory and the tests of the executables; the last line is `N passed, N failed`.
+# Runs every test program of a build directory and the tests of the executables, as many at a time as there are
+# processors; the last line is `N passed, N failed`.
 # Argument: the build directory. BIN: where ./train and ./generate are (default: here). EMULATED: the build directory of the
 # CUDA kernels on the CPU, whose tests are run too (default: none).
 set -u
+
+# One job, for xargs below: run.sh --job BUILD NAME
+if [ "${1:-}" = --job ]; then
+  build=$2 name=$3
+  start=$(date +%s)
+  case $name in
+    *.sh) set -- sh "tests/$name" "$build" ;;
+    *) set -- "$build/tests/$name" ;;
+  esac
+  "$@" >"$build/tests/$name.log" 2>&1
+  echo "$? $(($(date +%s) - start))" >"$build/tests/$name.status"
+  exit 0
+fi
 
 build=$1
 passed=0
 failed=0
 
-for test in "$build"/tests/test_*; do
-  case $test in *.o | *.d | *.log) continue ;; esac
-  name=$(basename "$test")
-  start=$(date +%s)
+# A name a line: the scripts first, which take longest.
+all=$(
+  printf '%s\n' programs.sh pairs.sh bench.sh
+  for test in "$build"/tests/test_*; do
+    case $test in *.o | *.d | *.log | *.status) ;; *) basename "$test" ;; esac
+  done
+)
+rm -f "$build"/tests/*.status
+echo "$all" | sed "s|^|$build |" | xargs -P "$(nproc 2>/dev/null || echo 2)" -L 1 sh "$0" --job
+
+while read -r name; do
   log=$build/tests/$name.log
-  "$test" >"$log" 2>&1
-  status=$?
-  ok=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
-  bad=$(sed -n 's/^\[  FAILED  \] \([0-9]*\) test.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
+  status=1 seconds=0
+  [ -s "$build/tests/$name.status" ] && read -r status seconds <"$build/tests/$name.status"
+  case $name in
+    *.sh)
+      ok=$(grep -c '^ok ' "$log")
+      bad=$(grep -c '^not ok ' "$log")
+      grep -q '^done$' "$log" || bad=$((bad + 1))
+      ;;
+    *)
+      ok=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
+      bad=$(sed -n 's/^\[  FAILED  \] \([0-9]*\) test.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
+      ;;
+  esac
   # A crash, or a program that ran nothing, is a failure too.
   if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] || [ "$ok" -eq 0 ]; then bad=$((bad + 1)); fi
-  [ "$bad" -eq 0 ] || grep -E -v '^\[ +(RUN|OK) +\]' "$log" | tail -n 60
-  printf '%-30s %4d passed, %d failed, %d s\n' "$name" "$ok" "$bad" "$(($(date +%s) - start))"
+  [ "$bad" -eq 0 ] || grep -E -v '^(ok |\[ +(RUN|OK) +\])' "$log" | tail -n 60
+  printf '%-30s %4d passed, %d failed, %d s\n' "$name" "$ok" "$bad" "$seconds"
   passed=$((passed + ok))
   failed=$((failed + bad))
-done
-
-for script in programs pairs bench; do
-  log=$build/tests/$script.log
-  sh "tests/$script.sh" "$build" >"$log" 2>&1
-  ok=$(grep -c '^ok ' "$log")
-  bad=$(grep -c '^not ok ' "$log")
-  grep -q '^done$' "$log" || bad=$((bad + 1))
-  [ "$bad" -eq 0 ] || grep -v '^ok ' "$log" | tail -n 60
-  printf '%-30s %4d passed, %d failed\n' "$script.sh" "$ok" "$bad"
-  passed=$((passed + ok))
-  failed=$((failed + bad))
-done
+done <<EOF
+$all
+EOF
 
 if [ -n "${EMULATED:-}" ]; then
   echo "CUDA kernels on the CPU:"
