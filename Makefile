@@ -91,7 +91,7 @@ CUDA_OBJECTS := $(CUDA_SOURCES:%.cu=$(BUILD)/%.cu.o)
 LIBS += -lm
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
-LIBRARY := model.c $(wildcard model/*.c kernels/*.c util/*.c tokenizer/*.c dataset/*.c checkpoint/*.c training/*.c generation/*.c cli/*.c)
+LIBRARY := model.c $(wildcard model/*.c kernels/*.c util/*.c tokenizer/*.c dataset/*.c checkpoint/*.c report/*.c training/*.c generation/*.c cli/*.c)
 CPU_KERNELS := $(wildcard kernels/cpu/*.c)
 CPU_OBJECTS := $(foreach build,$(CPU_BUILDS),$(CPU_KERNELS:%.c=$(BUILD)/%.$(build).o))
 LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(BUILD)/checkpoint/modeling.o $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)

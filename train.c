@@ -96,10 +96,16 @@ static bool must_evaluate(const Run *r) {
   return r->evaluated_step < r->step && (r->step == r->settings.steps || every(r->settings.eval_every, r->step));
 }
 
+/* The last sample is that of finish(): none comes shortly before it. */
+static bool must_sample(const Run *r) {
+  const int64_t interval = r->settings.sample_every;
+  return r->sampled_step < r->step && every(interval, r->step) && r->settings.steps - r->step > interval / 2;
+}
+
 /* Saving, evaluating and sampling do not count as training time. Saving comes first: what follows may be killed, and
  * then the resumed run makes that evaluation. */
 static bool pause_training(Run *r, Error *error) {
-  const bool last = r->step == r->settings.steps, sample = !last && every(r->settings.sample_every, r->step);
+  const bool last = r->step == r->settings.steps, sample = must_sample(r);
   const bool save = must_save(r) || last || stop_signal;
   if (!save && !must_evaluate(r) && !sample) return true;
   if (!run_take_reports(r, true, error)) return false;
@@ -121,8 +127,10 @@ static bool out_of_patience(Run *r) {
 
 static bool train_loop(Run *r, Error *error) {
   r->started = r->saved_at = clock_seconds();
-  run_restart_log(r);
-  if (!stop_signal && must_evaluate(r) && !run_evaluate(r, error)) return false; /* saved, then stopped before it */
+  run_restart_timing(r);
+  /* saved, then stopped before it */
+  if (!stop_signal && must_evaluate(r) && !run_evaluate(r, error)) return false;
+  if (!stop_signal && must_sample(r) && !run_sample(r, error)) return false;
   while (r->step < r->settings.steps && !stop_signal && !out_of_patience(r)) {
     TokenBatch batch;
     if (!run_fill_batch(r, r->step + 1, &batch, error)) return false;
@@ -149,6 +157,11 @@ static bool finish(Run *r, Error *error) {
   if (!run_final_evaluation(r, error) || !run_sample(r, error)) return false;
   if (stop_signal) return interrupted(r, error);
   if (!run_save_state(r, error)) return false;
+  if (!run_has_learned(r)) {
+    console_line(&r->console, "%" PRId64 " steps in %s, and the model is no better than guessing", r->step,
+                 text_duration(run_seconds(r)).text);
+    return true;
+  }
   console_line(&r->console, "trained %" PRId64 " steps in %s. %s: ./generate %s %s", r->step,
                text_duration(run_seconds(r)).text, r->config.encoder_layers ? "Ask it" : "More text", r->dir,
                r->config.encoder_layers ? "-p TEXT --greedy" : "-n 500");
@@ -176,6 +189,7 @@ static bool run(void *context, Error *error) {
 
 static void close_run(Run *r) {
   metrics_close(&r->metrics);
+  history_free(&r->history);
   run_stop_model(r);
   if (r->backend) r->backend->close(r->context);
   run_close_data(r);

@@ -16,10 +16,11 @@ dataset     2  dataset/
 model       3  model.h model.c model/
 checkpoint  4  checkpoint/
 cli         4  cli/
-training    5  training/
-generation  5  generation/
-programs    6  train.c generate.c
-bench       6  bench/
+report      5  report/
+training    6  training/
+generation  6  generation/
+programs    7  train.c generate.c
+bench       7  bench/
 '
 export rooms
 
@@ -212,7 +213,7 @@ self_test_includes() {
   grep -v '^layers: ' "$work/after" | sort | comm -13 "$work/before" - >"$work/got"
   expect "includes" <<'END'
 util/planted.c:1: includes cli/planted.h (util, floor 0 -> cli, floor 4)
-dataset/planted.c:2: includes training/planted.h (dataset, floor 2 -> training, floor 5)
+dataset/planted.c:2: includes training/planted.h (dataset, floor 2 -> training, floor 6)
 tokenizer/planted.c:1: includes kernels/planted.h (tokenizer, floor 1 -> kernels, floor 1)
 checkpoint/planted.c:1: includes cli/planted.h (checkpoint, floor 4 -> cli, floor 4)
 model/planted.c:1: includes model/no_such_file.h, which is not there

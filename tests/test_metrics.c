@@ -1,56 +1,157 @@
-/* training/metrics: the lines of metrics.jsonl, what a resumed run cuts off, and files that cannot be written. */
-#include "training/metrics.h"
+/* report/metrics: the lines of metrics.jsonl, written and read back, what a resumed run cuts off, and files that cannot
+ * be written. */
+#include "report/metrics.h"
 #include "tests/cli_helpers.h"
+#include "util/file.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
 
+static const MetricsLine of_steps = {.kind = METRICS_STEPS,
+                                     .step = 10,
+                                     .tokens = 7680,
+                                     .loss = 1.0 / 3,
+                                     .lr = 0.001,
+                                     .grad_norm = NAN,
+                                     .tokens_per_s = 1e300,
+                                     .seconds = -1.25e-300};
+static const MetricsLine of_evaluation = {.kind = METRICS_EVALUATION,
+                                          .step = INT64_MAX,
+                                          .tokens = INT64_MAX,
+                                          .val_loss = INFINITY,
+                                          .bits_per_byte = 2.5,
+                                          .exact = NAN,
+                                          .seconds = 5,
+                                          .best = true};
+
 static void metrics_lines(void **state) {
   Scratch *f = *state;
   Metrics metrics;
-  const double small = -1.2345678901234567e-300;
-  const Metric train[] = {{"loss", 1.0 / 3}, {"lr", 0.001}, {"grad_norm", NAN}};
-  const Metric all[] = {{"loss", small},      {"val_loss", small}, {"bits_per_byte", INFINITY}, {"lr", small},
-                        {"grad_norm", small}, {"tokens_per_s", 5}, {"seconds", 1e300}};
+  MetricsLine answers = of_evaluation;
+  answers.exact = 0.25;
+  answers.all = true;
+  answers.best = false;
+  const MetricsLine verdict = {.kind = METRICS_VERDICT, .step = 3, .tokens = 4, .verdict = "v", .text = "\"t\" \n"};
   assert_true(metrics_open(&metrics, f->path, -1, &f->error));
-  assert_true(metrics_append(&metrics, 10, 7680, train, 3, &f->error));
-  assert_string_equal(get_text(f->path), "{\"step\":10,\"tokens\":7680,\"loss\":0.3333333333333333,\"lr\":0.001,"
-                                         "\"grad_norm\":null}\n"); /* on disk before the file is closed */
-  assert_true(metrics_append(&metrics, INT64_MAX, INT64_MAX, all, 7, &f->error));
+  assert_true(metrics_append(&metrics, &of_steps, &f->error));
+  assert_string_equal(get_text(f->path), /* on disk before the file is closed */
+                      "{\"step\":10,\"tokens\":7680,\"loss\":0.3333333333333333,\"lr\":0.001,\"grad_norm\":null,"
+                      "\"tokens_per_s\":1e+300,\"seconds\":-1.25e-300}\n");
+  assert_true(metrics_append(&metrics, &of_evaluation, &f->error) && metrics_append(&metrics, &answers, &f->error) &&
+              metrics_append(&metrics, &verdict, &f->error));
   metrics_close(&metrics);
-  char *second = strchr(get_text(f->path), '\n') + 1;
-  json_t *object = json_loads(second, 0, NULL);
-  assert_int_equal(json_object_size(object), 9);
-  assert_true(json_integer_value(json_object_get(object, "tokens")) == INT64_MAX);
-  assert_true(json_real_value(json_object_get(object, "loss")) == small);
-  assert_true(json_is_null(json_object_get(object, "bits_per_byte")));
-  json_decref(object);
+  assert_string_equal(strchr(get_text(f->path), '\n') + 1,
+                      "{\"step\":9223372036854775807,\"tokens\":9223372036854775807,\"val_loss\":null,"
+                      "\"bits_per_byte\":2.5,\"seconds\":5,\"over\":\"beginning\",\"best\":true}\n"
+                      "{\"step\":9223372036854775807,\"tokens\":9223372036854775807,\"val_loss\":null,"
+                      "\"bits_per_byte\":2.5,\"exact\":0.25,\"seconds\":5,\"over\":\"all\",\"best\":false}\n"
+                      "{\"step\":3,\"tokens\":4,\"verdict\":\"v\",\"text\":\"\\\"t\\\" \\n\"}\n");
+}
+
+typedef struct Found {
+  MetricsLine lines[8];
+  int count, wanted;
+} Found;
+
+static bool take(void *context, const MetricsLine *line) {
+  Found *found = context;
+  found->lines[found->count++] = *line;
+  return found->count < found->wanted;
+}
+
+static void metrics_are_read_back(void **state) {
+  Scratch *f = *state;
+  Metrics metrics;
+  Found found = {.wanted = 8};
+  int64_t damaged;
+  assert_true(metrics_open(&metrics, f->path, -1, &f->error));
+  assert_true(metrics_append(&metrics, &of_steps, &f->error) && metrics_append(&metrics, &of_evaluation, &f->error));
+  metrics_close(&metrics);
+  assert_true(metrics_read(f->path, take, &found, &damaged, &f->error));
+  assert_true(found.count == 2 && damaged == 0);
+  const MetricsLine *steps = &found.lines[0], *evaluation = &found.lines[1];
+  assert_true(steps->kind == METRICS_STEPS && steps->step == 10 && steps->tokens == 7680 && steps->loss == 1.0 / 3);
+  assert_true(steps->lr == 0.001 && isnan(steps->grad_norm) && steps->tokens_per_s == 1e300);
+  assert_true(steps->seconds == of_steps.seconds && isnan(steps->val_loss));
+  assert_true(evaluation->kind == METRICS_EVALUATION && evaluation->step == INT64_MAX && isnan(evaluation->val_loss));
+  assert_true(evaluation->bits_per_byte == 2.5 && isnan(evaluation->exact) && evaluation->best && !evaluation->all);
+}
+
+/* Lines that are nearly as metrics_append() writes them, and what else JSON lines may hold. */
+static void lines_of_others(void **state) {
+  (void)state;
+  MetricsLine line;
+  const struct {
+    const char *text;
+    bool ok;
+    double loss;
+  } cases[] = {
+      {"{\"step\":1,\"tokens\":2,\"loss\":3,\"lr\":4,\"grad_norm\":5,\"tokens_per_s\":6,\"seconds\":7}", true, 3},
+      {"{ \"loss\": -3.5e-1, \"step\": 1 }", true, -0.35},
+      {"{\"step\":1,\"tokens\":2,\"loss\":null,\"lr\":4,\"grad_norm\":5,\"tokens_per_s\":6,\"seconds\":7}", true, NAN},
+      {"{\"step\":1,\"tokens\":2,\"loss\":\"3\",\"lr\":4,\"grad_norm\":5,\"tokens_per_s\":6,\"seconds\":7}", true, NAN},
+      {"{\"step\":1,\"tokens\":2,\"loss\":,\"lr\":4,\"grad_norm\":5,\"tokens_per_s\":6,\"seconds\":7}", false, 0},
+      {"{\"step\":1,\"tokens\":2,\"loss\":3-4,\"lr\":4,\"grad_norm\":5,\"tokens_per_s\":6,\"seconds\":7}", false, 0},
+      {"{\"step\":1,\"tokens\":2,\"loss\":3,\"lr\":4,\"grad_norm\":5,\"tokens_per_s\":6,\"seconds\":7}}", false, 0},
+      {"{\"step\":1,\"tokens\":2,\"loss\":3,\"lr\":4,\"grad_norm\":5,\"tokens_per_s\":6,\"seconds\":7", false, 0},
+      {"{\"step\":1,\"x\":[1,{\"loss\":4}],\"loss\":2}", true, 2},
+      {"{\"step\":-1,\"loss\":2}", false, 0},
+      {"{\"step\":1.5,\"loss\":2}", false, 0},
+      {"{\"step\":99999999999999999999,\"loss\":2}", false, 0},
+      {"{\"loss\":2}", false, 0},
+      {"[1]", false, 0},
+      {"", false, 0},
+      {"{\"step\":1,\"text\":\"\xff\"}", false, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    if (metrics_parse(cases[i].text, strlen(cases[i].text), &line) != cases[i].ok) fail_msg("%s", cases[i].text);
+    if (!cases[i].ok) continue;
+    if (line.step != 1 || (isnan(cases[i].loss) ? !isnan(line.loss) : line.loss != cases[i].loss))
+      fail_msg("%s: step %lld, loss %g", cases[i].text, (long long)line.step, line.loss);
+  }
 }
 
 static void metrics_are_cut(void **state) {
   Scratch *f = *state;
   Metrics metrics;
-  put_text(
-      f->path,
-      "{\"step\":1}\n{\"step\":2,\"x\":[1,2]}\n{\"step\":2,\"val_loss\":3}\nnonsense\n[3]\n{}\n\n{\"step\":\"1\"}\n"
-      "{\"step\":3}\n{\"step\":0}\n{\"step\":1,\"lo");
-  assert_true(metrics_open(&metrics, f->path, 2, &f->error));
-  assert_true(metrics_append(&metrics, 3, 4, NULL, 0, &f->error));
-  metrics_close(&metrics);
-  assert_string_equal(get_text(f->path),
-                      "{\"step\":1}\n{\"step\":2,\"x\":[1,2]}\n{\"step\":2,\"val_loss\":3}\n{\"step\":0}\n"
-                      "{\"step\":3,\"tokens\":4}\n");
+  const MetricsLine line = {.kind = METRICS_VERDICT, .step = 3, .tokens = 4};
+  const char *added = "{\"step\":3,\"tokens\":4,\"verdict\":\"\",\"text\":\"\"}\n";
+  const struct {
+    const char *text, *kept;
+    int64_t bytes;
+  } cases[] = {{"one\ntwo\nthree", "one\ntwo\n", 8},
+               {"one\ntwo\nthree", "one\ntwo\n", INT64_MAX}, /* a torn line */
+               {"one\ntwo\nthree", "one\n", 7},
+               {"one\ntwo\n", "", 0},
+               {"one", "", 3},
+               {"", "", 9}};
+  char expected[100];
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    put_text(f->path, cases[i].text);
+    assert_true(metrics_open(&metrics, f->path, cases[i].bytes, &f->error));
+    assert_true(metrics_append(&metrics, &line, &f->error));
+    metrics_close(&metrics);
+    snprintf(expected, sizeof expected, "%s%s", cases[i].kept, added);
+    assert_string_equal(get_text(f->path), expected);
+  }
   assert_true(metrics_open(&metrics, f->path, -1, &f->error)); /* a new run: nothing stays */
   metrics_close(&metrics);
   assert_string_equal(get_text(f->path), "");
-  assert_true(metrics_open(&metrics, f->path, 5, &f->error)); /* an empty file */
-  metrics_close(&metrics);
   unlink(f->path);
   assert_true(metrics_open(&metrics, f->path, 5, &f->error)); /* none at all */
   metrics_close(&metrics);
   assert_string_equal(get_text(f->path), "");
+}
+
+/* The end of a line far before the cut is found as well. */
+static void a_long_line_is_cut(void **state) {
+  Scratch *f = *state;
+  static char text[TEXT_BYTES - 1];
+  memset(text, 'x', sizeof text - 1);
+  text[10] = '\n';
+  put_text(f->path, text);
+  assert_true(file_cut(f->path, TEXT_BYTES / 2, &f->error));
+  assert_int_equal(file_size(f->path), 11);
 }
 
 static void metrics_failures(void **state) {
@@ -65,7 +166,7 @@ static void metrics_failures(void **state) {
   metrics_close(&metrics);
   if (access("/dev/full", W_OK) != 0) skip();
   assert_true(metrics_open(&metrics, "/dev/full", -1, &full));
-  assert_false(metrics_append(&metrics, 1, 0, NULL, 0, &full));
+  assert_false(metrics_append(&metrics, &of_steps, &full));
   assert_int_equal(full.code, EXIT_OUTPUT);
   assert_non_null(strstr(full.text, "/dev/full: No space"));
   metrics_close(&metrics);
@@ -73,9 +174,8 @@ static void metrics_failures(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      WITH_SCRATCH(metrics_lines),
-      WITH_SCRATCH(metrics_are_cut),
-      WITH_SCRATCH(metrics_failures),
+      WITH_SCRATCH(metrics_lines),   WITH_SCRATCH(metrics_are_read_back), cmocka_unit_test(lines_of_others),
+      WITH_SCRATCH(metrics_are_cut), WITH_SCRATCH(a_long_line_is_cut),    WITH_SCRATCH(metrics_failures),
   };
   return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
 }

@@ -214,7 +214,7 @@ static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const Mode
   return true;
 }
 
-static double learning_rate(const TrainSettings *s, double parameters) {
+double choices_learning_rate(const TrainSettings *s, double parameters) {
   if (s->optimizer == OPTIMIZER_MUON) return CHOICES_BESIDE_MUON;
   if (s->arch != ARCHITECTURE_LLAMA && parameters < CHOICES_LR_SMALL_SIZE * 1e6) return CHOICES_LR_SMALL;
   return parameters < CHOICES_LR_SIZE * 1e6 ? CHOICES_LR : CHOICES_LR_LARGE;
@@ -225,7 +225,7 @@ bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *mod
   if (!shape(s, given->vocab, given->source_vocab, model, error)) return false;
   choose_optimizer(s, given, model, choices);
   if (!choose_batch(s, given, model, choices, error)) return false;
-  if (isnan(s->lr)) s->lr = (float)learning_rate(s, (double)model_parameters(model));
+  if (isnan(s->lr)) s->lr = (float)choices_learning_rate(s, (double)model_parameters(model));
   if (isnan(s->muon_lr) && s->optimizer == OPTIMIZER_MUON) s->muon_lr = (float)CHOICES_MUON_LR;
   return true;
 }

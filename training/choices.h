@@ -39,8 +39,8 @@ typedef struct Choices {
  * vocabulary, 0: by the size of the text; parameters with the vocabulary that the shape is meant for. */
 #define CHOICES_PRESETS(X)                                                                                             \
   X(NANO, "nano", 4, 4, 128, 64, 12, 24, 0, 1e6)                                                                       \
-  X(BABY, "baby", 6, 6, 384, 256, 64, 8, 0, 11e6)                                                                     \
-  X(15M, "15m", 6, 6, 288, 256, 128, 8, 0, 15e6)                                                                      \
+  X(BABY, "baby", 6, 6, 384, 256, 64, 8, 0, 11e6)                                                                      \
+  X(15M, "15m", 6, 6, 288, 256, 128, 8, 0, 15e6)                                                                       \
   X(42M, "42m", 8, 8, 512, 1024, 32, 4, 0, 42e6)                                                                       \
   X(110M, "110m", 12, 12, 768, 1024, 32, 4, 0, 110e6)                                                                  \
   X(124M, "124m", 12, 12, 768, 1024, 32, 4, CHOICES_GPT2_VOCAB, 124e6)
@@ -72,6 +72,9 @@ bool choices_check_shape(const TrainSettings *settings, ModelConfig *model, bool
  * that fit the device's memory. EXIT_USAGE. */
 bool choices_model(TrainSettings *settings, const ChoiceInputs *given, ModelConfig *model, Choices *choices,
                    Error *error);
+
+/* AdamW's rate for a model of so many parameters, where none is given. */
+double choices_learning_rate(const TrainSettings *settings, double parameters);
 
 /* The number of steps from --steps, --epochs or --minutes (steps_per_minute is what was measured), then what depends on
  * it: dropout, warm-up, intervals. After choices_model. EXIT_USAGE. */

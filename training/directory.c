@@ -106,9 +106,14 @@ static bool replace_run(Run *r, Error *error) {
   return keep_stdin(r, error);
 }
 
+/* A resumed run drops what was logged after its state was saved: it will be again. */
 static bool open_metrics(Run *r, Error *error) {
-  return metrics_open(&r->metrics, checkpoint_path(r->dir, CHECKPOINT_METRICS).text, r->settings.resume ? r->step : -1,
-                      error);
+  const CheckpointPath metrics = checkpoint_path(r->dir, CHECKPOINT_METRICS);
+  const CheckpointPath samples = checkpoint_path(r->dir, CHECKPOINT_SAMPLES);
+  if (!r->settings.resume) return metrics_open(&r->metrics, metrics.text, -1, error);
+  return file_cut(samples.text, r->samples_bytes, error) &&
+         metrics_open(&r->metrics, metrics.text, r->metrics_bytes, error) &&
+         history_read(&r->history, metrics.text, error);
 }
 
 bool run_begin_directory(Run *r, Error *error) {

@@ -2,6 +2,7 @@
 #include "training/run.h"
 
 #include "cli/startup.h"
+#include "report/verdicts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -43,6 +44,8 @@ static bool count_exact(Run *r, int64_t tokens, int64_t most, ExactCount *out, E
   return ok;
 }
 
+static bool is_better(const Run *r, const Evaluation *result) { return !(evaluation_loss(result) >= r->best_loss); }
+
 /* At most `limit` windows (0: all) into `out`, last_val_loss and metrics.jsonl. *complete is false when it was stopped,
  * for then the loss cannot be compared with others. No tokens: there are only prompts, and nothing was measured. */
 static bool evaluate(Run *r, int64_t limit, Evaluation *out, ExactCount *exact, bool *complete, Error *error) {
@@ -58,13 +61,49 @@ static bool evaluate(Run *r, int64_t limit, Evaluation *out, ExactCount *exact, 
   if (!*complete || !out->tokens) return ok;
   r->last_val_loss = evaluation_loss(out);
   if (r->config.encoder_layers && !count_exact(r, limit ? 4096 : 32768, limit ? 128 : 1000, exact, error)) return false;
-  const Metric values[] = {{"val_loss", evaluation_loss(out)},
-                           {"bits_per_byte", evaluation_bits_per_byte(out)},
-                           {"seconds", run_seconds(r)},
-                           {"exact", exact->pairs ? (double)exact->exact / (double)exact->pairs : NAN}};
-  return metrics_append(&r->metrics, r->step, r->step * settings_tokens_per_step(&r->settings), values,
-                        exact->pairs ? 4 : 3, error);
+  const MetricsLine line = {.kind = METRICS_EVALUATION,
+                            .step = r->step,
+                            .tokens = r->step * settings_tokens_per_step(&r->settings),
+                            .seconds = run_seconds(r),
+                            .val_loss = evaluation_loss(out),
+                            .bits_per_byte = evaluation_bits_per_byte(out),
+                            .exact = exact->pairs ? (double)exact->exact / (double)exact->pairs : (double)NAN,
+                            .all = limit == 0,
+                            .best = limit && is_better(r, out)};
+  return run_log(r, &line, error);
 }
+
+/* ---- verdicts ---- */
+
+static VerdictFacts verdict_facts(const Run *r) {
+  const TrainSettings *s = &r->settings;
+  return (VerdictFacts){.steps = s->steps,
+                        .warmup = s->warmup,
+                        .chance = log(r->config.vocab),
+                        .train_bytes = (double)r->text.bytes,
+                        .train_tokens = (double)run_epoch_tokens(r),
+                        .lr = (double)s->lr,
+                        .muon_lr = s->optimizer == OPTIMIZER_MUON ? (double)s->muon_lr : (double)NAN,
+                        .usual_lr = choices_learning_rate(s, (double)model_parameters(&r->config)),
+                        .usual_muon_lr = CHOICES_MUON_LR,
+                        .dropout = (double)s->dropout,
+                        .early_stopping = s->patience > 0};
+}
+
+static bool judge(Run *r, bool at_end, Error *error) {
+  const VerdictFacts facts = verdict_facts(r);
+  MetricsLine line;
+  if (!(at_end ? verdict_at_end : verdict_at_evaluation)(&r->history, &facts, &line)) return true;
+  console_note(&r->console, "%s", line.text);
+  return run_log(r, &line, error);
+}
+
+bool run_has_learned(const Run *r) {
+  const VerdictFacts facts = verdict_facts(r);
+  return !verdict_worse_than_chance(&r->history, &facts);
+}
+
+/* ---- evaluations ---- */
 
 bool run_evaluate(Run *r, Error *error) {
   if (!run_has_validation(r)) {
@@ -78,12 +117,12 @@ bool run_evaluate(Run *r, Error *error) {
   if (!complete) return true; /* a resumed run evaluates again */
   r->evaluated_step = r->step;
   if (!result.tokens) return true;
-  const bool better = !(evaluation_loss(&result) >= r->best_loss);
+  const bool better = is_better(r, &result);
   r->bad_evals = better ? 0 : r->bad_evals + 1;
-  if (!better) return true;
+  if (!better) return judge(r, false, error);
   r->best_loss = evaluation_loss(&result);
   r->best_step = r->step;
-  return run_write_weights(r, error);
+  return run_write_weights(r, error) && judge(r, false, error);
 }
 
 bool run_final_evaluation(Run *r, Error *error) {
@@ -102,5 +141,5 @@ bool run_final_evaluation(Run *r, Error *error) {
     console_note(&r->console,
                  "the best evaluation was at step %" PRId64 " (%.4f); that model is in %s/" CHECKPOINT_WEIGHTS,
                  r->best_step, r->best_loss, r->dir);
-  return true;
+  return judge(r, true, error);
 }

@@ -5,25 +5,31 @@
 #include <math.h>
 #include <stdio.h>
 
-void run_restart_log(Run *r) {
-  r->loss_sum = 0;
-  r->loss_steps = 0;
+bool run_log(Run *r, const MetricsLine *line, Error *error) {
+  return metrics_append(&r->metrics, line, error) && history_add(&r->history, line, error);
+}
+
+void run_restart_timing(Run *r) {
+  r->timed_steps = 0;
   r->logged_at = clock_seconds();
 }
 
-/* Tokens per second since the last line of the log. */
+/* Tokens per second since the last line of the log, or since the run was resumed. */
 static double speed(const Run *r) {
-  return (double)(r->loss_steps * settings_tokens_per_step(&r->settings)) / (clock_seconds() - r->logged_at);
+  return (double)(r->timed_steps * settings_tokens_per_step(&r->settings)) / (clock_seconds() - r->logged_at);
 }
 
 static bool log_step(Run *r, Error *error) {
   const int64_t step = r->newest.step;
-  const Metric values[] = {{"loss", r->loss_sum / (double)r->loss_steps},
-                           {"lr", (double)r->newest.lr},
-                           {"grad_norm", (double)r->newest.grad_norm},
-                           {"tokens_per_s", speed(r)},
-                           {"seconds", run_seconds(r)}};
-  return metrics_append(&r->metrics, step, step * settings_tokens_per_step(&r->settings), values, 5, error);
+  const MetricsLine line = {.kind = METRICS_STEPS,
+                            .step = step,
+                            .tokens = step * settings_tokens_per_step(&r->settings),
+                            .seconds = run_seconds(r),
+                            .loss = r->loss_sum / (double)r->loss_steps,
+                            .lr = (double)r->newest.lr,
+                            .grad_norm = (double)r->newest.grad_norm,
+                            .tokens_per_s = speed(r)};
+  return run_log(r, &line, error);
 }
 
 /* NaN where the peak says nothing: what a CPU could do changes with all else that runs on the machine. */
@@ -65,10 +71,14 @@ static bool take_report(Run *r, const StepState *report, Error *error) {
   r->newest = *report;
   r->loss_sum += (double)report->loss;
   r->loss_steps++;
+  r->timed_steps++;
   const bool logged = report->step % r->settings.log_every == 0 || report->step == r->settings.steps;
   if (logged && !log_step(r, error)) return false;
   show_progress(r, logged);
-  if (logged) run_restart_log(r);
+  if (!logged) return true;
+  r->loss_sum = 0;
+  r->loss_steps = 0;
+  run_restart_timing(r);
   return true;
 }
 

@@ -3,7 +3,6 @@
 #ifndef INKLING_TRAINING_RUN_H
 #define INKLING_TRAINING_RUN_H
 
-#include "training/metrics.h"
 #include "cli/console.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/directory.h"
@@ -12,6 +11,7 @@
 #include "model/evaluation.h"
 #include "dataset/packing.h"
 #include "dataset/pairs.h"
+#include "report/history.h"
 #include "training/choices.h"
 #include "util/clock.h"
 
@@ -59,19 +59,22 @@ typedef struct Run {
   CheckpointLock lock;
   bool begun; /* it is the model directory of this run */
   Metrics metrics;
+  History history; /* what is in it */
 
   /* ---- progress, saved with the state (state.c) ---- */
-  int64_t step, best_step, bad_evals, evaluated_step;
+  int64_t step, best_step, bad_evals, evaluated_step, sampled_step;
+  int64_t metrics_bytes, samples_bytes; /* of the files, when the state was saved */
   double best_loss, last_val_loss;
-  double seconds; /* of training before this start of the program */
+  double seconds;  /* of training before this start of the program */
+  double loss_sum; /* of the steps since the last line of metrics.jsonl */
+  int64_t loss_steps;
 
   /* ---- since the program started ---- */
   double started, saved_at; /* clock_seconds() */
   int64_t saved_step;       /* -1: no state was saved yet */
   StepState newest;         /* the last step that the device has reported (reports.c) */
-  /* since the last line of metrics.jsonl */
-  double loss_sum, logged_at;
-  int64_t loss_steps;
+  double logged_at;         /* clock_seconds() of the last line of metrics.jsonl, without pauses since */
+  int64_t timed_steps;      /* reported since */
 } Run;
 
 /* Seconds of this run, those before it was resumed included. */
@@ -146,13 +149,15 @@ bool run_check_same_model(const Run *r, Error *error);
 /* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` all steps' so
  * far. */
 bool run_take_reports(Run *r, bool wait, Error *error);
-void run_restart_log(Run *r); /* what is logged next counts from here */
+void run_restart_timing(Run *r);                             /* tokens per second count from here */
+bool run_log(Run *r, const MetricsLine *line, Error *error); /* a line of metrics.jsonl */
 
 /* ---- evaluation.c: validation ---- */
 /* On a part of the validation text; the best model so far goes to model.safetensors. Without validation text the newest
  * goes there. */
 bool run_evaluate(Run *r, Error *error);
 bool run_final_evaluation(Run *r, Error *error); /* on all of it */
+bool run_has_learned(const Run *r);              /* false: the last evaluation was no better than guessing */
 
 /* ---- samples.c: what the model writes ---- */
 int run_start_token(const Run *r); /* that text without a prompt starts from */

@@ -142,6 +142,7 @@ bool run_sample(Run *r, Error *error) {
                                       : answer_pairs(r, stream, error);
   if (fclose(stream) != 0 && ok) ok = error_memory(error, "a sample");
   ok = ok && append_sample(r, text, size, error);
+  if (ok) r->sampled_step = r->step;
   if (ok) show_sample(r, text, size);
   free(text);
   return ok;

@@ -10,7 +10,7 @@
 /* ---- metadata ---- */
 
 #define NOTE_STEPS "steps" /* these are also read before the state is */
-enum { NOTES = 16, NOTE_BYTES = 128 };
+enum { NOTES = 24, NOTE_BYTES = 128 };
 
 typedef struct Notes {
   MetadataEntry entries[NOTES];
@@ -40,6 +40,11 @@ static void make_notes(const Run *r, Notes *n) {
   note(n, "best_step", "%" PRId64, r->best_step);
   note(n, "bad_evals", "%" PRId64, r->bad_evals);
   note(n, "evaluated_step", "%" PRId64, r->evaluated_step);
+  note(n, "sampled_step", "%" PRId64, r->sampled_step);
+  note(n, "metrics_bytes", "%" PRId64, file_size(checkpoint_path(r->dir, CHECKPOINT_METRICS).text));
+  note(n, "samples_bytes", "%" PRId64, file_size(checkpoint_path(r->dir, CHECKPOINT_SAMPLES).text));
+  note(n, "loss_sum", "%.17g", r->loss_sum);
+  note(n, "loss_steps", "%" PRId64, r->loss_steps);
   note(n, "train_tokens", "%" PRId64, token_range_size(&r->train));
   note(n, "val_tokens", "%" PRId64, token_range_size(&r->val));
   note(n, "best_loss", "%.17g", r->best_loss);
@@ -108,6 +113,12 @@ static void compare_machines(Run *r, const CheckpointState *state) {
                     now_on);
 }
 
+/* `otherwise` where the state does not say, as one of an older version may. */
+static int64_t count_of(const CheckpointState *state, const char *key, int64_t otherwise) {
+  const double number = checkpoint_state_number(state, key);
+  return isnan(number) ? otherwise : number >= 0 && number < 1e18 ? (int64_t)number : 0;
+}
+
 static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   if (!same_sum(state, "tokenizer", tokenizer_fingerprint(r->tokenizer)))
     return fail(error, EXIT_CHECKPOINT, "%s/" TOKENIZER_JSON " is not the tokenizer that the run was trained with",
@@ -120,10 +131,15 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   if (!(step >= 0 && step <= 1e9))
     return fail(error, EXIT_CHECKPOINT, "%s/" CHECKPOINT_LAST ": the state has no valid step number", r->dir);
   r->step = r->saved_step = (int64_t)step;
+  r->best_step = count_of(state, "best_step", 0);
+  r->bad_evals = count_of(state, "bad_evals", 0);
+  r->evaluated_step = count_of(state, "evaluated_step", 0);
+  r->sampled_step = count_of(state, "sampled_step", r->step);
+  r->metrics_bytes = count_of(state, "metrics_bytes", INT64_MAX);
+  r->samples_bytes = count_of(state, "samples_bytes", INT64_MAX);
+  r->loss_steps = count_of(state, "loss_steps", 0);
+  r->loss_sum = r->loss_steps ? checkpoint_state_number(state, "loss_sum") : 0;
   r->best_loss = checkpoint_state_number(state, "best_loss");
-  r->best_step = (int64_t)fmax(0, checkpoint_state_number(state, "best_step"));
-  r->bad_evals = (int64_t)fmax(0, checkpoint_state_number(state, "bad_evals"));
-  r->evaluated_step = (int64_t)fmax(0, checkpoint_state_number(state, "evaluated_step"));
   r->last_val_loss = checkpoint_state_number(state, "val_loss");
   r->seconds = fmax(0, checkpoint_state_number(state, "seconds"));
   if (state->warning[0]) console_warning(&r->console, "%s", state->warning);

@@ -230,6 +230,40 @@ bool file_write(const char *path, const void *bytes, size_t size, Error *error) 
          file_writer_commit(&file, error);
 }
 
+/* ---- files that grow by lines ---- */
+
+/* The end of the last line that ends within the first `size` bytes; 0: none does. Negative: it cannot be read. */
+static int64_t last_line_end(int fd, int64_t size) {
+  char block[4096];
+  while (size > 0) {
+    const int64_t start = size > (int64_t)sizeof block ? size - (int64_t)sizeof block : 0;
+    const ssize_t got = pread(fd, block, (size_t)(size - start), start);
+    if (got < 0 && errno == EINTR) continue;
+    if (got != size - start) return -1;
+    for (int64_t i = got; i > 0; i--)
+      if (block[i - 1] == '\n') return start + i;
+    size = start;
+  }
+  return 0;
+}
+
+bool file_cut(const char *path, int64_t size, Error *error) {
+  const int fd = open_retry(path, O_RDWR, 0);
+  struct stat info;
+  if (fd < 0) return errno == ENOENT || output_failed(error, "open", path, errno);
+  bool ok = fstat(fd, &info) == 0;
+  const int64_t end = ok ? last_line_end(fd, info.st_size < size ? info.st_size : size) : -1;
+  ok = end >= 0 && (end == info.st_size || ftruncate(fd, end) == 0);
+  const int cause = errno;
+  close(fd);
+  return ok || output_failed(error, "cut", path, cause);
+}
+
+int64_t file_size(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 ? info.st_size : 0;
+}
+
 /* ---- temporary places ---- */
 
 static bool make_temporary(char **path, int (*make)(char *template), const char *kind, Error *error) {

@@ -1,0 +1,156 @@
+#include "report/history.h"
+
+#include "util/array.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- points ---- */
+
+static HistoryPoint point_of(const MetricsLine *line) {
+  const double loss = line->loss;
+  return (HistoryPoint){.lines = 1,
+                        .step = line->step,
+                        .tokens = line->tokens,
+                        .seconds = line->seconds,
+                        .loss = loss,
+                        .least = loss,
+                        .most = isnan(loss) ? INFINITY : loss,
+                        .lr = line->lr,
+                        .grad_norm = line->grad_norm,
+                        .tokens_per_s = line->tokens_per_s};
+}
+
+/* Of two means over so many lines; one of them may be NaN. */
+static double mean(double a, int64_t of_a, double b, int64_t of_b) {
+  if (isnan(a)) return b;
+  return isnan(b) ? a : (a * (double)of_a + b * (double)of_b) / (double)(of_a + of_b);
+}
+
+/* `b` follows `a`. fmin() and fmax() leave NaN out. */
+static void join(HistoryPoint *a, const HistoryPoint *b) {
+  a->loss = mean(a->loss, a->lines, b->loss, b->lines);
+  a->tokens_per_s = mean(a->tokens_per_s, a->lines, b->tokens_per_s, b->lines);
+  a->least = fmin(a->least, b->least);
+  a->most = fmax(a->most, b->most);
+  a->grad_norm = fmax(a->grad_norm, b->grad_norm);
+  a->lines += b->lines;
+  a->step = b->step;
+  a->tokens = b->tokens;
+  a->seconds = b->seconds;
+  a->lr = b->lr;
+}
+
+static void halve(History *h) {
+  for (int i = 0; i < h->count / 2; i++) {
+    h->points[i] = h->points[2 * i];
+    join(&h->points[i], &h->points[2 * i + 1]);
+  }
+  h->count /= 2;
+  h->lines_a_point *= 2;
+}
+
+static bool add_point(History *h, const MetricsLine *line, Error *error) {
+  if (!h->points) {
+    h->points = malloc(HISTORY_POINTS * sizeof *h->points);
+    h->lines_a_point = 1;
+    if (!h->points) return error_memory(error, "the history of a run");
+  }
+  const HistoryPoint point = point_of(line);
+  HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
+  if (last && line->step <= last->step) {
+    h->damaged++;
+    return true;
+  }
+  if (last && last->lines < h->lines_a_point) {
+    join(last, &point);
+    return true;
+  }
+  if (h->count == HISTORY_POINTS) halve(h);
+  h->points[h->count++] = point;
+  return true;
+}
+
+/* ---- evaluations and verdicts ---- */
+
+/* The same step may be evaluated twice: over the beginning, then over all. */
+static bool add_evaluation(History *h, const MetricsLine *line, Error *error) {
+  const HistoryEvaluation *last = h->evaluation_count ? &h->evaluations[h->evaluation_count - 1] : NULL;
+  if (last && (line->step < last->step || (line->step == last->step && line->all == last->all))) {
+    h->damaged++;
+    return true;
+  }
+  if (!array_reserve(&h->evaluations, &h->evaluation_capacity, h->evaluation_count + 1, sizeof *h->evaluations))
+    return error_memory(error, "the history of a run");
+  h->evaluations[h->evaluation_count++] = (HistoryEvaluation){
+      line->step, line->tokens, line->seconds, line->val_loss, line->bits_per_byte, line->exact, line->all};
+  return true;
+}
+
+static bool add_verdict(History *h, const MetricsLine *line, Error *error) {
+  if (!array_reserve(&h->verdicts, &h->verdict_capacity, h->verdict_count + 1, sizeof *h->verdicts))
+    return error_memory(error, "the history of a run");
+  HistoryVerdict *verdict = &h->verdicts[h->verdict_count++];
+  verdict->step = line->step;
+  memcpy(verdict->name, line->verdict, sizeof verdict->name);
+  memcpy(verdict->text, line->text, sizeof verdict->text);
+  return true;
+}
+
+/* ---- all of it ---- */
+
+bool history_add(History *history, const MetricsLine *line, Error *error) {
+  switch (line->kind) {
+  case METRICS_STEPS: return add_point(history, line, error);
+  case METRICS_EVALUATION: return add_evaluation(history, line, error);
+  case METRICS_VERDICT: return add_verdict(history, line, error);
+  }
+  return true;
+}
+
+typedef struct Reading {
+  History *history;
+  Error *error;
+  bool ok;
+} Reading;
+
+static bool take(void *context, const MetricsLine *line) {
+  Reading *reading = context;
+  reading->ok = history_add(reading->history, line, reading->error);
+  return reading->ok;
+}
+
+bool history_read(History *history, const char *path, Error *error) {
+  Reading reading = {history, error, true};
+  int64_t damaged;
+  if (!metrics_read(path, take, &reading, &damaged, error)) return false;
+  history->damaged += damaged;
+  return reading.ok;
+}
+
+void history_free(History *history) {
+  free(history->points);
+  free(history->evaluations);
+  free(history->verdicts);
+  *history = (History){0};
+}
+
+const HistoryEvaluation *history_best(const History *history) {
+  const HistoryEvaluation *best = NULL, *e = history->evaluations;
+  for (size_t i = 0; i < history->evaluation_count; i++)
+    if (!e[i].all && isfinite(e[i].loss) && (!best || e[i].loss < best->loss)) best = &e[i];
+  return best;
+}
+
+const HistoryEvaluation *history_final(const History *history) {
+  for (size_t i = history->evaluation_count; i > 0; i--)
+    if (history->evaluations[i - 1].all) return &history->evaluations[i - 1];
+  return NULL;
+}
+
+bool history_has_verdict(const History *history, const char *name) {
+  for (size_t i = 0; i < history->verdict_count; i++)
+    if (strcmp(history->verdicts[i].name, name) == 0) return true;
+  return false;
+}

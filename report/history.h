@@ -1,0 +1,56 @@
+/* What a run has measured so far, in memory that does not grow with its length: the lines of metrics.jsonl, neighbors
+ * put together. */
+#ifndef INKLING_REPORT_HISTORY_H
+#define INKLING_REPORT_HISTORY_H
+
+#include "report/metrics.h"
+
+/* Logged lines that follow one another, as one. NaN: none of them has that number. */
+typedef struct HistoryPoint {
+  int64_t lines;        /* put together */
+  int64_t step, tokens; /* of the last one */
+  double seconds;
+  double loss, least, most; /* mean, least and most; infinite where a loss was not finite */
+  double lr;                /* of the last one */
+  double grad_norm;         /* most */
+  double tokens_per_s;      /* mean */
+} HistoryPoint;
+
+typedef struct HistoryEvaluation {
+  int64_t step, tokens;
+  double seconds, loss, bits_per_byte, exact; /* as in a MetricsLine */
+  bool all;
+} HistoryEvaluation;
+
+typedef struct HistoryVerdict {
+  int64_t step;
+  char name[METRICS_NAME_BYTES], text[METRICS_TEXT_BYTES];
+} HistoryVerdict;
+
+enum { HISTORY_POINTS = 1024 };
+
+typedef struct History {
+  HistoryPoint *points; /* at most HISTORY_POINTS, in order */
+  int count;
+  int64_t lines_a_point; /* of every point but the last one: a power of two */
+  HistoryEvaluation *evaluations;
+  size_t evaluation_count, evaluation_capacity;
+  HistoryVerdict *verdicts;
+  size_t verdict_count, verdict_capacity;
+  int64_t damaged; /* lines of the file that could not be read */
+} History;
+
+/* Lines that go back in time (a file that somebody put together) are left out and count as damaged. EXIT_MEMORY. */
+bool history_add(History *history, const MetricsLine *line, Error *error);
+/* All lines of a metrics.jsonl into a zeroed history. EXIT_INPUT, EXIT_MEMORY. */
+bool history_read(History *history, const char *path, Error *error);
+void history_free(History *history);
+
+/* The evaluation over the beginning of the validation text, which is the same in the whole run, with the least loss;
+ * NULL: there is none. */
+const HistoryEvaluation *history_best(const History *history);
+/* The last one over all validation text, or NULL. */
+const HistoryEvaluation *history_final(const History *history);
+bool history_has_verdict(const History *history, const char *name);
+
+#endif

@@ -1,0 +1,195 @@
+#include "report/metrics.h"
+
+#include "util/file.h"
+#include "util/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the numbers of a line ---- */
+
+typedef struct Field {
+  const char *name;
+  size_t offset;  /* of a double in a MetricsLine */
+  unsigned kinds; /* of lines that have it: bits 1 << MetricsKind */
+  bool optional;  /* left out when it is NaN; else null */
+} Field;
+
+#define NUMBER(name, kinds, optional)                                                                                  \
+  { #name, offsetof(MetricsLine, name), kinds, optional }
+static const Field fields[] = {
+    NUMBER(loss, 1u << METRICS_STEPS, false),
+    NUMBER(lr, 1u << METRICS_STEPS, false),
+    NUMBER(grad_norm, 1u << METRICS_STEPS, false),
+    NUMBER(tokens_per_s, 1u << METRICS_STEPS, false),
+    NUMBER(val_loss, 1u << METRICS_EVALUATION, false),
+    NUMBER(bits_per_byte, 1u << METRICS_EVALUATION, false),
+    NUMBER(exact, 1u << METRICS_EVALUATION, true),
+    NUMBER(seconds, 1u << METRICS_STEPS | 1u << METRICS_EVALUATION, false),
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+static double *number_of(MetricsLine *line, const Field *field) { return (double *)((char *)line + field->offset); }
+
+/* ---- writing ---- */
+
+static void write_numbers(FILE *stream, const MetricsLine *line) {
+  MetricsLine copy = *line;
+  for (const Field *f = fields; f < fields + FIELDS; f++) {
+    const double value = *number_of(&copy, f);
+    if (!(f->kinds >> line->kind & 1) || (f->optional && isnan(value))) continue;
+    fprintf(stream, ",\"%s\":%s", f->name, isfinite(value) ? text_number(value, false).text : "null");
+  }
+}
+
+static bool write_text(FILE *stream, const char *name, const char *text) {
+  json_t *string = json_string(text); /* NULL: not UTF-8 */
+  fprintf(stream, ",\"%s\":", name);
+  const bool ok = string && json_dumpf(string, stream, JSON_ENCODE_ANY) == 0;
+  json_decref(string);
+  return ok;
+}
+
+bool metrics_append(Metrics *metrics, const MetricsLine *line, Error *error) {
+  FILE *stream = metrics->stream;
+  bool ok = true;
+  errno = 0;
+  fprintf(stream, "{\"step\":%" PRId64 ",\"tokens\":%" PRId64, line->step, line->tokens);
+  write_numbers(stream, line);
+  if (line->kind == METRICS_EVALUATION)
+    fprintf(stream, ",\"over\":\"%s\",\"best\":%s", line->all ? "all" : "beginning", line->best ? "true" : "false");
+  if (line->kind == METRICS_VERDICT)
+    ok = write_text(stream, "verdict", line->verdict) && write_text(stream, "text", line->text);
+  fputs("}\n", stream);
+  if (ok && fflush(stream) == 0 && !ferror(stream)) return true;
+  return fail(error, EXIT_OUTPUT, "cannot write %s: %s", metrics->path, strerror(errno ? errno : EIO));
+}
+
+/* ---- reading: the lines of steps, of which there may be millions ---- */
+
+static MetricsLine nothing(void) {
+  MetricsLine line = {.step = -1};
+  for (const Field *f = fields; f < fields + FIELDS; f++) *number_of(&line, f) = NAN;
+  return line;
+}
+
+typedef struct Scan {
+  const char *at, *end;
+} Scan;
+
+static bool skip(Scan *s, const char *text) {
+  const size_t size = strlen(text);
+  if ((size_t)(s->end - s->at) < size || memcmp(s->at, text, size) != 0) return false;
+  s->at += size;
+  return true;
+}
+
+/* A number as JSON has it, or null. */
+static bool scan_number(Scan *s, double *out) {
+  char digits[40];
+  size_t size = 0;
+  *out = NAN;
+  if (skip(s, "null")) return true;
+  while (s->at < s->end && size + 1 < sizeof digits && (strchr("+-.eE", *s->at) || (*s->at >= '0' && *s->at <= '9')))
+    digits[size++] = *s->at++;
+  digits[size] = '\0';
+  char *after;
+  *out = strtod(digits, &after);
+  return size > 0 && *after == '\0' && digits[0] != '.' && digits[0] != '+';
+}
+
+static bool scan_count(Scan *s, int64_t *out) {
+  int64_t count = 0;
+  const char *start = s->at;
+  for (; s->at < s->end && s->at < start + 18 && *s->at >= '0' && *s->at <= '9'; s->at++)
+    count = 10 * count + *s->at - '0';
+  *out = count;
+  return s->at > start;
+}
+
+/* A line of steps exactly as metrics_append() writes it; every other one is left to the JSON library, which takes ten
+ * times as long. */
+static bool scan_steps(const char *text, size_t size, MetricsLine *line) {
+  Scan s = {text, text + size};
+  if (!skip(&s, "{\"step\":") || !scan_count(&s, &line->step) || !skip(&s, ",\"tokens\":") ||
+      !scan_count(&s, &line->tokens))
+    return false;
+  for (const Field *f = fields; f < fields + FIELDS; f++)
+    if (f->kinds >> METRICS_STEPS & 1)
+      if (!skip(&s, ",\"") || !skip(&s, f->name) || !skip(&s, "\":") || !scan_number(&s, number_of(line, f)))
+        return false;
+  line->kind = METRICS_STEPS;
+  return skip(&s, "}") && s.at == s.end;
+}
+
+/* ---- reading: any line ---- */
+
+static void copy_text(char *out, size_t size, const json_t *object, const char *name) {
+  const char *text = json_string_value(json_object_get(object, name));
+  snprintf(out, size, "%s", text ? text_one_line(text, size - 1).text : "");
+}
+
+static bool parse_object(const json_t *object, MetricsLine *line) {
+  const json_t *step = json_object_get(object, "step"), *tokens = json_object_get(object, "tokens");
+  if (!json_is_integer(step) || json_integer_value(step) < 0) return false; /* nor when it is not an object */
+  line->step = json_integer_value(step);
+  line->tokens = json_is_integer(tokens) ? json_integer_value(tokens) : 0;
+  for (const Field *f = fields; f < fields + FIELDS; f++) {
+    const json_t *value = json_object_get(object, f->name);
+    if (json_is_number(value)) *number_of(line, f) = json_number_value(value);
+  }
+  const char *over = json_string_value(json_object_get(object, "over"));
+  line->kind = json_object_get(object, "verdict")    ? METRICS_VERDICT
+               : json_object_get(object, "val_loss") ? METRICS_EVALUATION
+                                                     : METRICS_STEPS;
+  line->all = over && strcmp(over, "all") == 0;
+  line->best = json_is_true(json_object_get(object, "best"));
+  copy_text(line->verdict, sizeof line->verdict, object, "verdict");
+  copy_text(line->text, sizeof line->text, object, "text");
+  return true;
+}
+
+bool metrics_parse(const char *line, size_t size, MetricsLine *out) {
+  *out = nothing();
+  if (scan_steps(line, size, out)) return true;
+  *out = nothing();
+  json_t *object = json_loadb(line, size, 0, NULL);
+  const bool ok = object && parse_object(object, out);
+  json_decref(object);
+  return ok;
+}
+
+bool metrics_read(const char *path, MetricsTake *take, void *context, int64_t *damaged, Error *error) {
+  MappedFile file;
+  *damaged = 0;
+  if (!file_map(&file, path, EXIT_INPUT, error)) return false;
+  const char *line = (const char *)file.bytes, *end = line + file.size, *newline;
+  MetricsLine parsed;
+  /* what follows the last newline is being written, or was torn by a crash */
+  for (; line < end && (newline = memchr(line, '\n', (size_t)(end - line))); line = newline + 1)
+    if (!metrics_parse(line, (size_t)(newline - line), &parsed)) ++*damaged;
+    else if (!take(context, &parsed)) break;
+  file_unmap(&file);
+  return true;
+}
+
+/* ---- opening ---- */
+
+bool metrics_open(Metrics *metrics, const char *path, int64_t kept_bytes, Error *error) {
+  *metrics = (Metrics){0};
+  if (kept_bytes >= 0 && !file_cut(path, kept_bytes, error)) return false;
+  metrics->path = strdup(path);
+  if (!metrics->path) return error_memory(error, path);
+  metrics->stream = fopen(path, kept_bytes >= 0 ? "ab" : "wb");
+  return metrics->stream || fail(error, EXIT_OUTPUT, "cannot write %s: %s", path, strerror(errno));
+}
+
+void metrics_close(Metrics *metrics) {
+  if (metrics->stream) fclose(metrics->stream); /* every line was flushed: nothing left to fail */
+  free(metrics->path);
+  *metrics = (Metrics){0};
+}

@@ -1,0 +1,122 @@
+/* report/history: neighbors are put together, nothing is lost of evaluations and verdicts, damaged files are read. */
+#include "report/history.h"
+#include "tests/cli_helpers.h"
+
+#include <math.h>
+#include <string.h>
+
+static MetricsLine steps_line(int64_t step, double loss) {
+  return (MetricsLine){.kind = METRICS_STEPS,
+                       .step = step,
+                       .tokens = 10 * step,
+                       .seconds = 0.5 * (double)step,
+                       .loss = loss,
+                       .lr = 1e-3 * (double)step,
+                       .grad_norm = loss,
+                       .tokens_per_s = 100};
+}
+
+static void add(History *h, MetricsLine line) {
+  Error error = {0};
+  assert_true(history_add(h, &line, &error));
+}
+
+static void few_lines_stay_as_they_are(void **state) {
+  (void)state;
+  History h = {0};
+  for (int i = 1; i <= HISTORY_POINTS; i++) add(&h, steps_line(i, i));
+  assert_int_equal(h.count, HISTORY_POINTS);
+  assert_int_equal(h.lines_a_point, 1);
+  assert_true(h.points[6].step == 7 && h.points[6].tokens == 70 && h.points[6].lines == 1);
+  assert_true(h.points[6].loss == 7 && h.points[6].least == 7 && h.points[6].most == 7);
+  history_free(&h);
+  assert_null(h.points);
+}
+
+/* Of a million lines every point holds as many neighbors, their mean, least and most. */
+static void many_lines_are_put_together(void **state) {
+  (void)state;
+  enum { LINES = 1000000 };
+  History h = {0};
+  for (int i = 1; i <= LINES; i++) add(&h, steps_line(i, i % 2 ? i : -i));
+  assert_true(h.count > HISTORY_POINTS / 2 && h.count <= HISTORY_POINTS);
+  assert_int_equal(h.lines_a_point, 1024);
+  int64_t lines = 0, before = 0;
+  for (int i = 0; i < h.count; i++) {
+    const HistoryPoint *p = &h.points[i];
+    assert_true(p->lines == p->step - before && (p->lines == h.lines_a_point || i == h.count - 1));
+    double sum = 0;
+    for (int64_t k = before + 1; k <= p->step; k++) sum += k % 2 ? (double)k : -(double)k;
+    assert_true(fabs(p->loss - sum / (double)p->lines) < 1e-6);
+    assert_true(p->most == (double)(p->step % 2 ? p->step : p->step - 1));
+    assert_true(p->least == -(double)(p->step % 2 ? p->step - 1 : p->step));
+    assert_true(p->grad_norm == p->most && p->lr == 1e-3 * (double)p->step && p->seconds == 0.5 * (double)p->step);
+    assert_true(fabs(p->tokens_per_s - 100) < 1e-9);
+    lines += p->lines;
+    before = p->step;
+  }
+  assert_int_equal(lines, LINES);
+  history_free(&h);
+}
+
+/* A loss that is not finite does not spoil those beside it, and is not hidden either. */
+static void losses_that_are_not_finite(void **state) {
+  (void)state;
+  History h = {0};
+  for (int i = 1; i <= 2 * HISTORY_POINTS; i++) add(&h, steps_line(i, i == 3 ? (double)NAN : 2));
+  assert_true(h.points[1].lines == 2 && h.points[1].step == 4);
+  assert_true(h.points[1].loss == 2 && h.points[1].least == 2 && isinf(h.points[1].most));
+  assert_true(h.points[0].most == 2);
+  history_free(&h);
+}
+
+static void evaluations_and_verdicts(void **state) {
+  (void)state;
+  History h = {0};
+  const double losses[] = {3, 2, 1.5, 1.7};
+  assert_null(history_best(&h));
+  assert_null(history_final(&h));
+  for (int i = 0; i < 4; i++)
+    add(&h, (MetricsLine){.kind = METRICS_EVALUATION, .step = 10 * (i + 1), .val_loss = losses[i]});
+  add(&h, (MetricsLine){.kind = METRICS_EVALUATION, .step = 40, .val_loss = 1, .all = true});
+  add(&h, (MetricsLine){.kind = METRICS_EVALUATION, .step = 40, .val_loss = 1, .all = true}); /* again */
+  add(&h, (MetricsLine){.kind = METRICS_VERDICT, .step = 40, .verdict = "copying", .text = "it does"});
+  assert_int_equal(h.evaluation_count, 5);
+  assert_int_equal(h.damaged, 1);
+  assert_int_equal(history_best(&h)->step, 30); /* other evaluations than that over all */
+  assert_true(history_final(&h)->loss == 1);
+  assert_true(history_has_verdict(&h, "copying") && !history_has_verdict(&h, "copy"));
+  assert_string_equal(h.verdicts[0].text, "it does");
+  history_free(&h);
+}
+
+static void a_file(void **state) {
+  Scratch *f = *state;
+  History h = {0};
+  put_text(f->path,
+           "{\"step\":1,\"tokens\":10,\"loss\":5,\"lr\":0.1,\"grad_norm\":1,\"tokens_per_s\":7,\"seconds\":2}\n"
+           "{\"step\":2,\"tokens\":20,\"val_loss\":4.5,\"bits_per_byte\":6,\"seconds\":3}\n" /* of an old version */
+           "not JSON\n"
+           "{\"step\":1,\"tokens\":10,\"loss\":5}\n" /* goes back */
+           "{\"loss\":3,\"step\":4}\n"
+           "{\"step\":4,\"verdict\":\"v\",\"text\":\"a \\u001b[31m b\"}\n"
+           "{\"step\":9,\"lo");
+  assert_true(history_read(&h, f->path, &f->error));
+  assert_int_equal(h.count, 2);
+  assert_true(h.points[0].tokens_per_s == 7 && h.points[1].loss == 3 && isnan(h.points[1].lr));
+  assert_int_equal(h.evaluation_count, 1);
+  assert_true(h.evaluations[0].bits_per_byte == 6 && isnan(h.evaluations[0].exact) && !h.evaluations[0].all);
+  assert_int_equal(h.verdict_count, 1);
+  assert_string_equal(h.verdicts[0].text, "a ?[31m b");
+  assert_int_equal(h.damaged, 2);
+  history_free(&h);
+  assert_false(history_read(&h, "/nonexistent/metrics.jsonl", &f->error));
+  assert_int_equal(f->error.code, EXIT_INPUT);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(few_lines_stay_as_they_are), cmocka_unit_test(many_lines_are_put_together),
+      cmocka_unit_test(losses_that_are_not_finite), cmocka_unit_test(evaluations_and_verdicts), WITH_SCRATCH(a_file)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

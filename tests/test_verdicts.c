@@ -1,0 +1,133 @@
+/* report/verdicts: constructed runs get exactly their verdict, healthy ones none. */
+#include "report/verdicts.h"
+#include "tests/cli_helpers.h"
+
+#include <math.h>
+#include <string.h>
+
+static const VerdictFacts facts = {.steps = 1000,
+                                   .warmup = 50,
+                                   .chance = 5.55,
+                                   .train_bytes = 1e6,
+                                   .train_tokens = 1e6,
+                                   .lr = 3e-2,
+                                   .muon_lr = NAN,
+                                   .usual_lr = 1e-3,
+                                   .usual_muon_lr = 1e-2};
+
+/* The losses at a fraction of the run. */
+typedef double Curve(double done);
+
+/* A run of 20 evaluations and five logged lines between them, judged as ./train does. The names of its verdicts, with
+ * the evaluation of each. */
+static const char *verdicts_of(Curve train, Curve validation, const VerdictFacts *f, History *h) {
+  static char names[200];
+  Error error = {0};
+  MetricsLine verdict;
+  names[0] = '\0';
+  for (int i = 1; i <= 20; i++) {
+    for (int k = 4; k >= 0; k--) {
+      const double done = (i - k / 5.0) / 20;
+      assert_true(history_add(h, &(MetricsLine){.step = (int64_t)(done * 1000), .loss = train(done)}, &error));
+    }
+    const MetricsLine evaluation = {
+        .kind = METRICS_EVALUATION, .step = 50 * i, .tokens = 5000 * i, .val_loss = validation(i / 20.0)};
+    assert_true(history_add(h, &evaluation, &error));
+    const bool last = i == 20;
+    if (verdict_at_evaluation(h, f, &verdict) || (last && verdict_at_end(h, f, &verdict))) {
+      assert_true(verdict.kind == METRICS_VERDICT && verdict.step == evaluation.step);
+      assert_true(verdict.tokens == evaluation.tokens);
+      assert_true(strncmp(verdict.text, verdict.verdict, strlen(verdict.verdict)) == 0);
+      snprintf(names + strlen(names), sizeof names - strlen(names), "%s at %d\n", verdict.verdict, i);
+      assert_true(history_add(h, &verdict, &error));
+    }
+  }
+  return names;
+}
+
+static void expect(Curve train, Curve validation, const VerdictFacts *f, const char *names, const char *words) {
+  History h = {0};
+  assert_string_equal(verdicts_of(train, validation, f, &h), names);
+  if (words && !strstr(h.verdicts[0].text, words)) fail_msg("%s\nis without %s", h.verdicts[0].text, words);
+  history_free(&h);
+}
+
+/* ---- curves ---- */
+
+static double learns(double x) { return 1.5 + 1.2 * exp(-12 * x); }
+static double levels_off(double x) { return 1.6 + 1.2 * exp(-12 * x); }
+/* Evaluations differ by chance, and the last ones are a little worse than the best. */
+static double noisy(double x) { return levels_off(x) * (1 + 0.004 * sin(97 * x)); }
+static double bottoms_out(double x) { return levels_off(x) + (x > 0.5 ? 0.008 * (x - 0.5) : 0); }
+static double overfits(double x) { return levels_off(x) + (x > 0.4 ? x - 0.4 : 0); }
+static double memorizes(double x) { return 1.5 * exp(-3 * x); }
+static double explodes(double x) { return x < 0.35 ? learns(x) : 10.4; }
+static double is_not_finite(double x) { return x < 0.35 ? learns(x) : (double)NAN; }
+static double jumps(double x) { return x < 0.55 ? learns(x) : 2.4; }
+static double never_learns(double x) { return 5.57 + 0.02 * sin(50 * x); }
+static double guesses_at_first(double x) { return x < 0.06 ? 6.5 : learns(x); }
+static double still_falls(double x) { return 3.5 - 1.8 * x; }
+
+static void healthy_runs(void **state) {
+  (void)state;
+  expect(learns, levels_off, &facts, "", NULL);
+  expect(learns, learns, &facts, "", NULL);
+  expect(learns, noisy, &facts, "", NULL);
+  expect(memorizes, bottoms_out, &facts, "", NULL);
+  expect(never_learns, never_learns, &facts, "", NULL); /* random bytes: no rate is to blame */
+  expect(guesses_at_first, guesses_at_first, &facts, "", NULL);
+  expect(jumps, levels_off, &facts, "", NULL); /* the text is harder there */
+}
+
+static void diverging_runs(void **state) {
+  (void)state;
+  VerdictFacts muon = facts;
+  muon.muon_lr = 0.01;
+  expect(explodes, explodes, &facts, "diverging at 7\n", "of 10.400 is worse than guessing (5.550)");
+  expect(explodes, explodes, &facts, "diverging at 7\n", "try --lr 0.001");
+  expect(explodes, explodes, &muon, "diverging at 7\n", "try --muon-lr 0.003 --lr 0.001");
+  expect(is_not_finite, is_not_finite, &facts, "diverging at 7\n", NULL);
+  expect(jumps, jumps, &facts, "diverging at 12\n", "rose from 1.503 at step 500 to 2.400");
+}
+
+static void overfitting_runs(void **state) {
+  (void)state;
+  VerdictFacts small = facts, patient = facts;
+  small.train_bytes = 20000;
+  small.train_tokens = 10000;
+  patient.early_stopping = true;
+  patient.dropout = 0.1;
+  expect(memorizes, overfits, &facts, "overfitting at 11\n",
+         "best at step 400 (1.610, which is kept) and is 1.752 now");
+  expect(memorizes, overfits, &facts, "overfitting at 11\n", "--dropout 0.1 would help, and --patience 3");
+  expect(memorizes, overfits, &patient, "overfitting at 11\n", "--dropout 0.2 would help");
+  expect(memorizes, overfits, &small, "little text at 11\n", "after 4.0 passes over 19.5 KiB");
+}
+
+static void runs_that_were_too_short(void **state) {
+  (void)state;
+  expect(still_falls, still_falls, &facts, "still learning at 20\n", "by about 0.2");
+  expect(still_falls, still_falls, &facts, "still learning at 20\n", "--steps 2000");
+  VerdictFacts stopped = facts;
+  stopped.steps = 2000; /* it ended before its schedule: there is nothing to tell */
+  expect(still_falls, still_falls, &stopped, "", NULL);
+}
+
+static void chance(void **state) {
+  (void)state;
+  History h = {0};
+  assert_false(verdict_worse_than_chance(&h, &facts)); /* nothing is known */
+  verdicts_of(explodes, explodes, &facts, &h);
+  assert_true(verdict_worse_than_chance(&h, &facts));
+  history_free(&h);
+  verdicts_of(learns, learns, &facts, &h);
+  assert_false(verdict_worse_than_chance(&h, &facts));
+  history_free(&h);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(healthy_runs), cmocka_unit_test(diverging_runs),
+                                     cmocka_unit_test(overfitting_runs), cmocka_unit_test(runs_that_were_too_short),
+                                     cmocka_unit_test(chance)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
