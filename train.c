@@ -3,6 +3,7 @@
  * main -> run: prepare (whatever can be refused is refused), plan, loop, finish. The parts are in training/. */
 #include "cli/bench_line.h"
 #include "cli/startup.h"
+#include "report/runs.h"
 #include "training/architecture.h"
 #include "training/run.h"
 #include "util/text.h"
@@ -125,7 +126,7 @@ static bool out_of_patience(Run *r) {
   return true;
 }
 
-static bool train_loop(Run *r, Error *error) {
+static bool train_steps(Run *r, Error *error) {
   r->started = r->saved_at = clock_seconds();
   run_restart_timing(r);
   /* saved, then stopped before it */
@@ -141,10 +142,18 @@ static bool train_loop(Run *r, Error *error) {
   return run_take_reports(r, true, error);
 }
 
+static bool train_loop(Run *r, Error *error) {
+  Error second = {0};
+  const bool ok = train_steps(r, error);
+  if (!ok && error->code == EXIT_NONFINITE) run_write_result(r, RUN_NONFINITE, INKLING_VERSION, &second);
+  return ok;
+}
+
 /* ---- end ---- */
 
 static bool interrupted(Run *r, Error *error) {
   console_end_line(&r->console);
+  if (!run_write_result(r, RUN_SIGNAL, INKLING_VERSION, error)) return false;
   return fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal),
               "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: ./train --resume=%s", r->step,
               r->settings.steps, r->dir);
@@ -156,7 +165,9 @@ static bool finish(Run *r, Error *error) {
   console_end_line(&r->console);
   if (!run_final_evaluation(r, error) || !run_sample(r, error)) return false;
   if (stop_signal) return interrupted(r, error);
-  if (!run_save_state(r, error)) return false;
+  if (!run_save_state(r, error) ||
+      !run_write_result(r, r->step < r->settings.steps ? RUN_PATIENCE : RUN_DONE, INKLING_VERSION, error))
+    return false;
   if (!run_has_learned(r)) {
     console_line(&r->console, "%" PRId64 " steps in %s, and the model is no better than guessing", r->step,
                  text_duration(run_seconds(r)).text);
@@ -168,11 +179,23 @@ static bool finish(Run *r, Error *error) {
   return true;
 }
 
+/* ---- what is no training ---- */
+
+static bool print_runs(const TrainSettings *s, Error *error) {
+  static const char *const here[] = {"."};
+  const RunsTable table = {.dirs = s->data.count ? s->data.items : here,
+                           .count = s->data.count ? s->data.count : 1,
+                           .sort = s->runs_sort,
+                           .format = (TableFormat)s->runs_format};
+  return runs_print(&table, stdout, error);
+}
+
 /* ---- main ---- */
 
 static bool run(void *context, Error *error) {
   Run *r = context;
   const TrainSettings *s = &r->settings;
+  if (s->runs) return print_runs(s, error);
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);
   if (resumes && (!run_start_model(r, error) || !run_restore_state(r, error)))

@@ -21,8 +21,8 @@
 
 /* What an older run leaves and a new one does not replace when it begins; first what makes the old run resumable. */
 #define LEFT_BY_OLD_RUN                                                                                                \
-  CHECKPOINT_LAST_STATE, CHECKPOINT_PREV_STATE, CHECKPOINT_TUNING, CHECKPOINT_SAMPLES, CHECKPOINT_STDIN_TEXT,          \
-      CHECKPOINT_STDIN_JSONL, CHECKPOINT_STDIN_TSV
+  CHECKPOINT_LAST_STATE, CHECKPOINT_PREV_STATE, CHECKPOINT_TUNING, CHECKPOINT_SAMPLES, CHECKPOINT_RESULT,              \
+      CHECKPOINT_STDIN_TEXT, CHECKPOINT_STDIN_JSONL, CHECKPOINT_STDIN_TSV
 static const char *const old_run_files[] = {LEFT_BY_OLD_RUN};
 
 #define OF_SOURCE_TOKENIZER                                                                                            \
@@ -140,10 +140,40 @@ static void sign_lock(int fd) {
   if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)length, 0) != length) return;
 }
 
+/* The `count` directories above `dir`, as far as they are empty. */
+static void remove_parents(const char *dir, int count) {
+  char *path = strdup(dir), *slash;
+  while (path && count-- > 0 && (slash = strrchr(path, '/'))) {
+    while (slash > path && slash[-1] == '/') slash--;
+    *slash = '\0';
+    rmdir(path);
+  }
+  free(path);
+}
+
+/* Makes those that are not there, and counts them; errno says why it could not. */
+static bool make_parents(const char *dir, int *made) {
+  char *path = strdup(dir), *slash = path;
+  bool ok = path;
+  *made = 0;
+  while (ok && *slash && (slash = strchr(slash + 1, '/'))) {
+    *slash = '\0';
+    if (mkdir(path, 0777) == 0) ++*made;
+    else ok = errno == EEXIST;
+    *slash = '/';
+    slash += strspn(slash, "/") - 1;
+  }
+  const int cause = errno;
+  if (!ok) remove_parents(path ? path : "", *made);
+  free(path);
+  errno = cause;
+  return ok;
+}
+
 bool checkpoint_lock(CheckpointLock *lock, const char *dir, Error *error) {
   *lock = (CheckpointLock){.fd = -1, .had_model = checkpoint_is_model(dir)};
   if (!check_files(dir, lock->had_model, error)) return false;
-  lock->created = mkdir(dir, 0777) == 0;
+  lock->created = make_parents(dir, &lock->parents) && mkdir(dir, 0777) == 0;
   if (!lock->created && errno != EEXIST)
     return fail(error, EXIT_OUTPUT, "cannot make the run directory %s: %s", dir, strerror(errno));
   if (!lock_file(dir, checkpoint_path(dir, LOCK_NAME).text, &lock->fd, error)) return false;
@@ -163,9 +193,18 @@ void checkpoint_unlock(CheckpointLock *lock, const char *dir, bool keep) {
     checkpoint_remove_source_tokenizer(dir);
     checkpoint_remove_file(dir, LOCK_NAME);
     if (lock->created) rmdir(dir);
+    remove_parents(dir, lock->parents);
   }
   close(lock->fd);
   lock->fd = -1;
+}
+
+bool checkpoint_is_locked(const char *dir) {
+  const int fd = open(checkpoint_path(dir, LOCK_NAME).text, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(fd);
+  return locked;
 }
 
 /* ---- finding runs ---- */

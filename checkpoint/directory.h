@@ -32,6 +32,7 @@
 /* For people. */
 #define CHECKPOINT_METRICS "metrics.jsonl"
 #define CHECKPOINT_SAMPLES "samples.txt"
+#define CHECKPOINT_RESULT "result.json" /* once the run has ended */
 
 /* ---- files ---- */
 
@@ -53,6 +54,7 @@ void checkpoint_remove_source_tokenizer(const char *dir); /* of an older run; fi
 typedef struct CheckpointLock {
   int fd;
   bool created;   /* the directory was not there before */
+  int parents;    /* nor were so many above it */
   bool had_model; /* it held one */
 } CheckpointLock;
 
@@ -68,6 +70,9 @@ bool checkpoint_lock(CheckpointLock *lock, const char *dir, Error *error);
 /* Gives it back. Without `keep` (the run failed before it began) what this process wrote is removed first, unless the
  * directory holds an older run. Harmless when nothing is locked. */
 void checkpoint_unlock(CheckpointLock *lock, const char *dir, bool keep);
+
+/* Whether a process writes there now. */
+bool checkpoint_is_locked(const char *dir);
 
 /* ---- finding runs ---- */
 

@@ -83,8 +83,8 @@ static void write_text(FILE *stream, const char *text) {
 /* ---- reading ---- */
 
 /* Not mapped: `--config <(command)` is a pipe. */
-static char *read_config(const OptionSource *source) {
-  FILE *stream = fopen(source->path, "rb");
+static char *read_config(const char *path, ExitCode code, Error *error) {
+  FILE *stream = fopen(path, "rb");
   char *text = stream ? malloc(CONFIG_LIMIT + 1) : NULL;
   size_t size = text ? fread(text, 1, CONFIG_LIMIT + 1, stream) : 0;
   const char *wrong = !stream || ferror(stream)          ? strerror(errno)
@@ -92,8 +92,8 @@ static char *read_config(const OptionSource *source) {
                       : text && memchr(text, '\0', size) ? "has a zero byte: not a configuration file"
                                                          : NULL;
   if (stream) fclose(stream);
-  if (wrong) fail(source->error, source->code, "%.300s: %s", source->path, wrong);
-  else if (!text) fail(source->error, EXIT_MEMORY, "out of memory while reading %.300s", source->path);
+  if (wrong) fail(error, code, "%.300s: %s", path, wrong);
+  else if (!text) fail(error, EXIT_MEMORY, "out of memory while reading %.300s", path);
   else text[size] = '\0';
   if (!wrong) return text;
   free(text);
@@ -123,6 +123,40 @@ static const char *line_value(char *text, const char **reason) {
   return *text ? text : NULL;
 }
 
+/* ---- lines ---- */
+
+static bool take_line(OptionLine *line, char *text, OptionTake *take, void *context, Error *error) {
+  const char *reason;
+  char *name = skip_blanks(text);
+  if (*name == '\0' || *name == '#') return true;
+  char *equals = strchr(name, '=');
+  if (!equals)
+    return fail(error, line->code, "%.300s:%d: \"%.100s\": need `key = value`", line->path, line->number, name);
+  trim_end(name, equals);
+  line->name = name;
+  line->value = line_value(skip_blanks(equals + 1), &reason);
+  line->wrong = line->value ? NULL : reason;
+  return take(context, line, error);
+}
+
+bool option_file_read(const char *path, ExitCode code, OptionTake *take, void *context, Error *error) {
+  OptionLine line = {.path = path, .code = code};
+  char *text = read_config(path, code, error), *at = text;
+  bool ok = text;
+  if (ok && strncmp(at, "\xEF\xBB\xBF", 3) == 0) at += 3; /* byte order mark */
+  while (ok && *at) {
+    char *end = at + strcspn(at, "\n"), *next = *end ? end + 1 : end;
+    *end = '\0';
+    line.number++;
+    ok = take_line(&line, at, take, context, error);
+    at = next;
+  }
+  free(text);
+  return ok;
+}
+
+/* ---- values of options ---- */
+
 static bool fail_key(const OptionSource *source, const char *name) {
   bool negated;
   const char *nearest = option_nearest(source->options, name, strlen(name), &negated);
@@ -133,36 +167,18 @@ static bool fail_key(const OptionSource *source, const char *name) {
               source->line, name, nearest);
 }
 
-static bool take_line(const OptionSource *source, char *line) {
-  const char *reason;
-  char *name = skip_blanks(line);
-  if (*name == '\0' || *name == '#') return true;
-  char *equals = strchr(name, '=');
-  if (!equals)
-    return fail(source->error, source->code, "%.300s:%d: \"%.100s\": need `key = value`", source->path, source->line,
-                name);
-  trim_end(name, equals);
-  Option *row = option_named(source->options, name, strlen(name));
-  if (!row || option_is_command(source->options, row)) return fail_key(source, name);
-  const char *value = line_value(skip_blanks(equals + 1), &reason);
-  return value ? option_assign(source, row, value) : option_fail(source, row, "%s", reason);
+static bool assign_line(void *context, const OptionLine *line, Error *error) {
+  OptionSource *source = context;
+  source->line = line->number;
+  source->error = error;
+  Option *row = option_named(source->options, line->name, strlen(line->name));
+  if (!row || option_is_command(source->options, row)) return fail_key(source, line->name);
+  return line->value ? option_assign(source, row, line->value) : option_fail(source, row, "%s", line->wrong);
 }
 
 bool options_load(Options *options, const char *path, ExitCode code, Error *error) {
-  OptionSource source = {.options = options, .path = path, .code = code, .file = ++options->files, .error = error};
-  char *text = read_config(&source);
-  bool ok = text;
-  char *line = text;
-  if (ok && strncmp(line, "\xEF\xBB\xBF", 3) == 0) line += 3; /* byte order mark */
-  while (ok && *line) {
-    char *end = line + strcspn(line, "\n"), *next = *end ? end + 1 : end;
-    *end = '\0';
-    source.line++;
-    ok = take_line(&source, line);
-    line = next;
-  }
-  free(text);
-  return ok;
+  OptionSource source = {.options = options, .path = path, .code = code, .file = ++options->files};
+  return option_file_read(path, code, assign_line, &source, error);
 }
 
 /* ---- writing ---- */

@@ -121,6 +121,18 @@ bool options_parse(Options *options, int argc, char **argv, Error *error);
  * name file and line. */
 bool options_load(Options *options, const char *path, ExitCode code, Error *error);
 
+/* A line `name = value` of such a file. */
+typedef struct OptionLine {
+  const char *name, *value; /* value NULL: it is none, and `wrong` says why */
+  const char *wrong, *path;
+  int number;    /* from 1 */
+  ExitCode code; /* of errors */
+} OptionLine;
+typedef bool OptionTake(void *context, const OptionLine *line, Error *error);
+
+/* Every such line of a file, whatever the names. Errors have `code`; false as soon as `take` is false. */
+bool option_file_read(const char *path, ExitCode code, OptionTake *take, void *context, Error *error);
+
 /* Where the variable's value comes from; whether from anywhere but the default. `value` is the address in the row. A
  * given `auto` counts as given. */
 OptionOrigin options_origin(const Options *options, const void *value);

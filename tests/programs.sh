@@ -281,6 +281,11 @@ survives() { # OPTIMIZER NAME STEPS ROUNDS: interrupted, then killed at random m
   check "$1, resume ends" test $status -eq 0 -o $status -eq 2
   check "$1, a resumed run gives the uninterrupted one's model" cmp "whole-$2.run/model.safetensors" "$2.run/model.safetensors"
   check "$1, a resumed run ends in the uninterrupted one's state" tensors_equal "whole-$2.run" "$2.run"
+  for run in "whole-$2.run" "$2.run"; do # all but times
+    sed 's/"tokens_per_s":[^,}]*//; s/"seconds":[^,}]*//' "$run/metrics.jsonl" >"$run.metrics"
+  done
+  check "$1, a resumed run repeats no metrics and misses none" cmp "whole-$2.run.metrics" "$2.run.metrics"
+  check "$1, a resumed run repeats no sample and misses none" cmp "whole-$2.run/samples.txt" "$2.run/samples.txt"
 }
 survives adamw parts 1500 6
 survives muon muon 1500 3

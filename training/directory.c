@@ -110,6 +110,7 @@ static bool replace_run(Run *r, Error *error) {
 static bool open_metrics(Run *r, Error *error) {
   const CheckpointPath metrics = checkpoint_path(r->dir, CHECKPOINT_METRICS);
   const CheckpointPath samples = checkpoint_path(r->dir, CHECKPOINT_SAMPLES);
+  checkpoint_remove_file(r->dir, CHECKPOINT_RESULT);
   if (!r->settings.resume) return metrics_open(&r->metrics, metrics.text, -1, error);
   return file_cut(samples.text, r->samples_bytes, error) &&
          metrics_open(&r->metrics, metrics.text, r->metrics_bytes, error) &&

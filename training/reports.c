@@ -82,6 +82,23 @@ static bool take_report(Run *r, const StepState *report, Error *error) {
   return true;
 }
 
+/* ---- the end ---- */
+
+bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error) {
+  const int64_t tokens = r->step * settings_tokens_per_step(&r->settings);
+  const RunResult result = {.end = end,
+                            .dir = r->dir,
+                            .version = version,
+                            .device = r->device.device,
+                            .dtype = dtype_name(r->device.dtype),
+                            .parameters = model_parameters(&r->config),
+                            .step = r->step,
+                            .tokens = tokens,
+                            .epochs = (double)tokens / (double)run_epoch_tokens(r),
+                            .seconds = run_seconds(r)};
+  return result_write(&result, &r->history, error);
+}
+
 bool run_take_reports(Run *r, bool wait, Error *error) {
   StepState reports[REPORT_RING];
   int count;

@@ -11,7 +11,7 @@
 #include "model/evaluation.h"
 #include "dataset/packing.h"
 #include "dataset/pairs.h"
-#include "report/history.h"
+#include "report/result.h"
 #include "training/choices.h"
 #include "util/clock.h"
 
@@ -149,8 +149,9 @@ bool run_check_same_model(const Run *r, Error *error);
 /* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` all steps' so
  * far. */
 bool run_take_reports(Run *r, bool wait, Error *error);
-void run_restart_timing(Run *r);                             /* tokens per second count from here */
-bool run_log(Run *r, const MetricsLine *line, Error *error); /* a line of metrics.jsonl */
+void run_restart_timing(Run *r); /* tokens per second count from here */
+bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error); /* result.json */
+bool run_log(Run *r, const MetricsLine *line, Error *error);                        /* a line of metrics.jsonl */
 
 /* ---- evaluation.c: validation ---- */
 /* On a part of the validation text; the best model so far goes to model.safetensors. Without validation text the newest

@@ -1,6 +1,7 @@
 #include "training/settings.h"
 
 #include "cli/option_rows.h"
+#include "report/runs.h"
 #include "training/architecture.h"
 #include "training/choices.h"
 
@@ -192,6 +193,14 @@ void settings_options(Options *options, TrainSettings *s) {
       FLAG("autotune", &s->machine.autotune,
            "GPU: time the GEMM algorithms and keep the fastest in the run's autotune.txt"),
       UINT64("seed", &s->seed, NULL, "random seed; the same seed gives the same bytes"),
+
+      GROUP("Runs"),
+      FLAG("runs", &s->runs, "print a table of the runs in the directories that are named instead of FILEs, and exit",
+           .transient = true),
+      CHOICE("output-format", &s->runs_format, table_format_names, NULL, "of the table", .letter = 'O',
+             .transient = true),
+      TEXT("sort", &s->runs_sort, "COLUMN", "bits_per_byte", "sort the table by it; -COLUMN: the largest first",
+           .transient = true),
 
       GROUP("Other"),
       FLAG("dry-run", &s->dry_run, "print the plan and exit", .transient = true),

@@ -57,6 +57,9 @@ typedef struct TrainSettings {
   DeviceSettings machine;
   uint64_t seed;
   /* other */
+  bool runs; /* print a table of runs instead */
+  int runs_format;
+  const char *runs_sort;
   bool dry_run;
   int64_t bench;
 } TrainSettings;

@@ -1,0 +1,100 @@
+#include "report/result.h"
+
+#include "checkpoint/directory.h"
+#include "cli/options.h"
+#include "util/text.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const run_end_names[RUN_ENDS + 1] = {"done", "patience", "signal", "nonfinite", NULL};
+
+json_t *result_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static json_t *words(const char *text) {
+  json_t *string = json_string(text);
+  return string ? string : json_string(text_one_line(text, ONE_LINE_BYTES - 1).text); /* not UTF-8 */
+}
+
+/* ---- settings ---- */
+
+/* Numbers and switches as such, other values as text. */
+static json_t *setting(const char *text) {
+  char *end;
+  const long long whole = strtoll(text, &end, 10);
+  if (*text && !*end && whole > INT64_MIN && whole < INT64_MAX) return json_integer(whole);
+  const double real = strtod(text, &end);
+  if (*text && !*end && isfinite(real) && strchr("-+.0123456789", *text)) return json_real(real);
+  if (strcmp(text, "yes") == 0 || strcmp(text, "no") == 0) return json_boolean(text[0] == 'y');
+  return words(text);
+}
+
+/* A name that stands there twice (data) becomes a list. */
+static bool add_setting(void *context, const OptionLine *line, Error *error) {
+  json_t *settings = context, *before = json_object_get(settings, line->name);
+  if (!line->value) return true;
+  json_t *value = setting(line->value);
+  if (json_is_array(before)) return json_array_append_new(before, value) == 0 || error_memory(error, "result.json");
+  if (before) value = json_pack("[O,o]", before, value);
+  return json_object_set_new(settings, line->name, value) == 0 || error_memory(error, "result.json");
+}
+
+json_t *result_settings(const char *dir, Error *error) {
+  json_t *settings = json_object();
+  option_file_read(checkpoint_path(dir, CHECKPOINT_SETTINGS).text, EXIT_INPUT, add_setting, settings, error);
+  return settings;
+}
+
+/* ---- what was measured ---- */
+
+double result_speed(const History *h) {
+  double sum = 0, lines = 0;
+  for (int i = 0; i < h->count; i++) {
+    if (!isfinite(h->points[i].tokens_per_s)) continue;
+    sum += h->points[i].tokens_per_s * (double)h->points[i].lines;
+    lines += (double)h->points[i].lines;
+  }
+  return lines > 0 ? sum / lines : (double)NAN;
+}
+
+static json_t *evaluation(const HistoryEvaluation *e) {
+  if (!e) return json_null();
+  json_t *object = json_pack("{s:I,s:o,s:o}", "step", (json_int_t)e->step, "loss", result_number(e->loss),
+                             "bits_per_byte", result_number(e->bits_per_byte));
+  if (object && !isnan(e->exact)) json_object_set_new(object, "exact", result_number(e->exact));
+  return object;
+}
+
+static json_t *verdicts(const History *h) {
+  json_t *list = json_array();
+  for (size_t i = 0; i < h->verdict_count; i++)
+    json_array_append_new(list, json_pack("{s:I,s:s,s:s}", "step", (json_int_t)h->verdicts[i].step, "verdict",
+                                          h->verdicts[i].name, "text", h->verdicts[i].text));
+  return list;
+}
+
+/* ---- all of it ---- */
+
+static json_t *result_object(const RunResult *r, const History *h) {
+  Error ignored = {0}; /* where config.txt cannot be read the result is written without it */
+  const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
+  return json_pack("{s:s,s:o,s:s,s:s,s:s,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "end", run_end_names[r->end],
+                   "run", words(r->dir), "version", r->version, "device", r->device, "dtype", r->dtype, "params",
+                   (json_int_t)r->parameters, "step", (json_int_t)r->step, "tokens", (json_int_t)r->tokens, "epochs",
+                   result_number(r->epochs), "seconds", result_number(r->seconds), "tokens_per_s",
+                   result_number(result_speed(h)), "loss", result_number(last ? last->loss : (double)NAN), "best",
+                   evaluation(history_best(h)), "final", evaluation(history_final(h)), "verdicts", verdicts(h),
+                   "settings", result_settings(r->dir, &ignored));
+}
+
+bool result_write(const RunResult *result, const History *history, Error *error) {
+  json_t *object = result_object(result, history);
+  char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(10)) : NULL;
+  bool ok = text || error_memory(error, CHECKPOINT_RESULT);
+  ok = ok && checkpoint_write_file(result->dir, CHECKPOINT_RESULT, text, strlen(text), error);
+  free(text);
+  json_decref(object);
+  return ok;
+}

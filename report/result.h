@@ -1,0 +1,42 @@
+/* result.json: how a run ended, written when it does. */
+#ifndef INKLING_REPORT_RESULT_H
+#define INKLING_REPORT_RESULT_H
+
+#include "report/history.h"
+
+#include <jansson.h>
+
+/* Why a run ended. A run that has no result.json is running, or was killed. */
+typedef enum RunEnd {
+  RUN_DONE,      /* all its steps */
+  RUN_PATIENCE,  /* --patience */
+  RUN_SIGNAL,    /* stopped and saved; --resume goes on */
+  RUN_NONFINITE, /* a loss or gradient that is not finite */
+  RUN_ENDS
+} RunEnd;
+extern const char *const run_end_names[RUN_ENDS + 1]; /* as RunEnd, then NULL */
+
+/* What metrics.jsonl and config.txt do not say. */
+typedef struct RunResult {
+  RunEnd end;
+  const char *dir;     /* its settings are read from its config.txt */
+  const char *version; /* of ./train */
+  const char *device, *dtype;
+  int64_t parameters;
+  int64_t step, tokens; /* made, seen */
+  double epochs, seconds;
+} RunResult;
+
+/* Writes DIR/result.json: the run, and what is best, last and over all of its history. Numbers that are not known are
+ * null. EXIT_OUTPUT, EXIT_MEMORY. */
+bool result_write(const RunResult *result, const History *history, Error *error);
+
+/* ---- its parts, for tables ---- */
+
+json_t *result_number(double value); /* null where it is not finite */
+/* The settings in DIR/config.txt as an object: numbers, switches (true, false) and texts; a list of those that stand
+ * there several times. With an error what was read until then. */
+json_t *result_settings(const char *dir, Error *error);
+double result_speed(const History *history); /* tokens per second over all that was logged; NaN: nothing was */
+
+#endif

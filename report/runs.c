@@ -1,0 +1,290 @@
+#include "report/runs.h"
+
+#include "checkpoint/directory.h"
+#include "report/result.h"
+#include "util/path.h"
+#include "util/text.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+const char *const table_format_names[] = {"md", "csv", "json", NULL};
+
+enum { DEEPEST = 16 }; /* directories below those that are named */
+
+/* ---- a run ---- */
+
+static const char *state_of(const char *dir, const json_t *result) {
+  const char *end = json_string_value(json_object_get(result, "end"));
+  if (end) return end;
+  return checkpoint_is_locked(dir) ? "running" : "killed";
+}
+
+static void set(json_t *row, const char *name, json_t *value) { json_object_set_new(row, name, value); }
+
+static void set_measured(json_t *row, const History *h, const json_t *result) {
+  const HistoryEvaluation *best = history_best(h), *final = history_final(h), *shown = final ? final : best;
+  const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
+  const json_t *params = json_object_get(result, "params");
+  const double nan = (double)NAN;
+  set(row, "step", last ? json_integer(last->step) : json_null());
+  set(row, "params", json_is_integer(params) ? json_deep_copy(params) : json_null());
+  set(row, "best_step", best ? json_integer(best->step) : json_null());
+  set(row, "best_loss", result_number(best ? best->loss : nan));
+  set(row, "loss", result_number(shown ? shown->loss : nan));
+  set(row, "bits_per_byte", result_number(shown ? shown->bits_per_byte : nan));
+  set(row, "tokens_per_s", result_number(result_speed(h)));
+  set(row, "seconds", result_number(last ? last->seconds : nan));
+}
+
+/* A run as an object: run, settings (an object, until it is known which differ), state and what was measured. */
+static bool add_run(json_t *rows, const char *dir, Error *error) {
+  Error damage = {0};
+  History history = {0};
+  json_t *row = json_object(), *name = json_string(dir);
+  json_t *result = json_load_file(checkpoint_path(dir, CHECKPOINT_RESULT).text, 0, NULL);
+  set(row, "run", name ? name : json_string(text_one_line(dir, ONE_LINE_BYTES - 1).text));
+  set(row, "settings", result_settings(dir, &damage));
+  history_read(&history, checkpoint_path(dir, CHECKPOINT_METRICS).text, &damage);
+  if (damage.code == EXIT_MEMORY) fail(error, EXIT_MEMORY, "%s", damage.text);
+  set(row, "state", json_string(damage.code || history.damaged ? "damaged" : state_of(dir, result)));
+  set_measured(row, &history, result);
+  history_free(&history);
+  json_decref(result);
+  const bool ok = json_array_append_new(rows, row) == 0 || error_memory(error, "a table of runs");
+  return ok && error->code == EXIT_DONE;
+}
+
+/* ---- finding them ---- */
+
+static bool is_run(const char *dir) {
+  struct stat info;
+  return stat(checkpoint_path(dir, CHECKPOINT_SETTINGS).text, &info) == 0 &&
+         stat(checkpoint_path(dir, CHECKPOINT_CONFIG).text, &info) == 0;
+}
+
+static bool add_below(json_t *rows, const char *dir, int depth, Error *error);
+
+static bool add_entry(json_t *rows, const char *dir, const char *name, int depth, Error *error) {
+  struct stat info;
+  char *path = strcmp(dir, ".") == 0 ? strdup(name) : path_join(dir, name);
+  if (!path) return error_memory(error, "a path");
+  bool ok = true;
+  if (lstat(path, &info) == 0 && S_ISDIR(info.st_mode)) ok = add_below(rows, path, depth, error);
+  free(path);
+  return ok;
+}
+
+/* Directories that cannot be read, below those that were named, are left out. */
+static bool add_below(json_t *rows, const char *dir, int depth, Error *error) {
+  if (is_run(dir)) return add_run(rows, dir, error);
+  struct dirent **names;
+  const int count = depth < DEEPEST ? scandir(dir, &names, NULL, alphasort) : 0;
+  if (count < 0) return depth > 0 || fail(error, EXIT_INPUT, "%s: %s", text_one_line(dir, 250).text, strerror(errno));
+  bool ok = true;
+  for (int i = 0; i < count; i++) {
+    if (ok && names[i]->d_name[0] != '.') ok = add_entry(rows, dir, names[i]->d_name, depth + 1, error);
+    free(names[i]);
+  }
+  if (count > 0 || depth < DEEPEST) free(names);
+  return ok;
+}
+
+/* ---- columns ---- */
+
+/* Whether rows differ in that setting, and it says something of the model. */
+static bool differs(const json_t *rows, const char *name) {
+  const json_t *first = json_object_get(json_object_get(json_array_get(rows, 0), "settings"), name);
+  if (strcmp(name, "out") == 0) return false;
+  for (size_t i = 1; i < json_array_size(rows); i++) {
+    const json_t *other = json_object_get(json_object_get(json_array_get(rows, i), "settings"), name);
+    if (!first != !other || (first && !json_equal(first, other))) return true;
+  }
+  return false;
+}
+
+/* The names of all settings of all runs, each with whether it differs. */
+static json_t *setting_names(const json_t *rows) {
+  json_t *names = json_object(), *row, *value;
+  size_t i;
+  const char *name;
+  json_array_foreach(rows, i, row)
+      json_object_foreach(json_object_get(row, "settings"), name, value) if (!json_object_get(names, name))
+          set(names, name, json_boolean(differs(rows, name)));
+  return names;
+}
+
+/* In the order of the table, the settings that differ behind the name. */
+static json_t *columns_of(const json_t *row, const json_t *names) {
+  json_t *out = json_object(), *value;
+  const char *name;
+  json_object_foreach((json_t *)row, name, value) {
+    if (strcmp(name, "settings") != 0) {
+      json_object_set(out, name, value);
+      continue;
+    }
+    const char *setting;
+    json_t *shown;
+    json_object_foreach((json_t *)names, setting, shown) {
+      if (!json_is_true(shown)) continue;
+      const json_t *own = json_object_get(value, setting);
+      set(out, setting, own ? json_deep_copy(own) : json_null());
+    }
+  }
+  return out;
+}
+
+static json_t *make_columns(const json_t *rows) {
+  json_t *names = setting_names(rows), *out = json_array(), *row;
+  size_t i;
+  json_array_foreach(rows, i, row) json_array_append_new(out, columns_of(row, names));
+  json_decref(names);
+  return out;
+}
+
+/* ---- order ---- */
+
+typedef struct Sorting {
+  const char *column;
+  bool largest_first;
+} Sorting;
+static Sorting sorting; /* qsort() has no context */
+
+static int compare_values(const json_t *a, const json_t *b) {
+  if (json_is_number(a) && json_is_number(b))
+    return (json_number_value(a) > json_number_value(b)) - (json_number_value(a) < json_number_value(b));
+  if (json_is_number(a) || json_is_number(b)) return json_is_number(a) ? -1 : 1;
+  if (json_is_string(a) && json_is_string(b)) return strcmp(json_string_value(a), json_string_value(b));
+  return json_is_true(b) - json_is_true(a);
+}
+
+static int compare_rows(const void *x, const void *y) {
+  const json_t *const *first = x, *const *second = y;
+  const json_t *a = json_object_get(*first, sorting.column), *b = json_object_get(*second, sorting.column);
+  if (json_is_null(a) != json_is_null(b)) return json_is_null(a) - json_is_null(b);
+  const int order = sorting.largest_first ? compare_values(b, a) : compare_values(a, b);
+  return order ? order
+               : strcmp(json_string_value(json_object_get(*first, "run")),
+                        json_string_value(json_object_get(*second, "run")));
+}
+
+static bool sort_rows(const RunsTable *table, json_t **rows, size_t count, Error *error) {
+  const char *column = table->sort ? table->sort : "bits_per_byte";
+  sorting = (Sorting){column + (column[0] == '-'), column[0] == '-'};
+  if (!json_object_get(rows[0], sorting.column))
+    return fail(error, EXIT_USAGE, "--sort %s: there is no such column; the columns are those of ./train --runs DIR",
+                text_one_line(table->sort, 100).text);
+  qsort(rows, count, sizeof(json_t *), compare_rows);
+  return true;
+}
+
+/* ---- formats ---- */
+
+#define DIGITS JSON_REAL_PRECISION(10)
+
+/* As a person reads it. */
+static void markdown_value(FILE *stream, const json_t *value) {
+  char *text = json_is_string(value) || json_is_null(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | DIGITS);
+  const double real = json_real_value(value); /* 0 of what is none */
+  if (json_is_real(value)) fprintf(stream, fabs(real) < 1e5 ? "%.5g" : "%.0f", real);
+  else if (json_is_boolean(value)) fputs(json_is_true(value) ? "yes" : "no", stream);
+  else
+    for (const char *c = text ? text : json_is_string(value) ? json_string_value(value) : ""; *c; c++)
+      fprintf(stream, "%s%c", *c == '|' ? "\\" : "", *c == '\n' || *c == '\r' ? ' ' : *c);
+  free(text);
+}
+
+/* As RFC 4180 has it. */
+static void csv_text(FILE *stream, const char *text) {
+  const bool quoted = strpbrk(text, ",\"\r\n");
+  if (quoted) fputc('"', stream);
+  for (const char *c = text; *c; c++) fprintf(stream, "%s%c", *c == '"' ? "\"" : "", *c);
+  if (quoted) fputc('"', stream);
+}
+
+static void csv_value(FILE *stream, const json_t *value) {
+  char *text = json_is_string(value) || json_is_null(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | DIGITS);
+  if (json_is_string(value)) csv_text(stream, json_string_value(value));
+  else if (text) csv_text(stream, text);
+  free(text);
+}
+
+static void print_markdown(FILE *stream, json_t *const *rows, size_t count) {
+  const char *name;
+  json_t *value;
+  json_object_foreach(rows[0], name, value) fprintf(stream, "| %s ", name);
+  fputs("|\n", stream);
+  json_object_foreach(rows[0], name, value) fputs("|---", stream);
+  fputs("|\n", stream);
+  for (size_t i = 0; i < count; i++) {
+    json_object_foreach(rows[i], name, value) {
+      fputs("| ", stream);
+      markdown_value(stream, value);
+      fputc(' ', stream);
+    }
+    fputs("|\n", stream);
+  }
+}
+
+static void print_csv(FILE *stream, json_t *const *rows, size_t count) {
+  const char *name, *between = "";
+  json_t *value;
+  json_object_foreach(rows[0], name, value) {
+    fputs(between, stream);
+    csv_text(stream, name);
+    between = ",";
+  }
+  fputs("\r\n", stream);
+  for (size_t i = 0; i < count; i++) {
+    between = "";
+    json_object_foreach(rows[i], name, value) {
+      fputs(between, stream);
+      csv_value(stream, value);
+      between = ",";
+    }
+    fputs("\r\n", stream);
+  }
+}
+
+static void print_json(FILE *stream, json_t *const *rows, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    fputs(i ? ",\n " : "[", stream);
+    json_dumpf(rows[i], stream, DIGITS);
+  }
+  fputs("]\n", stream);
+}
+
+/* ---- all of it ---- */
+
+static bool print_rows(const RunsTable *table, json_t *columns, FILE *stream, Error *error) {
+  const size_t count = json_array_size(columns);
+  json_t **rows = malloc(count * sizeof *rows);
+  if (!rows) return error_memory(error, "a table of runs");
+  for (size_t i = 0; i < count; i++) rows[i] = json_array_get(columns, i);
+  const bool ok = sort_rows(table, rows, count, error);
+  if (ok)
+    (table->format == TABLE_CSV    ? print_csv
+     : table->format == TABLE_JSON ? print_json
+                                   : print_markdown)(stream, rows, count);
+  free(rows);
+  if (!ok || (fflush(stream) == 0 && !ferror(stream))) return ok;
+  return fail(error, EXIT_OUTPUT, "cannot write the table: %s", strerror(errno));
+}
+
+bool runs_print(const RunsTable *table, FILE *stream, Error *error) {
+  json_t *rows = json_array();
+  bool ok = true;
+  for (int i = 0; ok && i < table->count; i++) ok = add_below(rows, table->dirs[i], 0, error);
+  if (ok && json_array_size(rows) == 0)
+    ok = fail(error, EXIT_INPUT, "no run in %s%s; a run is a directory that ./train has made",
+              text_one_line(table->dirs[0], 250).text, table->count > 1 ? ", nor in the others" : "");
+  json_t *columns = ok ? make_columns(rows) : NULL;
+  ok = ok && print_rows(table, columns, stream, error);
+  json_decref(columns);
+  json_decref(rows);
+  return ok;
+}

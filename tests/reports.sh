@@ -1,0 +1,80 @@
+#!/bin/sh
+# What runs say of themselves: result.json, verdicts and the table over runs. As tests/program_helpers.sh says.
+# shellcheck disable=SC2086 # sets of flags are words
+# shellcheck disable=SC2154 # of the helpers
+set -u
+. tests/program_helpers.sh
+
+awk 'BEGIN { for (i = 1; i <= 3000; i++) print "line " i " of a text, and " (i * 7919) % 1000 }' >text.txt
+tiny="text.txt --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --threads 1 --sample-tokens 20"
+
+# value FILE NAME: of a member of result.json that stands on a line of its own
+value() { sed -n "s/^ *\"$2\": \"*\([^\",]*\)\"*,*\$/\1/p" "$1/result.json" | head -n 1; }
+# verdicts RUN NAME: how many
+verdicts() { grep -c "\"verdict\":\"$2\"" "$1/metrics.jsonl"; }
+
+# ---- result.json ----
+$train $tiny --steps 30 --quiet --out done.run
+check "result: done" test "$(value done.run end)" = "done" -a "$(value done.run step)" = 30 -a "$(value done.run tokens)" = 960
+check "result: settings" test "$(value done.run layers)" = 1 -a "$(value done.run sample-tokens)" = 20
+check "evaluations say what they are over" test "$(grep -c '"over":"all"' done.run/metrics.jsonl)" -eq 1 \
+  -a "$(grep -c '"over":"beginning"' done.run/metrics.jsonl)" -ge 10
+check "no sample comes shortly before the last" test "$(grep -c '^=== step' done.run/samples.txt)" -eq 4
+$train $tiny --steps 400 --patience 1 --lr 9 --optimizer adamw --quiet --out patience.run 2>patience.err
+check "result: patience" test "$(value patience.run end)" = patience
+check "a run that is no better than guessing is not called trained" sh -c "! grep -q '^trained' patience.err"
+$train $tiny --steps 100000 --save-every 0 --quiet --out signal.run 2>/dev/null &
+pid=$!
+while ! grep -q loss signal.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
+check "a run that goes on is running" sh -c "$train --runs signal.run -O csv | grep -q ',running,'"
+kill -INT $pid
+wait $pid
+check "result: signal" test "$(value signal.run end)" = signal
+$train $tiny --steps 50 --quiet --out nan.run --lr 9 --clip 0 --optimizer adamw --wd 10 --eps 1e-30 --init-std 9 2>/dev/null
+status=$?
+check "result: not finite" test $status -ne 6 -o "$(value nan.run end)" = nonfinite
+cp -r done.run killed.run && rm killed.run/result.json
+cp -r done.run damaged.run && echo 'not JSON' >>damaged.run/metrics.jsonl
+
+# ---- verdicts ----
+$train $tiny --steps 60 --optimizer adamw --lr 9 --warmup 0 --quiet --out high.run 2>high.err
+check "a rate that is too high is said so" test "$(verdicts high.run diverging)" -eq 1
+$train $tiny --steps 60 --optimizer adamw --lr 9 --warmup 0 --schedule constant --out high2.run 2>high.err
+check "on the console, too" grep -q '^note: diverging: .* try --lr ' high.err
+check "a model that only guesses is not called trained" sh -c "! grep -q '^trained' high.err && grep -q 'no better than guessing' high.err"
+check "a healthy run has no verdict but that it is short" test "$(grep '"verdict"' done.run/metrics.jsonl | grep -vc 'still learning')" -eq 0
+
+# ---- the table ----
+for seed in 1 2; do
+  for dim in 8 16; do $train $tiny --steps 20 --dim $dim --seed $seed --quiet --out "sweep/$dim/s$seed.run" 2>/dev/null; done
+done
+$train --runs sweep done.run killed.run damaged.run >table.md 2>err
+check "a table of runs" test $? -eq 0 -a "$(wc -l <table.md)" -eq 9 -a ! -s err
+check "its columns are what differs" grep -q '^| run | .*dim .*| seed .*| state | step | ' table.md
+check "and not what is the same" sh -c '! head -n 1 table.md | grep -q -e layers -e "| out "'
+check "states" sh -c 'grep -q "^| killed.run .*| killed |" table.md && grep -q "^| damaged.run .*| damaged |" table.md && grep -q "^| done.run .*| done |" table.md'
+check "sorted by bits per byte" sh -c "$train --runs sweep -O csv | tr -d '\\015' | awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if (\$i == \"bits_per_byte\") c = i; next } \$c + 0 < last + 0 { exit 1 } { last = \$c; n++ } END { exit !(c && n == 4) }'"
+check "sorted as asked" sh -c "$train --runs sweep -O csv --sort -run | sed -n 2p | grep -q '^sweep/8/s2.run,'"
+if command -v python3 >/dev/null; then
+  $train --runs . -O csv >table.csv
+  $train --runs . -O json >table.json
+  check "CSV and JSON hold the same" python3 - <<'EOF'
+import csv, json
+rows, objects = list(csv.DictReader(open("table.csv", newline=""))), json.load(open("table.json"))
+assert len(rows) == len(objects) >= 11
+for row, o in zip(rows, objects):
+    assert list(row) == list(o)
+    for name, value in o.items():
+        assert row[name] == ("" if value is None else value if isinstance(value, str) else json.dumps(value)) or \
+            float(row[name]) == value, (name, row[name], value)
+known = [o["bits_per_byte"] for o in objects if o["bits_per_byte"] is not None]
+assert known == sorted(known) and known
+EOF
+fi
+mkdir nothing
+refused "a table of nothing" 3 "no run in nothing" "$train" --runs nothing
+refused "a table of what is not there" 3 "No such file" "$train" --runs nowhere
+refused "a column that is not there" 2 "no such column" "$train" --runs sweep --sort steps
+refused "a table on a full disk" 7 "cannot write" sh -c "exec $train --runs sweep >/dev/full"
+
+echo "done"
