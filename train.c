@@ -3,6 +3,7 @@
  * main -> run: prepare (whatever can be refused is refused), plan, loop, finish. The parts are in training/. */
 #include "cli/bench_line.h"
 #include "cli/startup.h"
+#include "report/page.h"
 #include "report/runs.h"
 #include "training/architecture.h"
 #include "training/run.h"
@@ -190,12 +191,19 @@ static bool print_runs(const TrainSettings *s, Error *error) {
   return runs_print(&table, stdout, error);
 }
 
+static bool write_report(const TrainSettings *s, Error *error) {
+  if (!s->data.count || !s->out)
+    return fail(error, EXIT_USAGE, "--report needs runs and a file: ./train --report a.run b.run --out compare.html");
+  return page_write_runs(s->data.items, s->data.count, s->out, error);
+}
+
 /* ---- main ---- */
 
 static bool run(void *context, Error *error) {
   Run *r = context;
   const TrainSettings *s = &r->settings;
   if (s->runs) return print_runs(s, error);
+  if (s->report) return write_report(s, error);
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);
   if (resumes && (!run_start_model(r, error) || !run_restore_state(r, error)))

@@ -30,10 +30,10 @@ static const char *const old_run_files[] = {LEFT_BY_OLD_RUN};
 static const char *const source_files[] = {OF_SOURCE_TOKENIZER};
 
 /* Everything that a run writes. */
-static const char *const run_files[] = {LEFT_BY_OLD_RUN,       CHECKPOINT_VAL_TOKENS, CHECKPOINT_TOKENS,
-                                        CHECKPOINT_METRICS,    CHECKPOINT_SETTINGS,   TOKENIZER_JSON,
-                                        TOKENIZER_CONFIG_JSON, CHECKPOINT_WEIGHTS,    CHECKPOINT_GENERATION_CONFIG,
-                                        CHECKPOINT_CONFIG,     CHECKPOINT_MODELING,   OF_SOURCE_TOKENIZER};
+static const char *const run_files[] = {
+    LEFT_BY_OLD_RUN,     CHECKPOINT_VAL_TOKENS, CHECKPOINT_TOKENS,     CHECKPOINT_METRICS, CHECKPOINT_REPORT,
+    CHECKPOINT_SETTINGS, TOKENIZER_JSON,        TOKENIZER_CONFIG_JSON, CHECKPOINT_WEIGHTS, CHECKPOINT_GENERATION_CONFIG,
+    CHECKPOINT_CONFIG,   CHECKPOINT_MODELING,   OF_SOURCE_TOKENIZER};
 enum {
   RUN_FILES = sizeof run_files / sizeof run_files[0],
   OLD_RUN_FILES = sizeof old_run_files / sizeof old_run_files[0],

@@ -32,6 +32,7 @@
 /* For people. */
 #define CHECKPOINT_METRICS "metrics.jsonl"
 #define CHECKPOINT_SAMPLES "samples.txt"
+#define CHECKPOINT_REPORT "report.html"
 #define CHECKPOINT_RESULT "result.json" /* once the run has ended */
 
 /* ---- files ---- */

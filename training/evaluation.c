@@ -119,10 +119,10 @@ bool run_evaluate(Run *r, Error *error) {
   if (!result.tokens) return true;
   const bool better = is_better(r, &result);
   r->bad_evals = better ? 0 : r->bad_evals + 1;
-  if (!better) return judge(r, false, error);
+  if (!better) return judge(r, false, error) && run_write_report(r, error);
   r->best_loss = evaluation_loss(&result);
   r->best_step = r->step;
-  return run_write_weights(r, error) && judge(r, false, error);
+  return run_write_weights(r, error) && judge(r, false, error) && run_write_report(r, error);
 }
 
 bool run_final_evaluation(Run *r, Error *error) {

@@ -1,4 +1,5 @@
 /* What the device reports of its steps, which arrives some steps later: losses, metrics.jsonl, the progress line. */
+#include "report/page.h"
 #include "training/run.h"
 
 #include <inttypes.h>
@@ -96,7 +97,11 @@ bool run_write_result(const Run *r, RunEnd end, const char *version, Error *erro
                             .tokens = tokens,
                             .epochs = (double)tokens / (double)run_epoch_tokens(r),
                             .seconds = run_seconds(r)};
-  return result_write(&result, &r->history, error);
+  return result_write(&result, &r->history, error) && run_write_report(r, error);
+}
+
+bool run_write_report(const Run *r, Error *error) {
+  return page_write(&(PageRun){r->dir, &r->history}, 1, checkpoint_path(r->dir, CHECKPOINT_REPORT).text, error);
 }
 
 bool run_take_reports(Run *r, bool wait, Error *error) {

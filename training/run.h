@@ -151,6 +151,7 @@ bool run_check_same_model(const Run *r, Error *error);
 bool run_take_reports(Run *r, bool wait, Error *error);
 void run_restart_timing(Run *r); /* tokens per second count from here */
 bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error); /* result.json */
+bool run_write_report(const Run *r, Error *error);                                  /* report.html */
 bool run_log(Run *r, const MetricsLine *line, Error *error);                        /* a line of metrics.jsonl */
 
 /* ---- evaluation.c: validation ---- */

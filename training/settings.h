@@ -57,7 +57,7 @@ typedef struct TrainSettings {
   DeviceSettings machine;
   uint64_t seed;
   /* other */
-  bool runs; /* print a table of runs instead */
+  bool runs, report; /* print a table of runs, write a page about them, instead */
   int runs_format;
   const char *runs_sort;
   bool dry_run;

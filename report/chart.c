@@ -1,0 +1,256 @@
+#include "report/chart.h"
+
+#include "util/text.h"
+#include "util/utf8.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { WIDTH = 640, HEIGHT = 270, LEFT = 58, RIGHT = 628, TOP = 40, BOTTOM = 236, TICKS = 6 };
+
+/* ---- text ---- */
+
+void html_write(FILE *stream, const char *text, size_t size) {
+  for (size_t i = 0; i < size;) {
+    const unsigned char byte = (unsigned char)text[i];
+    uint32_t point;
+    const size_t length = utf8_read((const uint8_t *)text + i, size - i, &point);
+    if (byte == '&') fputs("&amp;", stream);
+    else if (byte == '<') fputs("&lt;", stream);
+    else if (byte == '>') fputs("&gt;", stream);
+    else if (byte == '"') fputs("&quot;", stream);
+    else if (byte == '\'') fputs("&#39;", stream);
+    else if (!length || (byte < 32 && byte != '\n' && byte != '\t') || byte == 127) fputs("\xEF\xBF\xBD", stream);
+    else fwrite(text + i, 1, length, stream);
+    i += length ? length : 1;
+  }
+}
+
+static void write_escaped(FILE *stream, const char *text) { html_write(stream, text, strlen(text)); }
+
+/* ---- ranges ---- */
+
+typedef struct Range {
+  double low, high;
+} Range;
+
+typedef struct Plot {
+  const Chart *chart;
+  Range x, y; /* with `log` y is the logarithm to base 10 */
+} Plot;
+
+static bool is_shown(const Chart *chart, const ChartPoint *p) {
+  return isfinite(p->x) && isfinite(p->y) && (!chart->log || p->y > 0);
+}
+
+static double height_of(const Chart *chart, double y) { return chart->log ? log10(y) : y; }
+
+static void widen(Range *range, double value) {
+  range->low = fmin(range->low, value);
+  range->high = fmax(range->high, value);
+}
+
+/* The first fiftieth of a long curve, where losses fall from those of guessing, is not what the rest is drawn for. */
+static int first_counted(const ChartCurve *curve) { return curve->count / 50; }
+
+static bool find_ranges(Plot *plot) {
+  const Chart *chart = plot->chart;
+  plot->x = plot->y = (Range){INFINITY, -INFINITY};
+  for (const ChartCurve *c = chart->curves; c < chart->curves + chart->curve_count; c++)
+    for (int i = 0; i < c->count; i++) {
+      if (!is_shown(chart, &c->points[i])) continue;
+      widen(&plot->x, c->points[i].x);
+      if (i >= first_counted(c)) widen(&plot->y, height_of(chart, c->points[i].y));
+    }
+  if (!(plot->x.low <= plot->x.high)) return false;
+  if (!(plot->y.low <= plot->y.high)) return false;
+  const double margin = 0.04 * (plot->y.high - plot->y.low), least = 1e-3 * fmax(1e-9, fabs(plot->y.high));
+  plot->y.low -= fmax(margin, least);
+  plot->y.high += fmax(margin, least);
+  if (plot->x.low == plot->x.high) plot->x.low = plot->x.low > 0 ? 0 : plot->x.low - 1;
+  return true;
+}
+
+static double pixel_x(const Plot *plot, double x) {
+  return LEFT + (x - plot->x.low) / (plot->x.high - plot->x.low) * (RIGHT - LEFT);
+}
+
+/* What lies above the plot is drawn at its edge. */
+static double pixel_y(const Plot *plot, double y) {
+  const double height = height_of(plot->chart, y), share = (height - plot->y.low) / (plot->y.high - plot->y.low);
+  return BOTTOM - fmin(1, fmax(0, share)) * (BOTTOM - TOP);
+}
+
+/* ---- axes ---- */
+
+/* 1, 2 or 5 times a power of ten: about TICKS of them in the range. */
+static double nice_step(Range range) {
+  const double rough = (range.high - range.low) / TICKS, unit = pow(10, floor(log10(rough)));
+  return unit * (rough > 5 * unit ? 10 : rough > 2 * unit ? 5 : rough > unit ? 2 : 1);
+}
+
+/* Seconds, minutes or hours that people count in. */
+static double nice_seconds(Range range) {
+  static const double steps[] = {1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600};
+  const double rough = (range.high - range.low) / TICKS;
+  if (rough < 1) return nice_step(range);
+  for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+    if (steps[i] >= rough) return steps[i];
+  return 21600 * ceil(rough / 21600);
+}
+
+static void write_x_axis(FILE *stream, const Plot *plot) {
+  const bool time = plot->chart->time;
+  const double step = time ? nice_seconds(plot->x) : fmax(1, nice_step(plot->x));
+  for (double x = ceil(plot->x.low / step) * step; x <= plot->x.high; x += step) {
+    const double at = pixel_x(plot, x);
+    const ShortText text = !time      ? text_count(x)
+                           : step < 1 ? text_number(round(x * 1e6) / 1e6, false)
+                                      : text_duration(x);
+    fprintf(stream,
+            "<line class=\"tick\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text x=\"%.1f\" y=\"%d\">%s</text>\n",
+            at, at, BOTTOM, BOTTOM + 4, at, BOTTOM + 17, text.text);
+  }
+  fprintf(stream, "<text class=\"end\" x=\"%d\" y=\"%d\">%s</text>\n", RIGHT, BOTTOM + 31,
+          !time      ? "step"
+          : step < 1 ? "seconds"
+                     : "time");
+}
+
+static void write_tick(FILE *stream, const Plot *plot, double y) {
+  const double at = pixel_y(plot, y);
+  fprintf(stream,
+          "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"end\" x=\"%d\" "
+          "y=\"%.1f\">",
+          LEFT, RIGHT, at, at, LEFT - 6, at + 4);
+  if (fabs(y) < 1e4) fprintf(stream, "%.4g</text>\n", y);
+  else fprintf(stream, "%s</text>\n", text_count(y).text);
+}
+
+static void write_y_axis(FILE *stream, const Plot *plot) {
+  if (!plot->chart->log) {
+    const double step = nice_step(plot->y);
+    for (double y = ceil(plot->y.low / step) * step; y <= plot->y.high; y += step)
+      write_tick(stream, plot, fabs(y) < step / 1e6 ? 0 : y);
+    return;
+  }
+  const bool few = plot->y.high - plot->y.low < 1.5; /* decades: 2 and 5 have ticks, too */
+  for (double decade = floor(plot->y.low); decade <= plot->y.high; decade++) {
+    static const double multiples[] = {1, 2, 5};
+    for (int i = 0; i < (few ? 3 : 1); i++) {
+      const double y = multiples[i] * pow(10, decade);
+      if (log10(y) >= plot->y.low && log10(y) <= plot->y.high) write_tick(stream, plot, y);
+    }
+  }
+}
+
+/* ---- curves ---- */
+
+static void write_band(FILE *stream, const Plot *plot, const ChartCurve *curve) {
+  const char *command = "<path class=\"band\" d=\"M";
+  for (int i = 0; i < curve->count; i++) {
+    const ChartPoint *p = &curve->points[i];
+    if (!is_shown(plot->chart, p) || isnan(p->high)) continue;
+    fprintf(stream, "%s%.1f %.1f", command, pixel_x(plot, p->x), pixel_y(plot, p->high));
+    command = "L";
+  }
+  for (int i = curve->count - 1; i >= 0; i--) {
+    const ChartPoint *p = &curve->points[i];
+    if (is_shown(plot->chart, p) && !isnan(p->low))
+      fprintf(stream, "L%.1f %.1f", pixel_x(plot, p->x), pixel_y(plot, p->low));
+  }
+  if (*command == 'L') fprintf(stream, "Z\"/>\n");
+}
+
+static void write_line(FILE *stream, const Plot *plot, const ChartCurve *curve) {
+  bool gap = true;
+  fputs("<path class=\"curve\" d=\"", stream);
+  for (int i = 0; i < curve->count; i++) {
+    const ChartPoint *p = &curve->points[i];
+    if (is_shown(plot->chart, p))
+      fprintf(stream, "%s%.1f %.1f", gap ? "M" : "L", pixel_x(plot, p->x), pixel_y(plot, p->y));
+    gap = !is_shown(plot->chart, p);
+  }
+  fputs("\"/>\n", stream);
+}
+
+static void write_dot(FILE *stream, const Plot *plot, const ChartPoint *p, const char *class, double radius) {
+  if (!is_shown(plot->chart, p)) return;
+  fprintf(stream, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\">", class, pixel_x(plot, p->x),
+          pixel_y(plot, p->y), radius);
+  if (p->title) {
+    fputs("<title>", stream);
+    write_escaped(stream, p->title);
+    fputs("</title>", stream);
+  }
+  fputs("</circle>\n", stream);
+}
+
+static void write_curve(FILE *stream, const Plot *plot, const ChartCurve *curve) {
+  fprintf(stream, "<g class=\"c%d\">\n", curve->color);
+  write_band(stream, plot, curve);
+  write_line(stream, plot, curve);
+  const bool alone = curve->count == 1;
+  for (int i = 0; (curve->dots || alone) && i < curve->count; i++)
+    write_dot(stream, plot, &curve->points[i], "dot", 2.4);
+  fputs("</g>\n", stream);
+}
+
+static void write_levels(FILE *stream, const Plot *plot) {
+  int outside = 0;
+  for (const ChartLevel *l = plot->chart->levels; l < plot->chart->levels + plot->chart->level_count; l++) {
+    if (!isfinite(l->y)) continue;
+    const bool inside = l->y >= plot->y.low && l->y <= plot->y.high, above = l->y > plot->y.high;
+    const double at = inside ? pixel_y(plot, l->y) : above ? TOP + 12 + 13 * outside : BOTTOM - 6 - 13 * outside;
+    outside += !inside;
+    if (inside)
+      fprintf(stream, "<line class=\"level\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, RIGHT, at, at);
+    fprintf(stream, "<text class=\"end level\" x=\"%d\" y=\"%.1f\">%s", RIGHT - 4, inside ? at - 4 : at,
+            inside  ? ""
+            : above ? "\xE2\x86\x91 "
+                    : "\xE2\x86\x93 ");
+    write_escaped(stream, l->name);
+    fprintf(stream, " %.4g</text>\n", l->y);
+  }
+}
+
+static void write_legend(FILE *stream, const Chart *chart) {
+  double x = RIGHT;
+  for (int i = chart->curve_count - 1; i >= 0 && chart->curve_count > 1; i--) {
+    const ChartCurve *curve = &chart->curves[i];
+    const OneLine name = text_one_line(curve->name, 60);
+    fprintf(stream, "<g class=\"c%d\"><text class=\"end name\" x=\"%.1f\" y=\"20\">", curve->color, x);
+    write_escaped(stream, name.text);
+    fputs("</text></g>\n", stream);
+    x -= 14 + 6.6 * (double)strlen(name.text);
+  }
+}
+
+/* ---- all of it ---- */
+
+void chart_write(FILE *stream, const Chart *chart) {
+  Plot plot = {.chart = chart};
+  if (!find_ranges(&plot)) {
+    fputs("<p class=\"none\">", stream);
+    write_escaped(stream, chart->title);
+    fputs(": nothing was measured yet</p>\n", stream);
+    return;
+  }
+  fprintf(stream, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"%s-title\">\n", WIDTH, HEIGHT, chart->id);
+  fprintf(stream, "<text class=\"title\" id=\"%s-title\" x=\"4\" y=\"20\">", chart->id);
+  write_escaped(stream, chart->title);
+  fputs("</text>\n", stream);
+  write_x_axis(stream, &plot);
+  write_y_axis(stream, &plot);
+  write_levels(stream, &plot);
+  fprintf(
+      stream,
+      "<g data-x0=\"%.10g\" data-x1=\"%.10g\" data-y0=\"%.10g\" data-y1=\"%.10g\" data-left=\"%d\" data-right=\"%d\" "
+      "data-bottom=\"%d\" data-top=\"%d\">\n",
+      plot.x.low, plot.x.high, plot.y.low, plot.y.high, LEFT, RIGHT, BOTTOM, TOP);
+  for (int i = 0; i < chart->curve_count; i++) write_curve(stream, &plot, &chart->curves[i]);
+  if (chart->mark) write_dot(stream, &plot, chart->mark, "mark", 5);
+  fputs("</g>\n", stream);
+  write_legend(stream, chart);
+  fputs("</svg>\n", stream);
+}

@@ -1,0 +1,51 @@
+/* A chart as inline SVG: curves over steps or time, for report.html. Colors are those of the page's style sheet. */
+#ifndef INKLING_REPORT_CHART_H
+#define INKLING_REPORT_CHART_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct ChartPoint {
+  double x, y;       /* y NaN: a gap */
+  double low, high;  /* a band around the curve; NaN: none */
+  const char *title; /* shown when the pointer rests on it; NULL: none */
+} ChartPoint;
+
+enum { CHART_COLORS = 8 };
+
+typedef struct ChartCurve {
+  const char *name; /* in the legend */
+  int color;        /* 0 to CHART_COLORS - 1 */
+  bool dots;        /* a dot a point, too */
+  ChartPoint *points;
+  int count;
+} ChartCurve;
+
+/* A level to compare with; where it lies outside of the curves' range it is named at the edge instead. */
+typedef struct ChartLevel {
+  const char *name; /* "guessing" */
+  double y;         /* NaN: none */
+} ChartLevel;
+
+typedef struct Chart {
+  const char *title;
+  const char *id; /* unique in the page; letters, digits, hyphens */
+  bool time;      /* x is in seconds; else a count of steps */
+  bool log;       /* y is drawn by its logarithm */
+  const ChartCurve *curves;
+  int curve_count;
+  const ChartLevel *levels;
+  int level_count;
+  const ChartPoint *mark; /* that is circled; NULL: none */
+} Chart;
+
+/* What is not finite, and with `log` not positive, is left out. The plot's <g> has the ranges as data-x0, data-x1,
+ * data-y0, data-y1 and the pixels as data-left, data-right, data-bottom, data-top. A chart without a point is a line of
+ * text that says so. */
+void chart_write(FILE *stream, const Chart *chart);
+
+/* Text in a page or a chart: the characters of HTML are escaped, control characters and bytes that are not UTF-8
+ * replaced. */
+void html_write(FILE *stream, const char *text, size_t size);
+
+#endif
