@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { WIDTH = 640, HEIGHT = 270, LEFT = 58, RIGHT = 628, TOP = 40, BOTTOM = 236, TICKS = 6 };
+enum { WIDTH = 652, HEIGHT = 270, LEFT = 58, RIGHT = 628, TOP = 40, BOTTOM = 236, TICKS = 6, MOST_DOTS = 100 };
 
 /* ---- text ---- */
 
@@ -36,6 +36,7 @@ typedef struct Range {
 
 typedef struct Plot {
   const Chart *chart;
+  bool log;   /* over less than a decade a logarithm shows nothing more */
   Range x, y; /* with `log` y is the logarithm to base 10 */
 } Plot;
 
@@ -43,7 +44,7 @@ static bool is_shown(const Chart *chart, const ChartPoint *p) {
   return isfinite(p->x) && isfinite(p->y) && (!chart->log || p->y > 0);
 }
 
-static double height_of(const Chart *chart, double y) { return chart->log ? log10(y) : y; }
+static double height_of(const Plot *plot, double y) { return plot->log ? log10(y) : y; }
 
 static void widen(Range *range, double value) {
   range->low = fmin(range->low, value);
@@ -60,10 +61,12 @@ static bool find_ranges(Plot *plot) {
     for (int i = 0; i < c->count; i++) {
       if (!is_shown(chart, &c->points[i])) continue;
       widen(&plot->x, c->points[i].x);
-      if (i >= first_counted(c)) widen(&plot->y, height_of(chart, c->points[i].y));
+      if (i >= first_counted(c)) widen(&plot->y, c->points[i].y);
     }
   if (!(plot->x.low <= plot->x.high)) return false;
   if (!(plot->y.low <= plot->y.high)) return false;
+  plot->log = chart->log && plot->y.high > 10 * plot->y.low;
+  if (plot->log) plot->y = (Range){log10(plot->y.low), log10(plot->y.high)};
   const double margin = 0.04 * (plot->y.high - plot->y.low), least = 1e-3 * fmax(1e-9, fabs(plot->y.high));
   plot->y.low -= fmax(margin, least);
   plot->y.high += fmax(margin, least);
@@ -77,7 +80,7 @@ static double pixel_x(const Plot *plot, double x) {
 
 /* What lies above the plot is drawn at its edge. */
 static double pixel_y(const Plot *plot, double y) {
-  const double height = height_of(plot->chart, y), share = (height - plot->y.low) / (plot->y.high - plot->y.low);
+  const double height = height_of(plot, y), share = (height - plot->y.low) / (plot->y.high - plot->y.low);
   return BOTTOM - fmin(1, fmax(0, share)) * (BOTTOM - TOP);
 }
 
@@ -128,7 +131,7 @@ static void write_tick(FILE *stream, const Plot *plot, double y) {
 }
 
 static void write_y_axis(FILE *stream, const Plot *plot) {
-  if (!plot->chart->log) {
+  if (!plot->log) {
     const double step = nice_step(plot->y);
     for (double y = ceil(plot->y.low / step) * step; y <= plot->y.high; y += step)
       write_tick(stream, plot, fabs(y) < step / 1e6 ? 0 : y);
@@ -191,7 +194,7 @@ static void write_curve(FILE *stream, const Plot *plot, const ChartCurve *curve)
   write_band(stream, plot, curve);
   write_line(stream, plot, curve);
   const bool alone = curve->count == 1;
-  for (int i = 0; (curve->dots || alone) && i < curve->count; i++)
+  for (int i = 0; ((curve->dots && curve->count <= MOST_DOTS) || alone) && i < curve->count; i++)
     write_dot(stream, plot, &curve->points[i], "dot", 2.4);
   fputs("</g>\n", stream);
 }

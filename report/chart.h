@@ -16,7 +16,7 @@ enum { CHART_COLORS = 8 };
 typedef struct ChartCurve {
   const char *name; /* in the legend */
   int color;        /* 0 to CHART_COLORS - 1 */
-  bool dots;        /* a dot a point, too */
+  bool dots;        /* a dot a point, too, unless there are many */
   ChartPoint *points;
   int count;
 } ChartCurve;
@@ -31,7 +31,7 @@ typedef struct Chart {
   const char *title;
   const char *id; /* unique in the page; letters, digits, hyphens */
   bool time;      /* x is in seconds; else a count of steps */
-  bool log;       /* y is drawn by its logarithm */
+  bool log;       /* y is drawn by its logarithm, where it spans more than a decade */
   const ChartCurve *curves;
   int curve_count;
   const ChartLevel *levels;

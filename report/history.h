@@ -27,7 +27,7 @@ typedef struct HistoryVerdict {
   char name[METRICS_NAME_BYTES], text[METRICS_TEXT_BYTES];
 } HistoryVerdict;
 
-enum { HISTORY_POINTS = 1024 };
+enum { HISTORY_POINTS = 512 };
 
 typedef struct History {
   HistoryPoint *points; /* at most HISTORY_POINTS, in order */

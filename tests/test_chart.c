@@ -60,7 +60,7 @@ static void points_are_read_back(void **state) {
   double x[POINTS], y[POINTS];
   for (int log = 0; log < 2; log++) {
     for (int i = 0; i < POINTS; i++)
-      train[i] = (ChartPoint){25.0 * i, 1 + 4 * exp(-0.1 * i), (double)NAN, (double)NAN, NULL};
+      train[i] = (ChartPoint){25.0 * i, 0.1 + 4 * exp(-0.1 * i), (double)NAN, (double)NAN, NULL};
     for (int i = 0; i < 3; i++)
       validation[i] = (ChartPoint){300.0 * (i + 1), 2.0 / (i + 1) + 1, (double)NAN, (double)NAN, "an evaluation"};
     const ChartCurve curves[] = {{"training", 0, false, train, POINTS}, {"validation", 1, true, validation, 3}};

@@ -40,7 +40,7 @@ static void many_lines_are_put_together(void **state) {
   History h = {0};
   for (int i = 1; i <= LINES; i++) add(&h, steps_line(i, i % 2 ? i : -i));
   assert_true(h.count > HISTORY_POINTS / 2 && h.count <= HISTORY_POINTS);
-  assert_int_equal(h.lines_a_point, 1024);
+  assert_int_equal(h.lines_a_point, 2048);
   int64_t lines = 0, before = 0;
   for (int i = 0; i < h.count; i++) {
     const HistoryPoint *p = &h.points[i];
