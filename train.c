@@ -4,6 +4,7 @@
 #include "cli/bench_line.h"
 #include "cli/startup.h"
 #include "report/page.h"
+#include "report/plot.h"
 #include "report/runs.h"
 #include "training/architecture.h"
 #include "training/run.h"
@@ -197,6 +198,19 @@ static bool write_report(const TrainSettings *s, Error *error) {
   return page_write_runs(s->data.items, s->data.count, s->out, error);
 }
 
+static bool plot_runs(const Run *r, Error *error) {
+  const TrainSettings *s = &r->settings;
+  if (!s->data.count) return fail(error, EXIT_USAGE, "--plot needs a run: ./train --plot book.run");
+  for (int i = 0; i < s->data.count; i++) {
+    History history = {0};
+    const bool ok = history_read(&history, checkpoint_path(s->data.items[i], CHECKPOINT_METRICS).text, error);
+    if (ok) plot_print(stdout, &history, text_one_line(s->data.items[i], 250).text, r->console.utf8);
+    history_free(&history);
+    if (!ok) return false;
+  }
+  return (fflush(stdout) == 0 && !ferror(stdout)) || fail(error, EXIT_OUTPUT, "cannot write to stdout");
+}
+
 /* ---- main ---- */
 
 static bool run(void *context, Error *error) {
@@ -204,6 +218,7 @@ static bool run(void *context, Error *error) {
   const TrainSettings *s = &r->settings;
   if (s->runs) return print_runs(s, error);
   if (s->report) return write_report(s, error);
+  if (s->plot) return plot_runs(r, error);
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);
   if (resumes && (!run_start_model(r, error) || !run_restore_state(r, error)))

@@ -12,6 +12,7 @@
 
 enum {
   BAR_WIDTH = 12,
+  TREND_COLUMNS = 12,
   LINE_LIMIT = 512,  /* bytes of a progress line */
   DEFAULT_WIDTH = 80 /* of a terminal that does not report its own */
 };
@@ -23,7 +24,18 @@ static const double PLAIN_SECONDS = 10; /* between plain lines about work */
 /* ---- the line ---- */
 
 /* In the order of the line. */
-enum { FIELD_STEP, FIELD_BAR, FIELD_LOSS, FIELD_VAL, FIELD_LR, FIELD_SPEED, FIELD_PEAK, FIELD_ETA, FIELDS };
+enum {
+  FIELD_STEP,
+  FIELD_BAR,
+  FIELD_LOSS,
+  FIELD_VAL,
+  FIELD_TREND,
+  FIELD_LR,
+  FIELD_SPEED,
+  FIELD_PEAK,
+  FIELD_ETA,
+  FIELDS
+};
 
 typedef struct Field {
   char text[64];
@@ -47,6 +59,25 @@ static void put_bar(Field *field, const ConsoleProgress *numbers, bool utf8) {
   field->columns = BAR_WIDTH;
 }
 
+/* The newest TREND_COLUMNS losses as bars from the least to the most of them. */
+static void put_trend(Field *field, const ConsoleProgress *numbers) {
+  const int first = numbers->trend_count > TREND_COLUMNS ? numbers->trend_count - TREND_COLUMNS : 0;
+  double low = INFINITY, high = -INFINITY;
+  for (int i = first; i < numbers->trend_count; i++) {
+    if (!isfinite(numbers->trend[i])) continue;
+    low = fmin(low, numbers->trend[i]);
+    high = fmax(high, numbers->trend[i]);
+  }
+  field->text[0] = '\0';
+  for (int i = first; i < numbers->trend_count; i++) {
+    const double loss = numbers->trend[i], share = high > low ? (loss - low) / (high - low) : 0;
+    /* U+2581 to U+2588 */
+    char bar[] = {'\xE2', '\x96', (char)(0x81 + (isfinite(loss) ? (int)(share * 7.99) : 7)), '\0'};
+    strcat(field->text, bar);
+  }
+  field->columns = numbers->trend_count - first;
+}
+
 static void fill_fields(Field fields[FIELDS], const ConsoleProgress *numbers, bool bar, bool utf8) {
   memset(fields, 0, FIELDS * sizeof *fields);
   bool ends = numbers->steps > 0;
@@ -57,6 +88,7 @@ static void fill_fields(Field fields[FIELDS], const ConsoleProgress *numbers, bo
   /* Infinite values are shown, NaN was not measured. */
   if (!isnan(numbers->loss)) put_field(&fields[FIELD_LOSS], "loss %.3f", numbers->loss);
   if (!isnan(numbers->val_loss)) put_field(&fields[FIELD_VAL], "val %.3f", numbers->val_loss);
+  if (bar && utf8 && numbers->trend_count > 1) put_trend(&fields[FIELD_TREND], numbers);
   if (!isnan(numbers->lr)) put_field(&fields[FIELD_LR], "lr %.1e", numbers->lr);
   if (!isnan(numbers->tokens_per_s))
     put_field(&fields[FIELD_SPEED], "%s tok/s", text_count(numbers->tokens_per_s).text);
@@ -67,10 +99,10 @@ static void fill_fields(Field fields[FIELDS], const ConsoleProgress *numbers, bo
   if (!isnan(numbers->seconds_left)) put_field(&fields[FIELD_ETA], "ETA %s", text_duration(numbers->seconds_left).text);
 }
 
-/* One blank beside the bar, two between the others. */
+/* One blank beside the bar and before the trend of a loss, two between the others. */
 static int gap_before(const Field fields[FIELDS], int field) {
   if (field == FIELD_STEP) return 0;
-  return field == FIELD_BAR || (field == FIELD_LOSS && fields[FIELD_BAR].columns) ? 1 : 2;
+  return field == FIELD_BAR || field == FIELD_TREND || (field == FIELD_LOSS && fields[FIELD_BAR].columns) ? 1 : 2;
 }
 
 static int columns_of(const Field fields[FIELDS]) {
@@ -80,8 +112,8 @@ static int columns_of(const Field fields[FIELDS]) {
 }
 
 int console_format_progress(char *out, size_t size, const ConsoleProgress *numbers, int width, bool bar, bool utf8) {
-  static const int least_important_first[] = {FIELD_PEAK, FIELD_LR,   FIELD_BAR, FIELD_SPEED,
-                                              FIELD_VAL,  FIELD_LOSS, FIELD_ETA};
+  static const int least_important_first[] = {FIELD_TREND, FIELD_PEAK, FIELD_LR,   FIELD_BAR,
+                                              FIELD_SPEED, FIELD_VAL,  FIELD_LOSS, FIELD_ETA};
   Field fields[FIELDS];
   if (size == 0) return 0;
   fill_fields(fields, numbers, bar, utf8);

@@ -17,6 +17,8 @@ typedef struct ConsoleProgress {
   double tokens_per_s;
   double peak;         /* fraction of the device's peak FLOP/s: 0.71 */
   double seconds_left; /* shown as ETA */
+  const double *trend; /* the newest validation losses, drawn as bars in a wide line; NULL: none */
+  int trend_count;
 } ConsoleProgress;
 
 typedef struct Console {

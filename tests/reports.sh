@@ -77,4 +77,26 @@ refused "a table of what is not there" 3 "No such file" "$train" --runs nowhere
 refused "a column that is not there" 2 "no such column" "$train" --runs sweep --sort steps
 refused "a table on a full disk" 7 "cannot write" sh -c "exec $train --runs sweep >/dev/full"
 
+# ---- pictures ----
+hostile='</pre><script>alert(1)</script>&'
+$train $tiny --steps 30 --quiet --prompt "$hostile" --out 'a"<b>.run' 2>/dev/null
+check "a report is written" test -s done.run/report.html
+check "hostile text is escaped" sh -c "! grep -q -e '<script' -e '<b>' 'a\"<b>.run/report.html' && grep -q '&lt;script&gt;alert' 'a\"<b>.run/report.html'"
+check "nothing in it is of the network" sh -c "! grep -q -e 'src=' -e 'href=' -e 'url(' -e '<script' done.run/report.html"
+$train --report done.run signal.run sweep/8/s1.run --out compare.html
+check "a report of several runs" test $? -eq 0 -a "$(grep -c '<svg' compare.html)" -ge 7
+for run in done.run signal.run sweep/8/s1.run; do check "names $run" grep -q "<h1>$run</h1>" compare.html; done
+if command -v xmllint >/dev/null; then
+  check "reports are well-formed" xmllint --noout done.run/report.html high.run/report.html nan.run/report.html 'a"<b>.run/report.html' compare.html
+fi
+mkdir one.run # a single evaluation, and nothing else
+echo '{"step":1,"tokens":10,"val_loss":3.5,"bits_per_byte":5,"seconds":1,"over":"beginning","best":true}' >one.run/metrics.jsonl
+$train --report one.run --out one.html
+check "a report of one point" grep -q '<circle' one.html
+check "a plot" sh -c "LC_ALL=C.UTF-8 $train --plot done.run | grep -q '├\|┤.*⠉\|⠒\|⡇\|⢸'"
+check "a plot in ASCII" sh -c "LC_ALL=C $train --plot done.run one.run >plot.txt && ! LC_ALL=C grep -q '[^ -~]' plot.txt && grep -q 'best' plot.txt"
+refused "a report of what is no run" 3 "No such file" "$train" --report nothing --out x.html
+refused "a report into nowhere" 2 "need.* a file" "$train" --report done.run
+refused "a plot of nothing" 2 "needs a run" "$train" --plot
+
 echo "done"

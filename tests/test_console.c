@@ -130,6 +130,27 @@ static void progress_fits_every_width(void **state) {
   assert_string_equal(line, "step 1200/2000  loss 1.812  ETA 0:21");
 }
 
+static void trend_of_losses(void **state) {
+  (void)state;
+  char line[256];
+  const double losses[15] = {9, 9, 9, 8, 7, 6, 5, NAN, 4, 3, 2, 1.5, 1.2, 1.1, 1};
+  ConsoleProgress numbers = all_numbers;
+  numbers.trend = losses;
+  numbers.trend_count = 15; /* of which the newest 12 are shown */
+  const int wide = console_format_progress(line, sizeof line, &numbers, 0, true, true);
+  assert_non_null(strstr(line, "val 1.904 █▇▆▅█▄▃▂▁▁▁▁  lr"));
+  assert_int_equal(wide, columns_of(line));
+  assert_int_equal(console_format_progress(line, sizeof line, &numbers, wide - 1, true, true), wide - 13);
+  numbers.trend_count = 1;
+  console_format_progress(line, sizeof line, &numbers, 0, true, true);
+  assert_non_null(strstr(line, "val 1.904  lr"));
+  numbers.trend_count = 15;
+  console_format_progress(line, sizeof line, &numbers, 0, true, false); /* not without UTF-8, nor in a plain line */
+  assert_non_null(strstr(line, "val 1.904  lr"));
+  console_format_progress(line, sizeof line, &numbers, 0, false, true);
+  assert_non_null(strstr(line, "val 1.904  lr"));
+}
+
 static void extreme_progress_is_harmless(void **state) {
   (void)state;
   char line[512], small[8];
@@ -267,6 +288,7 @@ int main(void) {
       cmocka_unit_test(exact_numbers),
       cmocka_unit_test(progress_lines),
       cmocka_unit_test(progress_fits_every_width),
+      cmocka_unit_test(trend_of_losses),
       cmocka_unit_test(extreme_progress_is_harmless),
       WITH_SCRATCH(plain_lines_elsewhere),
       cmocka_unit_test(work_lines),

@@ -38,11 +38,26 @@ static double share_of_peak(const Run *r, double flops) {
   return r->device.accelerator ? flops / r->peak_flops : (double)NAN;
 }
 
+enum { TREND_LENGTH = 12 };
+
+/* The newest evaluations, the oldest first; returns how many there are. */
+static int recent_losses(const History *h, double out[TREND_LENGTH]) {
+  int count = 0;
+  for (size_t i = h->evaluation_count; i > 0 && count < TREND_LENGTH; i--)
+    if (!h->evaluations[i - 1].all) count++;
+  for (size_t i = h->evaluation_count, at = (size_t)count; at > 0; i--)
+    if (!h->evaluations[i - 1].all) out[--at] = h->evaluations[i - 1].loss;
+  return count;
+}
+
 static void show_progress(Run *r, bool logged) {
   const int64_t per_step = settings_tokens_per_step(&r->settings);
   const double tokens_per_s = speed(r),
                step = model_step_flops(&r->config, per_step, (OptimizerKind)r->settings.optimizer);
-  const ConsoleProgress numbers = {.step = r->newest.step,
+  double trend[TREND_LENGTH];
+  const ConsoleProgress numbers = {.trend = trend,
+                                   .trend_count = recent_losses(&r->history, trend),
+                                   .step = r->newest.step,
                                    .steps = r->settings.steps,
                                    .loss = r->loss_sum / (double)r->loss_steps,
                                    .val_loss = r->last_val_loss,

@@ -200,6 +200,8 @@ void settings_options(Options *options, TrainSettings *s) {
       FLAG("report", &s->report,
            "write a page about the runs that are named instead of FILEs, side by side, into --out, and exit",
            .transient = true),
+      FLAG("plot", &s->plot, "draw the losses of the runs that are named instead of FILEs, and exit",
+           .transient = true),
       CHOICE("output-format", &s->runs_format, table_format_names, NULL, "of the table", .letter = 'O',
              .transient = true),
       TEXT("sort", &s->runs_sort, "COLUMN", "bits_per_byte", "sort the table by it; -COLUMN: the largest first",

@@ -57,7 +57,7 @@ typedef struct TrainSettings {
   DeviceSettings machine;
   uint64_t seed;
   /* other */
-  bool runs, report; /* print a table of runs, write a page about them, instead */
+  bool runs, report, plot; /* of runs: print a table, write a page, draw them in the terminal, instead */
   int runs_format;
   const char *runs_sort;
   bool dry_run;
