@@ -6,7 +6,17 @@
 #include <math.h>
 #include <string.h>
 
-enum { WIDTH = 652, HEIGHT = 270, LEFT = 58, RIGHT = 628, TOP = 40, BOTTOM = 236, TICKS = 6, MOST_DOTS = 100 };
+enum {
+  WIDTH = 652,
+  HEIGHT = 270,
+  LEFT = 58,
+  RIGHT = 628,
+  TOP = 40,
+  BOTTOM = 236,
+  TICKS = 6,
+  MOST_TICKS = 20,
+  MOST_DOTS = 100
+};
 
 /* ---- text ---- */
 
@@ -40,8 +50,11 @@ typedef struct Plot {
   Range x, y; /* with `log` y is the logarithm to base 10 */
 } Plot;
 
+/* Ranges of what is larger could not be computed with. */
+static bool is_drawn(double value) { return fabs(value) < 1e30; }
+
 static bool is_shown(const Chart *chart, const ChartPoint *p) {
-  return isfinite(p->x) && isfinite(p->y) && (!chart->log || p->y > 0);
+  return is_drawn(p->x) && is_drawn(p->y) && (!chart->log || p->y > 0);
 }
 
 static double height_of(const Plot *plot, double y) { return plot->log ? log10(y) : y; }
@@ -105,8 +118,9 @@ static double nice_seconds(Range range) {
 static void write_x_axis(FILE *stream, const Plot *plot) {
   const bool time = plot->chart->time;
   const double step = time ? nice_seconds(plot->x) : fmax(1, nice_step(plot->x));
-  for (double x = ceil(plot->x.low / step) * step; x <= plot->x.high; x += step) {
-    const double at = pixel_x(plot, x);
+  const double first = ceil(plot->x.low / step);
+  for (int i = 0; i < MOST_TICKS && (first + i) * step <= plot->x.high; i++) {
+    const double x = (first + i) * step, at = pixel_x(plot, x);
     const ShortText text = !time      ? text_count(x)
                            : step < 1 ? text_number(round(x * 1e6) / 1e6, false)
                                       : text_duration(x);
@@ -133,12 +147,14 @@ static void write_tick(FILE *stream, const Plot *plot, double y) {
 static void write_y_axis(FILE *stream, const Plot *plot) {
   if (!plot->log) {
     const double step = nice_step(plot->y);
-    for (double y = ceil(plot->y.low / step) * step; y <= plot->y.high; y += step)
-      write_tick(stream, plot, fabs(y) < step / 1e6 ? 0 : y);
+    const double first = ceil(plot->y.low / step);
+    for (int i = 0; i < MOST_TICKS && (first + i) * step <= plot->y.high; i++)
+      write_tick(stream, plot, (first + i) * step);
     return;
   }
   const bool few = plot->y.high - plot->y.low < 1.5; /* decades: 2 and 5 have ticks, too */
-  for (double decade = floor(plot->y.low); decade <= plot->y.high; decade++) {
+  const int each = 1 + (int)(plot->y.high - plot->y.low) / MOST_TICKS;
+  for (int decade = (int)floor(plot->y.low); decade <= plot->y.high; decade += each) {
     static const double multiples[] = {1, 2, 5};
     for (int i = 0; i < (few ? 3 : 1); i++) {
       const double y = multiples[i] * pow(10, decade);

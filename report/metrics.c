@@ -33,7 +33,9 @@ static const Field fields[] = {
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
-static double *number_of(MetricsLine *line, const Field *field) { return (double *)((char *)line + field->offset); }
+static double *number_of(MetricsLine *line, const Field *field) {
+  return (double *)(void *)((char *)line + field->offset);
+}
 
 /* ---- writing ---- */
 

@@ -236,33 +236,35 @@ static void write_verdicts(FILE *stream, const History *h) {
   }
 }
 
+static void write_cell(FILE *stream, const char *tag, const char *text) {
+  fprintf(stream, "<%s>", tag);
+  write_escaped(stream, text);
+  fprintf(stream, "</%s>", tag);
+}
+
+/* What another run has otherwise than the first one is marked. */
+static void write_setting(FILE *stream, const char *name, const Subject *subjects, int count) {
+  fputs("<tr>", stream);
+  write_cell(stream, "th", name);
+  for (int i = 0; i < count; i++) {
+    const json_t *own = json_object_get(subjects[i].settings, name);
+    const bool other = i > 0 && !json_equal(own, json_object_get(subjects[0].settings, name));
+    fputs(other ? "<td class=\"other\">" : "<td>", stream);
+    write_json(stream, own);
+    fputs("</td>", stream);
+  }
+  fputs("</tr>\n", stream);
+}
+
 static void write_settings(FILE *stream, const Subject *subjects, int count) {
-  const char *name;
-  json_t *value, *names = json_object();
+  json_t *names = json_object();
   for (int i = 0; i < count; i++) json_object_update_missing(names, subjects[i].settings);
   fputs("<section><h2>Settings</h2>\n<div class=\"wide\"><table>\n", stream);
-  if (count > 1) {
-    fputs("<tr><th></th>", stream);
-    for (int i = 0; i < count; i++) {
-      fputs("<th>", stream);
-      write_escaped(stream, subjects[i].dir);
-      fputs("</th>", stream);
-    }
-    fputs("</tr>\n", stream);
-  }
-  json_object_foreach(names, name, value) {
-    fputs("<tr><th>", stream);
-    write_escaped(stream, name);
-    fputs("</th>", stream);
-    for (int i = 0; i < count; i++) {
-      const json_t *own = json_object_get(subjects[i].settings, name);
-      const bool other = i > 0 && !json_equal(own, json_object_get(subjects[0].settings, name));
-      fputs(other ? "<td class=\"other\">" : "<td>", stream);
-      write_json(stream, own);
-      fputs("</td>", stream);
-    }
-    fputs("</tr>\n", stream);
-  }
+  if (count > 1) fputs("<tr><th></th>", stream);
+  for (int i = 0; count > 1 && i < count; i++) write_cell(stream, "th", subjects[i].dir);
+  if (count > 1) fputs("</tr>\n", stream);
+  for (void *at = json_object_iter(names); at; at = json_object_iter_next(names, at))
+    write_setting(stream, json_object_iter_key(at), subjects, count);
   fputs("</table></div></section>\n", stream);
   json_decref(names);
 }

@@ -17,7 +17,7 @@ typedef struct Canvas {
 } Canvas;
 
 static void include(Canvas *c, double step, double loss) {
-  if (!isfinite(loss)) return;
+  if (!(fabs(loss) < 1e30)) return;
   c->steps = fmax(c->steps, step);
   c->low = fmin(c->low, loss);
   c->high = fmax(c->high, loss);
@@ -35,7 +35,7 @@ static bool find_ranges(Canvas *c, const History *h) {
 
 /* From the left and from above. False: not in the picture. */
 static bool place(const Canvas *c, double step, double loss, int *x, int *y) {
-  if (!isfinite(loss) || step > c->steps) return false;
+  if (!(fabs(loss) < 1e30) || step > c->steps) return false;
   const double share = fmin(1, fmax(0, (c->high - loss) / (c->high - c->low)));
   *x = (int)(step / c->steps * (DOTS_X - 1));
   *y = (int)round(share * (DOTS_Y - 1));
@@ -74,12 +74,15 @@ static void draw_evaluations(Canvas *c, const History *h) {
 }
 
 static void print_cell(FILE *stream, const Canvas *c, int line, int column, bool utf8) {
-  uint8_t bytes[4];
+  uint8_t bytes[4] = {0};
   const uint8_t dots = c->cells[line][column];
   if (c->marks[line][column]) fputc(c->marks[line][column], stream);
   else if (!dots) fputc(' ', stream);
   else if (!utf8) fputc('.', stream);
-  else fwrite(bytes, 1, utf8_write(BRAILLE + dots, bytes), stream);
+  else {
+    const size_t size = utf8_write(BRAILLE + dots, bytes);
+    fwrite(bytes, 1, size, stream);
+  }
 }
 
 void plot_print(FILE *stream, const History *history, const char *name, bool utf8) {

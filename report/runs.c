@@ -109,39 +109,41 @@ static bool differs(const json_t *rows, const char *name) {
 
 /* The names of all settings of all runs, each with whether it differs. */
 static json_t *setting_names(const json_t *rows) {
-  json_t *names = json_object(), *row, *value;
-  size_t i;
-  const char *name;
-  json_array_foreach(rows, i, row)
-      json_object_foreach(json_object_get(row, "settings"), name, value) if (!json_object_get(names, name))
-          set(names, name, json_boolean(differs(rows, name)));
+  json_t *names = json_object();
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    json_t *settings = json_object_get(json_array_get(rows, i), "settings");
+    for (void *at = json_object_iter(settings); at; at = json_object_iter_next(settings, at)) {
+      const char *name = json_object_iter_key(at);
+      if (!json_object_get(names, name)) set(names, name, json_boolean(differs(rows, name)));
+    }
+  }
   return names;
 }
 
+static void add_settings(json_t *out, const json_t *settings, json_t *names) {
+  for (void *at = json_object_iter(names); at; at = json_object_iter_next(names, at)) {
+    const char *name = json_object_iter_key(at);
+    json_t *own = json_object_get(settings, name);
+    if (json_is_true(json_object_iter_value(at))) json_object_set(out, name, own ? own : json_null());
+  }
+}
+
 /* In the order of the table, the settings that differ behind the name. */
-static json_t *columns_of(const json_t *row, const json_t *names) {
-  json_t *out = json_object(), *value;
-  const char *name;
-  json_object_foreach((json_t *)row, name, value) {
-    if (strcmp(name, "settings") != 0) {
-      json_object_set(out, name, value);
-      continue;
-    }
-    const char *setting;
-    json_t *shown;
-    json_object_foreach((json_t *)names, setting, shown) {
-      if (!json_is_true(shown)) continue;
-      const json_t *own = json_object_get(value, setting);
-      set(out, setting, own ? json_deep_copy(own) : json_null());
-    }
+static json_t *columns_of(json_t *row, json_t *names) {
+  json_t *out = json_object();
+  for (void *at = json_object_iter(row); at; at = json_object_iter_next(row, at)) {
+    const char *name = json_object_iter_key(at);
+    json_t *value = json_object_iter_value(at);
+    if (strcmp(name, "settings") == 0) add_settings(out, value, names);
+    else json_object_set(out, name, value);
   }
   return out;
 }
 
 static json_t *make_columns(const json_t *rows) {
-  json_t *names = setting_names(rows), *out = json_array(), *row;
-  size_t i;
-  json_array_foreach(rows, i, row) json_array_append_new(out, columns_of(row, names));
+  json_t *names = setting_names(rows), *out = json_array();
+  for (size_t i = 0; i < json_array_size(rows); i++)
+    json_array_append_new(out, columns_of(json_array_get(rows, i), names));
   json_decref(names);
   return out;
 }
@@ -214,16 +216,16 @@ static void csv_value(FILE *stream, const json_t *value) {
 }
 
 static void print_markdown(FILE *stream, json_t *const *rows, size_t count) {
-  const char *name;
-  json_t *value;
-  json_object_foreach(rows[0], name, value) fprintf(stream, "| %s ", name);
+  size_t columns = 0;
+  for (void *at = json_object_iter(rows[0]); at; at = json_object_iter_next(rows[0], at), columns++)
+    fprintf(stream, "| %s ", json_object_iter_key(at));
   fputs("|\n", stream);
-  json_object_foreach(rows[0], name, value) fputs("|---", stream);
+  for (size_t i = 0; i < columns; i++) fputs("|---", stream);
   fputs("|\n", stream);
   for (size_t i = 0; i < count; i++) {
-    json_object_foreach(rows[i], name, value) {
+    for (void *at = json_object_iter(rows[i]); at; at = json_object_iter_next(rows[i], at)) {
       fputs("| ", stream);
-      markdown_value(stream, value);
+      markdown_value(stream, json_object_iter_value(at));
       fputc(' ', stream);
     }
     fputs("|\n", stream);
@@ -231,20 +233,17 @@ static void print_markdown(FILE *stream, json_t *const *rows, size_t count) {
 }
 
 static void print_csv(FILE *stream, json_t *const *rows, size_t count) {
-  const char *name, *between = "";
-  json_t *value;
-  json_object_foreach(rows[0], name, value) {
+  const char *between = "";
+  for (void *at = json_object_iter(rows[0]); at; at = json_object_iter_next(rows[0], at), between = ",") {
     fputs(between, stream);
-    csv_text(stream, name);
-    between = ",";
+    csv_text(stream, json_object_iter_key(at));
   }
   fputs("\r\n", stream);
   for (size_t i = 0; i < count; i++) {
     between = "";
-    json_object_foreach(rows[i], name, value) {
+    for (void *at = json_object_iter(rows[i]); at; at = json_object_iter_next(rows[i], at), between = ",") {
       fputs(between, stream);
-      csv_value(stream, value);
-      between = ",";
+      csv_value(stream, json_object_iter_value(at));
     }
     fputs("\r\n", stream);
   }

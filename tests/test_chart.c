@@ -85,8 +85,9 @@ static void gaps(void **state) {
   (void)state;
   const double nan = (double)NAN;
   ChartPoint points[] = {{1, 2, nan, nan, NULL},        {2, nan, nan, nan, NULL}, {3, 3, 2, 4, NULL},
-                         {4, INFINITY, nan, nan, NULL}, {nan, 5, nan, nan, NULL}, {6, 4, 3, 5, NULL}};
-  ChartCurve curve = {"c", 0, false, points, 6};
+                         {4, INFINITY, nan, nan, NULL}, {nan, 5, nan, nan, NULL}, {6, 4, 3, 5, NULL},
+                         {7, 1e300, nan, nan, NULL}};
+  ChartCurve curve = {"c", 0, false, points, 7};
   const ChartLevel levels[] = {{"inside", 3.5}, {"above", 99}, {"below", -5}, {"none", nan}};
   Chart chart = {.title = "t", .id = "i", .curves = &curve, .curve_count = 1, .levels = levels, .level_count = 4};
   const char *svg = draw(&chart);

@@ -92,7 +92,7 @@ static VerdictFacts verdict_facts(const Run *r) {
 
 static bool judge(Run *r, bool at_end, Error *error) {
   const VerdictFacts facts = verdict_facts(r);
-  MetricsLine line;
+  MetricsLine line = {0};
   if (!(at_end ? verdict_at_end : verdict_at_evaluation)(&r->history, &facts, &line)) return true;
   console_note(&r->console, "%s", line.text);
   return run_log(r, &line, error);
