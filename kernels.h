@@ -289,7 +289,8 @@ typedef struct Backend {
   void (*upload)(Context *c, void *device, const void *host, size_t bytes);
   void (*download)(Context *c, void *host, const void *device, size_t bytes); /* waits for all work before it */
   void (*copy)(Context *c, void *device_to, const void *device_from, size_t bytes);
-  /* Makes params->compute and backend_data from the master weights and groups; called whenever they were uploaded. */
+  /* Makes params->compute and backend_data from the master weights and groups; called whenever they were uploaded.
+   * A CPU also takes the memory that their update needs. */
   void (*refresh_parameters)(Context *c, Parameters *params);
   void (*release_parameters)(Context *c, Parameters *params); /* frees what refresh_parameters() made */
 

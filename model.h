@@ -237,15 +237,15 @@ bool model_train_begin(Model *model, const TrainConfig *config, Error *error);
 /* What a training run will allocate, in bytes, computed without allocating: the plan. `total` is on the device. */
 typedef struct MemoryPlan {
   size_t weights, gradients, moments, activations, logits;
-  size_t iteration; /* Muon's, about */
+  size_t iteration; /* scratch space of Muon's iteration, approximately */
   size_t copies;    /* of weights and moments, in host memory, on their way to a file */
   size_t total;
 } MemoryPlan;
 MemoryPlan model_memory(const ModelConfig *config, const TrainConfig *train, const ContextInfo *device);
 /* Floating-point operations of one training step on `tokens` tokens (forward and backward, causal attention counted
  * once; Muon's iteration). */
-double model_step_flops(const ModelConfig *config, int64_t tokens, OptimizerKind optimizer);
-double muon_flops(int rows, int cols); /* of the iteration on one matrix */
+double model_step_flops(const ModelConfig *config, int64_t tokens, OptimizerKind optimizer, bool accelerator);
+double muon_flops(int rows, int cols, bool accelerator); /* of the iteration on one matrix */
 
 void model_set_step(Model *model, int64_t step); /* steps already done: before the first step of a resumed run */
 /* One optimizer step on micro_batches * batch sequences of ctx tokens; all steps of a run have positions, or none. Does

@@ -32,7 +32,8 @@ static bool check_flags(const Run *r, Error *error) {
   if (s->patience && !s->val && s->val_frac <= 0) return no_validation(s, error);
   if (!architecture_check_sources(s, true, error)) return false;
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
-    return fail(error, EXIT_USAGE, "--muon-lr is Muon's; leave it out, or give --optimizer muon");
+    return fail(error, EXIT_USAGE, "--muon-lr is of Muon, and the optimizer is adamw%s",
+                s->resume ? ", which a resumed run keeps" : "; leave it out, or give --optimizer muon");
   if (!choices_check_shape(s, &model, &shaped, error)) return false;
   return !shaped || check_device(r, &model, error);
 }
@@ -69,6 +70,8 @@ static bool choose(Run *r, Error *error) {
       !run_open_windows(r, error))
     return false;
   if (s->patience && !run_has_validation(r)) return no_validation(s, error);
+  if (s->optimizer == OPTIMIZER_ADAMW && options_origin(&r->options, &s->momentum) == ORIGIN_COMMAND_LINE)
+    return fail(error, EXIT_USAGE, "--momentum is of Muon, and the optimizer is adamw");
   given.train_tokens = run_epoch_tokens(r);
   return choose_length(r, &given, error);
 }

@@ -259,7 +259,7 @@ static void muon_row(Bench *b, BenchModel *m) {
   for (int i = 0; i < m->params.muon_count; i++) {
     const MuonMatrix *matrix = &m->params.muon[i];
     count += (double)matrix->rows * matrix->cols;
-    k.flops += muon_flops(matrix->rows, matrix->cols);
+    k.flops += muon_flops(matrix->rows, matrix->cols, b->accelerator);
   }
   snprintf(k.shape, sizeof k.shape, "%.0f", count);
   k.bytes = (20 + (b->dtype == DTYPE_F32 ? 0 : (double)b->dt)) * count;

@@ -97,5 +97,7 @@ void checkpoint_state_free(CheckpointState *state); /* harmless on a zeroed stru
 /* The number under `key` in the metadata of last/, or of prev/ where last/ has none, without reading the tensors; NaN
  * when neither says. */
 double checkpoint_find_number(const char *dir, const char *key);
+/* The OptimizerKind whose moments such a state holds; negative when there is none. */
+int checkpoint_find_optimizer(const char *dir);
 
 #endif

@@ -60,6 +60,11 @@ static void free_tensors(StateTensors *t) {
   free(t->data);
 }
 
+/* How the names of moments begin. */
+#define MUON_MOMENT "muon.m."
+#define ADAM_MOMENT "adam.m."
+#define ADAM_SECOND "adam.v."
+
 static void add_tensor(StateTensors *t, const char *prefix, const ParameterTensor *p, size_t offset, float *arena) {
   ParameterTensor at = *p;
   char *name = t->names[t->count];
@@ -80,9 +85,9 @@ static bool list_tensors(const char *path, const ParameterTable *table, float *c
   const ParameterTensor *const end = table->tensors + table->count;
   for (const ParameterTensor *p = table->tensors; p < end; p++) add_tensor(out, "", p, p->offset, arenas[0]);
   for (const ParameterTensor *p = table->tensors; p < end; p++)
-    add_tensor(out, p->v_offset < 0 ? "muon.m." : "adam.m.", p, p->offset, arenas[1]);
+    add_tensor(out, p->v_offset < 0 ? MUON_MOMENT : ADAM_MOMENT, p, p->offset, arenas[1]);
   for (const ParameterTensor *p = table->tensors; p < end; p++)
-    if (p->v_offset >= 0) add_tensor(out, "adam.v.", p, (size_t)p->v_offset, arenas[2]);
+    if (p->v_offset >= 0) add_tensor(out, ADAM_SECOND, p, (size_t)p->v_offset, arenas[2]);
   return true;
 }
 
@@ -252,14 +257,50 @@ void checkpoint_state_free(CheckpointState *state) {
   *state = (CheckpointState){0};
 }
 
-double checkpoint_find_number(const char *dir, const char *key) {
+typedef bool StateTake(const SafeTensors *file, void *context);
+
+/* Of last/, or of prev/ where `take` finds nothing in it. What is wrong with a state is said when it is read. */
+static void look_at_states(const char *dir, StateTake *take, void *context) {
   static const char *const names[] = {CHECKPOINT_LAST_STATE, CHECKPOINT_PREV_STATE};
-  double number = NAN;
-  for (int i = 0; i < 2 && isnan(number); i++) {
-    Error ignored = {0}; /* what is wrong with a state is said when it is read */
+  bool found = false;
+  for (int i = 0; i < 2 && !found; i++) {
+    Error ignored = {0};
     SafeTensors file;
-    if (safetensors_open(&file, checkpoint_path(dir, names[i]).text, &ignored)) number = number_of(&file, key);
+    found = safetensors_open(&file, checkpoint_path(dir, names[i]).text, &ignored) && take(&file, context);
     safetensors_close(&file);
   }
-  return number;
+}
+
+typedef struct FoundNumber {
+  const char *key;
+  double number;
+} FoundNumber;
+
+static bool take_number(const SafeTensors *file, void *context) {
+  FoundNumber *found = context;
+  found->number = number_of(file, found->key);
+  return !isnan(found->number);
+}
+
+double checkpoint_find_number(const char *dir, const char *key) {
+  FoundNumber found = {key, NAN};
+  look_at_states(dir, take_number, &found);
+  return found.number;
+}
+
+/* By the names of its moments. */
+static bool take_optimizer(const SafeTensors *file, void *context) {
+  int *optimizer = context;
+  for (int i = 0; i < file->count && *optimizer != OPTIMIZER_MUON; i++) {
+    const char *name = file->tensors[i].name;
+    if (strncmp(name, MUON_MOMENT, strlen(MUON_MOMENT)) == 0) *optimizer = OPTIMIZER_MUON;
+    else if (strncmp(name, ADAM_MOMENT, strlen(ADAM_MOMENT)) == 0) *optimizer = OPTIMIZER_ADAMW;
+  }
+  return *optimizer >= 0;
+}
+
+int checkpoint_find_optimizer(const char *dir) {
+  int optimizer = -1;
+  look_at_states(dir, take_optimizer, &optimizer);
+  return optimizer;
 }

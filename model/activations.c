@@ -81,31 +81,29 @@ static int choose_head_rows(const ModelConfig *c, int64_t rows, int wanted, cons
   return (int)(fit < rows ? fit : rows);
 }
 
-/* Of those matrices that Muon updates that have the shape of number `i`, which is the first of them; 0: it is not. */
+/* How many of Muon's matrices have the shape of number i. */
 static size_t count_shape(const ParameterTable *table, int i) {
   const MuonMatrix *a = &table->matrices[i];
   size_t count = 0;
-  for (int j = 0; j < table->muon_count; j++) {
-    if (table->matrices[j].rows != a->rows || table->matrices[j].cols != a->cols) continue;
-    if (j < i) return 0;
-    count++;
-  }
+  for (int j = 0; j < table->muon_count; j++)
+    count += table->matrices[j].rows == a->rows && table->matrices[j].cols == a->cols;
   return count;
 }
 
-/* What backends take for Muon's iteration, about: a thread of a CPU has a matrix and some squares at a time, a GPU all
- * matrices of a shape. */
+/* What backends take for Muon's iteration, about: a GPU twice X of all matrices of a shape and their squares; a thread
+ * of a CPU, while there are matrices for it, one matrix and six squares. */
 static size_t iteration_bytes(const ParameterTable *table, const ContextInfo *device) {
-  size_t most = 0;
+  const size_t rooms = (size_t)(device->threads < table->muon_count ? device->threads : table->muon_count);
+  size_t matrix = 0, square = 0;
   for (int i = 0; i < table->muon_count; i++) {
     const MuonMatrix *a = &table->matrices[i];
     const size_t side = (size_t)(a->rows < a->cols ? a->rows : a->cols), size = (size_t)a->rows * (size_t)a->cols;
-    const size_t gpu = device->accelerator ? count_shape(table, i) * (2 * size + side * side) : 0;
-    const size_t cpu = device->accelerator ? 0 : (size_t)device->threads * (size + 6 * side * side);
-    const size_t room = gpu * dtype_bytes(device->dtype) + cpu * sizeof(float);
-    most = room > most ? room : most;
+    const size_t count = device->accelerator ? count_shape(table, i) : 1;
+    matrix = count * size > matrix ? count * size : matrix;
+    square = count * side * side > square ? count * side * side : square;
   }
-  return most;
+  if (device->accelerator) return (2 * matrix + square) * dtype_bytes(device->dtype);
+  return rooms * (matrix + 6 * square) * sizeof(float);
 }
 
 MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const ContextInfo *device) {
@@ -131,22 +129,27 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   return plan;
 }
 
-double muon_flops(int rows, int cols) {
+/* On a GPU products are whole. A CPU computes half of symmetric ones; of a matrix that is clearly longer than wide it
+ * iterates on the square alone, two steps and then three at a time (kernels/cpu/muon.c). */
+double muon_flops(int rows, int cols, bool accelerator) {
   const double small = rows < cols ? rows : cols, large = rows < cols ? cols : rows;
-  return MUON_STEPS * (4 * small * small * large + 2 * small * small * small);
+  const double product = small * small * large, square = small * small * small;
+  if (accelerator) return MUON_STEPS * (4 * product + 2 * square);
+  return 2 * large >= 3 * small ? 6 * product + 14 * square : MUON_STEPS * (3 * product + square);
 }
 
 /* Of all matrices that Muon updates. */
-static double iteration_flops(const ModelConfig *c) {
+static double iteration_flops(const ModelConfig *c, bool accelerator) {
   double sum = 0;
   ParameterTable table;
   if (!parameter_table_make(&table, c, NULL)) return 0;
-  for (int i = 0; i < table.matrix_count; i++) sum += muon_flops(table.matrices[i].rows, table.matrices[i].cols);
+  for (int i = 0; i < table.matrix_count; i++)
+    sum += muon_flops(table.matrices[i].rows, table.matrices[i].cols, accelerator);
   parameter_table_free(&table);
   return sum;
 }
 
-double model_step_flops(const ModelConfig *c, int64_t tokens, OptimizerKind optimizer) {
+double model_step_flops(const ModelConfig *c, int64_t tokens, OptimizerKind optimizer, bool accelerator) {
   const MlpShape shape = mlp_of(c);
   double mlp = (double)c->dim * mlp_width(&shape) + (double)c->ffn * c->dim;
   double out = (double)query_width(c) * c->dim, self = (double)c->dim * qkv_width(c) + out;
@@ -156,7 +159,7 @@ double model_step_flops(const ModelConfig *c, int64_t tokens, OptimizerKind opti
   /* forward 2, backward 5; of the decoder's own square half is seen */
   double squares = c->layers * (has_encoder(c) ? 3.0 : 1.0) + 2.0 * c->encoder_layers;
   return (double)tokens * (linear + 7.0 * squares * (double)c->ctx * query_width(c)) +
-         (optimizer == OPTIMIZER_MUON ? iteration_flops(c) : 0);
+         (optimizer == OPTIMIZER_MUON ? iteration_flops(c, accelerator) : 0);
 }
 
 bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows, bool train, int head_rows,

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What settings learn best: experiments on this machine, in pieces, and the tables and curves of docs/learning.md.
 
-    make train
-    scripts/learning.py run --text book.txt --minutes 60 nano     # goes on where it stopped; without names: all
+    make
+    scripts/learning.py run nano-muon --text book.txt --minutes 60    # goes on where it stopped; without names: all
     scripts/learning.py report                        # writes the tables and pictures of docs/learning.md again
     scripts/learning.py list
 
@@ -12,11 +12,12 @@ that was stopped is a smaller one. A result is the loss on the whole validation 
 of small texts that of the model that ./train keeps, which is the best that it has seen.
 
 Results are lines of docs/learning.jsonl, one a run: what was run, the loss at every evaluation, seconds, the processor.
-Runs that are there are not run again.
+Runs that are there are not run again. Exit status 2: the request cannot be run; 1: a run failed, or results are missing.
 """
 
 import argparse
 import concurrent.futures
+import hashlib
 import json
 import math
 import os
@@ -142,11 +143,24 @@ def key_of(name, settings, seed):
     return name, json.dumps(settings, sort_keys=True), seed
 
 
+def refuse(message, status=2):
+    sys.exit(print(f"learning.py: {message}", file=sys.stderr) or status)
+
+
 def read_results(path):
+    """Lines that are none, such as one that was cut off, are left out with a warning."""
+    found = []
     if not os.path.exists(path):
-        return []
+        return found
     with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+        for number, line in enumerate(file, 1):
+            try:
+                result = json.loads(line)
+                key_of(result["experiment"], result["settings"], result["seed"])
+                found.append(result)
+            except (ValueError, KeyError, TypeError):
+                print(f"learning.py: {path}:{number} is no result and is left out", file=sys.stderr)
+    return found
 
 
 def cut_text(path, count, folder):
@@ -179,7 +193,7 @@ def train(program, text, experiment, settings, seed, out):
         print(f"{' '.join(done.args)}: {done.stderr.strip()}", file=sys.stderr)
         if done.returncode != 6:  # not finite: a result like others
             return None
-    curve = [[count, round(loss, 5)] for count, _, loss in evaluations(out)]
+    curve = [[count, round(loss, 5) if math.isfinite(loss) else None] for count, _, loss in evaluations(out)]
     loss = curve[-1][1] if not done.returncode and curve else None
     kept = score(program, out, text[-1]) if loss is not None and experiment.text_bytes else loss
     shutil.rmtree(out)
@@ -204,27 +218,62 @@ def pending(options, results):
                     yield name, row, settings, seed
 
 
+def check(options):
+    """Whatever is missing is said before anything is run. What the text is: two of them do not mix in a table."""
+    generate = os.path.join(os.path.dirname(options.train), "generate")
+    for program in (options.train, generate):
+        if not shutil.which(program):
+            refuse(f"{program} is not there or not executable; run `make`, or name ./train with --train")
+    folder = os.path.dirname(os.path.abspath(options.results))
+    if not os.access(folder, os.W_OK):
+        refuse(f"cannot write into {folder}")
+    try:
+        with open(options.text, "rb") as file:
+            text = file.read()
+    except OSError as error:
+        refuse(f"{options.text}: {error.strerror}")
+    for name in options.names:
+        needed = EXPERIMENTS[name].text_bytes
+        if len(text) < needed + max(30000, needed // 100, 1):
+            refuse(f"{options.text} has {len(text)} bytes, too few for {name}")
+    return hashlib.sha256(text).hexdigest()[:12]
+
+
 def run(options):
-    results = read_results(options.results)
+    text_sum, results = check(options), read_results(options.results)
+    for result in results:
+        if result["experiment"] in options.names and result.get("text") != text_sum:
+            refuse(f"{options.results} has results of {result['experiment']} with another text; give another --results")
+    jobs, failed = list(pending(options, results)), []
+    if not jobs:
+        print("learning.py: nothing is left to run", file=sys.stderr)
     until = time.monotonic() + 60 * options.minutes
     machine, lock = processor(), threading.Lock()
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         def work(job, number):
             name, row, settings, seed = job
-            if time.monotonic() > until:
+            if time.monotonic() > until or failed:
                 return
             experiment = EXPERIMENTS[name]
             text = cut_text(options.text, experiment.text_bytes, folder)
             got = train(options.train, text, experiment, settings, seed, os.path.join(folder, str(number)))
             if not got:
+                failed.append(job)
                 return
-            result = {"experiment": name, "settings": settings, "seed": seed, **got, "processor": machine}
+            result = {"experiment": name, "text": text_sum, "settings": settings, "seed": seed, **got,
+                      "processor": machine}
             with lock, open(options.results, "a", encoding="utf-8") as file:
                 file.write(json.dumps(result) + "\n")
                 print(f"{name:14} {row or '-':28} seed {seed}: {got['loss']} ({got['seconds']:.0f} s)", flush=True)
         for name in options.names:
             cut_text(options.text, EXPERIMENTS[name].text_bytes, folder)
-        list(pool.map(work, pending(options, results), range(1 << 20)))
+        try:
+            list(pool.map(work, jobs, range(len(jobs))))
+        except KeyboardInterrupt:
+            failed.append(None)  # the runs end by the same Ctrl-C
+            print("learning.py: stopped; the same command goes on", file=sys.stderr)
+    if failed:
+        sys.exit(1)
 
 
 # ---- tables and pictures ----
@@ -325,8 +374,8 @@ def report(options):
 
     def block(found):
         name = found[1]
-        if name not in EXPERIMENTS or not any(r["experiment"] == name for r in results):
-            sys.exit(f"{page}: there are no results of {name}")
+        if name not in EXPERIMENTS or not any(row.change == "" for row in rows_of(name, results)):
+            refuse(f"{page}: there are no results of {name}, or none of its base", 1)
         shown, lines = list(panels(name, results)), table(name, results)
         if shown:
             lines = [f"![{name}](learning-{name}.svg)", "", *lines]
@@ -350,11 +399,20 @@ def main():
     parser.add_argument("--results", default=RESULTS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time, of one thread each")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no run after so many")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     options.names = options.names or list(EXPERIMENTS)
+    unknown = [name for name in options.names if name not in EXPERIMENTS]
+    if unknown:
+        refuse(f"no experiment is called {unknown[0]}; there are {', '.join(EXPERIMENTS)}")
+    if options.seeds < 1 or options.jobs < 1:
+        refuse("--seeds and --jobs are at least 1")
+    try:
+        re.compile(options.rows)
+    except re.error as error:
+        refuse(f"--rows {options.rows}: {error}")
     if options.command == "run":
         if not options.text:
-            parser.error("run needs --text FILE")
+            refuse("run needs --text FILE")
         run(options)
     if options.command == "report":
         report(options)

@@ -15,5 +15,6 @@ def evaluations(run):
                 seconds += (line["tokens"] - last) / line["tokens_per_s"]
                 last = line["tokens"]
             if "bits_per_byte" in line:
-                curve.append([line["tokens"], seconds, line["bits_per_byte"] * math.log(2)])
+                bits = line["bits_per_byte"]  # null: not finite
+                curve.append([line["tokens"], seconds, math.inf if bits is None else bits * math.log(2)])
     return curve

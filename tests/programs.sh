@@ -290,6 +290,9 @@ survives() { # OPTIMIZER NAME STEPS ROUNDS: interrupted, then killed at random m
 survives adamw parts 1500 6
 survives muon muon 1500 3
 refused "a resumed run keeps its optimizer" 2 "keeps its optimizer" "$train" --resume=muon.run --optimizer adamw --steps 1600
+echo 'optimizer = adamw' >adamw.txt
+refused "nor does it take one from a file" 2 "keeps its optimizer" "$train" --resume=muon.run --config adamw.txt --steps 1600
+rm adamw.txt
 cp -r muon.run empty.run
 rm -r empty.run/last empty.run/prev
 refused "a run without a state" 4 "no state to resume from" "$train" --resume=empty.run --steps 1600
@@ -460,7 +463,7 @@ check "dropout is dropout everywhere" sh -c "$train --config a.run/config.txt --
 check "another width has another MLP" sh -c "$train --config a.run/config.txt --dim 64 --dry-run 2>&1 | grep -q 'ffn 192'"
 check "another optimizer has its own learning rates" sh -c "$train --config a.run/config.txt --optimizer muon --dry-run 2>&1 | grep -q 'Muon with lr 0.01, AdamW with 0.003'"
 check "settings from before Muon are AdamW's" sh -c "grep -v -e '^optimizer' -e '^muon-lr' a.run/config.txt >old.txt && $train --config old.txt --dry-run 2>&1 | grep -q 'AdamW with lr 0.003, '"
-refused "a rate of Muon for AdamW" 2 "muon-lr is Muon's" "$train" text.txt $tiny --optimizer adamw --muon-lr 0.1
+refused "a rate of Muon for AdamW" 2 "muon-lr is of Muon" "$train" text.txt $tiny --optimizer adamw --muon-lr 0.1
 check "what is given in a file stays" sh -c "$train --config a.run/config.txt --seed 9 --dry-run 2>&1 | grep -q 'layers x 32, 2 heads, ffn 96'"
 
 echo "done"

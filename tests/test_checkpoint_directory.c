@@ -40,7 +40,12 @@ static void test_lock(void **state) {
   error = (Error){0};
   expect_done(checkpoint_lock(&lock, *state, &error), &error);
   checkpoint_unlock(&lock, *state, true);
-  expect_error(checkpoint_lock(&lock, at(state, "no/where").text, &error), &error, EXIT_OUTPUT,
+  expect_done(checkpoint_lock(&lock, at(state, "new//parents/of/it/").text, &error), &error);
+  assert_int_equal(access(at(state, "new/parents/of/it").text, F_OK), 0);
+  checkpoint_unlock(&lock, at(state, "new//parents/of/it/").text, false);
+  assert_int_equal(access(at(state, "new").text, F_OK), -1);
+  expect_done(checkpoint_write_file(*state, "file", "", 0, &error), &error);
+  expect_error(checkpoint_lock(&lock, at(state, "file/no/where").text, &error), &error, EXIT_OUTPUT,
                "cannot make the run directory");
   put(at(state, "file").text, "x", 1);
   error = (Error){0};

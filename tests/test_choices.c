@@ -149,10 +149,11 @@ static void expect_sensible(const ContextInfo *device, double peak_flops, double
     const TrainSettings *s = &c.settings;
     assert_true(s->steps >= 100 && s->steps <= 1000000);
     assert_true(c.epochs <= 40 || s->steps == 100);
-    assert_true(model_step_flops(&c.model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer) *
-                        (double)s->steps <=
-                    limit_flops ||
-                s->steps == 100);
+    assert_true(
+        model_step_flops(&c.model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer, device->accelerator) *
+                (double)s->steps <=
+            limit_flops ||
+        s->steps == 100);
     assert_true(c.parameters >= last);
     assert_true(s->preset == PRESET_NANO || c.parameters <= 10 * bytes);
     assert_true(s->dropout >= 0 && (s->dropout > 0) == (c.epochs > 15));
@@ -265,28 +266,44 @@ static void test_batch_fits(void **state) {
   assert_int_equal(parts.settings.batch, 32);
 }
 
-static OptimizerKind optimizer_of(int batch, int grad_accum, float lr, float muon_lr) {
+/* The sentence that says why, too. */
+static OptimizerKind optimizer_on(const ContextInfo *device, int batch, int grad_accum, int64_t batch_tokens, float lr,
+                                  float muon_lr) {
   Chosen c;
   begin(&c);
-  c.settings.batch = batch, c.settings.grad_accum = grad_accum, c.settings.lr = lr, c.settings.muon_lr = muon_lr;
-  choose(&c, &laptop, 0, 1e6);
+  c.settings.batch = batch, c.settings.grad_accum = grad_accum, c.settings.batch_tokens = batch_tokens;
+  c.settings.lr = lr, c.settings.muon_lr = muon_lr, c.settings.preset = PRESET_NANO;
+  choose(&c, device, device->accelerator ? CARD_FLOPS : 0, 1e6);
   const bool muon = c.settings.optimizer == OPTIMIZER_MUON;
-  assert_int_equal(strstr(c.choices.text, "Muon (learns") != NULL, muon);
-  assert_int_equal(strstr(c.choices.text, "AdamW (") != NULL, !muon);
+  const char *why = !isnan(muon_lr) ? "Muon (muon-lr is given)"
+                    : muon          ? "Muon (learns more"
+                    : !isnan(lr)    ? "AdamW (lr is given"
+                                    : "AdamW (in such short steps";
+  assert_non_null(strstr(c.choices.text, why));
   assert_true(isnan(lr) ? c.settings.lr == (muon ? 3e-3f : 1e-3f) : c.settings.lr == lr);
   assert_true(!muon ? isnan(c.settings.muon_lr) : c.settings.muon_lr == (isnan(muon_lr) ? 0.01f : muon_lr));
   return (OptimizerKind)c.settings.optimizer;
 }
 
-/* Muon, but not where it would be most of a step, nor with a learning rate that was found for AdamW. */
+static OptimizerKind optimizer_of(int batch, int grad_accum, float lr, float muon_lr) {
+  return optimizer_on(&laptop, batch, grad_accum, 0, lr, muon_lr);
+}
+
+/* Muon, but not where it would be most of a step, nor with a learning rate that was found for AdamW. A GPU computes
+ * more for the iteration. */
 static void test_optimizer(void **state) {
   (void)state;
   assert_int_equal(optimizer_of(0, 0, NAN, NAN), OPTIMIZER_MUON);
-  assert_int_equal(optimizer_of(7, 0, NAN, NAN), OPTIMIZER_ADAMW);
-  assert_int_equal(optimizer_of(7, 2, NAN, NAN), OPTIMIZER_MUON);
-  assert_int_equal(optimizer_of(7, 0, NAN, 0.02f), OPTIMIZER_MUON);
+  assert_int_equal(optimizer_of(4, 0, NAN, NAN), OPTIMIZER_ADAMW);
+  assert_int_equal(optimizer_of(4, 2, NAN, NAN), OPTIMIZER_MUON);
+  assert_int_equal(optimizer_of(7, 0, NAN, NAN), OPTIMIZER_MUON);
+  assert_int_equal(optimizer_of(4, 0, NAN, 0.02f), OPTIMIZER_MUON);
   assert_int_equal(optimizer_of(0, 0, 1e-3f, NAN), OPTIMIZER_ADAMW);
   assert_int_equal(optimizer_of(0, 0, 2e-3f, 0.02f), OPTIMIZER_MUON);
+  assert_int_equal(optimizer_on(&card, 7, 0, 0, NAN, NAN), OPTIMIZER_ADAMW);
+  assert_int_equal(optimizer_on(&card, 0, 0, 0, NAN, NAN), OPTIMIZER_MUON);
+  assert_int_equal(optimizer_on(&laptop, 0, 0, 128, NAN, NAN), OPTIMIZER_ADAMW);
+  assert_int_equal(optimizer_on(&laptop, 2, 0, 1024, NAN, NAN), OPTIMIZER_MUON);
 }
 
 /* One moment of a matrix instead of two; the iteration's room is that of threads, or of all matrices of a shape. */
@@ -303,7 +320,8 @@ static void test_memory_of_muon(void **state) {
   const MemoryPlan adamw = model_memory(&c.model, &train, &card);
   assert_int_equal(adamw.iteration, 0);
   assert_int_equal(adamw.moments - gpu.moments, matrices * sizeof(float));
-  assert_int_equal(gpu.iteration, 12 * (2 * hidden + square) * dtype_bytes(card.dtype)); /* gate and up */
+  /* X of gate and up of all layers, twice, and of the four squares of all layers their squares */
+  assert_int_equal(gpu.iteration, (2 * 12 * hidden + 24 * square) * dtype_bytes(card.dtype));
   assert_int_equal(cpu.iteration, (size_t)laptop.threads * (hidden + 6 * square) * sizeof(float));
   assert_int_equal(adamw.total - gpu.total, adamw.moments - gpu.moments - gpu.iteration);
 }

@@ -62,9 +62,9 @@ bool run_bench(Run *r, const char *commit, Error *error) {
                     .context = r->context,
                     .commit = commit};
   return time_steps(r, line.steps, INFINITY, &line.seconds, error) &&
-         bench_line_print(&line, error, "\"grad_accum\": %d, \"flops_per_s\": %.4g, \"peak_flops_per_s\": %.4g",
-                          r->settings.grad_accum,
-                          model_step_flops(&r->config, tokens, (OptimizerKind)r->settings.optimizer) /
-                              line.seconds.median,
-                          r->peak_flops);
+         bench_line_print(
+             &line, error,
+             "\"grad_accum\": %d, \"optimizer\": \"%s\", \"flops_per_s\": %.4g, \"peak_flops_per_s\": %.4g",
+             r->settings.grad_accum, settings_optimizers[r->settings.optimizer],
+             run_step_flops(r) / line.seconds.median, r->peak_flops);
 }

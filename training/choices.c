@@ -174,12 +174,14 @@ static void choose_optimizer(TrainSettings *s, const ChoiceInputs *given, const 
   if (s->optimizer >= 0) return;
   const int64_t batch = s->batch ? s->batch : usual_batch(s, given->device->accelerator);
   const int64_t tokens = s->batch_tokens ? s->batch_tokens : batch * s->ctx * (s->grad_accum ? s->grad_accum : 1);
-  const double step = model_step_flops(model, tokens, OPTIMIZER_ADAMW);
-  const bool costly = model_step_flops(model, tokens, OPTIMIZER_MUON) > 2 * step;
+  const bool gpu = given->device->accelerator;
+  const double step = model_step_flops(model, tokens, OPTIMIZER_ADAMW, gpu);
+  const bool costly = model_step_flops(model, tokens, OPTIMIZER_MUON, gpu) > 2 * step;
   s->optimizer = isnan(s->muon_lr) && (!isnan(s->lr) || costly) ? OPTIMIZER_ADAMW : OPTIMIZER_MUON;
-  if (s->optimizer == OPTIMIZER_MUON) note_choice(choices, "Muon (learns more from a token than AdamW)");
+  if (!isnan(s->muon_lr)) note_choice(choices, "Muon (muon-lr is given)");
+  else if (s->optimizer == OPTIMIZER_MUON) note_choice(choices, "Muon (learns more from a token than AdamW)");
   else if (!isnan(s->lr)) note_choice(choices, "AdamW (lr is given, and muon-lr is not)");
-  else note_choice(choices, "AdamW (in steps of %lld tokens Muon would take most of the time)", (long long)tokens);
+  else note_choice(choices, "AdamW (in such short steps Muon would take most of the time)");
 }
 
 /* Halves the micro-batch until a step fits the memory, and makes up for it in micro-batches. */
@@ -262,8 +264,9 @@ static int64_t steps_for(const TrainSettings *s, const ChoiceInputs *given, cons
                          Choices *choices) {
   enum { FEWEST = 100 };
   const double per_step = (double)settings_tokens_per_step(s);
-  const double by_time =
-      budget_flops(s, given) / model_step_flops(model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer);
+  const double step =
+      model_step_flops(model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer, given->device->accelerator);
+  const double by_time = budget_flops(s, given) / step;
   const double by_text = EPOCHS_LIMIT * (double)given->train_tokens / per_step;
   const int64_t steps = rounded(fmax(fmin(by_time, by_text), FEWEST));
   const double epochs = (double)steps * per_step / (double)given->train_tokens;

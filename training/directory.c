@@ -41,14 +41,16 @@ static bool lock(Run *r, Error *error) {
 
 bool run_take_directory(Run *r, Error *error) {
   if (!lock(r, error)) {
-    if (error->code == EXIT_MEMORY) return false;
+    if (error->code == EXIT_MEMORY || r->settings.resume) return false;
     return error_append(error, "; %schoose another directory with --out DIR",
                         error->code == EXIT_BUSY ? "wait for it, or " : "");
   }
   if (r->settings.resume || r->settings.overwrite || !r->lock.had_model) return true;
-  return fail(error, EXIT_USAGE,
-              "%s already holds a run; --resume=%s continues it, --overwrite replaces it, --out DIR writes elsewhere",
-              r->dir, r->dir);
+  char resume[512] = ""; /* one that was killed before it began cannot be */
+  if (access(checkpoint_path(r->dir, CHECKPOINT_SETTINGS).text, F_OK) == 0)
+    snprintf(resume, sizeof resume, "--resume=%.400s continues it, ", r->dir);
+  return fail(error, EXIT_USAGE, "%s already holds a run; %s--overwrite replaces it, --out DIR writes elsewhere",
+              r->dir, resume);
 }
 
 /* ---- config.txt ---- */

@@ -44,7 +44,13 @@ static bool count_exact(Run *r, int64_t tokens, int64_t most, ExactCount *out, E
   return ok;
 }
 
-static bool is_better(const Run *r, const Evaluation *result) { return !(evaluation_loss(result) >= r->best_loss); }
+static bool is_better(const Run *r, const Evaluation *result) { return evaluation_loss(result) < r->best_loss; }
+
+static bool diverged(const Run *r, double loss, Error *error) {
+  char what[100];
+  snprintf(what, sizeof what, "stopped after step %" PRId64 ": the validation loss (%g) is not finite", r->step, loss);
+  return run_fail_nonfinite(r, what, error);
+}
 
 /* At most `limit` windows (0: all) into `out`, last_val_loss and metrics.jsonl. *complete is false when it was stopped,
  * for then the loss cannot be compared with others. No tokens: there are only prompts, and nothing was measured. */
@@ -70,7 +76,7 @@ static bool evaluate(Run *r, int64_t limit, Evaluation *out, ExactCount *exact, 
                             .exact = exact->pairs ? (double)exact->exact / (double)exact->pairs : (double)NAN,
                             .all = limit == 0,
                             .best = limit && is_better(r, out)};
-  return run_log(r, &line, error);
+  return run_log(r, &line, error) && (isfinite(line.val_loss) || diverged(r, line.val_loss, error));
 }
 
 /* ---- verdicts ---- */

@@ -101,8 +101,8 @@ typedef struct OptimizerWords {
 static OptimizerWords optimizer_words(const TrainSettings *s) {
   OptimizerWords words;
   if (s->optimizer == OPTIMIZER_MUON)
-    snprintf(words.text, sizeof words.text, "Muon with lr %.2g, AdamW with %.2g", (double)s->muon_lr, (double)s->lr);
-  else snprintf(words.text, sizeof words.text, "AdamW with lr %.2g", (double)s->lr);
+    snprintf(words.text, sizeof words.text, "Muon with lr %.3g, AdamW with %.3g", (double)s->muon_lr, (double)s->lr);
+  else snprintf(words.text, sizeof words.text, "AdamW with lr %.3g", (double)s->lr);
   return words;
 }
 
@@ -126,7 +126,8 @@ static void print_memory(Run *r, const MemoryPlan *m) {
       text_bytes((double)m->moments).text, m->iteration ? ", Muon's iteration " : "",
       m->iteration ? text_bytes((double)m->iteration).text : "", text_bytes((double)m->activations).text,
       text_bytes((double)m->logits).text, text_bytes((double)m->copies).text,
-      r->device.accelerator ? " on the host" : "", text_bytes(10.0 * (double)m->gradients + (double)text).text);
+      r->device.accelerator ? " on the host" : "",
+      text_bytes((double)m->gradients + 3.0 * (double)m->copies + (double)text).text);
 }
 
 void run_print_plan(Run *r) {
@@ -135,7 +136,7 @@ void run_print_plan(Run *r) {
   if (c->quiet) return;
   const TrainConfig train = choices_train_config(s);
   const MemoryPlan memory = model_memory(&r->config, &train, &r->device);
-  const double flops = model_step_flops(&r->config, settings_tokens_per_step(s), train.optimizer) * (double)s->steps;
+  const double flops = run_step_flops(r) * (double)s->steps;
   print_text(r);
   print_model(r);
   print_length(r, &train);

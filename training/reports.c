@@ -34,8 +34,8 @@ static bool log_step(Run *r, Error *error) {
 }
 
 /* NaN where the peak says nothing: what a CPU could do changes with all else that runs on the machine. */
-static double share_of_peak(const Run *r, double flops) {
-  return r->device.accelerator ? flops / r->peak_flops : (double)NAN;
+static double share_of_peak(const Run *r, double steps_per_s) {
+  return r->device.accelerator ? steps_per_s * run_step_flops(r) / r->peak_flops : (double)NAN;
 }
 
 enum { TREND_LENGTH = 12 };
@@ -52,8 +52,7 @@ static int recent_losses(const History *h, double out[TREND_LENGTH]) {
 
 static void show_progress(Run *r, bool logged) {
   const int64_t per_step = settings_tokens_per_step(&r->settings);
-  const double tokens_per_s = speed(r),
-               step = model_step_flops(&r->config, per_step, (OptimizerKind)r->settings.optimizer);
+  const double tokens_per_s = speed(r);
   double trend[TREND_LENGTH];
   const ConsoleProgress numbers = {.trend = trend,
                                    .trend_count = recent_losses(&r->history, trend),
@@ -63,23 +62,30 @@ static void show_progress(Run *r, bool logged) {
                                    .val_loss = r->last_val_loss,
                                    .lr = (double)r->newest.lr,
                                    .tokens_per_s = tokens_per_s,
-                                   .peak = share_of_peak(r, step / (double)per_step * tokens_per_s),
+                                   .peak = share_of_peak(r, tokens_per_s / (double)per_step),
                                    .seconds_left =
                                        (double)((r->settings.steps - r->newest.step) * per_step) / tokens_per_s};
   console_progress(&r->console, &numbers, logged);
 }
 
-static bool diverged(const Run *r, const StepState *report, Error *error) {
+bool run_fail_nonfinite(const Run *r, const char *what, Error *error) {
+  const float least = 1e-12f; /* that --lr takes */
   char saved[64] = "no state was saved yet", muon[32] = "";
   if (r->saved_step >= 0) snprintf(saved, sizeof saved, CHECKPOINT_LAST "/ holds step %" PRId64, r->saved_step);
   if (r->settings.optimizer == OPTIMIZER_MUON)
-    snprintf(muon, sizeof muon, "--muon-lr %.1g ", (double)r->settings.muon_lr / 3);
+    snprintf(muon, sizeof muon, "--muon-lr %.1g ", (double)fmaxf(least, r->settings.muon_lr / 3));
   return fail(error, EXIT_NONFINITE,
-              "stopped at step %" PRId64
-              ": the loss (%g) or the gradient norm (%g) is not finite; the update was not made. "
-              "In %s %s, and " CHECKPOINT_WEIGHTS " is from step %" PRId64 ". Try %s--lr %.1g",
-              report->step + 1, (double)report->loss, (double)report->grad_norm, r->dir, saved, r->best_step, muon,
-              (double)r->settings.lr / 3);
+              "%s. In %s %s, and " CHECKPOINT_WEIGHTS " is from step %" PRId64 ". Try %s--lr %.1g", what, r->dir, saved,
+              r->best_step, muon, (double)fmaxf(least, r->settings.lr / 3));
+}
+
+static bool diverged(const Run *r, const StepState *report, Error *error) {
+  char what[200];
+  snprintf(what, sizeof what,
+           "stopped at step %" PRId64
+           ": the loss (%g) or the gradient norm (%g) is not finite; the update was not made",
+           report->step + 1, (double)report->loss, (double)report->grad_norm);
+  return run_fail_nonfinite(r, what, error);
 }
 
 static bool take_report(Run *r, const StepState *report, Error *error) {

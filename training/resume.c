@@ -27,8 +27,6 @@ static bool check_flags(const Run *r, Error *error) {
           error, EXIT_USAGE,
           "a resumed run keeps its tokenizers and how it reads its text; leave out --tokenizer, --vocab-size, "
           "--source-tokenizer, --source-vocab-size, --pack, --jsonl-field, --prompt-field, --response-field and --tsv");
-  if (options_origin(&r->options, &s->optimizer) == ORIGIN_COMMAND_LINE)
-    return fail(error, EXIT_USAGE, "a resumed run keeps its optimizer; leave out --optimizer");
   const void *const starts[] = {&s->init, &s->init_std};
   for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
     if (options_origin(&r->options, starts[i]) == ORIGIN_COMMAND_LINE)
@@ -44,11 +42,25 @@ static bool find_directory(Run *r, Error *error) {
   return run_name_directory(r, error);
 }
 
+/* That of the state: settings may come from another file, or from before there was a choice. */
+static bool keep_optimizer(Run *r, Error *error) {
+  TrainSettings *s = &r->settings;
+  const int kept = checkpoint_find_optimizer(r->dir);
+  const int asked = options_origin(&r->options, &s->optimizer) != ORIGIN_DEFAULT ? s->optimizer : -1;
+  if (kept < 0) return true; /* there is no state, which is said when it is read */
+  if (asked >= 0 && asked != kept)
+    return fail(error, EXIT_USAGE, "%s was trained with %s, and a resumed run keeps its optimizer; leave out %s",
+                r->dir, settings_optimizers[kept], settings_optimizers[asked]);
+  s->optimizer = kept;
+  return true;
+}
+
 bool run_resume_settings(Run *r, Error *error) {
   if (!check_flags(r, error) || !find_directory(r, error)) return false;
   const CheckpointPath path = checkpoint_path(r->dir, CHECKPOINT_SETTINGS);
-  if (access(path.text, R_OK) == 0) return options_load(&r->options, path.text, EXIT_CHECKPOINT, error);
-  return fail(error, EXIT_CHECKPOINT, "%s holds no run to resume (no " CHECKPOINT_SETTINGS " in it)", r->dir);
+  if (access(path.text, R_OK) != 0)
+    return fail(error, EXIT_CHECKPOINT, "%s holds no run to resume (no " CHECKPOINT_SETTINGS " in it)", r->dir);
+  return options_load(&r->options, path.text, EXIT_CHECKPOINT, error) && keep_optimizer(r, error);
 }
 
 static const char *const no_yes[] = {"no", "yes", NULL};

@@ -80,6 +80,11 @@ typedef struct Run {
 /* Seconds of this run, those before it was resumed included. */
 static inline double run_seconds(const Run *r) { return r->seconds + clock_seconds() - r->started; }
 
+static inline double run_step_flops(const Run *r) {
+  return model_step_flops(&r->config, settings_tokens_per_step(&r->settings), (OptimizerKind)r->settings.optimizer,
+                          r->device.accelerator);
+}
+
 static inline const Tokenizer *run_source_tokenizer(const Run *r) {
   return r->source_tokenizer ? r->source_tokenizer : r->tokenizer;
 }
@@ -149,6 +154,8 @@ bool run_check_same_model(const Run *r, Error *error);
 /* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` all steps' so
  * far. */
 bool run_take_reports(Run *r, bool wait, Error *error);
+/* EXIT_NONFINITE: what happened, what is left, and rates to try. */
+bool run_fail_nonfinite(const Run *r, const char *what, Error *error);
 void run_restart_timing(Run *r); /* tokens per second count from here */
 bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error); /* result.json */
 bool run_write_report(const Run *r, Error *error);                                  /* report.html */

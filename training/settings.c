@@ -132,7 +132,7 @@ void settings_options(Options *options, TrainSettings *s) {
 
       GROUP("Optimizer"),
       CHOICE("optimizer", &s->optimizer, settings_optimizers,
-             "auto: adamw where lr is given or muon would be most of a step, else muon",
+             "auto: muon; adamw where lr is given without muon-lr, or where muon would be most of a step",
              "adamw, or muon for the matrices of attention and MLPs and adamw for the rest"),
       FLOAT("lr", &s->lr, 1e-12, 10, "auto: " CHOICES_LR_WORDS, "peak learning rate of AdamW"),
       FLOAT("muon-lr", &s->muon_lr, 0, 10, "auto: " SHOWN(CHOICES_MUON_LR), "peak learning rate of Muon",
@@ -219,6 +219,11 @@ void settings_options(Options *options, TrainSettings *s) {
   options_init(options, table, sizeof table / sizeof *table);
 }
 
+/* What a resumed run goes on with, whatever is said of its model, which it keeps. */
+static bool of_training(const TrainSettings *s, const void *chosen) {
+  return chosen == &s->optimizer || chosen == &s->lr || chosen == &s->muon_lr || chosen == &s->batch;
+}
+
 void settings_forget_choices(Options *options, const TrainSettings *s) {
   const struct {
     const void *given, *chosen;
@@ -231,6 +236,7 @@ void settings_forget_choices(Options *options, const TrainSettings *s) {
                  {&s->preset, &s->batch},
                  {&s->preset, &s->lr},
                  {&s->preset, &s->optimizer},
+                 {&s->preset, &s->muon_lr},
                  {&s->preset, &s->init_std},
                  {&s->dim, &s->ffn},
                  {&s->dim, &s->init_std},
@@ -263,7 +269,9 @@ void settings_forget_choices(Options *options, const TrainSettings *s) {
                  {&s->dropout, &s->embed_dropout},
                  {&s->dropout, &s->attention_dropout}};
   for (size_t i = 0; i < sizeof follows / sizeof *follows; i++)
-    if (options_origin(options, follows[i].given) == ORIGIN_COMMAND_LINE) options_forget(options, follows[i].chosen);
+    if (!(s->resume && of_training(s, follows[i].chosen)) &&
+        options_origin(options, follows[i].given) == ORIGIN_COMMAND_LINE)
+      options_forget(options, follows[i].chosen);
 }
 
 bool settings_tokenizer_is_path(const char *tokenizer) {

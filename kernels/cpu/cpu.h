@@ -42,6 +42,8 @@ struct Context {
 /* At least `count` floats, 64-byte aligned, that live until the next call. NULL (with the context's error set) when
  * memory is out. Grows rarely: the second run of a step never allocates. */
 float *CPU(scratch)(Context *c, size_t count);
+/* Scratch space for the iteration of muon(), before anything depends on it; none where no matrix is updated so. */
+void CPU(reserve_muon)(Context *c, const Parameters *params);
 /* The same for activations that are rounded beside weights in int8. */
 float *CPU(rounded)(Context *c, size_t count);
 

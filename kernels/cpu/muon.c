@@ -6,6 +6,8 @@
 #include "kernels/cpu/tile.h"
 #include "kernels/cpu/weights.h"
 
+#include <stdatomic.h>
+
 enum {
   PANEL = 48,  /* columns packed side by side: whole blocks of tiles, whole vectors */
   DEPTH = 128, /* rows of a pass over them, which stay in L1 meanwhile */
@@ -232,38 +234,64 @@ static void scale(float factor, float *x, int64_t count) {
 
 /* ---- all matrices ---- */
 
+/* A room a thread, but not more than there are matrices. */
+typedef struct Rooms {
+  int count;
+  size_t size; /* of one, in floats */
+} Rooms;
+
+static Rooms rooms_for(const Context *c, const Parameters *p) {
+  Rooms rooms = {smaller(c->threads, p->muon_count), 0};
+  for (int i = 0; i < p->muon_count; i++) {
+    const size_t size = lay_out(&(Work){0}, &p->muon[i], NULL);
+    rooms.size = size > rooms.size ? size : rooms.size;
+  }
+  rooms.size = (rooms.size + LANES - 1) / LANES * LANES;
+  return rooms;
+}
+
+void CPU(reserve_muon)(Context *c, const Parameters *params) {
+  const Rooms rooms = rooms_for(c, params);
+  if (rooms.count) CPU(scratch)(c, rooms.size * (size_t)rooms.count);
+}
+
 typedef struct MuonJob {
   const Parameters *params;
   Factors factors;
-  float *room; /* of the threads, `size` each */
-  size_t size;
+  Rooms rooms;
+  float *room;
+  atomic_int *next; /* matrix that nobody has taken */
 } MuonJob;
 
-static void update_matrices(const void *job, int first, int last, int thread) {
-  const MuonJob *s = job;
+static void update_matrix(const MuonJob *s, const MuonMatrix *matrix, float *room) {
   const Parameters *p = s->params;
-  for (int i = first; i < last; i++) {
-    Work w;
-    const MuonMatrix *matrix = &p->muon[i];
-    lay_out(&w, matrix, s->room + (size_t)thread * s->size);
-    const double norm = begin(&w, p, &s->factors);
-    scale((float)(1 / fmax(norm, (double)MUON_EPS)), w.x, (int64_t)w.height * w.width);
-    orthogonalize(&w);
-    finish(&w, p, &s->factors);
-    const size_t at = matrix->offset - p->groups[matrix->group].matrix.offset;
-    CPU(follow_masters)(p, matrix->group, at, (size_t)matrix->rows * (size_t)matrix->cols);
-  }
+  Work w;
+  lay_out(&w, matrix, room);
+  const double norm = begin(&w, p, &s->factors);
+  scale((float)(1 / fmax(norm, (double)MUON_EPS)), w.x, (int64_t)w.height * w.width);
+  orthogonalize(&w);
+  finish(&w, p, &s->factors);
+  const size_t at = matrix->offset - p->groups[matrix->group].matrix.offset;
+  CPU(follow_masters)(p, matrix->group, at, (size_t)matrix->rows * (size_t)matrix->cols);
+}
+
+/* Pieces are rooms: in each, matrix after matrix as long as there are any. */
+static void update_in_room(const void *job, int first, int last, int thread) {
+  const MuonJob *s = job;
+  (void)thread;
+  for (int room = first; room < last; room++)
+    for (int i; (i = atomic_fetch_add(s->next, 1)) < s->params->muon_count;)
+      update_matrix(s, &s->params->muon[i], s->room + (size_t)room * s->rooms.size);
 }
 
 void CPU(muon)(Context *c, const StepState *state, const Parameters *params, const Muon *muon) {
   if (c->error.code || state->halted) return;
   const float rate = muon->lr_factor * state->lr;
-  MuonJob job = {.params = params, .factors = {state->clip, muon->momentum, 1.0f - rate * muon->weight_decay, rate}};
-  for (int i = 0; i < params->muon_count; i++) {
-    const size_t size = lay_out(&(Work){0}, &params->muon[i], NULL);
-    job.size = size > job.size ? size : job.size;
-  }
-  job.size = (job.size + LANES - 1) / LANES * LANES;
-  job.room = CPU(scratch)(c, job.size * (size_t)c->threads);
-  if (job.room) pool_run(c->pool, params->muon_count, 1, 1, update_matrices, &job);
+  atomic_int next = 0;
+  MuonJob job = {.params = params,
+                 .factors = {state->clip, muon->momentum, 1.0f - rate * muon->weight_decay, rate},
+                 .rooms = rooms_for(c, params),
+                 .next = &next};
+  job.room = CPU(scratch)(c, job.rooms.size * (size_t)job.rooms.count);
+  if (job.room) pool_run(c->pool, job.rooms.count, 1, 1, update_in_room, &job);
 }

@@ -98,6 +98,7 @@ static WeightCopy *make_copy(Context *c, const Parameters *params) {
 
 void CPU(refresh_parameters)(Context *c, Parameters *params) {
   if (c->error.code) return;
+  CPU(reserve_muon)(c, params);
   if (copied_dtype(c) == DTYPE_F32) {
     params->compute = params->master;
     return;
