@@ -55,7 +55,8 @@ SYSTEMS = {  # name: program, optimizer, dtype
     "inkling adamw": ("inkling", "adamw", "f32"), "inkling muon": ("inkling", "muon", "f32"),
     "inkling muon bf16": ("inkling", "muon", "bf16"),
     "pytorch adamw": ("pytorch", "adamw", "f32"), "pytorch muon": ("pytorch", "muon", "f32")}
-COMMON = {"wd": 0.1, "momentum": 0.95, "beta2": 0.95, "min-lr-frac": 0.1, "init-std": 0.02, "warmup-frac": 0.05}
+COMMON = {"wd": 0.1, "beta2": 0.95, "min-lr-frac": 0.1, "init-std": 0.02, "warmup-frac": 0.05}
+MOMENTUM = {"momentum": 0.95}  # of Muon
 STORIES_BYTES, STORIES_TAIL = 2000000, 0.05  # as scripts/demo.sh
 
 
@@ -128,7 +129,7 @@ def seeds(text):
 
 def parse_change(parser, text):
     match = re.fullmatch(r"(.*):([a-z0-9-]+)=(.*)", text)
-    known = {*COMMON, "batch", "lr", "muon-lr"}
+    known = {*COMMON, *MOMENTUM, "batch", "lr", "muon-lr"}
     if not match or match[1] not in SYSTEMS or match[2] not in known:
         parser.error(f"--set {text}: use SYSTEM:NAME=VALUE with a system and one of {', '.join(sorted(known))}")
     try:
@@ -170,7 +171,8 @@ def write_stories(args, folder):
 
 
 def settings_of(args, name, system):
-    settings = {**COMMON, **getattr(WORKLOADS[name], SYSTEMS[system][1])}
+    optimizer = SYSTEMS[system][1]
+    settings = {**COMMON, **(MOMENTUM if optimizer == "muon" else {}), **getattr(WORKLOADS[name], optimizer)}
     settings.update({key: value for which, key, value in args.changes if which == system})
     return settings
 

@@ -30,7 +30,7 @@ refused "odd head size" 2 "head size" "$train" text.txt --dim 6 --heads 2
 refused "kv-heads that do not divide heads" 2 "kv-heads" "$train" text.txt --heads 4 --kv-heads 3
 refused "a number too small to be one" 2 "clip" "$train" text.txt --clip 1e-400
 refused "two lengths" 2 "minutes" "$train" text.txt --steps 3 --minutes 1
-refused "unwritable output" 7 "nowhere" "$train" text.txt --out nowhere/deep/run
+refused "unwritable output" 7 "text.txt" "$train" text.txt --out text.txt/deep/run
 refused "output is a file" 7 "one.txt" "$train" text.txt --out one.txt
 if ! "$train" text.txt --device cuda --dry-run 2>/dev/null; then # where there is no GPU, or no CUDA in this build
   refused "no GPU" 2 "use --device cpu" "$train" text.txt --device cuda
