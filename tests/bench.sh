@@ -182,4 +182,27 @@ check "it draws its curves" quality_pictures
 check "runs of all seeds and systems" quality_complete
 check "what it reads from curves" quality_reads_curves
 check "quality at equal seconds" ours "$work/text" --workload nano --minutes 0.001 --seeds 1
+
+# The pages of experiments are what the results give, and requests that cannot be run are refused.
+cp -R scripts docs "$work"
+learning() { python3 "$work/scripts/learning.py" "$@" >"$work/out" 2>"$work/err"; }
+refuses() { # refuses WORDS ARGUMENTS...
+  words=$1
+  shift
+  learning "$@"
+  test $? -eq 2 && grep -q -e "$words" "$work/err" && test "$(wc -l <"$work/err")" -eq 1
+}
+report_again() { learning report && diff -r docs "$work/docs"; }
+quality_again() {
+  quality "$work/again.jsonl" --from docs/quality.jsonl --markdown "$work/again.md" --svg "$work/again.svg" &&
+    cmp "$work/again.svg" docs/quality-nano.svg && tail -n 5 "$work/again.md" | cmp - "$work/tail"
+}
+tail -n 5 docs/quality.md >"$work/tail"
+check "docs/learning.md is what the results give" report_again
+check "docs/quality.md is what its runs give" quality_again
+check "learning.py lists" learning list
+check "learning.py refuses an unknown experiment" refuses "no experiment is called nope" run --text "$work/text" nope
+check "learning.py refuses a text that is too short" refuses "too few for 15m-muon" run 15m-muon --text "$work/text" --train "${BIN:-.}/train"
+yes "another text" | head -c 100000 >"$work/long"
+check "learning.py refuses another text" refuses "with another text" run nano-muon --text "$work/long" --train "${BIN:-.}/train"
 echo "done"
