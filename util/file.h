@@ -43,8 +43,8 @@ void file_sweep(const char *dir);
 /* The same for bytes that are all there. */
 bool file_write(const char *path, const void *bytes, size_t size, Error *error);
 
-/* Cuts a file of lines that others add to: what is behind `size` bytes goes, and a line that does not end there with it.
- * A file that is not there is fine. EXIT_OUTPUT. */
+/* Cuts a file of lines that others add to: what is behind `size` bytes goes, and with it a line that does not end
+ * there. A file that is not there is fine. EXIT_OUTPUT. */
 bool file_cut(const char *path, int64_t size, Error *error);
 /* The size of a file in bytes; 0 where there is none. */
 int64_t file_size(const char *path);
