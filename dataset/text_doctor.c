@@ -77,8 +77,9 @@ static void find_marks(const TextView *view, TextFindings *out) {
   int64_t marks = 0;
   for (int i = 0; i < view->count; i++) {
     const TextSample *s = &view->samples[i];
-    for (size_t at = 1; at + 3 <= s->size; at++)
-      marks += s->bytes[at] == 0xEF && s->bytes[at - 1] == '\n' && memcmp(s->bytes + at, "\xEF\xBB\xBF", 3) == 0;
+    const uint8_t *end = s->bytes + s->size, *found;
+    for (const uint8_t *at = s->bytes; (found = memchr(at, 0xEF, (size_t)(end - at))); at = found + 1)
+      marks += found > s->bytes && found[-1] == '\n' && end - found >= 3 && memcmp(found, "\xEF\xBB\xBF", 3) == 0;
   }
   if (!marks) return;
   TextFinding *finding = text_findings_add(out, TEXT_MARKS, 0);
@@ -91,12 +92,13 @@ static void find_line_ends(const TextView *view, TextFindings *out) {
   int64_t lines = 0, both = 0, returns = 0;
   for (int i = 0; i < view->count; i++) {
     const TextSample *s = &view->samples[i];
-    for (size_t at = 0; at < s->size; at++) {
-      const bool newline = s->bytes[at] == '\n';
-      lines += newline;
-      both += newline && at > 0 && s->bytes[at - 1] == '\r';
-      returns += s->bytes[at] == '\r';
+    const uint8_t *end = s->bytes + s->size, *found;
+    for (const uint8_t *at = s->bytes; (found = memchr(at, '\n', (size_t)(end - at))); at = found + 1) {
+      lines++;
+      both += found > s->bytes && found[-1] == '\r';
     }
+    for (const uint8_t *at = s->bytes; lines == 0 && (found = memchr(at, '\r', (size_t)(end - at))); at = found + 1)
+      returns++;
   }
   const bool alone = lines == 0 && returns >= 5;
   if (!alone && (both == 0 || both * 10 < lines)) return;
@@ -113,20 +115,31 @@ static void find_line_ends(const TextView *view, TextFindings *out) {
 
 #define GUTENBERG_LINE(which) "/^\\*\\*\\* *" which " OF .*PROJECT GUTENBERG/"
 
-/* The line "*** START OF THE PROJECT GUTENBERG EBOOK ...", or of its end; `size` where there is none. */
+static bool holds(const uint8_t *bytes, size_t size, const char *words) {
+  const size_t length = strlen(words);
+  for (size_t i = 0; i + length <= size; i++)
+    if (memcmp(bytes + i, words, length) == 0) return true;
+  return false;
+}
+
+/* Where a line begins as "*** START OF THE PROJECT GUTENBERG EBOOK ..." does, or that of the end; `size` where none
+ * does. */
 static size_t find_stars(const TextSample *s, const char *which) {
-  for (size_t at = 0; at + 3 < s->size; at++) {
-    if (memcmp(s->bytes + at, "***", 3) != 0 || (at > 0 && s->bytes[at - 1] != '\n')) continue;
-    const size_t word = at + 3 + (s->bytes[at + 3] == ' '), left = s->size - word;
-    if (!text_begins(s->bytes + word, left, which)) continue;
-    if (text_find(s->bytes + word, left < 60 ? left : 60, "PROJECT GUTENBERG") < (left < 60 ? left : 60)) return at;
+  const uint8_t *star, *end = s->bytes + s->size;
+  for (const uint8_t *at = s->bytes; (star = memchr(at, '*', (size_t)(end - at))); at = star + 1) {
+    if (end - star < 4 || memcmp(star, "***", 3) != 0 || (star > s->bytes && star[-1] != '\n')) continue;
+    const uint8_t *newline = memchr(star, '\n', (size_t)(end - star));
+    const size_t length = (size_t)((newline ? newline : end) - star), word = star[3] == ' ' ? 4 : 3;
+    if (length >= word + strlen(which) && memcmp(star + word, which, strlen(which)) == 0 &&
+        holds(star, length, "PROJECT GUTENBERG"))
+      return (size_t)(star - s->bytes);
   }
   return s->size;
 }
 
 static void find_gutenberg(const TextView *view, TextFindings *out) {
   const TextSample *head = &view->samples[0], *tail = &view->samples[view->count - 1];
-  const size_t start = find_stars(head, "START OF TH"), end = find_stars(tail, "END OF TH");
+  const size_t start = find_stars(head, "START OF "), end = find_stars(tail, "END OF ");
   const bool starts = start < head->size, ends = end < tail->size;
   if (!starts && !ends) return;
   const uint8_t *line = starts ? memchr(head->bytes + start, '\n', head->size - start) : NULL;

@@ -51,20 +51,37 @@ static bool find_wide(const TextView *view, TextFindings *out) {
 /* ---- counts ---- */
 
 typedef struct ByteCounts {
-  int64_t bytes, letters;            /* ASCII letters */
+  int64_t bytes;
   int64_t nuls, controls;            /* controls: those that no text has, NULs included */
   int64_t characters;                /* of UTF-8, of two bytes and more */
   int64_t wrong;                     /* bytes that are of no such character */
-  int64_t high;                      /* bytes from 0x80 on */
+  int64_t high, neighbors;           /* bytes from 0x80 on; those of them that follow another */
   int64_t of[256];                   /* each */
+  int64_t inside[256];               /* those between two ASCII letters */
   int64_t pairs, low_trails, hangul; /* bytes from 0x81 on read two by two; those whose second is below 0x7F; Korean */
 } ByteCounts;
 
 static bool is_control(uint8_t c) { return (c < ' ' && !(c >= '\b' && c <= '\r') && c != 0x1B) || c == 0x7F; }
 
+static bool is_letter(uint8_t c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
+
+/* Whether the next eight bytes are printable ASCII, and not worth a look each: none is below 0x20 or above 0x7E. */
+static bool are_plain(const uint8_t *bytes, size_t size) {
+  const uint64_t ones = UINT64_MAX / 255, tops = ones << 7;
+  uint64_t word;
+  if (size < sizeof word) return false;
+  memcpy(&word, bytes, sizeof word);
+  const uint64_t low = (word - ones * 0x20) & ~word, high = (word + ones) | word; /* 0x7F + 1 sets a top bit */
+  return ((low | high) & tops) == 0;
+}
+
 static void count_characters(ByteCounts *n, const uint8_t *bytes, size_t size) {
   for (size_t i = 0, length; i < size; i += length) {
     uint32_t point;
+    if (are_plain(bytes + i, size - i)) {
+      length = sizeof(uint64_t);
+      continue;
+    }
     length = utf8_read(bytes + i, size - i, &point);
     n->wrong += length == 0;
     n->characters += length > 1;
@@ -73,12 +90,26 @@ static void count_characters(ByteCounts *n, const uint8_t *bytes, size_t size) {
 }
 
 static void count_pairs(ByteCounts *n, const uint8_t *bytes, size_t size) {
+  if (n->wrong == 0) return; /* they serve to guess the encoding */
   for (size_t i = 0; i + 1 < size; i++) {
     if (bytes[i] <= 0x80) continue;
     n->pairs++;
     n->low_trails += bytes[i + 1] >= 0x40 && bytes[i + 1] < 0x7F;
     n->hangul += bytes[i] >= 0xB0 && bytes[i] <= 0xC8 && bytes[i + 1] > 0xA0;
     i++;
+  }
+}
+
+static void count_each(ByteCounts *n, const uint8_t *bytes, size_t size) {
+  for (size_t at = 0; at < size; at++) {
+    while (are_plain(bytes + at, size - at)) at += sizeof(uint64_t);
+    if (at == size) return;
+    const uint8_t c = bytes[at];
+    n->of[c]++;
+    n->controls += is_control(c);
+    n->high += c >= 0x80;
+    n->neighbors += c >= 0x80 && at > 0 && bytes[at - 1] >= 0x80;
+    n->inside[c] += at > 0 && at + 1 < size && is_letter(bytes[at - 1]) && is_letter(bytes[at + 1]);
   }
 }
 
@@ -90,12 +121,7 @@ static ByteCounts count_bytes(const TextView *view) {
     while (i > 0 && cut < 3 && cut < size && utf8_continues(bytes[cut])) cut++;
     bytes += cut;
     size = utf8_complete(bytes, size - cut);
-    for (size_t at = 0; at < size; at++) {
-      n.of[bytes[at]]++;
-      n.letters += (bytes[at] | 0x20) >= 'a' && (bytes[at] | 0x20) <= 'z';
-      n.controls += is_control(bytes[at]);
-      n.high += bytes[at] >= 0x80;
-    }
+    count_each(&n, bytes, size);
     n.bytes += (int64_t)size;
     count_characters(&n, bytes, size);
     count_pairs(&n, bytes, size);
@@ -104,9 +130,9 @@ static ByteCounts count_bytes(const TextView *view) {
   return n;
 }
 
-static int64_t sum(const ByteCounts *n, int first, int last) {
+static int64_t sum(const int64_t counts[256], int first, int last) {
   int64_t out = 0;
-  for (int c = first; c <= last; c++) out += n->of[c];
+  for (int c = first; c <= last; c++) out += counts[c];
   return out;
 }
 
@@ -119,6 +145,7 @@ typedef enum Encoding {
   WINDOWS_1250,
   WINDOWS_1251,
   KOI8_R,
+  GREEK,
   SHIFT_JIS,
   EUC_JP,
   EUC_KR,
@@ -136,36 +163,41 @@ static const struct {
                  [WINDOWS_1250] = {"Windows-1250", "windows-1250"},
                  [WINDOWS_1251] = {"Windows-1251", "windows-1251"},
                  [KOI8_R] = {"KOI8-R", "koi8-r"},
+                 [GREEK] = {"ISO 8859-7", "iso-8859-7"},
                  [SHIFT_JIS] = {"Shift JIS", "shift_jis"},
                  [EUC_JP] = {"EUC-JP", "euc-jp"},
                  [EUC_KR] = {"EUC-KR", "euc-kr"},
                  [BIG5] = {"Big5", "big5"},
                  [GB18030] = {"GB18030", "gb18030"}};
 
-/* Most letters are not Latin: Cyrillic has them all from 0xC0 on, in KOI8-R the small ones first; the first bytes of
- * kana are few; the second bytes of Big5 are often ASCII. */
+/* Most letters are not Latin. Cyrillic and Greek have them all from 0xC0 on; KOI8-R has the small ones first, and Greek
+ * has no letter where Windows-1251 has its a. The first bytes of kana are few; the second bytes of Big5 are often
+ * ASCII. */
 static Encoding guess_foreign(const ByteCounts *n) {
-  if (sum(n, 0xC0, 0xFF) * 10 >= n->high * 9) return sum(n, 0xE0, 0xFF) > sum(n, 0xC0, 0xDF) ? WINDOWS_1251 : KOI8_R;
-  if (sum(n, 0x82, 0x83) * 5 >= n->high) return SHIFT_JIS;
-  if (sum(n, 0xA4, 0xA5) * 5 >= n->high) return EUC_JP;
+  const int64_t first = sum(n->of, 0xC0, 0xDF), second = sum(n->of, 0xE0, 0xFF);
+  if ((first + second) * 20 >= n->high * 17)
+    return first > second ? KOI8_R : n->of[0xE0] * 100 < second ? GREEK : WINDOWS_1251;
+  if (sum(n->of, 0x82, 0x83) * 5 >= n->high) return SHIFT_JIS;
+  if (sum(n->of, 0xA4, 0xA5) * 5 >= n->high) return EUC_JP;
   if (n->low_trails * 7 >= n->pairs) return BIG5;
   return n->hangul * 20 >= n->pairs * 17 ? EUC_KR : GB18030;
 }
 
-/* Latin letters with accents. The Polish l with a stroke is 0xB3 in both encodings that have it, where Latin-1 has a
- * superscript; of 0x80-0x9F Windows-1252 text has quotes, dashes and few more. */
+/* Latin letters with accents. Where Latin-1 has superscripts and fractions, ISO 8859-2 has letters of Central Europe,
+ * and so has Windows-1250, but some of them stand below 0xA0; there Windows-1252 has quotes, dashes and few more. */
 static Encoding guess_accented(const ByteCounts *n) {
-  if (n->of[0xB3] * 12 >= n->high && n->of[0xEA] + n->of[0xBF] > 0)
-    return n->of[0xB9] + n->of[0x9C] + n->of[0x9F] > n->of[0xB1] + n->of[0xB6] + n->of[0xBC] ? WINDOWS_1250 : LATIN2;
-  const int64_t windows = sum(n, 0x80, 0x9F);
-  const int64_t usual = n->of[0x80] + n->of[0x85] + sum(n, 0x91, 0x97) + n->of[0x99] + n->of[0x9C];
+  const int64_t *in = n->inside, windows = sum(n->of, 0x80, 0x9F);
+  const int64_t central = in[0xB3] + in[0xB1] + in[0xB6] + in[0xB9] + in[0xBC] + in[0xBE] + in[0x9A] + in[0x9C] +
+                          in[0x9D] + in[0x9E] + in[0x9F];
+  if (central * 12 >= sum(in, 0x80, 0xFF) && central > 0) return windows ? WINDOWS_1250 : LATIN2;
+  const int64_t usual = n->of[0x80] + n->of[0x85] + sum(n->of, 0x91, 0x97) + n->of[0x99] + n->of[0x9C];
   if ((windows - usual) * 3 >= n->high) return UNKNOWN;
   return windows ? WINDOWS_1252 : LATIN1;
 }
 
 static Encoding guess(const ByteCounts *n) {
   if (n->characters >= 4 * n->wrong) return DAMAGED;
-  return n->high > n->letters ? guess_foreign(n) : guess_accented(n);
+  return n->neighbors * 5 >= n->high * 2 ? guess_foreign(n) : guess_accented(n);
 }
 
 static void add_encoding(const TextView *view, const ByteCounts *n, TextFindings *out) {

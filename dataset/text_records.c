@@ -249,6 +249,7 @@ static bool read_records(Csv *csv, const TextSample *s) {
     if (!take_field(csv, column++, s->bytes + begin, at - begin)) return false;
     if (s->bytes[at] == (uint8_t)csv->comma) continue;
     if (csv->records == 0) csv->columns = column;
+    if (csv->columns < 2 || csv->uneven > LEAST_RECORDS + csv->records / 50) return false;
     csv->uneven += column != csv->columns;
     csv->records++;
     column = 0;

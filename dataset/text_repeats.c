@@ -109,5 +109,5 @@ static bool find_copies(const TextView *view, TextFindings *out) {
 }
 
 void text_find_repeats(const TextView *view, TextFindings *out) {
-  if (!find_block(view, out) && !find_lines(view, out)) find_copies(view, out);
+  if (!find_block(view, out) && !find_copies(view, out)) find_lines(view, out);
 }

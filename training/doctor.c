@@ -115,7 +115,12 @@ static bool report(const Examination *e, Error *error) {
 bool run_examine_text(Run *r, const Corpus *corpus, bool trained, Error *error) {
   Examination e = {.r = r, .corpus = corpus, .trained = trained};
   bool ok = true;
-  for (int i = 0; ok && i < corpus_files(corpus); i++) ok = examine_file(&e, i, error);
+  const int files = corpus_files(corpus);
+  for (int i = 0; ok && i < files; i++) {
+    ok = examine_file(&e, i, error);
+    console_work(&r->console, &(ConsoleWork){"looking at files", i + 1, files, false});
+  }
+  console_work_end(&r->console);
   ok = ok && report(&e, error);
   free(e.groups);
   return ok;

@@ -129,17 +129,17 @@ static void put_token(Page *p, int32_t id) {
 static void show_stream(Page *p, const Run *r, const Window *w) {
   const int32_t end = tokenizer_end(r->tokenizer);
   bool counts = true;
-  remark(p, "begins %s", w->tokens[0] == end ? "with the end of a document" : "somewhere in a document");
+  remark(p, "begins %s; the first token is read, not learned",
+         w->tokens[0] == end ? "with the end of a document" : "somewhere in a document");
   for (int i = -1; i < r->config.ctx; i++) {
     const int32_t target = i < 0 ? IGNORE_INDEX : w->targets[i];
-    const bool known = target != IGNORE_INDEX || i + 1 < r->config.ctx;
-    const int32_t id = target != IGNORE_INDEX ? target : known ? w->tokens[i + 1] : end;
+    if (target == IGNORE_INDEX && i + 1 == r->config.ctx) break; /* what follows is not in the window */
+    const int32_t id = target != IGNORE_INDEX ? target : w->tokens[i + 1];
     if (i >= 0 && counts != (target != IGNORE_INDEX)) {
       counts = !counts;
       remark(p, counts ? "in the loss" : "not in the loss");
     }
-    if (!known) continue;
-    if (id == end) remark(p, "end of a document");
+    if (id == end) remark(p, i + 1 < r->config.ctx ? "a document ends, the next one begins" : "a document ends");
     else put_token(p, id);
   }
 }
