@@ -54,7 +54,7 @@ static uint8_t small_letter(uint8_t c) { return c >= 'A' && c <= 'Z' ? c | 0x20 
 
 bool text_begins(const uint8_t *bytes, size_t size, const char *words) {
   size_t i = 0;
-  while (words[i] && i < size && small_letter(bytes[i]) == small_letter((uint8_t)words[i])) i++;
+  while (i < size && words[i] && small_letter(bytes[i]) == small_letter((uint8_t)words[i])) i++;
   return !words[i];
 }
 

@@ -9,12 +9,14 @@
 enum { NAME_BYTES = 64 }; /* of a field, at most; of longer ones nothing is said */
 
 typedef struct Name {
-  char text[NAME_BYTES + 1]; /* "": none */
+  char text[NAME_BYTES + 1]; /* "": none, or one that is not written as it is called */
 } Name;
 
 static Name name_of(const uint8_t *bytes, size_t size) {
   Name out = {""};
-  if (size <= NAME_BYTES && !memchr(bytes, '\0', size)) memcpy(out.text, bytes, size);
+  for (size_t i = 0; i < size; i++)
+    if (i == NAME_BYTES || bytes[i] < ' ' || bytes[i] == '\\') return out;
+  memcpy(out.text, bytes, size);
   return out;
 }
 
@@ -38,7 +40,10 @@ static bool is_next(const Json *j, char c) { return j->at < j->size && j->bytes[
 static bool read_string(Json *j, const uint8_t **text, size_t *length) {
   const size_t begin = ++j->at;
   while (j->at < j->size && j->bytes[j->at] != '"') j->at += j->bytes[j->at] == '\\' ? 2 : 1;
-  if (j->at >= j->size) return false;
+  if (j->at >= j->size) {
+    j->at = j->size;
+    return false;
+  }
   *text = j->bytes + begin;
   *length = j->at++ - begin;
   return true;
@@ -141,7 +146,8 @@ static bool find_array(Json *j, int variant, const char *path, TextFormat format
     if (read_string(j, &text, &length)) skip_blanks(j);
     if (j->at < j->size && !is_next(j, ',') && !is_next(j, ']')) return false;
   }
-  const JsonObject first = strings || !is_next(j, '{') ? (JsonObject){0} : read_object(j);
+  JsonObject first = {0};
+  if (!strings && is_next(j, '{')) first = read_object(j);
   if (!strings && !first.valid) return false;
   snprintf(what, sizeof what, "it looks like a JSON array of %s%s, not like plain text or JSON lines",
            strings ? "strings" : "objects", path[1] ? " in an object" : "");
@@ -161,7 +167,7 @@ static Name path_of(const Name *field) {
 static bool add_json_lines(const JsonObject *object, TextFindings *out) {
   TextFinding *finding = text_findings_add(out, TEXT_JSON_LINES, 0);
   snprintf(finding->what, sizeof finding->what,
-           "it looks like JSON lines and is read as plain text, because its name does not end in .jsonl");
+           "it looks like JSON lines and is read as plain text (names of files of JSON lines end in .jsonl)");
   strcpy(finding->command, "cat @");
   read_field(finding, &object->text);
   return true;

@@ -13,7 +13,7 @@ static TextFindings examine(Bytes file, const char *name) {
   /* in memory of its size: a byte too far is noticed */
   uint8_t *exact = malloc(file.size ? file.size : 1);
   assert_non_null(exact);
-  memcpy(exact, file.bytes, file.size);
+  if (file.size) memcpy(exact, file.bytes, file.size);
   text_doctor_examine(&out, exact, file.size, kind, name);
   free(exact);
   free(file.bytes);
@@ -165,8 +165,8 @@ static Bytes json_objects(const char *begin, const char *between, const char *en
   add_text(&out, begin);
   char *line = strtok((char *)words.bytes, "\n");
   for (int i = 0; i < 60; i++, line = strtok(NULL, "\n"))
-    format(&out, "%s{\"id\": %d, \"tags\": [1, {}], \"a \\\"story\": \"%s\", \"name\": \"n%d\"}", i ? between : "", i,
-           line, i);
+    format(&out, "%s{\"id\": %d, \"tags\": [1, {}], \"a story\": \"%s\", \"name\": \"n%d\"}", i ? between : "", i, line,
+           i);
   add_text(&out, end);
   free(words.bytes);
   return out;
@@ -175,15 +175,17 @@ static Bytes json_objects(const char *begin, const char *between, const char *en
 static void json(void **state) {
   (void)state;
   expect(json_objects("", "\n", "\n"), "a.json", TEXT_JSON_LINES, TEXT_NOTE, "JSON lines",
-         "./train - --jsonl-field 'a \\\"story' <a.json");
+         "./train - --jsonl-field 'a story' <a.json");
   expect(json_objects(" [", ", ", "]"), "a.json", TEXT_JSON, TEXT_WARNING, "JSON array of objects",
-         "jq -c '.[]' a.json | ./train - --jsonl-field 'a \\\"story'");
+         "jq -c '.[]' a.json | ./train - --jsonl-field 'a story'");
   expect(json_objects("{\"version\": \"1\", \"data\": [", ",\n", "]}"), "a.json", TEXT_JSON, TEXT_WARNING,
-         "objects in an object", "jq -c '.data[]' a.json | ./train - --jsonl-field 'a \\\"story'");
+         "objects in an object", "jq -c '.data[]' a.json | ./train - --jsonl-field 'a story'");
   expect(json_objects("[\n", ",\n", "]"), "a.jsonl", TEXT_JSON, TEXT_REFUSED, "JSON array",
-         "jq -c '.[]' a.jsonl | ./train - --jsonl-field 'a \\\"story'");
+         "jq -c '.[]' a.jsonl | ./train - --jsonl-field 'a story'");
   expect(LITERAL("{\n \"a\": 1,\n \"text\": \"b\"\n}\n{\n \"a\": 2,\n \"text\": \"c\"\n}\n", 0), "a.json", TEXT_JSON,
          TEXT_WARNING, "over many lines", "jq -c . a.json | ./train - --jsonl-field text");
+  expect(LITERAL("{\"a \\\"b\\\"\": \"longest of all\"}\n", 0), "a.json", TEXT_JSON_LINES, TEXT_NOTE, "JSON lines",
+         "./train - --jsonl-field text <a.json"); /* a name that is written otherwise */
   expect(LITERAL("[\"one\", \"two\"]", 0), "a.json", TEXT_JSON, TEXT_WARNING, "array of strings",
          "jq -c '.[] | {text: .}' a.json | ./train - --jsonl-field text");
 }
@@ -307,8 +309,8 @@ static void other_texts(void **state) {
            i % 60);
     format(&lines, "{\"text\": \"%0150d\"}\n", i);
     format(&pairs, "%u+%u=\t%u\n", drawn(&random) % 100, drawn(&random) % 100, drawn(&random) % 100);
-    format(&dice, "%u\n", drawn(&random) % 6);
   }
+  for (int i = 0; i < 3000; i++) format(&dice, "%u\n", drawn(&random) % 6);
   expect_nothing(dna, "a.fa");
   expect_nothing(numbers, "a.csv");
   expect_nothing(log, "a.log");
@@ -343,12 +345,71 @@ static void sources_and_prose(void **state) {
     expect_nothing(literal(texts[i], strlen(texts[i]), 0), "a.txt");
 }
 
+/* Near the borders of what is said. */
+static void hardly_anything(void **state) {
+  (void)state;
+  Bytes bars = {0}, joiners = {0}, columns = {0}, tags = {0}, arrow = {0}, wrong = lines_of("one two", " ", 10000);
+  uint32_t random = 9;
+  for (int i = 0; i < 100; i++) {
+    format(&bars, "step %d\r step %u\r done %u\n", i, drawn(&random), drawn(&random));
+    format(&joiners, "%d\xEF\xBB\xBF joined %u\n", i, drawn(&random));
+    format(&columns, i ? "%d,0.%d,%u\n" : "id,x,y\n", i, i, drawn(&random) % 100);
+    format(&tags, "%sone %d in a text without any others, nor many words\n", i ? "" : "<b>Note</b> ", i);
+    format(&arrow, "%s<b>%d</b>\n", i ? "" : "< is less, ", i);
+  }
+  wrong.bytes[5000] = 0xE9;
+  expect_nothing(bars, "a.log");
+  expect_nothing(joiners, "a.txt");
+  expect_nothing(columns, "a.csv");
+  expect_nothing(tags, "a.txt");
+  expect_nothing(arrow, "a.txt");
+  expect_nothing(wrong, "a.txt");
+  expect_nothing(LITERAL("%PDF-1.5 is a version of it\n", 0), "a.txt");
+  expect(LITERAL("\xEF\xBB\xBF{\"text\": \"b\"}\n", 0), "a", TEXT_JSON_LINES, TEXT_NOTE, "",
+         "./train - --jsonl-field text <a");
+  expect(LITERAL("PK\3\4 2345678901234567890123456a.txta sword/and a shield", 0), "a", TEXT_FOREIGN, TEXT_REFUSED,
+         "compressed (zip)", "unzip -p a | ./train -");
+}
+
+static void numbers_of_two_bytes(void **state) {
+  (void)state;
+  Bytes letters = {0}, others = {0}, deleted = {0};
+  uint32_t random = 11;
+  for (int i = 0; i < 2000; i++) {
+    const uint8_t small[] = {(uint8_t)(drawn(&random) % 65), 0},
+                  large[] = {(uint8_t)drawn(&random), (uint8_t)(1 + i % 6)};
+    add(&letters, small, 2);
+    add(&others, large, 2);
+    add_text(&deleted, i % 4 ? "a" : "\x7f");
+  }
+  expect(letters, "a", TEXT_BINARY, TEXT_WARNING, "hardly text", "./train a --binary");
+  expect(others, "a", TEXT_BINARY, TEXT_WARNING, "hardly text", "./train a --binary");
+  expect(deleted, "a", TEXT_BINARY, TEXT_WARNING, "25.0 %", "./train a --binary");
+}
+
+/* Parts of the same size that begin alike, or end alike. */
+static void half_alike(void **state) {
+  (void)state;
+  for (int which = 0; which < 2; which++) {
+    Bytes file = {0}, one = lines_of(english, " ", 100000), two = lines_of(polish, " ", 120000);
+    memcpy(two.bytes + (which ? 0 : one.size - 1000), one.bytes + (which ? 0 : one.size - 1000), 1000);
+    add(&file, one.bytes, one.size);
+    add(&file, two.bytes, one.size);
+    free(one.bytes);
+    free(two.bytes);
+    const TextFindings found = examine(file, "a.txt");
+    for (int i = 0; i < found.count; i++) assert_int_not_equal(found.items[i].kind, TEXT_REPEATS);
+  }
+}
+
 /* Every beginning of every kind of file, and no byte behind it. */
 static void short_files(void **state) {
   (void)state;
   static const char *const begins[] = {"{\"a\": [{\"b\": \"c\\\"d\", \"e\": [1, {\"f\": 2}]}], \"g\": 1}\n{\"a\": 1}",
                                        "[ {\"a\" : \"b\" } ]",
                                        "[\"a\\",
+                                       "{\"a\": \"b\\",
+                                       "{\"a\\",
                                        "a,b\n\"1\r\n,2\",3\n",
                                        "<p>a</p><!-- b",
                                        "*** START OF THE PROJECT GUTENBERG",
@@ -415,6 +476,9 @@ int main(void) {
       cmocka_unit_test(other_texts),
       cmocka_unit_test(sources_and_prose),
       cmocka_unit_test(short_files),
+      cmocka_unit_test(hardly_anything),
+      cmocka_unit_test(numbers_of_two_bytes),
+      cmocka_unit_test(half_alike),
       cmocka_unit_test(commands),
   };
   return cmocka_run_group_tests_name("text_doctor", tests, NULL, NULL);

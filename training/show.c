@@ -1,7 +1,7 @@
 /* --dry-run --show N: the windows that the first steps train on, as the model will see them, on stdout.
  *
- * Lines of text are indented by four, remarks by two. Bytes that would not be seen are: a newline is shown and made, other
- * control characters are pictures of themselves, bytes that are no UTF-8 are escaped. Tokens of a BPE have borders. */
+ * Text is indented by four, remarks by two. What would not be seen is: a newline is shown and made, other control
+ * characters are pictures of themselves, bytes that are no UTF-8 are escaped. Tokens of a BPE have borders. */
 #include "training/run.h"
 
 #include "cli/startup.h"
@@ -55,7 +55,8 @@ static void put_point(Page *p, uint32_t point, const uint8_t *bytes, size_t size
     fputs("\u2192", p->out);
   } else if (point < 0x20 || point == 0x7F) {
     uint8_t picture[4];
-    fwrite(picture, 1, utf8_write(point == 0x7F ? 0x2421 : 0x2400 + point, picture), p->out);
+    const size_t length = utf8_write(point == 0x7F ? 0x2421 : 0x2400 + point, picture);
+    fwrite(picture, 1, length, p->out);
   } else if (is_hidden(point)) {
     fprintf(p->out, "<U+%04X>", (unsigned)point);
   } else {
