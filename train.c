@@ -29,6 +29,9 @@ static bool check_flags(const Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   ModelConfig model;
   bool shaped;
+  if (s->show && !s->dry_run)
+    return fail(error, EXIT_USAGE,
+                "--show %d goes with --dry-run: it prints windows of the text instead of training on them", s->show);
   if (s->patience && !s->val && s->val_frac <= 0) return no_validation(s, error);
   if (!architecture_check_sources(s, true, error)) return false;
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
@@ -227,7 +230,7 @@ static bool run(void *context, Error *error) {
   if (resumes && (!run_start_model(r, error) || !run_restore_state(r, error)))
     return false; /* refused before the plan is printed */
   run_print_plan(r);
-  if (s->dry_run) return true;
+  if (s->dry_run) return !s->show || run_show_windows(r, error);
   if (!resumes) {
     if (!run_start_model(r, error)) return false;
     run_init_weights(r);

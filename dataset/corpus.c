@@ -6,7 +6,6 @@
 #include "util/file.h"
 #include "util/path.h"
 #include "util/text.h"
-#include "dataset/file_list.h"
 #include "dataset/jsonl.h"
 #include "dataset/spool.h"
 #include "dataset/tsv.h"
@@ -143,6 +142,10 @@ void corpus_close(Corpus *corpus) {
 }
 
 int corpus_files(const Corpus *corpus) { return corpus->list.count; }
+
+const TextFile *corpus_file(const Corpus *corpus, int index) { return &corpus->list.files[index]; }
+
+bool corpus_is_stdin(const Corpus *corpus, int index) { return index == corpus->standard_input; }
 
 int corpus_jsonl_files(const Corpus *corpus) { return files_of(corpus, FORMAT_JSONL); }
 

@@ -17,6 +17,7 @@
 
 #include "util/error.h"
 #include "util/progress.h"
+#include "dataset/file_list.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -55,11 +56,13 @@ bool corpus_open(Corpus **out, const char *const *sources, int count, const Corp
 void corpus_close(Corpus *corpus); /* NULL is harmless; the spool file stays */
 
 int corpus_files(const Corpus *corpus);
-int corpus_jsonl_files(const Corpus *corpus);     /* those of JSON lines */
-int64_t corpus_skipped(const Corpus *corpus);     /* names in directories that were not taken */
-int64_t corpus_bytes(const Corpus *corpus);       /* sum of the files' sizes */
-int64_t corpus_stdin_bytes(const Corpus *corpus); /* those of them that came from standard input */
-int64_t corpus_position(const Corpus *corpus);    /* bytes consumed so far, corpus_bytes at the end */
+const TextFile *corpus_file(const Corpus *corpus, int index);
+bool corpus_is_stdin(const Corpus *corpus, int index); /* that file is the copy of standard input */
+int corpus_jsonl_files(const Corpus *corpus);          /* those of JSON lines */
+int64_t corpus_skipped(const Corpus *corpus);          /* names in directories that were not taken */
+int64_t corpus_bytes(const Corpus *corpus);            /* sum of the files' sizes */
+int64_t corpus_stdin_bytes(const Corpus *corpus);      /* those of them that came from standard input */
+int64_t corpus_position(const Corpus *corpus);         /* bytes consumed so far, corpus_bytes at the end */
 
 /* Documents are prompts and responses: fields of JSON lines, or there is a TSV. In other files prompts are empty. */
 bool corpus_has_prompts(const Corpus *corpus);

@@ -239,26 +239,3 @@ uint64_t file_list_sum(const FileList *list, uint64_t seed) {
   }
   return sum;
 }
-
-/* ---- first bytes ---- */
-
-FileLooks file_list_looks(const char *path) {
-  static const struct {
-    const char *begins, *unpacker;
-  } packed[] = {{"\x1f\x8b", "zcat"},
-                {"\x28\xb5\x2f\xfd", "zstdcat"},
-                {"\xfd\x37zXZ", "xzcat"},
-                {"BZh", "bzcat"},
-                {"PK\3\4", "unzip -p"}};
-  FileLooks out = {0};
-  char first[8] = "";
-  FILE *file = fopen(path, "rb");
-  if (!file) return out;
-  const size_t size = fread(first, 1, sizeof first - 1, file);
-  fclose(file);
-  for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
-    if (size >= strlen(packed[i].begins) && memcmp(first, packed[i].begins, strlen(packed[i].begins)) == 0)
-      out.unpacker = packed[i].unpacker;
-  out.is_json = strncmp(first, "{\"", 2) == 0 && format_of(path) != FORMAT_JSONL;
-  return out;
-}

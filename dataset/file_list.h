@@ -50,11 +50,4 @@ bool file_list_unchanged(const TextFile *file, Error *error);
  * holds the same text. */
 uint64_t file_list_sum(const FileList *list, uint64_t seed);
 
-/* What the first bytes of a file say about it, for warnings. Neither for one that cannot be read. */
-typedef struct FileLooks {
-  const char *unpacker; /* it is compressed; the command that prints what it holds: "zcat" */
-  bool is_json;         /* it begins like a JSON object, but its name does not end in .jsonl */
-} FileLooks;
-FileLooks file_list_looks(const char *path);
-
 #endif

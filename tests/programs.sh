@@ -215,7 +215,7 @@ head -c 50000000 /dev/zero | tr '\0' 'a' >line.txt
 $train line.txt $few $bpe --out line.run 2>err
 check "a line of 50 MB" test $? -eq 0
 head -c 300000 "$bin/generate" >binary
-$train binary $few --out binary.run 2>err
+$train binary $few --binary --out binary.run 2>err
 check "binary data" test $? -eq 0
 printf 'one\r\ntwo\r\n<|endoftext|>\r\nthree without an end' >crlf.txt
 $train crlf.txt --layers 1 --heads 1 --dim 8 --ctx 8 --batch 1 --steps 1 --val-frac 0 --quiet --out crlf.run 2>err

@@ -24,7 +24,7 @@ failed=0
 
 # A name a line: the scripts first, which take longest.
 all=$(
-  printf '%s\n' programs.sh pairs.sh reports.sh bench.sh
+  printf '%s\n' programs.sh pairs.sh texts.sh reports.sh bench.sh
   for test in "$build"/tests/test_*; do
     case $test in *.o | *.d | *.log | *.status) ;; *) basename "$test" ;; esac
   done

@@ -4,7 +4,6 @@
 #include "util/text.h"
 #include "util/threads.h"
 #include "cli/startup.h"
-#include "dataset/file_list.h"
 #include "dataset/tokenization.h"
 #include "dataset/tokenizer_training.h"
 #include "training/architecture.h"
@@ -74,27 +73,6 @@ static bool open_corpus(Run *r, const char *const *sources, int count, Corpus **
   return ok;
 }
 
-/* Says so when a source is compressed, or JSON lines under another name: it is trained on as the bytes that it has. */
-static void warn_of_bytes(Run *r) {
-  const TextList *data = &r->settings.data;
-  const CheckpointPath copy = data_path(r, CHECKPOINT_STDIN_COPY);
-  for (int i = 0; i < data->count; i++) {
-    const bool piped = path_is_stdin(data->items[i]);
-    const OneLine name = text_one_line(path_shown(data->items[i]), 250);
-    const FileLooks looks = file_list_looks(piped ? copy.text : data->items[i]);
-    if (looks.unpacker)
-      console_warning(&r->console,
-                      "%s is compressed and will be trained on as raw bytes; for its text: %s %s | ./train -",
-                      name.text, looks.unpacker, piped ? "FILE" : name.text);
-    if (looks.is_json && !piped)
-      console_note(&r->console,
-                   "%s looks like JSON and is read as plain text; JSON lines have names that end in .jsonl", name.text);
-    if (looks.is_json && piped && !names_fields(&r->settings) && !r->settings.tsv)
-      console_note(&r->console,
-                   "standard input looks like JSON lines and is read as plain text; --jsonl-field text reads them");
-  }
-}
-
 static bool reads_stdin(const TrainSettings *s) {
   for (int i = 0; i < s->data.count; i++)
     if (path_is_stdin(s->data.items[i])) return true;
@@ -114,8 +92,8 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
                 s->jsonl_field ? "jsonl-field" : "prompt-field");
   r->text = (TextFacts){corpus_files(*train), corpus_bytes(*train), corpus_skipped(*train),
                         (size_t)corpus_stdin_bytes(*train)};
-  if (!s->resume) warn_of_bytes(r);
-  return true;
+  return s->resume || s->binary ||
+         (run_examine_text(r, *train, true, error) && (!*val || run_examine_text(r, *val, false, error)));
 }
 
 /* A resumed run whose text is gone continues with its tokens: then there is no corpus. */

@@ -9,6 +9,7 @@
 #include "model/answers.h"
 #include "model/batch.h"
 #include "model/evaluation.h"
+#include "dataset/corpus.h"
 #include "dataset/packing.h"
 #include "dataset/pairs.h"
 #include "report/result.h"
@@ -109,6 +110,14 @@ bool run_open_windows(Run *r, Error *error); /* once the context is known */
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error);
 const char *run_text_name(const Run *r);  /* the first source, for people */
 const char *run_stdin_file(const Run *r); /* name in the run directory of what came from standard input */
+
+/* ---- doctor.c: what the texts are ---- */
+/* Says what the files are that are not plain text, and how to mend them. EXIT_INPUT for those of which nobody can want
+ * the bytes. `trained`: the text to train on, which may come through a pipe; else that to validate on. */
+bool run_examine_text(Run *r, const Corpus *corpus, bool trained, Error *error);
+
+/* ---- show.c: what the model will see ---- */
+bool run_show_windows(const Run *r, Error *error); /* --show, on stdout. EXIT_OUTPUT, EXIT_MEMORY */
 
 /* ---- setup.c: device and model ---- */
 bool run_open_device(Run *r, Error *error);

@@ -69,6 +69,10 @@ void settings_options(Options *options, TrainSettings *s) {
       DOUBLE("val-frac", &s->val_frac, 0, 0.9, NULL,
              "fraction of the text held out for validation, at most " SHOWN(CHOICES_VAL_MTOKENS) " M tokens; 0: none"),
       FORMAT_ROWS(s),
+      FLAG(
+          "binary", &s->binary,
+          "train on the bytes of a file whatever they are; nothing is said of what is no plain UTF-8 text, and nothing "
+          "is refused"),
       CHOICE("pack", &s->pack, pack_names, "auto: docs for prompts and responses, else stream",
              "stream: windows start anywhere in the text; docs: windows of whole documents, no attention across them"),
 
@@ -209,6 +213,8 @@ void settings_options(Options *options, TrainSettings *s) {
 
       GROUP("Other"),
       FLAG("dry-run", &s->dry_run, "print the plan and exit", .transient = true),
+      INT("show", &s->show, 1, SETTINGS_MAX_SHOW, NULL,
+          "with --dry-run: print the first N windows on stdout as the model will see them", .transient = true),
       INT64("bench", &s->bench, 1, SETTINGS_MAX_BENCH, NULL,
             "time N steps, print one line of JSON on stdout, save nothing", .transient = true),
   };

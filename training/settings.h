@@ -18,6 +18,7 @@ typedef struct TrainSettings {
   double val_frac;
   const char *jsonl_field, *prompt_field, *response_field; /* NULL: not given */
   bool tsv;                                                /* standard input is */
+  bool binary;                                             /* bytes are trained on whatever they are */
   int pack;                                                /* PackKind */
   const char *tokenizer;                                   /* "byte", "bpe" or a path; NULL: to be chosen */
   int vocab_size;                                          /* of a BPE, at most; 0: to be chosen */
@@ -61,12 +62,14 @@ typedef struct TrainSettings {
   int runs_format;
   const char *runs_sort;
   bool dry_run;
+  int show; /* windows that it prints */
   int64_t bench;
 } TrainSettings;
 
 enum {
   SETTINGS_MAX_STEPS = 100000000,
   SETTINGS_MAX_BENCH = 10000000,
+  SETTINGS_MAX_SHOW = 1000000,
   SETTINGS_MAX_BATCH = 1 << 20 /* sequences, or micro-batches */
 };
 

@@ -47,6 +47,24 @@ OneLine text_one_line(const char *text, size_t limit) {
   return out;
 }
 
+static bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (uint8_t)c >= 0x80 ||
+         (c && strchr("_-./+,:@%=", c));
+}
+
+ShellWord text_shell_word(const char *text, size_t limit) {
+  ShellWord out;
+  const OneLine line = text_one_line(text, limit);
+  bool plain = line.text[0] != '\0';
+  for (const char *c = line.text; *c; c++) plain = plain && is_plain(*c);
+  char *to = out.text + sprintf(out.text, "%s%s", plain ? "" : "'", line.text[0] == '-' ? "./" : "");
+  for (const char *c = line.text; *c; c++)
+    if (*c == '\'') to += sprintf(to, "'\\''");
+    else *to++ = *c;
+  strcpy(to, plain ? "" : "'");
+  return out;
+}
+
 bool text_ends_with(const char *text, const char *ending) {
   const size_t length = strlen(text), tail = strlen(ending);
   return length >= tail && strcmp(text + length - tail, ending) == 0;

@@ -15,6 +15,12 @@ typedef struct OneLine {
  * What is longer than `limit` bytes (at most ONE_LINE_BYTES - 1, at least 8) loses its middle: "/data/...ok.txt". */
 OneLine text_one_line(const char *text, size_t limit);
 
+/* The same as one word of a shell's command line: in quotes where it needs them, "./-x" where it would be an option. */
+typedef struct ShellWord {
+  char text[4 * ONE_LINE_BYTES + 8];
+} ShellWord;
+ShellWord text_shell_word(const char *text, size_t limit);
+
 /* Whether it ends with `ending`, byte for byte. */
 bool text_ends_with(const char *text, const char *ending);
 

@@ -1,0 +1,188 @@
+#!/bin/sh
+# What ./train says of its texts before it trains on them: messages, exit codes, and that the commands it gives do what it says
+# they do; and the windows that --show prints. As tests/program_helpers.sh says.
+# shellcheck disable=SC2086 # sets of flags are words
+# shellcheck disable=SC2154 # of the helpers
+set -u
+. tests/program_helpers.sh
+
+ln -s "$train" train
+"$build/stories" --bytes 60000 --seed 3 -o text.txt --report report.json 2>/dev/null
+
+# said FILES...: what ./train says of them beside the plan
+said() { ./train "$@" --dry-run 2>&1 | grep -e '^note:' -e '^warning:' -e '^train:'; }
+# silent NAME FILES...: nothing is said
+silent() {
+  name=$1
+  shift
+  check "$name" test "$(said "$@")" = ""
+}
+# mended NAME WORDS FILES...: what is said has the words, and the command of its last line gives a text of which nothing is said
+mended() {
+  name=$1 words=$2
+  shift 2
+  said "$@" >message
+  command=$(sed -n '$s/.*; [^:]*: //p' message)
+  if ! grep -q -e "$words" message; then fail "$name" "no \"$words\" in: $(cat message)"
+  elif ! eval "$command --dry-run" 2>err; then fail "$name" "$command: $(cat err)"
+  elif grep -q -e '^note:' -e '^warning:' err; then fail "$name" "$command leaves: $(cat err)"
+  else pass "$name"; fi
+}
+has() { command -v "$1" >/dev/null 2>&1; }
+
+# ---- nothing to say ----
+silent "a story" text.txt
+silent "a source" "$here/train.c"
+silent "a shell script" "$here/tests/texts.sh"
+silent "Markdown" "$here/README.md"
+silent "JSON lines" "$here/docs/learning.jsonl" --jsonl-field experiment
+
+# ---- something to mend ----
+sed 's/the/th\xe9/g' text.txt >latin1.txt
+mended "Latin-1" 'latin1.txt: [0-9.]* % of its bytes are not UTF-8 (it looks like Latin-1); convert it' latin1.txt
+cp latin1.txt "it's Latin.txt"
+mended "a name that needs quotes" "iconv -f latin1 -t utf-8 'it'.*s Latin.txt' | ./train -" "it's Latin.txt"
+sed 's/$/\r/' text.txt >crlf.txt
+mended "CR LF" 'lines end in CR LF' crlf.txt
+printf 'nul\0' >nul.txt
+cat text.txt >>nul.txt
+mended "NUL" 'are NUL' nul.txt
+{ echo "The Project Gutenberg eBook of Stories" && echo "*** START OF THE PROJECT GUTENBERG EBOOK STORIES ***" &&
+  cat text.txt && echo "*** END OF THE PROJECT GUTENBERG EBOOK STORIES ***" && echo "license"; } | sed 's/$/\r/' >book.txt
+mended "Project Gutenberg, and CR LF" '94 bytes before it, 61 behind it' book.txt
+tr -d '\r' <book.txt | sed -n '/^\*\*\* *START OF .*PROJECT GUTENBERG/,/^\*\*\* *END OF .*PROJECT GUTENBERG/{//!p;}' >cut.txt
+check "what is left is the text" cmp cut.txt text.txt
+for mark in 1 2 3; do printf '\357\273\277' && cat text.txt && echo $mark; done >marks.txt
+mended "byte-order marks" '2 byte-order marks' marks.txt
+cat text.txt text.txt >twice.txt
+mended "a text twice" 'the same 5[0-9.]* KiB 2 times' twice.txt
+gzip -c text.txt >text.txt.gz
+mended "gzip" 'text.txt.gz: it is compressed (gzip)' text.txt.gz
+awk '{ gsub(/["\\]/, ""); printf "{\"id\": %d, \"story\": \"%s\"}\n", NR, $0 }' text.txt >lines.json
+mended "JSON lines under another name" 'looks like JSON lines' lines.json
+awk 'BEGIN { print "id,story" } { gsub(/"/, ""); printf "%d,\"%s\"\n", NR, $0 }' text.txt >table.csv
+if has python3; then mended "CSV" 'looks like CSV (2 columns, the longest texts in "story")' table.csv; fi
+{ echo "[" && sed '$!s/$/,/' lines.json && echo "]"; } >array.json
+if has jq; then mended "a JSON array" 'JSON array of objects' array.json; fi
+{ echo "<!DOCTYPE html><html><body>" && sed 's|.*|<p>&</p>|' text.txt && echo "</body></html>"; } >page.html
+said page.html >message
+check "HTML" grep -q "it is HTML, and .* are tags; for its text: pandoc -f html -t plain --wrap=none page.html | ./train -" message
+said - <latin1.txt >message
+check "standard input" grep -q "^warning: standard input: .*: \.\.\. | iconv -f latin1 -t utf-8 | ./train -$" message
+if has jq; then
+  cp array.json array.jsonl
+  mended "an array that is called JSON lines" "jq -c '..*' array.jsonl | ./train - --jsonl-field story" array.jsonl
+fi
+
+# ---- refused ----
+printf '%%PDF-1.4\n%%\342\343\317\323\n' >paper.pdf
+cat text.txt >>paper.pdf
+refused "a PDF" 3 'pdftotext paper.pdf - | ./train -' "$train" paper.pdf
+iconv -f utf-8 -t utf-16 text.txt >wide.txt
+refused "UTF-16" 3 'iconv -f utf-16 -t utf-8 wide.txt | ./train -' "$train" wide.txt
+mended "UTF-16 is converted" 'it is UTF-16' wide.txt
+printf '\211PNG\r\n\032\n\0\0\0\rIHDR' >picture.png
+refused "a picture" 3 'a PNG picture' "$train" picture.png
+refused "a program" 3 'an executable (ELF).*: ./train .*generate --binary' "$train" "$generate"
+printf 'PK\3\4\n\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\10\0\0\0mimetypeapplication/epub+zipPK\3\4' >book.epub
+refused "an e-book" 3 'EPUB.*pandoc -f epub -t plain --wrap=none book.epub | ./train -' "$train" book.epub
+refused "from standard input, too" 3 'standard input: it is compressed (gzip).*: \.\.\. | zcat | ./train -$' sh -c "$train - <text.txt.gz"
+refused "a text to validate on, too" 3 "zcat text.txt.gz >text.txt.gz.txt" "$train" text.txt --val text.txt.gz
+silent "--binary insists" "$generate" --binary
+silent "on text, too" latin1.txt --binary
+few="--layers 1 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 3 --quiet --threads 2 --sample-tokens 0"
+./train wide.txt --binary $few --out bytes.run 2>err
+check "and trains" test -s bytes.run/model.safetensors -a ! -s err
+./train --resume=bytes.run --steps 4 --quiet 2>err
+check "and resumes" test $? -eq 0 -a ! -s err
+
+# ---- many files ----
+mkdir many
+i=0
+while [ $i -lt 30 ]; do
+  cp latin1.txt many/$i.txt
+  i=$((i + 1))
+done
+cp crlf.txt many/other.txt
+cp text.txt many/plain.txt
+said many >message
+check "of many files one line each kind" test "$(grep -c '' message)" -eq 2
+check "with their number and the first" grep -q "^warning: 30 files, the first of them many/0.txt: .*; for each, convert it: iconv -f latin1 -t utf-8 many/0.txt >tmp && mv tmp many/0.txt$" message
+for file in many/[0-9]*.txt; do eval "$(sed -n "s|many/0.txt|$file|g; s/^warning: .*: //p" message)"; done
+eval "$(sed -n 's/^note: .*: //p' message)"
+silent "which mend them" many
+
+# ---- said once ----
+./train latin1.txt $few --out once.run 2>err
+check "said when a run begins" grep -q "looks like Latin-1" err
+./train --resume=once.run --steps 4 --quiet 2>err
+check "and not when it goes on" test ! -s err
+
+# ---- windows ----
+shown() { ./train "$@" --dry-run --quiet 2>err; }
+refused "--show without --dry-run" 2 "goes with --dry-run" "$train" text.txt --show 3
+refused "--show 0" 2 "1..1000000" "$train" text.txt --dry-run --show 0
+refused "--show on a full disk" 7 "stdout" sh -c "exec $train text.txt --dry-run --show 3 --quiet >/dev/full"
+shown text.txt --show 3 --ctx 64 >one
+shown text.txt --show 3 --ctx 64 >two
+check "the same windows every time" cmp one two
+shown text.txt --show 3 --ctx 64 --seed 2 >two
+if cmp -s one two; then fail "others for another seed" "equal"; else pass "others for another seed"; fi
+check "as many as asked for" test "$(grep -c '^window [1-3] (step 1, sequence [1-3]): 64 of 64 places count in the loss$' one)" -eq 3
+shown text.txt --show 3 --ctx 64 --batch 2 --grad-accum 1 >two
+check "the third is of the second step" grep -q '^window 3 (step 2, sequence 1)' two
+# The text of a window is a part of the file, byte for byte.
+sed -n '2,/^window 2/p' one | sed -n 's/^    //p' | sed 's/↵$//' >part
+grep -c '' part >/dev/null
+awk 'NR == FNR { part = part (NR > 1 ? "\n" : "") $0; next } { all = all $0 "\n" } END { exit index(all, part) == 0 || length(part) < 32 }' part text.txt
+check "its text is of the file" test $? -eq 0
+shown text.txt --show 1 --ctx 16 --tokenizer bpe --vocab-size 300 >two
+check "tokens of a BPE have borders" test "$(grep -o '│' two | grep -c '')" -ge 12
+printf 'a\001\177\302\205\342\200\256\n\377b\t' >odd.txt
+shown odd.txt --binary --show 1 --ctx 12 --val-frac 0 >two
+printf '    a\342\220\201\342\220\241<U+0085><U+202E>\342\206\265\n    \\xffb\342\206\222\n  -- a document ends\n' >expected
+sed -n '3,$p' two | cmp - expected
+check "what would not be seen is" test $? -eq 0
+printf 'one\n<|endoftext|>\ntwo\n' >documents.txt
+shown documents.txt --val-frac 0 --ctx 9 --show 1 >two
+check "the ends of documents" test "$(grep -c -e '-- a document ends, the next one begins$' two) $(grep -c -e '-- a document ends$' two)" = "1 1"
+printf 'ask\tanswer\nwho\tme\n' >pairs.tsv
+shown pairs.tsv --val-frac 0 --ctx 24 --show 1 >two
+sed 1d two >got
+cat >expected <<'END'
+  -- document 1 begins
+  -- prompt, not in the loss
+    ask
+  -- in the loss
+    answer
+  -- document 1 ends
+  -- document 2 begins
+  -- prompt, not in the loss
+    who
+  -- in the loss
+    me
+  -- document 2 ends
+  -- 8 places of padding, not in the loss
+END
+check "prompts and responses of packed documents" cmp got expected
+check "and how much of them counts" grep -q "^window 1 (step 1, sequence 1): 10 of 24 places count in the loss$" two
+shown pairs.tsv --val-frac 0 --arch original --ctx 16 --show 1 >two
+sed 1d two >got
+cat >expected <<'END'
+  -- pair 1: the encoder reads
+    ask
+  -- pair 1: the decoder learns to write, in the loss
+    answer
+  -- pair 1 ends
+  -- pair 2: the encoder reads
+    who
+  -- pair 2: the decoder learns to write, in the loss
+    me
+  -- pair 2 ends
+  -- 8 places of padding for prompts and 6 for responses, not in the loss
+END
+check "both sides of pairs" cmp got expected
+shown pairs.tsv --val-frac 0 --pack stream --ctx 12 --show 1 >two
+check "the loss in a stream of pairs" grep -q -e '-- not in the loss' two
+
+echo "done"

@@ -1,0 +1,127 @@
+/* What the text doctor (dataset/text_doctor.h) finds in the files of a run, said before anything is trained on them. */
+#include "training/run.h"
+
+#include "cli/startup.h"
+#include "dataset/text_doctor.h"
+#include "util/array.h"
+#include "util/file.h"
+#include "util/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_SHOWN = 250 }; /* bytes of a path in a message */
+
+/* Findings of one kind and variant: the first of them, in file `first`, and how many there are. */
+typedef struct Group {
+  TextFinding finding;
+  int first, files;
+} Group;
+
+typedef struct Examination {
+  Run *r;
+  const Corpus *corpus;
+  bool trained;
+  Group *groups; /* as they were found */
+  size_t count, capacity;
+} Examination;
+
+static bool add_finding(Examination *e, const TextFinding *finding, int file, Error *error) {
+  for (size_t i = 0; i < e->count; i++) {
+    Group *known = &e->groups[i];
+    if (known->finding.kind != finding->kind || known->finding.variant != finding->variant) continue;
+    known->files++;
+    return true;
+  }
+  if (!array_reserve(&e->groups, &e->capacity, e->count + 1, sizeof *e->groups))
+    return error_memory(error, "what was found in the text");
+  e->groups[e->count++] = (Group){*finding, file, 1};
+  return true;
+}
+
+static bool examine_file(Examination *e, int index, Error *error) {
+  const TextFile *file = corpus_file(e->corpus, index);
+  MappedFile map;
+  Error cause = {0};
+  TextFindings findings;
+  if (!file_map(&map, file->path, EXIT_INPUT, &cause))
+    return fail(error, cause.code, "%s", text_one_line(cause.text, ONE_LINE_BYTES).text);
+  text_doctor_examine(&findings, map.bytes, map.size, file->format, file->path);
+  file_unmap(&map);
+  bool ok = startup_go_on("examining the text", error);
+  for (int i = 0; ok && i < findings.count; i++) ok = add_finding(e, &findings.items[i], index, error);
+  return ok;
+}
+
+/* ---- saying it ---- */
+
+static const char *name_of(const Examination *e, int file) {
+  return corpus_is_stdin(e->corpus, file) ? "standard input" : corpus_file(e->corpus, file)->path;
+}
+
+/* How a pipe of the same format is read. */
+static void set_options(const Examination *e, int file, TextCommand *command) {
+  const TrainSettings *s = &e->r->settings;
+  const TextFormat format = corpus_file(e->corpus, file)->format;
+  char *out = command->options;
+  const size_t size = sizeof command->options;
+  if (format == FORMAT_TSV) snprintf(out, size, " --tsv");
+  if (format != FORMAT_JSONL) return;
+  if (!s->prompt_field)
+    snprintf(out, size, " --jsonl-field %.300s", s->jsonl_field ? text_shell_word(s->jsonl_field, 64).text : "text");
+  else
+    snprintf(out, size, " --prompt-field %.120s --response-field %.120s", text_shell_word(s->prompt_field, 64).text,
+             text_shell_word(s->response_field, 64).text);
+}
+
+static TextRoute route_of(const Examination *e, int file) {
+  if (corpus_is_stdin(e->corpus, file)) return TEXT_PIPED;
+  return e->trained && corpus_files(e->corpus) == 1 ? TEXT_ALONE : TEXT_AMONG;
+}
+
+/* "a.txt: ...; convert it: iconv ..." */
+static void group_text(const Examination *e, const Group *g, TextCommand *command, char *out, size_t size) {
+  const OneLine name = text_one_line(name_of(e, g->first), NAME_SHOWN);
+  char many[64] = "";
+  if (g->files > 1) snprintf(many, sizeof many, "%d files, the first of them ", g->files);
+  const TextRoute route = route_of(e, g->first);
+  if (route != TEXT_AMONG && !command->options[0]) set_options(e, g->first, command);
+  text_doctor_command(command, &g->finding, name_of(e, g->first), route);
+  const bool insists = g->finding.command[0] && (g->finding.kind == TEXT_FOREIGN || g->finding.kind == TEXT_WIDE);
+  snprintf(out, size, "%s%s: %s%s; %s%s: %s", many, name.text, g->finding.what,
+           insists ? " (--binary trains on its bytes all the same)" : "", g->files > 1 ? "for each, " : "",
+           g->finding.advice, command->text);
+}
+
+static bool report(const Examination *e, Error *error) {
+  TextCommand command = {0};
+  char text[6000];
+  for (size_t i = 0; i < e->count; i++) {
+    const Group *g = &e->groups[i];
+    if (g->finding.level != TEXT_REFUSED) continue;
+    group_text(e, g, &command, text, sizeof text);
+    return fail(error, EXIT_INPUT, "%s", text);
+  }
+  for (size_t i = 0; i < e->count; i++) {
+    const Group *g = &e->groups[i];
+    group_text(e, g, &command, text, sizeof text);
+    if (g->finding.level == TEXT_WARNING) console_warning(&e->r->console, "%s", text);
+    else console_note(&e->r->console, "%s", text);
+  }
+  return true;
+}
+
+bool run_examine_text(Run *r, const Corpus *corpus, bool trained, Error *error) {
+  Examination e = {.r = r, .corpus = corpus, .trained = trained};
+  bool ok = true;
+  const int files = corpus_files(corpus);
+  for (int i = 0; ok && i < files; i++) {
+    ok = examine_file(&e, i, error);
+    console_work(&r->console, &(ConsoleWork){"looking at files", i + 1, files, false});
+  }
+  console_work_end(&r->console);
+  ok = ok && report(&e, error);
+  free(e.groups);
+  return ok;
+}

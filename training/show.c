@@ -1,0 +1,251 @@
+/* --dry-run --show N: the windows that the first steps train on, as the model will see them, on stdout.
+ *
+ * Text is indented by four, remarks by two. What would not be seen is: a newline is shown and made, other control
+ * characters are pictures of themselves, bytes that are no UTF-8 are escaped. Tokens of a BPE have borders. */
+#include "training/run.h"
+
+#include "cli/startup.h"
+#include "kernels.h"
+#include "util/utf8.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BORDER "\u2502"
+
+enum { PENDING = 4 }; /* bytes of a character */
+
+typedef struct Page {
+  FILE *out;
+  const Tokenizer *tokenizer; /* of the text being shown */
+  bool borders;               /* between its tokens */
+  bool in_line;               /* a line of text has begun */
+  bool any;                   /* since the last remark a token was shown */
+  uint8_t pending[PENDING];   /* the beginning of a character that tokens without borders divide */
+  size_t pending_size;
+} Page;
+
+/* ---- characters ---- */
+
+/* Characters that change how others are shown, or are not seen themselves. */
+static bool is_hidden(uint32_t point) {
+  return (point >= 0x80 && point < 0xA0) || point == 0xAD || (point >= 0x200B && point <= 0x200F) ||
+         (point >= 0x2028 && point <= 0x202E) || (point >= 0x2060 && point <= 0x206F) || point == 0xFEFF;
+}
+
+static void begin_line(Page *p) {
+  if (!p->in_line) fputs("    ", p->out);
+  p->in_line = true;
+}
+
+static void end_line(Page *p) {
+  if (p->in_line) fputc('\n', p->out);
+  p->in_line = false;
+}
+
+static void put_point(Page *p, uint32_t point, const uint8_t *bytes, size_t size) {
+  begin_line(p);
+  if (point == '\n') {
+    fputs("\u21b5", p->out);
+    end_line(p);
+  } else if (point == '\t') {
+    fputs("\u2192", p->out);
+  } else if (point < 0x20 || point == 0x7F) {
+    uint8_t picture[4];
+    const size_t length = utf8_write(point == 0x7F ? 0x2421 : 0x2400 + point, picture);
+    fwrite(picture, 1, length, p->out);
+  } else if (is_hidden(point)) {
+    fprintf(p->out, "<U+%04X>", (unsigned)point);
+  } else {
+    fwrite(bytes, 1, size, p->out);
+  }
+}
+
+/* `last`: nothing follows that could complete a character. Returns how many bytes were shown. */
+static size_t put_bytes(Page *p, const uint8_t *bytes, size_t size, bool last) {
+  const size_t complete = last ? size : utf8_complete(bytes, size);
+  for (size_t i = 0, length; i < complete; i += length) {
+    uint32_t point = 0;
+    length = utf8_read(bytes + i, complete - i, &point);
+    if (length) {
+      put_point(p, point, bytes + i, length);
+      continue;
+    }
+    begin_line(p);
+    fprintf(p->out, "\\x%02x", bytes[i]);
+    length = 1;
+  }
+  return complete;
+}
+
+static void flush_pending(Page *p) {
+  put_bytes(p, p->pending, p->pending_size, true);
+  p->pending_size = 0;
+}
+
+/* ---- tokens and remarks ---- */
+
+static void remark(Page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void remark(Page *p, const char *format, ...) {
+  va_list arguments;
+  flush_pending(p);
+  end_line(p);
+  p->any = false;
+  fputs("  -- ", p->out);
+  va_start(arguments, format);
+  vfprintf(p->out, format, arguments);
+  va_end(arguments);
+  fputc('\n', p->out);
+}
+
+static void read_with(Page *p, const Tokenizer *tokenizer) {
+  p->tokenizer = tokenizer;
+  p->borders = strcmp(tokenizer_name(tokenizer), "byte") != 0;
+}
+
+static void put_token(Page *p, int32_t id) {
+  size_t size;
+  const uint8_t *bytes = tokenizer_decode(p->tokenizer, id, &size);
+  if (p->borders) {
+    if (p->any) {
+      begin_line(p);
+      fputs(BORDER, p->out);
+    }
+    put_bytes(p, bytes, size, true);
+  } else if (size == 1) {
+    p->pending[p->pending_size++] = bytes[0];
+    const size_t shown = put_bytes(p, p->pending, p->pending_size, p->pending_size == PENDING);
+    p->pending_size -= shown;
+    memmove(p->pending, p->pending + shown, p->pending_size);
+  }
+  p->any = true;
+}
+
+/* ---- windows of the stream ---- */
+
+/* The first token is input alone; every other one is learned, or stands where the loss leaves it out. */
+static void show_stream(Page *p, const Run *r, const Window *w) {
+  const int32_t end = tokenizer_end(r->tokenizer);
+  bool counts = true;
+  remark(p, "begins %s; the first token is read, not learned",
+         w->tokens[0] == end ? "with the end of a document" : "somewhere in a document");
+  for (int i = -1; i < r->config.ctx; i++) {
+    const int32_t target = i < 0 ? IGNORE_INDEX : w->targets[i];
+    if (target == IGNORE_INDEX && i + 1 == r->config.ctx) break; /* what follows is not in the window */
+    const int32_t id = target != IGNORE_INDEX ? target : w->tokens[i + 1];
+    if (i >= 0 && counts != (target != IGNORE_INDEX)) {
+      counts = !counts;
+      remark(p, counts ? "in the loss" : "not in the loss");
+    }
+    if (id == end) remark(p, i + 1 < r->config.ctx ? "a document ends, the next one begins" : "a document ends");
+    else put_token(p, id);
+  }
+}
+
+/* ---- windows of documents ---- */
+
+/* Places [begin, stop) hold one document, or a part of it. */
+static void show_document(Page *p, const Run *r, const Window *w, int begin, int stop, int number) {
+  const int32_t end = tokenizer_end(r->tokenizer);
+  bool counts = true, ended = false;
+  remark(p, w->tokens[begin] == end ? "document %d begins" : "document %d goes on from another window", number);
+  for (int i = begin; i < stop; i++) {
+    const bool counted = w->targets[i] != IGNORE_INDEX;
+    if (counts != counted) remark(p, counted ? "in the loss" : "prompt, not in the loss");
+    counts = counted;
+    if (!counted && i + 1 == stop) continue; /* what follows is in another window */
+    const int32_t id = counted ? w->targets[i] : w->tokens[i + 1];
+    ended = id == end;
+    if (!ended) put_token(p, id);
+  }
+  remark(p, ended ? "document %d ends" : "document %d is cut here", number);
+}
+
+static bool is_padding(const Window *w, int begin, int stop) {
+  return stop == begin + 1 && w->targets[begin] == IGNORE_INDEX;
+}
+
+static int stop_of(const Window *w, int begin, int ctx) {
+  int stop = begin + 1;
+  while (stop < ctx && w->positions[stop] > 0) stop++;
+  return stop;
+}
+
+static void show_documents(Page *p, const Run *r, const Window *w) {
+  int padding = 0, documents = 0;
+  for (int begin = 0, stop; begin < r->config.ctx; begin = stop) {
+    stop = stop_of(w, begin, r->config.ctx);
+    if (is_padding(w, begin, stop)) padding++;
+    else show_document(p, r, w, begin, stop, ++documents);
+  }
+  if (padding) remark(p, "%d places of padding, not in the loss", padding);
+}
+
+/* ---- windows of pairs ---- */
+
+static void show_pair(Page *p, const Run *r, const Window *w, int begin, int stop, int number) {
+  const Tokenizer *source = run_source_tokenizer(r);
+  remark(p, "pair %d: the encoder reads", number);
+  read_with(p, source);
+  for (int i = w->cross_begin[begin]; i < w->cross_end[begin]; i++)
+    if (w->source_tokens[i] != tokenizer_end(source)) put_token(p, w->source_tokens[i]);
+  remark(p, "pair %d: the decoder learns to write, in the loss", number);
+  read_with(p, r->tokenizer);
+  for (int i = begin; i < stop; i++)
+    if (w->targets[i] != tokenizer_end(r->tokenizer)) put_token(p, w->targets[i]);
+  remark(p, "pair %d ends", number);
+}
+
+static void show_pairs(Page *p, const Run *r, const Window *w) {
+  int padding = 0, pairs = 0, sources = 0;
+  for (int begin = 0, stop; begin < r->config.ctx; begin = stop) {
+    stop = stop_of(w, begin, r->config.ctx);
+    if (is_padding(w, begin, stop)) {
+      padding++;
+      continue;
+    }
+    sources += w->cross_end[begin] - w->cross_begin[begin];
+    show_pair(p, r, w, begin, stop, ++pairs);
+  }
+  remark(p, "%d places of padding for prompts and %d for responses, not in the loss", r->config.ctx - sources, padding);
+}
+
+/* ---- all of them ---- */
+
+static void show_window(Page *p, const Run *r, const Window *w, int number, int step, int sequence) {
+  int counted = 0;
+  for (int i = 0; i < r->config.ctx; i++) counted += w->targets[i] != IGNORE_INDEX;
+  fprintf(p->out, "window %d (step %d, sequence %d): %d of %d places count in the loss\n", number, step, sequence + 1,
+          counted, r->config.ctx);
+  read_with(p, r->tokenizer);
+  if (r->windows.pairs) show_pairs(p, r, w);
+  else if (r->windows.packing) show_documents(p, r, w);
+  else show_stream(p, r, w);
+  flush_pending(p);
+  end_line(p);
+  p->any = false;
+}
+
+bool run_show_windows(const Run *r, Error *error) {
+  const TrainSettings *s = &r->settings;
+  const int sequences = s->batch * s->grad_accum;
+  Page page = {.out = stdout};
+  Batch batch;
+  if (!batch_make(&batch, &r->windows, 1, error)) return false;
+  const Window window = batch_window(&batch, 0);
+  bool ok = true;
+  for (int i = 0; ok && i < s->show; i++) {
+    const int step = 1 + i / sequences, sequence = i % sequences;
+    ok = startup_go_on("showing windows", error) &&
+         windows_draw(&r->windows, s->seed, (uint32_t)step, (uint32_t)sequence, &window, error);
+    if (ok) show_window(&page, r, &window, i + 1, step, sequence);
+    if (ferror(stdout)) break;
+  }
+  batch_free(&batch);
+  if (ok && (fflush(stdout) != 0 || ferror(stdout)))
+    ok = fail(error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));
+  return ok;
+}
