@@ -83,7 +83,8 @@ static void find_marks(const TextView *view, TextFindings *out) {
   }
   if (!marks) return;
   TextFinding *finding = text_findings_add(out, TEXT_MARKS, 0);
-  snprintf(finding->what, sizeof finding->what, "%lld byte-order marks inside, as of files that were joined",
+  snprintf(finding->what, sizeof finding->what,
+           "byte-order marks stand at the beginning of lines (%lld times), as where files were joined",
            (long long)marks);
   strcpy(finding->command, "sed 's/\\xef\\xbb\\xbf//g' @");
 }
