@@ -134,7 +134,7 @@ static bool out_of_patience(Run *r) {
   return true;
 }
 
-static bool train_steps(Run *r, Error *error) {
+static bool train_loop(Run *r, Error *error) {
   r->started = r->saved_at = clock_seconds();
   run_restart_timing(r);
   /* saved, then stopped before it */
@@ -148,13 +148,6 @@ static bool train_steps(Run *r, Error *error) {
     if (!run_take_reports(r, false, error) || !pause_training(r, error)) return false;
   }
   return run_take_reports(r, true, error);
-}
-
-static bool train_loop(Run *r, Error *error) {
-  Error second = {0};
-  const bool ok = train_steps(r, error);
-  if (!ok && error->code == EXIT_NONFINITE) run_write_result(r, RUN_NONFINITE, INKLING_VERSION, &second);
-  return ok;
 }
 
 /* ---- end ---- */
@@ -185,6 +178,13 @@ static bool finish(Run *r, Error *error) {
                text_duration(run_seconds(r)).text, r->config.encoder_layers ? "Ask it" : "More text", r->dir,
                r->config.encoder_layers ? "-p TEXT --greedy" : "-n 500");
   return true;
+}
+
+static bool train(Run *r, Error *error) {
+  Error second = {0};
+  const bool ok = train_loop(r, error) && finish(r, error);
+  if (!ok && error->code == EXIT_NONFINITE) run_write_result(r, RUN_NONFINITE, INKLING_VERSION, &second);
+  return ok;
 }
 
 /* ---- what is no training ---- */
@@ -236,7 +236,7 @@ static bool run(void *context, Error *error) {
     run_init_weights(r);
   }
   if (s->bench) return run_bench(r, INKLING_VERSION, error);
-  return run_warm_up(r, error) && run_begin_directory(r, error) && train_loop(r, error) && finish(r, error);
+  return run_warm_up(r, error) && run_begin_directory(r, error) && train(r, error);
 }
 
 static void close_run(Run *r) {

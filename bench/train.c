@@ -58,7 +58,7 @@ static void upload_weights(Model *model) {
 static void print_training(Bench *b, const BenchModel *m, const TrainConfig *train, const Quantiles *s, double loss) {
   const ModelConfig *c = &m->config;
   double tokens = (double)train->batch * c->ctx,
-         flops = model_step_flops(c, (int64_t)train->batch * c->ctx, OPTIMIZER_ADAMW, false);
+         flops = model_step_flops(c, (int64_t)train->batch * c->ctx, OPTIMIZER_ADAMW, b->accelerator);
   printf("%-8s trains %.0f tokens/s: batch %d x %d, vocabulary %d, dropout %g, %.3f ms a step, %.3f TFLOP/s, %.2f GiB, "
          "loss %.4f\n",
          m->name, tokens / s->median, train->batch, c->ctx, c->vocab, (double)train->dropout.branch, 1e3 * s->median,

@@ -209,6 +209,8 @@ bool checkpoint_is_locked(const char *dir) {
 
 /* ---- finding runs ---- */
 
+bool checkpoint_is_run(const char *dir) { return access(checkpoint_path(dir, CHECKPOINT_SETTINGS).text, F_OK) == 0; }
+
 /* When the model in a directory was written; false where there is none. */
 static bool model_time(const char *dir, struct timespec *time) {
   struct stat config, weights;

@@ -77,6 +77,8 @@ bool checkpoint_is_locked(const char *dir);
 
 /* ---- finding runs ---- */
 
+/* Whether `dir` holds a run that has begun: its settings. */
+bool checkpoint_is_run(const char *dir);
 /* Whether `dir` holds a model: its configuration and weights. */
 bool checkpoint_is_model(const char *dir);
 

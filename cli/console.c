@@ -12,7 +12,6 @@
 
 enum {
   BAR_WIDTH = 12,
-  TREND_COLUMNS = 12,
   LINE_LIMIT = 512,  /* bytes of a progress line */
   DEFAULT_WIDTH = 80 /* of a terminal that does not report its own */
 };
@@ -59,9 +58,9 @@ static void put_bar(Field *field, const ConsoleProgress *numbers, bool utf8) {
   field->columns = BAR_WIDTH;
 }
 
-/* The newest TREND_COLUMNS losses as bars from the least to the most of them. */
+/* The newest CONSOLE_TREND losses as bars from the least to the most of them. */
 static void put_trend(Field *field, const ConsoleProgress *numbers) {
-  const int first = numbers->trend_count > TREND_COLUMNS ? numbers->trend_count - TREND_COLUMNS : 0;
+  const int first = numbers->trend_count > CONSOLE_TREND ? numbers->trend_count - CONSOLE_TREND : 0;
   double low = INFINITY, high = -INFINITY;
   for (int i = first; i < numbers->trend_count; i++) {
     if (!isfinite(numbers->trend[i])) continue;

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+enum { CONSOLE_TREND = 12 }; /* so many losses are drawn at most */
+
 /* The progress line of training. A field that is NaN is left out. */
 typedef struct ConsoleProgress {
   int64_t step, steps; /* steps <= 0: no end known, no bar */

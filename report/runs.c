@@ -61,12 +61,6 @@ static bool add_run(json_t *rows, const char *dir, Error *error) {
 
 /* ---- finding them ---- */
 
-static bool is_run(const char *dir) {
-  struct stat info;
-  return stat(checkpoint_path(dir, CHECKPOINT_SETTINGS).text, &info) == 0 &&
-         stat(checkpoint_path(dir, CHECKPOINT_CONFIG).text, &info) == 0;
-}
-
 static bool add_below(json_t *rows, const char *dir, int depth, Error *error);
 
 static bool add_entry(json_t *rows, const char *dir, const char *name, int depth, Error *error) {
@@ -81,7 +75,7 @@ static bool add_entry(json_t *rows, const char *dir, const char *name, int depth
 
 /* Directories that cannot be read, below those that were named, are left out. */
 static bool add_below(json_t *rows, const char *dir, int depth, Error *error) {
-  if (is_run(dir)) return add_run(rows, dir, error);
+  if (checkpoint_is_run(dir)) return add_run(rows, dir, error);
   struct dirent **names;
   const int count = depth < DEEPEST ? scandir(dir, &names, NULL, alphasort) : 0;
   if (count < 0) return depth > 0 || fail(error, EXIT_INPUT, "%s: %s", text_one_line(dir, 250).text, strerror(errno));

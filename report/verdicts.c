@@ -63,17 +63,14 @@ __attribute__((format(printf, 4, 5))) static bool say(MetricsLine *out, const ch
 
 /* ---- diverging ---- */
 
-typedef struct RateWords {
-  char text[64];
-} RateWords;
+static double lower(double rate, double usual) { return fmax(1e-12, fmin(rate / 3, usual)); }
 
-/* A third of the learning rates, or the automatic ones where those are lower, as flags. */
-static RateWords lower_rates(const VerdictFacts *f) {
-  RateWords words;
+VerdictRates verdict_lower_rates(const VerdictFacts *f) {
+  VerdictRates rates;
   char muon[32] = "";
-  if (!isnan(f->muon_lr)) snprintf(muon, sizeof muon, "--muon-lr %.1g ", fmin(f->muon_lr / 3, f->usual_muon_lr));
-  snprintf(words.text, sizeof words.text, "%s--lr %.1g", muon, fmin(f->lr / 3, f->usual_lr));
-  return words;
+  if (!isnan(f->muon_lr)) snprintf(muon, sizeof muon, "--muon-lr %.1g ", lower(f->muon_lr, f->usual_muon_lr));
+  snprintf(rates.text, sizeof rates.text, "%s--lr %.1g", muon, lower(f->lr, f->usual_lr));
+  return rates;
 }
 
 static bool is_over_chance(const HistoryEvaluation *e, const VerdictFacts *f) {
@@ -93,12 +90,13 @@ static bool diverging(const History *h, const HistoryEvaluation *last, const Ver
         out, VERDICT_DIVERGING, last,
         "diverging: the validation loss of %.3f is worse than guessing (%.3f); the learning rate is too high, try "
         "%s",
-        last->loss, f->chance, lower_rates(f).text);
-  return has_jumped(h, last) && say(out, VERDICT_DIVERGING, last,
-                                    "diverging: the validation loss rose from %.3f at step %" PRId64
-                                    " to %.3f, and the training loss with it; "
-                                    "the learning rate is too high, try %s",
-                                    history_best(h)->loss, history_best(h)->step, last->loss, lower_rates(f).text);
+        last->loss, f->chance, verdict_lower_rates(f).text);
+  return has_jumped(h, last) &&
+         say(out, VERDICT_DIVERGING, last,
+             "diverging: the validation loss rose from %.3f at step %" PRId64
+             " to %.3f, and the training loss with it; "
+             "the learning rate is too high, try %s",
+             history_best(h)->loss, history_best(h)->step, last->loss, verdict_lower_rates(f).text);
 }
 
 /* ---- overfitting ---- */

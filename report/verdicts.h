@@ -26,6 +26,13 @@ typedef struct VerdictFacts {
 #define VERDICT_STILL_LEARNING "still learning"
 #define VERDICT_COPYING "copying"
 
+/* A third of the learning rates, or the automatic ones where those are lower, as flags: what to try after a run that
+ * diverged. */
+typedef struct VerdictRates {
+  char text[64];
+} VerdictRates;
+VerdictRates verdict_lower_rates(const VerdictFacts *facts);
+
 /* At the evaluation that is the last of the history. False: there is nothing to say, or it was said before. Else *out
  * is the line for metrics.jsonl, with its step and tokens. */
 bool verdict_at_evaluation(const History *history, const VerdictFacts *facts, MetricsLine *out);

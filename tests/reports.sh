@@ -30,9 +30,14 @@ check "a run that goes on is running" sh -c "$train --runs signal.run -O csv | g
 kill -INT $pid
 wait $pid
 check "result: signal" test "$(value signal.run end)" = signal
-$train $tiny --steps 50 --quiet --out nan.run --lr 9 --clip 0 --optimizer adamw --wd 10 --eps 1e-30 --init-std 9 2>/dev/null
-status=$?
-check "result: not finite" test $status -ne 6 -o "$(value nan.run end)" = nonfinite
+bursting="--optimizer muon --muon-lr 10 --wd 10 --schedule constant --warmup 0" # 99 times as large after every step
+$train $tiny $bursting --steps 100 --quiet --out nan.run --eval-every 1 2>nan.err
+check "result: not finite" test $? -eq 6 -a "$(value nan.run end)" = nonfinite
+check "rates to try" grep -q 'not finite.* Try --muon-lr 0.01 --lr 0.001$' nan.err
+check "the model is that of the best evaluation" sh -c "$generate nan.run -n 5 --quiet >/dev/null"
+$train $tiny $bursting --steps 10 --quiet --out last.run --eval-every 0 2>last.err
+check "so it is where only the last evaluation shows it" test $? -eq 6 -a "$(value last.run end)" = nonfinite
+check "which says so" grep -q 'validation loss (.*) is not finite' last.err
 cp -r done.run killed.run && rm killed.run/result.json
 cp -r done.run damaged.run && echo 'not JSON' >>damaged.run/metrics.jsonl
 

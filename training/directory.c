@@ -47,8 +47,7 @@ bool run_take_directory(Run *r, Error *error) {
   }
   if (r->settings.resume || r->settings.overwrite || !r->lock.had_model) return true;
   char resume[512] = ""; /* one that was killed before it began cannot be */
-  if (access(checkpoint_path(r->dir, CHECKPOINT_SETTINGS).text, F_OK) == 0)
-    snprintf(resume, sizeof resume, "--resume=%.400s continues it, ", r->dir);
+  if (checkpoint_is_run(r->dir)) snprintf(resume, sizeof resume, "--resume=%.400s continues it, ", r->dir);
   return fail(error, EXIT_USAGE, "%s already holds a run; %s--overwrite replaces it, --out DIR writes elsewhere",
               r->dir, resume);
 }

@@ -2,7 +2,6 @@
 #include "training/run.h"
 
 #include "cli/startup.h"
-#include "report/verdicts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -81,12 +80,13 @@ static bool evaluate(Run *r, int64_t limit, Evaluation *out, ExactCount *exact, 
 
 /* ---- verdicts ---- */
 
-static VerdictFacts verdict_facts(const Run *r) {
+VerdictFacts run_verdict_facts(const Run *r) {
   const TrainSettings *s = &r->settings;
+  const double trained = (double)token_range_size(&r->train) / (double)r->tokens_file.info.tokens;
   return (VerdictFacts){.steps = s->steps,
                         .warmup = s->warmup,
                         .chance = log(r->config.vocab),
-                        .train_bytes = (double)r->text.bytes,
+                        .train_bytes = trained * (double)r->text.bytes,
                         .train_tokens = (double)run_epoch_tokens(r),
                         .lr = (double)s->lr,
                         .muon_lr = s->optimizer == OPTIMIZER_MUON ? (double)s->muon_lr : (double)NAN,
@@ -97,7 +97,7 @@ static VerdictFacts verdict_facts(const Run *r) {
 }
 
 static bool judge(Run *r, bool at_end, Error *error) {
-  const VerdictFacts facts = verdict_facts(r);
+  const VerdictFacts facts = run_verdict_facts(r);
   MetricsLine line = {0};
   if (!(at_end ? verdict_at_end : verdict_at_evaluation)(&r->history, &facts, &line)) return true;
   console_note(&r->console, "%s", line.text);
@@ -105,7 +105,7 @@ static bool judge(Run *r, bool at_end, Error *error) {
 }
 
 bool run_has_learned(const Run *r) {
-  const VerdictFacts facts = verdict_facts(r);
+  const VerdictFacts facts = run_verdict_facts(r);
   return !verdict_worse_than_chance(&r->history, &facts);
 }
 

@@ -38,12 +38,10 @@ static double share_of_peak(const Run *r, double steps_per_s) {
   return r->device.accelerator ? steps_per_s * run_step_flops(r) / r->peak_flops : (double)NAN;
 }
 
-enum { TREND_LENGTH = 12 };
-
 /* The newest evaluations, the oldest first; returns how many there are. */
-static int recent_losses(const History *h, double out[TREND_LENGTH]) {
+static int recent_losses(const History *h, double out[CONSOLE_TREND]) {
   int count = 0;
-  for (size_t i = h->evaluation_count; i > 0 && count < TREND_LENGTH; i--)
+  for (size_t i = h->evaluation_count; i > 0 && count < CONSOLE_TREND; i--)
     if (!h->evaluations[i - 1].all) count++;
   for (size_t i = h->evaluation_count, at = (size_t)count; at > 0; i--)
     if (!h->evaluations[i - 1].all) out[--at] = h->evaluations[i - 1].loss;
@@ -53,7 +51,7 @@ static int recent_losses(const History *h, double out[TREND_LENGTH]) {
 static void show_progress(Run *r, bool logged) {
   const int64_t per_step = settings_tokens_per_step(&r->settings);
   const double tokens_per_s = speed(r);
-  double trend[TREND_LENGTH];
+  double trend[CONSOLE_TREND];
   const ConsoleProgress numbers = {.trend = trend,
                                    .trend_count = recent_losses(&r->history, trend),
                                    .step = r->newest.step,
@@ -69,14 +67,11 @@ static void show_progress(Run *r, bool logged) {
 }
 
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error) {
-  const float least = 1e-12f; /* that --lr takes */
-  char saved[64] = "no state was saved yet", muon[32] = "";
+  const VerdictFacts facts = run_verdict_facts(r);
+  char saved[64] = "no state was saved yet";
   if (r->saved_step >= 0) snprintf(saved, sizeof saved, CHECKPOINT_LAST "/ holds step %" PRId64, r->saved_step);
-  if (r->settings.optimizer == OPTIMIZER_MUON)
-    snprintf(muon, sizeof muon, "--muon-lr %.1g ", (double)fmaxf(least, r->settings.muon_lr / 3));
-  return fail(error, EXIT_NONFINITE,
-              "%s. In %s %s, and " CHECKPOINT_WEIGHTS " is from step %" PRId64 ". Try %s--lr %.1g", what, r->dir, saved,
-              r->best_step, muon, (double)fmaxf(least, r->settings.lr / 3));
+  return fail(error, EXIT_NONFINITE, "%s. In %s %s, and " CHECKPOINT_WEIGHTS " is from step %" PRId64 ". Try %s", what,
+              r->dir, saved, r->best_step, verdict_lower_rates(&facts).text);
 }
 
 static bool diverged(const Run *r, const StepState *report, Error *error) {

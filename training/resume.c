@@ -6,13 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool holds_settings(const char *dir) {
-  return access(checkpoint_path(dir, CHECKPOINT_SETTINGS).text, F_OK) == 0;
-}
-
 static bool check_flags(const Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (s->data.count && !*s->resume && holds_settings(s->data.items[0]))
+  if (s->data.count && !*s->resume && checkpoint_is_run(s->data.items[0]))
     return fail(error, EXIT_USAGE, "%s is a run; did you mean --resume=%s?", s->data.items[0], s->data.items[0]);
   if (s->overwrite) return fail(error, EXIT_USAGE, "--resume and --overwrite exclude each other");
   if (*s->resume && s->out && strcmp(s->resume, s->out) != 0)

@@ -13,6 +13,7 @@
 #include "dataset/packing.h"
 #include "dataset/pairs.h"
 #include "report/result.h"
+#include "report/verdicts.h"
 #include "training/choices.h"
 #include "util/clock.h"
 
@@ -175,7 +176,8 @@ bool run_log(Run *r, const MetricsLine *line, Error *error);                    
  * goes there. */
 bool run_evaluate(Run *r, Error *error);
 bool run_final_evaluation(Run *r, Error *error); /* on all of it */
-bool run_has_learned(const Run *r);              /* false: the last evaluation was no better than guessing */
+VerdictFacts run_verdict_facts(const Run *r);
+bool run_has_learned(const Run *r); /* false: the last evaluation was no better than guessing */
 
 /* ---- samples.c: what the model writes ---- */
 int run_start_token(const Run *r); /* that text without a prompt starts from */
