@@ -25,7 +25,7 @@ static bool no_validation(const TrainSettings *s, Error *error) {
 }
 
 /* What is wrong with the flags whatever the text is, before gigabytes of it are read. */
-static bool check_flags(const Run *r, Error *error) {
+static bool check_flags(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   ModelConfig model;
   bool shaped;
@@ -33,7 +33,7 @@ static bool check_flags(const Run *r, Error *error) {
     return fail(error, EXIT_USAGE,
                 "--show %d goes with --dry-run: it prints windows of the text instead of training on them", s->show);
   if (s->patience && !s->val && s->val_frac <= 0) return no_validation(s, error);
-  if (!architecture_check_sources(s, true, error)) return false;
+  if (!architecture_check_sources(s, true, error) || !run_read_plans(r, error)) return false;
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
     return fail(error, EXIT_USAGE, "--muon-lr is of Muon, and the optimizer is adamw%s",
                 s->resume ? ", which a resumed run keeps" : "; leave it out, or give --optimizer muon");
@@ -41,22 +41,15 @@ static bool check_flags(const Run *r, Error *error) {
   return !shaped || check_device(r, &model, error);
 }
 
-/* A resumed run whose length was measured (--minutes) keeps the number of steps that it was given then. */
 static bool choose_length(Run *r, const ChoiceInputs *given, Error *error) {
   TrainSettings *s = &r->settings;
-  double steps_per_minute = 0;
   if (s->bench) {
     s->steps = s->bench + BENCH_WARM_UP;
     s->warmup = 0; /* a resumed run's may be longer than that */
     s->epochs = s->minutes = NAN;
+    s->plans.count = 0;
   }
-  if (!isnan(s->minutes)) {
-    const bool asked = options_origin(&r->options, &s->minutes) == ORIGIN_COMMAND_LINE;
-    const double known = s->resume && !asked ? run_saved_steps(r->dir) : NAN;
-    if (known >= 1) steps_per_minute = (known + 0.5) / s->minutes;
-    else if (!run_measure_steps_per_minute(r, &steps_per_minute, error)) return false;
-  }
-  return choices_length(s, given, &r->config, steps_per_minute, &r->choices, error);
+  return (isnan(s->minutes) || run_fit_minutes(r, error)) && choices_length(s, given, &r->config, &r->choices, error);
 }
 
 static bool choose(Run *r, Error *error) {
@@ -108,7 +101,7 @@ static bool must_evaluate(const Run *r) {
 /* The last sample is that of finish(): none comes shortly before it. */
 static bool must_sample(const Run *r) {
   const int64_t interval = r->settings.sample_every;
-  return r->sampled_step < r->step && every(interval, r->step) && r->settings.steps - r->step > interval / 2;
+  return r->sampled_step < r->step && every(interval, r->step) && run_planned_steps(r) - r->step > interval / 2;
 }
 
 /* Saving, evaluating and sampling do not count as training time. Saving comes first: what follows may be killed, and
@@ -120,9 +113,14 @@ static bool pause_training(Run *r, Error *error) {
   if (!run_take_reports(r, true, error)) return false;
   const double start = clock_seconds();
   if (save && !run_save_state(r, error)) return false;
+  const double saved = clock_seconds();
   if (!stop_signal && must_evaluate(r) && !run_evaluate(r, error)) return false;
+  const double evaluated = clock_seconds();
   if (sample && !run_sample(r, error)) return false;
-  r->logged_at += clock_seconds() - start;
+  const double end = clock_seconds();
+  run_count_pause(r, save ? saved - start : 0, r->evaluated_step == r->step ? evaluated - saved : 0,
+                  sample ? end - evaluated : 0);
+  r->logged_at += end - start;
   return true;
 }
 
@@ -137,6 +135,7 @@ static bool out_of_patience(Run *r) {
 static bool train_loop(Run *r, Error *error) {
   r->started = r->saved_at = clock_seconds();
   run_restart_timing(r);
+  run_begin_pace(r);
   /* saved, then stopped before it */
   if (!stop_signal && must_evaluate(r) && !run_evaluate(r, error)) return false;
   if (!stop_signal && must_sample(r) && !run_sample(r, error)) return false;
@@ -145,7 +144,7 @@ static bool train_loop(Run *r, Error *error) {
     if (!run_fill_batch(r, r->step + 1, &batch, error)) return false;
     model_train_step(r->model, &batch);
     r->step++;
-    if (!run_take_reports(r, false, error) || !pause_training(r, error)) return false;
+    if (!run_take_reports(r, false, error) || !run_keep_minutes(r, error) || !pause_training(r, error)) return false;
   }
   return run_take_reports(r, true, error);
 }
@@ -160,15 +159,17 @@ static bool interrupted(Run *r, Error *error) {
               r->settings.steps, r->dir);
 }
 
+static RunEnd how_it_ended(const Run *r) {
+  return r->step < r->settings.steps ? RUN_PATIENCE : isnan(r->pace.minutes) ? RUN_DONE : RUN_MINUTES;
+}
+
 /* The state is saved once more when the last evaluation is in it: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
   if (stop_signal) return (r->saved_step == r->step || run_save_state(r, error)) && interrupted(r, error);
   console_end_line(&r->console);
   if (!run_final_evaluation(r, error) || !run_sample(r, error)) return false;
   if (stop_signal) return interrupted(r, error);
-  if (!run_save_state(r, error) ||
-      !run_write_result(r, r->step < r->settings.steps ? RUN_PATIENCE : RUN_DONE, INKLING_VERSION, error))
-    return false;
+  if (!run_save_state(r, error) || !run_write_result(r, how_it_ended(r), INKLING_VERSION, error)) return false;
   if (!run_has_learned(r)) {
     console_line(&r->console, "%" PRId64 " steps in %s, and the model is no better than guessing", r->step,
                  text_duration(run_seconds(r)).text);
@@ -246,12 +247,17 @@ static void close_run(Run *r) {
   if (r->backend) r->backend->close(r->context);
   run_close_data(r);
   checkpoint_unlock(&r->lock, r->dir, r->begun);
+  free(r->pace.text);
   free(r->dir);
   options_free(&r->options);
 }
 
 int main(int argc, char **argv) {
-  Run r = {.lock.fd = -1, .saved_step = -1, .best_loss = INFINITY, .last_val_loss = NAN};
+  Run r = {.lock.fd = -1,
+           .saved_step = -1,
+           .best_loss = INFINITY,
+           .last_val_loss = NAN,
+           .pace = {.launched = clock_seconds(), .minutes = NAN}};
   settings_options(&r.options, &r.settings);
   const int status = startup_run(argc, argv, INKLING_VERSION, &r.options, &r.console, run, &r);
   close_run(&r);

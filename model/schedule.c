@@ -3,20 +3,43 @@
 
 #include <math.h>
 
-float schedule_lr(const Schedule *s, int64_t t) {
-  double low = (double)s->lr * (double)s->min_lr_fraction;
-  if (t <= s->warmup && s->warmup > 0) return (float)((double)s->lr * (double)t / (double)s->warmup);
+int64_t schedule_steps(const SchedulePlans *plans, int64_t steps, int64_t t) {
+  for (int i = 0; i < plans->count; i++)
+    if (t < plans->items[i].until) return plans->items[i].steps;
+  return steps;
+}
+
+/* Step t as one of a run that had kept the length that it began with, which is *whole. */
+static double first_plan_step(const Schedule *s, int64_t t, double *whole) {
+  const SchedulePlans *plans = &s->plans;
+  const double steps = (double)(plans->count ? plans->items[0].steps : s->steps);
+  double time = 0;
+  int64_t from = 0;
+  *whole = steps;
+  if (t >= s->steps) return steps;
+  for (int i = 0; i < plans->count && from < t; i++) {
+    const int64_t until = plans->items[i].until < t ? plans->items[i].until : t;
+    time += (steps - time) * (double)(until - from) / (double)(plans->items[i].steps - from);
+    from = until;
+  }
+  return time + (steps - time) * (double)(t - from) / (double)(s->steps - from);
+}
+
+float schedule_lr(const Schedule *s, int64_t step) {
+  const double low = (double)s->lr * (double)s->min_lr_fraction, warmup = (double)s->warmup;
+  double whole;
+  const double t = first_plan_step(s, step, &whole);
+  if (t <= warmup && warmup > 0) return (float)((double)s->lr * t / warmup);
   if (s->kind == SCHEDULE_CONSTANT) return s->lr;
-  if (t >= s->steps) return (float)low;
-  int64_t start = s->warmup;
+  if (t >= whole) return (float)low;
+  double start = warmup;
   if (s->kind == SCHEDULE_WSD) {
-    start = s->steps - s->steps / 5;
-    if (start < s->warmup) start = s->warmup;
+    start = fmax(whole - floor(whole / 5), warmup);
     if (t <= start) return s->lr;
   }
-  double progress = (double)(t - start) / (double)(s->steps - start);
-  double left = s->kind == SCHEDULE_COSINE   ? 0.5 * (1.0 + cos(3.141592653589793 * progress))
-                : s->kind == SCHEDULE_LINEAR ? 1.0 - progress
-                                             : 1.0 - sqrt(progress);
+  const double progress = (t - start) / (whole - start);
+  const double left = s->kind == SCHEDULE_COSINE   ? 0.5 * (1.0 + cos(3.141592653589793 * progress))
+                      : s->kind == SCHEDULE_LINEAR ? 1.0 - progress
+                                                   : 1.0 - sqrt(progress);
   return (float)(low + ((double)s->lr - low) * left);
 }

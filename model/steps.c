@@ -98,6 +98,14 @@ bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
          activations_allocate(m, &m->train, &m->train_memory, rows, true, settings->head_rows, error);
 }
 
+bool model_set_schedule(Model *m, const Schedule *schedule, Error *error) {
+  m->settings.schedule = *schedule;
+  m->ops->drop(m->context, &m->first); /* it reads the table */
+  m->ops->release(m->context, m->lr_table);
+  m->lr_table = NULL;
+  return upload_schedule(m, error);
+}
+
 void model_set_step(Model *m, int64_t step) {
   StepState state = {.step = step};
   m->ops->upload(m->context, m->state, &state, sizeof state);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const run_end_names[RUN_ENDS + 1] = {"done", "patience", "signal", "nonfinite", NULL};
+const char *const run_end_names[RUN_ENDS + 1] = {"done", "minutes", "patience", "signal", "nonfinite", NULL};
 
 json_t *result_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 

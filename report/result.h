@@ -9,6 +9,7 @@
 /* Why a run ended. A run that has no result.json is running, or was killed. */
 typedef enum RunEnd {
   RUN_DONE,      /* all its steps */
+  RUN_MINUTES,   /* all that fit into --minutes */
   RUN_PATIENCE,  /* --patience */
   RUN_SIGNAL,    /* stopped and saved; --resume goes on */
   RUN_NONFINITE, /* a loss or gradient that is not finite */

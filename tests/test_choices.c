@@ -16,7 +16,7 @@
 static const ContextInfo laptop = {
     .dtype = DTYPE_F32, .threads = 8, .vector_bits = 256, .free_bytes = (size_t)12 << 30};
 static const ContextInfo card = {.dtype = DTYPE_BF16, .accelerator = true, .free_bytes = (size_t)78 << 30};
-static const double CARD_FLOPS = 6e14;
+static const double CARD_FLOPS = 6e14, LAPTOP_FLOPS = 4e11;
 
 /* Everything chosen for a text, as ./train does it. */
 typedef struct Chosen {
@@ -49,7 +49,7 @@ static void choose(Chosen *c, const ContextInfo *device, double peak_flops, doub
                               .device = device,
                               .peak_flops = peak_flops};
   if (!choices_model(s, &given, &c->model, &c->choices, &error)) fail_msg("%s", error.text);
-  if (!choices_length(s, &given, &c->model, 1000, &c->choices, &error)) fail_msg("%s", error.text);
+  if (!choices_length(s, &given, &c->model, &c->choices, &error)) fail_msg("%s", error.text);
   c->parameters = (double)model_parameters(&c->model);
   c->epochs = (double)s->steps * (double)settings_tokens_per_step(s) / (double)given.train_tokens;
 }
@@ -166,7 +166,7 @@ static void expect_sensible(const ContextInfo *device, double peak_flops, double
 
 static void test_any_text(void **state) {
   (void)state;
-  expect_sensible(&laptop, 0, 300 * 2.5e10 * 8);
+  expect_sensible(&laptop, LAPTOP_FLOPS, 300 * 2.5e10 * 8);
   expect_sensible(&card, CARD_FLOPS, 300 * 0.4 * 2 * CARD_FLOPS);
 }
 
@@ -174,7 +174,7 @@ static void test_card_takes_more(void **state) {
   (void)state;
   Chosen small, large;
   begin(&small);
-  choose(&small, &laptop, 0, 20e9);
+  choose(&small, &laptop, LAPTOP_FLOPS, 20e9);
   begin(&large);
   choose(&large, &card, CARD_FLOPS, 20e9);
   assert_int_equal(small.settings.preset, PRESET_NANO);
@@ -186,6 +186,27 @@ static void test_card_takes_more(void **state) {
   begin(&large);
   choose(&large, &card, CARD_FLOPS, 1115394); /* tinyshakespeare */
   assert_int_equal(large.settings.preset, PRESET_BABY);
+}
+
+/* Where the usual length would take hours, it is half an hour, and that is said. */
+static void test_half_an_hour(void **state) {
+  (void)state;
+  Chosen c;
+  const double slow = 1e9;
+  begin(&c);
+  c.settings.preset = PRESET_15M;
+  choose(&c, &laptop, slow, 20e6);
+  const TrainSettings *s = &c.settings;
+  const double step = choices_step_seconds(
+      model_step_flops(&c.model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer, false), &laptop, slow);
+  assert_true(step * (double)s->steps <= 1800 || s->steps == 1);
+  assert_non_null(strstr(c.choices.text, "half an hour; longer with --minutes"));
+  begin(&c);
+  c.settings.preset = PRESET_15M;
+  c.settings.steps = 5000;
+  choose(&c, &laptop, slow, 20e6);
+  assert_int_equal(c.settings.steps, 5000);
+  assert_null(strstr(c.choices.text, "half an hour"));
 }
 
 /* A speed that is measured again and comes out a little different chooses the same. */
@@ -208,14 +229,14 @@ static void test_given_values_stay(void **state) {
   s->tokenizer = "byte";
   s->layers = 3, s->heads = 2, s->dim = 48, s->ctx = 20, s->batch = 5, s->steps = 7, s->dropout = 0.25f,
   s->optimizer = OPTIMIZER_ADAMW;
-  choose(&c, &laptop, 0, 20000);
+  choose(&c, &laptop, LAPTOP_FLOPS, 20000);
   assert_true(s->layers == 3 && s->heads == 2 && s->dim == 48 && s->ctx == 20 && s->batch == 5 && s->steps == 7);
   assert_true(s->dropout == 0.25f);
   assert_string_equal(c.choices.text, "");
   assert_int_equal(c.model.head_dim, 24);
   begin(&c);
   c.settings.preset = PRESET_BABY;
-  choose(&c, &laptop, 0, 20000);
+  choose(&c, &laptop, LAPTOP_FLOPS, 20000);
   assert_int_equal(c.model.dim, 384);
 }
 
@@ -333,7 +354,7 @@ static void test_given_optimizer(void **state) {
     Chosen c;
     begin(&c);
     c.settings.optimizer = optimizer;
-    choose(&c, &laptop, 0, 1e6);
+    choose(&c, &laptop, LAPTOP_FLOPS, 1e6);
     assert_int_equal(c.settings.optimizer, optimizer);
     assert_null(strstr(c.choices.text, "Muon"));
     assert_int_equal(c.settings.batch, optimizer == OPTIMIZER_MUON ? 24 : 12);
@@ -346,12 +367,19 @@ static void test_given_optimizer(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_tokenizer),         cmocka_unit_test(test_given_tokenizers_stay),
-      cmocka_unit_test(test_source_tokenizers), cmocka_unit_test(test_sources_and_tied_tables),
-      cmocka_unit_test(test_any_text),          cmocka_unit_test(test_card_takes_more),
-      cmocka_unit_test(test_measured_speed),    cmocka_unit_test(test_given_values_stay),
-      cmocka_unit_test(test_batch_fits),        cmocka_unit_test(test_context_for_documents),
-      cmocka_unit_test(test_optimizer),         cmocka_unit_test(test_given_optimizer),
+      cmocka_unit_test(test_tokenizer),
+      cmocka_unit_test(test_given_tokenizers_stay),
+      cmocka_unit_test(test_source_tokenizers),
+      cmocka_unit_test(test_sources_and_tied_tables),
+      cmocka_unit_test(test_any_text),
+      cmocka_unit_test(test_card_takes_more),
+      cmocka_unit_test(test_half_an_hour),
+      cmocka_unit_test(test_measured_speed),
+      cmocka_unit_test(test_given_values_stay),
+      cmocka_unit_test(test_batch_fits),
+      cmocka_unit_test(test_context_for_documents),
+      cmocka_unit_test(test_optimizer),
+      cmocka_unit_test(test_given_optimizer),
       cmocka_unit_test(test_memory_of_muon),
   };
   return cmocka_run_group_tests_name("choices", tests, NULL, NULL);

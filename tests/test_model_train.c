@@ -43,24 +43,31 @@ static void test_ten_steps(void **state) {
   ten_steps_case(f, setup_read_muon(f));
 }
 
-static float *train_some(Fixture *f, Setup s, int from, int steps, const float *arenas[3]) {
+/* Steps after `from`, from what is in the arenas or from the beginning. `changed`, unless NULL, is the schedule from the
+ * middle of them on. */
+static float *train_changed(Fixture *f, Setup s, int from, int steps, const float *arenas[3], const Schedule *changed) {
   s.train.dropout = (DropoutRates){0.1f, 0.1f, 0.1f, 0};
   Model *m = model_start(f, &s);
   int step_tokens = s.train.micro_batches * s.train.batch * s.config.ctx;
   float *out = host_memory(f, 3 * model_table(m)->arena * sizeof *out);
   for (int i = 0; i < 3 && arenas; i++)
     model_upload(m, (ArenaKind[]){ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2}[i], arenas[i]);
+  Error error = {0};
   model_set_step(m, from);
   for (int t = from; t < from + steps; t++) {
+    if (changed && t == from + steps / 2) need(model_set_schedule(m, changed, &error), &error);
     model_train_step(m, &(TokenBatch){s.tokens + t * step_tokens, s.targets + t * step_tokens, NULL, NULL});
     assert_int_equal(one_report(m).step, t + 1);
   }
-  Error error = {0};
   need(model_download(m, ARENA_MASTER, out, &error), &error);
   need(model_download(m, ARENA_MOMENT1, out + model_table(m)->arena, &error), &error);
   need(model_download(m, ARENA_MOMENT2, out + 2 * model_table(m)->arena, &error), &error);
   model_close(m);
   return out;
+}
+
+static float *train_some(Fixture *f, Setup s, int from, int steps, const float *arenas[3]) {
+  return train_changed(f, s, from, steps, arenas, NULL);
 }
 
 /* The same bits a second time, and when training goes on in a new model from masters, moments and the step number. */
@@ -82,6 +89,24 @@ static void test_same_bits_and_resume(void **state) {
   Fixture *f = *state;
   resume_case(f, setup_read(f, false));
   resume_case(f, setup_read_muon(f));
+}
+
+/* A length that changes after three steps, and the same known from the beginning. */
+static void test_changed_length(void **state) {
+  Fixture *f = *state;
+  Setup s = setup_read(f, false), known = s;
+  ParameterTable table;
+  Error error = {0};
+  need(parameter_table_make(&table, &s.config, &error), &error);
+  const size_t bytes = 3 * table.arena * sizeof(float);
+  parameter_table_free(&table);
+  s.train.schedule.warmup = known.train.schedule.warmup = 1;
+  known.train.schedule.steps = 7; /* instead of 10 */
+  known.train.schedule.plans = (SchedulePlans){1, {{3, s.steps}}};
+  float *as_changed = train_changed(f, s, 0, 6, NULL, &known.train.schedule),
+        *as_known = train_some(f, known, 0, 6, NULL);
+  assert_memory_equal(as_changed, as_known, bytes);
+  assert_memory_not_equal(as_known, train_some(f, s, 0, 6, NULL), bytes);
 }
 
 /* A weight that is not a number: reported, sticky, and no master moves. */
@@ -151,10 +176,44 @@ static void test_schedules(void **state) {
   assert_true(schedule_lr(&s, 1) == 0.5f);
 }
 
+/* What is left of a schedule is pressed or stretched to what is left of the run: what a run without changes does at the
+ * same share of the way. */
+static void test_changed_schedules(void **state) {
+  (void)state;
+  const ScheduleKind kinds[] = {SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_WSD, SCHEDULE_CONSTANT};
+  for (int i = 0; i < 4; i++) {
+    const Schedule whole = {.kind = kinds[i], .lr = 0.5f, .min_lr_fraction = 0.1f, .warmup = 10, .steps = 100};
+    Schedule half = whole, twice = whole, both = whole;
+    half.plans = (SchedulePlans){1, {{20, 100}}};
+    half.steps = 60; /* 80 steps are 40 now */
+    twice.plans = (SchedulePlans){1, {{6, 100}}};
+    twice.steps = 194; /* in the warm-up; 94 steps are 188 */
+    both.plans = (SchedulePlans){2, {{20, 100}, {40, 60}}};
+    both.steps = 80; /* and its last 20 are 40 again */
+    for (int64_t t = 1; t <= 20; t++) assert_true(schedule_lr(&half, t) == schedule_lr(&whole, t));
+    for (int64_t t = 20; t <= 60; t++) assert_true(schedule_lr(&half, t) == schedule_lr(&whole, 20 + 2 * (t - 20)));
+    for (int64_t t = 6; t <= 194; t += 2) assert_true(schedule_lr(&twice, t) == schedule_lr(&whole, 6 + (t - 6) / 2));
+    for (int64_t t = 1; t <= 40; t++) assert_true(schedule_lr(&both, t) == schedule_lr(&half, t));
+    for (int64_t t = 40; t <= 80; t += 2) assert_true(schedule_lr(&both, t) == schedule_lr(&half, 40 + (t - 40) / 2));
+    assert_true(schedule_lr(&both, 80) == schedule_lr(&whole, 100) &&
+                schedule_lr(&both, 90) == schedule_lr(&whole, 100));
+  }
+  const SchedulePlans plans = {2, {{20, 100}, {40, 60}}};
+  assert_int_equal(schedule_steps(&plans, 80, 19), 100);
+  assert_int_equal(schedule_steps(&plans, 80, 20), 60);
+  assert_int_equal(schedule_steps(&plans, 80, 39), 60);
+  assert_int_equal(schedule_steps(&plans, 80, 40), 80);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_schedules), cmocka_unit_test(test_ten_steps),  cmocka_unit_test(test_same_bits_and_resume),
-      cmocka_unit_test(test_halts),     cmocka_unit_test(test_no_targets),
+      cmocka_unit_test(test_schedules),
+      cmocka_unit_test(test_changed_schedules),
+      cmocka_unit_test(test_changed_length),
+      cmocka_unit_test(test_ten_steps),
+      cmocka_unit_test(test_same_bits_and_resume),
+      cmocka_unit_test(test_halts),
+      cmocka_unit_test(test_no_targets),
   };
   return run_on_backends("model: training", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }

@@ -36,8 +36,7 @@ static bool time_steps(Run *r, int64_t steps, double limit, Quantiles *out, Erro
   return ok;
 }
 
-/* For --minutes: what this machine does, leaving 7 % for evaluation and saving; of the minutes it takes a tenth. */
-bool run_measure_steps_per_minute(Run *r, double *out, Error *error) {
+bool run_measure_step(Run *r, double limit, double *out, Error *error) {
   enum { STEPS = 20 };
   const TrainSettings kept = r->settings;
   Quantiles seconds;
@@ -45,8 +44,8 @@ bool run_measure_steps_per_minute(Run *r, double *out, Error *error) {
   r->settings.warmup = 0;
   bool ok = run_start_model(r, error);
   if (ok) run_init_weights(r);
-  ok = ok && time_steps(r, STEPS, 6.0 * kept.minutes, &seconds, error);
-  if (ok) *out = 0.93 * 60.0 / seconds.median;
+  ok = ok && time_steps(r, STEPS, limit, &seconds, error);
+  if (ok) *out = seconds.median;
   run_stop_model(r);
   r->settings = kept;
   return ok;

@@ -22,8 +22,12 @@ static const Preset presets[] = {CHOICES_PRESETS(PRESET_ROW)};
 
 /* A run that nobody gave a length takes some minutes: as many as these, at the share of its peak that a GPU reaches in
  * training. On a busy machine what a CPU does cannot be measured; what its threads usually do is known, and small
- * models do not keep many of them busy. */
+ * models do not keep many of them busy. Where that would be more than half an hour at what was measured, it is cut to
+ * that. */
 static const double DEFAULT_MINUTES = 5, GPU_SHARE = 0.4, THREAD_FLOPS = 5e10 /* with vectors of 512 bits */;
+static const double MOST_MINUTES = 30;
+/* What CPUs reach of the peak of their matrix products (measured: 0.67 to 0.85, 0.5 in bf16), with pauses. */
+static const double CPU_SHARE = 0.7, CPU_BF16_SHARE = 0.5;
 enum { THREADS_LIMIT = 8 };
 
 /* Beyond so many epochs a model of this kind overfits and gets worse on others. */
@@ -245,7 +249,7 @@ TrainConfig choices_train_config(const TrainSettings *s) {
       .optimizer = s->optimizer > 0 ? (OptimizerKind)s->optimizer : OPTIMIZER_ADAMW,
       .muon = {s->muon_lr / s->lr, s->momentum, s->wd},
       .adamw = {s->beta1, s->beta2, s->eps, s->wd},
-      .schedule = {(ScheduleKind)s->schedule, s->lr, s->min_lr_frac, s->warmup, s->steps},
+      .schedule = {(ScheduleKind)s->schedule, s->lr, s->min_lr_frac, s->warmup, s->steps, s->plans},
       .seed = s->seed};
 }
 
@@ -259,6 +263,11 @@ static int64_t rounded(double steps) {
   return at_least_one(unit < 1 ? steps : floor(steps / unit) * unit);
 }
 
+double choices_step_seconds(double flops, const ContextInfo *device, double peak_flops) {
+  const double share = device->accelerator ? GPU_SHARE : device->dtype == DTYPE_BF16 ? CPU_BF16_SHARE : CPU_SHARE;
+  return flops / (share * fmax(peak_flops, 1));
+}
+
 /* As long as the time suffices, or as the text does. */
 static int64_t steps_for(const TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model,
                          Choices *choices) {
@@ -268,21 +277,24 @@ static int64_t steps_for(const TrainSettings *s, const ChoiceInputs *given, cons
       model_step_flops(model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer, given->device->accelerator);
   const double by_time = budget_flops(s, given) / step;
   const double by_text = EPOCHS_LIMIT * (double)given->train_tokens / per_step;
-  const int64_t steps = rounded(fmax(fmin(by_time, by_text), FEWEST));
+  const double wanted = fmax(fmin(by_time, by_text), FEWEST);
+  const double most = 60 * MOST_MINUTES / choices_step_seconds(step, given->device, given->peak_flops);
+  const int64_t steps = rounded(fmin(wanted, most));
   const double epochs = (double)steps * per_step / (double)given->train_tokens;
-  if (by_time < by_text) note_choice(choices, "%lld steps (some minutes)", (long long)steps);
+  if (most < wanted)
+    note_choice(choices, "%lld steps (in half an hour; longer with --minutes or --steps)", (long long)steps);
+  else if (by_time < by_text) note_choice(choices, "%lld steps (what a few minutes allow)", (long long)steps);
   else note_choice(choices, "%lld steps (%.0f epochs)", (long long)steps, epochs);
   return steps;
 }
 
-bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, double steps_per_minute,
-                    Choices *choices, Error *error) {
+bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices,
+                    Error *error) {
   const double per_step = (double)settings_tokens_per_step(s);
   if (!isnan(s->epochs)) s->steps = at_least_one(ceil(s->epochs * (double)given->train_tokens / per_step));
-  else if (!isnan(s->minutes)) s->steps = at_least_one(s->minutes * steps_per_minute);
   else if (!s->steps) s->steps = steps_for(s, given, model, choices);
   if (s->steps > SETTINGS_MAX_STEPS)
-    return fail(error, EXIT_USAGE, "that is %lld steps, more than %d; lower --epochs or --minutes", (long long)s->steps,
+    return fail(error, EXIT_USAGE, "that is %lld steps, more than %d; lower --epochs", (long long)s->steps,
                 SETTINGS_MAX_STEPS);
   const double epochs = (double)s->steps * per_step / (double)given->train_tokens;
   if (s->dropout < 0) {
@@ -293,7 +305,7 @@ bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConf
   if (s->attention_dropout < 0) s->attention_dropout = s->dropout;
   const int64_t share = s->steps * CHOICES_WARMUP_PERCENT / 100;
   if (s->warmup < 0) s->warmup = share < CHOICES_WARMUP_LIMIT ? share : CHOICES_WARMUP_LIMIT;
-  if (s->warmup > s->steps)
+  if (s->warmup > schedule_steps(&s->plans, s->steps, 0))
     return fail(error, EXIT_USAGE, "--warmup %lld is longer than the run of %lld steps", (long long)s->warmup,
                 (long long)s->steps);
   if (s->eval_every < 0) s->eval_every = at_least_one((double)s->steps / CHOICES_EVALUATIONS);

@@ -61,7 +61,7 @@ typedef struct ChoiceInputs {
   DocumentLengths lengths; /* of packed documents; none: a stream, or not known */
   const ContextInfo *device;
   bool pairs;        /* of a prompt and a response each */
-  double peak_flops; /* of the device, per second; looked at on a GPU only */
+  double peak_flops; /* of the device, per second, as measured; on a CPU only to cut what would be far too long */
 } ChoiceInputs;
 
 /* Whether the shape can be one, whatever the text, where dim and heads were given (*checked): what was not given is
@@ -76,10 +76,13 @@ bool choices_model(TrainSettings *settings, const ChoiceInputs *given, ModelConf
 /* AdamW's rate for a model of so many parameters, where none is given. */
 double choices_learning_rate(const TrainSettings *settings, double parameters);
 
-/* The number of steps from --steps, --epochs or --minutes (steps_per_minute is what was measured), then what depends on
- * it: dropout, warm-up, intervals. After choices_model. EXIT_USAGE. */
-bool choices_length(TrainSettings *settings, const ChoiceInputs *given, const ModelConfig *model,
-                    double steps_per_minute, Choices *choices, Error *error);
+/* What a training step of so many operations is expected to take, pauses included. */
+double choices_step_seconds(double flops, const ContextInfo *device, double peak_flops);
+
+/* The number of steps from --steps or --epochs, then what depends on it: dropout, warm-up, intervals. After
+ * choices_model. EXIT_USAGE. */
+bool choices_length(TrainSettings *settings, const ChoiceInputs *given, const ModelConfig *model, Choices *choices,
+                    Error *error);
 
 TrainConfig choices_train_config(const TrainSettings *settings);
 

@@ -79,7 +79,6 @@ static char *absolute_path(const void *settings, const void *value, const char *
 
 /* config.txt as it will be, in fresh memory. */
 static bool settings_text(const Run *r, char **text, size_t *size, Error *error) {
-  if (!r->settings.resume && !check_inputs(&r->settings, error)) return false;
   FILE *stream = open_memstream(text, size);
   bool ok = stream && options_write(&r->options, stream, absolute_path, &r->settings);
   if (stream && fclose(stream) != 0) ok = false;
@@ -118,10 +117,20 @@ static bool open_metrics(Run *r, Error *error) {
          history_read(&r->history, metrics.text, error);
 }
 
+bool run_write_settings(const Run *r, Error *error) {
+  char *text = NULL;
+  size_t size = 0;
+  const bool ok =
+      settings_text(r, &text, &size, error) && checkpoint_write_file(r->dir, CHECKPOINT_SETTINGS, text, size, error);
+  free(text);
+  return ok;
+}
+
 bool run_begin_directory(Run *r, Error *error) {
   char *text = NULL;
   size_t size = 0;
-  r->begun = settings_text(r, &text, &size, error) && /* may fail: before anything is replaced */
+  r->begun = (r->settings.resume || check_inputs(&r->settings, error)) &&
+             settings_text(r, &text, &size, error) && /* may fail: before anything is replaced */
              (r->settings.resume || replace_run(r, error)) &&
              checkpoint_write_file(r->dir, CHECKPOINT_SETTINGS, text, size, error) && open_metrics(r, error);
   free(text);

@@ -83,7 +83,7 @@ static bool evaluate(Run *r, int64_t limit, Evaluation *out, ExactCount *exact, 
 VerdictFacts run_verdict_facts(const Run *r) {
   const TrainSettings *s = &r->settings;
   const double trained = (double)token_range_size(&r->train) / (double)r->tokens_file.info.tokens;
-  return (VerdictFacts){.steps = s->steps,
+  return (VerdictFacts){.steps = run_planned_steps(r),
                         .warmup = s->warmup,
                         .chance = log(r->config.vocab),
                         .train_bytes = trained * (double)r->text.bytes,
@@ -129,6 +129,11 @@ bool run_evaluate(Run *r, Error *error) {
   r->best_loss = evaluation_loss(&result);
   r->best_step = r->step;
   return run_write_weights(r, error) && judge(r, false, error) && run_write_report(r, error);
+}
+
+double run_final_evaluation_share(const Run *r) {
+  const int64_t all = windows_count(&r->val_windows, r->config.ctx), part = prefix_windows(r);
+  return part < all ? (double)all / (double)part : 1;
 }
 
 bool run_final_evaluation(Run *r, Error *error) {

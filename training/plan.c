@@ -136,14 +136,16 @@ void run_print_plan(Run *r) {
   if (c->quiet) return;
   const TrainConfig train = choices_train_config(s);
   const MemoryPlan memory = model_memory(&r->config, &train, &r->device);
-  const double flops = run_step_flops(r) * (double)s->steps;
+  const double flops = run_step_flops(r) * (double)(s->steps - r->step); /* that a resumed run has left */
   print_text(r);
   print_model(r);
   print_length(r, &train);
   print_memory(r, &memory);
   if (r->choices.text[0]) console_line(c, "chosen   %s", r->choices.text);
+  const double estimate = isnan(r->pace.minutes) ? choices_step_seconds(flops, &r->device, r->peak_flops)
+                                                 : r->pace.deadline - clock_seconds();
   console_line(c, "device   %s, %s, peak %.0f GFLOP/s; about %s for the run", r->device.device,
-               dtype_name(r->device.dtype), 1e-9 * r->peak_flops, text_duration(2.0 * flops / r->peak_flops).text);
+               dtype_name(r->device.dtype), 1e-9 * r->peak_flops, text_duration(estimate).text);
   if (!s->bench) console_line(c, "output   %s", r->dir);
   const size_t available = s->dry_run ? run_device_now(r).free_bytes : SIZE_MAX;
   if (memory.total > available)

@@ -24,6 +24,19 @@ typedef struct TextFacts {
   size_t stdin_bytes;     /* of them, those that came from standard input */
 } TextFacts;
 
+/* Of a run that was given in minutes (pace.c); clock_seconds(), seconds, and steps. */
+typedef struct Pace {
+  double launched;                     /* when the program started */
+  double minutes, deadline;            /* minutes NaN: the run has another length */
+  double step_seconds;                 /* as far as is known, without pauses */
+  double checked_at;                   /* when the length was looked at last... */
+  int64_t checked_step;                /* ...at this step */
+  int64_t first_step;                  /* before the first one of this program */
+  double paused, all_paused;           /* since it was looked at, and before */
+  double saving, evaluating, sampling; /* what the last one took; 0: there was none */
+  char *text;                          /* TrainSettings.earlier_steps, where this program changed it */
+} Pace;
+
 typedef struct Run {
   /* ---- what is asked for, and where to report ---- */
   TrainSettings settings;
@@ -77,6 +90,7 @@ typedef struct Run {
   StepState newest;         /* the last step that the device has reported (reports.c) */
   double logged_at;         /* clock_seconds() of the last line of metrics.jsonl, without pauses since */
   int64_t timed_steps;      /* reported since */
+  Pace pace;
 } Run;
 
 /* Seconds of this run, those before it was resumed included. */
@@ -137,8 +151,22 @@ void run_stop_model(Run *r);
 /* ---- plan.c: what the run will be ---- */
 void run_print_plan(Run *r);
 
+/* ---- pace.c: --minutes ---- */
+bool run_read_plans(Run *r, Error *error); /* --earlier-steps. EXIT_USAGE */
+/* The steps that fit into --minutes, measured, instead of it. */
+bool run_fit_minutes(Run *r, Error *error);
+void run_begin_pace(Run *r);
+/* After a step: changes the length of the run where it would not end in time, or could be longer. */
+bool run_keep_minutes(Run *r, Error *error);
+void run_count_pause(Run *r, double saving, double evaluating, double sampling); /* seconds of the pause; 0: none */
+/* The length that the run was to have when the step was made: the same when it is repeated. */
+static inline int64_t run_planned_steps(const Run *r) {
+  return schedule_steps(&r->settings.plans, r->settings.steps, r->step);
+}
+
 /* ---- bench.c: timings ---- */
-bool run_measure_steps_per_minute(Run *r, double *out, Error *error);
+/* Seconds of a training step on this machine now; takes `limit` seconds at most, or one step. */
+bool run_measure_step(Run *r, double limit, double *seconds, Error *error);
 bool run_bench(Run *r, const char *commit, Error *error);
 
 /* ---- directory.c: the run directory ---- */
@@ -147,12 +175,14 @@ bool run_take_directory(Run *r, Error *error);
 /* From here on it holds a model that transformers and ./generate can read. Of a run that is replaced nothing is removed
  * before the new model is in its place. */
 bool run_begin_directory(Run *r, Error *error);
+bool run_write_settings(const Run *r, Error *error); /* config.txt */
 
 /* ---- state.c: progress, weights and moments, saved and restored ---- */
 bool run_write_weights(Run *r, Error *error); /* the newest model to model.safetensors */
 bool run_save_state(Run *r, Error *error);
 bool run_restore_state(Run *r, Error *error);
-double run_saved_steps(const char *dir); /* --steps of the run that was saved there; NaN where nothing says */
+/* "step" or "steps" of the run that was saved there; NaN where nothing says. */
+double run_saved_number(const char *dir, const char *key);
 
 /* ---- resume.c: what a resumed run keeps ---- */
 /* Settings of the run that --resume names: its config.txt, under what the command line says. */
@@ -176,6 +206,7 @@ bool run_log(Run *r, const MetricsLine *line, Error *error);                    
  * goes there. */
 bool run_evaluate(Run *r, Error *error);
 bool run_final_evaluation(Run *r, Error *error); /* on all of it */
+double run_final_evaluation_share(const Run *r); /* windows of that, for one of the other evaluations */
 VerdictFacts run_verdict_facts(const Run *r);
 bool run_has_learned(const Run *r); /* false: the last evaluation was no better than guessing */
 

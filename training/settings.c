@@ -161,8 +161,13 @@ void settings_options(Options *options, TrainSettings *s) {
             .exclusive = EXCLUSIVE_LENGTH),
       DOUBLE("epochs", &s->epochs, 0, 1e9, NULL, "passes over the training text", .above = true,
              .exclusive = EXCLUSIVE_LENGTH),
-      DOUBLE("minutes", &s->minutes, 0, 1e6, NULL, "as many steps as fit, measured on this machine before the start",
+      DOUBLE("minutes", &s->minutes, 0, 1e6, NULL,
+             "as many steps as fit, from the start of the program to its end; a resumed run goes on for so long",
              .above = true, .exclusive = EXCLUSIVE_LENGTH),
+      TEXT("earlier-steps", &s->earlier_steps, "UNTIL:STEPS,...", NULL,
+           "lengths that a run was to have until its length was changed to keep to --minutes; in config.txt, so that "
+           "the "
+           "run can be repeated"),
       INT("batch", &s->batch, 1, SETTINGS_MAX_BATCH, "auto: by preset, device and optimizer",
           "sequences per micro-batch"),
       INT("grad-accum", &s->grad_accum, 1, SETTINGS_MAX_BATCH, "auto: 1",
@@ -273,7 +278,10 @@ void settings_forget_choices(Options *options, const TrainSettings *s) {
                  {&s->positions, &s->rope_base},
                  {&s->init, &s->init_std},
                  {&s->dropout, &s->embed_dropout},
-                 {&s->dropout, &s->attention_dropout}};
+                 {&s->dropout, &s->attention_dropout},
+                 {&s->steps, &s->earlier_steps},
+                 {&s->epochs, &s->earlier_steps},
+                 {&s->minutes, &s->earlier_steps}};
   for (size_t i = 0; i < sizeof follows / sizeof *follows; i++)
     if (!(s->resume && of_training(s, follows[i].chosen)) &&
         options_origin(options, follows[i].given) == ORIGIN_COMMAND_LINE)

@@ -40,6 +40,8 @@ typedef struct TrainSettings {
   int schedule; /* ScheduleKind */
   /* length */
   int64_t steps;
+  const char *earlier_steps; /* lengths that the run was to have before, as text (pace.c) */
+  SchedulePlans plans;       /* the same */
   double epochs, minutes;
   int batch, grad_accum;
   int64_t batch_tokens;

@@ -9,7 +9,6 @@
 
 /* ---- metadata ---- */
 
-#define NOTE_STEPS "steps" /* these are also read before the state is */
 enum { NOTES = 24, NOTE_BYTES = 128 };
 
 typedef struct Notes {
@@ -36,7 +35,7 @@ static void make_notes(const Run *r, Notes *n) {
   char machine[NOTE_BYTES];
   describe_machine(r, machine);
   note(n, "step", "%" PRId64, r->step);
-  note(n, NOTE_STEPS, "%" PRId64, r->settings.steps);
+  note(n, "steps", "%" PRId64, r->settings.steps);
   note(n, "best_step", "%" PRId64, r->best_step);
   note(n, "bad_evals", "%" PRId64, r->bad_evals);
   note(n, "evaluated_step", "%" PRId64, r->evaluated_step);
@@ -150,7 +149,7 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
               r->dir, r->step);
 }
 
-double run_saved_steps(const char *dir) { return checkpoint_find_number(dir, NOTE_STEPS); }
+double run_saved_number(const char *dir, const char *key) { return checkpoint_find_number(dir, key); }
 
 bool run_restore_state(Run *r, Error *error) {
   CheckpointState state = {0};

@@ -1,0 +1,150 @@
+/* The length of a run that was given in minutes: as many steps as fit, measured before it begins and looked at again
+ * while it trains, because a machine may become slower or faster. What the lengths were stands in config.txt, so that
+ * the same run can be repeated. */
+#include "training/run.h"
+
+#include "util/text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- --earlier-steps ---- */
+
+/* One number and the character behind it. */
+static bool read_number(const char **at, char end, int64_t *out) {
+  char *rest;
+  const long long number = strtoll(*at, &rest, 10);
+  if (rest == *at || number < 1 || number > SETTINGS_MAX_STEPS || (*rest != end && !(end == ',' && !*rest)))
+    return false;
+  *at = *rest ? rest + 1 : rest;
+  *out = number;
+  return true;
+}
+
+static bool read_plans(const TrainSettings *s, SchedulePlans *plans) {
+  int64_t before = 0;
+  *plans = (SchedulePlans){0};
+  for (const char *at = s->earlier_steps; at && *at; plans->count++) {
+    if (plans->count == SCHEDULE_PLANS) return false;
+    int64_t *until = &plans->items[plans->count].until, *steps = &plans->items[plans->count].steps;
+    if (!read_number(&at, ':', until) || !read_number(&at, ',', steps)) return false;
+    if (*until <= before || *until >= *steps) return false;
+    if (plans->count && before >= *steps) return false;
+    before = *until;
+  }
+  return !s->steps || before < s->steps;
+}
+
+bool run_read_plans(Run *r, Error *error) {
+  TrainSettings *s = &r->settings;
+  if (read_plans(s, &s->plans)) return true;
+  return fail(
+      error, EXIT_USAGE,
+      "--earlier-steps %.100s: need UNTIL:STEPS,... with rising UNTIL, each less than the length before and after it, "
+      "and at most %d of them",
+      s->earlier_steps, SCHEDULE_PLANS);
+}
+
+static bool write_plans(Run *r, Error *error) {
+  enum { PLAN_BYTES = 48 };
+  const SchedulePlans *plans = &r->settings.plans;
+  const size_t size = (size_t)plans->count * PLAN_BYTES;
+  char *text = realloc(r->pace.text, size);
+  if (!text) return error_memory(error, "the lengths of the run");
+  size_t used = 0;
+  for (int i = 0; i < plans->count; i++)
+    used += (size_t)snprintf(text + used, size - used, "%s%" PRId64 ":%" PRId64, i ? "," : "", plans->items[i].until,
+                             plans->items[i].steps);
+  r->pace.text = text;
+  r->settings.earlier_steps = text;
+  return true;
+}
+
+/* ---- before the run ---- */
+
+/* Before the first evaluation and the first saving of a run this is what they are thought to take. */
+static const double PAUSES = 0.07;
+
+/* Of what is left of the minutes after the text was read, but at least half of them, for the run is to learn something.
+ * A resumed run goes on for so many minutes. */
+bool run_fit_minutes(Run *r, Error *error) {
+  TrainSettings *s = &r->settings;
+  Pace *p = &r->pace;
+  const double minutes = s->minutes;
+  const bool asked = options_origin(&r->options, &s->minutes) == ORIGIN_COMMAND_LINE;
+  const double done = s->resume ? run_saved_number(r->dir, "step") : 0;
+  s->minutes = NAN; /* what is kept in config.txt is the number of steps */
+  if (s->resume && !asked) {
+    const double known = run_saved_number(r->dir, "steps");
+    if (known >= 1) s->steps = (int64_t)known;
+    if (known >= 1) return true;
+  }
+  const double end = fmax(p->launched + 60 * minutes, clock_seconds() + 30 * minutes);
+  if (!run_measure_step(r, 3 * minutes, &p->step_seconds, error)) return false;
+  const double steps = (done > 0 ? done : 0) + fmax(1, (end - clock_seconds()) * (1 - PAUSES) / p->step_seconds);
+  if (steps > SETTINGS_MAX_STEPS)
+    return fail(error, EXIT_USAGE, "that is %.0f steps, more than %d; lower --minutes", steps, SETTINGS_MAX_STEPS);
+  s->steps = (int64_t)steps;
+  p->minutes = minutes;
+  p->deadline = end;
+  return true;
+}
+
+/* ---- while it trains ---- */
+
+void run_begin_pace(Run *r) {
+  r->pace.checked_at = clock_seconds();
+  r->pace.checked_step = r->pace.first_step = r->step;
+}
+
+/* After the last step it is saved, evaluated on all of the validation text, sampled, and saved again. */
+static double seconds_at_end(const Run *r) {
+  const Pace *p = &r->pace;
+  const double tokens = (double)token_range_size(&r->val); /* a forward pass costs a third of a training step */
+  const double guess = p->step_seconds / 3 * tokens / (double)settings_tokens_per_step(&r->settings);
+  return 2 * p->saving + p->sampling + (p->evaluating > 0 ? p->evaluating * run_final_evaluation_share(r) : guess);
+}
+
+static bool change_length(Run *r, int64_t steps, Error *error) {
+  TrainSettings *s = &r->settings;
+  SchedulePlans *plans = &s->plans;
+  plans->items[plans->count].until = r->step;
+  plans->items[plans->count++].steps = s->steps;
+  s->steps = steps;
+  const TrainConfig config = choices_train_config(s);
+  return run_take_reports(r, true, error) && write_plans(r, error) && run_write_settings(r, error) &&
+         model_set_schedule(r->model, &config.schedule, error);
+}
+
+/* Every 2 % of the time. The newest steps count half: a machine that becomes slower is noticed, one slow moment is not
+ * believed. At least one step more is made, so that the last step is known to be the last when it is made. */
+bool run_keep_minutes(Run *r, Error *error) {
+  Pace *p = &r->pace;
+  const double now = clock_seconds(), budget = 60 * p->minutes;
+  if (isnan(p->minutes) || now - p->checked_at < 0.02 * budget || r->step <= p->checked_step ||
+      r->step >= r->settings.steps || r->settings.plans.count == SCHEDULE_PLANS)
+    return true;
+  const double newest = (now - p->checked_at - p->paused) / (double)(r->step - p->checked_step);
+  p->step_seconds = 0.5 * (p->step_seconds + newest);
+  p->all_paused += p->paused;
+  p->paused = 0;
+  p->checked_at = now;
+  p->checked_step = r->step;
+  const double pause = p->all_paused / (double)(r->step - p->first_step);
+  const double left = p->deadline - now - seconds_at_end(r);
+  const double fit = fmin(fmax(1, floor(left / (p->step_seconds + pause))), SETTINGS_MAX_STEPS - (double)r->step);
+  const int64_t steps = r->step + (int64_t)fit;
+  const double change = fabs((double)(steps - r->settings.steps)) * (p->step_seconds + pause);
+  return change < 0.01 * budget || steps == r->settings.steps || change_length(r, steps, error);
+}
+
+void run_count_pause(Run *r, double saving, double evaluating, double sampling) {
+  Pace *p = &r->pace;
+  p->paused += saving + evaluating + sampling;
+  if (saving > 0) p->saving = saving;
+  if (evaluating > 0) p->evaluating = evaluating;
+  if (sampling > 0) p->sampling = sampling;
+}
