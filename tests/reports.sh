@@ -41,6 +41,30 @@ check "which says so" grep -q 'validation loss (.*) is not finite' last.err
 cp -r done.run killed.run && rm killed.run/result.json
 cp -r done.run damaged.run && echo 'not JSON' >>damaged.run/metrics.jsonl
 
+# ---- --minutes ----
+# Stopped for half of its time it has to become shorter, and does the same when it is repeated.
+$train $tiny --minutes 0.1 --sample-every 500 --out minutes.run 2>minutes.err &
+pid=$!
+while ! grep -q loss minutes.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
+kill -STOP $pid
+sleep 3
+kill -CONT $pid
+wait $pid
+check "result: minutes" test $? -eq 0 -a "$(value minutes.run end)" = minutes
+first=$(sed -n 's/^earlier-steps = "*[0-9]*:\([0-9]*\).*/\1/p' minutes.run/config.txt)
+last=$(sed -n 's/^steps = //p' minutes.run/config.txt)
+check "a run that lost time is shorter" test "${first:-0}" -gt "$last" -a "$(value minutes.run step)" = "$last"
+check "and asked for no other length" sh -c "! grep -q '^minutes' minutes.run/config.txt"
+$train --config minutes.run/config.txt --out again.run --quiet
+check "its repeat is the same" cmp minutes.run/model.safetensors again.run/model.safetensors
+check "writes the same" cmp minutes.run/samples.txt again.run/samples.txt
+for run in minutes again; do sed 's/,"tokens_per_s":[^,}]*//; s/,"seconds":[^,}]*//' $run.run/metrics.jsonl >$run.lines; done
+check "and logs the same" cmp minutes.lines again.lines
+$train --config minutes.run/config.txt --steps 50 --warmup 0 --out other.run --quiet
+check "but for another length" sh -c "grep -q '^steps = 50' other.run/config.txt && ! grep -q earlier other.run/config.txt"
+$train --resume=minutes.run --minutes 0.02 --quiet
+check "a run goes on for some minutes" test $? -eq 0 -a "$(value minutes.run step)" -gt "$last"
+
 # ---- verdicts ----
 $train $tiny --steps 60 --optimizer adamw --lr 9 --warmup 0 --quiet --out high.run 2>high.err
 check "a rate that is too high is said so" test "$(verdicts high.run diverging)" -eq 1
