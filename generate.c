@@ -20,10 +20,13 @@ static bool find_run(Program *p, Error *error) {
     return fail(error, EXIT_USAGE, "two runs given: \"%s\" and -m \"%s\"; did you mean -p \"%s\"?", s->run, s->model,
                 s->run);
   const char *given = s->run ? s->run : s->model;
-  if (!given)
-    return checkpoint_newest(&p->dir, error) || error_append(error, "; name one, or make one with ./train FILE");
+  if (!given) {
+    if (!checkpoint_newest(&p->dir, error)) return error_append(error, "; name one, or make one with ./train FILE");
+    console_note(&p->console, "%s, the newest run here", p->dir);
+    return true;
+  }
   p->dir = strdup(given);
-  return p->dir || error_memory(error, "a path");
+  return p->dir ? checkpoint_check_model(given, error) : error_memory(error, "a path");
 }
 
 static bool load_model(Program *p, Error *error) {

@@ -82,6 +82,11 @@ bool checkpoint_is_run(const char *dir);
 /* Whether `dir` holds a model: its configuration and weights. */
 bool checkpoint_is_model(const char *dir);
 
+/* Whether `path` is a directory that holds a model's configuration; where not, what it is instead. EXIT_CHECKPOINT. */
+bool checkpoint_check_model(const char *path, Error *error);
+/* False, with what is there instead of weights. EXIT_CHECKPOINT. */
+bool checkpoint_fail_without_weights(const char *dir, Error *error);
+
 /* The *.run of the current directory whose model was written last; the caller frees it. EXIT_USAGE when there is
  * none. */
 bool checkpoint_newest(char **out, Error *error);

@@ -19,6 +19,7 @@ static bool check_weights_size(const char *dir, const ModelConfig *config, Error
   if (least.positions == POSITIONS_SINUSOIDAL && !saved.class->sinusoids) least.positions = POSITIONS_LEARNED;
   const int64_t parameters = model_parameters(&least);
   const CheckpointPath path = checkpoint_path(dir, CHECKPOINT_WEIGHTS);
+  if (stat(path.text, &info) != 0 && errno == ENOENT) return checkpoint_fail_without_weights(dir, error);
   if (stat(path.text, &info) != 0)
     return fail(error, EXIT_CHECKPOINT, "cannot read %s: %s", path.text, strerror(errno));
   if (info.st_size / 2 >= parameters) return true;

@@ -61,6 +61,19 @@ bool program_open_decoder(Program *p, Error *error) {
          (!p->source.count || decoder_source(p->decoder, 0, p->source.ids, (int)p->source.count, error));
 }
 
+/* ", then 23.0k tokens/s", or nothing after so few that it would say nothing. */
+typedef struct SpeedWords {
+  char text[48];
+} SpeedWords;
+static SpeedWords speed_words(const GenerationResult *result) {
+  enum { FEWEST = 20 };
+  SpeedWords words = {""};
+  const double rest = result->seconds - result->first_token_seconds;
+  if (result->tokens > FEWEST && rest > 0)
+    snprintf(words.text, sizeof words.text, ", then %s tokens/s", text_count((double)(result->tokens - 1) / rest).text);
+  return words;
+}
+
 bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error) {
   const GenerateSettings *s = &p->settings;
   GenerationRequest request = program_request(p);
@@ -73,13 +86,10 @@ bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error
   if (!bpe_ids_sink(&p->text, p->prompt.ids, p->prompt.count, error) || !generation_run(&request, &result, error))
     return false;
   if (terminal && !p->write_error) program_emit(p, (const uint8_t *)"\n", 1);
-  double rest = result.seconds - result.first_token_seconds;
   if (result.tokens)
     console_note(&p->console,
-                 "%" PRId64
-                 " tokens after a prompt of %zu; first after %.1f ms, then %s tokens/s; stopped: %s; seed %" PRIu64,
+                 "%" PRId64 " tokens after a prompt of %zu; first after %.1f ms%s; stopped: %s; seed %" PRIu64,
                  result.tokens, p->source.count ? p->source.count : p->prompt.count, 1e3 * result.first_token_seconds,
-                 text_count(result.tokens > 1 && rest > 0 ? (double)(result.tokens - 1) / rest : NAN).text,
-                 generation_stop_name(result.reason), request.sampling.seed);
+                 speed_words(&result).text, generation_stop_name(result.reason), request.sampling.seed);
   return program_report_output(p, error) && program_write_attention(p, &p->text, error);
 }

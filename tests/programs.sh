@@ -43,7 +43,14 @@ if ! "$train" text.txt --device cuda --dry-run 2>/dev/null; then # where there i
 fi
 refused "more memory than there is" 5 "memory" "$train" text.txt --layers 1000 --dim 32768 --heads 256 --quiet
 refused "nothing to resume" 4 "run" "$train" --resume=folder
-refused "generate: no run" 4 "" "$generate" nothing.run
+refused "generate: no run" 4 "no model in nothing.run" "$generate" nothing.run
+refused "generate: a text" 4 "text.txt is a text, not a model; ./train text.txt" "$generate" text.txt
+printf 'GGUF\3\0\0\0' >model.gguf
+refused "generate: a GGUF file" 4 "model.gguf is a GGUF file" "$generate" model.gguf
+printf 'PK\3\4\0\0' >model.pt
+refused "generate: a checkpoint of PyTorch" 4 "of PyTorch" "$generate" -m model.pt
+printf '\100\0\0\0\0\0\0\0{"__metadata__":{}}' >alone.safetensors
+refused "generate: weights alone" 4 "holds weights alone" "$generate" alone.safetensors
 refused "generate: -t" 2 "temp" "$generate" -t 0.5
 
 # ---- a run ----
@@ -395,7 +402,15 @@ head -c 5000 a.run/model.safetensors >bad.run/model.safetensors
 refused "truncated weights" 4 "model.safetensors" "$generate" bad.run
 printf '{"model_type": "llama"' >bad.run/config.json
 refused "broken config.json" 4 "config.json" "$generate" bad.run
+cp a.run/config.json bad.run/
+rm bad.run/model.safetensors
+refused "no weights" 4 "no weights (no model.safetensors" "$generate" bad.run
+touch bad.run/model.safetensors.index.json
+refused "weights in several files" 4 "max_shard_size" "$generate" bad.run
+rm bad.run/model.safetensors.index.json
 cp a.run/config.json a.run/model.safetensors bad.run/
+refused "a file of a model" 4 "name its directory: a.run" "$generate" a.run/config.json
+refused "a directory of runs" 4 "no model (no config.json in it); did you mean ./" "$generate" .
 printf '{}' >bad.run/tokenizer.json
 refused "broken tokenizer.json" 4 "tokenizer.json" "$generate" bad.run
 
@@ -404,6 +419,12 @@ $generate a.run -p "Once" -n 50 --seed 5 --quiet >one 2>/dev/null
 $generate a.run -p "Once" -n 50 --seed 5 --quiet --threads 1 >two 2>/dev/null
 check "same seed, same text, any threads" cmp one two
 check "it writes" test -s one
+$generate -n 3 2>err >/dev/null
+check "a run that was not named is" grep -q '^note: .*\.run, the newest run here$' err
+$generate a.run -n 3 --ignore-eos 2>err >/dev/null
+check "three tokens have no speed" grep -q '^note: 3 tokens .* ms; stopped: length; seed' err
+$generate a.run -n 50 2>err >/dev/null --ignore-eos
+check "fifty have one" grep -q ' ms, then .* tokens/s; stopped' err
 printf 'Once' | $generate a.run -f - -n 50 --seed 5 --quiet >two
 check "prompt from standard input" cmp one two
 $generate a.run -p "Once" -n 50 --seed 5 --quiet --echo >two
