@@ -209,7 +209,7 @@ static int name_distance(const char *given, size_t length, const char *name) {
 }
 
 const char *option_nearest(const Options *options, const char *given, size_t length, bool *negated) {
-  int limit = length <= 3 ? 1 : length <= 6 ? 2 : 3;
+  int limit = length < 6 ? 1 : length < 9 ? 2 : 3; /* a third of the name */
   int best = (limit + 1) * (NAME_LIMIT + 1);
   const char *found = NULL;
   *negated = false;
@@ -226,6 +226,17 @@ const char *option_nearest(const Options *options, const char *given, size_t len
   return found;
 }
 
+/* Whether the name is one of the words. */
+static bool is_among(const char *words, const char *name, size_t length) {
+  for (size_t size; *words; words += size + (words[size] == ' ')) {
+    size_t same = 0;
+    size = strcspn(words, " ");
+    while (same < length && same < size && (name[same] == '_' ? '-' : name[same]) == words[same]) same++;
+    if (same == length && same == size) return true;
+  }
+  return false;
+}
+
 /* `name` lies inside `argument`, after its dashes and before its `=`. */
 static bool fail_unknown(const OptionSource *source, const char *argument, const char *name, size_t length) {
   const Options *options = source->options;
@@ -233,7 +244,7 @@ static bool fail_unknown(const OptionSource *source, const char *argument, const
   const int shown = (int)(size < 100 ? size : 100);
   for (int i = 0; i < options->hint_count; i++) {
     const OptionHint *hint = &options->hints[i];
-    if (strlen(hint->given) == size && memcmp(hint->given, argument, size) == 0)
+    if (length && is_among(hint->given, name, length))
       return fail(source->error, EXIT_USAGE, "unknown flag %.*s: %s", shown, argument, hint->text);
   }
   bool negated;

@@ -86,7 +86,8 @@ typedef struct Option {
   OptionValue initial;
 } Option;
 
-/* What to say about a flag of some other program: {"-t", "did you mean --temp?"}. */
+/* What to say about a flag of some other program: {"learning-rate max-lr", "that is --lr here"}. `given`: names without
+ * their dashes, a blank between two; '_' and '-' are the same. */
 typedef struct OptionHint {
   const char *given, *text;
 } OptionHint;

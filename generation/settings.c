@@ -6,8 +6,28 @@
 static const char *const on_full_names[] = {"slide", "stop", NULL};
 static const char *const truncate_names[] = {"no", "left", NULL};
 
+#define HERE(name) "that is " name " here"
+
+/* What other programs call them. */
 static const OptionHint hints[] = {
-    {"-t", "did you mean --temp?"}, {"-i", "did you mean -p?"}, {"-k", "did you mean --top-k?"}};
+    {"t", "did you mean --temp, or --threads?"},
+    {"i input text", "did you mean -p?"},
+    {"k", "did you mean --top-k?"},
+    {"p-file prompt-file input-file", HERE("--file")},
+    {"n-predict max-new-tokens max-tokens max-length num-tokens length new-tokens steps", HERE("-n")},
+    {"temperature t", HERE("--temp")},
+    {"checkpoint ckpt model-path model-dir out-dir run-dir", "name the run without a flag: ./generate RUN"},
+    {"repetition-penalty repeat-pen", HERE("--repeat-penalty")},
+    {"nucleus topp", HERE("--top-p")},
+    {"topk", HERE("--top-k")},
+    {"random-seed rng-seed", HERE("--seed")},
+    {"n-threads num-threads", HERE("--threads")},
+    {"ctx ctx-size context-size n-ctx max-seq-len", "the context is that of the model"},
+    {"ngl n-gpu-layers gpu-layers gpu gpus", "that is --device cuda here"},
+    {"perplexity ppl eval evaluate", HERE("--score FILE")},
+    {"num-samples n-samples num-return-sequences", "one text a run; another --seed writes another"},
+    {"no-sample deterministic", HERE("--greedy")},
+};
 
 void generate_options(Options *options, GenerateSettings *s) {
   *s = (GenerateSettings){.machine = {.reads_only = true}, .tokens = 256, .sampling = generation_sampling()};

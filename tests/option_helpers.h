@@ -35,8 +35,8 @@ typedef struct Fixture {
   Error error;
 } Fixture;
 
-static const OptionHint hints[] = {{"-t", "did you mean --schedule? (hint)"},
-                                   {"--batch-size", "did you mean --batch? (hint)"}};
+static const OptionHint hints[] = {{"t", "did you mean --schedule? (hint)"},
+                                   {"rate batch-size", "did you mean --batch? (hint)"}};
 
 static inline void describe(Fixture *f) {
   Settings *s = &f->s;

@@ -29,6 +29,9 @@ refused "heads that do not divide dim" 2 "does not divide" "$train" text.txt --d
 refused "odd head size" 2 "head size" "$train" text.txt --dim 6 --heads 2
 refused "kv-heads that do not divide heads" 2 "kv-heads" "$train" text.txt --heads 4 --kv-heads 3
 refused "a number too small to be one" 2 "clip" "$train" text.txt --clip 1e-400
+refused "what nanoGPT calls it" 2 "unknown flag --max_iters: that is --steps here" "$train" text.txt --max_iters=3
+refused "what llama.cpp calls it" 2 "unknown flag --n-predict: that is -n here" "$generate" --n-predict 3
+refused "what is far from everything" 2 "help. lists them all" "$train" text.txt --zap 3
 refused "two lengths" 2 "minutes" "$train" text.txt --steps 3 --minutes 1
 for lengths in 3 3: :9 3:2 3:3 5:9,5:9 5:9,4:9 5:9,8:7 5:9,x 0:9 3:99999999999999999999; do
   refused "earlier lengths $lengths" 2 "rising UNTIL" "$train" text.txt --steps 20 --earlier-steps $lengths

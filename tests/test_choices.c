@@ -54,6 +54,24 @@ static void choose(Chosen *c, const ContextInfo *device, double peak_flops, doub
   c->epochs = (double)s->steps * (double)settings_tokens_per_step(s) / (double)given.train_tokens;
 }
 
+/* What other programs call an option is none of ours, or it would never be said. */
+static void test_aliases(void **state) {
+  (void)state;
+  TrainSettings s;
+  Options options;
+  settings_options(&options, &s);
+  for (int i = 0; i < settings_hint_count; i++)
+    for (int row = 0; row < options.count; row++) {
+      const char *name = options.rows[row].name, *found = settings_hints[i].given;
+      while ((found = strstr(found, name))) {
+        const bool whole = (found == settings_hints[i].given || found[-1] == ' ') && strchr(" ", found[strlen(name)]);
+        if (whole) fail_msg("--%s is one of ours", name);
+        found++;
+      }
+    }
+  options_free(&options);
+}
+
 static void test_tokenizer(void **state) {
   (void)state;
   Chosen c;
@@ -367,6 +385,7 @@ static void test_given_optimizer(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_aliases),
       cmocka_unit_test(test_tokenizer),
       cmocka_unit_test(test_given_tokenizers_stay),
       cmocka_unit_test(test_source_tokenizers),

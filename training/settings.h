@@ -75,6 +75,10 @@ enum {
   SETTINGS_MAX_BATCH = 1 << 20 /* sequences, or micro-batches */
 };
 
+/* What other programs call them. */
+extern const OptionHint settings_hints[];
+extern const int settings_hint_count;
+
 /* Defaults into `settings`, the table of its options into `options`. */
 void settings_options(Options *options, TrainSettings *settings);
 
