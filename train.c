@@ -32,6 +32,9 @@ static bool check_flags(Run *r, Error *error) {
   if (s->show && !s->dry_run)
     return fail(error, EXIT_USAGE,
                 "--show %d goes with --dry-run: it prints windows of the text instead of training on them", s->show);
+  if (s->json && !s->dry_run)
+    return fail(error, EXIT_USAGE, "--json goes with --dry-run; a run writes result.json, a table of runs -O json");
+  if (s->json && s->show) return fail(error, EXIT_USAGE, "--json and --show both write to stdout; use one");
   if (s->patience && !s->val && s->val_frac <= 0) return no_validation(s, error);
   if (!architecture_check_sources(s, true, error) || !run_read_plans(r, error)) return false;
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
@@ -223,6 +226,8 @@ static bool plot_runs(const Run *r, Error *error) {
 static bool run(void *context, Error *error) {
   Run *r = context;
   const TrainSettings *s = &r->settings;
+  if (s->json && (s->runs || s->report || s->plot))
+    return fail(error, EXIT_USAGE, "--json goes with --dry-run; a table of runs in JSON: --runs -O json");
   if (s->runs) return print_runs(s, error);
   if (s->report) return write_report(s, error);
   if (s->plot) return plot_runs(r, error);
@@ -230,6 +235,7 @@ static bool run(void *context, Error *error) {
   const bool resumes = s->resume && settings_have_directory(s);
   if (resumes && (!run_start_model(r, error) || !run_restore_state(r, error)))
     return false; /* refused before the plan is printed */
+  if (s->json) return run_print_plan_json(r, error);
   run_print_plan(r);
   if (s->dry_run) return !s->show || run_show_windows(r, error);
   if (!resumes) {

@@ -12,7 +12,8 @@
 
 enum {
   BAR_WIDTH = 12,
-  LINE_LIMIT = 512,  /* bytes of a progress line */
+  LINE_LIMIT = 512,  /* bytes of a progress line... */
+  ROW_LIMIT = 2048,  /* ...and of a row */
   DEFAULT_WIDTH = 80 /* of a terminal that does not report its own */
 };
 
@@ -259,6 +260,23 @@ void console_line(Console *console, const char *format, ...) {
   va_start(arguments, format);
   print_line(console, "", "", format, arguments);
   va_end(arguments);
+}
+
+void console_row(Console *console, const char *name, const char *format, ...) {
+  enum { NAME_COLUMNS = 9 };
+  char text[ROW_LIMIT];
+  va_list arguments;
+  const int width = line_width(console);
+  if (console->quiet) return;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  clear_line(console);
+  fprintf(console->stream, "%-*s", NAME_COLUMNS, name);
+  if (width) text_print_wrapped(console->stream, text, NAME_COLUMNS, NAME_COLUMNS, width);
+  else fprintf(console->stream, "%s\n", text);
+  fflush(console->stream);
+  console->drawn_at = -1;
 }
 
 static void print_error(Console *console, const char *format, ...) __attribute__((format(printf, 2, 3)));

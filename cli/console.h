@@ -64,6 +64,8 @@ void console_error(Console *console, const Error *error);
 void console_warning(Console *console, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void console_note(Console *console, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void console_line(Console *console, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A row of a table: `name` in its first column, "" to go on with the one before; folded at the terminal's width. */
+void console_row(Console *console, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* The text of a progress line, at most `width` columns wide (0: no limit), with or without a bar; the least important
  * fields are left out first. Returns its width in columns. */

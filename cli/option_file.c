@@ -139,11 +139,11 @@ static bool take_line(OptionLine *line, char *text, OptionTake *take, void *cont
   return take(context, line, error);
 }
 
-bool option_file_read(const char *path, ExitCode code, OptionTake *take, void *context, Error *error) {
+bool option_text_read(char *text, const char *path, ExitCode code, OptionTake *take, void *context, Error *error) {
   OptionLine line = {.path = path, .code = code};
-  char *text = read_config(path, code, error), *at = text;
-  bool ok = text;
-  if (ok && strncmp(at, "\xEF\xBB\xBF", 3) == 0) at += 3; /* byte order mark */
+  char *at = text;
+  bool ok = true;
+  if (strncmp(at, "\xEF\xBB\xBF", 3) == 0) at += 3; /* byte order mark */
   while (ok && *at) {
     char *end = at + strcspn(at, "\n"), *next = *end ? end + 1 : end;
     *end = '\0';
@@ -151,6 +151,12 @@ bool option_file_read(const char *path, ExitCode code, OptionTake *take, void *c
     ok = take_line(&line, at, take, context, error);
     at = next;
   }
+  return ok;
+}
+
+bool option_file_read(const char *path, ExitCode code, OptionTake *take, void *context, Error *error) {
+  char *text = read_config(path, code, error);
+  const bool ok = text && option_text_read(text, path, code, take, context, error);
   free(text);
   return ok;
 }

@@ -1,6 +1,6 @@
 /* --help. */
 #include "cli/option_internal.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -52,38 +52,13 @@ static void sentence_text(const Option *row, char *out, size_t size) {
   else snprintf(out, size, "%s", row->help);
 }
 
-/* Words of `text` from `column` on, continued in lines that begin at `indent`. Columns are counted in characters. */
-static void print_wrapped(FILE *stream, const char *text, int column, int indent) {
-  bool first = true;
-  while (*text) {
-    size_t length = strcspn(text, " ");
-    if (length && strchr("<>=:", text[length - 1]) && text[length])
-      length += 1 + strcspn(text + length + 1, " "); /* "> 0", "auto: preset" */
-    int width = 0;
-    for (size_t i = 0; i < length; i++) width += !utf8_continues((uint8_t)text[i]);
-    if (!first && column + 1 + width > HELP_WIDTH) {
-      fprintf(stream, "\n%*s", indent, "");
-      column = indent;
-    } else if (!first) {
-      fputc(' ', stream);
-      column++;
-    }
-    fwrite(text, 1, length, stream);
-    column += width;
-    first = false;
-    text += length;
-    text += strspn(text, " ");
-  }
-  fputc('\n', stream);
-}
-
 void options_help(const Options *options, FILE *stream) {
   char flag[300], sentence[1200];
   const char *group = "";
   fprintf(stream, "Usage: %s %s\n", options->program, options->usage);
   if (options->about) {
     fputc('\n', stream);
-    print_wrapped(stream, options->about, 0, 0);
+    text_print_wrapped(stream, options->about, 0, 0, HELP_WIDTH);
   }
   for (const Option *row = options->rows; row < options->rows + options->count; row++) {
     if (strcmp(row->group, group) != 0) fprintf(stream, "\n%s\n", row->group);
@@ -96,6 +71,6 @@ void options_help(const Options *options, FILE *stream) {
     }
     fprintf(stream, "%*s", HELP_COLUMN - column, "");
     sentence_text(row, sentence, sizeof sentence);
-    print_wrapped(stream, sentence, HELP_COLUMN, HELP_COLUMN);
+    text_print_wrapped(stream, sentence, HELP_COLUMN, HELP_COLUMN, HELP_WIDTH);
   }
 }

@@ -134,6 +134,9 @@ typedef bool OptionTake(void *context, const OptionLine *line, Error *error);
 /* Every such line of a file, whatever the names. Errors have `code`; false as soon as `take` is false. */
 bool option_file_read(const char *path, ExitCode code, OptionTake *take, void *context, Error *error);
 
+/* The same of a text in memory, which is changed. `path`: its name in errors. */
+bool option_text_read(char *text, const char *path, ExitCode code, OptionTake *take, void *context, Error *error);
+
 /* Where the variable's value comes from; whether from anywhere but the default. `value` is the address in the row. A
  * given `auto` counts as given. */
 OptionOrigin options_origin(const Options *options, const void *value);

@@ -47,6 +47,12 @@ json_t *result_settings(const char *dir, Error *error) {
   return settings;
 }
 
+json_t *result_settings_text(char *text, Error *error) {
+  json_t *settings = json_object();
+  option_text_read(text, CHECKPOINT_SETTINGS, EXIT_INTERNAL, add_setting, settings, error);
+  return settings;
+}
+
 /* ---- what was measured ---- */
 
 double result_speed(const History *h) {

@@ -38,6 +38,7 @@ json_t *result_number(double value); /* null where it is not finite */
 /* The settings in DIR/config.txt as an object: numbers, switches (true, false) and texts; a list of those that stand
  * there several times. With an error what was read until then. */
 json_t *result_settings(const char *dir, Error *error);
+json_t *result_settings_text(char *text, Error *error); /* of its text in memory, which is changed */
 double result_speed(const History *history); /* tokens per second over all that was logged; NaN: nothing was */
 
 #endif

@@ -32,6 +32,15 @@ refused "a number too small to be one" 2 "clip" "$train" text.txt --clip 1e-400
 refused "what nanoGPT calls it" 2 "unknown flag --max_iters: that is --steps here" "$train" text.txt --max_iters=3
 refused "what llama.cpp calls it" 2 "unknown flag --n-predict: that is -n here" "$generate" --n-predict 3
 refused "what is far from everything" 2 "help. lists them all" "$train" text.txt --zap 3
+refused "--json without --dry-run" 2 "goes with --dry-run" "$train" text.txt --json
+refused "--json of runs" 2 "runs -O json" "$train" --runs . --json
+refused "--json and --show" 2 "use one" "$train" text.txt --dry-run --json --show 2
+refused "a plan on a full disk" 7 "stdout" sh -c "exec $train text.txt --dry-run --json >/dev/full"
+$train text.txt --dry-run --json --steps 7 --batch 3 --ctx 32 >plan.json 2>err
+check "a plan as JSON" sh -c 'grep -q "\"tokens\": 672" plan.json && grep -q "\"batch\": 3" plan.json && ! grep -q plan err'
+if command -v python3 >/dev/null; then
+  check "which is JSON" python3 -c 'import json; p = json.load(open("plan.json")); assert p["memory_bytes"]["total"] > 0 < p["seconds"] and p["settings"]["steps"] == p["steps"]'
+fi
 refused "two lengths" 2 "minutes" "$train" text.txt --steps 3 --minutes 1
 for lengths in 3 3: :9 3:2 3:3 5:9,5:9 5:9,4:9 5:9,8:7 5:9,x 0:9 3:99999999999999999999; do
   refused "earlier lengths $lengths" 2 "rising UNTIL" "$train" text.txt --steps 20 --earlier-steps $lengths

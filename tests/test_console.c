@@ -40,6 +40,17 @@ static void long_errors_end_at_a_character(void **state) {
   assert_int_equal((size - 1) % 3, 0);
 }
 
+static void wrapped_lines(void **state) {
+  (void)state;
+  char *text = NULL;
+  size_t size = 0;
+  FILE *stream = open_memstream(&text, &size);
+  text_print_wrapped(stream, "über den Wolken > 0 [auto: preset] averylongwordthatdoesnotfit x", 3, 3, 18);
+  assert_int_equal(fclose(stream), 0);
+  assert_string_equal(text, "über den Wolken\n   > 0\n   [auto: preset]\n   averylongwordthatdoesnotfit\n   x\n");
+  free(text);
+}
+
 /* ---- progress ---- */
 
 static void human_numbers(void **state) {
@@ -284,6 +295,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(first_error_wins),
       cmocka_unit_test(long_errors_end_at_a_character),
+      cmocka_unit_test(wrapped_lines),
       cmocka_unit_test(human_numbers),
       cmocka_unit_test(exact_numbers),
       cmocka_unit_test(progress_lines),

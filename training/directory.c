@@ -77,8 +77,7 @@ static char *absolute_path(const void *settings, const void *value, const char *
   return is_source || is_tokenizer ? realpath(text, NULL) : NULL;
 }
 
-/* config.txt as it will be, in fresh memory. */
-static bool settings_text(const Run *r, char **text, size_t *size, Error *error) {
+bool run_settings_text(const Run *r, char **text, size_t *size, Error *error) {
   FILE *stream = open_memstream(text, size);
   bool ok = stream && options_write(&r->options, stream, absolute_path, &r->settings);
   if (stream && fclose(stream) != 0) ok = false;
@@ -120,8 +119,8 @@ static bool open_metrics(Run *r, Error *error) {
 bool run_write_settings(const Run *r, Error *error) {
   char *text = NULL;
   size_t size = 0;
-  const bool ok =
-      settings_text(r, &text, &size, error) && checkpoint_write_file(r->dir, CHECKPOINT_SETTINGS, text, size, error);
+  const bool ok = run_settings_text(r, &text, &size, error) &&
+                  checkpoint_write_file(r->dir, CHECKPOINT_SETTINGS, text, size, error);
   free(text);
   return ok;
 }
@@ -130,7 +129,7 @@ bool run_begin_directory(Run *r, Error *error) {
   char *text = NULL;
   size_t size = 0;
   r->begun = (r->settings.resume || check_inputs(&r->settings, error)) &&
-             settings_text(r, &text, &size, error) && /* may fail: before anything is replaced */
+             run_settings_text(r, &text, &size, error) && /* may fail: before anything is replaced */
              (r->settings.resume || replace_run(r, error)) &&
              checkpoint_write_file(r->dir, CHECKPOINT_SETTINGS, text, size, error) && open_metrics(r, error);
   free(text);

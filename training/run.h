@@ -150,6 +150,7 @@ void run_stop_model(Run *r);
 
 /* ---- plan.c: what the run will be ---- */
 void run_print_plan(Run *r);
+bool run_print_plan_json(Run *r, Error *error); /* on stdout, for programs. EXIT_OUTPUT, EXIT_MEMORY */
 
 /* ---- pace.c: --minutes ---- */
 bool run_read_plans(Run *r, Error *error); /* --earlier-steps. EXIT_USAGE */
@@ -176,6 +177,8 @@ bool run_take_directory(Run *r, Error *error);
  * before the new model is in its place. */
 bool run_begin_directory(Run *r, Error *error);
 bool run_write_settings(const Run *r, Error *error); /* config.txt */
+/* The same in fresh memory. EXIT_MEMORY. */
+bool run_settings_text(const Run *r, char **text, size_t *size, Error *error);
 
 /* ---- state.c: progress, weights and moments, saved and restored ---- */
 bool run_write_weights(Run *r, Error *error); /* the newest model to model.safetensors */

@@ -218,6 +218,7 @@ void settings_options(Options *options, TrainSettings *s) {
 
       GROUP("Other"),
       FLAG("dry-run", &s->dry_run, "print the plan and exit", .transient = true),
+      FLAG("json", &s->json, "with --dry-run: print the plan as JSON on stdout", .transient = true),
       INT("show", &s->show, 1, SETTINGS_MAX_SHOW, NULL,
           "with --dry-run: print the first N windows on stdout as the model will see them", .transient = true),
       INT64("bench", &s->bench, 1, SETTINGS_MAX_BENCH, NULL,

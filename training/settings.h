@@ -63,7 +63,7 @@ typedef struct TrainSettings {
   bool runs, report, plot; /* of runs: print a table, write a page, draw them in the terminal, instead */
   int runs_format;
   const char *runs_sort;
-  bool dry_run;
+  bool dry_run, json; /* json: its plan is */
   int show; /* windows that it prints */
   int64_t bench;
 } TrainSettings;

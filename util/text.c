@@ -118,3 +118,29 @@ ShortText text_number(double value, bool single) {
   }
   return out;
 }
+
+/* ---- lines ---- */
+
+void text_print_wrapped(FILE *stream, const char *text, int column, int indent, int limit) {
+  bool first = true;
+  while (*text) {
+    size_t length = strcspn(text, " ");
+    if (length && strchr("<>=:", text[length - 1]) && text[length])
+      length += 1 + strcspn(text + length + 1, " "); /* "> 0", "auto: preset" */
+    int width = 0;
+    for (size_t i = 0; i < length; i++) width += !utf8_continues((uint8_t)text[i]);
+    if (!first && column + 1 + width > limit) {
+      fprintf(stream, "\n%*s", indent, "");
+      column = indent;
+    } else if (!first) {
+      fputc(' ', stream);
+      column++;
+    }
+    fwrite(text, 1, length, stream);
+    column += width;
+    first = false;
+    text += length;
+    text += strspn(text, " ");
+  }
+  fputc('\n', stream);
+}
