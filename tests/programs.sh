@@ -72,6 +72,12 @@ check "train: stdout is empty" test ! -s out
 for file in model.safetensors config.json tokenizer.json tokenizer_config.json generation_config.json metrics.jsonl config.txt samples.txt last/state.safetensors; do
   check "run directory has $file" test -s a.run/$file
 done
+# The files agree on what text without a prompt starts from: of many documents their end, of one a newline, which no
+# tokenizer may call special.
+check "bos of many documents" test "$(cat a.run/*.json | grep -c -e '"bos_token_id": 256' -e '"bos_token": "<|endoftext|>"')" -eq 3
+grep -v '^<|endoftext|>$' text.txt >document.txt
+$train document.txt $tiny --steps 1 --out document.run 2>/dev/null
+check "bos of one document" test "$(cat document.run/*.json | grep -c -e '"bos_token_id": 10,*$' -e '"bos_token": null')" -eq 3
 $train text.txt $tiny --out b.run 2>/dev/null
 check "same seed, same bytes" cmp a.run/model.safetensors b.run/model.safetensors
 check "same seed, same state" tensors_equal a.run b.run
@@ -84,6 +90,8 @@ $train --config a.run/config.txt --out d.run --quiet 2>/dev/null
 check "config.txt repeats the run" cmp a.run/model.safetensors d.run/model.safetensors
 $train text.txt $tiny --out e.run --dry-run >out 2>err
 check "--dry-run makes nothing" test ! -e e.run
+$train text.txt --out a.run --dry-run 2>err
+check "--dry-run says what the run would be refused for" grep -q '^output   a.run, which holds a run: it needs --overwrite$' err
 # what both programs print
 bench_keys='^{"tokens_per_s": [0-9].*"step_ms": .*"step_ms_p10": .*"step_ms_p90": .*"peak_memory_bytes": .*"isa": .*"dtype": ".*"compiler": ".*"commit": ".*}$'
 $train text.txt $tiny --bench 5 >out 2>/dev/null

@@ -51,6 +51,7 @@ void tokenizer_set_begins_with_end(Tokenizer *t, bool begins) { set_ends(t, begi
 void tokenizer_set_ends_with_end(Tokenizer *t, bool ends) { set_ends(t, !ends && t->begins_with_end, ends); }
 
 void tokenizer_set_separate_vocabs(Tokenizer *t, bool separate) { t->separate_vocabs = separate; }
+void tokenizer_set_starts_elsewhere(Tokenizer *t, bool elsewhere) { t->starts_elsewhere = elsewhere; }
 
 uint64_t tokenizer_fingerprint(const Tokenizer *t) {
   const Bpe *bpe = t->bpe;

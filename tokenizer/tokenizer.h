@@ -49,6 +49,11 @@ void tokenizer_set_begins_with_end(Tokenizer *tokenizer, bool begins);
 bool tokenizer_ends_with_end(const Tokenizer *tokenizer);
 void tokenizer_set_ends_with_end(Tokenizer *tokenizer, bool ends);
 
+/* That text without a prompt does not start from the end token: then tokenizer_config.json names no bos_token, and the
+ * bos_token_id of the model's configuration is the only word about it. (As a special token, what it does start from
+ * would be left out of decoded texts.) */
+void tokenizer_set_starts_elsewhere(Tokenizer *tokenizer, bool elsewhere);
+
 /* That the tokenizer is of targets alone, and sources have another one. tokenizer_save() writes so into
  * tokenizer_config.json, as "separate_vocabs", the word that tokenizers of Marian have for it. */
 void tokenizer_set_separate_vocabs(Tokenizer *tokenizer, bool separate);

@@ -95,6 +95,7 @@ static bool keep_stdin(const Run *r, Error *error) {
 
 static bool replace_run(Run *r, Error *error) {
   SpecialTokens special = {run_start_token(r), tokenizer_end(r->tokenizer)};
+  tokenizer_set_starts_elsewhere(r->tokenizer, special.start != special.end);
   if (!run_write_weights(r, error) ||
       !checkpoint_write_tokenizers(r->dir, r->tokenizer, r->source_tokenizer, r->config.ctx, error) ||
       !checkpoint_write_config(r->dir, &r->config, special, error))

@@ -153,7 +153,8 @@ void run_print_plan(Run *r) {
   if (r->choices.text[0]) console_row(c, "chosen", "%s", r->choices.text);
   console_row(c, "device", "%s, %s, peak %.0f GFLOP/s; about %s for the run", r->device.device,
               dtype_name(r->device.dtype), 1e-9 * r->peak_flops, text_duration(estimated_seconds(r)).text);
-  if (!s->bench) console_row(c, "output", "%s", r->dir);
+  const bool taken = s->dry_run && !s->resume && !s->overwrite && checkpoint_is_run(r->dir);
+  if (!s->bench) console_row(c, "output", "%s%s", r->dir, taken ? ", which holds a run: it needs --overwrite" : "");
   const size_t available = s->dry_run ? run_device_now(r).free_bytes : SIZE_MAX;
   if (memory.total > available)
     console_warning(c, "needs %s, but only %s is free", text_bytes((double)memory.total).text,
