@@ -79,6 +79,7 @@ static bool run(void *context, Error *error) {
     return fail(error, EXIT_USAGE, "--%s takes no prompt", s->encode ? "encode" : "decode");
   if (p->settings.score && (p->settings.prompt || p->settings.prompt_file))
     return fail(error, EXIT_USAGE, "--score takes no prompt");
+  device_limit_threads(&p->settings.machine, &p->console);
   if (!find_run(p, error) || !checkpoint_read_config(p->dir, &p->config, &p->special, error) ||
       !checkpoint_load_tokenizer(&p->tokenizer, p->dir, &p->config, error))
     return false;

@@ -79,6 +79,7 @@ static bool choose(Run *r, Error *error) {
 static bool prepare(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (s->resume && !run_resume_settings(r, error)) return false;
+  device_limit_threads(&r->settings.machine, &r->console);
   settings_forget_choices(&r->options, s);
   if (s->data.count == 0)
     return fail(error, EXIT_USAGE, "no text given; try: ./train book.txt   (./train --help lists everything)");
@@ -135,6 +136,14 @@ static bool out_of_patience(Run *r) {
   return true;
 }
 
+/* The text cannot be read any more: what was learned from it is saved. False. */
+static bool save_what_is(Run *r, Error *error) {
+  Error second = {0};
+  if (r->saved_step != r->step && !(run_take_reports(r, true, &second) && run_save_state(r, &second))) return false;
+  return error_append(error, "; stopped after step %" PRId64 ", saved. Resume with: ./train --resume=%s", r->step,
+                      r->dir);
+}
+
 static bool train_loop(Run *r, Error *error) {
   r->started = r->saved_at = clock_seconds();
   run_restart_timing(r);
@@ -144,9 +153,10 @@ static bool train_loop(Run *r, Error *error) {
   if (!stop_signal && must_sample(r) && !run_sample(r, error)) return false;
   while (r->step < r->settings.steps && !stop_signal && !out_of_patience(r)) {
     TokenBatch batch;
-    if (!run_fill_batch(r, r->step + 1, &batch, error)) return false;
+    if (!run_fill_batch(r, r->step + 1, &batch, error)) return save_what_is(r, error);
     model_train_step(r->model, &batch);
     r->step++;
+    startup_unsaved_steps++;
     if (!run_take_reports(r, false, error) || !run_keep_minutes(r, error) || !pause_training(r, error)) return false;
   }
   return run_take_reports(r, true, error);

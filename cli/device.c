@@ -1,5 +1,7 @@
 #include "cli/device.h"
 
+#include "util/threads.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +76,14 @@ static Context *open_device(const char *device, const char *isa, const DeviceSet
   *backend = backend_find(device, isa, 1u << options.dtype);
   if (!*backend) return no_backend(device, isa, options.dtype, error), NULL;
   return open_backend(*backend, &options, model, error);
+}
+
+void device_limit_threads(DeviceSettings *settings, Console *console) {
+  enum { MOST = 4 }; /* for each of them */
+  const int cores = threads_count(0);
+  if (settings->threads <= MOST * cores) return;
+  console_note(console, "--threads %d: there are %d to compute on, and so many are used", settings->threads, cores);
+  settings->threads = cores;
 }
 
 bool device_open(const DeviceSettings *settings, const ModelConfig *model, const char *tuning, Console *console,

@@ -28,6 +28,10 @@ typedef struct IsaList {
 } IsaList;
 IsaList device_isas(void);
 
+/* Several times as many threads as there are processors only slow each other down, or cannot be made: then as many, which
+ * the console is told. */
+void device_limit_threads(DeviceSettings *settings, Console *console);
+
 /* Opens the backend that is named, or with auto the best one that can compute `model` (NULL: not known yet); `console`
  * is told which one was skipped and why. Its dtype is the one named, or with auto the natural one. `tuning`:
  * ContextOptions.tuning. EXIT_USAGE when this build or machine does not have it. */

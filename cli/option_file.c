@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { CONFIG_LIMIT = 1 << 20 /* bytes of a file */ };
 
@@ -82,8 +83,11 @@ static void write_text(FILE *stream, const char *text) {
 
 /* ---- reading ---- */
 
-/* Not mapped: `--config <(command)` is a pipe. */
+/* Not mapped: `--config <(command)` is a pipe. A file of a run is none: whoever opened one would wait for ever. */
 static char *read_config(const char *path, ExitCode code, Error *error) {
+  struct stat info;
+  if (code != EXIT_USAGE && stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+    return fail(error, code, "%.300s is not a regular file", path), NULL;
   FILE *stream = fopen(path, "rb");
   char *text = stream ? malloc(CONFIG_LIMIT + 1) : NULL;
   size_t size = text ? fread(text, 1, CONFIG_LIMIT + 1, stream) : 0;

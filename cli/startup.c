@@ -2,6 +2,7 @@
 
 #include "cli/device.h"
 #include "kernels.h"
+#include "util/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,17 +14,34 @@
 #include <unistd.h>
 
 _Atomic int stop_signal;
+_Atomic int64_t startup_unsaved_steps;
+
+/* Signals that come together are one: `timeout` and terminals that are closed send several. */
+static const double TOGETHER_SECONDS = 0.5;
 
 bool startup_go_on(const char *doing, Error *error) {
   return !stop_signal || fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal), "stopped while %s", doing);
+}
+
+/* In the thread that waits for signals, while the others go on. */
+static void leave_at_once(int number) {
+  char text[160];
+  const long long lost = startup_unsaved_steps;
+  const int size = lost > 0 ? snprintf(text, sizeof text, "\nstopped at once; the last %lld step%s are lost\n", lost,
+                                       lost == 1 ? "" : "s")
+                            : snprintf(text, sizeof text, "\nstopped at once\n");
+  _exit(write(STDERR_FILENO, text, (size_t)size) < 0 ? 128 + number : 128 + number);
 }
 
 /* Waits for signals in a thread of its own: a handler would run on the stack of whatever it interrupts, and kernels
  * that a library has generated do not always leave room for that. */
 static void *wait_for_signals(void *argument) {
   const sigset_t *wanted = argument;
+  double first = 0;
   for (int number; sigwait(wanted, &number) == 0;) {
-    if (stop_signal) _exit(128 + number);
+    if (stop_signal && clock_seconds() - first >= TOGETHER_SECONDS) leave_at_once(number);
+    if (stop_signal) continue;
+    first = clock_seconds();
     stop_signal = number;
   }
   return NULL;

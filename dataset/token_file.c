@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Numbers are little-endian, as all machines that this runs on have them. */
@@ -94,8 +95,7 @@ bool token_writer_commit(TokenWriter *w, int64_t documents, int64_t bytes, Error
   w->info.documents = documents;
   w->info.bytes = bytes;
   bool ok = flush(w, error);
-  if (ok && fseek(w->file.stream, 0, SEEK_SET) != 0)
-    ok = fail(error, EXIT_OUTPUT, "cannot write %s: %s", w->file.path, strerror(errno));
+  if (ok && fseek(w->file.stream, 0, SEEK_SET) != 0) ok = file_fail_write(w->file.path, error);
   ok = ok && write_header(w, error) && file_writer_commit(&w->file, error);
   token_writer_abort(w);
   return ok;
@@ -127,9 +127,22 @@ static bool read_header(TokenFile *f, Error *error) {
   return true;
 }
 
+bool token_file_check(const TokenFile *f, Error *error) {
+  struct stat now;
+  if (stat(f->path, &now) != 0 || now.st_dev != f->device || now.st_ino != f->number) return true; /* still mapped */
+  if ((uint64_t)now.st_size >= f->file.size) return true;
+  return fail(error, EXIT_INPUT, "%s was cut short from %zu bytes to %lld", f->path, f->file.size,
+              (long long)now.st_size);
+}
+
 bool token_file_open(TokenFile *out, const char *path, Error *error) {
+  struct stat info = {0};
   *out = (TokenFile){.path = strdup(path)};
   if (!out->path) return error_memory(error, "a path");
+  if (stat(path, &info) == 0) {
+    out->device = info.st_dev;
+    out->number = info.st_ino;
+  }
   if (file_map(&out->file, path, EXIT_CHECKPOINT, error) && read_header(out, error)) return true;
   token_file_close(out);
   return false;

@@ -12,6 +12,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 typedef struct TokenFileInfo {
   int32_t vocab;        /* every id is below it */
@@ -44,6 +45,8 @@ void token_writer_abort(TokenWriter *writer); /* deletes what was written; harml
 typedef struct TokenFile {
   MappedFile file;
   char *path;
+  dev_t device; /* of the file, and its number there */
+  ino_t number;
   TokenFileInfo info;
 } TokenFile;
 
@@ -51,6 +54,9 @@ typedef struct TokenFile {
  * is stale. */
 bool token_file_open(TokenFile *out, const char *path, Error *error);
 void token_file_close(TokenFile *file);
+
+/* False when it was cut short since, by whoever writes into it: to read what is gone would end the program. EXIT_INPUT. */
+bool token_file_check(const TokenFile *file, Error *error);
 
 /* Tokens [begin, begin + count), which must lie inside. EXIT_CHECKPOINT for an id outside of the vocabulary: the file
  * was damaged. */

@@ -68,7 +68,7 @@ bool metrics_append(Metrics *metrics, const MetricsLine *line, Error *error) {
     ok = write_text(stream, "verdict", line->verdict) && write_text(stream, "text", line->text);
   fputs("}\n", stream);
   if (ok && fflush(stream) == 0 && !ferror(stream)) return true;
-  return fail(error, EXIT_OUTPUT, "cannot write %s: %s", metrics->path, strerror(errno ? errno : EIO));
+  return file_fail_write(metrics->path, error);
 }
 
 /* ---- reading: the lines of steps, of which there may be millions ---- */
@@ -187,7 +187,7 @@ bool metrics_open(Metrics *metrics, const char *path, int64_t kept_bytes, Error 
   metrics->path = strdup(path);
   if (!metrics->path) return error_memory(error, path);
   metrics->stream = fopen(path, kept_bytes >= 0 ? "ab" : "wb");
-  return metrics->stream || fail(error, EXIT_OUTPUT, "cannot write %s: %s", path, strerror(errno));
+  return metrics->stream || file_fail_write(path, error);
 }
 
 void metrics_close(Metrics *metrics) {

@@ -336,6 +336,41 @@ $train --resume=before.run --steps 1600 --quiet 2>/dev/null
 check "a run whose settings name no optimizer goes on with AdamW" cmp parts.run/model.safetensors before.run/model.safetensors
 check "metrics end at the new last step" grep -q '"step": *1600' parts.run/metrics.jsonl
 
+# Two signals at once are one, as `timeout` and closed terminals send them; a later one is another.
+$train text.txt $long --steps 100000 --out signals.run 2>/dev/null &
+pid=$!
+while ! grep -q loss signals.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
+kill -HUP $pid
+kill -TERM $pid
+wait $pid
+check "two signals at once are one" test $? -eq 129 -a -s signals.run/last/state.safetensors
+$train text.txt $tiny --steps 1 --batch 2000 --grad-accum 40 --out slow.run 2>err &
+pid=$!
+while ! test -e slow.run/config.txt; do sleep 0.1; done
+kill -INT $pid
+sleep 0.7
+kill -TERM $pid 2>/dev/null
+wait $pid
+check "a later one leaves at once" test $? -eq 143
+check "and says so" grep -q '^stopped at once' err
+# The tokens that are trained on are cut short by somebody else.
+$train text.txt $long --steps 100000 --out cut.run 2>err &
+pid=$!
+while ! grep -q loss cut.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
+truncate -s 2000 cut.run/tokens.bin
+wait $pid
+check "tokens that are cut short are named" test $? -eq 3 -a "$(grep -c 'cut.run/tokens.bin was cut short .*saved. Resume with: ' err)" -eq 1
+step=$(sed -n 's/.*stopped after step \([0-9]*\),.*/\1/p' err)
+$train --resume=cut.run --steps $((step + 2)) --quiet 2>/dev/null
+check "and the run goes on from where it was" sh -c "test $? -eq 0 && grep -q '\"step\":$((step + 2)),' cut.run/metrics.jsonl"
+mkfifo fifo
+cp -r a.run fifo.run
+rm fifo.run/config.txt
+mv fifo fifo.run/config.txt
+refused "a pipe for config.txt" 4 "not a regular file" timeout 10 "$train" --resume=fifo.run
+$train text.txt $tiny --steps 1 --threads 999 --out threads.run 2>/dev/null
+check "999 threads are as many as there are processors" sh -c "! grep -q '^threads = 999' threads.run/config.txt"
+
 # Killed after the state of an evaluation step was saved and before it was evaluated: the resumed run evaluates, once.
 $train text.txt $tiny --out late.run --eval-every 10 --save-every 10 2>/dev/null
 $train text.txt $tiny --out early.run --eval-every 10 --save-every 10 2>/dev/null &
@@ -476,6 +511,7 @@ check "--decode of --encode are the same bytes" cmp bytes decoded
 check "--encode prints a line a token" test "$(wc -l <ids)" -eq "$(wc -c <bytes)"
 printf 'hi<|endoftext|>' | $generate a.run --encode - | $generate a.run --decode - >decoded
 check "special tokens are bytes like others" test "$(cat decoded)" = 'hi<|endoftext|>'
+check "--decode checks before it writes" test "$(printf '104 105 9999' | $generate a.run --decode - 2>/dev/null | wc -c)" -eq 0
 refused "--decode of no number" 3 'word 2 is "x"' sh -c "echo 1 x | $generate a.run --decode - >/dev/null"
 refused "--encode of a directory" 3 "Is a directory" "$generate" a.run --encode .
 refused "--encode and --score" 2 "use only one" "$generate" a.run --encode text.txt --score text.txt

@@ -82,23 +82,38 @@ static bool next_word(FILE *in, char word[WORD_BYTES]) {
   return size > 0;
 }
 
-static bool write_word(const Tokenizer *tokenizer, const char *word, const char *name, int64_t number, FILE *out,
-                       Error *error) {
+static bool read_id(const Tokenizer *tokenizer, const char *word, const char *name, int64_t number, int32_t *out,
+                    Error *error) {
   char *end;
-  size_t size;
   errno = 0;
   const long long id = strtoll(word, &end, 10);
   if (*end || errno || id < 0 || id >= tokenizer_vocab(tokenizer))
     return fail(error, EXIT_INPUT, "%s: word %lld is \"%s\", not a token of this vocabulary: 0 to %d", name,
                 (long long)number, word, tokenizer_vocab(tokenizer) - 1);
-  const uint8_t *bytes = tokenizer_decode(tokenizer, (int32_t)id, &size);
-  return fwrite(bytes, 1, size, out) == size || cannot_write(error);
+  *out = (int32_t)id;
+  return true;
+}
+
+/* All of them, so that nothing is written of a file that has something else in it. */
+static bool read_ids(const Tokenizer *tokenizer, FILE *in, const char *name, BpeIds *ids, Error *error) {
+  char word[WORD_BYTES];
+  int32_t id;
+  for (int64_t number = 1; next_word(in, word); number++)
+    if (!read_id(tokenizer, word, name, number, &id, error) || !bpe_ids_sink(ids, &id, 1, error)) return false;
+  return !ferror(in) || cannot_read(name, error);
+}
+
+static bool write_ids(const Tokenizer *tokenizer, const BpeIds *ids, FILE *out, Error *error) {
+  for (size_t i = 0, size; i < ids->count; i++) {
+    const uint8_t *bytes = tokenizer_decode(tokenizer, ids->ids[i], &size);
+    if (fwrite(bytes, 1, size, out) != size) return cannot_write(error);
+  }
+  return fflush(out) == 0 || cannot_write(error);
 }
 
 bool convert_to_text(const Tokenizer *tokenizer, FILE *in, const char *name, FILE *out, Error *error) {
-  char word[WORD_BYTES];
-  for (int64_t number = 1; next_word(in, word); number++)
-    if (!write_word(tokenizer, word, name, number, out, error)) return false;
-  if (ferror(in)) return cannot_read(name, error);
-  return fflush(out) == 0 || cannot_write(error);
+  BpeIds ids = {0};
+  const bool ok = read_ids(tokenizer, in, name, &ids, error) && write_ids(tokenizer, &ids, out, error);
+  free(ids.ids);
+  return ok;
 }

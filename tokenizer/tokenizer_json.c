@@ -170,11 +170,11 @@ static json_t *changed_json(const Tokenizer *t) {
 static json_t *config_json(const Tokenizer *t, int ctx) {
   char id[16];
   snprintf(id, sizeof id, "%d", t->end);
-  json_t *root = json_pack("{s:b, s:{s:o}, s:s?, s:b, s:s, s:i, s:s, s:s}", "add_prefix_space", 0,
-                           "added_tokens_decoder", id, end_token_json(t), "bos_token",
-                           t->starts_elsewhere ? NULL : t->end_text,
-                           "clean_up_tokenization_spaces", 0, "eos_token", t->end_text, "model_max_length", ctx,
-                           "tokenizer_class", "PreTrainedTokenizerFast", "unk_token", t->end_text);
+  json_t *root =
+      json_pack("{s:b, s:{s:o}, s:s?, s:b, s:s, s:i, s:s, s:s}", "add_prefix_space", 0, "added_tokens_decoder", id,
+                end_token_json(t), "bos_token", t->starts_elsewhere ? NULL : t->end_text,
+                "clean_up_tokenization_spaces", 0, "eos_token", t->end_text, "model_max_length", ctx, "tokenizer_class",
+                "PreTrainedTokenizerFast", "unk_token", t->end_text);
   if (root && (!t->ends_with_end || json_object_set_new(root, "pad_token", json_string(t->end_text)) == 0) &&
       (!t->separate_vocabs || json_object_set_new(root, SEPARATE_VOCABS, json_true()) == 0))
     return root;

@@ -313,6 +313,19 @@ static bool check_text_length(const Run *r, Error *error) {
               docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
 }
 
+/* Text was held out, or should have been, and is not enough to say anything. */
+static void note_little_validation(Run *r) {
+  const int64_t tokens = token_range_size(&r->val);
+  if (r->settings.val_frac <= 0 && !r->settings.val) return;
+  if (!run_has_validation(r))
+    console_note(&r->console, "the text is too short to hold out a part of it: there is no validation, and the newest "
+                              "model is kept");
+  else if (tokens <= r->config.ctx)
+    console_note(&r->console,
+                 "only %" PRId64 " tokens to validate on, less than a context of %d: the validation loss says little",
+                 tokens, r->config.ctx);
+}
+
 bool run_open_windows(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   const bool docs = s->pack == PACK_DOCS;
@@ -334,11 +347,13 @@ bool run_open_windows(Run *r, Error *error) {
                   text_one_line(run_text_name(r), 250).text);
   }
   token_file_read_randomly(&r->tokens_file);
+  note_little_validation(r);
   return true;
 }
 
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {
   const int sequences = r->settings.batch * r->settings.grad_accum;
+  if (!token_file_check(&r->tokens_file, error)) return false;
   for (int i = 0; i < sequences; i++) {
     const Window window = batch_window(&r->batch, i);
     if (!windows_draw(&r->windows, r->settings.seed, (uint32_t)step, (uint32_t)i, &window, error)) return false;

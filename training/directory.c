@@ -90,7 +90,7 @@ bool run_settings_text(const Run *r, char **text, size_t *size, Error *error) {
 static bool keep_stdin(const Run *r, Error *error) {
   const CheckpointPath kept = checkpoint_path(r->dir, run_stdin_file(r));
   if (rename(checkpoint_path(r->dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
-  return fail(error, EXIT_OUTPUT, "cannot write %s: %s", kept.text, strerror(errno));
+  return file_fail_write(kept.text, error);
 }
 
 static bool replace_run(Run *r, Error *error) {

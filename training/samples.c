@@ -121,7 +121,7 @@ static bool append_sample(const Run *r, const char *text, size_t size, Error *er
   bool ok = file && fprintf(file, "=== step %" PRId64 "\n", r->step) > 0 && fwrite(text, 1, size, file) == size &&
             fputc('\n', file) != EOF;
   if (file) ok = fclose(file) == 0 && ok;
-  return ok || fail(error, EXIT_OUTPUT, "cannot write %s: %s", path.text, strerror(errno));
+  return ok || file_fail_write(path.text, error);
 }
 
 /* Control characters of an untrained model would confuse the terminal. */

@@ -64,7 +64,7 @@ typedef struct TrainSettings {
   int runs_format;
   const char *runs_sort;
   bool dry_run, json; /* json: its plan is */
-  int show; /* windows that it prints */
+  int show;           /* windows that it prints */
   int64_t bench;
 } TrainSettings;
 

@@ -1,6 +1,8 @@
 /* The progress of a run: saved with weights and moments, restored when the run is resumed. */
 #include "training/run.h"
 
+#include "cli/startup.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -72,6 +74,7 @@ bool run_save_state(Run *r, Error *error) {
     return false;
   r->saved_step = r->step;
   r->saved_at = clock_seconds();
+  startup_unsaved_steps = 0;
   return run_has_validation(r) || run_write_weights(r, error);
 }
 

@@ -82,6 +82,10 @@ static bool output_failed(Error *error, const char *what, const char *path, int 
   return fail(error, EXIT_OUTPUT, "cannot %s %s: %s; %s", what, path, strerror(cause), advice(cause));
 }
 
+bool file_fail_write(const char *path, Error *error) {
+  return output_failed(error, "write", path, errno ? errno : EIO);
+}
+
 /* ---- temporaries ---- */
 
 enum { SUFFIX = 6, NAME_KEPT = 200 };   /* NAME_KEPT: the temporary's name stays below the usual limit of 255 bytes */

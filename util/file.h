@@ -43,6 +43,9 @@ void file_sweep(const char *dir);
 /* The same for bytes that are all there. */
 bool file_write(const char *path, const void *bytes, size_t size, Error *error);
 
+/* For files that are written in other ways: EXIT_OUTPUT with path, the cause in errno and what to do. False. */
+bool file_fail_write(const char *path, Error *error);
+
 /* Cuts a file of lines that others add to: what is behind `size` bytes goes, and with it a line that does not end
  * there. A file that is not there is fine. EXIT_OUTPUT. */
 bool file_cut(const char *path, int64_t size, Error *error);
