@@ -180,7 +180,7 @@ static RunEnd how_it_ended(const Run *r) {
 static bool finish(Run *r, Error *error) {
   if (stop_signal) return (r->saved_step == r->step || run_save_state(r, error)) && interrupted(r, error);
   console_end_line(&r->console);
-  if (!run_final_evaluation(r, error) || !run_sample(r, error)) return false;
+  if (!run_final_evaluation(r, error) || !run_sample(r, error) || !run_judge_sample(r, error)) return false;
   if (stop_signal) return interrupted(r, error);
   if (!run_save_state(r, error) || !run_write_result(r, how_it_ended(r), INKLING_VERSION, error)) return false;
   if (!run_has_learned(r)) {

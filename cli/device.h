@@ -28,8 +28,8 @@ typedef struct IsaList {
 } IsaList;
 IsaList device_isas(void);
 
-/* Several times as many threads as there are processors only slow each other down, or cannot be made: then as many, which
- * the console is told. */
+/* Several times as many threads as there are processors only slow each other down, or cannot be made: then as many as
+ * those, which the console is told. */
 void device_limit_threads(DeviceSettings *settings, Console *console);
 
 /* Opens the backend that is named, or with auto the best one that can compute `model` (NULL: not known yet); `console`

@@ -55,7 +55,8 @@ typedef struct TokenFile {
 bool token_file_open(TokenFile *out, const char *path, Error *error);
 void token_file_close(TokenFile *file);
 
-/* False when it was cut short since, by whoever writes into it: to read what is gone would end the program. EXIT_INPUT. */
+/* False when it was cut short since, by whoever writes into it: to read what is gone would end the program.
+ * EXIT_INPUT. */
 bool token_file_check(const TokenFile *file, Error *error);
 
 /* Tokens [begin, begin + count), which must lie inside. EXIT_CHECKPOINT for an id outside of the vocabulary: the file

@@ -167,3 +167,17 @@ bool verdict_at_end(const History *history, const VerdictFacts *facts, MetricsLi
              "%" PRId64 " goes on, but starting again with so many is better",
              worth, 2 * facts->steps);
 }
+
+/* ---- copying ---- */
+
+/* Common phrases are as long in text that the model has not seen. */
+bool verdict_of_sample(int64_t step, int64_t tokens, size_t copied_bytes, size_t usual_bytes, MetricsLine *out) {
+  enum { FEWEST_BYTES = 60, TIMES = 3 };
+  const HistoryEvaluation now = {.step = step, .tokens = tokens};
+  return copied_bytes >= FEWEST_BYTES && copied_bytes > TIMES * usual_bytes &&
+         say(out, VERDICT_COPYING, &now,
+             "copying: %zu bytes in a row of the last sample stand in the training text (of text that the model has "
+             "not "
+             "seen at most %zu do); fewer passes over more text would help",
+             copied_bytes, usual_bytes);
+}

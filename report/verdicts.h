@@ -39,6 +39,10 @@ bool verdict_at_evaluation(const History *history, const VerdictFacts *facts, Me
 /* At the end of a run that was not stopped. */
 bool verdict_at_end(const History *history, const VerdictFacts *facts, MetricsLine *out);
 
+/* At the end, of the last sample: the longest passage in it that stands in the training text, and the longest in texts
+ * of its length that the model has not seen, in bytes. */
+bool verdict_of_sample(int64_t step, int64_t tokens, size_t copied_bytes, size_t usual_bytes, MetricsLine *out);
+
 /* Whether the last evaluation is no better than guessing. */
 bool verdict_worse_than_chance(const History *history, const VerdictFacts *facts);
 

@@ -73,6 +73,11 @@ check "on the console, too" grep -q '^note: diverging: .* try --lr ' high.err
 check "a model that only guesses is not called trained" sh -c "! grep -q '^trained' high.err && grep -q 'no better than guessing' high.err"
 check "a healthy run has no verdict but that it is short" test "$(grep '"verdict"' done.run/metrics.jsonl | grep -vc 'still learning')" -eq 0
 
+head -c 2000 "$here/README.md" >short.txt
+tail -c 4000 "$here/README.md" >unseen.txt
+$train short.txt --val unseen.txt --layers 2 --heads 2 --dim 64 --ctx 32 --batch 8 --steps "$(steps 1000)" --dropout 0 --threads 1 --quiet --out copy.run 2>/dev/null
+[ "$hurried" ] || check "a sample that copies the text is said so" test "$(verdicts copy.run copying)" -eq 1
+
 # ---- the table ----
 for seed in 1 2; do
   for dim in 8 16; do $train $tiny --steps 20 --dim $dim --seed $seed --quiet --out "sweep/$dim/s$seed.run" 2>/dev/null; done

@@ -125,9 +125,25 @@ static void chance(void **state) {
   history_free(&h);
 }
 
+/* Common phrases are as long in text that the model has not seen; a few words are nothing. */
+static void copying(void **state) {
+  (void)state;
+  MetricsLine line;
+  assert_false(verdict_of_sample(9, 90, 59, 0, &line));
+  assert_false(verdict_of_sample(9, 90, 120, 40, &line));
+  assert_false(verdict_of_sample(9, 90, 20, 19, &line));
+  assert_true(verdict_of_sample(9, 90, 121, 40, &line));
+  assert_true(line.kind == METRICS_VERDICT && line.step == 9 && line.tokens == 90);
+  assert_string_equal(line.verdict, VERDICT_COPYING);
+  assert_non_null(strstr(line.text, "121 bytes in a row"));
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(healthy_runs), cmocka_unit_test(diverging_runs),
-                                     cmocka_unit_test(overfitting_runs), cmocka_unit_test(runs_that_were_too_short),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(copying),
+                                     cmocka_unit_test(healthy_runs),
+                                     cmocka_unit_test(diverging_runs),
+                                     cmocka_unit_test(overfitting_runs),
+                                     cmocka_unit_test(runs_that_were_too_short),
                                      cmocka_unit_test(chance)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

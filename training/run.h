@@ -13,6 +13,7 @@
 #include "dataset/packing.h"
 #include "dataset/pairs.h"
 #include "report/result.h"
+#include "tokenizer/bpe_encode.h"
 #include "report/verdicts.h"
 #include "training/choices.h"
 #include "util/clock.h"
@@ -67,6 +68,7 @@ typedef struct Run {
   Model *model;
   Decoder *decoder; /* for samples; above an encoder `answers` instead */
   Answers answers;
+  BpeIds drawn;                   /* tokens of the newest sample */
   float *host[CHECKPOINT_ARENAS]; /* on their way to a file or from it */
 
   /* ---- run directory (directory.c) ---- */
@@ -216,5 +218,8 @@ bool run_has_learned(const Run *r); /* false: the last evaluation was no better 
 /* ---- samples.c: what the model writes ---- */
 int run_start_token(const Run *r); /* that text without a prompt starts from */
 bool run_sample(Run *r, Error *error);
+
+/* ---- copying.c ---- */
+bool run_judge_sample(Run *r, Error *error); /* whether the newest sample repeats the training text */
 
 #endif

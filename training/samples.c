@@ -26,6 +26,7 @@ static bool collect(void *stream, const uint8_t *bytes, size_t size) {
 static bool write_sample(Run *r, const BpeIds *ids, int64_t tokens, Sampling sampling, FILE *stream, Error *error) {
   const size_t ctx = (size_t)r->config.ctx, skipped = ids->count > ctx ? ids->count - ctx : 0;
   GenerationResult result;
+  r->drawn.count = 0;
   const GenerationRequest request = {.decoder = r->decoder,
                                      .tokenizer = r->tokenizer,
                                      .prompt = ids->ids + skipped,
@@ -34,6 +35,7 @@ static bool write_sample(Run *r, const BpeIds *ids, int64_t tokens, Sampling sam
                                      .slide = true,
                                      .emit = collect,
                                      .emit_context = stream,
+                                     .drawn = &r->drawn,
                                      .sampling = sampling};
   return generation_run(&request, &result, error);
 }

@@ -123,6 +123,8 @@ bool run_warm_up(Run *r, Error *error) {
 void run_stop_model(Run *r) {
   decoder_close(r->decoder);
   answers_close(&r->answers);
+  free(r->drawn.ids);
+  r->drawn = (BpeIds){0};
   model_close(r->model);
   r->decoder = NULL;
   r->model = NULL;
