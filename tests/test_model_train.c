@@ -43,8 +43,8 @@ static void test_ten_steps(void **state) {
   ten_steps_case(f, setup_read_muon(f));
 }
 
-/* Steps after `from`, from what is in the arenas or from the beginning. `changed`, unless NULL, is the schedule from the
- * middle of them on. */
+/* Steps after `from`, from what is in the arenas or from the beginning. `changed`, unless NULL, is the schedule from
+ * the middle of them on. */
 static float *train_changed(Fixture *f, Setup s, int from, int steps, const float *arenas[3], const Schedule *changed) {
   s.train.dropout = (DropoutRates){0.1f, 0.1f, 0.1f, 0};
   Model *m = model_start(f, &s);

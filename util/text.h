@@ -25,8 +25,8 @@ ShellWord text_shell_word(const char *text, size_t limit);
 /* Whether it ends with `ending`, byte for byte. */
 bool text_ends_with(const char *text, const char *ending);
 
-/* Words of `text` from `column` on, and a newline; what would go beyond `limit` columns is continued in lines that begin
- * at `indent`. Columns are counted in characters. What belongs together ("> 0", "auto: preset") is not parted. */
+/* Words of `text` from `column` on, and a newline; what would go beyond `limit` columns is continued in lines that
+ * begin at `indent`. Columns are counted in characters. What belongs together ("> 0", "auto: preset") is not parted. */
 void text_print_wrapped(FILE *stream, const char *text, int column, int indent, int limit);
 
 /* ---- numbers: `printf("%s tok/s", text_count(48211).text)`; NaN: "-" ---- */
