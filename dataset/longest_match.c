@@ -41,7 +41,7 @@ static void match_at(const Places *p, const int32_t *text, int at, int size, siz
   }
 }
 
-/* In chunks that overlap by the short text, so that no run is cut but the last of a chunk, which is whole in the next. */
+/* In chunks that overlap by the short text: a run that is cut at the end of one is whole in the next. */
 static bool match_all(const Places *p, const TokenRange *range, int32_t *chunk, size_t *begin, size_t *length,
                       Progress progress, Error *error) {
   const int64_t all = token_range_size(range);
