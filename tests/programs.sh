@@ -45,6 +45,7 @@ refused "two lengths" 2 "minutes" "$train" text.txt --steps 3 --minutes 1
 for lengths in 3 3: :9 3:2 3:3 5:9,5:9 5:9,4:9 5:9,8:7 5:9,x 0:9 3:99999999999999999999; do
   refused "earlier lengths $lengths" 2 "rising UNTIL" "$train" text.txt --steps 20 --earlier-steps $lengths
 done
+refused "earlier lengths without a length" 2 "rising UNTIL" "$train" text.txt --earlier-steps 20:30
 refused "an earlier length that ended after the run" 2 "rising UNTIL" "$train" text.txt --steps 20 --earlier-steps 20:30
 refused "unwritable output" 7 "text.txt" "$train" text.txt --out text.txt/deep/run
 refused "output is a file" 7 "one.txt" "$train" text.txt --out one.txt

@@ -35,7 +35,7 @@ static bool read_plans(const TrainSettings *s, SchedulePlans *plans) {
     if (plans->count && before >= *steps) return false;
     before = *until;
   }
-  return !s->steps || before < s->steps;
+  return !plans->count || before < s->steps;
 }
 
 bool run_read_plans(Run *r, Error *error) {
