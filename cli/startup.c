@@ -30,7 +30,9 @@ static void leave_at_once(int number) {
   const int size = lost > 0 ? snprintf(text, sizeof text, "\nstopped at once; the last %lld step%s are lost\n", lost,
                                        lost == 1 ? "" : "s")
                             : snprintf(text, sizeof text, "\nstopped at once\n");
-  _exit(write(STDERR_FILENO, text, (size_t)size) < 0 ? 128 + number : 128 + number);
+  const ssize_t ignored = write(STDERR_FILENO, text, (size_t)size);
+  (void)ignored;
+  _exit(EXIT_SIGNALS + number);
 }
 
 /* Waits for signals in a thread of its own: a handler would run on the stack of whatever it interrupts, and kernels

@@ -26,7 +26,7 @@ static const Preset presets[] = {CHOICES_PRESETS(PRESET_ROW)};
  * that. */
 static const double DEFAULT_MINUTES = 5, GPU_SHARE = 0.4, THREAD_FLOPS = 5e10 /* with vectors of 512 bits */;
 static const double MOST_MINUTES = 30;
-/* What CPUs reach of the peak of their matrix products (measured: 0.67 to 0.85, 0.5 in bf16), with pauses. */
+/* What CPUs reach of the peak of their matrix products (measured: 0.63 to 0.86, 0.5 in bf16), with pauses. */
 static const double CPU_SHARE = 0.7, CPU_BF16_SHARE = 0.5;
 enum { THREADS_LIMIT = 8 };
 

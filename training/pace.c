@@ -3,13 +3,10 @@
  * the same run can be repeated. */
 #include "training/run.h"
 
-#include "util/text.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- --earlier-steps ---- */
 
@@ -32,7 +29,6 @@ static bool read_plans(const TrainSettings *s, SchedulePlans *plans) {
     int64_t *until = &plans->items[plans->count].until, *steps = &plans->items[plans->count].steps;
     if (!read_number(&at, ':', until) || !read_number(&at, ',', steps)) return false;
     if (*until <= before || *until >= *steps) return false;
-    if (plans->count && before >= *steps) return false;
     before = *until;
   }
   return !plans->count || before < s->steps;
@@ -75,12 +71,14 @@ bool run_fit_minutes(Run *r, Error *error) {
   Pace *p = &r->pace;
   const double minutes = s->minutes;
   const bool asked = options_origin(&r->options, &s->minutes) == ORIGIN_COMMAND_LINE;
-  const double done = s->resume ? run_saved_number(r->dir, "step") : 0;
+  const double done = s->resume ? checkpoint_find_number(r->dir, "step") : 0;
   s->minutes = NAN; /* what is kept in config.txt is the number of steps */
   if (s->resume && !asked) {
-    const double known = run_saved_number(r->dir, "steps");
-    if (known >= 1) s->steps = (int64_t)known;
-    if (known >= 1) return true;
+    const double known = checkpoint_find_number(r->dir, "steps");
+    if (known >= 1) {
+      s->steps = (int64_t)known;
+      return true;
+    }
   }
   const double end = fmax(p->launched + 60 * minutes, clock_seconds() + 30 * minutes);
   if (!run_measure_step(r, 3 * minutes, &p->step_seconds, error)) return false;

@@ -186,8 +186,6 @@ bool run_settings_text(const Run *r, char **text, size_t *size, Error *error);
 bool run_write_weights(Run *r, Error *error); /* the newest model to model.safetensors */
 bool run_save_state(Run *r, Error *error);
 bool run_restore_state(Run *r, Error *error);
-/* "step" or "steps" of the run that was saved there; NaN where nothing says. */
-double run_saved_number(const char *dir, const char *key);
 
 /* ---- resume.c: what a resumed run keeps ---- */
 /* Settings of the run that --resume names: its config.txt, under what the command line says. */

@@ -152,8 +152,6 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
               r->dir, r->step);
 }
 
-double run_saved_number(const char *dir, const char *key) { return checkpoint_find_number(dir, key); }
-
 bool run_restore_state(Run *r, Error *error) {
   CheckpointState state = {0};
   if (!checkpoint_read_state(r->dir, model_table(r->model), r->host, &state, error)) {
