@@ -96,7 +96,7 @@ CPU_KERNELS := $(wildcard kernels/cpu/*.c)
 CPU_OBJECTS := $(foreach build,$(CPU_BUILDS),$(CPU_KERNELS:%.c=$(BUILD)/%.$(build).o))
 LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(BUILD)/checkpoint/modeling.o $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
-TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/fuzz_% tests/dump_%,$(wildcard tests/*.c)))
+TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/fuzz_% tests/dump_% tests/failing_%,$(wildcard tests/*.c)))
 
 .PHONY: all test demo demo-pairs sanitize format lint clean deps check-libraries
 .DELETE_ON_ERROR:
@@ -107,10 +107,18 @@ all: $(BIN)/train $(BIN)/generate
 $(BIN)/train $(BIN)/generate: $(BIN)/%: $(BUILD)/%.o $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 
-# What makes texts to train on.
+# The same with allocations that fail when they are told to, for tests/failures.py.
+ALLOCATING := malloc calloc realloc aligned_alloc strdup realpath fopen fdopen open_memstream opendir mmap pthread_create
+FAILING := $(BUILD)/failing/train $(BUILD)/failing/generate
+$(FAILING): $(BUILD)/failing/%: $(BUILD)/%.o $(BUILD)/tests/failing_allocations.o $(LIBRARY_OBJECTS)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(ALLOCATING:%=-Wl,--wrap=%) $^ -o $@ $(LIBS)
+
+# What makes texts to train on. Without libraries.
+DATA_UTIL := $(filter-out util/json.c,$(wildcard util/*.c))
 DATA_PROGRAMS := $(BUILD)/stories $(BUILD)/pairs
-$(BUILD)/stories: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/stories/*.c data/*.c util/*.c))
-$(BUILD)/pairs: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/pairs/*.c data/*.c cli/option*.c util/*.c))
+$(BUILD)/stories: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/stories/*.c data/*.c) $(DATA_UTIL))
+$(BUILD)/pairs: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/pairs/*.c data/*.c cli/option*.c) $(DATA_UTIL))
 $(DATA_PROGRAMS):
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ -lm
 

@@ -176,13 +176,13 @@ static RunEnd how_it_ended(const Run *r) {
   return r->step < r->settings.steps ? RUN_PATIENCE : isnan(r->pace.minutes) ? RUN_DONE : RUN_MINUTES;
 }
 
-/* The state is saved once more when the last evaluation is in it: only then the run is finished. */
+/* The state is saved once more when everything else is written: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
   if (stop_signal) return (r->saved_step == r->step || run_save_state(r, error)) && interrupted(r, error);
   console_end_line(&r->console);
   if (!run_final_evaluation(r, error) || !run_sample(r, error) || !run_judge_sample(r, error)) return false;
   if (stop_signal) return interrupted(r, error);
-  if (!run_save_state(r, error) || !run_write_result(r, how_it_ended(r), INKLING_VERSION, error)) return false;
+  if (!run_write_result(r, how_it_ended(r), INKLING_VERSION, error) || !run_save_state(r, error)) return false;
   if (!run_has_learned(r)) {
     console_line(&r->console, "%" PRId64 " steps in %s, and the model is no better than guessing", r->step,
                  text_duration(run_seconds(r)).text);

@@ -3,6 +3,7 @@
 
 #include "checkpoint/directory.h"
 #include "util/file.h"
+#include "util/json.h"
 #include "util/text.h"
 
 #include <stdio.h>
@@ -74,7 +75,10 @@ static bool write_json(const char *dir, const char *name, json_t *root, Error *e
   /* 9 digits: enough for any fp32, and few enough that the shortest ones are not undone */
   char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
   json_decref(root);
-  if (!text) return error_memory(error, name);
+  if (!text || !json_memory_ok(error, name)) {
+    free(text);
+    return error_memory(error, name);
+  }
   const size_t length = strlen(text);
   text[length] = '\n'; /* instead of the terminator: the length is known */
   bool ok = checkpoint_write_file(dir, name, text, length + 1, error);
@@ -220,7 +224,8 @@ static json_t *parse_config(const char *path, Error *error) {
   json_t *root = NULL;
   if (file.size == 0 || file.size > MAX_CONFIG_BYTES)
     fail(error, EXIT_CHECKPOINT, "%s has %zu bytes; expected 1 to %d", path, file.size, MAX_CONFIG_BYTES);
-  else if (!(root = json_loadb((const char *)file.bytes, file.size, JSON_REJECT_DUPLICATES, &problem)))
+  else if (!(root = json_loadb((const char *)file.bytes, file.size, JSON_REJECT_DUPLICATES, &problem)) &&
+           json_memory_ok(error, path))
     fail(error, EXIT_CHECKPOINT, "%s is not valid JSON (line %d, column %d: %s)", path, problem.line, problem.column,
          text_one_line(problem.text, 80).text);
   file_unmap(&file);

@@ -1,6 +1,8 @@
 #include "checkpoint/safetensors.h"
 
+#include "util/json.h"
 #include "util/text.h"
+#include "util/utf8.h"
 
 #include <jansson.h>
 #include <stdarg.h>
@@ -78,8 +80,8 @@ static json_t *parse_header(const Reader *r, const char *header, size_t size) {
   json_error_t problem;
   json_t *root = json_loadb(header, size, JSON_REJECT_DUPLICATES, &problem);
   if (root) return root; /* an object: it starts with '{' */
-  if (json_error_code(&problem) == json_error_out_of_memory) error_memory(r->error, r->path);
-  else invalid(r, "its header is not valid JSON (byte %d: %s)", problem.position, text_one_line(problem.text, 80).text);
+  if (json_memory_ok(r->error, r->path))
+    invalid(r, "its header is not valid JSON (byte %d: %s)", problem.position, text_one_line(problem.text, 80).text);
   return NULL;
 }
 
@@ -230,41 +232,65 @@ const char *safetensors_metadata(const SafeTensors *file, const char *key) {
 
 /* ---- writing ---- */
 
-static json_t *metadata_json(const MetadataEntry *metadata, int count) {
-  json_t *object = json_pack("{s:s}", "format", "pt");
-  for (int i = 0; i < count; i++)
-    if (json_object_get(object, metadata[i].key) ||
-        json_object_set_new(object, metadata[i].key, json_string(metadata[i].value)) != 0) {
-      json_decref(object);
-      return NULL;
-    }
-  return object;
+static bool is_utf8(const char *text) {
+  uint32_t point;
+  for (size_t left = strlen(text), size; left; left -= size, text += size)
+    if (!(size = utf8_read((const uint8_t *)text, left, &point))) return false;
+  return true;
 }
 
-/* The entry of a tensor that begins at *offset; moves *offset behind it. NULL: sizes overflow, no memory. */
-static json_t *tensor_json(const SafeTensor *tensor, size_t *offset) {
+/* Takes `value`, which may be NULL: no memory. */
+static bool add_member(json_t *object, const char *name, json_t *value, Error *error) {
+  if (json_object_get(object, name) || !is_utf8(name)) {
+    json_decref(value);
+    return fail(error, EXIT_INTERNAL, "the name \"%s\" repeats or is not UTF-8", name);
+  }
+  return json_object_set_new(object, name, value) == 0 || error_memory(error, "a header");
+}
+
+static bool add_metadata(json_t *header, const MetadataEntry *metadata, int count, Error *error) {
+  json_t *object = json_pack("{s:s}", "format", "pt");
+  if (!add_member(header, METADATA_KEY, object, error)) return false;
+  for (int i = 0; i < count; i++) {
+    if (!is_utf8(metadata[i].value))
+      return fail(error, EXIT_INTERNAL, "the metadata \"%s\" is not UTF-8", metadata[i].key);
+    if (!add_member(object, metadata[i].key, json_string(metadata[i].value), error)) return false;
+  }
+  return true;
+}
+
+/* The entry of a tensor that begins at *offset; moves *offset behind it. */
+static bool add_tensor(json_t *header, const SafeTensor *tensor, size_t *offset, Error *error) {
   size_t bytes, end;
-  if (tensor->rank < 0 || tensor->rank > TENSOR_MAX_RANK || !tensor_bytes(tensor, &bytes)) return NULL;
-  if (__builtin_add_overflow(*offset, bytes, &end) || end > INT64_MAX) return NULL;
+  if (tensor->rank < 0 || tensor->rank > TENSOR_MAX_RANK || !tensor_bytes(tensor, &bytes) ||
+      __builtin_add_overflow(*offset, bytes, &end) || end > INT64_MAX)
+    return fail(error, EXIT_INTERNAL, "the size of \"%s\" overflows", tensor->name);
   json_t *shape = json_array();
-  for (int i = 0; i < tensor->rank; i++) json_array_append_new(shape, json_integer(tensor->shape[i]));
+  for (int i = 0; i < tensor->rank; i++)
+    if (json_array_append_new(shape, json_integer(tensor->shape[i])) != 0) {
+      json_decref(shape);
+      return error_memory(error, "a header");
+    }
   json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", safetensors_type_name(tensor->type), "shape", shape,
                             "data_offsets", (json_int_t)*offset, (json_int_t)end);
   *offset = end;
-  return entry;
+  return add_member(header, tensor->name, entry, error);
 }
 
-/* The header without its padding, to be freed; NULL when names repeat or are not UTF-8, sizes overflow, no memory. */
-static char *header_text(const SafeTensor *tensors, int count, const MetadataEntry *metadata, int metadata_count) {
+/* The header without its padding, to be freed; NULL: EXIT_MEMORY, or EXIT_INTERNAL for what no file can have. */
+static char *header_text(const SafeTensor *tensors, int count, const MetadataEntry *metadata, int metadata_count,
+                         Error *error) {
   json_t *root = json_object();
-  bool ok = json_object_set_new(root, METADATA_KEY, metadata_json(metadata, metadata_count)) == 0;
+  bool ok = add_metadata(root, metadata, metadata_count, error);
   size_t offset = 0;
-  for (int i = 0; ok && i < count; i++)
-    ok = !json_object_get(root, tensors[i].name) &&
-         json_object_set_new(root, tensors[i].name, tensor_json(&tensors[i], &offset)) == 0;
+  for (int i = 0; ok && i < count; i++) ok = add_tensor(root, &tensors[i], &offset, error);
   char *text = ok ? json_dumps(root, JSON_COMPACT) : NULL;
   json_decref(root);
-  return text;
+  if (ok && !text) error_memory(error, "a header");
+  if (!text || strlen(text) <= MAX_HEADER - 8) return text;
+  free(text);
+  fail(error, EXIT_INTERNAL, "the header is too long");
+  return NULL;
 }
 
 static bool write_header(FileWriter *file, const char *text, Error *error) {
@@ -277,13 +303,8 @@ static bool write_header(FileWriter *file, const char *text, Error *error) {
 
 bool safetensors_write_from(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,
                             int metadata_count, TensorSource *source, void *state, Error *error) {
-  char *header = header_text(tensors, count, metadata, metadata_count);
-  if (!header || strlen(header) > MAX_HEADER - 8) {
-    free(header);
-    return fail(error, EXIT_INTERNAL,
-                "cannot make the header of %s: a name repeats or is not UTF-8, a size overflows, or memory is short",
-                path);
-  }
+  char *header = header_text(tensors, count, metadata, metadata_count, error);
+  if (!header) return error_append(error, "; cannot write %s", path);
   FileWriter file;
   bool ok = file_writer_begin(&file, path, error) && write_header(&file, header, error);
   free(header);

@@ -1,5 +1,6 @@
 #include "dataset/jsonl.h"
 
+#include "util/json.h"
 #include "util/text.h"
 
 #include <jansson.h>
@@ -31,10 +32,8 @@ static const char *kind_of(const json_t *value) {
 }
 
 static bool broken(const json_error_t *cause, const char *file, int64_t number, Error *error) {
-  /* jansson reports a failed allocation by its code, or by an empty text. */
-  if (json_error_code(cause) == json_error_out_of_memory || cause->text[0] == '\0')
-    return fail(error, EXIT_MEMORY, "out of memory while reading %s", record_place(file, number).text);
-  return fail(error, EXIT_INPUT, "%s, is not valid JSON: %s (at column %d); every line must be one whole JSON object",
+  return json_memory_ok(error, record_place(file, number).text) &&
+         fail(error, EXIT_INPUT, "%s, is not valid JSON: %s (at column %d); every line must be one whole JSON object",
               record_place(file, number).text, text_one_line(cause->text, 160).text, cause->column);
 }
 

@@ -1,6 +1,7 @@
 #include "report/metrics.h"
 
 #include "util/file.h"
+#include "util/json.h"
 #include "util/text.h"
 
 #include <errno.h>
@@ -176,7 +177,7 @@ bool metrics_read(const char *path, MetricsTake *take, void *context, int64_t *d
     if (!metrics_parse(line, (size_t)(newline - line), &parsed)) ++*damaged;
     else if (!take(context, &parsed)) break;
   file_unmap(&file);
-  return true;
+  return json_memory_ok(error, path);
 }
 
 /* ---- opening ---- */

@@ -4,6 +4,7 @@
 #include "report/chart.h"
 #include "report/result.h"
 #include "util/file.h"
+#include "util/json.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -22,16 +23,18 @@ typedef struct Subject {
   double chance;             /* nats per token; NaN: not known */
 } Subject;
 
-static Subject read_subject(const PageRun *run) {
-  Error ignored = {0};
+/* What cannot be read is missing on the page; EXIT_MEMORY. */
+static Subject read_subject(const PageRun *run, Error *error) {
+  Error problem = {0};
   json_t *model = json_load_file(checkpoint_path(run->dir, CHECKPOINT_CONFIG).text, 0, NULL);
   const json_t *vocab = json_object_get(model, "vocab_size");
   const Subject subject = {.dir = run->dir,
                            .history = run->history,
-                           .settings = result_settings(run->dir, &ignored),
+                           .settings = result_settings(run->dir, &problem),
                            .result = json_load_file(checkpoint_path(run->dir, CHECKPOINT_RESULT).text, 0, NULL),
                            .chance = json_number_value(vocab) > 1 ? log(json_number_value(vocab)) : (double)NAN};
   json_decref(model);
+  if (problem.code == EXIT_MEMORY) *error = problem;
   return subject;
 }
 
@@ -379,9 +382,9 @@ bool page_write(const PageRun *runs, int count, const char *path, Error *error) 
   FileWriter file;
   Subject *subjects = calloc((size_t)count, sizeof *subjects);
   if (!subjects) return error_memory(error, "a report");
-  for (int i = 0; i < count; i++) subjects[i] = read_subject(&runs[i]);
-  bool ok = file_writer_begin(&file, path, error);
-  if (ok && !write_page(file.stream, subjects, count)) {
+  for (int i = 0; i < count; i++) subjects[i] = read_subject(&runs[i], error);
+  bool ok = error->code == EXIT_DONE && file_writer_begin(&file, path, error);
+  if (ok && !(write_page(file.stream, subjects, count) && json_memory_ok(error, "a report"))) {
     file_writer_abort(&file);
     ok = error_memory(error, "a report");
   }

@@ -2,6 +2,7 @@
 
 #include "checkpoint/directory.h"
 #include "cli/options.h"
+#include "util/json.h"
 #include "util/text.h"
 
 #include <jansson.h>
@@ -83,8 +84,7 @@ static json_t *verdicts(const History *h) {
 
 /* ---- all of it ---- */
 
-static json_t *result_object(const RunResult *r, const History *h) {
-  Error ignored = {0}; /* where config.txt cannot be read the result is written without it */
+static json_t *result_object(const RunResult *r, const History *h, Error *error) {
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
   return json_pack("{s:s,s:o,s:s,s:s,s:s,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "end", run_end_names[r->end],
                    "run", words(r->dir), "version", r->version, "device", r->device, "dtype", r->dtype, "params",
@@ -92,12 +92,14 @@ static json_t *result_object(const RunResult *r, const History *h) {
                    result_number(r->epochs), "seconds", result_number(r->seconds), "tokens_per_s",
                    result_number(result_speed(h)), "loss", result_number(last ? last->loss : (double)NAN), "best",
                    evaluation(history_best(h)), "final", evaluation(history_final(h)), "verdicts", verdicts(h),
-                   "settings", result_settings(r->dir, &ignored));
+                   "settings", result_settings(r->dir, error));
 }
 
 bool result_write(const RunResult *result, const History *history, Error *error) {
-  json_t *object = result_object(result, history);
-  char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(10)) : NULL;
+  json_t *object = result_object(result, history, error);
+  char *text = object && error->code == EXIT_DONE && json_memory_ok(error, CHECKPOINT_RESULT)
+                   ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(10))
+                   : NULL;
   bool ok = text || error_memory(error, CHECKPOINT_RESULT);
   ok = ok && checkpoint_write_file(result->dir, CHECKPOINT_RESULT, text, strlen(text), error);
   free(text);

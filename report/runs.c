@@ -2,6 +2,7 @@
 
 #include "checkpoint/directory.h"
 #include "report/result.h"
+#include "util/json.h"
 #include "util/path.h"
 #include "util/text.h"
 
@@ -55,8 +56,8 @@ static bool add_run(json_t *rows, const char *dir, Error *error) {
   set_measured(row, &history, result);
   history_free(&history);
   json_decref(result);
-  const bool ok = json_array_append_new(rows, row) == 0 || error_memory(error, "a table of runs");
-  return ok && error->code == EXIT_DONE;
+  json_array_append_new(rows, row);
+  return error->code == EXIT_DONE && json_memory_ok(error, "a table of runs");
 }
 
 /* ---- finding them ---- */
@@ -276,7 +277,8 @@ bool runs_print(const RunsTable *table, FILE *stream, Error *error) {
     ok = fail(error, EXIT_INPUT, "no run in %s%s; a run is a directory that ./train has made",
               text_one_line(table->dirs[0], 250).text, table->count > 1 ? ", nor in the others" : "");
   json_t *columns = ok ? make_columns(rows) : NULL;
-  ok = ok && print_rows(table, columns, stream, error);
+  ok = ok && json_memory_ok(error, "a table of runs") && print_rows(table, columns, stream, error) &&
+       json_memory_ok(error, "a table of runs");
   json_decref(columns);
   json_decref(rows);
   return ok;

@@ -2,6 +2,7 @@
 #include "tokenizer/internal.h"
 
 #include "util/file.h"
+#include "util/json.h"
 #include "util/path.h"
 #include "util/text.h"
 
@@ -193,7 +194,10 @@ static bool write_text(const char *text, size_t size, const char *dir, const cha
 static bool write_json(json_t *object, const char *dir, const char *name, Error *error) {
   char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
   json_decref(object);
-  if (!text) return fail(error, EXIT_MEMORY, "out of memory while writing %s/%s", dir, name);
+  if (!text || !json_memory_ok(error, name)) {
+    free(text);
+    return error_memory(error, name);
+  }
   size_t size = strlen(text);
   text[size++] = '\n'; /* in the place of the final zero: the file has none */
   bool ok = write_text(text, size, dir, name, error);
@@ -266,7 +270,8 @@ static json_t *read_json(Tokenizer *out, const char *path, Error *error) {
     memcpy(out->json, file.bytes, file.size);
     out->json_size = file.size;
     root = json_loadb(out->json, out->json_size, JSON_REJECT_DUPLICATES, &cause);
-    if (!root) fail(error, EXIT_CHECKPOINT, "%s:%d: not valid JSON: %s", path, cause.line, cause.text);
+    if (!root && json_memory_ok(error, path))
+      fail(error, EXIT_CHECKPOINT, "%s:%d: not valid JSON: %s", path, cause.line, cause.text);
   }
   file_unmap(&file);
   return root;

@@ -2,6 +2,7 @@
 #include "training/run.h"
 
 #include "training/architecture.h"
+#include "util/json.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -200,7 +201,10 @@ bool run_print_plan_json(Run *r, Error *error) {
   if (!run_settings_text(r, &settings, &size, error)) return false;
   json_t *plan = plan_json(r, settings, error);
   free(settings);
-  if (!plan) return error_memory(error, "the plan");
+  if (!plan || !json_memory_ok(error, "the plan")) {
+    json_decref(plan);
+    return error_memory(error, "the plan");
+  }
   const bool ok = json_dumpf(plan, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(10)) == 0 && putchar('\n') != EOF &&
                   fflush(stdout) == 0;
   json_decref(plan);

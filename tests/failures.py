@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""Memory and disk that fail on purpose: for every n, the n-th allocation, write, fsync, rename, ... of ./train and
+./generate fails. The program must end with the right status and a message and leave no half-written file, and what was
+there before is still whole: --resume, or the same command again, ends with the same files as if nothing had failed.
+
+    make build/failing/train build/failing/generate
+    tests/failures.py build                 # everything: takes about an hour
+    tests/failures.py build --some 150      # a share: so many failures of each kind, evenly spread
+    tests/failures.py build --only resume --calls rename fsync --list
+
+Allocations fail in a build of its own (tests/failing_allocations.c), system calls by strace. Prints `ok NAME` or
+`not ok NAME: why` a scenario and call, and `done`; --list: how each failure ended, with what message.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from typing import NamedTuple
+
+SHAPE = ("--layers 1 --heads 2 --dim 16 --ctx 16 --batch 2 --tokenizer bpe --vocab-size 270 --pack docs --threads 2 "
+         "--device cpu --quiet --sample-tokens 6 --save-every 2 --eval-every 2 --sample-every 3").split()
+FRESH = ["train", "text.txt", *SHAPE, "--steps", "6", "--out", "run"]
+RESUMED = ["train", "--resume=run", "--quiet", "--threads", "2"]
+CALLS = {"write": "ENOSPC", "pwrite64": "ENOSPC", "fsync": "EIO", "rename": "EACCES", "link": "EPERM", "mkdir": "EACCES",
+         "ftruncate": "EIO", "unlink": "EACCES", "openat": "EMFILE", "read": "EIO", "pread64": "EIO", "flock": "ENOLCK"}
+SECONDS = 60  # longer is a hang
+VOLATILE = ("seconds", "tokens_per_s", "share_of_peak", "version")  # names that differ from run to run in JSON
+
+
+class Scenario(NamedTuple):
+    command: list  # what fails
+    before: list   # commands that make what is there at the start
+    training: bool  # leaves a run that can be finished
+
+
+SCENARIOS = {
+    "train": Scenario(FRESH, [], True),
+    "resume": Scenario([*RESUMED, "--steps", "10"], [FRESH], True),
+    "overwrite": Scenario([*FRESH, "--overwrite", "--seed", "2"], [FRESH], True),
+    "generate": Scenario(["generate", "run", "-p", "Once", "-n", "8", "--seed", "1", "--device", "cpu"], [FRESH], False),
+    "score": Scenario(["generate", "run", "--score", "text.txt", "--device", "cpu"], [FRESH], False),
+    "runs": Scenario(["train", "--runs", ".", "-O", "csv"], [FRESH], False),
+    "report": Scenario(["train", "--report", "run", "--out", "report.html"], [FRESH], False),
+    "plot": Scenario(["train", "--plot", "run"], [FRESH], False),
+}
+
+
+class Failure(NamedTuple):
+    call: str  # "allocation" or a system call
+    number: int
+
+
+class Place(NamedTuple):
+    """Where the programs are, and what a scenario starts from."""
+    programs: str
+    failing: str
+    start: str  # a folder that is copied
+
+
+def start(place, command, folder, failure=None, **more):
+    programs = place.failing if failure and failure.call == "allocation" else place.programs
+    command = [os.path.join(programs, command[0]), *command[1:]]
+    environment = {**os.environ, "TMPDIR": os.path.join(folder, "tmp"), **more}
+    if failure and failure.call == "allocation":
+        environment["INKLING_FAIL_ALLOCATION"] = str(failure.number)
+    elif failure:
+        command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={failure.call}", "-e",
+                   f"inject={failure.call}:error={CALLS[failure.call]}:when={failure.number}", *command]
+    return subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=SECONDS, check=False)
+
+
+def count(place, scenario, call, folder):
+    """How many such calls a run without failures makes."""
+    shutil.copytree(place.start, folder)
+    if call == "allocation":
+        start(place, scenario.command, folder, Failure(call, 0), INKLING_COUNT_ALLOCATIONS="count")
+        with open(os.path.join(folder, "count"), encoding="ascii") as file:
+            return int(file.read())
+    trace = os.path.join(folder, "trace")
+    subprocess.run(["strace", "-f", "-qq", "-o", trace, "-e", f"trace={call}",
+                    os.path.join(place.programs, scenario.command[0]), *scenario.command[1:]], cwd=folder,
+                   capture_output=True, check=True, stdin=subprocess.DEVNULL,
+                   env={**os.environ, "TMPDIR": os.path.join(folder, "tmp")})
+    with open(trace, encoding="utf-8", errors="replace") as file:
+        calls = collections.Counter(line.split()[0] for line in file if f" {call}(" in line)
+    return max(calls.values(), default=0)  # strace counts those of each thread
+
+
+def steady(value):
+    """Of parsed JSON, what is the same in every run."""
+    if isinstance(value, dict):
+        return {k: steady(v) for k, v in value.items() if k not in VOLATILE}
+    return [steady(item) for item in value] if isinstance(value, list) else value
+
+
+def contents(folder):
+    """What a run has made: {name: what is the same in every run}."""
+    found = {}
+    for directory, _, names in os.walk(os.path.join(folder, "run")):
+        for name in names:
+            path = os.path.join(directory, name)
+            with open(path, "rb") as file:
+                data = file.read().replace(folder.encode(), b".")
+            if name == "metrics.jsonl":
+                data = [steady(json.loads(line)) for line in data.splitlines()]
+            elif name == "result.json":
+                data = steady(json.loads(data))
+            elif name == "state.safetensors":
+                data = data[-4000:]  # before that: seconds
+            elif name == "tokens.bin":
+                data = data[80:]  # before that: a checksum with the time of the text
+            elif name == "report.html":
+                data = b"</html>" in data
+            elif name == ".lock":
+                continue
+            found[os.path.relpath(path, folder)] = data
+    return found
+
+
+def leftovers(folder):
+    found = os.listdir(os.path.join(folder, "tmp"))
+    for directory, _, names in os.walk(folder):
+        found += [os.path.relpath(os.path.join(directory, name), folder) for name in names if ".inkling-" in name]
+    return found
+
+
+def finish(place, scenario, folder):
+    """As a person would after the failure: the run goes on, or begins again where there is nothing to go on from."""
+    done = start(place, RESUMED + (["--steps", "10"] if "10" in scenario.command else []), folder)
+    if done.returncode == 4 and not scenario.before:
+        done = start(place, scenario.command + ["--overwrite"], folder)
+    elif scenario is SCENARIOS["overwrite"]:
+        done = start(place, scenario.command, folder)
+    return done
+
+
+def differences(one, other):
+    def show(name, a, b):
+        return f"{name} ({a} and {b})" if name.endswith("result.json") and a and b and \
+            (a := {k: v for k, v in a.items() if v != b.get(k)}, b := {k: b.get(k) for k in a}) else name
+    return sorted(show(name, one.get(name), other.get(name)) for name in {*one, *other} if one.get(name) != other.get(name))
+
+
+def attempt(place, scenario, failure, expected, folder):
+    """(how it ended, what is wrong or None)"""
+    shutil.copytree(place.start, folder)
+    try:
+        done = start(place, scenario.command, folder, failure)
+    except subprocess.TimeoutExpired:
+        return "hangs", "it hangs"
+    message = done.stderr.decode("utf-8", "replace").strip()
+    ended = f"{done.returncode}: {message[-300:]}"
+    if done.returncode not in (0, 2, 3, 4, 5, 7):
+        return ended, "status"
+    if done.returncode and (not message or message.count("\n") > 3):
+        return ended, "no message, or a long one"
+    if failure.call not in ("unlink",) and leftovers(folder):
+        return ended, f"leaves {leftovers(folder)}"
+    if not scenario.training:
+        if not done.returncode and printed(done, folder) != expected:
+            return ended, "says that it is done, and is not"
+        return ended, None
+    if done.returncode:
+        again = finish(place, scenario, folder)
+        if again.returncode and "finished" not in again.stderr.decode():
+            return ended, f"cannot go on: {again.stderr.decode().strip()}"
+    different = differences(contents(folder), expected)
+    return ended, f"{', '.join(different)} differ afterwards" if different else None
+
+
+def printed(done, folder):
+    """What a command that trains nothing has given."""
+    path, page = os.path.join(folder, "report.html"), None
+    if os.path.exists(path):
+        with open(path, "rb") as file:
+            page = file.read().replace(folder.encode(), b".")
+    return done.stdout.replace(folder.encode(), b"."), page
+
+
+def spread(total, some):
+    """Numbers from 1 to the total, evenly."""
+    if not some or total <= some:
+        return list(range(1, total + 1))
+    return sorted({1 + i * (total - 1) // (some - 1) for i in range(some)})
+
+
+def examine(place, name, call, options, pool, work):
+    """A line of result for a scenario and a call."""
+    scenario = SCENARIOS[name]
+    folder = functools.partial(os.path.join, work)
+    total = count(place, scenario, call, folder("count"))
+    shutil.rmtree(folder("count"))
+    if not total:
+        return True
+    shutil.copytree(place.start, folder("expected"))
+    done = start(place, scenario.command, folder("expected"))
+    expected = contents(folder("expected")) if scenario.training else printed(done, folder("expected"))
+    shutil.rmtree(folder("expected"))
+
+    def one(number):
+        own = folder(str(number))
+        try:
+            return number, *attempt(place, scenario, Failure(call, number), expected, own)
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
+
+    numbers = spread(total, options.some)
+    ends, wrong = collections.Counter(), []
+    for number, ended, why in pool.map(one, numbers):
+        ends[ended.split(":")[0]] += 1
+        if options.list:
+            print(f"   {name} {call} {number}: {ended}")
+        if why:
+            wrong.append(f"{call} {number}: {why} ({ended})")
+    statuses = ", ".join(f"{n} with {status}" for status, n in sorted(ends.items()))
+    label = f"{name}: {len(numbers)} of {total} {call} fail ({statuses})"
+    print(f"not ok {label}: {len(wrong)} wrong, " + "; ".join(wrong[:5]) if wrong else f"ok {label}", flush=True)
+    return not wrong
+
+
+def prepare(place, scenario):
+    os.makedirs(os.path.join(place.start, "tmp"))
+    with open(os.path.join(place.start, "text.txt"), "w", encoding="ascii") as file:
+        for i in range(160):
+            file.write(f"Once there was a number {i}, and {i * 7919 % 100} was another.\n" + "<|endoftext|>\n" * (i % 7 == 3))
+    for command in scenario.before:
+        done = start(place, command, place.start)
+        if done.returncode:
+            sys.exit(f"failures.py: {' '.join(command)}: {done.stderr.decode()}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", help="the build directory; its failing/ has the programs")
+    parser.add_argument("--some", type=int, default=0, help="failures of each kind at most (default: all)")
+    parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
+    parser.add_argument("--calls", nargs="+", choices=["allocation", *CALLS], default=["allocation", *CALLS])
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    programs = os.path.abspath(os.environ.get("BIN", "."))
+    failing = os.path.abspath(os.path.join(options.build, "failing"))
+    ok = True
+    with tempfile.TemporaryDirectory() as work, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for name in options.only:
+            place = Place(programs, failing, os.path.join(work, name))
+            prepare(place, SCENARIOS[name])
+            for call in options.calls:
+                if call != "allocation" and not shutil.which("strace"):
+                    continue
+                ok &= examine(place, name, call, options, pool, os.path.join(work, f"{name}-{call}"))
+    print("done")
+    sys.exit(0 if ok else 1)
+
+
+if __name__ == "__main__":
+    main()
