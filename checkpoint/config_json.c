@@ -224,8 +224,7 @@ static json_t *parse_config(const char *path, Error *error) {
   json_t *root = NULL;
   if (file.size == 0 || file.size > MAX_CONFIG_BYTES)
     fail(error, EXIT_CHECKPOINT, "%s has %zu bytes; expected 1 to %d", path, file.size, MAX_CONFIG_BYTES);
-  else if (!(root = json_loadb((const char *)file.bytes, file.size, JSON_REJECT_DUPLICATES, &problem)) &&
-           json_memory_ok(error, path))
+  else if (!(root = json_parse(file.bytes, file.size, JSON_REJECT_DUPLICATES, &problem, path, error)))
     fail(error, EXIT_CHECKPOINT, "%s is not valid JSON (line %d, column %d: %s)", path, problem.line, problem.column,
          text_one_line(problem.text, 80).text);
   file_unmap(&file);

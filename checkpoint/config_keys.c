@@ -1,6 +1,7 @@
 /* The keys of config.json: how each kind of key is written and read. */
 #include "checkpoint/config_keys.h"
 
+#include "util/json.h"
 #include "util/text.h"
 
 #include <stdarg.h>
@@ -31,6 +32,11 @@ bool config_refuse(const ConfigReader *r, const char *format, ...) {
 const json_t *config_lookup(const json_t *object, const char *key) {
   const json_t *value = json_object_get(object, key);
   return json_is_null(value) ? NULL : value;
+}
+
+/* The value that its text stands for; NULL without memory. */
+static json_t *constant(const ConfigKey *key, Error *error) {
+  return json_parse(key->text, strlen(key->text), JSON_DECODE_ANY, NULL, key->name, error);
 }
 
 /* A value for a message. */
@@ -114,7 +120,7 @@ static bool read_nothing(const ConfigReader *r, const ConfigKey *key) { return r
 static bool read_fixed(const ConfigReader *r, const ConfigKey *key) {
   const json_t *value = config_lookup(r->root, key->name);
   if (!value) return true;
-  json_t *wanted = json_loads(key->text, JSON_DECODE_ANY, NULL);
+  json_t *wanted = constant(key, r->error);
   const bool same = json_equal(value, wanted);
   json_decref(wanted);
   return same || config_refuse(r, "%s is %s; only %s is supported", key->name, shown(value).text, key->text);
@@ -214,7 +220,8 @@ static json_t *real_json(float value) { return json_real(strtod(text_number((dou
 
 static json_t *write_text(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
   (void)a, (void)c;
-  return json_loads(key->text, JSON_DECODE_ANY, NULL);
+  Error memory = {0}; /* asked for when the whole is written */
+  return constant(key, &memory);
 }
 
 static json_t *write_int(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {

@@ -78,10 +78,9 @@ static bool split_file(Reader *r, const MappedFile *file, const char **header, s
 
 static json_t *parse_header(const Reader *r, const char *header, size_t size) {
   json_error_t problem;
-  json_t *root = json_loadb(header, size, JSON_REJECT_DUPLICATES, &problem);
+  json_t *root = json_parse(header, size, JSON_REJECT_DUPLICATES, &problem, r->path, r->error);
   if (root) return root; /* an object: it starts with '{' */
-  if (json_memory_ok(r->error, r->path))
-    invalid(r, "its header is not valid JSON (byte %d: %s)", problem.position, text_one_line(problem.text, 80).text);
+  invalid(r, "its header is not valid JSON (byte %d: %s)", problem.position, text_one_line(problem.text, 80).text);
   return NULL;
 }
 

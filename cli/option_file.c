@@ -96,7 +96,7 @@ static char *read_config(const char *path, ExitCode code, Error *error) {
                       : text && memchr(text, '\0', size) ? "has a zero byte: not a configuration file"
                                                          : NULL;
   if (stream) fclose(stream);
-  if (wrong) fail(error, code, "%.300s: %s", path, wrong);
+  if (wrong) fail(error, !stream && errno == ENOMEM ? EXIT_MEMORY : code, "%.300s: %s", path, wrong);
   else if (!text) fail(error, EXIT_MEMORY, "out of memory while reading %.300s", path);
   else text[size] = '\0';
   if (!wrong) return text;

@@ -32,8 +32,7 @@ static const char *kind_of(const json_t *value) {
 }
 
 static bool broken(const json_error_t *cause, const char *file, int64_t number, Error *error) {
-  return json_memory_ok(error, record_place(file, number).text) &&
-         fail(error, EXIT_INPUT, "%s, is not valid JSON: %s (at column %d); every line must be one whole JSON object",
+  return fail(error, EXIT_INPUT, "%s, is not valid JSON: %s (at column %d); every line must be one whole JSON object",
               record_place(file, number).text, text_one_line(cause->text, 160).text, cause->column);
 }
 
@@ -41,7 +40,7 @@ static json_t *parse_object(const uint8_t *line, size_t size, const char *file, 
   json_error_t cause;
   /* Numbers are not looked at, and as doubles they cannot be "too big": unsigned 64-bit ids are common. */
   const size_t flags = JSON_ALLOW_NUL | JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL;
-  json_t *root = json_loadb((const char *)line, size, flags, &cause);
+  json_t *root = json_parse(line, size, flags, &cause, file, error);
   if (!root) {
     broken(&cause, file, number, error);
     return NULL;

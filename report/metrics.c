@@ -133,7 +133,7 @@ static bool scan_steps(const char *text, size_t size, MetricsLine *line) {
 
 static void copy_text(char *out, size_t size, const json_t *object, const char *name) {
   const char *text = json_string_value(json_object_get(object, name));
-  snprintf(out, size, "%s", text ? text_one_line(text, size - 1).text : "");
+  snprintf(out, size, "%.*s", (int)size - 1, text ? text_one_line(text, size - 1).text : "");
 }
 
 static bool parse_object(const json_t *object, MetricsLine *line) {
@@ -160,7 +160,8 @@ bool metrics_parse(const char *line, size_t size, MetricsLine *out) {
   *out = nothing();
   if (scan_steps(line, size, out)) return true;
   *out = nothing();
-  json_t *object = json_loadb(line, size, 0, NULL);
+  Error memory = {0}; /* metrics_read() asks for it */
+  json_t *object = json_parse(line, size, 0, NULL, "metrics", &memory);
   const bool ok = object && parse_object(object, out);
   json_decref(object);
   return ok;

@@ -26,12 +26,12 @@ typedef struct Subject {
 /* What cannot be read is missing on the page; EXIT_MEMORY. */
 static Subject read_subject(const PageRun *run, Error *error) {
   Error problem = {0};
-  json_t *model = json_load_file(checkpoint_path(run->dir, CHECKPOINT_CONFIG).text, 0, NULL);
+  json_t *model = result_json(run->dir, CHECKPOINT_CONFIG, &problem);
   const json_t *vocab = json_object_get(model, "vocab_size");
   const Subject subject = {.dir = run->dir,
                            .history = run->history,
                            .settings = result_settings(run->dir, &problem),
-                           .result = json_load_file(checkpoint_path(run->dir, CHECKPOINT_RESULT).text, 0, NULL),
+                           .result = result_json(run->dir, CHECKPOINT_RESULT, &problem),
                            .chance = json_number_value(vocab) > 1 ? log(json_number_value(vocab)) : (double)NAN};
   json_decref(model);
   if (problem.code == EXIT_MEMORY) *error = problem;
@@ -293,10 +293,12 @@ static void write_sample(FILE *stream, const char *at, const char *end, bool ope
 }
 
 /* The newest ones, the last of them unfolded. */
-static void write_samples(FILE *stream, const char *dir) {
-  Error ignored = {0};
+/* Of a run that has some. False: EXIT_MEMORY. */
+static bool write_samples(FILE *stream, const char *dir, Error *error) {
+  Error problem = {0};
   MappedFile file;
-  if (!file_map(&file, checkpoint_path(dir, CHECKPOINT_SAMPLES).text, EXIT_INPUT, &ignored)) return;
+  if (!file_map(&file, checkpoint_path(dir, CHECKPOINT_SAMPLES).text, EXIT_INPUT, &problem))
+    return problem.code != EXIT_MEMORY || fail(error, EXIT_MEMORY, "%s", problem.text);
   const char *text = (const char *)file.bytes, *end = text + file.size;
   int count = 0;
   for (const char *at = next_header(text, end); at < end; at = next_header(at + 1, end)) count++;
@@ -308,6 +310,7 @@ static void write_samples(FILE *stream, const char *dir) {
   }
   if (count) fputs("</section>\n", stream);
   file_unmap(&file);
+  return true;
 }
 
 /* ---- the page ---- */
@@ -357,7 +360,7 @@ static void write_command(FILE *stream, const char *dir) {
   fputs(" --out NEW.run</code></p></section>\n", stream);
 }
 
-static bool write_page(FILE *stream, const Subject *subjects, int count) {
+static bool write_page(FILE *stream, const Subject *subjects, int count, Error *error) {
   fputs(head, stream);
   fputs("<title>", stream);
   write_escaped(stream, subjects[0].dir);
@@ -370,12 +373,12 @@ static bool write_page(FILE *stream, const Subject *subjects, int count) {
     write_facts(stream, &subjects[i]);
     write_verdicts(stream, subjects[i].history);
   }
-  const bool ok = write_charts(stream, subjects, count);
-  for (int i = 0; i < count && count == 1; i++) write_samples(stream, subjects[i].dir);
+  const bool ok = (write_charts(stream, subjects, count) || error_memory(error, "a report")) &&
+                  (count > 1 || write_samples(stream, subjects[0].dir, error));
   write_settings(stream, subjects, count);
   if (count == 1) write_command(stream, subjects[0].dir);
   fputs("</body>\n</html>\n", stream);
-  return ok;
+  return ok && json_memory_ok(error, "a report");
 }
 
 bool page_write(const PageRun *runs, int count, const char *path, Error *error) {
@@ -384,10 +387,7 @@ bool page_write(const PageRun *runs, int count, const char *path, Error *error) 
   if (!subjects) return error_memory(error, "a report");
   for (int i = 0; i < count; i++) subjects[i] = read_subject(&runs[i], error);
   bool ok = error->code == EXIT_DONE && file_writer_begin(&file, path, error);
-  if (ok && !(write_page(file.stream, subjects, count) && json_memory_ok(error, "a report"))) {
-    file_writer_abort(&file);
-    ok = error_memory(error, "a report");
-  }
+  if (ok && !(ok = write_page(file.stream, subjects, count, error))) file_writer_abort(&file);
   ok = ok && file_writer_commit(&file, error);
   for (int i = 0; i < count; i++) free_subject(&subjects[i]);
   free(subjects);

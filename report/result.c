@@ -2,13 +2,16 @@
 
 #include "checkpoint/directory.h"
 #include "cli/options.h"
+#include "util/file.h"
 #include "util/json.h"
 #include "util/text.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *const run_end_names[RUN_ENDS + 1] = {"done", "minutes", "patience", "signal", "nonfinite", NULL};
 
@@ -46,6 +49,17 @@ json_t *result_settings(const char *dir, Error *error) {
   json_t *settings = json_object();
   option_file_read(checkpoint_path(dir, CHECKPOINT_SETTINGS).text, EXIT_INPUT, add_setting, settings, error);
   return settings;
+}
+
+json_t *result_json(const char *dir, const char *name, Error *error) {
+  const CheckpointPath path = checkpoint_path(dir, name);
+  MappedFile file;
+  if (access(path.text, F_OK) != 0 && errno == ENOENT) return NULL;
+  if (!file_map(&file, path.text, EXIT_INPUT, error)) return NULL;
+  json_t *result = json_parse(file.bytes, file.size, 0, NULL, path.text, error);
+  file_unmap(&file);
+  if (!result) fail(error, EXIT_INPUT, "%s is not valid JSON", path.text);
+  return result;
 }
 
 json_t *result_settings_text(char *text, Error *error) {

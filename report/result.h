@@ -39,6 +39,8 @@ json_t *result_number(double value); /* null where it is not finite */
  * there several times. With an error what was read until then. */
 json_t *result_settings(const char *dir, Error *error);
 json_t *result_settings_text(char *text, Error *error); /* of its text in memory, which is changed */
+/* DIR/NAME; NULL while there is none, or with an error: EXIT_INPUT, EXIT_MEMORY. */
+json_t *result_json(const char *dir, const char *name, Error *error);
 double result_speed(const History *history); /* tokens per second over all that was logged; NaN: nothing was */
 
 #endif

@@ -47,7 +47,7 @@ static bool add_run(json_t *rows, const char *dir, Error *error) {
   Error damage = {0};
   History history = {0};
   json_t *row = json_object(), *name = json_string(dir);
-  json_t *result = json_load_file(checkpoint_path(dir, CHECKPOINT_RESULT).text, 0, NULL);
+  json_t *result = result_json(dir, CHECKPOINT_RESULT, &damage);
   set(row, "run", name ? name : json_string(text_one_line(dir, ONE_LINE_BYTES - 1).text));
   set(row, "settings", result_settings(dir, &damage));
   history_read(&history, checkpoint_path(dir, CHECKPOINT_METRICS).text, &damage);

@@ -162,7 +162,8 @@ static json_t *tokenizer_json(const Tokenizer *t) {
 
 /* What was loaded, with another post_processor. */
 static json_t *changed_json(const Tokenizer *t) {
-  json_t *root = json_loadb(t->json, t->json_size, 0, NULL);
+  Error memory = {0}; /* write_json() asks for it */
+  json_t *root = json_parse(t->json, t->json_size, 0, NULL, TOKENIZER_JSON, &memory);
   if (root && json_object_set_new(root, "post_processor", post_processor_json(t)) == 0) return root;
   json_decref(root);
   return NULL;
@@ -218,7 +219,7 @@ bool tokenizer_read_separate_vocabs(const char *path) {
   MappedFile file = {0};
   Error ignored = {0};
   json_t *root = file_map(&file, path, EXIT_CHECKPOINT, &ignored) && file.size < FILE_LIMIT
-                     ? json_loadb((const char *)file.bytes, file.size, 0, NULL)
+                     ? json_parse(file.bytes, file.size, 0, NULL, path, &ignored)
                      : NULL;
   const bool separate = json_is_true(json_object_get(root, SEPARATE_VOCABS));
   json_decref(root);
@@ -269,9 +270,8 @@ static json_t *read_json(Tokenizer *out, const char *path, Error *error) {
   else {
     memcpy(out->json, file.bytes, file.size);
     out->json_size = file.size;
-    root = json_loadb(out->json, out->json_size, JSON_REJECT_DUPLICATES, &cause);
-    if (!root && json_memory_ok(error, path))
-      fail(error, EXIT_CHECKPOINT, "%s:%d: not valid JSON: %s", path, cause.line, cause.text);
+    root = json_parse(out->json, out->json_size, JSON_REJECT_DUPLICATES, &cause, path, error);
+    if (!root) fail(error, EXIT_CHECKPOINT, "%s:%d: not valid JSON: %s", path, cause.line, cause.text);
   }
   file_unmap(&file);
   return root;
@@ -366,7 +366,8 @@ static int32_t id_of_text(const json_t *vocab, const char *text, size_t size) {
   return id_of(json_object_getn(vocab, text, size));
 }
 
-static bool read_merge(BpeMerge *out, const json_t *vocab, const json_t *merge) {
+/* False: it is none, or EXIT_MEMORY. */
+static bool read_merge(BpeMerge *out, const json_t *vocab, const json_t *merge, Error *error) {
   const char *left = json_string_value(merge), *right = left ? strchr(left, ' ') : NULL;
   size_t left_size = right ? (size_t)(right - left) : 0;
   if (right) right++;
@@ -378,7 +379,7 @@ static bool read_merge(BpeMerge *out, const json_t *vocab, const json_t *merge) 
   if (!left || !right) return false;
   const size_t right_size = strlen(right);
   char *both = malloc(left_size + right_size + 1);
-  if (!both) return false;
+  if (!both) return error_memory(error, TOKENIZER_JSON);
   memcpy(both, left, left_size);
   memcpy(both + left_size, right, right_size);
   *out = (BpeMerge){id_of_text(vocab, left, left_size), id_of_text(vocab, right, right_size),
@@ -392,7 +393,7 @@ static bool read_merges(BpeMerge **out, const char *path, const json_t *vocab, c
   *out = malloc((count + 1) * sizeof **out);
   if (!*out) return fail(error, EXIT_MEMORY, "out of memory while reading %s", path);
   for (size_t i = 0; i < count; i++)
-    if (!read_merge(&(*out)[i], vocab, json_array_get(merges, i)))
+    if (!read_merge(&(*out)[i], vocab, json_array_get(merges, i), error))
       return fail(error, EXIT_CHECKPOINT, "%s: merge %zu is not of two tokens of model.vocab that make a third", path,
                   i);
   return true;

@@ -30,16 +30,20 @@ static int open_retry(const char *path, int flags, mode_t mode) {
   return fd;
 }
 
+static bool reading_failed(Error *error, ExitCode code, const char *what, const char *path) {
+  return fail(error, errno == ENOMEM ? EXIT_MEMORY : code, "cannot %s %s: %s", what, path, strerror(errno));
+}
+
 static bool map_descriptor(MappedFile *out, int fd, const char *path, ExitCode code, Error *error) {
   struct stat st;
-  if (fstat(fd, &st) != 0) return fail(error, code, "cannot examine %s: %s", path, strerror(errno));
+  if (fstat(fd, &st) != 0) return reading_failed(error, code, "examine", path);
   if (!S_ISREG(st.st_mode)) return fail(error, code, "%s is %s; expected a regular file", path, kind_of(st.st_mode));
   if (st.st_size == 0) return true;
   if ((uintmax_t)st.st_size > SIZE_MAX)
     return fail(error, code, "%s has %jd bytes, more than this machine can address", path, (intmax_t)st.st_size);
   size_t size = (size_t)st.st_size;
   void *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (bytes == MAP_FAILED) return fail(error, code, "cannot read %s (%zu bytes): %s", path, size, strerror(errno));
+  if (bytes == MAP_FAILED) return reading_failed(error, code, "read", path);
   out->bytes = bytes;
   out->size = size;
   return true;
@@ -48,7 +52,7 @@ static bool map_descriptor(MappedFile *out, int fd, const char *path, ExitCode c
 bool file_map(MappedFile *out, const char *path, ExitCode code, Error *error) {
   *out = (MappedFile){0};
   int fd = open_retry(path, O_RDONLY | O_NONBLOCK, 0); /* O_NONBLOCK: a pipe must not hang before it is refused */
-  if (fd < 0) return fail(error, code, "cannot open %s: %s", path, strerror(errno));
+  if (fd < 0) return reading_failed(error, code, "open", path);
   bool ok = map_descriptor(out, fd, path, code, error);
   close(fd);
   return ok;

@@ -1,17 +1,35 @@
 #include "util/json.h"
 
-#include <jansson.h>
+#include <setjmp.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 static atomic_bool failed;
+static _Thread_local jmp_buf *parsing; /* NULL: nothing is being parsed */
 
 static void *allocate(size_t size) {
   void *memory = malloc(size);
-  if (!memory) failed = true;
-  return memory;
+  if (memory) return memory;
+  failed = true;
+  if (parsing) longjmp(*parsing, 1);
+  return NULL;
 }
 
 __attribute__((constructor)) static void watch(void) { json_set_alloc_funcs(allocate, free); }
+
+/* What was parsed so far is not freed after a failure: the program ends soon. */
+json_t *json_parse(const void *text, size_t size, size_t flags, json_error_t *cause, const char *what, Error *error) {
+  jmp_buf before;
+  json_t *root = NULL;
+  if (setjmp(before) == 0) {
+    parsing = &before;
+    root = json_loadb(text, size, flags, cause);
+  } else {
+    if (cause) *cause = (json_error_t){0};
+    error_memory(error, what);
+  }
+  parsing = NULL;
+  return root;
+}
 
 bool json_memory_ok(Error *error, const char *what) { return !failed || error_memory(error, what); }
