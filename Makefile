@@ -2,6 +2,7 @@
 #   make            build both            make demo      train on a sample corpus for a minute or two
 #   make demo-pairs an encoder and a decoder that learn to write strings backwards, in less than half a minute
 #   make test       the whole test suite  make sanitize  the same under ASan and UBSan
+#   make fuzz [SECONDS=600] [ONLY="config tokenizer"]   every reader under libFuzzer (clang)
 #   make format     clang-format          make lint      clang-tidy, cppcheck, shellcheck, layers
 #   make vectorized that the marked loops of kernels/cpu become vector instructions, with gcc and with clang
 #   make layers     that no folder uses a higher one, by #include or by symbol
@@ -27,13 +28,16 @@ override LDFLAGS += -L$(CARRY)/lib -Wl,-rpath,$(abspath $(CARRY)/lib)
 endif
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Werror
 SANITIZERS := $(if $(filter 1 address,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -g -DINKLING_SANITIZE)
+# Fuzzing (make fuzz, with clang): coverage is counted, checksums are not compared.
+FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+SANITIZERS += $(if $(FUZZ),-fsanitize=fuzzer-no-link -Wno-pass-failed -DINKLING_FUZZ)
 CFLAGS ?= -O3
 # The CPU kernels are compiled once for each of these instruction sets and elements (kernels/backends.c lists them again),
 # everything else for any processor of the architecture. Floating-point exceptions need not be exact, so comparisons may
 # become masks. The assembler may be too old for the instructions that multiply bf16.
 CPU_BUILDS := $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),v4 v4_bf16 v3 v3_bf16 v2,generic generic_bf16)
 isa_of = $(firstword $(subst _, ,$(1)))
-BUILD_FLAGS = $(if $(SANITIZE),-O2) -DCPU_BUILD=$(1) -DCPU_ISA=$(isa_of) -DCPU_BF16=$(if $(filter %_bf16,$(1)),1,0) \
+BUILD_FLAGS = $(if $(SANITIZE),$(if $(FUZZ),-O0 -fno-sanitize=all,-O2)) -DCPU_BUILD=$(1) -DCPU_ISA=$(isa_of) -DCPU_BF16=$(if $(filter %_bf16,$(1)),1,0) \
 	-fno-trapping-math $(if $(filter v%,$(1)),-march=x86-64-$(isa_of)) $(if $(filter v4%,$(1)),-mprefer-vector-width=512)
 BF16_INSTRUCTIONS := $(shell printf 'tdpbf16ps %%tmm0, %%tmm1, %%tmm2\nvdpbf16ps %%zmm0, %%zmm1, %%zmm2\n' | $(CC) -x assembler -c -o /dev/null - 2>/dev/null && echo -DINKLING_BF16_INSTRUCTIONS)
 DEFINES += $(BF16_INSTRUCTIONS)
@@ -96,7 +100,7 @@ CPU_KERNELS := $(wildcard kernels/cpu/*.c)
 CPU_OBJECTS := $(foreach build,$(CPU_BUILDS),$(CPU_KERNELS:%.c=$(BUILD)/%.$(build).o))
 LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(BUILD)/checkpoint/modeling.o $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
-TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/fuzz_% tests/dump_% tests/failing_%,$(wildcard tests/*.c)))
+TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/dump_% tests/failing_%,$(wildcard tests/*.c)))
 
 .PHONY: all test demo demo-pairs sanitize format lint clean deps check-libraries
 .DELETE_ON_ERROR:
@@ -161,6 +165,15 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(LIBRARY_OBJECTS
 $(BUILD)/tests/test_emulator: $(patsubst %,$(BUILD)/tests/cuda_on_cpu/%.cu.o,test_emulator test_streams test_cublaslt planted_bugs) $(EMULATOR_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 
+# Each reads what a reader may be given: from libFuzzer, or the files that are named.
+$(FUZZERS): $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/fuzz.o $(LIBRARY_OBJECTS)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) $^ -o $@ $(LIBS)
+.PHONY: fuzz fuzz-programs
+fuzz-programs: $(FUZZERS)
+fuzz:
+	@$(MAKE) --no-print-directory CC=clang FUZZ=1 SANITIZE=1 NO_CUDA=1 CFLAGS=-O1 BUILD=$(BUILD)/fuzz fuzz-programs
+	@tests/fuzz/run.sh $(BUILD)/fuzz $(or $(SECONDS),600) $(ONLY)
+
 # Programs that print numbers, or need a real GPU: no tests of `make test`.
 $(BUILD)/bench_kernels: $(patsubst %.c,$(BUILD)/%.o,$(filter-out bench/bench_bpe.c bench/bench_gemm.c,$(wildcard bench/*.c))) $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
@@ -216,7 +229,7 @@ deps:
 test: deps
 	@$(MAKE) --no-print-directory run-tests
 .PHONY: run-tests
-run-tests: $(BIN)/train $(BIN)/generate $(DATA_PROGRAMS) $(BUILD)/bench_kernels $(TESTS) $(if $(SANITIZE),,build-cuda-on-cpu)
+run-tests: $(BIN)/train $(BIN)/generate $(FAILING) $(DATA_PROGRAMS) $(BUILD)/bench_kernels $(TESTS) $(FUZZERS) $(if $(SANITIZE),,build-cuda-on-cpu)
 	@BIN=$(BIN) EMULATED=$(if $(SANITIZE),,$(EMULATED)) tests/run.sh $(BUILD)
 
 # The CUDA kernels on the CPU: a build of its own in a directory of its own, for each kind of SANITIZE.
@@ -263,7 +276,7 @@ lint: layers vectorized
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -I. --suppress=missingIncludeSystem $(filter %.c,$(SOURCES))
 	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc' --warnings-as-errors='*' $(LIBRARY) $(CPU_KERNELS) train.c generate.c $(wildcard bench/*.c data/*.c data/*/*.c) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) $(call BUILD_FLAGS,$(firstword $(CPU_BUILDS))) -DINKLING_VERSION='""'
 	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling' --warnings-as-errors='*' $(CPU_KERNELS) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) $(call BUILD_FLAGS,$(word 2,$(CPU_BUILDS)))
-	shellcheck scripts/*.sh tests/*.sh tests/cuda_on_cpu/*.sh data/*.sh .ci/run
+	shellcheck scripts/*.sh tests/*.sh tests/fuzz/*.sh tests/cuda_on_cpu/*.sh data/*.sh .ci/run
 
 clean:
 	rm -rf $(BUILD) train generate

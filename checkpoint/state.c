@@ -134,7 +134,8 @@ static bool verify_file(const char *path, const SafeTensors *file, SafeTensor *t
   if (!given) return damaged(path, error, "it has no checksum", "");
   char text[17];
   checksum_text(text, state_checksum(tensors, count, file->metadata, file->metadata_count));
-  if (strcmp(text, given) != 0) return damaged(path, error, "its checksum does not match; it should be ", text);
+  if (!checksum_accept(strcmp(text, given) == 0))
+    return damaged(path, error, "its checksum does not match; it should be ", text);
   for (int i = 0; i < count; i++)
     if (!all_finite(&tensors[i]))
       return damaged(path, error, "numbers that are not finite in tensor ", tensors[i].name);
@@ -194,8 +195,10 @@ static bool rotate_linked(const StatePaths *p, const State *state, Error *error)
     unlink(p->old.text);
     return false;
   }
-  return move(p->old.text, p->prev.text, error) && file_sync_directory(p->prev_dir.text, error) &&
-         file_sync_directory(p->last_dir.text, error);
+  if (move(p->old.text, p->prev.text, error))
+    return file_sync_directory(p->prev_dir.text, error) && file_sync_directory(p->last_dir.text, error);
+  unlink(p->old.text);
+  return false;
 }
 
 /* For file systems without hard links: the new state is complete beside the old one, then both move up. */

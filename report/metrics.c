@@ -171,7 +171,7 @@ bool metrics_read(const char *path, MetricsTake *take, void *context, int64_t *d
   MappedFile file;
   *damaged = 0;
   if (!file_map(&file, path, EXIT_INPUT, error)) return false;
-  const char *line = (const char *)file.bytes, *end = line + file.size, *newline;
+  const char *line = file.size ? (const char *)file.bytes : "", *end = line + file.size, *newline;
   MetricsLine parsed;
   /* what follows the last newline is being written, or was torn by a crash */
   for (; line < end && (newline = memchr(line, '\n', (size_t)(end - line))); line = newline + 1)

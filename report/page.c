@@ -299,7 +299,7 @@ static bool write_samples(FILE *stream, const char *dir, Error *error) {
   MappedFile file;
   if (!file_map(&file, checkpoint_path(dir, CHECKPOINT_SAMPLES).text, EXIT_INPUT, &problem))
     return problem.code != EXIT_MEMORY || fail(error, EXIT_MEMORY, "%s", problem.text);
-  const char *text = (const char *)file.bytes, *end = text + file.size;
+  const char *text = file.size ? (const char *)file.bytes : "", *end = text + file.size;
   int count = 0;
   for (const char *at = next_header(text, end); at < end; at = next_header(at + 1, end)) count++;
   if (count) fputs("<section><h2>Samples</h2>\n", stream);

@@ -37,12 +37,13 @@ static json_t *setting(const char *text) {
 
 /* A name that stands there twice (data) becomes a list. */
 static bool add_setting(void *context, const OptionLine *line, Error *error) {
-  json_t *settings = context, *before = json_object_get(settings, line->name);
+  const OneLine name = text_one_line(line->name, ONE_LINE_BYTES - 1); /* of a damaged file it may be anything */
+  json_t *settings = context, *before = json_object_get(settings, name.text);
   if (!line->value) return true;
   json_t *value = setting(line->value);
   if (json_is_array(before)) return json_array_append_new(before, value) == 0 || error_memory(error, "result.json");
   if (before) value = json_pack("[O,o]", before, value);
-  return json_object_set_new(settings, line->name, value) == 0 || error_memory(error, "result.json");
+  return json_object_set_new(settings, name.text, value) == 0 || error_memory(error, "result.json");
 }
 
 json_t *result_settings(const char *dir, Error *error) {

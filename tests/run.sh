@@ -11,6 +11,7 @@ if [ "${1:-}" = --job ]; then
   start=$(date +%s)
   case $name in
     *.sh) set -- sh "tests/$name" "$build" ;;
+    *.py) set -- python3 "tests/$name" "$build" --some 5 --jobs 1 ;;
     *) set -- "$build/tests/$name" ;;
   esac
   "$@" >"$build/tests/$name.log" 2>&1
@@ -25,6 +26,8 @@ failed=0
 # A name a line: the scripts first, which take longest.
 all=$(
   printf '%s\n' programs.sh pairs.sh texts.sh reports.sh bench.sh
+  if command -v python3 >/dev/null; then echo failures.py; fi
+  echo fuzz.sh
   for test in "$build"/tests/test_*; do
     case $test in *.o | *.d | *.log | *.status) ;; *) basename "$test" ;; esac
   done
@@ -37,7 +40,7 @@ while read -r name; do
   status=1 seconds=0
   [ -s "$build/tests/$name.status" ] && read -r status seconds <"$build/tests/$name.status"
   case $name in
-    *.sh)
+    *.sh | *.py)
       ok=$(grep -c '^ok ' "$log")
       bad=$(grep -c '^not ok ' "$log")
       grep -q '^done$' "$log" || bad=$((bad + 1))

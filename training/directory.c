@@ -108,13 +108,13 @@ static bool replace_run(Run *r, Error *error) {
 
 /* A resumed run drops what was logged after its state was saved: it will be again. */
 static bool open_metrics(Run *r, Error *error) {
+  const bool resumes = r->settings.resume;
   const CheckpointPath metrics = checkpoint_path(r->dir, CHECKPOINT_METRICS);
   const CheckpointPath samples = checkpoint_path(r->dir, CHECKPOINT_SAMPLES);
   checkpoint_remove_file(r->dir, CHECKPOINT_RESULT);
-  if (!r->settings.resume) return metrics_open(&r->metrics, metrics.text, -1, error);
-  return file_cut(samples.text, r->samples_bytes, error) &&
-         metrics_open(&r->metrics, metrics.text, r->metrics_bytes, error) &&
-         history_read(&r->history, metrics.text, error);
+  return file_cut(samples.text, resumes ? r->samples_bytes : 0, error) &&
+         metrics_open(&r->metrics, metrics.text, resumes ? r->metrics_bytes : -1, error) &&
+         (!resumes || history_read(&r->history, metrics.text, error));
 }
 
 bool run_write_settings(const Run *r, Error *error) {

@@ -1,0 +1,9 @@
+#!/bin/sh
+# Every reader reads the files of its fuzzing corpus, and what fuzzing has found before. Argument: the build directory.
+set -u
+for source in tests/fuzz/fuzz_*.c; do
+  name=$(basename "$source" .c)
+  corpus=tests/fuzz/corpus/${name#fuzz_}
+  if [ -n "$(ls "$corpus")" ] && "$1/tests/fuzz/$name" "$corpus"; then echo "ok $name"; else echo "not ok $name"; fi
+done
+echo done

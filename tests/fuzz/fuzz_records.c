@@ -1,0 +1,33 @@
+/* The readers of JSON lines, with and without a prompt, and of TSV: what each makes of a line. */
+#include "tests/fuzz/fuzz.h"
+
+#include "dataset/jsonl.h"
+#include "dataset/tsv.h"
+
+#include <string.h>
+
+static void use(const Record *record, bool ok, const Error *error) {
+  volatile uint8_t sum = 0;
+  if (!ok) fuzz_require_refusal(error, EXIT_INPUT);
+  else {
+    FUZZ_REQUIRE(record->prompt <= record->size);
+    for (size_t i = 0; i < record->size; i++) sum = (uint8_t)(sum + record->text[i]);
+  }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+  Record record = {0};
+  const uint8_t *end = bytes + size;
+  int64_t number = 1;
+  for (const uint8_t *line = bytes, *newline; line < end; line = newline + 1, number++) {
+    newline = memchr(line, '\n', (size_t)(end - line));
+    if (!newline) newline = end;
+    const size_t length = (size_t)(newline - line);
+    Error errors[3] = {{0}};
+    use(&record, jsonl_parse(&record, &(JsonlFields){NULL, "text"}, line, length, "x", number, &errors[0]), &errors[0]);
+    use(&record, jsonl_parse(&record, &(JsonlFields){"q", "text"}, line, length, "x", number, &errors[1]), &errors[1]);
+    use(&record, tsv_parse(&record, line, length, "x", number, &errors[2]), &errors[2]);
+  }
+  record_free(&record);
+  return 0;
+}
