@@ -3,6 +3,7 @@
 #include "cli/device.h"
 #include "kernels.h"
 #include "util/clock.h"
+#include "util/stop.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,9 +20,7 @@ _Atomic int64_t startup_unsaved_steps;
 /* Signals that come together are one: `timeout` and terminals that are closed send several. */
 static const double TOGETHER_SECONDS = 0.5;
 
-bool startup_go_on(const char *doing, Error *error) {
-  return !stop_signal || fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal), "stopped while %s", doing);
-}
+bool startup_go_on(const char *doing, Error *error) { return stop_go_on(&stop_signal, doing, error); }
 
 /* In the thread that waits for signals, while the others go on. */
 static void leave_at_once(int number) {

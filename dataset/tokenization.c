@@ -14,6 +14,7 @@ typedef struct FileEncoder {
   int32_t source_first; /* is added to the ids of prompts */
   BpeIds prompts;       /* of a block, each closed by source_end */
   size_t prompts_used;
+  StopSignal stop;
   bool in_document;
   int64_t documents;
 } FileEncoder;
@@ -35,11 +36,14 @@ static bool write_prompt(FileEncoder *e, Error *error) {
 
 /* Texts, each closed by the end token, which none has inside. */
 static bool write_ids(void *context, const int32_t *ids, size_t count, Error *error) {
+  enum { AT_ONCE = 1 << 20 };
   FileEncoder *e = context;
   for (size_t from = 0, at = 0; at < count; from = at) {
+    const size_t end = count - from < AT_ONCE ? count : from + AT_ONCE;
+    if (!stop_go_on(e->stop, "encoding", error)) return false;
     if (!e->in_document && e->prompts.count && !write_prompt(e, error)) return false;
-    while (at < count && ids[at] != e->end) at++;
-    e->in_document = at == count;
+    while (at < end && ids[at] != e->end) at++;
+    e->in_document = at == end;
     at += !e->in_document;
     e->documents += !e->in_document;
     if (!token_writer_add(&e->writer, ids + from, at - from, true, error)) return false;
@@ -59,12 +63,14 @@ static int32_t vocab_of(const Tokenizer *tokenizer, const Tokenizer *source) {
 
 static bool open_encoders(FileEncoder *e, const Tokenizer *tokenizer, const Tokenization *options, Error *error) {
   const Tokenizer *source = options->source_tokenizer;
+  e->stop = options->stop;
   e->end = tokenizer_end(tokenizer);
   e->source_end = tokenizer_end(source ? source : tokenizer);
   e->source_first = source ? tokenizer_vocab(tokenizer) : 0;
-  if (!bpe_encoder_create(&e->encoder, tokenizer_bpe(tokenizer), options->threads, error)) return false;
+  if (!bpe_encoder_create(&e->encoder, tokenizer_bpe(tokenizer), options->threads, options->stop, error)) return false;
   e->source_encoder = e->encoder;
-  return !source || bpe_encoder_create(&e->source_encoder, tokenizer_bpe(source), options->threads, error);
+  return !source ||
+         bpe_encoder_create(&e->source_encoder, tokenizer_bpe(source), options->threads, options->stop, error);
 }
 
 static void close_encoders(FileEncoder *e) {

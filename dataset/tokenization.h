@@ -18,6 +18,7 @@ typedef struct Tokenization {
   int threads;                       /* > 0 */
   Progress encoding;                 /* bytes of the corpus */
   Progress checking;                 /* tokens of a file that is there already */
+  StopSignal stop;                   /* also heard between two reports */
 } Tokenization;
 
 /* Hash of everything that the tokens depend on: TokenFileInfo.fingerprint. */

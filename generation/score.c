@@ -63,8 +63,10 @@ static bool open_tokens(Program *p, TokenFile *out, Error *error) {
                                 .spool = copy,
                                 .copying = reading,
                                 .is_model = checkpoint_is_model};
-  const Tokenization options = {
-      .source_tokenizer = p->source_tokenizer, .threads = threads_count(s->machine.threads), .encoding = reading};
+  const Tokenization options = {.source_tokenizer = p->source_tokenizer,
+                                .threads = threads_count(s->machine.threads),
+                                .encoding = reading,
+                                .stop = &stop_signal};
   ok = ok && corpus_open(&corpus, &s->score, 1, &source, error) &&
        tokenization_open(out, path, corpus, p->tokenizer, &options, error);
   console_work_end(&p->console);

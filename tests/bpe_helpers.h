@@ -68,7 +68,7 @@ static inline BpeIds encode(const Bpe *bpe, const PretokenizeText *documents, si
   Error error = {0};
   BpeEncoder *encoder;
   BpeIds out = {0};
-  assert_true(bpe_encoder_create(&encoder, bpe, threads, &error));
+  assert_true(bpe_encoder_create(&encoder, bpe, threads, NULL, &error));
   assert_true(bpe_encode(encoder, documents, count, end, bpe_ids_sink, &out, &error));
   bpe_encoder_free(encoder);
   return out;

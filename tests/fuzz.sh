@@ -6,4 +6,4 @@ for source in tests/fuzz/fuzz_*.c; do
   corpus=tests/fuzz/corpus/${name#fuzz_}
   if [ -n "$(ls "$corpus")" ] && "$1/tests/fuzz/$name" "$corpus"; then echo "ok $name"; else echo "not ok $name"; fi
 done
-echo done
+echo "done"

@@ -245,7 +245,7 @@ static void documents_are_encoded_each_by_itself(void **state) {
   Bpe *bpe = trained_on(large->text, LARGE, 600);
   BpeIds all = encode(bpe, large->documents, large->count, 600, 2), single = {0};
   BpeEncoder *encoder;
-  assert_true(bpe_encoder_create(&encoder, bpe, 1, &error));
+  assert_true(bpe_encoder_create(&encoder, bpe, 1, NULL, &error));
   for (size_t i = 0; i < large->count; i++) {
     assert_true(bpe_encode(encoder, &large->documents[i], 1, -1, bpe_ids_sink, &single, &error));
     assert_true(bpe_ids_sink(&single, (const int32_t[]){600}, 1, &error));
@@ -271,10 +271,32 @@ static void a_sink_can_stop_it(void **state) {
   BpeEncoder *encoder;
   int calls = 0;
   const PretokenizeText documents[] = {document("a"), document("b"), document("c")};
-  assert_true(bpe_encoder_create(&encoder, bpe, 1, &error));
+  assert_true(bpe_encoder_create(&encoder, bpe, 1, NULL, &error));
   assert_false(bpe_encode(encoder, documents, 3, 260, refuse_second, &calls, &error));
   assert_int_equal(calls, 2);
   assert_int_equal(error.code, EXIT_OUTPUT);
+  bpe_encoder_free(encoder);
+  bpe_free(bpe);
+}
+
+static bool never_called(void *context, const int32_t *ids, size_t count, Error *error) {
+  (void)context, (void)ids, (void)count, (void)error;
+  fail_msg("a sink was called after a signal");
+  return false;
+}
+
+static void a_signal_stops_it_inside_a_piece(void **state) {
+  (void)state;
+  enum { SIZE = 1 << 20 };
+  static uint8_t text[SIZE];
+  static _Atomic int stop = 2;
+  memset(text, 'a', SIZE);
+  Error error = {0};
+  Bpe *bpe = vocabulary(AB_CD, 4);
+  BpeEncoder *encoder;
+  assert_true(bpe_encoder_create(&encoder, bpe, 1, &stop, &error));
+  assert_false(bpe_encode(encoder, &(PretokenizeText){text, SIZE}, 1, 260, never_called, NULL, &error));
+  assert_int_equal(error.code, EXIT_SIGNALS + 2);
   bpe_encoder_free(encoder);
   bpe_free(bpe);
 }
@@ -292,6 +314,7 @@ int main(void) {
       cmocka_unit_test(threads_change_no_id),
       cmocka_unit_test(documents_are_encoded_each_by_itself),
       cmocka_unit_test(a_sink_can_stop_it),
+      cmocka_unit_test(a_signal_stops_it_inside_a_piece),
   };
   return cmocka_run_group_tests_name("bpe", tests, NULL, NULL);
 }

@@ -40,6 +40,7 @@ struct BpeEncoder {
   Worker *workers;        /* [threads] */
   PretokenizePart *parts; /* [PRETOKENIZE_ROUND_PARTS] */
   PartIds *part_ids;      /* [PRETOKENIZE_ROUND_PARTS] */
+  StopSignal stop;
 };
 
 /* ---- memory ---- */
@@ -67,16 +68,18 @@ static bool allocate(BpeEncoder *encoder) {
     CacheSlot *cache = encoder->workers[i].cache = aligned_alloc(sizeof(CacheSlot), bytes);
     if (!cache) return false;
     memset(cache, 0, bytes);
+    encoder->workers[i].scratch.stop = encoder->stop;
   }
   return true;
 }
 
-bool bpe_encoder_create(BpeEncoder **out, const Bpe *bpe, int threads, Error *error) {
+bool bpe_encoder_create(BpeEncoder **out, const Bpe *bpe, int threads, StopSignal stop, Error *error) {
   *out = NULL;
   BpeEncoder *encoder = calloc(1, sizeof *encoder);
   if (!encoder) return error_memory(error, "the tokens of a text");
   encoder->bpe = bpe;
   encoder->threads = threads;
+  encoder->stop = stop;
   if (!allocate(encoder)) {
     bpe_encoder_free(encoder);
     return error_memory(error, "the tokens of a text");
@@ -115,7 +118,7 @@ static CacheSlot *find_slot(CacheSlot *cache, const uint64_t key[KEY_WORDS]) {
   return &cache[hash & (CACHE_SLOTS - 1)];
 }
 
-/* Ids of a piece to `ids`, which has room for one a byte and for CACHED_IDS. 0: out of memory. */
+/* Ids of a piece to `ids`, which has room for one a byte and for CACHED_IDS. 0: out of memory or stopped. */
 static size_t encode_piece(const Bpe *bpe, Worker *worker, const uint8_t *piece, size_t size, size_t left,
                            int32_t *ids) {
   if (size > KEY_BYTES) return bpe_encode_piece(bpe, piece, size, ids, &worker->scratch);
@@ -152,6 +155,10 @@ static bool encode_part(const Bpe *bpe, Worker *worker, const PretokenizePart *p
 
 /* ---- all documents ---- */
 
+static bool not_encoded(const BpeEncoder *encoder, Error *error) {
+  return stop_go_on(encoder->stop, "encoding", error) && error_memory(error, "the tokens of a text");
+}
+
 static bool encode_parts(BpeEncoder *encoder, size_t count, int32_t end) {
   bool ok = true;
 #pragma omp parallel num_threads(encoder->threads) reduction(&& : ok)
@@ -175,7 +182,7 @@ bool bpe_encode(BpeEncoder *encoder, const PretokenizeText *documents, size_t co
   size_t parts;
   while ((parts = pretokenize_parts(encoder->bpe->classes, documents, count, encoder->threads, &cursor,
                                     encoder->parts)) > 0) {
-    if (!encode_parts(encoder, parts, end)) return error_memory(error, "the tokens of a text");
+    if (!encode_parts(encoder, parts, end)) return not_encoded(encoder, error);
     for (size_t i = 0; i < parts; i++) {
       const PartIds *part = &encoder->part_ids[i];
       if (part->count == 0) continue;

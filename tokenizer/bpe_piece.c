@@ -85,6 +85,12 @@ static void push_pair(const Bpe *bpe, PieceScratch *scratch, int32_t left, int32
 
 static size_t length_of(const Bpe *bpe, int32_t id) { return bpe->tokens.begins[id + 1] - bpe->tokens.begins[id]; }
 
+enum { BETWEEN_LOOKS = 1 << 16 }; /* merges, or pairs, between looks at whether to stop: a millisecond or so */
+
+static bool must_stop(const PieceScratch *scratch, size_t done) {
+  return done % BETWEEN_LOOKS == 0 && stop_requested(scratch->stop);
+}
+
 /* The heap begins with less than `size` entries, and each of the less than `size` merges takes one and adds up to
  * two. */
 static bool start_cells(const Bpe *bpe, const uint8_t *piece, size_t size, PieceScratch *scratch) {
@@ -93,8 +99,9 @@ static bool start_cells(const Bpe *bpe, const uint8_t *piece, size_t size, Piece
     return false;
   for (size_t i = 0; i < size; i++) scratch->cells[i] = bpe->byte_ids[piece[i]];
   scratch->heap_size = 0;
-  for (size_t i = 0; i + 1 < size; i++) push_pair(bpe, scratch, scratch->cells[i], scratch->cells[i + 1], i);
-  return true;
+  for (size_t i = 0; i + 1 < size && !must_stop(scratch, i); i++)
+    push_pair(bpe, scratch, scratch->cells[i], scratch->cells[i + 1], i);
+  return !must_stop(scratch, 0);
 }
 
 static void merge_at(const Bpe *bpe, PieceScratch *scratch, size_t size, const BpeMerge *merge, size_t at) {
@@ -109,13 +116,17 @@ static void merge_at(const Bpe *bpe, PieceScratch *scratch, size_t size, const B
 
 static size_t encode_long(const Bpe *bpe, const uint8_t *piece, size_t size, int32_t *ids, PieceScratch *scratch) {
   if (size >> POSITION_BITS != 0 || !start_cells(bpe, piece, size, scratch)) return 0;
-  while (scratch->heap_size > 0) {
+  for (size_t done = 1; scratch->heap_size > 0; done++) {
+    if (must_stop(scratch, done)) return 0;
     uint64_t top = heap_pop(scratch);
     size_t at = (size_t)(top & ((UINT64_C(1) << POSITION_BITS) - 1));
     merge_at(bpe, scratch, size, &bpe->merges[top >> POSITION_BITS], at);
   }
   size_t count = 0;
-  for (size_t at = 0; at < size; at += length_of(bpe, scratch->cells[at])) ids[count++] = scratch->cells[at];
+  for (size_t at = 0; at < size; at += length_of(bpe, scratch->cells[at])) {
+    ids[count++] = scratch->cells[at];
+    if (must_stop(scratch, count)) return 0;
+  }
   return count;
 }
 

@@ -59,7 +59,7 @@ bool convert_to_ids(const Tokenizer *tokenizer, FILE *in, const char *name, FILE
   const Bpe *bpe = tokenizer_bpe(tokenizer);
   BpeEncoder *encoder = NULL;
   Pending pending = {0};
-  bool ok = bpe_encoder_create(&encoder, bpe, 1, error) &&
+  bool ok = bpe_encoder_create(&encoder, bpe, 1, NULL, error) &&
             encode_stream(encoder, bpe->classes, &pending, in, name, out, error);
   bpe_encoder_free(encoder);
   free(pending.bytes);

@@ -65,7 +65,7 @@ uint64_t tokenizer_fingerprint(const Tokenizer *t) {
 bool tokenizer_encode(const Tokenizer *t, const uint8_t *text, size_t size, BpeIds *out, Error *error) {
   BpeEncoder *encoder;
   const PretokenizeText document = {text, size};
-  if (!bpe_encoder_create(&encoder, t->bpe, 1, error)) return false;
+  if (!bpe_encoder_create(&encoder, t->bpe, 1, NULL, error)) return false;
   bool ok = bpe_encode(encoder, &document, 1, -1, bpe_ids_sink, out, error);
   bpe_encoder_free(encoder);
   return ok;

@@ -184,7 +184,8 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
 static bool open_tokens(Run *r, const char *name, Corpus *corpus, TokenFile *out, Error *error) {
   Work encoding = {.r = r, .name = "encoding", .all = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
   Work checking = {.r = r, .name = "checking tokens", .file = out};
-  const Tokenization options = {r->source_tokenizer, r->threads, {report, &encoding}, {report, &checking}};
+  const Tokenization options = {
+      r->source_tokenizer, r->threads, {report, &encoding}, {report, &checking}, &stop_signal};
   const double start = clock_seconds();
   bool ok = tokenization_open(out, data_path(r, name).text, corpus, r->tokenizer, &options, error);
   const double seconds = clock_seconds() - start;

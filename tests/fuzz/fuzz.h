@@ -1,5 +1,5 @@
-/* Fuzzing of the readers: fuzz_NAME.c gives the bytes to one of them as a file and stops the program (FUZZ_REQUIRE) where
- * what was read breaks a promise. `make fuzz` runs each with libFuzzer; `make test` replays the corpus. */
+/* Fuzzing of the readers: fuzz_NAME.c gives the bytes to one of them as a file and stops the program (FUZZ_REQUIRE)
+ * where what was read breaks a promise. `make fuzz` runs each with libFuzzer; `make test` replays the corpus. */
 #ifndef INKLING_TESTS_FUZZ_H
 #define INKLING_TESTS_FUZZ_H
 

@@ -1,4 +1,4 @@
-/* What is asked of a text before a model is trained on it: the text doctor, and a split into words that loses no byte. */
+/* What is asked of a text before a model is trained on it: the text doctor, and a split into words without loss. */
 #include "tests/fuzz/fuzz.h"
 
 #include "dataset/text_doctor.h"

@@ -5,9 +5,10 @@
 set -eu
 build=$1 seconds=$2
 shift 2
-[ $# -gt 0 ] || set -- $(cd tests/fuzz && ls fuzz_*.c | sed 's/^fuzz_\(.*\)\.c$/\1/')
+names=$*
+[ "$names" ] || for source in tests/fuzz/fuzz_*.c; do names="$names $(basename "${source#*/fuzz/fuzz_}" .c)"; done
 status=0
-for name in "$@"; do
+for name in $names; do
   found=$build/corpus/$name
   mkdir -p "$found" "$build/crashes"
   # -fork: a worker that ends, whatever the reason, is replaced
