@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-enum { SEPARATOR = -1, INSIDE = -2, REPORT_EVERY = 256, PREFETCH = 12 };
+enum { SEPARATOR = -1, INSIDE = -2, PREFETCH = 12 };
+enum { REPORT_MERGES = 256, REPORT_PLACES = 1 << 22 }; /* between reports, at most, but for a merge of more places */
 
 /* All different pieces, one after the other with separators around them, as cells: one a byte. The first and the last
  * cell of a token hold its id, so from a token both neighbors are found: the one after it begins `length` cells on,
@@ -268,17 +269,21 @@ static bool no_memory(const Merger *merger, Error *error) {
 }
 
 static bool run(Merger *merger, size_t most, Progress progress, BpeMerge *merges, size_t *merge_count, Error *error) {
-  size_t made = 0;
-  for (; made < most; made++) {
+  size_t made = 0, places = 0;
+  bool ok = progress_report(progress, 0, error);
+  for (; ok && made < most; made++) {
     Pair *pair = pair_queue_take(&merger->queue, BPE_MIN_COUNT);
     if (!pair) break;
     int32_t id = BPE_BYTES + (int32_t)made;
     merges[made] = (BpeMerge){pair->left, pair->right, id};
+    places += pair->size;
     if (!merge_pair(merger, pair, id)) return no_memory(merger, error);
-    if ((made + 1) % REPORT_EVERY == 0 && !progress_report(progress, (int64_t)made + 1, error)) return false;
+    if ((made + 1) % REPORT_MERGES && places < REPORT_PLACES) continue;
+    places = 0;
+    ok = progress_report(progress, (int64_t)made + 1, error);
   }
   *merge_count = made;
-  return true;
+  return ok;
 }
 
 bool bpe_merges_find(PieceCounts *counts, size_t wanted, Progress progress, BpeMerge **merges, size_t *merge_count,
