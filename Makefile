@@ -92,7 +92,7 @@ EMULATOR_OBJECTS := $(EMULATOR_SOURCES:%.cpp=$(BUILD)/%.o)
 LIBS += -lstdc++ -ldl
 endif
 CUDA_OBJECTS := $(CUDA_SOURCES:%.cu=$(BUILD)/%.cu.o)
-LIBS += -lm
+LIBS += -lm -ldl
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 LIBRARY := model.c $(wildcard model/*.c kernels/*.c util/*.c tokenizer/*.c dataset/*.c checkpoint/*.c report/*.c training/*.c generation/*.c cli/*.c)

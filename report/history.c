@@ -83,6 +83,7 @@ static bool add_evaluation(History *h, const MetricsLine *line, Error *error) {
   }
   if (!array_reserve(&h->evaluations, &h->evaluation_capacity, h->evaluation_count + 1, sizeof *h->evaluations))
     return error_memory(error, "the history of a run");
+  if (line->xz_bits_per_byte > 0) h->xz_bits_per_byte = line->xz_bits_per_byte;
   h->evaluations[h->evaluation_count++] = (HistoryEvaluation){
       line->step, line->tokens, line->seconds, line->val_loss, line->bits_per_byte, line->exact, line->all};
   return true;

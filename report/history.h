@@ -37,7 +37,8 @@ typedef struct History {
   size_t evaluation_count, evaluation_capacity;
   HistoryVerdict *verdicts;
   size_t verdict_count, verdict_capacity;
-  int64_t damaged; /* lines of the file that could not be read */
+  double xz_bits_per_byte; /* 0: not measured */
+  int64_t damaged;         /* lines of the file that could not be read */
 } History;
 
 /* Lines that go back in time (a file that somebody put together) are left out and count as damaged. EXIT_MEMORY. */

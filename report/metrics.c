@@ -30,6 +30,7 @@ static const Field fields[] = {
     NUMBER(val_loss, 1u << METRICS_EVALUATION, false),
     NUMBER(bits_per_byte, 1u << METRICS_EVALUATION, false),
     NUMBER(exact, 1u << METRICS_EVALUATION, true),
+    NUMBER(xz_bits_per_byte, 1u << METRICS_EVALUATION, true),
     NUMBER(seconds, 1u << METRICS_STEPS | 1u << METRICS_EVALUATION, false),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };

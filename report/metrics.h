@@ -30,8 +30,9 @@ typedef struct MetricsLine {
   double val_loss; /* nats per token */
   double bits_per_byte;
   double exact; /* above an encoder: the fraction of answers that are exactly right; NaN: not counted, left out */
-  bool all;     /* over all validation text; else over its beginning, the same in the whole run */
-  bool best;    /* better than every evaluation before, and its model kept */
+  double xz_bits_per_byte; /* of `xz -9` (report/xz.h), once in a run; NaN: left out */
+  bool all;                /* over all validation text; else over its beginning, the same in the whole run */
+  bool best;               /* better than every evaluation before, and its model kept */
   /* of a verdict */
   char verdict[METRICS_NAME_BYTES];
   char text[METRICS_TEXT_BYTES];

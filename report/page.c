@@ -144,7 +144,8 @@ typedef struct Comparison {
 static bool write_comparison(FILE *stream, const Subject *subjects, int count, const Comparison *c) {
   Drawn *drawn = calloc((size_t)count, sizeof *drawn);
   ChartCurve *curves = calloc((size_t)count, sizeof *curves);
-  const ChartLevel guessing = {"guessing", c->bits ? 8 : (double)NAN};
+  const double xz = c->bits && count == 1 ? subjects[0].history->xz_bits_per_byte : 0;
+  const ChartLevel levels[] = {{"guessing", c->bits ? 8 : (double)NAN}, {"xz -9", xz > 0 ? xz : (double)NAN}};
   bool ok = drawn && curves;
   for (int i = 0; ok && i < count; i++) {
     const Subject *s = &subjects[i];
@@ -159,8 +160,8 @@ static bool write_comparison(FILE *stream, const Subject *subjects, int count, c
                        .log = c->log,
                        .curves = curves,
                        .curve_count = count,
-                       .levels = &guessing,
-                       .level_count = 1,
+                       .levels = levels,
+                       .level_count = 2,
                        .mark = ok && count == 1 && c->of_evaluations ? best_of(&drawn[0]) : NULL};
   if (ok) chart_write(stream, &chart);
   for (int i = 0; drawn && i < count; i++) free_drawn(&drawn[i]);

@@ -101,12 +101,14 @@ static json_t *verdicts(const History *h) {
 
 static json_t *result_object(const RunResult *r, const History *h, Error *error) {
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
-  return json_pack("{s:s,s:o,s:s,s:s,s:s,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "end", run_end_names[r->end],
-                   "run", words(r->dir), "version", r->version, "device", r->device, "dtype", r->dtype, "params",
-                   (json_int_t)r->parameters, "step", (json_int_t)r->step, "tokens", (json_int_t)r->tokens, "epochs",
-                   result_number(r->epochs), "seconds", result_number(r->seconds), "tokens_per_s",
-                   result_number(result_speed(h)), "loss", result_number(last ? last->loss : (double)NAN), "best",
-                   evaluation(history_best(h)), "final", evaluation(history_final(h)), "verdicts", verdicts(h),
+  return json_pack("{s:s,s:o,s:s,s:s,s:s,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "end",
+                   run_end_names[r->end], "run", words(r->dir), "version", r->version, "device", r->device, "dtype",
+                   r->dtype, "params", (json_int_t)r->parameters, "step", (json_int_t)r->step, "tokens",
+                   (json_int_t)r->tokens, "epochs", result_number(r->epochs), "seconds", result_number(r->seconds),
+                   "tokens_per_s", result_number(result_speed(h)), "loss",
+                   result_number(last ? last->loss : (double)NAN), "best", evaluation(history_best(h)), "final",
+                   evaluation(history_final(h)), "xz_bits_per_byte",
+                   result_number(h->xz_bits_per_byte > 0 ? h->xz_bits_per_byte : (double)NAN), "verdicts", verdicts(h),
                    "settings", result_settings(r->dir, error));
 }
 

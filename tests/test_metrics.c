@@ -22,6 +22,7 @@ static const MetricsLine of_evaluation = {.kind = METRICS_EVALUATION,
                                           .val_loss = INFINITY,
                                           .bits_per_byte = 2.5,
                                           .exact = NAN,
+                                          .xz_bits_per_byte = NAN,
                                           .seconds = 5,
                                           .best = true};
 
@@ -30,6 +31,7 @@ static void metrics_lines(void **state) {
   Metrics metrics;
   MetricsLine answers = of_evaluation;
   answers.exact = 0.25;
+  answers.xz_bits_per_byte = 3.5;
   answers.all = true;
   answers.best = false;
   const MetricsLine verdict = {.kind = METRICS_VERDICT, .step = 3, .tokens = 4, .verdict = "v", .text = "\"t\" \n"};
@@ -41,12 +43,13 @@ static void metrics_lines(void **state) {
   assert_true(metrics_append(&metrics, &of_evaluation, &f->error) && metrics_append(&metrics, &answers, &f->error) &&
               metrics_append(&metrics, &verdict, &f->error));
   metrics_close(&metrics);
-  assert_string_equal(strchr(get_text(f->path), '\n') + 1,
-                      "{\"step\":9223372036854775807,\"tokens\":9223372036854775807,\"val_loss\":null,"
-                      "\"bits_per_byte\":2.5,\"seconds\":5,\"over\":\"beginning\",\"best\":true}\n"
-                      "{\"step\":9223372036854775807,\"tokens\":9223372036854775807,\"val_loss\":null,"
-                      "\"bits_per_byte\":2.5,\"exact\":0.25,\"seconds\":5,\"over\":\"all\",\"best\":false}\n"
-                      "{\"step\":3,\"tokens\":4,\"verdict\":\"v\",\"text\":\"\\\"t\\\" \\n\"}\n");
+  assert_string_equal(
+      strchr(get_text(f->path), '\n') + 1,
+      "{\"step\":9223372036854775807,\"tokens\":9223372036854775807,\"val_loss\":null,"
+      "\"bits_per_byte\":2.5,\"seconds\":5,\"over\":\"beginning\",\"best\":true}\n"
+      "{\"step\":9223372036854775807,\"tokens\":9223372036854775807,\"val_loss\":null,"
+      "\"bits_per_byte\":2.5,\"exact\":0.25,\"xz_bits_per_byte\":3.5,\"seconds\":5,\"over\":\"all\",\"best\":false}\n"
+      "{\"step\":3,\"tokens\":4,\"verdict\":\"v\",\"text\":\"\\\"t\\\" \\n\"}\n");
 }
 
 typedef struct Found {

@@ -66,6 +66,8 @@ static bool evaluate(Run *r, int64_t limit, Evaluation *out, ExactCount *exact, 
   if (!*complete || !out->tokens) return ok;
   r->last_val_loss = evaluation_loss(out);
   if (r->config.encoder_layers && !count_exact(r, limit ? 4096 : 32768, limit ? 128 : 1000, exact, error)) return false;
+  double xz;
+  if (!run_measure_compression(r, &xz, error)) return false;
   const MetricsLine line = {.kind = METRICS_EVALUATION,
                             .step = r->step,
                             .tokens = r->step * settings_tokens_per_step(&r->settings),
@@ -73,6 +75,7 @@ static bool evaluate(Run *r, int64_t limit, Evaluation *out, ExactCount *exact, 
                             .val_loss = evaluation_loss(out),
                             .bits_per_byte = evaluation_bits_per_byte(out),
                             .exact = exact->pairs ? (double)exact->exact / (double)exact->pairs : (double)NAN,
+                            .xz_bits_per_byte = xz,
                             .all = limit == 0,
                             .best = limit && is_better(r, out)};
   return run_log(r, &line, error) && (isfinite(line.val_loss) || diverged(r, line.val_loss, error));

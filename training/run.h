@@ -213,6 +213,11 @@ double run_final_evaluation_share(const Run *r); /* windows of that, for one of 
 VerdictFacts run_verdict_facts(const Run *r);
 bool run_has_learned(const Run *r); /* false: the last evaluation was no better than guessing */
 
+/* ---- compression.c ---- */
+/* What xz -9, which has seen the end of the training text, makes of the beginning of the validation text. NaN: it was
+ * measured before, or cannot be. */
+bool run_measure_compression(const Run *r, double *bits_per_byte, Error *error);
+
 /* ---- samples.c: what the model writes ---- */
 int run_start_token(const Run *r); /* that text without a prompt starts from */
 bool run_sample(Run *r, Error *error);

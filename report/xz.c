@@ -1,0 +1,56 @@
+#include "report/xz.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of liblzma 5 (lzma/container.h): its two functions that need none of its structures. */
+typedef int EncodeBuffer(uint32_t preset, int check, const void *allocator, const uint8_t *in, size_t in_size,
+                         uint8_t *out, size_t *out_pos, size_t out_size);
+typedef size_t BufferBound(size_t size);
+/* Up to XZ_BYTES the presets 6 to 9 differ in nothing but the memory that they take. */
+enum { PRESET = 6, NO_CHECK = 0, DONE = 0 };
+
+typedef struct Library {
+  EncodeBuffer *encode;
+  BufferBound *bound;
+} Library;
+
+/* ISO C has no conversion from the pointer that dlsym() gives. */
+static void find(void *library, const char *name, void *function) {
+  void *symbol = dlsym(library, name);
+  memcpy(function, &symbol, sizeof symbol);
+}
+
+static Library load(void) {
+  static const char *const names[] = {"liblzma.so.5", "liblzma.5.dylib"};
+  Library out = {0};
+  void *library = NULL;
+  for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++)
+    library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL); /* never closed */
+  if (!library) return out;
+  find(library, "lzma_easy_buffer_encode", &out.encode);
+  find(library, "lzma_stream_buffer_bound", &out.bound);
+  return out;
+}
+
+/* Bytes of the output; 0: there is none. */
+static size_t compressed(const Library *xz, const uint8_t *bytes, size_t size) {
+  const size_t room = xz->bound(size);
+  uint8_t *out = malloc(room);
+  size_t used = 0;
+  const bool ok = out && xz->encode(PRESET, NO_CHECK, NULL, bytes, size, out, &used, room) == DONE;
+  free(out);
+  return ok ? used : 0;
+}
+
+double xz_bits_per_byte(const uint8_t *bytes, size_t before, size_t size) {
+  static Library xz;
+  if (before >= size || size > XZ_BYTES) return NAN;
+  if (!xz.encode) xz = load();
+  if (!xz.encode || !xz.bound) return NAN;
+  const size_t first = compressed(&xz, bytes, before), both = compressed(&xz, bytes, size);
+  return first && both > first ? 8.0 * (double)(both - first) / (double)(size - before) : (double)NAN;
+}
