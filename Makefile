@@ -112,11 +112,11 @@ $(BIN)/train $(BIN)/generate: $(BIN)/%: $(BUILD)/%.o $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 
 # The same with allocations that fail when they are told to, for tests/failures.py.
-ALLOCATING := malloc calloc realloc aligned_alloc strdup realpath fopen fdopen open_memstream opendir mmap pthread_create
+WRAPPED := main malloc calloc realloc aligned_alloc strdup realpath fopen fdopen open_memstream opendir mmap pthread_create
 FAILING := $(BUILD)/failing/train $(BUILD)/failing/generate
 $(FAILING): $(BUILD)/failing/%: $(BUILD)/%.o $(BUILD)/tests/failing_allocations.o $(LIBRARY_OBJECTS)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(ALLOCATING:%=-Wl,--wrap=%) $^ -o $@ $(LIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) $^ -o $@ $(LIBS)
 
 # What makes texts to train on. Without libraries.
 DATA_UTIL := $(filter-out util/json.c,$(wildcard util/*.c))
