@@ -171,6 +171,7 @@ $(FUZZERS): $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/te
 .PHONY: fuzz fuzz-programs
 fuzz-programs: $(FUZZERS)
 fuzz:
+	@command -v clang >/dev/null || { echo "make: fuzzing needs clang (with libFuzzer, which comes with it)" >&2; exit 1; }
 	@$(MAKE) --no-print-directory CC=clang FUZZ=1 SANITIZE=1 NO_CUDA=1 CFLAGS=-O1 BUILD=$(BUILD)/fuzz fuzz-programs
 	@tests/fuzz/run.sh $(BUILD)/fuzz $(or $(SECONDS),600) $(ONLY)
 

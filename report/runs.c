@@ -91,13 +91,17 @@ static bool add_below(json_t *rows, const char *dir, int depth, Error *error) {
 
 /* ---- columns ---- */
 
-/* Whether rows differ in that setting, and it says something of the model. */
+/* Whether rows differ in that setting, and it says something of the model. A row without any settings, for its run is
+ * damaged, differs in none. */
 static bool differs(const json_t *rows, const char *name) {
-  const json_t *first = json_object_get(json_object_get(json_array_get(rows, 0), "settings"), name);
+  const json_t *first = NULL; /* its settings */
   if (strcmp(name, "out") == 0) return false;
-  for (size_t i = 1; i < json_array_size(rows); i++) {
-    const json_t *other = json_object_get(json_object_get(json_array_get(rows, i), "settings"), name);
-    if (!first != !other || (first && !json_equal(first, other))) return true;
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *settings = json_object_get(json_array_get(rows, i), "settings");
+    if (json_object_size(settings) == 0) continue;
+    if (!first) first = settings;
+    const json_t *one = json_object_get(first, name), *other = json_object_get(settings, name);
+    if (!one != !other || (one && !json_equal(one, other))) return true;
   }
   return false;
 }

@@ -89,6 +89,8 @@ check "and not what is the same" sh -c '! head -n 1 table.md | grep -q -e layers
 check "states" sh -c 'grep -q "^| killed.run .*| killed |" table.md && grep -q "^| damaged.run .*| damaged |" table.md && grep -q "^| done.run .*| done |" table.md'
 check "sorted by bits per byte" sh -c "$train --runs sweep -O csv | tr -d '\\015' | awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if (\$i == \"bits_per_byte\") c = i; next } \$c + 0 < last + 0 { exit 1 } { last = \$c; n++ } END { exit !(c && n == 4) }'"
 check "sorted as asked" sh -c "$train --runs sweep -O csv --sort -run | sed -n 2p | grep -q '^sweep/8/s2.run,'"
+cp -r done.run hollow.run && : >hollow.run/config.txt
+check "a run without settings adds no columns" sh -c "$train --runs done.run hollow.run | head -n 1 | grep -q '^| run | state '"
 if command -v python3 >/dev/null; then
   $train --runs . -O csv >table.csv
   $train --runs . -O json >table.json
