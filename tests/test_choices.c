@@ -166,7 +166,7 @@ static void expect_sensible(const ContextInfo *device, double peak_flops, double
     choose(&c, device, peak_flops, bytes);
     const TrainSettings *s = &c.settings;
     assert_true(s->steps >= 100 && s->steps <= 1000000);
-    assert_true(c.epochs <= 40 || s->steps == 100);
+    assert_true(c.epochs <= 15 || s->steps == 100);
     assert_true(
         model_step_flops(&c.model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer, device->accelerator) *
                 (double)s->steps <=
@@ -174,7 +174,7 @@ static void expect_sensible(const ContextInfo *device, double peak_flops, double
         s->steps == 100);
     assert_true(c.parameters >= last);
     assert_true(s->preset == PRESET_NANO || c.parameters <= 10 * bytes);
-    assert_true(s->dropout >= 0 && (s->dropout > 0) == (c.epochs > 15));
+    assert_true(s->dropout >= 0 && (s->dropout > 0) == (c.epochs > 7));
     assert_true(s->batch >= 1 && s->grad_accum >= 1 && s->eval_every >= 1 && s->warmup <= s->steps);
     assert_non_null(strstr(c.choices.text, "preset"));
     assert_non_null(strstr(c.choices.text, "steps"));
