@@ -148,9 +148,10 @@ bool verdict_worse_than_chance(const History *history, const VerdictFacts *facts
 
 /* What twice the steps would bring, in nats per token. Between a quarter and a half of the steps, where learning rates
  * are still high, the loss fell by something; losses approach their limit about as a power of the steps, so a doubling
- * brings less the later it is. NaN: it cannot be told. */
+ * brings less the later it is: of runs of 300, 600, 1200 and 2400 steps (nano on 1 MB of text) 0.56, 0.34, 0.30 and
+ * 0.16 of that fall. NaN: it cannot be told. */
 static double worth_of_doubling(const History *h, const HistoryEvaluation *last, int64_t steps) {
-  const double LATER = 0.4;
+  const double LATER = 0.3;
   const HistoryEvaluation *quarter = nearest(h, (double)steps / 4), *half = nearest(h, (double)steps / 2);
   if (h->evaluation_count < FEWEST_EVALUATIONS || last->step < steps) return NAN;
   return LATER * (quarter->loss - half->loss);

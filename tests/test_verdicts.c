@@ -106,7 +106,7 @@ static void overfitting_runs(void **state) {
 
 static void runs_that_were_too_short(void **state) {
   (void)state;
-  expect(still_falls, still_falls, &facts, "still learning at 20\n", "by about 0.2");
+  expect(still_falls, still_falls, &facts, "still learning at 20\n", "by about 0.1");
   expect(still_falls, still_falls, &facts, "still learning at 20\n", "--steps 2000");
   VerdictFacts stopped = facts;
   stopped.steps = 2000; /* it ended before its schedule: there is nothing to tell */
