@@ -32,8 +32,8 @@ static bool check_flags(const Run *r, Error *error) {
 
 static bool find_directory(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (*s->resume) r->dir = strdup(s->resume);
-  else if (!s->out && !s->data.count)
+  if (*s->resume) return (r->dir = strdup(s->resume)) || error_memory(error, "a path");
+  if (!s->out && !s->data.count)
     return checkpoint_newest(&r->dir, error) || error_append(error, "; name the run: --resume=DIR");
   return run_name_directory(r, error);
 }
