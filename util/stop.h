@@ -4,14 +4,11 @@
 
 #include "util/error.h"
 
-/* NULL: it never has to. */
-typedef const _Atomic int *StopSignal;
+typedef const _Atomic int *StopSignal; /* NULL: nobody stops it */
 
 static inline bool stop_requested(StopSignal stop) { return stop && *stop; }
 
 /* EXIT_SIGNALS + the signal, once there is one. */
-static inline bool stop_go_on(StopSignal stop, const char *doing, Error *error) {
-  return !stop_requested(stop) || fail(error, (ExitCode)(EXIT_SIGNALS + *stop), "stopped while %s", doing);
-}
+bool stop_go_on(StopSignal stop, const char *doing, Error *error);
 
 #endif
