@@ -146,10 +146,14 @@ def finish(place, scenario, folder):
 
 
 def differences(one, other):
-    def show(name, a, b):
-        return f"{name} ({a} and {b})" if name.endswith("result.json") and a and b and \
-            (a := {k: v for k, v in a.items() if v != b.get(k)}, b := {k: b.get(k) for k in a}) else name
-    return sorted(show(name, one.get(name), other.get(name)) for name in {*one, *other} if one.get(name) != other.get(name))
+    """The files of which two runs have not made the same; of an object in JSON also the members."""
+    def describe(name):
+        mine, yours = one.get(name), other.get(name)
+        if not (isinstance(mine, dict) and isinstance(yours, dict)):
+            return name
+        members = sorted(key for key in {*mine, *yours} if mine.get(key) != yours.get(key))
+        return f"{name} ({', '.join(f'{key}: {mine.get(key)}, {yours.get(key)}' for key in members)})"
+    return [describe(name) for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
 
 
 def attempt(place, scenario, failure, expected, folder):
