@@ -75,7 +75,7 @@ WORKLOADS = {
                      {"batch": 8, "muon-lr": 0.02, "lr": 3e-3}),
     "stories": Workload(dict(layers=4, heads=4, dim=64, ctx=448), 4e6,
                         {"batch": 2, "lr": 4e-3, "beta2": 0.98, "min-lr-frac": 0.02},
-                        {"batch": 2, "muon-lr": 0.02, "lr": 4e-3, "min-lr-frac": 0.02}, True),
+                        {"batch": 2, "muon-lr": 0.02, "lr": 8e-3, "min-lr-frac": 0.02}, True),
     "stories-large": Workload(dict(layers=4, heads=4, dim=128, ctx=448), 6e6,
                               {"batch": 2, "lr": 2e-3, "beta2": 0.98, "min-lr-frac": 0.02},
                               {"batch": 2, "muon-lr": 0.02, "lr": 4e-3, "min-lr-frac": 0.02}, True),
