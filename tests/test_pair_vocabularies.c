@@ -53,7 +53,7 @@ static void test_the_same_windows(void **state) {
   assert_true(p.table.windows > 20 && p.table.windows == q.table.windows);
   assert_true(p.used_source == q.used_source && p.used_target == q.used_target && p.pairs == q.pairs);
   for (int64_t i = 0; i <= p.table.windows; i++) { /* the last: padding alone */
-    Rows want, got;
+    Rows want = {0}, got = {0};
     Error error = {0};
     assert_true(pairs_read(&p, i, &(Window[]){window_of(&want)}[0], &error));
     assert_true(pairs_read(&q, i, &(Window[]){window_of(&got)}[0], &error));
@@ -77,7 +77,7 @@ static void test_wrong_sides(void **state) {
                  {3, FIRST - 1, true}, {3, FIRST, false},    {6, VOCAB - 1, false}, {1, 1, false}};
   for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
     Error error = {0};
-    Rows got;
+    Rows got = {0};
     f->tokens = 0;
     add_document(f, 3, 8); /* 3 of a source, 4 of a target, the end */
     separate_sources(f);
