@@ -18,7 +18,7 @@ static bool train(const PretokenizeText *text, char **argv, Error *error) {
   BpeMerge *merges = NULL;
   size_t count = 0;
   double start = clock_seconds(), counted = start;
-  bool ok = bpe_trainer_create(&trainer, atoi(argv[4]), NULL, error) && bpe_trainer_add(trainer, text, 1, error);
+  bool ok = bpe_trainer_create(&trainer, atoi(argv[4]), error) && bpe_trainer_add(trainer, text, 1, error);
   if (ok) {
     counted = clock_seconds();
     ok = bpe_trainer_finish(trainer, atoi(argv[3]), (Progress){0}, &merges, &count, error);

@@ -384,6 +384,7 @@ static bool write_page(FILE *stream, const Subject *subjects, int count, Error *
 
 bool page_write(const PageRun *runs, int count, const char *path, Error *error) {
   FileWriter file;
+  if (count < 1) return fail(error, EXIT_INTERNAL, "a report of no run");
   Subject *subjects = calloc((size_t)count, sizeof *subjects);
   if (!subjects) return error_memory(error, "a report");
   for (int i = 0; i < count; i++) subjects[i] = read_subject(&runs[i], error);
