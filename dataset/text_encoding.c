@@ -52,13 +52,14 @@ static bool find_wide(const TextView *view, TextFindings *out) {
 
 typedef struct ByteCounts {
   int64_t bytes;
-  int64_t nuls, controls;            /* controls: those that no text has, NULs included */
-  int64_t characters;                /* of UTF-8, of two bytes and more */
-  int64_t wrong;                     /* bytes that are of no such character */
-  int64_t high, neighbors;           /* bytes from 0x80 on; those of them that follow another */
-  int64_t of[256];                   /* each */
-  int64_t inside[256];               /* those between two ASCII letters */
-  int64_t pairs, low_trails, hangul; /* bytes from 0x81 on read two by two; those whose second is below 0x7F; Korean */
+  int64_t nuls, controls;    /* controls: those that no text has, NULs included */
+  int64_t characters;        /* of UTF-8, of two bytes and more */
+  int64_t wrong;             /* bytes that are of no such character */
+  int64_t high, neighbors;   /* bytes from 0x80 on; those of them that follow another */
+  int64_t of[256];           /* each */
+  int64_t inside[256];       /* those between two ASCII letters */
+  int64_t pairs, low_trails; /* bytes from 0x81 on read two by two; those whose second is below 0x7F */
+  int64_t hangul, common;    /* those that are Korean; the commonest of Chinese in GB 2312: a comma, a stop, de */
 } ByteCounts;
 
 static bool is_control(uint8_t c) { return (c < ' ' && !(c >= '\b' && c <= '\r') && c != 0x1B) || c == 0x7F; }
@@ -96,6 +97,8 @@ static void count_pairs(ByteCounts *n, const uint8_t *bytes, size_t size) {
     n->pairs++;
     n->low_trails += bytes[i + 1] >= 0x40 && bytes[i + 1] < 0x7F;
     n->hangul += bytes[i] >= 0xB0 && bytes[i] <= 0xC8 && bytes[i + 1] > 0xA0;
+    const int pair = bytes[i] << 8 | bytes[i + 1];
+    n->common += pair == 0xA3AC || pair == 0xA1A3 || pair == 0xB5C4;
     i++;
   }
 }
@@ -146,6 +149,7 @@ typedef enum Encoding {
   WINDOWS_1251,
   KOI8_R,
   GREEK,
+  WINDOWS_1254,
   SHIFT_JIS,
   EUC_JP,
   EUC_KR,
@@ -164,33 +168,47 @@ static const struct {
                  [WINDOWS_1251] = {"Windows-1251", "windows-1251"},
                  [KOI8_R] = {"KOI8-R", "koi8-r"},
                  [GREEK] = {"ISO 8859-7", "iso-8859-7"},
+                 [WINDOWS_1254] = {"Windows-1254", "windows-1254"},
                  [SHIFT_JIS] = {"Shift JIS", "shift_jis"},
                  [EUC_JP] = {"EUC-JP", "euc-jp"},
                  [EUC_KR] = {"EUC-KR", "euc-kr"},
                  [BIG5] = {"Big5", "big5"},
                  [GB18030] = {"GB18030", "gb18030"}};
 
-/* Most letters are not Latin. Cyrillic and Greek have them all from 0xC0 on; KOI8-R has the small ones first, and Greek
- * has no letter where Windows-1251 has its a. The first bytes of kana are few; the second bytes of Big5 are often
- * ASCII. */
+/* Letters from 0xC0 on. KOI8-R has the small ones first; Windows-1251 has them last, as Greek, which has no letter where
+ * that has its a. Others (Hebrew has nothing before 0xE0; Arabic and ISO 8859-5 little behind 0xEF) are not told. */
+static Encoding guess_alphabet(const ByteCounts *n, int64_t first, int64_t second) {
+  if (second * 6 < first) return KOI8_R;
+  const bool mac = sum(n->of, 0x80, 0x9F) > sum(n->of, 0xC0, 0xDE); /* its capitals */
+  if (sum(n->of, 0xF0, 0xFF) * 5 < first + second || first * 200 < second || mac) return UNKNOWN;
+  return n->of[0xE0] * 100 < second ? GREEK : WINDOWS_1251;
+}
+
+/* Most letters are not Latin. The first bytes of kana are few; the second bytes of Big5 are often ASCII. */
 static Encoding guess_foreign(const ByteCounts *n) {
   const int64_t first = sum(n->of, 0xC0, 0xDF), second = sum(n->of, 0xE0, 0xFF);
-  if ((first + second) * 20 >= n->high * 17)
-    return first > second ? KOI8_R : n->of[0xE0] * 100 < second ? GREEK : WINDOWS_1251;
+  if ((first + second) * 20 >= n->high * 17) return guess_alphabet(n, first, second);
   if (sum(n->of, 0x82, 0x83) * 5 >= n->high) return SHIFT_JIS;
+  if (n->low_trails * 7 >= n->pairs) return sum(n->of, 0x81, 0xA0) * 10 < n->high ? BIG5 : UNKNOWN;
   if (sum(n->of, 0xA4, 0xA5) * 5 >= n->high) return EUC_JP;
-  if (n->low_trails * 7 >= n->pairs) return BIG5;
-  return n->hangul * 20 >= n->pairs * 17 ? EUC_KR : GB18030;
+  if (n->hangul * 20 >= n->pairs * 17) return EUC_KR;
+  return n->common * 50 >= n->pairs ? GB18030 : UNKNOWN;
 }
 
 /* Latin letters with accents. Where Latin-1 has superscripts and fractions, ISO 8859-2 has letters of Central Europe,
- * and so has Windows-1250, but some of them stand below 0xA0; there Windows-1252 has quotes, dashes and few more. */
+ * and so has Windows-1250, but some of them stand below 0xA0; there Windows-1252 has quotes, dashes and few more.
+ * Hungarian has o and u with two strokes where Portuguese and Estonian have an o with a tilde, but neither their a with
+ * a tilde nor that with dots; the Turkish i without a dot, a y of Icelandic elsewhere, is a common letter. */
 static Encoding guess_accented(const ByteCounts *n) {
-  const int64_t *in = n->inside, windows = sum(n->of, 0x80, 0x9F);
-  const int64_t central = in[0xB3] + in[0xB1] + in[0xB6] + in[0xB9] + in[0xBC] + in[0xBE] + in[0x9A] + in[0x9C] +
+  const int64_t *in = n->inside, windows = sum(n->of, 0x80, 0x9F), all = sum(in, 0x80, 0xFF);
+  const int64_t central = in[0xB3] + in[0xB1] + in[0xB6] + in[0xB9] + in[0xBA] + in[0xBC] + in[0xBE] + in[0x9A] +
                           in[0x9D] + in[0x9E] + in[0x9F];
-  if (central * 12 >= sum(in, 0x80, 0xFF) && central > 0) return windows ? WINDOWS_1250 : LATIN2;
   const int64_t usual = n->of[0x80] + n->of[0x85] + sum(n->of, 0x91, 0x97) + n->of[0x99] + n->of[0x9C];
+  const int64_t *of = n->of;
+  const bool strokes = (of[0xF5] + of[0xFB]) * 20 >= n->high && of[0xFB] > 0 && of[0xF5] > of[0xE3] + of[0xE4];
+  if ((windows - usual) * 2 >= n->high) return UNKNOWN;
+  if ((central * 12 >= all && central > 0) || strokes) return windows ? WINDOWS_1250 : LATIN2;
+  if (in[0xFD] * 8 >= all && in[0xFD] > 0) return WINDOWS_1254;
   if ((windows - usual) * 3 >= n->high) return UNKNOWN;
   return windows ? WINDOWS_1252 : LATIN1;
 }

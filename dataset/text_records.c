@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_BYTES = 64 }; /* of a field, at most; of longer ones nothing is said */
+enum {
+  NAME_BYTES = 64, /* of a field, at most; of longer ones nothing is said */
+  MOST_FIELDS = 50 /* of a record */
+};
 
 typedef struct Name {
   char text[NAME_BYTES + 1]; /* "": none, or one that is not written as it is called */
@@ -71,7 +74,9 @@ static bool skip_value(Json *j) {
 
 typedef struct JsonObject {
   bool valid, closed; /* it begins as one; it ends in the sample */
-  Name text;          /* the field with the longest string */
+  bool strings;       /* there is a field with one */
+  Name text;          /* the one with the longest */
+  int fields;         /* that were seen */
   Name list;          /* the field whose value is an array of objects or strings */
   size_t list_at;     /* where that begins */
 } JsonObject;
@@ -82,6 +87,7 @@ static void note_value(const Json *j, JsonObject *out, const Name *key, size_t *
   size_t length;
   if (is_next(&value, '"') && read_string(&value, &text, &length) && length >= *longest) {
     *longest = length;
+    out->strings = true;
     out->text = *key;
   }
   if (!is_next(&value, '[') || out->list.text[0]) return;
@@ -106,6 +112,7 @@ static JsonObject read_object(Json *j) {
     if (!is_next(j, ':')) return out;
     j->at++;
     out.valid = true;
+    out.fields++;
     skip_blanks(j);
     const Name name = name_of(key, length);
     note_value(j, &out, &name, &longest);
@@ -121,7 +128,7 @@ static JsonObject read_object(Json *j) {
   }
 }
 
-enum { JSON_ARRAY, JSON_STRINGS, JSON_INSIDE, JSON_OBJECTS };
+enum { JSON_ARRAY, JSON_STRINGS, JSON_INSIDE, JSON_OBJECTS, JSON_OBJECT };
 
 static bool add_json(TextFindings *out, int variant, const char *what, const char *command, const Name *field,
                      TextFormat format) {
@@ -164,6 +171,16 @@ static Name path_of(const Name *field) {
   return out;
 }
 
+/* Of which the texts are all that a reader of documents could want. */
+static bool add_one_object(TextFindings *out) {
+  TextFinding *finding = text_findings_add(out, TEXT_JSON, JSON_OBJECT);
+  snprintf(finding->what, sizeof finding->what, "it looks like one JSON object, not like plain text or JSON lines");
+  strcpy(finding->command, "jq -r '.. | strings' @");
+  finding->advice = "as its texts";
+  finding->becomes = ".txt";
+  return true;
+}
+
 static bool add_json_lines(const JsonObject *object, TextFindings *out) {
   TextFinding *finding = text_findings_add(out, TEXT_JSON_LINES, 0);
   snprintf(finding->what, sizeof finding->what,
@@ -186,6 +203,7 @@ static bool find_objects(const TextView *view, Json *j, TextFindings *out) {
     Json list = {j->bytes, j->size, object.list_at};
     return find_array(&list, JSON_INSIDE, path.text, view->format, out);
   }
+  if (alone && (!object.strings || object.fields > MOST_FIELDS)) return add_one_object(out);
   if (one_line) return add_json_lines(&object, out);
   return add_json(out, JSON_OBJECTS, "it looks like JSON objects over many lines, not like plain text or JSON lines",
                   "jq -c . @", &object.text, view->format);

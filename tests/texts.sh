@@ -44,6 +44,31 @@ sed 's/the/th\xe9/g' text.txt >latin1.txt
 mended "Latin-1" 'latin1.txt: [0-9.]* % of its bytes are not UTF-8 (it looks like Latin-1); convert it' latin1.txt
 cp latin1.txt "it's Latin.txt"
 mended "a name that needs quotes" "iconv -f latin1 -t utf-8 'it'.*s Latin.txt' | ./train -" "it's Latin.txt"
+# encoded ENCODING NAME TEXT: lines of it are said to be in NAME, or, where that is "", in none that is recognized
+encoded() {
+  seq 1 120 | sed "s/.*/& $3/" | iconv -f utf-8 -t "$1" >"$1.txt"
+  if [ "$2" ]; then words="(it looks like $2)"; else words='nor of an encoding that is recognized'; fi
+  said "$1.txt" >message
+  if grep -q -e "$words" message; then pass "$1"; else fail "$1" "no \"$words\" in: $(cat message)"; fi
+}
+chinese='今天天气很好，我们的孩子在公园里玩。他说明天要去看他的老朋友，因为他们很久没有见面了。'
+russian='Сегодня хорошая погода, и наши дети играют в парке. Завтра он хочет поехать к своему старому другу.'
+encoded gb18030 GB18030 "$chinese"
+encoded big5 Big5 '今天天氣很好，我們的孩子在公園裡玩。他說明天要去看他的老朋友，因為他們很久沒有見面了。'
+encoded euc-jp EUC-JP '今日はとても良い天気なので、子どもたちは公園で遊んでいます。明日は古い友だちに会いに行くそうです。'
+encoded shift_jis 'Shift JIS' '今日はとても良い天気なので、子どもたちは公園で遊んでいます。明日は古い友だちに会いに行くそうです。'
+encoded euc-kr EUC-KR '오늘은 날씨가 아주 좋아서 아이들이 공원에서 놀고 있다. 내일은 오랜 친구를 만나러 간다고 한다.'
+encoded windows-1251 Windows-1251 "$russian"
+encoded koi8-r KOI8-R "$russian"
+encoded iso-8859-5 '' "$russian"
+encoded cp866 '' "$russian"
+encoded iso-8859-7 'ISO 8859-7' 'Σήμερα ο καιρός είναι πολύ καλός και τα παιδιά μας παίζουν στο πάρκο. Αύριο θέλει να δει τον παλιό του φίλο.'
+encoded windows-1255 '' 'היום מזג האוויר טוב מאוד והילדים שלנו משחקים בפארק. מחר הוא רוצה לפגוש את חברו הוותיק.'
+encoded windows-1256 '' 'الطقس جميل جدا اليوم وأطفالنا يلعبون في الحديقة. يريد غدا أن يزور صديقه القديم.'
+encoded tis-620 '' 'วันนี้อากาศดีมาก เด็กของเรากำลังเล่นอยู่ในสวนสาธารณะ พรุ่งนี้เขาอยากไปพบเพื่อนเก่า'
+encoded windows-1252 Windows-1252 'Sa sœur a le cœur léger : il fait très beau, et nos élèves jouent déjà près du théâtre — quelle fête !'
+encoded iso-8859-2 'ISO 8859-2' 'Ma hűvös idő van, de a gyerekek a téren játszanak. Holnap a régi barátjához készül, aki külföldről érkezett.'
+encoded windows-1254 Windows-1254 'Bugün hava çok güzel ve çocuklarımız parkta oynuyor. Yarın eski arkadaşını görmeye gidecek, çünkü onu özlemiş.'
 sed 's/$/\r/' text.txt >crlf.txt
 mended "CR LF" 'lines end in CR LF' crlf.txt
 printf 'nul\0' >nul.txt
