@@ -20,7 +20,7 @@
  * Steps        a step function handed to submit() has no branch that depends on device data, and what changes from step
  *              to step (learning rate, step number, clip coefficient, random stream) lives on the device in StepState,
  *              so a backend may run it once, capture its launches as a graph the second time and replay that later.
- *              Descriptors (Dropout, Attention, Rope, View, Sampling ...) are read before a call returns; a captured
+ *              Descriptors (Dropout, Attention, Rope, View ...) are read before a call returns; a captured
  *              graph holds their numbers and pointers. Only the first run may allocate scratch space.
  * Rounding     a value that is stored in dt and used further, in the same operation or a later one, is used as stored.
  * Bits         same seed, machine, instruction set, threads and build: same bits. Reductions have a fixed order; there
@@ -209,6 +209,29 @@ typedef struct KvCache {
   int kv_heads, head_dim;
 } KvCache;
 
+/* Applied in this order: bias, penalties, top-k, top-p, min-p, temperature, draw. Ties: the lower id wins. Penalties
+ * are of the tokens among the last `repeat_last_n`, and in this order. */
+typedef struct Sampling {
+  float repeat_penalty;    /* 1 = off; positive logits are divided by it, negative ones multiplied */
+  int repeat_last_n;       /* tokens looked back at, at most the ring's capacity; <= 0 = none */
+  float presence_penalty;  /* 0 = off; taken from the logit once */
+  float frequency_penalty; /* 0 = off; taken from it as often as the token is there, one time after the other in fp32 */
+  int top_k;               /* <= 0 = off */
+  float top_p;             /* >= 1 = off: the smallest set, by falling probability, whose sum reaches top_p */
+  float min_p;             /* <= 0 = off: probability at least min_p times the largest */
+  float temperature;       /* 0 = the largest logit */
+  uint64_t seed;
+} Sampling;
+
+/* What is added to the logits of some tokens: counts[r] of them, from [r][0] on. A token may be there once; ids outside
+ * of the vocabulary are ignored. -INFINITY masks a token. */
+typedef struct LogitBias {
+  int32_t *counts; /* [rows]; NULL: none */
+  int32_t *tokens; /* [rows][capacity] */
+  float *values;   /* [rows][capacity] */
+  int capacity;    /* host */
+} LogitBias;
+
 /* The sequences being generated. Row r of a decoding operation works on sequence r; a row's result depends on nothing
  * but that sequence: not on how many rows there are, not on r, not on the number of threads. */
 typedef struct Sequences {
@@ -220,19 +243,10 @@ typedef struct Sequences {
   int32_t *streams;   /* [rows] number of the sample: keys its random numbers */
   int32_t *status;    /* [rows] SEQUENCE_ */
   int32_t *drawn;     /* [rows] the newest token, written by sample(); -1 where the row is SEQUENCE_NONFINITE */
+  Sampling *sampling; /* [rows] */
+  LogitBias bias;
 } Sequences;
 enum { SEQUENCE_OK = 0, SEQUENCE_NONFINITE = 1 };
-
-/* Applied in this order: penalty, top-k, top-p, min-p, temperature, draw. Ties: the lower id wins. */
-typedef struct Sampling {
-  float repeat_penalty; /* 1 = off; positive logits are divided by it, negative ones multiplied */
-  int repeat_last_n;    /* tokens looked back at, at most the ring's capacity; <= 0 = none */
-  int top_k;            /* <= 0 = off */
-  float top_p;          /* >= 1 = off: the smallest set, by falling probability, whose sum reaches top_p */
-  float min_p;          /* <= 0 = off: probability at least min_p times the largest */
-  float temperature;    /* 0 = the largest logit */
-  uint64_t seed;
-} Sampling; /* without padding: compared whole, byte by byte */
 
 /* ---- the table ---- */
 
@@ -445,7 +459,7 @@ typedef struct Backend {
   /* Draws the next token of every row from its logits, appends it (lengths, positions += 1). The uniform number of
    * sample i's n-th token is philox(seed, 0, SITE_SAMPLE, n = lengths[r], streams[r]).word[0]. A row whose logits are
    * not all finite appends nothing and gets SEQUENCE_NONFINITE. logits are used as scratch. */
-  void (*sample)(Context *c, const Sequences *s, float *logits, int vocab, const Sampling *sampling);
+  void (*sample)(Context *c, const Sequences *s, float *logits, int vocab);
   /* Copies `length` rows of rotated keys and values (packed QKV of a prefill) into the cache of `slot` from `position`
    * on. */
   void (*cache_store)(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length);

@@ -307,22 +307,32 @@ typedef struct Decoder Decoder;
  * between steps. EXIT_MEMORY. */
 bool decoder_open(Decoder **out, Model *model, int rows, Error *error);
 void decoder_close(Decoder *decoder);
-/* From now on it is one for `rows` sequences, at most as many as it was opened for; decoder_prompt() starts them. */
+/* Rows 0 to rows - 1, of those that it was opened for, are those that decoder_next() and decoder_logits() go on with;
+ * the others stay what they are. At first all. */
 void decoder_use_rows(Decoder *decoder, int rows);
-/* Above an encoder: what row `row` answers, 1..ctx tokens. Computed once, and kept until it is called again; every row
+/* Above an encoder: what row `row` answers, 1..ctx tokens. Computed once, and kept until it is called again; a row
  * needs it before decoder_prompt(). EXIT_INPUT; EXIT_INTERNAL for a token outside of the vocabulary of sources. */
 bool decoder_source(Decoder *decoder, int row, const int32_t *tokens, int count, Error *error);
-/* Starts all rows from the same prompt (1..ctx tokens; without an encoder computed once), row r drawing from random
- * stream first_stream + r. */
-bool decoder_prompt(Decoder *decoder, const int32_t *tokens, int count, uint32_t first_stream, Error *error);
-/* Draws the next token of every row into next[rows]. EXIT_NONFINITE when logits are not finite. */
-bool decoder_next(Decoder *decoder, const Sampling *sampling, int32_t *next, Error *error);
-/* Positions left before the context is full: decoder_next may be called this often. */
-int decoder_room(const Decoder *decoder);
-int decoder_context(const Decoder *decoder); /* the model's ctx */
-/* Drops all but the last `keep` tokens of every row and computes the caches again (positions restart at 0). */
-bool decoder_slide(Decoder *decoder, int keep, Error *error);
-/* Logits of the next token, before any penalty: host fp32 [rows][vocab]. For tests. */
+/* Starts row `row` with a prompt of 1..ctx tokens. What follows depends on the row's own prompt, source, sampling and
+ * biases alone, bit for bit. EXIT_INPUT; EXIT_INTERNAL. */
+bool decoder_prompt(Decoder *decoder, int row, const int32_t *tokens, int count, Error *error);
+/* How the row draws, and its random stream. Until it is called, nothing is defined. */
+void decoder_sampling(Decoder *decoder, int row, const Sampling *sampling, uint32_t stream);
+/* What is added to the logits of `count` different tokens, at most a vocabulary of them, until the next call; in a row
+ * that never had any it is nothing. -INFINITY: never drawn. EXIT_MEMORY. */
+bool decoder_bias(Decoder *decoder, int row, const int32_t *tokens, const float *values, int count, Error *error);
+/* Row `to` becomes what row `from` is. */
+void decoder_copy(Decoder *decoder, int to, int from);
+/* Row `to` begins with the source and the `count` tokens that row `from` began with, which has not slid since. */
+void decoder_begin_as(Decoder *decoder, int to, int from, int count);
+/* Draws the next token of every row in use into next[rows]. EXIT_NONFINITE when logits are not finite. */
+bool decoder_next(Decoder *decoder, int32_t *next, Error *error);
+/* Positions left before the row's context is full: decoder_next may be called this often. */
+int decoder_room(const Decoder *decoder, int row);
+const Model *decoder_model(const Decoder *decoder);
+/* Drops all but the row's last `keep` tokens and computes its cache again (positions restart at 0). */
+bool decoder_slide(Decoder *decoder, int row, int keep, Error *error);
+/* Logits of the next token of the rows in use, before any bias or penalty: host fp32 [rows][vocab]. */
 bool decoder_logits(Decoder *decoder, float *logits, Error *error);
 
 #endif

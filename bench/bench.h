@@ -66,7 +66,6 @@ typedef struct Operands {
   Attention attention;
   Sequences sequences;
   KvCache *caches; /* [layers] */
-  Sampling sampling;
 } Operands;
 
 typedef struct Case {

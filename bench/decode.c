@@ -71,7 +71,7 @@ static void call_decode_token(Bench *b, const Operands *o, int set) {
 static void call_sample(Bench *b, const Operands *o, int set) {
   (void)set;
   b->ops->copy(b->c, o->array[0][5], o->array[0][4], (size_t)o->rows * (size_t)o->width * sizeof(float));
-  b->ops->sample(b->c, &o->sequences, o->array[0][5], o->width, &o->sampling);
+  b->ops->sample(b->c, &o->sequences, o->array[0][5], o->width);
 }
 
 /* On the device: first, first + step, ... */
@@ -84,7 +84,7 @@ static int32_t *put_numbers(Bench *b, int count, int first, int step) {
   return device;
 }
 
-static bool put_sequences(Bench *b, Operands *o, int rows, int position, int vocab) {
+static bool put_sequences(Bench *b, Operands *o, int rows, int position, int vocab, const Sampling *sampling) {
   int capacity = position < 4096 ? 4096 : position + 1;
   int32_t *tokens = bench_random_tokens((int64_t)rows * capacity, vocab);
   o->sequences = (Sequences){.rows = rows, .capacity = capacity};
@@ -95,12 +95,14 @@ static bool put_sequences(Bench *b, Operands *o, int rows, int position, int voc
   s->streams = put_numbers(b, rows, 0, 1);
   s->status = bench_array(b, FILL_ZEROS, 4 * rows);
   s->drawn = bench_array(b, FILL_ZEROS, 4 * rows);
+  s->sampling = bench_array(b, FILL_ZEROS, rows * (int64_t)sizeof *sampling);
+  for (int r = 0; r < rows && s->sampling; r++) b->ops->upload(b->c, s->sampling + r, sampling, sizeof *sampling);
   free(tokens);
-  return s->tokens && s->lengths && s->positions && s->streams && s->status && s->drawn;
+  return s->sampling && s->tokens && s->lengths && s->positions && s->streams && s->status && s->drawn;
 }
 
 /* Everything a decoded token needs; the context may be a new one. */
-static bool decode_operands(Bench *b, Operands *o, BenchModel *m, int rows, KvCache *caches) {
+static bool decode_operands(Bench *b, Operands *o, BenchModel *m, int rows, KvCache *caches, const Sampling *sampling) {
   const ModelConfig *c = &m->config;
   if (!bench_model_ready(b, m)) return false;
   *o = (Operands){.model = m, .sets = 1, .rows = rows, .width = c->vocab, .caches = caches};
@@ -118,7 +120,7 @@ static bool decode_operands(Bench *b, Operands *o, BenchModel *m, int rows, KvCa
                               c->kv_heads, c->head_dim};
     if (!caches[layer].k || !caches[layer].v) return false;
   }
-  return put_sequences(b, o, rows, bench_position(m), c->vocab);
+  return put_sequences(b, o, rows, bench_position(m), c->vocab, sampling);
 }
 
 typedef struct TokenParts { /* bytes of each operation for one layer, or for all rows */
@@ -158,7 +160,8 @@ void bench_decode(Bench *b, BenchModel *m, int rows, bool token_alone) {
   const ModelConfig *c = &m->config;
   const TokenParts p = token_parts(b, m, rows);
   const double logits = 12.0 * rows * c->vocab;
-  const Sampling usual = {1, 0, 40, 0.95f, 0, 0.8f, 1}, none = {1, 0, 0, 1, 0, 1, 1}, greedy = {1, 0, 0, 1, 0, 0, 1};
+  const Sampling usual = {1, 0, 0, 0, 40, 0.95f, 0, 0.8f, 1}, none = {1, 0, 0, 0, 0, 1, 0, 1, 1},
+                 greedy = {1, 0, 0, 0, 0, 1, 0, 0, 1};
   struct {
     const char *name;
     void (*run)(Bench *, const Operands *, int);
@@ -186,10 +189,9 @@ void bench_decode(Bench *b, BenchModel *m, int rows, bool token_alone) {
     snprintf(k.shape, sizeof k.shape, "%d row%s, position %d", rows, rows == 1 ? "" : "s", bench_position(m));
     k.bytes = list[i].bytes;
     if (list[i].run == call_sample) k.note = "with a copy of the logits";
-    if (!decode_operands(b, &o, m, rows, caches)) bench_skip(b, &k, "skipped: does not fit");
+    if (!decode_operands(b, &o, m, rows, caches, &list[i].sampling)) bench_skip(b, &k, "skipped: does not fit");
     else {
       o.sets = list[i].sets;
-      o.sampling = list[i].sampling;
       k.operands = &o;
       const Quantiles ms = bench_case(b, &k);
       if (list[i].run == call_decode_token && ms.median > 0) print_tokens(b, m, rows, &ms);

@@ -8,11 +8,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static bool drop_text(void *context, const uint8_t *bytes, size_t size) {
-  (void)context, (void)bytes, (void)size;
-  return true;
-}
-
 /* Before every token, and after the last: when it was. */
 static bool take_time(void *context, int64_t tokens, Error *error) {
   double *times = context;
@@ -26,11 +21,9 @@ static bool time_tokens(Program *p, double *times, GenerationResult *result, Qua
   GenerationRequest request = program_request(p);
   request.max_tokens = all;
   request.ignore_end = true;
-  request.emit = drop_text;
-  request.progress = (Progress){take_time, times};
-  if (!program_open_decoder(p, error)) return false;
-  request.decoder = p->decoder;
-  if (!generation_run(&request, result, error)) return false;
+  if (!decoder_open(&p->decoder, p->model, 1, error)) return false;
+  const Generation generation = {.decoder = p->decoder, .tokenizer = p->tokenizer, .progress = {take_time, times}};
+  if (!generation_run_one(&generation, &request, result, error)) return false;
   if (result->tokens < all)
     return fail(error, EXIT_USAGE,
                 "--on-full stop: the context is full after %" PRId64 " tokens, and --bench %" PRId64 " needs %" PRId64,

@@ -9,6 +9,8 @@
 #include "generation/settings.h"
 #include "model/generation.h"
 
+enum { GENERATE_ROWS = 32 }; /* texts at a time, at most */
+
 typedef struct Program {
   GenerateSettings settings;
   Options options;
@@ -46,16 +48,13 @@ bool program_encode_text(const Program *p, const char *what, const uint8_t *text
 /* ---- text.c ---- */
 
 /* Writes to stdout; false when that failed, which p->write_error says, or when a signal asks to stop. */
-bool program_emit(void *program, const uint8_t *bytes, size_t size);
+bool program_emit(Program *p, const uint8_t *bytes, size_t size);
 
 /* What became of stdout, and whether a signal came. EXIT_OUTPUT. */
 bool program_report_output(const Program *p, Error *error);
 
-/* As the settings have it; decoder and receiver as generate.c needs them. */
+/* As the settings have it, of p->prompt and p->source. */
 GenerationRequest program_request(Program *p);
-
-/* Opens p->decoder for one row, and gives it the source. */
-bool program_open_decoder(Program *p, Error *error);
 
 /* A text, to stdout. `text`: the prompt as it was given. */
 bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error);

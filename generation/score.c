@@ -130,12 +130,11 @@ static bool open_windows(const Program *p, const TokenFile *tokens, ScoredWindow
 }
 
 static bool count_exact(Program *p, const Windows *pairs, ExactCount *out, Error *error) {
-  Answers answers;
   const Progress progress = {keep_answering, p};
-  bool ok = answers_open(&answers, p->model, p->tokenizer, p->source_tokenizer, error) &&
-            answers_count_exact(&answers, pairs, 0, progress, out, error);
+  const int rows = generation_rows(p->model, GENERATE_ROWS);
+  bool ok = decoder_open(&p->decoder, p->model, rows, error) &&
+            answers_count_exact(p->decoder, rows, p->tokenizer, pairs, 0, progress, out, error);
   console_work_end(&p->console);
-  answers_close(&answers);
   return ok;
 }
 

@@ -13,8 +13,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-bool program_emit(void *context, const uint8_t *bytes, size_t size) {
-  Program *p = context;
+bool program_emit(Program *p, const uint8_t *bytes, size_t size) {
   errno = 0;
   if (fwrite(bytes, 1, size, stdout) != size || fflush(stdout) != 0) p->write_error = errno ? errno : EIO;
   return !p->write_error && !stop_signal;
@@ -41,24 +40,21 @@ bool program_report_output(const Program *p, Error *error) {
 GenerationRequest program_request(Program *p) {
   const GenerateSettings *s = &p->settings;
   const bool no_text = s->attention.count && !p->config.encoder_layers && !options_given(&p->options, &s->tokens);
-  GenerationRequest request = {.tokenizer = p->tokenizer,
-                               .sampling = s->sampling,
+  const int ctx = p->config.ctx;
+  GenerationRequest request = {.source = p->source.count ? p->source.ids : NULL,
+                               .source_tokens = (int)p->source.count,
                                .prompt = p->prompt.ids,
                                .prompt_tokens = (int)p->prompt.count,
+                               .sampling = s->sampling,
                                .max_tokens = no_text ? 0 : s->tokens,
-                               .slide = s->on_full == ON_FULL_SLIDE && !s->attention.count,
+                               .keep = s->on_full == ON_FULL_STOP || s->attention.count ? 0
+                                       : ctx > 1                                        ? ctx / 2
+                                                                                        : 1,
                                .ignore_end = s->ignore_end,
-                               .emit = program_emit,
-                               .emit_context = p,
-                               .progress = {keep_generating, NULL}};
+                               .alternatives = -1};
   request.sampling.seed = options_given(&p->options, &s->seed) ? s->seed : random_seed();
   if (s->greedy) request.sampling.temperature = 0;
   return request;
-}
-
-bool program_open_decoder(Program *p, Error *error) {
-  return decoder_open(&p->decoder, p->model, 1, error) &&
-         (!p->source.count || decoder_source(p->decoder, 0, p->source.ids, (int)p->source.count, error));
 }
 
 /* ", then 23.0k tokens/s", or nothing after so few that it would say nothing. */
@@ -74,16 +70,32 @@ static SpeedWords speed_words(const GenerationResult *result) {
   return words;
 }
 
+static bool emit_text(void *program, void *text, const uint8_t *bytes, size_t size) {
+  (void)text;
+  return program_emit(program, bytes, size);
+}
+
+static bool keep_token(void *program, void *text, const GeneratedToken *token, Error *error) {
+  Program *p = program;
+  (void)text;
+  return bpe_ids_sink(&p->text, &token->id, 1, error);
+}
+
 bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error) {
   const GenerateSettings *s = &p->settings;
-  GenerationRequest request = program_request(p);
+  const GenerationRequest request = program_request(p);
   GenerationResult result;
   const bool terminal = isatty(STDOUT_FILENO), echo = !p->source.count && (s->echo || terminal);
   if (echo && size && !program_emit(p, text, size)) return program_report_output(p, error);
-  if (!program_open_decoder(p, error)) return false;
-  request.decoder = p->decoder;
-  request.drawn = &p->text;
-  if (!bpe_ids_sink(&p->text, p->prompt.ids, p->prompt.count, error) || !generation_run(&request, &result, error))
+  if (!decoder_open(&p->decoder, p->model, 1, error)) return false;
+  const Generation generation = {.decoder = p->decoder,
+                                 .tokenizer = p->tokenizer,
+                                 .context = p,
+                                 .emit = emit_text,
+                                 .token = keep_token,
+                                 .progress = {keep_generating, NULL}};
+  if (!bpe_ids_sink(&p->text, p->prompt.ids, p->prompt.count, error) ||
+      !generation_run_one(&generation, &request, &result, error))
     return false;
   if (terminal && !p->write_error) program_emit(p, (const uint8_t *)"\n", 1);
   if (result.tokens)

@@ -2,7 +2,7 @@
  *
  *   logits [rows][V] fp32 (overwritten)   tokens [rows][capacity]   lengths, positions, streams, status [rows]
  *
- * penalty -> top-k -> top-p -> min-p -> temperature -> draw, as in kernels.h, by the rules of kernels/cpu/sample.c.
+ * bias -> penalties -> top-k -> top-p -> min-p -> temperature -> draw, as in kernels.h, by the rules of kernels/cpu/sample.c.
  * Nothing is sorted or moved. A filter only raises the cut: the logit from which tokens stay, and how many of those
  * equal to it. It finds the cut by halving the range of fp32 numbers, counting (top-k) or adding up (top-p) the tokens
  * from the middle on: whole sweeps over the logits, which stay in the caches, until a thread for each of the tokens in
@@ -215,34 +215,56 @@ template <int THREADS, class F, class A> __device__ __forceinline__ int locate(c
 
 /* ---- the stages, in their order ---- */
 
-/* Sampling as the kernel takes it. */
-struct SampleFilters {
-  Sampling sampling;
-  double log_min_p;
+template <int THREADS> __device__ __forceinline__ void add_bias(const Row &row, const LogitBias &bias, int64_t r) {
+  if (!bias.counts) return;
+  const int64_t first = r * bias.capacity, end = first + bias.counts[r];
+  for (int64_t i = first + threadIdx.x; i < end; i += THREADS)
+    if (bias.tokens[i] >= 0 && bias.tokens[i] < row.vocab) row.logits[bias.tokens[i]] += bias.values[i];
+  __syncthreads();
+}
+
+/* The tokens among the last n. */
+struct Recent {
+  const int32_t *ring;
+  int capacity, length, n;
 };
 
-/* Each distinct token among the last n once. Their bits are set in shared memory, for a large vocabulary a part of it
- * at a time; who sets a token's bit does it. */
+/* What is taken once: who sets a token's bit in shared memory does it. For a large vocabulary a part of it at a time. */
 template <int THREADS>
-__device__ __forceinline__ void penalize(const Row &row, const int32_t *ring, int capacity, int length,
-                                         const Sampling &sampling) {
+__device__ __forceinline__ void penalize_once(const Row &row, const Recent &recent, const Sampling &sampling) {
   constexpr int WORDS = 4096, TOKENS = 32 * WORDS;
   __shared__ uint32_t seen[WORDS];
-  if (sampling.repeat_penalty == 1.0f || sampling.repeat_last_n <= 0) return;
-  int n = sampling.repeat_last_n < length ? sampling.repeat_last_n : length;
-  n = n < capacity ? n : capacity;
   for (int part = 0; part < row.vocab; part += TOKENS) {
     const int tokens = row.vocab - part < TOKENS ? row.vocab - part : TOKENS;
     for (int i = (int)threadIdx.x; i < (tokens + 31) / 32; i += THREADS) seen[i] = 0;
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < n; i += THREADS) {
-      const int32_t token = ring[(length - n + i) % capacity], at = token - part;
+    for (int i = (int)threadIdx.x; i < recent.n; i += THREADS) {
+      const int32_t token = recent.ring[(recent.length - recent.n + i) % recent.capacity], at = token - part;
       if (token < part || at >= tokens || (atomicOr(&seen[at / 32], 1u << at % 32) >> at % 32 & 1)) continue;
       const float z = row.logits[token];
-      row.logits[token] = z > 0 ? z / sampling.repeat_penalty : z * sampling.repeat_penalty;
+      row.logits[token] =
+          __fsub_rn(z > 0 ? z / sampling.repeat_penalty : z * sampling.repeat_penalty, sampling.presence_penalty);
     }
     __syncthreads();
   }
+}
+
+/* What is taken each time is the same number, so that the order of the threads changes nothing. */
+template <int THREADS>
+__device__ __forceinline__ void penalize(const Row &row, const int32_t *ring, int capacity, int length,
+                                         const Sampling &sampling) {
+  int n = sampling.repeat_last_n < length ? sampling.repeat_last_n : length;
+  n = n < capacity ? n : capacity;
+  if (n <= 0) return;
+  const Recent recent = {ring, capacity, length, n};
+  if (sampling.repeat_penalty != 1.0f || sampling.presence_penalty != 0.0f)
+    penalize_once<THREADS>(row, recent, sampling);
+  if (sampling.frequency_penalty == 0.0f) return;
+  for (int i = (int)threadIdx.x; i < n; i += THREADS) {
+    const int32_t token = ring[(length - n + i) % capacity];
+    if (token >= 0 && token < row.vocab) atomicAdd(&row.logits[token], -sampling.frequency_penalty);
+  }
+  __syncthreads();
 }
 
 /* The k-th largest logit is at least the k-th largest of the threads' own largest logits, of which each thread holds
@@ -279,9 +301,9 @@ template <int THREADS> __device__ __forceinline__ Cut top_p(const Row &row, Cut 
 }
 
 /* exp(z - max) >= min_p, in logits */
-__device__ __forceinline__ Cut min_p(Cut cut, uint32_t max, float p, double log_p) {
+__device__ __forceinline__ Cut min_p(Cut cut, uint32_t max, float p) {
   if (!(p > 0.0f)) return cut;
-  const double cutoff = p < 1.0f ? (double)logit_of(max) + log_p - SAMPLE_ROUNDING : (double)logit_of(max);
+  const double cutoff = p < 1.0f ? (double)logit_of(max) + log((double)p) - SAMPLE_ROUNDING : (double)logit_of(max);
   const float rounded = (float)cutoff;
   const uint32_t key = key_of(rounded) + ((double)rounded < cutoff ? 1 : 0);
   return key > cut.key && key <= max ? Cut{key, ALL} : cut;
@@ -307,12 +329,12 @@ __device__ __forceinline__ int draw(const Row &row, Cut cut, uint32_t max, float
 
 /* ---- a row ---- */
 
-/* The next token of a sequence, or -1 when its logits are not finite. */
+/* The next token of row r, or -1 when its logits are not finite. */
 template <int THREADS>
-__device__ __forceinline__ int choose(const Row &row, const int32_t *ring, int capacity, int length, int32_t stream,
-                                      const SampleFilters &filters) {
-  const Sampling &sampling = filters.sampling;
-  penalize<THREADS>(row, ring, capacity, length, sampling);
+__device__ __forceinline__ int choose(const Sequences &s, int64_t r, const Row &row, int length) {
+  const Sampling sampling = s.sampling[r];
+  add_bias<THREADS>(row, s.bias, r);
+  penalize<THREADS>(row, s.tokens + r * s.capacity, s.capacity, length, sampling);
   Mass best = 0; /* the largest key, and of those that have it the lowest id */
   for_row<THREADS>(row, [&](uint32_t key, int id) {
     const Mass candidate = (Mass)key << 32 | ~(uint32_t)id;
@@ -325,21 +347,20 @@ __device__ __forceinline__ int choose(const Row &row, const int32_t *ring, int c
   if (!(sampling.temperature > 0)) return (int)~(uint32_t)best;
   Cut cut = top_k<THREADS>(row, own_max, max, sampling.top_k);
   cut = top_p<THREADS>(row, cut, max, sampling.top_p);
-  cut = min_p(cut, max, sampling.min_p, filters.log_min_p);
-  const uint4 words = random_words(sampling.seed, 0, SITE_SAMPLE, (uint32_t)length, (uint32_t)stream);
+  cut = min_p(cut, max, sampling.min_p);
+  const uint4 words = random_words(sampling.seed, 0, SITE_SAMPLE, (uint32_t)length, (uint32_t)s.streams[r]);
   const float u = ((float)(words.x >> 9) + 0.5f) * 0x1p-23f; /* philox_uniform() */
   return draw<THREADS>(row, cut, max, sampling.temperature, u);
 }
 
 /* A row that failed before stays failed. */
 template <int THREADS>
-__global__ void __launch_bounds__(THREADS, 1)
-    sample_kernel(Sequences s, float *logits, int vocab, SampleFilters filters) {
+__global__ void __launch_bounds__(THREADS, 1) sample_kernel(Sequences s, float *logits, int vocab) {
   const int64_t r = blockIdx.x;
   const int32_t length = s.lengths[r];
-  int32_t *ring = s.tokens + r * s.capacity, token = -1;
+  int32_t token = -1;
   const bool runs = s.status[r] == SEQUENCE_OK && length >= 0;
-  if (runs) token = choose<THREADS>({logits + r * vocab, vocab}, ring, s.capacity, length, s.streams[r], filters);
+  if (runs) token = choose<THREADS>(s, r, {logits + r * vocab, vocab}, length);
   __syncthreads(); /* all have read what is now written */
   if (threadIdx.x != 0) return;
   s.drawn[r] = token;
@@ -348,20 +369,19 @@ __global__ void __launch_bounds__(THREADS, 1)
     s.status[r] = SEQUENCE_NONFINITE;
     return;
   }
-  ring[length % s.capacity] = token;
+  s.tokens[r * s.capacity + length % s.capacity] = token;
   s.lengths[r] = length + 1;
   s.positions[r] += 1;
 }
 
 } // namespace
 
-void cuda_sample(Context *c, const Sequences *s, float *logits, int vocab, const Sampling *sampling) {
+void cuda_sample(Context *c, const Sequences *s, float *logits, int vocab) {
   constexpr int SMALL = 128, LARGE = 1024; /* which one it is changes no token */
-  const SampleFilters filters = {*sampling, sampling->min_p > 0 ? log((double)sampling->min_p) : 0};
   const bool small = vocab <= 16 * SMALL;
   if (s->rows < 1) return;
   launch(c, "sample", small ? sample_kernel<SMALL> : sample_kernel<LARGE>, (unsigned)s->rows, small ? SMALL : LARGE, 0,
-         *s, logits, vocab, filters);
+         *s, logits, vocab);
 }
 
 #endif

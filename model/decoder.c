@@ -5,20 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef struct Row {
+  int length, position; /* as on the device */
+  int source;           /* tokens of its source; 0: not given yet */
+} Row;
+
 struct Decoder {
   Model *model;
   Sequences sequences;
+  int opened; /* rows there is room for; sequences.rows of them are in use */
+  Row *rows;
   KvCache *caches;   /* one a layer */
   KvCache *memories; /* of an encoder, one a layer: keys and values of the rows' sources; in the array of caches */
   void *cache_memory;
-  int32_t *source_counts;      /* device [rows]: tokens of the sources */
-  int32_t *host_source_counts; /* [rows]; 0: not given yet */
-  void *x, *q, *middle;        /* [rows][C], [rows][larger of H*D and C], [rows][larger of H*D and F] */
-  float *logits;               /* [rows][V] */
-  int length, position;        /* of every row, as on the device */
-  CapturedGraph *token;        /* decode_token and sample, for `sampling` */
-  Sampling sampling;
-  bool ready; /* logits of the next token have been computed */
+  int32_t *source_counts; /* device [rows]: tokens of the sources */
+  void *x, *q, *middle;   /* [rows][C], [rows][larger of H*D and C], [rows][larger of H*D and F] */
+  float *logits;          /* [rows][V] */
+  CapturedGraph *token;   /* decode_token and sample */
+  bool ready;             /* logits of every row's next token have been computed */
 };
 
 static int larger(int a, int b) { return a > b ? a : b; }
@@ -36,6 +40,7 @@ static bool decoder_buffers(Decoder *d, int rows, Error *error) {
   s->streams = m->ops->alloc(m->context, "streams", n * sizeof(int32_t));
   s->status = m->ops->alloc(m->context, "status", n * sizeof(int32_t));
   s->drawn = m->ops->alloc(m->context, "drawn tokens", n * sizeof(int32_t));
+  s->sampling = m->ops->alloc(m->context, "sampling", n * sizeof(Sampling));
   d->x = m->ops->alloc(m->context, "decoded rows", n * (size_t)c->dim * dt);
   d->q = m->ops->alloc(m->context, "decoded queries", n * (size_t)larger(query_width(c), c->dim) * dt);
   d->middle = m->ops->alloc(m->context, "decoded attention or MLP", n * (size_t)larger(query_width(c), c->ffn) * dt);
@@ -43,7 +48,8 @@ static bool decoder_buffers(Decoder *d, int rows, Error *error) {
   const int caches = c->layers * (has_encoder(c) ? 2 : 1);
   d->cache_memory = m->ops->alloc(m->context, "key/value cache", 2 * each * (size_t)caches);
   d->caches = calloc((size_t)caches, sizeof *d->caches);
-  if (!d->caches) return error_memory(error, "the decoder");
+  d->rows = calloc(n, sizeof *d->rows);
+  if (!d->caches || !d->rows) return error_memory(error, "the decoder");
   if (!model_check_backend(m, error)) return false;
   for (int i = 0; i < caches; i++) {
     char *k = (char *)d->cache_memory + 2 * each * (size_t)i;
@@ -52,8 +58,7 @@ static bool decoder_buffers(Decoder *d, int rows, Error *error) {
   if (!has_encoder(c)) return true;
   d->memories = d->caches + c->layers;
   d->source_counts = m->ops->alloc(m->context, "lengths of sources", n * sizeof(int32_t));
-  d->host_source_counts = calloc(n, sizeof(int32_t));
-  return d->host_source_counts ? model_check_backend(m, error) : error_memory(error, "the decoder");
+  return model_check_backend(m, error);
 }
 
 bool decoder_open(Decoder **out, Model *model, int rows, Error *error) {
@@ -61,6 +66,7 @@ bool decoder_open(Decoder **out, Model *model, int rows, Error *error) {
   Decoder *d = calloc(1, sizeof *d);
   if (!d) return error_memory(error, "the decoder");
   d->model = model;
+  d->opened = rows;
   if (!model_evaluate_begin(model, 1, model->config.ctx, error) || !decoder_buffers(d, rows, error)) {
     decoder_close(d);
     return false;
@@ -79,6 +85,10 @@ void decoder_close(Decoder *d) {
                     d->sequences.streams,
                     d->sequences.status,
                     d->sequences.drawn,
+                    d->sequences.sampling,
+                    d->sequences.bias.counts,
+                    d->sequences.bias.tokens,
+                    d->sequences.bias.values,
                     d->x,
                     d->q,
                     d->middle,
@@ -87,7 +97,7 @@ void decoder_close(Decoder *d) {
                     d->cache_memory};
   for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) k->release(d->model->context, memory[i]);
   free(d->caches);
-  free(d->host_source_counts);
+  free(d->rows);
   free(d);
 }
 
@@ -97,13 +107,18 @@ static Pass cached_pass(Decoder *d, int row, int length) {
   pass.caches = d->caches;
   pass.memories = d->memories;
   pass.slot = row;
-  pass.memory_length = d->memories ? d->host_source_counts[row] : 0;
+  pass.memory_length = d->memories ? d->rows[row].source : 0;
   return pass;
+}
+
+static void put_number(Decoder *d, int32_t *array, int row, int32_t number) {
+  d->model->ops->upload(d->model->context, array + row, &number, sizeof number);
 }
 
 void decoder_use_rows(Decoder *d, int rows) {
   if (rows != d->sequences.rows) d->model->ops->drop(d->model->context, &d->token);
   d->sequences.rows = rows;
+  d->ready = false;
 }
 
 bool decoder_source(Decoder *d, int row, const int32_t *tokens, int count, Error *error) {
@@ -115,82 +130,124 @@ bool decoder_source(Decoder *d, int row, const int32_t *tokens, int count, Error
     if (tokens[i] < 0 || tokens[i] >= m->config.source_vocab)
       return fail(error, EXIT_INTERNAL, "token %d in a source, whose vocabulary is %d", tokens[i],
                   m->config.source_vocab);
-  d->host_source_counts[row] = count;
-  m->ops->upload(m->context, d->source_counts, d->host_source_counts, (size_t)d->sequences.rows * sizeof(int32_t));
+  d->rows[row].source = count;
+  put_number(d, d->source_counts, row, count);
   m->ops->upload(m->context, m->source.tokens, tokens, (size_t)count * sizeof(int32_t));
   const Pass pass = cached_pass(d, row, count);
   model_encode(&pass);
   return model_check_backend(m, error);
 }
 
-/* Computes the prompt's keys and values into the caches of `row`, and the logits after its last token. */
+/* Computes the keys and values of all tokens but the last, which is decoded, into the caches of `row`. */
 static void prefill(Decoder *d, int row, const int32_t *tokens, int count) {
   Model *m = d->model;
-  const Backend *k = m->ops;
-  k->upload(m->context, m->tokens, tokens, (size_t)count * sizeof(int32_t));
-  const Pass pass = cached_pass(d, row, count);
+  d->rows[row].position = count - 1;
+  put_number(d, d->sequences.positions, row, count - 1);
+  d->ready = false;
+  if (count < 2) return;
+  m->ops->upload(m->context, m->tokens, tokens, (size_t)(count - 1) * sizeof(int32_t));
+  const Pass pass = cached_pass(d, row, count - 1);
   model_forward(&pass);
-  const PartActivations *last = &pass.acts->decoder[m->table.decoder.count];
-  Norm room;
-  const Norm *norm = final_norm(m, &room);
-  k->decode_logits(m->context, d->logits + (int64_t)row * m->config.vocab,
-                   element(m, norm ? last->x : last->n, (int64_t)(count - 1) * m->config.dim), norm, &m->params,
-                   m->table.head, m->config.vocab, 1);
 }
 
-/* The prompt of row 0 becomes every row's. */
-static void share_prompt(Decoder *d) {
-  Model *m = d->model;
-  const ModelConfig *c = &m->config;
-  size_t slot = (size_t)c->ctx * (size_t)key_width(c), dt = m->dt, used = (size_t)d->length * (size_t)key_width(c) * dt;
-  for (int row = 1; row < d->sequences.rows; row++) {
-    for (int layer = 0; layer < c->layers; layer++) {
-      m->ops->copy(m->context, (char *)d->caches[layer].k + (size_t)row * slot * dt, d->caches[layer].k, used);
-      m->ops->copy(m->context, (char *)d->caches[layer].v + (size_t)row * slot * dt, d->caches[layer].v, used);
-    }
-    m->ops->copy(m->context, d->logits + (int64_t)row * c->vocab, d->logits, (size_t)c->vocab * sizeof(float));
-  }
-}
-
-static bool upload_sequences(Decoder *d, const int32_t *prompt, uint32_t first_stream, Error *error) {
-  Model *m = d->model;
+bool decoder_prompt(Decoder *d, int row, const int32_t *tokens, int count, Error *error) {
+  const Model *m = d->model;
   const Sequences *s = &d->sequences;
-  int32_t *host = calloc((size_t)s->rows * 2, sizeof *host);
-  if (!host) return error_memory(error, "the decoder");
-  int32_t *streams = host + s->rows;
-  for (int row = 0; row < s->rows; row++) streams[row] = (int32_t)(first_stream + (uint32_t)row);
-  size_t bytes = (size_t)s->rows * sizeof(int32_t);
-  m->ops->upload(m->context, s->status, host, bytes);
-  m->ops->upload(m->context, s->streams, streams, bytes);
-  for (int row = 0; row < s->rows; row++) {
-    m->ops->upload(m->context, s->tokens + (int64_t)row * s->capacity, prompt, (size_t)d->length * sizeof(int32_t));
-    host[row] = d->length;
-  }
-  m->ops->upload(m->context, s->lengths, host, bytes);
-  for (int row = 0; row < s->rows; row++) host[row] = d->position;
-  m->ops->upload(m->context, s->positions, host, bytes);
-  free(host);
-  return true;
+  if (count < 1 || count > m->config.ctx)
+    return fail(error, EXIT_INPUT, "a prompt of %d tokens does not fit: the context holds 1 to %d", count,
+                m->config.ctx);
+  if (d->memories && !d->rows[row].source) return fail(error, EXIT_INTERNAL, "row %d has no source", row);
+  m->ops->upload(m->context, s->tokens + (int64_t)row * s->capacity, tokens, (size_t)count * sizeof *tokens);
+  d->rows[row].length = count;
+  put_number(d, s->lengths, row, count);
+  put_number(d, s->status, row, SEQUENCE_OK);
+  prefill(d, row, tokens, count);
+  return model_check_backend(d->model, error);
 }
 
-bool decoder_prompt(Decoder *d, const int32_t *tokens, int count, uint32_t first_stream, Error *error) {
+void decoder_sampling(Decoder *d, int row, const Sampling *sampling, uint32_t stream) {
+  const Model *m = d->model;
+  m->ops->upload(m->context, d->sequences.sampling + row, sampling, sizeof *sampling);
+  put_number(d, d->sequences.streams, row, (int32_t)stream);
+}
+
+/* Made when the first row needs it: as large as the logits. */
+static bool bias_buffers(Decoder *d, Error *error) {
+  const Model *m = d->model;
+  LogitBias *bias = &d->sequences.bias;
+  const size_t n = (size_t)d->opened, all = n * (size_t)m->config.vocab;
+  if (bias->counts) return true;
+  int32_t *zeros = calloc(n, sizeof *zeros);
+  if (!zeros) return error_memory(error, "the decoder");
+  m->ops->drop(m->context, &d->token);
+  bias->capacity = m->config.vocab;
+  bias->counts = m->ops->alloc(m->context, "biases", n * sizeof *bias->counts);
+  bias->tokens = m->ops->alloc(m->context, "tokens of biases", all * sizeof *bias->tokens);
+  bias->values = m->ops->alloc(m->context, "values of biases", all * sizeof *bias->values);
+  bool ok = model_check_backend(d->model, error);
+  if (ok) m->ops->upload(m->context, bias->counts, zeros, n * sizeof *zeros);
+  free(zeros);
+  return ok;
+}
+
+bool decoder_bias(Decoder *d, int row, const int32_t *tokens, const float *values, int count, Error *error) {
+  const Model *m = d->model;
+  LogitBias *bias = &d->sequences.bias;
+  if (count == 0 && !bias->counts) return true;
+  if (!bias_buffers(d, error)) return false;
+  const int64_t first = (int64_t)row * bias->capacity;
+  m->ops->upload(m->context, bias->tokens + first, tokens, (size_t)count * sizeof *tokens);
+  m->ops->upload(m->context, bias->values + first, values, (size_t)count * sizeof *values);
+  put_number(d, bias->counts, row, count);
+  return model_check_backend(d->model, error);
+}
+
+/* What a row has in an array of `each` bytes a row, the first `used` of them. */
+static void copy_row(Decoder *d, void *array, size_t each, int to, int from, size_t used) {
+  const Model *m = d->model;
+  m->ops->copy(m->context, (char *)array + (size_t)to * each, (char *)array + (size_t)from * each, used);
+}
+
+void decoder_copy(Decoder *d, int to, int from) {
   const ModelConfig *c = &d->model->config;
-  if (count < 1 || count > c->ctx)
-    return fail(error, EXIT_INPUT, "a prompt of %d tokens does not fit: the context holds 1 to %d", count, c->ctx);
-  for (int row = 0; d->memories && row < d->sequences.rows; row++)
-    if (!d->host_source_counts[row]) return fail(error, EXIT_INTERNAL, "row %d has no source", row);
-  d->length = count;
-  d->position = count - 1;
-  d->ready = true;
-  prefill(d, 0, tokens, count);
-  if (!d->memories) share_prompt(d);
-  for (int row = 1; d->memories && row < d->sequences.rows; row++) prefill(d, row, tokens, count);
-  return upload_sequences(d, tokens, first_stream, error) && model_check_backend(d->model, error);
+  const Sequences *s = &d->sequences;
+  const Row row = d->rows[from];
+  const size_t key = (size_t)key_width(c) * d->model->dt, slot = (size_t)c->ctx * key, ring = (size_t)s->capacity;
+  const int kept = row.length < s->capacity ? row.length : s->capacity;
+  int32_t *const numbers[] = {s->lengths, s->positions, s->streams, s->status, d->source_counts, s->bias.counts};
+  for (int i = 0; i < c->layers; i++) {
+    copy_row(d, d->caches[i].k, slot, to, from, (size_t)row.position * key);
+    copy_row(d, d->caches[i].v, slot, to, from, (size_t)row.position * key);
+    if (!d->memories) continue;
+    copy_row(d, d->memories[i].k, slot, to, from, (size_t)row.source * key);
+    copy_row(d, d->memories[i].v, slot, to, from, (size_t)row.source * key);
+  }
+  copy_row(d, s->tokens, ring * sizeof(int32_t), to, from, (size_t)kept * sizeof(int32_t));
+  copy_row(d, s->sampling, sizeof(Sampling), to, from, sizeof(Sampling));
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    if (numbers[i]) copy_row(d, numbers[i], sizeof(int32_t), to, from, sizeof(int32_t));
+  if (s->bias.counts) {
+    const size_t biases = (size_t)s->bias.capacity * 4;
+    copy_row(d, s->bias.tokens, biases, to, from, biases);
+    copy_row(d, s->bias.values, biases, to, from, biases);
+  }
+  d->rows[to] = row;
+  d->ready = false;
 }
 
-int decoder_context(const Decoder *d) { return d->model->config.ctx; }
+const Model *decoder_model(const Decoder *d) { return d->model; }
 
-int decoder_room(const Decoder *d) { return d->model->config.ctx - d->position; }
+int decoder_room(const Decoder *d, int row) { return d->model->config.ctx - d->rows[row].position; }
+
+void decoder_begin_as(Decoder *d, int to, int from, int count) {
+  if (to != from) decoder_copy(d, to, from);
+  d->rows[to].length = count;
+  d->rows[to].position = count - 1;
+  put_number(d, d->sequences.lengths, to, count);
+  put_number(d, d->sequences.positions, to, count - 1);
+  put_number(d, d->sequences.status, to, SEQUENCE_OK);
+  d->ready = false;
+}
 
 /* What a part makes of x, up to its last product: d->middle. `norm` NULL: x is normalized. */
 static void decode_part(Decoder *d, const Part *w, const Norm *norm) {
@@ -263,8 +320,8 @@ bool decoder_logits(Decoder *d, float *logits, Error *error) {
 }
 
 static void sample_token(Context *c, void *decoder) {
-  Decoder *d = decoder;
-  d->model->ops->sample(c, &d->sequences, d->logits, d->model->config.vocab, &d->sampling);
+  const Decoder *d = decoder;
+  d->model->ops->sample(c, &d->sequences, d->logits, d->model->config.vocab);
 }
 
 static void decode_and_sample(Context *c, void *decoder) {
@@ -272,50 +329,40 @@ static void decode_and_sample(Context *c, void *decoder) {
   sample_token(c, decoder);
 }
 
-/* The captured graph holds the sampling parameters. */
-static void set_sampling(Decoder *d, const Sampling *sampling) {
-  if (memcmp(&d->sampling, sampling, sizeof *sampling) != 0) d->model->ops->drop(d->model->context, &d->token);
-  d->sampling = *sampling;
-}
-
-bool decoder_next(Decoder *d, const Sampling *sampling, int32_t *next, Error *error) {
-  Model *m = d->model;
+bool decoder_next(Decoder *d, int32_t *next, Error *error) {
+  const Model *m = d->model;
   const Sequences *s = &d->sequences;
-  if (decoder_room(d) < 1) return fail(error, EXIT_INTERNAL, "the context is full; call decoder_slide()");
-  set_sampling(d, sampling);
+  for (int row = 0; row < s->rows; row++)
+    if (decoder_room(d, row) < 1) return fail(error, EXIT_INTERNAL, "a context is full; call decoder_slide()");
   if (d->ready) sample_token(m->context, d);
   else m->ops->submit(m->context, &d->token, decode_and_sample, d);
   d->ready = false;
-  d->length++;
-  d->position++;
   m->ops->download(m->context, next, s->drawn, (size_t)s->rows * sizeof *next);
-  if (!model_check_backend(m, error)) return false;
-  for (int row = 0; row < s->rows; row++)
+  if (!model_check_backend(d->model, error)) return false;
+  for (int row = 0; row < s->rows; row++) {
+    d->rows[row].length++;
+    d->rows[row].position++;
     if (next[row] < 0)
       return fail(error, EXIT_NONFINITE,
                   "the logits of token %d are not finite: the weights are damaged, or the training diverged",
-                  d->length);
+                  d->rows[row].length);
+  }
   return true;
 }
 
-bool decoder_slide(Decoder *d, int keep, Error *error) {
-  Model *m = d->model;
+bool decoder_slide(Decoder *d, int row, int keep, Error *error) {
+  const Model *m = d->model;
   const Sequences *s = &d->sequences;
-  if (keep < 1 || keep > d->length || keep > m->config.ctx)
-    return fail(error, EXIT_INTERNAL, "cannot keep %d of %d tokens", keep, d->length);
-  int32_t *tail = malloc((size_t)(keep + s->rows) * sizeof *tail);
+  const int length = d->rows[row].length;
+  if (keep < 1 || keep > length || keep > m->config.ctx)
+    return fail(error, EXIT_INTERNAL, "cannot keep %d of %d tokens", keep, length);
+  int32_t *tail = malloc((size_t)keep * sizeof *tail);
   if (!tail) return error_memory(error, "the decoder");
-  d->position = keep - 1;
-  d->ready = true;
-  for (int row = 0; row < s->rows; row++) {
-    const int32_t *ring = s->tokens + (int64_t)row * s->capacity;
-    int first = (d->length - keep) % s->capacity, whole = keep < s->capacity - first ? keep : s->capacity - first;
-    m->ops->download(m->context, tail, ring + first, (size_t)whole * sizeof *tail);
-    m->ops->download(m->context, tail + whole, ring, (size_t)(keep - whole) * sizeof *tail);
-    prefill(d, row, tail, keep);
-    tail[keep + row] = d->position;
-  }
-  m->ops->upload(m->context, s->positions, tail + keep, (size_t)s->rows * sizeof *tail);
+  const int32_t *ring = s->tokens + (int64_t)row * s->capacity;
+  const int first = (length - keep) % s->capacity, whole = keep < s->capacity - first ? keep : s->capacity - first;
+  m->ops->download(m->context, tail, ring + first, (size_t)whole * sizeof *tail);
+  m->ops->download(m->context, tail + whole, ring, (size_t)(keep - whole) * sizeof *tail);
+  prefill(d, row, tail, keep);
   free(tail);
-  return model_check_backend(m, error);
+  return model_check_backend(d->model, error);
 }

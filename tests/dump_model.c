@@ -160,10 +160,11 @@ static bool greedy(Model *m, const Input *in, int wanted, Error *error) {
   Decoder *d = NULL;
   bool ok = decoder_open(&d, m, 1, error) &&
             (!in->source_count || decoder_source(d, 0, in->source, in->source_count, error)) &&
-            decoder_prompt(d, in->tokens, in->count, 0, error);
+            decoder_prompt(d, 0, in->tokens, in->count, error);
+  if (ok) decoder_sampling(d, 0, &likeliest, 0);
   for (int i = 0; ok && i < wanted; i++) {
     int32_t next;
-    ok = decoder_next(d, &likeliest, &next, error);
+    ok = decoder_next(d, &next, error);
     if (ok) printf("%d\n", next);
   }
   decoder_close(d);

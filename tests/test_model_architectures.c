@@ -155,6 +155,17 @@ static bool give_sources(const Architecture *a, Decoder *d, int first, int rows,
   return ok;
 }
 
+/* All rows from the same prompt, each to draw the likeliest. */
+static bool start_rows(Decoder *d, const int32_t *prompt, int count, int rows, Error *error) {
+  const Sampling greedy = {.repeat_penalty = 1, .top_p = 1};
+  bool ok = true;
+  for (int r = 0; ok && r < rows; r++) {
+    ok = decoder_prompt(d, r, prompt, count, error);
+    decoder_sampling(d, r, &greedy, (uint32_t)r);
+  }
+  return ok;
+}
+
 /* The whole pass over the rows' tokens [ROWS][ctx], each with its source; what stands after that is hidden. */
 static void evaluate_rows(Fixture *f, const Architecture *a, Model *m, const int32_t *tokens, float *logits) {
   const int ctx = a->setup.config.ctx, all = ROWS * ctx;
@@ -185,16 +196,15 @@ static void decode_case(Fixture *f, const char *name) {
   float *want = host_memory(f, ROWS * row * sizeof *want), *got = host_memory(f, ROWS * row * sizeof *got);
   float *step = host_memory(f, ROWS * vocab * sizeof *step), *alone = host_memory(f, vocab * sizeof *alone);
   int32_t *tokens = host_memory(f, (size_t)(ROWS * c->ctx) * sizeof *tokens), next[ROWS];
-  const Sampling greedy = {.repeat_penalty = 1, .top_p = 1};
   Decoder *d = NULL, *single = NULL;
   Error error = {0};
   for (int r = 0; r < ROWS; r++) memcpy(tokens + r * c->ctx, a.setup.tokens, PROMPT * sizeof *tokens);
   need(decoder_open(&d, m, ROWS, &error) && decoder_open(&single, m, 1, &error), &error);
-  need(give_sources(&a, d, 0, ROWS, &error) && decoder_prompt(d, tokens, PROMPT, 0, &error), &error);
-  need(give_sources(&a, single, 1, 1, &error) && decoder_prompt(single, tokens, PROMPT, 0, &error), &error);
+  need(give_sources(&a, d, 0, ROWS, &error) && start_rows(d, tokens, PROMPT, ROWS, &error), &error);
+  need(give_sources(&a, single, 1, 1, &error) && start_rows(single, tokens, PROMPT, 1, &error), &error);
   for (int t = PROMPT; t < c->ctx; t++) {
-    need(decoder_next(single, &greedy, next, &error) && decoder_logits(single, alone, &error), &error);
-    need(decoder_next(d, &greedy, next, &error) && decoder_logits(d, step, &error), &error);
+    need(decoder_next(single, next, &error) && decoder_logits(single, alone, &error), &error);
+    need(decoder_next(d, next, &error) && decoder_logits(d, step, &error), &error);
     assert_memory_equal(alone, step + vocab, vocab * sizeof *alone);
     for (int r = 0; r < ROWS; r++) {
       tokens[r * c->ctx + t] = next[r];
@@ -311,25 +321,25 @@ static void slide_case(Fixture *f, const char *name) {
   const ModelConfig *c = &a.setup.config;
   const size_t vocab = (size_t)c->vocab;
   float *got = host_memory(f, ROWS * vocab * sizeof *got), *want = host_memory(f, vocab * sizeof *want);
-  const Sampling greedy = {.repeat_penalty = 1, .top_p = 1};
   int32_t next[ROWS], tail[KEPT];
   Decoder *d = NULL, *fresh = NULL;
   Error error = {0};
   need(decoder_open(&d, m, ROWS, &error) && decoder_open(&fresh, m, 1, &error), &error);
-  assert_false(decoder_prompt(d, a.setup.tokens, PROMPT, 0, &error)); /* no sources yet */
+  assert_false(decoder_prompt(d, 0, a.setup.tokens, PROMPT, &error)); /* no sources yet */
   assert_int_equal(error.code, EXIT_INTERNAL);
   error = (Error){0};
   assert_false(decoder_source(d, 0, a.source, 0, &error));
   assert_int_equal(error.code, EXIT_INPUT);
   assert_false(decoder_source(d, 0, a.source, c->ctx + 1, &error));
   error = (Error){0};
-  need(give_sources(&a, d, 0, ROWS, &error) && decoder_prompt(d, a.setup.tokens, PROMPT, 0, &error), &error);
+  need(give_sources(&a, d, 0, ROWS, &error) && start_rows(d, a.setup.tokens, PROMPT, ROWS, &error), &error);
   for (int t = PROMPT; t < c->ctx; t++) {
-    need(decoder_next(d, &greedy, next, &error), &error);
+    need(decoder_next(d, next, &error), &error);
     if (t >= c->ctx - KEPT) tail[t - (c->ctx - KEPT)] = next[LAST];
   }
-  need(decoder_slide(d, KEPT, &error) && decoder_logits(d, got, &error), &error);
-  need(give_sources(&a, fresh, LAST, 1, &error) && decoder_prompt(fresh, tail, KEPT, 0, &error), &error);
+  for (int r = 0; r < ROWS; r++) need(decoder_slide(d, r, KEPT, &error), &error);
+  need(decoder_logits(d, got, &error), &error);
+  need(give_sources(&a, fresh, LAST, 1, &error) && decoder_prompt(fresh, 0, tail, KEPT, &error), &error);
   need(decoder_logits(fresh, want, &error), &error);
   assert_memory_equal(got + LAST * vocab, want, vocab * sizeof *want);
   decoder_close(fresh);

@@ -38,7 +38,8 @@ static bool show_answers(void *context, int64_t pairs, Error *error) {
  * have about `tokens` tokens, at most `most`. */
 static bool count_exact(Run *r, int64_t tokens, int64_t most, ExactCount *out, Error *error) {
   const int64_t fit = tokens / (r->val_pairs.longest.target + 1), limit = fit < 1 ? 1 : fit < most ? fit : most;
-  bool ok = answers_count_exact(&r->answers, &r->val_windows, limit, (Progress){show_answers, &r->console}, out, error);
+  bool ok = answers_count_exact(r->decoder, r->decoder_rows, r->tokenizer, &r->val_windows, limit,
+                                (Progress){show_answers, &r->console}, out, error);
   console_work_end(&r->console);
   return ok;
 }

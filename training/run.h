@@ -66,8 +66,8 @@ typedef struct Run {
   size_t available; /* bytes that were free before the model was there */
   ModelConfig config;
   Model *model;
-  Decoder *decoder; /* for samples; above an encoder `answers` instead */
-  Answers answers;
+  Decoder *decoder; /* for samples and, above an encoder, answers, so many at a time: */
+  int decoder_rows;
   BpeIds drawn;                   /* tokens of the newest sample */
   float *host[CHECKPOINT_ARENAS]; /* on their way to a file or from it */
 

@@ -18,26 +18,33 @@ int run_start_token(const Run *r) {
   return tokenizer_bpe(r->tokenizer)->byte_ids['\n'];
 }
 
-static bool collect(void *stream, const uint8_t *bytes, size_t size) {
-  return fwrite(bytes, 1, size, stream) == size && !stop_signal;
+typedef struct Sample {
+  FILE *stream;
+  BpeIds *drawn; /* tokens are appended */
+} Sample;
+
+static bool collect_text(void *context, void *text, const uint8_t *bytes, size_t size) {
+  const Sample *sample = context;
+  (void)text;
+  return fwrite(bytes, 1, size, sample->stream) == size && !stop_signal;
 }
 
-/* Appends what the model writes after `ids`, or what of their end the context holds. */
-static bool write_sample(Run *r, const BpeIds *ids, int64_t tokens, Sampling sampling, FILE *stream, Error *error) {
-  const size_t ctx = (size_t)r->config.ctx, skipped = ids->count > ctx ? ids->count - ctx : 0;
+static bool collect_token(void *context, void *text, const GeneratedToken *token, Error *error) {
+  const Sample *sample = context;
+  (void)text;
+  return bpe_ids_sink(sample->drawn, &token->id, 1, error);
+}
+
+static bool write_sample(Run *r, const GenerationRequest *request, FILE *stream, Error *error) {
+  Sample sample = {stream, &r->drawn};
+  const Generation generation = {.decoder = r->decoder,
+                                 .tokenizer = r->tokenizer,
+                                 .context = &sample,
+                                 .emit = collect_text,
+                                 .token = collect_token};
   GenerationResult result;
   r->drawn.count = 0;
-  const GenerationRequest request = {.decoder = r->decoder,
-                                     .tokenizer = r->tokenizer,
-                                     .prompt = ids->ids + skipped,
-                                     .prompt_tokens = (int)(ids->count - skipped),
-                                     .max_tokens = tokens,
-                                     .slide = true,
-                                     .emit = collect,
-                                     .emit_context = stream,
-                                     .drawn = &r->drawn,
-                                     .sampling = sampling};
-  return generation_run(&request, &result, error);
+  return generation_run_one(&generation, request, &result, error);
 }
 
 /* ---- of a text ---- */
@@ -45,20 +52,27 @@ static bool write_sample(Run *r, const BpeIds *ids, int64_t tokens, Sampling sam
 static bool sample_text(Run *r, FILE *stream, Error *error) {
   const char *prompt = r->settings.prompt ? r->settings.prompt : "";
   const size_t length = strlen(prompt);
-  Sampling sampling = generation_sampling();
-  sampling.seed = r->settings.seed;
+  const size_t ctx = (size_t)r->config.ctx;
   BpeIds ids = {0};
+  GenerationRequest request = {.sampling = generation_sampling(),
+                               .max_tokens = r->settings.sample_tokens,
+                               .keep = ctx > 1 ? (int)ctx / 2 : 1,
+                               .alternatives = -1};
   bool ok = fwrite(prompt, 1, length, stream) == length || error_memory(error, "a sample");
-  ok = ok && generation_prompt(r->tokenizer, run_start_token(r), (const uint8_t *)prompt, length, &ids, error) &&
-       write_sample(r, &ids, r->settings.sample_tokens, sampling, stream, error);
+  ok = ok && generation_prompt(r->tokenizer, run_start_token(r), (const uint8_t *)prompt, length, &ids, error);
+  const size_t skipped = ids.count > ctx ? ids.count - ctx : 0; /* what of its end the context holds */
+  request.sampling.seed = r->settings.seed;
+  request.prompt = ids.ids + skipped;
+  request.prompt_tokens = (int)(ids.count - skipped);
+  ok = ok && write_sample(r, &request, stream, error);
   free(ids.ids);
   return ok;
 }
 
 /* ---- of pairs: the likeliest answers ---- */
 
-static bool write_tokens(const Tokenizer *tokenizer, const BpeIds *ids, size_t count, FILE *stream) {
-  for (size_t i = 0; i < count; i++) {
+static bool write_tokens(const Tokenizer *tokenizer, const BpeIds *ids, FILE *stream) {
+  for (size_t i = 0; i < ids->count; i++) {
     size_t size;
     const uint8_t *bytes = tokenizer_decode(tokenizer, ids->ids[i], &size);
     if (fwrite(bytes, 1, size, stream) != size) return false;
@@ -66,52 +80,56 @@ static bool write_tokens(const Tokenizer *tokenizer, const BpeIds *ids, size_t c
   return true;
 }
 
-/* A line "SOURCE -> ANSWER" for each prompt of the batch; `targets` NULL, or what is right. */
-static bool write_answers(Run *r, const BpeIds *targets, FILE *stream, Error *error) {
-  Answers *a = &r->answers;
-  const AnswerRequest likeliest = {.sampling = generation_greedy(), .limit = r->settings.sample_tokens};
-  if (!answers_write(a, &likeliest, error)) return false;
-  bool ok = true;
-  for (int i = 0; ok && i < a->count; i++) {
-    ok = fputs(i ? "\n" : "", stream) != EOF &&
-         write_tokens(run_source_tokenizer(r), &a->prompts[i], a->prompts[i].count - 1, stream) &&
-         fputs(" -> ", stream) != EOF && write_tokens(r->tokenizer, &a->answers[i], a->answers[i].count, stream);
-    if (ok && targets)
-      ok = fputs("   (right: ", stream) != EOF && write_tokens(r->tokenizer, &targets[i], targets[i].count, stream) &&
-           fputs(")", stream) != EOF;
-  }
+/* "SOURCE -> ANSWER"; `target` NULL, or what is right. End tokens have no text. */
+static bool write_answer(Run *r, const PairReader *reader, const BpeIds *prompt, const BpeIds *target, FILE *stream,
+                         Error *error) {
+  const GenerationRequest request = answer_request(reader, prompt, r->settings.sample_tokens);
+  bool ok = (write_tokens(run_source_tokenizer(r), prompt, stream) && fputs(" -> ", stream) != EOF) ||
+            error_memory(error, "a sample");
+  if (!ok || !write_sample(r, &request, stream, error) || !target) return ok && !error->code;
+  ok = fputs("   (right: ", stream) != EOF && write_tokens(r->tokenizer, target, stream) && fputs(")", stream) != EOF;
   return ok || error_memory(error, "a sample");
 }
 
-static bool answer_prompt(Run *r, FILE *stream, Error *error) {
-  const char *prompt = r->settings.prompt;
-  Answers *a = &r->answers;
-  BpeIds *ids = &a->prompts[0];
+static bool answer_prompt(Run *r, const PairReader *reader, FILE *stream, Error *error) {
+  const char *text = r->settings.prompt;
+  const Tokenizer *tokenizer = run_source_tokenizer(r);
+  const int32_t end = tokenizer_end(tokenizer);
   const size_t ctx = (size_t)r->config.ctx;
-  ids->count = 0;
-  if (!tokenizer_encode(run_source_tokenizer(r), (const uint8_t *)prompt, strlen(prompt), ids, error) ||
-      !bpe_ids_sink(ids, &a->source_end, 1, error))
-    return false;
-  if (ids->count > ctx) {
-    memmove(ids->ids, ids->ids + ids->count - ctx, ctx * sizeof *ids->ids);
-    ids->count = ctx;
+  BpeIds ids = {0};
+  bool ok = tokenizer_encode(tokenizer, (const uint8_t *)text, strlen(text), &ids, error) &&
+            bpe_ids_sink(&ids, &end, 1, error);
+  if (ok && ids.count > ctx) {
+    memmove(ids.ids, ids.ids + ids.count - ctx, ctx * sizeof *ids.ids);
+    ids.count = ctx;
   }
-  a->count = 1;
-  a->skipped[0] = false;
-  return write_answers(r, NULL, stream, error);
+  ok = ok && write_answer(r, reader, &ids, NULL, stream, error);
+  free(ids.ids);
+  return ok;
 }
 
-/* The first pairs to validate on, or to train on where there are none. */
-static bool answer_pairs(Run *r, FILE *stream, Error *error) {
+static bool answer_pairs(Run *r, PairReader *reader, FILE *stream, Error *error) {
   enum { SHOWN_PAIRS = 5 };
+  BpeIds prompt = {0}, target = {0};
+  bool given = true, ok = true;
+  for (int i = 0; ok && given && i < SHOWN_PAIRS && !stop_signal; i++) {
+    ok = pair_reader_next(reader, &prompt, &target, &given, error);
+    if (!ok || !given) break;
+    ok = (i == 0 || fputc('\n', stream) != EOF || error_memory(error, "a sample")) &&
+         write_answer(r, reader, &prompt, &target, stream, error);
+  }
+  free(prompt.ids);
+  free(target.ids);
+  return ok;
+}
+
+/* After --prompt, or after the first pairs to validate on, or to train on where there are none. */
+static bool sample_answers(Run *r, FILE *stream, Error *error) {
   const Windows *windows = windows_count(&r->val_windows, 1) > 0 ? &r->val_windows : &r->windows;
-  BpeIds targets[ANSWER_ROWS] = {{0}};
   PairReader reader;
-  bool ok = answers_pairs_begin(&reader, windows, error) && answers_pairs_next(&reader, &r->answers, targets, error);
-  if (r->answers.count > SHOWN_PAIRS) r->answers.count = SHOWN_PAIRS;
-  ok = ok && write_answers(r, targets, stream, error);
-  for (int i = 0; i < ANSWER_ROWS; i++) free(targets[i].ids);
-  answers_pairs_end(&reader);
+  bool ok = pair_reader_open(&reader, windows, r->model, r->tokenizer, error) &&
+            (r->settings.prompt ? answer_prompt(r, &reader, stream, error) : answer_pairs(r, &reader, stream, error));
+  pair_reader_close(&reader);
   return ok;
 }
 
@@ -139,9 +157,7 @@ bool run_sample(Run *r, Error *error) {
   size_t size = 0;
   FILE *stream = open_memstream(&text, &size);
   if (!stream) return error_memory(error, "a sample");
-  bool ok = !r->config.encoder_layers ? sample_text(r, stream, error)
-            : r->settings.prompt      ? answer_prompt(r, stream, error)
-                                      : answer_pairs(r, stream, error);
+  bool ok = r->config.encoder_layers ? sample_answers(r, stream, error) : sample_text(r, stream, error);
   if (fclose(stream) != 0 && ok) ok = error_memory(error, "a sample");
   ok = ok && append_sample(r, text, size, error);
   if (ok) r->sampled_step = r->step;

@@ -71,11 +71,12 @@ static bool add_what_fits(const Run *r, Error *error) {
 }
 
 static bool allocate_model(Run *r, Error *error) {
+  enum { ANSWERS = 32 };
   TrainConfig train = choices_train_config(&r->settings);
-  return model_open(&r->model, r->backend, r->context, &r->config, error) &&
-         model_train_begin(r->model, &train, error) &&
-         (r->config.encoder_layers ? answers_open(&r->answers, r->model, r->tokenizer, r->source_tokenizer, error)
-                                   : decoder_open(&r->decoder, r->model, 1, error));
+  if (!model_open(&r->model, r->backend, r->context, &r->config, error) || !model_train_begin(r->model, &train, error))
+    return false;
+  r->decoder_rows = r->config.encoder_layers ? generation_rows(r->model, ANSWERS) : 1;
+  return decoder_open(&r->decoder, r->model, r->decoder_rows, error);
 }
 
 static const ArenaKind arenas[CHECKPOINT_ARENAS] = {ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2};
@@ -122,7 +123,6 @@ bool run_warm_up(Run *r, Error *error) {
 
 void run_stop_model(Run *r) {
   decoder_close(r->decoder);
-  answers_close(&r->answers);
   free(r->drawn.ids);
   r->drawn = (BpeIds){0};
   model_close(r->model);

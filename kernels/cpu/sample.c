@@ -4,6 +4,7 @@
  * or adding up (top-p) what is not below the middle; about 30 plain sweeps at the worst, so flat logits cost no more
  * than peaked ones. Fixed rules where samplers go wrong:
  *   - probabilities are exp(z - max) relative to what top-k left; temperature comes last and changes no filter;
+ *   - a bias of -inf masks a token, and nothing later brings it back;
  *   - equal values at the cut: the lower ids stay, exactly as many as are needed; a sum that equals top_p within fp32
  *     rounding has reached it;
  *   - the token drawn is the first, by id, whose cumulative weight is above u * total, so a token of weight 0 is never
@@ -105,19 +106,33 @@ static void keep(Candidates *c, const float *key, Cut cut) {
 
 /* ---- the stages, in their order ---- */
 
-/* Each distinct token among the last n once; `seen` is a bit per token, all zero. */
+static void add_bias(float *logits, int vocab, const LogitBias *bias, int row) {
+  if (!bias->counts) return;
+  const int64_t first = (int64_t)row * bias->capacity;
+  for (int64_t i = first; i < first + bias->counts[row]; i++)
+    if (bias->tokens[i] >= 0 && bias->tokens[i] < vocab) logits[bias->tokens[i]] += bias->values[i];
+}
+
+/* What is taken once from each token among the last n, then what is taken each time; `seen` is a bit per token. */
 static void penalize(float *logits, int vocab, const int32_t *ring, int capacity, int length, const Sampling *sampling,
                      uint32_t *seen) {
-  if (sampling->repeat_penalty == 1.0f || sampling->repeat_last_n <= 0) return;
+  const float repeat = sampling->repeat_penalty, frequency = sampling->frequency_penalty;
+  const bool once = repeat != 1.0f || sampling->presence_penalty != 0.0f;
+  if (sampling->repeat_last_n <= 0 || (!once && frequency == 0.0f)) return;
   int n = sampling->repeat_last_n < length ? sampling->repeat_last_n : length;
   n = n < capacity ? n : capacity;
-  memset(seen, 0, ((size_t)vocab + 31) / 32 * sizeof *seen);
-  for (int i = length - n; i < length; i++) {
+  if (once) memset(seen, 0, ((size_t)vocab + 31) / 32 * sizeof *seen);
+  for (int i = length - n; once && i < length; i++) {
     int32_t token = ring[i % capacity];
     if (token < 0 || token >= vocab || (seen[token / 32] >> (token % 32) & 1)) continue;
     seen[token / 32] |= 1u << (token % 32);
     float z = logits[token];
-    logits[token] = z > 0 ? z / sampling->repeat_penalty : z * sampling->repeat_penalty;
+    volatile float left = z > 0 ? z / repeat : z * repeat; /* rounded here on every instruction set: no fused step */
+    logits[token] = left - sampling->presence_penalty;
+  }
+  for (int i = length - n; frequency != 0.0f && i < length; i++) {
+    int32_t token = ring[i % capacity];
+    if (token >= 0 && token < vocab) logits[token] -= frequency;
   }
 }
 
@@ -266,35 +281,37 @@ static size_t scratch_per_thread(int vocab) {
   return (2 * v + v / BLOCK + 1 + v / 32 + 1 + SUM_LANES) / SUM_LANES * SUM_LANES;
 }
 
-/* The next token of a sequence, or -1 when its logits are not finite. */
-static int32_t choose(float *logits, int vocab, const int32_t *ring, int capacity, int length, int32_t stream,
-                      const Sampling *sampling, float *scratch) {
+/* The next token of a row, or -1 when its logits are not finite. */
+static int32_t choose(const Sequences *s, int row, float *logits, int vocab, float *scratch) {
+  const Sampling *sampling = &s->sampling[row];
+  const int length = s->lengths[row];
   Candidates c = {.logit = logits, .weight = scratch, .id = (void *)(scratch + vocab)};
   float *maxima = scratch + 2 * (int64_t)vocab, max;
-  penalize(logits, vocab, ring, capacity, length, sampling, (void *)(maxima + vocab / BLOCK + 1));
+  add_bias(logits, vocab, &s->bias, row);
+  penalize(logits, vocab, s->tokens + (int64_t)row * s->capacity, s->capacity, length, sampling,
+           (void *)(maxima + vocab / BLOCK + 1));
   if (!block_maxima(logits, vocab, maxima, &max)) return -1;
   if (!(sampling->temperature > 0)) return lowest_of(logits, vocab, max);
   top_k(&c, vocab, maxima, max, sampling->top_k);
   top_p(&c, max, sampling->top_p);
   min_p(&c, max, sampling->min_p);
   weigh(&c, max, sampling->temperature);
-  return draw(&c, philox_uniform(philox(sampling->seed, 0, SITE_SAMPLE, (uint32_t)length, (uint32_t)stream).word[0]));
+  const uint32_t stream = (uint32_t)s->streams[row];
+  return draw(&c, philox_uniform(philox(sampling->seed, 0, SITE_SAMPLE, (uint32_t)length, stream).word[0]));
 }
 
 /* A row that failed before stays failed. */
-static void sample_row(const Sequences *s, int row, float *logits, int vocab, const Sampling *sampling,
-                       float *scratch) {
+static void sample_row(const Sequences *s, int row, float *logits, int vocab, float *scratch) {
   int32_t length = s->lengths[row];
   s->drawn[row] = -1;
   if (s->status[row] != SEQUENCE_OK || length < 0) return;
-  int32_t *ring = s->tokens + (int64_t)row * s->capacity;
-  int32_t token = choose(logits, vocab, ring, s->capacity, length, s->streams[row], sampling, scratch);
+  const int32_t token = choose(s, row, logits, vocab, scratch);
   if (token < 0) {
     s->status[row] = SEQUENCE_NONFINITE;
     return;
   }
   s->drawn[row] = token;
-  ring[length % s->capacity] = token;
+  s->tokens[(int64_t)row * s->capacity + length % s->capacity] = token;
   s->lengths[row] = length + 1;
   s->positions[row] += 1;
 }
@@ -303,7 +320,6 @@ typedef struct SampleJob {
   const Sequences *sequences;
   float *logits;
   int vocab;
-  const Sampling *sampling;
   float *scratch;
   size_t per_thread;
 } SampleJob;
@@ -311,15 +327,15 @@ typedef struct SampleJob {
 static void sample_rows(const void *job, int begin, int end, int thread) {
   const SampleJob *s = job;
   for (int r = begin; r < end; r++)
-    sample_row(s->sequences, r, s->logits + (int64_t)r * s->vocab, s->vocab, s->sampling,
+    sample_row(s->sequences, r, s->logits + (int64_t)r * s->vocab, s->vocab,
                s->scratch + (size_t)thread * s->per_thread);
 }
 
-void CPU(sample)(Context *c, const Sequences *s, float *logits, int vocab, const Sampling *sampling) {
+void CPU(sample)(Context *c, const Sequences *s, float *logits, int vocab) {
   if (c->error.code) return;
   int threads = s->rows > 1 ? c->threads : 1;
   size_t per_thread = scratch_per_thread(vocab);
   float *scratch = CPU(scratch)(c, (size_t)threads * per_thread);
   if (!scratch) return;
-  pool_run(c->pool, s->rows, 1, 1, sample_rows, &(SampleJob){s, logits, vocab, sampling, scratch, per_thread});
+  pool_run(c->pool, s->rows, 1, 1, sample_rows, &(SampleJob){s, logits, vocab, scratch, per_thread});
 }
