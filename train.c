@@ -8,11 +8,13 @@
 #include "report/runs.h"
 #include "training/architecture.h"
 #include "training/run.h"
+#include "util/path.h"
 #include "util/text.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- prepare ---- */
 
@@ -212,9 +214,22 @@ static bool print_runs(const TrainSettings *s, Error *error) {
   return runs_print(&table, stdout, error);
 }
 
+/* A page may stand in a run, but not in the place of what is there. */
+static bool is_part_of_run(const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+  const bool inside = dir && checkpoint_is_run(dir) && !text_ends_with(path, ".html");
+  free(dir);
+  return inside;
+}
+
 static bool write_report(const TrainSettings *s, Error *error) {
   if (!s->data.count || !s->out)
     return fail(error, EXIT_USAGE, "--report needs runs and a file: ./train --report a.run b.run --out compare.html");
+  if (path_is_stdin(s->out)) return fail(error, EXIT_USAGE, "--out - : name a file for the page");
+  if (is_part_of_run(s->out))
+    return fail(error, EXIT_USAGE, "--out %s: that file belongs to a run; give the page a name ending in .html",
+                s->out);
   return page_write_runs(s->data.items, s->data.count, s->out, error);
 }
 
@@ -224,7 +239,8 @@ static bool plot_runs(const Run *r, Error *error) {
   for (int i = 0; i < s->data.count; i++) {
     History history = {0};
     const bool ok = history_read(&history, checkpoint_path(s->data.items[i], CHECKPOINT_METRICS).text, error);
-    if (ok) plot_print(stdout, &history, text_one_line(s->data.items[i], 250).text, r->console.utf8);
+    if (ok)
+      plot_print(stdout, &history, text_one_line(s->data.items[i], 250).text, console_width(stdout), r->console.utf8);
     history_free(&history);
     if (!ok) return false;
   }

@@ -159,12 +159,16 @@ Console console_open(const char *program, bool quiet) {
                    .drawn_at = -1};
 }
 
+int console_width(FILE *stream) {
+  struct winsize size;
+  return ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 /* 0: no limit. The last column stays free: some terminals wrap as soon as it is written. */
 static int line_width(const Console *console) {
-  struct winsize size;
   if (!console->terminal) return 0;
-  if (ioctl(fileno(console->stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return DEFAULT_WIDTH - 1;
-  return size.ws_col > 1 ? size.ws_col - 1 : 1;
+  const int width = console_width(console->stream);
+  return width == 0 ? DEFAULT_WIDTH - 1 : width > 1 ? width - 1 : 1;
 }
 
 static void clear_line(Console *console) {

@@ -73,4 +73,7 @@ void options_help(const Options *options, FILE *stream) {
     sentence_text(row, sentence, sizeof sentence);
     text_print_wrapped(stream, sentence, HELP_COLUMN, HELP_COLUMN, HELP_WIDTH);
   }
+  fputs("\nExit status: 0 done, 1 a bug, 2 flags and values, 3 text or prompt, 4 model or tokenizer, 5 memory,\n"
+        "6 not finite, 7 output, 8 the run is in use, 128 + n stopped by signal n\n",
+        stream);
 }

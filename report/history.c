@@ -8,8 +8,9 @@
 
 /* ---- points ---- */
 
-static HistoryPoint point_of(const MetricsLine *line) {
-  const double loss = line->loss;
+static HistoryPoint point_of(const MetricsLine *line, const HistoryPoint *before) {
+  const double loss = line->loss, tokens = (double)(line->tokens - (before ? before->tokens : 0));
+  const bool timed = isfinite(line->tokens_per_s) && line->tokens_per_s > 0 && tokens > 0;
   return (HistoryPoint){.lines = 1,
                         .step = line->step,
                         .tokens = line->tokens,
@@ -19,7 +20,9 @@ static HistoryPoint point_of(const MetricsLine *line) {
                         .most = isnan(loss) ? INFINITY : loss,
                         .lr = line->lr,
                         .grad_norm = line->grad_norm,
-                        .tokens_per_s = line->tokens_per_s};
+                        .tokens_per_s = line->tokens_per_s,
+                        .timed_tokens = timed ? tokens : 0,
+                        .timed_seconds = timed ? tokens / line->tokens_per_s : 0};
 }
 
 /* Of two means over so many lines; one of them may be NaN. */
@@ -31,7 +34,9 @@ static double mean(double a, int64_t of_a, double b, int64_t of_b) {
 /* `b` follows `a`. fmin() and fmax() leave NaN out. */
 static void join(HistoryPoint *a, const HistoryPoint *b) {
   a->loss = mean(a->loss, a->lines, b->loss, b->lines);
-  a->tokens_per_s = mean(a->tokens_per_s, a->lines, b->tokens_per_s, b->lines);
+  a->timed_tokens += b->timed_tokens;
+  a->timed_seconds += b->timed_seconds;
+  a->tokens_per_s = a->timed_seconds > 0 ? a->timed_tokens / a->timed_seconds : NAN;
   a->least = fmin(a->least, b->least);
   a->most = fmax(a->most, b->most);
   a->grad_norm = fmax(a->grad_norm, b->grad_norm);
@@ -58,8 +63,8 @@ static bool add_point(History *h, const MetricsLine *line, Error *error) {
     h->lines_a_point = 1;
     if (!h->points) return error_memory(error, "the history of a run");
   }
-  const HistoryPoint point = point_of(line);
   HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
+  const HistoryPoint point = point_of(line, last);
   if (last && line->step <= last->step) {
     h->damaged++;
     return true;
@@ -149,6 +154,11 @@ const HistoryEvaluation *history_final(const History *history) {
   for (size_t i = history->evaluation_count; i > 0; i--)
     if (history->evaluations[i - 1].all) return &history->evaluations[i - 1];
   return NULL;
+}
+
+const HistoryEvaluation *history_kept(const History *history) {
+  const HistoryEvaluation *best = history_best(history), *final = history_final(history);
+  return final && isfinite(final->loss) && (!best || final->step == best->step) ? final : best;
 }
 
 bool history_has_verdict(const History *history, const char *name) {

@@ -10,10 +10,11 @@ typedef struct HistoryPoint {
   int64_t lines;        /* put together */
   int64_t step, tokens; /* of the last one */
   double seconds;
-  double loss, least, most; /* mean, least and most; infinite where a loss was not finite */
-  double lr;                /* of the last one */
-  double grad_norm;         /* most */
-  double tokens_per_s;      /* mean */
+  double loss, least, most;           /* mean, least and most; infinite where a loss was not finite */
+  double lr;                          /* of the last one */
+  double grad_norm;                   /* most */
+  double tokens_per_s;                /* timed_tokens / timed_seconds */
+  double timed_tokens, timed_seconds; /* trained on since the line before, where the speed is known, pauses left out */
 } HistoryPoint;
 
 typedef struct HistoryEvaluation {
@@ -52,6 +53,9 @@ void history_free(History *history);
 const HistoryEvaluation *history_best(const History *history);
 /* The last one over all validation text, or NULL. */
 const HistoryEvaluation *history_final(const History *history);
+/* Of the model that is kept, which is the best: over all validation text where that was measured of it, else over the
+ * beginning; NULL: none. */
+const HistoryEvaluation *history_kept(const History *history);
 bool history_has_verdict(const History *history, const char *name);
 
 #endif

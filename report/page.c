@@ -212,10 +212,10 @@ __attribute__((format(printf, 3, 4))) static void write_fact(FILE *stream, const
 
 static void write_facts(FILE *stream, const Subject *s) {
   const History *h = s->history;
-  const HistoryEvaluation *best = history_best(h), *final = history_final(h), *shown = final ? final : best;
+  const HistoryEvaluation *best = history_best(h), *shown = history_kept(h);
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
   const json_t *params = json_object_get(s->result, "params"), *steps = json_object_get(s->settings, "steps");
-  const char *end = json_string_value(json_object_get(s->result, "end"));
+  const char *end = result_end(s->result);
   fputs("<dl>\n", stream);
   write_fact(stream, "state", "%s", end ? end : "running, or killed");
   if (last)

@@ -8,12 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS = 72, LINES = 16, DOTS_X = 2 * COLUMNS, DOTS_Y = 4 * LINES, BRAILLE = 0x2800 };
+enum { MOST_COLUMNS = 72, LEAST_COLUMNS = 16, AXIS = 10, LINES = 16, DOTS_Y = 4 * LINES, BRAILLE = 0x2800 };
 
 typedef struct Canvas {
-  double steps, low, high;       /* x from 0 to steps, y from low to high */
-  uint8_t cells[LINES][COLUMNS]; /* dots of braille */
-  char marks[LINES][COLUMNS];    /* instead of dots; 0: none */
+  double steps, low, high; /* x from 0 to steps, y from low to high */
+  int columns;
+  uint8_t cells[LINES][MOST_COLUMNS]; /* dots of braille */
+  char marks[LINES][MOST_COLUMNS];    /* instead of dots; 0: none */
 } Canvas;
 
 static void include(Canvas *c, double step, double loss) {
@@ -25,7 +26,8 @@ static void include(Canvas *c, double step, double loss) {
 
 /* The first fiftieth, where the loss falls from that of guessing, would leave no room for the rest. */
 static bool find_ranges(Canvas *c, const History *h) {
-  *c = (Canvas){.low = INFINITY, .high = -INFINITY};
+  c->low = INFINITY;
+  c->high = -INFINITY;
   for (int i = h->count / 50; i < h->count; i++) include(c, (double)h->points[i].step, h->points[i].loss);
   for (size_t i = 0; i < h->evaluation_count; i++)
     if (!h->evaluations[i].all) include(c, (double)h->evaluations[i].step, h->evaluations[i].loss);
@@ -37,7 +39,7 @@ static bool find_ranges(Canvas *c, const History *h) {
 static bool place(const Canvas *c, double step, double loss, int *x, int *y) {
   if (!(fabs(loss) < 1e30) || step > c->steps) return false;
   const double share = fmin(1, fmax(0, (c->high - loss) / (c->high - c->low)));
-  *x = (int)(step / c->steps * (DOTS_X - 1));
+  *x = (int)(step / c->steps * (2 * c->columns - 1));
   *y = (int)round(share * (DOTS_Y - 1));
   return true;
 }
@@ -85,10 +87,12 @@ static void print_cell(FILE *stream, const Canvas *c, int line, int column, bool
   }
 }
 
-void plot_print(FILE *stream, const History *history, const char *name, bool utf8) {
-  Canvas canvas;
+void plot_print(FILE *stream, const History *history, const char *name, int width, bool utf8) {
+  const int room = width > 0 ? width - AXIS : MOST_COLUMNS;
+  Canvas canvas = {.columns = room > MOST_COLUMNS ? MOST_COLUMNS : room < LEAST_COLUMNS ? LEAST_COLUMNS : room};
   if (!find_ranges(&canvas, history)) {
-    fprintf(stream, "%s: nothing was measured yet\n", name);
+    fprintf(stream, "%s: %s\n", name,
+            history->damaged ? "no line of its metrics.jsonl can be read" : "nothing was measured yet");
     return;
   }
   draw_steps(&canvas, history);
@@ -98,10 +102,10 @@ void plot_print(FILE *stream, const History *history, const char *name, bool utf
     const double y = canvas.high - (canvas.high - canvas.low) * line / (LINES - 1);
     if (line % 5 == 0) fprintf(stream, "%8.4g %s", y, utf8 ? "\xE2\x94\xA4" : "|");
     else fprintf(stream, "         %s", utf8 ? "\xE2\x94\x82" : "|");
-    for (int column = 0; column < COLUMNS; column++) print_cell(stream, &canvas, line, column, utf8);
+    for (int column = 0; column < canvas.columns; column++) print_cell(stream, &canvas, line, column, utf8);
     fputc('\n', stream);
   }
   fprintf(stream, "         %s", utf8 ? "\xE2\x94\x94" : "+");
-  for (int column = 0; column < COLUMNS; column++) fputs(utf8 ? "\xE2\x94\x80" : "-", stream);
-  fprintf(stream, "\n         0%*s steps\n", COLUMNS - 6, text_count(canvas.steps).text);
+  for (int column = 0; column < canvas.columns; column++) fputs(utf8 ? "\xE2\x94\x80" : "-", stream);
+  fprintf(stream, "\n         0%*s steps\n", canvas.columns - 6, text_count(canvas.steps).text);
 }

@@ -52,6 +52,13 @@ json_t *result_settings(const char *dir, Error *error) {
   return settings;
 }
 
+const char *result_end(const json_t *result) {
+  const char *end = json_string_value(json_object_get(result, "end"));
+  for (int i = 0; end && i < RUN_ENDS; i++)
+    if (strcmp(end, run_end_names[i]) == 0) return run_end_names[i];
+  return result ? "damaged" : NULL;
+}
+
 json_t *result_json(const char *dir, const char *name, Error *error) {
   const CheckpointPath path = checkpoint_path(dir, name);
   MappedFile file;
@@ -72,19 +79,18 @@ json_t *result_settings_text(char *text, Error *error) {
 /* ---- what was measured ---- */
 
 double result_speed(const History *h) {
-  double sum = 0, lines = 0;
+  double tokens = 0, seconds = 0;
   for (int i = 0; i < h->count; i++) {
-    if (!isfinite(h->points[i].tokens_per_s)) continue;
-    sum += h->points[i].tokens_per_s * (double)h->points[i].lines;
-    lines += (double)h->points[i].lines;
+    tokens += h->points[i].timed_tokens;
+    seconds += h->points[i].timed_seconds;
   }
-  return lines > 0 ? sum / lines : (double)NAN;
+  return seconds > 0 ? tokens / seconds : (double)NAN;
 }
 
 static json_t *evaluation(const HistoryEvaluation *e) {
   if (!e) return json_null();
-  json_t *object = json_pack("{s:I,s:o,s:o}", "step", (json_int_t)e->step, "loss", result_number(e->loss),
-                             "bits_per_byte", result_number(e->bits_per_byte));
+  json_t *object = json_pack("{s:I,s:s,s:o,s:o}", "step", (json_int_t)e->step, "over", e->all ? "all" : "beginning", "loss",
+                             result_number(e->loss), "bits_per_byte", result_number(e->bits_per_byte));
   if (object && !isnan(e->exact)) json_object_set_new(object, "exact", result_number(e->exact));
   return object;
 }

@@ -20,7 +20,7 @@ enum { DEEPEST = 16 }; /* directories below those that are named */
 /* ---- a run ---- */
 
 static const char *state_of(const char *dir, const json_t *result) {
-  const char *end = json_string_value(json_object_get(result, "end"));
+  const char *end = result_end(result);
   if (end) return end;
   return checkpoint_is_locked(dir) ? "running" : "killed";
 }
@@ -28,18 +28,19 @@ static const char *state_of(const char *dir, const json_t *result) {
 static void set(json_t *row, const char *name, json_t *value) { json_object_set_new(row, name, value); }
 
 static void set_measured(json_t *row, const History *h, const json_t *result) {
-  const HistoryEvaluation *best = history_best(h), *final = history_final(h), *shown = final ? final : best;
+  const HistoryEvaluation *kept = history_kept(h), *final = history_final(h);
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
+  const json_t *seconds = json_object_get(result, "seconds");
   const json_t *params = json_object_get(result, "params");
   const double nan = (double)NAN;
   set(row, "step", last ? json_integer(last->step) : json_null());
   set(row, "params", json_is_integer(params) ? json_deep_copy(params) : json_null());
-  set(row, "best_step", best ? json_integer(best->step) : json_null());
-  set(row, "best_loss", result_number(best ? best->loss : nan));
-  set(row, "loss", result_number(shown ? shown->loss : nan));
-  set(row, "bits_per_byte", result_number(shown ? shown->bits_per_byte : nan));
+  set(row, "best_step", kept ? json_integer(kept->step) : json_null());
+  set(row, "best_loss", result_number(kept ? kept->loss : nan));
+  set(row, "bits_per_byte", result_number(kept ? kept->bits_per_byte : nan));
+  set(row, "final_loss", result_number(final ? final->loss : nan));
   set(row, "tokens_per_s", result_number(result_speed(h)));
-  set(row, "seconds", result_number(last ? last->seconds : nan));
+  set(row, "seconds", result_number(json_is_number(seconds) ? json_number_value(seconds) : last ? last->seconds : nan));
 }
 
 /* A run as an object: run, settings (an object, until it is known which differ), state and what was measured. */
@@ -195,7 +196,7 @@ static void markdown_value(FILE *stream, const json_t *value) {
   else if (json_is_boolean(value)) fputs(json_is_true(value) ? "yes" : "no", stream);
   else
     for (const char *c = text ? text : json_is_string(value) ? json_string_value(value) : ""; *c; c++)
-      fprintf(stream, "%s%c", *c == '|' ? "\\" : "", *c == '\n' || *c == '\r' ? ' ' : *c);
+      fprintf(stream, "%s%c", *c == '|' ? "\\" : "", (unsigned char)*c < ' ' || *c == 0x7F ? ' ' : *c);
   free(text);
 }
 
@@ -217,7 +218,7 @@ static void csv_value(FILE *stream, const json_t *value) {
 static void print_markdown(FILE *stream, json_t *const *rows, size_t count) {
   size_t columns = 0;
   for (void *at = json_object_iter(rows[0]); at; at = json_object_iter_next(rows[0], at), columns++)
-    fprintf(stream, "| %s ", json_object_iter_key(at));
+    fprintf(stream, "| %s ", text_one_line(json_object_iter_key(at), ONE_LINE_BYTES - 1).text);
   fputs("|\n", stream);
   for (size_t i = 0; i < columns; i++) fputs("|---", stream);
   fputs("|\n", stream);

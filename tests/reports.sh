@@ -65,6 +65,10 @@ check "but for another length" sh -c "grep -q '^steps = 50' other.run/config.txt
 $train --resume=minutes.run --minutes 0.02 --quiet
 check "a run goes on for some minutes" test $? -eq 0 -a "$(value minutes.run step)" -gt "$last"
 
+"$build/stories" --bytes 2500000 --seed 5 -o long.txt --report long.json 2>/dev/null
+$train long.txt --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --threads 1 --sample-tokens 0 --minutes 0.1 --quiet --out xz.run
+check "what is done once does not shorten a run" awk "BEGIN { exit !($(value xz.run seconds) >= 4) }"
+
 # ---- verdicts ----
 $train $tiny --steps 60 --optimizer adamw --lr 9 --warmup 0 --quiet --out high.run 2>high.err
 check "a rate that is too high is said so" test "$(verdicts high.run diverging)" -eq 1
@@ -107,6 +111,10 @@ known = [o["bits_per_byte"] for o in objects if o["bits_per_byte"] is not None]
 assert known == sorted(known) and known
 EOF
 fi
+cp -r done.run edited.run && sed 's|"end": "done"|"end": "</script><script>alert(1)</script>"|' done.run/result.json >edited.run/result.json
+check "an end that is none" sh -c "$train --runs edited.run -O csv | grep -q ',damaged,'"
+printf 'prompt = "a\033[31mb"\n' >>edited.run/config.txt
+check "nothing is written to the terminal that it would obey" sh -c "$train --runs done.run edited.run >table && grep -q 'a.*31mb' table && ! LC_ALL=C grep -q '[^ -~]' table"
 mkdir nothing
 refused "a table of nothing" 3 "no run in nothing" "$train" --runs nothing
 refused "a table of what is not there" 3 "No such file" "$train" --runs nowhere
@@ -132,6 +140,13 @@ check "a report of one point" grep -q '<circle' one.html
 check "a plot" sh -c "LC_ALL=C.UTF-8 $train --plot done.run | grep -q '├\|┤.*⠉\|⠒\|⡇\|⢸'"
 check "a plot in ASCII" sh -c "LC_ALL=C $train --plot done.run one.run >plot.txt && ! LC_ALL=C grep -q '[^ -~]' plot.txt && grep -q 'best' plot.txt"
 refused "a report of what is no run" 3 "No such file" "$train" --report nothing --out x.html
+$train --report edited.run --out edited.html
+check "a report of a run that was edited" sh -c "! grep -q '<script' edited.html"
+cp done.run/metrics.jsonl before.jsonl
+refused "a report in the place of a run's file" 2 "belongs to a run" "$train" --report done.run --out done.run/metrics.jsonl
+check "which stays" cmp before.jsonl done.run/metrics.jsonl
+$train $tiny --val text.txt --dry-run 2>err
+check "a text to train and to validate on" grep -q '^warning: text.txt is both trained on and validated on' err
 refused "a report into nowhere" 2 "need.* a file" "$train" --report done.run
 refused "a plot of nothing" 2 "needs a run" "$train" --plot
 

@@ -79,6 +79,21 @@ static bool reads_stdin(const TrainSettings *s) {
   return false;
 }
 
+/* Whether it can be told how the model does on other text. */
+static void note_same_files(Run *r, const Corpus *train, const Corpus *val) {
+  struct stat a, b;
+  for (int v = 0; v < corpus_files(val); v++)
+    for (int t = 0; t < corpus_files(train); t++) {
+      const char *path = corpus_file(val, v)->path;
+      if (stat(path, &a) != 0 || stat(corpus_file(train, t)->path, &b) != 0) continue;
+      if (a.st_dev != b.st_dev || a.st_ino != b.st_ino) continue;
+      console_warning(&r->console,
+                      "%s is both trained on and validated on: the validation loss says nothing of other text",
+                      text_one_line(path, 250).text);
+      return;
+    }
+}
+
 static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   const TrainSettings *s = &r->settings;
   if (s->val && path_is_stdin(s->val))
@@ -90,6 +105,7 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   if (names_fields(s) && !corpus_jsonl_files(*train) && !(*val && corpus_jsonl_files(*val)))
     return fail(error, EXIT_USAGE, "--%s is for JSON lines, and no file has a name that ends in .jsonl",
                 s->jsonl_field ? "jsonl-field" : "prompt-field");
+  if (*val) note_same_files(r, *train, *val);
   r->text = (TextFacts){corpus_files(*train), corpus_bytes(*train), corpus_skipped(*train),
                         (size_t)corpus_stdin_bytes(*train)};
   return s->resume || s->binary ||

@@ -2,6 +2,7 @@
 #include "training/run.h"
 
 #include "cli/startup.h"
+#include "util/clock.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -61,14 +62,18 @@ static bool evaluate(Run *r, int64_t limit, Evaluation *out, ExactCount *exact, 
                                .limit = limit,
                                .tokenizer = r->tokenizer};
   Validation validation = {r, evaluation_windows(&plan)};
+  const double start = clock_seconds();
   bool ok = evaluation_run(r->model, &plan, out, (Progress){show_progress, &validation}, error);
   console_work_end(&r->console);
   *complete = ok && !stop_signal;
   if (!*complete || !out->tokens) return ok;
   r->last_val_loss = evaluation_loss(out);
   if (r->config.encoder_layers && !count_exact(r, limit ? 4096 : 32768, limit ? 128 : 1000, exact, error)) return false;
+  const double measured = clock_seconds();
   double xz;
   if (!run_measure_compression(r, &xz, error)) return false;
+  r->pace.evaluating = measured - start;
+  r->pace.once += clock_seconds() - measured;
   const MetricsLine line = {.kind = METRICS_EVALUATION,
                             .step = r->step,
                             .tokens = r->step * settings_tokens_per_step(&r->settings),

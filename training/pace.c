@@ -127,8 +127,8 @@ bool run_keep_minutes(Run *r, Error *error) {
     return true;
   const double newest = (now - p->checked_at - p->paused) / (double)(r->step - p->checked_step);
   p->step_seconds = 0.5 * (p->step_seconds + newest);
-  p->all_paused += p->paused;
-  p->paused = 0;
+  p->all_paused += p->paused - p->once;
+  p->paused = p->once = 0;
   p->checked_at = now;
   p->checked_step = r->step;
   const double pause = p->all_paused / (double)(r->step - p->first_step);
@@ -143,6 +143,5 @@ void run_count_pause(Run *r, double saving, double evaluating, double sampling) 
   Pace *p = &r->pace;
   p->paused += saving + evaluating + sampling;
   if (saving > 0) p->saving = saving;
-  if (evaluating > 0) p->evaluating = evaluating;
   if (sampling > 0) p->sampling = sampling;
 }

@@ -33,7 +33,8 @@ typedef struct Pace {
   double checked_at;                   /* when the length was looked at last... */
   int64_t checked_step;                /* ...at this step */
   int64_t first_step;                  /* before the first one of this program */
-  double paused, all_paused;           /* since it was looked at, and before */
+  double paused, all_paused;           /* since it was looked at, and before but for what is done once */
+  double once;                         /* of `paused`: what is done once in a run */
   double saving, evaluating, sampling; /* what the last one took; 0: there was none */
   char *text;                          /* TrainSettings.earlier_steps, where this program changed it */
 } Pace;

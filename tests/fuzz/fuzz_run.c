@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     fuzz_require_done(runs_print(&(RunsTable){.dirs = &dir, .count = 1, .format = format}, nowhere, &error), &error);
   History history = {0};
   fuzz_require_done(history_read(&history, metrics, &error), &error);
-  plot_print(nowhere, &history, "run", true);
+  plot_print(nowhere, &history, "run", 0, true);
   history_free(&history);
   fclose(nowhere);
   return 0;
