@@ -1,0 +1,304 @@
+/* Texts that are generated several at a time, on every backend: each is bit for bit what its prompt gets alone, whatever
+ * the texts beside it, their number and that of the threads; stop texts, slides, log-probabilities. */
+#include "model/generation.h"
+#include "tests/machine.h"
+#include "tests/model_helpers.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CTX = 24, TEXTS = 9, MOST_BYTES = 400, MOST_TOKENS = 200, TOP = 3 };
+
+static const ModelConfig shape = {.vocab = 257,
+                                  .ctx = CTX,
+                                  .layers = 2,
+                                  .heads = 2,
+                                  .kv_heads = 1,
+                                  .dim = 32,
+                                  .head_dim = 16,
+                                  .ffn = 48,
+                                  .tie = true,
+                                  .rope_base = 10000,
+                                  .norm_eps = 1e-5f,
+                                  .gated = true};
+
+/* A model of random weights, and the byte tokenizer. */
+typedef struct Speaker {
+  Machine machine;
+  Model *model;
+  Tokenizer *tokenizer;
+} Speaker;
+
+static Speaker speaker_open(Fixture *f, int threads) {
+  Speaker s = {.machine = machine_open(f, threads), .tokenizer = tokenizer_byte()};
+  Error error = {0};
+  need(model_open(&s.model, s.machine.ops, s.machine.context, &shape, &error), &error);
+  float *weights = host_memory(f, model_arena_size(s.model, ARENA_MASTER) * sizeof *weights);
+  parameter_table_init(model_table(s.model), (Initialization){.std = 0.3f}, weights, 11);
+  model_upload(s.model, ARENA_MASTER, weights);
+  assert_non_null(s.tokenizer);
+  return s;
+}
+
+static void speaker_close(Speaker *s) {
+  model_close(s->model);
+  tokenizer_free(s->tokenizer);
+  machine_close(&s->machine);
+}
+
+/* What became of a text. */
+typedef struct Written {
+  uint8_t bytes[MOST_BYTES];
+  int32_t ids[MOST_TOKENS];
+  float logprobs[MOST_TOKENS];
+  TokenAlternative top[MOST_TOKENS][TOP];
+  int64_t begins[MOST_TOKENS];
+  size_t size;
+  int count, done, pieces;
+  GenerationResult result;
+} Written;
+
+typedef struct Work {
+  const GenerationRequest *requests;
+  int count, begun;
+} Work;
+
+static bool next_text(void *context, bool wait, GenerationRequest *out, bool *given, Error *error) {
+  Work *work = context;
+  (void)wait, (void)error;
+  *given = work->begun < work->count;
+  if (*given) *out = work->requests[work->begun++];
+  return true;
+}
+
+static bool take_bytes(void *context, void *text, const uint8_t *bytes, size_t size) {
+  Written *w = text;
+  (void)context;
+  assert_true(size > 0 && w->size + size <= MOST_BYTES);
+  memcpy(w->bytes + w->size, bytes, size);
+  w->size += size;
+  w->pieces++;
+  return true;
+}
+
+static bool take_token(void *context, void *text, const GeneratedToken *token, Error *error) {
+  Written *w = text;
+  (void)context, (void)error;
+  assert_true(w->count < MOST_TOKENS);
+  w->ids[w->count] = token->id;
+  w->begins[w->count] = token->begin;
+  w->logprobs[w->count] = token->logprob;
+  if (!isnan(token->logprob)) memcpy(w->top[w->count], token->top, sizeof w->top[0]);
+  w->count++;
+  return true;
+}
+
+static bool take_end(void *context, void *text, const GenerationResult *result, Error *error) {
+  Written *w = text;
+  (void)context, (void)error;
+  w->result = *result;
+  w->result.seconds = w->result.first_token_seconds = 0;
+  w->done++;
+  return true;
+}
+
+/* All requests, `rows` at a time. */
+static Written *write_all(Fixture *f, Speaker *s, GenerationRequest *requests, int count, int rows) {
+  Written *written = host_memory(f, (size_t)count * sizeof *written);
+  Error error = {0};
+  Decoder *decoder = NULL;
+  for (int i = 0; i < count; i++) requests[i].text = &written[i];
+  Work work = {requests, count, 0};
+  need(decoder_open(&decoder, s->model, rows, &error), &error);
+  const Generation generation = {.decoder = decoder,
+                                 .rows = rows,
+                                 .tokenizer = s->tokenizer,
+                                 .context = &work,
+                                 .next = next_text,
+                                 .emit = take_bytes,
+                                 .token = take_token,
+                                 .done = take_end};
+  need(generation_run(&generation, &error), &error);
+  for (int i = 0; i < count; i++) assert_int_equal(written[i].done, 1);
+  decoder_close(decoder);
+  return written;
+}
+
+static Written write_one(Fixture *f, Speaker *s, GenerationRequest request) { return *write_all(f, s, &request, 1, 1); }
+
+static const int32_t prompt[] = {'F', 'i', 'r', 's', 't', ' ', 'C', 'i', 't', 'i', 'z', 'e', 'n', ':', '\n'};
+static const int32_t other[] = {256, 'a', 0xE2, 0x80};
+
+static GenerationRequest plain(int64_t tokens, uint64_t seed) {
+  return (GenerationRequest){.prompt = prompt,
+                             .prompt_tokens = 15,
+                             .sampling = {.repeat_penalty = 1, .top_p = 1, .temperature = 1, .seed = seed},
+                             .max_tokens = tokens,
+                             .alternatives = -1};
+}
+
+/* Prompts that are the same and others, sampling of every kind, texts that slide, stop, end at once and never begin. */
+static void various_requests(GenerationRequest out[TEXTS], const StopTexts *stops) {
+  for (int i = 0; i < TEXTS; i++) out[i] = plain(6 + 5 * i, (uint64_t)i / 2);
+  out[1].stream = 7;
+  out[2].keep = CTX / 2;
+  out[2].max_tokens = 40;
+  out[3].sampling = generation_greedy();
+  out[3].keep = CTX;
+  out[3].max_tokens = 15;
+  out[4].prompt = other;
+  out[4].prompt_tokens = 4;
+  out[4].sampling = (Sampling){1.3f, 8, 0.2f, 0.1f, 30, 0.9f, 0.01f, 0.8f, 5};
+  out[5].prompt_tokens = 1;
+  out[5].stops = *stops;
+  out[6].max_tokens = 0;
+  out[7].max_tokens = -1;
+  out[7].ignore_end = out[2].ignore_end = true;
+  out[7].alternatives = TOP;
+  out[8].stops = *stops;
+  out[8].keep = 1;
+  out[8].ignore_end = true;
+  out[8].max_tokens = 60;
+}
+
+static void test_rows_are_single_texts(void **state) {
+  Fixture *f = *state;
+  const int most_threads = fixture_is_cuda(f) ? 1 : 3;
+  Pattern patterns[2] = {{0}};
+  Error error = {0};
+  need(pattern_make(&patterns[0], (const uint8_t *)"a", 1, &error), &error);
+  need(pattern_make(&patterns[1], (const uint8_t *)"\x93\x94", 2, &error), &error);
+  const StopTexts stops = {patterns, 2};
+  GenerationRequest requests[TEXTS];
+  various_requests(requests, &stops);
+  Speaker alone = speaker_open(f, 1);
+  Written *single = host_memory(f, TEXTS * sizeof *single);
+  for (int i = 0; i < TEXTS; i++) single[i] = write_one(f, &alone, requests[i]);
+  speaker_close(&alone);
+  assert_true(memcmp(single[0].bytes, single[1].bytes, 6) != 0); /* another stream is another text */
+  assert_int_equal(single[6].result.tokens, 0);
+  assert_int_equal(single[7].result.reason, STOP_CONTEXT);
+  assert_int_equal(single[7].result.tokens, CTX - 15 + 1);
+  assert_int_equal(single[2].result.tokens, 40);
+  for (int threads = 1; threads <= most_threads; threads += 2)
+    for (int rows = 2; rows <= TEXTS; rows += fixture_is_cuda(f) ? 5 : 2) {
+      Speaker s = speaker_open(f, threads);
+      const Written *all = write_all(f, &s, requests, TEXTS, rows);
+      for (int i = 0; i < TEXTS; i++)
+        if (memcmp(&all[i], &single[i], sizeof all[i]) != 0)
+          fail_msg("%d threads, %d rows: text %d has %d tokens, alone %d", threads, rows, i, all[i].count,
+                   single[i].count);
+      speaker_close(&s);
+    }
+  pattern_free(&patterns[0]);
+  pattern_free(&patterns[1]);
+}
+
+/* Where a text stops is where the stop text first stands in what it would be without. */
+static void test_stop_texts(void **state) {
+  Fixture *f = *state;
+  enum { LENGTH = 60 };
+  Speaker s = speaker_open(f, 1);
+  GenerationRequest request = plain(LENGTH, 3);
+  request.keep = CTX / 2;
+  request.ignore_end = true;
+  const Written whole = write_one(f, &s, request);
+  assert_true(whole.size > 40);
+  for (size_t length = 1; length <= 9; length += 4)
+    for (size_t at = 0; at + length <= whole.size && at < 30; at += 14) {
+      Pattern pattern;
+      Error error = {0};
+      need(pattern_make(&pattern, whole.bytes + at, length, &error), &error);
+      request.stops = (StopTexts){&pattern, 1};
+      const Written cut = write_one(f, &s, request);
+      size_t first = 0;
+      while (memcmp(whole.bytes + first, pattern.bytes, length) != 0) first++;
+      assert_int_equal(cut.result.reason, STOP_TEXT);
+      assert_int_equal(cut.size, first);
+      assert_int_equal(cut.result.bytes, (int64_t)first);
+      assert_memory_equal(cut.bytes, whole.bytes, first);
+      pattern_free(&pattern);
+    }
+  uint8_t never[6]; /* begins as the end of the text does: it is held back, and comes out */
+  Pattern pattern;
+  Error error = {0};
+  memcpy(never, whole.bytes + whole.size - 5, 5);
+  never[5] = (uint8_t)(whole.bytes[0] ^ 1);
+  need(pattern_make(&pattern, never, 6, &error), &error);
+  request.stops = (StopTexts){&pattern, 1};
+  const Written same = write_one(f, &s, request);
+  assert_int_equal(same.size, whole.size);
+  assert_memory_equal(same.bytes, whole.bytes, whole.size);
+  pattern_free(&pattern);
+  speaker_close(&s);
+}
+
+/* When as much is kept as there is room for, each token is that of a new text whose prompt is what was kept. */
+static void test_slides(void **state) {
+  Fixture *f = *state;
+  enum { LENGTH = CTX + 6 };
+  Speaker s = speaker_open(f, 1);
+  GenerationRequest request = plain(LENGTH, 0);
+  request.sampling = generation_greedy();
+  request.ignore_end = true;
+  request.keep = CTX;
+  request.prompt_tokens = 3;
+  const Written whole = write_one(f, &s, request);
+  assert_int_equal(whole.count, LENGTH);
+  int32_t text[3 + LENGTH];
+  memcpy(text, prompt, 3 * sizeof *text);
+  memcpy(text + 3, whole.ids, LENGTH * sizeof *text);
+  for (int at = CTX - 2; at < LENGTH; at += 3) {
+    GenerationRequest next = plain(1, 0);
+    next.sampling = generation_greedy();
+    next.ignore_end = true;
+    next.prompt_tokens = at + 3 < CTX ? at + 3 : CTX;
+    next.prompt = text + at + 3 - next.prompt_tokens;
+    assert_int_equal(write_one(f, &s, next).ids[0], whole.ids[at]);
+  }
+  speaker_close(&s);
+}
+
+/* Against the logits themselves, and begins against the bytes. */
+static void test_logprobs(void **state) {
+  Fixture *f = *state;
+  enum { LENGTH = 5 };
+  Speaker s = speaker_open(f, 1);
+  GenerationRequest request = plain(LENGTH, 1);
+  request.alternatives = TOP;
+  request.sampling.temperature = 0.3f;
+  const Written w = write_one(f, &s, request);
+  int32_t text[15 + LENGTH];
+  memcpy(text, prompt, sizeof prompt);
+  memcpy(text + 15, w.ids, (size_t)w.count * sizeof *text);
+  Decoder *decoder = NULL;
+  Error error = {0};
+  float logits[257];
+  need(decoder_open(&decoder, s.model, 1, &error), &error);
+  for (int t = 0; t < w.count; t++) {
+    double sum = 0;
+    int better = 0;
+    need(decoder_prompt(decoder, 0, text, 15 + t, &error) && decoder_logits(decoder, logits, &error), &error);
+    for (int i = 0; i < 257; i++) sum += exp((double)logits[i]);
+    const double want = (double)logits[w.ids[t]] - log(sum), best = (double)logits[w.top[t][0].id] - log(sum);
+    assert_true(fabs((double)w.logprobs[t] - want) < (f->dtype == DTYPE_BF16 ? 0.2 : 1e-4));
+    assert_true(fabs((double)w.top[t][0].logprob - best) < (f->dtype == DTYPE_BF16 ? 0.2 : 1e-4));
+    for (int k = 1; k < TOP; k++) assert_true(w.top[t][k].logprob <= w.top[t][k - 1].logprob);
+    for (int i = 0; i < 257; i++) better += logits[i] > logits[w.top[t][TOP - 1].id];
+    if (f->dtype == DTYPE_F32) assert_true(better <= TOP - 1);
+    assert_int_equal(w.begins[t], t);
+  }
+  decoder_close(decoder);
+  speaker_close(&s);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_rows_are_single_texts),
+      cmocka_unit_test(test_stop_texts),
+      cmocka_unit_test(test_slides),
+      cmocka_unit_test(test_logprobs),
+  };
+  return run_on_backends("generation", tests, sizeof tests / sizeof *tests) ? 1 : 0;
+}
