@@ -56,20 +56,54 @@ static bool write_text(Program *p, Error *error) {
   uint8_t *text = NULL;
   size_t size = 0;
   bool ok = program_prompt_bytes(p, &text, &size, error) && program_encode_prompt(p, text, size, error) &&
-            (p->settings.bench ? program_bench(p, INKLING_VERSION, error) : program_generate(p, text, size, error));
+            (p->settings.bench                             ? program_bench(p, INKLING_VERSION, error)
+             : p->settings.samples > 1 || p->settings.json ? program_samples(p, text, size, error)
+                                                           : program_generate(p, text, size, error));
   free(text);
   return ok;
+}
+
+/* What else a call does than to write texts after one prompt; NULL: nothing. */
+static const char *other_work(const GenerateSettings *s) {
+  return s->encode    ? "--encode"
+         : s->decode  ? "--decode"
+         : s->score   ? "--score"
+         : s->lines   ? "--lines"
+         : s->prompts ? "--prompts"
+         : s->bench   ? "--bench"
+                      : NULL;
+}
+
+static bool check_texts(const Program *p, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  const char *work = other_work(s);
+  if (s->samples > 1 && s->attention.count) return fail(error, EXIT_USAGE, "--attention is of one text; leave out -N");
+  if (s->samples > 1 && work && !s->prompts)
+    return fail(error, EXIT_USAGE, "-N is for texts after a prompt; leave it out with %s", work);
+  if (s->json && work) return fail(error, EXIT_USAGE, "--json is for texts after a prompt; leave it out with %s", work);
+  if (s->json && (s->echo || s->attention.count))
+    return fail(error, EXIT_USAGE, "leave out --echo and --attention with --json");
+  if (s->logprobs >= 0 && !s->json && !s->prompts)
+    return fail(error, EXIT_USAGE, "--logprobs belongs to --json or --prompts");
+  if (s->stops.count && work && !s->lines && !s->prompts)
+    return fail(error, EXIT_USAGE, "--stop is for texts after a prompt; leave it out with %s", work);
+  if (s->prompts && (s->prompt || s->prompt_file || s->echo))
+    return fail(error, EXIT_USAGE, "--prompts FILE takes neither -p nor -f nor --echo");
+  if (s->keep && s->on_full == ON_FULL_STOP) return fail(error, EXIT_USAGE, "--keep is for --on-full slide");
+  return true;
 }
 
 static bool run(void *context, Error *error) {
   Program *p = context;
   const GenerateSettings *s = &p->settings;
-  if ((s->encode != NULL) + (s->decode != NULL) + (s->score != NULL) + (s->bench > 0) + s->lines > 1)
-    return fail(error, EXIT_USAGE, "use only one of --encode, --decode, --score, --lines and --bench");
+  if ((s->encode != NULL) + (s->decode != NULL) + (s->score != NULL) + (s->prompts != NULL) + (s->bench > 0) +
+          s->lines >
+      1)
+    return fail(error, EXIT_USAGE, "use only one of --encode, --decode, --score, --lines, --prompts and --bench");
+  if (!check_texts(p, error) || !program_make_stops(p, error)) return false;
   if (!program_check_attention(p, error)) return false;
-  if (s->attention.count && (s->score || s->encode || s->decode || s->lines || s->bench))
-    return fail(error, EXIT_USAGE,
-                "--attention is of one text; leave out --score, --lines, --encode, --decode and --bench");
+  if (s->attention.count && other_work(s))
+    return fail(error, EXIT_USAGE, "--attention is of one text; leave out %s", other_work(s));
   if (s->lines && s->echo) return fail(error, EXIT_USAGE, "--echo is of one text; leave it out with --lines");
   if (s->stride && !s->score) return fail(error, EXIT_USAGE, "--stride belongs to --score FILE");
   if (s->exact && !s->score) return fail(error, EXIT_USAGE, "--exact belongs to --score FILE");
@@ -85,10 +119,13 @@ static bool run(void *context, Error *error) {
     return false;
   if (s->encode || s->decode) return convert(p, error);
   if (!checkpoint_load_source_tokenizer(&p->source_tokenizer, p->dir, &p->config, error)) return false;
-  if (p->config.encoder_layers && !s->prompt && !s->prompt_file && !s->lines && !s->score)
+  if (p->config.encoder_layers && !s->prompt && !s->prompt_file && !s->lines && !s->prompts && !s->score)
     return fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE, or many with --lines", p->dir);
   if (!load_model(p, error)) return false;
-  return s->score ? program_score(p, error) : s->lines ? program_lines(p, error) : write_text(p, error);
+  return s->score     ? program_score(p, error)
+         : s->lines   ? program_lines(p, error)
+         : s->prompts ? program_prompts(p, error)
+                      : write_text(p, error);
 }
 
 int main(int argc, char **argv) {
@@ -100,6 +137,7 @@ int main(int argc, char **argv) {
   if (p.backend) p.backend->close(p.context);
   tokenizer_free(p.tokenizer);
   tokenizer_free(p.source_tokenizer);
+  program_free_stops(&p.stops);
   free(p.prompt.ids);
   free(p.source.ids);
   free(p.text.ids);

@@ -19,15 +19,15 @@ static const char *const kind_names[KINDS] = {"encoder", "self", "cross"};
 static const char *const kind_titles[KINDS] = {"Encoder self-attention", "Self-attention", "Cross-attention"};
 
 /* A text, and what its tokens are called. */
-typedef struct Text {
+typedef struct ShownText {
   const int32_t *ids;
   int count;
   const Tokenizer *tokenizer;
-} Text;
+} ShownText;
 
 typedef struct Maps {
   Program *p;
-  Text source, text;
+  ShownText source, text;
   FILE *out;          /* JSON */
   FILE *kinds[KINDS]; /* HTML: the maps of each kind, which do not come one kind after the other */
   char *texts[KINDS];
@@ -38,7 +38,7 @@ typedef struct Maps {
 /* ---- names of tokens ---- */
 
 /* In valid UTF-8 and one line; spaces are shown. */
-static OneLine label(const Text *of, int at) {
+static OneLine label(const ShownText *of, int at) {
   char text[128];
   size_t size, used = 0;
   const uint8_t *bytes = tokenizer_decode(of->tokenizer, of->ids[at], &size);
@@ -75,7 +75,7 @@ static void put_string(FILE *out, const uint8_t *bytes, size_t size) {
   fputc('"', out);
 }
 
-static void put_text(const Maps *m, const char *name, const Text *text) {
+static void put_text(const Maps *m, const char *name, const ShownText *text) {
   fprintf(m->out, " \"%s\": {\"ids\": [", name);
   for (int i = 0; i < text->count; i++) fprintf(m->out, "%s%d", i ? ", " : "", text->ids[i]);
   fputs("], \"tokens\": [", m->out);
@@ -152,7 +152,7 @@ static void put_paths(FILE *out, const float *weights, int queries, int keys) {
   }
 }
 
-static int longest_label(const Text *text) {
+static int longest_label(const ShownText *text) {
   size_t longest = 0;
   for (int i = 0; i < text->count; i++) {
     const size_t length = strlen(label(text, i).text);
@@ -162,7 +162,7 @@ static int longest_label(const Text *text) {
 }
 
 /* The map again, with the names of what looks (left) and of what it looks at (above). */
-static void put_large(FILE *out, const char *id, const Text *from, const Text *to) {
+static void put_large(FILE *out, const char *id, const ShownText *from, const ShownText *to) {
   enum { CELL = 14, LETTER = 7, GAP = 5 };
   const int left = 2 * GAP + LETTER * longest_label(from), top = 2 * GAP + LETTER * longest_label(to);
   fprintf(out,
@@ -186,8 +186,8 @@ static bool html_map(void *context, AttentionKind kind, int layer, const float *
                      Error *error) {
   Maps *m = context;
   FILE *out = m->kinds[kind];
-  const Text *from = kind == ATTENTION_ENCODER ? &m->source : &m->text;
-  const Text *to = kind == ATTENTION_SELF ? &m->text : &m->source;
+  const ShownText *from = kind == ATTENTION_ENCODER ? &m->source : &m->text;
+  const ShownText *to = kind == ATTENTION_SELF ? &m->text : &m->source;
   (void)error;
   fprintf(out, "<div class=layer><span class=name>layer %d</span>\n", layer + 1);
   for (int h = 0; h < m->p->config.heads; h++, weights += queries * keys) {

@@ -16,9 +16,9 @@
 enum { WAITING = 16 * GENERATE_ROWS }; /* lines that may wait for one before them to be answered */
 
 typedef struct Lines {
+  Texts texts;
   Program *p;
   LineInput input;
-  Texts texts;
   GenerationRequest request; /* what all have in common */
   BpeIds begin;              /* above an encoder: what every answer begins with */
   int64_t bad;               /* lines that did not fit: they have empty answers */
@@ -79,22 +79,6 @@ static bool print_line(void *context, const Text *text, Error *error) {
   return program_report_output(p, error);
 }
 
-static bool add_bytes(void *context, void *text, const uint8_t *bytes, size_t size) {
-  (void)context;
-  return text_add(text, bytes, size);
-}
-
-static bool end_line(void *context, void *text, const GenerationResult *result, Error *error) {
-  Lines *l = context;
-  return text_end(text, result, error) && texts_print(&l->texts, error);
-}
-
-static bool keep_answering(void *context, int64_t tokens, Error *error) {
-  const Lines *l = context;
-  (void)tokens;
-  return !l->p->write_error && startup_go_on("generating", error);
-}
-
 /* ---- all of it ---- */
 
 /* What every answer begins with. */
@@ -108,18 +92,8 @@ static bool encode_begin(Lines *l, Error *error) {
 
 static bool answer_all(Lines *l, Error *error) {
   Program *p = l->p;
-  const int rows = generation_rows(p->model, GENERATE_ROWS);
   const double start = clock_seconds();
-  if (!decoder_open(&p->decoder, p->model, rows, error)) return false;
-  const Generation generation = {.decoder = p->decoder,
-                                 .rows = rows,
-                                 .tokenizer = p->tokenizer,
-                                 .context = l,
-                                 .next = next_text,
-                                 .emit = add_bytes,
-                                 .done = end_line,
-                                 .progress = {keep_answering, l}};
-  if (!generation_run(&generation, error)) return false;
+  if (!program_run_texts(p, l, GENERATE_ROWS, next_text, error)) return false;
   console_note(&p->console, "%" PRId64 " lines, %" PRId64 " tokens in %s; seed %" PRIu64, l->input.taken,
                l->texts.tokens, text_duration(clock_seconds() - start).text, l->request.sampling.seed);
   if (l->bad)

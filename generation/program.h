@@ -7,6 +7,7 @@
 #include "cli/console.h"
 #include "checkpoint/checkpoint.h"
 #include "generation/settings.h"
+#include "generation/texts.h"
 #include "model/generation.h"
 
 enum { GENERATE_ROWS = 32 }; /* texts at a time, at most */
@@ -27,6 +28,7 @@ typedef struct Program {
   BpeIds prompt;   /* what the decoder reads first */
   BpeIds source;   /* what its encoder reads; empty: there is none */
   BpeIds text;     /* the prompt, and what was written after it */
+  StopTexts stops; /* of --stop */
   int write_error; /* errno of a failed write to stdout */
 } Program;
 
@@ -53,8 +55,13 @@ bool program_emit(Program *p, const uint8_t *bytes, size_t size);
 /* What became of stdout, and whether a signal came. EXIT_OUTPUT. */
 bool program_report_output(const Program *p, Error *error);
 
-/* As the settings have it, of p->prompt and p->source. */
+/* As the settings have it, of p->prompt and p->source. A seed that is not given is drawn now. */
 GenerationRequest program_request(Program *p);
+
+/* --stop as p->stops, or other texts. EXIT_USAGE for one of nothing, EXIT_MEMORY. */
+bool program_make_stops(Program *p, Error *error);
+bool program_add_stop(StopTexts *stops, const char *text, size_t size, Error *error);
+void program_free_stops(StopTexts *stops);
 
 /* A text, to stdout. `text`: the prompt as it was given. */
 bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error);
@@ -64,6 +71,13 @@ bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error
 /* attention.c: the names of the files, and the files. `text`: what the decoder has read and written. */
 bool program_check_attention(const Program *p, Error *error);
 bool program_write_attention(Program *p, const BpeIds *text, Error *error);
+
+/* samples.c: many texts after one prompt, or one, as JSON. */
+bool program_samples(Program *p, const uint8_t *text, size_t size, Error *error);
+bool program_prompts(Program *p, Error *error); /* prompts.c: JSON lines in, JSON lines out */
+
+/* Runs p->decoder over texts until `next` has no more. `context` begins with a Texts. */
+bool program_run_texts(Program *p, void *context, int most_rows, GenerationNext *next, Error *error);
 
 bool program_lines(Program *p, Error *error);                     /* lines.c: for each line of the input a line */
 bool program_bench(Program *p, const char *commit, Error *error); /* bench.c: a line of JSON; commit: of the build */

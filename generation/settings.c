@@ -25,12 +25,16 @@ static const OptionHint hints[] = {
     {"ctx ctx-size context-size n-ctx max-seq-len", "the context is that of the model"},
     {"ngl n-gpu-layers gpu-layers gpu gpus", "that is --device cuda here"},
     {"perplexity ppl eval evaluate", HERE("--score FILE")},
-    {"num-samples n-samples num-return-sequences", "one text a run; another --seed writes another"},
+    {"n-samples num-return-sequences n", HERE("-N")},
+    {"reverse-prompt stop-string stop-strings", HERE("--stop")},
+    {"jsonl batch", HERE("--prompts FILE")},
+    {"stream interactive", "text is written as it comes; for many prompts there is --prompts"},
     {"no-sample deterministic", HERE("--greedy")},
 };
 
 void generate_options(Options *options, GenerateSettings *s) {
-  *s = (GenerateSettings){.machine = {.reads_only = true}, .tokens = 256, .sampling = generation_sampling()};
+  *s = (GenerateSettings){
+      .machine = {.reads_only = true}, .tokens = 256, .samples = 1, .logprobs = -1, .sampling = generation_sampling()};
   const Option table[] = {
       GROUP("Model"),
       TEXT("run", &s->run, "RUN", "the newest *.run here",
@@ -48,8 +52,15 @@ void generate_options(Options *options, GenerateSettings *s) {
       INT64("tokens", &s->tokens, -1, 1e12, NULL,
             "tokens to generate; -1: until the end of the text or, with --on-full stop, until the context is full",
             .letter = 'n'),
+      INT("num-samples", &s->samples, 1, 1e6, NULL,
+          "texts to write after the prompt, several at a time; each is that of a seed of its own: --seed, and so many "
+          "more",
+          .letter = 'N'),
+      LIST("stop", &s->stops, "TEXT", "end before TEXT, which may appear anywhere in what is written; repeatable"),
       CHOICE("on-full", &s->on_full, on_full_names, NULL,
-             "when the context is full: keep its last half and continue, or stop"),
+             "when the context is full: compute its end again and continue, or stop"),
+      INT("keep", &s->keep, 1, MODEL_MAX_CTX, "half the context",
+          "with --on-full slide: tokens of the context that are kept"),
       FLAG("ignore-eos", &s->ignore_end, "continue after the end-of-text token"),
       CHOICE("truncate-prompt", &s->truncate_prompt, truncate_names, NULL,
              "a prompt longer than the context: refuse it (no) or drop its beginning (left)"),
@@ -58,11 +69,24 @@ void generate_options(Options *options, GenerateSettings *s) {
            "prompt, with -n also of what follows it, and with an encoder of source and answer"),
       FLAG("echo", &s->echo, "print the prompt before the text"),
 
+      GROUP("For programs"),
+      FLAG("json", &s->json, "write one JSON object, in the shape of OpenAI's completions, instead of the text"),
+      INT("logprobs", &s->logprobs, 0, 1000, "none",
+          "with --json or --prompts: log-probabilities of each token and of the N likeliest in its place, before any "
+          "penalty or filter"),
+      TEXT("prompts", &s->prompts, "FILE", NULL,
+           "JSON lines in (-: standard input), JSON lines out, in the same order: a line is a string, or an object "
+           "with prompt and, if wanted, id, n, max_tokens, temp, top_k, top_p, min_p, stop, seed, logprobs"),
+
       GROUP("Sampling, in this order"),
       FLOAT("repeat-penalty", &s->sampling.repeat_penalty, 0.01, 100, NULL,
             "penalty on the logits of recent tokens; 1: off"),
       INT("repeat-last-n", &s->sampling.repeat_last_n, 0, DECODER_LOOKBACK, NULL,
           "number of recent tokens to penalize"),
+      FLOAT("presence-penalty", &s->sampling.presence_penalty, -100, 100, NULL,
+            "taken from the logits of recent tokens"),
+      FLOAT("frequency-penalty", &s->sampling.frequency_penalty, -100, 100, NULL,
+            "taken from them as often as they are there"),
       INT("top-k", &s->sampling.top_k, -1, MODEL_MAX_VOCAB, NULL, "keep the k most likely tokens; 0: all"),
       FLOAT("top-p", &s->sampling.top_p, 0, 1, NULL,
             "keep the most likely tokens whose probabilities add up to p; 1: all", .above = true),

@@ -16,8 +16,11 @@ typedef struct GenerateSettings {
   const char *prompt, *prompt_file, *answer, *score, *encode, *decode;
   const char *jsonl_field, *prompt_field, *response_field;
   bool tsv;
-  TextList attention;
+  TextList attention, stops;
+  const char *prompts;
   int64_t tokens;
+  int samples, logprobs, keep; /* logprobs -1: none; keep 0: half of the context */
+  bool json;
   Sampling sampling;
   bool greedy, ignore_end, echo, lines, exact;
   int on_full; /* OnFull */

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -37,25 +38,103 @@ bool program_report_output(const Program *p, Error *error) {
   return startup_go_on("generating", error);
 }
 
+/* When the context is full; 0: that is the end. */
+static int kept_tokens(const Program *p) {
+  const GenerateSettings *s = &p->settings;
+  const int ctx = p->config.ctx, half = ctx > 1 ? ctx / 2 : 1;
+  if (s->on_full == ON_FULL_STOP || s->attention.count) return 0;
+  return !s->keep ? half : s->keep < ctx ? s->keep : ctx;
+}
+
 GenerationRequest program_request(Program *p) {
   const GenerateSettings *s = &p->settings;
   const bool no_text = s->attention.count && !p->config.encoder_layers && !options_given(&p->options, &s->tokens);
-  const int ctx = p->config.ctx;
   GenerationRequest request = {.source = p->source.count ? p->source.ids : NULL,
                                .source_tokens = (int)p->source.count,
                                .prompt = p->prompt.ids,
                                .prompt_tokens = (int)p->prompt.count,
                                .sampling = s->sampling,
                                .max_tokens = no_text ? 0 : s->tokens,
-                               .keep = s->on_full == ON_FULL_STOP || s->attention.count ? 0
-                                       : ctx > 1                                        ? ctx / 2
-                                                                                        : 1,
+                               .keep = kept_tokens(p),
                                .ignore_end = s->ignore_end,
-                               .alternatives = -1};
+                               .stops = p->stops,
+                               .alternatives = s->logprobs < p->config.vocab ? s->logprobs : p->config.vocab};
   request.sampling.seed = options_given(&p->options, &s->seed) ? s->seed : random_seed();
   if (s->greedy) request.sampling.temperature = 0;
   return request;
 }
+
+/* ---- stop texts ---- */
+
+bool program_add_stop(StopTexts *stops, const char *text, size_t size, Error *error) {
+  Pattern *grown = realloc(stops->patterns, (size_t)(stops->count + 1) * sizeof *grown);
+  uint8_t *copy = malloc(size ? size : 1);
+  if (grown) stops->patterns = grown;
+  if (copy && size) memcpy(copy, text, size);
+  if (grown && copy && size && pattern_make(&grown[stops->count], copy, size, error)) {
+    stops->count++;
+    return true;
+  }
+  free(copy);
+  return grown && copy && !size ? fail(error, EXIT_USAGE, "--stop \"\": a text of nothing is everywhere")
+                                : error_memory(error, "a text to look for");
+}
+
+void program_free_stops(StopTexts *stops) {
+  for (int i = 0; i < stops->count; i++) {
+    free((void *)stops->patterns[i].bytes);
+    pattern_free(&stops->patterns[i]);
+  }
+  free(stops->patterns);
+  *stops = (StopTexts){0};
+}
+
+bool program_make_stops(Program *p, Error *error) {
+  const TextList *texts = &p->settings.stops;
+  for (int i = 0; i < texts->count; i++)
+    if (!program_add_stop(&p->stops, texts->items[i], strlen(texts->items[i]), error)) return false;
+  return true;
+}
+
+/* ---- many texts ---- */
+
+static bool add_bytes(void *context, void *text, const uint8_t *bytes, size_t size) {
+  (void)context;
+  return text_add(text, bytes, size);
+}
+
+static bool add_token(void *context, void *text, const GeneratedToken *token, Error *error) {
+  (void)context;
+  return text_add_token(text, token, error);
+}
+
+static bool end_one(void *context, void *text, const GenerationResult *result, Error *error) {
+  Texts *texts = context;
+  return text_end(text, result, error) && texts_print(texts, error);
+}
+
+static bool keep_writing(void *program, int64_t tokens, Error *error) {
+  const Program *p = program;
+  (void)tokens;
+  return !p->write_error && startup_go_on("generating", error);
+}
+
+bool program_run_texts(Program *p, void *context, int most_rows, GenerationNext *next, Error *error) {
+  const int rows = generation_rows(p->model, most_rows);
+  if (!decoder_open(&p->decoder, p->model, rows, error)) return false;
+  const Generation generation = {.decoder = p->decoder,
+                                 .rows = rows,
+                                 .tokenizer = p->tokenizer,
+                                 .context = context,
+                                 .next = next,
+                                 .emit = add_bytes,
+                                 .token = add_token,
+                                 .done = end_one,
+                                 .progress = {keep_writing, p}};
+  return generation_run(&generation, error) && texts_print(context, error);
+}
+
+/* ---- one text, as it comes ---- */
 
 /* ", then 23.0k tokens/s", or nothing after so few that it would say nothing. */
 typedef struct SpeedWords {

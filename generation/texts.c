@@ -1,5 +1,6 @@
 #include "generation/texts.h"
 
+#include "tokenizer/bpe_encode.h"
 #include "util/array.h"
 
 #include <stdlib.h>
@@ -21,9 +22,14 @@ static void remove_first(Texts *t) {
   t->first = text->next;
   if (!t->first) t->last = NULL;
   t->count--;
+  if (t->release) t->release(text);
   free(text->source.ids);
   free(text->prompt.ids);
   free(text->bytes);
+  free(text->ids.ids);
+  free(text->begins);
+  free(text->logprobs);
+  free(text->top);
   free(text);
 }
 
@@ -56,6 +62,19 @@ bool text_add(Text *text, const uint8_t *bytes, size_t size) {
   memcpy(text->bytes + text->size, bytes, size);
   text->size += size;
   return true;
+}
+
+bool text_add_token(Text *text, const GeneratedToken *token, Error *error) {
+  const size_t count = text->ids.count, top = text->request.alternatives > 0 ? (size_t)text->request.alternatives : 0;
+  if (!text->keep_ids && text->request.alternatives < 0) return true;
+  if (!array_reserve(&text->begins, &text->begins_room, count + 1, sizeof *text->begins) ||
+      !array_reserve(&text->logprobs, &text->logprobs_room, count + 1, sizeof *text->logprobs) ||
+      (top && !array_reserve(&text->top, &text->top_room, (count + 1) * top, sizeof *text->top)))
+    return error_memory(error, "a text");
+  text->begins[count] = token->begin;
+  text->logprobs[count] = token->logprob;
+  if (top) memcpy(text->top + count * top, token->top, top * sizeof *text->top);
+  return bpe_ids_sink(&text->ids, &token->id, 1, error);
 }
 
 bool text_end(Text *text, const GenerationResult *result, Error *error) {

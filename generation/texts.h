@@ -11,7 +11,16 @@ typedef struct Text {
   uint8_t *bytes; /* written so far */
   size_t size, capacity;
   GenerationResult result;
-  bool done; /* or there is nothing to write */
+  /* of the tokens, where the request asks for alternatives or `keep_ids` is set */
+  BpeIds ids;
+  int64_t *begins;       /* [ids.count] as GeneratedToken */
+  float *logprobs;       /* [ids.count] */
+  TokenAlternative *top; /* [ids.count][alternatives] */
+  size_t begins_room, logprobs_room, top_room;
+  bool keep_ids;
+  struct Completion *completion; /* what it is a choice of; NULL: it stands alone */
+  int index;                     /* among the texts of its prompt */
+  bool done;                     /* or there is nothing to write */
   bool no_memory;
 } Text;
 
@@ -21,6 +30,7 @@ typedef struct Texts {
   int64_t tokens; /* drawn for those that are done */
   /* Takes a text that is done, when all before it were taken. */
   bool (*print)(void *context, const Text *text, Error *error);
+  void (*release)(Text *text); /* before it is freed; NULL: nothing */
   void *context;
 } Texts;
 
@@ -36,6 +46,7 @@ GenerationRequest text_request(Text *text);
 /* For emit and done of a Generation. text_add: false when memory is out, which text_end then says. Texts that the
  * caller interrupted are not done. EXIT_MEMORY. */
 bool text_add(Text *text, const uint8_t *bytes, size_t size);
+bool text_add_token(Text *text, const GeneratedToken *token, Error *error);
 bool text_end(Text *text, const GenerationResult *result, Error *error);
 
 #endif

@@ -56,15 +56,17 @@ typedef struct GeneratedToken {
   const TokenAlternative *top; /* [alternatives], likeliest first; of equal ones the lower id */
 } GeneratedToken;
 
+/* The next text to write; what it points to stays until it is done. `wait`: no text is being written, so it may take its
+ * time. *given, false before: there is one; if not, there is none yet, or, where it might have waited, no more. */
+typedef bool GenerationNext(void *context, bool wait, GenerationRequest *out, bool *given, Error *error);
+
 /* All of the work. The functions of a NULL are not called. */
 typedef struct Generation {
   Decoder *decoder;
   int rows; /* texts at a time, at most as many as the decoder was opened for */
   const Tokenizer *tokenizer;
   void *context; /* for the functions */
-  /* The next text to write; what it points to stays until its `done`. `wait`: no text is being written, so it may take
-   * its time. *given false: there is none, or none yet; at the end of the work when it might have waited. */
-  bool (*next)(void *context, bool wait, GenerationRequest *out, bool *given, Error *error);
+  GenerationNext *next;
   /* A piece of a text, of whole UTF-8 characters (bytes that can never become one come as they are). False stops the
    * whole work without an error: all texts are done, as STOP_CALLER. */
   bool (*emit)(void *context, void *text, const uint8_t *bytes, size_t size);

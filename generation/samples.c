@@ -1,0 +1,82 @@
+/* Many texts after one prompt (-N), and texts as JSON (--json). */
+#include "generation/completion.h"
+
+#include "cli/startup.h"
+#include "util/clock.h"
+#include "util/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Samples {
+  Texts texts;
+  Program *p;
+  const uint8_t *prompt; /* as it was given */
+  size_t prompt_size;
+  GenerationRequest request;
+  int begun;
+  Completion *completion; /* --json */
+} Samples;
+
+/* The i-th text is that of the seed i further on. */
+static bool next_sample(void *context, bool wait, GenerationRequest *out, bool *given, Error *error) {
+  Samples *s = context;
+  (void)wait;
+  if (s->begun >= s->p->settings.samples) return true;
+  Text *text = texts_add(&s->texts, error);
+  if (!text) return false;
+  text->index = s->begun++;
+  text->keep_ids = s->completion != NULL;
+  text->request = s->request;
+  text->request.sampling.seed += (uint64_t)text->index;
+  text->request.text = text;
+  *out = text->request;
+  *given = true;
+  return true;
+}
+
+static bool print_sample(void *context, const Text *text, Error *error) {
+  const Samples *s = context;
+  Program *p = s->p;
+  if (s->completion) {
+    if (!completion_add(p, s->completion, text, error)) return false;
+    return text->index < p->settings.samples - 1 ||
+           (completion_print(p, s->completion, error) && program_report_output(p, error));
+  }
+  errno = 0;
+  if (p->settings.samples > 1 && printf("%s--- %d of %d, seed %" PRIu64 "\n", text->index ? "\n" : "", text->index + 1,
+                                        p->settings.samples, text->request.sampling.seed) < 0)
+    p->write_error = errno ? errno : EIO;
+  if ((p->settings.echo && !program_emit(p, s->prompt, s->prompt_size)) ||
+      (text->size && !program_emit(p, text->bytes, text->size)))
+    return program_report_output(p, error);
+  if (text->index == p->settings.samples - 1 && isatty(STDOUT_FILENO)) program_emit(p, (const uint8_t *)"\n", 1);
+  return program_report_output(p, error);
+}
+
+static bool open_completion(Samples *s, Error *error) {
+  Program *p = s->p;
+  if (!p->settings.json) return true;
+  s->completion = completion_new(error);
+  if (!s->completion) return false;
+  s->completion->n = p->settings.samples;
+  s->completion->prompt_tokens = (int64_t)(p->source.count ? p->source.count : p->prompt.count);
+  s->completion->prompt = json_stringn(s->prompt ? (const char *)s->prompt : "", s->prompt_size); /* NULL: not UTF-8 */
+  return true;
+}
+
+bool program_samples(Program *p, const uint8_t *text, size_t size, Error *error) {
+  Samples s = {.p = p, .prompt = text, .prompt_size = size, .request = program_request(p)};
+  const double start = clock_seconds();
+  s.texts = (Texts){.print = print_sample, .context = &s};
+  bool ok = open_completion(&s, error) && program_run_texts(p, &s, GENERATE_ROWS, next_sample, error);
+  if (ok && !p->write_error)
+    console_note(&p->console, "%" PRId64 " tokens in %d texts in %s; seed %" PRIu64, s.texts.tokens,
+                 p->settings.samples, text_duration(clock_seconds() - start).text, s.request.sampling.seed);
+  texts_free(&s.texts);
+  completion_free(s.completion);
+  return ok && program_report_output(p, error);
+}
