@@ -26,8 +26,7 @@ void completion_free(Completion *c) {
 
 /* ---- bytes as JSON ---- */
 
-/* Bytes that are not UTF-8 become U+FFFD, one for each; *whole: there are none. */
-static json_t *replaced(const uint8_t *bytes, size_t size, bool *whole) {
+json_t *completion_string(const uint8_t *bytes, size_t size, bool *whole) {
   char *text = malloc(3 * size + 1);
   size_t used = 0;
   *whole = true;
@@ -65,7 +64,7 @@ static json_t *token_name(const Tokenizer *tokenizer, int32_t id) {
   const uint8_t *bytes = tokenizer_decode(tokenizer, id, &size);
   bool whole;
   if (id == tokenizer_end(tokenizer)) return json_string(END_OF_TEXT);
-  json_t *text = replaced(bytes, size, &whole);
+  json_t *text = completion_string(bytes, size, &whole);
   if (whole) return text;
   json_decref(text);
   char *name = malloc(6 + 4 * size + 1);
@@ -120,7 +119,7 @@ static json_t *ids_json(const Text *text) {
 bool completion_add(const Program *p, Completion *c, const Text *text, Error *error) {
   const bool stopped = text->result.reason == STOP_END || text->result.reason == STOP_TEXT;
   bool whole;
-  json_t *string = replaced(text->bytes, text->size, &whole);
+  json_t *string = completion_string(text->bytes, text->size, &whole);
   json_t *choice =
       json_pack("{s:i,s:o,s:s,s:I,s:o,s:o}", "index", text->index, "text", string, "finish_reason",
                 stopped ? "stop" : "length", "seed", (json_int_t)text->request.sampling.seed, "logprobs",
@@ -137,17 +136,16 @@ bool completion_add(const Program *p, Completion *c, const Text *text, Error *er
 static json_t *refusal(const Completion *c) {
   bool whole;
   return json_pack("{s:{s:I,s:o,s:s}}", "error", "line", (json_int_t)c->line, "message",
-                   replaced((const uint8_t *)c->why.text, strlen(c->why.text), &whole), "type",
+                   completion_string((const uint8_t *)c->why.text, strlen(c->why.text), &whole), "type",
                    "invalid_request_error");
 }
 
 static json_t *answer(const Program *p, const Completion *c) {
   bool whole;
-  json_t *name = replaced((const uint8_t *)p->dir, strlen(p->dir), &whole);
-  return json_pack("{s:s,s:o,s:O?,s:O,s:{s:I,s:I,s:I}}", "object", "text_completion", "model", name, "prompt",
-                   c->prompt, "choices", c->choices, "usage", "prompt_tokens", (json_int_t)c->prompt_tokens,
-                   "completion_tokens", (json_int_t)c->tokens, "total_tokens",
-                   (json_int_t)(c->prompt_tokens + c->tokens));
+  json_t *name = completion_string((const uint8_t *)p->dir, strlen(p->dir), &whole);
+  return json_pack("{s:s,s:o,s:O,s:O,s:{s:I,s:I,s:I}}", "object", "text_completion", "model", name, "prompt", c->prompt,
+                   "choices", c->choices, "usage", "prompt_tokens", (json_int_t)c->prompt_tokens, "completion_tokens",
+                   (json_int_t)c->tokens, "total_tokens", (json_int_t)(c->prompt_tokens + c->tokens));
 }
 
 bool completion_print(Program *p, const Completion *c, Error *error) {

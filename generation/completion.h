@@ -21,6 +21,9 @@ typedef struct Completion {
 Completion *completion_new(Error *error);
 void completion_free(Completion *completion);
 
+/* A string in which bytes that are not UTF-8 are U+FFFD, one for each; *whole: there are none. NULL: no memory. */
+json_t *completion_string(const uint8_t *bytes, size_t size, bool *whole);
+
 /* Adds a text that is done. EXIT_MEMORY. */
 bool completion_add(const Program *p, Completion *completion, const Text *text, Error *error);
 

@@ -64,8 +64,9 @@ static bool open_completion(Samples *s, Error *error) {
   if (!s->completion) return false;
   s->completion->n = p->settings.samples;
   s->completion->prompt_tokens = (int64_t)(p->source.count ? p->source.count : p->prompt.count);
-  s->completion->prompt = json_stringn(s->prompt ? (const char *)s->prompt : "", s->prompt_size); /* NULL: not UTF-8 */
-  return true;
+  bool whole;
+  s->completion->prompt = completion_string(s->prompt, s->prompt_size, &whole);
+  return s->completion->prompt || error_memory(error, "a completion");
 }
 
 bool program_samples(Program *p, const uint8_t *text, size_t size, Error *error) {

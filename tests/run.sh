@@ -25,7 +25,7 @@ failed=0
 
 # A name a line: the scripts first, which take longest.
 all=$(
-  printf '%s\n' programs.sh pairs.sh texts.sh reports.sh bench.sh
+  printf '%s\n' programs.sh pairs.sh generate.sh texts.sh reports.sh bench.sh
   if command -v python3 >/dev/null; then echo failures.py; fi
   echo fuzz.sh
   for test in "$build"/tests/test_*; do

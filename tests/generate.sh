@@ -1,0 +1,158 @@
+#!/bin/sh
+# What ./generate writes for people and for programs: many texts, stop texts, JSON, JSON lines. As tests/program_helpers.sh says.
+# shellcheck disable=SC2154 # of the helpers
+set -u
+. tests/program_helpers.sh
+
+"$build/stories" --bytes 60000 --seed 3 -o text.txt --report report.json 2>/dev/null
+$train text.txt --tokenizer bpe --vocab-size 400 --layers 2 --heads 2 --dim 32 --ctx 48 --batch 8 --steps "$(steps 300)" --sample-tokens 0 \
+  --eval-every 0 --quiet --out a.run 2>/dev/null
+write() { $generate a.run --quiet "$@"; }
+
+# ---- many texts after one prompt ----
+write -p 'Once' -n 60 -N 40 -s 90 --stop 'the' >many.txt
+check "as many as asked for" test "$(grep -c '^--- [0-9]* of 40, seed ' many.txt)" -eq 40
+for i in 0 7 39; do
+  write -p 'Once' -n 60 -s $((90 + i)) --stop 'the' >one.txt
+  sed -n "/^--- $((i + 1)) of 40, seed $((90 + i))\$/,/^--- $((i + 2)) of/p" many.txt | sed '1d; /^--- /d' >row.txt
+  check "text $i is that of its seed" sh -c 'printf "%s" "$(cat one.txt)" >a && printf "%s" "$(cat row.txt)" >b && cmp a b'
+done
+check "stop texts are not in it" sh -c "! grep -q the many.txt"
+check "any number of threads" sh -c "$generate a.run --quiet -p Once -n 60 -N 40 -s 90 --stop the --threads 1 | cmp - many.txt"
+write -p 'Once' -n 100 -s 4 --on-full slide >whole.txt
+stop=$(head -c 60 whole.txt | tail -c 11)
+write -p 'Once' -n 100 -s 4 --on-full slide --stop "$stop" --stop 'never to be seen' >cut.txt
+check "a stop text over several tokens" sh -c 'head -c "$(wc -c <cut.txt)" whole.txt | cmp - cut.txt && test "$(wc -c <cut.txt)" -le 49'
+check "why it stopped" sh -c "$generate a.run -p Once -n 100 -s 4 --stop '$stop' 2>&1 >/dev/null | grep -q 'stopped: stop text'"
+write -p 'Once' -n 60 -s 4 --keep 48 >a
+write -p 'Once' -n 60 -s 4 --keep 1 >b
+check "--keep" sh -c '! cmp -s a b'
+write -p 'Once' -n 80 --greedy --frequency-penalty 2 >a
+write -p 'Once' -n 80 --greedy --presence-penalty 0 >b
+check "penalties" sh -c '! cmp -s a b'
+refused "no text to stop at" 2 'a text of nothing' $generate a.run -p x --stop ''
+refused "-N with a score" 2 'leave it out with --score' $generate a.run -N 2 --score text.txt
+refused "log-probabilities without JSON" 2 'belongs to --json' $generate a.run -p x --logprobs 2
+refused "--keep without slides" 2 'is for --on-full slide' $generate a.run -p x --keep 3 --on-full stop
+refused "-N of none" 2 'a whole number 1' $generate a.run -p x -N 0
+write -p 'Once' -N 500 -n 40 2>err | head -n 3 >/dev/null
+check "a reader that has enough" test ! -s err
+refused "a full disk" 7 'cannot write' sh -c "exec $generate a.run -p x -N 3 --json >/dev/full"
+stopped 0.5 "$generate" a.run -p x -N 1000000 --quiet >part.txt
+check "Ctrl-C" test $? -eq 130
+
+command -v python3 >/dev/null || { echo done; exit 0; }
+
+# ---- JSON ----
+write -p 'Once upon' -n 30 -N 3 -s 11 --json --logprobs 3 >one.json
+for seed in 11 12 13; do write -p 'Once upon' -n 30 -s $seed >"text.$seed"; done
+check "one object, its texts and tokens" python3 - <<'EOF'
+import json, math
+lines = open("one.json").read().splitlines()
+assert len(lines) == 1
+o = json.loads(lines[0])
+assert o["object"] == "text_completion" and o["model"] == "a.run" and o["prompt"] == "Once upon"
+tokenizer = json.load(open("a.run/tokenizer.json"))["model"]["vocab"]
+assert [c["index"] for c in o["choices"]] == [0, 1, 2]
+assert o["usage"]["total_tokens"] == o["usage"]["prompt_tokens"] + o["usage"]["completion_tokens"]
+for c in o["choices"]:
+    text, logprobs = c["text"], c["logprobs"]
+    assert text == open(f"text.{c['seed']}").read() and c["seed"] == 11 + c["index"]
+    assert c["finish_reason"] == ("length" if len(c["token_ids"]) == 30 else "stop")
+    assert "".join(logprobs["tokens"]) == text and len(logprobs["tokens"]) == len(c["token_ids"])
+    for token, offset, own, top in zip(*(logprobs[k] for k in ("tokens", "text_offset", "token_logprobs", "top_logprobs"))):
+        assert text[offset:offset + len(token)] == token
+        assert len(top) == 3 and list(top.values()) == sorted(top.values(), reverse=True)
+        assert own <= max(top.values()) + 1e-6 and (token not in top or abs(top[token] - own) < 1e-6)
+        assert sum(math.exp(v) for v in top.values()) <= 1.0001
+EOF
+printf 'a\377b' >bytes.txt
+write -f bytes.txt -n 5 -s 2 --json --ignore-eos >bytes.json
+check "a prompt that is not UTF-8" python3 -c 'import json; assert json.load(open("bytes.json"))["prompt"] == "a\ufffdb"'
+$train text.txt --tokenizer byte --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --steps 1 --sample-tokens 0 --eval-every 0 --quiet \
+  --out raw.run 2>/dev/null # it guesses bytes
+$generate raw.run --quiet -p a -n 40 -N 8 -s 1 --top-k 0 --top-p 1 --min-p 0 --temp 3 --json --logprobs 1 >raw.json
+check "texts that are not UTF-8" python3 - <<'EOF'
+import base64, json
+found = 0
+for c in json.load(open("raw.json"))["choices"]:
+    if "bytes" not in c: continue
+    found += 1
+    raw = base64.b64decode(c["bytes"], validate=True)
+    assert raw == bytes(i for i in c["token_ids"]) and "\ufffd" in c["text"] and any(t.startswith("bytes:\\x") for t in c["logprobs"]["tokens"])
+assert found
+EOF
+
+# ---- JSON lines ----
+python3 - >prompts.jsonl <<'EOF'
+import json, random, sys
+random.seed(1)
+bad = ['nope', '{"x": 1, "prompt": "a"}', '{"n": 2}', '{"prompt": 5}', '[]', '{"prompt": "a", "n": 0}', '{"prompt": "a", "temp": "hot"}',
+       '{"prompt": "a", "stop": ""}', '{"prompt": "a", "prompt": "b"}', '{"prompt": "a", "top_k": 1.5}', '{"prompt": "' + "z " * 300 + '"}',
+       '{"prompt": "a"', '', '"a" "b"', 'NaN', '{"prompt": "a", "seed": -1}', '{"prompt": "a", "max_tokens": 1e99}', '\xff',
+       '{"prompt": "a", "stop": [1]}', '{"prompt": "a", "logprobs": null}']
+lines = []
+for i in range(980):
+    words = random.choice(["Once", "The", "", "a\nb", "h\u00e9", "Once upon a time"])
+    o = {"prompt": words, "id": i}
+    if i % 3 == 0: o["n"] = 1 + i % 4
+    if i % 5 == 0: o.update(temp=0.5, top_k=5, top_p=0.9, min_p=0.1)
+    if i % 7 == 0: o["stop"] = ["the", " a"] if i % 2 else "e"
+    if i % 11 == 0: o["seed"] = i
+    if i % 13 == 0: o["logprobs"] = 2
+    o["max_tokens"] = random.choice([0, 1, 5, 20])
+    lines.append(json.dumps(o) if i % 17 else json.dumps(words))
+for k, line in enumerate(bad): lines.insert(k * 50 + 3, line)
+sys.stdout.buffer.write(b"".join(l.encode("latin-1" if "\xff" in l else "utf-8") + b"\n" for l in lines))
+EOF
+write --prompts prompts.jsonl -n 10 -s 1000 >answers.jsonl 2>err
+check "a thousand prompts, twenty of them malformed" test $? -eq 3 -a "$(wc -l <answers.jsonl)" -eq 1000
+check "which is said" grep -q '20 of 1000 lines were refused' err
+check "one answer a line, in order, with the seeds of single runs" python3 - "$generate" <<'EOF'
+import json, subprocess, sys
+answers = [json.loads(line) for line in open("answers.jsonl", encoding="utf-8")]
+prompts = open("prompts.jsonl", "rb").read().split(b"\n")[:-1]
+refused, texts, seed = [], 0, 1000
+for number, (line, answer) in enumerate(zip(prompts, answers), 1):
+    if "error" in answer:
+        assert answer["error"]["line"] == number and answer["error"]["message"]
+        refused.append(number)
+        continue
+    o = json.loads(line)
+    o = o if isinstance(o, dict) else {"prompt": o}
+    assert answer.get("id") == o.get("id") and answer["prompt"] == o["prompt"]
+    n, first = o.get("n", 1), o.get("seed", seed)
+    seed += n
+    assert [c["seed"] for c in answer["choices"]] == [first + i for i in range(n)], (number, answer)
+    for c in answer["choices"]: assert len(c["token_ids"]) <= o.get("max_tokens", 10)
+    if number % 97 == 5:  # as ./generate writes it alone
+        flags = ["--temp", "0.5", "--top-k", "5", "--top-p", "0.9", "--min-p", "0.1"] if "temp" in o else []
+        for s in o.get("stop", []) if isinstance(o.get("stop"), list) else [o["stop"]] if "stop" in o else []: flags += ["--stop", s]
+        c = answer["choices"][-1]
+        alone = subprocess.run([sys.argv[1], "a.run", "--quiet", "-p", o["prompt"], "-n", str(o.get("max_tokens", 10)), "-s", str(c["seed"])] + flags,
+                               capture_output=True, check=True).stdout.decode()
+        assert alone == c["text"], (o, alone, c)
+        texts += 1
+assert len(refused) == 20 and texts >= 8, (refused, texts)
+EOF
+if command -v jq >/dev/null; then check "jq reads them" test "$(jq -r 'select(.choices) | .choices[].text' answers.jsonl | wc -l)" -ge 980; fi
+head -n 300 prompts.jsonl | write --prompts - -n 10 -s 1000 2>/dev/null >some.jsonl
+check "from standard input" sh -c 'head -n 300 answers.jsonl | cmp - some.jsonl'
+write --prompts prompts.jsonl -n 10 -s 1000 --threads 1 2>/dev/null | cmp - answers.jsonl
+check "the same on one thread" test $? -eq 0
+write --prompts prompts.jsonl -n 10 2>err | head -n 2 >/dev/null
+check "a closed pipe" test ! -s err
+refused "prompts to a full disk" 7 'cannot write' sh -c "exec $generate a.run --prompts prompts.jsonl >/dev/full"
+refused "prompts and -p" 2 'takes neither' $generate a.run --prompts prompts.jsonl -p x
+refused "prompts that are not there" 3 'cannot read nowhere' $generate a.run --prompts nowhere
+for _ in $(seq 200); do cat prompts.jsonl; done >endless.jsonl
+stopped 1 "$generate" a.run --prompts endless.jsonl --quiet >part.jsonl
+status=$?
+check "Ctrl-C leaves whole lines" python3 - "$status" <<'EOF'
+import json, sys
+assert sys.argv[1] == "130", sys.argv
+text = open("part.jsonl", encoding="utf-8").read()
+assert text.endswith("\n")
+for line in text.splitlines(): json.loads(line)
+EOF
+echo done
