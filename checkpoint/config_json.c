@@ -73,12 +73,9 @@ static json_t *generation_json(const ModelConfig *c, SpecialTokens tokens) {
 /* Writes DIR/NAME; takes `root`, which may be NULL (no memory). */
 static bool write_json(const char *dir, const char *name, json_t *root, Error *error) {
   /* 9 digits: enough for any fp32, and few enough that the shortest ones are not undone */
-  char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+  char *text = json_text(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9), name, error);
   json_decref(root);
-  if (!text || !json_memory_ok(error, name)) {
-    free(text);
-    return error_memory(error, name);
-  }
+  if (!text) return false;
   const size_t length = strlen(text);
   text[length] = '\n'; /* instead of the terminator: the length is known */
   bool ok = checkpoint_write_file(dir, name, text, length + 1, error);

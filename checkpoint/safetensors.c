@@ -283,9 +283,8 @@ static char *header_text(const SafeTensor *tensors, int count, const MetadataEnt
   bool ok = add_metadata(root, metadata, metadata_count, error);
   size_t offset = 0;
   for (int i = 0; ok && i < count; i++) ok = add_tensor(root, &tensors[i], &offset, error);
-  char *text = ok ? json_dumps(root, JSON_COMPACT) : NULL;
+  char *text = ok ? json_text(root, JSON_COMPACT, "a header", error) : NULL;
   json_decref(root);
-  if (ok && !text) error_memory(error, "a header");
   if (!text || strlen(text) <= MAX_HEADER - 8) return text;
   free(text);
   fail(error, EXIT_INTERNAL, "the header is too long");

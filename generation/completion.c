@@ -27,7 +27,7 @@ void completion_free(Completion *c) {
 /* ---- bytes as JSON ---- */
 
 json_t *completion_string(const uint8_t *bytes, size_t size, bool *whole) {
-  char *text = malloc(3 * size + 1);
+  char *text = json_allocate(3 * size + 1);
   size_t used = 0;
   *whole = true;
   for (size_t i = 0, length; text && i < size; i += length ? length : 1) {
@@ -45,7 +45,7 @@ json_t *completion_string(const uint8_t *bytes, size_t size, bool *whole) {
 /* RFC 4648 */
 static json_t *base64(const uint8_t *bytes, size_t size) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  char *text = malloc((size + 2) / 3 * 4 + 1);
+  char *text = json_allocate((size + 2) / 3 * 4 + 1);
   size_t used = 0;
   for (size_t i = 0; text && i < size; i += 3) {
     const size_t left = size - i;
@@ -67,7 +67,7 @@ static json_t *token_name(const Tokenizer *tokenizer, int32_t id) {
   json_t *text = completion_string(bytes, size, &whole);
   if (whole) return text;
   json_decref(text);
-  char *name = malloc(6 + 4 * size + 1);
+  char *name = json_allocate(6 + 4 * size + 1);
   if (name) strcpy(name, "bytes:");
   for (size_t i = 0; name && i < size; i++) sprintf(name + 6 + 4 * i, "\\x%02x", (unsigned)bytes[i]);
   text = name ? json_string(name) : NULL;
@@ -152,8 +152,7 @@ bool completion_print(Program *p, const Completion *c, Error *error) {
   json_t *line = json_object(), *rest = c->why.code ? refusal(c) : answer(p, c);
   if (c->id) json_object_set(line, "id", c->id);
   json_object_update(line, rest);
-  char *text =
-      rest && json_memory_ok(error, "a completion") ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+  char *text = rest ? json_text(line, JSON_COMPACT | JSON_REAL_PRECISION(9), "a completion", error) : NULL;
   errno = 0;
   if (text && (puts(text) == EOF || fflush(stdout) != 0)) p->write_error = errno ? errno : EIO;
   const bool ok = text || error_memory(error, "a completion");

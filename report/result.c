@@ -89,8 +89,8 @@ double result_speed(const History *h) {
 
 static json_t *evaluation(const HistoryEvaluation *e) {
   if (!e) return json_null();
-  json_t *object = json_pack("{s:I,s:s,s:o,s:o}", "step", (json_int_t)e->step, "over", e->all ? "all" : "beginning", "loss",
-                             result_number(e->loss), "bits_per_byte", result_number(e->bits_per_byte));
+  json_t *object = json_pack("{s:I,s:s,s:o,s:o}", "step", (json_int_t)e->step, "over", e->all ? "all" : "beginning",
+                             "loss", result_number(e->loss), "bits_per_byte", result_number(e->bits_per_byte));
   if (object && !isnan(e->exact)) json_object_set_new(object, "exact", result_number(e->exact));
   return object;
 }
@@ -120,8 +120,8 @@ static json_t *result_object(const RunResult *r, const History *h, Error *error)
 
 bool result_write(const RunResult *result, const History *history, Error *error) {
   json_t *object = result_object(result, history, error);
-  char *text = object && error->code == EXIT_DONE && json_memory_ok(error, CHECKPOINT_RESULT)
-                   ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(10))
+  char *text = object && error->code == EXIT_DONE
+                   ? json_text(object, JSON_INDENT(2) | JSON_REAL_PRECISION(10), CHECKPOINT_RESULT, error)
                    : NULL;
   bool ok = text || error_memory(error, CHECKPOINT_RESULT);
   ok = ok && checkpoint_write_file(result->dir, CHECKPOINT_RESULT, text, strlen(text), error);

@@ -47,6 +47,8 @@ SCENARIOS = {
     "overwrite": Scenario([*FRESH, "--overwrite", "--seed", "2"], [FRESH], True),
     "generate": Scenario(["generate", "run", "-p", "Once", "-n", "8", "--seed", "1", "--device", "cpu"], [FRESH], False),
     "score": Scenario(["generate", "run", "--score", "text.txt", "--device", "cpu"], [FRESH], False),
+    "prompts": Scenario(["generate", "run", "--prompts", "prompts.jsonl", "-n", "4", "--seed", "1", "--logprobs", "2",
+                         "--device", "cpu"], [FRESH], False),
     "runs": Scenario(["train", "--runs", ".", "-O", "csv"], [FRESH], False, True),
     "report": Scenario(["train", "--report", "run", "--out", "report.html"], [FRESH], False, True),
     "plot": Scenario(["train", "--plot", "run"], [FRESH], False),
@@ -239,6 +241,8 @@ def examine(place, name, call, options, pool, work):
 
 def prepare(place, scenario):
     os.makedirs(os.path.join(place.start, "tmp"))
+    with open(os.path.join(place.start, "prompts.jsonl"), "w", encoding="ascii") as file:
+        file.write('"Once"\n{"prompt": "a", "n": 2, "stop": ["e", "th"], "id": {"of": [1]}}\n{"prompt": "\\u00e9\\u0000"}\n')
     with open(os.path.join(place.start, "text.txt"), "w", encoding="ascii") as file:
         for i in range(160):
             file.write(f"Once there was a number {i}, and {i * 7919 % 100} was another.\n" + "<|endoftext|>\n" * (i % 7 == 3))

@@ -193,12 +193,9 @@ static bool write_text(const char *text, size_t size, const char *dir, const cha
 
 /* Takes `object` over. */
 static bool write_json(json_t *object, const char *dir, const char *name, Error *error) {
-  char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
+  char *text = json_text(object, JSON_INDENT(2), name, error);
   json_decref(object);
-  if (!text || !json_memory_ok(error, name)) {
-    free(text);
-    return error_memory(error, name);
-  }
+  if (!text) return false;
   size_t size = strlen(text);
   text[size++] = '\n'; /* in the place of the final zero: the file has none */
   bool ok = write_text(text, size, dir, name, error);

@@ -7,7 +7,7 @@
 static atomic_bool failed;
 static _Thread_local jmp_buf *parsing; /* NULL: nothing is being parsed */
 
-static void *allocate(size_t size) {
+void *json_allocate(size_t size) {
   void *memory = malloc(size);
   if (memory) return memory;
   failed = true;
@@ -15,7 +15,7 @@ static void *allocate(size_t size) {
   return NULL;
 }
 
-__attribute__((constructor)) static void watch(void) { json_set_alloc_funcs(allocate, free); }
+__attribute__((constructor)) static void watch(void) { json_set_alloc_funcs(json_allocate, free); }
 
 /* What was parsed so far is not freed after a failure: the program ends soon. */
 json_t *json_parse(const void *text, size_t size, size_t flags, json_error_t *cause, const char *what, Error *error) {
@@ -33,3 +33,11 @@ json_t *json_parse(const void *text, size_t size, size_t flags, json_error_t *ca
 }
 
 bool json_memory_ok(Error *error, const char *what) { return !failed || error_memory(error, what); }
+
+char *json_text(const json_t *value, size_t flags, const char *what, Error *error) {
+  char *text = value && !failed ? json_dumps(value, flags) : NULL;
+  if (text && !failed) return text;
+  free(text);
+  error_memory(error, what);
+  return NULL;
+}

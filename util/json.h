@@ -15,4 +15,11 @@ json_t *json_parse(const void *text, size_t size, size_t flags, json_error_t *ca
  * what was built is used. */
 bool json_memory_ok(Error *error, const char *what);
 
+/* json_dumps(), which leaves parts out where it has no memory for them (2.14). NULL: EXIT_MEMORY for `what`, also when
+ * json_memory_ok() was false before. */
+char *json_text(const json_t *value, size_t flags, const char *what, Error *error);
+
+/* malloc() of text that becomes JSON: json_memory_ok() knows of its failures, too. */
+void *json_allocate(size_t size);
+
 #endif
