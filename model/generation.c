@@ -273,7 +273,8 @@ static bool write_texts(Writer *w, Error *error) {
 }
 
 bool generation_run(const Generation *g, Error *error) {
-  Writer w = {.g = g, .rows = calloc((size_t)g->rows, sizeof *w.rows), .drawn = calloc((size_t)g->rows, 4)};
+  Writer w = {
+      .g = g, .rows = calloc((size_t)g->rows, sizeof *w.rows), .drawn = calloc((size_t)g->rows, sizeof *w.drawn)};
   bool ok = (w.rows && w.drawn) || error_memory(error, "the texts");
   ok = ok && write_texts(&w, error);
   for (int r = 0; w.rows && r < g->rows; r++) {

@@ -56,11 +56,11 @@ typedef struct GeneratedToken {
   const TokenAlternative *top; /* [alternatives], likeliest first; of equal ones the lower id */
 } GeneratedToken;
 
-/* The next text to write; what it points to stays until it is done. `wait`: no text is being written, so it may take its
+/* The next text to write; what it points to stays until that is done. `wait`: none is being written, so it may take its
  * time. *given, false before: there is one; if not, there is none yet, or, where it might have waited, no more. */
 typedef bool GenerationNext(void *context, bool wait, GenerationRequest *out, bool *given, Error *error);
 
-/* All of the work. The functions of a NULL are not called. */
+/* All of the work. Functions that are NULL are not called. */
 typedef struct Generation {
   Decoder *decoder;
   int rows; /* texts at a time, at most as many as the decoder was opened for */

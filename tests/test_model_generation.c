@@ -1,5 +1,5 @@
-/* Texts that are generated several at a time, on every backend: each is bit for bit what its prompt gets alone, whatever
- * the texts beside it, their number and that of the threads; stop texts, slides, log-probabilities. */
+/* Texts that are generated several at a time, on every backend: each is bit for bit the one that its prompt gets alone,
+ * whatever stands beside it, and on any number of threads; stop texts, slides, log-probabilities. */
 #include "model/generation.h"
 #include "tests/machine.h"
 #include "tests/model_helpers.h"
