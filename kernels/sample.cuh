@@ -2,8 +2,8 @@
  *
  *   logits [rows][V] fp32 (overwritten)   tokens [rows][capacity]   lengths, positions, streams, status [rows]
  *
- * bias -> penalties -> top-k -> top-p -> min-p -> temperature -> draw, as in kernels.h, by the rules of kernels/cpu/sample.c.
- * Nothing is sorted or moved. A filter only raises the cut: the logit from which tokens stay, and how many of those
+ * bias -> penalties -> top-k -> top-p -> min-p -> temperature -> draw, as in kernels.h, by the rules of the CPU's
+ * sample.c. Nothing is sorted or moved. A filter only raises the cut: the logit from which tokens stay, and how many of those
  * equal to it. It finds the cut by halving the range of fp32 numbers, counting (top-k) or adding up (top-p) the tokens
  * from the middle on: whole sweeps over the logits, which stay in the caches, until a thread for each of the tokens in
  * question is enough.
@@ -229,7 +229,7 @@ struct Recent {
   int capacity, length, n;
 };
 
-/* What is taken once: who sets a token's bit in shared memory does it. For a large vocabulary a part of it at a time. */
+/* What is taken once: who sets a token's bit in shared memory does it; of a large vocabulary a part at a time. */
 template <int THREADS>
 __device__ __forceinline__ void penalize_once(const Row &row, const Recent &recent, const Sampling &sampling) {
   constexpr int WORDS = 4096, TOKENS = 32 * WORDS;
