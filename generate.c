@@ -89,6 +89,8 @@ static bool check_texts(const Program *p, Error *error) {
     return fail(error, EXIT_USAGE, "--stop is for texts after a prompt; leave it out with %s", work);
   if (s->prompts && (s->prompt || s->prompt_file || s->echo))
     return fail(error, EXIT_USAGE, "--prompts FILE takes neither -p nor -f nor --echo");
+  if ((s->biases.count || s->bans.count) && work && !s->lines && !s->prompts)
+    return fail(error, EXIT_USAGE, "--bias and --ban are for texts after a prompt; leave them out with %s", work);
   if (s->keep && s->on_full == ON_FULL_STOP) return fail(error, EXIT_USAGE, "--keep is for --on-full slide");
   return true;
 }
@@ -121,7 +123,7 @@ static bool run(void *context, Error *error) {
   if (!checkpoint_load_source_tokenizer(&p->source_tokenizer, p->dir, &p->config, error)) return false;
   if (p->config.encoder_layers && !s->prompt && !s->prompt_file && !s->lines && !s->prompts && !s->score)
     return fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE, or many with --lines", p->dir);
-  if (!load_model(p, error)) return false;
+  if (!program_make_rules(p, error) || !load_model(p, error)) return false;
   return s->score     ? program_score(p, error)
          : s->lines   ? program_lines(p, error)
          : s->prompts ? program_prompts(p, error)
@@ -138,6 +140,7 @@ int main(int argc, char **argv) {
   tokenizer_free(p.tokenizer);
   tokenizer_free(p.source_tokenizer);
   program_free_stops(&p.stops);
+  token_rules_free(&p.rules);
   free(p.prompt.ids);
   free(p.source.ids);
   free(p.text.ids);

@@ -25,11 +25,12 @@ typedef struct Program {
   Tokenizer *tokenizer;
   Tokenizer *source_tokenizer; /* of sources; NULL: the other is */
   SpecialTokens special;
-  BpeIds prompt;   /* what the decoder reads first */
-  BpeIds source;   /* what its encoder reads; empty: there is none */
-  BpeIds text;     /* the prompt, and what was written after it */
-  StopTexts stops; /* of --stop */
-  int write_error; /* errno of a failed write to stdout */
+  BpeIds prompt;    /* what the decoder reads first */
+  BpeIds source;    /* what its encoder reads; empty: there is none */
+  BpeIds text;      /* the prompt, and what was written after it */
+  StopTexts stops;  /* of --stop */
+  TokenRules rules; /* of --bias and --ban */
+  int write_error;  /* errno of a failed write to stdout */
 } Program;
 
 /* ---- prompt.c ---- */
@@ -57,6 +58,9 @@ bool program_report_output(const Program *p, Error *error);
 
 /* As the settings have it, of p->prompt and p->source. A seed that is not given is drawn now. */
 GenerationRequest program_request(Program *p);
+
+/* --bias and --ban as p->rules. EXIT_USAGE: no token has that text, or no number follows it; EXIT_MEMORY. */
+bool program_make_rules(Program *p, Error *error);
 
 /* --stop as p->stops, or other texts. EXIT_USAGE for one of nothing, EXIT_MEMORY. */
 bool program_make_stops(Program *p, Error *error);

@@ -27,6 +27,8 @@ static const OptionHint hints[] = {
     {"perplexity ppl eval evaluate", HERE("--score FILE")},
     {"n-samples num-return-sequences n", HERE("-N")},
     {"reverse-prompt stop-string stop-strings", HERE("--stop")},
+    {"logit-bias", HERE("--bias")},
+    {"bad-words ban-words banned", HERE("--ban")},
     {"jsonl batch", HERE("--prompts FILE")},
     {"stream interactive", "text is written as it comes; for many prompts there is --prompts"},
     {"no-sample deterministic", HERE("--greedy")},
@@ -79,6 +81,9 @@ void generate_options(Options *options, GenerateSettings *s) {
            "with prompt and, if wanted, id, n, max_tokens, temp, top_k, top_p, min_p, stop, seed, logprobs"),
 
       GROUP("Sampling, in this order"),
+      LIST("bias", &s->biases, "TEXT=N",
+           "add N to the logit of the token whose text is TEXT, such as ' Romeo=+2' (-inf: never); repeatable"),
+      LIST("ban", &s->bans, "TEXT", "write no token that would complete TEXT, which may span tokens; repeatable"),
       FLOAT("repeat-penalty", &s->sampling.repeat_penalty, 0.01, 100, NULL,
             "penalty on the logits of recent tokens; 1: off"),
       INT("repeat-last-n", &s->sampling.repeat_last_n, 0, DECODER_LOOKBACK, NULL,

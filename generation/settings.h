@@ -16,7 +16,7 @@ typedef struct GenerateSettings {
   const char *prompt, *prompt_file, *answer, *score, *encode, *decode;
   const char *jsonl_field, *prompt_field, *response_field;
   bool tsv;
-  TextList attention, stops;
+  TextList attention, stops, biases, bans;
   const char *prompts;
   int64_t tokens;
   int samples, logprobs, keep; /* logprobs -1: none; keep 0: half of the context */

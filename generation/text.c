@@ -58,6 +58,7 @@ GenerationRequest program_request(Program *p) {
                                .keep = kept_tokens(p),
                                .ignore_end = s->ignore_end,
                                .stops = p->stops,
+                               .rules = p->rules.tokenizer ? &p->rules : NULL,
                                .alternatives = s->logprobs < p->config.vocab ? s->logprobs : p->config.vocab};
   request.sampling.seed = options_given(&p->options, &s->seed) ? s->seed : random_seed();
   if (s->greedy) request.sampling.temperature = 0;

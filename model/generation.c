@@ -53,8 +53,10 @@ typedef struct Row {
   uint8_t *held; /* bytes that are not out: of a character that is not whole, or that a stop text may begin with */
   size_t size, capacity;
   size_t *matched; /* of each stop text */
+  size_t *banned;  /* of each text of the rules: as much as the text ends with */
+  bool ruled;      /* the decoder's row has the biases that follow from them */
   TokenAlternative *top;
-  size_t matched_room, top_room;
+  size_t matched_room, banned_room, top_room;
 } Row;
 
 typedef struct Writer {
@@ -62,6 +64,8 @@ typedef struct Writer {
   Row *rows;
   int active; /* rows that the decoder goes on with */
   int32_t *drawn;
+  int32_t *ids;   /* [vocab] and */
+  float *values;  /* [vocab]: of biases, where there are rules */
   float *logits;  /* [rows][vocab], where a text wants log-probabilities */
   int64_t tokens; /* drawn in all texts */
   bool stopped;   /* by the caller */
@@ -123,6 +127,10 @@ static bool take_token(Writer *w, Row *row, int32_t id, Error *error) {
   if (row->result.tokens++ == 0) row->result.first_token_seconds = clock_seconds() - row->start;
   if (id == tokenizer_end(w->g->tokenizer)) return r->ignore_end || end_text(w, row, STOP_END, error);
   if (!tell_token(w, row, id, error)) return false;
+  if (r->rules && r->rules->ban_count) {
+    token_rules_advance(r->rules, row->banned, id);
+    row->ruled = false;
+  }
   const uint8_t *bytes = tokenizer_decode(w->g->tokenizer, id, &size);
   if (size == 0) return true;
   if (!array_reserve(&row->held, &row->capacity, row->size + size, 1)) return error_memory(error, "the text");
@@ -130,6 +138,15 @@ static bool take_token(Writer *w, Row *row, int32_t id, Error *error) {
     if (hold_byte(row, bytes[i])) return end_text(w, row, STOP_TEXT, error);
   emit_ready(w, row);
   return true;
+}
+
+static bool apply_rules(Writer *w, int r, Error *error) {
+  Row *row = &w->rows[r];
+  int count = 0;
+  if (row->request.rules && !token_rules_list(row->request.rules, row->banned, w->ids, w->values, &count, error))
+    return false;
+  row->ruled = true;
+  return decoder_bias(w->g->decoder, r, w->ids, w->values, count, error);
 }
 
 /* Whether there is a next token, or the text ends without one. */
@@ -182,16 +199,25 @@ static bool begin_row(Writer *w, int r, Error *error) {
 
 static bool row_buffers(Writer *w, Row *row, Error *error) {
   const GenerationRequest *r = &row->request;
-  const size_t stops = (size_t)r->stops.count, alternatives = r->alternatives > 0 ? (size_t)r->alternatives : 0;
+  const size_t stops = (size_t)r->stops.count, bans = r->rules ? (size_t)r->rules->ban_count : 0;
+  const size_t vocab = (size_t)model_config(decoder_model(w->g->decoder))->vocab,
+               alternatives = r->alternatives > 0 ? (size_t)r->alternatives : 0;
   if (r->alternatives >= 0 && !w->logits) {
-    const size_t vocab = (size_t)model_config(decoder_model(w->g->decoder))->vocab;
     w->logits = malloc((size_t)w->g->rows * vocab * sizeof *w->logits);
     if (!w->logits) return error_memory(error, "log-probabilities");
   }
+  if (r->rules && !w->ids) {
+    w->ids = malloc(vocab * sizeof *w->ids);
+    w->values = malloc(vocab * sizeof *w->values);
+    if (!w->ids || !w->values) return error_memory(error, "rules for tokens");
+  }
   if ((stops && !array_reserve(&row->matched, &row->matched_room, stops, sizeof *row->matched)) ||
+      (bans && !array_reserve(&row->banned, &row->banned_room, bans, sizeof *row->banned)) ||
       (alternatives && !array_reserve(&row->top, &row->top_room, alternatives, sizeof *row->top)))
     return error_memory(error, "the text");
   for (size_t i = 0; i < stops; i++) row->matched[i] = 0;
+  for (size_t i = 0; i < bans; i++) row->banned[i] = 0;
+  row->ruled = false;
   return true;
 }
 
@@ -247,6 +273,8 @@ static bool wants_logits(const Writer *w) {
 /* A token for every row. */
 static bool draw(Writer *w, Error *error) {
   Decoder *d = w->g->decoder;
+  for (int r = 0; r < w->active; r++)
+    if (!w->rows[r].ruled && !apply_rules(w, r, error)) return false;
   if (w->g->token && wants_logits(w) && !decoder_logits(d, w->logits, error)) return false;
   if (!decoder_next(d, w->drawn, error)) return false;
   for (int r = 0; r < w->active; r++)
@@ -282,11 +310,14 @@ bool generation_run(const Generation *g, Error *error) {
     free(w.rows[r].source.ids);
     free(w.rows[r].held);
     free(w.rows[r].matched);
+    free(w.rows[r].banned);
     free(w.rows[r].top);
   }
   free(w.rows);
   free(w.drawn);
   free(w.logits);
+  free(w.ids);
+  free(w.values);
   return ok;
 }
 

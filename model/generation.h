@@ -7,6 +7,7 @@
 #include "util/matcher.h"
 #include "util/progress.h"
 #include "model.h"
+#include "model/token_rules.h"
 #include "tokenizer/tokenizer.h"
 
 typedef enum StopReason { STOP_LENGTH, STOP_END, STOP_TEXT, STOP_CONTEXT, STOP_CALLER } StopReason;
@@ -32,6 +33,7 @@ typedef struct GenerationRequest {
                          stop */
   bool ignore_end;    /* the end token is neither printed nor obeyed */
   StopTexts stops;    /* the text ends before the first that appears in it */
+  TokenRules *rules;  /* NULL: none */
   int alternatives;   /* log-probabilities of each token and of so many of the likeliest, at most as many as the
                          vocabulary has; < 0: none */
   void *text;         /* the caller's, for its functions */

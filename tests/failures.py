@@ -47,7 +47,7 @@ SCENARIOS = {
     "overwrite": Scenario([*FRESH, "--overwrite", "--seed", "2"], [FRESH], True),
     "generate": Scenario(["generate", "run", "-p", "Once", "-n", "8", "--seed", "1", "--device", "cpu"], [FRESH], False),
     "score": Scenario(["generate", "run", "--score", "text.txt", "--device", "cpu"], [FRESH], False),
-    "prompts": Scenario(["generate", "run", "--prompts", "prompts.jsonl", "-n", "4", "--seed", "1", "--logprobs", "2",
+    "prompts": Scenario(["generate", "run", "--prompts", "prompts.jsonl", "-n", "4", "--seed", "1", "--logprobs", "2", "--ban", "th",
                          "--device", "cpu"], [FRESH], False),
     "runs": Scenario(["train", "--runs", ".", "-O", "csv"], [FRESH], False, True),
     "report": Scenario(["train", "--report", "run", "--out", "report.html"], [FRESH], False, True),

@@ -30,6 +30,14 @@ check "--keep" sh -c '! cmp -s a b'
 write -p 'Once' -n 80 --greedy --frequency-penalty 2 >a
 write -p 'Once' -n 80 --greedy --presence-penalty 0 >b
 check "penalties" sh -c '! cmp -s a b'
+write -p 'Once' -n 200 -s 4 --on-full slide --ignore-eos --ban the --ban ' a' --ban 'Once upon' >banned.txt
+check "banned texts" sh -c 'test "$(wc -c <banned.txt)" -gt 200 && ! grep -q -e the -e " a" -e "Once upon" banned.txt'
+write -p 'Once' -n 100 --greedy --bias 'e=+40' | tr -d 'e' >banned.txt
+check "a bias" test ! -s banned.txt
+refused "a bias of several tokens" 2 'that text is [0-9]* tokens here' $generate a.run -p x --bias 'xyzzy=1'
+refused "a bias of nothing" 2 'need TEXT=N' $generate a.run -p x --bias '=1'
+refused "a bias that is no number" 2 'need TEXT=N' $generate a.run -p x --bias 'e=lots'
+refused "a ban of nothing" 2 'a text of nothing' $generate a.run -p x --ban ''
 refused "no text to stop at" 2 'a text of nothing' $generate a.run -p x --stop ''
 refused "-N with a score" 2 'leave it out with --score' $generate a.run -N 2 --score text.txt
 refused "log-probabilities without JSON" 2 'belongs to --json' $generate a.run -p x --logprobs 2

@@ -139,8 +139,9 @@ static GenerationRequest plain(int64_t tokens, uint64_t seed) {
 }
 
 /* Prompts that are the same and others, sampling of every kind, texts that slide, stop, end at once and never begin. */
-static void various_requests(GenerationRequest out[TEXTS], const StopTexts *stops) {
+static void various_requests(GenerationRequest out[TEXTS], const StopTexts *stops, TokenRules *rules) {
   for (int i = 0; i < TEXTS; i++) out[i] = plain(6 + 5 * i, (uint64_t)i / 2);
+  out[0].rules = rules;
   out[1].stream = 7;
   out[2].keep = CTX / 2;
   out[2].max_tokens = 40;
@@ -156,6 +157,7 @@ static void various_requests(GenerationRequest out[TEXTS], const StopTexts *stop
   out[7].max_tokens = -1;
   out[7].ignore_end = out[2].ignore_end = true;
   out[7].alternatives = TOP;
+  out[7].rules = rules;
   out[8].stops = *stops;
   out[8].keep = 1;
   out[8].ignore_end = true;
@@ -171,12 +173,18 @@ static void test_rows_are_single_texts(void **state) {
   need(pattern_make(&patterns[1], (const uint8_t *)"\x93\x94", 2, &error), &error);
   const StopTexts stops = {patterns, 2};
   GenerationRequest requests[TEXTS];
-  various_requests(requests, &stops);
+  TokenRules rules;
   Speaker alone = speaker_open(f, 1);
+  Tokenizer *tokenizer = tokenizer_byte(); /* outlives all speakers */
+  need(token_rules_make(&rules, tokenizer, &error), &error);
+  need(token_rules_bias(&rules, 'Q', 30, &error) && token_rules_ban(&rules, (const uint8_t *)"QQQ", 3, &error), &error);
+  various_requests(requests, &stops, &rules);
   Written *single = host_memory(f, TEXTS * sizeof *single);
   for (int i = 0; i < TEXTS; i++) single[i] = write_one(f, &alone, requests[i]);
   speaker_close(&alone);
   assert_true(memcmp(single[0].bytes, single[1].bytes, 6) != 0); /* another stream is another text */
+  assert_memory_equal(single[0].bytes, "QQ", 2);
+  assert_int_not_equal(single[0].bytes[2], 'Q');
   assert_int_equal(single[6].result.tokens, 0);
   assert_int_equal(single[7].result.reason, STOP_CONTEXT);
   assert_int_equal(single[7].result.tokens, CTX - 15 + 1);
@@ -193,6 +201,51 @@ static void test_rows_are_single_texts(void **state) {
     }
   pattern_free(&patterns[0]);
   pattern_free(&patterns[1]);
+  token_rules_free(&rules);
+  tokenizer_free(tokenizer);
+}
+
+static bool contains(const Written *w, const char *text) {
+  const size_t size = strlen(text);
+  for (size_t i = 0; i + size <= w->size; i++)
+    if (memcmp(w->bytes + i, text, size) == 0) return true;
+  return false;
+}
+
+/* A banned text never appears, though every other one that begins with it may; biases are as they were given last. */
+static void test_rules(void **state) {
+  Fixture *f = *state;
+  enum { LENGTH = 60 };
+  Speaker s = speaker_open(f, 1);
+  TokenRules rules;
+  Error error = {0};
+  GenerationRequest request = plain(LENGTH, 3);
+  request.keep = CTX / 2;
+  request.ignore_end = true;
+  need(token_rules_make(&rules, s.tokenizer, &error), &error);
+  need(token_rules_bias(&rules, 'a', 9, &error) && token_rules_bias(&rules, 'b', 9, &error), &error);
+  need(token_rules_bias(&rules, 'c', 20, &error) && token_rules_bias(&rules, 'c', -INFINITY, &error), &error);
+  request.rules = &rules;
+  const Written free_text = write_one(f, &s, request);
+  assert_false(contains(&free_text, "c"));
+  assert_true(contains(&free_text, "aab"));
+  assert_true(contains(&free_text, "ba"));
+  need(token_rules_ban(&rules, (const uint8_t *)"aab", 3, &error), &error);
+  need(token_rules_ban(&rules, (const uint8_t *)"ba", 2, &error), &error);
+  const Written banned = write_one(f, &s, request);
+  assert_false(contains(&banned, "aab"));
+  assert_false(contains(&banned, "ba"));
+  assert_true(contains(&banned, "bb"));
+  for (int id = 0; id < 257; id++) need(token_rules_bias(&rules, id, -INFINITY, &error), &error);
+  Decoder *decoder = NULL;
+  GenerationResult result;
+  need(decoder_open(&decoder, s.model, 1, &error), &error);
+  const Generation generation = {.decoder = decoder, .tokenizer = s.tokenizer};
+  assert_false(generation_run_one(&generation, &request, &result, &error));
+  assert_int_equal(error.code, EXIT_USAGE);
+  decoder_close(decoder);
+  token_rules_free(&rules);
+  speaker_close(&s);
 }
 
 /* Where a text stops is where the stop text first stands in what it would be without. */
@@ -297,6 +350,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_rows_are_single_texts),
       cmocka_unit_test(test_stop_texts),
+      cmocka_unit_test(test_rules),
       cmocka_unit_test(test_slides),
       cmocka_unit_test(test_logprobs),
   };
