@@ -176,7 +176,7 @@ static const struct {
                  [GB18030] = {"GB18030", "gb18030"}};
 
 /* Letters from 0xC0 on. KOI8-R has the small ones first; Windows-1251 has them last, as Greek, which has no letter in
- * the place of its a. Others (Hebrew has nothing before 0xE0; Arabic and ISO 8859-5 little behind 0xEF) are not told. */
+ * the place of its a. Others are not told: Hebrew has nothing before 0xE0, Arabic and ISO 8859-5 little behind 0xEF. */
 static Encoding guess_alphabet(const ByteCounts *n, int64_t first, int64_t second) {
   if (second * 6 < first) return KOI8_R;
   const bool mac = sum(n->of, 0x80, 0x9F) > sum(n->of, 0xC0, 0xDE); /* its capitals */

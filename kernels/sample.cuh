@@ -3,10 +3,10 @@
  *   logits [rows][V] fp32 (overwritten)   tokens [rows][capacity]   lengths, positions, streams, status [rows]
  *
  * bias -> penalties -> top-k -> top-p -> min-p -> temperature -> draw, as in kernels.h, by the rules of the CPU's
- * sample.c. Nothing is sorted or moved. A filter only raises the cut: the logit from which tokens stay, and how many of those
- * equal to it. It finds the cut by halving the range of fp32 numbers, counting (top-k) or adding up (top-p) the tokens
- * from the middle on: whole sweeps over the logits, which stay in the caches, until a thread for each of the tokens in
- * question is enough.
+ * sample.c. Nothing is sorted or moved. A filter only raises the cut: the logit from which tokens stay, and how many
+ * of those equal to it. It finds the cut by halving the range of fp32 numbers, counting (top-k) or adding up (top-p)
+ * the tokens from the middle on: whole sweeps over the logits, which stay in the caches, until a thread for each of the
+ * tokens in question is enough.
  *
  * Probabilities are added as integers, in units of 2^-40 of the largest one. Such sums are the same in any order, so
  * neither the size of the block nor the order of its threads enters into the token that is drawn. */

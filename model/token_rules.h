@@ -22,7 +22,7 @@ typedef struct TokenRules {
   float *room;                    /* [vocab] */
 } TokenRules;
 
-/* Empty rules for a tokenizer, which must outlive them. EXIT_MEMORY. token_rules_free is harmless on a zeroed struct. */
+/* Empty rules for a tokenizer, which must outlive them. EXIT_MEMORY. token_rules_free is harmless on zeros. */
 bool token_rules_make(TokenRules *out, const Tokenizer *tokenizer, Error *error);
 void token_rules_free(TokenRules *rules);
 

@@ -195,7 +195,7 @@ refuses() { # refuses WORDS ARGUMENTS...
 report_again() { learning report && diff -r docs "$work/docs"; }
 quality_again() {
   quality "$work/again.jsonl" --from docs/quality.jsonl --markdown "$work/again.md" --svg "$work/again.svg" &&
-    cmp "$work/again.svg" docs/quality-nano.svg && tail -n 5 "$work/again.md" | cmp - "$work/tail"
+    cmp "$work/again.svg" docs/quality.svg && tail -n 5 "$work/again.md" | cmp - "$work/tail"
 }
 tail -n 5 docs/quality.md >"$work/tail"
 check "docs/learning.md is what the results give" report_again
