@@ -54,7 +54,11 @@ static bool choose_length(Run *r, const ChoiceInputs *given, Error *error) {
     s->epochs = s->minutes = NAN;
     s->plans.count = 0;
   }
-  return (isnan(s->minutes) || run_fit_minutes(r, error)) && choices_length(s, given, &r->config, &r->choices, error);
+  if (!isnan(s->minutes) && !run_fit_minutes(r, error)) return false;
+  const double done = s->resume && !s->bench ? checkpoint_find_number(r->dir, "step") : 0;
+  if (options_origin(&r->options, &s->steps) == ORIGIN_COMMAND_LINE && done > (double)s->steps)
+    return fail(error, EXIT_USAGE, "%s is at step %.0f, past --steps %" PRId64, r->dir, done, s->steps);
+  return choices_length(s, given, &r->config, &r->choices, error);
 }
 
 static bool choose(Run *r, Error *error) {
@@ -254,6 +258,10 @@ static bool run(void *context, Error *error) {
   const TrainSettings *s = &r->settings;
   if (s->json && (s->runs || s->report || s->plot))
     return fail(error, EXIT_USAGE, "--json goes with --dry-run; a table of runs in JSON: --runs -O json");
+  if (s->runs + s->report + s->plot > 1) return fail(error, EXIT_USAGE, "use only one of --runs, --report and --plot");
+  if (!s->runs && (s->runs_sort || options_origin(&r->options, &s->runs_format) == ORIGIN_COMMAND_LINE))
+    return fail(error, EXIT_USAGE, "-O and --sort are for --runs");
+  if (s->bench && s->dry_run) return fail(error, EXIT_USAGE, "--dry-run trains nothing, and --bench does; use one");
   if (s->runs) return print_runs(s, error);
   if (s->report) return write_report(s, error);
   if (s->plot) return plot_runs(r, error);

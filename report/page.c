@@ -218,6 +218,7 @@ static void write_facts(FILE *stream, const Subject *s) {
   const char *end = result_end(s->result);
   fputs("<dl>\n", stream);
   write_fact(stream, "state", "%s", end ? end : "running, or killed");
+  if (h->damaged) write_fact(stream, "damaged", "%" PRId64 " lines of metrics.jsonl cannot be read", h->damaged);
   if (last)
     write_fact(stream, "step", "%" PRId64 "%s%" JSON_INTEGER_FORMAT, last->step, steps ? " of " : "",
                steps ? json_integer_value(steps) : 0);

@@ -98,7 +98,8 @@ def about(runs):
     """Of the machine, and how it was measured."""
     first = runs[0]
     versions = dict.fromkeys(f", PyTorch {r['version']}" for r in runs if r["version"])
-    threads = f"{first['threads']} thread{'s' if first['threads'] > 1 else ''}"
+    counts = sorted({row["threads"] for row in runs})
+    threads = " or ".join(map(str, counts)) + (" thread" if counts == [1] else " threads")
     return (f"{first['processor']}, {threads}{''.join(versions)}. Losses are nats per byte, seconds those of training "
             "alone.")
 

@@ -115,6 +115,9 @@ cp -r done.run edited.run && sed 's|"end": "done"|"end": "</script><script>alert
 check "an end that is none" sh -c "$train --runs edited.run -O csv | grep -q ',damaged,'"
 printf 'prompt = "a\033[31mb"\n' >>edited.run/config.txt
 check "nothing is written to the terminal that it would obey" sh -c "$train --runs done.run edited.run >table && grep -q 'a.*31mb' table && ! LC_ALL=C grep -q '[^ -~]' table"
+refused "two pictures at once" 2 'use only one of' "$train" --runs --plot done.run
+refused "an order without a table" 2 'are for --runs' "$train" text.txt --sort step
+refused "a resumed run past its steps" 2 'done.run is at step 30, past --steps 5' "$train" --resume=done.run --steps 5
 mkdir nothing
 refused "a table of nothing" 3 "no run in nothing" "$train" --runs nothing
 refused "a table of what is not there" 3 "No such file" "$train" --runs nowhere
