@@ -43,13 +43,13 @@ static inline __attribute__((always_inline)) Vector add_group(DType dtype, const
   return sum;
 }
 
-/* The last group of row `row` where it is not whole. */
+/* What is left of row `row` behind its last whole vector. */
 static __attribute__((noinline)) float dot_tail(const Weights *w, int row, const float *x) {
-  float wide[WEIGHT_GROUP] = {0}, of_x[WEIGHT_GROUP] = {0};
-  int first = w->cols / WEIGHT_GROUP * WEIGHT_GROUP, count = w->cols - first;
+  float wide[LANES] = {0}, of_x[LANES] = {0};
+  int first = w->cols / LANES * LANES, count = w->cols - first;
   CPU(widen_weights)(w, row, first, count, wide);
   memcpy(of_x, x + first, (size_t)count * sizeof(float));
-  return sum_lanes(add_group(DTYPE_F32, wide, 0, of_x, (Vector){0}));
+  return sum_lanes(*(const UnalignedVector *)wide * *(const UnalignedVector *)of_x);
 }
 
 #ifdef __clang__
@@ -89,7 +89,7 @@ static inline __attribute__((always_inline)) void fetch_ahead(const char *from, 
 static inline __attribute__((always_inline)) void dot_tile(DType dtype, int weights, int sequences, Sums out,
                                                            const Weights *w, int row, Rows x) {
   Vector sum[WEIGHT_TILE][SEQUENCE_TILE];
-  int groups = weight_groups(w->cols), whole = w->cols / WEIGHT_GROUP;
+  int whole = w->cols / WEIGHT_GROUP;
   int64_t at = row * w->stride;
   UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] = (Vector){0};
   const int size = dtype == DTYPE_F32 ? 4 : 2;
@@ -99,8 +99,11 @@ static inline __attribute__((always_inline)) void dot_tile(DType dtype, int weig
     UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] = add_group(
         dtype, w->data, at + i * w->stride + g * WEIGHT_GROUP, x.data + j * x.stride + g * WEIGHT_GROUP, sum[i][j]);
   }
+  for (int k = whole * WEIGHT_GROUP; k + LANES <= w->cols; k += LANES) /* of a group that is not whole */
+    UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] +=
+        load_weights(dtype, w->data, at + i * w->stride + k) * *(const UnalignedVector *)(x.data + j * x.stride + k);
   finish_tile(weights, sequences, out, sum);
-  for (int i = 0; i < weights && whole < groups; i++)
+  for (int i = 0; i < weights && w->cols % LANES; i++)
     for (int j = 0; j < sequences; j++) out[j][i] += dot_tail(w, row + i, x.data + j * x.stride);
 }
 
