@@ -108,6 +108,8 @@ static bool run(void *context, Error *error) {
     return fail(error, EXIT_USAGE, "--attention is of one text; leave out %s", other_work(s));
   if (s->lines && s->echo) return fail(error, EXIT_USAGE, "--echo is of one text; leave it out with --lines");
   if (s->stride && !s->score) return fail(error, EXIT_USAGE, "--stride belongs to --score FILE");
+  if (s->per_line && (!s->score || s->exact || s->stride || s->tsv || s->jsonl_field || s->prompt_field))
+    return fail(error, EXIT_USAGE, "--per-line is of the lines of --score FILE, and of no other options of it");
   if (s->exact && !s->score) return fail(error, EXIT_USAGE, "--exact belongs to --score FILE");
   if (s->bench && options_given(&p->options, &s->tokens))
     return fail(error, EXIT_USAGE, "-n and --bench both say how many tokens to generate; use one");
@@ -124,6 +126,7 @@ static bool run(void *context, Error *error) {
   if (p->config.encoder_layers && !s->prompt && !s->prompt_file && !s->lines && !s->prompts && !s->score)
     return fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE, or many with --lines", p->dir);
   if (!program_make_rules(p, error) || !load_model(p, error)) return false;
+  if (s->per_line) return program_score_lines(p, error);
   return s->score     ? program_score(p, error)
          : s->lines   ? program_lines(p, error)
          : s->prompts ? program_prompts(p, error)

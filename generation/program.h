@@ -87,4 +87,6 @@ bool program_lines(Program *p, Error *error);                     /* lines.c: fo
 bool program_bench(Program *p, const char *commit, Error *error); /* bench.c: a line of JSON; commit: of the build */
 bool program_score(Program *p, Error *error); /* score.c: how well the model predicts a text, as JSON */
 
+bool program_score_lines(Program *p, Error *error); /* score_lines.c: how well it predicts each line, as JSON */
+
 #endif

@@ -106,6 +106,9 @@ void generate_options(Options *options, GenerateSettings *s) {
            "evaluate the model on FILE (-: standard input): nats per token, bits per byte, perplexity"),
       INT("stride", &s->stride, 1, MODEL_MAX_CTX, "half the context",
           "step between the windows of --score; only the last N tokens of a window are scored"),
+      FLAG("per-line", &s->per_line,
+           "with --score: each line by itself, as at the beginning of a text: a line of JSON with nats, tokens and "
+           "bytes"),
       FLAG("exact", &s->exact,
            "with --score and pairs: also the share of greedy answers that are exactly the responses"),
       FORMAT_ROWS(s),

@@ -51,6 +51,28 @@ check "Ctrl-C" test $? -eq 130
 
 command -v python3 >/dev/null || { echo done; exit 0; }
 
+# ---- scores of lines ----
+head -n 12 text.txt | cut -c 1-70 >lines.txt
+printf '\nno newline at its end' >>lines.txt
+write --score lines.txt --per-line >scores.jsonl
+check "a score a line" test "$(wc -l <scores.jsonl)" -eq 14
+check "which are those of the lines alone" python3 - "$generate" <<'EOF'
+import json, subprocess, sys
+lines = open("lines.txt", "rb").read().split(b"\n")
+for number, (line, score) in enumerate(zip(lines, open("scores.jsonl")), 1):
+    s = json.loads(score)
+    assert s["line"] == number and s["bytes"] == len(line) and (s["nats"] > 0) == (len(line) > 0), s
+    if number in (1, 5):  # after a newline, which is what a text begins with
+        open("one.txt", "wb").write(b"\n" + line)
+        whole = json.loads(subprocess.run([sys.argv[1], "a.run", "--score", "one.txt", "--quiet"], capture_output=True, check=True).stdout)
+        if whole["scored_tokens"] == s["tokens"] and whole["file_tokens"] <= 48:
+            assert abs(whole["nats_per_token"] * whole["scored_tokens"] - s["nats"]) < 1e-3, (whole, s)
+EOF
+yes 'a long line' | head -n 60 | tr '\n' ' ' | write --score - --per-line >long.json
+check "a line of several contexts" python3 -c 'import json; s = json.load(open("long.json")); assert s["tokens"] > 96 and s["nats"] > 0'
+refused "lines without a score" 2 'of --score FILE' $generate a.run --per-line
+refused "scores to a full disk" 7 'cannot write' sh -c "exec $generate a.run --score lines.txt --per-line >/dev/full"
+
 # ---- JSON ----
 write -p 'Once upon' -n 30 -N 3 -s 11 --json --logprobs 3 >one.json
 for seed in 11 12 13; do write -p 'Once upon' -n 30 -s $seed >"text.$seed"; done
@@ -117,7 +139,7 @@ write --prompts prompts.jsonl -n 10 -s 1000 >answers.jsonl 2>err
 check "a thousand prompts, twenty of them malformed" test $? -eq 3 -a "$(wc -l <answers.jsonl)" -eq 1000
 check "which is said" grep -q '20 of 1000 lines were refused' err
 check "one answer a line, in order, with the seeds of single runs" python3 - "$generate" <<'EOF'
-import json, subprocess, sys
+import base64, json, subprocess, sys
 answers = [json.loads(line) for line in open("answers.jsonl", encoding="utf-8")]
 prompts = open("prompts.jsonl", "rb").read().split(b"\n")[:-1]
 refused, texts, seed = [], 0, 1000
@@ -138,8 +160,8 @@ for number, (line, answer) in enumerate(zip(prompts, answers), 1):
         for s in o.get("stop", []) if isinstance(o.get("stop"), list) else [o["stop"]] if "stop" in o else []: flags += ["--stop", s]
         c = answer["choices"][-1]
         alone = subprocess.run([sys.argv[1], "a.run", "--quiet", "-p", o["prompt"], "-n", str(o.get("max_tokens", 10)), "-s", str(c["seed"])] + flags,
-                               capture_output=True, check=True).stdout.decode()
-        assert alone == c["text"], (o, alone, c)
+                               capture_output=True, check=True).stdout
+        assert alone == (base64.b64decode(c["bytes"]) if "bytes" in c else c["text"].encode()), (o, alone, c)
         texts += 1
 assert len(refused) == 20 and texts >= 8, (refused, texts)
 EOF
@@ -160,7 +182,7 @@ check "Ctrl-C leaves whole lines" python3 - "$status" <<'EOF'
 import json, sys
 assert sys.argv[1] == "130", sys.argv
 text = open("part.jsonl", encoding="utf-8").read()
-assert text.endswith("\n")
+assert not text or text.endswith("\n")
 for line in text.splitlines(): json.loads(line)
 EOF
 echo done
