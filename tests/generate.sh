@@ -46,7 +46,7 @@ refused "--keep without slides" 2 'is for --on-full slide' "$generate" a.run -p 
 refused "-N of none" 2 'a whole number 1' "$generate" a.run -p x -N 0
 write -p 'Once' -N 500 -n 40 2>err | head -n 3 >/dev/null
 check "a reader that has enough" test ! -s err
-refused "a full disk" 7 'cannot write' sh -c "exec "$generate" a.run -p x -N 3 --json >/dev/full"
+refused "a full disk" 7 'cannot write' sh -c "exec $generate a.run -p x -N 3 --json >/dev/full"
 stopped 0.5 "$generate" a.run -p x -N 1000000 --quiet >part.txt
 check "Ctrl-C" test $? -eq 130
 
@@ -75,7 +75,7 @@ EOF
 yes 'a long line' | head -n 60 | tr '\n' ' ' | write --score - --per-line >long.json
 check "a line of several contexts" python3 -c 'import json; s = json.load(open("long.json")); assert s["tokens"] > 96 and s["nats"] > 0'
 refused "lines without a score" 2 'of --score FILE' "$generate" a.run --per-line
-refused "scores to a full disk" 7 'cannot write' sh -c "exec "$generate" a.run --score lines.txt --per-line >/dev/full"
+refused "scores to a full disk" 7 'cannot write' sh -c "exec $generate a.run --score lines.txt --per-line >/dev/full"
 
 # ---- JSON ----
 write -p 'Once upon' -n 30 -N 3 -s 11 --json --logprobs 3 >one.json
@@ -177,7 +177,7 @@ write --prompts prompts.jsonl -n 10 -s 1000 --threads 1 2>/dev/null | cmp - answ
 check "the same on one thread" test $? -eq 0
 write --prompts prompts.jsonl -n 10 2>err | head -n 2 >/dev/null
 check "a closed pipe" test ! -s err
-refused "prompts to a full disk" 7 'cannot write' sh -c "exec "$generate" a.run --prompts prompts.jsonl >/dev/full"
+refused "prompts to a full disk" 7 'cannot write' sh -c "exec $generate a.run --prompts prompts.jsonl >/dev/full"
 refused "prompts and -p" 2 'takes neither' "$generate" a.run --prompts prompts.jsonl -p x
 refused "prompts that are not there" 3 'cannot read nowhere' "$generate" a.run --prompts nowhere
 for _ in $(seq 200); do cat prompts.jsonl; done >endless.jsonl
