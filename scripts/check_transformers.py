@@ -6,7 +6,7 @@
 build/dump_model (make build/dump_model) writes a small random model of every class and variant. Each, and each RUN of
 ./train, has to
   - load with AutoModelForCausalLM (AutoModelForSeq2SeqLM), with no tensor missing, left over or of another shape;
-  - give Inkling's logits, and the same 32 likeliest tokens from the caches of both; with an encoder for a padded batch
+  - give Inkling's logits and log-probabilities, and the same 32 likeliest tokens from the caches of both; with an encoder for a padded batch
     of sources of different lengths, each of which Inkling answers alone, and as texts by ./generate --lines;
   - come back byte for byte (config.json and model.safetensors) after save_pretrained and a second reading by Inkling.
 Then models that transformers makes at random (GPT-2, OPT and the others), saved by it, are read by Inkling, and give
@@ -16,6 +16,7 @@ Prints a line a model; exit status 1 when one differs.
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -215,6 +216,25 @@ def compare_lines(inkling, path, tokenizer, model):
     return ", the same answers to lines"
 
 
+def compare_logprobs(inkling, path, tokenizer, model):
+    """./generate --json --logprobs beside compute_transition_scores()."""
+    choice = json.loads(inkling.generate(path, "-p", "Once", "--greedy", "-n", NEW, "--on-full", "stop", "--ignore-eos",
+                                         "--bias", "Z=-inf", "--quiet", "--json", "--logprobs", 3))["choices"][0]
+    prompt = tokenizer("Once", return_tensors="pt").input_ids
+    tokens = torch.cat([prompt[0], torch.tensor(choice["token_ids"])])[None]
+    with torch.no_grad():
+        scores = model(tokens).logits[:, prompt.shape[1] - 1:-1].transpose(0, 1)
+    theirs = model.compute_transition_scores(tokens, tuple(scores), normalize_logits=True)[0]
+    ours = choice["logprobs"]
+    error = (torch.tensor(ours["token_logprobs"]) - theirs).abs().max().item()
+    top = torch.log_softmax(scores[:, 0], -1).topk(3).values
+    for mine, best in zip(ours["top_logprobs"], top):
+        error = max(error, (torch.tensor(sorted(mine.values(), reverse=True)) - best).abs().max().item())
+    if not error < 1e-4:
+        raise Differs(f"log-probabilities differ by {error:.1e}")
+    return f", log-probabilities {error:.1e}"
+
+
 def same_file(a, b):
     with open(a, "rb") as x, open(b, "rb") as y:
         return x.read() == y.read()
@@ -238,6 +258,9 @@ def check_written(inkling, path, wanted, scratch):
         if not same_file(f"{path}/{file}", f"{again}/{file}"):
             raise Differs(f"{file} is another after save_pretrained")
     also = ""
+    if not model.config.is_encoder_decoder:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=own)
+        also = compare_logprobs(inkling, path, tokenizer, model)
     if model.config.is_encoder_decoder and model.get_encoder().embed_tokens.weight.shape == model.lm_head.weight.shape:
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=own)
         tokenizer.save_pretrained(saved)
