@@ -7,8 +7,11 @@
 #include "generation/program.h"
 #include "tokenizer/convert.h"
 #include "util/path.h"
+#include "util/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +51,29 @@ static bool convert(Program *p, Error *error) {
   if (!ok && why.code == EXIT_OUTPUT && errno == EPIPE) ok = true; /* the reader has what it wanted */
   if (in != stdin) fclose(in);
   return ok || fail(error, why.code, "%s", why.text);
+}
+
+/* Needs the configuration alone. As the checkpoint has them, whose numbers are fp32. */
+static bool list_parameters(Program *p, Error *error) {
+  ParameterTable table;
+  int64_t all = 0;
+  if (!parameter_table_make(&table, &p->config, error)) return false;
+  errno = 0;
+  for (int i = 0; i < table.count && !p->write_error; i++) {
+    const ParameterTensor *t = &table.tensors[i];
+    const int64_t count = (int64_t)t->rows * t->cols;
+    char dims[32];
+    if (t->rank == 1) snprintf(dims, sizeof dims, "%d", t->cols);
+    else snprintf(dims, sizeof dims, "%d x %d", t->rows, t->cols);
+    if (printf("%-56s %15s %12" PRId64 " %10s\n", t->name, dims, count, text_bytes(4.0 * (double)count).text) < 0)
+      p->write_error = errno ? errno : EIO;
+    all += count;
+  }
+  parameter_table_free(&table);
+  if (printf("%-56s %15s %12" PRId64 " %10s\n", "all", "", all, text_bytes(4.0 * (double)all).text) < 0 ||
+      fflush(stdout) != 0)
+    p->write_error = errno ? errno : EIO;
+  return program_report_output(p, error);
 }
 
 /* ---- main ---- */
@@ -91,6 +117,9 @@ static bool check_texts(const Program *p, Error *error) {
     return fail(error, EXIT_USAGE, "--prompts FILE takes neither -p nor -f nor --echo");
   if ((s->biases.count || s->bans.count) && work && !s->lines && !s->prompts)
     return fail(error, EXIT_USAGE, "--bias and --ban are for texts after a prompt; leave them out with %s", work);
+  if (s->escapes && !s->prompt) return fail(error, EXIT_USAGE, "-e is for the text of -p");
+  if (s->params && (work || s->prompt || s->prompt_file || s->json || s->attention.count))
+    return fail(error, EXIT_USAGE, "--params lists tensors, and does nothing else");
   if (s->keep && s->on_full == ON_FULL_STOP) return fail(error, EXIT_USAGE, "--keep is for --on-full slide");
   return true;
 }
@@ -121,6 +150,7 @@ static bool run(void *context, Error *error) {
   if (!find_run(p, error) || !checkpoint_read_config(p->dir, &p->config, &p->special, error) ||
       !checkpoint_load_tokenizer(&p->tokenizer, p->dir, &p->config, error))
     return false;
+  if (s->params) return list_parameters(p, error);
   if (s->encode || s->decode) return convert(p, error);
   if (!checkpoint_load_source_tokenizer(&p->source_tokenizer, p->dir, &p->config, error)) return false;
   if (p->config.encoder_layers && !s->prompt && !s->prompt_file && !s->lines && !s->prompts && !s->score)

@@ -20,6 +20,36 @@ static bool read_all(FILE *stream, const char *name, size_t limit, uint8_t **out
   return fail(error, EXIT_INPUT, "the prompt in %s is longer than %zu bytes", name, limit);
 }
 
+static int digit_of(char c) {
+  return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
+}
+
+/* One escape behind its backslash at text[0]; its bytes are skipped. -1: there is no such escape. */
+static int read_escape(const uint8_t *text, size_t *skipped) {
+  static const char names[] = "nrt0\\\"'", values[] = "\n\r\t\0\\\"'";
+  const char *name = *text ? strchr(names, *text) : NULL;
+  *skipped = 1;
+  if (name) return (uint8_t)values[name - names];
+  const int high = *text == 'x' ? digit_of((char)text[1]) : -1, low = high < 0 ? -1 : digit_of((char)text[2]);
+  *skipped = 3;
+  return low < 0 ? -1 : 16 * high + low;
+}
+
+/* In place; `text` ends with a 0. */
+static bool replace_escapes(uint8_t *text, size_t *size, Error *error) {
+  size_t used = 0;
+  for (size_t i = 0, skipped = 0; i < *size; i += 1 + skipped) {
+    const int byte = text[i] == '\\' ? read_escape(text + i + 1, &skipped) : text[i];
+    if (byte < 0)
+      return fail(error, EXIT_USAGE, "-p: there is no escape \\%.1s; known are \\n \\r \\t \\0 \\\\ \\\" \\' \\x41",
+                  (const char *)text + i + 1);
+    if (text[i] != '\\') skipped = 0;
+    text[used++] = (uint8_t)byte;
+  }
+  *size = used;
+  return true;
+}
+
 bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *error) {
   const GenerateSettings *s = &p->settings;
   *out = NULL;
@@ -28,7 +58,8 @@ bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *
   if (s->prompt) {
     *out = (uint8_t *)strdup(s->prompt);
     *size = strlen(s->prompt);
-    return *out || error_memory(error, "the prompt");
+    if (!*out) return error_memory(error, "the prompt");
+    return !s->escapes || replace_escapes(*out, size, error);
   }
   if (!s->prompt_file) return true;
   FILE *stream = path_is_stdin(s->prompt_file) ? stdin : fopen(s->prompt_file, "rb");

@@ -43,9 +43,11 @@ void generate_options(Options *options, GenerateSettings *s) {
            "run directory of ./train, or a directory with a LLaMA, GPT-2, OPT ... that has a byte-level BPE",
            .positional = true),
       TEXT("model", &s->model, "RUN", NULL, "same as RUN", .letter = 'm'),
+      FLAG("params", &s->params, "list the model's tensors, their shapes and sizes, and do nothing else"),
 
       GROUP("Text"),
       TEXT("prompt", &s->prompt, NULL, "none: the start of a document", "text to continue", .letter = 'p'),
+      FLAG("escapes", &s->escapes, "in -p \\n is a newline, \\t a tab, \\\\ a backslash, \\x41 a byte", .letter = 'e'),
       TEXT("file", &s->prompt_file, "FILE", NULL, "read the prompt from FILE (-: standard input)", .letter = 'f'),
       TEXT("answer", &s->answer, NULL, NULL, "models with an encoder: how the answer to the prompt begins"),
       FLAG("lines", &s->lines,

@@ -20,7 +20,7 @@ typedef struct GenerateSettings {
   const char *prompts;
   int64_t tokens;
   int samples, logprobs, keep; /* logprobs -1: none; keep 0: half of the context */
-  bool json, per_line;
+  bool json, per_line, escapes, params;
   Sampling sampling;
   bool greedy, ignore_end, echo, lines, exact;
   int on_full; /* OnFull */

@@ -55,6 +55,20 @@ if ! command -v python3 >/dev/null; then
   exit 0
 fi
 
+# ---- escapes and tensors ----
+printf 'a\nb\\\t\101' >escaped.txt
+write -p 'a\nb\\\t\x41' -e -n 0 --echo >got.txt
+check "escapes" cmp got.txt escaped.txt
+write -p 'a\nb' -n 0 --echo >got.txt
+check "which have to be asked for" test "$(cat got.txt)" = 'a\nb'
+refused "an escape that is none" 2 'no escape .q' "$generate" a.run -p 'a\q' -e
+refused "an escape that is not whole" 2 'no escape .x' "$generate" a.run -p 'a\x4' -e
+refused "a backslash at the end" 2 'no escape' "$generate" a.run -p 'a\' -e
+refused "escapes of nothing" 2 'is for the text of -p' "$generate" a.run -e
+write --params >params.txt
+check "tensors" sh -c 'grep -q "^model.layers.0.self_attn.q_proj.weight  *32 x 32  *1024  *4.0 KiB" params.txt'
+check "and their sum" awk '$1 != "all" { n += $(NF - 2) } $1 == "all" { all = $(NF - 2) } END { exit !(n == all && n > 0) }' params.txt
+
 # ---- scores of lines ----
 head -n 12 text.txt | cut -c 1-70 >lines.txt
 printf '\nno newline at its end' >>lines.txt
