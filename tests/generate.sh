@@ -63,7 +63,7 @@ write -p 'a\nb' -n 0 --echo >got.txt
 check "which have to be asked for" test "$(cat got.txt)" = 'a\nb'
 refused "an escape that is none" 2 'no escape .q' "$generate" a.run -p 'a\q' -e
 refused "an escape that is not whole" 2 'no escape .x' "$generate" a.run -p 'a\x4' -e
-refused "a backslash at the end" 2 'no escape' "$generate" a.run -p 'a\' -e
+refused "a backslash at the end" 2 'no escape' "$generate" a.run -p "a\\" -e
 refused "escapes of nothing" 2 'is for the text of -p' "$generate" a.run -e
 write --params >params.txt
 check "tensors" sh -c 'grep -q "^model.layers.0.self_attn.q_proj.weight  *32 x 32  *1024  *4.0 KiB" params.txt'
