@@ -54,7 +54,7 @@ static void draw_steps(Canvas *c, const History *h) {
   int x = 0, y = 0;
   bool before = false;
   for (int i = 0; i < h->count; i++) {
-    int to_x, to_y;
+    int to_x = x, to_y = y;
     const bool here = place(c, (double)h->points[i].step, h->points[i].loss, &to_x, &to_y);
     const int count = before ? (int)fmax(1, fmax(to_x - x, abs(to_y - y))) : 1;
     for (int k = 1; here && k <= count; k++)
