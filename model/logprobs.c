@@ -3,10 +3,10 @@
 #include <math.h>
 
 static double log_sum(const float *logits, int vocab) {
-  float max = -INFINITY;
-  double sum = 0;
-  for (int i = 0; i < vocab; i++) max = logits[i] > max ? logits[i] : max;
-  for (int i = 0; i < vocab; i++) sum += exp((double)logits[i] - (double)max);
+  float max = logits[0];
+  for (int i = 1; i < vocab; i++) max = logits[i] > max ? logits[i] : max;
+  double sum = exp((double)logits[0] - (double)max);
+  for (int i = 1; i < vocab; i++) sum += exp((double)logits[i] - (double)max);
   return (double)max + log(sum);
 }
 
