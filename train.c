@@ -219,21 +219,21 @@ static bool print_runs(const TrainSettings *s, Error *error) {
 }
 
 /* A page may stand in a run, but not in the place of what is there. */
-static bool is_part_of_run(const char *path) {
+static bool check_page_name(const char *path, Error *error) {
   const char *slash = strrchr(path, '/');
   char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-  const bool inside = dir && checkpoint_is_run(dir) && !text_ends_with(path, ".html");
+  if (!dir) return error_memory(error, "a path");
+  const bool inside = checkpoint_is_run(dir) && !text_ends_with(path, ".html");
   free(dir);
-  return inside;
+  return !inside ||
+         fail(error, EXIT_USAGE, "--out %s: that file belongs to a run; give the page a name ending in .html", path);
 }
 
 static bool write_report(const TrainSettings *s, Error *error) {
   if (!s->data.count || !s->out)
     return fail(error, EXIT_USAGE, "--report needs runs and a file: ./train --report a.run b.run --out compare.html");
   if (path_is_stdin(s->out)) return fail(error, EXIT_USAGE, "--out - : name a file for the page");
-  if (is_part_of_run(s->out))
-    return fail(error, EXIT_USAGE, "--out %s: that file belongs to a run; give the page a name ending in .html",
-                s->out);
+  if (!check_page_name(s->out, error)) return false;
   return page_write_runs(s->data.items, s->data.count, s->out, error);
 }
 

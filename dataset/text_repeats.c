@@ -37,11 +37,13 @@ static size_t repeated_run(const TextSample *s, size_t *period) {
 
 static bool find_block(const TextView *view, TextFindings *out) {
   size_t repeated = 0, smallest = 0;
+  uint8_t byte = 0; /* that is there over and over */
   for (int i = 0; i < view->count; i++) {
     size_t period;
     const size_t run = view->samples[i].size < SMALLEST ? 0 : repeated_run(&view->samples[i], &period);
     repeated += run;
     if (run && (!smallest || period < smallest)) smallest = period;
+    if (run && period == 1) byte = view->samples[i].bytes[view->samples[i].size / 2];
   }
   const TextSample *s = &view->samples[0];
   const bool lines = memchr(s->bytes, '\n', s->size), all = repeated * 100 >= view->seen * 99;
@@ -52,7 +54,7 @@ static bool find_block(const TextView *view, TextFindings *out) {
            text_share((double)repeated, (double)view->seen).text, text_extent(view).text, smallest,
            smallest == 1 ? "" : "s");
   char *command = finding->command;
-  if (smallest == 1) snprintf(command, sizeof finding->command, "tr -s '\\%03o' <@", s->bytes[s->size / 2]);
+  if (smallest == 1) snprintf(command, sizeof finding->command, "tr -s '\\%03o' <@", byte);
   else if (lines) strcpy(command, "awk '!NF || !seen[$0]++' @");
   else snprintf(command, sizeof finding->command, "head -c %zu @", smallest);
   return true;

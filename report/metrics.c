@@ -98,7 +98,7 @@ static bool scan_number(Scan *s, double *out) {
   size_t size = 0;
   *out = NAN;
   if (skip(s, "null")) return true;
-  while (s->at < s->end && size + 1 < sizeof digits && (strchr("+-.eE", *s->at) || (*s->at >= '0' && *s->at <= '9')))
+  while (s->at < s->end && size + 1 < sizeof digits && (memchr("+-.eE", *s->at, 5) || (*s->at >= '0' && *s->at <= '9')))
     digits[size++] = *s->at++;
   digits[size] = '\0';
   char *after;
@@ -142,6 +142,7 @@ static bool parse_object(const json_t *object, MetricsLine *line) {
   if (!json_is_integer(step) || json_integer_value(step) < 0) return false; /* nor when it is not an object */
   line->step = json_integer_value(step);
   line->tokens = json_is_integer(tokens) ? json_integer_value(tokens) : 0;
+  if (line->tokens < 0) return false;
   for (const Field *f = fields; f < fields + FIELDS; f++) {
     const json_t *value = json_object_get(object, f->name);
     if (json_is_number(value)) *number_of(line, f) = json_number_value(value);

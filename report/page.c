@@ -358,7 +358,7 @@ static const char head[] =
 
 static void write_command(FILE *stream, const char *dir) {
   fputs("<section><h2>Again</h2><p>The same run once more: <code>./train --config ", stream);
-  write_escaped(stream, checkpoint_path(dir, CHECKPOINT_SETTINGS).text);
+  write_escaped(stream, text_shell_word(checkpoint_path(dir, CHECKPOINT_SETTINGS).text, ONE_LINE_BYTES - 1).text);
   fputs(" --out NEW.run</code></p></section>\n", stream);
 }
 

@@ -120,11 +120,13 @@ static json_t *setting_names(const json_t *rows) {
   return names;
 }
 
-static void add_settings(json_t *out, const json_t *settings, json_t *names) {
+/* Settings of that name that a row has by itself, which an edited config.txt may name, are left out. */
+static void add_settings(json_t *out, const json_t *row, const json_t *settings, json_t *names) {
   for (void *at = json_object_iter(names); at; at = json_object_iter_next(names, at)) {
     const char *name = json_object_iter_key(at);
     json_t *own = json_object_get(settings, name);
-    if (json_is_true(json_object_iter_value(at))) json_object_set(out, name, own ? own : json_null());
+    if (json_is_true(json_object_iter_value(at)) && !json_object_get(row, name))
+      json_object_set(out, name, own ? own : json_null());
   }
 }
 
@@ -134,7 +136,7 @@ static json_t *columns_of(json_t *row, json_t *names) {
   for (void *at = json_object_iter(row); at; at = json_object_iter_next(row, at)) {
     const char *name = json_object_iter_key(at);
     json_t *value = json_object_iter_value(at);
-    if (strcmp(name, "settings") == 0) add_settings(out, value, names);
+    if (strcmp(name, "settings") == 0) add_settings(out, row, value, names);
     else json_object_set(out, name, value);
   }
   return out;

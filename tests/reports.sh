@@ -118,6 +118,8 @@ check "nothing is written to the terminal that it would obey" sh -c "$train --ru
 refused "two pictures at once" 2 'use only one of' "$train" --runs --plot done.run
 refused "an order without a table" 2 'are for --runs' "$train" text.txt --sort step
 refused "a resumed run past its steps" 2 'done.run is at step 30, past --steps 5' "$train" --resume=done.run --steps 5
+cp -r done.run named.run && echo 'run = 5' >>named.run/config.txt
+check "a setting that is called as a column" sh -c "$train --runs done.run named.run -O csv | cut -d, -f1 | tr -d '\\015' | sort | tr '\\n' ' ' | grep -q '^done.run named.run run '"
 mkdir nothing
 refused "a table of nothing" 3 "no run in nothing" "$train" --runs nothing
 refused "a table of what is not there" 3 "No such file" "$train" --runs nowhere
