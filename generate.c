@@ -81,7 +81,8 @@ static bool list_parameters(Program *p, Error *error) {
 static bool write_text(Program *p, Error *error) {
   uint8_t *text = NULL;
   size_t size = 0;
-  bool ok = program_prompt_bytes(p, &text, &size, error) && program_encode_prompt(p, text, size, error) &&
+  bool ok = program_prompt_bytes(p, &text, &size, error) &&
+            program_encode(p, text, size, &p->source, &p->prompt, error) &&
             (p->settings.bench                             ? program_bench(p, INKLING_VERSION, error)
              : p->settings.samples > 1 || p->settings.json ? program_samples(p, text, size, error)
                                                            : program_generate(p, text, size, error));

@@ -1,11 +1,9 @@
 #include "generation/completion.h"
 
-#include "util/array.h"
 #include "util/json.h"
 #include "util/utf8.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

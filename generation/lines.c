@@ -4,14 +4,11 @@
 #include "cli/startup.h"
 #include "generation/line_input.h"
 #include "generation/texts.h"
-#include "tokenizer/bpe_encode.h"
 #include "util/clock.h"
 #include "util/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { WAITING = 16 * GENERATE_ROWS }; /* lines that may wait for one before them to be answered */
 
@@ -20,7 +17,6 @@ typedef struct Lines {
   Program *p;
   LineInput input;
   GenerationRequest request; /* what all have in common */
-  BpeIds begin;              /* above an encoder: what every answer begins with */
   int64_t bad;               /* lines that did not fit: they have empty answers */
 } Lines;
 
@@ -32,9 +28,7 @@ static bool take_line(Lines *l, const uint8_t *line, size_t size, Error *error) 
   Text *text = texts_add(&l->texts, error);
   Error why = {0};
   if (!text) return false;
-  const bool ok = p->config.encoder_layers ? program_encode_source(p, line, size, &text->source, &why) &&
-                                                 bpe_ids_sink(&text->prompt, l->begin.ids, l->begin.count, &why)
-                                           : program_encode_text(p, "prompt", line, size, &text->prompt, &why);
+  const bool ok = program_encode(p, line, size, &text->source, &text->prompt, &why);
   text->request = l->request;
   text->request.stream = (uint32_t)(l->input.taken - 1);
   text->done = !ok;
@@ -81,15 +75,6 @@ static bool print_line(void *context, const Text *text, Error *error) {
 
 /* ---- all of it ---- */
 
-/* What every answer begins with. */
-static bool encode_begin(Lines *l, Error *error) {
-  const char *answer = l->p->settings.answer;
-  if (!l->p->config.encoder_layers)
-    return !answer || fail(error, EXIT_USAGE, "--answer is for a model with an encoder");
-  if (!answer) answer = "";
-  return program_encode_text(l->p, "answer", (const uint8_t *)answer, strlen(answer), &l->begin, error);
-}
-
 static bool answer_all(Lines *l, Error *error) {
   Program *p = l->p;
   const double start = clock_seconds();
@@ -106,10 +91,8 @@ bool program_lines(Program *p, Error *error) {
   Lines l = {.p = p, .input.fd = -1, .texts = {.print = print_line, .context = p}, .request = program_request(p)};
   if (p->settings.prompt) return fail(error, EXIT_USAGE, "--lines reads standard input or -f FILE, not -p");
   l.request.keep = 0;
-  bool ok =
-      line_input_open(&l.input, p->settings.prompt_file, error) && encode_begin(&l, error) && answer_all(&l, error);
+  bool ok = line_input_open(&l.input, p->settings.prompt_file, error) && answer_all(&l, error);
   line_input_close(&l.input);
   texts_free(&l.texts);
-  free(l.begin.ids);
   return ok;
 }

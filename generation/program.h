@@ -38,15 +38,10 @@ typedef struct Program {
 /* The bytes of -p or of the file of -f; NULL when neither is given. The caller frees them. */
 bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *error);
 
-/* What the model reads for it: p->prompt and, of a model with an encoder, p->source. */
-bool program_encode_prompt(Program *p, const uint8_t *text, size_t size, Error *error);
-
-/* Append what an encoder reads for a text, its tokens and the end token, and what a decoder does: above an encoder the
- * start and the tokens, else as generation_prompt(). EXIT_INPUT, which calls the text `what`, when that is more than
- * the context holds, and it may not be cut; EXIT_MEMORY. */
-bool program_encode_source(const Program *p, const uint8_t *text, size_t size, BpeIds *ids, Error *error);
-bool program_encode_text(const Program *p, const char *what, const uint8_t *text, size_t size, BpeIds *ids,
-                         Error *error);
+/* Appends what the model reads for a prompt: above an encoder the source, its tokens and the end token, and the start
+ * and the tokens of --answer; else the tokens, as generation_prompt() has them, and no source. EXIT_INPUT when that is
+ * more than the context holds, and it may not be cut; EXIT_USAGE for --answer without an encoder; EXIT_MEMORY. */
+bool program_encode(const Program *p, const uint8_t *text, size_t size, BpeIds *source, BpeIds *prompt, Error *error);
 
 /* ---- text.c ---- */
 

@@ -83,7 +83,7 @@ static bool fit(const Program *p, const char *what, BpeIds *ids, size_t from, Er
   return true;
 }
 
-bool program_encode_source(const Program *p, const uint8_t *text, size_t size, BpeIds *ids, Error *error) {
+static bool encode_source(const Program *p, const uint8_t *text, size_t size, BpeIds *ids, Error *error) {
   const size_t from = ids->count;
   const Tokenizer *tokenizer = p->source_tokenizer ? p->source_tokenizer : p->tokenizer;
   const int32_t end = tokenizer_end(tokenizer);
@@ -91,8 +91,8 @@ bool program_encode_source(const Program *p, const uint8_t *text, size_t size, B
          fit(p, "source", ids, from, error);
 }
 
-bool program_encode_text(const Program *p, const char *what, const uint8_t *text, size_t size, BpeIds *ids,
-                         Error *error) {
+static bool encode_text(const Program *p, const char *what, const uint8_t *text, size_t size, BpeIds *ids,
+                        Error *error) {
   const size_t from = ids->count;
   const int32_t start = p->special.start >= 0 ? p->special.start : 0;
   const bool ok = p->config.encoder_layers
@@ -101,13 +101,12 @@ bool program_encode_text(const Program *p, const char *what, const uint8_t *text
   return ok && fit(p, what, ids, from, error);
 }
 
-bool program_encode_prompt(Program *p, const uint8_t *text, size_t size, Error *error) {
-  const GenerateSettings *s = &p->settings;
-  if (!p->config.encoder_layers) {
-    if (s->answer) return fail(error, EXIT_USAGE, "--answer is for a model with an encoder; give the text with -p");
-    return program_encode_text(p, "prompt", text, size, &p->prompt, error);
-  }
-  const char *answer = s->answer ? s->answer : "";
-  return program_encode_source(p, text, size, &p->source, error) &&
-         program_encode_text(p, "answer", (const uint8_t *)answer, strlen(answer), &p->prompt, error);
+bool program_encode(const Program *p, const uint8_t *text, size_t size, BpeIds *source, BpeIds *prompt, Error *error) {
+  const char *answer = p->settings.answer ? p->settings.answer : "";
+  if (p->config.encoder_layers)
+    return encode_source(p, text, size, source, error) &&
+           encode_text(p, "answer", (const uint8_t *)answer, strlen(answer), prompt, error);
+  if (p->settings.answer)
+    return fail(error, EXIT_USAGE, "--answer is for a model with an encoder; give the text with -p");
+  return encode_text(p, "prompt", text, size, prompt, error);
 }

@@ -9,7 +9,6 @@
 #include "util/text.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,15 +129,10 @@ static bool read_object(Line *line, json_t *object, Error *why) {
 }
 
 static bool encode_prompt(Prompts *s, Error *why) {
-  const Program *p = s->p;
   const json_t *prompt = s->completion->prompt;
-  const uint8_t *bytes = (const uint8_t *)json_string_value(prompt);
-  const size_t size = json_string_length(prompt);
   s->source.count = s->prompt.count = 0;
-  if (!p->config.encoder_layers) return program_encode_text(p, "prompt", bytes, size, &s->prompt, why);
-  const char *begin = p->settings.answer ? p->settings.answer : "";
-  return program_encode_source(p, bytes, size, &s->source, why) &&
-         program_encode_text(p, "answer", (const uint8_t *)begin, strlen(begin), &s->prompt, why);
+  return program_encode(s->p, (const uint8_t *)json_string_value(prompt), json_string_length(prompt), &s->source,
+                        &s->prompt, why);
 }
 
 static bool read_line(Prompts *s, const uint8_t *bytes, size_t size, Error *why) {

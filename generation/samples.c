@@ -7,8 +7,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 typedef struct Samples {
@@ -71,9 +69,10 @@ static bool open_completion(Samples *s, Error *error) {
 
 bool program_samples(Program *p, const uint8_t *text, size_t size, Error *error) {
   Samples s = {.p = p, .prompt = text, .prompt_size = size, .request = program_request(p)};
+  const int rows = p->settings.samples < GENERATE_ROWS ? p->settings.samples : GENERATE_ROWS;
   const double start = clock_seconds();
   s.texts = (Texts){.print = print_sample, .context = &s};
-  bool ok = open_completion(&s, error) && program_run_texts(p, &s, GENERATE_ROWS, next_sample, error);
+  bool ok = open_completion(&s, error) && program_run_texts(p, &s, rows, next_sample, error);
   if (ok && !p->write_error)
     console_note(&p->console, "%" PRId64 " tokens in %d texts in %s; seed %" PRIu64, s.texts.tokens,
                  p->settings.samples, text_duration(clock_seconds() - start).text, s.request.sampling.seed);

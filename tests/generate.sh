@@ -192,6 +192,7 @@ check "the same on one thread" test $? -eq 0
 write --prompts prompts.jsonl -n 10 2>err | head -n 2 >/dev/null
 check "a closed pipe" test ! -s err
 refused "prompts to a full disk" 7 'cannot write' sh -c "exec $generate a.run --prompts prompts.jsonl >/dev/full"
+refused "an answer without an encoder" 2 'with an encoder' "$generate" a.run --prompts prompts.jsonl --answer x
 refused "prompts and -p" 2 'takes neither' "$generate" a.run --prompts prompts.jsonl -p x
 refused "prompts that are not there" 3 'cannot read nowhere' "$generate" a.run --prompts nowhere
 for _ in $(seq 200); do cat prompts.jsonl; done >endless.jsonl
