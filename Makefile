@@ -112,7 +112,7 @@ $(BIN)/train $(BIN)/generate: $(BIN)/%: $(BUILD)/%.o $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 
 # The same with allocations that fail when they are told to, for tests/failures.py.
-WRAPPED := main malloc calloc realloc aligned_alloc strdup realpath fopen fdopen open_memstream opendir mmap pthread_create
+WRAPPED := main malloc calloc realloc aligned_alloc strdup strndup realpath fopen fdopen open_memstream opendir scandir mkdtemp mmap pthread_create
 FAILING := $(BUILD)/failing/train $(BUILD)/failing/generate
 $(FAILING): $(BUILD)/failing/%: $(BUILD)/%.o $(BUILD)/tests/failing_allocations.o $(LIBRARY_OBJECTS)
 	@mkdir -p $(@D)

@@ -8,6 +8,7 @@
 #include "report/runs.h"
 #include "training/architecture.h"
 #include "training/run.h"
+#include "util/file.h"
 #include "util/path.h"
 #include "util/text.h"
 
@@ -184,10 +185,12 @@ static RunEnd how_it_ended(const Run *r) {
 
 /* The state is saved once more when everything else is written: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
-  if (stop_signal) return (r->saved_step == r->step || run_save_state(r, error)) && interrupted(r, error);
+  if (r->saved_step != r->step && !run_save_state(r, error)) return false;
+  if (stop_signal) return interrupted(r, error);
   console_end_line(&r->console);
   if (!run_final_evaluation(r, error) || !run_sample(r, error) || !run_judge_sample(r, error)) return false;
   if (stop_signal) return interrupted(r, error);
+  r->finished = true;
   if (!run_write_result(r, how_it_ended(r), INKLING_VERSION, error) || !run_save_state(r, error)) return false;
   if (!run_has_learned(r)) {
     console_line(&r->console, "%" PRId64 " steps in %s, and the model is no better than guessing", r->step,
@@ -248,7 +251,7 @@ static bool plot_runs(const Run *r, Error *error) {
     history_free(&history);
     if (!ok) return false;
   }
-  return (fflush(stdout) == 0 && !ferror(stdout)) || fail(error, EXIT_OUTPUT, "cannot write to stdout");
+  return file_flush(stdout, "stdout", error);
 }
 
 /* ---- main ---- */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LOCK_NAME ".lock"
@@ -112,6 +113,19 @@ static bool busy(const char *dir, int fd, Error *error) {
   return fail(error, EXIT_BUSY, "%s is in use by another process (%ld)", dir, process);
 }
 
+enum { LOCK_ATTEMPTS = 10 };
+
+/* Whoever only asks whether a directory is locked locks it for a moment. */
+static bool try_lock(int fd) {
+  const struct timespec moment = {.tv_nsec = 20 * 1000 * 1000};
+  for (int attempt = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; attempt++) {
+    if (errno != EWOULDBLOCK || attempt == LOCK_ATTEMPTS) return false;
+    nanosleep(&moment, NULL);
+    errno = EWOULDBLOCK;
+  }
+  return true;
+}
+
 /* Someone may have deleted the file between open() and flock(): then the lock is on nothing. */
 static bool still_there(int fd, const char *path) {
   struct stat ours;
@@ -119,10 +133,10 @@ static bool still_there(int fd, const char *path) {
 }
 
 static bool lock_file(const char *dir, const char *path, int *fd, Error *error) {
-  for (int attempt = 0; attempt < 10; attempt++) {
+  for (int attempt = 0; attempt < LOCK_ATTEMPTS; attempt++) {
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
     if (*fd < 0) return fail(error, EXIT_OUTPUT, "cannot make the lock %s: %s", path, strerror(errno));
-    const bool locked = flock(*fd, LOCK_EX | LOCK_NB) == 0;
+    const bool locked = try_lock(*fd);
     if (locked && still_there(*fd, path)) return true;
     if (!locked && errno == EWOULDBLOCK) busy(dir, *fd, error);
     else if (!locked) fail(error, EXIT_OUTPUT, "cannot lock %s: %s", path, strerror(errno));

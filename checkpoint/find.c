@@ -52,7 +52,7 @@ static CheckpointPath newest_in(const char *dir, const char *ending) {
 bool checkpoint_newest(char **out, Error *error) {
   const CheckpointPath found = newest_in(".", ".run");
   *out = NULL;
-  if (!*found.text) return fail(error, EXIT_USAGE, "there is no *.run in this directory");
+  if (!*found.text) return fail(error, EXIT_USAGE, "there is no *.run with a model in this directory");
   *out = strdup(found.text);
   return *out || error_memory(error, "a path");
 }

@@ -1,6 +1,7 @@
 #include "cli/bench_line.h"
 
 #include "util/compiler.h"
+#include "util/file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -37,6 +38,5 @@ bool bench_line_print(const BenchLine *line, Error *error, const char *format, .
   vprintf(format, arguments);
   va_end(arguments);
   printf("}\n");
-  if (fflush(stdout) == 0 && !ferror(stdout)) return true;
-  return fail(error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));
+  return file_flush(stdout, "stdout", error);
 }

@@ -56,7 +56,10 @@ static char *unquote(char *text, const char **reason) {
   return rest;
 }
 
+/* Not what could be a number or a switch: who reads the file without the table of options sees that it is a text. */
 static bool is_plain(const char *text) {
+  if (isdigit((unsigned char)text[strspn(text, "+-.")]) || strcmp(text, "yes") == 0 || strcmp(text, "no") == 0)
+    return false;
   for (const char *c = text; *c; c++) {
     unsigned char byte = (unsigned char)*c;
     if (!isalnum(byte) && byte < 0x80 && !strchr("_-./:+,@%=|", byte)) return false;
@@ -138,7 +141,9 @@ static bool take_line(OptionLine *line, char *text, OptionTake *take, void *cont
     return fail(error, line->code, "%.300s:%d: \"%.100s\": need `key = value`", line->path, line->number, name);
   trim_end(name, equals);
   line->name = name;
-  line->value = line_value(skip_blanks(equals + 1), &reason);
+  char *value = skip_blanks(equals + 1);
+  line->quoted = *value == '"';
+  line->value = line_value(value, &reason);
   line->wrong = line->value ? NULL : reason;
   return take(context, line, error);
 }

@@ -126,6 +126,7 @@ bool options_load(Options *options, const char *path, ExitCode code, Error *erro
 typedef struct OptionLine {
   const char *name, *value; /* value NULL: it is none, and `wrong` says why */
   const char *wrong, *path;
+  bool quoted;   /* the value, and so it is a text whatever it looks like */
   int number;    /* from 1 */
   ExitCode code; /* of errors */
 } OptionLine;

@@ -3,6 +3,7 @@
 #include "cli/device.h"
 #include "kernels.h"
 #include "util/clock.h"
+#include "util/file.h"
 #include "util/stop.h"
 
 #include <errno.h>
@@ -96,7 +97,7 @@ static bool print_information(const Options *options, const char *version, Error
     for (int i = 0; i < isas.count; i++) printf(" cpu-%s", isas.name[i]);
     printf("\n");
   }
-  return fflush(stdout) == 0 || fail(error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));
+  return file_flush(stdout, "stdout", error);
 }
 
 int startup_run(int argc, char **argv, const char *version, Options *options, Console *console,

@@ -15,8 +15,7 @@ extern _Atomic int64_t startup_unsaved_steps;
 bool startup_go_on(const char *doing, Error *error);
 
 /* Parses the command line; then prints --help or --version, or calls run(context). Prints the error, if there is one,
- * and returns the exit status. Call it early in main(): it starts the program again, once, when the environment does
- * not say yet how long OpenMP's threads spin before they sleep, which the runtime reads before main(). */
+ * and returns the exit status. Call it early in main(), while there is one thread. */
 int startup_run(int argc, char **argv, const char *version, Options *options, Console *console,
                 bool (*run)(void *context, Error *error), void *context);
 

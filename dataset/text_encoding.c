@@ -64,8 +64,6 @@ typedef struct ByteCounts {
 
 static bool is_control(uint8_t c) { return (c < ' ' && !(c >= '\b' && c <= '\r') && c != 0x1B) || c == 0x7F; }
 
-static bool is_letter(uint8_t c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
-
 /* Whether the next eight bytes are printable ASCII, and not worth a look each: none is below 0x20 or above 0x7E. */
 static bool are_plain(const uint8_t *bytes, size_t size) {
   const uint64_t ones = UINT64_MAX / 255, tops = ones << 7;
@@ -112,7 +110,7 @@ static void count_each(ByteCounts *n, const uint8_t *bytes, size_t size) {
     n->controls += is_control(c);
     n->high += c >= 0x80;
     n->neighbors += c >= 0x80 && at > 0 && bytes[at - 1] >= 0x80;
-    n->inside[c] += at > 0 && at + 1 < size && is_letter(bytes[at - 1]) && is_letter(bytes[at + 1]);
+    n->inside[c] += at > 0 && at + 1 < size && text_is_letter(bytes[at - 1]) && text_is_letter(bytes[at + 1]);
   }
 }
 

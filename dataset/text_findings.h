@@ -79,6 +79,7 @@ typedef struct TextShare {
 } TextShare;
 TextShare text_share(double part, double all);
 
+static inline bool text_is_letter(uint8_t c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; } /* of ASCII */
 /* Where `words` begin in the first `size` bytes, in small letters or capitals; `size` where they are not. */
 size_t text_find(const uint8_t *bytes, size_t size, const char *words);
 bool text_begins(const uint8_t *bytes, size_t size, const char *words); /* the same, at the first byte */

@@ -8,12 +8,11 @@
 
 enum { MARKUP_HTML, MARKUP_FB2, MARKUP_XML, MARKUP_RTF, MARKUP_POSTSCRIPT };
 
-static bool is_letter(uint8_t c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
-
 /* Bytes of the tag or comment at `bytes`, which begins with '<'; 0: there is none. */
 static size_t tag_at(const uint8_t *bytes, size_t size) {
   const size_t limit = size < 1000 ? size : 1000;
-  if (limit < 3 || !(is_letter(bytes[1]) || bytes[1] == '!' || (bytes[1] == '/' && is_letter(bytes[2])))) return 0;
+  if (limit < 3 || !(text_is_letter(bytes[1]) || bytes[1] == '!' || (bytes[1] == '/' && text_is_letter(bytes[2]))))
+    return 0;
   const uint8_t *end = memchr(bytes, '>', limit);
   return end ? (size_t)(end + 1 - bytes) : 0;
 }

@@ -151,8 +151,8 @@ bool completion_print(Program *p, const Completion *c, Error *error) {
   if (c->id) json_object_set(line, "id", c->id);
   json_object_update(line, rest);
   char *text = rest ? json_text(line, JSON_COMPACT | JSON_REAL_PRECISION(9), "a completion", error) : NULL;
-  errno = 0;
-  if (text && (puts(text) == EOF || fflush(stdout) != 0)) p->write_error = errno ? errno : EIO;
+  if (text) puts(text);
+  program_flush(p);
   const bool ok = text || error_memory(error, "a completion");
   free(text);
   json_decref(rest);

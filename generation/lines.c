@@ -56,20 +56,16 @@ static bool next_text(void *context, bool wait, GenerationRequest *out, bool *gi
 
 /* ---- answers ---- */
 
-static void put(Program *p, int byte) {
-  if (putchar(byte) == EOF) p->write_error = errno ? errno : EIO;
-}
-
 /* A line, with a newline in it as \n. */
 static bool print_line(void *context, const Text *text, Error *error) {
   Program *p = context;
   for (size_t i = 0; i < text->size; i++) {
     const uint8_t byte = text->bytes[i];
-    if (byte == '\n' || byte == '\\') put(p, '\\');
-    put(p, byte == '\n' ? 'n' : byte);
+    if (byte == '\n' || byte == '\\') putchar('\\');
+    putchar(byte == '\n' ? 'n' : byte);
   }
-  put(p, '\n');
-  if (fflush(stdout) != 0) p->write_error = errno ? errno : EIO;
+  putchar('\n');
+  program_flush(p);
   return program_report_output(p, error);
 }
 

@@ -45,6 +45,9 @@ bool program_encode(const Program *p, const uint8_t *text, size_t size, BpeIds *
 
 /* ---- text.c ---- */
 
+/* What was printed to stdout is on its way; else errno is kept in p->write_error. */
+void program_flush(Program *p);
+
 /* Writes to stdout; false when that failed, which p->write_error says, or when a signal asks to stop. */
 bool program_emit(Program *p, const uint8_t *bytes, size_t size);
 

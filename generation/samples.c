@@ -44,14 +44,14 @@ static bool print_sample(void *context, const Text *text, Error *error) {
     return text->index < p->settings.samples - 1 ||
            (completion_print(p, s->completion, error) && program_report_output(p, error));
   }
-  errno = 0;
-  if (p->settings.samples > 1 && printf("%s--- %d of %d, seed %" PRIu64 "\n", text->index ? "\n" : "", text->index + 1,
-                                        p->settings.samples, text->request.sampling.seed) < 0)
-    p->write_error = errno ? errno : EIO;
+  if (p->settings.samples > 1)
+    printf("%s--- %d of %d, seed %" PRIu64 "\n", text->index ? "\n" : "", text->index + 1, p->settings.samples,
+           text->request.sampling.seed);
   if ((p->settings.echo && !program_emit(p, s->prompt, s->prompt_size)) ||
       (text->size && !program_emit(p, text->bytes, text->size)))
     return program_report_output(p, error);
-  if (text->index == p->settings.samples - 1 && isatty(STDOUT_FILENO)) program_emit(p, (const uint8_t *)"\n", 1);
+  if (text->index == p->settings.samples - 1 && isatty(STDOUT_FILENO)) putchar('\n');
+  program_flush(p);
   return program_report_output(p, error);
 }
 

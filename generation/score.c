@@ -78,10 +78,6 @@ static bool open_tokens(Program *p, TokenFile *out, Error *error) {
   return ok;
 }
 
-static void put(Program *p, int written) {
-  if (written < 0) p->write_error = errno ? errno : EIO;
-}
-
 static bool print_score(Program *p, const EvaluationPlan *plan, const Evaluation *result, const ExactCount *exact,
                         const Pairs *pairs, Error *error) {
   if (result->bytes == 0)
@@ -89,18 +85,16 @@ static bool print_score(Program *p, const EvaluationPlan *plan, const Evaluation
   if (!isfinite(result->nats))
     return fail(error, EXIT_NONFINITE, "the loss on %s is not finite: the model's weights are damaged or it diverged",
                 p->settings.score);
-  errno = 0;
-  put(p,
-      printf("{\"file_tokens\": %" PRId64 ", \"scored_tokens\": %" PRId64 ", \"bytes\": %" PRId64
-             ", \"nats_per_token\": %.6f, \"bits_per_byte\": %.6f, \"perplexity\": %.6g, \"ctx\": %d, \"stride\": %d",
-             plan->windows.range.end, result->tokens, result->bytes, evaluation_loss(result),
-             evaluation_bits_per_byte(result), exp(evaluation_loss(result)), plan->windows.ctx, plan->stride));
+  printf("{\"file_tokens\": %" PRId64 ", \"scored_tokens\": %" PRId64 ", \"bytes\": %" PRId64
+         ", \"nats_per_token\": %.6f, \"bits_per_byte\": %.6f, \"perplexity\": %.6g, \"ctx\": %d, \"stride\": %d",
+         plan->windows.range.end, result->tokens, result->bytes, evaluation_loss(result),
+         evaluation_bits_per_byte(result), exp(evaluation_loss(result)), plan->windows.ctx, plan->stride);
   if (p->settings.exact)
-    put(p, printf(", \"pairs\": %" PRId64 ", \"exact\": %.6f", exact->pairs,
-                  exact->pairs ? (double)exact->exact / (double)exact->pairs : 0));
-  if (pairs->range.file) put(p, printf(", \"pairs_left_out\": %" PRId64, pairs->left_out));
-  put(p, puts("}"));
-  put(p, fflush(stdout));
+    printf(", \"pairs\": %" PRId64 ", \"exact\": %.6f", exact->pairs,
+           exact->pairs ? (double)exact->exact / (double)exact->pairs : 0);
+  if (pairs->range.file) printf(", \"pairs_left_out\": %" PRId64, pairs->left_out);
+  puts("}");
+  program_flush(p);
   return program_report_output(p, error);
 }
 

@@ -38,18 +38,16 @@ static bool score_ids(LineScores *s, double *nats, Error *error) {
 }
 
 static bool score_line(LineScores *s, const uint8_t *line, size_t size, Error *error) {
-  const Program *p = s->p;
+  Program *p = s->p;
   const int32_t end = tokenizer_end(p->tokenizer), start = p->special.start >= 0 ? p->special.start : 0;
   double nats = 0;
   s->ids.count = 0;
   if (!bpe_ids_sink(&s->ids, tokenizer_begins_with_end(p->tokenizer) ? &end : &start, 1, error) ||
       !tokenizer_encode(p->tokenizer, line, size, &s->ids, error) || !score_ids(s, &nats, error))
     return false;
-  errno = 0;
-  if (printf("{\"line\": %" PRId64 ", \"nats\": %.6f, \"tokens\": %zu, \"bytes\": %zu}\n", s->input.taken, nats,
-             s->ids.count - 1, size) < 0 ||
-      fflush(stdout) != 0)
-    s->p->write_error = errno ? errno : EIO;
+  printf("{\"line\": %" PRId64 ", \"nats\": %.6f, \"tokens\": %zu, \"bytes\": %zu}\n", s->input.taken, nats,
+         s->ids.count - 1, size);
+  program_flush(p);
   return program_report_output(p, error);
 }
 

@@ -14,9 +14,14 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-bool program_emit(Program *p, const uint8_t *bytes, size_t size) {
+void program_flush(Program *p) {
   errno = 0;
-  if (fwrite(bytes, 1, size, stdout) != size || fflush(stdout) != 0) p->write_error = errno ? errno : EIO;
+  if ((fflush(stdout) != 0 || ferror(stdout)) && !p->write_error) p->write_error = errno ? errno : EIO;
+}
+
+bool program_emit(Program *p, const uint8_t *bytes, size_t size) {
+  fwrite(bytes, 1, size, stdout);
+  program_flush(p);
   return !p->write_error && !stop_signal;
 }
 

@@ -36,7 +36,7 @@ void html_write(FILE *stream, const char *text, size_t size) {
   }
 }
 
-static void write_escaped(FILE *stream, const char *text) { html_write(stream, text, strlen(text)); }
+void html_write_text(FILE *stream, const char *text) { html_write(stream, text, strlen(text)); }
 
 /* ---- ranges ---- */
 
@@ -50,11 +50,8 @@ typedef struct Plot {
   Range x, y; /* with `log` y is the logarithm to base 10 */
 } Plot;
 
-/* Ranges of what is larger could not be computed with. */
-static bool is_drawn(double value) { return fabs(value) < 1e30; }
-
 static bool is_shown(const Chart *chart, const ChartPoint *p) {
-  return is_drawn(p->x) && is_drawn(p->y) && (!chart->log || p->y > 0);
+  return chart_can_draw(p->x) && chart_can_draw(p->y) && (!chart->log || p->y > 0);
 }
 
 static double height_of(const Plot *plot, double y) { return plot->log ? log10(y) : y; }
@@ -64,9 +61,6 @@ static void widen(Range *range, double value) {
   range->high = fmax(range->high, value);
 }
 
-/* The first fiftieth of a long curve, where losses fall from those of guessing, is not what the rest is drawn for. */
-static int first_counted(const ChartCurve *curve) { return curve->count / 50; }
-
 static bool find_ranges(Plot *plot) {
   const Chart *chart = plot->chart;
   plot->x = plot->y = (Range){INFINITY, -INFINITY};
@@ -74,7 +68,7 @@ static bool find_ranges(Plot *plot) {
     for (int i = 0; i < c->count; i++) {
       if (!is_shown(chart, &c->points[i])) continue;
       widen(&plot->x, c->points[i].x);
-      if (i >= first_counted(c)) widen(&plot->y, c->points[i].y);
+      if (i >= chart_first_counted(c->count)) widen(&plot->y, c->points[i].y);
     }
   if (!(plot->x.low <= plot->x.high)) return false;
   if (!(plot->y.low <= plot->y.high)) return false;
@@ -199,7 +193,7 @@ static void write_dot(FILE *stream, const Plot *plot, const ChartPoint *p, const
           pixel_y(plot, p->y), radius);
   if (p->title) {
     fputs("<title>", stream);
-    write_escaped(stream, p->title);
+    html_write_text(stream, p->title);
     fputs("</title>", stream);
   }
   fputs("</circle>\n", stream);
@@ -228,7 +222,7 @@ static void write_levels(FILE *stream, const Plot *plot) {
             inside  ? ""
             : above ? "\xE2\x86\x91 "
                     : "\xE2\x86\x93 ");
-    write_escaped(stream, l->name);
+    html_write_text(stream, l->name);
     fprintf(stream, " %.4g</text>\n", l->y);
   }
 }
@@ -239,7 +233,7 @@ static void write_legend(FILE *stream, const Chart *chart) {
     const ChartCurve *curve = &chart->curves[i];
     const OneLine name = text_one_line(curve->name, 60);
     fprintf(stream, "<g class=\"c%d\"><text class=\"end name\" x=\"%.1f\" y=\"20\">", curve->color, x);
-    write_escaped(stream, name.text);
+    html_write_text(stream, name.text);
     fputs("</text></g>\n", stream);
     x -= 14 + 6.6 * (double)strlen(name.text);
   }
@@ -251,13 +245,13 @@ void chart_write(FILE *stream, const Chart *chart) {
   Plot plot = {.chart = chart};
   if (!find_ranges(&plot)) {
     fputs("<p class=\"none\">", stream);
-    write_escaped(stream, chart->title);
+    html_write_text(stream, chart->title);
     fputs(": nothing was measured yet</p>\n", stream);
     return;
   }
   fprintf(stream, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"%s-title\">\n", WIDTH, HEIGHT, chart->id);
   fprintf(stream, "<text class=\"title\" id=\"%s-title\" x=\"4\" y=\"20\">", chart->id);
-  write_escaped(stream, chart->title);
+  html_write_text(stream, chart->title);
   fputs("</text>\n", stream);
   write_x_axis(stream, &plot);
   write_y_axis(stream, &plot);

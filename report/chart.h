@@ -2,6 +2,7 @@
 #ifndef INKLING_REPORT_CHART_H
 #define INKLING_REPORT_CHART_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -44,8 +45,20 @@ typedef struct Chart {
  * text that says so. */
 void chart_write(FILE *stream, const Chart *chart);
 
+/* ---- what charts and plots in a terminal agree on ---- */
+
+/* Ranges of what is larger could not be computed with. */
+static inline bool chart_can_draw(double value) { return fabs(value) < 1e30; }
+
+/* The first point that the range is made for: a first fiftieth, where losses fall from those of guessing, would leave
+ * no room for the rest. */
+static inline int chart_first_counted(int points) { return points / 50; }
+
+/* ---- HTML ---- */
+
 /* Text in a page or a chart: the characters of HTML are escaped, control characters and bytes that are not UTF-8
  * replaced. */
 void html_write(FILE *stream, const char *text, size_t size);
+void html_write_text(FILE *stream, const char *text); /* all of it */
 
 #endif

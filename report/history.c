@@ -69,6 +69,7 @@ static bool add_point(History *h, const MetricsLine *line, Error *error) {
     h->damaged++;
     return true;
   }
+  h->last_loss = line->loss;
   if (last && last->lines < h->lines_a_point) {
     join(last, &point);
     return true;
@@ -90,8 +91,9 @@ static bool add_evaluation(History *h, const MetricsLine *line, Error *error) {
   if (!array_reserve(&h->evaluations, &h->evaluation_capacity, h->evaluation_count + 1, sizeof *h->evaluations))
     return error_memory(error, "the history of a run");
   if (line->xz_bits_per_byte > 0) h->xz_bits_per_byte = line->xz_bits_per_byte;
-  h->evaluations[h->evaluation_count++] = (HistoryEvaluation){
-      line->step, line->tokens, line->seconds, line->val_loss, line->bits_per_byte, line->exact, line->all};
+  h->evaluations[h->evaluation_count++] =
+      (HistoryEvaluation){line->step,          line->tokens, line->seconds, line->val_loss,
+                          line->bits_per_byte, line->exact,  line->all,     line->best && isfinite(line->val_loss)};
   return true;
 }
 
@@ -146,7 +148,8 @@ void history_free(History *history) {
 const HistoryEvaluation *history_best(const History *history) {
   const HistoryEvaluation *best = NULL, *e = history->evaluations;
   for (size_t i = 0; i < history->evaluation_count; i++)
-    if (!e[i].all && isfinite(e[i].loss) && (!best || e[i].loss < best->loss)) best = &e[i];
+    if (!e[i].all && isfinite(e[i].loss) && (e[i].best || !best || (!best->best && e[i].loss < best->loss)))
+      best = &e[i];
   return best;
 }
 

@@ -20,7 +20,7 @@ typedef struct HistoryPoint {
 typedef struct HistoryEvaluation {
   int64_t step, tokens;
   double seconds, loss, bits_per_byte, exact; /* as in a MetricsLine */
-  bool all;
+  bool all, best;
 } HistoryEvaluation;
 
 typedef struct HistoryVerdict {
@@ -34,6 +34,7 @@ typedef struct History {
   HistoryPoint *points; /* at most HISTORY_POINTS, in order */
   int count;
   int64_t lines_a_point; /* of every point but the last one: a power of two */
+  double last_loss;      /* of the last line; 0: there is no point */
   HistoryEvaluation *evaluations;
   size_t evaluation_count, evaluation_capacity;
   HistoryVerdict *verdicts;
@@ -48,8 +49,9 @@ bool history_add(History *history, const MetricsLine *line, Error *error);
 bool history_read(History *history, const char *path, Error *error);
 void history_free(History *history);
 
-/* The evaluation over the beginning of the validation text, which is the same in the whole run, with the least loss;
- * NULL: there is none. */
+/* The evaluation of the model that is kept: the last one that was better than those before it, over the beginning of
+ * the validation text (of a run resumed with another text, better than those of that text); where no line says so, as
+ * in old files, the one with the least loss. NULL: there is none. */
 const HistoryEvaluation *history_best(const History *history);
 /* The last one over all validation text, or NULL. */
 const HistoryEvaluation *history_final(const History *history);

@@ -68,6 +68,7 @@ static ChartPoint point_of(const HistoryPoint *p, Measure measure, bool time) {
 /* The points of a curve, and the titles of those that have one. */
 typedef struct Drawn {
   ChartCurve curve;
+  const ChartPoint *best; /* the best evaluation among its points; NULL: there is none */
   char (*titles)[TITLE_BYTES];
 } Drawn;
 
@@ -88,14 +89,16 @@ static bool draw_steps(Drawn *d, const History *h, Measure measure, bool time, c
   return true;
 }
 
-/* Evaluations over the beginning of the validation text: at most HISTORY_POINTS of them, evenly. */
+/* Evaluations over the beginning of the validation text: at most HISTORY_POINTS of them, evenly, and the best. */
 static bool draw_evaluations(Drawn *d, const History *h, bool bits, bool time, const char *name, int color) {
-  if (!allocate(d, name, color, HISTORY_POINTS)) return false;
-  d->titles = calloc(HISTORY_POINTS, sizeof *d->titles);
+  if (!allocate(d, name, color, HISTORY_POINTS + 1)) return false;
+  d->titles = calloc(HISTORY_POINTS + 1, sizeof *d->titles);
   const size_t every = h->evaluation_count / HISTORY_POINTS + 1;
+  const HistoryEvaluation *best = history_best(h);
   for (size_t i = 0; d->titles && i < h->evaluation_count; i++) {
     const HistoryEvaluation *e = &h->evaluations[i];
-    if (e->all || (h->evaluation_count - 1 - i) % every) continue;
+    if (e->all || (e != best && (h->evaluation_count - 1 - i) % every)) continue;
+    if (e == best) d->best = &d->curve.points[d->curve.count];
     char *title = d->titles[d->curve.count];
     snprintf(title, TITLE_BYTES, "step %" PRId64 ": %.4f nats per token, %.4f bits per byte, %s", e->step, e->loss,
              e->bits_per_byte, text_duration(e->seconds).text);
@@ -104,14 +107,6 @@ static bool draw_evaluations(Drawn *d, const History *h, bool bits, bool time, c
   }
   d->curve.dots = every == 1;
   return d->titles;
-}
-
-/* The best evaluation among the points of a curve. */
-static const ChartPoint *best_of(const Drawn *d) {
-  const ChartPoint *best = NULL;
-  for (int i = 0; i < d->curve.count; i++)
-    if (isfinite(d->curve.points[i].y) && (!best || d->curve.points[i].y < best->y)) best = &d->curve.points[i];
-  return best;
 }
 
 /* Training and validation loss of a run. */
@@ -128,7 +123,7 @@ static bool write_losses(FILE *stream, const Subject *s, bool time) {
                        .curve_count = 2,
                        .levels = &guessing,
                        .level_count = 1,
-                       .mark = ok ? best_of(&drawn[1]) : NULL};
+                       .mark = ok ? drawn[1].best : NULL};
   if (ok) chart_write(stream, &chart);
   for (int i = 0; i < 2; i++) free_drawn(&drawn[i]);
   return ok;
@@ -162,7 +157,7 @@ static bool write_comparison(FILE *stream, const Subject *subjects, int count, c
                        .curve_count = count,
                        .levels = levels,
                        .level_count = 2,
-                       .mark = ok && count == 1 && c->of_evaluations ? best_of(&drawn[0]) : NULL};
+                       .mark = ok && count == 1 && c->of_evaluations ? drawn[0].best : NULL};
   if (ok) chart_write(stream, &chart);
   for (int i = 0; drawn && i < count; i++) free_drawn(&drawn[i]);
   free(drawn);
@@ -190,14 +185,10 @@ static bool write_charts(FILE *stream, const Subject *subjects, int count) {
 
 /* ---- words ---- */
 
-static void write_escaped(FILE *stream, const char *text) { html_write(stream, text, strlen(text)); }
-
 static void write_json(FILE *stream, const json_t *value) {
-  char *text = json_is_string(value) || !value || json_is_null(value)
-                   ? NULL
-                   : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+  char *text = json_value_text(value, 6);
   if (json_is_boolean(value)) fputs(json_is_true(value) ? "yes" : "no", stream);
-  else write_escaped(stream, text ? text : json_is_string(value) ? json_string_value(value) : "");
+  else html_write_text(stream, text ? text : "");
   free(text);
 }
 
@@ -215,9 +206,9 @@ static void write_facts(FILE *stream, const Subject *s) {
   const HistoryEvaluation *best = history_best(h), *shown = history_kept(h);
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
   const json_t *params = json_object_get(s->result, "params"), *steps = json_object_get(s->settings, "steps");
-  const char *end = result_end(s->result);
+  const char *state = result_state(s->dir, s->result);
   fputs("<dl>\n", stream);
-  write_fact(stream, "state", "%s", end ? end : "running, or killed");
+  write_fact(stream, "state", "%s", strcmp(state, "running") == 0 ? "running when this page was written" : state);
   if (h->damaged) write_fact(stream, "damaged", "%" PRId64 " lines of metrics.jsonl cannot be read", h->damaged);
   if (last)
     write_fact(stream, "step", "%" PRId64 "%s%" JSON_INTEGER_FORMAT, last->step, steps ? " of " : "",
@@ -236,14 +227,14 @@ static void write_facts(FILE *stream, const Subject *s) {
 static void write_verdicts(FILE *stream, const History *h) {
   for (size_t i = 0; i < h->verdict_count; i++) {
     fputs("<p class=\"verdict\">", stream);
-    write_escaped(stream, h->verdicts[i].text);
+    html_write_text(stream, h->verdicts[i].text);
     fputs("</p>\n", stream);
   }
 }
 
 static void write_cell(FILE *stream, const char *tag, const char *text) {
   fprintf(stream, "<%s>", tag);
-  write_escaped(stream, text);
+  html_write_text(stream, text);
   fprintf(stream, "</%s>", tag);
 }
 
@@ -294,8 +285,7 @@ static void write_sample(FILE *stream, const char *at, const char *end, bool ope
   fputs(shown < size ? " ...</pre></details>\n" : "</pre></details>\n", stream);
 }
 
-/* The newest ones, the last of them unfolded. */
-/* Of a run that has some. False: EXIT_MEMORY. */
+/* The newest ones, the last of them unfolded; nothing where there are none. False: EXIT_MEMORY. */
 static bool write_samples(FILE *stream, const char *dir, Error *error) {
   Error problem = {0};
   MappedFile file;
@@ -358,19 +348,19 @@ static const char head[] =
 
 static void write_command(FILE *stream, const char *dir) {
   fputs("<section><h2>Again</h2><p>The same run once more: <code>./train --config ", stream);
-  write_escaped(stream, text_shell_word(checkpoint_path(dir, CHECKPOINT_SETTINGS).text, ONE_LINE_BYTES - 1).text);
+  html_write_text(stream, text_shell_word(checkpoint_path(dir, CHECKPOINT_SETTINGS).text, ONE_LINE_BYTES - 1).text);
   fputs(" --out NEW.run</code></p></section>\n", stream);
 }
 
 static bool write_page(FILE *stream, const Subject *subjects, int count, Error *error) {
   fputs(head, stream);
   fputs("<title>", stream);
-  write_escaped(stream, subjects[0].dir);
+  html_write_text(stream, subjects[0].dir);
   if (count > 1) fprintf(stream, " and %d more", count - 1);
   fputs("</title>\n</head>\n<body>\n", stream);
   for (int i = 0; i < count; i++) {
     fputs("<h1>", stream);
-    write_escaped(stream, subjects[i].dir);
+    html_write_text(stream, subjects[i].dir);
     fputs("</h1>\n", stream);
     write_facts(stream, &subjects[i]);
     write_verdicts(stream, subjects[i].history);

@@ -1,5 +1,6 @@
 #include "report/plot.h"
 
+#include "report/chart.h"
 #include "util/text.h"
 #include "util/utf8.h"
 
@@ -18,17 +19,17 @@ typedef struct Canvas {
 } Canvas;
 
 static void include(Canvas *c, double step, double loss) {
-  if (!(fabs(loss) < 1e30)) return;
+  if (!chart_can_draw(loss)) return;
   c->steps = fmax(c->steps, step);
   c->low = fmin(c->low, loss);
   c->high = fmax(c->high, loss);
 }
 
-/* The first fiftieth, where the loss falls from that of guessing, would leave no room for the rest. */
 static bool find_ranges(Canvas *c, const History *h) {
   c->low = INFINITY;
   c->high = -INFINITY;
-  for (int i = h->count / 50; i < h->count; i++) include(c, (double)h->points[i].step, h->points[i].loss);
+  for (int i = chart_first_counted(h->count); i < h->count; i++)
+    include(c, (double)h->points[i].step, h->points[i].loss);
   for (size_t i = 0; i < h->evaluation_count; i++)
     if (!h->evaluations[i].all) include(c, (double)h->evaluations[i].step, h->evaluations[i].loss);
   if (c->high - c->low < 1e-6) c->low = c->high - fmax(1e-6, fabs(c->high) * 0.01);
@@ -37,7 +38,7 @@ static bool find_ranges(Canvas *c, const History *h) {
 
 /* From the left and from above. False: not in the picture. */
 static bool place(const Canvas *c, double step, double loss, int *x, int *y) {
-  if (!(fabs(loss) < 1e30) || step > c->steps) return false;
+  if (!chart_can_draw(loss) || step > c->steps) return false;
   const double share = fmin(1, fmax(0, (c->high - loss) / (c->high - c->low)));
   *x = (int)(step / c->steps * (2 * c->columns - 1));
   *y = (int)round(share * (DOTS_Y - 1));

@@ -25,12 +25,13 @@ static json_t *words(const char *text) {
 /* ---- settings ---- */
 
 /* Numbers and switches as such, other values as text. */
-static json_t *setting(const char *text) {
+static json_t *setting(const char *text, bool quoted) {
   char *end;
+  if (quoted || !*text) return words(text);
   const long long whole = strtoll(text, &end, 10);
-  if (*text && !*end && whole > INT64_MIN && whole < INT64_MAX) return json_integer(whole);
+  if (!*end && whole > INT64_MIN && whole < INT64_MAX) return json_integer(whole);
   const double real = strtod(text, &end);
-  if (*text && !*end && isfinite(real) && strchr("-+.0123456789", *text)) return json_real(real);
+  if (!*end && isfinite(real) && !text[strspn(text, "+-.0123456789eE")]) return json_real(real);
   if (strcmp(text, "yes") == 0 || strcmp(text, "no") == 0) return json_boolean(text[0] == 'y');
   return words(text);
 }
@@ -40,7 +41,7 @@ static bool add_setting(void *context, const OptionLine *line, Error *error) {
   const OneLine name = text_one_line(line->name, ONE_LINE_BYTES - 1); /* of a damaged file it may be anything */
   json_t *settings = context, *before = json_object_get(settings, name.text);
   if (!line->value) return true;
-  json_t *value = setting(line->value);
+  json_t *value = setting(line->value, line->quoted);
   if (json_is_array(before)) return json_array_append_new(before, value) == 0 || error_memory(error, "result.json");
   if (before) value = json_pack("[O,o]", before, value);
   return json_object_set_new(settings, name.text, value) == 0 || error_memory(error, "result.json");
@@ -57,6 +58,11 @@ const char *result_end(const json_t *result) {
   for (int i = 0; end && i < RUN_ENDS; i++)
     if (strcmp(end, run_end_names[i]) == 0) return run_end_names[i];
   return result ? "damaged" : NULL;
+}
+
+const char *result_state(const char *dir, const json_t *result) {
+  const char *end = result_end(result);
+  return end ? end : checkpoint_is_locked(dir) ? "running" : "killed";
 }
 
 json_t *result_json(const char *dir, const char *name, Error *error) {
@@ -106,13 +112,12 @@ static json_t *verdicts(const History *h) {
 /* ---- all of it ---- */
 
 static json_t *result_object(const RunResult *r, const History *h, Error *error) {
-  const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
   return json_pack("{s:s,s:o,s:s,s:s,s:s,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "end",
                    run_end_names[r->end], "run", words(r->dir), "version", r->version, "device", r->device, "dtype",
                    r->dtype, "params", (json_int_t)r->parameters, "step", (json_int_t)r->step, "tokens",
                    (json_int_t)r->tokens, "epochs", result_number(r->epochs), "seconds", result_number(r->seconds),
                    "tokens_per_s", result_number(result_speed(h)), "loss",
-                   result_number(last ? last->loss : (double)NAN), "best", evaluation(history_best(h)), "final",
+                   result_number(h->count ? h->last_loss : (double)NAN), "best", evaluation(history_best(h)), "final",
                    evaluation(history_final(h)), "xz_bits_per_byte",
                    result_number(h->xz_bits_per_byte > 0 ? h->xz_bits_per_byte : (double)NAN), "verdicts", verdicts(h),
                    "settings", result_settings(r->dir, error));

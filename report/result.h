@@ -37,6 +37,9 @@ bool result_write(const RunResult *result, const History *history, Error *error)
 /* How it ended, one of run_end_names; "damaged" where that is none; NULL without a result. */
 const char *result_end(const json_t *result);
 
+/* The same, and "running" or "killed" of a run that has no result. */
+const char *result_state(const char *dir, const json_t *result);
+
 json_t *result_number(double value); /* null where it is not finite */
 /* The settings in DIR/config.txt as an object: numbers, switches (true, false) and texts; a list of those that stand
  * there several times. With an error what was read until then. */

@@ -2,6 +2,7 @@
 
 #include "checkpoint/directory.h"
 #include "report/result.h"
+#include "util/file.h"
 #include "util/json.h"
 #include "util/path.h"
 #include "util/text.h"
@@ -18,12 +19,6 @@ const char *const table_format_names[] = {"md", "csv", "json", NULL};
 enum { DEEPEST = 16 }; /* directories below those that are named */
 
 /* ---- a run ---- */
-
-static const char *state_of(const char *dir, const json_t *result) {
-  const char *end = result_end(result);
-  if (end) return end;
-  return checkpoint_is_locked(dir) ? "running" : "killed";
-}
 
 static void set(json_t *row, const char *name, json_t *value) { json_object_set_new(row, name, value); }
 
@@ -53,7 +48,7 @@ static bool add_run(json_t *rows, const char *dir, Error *error) {
   set(row, "settings", result_settings(dir, &damage));
   history_read(&history, checkpoint_path(dir, CHECKPOINT_METRICS).text, &damage);
   if (damage.code == EXIT_MEMORY) fail(error, EXIT_MEMORY, "%s", damage.text);
-  set(row, "state", json_string(damage.code || history.damaged ? "damaged" : state_of(dir, result)));
+  set(row, "state", json_string(damage.code || history.damaged ? "damaged" : result_state(dir, result)));
   set_measured(row, &history, result);
   history_free(&history);
   json_decref(result);
@@ -80,6 +75,7 @@ static bool add_below(json_t *rows, const char *dir, int depth, Error *error) {
   if (checkpoint_is_run(dir)) return add_run(rows, dir, error);
   struct dirent **names;
   const int count = depth < DEEPEST ? scandir(dir, &names, NULL, alphasort) : 0;
+  if (count < 0 && errno == ENOMEM) return error_memory(error, "a table of runs");
   if (count < 0) return depth > 0 || fail(error, EXIT_INPUT, "%s: %s", text_one_line(dir, 250).text, strerror(errno));
   bool ok = true;
   for (int i = 0; i < count; i++) {
@@ -188,16 +184,16 @@ static bool sort_rows(const RunsTable *table, json_t **rows, size_t count, Error
 
 /* ---- formats ---- */
 
-#define DIGITS JSON_REAL_PRECISION(10)
+enum { DIGITS = 10 };
 
 /* As a person reads it. */
 static void markdown_value(FILE *stream, const json_t *value) {
-  char *text = json_is_string(value) || json_is_null(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | DIGITS);
+  char *text = json_value_text(value, DIGITS);
   const double real = json_real_value(value); /* 0 of what is none */
   if (json_is_real(value)) fprintf(stream, fabs(real) < 1e5 ? "%.5g" : "%.0f", real);
   else if (json_is_boolean(value)) fputs(json_is_true(value) ? "yes" : "no", stream);
   else
-    for (const char *c = text ? text : json_is_string(value) ? json_string_value(value) : ""; *c; c++)
+    for (const char *c = text ? text : ""; *c; c++)
       fprintf(stream, "%s%c", *c == '|' ? "\\" : "", (unsigned char)*c < ' ' || *c == 0x7F ? ' ' : *c);
   free(text);
 }
@@ -211,9 +207,8 @@ static void csv_text(FILE *stream, const char *text) {
 }
 
 static void csv_value(FILE *stream, const json_t *value) {
-  char *text = json_is_string(value) || json_is_null(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | DIGITS);
-  if (json_is_string(value)) csv_text(stream, json_string_value(value));
-  else if (text) csv_text(stream, text);
+  char *text = json_value_text(value, DIGITS);
+  csv_text(stream, text ? text : "");
   free(text);
 }
 
@@ -254,7 +249,7 @@ static void print_csv(FILE *stream, json_t *const *rows, size_t count) {
 static void print_json(FILE *stream, json_t *const *rows, size_t count) {
   for (size_t i = 0; i < count; i++) {
     fputs(i ? ",\n " : "[", stream);
-    json_dumpf(rows[i], stream, DIGITS);
+    json_dumpf(rows[i], stream, JSON_REAL_PRECISION(DIGITS));
   }
   fputs("]\n", stream);
 }
@@ -272,8 +267,7 @@ static bool print_rows(const RunsTable *table, json_t *columns, FILE *stream, Er
      : table->format == TABLE_JSON ? print_json
                                    : print_markdown)(stream, rows, count);
   free(rows);
-  if (!ok || (fflush(stream) == 0 && !ferror(stream))) return ok;
-  return fail(error, EXIT_OUTPUT, "cannot write the table: %s", strerror(errno));
+  return ok && file_flush(stream, "stdout", error);
 }
 
 bool runs_print(const RunsTable *table, FILE *stream, Error *error) {

@@ -16,9 +16,10 @@ typedef struct RunsTable {
   TableFormat format;
 } RunsTable;
 
-/* Columns: run; the settings that are not the same in all; state (done, patience, signal, nonfinite, as in
- * result.json; running; killed; damaged); step, params, best_step, best_loss and loss (nats per token), bits_per_byte
- * (of all the validation text where that was evaluated, else of the best evaluation), tokens_per_s, seconds. What is
+/* Columns: run; the settings that are not the same in all; state (done, minutes, patience, signal, nonfinite, as in
+ * result.json; running; killed; damaged); step, params; best_step, best_loss (nats per token) and bits_per_byte of the
+ * model that is kept (of all the validation text where that was evaluated, else of the best evaluation); final_loss, of
+ * the last model over all the validation text; tokens_per_s, seconds. What is
  * not known is empty, in JSON null, and sorted to the end. EXIT_INPUT: there is no run; EXIT_USAGE: no such column;
  * EXIT_OUTPUT. */
 bool runs_print(const RunsTable *table, FILE *stream, Error *error);

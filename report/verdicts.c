@@ -125,11 +125,12 @@ static bool overfitting(const History *h, const HistoryEvaluation *last, int sin
                "little text: after %.1f passes over %s the validation loss was best (%.3f at step %" PRId64
                ", which is kept), now it is %.3f; more text helps more than any setting",
                passes, text_bytes(f->train_bytes).text, best->loss, best->step, last->loss);
+  char more_dropout[32] = "";
+  if (f->dropout < 0.45) snprintf(more_dropout, sizeof more_dropout, " or --dropout %.1g", f->dropout + 0.1);
   return say(out, VERDICT_OVERFITTING, last,
              "overfitting: the validation loss was best at step %" PRId64
-             " (%.3f, which is kept) and is %.3f now, while "
-             "the training loss falls; more text or --dropout %.1g would help%s",
-             best->step, best->loss, last->loss, fmin(0.5, f->dropout + 0.1),
+             " (%.3f, which is kept) and is %.3f now, while the training loss falls; more text%s would help%s",
+             best->step, best->loss, last->loss, more_dropout,
              f->early_stopping ? "" : ", and --patience 3 saves the time");
 }
 

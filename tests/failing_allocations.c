@@ -49,11 +49,17 @@ WRAP(void *, calloc, NULL, (size_t items, size_t size), (items, size))
 WRAP(void *, realloc, NULL, (void *old, size_t size), (old, size))
 WRAP(void *, aligned_alloc, NULL, (size_t alignment, size_t size), (alignment, size))
 WRAP(char *, strdup, NULL, (const char *text), (text))
+WRAP(char *, strndup, NULL, (const char *text, size_t size), (text, size))
 WRAP(char *, realpath, NULL, (const char *path, char *out), (path, out))
 WRAP(FILE *, fopen, NULL, (const char *path, const char *mode), (path, mode))
 WRAP(FILE *, fdopen, NULL, (int fd, const char *mode), (fd, mode))
 WRAP(FILE *, open_memstream, NULL, (char **text, size_t *size), (text, size))
 WRAP(DIR *, opendir, NULL, (const char *path), (path))
+WRAP(int, scandir, -1,
+     (const char *path, struct dirent ***names, int (*filter)(const struct dirent *),
+      int (*compare)(const struct dirent **, const struct dirent **)),
+     (path, names, filter, compare))
+WRAP(char *, mkdtemp, NULL, (char *path), (path))
 WRAP(void *, mmap, MAP_FAILED, (void *at, size_t size, int protection, int flags, int fd, off_t offset),
      (at, size, protection, flags, fd, offset))
 WRAP(int, pthread_create, EAGAIN,

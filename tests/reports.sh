@@ -17,11 +17,19 @@ verdicts() { grep -c "\"verdict\":\"$2\"" "$1/metrics.jsonl"; }
 $train $tiny --steps 30 --quiet --out done.run
 check "result: done" test "$(value done.run end)" = "done" -a "$(value done.run step)" = 30 -a "$(value done.run tokens)" = 960
 check "result: settings" test "$(value done.run layers)" = 1 -a "$(value done.run sample-tokens)" = 20
+$train $tiny --steps 5 --prompt 007 --quiet --out "no" 2>/dev/null
+check "texts that look like numbers stay texts" sh -c "grep -q '\"prompt\": \"007\"' no/result.json && grep -q '\"out\": \"no\"' no/result.json"
 check "evaluations say what they are over" test "$(grep -c '"over":"all"' done.run/metrics.jsonl)" -eq 1 \
   -a "$(grep -c '"over":"beginning"' done.run/metrics.jsonl)" -ge 10
 check "no sample comes shortly before the last" test "$(grep -c '^=== step' done.run/samples.txt)" -eq 4
 $train $tiny --steps 400 --patience 1 --lr 9 --optimizer adamw --quiet --out patience.run 2>patience.err
 check "result: patience" test "$(value patience.run end)" = patience
+cp patience.run/metrics.jsonl ended.jsonl
+refused "one that patience ended is finished" 2 "no better than step .*--patience with a larger number" "$train" --resume=patience.run
+check "and stays what it is" cmp patience.run/metrics.jsonl ended.jsonl
+$train --resume=patience.run --patience 2 --quiet 2>/dev/null
+check "with more patience it goes on" test $? -eq 0 -a "$(value patience.run step)" -gt "$(sed -n '$s/.*"step":\([0-9]*\),.*/\1/p' ended.jsonl)"
+check "and nothing is damaged" sh -c "! $train --runs patience.run -O csv | grep -q damaged"
 check "a run that is no better than guessing is not called trained" sh -c "! grep -q '^trained' patience.err"
 $train $tiny --steps 100000 --save-every 0 --quiet --out signal.run 2>/dev/null &
 pid=$!
@@ -33,6 +41,8 @@ check "result: signal" test "$(value signal.run end)" = signal
 bursting="--optimizer muon --muon-lr 10 --wd 10 --schedule constant --warmup 0" # 99 times as large after every step
 $train $tiny $bursting --steps 100 --quiet --out nan.run --eval-every 1 2>nan.err
 check "result: not finite" test $? -eq 6 -a "$(value nan.run end)" = nonfinite
+$train $tiny $bursting --steps 100 --quiet --out update.run --eval-every 90 --sample-every 0 2>update.err
+check "steps are those that were made" test "$(value update.run step)" = "$(awk '/stopped at step/ { print $5 - 1 }' update.err)"
 check "rates to try" grep -q 'not finite.* Try --muon-lr 0.01 --lr 0.001$' nan.err
 check "the model is that of the best evaluation" sh -c "$generate nan.run -n 5 --quiet >/dev/null"
 $train $tiny $bursting --steps 10 --quiet --out last.run --eval-every 0 2>last.err

@@ -22,10 +22,12 @@
 static void first_error_wins(void **state) {
   (void)state;
   Error error = {0};
-  assert_false((fail)(&error, EXIT_INPUT, "%d of %s", 3, "x\033[2J\n"));
+  assert_false((fail)(&error, EXIT_INPUT, "%d of %s", 3,
+                      "x\033[2J\n\xC2\x9B"
+                      "2J\xFF\xC3\xA9"));
   assert_false((fail)(&error, EXIT_USAGE, "second"));
   assert_int_equal(error.code, EXIT_INPUT);
-  assert_string_equal(error.text, "3 of x?[2J\n");
+  assert_string_equal(error.text, "3 of x?[2J\n??2J?\xC3\xA9");
   assert_false((fail)(NULL, EXIT_USAGE, "nobody listens"));
 }
 

@@ -90,6 +90,36 @@ static void evaluations_and_verdicts(void **state) {
   history_free(&h);
 }
 
+/* Of a run that was resumed with another text to validate on; and of old files, in which no line says what is best. */
+static void the_best_is_of_the_model_that_is_kept(void **state) {
+  (void)state;
+  History h = {0};
+  const struct {
+    double loss;
+    bool best;
+  } evaluations[] = {{3, true}, {2, true}, {2.5, false}, {4, true}, {3.5, true}, {3.6, false}};
+  const int best[] = {0, 1, 1, 3, 4, 4};
+  for (int i = 0; i < 6; i++) {
+    add(&h, (MetricsLine){
+                .kind = METRICS_EVALUATION, .step = i, .val_loss = evaluations[i].loss, .best = evaluations[i].best});
+    assert_int_equal(history_best(&h)->step, best[i]);
+  }
+  add(&h, (MetricsLine){.kind = METRICS_EVALUATION, .step = 6, .val_loss = NAN, .best = true});
+  assert_int_equal(history_best(&h)->step, 4);
+  history_free(&h);
+}
+
+/* A point is the mean of its lines; what a run says of its loss is that of the last one. */
+static void the_last_loss(void **state) {
+  (void)state;
+  History h = {0};
+  for (int i = 1; i <= 4 * HISTORY_POINTS; i++) add(&h, steps_line(i, i));
+  assert_true(h.last_loss == 4 * HISTORY_POINTS && h.points[h.count - 1].loss < h.last_loss);
+  add(&h, steps_line(1, 77)); /* goes back */
+  assert_true(h.last_loss == 4 * HISTORY_POINTS && h.damaged == 1);
+  history_free(&h);
+}
+
 static void a_file(void **state) {
   Scratch *f = *state;
   History h = {0};
@@ -115,8 +145,12 @@ static void a_file(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(few_lines_stay_as_they_are), cmocka_unit_test(many_lines_are_put_together),
-      cmocka_unit_test(losses_that_are_not_finite), cmocka_unit_test(evaluations_and_verdicts), WITH_SCRATCH(a_file)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(few_lines_stay_as_they_are),
+                                     cmocka_unit_test(many_lines_are_put_together),
+                                     cmocka_unit_test(losses_that_are_not_finite),
+                                     cmocka_unit_test(evaluations_and_verdicts),
+                                     cmocka_unit_test(the_best_is_of_the_model_that_is_kept),
+                                     cmocka_unit_test(the_last_loss),
+                                     WITH_SCRATCH(a_file)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,7 +92,8 @@ static void diverging_runs(void **state) {
 
 static void overfitting_runs(void **state) {
   (void)state;
-  VerdictFacts small = facts, patient = facts;
+  VerdictFacts small = facts, patient = facts, most = facts;
+  most.dropout = 0.5;
   small.train_bytes = 20000;
   small.train_tokens = 10000;
   patient.early_stopping = true;
@@ -101,6 +102,7 @@ static void overfitting_runs(void **state) {
          "best at step 400 (1.610, which is kept) and is 1.752 now");
   expect(memorizes, overfits, &facts, "overfitting at 11\n", "--dropout 0.1 would help, and --patience 3");
   expect(memorizes, overfits, &patient, "overfitting at 11\n", "--dropout 0.2 would help");
+  expect(memorizes, overfits, &most, "overfitting at 11\n", "falls; more text would help");
   expect(memorizes, overfits, &small, "little text at 11\n", "after 4.0 passes over 19.5 KiB");
 }
 

@@ -46,6 +46,7 @@ bool run_judge_sample(Run *r, Error *error) {
   size_t count = r->drawn.count < LONGEST_MATCH_TOKENS ? r->drawn.count : LONGEST_MATCH_TOKENS;
   size_t copied = 0, usual = 0;
   MetricsLine line;
+  if (history_has_verdict(&r->history, VERDICT_COPYING)) return true;
   if (r->config.encoder_layers || count < FEWEST_TOKENS || token_range_size(&r->val) < (int64_t)count) return true;
   if (!copied_bytes(r, r->drawn.ids, count, &copied, error) || !usual_bytes(r, count, &usual, error)) return false;
   if (stop_signal ||

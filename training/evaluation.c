@@ -22,8 +22,9 @@ static bool show_progress(void *context, int64_t windows, Error *error) {
 }
 
 /* The part of the validation text that may be read every eval_every steps for 5 % of the time; a forward pass costs a
- * third of a training step. */
+ * third of a training step. A resumed run keeps it, or its losses could not be compared with those before. */
 static int64_t prefix_windows(const Run *r) {
+  if (r->val_part) return r->val_part;
   double interval = (double)(r->settings.eval_every ? r->settings.eval_every : r->settings.steps);
   double windows = 0.05 * 3.0 * interval * (double)settings_tokens_per_step(&r->settings) / r->config.ctx;
   return windows < r->settings.batch ? r->settings.batch : (int64_t)windows;
@@ -128,7 +129,8 @@ bool run_evaluate(Run *r, Error *error) {
   Evaluation result;
   ExactCount exact = {0};
   bool complete;
-  if (!evaluate(r, prefix_windows(r), &result, &exact, &complete, error)) return false;
+  r->val_part = prefix_windows(r);
+  if (!evaluate(r, r->val_part, &result, &exact, &complete, error)) return false;
   if (!complete) return true; /* a resumed run evaluates again */
   r->evaluated_step = r->step;
   if (!result.tokens) return true;

@@ -2,6 +2,7 @@
 #include "training/run.h"
 
 #include "training/architecture.h"
+#include "util/file.h"
 #include "util/json.h"
 #include "util/text.h"
 
@@ -205,8 +206,8 @@ bool run_print_plan_json(Run *r, Error *error) {
     json_decref(plan);
     return error_memory(error, "the plan");
   }
-  const bool ok = json_dumpf(plan, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(10)) == 0 && putchar('\n') != EOF &&
-                  fflush(stdout) == 0;
+  json_dumpf(plan, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
+  putchar('\n');
   json_decref(plan);
-  return ok || fail(error, EXIT_OUTPUT, "cannot write to stdout");
+  return json_memory_ok(error, "the plan") && file_flush(stdout, "stdout", error);
 }

@@ -84,7 +84,10 @@ static bool diverged(const Run *r, const StepState *report, Error *error) {
 }
 
 static bool take_report(Run *r, const StepState *report, Error *error) {
-  if (report->halted) return diverged(r, report, error);
+  if (report->halted) {
+    r->step = report->step; /* those after it were begun, and changed nothing */
+    return diverged(r, report, error);
+  }
   r->newest = *report;
   r->loss_sum += (double)report->loss;
   r->loss_steps++;

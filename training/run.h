@@ -81,6 +81,8 @@ typedef struct Run {
 
   /* ---- progress, saved with the state (state.c) ---- */
   int64_t step, best_step, bad_evals, evaluated_step, sampled_step;
+  int64_t val_part; /* windows of each evaluation but the last; 0: there was none, and it is free */
+  bool finished;
   int64_t metrics_bytes, samples_bytes; /* of the files, when the state was saved */
   double best_loss, last_val_loss;
   double seconds;  /* of training before this start of the program */

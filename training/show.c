@@ -6,6 +6,7 @@
 
 #include "cli/startup.h"
 #include "kernels.h"
+#include "util/file.h"
 #include "util/utf8.h"
 
 #include <errno.h>
@@ -245,7 +246,5 @@ bool run_show_windows(const Run *r, Error *error) {
     if (ferror(stdout)) break;
   }
   batch_free(&batch);
-  if (ok && (fflush(stdout) != 0 || ferror(stdout)))
-    ok = fail(error, EXIT_OUTPUT, "cannot write to stdout: %s", strerror(errno));
-  return ok;
+  return ok && file_flush(stdout, "stdout", error);
 }

@@ -37,9 +37,11 @@ static void make_notes(const Run *r, Notes *n) {
   char machine[NOTE_BYTES];
   describe_machine(r, machine);
   note(n, "step", "%" PRId64, r->step);
+  note(n, "finished", "%d", r->finished);
   note(n, "steps", "%" PRId64, r->settings.steps);
   note(n, "best_step", "%" PRId64, r->best_step);
   note(n, "bad_evals", "%" PRId64, r->bad_evals);
+  note(n, "val_part", "%" PRId64, r->val_part);
   note(n, "evaluated_step", "%" PRId64, r->evaluated_step);
   note(n, "sampled_step", "%" PRId64, r->sampled_step);
   note(n, "metrics_bytes", "%" PRId64, file_size(checkpoint_path(r->dir, CHECKPOINT_METRICS).text));
@@ -104,6 +106,7 @@ static void compare_texts(Run *r, const CheckpointState *state) {
                   val);
   r->best_loss = INFINITY;
   r->bad_evals = 0;
+  r->val_part = 0;
 }
 
 static void compare_machines(Run *r, const CheckpointState *state) {
@@ -121,6 +124,21 @@ static int64_t count_of(const CheckpointState *state, const char *key, int64_t o
   return isnan(number) ? otherwise : number >= 0 && number < 1e18 ? (int64_t)number : 0;
 }
 
+/* A run that was stopped while it was evaluated for the last time is at its last step, and not finished. */
+static bool check_unfinished(const Run *r, const CheckpointState *state, Error *error) {
+  const TrainSettings *s = &r->settings;
+  const bool finished = count_of(state, "finished", r->evaluated_step == r->step);
+  if (finished && r->step >= s->steps)
+    return fail(error, EXIT_USAGE, "%s is finished at step %" PRId64 "; give --steps with a larger number to continue",
+                r->dir, r->step);
+  if (finished && s->patience && r->bad_evals >= s->patience)
+    return fail(error, EXIT_USAGE,
+                "%s ended at step %" PRId64 " because %" PRId64 " evaluations were no better than step %" PRId64
+                "; give --patience with a larger number to continue",
+                r->dir, r->step, r->bad_evals, r->best_step);
+  return true;
+}
+
 static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   if (!same_sum(state, "tokenizer", tokenizer_fingerprint(r->tokenizer)))
     return fail(error, EXIT_CHECKPOINT, "%s/" TOKENIZER_JSON " is not the tokenizer that the run was trained with",
@@ -135,6 +153,7 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   r->step = r->saved_step = (int64_t)step;
   r->best_step = count_of(state, "best_step", 0);
   r->bad_evals = count_of(state, "bad_evals", 0);
+  r->val_part = count_of(state, "val_part", 0);
   r->evaluated_step = count_of(state, "evaluated_step", 0);
   r->sampled_step = count_of(state, "sampled_step", r->step);
   r->metrics_bytes = count_of(state, "metrics_bytes", INT64_MAX);
@@ -147,9 +166,7 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   if (state->warning[0]) console_warning(&r->console, "%s", state->warning);
   compare_texts(r, state);
   compare_machines(r, state);
-  if (r->step < r->settings.steps || r->evaluated_step < r->step) return true;
-  return fail(error, EXIT_USAGE, "%s is finished at step %" PRId64 "; give --steps with a larger number to continue",
-              r->dir, r->step);
+  return check_unfinished(r, state, error);
 }
 
 bool run_restore_state(Run *r, Error *error) {

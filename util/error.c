@@ -13,9 +13,11 @@ static void append(Error *error, const char *format, va_list arguments) {
   const int length = vsnprintf(error->text + used, room, format, arguments);
   if (length < 0) error->text[used] = '\0';
   if (length >= (int)room) error->text[utf8_complete((const uint8_t *)error->text, sizeof error->text - 1)] = '\0';
-  for (char *c = error->text + used; *c; c++) {
-    const unsigned char byte = (unsigned char)*c;
-    if ((byte < 0x20 && byte != '\n') || byte == 0x7f) *c = '?';
+  char *end = error->text + strlen(error->text);
+  for (char *c = error->text + used; c < end;) {
+    const size_t character = utf8_read_visible((const uint8_t *)c, (size_t)(end - c));
+    if (!character && *c != '\n') *c = '?';
+    c += character ? character : 1;
   }
 }
 

@@ -83,11 +83,18 @@ static const char *advice(int cause) {
 }
 
 static bool output_failed(Error *error, const char *what, const char *path, int cause) {
+  if (cause == ENOMEM) return error_memory(error, path);
   return fail(error, EXIT_OUTPUT, "cannot %s %s: %s; %s", what, path, strerror(cause), advice(cause));
 }
 
 bool file_fail_write(const char *path, Error *error) {
   return output_failed(error, "write", path, errno ? errno : EIO);
+}
+
+bool file_flush(FILE *stream, const char *name, Error *error) {
+  errno = 0;
+  if (fflush(stream) == 0 && !ferror(stream)) return true;
+  return fail(error, EXIT_OUTPUT, "cannot write to %s: %s", name, strerror(errno ? errno : EIO));
 }
 
 /* ---- temporaries ---- */
@@ -279,8 +286,10 @@ static bool make_temporary(char **path, int (*make)(char *template), const char 
   *path = path_join(given && *given != '\0' ? given : "/var/tmp", "inkling-XXXXXX");
   if (!*path) return error_memory(error, "a path");
   if (make(*path) == 0) return true;
-  fail(error, EXIT_OUTPUT, "cannot make a temporary %s %s: %s; set TMPDIR to another place", kind, *path,
-       strerror(errno));
+  if (errno == ENOMEM) error_memory(error, *path);
+  else
+    fail(error, EXIT_OUTPUT, "cannot make a temporary %s %s: %s; set TMPDIR to another place", kind, *path,
+         strerror(errno));
   free(*path);
   *path = NULL;
   return false;

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 static atomic_bool failed;
 static _Thread_local jmp_buf *parsing; /* NULL: nothing is being parsed */
@@ -40,4 +41,12 @@ char *json_text(const json_t *value, size_t flags, const char *what, Error *erro
   free(text);
   error_memory(error, what);
   return NULL;
+}
+
+char *json_value_text(const json_t *value, int digits) {
+  const char *string = json_is_string(value) ? json_string_value(value) : "";
+  if (value && !json_is_string(value) && !json_is_null(value))
+    return json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION((size_t)digits));
+  char *text = json_allocate(strlen(string) + 1);
+  return text ? strcpy(text, string) : NULL;
 }

@@ -19,6 +19,10 @@ bool json_memory_ok(Error *error, const char *what);
  * json_memory_ok() was false before. */
 char *json_text(const json_t *value, size_t flags, const char *what, Error *error);
 
+/* A value as text in fresh memory: a string itself, nothing of null and NULL, of a number so many digits at most, else
+ * JSON. NULL: out of memory, of which json_memory_ok() knows. */
+char *json_value_text(const json_t *value, int digits);
+
 /* malloc() of text that becomes JSON: json_memory_ok() knows of its failures, too. */
 void *json_allocate(size_t size);
 

@@ -9,17 +9,10 @@
 
 /* ---- names ---- */
 
-/* Bytes of the UTF-8 character at `text`; 0 where there is none, or one that could move a terminal's cursor. */
-static size_t character_at(const uint8_t *text, size_t size) {
-  uint32_t point;
-  size_t length = utf8_read(text, size, &point);
-  return length > 0 && (point < 0x20 || (point >= 0x7F && point < 0xA0)) ? 0 : length;
-}
-
 /* Appends `size` bytes; never more of them than come in. */
 static char *append(char *out, const char *text, size_t size) {
   while (size > 0) {
-    size_t character = character_at((const uint8_t *)text, size);
+    size_t character = utf8_read_visible((const uint8_t *)text, size);
     size_t step = character > 0 ? character : 1;
     if (character > 0) memcpy(out, text, step);
     if (character == 0) *out = '?';

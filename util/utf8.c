@@ -20,6 +20,12 @@ size_t utf8_read(const uint8_t *text, size_t size, uint32_t *point) {
   return length;
 }
 
+size_t utf8_read_visible(const uint8_t *text, size_t size) {
+  uint32_t point;
+  const size_t length = utf8_read(text, size, &point);
+  return length > 0 && (point < 0x20 || (point >= 0x7F && point < 0xA0)) ? 0 : length;
+}
+
 size_t utf8_write(uint32_t point, uint8_t *out) {
   if (point < 0x80) {
     out[0] = (uint8_t)point;

@@ -11,6 +11,9 @@ enum { UTF8_POINTS = 0x110000, UTF8_SURROGATES = 0xD800, UTF8_SURROGATES_END = 0
 /* Bytes of the well-formed character that starts at text[0], at most `size` > 0 of them, or 0; its point in *point. */
 size_t utf8_read(const uint8_t *text, size_t size, uint32_t *point);
 
+/* utf8_read(), and 0 also of a control character, which could move a terminal's cursor. */
+size_t utf8_read_visible(const uint8_t *text, size_t size);
+
 /* Writes a point that is no surrogate (jansson has a utf8_encode of its own); returns its 1 to 4 bytes. */
 size_t utf8_write(uint32_t point, uint8_t *out);
 

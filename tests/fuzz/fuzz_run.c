@@ -1,5 +1,5 @@
-/* What ./train --runs, --report and --plot read of a run that somebody has put together: the bytes are its
- * metrics.jsonl, samples.txt, result.json and config.txt at once. */
+/* What ./train --runs, --report and --plot read of two runs that somebody has put together: the halves of the bytes are
+ * the metrics.jsonl, samples.txt, result.json and config.txt of one each. */
 #include "tests/fuzz/fuzz.h"
 
 #include "checkpoint/directory.h"
@@ -7,17 +7,34 @@
 #include "report/plot.h"
 #include "report/runs.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+#include <errno.h>
+#include <sys/stat.h>
+
+enum { PATH_BYTES = 128 };
+
+static void make_run(char dir[PATH_BYTES], const char *name, const uint8_t *bytes, size_t size) {
   static const char *const names[] = {CHECKPOINT_METRICS, CHECKPOINT_SAMPLES, CHECKPOINT_RESULT, CHECKPOINT_SETTINGS};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) fuzz_file(names[i], bytes, size);
-  const char *dir = fuzz_directory();
-  char page[128], metrics[128];
+  snprintf(dir, PATH_BYTES, "%s/%s", fuzz_directory(), name);
+  FUZZ_REQUIRE(mkdir(dir, 0777) == 0 || errno == EEXIST);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char file[64];
+    snprintf(file, sizeof file, "%s/%s", name, names[i]);
+    fuzz_file(file, bytes, size);
+  }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+  char first[PATH_BYTES], second[PATH_BYTES], page[PATH_BYTES], metrics[2 * PATH_BYTES];
+  make_run(first, "a.run", bytes, size / 2);
+  make_run(second, "b.run", bytes + size / 2, size - size / 2);
+  const char *const dirs[] = {first, second}, *const dir = fuzz_directory();
   snprintf(page, sizeof page, "%s/report.html", dir);
-  snprintf(metrics, sizeof metrics, "%s/" CHECKPOINT_METRICS, dir);
+  snprintf(metrics, sizeof metrics, "%s/" CHECKPOINT_METRICS, first);
   FILE *nowhere = fopen("/dev/null", "w");
   FUZZ_REQUIRE(nowhere);
   Error error = {0};
-  fuzz_require_done(page_write_runs(&dir, 1, page, &error), &error);
+  fuzz_require_done(page_write_runs(dirs, 1, page, &error), &error);
+  fuzz_require_done(page_write_runs(dirs, 2, page, &error), &error);
   for (TableFormat format = TABLE_MARKDOWN; format <= TABLE_JSON; format++)
     fuzz_require_done(runs_print(&(RunsTable){.dirs = &dir, .count = 1, .format = format}, nowhere, &error), &error);
   History history = {0};
