@@ -54,6 +54,8 @@ archives = $(wildcard $(patsubst -L%,%/lib$(1).a,$(filter -L%,$(LDFLAGS)))) $(sh
 static_or_shared = $(if $(strip $(call archives,$(1))),-l:lib$(1).a,-l$(1))
 HAVE_JANSSON := $(call have_header,jansson.h)
 HAVE_PCRE2 := $(shell printf '$(HASH)define PCRE2_CODE_UNIT_WIDTH 8\n$(HASH)include <pcre2.h>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
+# libedit, for ./generate -i, is loaded where it is there; without its header the terminal edits as it does by itself.
+DEFINES += $(if $(call have_header,histedit.h),-DINKLING_LIBEDIT)
 PACKAGE_CFLAGS := $(foreach package,jansson libpcre2-8,$(shell $(PKG_CONFIG) --cflags $(package) 2>/dev/null))
 LIBS := $(call static_or_shared,jansson) $(call static_or_shared,pcre2-8)
 # CUDA: by nvcc where it is found, or on the CPU (tests/cuda_on_cpu), or not at all.

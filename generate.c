@@ -58,110 +58,161 @@ static bool list_parameters(Program *p, Error *error) {
   ParameterTable table;
   int64_t all = 0;
   if (!parameter_table_make(&table, &p->config, error)) return false;
-  errno = 0;
-  for (int i = 0; i < table.count && !p->write_error; i++) {
+  for (int i = 0; i < table.count; i++) {
     const ParameterTensor *t = &table.tensors[i];
     const int64_t count = (int64_t)t->rows * t->cols;
     char dims[32];
     if (t->rank == 1) snprintf(dims, sizeof dims, "%d", t->cols);
     else snprintf(dims, sizeof dims, "%d x %d", t->rows, t->cols);
-    if (printf("%-56s %15s %12" PRId64 " %10s\n", t->name, dims, count, text_bytes(4.0 * (double)count).text) < 0)
-      p->write_error = errno ? errno : EIO;
+    printf("%-56s %15s %12" PRId64 " %10s\n", t->name, dims, count, text_bytes(4.0 * (double)count).text);
     all += count;
   }
   parameter_table_free(&table);
-  if (printf("%-56s %15s %12" PRId64 " %10s\n", "all", "", all, text_bytes(4.0 * (double)all).text) < 0 ||
-      fflush(stdout) != 0)
-    p->write_error = errno ? errno : EIO;
+  printf("%-56s %15s %12" PRId64 " %10s\n", "all", "", all, text_bytes(4.0 * (double)all).text);
+  program_flush(p);
   return program_report_output(p, error);
 }
 
-/* ---- main ---- */
+/* ---- what is asked for ---- */
 
-static bool write_text(Program *p, Error *error) {
-  uint8_t *text = NULL;
-  size_t size = 0;
-  bool ok = program_prompt_bytes(p, &text, &size, error) &&
-            program_encode(p, text, size, &p->source, &p->prompt, error) &&
-            (p->settings.bench                             ? program_bench(p, INKLING_VERSION, error)
-             : p->settings.samples > 1 || p->settings.json ? program_samples(p, text, size, error)
-                                                           : program_generate(p, text, size, error));
-  free(text);
-  return ok;
+/* What a call does, each a bit. */
+typedef enum Work {
+  TEXT = 1,
+  INTERACTIVE = 2,
+  LINES = 4,
+  PROMPTS = 8,
+  SCORE = 16,
+  ENCODE = 32,
+  DECODE = 64,
+  BENCH = 128,
+  PARAMS = 256
+} Work;
+
+typedef struct Asked {
+  const char *name;
+  bool given;
+  unsigned works; /* of a flag: with which it has a meaning */
+} Asked;
+
+/* Which of the works; only one of them. */
+static bool find_work(const GenerateSettings *s, Work *work, const char **name, Error *error) {
+  const Asked works[] = {{"-i", s->interactive, INTERACTIVE}, {"--lines", s->lines, LINES},
+                         {"--prompts", s->prompts, PROMPTS},  {"--score", s->score, SCORE},
+                         {"--encode", s->encode, ENCODE},     {"--decode", s->decode, DECODE},
+                         {"--bench", s->bench > 0, BENCH},    {"--params", s->params, PARAMS}};
+  *work = TEXT;
+  *name = NULL;
+  for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
+    if (!works[i].given) continue;
+    if (*name) return fail(error, EXIT_USAGE, "use only one of %s and %s", *name, works[i].name);
+    *work = (Work)works[i].works;
+    *name = works[i].name;
+  }
+  return true;
 }
 
-/* What else a call does than to write texts after one prompt; NULL: nothing. */
-static const char *other_work(const GenerateSettings *s) {
-  return s->encode    ? "--encode"
-         : s->decode  ? "--decode"
-         : s->score   ? "--score"
-         : s->lines   ? "--lines"
-         : s->prompts ? "--prompts"
-         : s->bench   ? "--bench"
-                      : NULL;
+/* "--score", or "--lines or --prompts": the works of a flag. */
+static void name_works(unsigned works, char *out, size_t size) {
+  static const char *const names[] = {"a text",  "-i",       "--lines",  "--prompts",
+                                      "--score", "--encode", "--decode", "--bench"};
+  size_t used = 0;
+  *out = '\0';
+  for (size_t i = 0; i < sizeof names / sizeof *names && used < size; i++)
+    if (works >> i & 1) used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", names[i]);
 }
 
-static bool check_texts(const Program *p, Error *error) {
+/* Flags without a meaning are refused. */
+static bool check_flags(const Program *p, Work work, const char *name, Error *error) {
   const GenerateSettings *s = &p->settings;
-  const char *work = other_work(s);
+  const unsigned texts = TEXT | INTERACTIVE | LINES | PROMPTS;
+  const Asked flags[] = {{"-p", s->prompt, TEXT | INTERACTIVE | BENCH},
+                         {"-f", s->prompt_file, TEXT | INTERACTIVE | LINES | BENCH},
+                         {"-e", s->escapes, TEXT | INTERACTIVE | BENCH},
+                         {"-n", options_given(&p->options, &s->tokens), texts},
+                         {"-N", s->samples > 1, TEXT | PROMPTS},
+                         {"--stop", s->stops.count, texts},
+                         {"--bias", s->biases.count, texts},
+                         {"--ban", s->bans.count, texts},
+                         {"--json", s->json, TEXT},
+                         {"--logprobs", s->logprobs >= 0, TEXT | PROMPTS},
+                         {"--echo", s->echo, TEXT},
+                         {"--attention", s->attention.count, TEXT},
+                         {"--stride", s->stride, SCORE},
+                         {"--per-line", s->per_line, SCORE},
+                         {"--exact", s->exact, SCORE}};
+  for (const Asked *f = flags; f < flags + sizeof flags / sizeof *flags; f++) {
+    char works[100];
+    if (!f->given || f->works & work) continue;
+    name_works(f->works, works, sizeof works);
+    if (name) return fail(error, EXIT_USAGE, "%s does not go with %s; it is for %s", f->name, name, works);
+    return fail(error, EXIT_USAGE, "%s belongs to %s", f->name, works);
+  }
+  return true;
+}
+
+/* Of flags that have a meaning each. */
+static bool check_pairs(const GenerateSettings *s, Error *error) {
   if (s->samples > 1 && s->attention.count) return fail(error, EXIT_USAGE, "--attention is of one text; leave out -N");
-  if (s->samples > 1 && work && !s->prompts)
-    return fail(error, EXIT_USAGE, "-N is for texts after a prompt; leave it out with %s", work);
-  if (s->json && work) return fail(error, EXIT_USAGE, "--json is for texts after a prompt; leave it out with %s", work);
   if (s->json && (s->echo || s->attention.count))
     return fail(error, EXIT_USAGE, "leave out --echo and --attention with --json");
   if (s->logprobs >= 0 && !s->json && !s->prompts)
     return fail(error, EXIT_USAGE, "--logprobs belongs to --json or --prompts");
-  if (s->stops.count && work && !s->lines && !s->prompts)
-    return fail(error, EXIT_USAGE, "--stop is for texts after a prompt; leave it out with %s", work);
-  if (s->prompts && (s->prompt || s->prompt_file || s->echo))
-    return fail(error, EXIT_USAGE, "--prompts FILE takes neither -p nor -f nor --echo");
-  if ((s->biases.count || s->bans.count) && work && !s->lines && !s->prompts)
-    return fail(error, EXIT_USAGE, "--bias and --ban are for texts after a prompt; leave them out with %s", work);
-  if (s->escapes && !s->prompt) return fail(error, EXIT_USAGE, "-e is for the text of -p");
-  if (s->params && (work || s->prompt || s->prompt_file || s->json || s->attention.count))
-    return fail(error, EXIT_USAGE, "--params lists tensors, and does nothing else");
+  if (s->escapes && !s->prompt && !s->interactive)
+    return fail(error, EXIT_USAGE, "-e is for the text of -p and the lines of -i");
   if (s->keep && s->on_full == ON_FULL_STOP) return fail(error, EXIT_USAGE, "--keep is for --on-full slide");
+  if (s->per_line && (s->exact || s->stride || s->tsv || s->jsonl_field || s->prompt_field))
+    return fail(error, EXIT_USAGE, "--per-line is of the lines of --score FILE, and of no other options of it");
   return true;
+}
+
+static bool needs_prompt(const GenerateSettings *s, Work work) {
+  return (work == TEXT || work == BENCH) && !s->prompt && !s->prompt_file;
+}
+
+/* ---- main ---- */
+
+/* The prompt first, as it was given. */
+static bool after_prompt(Program *p, Work work, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  uint8_t *text = NULL;
+  size_t size = 0;
+  bool ok = program_prompt_bytes(p, &text, &size, error);
+  if (ok && work == INTERACTIVE) {
+    ok = program_interactive(p, text, size, error);
+  } else {
+    ok = ok && program_encode(p, text, size, &p->source, &p->prompt, error) &&
+         (work == BENCH               ? program_bench(p, INKLING_VERSION, error)
+          : s->samples > 1 || s->json ? program_samples(p, text, size, error)
+                                      : program_generate(p, text, size, error));
+  }
+  free(text);
+  return ok;
 }
 
 static bool run(void *context, Error *error) {
   Program *p = context;
   const GenerateSettings *s = &p->settings;
-  if ((s->encode != NULL) + (s->decode != NULL) + (s->score != NULL) + (s->prompts != NULL) + (s->bench > 0) +
-          s->lines >
-      1)
-    return fail(error, EXIT_USAGE, "use only one of --encode, --decode, --score, --lines, --prompts and --bench");
-  if (!check_texts(p, error) || !program_make_stops(p, error)) return false;
-  if (!program_check_attention(p, error)) return false;
-  if (s->attention.count && other_work(s))
-    return fail(error, EXIT_USAGE, "--attention is of one text; leave out %s", other_work(s));
-  if (s->lines && s->echo) return fail(error, EXIT_USAGE, "--echo is of one text; leave it out with --lines");
-  if (s->stride && !s->score) return fail(error, EXIT_USAGE, "--stride belongs to --score FILE");
-  if (s->per_line && (!s->score || s->exact || s->stride || s->tsv || s->jsonl_field || s->prompt_field))
-    return fail(error, EXIT_USAGE, "--per-line is of the lines of --score FILE, and of no other options of it");
-  if (s->exact && !s->score) return fail(error, EXIT_USAGE, "--exact belongs to --score FILE");
-  if (s->bench && options_given(&p->options, &s->tokens))
-    return fail(error, EXIT_USAGE, "-n and --bench both say how many tokens to generate; use one");
-  if ((s->encode || s->decode) && (s->prompt || s->prompt_file))
-    return fail(error, EXIT_USAGE, "--%s takes no prompt", s->encode ? "encode" : "decode");
-  if (p->settings.score && (p->settings.prompt || p->settings.prompt_file))
-    return fail(error, EXIT_USAGE, "--score takes no prompt");
+  Work work;
+  const char *name;
+  if (!find_work(s, &work, &name, error) || !check_flags(p, work, name, error) || !check_pairs(s, error) ||
+      !program_make_stops(p, error) || !program_check_attention(p, error))
+    return false;
   device_limit_threads(&p->settings.machine, &p->console);
   if (!find_run(p, error) || !checkpoint_read_config(p->dir, &p->config, &p->special, error) ||
       !checkpoint_load_tokenizer(&p->tokenizer, p->dir, &p->config, error))
     return false;
-  if (s->params) return list_parameters(p, error);
-  if (s->encode || s->decode) return convert(p, error);
+  if (work == PARAMS) return list_parameters(p, error);
+  if (work & (ENCODE | DECODE)) return convert(p, error);
   if (!checkpoint_load_source_tokenizer(&p->source_tokenizer, p->dir, &p->config, error)) return false;
-  if (p->config.encoder_layers && !s->prompt && !s->prompt_file && !s->lines && !s->prompts && !s->score)
+  if (p->config.encoder_layers && needs_prompt(s, work))
     return fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE, or many with --lines", p->dir);
   if (!program_make_rules(p, error) || !load_model(p, error)) return false;
-  if (s->per_line) return program_score_lines(p, error);
-  return s->score     ? program_score(p, error)
-         : s->lines   ? program_lines(p, error)
-         : s->prompts ? program_prompts(p, error)
-                      : write_text(p, error);
+  switch (work) {
+  case SCORE: return s->per_line ? program_score_lines(p, error) : program_score(p, error);
+  case LINES: return program_lines(p, error);
+  case PROMPTS: return program_prompts(p, error);
+  default: return after_prompt(p, work, error);
+  }
 }
 
 int main(int argc, char **argv) {

@@ -173,6 +173,18 @@ bool option_assign(const OptionSource *source, Option *row, const char *text) {
   return true;
 }
 
+bool options_set(Options *options, const char *name, const char *text, Error *error) {
+  const OptionSource source = {.options = options, .code = EXIT_USAGE, .error = error};
+  return option_assign(&source, option_named(options, name, strlen(name)), text);
+}
+
+void options_value(const Options *options, const char *name, char *out, size_t size) {
+  const Option *row = option_named(options, name, strlen(name));
+  const OptionValue value = option_load(row);
+  if (option_is_set(row, value)) option_value_text(row, value, out, size);
+  else snprintf(out, size, "unset");
+}
+
 /* ---- the nearest flag ---- */
 
 static int smaller(int a, int b) { return a < b ? a : b; }

@@ -154,6 +154,11 @@ typedef char *OptionsResolve(const void *context, const void *value, const char 
  * stream has an error. */
 bool options_write(const Options *options, FILE *stream, OptionsResolve *resolve, const void *context);
 
+/* A value for the row of that name as on the command line, which may be given again and again. EXIT_USAGE as there. */
+bool options_set(Options *options, const char *name, const char *text, Error *error);
+/* The value of such a row, which is no text, as it could be given; "unset" where it is not known. */
+void options_value(const Options *options, const char *name, char *out, size_t size);
+
 /* The table, at most 100 columns wide. */
 void options_help(const Options *options, FILE *stream);
 

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,11 @@ _Atomic int64_t startup_unsaved_steps;
 static const double TOGETHER_SECONDS = 0.5;
 
 bool startup_go_on(const char *doing, Error *error) { return stop_go_on(&stop_signal, doing, error); }
+
+bool startup_take_interrupt(void) {
+  int interrupt = SIGINT;
+  return atomic_compare_exchange_strong(&stop_signal, &interrupt, 0);
+}
 
 /* In the thread that waits for signals, while the others go on. */
 static void leave_at_once(int number) {

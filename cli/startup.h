@@ -11,6 +11,9 @@ extern _Atomic int stop_signal;
 /* Steps of training that would be lost then, for the message. */
 extern _Atomic int64_t startup_unsaved_steps;
 
+/* Forgets a SIGINT that has come; false where there was none. */
+bool startup_take_interrupt(void);
+
 /* False, with `error` filled, when a signal has asked to stop; `doing` is what it interrupts, in the -ing form. */
 bool startup_go_on(const char *doing, Error *error);
 

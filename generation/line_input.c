@@ -32,6 +32,15 @@ static bool is_ready(const LineInput *in) {
   return poll(&input, 1, 0) > 0;
 }
 
+/* A signal interrupts no call of this thread: it is looked for in between. */
+bool line_input_wait(int fd) {
+  enum { MILLISECONDS = 100 };
+  struct pollfd input = {.fd = fd, .events = POLLIN};
+  while (!stop_signal)
+    if (poll(&input, 1, MILLISECONDS) != 0) return true;
+  return false;
+}
+
 static bool read_more(LineInput *in, Error *error) {
   if (in->bytes && in->used > 0) memmove(in->bytes, in->bytes + in->used, in->size - in->used);
   in->size -= in->used;
@@ -56,6 +65,7 @@ bool line_input_next(LineInput *in, bool wait, const uint8_t **line, size_t *siz
     if (!end && !in->ended) {
       looked = waiting;
       if (!wait && !is_ready(in)) return true;
+      line_input_wait(in->fd);
       if (!startup_go_on("reading lines", error) || !read_more(in, error)) return false;
       continue;
     }

@@ -21,6 +21,9 @@ typedef struct LineInput {
 bool line_input_open(LineInput *out, const char *path, Error *error);
 void line_input_close(LineInput *input);
 
+/* Waits until there is something to read, or the end; false where a signal asks to stop. */
+bool line_input_wait(int fd);
+
 /* The next line, without its end, or NULL at the end of the input and, unless `wait`, where that would take time. It is
  * valid until the next call. EXIT_INPUT: it cannot be read, or a line is longer than 1 GiB; the status of a signal. */
 bool line_input_next(LineInput *input, bool wait, const uint8_t **line, size_t *size, Error *error);

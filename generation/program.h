@@ -65,6 +65,15 @@ bool program_make_stops(Program *p, Error *error);
 bool program_add_stop(StopTexts *stops, const char *text, size_t size, Error *error);
 void program_free_stops(StopTexts *stops);
 
+/* Escapes as in -p, in place; `text` ends with a 0. EXIT_USAGE. */
+bool program_replace_escapes(uint8_t *text, size_t *size, Error *error);
+
+/* Says how many tokens there were, how fast, and why no more. */
+void program_note_result(Program *p, const GenerationRequest *request, const GenerationResult *result);
+
+/* interactive.c: lines of a person, and what the model makes of them. `text`: the first one; may be empty. */
+bool program_interactive(Program *p, const uint8_t *text, size_t size, Error *error);
+
 /* A text, to stdout. `text`: the prompt as it was given. */
 bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error);
 

@@ -35,13 +35,12 @@ static int read_escape(const uint8_t *text, size_t *skipped) {
   return low < 0 ? -1 : 16 * high + low;
 }
 
-/* In place; `text` ends with a 0. */
-static bool replace_escapes(uint8_t *text, size_t *size, Error *error) {
+bool program_replace_escapes(uint8_t *text, size_t *size, Error *error) {
   size_t used = 0;
   for (size_t i = 0, skipped = 0; i < *size; i += 1 + skipped) {
     const int byte = text[i] == '\\' ? read_escape(text + i + 1, &skipped) : text[i];
     if (byte < 0)
-      return fail(error, EXIT_USAGE, "-p: there is no escape \\%.1s; known are \\n \\r \\t \\0 \\\\ \\\" \\' \\x41",
+      return fail(error, EXIT_USAGE, "there is no escape \\%.1s; known are \\n \\r \\t \\0 \\\\ \\\" \\' \\x41",
                   (const char *)text + i + 1);
     if (text[i] != '\\') skipped = 0;
     text[used++] = (uint8_t)byte;
@@ -59,7 +58,7 @@ bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *
     *out = (uint8_t *)strdup(s->prompt);
     *size = strlen(s->prompt);
     if (!*out) return error_memory(error, "the prompt");
-    return !s->escapes || replace_escapes(*out, size, error);
+    return !s->escapes || program_replace_escapes(*out, size, error);
   }
   if (!s->prompt_file) return true;
   FILE *stream = path_is_stdin(s->prompt_file) ? stdin : fopen(s->prompt_file, "rb");

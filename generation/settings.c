@@ -11,7 +11,7 @@ static const char *const truncate_names[] = {"no", "left", NULL};
 /* What other programs call them. */
 static const OptionHint hints[] = {
     {"t", "did you mean --temp, or --threads?"},
-    {"i input text", "did you mean -p?"},
+    {"input text", "did you mean -p?"},
     {"k", "did you mean --top-k?"},
     {"p-file prompt-file input-file", HERE("--file")},
     {"n-predict max-new-tokens max-tokens max-length num-tokens length new-tokens steps", HERE("-n")},
@@ -30,7 +30,8 @@ static const OptionHint hints[] = {
     {"logit-bias", HERE("--bias")},
     {"bad-words ban-words banned", HERE("--ban")},
     {"jsonl batch", HERE("--prompts FILE")},
-    {"stream interactive", "text is written as it comes; for many prompts there is --prompts"},
+    {"stream", "text is written as it comes"},
+    {"chat conversation cnv repl interactive-first", HERE("-i")},
     {"no-sample deterministic", HERE("--greedy")},
 };
 
@@ -49,6 +50,9 @@ void generate_options(Options *options, GenerateSettings *s) {
       TEXT("prompt", &s->prompt, NULL, "none: the start of a document", "text to continue", .letter = 'p'),
       FLAG("escapes", &s->escapes, "in -p \\n is a newline, \\t a tab, \\\\ a backslash, \\x41 a byte", .letter = 'e'),
       TEXT("file", &s->prompt_file, "FILE", NULL, "read the prompt from FILE (-: standard input)", .letter = 'f'),
+      FLAG("interactive", &s->interactive,
+           "keep the model loaded: type lines, and the model goes on; /help lists commands. -e: with escapes",
+           .letter = 'i'),
       TEXT("answer", &s->answer, NULL, NULL, "models with an encoder: how the answer to the prompt begins"),
       FLAG("lines", &s->lines,
            "answer each line of -f FILE or standard input with a line, up to the end of the text or the context; a "

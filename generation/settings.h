@@ -22,7 +22,7 @@ typedef struct GenerateSettings {
   int samples, logprobs, keep; /* logprobs -1: none; keep 0: half of the context */
   bool json, per_line, escapes, params;
   Sampling sampling;
-  bool greedy, ignore_end, echo, lines, exact;
+  bool greedy, ignore_end, echo, lines, exact, interactive;
   int on_full; /* OnFull */
   int truncate_prompt, stride;
   DeviceSettings machine;

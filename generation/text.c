@@ -166,6 +166,15 @@ static bool keep_token(void *program, void *text, const GeneratedToken *token, E
   return bpe_ids_sink(&p->text, &token->id, 1, error);
 }
 
+void program_note_result(Program *p, const GenerationRequest *request, const GenerationResult *result) {
+  if (result->tokens)
+    console_note(&p->console,
+                 "%" PRId64 " tokens after a prompt of %d; first after %.1f ms%s; stopped: %s; seed %" PRIu64,
+                 result->tokens, request->source ? request->source_tokens : request->prompt_tokens,
+                 1e3 * result->first_token_seconds, speed_words(result).text, generation_stop_name(result->reason),
+                 request->sampling.seed);
+}
+
 bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error) {
   const GenerateSettings *s = &p->settings;
   const GenerationRequest request = program_request(p);
@@ -183,10 +192,6 @@ bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error
       !generation_run_one(&generation, &request, &result, error))
     return false;
   if (terminal && !p->write_error) program_emit(p, (const uint8_t *)"\n", 1);
-  if (result.tokens)
-    console_note(&p->console,
-                 "%" PRId64 " tokens after a prompt of %zu; first after %.1f ms%s; stopped: %s; seed %" PRIu64,
-                 result.tokens, p->source.count ? p->source.count : p->prompt.count, 1e3 * result.first_token_seconds,
-                 speed_words(&result).text, generation_stop_name(result.reason), request.sampling.seed);
+  program_note_result(p, &request, &result);
   return program_report_output(p, error) && program_write_attention(p, &p->text, error);
 }

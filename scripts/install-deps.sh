@@ -24,6 +24,8 @@ command -v "$cc" >/dev/null 2>&1 && has_header stdio.h || missing="$missing comp
 has_header jansson.h || missing="$missing jansson"
 has_pcre2 || missing="$missing pcre2"
 has_cmocka || missing="$missing cmocka"
+required=$missing
+has_header histedit.h || missing="$missing libedit" # for ./generate -i, which does without it, too
 [ -n "$missing" ] || exit 0
 
 # package NAME: its name for this package manager
@@ -33,10 +35,12 @@ package() {
     apt-get:jansson) echo libjansson-dev ;;
     apt-get:pcre2) echo libpcre2-dev ;;
     apt-get:cmocka) echo libcmocka-dev ;;
+    apt-get:libedit) echo libedit-dev ;;
     dnf:compiler) echo gcc glibc-devel libgomp ;;
     dnf:jansson) echo jansson-devel ;;
     dnf:pcre2) echo pcre2-devel ;;
     dnf:cmocka) echo libcmocka-devel ;;
+    dnf:libedit) echo libedit-devel ;;
     *:compiler) echo gcc ;;
     *) echo "$1" ;;
   esac
@@ -88,6 +92,10 @@ install() {
 
 # shellcheck disable=SC2086 # the lists are words
 if ! install $missing; then
+  if [ -z "$required" ]; then
+    echo "install-deps: without libedit lines typed into ./generate -i cannot be edited" >&2
+    exit 0
+  fi
   echo "install-deps: not installed; type the command above and try again" >&2
   exit 1
 fi

@@ -11,7 +11,8 @@ if [ "${1:-}" = --job ]; then
   start=$(date +%s)
   case $name in
     *.sh) set -- sh "tests/$name" "$build" ;;
-    *.py) set -- python3 "tests/$name" "$build" --some 5 --jobs 1 ;;
+    failures.py) set -- python3 tests/failures.py "$build" --some 5 --jobs 1 ;;
+    *.py) set -- python3 "tests/$name" ;;
     *) set -- "$build/tests/$name" ;;
   esac
   "$@" >"$build/tests/$name.log" 2>&1
@@ -26,7 +27,7 @@ failed=0
 # A name a line: the scripts first, which take longest.
 all=$(
   printf '%s\n' programs.sh pairs.sh generate.sh texts.sh reports.sh bench.sh
-  if command -v python3 >/dev/null; then echo failures.py; fi
+  if command -v python3 >/dev/null; then printf '%s\n' failures.py interactive.py; fi
   echo fuzz.sh
   for test in "$build"/tests/test_*; do
     case $test in *.o | *.d | *.log | *.status) ;; *) basename "$test" ;; esac

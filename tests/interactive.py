@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""`./generate -i` as a person uses it, through a pseudo-terminal: lines, editing, commands, Ctrl-C and Ctrl-D.
+
+    tests/interactive.py     # BIN: where train and generate are (default: here)
+
+Prints `ok NAME` or `not ok NAME: why` a check, and `done`.
+"""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+
+SECONDS = 60  # longer is a hang
+failed = False
+
+
+def check(name, ok, why=""):
+    global failed
+    failed |= not ok
+    print(f"ok {name}" if ok else f"not ok {name}: {why!r}", flush=True)
+
+
+class Session:
+    """A program on a terminal; `out` is what its stdout wrote, apart from the terminal."""
+
+    def __init__(self, command, folder, environment=None):
+        master, slave = pty.openpty()
+        self.terminal = master
+        self.path = os.path.join(folder, "stdout")
+        with open(self.path, "wb") as out:
+            self.process = subprocess.Popen(command, cwd=folder, stdin=slave, stdout=out, stderr=slave,
+                                            start_new_session=True, env={**os.environ, "TERM": "xterm", **(environment or {})},
+                                            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(slave)
+        self.seen = b""
+        self.at = 0  # of `seen`: what was looked at
+
+    def read(self, seconds):
+        if not select.select([self.terminal], [], [], seconds)[0]:
+            return False
+        try:
+            data = os.read(self.terminal, 65536)
+        except OSError:
+            data = b""
+        self.seen += data
+        return bool(data)
+
+    def wait(self, pattern):
+        """Until the terminal shows it, behind what was waited for before."""
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            found = re.search(pattern, self.seen[self.at:])
+            if found:
+                self.at += found.end()
+                return found
+            if not self.read(0.2) and self.process.poll() is not None:
+                break
+        raise TimeoutError(f"no {pattern!r} in {self.seen[self.at:]!r}")
+
+    def type(self, text):
+        os.write(self.terminal, text)
+
+    def say(self, text, pattern=rb"stopped: ([a-z ]+); seed (\d+)"):
+        """Types a line and waits for the note behind the answer and the next prompt."""
+        self.type(text + b"\r")
+        found = self.wait(pattern)
+        self.wait(rb"> ")
+        return found
+
+    def out(self):
+        with open(self.path, "rb") as file:
+            return file.read()
+
+    def end(self):
+        end = time.monotonic() + SECONDS
+        while self.process.poll() is None and time.monotonic() < end:
+            self.read(0.1)
+        if self.process.poll() is None:
+            self.process.kill()
+        os.close(self.terminal)
+        return self.process.wait()
+
+
+def single(generate, folder, text, seed, *more):
+    return subprocess.run([generate, "a.run", "-p", text, "--seed", str(seed), "--quiet", "--device", "cpu", *more], cwd=folder,
+                          capture_output=True, check=True).stdout
+
+
+def texts(generate, folder):
+    s = Session([generate, "a.run", "-i", "-n", "20", "--seed", "7", "--device", "cpu"], folder)
+    s.wait(rb"> ")
+    found = s.say(b"Once")
+    first = s.out()
+    check("a line is continued as by -p", first == single(generate, folder, "Once", 7, "-n", "20") + b"\n", first)
+    check("with the seed that was given", found.group(2) == b"7", found)
+    found = s.say(b"/retry")
+    second = s.out()[len(first):]
+    check("/retry has the next seed", found.group(2) == b"8" and
+          second == single(generate, folder, "Once", 8, "-n", "20") + b"\n", second)
+    story = b"Once" + second[:-1]
+    s.say(b"/save story.txt", rb"bytes in story.txt")
+    with open(os.path.join(folder, "story.txt"), "rb") as file:
+        check("/save writes the text", file.read() == story)
+    s.say(b"/save text.txt", rb"text.txt is there already")
+    s.say(b"", rb"seed 9")
+    longer = s.out()[len(first) + len(second):]
+    check("an empty line goes on", longer == single(generate, folder, story.decode("latin-1"), 9, "-n", "20") + b"\n", longer)
+    s.say(b"/undo", rb"back to")
+    s.say(b"/n 5", rb"/n 5\r\n")
+    before = len(s.out())
+    s.say(b"/seed 9", rb"/seed 9\r\n")
+    s.say(b"", rb"seed 9")
+    shorter = s.out()[before:]
+    check("/undo and /seed: the same once more, /n: shorter", longer.startswith(shorter[:-1]) and len(shorter) < len(longer),
+          (longer, shorter))
+    s.say(b"/temp 99999", rb"--temp: got \"99999\"")
+    s.say(b"/temp 0.5", rb"/temp 0.5\r\n")
+    s.say(b"/temp", rb"temp 0.5")
+    s.say(b"/nonsense", rb"/nonsense is no command; /help")
+    s.say(b"/help", rb"Ctrl-C stops")
+    s.say(b"/load story.txt", rb"bytes of story.txt")
+    s.say(b"/load nothing.txt", rb"nothing.txt: No such file")
+    before = len(s.out())
+    s.say(b"/text", rb"/text\r\n")
+    check("/load and /text", s.out()[before:] == story + b"\n", s.out()[before:])
+    s.say(b"/new", rb"/new\r\n")
+    before = len(s.out())
+    s.say(b"/seed 7", rb"/seed 7\r\n")
+    s.say(b"/temp 0.8", rb"0.8\r\n")
+    s.say(b"/n 20", rb"20\r\n")
+    s.say(b"Once")
+    check("/new begins as at the beginning", s.out()[before:] == first, s.out()[before:])
+    s.type(b"\x04")
+    check("Ctrl-D ends with 0", s.end() == 0)
+
+
+def editing(generate, folder):
+    s = Session([generate, "a.run", "-i", "-n", "4", "--seed", "7", "--device", "cpu"], folder, {"LC_ALL": "C"})
+    s.wait(rb"> ")
+    if b"without libedit" in s.seen:
+        print("skipped editing: built without libedit, or it is not installed")
+        s.type(b"\x04")
+        s.end()
+        return
+    s.say(b"Onxe\x1b[D\x1b[D\x1b[3~c")  # two to the left, delete, another letter
+    s.say(b"/text", rb"/text\r\n")
+    check("a line is edited", s.out().split(b"\n")[-2].startswith(b"Once"), s.out())
+    s.say(b"/new", rb"/new\r\n")
+    s.say(b"\x1b[A\x1b[A\x1b[A")  # three up
+    s.say(b"/text", rb"/text\r\n")
+    check("lines come again", s.out().split(b"\n")[-2].startswith(b"Once"), s.out())
+    s.say(b"/new", rb"/new\r\n")
+    s.say("éa€\x1b[D\x08b".encode())  # left, the one before it goes
+    s.say(b"/text", rb"/text\r\n")
+    check("characters beyond ASCII are edited whole", "éb€".encode() in s.out(), s.out())
+    s.type(b"thrown away\x03")
+    s.wait(rb"\^C")
+    s.wait(rb"> ")
+    s.say(b"/new", rb"/new\r\n")
+    s.say(b"b")
+    check("Ctrl-C drops the line", b"thrown" not in s.out())
+    s.type(b"/quit\r")
+    check("/quit ends with 0", s.end() == 0)
+
+
+def interrupts(generate, folder):
+    s = Session([generate, "a.run", "-i", "-n", "100000000", "--ignore-eos", "--seed", "7", "--device", "cpu"], folder)
+    s.wait(rb"> ")
+    for _ in range(3):
+        before = len(s.out())
+        s.type(b"Once\r")
+        end = time.monotonic() + SECONDS
+        while len(s.out()) < before + 50 and time.monotonic() < end:
+            time.sleep(0.01)
+        s.type(b"\x03")
+        s.wait(rb"stopped: interrupted")
+        s.wait(rb"> ")
+    check("Ctrl-C stops the text and not the program", s.process.poll() is None)
+    s.process.send_signal(signal.SIGTERM)
+    check("SIGTERM ends it", s.end() == 128 + signal.SIGTERM)
+    s = Session([generate, "a.run", "-i", "-n", "100000000", "--ignore-eos", "--device", "cpu"], folder)
+    s.wait(rb"> ")
+    s.type(b"Once\r")
+    s.wait(rb"\n")
+    s.process.send_signal(signal.SIGTERM)
+    check("SIGTERM ends an answer", s.end() == 128 + signal.SIGTERM)
+
+
+def scripts(generate, folder):
+    def run(text, *more):
+        return subprocess.run([generate, "a.run", "-i", "-n", "20", "--seed", "7", "--quiet", "--device", "cpu", *more], cwd=folder,
+                              input=text, capture_output=True, check=False, timeout=SECONDS)
+    done = run(b"Once\n/retry\n")
+    expected = b"".join(single(generate, folder, "Once", seed, "-n", "20") + b"\n" for seed in (7, 8))
+    check("lines of a pipe", done.returncode == 0 and done.stdout == expected and done.stderr == b"", done)
+    done = run(b"/nonsense\nOnce\n")
+    check("a mistake of a script ends it", done.returncode == 2 and done.stdout == b"" and b"no command" in done.stderr, done)
+    done = run(b"//home\n", "-e")
+    check("a line that begins with /", done.stdout == single(generate, folder, "/home", 7, "-n", "20") + b"\n", done)
+    done = run(rb"a\nb" + b"\n", "-e")
+    check("escapes", done.stdout == single(generate, folder, "a\nb", 7, "-n", "20") + b"\n", done)
+    done = run(b"x" * 5000 + b"\n")
+    check("a line longer than the context", done.returncode == 0 and len(done.stdout) > 1, done.returncode)
+    done = run(b"a\x00b\xff\n")
+    check("bytes that are no text", done.returncode == 0, done)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([generate, "a.run", "-i", "-n", "3", "--quiet", "--device", "cpu"], cwd=folder, input=b"Once\nOnce\n",
+                              stdout=full, stderr=subprocess.PIPE, check=False, timeout=SECONDS)
+    check("a full disk", done.returncode == 7 and b"stdout" in done.stderr, done)
+
+
+def main():
+    programs = os.path.abspath(os.environ.get("BIN", "."))
+    generate = os.path.join(programs, "generate")
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "text.txt"), "w", encoding="ascii") as file:
+            for i in range(400):
+                file.write(f"Once there was a number {i}, and {i * 7919 % 100} was another.\n")
+        subprocess.run([os.path.join(programs, "train"), "text.txt", "--layers", "1", "--heads", "2", "--dim", "32", "--ctx", "64",
+                        "--batch", "8", "--steps", "60", "--tokenizer", "byte", "--device", "cpu", "--quiet", "--out", "a.run"],
+                       cwd=folder, check=True)
+        for test in (texts, editing, interrupts, scripts):
+            try:
+                test(generate, folder)
+            except TimeoutError as error:
+                check(test.__name__, False, str(error))
+    print("done")
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
