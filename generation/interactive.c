@@ -68,10 +68,11 @@ static bool go_on(void *context, int64_t tokens, Error *error) {
 /* What the model reads. A text that is longer than the context loses its beginning. */
 static bool encode(const Session *s, Error *error) {
   Program *p = s->p;
-  const size_t from = p->config.encoder_layers ? s->now.typed : s->now.document;
+  const bool source = p->config.encoder_layers > 0; /* is a line, whose end the model does not see */
+  const size_t from = source ? s->now.typed : s->now.document;
   p->prompt.count = p->source.count = 0;
-  return program_encode(p, s->text ? s->text + from : (const uint8_t *)"", s->now.size - from, &p->source, &p->prompt,
-                        error);
+  return program_encode(p, s->text ? s->text + from : (const uint8_t *)"", s->now.size - from - source, &p->source,
+                        &p->prompt, error);
 }
 
 static bool answer(Session *s, Error *error) {
@@ -105,6 +106,10 @@ static bool begin_turn(Session *s, Error *error) {
 
 /* What is typed stands on lines of its own. */
 static bool take_text(Session *s, const uint8_t *line, size_t size, Error *error) {
+  if (s->p->config.encoder_layers && size == 0) {
+    console_note(&s->p->console, "this model answers a text: type one");
+    return true;
+  }
   if (!begin_turn(s, error)) return false;
   if (s->now.ended) s->now.document = s->now.size;
   s->now.ended = false;
@@ -112,12 +117,8 @@ static bool take_text(Session *s, const uint8_t *line, size_t size, Error *error
   if (follows && !add_text(s, (const uint8_t *)"\n", 1)) return no_memory(error);
   if (s->now.document == s->now.size - follows) s->now.document = s->now.size;
   s->now.typed = s->now.size;
-  if (!add_text(s, line, size)) return no_memory(error);
-  if (s->p->config.encoder_layers && size == 0) {
-    console_note(&s->p->console, "this model answers a text: type one");
-    s->now = s->before[--s->turns];
-    return true;
-  }
+  if (!add_text(s, line, size) || (s->p->config.encoder_layers && !add_text(s, (const uint8_t *)"\n", 1)))
+    return no_memory(error);
   return answer(s, error);
 }
 

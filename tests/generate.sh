@@ -40,7 +40,7 @@ refused "a bias of nothing" 2 'need TEXT=N' "$generate" a.run -p x --bias '=1'
 refused "a bias that is no number" 2 'need TEXT=N' "$generate" a.run -p x --bias 'e=lots'
 refused "a ban of nothing" 2 'a text of nothing' "$generate" a.run -p x --ban ''
 refused "no text to stop at" 2 'a text of nothing' "$generate" a.run -p x --stop ''
-refused "-N with a score" 2 'leave it out with --score' "$generate" a.run -N 2 --score text.txt
+refused "-N with a score" 2 '-N does not go with --score' "$generate" a.run -N 2 --score text.txt
 refused "log-probabilities without JSON" 2 'belongs to --json' "$generate" a.run -p x --logprobs 2
 refused "--keep without slides" 2 'is for --on-full slide' "$generate" a.run -p x --keep 3 --on-full stop
 refused "-N of none" 2 'a whole number 1' "$generate" a.run -p x -N 0
@@ -88,7 +88,7 @@ for number, (line, score) in enumerate(zip(lines, open("scores.jsonl")), 1):
 EOF
 yes 'a long line' | head -n 60 | tr '\n' ' ' | write --score - --per-line >long.json
 check "a line of several contexts" python3 -c 'import json; s = json.load(open("long.json")); assert s["tokens"] > 96 and s["nats"] > 0'
-refused "lines without a score" 2 'of --score FILE' "$generate" a.run --per-line
+refused "lines without a score" 2 '--per-line belongs to --score' "$generate" a.run --per-line
 refused "scores to a full disk" 7 'cannot write' sh -c "exec $generate a.run --score lines.txt --per-line >/dev/full"
 
 # ---- JSON ----
@@ -193,7 +193,7 @@ write --prompts prompts.jsonl -n 10 2>err | head -n 2 >/dev/null
 check "a closed pipe" test ! -s err
 refused "prompts to a full disk" 7 'cannot write' sh -c "exec $generate a.run --prompts prompts.jsonl >/dev/full"
 refused "an answer without an encoder" 2 'with an encoder' "$generate" a.run --prompts prompts.jsonl --answer x
-refused "prompts and -p" 2 'takes neither' "$generate" a.run --prompts prompts.jsonl -p x
+refused "prompts and -p" 2 '-p does not go with --prompts' "$generate" a.run --prompts prompts.jsonl -p x
 refused "prompts that are not there" 3 'cannot read nowhere' "$generate" a.run --prompts nowhere
 for _ in $(seq 200); do cat prompts.jsonl; done >endless.jsonl
 stopped 1 "$generate" a.run --prompts endless.jsonl --quiet >part.jsonl
