@@ -2,6 +2,7 @@
 #include "generation/program.h"
 
 #include "util/file.h"
+#include "util/html.h"
 #include "util/text.h"
 #include "util/utf8.h"
 
@@ -50,13 +51,6 @@ static OneLine label(const ShownText *of, int at) {
   }
   text[used] = '\0';
   return text_one_line(text, 40);
-}
-
-static void put_html(FILE *out, const char *text) {
-  for (; *text; text++)
-    if (*text == '<') fputs("&lt;", out);
-    else if (*text == '&') fputs("&amp;", out);
-    else fputc(*text, out);
 }
 
 /* ---- JSON ---- */
@@ -171,12 +165,12 @@ static void put_large(FILE *out, const char *id, const ShownText *from, const Sh
           left + to->count * CELL + GAP, top + from->count * CELL + GAP, id, left, top, CELL);
   for (int i = 0; i < from->count; i++) {
     fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", left - GAP, top + i * CELL + CELL - 3);
-    put_html(out, label(from, i).text);
+    html_write_text(out, label(from, i).text);
     fputs("</text>", out);
   }
   for (int j = 0; j < to->count; j++) {
     fprintf(out, "<text transform=\"translate(%d %d) rotate(-90)\">", left + j * CELL + CELL - 3, top - GAP);
-    put_html(out, label(to, j).text);
+    html_write_text(out, label(to, j).text);
     fputs("</text>", out);
   }
   fputs("</svg></div>", out);
@@ -229,7 +223,7 @@ static void put_page(const Maps *m) {
         m->out);
   fputs(style, m->out);
   fputs("</style>\n<h1>Attention of ", m->out);
-  put_html(m->out, name.text);
+  html_write_text(m->out, name.text);
   fputs("</h1>\n<p>A row is a token that looks, a column what it looks at; the darker, the more of its weight goes "
         "there. "
         "Click a map to see it with its tokens.</p>\n",

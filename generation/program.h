@@ -35,6 +35,10 @@ typedef struct Program {
 
 /* ---- prompt.c ---- */
 
+/* All of a file (-: standard input), of less than `limit` bytes; the caller frees it, also after a failure. EXIT_INPUT,
+ * EXIT_MEMORY. */
+bool program_read(const char *path, size_t limit, uint8_t **out, size_t *size, Error *error);
+
 /* The bytes of -p or of the file of -f; NULL when neither is given. The caller frees them. */
 bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *error);
 
@@ -42,6 +46,12 @@ bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *
  * and the tokens of --answer; else the tokens, as generation_prompt() has them, and no source. EXIT_INPUT when that is
  * more than the context holds, and it may not be cut; EXIT_USAGE for --answer without an encoder; EXIT_MEMORY. */
 bool program_encode(const Program *p, const uint8_t *text, size_t size, BpeIds *source, BpeIds *prompt, Error *error);
+
+/* What a token stands for, for people: in quotes, with \n, \t, \", \\ and \xHH; <end> for one without a text. */
+typedef struct ShownToken {
+  char text[96];
+} ShownToken;
+ShownToken program_token(const Tokenizer *tokenizer, int32_t id);
 
 /* ---- text.c ---- */
 

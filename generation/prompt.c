@@ -4,20 +4,20 @@
 #include "tokenizer/bpe_encode.h"
 #include "util/array.h"
 #include "util/path.h"
+#include "util/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Everything from a stream, up to `limit` bytes. */
 static bool read_all(FILE *stream, const char *name, size_t limit, uint8_t **out, size_t *size, Error *error) {
   for (size_t capacity = 0; *size < limit;) {
     if (!array_reserve(out, &capacity, *size + (1 << 16), 1)) return error_memory(error, "the prompt");
     *size += fread(*out + *size, 1, capacity - *size, stream);
-    if (ferror(stream)) return fail(error, EXIT_INPUT, "cannot read the prompt from %s: %s", name, strerror(errno));
+    if (ferror(stream)) return fail(error, EXIT_INPUT, "cannot read %s: %s", name, strerror(errno));
     if (feof(stream)) return true;
   }
-  return fail(error, EXIT_INPUT, "the prompt in %s is longer than %zu bytes", name, limit);
+  return fail(error, EXIT_INPUT, "%s is longer than %zu bytes", name, limit);
 }
 
 static int digit_of(char c) {
@@ -49,6 +49,36 @@ bool program_replace_escapes(uint8_t *text, size_t *size, Error *error) {
   return true;
 }
 
+ShownToken program_token(const Tokenizer *tokenizer, int32_t id) {
+  enum { LONGEST = 4 }; /* of what a character becomes */
+  ShownToken out = {"<end>"};
+  size_t size, used = 1;
+  const uint8_t *bytes = tokenizer_decode(tokenizer, id, &size);
+  if (!size) return out;
+  out.text[0] = '"';
+  for (size_t i = 0, length; i < size && used + LONGEST + 5 < sizeof out.text; i += length ? length : 1) {
+    char *to = out.text + used;
+    const size_t room = sizeof out.text - used;
+    length = utf8_read_visible(bytes + i, size - i);
+    if (bytes[i] == '\n' || bytes[i] == '\t') used += (size_t)snprintf(to, room, bytes[i] == '\n' ? "\\n" : "\\t");
+    else if (!length) used += (size_t)snprintf(to, room, "\\x%02x", bytes[i]);
+    else used += (size_t)snprintf(to, room, "%s%.*s", strchr("\"\\", bytes[i]) ? "\\" : "", (int)length, bytes + i);
+    if (used + LONGEST + 5 >= sizeof out.text) used += (size_t)snprintf(out.text + used, sizeof out.text - used, "...");
+  }
+  snprintf(out.text + used, sizeof out.text - used, "\"");
+  return out;
+}
+
+bool program_read(const char *path, size_t limit, uint8_t **out, size_t *size, Error *error) {
+  FILE *stream = path_is_stdin(path) ? stdin : fopen(path, "rb");
+  *out = NULL;
+  *size = 0;
+  if (!stream) return fail(error, EXIT_INPUT, "cannot read %s: %s", path, strerror(errno));
+  const bool ok = read_all(stream, path_shown(path), limit, out, size, error);
+  if (stream != stdin) fclose(stream);
+  return ok;
+}
+
 bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *error) {
   const GenerateSettings *s = &p->settings;
   *out = NULL;
@@ -60,12 +90,7 @@ bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *
     if (!*out) return error_memory(error, "the prompt");
     return !s->escapes || program_replace_escapes(*out, size, error);
   }
-  if (!s->prompt_file) return true;
-  FILE *stream = path_is_stdin(s->prompt_file) ? stdin : fopen(s->prompt_file, "rb");
-  if (!stream) return fail(error, EXIT_INPUT, "cannot read the prompt from %s: %s", s->prompt_file, strerror(errno));
-  bool ok = read_all(stream, path_shown(s->prompt_file), (size_t)1 << 30, out, size, error);
-  if (stream != stdin) fclose(stream);
-  return ok;
+  return !s->prompt_file || program_read(s->prompt_file, (size_t)1 << 30, out, size, error);
 }
 
 /* Of `ids` those from `from` on must fit into the context; the first of them are dropped where that is allowed. */

@@ -77,6 +77,15 @@ void generate_options(Options *options, GenerateSettings *s) {
            "prompt, with -n also of what follows it, and with an encoder of source and answer"),
       FLAG("echo", &s->echo, "print the prompt before the text"),
 
+      GROUP("Looking inside"),
+      FLAG("heat", &s->heat,
+           "color each token by its surprise, pale green (less than 1 bit) to red (more than 9); with --score FILE the "
+           "tokens of that file"),
+      TEXT("heat-html", &s->heat_html, "FILE", NULL,
+           "the same as a page, with what else was likely where the pointer rests on a token"),
+      INT("alts", &s->alternatives, 1, 100, "none",
+          "a line for each token behind the text: its surprise in bits and the N likeliest tokens in its place"),
+
       GROUP("For programs"),
       FLAG("json", &s->json, "write one JSON object, in the shape of OpenAI's completions, instead of the text"),
       INT("logprobs", &s->logprobs, 0, 1000, "none",

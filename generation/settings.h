@@ -17,9 +17,10 @@ typedef struct GenerateSettings {
   const char *jsonl_field, *prompt_field, *response_field;
   bool tsv;
   TextList attention, stops, biases, bans;
-  const char *prompts;
+  const char *prompts, *heat_html;
+  bool heat;
   int64_t tokens;
-  int samples, logprobs, keep; /* logprobs -1: none; keep 0: half of the context */
+  int samples, logprobs, keep, alternatives; /* logprobs -1: none; keep 0: half of the context */
   bool json, per_line, escapes, params;
   Sampling sampling;
   bool greedy, ignore_end, echo, lines, exact, interactive;

@@ -1,5 +1,5 @@
 /* Writing one text. */
-#include "generation/program.h"
+#include "generation/heat.h"
 
 #include "cli/startup.h"
 #include "tokenizer/bpe_encode.h"
@@ -155,15 +155,19 @@ static SpeedWords speed_words(const GenerationResult *result) {
   return words;
 }
 
-static bool emit_text(void *program, void *text, const uint8_t *bytes, size_t size) {
-  (void)text;
-  return program_emit(program, bytes, size);
+static bool emit_text(void *program, void *context, const uint8_t *bytes, size_t size) {
+  Program *p = program;
+  Text *text = context;
+  if (!text) return program_emit(p, bytes, size);
+  if (!p->settings.heat) return program_emit(p, bytes, size) && text_add(text, bytes, size);
+  heat_print(text, bytes, size);
+  program_flush(p);
+  return text_add(text, bytes, size) && !p->write_error && !stop_signal;
 }
 
 static bool keep_token(void *program, void *text, const GeneratedToken *token, Error *error) {
   Program *p = program;
-  (void)text;
-  return bpe_ids_sink(&p->text, &token->id, 1, error);
+  return bpe_ids_sink(&p->text, &token->id, 1, error) && (!text || text_add_token(text, token, error));
 }
 
 void program_note_result(Program *p, const GenerationRequest *request, const GenerationResult *result) {
@@ -177,8 +181,13 @@ void program_note_result(Program *p, const GenerationRequest *request, const Gen
 
 bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error) {
   const GenerateSettings *s = &p->settings;
-  const GenerationRequest request = program_request(p);
+  GenerationRequest request = program_request(p);
   GenerationResult result;
+  Text heated = {.request.alternatives = heat_alternatives(p)};
+  if (heat_is_asked(s)) {
+    request.alternatives = heated.request.alternatives;
+    request.text = &heated;
+  }
   const bool terminal = isatty(STDOUT_FILENO), echo = !p->source.count && (s->echo || terminal);
   if (echo && size && !program_emit(p, text, size)) return program_report_output(p, error);
   if (!decoder_open(&p->decoder, p->model, 1, error)) return false;
@@ -188,10 +197,12 @@ bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error
                                  .emit = emit_text,
                                  .token = keep_token,
                                  .progress = {keep_generating, NULL}};
-  if (!bpe_ids_sink(&p->text, p->prompt.ids, p->prompt.count, error) ||
-      !generation_run_one(&generation, &request, &result, error))
-    return false;
-  if (terminal && !p->write_error) program_emit(p, (const uint8_t *)"\n", 1);
-  program_note_result(p, &request, &result);
+  bool ok = bpe_ids_sink(&p->text, p->prompt.ids, p->prompt.count, error) &&
+            generation_run_one(&generation, &request, &result, error) && text_end(&heated, &result, error);
+  if (ok && (terminal || s->alternatives > 0) && !p->write_error) program_emit(p, (const uint8_t *)"\n", 1);
+  if (ok) program_note_result(p, &request, &result);
+  ok = ok && (!heat_is_asked(s) || heat_finish(p, &heated, error));
+  text_free(&heated);
+  if (!ok) return false;
   return program_report_output(p, error) && program_write_attention(p, &p->text, error);
 }

@@ -17,12 +17,7 @@ Text *texts_add(Texts *t, Error *error) {
   return text;
 }
 
-static void remove_first(Texts *t) {
-  Text *text = t->first;
-  t->first = text->next;
-  if (!t->first) t->last = NULL;
-  t->count--;
-  if (t->release) t->release(text);
+void text_free(Text *text) {
   free(text->source.ids);
   free(text->prompt.ids);
   free(text->bytes);
@@ -30,6 +25,15 @@ static void remove_first(Texts *t) {
   free(text->begins);
   free(text->logprobs);
   free(text->top);
+}
+
+static void remove_first(Texts *t) {
+  Text *text = t->first;
+  t->first = text->next;
+  if (!t->first) t->last = NULL;
+  t->count--;
+  if (t->release) t->release(text);
+  text_free(text);
   free(text);
 }
 

@@ -43,6 +43,9 @@ void texts_free(Texts *texts);
 /* Completes the request of a text by what it reads. */
 GenerationRequest text_request(Text *text);
 
+/* What a text holds, but not the text. */
+void text_free(Text *text);
+
 /* For emit and done of a Generation. text_add: false when memory is out, which text_end then says. Texts that the
  * caller interrupted are not done. EXIT_MEMORY. */
 bool text_add(Text *text, const uint8_t *bytes, size_t size);

@@ -54,11 +54,4 @@ static inline bool chart_can_draw(double value) { return fabs(value) < 1e30; }
  * no room for the rest. */
 static inline int chart_first_counted(int points) { return points / 50; }
 
-/* ---- HTML ---- */
-
-/* Text in a page or a chart: the characters of HTML are escaped, control characters and bytes that are not UTF-8
- * replaced. */
-void html_write(FILE *stream, const char *text, size_t size);
-void html_write_text(FILE *stream, const char *text); /* all of it */
-
 #endif

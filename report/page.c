@@ -4,6 +4,7 @@
 #include "report/chart.h"
 #include "report/result.h"
 #include "util/file.h"
+#include "util/html.h"
 #include "util/json.h"
 #include "util/text.h"
 

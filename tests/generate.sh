@@ -205,4 +205,49 @@ text = open("part.jsonl", encoding="utf-8").read()
 assert not text or text.endswith("\n")
 for line in text.splitlines(): json.loads(line)
 EOF
+
+# ---- how surprising each token was ----
+write -p 'Once upon' -n 40 -s 11 >plain.txt
+write -p 'Once upon' -n 40 -s 11 --heat >heat.txt
+check "colors change no character" sh -c "sed 's/\x1b\[[0-9;]*m//g' heat.txt | cmp - plain.txt"
+check "and there are some" sh -c "test \"\$(grep -c 48\;5 heat.txt)\" -ge 1"
+write -p 'Once upon' -n 40 -s 11 --alts 3 --heat-html heat.html >alts.txt
+write -p 'Once upon' -n 40 -s 11 --json --logprobs 3 >heat.json
+cat plain.txt >scored.txt
+write --score scored.txt --heat --heat-html scored.html --alts 2 >scored-alts.txt
+printf 'caf\303\251 <b>&\377\n' >odd.txt
+write --score odd.txt --heat --heat-html odd.html >odd-heat.txt
+check "bytes that are no text are colored as they are" sh -c "sed 's/\x1b\[[0-9;]*m//g' odd-heat.txt | cmp - odd.txt"
+check "numbers, pages and colors agree" python3 -c '
+import html, json, math, re
+choice = json.load(open("heat.json"))["choices"][0]
+rows = [line for line in open("alts.txt", encoding="utf-8") if re.match(r" *[0-9.]+ bits  ", line)]
+bits = [float(row.split()[0]) for row in rows]
+assert len(bits) == len(choice["logprobs"]["token_logprobs"]) > 10
+assert all(abs(b + p / math.log(2)) < 0.006 for b, p in zip(bits, choice["logprobs"]["token_logprobs"]))
+for row, top in zip(rows, choice["logprobs"]["top_logprobs"]):
+    shown = sorted((float(x) for x in re.findall(r" ([0-9.]+) %", row)), reverse=True)
+    told = sorted((100 * math.exp(p) for p in top.values()), reverse=True)[:3]
+    assert all(abs(a - b) < 0.06 for a, b in zip(shown, told)), (row, top)
+def text(path):
+    pre = re.search("<pre>(.*)</pre>\n<details>", open(path, encoding="utf-8").read(), re.S).group(1)
+    return html.unescape(re.sub("<[^>]*>", "", pre))
+assert text("heat.html") == choice["text"] == open("plain.txt", encoding="utf-8").read()
+assert text("scored.html") == open("plain.txt", encoding="utf-8").read()
+assert text("odd.html") == "caf\u00e9 <b>&\ufffd\n", text("odd.html")
+'
+if command -v xmllint >/dev/null; then check "pages are well-formed" xmllint --noout heat.html scored.html odd.html; fi
+# a text longer than the context; its nats are those of --per-line
+tr '\n' ' ' <text.txt | head -c 2000 >long.txt
+write --score long.txt --per-line >long.json
+$generate a.run --score long.txt --heat-html long.html 2>long.err >/dev/null
+check "long texts are scored as by --per-line" awk '
+  FNR == NR { match($0, /"nats": [0-9.]+/); nats = substr($0, RSTART + 8, RLENGTH - 8); match($0, /"tokens": [0-9]+/); tokens = substr($0, RSTART + 10, RLENGTH - 10); next }
+  /bits per token/ { found = 1; d = $2 - nats / tokens / log(2); if (d < -0.001 || d > 0.001) exit 1 }
+  END { exit !found }' long.json long.err
+refused "a heat of nothing" 3 'is empty' "$generate" a.run --score /dev/null --heat
+refused "a heat of many texts" 2 'of one text' "$generate" a.run -p x -N 2 --heat
+refused "a heat of lines" 2 'does not go with --lines' "$generate" a.run --lines --heat
+refused "a page where there can be none" 7 'nowhere/heat.html' "$generate" a.run -p x --heat-html nowhere/heat.html
+
 echo "done"

@@ -1,0 +1,25 @@
+/* How surprising each token was (--heat, --heat-html, --alts): in colors, in a page, in a table. */
+#ifndef INKLING_GENERATION_HEAT_H
+#define INKLING_GENERATION_HEAT_H
+
+#include "generation/program.h"
+#include "generation/texts.h"
+
+bool heat_is_asked(const GenerateSettings *settings);
+/* Whether the page can be written, before there is anything to write. EXIT_OUTPUT. */
+bool heat_check(const Program *p, Error *error);
+/* Alternatives of each token that are shown somewhere. */
+int heat_alternatives(const Program *p);
+
+/* The next `size` bytes of a text to stdout, whole characters of tokens that the text has, in colors; text->size of
+ * them were printed before. */
+void heat_print(const Text *text, const uint8_t *bytes, size_t size);
+
+/* The table of --alts to stdout, and the page. EXIT_OUTPUT, EXIT_MEMORY. */
+bool heat_finish(Program *p, const Text *text, Error *error);
+
+/* --score FILE with one of them: the text of the file instead of one that is written. EXIT_INPUT: it is longer than
+ * 4 MiB; EXIT_MEMORY; EXIT_NONFINITE. */
+bool heat_score(Program *p, Error *error);
+
+#endif
