@@ -17,24 +17,22 @@
 
 /* ---- model ---- */
 
-static bool find_run(Program *p, Error *error) {
+/* The run that is meant. */
+static bool open_run(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
-  if (s->run && s->model)
-    return fail(error, EXIT_USAGE, "two runs given: \"%s\" and -m \"%s\"; did you mean -p \"%s\"?", s->run, s->model,
-                s->run);
-  const char *given = s->run ? s->run : s->model;
-  if (!given) {
-    if (!checkpoint_newest(&p->dir, error)) return error_append(error, "; name one, or make one with ./train FILE");
-    console_note(&p->console, "%s, the newest run here", p->dir);
-    return true;
-  }
-  p->dir = strdup(given);
-  return p->dir ? checkpoint_check_model(given, error) : error_memory(error, "a path");
-}
-
-static bool load_model(Program *p, Error *error) {
-  return device_open(&p->settings.machine, &p->config, NULL, &p->console, &p->backend, &p->context, error) &&
-         checkpoint_load_model(&p->model, p->dir, &p->config, p->backend, p->context, error);
+  if (s->runs.count > 1)
+    return fail(error, EXIT_USAGE, "unexpected argument \"%.100s\" after \"%.100s\": only one RUN is allowed",
+                s->runs.items[1], s->runs.items[0]);
+  if (s->runs.count && s->model)
+    return fail(error, EXIT_USAGE, "two runs given: \"%s\" and -m \"%s\"; did you mean -p \"%s\"?", s->runs.items[0],
+                s->model, s->runs.items[0]);
+  if (s->runs.count || s->model) return program_open(p, s->model ? s->model : s->runs.items[0], error);
+  char *newest;
+  if (!checkpoint_newest(&newest, error)) return error_append(error, "; name one, or make one with ./train FILE");
+  console_note(&p->console, "%s, the newest run here", newest);
+  const bool ok = program_open(p, newest, error);
+  free(newest);
+  return ok;
 }
 
 /* ---- tokens ---- */
@@ -85,7 +83,8 @@ typedef enum Work {
   ENCODE = 32,
   DECODE = 64,
   BENCH = 128,
-  PARAMS = 256
+  PARAMS = 256,
+  COMPARE = 512
 } Work;
 
 typedef struct Asked {
@@ -96,10 +95,10 @@ typedef struct Asked {
 
 /* Which of the works; only one of them. */
 static bool find_work(const GenerateSettings *s, Work *work, const char **name, Error *error) {
-  const Asked works[] = {{"-i", s->interactive, INTERACTIVE}, {"--lines", s->lines, LINES},
-                         {"--prompts", s->prompts, PROMPTS},  {"--score", s->score, SCORE},
-                         {"--encode", s->encode, ENCODE},     {"--decode", s->decode, DECODE},
-                         {"--bench", s->bench > 0, BENCH},    {"--params", s->params, PARAMS}};
+  const Asked works[] = {
+      {"-i", s->interactive, INTERACTIVE}, {"--lines", s->lines, LINES},    {"--prompts", s->prompts, PROMPTS},
+      {"--score", s->score, SCORE},        {"--encode", s->encode, ENCODE}, {"--decode", s->decode, DECODE},
+      {"--bench", s->bench > 0, BENCH},    {"--params", s->params, PARAMS}, {"--compare", s->compare, COMPARE}};
   *work = TEXT;
   *name = NULL;
   for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
@@ -113,8 +112,8 @@ static bool find_work(const GenerateSettings *s, Work *work, const char **name, 
 
 /* "--score", or "--lines or --prompts": the works of a flag. */
 static void name_works(unsigned works, char *out, size_t size) {
-  static const char *const names[] = {"a text",  "-i",       "--lines",  "--prompts",
-                                      "--score", "--encode", "--decode", "--bench"};
+  static const char *const names[] = {"a text",   "-i",       "--lines", "--prompts", "--score",
+                                      "--encode", "--decode", "--bench", "--params",  "--compare"};
   size_t used = 0;
   *out = '\0';
   for (size_t i = 0; i < sizeof names / sizeof *names && used < size; i++)
@@ -124,10 +123,10 @@ static void name_works(unsigned works, char *out, size_t size) {
 /* Flags without a meaning are refused. */
 static bool check_flags(const Program *p, Work work, const char *name, Error *error) {
   const GenerateSettings *s = &p->settings;
-  const unsigned texts = TEXT | INTERACTIVE | LINES | PROMPTS;
-  const Asked flags[] = {{"-p", s->prompt, TEXT | INTERACTIVE | BENCH},
-                         {"-f", s->prompt_file, TEXT | INTERACTIVE | LINES | BENCH},
-                         {"-e", s->escapes, TEXT | INTERACTIVE | BENCH},
+  const unsigned texts = TEXT | INTERACTIVE | LINES | PROMPTS | COMPARE;
+  const Asked flags[] = {{"-p", s->prompt, TEXT | INTERACTIVE | BENCH | COMPARE},
+                         {"-f", s->prompt_file, TEXT | INTERACTIVE | LINES | BENCH | COMPARE},
+                         {"-e", s->escapes, TEXT | INTERACTIVE | BENCH | COMPARE},
                          {"-n", options_given(&p->options, &s->tokens), texts},
                          {"-N", s->samples > 1, TEXT | PROMPTS},
                          {"--stop", s->stops.count, texts},
@@ -206,15 +205,13 @@ static bool run(void *context, Error *error) {
       !program_make_stops(p, error) || !program_check_attention(p, error) || !heat_check(p, error))
     return false;
   device_limit_threads(&p->settings.machine, &p->console);
-  if (!find_run(p, error) || !checkpoint_read_config(p->dir, &p->config, &p->special, error) ||
-      !checkpoint_load_tokenizer(&p->tokenizer, p->dir, &p->config, error))
-    return false;
+  if (work == COMPARE) return program_compare(p, error);
+  if (!open_run(p, error)) return false;
   if (work == PARAMS) return list_parameters(p, error);
   if (work & (ENCODE | DECODE)) return convert(p, error);
-  if (!checkpoint_load_source_tokenizer(&p->source_tokenizer, p->dir, &p->config, error)) return false;
   if (p->config.encoder_layers && needs_prompt(s, work))
     return fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE, or many with --lines", p->dir);
-  if (!program_make_rules(p, error) || !load_model(p, error)) return false;
+  if (!program_load(p, error)) return false;
   switch (work) {
   case SCORE:
     return s->per_line        ? program_score_lines(p, error)
@@ -230,17 +227,8 @@ int main(int argc, char **argv) {
   Program p = {0};
   generate_options(&p.options, &p.settings);
   const int status = startup_run(argc, argv, INKLING_VERSION, &p.options, &p.console, run, &p);
-  decoder_close(p.decoder);
-  model_close(p.model);
-  if (p.backend) p.backend->close(p.context);
-  tokenizer_free(p.tokenizer);
-  tokenizer_free(p.source_tokenizer);
+  program_close(&p);
   program_free_stops(&p.stops);
-  token_rules_free(&p.rules);
-  free(p.prompt.ids);
-  free(p.source.ids);
-  free(p.text.ids);
-  free(p.dir);
   options_free(&p.options);
   return status;
 }

@@ -33,6 +33,15 @@ typedef struct Program {
   int write_error;  /* errno of a failed write to stdout */
 } Program;
 
+/* ---- program.c ---- */
+
+/* The model's configuration and tokenizer; then all of it. EXIT_CHECKPOINT, and what opening a device and making rules
+ * may say. */
+bool program_open(Program *p, const char *dir, Error *error);
+bool program_load(Program *p, Error *error);
+/* What both have opened, and what was made of it; harmless on zeros. */
+void program_close(Program *p);
+
 /* ---- prompt.c ---- */
 
 /* All of a file (-: standard input), of less than `limit` bytes; the caller frees it, also after a failure. EXIT_INPUT,
@@ -92,6 +101,8 @@ bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error
 /* attention.c: the names of the files, and the files. `text`: what the decoder has read and written. */
 bool program_check_attention(const Program *p, Error *error);
 bool program_write_attention(Program *p, const BpeIds *text, Error *error);
+
+bool program_compare(Program *p, Error *error); /* compare.c: one prompt through several models */
 
 /* samples.c: many texts after one prompt, or one, as JSON. */
 bool program_samples(Program *p, const uint8_t *text, size_t size, Error *error);

@@ -40,8 +40,9 @@ void generate_options(Options *options, GenerateSettings *s) {
       .machine = {.reads_only = true}, .tokens = 256, .samples = 1, .logprobs = -1, .sampling = generation_sampling()};
   const Option table[] = {
       GROUP("Model"),
-      TEXT("run", &s->run, "RUN", "the newest *.run here",
-           "run directory of ./train, or a directory with a LLaMA, GPT-2, OPT ... that has a byte-level BPE",
+      LIST("run", &s->runs, "RUN",
+           "run directory of ./train, or a directory with a LLaMA, GPT-2, OPT ... that has a byte-level BPE; none: the "
+           "newest *.run here",
            .positional = true),
       TEXT("model", &s->model, "RUN", NULL, "same as RUN", .letter = 'm'),
       FLAG("params", &s->params, "list the model's tensors, their shapes and sizes, and do nothing else"),
@@ -85,6 +86,8 @@ void generate_options(Options *options, GenerateSettings *s) {
            "the same as a page, with what else was likely where the pointer rests on a token"),
       INT("alts", &s->alternatives, 1, 100, "none",
           "a line for each token behind the text: its surprise in bits and the N likeliest tokens in its place"),
+      FLAG("compare", &s->compare,
+           "the same prompt and random numbers through several models, side by side: --compare A.run B.run ..."),
 
       GROUP("For programs"),
       FLAG("json", &s->json, "write one JSON object, in the shape of OpenAI's completions, instead of the text"),

@@ -12,7 +12,8 @@
 typedef enum OnFull { ON_FULL_SLIDE, ON_FULL_STOP } OnFull;
 
 typedef struct GenerateSettings {
-  const char *run, *model; /* positional RUN or -m RUN */
+  TextList runs;     /* positional RUN */
+  const char *model; /* -m RUN */
   const char *prompt, *prompt_file, *answer, *score, *encode, *decode;
   const char *jsonl_field, *prompt_field, *response_field;
   bool tsv;
@@ -23,7 +24,7 @@ typedef struct GenerateSettings {
   int samples, logprobs, keep, alternatives; /* logprobs -1: none; keep 0: half of the context */
   bool json, per_line, escapes, params;
   Sampling sampling;
-  bool greedy, ignore_end, echo, lines, exact, interactive;
+  bool greedy, ignore_end, echo, lines, exact, interactive, compare;
   int on_full; /* OnFull */
   int truncate_prompt, stride;
   DeviceSettings machine;

@@ -250,4 +250,20 @@ refused "a heat of many texts" 2 'of one text' "$generate" a.run -p x -N 2 --hea
 refused "a heat of lines" 2 'does not go with --lines' "$generate" a.run --lines --heat
 refused "a page where there can be none" 7 'nowhere/heat.html' "$generate" a.run -p x --heat-html nowhere/heat.html
 
+# ---- several models ----
+$train text.txt --tokenizer byte --layers 1 --heads 1 --dim 16 --ctx 32 --batch 4 --steps 20 --sample-tokens 0 --quiet --out b.run 2>/dev/null
+runs="a.run b.run a.run b.run a.run"
+# shellcheck disable=SC2086 # words
+$generate --compare $runs --quiet -p Once -n 40 -s 5 >blocks.txt
+for run in a b; do $generate $run.run --quiet -p Once -n 40 -s 5 >$run.txt; done
+check "what each model writes alone" sh -c "for run in a b a b a; do echo; sed -n '/^=== '\$run'.run: step [0-9]*, loss [0-9.]*\$/p' blocks.txt | head -n 1; cat \$run.txt; echo; done | sed 1d | cmp - blocks.txt"
+$generate --compare a.run b.run --quiet -p Once -n 40 -s 5 >columns.txt
+check "side by side" awk 'NR == 1 { at = index($0, "b.run") } NR > 2 { left = left substr($0, 1, at - 1); right = right substr($0, at) }
+  END { while ((getline line < "a.txt") > 0) a = a line; while ((getline line < "b.txt") > 0) b = b line
+    gsub(/[ ?]/, "", left); gsub(/[ ?]/, "", right); gsub(/[ ]/, "", a); gsub(/ /, "", b); exit !(at > 20 && left == a && (right == b || b ~ /[^ -~]/)) }' columns.txt
+refused "a comparison of one" 2 'two runs or more' "$generate" --compare a.run
+refused "one that is not there" 4 'no model in nowhere' "$generate" --compare a.run nowhere
+refused "two runs" 2 'only one RUN' "$generate" a.run b.run
+refused "a comparison as JSON" 2 '--json does not go with --compare' "$generate" --compare a.run b.run --json
+
 echo "done"

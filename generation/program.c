@@ -1,0 +1,35 @@
+/* Opening and closing a model. */
+#include "generation/program.h"
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/directory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool program_open(Program *p, const char *dir, Error *error) {
+  p->dir = strdup(dir);
+  if (!p->dir) return error_memory(error, "a path");
+  return checkpoint_check_model(dir, error) && checkpoint_read_config(dir, &p->config, &p->special, error) &&
+         checkpoint_load_tokenizer(&p->tokenizer, dir, &p->config, error);
+}
+
+bool program_load(Program *p, Error *error) {
+  return checkpoint_load_source_tokenizer(&p->source_tokenizer, p->dir, &p->config, error) &&
+         program_make_rules(p, error) &&
+         device_open(&p->settings.machine, &p->config, NULL, &p->console, &p->backend, &p->context, error) &&
+         checkpoint_load_model(&p->model, p->dir, &p->config, p->backend, p->context, error);
+}
+
+void program_close(Program *p) {
+  decoder_close(p->decoder);
+  model_close(p->model);
+  if (p->backend) p->backend->close(p->context);
+  tokenizer_free(p->tokenizer);
+  tokenizer_free(p->source_tokenizer);
+  token_rules_free(&p->rules);
+  free(p->prompt.ids);
+  free(p->source.ids);
+  free(p->text.ids);
+  free(p->dir);
+}
