@@ -18,6 +18,7 @@ void completion_free(Completion *c) {
   json_decref(c->id);
   json_decref(c->prompt);
   json_decref(c->choices);
+  json_decref(c->score);
   program_free_stops(&c->stops);
   free(c);
 }
@@ -149,6 +150,7 @@ static json_t *answer(const Program *p, const Completion *c) {
 bool completion_print(Program *p, const Completion *c, Error *error) {
   json_t *line = json_object(), *rest = c->why.code ? refusal(c) : answer(p, c);
   if (c->id) json_object_set(line, "id", c->id);
+  if (c->score && !c->why.code) json_object_set(rest, "score", c->score);
   json_object_update(line, rest);
   char *text = rest ? json_text(line, JSON_COMPACT | JSON_REAL_PRECISION(9), "a completion", error) : NULL;
   if (text) puts(text);

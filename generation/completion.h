@@ -9,6 +9,7 @@
 typedef struct Completion {
   json_t *id;     /* the caller's name for it, owned; NULL: none */
   json_t *prompt; /* as it was given, owned; NULL: none */
+  json_t *score;  /* of the prompt, owned; NULL: none was asked for */
   int n;          /* texts */
   json_t *choices;
   int64_t prompt_tokens, tokens; /* tokens: of the texts */

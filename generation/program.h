@@ -115,6 +115,12 @@ bool program_lines(Program *p, Error *error);                     /* lines.c: fo
 bool program_bench(Program *p, const char *commit, Error *error); /* bench.c: a line of JSON; commit: of the build */
 bool program_score(Program *p, Error *error); /* score.c: how well the model predicts a text, as JSON */
 
+/* How well the model predicts a text by itself, from its beginning on. EXIT_NONFINITE, EXIT_MEMORY. */
+typedef struct TextScore {
+  double nats; /* of all its tokens */
+  int64_t tokens, bytes;
+} TextScore;
+bool program_score_text(Program *p, const uint8_t *text, size_t size, TextScore *out, Error *error);
 bool program_score_lines(Program *p, Error *error); /* score_lines.c: how well it predicts each line, as JSON */
 
 #endif

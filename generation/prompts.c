@@ -49,7 +49,7 @@ static const NumberKey number_keys[] = {{"n", 1, MOST_TEXTS, true, KEY_N},
 
 typedef struct Line {
   Prompts *s;
-  bool seeded;
+  bool seeded, scored;
 } Line;
 
 static void set_number(Line *line, const NumberKey *key, const json_t *value) {
@@ -100,16 +100,25 @@ static bool take_stops(Completion *c, const json_t *value, Error *why) {
   return true;
 }
 
+static bool take_score(Line *line, const json_t *value, Error *why) {
+  if (!json_is_boolean(value)) return fail(why, EXIT_INPUT, "\"score\" has to be true or false");
+  if (line->s->p->config.encoder_layers && json_is_true(value))
+    return fail(why, EXIT_INPUT, "\"score\" is for models without an encoder");
+  line->scored = json_is_true(value);
+  return true;
+}
+
 static bool take_key(Line *line, const char *name, json_t *value, Error *why) {
   Completion *c = line->s->completion;
   bool known = false;
   if (!take_number(line, name, value, &known, why) || known) return !why->code;
   if (strcmp(name, "stop") == 0) return take_stops(c, value, why);
   if (strcmp(name, "id") == 0) return true; /* taken before */
+  if (strcmp(name, "score") == 0) return take_score(line, value, why);
   if (strcmp(name, "prompt") != 0)
     return fail(why, EXIT_INPUT,
                 "\"%s\" is not known here; a line has prompt and id, n, max_tokens, temp, top_k, top_p, min_p, stop, "
-                "seed, logprobs",
+                "seed, logprobs, score",
                 text_one_line(name, 60).text);
   if (!json_is_string(value)) return fail(why, EXIT_INPUT, "\"prompt\" has to be a text");
   c->prompt = json_incref(value);
@@ -135,14 +144,26 @@ static bool encode_prompt(Prompts *s, Error *why) {
                         &s->prompt, why);
 }
 
+/* As --score --per-line has it. */
+static bool score_prompt(Prompts *s, Error *why) {
+  const json_t *prompt = s->completion->prompt;
+  TextScore score;
+  if (!program_score_text(s->p, (const uint8_t *)json_string_value(prompt), json_string_length(prompt), &score, why))
+    return false;
+  s->completion->score = json_pack("{s:f,s:I,s:I}", "nats", score.nats, "tokens", (json_int_t)score.tokens, "bytes",
+                                   (json_int_t)score.bytes);
+  return s->completion->score || error_memory(why, "a score");
+}
+
 static bool read_line(Prompts *s, const uint8_t *bytes, size_t size, Error *why) {
   json_error_t cause;
-  Line line = {s, false};
+  Line line = {.s = s};
   const size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES;
   json_t *object = json_parse(bytes, size, flags, &cause, "a line", why);
   if (!object) return !why->code && fail(why, EXIT_INPUT, "not JSON: %.200s", cause.text);
   const bool ok = read_object(&line, object, why) && encode_prompt(s, why);
   json_decref(object);
+  if (ok && line.scored && !score_prompt(s, why)) return false;
   if (!line.seeded) s->own.sampling.seed = s->request.sampling.seed + (uint64_t)s->begun;
   if (s->completion->stops.count) s->own.stops = s->completion->stops;
   s->completion->prompt_tokens = (int64_t)(s->source.count ? s->source.count : s->prompt.count);

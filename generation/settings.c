@@ -96,7 +96,7 @@ void generate_options(Options *options, GenerateSettings *s) {
           "penalty or filter"),
       TEXT("prompts", &s->prompts, "FILE", NULL,
            "JSON lines in (-: standard input), JSON lines out, in the same order: a line is a string, or an object "
-           "with prompt and, if wanted, id, n, max_tokens, temp, top_k, top_p, min_p, stop, seed, logprobs"),
+           "with prompt and, if wanted, id, n, max_tokens, temp, top_k, top_p, min_p, stop, seed, logprobs, score"),
 
       GROUP("Sampling, in this order"),
       LIST("bias", &s->biases, "TEXT=N",

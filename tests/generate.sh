@@ -266,4 +266,20 @@ refused "one that is not there" 4 'no model in nowhere' "$generate" --compare a.
 refused "two runs" 2 'only one RUN' "$generate" a.run b.run
 refused "a comparison as JSON" 2 '--json does not go with --compare' "$generate" --compare a.run b.run --json
 
+# ---- prompts that are scored ----
+printf 'Once upon a time\n\nthe end\n' >lines.txt
+write --score lines.txt --per-line >per-line.jsonl
+printf '%s\n' '{"prompt": "Once upon a time", "score": true, "max_tokens": 0}' '{"prompt": "", "score": true, "max_tokens": 3}' \
+  '{"prompt": "the end", "score": true, "n": 2, "max_tokens": 5}' '{"prompt": "x", "score": 1}' >scored.jsonl
+write --prompts scored.jsonl -s 1 2>/dev/null >answers.jsonl
+check "scores in answers are those of --per-line" python3 -c '
+import json
+lines, answers = ([json.loads(line) for line in open(name)] for name in ("per-line.jsonl", "answers.jsonl"))
+assert len(lines) == 3 and len(answers) == 4 and "true or false" in answers[3]["error"]["message"], answers[3]
+for line, answer in zip(lines, answers):
+    score = answer["score"]
+    assert abs(score["nats"] - line["nats"]) < 1e-5 and all(score[k] == line[k] for k in ("tokens", "bytes")), (line, score)
+assert [len(a["choices"]) for a in answers[:3]] == [1, 1, 2] and answers[0]["choices"][0]["text"] == ""
+'
+
 echo "done"

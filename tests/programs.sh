@@ -522,7 +522,7 @@ check "generate --bench prints one JSON line, and no text" test "$(grep -c "$ben
 check "generate --bench says how many tokens it timed" grep -q '"steps": 40, .*"batch": 1, "ctx": 32, "prompt_tokens": 1,' out
 $generate a.run --bench 5 --device cpu --dtype int8 >out 2>err
 check "generate --bench says how narrow the weights are" grep -q '"dtype": "f32", "weights": "int8",' out
-refused "generate --bench and -n" 2 "use one" "$generate" a.run --bench 5 -n 5
+refused "generate --bench and -n" 2 '-n does not go with --bench' "$generate" a.run --bench 5 -n 5
 refused "generate --bench and --score" 2 "use only one" "$generate" a.run --bench 5 --score text.txt
 refused "generate --bench in a context that is too short" 2 "full after 32" "$generate" a.run --bench 40 --on-full stop
 refused "generate --bench: full disk" 7 "stdout" sh -c "exec $generate a.run --bench 5 >/dev/full"
