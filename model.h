@@ -180,6 +180,10 @@ typedef enum ArenaKind { ARENA_MASTER, ARENA_GRADIENT, ARENA_MOMENT1, ARENA_MOME
 size_t model_arena_size(const Model *model, ArenaKind which); /* floats */
 /* Whole arenas between host and device, checkpoint layout: [model_arena_size()] floats. */
 void model_upload(Model *model, ArenaKind which, const float *host);
+/* The master weights, where the device's memory is the host's; else NULL. What is written there takes effect with
+ * model_weights_written(). */
+float *model_host_weights(Model *model);
+void model_weights_written(Model *model);
 bool model_download(Model *model, ArenaKind which, float *host, Error *error); /* false: `host` is not to be used */
 
 /* ---- training ---- */

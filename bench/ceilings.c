@@ -103,7 +103,7 @@ static double read_rate(Bench *b, double bytes) {
     rate = (double)size / read_seconds(b, pool, data, pieces);
   }
   pool_close(pool);
-  free(data);
+  memory_release(data, size);
   return rate;
 }
 

@@ -28,16 +28,24 @@ static bool check_weights_size(const char *dir, const ModelConfig *config, Error
               path.text, (long long)info.st_size, parameters);
 }
 
+/* Straight to where they are used, or through a copy. */
+static bool read_weights(Model *model, const char *dir, const ModelConfig *config, Error *error) {
+  const ParameterTable *table = model_table(model);
+  float *weights = model_host_weights(model), *copy = NULL;
+  if (!weights) weights = copy = calloc(table->arena, sizeof *copy);
+  const bool ok =
+      weights ? checkpoint_read_weights(dir, config, table, weights, error) : error_memory(error, "the weights");
+  if (ok && copy) model_upload(model, ARENA_MASTER, copy);
+  else if (ok) model_weights_written(model);
+  free(copy);
+  return ok;
+}
+
 bool checkpoint_load_model(Model **out, const char *dir, const ModelConfig *config, const Backend *backend,
                            Context *context, Error *error) {
   *out = NULL;
   if (!check_weights_size(dir, config, error) || !model_open(out, backend, context, config, error)) return false;
-  const ParameterTable *table = model_table(*out);
-  float *arena = calloc(table->arena, sizeof *arena);
-  bool ok = arena ? checkpoint_read_weights(dir, config, table, arena, error) : error_memory(error, "the weights");
-  if (ok) model_upload(*out, ARENA_MASTER, arena);
-  free(arena);
-  if (ok) return true;
+  if (read_weights(*out, dir, config, error)) return true;
   model_close(*out);
   *out = NULL;
   return false;

@@ -121,23 +121,34 @@ static const SafeTensor *find(const WeightsReader *r, const FileTensor *t) {
 /* Rows of a file's tensor that are a tensor of the model. */
 static int rows_in(const FileTensor *t, const ParameterTensor *p) { return t->rank == 1 ? p->cols : p->rows; }
 
+/* Without a branch for each number. */
+static bool are_finite(const float *values, size_t count) {
+  const uint32_t exponent = 0x7F800000;
+  uint32_t bad = 0;
+  for (size_t i = 0; i < count; i++) {
+    uint32_t bits;
+    memcpy(&bits, &values[i], sizeof bits);
+    bad |= (bits & exponent) == exponent;
+  }
+  return !bad;
+}
+
 /* Rows `first` on of a file's tensor into a tensor of the model. */
 static bool copy_rows(const WeightsReader *r, const FileTensor *t, const SafeTensor *from, int first,
                       const ParameterTensor *p) {
   float *out = r->arena + p->offset;
   const int rows = rows_in(t, p);
-  const bool scattered = t->transposed || t->interleaved;
-  if (!scattered) convert(out, from, file_tensor_index(t, first, 0), (size_t)rows * (size_t)t->cols);
-  for (int row = 0; row < rows; row++)
-    for (int col = 0; col < t->cols; col++, out++) {
-      const size_t index = file_tensor_index(t, first + row, col);
-      if (scattered) convert(out, from, index, 1);
-      if (!isfinite(*out))
-        return fail(r->error, EXIT_CHECKPOINT,
-                    "%s: element %zu of tensor %s is %f: the training had diverged; use an earlier checkpoint", r->path,
-                    index, from->name, (double)*out);
-    }
-  return true;
+  const size_t cols = (size_t)t->cols, count = (size_t)rows * cols;
+  if (!t->transposed && !t->interleaved) convert(out, from, file_tensor_index(t, first, 0), count);
+  else
+    for (size_t i = 0; i < count; i++)
+      convert(out + i, from, file_tensor_index(t, first + (int)(i / cols), (int)(i % cols)), 1);
+  if (are_finite(out, count)) return true;
+  size_t bad = 0;
+  while (isfinite(out[bad])) bad++;
+  return fail(r->error, EXIT_CHECKPOINT,
+              "%s: element %zu of tensor %s is %f: the training had diverged; use an earlier checkpoint", r->path,
+              file_tensor_index(t, first + (int)(bad / cols), (int)(bad % cols)), from->name, (double)out[bad]);
 }
 
 /* What stands for a tensor that the model does not have must be zeros. */

@@ -97,8 +97,16 @@ size_t model_arena_size(const Model *m, ArenaKind which) {
 
 void model_upload(Model *m, ArenaKind which, const float *host) {
   m->ops->upload(m->context, arena_of(m, which), host, model_arena_size(m, which) * sizeof(float));
-  if (which == ARENA_MASTER) m->ops->refresh_parameters(m->context, &m->params);
+  if (which == ARENA_MASTER) model_weights_written(m);
 }
+
+float *model_host_weights(Model *m) {
+  ContextInfo info;
+  m->ops->info(m->context, &info);
+  return info.accelerator ? NULL : m->params.master;
+}
+
+void model_weights_written(Model *m) { m->ops->refresh_parameters(m->context, &m->params); }
 
 bool model_download(Model *m, ArenaKind which, float *host, Error *error) {
   m->ops->download(m->context, host, arena_of(m, which), model_arena_size(m, which) * sizeof(float));

@@ -8,8 +8,10 @@
  * nothing says; may be below 0. */
 double memory_available(void);
 
-/* Zeroed memory at a multiple of `alignment` (a power of 2), for free(); NULL when there is none. Large blocks ask for
- * huge pages: with small ones, going through them costs as much in address translation as in memory. */
+/* Zeroed memory at a multiple of `alignment` (a power of 2, up to 2 MiB), for memory_release() with the same `bytes`;
+ * NULL when there is none. Large blocks take memory where they are first written or read, and ask for huge pages: with
+ * small ones, going through them costs as much in address translation as in memory. */
 void *memory_allocate(size_t alignment, size_t bytes);
+void memory_release(void *memory, size_t bytes);
 
 #endif

@@ -4,6 +4,7 @@
 #include "util/memory.h"
 #include "util/threads.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* Stands before every block handed out; as long as the alignment, so that the block stays aligned. */
@@ -25,6 +26,7 @@ bool CPU(open_with)(Context **out, const ContextOptions *options, const Microker
   c->weights = options->weights;
   c->threads = threads_count(options->threads);
   c->microkernel = microkernel;
+  c->granted = memory_available();
   if (!pool_open(&c->pool, c->threads, error)) {
     free(c);
     return false;
@@ -41,14 +43,17 @@ void CPU(close)(Context *c) {
   if (!c) return;
   while (c->allocations) {
     Allocation *next = c->allocations->next;
-    free(c->allocations);
+    memory_release(c->allocations, ALIGNMENT + c->allocations->bytes);
     c->allocations = next;
   }
-  free(c->scratch.data);
-  free(c->rounded.data);
+  memory_release(c->scratch.data, c->scratch.count * sizeof(float));
+  memory_release(c->rounded.data, c->rounded.count * sizeof(float));
   pool_close(c->pool);
   free(c);
 }
+
+/* What was allocated is taken when it is used: until then the system calls it free. */
+static double available_bytes(const Context *c) { return fmin(memory_available(), c->granted - (double)c->bytes); }
 
 void CPU(info)(Context *c, ContextInfo *out) {
   *out = (ContextInfo){0};
@@ -66,7 +71,7 @@ void CPU(info)(Context *c, ContextInfo *out) {
   out->head_dim_multiple = 2;
   out->head_dim_max = HEAD_DIM_LIMIT;
   out->width_multiple = 1;
-  double available = memory_available();
+  const double available = available_bytes(c);
   out->free_bytes = available < 0 ? 0 : available < 0x1p62 ? (size_t)available : (size_t)1 << 62;
 }
 
@@ -78,7 +83,7 @@ char *CPU(tuning)(Context *c) {
 void *CPU(alloc)(Context *c, const char *name, size_t bytes) {
   if (c->error.code) return NULL;
   Allocation *block = NULL;
-  double available = memory_available();
+  const double available = available_bytes(c);
   if ((double)bytes < available && bytes <= SIZE_MAX - ALIGNMENT) block = memory_allocate(ALIGNMENT, ALIGNMENT + bytes);
   if (!block) {
     fail(&c->error, EXIT_MEMORY,
@@ -103,13 +108,13 @@ void CPU(release)(Context *c, void *memory) {
   if (block->previous) block->previous->next = block->next;
   else c->allocations = block->next;
   c->bytes -= block->bytes;
-  free(block);
+  memory_release(block, ALIGNMENT + block->bytes);
 }
 
 static float *reserve(Context *c, Scratch *scratch, size_t count) {
   if (c->error.code) return NULL;
   if (count <= scratch->count) return scratch->data;
-  free(scratch->data);
+  memory_release(scratch->data, scratch->count * sizeof(float));
   c->bytes -= scratch->count * sizeof(float);
   scratch->count = 0;
   scratch->data = count <= SIZE_MAX / 8 ? memory_allocate(64, count * sizeof(float)) : NULL;

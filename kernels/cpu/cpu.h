@@ -32,6 +32,7 @@ struct Context {
   Error error; /* the first one; operations do nothing once error.code is set */
   Allocation *allocations;
   size_t bytes, peak_bytes;
+  double granted; /* bytes that were free when it was opened */
   Scratch scratch, rounded; /* shared by the operations, one at a time; see CPU(scratch)() and CPU(rounded)() */
   Pool *pool;
   const Microkernel *microkernel;
