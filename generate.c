@@ -6,6 +6,7 @@
 #include "checkpoint/directory.h"
 #include "generation/heat.h"
 #include "tokenizer/convert.h"
+#include "util/clock.h"
 #include "util/path.h"
 #include "util/text.h"
 
@@ -224,7 +225,7 @@ static bool run(void *context, Error *error) {
 }
 
 int main(int argc, char **argv) {
-  Program p = {0};
+  Program p = {.launched = clock_seconds()};
   generate_options(&p.options, &p.settings);
   const int status = startup_run(argc, argv, INKLING_VERSION, &p.options, &p.console, run, &p);
   program_close(&p);

@@ -31,6 +31,7 @@ typedef struct Program {
   StopTexts stops;  /* of --stop */
   TokenRules rules; /* of --bias and --ban */
   int write_error;  /* errno of a failed write to stdout */
+  double launched;  /* clock_seconds() at the start of the program */
 } Program;
 
 /* ---- program.c ---- */

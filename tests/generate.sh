@@ -281,5 +281,12 @@ for line, answer in zip(lines, answers):
     assert abs(score["nats"] - line["nats"]) < 1e-5 and all(score[k] == line[k] for k in ("tokens", "bytes")), (line, score)
 assert [len(a["choices"]) for a in answers[:3]] == [1, 1, 2] and answers[0]["choices"][0]["text"] == ""
 '
+check "damaged lines are answered one by one" python3 "$here/tests/fuzz_prompts.py" "$generate" a.run 2000 1
+$generate a.run -p Once --bench 20 2>/dev/null >bench.json
+check "--bench: starting and sampling" python3 -c '
+import json
+line = json.load(open("bench.json"))
+assert line["load_ms"] > 0 and line["sample_ms"] > 0 and 0 < line["sample_share"] < 1, line
+'
 
 echo "done"
