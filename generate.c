@@ -85,7 +85,8 @@ typedef enum Work {
   DECODE = 64,
   BENCH = 128,
   PARAMS = 256,
-  COMPARE = 512
+  COMPARE = 512,
+  LENS = 1024
 } Work;
 
 typedef struct Asked {
@@ -96,10 +97,11 @@ typedef struct Asked {
 
 /* Which of the works; only one of them. */
 static bool find_work(const GenerateSettings *s, Work *work, const char **name, Error *error) {
-  const Asked works[] = {
-      {"-i", s->interactive, INTERACTIVE}, {"--lines", s->lines, LINES},    {"--prompts", s->prompts, PROMPTS},
-      {"--score", s->score, SCORE},        {"--encode", s->encode, ENCODE}, {"--decode", s->decode, DECODE},
-      {"--bench", s->bench > 0, BENCH},    {"--params", s->params, PARAMS}, {"--compare", s->compare, COMPARE}};
+  const Asked works[] = {{"-i", s->interactive, INTERACTIVE}, {"--lines", s->lines, LINES},
+                         {"--prompts", s->prompts, PROMPTS},  {"--score", s->score, SCORE},
+                         {"--encode", s->encode, ENCODE},     {"--decode", s->decode, DECODE},
+                         {"--bench", s->bench > 0, BENCH},    {"--params", s->params, PARAMS},
+                         {"--compare", s->compare, COMPARE},  {"--lens", s->lens, LENS}};
   *work = TEXT;
   *name = NULL;
   for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
@@ -113,8 +115,8 @@ static bool find_work(const GenerateSettings *s, Work *work, const char **name, 
 
 /* "--score", or "--lines or --prompts": the works of a flag. */
 static void name_works(unsigned works, char *out, size_t size) {
-  static const char *const names[] = {"a text",   "-i",       "--lines", "--prompts", "--score",
-                                      "--encode", "--decode", "--bench", "--params",  "--compare"};
+  static const char *const names[] = {"a text",   "-i",      "--lines",  "--prompts", "--score", "--encode",
+                                      "--decode", "--bench", "--params", "--compare", "--lens"};
   size_t used = 0;
   *out = '\0';
   for (size_t i = 0; i < sizeof names / sizeof *names && used < size; i++)
@@ -125,9 +127,9 @@ static void name_works(unsigned works, char *out, size_t size) {
 static bool check_flags(const Program *p, Work work, const char *name, Error *error) {
   const GenerateSettings *s = &p->settings;
   const unsigned texts = TEXT | INTERACTIVE | LINES | PROMPTS | COMPARE;
-  const Asked flags[] = {{"-p", s->prompt, TEXT | INTERACTIVE | BENCH | COMPARE},
-                         {"-f", s->prompt_file, TEXT | INTERACTIVE | LINES | BENCH | COMPARE},
-                         {"-e", s->escapes, TEXT | INTERACTIVE | BENCH | COMPARE},
+  const Asked flags[] = {{"-p", s->prompt, TEXT | INTERACTIVE | BENCH | COMPARE | LENS},
+                         {"-f", s->prompt_file, TEXT | INTERACTIVE | LINES | BENCH | COMPARE | LENS},
+                         {"-e", s->escapes, TEXT | INTERACTIVE | BENCH | COMPARE | LENS},
                          {"-n", options_given(&p->options, &s->tokens), texts},
                          {"-N", s->samples > 1, TEXT | PROMPTS},
                          {"--stop", s->stops.count, texts},
@@ -139,7 +141,7 @@ static bool check_flags(const Program *p, Work work, const char *name, Error *er
                          {"--attention", s->attention.count, TEXT},
                          {"--heat", s->heat, TEXT | SCORE},
                          {"--heat-html", s->heat_html, TEXT | SCORE},
-                         {"--alts", s->alternatives > 0, TEXT | SCORE},
+                         {"--alts", s->alternatives > 0, TEXT | SCORE | LENS},
                          {"--stride", s->stride, SCORE},
                          {"--per-line", s->per_line, SCORE},
                          {"--exact", s->exact, SCORE}};
@@ -174,7 +176,7 @@ static bool check_pairs(const GenerateSettings *s, Error *error) {
 }
 
 static bool needs_prompt(const GenerateSettings *s, Work work) {
-  return (work == TEXT || work == BENCH) && !s->prompt && !s->prompt_file;
+  return (work == TEXT || work == BENCH || work == LENS) && !s->prompt && !s->prompt_file;
 }
 
 /* ---- main ---- */
@@ -190,6 +192,7 @@ static bool after_prompt(Program *p, Work work, Error *error) {
   } else {
     ok = ok && program_encode(p, text, size, &p->source, &p->prompt, error) &&
          (work == BENCH               ? program_bench(p, INKLING_VERSION, error)
+          : work == LENS              ? program_lens(p, error)
           : s->samples > 1 || s->json ? program_samples(p, text, size, error)
                                       : program_generate(p, text, size, error));
   }

@@ -338,5 +338,9 @@ const Model *decoder_model(const Decoder *decoder);
 bool decoder_slide(Decoder *decoder, int row, int keep, Error *error);
 /* Logits of the next token of the rows in use, before any bias or penalty: host fp32 [rows][vocab]. */
 bool decoder_logits(Decoder *decoder, float *logits, Error *error);
+/* The same after the embedding, and after each layer of the decoder: the residual stream there, through the final norm,
+ * where there is one, and the head (the logit lens, nostalgebraist 2020). Host fp32 [layers + 1][rows][vocab]; the last
+ * are those of decoder_logits(), bit for bit. */
+bool decoder_lens(Decoder *decoder, float *logits, Error *error);
 
 #endif

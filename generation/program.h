@@ -57,7 +57,7 @@ bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *
  * more than the context holds, and it may not be cut; EXIT_USAGE for --answer without an encoder; EXIT_MEMORY. */
 bool program_encode(const Program *p, const uint8_t *text, size_t size, BpeIds *source, BpeIds *prompt, Error *error);
 
-/* What a token stands for, for people: in quotes, with \n, \t, \", \\ and \xHH; <end> for one without a text. */
+/* What a token stands for, for people: in quotes, with \n, \t, \', \\ and \xHH; <|endoftext|> and <token 7> without a text. */
 typedef struct ShownToken {
   char text[96];
 } ShownToken;
@@ -112,6 +112,7 @@ bool program_prompts(Program *p, Error *error); /* prompts.c: JSON lines in, JSO
 /* Runs p->decoder over texts until `next` has no more. `context` begins with a Texts. */
 bool program_run_texts(Program *p, void *context, int most_rows, GenerationNext *next, Error *error);
 
+bool program_lens(Program *p, Error *error);                      /* lens.c: what each layer would say next */
 bool program_lines(Program *p, Error *error);                     /* lines.c: for each line of the input a line */
 bool program_bench(Program *p, const char *commit, Error *error); /* bench.c: a line of JSON; commit: of the build */
 bool program_score(Program *p, Error *error); /* score.c: how well the model predicts a text, as JSON */

@@ -51,21 +51,22 @@ bool program_replace_escapes(uint8_t *text, size_t *size, Error *error) {
 
 ShownToken program_token(const Tokenizer *tokenizer, int32_t id) {
   enum { LONGEST = 4 }; /* of what a character becomes */
-  ShownToken out = {"<end>"};
+  ShownToken out = {END_OF_TEXT};
   size_t size, used = 1;
   const uint8_t *bytes = tokenizer_decode(tokenizer, id, &size);
+  if (!size && id != tokenizer_end(tokenizer)) snprintf(out.text, sizeof out.text, "<token %d>", (int)id);
   if (!size) return out;
-  out.text[0] = '"';
+  out.text[0] = '\'';
   for (size_t i = 0, length; i < size && used + LONGEST + 5 < sizeof out.text; i += length ? length : 1) {
     char *to = out.text + used;
     const size_t room = sizeof out.text - used;
     length = utf8_read_visible(bytes + i, size - i);
     if (bytes[i] == '\n' || bytes[i] == '\t') used += (size_t)snprintf(to, room, bytes[i] == '\n' ? "\\n" : "\\t");
-    else if (!length) used += (size_t)snprintf(to, room, "\\x%02x", bytes[i]);
-    else used += (size_t)snprintf(to, room, "%s%.*s", strchr("\"\\", bytes[i]) ? "\\" : "", (int)length, bytes + i);
+    else if (!length) used += (size_t)snprintf(to, room, "\\x%02X", bytes[i]);
+    else used += (size_t)snprintf(to, room, "%s%.*s", strchr("'\\", bytes[i]) ? "\\" : "", (int)length, bytes + i);
     if (used + LONGEST + 5 >= sizeof out.text) used += (size_t)snprintf(out.text + used, sizeof out.text - used, "...");
   }
-  snprintf(out.text + used, sizeof out.text - used, "\"");
+  snprintf(out.text + used, sizeof out.text - used, "'");
   return out;
 }
 

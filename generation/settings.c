@@ -85,7 +85,10 @@ void generate_options(Options *options, GenerateSettings *s) {
       TEXT("heat-html", &s->heat_html, "FILE", NULL,
            "the same as a page, with what else was likely where the pointer rests on a token"),
       INT("alts", &s->alternatives, 1, 100, "none",
-          "a line for each token behind the text: its surprise in bits and the N likeliest tokens in its place"),
+          "a line for each token behind the text: its surprise in bits and the N likeliest tokens in its place; with "
+          "--lens the N likeliest of each layer (5)"),
+      FLAG("lens", &s->lens,
+           "print what each layer of the decoder would say after the prompt, in place of a text: its likeliest tokens"),
       FLAG("compare", &s->compare,
            "the same prompt and random numbers through several models, side by side: --compare A.run B.run ..."),
 

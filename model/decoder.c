@@ -288,35 +288,66 @@ static void decode_join(Decoder *d, const Part *w, const Norm *norm) {
   if (m->config.norm_place == NORM_AFTER) k->decode_norm(m->context, d->x, d->x, norm, s->rows, dim);
 }
 
-/* The logits after the last token of every row. */
-static void decode_token(Context *c, void *decoder) {
-  Decoder *d = decoder;
+/* x through the final norm and the head. */
+static void decode_head(Decoder *d) {
+  const Model *m = d->model;
+  Norm room;
+  m->ops->decode_logits(m->context, d->logits, d->x, final_norm(m, &room), &m->params, m->table.head, m->config.vocab,
+                        d->sequences.rows);
+}
+
+static void download_logits(const Decoder *d, float *to) {
+  const Model *m = d->model;
+  const size_t count = (size_t)d->sequences.rows * (size_t)m->config.vocab;
+  m->ops->download(m->context, to, d->logits, count * sizeof *to);
+}
+
+/* The logits of x as it is after `layer` layers, into `lens` of decode_stack(). */
+static void look(Decoder *d, int layer, float *lens) {
+  decode_head(d);
+  download_logits(d, lens + (size_t)layer * (size_t)d->sequences.rows * (size_t)d->model->config.vocab);
+}
+
+/* The logits after the last token of every row. `lens` NULL, or host [layers + 1][rows][V]: also what they would be
+ * after fewer layers. */
+static void decode_stack(Decoder *d, float *lens) {
   const Model *m = d->model;
   bool before = m->config.norm_place == NORM_BEFORE;
   const Stack *stack = &m->table.decoder;
   Embedding embedding = embedding_of(stack, NULL);
-  Norm room;
-  m->ops->decode_embedding(c, d->x, &m->params, &embedding, &d->sequences);
+  m->ops->decode_embedding(m->context, d->x, &m->params, &embedding, &d->sequences);
+  if (lens) look(d, 0, lens);
   for (int i = 0; i < stack->count; i++) {
     const Part *w = &stack->parts[i];
     Norm norm = norm_of(m, w->norm);
     decode_part(d, w, before ? &norm : NULL);
     decode_join(d, w, &norm);
+    if (lens && w->kind == PART_MLP) look(d, w->layer + 1, lens); /* the last part of a layer */
   }
-  m->ops->decode_logits(c, d->logits, d->x, final_norm(m, &room), &m->params, m->table.head, m->config.vocab,
-                        d->sequences.rows);
+  if (!lens) decode_head(d);
+}
+
+static void decode_token(Context *c, void *decoder) {
+  (void)c;
+  decode_stack(decoder, NULL);
 }
 
 static void decode_if_needed(Decoder *d) {
-  if (!d->ready) decode_token(d->model->context, d);
+  if (!d->ready) decode_stack(d, NULL);
   d->ready = true;
 }
 
 bool decoder_logits(Decoder *d, float *logits, Error *error) {
   Model *m = d->model;
   decode_if_needed(d);
-  m->ops->download(m->context, logits, d->logits, (size_t)d->sequences.rows * (size_t)m->config.vocab * sizeof(float));
+  download_logits(d, logits);
   return model_check_backend(m, error);
+}
+
+bool decoder_lens(Decoder *d, float *logits, Error *error) {
+  decode_stack(d, logits);
+  d->ready = true;
+  return model_check_backend(d->model, error);
 }
 
 static void sample_token(Context *c, void *decoder) {

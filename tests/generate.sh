@@ -69,6 +69,24 @@ write --params >params.txt
 check "tensors" sh -c 'grep -q "^model.layers.0.self_attn.q_proj.weight  *32 x 32  *1024  *4.0 KiB" params.txt'
 check "and their sum" awk '$1 != "all" { n += $(NF - 2) } $1 == "all" { all = $(NF - 2) } END { exit !(n == all && n > 0) }' params.txt
 
+# ---- what each layer would say ----
+write -p 'Once upon' -n 1 --json --logprobs 5 >one.json
+write -p 'Once upon' --lens >lens.txt
+check "the lens: a line for the embedding and each layer" sh -c 'test "$(cut -c -9 lens.txt | tr "\n" ,)" = "layer  0 ,layer  1 ,layer  2 ,"'
+check "the lens: the last layer says what generation draws from" python3 - <<'EOF'
+import json, math, re
+layers = [re.findall(r"  ('(?:[^'\\]|\\.)*'|<\|endoftext\|>) ([0-9.]+) %", line) for line in open("lens.txt")]
+assert all(len(top) == 5 for top in layers) and layers[0] != layers[2], layers
+want = sorted((math.exp(v) for v in json.load(open("one.json"))["choices"][0]["logprobs"]["top_logprobs"][0].values()), reverse=True)
+assert len(want) == 5 and all(abs(float(p) - 100 * w) <= 0.051 for (_, p), w in zip(layers[2], want)), (layers, want)
+EOF
+write -e -p 'a\nb' --lens >got.txt
+check "the lens: of -p with escapes, as of -f" sh -c "printf 'a\\nb' | $generate a.run --quiet -f - --lens | cmp - got.txt"
+check "the lens: of no prompt" test "$(write --lens | wc -l)" -eq 3
+refused "the lens writes no text" 2 '-n does not go with --lens' "$generate" a.run -p x --lens -n 3
+refused "the lens, or lines of a person" 2 'only one of -i and --lens' "$generate" a.run -i --lens
+refused "the lens to a full disk" 7 'cannot write' sh -c "exec $generate a.run -p x --lens >/dev/full"
+
 # ---- scores of lines ----
 head -n 12 text.txt | cut -c 1-70 >lines.txt
 printf '\nno newline at its end' >>lines.txt
@@ -121,6 +139,8 @@ check "a prompt that is not UTF-8" python3 -c 'import json; assert json.load(ope
 $train text.txt --tokenizer byte --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --steps 1 --sample-tokens 0 --eval-every 0 --quiet \
   --out raw.run 2>/dev/null # it guesses bytes
 $generate raw.run --quiet -p a -n 40 -N 8 -s 1 --top-k 0 --top-p 1 --min-p 0 --temp 3 --json --logprobs 1 >raw.json
+$generate raw.run --quiet -p a --lens >lens.txt
+check "the lens: tokens that are not UTF-8" sh -c "LC_ALL=C grep -q \"'.x[89A-F][0-9A-F]'\" lens.txt && ! LC_ALL=C grep -q '[^ -~]' lens.txt"
 check "texts that are not UTF-8" python3 - <<'EOF'
 import base64, json
 found = 0

@@ -120,6 +120,11 @@ $generate decoder.run -p abc -n 100 --quiet --attention maps.json >out 2>err
 check "maps: a text that fills the context" sh -c "test $? -eq 0 && grep -q '\"self\"' maps.json"
 refused "maps: pictures or numbers" 2 "must end in .html" $generate decoder.run -p abc --attention maps.txt
 refused "maps: no place to write" 7 "nowhere" $generate decoder.run -p abc -n 5 --attention nowhere/maps.html
+$generate reverse-after.run -p 12 --lens --quiet >out
+check_learned "the lens: the decoder's layers, after a source" sh -c "test \"\$(wc -l <out)\" -eq 3 && tail -n 1 out | grep -q \"^layer  2  '2' \""
+$generate reverse-after.run -p 12 --answer 2 --lens --quiet >out
+check_learned "the lens: after the beginning of an answer" sh -c "tail -n 1 out | grep -q \"^layer  2  '1' \""
+refused "the lens without a source" 2 "answers a text" $generate reverse-after.run --lens
 
 # ---- training ----
 

@@ -1,6 +1,6 @@
 /* Every Transformer that ModelConfig describes, against float64 PyTorch (tests/golden/architecture_*.safetensors):
- * logits, loss, every gradient, ten training steps; a token decoded from the caches against the whole pass; what the
- * positions are. */
+ * logits, loss, every gradient, ten training steps; a token decoded from the caches against the whole pass; what each
+ * layer would say; what the positions are. */
 #include "tests/model_helpers.h"
 
 #include <math.h>
@@ -222,6 +222,89 @@ static void decode_case(Fixture *f, const char *name) {
 
 static void test_decoding(void **state) {
   for (int i = 0; i < ARCHITECTURES; i++) decode_case(*state, architectures[i]);
+}
+
+/* The first `layers` layers of m's decoder, with the same head. */
+static Model *first_layers(Fixture *f, Model *m, int layers) {
+  ModelConfig config = *model_config(m);
+  Model *out = NULL;
+  Error error = {0};
+  config.layers = layers;
+  need(model_open(&out, f->backend, f->context, &config, &error), &error);
+  const ParameterTable *from = model_table(m), *to = model_table(out);
+  float *all = arena_read(f, m, ARENA_MASTER), *some = arena_new(f, out);
+  int copied = 0;
+  for (int i = 0; i < from->count && copied < to->count; i++) { /* both in the same order */
+    if (strcmp(from->tensors[i].name, to->tensors[copied].name) != 0) continue;
+    const ParameterTensor *t = &to->tensors[copied++];
+    memcpy(some + t->offset, all + from->tensors[i].offset, tensor_count(t) * sizeof *some);
+  }
+  assert_int_equal(copied, to->count);
+  model_upload(out, ARENA_MASTER, some);
+  return out;
+}
+
+/* What the head makes of the embedding of `token` at `position`: [vocab]. */
+static double *head_of_embedding(Fixture *f, Model *m, int token, int position) {
+  const ModelConfig *c = model_config(m);
+  const ParameterTable *t = model_table(m);
+  const float *arena = arena_read(f, m, ARENA_MASTER);
+  const Stack *s = &t->decoder;
+  const int dim = c->dim;
+  double *x = host_values(f, (size_t)dim), *logits = host_values(f, (size_t)c->vocab), mean = 0, square = 0;
+  for (int i = 0; i < dim; i++) {
+    x[i] = (double)arena[s->embedding.offset + (size_t)(token * dim + i)];
+    if (s->places.rows) x[i] += (double)arena[s->places.offset + (size_t)(position * dim + i)];
+    mean += c->norm == NORM_LAYER ? x[i] / dim : 0;
+  }
+  for (int i = 0; i < dim; i++) square += (x[i] - mean) * (x[i] - mean) / dim;
+  for (int i = 0; i < dim && s->norm.weight.rows; i++) {
+    x[i] = (x[i] - mean) / sqrt(square + (double)c->norm_eps) * (double)arena[s->norm.weight.offset + (size_t)i];
+    if (s->norm.bias.rows) x[i] += (double)arena[s->norm.bias.offset + (size_t)i];
+  }
+  for (int k = 0; k < c->vocab; k++) {
+    logits[k] = t->head.bias.rows ? (double)arena[t->head.bias.offset + (size_t)k] : 0;
+    for (int i = 0; i < dim; i++) logits[k] += x[i] * (double)arena[t->head.weight.offset + (size_t)(k * dim + i)];
+  }
+  return logits;
+}
+
+/* Below the first layer the head reads the embedding; after each one logits are those of a model that ends there, and
+ * after the last one those that tokens are drawn from, bit for bit. */
+static void lens_case(Fixture *f, const char *name) {
+  Architecture a = architecture_read(f, name);
+  Model *m = model_start(f, &a.setup);
+  const ModelConfig *c = &a.setup.config;
+  const int32_t *tokens = a.setup.tokens;
+  const size_t vocab = (size_t)c->vocab, layer = ROWS * vocab;
+  float *lens = host_memory(f, (size_t)(c->layers + 1) * layer * sizeof *lens);
+  float *want = host_memory(f, layer * sizeof *want);
+  int32_t next[2][ROWS];
+  Error error = {0};
+  for (int layers = c->layers; layers > 0; layers--) {
+    Model *shorter = layers < c->layers ? first_layers(f, m, layers) : m;
+    Decoder *d = NULL;
+    need(decoder_open(&d, shorter, ROWS, &error) && give_sources(&a, d, 0, ROWS, &error), &error);
+    need(start_rows(d, tokens, PROMPT, ROWS, &error), &error);
+    if (layers == c->layers) need(decoder_lens(d, lens, &error), &error);
+    need(decoder_logits(d, want, &error), &error);
+    if (memcmp(want, lens + (size_t)layers * layer, layer * sizeof *want) != 0) fail_msg("%s: layer %d", name, layers);
+    if (layers == c->layers) { /* looking changes nothing of what follows */
+      need(decoder_next(d, next[0], &error), &error);
+      need(start_rows(d, tokens, PROMPT, ROWS, &error) && decoder_next(d, next[1], &error), &error);
+      assert_memory_equal(next[0], next[1], sizeof next[0]);
+    }
+    decoder_close(d);
+    if (shorter != m) model_close(shorter);
+  }
+  const double *below = head_of_embedding(f, m, tokens[PROMPT - 1], PROMPT - 1);
+  for (size_t r = 0; r < ROWS; r++)
+    expect_close(f, name, widen(f, lens + r * vocab, vocab), below, vocab, tolerance(f, 1e-5));
+  model_close(m);
+}
+
+static void test_lens(void **state) {
+  for (int i = 0; i < ARCHITECTURES; i++) lens_case(*state, architectures[i]);
 }
 
 /* Which of the first sequence's positions change any bit of their logits when `tokens[at]` does. */
@@ -500,9 +583,9 @@ static void test_parameters(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gradients),      cmocka_unit_test(test_ten_steps), cmocka_unit_test(test_decoding),
-      cmocka_unit_test(test_dropout),        cmocka_unit_test(test_sinusoids), cmocka_unit_test(test_visibility),
-      cmocka_unit_test(test_attention_maps), cmocka_unit_test(test_slide),     cmocka_unit_test(test_dropout_places),
-      cmocka_unit_test(test_parameters),     cmocka_unit_test(test_optimizers)};
+      cmocka_unit_test(test_gradients),      cmocka_unit_test(test_ten_steps),  cmocka_unit_test(test_decoding),
+      cmocka_unit_test(test_dropout),        cmocka_unit_test(test_sinusoids),  cmocka_unit_test(test_visibility),
+      cmocka_unit_test(test_attention_maps), cmocka_unit_test(test_slide),      cmocka_unit_test(test_dropout_places),
+      cmocka_unit_test(test_lens),           cmocka_unit_test(test_parameters), cmocka_unit_test(test_optimizers)};
   return run_on_backends("architectures", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }
