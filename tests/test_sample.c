@@ -342,6 +342,43 @@ static void test_sample_known_bugs(void **state) {
   machine_close(&m);
 }
 
+/* The same logits, random numbers and settings give the same tokens on every backend; the first one draws them. */
+static void test_sample_backends_agree(void **state) {
+  Fixture *f = *state;
+  enum { VOCAB = 700, ROWS = 60, SETTINGS = 6 };
+  static int32_t first[SETTINGS][ROWS];
+  static bool known;
+  static const int32_t prompt[] = {3, 9, 9, 650, 3, 9};
+  Sampling settings[SETTINGS];
+  for (int i = 0; i < SETTINGS; i++) settings[i] = PLAIN;
+  settings[1].top_k = 40;
+  settings[2].top_p = 0.9f;
+  settings[3].min_p = 0.05f;
+  settings[4].repeat_penalty = 1.5f;
+  settings[4].repeat_last_n = 5;
+  settings[4].presence_penalty = 0.5f;
+  settings[4].frequency_penalty = 0.25f;
+  settings[5] = (Sampling){.repeat_penalty = 1.1f,
+                           .repeat_last_n = 64,
+                           .top_k = 50,
+                           .top_p = 0.95f,
+                           .min_p = 0.02f,
+                           .temperature = 0.8f,
+                           .seed = 7};
+  double *logits = random_values(f, 17, VOCAB * ROWS);
+  for (int i = 0; i < VOCAB * ROWS; i++) logits[i] *= 3;
+  Machine m = machine_open(f, 0);
+  for (int i = 0; i < SETTINGS; i++) {
+    const Drawn *drawn = draw_rows(&m, logits, false, ROWS, VOCAB, (Prompt){prompt, 6}, 11, &settings[i]);
+    for (int r = 0; r < ROWS; r++) {
+      if (!known) first[i][r] = drawn[r].token;
+      assert_int_equal(drawn[r].token, first[i][r]);
+    }
+  }
+  known = true;
+  machine_close(&m);
+}
+
 static void test_sample_greedy(void **state) {
   Fixture *f = *state;
   enum { VOCAB = 777, ROWS = 40 };
@@ -471,6 +508,7 @@ int main(void) {
   };
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sample_known_bugs),
+      cmocka_unit_test(test_sample_backends_agree),
       cmocka_unit_test(test_sample_greedy),
       cmocka_unit_test(test_sample_rows_are_single_runs),
       cmocka_unit_test(test_sample_rows_have_their_own_settings),
