@@ -138,6 +138,7 @@ static bool check_flags(const Program *p, Work work, const char *name, Error *er
                          {"--json", s->json, TEXT},
                          {"--logprobs", s->logprobs >= 0, TEXT | PROMPTS},
                          {"--echo", s->echo, TEXT},
+                         {"--novelty", s->novelty, TEXT},
                          {"--attention", s->attention.count, TEXT},
                          {"--heat", s->heat, TEXT | SCORE},
                          {"--heat-html", s->heat_html, TEXT | SCORE},
@@ -165,6 +166,14 @@ static bool check_pairs(const GenerateSettings *s, Error *error) {
   if (heat_is_asked(s) && (s->per_line || s->exact || s->stride || s->tsv || s->jsonl_field || s->prompt_field))
     return fail(error, EXIT_USAGE,
                 "--heat, --heat-html and --alts take FILE of --score as it is, with no other options of it");
+  if (s->novelty && heat_is_asked(s))
+    return fail(error, EXIT_USAGE, "--novelty and --heat both mark the text; use one");
+  if (s->novelty && s->json) return fail(error, EXIT_USAGE, "leave out --novelty with --json");
+  if (s->novelty && path_is_stdin(s->novelty) && s->prompt_file && path_is_stdin(s->prompt_file))
+    return fail(error, EXIT_USAGE, "-f - and --novelty - both read standard input");
+  if (s->novelty && s->tokens > program_novelty_most(s->samples))
+    return fail(error, EXIT_USAGE, "--novelty is of at most %" PRId64 " tokens in each of %d texts; set -n or -N lower",
+                program_novelty_most(s->samples), s->samples);
   if (s->logprobs >= 0 && !s->json && !s->prompts)
     return fail(error, EXIT_USAGE, "--logprobs belongs to --json or --prompts");
   if (s->escapes && !s->prompt && !s->interactive)
@@ -215,6 +224,7 @@ static bool run(void *context, Error *error) {
   if (work & (ENCODE | DECODE)) return convert(p, error);
   if (p->config.encoder_layers && needs_prompt(s, work))
     return fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE, or many with --lines", p->dir);
+  if (s->novelty && !program_novelty_open(p, error)) return false;
   if (!program_load(p, error)) return false;
   switch (work) {
   case SCORE:
@@ -233,6 +243,7 @@ int main(int argc, char **argv) {
   const int status = startup_run(argc, argv, INKLING_VERSION, &p.options, &p.console, run, &p);
   program_close(&p);
   program_free_stops(&p.stops);
+  program_novelty_free(p.novelty);
   options_free(&p.options);
   return status;
 }

@@ -1,59 +1,180 @@
 #include "dataset/longest_match.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-enum { SLOTS = 1 << 13, CHUNK = 1 << 16 };
+enum { CHUNK = 1 << 16 };
 
-/* Where in the short text each run of LONGEST_MATCH_LEAST tokens stands: lists of places by their hash. */
-typedef struct Places {
-  const int32_t *ids;
-  int count;
-  int16_t first[SLOTS], next[LONGEST_MATCH_TOKENS]; /* -1: none */
-} Places;
+/* ---- the automaton ---- */
 
-static uint32_t slot_of(const int32_t *ids) {
-  uint32_t hash = 0;
-  for (int i = 0; i < LONGEST_MATCH_LEAST; i++) hash = (hash ^ (uint32_t)ids[i]) * 2654435761u;
-  return hash >> 19;
+/* A set of passages of the short text that end at the same places; they are the ends of the longest of them. State 0 is
+ * the passage of nothing. */
+typedef struct State {
+  int32_t length; /* of the longest passage */
+  int32_t suffix; /* the state of the longest end of them that stands at more places; of state 0: -1 */
+  int32_t ways;   /* the first of its ways, -1: none */
+  int32_t seen;   /* the longest that the long text has; 0: none was read */
+} State;
+
+/* From a state by an id to another. In a hash table; `to` 0: the slot is free, as nothing leads to state 0. */
+typedef struct Slot {
+  int32_t from, id, to;
+} Slot;
+
+/* The ids that lead out of a state are a list. */
+typedef struct Way {
+  int32_t id, next;
+} Way;
+
+typedef struct Automaton {
+  State *states; /* at most 2 a token */
+  Way *ways;     /* at most 3 a token */
+  Slot *slots;
+  int32_t state_count, way_count, last;
+  uint32_t mask; /* slots, a power of two, less 1 */
+} Automaton;
+
+static Slot *slot_of(const Automaton *a, int32_t from, int32_t id) {
+  const uint64_t hash = (uint64_t)(uint32_t)from * 0x9E3779B97F4A7C15u + (uint64_t)(uint32_t)id * 0xC2B2AE3D27D4EB4Fu;
+  uint32_t at = (uint32_t)(hash >> 40) & a->mask;
+  while (a->slots[at].to && (a->slots[at].from != from || a->slots[at].id != id)) at = (at + 1) & a->mask;
+  return a->slots + at;
 }
 
-static void fill(Places *p, const int32_t *ids, int count) {
-  p->ids = ids;
-  p->count = count;
-  memset(p->first, -1, sizeof p->first);
-  for (int i = count - LONGEST_MATCH_LEAST; i >= 0; i--) {
-    const uint32_t slot = slot_of(ids + i);
-    p->next[i] = p->first[slot];
-    p->first[slot] = (int16_t)i;
+static void lead(Automaton *a, int32_t from, int32_t id, int32_t to) {
+  Slot *slot = slot_of(a, from, id);
+  if (!slot->to) {
+    a->ways[a->way_count] = (Way){id, a->states[from].ways};
+    a->states[from].ways = a->way_count++;
   }
+  *slot = (Slot){from, id, to};
 }
 
-/* Runs that begin in text[at]; those that began before were looked at there. */
-static void match_at(const Places *p, const int32_t *text, int at, int size, size_t *begin, size_t *length) {
-  for (int i = p->first[slot_of(text + at)]; i >= 0; i = p->next[i]) {
-    if (i > 0 && at > 0 && p->ids[i - 1] == text[at - 1]) continue;
-    int same = 0;
-    while (i + same < p->count && at + same < size && p->ids[i + same] == text[at + same]) same++;
-    if (same < LONGEST_MATCH_LEAST || (size_t)same <= *length) continue;
-    *begin = (size_t)i;
-    *length = (size_t)same;
-  }
+static int32_t add_state(Automaton *a, int32_t length) {
+  a->states[a->state_count] = (State){.length = length, .suffix = 0, .ways = -1};
+  return a->state_count++;
 }
 
-/* In chunks that overlap by the short text: a run that is cut at the end of one is whole in the next. */
-static bool match_all(const Places *p, const TokenRange *range, int32_t *chunk, size_t *begin, size_t *length,
-                      Progress progress, Error *error) {
-  const int64_t all = token_range_size(range);
-  for (int64_t at = 0; at < all; at += CHUNK) {
-    const int64_t left = all - at;
-    const int size = (int)(left < CHUNK + p->count ? left : CHUNK + p->count);
-    const int last = (size < CHUNK ? size : CHUNK) - 1, fits = size - LONGEST_MATCH_LEAST;
-    if (!token_file_read(range->file, range->begin + at, size, chunk, error)) return false;
-    for (int i = 0; i <= last && i <= fits; i++) match_at(p, chunk, i, size, begin, length);
-    if (!progress_report(progress, at + last + 1, error)) return false;
-  }
+/* The short passages of a state, which stand at one place more than the others, become a state of their own. */
+static int32_t split(Automaton *a, int32_t from, int32_t id, int32_t whole) {
+  const int32_t part = add_state(a, a->states[from].length + 1);
+  for (int32_t w = a->states[whole].ways; w >= 0; w = a->ways[w].next)
+    lead(a, part, a->ways[w].id, slot_of(a, whole, a->ways[w].id)->to);
+  a->states[part].suffix = a->states[whole].suffix;
+  a->states[whole].suffix = part;
+  for (Slot *slot; from >= 0 && (slot = slot_of(a, from, id))->to == whole; from = a->states[from].suffix)
+    slot->to = part;
+  return part;
+}
+
+static void add_id(Automaton *a, int32_t id) {
+  const int32_t now = add_state(a, a->states[a->last].length + 1);
+  int32_t from = a->last;
+  a->last = now;
+  for (; from >= 0 && !slot_of(a, from, id)->to; from = a->states[from].suffix) lead(a, from, id, now);
+  if (from < 0) return;
+  const int32_t to = slot_of(a, from, id)->to;
+  a->states[now].suffix = a->states[to].length == a->states[from].length + 1 ? to : split(a, from, id, to);
+}
+
+static void automaton_free(Automaton *a) {
+  free(a->states);
+  free(a->ways);
+  free(a->slots);
+}
+
+static bool automaton_make(Automaton *a, const int32_t *ids, size_t count, Error *error) {
+  size_t slots = 64;
+  while (slots < 6 * count) slots *= 2; /* at most half full */
+  *a = (Automaton){.states = malloc((2 * count + 1) * sizeof *a->states),
+                   .ways = malloc((3 * count + 1) * sizeof *a->ways),
+                   .slots = calloc(slots, sizeof *a->slots),
+                   .mask = (uint32_t)slots - 1};
+  if (!a->states || !a->ways || !a->slots) return error_memory(error, "a comparison of texts");
+  a->states[add_state(a, 0)].suffix = -1;
+  for (size_t i = 0; i < count; i++) add_id(a, ids[i]);
   return true;
+}
+
+/* ---- reading the long text ---- */
+
+/* Where the automaton is after some of the long text: the longest end of that which the short one has. */
+typedef struct Place {
+  int32_t state, length;
+} Place;
+
+static Place go_on(Automaton *a, Place at, const int32_t *text, int count) {
+  for (int i = 0; i < count; i++) {
+    int32_t to = slot_of(a, at.state, text[i])->to;
+    while (!to && at.state) {
+      at.state = a->states[at.state].suffix;
+      at.length = a->states[at.state].length;
+      to = slot_of(a, at.state, text[i])->to;
+    }
+    if (!to) continue;
+    at = (Place){to, at.length + 1};
+    if (a->states[to].seen < at.length) a->states[to].seen = at.length;
+  }
+  return at;
+}
+
+static bool read_all(Automaton *a, const TokenRange *range, Progress progress, Error *error) {
+  const int64_t all = token_range_size(range);
+  int32_t *chunk = malloc(CHUNK * sizeof *chunk);
+  bool ok = chunk || error_memory(error, "a comparison of texts");
+  Place at = {0, 0};
+  for (int64_t done = 0; ok && done < all;) {
+    const int count = (int)(all - done < CHUNK ? all - done : CHUNK);
+    ok = token_file_read(range->file, range->begin + done, count, chunk, error);
+    if (ok) at = go_on(a, at, chunk, count);
+    done += count;
+    ok = ok && progress_report(progress, done, error);
+  }
+  free(chunk);
+  return ok;
+}
+
+/* A passage that was read has all its ends, which stand in the states that the suffixes lead to. */
+static void mark_suffixes(Automaton *a) {
+  for (int32_t i = 1; i < a->state_count; i++) {
+    if (!a->states[i].seen) continue;
+    for (int32_t s = a->states[i].suffix; s > 0 && a->states[s].seen < a->states[s].length; s = a->states[s].suffix)
+      a->states[s].seen = a->states[s].length;
+  }
+}
+
+/* The nearest that was read, by the suffixes. Those on the way then lead there at once: a text that repeats itself has
+ * a long way of them for each of its tokens. */
+static int32_t seen_suffix(Automaton *a, int32_t state) {
+  int32_t seen = state;
+  while (seen > 0 && !a->states[seen].seen) seen = a->states[seen].suffix;
+  for (int32_t next; state != seen; state = next) {
+    next = a->states[state].suffix;
+    a->states[state].suffix = seen;
+  }
+  return seen;
+}
+
+/* Through the states of the short text's beginnings. */
+static void collect(Automaton *a, const int32_t *ids, size_t count, int32_t *lengths) {
+  int32_t state = 0;
+  for (size_t i = 0; i < count; i++) {
+    state = slot_of(a, state, ids[i])->to;
+    lengths[i] = a->states[seen_suffix(a, state)].seen;
+  }
+}
+
+bool longest_match_lengths(const TokenRange *range, const int32_t *ids, size_t count, int32_t *lengths,
+                           Progress progress, Error *error) {
+  Automaton a;
+  if (count > LONGEST_MATCH_TOKENS)
+    return fail(error, EXIT_INTERNAL, "%zu tokens to compare, more than %d", count, LONGEST_MATCH_TOKENS);
+  bool ok = automaton_make(&a, ids, count, error) && read_all(&a, range, progress, error);
+  if (ok) {
+    mark_suffixes(&a);
+    collect(&a, ids, count, lengths);
+  }
+  automaton_free(&a);
+  return ok;
 }
 
 bool longest_match(const TokenRange *range, const int32_t *ids, size_t count, size_t *begin, size_t *length,
@@ -61,12 +182,50 @@ bool longest_match(const TokenRange *range, const int32_t *ids, size_t count, si
   *begin = *length = 0;
   if (count > LONGEST_MATCH_TOKENS) count = LONGEST_MATCH_TOKENS;
   if (count < LONGEST_MATCH_LEAST) return true;
-  Places *places = malloc(sizeof *places);
-  int32_t *chunk = malloc((CHUNK + LONGEST_MATCH_TOKENS) * sizeof *chunk);
-  bool ok = (places && chunk) || error_memory(error, "a comparison of texts");
-  if (ok) fill(places, ids, (int)count);
-  ok = ok && match_all(places, range, chunk, begin, length, progress, error);
-  free(places);
-  free(chunk);
+  int32_t *lengths = malloc(count * sizeof *lengths);
+  bool ok = lengths || error_memory(error, "a comparison of texts");
+  ok = ok && longest_match_lengths(range, ids, count, lengths, progress, error);
+  for (size_t i = 0; ok && i < count; i++) {
+    const size_t here = (size_t)lengths[i];
+    if (here < LONGEST_MATCH_LEAST || here <= *length) continue;
+    *begin = i + 1 - here;
+    *length = here;
+  }
+  free(lengths);
   return ok;
+}
+
+/* ---- passages ---- */
+
+/* All that could be told, in the order of their beginnings, which is that of their ends. */
+static size_t list_passages(const int32_t *lengths, const int64_t *offsets, size_t count, int tokens, int64_t bytes,
+                            MatchSpan *spans) {
+  size_t found = 0;
+  for (size_t end = 1; end <= count; end++) {
+    const size_t begin = end - (size_t)lengths[end - 1];
+    if (end < count && lengths[end] > lengths[end - 1]) continue; /* goes on */
+    if (lengths[end - 1] < tokens || offsets[end] - offsets[begin] < bytes) continue;
+    spans[found++] = (MatchSpan){begin, end};
+  }
+  return found;
+}
+
+size_t longest_match_spans(const int32_t *lengths, const int64_t *offsets, size_t count, int tokens, int64_t bytes,
+                           MatchSpan *spans, size_t *longest) {
+  const size_t found = list_passages(lengths, offsets, count, tokens, bytes, spans);
+  size_t best = 0, kept = 0, covered = 0;
+  for (size_t i = 1; i < found; i++)
+    if (offsets[spans[i].end] - offsets[spans[i].begin] > offsets[spans[best].end] - offsets[spans[best].begin])
+      best = i;
+  *longest = 0;
+  for (size_t i = 0; i < found; i++) {
+    const MatchSpan span = spans[i];
+    const size_t first = span.begin > covered ? span.begin : covered; /* that no other covers */
+    const bool next_has_it = i + 1 < found && spans[i + 1].begin <= first;
+    if (i != best && (first >= span.end || next_has_it)) continue;
+    if (i == best) *longest = kept;
+    spans[kept++] = span;
+    covered = span.end;
+  }
+  return kept;
 }

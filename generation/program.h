@@ -6,11 +6,14 @@
 #include "util/error.h"
 #include "cli/console.h"
 #include "checkpoint/checkpoint.h"
+#include "dataset/token_file.h"
 #include "generation/settings.h"
 #include "generation/texts.h"
 #include "model/generation.h"
 
 enum { GENERATE_ROWS = 32 }; /* texts at a time, at most */
+
+typedef struct Novelty Novelty;
 
 typedef struct Program {
   GenerateSettings settings;
@@ -30,6 +33,7 @@ typedef struct Program {
   BpeIds text;      /* the prompt, and what was written after it */
   StopTexts stops;  /* of --stop */
   TokenRules rules; /* of --bias and --ban */
+  Novelty *novelty; /* of --novelty; NULL: not asked for */
   int write_error;  /* errno of a failed write to stdout */
   double launched;  /* clock_seconds() at the start of the program */
 } Program;
@@ -96,6 +100,30 @@ bool program_interactive(Program *p, const uint8_t *text, size_t size, Error *er
 
 /* A text, to stdout. `text`: the prompt as it was given. */
 bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error);
+
+/* ---- tokens.c ---- */
+
+/* The tokens of a text, a file, a directory or "-", in a file whose name is gone. What corpus_open() and
+ * tokenization_open() say. */
+bool program_open_tokens(Program *p, const char *source, TokenFile *out, Error *error);
+
+/* ---- novelty.c: what of the texts stands in another one (--novelty) ---- */
+
+/* Opens or makes the tokens of the other text. EXIT_CHECKPOINT for a run without tokens or of another tokenizer, and
+ * what program_open_tokens() says. */
+bool program_novelty_open(Program *p, Error *error);
+void program_novelty_free(Novelty *novelty); /* NULL is harmless */
+/* So many tokens a text, at most, where there are so many texts. */
+int64_t program_novelty_most(int texts);
+/* A text that was written: its tokens, and the bytes that were left of them. EXIT_MEMORY. */
+bool program_novelty_add(Program *p, const int32_t *ids, size_t count, int64_t bytes, Error *error);
+/* Looks them up. A signal ends that without an error, and nothing is looked up when stdout
+ * has failed; then nothing is marked or said. EXIT_MEMORY, EXIT_CHECKPOINT,
+ * EXIT_INPUT. */
+bool program_novelty_compare(Program *p, Error *error);
+/* Writes a text to stdout with what was found underlined; false when that failed. */
+bool program_novelty_print(Program *p, size_t text);
+void program_novelty_note(Program *p); /* says how much was found, and what */
 
 /* ---- the others ---- */
 

@@ -64,7 +64,8 @@ ShownToken program_token(const Tokenizer *tokenizer, int32_t id) {
     if (bytes[i] == '\n' || bytes[i] == '\t') used += (size_t)snprintf(to, room, bytes[i] == '\n' ? "\\n" : "\\t");
     else if (!length) used += (size_t)snprintf(to, room, "\\x%02X", bytes[i]);
     else used += (size_t)snprintf(to, room, "%s%.*s", strchr("'\\", bytes[i]) ? "\\" : "", (int)length, bytes + i);
-    if (used + LONGEST + 5 >= sizeof out.text && i + length + 1 < size) used += (size_t)snprintf(out.text + used, sizeof out.text - used, "...");
+    if (used + LONGEST + 5 >= sizeof out.text && i + length + 1 < size)
+      used += (size_t)snprintf(out.text + used, sizeof out.text - used, "...");
   }
   snprintf(out.text + used, sizeof out.text - used, "'");
   return out;

@@ -17,6 +17,8 @@ typedef struct Samples {
   GenerationRequest request;
   int begun;
   Completion *completion; /* --json */
+  bool at_end;            /* texts are printed when it is known what to mark */
+  int held;               /* so many of them wait for that */
 } Samples;
 
 /* The i-th text is that of the seed i further on. */
@@ -27,7 +29,7 @@ static bool next_sample(void *context, bool wait, GenerationRequest *out, bool *
   Text *text = texts_add(&s->texts, error);
   if (!text) return false;
   text->index = s->begun++;
-  text->keep_ids = s->completion != NULL;
+  text->keep_ids = s->completion || s->p->settings.novelty;
   text->request = s->request;
   text->request.sampling.seed += (uint64_t)text->index;
   text->request.text = text;
@@ -36,23 +38,41 @@ static bool next_sample(void *context, bool wait, GenerationRequest *out, bool *
   return true;
 }
 
+/* What stands before a text, and after the last. */
+static bool begin_sample(const Samples *s, int index) {
+  const GenerateSettings *settings = &s->p->settings;
+  if (settings->samples > 1)
+    printf("%s--- %d of %d, seed %" PRIu64 "\n", index ? "\n" : "", index + 1, settings->samples,
+           s->request.sampling.seed + (uint64_t)index);
+  return !settings->echo || program_emit(s->p, s->prompt, s->prompt_size);
+}
+
+static void end_sample(const Samples *s, int index) {
+  if (index == s->p->settings.samples - 1 && isatty(STDOUT_FILENO)) putchar('\n');
+  program_flush(s->p);
+}
+
 static bool print_sample(void *context, const Text *text, Error *error) {
-  const Samples *s = context;
+  Samples *s = context;
   Program *p = s->p;
+  if (p->novelty && !program_novelty_add(p, text->ids.ids, text->ids.count, (int64_t)text->size, error)) return false;
+  if (s->at_end) return s->held++, true;
   if (s->completion) {
     if (!completion_add(p, s->completion, text, error)) return false;
     return text->index < p->settings.samples - 1 ||
            (completion_print(p, s->completion, error) && program_report_output(p, error));
   }
-  if (p->settings.samples > 1)
-    printf("%s--- %d of %d, seed %" PRIu64 "\n", text->index ? "\n" : "", text->index + 1, p->settings.samples,
-           text->request.sampling.seed);
-  if ((p->settings.echo && !program_emit(p, s->prompt, s->prompt_size)) ||
-      (text->size && !program_emit(p, text->bytes, text->size)))
-    return program_report_output(p, error);
-  if (text->index == p->settings.samples - 1 && isatty(STDOUT_FILENO)) putchar('\n');
-  program_flush(p);
+  if (begin_sample(s, text->index) && (!text->size || program_emit(p, text->bytes, text->size)))
+    end_sample(s, text->index);
   return program_report_output(p, error);
+}
+
+/* All texts at once: the other one may be long. Those that are there are printed whatever went wrong. */
+static bool finish_samples(const Samples *s, bool ok, Error *error) {
+  Program *p = s->p;
+  ok = ok && (!p->novelty || program_novelty_compare(p, error));
+  for (int i = 0; i < s->held && begin_sample(s, i) && program_novelty_print(p, (size_t)i); i++) end_sample(s, i);
+  return ok;
 }
 
 static bool open_completion(Samples *s, Error *error) {
@@ -71,11 +91,14 @@ bool program_samples(Program *p, const uint8_t *text, size_t size, Error *error)
   Samples s = {.p = p, .prompt = text, .prompt_size = size, .request = program_request(p)};
   const int rows = p->settings.samples < GENERATE_ROWS ? p->settings.samples : GENERATE_ROWS;
   const double start = clock_seconds();
+  s.at_end = p->settings.novelty && isatty(STDOUT_FILENO);
   s.texts = (Texts){.print = print_sample, .context = &s};
   bool ok = open_completion(&s, error) && program_run_texts(p, &s, rows, next_sample, error);
+  ok = finish_samples(&s, ok, error);
   if (ok && !p->write_error)
     console_note(&p->console, "%" PRId64 " tokens in %d texts in %s; seed %" PRIu64, s.texts.tokens,
                  p->settings.samples, text_duration(clock_seconds() - start).text, s.request.sampling.seed);
+  if (ok && p->novelty) program_novelty_note(p);
   texts_free(&s.texts);
   completion_free(s.completion);
   return ok && program_report_output(p, error);

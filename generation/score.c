@@ -2,21 +2,14 @@
 #include "generation/program.h"
 
 #include "cli/startup.h"
-#include "checkpoint/directory.h"
 #include "dataset/packing.h"
 #include "dataset/pairs.h"
-#include "dataset/tokenization.h"
 #include "model/answers.h"
 #include "model/evaluation.h"
-#include "util/file.h"
-#include "util/threads.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 typedef struct Scoring {
   Program *p;
@@ -37,45 +30,10 @@ static bool keep_scoring(void *context, int64_t windows, Error *error) {
   return startup_go_on("evaluating", error);
 }
 
-static bool keep_reading(void *context, int64_t bytes, Error *error) {
-  Program *p = context;
-  console_work(&p->console, &(ConsoleWork){"reading", (double)bytes, 0, true});
-  return startup_go_on("reading", error);
-}
-
 static bool keep_answering(void *context, int64_t pairs, Error *error) {
   Program *p = context;
   console_work(&p->console, &(ConsoleWork){"answering", (double)pairs, 0, false});
   return startup_go_on("answering", error);
-}
-
-/* The text's tokens, in a file whose name is gone. */
-static bool open_tokens(Program *p, TokenFile *out, Error *error) {
-  const GenerateSettings *s = &p->settings;
-  const Progress reading = {keep_reading, p};
-  char *copy = NULL, *path = NULL;
-  Corpus *corpus = NULL;
-  bool ok = file_temporary(&copy, error) && file_temporary(&path, error);
-  const CorpusOptions source = {.field = s->jsonl_field,
-                                .prompt_field = s->prompt_field,
-                                .response_field = s->response_field,
-                                .tsv = s->tsv,
-                                .spool = copy,
-                                .copying = reading,
-                                .is_model = checkpoint_is_model};
-  const Tokenization options = {.source_tokenizer = p->source_tokenizer,
-                                .threads = threads_count(s->machine.threads),
-                                .encoding = reading,
-                                .stop = &stop_signal};
-  ok = ok && corpus_open(&corpus, &s->score, 1, &source, error) &&
-       tokenization_open(out, path, corpus, p->tokenizer, &options, error);
-  console_work_end(&p->console);
-  corpus_close(corpus);
-  if (copy) unlink(copy);
-  if (path) unlink(path);
-  free(copy);
-  free(path);
-  return ok;
 }
 
 static bool print_score(Program *p, const EvaluationPlan *plan, const Evaluation *result, const ExactCount *exact,
@@ -158,7 +116,7 @@ bool program_score(Program *p, Error *error) {
   int ctx = p->config.ctx, stride = p->settings.stride ? p->settings.stride : ctx > 1 ? ctx / 2 : 1;
   if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
   TokenFile tokens;
-  if (!open_tokens(p, &tokens, error)) return false;
+  if (!program_open_tokens(p, p->settings.score, &tokens, error)) return false;
   bool ok = tokens.info.tokens >= 2 ? score_tokens(p, &tokens, stride, error)
                                     : fail(error, EXIT_INPUT, "%s has %" PRId64 " tokens; a score needs at least two",
                                            p->settings.score, tokens.info.tokens);

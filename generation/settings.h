@@ -14,7 +14,7 @@ typedef enum OnFull { ON_FULL_SLIDE, ON_FULL_STOP } OnFull;
 typedef struct GenerateSettings {
   TextList runs;     /* positional RUN */
   const char *model; /* -m RUN */
-  const char *prompt, *prompt_file, *answer, *score, *encode, *decode;
+  const char *prompt, *prompt_file, *answer, *score, *encode, *decode, *novelty;
   const char *jsonl_field, *prompt_field, *response_field;
   bool tsv;
   TextList attention, stops, biases, bans;

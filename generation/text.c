@@ -65,6 +65,7 @@ GenerationRequest program_request(Program *p) {
                                .stops = p->stops,
                                .rules = p->rules.tokenizer ? &p->rules : NULL,
                                .alternatives = s->logprobs < p->config.vocab ? s->logprobs : p->config.vocab};
+  if (s->novelty && request.max_tokens < 0) request.max_tokens = program_novelty_most(s->samples);
   request.sampling.seed = options_given(&p->options, &s->seed) ? s->seed : random_seed();
   if (s->greedy) request.sampling.temperature = 0;
   return request;
@@ -179,6 +180,12 @@ void program_note_result(Program *p, const GenerationRequest *request, const Gen
                  request->sampling.seed);
 }
 
+static bool judge_novelty(Program *p, const GenerationResult *result, Error *error) {
+  const size_t first = p->prompt.count;
+  return program_novelty_add(p, p->text.ids + first, p->text.count - first, result->bytes, error) &&
+         program_novelty_compare(p, error);
+}
+
 bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error) {
   const GenerateSettings *s = &p->settings;
   GenerationRequest request = program_request(p);
@@ -189,20 +196,26 @@ bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error
     request.text = &heated;
   }
   const bool terminal = isatty(STDOUT_FILENO), echo = !p->source.count && (s->echo || terminal);
-  if (echo && size && !program_emit(p, text, size)) return program_report_output(p, error);
+  const bool at_end = s->novelty && terminal; /* when it is known what to mark */
+  if (echo && !at_end && size && !program_emit(p, text, size)) return program_report_output(p, error);
   if (!decoder_open(&p->decoder, p->model, 1, error)) return false;
   const Generation generation = {.decoder = p->decoder,
                                  .tokenizer = p->tokenizer,
                                  .context = p,
-                                 .emit = emit_text,
+                                 .emit = at_end ? NULL : emit_text,
                                  .token = keep_token,
                                  .progress = {keep_generating, NULL}};
   bool ok = bpe_ids_sink(&p->text, p->prompt.ids, p->prompt.count, error) &&
             generation_run_one(&generation, &request, &result, error) && text_end(&heated, &result, error);
+  const bool judged = ok && (!s->novelty || judge_novelty(p, &result, error));
+  if (ok && at_end) {
+    if (echo && size) program_emit(p, text, size);
+    program_novelty_print(p, 0);
+  }
   if (ok && (terminal || s->alternatives > 0) && !p->write_error) program_emit(p, (const uint8_t *)"\n", 1);
   if (ok) program_note_result(p, &request, &result);
-  ok = ok && (!heat_is_asked(s) || heat_finish(p, &heated, error));
+  if (s->novelty && judged) program_novelty_note(p);
+  ok = judged && (!heat_is_asked(s) || heat_finish(p, &heated, error));
   text_free(&heated);
-  if (!ok) return false;
-  return program_report_output(p, error) && program_write_attention(p, &p->text, error);
+  return ok && program_report_output(p, error) && program_write_attention(p, &p->text, error);
 }

@@ -47,6 +47,8 @@ SCENARIOS = {
     "resume": Scenario([*RESUMED, "--steps", "10"], [FRESH], True),
     "overwrite": Scenario([*FRESH, "--overwrite", "--seed", "2"], [FRESH], True),
     "generate": Scenario(["generate", "run", "-p", "Once", "-n", "8", "--seed", "1", "--device", "cpu"], [FRESH], False),
+    "novelty": Scenario(["generate", "run", "-p", "Once", "-n", "20", "--seed", "1", "--novelty", "text.txt",
+                         "--device", "cpu"], [FRESH], False),
     "score": Scenario(["generate", "run", "--score", "text.txt", "--device", "cpu"], [FRESH], False),
     "prompts": Scenario(["generate", "run", "--prompts", "prompts.jsonl", "-n", "4", "--seed", "1", "--logprobs", "2", "--ban", "th",
                          "--device", "cpu"], [FRESH], False),

@@ -50,10 +50,79 @@ refused "a full disk" 7 'cannot write' sh -c "exec $generate a.run -p x -N 3 --j
 stopped 0.5 "$generate" a.run -p x -N 1000000 --quiet >part.txt
 check "Ctrl-C" test $? -eq 130
 
+# ---- what was copied ----
+"$build/stories" --bytes 900 --seed 5 -o once.txt 2>/dev/null
+for _ in $(seq 20); do cat once.txt; done >short.txt
+$train short.txt --tokenizer byte --layers 2 --heads 2 --dim 64 --ctx 64 --batch 8 --steps "$(steps 1000)" --sample-tokens 0 \
+  --eval-every 0 --quiet --out short.run 2>/dev/null # it learns them by heart
+LC_ALL=C awk 'BEGIN { srand(4); for (i = 0; i < 3000; i++) printf "%d, ", rand() * 1e6 }' >numbers.txt
+mkdir texts nothing.run
+cp short.txt numbers.txt texts
+cp short.run/*.json short.run/model.safetensors nothing.run
+: >empty.txt
+recite() { $generate short.run -p "$(head -c 20 once.txt)" -n 300 --greedy "$@" 2>err; }
+share() { sed -n 's/^note: \([0-9.]*\) % of [0-9]* bytes stand in .*/\1/p' err; }
+near_all() { awk -v share="$(share)" 'BEGIN { exit !(share >= 90) }'; }
+recite >plain.txt
+recite --novelty short.run >copied.txt
+check "the text is the same" cmp copied.txt plain.txt
+check_learned "a share near 100 %" near_all
+span=$(sed -n 's/^ *\([0-9]*\) bytes at *\([0-9]*\): .*/\1 \2/p' err | head -n 1)
+[ "$span" ] && tail -c "+$((${span#* } + 1))" copied.txt | head -c "${span% *}" | tr '\n' '#' >passage
+tr '\n' '#' <short.txt >line.txt
+check_learned "the longest passage stands there" grep -q -F -f passage line.txt
+recite --novelty short.txt >/dev/null
+check_learned "in the text itself" near_all
+recite --novelty texts >/dev/null
+check_learned "in a directory" near_all
+recite --novelty - <short.txt >/dev/null
+check_learned "in standard input" near_all
+recite --novelty numbers.txt >/dev/null
+check "nothing of another text" test "$(share)" = 0
+recite -N 3 -s 1 >plain.txt
+recite -N 3 -s 1 --novelty short.run >copied.txt
+check "many texts are the same" cmp copied.txt plain.txt
+check "a note for each" test "$(grep -c '^note: text [123]: .* stand in short.run' err)" -eq 3
+recite -n 0 --novelty short.run >/dev/null
+check "a text of nothing" test "$(share)" = 0
+refused "copies of what is not there" 3 'nowhere' "$generate" short.run -p a --novelty nowhere
+refused "of an empty file" 3 'empty' "$generate" short.run -p a --novelty empty.txt
+refused "of a run without tokens" 4 'has no tokens.bin' "$generate" short.run -p a --novelty nothing.run
+refused "of a run of another tokenizer" 4 'another tokenizer' "$generate" short.run -p a --novelty a.run
+refused "of a directory without text" 3 'has no .txt' "$generate" short.run -p a --novelty short.run/last
+refused "with --json" 2 'leave out --novelty' "$generate" short.run -p a --json --novelty short.run
+refused "with --prompts" 2 'does not go with' "$generate" short.run --prompts prompts --novelty short.run
+refused "of two texts from standard input" 2 'both read' "$generate" short.run -f - --novelty -
+refused "of too many tokens" 2 'at most [0-9]* tokens' "$generate" short.run -p a -N 1000 -n 2000 --novelty short.run
+
 if ! command -v python3 >/dev/null; then
   echo "done"
   exit 0
 fi
+
+check_learned "on a terminal what was copied is underlined" python3 - "$generate" <<'EOF'
+import os, pty, subprocess, sys
+def on_terminal(*flags):
+    terminal, stdout = pty.openpty()
+    command = [sys.argv[1], "short.run", "-p", "Zebras", "-n", "300", "-s", "1", "--temp", "1.2", "--quiet", *flags]
+    process = subprocess.Popen(command, stdout=stdout, env={**os.environ, "TERM": "xterm"})
+    os.close(stdout)
+    written = b""
+    while True:
+        try: piece = os.read(terminal, 4096)
+        except OSError: break  # its other side is closed
+        if not piece: break
+        written += piece
+    assert process.wait() == 0
+    return written.replace(b"\r\n", b"\n")
+for flags in [], ["-N", "3"]:
+    plain, marked = on_terminal(*flags), on_terminal(*flags, "--novelty", "short.run")
+    assert marked.replace(b"\033[4m", b"").replace(b"\033[24m", b"") == plain, (plain, marked)
+    spans = [piece.split(b"\033[24m")[0] for piece in marked.split(b"\033[4m")[1:]]
+    assert spans and b"Zebras" not in b"".join(spans)
+    text = open("short.txt", "rb").read()
+    assert any(len(span) >= 40 and span in text for span in spans), spans
+EOF
 
 # ---- escapes and tensors ----
 printf 'a\nb\\\t\101' >escaped.txt

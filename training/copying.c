@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { FEWEST_TOKENS = 64, EXCERPTS = 4 };
+enum { FEWEST_TOKENS = 64, MOST_TOKENS = 4096, EXCERPTS = 4 };
 
 static bool go_on(void *context, int64_t tokens, Error *error) {
   (void)context, (void)tokens, (void)error;
@@ -43,7 +43,7 @@ static bool usual_bytes(const Run *r, size_t count, size_t *most, Error *error) 
 }
 
 bool run_judge_sample(Run *r, Error *error) {
-  size_t count = r->drawn.count < LONGEST_MATCH_TOKENS ? r->drawn.count : LONGEST_MATCH_TOKENS;
+  size_t count = r->drawn.count < MOST_TOKENS ? r->drawn.count : MOST_TOKENS;
   size_t copied = 0, usual = 0;
   MetricsLine line;
   if (history_has_verdict(&r->history, VERDICT_COPYING)) return true;
