@@ -78,6 +78,8 @@ void generate_options(Options *options, GenerateSettings *s) {
            "write what attends to what, in every layer and head: pictures (FILE.html) or numbers (FILE.json); of the "
            "prompt, with -n also of what follows it, and with an encoder of source and answer"),
       FLAG("echo", &s->echo, "print the prompt before the text"),
+
+      GROUP("Looking inside"),
       FLAG("heat", &s->heat,
            "color each token by its surprise, pale green (less than 1 bit) to red (more than 9); with --score FILE the "
            "tokens of that file"),
@@ -91,8 +93,6 @@ void generate_options(Options *options, GenerateSettings *s) {
       TEXT("novelty", &s->novelty, "RUN|FILE", NULL,
            "say which passages of the text, of at least 12 tokens and 40 bytes, stand word for word in the tokens of a "
            "run, or in a text (a file, a directory; -: standard input); on a terminal they are underlined"),
-
-      GROUP("Looking inside"),
       FLAG("compare", &s->compare,
            "the same prompt and random numbers through several models, side by side: --compare A.run B.run ..."),
 
