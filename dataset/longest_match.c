@@ -177,24 +177,6 @@ bool longest_match_lengths(const TokenRange *range, const int32_t *ids, size_t c
   return ok;
 }
 
-bool longest_match(const TokenRange *range, const int32_t *ids, size_t count, size_t *begin, size_t *length,
-                   Progress progress, Error *error) {
-  *begin = *length = 0;
-  if (count > LONGEST_MATCH_TOKENS) count = LONGEST_MATCH_TOKENS;
-  if (count < LONGEST_MATCH_LEAST) return true;
-  int32_t *lengths = malloc(count * sizeof *lengths);
-  bool ok = lengths || error_memory(error, "a comparison of texts");
-  ok = ok && longest_match_lengths(range, ids, count, lengths, progress, error);
-  for (size_t i = 0; ok && i < count; i++) {
-    const size_t here = (size_t)lengths[i];
-    if (here < LONGEST_MATCH_LEAST || here <= *length) continue;
-    *begin = i + 1 - here;
-    *length = here;
-  }
-  free(lengths);
-  return ok;
-}
-
 /* ---- passages ---- */
 
 /* All that could be told, in the order of their beginnings, which is that of their ends. */

@@ -8,7 +8,7 @@
 
 #include "dataset/token_file.h"
 
-enum { LONGEST_MATCH_TOKENS = 1 << 20, LONGEST_MATCH_LEAST = 4 };
+enum { LONGEST_MATCH_TOKENS = 1 << 20 };
 
 /* lengths[i], for each of the ids: the most tokens in a row that end with ids[i] and that the range has, too; 0: it
  * does not have that token. A negative id is in no range, so it parts several texts that are looked up at once. At most
@@ -16,11 +16,6 @@ enum { LONGEST_MATCH_TOKENS = 1 << 20, LONGEST_MATCH_LEAST = 4 };
  * EXIT_CHECKPOINT for a damaged file, or what `progress` says. */
 bool longest_match_lengths(const TokenRange *range, const int32_t *ids, size_t count, int32_t *lengths,
                            Progress progress, Error *error);
-
-/* The longest of them: *length tokens from ids[*begin] on, the first of equal ones. Fewer than LONGEST_MATCH_LEAST
- * count as none. No more than LONGEST_MATCH_TOKENS ids are looked at. */
-bool longest_match(const TokenRange *range, const int32_t *ids, size_t count, size_t *begin, size_t *length,
-                   Progress progress, Error *error);
 
 typedef struct MatchSpan {
   size_t begin, end; /* of the ids */

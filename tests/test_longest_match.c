@@ -8,6 +8,27 @@
 
 enum { VOCAB = 400 };
 
+enum { LONGEST_MATCH_LEAST = 4 };
+
+/* The longest of all: *length tokens from ids[*begin] on, the first of equal ones, or none of so few. */
+static bool longest_match(const TokenRange *range, const int32_t *ids, size_t count, size_t *begin, size_t *length,
+                          Progress progress, Error *error) {
+  *begin = *length = 0;
+  if (count > LONGEST_MATCH_TOKENS) count = LONGEST_MATCH_TOKENS;
+  if (count < LONGEST_MATCH_LEAST) return true;
+  int32_t *lengths = malloc(count * sizeof *lengths);
+  bool ok = lengths || error_memory(error, "a comparison of texts");
+  ok = ok && longest_match_lengths(range, ids, count, lengths, progress, error);
+  for (size_t i = 0; ok && i < count; i++) {
+    const size_t here = (size_t)lengths[i];
+    if (here < LONGEST_MATCH_LEAST || here <= *length) continue;
+    *begin = i + 1 - here;
+    *length = here;
+  }
+  free(lengths);
+  return ok;
+}
+
 static TokenFile text_of(const int32_t *ids, size_t count) {
   TokenFile file;
   Error error = {0};

@@ -6,6 +6,7 @@
 #include "dataset/longest_match.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { FEWEST_TOKENS = 64, MOST_TOKENS = 4096, EXCERPTS = 4 };
 
@@ -14,32 +15,46 @@ static bool go_on(void *context, int64_t tokens, Error *error) {
   return !stop_signal;
 }
 
-/* Bytes of the longest passage of the ids that stands in the training text. */
-static bool copied_bytes(const Run *r, const int32_t *ids, size_t count, size_t *bytes, Error *error) {
-  size_t begin, length, size;
-  *bytes = 0;
-  if (!longest_match(&r->train, ids, count, &begin, &length, (Progress){go_on, NULL}, error)) return !error->code;
-  for (size_t i = begin; i < begin + length; i++) {
-    tokenizer_decode(r->tokenizer, ids[i], &size);
-    *bytes += size;
+/* Bytes of the longest passage of the tokens that stands in the training text. `lengths` [count]: as
+ * longest_match_lengths() has them. */
+static size_t copied_bytes(const Tokenizer *tokenizer, const int32_t *ids, const int32_t *lengths, size_t count) {
+  size_t end = 0, length = 0, bytes = 0, size;
+  for (size_t i = 0; i < count; i++) {
+    if ((size_t)lengths[i] <= length) continue;
+    length = (size_t)lengths[i];
+    end = i + 1;
+  }
+  for (size_t i = end - length; i < end; i++) {
+    tokenizer_decode(tokenizer, ids[i], &size);
+    bytes += size;
+  }
+  return bytes;
+}
+
+/* The sample and, each behind a -1, as long excerpts of the text to validate on. */
+static bool put_together(const Run *r, int32_t *ids, size_t count, Error *error) {
+  const int64_t room = token_range_size(&r->val) - (int64_t)count;
+  memcpy(ids, r->drawn.ids, count * sizeof *ids);
+  for (int i = 0; i < EXCERPTS; i++) {
+    int32_t *to = ids + (size_t)(i + 1) * (count + 1);
+    to[-1] = -1;
+    if (!token_file_read(r->val.file, r->val.begin + room * i / EXCERPTS, (int64_t)count, to, error)) return false;
   }
   return true;
 }
 
-/* The most of some passages, each of `count` tokens, of the text to validate on. */
-static bool usual_bytes(const Run *r, size_t count, size_t *most, Error *error) {
-  const int64_t room = token_range_size(&r->val) - (int64_t)count;
-  int32_t *ids = malloc(count * sizeof *ids);
-  bool ok = ids || error_memory(error, "a comparison of texts");
-  *most = 0;
-  for (int i = 0; ok && i < EXCERPTS; i++) {
-    size_t bytes = 0;
-    ok = token_file_read(r->val.file, r->val.begin + room * i / EXCERPTS, (int64_t)count, ids, error) &&
-         copied_bytes(r, ids, count, &bytes, error);
-    if (ok && bytes > *most) *most = bytes;
+/* The bytes of the sample that are copied, and the most of an excerpt. */
+static bool compare(const Run *r, int32_t *ids, int32_t *lengths, size_t count, size_t *copied, size_t *usual,
+                    Error *error) {
+  const size_t all = (EXCERPTS + 1) * (count + 1) - 1;
+  if (!put_together(r, ids, count, error)) return false;
+  if (!longest_match_lengths(&r->train, ids, all, lengths, (Progress){go_on, NULL}, error)) return !error->code;
+  for (size_t i = 0; i <= EXCERPTS; i++) {
+    const size_t at = i * (count + 1), bytes = copied_bytes(r->tokenizer, ids + at, lengths + at, count);
+    if (i == 0) *copied = bytes;
+    else if (bytes > *usual) *usual = bytes;
   }
-  free(ids);
-  return ok;
+  return true;
 }
 
 bool run_judge_sample(Run *r, Error *error) {
@@ -48,7 +63,13 @@ bool run_judge_sample(Run *r, Error *error) {
   MetricsLine line;
   if (history_has_verdict(&r->history, VERDICT_COPYING)) return true;
   if (r->config.encoder_layers || count < FEWEST_TOKENS || token_range_size(&r->val) < (int64_t)count) return true;
-  if (!copied_bytes(r, r->drawn.ids, count, &copied, error) || !usual_bytes(r, count, &usual, error)) return false;
+  const size_t all = (EXCERPTS + 1) * (count + 1);
+  int32_t *ids = malloc(all * sizeof *ids), *lengths = calloc(all, sizeof *lengths);
+  const bool ok = ((ids && lengths) || error_memory(error, "a comparison of texts")) &&
+                  compare(r, ids, lengths, count, &copied, &usual, error);
+  free(ids);
+  free(lengths);
+  if (!ok) return false;
   if (stop_signal ||
       !verdict_of_sample(r->step, r->step * settings_tokens_per_step(&r->settings), copied, usual, &line))
     return true;
