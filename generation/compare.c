@@ -33,13 +33,15 @@ static bool go_on(void *context, int64_t tokens, Error *error) {
   return startup_go_on("comparing", error);
 }
 
-static void describe(Compared *c) {
+/* A model of another program has no metrics. */
+static bool describe(Compared *c, Error *error) {
   History history = {0};
   Error none = {0};
   const bool read = history_read(&history, checkpoint_path(c->dir, CHECKPOINT_METRICS).text, &none);
   const HistoryEvaluation *kept = read ? history_kept(&history) : NULL;
   if (kept) snprintf(c->about, sizeof c->about, "step %" PRId64 ", loss %.4f", kept->step, kept->loss);
   history_free(&history);
+  return none.code != EXIT_MEMORY || fail(error, EXIT_MEMORY, "%s", none.text);
 }
 
 static bool generate(Program *p, Compared *c, const uint8_t *text, size_t size, uint64_t seed, Error *error) {
@@ -63,8 +65,7 @@ static bool compare(const Program *p, Compared *c, const uint8_t *text, size_t s
                    fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE", c->dir)) &&
                   generate(&own, c, text, size, seed, error);
   program_close(&own);
-  describe(c);
-  return ok;
+  return ok && describe(c, error);
 }
 
 /* ---- columns ---- */
@@ -102,13 +103,12 @@ static void put_name(const char *text, int width, bool last) {
   put_cell(line.text, strlen(line.text), width, last);
 }
 
-static void print_columns(const Compared *compared, int count, int width) {
-  size_t *at = calloc((size_t)count, sizeof *at);
-  for (int i = 0; at && i < count; i++) put_name(compared[i].dir, width, i == count - 1);
-  if (at) putchar('\n');
-  for (int i = 0; at && i < count; i++) put_name(compared[i].about, width, i == count - 1);
-  if (at) putchar('\n');
-  for (bool more = at; more;) {
+static void print_columns(const Compared *compared, size_t *at, int count, int width) {
+  for (int i = 0; i < count; i++) put_name(compared[i].dir, width, i == count - 1);
+  putchar('\n');
+  for (int i = 0; i < count; i++) put_name(compared[i].about, width, i == count - 1);
+  putchar('\n');
+  for (bool more = true; more;) {
     more = false;
     for (int i = 0; i < count; i++) {
       const Text *text = &compared[i].text;
@@ -121,7 +121,6 @@ static void print_columns(const Compared *compared, int count, int width) {
     }
     putchar('\n');
   }
-  free(at);
 }
 
 static void print_blocks(const Compared *compared, int count) {
@@ -133,11 +132,12 @@ static void print_blocks(const Compared *compared, int count) {
   }
 }
 
-static void print(const Compared *compared, int count) {
+/* `at`: [count] zeros. */
+static void print(const Compared *compared, size_t *at, int count) {
   const int terminal = console_width(stdout), room = terminal > 0 ? terminal : USUAL_COLUMNS;
   const int width = (room - GAP * (count - 1)) / count;
   if (width < LEAST_COLUMNS) print_blocks(compared, count);
-  else print_columns(compared, count, width < MOST_COLUMNS ? width : MOST_COLUMNS);
+  else print_columns(compared, at, count, width < MOST_COLUMNS ? width : MOST_COLUMNS);
 }
 
 /* ---- all of it ---- */
@@ -149,20 +149,22 @@ bool program_compare(Program *p, Error *error) {
   uint8_t *text = NULL;
   size_t size = 0;
   Compared *compared = calloc((size_t)dirs->count, sizeof *compared);
+  size_t *at = calloc((size_t)dirs->count, sizeof *at);
   const uint64_t seed = program_request(p).sampling.seed;
-  bool ok = (compared || error_memory(error, "texts")) && program_prompt_bytes(p, &text, &size, error);
+  bool ok = ((compared && at) || error_memory(error, "texts")) && program_prompt_bytes(p, &text, &size, error);
   for (int i = 0; ok && i < dirs->count; i++) {
     compared[i].dir = dirs->items[i];
     compared[i].text.request.alternatives = -1;
     ok = compare(p, &compared[i], text, size, seed, error);
   }
   if (ok) {
-    print(compared, dirs->count);
+    print(compared, at, dirs->count);
     program_flush(p);
     console_note(&p->console, "seed %" PRIu64, seed);
   }
   for (int i = 0; compared && i < dirs->count; i++) text_free(&compared[i].text);
   free(compared);
+  free(at);
   free(text);
   return ok && program_report_output(p, error);
 }

@@ -52,6 +52,11 @@ SCENARIOS = {
     "score": Scenario(["generate", "run", "--score", "text.txt", "--device", "cpu"], [FRESH], False),
     "prompts": Scenario(["generate", "run", "--prompts", "prompts.jsonl", "-n", "4", "--seed", "1", "--logprobs", "2", "--ban", "th",
                          "--device", "cpu"], [FRESH], False),
+    "heat": Scenario(["generate", "run", "--score", "short.txt", "--heat", "--alts", "2", "--heat-html", "report.html", "--device", "cpu"],
+                     [FRESH], False),
+    "lens": Scenario(["generate", "run", "-p", "Once", "--lens", "--device", "cpu"], [FRESH], False),
+    "compare": Scenario(["generate", "--compare", "run", "run", "-p", "Once", "-n", "8", "--seed", "1", "--device", "cpu"], [FRESH], False,
+                        True),
     "runs": Scenario(["train", "--runs", ".", "-O", "csv"], [FRESH], False, True),
     "report": Scenario(["train", "--report", "run", "--out", "report.html"], [FRESH], False, True),
     "plot": Scenario(["train", "--plot", "run"], [FRESH], False),
@@ -251,6 +256,8 @@ def prepare(place, scenario):
     with open(os.path.join(place.start, "text.txt"), "w", encoding="ascii") as file:
         for i in range(160):
             file.write(f"Once there was a number {i}, and {i * 7919 % 100} was another.\n" + "<|endoftext|>\n" * (i % 7 == 3))
+    with open(os.path.join(place.start, "short.txt"), "w", encoding="ascii") as file:
+        file.write("Once there was a number.\n")
     for command in scenario.before:
         done = start(place, command, place.start)
         if done.returncode:
