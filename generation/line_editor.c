@@ -106,10 +106,10 @@ static bool open_libedit(LineEditor *e, Error *error) {
   return true;
 }
 
+/* The library stays: what it keeps of terminals to the end of the program is its own. */
 static void close_libedit(LineEditor *e) {
   if (e->history) e->history_end(e->history);
   if (e->edit) e->el_end(e->edit);
-  if (e->library) dlclose(e->library);
 }
 
 static bool edit_line(LineEditor *e, const uint8_t **line, size_t *size, Error *error) {
