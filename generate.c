@@ -21,6 +21,8 @@
 /* The run that is meant. */
 static bool open_run(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
+  if (s->runs.count > 1 && s->interactive)
+    return fail(error, EXIT_USAGE, "-i takes no text; did you mean -p \"%.100s\"?", s->runs.items[1]);
   if (s->runs.count > 1)
     return fail(error, EXIT_USAGE, "unexpected argument \"%.100s\" after \"%.100s\": only one RUN is allowed",
                 s->runs.items[1], s->runs.items[0]);

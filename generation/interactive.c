@@ -322,7 +322,7 @@ static bool talk(Session *s, Error *error) {
 static void greet(const Session *s) {
   Console *console = &s->p->console;
   if (!line_editor_is_terminal(s->editor)) return;
-  console_note(console, "type a text and %s; /help lists what else there is", "the model goes on");
+  console_note(console, "type a text, and the model goes on; /help lists what else there is");
   if (!line_editor_edits(s->editor)) console_note(console, "without libedit lines cannot be edited much");
 }
 
