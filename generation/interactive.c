@@ -36,28 +36,30 @@ typedef struct Session {
   size_t turns_room;
   uint64_t seed; /* of the next answer */
   char *saved;   /* the file that /save may replace: it has written it */
-  bool no_memory, over;
+  Error problem; /* of adding an answer to the text */
+  bool over;
 } Session;
 
 enum { TEXT_LIMIT = 64 << 20 }; /* bytes of a session */
 
-static bool add_text(Session *s, const uint8_t *bytes, size_t size) {
-  if (s->now.size + size > TEXT_LIMIT || !array_reserve(&s->text, &s->capacity, s->now.size + size + 1, 1))
-    return false;
+static bool no_memory(Error *error) { return error_memory(error, "a text of many turns"); }
+
+/* EXIT_INPUT, EXIT_MEMORY. */
+static bool add_text(Session *s, const uint8_t *bytes, size_t size, Error *error) {
+  if (s->now.size + size > TEXT_LIMIT)
+    return fail(error, EXIT_INPUT, "a session holds up to %d MiB of text; start another one", TEXT_LIMIT >> 20);
+  if (!array_reserve(&s->text, &s->capacity, s->now.size + size + 1, 1)) return no_memory(error);
   if (size) memcpy(s->text + s->now.size, bytes, size);
   s->now.size += size;
   return true;
 }
-
-static bool no_memory(Error *error) { return error_memory(error, "a text of many turns"); }
 
 /* ---- answers ---- */
 
 static bool emit(void *session, void *text, const uint8_t *bytes, size_t size) {
   Session *s = session;
   (void)text;
-  s->no_memory = !add_text(s, bytes, size);
-  return !s->no_memory && program_emit(s->p, bytes, size);
+  return add_text(s, bytes, size, &s->problem) && program_emit(s->p, bytes, size);
 }
 
 static bool go_on(void *context, int64_t tokens, Error *error) {
@@ -86,7 +88,7 @@ static bool answer(Session *s, Error *error) {
   const Generation generation = {
       .decoder = p->decoder, .tokenizer = p->tokenizer, .context = s, .emit = emit, .progress = {go_on, NULL}};
   if (!generation_run_one(&generation, &request, &result, error)) return false;
-  if (s->no_memory) return no_memory(error);
+  if (s->problem.code) return fail(error, s->problem.code, "%s", s->problem.text);
   if (s->now.size == s->now.answer || s->text[s->now.size - 1] != '\n') putchar('\n');
   program_flush(p);
   s->now.ended = result.reason == STOP_END;
@@ -114,12 +116,11 @@ static bool take_text(Session *s, const uint8_t *line, size_t size, Error *error
   if (s->now.ended) s->now.document = s->now.size;
   s->now.ended = false;
   const bool follows = size && s->now.size > s->now.begin && s->text[s->now.size - 1] != '\n';
-  if (follows && !add_text(s, (const uint8_t *)"\n", 1)) return no_memory(error);
+  if (follows && !add_text(s, (const uint8_t *)"\n", 1, error)) return false;
   if (s->now.document == s->now.size - follows) s->now.document = s->now.size;
   s->now.typed = s->now.size;
-  if (!add_text(s, line, size) || (s->p->config.encoder_layers && !add_text(s, (const uint8_t *)"\n", 1)))
-    return no_memory(error);
-  return answer(s, error);
+  return add_text(s, line, size, error) &&
+         (!s->p->config.encoder_layers || add_text(s, (const uint8_t *)"\n", 1, error)) && answer(s, error);
 }
 
 /* ---- commands ---- */
@@ -187,7 +188,7 @@ static bool load(Session *s, const char *path, Error *error) {
     file_unmap(&file);
     return fail(error, EXIT_INPUT, "/load: %s is longer than %d MiB", path, TEXT_LIMIT / 2 >> 20);
   }
-  const bool ok = forget(s, error) && (add_text(s, file.bytes, file.size) || no_memory(error));
+  const bool ok = forget(s, error) && add_text(s, file.bytes, file.size, error);
   if (ok) console_note(&s->p->console, "%zu bytes of %s; an empty line continues them", file.size, path);
   file_unmap(&file);
   return ok;
