@@ -266,6 +266,10 @@ static bool print_text(Reading *r, Error *error) {
 
 bool heat_score(Program *p, Error *error) {
   const size_t ctx = (size_t)p->config.ctx;
+  if (p->config.encoder_layers)
+    return fail(error, EXIT_USAGE,
+                "--heat, --heat-html and --alts of a file are for models without an encoder; give a "
+                "source with -p");
   Reading r = {.p = p, .text.request.alternatives = heat_alternatives(p)};
   r.logits = malloc(ctx * (size_t)p->config.vocab * sizeof *r.logits);
   r.targets = malloc(ctx * sizeof *r.targets);

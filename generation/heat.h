@@ -19,7 +19,7 @@ void heat_print(const Text *text, const uint8_t *bytes, size_t size);
 bool heat_finish(Program *p, const Text *text, Error *error);
 
 /* --score FILE with one of them: the text of the file instead of one that is written. EXIT_INPUT: it is longer than
- * 4 MiB; EXIT_MEMORY; EXIT_NONFINITE. */
+ * 4 MiB; EXIT_USAGE for a model with an encoder; EXIT_MEMORY; EXIT_NONFINITE. */
 bool heat_score(Program *p, Error *error);
 
 #endif

@@ -124,6 +124,7 @@ $generate reverse-after.run -p 12 --lens --quiet >out
 check_learned "the lens: the decoder's layers, after a source" sh -c "test \"\$(wc -l <out)\" -eq 3 && tail -n 1 out | grep -q \"^layer  2  '2' \""
 $generate reverse-after.run -p 12 --answer 2 --lens --quiet >out
 check_learned "the lens: after the beginning of an answer" sh -c "tail -n 1 out | grep -q \"^layer  2  '1' \""
+refused "the heat of a text without a source" 2 "without an encoder" $generate reverse-after.run --score text.txt --heat
 refused "the lens without a source" 2 "answers a text" $generate reverse-after.run --lens
 
 # ---- training ----
