@@ -63,7 +63,7 @@ static bool compare(const Program *p, Compared *c, const uint8_t *text, size_t s
   const bool ok = program_open(&own, c->dir, error) && program_load(&own, error) &&
                   (!own.config.encoder_layers || size ||
                    fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE", c->dir)) &&
-                  generate(&own, c, text, size, seed, error);
+                  (generate(&own, c, text, size, seed, error) || error_append(error, " (%s)", c->dir));
   program_close(&own);
   return ok && describe(c, error);
 }
@@ -76,8 +76,9 @@ static size_t line_size(const uint8_t *text, size_t size, int width, size_t *nex
   size_t at = 0, blank = 0;
   for (int columns = 0; at < size && text[at] != '\n' && columns < width; columns++) {
     if (text[at] == ' ') blank = at;
-    do at++;
-    while (at < size && utf8_continues(text[at]));
+    uint32_t point;
+    const size_t length = utf8_read(text + at, size - at, &point);
+    at += length ? length : 1;
   }
   const bool broken = at < size && text[at] != '\n' && text[at] != ' ';
   const size_t end = broken && blank ? blank : at;
@@ -91,6 +92,8 @@ static void put_cell(const char *text, size_t size, int width, bool last) {
   if (size >= sizeof bytes) size = sizeof bytes - 1;
   memcpy(bytes, text, size);
   bytes[size] = '\0';
+  for (size_t i = 0; i < size; i++)
+    if (!bytes[i]) bytes[i] = '?';
   const OneLine line = text_one_line(bytes, ONE_LINE_BYTES - 1);
   int columns = 0;
   for (const char *c = line.text; *c; c++) columns += !utf8_continues((uint8_t)*c);

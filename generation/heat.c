@@ -5,6 +5,7 @@
 #include "tokenizer/bpe_encode.h"
 #include "util/file.h"
 #include "util/html.h"
+#include "util/path.h"
 #include "util/text.h"
 #include "util/utf8.h"
 
@@ -24,8 +25,16 @@ bool heat_is_asked(const GenerateSettings *s) { return s->heat || s->heat_html |
 
 bool heat_check(const Program *p, Error *error) {
   FileWriter file;
-  if (!p->settings.heat_html) return true;
-  if (!file_writer_begin(&file, p->settings.heat_html, error)) return false;
+  const GenerateSettings *s = &p->settings;
+  if (!s->heat_html) return true;
+  if (!text_ends_with(s->heat_html, ".html") && !text_ends_with(s->heat_html, ".htm"))
+    return fail(error, EXIT_USAGE, "--heat-html %s: the name of a page ends in .html", s->heat_html);
+  for (int i = 0; i < s->attention.count; i++)
+    if (strcmp(s->heat_html, s->attention.items[i]) == 0)
+      return fail(error, EXIT_USAGE, "--heat-html and --attention both write %s", s->heat_html);
+  if ((s->score && path_same(s->heat_html, s->score)) || (s->prompt_file && path_same(s->heat_html, s->prompt_file)))
+    return fail(error, EXIT_USAGE, "--heat-html %s would replace the text that is read", s->heat_html);
+  if (!file_writer_begin(&file, s->heat_html, error)) return false;
   file_writer_abort(&file);
   return true;
 }

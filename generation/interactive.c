@@ -47,7 +47,8 @@ static bool no_memory(Error *error) { return error_memory(error, "a text of many
 /* EXIT_INPUT, EXIT_MEMORY. */
 static bool add_text(Session *s, const uint8_t *bytes, size_t size, Error *error) {
   if (s->now.size + size > TEXT_LIMIT)
-    return fail(error, EXIT_INPUT, "a session holds up to %d MiB of text; start another one", TEXT_LIMIT >> 20);
+    return fail(error, EXIT_INPUT, "a session holds up to %d MiB of text; /save this one, and start another",
+                TEXT_LIMIT >> 20);
   if (!array_reserve(&s->text, &s->capacity, s->now.size + size + 1, 1)) return no_memory(error);
   if (size) memcpy(s->text + s->now.size, bytes, size);
   s->now.size += size;
@@ -79,6 +80,7 @@ static bool encode(const Session *s, Error *error) {
 
 static bool answer(Session *s, Error *error) {
   Program *p = s->p;
+  s->problem = (Error){0};
   if (!encode(s, error)) return false;
   GenerationRequest request = program_request(p);
   GenerationResult result;
@@ -116,11 +118,16 @@ static bool take_text(Session *s, const uint8_t *line, size_t size, Error *error
   if (s->now.ended) s->now.document = s->now.size;
   s->now.ended = false;
   const bool follows = size && s->now.size > s->now.begin && s->text[s->now.size - 1] != '\n';
-  if (follows && !add_text(s, (const uint8_t *)"\n", 1, error)) return false;
+  if (follows && !add_text(s, (const uint8_t *)"\n", 1, error)) {
+    s->now = s->before[--s->turns];
+    return false;
+  }
   if (s->now.document == s->now.size - follows) s->now.document = s->now.size;
   s->now.typed = s->now.size;
-  return add_text(s, line, size, error) &&
-         (!s->p->config.encoder_layers || add_text(s, (const uint8_t *)"\n", 1, error)) && answer(s, error);
+  if (add_text(s, line, size, error) && (!s->p->config.encoder_layers || add_text(s, (const uint8_t *)"\n", 1, error)))
+    return answer(s, error);
+  s->now = s->before[--s->turns];
+  return false;
 }
 
 /* ---- commands ---- */
@@ -163,6 +170,7 @@ static bool show(Session *s, const char *argument, Error *error) {
   if (s->now.size > s->now.begin) program_emit(s->p, s->text + s->now.begin, s->now.size - s->now.begin);
   if (s->now.size > s->now.begin && s->text[s->now.size - 1] != '\n') putchar('\n');
   program_flush(s->p);
+  if (line_editor_is_terminal(s->editor)) startup_take_interrupt();
   return program_report_output(s->p, error);
 }
 
@@ -183,10 +191,11 @@ static bool save(Session *s, const char *path, Error *error) {
 static bool load(Session *s, const char *path, Error *error) {
   MappedFile file;
   if (!*path) return fail(error, EXIT_USAGE, "/load FILE: the name of a file is missing");
+  if (s->p->config.encoder_layers) return fail(error, EXIT_USAGE, "/load is for models without an encoder");
   if (!file_map(&file, path, EXIT_INPUT, error)) return false;
-  if (file.size > TEXT_LIMIT / 2) {
+  if (file.size > TEXT_LIMIT - s->now.size) {
     file_unmap(&file);
-    return fail(error, EXIT_INPUT, "/load: %s is longer than %d MiB", path, TEXT_LIMIT / 2 >> 20);
+    return fail(error, EXIT_INPUT, "/load: %s does not fit into the %d MiB of a session", path, TEXT_LIMIT >> 20);
   }
   const bool ok = forget(s, error) && add_text(s, file.bytes, file.size, error);
   if (ok) console_note(&s->p->console, "%zu bytes of %s; an empty line continues them", file.size, path);
@@ -255,6 +264,7 @@ static bool change(Session *s, const char *name, const char *option, const char 
   }
   options_value(&p->options, option, text, sizeof text);
   if (strcmp(name, "seed") == 0) snprintf(text, sizeof text, "%" PRIu64 ", of the next answer", s->seed);
+  if (p->settings.greedy && strcmp(name, "temp") == 0) snprintf(text, sizeof text, "0 (greedy)");
   console_note(&p->console, "%s %s", name, text);
   return true;
 }
@@ -264,53 +274,63 @@ static bool run_command(Session *s, const char *line, Error *error) {
   const char *argument = line + length + strspn(line + length, " ");
   for (int i = 0; i < COMMANDS; i++)
     if (strlen(commands[i].name) == length && strncmp(line, commands[i].name, length) == 0)
-      return commands[i].run(s, argument, error);
+      return !*argument || *commands[i].argument ? commands[i].run(s, argument, error)
+                                                 : fail(error, EXIT_USAGE, "/%s takes no argument", commands[i].name);
   for (int i = 0; i < SETTINGS; i++)
     if (strlen(settings[i].name) == length && strncmp(line, settings[i].name, length) == 0)
       return change(s, settings[i].name, settings[i].option, argument, error);
   return fail(error, EXIT_USAGE, "/%.*s is no command; /help lists them", (int)(length < 40 ? length : 40), line);
 }
 
-/* Mistakes of a person are said, and the session goes on; on a script's it ends. */
+/* A copy that ends with a 0. */
+static char *copy_of(const uint8_t *line, size_t size) {
+  char *text = malloc(size + 1);
+  if (!text) return NULL;
+  if (size) memcpy(text, line, size);
+  text[size] = '\0';
+  return text;
+}
+
 static bool take_command(Session *s, const uint8_t *line, size_t size, Error *error) {
-  Error why = {0};
-  char *text = strndup((const char *)line, size);
-  if (!text) return no_memory(error);
-  bool ok = run_command(s, text, &why);
+  if (memchr(line, '\0', size)) return fail(error, EXIT_USAGE, "a command has no zero byte");
+  char *text = copy_of(line, size);
+  const bool ok = text ? run_command(s, text, error) : no_memory(error);
   free(text);
-  if (ok) return true;
-  const bool mistake = why.code == EXIT_USAGE || why.code == EXIT_INPUT || why.code == EXIT_OUTPUT;
-  if (!mistake || !line_editor_is_terminal(s->editor) || s->p->write_error)
-    return fail(error, why.code, "%s", why.text);
-  console_error(&s->p->console, &why);
-  return true;
+  return ok;
 }
 
 static bool take_line(Session *s, const uint8_t *line, size_t size, Error *error) {
   if (size && line[0] == '/' && !(size > 1 && line[1] == '/')) return take_command(s, line + 1, size - 1, error);
   const bool slash = size && line[0] == '/';
   if (!s->p->settings.escapes) return take_text(s, line + slash, size - slash, error);
-  Error why = {0};
-  uint8_t *text = (uint8_t *)strndup((const char *)line + slash, size - slash);
   size_t used = size - slash;
-  if (!text) return no_memory(error);
-  bool ok = program_replace_escapes(text, &used, &why);
-  if (ok) ok = take_text(s, text, used, error);
-  else if (line_editor_is_terminal(s->editor)) ok = (console_error(&s->p->console, &why), true);
-  else fail(error, why.code, "%s", why.text);
+  uint8_t *text = (uint8_t *)copy_of(line + slash, used);
+  const bool ok =
+      text ? program_replace_escapes(text, &used, error) && take_text(s, text, used, error) : no_memory(error);
   free(text);
   return ok;
 }
 
 /* ---- all of it ---- */
 
+/* Mistakes of a person are said, and the session goes on; those of a script end it. */
+static bool forgive(const Session *s, const Error *why, Error *error) {
+  const bool mistake = why->code == EXIT_USAGE || why->code == EXIT_INPUT || why->code == EXIT_OUTPUT;
+  if (!mistake || !line_editor_is_terminal(s->editor) || s->p->write_error)
+    return fail(error, why->code, "%s", why->text);
+  console_error(&s->p->console, why);
+  return true;
+}
+
 static bool talk(Session *s, Error *error) {
   const uint8_t *line;
   size_t size;
   while (!s->over && !s->p->write_error) {
     if (!line_editor_read(s->editor, &line, &size, error)) return false;
+    Error why = {0};
     if (line) {
-      if (!take_line(s, line, size, error)) return false;
+      if (line_editor_is_terminal(s->editor)) startup_take_interrupt(); /* it was meant for what is over */
+      if (!take_line(s, line, size, &why) && !forgive(s, &why, error)) return false;
     } else if (line_editor_is_terminal(s->editor)) {
       if (startup_take_interrupt()) fputs("^C\n", stderr);
       else s->over = true;

@@ -337,6 +337,10 @@ check "long texts are scored as by --per-line" awk '
 refused "a heat of nothing" 3 'is empty' "$generate" a.run --score /dev/null --heat
 refused "a heat of many texts" 2 'of one text' "$generate" a.run -p x -N 2 --heat
 refused "a heat of lines" 2 'does not go with --lines' "$generate" a.run --lines --heat
+cp plain.txt mine.html
+refused "a page in the place of the text" 2 'would replace' "$generate" a.run --score mine.html --heat-html mine.html
+refused "a page that is none" 2 'ends in .html' "$generate" a.run -p x --heat-html plain.txt
+refused "two pages in one file" 2 'both write' "$generate" a.run -p x --heat-html two.html --attention two.html
 refused "a page where there can be none" 7 'nowhere/heat.html' "$generate" a.run -p x --heat-html nowhere/heat.html
 
 # ---- several models ----

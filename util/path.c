@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 bool path_is_stdin(const char *path) { return strcmp(path, "-") == 0; }
 
@@ -30,4 +31,9 @@ char *path_directory(const char *path) {
   memcpy(dir, length > 0 ? path : ".", length > 0 ? length : 1);
   dir[length > 0 ? length : 1] = '\0';
   return dir;
+}
+
+bool path_same(const char *a, const char *b) {
+  struct stat one, other;
+  return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
