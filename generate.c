@@ -97,16 +97,26 @@ typedef struct Asked {
   unsigned works; /* of a flag: with which it has a meaning */
 } Asked;
 
+enum { WORKS = 11 };
+
+/* All works, by the flags that ask for them. */
+static void list_works(const GenerateSettings *s, Asked out[WORKS]) {
+  const Asked works[WORKS] = {{"a text", false, TEXT},         {"-i", s->interactive, INTERACTIVE},
+                              {"--lines", s->lines, LINES},    {"--prompts", s->prompts, PROMPTS},
+                              {"--score", s->score, SCORE},    {"--encode", s->encode, ENCODE},
+                              {"--decode", s->decode, DECODE}, {"--bench", s->bench > 0, BENCH},
+                              {"--params", s->params, PARAMS}, {"--compare", s->compare, COMPARE},
+                              {"--lens", s->lens, LENS}};
+  memcpy(out, works, sizeof works);
+}
+
 /* Which of the works; only one of them. */
 static bool find_work(const GenerateSettings *s, Work *work, const char **name, Error *error) {
-  const Asked works[] = {{"-i", s->interactive, INTERACTIVE}, {"--lines", s->lines, LINES},
-                         {"--prompts", s->prompts, PROMPTS},  {"--score", s->score, SCORE},
-                         {"--encode", s->encode, ENCODE},     {"--decode", s->decode, DECODE},
-                         {"--bench", s->bench > 0, BENCH},    {"--params", s->params, PARAMS},
-                         {"--compare", s->compare, COMPARE},  {"--lens", s->lens, LENS}};
+  Asked works[WORKS];
+  list_works(s, works);
   *work = TEXT;
   *name = NULL;
-  for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
+  for (int i = 0; i < WORKS; i++) {
     if (!works[i].given) continue;
     if (*name) return fail(error, EXIT_USAGE, "use only one of %s and %s", *name, works[i].name);
     *work = (Work)works[i].works;
@@ -115,20 +125,27 @@ static bool find_work(const GenerateSettings *s, Work *work, const char **name, 
   return true;
 }
 
-/* "--score", or "--lines or --prompts": the works of a flag. */
-static void name_works(unsigned works, char *out, size_t size) {
-  static const char *const names[] = {"a text",   "-i",      "--lines",  "--prompts", "--score", "--encode",
-                                      "--decode", "--bench", "--params", "--compare", "--lens"};
+/* "--lines, --prompts": the works of a flag. */
+static void name_works(const GenerateSettings *s, unsigned of, char *out, size_t size) {
+  Asked works[WORKS];
+  list_works(s, works);
   size_t used = 0;
   *out = '\0';
-  for (size_t i = 0; i < sizeof names / sizeof *names && used < size; i++)
-    if (works >> i & 1) used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", names[i]);
+  for (int i = 0; i < WORKS && used < size; i++)
+    if (works[i].works & of) used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", works[i].name);
+}
+
+/* In a configuration file a flag may stand for other calls. */
+static bool is_typed(const Program *p, const void *value) {
+  return options_origin(&p->options, value) == ORIGIN_COMMAND_LINE;
 }
 
 /* Flags without a meaning are refused. */
 static bool check_flags(const Program *p, Work work, const char *name, Error *error) {
   const GenerateSettings *s = &p->settings;
-  const unsigned texts = TEXT | INTERACTIVE | LINES | PROMPTS | COMPARE;
+  const Sampling *sampling = &s->sampling;
+  const unsigned texts = TEXT | INTERACTIVE | LINES | PROMPTS | COMPARE, drawn = texts | BENCH;
+  const unsigned prompts = drawn | LENS, formats = TEXT | SCORE; /* of --novelty FILE, too */
   const Asked flags[] = {{"-p", s->prompt, TEXT | INTERACTIVE | BENCH | COMPARE | LENS},
                          {"-f", s->prompt_file, TEXT | INTERACTIVE | LINES | BENCH | COMPARE | LENS},
                          {"-e", s->escapes, TEXT | INTERACTIVE | BENCH | COMPARE | LENS},
@@ -145,13 +162,32 @@ static bool check_flags(const Program *p, Work work, const char *name, Error *er
                          {"--heat", s->heat, TEXT | SCORE},
                          {"--heat-html", s->heat_html, TEXT | SCORE},
                          {"--alts", s->alternatives > 0, TEXT | SCORE | LENS},
+                         {"-s", is_typed(p, &s->seed), drawn},
+                         {"--greedy", is_typed(p, &s->greedy), drawn},
+                         {"--temp", is_typed(p, &sampling->temperature), drawn},
+                         {"--top-k", is_typed(p, &sampling->top_k), drawn},
+                         {"--top-p", is_typed(p, &sampling->top_p), drawn},
+                         {"--min-p", is_typed(p, &sampling->min_p), drawn},
+                         {"--repeat-penalty", is_typed(p, &sampling->repeat_penalty), drawn},
+                         {"--repeat-last-n", is_typed(p, &sampling->repeat_last_n), drawn},
+                         {"--presence-penalty", is_typed(p, &sampling->presence_penalty), drawn},
+                         {"--frequency-penalty", is_typed(p, &sampling->frequency_penalty), drawn},
+                         {"--ignore-eos", is_typed(p, &s->ignore_end), drawn},
+                         {"--on-full", is_typed(p, &s->on_full), drawn},
+                         {"--keep", is_typed(p, &s->keep), drawn},
+                         {"--truncate-prompt", is_typed(p, &s->truncate_prompt), prompts & ~(unsigned)INTERACTIVE},
+                         {"--answer", is_typed(p, &s->answer), prompts},
+                         {"--jsonl-field", is_typed(p, &s->jsonl_field), formats},
+                         {"--prompt-field", is_typed(p, &s->prompt_field), formats},
+                         {"--response-field", is_typed(p, &s->response_field), formats},
+                         {"--tsv", is_typed(p, &s->tsv), formats},
                          {"--stride", s->stride, SCORE},
                          {"--per-line", s->per_line, SCORE},
                          {"--exact", s->exact, SCORE}};
   for (const Asked *f = flags; f < flags + sizeof flags / sizeof *flags; f++) {
-    char works[100];
+    char works[120];
     if (!f->given || f->works & work) continue;
-    name_works(f->works, works, sizeof works);
+    name_works(s, f->works, works, sizeof works);
     if (name) return fail(error, EXIT_USAGE, "%s does not go with %s; it is for %s", f->name, name, works);
     return fail(error, EXIT_USAGE, "%s belongs to %s", f->name, works);
   }
@@ -169,7 +205,7 @@ static bool check_pairs(const GenerateSettings *s, Error *error) {
     return fail(error, EXIT_USAGE,
                 "--heat, --heat-html and --alts take FILE of --score as it is, with no other options of it");
   if (s->novelty && heat_is_asked(s))
-    return fail(error, EXIT_USAGE, "--novelty and --heat both mark the text; use one");
+    return fail(error, EXIT_USAGE, "--novelty does not go with --heat, --heat-html and --alts");
   if (s->novelty && s->json) return fail(error, EXIT_USAGE, "leave out --novelty with --json");
   if (s->novelty && path_is_stdin(s->novelty) && s->prompt_file && path_is_stdin(s->prompt_file))
     return fail(error, EXIT_USAGE, "-f - and --novelty - both read standard input");
@@ -180,6 +216,11 @@ static bool check_pairs(const GenerateSettings *s, Error *error) {
     return fail(error, EXIT_USAGE, "--logprobs belongs to --json or --prompts");
   if (s->escapes && !s->prompt && !s->interactive)
     return fail(error, EXIT_USAGE, "-e is for the text of -p and the lines of -i");
+  if (s->compare && s->model) return fail(error, EXIT_USAGE, "--compare takes its runs without -m");
+  if (s->interactive && s->prompt_file && path_is_stdin(s->prompt_file))
+    return fail(error, EXIT_USAGE, "-f - and -i both read standard input");
+  if (!s->score && !s->novelty && (s->tsv || s->jsonl_field || s->prompt_field || s->response_field))
+    return fail(error, EXIT_USAGE, "--tsv, --jsonl-field, --prompt-field and --response-field belong to --score");
   if (s->keep && s->on_full == ON_FULL_STOP) return fail(error, EXIT_USAGE, "--keep is for --on-full slide");
   if (s->per_line && (s->exact || s->stride || s->tsv || s->jsonl_field || s->prompt_field))
     return fail(error, EXIT_USAGE, "--per-line is of the lines of --score FILE, and of no other options of it");

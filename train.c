@@ -223,8 +223,7 @@ static bool print_runs(const TrainSettings *s, Error *error) {
 
 /* A page may stand in a run, but not in the place of what is there. */
 static bool check_page_name(const char *path, Error *error) {
-  const char *slash = strrchr(path, '/');
-  char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+  char *dir = path_directory(path);
   if (!dir) return error_memory(error, "a path");
   const bool inside = checkpoint_is_run(dir) && !text_ends_with(path, ".html");
   free(dir);

@@ -147,9 +147,14 @@ static bool locale_is_utf8(void) {
   return false;
 }
 
+bool console_can_mark(void) {
+  const char *term = getenv("TERM");
+  return term && *term && strcmp(term, "dumb") != 0;
+}
+
 Console console_open(const char *program, bool quiet) {
-  const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
-  bool terminal = isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+  const char *no_color = getenv("NO_COLOR");
+  bool terminal = isatty(STDERR_FILENO) && console_can_mark();
   return (Console){.stream = stderr,
                    .program = program,
                    .quiet = quiet,
@@ -237,8 +242,16 @@ static void print_line(Console *console, const char *prefix, const char *color, 
   clear_line(console);
   bool colored = console->color && *color;
   if (*prefix) fprintf(console->stream, "%s%s:%s ", colored ? color : "", prefix, colored ? "\033[0m" : "");
-  vfprintf(console->stream, format, arguments);
-  fputc('\n', console->stream);
+  char row[ROW_LIMIT], *text = row;
+  va_list again;
+  va_copy(again, arguments);
+  const int size = vsnprintf(row, sizeof row, format, arguments);
+  if (size >= ROW_LIMIT && (text = malloc((size_t)size + 1))) vsnprintf(text, (size_t)size + 1, format, again);
+  va_end(again);
+  if (!text) text = row; /* no memory: its beginning */
+  text_make_visible(text);
+  fprintf(console->stream, "%s\n", text);
+  if (text != row) free(text);
   fflush(console->stream);
   console->drawn_at = -1; /* the next update draws the line again */
 }
@@ -275,6 +288,7 @@ void console_row(Console *console, const char *name, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
+  text_make_visible(text);
   clear_line(console);
   fprintf(console->stream, "%-*s", NAME_COLUMNS, name);
   if (width) text_print_wrapped(console->stream, text, NAME_COLUMNS, NAME_COLUMNS, width);

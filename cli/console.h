@@ -67,6 +67,9 @@ void console_line(Console *console, const char *format, ...) __attribute__((form
 /* A row of a table: `name` in its first column, "" to go on with the one before; folded at the terminal's width. */
 void console_row(Console *console, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Whether TERM names a terminal that understands more than text. */
+bool console_can_mark(void);
+
 /* Columns of the terminal that a stream writes to; 0: it is none, or it does not say. */
 int console_width(FILE *stream);
 

@@ -86,7 +86,7 @@ static bool automaton_make(Automaton *a, const int32_t *ids, size_t count, Error
   size_t slots = 64;
   while (slots < 6 * count) slots *= 2; /* at most half full */
   *a = (Automaton){.states = malloc((2 * count + 1) * sizeof *a->states),
-                   .ways = malloc((3 * count + 1) * sizeof *a->ways),
+                   .ways = calloc(3 * count + 1, sizeof *a->ways),
                    .slots = calloc(slots, sizeof *a->slots),
                    .mask = (uint32_t)slots - 1};
   if (!a->states || !a->ways || !a->slots) return error_memory(error, "a comparison of texts");

@@ -2,7 +2,7 @@
  *
  * The short one becomes a suffix automaton (Blumer et al., "The smallest automaton recognizing the subwords of a text",
  * 1985), over which the long one is read once: time grows with the sum of both, memory with the short one, at most
- * about 160 bytes a token. */
+ * about 200 bytes a token. */
 #ifndef INKLING_DATASET_LONGEST_MATCH_H
 #define INKLING_DATASET_LONGEST_MATCH_H
 

@@ -116,9 +116,9 @@ static void print_columns(const Compared *compared, size_t *at, int count, int w
     for (int i = 0; i < count; i++) {
       const Text *text = &compared[i].text;
       size_t next = 0, size = 0;
-      const uint8_t *line = text->bytes ? text->bytes + at[i] : NULL;
+      const uint8_t *line = text->bytes ? text->bytes + at[i] : (const uint8_t *)"";
       if (at[i] < text->size) size = line_size(line, text->size - at[i], width, &next);
-      put_cell(line ? (const char *)line : "", size, width, i == count - 1);
+      put_cell((const char *)line, size, width, i == count - 1);
       at[i] += next;
       more = more || at[i] < text->size;
     }
@@ -153,7 +153,7 @@ bool program_compare(Program *p, Error *error) {
   size_t size = 0;
   Compared *compared = calloc((size_t)dirs->count, sizeof *compared);
   size_t *at = calloc((size_t)dirs->count, sizeof *at);
-  const uint64_t seed = program_request(p).sampling.seed;
+  const uint64_t seed = program_seed(p);
   bool ok = ((compared && at) || error_memory(error, "texts")) && program_prompt_bytes(p, &text, &size, error);
   for (int i = 0; ok && i < dirs->count; i++) {
     compared[i].dir = dirs->items[i];

@@ -3,7 +3,6 @@
 #include "util/json.h"
 #include "util/utf8.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,40 +1,51 @@
 #include "generation/heat.h"
 
-#include "cli/startup.h"
+#include "checkpoint/directory.h"
+#include "model/evaluation.h"
 #include "model/logprobs.h"
-#include "tokenizer/bpe_encode.h"
 #include "util/file.h"
 #include "util/html.h"
 #include "util/path.h"
 #include "util/text.h"
 #include "util/utf8.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LEVELS = 6, HOVER_ALTERNATIVES = 5, FILE_LIMIT = 4 << 20 };
 
-static const double BIT = 0.6931471805599453;                 /* nats */
 static const double level_bits[LEVELS - 1] = {1, 2, 4, 6, 9}; /* where the next level begins */
-static const int level_colors[LEVELS] = {194, 229, 222,
-                                         215, 209, 203}; /* of a terminal's 256: green to red, all pale */
+/* Of a terminal's 256: green to red, all pale. */
+static const int level_colors[LEVELS] = {194, 229, 222, 215, 209, 203};
 
 bool heat_is_asked(const GenerateSettings *s) { return s->heat || s->heat_html || s->alternatives > 0; }
+
+/* The page that ./train has written of the run. */
+static bool is_report(const char *path, bool *out, Error *error) {
+  char *dir = path_directory(path);
+  if (!dir) return error_memory(error, "a path");
+  *out = strcmp(path_base(path), CHECKPOINT_REPORT) == 0 && checkpoint_is_run(dir);
+  free(dir);
+  return true;
+}
 
 bool heat_check(const Program *p, Error *error) {
   FileWriter file;
   const GenerateSettings *s = &p->settings;
-  if (!s->heat_html) return true;
-  if (!text_ends_with(s->heat_html, ".html") && !text_ends_with(s->heat_html, ".htm"))
-    return fail(error, EXIT_USAGE, "--heat-html %s: the name of a page ends in .html", s->heat_html);
+  const char *page = s->heat_html;
+  bool report;
+  if (!page) return true;
+  if (!text_ends_with(page, ".html") && !text_ends_with(page, ".htm"))
+    return fail(error, EXIT_USAGE, "--heat-html %s: the name of a page ends in .html", page);
   for (int i = 0; i < s->attention.count; i++)
-    if (strcmp(s->heat_html, s->attention.items[i]) == 0)
-      return fail(error, EXIT_USAGE, "--heat-html and --attention both write %s", s->heat_html);
-  if ((s->score && path_same(s->heat_html, s->score)) || (s->prompt_file && path_same(s->heat_html, s->prompt_file)))
-    return fail(error, EXIT_USAGE, "--heat-html %s would replace the text that is read", s->heat_html);
-  if (!file_writer_begin(&file, s->heat_html, error)) return false;
+    if (path_same(page, s->attention.items[i]))
+      return fail(error, EXIT_USAGE, "--heat-html and --attention both write %s", page);
+  if ((s->score && path_same(page, s->score)) || (s->prompt_file && path_same(page, s->prompt_file)))
+    return fail(error, EXIT_USAGE, "--heat-html %s would replace the text that is read", page);
+  if (!is_report(page, &report, error)) return false;
+  if (report) return fail(error, EXIT_USAGE, "--heat-html %s would replace the page of a run", page);
+  if (!file_writer_begin(&file, page, error)) return false;
   file_writer_abort(&file);
   return true;
 }
@@ -47,7 +58,8 @@ int heat_alternatives(const Program *p) {
 
 /* ---- tokens ---- */
 
-static double bits_of(const Text *text, size_t at) { return -(double)text->logprobs[at] / BIT; }
+/* 0 - : of a token that is certain it is not -0. */
+static double bits_of(const Text *text, size_t at) { return 0 - (double)text->logprobs[at] / NATS_PER_BIT; }
 
 static int level_of(const Text *text, size_t at) {
   int level = 0;
@@ -59,23 +71,27 @@ static size_t begin_of(const Text *text, size_t at, size_t end) {
   return at < text->ids.count && (size_t)text->begins[at] < end ? (size_t)text->begins[at] : end;
 }
 
-/* The token that byte `at` of the text belongs to, at or behind token `from`. */
-static size_t token_at(const Text *text, size_t from, size_t at) {
-  while (from + 1 < text->ids.count && (size_t)text->begins[from + 1] <= at) from++;
-  return from;
+/* The last token that begins at or before byte `at` of the text, which has a token. */
+static size_t token_at(const Text *text, size_t at) {
+  size_t low = 0, high = text->ids.count;
+  while (high - low > 1) {
+    const size_t middle = low + (high - low) / 2;
+    if ((size_t)text->begins[middle] <= at) low = middle;
+    else high = middle;
+  }
+  return low;
 }
 
 /* ---- a terminal ---- */
 
 static void set_color(int level) { printf("\033[30;48;5;%dm", level_colors[level]); }
 
-void heat_print(const Text *text, const uint8_t *bytes, size_t size) {
-  size_t token = 0;
+void heat_print(const Text *text, size_t from, size_t to) {
+  const uint8_t *bytes = text->bytes;
   int shown = -1;
-  for (size_t i = 0; i < size; i++) {
+  for (size_t i = from; i < to; i++) {
     if (!utf8_continues(bytes[i])) { /* a character has the color of its first token */
-      token = token_at(text, token, text->size + i);
-      const int level = text->ids.count ? level_of(text, token) : 0;
+      const int level = text->ids.count ? level_of(text, token_at(text, i)) : 0;
       if (level != shown) set_color(level);
       shown = level;
     }
@@ -206,90 +222,42 @@ bool heat_finish(Program *p, const Text *text, Error *error) {
 /* ---- a text that is there ---- */
 
 typedef struct Reading {
-  Program *p;
-  BpeIds ids; /* what comes before the text, then its tokens */
+  const Program *p;
   Text text;
-  float *logits;    /* [ctx][vocab] */
-  int32_t *targets; /* [ctx] */
-  TokenAlternative *top;
+  TokenAlternative *top; /* [alternatives] */
 } Reading;
 
-/* Tokens first + 1 ... of the ids, those from `scored` on for the first time. */
-static bool score_window(Reading *r, int64_t first, int length, int64_t scored, Error *error) {
-  const int vocab = r->p->config.vocab;
-  const TokenBatch batch = {r->ids.ids + first, r->targets, NULL, NULL};
-  double nats = 0;
-  int64_t counted = 0;
-  for (int i = 0; i < length; i++) r->targets[i] = r->ids.ids[first + i + 1];
-  if (!model_evaluate(r->p->model, &batch, 1, length, &nats, &counted, r->logits, error)) return false;
-  for (int64_t i = scored - first; i < length; i++) {
-    GeneratedToken token = {.id = r->targets[i], .begin = (int64_t)r->text.size, .top = r->top};
-    token.logprob =
-        logprobs_of(r->logits + (size_t)i * (size_t)vocab, vocab, token.id, r->top, r->text.request.alternatives);
-    if (!isfinite(token.logprob))
-      return fail(error, EXIT_NONFINITE, "token %" PRId64 " of %s has no finite probability: the weights are damaged",
-                  first + i + 1, r->p->settings.score);
-    size_t size;
-    const uint8_t *bytes = tokenizer_decode(r->p->tokenizer, token.id, &size);
-    if (!text_add_token(&r->text, &token, error)) return false;
-    if (size && !text_add(&r->text, bytes, size)) return error_memory(error, "a text");
-  }
-  return true;
-}
-
-/* Windows of at most ctx tokens, each but the first half old ones. */
-static bool score_all(Reading *r, Error *error) {
-  const int ctx = r->p->config.ctx, step = ctx > 1 ? ctx / 2 : 1;
-  const int64_t count = (int64_t)r->ids.count - 1; /* of targets */
-  int64_t scored = 0;
-  for (int64_t first = 0; scored < count; first += step) {
-    const int length = count - first < ctx ? (int)(count - first) : ctx;
-    console_work(&r->p->console, &(ConsoleWork){"evaluating", (double)scored, (double)count, false});
-    if (!startup_go_on("evaluating", error) || !score_window(r, first, length, scored, error)) return false;
-    scored = first + length;
-  }
-  console_work_end(&r->p->console);
-  return true;
-}
-
-static bool read_text(Reading *r, Error *error) {
-  const Program *p = r->p;
-  const int32_t end = tokenizer_end(p->tokenizer), start = p->special.start >= 0 ? p->special.start : 0;
-  uint8_t *bytes;
+static bool take_token(void *context, int32_t id, const float *logits, Error *error) {
+  Reading *r = context;
   size_t size;
-  const bool ok = program_read(p->settings.score, FILE_LIMIT, &bytes, &size, error) &&
-                  bpe_ids_sink(&r->ids, tokenizer_begins_with_end(p->tokenizer) ? &end : &start, 1, error) &&
-                  tokenizer_encode(p->tokenizer, bytes, size, &r->ids, error);
-  free(bytes);
-  return ok && (r->ids.count > 1 || fail(error, EXIT_INPUT, "%s is empty", p->settings.score));
+  const uint8_t *bytes = tokenizer_decode(r->p->tokenizer, id, &size);
+  const float logprob = logprobs_of(logits, r->p->config.vocab, id, r->top, r->text.request.alternatives);
+  const GeneratedToken token = {.id = id, .begin = (int64_t)r->text.size, .logprob = logprob, .top = r->top};
+  return text_add_token(&r->text, &token, error) &&
+         (!size || text_add(&r->text, bytes, size) || error_memory(error, "a text"));
 }
 
-static bool print_text(Reading *r, Error *error) {
-  Program *p = r->p;
-  Text unprinted = r->text;
-  unprinted.size = 0;
-  if (p->settings.heat) heat_print(&unprinted, r->text.bytes, r->text.size);
-  if (p->settings.heat && r->text.size && r->text.bytes[r->text.size - 1] != '\n') putchar('\n');
-  return heat_finish(p, &r->text, error) && program_report_output(p, error);
+static bool print_text(Program *p, const Text *text, Error *error) {
+  if (p->settings.heat) heat_print(text, 0, text->size);
+  if (p->settings.heat && text->size && text->bytes[text->size - 1] != '\n') putchar('\n');
+  return heat_finish(p, text, error) && program_report_output(p, error);
 }
 
 bool heat_score(Program *p, Error *error) {
-  const size_t ctx = (size_t)p->config.ctx;
+  uint8_t *bytes = NULL;
+  size_t size;
+  TextScore score;
   if (p->config.encoder_layers)
     return fail(error, EXIT_USAGE,
-                "--heat, --heat-html and --alts of a file are for models without an encoder; give a "
-                "source with -p");
+                "--heat, --heat-html and --alts of a file are for models without an encoder; give a source with -p");
   Reading r = {.p = p, .text.request.alternatives = heat_alternatives(p)};
-  r.logits = malloc(ctx * (size_t)p->config.vocab * sizeof *r.logits);
-  r.targets = malloc(ctx * sizeof *r.targets);
   r.top = malloc((size_t)(r.text.request.alternatives + 1) * sizeof *r.top);
-  const bool ok = ((r.logits && r.targets && r.top) || error_memory(error, "the logits of a window")) &&
-                  read_text(&r, error) && model_evaluate_begin(p->model, 1, p->config.ctx, error) &&
-                  score_all(&r, error) && print_text(&r, error);
-  free(r.logits);
-  free(r.targets);
+  const bool ok = (r.top || error_memory(error, "a text")) &&
+                  program_read(p->settings.score, FILE_LIMIT, &bytes, &size, error) &&
+                  (size || fail(error, EXIT_INPUT, "%s is empty", path_shown(p->settings.score))) &&
+                  program_score_text(p, bytes, size, take_token, &r, &score, error) && print_text(p, &r.text, error);
+  free(bytes);
   free(r.top);
-  free(r.ids.ids);
   text_free(&r.text);
   return ok;
 }

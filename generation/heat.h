@@ -12,9 +12,8 @@ bool heat_check(const Program *p, Error *error);
 /* Alternatives of each token that are shown somewhere. */
 int heat_alternatives(const Program *p);
 
-/* The next `size` bytes of a text to stdout, whole characters of tokens that the text has, in colors; text->size of
- * them were printed before. */
-void heat_print(const Text *text, const uint8_t *bytes, size_t size);
+/* Bytes [from, to) of a text to stdout, whole characters, in the colors of its tokens. */
+void heat_print(const Text *text, size_t from, size_t to);
 
 /* The table of --alts to stdout, and the page. EXIT_OUTPUT, EXIT_MEMORY. */
 bool heat_finish(Program *p, const Text *text, Error *error);

@@ -5,14 +5,12 @@
 #include "generation/line_editor.h"
 #include "util/array.h"
 #include "util/file.h"
-#include "util/text.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 /* How far the text has come. */
 typedef struct Place {
@@ -35,7 +33,8 @@ typedef struct Session {
   int turns;
   size_t turns_room;
   uint64_t seed; /* of the next answer */
-  char *saved;   /* the file that /save may replace: it has written it */
+  char *saved;   /* the file that /save may replace, as long as it is what it has written: */
+  struct timespec saved_at;
   Error problem; /* of adding an answer to the text */
   bool over;
 } Session;
@@ -177,11 +176,15 @@ static bool show(Session *s, const char *argument, Error *error) {
 /* Nothing is replaced but what it wrote itself. */
 static bool save(Session *s, const char *path, Error *error) {
   if (!*path) return fail(error, EXIT_USAGE, "/save FILE: the name of a file is missing");
-  const bool own = s->saved && strcmp(s->saved, path) == 0;
-  if (!own && access(path, F_OK) == 0) return fail(error, EXIT_USAGE, "/save: %s is there already; name another", path);
+  struct stat info;
+  const bool there = lstat(path, &info) == 0;
+  const bool own = there && s->saved && strcmp(s->saved, path) == 0 && info.st_mtim.tv_sec == s->saved_at.tv_sec &&
+                   info.st_mtim.tv_nsec == s->saved_at.tv_nsec;
+  if (there && !own) return fail(error, EXIT_USAGE, "/save: %s is there already; name another", path);
   const uint8_t *text = s->text ? s->text + s->now.begin : (const uint8_t *)"";
   if (!file_write(path, text, s->now.size - s->now.begin, error)) return false;
   console_note(&s->p->console, "%zu bytes in %s", s->now.size - s->now.begin, path);
+  if (stat(path, &info) == 0) s->saved_at = info.st_mtim;
   if (own) return true;
   free(s->saved);
   s->saved = strdup(path);
@@ -348,7 +351,7 @@ static void greet(const Session *s) {
 }
 
 bool program_interactive(Program *p, const uint8_t *text, size_t size, Error *error) {
-  Session s = {.p = p, .seed = program_request(p).sampling.seed};
+  Session s = {.p = p, .seed = program_seed(p)};
   p->settings.truncate_prompt = 1;
   bool ok = decoder_open(&p->decoder, p->model, 1, error) && line_editor_open(&s.editor, error);
   if (ok) greet(&s);

@@ -20,7 +20,7 @@
 struct LineEditor {
   LineInput input; /* where there is no libedit */
   bool terminal;
-  bool failed; /* reading from the terminal; errno says why */
+  int failed; /* errno of reading from the terminal */
 #ifdef INKLING_LIBEDIT
   void *library;
   EditLine *edit; /* NULL: lines come from `input` */
@@ -67,7 +67,7 @@ static int read_character(EditLine *edit, wchar_t *out) {
   for (size_t size = 0, length = 0; size < sizeof bytes && !length && (!size || utf8_complete(bytes, size) < size);) {
     if (!line_input_wait(STDIN_FILENO)) return -1;
     const ssize_t got = read(STDIN_FILENO, bytes + size, 1);
-    reading->failed = got < 0;
+    if (got < 0) reading->failed = errno;
     if (got <= 0) return (int)got;
     length = utf8_read(bytes, ++size, &point);
   }
@@ -115,10 +115,10 @@ static void close_libedit(LineEditor *e) {
 static bool edit_line(LineEditor *e, const uint8_t **line, size_t *size, Error *error) {
   HistEvent event;
   int count = 0;
-  e->failed = false;
+  e->failed = 0;
   const char *text = e->el_gets(e->edit, &count);
   if (!text || count <= 0)
-    return !e->failed || fail(error, EXIT_INPUT, "cannot read the terminal: %s", strerror(errno));
+    return !e->failed || fail(error, EXIT_INPUT, "cannot read the terminal: %s", strerror(e->failed));
   *line = (const uint8_t *)text;
   *size = (size_t)count - (text[count - 1] == '\n');
   if (*size) e->add(e->history, &event, H_ENTER, text);

@@ -7,7 +7,6 @@
 #include "util/clock.h"
 #include "util/text.h"
 
-#include <errno.h>
 #include <inttypes.h>
 
 enum { WAITING = 16 * GENERATE_ROWS }; /* lines that may wait for one before them to be answered */

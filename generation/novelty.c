@@ -8,6 +8,7 @@
 #include "util/array.h"
 #include "util/path.h"
 #include "util/text.h"
+#include "util/utf8.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ typedef struct Written {
 struct Novelty {
   TokenFile tokens; /* of the other text */
   bool opened, compared;
-  BpeIds ids; /* of all texts, SEPARATOR after each */
+  int64_t dropped; /* tokens whose pages are no longer held in memory */
+  BpeIds ids;      /* of all texts, SEPARATOR after each */
   Written *written;
   size_t count, room;
 };
@@ -132,7 +134,10 @@ static bool keep_comparing(void *context, int64_t tokens, Error *error) {
   Program *p = context;
   const TokenFile *file = &p->novelty->tokens;
   console_work(&p->console, &(ConsoleWork){"comparing", (double)tokens, (double)file->info.tokens, false});
-  if (tokens % KEPT_TOKENS == 0) token_file_drop_pages(file);
+  if (tokens - p->novelty->dropped >= KEPT_TOKENS) {
+    token_file_drop_pages(file);
+    p->novelty->dropped = tokens;
+  }
   return !stop_signal && token_file_check(file, error);
 }
 
@@ -166,7 +171,7 @@ static int64_t next_border(const Written *w, size_t *span, int64_t at, bool *mar
     *marked = begin <= at;
     border = *marked ? w->offsets[w->spans[*span].end] : begin;
   }
-  while (border < size && (w->bytes[border] & 0xC0) == 0x80) border++;
+  while (border < size && utf8_continues(w->bytes[border])) border++;
   return border;
 }
 
@@ -174,8 +179,7 @@ bool program_novelty_print(Program *p, size_t text) {
   if (text >= p->novelty->count) return true;
   const Written *w = &p->novelty->written[text];
   const int64_t size = w->offsets[w->count];
-  const char *term = getenv("TERM");
-  const bool can_mark = term && *term && strcmp(term, "dumb") != 0;
+  const bool can_mark = console_can_mark();
   size_t span = 0;
   for (int64_t at = 0, border; at < size; at = border) {
     bool marked;

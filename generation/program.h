@@ -1,5 +1,6 @@
 /* One call of ./generate: what its parts share. generate.c says what is done in which order. Functions that return bool
- * fill an Error when it is false. */
+ * fill an Error when it is false; those that do the whole of what was asked for say what reading their input, encoding
+ * it (EXIT_INPUT), the device (EXIT_MEMORY, EXIT_NONFINITE), stdout (EXIT_OUTPUT) and signals have to say. */
 #ifndef INKLING_GENERATION_PROGRAM_H
 #define INKLING_GENERATION_PROGRAM_H
 
@@ -61,7 +62,8 @@ bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *
  * more than the context holds, and it may not be cut; EXIT_USAGE for --answer without an encoder; EXIT_MEMORY. */
 bool program_encode(const Program *p, const uint8_t *text, size_t size, BpeIds *source, BpeIds *prompt, Error *error);
 
-/* What a token stands for, for people: in quotes, with \n, \t, \', \\ and \xHH; <|endoftext|> and <token 7> without a text. */
+/* What a token stands for, for people: in quotes, with \n, \t, \', \\ and \xHH; <|endoftext|> and <token 7> without a
+ * text. */
 typedef struct ShownToken {
   char text[96];
 } ShownToken;
@@ -80,6 +82,7 @@ bool program_report_output(const Program *p, Error *error);
 
 /* As the settings have it, of p->prompt and p->source. A seed that is not given is drawn now. */
 GenerationRequest program_request(Program *p);
+uint64_t program_seed(const Program *p); /* --seed, or a new one */
 
 /* --bias and --ban as p->rules. EXIT_USAGE: no token has that text, or no number follows it; EXIT_MEMORY. */
 bool program_make_rules(Program *p, Error *error);
@@ -118,8 +121,7 @@ int64_t program_novelty_most(int texts);
 /* A text that was written: its tokens, and the bytes that were left of them. EXIT_MEMORY. */
 bool program_novelty_add(Program *p, const int32_t *ids, size_t count, int64_t bytes, Error *error);
 /* Looks them up. A signal ends that without an error, and nothing is looked up when stdout
- * has failed; then nothing is marked or said. EXIT_MEMORY, EXIT_CHECKPOINT,
- * EXIT_INPUT. */
+ * has failed; then nothing is marked or said. EXIT_MEMORY, EXIT_CHECKPOINT, EXIT_INPUT. */
 bool program_novelty_compare(Program *p, Error *error);
 /* Writes a text to stdout with what was found underlined; false when that failed. */
 bool program_novelty_print(Program *p, size_t text);
@@ -145,12 +147,16 @@ bool program_lines(Program *p, Error *error);                     /* lines.c: fo
 bool program_bench(Program *p, const char *commit, Error *error); /* bench.c: a line of JSON; commit: of the build */
 bool program_score(Program *p, Error *error); /* score.c: how well the model predicts a text, as JSON */
 
-/* How well the model predicts a text by itself, from its beginning on. EXIT_NONFINITE, EXIT_MEMORY. */
+/* score_lines.c: how well the model, which has no encoder, predicts a text by itself, from its beginning on. `take`
+ * NULL, or gets each token with the logits [vocab] that it was predicted by. EXIT_NONFINITE, EXIT_MEMORY, what `take`
+ * says. */
 typedef struct TextScore {
   double nats; /* of all its tokens */
   int64_t tokens, bytes;
 } TextScore;
-bool program_score_text(Program *p, const uint8_t *text, size_t size, TextScore *out, Error *error);
+typedef bool TokenSink(void *context, int32_t id, const float *logits, Error *error);
+bool program_score_text(Program *p, const uint8_t *text, size_t size, TokenSink *take, void *context, TextScore *out,
+                        Error *error);
 bool program_score_lines(Program *p, Error *error); /* score_lines.c: how well it predicts each line, as JSON */
 
 #endif

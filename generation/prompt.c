@@ -7,7 +7,6 @@
 #include "util/utf8.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static bool read_all(FILE *stream, const char *name, size_t limit, uint8_t **out, size_t *size, Error *error) {

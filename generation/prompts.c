@@ -148,7 +148,8 @@ static bool encode_prompt(Prompts *s, Error *why) {
 static bool score_prompt(Prompts *s, Error *why) {
   const json_t *prompt = s->completion->prompt;
   TextScore score;
-  if (!program_score_text(s->p, (const uint8_t *)json_string_value(prompt), json_string_length(prompt), &score, why))
+  if (!program_score_text(s->p, (const uint8_t *)json_string_value(prompt), json_string_length(prompt), NULL, NULL,
+                          &score, why))
     return false;
   s->completion->score = json_pack("{s:f,s:I,s:I}", "nats", score.nats, "tokens", (json_int_t)score.tokens, "bytes",
                                    (json_int_t)score.bytes);

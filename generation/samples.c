@@ -5,7 +5,6 @@
 #include "util/clock.h"
 #include "util/text.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <unistd.h>
 
@@ -44,7 +43,8 @@ static bool begin_sample(const Samples *s, int index) {
   if (settings->samples > 1)
     printf("%s--- %d of %d, seed %" PRIu64 "\n", index ? "\n" : "", index + 1, settings->samples,
            s->request.sampling.seed + (uint64_t)index);
-  return !settings->echo || program_emit(s->p, s->prompt, s->prompt_size);
+  if (settings->echo) program_emit(s->p, s->prompt, s->prompt_size);
+  return !s->p->write_error;
 }
 
 static void end_sample(const Samples *s, int index) {

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +50,10 @@ static int kept_tokens(const Program *p) {
   return !s->keep ? half : s->keep < ctx ? s->keep : ctx;
 }
 
+uint64_t program_seed(const Program *p) {
+  return options_given(&p->options, &p->settings.seed) ? p->settings.seed : random_seed();
+}
+
 GenerationRequest program_request(Program *p) {
   const GenerateSettings *s = &p->settings;
   const bool no_text = s->attention.count && !p->config.encoder_layers && !options_given(&p->options, &s->tokens);
@@ -66,7 +69,7 @@ GenerationRequest program_request(Program *p) {
                                .rules = p->rules.tokenizer ? &p->rules : NULL,
                                .alternatives = s->logprobs < p->config.vocab ? s->logprobs : p->config.vocab};
   if (s->novelty && request.max_tokens < 0) request.max_tokens = program_novelty_most(s->samples);
-  request.sampling.seed = options_given(&p->options, &s->seed) ? s->seed : random_seed();
+  request.sampling.seed = program_seed(p);
   if (s->greedy) request.sampling.temperature = 0;
   return request;
 }
@@ -160,10 +163,11 @@ static bool emit_text(void *program, void *context, const uint8_t *bytes, size_t
   Program *p = program;
   Text *text = context;
   if (!text) return program_emit(p, bytes, size);
-  if (!p->settings.heat) return program_emit(p, bytes, size) && text_add(text, bytes, size);
-  heat_print(text, bytes, size);
+  if (!text_add(text, bytes, size)) return false;
+  if (!p->settings.heat) return program_emit(p, bytes, size);
+  heat_print(text, text->size - size, text->size);
   program_flush(p);
-  return text_add(text, bytes, size) && !p->write_error && !stop_signal;
+  return !p->write_error && !stop_signal;
 }
 
 static bool keep_token(void *program, void *text, const GeneratedToken *token, Error *error) {

@@ -8,6 +8,8 @@
 #include "tokenizer/tokenizer.h"
 #include "dataset/windows.h"
 
+#define NATS_PER_BIT 0.6931471805599453
+
 typedef struct Evaluation {
   double nats;    /* summed over the targets counted */
   int64_t tokens; /* targets counted */
@@ -18,7 +20,7 @@ static inline double evaluation_loss(const Evaluation *s) {
   return s->tokens ? s->nats / (double)s->tokens : 0.0 / 0.0;
 }
 static inline double evaluation_bits_per_byte(const Evaluation *s) {
-  return s->bytes ? s->nats / 0.6931471805599453 / (double)s->bytes : 0.0 / 0.0;
+  return s->bytes ? s->nats / NATS_PER_BIT / (double)s->bytes : 0.0 / 0.0;
 }
 
 /* Which targets are counted: those of all windows in order (dataset/windows.h), or of the first `limit`. */

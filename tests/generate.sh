@@ -341,6 +341,14 @@ cp plain.txt mine.html
 refused "a page in the place of the text" 2 'would replace' "$generate" a.run --score mine.html --heat-html mine.html
 refused "a page that is none" 2 'ends in .html' "$generate" a.run -p x --heat-html plain.txt
 refused "two pages in one file" 2 'both write' "$generate" a.run -p x --heat-html two.html --attention two.html
+refused "two pages in one file, spelled in two ways" 2 'both write' "$generate" a.run -p x --heat-html two.html --attention ./two.html
+refused "a page in the place of a run's" 2 'page of a run' "$generate" a.run -p x --heat-html a.run/report.html
+refused "a sampler where nothing is drawn" 2 '--temp does not go with --lens' "$generate" a.run -p x --lens --temp 1
+refused "an answer where none is begun" 2 '--answer does not go with --score' "$generate" a.run --score text.txt --answer x
+refused "a format of no file" 2 '--tsv, .* belong to --score' "$generate" a.run -p x --tsv
+refused "a prompt and lines from one input" 2 'both read standard input' "$generate" a.run -i -f -
+printf 'temp = 0.5\n' >settings.txt
+check "but settings in a file may be for other calls" sh -c "$generate a.run --quiet -p x --lens --config settings.txt >/dev/null"
 refused "a page where there can be none" 7 'nowhere/heat.html' "$generate" a.run -p x --heat-html nowhere/heat.html
 
 # ---- several models ----
@@ -354,6 +362,7 @@ $generate --compare a.run b.run --quiet -p Once -n 40 -s 5 >columns.txt
 check_learned "side by side" awk 'NR == 1 { at = index($0, "b.run") } NR > 2 { left = left substr($0, 1, at - 1); right = right substr($0, at) }
   END { while ((getline line < "a.txt") > 0) a = a line; while ((getline line < "b.txt") > 0) b = b line
     gsub(/[ ?]/, "", left); gsub(/[ ?]/, "", right); gsub(/[ ]/, "", a); gsub(/ /, "", b); exit !(at > 20 && left == a && (right == b || b ~ /[^ -~]/)) }' columns.txt
+refused "a comparison with -m" 2 'without -m' "$generate" --compare a.run b.run -m a.run
 refused "a comparison of one" 2 'two runs or more' "$generate" --compare a.run
 refused "one that is not there" 4 'no model in nowhere' "$generate" --compare a.run nowhere
 refused "-i with a text, as elsewhere" 2 '-i takes no text; did you mean -p "Once"' "$generate" a.run -i Once

@@ -110,6 +110,12 @@ def texts(generate, folder):
     with open(os.path.join(folder, "story.txt"), "rb") as file:
         check("/save writes the text", file.read() == story)
     s.say(b"/save text.txt", rb"text.txt is there already")
+    s.say(b"/save story.txt", rb"bytes in story.txt")
+    with open(os.path.join(folder, "story.txt"), "ab") as file:
+        file.write(b"mine")
+    s.say(b"/save story.txt", rb"story.txt is there already")
+    with open(os.path.join(folder, "story.txt"), "wb") as file:
+        file.write(story)
     s.say(b"", rb"seed 9")
     longer = s.out()[len(first) + len(second):]
     check("an empty line goes on", longer == single(generate, folder, story.decode("latin-1"), 9, "-n", "20") + b"\n", longer)

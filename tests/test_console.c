@@ -193,6 +193,20 @@ static Console console_to(const Scratch *f, bool terminal) {
   return (Console){.stream = stream, .program = "train", .terminal = terminal, .drawn_at = -1};
 }
 
+static void notes_move_no_cursor(void **state) {
+  Scratch *f = *state;
+  Console console = console_to(f, false);
+  console_note(&console, "%s",
+               "a\033[31mb\xC2\x9B"
+               "c");
+  assert_string_equal(printed(f, &console), "note: a?[31mb??c\n");
+  char text[5001] = "";
+  memset(text, 'x', 5000);
+  Console second = console_to(f, false);
+  console_line(&second, "%s", text);
+  assert_int_equal(strlen(printed(f, &second)), 5001);
+}
+
 static void plain_lines_elsewhere(void **state) {
   Scratch *f = *state;
   Console console = console_to(f, false);
@@ -311,6 +325,7 @@ int main(void) {
       WITH_SCRATCH(quiet_keeps_warnings),
       WITH_SCRATCH(messages_clear_the_line),
       cmocka_unit_test(console_looks_at_the_environment),
+      WITH_SCRATCH(notes_move_no_cursor),
   };
   return cmocka_run_group_tests_name("console", tests, NULL, NULL);
 }

@@ -68,20 +68,31 @@ static bool check_inputs(const TrainSettings *s, Error *error) {
          check_input(settings_tokenizer_is_path(s->source_tokenizer) ? s->source_tokenizer : NULL, error);
 }
 
+typedef struct Resolving {
+  const TrainSettings *settings;
+  bool *no_memory;
+} Resolving;
+
 /* Paths are written so that they hold from any directory, as far as there is still something there. */
-static char *absolute_path(const void *settings, const void *value, const char *text) {
-  const TrainSettings *s = settings;
+static char *absolute_path(const void *context, const void *value, const char *text) {
+  const Resolving *resolving = context;
+  const TrainSettings *s = resolving->settings;
   const bool is_source = (value == &s->data || value == &s->val) && !path_is_stdin(text);
   const bool is_tokenizer =
       (value == &s->tokenizer || value == &s->source_tokenizer) && settings_tokenizer_is_path(text);
-  return is_source || is_tokenizer ? realpath(text, NULL) : NULL;
+  if (!is_source && !is_tokenizer) return NULL;
+  char *path = realpath(text, NULL);
+  if (!path && errno == ENOMEM) *resolving->no_memory = true;
+  return path;
 }
 
 bool run_settings_text(const Run *r, char **text, size_t *size, Error *error) {
+  bool no_memory = false;
+  const Resolving resolving = {&r->settings, &no_memory};
   FILE *stream = open_memstream(text, size);
-  bool ok = stream && options_write(&r->options, stream, absolute_path, &r->settings);
+  bool ok = stream && options_write(&r->options, stream, absolute_path, &resolving);
   if (stream && fclose(stream) != 0) ok = false;
-  return ok || error_memory(error, CHECKPOINT_SETTINGS);
+  return (ok && !no_memory) || error_memory(error, CHECKPOINT_SETTINGS);
 }
 
 /* ---- the beginning of a run ---- */

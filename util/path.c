@@ -33,7 +33,17 @@ char *path_directory(const char *path) {
   return dir;
 }
 
-bool path_same(const char *a, const char *b) {
+static bool same_file(const char *a, const char *b) {
   struct stat one, other;
   return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+bool path_same(const char *a, const char *b) {
+  if (strcmp(a, b) == 0 || same_file(a, b)) return true;
+  if (strcmp(path_base(a), path_base(b)) != 0) return false;
+  char *one = path_directory(a), *other = path_directory(b);
+  const bool same = one && other && same_file(one, other);
+  free(one);
+  free(other);
+  return same;
 }

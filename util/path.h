@@ -6,7 +6,7 @@
 
 bool path_is_stdin(const char *path);               /* "-" */
 const char *path_shown(const char *path);           /* for messages: "standard input", or the path itself */
-bool path_same(const char *a, const char *b);       /* both are there, and the same file */
+bool path_same(const char *a, const char *b);       /* of the same file, whether there is one or not */
 char *path_join(const char *dir, const char *name); /* dir + "/" + name in fresh memory */
 const char *path_base(const char *path);            /* what follows the last slash, inside `path` */
 char *path_directory(const char *path);             /* the part before it, "." where there is none, in fresh memory */

@@ -58,6 +58,14 @@ ShellWord text_shell_word(const char *text, size_t limit) {
   return out;
 }
 
+void text_make_visible(char *text) {
+  for (char *c = text, *end = text + strlen(text); c < end;) {
+    const size_t character = utf8_read_visible((const uint8_t *)c, (size_t)(end - c));
+    if (!character && *c != '\n') *c = '?';
+    c += character ? character : 1;
+  }
+}
+
 bool text_ends_with(const char *text, const char *ending) {
   const size_t length = strlen(text), tail = strlen(ending);
   return length >= tail && strcmp(text + length - tail, ending) == 0;

@@ -22,6 +22,10 @@ typedef struct ShellWord {
 } ShellWord;
 ShellWord text_shell_word(const char *text, size_t limit);
 
+/* Control characters but newlines, and bytes that are not UTF-8, become '?', in place: names and contents of files end
+ * up in messages, and what would move a terminal's cursor must not reach it. */
+void text_make_visible(char *text);
+
 /* Whether it ends with `ending`, byte for byte. */
 bool text_ends_with(const char *text, const char *ending);
 

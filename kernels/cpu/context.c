@@ -52,7 +52,8 @@ void CPU(close)(Context *c) {
   free(c);
 }
 
-/* What was allocated is taken when it is used: until then the system calls it free. */
+/* What was allocated is taken when it is used: until then the system calls it free. So no more than was free when the
+ * context was opened, although others may have freed some since. */
 static double available_bytes(const Context *c) { return fmin(memory_available(), c->granted - (double)c->bytes); }
 
 void CPU(info)(Context *c, ContextInfo *out) {
