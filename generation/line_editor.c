@@ -116,6 +116,7 @@ static bool edit_line(LineEditor *e, const uint8_t **line, size_t *size, Error *
   HistEvent event;
   int count = 0;
   e->failed = 0;
+  e->el_set(e->edit, EL_PREP_TERM, 1); /* before the prompt: a Ctrl-D in between would become a zero byte */
   const char *text = e->el_gets(e->edit, &count);
   if (!text || count <= 0)
     return !e->failed || fail(error, EXIT_INPUT, "cannot read the terminal: %s", strerror(e->failed));
