@@ -30,6 +30,11 @@ static bool is_report(const char *path, bool *out, Error *error) {
   return true;
 }
 
+/* Whether the file, "-" the standard input, is what `text` names. NULL: nothing is read. */
+static bool is_read(const char *file, const char *text) {
+  return text && path_same(file, strcmp(text, "-") == 0 ? "/dev/stdin" : text);
+}
+
 bool heat_check(const Program *p, Error *error) {
   FileWriter file;
   const GenerateSettings *s = &p->settings;
@@ -41,7 +46,7 @@ bool heat_check(const Program *p, Error *error) {
   for (int i = 0; i < s->attention.count; i++)
     if (path_same(page, s->attention.items[i]))
       return fail(error, EXIT_USAGE, "--heat-html and --attention both write %s", page);
-  if ((s->score && path_same(page, s->score)) || (s->prompt_file && path_same(page, s->prompt_file)))
+  if (is_read(page, s->score) || is_read(page, s->prompt_file))
     return fail(error, EXIT_USAGE, "--heat-html %s would replace the text that is read", page);
   if (!is_report(page, &report, error)) return false;
   if (report) return fail(error, EXIT_USAGE, "--heat-html %s would replace the page of a run", page);

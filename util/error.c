@@ -14,6 +14,7 @@ static void append(Error *error, const char *format, va_list arguments) {
   if (length < 0) error->text[used] = '\0';
   if (length >= (int)room) error->text[utf8_complete((const uint8_t *)error->text, sizeof error->text - 1)] = '\0';
   text_make_visible(error->text + used);
+  for (char *c = error->text + used; *c; c++) *c = *c == '\n' ? ' ' : *c; /* an error is one line */
 }
 
 bool fail(Error *error, ExitCode code, const char *format, ...) {

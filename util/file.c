@@ -215,9 +215,12 @@ bool file_writer_add(FileWriter *file, const void *bytes, size_t size, Error *er
   return abort_with(file, "write", errno != 0 ? errno : EIO, error);
 }
 
+/* Why the stream failed: what a byte more fails with, as the stream does not keep it. */
+static int cause_of(FileWriter *file) { return write(fileno(file->stream), "", 1) < 0 ? errno : EIO; }
+
 bool file_writer_commit(FileWriter *file, Error *error) {
   if (!file->stream) return fail(error, EXIT_INTERNAL, "file_writer_commit on a file that is not open");
-  if (ferror(file->stream)) return abort_with(file, "write", EIO, error);
+  if (ferror(file->stream)) return abort_with(file, "write", cause_of(file), error);
   if (fflush(file->stream) != 0) return abort_with(file, "write", errno, error);
   /* After a failed fsync the kernel may have dropped the pages: the file is lost, trying again proves nothing. */
   if (sync_retry(fileno(file->stream)) != 0) return abort_with(file, "sync", errno, error);
