@@ -11,6 +11,7 @@
 #   make bench [BENCH="--only train,generate-15m"]  measures this machine's CPU; scripts/bench.py --help
 #   make gpu-check [STAGE=parity|sanitize|speed]    everything that needs a real GPU: docs/gpu.md
 # Settings: CC=clang, NO_CUDA=1 (no CUDA backend),
+#           NO_MPI=1, or MPICC="mpicc ..." (MPIs to train in several processes with; default: all that are found),
 #           CUDA_ARCH="80 90" or all (which GPUs; default: the one that is here, else 80 and 90), NO_INSTALL=1 (never
 #           install packages), V=1 (show the commands), CPPFLAGS and LDFLAGS (libraries in other places),
 #           CARRY=DIR (jansson, PCRE2 and cmocka in DIR/include and DIR/lib, as scripts/gpu_carry.sh puts them there).
@@ -56,6 +57,12 @@ HAVE_JANSSON := $(call have_header,jansson.h)
 HAVE_PCRE2 := $(shell printf '$(HASH)define PCRE2_CODE_UNIT_WIDTH 8\n$(HASH)include <pcre2.h>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
 # libedit, for ./generate -i, is loaded where it is there; without its header the terminal edits as it does by itself.
 DEFINES += $(if $(call have_header,histedit.h),-DINKLING_LIBEDIT)
+# MPI, to train in several processes (collective/mpi): for each kind that an mpicc is found of, a library beside the programs.
+MPICC ?= mpicc mpicc.openmpi mpicc.mpich
+WITH_CC := OMPI_CC=$(CC) MPICH_CC=$(CC)
+mpi_kind = $(shell printf '$(HASH)include <mpi.h>\n$(HASH)ifdef OPEN_MPI\nopenmpi\n$(HASH)else\nmpich\n$(HASH)endif\n' | $(WITH_CC) $(1) -E -P -x c - 2>/dev/null | grep -x 'openmpi\|mpich')
+$(if $(NO_MPI),,$(foreach compiler,$(MPICC),$(if $(shell command -v $(compiler)),$(eval MPICC_$(call mpi_kind,$(compiler)) ?= $(compiler)))))
+MPI_KINDS := $(foreach kind,openmpi mpich,$(if $(MPICC_$(kind)),$(kind)))
 PACKAGE_CFLAGS := $(foreach package,jansson libpcre2-8,$(shell $(PKG_CONFIG) --cflags $(package) 2>/dev/null))
 LIBS := $(call static_or_shared,jansson) $(call static_or_shared,pcre2-8)
 # CUDA: by nvcc where it is found, or on the CPU (tests/cuda_on_cpu), or not at all.
@@ -97,7 +104,7 @@ CUDA_OBJECTS := $(CUDA_SOURCES:%.cu=$(BUILD)/%.cu.o)
 LIBS += -lm -ldl
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
-LIBRARY := model.c $(wildcard model/*.c kernels/*.c util/*.c tokenizer/*.c dataset/*.c checkpoint/*.c report/*.c training/*.c generation/*.c cli/*.c)
+LIBRARY := model.c $(wildcard model/*.c kernels/*.c util/*.c collective/*.c tokenizer/*.c dataset/*.c checkpoint/*.c report/*.c training/*.c generation/*.c cli/*.c)
 CPU_KERNELS := $(wildcard kernels/cpu/*.c)
 CPU_OBJECTS := $(foreach build,$(CPU_BUILDS),$(CPU_KERNELS:%.c=$(BUILD)/%.$(build).o))
 LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(BUILD)/checkpoint/modeling.o $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
@@ -108,7 +115,12 @@ TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/dump
 .DELETE_ON_ERROR:
 .SECONDARY:
 BIN ?= .
-all: $(BIN)/train $(BIN)/generate
+MPI_LIBRARIES := $(MPI_KINDS:%=$(BIN)/inkling-%.so)
+all: $(BIN)/train $(BIN)/generate $(MPI_LIBRARIES)
+
+$(MPI_LIBRARIES): $(BIN)/inkling-%.so: collective/mpi/library.c collective/mpi/library.h $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(Q)$(WITH_CC) $(MPICC_$*) -std=c11 $(CPPFLAGS) -O2 -fPIC -shared -I. $(WARNINGS) $< -o $@
 
 $(BIN)/train $(BIN)/generate: $(BIN)/%: $(BUILD)/%.o $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
@@ -232,7 +244,7 @@ deps:
 test: deps
 	@$(MAKE) --no-print-directory run-tests
 .PHONY: run-tests
-run-tests: $(BIN)/train $(BIN)/generate $(FAILING) $(DATA_PROGRAMS) $(BUILD)/bench_kernels $(TESTS) $(FUZZERS) $(if $(SANITIZE),,build-cuda-on-cpu)
+run-tests: all $(FAILING) $(DATA_PROGRAMS) $(BUILD)/bench_kernels $(TESTS) $(FUZZERS) $(if $(SANITIZE),,build-cuda-on-cpu)
 	@BIN=$(BIN) EMULATED=$(if $(SANITIZE),,$(EMULATED)) tests/run.sh $(BUILD)
 
 # The CUDA kernels on the CPU: a build of its own in a directory of its own, for each kind of SANITIZE.
@@ -282,6 +294,6 @@ lint: layers vectorized
 	shellcheck scripts/*.sh tests/*.sh tests/fuzz/*.sh tests/cuda_on_cpu/*.sh data/*.sh .ci/run
 
 clean:
-	rm -rf $(BUILD) train generate
+	rm -rf $(BUILD) train generate inkling-*.so
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

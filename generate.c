@@ -283,7 +283,9 @@ static bool run(void *context, Error *error) {
 int main(int argc, char **argv) {
   Program p = {.launched = clock_seconds()};
   generate_options(&p.options, &p.settings);
-  const int status = startup_run(argc, argv, INKLING_VERSION, &p.options, &p.console, run, &p);
+  const int status = startup_run(
+      argc, argv,
+      &(Startup){.version = INKLING_VERSION, .options = &p.options, .console = &p.console, .run = run, .context = &p});
   program_close(&p);
   program_free_stops(&p.stops);
   program_novelty_free(p.novelty);

@@ -11,6 +11,7 @@
 #include "kernels/norm.cuh"
 #include "kernels/optimizer.cuh"
 #include "kernels/parameters.cuh"
+#include "kernels/peers.cuh"
 #include "kernels/sample.cuh"
 
 #include <new>
@@ -261,6 +262,10 @@ static void record(Context *c, CapturedGraph *recording, StepFunction step, void
 /* The first run is eager: it loads kernels, chooses GEMM algorithms and allocates scratch space. */
 void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argument) {
   if (c->error.code) return;
+  if (c->peers) { /* waits for the host in the middle */
+    step(c, argument);
+    return;
+  }
   if (!*slot) {
     int64_t before = c->reports->issued;
     step(c, argument);
@@ -285,6 +290,11 @@ void cuda_drop(Context *c, CapturedGraph **slot) {
 }
 
 /* ---- the context ---- */
+
+static bool peers_open(Context *c) {
+  if (c->peers) c->sums = (double *)cuda_alloc(c, "sums of all processes", PEER_SUMS * sizeof(double));
+  return !c->error.code;
+}
 
 static bool describe_device(Context *c) {
   cudaDeviceProp properties;
@@ -349,8 +359,9 @@ bool cuda_open(Context **out, const ContextOptions *options, Error *error) {
   Context *c = new (std::nothrow) Context();
   if (!c) return fail(error, EXIT_MEMORY, "out of memory opening the CUDA backend");
   c->dtype = options->dtype;
+  c->peers = options->peers;
   if (describe_device(c) && check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a stream") &&
-      staging_open(c) && reports_open(c) && gemm_open(c, options->autotune, options->tuning)) {
+      staging_open(c) && reports_open(c) && peers_open(c) && gemm_open(c, options->autotune, options->tuning)) {
     *out = c;
     return true;
   }

@@ -28,6 +28,7 @@
 #ifndef INKLING_KERNELS_H
 #define INKLING_KERNELS_H
 
+#include "collective/collective.h"
 #include "util/error.h"
 
 #include <stdbool.h>
@@ -83,29 +84,41 @@ typedef struct ParameterGroup {
   bool decay; /* decoupled weight decay applies (matrices) or not (norm weights, biases) */
   bool gemm;  /* GEMMs, their epilogues or the embedding read it: the backend keeps a compute copy */
   UpdateRule rule;
-  size_t v_offset; /* UPDATE_ADAMW: of its first element in the arena of second moments; a multiple of TENSOR_ALIGNMENT.
-                      UPDATE_MUON: 0 */
 } ParameterGroup;
+
+/* Elements first .. first + count of a group of UPDATE_ADAMW, which this process updates. */
+typedef struct AdamwRun {
+  int group;
+  size_t first, count;       /* `first` is a multiple of TENSOR_ALIGNMENT, and `count`, but at the end of a group */
+  size_t m_offset, v_offset; /* of the first one among the moments; multiples of TENSOR_ALIGNMENT */
+} AdamwRun;
 
 /* A matrix that Muon updates by itself. A group of UPDATE_MUON holds one or several, one below the other. */
 typedef struct MuonMatrix {
-  size_t offset; /* of its first element in every arena but v */
+  size_t offset; /* of its first element in the arenas of weights and gradients */
   int rows, cols;
-  int group; /* its number in Parameters.groups */
+  int group;       /* its number in Parameters.groups */
+  size_t m_offset; /* of its first element among the moments */
 } MuonMatrix;
 
-/* All parameters of a model: one flat arena each, the same offsets in all but v. Pads are zero in every arena. */
+/* All parameters of a model: one flat arena each. Pads are zero in every arena. */
 typedef struct Parameters {
-  size_t count;       /* elements of each arena, pads included */
+  size_t count;       /* elements of weights and gradients, pads included */
   float *master;      /* [count] fp32 weights, in checkpoint order */
-  float *grad, *m;    /* [count] fp32 gradients, first moments; NULL when the model is only read */
-  float *v;           /* fp32 second moments of the groups of UPDATE_ADAMW, aligned as in the others; likewise */
+  float *grad;        /* [count] fp32 gradients; NULL when the model is only read */
+  float *m, *v;       /* fp32 first and second moments of what this process updates; likewise. Muon has no v */
   void *backend_data; /* of the backend: made by refresh_parameters(), freed by release_parameters() */
   void *compute;      /* the copy that GEMMs read, in whatever layout the backend likes; f32: may be `master` */
   const ParameterGroup *groups; /* host, [group_count], ascending offsets, covering all that is not alignment pad */
   int group_count;
-  const MuonMatrix *muon; /* host, [muon_count], ascending offsets: all that the groups of UPDATE_MUON hold */
+  /* host: what this process updates, in ascending order; of a process that trains alone all */
+  const AdamwRun *runs;
+  int run_count;
+  const MuonMatrix *muon;
   int muon_count;
+  /* Of processes that train together (ContextOptions.peers): whose gradients are whose, all but pads. */
+  const Span *spans;
+  int span_count;
 } Parameters;
 
 /* ---- descriptors of operations (host) ---- */
@@ -259,6 +272,8 @@ typedef struct ContextOptions {
   int threads;        /* CPU: 0 = all that the process may use */
   bool autotune;      /* GPU: measure which GEMM algorithm is the fastest, instead of asking the library */
   const char *tuning; /* choices of an earlier context (Backend.tuning) to continue with; NULL = none */
+  Collective *peers;  /* that train the same model, each with a part of every step's sequences; NULL = none. All of them
+                         do the operations that are marked "all processes", in the same order */
 } ContextOptions;
 
 typedef struct ContextInfo {
@@ -322,7 +337,8 @@ typedef struct Backend {
    * in REPORT_RING steps loses the oldest. */
   int (*poll)(Context *c, StepState *out /* host */, int capacity, bool wait, Error *error);
 
-  /* lr = lr_table[step + 1]; inv_targets = 1 / *targets or 0; loss_sum, loss_count, sequence = 0.
+  /* lr = lr_table[step + 1]; inv_targets = 1 / *targets or 0, summed over all processes where it is not NULL; loss_sum,
+   * loss_count, sequence = 0.
    * lr_table: [steps + 1] fp32; targets: one int32. Both NULL in evaluation. */
   void (*step_begin)(Context *c, StepState *state, const float *lr_table, const int32_t *targets);
   void (*next_micro_batch)(Context *c, StepState *state, int sequences); /* sequence += sequences */
@@ -413,7 +429,8 @@ typedef struct Backend {
   void (*loss_sum)(Context *c, StepState *state, const float *losses, const int32_t *targets, int rows);
 
   /* -- optimizer -- */
-  /* t = step + 1;  grad_norm = L2 norm of all gradients;  clip = max_norm > 0 ? min(1, max_norm / (grad_norm + 1e-6)) :
+  /* All processes: finishes what peers_reduce() has begun; adds up loss_sum and loss_count, and the squares of what each
+   * process owns. Then  t = step + 1;  grad_norm = L2 norm of all gradients;  clip = max_norm > 0 ? min(1, max_norm / (grad_norm + 1e-6)) :
    * 1; bias1 = 1 - beta1^t, bias2 likewise; loss = loss_sum * inv_targets; halted |= loss or grad_norm not finite. */
   void (*clip)(Context *c, StepState *state, const Parameters *params, float max_norm, const AdamW *adamw);
   /* Unless halted, for every matrix [rows][cols] in params->muon (Jordan et al. 2024), with mu = momentum and
@@ -422,10 +439,23 @@ typedef struct Backend {
    * w = w*(1 - rate*wd) - rate * sqrt(max(1, rows/cols)) * X; the compute copy follows. Where rows > cols, G = X^T X
    * on the other side gives the same and is smaller. X and G are dt on a GPU, fp32 on a CPU. Before adamw(). */
   void (*muon)(Context *c, const StepState *state, const Parameters *params, const Muon *muon);
-  /* Unless halted, in the groups of UPDATE_ADAMW: g = clip*grad;  m = b1*m + (1-b1)*g;  v = b2*v + (1-b2)*g^2;
+  /* Unless halted, in the runs of AdamW: g = clip*grad;  m = b1*m + (1-b1)*g;  v = b2*v + (1-b2)*g^2;
    * w = w*(1 - lr*wd) - lr * (m/bias1) / (sqrt(v/bias2) + eps), wd only in groups that decay; the compute copy is
    * rewritten in the same pass; then, whatever the groups are, step += 1. */
   void (*adamw)(Context *c, StepState *state, const Parameters *params, const AdamW *adamw);
+
+  /* -- all processes; of one alone none of them does anything -- */
+  /* Gradients of params->spans[first .. first + count): the owner of a span gets the sum, in the order of the ranks. May go
+   * on beside what is asked for next, until clip(), but the spans' gradients must be complete and stay. */
+  void (*peers_reduce)(Context *c, const Parameters *params, int first, int count);
+  /* All get what the owners of the spans have: weights, and the compute copy follows, or gradients. */
+  void (*peers_gather)(Context *c, const Parameters *params, bool gradients);
+  /* What rank 0 has, into the device memory of all. */
+  void (*peers_broadcast)(Context *c, void *device, size_t bytes);
+  /* Between an array that rank 0 has on its host, in which the spans have their offsets (NULL elsewhere), and device arrays
+   * of the owners (Span.own). */
+  void (*peers_collect)(Context *c, float *host, const float *device, const Span *spans, int count);
+  void (*peers_deal)(Context *c, float *device, const float *host, const Span *spans, int count);
 
   /* -- one decoded token (Sequences: row r, its last token, its position); no GEMM library, fp32 sums in an order fixed
    * by K -- */
@@ -472,8 +502,8 @@ typedef struct Backend {
   X(refresh_parameters) X(release_parameters) X(submit) X(drop) X(report) X(poll) X(step_begin) X(next_micro_batch) \
   X(embedding) X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(residual_add) X(linear) \
   X(linear_backward_input) X(linear_backward_weight) X(rope) X(attention) X(attention_backward) X(attention_map) \
-  X(activation) X(activation_backward) X(cross_entropy) X(loss_sum) X(clip) X(muon) X(adamw) X(decode_embedding) \
-  X(decode_norm) X(decode_qkv) X(decode_attention) X(decode_residual) X(decode_linear) X(decode_mlp) X(decode_logits) \
+  X(activation) X(activation_backward) X(cross_entropy) X(loss_sum) X(clip) X(muon) X(adamw) \
+  X(peers_reduce) X(peers_gather) X(peers_broadcast) X(peers_collect) X(peers_deal) X(decode_embedding) X(decode_norm) X(decode_qkv) X(decode_attention) X(decode_residual) X(decode_linear) X(decode_mlp) X(decode_logits) \
   X(sample) X(cache_store)
 /* clang-format on */
 

@@ -384,6 +384,14 @@ static void embedding_backward(const Pass *p, bool written) {
                           m->config.ctx, p->batch, p->length, dropout, p->accumulate);
 }
 
+/* All gradients of a layer, or of the rest of the model, are complete. */
+static void hand_over(const Pass *p, int bucket) {
+  const Model *m = p->model;
+  if (!p->hand_over) return;
+  const int first = bucket ? m->table.bucket_ends[bucket - 1] : 0;
+  m->ops->peers_reduce(m->context, &m->params, first, m->table.bucket_ends[bucket] - first);
+}
+
 /* From output_gradient() to the gradient of every parameter of the stack. */
 static void stack_backward(const Pass *p) {
   const Model *m = p->model;
@@ -391,9 +399,12 @@ static void stack_backward(const Pass *p) {
   bool before = m->config.norm_place == NORM_BEFORE;
   for (int i = p->stack->count - 1; i >= 0; i--) {
     const void *dbranch = unjoin(p, i);
+    if (i + 1 < p->stack->count && p->stack->parts[i + 1].layer > p->stack->parts[i].layer)
+      hand_over(p, p->stack->first_layer + p->stack->parts[i + 1].layer);
     parts[p->stack->parts[i].kind].backward(p, i, dbranch, before ? s->dn : s->dx, !before);
   }
   if (before) norm_backward(p, s->dx, NULL, s->dn, s->dx, &p->parts[0], norm_at(p, 0), NULL);
+  if (p->stack->count) hand_over(p, p->stack->first_layer);
   embedding_backward(p, m->config.tie); /* then the head has begun */
 }
 
@@ -427,13 +438,17 @@ void model_backward(const Pass *pass) {
   const Model *m = pass->model;
   Pass p = through(pass, false);
   stack_backward(&p);
-  if (!has_encoder(&m->config)) return;
+  if (!has_encoder(&m->config)) {
+    hand_over(&p, m->table.bucket_count - 1);
+    return;
+  }
   Activations above = *pass->acts; /* whose gradient is the memory's */
   if (m->config.norm_place == NORM_BEFORE) above.dn = above.dmemory;
   else above.dx = above.dmemory;
   p = through(pass, true);
   p.acts = &above;
   stack_backward(&p);
+  hand_over(&p, m->table.bucket_count - 1);
 }
 
 /* One row of dt numbers, widened in place from its end: bf16 is the upper half of an fp32. */

@@ -119,6 +119,19 @@ typedef struct Stack {
   int first_layer;          /* dropout numbers the layers of all stacks: the decoder's, then the encoder's */
 } Stack;
 
+typedef struct SpanList {
+  Span *items;
+  int count;
+  size_t room;
+} SpanList;
+
+/* Of the processes that train together: which one this is of how many, and whether each keeps the moments of what it
+ * updates alone (Rajbhandari et al. 2020, stage 1); else all update everything. */
+typedef struct Share {
+  int rank, ranks; /* ranks < 2: alone */
+  bool shard;
+} Share;
+
 typedef struct ParameterTable {
   ParameterTensor *tensors;
   int count;
@@ -132,6 +145,16 @@ typedef struct ParameterTable {
   Linear head;    /* its weight is the embedding when tied */
   size_t arena;   /* elements, alignment and pads included */
   size_t v_arena; /* the same of second moments */
+  /* parameter_table_share() */
+  SpanList spans, v_spans; /* of several processes: of the arena, a bucket of gradients after the other; of v_arena */
+  int *bucket_ends;        /* spans of a layer end before this one; behind the layers is everything else */
+  int bucket_count;
+  AdamwRun *runs; /* what this process updates */
+  int run_count;
+  size_t run_room;
+  MuonMatrix *own;
+  int own_count;
+  size_t m_kept, v_kept; /* moments that it keeps */
 } ParameterTable;
 
 typedef enum OptimizerKind {
@@ -143,8 +166,10 @@ typedef enum OptimizerKind {
 bool parameter_table_make(ParameterTable *out, const ModelConfig *config, Error *error);
 /* Which rule updates which group, and where second moments are. */
 void parameter_table_set_optimizer(ParameterTable *table, OptimizerKind optimizer);
-/* What operations know of the table, which must outlive `out`: its size, groups and matrices of Muon. Again after
- * parameter_table_set_optimizer(). */
+/* Who updates what, after parameter_table_set_optimizer(). EXIT_MEMORY. */
+bool parameter_table_share(ParameterTable *table, const Share *share, Error *error);
+/* What operations know of the table, which must outlive `out`: its size, groups and who updates them. Again after
+ * parameter_table_share(). */
 void parameter_table_describe(const ParameterTable *table, Parameters *out);
 void parameter_table_free(ParameterTable *table);
 
@@ -178,7 +203,8 @@ const ModelConfig *model_config(const Model *model);
 
 typedef enum ArenaKind { ARENA_MASTER, ARENA_GRADIENT, ARENA_MOMENT1, ARENA_MOMENT2 } ArenaKind;
 size_t model_arena_size(const Model *model, ArenaKind which); /* floats */
-/* Whole arenas between host and device, checkpoint layout: [model_arena_size()] floats. */
+/* Whole arenas between host and device, checkpoint layout: [model_arena_size()] floats. Of processes that train together
+ * all call these; rank 0 alone has the host's arena, the others give NULL. Gradients are a process's own. */
 void model_upload(Model *model, ArenaKind which, const float *host);
 /* The master weights, where the device's memory is the host's; else NULL. What is written there takes effect with
  * model_weights_written(). */
@@ -236,8 +262,10 @@ typedef struct DropoutRates {
 } DropoutRates;
 
 typedef struct TrainConfig {
-  int batch;         /* sequences in a micro-batch, each of ctx tokens */
-  int micro_batches; /* per optimizer step */
+  int batch;          /* sequences in a micro-batch, each of ctx tokens */
+  int micro_batches;  /* per optimizer step */
+  int first_sequence; /* number of the first one in the step, of which other processes have the rest */
+  Share share;
   DropoutRates dropout;
   float label_smoothing;
   float clip; /* global gradient norm; <= 0 = off */

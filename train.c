@@ -56,10 +56,18 @@ static bool choose_length(Run *r, const ChoiceInputs *given, Error *error) {
     s->plans.count = 0;
   }
   if (!isnan(s->minutes) && !run_fit_minutes(r, error)) return false;
+  if (!run_leads(r)) return true;
   const double done = s->resume && !s->bench ? checkpoint_find_number(r->dir, "step") : 0;
   if (options_origin(&r->options, &s->steps) == ORIGIN_COMMAND_LINE && done > (double)s->steps)
     return fail(error, EXIT_USAGE, "%s is at step %.0f, past --steps %" PRId64, r->dir, done, s->steps);
   return choices_length(s, given, &r->config, &r->choices, error);
+}
+
+/* What the leader has chosen others are given. */
+static bool choose_model(Run *r, const ChoiceInputs *given, Error *error) {
+  if (run_leads(r)) choices_model(&r->settings, given, &r->config, &r->choices, error);
+  if (!run_share_settings(r, error)) return false;
+  return run_leads(r) || choices_model(&r->settings, given, &r->config, &r->choices, error);
 }
 
 static bool choose(Run *r, Error *error) {
@@ -71,38 +79,61 @@ static bool choose(Run *r, Error *error) {
                         .pairs = run_has_pairs(r),
                         .device = &device,
                         .peak_flops = r->peak_flops};
-  if (!run_measure_documents(r, &given.lengths, error) || !choices_model(s, &given, &r->config, &r->choices, error) ||
-      !check_device(r, &r->config, error) || (s->resume && !run_check_same_model(r, error)) ||
-      !run_open_windows(r, error))
-    return false;
-  if (s->patience && !run_has_validation(r)) return no_validation(s, error);
+  run_measure_documents(r, &given.lengths, error);
+  if (!run_agree(r, error) || !choose_model(r, &given, error)) return false;
+  if (!run_check_peers(r, error) || !check_device(r, &r->config, error) ||
+      (s->resume && run_leads(r) && !run_check_same_model(r, error)) || !run_open_windows(r, error))
+    return run_agree(r, error);
+  if (s->patience && !run_has_validation(r)) no_validation(s, error);
   if (s->optimizer == OPTIMIZER_ADAMW && options_origin(&r->options, &s->momentum) == ORIGIN_COMMAND_LINE)
-    return fail(error, EXIT_USAGE, "--momentum is of Muon, and the optimizer is adamw");
+    fail(error, EXIT_USAGE, "--momentum is of Muon, and the optimizer is adamw");
   given.train_tokens = run_epoch_tokens(r);
-  return choose_length(r, &given, error);
+  if (!run_agree(r, error)) return false;
+  choose_length(r, &given, error);
+  return run_share_settings(r, error);
 }
 
-/* Everything that can be refused is refused here, before anything is computed, or of an older run replaced. */
-static bool prepare(Run *r, Error *error) {
+static bool take_settings(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (s->resume && !run_resume_settings(r, error)) return false;
   device_limit_threads(&r->settings.machine, &r->console);
   settings_forget_choices(&r->options, s);
   if (s->data.count == 0)
     return fail(error, EXIT_USAGE, "no text given; try: ./train book.txt   (./train --help lists everything)");
-  if (!run_name_directory(r, error) || !run_open_device(r, error) || !check_flags(r, error)) return false;
+  return run_name_directory(r, error);
+}
+
+static bool open_device(Run *r, Error *error) {
+  const bool ok = run_open_device(r, error) && check_flags(r, error);
+  if (!run_agree(r, error) || !ok || !run_check_device(r, error)) return false;
   r->peak_flops = r->backend->peak_flops(r->context);
-  return (!settings_have_directory(s) || run_take_directory(r, error)) && run_open_data(r, error) && choose(r, error);
+  collective_sum(r->peers, &r->peak_flops, 1);
+  return true;
+}
+
+static bool open_text(Run *r, Error *error) {
+  if (run_leads(r) && (!settings_have_directory(&r->settings) || run_take_directory(r, error))) run_open_data(r, error);
+  if (!run_share_data(r, error)) return false;
+  run_remove_scratch(r);
+  return true;
+}
+
+/* Everything that can be refused is refused here, before anything is computed, or of an older run replaced. */
+static bool prepare(Run *r, Error *error) {
+  if (run_leads(r)) take_settings(r, error);
+  if (!run_share_settings(r, error)) return false;
+  if (!run_leads(r) && !run_name_directory(r, error)) return false;
+  return open_device(r, error) && open_text(r, error) && choose(r, error);
 }
 
 /* ---- loop ---- */
 
 static bool every(int64_t interval, int64_t step) { return interval > 0 && step % interval == 0; }
 
-static bool must_save(const Run *r) {
+static bool must_save(Run *r) {
   const Interval *interval = &r->settings.save_every;
   return every(interval->steps, r->step) ||
-         (interval->seconds > 0 && clock_seconds() - r->saved_at >= interval->seconds);
+         (interval->seconds > 0 && run_leader_says(r, clock_seconds() - r->saved_at >= interval->seconds));
 }
 
 static bool must_evaluate(const Run *r) {
@@ -119,15 +150,17 @@ static bool must_sample(const Run *r) {
  * then the resumed run makes that evaluation. */
 static bool pause_training(Run *r, Error *error) {
   const bool last = r->step == r->settings.steps, sample = must_sample(r);
-  const bool save = must_save(r) || last || stop_signal;
+  const bool save = must_save(r) || last || r->stopping;
   if (!save && !must_evaluate(r) && !sample) return true;
-  if (!run_take_reports(r, true, error)) return false;
+  if (!error->code) run_take_reports(r, true, error);
+  if (!run_agree(r, error)) return false;
   const double start = clock_seconds();
   if (save && !run_save_state(r, error)) return false;
   const double saved = clock_seconds();
-  if (!stop_signal && must_evaluate(r) && !run_evaluate(r, error)) return false;
+  if (!r->stopping && must_evaluate(r) && !run_evaluate(r, error)) return false;
   const double evaluated = clock_seconds();
-  if (sample && !run_sample(r, error)) return false;
+  if (sample) run_sample(r, error);
+  if (sample && !run_agree(r, error)) return false;
   const double end = clock_seconds();
   run_count_pause(r, save ? saved - start : 0, r->evaluated_step == r->step ? evaluated - saved : 0,
                   sample ? end - evaluated : 0);
@@ -151,22 +184,31 @@ static bool save_what_is(Run *r, Error *error) {
                       r->dir);
 }
 
+/* Of the processes one or all cannot read it. */
+static bool is_of_text(const Error *error) { return error->code == EXIT_INPUT || error->code == EXIT_CHECKPOINT; }
+
 static bool train_loop(Run *r, Error *error) {
   r->started = r->saved_at = clock_seconds();
   run_restart_timing(r);
   run_begin_pace(r);
   /* saved, then stopped before it */
-  if (!stop_signal && must_evaluate(r) && !run_evaluate(r, error)) return false;
-  if (!stop_signal && must_sample(r) && !run_sample(r, error)) return false;
-  while (r->step < r->settings.steps && !stop_signal && !out_of_patience(r)) {
+  if (!run_listen(r, error)) return false;
+  if (!r->stopping && must_evaluate(r) && !run_evaluate(r, error)) return false;
+  if (!r->stopping && must_sample(r)) run_sample(r, error);
+  while (r->step < r->settings.steps && !out_of_patience(r)) {
     TokenBatch batch;
-    if (!run_fill_batch(r, r->step + 1, &batch, error)) return save_what_is(r, error);
+    const bool filled = error->code || run_fill_batch(r, r->step + 1, &batch, error);
+    if (!run_listen(r, error)) return !filled || is_of_text(error) ? save_what_is(r, error) : false;
+    if (r->stopping) break;
     model_train_step(r->model, &batch);
     r->step++;
     startup_unsaved_steps++;
-    if (!run_take_reports(r, false, error) || !run_keep_minutes(r, error) || !pause_training(r, error)) return false;
+    /* What one process alone fails at the others hear before the next thing that all do. */
+    run_take_reports(r, false, error);
+    if (!run_keep_minutes(r, error) || !pause_training(r, error)) return false;
   }
-  return run_take_reports(r, true, error);
+  run_take_reports(r, true, error);
+  return run_agree(r, error);
 }
 
 /* ---- end ---- */
@@ -174,7 +216,7 @@ static bool train_loop(Run *r, Error *error) {
 static bool interrupted(Run *r, Error *error) {
   console_end_line(&r->console);
   if (!run_write_result(r, RUN_SIGNAL, INKLING_VERSION, error)) return false;
-  return fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal),
+  return fail(error, (ExitCode)(EXIT_SIGNALS + r->stopping),
               "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: ./train --resume=%s", r->step,
               r->settings.steps, r->dir);
 }
@@ -186,12 +228,15 @@ static RunEnd how_it_ended(const Run *r) {
 /* The state is saved once more when everything else is written: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
   if (r->saved_step != r->step && !run_save_state(r, error)) return false;
-  if (stop_signal) return interrupted(r, error);
+  if (r->stopping) return interrupted(r, error);
   console_end_line(&r->console);
-  if (!run_final_evaluation(r, error) || !run_sample(r, error) || !run_judge_sample(r, error)) return false;
-  if (stop_signal) return interrupted(r, error);
+  if (!run_final_evaluation(r, error)) return false;
+  if (run_sample(r, error)) run_judge_sample(r, error);
+  if (!run_listen(r, error)) return false;
+  if (r->stopping) return interrupted(r, error);
   r->finished = true;
-  if (!run_write_result(r, how_it_ended(r), INKLING_VERSION, error) || !run_save_state(r, error)) return false;
+  run_write_result(r, how_it_ended(r), INKLING_VERSION, error);
+  if (!run_agree(r, error) || !run_save_state(r, error)) return false;
   if (!run_has_learned(r)) {
     console_line(&r->console, "%" PRId64 " steps in %s, and the model is no better than guessing", r->step,
                  text_duration(run_seconds(r)).text);
@@ -207,7 +252,7 @@ static bool train(Run *r, Error *error) {
   Error second = {0};
   const bool ok = train_loop(r, error) && finish(r, error);
   if (!ok && error->code == EXIT_NONFINITE) run_write_result(r, RUN_NONFINITE, INKLING_VERSION, &second);
-  return ok;
+  return run_agree(r, error) && ok;
 }
 
 /* ---- what is no training ---- */
@@ -255,6 +300,11 @@ static bool plot_runs(const Run *r, Error *error) {
 
 /* ---- main ---- */
 
+static bool start_model(Run *r, Error *error) {
+  run_start_model(r, error);
+  return run_agree(r, error);
+}
+
 static bool run(void *context, Error *error) {
   Run *r = context;
   const TrainSettings *s = &r->settings;
@@ -264,18 +314,19 @@ static bool run(void *context, Error *error) {
   if (!s->runs && (s->runs_sort || options_origin(&r->options, &s->runs_format) == ORIGIN_COMMAND_LINE))
     return fail(error, EXIT_USAGE, "-O and --sort are for --runs");
   if (s->bench && s->dry_run) return fail(error, EXIT_USAGE, "--dry-run trains nothing, and --bench does; use one");
+  if ((s->runs || s->report || s->plot) && !run_leads(r)) return true;
   if (s->runs) return print_runs(s, error);
   if (s->report) return write_report(s, error);
   if (s->plot) return plot_runs(r, error);
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);
-  if (resumes && (!run_start_model(r, error) || !run_restore_state(r, error)))
+  if (resumes && (!start_model(r, error) || !run_restore_state(r, error)))
     return false; /* refused before the plan is printed */
-  if (s->json) return run_print_plan_json(r, error);
+  if (s->json) return !run_leads(r) || run_print_plan_json(r, error);
   run_print_plan(r);
-  if (s->dry_run) return !s->show || run_show_windows(r, error);
+  if (s->dry_run) return !s->show || !run_leads(r) || run_show_windows(r, error);
   if (!resumes) {
-    if (!run_start_model(r, error)) return false;
+    if (!start_model(r, error)) return false;
     run_init_weights(r);
   }
   if (s->bench) return run_bench(r, INKLING_VERSION, error);
@@ -301,7 +352,14 @@ int main(int argc, char **argv) {
            .last_val_loss = NAN,
            .pace = {.launched = clock_seconds(), .minutes = NAN}};
   settings_options(&r.options, &r.settings);
-  const int status = startup_run(argc, argv, INKLING_VERSION, &r.options, &r.console, run, &r);
+  const int status = startup_run(argc, argv,
+                                 &(Startup){.version = INKLING_VERSION,
+                                            .options = &r.options,
+                                            .console = &r.console,
+                                            .peers = &r.peers,
+                                            .run = run,
+                                            .context = &r});
   close_run(&r);
+  collective_close(r.peers, (ExitCode)status);
   return status;
 }

@@ -256,8 +256,11 @@ static void print_line(Console *console, const char *prefix, const char *color, 
   console->drawn_at = -1; /* the next update draws the line again */
 }
 
+void console_silence(Console *console) { console->quiet = console->silent = true; }
+
 void console_warning(Console *console, const char *format, ...) {
   va_list arguments;
+  if (console->silent) return;
   va_start(arguments, format);
   print_line(console, "warning", "\033[33m", format, arguments);
   va_end(arguments);

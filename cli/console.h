@@ -27,6 +27,7 @@ typedef struct Console {
   FILE *stream;        /* stderr */
   const char *program; /* "train": begins every error */
   bool quiet;          /* warnings and errors only */
+  bool silent;         /* errors only: another process of the same run says the rest */
   bool terminal;       /* one updated line; otherwise plain lines */
   bool color;          /* on a terminal, unless NO_COLOR is set */
   bool utf8;           /* bar of block characters; otherwise of # and . */
@@ -39,6 +40,7 @@ typedef struct Console {
 
 /* Looks at stderr, TERM, NO_COLOR, LC_ALL, LC_CTYPE and LANG. `program` must outlive the console. */
 Console console_open(const char *program, bool quiet);
+void console_silence(Console *console);
 
 /* Redraws the line, at most ten times a second unless `logged`; without a terminal prints a line when `logged`. */
 void console_progress(Console *console, const ConsoleProgress *numbers, bool logged);

@@ -17,6 +17,7 @@ static ContextOptions context_options(const Backend *best, const DeviceSettings 
                             .weights = DTYPE_F32,
                             .threads = settings->threads,
                             .autotune = settings->autotune,
+                            .peers = settings->peers,
                             .tuning = tuning};
   if (settings->reads_only && best->isa) {
     options.weights = settings->dtype ? options.dtype : DTYPE_F32;

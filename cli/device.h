@@ -18,6 +18,7 @@ typedef struct DeviceSettings {
   const char *isa;   /* the highest Backend.isa that may be used on a CPU; NULL: $INKLING_ISA, or any */
   int threads;       /* 0 = all that the process may use */
   bool autotune;
+  Collective *peers; /* ContextOptions.peers */
 } DeviceSettings;
 
 /* The instruction sets in backend_list(), best first. */

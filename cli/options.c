@@ -173,6 +173,54 @@ bool option_assign(const OptionSource *source, Option *row, const char *text) {
   return true;
 }
 
+/* ---- between processes ---- */
+
+bool options_dump(const Options *options, FILE *stream) {
+  for (const Option *row = options->rows; row < options->rows + options->count; row++) {
+    if (!row->name) continue;
+    const OptionValue value = option_load(row);
+    const TextList one = {.items = (const char *[]){value.text}, .count = value.text != NULL};
+    const TextList *texts = row->kind == OPTION_LIST ? row->value : &one;
+    fwrite(&row->origin, sizeof row->origin, 1, stream);
+    fwrite(&value, sizeof value, 1, stream);
+    if (!option_is_text(row)) continue;
+    fwrite(&texts->count, sizeof texts->count, 1, stream);
+    for (int i = 0; i < texts->count; i++) fwrite(texts->items[i], 1, strlen(texts->items[i]) + 1, stream);
+  }
+  return !ferror(stream);
+}
+
+static void take(const char **from, void *to, size_t size) {
+  memcpy(to, *from, size);
+  *from += size;
+}
+
+static bool copy_texts(Options *options, Option *row, const char **dump) {
+  int count;
+  take(dump, &count, sizeof count);
+  if (row->kind == OPTION_LIST) ((TextList *)row->value)->count = 0;
+  else option_store(row, (OptionValue){.text = NULL});
+  for (int i = 0; i < count; i++) {
+    const char *text = keep_text(options, *dump);
+    if (!text || (row->kind == OPTION_LIST && !list_append(row->value, text))) return false;
+    if (row->kind != OPTION_LIST) option_store(row, (OptionValue){.text = text});
+    *dump += strlen(text) + 1;
+  }
+  return true;
+}
+
+bool options_copy(Options *options, const char *dump, Error *error) {
+  for (Option *row = options->rows; row < options->rows + options->count; row++) {
+    OptionValue value;
+    if (!row->name) continue;
+    take(&dump, &row->origin, sizeof row->origin);
+    take(&dump, &value, sizeof value);
+    if (!option_is_text(row)) option_store(row, value);
+    else if (!copy_texts(options, row, &dump)) return error_memory(error, "the options");
+  }
+  return true;
+}
+
 bool options_set(Options *options, const char *name, const char *text, Error *error) {
   const OptionSource source = {.options = options, .code = EXIT_USAGE, .error = error};
   return option_assign(&source, option_named(options, name, strlen(name)), text);

@@ -154,6 +154,12 @@ typedef char *OptionsResolve(const void *context, const void *value, const char 
  * stream has an error. */
 bool options_write(const Options *options, FILE *stream, OptionsResolve *resolve, const void *context);
 
+/* All values, known or not, and where they are from, for options_copy() of a process that runs the same program. False
+ * when the stream has an error. */
+bool options_dump(const Options *options, FILE *stream);
+/* All values become those of the other process. EXIT_MEMORY. */
+bool options_copy(Options *options, const char *dump, Error *error);
+
 /* A value for the row of that name as on the command line, which may be given again and again. EXIT_USAGE as there. */
 bool options_set(Options *options, const char *name, const char *text, Error *error);
 /* The value of such a row, which is no text, as it could be given; "unset" where it is not known. */

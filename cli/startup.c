@@ -2,12 +2,14 @@
 
 #include "cli/device.h"
 #include "kernels.h"
+#include "util/checksum.h"
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/stop.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -106,15 +108,75 @@ static bool print_information(const Options *options, const char *version, Error
   return file_flush(stdout, "stdout", error);
 }
 
-int startup_run(int argc, char **argv, const char *version, Options *options, Console *console,
-                bool (*run)(void *context, Error *error), void *context) {
+/* ---- processes that work together ---- */
+
+/* What has to be the same in all of them, each with a zero behind it: version and checksum of the program, arguments. */
+static bool describe_start(int argc, char **argv, const char *version, char **text, size_t *size, Error *error) {
+  MappedFile program;
+  if (!file_map(&program, "/proc/self/exe", EXIT_INTERNAL, error)) return false;
+  const uint64_t sum = checksum_xxh64(program.bytes, program.size, 0);
+  file_unmap(&program);
+  FILE *stream = open_memstream(text, size);
+  if (!stream) return error_memory(error, "the command line");
+  fprintf(stream, "%s%c%016" PRIx64 "%c", version, 0, sum, 0);
+  for (int i = 1; i < argc; i++) fprintf(stream, "%s%c", argv[i], 0);
+  return fclose(stream) == 0 || error_memory(error, "the command line");
+}
+
+/* `at` moves behind the word; behind the last one they are empty. */
+static const char *next_word(const char **at, const char *end) {
+  const char *word = *at < end ? *at : "";
+  if (*at < end) *at += strlen(word) + 1;
+  return word;
+}
+
+static bool compare_starts(const char *mine, size_t size, const char *first, size_t first_size, Error *error) {
+  const char *const end = mine + size, *const first_end = first + first_size;
+  const char *version = next_word(&mine, end), *first_version = next_word(&first, first_end);
+  const char *sum = next_word(&mine, end), *first_sum = next_word(&first, first_end);
+  if (strcmp(version, first_version) != 0 || strcmp(sum, first_sum) != 0)
+    return fail(error, EXIT_USAGE,
+                "this is another build (%s) than that of rank 0 (%s); start the same on all machines", version,
+                first_version);
+  while (mine < end || first < first_end) {
+    const char *word = next_word(&mine, end), *first_word = next_word(&first, first_end);
+    if (strcmp(word, first_word) != 0)
+      return fail(error, EXIT_USAGE, "started with '%.200s' where rank 0 has '%.200s'; all need the same flags", word,
+                  first_word);
+  }
+  return true;
+}
+
+static bool meet_peers(int argc, char **argv, const Startup *startup, Error *error) {
+  if (!collective_open(startup->peers, error)) return false;
+  Collective *peers = *startup->peers;
+  char *mine = NULL, *first = NULL;
+  size_t size = 0, first_size = 0;
+  if (peers->size == 1) return true;
+  bool ok = describe_start(argc, argv, startup->version, &mine, &size, error);
+  if (peers->rank == 0) first = mine, first_size = size;
+  ok = collective_agree(peers, NULL, error) && collective_share(peers, &first, &first_size, error);
+  if (ok) compare_starts(mine, size, first, first_size, error);
+  if (first != mine) free(first);
+  free(mine);
+  return ok && collective_agree(peers, NULL, error);
+}
+
+int startup_run(int argc, char **argv, const Startup *startup) {
   Error error = {0};
+  Options *options = startup->options;
   prepare_process();
-  bool ok = options_parse(options, argc, argv, &error);
+  bool ok = !startup->peers || meet_peers(argc, argv, startup, &error);
+  if (ok) ok = options_parse(options, argc, argv, &error);
+  Collective *peers = startup->peers ? *startup->peers : NULL;
+  if (peers && !peers->agreed) ok = collective_agree(peers, NULL, &error);
+  Console *console = startup->console;
   *console = console_open(options->program, options->quiet);
-  if (ok && (options->help || options->version)) ok = print_information(options, version, &error);
-  else ok = ok && run(context, &error);
+  if (peers && peers->rank > 0) console_silence(console);
+  if (ok && (options->help || options->version))
+    ok = (peers && peers->rank > 0) || print_information(options, startup->version, &error);
+  else ok = ok && startup->run(startup->context, &error);
   console_end_line(console);
-  if (!ok) console_error(console, &error);
+  if (!ok && !(peers && peers->rank > 0 && peers->agreed)) console_error(console, &error);
   return ok ? EXIT_DONE : (int)error.code;
 }

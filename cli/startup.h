@@ -4,6 +4,7 @@
 
 #include "cli/console.h"
 #include "cli/options.h"
+#include "collective/collective.h"
 
 /* 0, or the first SIGINT, SIGTERM or SIGHUP: whoever runs a loop stops at the next good place. Another one, half a
  * second later or more, exits at once, which is safe because every file is replaced atomically. */
@@ -17,9 +18,21 @@ bool startup_take_interrupt(void);
 /* False, with `error` filled, when a signal has asked to stop; `doing` is what it interrupts, in the -ing form. */
 bool startup_go_on(const char *doing, Error *error);
 
+/* A program, as main() hands it over. */
+typedef struct Startup {
+  const char *version;
+  Options *options;
+  Console *console;
+  Collective *
+      *peers; /* NULL: started together with others, each goes its own way. Else they are met first: opened here,
+                         closed by the caller */
+  bool (*run)(void *context, Error *error);
+  void *context;
+} Startup;
+
 /* Parses the command line; then prints --help or --version, or calls run(context). Prints the error, if there is one,
- * and returns the exit status. Call it early in main(), while there is one thread. */
-int startup_run(int argc, char **argv, const char *version, Options *options, Console *console,
-                bool (*run)(void *context, Error *error), void *context);
+ * and returns the exit status. Of processes that work together one speaks for all. Call it early in main(), while there
+ * is one thread. */
+int startup_run(int argc, char **argv, const Startup *startup);
 
 #endif

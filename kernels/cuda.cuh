@@ -28,6 +28,8 @@ struct Gemm;           /* kernels/gemm.cuh */
 struct ParameterLists; /* kernels/parameters.cuh */
 
 struct Context {
+  Collective *peers; /* NULL: none */
+  double *sums;      /* [3] device: of all processes; NULL: there are none */
   DType dtype;
   Error error;      /* the first one; operations do nothing once error.code is set */
   int processors;   /* streaming multiprocessors */

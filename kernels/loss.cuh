@@ -19,7 +19,7 @@
 #ifndef INKLING_KERNELS_LOSS_CUH
 #define INKLING_KERNELS_LOSS_CUH
 
-#include "kernels/cuda.cuh"
+#include "kernels/peers.cuh"
 
 #include <float.h>
 
@@ -292,9 +292,11 @@ __global__ void __launch_bounds__(LOSS_SUM_BLOCK)
   state->loss_count += count;
 }
 
-__global__ void begin_step(StepState *state, const float *lr_table, const int32_t *targets) {
+/* all: the number of targets of all processes, NULL where they are those of this one */
+__global__ void begin_step(StepState *state, const float *lr_table, const int32_t *targets, const double *all) {
+  const float count = all ? (float)*all : targets ? (float)*targets : 0.0f;
   state->lr = lr_table ? lr_table[state->step + 1] : 0.0f;
-  state->inv_targets = targets && *targets > 0 ? 1.0f / (float)*targets : 0.0f;
+  state->inv_targets = count > 0 ? 1.0f / count : 0.0f;
   state->loss_sum = 0;
   state->loss_count = 0;
   state->sequence = 0;
@@ -325,7 +327,8 @@ void cuda_loss_sum(Context *c, StepState *state, const float *losses, const int3
 }
 
 void cuda_step_begin(Context *c, StepState *state, const float *lr_table, const int32_t *targets) {
-  launch(c, "start of a step", begin_step, 1, 1, 0, state, lr_table, targets);
+  const double *all = count_targets(c, targets);
+  launch(c, "start of a step", begin_step, 1, 1, 0, state, lr_table, targets, all);
 }
 
 void cuda_next_micro_batch(Context *c, StepState *state, int sequences) {

@@ -31,10 +31,10 @@ constexpr int MUON_PART = 8192, MUON_PARTS = 512; /* elements that a block is wo
 /* The batch that a launch works on. Block (i, j) does part j of matrix i; the parts follow from the shape alone, and so
  * do the sums' bits. */
 struct MuonWork {
-  const size_t *offsets; /* [gridDim.x] of the matrices in the arenas */
-  int64_t size;          /* elements of a matrix, a multiple of WIDTH_MULTIPLE */
-  int64_t part;          /* elements of a part, likewise; the last one has fewer */
-  double *partial;       /* [gridDim.x][gridDim.y] sums of squares */
+  const MuonPlace *places; /* [gridDim.x] of the matrices */
+  int64_t size;            /* elements of a matrix, a multiple of WIDTH_MULTIPLE */
+  int64_t part;            /* elements of a part, likewise; the last one has fewer */
+  double *partial;         /* [gridDim.x][gridDim.y] sums of squares */
 };
 
 /* X [gridDim.x][size] */
@@ -42,11 +42,11 @@ template <class T>
 __global__ void __launch_bounds__(MUON_BLOCK)
     muon_momentum(T *x, MuonWork work, float *m, const float *grad, const StepState *state, float momentum) {
   if (state->halted) return;
-  const size_t offset = work.offsets[blockIdx.x];
+  const MuonPlace place = work.places[blockIdx.x];
   const int64_t first = blockIdx.y * work.part, last = min(first + work.part, work.size);
   const float clip = state->clip, rest = 1.0f - momentum;
   float sum = 0;
-  m += offset, grad += offset, x += blockIdx.x * work.size;
+  m += place.m_offset, grad += place.offset, x += blockIdx.x * work.size;
   for (int64_t i = first + 4 * threadIdx.x; i < last; i += 4 * MUON_BLOCK) {
     float g[4], next[4], u[4];
     load<4>(g, grad + i);
@@ -88,7 +88,7 @@ template <class T>
 __global__ void __launch_bounds__(MUON_BLOCK)
     muon_finish(float *master, T *compute, const T *x, MuonWork work, const StepState *state, Muon muon, float scale) {
   if (state->halted) return;
-  const size_t offset = work.offsets[blockIdx.x];
+  const size_t offset = work.places[blockIdx.x].offset;
   const int64_t first = blockIdx.y * work.part, last = min(first + work.part, work.size);
   const float rate = muon.lr_factor * state->lr, keep = 1.0f - rate * muon.weight_decay, step = rate * scale;
   master += offset, compute += offset, x += blockIdx.x * work.size;

@@ -11,7 +11,7 @@
 #ifndef INKLING_KERNELS_OPTIMIZER_CUH
 #define INKLING_KERNELS_OPTIMIZER_CUH
 
-#include "kernels/parameters.cuh"
+#include "kernels/peers.cuh"
 
 #include <float.h>
 
@@ -79,10 +79,11 @@ __global__ void __launch_bounds__(ARENA_BLOCK, ARENA_RESIDENT)
     if (i + gridDim.x < a.piece_count) next = a.pieces[i + gridDim.x];
     if (threadIdx.x >= piece.blocks * (TENSOR_ALIGNMENT / 4)) continue;
     const size_t at = (size_t)piece.first * TENSOR_ALIGNMENT + 4 * threadIdx.x;
-    const size_t second = (size_t)piece.second * TENSOR_ALIGNMENT + 4 * threadIdx.x;
+    const size_t first = (size_t)piece.m * TENSOR_ALIGNMENT + 4 * threadIdx.x;
+    const size_t second = (size_t)piece.v * TENSOR_ALIGNMENT + 4 * threadIdx.x;
     float w[4], m[4], v[4], grad[4];
     load<4>(grad, a.grad + at);
-    load<4>(m, a.m + at);
+    load<4>(m, a.m + first);
     load<4>(v, a.v + second);
     load<4>(w, a.master + at);
     const float keep = piece.decay ? keep_decayed : 1.0f;
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(ARENA_BLOCK, ARENA_RESIDENT)
       const float divisor = fmaxf(sqrtf(v[j]) * root_bias2 + eps, FLT_MIN);
       w[j] = w[j] * keep - step * m[j] / divisor;
     }
-    store<4>(a.m + at, m);
+    store<4>(a.m + first, m);
     store<4>(a.v + second, v);
     store<4>(a.master + at, w);
     if (COPY) store<4>(compute + at, w);
@@ -110,6 +111,12 @@ __global__ void count_step(StepState *state) {
 } // namespace
 
 void cuda_clip(Context *c, StepState *state, const Parameters *params, float max_norm, const AdamW *adamw) {
+  if (c->error.code) return;
+  if (params->span_count) {
+    sum_steps(c, state, params);
+    launch(c, "clip", finish_clip, 1, CLIP_BLOCK, 0, state, c->sums, 1, max_norm, *adamw);
+    return;
+  }
   const dim3 grid = loop_grid(c, divide_up((int64_t)params->count, 4 * CLIP_BLOCK), CLIP_GRID);
   double *partial = (double *)scratch(c, grid.x * sizeof(double));
   launch(c, "sum of squared gradients", sum_squares, grid, CLIP_BLOCK, 0, partial, params->grad, params->count);

@@ -30,9 +30,14 @@ __global__ void __launch_bounds__(ARENA_BLOCK) convert_masters(bf16 *compute, co
 /* What a block of threads updates at a time by AdamW, a float4 each, in blocks of TENSOR_ALIGNMENT elements: the
  * groups' runs of PIECE_BLOCKS and what is left of them. One load. */
 struct alignas(16) AdamwPiece {
-  uint32_t first, second; /* block of the arenas, of v */
-  uint32_t blocks;
-  uint32_t decay; /* whether weight decay applies */
+  uint32_t first, m, v; /* block of weights and gradients, of first and of second moments */
+  uint16_t blocks;
+  uint16_t decay; /* whether weight decay applies */
+};
+
+/* Of its first element: in the arenas of weights and gradients, and among the moments. */
+struct MuonPlace {
+  size_t offset, m_offset;
 };
 
 /* The matrices [rows][cols] of Muon, all of one shape: they go through its products together. */
@@ -45,28 +50,54 @@ struct MuonBatch {
 struct ParameterLists {
   AdamwPiece *pieces; /* device */
   unsigned piece_count;
-  size_t *matrices; /* device: offsets in the arenas, those of a batch next to each other */
+  MuonPlace *matrices; /* device: those of a batch next to each other */
   std::vector<MuonBatch> batches;
+  AdamwPiece *owned; /* device: gradients that are this process's, of several */
+  unsigned owned_count;
   ParameterLists *next;
 };
 
 /* Returns how many pieces there are; with `out` it takes them. */
 static unsigned list_pieces(const Parameters *params, AdamwPiece *out) {
   unsigned count = 0;
-  for (int g = 0; g < params->group_count; g++) {
-    const ParameterGroup &group = params->groups[g];
-    if (group.rule != UPDATE_ADAMW) continue;
-    const size_t elements = (size_t)group.matrix.rows * (size_t)group.matrix.cols;
-    const size_t blocks = (elements + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT;
+  for (const AdamwRun *run = params->runs; run < params->runs + params->run_count; run++) {
+    const ParameterGroup &group = params->groups[run->group];
+    const size_t blocks = (run->count + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT;
     for (size_t done = 0; done < blocks; done += PIECE_BLOCKS, count++) {
       const size_t left = blocks - done;
       if (!out) continue;
-      out[count] = {(uint32_t)(group.matrix.offset / TENSOR_ALIGNMENT + done),
-                    (uint32_t)(group.v_offset / TENSOR_ALIGNMENT + done),
-                    (uint32_t)(left < PIECE_BLOCKS ? left : PIECE_BLOCKS), group.decay};
+      out[count] = {(uint32_t)((group.matrix.offset + run->first) / TENSOR_ALIGNMENT + done),
+                    (uint32_t)(run->m_offset / TENSOR_ALIGNMENT + done),
+                    (uint32_t)(run->v_offset / TENSOR_ALIGNMENT + done),
+                    (uint16_t)(left < PIECE_BLOCKS ? left : PIECE_BLOCKS), group.decay};
     }
   }
   return count;
+}
+
+/* Likewise, of the spans that this process owns. */
+static unsigned list_owned(const Context *c, const Parameters *params, AdamwPiece *out) {
+  unsigned count = 0;
+  for (const Span *s = params->spans; s < params->spans + params->span_count; s++) {
+    const size_t blocks = (s->count + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT;
+    for (size_t done = 0; s->owner == c->peers->rank && done < blocks; done += PIECE_BLOCKS, count++) {
+      const size_t left = blocks - done;
+      if (out)
+        out[count] = {(uint32_t)(s->offset / TENSOR_ALIGNMENT + done), 0, 0,
+                      (uint16_t)(left < PIECE_BLOCKS ? left : PIECE_BLOCKS), 0};
+    }
+  }
+  return count;
+}
+
+static bool make_owned(Context *c, const Parameters *params, ParameterLists *lists) {
+  lists->owned_count = list_owned(c, params, NULL);
+  if (!lists->owned_count) return true;
+  std::vector<AdamwPiece> host(lists->owned_count);
+  list_owned(c, params, host.data());
+  lists->owned = (AdamwPiece *)cuda_alloc(c, "list of own gradients", host.size() * sizeof(AdamwPiece));
+  if (lists->owned) cuda_upload(c, lists->owned, host.data(), host.size() * sizeof(AdamwPiece));
+  return !c->error.code;
 }
 
 static bool make_pieces(Context *c, const Parameters *params, ParameterLists *lists) {
@@ -96,14 +127,14 @@ static bool make_batches(Context *c, const Parameters *params, ParameterLists *l
   for (int i = 0; i < count; i++) find_batch(batches, params->muon[i].rows, params->muon[i].cols)->count++;
   int first = 0;
   for (MuonBatch &batch : *batches) batch.first = first, first += batch.count, batch.count = 0;
-  std::vector<size_t> offsets((size_t)count);
+  std::vector<MuonPlace> places((size_t)count);
   for (int i = 0; i < count; i++) {
     MuonBatch *batch = find_batch(batches, params->muon[i].rows, params->muon[i].cols);
-    offsets[(size_t)(batch->first + batch->count++)] = params->muon[i].offset;
+    places[(size_t)(batch->first + batch->count++)] = {params->muon[i].offset, params->muon[i].m_offset};
   }
-  const size_t bytes = (size_t)count * sizeof(size_t);
-  lists->matrices = (size_t *)cuda_alloc(c, "list for Muon", bytes);
-  if (lists->matrices) cuda_upload(c, lists->matrices, offsets.data(), bytes);
+  const size_t bytes = (size_t)count * sizeof(MuonPlace);
+  lists->matrices = (MuonPlace *)cuda_alloc(c, "list for Muon", bytes);
+  if (lists->matrices) cuda_upload(c, lists->matrices, places.data(), bytes);
   return !c->error.code;
 }
 
@@ -116,7 +147,7 @@ static void make_lists(Context *c, Parameters *params) {
   lists->next = c->lists;
   c->lists = lists;
   params->backend_data = lists;
-  if (make_pieces(c, params, lists)) make_batches(c, params, lists);
+  if (make_pieces(c, params, lists) && make_owned(c, params, lists)) make_batches(c, params, lists);
 }
 
 static void release_lists(Context *c, ParameterLists *lists) {
@@ -126,6 +157,7 @@ static void release_lists(Context *c, ParameterLists *lists) {
   *at = lists->next;
   cuda_release(c, lists->pieces);
   cuda_release(c, lists->matrices);
+  cuda_release(c, lists->owned);
   delete lists;
 }
 
@@ -138,6 +170,12 @@ static void parameters_close(Context *c) {
   }
 }
 
+static void convert_all(Context *c, const Parameters *params) {
+  launch(c, "compute copy of the weights", convert_masters,
+         loop_grid(c, divide_up((int64_t)params->count, 4 * ARENA_BLOCK), ARENA_GRID), ARENA_BLOCK, 0,
+         (bf16 *)params->compute, params->master, params->count);
+}
+
 /* params->compute is made from the masters: in f32 the masters themselves. */
 void cuda_refresh_parameters(Context *c, Parameters *params) {
   if (c->error.code) return;
@@ -147,9 +185,7 @@ void cuda_refresh_parameters(Context *c, Parameters *params) {
     return;
   }
   if (!params->compute) params->compute = cuda_alloc(c, "compute copy of the weights", params->count * sizeof(bf16));
-  launch(c, "compute copy of the weights", convert_masters,
-         loop_grid(c, divide_up((int64_t)params->count, 4 * ARENA_BLOCK), ARENA_GRID), ARENA_BLOCK, 0,
-         (bf16 *)params->compute, params->master, params->count);
+  convert_all(c, params);
 }
 
 void cuda_release_parameters(Context *c, Parameters *params) {

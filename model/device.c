@@ -59,7 +59,7 @@ bool model_open(Model **out, const Backend *backend, Context *context, const Mod
 
 void model_close(Model *m) {
   if (!m) return;
-  CapturedGraph **graphs[] = {&m->evaluation, &m->first, &m->later, &m->update};
+  CapturedGraph **graphs[] = {&m->evaluation, &m->first, &m->middle, &m->last, &m->update};
   for (size_t i = 0; i < sizeof graphs / sizeof graphs[0]; i++) m->ops->drop(m->context, graphs[i]);
   m->ops->release_parameters(m->context, &m->params);
   void *memory[] = {m->params.master, m->params.grad,  m->params.m,    m->params.v, m->rope_table,
@@ -95,8 +95,22 @@ size_t model_arena_size(const Model *m, ArenaKind which) {
   return which == ARENA_MOMENT2 ? m->table.v_arena : m->table.arena;
 }
 
+/* Whether every process has a part of the arena only, and where the parts belong. */
+static bool is_shared_out(const Model *m, ArenaKind which, const SpanList **spans) {
+  *spans = which == ARENA_MOMENT2 ? &m->table.v_spans : &m->table.spans;
+  return m->settings.share.ranks > 1 && m->settings.share.shard && (which == ARENA_MOMENT1 || which == ARENA_MOMENT2);
+}
+
 void model_upload(Model *m, ArenaKind which, const float *host) {
-  m->ops->upload(m->context, arena_of(m, which), host, model_arena_size(m, which) * sizeof(float));
+  const SpanList *spans;
+  float *arena = arena_of(m, which);
+  const size_t bytes = model_arena_size(m, which) * sizeof(float);
+  if (is_shared_out(m, which, &spans)) {
+    m->ops->peers_deal(m->context, arena, host, spans->items, spans->count);
+  } else {
+    if (host) m->ops->upload(m->context, arena, host, bytes);
+    m->ops->peers_broadcast(m->context, arena, bytes);
+  }
   if (which == ARENA_MASTER) model_weights_written(m);
 }
 
@@ -109,7 +123,10 @@ float *model_host_weights(Model *m) {
 void model_weights_written(Model *m) { m->ops->refresh_parameters(m->context, &m->params); }
 
 bool model_download(Model *m, ArenaKind which, float *host, Error *error) {
-  m->ops->download(m->context, host, arena_of(m, which), model_arena_size(m, which) * sizeof(float));
+  const SpanList *spans;
+  if (is_shared_out(m, which, &spans))
+    m->ops->peers_collect(m->context, host, arena_of(m, which), spans->items, spans->count);
+  else if (host) m->ops->download(m->context, host, arena_of(m, which), model_arena_size(m, which) * sizeof(float));
   return model_check_backend(m, error);
 }
 
@@ -117,7 +134,8 @@ bool model_reserve_tokens(Model *m, int64_t rows, Error *error) {
   if (rows <= m->token_room) return true;
   m->ops->drop(m->context, &m->evaluation);
   m->ops->drop(m->context, &m->first);
-  m->ops->drop(m->context, &m->later);
+  m->ops->drop(m->context, &m->middle);
+  m->ops->drop(m->context, &m->last);
   int32_t **arrays[4 + SOURCE_ARRAYS] = {&m->tokens, &m->targets, &m->positions, &m->key_begin};
   source_arrays(m, arrays + 4);
   for (int i = 0; i < 4 + (has_encoder(&m->config) ? SOURCE_ARRAYS : 0); i++) {

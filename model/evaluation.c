@@ -37,15 +37,15 @@ bool evaluation_run(Model *model, const EvaluationPlan *plan, Evaluation *out, P
   Batch batch;
   if (!batch_make(&batch, &plan->windows, plan->batch, error)) return false;
   const TokenBatch tokens = batch_tokens(&batch);
-  bool ok = true;
-  for (int64_t done = 0; ok && done < windows;) {
-    ok = fill_batch(plan, done, windows, &batch, &out->bytes, error) &&
-         model_evaluate(model, &tokens, plan->batch, ctx, &out->nats, &out->tokens, NULL, error);
-    done = done + plan->batch < windows ? done + plan->batch : windows;
-    if (ok && !progress_report(progress, done, error)) {
-      ok = !error->code;
-      break;
-    }
+  const int64_t ranks = plan->ranks > 1 ? plan->ranks : 1, round = plan->batch * ranks;
+  bool ok = true, go_on = true;
+  for (int64_t first = 0; ok && go_on && first < windows; first += round) {
+    const int64_t mine = first + (int64_t)plan->rank * plan->batch, done = first + round;
+    if (mine < windows)
+      ok = fill_batch(plan, mine, windows, &batch, &out->bytes, error) &&
+           model_evaluate(model, &tokens, plan->batch, ctx, &out->nats, &out->tokens, NULL, error);
+    go_on = progress_report(progress, done < windows ? done : windows, error);
+    ok = ok && !error->code;
   }
   batch_free(&batch);
   return ok;

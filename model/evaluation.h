@@ -28,15 +28,17 @@ typedef struct EvaluationPlan {
   Windows windows;
   int stride; /* of windows of the stream; ctx: disjoint ones */
   int batch;
-  int64_t limit; /* 0: none */
+  int64_t limit;   /* 0: none */
+  int rank, ranks; /* of several processes, each of which counts its part of the batches; ranks 0: one */
   const Tokenizer *tokenizer;
 } EvaluationPlan;
 
 /* Windows that are read. */
 int64_t evaluation_windows(const EvaluationPlan *plan);
 
-/* model_evaluate_begin(model, plan->batch, ctx) must have been called. `progress` counts windows, after every batch. It
- * may stop without an error, too: then the result is true, and of the windows that were done. */
+/* model_evaluate_begin(model, plan->batch, ctx) must have been called. `progress` counts windows of all processes,
+ * as often in each of them, after a batch or an error of this one. It may stop without an error, too: then the result is
+ * true, and of the windows that were done. */
 bool evaluation_run(Model *model, const EvaluationPlan *plan, Evaluation *out, Progress progress, Error *error);
 
 #endif

@@ -83,12 +83,12 @@ struct Model {
   bool evaluation_packed, train_packed;
   /* training */
   TrainConfig settings;
-  CapturedGraph *first, *later, *update; /* micro-batches, optimizer */
-  float *lr_table;                       /* device [steps + 1] */
-  int32_t *target_count;                 /* device [1] */
-  RowOrder order, place_order;           /* of the batch's tokens and, POSITIONS_LEARNED, positions */
-  RowOrder source_order, source_places;  /* the same of the encoder's */
-  int32_t *sorted;                       /* host staging for one of them */
+  CapturedGraph *first, *middle, *last, *update; /* micro-batches (one alone: first), optimizer */
+  float *lr_table;                               /* device [steps + 1] */
+  int32_t *target_count;                         /* device [1] */
+  RowOrder order, place_order;                   /* of the batch's tokens and, POSITIONS_LEARNED, positions */
+  RowOrder source_order, source_places;          /* the same of the encoder's */
+  int32_t *sorted;                               /* host staging for one of them */
 };
 
 /* One pass: a batch, the buffers it uses, and whether dropout is on. */
@@ -101,6 +101,7 @@ typedef struct Pass {
   bool train;
   bool packed;                /* sequences hold several documents: TokenBatch.positions */
   bool accumulate;            /* gradients are added to those of the micro-batches before */
+  bool hand_over;             /* gradients are complete, and other processes get theirs */
   const KvCache *caches;      /* NULL, or one a layer: keys and values of the prompt go there, into `slot` */
   const KvCache *memories;    /* with caches and an encoder: one a layer, keys and values of the source */
   int slot, memory_length;    /* of the source in `slot` */

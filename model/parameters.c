@@ -120,7 +120,7 @@ static Linear add_linear(ParameterTable *t, Place at, const Piece *pieces, int c
   const int group = t->group_count - 1;
   for (int i = 0; i < count; i++) {
     const ParameterTensor *tensor = add_tensor(t, at, pieces[i].module, "weight", pieces[i].rows, cols, role);
-    t->matrices[t->matrix_count++] = (MuonMatrix){tensor->offset, tensor->rows, tensor->cols, group};
+    t->matrices[t->matrix_count++] = (MuonMatrix){tensor->offset, tensor->rows, tensor->cols, group, tensor->offset};
   }
   if (!bias) return linear;
   linear.bias = begin_group(t, 1, rows, false, true);
@@ -251,12 +251,11 @@ void parameter_table_set_optimizer(ParameterTable *t, OptimizerKind optimizer) {
   for (int i = 0; i < t->group_count; i++) t->groups[i].rule = UPDATE_ADAMW;
   for (int i = 0; i < t->muon_count; i++) t->groups[t->matrices[i].group].rule = UPDATE_MUON;
   for (int i = 0; i < t->group_count; i++) {
-    ParameterGroup *group = &t->groups[i];
+    const ParameterGroup *group = &t->groups[i];
     const bool adamw = group->rule == UPDATE_ADAMW;
     const size_t begin = group->matrix.offset, end = i + 1 < t->group_count ? group[1].matrix.offset : t->arena;
-    group->v_offset = adamw ? t->v_arena : 0;
     for (; tensor < t->count && t->tensors[tensor].offset < end; tensor++)
-      t->tensors[tensor].v_offset = adamw ? (int64_t)(group->v_offset + t->tensors[tensor].offset - begin) : -1;
+      t->tensors[tensor].v_offset = adamw ? (int64_t)(t->v_arena + t->tensors[tensor].offset - begin) : -1;
     if (adamw) t->v_arena += end - begin;
   }
 }
@@ -265,8 +264,12 @@ void parameter_table_describe(const ParameterTable *t, Parameters *out) {
   out->count = t->arena;
   out->groups = t->groups;
   out->group_count = t->group_count;
-  out->muon = t->matrices;
-  out->muon_count = t->muon_count;
+  out->runs = t->runs;
+  out->run_count = t->run_count;
+  out->muon = t->own;
+  out->muon_count = t->own_count;
+  out->spans = t->spans.items;
+  out->span_count = t->spans.count;
 }
 
 void parameter_table_free(ParameterTable *t) {
@@ -274,6 +277,11 @@ void parameter_table_free(ParameterTable *t) {
   free(t->groups);
   free(t->matrices);
   free(t->parts);
+  free(t->spans.items);
+  free(t->v_spans.items);
+  free(t->bucket_ends);
+  free(t->runs);
+  free(t->own);
   memset(t, 0, sizeof *t);
 }
 

@@ -5,14 +5,15 @@
 
 /* ---- the training step ---- */
 
-static void micro_batch(Context *c, Model *m, bool first) {
+static void micro_batch(Context *c, Model *m, bool first, bool last) {
   Pass pass = {.model = m,
                .acts = &m->train,
                .batch = m->settings.batch,
                .length = m->config.ctx,
                .train = true,
                .packed = m->train_packed,
-               .accumulate = !first};
+               .accumulate = !first,
+               .hand_over = last && m->table.bucket_count > 0};
   model_forward(&pass);
   model_head(&pass, m->state, m->settings.label_smoothing, NULL);
   model_backward(&pass);
@@ -22,16 +23,22 @@ static void micro_batch(Context *c, Model *m, bool first) {
 static void first_micro_batch(Context *c, void *model) {
   Model *m = model;
   m->ops->step_begin(c, m->state, m->lr_table, m->target_count);
-  micro_batch(c, m, true);
+  if (m->settings.first_sequence) m->ops->next_micro_batch(c, m->state, m->settings.first_sequence);
+  micro_batch(c, m, true, m->settings.micro_batches == 1);
 }
 
-static void later_micro_batch(Context *c, void *model) { micro_batch(c, model, false); }
+static void middle_micro_batch(Context *c, void *model) { micro_batch(c, model, false, false); }
+
+static void last_micro_batch(Context *c, void *model) { micro_batch(c, model, false, true); }
 
 static void update(Context *c, void *model) {
   Model *m = model;
+  const Share *share = &m->settings.share;
   m->ops->clip(c, m->state, &m->params, m->settings.clip, &m->settings.adamw);
+  if (share->ranks > 1 && !share->shard) m->ops->peers_gather(c, &m->params, true);
   if (m->settings.optimizer == OPTIMIZER_MUON) m->ops->muon(c, m->state, &m->params, &m->settings.muon);
   m->ops->adamw(c, m->state, &m->params, &m->settings.adamw);
+  if (share->ranks > 1 && share->shard) m->ops->peers_gather(c, &m->params, false);
   m->ops->report(c, m->state);
 }
 
@@ -85,11 +92,11 @@ bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   if (rows > INT32_MAX / 2)
     return fail(error, EXIT_USAGE, "a micro-batch of %lld tokens is too large; use a smaller batch", (long long)rows);
   parameter_table_set_optimizer(&m->table, settings->optimizer);
+  if (!parameter_table_share(&m->table, &settings->share, error)) return false;
   parameter_table_describe(&m->table, &m->params);
-  size_t arena = m->table.arena * sizeof(float);
-  m->params.grad = m->ops->alloc(m->context, "gradients", arena);
-  m->params.m = m->ops->alloc(m->context, "first moments", arena);
-  m->params.v = m->ops->alloc(m->context, "second moments", m->table.v_arena * sizeof(float));
+  m->params.grad = m->ops->alloc(m->context, "gradients", m->table.arena * sizeof(float));
+  m->params.m = m->ops->alloc(m->context, "first moments", m->table.m_kept * sizeof(float));
+  m->params.v = m->ops->alloc(m->context, "second moments", m->table.v_kept * sizeof(float));
   m->state = m->ops->alloc(m->context, "step state", sizeof(StepState));
   m->target_count = m->ops->alloc(m->context, "target count", sizeof(int32_t));
   if (!reserve_orders(m, rows, error)) return false;
@@ -128,10 +135,12 @@ static void submit_micro_batches(Model *m, const TokenBatch *step) {
   for (int64_t i = 0; i < rows * m->settings.micro_batches; i++) count += step->targets[i] >= 0;
   m->train_packed = step->positions;
   m->ops->upload(m->context, m->target_count, &count, sizeof count);
-  for (int i = 0; i < m->settings.micro_batches; i++) {
+  const int last = m->settings.micro_batches - 1;
+  for (int i = 0; i <= last; i++) {
+    CapturedGraph **slot = i == 0 ? &m->first : i < last ? &m->middle : &m->last;
     model_upload_tokens(m, step, i * rows, rows, m->config.ctx);
     upload_orders(m, step, i * rows, rows);
-    m->ops->submit(m->context, i ? &m->later : &m->first, i ? later_micro_batch : first_micro_batch, m);
+    m->ops->submit(m->context, slot, i == 0 ? first_micro_batch : i < last ? middle_micro_batch : last_micro_batch, m);
   }
 }
 

@@ -3,6 +3,7 @@
 #
 # Does nothing where nothing is missing. Says what it will run; asks first on a terminal; as root without a terminal it goes
 # ahead. Where it cannot, or with NO_INSTALL=1, it prints the command to type and stops with status 1.
+# Arguments: names of packages that are wanted besides (mpich: to test with two MPIs).
 set -eu
 
 cc=${CC:-cc}
@@ -25,7 +26,12 @@ has_header jansson.h || missing="$missing jansson"
 has_pcre2 || missing="$missing pcre2"
 has_cmocka || missing="$missing cmocka"
 required=$missing
-has_header histedit.h || missing="$missing libedit" # for ./generate -i, which does without it, too
+# What Inkling does without, too: ./generate -i edits lines with libedit; MPI is for training in several processes.
+has_header histedit.h || missing="$missing libedit"
+command -v mpicc >/dev/null 2>&1 || missing="$missing openmpi"
+for name in "$@"; do
+  command -v "mpicc.$name" >/dev/null 2>&1 || missing="$missing $name"
+done
 [ -n "$missing" ] || exit 0
 
 # package NAME: its name for this package manager
@@ -36,11 +42,15 @@ package() {
     apt-get:pcre2) echo libpcre2-dev ;;
     apt-get:cmocka) echo libcmocka-dev ;;
     apt-get:libedit) echo libedit-dev ;;
+    apt-get:openmpi) echo openmpi-bin libopenmpi-dev ;;
+    apt-get:mpich) echo mpich libmpich-dev ;;
     dnf:compiler) echo gcc glibc-devel libgomp ;;
     dnf:jansson) echo jansson-devel ;;
     dnf:pcre2) echo pcre2-devel ;;
     dnf:cmocka) echo libcmocka-devel ;;
     dnf:libedit) echo libedit-devel ;;
+    dnf:openmpi) echo openmpi-devel ;;
+    brew:openmpi) echo open-mpi ;;
     *:compiler) echo gcc ;;
     *) echo "$1" ;;
   esac
@@ -93,7 +103,7 @@ install() {
 # shellcheck disable=SC2086 # the lists are words
 if ! install $missing; then
   if [ -z "$required" ]; then
-    echo "install-deps: without libedit lines typed into ./generate -i cannot be edited" >&2
+    echo "install-deps: without libedit lines typed into ./generate -i cannot be edited; without MPI ./train is one process" >&2
     exit 0
   fi
   echo "install-deps: not installed; type the command above and try again" >&2

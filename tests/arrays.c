@@ -163,7 +163,8 @@ static float *arena_of(const Parameters *p, Arena arena) {
 Parameters parameters_described(Fixture *f, const ParameterSpec *specs, int count) {
   ParameterGroup *groups = host_memory(f, (size_t)count * sizeof *groups);
   MuonMatrix *muon = host_memory(f, (size_t)count * GROUP_MATRICES * sizeof *muon);
-  Parameters p = {.groups = groups, .group_count = count, .muon = muon};
+  AdamwRun *runs = host_memory(f, (size_t)count * sizeof *runs);
+  Parameters p = {.groups = groups, .group_count = count, .muon = muon, .runs = runs};
   size_t v_offset = 0;
   for (int i = 0; i < count; i++) {
     const ParameterSpec *spec = &specs[i];
@@ -171,10 +172,10 @@ Parameters parameters_described(Fixture *f, const ParameterSpec *specs, int coun
     const size_t room = (matrix_count(matrix) + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
     groups[i] = (ParameterGroup){.matrix = matrix, .decay = spec->decay, .gemm = spec->gemm};
     if (spec->heights[0]) groups[i].rule = UPDATE_MUON;
-    else groups[i].v_offset = v_offset, v_offset += room;
+    else runs[p.run_count++] = (AdamwRun){i, 0, matrix_count(matrix), p.count, v_offset}, v_offset += room;
     size_t offset = p.count;
     for (int j = 0; j < GROUP_MATRICES && spec->heights[j]; j++) {
-      muon[p.muon_count++] = (MuonMatrix){offset, spec->heights[j], spec->cols, i};
+      muon[p.muon_count++] = (MuonMatrix){offset, spec->heights[j], spec->cols, i, offset};
       offset += (size_t)spec->heights[j] * (size_t)spec->cols;
     }
     p.count += room;
@@ -206,7 +207,9 @@ static size_t place_of(const Parameters *p, Arena arena, int matrix) {
   const ParameterGroup *group = &p->groups[matrix];
   if (arena != ARENA_OF_V) return group->matrix.offset;
   assert_true(group->rule == UPDATE_ADAMW);
-  return group->v_offset;
+  const AdamwRun *run = p->runs;
+  while (run->group != matrix) run++;
+  return run->v_offset;
 }
 
 void parameters_write(Fixture *f, const Parameters *p, Arena arena, int matrix, const double *values) {

@@ -145,10 +145,7 @@ static void expect_adamw(const ParameterTable *table) {
   assert_int_equal(table->muon_count, 0);
   assert_int_equal(table->v_arena, table->arena);
   for (int i = 0; i < table->count; i++) assert_int_equal(table->tensors[i].v_offset, table->tensors[i].offset);
-  for (int i = 0; i < table->group_count; i++) {
-    assert_int_equal(table->groups[i].rule, UPDATE_ADAMW);
-    assert_int_equal(table->groups[i].v_offset, table->groups[i].matrix.offset);
-  }
+  for (int i = 0; i < table->group_count; i++) assert_int_equal(table->groups[i].rule, UPDATE_ADAMW);
 }
 
 /* Groups of Muon hold its matrices and no more; those of AdamW have second moments, one after the other, in which
@@ -167,14 +164,12 @@ static void expect_muon_groups(const ParameterTable *table) {
     }
     if (end > group->matrix.offset) {
       assert_int_equal(group->rule, UPDATE_MUON);
-      assert_int_equal(group->v_offset, 0);
       assert_int_equal(end, group->matrix.offset + count);
       for (; tensor < table->count && table->tensors[tensor].offset < end; tensor++)
         assert_int_equal(table->tensors[tensor].v_offset, -1);
       continue;
     }
     assert_int_equal(group->rule, UPDATE_ADAMW);
-    assert_int_equal(group->v_offset, room);
     for (; tensor < table->count && table->tensors[tensor].offset < end + count; tensor++)
       assert_int_equal(table->tensors[tensor].v_offset, room + table->tensors[tensor].offset - end);
     room += (count + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;

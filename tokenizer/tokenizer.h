@@ -31,6 +31,9 @@ bool tokenizer_load(Tokenizer **out, const char *path, Error *error);
  * or tokenizer_set_ends_with_end() changed that. EXIT_OUTPUT. */
 bool tokenizer_save(const Tokenizer *tokenizer, const char *dir, int ctx, Error *error);
 
+/* That tokenizer.json, without a zero behind it; the caller frees it. EXIT_MEMORY. */
+bool tokenizer_text(const Tokenizer *tokenizer, char **text, size_t *size, Error *error);
+
 const char *tokenizer_name(const Tokenizer *tokenizer); /* "byte" or "BPE" */
 int tokenizer_vocab(const Tokenizer *tokenizer);
 int tokenizer_end(const Tokenizer *tokenizer); /* id of the token that ends a document */

@@ -162,7 +162,7 @@ static json_t *tokenizer_json(const Tokenizer *t) {
 
 /* What was loaded, with another post_processor. */
 static json_t *changed_json(const Tokenizer *t) {
-  Error memory = {0}; /* write_json() asks for it */
+  Error memory = {0}; /* take_text() asks for it */
   json_t *root = json_parse(t->json, t->json_size, 0, NULL, TOKENIZER_JSON, &memory);
   if (root && json_object_set_new(root, "post_processor", post_processor_json(t)) == 0) return root;
   json_decref(root);
@@ -192,22 +192,35 @@ static bool write_text(const char *text, size_t size, const char *dir, const cha
 }
 
 /* Takes `object` over. */
-static bool write_json(json_t *object, const char *dir, const char *name, Error *error) {
-  char *text = json_text(object, JSON_INDENT(2), name, error);
+static bool take_text(json_t *object, const char *name, char **text, size_t *size, Error *error) {
+  *text = json_text(object, JSON_INDENT(2), name, error);
   json_decref(object);
-  if (!text) return false;
-  size_t size = strlen(text);
-  text[size++] = '\n'; /* in the place of the final zero: the file has none */
-  bool ok = write_text(text, size, dir, name, error);
-  free(text);
-  return ok;
+  if (!*text) return false;
+  *size = strlen(*text);
+  (*text)[(*size)++] = '\n'; /* in the place of the final zero: the file has none */
+  return true;
+}
+
+bool tokenizer_text(const Tokenizer *t, char **text, size_t *size, Error *error) {
+  if (t->json && !t->json_differs) {
+    *text = malloc(t->json_size + 1);
+    if (!*text) return error_memory(error, TOKENIZER_JSON);
+    memcpy(*text, t->json, t->json_size);
+    *size = t->json_size;
+    return true;
+  }
+  return take_text(t->json ? changed_json(t) : tokenizer_json(t), TOKENIZER_JSON, text, size, error);
 }
 
 bool tokenizer_save(const Tokenizer *t, const char *dir, int ctx, Error *error) {
-  bool ok = t->json && !t->json_differs
-                ? write_text(t->json, t->json_size, dir, TOKENIZER_JSON, error)
-                : write_json(t->json ? changed_json(t) : tokenizer_json(t), dir, TOKENIZER_JSON, error);
-  return ok && write_json(config_json(t, ctx), dir, TOKENIZER_CONFIG_JSON, error);
+  char *text = NULL, *config = NULL;
+  size_t size = 0, config_size = 0;
+  const bool ok = tokenizer_text(t, &text, &size, error) && write_text(text, size, dir, TOKENIZER_JSON, error) &&
+                  take_text(config_json(t, ctx), TOKENIZER_CONFIG_JSON, &config, &config_size, error) &&
+                  write_text(config, config_size, dir, TOKENIZER_CONFIG_JSON, error);
+  free(text);
+  free(config);
+  return ok;
 }
 
 /* ---- reading ---- */

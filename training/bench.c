@@ -18,18 +18,25 @@ static bool time_step(Run *r, int64_t step, double *start, double *seconds, Erro
   const double end = clock_seconds();
   *seconds = end - *start;
   *start = end;
-  return startup_go_on("timing", error);
+  return true;
+}
+
+static bool fail_stopped(const Run *r, Error *error) {
+  return fail(error, (ExitCode)(EXIT_SIGNALS + r->stopping), "stopped while timing");
 }
 
 /* Seconds of each of `steps` training steps after a warm-up. When `limit` seconds are over it stops, having timed what
  * it has, if only one step that should have warmed up. */
 static bool time_steps(Run *r, int64_t steps, double limit, Quantiles *out, Error *error) {
   double *seconds = malloc((size_t)(BENCH_WARM_UP + steps) * sizeof *seconds), start = clock_seconds();
-  const double end = start + limit;
+  const double stop = start + limit;
   int64_t done = 0;
   bool ok = seconds || error_memory(error, "timings");
-  for (; ok && done < BENCH_WARM_UP + steps && (done == 0 || start < end); done++)
-    ok = time_step(r, done + 1, &start, &seconds[done], error);
+  for (bool more = ok; more; done++) {
+    time_step(r, done + 1, &start, &seconds[done], error);
+    ok = run_listen(r, error) && (!r->stopping || fail_stopped(r, error));
+    more = ok && done + 1 < BENCH_WARM_UP + steps && run_leader_says(r, start < stop);
+  }
   const int64_t first = done > BENCH_WARM_UP ? BENCH_WARM_UP : done - 1;
   if (ok) *out = quantiles_of(seconds + first, (size_t)(done - first));
   free(seconds);
@@ -61,9 +68,10 @@ bool run_bench(Run *r, const char *commit, Error *error) {
                     .context = r->context,
                     .commit = commit};
   return time_steps(r, line.steps, INFINITY, &line.seconds, error) &&
-         bench_line_print(
-             &line, error,
-             "\"grad_accum\": %d, \"optimizer\": \"%s\", \"flops_per_s\": %.4g, \"peak_flops_per_s\": %.4g",
-             r->settings.grad_accum, settings_optimizers[r->settings.optimizer],
-             run_step_flops(r) / line.seconds.median, r->peak_flops);
+         (!run_leads(r) ||
+          bench_line_print(
+              &line, error,
+              "\"grad_accum\": %d, \"optimizer\": \"%s\", \"flops_per_s\": %.4g, \"peak_flops_per_s\": %.4g",
+              r->settings.grad_accum, settings_optimizers[r->settings.optimizer],
+              run_step_flops(r) / line.seconds.median, r->peak_flops));
 }

@@ -61,6 +61,7 @@ bool run_judge_sample(Run *r, Error *error) {
   size_t count = r->drawn.count < MOST_TOKENS ? r->drawn.count : MOST_TOKENS;
   size_t copied = 0, usual = 0;
   MetricsLine line;
+  if (!run_leads(r)) return true;
   if (history_has_verdict(&r->history, VERDICT_COPYING)) return true;
   if (r->config.encoder_layers || count < FEWEST_TOKENS || token_range_size(&r->val) < (int64_t)count) return true;
   const size_t all = (EXCERPTS + 1) * (count + 1);

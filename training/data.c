@@ -55,7 +55,7 @@ static CheckpointPath data_path(const Run *r, const char *name) {
 }
 
 /* A resumed run finds in its directory what it read from standard input. */
-static bool open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error) {
+bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error) {
   const TrainSettings *s = &r->settings;
   Work reading = {.r = r, .name = "reading standard input", .bytes = true};
   const CheckpointPath copy =
@@ -100,8 +100,8 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
     return fail(error, EXIT_USAGE, "--val - : standard input can only be the training text; name a file");
   if (s->tsv && !reads_stdin(s))
     return fail(error, EXIT_USAGE, "--tsv is for standard input, which is not read; files of pairs end in .tsv");
-  if (s->val && !open_corpus(r, &s->val, 1, val, error)) return false;
-  if (!open_corpus(r, s->data.items, s->data.count, train, error)) return false;
+  if (s->val && !run_open_corpus(r, &s->val, 1, val, error)) return false;
+  if (!run_open_corpus(r, s->data.items, s->data.count, train, error)) return false;
   if (names_fields(s) && !corpus_jsonl_files(*train) && !(*val && corpus_jsonl_files(*val)))
     return fail(error, EXIT_USAGE, "--%s is for JSON lines, and no file has a name that ends in .jsonl",
                 s->jsonl_field ? "jsonl-field" : "prompt-field");
@@ -197,13 +197,13 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
 
 /* ---- token files and ranges ---- */
 
-static bool open_tokens(Run *r, const char *name, Corpus *corpus, TokenFile *out, Error *error) {
+bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error *error) {
   Work encoding = {.r = r, .name = "encoding", .all = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
   Work checking = {.r = r, .name = "checking tokens", .file = out};
   const Tokenization options = {
       r->source_tokenizer, r->threads, {report, &encoding}, {report, &checking}, &stop_signal};
   const double start = clock_seconds();
-  bool ok = tokenization_open(out, data_path(r, name).text, corpus, r->tokenizer, &options, error);
+  bool ok = tokenization_open(out, path, corpus, r->tokenizer, &options, error);
   const double seconds = clock_seconds() - start;
   console_work_end(&r->console);
   if (ok && encoding.began && seconds > 2)
@@ -229,14 +229,14 @@ static bool move_cut(Run *r, Error *error) {
 
 static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (!open_tokens(r, CHECKPOINT_TOKENS, train, &r->tokens_file, error)) return false;
+  if (!run_encode(r, data_path(r, CHECKPOINT_TOKENS).text, train, &r->tokens_file, error)) return false;
   if (r->tokens_file.info.tokens == 0)
     return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on",
                 text_one_line(run_text_name(r), 250).text);
   if (!train) r->text = (TextFacts){.files = s->data.count, .bytes = r->tokens_file.info.bytes};
   token_range_split(&r->tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->train, &r->val);
   if (!s->val) return r->val.begin == r->val.end || !run_has_encoder(r) || move_cut(r, error);
-  if (!open_tokens(r, CHECKPOINT_VAL_TOKENS, val, &r->val_file, error)) return false;
+  if (!run_encode(r, data_path(r, CHECKPOINT_VAL_TOKENS).text, val, &r->val_file, error)) return false;
   const int64_t tokens = r->val_file.info.tokens;
   r->val = (TokenRange){&r->val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
   if (run_has_validation(r)) return true;
@@ -251,7 +251,7 @@ bool run_has_pairs(const Run *r) { return r->tokens_file.info.loss_mask; }
 bool run_has_encoder(const Run *r) { return architecture_has_encoder(&r->settings, run_has_pairs(r)); }
 
 /* Files stay readable while they are mapped. */
-static void remove_scratch(Run *r) {
+void run_remove_scratch(Run *r) {
   static const char *const names[] = {CHECKPOINT_STDIN_COPY, CHECKPOINT_TOKENS, CHECKPOINT_VAL_TOKENS};
   if (!r->scratch) return;
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) checkpoint_remove_file(r->scratch, names[i]);
@@ -263,7 +263,6 @@ static void remove_scratch(Run *r) {
 bool run_open_data(Run *r, Error *error) {
   Corpus *train = NULL, *val = NULL;
   TrainSettings *s = &r->settings;
-  r->threads = threads_count(s->machine.threads);
   bool ok = (settings_have_directory(s) || file_temporary_directory(&r->scratch, error)) &&
             find_corpora(r, &train, &val, error) && open_tokenizers(r, train, error) &&
             open_ranges(r, train, val, error);
@@ -272,11 +271,11 @@ bool run_open_data(Run *r, Error *error) {
   if (s->pack < 0) s->pack = ok && (run_has_pairs(r) || run_has_encoder(r)) ? PACK_DOCS : PACK_STREAM;
   corpus_close(train);
   corpus_close(val);
-  remove_scratch(r);
   return ok;
 }
 
 void run_close_data(Run *r) {
+  run_remove_scratch(r);
   packing_free(&r->train_packing);
   packing_free(&r->val_packing);
   pairs_free(&r->train_pairs);
@@ -369,12 +368,16 @@ bool run_open_windows(Run *r, Error *error) {
 }
 
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {
-  const int sequences = r->settings.batch * r->settings.grad_accum;
+  const SequenceShare share = run_sequence_share(r);
   if (!token_file_check(&r->tokens_file, error)) return false;
-  for (int i = 0; i < sequences; i++) {
+  for (int i = 0; i < share.batch * share.micro_batches; i++) {
     const Window window = batch_window(&r->batch, i);
-    if (!windows_draw(&r->windows, r->settings.seed, (uint32_t)step, (uint32_t)i, &window, error)) return false;
-    windows_prefetch(&r->windows, r->settings.seed, (uint32_t)step + 1, (uint32_t)i);
+    const uint32_t sequence = (uint32_t)(share.first + i);
+    const bool empty = i >= share.count;
+    if (empty ? !windows_read(&r->windows, r->config.ctx, INT64_MAX / r->config.ctx, &window, error)
+              : !windows_draw(&r->windows, r->settings.seed, (uint32_t)step, sequence, &window, error))
+      return false;
+    if (!empty) windows_prefetch(&r->windows, r->settings.seed, (uint32_t)step + 1, sequence);
   }
   *out = batch_tokens(&r->batch);
   return true;

@@ -131,13 +131,14 @@ static bool open_metrics(Run *r, Error *error) {
 bool run_write_settings(const Run *r, Error *error) {
   char *text = NULL;
   size_t size = 0;
+  if (!run_leads(r)) return true;
   const bool ok = run_settings_text(r, &text, &size, error) &&
                   checkpoint_write_file(r->dir, CHECKPOINT_SETTINGS, text, size, error);
   free(text);
   return ok;
 }
 
-bool run_begin_directory(Run *r, Error *error) {
+static bool begin(Run *r, Error *error) {
   char *text = NULL;
   size_t size = 0;
   r->begun = (r->settings.resume || check_inputs(&r->settings, error)) &&
@@ -146,4 +147,9 @@ bool run_begin_directory(Run *r, Error *error) {
              checkpoint_write_file(r->dir, CHECKPOINT_SETTINGS, text, size, error) && open_metrics(r, error);
   free(text);
   return r->begun;
+}
+
+bool run_begin_directory(Run *r, Error *error) {
+  if (run_leads(r)) begin(r, error);
+  return run_agree(r, error);
 }

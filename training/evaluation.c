@@ -16,9 +16,8 @@ typedef struct Validation {
 static bool show_progress(void *context, int64_t windows, Error *error) {
   const Validation *v = context;
   const double ctx = v->r->config.ctx;
-  (void)error;
   console_work(&v->r->console, &(ConsoleWork){"validating", (double)windows * ctx, (double)v->windows * ctx, false});
-  return !stop_signal;
+  return run_listen(v->r, error) && !v->r->stopping;
 }
 
 /* The part of the validation text that may be read every eval_every steps for 5 % of the time; a forward pass costs a
@@ -54,21 +53,34 @@ static bool diverged(const Run *r, double loss, Error *error) {
   return run_fail_nonfinite(r, what, error);
 }
 
+/* What all processes have counted. */
+static void add_up(Run *r, Evaluation *e) {
+  double sums[] = {e->nats, (double)e->tokens, (double)e->bytes};
+  collective_sum(r->peers, sums, 3);
+  *e = (Evaluation){sums[0], (int64_t)sums[1], (int64_t)sums[2]};
+}
+
 /* At most `limit` windows (0: all) into `out`, last_val_loss and metrics.jsonl. *complete is false when it was stopped,
  * for then the loss cannot be compared with others. No tokens: there are only prompts, and nothing was measured. */
 static bool evaluate(Run *r, int64_t limit, Evaluation *out, ExactCount *exact, bool *complete, Error *error) {
   const EvaluationPlan plan = {.windows = r->val_windows,
                                .stride = r->config.ctx,
-                               .batch = r->settings.batch,
+                               .batch = run_sequence_share(r).batch,
                                .limit = limit,
+                               .rank = r->peers->rank,
+                               .ranks = r->peers->size,
                                .tokenizer = r->tokenizer};
   Validation validation = {r, evaluation_windows(&plan)};
   const double start = clock_seconds();
   bool ok = evaluation_run(r->model, &plan, out, (Progress){show_progress, &validation}, error);
   console_work_end(&r->console);
-  *complete = ok && !stop_signal;
-  if (!*complete || !out->tokens) return ok;
+  if (!run_agree(r, error)) return false;
+  *complete = ok && !r->stopping;
+  if (!*complete) return ok;
+  add_up(r, out);
+  if (!out->tokens) return true;
   r->last_val_loss = evaluation_loss(out);
+  if (!run_leads(r)) return isfinite(r->last_val_loss) || diverged(r, r->last_val_loss, error);
   if (r->config.encoder_layers && !count_exact(r, limit ? 4096 : 32768, limit ? 128 : 1000, exact, error)) return false;
   const double measured = clock_seconds();
   double xz;
@@ -109,6 +121,7 @@ VerdictFacts run_verdict_facts(const Run *r) {
 static bool judge(Run *r, bool at_end, Error *error) {
   const VerdictFacts facts = run_verdict_facts(r);
   MetricsLine line = {0};
+  if (!run_leads(r)) return true;
   if (!(at_end ? verdict_at_end : verdict_at_evaluation)(&r->history, &facts, &line)) return true;
   console_note(&r->console, "%s", line.text);
   return run_log(r, &line, error);
@@ -121,7 +134,7 @@ bool run_has_learned(const Run *r) {
 
 /* ---- evaluations ---- */
 
-bool run_evaluate(Run *r, Error *error) {
+static bool evaluate_part(Run *r, Error *error) {
   if (!run_has_validation(r)) {
     r->best_step = r->evaluated_step = r->step;
     return run_write_weights(r, error);
@@ -142,12 +155,17 @@ bool run_evaluate(Run *r, Error *error) {
   return run_write_weights(r, error) && judge(r, false, error) && run_write_report(r, error);
 }
 
+bool run_evaluate(Run *r, Error *error) {
+  evaluate_part(r, error);
+  return run_agree(r, error);
+}
+
 double run_final_evaluation_share(const Run *r) {
   const int64_t all = windows_count(&r->val_windows, r->config.ctx), part = prefix_windows(r);
   return part < all ? (double)all / (double)part : 1;
 }
 
-bool run_final_evaluation(Run *r, Error *error) {
+static bool evaluate_all(Run *r, Error *error) {
   if (!run_has_validation(r)) return true;
   Evaluation result;
   ExactCount exact = {0};
@@ -164,4 +182,9 @@ bool run_final_evaluation(Run *r, Error *error) {
                  "the best evaluation was at step %" PRId64 " (%.4f); that model is in %s/" CHECKPOINT_WEIGHTS,
                  r->best_step, r->best_loss, r->dir);
   return judge(r, true, error);
+}
+
+bool run_final_evaluation(Run *r, Error *error) {
+  evaluate_all(r, error);
+  return run_agree(r, error);
 }

@@ -71,10 +71,10 @@ bool run_fit_minutes(Run *r, Error *error) {
   Pace *p = &r->pace;
   const double minutes = s->minutes;
   const bool asked = options_origin(&r->options, &s->minutes) == ORIGIN_COMMAND_LINE;
-  const double done = s->resume ? checkpoint_find_number(r->dir, "step") : 0;
+  const double done = run_leader_counts(r, s->resume ? checkpoint_find_number(r->dir, "step") : 0);
   s->minutes = NAN; /* what is kept in config.txt is the number of steps */
   if (s->resume && !asked) {
-    const double known = checkpoint_find_number(r->dir, "steps");
+    const double known = run_leader_counts(r, checkpoint_find_number(r->dir, "steps"));
     if (known >= 1) {
       s->steps = (int64_t)known;
       return true;
@@ -82,6 +82,7 @@ bool run_fit_minutes(Run *r, Error *error) {
   }
   const double end = fmax(p->launched + 60 * minutes, clock_seconds() + 30 * minutes);
   if (!run_measure_step(r, 3 * minutes, &p->step_seconds, error)) return false;
+  p->step_seconds = run_leader_counts(r, p->step_seconds);
   const double steps = (done > 0 ? done : 0) + fmax(1, (end - clock_seconds()) * (1 - PAUSES) / p->step_seconds);
   if (steps > SETTINGS_MAX_STEPS)
     return fail(error, EXIT_USAGE, "that is %.0f steps, more than %d; lower --minutes", steps, SETTINGS_MAX_STEPS);
@@ -121,10 +122,11 @@ static bool change_length(Run *r, int64_t steps, Error *error) {
  * believed. At least one step more is made, so that the last step is known to be the last when it is made. */
 bool run_keep_minutes(Run *r, Error *error) {
   Pace *p = &r->pace;
+  if (isnan(p->minutes)) return true;
   const double now = clock_seconds(), budget = 60 * p->minutes;
-  if (isnan(p->minutes) || now - p->checked_at < 0.02 * budget || r->step <= p->checked_step ||
-      r->step >= r->settings.steps || r->settings.plans.count == SCHEDULE_PLANS)
-    return true;
+  const bool early = now - p->checked_at < 0.02 * budget || r->step <= p->checked_step ||
+                     r->step >= r->settings.steps || r->settings.plans.count == SCHEDULE_PLANS;
+  if (run_leader_says(r, early)) return true;
   const double newest = (now - p->checked_at - p->paused) / (double)(r->step - p->checked_step);
   p->step_seconds = 0.5 * (p->step_seconds + newest);
   p->all_paused += p->paused - p->once;
@@ -134,9 +136,10 @@ bool run_keep_minutes(Run *r, Error *error) {
   const double pause = p->all_paused / (double)(r->step - p->first_step);
   const double left = p->deadline - now - seconds_at_end(r);
   const double fit = fmin(fmax(1, floor(left / (p->step_seconds + pause))), SETTINGS_MAX_STEPS - (double)r->step);
-  const int64_t steps = r->step + (int64_t)fit;
+  const int64_t steps = (int64_t)run_leader_counts(r, (double)(r->step + (int64_t)fit));
   const double change = fabs((double)(steps - r->settings.steps)) * (p->step_seconds + pause);
-  return change < 0.01 * budget || steps == r->settings.steps || change_length(r, steps, error);
+  const bool same = change < 0.01 * budget || steps == r->settings.steps;
+  return run_leader_says(r, same) || change_length(r, steps, error);
 }
 
 void run_count_pause(Run *r, double saving, double evaluating, double sampling) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 bool run_log(Run *r, const MetricsLine *line, Error *error) {
+  if (!run_leads(r)) return true;
   return metrics_append(&r->metrics, line, error) && history_add(&r->history, line, error);
 }
 
@@ -105,6 +106,7 @@ static bool take_report(Run *r, const StepState *report, Error *error) {
 /* ---- the end ---- */
 
 bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error) {
+  if (!run_leads(r)) return true;
   const int64_t tokens = r->step * settings_tokens_per_step(&r->settings);
   const RunResult result = {.end = end,
                             .dir = r->dir,
@@ -121,6 +123,7 @@ bool run_write_result(const Run *r, RunEnd end, const char *version, Error *erro
 }
 
 bool run_write_report(const Run *r, Error *error) {
+  if (!run_leads(r)) return true;
   return page_write(&(PageRun){r->dir, &r->history}, 1, checkpoint_path(r->dir, CHECKPOINT_REPORT).text, error);
 }
 

@@ -6,6 +6,7 @@
 #include "cli/console.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/directory.h"
+#include "collective/collective.h"
 #include "model/answers.h"
 #include "model/batch.h"
 #include "model/evaluation.h"
@@ -39,7 +40,15 @@ typedef struct Pace {
   char *text;                          /* TrainSettings.earlier_steps, where this program changed it */
 } Pace;
 
+/* Of a step's sequences those of one process: so many from `first` on, in so many passes of `batch`, the last of which may
+ * have empty ones. */
+typedef struct SequenceShare {
+  int first, count, batch, micro_batches;
+} SequenceShare;
+
 typedef struct Run {
+  Collective *peers; /* that train together; of one process alone they are one */
+
   /* ---- what is asked for, and where to report ---- */
   TrainSettings settings;
   Options options;
@@ -90,6 +99,7 @@ typedef struct Run {
   int64_t loss_steps;
 
   /* ---- since the program started ---- */
+  int stopping;             /* what has asked to stop, as all processes know it: run_listen(); else 0 */
   double started, saved_at; /* clock_seconds() */
   int64_t saved_step;       /* -1: no state was saved yet */
   StepState newest;         /* the last step that the device has reported (reports.c) */
@@ -118,11 +128,33 @@ static inline int64_t run_epoch_tokens(const Run *r) {
 /* Without validation text the newest model is the one to use. */
 static inline bool run_has_validation(const Run *r) { return token_range_size(&r->val) >= 2; }
 
+/* ---- peers.c: processes that train together; of one alone nothing is to be done ---- */
+static inline bool run_leads(const Run *r) { return r->peers->rank == 0; }
+/* True when no process has an error; else all have the same. Where one alone may have failed, before the next thing that
+ * all do. */
+bool run_agree(Run *r, Error *error);
+bool run_listen(Run *r, Error *error); /* the same, and Run.stopping */
+bool run_leader_says(Run *r, bool what);
+double run_leader_counts(Run *r, double what);
+/* The leader's settings, data and progress, for all. They agree first. */
+bool run_share_settings(Run *r, Error *error);
+bool run_share_data(Run *r, Error *error);
+void run_share_progress(Run *r);
+SequenceShare run_sequence_share(const Run *r);
+TrainConfig run_train_config(const Run *r); /* of this process */
+bool run_check_peers(const Run *r, Error *error);
+bool run_check_device(Run *r, Error *error);
+int run_threads(Run *r, Error *error); /* to compute with; 0: all that it may run on */
+
 /* ---- data.c ---- */
 bool run_has_pairs(const Run *r);         /* prompts are left out of the loss */
 bool run_has_encoder(const Run *r);       /* known before the rest of the model is */
 bool run_open_data(Run *r, Error *error); /* text, tokenizer, tokens: may take long */
+void run_remove_scratch(Run *r);          /* once all have opened the data */
 void run_close_data(Run *r);
+/* Of its parts: the texts, and their tokens in a file of that name. */
+bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error);
+bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error *error);
 /* Lengths of the documents to learn from, where the context depends on them; else no documents. */
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool run_open_windows(Run *r, Error *error); /* once the context is known */

@@ -42,7 +42,7 @@ static bool write_sample(Run *r, const GenerationRequest *request, FILE *stream,
                                  .context = &sample,
                                  .emit = collect_text,
                                  .token = collect_token};
-  GenerationResult result;
+  GenerationResult result = {0};
   r->drawn.count = 0;
   return generation_run_one(&generation, request, &result, error);
 }
@@ -152,7 +152,8 @@ static void show_sample(Run *r, char *text, size_t size) {
 }
 
 bool run_sample(Run *r, Error *error) {
-  if (!r->settings.sample_tokens || stop_signal) return true;
+  if (!run_leads(r)) r->sampled_step = r->step;
+  if (!run_leads(r) || !r->settings.sample_tokens || stop_signal) return true;
   char *text = NULL;
   size_t size = 0;
   FILE *stream = open_memstream(&text, &size);

@@ -59,6 +59,7 @@ typedef struct TrainSettings {
   /* machine */
   DeviceSettings machine;
   uint64_t seed;
+  bool no_shard; /* of several processes each keeps all moments */
   /* other */
   bool runs, report, plot; /* of runs: print a table, write a page, draw them in the terminal, instead */
   int runs_format;

@@ -2,6 +2,7 @@
 #include "training/run.h"
 
 #include "cli/device.h"
+#include "util/threads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,18 +38,23 @@ ContextInfo run_device_now(const Run *r) {
 
 /* A resumed run works with the algorithms that it was tuned to, on a device that can compute its model. */
 bool run_open_device(Run *r, Error *error) {
-  const DeviceSettings *machine = &r->settings.machine;
-  const bool resumes = r->settings.resume;
+  DeviceSettings machine = r->settings.machine;
+  const bool resumes = r->settings.resume && run_leads(r);
   ModelConfig saved;
   SpecialTokens special;
   if (resumes && !checkpoint_read_config(r->dir, &saved, &special, error)) return false;
-  char *tuning = resumes && machine->autotune ? read_tuning(r) : NULL;
-  const bool untuned = resumes && machine->autotune && !tuning;
-  bool ok = device_open(machine, resumes ? &saved : NULL, tuning, &r->console, &r->backend, &r->context, error);
+  r->threads = run_threads(r, error);
+  if (error->code) return false;
+  machine.threads = r->threads;
+  machine.peers = r->peers->size > 1 ? r->peers : NULL;
+  r->threads = threads_count(r->threads);
+  char *tuning = resumes && machine.autotune ? read_tuning(r) : NULL;
+  const bool untuned = resumes && machine.autotune && !tuning;
+  bool ok = device_open(&machine, resumes ? &saved : NULL, tuning, &r->console, &r->backend, &r->context, error);
   free(tuning);
   if (!ok) return false;
   r->device = run_device_now(r);
-  if (machine->autotune && !r->device.accelerator)
+  if (machine.autotune && !r->device.accelerator)
     console_note(&r->console, "--autotune has nothing to choose on the CPU");
   else if (untuned)
     console_warning(&r->console,
@@ -63,8 +69,8 @@ bool run_open_device(Run *r, Error *error) {
  * that backends need for themselves. False. */
 static bool add_what_fits(const Run *r, Error *error) {
   const size_t available = r->available - r->available / 32;
-  TrainConfig train = choices_train_config(&r->settings);
-  if (error->code != EXIT_MEMORY) return false;
+  TrainConfig train = run_train_config(r);
+  if (error->code != EXIT_MEMORY || r->peers->size > 1) return false;
   do train.batch--;
   while (train.batch > 0 && model_memory(&r->config, &train, &r->device).total > available);
   return train.batch > 0 ? error_append(error, "; --batch %d would fit", train.batch) : false;
@@ -72,9 +78,10 @@ static bool add_what_fits(const Run *r, Error *error) {
 
 static bool allocate_model(Run *r, Error *error) {
   enum { ANSWERS = 32 };
-  TrainConfig train = choices_train_config(&r->settings);
+  TrainConfig train = run_train_config(r);
   if (!model_open(&r->model, r->backend, r->context, &r->config, error) || !model_train_begin(r->model, &train, error))
     return false;
+  if (!run_leads(r)) return true;
   r->decoder_rows = r->config.encoder_layers ? generation_rows(r->model, ANSWERS) : 1;
   return decoder_open(&r->decoder, r->model, r->decoder_rows, error);
 }
@@ -85,8 +92,9 @@ static const ArenaKind arenas[CHECKPOINT_ARENAS] = {ARENA_MASTER, ARENA_MOMENT1,
 bool run_start_model(Run *r, Error *error) {
   r->available = run_device_now(r).free_bytes;
   if (!allocate_model(r, error)) return add_what_fits(r, error);
-  if (!batch_make(&r->batch, &r->windows, r->settings.batch * r->settings.grad_accum, error)) return false;
-  for (int i = 0; i < CHECKPOINT_ARENAS; i++) {
+  const SequenceShare share = run_sequence_share(r);
+  if (!batch_make(&r->batch, &r->windows, share.batch * share.micro_batches, error)) return false;
+  for (int i = 0; run_leads(r) && i < CHECKPOINT_ARENAS; i++) {
     r->host[i] = calloc(model_arena_size(r->model, arenas[i]), sizeof(float));
     if (!r->host[i]) return error_memory(error, "a copy of the weights");
   }
@@ -106,7 +114,7 @@ void run_upload_state(Run *r) {
 
 void run_init_weights(Run *r) {
   const Initialization how = {(InitKind)r->settings.init, r->settings.init_std};
-  parameter_table_init(model_table(r->model), how, r->host[0], r->settings.seed);
+  if (run_leads(r)) parameter_table_init(model_table(r->model), how, r->host[0], r->settings.seed);
   run_upload_state(r);
 }
 

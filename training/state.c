@@ -30,7 +30,8 @@ __attribute__((format(printf, 3, 4))) static void note(Notes *n, const char *key
 
 /* What has to be the same for the same bits: device and dtype. */
 static void describe_machine(const Run *r, char out[NOTE_BYTES]) {
-  snprintf(out, NOTE_BYTES, "%.100s, %s", r->device.device, dtype_name(r->device.dtype));
+  const int used = snprintf(out, NOTE_BYTES, "%.90s, %s", r->device.device, dtype_name(r->device.dtype));
+  if (r->peers->size > 1) snprintf(out + used, NOTE_BYTES - (size_t)used, ", %d processes", r->peers->size);
 }
 
 static void make_notes(const Run *r, Notes *n) {
@@ -63,21 +64,26 @@ static void make_notes(const Run *r, Notes *n) {
 /* ---- saving ---- */
 
 bool run_write_weights(Run *r, Error *error) {
+  if (!run_leads(r)) return true;
   return model_download(r->model, ARENA_MASTER, r->host[0], error) &&
          checkpoint_write_weights(r->dir, &r->config, model_table(r->model), r->host[0], error);
 }
 
-bool run_save_state(Run *r, Error *error) {
+static bool write_state(Run *r, Error *error) {
   Notes n = {.count = 0};
+  if (!run_leads(r)) return true;
   make_notes(r, &n);
-  if (!run_download_state(r, error) ||
-      !checkpoint_write_state(r->dir, model_table(r->model), r->host, n.entries, n.count, error) ||
-      !run_save_tuning(r, error))
-    return false;
+  return checkpoint_write_state(r->dir, model_table(r->model), r->host, n.entries, n.count, error) &&
+         run_save_tuning(r, error) && (run_has_validation(r) || run_write_weights(r, error));
+}
+
+bool run_save_state(Run *r, Error *error) {
+  if (run_download_state(r, error)) write_state(r, error);
+  if (!run_agree(r, error)) return false;
   r->saved_step = r->step;
   r->saved_at = clock_seconds();
   startup_unsaved_steps = 0;
-  return run_has_validation(r) || run_write_weights(r, error);
+  return true;
 }
 
 /* ---- restoring ---- */
@@ -169,14 +175,22 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   return check_unfinished(r, state, error);
 }
 
-bool run_restore_state(Run *r, Error *error) {
+static bool read_state(Run *r, Error *error) {
   CheckpointState state = {0};
+  if (!run_leads(r)) return true;
   if (!checkpoint_read_state(r->dir, model_table(r->model), r->host, &state, error)) {
     if (error->code != EXIT_CHECKPOINT) return false;
     return error_append(error, "; start it again: ./train FILE --out %s --overwrite", r->dir);
   }
   bool ok = read_notes(r, &state, error);
   checkpoint_state_free(&state);
-  if (ok) run_upload_state(r);
   return ok;
+}
+
+bool run_restore_state(Run *r, Error *error) {
+  read_state(r, error);
+  if (!run_agree(r, error)) return false;
+  run_share_progress(r);
+  run_upload_state(r);
+  return true;
 }

@@ -1,7 +1,14 @@
+#ifdef __linux__
+#define _GNU_SOURCE /* sched_getaffinity() */
+#endif
 #include "util/threads.h"
 
 #include <omp.h>
 #include <stdio.h>
+#include <string.h>
+#ifdef __linux__
+#include <sched.h>
+#endif
 
 int threads_count(int wanted) {
   if (wanted > 0) return wanted;
@@ -15,4 +22,14 @@ int threads_count(int wanted) {
   }
   fclose(file);
   return threads;
+}
+
+void threads_mask(unsigned char out[THREADS_MASK_BYTES]) {
+  memset(out, 0, THREADS_MASK_BYTES);
+#ifdef __linux__
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return;
+  memcpy(out, &set, sizeof set < THREADS_MASK_BYTES ? sizeof set : THREADS_MASK_BYTES);
+#endif
 }

@@ -6,4 +6,8 @@
  * quota of its control group. */
 int threads_count(int wanted);
 
+/* Those CPUs by their affinity mask, a bit each; zeros where it is not known. */
+enum { THREADS_MASK_BYTES = 128 };
+void threads_mask(unsigned char out[THREADS_MASK_BYTES]);
+
 #endif

@@ -22,6 +22,7 @@ bool CPU(open_with)(Context **out, const ContextOptions *options, const Microker
     return fail(error, EXIT_USAGE, "weights in %s need f32 to compute in", dtype_name(options->weights));
   Context *c = calloc(1, sizeof *c);
   if (!c) return fail(error, EXIT_MEMORY, "out of memory opening the CPU backend");
+  c->peers = options->peers;
   c->dtype = options->dtype;
   c->weights = options->weights;
   c->threads = threads_count(options->threads);

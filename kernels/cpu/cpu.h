@@ -27,12 +27,13 @@ typedef struct Scratch {
 } Scratch;
 
 struct Context {
+  Collective *peers; /* NULL: none */
   DType dtype, weights;
   int threads;
   Error error; /* the first one; operations do nothing once error.code is set */
   Allocation *allocations;
   size_t bytes, peak_bytes;
-  double granted; /* bytes that were free when it was opened */
+  double granted;           /* bytes that were free when it was opened */
   Scratch scratch, rounded; /* shared by the operations, one at a time; see CPU(scratch)() and CPU(rounded)() */
   Pool *pool;
   const Microkernel *microkernel;

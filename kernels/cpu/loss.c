@@ -136,7 +136,9 @@ void CPU(loss_sum)(Context *c, StepState *state, const float *losses, const int3
 void CPU(step_begin)(Context *c, StepState *state, const float *lr_table, const int32_t *targets) {
   if (c->error.code) return;
   state->lr = lr_table ? lr_table[state->step + 1] : 0.0f;
-  state->inv_targets = targets && *targets > 0 ? 1.0f / (float)*targets : 0.0f;
+  double count = targets ? *targets : 0;
+  if (targets && c->peers) collective_sum(c->peers, &count, 1);
+  state->inv_targets = count > 0 ? 1.0f / (float)count : 0.0f;
   state->loss_sum = 0;
   state->loss_count = 0;
   state->sequence = 0;

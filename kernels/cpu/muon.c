@@ -21,9 +21,9 @@ static int smaller(int a, int b) { return a < b ? a : b; }
 /* A matrix [rows][cols], and the room for its iteration. */
 typedef struct Work {
   int rows, cols;
-  size_t offset;     /* in the arenas */
-  int height, width; /* of X: the longer and the shorter side, the latter to whole vectors with zeros */
-  float *x;          /* [height][width] */
+  size_t offset, m_offset; /* of weights and gradients, of moments */
+  int height, width;       /* of X: the longer and the shorter side, the latter to whole vectors with zeros */
+  float *x;                /* [height][width] */
   float *gram, *step, *steps, *spare; /* [width][width] */
   float *packed;                      /* as panels two times [DEPTH][width], or once [width][width] */
   float *rows_out;                    /* [SPAN][width] */
@@ -34,6 +34,7 @@ static size_t lay_out(Work *w, const MuonMatrix *matrix, float *room) {
   w->rows = matrix->rows;
   w->cols = matrix->cols;
   w->offset = matrix->offset;
+  w->m_offset = matrix->m_offset;
   w->height = w->rows > w->cols ? w->rows : w->cols;
   w->width = round_up(w->rows > w->cols ? w->cols : w->rows, LANES);
   const size_t width = (size_t)w->width, panels = (size_t)round_up(w->width, PANEL), square = width * width;
@@ -186,7 +187,7 @@ static void update_weights(float keep, float step, float *restrict w, const floa
 static double begin(const Work *w, const Parameters *p, const Factors *f) {
   double sum = 0;
   const float *grad = p->grad + w->offset;
-  float *m = p->m + w->offset;
+  float *m = p->m + w->m_offset;
   if (w->rows >= w->cols) {
     for (int64_t i = 0; i < w->rows; i++) {
       float *x = w->x + i * w->width;

@@ -42,10 +42,24 @@ static double sum_squares(Context *c, const float *grad, size_t count) {
 /* 1 - beta^t without the cancellation that the subtraction would suffer for beta near 1 */
 static float bias_correction(float beta, double t) { return (float)-expm1(t * log((double)beta)); }
 
+/* Of the gradients that are this process's. */
+static double own_squares(Context *c, const Parameters *p) {
+  double sum = 0;
+  if (!p->span_count) return sum_squares(c, p->grad, p->count);
+  for (const Span *s = p->spans; s < p->spans + p->span_count; s++)
+    if (s->owner == c->peers->rank) sum += sum_squares(c, p->grad + s->offset, s->count);
+  return sum;
+}
+
 void CPU(clip)(Context *c, StepState *state, const Parameters *params, float max_norm, const AdamW *adamw) {
   if (c->error.code) return;
-  double norm = sqrt(sum_squares(c, params->grad, params->count));
+  if (params->span_count) collective_reduce_end(c->peers);
+  double sums[] = {own_squares(c, params), state->loss_sum, (double)state->loss_count};
   if (c->error.code) return;
+  if (params->span_count) collective_sum(c->peers, sums, 3);
+  state->loss_sum = sums[1];
+  state->loss_count = (int64_t)sums[2];
+  double norm = sqrt(sums[0]);
   double t = (double)(state->step + 1), ratio = (double)max_norm / (norm + 1e-6);
   state->grad_norm = (float)norm;
   state->clip = max_norm > 0 && ratio < 1.0 ? (float)ratio : 1.0f;
@@ -81,23 +95,24 @@ static void update_range(const Update *u, float *restrict w, const float *restri
   }
 }
 
-typedef struct GroupUpdate {
+typedef struct RunUpdate {
   Update update;
   const Parameters *params;
-  int group;
-} GroupUpdate;
+  const AdamwRun *run;
+} RunUpdate;
 
 static void update_blocks(const void *job, int begin, int end, int thread) {
   (void)thread;
-  const GroupUpdate *s = job;
+  const RunUpdate *s = job;
   const Parameters *p = s->params;
-  const Matrix *m = &p->groups[s->group].matrix;
-  size_t all = (size_t)m->rows * (size_t)m->cols, last = (size_t)end * REDUCTION_BLOCK;
-  for (size_t first = (size_t)begin * REDUCTION_BLOCK; first < last && first < all; first += REDUCTION_BLOCK) {
-    size_t at = m->offset + first, count = all - first < REDUCTION_BLOCK ? all - first : REDUCTION_BLOCK;
-    update_range(&s->update, p->master + at, p->grad + at, p->m + at, p->v + p->groups[s->group].v_offset + first,
+  const AdamwRun *run = s->run;
+  const size_t last = (size_t)end * REDUCTION_BLOCK;
+  for (size_t first = (size_t)begin * REDUCTION_BLOCK; first < last && first < run->count; first += REDUCTION_BLOCK) {
+    const size_t at = p->groups[run->group].matrix.offset + run->first + first;
+    const size_t count = run->count - first < REDUCTION_BLOCK ? run->count - first : REDUCTION_BLOCK;
+    update_range(&s->update, p->master + at, p->grad + at, p->m + run->m_offset + first, p->v + run->v_offset + first,
                  count);
-    CPU(follow_masters)(p, s->group, first, count); /* while they are in the cache */
+    CPU(follow_masters)(p, run->group, run->first + first, count); /* while they are in the cache */
   }
 }
 
@@ -110,13 +125,10 @@ void CPU(adamw)(Context *c, StepState *state, const Parameters *params, const Ad
               .step = state->lr / state->bias1,
               .root_bias2 = 1.0f / sqrtf(state->bias2)};
   float keep_decayed = 1.0f - state->lr * adamw->weight_decay;
-  for (int g = 0; g < params->group_count; g++) {
-    const ParameterGroup *group = &params->groups[g];
-    if (group->rule != UPDATE_ADAMW) continue;
-    size_t count = (size_t)group->matrix.rows * (size_t)group->matrix.cols;
-    u.keep = group->decay ? keep_decayed : 1.0f;
-    pool_run(c->pool, (int)((count + REDUCTION_BLOCK - 1) / REDUCTION_BLOCK), 1, SPAN_BLOCKS, update_blocks,
-             &(GroupUpdate){u, params, g});
+  for (const AdamwRun *run = params->runs; run < params->runs + params->run_count; run++) {
+    u.keep = params->groups[run->group].decay ? keep_decayed : 1.0f;
+    pool_run(c->pool, (int)((run->count + REDUCTION_BLOCK - 1) / REDUCTION_BLOCK), 1, SPAN_BLOCKS, update_blocks,
+             &(RunUpdate){u, params, run});
   }
   state->step += 1;
 }

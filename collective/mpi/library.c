@@ -1,0 +1,92 @@
+/* MpiLibrary by an MPI, whichever mpicc compiles it for. One thread calls. */
+#include "collective/mpi/library.h"
+
+#include <mpi.h>
+#include <stdlib.h>
+
+#ifdef OPEN_MPI
+#define NAME "Open MPI"
+#else
+#define NAME "MPICH" /* or one of its descendants, which are compatible */
+#endif
+
+typedef struct Group {
+  MPI_Request *requests;
+  int count, room;
+} Group;
+
+static Group groups[MPI_LIBRARY_GROUPS];
+
+static MPI_Request *post(int group) {
+  Group *g = &groups[group];
+  if (g->count == g->room) {
+    g->room = g->room ? 2 * g->room : 64;
+    g->requests = realloc(g->requests, (size_t)g->room * sizeof *g->requests);
+    if (!g->requests) MPI_Abort(MPI_COMM_WORLD, 5); /* out of memory */
+  }
+  return &g->requests[g->count++];
+}
+
+static void start(int *rank, int *size) {
+  int level;
+  MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+  MPI_Comm_rank(MPI_COMM_WORLD, rank);
+  MPI_Comm_size(MPI_COMM_WORLD, size);
+}
+
+static void node(int *first, int *rank, int *size) {
+  MPI_Comm here;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+  MPI_Comm_rank(here, rank);
+  MPI_Comm_size(here, size);
+  MPI_Comm_rank(MPI_COMM_WORLD, first);
+  MPI_Bcast(first, 1, MPI_INT, 0, here);
+  MPI_Comm_free(&here);
+}
+
+static void send(int group, const void *bytes, size_t size, int to) {
+  MPI_Isend(bytes, (int)size, MPI_BYTE, to, group, MPI_COMM_WORLD, post(group));
+}
+
+static void receive(int group, void *bytes, size_t size, int from) {
+  MPI_Irecv(bytes, (int)size, MPI_BYTE, from, group, MPI_COMM_WORLD, post(group));
+}
+
+static void broadcast(int group, void *bytes, size_t size, int from) {
+  MPI_Ibcast(bytes, (int)size, MPI_BYTE, from, MPI_COMM_WORLD, post(group));
+}
+
+static void all_gather(int group, const void *mine, void *all, size_t size) {
+  MPI_Iallgather(mine, (int)size, MPI_BYTE, all, (int)size, MPI_BYTE, MPI_COMM_WORLD, post(group));
+}
+
+/* Those that are done leave. */
+static int waiting(int group) {
+  Group *g = &groups[group];
+  int left = 0;
+  for (int i = 0; i < g->count; i++) {
+    int done;
+    MPI_Test(&g->requests[i], &done, MPI_STATUS_IGNORE);
+    if (!done) g->requests[left++] = g->requests[i];
+  }
+  return g->count = left;
+}
+
+static void stop(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
+
+static void finish(void) {
+  MPI_Finalize();
+  for (int i = 0; i < MPI_LIBRARY_GROUPS; i++) free(groups[i].requests);
+}
+
+extern const MpiLibrary inkling_mpi;
+const MpiLibrary inkling_mpi = {.name = NAME,
+                                .start = start,
+                                .node = node,
+                                .send = send,
+                                .receive = receive,
+                                .broadcast = broadcast,
+                                .all_gather = all_gather,
+                                .waiting = waiting,
+                                .abort = stop,
+                                .finish = finish};

@@ -1,0 +1,152 @@
+/* What processes that train together hand to each other. Where GPUs cannot reach each other it goes through the host,
+ * which waits for the device: such steps are not recorded, and nothing goes on beside the backward pass. */
+#ifndef INKLING_KERNELS_PEERS_CUH
+#define INKLING_KERNELS_PEERS_CUH
+
+#include "kernels/parameters.cuh"
+
+#include <stdlib.h>
+
+namespace {
+
+enum { PEER_SUMS = 3 }; /* squares, loss, its rows */
+
+__global__ void write_target_count(double *sums, const int32_t *targets) { sums[0] = *targets; }
+
+/* One block: what a process adds to the sums of all. partial [parts]: squares. */
+__global__ void __launch_bounds__(ARENA_BLOCK)
+    write_sums(double *sums, const StepState *state, const double *partial, int parts) {
+  double sum = 0;
+  for (int i = (int)threadIdx.x; i < parts; i += ARENA_BLOCK) sum += partial[i];
+  sum = block_sum<ARENA_BLOCK>(sum);
+  if (threadIdx.x) return;
+  sums[0] = sum;
+  sums[1] = state->loss_sum;
+  sums[2] = (double)state->loss_count;
+}
+
+__global__ void take_losses(StepState *state, const double *sums) {
+  state->loss_sum = sums[1];
+  state->loss_count = (int64_t)sums[2];
+}
+
+/* partial [gridDim.x]: the sums of squares of pieces i, i + gridDim.x ... */
+__global__ void __launch_bounds__(ARENA_BLOCK)
+    sum_own_squares(double *partial, const float *grad, const AdamwPiece *pieces, unsigned count) {
+  double sum = 0;
+  for (unsigned i = blockIdx.x; i < count; i += gridDim.x) {
+    const AdamwPiece piece = pieces[i];
+    if (threadIdx.x >= piece.blocks * (TENSOR_ALIGNMENT / 4)) continue;
+    float g[4];
+    load<4>(g, grad + (size_t)piece.first * TENSOR_ALIGNMENT + 4 * threadIdx.x);
+#pragma unroll
+    for (int j = 0; j < 4; j++) sum += (double)g[j] * (double)g[j];
+  }
+  sum = block_sum<ARENA_BLOCK>(sum);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+} // namespace
+
+/* A copy in host memory; NULL with the context's error set when there is none. The caller frees it. */
+static float *on_host(Context *c, const float *device, size_t count) {
+  float *host = (float *)malloc((count ? count : 1) * sizeof(float));
+  if (!host) fail(&c->error, EXIT_MEMORY, "out of memory for a copy for other processes");
+  else if (device) cuda_download(c, host, device, count * sizeof(float));
+  if (!c->error.code) return host;
+  free(host);
+  return NULL;
+}
+
+/* values [count] on the device */
+static void sum_over_peers(Context *c, double *values, int count) {
+  double host[COLLECTIVE_SUMS];
+  cuda_download(c, host, values, (size_t)count * sizeof *host);
+  if (c->error.code) return;
+  collective_sum(c->peers, host, count);
+  cuda_upload(c, values, host, (size_t)count * sizeof *host);
+}
+
+/* NULL where nobody else counts; else the number of targets of all processes. */
+static const double *count_targets(Context *c, const int32_t *targets) {
+  if (!c->peers || !targets) return NULL;
+  launch(c, "number of targets", write_target_count, 1, 1, 0, c->sums, targets);
+  sum_over_peers(c, c->sums, 1);
+  return c->sums;
+}
+
+static size_t own_room(const Context *c, const Span *spans, int count) {
+  size_t room = 0;
+  for (const Span *s = spans; s < spans + count; s++)
+    if (s->owner == c->peers->rank && s->own + s->count > room) room = s->own + s->count;
+  return room;
+}
+
+static void reduce_gradients(Context *c, const Parameters *p) {
+  float *host = on_host(c, p->grad, p->count);
+  if (!host) return;
+  for (const Span *s = p->spans; s < p->spans + p->span_count && !c->error.code; s++)
+    if (collective_reduce(c->peers, host, s, 1, &c->error)) collective_reduce_end(c->peers);
+  for (const Span *s = p->spans; s < p->spans + p->span_count; s++)
+    if (s->owner == c->peers->rank) cuda_upload(c, p->grad + s->offset, host + s->offset, s->count * sizeof(float));
+  free(host);
+}
+
+/* Gradients at their owners, and in c->sums what all processes have. */
+static void sum_steps(Context *c, StepState *state, const Parameters *p) {
+  const ParameterLists *lists = (const ParameterLists *)p->backend_data;
+  reduce_gradients(c, p);
+  const dim3 grid = loop_grid(c, lists->owned_count, ARENA_GRID);
+  double *partial = (double *)scratch(c, (grid.x + 1) * sizeof(double));
+  launch(c, "sum of own squared gradients", sum_own_squares, grid, ARENA_BLOCK, 0, partial, p->grad, lists->owned,
+         lists->owned_count);
+  launch(c, "sums of a process", write_sums, 1, ARENA_BLOCK, 0, c->sums, state, partial,
+         (int)(lists->owned_count ? grid.x : 0));
+  sum_over_peers(c, c->sums, PEER_SUMS);
+  launch(c, "losses of all processes", take_losses, 1, 1, 0, state, c->sums);
+}
+
+/* When all of them are complete: clip(). */
+void cuda_peers_reduce(Context *c, const Parameters *params, int first, int count) {
+  (void)c, (void)params, (void)first, (void)count;
+}
+
+void cuda_peers_gather(Context *c, const Parameters *params, bool gradients) {
+  if (c->error.code || !params->span_count) return;
+  float *device = gradients ? params->grad : params->master, *host = on_host(c, device, params->count);
+  if (!host) return;
+  collective_gather(c->peers, host, params->spans, params->span_count);
+  cuda_upload(c, device, host, params->count * sizeof(float));
+  free(host);
+  if (!gradients && params->compute != params->master) convert_all(c, params);
+}
+
+void cuda_peers_broadcast(Context *c, void *device, size_t bytes) {
+  if (c->error.code || !c->peers) return;
+  float *host = on_host(c, c->peers->rank ? NULL : (const float *)device, (bytes + 3) / 4);
+  if (!host) return;
+  collective_broadcast(c->peers, host, bytes);
+  if (c->peers->rank) cuda_upload(c, device, host, bytes);
+  free(host);
+}
+
+void cuda_peers_collect(Context *c, float *host, const float *device, const Span *spans, int count) {
+  if (c->error.code || !c->peers) return;
+  float *own = on_host(c, device, own_room(c, spans, count));
+  if (!own) return;
+  collective_collect(c->peers, host, own, spans, count);
+  free(own);
+}
+
+void cuda_peers_deal(Context *c, float *device, const float *host, const Span *spans, int count) {
+  if (c->error.code || !c->peers) return;
+  const size_t room = own_room(c, spans, count);
+  float *own = on_host(c, NULL, room);
+  if (!own) return;
+  memset(own, 0, room * sizeof *own);
+  collective_deal(c->peers, own, host, spans, count);
+  cuda_upload(c, device, own, room * sizeof *own);
+  free(own);
+}
+
+#endif

@@ -1,0 +1,229 @@
+/* What each of several processes that train together updates, and what it keeps for that. */
+#include "model/internal.h"
+
+#include "util/array.h"
+
+#include <stdlib.h>
+
+static bool no_memory(Error *error) { return error_memory(error, "the processes' parts of the model"); }
+
+/* ---- in which bucket a group is ---- */
+
+/* Gradients go to their owners in buckets, as backward passes finish them: a layer each, then everything else. */
+static int bucket_count(const ParameterTable *t) {
+  int layers = 0;
+  const Stack *const stacks[] = {&t->encoder, &t->decoder};
+  for (int s = 0; s < 2; s++)
+    for (int i = 0; i < stacks[s]->count; i++) {
+      const int layer = stacks[s]->first_layer + stacks[s]->parts[i].layer;
+      layers = layer >= layers ? layer + 1 : layers;
+    }
+  return layers + 1;
+}
+
+static bool is_in(const ParameterGroup *group, Matrix matrix) {
+  return matrix.rows && group->matrix.offset == matrix.offset;
+}
+
+static bool is_of(const ParameterGroup *group, const Part *p) {
+  const Linear *const all[] = {&p->in, &p->memory, &p->out};
+  bool found = is_in(group, p->norm.weight) || is_in(group, p->norm.bias);
+  for (int i = 0; i < 3; i++) found = found || is_in(group, all[i]->weight) || is_in(group, all[i]->bias);
+  return found;
+}
+
+static int bucket_of(const ParameterTable *t, const ParameterGroup *group) {
+  const Stack *const stacks[] = {&t->encoder, &t->decoder};
+  for (int s = 0; s < 2; s++)
+    for (int i = 0; i < stacks[s]->count; i++)
+      if (is_of(group, &stacks[s]->parts[i])) return stacks[s]->first_layer + stacks[s]->parts[i].layer;
+  return bucket_count(t) - 1;
+}
+
+/* ---- who gets what ---- */
+
+typedef struct Costly {
+  double cost;
+  int matrix;
+} Costly;
+
+static int by_falling_cost(const void *a, const void *b) {
+  const Costly *x = a, *y = b;
+  return x->cost > y->cost ? -1 : x->cost < y->cost ? 1 : x->matrix - y->matrix;
+}
+
+/* Whole matrices to Muon, the costliest first, each to whoever has the least to do so far. */
+static bool deal_matrices(const ParameterTable *t, int ranks, int *owners, Error *error) {
+  Costly *order = calloc((size_t)t->muon_count + 1, sizeof *order);
+  double *busy = calloc((size_t)ranks, sizeof *busy);
+  const bool ok = order && busy;
+  for (int i = 0; ok && i < t->muon_count; i++)
+    order[i] = (Costly){muon_flops(t->matrices[i].rows, t->matrices[i].cols, false), i};
+  if (ok) qsort(order, (size_t)t->muon_count, sizeof *order, by_falling_cost);
+  for (int i = 0; ok && i < t->muon_count; i++) {
+    int least = 0;
+    for (int rank = 1; rank < ranks; rank++) least = busy[rank] < busy[least] ? rank : least;
+    owners[order[i].matrix] = least;
+    busy[least] += order[i].cost;
+  }
+  free(order);
+  free(busy);
+  return ok || no_memory(error);
+}
+
+static bool add_span(SpanList *list, Span span, Error *error) {
+  if (!span.count) return true;
+  if (!array_reserve(&list->items, &list->room, (size_t)list->count + 1, sizeof span)) return no_memory(error);
+  list->items[list->count++] = span;
+  return true;
+}
+
+/* Equal parts of [begin, end), which are whole blocks of TENSOR_ALIGNMENT. */
+static bool add_equal_spans(SpanList *list, size_t begin, size_t end, int ranks, Error *error) {
+  const size_t blocks = (end - begin) / TENSOR_ALIGNMENT;
+  bool ok = true;
+  for (int rank = 0; ok && rank < ranks; rank++) {
+    const size_t first = blocks * (size_t)rank / (size_t)ranks, last = blocks * (size_t)(rank + 1) / (size_t)ranks;
+    ok = add_span(list, (Span){begin + first * TENSOR_ALIGNMENT, (last - first) * TENSOR_ALIGNMENT, rank, 0}, error);
+  }
+  return ok;
+}
+
+static size_t end_of_group(const ParameterTable *t, int group) {
+  return group + 1 < t->group_count ? t->groups[group + 1].matrix.offset : t->arena;
+}
+
+/* The spans of a bucket: Muon's matrices, and groups of AdamW that follow each other as one. */
+static bool add_bucket(ParameterTable *t, int bucket, const int *buckets, const int *owners, int ranks, Error *error) {
+  int matrix = 0;
+  for (int g = 0; g < t->group_count; g++) {
+    const bool here = buckets[g] == bucket, adamw = t->groups[g].rule == UPDATE_ADAMW;
+    for (; matrix < t->muon_count && t->matrices[matrix].group == g; matrix++) {
+      const MuonMatrix *m = &t->matrices[matrix];
+      const Span span = {m->offset, (size_t)m->rows * (size_t)m->cols, owners[matrix], 0};
+      if (here && !add_span(&t->spans, span, error)) return false;
+    }
+    if (!here || !adamw) continue;
+    const size_t begin = t->groups[g].matrix.offset;
+    while (g + 1 < t->group_count && buckets[g + 1] == bucket && t->groups[g + 1].rule == UPDATE_ADAMW) g++;
+    if (!add_equal_spans(&t->spans, begin, end_of_group(t, g), ranks, error)) return false;
+  }
+  return true;
+}
+
+static bool make_spans(ParameterTable *t, int ranks, Error *error) {
+  const int count = bucket_count(t);
+  int *buckets = calloc((size_t)t->group_count, sizeof *buckets);
+  int *owners = calloc((size_t)t->muon_count + 1, sizeof *owners);
+  t->bucket_ends = calloc((size_t)count, sizeof *t->bucket_ends);
+  bool ok = (buckets && owners && t->bucket_ends) || no_memory(error);
+  ok = ok && deal_matrices(t, ranks, owners, error);
+  for (int g = 0; ok && g < t->group_count; g++) buckets[g] = bucket_of(t, &t->groups[g]);
+  for (int bucket = 0; ok && bucket < count; bucket++) {
+    ok = add_bucket(t, bucket, buckets, owners, ranks, error);
+    t->bucket_ends[bucket] = t->spans.count;
+  }
+  t->bucket_count = count;
+  free(buckets);
+  free(owners);
+  return ok;
+}
+
+/* ---- what a process keeps ---- */
+
+/* Where element `offset` of the arena, in a group of AdamW, has its second moment when all are kept. */
+static size_t second_moment(const ParameterTable *t, size_t offset) {
+  int tensor = 0;
+  while (tensor + 1 < t->count && t->tensors[tensor + 1].offset <= offset) tensor++;
+  return (size_t)t->tensors[tensor].v_offset + offset - t->tensors[tensor].offset;
+}
+
+static bool of_adamw(const ParameterTable *t, size_t offset) {
+  int group = 0;
+  while (group + 1 < t->group_count && t->groups[group + 1].matrix.offset <= offset) group++;
+  return t->groups[group].rule == UPDATE_ADAMW;
+}
+
+/* Places the spans among their owners' moments. */
+static bool place_spans(ParameterTable *t, int rank, int ranks, Error *error) {
+  size_t *m = calloc(2 * (size_t)ranks, sizeof *m), *v = m ? m + ranks : NULL;
+  if (!m) return no_memory(error);
+  bool ok = true;
+  for (Span *s = t->spans.items; ok && s < t->spans.items + t->spans.count; s++) {
+    const size_t room = (size_t)round_up64((int64_t)s->count, TENSOR_ALIGNMENT);
+    s->own = m[s->owner];
+    m[s->owner] += room;
+    if (!of_adamw(t, s->offset)) continue;
+    ok = add_span(&t->v_spans, (Span){second_moment(t, s->offset), s->count, s->owner, v[s->owner]}, error);
+    v[s->owner] += room;
+  }
+  t->m_kept = m[rank];
+  t->v_kept = v[rank];
+  free(m);
+  return ok;
+}
+
+static bool add_run(ParameterTable *t, AdamwRun run, Error *error) {
+  if (!array_reserve(&t->runs, &t->run_room, (size_t)t->run_count + 1, sizeof run)) return no_memory(error);
+  t->runs[t->run_count++] = run;
+  return true;
+}
+
+/* What of the groups of AdamW lies in [begin, end), whose moments are kept from m and v on. */
+static bool add_runs(ParameterTable *t, size_t begin, size_t end, size_t m, size_t v, Error *error) {
+  bool ok = true;
+  for (int g = 0; ok && g < t->group_count; g++) {
+    const Matrix *matrix = &t->groups[g].matrix;
+    const size_t group_end = matrix->offset + (size_t)matrix->rows * (size_t)matrix->cols;
+    const size_t from = begin > matrix->offset ? begin : matrix->offset, to = end < group_end ? end : group_end;
+    if (from < to)
+      ok = add_run(t, (AdamwRun){g, from - matrix->offset, to - from, m + from - begin, v + from - begin}, error);
+  }
+  return ok;
+}
+
+static bool take_own(ParameterTable *t, int rank, Error *error) {
+  const Span *second = t->v_spans.items;
+  t->own_count = 0;
+  for (const Span *s = t->spans.items; s < t->spans.items + t->spans.count; s++) {
+    const bool adamw = of_adamw(t, s->offset);
+    const size_t v = adamw ? (second++)->own : 0;
+    if (s->owner != rank) continue;
+    if (adamw && !add_runs(t, s->offset, s->offset + s->count, s->own, v, error)) return false;
+    for (int i = 0; !adamw && i < t->muon_count; i++) {
+      if (t->matrices[i].offset != s->offset) continue;
+      t->own[t->own_count] = t->matrices[i];
+      t->own[t->own_count++].m_offset = s->own;
+    }
+  }
+  return true;
+}
+
+static bool take_all(ParameterTable *t, Error *error) {
+  bool ok = true;
+  for (int g = 0; ok && g < t->group_count; g++) {
+    const Matrix *m = &t->groups[g].matrix;
+    if (t->groups[g].rule == UPDATE_ADAMW)
+      ok = add_runs(t, m->offset, end_of_group(t, g), m->offset, second_moment(t, m->offset), error);
+  }
+  t->own_count = t->muon_count;
+  for (int i = 0; i < t->muon_count; i++) {
+    t->own[i] = t->matrices[i];
+    t->own[i].m_offset = t->own[i].offset;
+  }
+  t->m_kept = t->arena;
+  t->v_kept = t->v_arena;
+  return ok;
+}
+
+bool parameter_table_share(ParameterTable *t, const Share *share, Error *error) {
+  free(t->own);
+  free(t->bucket_ends);
+  t->bucket_ends = NULL;
+  t->bucket_count = t->spans.count = t->v_spans.count = t->run_count = 0;
+  t->own = calloc((size_t)t->muon_count + 1, sizeof *t->own);
+  if (!t->own) return no_memory(error);
+  if (share->ranks > 1 && !make_spans(t, share->ranks, error)) return false;
+  if (share->ranks < 2 || !share->shard) return take_all(t, error);
+  return place_spans(t, share->rank, share->ranks, error) && take_own(t, share->rank, error);
+}

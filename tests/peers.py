@@ -1,0 +1,317 @@
+#!/usr/bin/env python3
+"""Processes that train together, with every MPI that is here: the same losses as one process, the same bytes again, and an
+end in time whatever happens to one of them.
+
+    tests/peers.py [--full] [--only NAME]     # BIN: where train and its MPI libraries are (default: here)
+
+Prints `ok NAME` or `not ok NAME: why` a check, and `done`.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = os.path.abspath(os.environ.get("BIN", "."))
+TRAIN = os.path.join(BIN, "train")
+SECONDS = 120  # longer is a hang
+END_SECONDS = 10  # from the death of one process to the end of all
+MODEL = ["--layers", "2", "--heads", "2", "--dim", "32", "--ctx", "32", "--dropout", "0.1", "--log-every", "1",
+         "--sample-tokens", "10", "--device", os.environ.get("DEVICE", "cpu"), "--dtype", "f32"]
+failed = False
+
+
+def check(name, ok, why=""):
+    global failed
+    failed |= not ok
+    print(f"ok {name}" if ok else f"not ok {name}: {why!r}", flush=True)
+
+
+def launchers():
+    """Those whose MPI this build has: {kind: [command, flags...]}."""
+    found = {}
+    for name in ("mpirun.openmpi", "mpirun.mpich", "mpirun"):
+        path = shutil.which(name)
+        if not path:
+            continue
+        about = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+        kind = "openmpi" if "open" in about.lower() else "mpich"
+        if kind not in found and os.path.exists(os.path.join(BIN, f"inkling-{kind}.so")):
+            found[kind] = [path, "--oversubscribe"] if kind == "openmpi" else [path]
+    return found
+
+
+class Run:
+    """Some processes in a folder; `programs` are those of each rank where they differ."""
+
+    def __init__(self, launcher, folder, ranks, flags, programs=None):
+        self.folder = folder
+        if not launcher:
+            command = [TRAIN, *flags]
+        elif programs:
+            command = list(launcher)
+            for i, program in enumerate(programs):
+                command += [":"] * (i > 0) + ["-n", "1", *program]
+        else:
+            command = [*launcher, "-n", str(ranks), TRAIN, *flags]
+        environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                       "OMP_NUM_THREADS": "1"}
+        if launcher and "mpich" in os.path.realpath(launcher[0]) + launcher[0]:
+            environment["ASAN_OPTIONS"] = "detect_leaks=0"  # what it keeps when it has ended
+        with open(os.path.join(folder, "stderr"), "wb") as out:
+            self.process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                            env=environment, start_new_session=True)
+
+    def wait(self, seconds=SECONDS):
+        """The exit status; None: it did not end, and was killed."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            return None
+
+    def said(self):
+        with open(os.path.join(self.folder, "stderr"), errors="replace", encoding="utf-8") as file:
+            return file.read()
+
+    def ranks(self):
+        """Process ids by rank."""
+        found = {}
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.readlink(f"/proc/{name}/exe") != TRAIN or os.getsid(int(name)) not in sessions(self.process.pid):
+                    continue
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    environment = dict(word.split(b"=", 1) for word in file.read().split(b"\0") if b"=" in word)
+            except OSError:
+                continue
+            rank = environment.get(b"OMPI_COMM_WORLD_RANK", environment.get(b"PMI_RANK"))
+            if rank is not None:
+                found[int(rank)] = int(name)
+        return found
+
+    def wait_for_steps(self, run, count, ranks):
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end and self.process.poll() is None:
+            if len(losses(os.path.join(self.folder, run))) >= count and len(self.ranks()) == ranks:
+                return True
+            time.sleep(0.02)
+        return False
+
+
+def sessions(pid):
+    """The sessions of a process and of those that it has started, which may have sessions of their own."""
+    found, pids = set(), [pid]
+    for one in pids:
+        try:
+            found.add(os.getsid(one))
+            for thread in os.listdir(f"/proc/{one}/task"):
+                with open(f"/proc/{one}/task/{thread}/children", encoding="ascii") as file:
+                    pids += map(int, file.read().split())
+        except OSError:
+            pass
+    return found
+
+
+def train(launcher, folder, ranks, flags):
+    run = Run(launcher, folder, ranks, flags)
+    return run.wait(), run
+
+
+def losses(run):
+    """By step, and by step and kind of validation."""
+    found = {}
+    try:
+        with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
+            for line in file:
+                line = json.loads(line)
+                if "loss" in line:
+                    found[line["step"]] = line["loss"]
+                if "val_loss" in line:
+                    found[f"val {line['step']} {line.get('all')}"] = line["val_loss"]
+    except (OSError, json.JSONDecodeError):
+        pass
+    return found
+
+
+def distance(one, other):
+    if one.keys() != other.keys() or not one:
+        return float("inf")
+    return max(abs(one[key] - other[key]) for key in one)
+
+
+def weights(run):
+    with open(os.path.join(run, "model.safetensors"), "rb") as file:
+        return file.read()
+
+
+def same_losses(kind, launcher, folder, full):
+    cases = {"batch": ["text.txt", "--batch", "7", "--tokenizer", "byte"],
+             "accumulation": ["text.txt", "--batch", "3", "--grad-accum", "3", "--tokenizer", "bpe", "--vocab-size", "400",
+                              "--optimizer", "adamw", "--lr", "1e-3"],
+             "encoder": ["pairs.tsv", "--arch", "original", "--layers", "1", "--batch", "5"],
+             "packing": ["pairs.tsv", "--encoder-layers", "0", "--pack", "docs", "--batch", "4", "--tokenizer", "byte"]}
+    for name, flags in cases.items():
+        common = [*MODEL, *flags, "--steps", "50" if full else "20", "--eval-every", "10", "--quiet"]
+        train(None, folder, 1, [*common, "--out", "alone.run", "--overwrite"])
+        alone = losses(os.path.join(folder, "alone.run"))
+        for ranks in (1, 2, 3, 4) if full or name == "batch" else (3,):
+            out = os.path.join(folder, f"{name}.{ranks}.run")
+            status, run = train(launcher, folder, ranks, [*common, "--out", out, "--overwrite"])
+            far = distance(alone, losses(out))
+            check(f"{kind}: losses of {name} on {ranks}", status == 0 and far <= 1e-5, (status, far, run.said()))
+        first = weights(out)
+        train(launcher, folder, ranks, [*common, "--out", out, "--overwrite"])
+        check(f"{kind}: the same bytes again, {name}", first == weights(out))
+        train(launcher, folder, ranks, [*common, "--out", out, "--overwrite", "--no-shard"])
+        check(f"{kind}: the same bytes with --no-shard, {name}", first == weights(out))
+
+
+def resume(kind, launcher, folder, _full):
+    common = ["text.txt", *MODEL, "--batch", "8", "--tokenizer", "byte", "--steps", "60", "--eval-every", "20", "--quiet"]
+    train(None, folder, 1, [*common, "--out", "whole.run", "--overwrite"])
+    whole = losses(os.path.join(folder, "whole.run"))
+    out = os.path.join(folder, "parts.run")
+    shutil.rmtree(out, ignore_errors=True)
+    flags = [*common, "--out", "parts.run", "--schedule", "cosine"]
+    for ranks, until in ((4, 20), (2, 40)):
+        run = Run(launcher, folder, ranks, flags)
+        run.wait_for_steps("parts.run", until, ranks)
+        ids = run.ranks()
+        os.kill(ids[max(ids)], signal.SIGTERM)  # the last one alone is asked to stop
+        status = run.wait(END_SECONDS)
+        check(f"{kind}: SIGTERM to rank {ranks - 1} saves and ends all {ranks}",
+              status == 128 + signal.SIGTERM and "saved. Resume with" in run.said(), (status, run.said()))
+        flags = ["--resume=parts.run", "--quiet"]
+    status, run = train(None, folder, 1, flags)
+    far = distance(whole, losses(out))
+    check(f"{kind}: 4, then 2, then 1 process continue", status == 0 and far <= 1e-5, (status, far, run.said()))
+
+
+def kills(kind, launcher, folder, full):
+    dice = random.Random(7)
+    common = ["text.txt", *MODEL, "--batch", "6", "--tokenizer", "byte", "--steps", "300", "--eval-every", "100", "--save-every", "20",
+              "--quiet", "--log-every", "10"]
+    whole = os.path.join(folder, "undisturbed.run")
+    start = time.monotonic()
+    train(launcher, folder, 3, [*common, "--out", whole, "--overwrite"])
+    takes = time.monotonic() - start
+    out = os.path.join(folder, "killed.run")
+    slow, killed, tries = [], 0, 0
+    wanted = 20 if full else 3
+    while killed < wanted and tries < 3 * wanted:
+        tries += 1
+        begun = os.path.exists(os.path.join(out, "last"))
+        flags = ["--resume=killed.run", "--quiet"] if begun else [*common, "--out", "killed.run", "--overwrite"]
+        run = Run(launcher, folder, 3, flags)
+        time.sleep(dice.uniform(0.1, 0.9) * takes)
+        ids = run.ranks()
+        if ids:
+            os.kill(ids[dice.choice(sorted(ids))], signal.SIGKILL)
+            killed += 1
+        at = time.monotonic()
+        if run.wait(SECONDS) is None or (ids and time.monotonic() - at > END_SECONDS):
+            slow.append(time.monotonic() - at)
+        if os.path.exists(os.path.join(out, "result.json")):  # it had ended before
+            shutil.rmtree(out)
+    check(f"{kind}: {killed} kills of a rank end all", killed == wanted and not slow, (killed, slow))
+    flags = ["--resume=killed.run", "--quiet"] if os.path.exists(os.path.join(out, "last")) else \
+        [*common, "--out", "killed.run", "--overwrite"]
+    status, run = train(launcher, folder, 3, flags)
+    check(f"{kind}: and the bytes are those of an undisturbed run", status == 0 and weights(out) == weights(whole),
+          (status, run.said()))
+
+
+def hostile(kind, launcher, folder, _full):
+    common = ["text.txt", *MODEL, "--batch", "4", "--tokenizer", "byte", "--steps", "200000", "--quiet", "--out", "hostile.run"]
+
+    def refused(name, programs, status, words, ranks=2):
+        out = os.path.join(folder, "hostile.run")
+        shutil.rmtree(out, ignore_errors=True)
+        run = Run(launcher, folder, ranks, programs if isinstance(programs[0], str) else [],
+                  None if isinstance(programs[0], str) else programs)
+        got = run.wait(SECONDS)
+        lines = [line for line in run.said().splitlines() if line.startswith("train: ")]
+        check(f"{kind}: {name}", got == status and len(lines) == 1 and words in lines[0] and not os.path.exists(out),
+              (got, run.said()))
+
+    refused("other flags", [[TRAIN, *common], [TRAIN, *common, "--seed", "2"]], 2, "rank 1 on ")
+    copy = os.path.join(folder, "train")
+    shutil.copy(TRAIN, copy)
+    for name in os.listdir(BIN):
+        if name.startswith("inkling-"):
+            shutil.copy(os.path.join(BIN, name), folder)
+    with open(copy, "ab") as file:
+        file.write(b"older")
+    refused("another build", [[TRAIN, *common], [copy, *common]], 2, "another build")
+    os.remove(os.path.join(folder, f"inkling-{kind}.so"))
+    shutil.copy(TRAIN, copy)
+    refused("a build without this MPI", [[copy, *common], [copy, *common]], 2, "MPI")
+    refused("an unknown flag", [*common, "--bogus"], 2, "--bogus")
+    refused("a text that is not there", ["nothing.txt", *common], 3, "nothing.txt")
+    refused("more processes than sequences", common, 2, "cannot be divided", ranks=5)
+    if os.geteuid() == 0 and subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode == 0:
+        hide = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$PWD" && cd "$PWD" && eval "$0" && exec "$@"']
+        whole = ["text.txt", *MODEL, "--batch", "4", "--tokenizer", "byte", "--steps", "10", "--quiet"]
+        train(None, folder, 1, [*whole, "--out", "seen.run", "--overwrite"])
+        text = "python3 -c 'open(\"text.txt\", \"w\").write(\"\".join(\"%s\" % line for line in __import__(\"json\").loads(open(\"/dev/shm/inkling-lines\").read())))'"
+        with open(os.path.join(folder, "text.txt"), encoding="ascii") as file, \
+                open("/dev/shm/inkling-lines", "w", encoding="ascii") as lines:
+            json.dump(list(file), lines)
+        same = [*whole, "--out", "unseen.run", "--overwrite"]
+        same.remove("--quiet")
+        run = Run(launcher, folder, 2, None, [[TRAIN, *same], [*hide, text, TRAIN, *same]])
+        status = run.wait()
+        far = distance(losses(os.path.join(folder, "seen.run")), losses(os.path.join(folder, "unseen.run")))
+        check(f"{kind}: a machine that does not see the files", status == 0 and far <= 1e-5 and
+              "does not see the files of rank 0" in run.said(), (status, far, run.said()))
+        other = "echo 'Once upon a time there was another text, and it is not the same at all.' > text.txt"
+        refused("another text", [[TRAIN, *common], [*hide, other, TRAIN, *common]], 3, "not that of rank 0")
+        os.remove("/dev/shm/inkling-lines")
+    out = os.path.join(folder, "hostile.run")
+    shutil.rmtree(out, ignore_errors=True)
+    run = Run(launcher, folder, 2, [*common, "--save-every", "20", "--eval-every", "0"])
+    run.wait_for_steps("hostile.run", 5, 2)
+    os.rename(out, out + ".away")
+    status = run.wait(END_SECONDS)
+    lines = [line for line in run.said().splitlines() if line.startswith("train: ")]
+    check(f"{kind}: a directory that is gone ends all", status == 7 and len(lines) == 1, (status, run.said()))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--only")
+    asked = parser.parse_args()
+    found = launchers()
+    if not found:
+        print("skipped: no mpirun, or no MPI in this build")
+        print("done")
+        return
+    for kind, launcher in found.items():
+        for test in (same_losses, resume, kills, hostile):
+            if asked.only and asked.only != test.__name__:
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                with open(os.path.join(folder, "text.txt"), "w", encoding="ascii") as file:
+                    for i in range(900):
+                        file.write(f"Once there was a number {i}, and {i * 7919 % 1000} was another.\n")
+                dice = random.Random(1)
+                with open(os.path.join(folder, "pairs.tsv"), "w", encoding="ascii") as file:
+                    for _ in range(800):
+                        word = "".join(dice.choice("abcdef") for _ in range(dice.randint(2, 9)))
+                        file.write(f"{word}\t{word[::-1]}\n")
+                test(kind, launcher, folder, asked.full)
+    print("done")
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

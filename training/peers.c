@@ -1,0 +1,274 @@
+/* Processes that train one model together. Rank 0 leads: it chooses, writes the run directory and speaks; the others
+ * get from it what they need to do the same steps. */
+#include "training/run.h"
+
+#include "cli/startup.h"
+#include "dataset/tokenization.h"
+#include "util/path.h"
+#include "util/threads.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- what all know ---- */
+
+bool run_agree(Run *r, Error *error) { return collective_agree(r->peers, NULL, error); }
+
+bool run_listen(Run *r, Error *error) {
+  int signal = stop_signal;
+  const bool ok = collective_agree(r->peers, &signal, error);
+  r->stopping = signal;
+  return ok;
+}
+
+bool run_leader_says(Run *r, bool what) {
+  collective_broadcast(r->peers, &what, sizeof what);
+  return what;
+}
+
+double run_leader_counts(Run *r, double what) {
+  collective_broadcast(r->peers, &what, sizeof what);
+  return what;
+}
+
+bool run_share_settings(Run *r, Error *error) {
+  char *dump = NULL;
+  size_t size = 0;
+  if (r->peers->size == 1) return !error->code;
+  if (run_leads(r) && !error->code) {
+    FILE *stream = open_memstream(&dump, &size);
+    const bool ok = stream && options_dump(&r->options, stream);
+    if (!stream || fclose(stream) != 0 || !ok) error_memory(error, "the settings");
+  }
+  const bool ok = run_agree(r, error) && collective_share(r->peers, &dump, &size, error);
+  if (ok && !run_leads(r)) options_copy(&r->options, dump, error);
+  free(dump);
+  return ok && run_agree(r, error);
+}
+
+/* ---- parts of a step ---- */
+
+SequenceShare run_sequence_share(const Run *r) {
+  const int all = r->settings.batch * r->settings.grad_accum, ranks = r->peers->size, rank = r->peers->rank;
+  const int first = (int)((int64_t)all * rank / ranks), end = (int)((int64_t)all * (rank + 1) / ranks);
+  const int most = (all + ranks - 1) / ranks, passes = (most + r->settings.batch - 1) / r->settings.batch;
+  return (SequenceShare){first, end - first, (most + passes - 1) / passes, passes};
+}
+
+TrainConfig run_train_config(const Run *r) {
+  TrainConfig train = choices_train_config(&r->settings);
+  const SequenceShare share = run_sequence_share(r);
+  train.batch = share.batch;
+  train.micro_batches = share.micro_batches;
+  train.first_sequence = share.first;
+  train.share = (Share){r->peers->rank, r->peers->size, !r->settings.no_shard};
+  return train;
+}
+
+bool run_check_peers(const Run *r, Error *error) {
+  const int sequences = r->settings.batch * r->settings.grad_accum;
+  if (sequences >= r->peers->size) return true;
+  return fail(error, EXIT_USAGE,
+              "a step of %d sequences cannot be divided among %d processes; raise --batch, or start "
+              "fewer",
+              sequences, r->peers->size);
+}
+
+/* Threads of this process where nobody says how many: those that it may run on are shared with others that may run on
+ * the same. */
+typedef struct Place {
+  int node;
+  unsigned char cpus[THREADS_MASK_BYTES];
+} Place;
+
+int run_threads(Run *r, Error *error) {
+  const int wanted = r->settings.machine.threads, all = threads_count(wanted);
+  if (wanted || r->peers->size == 1) return wanted;
+  Place mine = {.node = r->peers->node_first};
+  threads_mask(mine.cpus);
+  Place *places = malloc((size_t)r->peers->size * sizeof *places);
+  if (!places) error_memory(error, "the places of processes");
+  if (!run_agree(r, error) || !places) {
+    free(places);
+    return all;
+  }
+  collective_all_gather(r->peers, &mine, places, sizeof mine);
+  int same = 1; /* this one */
+  for (int i = 0; i < r->peers->size; i++) same += i != r->peers->rank && memcmp(&places[i], &mine, sizeof mine) == 0;
+  free(places);
+  return all > same ? all / same : 1;
+}
+
+bool run_check_device(Run *r, Error *error) {
+  struct {
+    int dtype;
+    bool accelerator;
+  } mine = {(int)r->device.dtype, r->device.accelerator}, first = mine;
+  if (r->peers->size == 1) return true;
+  collective_broadcast(r->peers, &first, sizeof first);
+  if (mine.dtype != first.dtype || mine.accelerator != first.accelerator)
+    fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; say --device and --dtype",
+         r->device.device, dtype_name(r->device.dtype), first.accelerator ? "GPU" : "CPU",
+         dtype_name((DType)first.dtype));
+  return run_agree(r, error);
+}
+
+/* ---- text ---- */
+
+static bool share_tokenizer(Run *r, Tokenizer **tokenizer, Error *error) {
+  char *text = NULL, *path = NULL;
+  size_t size = 0;
+  if (run_leads(r)) tokenizer_text(*tokenizer, &text, &size, error);
+  bool ok = run_agree(r, error) && collective_share(r->peers, &text, &size, error);
+  if (ok && !run_leads(r)) {
+    ok = file_temporary(&path, error) && file_write(path, text, size, error) && tokenizer_load(tokenizer, path, error);
+    if (path) unlink(path);
+  }
+  free(path);
+  free(text);
+  return run_agree(r, error) && ok;
+}
+
+/* What the leader has opened, and where. */
+typedef struct SharedTokens {
+  TokenFileInfo info;
+  char path[4097];
+} SharedTokens;
+
+static bool is_same(const TokenFile *file, const TokenFileInfo *info) {
+  return file->info.sum == info->sum && file->info.tokens == info->tokens && file->info.vocab == info->vocab &&
+         file->info.loss_mask == info->loss_mask;
+}
+
+/* The file of that path, if it is the leader's. */
+static bool open_tokens(TokenFile *out, const char *path, const TokenFileInfo *info) {
+  Error ignored = {0};
+  if (!token_file_open(out, path, &ignored)) return false;
+  if (is_same(out, info)) return true;
+  token_file_close(out);
+  *out = (TokenFile){0};
+  return false;
+}
+
+/* The same text encoded here, for the processes of a machine that does not see the leader's files. */
+static bool encode_here(Run *r, const char *const *sources, int count, const SharedTokens *leader, TokenFile *out,
+                        char **path, Error *error) {
+  Corpus *corpus = NULL;
+  for (int i = 0; i < count; i++)
+    if (path_is_stdin(sources[i]))
+      return fail(
+          error, EXIT_INPUT,
+          "the text came through standard input, and this machine does not see the files of rank 0; name a file");
+  bool ok = file_temporary(path, error) && run_open_corpus(r, sources, count, &corpus, error) &&
+            run_encode(r, *path, corpus, out, error);
+  corpus_close(corpus);
+  if (!ok || is_same(out, &leader->info)) return ok;
+  return fail(
+      error, EXIT_INPUT,
+      "the text is not that of rank 0: %lld tokens with the checksum %016llx, and not %lld with %016llx; give all "
+      "machines the same files",
+      (long long)out->info.tokens, (unsigned long long)out->info.sum, (long long)leader->info.tokens,
+      (unsigned long long)leader->info.sum);
+}
+
+/* What a process says of a file that the leader has. */
+typedef struct SeenTokens {
+  bool seen;
+  int node;
+  char host[64], path[4097]; /* path: of the tokens that it has encoded; "": none */
+} SeenTokens;
+
+/* The first of those on its machine that do not see the file encodes it for them. Machines that share nothing encode at
+ * the same time. */
+static int encoder_for(const Collective *c, const SeenTokens *all, int rank) {
+  int first = 0;
+  while (first < c->size && (all[first].seen || all[first].node != all[rank].node)) first++;
+  return first;
+}
+
+/* A round: some encode, the others of their machine look at that. True when all have the file. */
+static bool encode_round(Run *r, const char *const *sources, int count, const SharedTokens *leader, SeenTokens *all,
+                         TokenFile *file, SeenTokens *mine, Error *error) {
+  Collective *c = r->peers;
+  char *made = NULL;
+  collective_all_gather(c, mine, all, sizeof *mine);
+  const int encoder = mine->seen ? -1 : encoder_for(c, all, c->rank);
+  mine->path[0] = '\0';
+  if (encoder == c->rank && encode_here(r, sources, count, leader, file, &made, error)) {
+    snprintf(mine->path, sizeof mine->path, "%s", made);
+    mine->seen = true;
+  }
+  const bool ok = run_agree(r, error);
+  if (ok) collective_all_gather(c, mine, all, sizeof *mine);
+  if (ok && !mine->seen) mine->seen = open_tokens(file, all[encoder].path, &leader->info);
+  bool complete = ok;
+  for (int i = 0; ok && i < c->size; i++)
+    if (*all[i].path)
+      console_note(&r->console, "%s does not see the files of rank 0, and has encoded the text for rank %d itself",
+                   all[i].host, i);
+  if (ok) collective_all_gather(c, mine, all, sizeof *mine); /* all have opened what they can */
+  for (int i = 0; ok && i < c->size; i++) complete = complete && all[i].seen;
+  if (made) unlink(made);
+  free(made);
+  return complete;
+}
+
+static bool share_tokens(Run *r, const char *const *sources, int count, TokenFile *file, Error *error) {
+  Collective *c = r->peers;
+  SharedTokens leader = {0};
+  SeenTokens mine = {.seen = run_leads(r), .node = c->node_first};
+  SeenTokens *all = malloc((size_t)c->size * sizeof *all);
+  memcpy(mine.host, c->host, sizeof mine.host);
+  if (run_leads(r)) {
+    char *real = realpath(file->path, NULL);
+    leader.info = file->info;
+    snprintf(leader.path, sizeof leader.path, "%s", real ? real : file->path);
+    free(real);
+  }
+  if (!all) error_memory(error, "the files of processes");
+  bool ok = run_agree(r, error) && all;
+  if (ok) collective_broadcast(c, &leader, sizeof leader);
+  if (ok && !mine.seen) mine.seen = open_tokens(file, leader.path, &leader.info);
+  bool complete = false;
+  while (ok && !complete) {
+    complete = encode_round(r, sources, count, &leader, all, file, &mine, error);
+    ok = !error->code;
+  }
+  free(all);
+  return ok;
+}
+
+bool run_share_data(Run *r, Error *error) {
+  TrainSettings *s = &r->settings;
+  struct {
+    TextFacts text;
+    TokenRange train, val;
+    bool own_sources, own_val;
+  } facts = {r->text, r->train, r->val, r->source_tokenizer != NULL, s->val != NULL};
+  if (r->peers->size == 1) return !error->code;
+  if (!run_share_settings(r, error)) return false;
+  collective_broadcast(r->peers, &facts, sizeof facts);
+  if (!share_tokenizer(r, &r->tokenizer, error) ||
+      (facts.own_sources && !share_tokenizer(r, &r->source_tokenizer, error)) ||
+      !share_tokens(r, s->data.items, s->data.count, &r->tokens_file, error) ||
+      (facts.own_val && !share_tokens(r, &s->val, 1, &r->val_file, error)))
+    return false;
+  if (run_leads(r)) return true;
+  r->text = facts.text;
+  r->train = (TokenRange){&r->tokens_file, facts.train.begin, facts.train.end};
+  r->val = (TokenRange){facts.own_val ? &r->val_file : &r->tokens_file, facts.val.begin, facts.val.end};
+  return true;
+}
+
+/* ---- progress ---- */
+
+void run_share_progress(Run *r) {
+  int64_t *const counts[] = {&r->step,         &r->best_step, &r->bad_evals,  &r->evaluated_step,
+                             &r->sampled_step, &r->val_part,  &r->saved_step, &r->loss_steps};
+  double *const numbers[] = {&r->best_loss, &r->last_val_loss, &r->seconds, &r->loss_sum};
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+    collective_broadcast(r->peers, counts[i], sizeof *counts[i]);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    collective_broadcast(r->peers, numbers[i], sizeof *numbers[i]);
+}
