@@ -59,7 +59,7 @@ typedef struct Span {
   size_t own;           /* where an owner that keeps its spans alone, in an array of their own, has this one */
 } Span;
 
-/* The owner of each span gets the sum over all ranks, added in their order, in place of its own numbers; what the others
+/* The owner of each span gets the sum over all ranks, added in their order, in place of its own numbers; what others
  * have there is not touched. Begun at once and finished by collective_reduce_end() or the next collective_reduce();
  * until then numbers and spans must stay. EXIT_MEMORY, before anything is sent. */
 bool collective_reduce(Collective *c, float *numbers, const Span *spans, int count, Error *error);

@@ -213,10 +213,10 @@ self_test_includes() {
   if sh "$tree/tests/layers.sh" >"$work/after"; then missed "includes"; fi
   grep -v '^layers: ' "$work/after" | sort | comm -13 "$work/before" - >"$work/got"
   expect "includes" <<'END'
-util/planted.c:1: includes cli/planted.h (util, floor 0 -> cli, floor 4)
-dataset/planted.c:2: includes training/planted.h (dataset, floor 2 -> training, floor 6)
-tokenizer/planted.c:1: includes kernels/planted.h (tokenizer, floor 1 -> kernels, floor 1)
-checkpoint/planted.c:1: includes cli/planted.h (checkpoint, floor 4 -> cli, floor 4)
+util/planted.c:1: includes cli/planted.h (util, floor 0 -> cli, floor 5)
+dataset/planted.c:2: includes training/planted.h (dataset, floor 3 -> training, floor 7)
+tokenizer/planted.c:1: includes kernels/planted.h (tokenizer, floor 2 -> kernels, floor 2)
+checkpoint/planted.c:1: includes cli/planted.h (checkpoint, floor 5 -> cli, floor 5)
 model/planted.c:1: includes model/no_such_file.h, which is not there
 cli/planted.c:1: includes planted.h, which is not there
 cli/planted.c:2: includes ../cli/planted.h, which is not named from the root
