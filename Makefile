@@ -76,6 +76,8 @@ CUDA_SOURCES := $(if $(CUDA),kernels.cu $(wildcard kernels/*.cu))
 ifneq ($(CUDA),)
 DEFINES += -DINKLING_CUDA
 endif
+# NCCL, for several GPUs, is loaded where it is there; the emulator has a stand-in.
+DEFINES += $(if $(CUDA),$(if $(filter cpu,$(CUDA))$(call have_header,nccl.h),-DINKLING_NCCL))
 ifeq ($(CUDA),nvcc)
 CUDA_KNOWN := 80 86 87 89 90 100 103 110 120 121
 CUDA_PRESENT := $(if $(CUDA_ARCH),,$(filter $(CUDA_KNOWN),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)))
@@ -94,7 +96,7 @@ CUDA_INCLUDE ?= $(patsubst %/cublasLt.h,%,$(firstword $(wildcard $(addsuffix /cu
 ifeq ($(CUDA),cpu)
 CXX ?= g++
 EMULATOR_SANITIZERS := $(if $(filter address,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer,$(if $(filter race,$(SANITIZE)),-fsanitize=thread))
-EMULATOR_CFLAGS = -std=c++20 -g -I. -isystem $(CUDA_INCLUDE) -isystem $(CUDA_INCLUDE)/cccl -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unused-parameter -MMD -MP $(DEFINES)
+EMULATOR_CFLAGS = -std=c++20 -g -I. -Itests/cuda_on_cpu/nccl -isystem $(CUDA_INCLUDE) -isystem $(CUDA_INCLUDE)/cccl -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unused-parameter -MMD -MP $(DEFINES)
 COMPILE_CUDA = $(CXX) -x c++ -include tests/cuda_on_cpu/emulator.h $(EMULATOR_CFLAGS) -O$(if $(SANITIZE),1,2) -ffp-contract=off -fno-strict-aliasing $(EMULATOR_SANITIZERS) -c $< -o $@
 EMULATOR_SOURCES := $(filter-out $(if $(filter race,$(SANITIZE)),,%/race.cpp),$(wildcard tests/cuda_on_cpu/*.cpp))
 EMULATOR_OBJECTS := $(EMULATOR_SOURCES:%.cpp=$(BUILD)/%.o)
@@ -118,7 +120,7 @@ BIN ?= .
 MPI_LIBRARIES := $(MPI_KINDS:%=$(BIN)/inkling-%.so)
 all: $(BIN)/train $(BIN)/generate $(MPI_LIBRARIES)
 
-$(MPI_LIBRARIES): $(BIN)/inkling-%.so: collective/mpi/library.c collective/mpi/library.h $(BUILD)/flags
+$(MPI_LIBRARIES): $(BIN)/inkling-%.so: collective/mpi/library.c collective/messenger.h $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(WITH_CC) $(MPICC_$*) -std=c11 $(CPPFLAGS) -O2 -fPIC -shared -I. $(WARNINGS) $< -o $@
 

@@ -213,7 +213,7 @@ static void count_reports(Context *c, int count) {
 
 int cuda_poll(Context *c, StepState *out, int capacity, bool wait, Error *error) {
   Reports *r = c->reports;
-  if (!c->error.code) {
+  if (nccl_works(c) && !c->error.code) {
     cudaError_t status = wait ? cudaStreamSynchronize(c->stream) : cudaStreamQuery(c->stream);
     if (status == cudaSuccess) r->finished = r->issued;
     else if (status != cudaErrorNotReady) check(c, status, "the work submitted so far");
@@ -262,7 +262,7 @@ static void record(Context *c, CapturedGraph *recording, StepFunction step, void
 /* The first run is eager: it loads kernels, chooses GEMM algorithms and allocates scratch space. */
 void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argument) {
   if (c->error.code) return;
-  if (c->peers) { /* waits for the host in the middle */
+  if (c->peers && !c->nccl) { /* waits for the host in the middle */
     step(c, argument);
     return;
   }
@@ -292,8 +292,19 @@ void cuda_drop(Context *c, CapturedGraph **slot) {
 /* ---- the context ---- */
 
 static bool peers_open(Context *c) {
-  if (c->peers) c->sums = (double *)cuda_alloc(c, "sums of all processes", PEER_SUMS * sizeof(double));
-  return !c->error.code;
+  if (!c->peers) return true;
+  c->sums = (double *)cuda_alloc(c, "sums of all processes", PEER_SUMS * sizeof(double));
+  return !c->error.code && nccl_open(c) &&
+         check(c, cudaStreamCreateWithFlags(&c->side, cudaStreamNonBlocking), "a stream") &&
+         check(c, cudaEventCreateWithFlags(&c->ready, cudaEventDisableTiming), "an event") &&
+         check(c, cudaEventCreateWithFlags(&c->added, cudaEventDisableTiming), "an event");
+}
+
+static void peers_close(Context *c) {
+  nccl_close(c);
+  if (c->ready) cudaEventDestroy(c->ready);
+  if (c->added) cudaEventDestroy(c->added);
+  if (c->side) cudaStreamDestroy(c->side);
 }
 
 static bool describe_device(Context *c) {
@@ -323,6 +334,7 @@ static bool describe_device(Context *c) {
 void cuda_close(Context *c) {
   if (!c) return;
   if (c->stream) cudaStreamSynchronize(c->stream);
+  peers_close(c);
   gemm_close(c->gemm);
   staging_close(c->staging);
   reports_close(c->reports);
@@ -345,12 +357,18 @@ static bool no_gpu(Error *error, cudaError_t status, int count) {
   return fail(error, EXIT_USAGE, "no CUDA: %s", cudaGetErrorString(status));
 }
 
+extern "C" int cuda_count(void) {
+  int count = 0;
+  return cudaGetDeviceCount(&count) != cudaSuccess ? 0 : count < 255 ? count : 255;
+}
+
 bool cuda_open(Context **out, const ContextOptions *options, Error *error) {
   *out = NULL;
   if (options->weights != DTYPE_F32 && options->weights != options->dtype)
     return fail(error, EXIT_USAGE, "weights in %s are for the CPU; a GPU computes in bf16 or f32",
                 dtype_name(options->weights));
   int count = 0;
+  const int wanted = options->peers ? options->peers->node_rank : 0;
   cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) {
     cudaGetLastError();
@@ -358,6 +376,7 @@ bool cuda_open(Context **out, const ContextOptions *options, Error *error) {
   }
   Context *c = new (std::nothrow) Context();
   if (!c) return fail(error, EXIT_MEMORY, "out of memory opening the CUDA backend");
+  if (wanted) cudaSetDevice(wanted % count); /* some launchers show every process one alone */
   c->dtype = options->dtype;
   c->peers = options->peers;
   if (describe_device(c) && check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a stream") &&

@@ -511,6 +511,9 @@ typedef struct Backend {
  * instruction set that it has and each dtype that is computed with it: "amx" and "avx512bf16" (bf16), the levels of
  * x86-64 "v4", "v3" (both dtypes) and "v2" (f32), or "generic" on other machines. */
 const Backend *const *backend_list(void);
+/* GPUs of this machine; 0 in a build without CUDA. A process of its own looks, for one that has looked cannot be
+ * forked. */
+int backend_gpus(void);
 /* The best of them on device `name` that computes in one of `dtypes` (bits, as Backend.dtypes); on a CPU with `isa`
  * (NULL: any) or a lower instruction set. NULL when there is none. */
 const Backend *backend_find(const char *name, const char *isa, unsigned dtypes);

@@ -57,7 +57,7 @@ static void *wait_for_signals(void *argument) {
   return NULL;
 }
 
-/* Every thread started from now on leaves SIGINT, SIGTERM and, unless it is ignored as under nohup, SIGHUP to that
+/* Every thread started from now on leaves SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored as under nohup, SIGHUP to that
  * thread. */
 static void take_signals(void) {
   static sigset_t wanted;
@@ -65,6 +65,7 @@ static void take_signals(void) {
   sigemptyset(&wanted);
   sigaddset(&wanted, SIGINT);
   sigaddset(&wanted, SIGTERM);
+  sigaddset(&wanted, SIGUSR1);
   struct sigaction hangup;
   if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&wanted, SIGHUP);
   if (pthread_sigmask(SIG_BLOCK, &wanted, NULL) != 0) return;
@@ -88,7 +89,6 @@ static void file_was_cut(int number) {
 }
 
 static void prepare_process(void) {
-  open_standard_streams();
   take_signals();
   signal(SIGBUS, file_was_cut);
   signal(SIGPIPE, SIG_IGN); /* a closed pipe and */
@@ -147,6 +147,30 @@ static bool compare_starts(const char *mine, size_t size, const char *first, siz
   return true;
 }
 
+/* The GPUs that --gpus asks for; 0: it is not there. The options are read when all processes are there, so that one of
+ * them speaks for all. */
+static bool count_gpus(int argc, char **argv, int *count, Error *error) {
+  static const char name[] = "--gpus";
+  const size_t length = sizeof name - 1;
+  const char *text = NULL;
+  for (int i = 1; i < argc; i++) {
+    if (strncmp(argv[i], name, length) != 0) continue;
+    if (argv[i][length] == '=') text = argv[i] + length + 1;
+    else if (!argv[i][length] && i + 1 < argc) text = argv[i + 1];
+  }
+  *count = 0;
+  if (!text) return true;
+  char *end;
+  const int there = backend_gpus();
+  const long wanted = strcmp(text, "all") == 0 ? there : strtol(text, &end, 10);
+  if (strcmp(text, "all") != 0 && (*end || end == text || wanted < 1))
+    return fail(error, EXIT_USAGE, "--gpus: got \"%.100s\", need a number of GPUs, or all", text);
+  if (!there) return fail(error, EXIT_USAGE, "--gpus %.100s: no GPU is found here, or this build has no CUDA", text);
+  if (wanted > there) return fail(error, EXIT_USAGE, "--gpus %ld: there are %d here", wanted, there);
+  *count = (int)wanted;
+  return true;
+}
+
 static bool meet_peers(int argc, char **argv, const Startup *startup, Error *error) {
   if (!collective_open(startup->peers, error)) return false;
   Collective *peers = *startup->peers;
@@ -165,8 +189,12 @@ static bool meet_peers(int argc, char **argv, const Startup *startup, Error *err
 int startup_run(int argc, char **argv, const Startup *startup) {
   Error error = {0};
   Options *options = startup->options;
+  int gpus = 0;
+  open_standard_streams();
+  bool ok = !startup->peers || count_gpus(argc, argv, &gpus, &error);
+  if (ok && gpus > 1) ok = collective_start(gpus, &error); /* while there is one thread */
   prepare_process();
-  bool ok = !startup->peers || meet_peers(argc, argv, startup, &error);
+  if (ok && startup->peers) ok = meet_peers(argc, argv, startup, &error);
   if (ok) ok = options_parse(options, argc, argv, &error);
   Collective *peers = startup->peers ? *startup->peers : NULL;
   if (peers && !peers->agreed) ok = collective_agree(peers, NULL, &error);

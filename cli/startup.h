@@ -6,7 +6,7 @@
 #include "cli/options.h"
 #include "collective/collective.h"
 
-/* 0, or the first SIGINT, SIGTERM or SIGHUP: whoever runs a loop stops at the next good place. Another one, half a
+/* 0, or the first SIGINT, SIGTERM, SIGHUP or SIGUSR1 (batch systems: time is nearly up): whoever runs a loop stops at the next good place. Another one, half a
  * second later or more, exits at once, which is safe because every file is replaced atomically. */
 extern _Atomic int stop_signal;
 /* Steps of training that would be lost then, for the message. */
@@ -23,9 +23,9 @@ typedef struct Startup {
   const char *version;
   Options *options;
   Console *console;
-  Collective *
-      *peers; /* NULL: started together with others, each goes its own way. Else they are met first: opened here,
-                         closed by the caller */
+  /* NULL: started together with others, each goes its own way. Else they are met first, or started (--gpus): opened
+   * here, closed by the caller. */
+  Collective **peers;
   bool (*run)(void *context, Error *error);
   void *context;
 } Startup;

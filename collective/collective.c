@@ -1,6 +1,6 @@
 #include "collective/collective.h"
 
-#include "collective/mpi/library.h"
+#include "collective/messenger.h"
 #include "util/clock.h"
 
 #include <dlfcn.h>
@@ -27,9 +27,9 @@ typedef struct Opinion {
 } Opinion;
 
 struct CollectiveState {
-  const MpiLibrary *mpi; /* NULL: alone */
-  Opinion *opinions;     /* [ranks] */
-  double *sums;          /* [ranks][COLLECTIVE_SUMS] */
+  const Messenger *messenger; /* NULL: alone */
+  Opinion *opinions;          /* [ranks] */
+  double *sums;               /* [ranks][COLLECTIVE_SUMS] */
   Reduction reduction;
   float *others; /* [ranks - 1][numbers] what they have in our spans */
   size_t room;   /* numbers */
@@ -41,7 +41,7 @@ static const double SPIN_SECONDS = 2e-3; /* without a message done, until a rank
 static const struct timespec nap = {.tv_nsec = 50000};
 
 static void wait_for(const Collective *c, int group) {
-  const MpiLibrary *mpi = c->state->mpi;
+  const Messenger *mpi = c->state->messenger;
   double since = clock_seconds();
   for (int left = mpi->waiting(group), before = left; left; left = mpi->waiting(group)) {
     const double now = clock_seconds();
@@ -52,26 +52,26 @@ static void wait_for(const Collective *c, int group) {
   }
 }
 
-typedef void Post(const MpiLibrary *mpi, int group, void *bytes, size_t size, int rank);
+typedef void Post(const Messenger *mpi, int group, void *bytes, size_t size, int rank);
 
 /* In messages that are not too large. */
 static void post(const Collective *c, Post *what, int group, void *bytes, size_t size, int rank) {
   for (size_t done = 0; done < size;) {
-    const size_t some = size - done < MPI_LIBRARY_BYTES ? size - done : MPI_LIBRARY_BYTES;
-    what(c->state->mpi, group, (char *)bytes + done, some, rank);
+    const size_t some = size - done < MESSENGER_BYTES ? size - done : MESSENGER_BYTES;
+    what(c->state->messenger, group, (char *)bytes + done, some, rank);
     done += some;
   }
 }
 
-static void post_send(const MpiLibrary *mpi, int group, void *bytes, size_t size, int to) {
+static void post_send(const Messenger *mpi, int group, void *bytes, size_t size, int to) {
   mpi->send(group, bytes, size, to);
 }
 
-static void post_receive(const MpiLibrary *mpi, int group, void *bytes, size_t size, int from) {
+static void post_receive(const Messenger *mpi, int group, void *bytes, size_t size, int from) {
   mpi->receive(group, bytes, size, from);
 }
 
-static void post_broadcast(const MpiLibrary *mpi, int group, void *bytes, size_t size, int from) {
+static void post_broadcast(const Messenger *mpi, int group, void *bytes, size_t size, int from) {
   mpi->broadcast(group, bytes, size, from);
 }
 
@@ -100,7 +100,7 @@ static int find_launcher(void) {
 
 /* Beside the program; NULL, with the reason where there is one. It stays loaded: MPI leaves threads and exit handlers
  * behind. */
-static const MpiLibrary *load(const char *kind, char reason[256]) {
+static const Messenger *load(const char *kind, char reason[256]) {
   char path[4096];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 32);
   if (length <= 0) return NULL;
@@ -110,13 +110,19 @@ static const MpiLibrary *load(const char *kind, char reason[256]) {
   if (access(path, F_OK) != 0) return NULL;
   void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* what MPI loads itself looks for its names */
   if (!library) snprintf(reason, 256, "%.255s", dlerror());
-  return library ? dlsym(library, MPI_LIBRARY_SYMBOL) : NULL;
+  return library ? dlsym(library, MESSENGER_SYMBOL) : NULL;
+}
+
+static void meet_by(Collective *c, const Messenger *messenger) {
+  c->state->messenger = messenger;
+  c->engine = messenger->name;
+  messenger->start(&c->rank, &c->size);
 }
 
 static bool meet(Collective *c, int launcher, Error *error) {
   const int expected = number_in(launchers[launcher].size);
   const char *const *libraries = launchers[launcher].libraries;
-  const MpiLibrary *mpi = NULL;
+  const Messenger *mpi = NULL;
   char reason[256] = "";
   for (int i = 0; i < 2 && !mpi && libraries[i]; i++) mpi = load(libraries[i], reason);
   if (!mpi && *reason)
@@ -127,18 +133,13 @@ static bool meet(Collective *c, int launcher, Error *error) {
                 "%d processes were started together, and this build does not have their MPI (%s); install it with its "
                 "mpicc and type make again",
                 expected, libraries[0]);
-  c->state->mpi = mpi;
-  c->engine = mpi->name;
-  mpi->start(&c->rank, &c->size);
+  meet_by(c, mpi);
   if (c->size != expected)
     return fail(error, EXIT_USAGE,
                 "%d processes were started together, but not by %s, which this build has: use its mpirun, or make "
                 "MPICC=... with that of the other",
                 expected, mpi->name);
-  mpi->node(&c->node_first, &c->node_rank, &c->node_size);
-  c->state->opinions = calloc((size_t)c->size, sizeof *c->state->opinions);
-  c->state->sums = calloc((size_t)c->size * COLLECTIVE_SUMS, sizeof *c->state->sums);
-  return (c->state->opinions && c->state->sums) || error_memory(error, "the group of processes");
+  return true;
 }
 
 /* Slurm starts processes that do not know of each other unless it is told which interface their MPI has. */
@@ -150,6 +151,21 @@ static bool check_slurm(Error *error) {
               number_in("SLURM_STEP_NUM_TASKS"));
 }
 
+/* After the processes have met. */
+static bool take_places(Collective *c, Error *error) {
+  c->state->messenger->node(&c->node_first, &c->node_rank, &c->node_size);
+  c->state->opinions = calloc((size_t)c->size, sizeof *c->state->opinions);
+  c->state->sums = calloc((size_t)c->size * COLLECTIVE_SUMS, sizeof *c->state->sums);
+  return (c->state->opinions && c->state->sums) || error_memory(error, "the group of processes");
+}
+
+bool collective_start(int processes, Error *error) {
+  if (find_launcher() >= 0 || number_in("SLURM_STEP_NUM_TASKS") > 1)
+    return fail(error, EXIT_USAGE, "--gpus %d starts processes, and a launcher has started this one; leave it out",
+                processes);
+  return messenger_fork(processes, error);
+}
+
 bool collective_open(Collective **out, Error *error) {
   Collective *c = *out = calloc(1, sizeof *c);
   if (!c) return error_memory(error, "the group of processes");
@@ -157,9 +173,13 @@ bool collective_open(Collective **out, Error *error) {
   if (gethostname(c->host, sizeof c->host - 1) != 0) strcpy(c->host, "this machine");
   c->state = calloc(1, sizeof *c->state);
   if (!c->state) return error_memory(error, "the group of processes");
+  if (messenger_of_forks()) {
+    meet_by(c, messenger_of_forks());
+    return take_places(c, error);
+  }
   const int launcher = find_launcher();
   if (launcher < 0) return check_slurm(error);
-  if (meet(c, launcher, error)) return true;
+  if (meet(c, launcher, error)) return take_places(c, error);
   c->agreed = c->size == 1; /* all say the same: one of them speaks */
   if (c->agreed) c->rank = number_in(launchers[launcher].rank);
   return false;
@@ -167,9 +187,9 @@ bool collective_open(Collective **out, Error *error) {
 
 void collective_close(Collective *c, ExitCode outcome) {
   if (!c) return;
-  if (c->state && c->state->mpi) {
-    if (outcome != EXIT_DONE && !c->agreed) c->state->mpi->abort((int)outcome);
-    c->state->mpi->finish();
+  if (c->state && c->state->messenger) {
+    if (outcome != EXIT_DONE && !c->agreed) c->state->messenger->abort((int)outcome);
+    c->state->messenger->finish();
   }
   if (c->state) {
     free(c->state->opinions);
@@ -193,7 +213,7 @@ void collective_all_gather(Collective *c, const void *mine, void *all, size_t si
     memcpy(all, mine, size);
     return;
   }
-  c->state->mpi->all_gather(MESSAGES, mine, all, size);
+  c->state->messenger->all_gather(MESSAGES, mine, all, size);
   wait_for(c, MESSAGES);
 }
 
@@ -295,10 +315,6 @@ bool collective_reduce(Collective *c, float *numbers, const Span *spans, int cou
   }
   c->state->reduction = (Reduction){numbers, spans, count, true};
   return true;
-}
-
-void collective_reduce_progress(Collective *c) {
-  if (c->size > 1 && c->state->reduction.pending) c->state->mpi->waiting(REDUCTION);
 }
 
 static void add(float *restrict sum, const float *restrict more, size_t count) {

@@ -1,7 +1,8 @@
 /* The processes that train one model together: who they are, and what they tell each other. A process that was started
  * alone is a group of one, for which everything here is done at once.
  *
- * Who takes part is the launcher's business (mpirun, srun): it says so in the environment, and the messages are MPI's.
+ * Who takes part is the launcher's business (mpirun, srun): it says so in the environment, and the messages are MPI's. Or
+ * ./train --gpus starts them.
  * All processes of a group, its ranks, call the functions below in the same order, each from one thread. Unless the
  * name says otherwise they wait until all have come; a rank that waits long sleeps, so that one that works beside it
  * has the processors. What is lost on the way, or a rank that dies, ends all of them: the launcher sees to that. */
@@ -25,6 +26,10 @@ typedef struct Collective {
   bool agreed;                          /* the last error was everybody's: collective_agree() */
   struct CollectiveState *state;
 } Collective;
+
+/* Starts so many processes on this machine, this one among them, which go on from here; while there is one thread, and
+ * before collective_open(). EXIT_USAGE where a launcher has done so; EXIT_MEMORY, EXIT_INTERNAL. */
+bool collective_start(int processes, Error *error);
 
 /* Finds out whether other processes were started with this one, and meets them. EXIT_USAGE, with what to type, where
  * the launcher's MPI is not the one of this build or there is none; then also *out is there, for collective_close(). */
@@ -63,7 +68,6 @@ typedef struct Span {
  * have there is not touched. Begun at once and finished by collective_reduce_end() or the next collective_reduce();
  * until then numbers and spans must stay. EXIT_MEMORY, before anything is sent. */
 bool collective_reduce(Collective *c, float *numbers, const Span *spans, int count, Error *error);
-void collective_reduce_progress(Collective *c); /* now and then, for libraries that move nothing by themselves */
 void collective_reduce_end(Collective *c);
 /* All ranks get what the owners have. */
 void collective_gather(Collective *c, float *numbers, const Span *spans, int count);

@@ -4,11 +4,12 @@
 
 #include <stddef.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #ifdef __x86_64__
 #include <cpuid.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 /* Instruction sets, each for processors that have all of the one before it. */
 typedef enum Level { BELOW_V2, V2, V3, V4, AVX512BF16, AMX } Level;
@@ -58,9 +59,21 @@ static Level highest_level(void) { return ANY; }
 #endif
 
 extern const Backend cuda_backend;
+int cuda_count(void); /* GPUs, at most 255; 0 where they cannot be asked */
 #define DECLARE(table, level) extern const Backend cpu_##table##_backend;
 BF16_TABLES(DECLARE)
 CPU_TABLES(DECLARE)
+
+int backend_gpus(void) {
+#ifdef INKLING_CUDA
+  int status = 0;
+  const pid_t child = fork();
+  if (child == 0) _exit(cuda_count());
+  return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+#else
+  return 0;
+#endif
+}
 
 const Backend *const *backend_list(void) {
 #define ENTRY(table, level) {&cpu_##table##_backend, level},

@@ -29,7 +29,10 @@ struct ParameterLists; /* kernels/parameters.cuh */
 
 struct Context {
   Collective *peers; /* NULL: none */
-  double *sums;      /* [3] device: of all processes; NULL: there are none */
+  struct Nccl *nccl; /* what they talk by; NULL: through their hosts */
+  cudaStream_t side; /* where they add gradients while the backward pass goes on */
+  cudaEvent_t ready, added;
+  double *sums; /* [3] device: of all processes; NULL: there are none */
   DType dtype;
   Error error;      /* the first one; operations do nothing once error.code is set */
   int processors;   /* streaming multiprocessors */

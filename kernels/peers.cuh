@@ -1,8 +1,9 @@
-/* What processes that train together hand to each other. Where GPUs cannot reach each other it goes through the host,
- * which waits for the device: such steps are not recorded, and nothing goes on beside the backward pass. */
+/* What processes that train together hand to each other: by NCCL on the stream of the step, which is recorded with it.
+ * Without NCCL it goes through the host, which waits for the device: such steps are not recorded. */
 #ifndef INKLING_KERNELS_PEERS_CUH
 #define INKLING_KERNELS_PEERS_CUH
 
+#include "kernels/nccl.cuh"
 #include "kernels/parameters.cuh"
 
 #include <stdlib.h>
@@ -60,6 +61,10 @@ static float *on_host(Context *c, const float *device, size_t count) {
 
 /* values [count] on the device */
 static void sum_over_peers(Context *c, double *values, int count) {
+  if (c->nccl) {
+    nccl_sum(c, values, count);
+    return;
+  }
   double host[COLLECTIVE_SUMS];
   cuda_download(c, host, values, (size_t)count * sizeof *host);
   if (c->error.code) return;
@@ -95,7 +100,7 @@ static void reduce_gradients(Context *c, const Parameters *p) {
 /* Gradients at their owners, and in c->sums what all processes have. */
 static void sum_steps(Context *c, StepState *state, const Parameters *p) {
   const ParameterLists *lists = (const ParameterLists *)p->backend_data;
-  reduce_gradients(c, p);
+  if (!c->nccl) reduce_gradients(c, p);
   const dim3 grid = loop_grid(c, lists->owned_count, ARENA_GRID);
   double *partial = (double *)scratch(c, (grid.x + 1) * sizeof(double));
   launch(c, "sum of own squared gradients", sum_own_squares, grid, ARENA_BLOCK, 0, partial, p->grad, lists->owned,
@@ -106,23 +111,40 @@ static void sum_steps(Context *c, StepState *state, const Parameters *p) {
   launch(c, "losses of all processes", take_losses, 1, 1, 0, state, c->sums);
 }
 
-/* When all of them are complete: clip(). */
+/* Beside what follows, until the last spans; a recording has to end with all of its streams together. Through the host when
+ * all are complete: clip(). */
 void cuda_peers_reduce(Context *c, const Parameters *params, int first, int count) {
-  (void)c, (void)params, (void)first, (void)count;
+  if (!c->nccl || c->error.code) return;
+  check(c, cudaEventRecord(c->ready, c->stream), "adding gradients");
+  check(c, cudaStreamWaitEvent(c->side, c->ready, 0), "adding gradients");
+  nccl_spans(c, params->grad, params->spans + first, count, true, c->side);
+  if (first + count < params->span_count) return;
+  check(c, cudaEventRecord(c->added, c->side), "adding gradients");
+  check(c, cudaStreamWaitEvent(c->stream, c->added, 0), "adding gradients");
+}
+
+static void gather_by_host(Context *c, float *device, const Parameters *p) {
+  float *host = on_host(c, device, p->count);
+  if (!host) return;
+  collective_gather(c->peers, host, p->spans, p->span_count);
+  cuda_upload(c, device, host, p->count * sizeof(float));
+  free(host);
 }
 
 void cuda_peers_gather(Context *c, const Parameters *params, bool gradients) {
   if (c->error.code || !params->span_count) return;
-  float *device = gradients ? params->grad : params->master, *host = on_host(c, device, params->count);
-  if (!host) return;
-  collective_gather(c->peers, host, params->spans, params->span_count);
-  cuda_upload(c, device, host, params->count * sizeof(float));
-  free(host);
+  float *device = gradients ? params->grad : params->master;
+  if (c->nccl) nccl_spans(c, device, params->spans, params->span_count, false, c->stream);
+  else gather_by_host(c, device, params);
   if (!gradients && params->compute != params->master) convert_all(c, params);
 }
 
 void cuda_peers_broadcast(Context *c, void *device, size_t bytes) {
   if (c->error.code || !c->peers) return;
+  if (c->nccl) {
+    nccl_broadcast(c, device, bytes);
+    return;
+  }
   float *host = on_host(c, c->peers->rank ? NULL : (const float *)device, (bytes + 3) / 4);
   if (!host) return;
   collective_broadcast(c->peers, host, bytes);

@@ -201,6 +201,8 @@ void settings_options(Options *options, TrainSettings *s) {
                   "compute dtype; master weights stay f32"),
       FLAG("autotune", &s->machine.autotune,
            "GPU: time the GEMM algorithms and keep the fastest in the run's autotune.txt"),
+      TEXT("gpus", &s->gpus, "N|all", NULL,
+           "start so many processes on this machine, each with a GPU, that train together", .transient = true),
       FLAG("no-shard", &s->no_shard,
            "of several processes each keeps the moments of all parameters and updates all, instead of its part"),
       UINT64("seed", &s->seed, NULL, "random seed; the same seed gives the same bytes"),

@@ -59,7 +59,8 @@ typedef struct TrainSettings {
   /* machine */
   DeviceSettings machine;
   uint64_t seed;
-  bool no_shard; /* of several processes each keeps all moments */
+  const char *gpus; /* processes to start, a GPU each (cli/startup.c) */
+  bool no_shard;    /* of several processes each keeps all moments */
   /* other */
   bool runs, report, plot; /* of runs: print a table, write a page, draw them in the terminal, instead */
   int runs_format;

@@ -1,5 +1,5 @@
-/* MpiLibrary by an MPI, whichever mpicc compiles it for. One thread calls. */
-#include "collective/mpi/library.h"
+/* Messenger by an MPI, whichever mpicc compiles it for. One thread calls. */
+#include "collective/messenger.h"
 
 #include <mpi.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ typedef struct Group {
   int count, room;
 } Group;
 
-static Group groups[MPI_LIBRARY_GROUPS];
+static Group groups[MESSENGER_GROUPS];
 
 static MPI_Request *post(int group) {
   Group *g = &groups[group];
@@ -76,11 +76,11 @@ static void stop(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
 
 static void finish(void) {
   MPI_Finalize();
-  for (int i = 0; i < MPI_LIBRARY_GROUPS; i++) free(groups[i].requests);
+  for (int i = 0; i < MESSENGER_GROUPS; i++) free(groups[i].requests);
 }
 
-extern const MpiLibrary inkling_mpi;
-const MpiLibrary inkling_mpi = {.name = NAME,
+extern const Messenger inkling_mpi;
+const Messenger inkling_mpi = {.name = NAME,
                                 .start = start,
                                 .node = node,
                                 .send = send,

@@ -166,15 +166,24 @@ const char *cudaGetErrorName(cudaError_t status) {
 
 /* ---- the device ---- */
 
+/* Each process has those of EMU_DEVICES to choose from, 1 unless it says more, and its own memory on them. */
+static int chosen_device;
 cudaError_t cudaGetDeviceCount(int *count) {
-  *count = 1;
+  const char *devices = getenv("EMU_DEVICES");
+  *count = devices ? atoi(devices) : 1;
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int *device) {
-  *device = 0;
+  *device = chosen_device;
   return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int device) { return device ? failure(cudaErrorInvalidDevice) : cudaSuccess; }
+cudaError_t cudaSetDevice(int device) {
+  int count;
+  cudaGetDeviceCount(&count);
+  if (device < 0 || device >= count) return failure(cudaErrorInvalidDevice);
+  chosen_device = device;
+  return cudaSuccess;
+}
 cudaError_t cudaRuntimeGetVersion(int *version) {
   *version = CUDART_VERSION;
   return cudaSuccess;
@@ -183,8 +192,9 @@ cudaError_t cudaDriverGetVersion(int *version) { return cudaRuntimeGetVersion(ve
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
   size_t available;
-  if (device) return failure(cudaErrorInvalidDevice);
+  if (device != chosen_device) return failure(cudaErrorInvalidDevice);
   memset(p, 0, sizeof *p);
+  p->pciBusID = device + 1;
   snprintf(p->name, sizeof p->name, "CUDA on CPU");
   cudaMemGetInfo(&available, &p->totalGlobalMem);
   p->major = card().capability / 10;

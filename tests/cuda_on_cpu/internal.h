@@ -97,6 +97,8 @@ void guard_device_memory(bool closed);
 
 /* Appends to the stream, or to what it is recording. */
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+/* What is queued waits for other processes, whose hosts may wait for this one's: it cannot be put off. */
+void run_at_once(cudaStream_t stream);
 /* An error while the calling thread records a stream (and the recording is spoilt): for calls that CUDA forbids
  * then. */
 cudaError_t unsafe_while_capturing();

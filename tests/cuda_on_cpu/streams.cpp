@@ -1,6 +1,7 @@
 /* Streams, events, recordings. A stream is a queue of functions. They run at once, or with EMU_STREAMS=lazy not before
  * the host waits for them (or asks: every question that is answered by "not ready" lets one of them run), so that a
- * wait that is missing shows. Fork and join between recorded streams is not modelled and refused. */
+ * wait that is missing shows. A stream that waits for an event of one that is captured is captured with it, until that
+ * one waits for it in turn; lazily, what it does in between happens then. */
 #include "tests/cuda_on_cpu/internal.h"
 
 #include <algorithm>
@@ -13,17 +14,22 @@ using Work = std::function<void()>;
 
 struct CUgraph_st {
   std::vector<Work> work;
+  bool meets = false; /* other processes: run_at_once() */
 };
 struct CUgraphExec_st {
   std::vector<Work> work;
+  bool meets;
 };
 
 struct CUstream_st {
   std::deque<Work> queue;
-  CUgraph_st *recording; /* NULL: not being captured */
-  bool spoilt;           /* ... and something forbidden was done */
-  bool relaxed;          /* captured in relaxed mode */
-  bool blocking;         /* waits for the legacy default stream, and that one for it */
+  CUgraph_st *recording;           /* NULL: not being captured */
+  bool spoilt;                     /* ... and something forbidden was done */
+  bool relaxed;                    /* captured in relaxed mode */
+  bool blocking;                   /* waits for the legacy default stream, and that one for it */
+  bool forked = false;             /* captured because of an event of another stream */
+  std::vector<Work> unjoined = {}; /* forked: what nobody has waited for */
+  bool loose = false;              /* ... or that has not even an event behind it */
 };
 
 /* One cudaEventRecord(). */
@@ -35,7 +41,7 @@ struct Mark {
 
 struct CUevent_st {
   bool timing;
-  bool captured;              /* last recorded in a capture: nothing can wait for it */
+  CUstream_st *captured;      /* last recorded in the capture of this stream: only captured streams can wait for it */
   std::shared_ptr<Mark> mark; /* the newest; NULL: never recorded */
 };
 
@@ -100,12 +106,19 @@ cudaError_t enqueue(cudaStream_t stream, Work work) {
   if (!stream) return enqueue_legacy(std::move(work));
   if (stream->spoilt) return failure(cudaErrorStreamCaptureInvalidated);
   if (stream->recording) {
-    stream->recording->work.push_back(std::move(work));
+    std::vector<Work> &to = stream->forked && options().lazy_streams ? stream->unjoined : stream->recording->work;
+    to.push_back(std::move(work));
+    stream->loose = stream->forked;
     return cudaSuccess;
   }
   stream->queue.push_back(std::move(work));
   if (!options().lazy_streams) finish(stream);
   return cudaSuccess;
+}
+
+void run_at_once(cudaStream_t stream) {
+  if (stream->recording) stream->recording->meets = true;
+  else finish(stream);
 }
 
 static bool valid_grid(const cudaLaunchConfig_t *c) {
@@ -177,7 +190,7 @@ cudaError_t cudaDeviceSynchronize(void) {
 /* ---- events ---- */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
-  *event = new CUevent_st{!(flags & cudaEventDisableTiming), false, nullptr};
+  *event = new CUevent_st{!(flags & cudaEventDisableTiming), nullptr, nullptr};
   return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t *event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
@@ -190,8 +203,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (!event) return failure(cudaErrorInvalidResourceHandle);
-  event->captured = stream && stream->recording;
-  if (event->captured) return cudaSuccess; /* an edge of the graph, which a single stream does not need */
+  event->captured = stream && stream->recording ? stream : nullptr;
+  if (event->captured) return stream->loose = false, cudaSuccess; /* an edge of the graph */
   auto mark = std::make_shared<Mark>();
   mark->stream = stream;
   event->mark = mark;
@@ -221,13 +234,25 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return failure(cudaErrorNotReady);
 }
 
+/* Forks where the stream was not captured, and joins where the event's stream had been forked. */
+static cudaError_t wait_captured(CUstream_st *stream, CUstream_st *other) {
+  if (!other->recording) return failure(cudaErrorCapturedEvent);
+  if (!stream->recording) {
+    if (!stream->queue.empty()) finish(stream); /* before the capture */
+    stream->recording = other->recording;
+    stream->forked = true;
+    stream->spoilt = stream->loose = false;
+  }
+  if (stream->recording != other->recording) return spoil(stream, cudaErrorStreamCaptureMerge);
+  for (Work &work : other->unjoined) stream->recording->work.push_back(std::move(work));
+  other->unjoined.clear();
+  return cudaSuccess;
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (!event) return failure(cudaErrorInvalidResourceHandle);
-  if (event->captured || (stream && stream->recording)) {
-    fprintf(stderr, "emu: waiting for events while a stream is captured is not modelled\n");
-    if (stream) stream->spoilt = stream->recording != nullptr;
-    return failure(cudaErrorNotSupported);
-  }
+  if (event->captured) return stream ? wait_captured(stream, event->captured) : failure(cudaErrorStreamCaptureImplicit);
+  if (stream && stream->recording) return spoil(stream, cudaErrorStreamCaptureIsolation);
   const std::shared_ptr<Mark> mark = event->mark;
   return mark ? enqueue(stream, [mark] { finish(mark.get()); }) : cudaSuccess;
 }
@@ -253,14 +278,26 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
   *graph = nullptr;
-  if (!stream || !stream->recording) return failure(cudaErrorIllegalState);
+  if (!stream || !stream->recording || stream->forked) return failure(cudaErrorIllegalState);
   CUgraph_st *recording = stream->recording;
-  const bool spoilt = stream->spoilt;
+  bool spoilt = stream->spoilt, unjoined = false;
+  for (CUstream_st *s : streams()) {
+    if (s == stream || s->recording != recording) continue;
+    unjoined = unjoined || s->loose || !s->unjoined.empty();
+    spoilt = spoilt || s->spoilt;
+    s->recording = nullptr;
+    s->forked = s->loose = s->spoilt = false;
+    s->unjoined.clear();
+  }
   stream->recording = nullptr;
   stream->spoilt = false;
   if (spoilt) {
     delete recording;
     return failure(cudaErrorStreamCaptureInvalidated);
+  }
+  if (unjoined) {
+    delete recording;
+    return failure(cudaErrorStreamCaptureUnjoined);
   }
   *graph = recording;
   return cudaSuccess;
@@ -276,7 +313,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long) {
   *executable = nullptr;
   if (!graph) return failure(cudaErrorInvalidValue);
-  *executable = new CUgraphExec_st{graph->work};
+  *executable = new CUgraphExec_st{graph->work, graph->meets};
   return cudaSuccess;
 }
 
@@ -285,6 +322,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   cudaError_t status = cudaSuccess;
   for (const Work &work : executable->work)
     if (status == cudaSuccess) status = enqueue(stream, work);
+  if (executable->meets && status == cudaSuccess) run_at_once(stream);
   return status;
 }
 

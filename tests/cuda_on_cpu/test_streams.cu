@@ -40,6 +40,50 @@ bool test_recording() {
   return true;
 }
 
+/* A second stream joins a capture by waiting for the first, which waits for it in turn: two rounds, the second of which
+ * nobody waits for when `joined` is false. */
+bool fork(bool joined) {
+  Stream s, side;
+  Device<int> list(8);
+  cudaEvent_t forked = nullptr, done = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  int got[8] = {};
+  list.set(got);
+  EXPECT_CUDA(cudaEventCreateWithFlags(&forked, cudaEventDisableTiming));
+  EXPECT_CUDA(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
+  EXPECT_CUDA(cudaStreamBeginCapture(s.handle, cudaStreamCaptureModeThreadLocal));
+  for (int round = 0; round < 2; round++) {
+    EXPECT_CUDA(launch(s.handle, append, 1, 1, 0, list.data, 10 * round + 1));
+    EXPECT_CUDA(cudaEventRecord(forked, s.handle));
+    EXPECT_CUDA(cudaStreamWaitEvent(side.handle, forked, 0));
+    EXPECT_CUDA(launch(side.handle, append, 1, 1, 0, list.data, 10 * round + 2));
+    EXPECT_CUDA(cudaEventRecord(done, side.handle));
+    if (joined || round == 0) EXPECT_CUDA(cudaStreamWaitEvent(s.handle, done, 0));
+    EXPECT_CUDA(launch(s.handle, append, 1, 1, 0, list.data, 10 * round + 3));
+  }
+  if (!joined) EXPECT_CUDA(launch(side.handle, append, 1, 1, 0, list.data, 99));
+  const cudaError_t status = cudaStreamEndCapture(s.handle, &graph);
+  EXPECT_CUDA(cudaEventDestroy(forked));
+  EXPECT_CUDA(cudaEventDestroy(done));
+  if (!joined) {
+    EXPECT(status == cudaErrorStreamCaptureUnjoined && !graph);
+    EXPECT_CUDA(launch(side.handle, append, 1, 1, 0, list.data, 7)); /* both are as before */
+    return cudaStreamSynchronize(side.handle) == cudaSuccess;
+  }
+  EXPECT_CUDA(status);
+  EXPECT_CUDA(cudaGraphInstantiate(&executable, graph, 0));
+  EXPECT_CUDA(cudaGraphDestroy(graph));
+  EXPECT_CUDA(cudaGraphLaunch(executable, s.handle));
+  EXPECT_CUDA(cudaStreamSynchronize(s.handle));
+  list.get(got);
+  EXPECT(got[0] == 6 && got[1] == 1 && got[2] == 2 && got[3] == 3 && got[4] == 11 && got[5] == 12 && got[6] == 13);
+  EXPECT_CUDA(cudaGraphExecDestroy(executable));
+  return true;
+}
+
+bool test_fork_and_join() { return fork(true) && fork(false); }
+
 /* Each in a capture of its own, which it must spoil. */
 bool spoils(cudaStreamCaptureMode mode, cudaError_t status, cudaError_t (*call)(cudaStream_t)) {
   Stream s;
@@ -163,6 +207,7 @@ bool test_lazy_streams() {
 const Test stream_tests[] = {
     {"recording", test_recording, NULL},
     {"recording, lazy", test_recording, "EMU_STREAMS=lazy"},
+    {"fork and join", test_fork_and_join, NULL},
     {"what captures refuse", test_what_captures_refuse, NULL},
     {"events", test_events, NULL},
     {"events, lazy", test_events, "EMU_STREAMS=lazy"},

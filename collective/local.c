@@ -1,0 +1,214 @@
+/* The messages of processes that were started by messenger_fork(): between any two a pair of sockets for each group. Rank 0
+ * is the parent of the others, and ends them all when one is gone; they end with it. */
+#ifdef __linux__
+#define _GNU_SOURCE /* prctl() */
+#endif
+#include "collective/messenger.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+typedef struct Post {
+  char *bytes;
+  size_t left;
+  int peer;
+  bool sends;
+} Post;
+
+typedef struct Posts {
+  Post *items;
+  int count, room;
+} Posts;
+
+static int my_rank, processes;
+static pid_t *children;                  /* [processes] of rank 0 */
+static int (*sockets)[MESSENGER_GROUPS]; /* [processes] to each of the others */
+static Posts posts[MESSENGER_GROUPS];
+
+/* ---- the end ---- */
+
+static void end_children(void) {
+  for (int rank = 1; my_rank == 0 && rank < processes; rank++) kill(children[rank], SIGKILL);
+}
+
+static void end_all(int status) {
+  end_children();
+  _exit(status);
+}
+
+/* A process has closed its sockets. Why only its parent knows, who ends the others. */
+static void lost(int rank) {
+  int status = 0;
+  while (my_rank > 0) pause();
+  while (waitpid(children[rank], &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status)) end_all(WEXITSTATUS(status) ? WEXITSTATUS(status) : EXIT_INTERNAL); /* it has said why */
+  fprintf(stderr, "train: rank %d was ended by signal %d (%s), and the others with it\n", rank, WTERMSIG(status),
+          strsignal(WTERMSIG(status)));
+  end_all(EXIT_SIGNALS + WTERMSIG(status));
+}
+
+static void out_of_memory(void) {
+  fprintf(stderr, "train: out of memory for messages\n");
+  end_all(EXIT_MEMORY);
+}
+
+/* ---- messages ---- */
+
+static void post(int group, void *bytes, size_t size, int peer, bool sends) {
+  Posts *p = &posts[group];
+  if (p->count == p->room) {
+    p->room = p->room ? 2 * p->room : 64;
+    p->items = realloc(p->items, (size_t)p->room * sizeof *p->items);
+    if (!p->items) out_of_memory();
+  }
+  p->items[p->count++] = (Post){bytes, size, peer, sends};
+}
+
+static void post_send(int group, const void *bytes, size_t size, int to) { post(group, (void *)bytes, size, to, true); }
+
+static void post_receive(int group, void *bytes, size_t size, int from) { post(group, bytes, size, from, false); }
+
+static void post_broadcast(int group, void *bytes, size_t size, int from) {
+  for (int rank = 0; from == my_rank && rank < processes; rank++)
+    if (rank != my_rank) post(group, bytes, size, rank, true);
+  if (from != my_rank) post(group, bytes, size, from, false);
+}
+
+static void post_all_gather(int group, const void *mine, void *all, size_t size) {
+  memcpy((char *)all + (size_t)my_rank * size, mine, size);
+  for (int rank = 0; rank < processes; rank++) {
+    if (rank == my_rank) continue;
+    post(group, (void *)mine, size, rank, true);
+    post(group, (char *)all + (size_t)rank * size, size, rank, false);
+  }
+}
+
+/* What the sockets take now. */
+static void move(Post *p, int group) {
+  while (p->left) {
+    const int fd = sockets[p->peer][group];
+    const ssize_t done =
+        p->sends ? send(fd, p->bytes, p->left, MSG_DONTWAIT | MSG_NOSIGNAL) : recv(fd, p->bytes, p->left, MSG_DONTWAIT);
+    if (done < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (done <= 0) lost(p->peer);
+    p->bytes += done;
+    p->left -= (size_t)done;
+  }
+}
+
+/* Bytes of one direction arrive in the order in which they were posted. */
+static bool is_next(const Posts *p, int i) {
+  for (int before = 0; before < i; before++)
+    if (p->items[before].left && p->items[before].peer == p->items[i].peer &&
+        p->items[before].sends == p->items[i].sends)
+      return false;
+  return true;
+}
+
+static int waiting(int group) {
+  Posts *p = &posts[group];
+  int left = 0;
+  for (int i = 0; i < p->count; i++)
+    if (is_next(p, i)) move(&p->items[i], group);
+  for (int i = 0; i < p->count; i++)
+    if (p->items[i].left) p->items[left++] = p->items[i];
+  return p->count = left;
+}
+
+/* ---- start and finish ---- */
+
+static void start(int *rank, int *size) {
+  *rank = my_rank;
+  *size = processes;
+}
+
+static void node(int *first, int *rank, int *size) {
+  *first = 0;
+  start(rank, size);
+}
+
+static void finish(void) {
+  int status;
+  for (int rank = 1; my_rank == 0 && rank < processes; rank++)
+    while (waitpid(children[rank], &status, 0) < 0 && errno == EINTR) {
+    }
+  for (int i = 0; i < MESSENGER_GROUPS; i++) free(posts[i].items);
+  free(sockets);
+  free(children);
+}
+
+static const Messenger local = {.name = "sockets",
+                                .start = start,
+                                .node = node,
+                                .send = post_send,
+                                .receive = post_receive,
+                                .broadcast = post_broadcast,
+                                .all_gather = post_all_gather,
+                                .waiting = waiting,
+                                .abort = end_all,
+                                .finish = finish};
+
+const Messenger *messenger_of_forks(void) { return processes > 1 ? &local : NULL; }
+
+/* pairs [processes][processes][groups]: of row and column, the end of the row. */
+static bool make_sockets(int count, int *pairs, Error *error) {
+  for (int a = 0; a < count; a++)
+    for (int b = a + 1; b < count; b++)
+      for (int group = 0; group < MESSENGER_GROUPS; group++) {
+        int ends[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+          return fail(error, EXIT_INTERNAL, "cannot connect %d processes: %s", count, strerror(errno));
+        pairs[(a * count + b) * MESSENGER_GROUPS + group] = ends[0];
+        pairs[(b * count + a) * MESSENGER_GROUPS + group] = ends[1];
+      }
+  return true;
+}
+
+/* Every process keeps its row. */
+static void take_row(const int *pairs) {
+  for (int a = 0; a < processes; a++)
+    for (int b = 0; b < processes; b++)
+      for (int group = 0; a != b && group < MESSENGER_GROUPS; group++) {
+        const int fd = pairs[(a * processes + b) * MESSENGER_GROUPS + group];
+        if (a == my_rank) sockets[b][group] = fd;
+        else close(fd);
+      }
+}
+
+bool messenger_fork(int count, Error *error) {
+  int *pairs = calloc((size_t)count * (size_t)count * MESSENGER_GROUPS, sizeof *pairs);
+  children = calloc((size_t)count, sizeof *children);
+  sockets = calloc((size_t)count, sizeof *sockets);
+  bool ok = (pairs && children && sockets) || error_memory(error, "processes");
+  ok = ok && make_sockets(count, pairs, error);
+  if (ok) processes = count;
+  for (int rank = 1; ok && my_rank == 0 && rank < count; rank++) {
+    const pid_t parent = getpid(), child = fork();
+    children[rank] = child;
+    if (child < 0) {
+      ok = fail(error, EXIT_INTERNAL, "cannot start %d processes: %s", count, strerror(errno));
+      processes = rank;
+      end_children();
+      processes = 0;
+    } else if (child == 0) {
+      my_rank = rank;
+#ifdef __linux__
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+      if (getppid() != parent) _exit(EXIT_INTERNAL);
+    }
+  }
+  if (ok) take_row(pairs);
+  free(pairs);
+  return ok;
+}

@@ -1,0 +1,132 @@
+/* NCCL, loaded when several processes with a GPU each train together. Without it, or in a build that did not find its
+ * header, they talk through their hosts. */
+#ifndef INKLING_KERNELS_NCCL_CUH
+#define INKLING_KERNELS_NCCL_CUH
+
+#include "kernels/cuda.cuh"
+
+#ifdef INKLING_NCCL
+#include <dlfcn.h>
+#include <nccl.h>
+#include <new>
+
+struct Nccl {
+  __typeof__(ncclGetVersion) *version;
+  __typeof__(ncclGetUniqueId) *get_id;
+  __typeof__(ncclCommInitRank) *init;
+  __typeof__(ncclCommDestroy) *destroy;
+  __typeof__(ncclCommAbort) *abort;
+  __typeof__(ncclCommGetAsyncError) *async_error;
+  __typeof__(ncclGetErrorString) *error_string;
+  __typeof__(ncclGroupStart) *group_start;
+  __typeof__(ncclGroupEnd) *group_end;
+  __typeof__(ncclReduce) *reduce;
+  __typeof__(ncclBroadcast) *broadcast;
+  __typeof__(ncclAllReduce) *all_reduce;
+  ncclComm_t comm;
+};
+
+enum { NCCL_RECORDED = 21100 }; /* 2.11: operations can be part of a recording */
+
+/* False where the library is missing or too old. */
+static bool nccl_load(Nccl *out) {
+  const struct {
+    const char *name;
+    void **function;
+  } symbols[] = {{"ncclGetVersion", (void **)&out->version},
+                 {"ncclGetUniqueId", (void **)&out->get_id},
+                 {"ncclCommInitRank", (void **)&out->init},
+                 {"ncclCommDestroy", (void **)&out->destroy},
+                 {"ncclCommAbort", (void **)&out->abort},
+                 {"ncclCommGetAsyncError", (void **)&out->async_error},
+                 {"ncclGetErrorString", (void **)&out->error_string},
+                 {"ncclGroupStart", (void **)&out->group_start},
+                 {"ncclGroupEnd", (void **)&out->group_end},
+                 {"ncclReduce", (void **)&out->reduce},
+                 {"ncclBroadcast", (void **)&out->broadcast},
+                 {"ncclAllReduce", (void **)&out->all_reduce}};
+  void *library = RTLD_DEFAULT; /* linked into the program, as the tests' stand-in is */
+  if (!dlsym(library, symbols[0].name)) library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  bool found = library != NULL || dlsym(RTLD_DEFAULT, symbols[0].name);
+  for (const auto &symbol : symbols) {
+    *symbol.function = found ? dlsym(library, symbol.name) : NULL;
+    found = found && *symbol.function;
+  }
+  int version = 0;
+  return found && out->version(&version) == ncclSuccess && version >= NCCL_RECORDED;
+}
+
+static bool nccl_check(Context *c, ncclResult_t status, const char *what) {
+  if (status != ncclSuccess && !c->error.code)
+    fail(&c->error, EXIT_INTERNAL, "%s between GPUs failed on %s: %s", what, c->name, c->nccl->error_string(status));
+  return !c->error.code;
+}
+
+/* All processes. Some may lack the library: then none uses it. */
+static bool nccl_open(Context *c) {
+  ncclUniqueId id = {};
+  Nccl *n = new (std::nothrow) Nccl();
+  double have = n && nccl_load(n);
+  collective_sum(c->peers, &have, 1);
+  if (have < c->peers->size) {
+    delete n;
+    return true;
+  }
+  c->nccl = n;
+  if (c->peers->rank == 0 && !nccl_check(c, n->get_id(&id), "meeting")) return false;
+  collective_broadcast(c->peers, &id, sizeof id);
+  return nccl_check(c, n->init(&n->comm, c->peers->size, id, c->peers->rank), "meeting");
+}
+
+static void nccl_close(Context *c) {
+  if (!c->nccl) return;
+  if (c->nccl->comm && c->error.code) c->nccl->abort(c->nccl->comm);
+  else if (c->nccl->comm) c->nccl->destroy(c->nccl->comm);
+  delete c->nccl;
+}
+
+/* What went wrong while the device worked, such as a process that is gone. */
+static bool nccl_works(Context *c) {
+  ncclResult_t status = ncclSuccess;
+  return !c->nccl || c->error.code ||
+         (nccl_check(c, c->nccl->async_error(c->nccl->comm, &status), "work") && nccl_check(c, status, "work"));
+}
+
+static void nccl_sum(Context *c, double *values, int count) {
+  if (!c->error.code)
+    nccl_check(c, c->nccl->all_reduce(values, values, (size_t)count, ncclFloat64, ncclSum, c->nccl->comm, c->stream),
+               "a sum");
+}
+
+/* Spans of an array, each to its owner as a sum, or from its owner. */
+static void nccl_spans(Context *c, float *numbers, const Span *spans, int count, bool reduce, cudaStream_t stream) {
+  const Nccl *n = c->nccl;
+  const char *what = reduce ? "adding gradients" : "handing out parameters";
+  if (c->error.code || !nccl_check(c, n->group_start(), what)) return;
+  for (const Span *s = spans; s < spans + count && !c->error.code; s++) {
+    float *at = numbers + s->offset;
+    nccl_check(c,
+               reduce ? n->reduce(at, at, s->count, ncclFloat32, ncclSum, s->owner, n->comm, stream)
+                      : n->broadcast(at, at, s->count, ncclFloat32, s->owner, n->comm, stream),
+               what);
+  }
+  nccl_check(c, n->group_end(), what);
+}
+
+static void nccl_broadcast(Context *c, void *bytes, size_t size) {
+  if (!c->error.code)
+    nccl_check(c, c->nccl->broadcast(bytes, bytes, size, ncclUint8, 0, c->nccl->comm, c->stream), "a broadcast");
+}
+
+#else
+
+struct Nccl {};
+static bool nccl_open(Context *) { return true; }
+static void nccl_close(Context *) {}
+static bool nccl_works(Context *) { return true; }
+static void nccl_sum(Context *, double *, int) {}
+static void nccl_spans(Context *, float *, const Span *, int, bool, cudaStream_t) {}
+static void nccl_broadcast(Context *, void *, size_t) {}
+
+#endif
+#endif
