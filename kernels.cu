@@ -397,6 +397,7 @@ void cuda_info(Context *c, ContextInfo *out) {
            CUDART_VERSION / 10 % 100);
   out->dtype = c->dtype;
   out->accelerator = true;
+  out->direct = c->nccl;
   out->bytes = c->bytes;
   out->peak_bytes = c->peak_bytes;
   out->head_dim_multiple = WIDTH_MULTIPLE;

@@ -280,6 +280,7 @@ typedef struct ContextInfo {
   char device[128];                    /* for people: "CPU, 2 threads, AVX-512" */
   DType dtype, weights;                /* as ContextOptions */
   bool accelerator;                    /* its memory is not the host's */
+  bool direct;                         /* accelerators of several processes reach each other without their hosts */
   int threads, vector_bits;            /* of a CPU; 0 on a GPU */
   size_t bytes;                        /* allocated now */
   size_t peak_bytes;                   /* the most that was allocated */

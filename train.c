@@ -154,6 +154,7 @@ static bool pause_training(Run *r, Error *error) {
   if (!save && !must_evaluate(r) && !sample) return true;
   if (!error->code) run_take_reports(r, true, error);
   if (!run_agree(r, error)) return false;
+  run_name_slowest(r);
   const double start = clock_seconds();
   if (save && !run_save_state(r, error)) return false;
   const double saved = clock_seconds();
@@ -165,6 +166,7 @@ static bool pause_training(Run *r, Error *error) {
   run_count_pause(r, save ? saved - start : 0, r->evaluated_step == r->step ? evaluated - saved : 0,
                   sample ? end - evaluated : 0);
   r->logged_at += end - start;
+  run_restart_comparison(r);
   return true;
 }
 
@@ -190,6 +192,7 @@ static bool is_of_text(const Error *error) { return error->code == EXIT_INPUT ||
 static bool train_loop(Run *r, Error *error) {
   r->started = r->saved_at = clock_seconds();
   run_restart_timing(r);
+  run_restart_comparison(r);
   run_begin_pace(r);
   /* saved, then stopped before it */
   if (!run_listen(r, error)) return false;

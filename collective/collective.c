@@ -40,19 +40,21 @@ struct CollectiveState {
 static const double SPIN_SECONDS = 2e-3; /* without a message done, until a rank that waits begins to sleep */
 static const struct timespec nap = {.tv_nsec = 50000};
 
-static void wait_for(const Collective *c, int group) {
-  const Messenger *mpi = c->state->messenger;
-  double since = clock_seconds();
-  for (int left = mpi->waiting(group), before = left; left; left = mpi->waiting(group)) {
+static void wait_for(Collective *c, int group) {
+  const Messenger *messenger = c->state->messenger;
+  const double began = clock_seconds();
+  double since = began;
+  for (int left = messenger->waiting(group), before = left; left; left = messenger->waiting(group)) {
     const double now = clock_seconds();
     if (left != before) since = now;
     before = left;
     if (now - since > SPIN_SECONDS) nanosleep(&nap, NULL);
     else sched_yield();
   }
+  c->waited += clock_seconds() - began;
 }
 
-typedef void Post(const Messenger *mpi, int group, void *bytes, size_t size, int rank);
+typedef void Post(const Messenger *messenger, int group, void *bytes, size_t size, int rank);
 
 /* In messages that are not too large. */
 static void post(const Collective *c, Post *what, int group, void *bytes, size_t size, int rank) {
@@ -63,16 +65,16 @@ static void post(const Collective *c, Post *what, int group, void *bytes, size_t
   }
 }
 
-static void post_send(const Messenger *mpi, int group, void *bytes, size_t size, int to) {
-  mpi->send(group, bytes, size, to);
+static void post_send(const Messenger *messenger, int group, void *bytes, size_t size, int to) {
+  messenger->send(group, bytes, size, to);
 }
 
-static void post_receive(const Messenger *mpi, int group, void *bytes, size_t size, int from) {
-  mpi->receive(group, bytes, size, from);
+static void post_receive(const Messenger *messenger, int group, void *bytes, size_t size, int from) {
+  messenger->receive(group, bytes, size, from);
 }
 
-static void post_broadcast(const Messenger *mpi, int group, void *bytes, size_t size, int from) {
-  mpi->broadcast(group, bytes, size, from);
+static void post_broadcast(const Messenger *messenger, int group, void *bytes, size_t size, int from) {
+  messenger->broadcast(group, bytes, size, from);
 }
 
 /* ---- who takes part ---- */
@@ -202,11 +204,13 @@ void collective_close(Collective *c, ExitCode outcome) {
 
 /* ---- what is said ---- */
 
-void collective_broadcast(Collective *c, void *bytes, size_t size) {
+void collective_broadcast_from(Collective *c, void *bytes, size_t size, int rank) {
   if (c->size == 1) return;
-  post(c, post_broadcast, MESSAGES, bytes, size, 0);
+  post(c, post_broadcast, MESSAGES, bytes, size, rank);
   wait_for(c, MESSAGES);
 }
+
+void collective_broadcast(Collective *c, void *bytes, size_t size) { collective_broadcast_from(c, bytes, size, 0); }
 
 void collective_all_gather(Collective *c, const void *mine, void *all, size_t size) {
   if (c->size == 1) {
@@ -276,6 +280,20 @@ void collective_sum(Collective *c, double *values, int count) {
   memset(values, 0, bytes);
   for (int rank = 0; rank < c->size; rank++)
     for (int i = 0; i < count; i++) values[i] += all[rank * count + i];
+}
+
+int collective_largest(Collective *c, double value, double *largest, double *others) {
+  double *const all = c->state->sums, sum = 0;
+  int rank = 0;
+  if (c->size == 1) return *largest = *others = value, 0;
+  collective_all_gather(c, &value, all, sizeof value);
+  for (int i = 0; i < c->size; i++) {
+    sum += all[i];
+    rank = all[i] > all[rank] ? i : rank;
+  }
+  *largest = all[rank];
+  *others = (sum - all[rank]) / (c->size - 1);
+  return rank;
 }
 
 /* ---- spans ---- */

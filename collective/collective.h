@@ -23,6 +23,7 @@ typedef struct Collective {
   int node_first, node_rank, node_size; /* of the ranks on this machine: the first, which one this is, how many */
   char host[64];                        /* name of the machine */
   const char *engine;                   /* what carries the messages: "MPICH"; NULL: nothing */
+  double waited;                        /* seconds in which this rank waited for others, or for what they sent */
   bool agreed;                          /* the last error was everybody's: collective_agree() */
   struct CollectiveState *state;
 } Collective;
@@ -47,6 +48,7 @@ bool collective_agree(Collective *c, int *signal, Error *error);
 
 /* The bytes of rank 0. */
 void collective_broadcast(Collective *c, void *bytes, size_t size);
+void collective_broadcast_from(Collective *c, void *bytes, size_t size, int rank);
 /* A text of rank 0 in fresh memory of every other rank, with a zero behind it; rank 0 gives it in *text and *size. An
  * error of any rank is everybody's. EXIT_MEMORY. */
 bool collective_share(Collective *c, char **text, size_t *size, Error *error);
@@ -55,6 +57,8 @@ void collective_all_gather(Collective *c, const void *mine, void *all, size_t si
 /* Sums in the order of the ranks. At most COLLECTIVE_SUMS values. */
 enum { COLLECTIVE_SUMS = 8 };
 void collective_sum(Collective *c, double *values, int count);
+/* The rank with the largest value, that value, and the mean of the others'. */
+int collective_largest(Collective *c, double value, double *largest, double *others);
 
 /* ---- arrays that are cut into spans, each of which belongs to one rank ---- */
 

@@ -118,11 +118,13 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   layout_activations(&a, &arena, c, &table, rows, true, train->dropout.branch > 0, dt);
   plan.weights = table.arena * (sizeof(float) + copy);
   plan.gradients = table.arena * sizeof(float);
-  plan.moments = (table.arena + table.v_arena) * sizeof(float);
+  const size_t moments = (table.arena + table.v_arena) * sizeof(float);
+  const size_t owners = train->share.shard && train->share.ranks > 1 ? (size_t)train->share.ranks : 1;
+  plan.moments = moments / owners;
   plan.iteration = iteration_bytes(&table, device);
   plan.activations = arena.used;
   plan.logits = (size_t)choose_head_rows(c, rows, train->head_rows, device) * (size_t)padded_vocab(c->vocab) * dt;
-  plan.copies = table.arena * sizeof(float) + plan.moments;
+  plan.copies = train->share.rank ? 0 : table.arena * sizeof(float) + moments;
   plan.total = plan.weights + plan.gradients + plan.moments + plan.iteration + plan.activations + plan.logits;
   if (!device->accelerator) plan.total += plan.copies;
   parameter_table_free(&table);

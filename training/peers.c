@@ -107,11 +107,43 @@ bool run_check_device(Run *r, Error *error) {
   } mine = {(int)r->device.dtype, r->device.accelerator}, first = mine;
   if (r->peers->size == 1) return true;
   collective_broadcast(r->peers, &first, sizeof first);
+  double machines = r->peers->node_rank == 0;
+  collective_sum(r->peers, &machines, 1);
+  r->machines = (int)machines;
   if (mine.dtype != first.dtype || mine.accelerator != first.accelerator)
     fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; say --device and --dtype",
          r->device.device, dtype_name(r->device.dtype), first.accelerator ? "GPU" : "CPU",
          dtype_name((DType)first.dtype));
   return run_agree(r, error);
+}
+
+/* ---- who is behind ---- */
+
+void run_restart_comparison(Run *r) {
+  r->heard_at = clock_seconds();
+  r->heard_waited = r->peers->waited;
+}
+
+/* What a rank has worked for the others to wait for it. On GPUs that reach each other it is they who wait, unseen. */
+void run_name_slowest(Run *r) {
+  enum { LEAST_SECONDS = 2 };
+  const Collective *peers = r->peers;
+  if (peers->size == 1 || r->device.direct) return;
+  const double seconds = clock_seconds() - r->heard_at;
+  r->heard += seconds;
+  r->worked += seconds - (peers->waited - r->heard_waited);
+  if (run_leader_says(r, r->heard < LEAST_SECONDS)) return;
+  double largest, others;
+  char host[sizeof peers->host];
+  const int slowest = collective_largest(r->peers, r->worked, &largest, &others);
+  const bool behind = largest >= 1.1 * others, said = r->slowest == slowest + 1;
+  memcpy(host, peers->host, sizeof host);
+  collective_broadcast_from(r->peers, host, sizeof host, slowest);
+  if (behind && !said)
+    console_note(&r->console, "rank %d on %s takes %.0f %% longer than the others, which wait for it", slowest, host,
+                 100 * (largest / others - 1));
+  r->slowest = behind ? slowest + 1 : 0;
+  r->heard = r->worked = 0;
 }
 
 /* ---- text ---- */

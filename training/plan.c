@@ -108,6 +108,19 @@ static OptimizerWords optimizer_words(const TrainSettings *s) {
   return words;
 }
 
+static void print_processes(Run *r) {
+  const Collective *peers = r->peers;
+  const SequenceShare share = run_sequence_share(r);
+  if (peers->size == 1) return;
+  console_row(
+      &r->console, "ranks", "%d on %d machine%s, %s%s%s; each takes %d of a step's %d sequences%s%s", peers->size,
+      r->machines, r->machines == 1 ? "" : "s", r->device.direct ? "by NCCL and " : "by ", peers->engine,
+      r->device.accelerator && !r->device.direct ? " through their hosts (there is no NCCL that all can load)" : "",
+      share.count, r->settings.batch * r->settings.grad_accum,
+      r->settings.batch * r->settings.grad_accum % peers->size ? " or one more" : "",
+      r->settings.no_shard ? "" : " and updates its part of the parameters");
+}
+
 static void print_length(Run *r, const TrainConfig *train) {
   const TrainSettings *s = &r->settings;
   const int64_t per_step = settings_tokens_per_step(s);
@@ -146,11 +159,12 @@ void run_print_plan(Run *r) {
   const TrainSettings *s = &r->settings;
   Console *c = &r->console;
   if (c->quiet) return;
-  const TrainConfig train = choices_train_config(s);
+  const TrainConfig train = run_train_config(r);
   const MemoryPlan memory = model_memory(&r->config, &train, &r->device);
   print_text(r);
   print_model(r);
   print_length(r, &train);
+  print_processes(r);
   print_memory(r, &memory);
   if (r->choices.text[0]) console_row(c, "chosen", "%s", r->choices.text);
   console_row(c, "device", "%s, %s, peak %.0f GFLOP/s; about %s for the run", r->device.device,
@@ -166,7 +180,7 @@ void run_print_plan(Run *r) {
 /* ---- for programs ---- */
 
 static json_t *memory_json(const Run *r) {
-  const TrainConfig train = choices_train_config(&r->settings);
+  const TrainConfig train = run_train_config(r);
   const MemoryPlan m = model_memory(&r->config, &train, &r->device);
   return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "total", (json_int_t)m.total, "weights", (json_int_t)m.weights,
                    "gradients", (json_int_t)m.gradients, "moments", (json_int_t)m.moments, "iteration",
@@ -184,16 +198,17 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
   const TrainSettings *s = &r->settings;
   bool own;
   const int64_t per_step = settings_tokens_per_step(s), tokens = per_step * s->steps;
-  const TrainConfig train = choices_train_config(s);
+  const TrainConfig train = run_train_config(r);
   const MemoryPlan memory = model_memory(&r->config, &train, &r->device);
   return json_pack(
-      "{s:o,s:s,s:I,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text", text_json(r), "run",
-      text_one_line(r->dir, ONE_LINE_BYTES - 1).text, "params", (json_int_t)model_parameters(&r->config), "class",
-      checkpoint_class(&r->config, &own), "steps", (json_int_t)s->steps, "tokens_per_step", (json_int_t)per_step,
-      "tokens", (json_int_t)tokens, "epochs", (double)tokens / (double)run_epoch_tokens(r), "flops_per_step",
-      run_step_flops(r), "peak_flops_per_s", r->peak_flops, "seconds", estimated_seconds(r), "memory_bytes",
-      memory_json(r), "disk_bytes", (json_int_t)disk_bytes(r, &memory), "device", r->device.device, "dtype",
-      dtype_name(r->device.dtype), "chosen", r->choices.text, "settings", result_settings_text(settings, error));
+      "{s:o,s:s,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text", text_json(r), "run",
+      text_one_line(r->dir, ONE_LINE_BYTES - 1).text, "params", (json_int_t)model_parameters(&r->config), "processes",
+      r->peers->size, "class", checkpoint_class(&r->config, &own), "steps", (json_int_t)s->steps, "tokens_per_step",
+      (json_int_t)per_step, "tokens", (json_int_t)tokens, "epochs", (double)tokens / (double)run_epoch_tokens(r),
+      "flops_per_step", run_step_flops(r), "peak_flops_per_s", r->peak_flops, "seconds", estimated_seconds(r),
+      "memory_bytes", memory_json(r), "disk_bytes", (json_int_t)disk_bytes(r, &memory), "device", r->device.device,
+      "dtype", dtype_name(r->device.dtype), "chosen", r->choices.text, "settings",
+      result_settings_text(settings, error));
 }
 
 bool run_print_plan_json(Run *r, Error *error) {

@@ -48,6 +48,11 @@ typedef struct SequenceShare {
 
 typedef struct Run {
   Collective *peers; /* that train together; of one process alone they are one */
+  int machines;      /* on which they are */
+  /* Which of them is slow: what was heard of it since the last word on that. */
+  int slowest;                   /* the rank that was named, and one more; 0: none */
+  double heard, worked;          /* seconds of training, and those of them in which this rank did not wait */
+  double heard_at, heard_waited; /* clock_seconds() and Collective.waited when that was last added up */
 
   /* ---- what is asked for, and where to report ---- */
   TrainSettings settings;
@@ -144,6 +149,9 @@ SequenceShare run_sequence_share(const Run *r);
 TrainConfig run_train_config(const Run *r); /* of this process */
 bool run_check_peers(const Run *r, Error *error);
 bool run_check_device(Run *r, Error *error);
+/* The steps since the last call, made by all at the same time: says which rank is 10 % behind. */
+void run_name_slowest(Run *r);
+void run_restart_comparison(Run *r);   /* they count from here */
 int run_threads(Run *r, Error *error); /* to compute with; 0: all that it may run on */
 
 /* ---- data.c ---- */
