@@ -3,6 +3,7 @@
 end in time whatever happens to one of them.
 
     tests/peers.py [--full] [--only NAME]     # BIN: where train and its MPI libraries are (default: here)
+    tests/peers.py --only emulated            # BIN: an emulated build; two and three GPUs in as many processes
 
 Prints `ok NAME` or `not ok NAME: why` a check, and `done`.
 """
@@ -86,7 +87,7 @@ class Run:
         found = {}
         for name in filter(str.isdigit, os.listdir("/proc")):
             try:
-                if os.readlink(f"/proc/{name}/exe") != TRAIN or os.getsid(int(name)) not in sessions(self.process.pid):
+                if os.readlink(f"/proc/{name}/exe") != TRAIN or int(name) not in self.family():
                     continue
                 with open(f"/proc/{name}/environ", "rb") as file:
                     environment = dict(word.split(b"=", 1) for word in file.read().split(b"\0") if b"=" in word)
@@ -97,7 +98,12 @@ class Run:
                 found[int(rank)] = int(name)
         return found
 
+    def family(self):
+        """The process and those that it has started."""
+        return family(self.process.pid)
+
     def wait_for_steps(self, run, count, ranks):
+        """`ranks` 0: there is no launcher."""
         end = time.monotonic() + SECONDS
         while time.monotonic() < end and self.process.poll() is None:
             if len(losses(os.path.join(self.folder, run))) >= count and len(self.ranks()) == ranks:
@@ -106,18 +112,16 @@ class Run:
         return False
 
 
-def sessions(pid):
-    """The sessions of a process and of those that it has started, which may have sessions of their own."""
-    found, pids = set(), [pid]
+def family(pid):
+    pids = [pid]
     for one in pids:
         try:
-            found.add(os.getsid(one))
             for thread in os.listdir(f"/proc/{one}/task"):
                 with open(f"/proc/{one}/task/{thread}/children", encoding="ascii") as file:
                     pids += map(int, file.read().split())
         except OSError:
             pass
-    return found
+    return set(pids)
 
 
 def train(launcher, folder, ranks, flags):
@@ -285,11 +289,79 @@ def hostile(kind, launcher, folder, _full):
     check(f"{kind}: a directory that is gone ends all", status == 7 and len(lines) == 1, (status, run.said()))
 
 
+def write_texts(folder):
+    with open(os.path.join(folder, "text.txt"), "w", encoding="ascii") as file:
+        for i in range(900):
+            file.write(f"Once there was a number {i}, and {i * 7919 % 1000} was another.\n")
+    dice = random.Random(1)
+    with open(os.path.join(folder, "pairs.tsv"), "w", encoding="ascii") as file:
+        for _ in range(800):
+            word = "".join(dice.choice("abcdef") for _ in range(dice.randint(2, 9)))
+            file.write(f"{word}\t{word[::-1]}\n")
+
+
+def emulated(folder):
+    """GPUs by --gpus, which needs no MPI: NCCL's stand-in says whether all do the same."""
+    common = ["text.txt", "--layers", "2", "--heads", "2", "--dim", "32", "--ctx", "16", "--batch", "4", "--steps", "4",
+              "--tokenizer", "byte", "--dropout", "0.1", "--log-every", "1", "--eval-every", "2", "--sample-tokens", "4",
+              "--val-frac", "0.01", "--clip", "0.1", "--device", "cuda", "--quiet"]
+
+    def gpus(name, count, flags, **environment):
+        out = os.path.join(folder, name + ".run")
+        os.environ.update({"EMU_DEVICES": str(count), "EMU_NCCL_SECONDS": "5", **environment})
+        run = Run(None, folder, 1, [*common, "--gpus", str(count), "--out", out, *flags])
+        status = run.wait()
+        for variable in environment:
+            del os.environ[variable]
+        return status, out, run.said()
+
+    for name, flags, far in (("f32", ["--dtype", "f32", "--optimizer", "muon"], 1e-5),
+                             ("adamw", ["--dtype", "f32", "--optimizer", "adamw", "--grad-accum", "3"], 1e-5),
+                             ("bf16", ["--dtype", "bf16"], 2e-2)):
+        _, alone, _ = gpus(name + "1", 1, flags)
+        alone = losses(alone)
+        for label, count, more, environment in (("2", 2, [], {}), ("3, lazy streams", 3, [], {"EMU_STREAMS": "lazy"}),
+                                                ("2, without NCCL", 2, [], {"EMU_NCCL_OLD": "1"})):
+            status, out, said = gpus(f"{name} {label}", count, [*flags, *more], **environment)
+            check(f"GPUs: losses of {name} on {label}", status == 0 and distance(alone, losses(out)) <= far,
+                  (status, distance(alone, losses(out)), said))
+        first = weights(os.path.join(folder, name + " 2.run"))
+        _, out, _ = gpus(name + " whole", 2, [*flags, "--no-shard"])
+        check(f"GPUs: the same bytes with --no-shard, {name}", weights(out) == first)
+        status, out, said = gpus(f"{name} again", 2, flags, EMU_STREAMS="lazy", EMU_ORDER="rand:3")
+        check(f"GPUs: the same bytes again, {name}", weights(out) == first, (status, said))
+    for variable, words in (("EMU_NCCL_DROP", "emu: nccl"), ("EMU_NCCL_WRONG", "emu: nccl")):
+        status, _, said = gpus(variable, 2, ["--dtype", "f32"], **{variable: "1:20"})
+        check(f"GPUs: {variable} is noticed", status == 1 and words in said and "between GPUs failed" in said, (status, said))
+    status, _, said = gpus("many", 2, ["--dtype", "f32", "--gpus", "3"])
+    check("GPUs: more than there are", status == 2 and "there are 2" in said, (status, said))
+    os.environ["EMU_DEVICES"] = "2"
+    run = Run(None, folder, 1, [*common, "--steps", "100000", "--gpus", "2", "--out", "killed.run"])
+    run.wait_for_steps("killed.run", 2, 0)
+    children = sorted(run.family() - {run.process.pid})
+    os.kill(children[0], signal.SIGKILL)
+    status = run.wait(END_SECONDS)
+    check("GPUs: one that is killed ends all", status == 128 + signal.SIGKILL and "rank 1 was ended" in run.said(),
+          (status, run.said()))
+    run = Run(None, folder, 1, [*common, "--steps", "100000", "--gpus", "2", "--out", "stopped.run"])
+    run.wait_for_steps("stopped.run", 2, 0)
+    os.kill(sorted(run.family() - {run.process.pid})[0], signal.SIGUSR1)
+    status = run.wait(END_SECONDS)
+    check("GPUs: SIGUSR1 to one saves and ends all", status == 128 + signal.SIGUSR1 and "saved" in run.said(),
+          (status, run.said()))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--only")
     asked = parser.parse_args()
+    if asked.only == "emulated":
+        with tempfile.TemporaryDirectory() as folder:
+            write_texts(folder)
+            emulated(folder)
+        print("done")
+        sys.exit(failed)
     found = launchers()
     if not found:
         print("skipped: no mpirun, or no MPI in this build")
@@ -300,14 +372,7 @@ def main():
             if asked.only and asked.only != test.__name__:
                 continue
             with tempfile.TemporaryDirectory() as folder:
-                with open(os.path.join(folder, "text.txt"), "w", encoding="ascii") as file:
-                    for i in range(900):
-                        file.write(f"Once there was a number {i}, and {i * 7919 % 1000} was another.\n")
-                dice = random.Random(1)
-                with open(os.path.join(folder, "pairs.tsv"), "w", encoding="ascii") as file:
-                    for _ in range(800):
-                        word = "".join(dice.choice("abcdef") for _ in range(dice.randint(2, 9)))
-                        file.write(f"{word}\t{word[::-1]}\n")
+                write_texts(folder)
                 test(kind, launcher, folder, asked.full)
     print("done")
     sys.exit(failed)

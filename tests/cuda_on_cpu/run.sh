@@ -29,6 +29,7 @@ if [ "${1:-}" = --job ]; then
   case $program in
     train) set -- sh tests/cuda_on_cpu/train.sh "$build" "$label" ;;
     check_fragments) set -- "$build/check_fragments" ;;
+    peers) set -- env BIN="$build" python3 tests/peers.py --only emulated ;;
     bench_kernels) set -- "$build/bench_kernels" --device cuda --quick --dtype "$label" ;;
     *)
       export INKLING_TEST_BACKEND=cuda INKLING_TEST_DIGEST="$job.digest" OMP_NUM_THREADS=1
@@ -60,6 +61,7 @@ all=$(
   case $kind in
     plain)
       jobs plain train test_emulator check_fragments
+      if command -v python3 >/dev/null; then jobs plain peers; fi
       for order in $orders; do jobs "$order" $programs; done
       jobs sm86 $sized
       jobs rev test_model_architectures test_decode_parts # every kind of model; long, and the kernels went through all orders
@@ -94,7 +96,7 @@ job_result() { # job_result PROGRAM LABEL
   status=1 seconds=0
   [ -s "$results/$1.$2.status" ] && read -r status seconds <"$results/$1.$2.status"
   case $1 in
-    train | check_fragments)
+    train | check_fragments | peers)
       ok=$(grep -c '^ok ' "$log")
       bad=$(grep -c '^not ok ' "$log")
       ;;
