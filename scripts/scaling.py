@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""What to expect of N GPUs that train one model: a model of a step's time, nothing that was measured.
+
+    scripts/scaling.py [--parameters 124e6] [--tokens 524288] [--flops 400e12] [--inside 300e9] [--between 40e9] [--node 8]
+
+A step of --tokens tokens takes 6 * parameters * tokens operations at --flops a second on one GPU (what it reaches in training,
+not its peak), shared by N. Gradients go to their owners and weights come back, 4 bytes a parameter each way, of which every GPU
+sends and receives (N - 1) / N: at --inside bytes a second within a machine of --node GPUs, at --between beyond. The gradients of
+all layers but the last to be finished travel beside the backward pass, which is two thirds of the computation; the weights do
+not. A message takes 10 us more for every doubling of N.
+"""
+
+import argparse
+import math
+
+NUMBERS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+
+
+def step_seconds(asked, n):
+    """Computation, and what of the communication it does not hide."""
+    compute = 6 * asked.parameters * asked.tokens / asked.flops / n
+    if n == 1:
+        return compute, 0.0
+    speed = asked.inside if n <= asked.node else asked.between
+    one_way = 4 * asked.parameters * (n - 1) / n / speed + 1e-5 * math.log2(n)
+    hidden = min(one_way * (asked.layers - 1) / asked.layers, compute * 2 / 3)
+    return compute, 2 * one_way - hidden
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("parameters", 124e6), ("tokens", 524288), ("flops", 400e12), ("inside", 300e9), ("between", 40e9),
+                          ("node", 8), ("layers", 12)):
+        parser.add_argument("--" + name, type=float, default=default)
+    asked = parser.parse_args()
+    alone, _ = step_seconds(asked, 1)
+    print("| GPUs | ms a step | of which waiting | times as fast as one | of the ideal |")
+    print("|---:|---:|---:|---:|---:|")
+    for n in NUMBERS:
+        compute, waiting = step_seconds(asked, n)
+        seconds = compute + waiting
+        print(f"| {n} | {1e3 * seconds:.1f} | {100 * waiting / seconds:.0f} % | {alone / seconds:.1f} | "
+              f"{100 * alone / seconds / n:.0f} % |")
+
+
+if __name__ == "__main__":
+    main()
