@@ -430,9 +430,10 @@ typedef struct Backend {
   void (*loss_sum)(Context *c, StepState *state, const float *losses, const int32_t *targets, int rows);
 
   /* -- optimizer -- */
-  /* All processes: finishes what peers_reduce() has begun; adds up loss_sum and loss_count, and the squares of what each
-   * process owns. Then  t = step + 1;  grad_norm = L2 norm of all gradients;  clip = max_norm > 0 ? min(1, max_norm / (grad_norm + 1e-6)) :
-   * 1; bias1 = 1 - beta1^t, bias2 likewise; loss = loss_sum * inv_targets; halted |= loss or grad_norm not finite. */
+  /* All processes: finishes what peers_reduce() has begun; adds up loss_sum and loss_count, and the squares of what
+   * each process owns. Then  t = step + 1;  grad_norm = L2 norm of all gradients;  clip = max_norm > 0 ? min(1,
+   * max_norm / (grad_norm + 1e-6)) : 1; bias1 = 1 - beta1^t, bias2 likewise; loss = loss_sum * inv_targets; halted |=
+   * loss or grad_norm not finite. */
   void (*clip)(Context *c, StepState *state, const Parameters *params, float max_norm, const AdamW *adamw);
   /* Unless halted, for every matrix [rows][cols] in params->muon (Jordan et al. 2024), with mu = momentum and
    * rate = lr_factor * lr:  g = clip*grad;  m = mu*m + (1-mu)*g;  u = mu*m + (1-mu)*g (Nesterov);
@@ -446,15 +447,15 @@ typedef struct Backend {
   void (*adamw)(Context *c, StepState *state, const Parameters *params, const AdamW *adamw);
 
   /* -- all processes; of one alone none of them does anything -- */
-  /* Gradients of params->spans[first .. first + count): the owner of a span gets the sum, in the order of the ranks. May go
-   * on beside what is asked for next, until clip(), but the spans' gradients must be complete and stay. */
+  /* Gradients of params->spans[first .. first + count): the owner of a span gets the sum, in the order of the ranks.
+   * May go on beside what is asked for next, until clip(), but the spans' gradients must be complete and stay. */
   void (*peers_reduce)(Context *c, const Parameters *params, int first, int count);
   /* All get what the owners of the spans have: weights, and the compute copy follows, or gradients. */
   void (*peers_gather)(Context *c, const Parameters *params, bool gradients);
   /* What rank 0 has, into the device memory of all. */
   void (*peers_broadcast)(Context *c, void *device, size_t bytes);
-  /* Between an array that rank 0 has on its host, in which the spans have their offsets (NULL elsewhere), and device arrays
-   * of the owners (Span.own). */
+  /* Between an array that rank 0 has on its host, in which the spans have their offsets (NULL elsewhere), and device
+   * arrays of the owners (Span.own). */
   void (*peers_collect)(Context *c, float *host, const float *device, const Span *spans, int count);
   void (*peers_deal)(Context *c, float *device, const float *host, const Span *spans, int count);
 
@@ -503,9 +504,10 @@ typedef struct Backend {
   X(refresh_parameters) X(release_parameters) X(submit) X(drop) X(report) X(poll) X(step_begin) X(next_micro_batch) \
   X(embedding) X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(residual_add) X(linear) \
   X(linear_backward_input) X(linear_backward_weight) X(rope) X(attention) X(attention_backward) X(attention_map) \
-  X(activation) X(activation_backward) X(cross_entropy) X(loss_sum) X(clip) X(muon) X(adamw) \
-  X(peers_reduce) X(peers_gather) X(peers_broadcast) X(peers_collect) X(peers_deal) X(decode_embedding) X(decode_norm) X(decode_qkv) X(decode_attention) X(decode_residual) X(decode_linear) X(decode_mlp) X(decode_logits) \
-  X(sample) X(cache_store)
+  X(activation) X(activation_backward) X(cross_entropy) X(loss_sum) X(clip) X(muon) X(adamw) X(peers_reduce) \
+  X(peers_gather) X(peers_broadcast) X(peers_collect) X(peers_deal) X(decode_embedding) X(decode_norm) \
+  X(decode_qkv) X(decode_attention) X(decode_residual) X(decode_linear) X(decode_mlp) X(decode_logits) X(sample) \
+  X(cache_store)
 /* clang-format on */
 
 /* The backends of this binary that the machine can run, best first; ends with NULL. The CPU is there once for each

@@ -203,8 +203,8 @@ const ModelConfig *model_config(const Model *model);
 
 typedef enum ArenaKind { ARENA_MASTER, ARENA_GRADIENT, ARENA_MOMENT1, ARENA_MOMENT2 } ArenaKind;
 size_t model_arena_size(const Model *model, ArenaKind which); /* floats */
-/* Whole arenas between host and device, checkpoint layout: [model_arena_size()] floats. Of processes that train together
- * all call these; rank 0 alone has the host's arena, the others give NULL. Gradients are a process's own. */
+/* Whole arenas between host and device, checkpoint layout: [model_arena_size()] floats. Of processes that train
+ * together all call these; rank 0 alone has the host's arena, the others give NULL. Gradients are a process's own. */
 void model_upload(Model *model, ArenaKind which, const float *host);
 /* The master weights, where the device's memory is the host's; else NULL. What is written there takes effect with
  * model_weights_written(). */

@@ -57,8 +57,8 @@ static void *wait_for_signals(void *argument) {
   return NULL;
 }
 
-/* Every thread started from now on leaves SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored as under nohup, SIGHUP to that
- * thread. */
+/* Every thread started from now on leaves SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored as under nohup, SIGHUP to
+ * that thread. */
 static void take_signals(void) {
   static sigset_t wanted;
   pthread_t thread;
@@ -110,7 +110,8 @@ static bool print_information(const Options *options, const char *version, Error
 
 /* ---- processes that work together ---- */
 
-/* What has to be the same in all of them, each with a zero behind it: version and checksum of the program, arguments. */
+/* What has to be the same in all of them, each with a zero behind it: version and checksum of the program,
+ * arguments. */
 static bool describe_start(int argc, char **argv, const char *version, char **text, size_t *size, Error *error) {
   MappedFile program;
   if (!file_map(&program, "/proc/self/exe", EXIT_INTERNAL, error)) return false;
@@ -160,10 +161,11 @@ static bool count_gpus(int argc, char **argv, int *count, Error *error) {
   }
   *count = 0;
   if (!text) return true;
-  char *end;
   const int there = backend_gpus();
-  const long wanted = strcmp(text, "all") == 0 ? there : strtol(text, &end, 10);
-  if (strcmp(text, "all") != 0 && (*end || end == text || wanted < 1))
+  char *end = NULL;
+  const bool all = strcmp(text, "all") == 0;
+  const long wanted = all ? there : strtol(text, &end, 10);
+  if (!all && (end == text || *end || wanted < 1))
     return fail(error, EXIT_USAGE, "--gpus: got \"%.100s\", need a number of GPUs, or all", text);
   if (!there) return fail(error, EXIT_USAGE, "--gpus %.100s: no GPU is found here, or this build has no CUDA", text);
   if (wanted > there) return fail(error, EXIT_USAGE, "--gpus %ld: there are %d here", wanted, there);

@@ -6,8 +6,9 @@
 #include "cli/options.h"
 #include "collective/collective.h"
 
-/* 0, or the first SIGINT, SIGTERM, SIGHUP or SIGUSR1 (batch systems: time is nearly up): whoever runs a loop stops at the next good place. Another one, half a
- * second later or more, exits at once, which is safe because every file is replaced atomically. */
+/* 0, or the first SIGINT, SIGTERM, SIGHUP or SIGUSR1 (batch systems: time is nearly up): whoever runs a loop stops at
+ * the next good place. Another one, half a second later or more, exits at once, which is safe because every file is
+ * replaced atomically. */
 extern _Atomic int stop_signal;
 /* Steps of training that would be lost then, for the message. */
 extern _Atomic int64_t startup_unsaved_steps;

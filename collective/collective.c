@@ -154,8 +154,8 @@ static bool check_slurm(Error *error) {
 }
 
 /* After the processes have met. */
-static bool take_places(Collective *c, Error *error) {
-  c->state->messenger->node(&c->node_first, &c->node_rank, &c->node_size);
+static bool take_places(Collective *c, const Messenger *messenger, Error *error) {
+  messenger->node(&c->node_first, &c->node_rank, &c->node_size);
   c->state->opinions = calloc((size_t)c->size, sizeof *c->state->opinions);
   c->state->sums = calloc((size_t)c->size * COLLECTIVE_SUMS, sizeof *c->state->sums);
   return (c->state->opinions && c->state->sums) || error_memory(error, "the group of processes");
@@ -177,11 +177,11 @@ bool collective_open(Collective **out, Error *error) {
   if (!c->state) return error_memory(error, "the group of processes");
   if (messenger_of_forks()) {
     meet_by(c, messenger_of_forks());
-    return take_places(c, error);
+    return take_places(c, messenger_of_forks(), error);
   }
   const int launcher = find_launcher();
   if (launcher < 0) return check_slurm(error);
-  if (meet(c, launcher, error)) return take_places(c, error);
+  if (meet(c, launcher, error)) return take_places(c, c->state->messenger, error);
   c->agreed = c->size == 1; /* all say the same: one of them speaks */
   if (c->agreed) c->rank = number_in(launchers[launcher].rank);
   return false;

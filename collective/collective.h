@@ -1,11 +1,11 @@
 /* The processes that train one model together: who they are, and what they tell each other. A process that was started
  * alone is a group of one, for which everything here is done at once.
  *
- * Who takes part is the launcher's business (mpirun, srun): it says so in the environment, and the messages are MPI's. Or
- * ./train --gpus starts them.
- * All processes of a group, its ranks, call the functions below in the same order, each from one thread. Unless the
- * name says otherwise they wait until all have come; a rank that waits long sleeps, so that one that works beside it
- * has the processors. What is lost on the way, or a rank that dies, ends all of them: the launcher sees to that. */
+ * Who takes part is the launcher's business (mpirun, srun): it says so in the environment, and the messages are MPI's.
+ * Or ./train --gpus starts them. All processes of a group, its ranks, call the functions below in the same order, each
+ * from one thread. Unless the name says otherwise they wait until all have come; a rank that waits long sleeps, so that
+ * one that works beside it has the processors. What is lost on the way, or a rank that dies, ends all of them: the
+ * launcher sees to that. */
 #ifndef INKLING_COLLECTIVE_COLLECTIVE_H
 #define INKLING_COLLECTIVE_COLLECTIVE_H
 

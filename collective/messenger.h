@@ -1,9 +1,9 @@
 /* What carries the messages of processes that train together: an MPI, or, between processes that ./train has started on
  * this machine itself, sockets (local.c).
  *
- * collective/mpi/library.c is compiled once with each MPI that is found (by its mpicc), as a library of its own beside the
- * programs; the one whose launcher has started us is loaded. So a program that is started alone needs no MPI, and knows of
- * none. What goes wrong on the way ends all processes. */
+ * collective/mpi/library.c is compiled once with each MPI that is found (by its mpicc), as a library of its own beside
+ * the programs; the one whose launcher has started us is loaded. So a program that is started alone needs no MPI, and
+ * knows of none. What goes wrong on the way ends all processes. */
 #ifndef INKLING_COLLECTIVE_MESSENGER_H
 #define INKLING_COLLECTIVE_MESSENGER_H
 
@@ -11,8 +11,8 @@
 
 #include <stddef.h>
 
-/* Messages are posted in groups, each of which is waited for by itself. Of one group all processes post the same, in the
- * same order; what is posted belongs to the messenger until it is done. */
+/* Messages are posted in groups, each of which is waited for by itself. Of one group all processes post the same, in
+ * the same order; what is posted belongs to the messenger until it is done. */
 enum { MESSENGER_GROUPS = 2, MESSENGER_BYTES = 1 << 30 /* of a message, at most */ };
 
 typedef struct Messenger {

@@ -111,8 +111,8 @@ static void sum_steps(Context *c, StepState *state, const Parameters *p) {
   launch(c, "losses of all processes", take_losses, 1, 1, 0, state, c->sums);
 }
 
-/* Beside what follows, until the last spans; a recording has to end with all of its streams together. Through the host when
- * all are complete: clip(). */
+/* Beside what follows, until the last spans; a recording has to end with all of its streams together. Through the host
+ * when all are complete: clip(). */
 void cuda_peers_reduce(Context *c, const Parameters *params, int first, int count) {
   if (!c->nccl || c->error.code) return;
   check(c, cudaEventRecord(c->ready, c->stream), "adding gradients");

@@ -36,8 +36,8 @@ typedef struct EvaluationPlan {
 /* Windows that are read. */
 int64_t evaluation_windows(const EvaluationPlan *plan);
 
-/* model_evaluate_begin(model, plan->batch, ctx) must have been called. `progress` counts windows of all processes,
- * as often in each of them, after a batch or an error of this one. It may stop without an error, too: then the result is
+/* model_evaluate_begin(model, plan->batch, ctx) must have been called. `progress` counts windows of all processes, as
+ * often in each of them, after a batch or an error of this one. It may stop without an error, too: then the result is
  * true, and of the windows that were done. */
 bool evaluation_run(Model *model, const EvaluationPlan *plan, Evaluation *out, Progress progress, Error *error);
 

@@ -106,7 +106,7 @@ static void expect_spans(const ParameterTable *t, int ranks) {
 }
 
 static void expect_shares(const ModelConfig *config, OptimizerKind optimizer, int ranks) {
-  ParameterTable first, table;
+  ParameterTable first = {0}, table = {0};
   size_t kept = 0, most = 0;
   for (int rank = 0; rank < ranks; rank++) {
     ParameterTable *t = rank ? &table : &first;

@@ -40,8 +40,8 @@ typedef struct Pace {
   char *text;                          /* TrainSettings.earlier_steps, where this program changed it */
 } Pace;
 
-/* Of a step's sequences those of one process: so many from `first` on, in so many passes of `batch`, the last of which may
- * have empty ones. */
+/* Of a step's sequences those of one process: so many from `first` on, in so many passes of `batch`, the last of which
+ * may have empty ones. */
 typedef struct SequenceShare {
   int first, count, batch, micro_batches;
 } SequenceShare;
@@ -135,8 +135,8 @@ static inline bool run_has_validation(const Run *r) { return token_range_size(&r
 
 /* ---- peers.c: processes that train together; of one alone nothing is to be done ---- */
 static inline bool run_leads(const Run *r) { return r->peers->rank == 0; }
-/* True when no process has an error; else all have the same. Where one alone may have failed, before the next thing that
- * all do. */
+/* True when no process has an error; else all have the same. Where one alone may have failed, before the next thing
+ * that all do. */
 bool run_agree(Run *r, Error *error);
 bool run_listen(Run *r, Error *error); /* the same, and Run.stopping */
 bool run_leader_says(Run *r, bool what);

@@ -81,12 +81,12 @@ static void finish(void) {
 
 extern const Messenger inkling_mpi;
 const Messenger inkling_mpi = {.name = NAME,
-                                .start = start,
-                                .node = node,
-                                .send = send,
-                                .receive = receive,
-                                .broadcast = broadcast,
-                                .all_gather = all_gather,
-                                .waiting = waiting,
-                                .abort = stop,
-                                .finish = finish};
+                               .start = start,
+                               .node = node,
+                               .send = send,
+                               .receive = receive,
+                               .broadcast = broadcast,
+                               .all_gather = all_gather,
+                               .waiting = waiting,
+                               .abort = stop,
+                               .finish = finish};

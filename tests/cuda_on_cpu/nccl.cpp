@@ -1,7 +1,7 @@
-/* The stand-in for NCCL: processes on this machine that meet in shared memory. Every operation says what it is before it
- * moves anything, and waits for the others to say the same: one that differs in kind, count, type or root, or that a rank
- * never comes to, is reported and becomes the error of the communicator, as the library's watchdog would make it; the
- * operations after it do nothing. They run when the work of their stream does.
+/* The stand-in for NCCL: processes on this machine that meet in shared memory. Every operation says what it is before
+ * it moves anything, and waits for the others to say the same: one that differs in kind, count, type or root, or that a
+ * rank never comes to, is reported and becomes the error of the communicator, as the library's watchdog would make it;
+ * the operations after it do nothing. They run when the work of their stream does.
  *
  *   EMU_NCCL_OLD=1         it is too old to be used
  *   EMU_NCCL_SECONDS=N     how long a rank waits for the others; 20
