@@ -146,14 +146,20 @@ static bool must_sample(const Run *r) {
   return r->sampled_step < r->step && every(interval, r->step) && run_planned_steps(r) - r->step > interval / 2;
 }
 
+static bool is_of_device(const Error *error) { return error->code == EXIT_MEMORY || error->code == EXIT_INTERNAL; }
+
+static bool take_all_reports(Run *r, Error *error) {
+  const bool ok = !error->code && run_take_reports(r, true, error);
+  return (ok || !is_of_device(error)) && run_agree(r, error);
+}
+
 /* Saving, evaluating and sampling do not count as training time. Saving comes first: what follows may be killed, and
  * then the resumed run makes that evaluation. */
 static bool pause_training(Run *r, Error *error) {
   const bool last = r->step == r->settings.steps, sample = must_sample(r);
   const bool save = must_save(r) || last || r->stopping;
   if (!save && !must_evaluate(r) && !sample) return true;
-  if (!error->code) run_take_reports(r, true, error);
-  if (!run_agree(r, error)) return false;
+  if (!take_all_reports(r, error)) return false;
   run_name_slowest(r);
   const double start = clock_seconds();
   if (save && !run_save_state(r, error)) return false;
@@ -206,22 +212,24 @@ static bool train_loop(Run *r, Error *error) {
     model_train_step(r->model, &batch);
     r->step++;
     startup_unsaved_steps++;
-    /* What one process alone fails at the others hear before the next thing that all do. */
-    run_take_reports(r, false, error);
+    /* What one process alone fails at the others hear before the next thing that all do. But of a device that fails in
+     * the middle of a step, for which the others wait, they cannot. */
+    if (!run_take_reports(r, false, error) && is_of_device(error)) return false;
     if (!run_keep_minutes(r, error) || !pause_training(r, error)) return false;
   }
-  run_take_reports(r, true, error);
-  return run_agree(r, error);
+  return take_all_reports(r, error);
 }
 
 /* ---- end ---- */
 
 static bool interrupted(Run *r, Error *error) {
   console_end_line(&r->console);
-  if (!run_write_result(r, RUN_SIGNAL, INKLING_VERSION, error)) return false;
-  return fail(error, (ExitCode)(EXIT_SIGNALS + r->stopping),
-              "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: ./train --resume=%s", r->step,
-              r->settings.steps, r->dir);
+  run_write_result(r, RUN_SIGNAL, INKLING_VERSION, error);
+  if (!run_agree(r, error)) return false;
+  fail(error, (ExitCode)(EXIT_SIGNALS + r->stopping),
+       "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: ./train --resume=%s", r->step,
+       r->settings.steps, r->dir);
+  return run_agree(r, error);
 }
 
 static RunEnd how_it_ended(const Run *r) {
@@ -255,7 +263,7 @@ static bool train(Run *r, Error *error) {
   Error second = {0};
   const bool ok = train_loop(r, error) && finish(r, error);
   if (!ok && error->code == EXIT_NONFINITE) run_write_result(r, RUN_NONFINITE, INKLING_VERSION, &second);
-  return run_agree(r, error) && ok;
+  return ok;
 }
 
 /* ---- what is no training ---- */

@@ -78,13 +78,17 @@ static bool add_span(SpanList *list, Span span, Error *error) {
   return true;
 }
 
-/* Equal parts of [begin, end), which are whole blocks of TENSOR_ALIGNMENT. */
-static bool add_equal_spans(SpanList *list, size_t begin, size_t end, int ranks, Error *error) {
-  const size_t blocks = (end - begin) / TENSOR_ALIGNMENT;
+enum { SPAN_BLOCKS = 16 }; /* of TENSOR_ALIGNMENT: it is not worth a message to part fewer */
+
+/* Equal parts of [begin, end), which are whole blocks of TENSOR_ALIGNMENT: one for everybody, or some for those who
+ * come next. */
+static bool add_equal_spans(SpanList *list, size_t begin, size_t end, int ranks, int *next, Error *error) {
+  const size_t blocks = (end - begin) / TENSOR_ALIGNMENT, wanted = blocks / SPAN_BLOCKS;
+  const int parts = wanted < 1 ? 1 : wanted < (size_t)ranks ? (int)wanted : ranks;
   bool ok = true;
-  for (int rank = 0; ok && rank < ranks; rank++) {
-    const size_t first = blocks * (size_t)rank / (size_t)ranks, last = blocks * (size_t)(rank + 1) / (size_t)ranks;
-    ok = add_span(list, (Span){begin + first * TENSOR_ALIGNMENT, (last - first) * TENSOR_ALIGNMENT, rank, 0}, error);
+  for (int part = 0; ok && part < parts; part++, *next = (*next + 1) % ranks) {
+    const size_t first = blocks * (size_t)part / (size_t)parts, last = blocks * (size_t)(part + 1) / (size_t)parts;
+    ok = add_span(list, (Span){begin + first * TENSOR_ALIGNMENT, (last - first) * TENSOR_ALIGNMENT, *next, 0}, error);
   }
   return ok;
 }
@@ -94,7 +98,8 @@ static size_t end_of_group(const ParameterTable *t, int group) {
 }
 
 /* The spans of a bucket: Muon's matrices, and groups of AdamW that follow each other as one. */
-static bool add_bucket(ParameterTable *t, int bucket, const int *buckets, const int *owners, int ranks, Error *error) {
+static bool add_bucket(ParameterTable *t, int bucket, const int *buckets, const int *owners, int ranks, int *next,
+                       Error *error) {
   int matrix = 0;
   for (int g = 0; g < t->group_count; g++) {
     const bool here = buckets[g] == bucket, adamw = t->groups[g].rule == UPDATE_ADAMW;
@@ -106,13 +111,14 @@ static bool add_bucket(ParameterTable *t, int bucket, const int *buckets, const 
     if (!here || !adamw) continue;
     const size_t begin = t->groups[g].matrix.offset;
     while (g + 1 < t->group_count && buckets[g + 1] == bucket && t->groups[g + 1].rule == UPDATE_ADAMW) g++;
-    if (!add_equal_spans(&t->spans, begin, end_of_group(t, g), ranks, error)) return false;
+    if (!add_equal_spans(&t->spans, begin, end_of_group(t, g), ranks, next, error)) return false;
   }
   return true;
 }
 
 static bool make_spans(ParameterTable *t, int ranks, Error *error) {
   const int count = bucket_count(t);
+  int next = 0;
   int *buckets = calloc((size_t)t->group_count, sizeof *buckets);
   int *owners = calloc((size_t)t->muon_count + 1, sizeof *owners);
   t->bucket_ends = calloc((size_t)count, sizeof *t->bucket_ends);
@@ -120,7 +126,7 @@ static bool make_spans(ParameterTable *t, int ranks, Error *error) {
   ok = ok && deal_matrices(t, ranks, owners, error);
   for (int g = 0; ok && g < t->group_count; g++) buckets[g] = bucket_of(t, &t->groups[g]);
   for (int bucket = 0; ok && bucket < count; bucket++) {
-    ok = add_bucket(t, bucket, buckets, owners, ranks, error);
+    ok = add_bucket(t, bucket, buckets, owners, ranks, &next, error);
     t->bucket_ends[bucket] = t->spans.count;
   }
   t->bucket_count = count;

@@ -131,7 +131,7 @@ static void expect_shares(const ModelConfig *config, OptimizerKind optimizer, in
     const size_t size = (size_t)first.matrices[i].rows * (size_t)first.matrices[i].cols;
     matrix = size > matrix ? size : matrix;
   }
-  const size_t slack = (size_t)first.spans.count * TENSOR_ALIGNMENT;
+  const size_t slack = (size_t)first.spans.count * TENSOR_ALIGNMENT * 2;
   assert_true(kept <= first.arena + first.v_arena + slack);
   assert_true(most <= (first.arena + first.v_arena) / (size_t)ranks + matrix * 2 + slack);
   parameter_table_free(&first);

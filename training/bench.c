@@ -12,17 +12,15 @@
 static bool time_step(Run *r, int64_t step, double *start, double *seconds, Error *error) {
   StepState reports[REPORT_RING];
   TokenBatch batch;
-  if (!run_fill_batch(r, step, &batch, error)) return false;
+  run_fill_batch(r, step, &batch, error);
+  if (!run_listen(r, error)) return false;
+  if (r->stopping) return fail(error, (ExitCode)(EXIT_SIGNALS + r->stopping), "stopped while timing");
   model_train_step(r->model, &batch);
   if (model_reports(r->model, reports, REPORT_RING, false, error) < 0) return false;
   const double end = clock_seconds();
   *seconds = end - *start;
   *start = end;
   return true;
-}
-
-static bool fail_stopped(const Run *r, Error *error) {
-  return fail(error, (ExitCode)(EXIT_SIGNALS + r->stopping), "stopped while timing");
 }
 
 /* Seconds of each of `steps` training steps after a warm-up. When `limit` seconds are over it stops, having timed what
@@ -33,8 +31,7 @@ static bool time_steps(Run *r, int64_t steps, double limit, Quantiles *out, Erro
   int64_t done = 0;
   bool ok = seconds || error_memory(error, "timings");
   for (bool more = ok; more; done++) {
-    time_step(r, done + 1, &start, &seconds[done], error);
-    ok = run_listen(r, error) && (!r->stopping || fail_stopped(r, error));
+    ok = time_step(r, done + 1, &start, &seconds[done], error);
     more = ok && done + 1 < BENCH_WARM_UP + steps && run_leader_says(r, start < stop);
   }
   const int64_t first = done > BENCH_WARM_UP ? BENCH_WARM_UP : done - 1;
@@ -49,7 +46,8 @@ bool run_measure_step(Run *r, double limit, double *out, Error *error) {
   Quantiles seconds;
   r->settings.steps = STEPS + BENCH_WARM_UP;
   r->settings.warmup = 0;
-  bool ok = run_start_model(r, error);
+  run_start_model(r, error);
+  bool ok = run_agree(r, error);
   if (ok) run_init_weights(r);
   ok = ok && time_steps(r, STEPS, limit, &seconds, error);
   if (ok) *out = seconds.median;

@@ -122,7 +122,8 @@ bool run_warm_up(Run *r, Error *error) {
   StepState reports[REPORT_RING];
   if (!r->device.accelerator) return true;
   TokenBatch batch;
-  if (!run_fill_batch(r, r->step + 1, &batch, error)) return false;
+  run_fill_batch(r, r->step + 1, &batch, error);
+  if (!run_agree(r, error)) return false;
   model_train_step(r->model, &batch);
   if (model_reports(r->model, reports, REPORT_RING, true, error) < 0) return add_what_fits(r, error);
   run_upload_state(r);
