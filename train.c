@@ -187,9 +187,11 @@ static bool out_of_patience(Run *r) {
 /* The text cannot be read any more: what was learned from it is saved. False. */
 static bool save_what_is(Run *r, Error *error) {
   Error second = {0};
-  if (r->saved_step != r->step && !(run_take_reports(r, true, &second) && run_save_state(r, &second))) return false;
-  return error_append(error, "; stopped after step %" PRId64 ", saved. Resume with: ./train --resume=%s", r->step,
-                      r->dir);
+  r->peers->agreed = false; /* on the end, but not yet */
+  const bool saved = r->saved_step == r->step || (run_take_reports(r, true, &second) && run_save_state(r, &second));
+  r->peers->agreed = true;
+  return saved && error_append(error, "; stopped after step %" PRId64 ", saved. Resume with: ./train --resume=%s",
+                               r->step, r->dir);
 }
 
 /* Of the processes one or all cannot read it. */

@@ -30,6 +30,7 @@ struct CollectiveState {
   const Messenger *messenger; /* NULL: alone */
   Opinion *opinions;          /* [ranks] */
   double *sums;               /* [ranks][COLLECTIVE_SUMS] */
+  Error error;                /* that all have agreed on */
   Reduction reduction;
   float *others; /* [ranks - 1][numbers] what they have in our spans */
   size_t room;   /* numbers */
@@ -242,6 +243,7 @@ static void take_error(Collective *c, int from, bool common, Error *error) {
 bool collective_agree(Collective *c, int *signal, Error *error) {
   Opinion mine = {signal ? *signal : 0, (int32_t)error->code};
   if (c->size == 1) return !error->code;
+  if (c->agreed) return fail(error, c->state->error.code, "%s", c->state->error.text); /* all are on their way out */
   Opinion *const all = c->state->opinions;
   collective_all_gather(c, &mine, all, sizeof mine);
   int first = -1, count = 0;
@@ -254,6 +256,7 @@ bool collective_agree(Collective *c, int *signal, Error *error) {
   if (first < 0) return true;
   take_error(c, first, count == c->size, error);
   c->agreed = true;
+  c->state->error = *error;
   return false;
 }
 

@@ -43,7 +43,8 @@ void collective_close(Collective *c, ExitCode outcome);
 /* ---- what is said ---- */
 
 /* True when no rank has an error. Else all get that of the lowest rank that has one, with its name where not everybody
- * has the same. `signal`: in, what has asked this rank to stop, or 0; out, the largest of all ranks. */
+ * has the same; from then on there is nothing more to agree on, and nobody is asked (unless `agreed` is reset).
+ * `signal`: in, what has asked this rank to stop, or 0; out, the largest of all ranks. */
 bool collective_agree(Collective *c, int *signal, Error *error);
 
 /* The bytes of rank 0. */

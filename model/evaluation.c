@@ -35,7 +35,10 @@ bool evaluation_run(Model *model, const EvaluationPlan *plan, Evaluation *out, P
   const int ctx = plan->windows.ctx;
   const int64_t windows = evaluation_windows(plan);
   Batch batch;
-  if (!batch_make(&batch, &plan->windows, plan->batch, error)) return false;
+  if (!batch_make(&batch, &plan->windows, plan->batch, error)) {
+    progress_report(progress, 0, error);
+    return false;
+  }
   const TokenBatch tokens = batch_tokens(&batch);
   const int64_t ranks = plan->ranks > 1 ? plan->ranks : 1, round = plan->batch * ranks;
   bool ok = true, go_on = true;

@@ -51,11 +51,14 @@ static bool try_errors(Collective *c) {
   REQUIRE(!collective_agree(c, NULL, &error) && error.code == EXIT_INPUT + 2);
   REQUIRE(strncmp(error.text, "rank 2 on ", 10) == 0 && strstr(error.text, ": no 2"));
   error = (Error){0};
+  REQUIRE(!collective_agree(c, NULL, &error) && error.code == EXIT_INPUT + 2); /* nobody is asked again */
+  c->agreed = false;
+  error = (Error){0};
   fail(&error, EXIT_USAGE, "all of us");
   REQUIRE(!collective_agree(c, NULL, &error) && strcmp(error.text, "all of us") == 0);
+  c->agreed = false;
   error = (Error){0};
   REQUIRE(collective_agree(c, NULL, &error));
-  c->agreed = false;
   return true;
 }
 
