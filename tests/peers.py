@@ -63,8 +63,8 @@ class Run:
             command = [*launcher, "-n", str(ranks), TRAIN, *flags]
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                        "OMP_NUM_THREADS": "1"}
-        if launcher and "mpich" in os.path.realpath(launcher[0]) + launcher[0]:
-            environment["ASAN_OPTIONS"] = "detect_leaks=0"  # what it keeps when it has ended
+        if launcher:
+            environment["ASAN_OPTIONS"] = "detect_leaks=0"  # what MPI keeps when it has ended
         with open(os.path.join(folder, "stderr"), "wb") as out:
             self.process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                                             env=environment, start_new_session=True)
@@ -300,6 +300,39 @@ def write_texts(folder):
             file.write(f"{word}\t{word[::-1]}\n")
 
 
+def memory(kind, launcher, folder, full):
+    """The n-th allocation of one process fails."""
+    failing = os.path.join(os.environ.get("BUILD", "build"), "failing", "train")
+    if not os.path.exists(failing):
+        print(f"skipped memory: there is no {failing}")
+        return
+    shutil.copy(failing, os.path.join(folder, "failing"))
+    shutil.copy(os.path.join(BIN, f"inkling-{kind}.so"), folder)
+    count = os.path.join(folder, "count")
+    flags = ["text.txt", *MODEL, "--ctx", "16", "--batch", "4", "--steps", "6", "--tokenizer", "bpe", "--vocab-size", "300",
+             "--quiet", "--eval-every", "3", "--save-every", "2", "--val-frac", "0.01", "--out", "memory.run", "--overwrite"]
+    whole = ["env", "INKLING_FAIL_ALLOCATION=0", f"INKLING_COUNT_ALLOCATIONS={count}", "./failing", *flags]
+    wrong = []
+
+    def attempt(rank, number):
+        programs = [["env", "INKLING_FAIL_ALLOCATION=0", "./failing", *flags] for _ in range(2)]
+        programs[rank] = [word.replace("ALLOCATION=0", f"ALLOCATION={number}") for word in whole]
+        run = Run(launcher, folder, 2, None, programs)
+        status = run.wait(30)
+        lines = [line for line in run.said().splitlines() if line.startswith("train: ")]
+        if status not in (0, 5) or len(lines) != (status == 5):
+            wrong.append((rank, number, status, run.said()[-300:]))
+
+    for rank in (0, 1):
+        attempt(rank, 0)
+        with open(count, encoding="ascii") as file:
+            last = int(file.read())
+        points = 100 if full else 8
+        for i in range(points):
+            attempt(rank, 1 + i * last // points)
+    check(f"{kind}: memory that runs out in one process", not wrong, wrong[:3])
+
+
 def emulated(folder):
     """GPUs by --gpus, which needs no MPI: NCCL's stand-in says whether all do the same."""
     common = ["text.txt", "--layers", "2", "--heads", "2", "--dim", "32", "--ctx", "16", "--batch", "4", "--steps", "4",
@@ -368,7 +401,7 @@ def main():
         print("done")
         return
     for kind, launcher in found.items():
-        for test in (same_losses, resume, kills, hostile):
+        for test in (same_losses, resume, kills, hostile, memory):
             if asked.only and asked.only != test.__name__:
                 continue
             with tempfile.TemporaryDirectory() as folder:

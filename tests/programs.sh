@@ -346,9 +346,10 @@ kill -TERM $pid
 wait $pid
 status=$? # 143 where these tests run under nohup, and hang-ups are ignored
 check "two signals at once are one" test \( $status -eq 129 -o $status -eq 143 \) -a -s signals.run/last/state.safetensors
-$train text.txt $tiny --steps 1 --batch 2000 --grad-accum 40 --out slow.run 2>err &
+$train text.txt $tiny --dim 256 --steps 1 --batch 500 --grad-accum 100 --out slow.run 2>err & # in a step that takes long
 pid=$!
 while ! test -e slow.run/config.txt; do sleep 0.1; done
+sleep 2
 kill -INT $pid
 sleep 0.7
 kill -TERM $pid 2>/dev/null

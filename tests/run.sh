@@ -11,6 +11,7 @@ if [ "${1:-}" = --job ]; then
   start=$(date +%s)
   case $name in
     *.sh) set -- sh "tests/$name" "$build" ;;
+    peers.py) set -- env BUILD="$build" python3 tests/peers.py ;;
     failures.py) set -- python3 tests/failures.py "$build" --some 5 --jobs 1 ;;
     *.py) set -- python3 "tests/$name" ;;
     *) set -- "$build/tests/$name" ;;
