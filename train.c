@@ -194,7 +194,6 @@ static bool save_what_is(Run *r, Error *error) {
                                r->step, r->dir);
 }
 
-/* Of the processes one or all cannot read it. */
 static bool is_of_text(const Error *error) { return error->code == EXIT_INPUT || error->code == EXIT_CHECKPOINT; }
 
 static bool train_loop(Run *r, Error *error) {
@@ -208,8 +207,8 @@ static bool train_loop(Run *r, Error *error) {
   if (!r->stopping && must_sample(r)) run_sample(r, error);
   while (r->step < r->settings.steps && !out_of_patience(r)) {
     TokenBatch batch;
-    const bool filled = error->code || run_fill_batch(r, r->step + 1, &batch, error);
-    if (!run_listen(r, error)) return !filled || is_of_text(error) ? save_what_is(r, error) : false;
+    if (!error->code) run_fill_batch(r, r->step + 1, &batch, error);
+    if (!run_listen(r, error)) return is_of_text(error) && save_what_is(r, error);
     if (r->stopping) break;
     model_train_step(r->model, &batch);
     r->step++;
