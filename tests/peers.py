@@ -179,7 +179,7 @@ def same_losses(kind, launcher, folder, full):
 
 
 def resume(kind, launcher, folder, _full):
-    common = ["text.txt", *MODEL, "--batch", "8", "--tokenizer", "byte", "--steps", "60", "--eval-every", "20", "--quiet"]
+    common = ["text.txt", *MODEL, "--batch", "100", "--tokenizer", "byte", "--steps", "60", "--eval-every", "20", "--quiet"]
     train(None, folder, 1, [*common, "--out", "whole.run", "--overwrite"])
     whole = losses(os.path.join(folder, "whole.run"))
     out = os.path.join(folder, "parts.run")
