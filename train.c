@@ -72,7 +72,8 @@ static bool choose_model(Run *r, const ChoiceInputs *given, Error *error) {
 
 static bool choose(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
-  const ContextInfo device = run_device_now(r);
+  ContextInfo device = run_device_now(r);
+  device.threads *= r->peers->size;
   ChoiceInputs given = {.vocab = tokenizer_vocab(r->tokenizer),
                         .source_vocab = tokenizer_vocab(run_source_tokenizer(r)),
                         .text_bytes = r->text.bytes,
