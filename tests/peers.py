@@ -327,7 +327,7 @@ def memory(kind, launcher, folder, full):
         attempt(rank, 0)
         with open(count, encoding="ascii") as file:
             last = int(file.read())
-        points = 100 if full else 8
+        points = 100 if full else 4
         for i in range(points):
             attempt(rank, 1 + i * last // points)
     check(f"{kind}: memory that runs out in one process", not wrong, wrong[:3])
