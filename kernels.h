@@ -84,6 +84,7 @@ typedef struct ParameterGroup {
   bool decay; /* decoupled weight decay applies (matrices) or not (norm weights, biases) */
   bool gemm;  /* GEMMs, their epilogues or the embedding read it: the backend keeps a compute copy */
   UpdateRule rule;
+  size_t vector; /* not `gemm`: of its first element in Parameters.vectors; a multiple of TENSOR_ALIGNMENT */
 } ParameterGroup;
 
 /* Elements first .. first + count of a group of UPDATE_ADAMW, which this process updates. */
@@ -103,8 +104,11 @@ typedef struct MuonMatrix {
 
 /* All parameters of a model: one flat arena each. Pads are zero in every arena. */
 typedef struct Parameters {
-  size_t count;       /* elements of weights and gradients, pads included */
-  float *master;      /* [count] fp32 weights, in checkpoint order */
+  size_t count;   /* elements of weights and gradients, pads included */
+  float *master;  /* [count] fp32 weights, in checkpoint order; beside `vectors` those alone that this process
+                         updates, each where its first moment is */
+  float *vectors; /* fp32 weights of all groups that no GEMM reads; NULL: they are read from `master` */
+  size_t vector_count;
   float *grad;        /* [count] fp32 gradients; NULL when the model is only read */
   float *m, *v;       /* fp32 first and second moments of what this process updates; likewise. Muon has no v */
   void *backend_data; /* of the backend: made by refresh_parameters(), freed by release_parameters() */
@@ -281,6 +285,7 @@ typedef struct ContextInfo {
   DType dtype, weights;                /* as ContextOptions */
   bool accelerator;                    /* its memory is not the host's */
   bool direct;                         /* accelerators of several processes reach each other without their hosts */
+  bool copies;                         /* operations read copies of the weights: Parameters.vectors may be used */
   int threads, vector_bits;            /* of a CPU; 0 on a GPU */
   size_t bytes;                        /* allocated now */
   size_t peak_bytes;                   /* the most that was allocated */
@@ -320,7 +325,8 @@ typedef struct Backend {
   void (*download)(Context *c, void *host, const void *device, size_t bytes); /* waits for all work before it */
   void (*copy)(Context *c, void *device_to, const void *device_from, size_t bytes);
   /* Makes params->compute and backend_data from the master weights and groups; called whenever they were uploaded.
-   * A CPU also takes the memory that their update needs. */
+   * Beside params->vectors all weights are uploaded into params->grad, which becomes zero: vectors and masters are made
+   * from them, too. A CPU also takes the memory that their update needs. */
   void (*refresh_parameters)(Context *c, Parameters *params);
   void (*release_parameters)(Context *c, Parameters *params); /* frees what refresh_parameters() made */
 
@@ -450,7 +456,8 @@ typedef struct Backend {
   /* Gradients of params->spans[first .. first + count): the owner of a span gets the sum, in the order of the ranks.
    * May go on beside what is asked for next, until clip(), but the spans' gradients must be complete and stay. */
   void (*peers_reduce)(Context *c, const Parameters *params, int first, int count);
-  /* All get what the owners of the spans have: weights, and the compute copy follows, or gradients. */
+  /* All get what the owners of the spans have: gradients, or weights, and the compute copy follows. Beside
+   * params->vectors these and the compute copy are what is handed out, and gradients are lost. */
   void (*peers_gather)(Context *c, const Parameters *params, bool gradients);
   /* What rank 0 has, into the device memory of all. */
   void (*peers_broadcast)(Context *c, void *device, size_t bytes);

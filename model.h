@@ -93,7 +93,8 @@ typedef struct ParameterTensor {
 } ParameterTensor;
 
 typedef struct NormParameters {
-  Matrix weight, bias; /* bias.rows 0: none */
+  Matrix weight, bias; /* bias.rows 0: none; else the next group */
+  size_t vector;       /* of its weight in Parameters.vectors */
 } NormParameters;
 
 /* What adds a branch to the residual stream. A layer is a PART_SELF, above an encoder a PART_CROSS, and a PART_MLP. */
@@ -125,8 +126,9 @@ typedef struct SpanList {
   size_t room;
 } SpanList;
 
-/* Of the processes that train together: which one this is of how many, and whether each keeps the moments of what it
- * updates alone (Rajbhandari et al. 2020, stage 1); else all update everything. */
+/* Of the processes that train together: which one this is of how many, and whether each keeps the moments, and the
+ * masters where ContextInfo.copies, of what it updates alone (Rajbhandari et al. 2020, stage 1); else all update
+ * everything. */
 typedef struct Share {
   int rank, ranks; /* ranks < 2: alone */
   bool shard;
@@ -145,6 +147,7 @@ typedef struct ParameterTable {
   Linear head;    /* its weight is the embedding when tied */
   size_t arena;   /* elements, alignment and pads included */
   size_t v_arena; /* the same of second moments */
+  size_t vectors; /* the same of what no GEMM reads */
   /* parameter_table_share() */
   SpanList spans, v_spans; /* of several processes: of the arena, a bucket of gradients after the other; of v_arena */
   int *bucket_ends;        /* spans of a layer end before this one; behind the layers is everything else */

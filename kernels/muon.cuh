@@ -83,15 +83,17 @@ template <class T> __global__ void __launch_bounds__(MUON_BLOCK) muon_normalize(
   }
 }
 
-/* scale: sqrt(max(1, rows / cols)). compute takes the new weights where it is not the masters themselves. */
+/* scale: sqrt(max(1, rows / cols)). compute takes the new weights where it is not the masters themselves; `shared`:
+ * masters are where moments are. */
 template <class T>
 __global__ void __launch_bounds__(MUON_BLOCK)
-    muon_finish(float *master, T *compute, const T *x, MuonWork work, const StepState *state, Muon muon, float scale) {
+    muon_finish(float *master, T *compute, bool shared, const T *x, MuonWork work, const StepState *state, Muon muon,
+                float scale) {
   if (state->halted) return;
-  const size_t offset = work.places[blockIdx.x].offset;
+  const MuonPlace place = work.places[blockIdx.x];
   const int64_t first = blockIdx.y * work.part, last = min(first + work.part, work.size);
   const float rate = muon.lr_factor * state->lr, keep = 1.0f - rate * muon.weight_decay, step = rate * scale;
-  master += offset, compute += offset, x += blockIdx.x * work.size;
+  master += shared ? place.m_offset : place.offset, compute += place.offset, x += blockIdx.x * work.size;
   for (int64_t i = first + 4 * threadIdx.x; i < last; i += 4 * MUON_BLOCK) {
     float w[4], v[4];
     load<4>(w, master + i);
@@ -181,8 +183,8 @@ static void update_batch(Context *c, const StepState *state, const Parameters *p
          muon->momentum);
   launch(c, "muon", muon_normalize<T>, grid, MUON_BLOCK, 0, room.x, work);
   orthogonalize(c, batch, &room);
-  launch(c, "muon", muon_finish<T>, grid, MUON_BLOCK, 0, params->master, (T *)params->compute, room.x, work, state,
-         *muon, scale);
+  launch(c, "muon", muon_finish<T>, grid, MUON_BLOCK, 0, params->master, (T *)params->compute, params->vectors != NULL,
+         room.x, work, state, *muon, scale);
 }
 
 void cuda_muon(Context *c, const StepState *state, const Parameters *params, const Muon *muon) {

@@ -23,6 +23,8 @@ struct Nccl {
   __typeof__(ncclReduce) *reduce;
   __typeof__(ncclBroadcast) *broadcast;
   __typeof__(ncclAllReduce) *all_reduce;
+  __typeof__(ncclReduceScatter) *reduce_scatter;
+  __typeof__(ncclAllGather) *all_gather;
   ncclComm_t comm;
 };
 
@@ -44,7 +46,9 @@ static bool nccl_load(Nccl *out) {
                  {"ncclGroupEnd", (void **)&out->group_end},
                  {"ncclReduce", (void **)&out->reduce},
                  {"ncclBroadcast", (void **)&out->broadcast},
-                 {"ncclAllReduce", (void **)&out->all_reduce}};
+                 {"ncclAllReduce", (void **)&out->all_reduce},
+                 {"ncclReduceScatter", (void **)&out->reduce_scatter},
+                 {"ncclAllGather", (void **)&out->all_gather}};
   void *library = RTLD_DEFAULT; /* linked into the program, as the tests' stand-in is */
   if (!dlsym(library, symbols[0].name)) library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   bool found = library != NULL || dlsym(RTLD_DEFAULT, symbols[0].name);
@@ -92,23 +96,43 @@ static bool nccl_works(Context *c) {
          (nccl_check(c, c->nccl->async_error(c->nccl->comm, &status), "work") && nccl_check(c, status, "work"));
 }
 
-static void nccl_sum(Context *c, double *values, int count) {
+template <class T> constexpr ncclDataType_t nccl_type = ncclFloat32;
+template <> constexpr ncclDataType_t nccl_type<double> = ncclFloat64;
+template <> constexpr ncclDataType_t nccl_type<bf16> = ncclBfloat16;
+
+template <class T> static void nccl_sum(Context *c, T *values, size_t count) {
   if (!c->error.code)
-    nccl_check(c, c->nccl->all_reduce(values, values, (size_t)count, ncclFloat64, ncclSum, c->nccl->comm, c->stream),
-               "a sum");
+    nccl_check(c, c->nccl->all_reduce(values, values, count, nccl_type<T>, ncclSum, c->nccl->comm, c->stream), "a sum");
+}
+
+/* Whether the next spans are equal parts, one for each rank in turn. */
+static bool are_dealt(const Span *spans, const Span *end, int ranks) {
+  if (end - spans < ranks) return false;
+  for (int i = 0; i < ranks; i++)
+    if (spans[i].owner != i || spans[i].count != spans->count || spans[i].offset != spans->offset + i * spans->count)
+      return false;
+  return true;
 }
 
 /* Spans of an array, each to its owner as a sum, or from its owner. */
-static void nccl_spans(Context *c, float *numbers, const Span *spans, int count, bool reduce, cudaStream_t stream) {
+template <class T>
+static void nccl_spans(Context *c, T *numbers, const Span *spans, int count, bool reduce, cudaStream_t stream) {
   const Nccl *n = c->nccl;
+  const Span *const end = spans + count;
+  const int ranks = c->peers->size, rank = c->peers->rank;
   const char *what = reduce ? "adding gradients" : "handing out parameters";
   if (c->error.code || !nccl_check(c, n->group_start(), what)) return;
-  for (const Span *s = spans; s < spans + count && !c->error.code; s++) {
-    float *at = numbers + s->offset;
+  for (const Span *s = spans; s < end && !c->error.code;) {
+    T *const all = numbers + s->offset, *const own = all + (size_t)rank * s->count;
+    const bool dealt = are_dealt(s, end, ranks);
+    const ncclDataType_t type = nccl_type<T>;
     nccl_check(c,
-               reduce ? n->reduce(at, at, s->count, ncclFloat32, ncclSum, s->owner, n->comm, stream)
-                      : n->broadcast(at, at, s->count, ncclFloat32, s->owner, n->comm, stream),
+               dealt && reduce ? n->reduce_scatter(all, own, s->count, type, ncclSum, n->comm, stream)
+               : dealt         ? n->all_gather(own, all, s->count, type, n->comm, stream)
+               : reduce        ? n->reduce(all, all, s->count, type, ncclSum, s->owner, n->comm, stream)
+                               : n->broadcast(all, all, s->count, type, s->owner, n->comm, stream),
                what);
+    s += dealt ? ranks : 1;
   }
   nccl_check(c, n->group_end(), what);
 }
@@ -124,8 +148,8 @@ struct Nccl {};
 static bool nccl_open(Context *) { return true; }
 static void nccl_close(Context *) {}
 static bool nccl_works(Context *) { return true; }
-static void nccl_sum(Context *, double *, int) {}
-static void nccl_spans(Context *, float *, const Span *, int, bool, cudaStream_t) {}
+template <class T> static void nccl_sum(Context *, T *, size_t) {}
+template <class T> static void nccl_spans(Context *, T *, const Span *, int, bool, cudaStream_t) {}
 static void nccl_broadcast(Context *, void *, size_t) {}
 
 #endif

@@ -60,6 +60,7 @@ __global__ void __launch_bounds__(CLIP_BLOCK)
 
 struct Arenas {
   float *master, *m, *v;
+  bool shared; /* masters are where first moments are */
   const float *grad;
   const AdamwPiece *pieces;
   unsigned piece_count;
@@ -85,7 +86,8 @@ __global__ void __launch_bounds__(ARENA_BLOCK, ARENA_RESIDENT)
     load<4>(grad, a.grad + at);
     load<4>(m, a.m + first);
     load<4>(v, a.v + second);
-    load<4>(w, a.master + at);
+    float *const master = a.master + (a.shared ? first : at);
+    load<4>(w, master);
     const float keep = piece.decay ? keep_decayed : 1.0f;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
@@ -98,7 +100,7 @@ __global__ void __launch_bounds__(ARENA_BLOCK, ARENA_RESIDENT)
     }
     store<4>(a.m + first, m);
     store<4>(a.v + second, v);
-    store<4>(a.master + at, w);
+    store<4>(master, w);
     if (COPY) store<4>(compute + at, w);
   }
 }
@@ -126,7 +128,8 @@ void cuda_clip(Context *c, StepState *state, const Parameters *params, float max
 void cuda_adamw(Context *c, StepState *state, const Parameters *params, const AdamW *adamw) {
   if (c->error.code) return;
   const ParameterLists *lists = (const ParameterLists *)params->backend_data;
-  const Arenas arenas = {params->master, params->m, params->v, params->grad, lists->pieces, lists->piece_count};
+  const Arenas arenas = {params->master, params->m,     params->v,         params->vectors != NULL,
+                         params->grad,   lists->pieces, lists->piece_count};
   const dim3 grid = loop_grid(c, lists->piece_count, ARENA_GRID);
   const bool copy = params->compute != params->master;
   launch(c, "adamw", copy ? update_parameters<true> : update_parameters<false>, grid, ARENA_BLOCK, 0, arenas,

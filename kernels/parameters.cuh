@@ -54,62 +54,45 @@ struct ParameterLists {
   std::vector<MuonBatch> batches;
   AdamwPiece *owned; /* device: gradients that are this process's, of several */
   unsigned owned_count;
+  AdamwPiece *vectors; /* device: what it updates of Parameters.vectors, `first`, by its masters, `m` */
+  unsigned vectors_count;
   ParameterLists *next;
 };
 
-/* Returns how many pieces there are; with `out` it takes them. */
-static unsigned list_pieces(const Parameters *params, AdamwPiece *out) {
-  unsigned count = 0;
-  for (const AdamwRun *run = params->runs; run < params->runs + params->run_count; run++) {
-    const ParameterGroup &group = params->groups[run->group];
-    const size_t blocks = (run->count + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT;
-    for (size_t done = 0; done < blocks; done += PIECE_BLOCKS, count++) {
-      const size_t left = blocks - done;
-      if (!out) continue;
-      out[count] = {(uint32_t)((group.matrix.offset + run->first) / TENSOR_ALIGNMENT + done),
-                    (uint32_t)(run->m_offset / TENSOR_ALIGNMENT + done),
-                    (uint32_t)(run->v_offset / TENSOR_ALIGNMENT + done),
-                    (uint16_t)(left < PIECE_BLOCKS ? left : PIECE_BLOCKS), group.decay};
-    }
+/* The pieces of `count` elements from these on. */
+static void add_pieces(std::vector<AdamwPiece> *out, size_t first, size_t m, size_t v, size_t count, bool decay) {
+  const size_t blocks = (count + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT;
+  for (size_t done = 0; done < blocks; done += PIECE_BLOCKS) {
+    const size_t left = blocks - done;
+    out->push_back({(uint32_t)(first / TENSOR_ALIGNMENT + done), (uint32_t)(m / TENSOR_ALIGNMENT + done),
+                    (uint32_t)(v / TENSOR_ALIGNMENT + done), (uint16_t)(left < PIECE_BLOCKS ? left : PIECE_BLOCKS),
+                    decay});
   }
-  return count;
 }
 
-/* Likewise, of the spans that this process owns. */
-static unsigned list_owned(const Context *c, const Parameters *params, AdamwPiece *out) {
-  unsigned count = 0;
-  for (const Span *s = params->spans; s < params->spans + params->span_count; s++) {
-    const size_t blocks = (s->count + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT;
-    for (size_t done = 0; s->owner == c->peers->rank && done < blocks; done += PIECE_BLOCKS, count++) {
-      const size_t left = blocks - done;
-      if (out)
-        out[count] = {(uint32_t)(s->offset / TENSOR_ALIGNMENT + done), 0, 0,
-                      (uint16_t)(left < PIECE_BLOCKS ? left : PIECE_BLOCKS), 0};
-    }
-  }
-  return count;
-}
-
-static bool make_owned(Context *c, const Parameters *params, ParameterLists *lists) {
-  lists->owned_count = list_owned(c, params, NULL);
-  if (!lists->owned_count) return true;
-  std::vector<AdamwPiece> host(lists->owned_count);
-  list_owned(c, params, host.data());
-  lists->owned = (AdamwPiece *)cuda_alloc(c, "list of own gradients", host.size() * sizeof(AdamwPiece));
-  if (lists->owned) cuda_upload(c, lists->owned, host.data(), host.size() * sizeof(AdamwPiece));
+static bool upload_pieces(Context *c, const char *name, const std::vector<AdamwPiece> &host, AdamwPiece **out,
+                          unsigned *count) {
+  const size_t bytes = host.size() * sizeof(AdamwPiece);
+  *count = (unsigned)host.size();
+  if (!bytes) return true;
+  *out = (AdamwPiece *)cuda_alloc(c, name, bytes);
+  if (*out) cuda_upload(c, *out, host.data(), bytes);
   return !c->error.code;
 }
 
 static bool make_pieces(Context *c, const Parameters *params, ParameterLists *lists) {
-  lists->piece_count = list_pieces(params, NULL);
-  const size_t bytes = lists->piece_count * sizeof(AdamwPiece);
-  AdamwPiece *host = new (std::nothrow) AdamwPiece[lists->piece_count];
-  if (!host) return check(c, cudaErrorMemoryAllocation, "list for AdamW");
-  list_pieces(params, host);
-  lists->pieces = (AdamwPiece *)cuda_alloc(c, "list for AdamW", bytes);
-  if (lists->pieces) cuda_upload(c, lists->pieces, host, bytes);
-  delete[] host;
-  return !c->error.code;
+  std::vector<AdamwPiece> updated, owned, vectors;
+  for (const AdamwRun *run = params->runs; run < params->runs + params->run_count; run++) {
+    const ParameterGroup &group = params->groups[run->group];
+    add_pieces(&updated, group.matrix.offset + run->first, run->m_offset, run->v_offset, run->count, group.decay);
+    if (params->vectors && !group.gemm)
+      add_pieces(&vectors, group.vector + run->first, run->m_offset, 0, run->count, false);
+  }
+  for (const Span *s = params->spans; s < params->spans + params->span_count; s++)
+    if (s->owner == c->peers->rank) add_pieces(&owned, s->offset, 0, 0, s->count, false);
+  return upload_pieces(c, "list for AdamW", updated, &lists->pieces, &lists->piece_count) &&
+         upload_pieces(c, "list of own gradients", owned, &lists->owned, &lists->owned_count) &&
+         upload_pieces(c, "list of own vectors", vectors, &lists->vectors, &lists->vectors_count);
 }
 
 /* Of its shape; a new and empty one where there is none yet. */
@@ -147,7 +130,7 @@ static void make_lists(Context *c, Parameters *params) {
   lists->next = c->lists;
   c->lists = lists;
   params->backend_data = lists;
-  if (make_pieces(c, params, lists) && make_owned(c, params, lists)) make_batches(c, params, lists);
+  if (make_pieces(c, params, lists)) make_batches(c, params, lists);
 }
 
 static void release_lists(Context *c, ParameterLists *lists) {
@@ -158,6 +141,7 @@ static void release_lists(Context *c, ParameterLists *lists) {
   cuda_release(c, lists->pieces);
   cuda_release(c, lists->matrices);
   cuda_release(c, lists->owned);
+  cuda_release(c, lists->vectors);
   delete lists;
 }
 
@@ -170,10 +154,22 @@ static void parameters_close(Context *c) {
   }
 }
 
-static void convert_all(Context *c, const Parameters *params) {
+/* weights [count] */
+static void convert_all(Context *c, const Parameters *params, const float *weights) {
   launch(c, "compute copy of the weights", convert_masters,
          loop_grid(c, divide_up((int64_t)params->count, 4 * ARENA_BLOCK), ARENA_GRID), ARENA_BLOCK, 0,
-         (bf16 *)params->compute, params->master, params->count);
+         (bf16 *)params->compute, weights, params->count);
+}
+
+/* Of several processes, from all weights in params->grad: vectors and this one's masters. */
+static void take_weights(Context *c, const Parameters *p) {
+  for (const Span *s = p->spans; s < p->spans + p->span_count; s++)
+    if (s->owner == c->peers->rank) cuda_copy(c, p->master + s->own, p->grad + s->offset, s->count * sizeof(float));
+  for (const ParameterGroup *g = p->groups; g < p->groups + p->group_count; g++)
+    if (!g->gemm)
+      cuda_copy(c, p->vectors + g->vector, p->grad + g->matrix.offset,
+                (size_t)g->matrix.rows * (size_t)g->matrix.cols * sizeof(float));
+  check(c, cudaMemsetAsync(p->grad, 0, p->count * sizeof(float), c->stream), "weights");
 }
 
 /* params->compute is made from the masters: in f32 the masters themselves. */
@@ -185,7 +181,8 @@ void cuda_refresh_parameters(Context *c, Parameters *params) {
     return;
   }
   if (!params->compute) params->compute = cuda_alloc(c, "compute copy of the weights", params->count * sizeof(bf16));
-  convert_all(c, params);
+  convert_all(c, params, params->vectors ? params->grad : params->master);
+  if (params->vectors) take_weights(c, params);
 }
 
 void cuda_release_parameters(Context *c, Parameters *params) {

@@ -47,6 +47,16 @@ __global__ void __launch_bounds__(ARENA_BLOCK)
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
+/* vectors [...], masters of this process [...]; a block a piece. */
+__global__ void __launch_bounds__(ARENA_BLOCK)
+    copy_own_vectors(float *vectors, const float *master, const AdamwPiece *pieces) {
+  const AdamwPiece piece = pieces[blockIdx.x];
+  if (threadIdx.x >= piece.blocks * (TENSOR_ALIGNMENT / 4)) return;
+  float w[4];
+  load<4>(w, master + (size_t)piece.m * TENSOR_ALIGNMENT + 4 * threadIdx.x);
+  store<4>(vectors + (size_t)piece.first * TENSOR_ALIGNMENT + 4 * threadIdx.x, w);
+}
+
 } // namespace
 
 /* A copy in host memory; NULL with the context's error set when there is none. The caller frees it. */
@@ -62,7 +72,7 @@ static float *on_host(Context *c, const float *device, size_t count) {
 /* values [count] on the device */
 static void sum_over_peers(Context *c, double *values, int count) {
   if (c->nccl) {
-    nccl_sum(c, values, count);
+    nccl_sum(c, values, (size_t)count);
     return;
   }
   double host[COLLECTIVE_SUMS];
@@ -123,7 +133,12 @@ void cuda_peers_reduce(Context *c, const Parameters *params, int first, int coun
   check(c, cudaStreamWaitEvent(c->stream, c->added, 0), "adding gradients");
 }
 
-static void gather_by_host(Context *c, float *device, const Parameters *p) {
+/* An arena that all have whole. */
+static void gather_arena(Context *c, float *device, const Parameters *p) {
+  if (c->nccl) {
+    nccl_spans(c, device, p->spans, p->span_count, false, c->stream);
+    return;
+  }
   float *host = on_host(c, device, p->count);
   if (!host) return;
   collective_gather(c->peers, host, p->spans, p->span_count);
@@ -131,12 +146,43 @@ static void gather_by_host(Context *c, float *device, const Parameters *p) {
   free(host);
 }
 
+/* Everybody's vectors are the sum of what each has of them, and zeros. */
+static void gather_copies(Context *c, const Parameters *p) {
+  const ParameterLists *lists = (const ParameterLists *)p->backend_data;
+  nccl_spans(c, (bf16 *)p->compute, p->spans, p->span_count, false, c->stream);
+  check(c, cudaMemsetAsync(p->vectors, 0, p->vector_count * sizeof(float), c->stream), "handing out norms");
+  if (lists->vectors_count)
+    launch(c, "own weights of norms", copy_own_vectors, lists->vectors_count, ARENA_BLOCK, 0, p->vectors, p->master,
+           lists->vectors);
+  nccl_sum(c, p->vectors, p->vector_count);
+}
+
+/* Weights whose masters are shared out, through the gradients' place. */
+static void gather_masters_by_host(Context *c, const Parameters *p) {
+  float *own = on_host(c, p->master, own_room(c, p->spans, p->span_count));
+  float *all = own ? on_host(c, NULL, p->count) : NULL;
+  if (all) {
+    memset(all, 0, p->count * sizeof *all);
+    for (const Span *s = p->spans; s < p->spans + p->span_count; s++)
+      if (s->owner == c->peers->rank) memcpy(all + s->offset, own + s->own, s->count * sizeof *all);
+    collective_gather(c->peers, all, p->spans, p->span_count);
+    cuda_upload(c, p->grad, all, p->count * sizeof *all);
+    convert_all(c, p, p->grad);
+    take_weights(c, p);
+  }
+  free(own);
+  free(all);
+}
+
 void cuda_peers_gather(Context *c, const Parameters *params, bool gradients) {
   if (c->error.code || !params->span_count) return;
-  float *device = gradients ? params->grad : params->master;
-  if (c->nccl) nccl_spans(c, device, params->spans, params->span_count, false, c->stream);
-  else gather_by_host(c, device, params);
-  if (!gradients && params->compute != params->master) convert_all(c, params);
+  if (gradients) gather_arena(c, params->grad, params);
+  else if (params->vectors && c->nccl) gather_copies(c, params);
+  else if (params->vectors) gather_masters_by_host(c, params);
+  else {
+    gather_arena(c, params->master, params);
+    if (params->compute != params->master) convert_all(c, params, params->master);
+  }
 }
 
 void cuda_peers_broadcast(Context *c, void *device, size_t bytes) {

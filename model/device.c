@@ -62,9 +62,9 @@ void model_close(Model *m) {
   CapturedGraph **graphs[] = {&m->evaluation, &m->first, &m->middle, &m->last, &m->update};
   for (size_t i = 0; i < sizeof graphs / sizeof graphs[0]; i++) m->ops->drop(m->context, graphs[i]);
   m->ops->release_parameters(m->context, &m->params);
-  void *memory[] = {m->params.master, m->params.grad,  m->params.m,    m->params.v, m->rope_table,
-                    m->state,         m->eval_state,   m->tokens,      m->targets,  m->positions,
-                    m->key_begin,     m->train_memory, m->eval_memory, m->lr_table, m->target_count};
+  void *memory[] = {m->params.master, m->params.vectors, m->params.grad, m->params.m,    m->params.v,  m->rope_table,
+                    m->state,         m->eval_state,     m->tokens,      m->targets,     m->positions, m->key_begin,
+                    m->train_memory,  m->eval_memory,    m->lr_table,    m->target_count};
   for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) m->ops->release(m->context, memory[i]);
   const RowOrder orders[] = {m->order, m->place_order, m->source_order, m->source_places};
   for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
@@ -98,14 +98,16 @@ size_t model_arena_size(const Model *m, ArenaKind which) {
 /* Whether every process has a part of the arena only, and where the parts belong. */
 static bool is_shared_out(const Model *m, ArenaKind which, const SpanList **spans) {
   *spans = which == ARENA_MOMENT2 ? &m->table.v_spans : &m->table.spans;
-  return m->settings.share.ranks > 1 && m->settings.share.shard && (which == ARENA_MOMENT1 || which == ARENA_MOMENT2);
+  if (which == ARENA_MASTER) return m->params.vectors;
+  return m->settings.share.ranks > 1 && m->settings.share.shard && which != ARENA_GRADIENT;
 }
 
 void model_upload(Model *m, ArenaKind which, const float *host) {
   const SpanList *spans;
-  float *arena = arena_of(m, which);
+  const bool by_gradients = which == ARENA_MASTER && m->params.vectors;
+  float *arena = by_gradients ? m->params.grad : arena_of(m, which);
   const size_t bytes = model_arena_size(m, which) * sizeof(float);
-  if (is_shared_out(m, which, &spans)) {
+  if (!by_gradients && is_shared_out(m, which, &spans)) {
     m->ops->peers_deal(m->context, arena, host, spans->items, spans->count);
   } else {
     if (host) m->ops->upload(m->context, arena, host, bytes);

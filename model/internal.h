@@ -143,10 +143,12 @@ void model_backward(const Pass *pass);
 /* A forward pass without dropout over the buffers that are large enough (model_evaluate_begin). */
 Pass model_evaluation_pass(Model *m, int batch, int length);
 
-/* As operations take a norm of the table. */
+/* As operations take a norm of the table; its groups are neighbors. */
 static inline Norm norm_of(const Model *m, NormParameters norm) {
-  return (Norm){m->config.norm, m->params.master + norm.weight.offset,
-                norm.bias.rows ? m->params.master + norm.bias.offset : NULL, m->config.norm_eps};
+  const Parameters *p = &m->params;
+  const float *weight = p->vectors ? p->vectors + norm.vector : p->master + norm.weight.offset;
+  return (Norm){m->config.norm, weight, norm.bias.rows ? weight + (norm.bias.offset - norm.weight.offset) : NULL,
+                m->config.norm_eps};
 }
 
 /* The norm between the last part and the head, or NULL where there is none. */

@@ -76,7 +76,8 @@ bool model_check_device(const ModelConfig *config, const ContextInfo *device, Er
 static Matrix begin_group(ParameterTable *t, int rows, int cols, bool decay, bool gemm) {
   t->arena = (size_t)round_up64((int64_t)t->arena, TENSOR_ALIGNMENT);
   Matrix matrix = {t->arena, rows, cols};
-  t->groups[t->group_count++] = (ParameterGroup){.matrix = matrix, .decay = decay, .gemm = gemm};
+  t->groups[t->group_count++] = (ParameterGroup){.matrix = matrix, .decay = decay, .gemm = gemm, .vector = t->vectors};
+  if (!gemm) t->vectors += (size_t)round_up64((int64_t)rows * cols, TENSOR_ALIGNMENT);
   return matrix;
 }
 
@@ -129,7 +130,8 @@ static Linear add_linear(ParameterTable *t, Place at, const Piece *pieces, int c
 }
 
 static NormParameters add_norm(ParameterTable *t, const ModelConfig *c, Place at, const char *module) {
-  NormParameters norm = {.weight = begin_group(t, 1, c->dim, false, false)};
+  NormParameters norm = {.vector = t->vectors};
+  norm.weight = begin_group(t, 1, c->dim, false, false);
   add_vector(t, at, module, "weight", c->dim, ROLE_NORM_WEIGHT);
   if (c->norm != NORM_LAYER) return norm;
   norm.bias = begin_group(t, 1, c->dim, false, false);
@@ -262,6 +264,7 @@ void parameter_table_set_optimizer(ParameterTable *t, OptimizerKind optimizer) {
 
 void parameter_table_describe(const ParameterTable *t, Parameters *out) {
   out->count = t->arena;
+  out->vector_count = t->vectors;
   out->groups = t->groups;
   out->group_count = t->group_count;
   out->runs = t->runs;

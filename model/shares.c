@@ -80,15 +80,19 @@ static bool add_span(SpanList *list, Span span, Error *error) {
 
 enum { SPAN_BLOCKS = 16 }; /* of TENSOR_ALIGNMENT: it is not worth a message to part fewer */
 
-/* Equal parts of [begin, end), which are whole blocks of TENSOR_ALIGNMENT: one for everybody, or some for those who
- * come next. */
+/* [begin, end), which are whole blocks of TENSOR_ALIGNMENT, in equal parts: one for everybody in turn, so that they can
+ * be handed over at once, and what is left of it, or some, for those who come next. */
 static bool add_equal_spans(SpanList *list, size_t begin, size_t end, int ranks, int *next, Error *error) {
-  const size_t blocks = (end - begin) / TENSOR_ALIGNMENT, wanted = blocks / SPAN_BLOCKS;
-  const int parts = wanted < 1 ? 1 : wanted < (size_t)ranks ? (int)wanted : ranks;
+  const size_t blocks = (end - begin) / TENSOR_ALIGNMENT, most = blocks / SPAN_BLOCKS;
+  const bool everybody = most >= (size_t)ranks;
+  const size_t parts = everybody ? (size_t)ranks : most < 1 ? 1 : most, size = blocks / parts * TENSOR_ALIGNMENT;
   bool ok = true;
-  for (int part = 0; ok && part < parts; part++, *next = (*next + 1) % ranks) {
-    const size_t first = blocks * (size_t)part / (size_t)parts, last = blocks * (size_t)(part + 1) / (size_t)parts;
-    ok = add_span(list, (Span){begin + first * TENSOR_ALIGNMENT, (last - first) * TENSOR_ALIGNMENT, *next, 0}, error);
+  for (size_t part = 0; ok && begin < end; part++) {
+    const bool dealt = everybody && part < parts;
+    const size_t count = dealt || part + 1 < parts ? size : end - begin;
+    ok = add_span(list, (Span){begin, count, dealt ? (int)part : *next, 0}, error);
+    begin += count;
+    if (!dealt) *next = (*next + 1) % ranks;
   }
   return ok;
 }

@@ -85,6 +85,17 @@ static bool reserve_orders(Model *m, int64_t rows, Error *error) {
   return model_check_backend(m, error) && (!learned || upload_natural_places(m, rows, error));
 }
 
+/* Where operations read copies of the weights, keeps only masters that this process updates. */
+static void share_masters(Model *m) {
+  ContextInfo device;
+  m->ops->info(m->context, &device);
+  if (!device.copies || m->settings.share.ranks < 2 || !m->settings.share.shard) return;
+  m->ops->copy(m->context, m->params.grad, m->params.master, m->table.arena * sizeof(float)); /* refresh_parameters() */
+  m->ops->release(m->context, m->params.master);
+  m->params.master = m->ops->alloc(m->context, "weights", m->table.m_kept * sizeof(float));
+  m->params.vectors = m->ops->alloc(m->context, "weights of norms", m->table.vectors * sizeof(float));
+}
+
 bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   m->settings = *settings;
   m->ops->drop(m->context, &m->evaluation); /* evaluation moves into the training buffers */
@@ -95,6 +106,7 @@ bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   if (!parameter_table_share(&m->table, &settings->share, error)) return false;
   parameter_table_describe(&m->table, &m->params);
   m->params.grad = m->ops->alloc(m->context, "gradients", m->table.arena * sizeof(float));
+  share_masters(m);
   m->params.m = m->ops->alloc(m->context, "first moments", m->table.m_kept * sizeof(float));
   m->params.v = m->ops->alloc(m->context, "second moments", m->table.v_kept * sizeof(float));
   m->state = m->ops->alloc(m->context, "step state", sizeof(StepState));

@@ -4,8 +4,8 @@
     scripts/scaling.py [--parameters 124e6] [--tokens 524288] [--flops 400e12] [--inside 300e9] [--between 40e9] [--node 8]
 
 A step of --tokens tokens takes 6 * parameters * tokens operations at --flops a second on one GPU (what it reaches in training,
-not its peak), shared by N. Gradients go to their owners and weights come back, 4 bytes a parameter each way, of which every GPU
-sends and receives (N - 1) / N: at --inside bytes a second within a machine of --node GPUs, at --between beyond. The gradients of
+not its peak), shared by N. Gradients go to their owners, 4 bytes a parameter, and weights come back in bf16, 2 bytes, of which
+every GPU sends and receives (N - 1) / N: at --inside bytes a second within a machine of --node GPUs, at --between beyond. The gradients of
 all layers but the last to be finished travel beside the backward pass, which is two thirds of the computation; the weights do
 not. A message takes 10 us more for every doubling of N.
 """
@@ -22,9 +22,9 @@ def step_seconds(asked, n):
     if n == 1:
         return compute, 0.0
     speed = asked.inside if n <= asked.node else asked.between
-    one_way = 4 * asked.parameters * (n - 1) / n / speed + 1e-5 * math.log2(n)
-    hidden = min(one_way * (asked.layers - 1) / asked.layers, compute * 2 / 3)
-    return compute, 2 * one_way - hidden
+    gradients, weights = (size * asked.parameters * (n - 1) / n / speed + 1e-5 * math.log2(n) for size in (4, 2))
+    hidden = min(gradients * (asked.layers - 1) / asked.layers, compute * 2 / 3)
+    return compute, gradients + weights - hidden
 
 
 def main():

@@ -339,10 +339,10 @@ def emulated(folder):
               "--tokenizer", "byte", "--dropout", "0.1", "--log-every", "1", "--eval-every", "2", "--sample-tokens", "4",
               "--val-frac", "0.01", "--clip", "0.1", "--device", "cuda", "--quiet"]
 
-    def gpus(name, count, flags, **environment):
+    def gpus(name, count, flags, given=tuple(common), **environment):
         out = os.path.join(folder, name + ".run")
         os.environ.update({"EMU_DEVICES": str(count), "EMU_NCCL_SECONDS": "5", **environment})
-        run = Run(None, folder, 1, [*common, "--gpus", str(count), "--out", out, *flags])
+        run = Run(None, folder, 1, [*given, "--gpus", str(count), "--out", out, *flags])
         status = run.wait()
         for variable in environment:
             del os.environ[variable]
@@ -350,7 +350,7 @@ def emulated(folder):
 
     for name, flags, far in (("f32", ["--dtype", "f32", "--optimizer", "muon"], 1e-5),
                              ("adamw", ["--dtype", "f32", "--optimizer", "adamw", "--grad-accum", "3"], 1e-5),
-                             ("bf16", ["--dtype", "bf16"], 2e-2)):
+                             ("bf16", ["--dtype", "bf16", "--positions", "sinusoidal", "--optimizer", "muon"], 2e-2)):
         _, alone, _ = gpus(name + "1", 1, flags)
         alone = losses(alone)
         for label, count, more, environment in (("2", 2, [], {}), ("3, lazy streams", 3, [], {"EMU_STREAMS": "lazy"}),
@@ -363,6 +363,14 @@ def emulated(folder):
         check(f"GPUs: the same bytes with --no-shard, {name}", weights(out) == first)
         status, out, said = gpus(f"{name} again", 2, flags, EMU_STREAMS="lazy", EMU_ORDER="rand:3")
         check(f"GPUs: the same bytes again, {name}", weights(out) == first, (status, said))
+    lasting = ["--dtype", "bf16", "--schedule", "constant", "--warmup", "1"]
+    _, whole, _ = gpus("lasting", 1, lasting)
+    for label, environment in (("", {}), (", without NCCL", {"EMU_NCCL_OLD": "1"})):
+        gpus("parts", 2, [*lasting, "--steps", "2", "--overwrite"], **environment)
+        gpus("parts", 3, ["--resume", "--steps", "3"], given=["--quiet"], **environment)
+        status, out, said = gpus("parts", 1, ["--resume", "--steps", "4"], given=["--quiet"])
+        far = distance(*({step: loss for step, loss in losses(run).items() if isinstance(step, int)} for run in (whole, out)))
+        check(f"GPUs: 2, then 3, then 1 continue{label}", status == 0 and far <= 2e-2, (status, far, said))
     for variable, words in (("EMU_NCCL_DROP", "emu: nccl"), ("EMU_NCCL_WRONG", "emu: nccl")):
         status, _, said = gpus(variable, 2, ["--dtype", "f32"], **{variable: "1:20"})
         check(f"GPUs: {variable} is noticed", status == 1 and words in said and "between GPUs failed" in said, (status, said))

@@ -137,22 +137,24 @@ bool run_has_learned(const Run *r) {
 static bool evaluate_part(Run *r, Error *error) {
   if (!run_has_validation(r)) {
     r->best_step = r->evaluated_step = r->step;
-    return run_write_weights(r, error);
+    return run_download_weights(r, error) && run_write_weights(r, error);
   }
   Evaluation result;
   ExactCount exact = {0};
-  bool complete;
+  bool complete = false;
   r->val_part = prefix_windows(r);
-  if (!evaluate(r, r->val_part, &result, &exact, &complete, error)) return false;
+  evaluate(r, r->val_part, &result, &exact, &complete, error);
+  if (!run_agree(r, error)) return false;
   if (!complete) return true; /* a resumed run evaluates again */
   r->evaluated_step = r->step;
   if (!result.tokens) return true;
-  const bool better = is_better(r, &result);
+  const bool better = run_leader_says(r, is_better(r, &result));
   r->bad_evals = better ? 0 : r->bad_evals + 1;
   if (!better) return judge(r, false, error) && run_write_report(r, error);
   r->best_loss = evaluation_loss(&result);
   r->best_step = r->step;
-  return run_write_weights(r, error) && judge(r, false, error) && run_write_report(r, error);
+  return run_download_weights(r, error) && run_write_weights(r, error) && judge(r, false, error) &&
+         run_write_report(r, error);
 }
 
 bool run_evaluate(Run *r, Error *error) {
@@ -169,7 +171,7 @@ static bool evaluate_all(Run *r, Error *error) {
   if (!run_has_validation(r)) return true;
   Evaluation result;
   ExactCount exact = {0};
-  bool complete;
+  bool complete = false;
   if (!evaluate(r, 0, &result, &exact, &complete, error)) return false;
   if (!complete || !result.tokens) return true;
   console_line(&r->console, "validation loss %.4f nats per token, %.4f bits per byte, over all %" PRId64 " tokens",

@@ -226,7 +226,9 @@ bool run_write_settings(const Run *r, Error *error); /* config.txt */
 bool run_settings_text(const Run *r, char **text, size_t *size, Error *error);
 
 /* ---- state.c: progress, weights and moments, saved and restored ---- */
-bool run_write_weights(Run *r, Error *error); /* the newest model to model.safetensors */
+/* All processes: to where rank 0 has them on its host. */
+bool run_download_weights(Run *r, Error *error);
+bool run_write_weights(const Run *r, Error *error); /* rank 0: from there to model.safetensors */
 bool run_save_state(Run *r, Error *error);
 bool run_restore_state(Run *r, Error *error);
 

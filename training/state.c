@@ -63,10 +63,10 @@ static void make_notes(const Run *r, Notes *n) {
 
 /* ---- saving ---- */
 
-bool run_write_weights(Run *r, Error *error) {
-  if (!run_leads(r)) return true;
-  return model_download(r->model, ARENA_MASTER, r->host[0], error) &&
-         checkpoint_write_weights(r->dir, &r->config, model_table(r->model), r->host[0], error);
+bool run_download_weights(Run *r, Error *error) { return model_download(r->model, ARENA_MASTER, r->host[0], error); }
+
+bool run_write_weights(const Run *r, Error *error) {
+  return !run_leads(r) || checkpoint_write_weights(r->dir, &r->config, model_table(r->model), r->host[0], error);
 }
 
 static bool write_state(Run *r, Error *error) {

@@ -24,8 +24,8 @@ using namespace emu;
 constexpr int RANKS = 16;
 constexpr size_t WINDOW = 1 << 16; /* bytes that a rank hands over at a time */
 
-enum Kind { REDUCE = 1, BROADCAST, ALL_REDUCE };
-static const char *const kind_names[] = {"nothing", "Reduce", "Broadcast", "AllReduce"};
+enum Kind { REDUCE = 1, BROADCAST, ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER };
+static const char *const kind_names[] = {"nothing", "Reduce", "Broadcast", "AllReduce", "ReduceScatter", "AllGather"};
 
 struct Operation {
   int kind, type, root;
@@ -49,7 +49,9 @@ struct ncclComm {
 
 static int group_depth;
 
-static size_t bytes_of(int type) { return type == ncclFloat64 ? 8 : type == ncclFloat32 ? 4 : 1; }
+static size_t bytes_of(int type) {
+  return type == ncclFloat64 ? 8 : type == ncclFloat32 ? 4 : type == ncclBfloat16 ? 2 : 1;
+}
 
 static double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -89,6 +91,19 @@ static void take(const ncclComm *c, const Operation &op, unsigned char *to, size
     else add<float>(to, c->room->window[rank], bytes / 4);
 }
 
+/* All do `op`; false: somebody does not come. */
+static bool hand_over(ncclComm *c, const Operation &op, const unsigned char *from, unsigned char *to, size_t bytes) {
+  for (size_t done = 0; done < bytes || done == 0;) {
+    const size_t some = bytes - done < WINDOW ? bytes - done : WINDOW;
+    memcpy(c->room->window[c->rank], from + done, some);
+    if (meet(c) >= 0) return false;
+    take(c, op, to + done, some);
+    if (meet(c) >= 0) return false;
+    done += some ? some : 1;
+  }
+  return true;
+}
+
 static void run(ncclComm *c, const Operation &op, const void *from, void *to) {
   const size_t all = op.count * bytes_of(op.type);
   if (c->error) return;
@@ -106,15 +121,16 @@ static void run(ncclComm *c, const Operation &op, const void *from, void *to) {
     report(c, "emu: nccl: rank %d does %s of %llu to %d, and rank %d does %s of %llu to %d\n", rank, theirs, op);
     return;
   }
-  for (size_t done = 0; done < all || done == 0;) {
-    const size_t some = all - done < WINDOW ? all - done : WINDOW;
-    memcpy(c->room->window[c->rank], static_cast<const unsigned char *>(from) + done, some);
-    if (meet(c) >= 0) break;
-    take(c, op, static_cast<unsigned char *>(to) + done, some);
-    if (meet(c) >= 0) break;
-    done += some ? some : 1;
-  }
-  if (c->room->broken) c->error = ncclRemoteError;
+  const unsigned char *source = static_cast<const unsigned char *>(from);
+  unsigned char *target = static_cast<unsigned char *>(to);
+  bool ok = true;
+  if (op.kind != REDUCE_SCATTER && op.kind != ALL_GATHER) ok = hand_over(c, op, source, target, all);
+  else
+    for (int rank = 0; ok && rank < c->ranks; rank++) /* a part to each rank, or from each */
+      ok = op.kind == REDUCE_SCATTER
+               ? hand_over(c, {REDUCE, op.type, rank, op.count}, source + rank * all, target, all)
+               : hand_over(c, {BROADCAST, op.type, rank, op.count}, source, target + rank * all, all);
+  if (!ok || c->room->broken) c->error = ncclRemoteError;
 }
 
 /* Whether RANK:N in the environment is this rank and its newest operation. */
@@ -126,7 +142,8 @@ static bool planted(const char *name, const ncclComm *c) {
 }
 
 static ncclResult_t submit(ncclComm *c, Operation op, const void *from, void *to, cudaStream_t stream) {
-  if (!c || !from || !to || op.root < 0 || op.root >= c->ranks || (op.type == ncclUint8 && op.kind != BROADCAST))
+  if (!c || !from || !to || op.root < 0 || op.root >= c->ranks ||
+      (bytes_of(op.type) < 4 && op.kind != BROADCAST && op.kind != ALL_GATHER))
     return ncclInvalidArgument;
   c->operations++;
   if (planted("EMU_NCCL_DROP", c)) return ncclSuccess;
@@ -209,5 +226,15 @@ ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataTyp
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t, ncclComm_t comm,
                            cudaStream_t stream) {
   return submit(comm, {ALL_REDUCE, type, 0, count}, from, to, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t,
+                               ncclComm_t comm, cudaStream_t stream) {
+  return submit(comm, {REDUCE_SCATTER, type, 0, count}, from, to, stream);
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return submit(comm, {ALL_GATHER, type, 0, count}, from, to, stream);
 }
 }
