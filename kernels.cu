@@ -398,6 +398,7 @@ void cuda_info(Context *c, ContextInfo *out) {
   out->dtype = c->dtype;
   out->accelerator = true;
   out->direct = c->nccl;
+  out->crowded = c->crowded;
   out->copies = c->dtype != DTYPE_F32;
   out->bytes = c->bytes;
   out->peak_bytes = c->peak_bytes;

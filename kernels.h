@@ -285,6 +285,7 @@ typedef struct ContextInfo {
   DType dtype, weights;                /* as ContextOptions */
   bool accelerator;                    /* its memory is not the host's */
   bool direct;                         /* accelerators of several processes reach each other without their hosts */
+  bool crowded;                        /* several processes share one of them, which is why they do not */
   bool copies;                         /* operations read copies of the weights: Parameters.vectors may be used */
   int threads, vector_bits;            /* of a CPU; 0 on a GPU */
   size_t bytes;                        /* allocated now */

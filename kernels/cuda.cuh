@@ -30,6 +30,7 @@ struct ParameterLists; /* kernels/parameters.cuh */
 struct Context {
   Collective *peers; /* NULL: none */
   struct Nccl *nccl; /* what they talk by; NULL: through their hosts */
+  bool crowded;      /* some of them share a GPU */
   cudaStream_t side; /* where they add gradients while the backward pass goes on */
   cudaEvent_t ready, added;
   double *sums; /* [3] device: of all processes; NULL: there are none */

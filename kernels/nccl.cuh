@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <nccl.h>
 #include <new>
+#include <vector>
 
 struct Nccl {
   __typeof__(ncclGetVersion) *version;
@@ -66,13 +67,33 @@ static bool nccl_check(Context *c, ncclResult_t status, const char *what) {
   return !c->error.code;
 }
 
-/* All processes. Some may lack the library: then none uses it. */
+/* A GPU among those of all machines. */
+struct NcclCard {
+  int node, domain, bus, device;
+};
+
+/* All processes: whether another one has this one's GPU. */
+static bool nccl_shares_card(Context *c) {
+  const int ranks = c->peers->size;
+  int number = 0, same = 0;
+  cudaDeviceProp p = {};
+  cudaGetDevice(&number);
+  cudaGetDeviceProperties(&p, number);
+  const NcclCard mine = {c->peers->node_first, p.pciDomainID, p.pciBusID, p.pciDeviceID};
+  std::vector<NcclCard> all((size_t)ranks);
+  collective_all_gather(c->peers, &mine, all.data(), sizeof mine);
+  for (const NcclCard &card : all) same += memcmp(&card, &mine, sizeof mine) == 0;
+  return same > 1;
+}
+
+/* All processes. Some may lack the library, or share a GPU, which it does not support: then none uses it. */
 static bool nccl_open(Context *c) {
   ncclUniqueId id = {};
   Nccl *n = new (std::nothrow) Nccl();
-  double have = n && nccl_load(n);
-  collective_sum(c->peers, &have, 1);
-  if (have < c->peers->size) {
+  double sums[] = {(double)(n && nccl_load(n)), (double)nccl_shares_card(c)};
+  collective_sum(c->peers, sums, 2);
+  c->crowded = sums[1] > 0;
+  if (sums[0] < c->peers->size || c->crowded) {
     delete n;
     return true;
   }

@@ -112,13 +112,15 @@ static void print_processes(Run *r) {
   const Collective *peers = r->peers;
   const SequenceShare share = run_sequence_share(r);
   if (peers->size == 1) return;
-  console_row(
-      &r->console, "ranks", "%d on %d machine%s, %s%s%s; each takes %d of a step's %d sequences%s%s", peers->size,
-      r->machines, r->machines == 1 ? "" : "s", r->device.direct ? "by NCCL and " : "by ", peers->engine,
-      r->device.accelerator && !r->device.direct ? " through their hosts (there is no NCCL that all can load)" : "",
-      share.count, r->settings.batch * r->settings.grad_accum,
-      r->settings.batch * r->settings.grad_accum % peers->size ? " or one more" : "",
-      r->settings.no_shard ? "" : " and updates its part of the parameters");
+  console_row(&r->console, "ranks", "%d on %d machine%s, %s%s%s; each takes %d of a step's %d sequences%s%s",
+              peers->size, r->machines, r->machines == 1 ? "" : "s", r->device.direct ? "by NCCL and " : "by ",
+              peers->engine,
+              r->device.direct || !r->device.accelerator ? ""
+              : r->device.crowded                        ? " through their hosts (some share a GPU)"
+                                                         : " through their hosts (there is no NCCL that all can load)",
+              share.count, r->settings.batch * r->settings.grad_accum,
+              r->settings.batch * r->settings.grad_accum % peers->size ? " or one more" : "",
+              r->settings.no_shard ? "" : " and updates its part of the parameters");
 }
 
 static void print_length(Run *r, const TrainConfig *train) {
