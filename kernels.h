@@ -105,14 +105,14 @@ typedef struct MuonMatrix {
 /* All parameters of a model: one flat arena each. Pads are zero in every arena. */
 typedef struct Parameters {
   size_t count;   /* elements of weights and gradients, pads included */
-  float *master;  /* [count] fp32 weights, in checkpoint order; beside `vectors` those alone that this process
-                         updates, each where its first moment is */
-  float *vectors; /* fp32 weights of all groups that no GEMM reads; NULL: they are read from `master` */
-  size_t vector_count;
-  float *grad;        /* [count] fp32 gradients; NULL when the model is only read */
-  float *m, *v;       /* fp32 first and second moments of what this process updates; likewise. Muon has no v */
-  void *backend_data; /* of the backend: made by refresh_parameters(), freed by release_parameters() */
-  void *compute;      /* the copy that GEMMs read, in whatever layout the backend likes; f32: may be `master` */
+  float *master;  /* [count] fp32 weights, in checkpoint order; with `vectors` only those that this process updates,
+                     each where its first moment is */
+  float *vectors; /* [vector_count] fp32 weights of the groups that no GEMM reads; NULL: `master` has them */
+  size_t vector_count; /* pads included */
+  float *grad;         /* [count] fp32 gradients; NULL when the model is only read */
+  float *m, *v;        /* fp32 first and second moments of what this process updates; likewise. Muon has no v */
+  void *backend_data;  /* of the backend: made by refresh_parameters(), freed by release_parameters() */
+  void *compute;       /* the copy that GEMMs read, in whatever layout the backend likes; f32: may be `master` */
   const ParameterGroup *groups; /* host, [group_count], ascending offsets, covering all that is not alignment pad */
   int group_count;
   /* host: what this process updates, in ascending order; of a process that trains alone all */
@@ -286,7 +286,7 @@ typedef struct ContextInfo {
   bool accelerator;                    /* its memory is not the host's */
   bool direct;                         /* accelerators of several processes reach each other without their hosts */
   bool crowded;                        /* several processes share one of them, which is why they do not */
-  bool copies;                         /* operations read copies of the weights: Parameters.vectors may be used */
+  bool copies;                         /* with Parameters.vectors none but updates read the master weights */
   int threads, vector_bits;            /* of a CPU; 0 on a GPU */
   size_t bytes;                        /* allocated now */
   size_t peak_bytes;                   /* the most that was allocated */

@@ -133,6 +133,7 @@ typedef struct Share {
   int rank, ranks; /* ranks < 2: alone */
   bool shard;
 } Share;
+static inline bool is_sharded(const Share *share) { return share->ranks > 1 && share->shard; }
 
 typedef struct ParameterTable {
   ParameterTensor *tensors;

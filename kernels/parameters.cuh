@@ -161,8 +161,9 @@ static void convert_all(Context *c, const Parameters *params, const float *weigh
          (bf16 *)params->compute, weights, params->count);
 }
 
-/* Of several processes, from all weights in params->grad: vectors and this one's masters. */
+/* Of several processes, from all weights in p->grad: the compute copy, vectors and this one's masters. */
 static void take_weights(Context *c, const Parameters *p) {
+  convert_all(c, p, p->grad);
   for (const Span *s = p->spans; s < p->spans + p->span_count; s++)
     if (s->owner == c->peers->rank) cuda_copy(c, p->master + s->own, p->grad + s->offset, s->count * sizeof(float));
   for (const ParameterGroup *g = p->groups; g < p->groups + p->group_count; g++)
@@ -181,8 +182,8 @@ void cuda_refresh_parameters(Context *c, Parameters *params) {
     return;
   }
   if (!params->compute) params->compute = cuda_alloc(c, "compute copy of the weights", params->count * sizeof(bf16));
-  convert_all(c, params, params->vectors ? params->grad : params->master);
   if (params->vectors) take_weights(c, params);
+  else convert_all(c, params, params->master);
 }
 
 void cuda_release_parameters(Context *c, Parameters *params) {

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(ARENA_BLOCK)
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-/* vectors [...], masters of this process [...]; a block a piece. */
+/* What is this process's of the vectors, from its masters; a block a piece. */
 __global__ void __launch_bounds__(ARENA_BLOCK)
     copy_own_vectors(float *vectors, const float *master, const AdamwPiece *pieces) {
   const AdamwPiece piece = pieces[blockIdx.x];
@@ -167,7 +167,6 @@ static void gather_masters_by_host(Context *c, const Parameters *p) {
       if (s->owner == c->peers->rank) memcpy(all + s->offset, own + s->own, s->count * sizeof *all);
     collective_gather(c->peers, all, p->spans, p->span_count);
     cuda_upload(c, p->grad, all, p->count * sizeof *all);
-    convert_all(c, p, p->grad);
     take_weights(c, p);
   }
   free(own);

@@ -116,7 +116,7 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   Activations a = {0};
   Arena arena = {0};
   layout_activations(&a, &arena, c, &table, rows, true, train->dropout.branch > 0, dt);
-  const size_t owners = train->share.shard && train->share.ranks > 1 ? (size_t)train->share.ranks : 1;
+  const size_t owners = is_sharded(&train->share) ? (size_t)train->share.ranks : 1;
   plan.weights = table.arena * copy + table.arena * sizeof(float) / (device->copies ? owners : 1);
   plan.gradients = table.arena * sizeof(float);
   const size_t moments = (table.arena + table.v_arena) * sizeof(float);

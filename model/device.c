@@ -99,7 +99,7 @@ size_t model_arena_size(const Model *m, ArenaKind which) {
 static bool is_shared_out(const Model *m, ArenaKind which, const SpanList **spans) {
   *spans = which == ARENA_MOMENT2 ? &m->table.v_spans : &m->table.spans;
   if (which == ARENA_MASTER) return m->params.vectors;
-  return m->settings.share.ranks > 1 && m->settings.share.shard && which != ARENA_GRADIENT;
+  return is_sharded(&m->settings.share) && which != ARENA_GRADIENT;
 }
 
 void model_upload(Model *m, ArenaKind which, const float *host) {

@@ -234,6 +234,6 @@ bool parameter_table_share(ParameterTable *t, const Share *share, Error *error) 
   t->own = calloc((size_t)t->muon_count + 1, sizeof *t->own);
   if (!t->own) return no_memory(error);
   if (share->ranks > 1 && !make_spans(t, share->ranks, error)) return false;
-  if (share->ranks < 2 || !share->shard) return take_all(t, error);
+  if (!is_sharded(share)) return take_all(t, error);
   return place_spans(t, share->rank, share->ranks, error) && take_own(t, share->rank, error);
 }

@@ -38,7 +38,7 @@ static void update(Context *c, void *model) {
   if (share->ranks > 1 && !share->shard) m->ops->peers_gather(c, &m->params, true);
   if (m->settings.optimizer == OPTIMIZER_MUON) m->ops->muon(c, m->state, &m->params, &m->settings.muon);
   m->ops->adamw(c, m->state, &m->params, &m->settings.adamw);
-  if (share->ranks > 1 && share->shard) m->ops->peers_gather(c, &m->params, false);
+  if (is_sharded(share)) m->ops->peers_gather(c, &m->params, false);
   m->ops->report(c, m->state);
 }
 
@@ -89,7 +89,7 @@ static bool reserve_orders(Model *m, int64_t rows, Error *error) {
 static void share_masters(Model *m) {
   ContextInfo device;
   m->ops->info(m->context, &device);
-  if (!device.copies || m->settings.share.ranks < 2 || !m->settings.share.shard) return;
+  if (!device.copies || !is_sharded(&m->settings.share)) return;
   m->ops->copy(m->context, m->params.grad, m->params.master, m->table.arena * sizeof(float)); /* refresh_parameters() */
   m->ops->release(m->context, m->params.master);
   m->params.master = m->ops->alloc(m->context, "weights", m->table.m_kept * sizeof(float));

@@ -376,7 +376,8 @@ def emulated(folder):
         check(f"GPUs: {variable} is noticed", status == 1 and words in said and "between GPUs failed" in said, (status, said))
     for launcher in launchers().values():  # two processes on one card, which NCCL does not support
         os.environ["EMU_DEVICES"] = "1"
-        status, run = train(launcher, folder, 2, [*common[:-1], "--dtype", "bf16", "--out", "crowded.run", "--overwrite"])
+        loud = [flag for flag in common if flag != "--quiet"]
+        status, run = train(launcher, folder, 2, [*loud, "--dtype", "bf16", "--out", "crowded.run", "--overwrite"])
         check("GPUs: two processes share one", status == 0 and "(some share a GPU)" in run.said(), (status, run.said()))
     status, _, said = gpus("many", 2, ["--dtype", "f32", "--gpus", "3"])
     check("GPUs: more than there are", status == 2 and "there are 2" in said, (status, said))
