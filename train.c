@@ -43,7 +43,7 @@ static bool check_flags(Run *r, Error *error) {
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
     return fail(error, EXIT_USAGE, "--muon-lr is of Muon, and the optimizer is adamw%s",
                 s->resume ? ", which a resumed run keeps" : "; leave it out, or give --optimizer muon");
-  if (!choices_check_shape(s, &model, &shaped, error)) return false;
+  if (!choices_check_shape(s, run_base(r), &model, &shaped, error)) return false;
   return !shaped || check_device(r, &model, error);
 }
 
@@ -74,8 +74,10 @@ static bool choose(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   ContextInfo device = run_device_now(r);
   device.threads *= r->peers->size;
-  ChoiceInputs given = {.vocab = tokenizer_vocab(r->tokenizer),
-                        .source_vocab = tokenizer_vocab(run_source_tokenizer(r)),
+  const ModelConfig *base = run_base(r);
+  ChoiceInputs given = {.vocab = base ? base->vocab : tokenizer_vocab(r->tokenizer),
+                        .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(r)),
+                        .base = base,
                         .text_bytes = r->text.bytes,
                         .pairs = run_has_pairs(r),
                         .device = &device,
@@ -83,7 +85,7 @@ static bool choose(Run *r, Error *error) {
   run_measure_documents(r, &given.lengths, error);
   if (!run_agree(r, error) || !choose_model(r, &given, error)) return false;
   if (!run_check_peers(r, error) || !check_device(r, &r->config, error) ||
-      (s->resume && run_leads(r) && !run_check_same_model(r, error)) || !run_open_windows(r, error))
+      (base && run_leads(r) && !run_check_same_model(r, error)) || !run_open_windows(r, error))
     return run_agree(r, error);
   if (s->patience && !run_has_validation(r)) no_validation(s, error);
   if (s->optimizer == OPTIMIZER_ADAMW && options_origin(&r->options, &s->momentum) == ORIGIN_COMMAND_LINE)
@@ -101,7 +103,7 @@ static bool take_settings(Run *r, Error *error) {
   settings_forget_choices(&r->options, s);
   if (s->data.count == 0)
     return fail(error, EXIT_USAGE, "no text given; try: ./train book.txt   (./train --help lists everything)");
-  return run_name_directory(r, error);
+  return run_name_directory(r, error) && run_read_base(r, error);
 }
 
 static bool open_device(Run *r, Error *error) {
@@ -122,7 +124,7 @@ static bool open_text(Run *r, Error *error) {
 /* Everything that can be refused is refused here, before anything is computed, or of an older run replaced. */
 static bool prepare(Run *r, Error *error) {
   if (run_leads(r)) take_settings(r, error);
-  if (!run_share_settings(r, error)) return false;
+  if (!run_share_base(r, error)) return false;
   if (!run_leads(r) && !run_name_directory(r, error)) return false;
   return open_device(r, error) && open_text(r, error) && choose(r, error);
 }
@@ -204,6 +206,7 @@ static bool train_loop(Run *r, Error *error) {
   run_begin_pace(r);
   /* saved, then stopped before it */
   if (!run_listen(r, error)) return false;
+  if (!r->stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
   if (!r->stopping && must_evaluate(r) && !run_evaluate(r, error)) return false;
   if (!r->stopping && must_sample(r)) run_sample(r, error);
   while (r->step < r->settings.steps && !out_of_patience(r)) {
@@ -339,8 +342,7 @@ static bool run(void *context, Error *error) {
   run_print_plan(r);
   if (s->dry_run) return !s->show || !run_leads(r) || run_show_windows(r, error);
   if (!resumes) {
-    if (!start_model(r, error)) return false;
-    run_init_weights(r);
+    if (!start_model(r, error) || !run_init_weights(r, error)) return false;
   }
   if (s->bench) return run_bench(r, INKLING_VERSION, error);
   return run_warm_up(r, error) && run_begin_directory(r, error) && train(r, error);

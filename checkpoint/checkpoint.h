@@ -40,8 +40,9 @@ bool checkpoint_read_config(const char *dir, ModelConfig *config, SpecialTokens 
 bool checkpoint_write_weights(const char *dir, const ModelConfig *config, const ParameterTable *table,
                               const float *arena, Error *error);
 
-/* Fills the tensors of the arena from F32, F16 or BF16; pads are left as they are. config.json beside it says which
- * class's names and shapes they have; every tensor must be there, all values finite. Biases that the file does not have
+/* Fills the tensors of the arena from F32, F16 or BF16, of model.safetensors or of several files with an index; pads
+ * are left as they are. `config` is that of config.json beside it, but may have a shorter context: then the first
+ * positions of tables are read. That file also says which class's names and shapes the tensors have; every tensor must be there, all values finite. Biases that the file does not have
  * though others of the same kind are there become zeros, and what the class has and the model has not must be zeros.
  * Marian and its like may leave out the bias of the head and tables of sinusoids: the class makes its own, and so does
  * this. Other tensors are refused, but for an lm_head.weight of the embedding's shape (tied models are sometimes saved
@@ -63,6 +64,10 @@ bool checkpoint_load_source_tokenizer(Tokenizer **out, const char *dir, const Mo
 bool checkpoint_write_tokenizers(const char *dir, Tokenizer *tokenizer, const Tokenizer *source, int ctx, Error *error);
 
 /* ---- loading ---- */
+
+/* Whether the weights there can be those of the model: before memory is allocated for it. EXIT_CHECKPOINT for none, or
+ * for fewer than it has parameters. */
+bool checkpoint_check_weights_size(const char *dir, const ModelConfig *config, Error *error);
 
 /* The model on a device, with its weights. A configuration that asks for more parameters than the weights beside it can
  * hold is refused before memory is allocated for it. */

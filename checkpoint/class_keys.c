@@ -177,6 +177,28 @@ const ConfigKey ernie4_5_keys[] = {CHOICE("hidden_act", activation, "silu", acti
                                    BIASES("use_bias", BIAS_LAYERS, false),
                                    END};
 
+const ConfigKey qwen2_keys[] = {CHOICE("hidden_act", activation, "silu", activations),
+                                SIZES(151936, 4096, 22016, 32, 32),
+                                KV_HEADS(32),
+                                HEAD_DIM,
+                                CTX(32768),
+                                REAL("rms_norm_eps", norm_eps, 1e-6),
+                                FIXED("use_sliding_window", "false"),
+                                ROTARY(10000),
+                                BOOL("tie_word_embeddings", tie, false),
+                                END};
+
+const ConfigKey mistral_keys[] = {CHOICE("hidden_act", activation, "silu", activations),
+                                  SIZES(32000, 4096, 14336, 32, 32),
+                                  KV_HEADS(8),
+                                  HEAD_DIM,
+                                  CTX(131072),
+                                  REAL("rms_norm_eps", norm_eps, 1e-6),
+                                  FIXED("sliding_window", "null"),
+                                  ROTARY(10000),
+                                  BOOL("tie_word_embeddings", tie, false),
+                                  END};
+
 const ConfigKey gpt2_keys[] = {CHOICE("activation_function", activation, "gelu_new", activations),
                                INT("vocab_size", vocab, 50257, MODEL_MAX_VOCAB),
                                INT("n_positions", ctx, 1024, MODEL_MAX_CTX),

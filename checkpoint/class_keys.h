@@ -5,7 +5,7 @@
 #include "checkpoint/classes.h"
 
 extern const ConfigKey llama_keys[], arcee_keys[], smollm3_keys[], starcoder2_keys[], stablelm_keys[], helium_keys[],
-    ernie4_5_keys[], gpt2_keys[], opt_keys[], marian_keys[], pegasus_keys[], blenderbot_keys[], own_keys[],
-    own_encoder_keys[];
+    ernie4_5_keys[], qwen2_keys[], mistral_keys[], gpt2_keys[], opt_keys[], marian_keys[], pegasus_keys[],
+    blenderbot_keys[], own_keys[], own_encoder_keys[];
 
 #endif

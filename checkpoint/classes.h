@@ -115,6 +115,7 @@ typedef struct FileTensor {
   int rank;
   int rows, cols; /* outputs, inputs; rank 1: cols = 1 */
   int unused;     /* more rows, before those */
+  int longer;     /* more rows, behind those: positions that the model does not use */
   bool transposed;
   bool optional;   /* may be absent: zeros, or sinusoids */
   bool copy;       /* of what other tensors say: written, never read */
@@ -131,6 +132,8 @@ typedef struct FileLayout {
  * EXIT_MEMORY. */
 bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, const ModelConfig *config,
                       const ParameterTable *table, Error *error);
+/* Where tables of positions have `ctx` rows in the file, of which the model has the first. */
+void file_layout_lengthen(FileLayout *layout, const ParameterTable *table, int ctx);
 void file_layout_free(FileLayout *layout);
 
 /* Which product's bias it is; 0: it is none. */
@@ -142,7 +145,7 @@ static inline size_t file_tensor_index(const FileTensor *t, int row, int col) {
     const int of_head = row % t->interleaved, half = t->interleaved / 2;
     row += (of_head < half ? 2 * of_head : 2 * (of_head - half) + 1) - of_head;
   }
-  const size_t rows = (size_t)t->rows + (size_t)t->unused, at = (size_t)t->unused + (size_t)row;
+  const size_t at = (size_t)t->unused + (size_t)row, rows = (size_t)t->rows + (size_t)t->unused + (size_t)t->longer;
   return t->transposed ? (size_t)col * rows + at : at * (size_t)t->cols + (size_t)col;
 }
 

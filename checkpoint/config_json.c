@@ -111,7 +111,7 @@ static bool read_name(const ConfigReader *r, const char *key, bool list, const c
 }
 
 static bool refuse_class(const ConfigReader *r, const char *key, const char *given) {
-  char types[200];
+  char types[300];
   class_types(types, sizeof types);
   return config_refuse(r, "%s is \"%s\"; supported are models whose model_type is one of %s", key,
                        text_one_line(given, 80).text, types);

@@ -12,7 +12,8 @@
 #define CHECKPOINT_CONFIG "config.json"
 #define CHECKPOINT_GENERATION_CONFIG "generation_config.json"
 #define CHECKPOINT_WEIGHTS "model.safetensors"
-#define CHECKPOINT_MODELING "modeling_inkling.py" /* only where config.json names the class in it */
+#define CHECKPOINT_WEIGHTS_INDEX CHECKPOINT_WEIGHTS ".index.json" /* of weights in several files; read alone */
+#define CHECKPOINT_MODELING "modeling_inkling.py"                 /* only where config.json names the class in it */
 /* The tokenizer of sources, where they have one of their own: the same two files, as transformers reads them with
  * subfolder="source_tokenizer". */
 #define CHECKPOINT_SOURCE_TOKENIZER "source_tokenizer"

@@ -155,6 +155,14 @@ bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, con
   return true;
 }
 
+void file_layout_lengthen(FileLayout *layout, const ParameterTable *table, int ctx) {
+  for (FileTensor *t = layout->tensors; t < layout->tensors + layout->count; t++) {
+    const TensorRole role = t->count ? table->tensors[t->first].role : ROLE_WEIGHT;
+    const bool zeros = !t->count && t->zeros && strcmp(t->zeros, KEY_POSITIONS) == 0;
+    if (role == ROLE_PLACES || role == ROLE_SINUSOIDS || zeros) t->longer = ctx > t->rows ? ctx - t->rows : 0;
+  }
+}
+
 void file_layout_free(FileLayout *layout) {
   free(layout->tensors);
   *layout = (FileLayout){0};
@@ -162,7 +170,7 @@ void file_layout_free(FileLayout *layout) {
 
 SafeTensor file_tensor_shape(const FileTensor *t) {
   SafeTensor out = {.name = t->name, .type = TENSOR_F32, .rank = t->rank};
-  const int64_t rows = (int64_t)t->rows + t->unused;
+  const int64_t rows = (int64_t)t->rows + t->unused + t->longer;
   out.shape[0] = t->transposed ? t->cols : rows;
   out.shape[1] = t->rank == 1 ? 0 : t->transposed ? rows : t->cols;
   return out;

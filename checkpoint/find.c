@@ -18,7 +18,8 @@ bool checkpoint_is_run(const char *dir) { return access(checkpoint_path(dir, CHE
 static bool model_time(const char *dir, struct timespec *time) {
   struct stat config, weights;
   if (stat(checkpoint_path(dir, CHECKPOINT_CONFIG).text, &config) != 0 ||
-      stat(checkpoint_path(dir, CHECKPOINT_WEIGHTS).text, &weights) != 0)
+      (stat(checkpoint_path(dir, CHECKPOINT_WEIGHTS).text, &weights) != 0 &&
+       stat(checkpoint_path(dir, CHECKPOINT_WEIGHTS_INDEX).text, &weights) != 0))
     return false;
   *time = weights.st_mtim;
   return true;
@@ -102,9 +103,6 @@ static bool check_directory(const char *dir, Error *error) {
 }
 
 bool checkpoint_fail_without_weights(const char *dir, Error *error) {
-  if (there_is(dir, CHECKPOINT_WEIGHTS ".index.json"))
-    return fail(error, EXIT_CHECKPOINT,
-                "%s holds its weights in several files; save them in one, with max_shard_size=\"1TB\"", dir);
   if (there_is(dir, "pytorch_model.bin"))
     return fail(error, EXIT_CHECKPOINT,
                 "%s holds its weights as pytorch_model.bin; save them with transformers as " CHECKPOINT_WEIGHTS, dir);

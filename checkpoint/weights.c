@@ -2,14 +2,13 @@
 #include "checkpoint/internal.h"
 
 #include "checkpoint/classes.h"
-#include "checkpoint/directory.h"
+#include "checkpoint/weight_files.h"
 #include "util/text.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- tensors ---- */
 
@@ -91,7 +90,7 @@ static void convert(float *out, const SafeTensor *tensor, size_t first, size_t c
 /* What is read, and where to. */
 typedef struct WeightsReader {
   const char *path;
-  const SafeTensors *file;
+  const SafeTensors *file; /* its tensors alone */
   const ModelClass *class;
   const ParameterTable *table;
   float *arena;
@@ -227,20 +226,18 @@ static bool read_tensors(const WeightsReader *r, const FileLayout *layout, unsig
 bool checkpoint_read_weights(const char *dir, const ModelConfig *config, const ParameterTable *table, float *arena,
                              Error *error) {
   ConfigFile saved = {0};
-  SafeTensors file = {0};
+  WeightFiles files = {0};
   FileLayout layout = {0};
-  const CheckpointPath path = checkpoint_path(dir, CHECKPOINT_WEIGHTS);
-  if (access(path.text, F_OK) != 0 && access(checkpoint_path(dir, CHECKPOINT_WEIGHTS ".index.json").text, F_OK) == 0)
-    return fail(error, EXIT_CHECKPOINT, "%s comes in several files, which is not supported; save it as one", path.text);
-  bool ok = safetensors_open(&file, path.text, error) && config_file_read(dir, &saved, error) &&
+  bool ok = weight_files_open(&files, dir, error) && config_file_read(dir, &saved, error) &&
             file_layout_make(&layout, saved.class, saved.biases, config, table, error);
-  bool *used = ok ? calloc((size_t)file.count + 1, sizeof *used) : NULL;
-  if (ok && !used) ok = error_memory(error, path.text);
-  const WeightsReader reader = {path.text, &file, saved.class, table, arena, used, error};
+  if (ok) file_layout_lengthen(&layout, table, saved.config.ctx);
+  bool *used = ok ? calloc((size_t)files.all.count + 1, sizeof *used) : NULL;
+  if (ok && !used) ok = error_memory(error, files.path.text);
+  const WeightsReader reader = {files.path.text, &files.all, saved.class, table, arena, used, error};
   ok = ok && read_tensors(&reader, &layout, saved.biases);
   free(used);
   file_layout_free(&layout);
-  safetensors_close(&file);
+  weight_files_close(&files);
   return ok;
 }
 

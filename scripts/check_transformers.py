@@ -341,6 +341,11 @@ def foreign(kind, small=None):
             **llama, head_dim=8, attention_bias=True, mlp_bias=True)),
         "ernie4_5, interleaved RoPE": lambda: t.Ernie4_5ForCausalLM(t.Ernie4_5Config(
             **llama, head_dim=8, use_bias=True)),
+        "qwen2, grouped": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**llama)),
+        "qwen2, tied, in bf16 shards": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**llama, tie_word_embeddings=True)),
+        "mistral, head_dim": lambda: t.MistralForCausalLM(t.MistralConfig(**llama, head_dim=16, sliding_window=None)),
+        "llama, in shards": lambda: t.LlamaForCausalLM(t.LlamaConfig(**llama)),
+        "gpt2, in shards": lambda: t.GPT2LMHeadModel(t.GPT2Config(**gpt2)),
         "arcee": lambda: t.ArceeForCausalLM(t.ArceeConfig(**llama, hidden_act="gelu_new")),
         "smollm3, all RoPE": lambda: t.SmolLM3ForCausalLM(t.SmolLM3Config(
             **llama, no_rope_layers=[1, 1], pad_token_id=None)),
@@ -375,10 +380,23 @@ def foreign(kind, small=None):
     return model
 
 
+def save(model, kind, path):
+    """As its kind says: in shards, perhaps in bf16, which the model has then, too."""
+    more = dict(max_shard_size="30KB") if "shards" in kind else {}
+    if "bf16" in kind:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(parameter.bfloat16())
+        more["state_dict"] = {name: tensor.bfloat16() for name, tensor in model.state_dict().items()}
+    model.save_pretrained(path, **more)
+    if ("shards" in kind) != os.path.exists(path + "/model.safetensors.index.json"):
+        raise Differs(f"{kind}: there is one file of weights, or there are several")
+
+
 def check_foreign(inkling, kind, scratch):
     model = foreign(kind).eval()
     saved, again = scratch + "/saved", scratch + "/again"
-    model.save_pretrained(saved)
+    save(model, kind, saved)
     error = compare(inkling, saved, model)
     os.makedirs(again)
     inkling.run("copy", saved, again)

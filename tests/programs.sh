@@ -464,8 +464,25 @@ cp a.run/config.json bad.run/
 rm bad.run/model.safetensors
 refused "no weights" 4 "no weights (no model.safetensors" "$generate" bad.run
 touch bad.run/model.safetensors.index.json
-refused "weights in several files" 4 "max_shard_size" "$generate" bad.run
-rm bad.run/model.safetensors.index.json
+refused "an empty index of weights" 4 "model.safetensors.index.json" "$generate" bad.run
+shard() { # TENSOR FILE: an index of one tensor
+  printf '{"weight_map": {"%s": "%s"}}' "$1" "$2" >bad.run/model.safetensors.index.json
+}
+shard model.norm.weight ../a.run/model.safetensors
+refused "an index that leads out" 4 "must be a .safetensors file beside it" "$generate" bad.run
+shard model.norm.weight part.safetensors
+refused "a missing shard" 4 "part.safetensors" "$generate" bad.run
+cp a.run/model.safetensors bad.run/part.safetensors
+shard other.weight part.safetensors
+refused "a tensor that its shard does not have" 4 "no tensor other.weight in part.safetensors" "$generate" bad.run
+cp a.run/model.safetensors bad.run/more.safetensors
+printf '{"weight_map": {"model.norm.weight": "part.safetensors", "model.embed_tokens.weight": "more.safetensors"}}' \
+  >bad.run/model.safetensors.index.json
+refused "a tensor in two shards" 4 "is in two of its files" "$generate" bad.run
+shard model.norm.weight part.safetensors
+cp a.run/config.json bad.run/
+check "an index of one file" sh -c '"$1" bad.run --greedy -n 20 --quiet >a.out && "$1" a.run --greedy -n 20 --quiet | cmp - a.out' - "$generate"
+rm bad.run/model.safetensors.index.json bad.run/part.safetensors bad.run/more.safetensors
 cp a.run/config.json a.run/model.safetensors bad.run/
 refused "a file of a model" 4 "name its directory: a.run" "$generate" a.run/config.json
 refused "a directory of runs" 4 "no model (no config.json in it); did you mean ./" "$generate" .

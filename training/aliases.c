@@ -45,8 +45,11 @@ const OptionHint settings_hints[] = {
     {"val-data val-file input-val-bin eval-file validation-file test-file", HERE("val")},
     {"model model-size config-name size", HERE("preset") "; or --layers, --heads, --dim and --ctx"},
     {"vocab n-vocab", HERE("vocab-size")},
-    {"init-from from-checkpoint resume-from-checkpoint load-checkpoint continue",
-     "a stopped run goes on with --resume=DIR"},
+    {"init-from finetune fine-tune finetune-from pretrained from-pretrained pretrained-model base-model "
+     "model-name-or-path "
+     "load-model checkpoint",
+     HERE("init") ", the directory of a model"},
+    {"from-checkpoint resume-from-checkpoint load-checkpoint continue", "a stopped run goes on with --resume=DIR"},
     {"num-gpus n-gpus nproc nproc-per-node devices", HERE("gpus")},
     {"compile flash-attention flash recompute use-flash-attn gradient-checkpointing",
      "there is nothing of the kind to switch on; leave it out"},

@@ -76,7 +76,7 @@ bool architecture_check_sources(const TrainSettings *s, bool pairs, Error *error
                              s->source_tokenizer ? "tokenizer" : "vocab-size");
 }
 
-bool architecture_check(const TrainSettings *s, Error *error) {
+bool architecture_check(const TrainSettings *s, bool trained, Error *error) {
   if (!isnan(s->rope_base) && s->positions != POSITIONS_ROPE)
     return fail(error, EXIT_USAGE,
                 "--rope-base is for rotary positions, and these are %s; leave it out, or give "
@@ -84,7 +84,7 @@ bool architecture_check(const TrainSettings *s, Error *error) {
                 architecture_positions[s->positions]);
   if (!isnan(s->init_std) && s->init != INIT_GPT2)
     return fail(error, EXIT_USAGE, "--init-std is for --init-like gpt2; torch has ranges of its own");
-  if (s->tie && s->positions == POSITIONS_SINUSOIDAL)
+  if (!trained && s->tie && s->positions == POSITIONS_SINUSOIDAL)
     return fail(error, EXIT_USAGE,
                 "--tie and --positions sinusoidal exclude each other: beside sinusoids the embedding begins 50 times "
                 "larger than a head may; leave out --tie");

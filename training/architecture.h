@@ -32,8 +32,9 @@ bool architecture_check_sources(const TrainSettings *settings, bool pairs, Error
 /* Fills what was not given as --arch has it; dim and layers are known. */
 void architecture_fill(TrainSettings *settings, bool pairs);
 
-/* Parts that do not go together. EXIT_USAGE. After architecture_fill. */
-bool architecture_check(const TrainSettings *settings, Error *error);
+/* Parts that do not go together. A model that was `trained` may have what would not learn well from the beginning.
+ * EXIT_USAGE. After architecture_fill. */
+bool architecture_check(const TrainSettings *settings, bool trained, Error *error);
 
 /* Sets the parts of a model; its sizes are left as they are. */
 void architecture_apply(const TrainSettings *settings, ModelConfig *model);

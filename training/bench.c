@@ -47,8 +47,7 @@ bool run_measure_step(Run *r, double limit, double *out, Error *error) {
   r->settings.steps = STEPS + BENCH_WARM_UP;
   r->settings.warmup = 0;
   run_start_model(r, error);
-  bool ok = run_agree(r, error);
-  if (ok) run_init_weights(r);
+  bool ok = run_agree(r, error) && run_init_weights(r, error);
   ok = ok && time_steps(r, STEPS, limit, &seconds, error);
   if (ok) *out = seconds.median;
   run_stop_model(r);

@@ -35,6 +35,9 @@ enum { THREADS_LIMIT = 8 };
  * than 0.2 until there are very many. */
 enum { EPOCHS_LIMIT = 15, DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
 
+/* What a model has learned elsewhere is kept by few passes at a low rate, without dropout. */
+enum { FINE_TUNING_EPOCHS = 3, FINE_TUNING_WARMUP = 50 };
+
 static void note_choice(Choices *choices, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void note_choice(Choices *choices, const char *format, ...) {
   size_t used = strlen(choices->text);
@@ -121,24 +124,40 @@ static void fill_shape(TrainSettings *s, const Preset *p, bool pairs) {
   architecture_fill(s, pairs);
 }
 
+/* The largest that has no more parameters: what is trained on as many sequences. */
+static int preset_like(const ModelConfig *model) {
+  const double parameters = (double)model_parameters(model);
+  int preset = PRESET_124M;
+  while (preset > PRESET_NANO && presets[preset].parameters > parameters) preset--;
+  return preset;
+}
+
 static void fill_preset(TrainSettings *s, const ChoiceInputs *given, Choices *choices) {
   const bool shaped = s->layers && s->heads && s->dim && s->ctx;
   if (s->preset < 0) {
-    s->preset = preset_for(s, given);
-    if (!shaped)
+    s->preset = given->base ? preset_like(given->base) : preset_for(s, given);
+    if (!shaped && !given->base)
       note_choice(choices, "preset %s (%s, %s of text)", choices_preset_names[s->preset],
                   given->device->accelerator ? "a GPU" : "a CPU", text_bytes((double)given->text_bytes).text);
   }
   const Preset *p = &presets[s->preset];
-  if (!s->ctx) {
+  if (!s->ctx && given->base) {
+    const int most = given->device->accelerator ? 2048 : 512;
+    s->ctx = given->base->ctx < most ? given->base->ctx : most;
+    if (s->ctx < given->base->ctx)
+      note_choice(choices, "context %d of the model's %d (longer with --ctx)", s->ctx, given->base->ctx);
+  } else if (!s->ctx) {
     s->ctx = context_for(p, given);
     if (s->ctx != p->ctx) note_choice(choices, "context %d (the documents' lengths)", s->ctx);
   }
   fill_shape(s, p, given->pairs);
 }
 
-static bool shape(const TrainSettings *s, int vocab, int source_vocab, ModelConfig *model, Error *error) {
-  if (s->dim % s->heads)
+/* `base` NULL, or the model whose shape it is: not all that a file can have, settings can say. */
+static bool shape(const TrainSettings *s, int vocab, int source_vocab, const ModelConfig *base, ModelConfig *model,
+                  Error *error) {
+  const bool kept = base && s->dim == base->dim && s->heads == base->heads;
+  if (s->dim % s->heads && !kept)
     return fail(error, EXIT_USAGE, "--heads %d does not divide --dim %d (the head size would be %.2f); try --heads %d",
                 s->heads, s->dim, (double)s->dim / s->heads, s->dim % 32 ? 1 : s->dim / 32);
   *model = (ModelConfig){.vocab = vocab,
@@ -148,18 +167,19 @@ static bool shape(const TrainSettings *s, int vocab, int source_vocab, ModelConf
                          .heads = s->heads,
                          .kv_heads = s->kv_heads,
                          .dim = s->dim,
-                         .head_dim = s->dim / s->heads,
+                         .head_dim = kept ? base->head_dim : s->dim / s->heads,
                          .ffn = s->ffn};
   architecture_apply(s, model);
-  return architecture_check(s, error) && model_config_check(model, EXIT_USAGE, error);
+  return architecture_check(s, base, error) && model_config_check(model, EXIT_USAGE, error);
 }
 
-bool choices_check_shape(const TrainSettings *given, ModelConfig *model, bool *checked, Error *error) {
+bool choices_check_shape(const TrainSettings *given, const ModelConfig *base, ModelConfig *model, bool *checked,
+                         Error *error) {
   TrainSettings s = *given;
   *checked = s.dim && s.heads;
   if (!*checked) return true;
   fill_shape(&s, &presets[s.preset >= 0 ? s.preset : PRESET_NANO], false);
-  return shape(&s, 257, 257, model, error);
+  return shape(&s, base ? base->vocab : 257, base ? base->source_vocab : 257, base, model, error);
 }
 
 /* Sequences of the preset's micro-batch, for the context that was chosen: about as many tokens. Where --batch-tokens
@@ -178,6 +198,11 @@ static int usual_batch(const TrainSettings *s, bool accelerator) {
  * most of a step, AdamW learns more in the same time. A learning rate that was given alone was found for AdamW. */
 static void choose_optimizer(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices) {
   if (s->optimizer >= 0) return;
+  if (s->base && isnan(s->muon_lr)) {
+    s->optimizer = OPTIMIZER_ADAMW;
+    note_choice(choices, "AdamW (fine-tuning)");
+    return;
+  }
   const int64_t batch = s->batch ? s->batch : usual_batch(s, given->device->accelerator);
   const int64_t tokens = s->batch_tokens ? s->batch_tokens : batch * s->ctx * (s->grad_accum ? s->grad_accum : 1);
   const bool gpu = given->device->accelerator;
@@ -223,14 +248,16 @@ static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const Mode
 }
 
 double choices_learning_rate(const TrainSettings *s, double parameters) {
+  const bool large = parameters >= CHOICES_LR_SIZE * 1e6;
+  if (s->base) return large ? CHOICES_LR_TUNING_LARGE : CHOICES_LR_TUNING;
   if (s->optimizer == OPTIMIZER_MUON) return CHOICES_BESIDE_MUON;
   if (s->arch != ARCHITECTURE_LLAMA && parameters < CHOICES_LR_SMALL_SIZE * 1e6) return CHOICES_LR_SMALL;
-  return parameters < CHOICES_LR_SIZE * 1e6 ? CHOICES_LR : CHOICES_LR_LARGE;
+  return large ? CHOICES_LR_LARGE : CHOICES_LR;
 }
 
 bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *model, Choices *choices, Error *error) {
   fill_preset(s, given, choices);
-  if (!shape(s, given->vocab, given->source_vocab, model, error)) return false;
+  if (!shape(s, given->vocab, given->source_vocab, given->base, model, error)) return false;
   choose_optimizer(s, given, model, choices);
   if (!choose_batch(s, given, model, choices, error)) return false;
   if (isnan(s->lr)) s->lr = (float)choices_learning_rate(s, (double)model_parameters(model));
@@ -278,8 +305,9 @@ static int64_t steps_for(const TrainSettings *s, const ChoiceInputs *given, cons
   const double step =
       model_step_flops(model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer, given->device->accelerator);
   const double by_time = budget_flops(s, given) / step;
-  const double by_text = EPOCHS_LIMIT * (double)given->train_tokens / per_step;
-  const double wanted = fmax(fmin(by_time, by_text), FEWEST);
+  const int epochs_limit = s->base ? FINE_TUNING_EPOCHS : EPOCHS_LIMIT;
+  const double by_text = epochs_limit * (double)given->train_tokens / per_step;
+  const double wanted = fmax(fmin(by_time, by_text), s->base ? 1 : FEWEST);
   const double most = 60 * MOST_MINUTES / choices_step_seconds(step, given->device, given->peak_flops);
   const int64_t steps = rounded(fmin(wanted, most));
   const double epochs = (double)steps * per_step / (double)given->train_tokens;
@@ -300,13 +328,14 @@ bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConf
                 SETTINGS_MAX_STEPS);
   const double epochs = (double)s->steps * per_step / (double)given->train_tokens;
   if (s->dropout < 0) {
-    s->dropout = epochs > MANY_EPOCHS ? 0.2f : epochs > DROPOUT_EPOCHS ? 0.1f : 0.0f;
+    s->dropout = s->base ? 0.0f : epochs > MANY_EPOCHS ? 0.2f : epochs > DROPOUT_EPOCHS ? 0.1f : 0.0f;
     if (s->dropout > 0) note_choice(choices, "dropout %g (%.0f epochs)", (double)s->dropout, epochs);
   }
   if (s->embed_dropout < 0) s->embed_dropout = s->dropout;
   if (s->attention_dropout < 0) s->attention_dropout = s->dropout;
   const int64_t share = s->steps * CHOICES_WARMUP_PERCENT / 100;
-  if (s->warmup < 0) s->warmup = share < CHOICES_WARMUP_LIMIT ? share : CHOICES_WARMUP_LIMIT;
+  const int64_t most = s->base ? FINE_TUNING_WARMUP : CHOICES_WARMUP_LIMIT;
+  if (s->warmup < 0) s->warmup = share < most ? share : most;
   if (s->warmup > schedule_steps(&s->plans, s->steps, 0))
     return fail(error, EXIT_USAGE, "--warmup %lld is longer than the run of %lld steps", (long long)s->warmup,
                 (long long)s->steps);

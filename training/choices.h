@@ -18,15 +18,18 @@ typedef struct Choices {
 #define CHOICES_LR_SIZE 20 /* millions of parameters; from here on CHOICES_LR_LARGE */
 #define CHOICES_LR 1e-3    /* peak learning rate */
 #define CHOICES_LR_LARGE 6e-4
-#define CHOICES_LR_SMALL 3e-3    /* of other architectures than llama... */
-#define CHOICES_LR_SMALL_SIZE 2  /* ...of fewer millions of parameters than this */
-#define CHOICES_MUON_LR 0.01     /* peak learning rate of Muon... */
-#define CHOICES_BESIDE_MUON 3e-3 /* ...and of AdamW beside it */
-#define CHOICES_INIT 0.7         /* standard deviation of initial weights of theirs, times sqrt(dim) */
+#define CHOICES_LR_SMALL 3e-3        /* of other architectures than llama... */
+#define CHOICES_LR_SMALL_SIZE 2      /* ...of fewer millions of parameters than this */
+#define CHOICES_MUON_LR 0.01         /* peak learning rate of Muon... */
+#define CHOICES_BESIDE_MUON 3e-3     /* ...and of AdamW beside it */
+#define CHOICES_LR_TUNING 3e-4       /* peak learning rate of AdamW for a model that was trained before... */
+#define CHOICES_LR_TUNING_LARGE 6e-5 /* ...from CHOICES_LR_SIZE on */
+#define CHOICES_INIT 0.7             /* standard deviation of initial weights of theirs, times sqrt(dim) */
 #define CHOICES_LR_WORDS                                                                                               \
   SHOWN(CHOICES_LR)                                                                                                    \
   " below " SHOWN(CHOICES_LR_SIZE) " M parameters, else " SHOWN(CHOICES_LR_LARGE) "; " SHOWN(                          \
-      CHOICES_LR_SMALL) " for others than llama below " SHOWN(CHOICES_LR_SMALL_SIZE) " M, and beside Muon"
+      CHOICES_LR_SMALL) " for others than llama below " SHOWN(CHOICES_LR_SMALL_SIZE) " M, and beside Muon; with "      \
+                                                                                     "--init " SHOWN(CHOICES_LR_TUNING) " or " SHOWN(CHOICES_LR_TUNING_LARGE)
 #define CHOICES_WARMUP_PERCENT 5 /* of the steps */
 #define CHOICES_WARMUP_LIMIT 700 /* steps */
 #define CHOICES_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
@@ -59,14 +62,16 @@ typedef struct ChoiceInputs {
   int64_t text_bytes;
   int64_t train_tokens;    /* of an epoch, padding included */
   DocumentLengths lengths; /* of packed documents; none: a stream, or not known */
+  const ModelConfig *base; /* NULL, or the model that is trained on, whose shape the settings have */
   const ContextInfo *device;
   bool pairs;        /* of a prompt and a response each */
   double peak_flops; /* of the device, per second, as measured; on a CPU only to cut what would be far too long */
 } ChoiceInputs;
 
 /* Whether the shape can be one, whatever the text, where dim and heads were given (*checked): what was not given is
- * that of a preset. EXIT_USAGE. */
-bool choices_check_shape(const TrainSettings *settings, ModelConfig *model, bool *checked, Error *error);
+ * that of a preset. `base` as in ChoiceInputs. EXIT_USAGE. */
+bool choices_check_shape(const TrainSettings *settings, const ModelConfig *base, ModelConfig *model, bool *checked,
+                         Error *error);
 
 /* Everything but the length: the model's shape from preset and flags, the optimizer and its rates, micro-batches
  * that fit the device's memory. EXIT_USAGE. */

@@ -167,18 +167,9 @@ static bool make_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer
   return *out || error_memory(error, "the tokenizer");
 }
 
-/* A resumed run keeps its tokenizers. */
-static bool reopen_tokenizers(Run *r, Error *error) {
-  ModelConfig saved;
-  SpecialTokens special;
-  return checkpoint_read_config(r->dir, &saved, &special, error) &&
-         checkpoint_load_tokenizer(&r->tokenizer, r->dir, &saved, error) &&
-         checkpoint_load_source_tokenizer(&r->source_tokenizer, r->dir, &saved, error);
-}
-
 static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   TrainSettings *s = &r->settings;
-  if (s->resume) return reopen_tokenizers(r, error);
+  if (run_base(r)) return run_open_base_tokenizers(r, error);
   if (!architecture_check_sources(s, corpus_has_prompts(corpus), error)) return false;
   choices_tokenizer(s, r->text.bytes, r->device.accelerator, &r->choices);
   const bool separate = settings_separate_vocabs(s);
@@ -349,7 +340,7 @@ bool run_open_windows(Run *r, Error *error) {
   r->val_windows = (Windows){.range = r->val, .ctx = r->config.ctx};
   if (!check_text_length(r, error)) return false;
   const bool encoder = r->config.encoder_layers > 0;
-  if (!s->resume) {
+  if (!s->resume && (docs || !s->base)) {
     tokenizer_set_begins_with_end(r->tokenizer, docs && !encoder); /* as all documents that the model sees */
     tokenizer_set_ends_with_end(r->tokenizer, encoder);
     if (r->source_tokenizer) tokenizer_set_ends_with_end(r->source_tokenizer, true);

@@ -162,6 +162,13 @@ bool run_evaluate(Run *r, Error *error) {
   return run_agree(r, error);
 }
 
+bool run_evaluate_base(Run *r, Error *error) {
+  if (!run_evaluate(r, error) || r->stopping || !run_has_validation(r)) return !error->code;
+  console_line(&r->console, "before: %.4f nats per token; %s as it is, on the text to validate on", r->last_val_loss,
+               r->settings.base);
+  return true;
+}
+
 double run_final_evaluation_share(const Run *r) {
   const int64_t all = windows_count(&r->val_windows, r->config.ctx), part = prefix_windows(r);
   return part < all ? (double)all / (double)part : 1;

@@ -78,7 +78,9 @@ typedef struct Run {
   Context *context;
   ContextInfo device; /* when it was opened: for what changes, such as free memory, run_device_now() */
   double peak_flops;
-  size_t available; /* bytes that were free before the model was there */
+  size_t available;           /* bytes that were free before the model was there */
+  ModelConfig base;           /* of a run that does not start from nothing (base.c); layers 0: it does */
+  SpecialTokens base_special; /* likewise */
   ModelConfig config;
   Model *model;
   Decoder *decoder; /* for samples and, above an encoder, answers, so many at a time: */
@@ -184,7 +186,7 @@ bool run_open_device(Run *r, Error *error);
 ContextInfo run_device_now(const Run *r);
 bool run_save_tuning(const Run *r, Error *error); /* what --autotune has chosen so far */
 bool run_start_model(Run *r, Error *error);
-void run_init_weights(Run *r); /* of a new run */
+bool run_init_weights(Run *r, Error *error); /* of a new run */
 /* Weights and moments between the model and Run.host; the step goes up with them. */
 bool run_download_state(Run *r, Error *error);
 void run_upload_state(Run *r);
@@ -235,8 +237,19 @@ bool run_restore_state(Run *r, Error *error);
 /* ---- resume.c: what a resumed run keeps ---- */
 /* Settings of the run that --resume names: its config.txt, under what the command line says. */
 bool run_resume_settings(Run *r, Error *error);
-/* Refuses flags that would make another model of the weights than the run's config.json says. */
+
+/* ---- base.c: the model that a run starts from, of --init or its own when it is resumed ---- */
+static inline const char *run_base_dir(const Run *r) { return r->settings.resume ? r->dir : r->settings.base; }
+static inline const ModelConfig *run_base(const Run *r) { return r->base.layers ? &r->base : NULL; }
+/* Run.base, and with --init its shape as settings, of which none may have been given. The leader reads it. */
+bool run_read_base(Run *r, Error *error);
+bool run_share_base(Run *r, Error *error);
+/* Refuses flags that would make another model of the weights. */
 bool run_check_same_model(const Run *r, Error *error);
+/* Its tokenizers. */
+bool run_open_base_tokenizers(Run *r, Error *error);
+/* Of --init: its weights into Run.host. */
+bool run_read_base_weights(Run *r, Error *error);
 
 /* ---- reports.c: what the device reports of its steps ---- */
 /* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` all steps' so
@@ -253,6 +266,7 @@ bool run_log(Run *r, const MetricsLine *line, Error *error);                    
 /* On a part of the validation text; the best model so far goes to model.safetensors. Without validation text the newest
  * goes there. */
 bool run_evaluate(Run *r, Error *error);
+bool run_evaluate_base(Run *r, Error *error);    /* the same before the first step, and says how good the model is */
 bool run_final_evaluation(Run *r, Error *error); /* on all of it */
 double run_final_evaluation_share(const Run *r); /* windows of that, for one of the other evaluations */
 VerdictFacts run_verdict_facts(const Run *r);

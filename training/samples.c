@@ -15,6 +15,7 @@
 int run_start_token(const Run *r) {
   if (r->tokens_file.info.documents > 1 || r->settings.pack == PACK_DOCS || r->config.encoder_layers)
     return tokenizer_end(r->tokenizer);
+  if (settings_start_from_model(&r->settings) && r->base_special.start >= 0) return r->base_special.start;
   return tokenizer_bpe(r->tokenizer)->byte_ids['\n'];
 }
 

@@ -128,6 +128,9 @@ void settings_options(Options *options, TrainSettings *s) {
       FLOAT("rope-base", &s->rope_base, 1, 1e12, "auto: " SHOWN(CHOICES_ROPE_BASE), "base of rotary positions"),
       TRISTATE("tie", &s->tie, "auto: arch; llama: below dim " SHOWN(CHOICES_TIE_DIM),
                "tie the output head to the token embedding"),
+      TEXT("init", &s->base, "DIR", "random weights",
+           "start from the weights and the tokenizer of another run, or of a model of Hugging Face transformers "
+           "(fine-tuning); --ctx may be smaller than the model's, every other part of it is kept"),
       CHOICE("init-like", &s->init, architecture_inits, NULL,
              "initial weights: gpt2: normal, smaller where branches are added up; torch: as nn.Linear and nn.Embedding "
              "have them"),

@@ -30,7 +30,8 @@ typedef struct TrainSettings {
   /* its parts; -1 or NaN: as the architecture has it (training/architecture.h) */
   int arch, encoder_layers, norm, norm_place, activation, gated, bias, qkv_bias, head_bias, positions;
   float rope_base, norm_eps;
-  int init; /* InitKind */
+  const char *base; /* directory of a model that the run starts from; NULL: from nothing */
+  int init;         /* InitKind */
   float init_std;
   /* optimizer */
   int optimizer; /* OptimizerKind */
@@ -99,6 +100,9 @@ static inline bool settings_separate_vocabs(const TrainSettings *s) {
 static inline int64_t settings_tokens_per_step(const TrainSettings *s) {
   return (int64_t)s->batch * s->grad_accum * s->ctx;
 }
+
+/* The weights come from another model. A resumed run has its own. */
+static inline bool settings_start_from_model(const TrainSettings *s) { return s->base && !s->resume; }
 
 /* A dry run and a benchmark have no directory. */
 static inline bool settings_have_directory(const TrainSettings *s) { return !s->dry_run && !s->bench; }

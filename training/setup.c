@@ -40,9 +40,6 @@ ContextInfo run_device_now(const Run *r) {
 bool run_open_device(Run *r, Error *error) {
   DeviceSettings machine = r->settings.machine;
   const bool resumes = r->settings.resume && run_leads(r);
-  ModelConfig saved;
-  SpecialTokens special;
-  if (resumes && !checkpoint_read_config(r->dir, &saved, &special, error)) return false;
   r->threads = run_threads(r, error);
   if (error->code) return false;
   machine.threads = r->threads;
@@ -50,7 +47,7 @@ bool run_open_device(Run *r, Error *error) {
   r->threads = threads_count(r->threads);
   char *tuning = resumes && machine.autotune ? read_tuning(r) : NULL;
   const bool untuned = resumes && machine.autotune && !tuning;
-  bool ok = device_open(&machine, resumes ? &saved : NULL, tuning, &r->console, &r->backend, &r->context, error);
+  bool ok = device_open(&machine, run_base(r), tuning, &r->console, &r->backend, &r->context, error);
   free(tuning);
   if (!ok) return false;
   r->device = run_device_now(r);
@@ -112,10 +109,13 @@ void run_upload_state(Run *r) {
   model_set_step(r->model, r->step);
 }
 
-void run_init_weights(Run *r) {
+bool run_init_weights(Run *r, Error *error) {
   const Initialization how = {(InitKind)r->settings.init, r->settings.init_std};
-  if (run_leads(r)) parameter_table_init(model_table(r->model), how, r->host[0], r->settings.seed);
+  if (run_leads(r) && settings_start_from_model(&r->settings)) run_read_base_weights(r, error);
+  else if (run_leads(r)) parameter_table_init(model_table(r->model), how, r->host[0], r->settings.seed);
+  if (!run_agree(r, error)) return false;
   run_upload_state(r);
+  return true;
 }
 
 bool run_warm_up(Run *r, Error *error) {

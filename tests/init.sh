@@ -1,0 +1,118 @@
+#!/bin/sh
+# A run that starts from a model: --init. As tests/program_helpers.sh says.
+# shellcheck disable=SC2086 # sets of flags are words
+# shellcheck disable=SC2154 # of the helpers
+set -u
+. tests/program_helpers.sh
+
+# Two languages: sentences of a few words each, which differ.
+sentences() { # SEED COUNT WORD...
+  awk -v seed="$1" -v count="$2" 'BEGIN {
+    srand(seed)
+    for (i = 2; i < ARGC; i++) word[i - 2] = ARGV[i]
+    for (i = 0; i < count; i++) printf "%s %s %s.\n", word[int(rand() * 5)], word[5 + int(rand() * 5)], word[int(rand() * 5)]
+  }' - "$@"
+}
+sentences 1 3000 0 dog cat bird horse fish sees hears follows likes fears >first.txt
+sentences 2 1500 0 Hund Katze Vogel Pferd Fisch sieht mag jagt sucht kennt >second.txt
+sentences 3 400 0 dog cat bird horse fish sees hears follows likes fears >first.val.txt
+
+small="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 8 --sample-tokens 0 --quiet --threads 1"
+tune="--batch 8 --sample-tokens 0 --threads 1 --quiet"
+"$train" first.txt $small --steps "$(steps 400)" --lr 3e-3 --out base.run 2>err
+check "a run to start from" test $? -eq 0
+
+# loss RUN FILE: nats per token
+loss() { "$generate" "$1" --score "$2" --quiet | sed -n 's/.*"nats_per_token": *\([0-9.]*\).*/\1/p'; }
+first_loss() { sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | head -n 1; }
+last_part() { tail -n 1 "$1/metrics.jsonl"; }
+
+# ---- what it begins with, and what it learns ----
+"$train" second.txt --init base.run --steps "$(steps 300)" --val second.txt --batch 8 --sample-tokens 0 --threads 1 \
+  --out tuned.run 2>err
+check "--init: ends with 0" test $? -eq 0
+check "the model that it starts from is said" grep -q "starts from the weights in base.run" err
+check "and how good it is" grep -q "^before: [0-9.]* nats per token; base.run as it is" err
+check "before anything else" sh -c 'grep -n "^before:\|^step\|^---\|^validation" err | head -n 1 | grep -q before'
+check "the defaults of fine-tuning are said" grep -q "AdamW (fine-tuning)" err
+check "and no dropout" grep -q "dropout 0;" err
+check "the first evaluation is of step 0" sh -c 'grep val_loss tuned.run/metrics.jsonl | head -n 1 | grep -q "\"step\":0"'
+head -c 240 second.txt >part.txt
+"$train" second.txt --init base.run $tune --steps 1 --val part.txt --eval-every 0 --out one.run
+check "which is what ./generate --score says of the model" awk -v a="$(first_loss one.run)" -v b="$(loss base.run part.txt)" \
+  'BEGIN { d = a - b; exit !(a > 0 && d * d < 0.3 * 0.3) }'
+check_learned "the second text is learned" awk -v a="$(first_loss tuned.run)" -v b="$(last_loss tuned.run)" \
+  'BEGIN { exit !(b > 0 && b < a - 2) }'
+"$train" second.txt $small --steps "$(steps 300)" --lr 3e-4 --val second.txt --out new.run
+check_learned "better than from nothing at that rate" awk -v a="$(last_loss new.run)" -v b="$(last_loss tuned.run)" \
+  'BEGIN { exit !(b < a) }'
+"$train" first.val.txt --init base.run $tune --epochs 1 --out same.run
+check_learned "more of the first text does not harm" awk -v a="$(loss base.run first.txt)" -v b="$(loss same.run first.txt)" \
+  'BEGIN { exit !(b < a + 0.05) }'
+check "the tokenizer is kept" cmp base.run/tokenizer.json tuned.run/tokenizer.json
+
+# ---- exactness ----
+"$train" second.txt --init base.run $tune --steps 40 --out again.run
+"$train" second.txt --init base.run $tune --steps 40 --out twice.run
+check "the same again" cmp again.run/model.safetensors twice.run/model.safetensors
+"$train" second.txt --config again.run/config.txt --out repeated.run --quiet
+check "config.txt repeats it" cmp again.run/model.safetensors repeated.run/model.safetensors
+mv base.run moved.run
+"$train" --resume=again.run --steps 60 --quiet
+check "resumed without the model that it started from" test $? -eq 0
+mv moved.run base.run
+check "whose weights are not read again" test "$(grep -c '"step":0,' again.run/metrics.jsonl)" -eq 1
+stopped_in stopped.run "$train" second.txt --init base.run $tune --steps 3000 --out stopped.run --save-every 1 --eval-every 500
+"$train" --resume=stopped.run --quiet
+"$train" second.txt --init base.run $tune --steps 3000 --out whole.run --eval-every 500
+check "stopped and resumed: the same" tensors_equal stopped.run whole.run
+check "with one evaluation of the base" test "$(grep -c '"step":0,' stopped.run/metrics.jsonl)" -eq 1
+
+# ---- shapes ----
+"$train" second.txt --init base.run $tune --steps 3 --ctx 16 --out short.run
+check "a smaller context" grep -q '"max_position_embeddings": 16' short.run/config.json
+for more in "--arch gpt2" "--arch original" "--kv-heads 1 --qkv-bias" "--positions none --norm-place branch"; do
+  "$train" first.txt $small $more --steps 3 --out shape.run --overwrite
+  "$train" second.txt --init shape.run $tune --steps 3 --ctx 20 --out tuned-shape.run --overwrite
+  check "$more: of the same shape" sh -c 'for d in shape tuned-shape; do "$1" $d.run --params | grep -v positions | head -n -1; done |
+    sort | uniq -c | awk "\$1 != 2" | grep -q . && exit 1 || exit 0' - "$generate"
+  check "$more: with its shorter context" grep -q -e ': 20,' tuned-shape.run/config.json
+done
+printf 'one\tuno\ntwo\tdue\nthree\ttre\n' >words.tsv
+for i in 1 2 3 4 5 6; do cat words.tsv; done >pairs.tsv
+"$train" pairs.tsv $small --arch original --steps 5 --val-frac 0 --out pairs.run
+"$train" pairs.tsv --init pairs.run $tune --steps 5 --val-frac 0 --out tuned-pairs.run
+check "a model with an encoder" test $? -eq 0
+check "and prompts for a decoder alone" "$train" pairs.tsv --init base.run $tune --steps 3 --val-frac 0 --out answers.run
+refused "an encoder without prompts" 3 "prompt" "$train" second.txt --init pairs.run $tune --steps 3 --out no.run
+
+# ---- what is refused ----
+refused "a larger context" 2 "ctx is 64, but the model in base.run has 32, and its context can only become smaller" \
+  "$train" second.txt --init base.run --ctx 64 --out no.run
+refused "another width" 2 "dim is 64, but the model in base.run has 32; leave it out" \
+  "$train" second.txt --init base.run --dim 64 --out no.run
+refused "another part" 2 "positions is learned, but the model in base.run has rope" \
+  "$train" second.txt --init base.run --positions learned --out no.run
+refused "another tokenizer" 2 "leave out --tokenizer" "$train" second.txt --init base.run --tokenizer bpe --out no.run
+refused "another architecture" 2 "leave out --arch" "$train" second.txt --init base.run --arch gpt2 --out no.run
+refused "another beginning" 2 "leave out --init-std" "$train" second.txt --init base.run --init-std 0.1 --out no.run
+refused "its own directory" 2 "base.run is the directory that the run would replace" \
+  "$train" second.txt --init base.run --overwrite --out base.run
+refused "a resumed run" 2 "leave out --init" "$train" --resume=tuned.run --init base.run --steps 1000
+refused "no such directory" 4 "nosuch" "$train" second.txt --init nosuch --out no.run
+refused "a text" 4 "is a text, not a model" "$train" second.txt --init first.txt --out no.run
+cp -r base.run damaged.run
+rm damaged.run/model.safetensors
+refused "no weights" 4 "no weights" "$train" second.txt --init damaged.run --out no.run
+head -c 3000 base.run/model.safetensors >damaged.run/model.safetensors
+refused "damaged weights" 4 "model.safetensors" "$train" second.txt --init damaged.run --out no.run
+cp base.run/model.safetensors damaged.run/
+sed 's/"rope_type": "default"/"rope_type": "yarn"/' base.run/config.json >damaged.run/config.json
+refused "scaled positions" 4 "yarn" "$train" second.txt --init damaged.run --out no.run
+sed 's/"llama"/"gpt_neox"/; s/LlamaFor/GPTNeoXFor/' base.run/config.json >damaged.run/config.json
+refused "another class" 4 "gpt_neox" "$train" second.txt --init damaged.run --out no.run
+sed 's/"vocab_size": 257/"vocab_size": 300/' base.run/config.json >damaged.run/config.json
+refused "another vocabulary" 4 "" "$train" second.txt --init damaged.run --out no.run
+sed 's/"num_hidden_layers": 2/"num_hidden_layers": 900/' base.run/config.json >damaged.run/config.json
+refused "more layers than weights" 4 "too few" "$train" second.txt --init damaged.run --out no.run
+echo "done"
