@@ -1,6 +1,6 @@
 #!/bin/sh
 # A run that starts from a model: --init. As tests/program_helpers.sh says.
-# shellcheck disable=SC2086 # sets of flags are words
+# shellcheck disable=SC2016,SC2086 # scripts in quotes; sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u
 . tests/program_helpers.sh
@@ -25,7 +25,6 @@ check "a run to start from" test $? -eq 0
 # loss RUN FILE: nats per token
 loss() { "$generate" "$1" --score "$2" --quiet | sed -n 's/.*"nats_per_token": *\([0-9.]*\).*/\1/p'; }
 first_loss() { sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | head -n 1; }
-last_part() { tail -n 1 "$1/metrics.jsonl"; }
 
 # ---- what it begins with, and what it learns ----
 "$train" second.txt --init base.run --steps "$(steps 300)" --val second.txt --batch 8 --sample-tokens 0 --threads 1 \
@@ -38,9 +37,9 @@ check "the defaults of fine-tuning are said" grep -q "AdamW (fine-tuning)" err
 check "and no dropout" grep -q "dropout 0;" err
 check "the first evaluation is of step 0" sh -c 'grep val_loss tuned.run/metrics.jsonl | head -n 1 | grep -q "\"step\":0"'
 head -c 240 second.txt >part.txt
-"$train" second.txt --init base.run $tune --steps 1 --val part.txt --eval-every 0 --out one.run
-check "which is what ./generate --score says of the model" awk -v a="$(first_loss one.run)" -v b="$(loss base.run part.txt)" \
-  'BEGIN { d = a - b; exit !(a > 0 && d * d < 0.3 * 0.3) }'
+"$train" first.txt $small --steps 20 --val part.txt --eval-every 0 --out twenty.run
+"$train" second.txt --init twenty.run $tune --steps 1 --val part.txt --eval-every 0 --out one.run
+check "which is the last evaluation of that model" test "$(first_loss one.run)" = "$(last_loss twenty.run)"
 check_learned "the second text is learned" awk -v a="$(first_loss tuned.run)" -v b="$(last_loss tuned.run)" \
   'BEGIN { exit !(b > 0 && b < a - 2) }'
 "$train" second.txt $small --steps "$(steps 300)" --lr 3e-4 --val second.txt --out new.run
@@ -79,7 +78,7 @@ for more in "--arch gpt2" "--arch original" "--kv-heads 1 --qkv-bias" "--positio
   check "$more: with its shorter context" grep -q -e ': 20,' tuned-shape.run/config.json
 done
 printf 'one\tuno\ntwo\tdue\nthree\ttre\n' >words.tsv
-for i in 1 2 3 4 5 6; do cat words.tsv; done >pairs.tsv
+cat words.tsv words.tsv words.tsv words.tsv words.tsv words.tsv >pairs.tsv
 "$train" pairs.tsv $small --arch original --steps 5 --val-frac 0 --out pairs.run
 "$train" pairs.tsv --init pairs.run $tune --steps 5 --val-frac 0 --out tuned-pairs.run
 check "a model with an encoder" test $? -eq 0

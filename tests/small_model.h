@@ -18,6 +18,20 @@ static ParameterTensor small_tensors[] = {
     {.name = "model.norm.weight", .rows = 1, .cols = 4, .rank = 1, .offset = 192, .v_offset = 192},
 };
 static const ParameterTable small_table = {.tensors = small_tensors, .count = 4, .arena = ARENA};
+/* What config.json says of it. */
+__attribute__((unused)) static const ModelConfig small_config = {.vocab = 5,
+                                                                 .ctx = 4,
+                                                                 .layers = 1,
+                                                                 .heads = 2,
+                                                                 .kv_heads = 1,
+                                                                 .dim = 4,
+                                                                 .head_dim = 2,
+                                                                 .ffn = 4,
+                                                                 .tie = true,
+                                                                 .rope_base = 10000.0f,
+                                                                 .norm_eps = 1e-5f,
+                                                                 .gated = true};
+
 enum { WEIGHTS = 20 + 16 + 8 + 4 };
 
 static inline void fill(float *arena, float base) {

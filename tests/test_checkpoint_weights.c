@@ -6,19 +6,6 @@
 #include <math.h>
 
 /* Its configuration, a LLaMA's, without which the names of tensors say nothing. */
-static const ModelConfig small_config = {.vocab = 5,
-                                         .ctx = 4,
-                                         .layers = 1,
-                                         .heads = 2,
-                                         .kv_heads = 1,
-                                         .dim = 4,
-                                         .head_dim = 2,
-                                         .ffn = 4,
-                                         .tie = true,
-                                         .rope_base = 10000.0f,
-                                         .norm_eps = 1e-5f,
-                                         .gated = true};
-
 static void write_config(void **state, const ModelConfig *config) {
   Error error = {0};
   expect_done(checkpoint_write_config(*state, config, (SpecialTokens){-1, -1}, &error), &error);

@@ -1,0 +1,50 @@
+/* The reader of weights in several files, which an index names; the files themselves are as they should be. */
+#include "tests/fuzz/fuzz.h"
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/directory.h"
+#include "checkpoint/internal.h"
+#include "tests/small_model.h"
+
+#include <math.h>
+
+/* part-1 has the first tensors, part-2 the rest, part-3 those of part-2 once more, and one that is no model's. */
+static void write_part(const char *name, int first, int end, const char *other) {
+  static float values[ARENA];
+  SafeTensor tensors[64];
+  Error error = {0};
+  char path[256];
+  int count = 0;
+  for (int i = first; i < end; i++, count++)
+    tensors[count] = checkpoint_tensor(&small_table.tensors[i], small_table.tensors[i].name, values);
+  if (other)
+    tensors[count++] = (SafeTensor){.name = other, .type = TENSOR_F32, .rank = 1, .shape = {2}, .data = values};
+  snprintf(path, sizeof path, "%s/%s", fuzz_directory(), name);
+  fuzz_require_done(safetensors_write(path, tensors, count, NULL, 0, &error), &error);
+}
+
+static void write_model(void) {
+  static bool written;
+  Error error = {0};
+  const int half = small_table.count / 2;
+  if (written) return;
+  FUZZ_REQUIRE(small_table.count < 64);
+  fuzz_require_done(checkpoint_write_config(fuzz_directory(), &small_config, (SpecialTokens){-1, -1}, &error), &error);
+  write_part("part-1.safetensors", 0, half, NULL);
+  write_part("part-2.safetensors", half, small_table.count, NULL);
+  write_part("part-3.safetensors", half, small_table.count, "other.weight");
+  written = true;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+  static float values[ARENA];
+  Error error = {0};
+  write_model();
+  fuzz_file(CHECKPOINT_WEIGHTS_INDEX, bytes, size);
+  for (int i = 0; i < ARENA; i++) values[i] = NAN;
+  if (checkpoint_read_weights(fuzz_directory(), &small_config, &small_table, values, &error))
+    for (int i = 0; i < small_table.count; i++) FUZZ_REQUIRE(values[small_table.tensors[i].offset] == 0);
+  else fuzz_require_refusal(&error, EXIT_CHECKPOINT);
+  checkpoint_check_weights_size(fuzz_directory(), &small_config, &error);
+  return 0;
+}
