@@ -1,4 +1,5 @@
 /* tokenizer.json and tokenizer_config.json: Hugging Face's files of a byte-level BPE. */
+#include "tokenizer/alphabet.h"
 #include "tokenizer/internal.h"
 
 #include "util/file.h"
@@ -12,9 +13,7 @@
 
 enum {
   FILE_LIMIT = 256 << 20, /* bytes of a tokenizer.json; a vocabulary of 150,000 takes 10 MB, of a million 95 MB */
-  ID_LIMIT = 1 << 22,
-  SYMBOL_BYTES = 3, /* a symbol of the alphabet in UTF-8, and its end */
-  SYMBOLS = 0x144   /* code points of the alphabet are below it */
+  ID_LIMIT = 1 << 22
 };
 
 #define SEPARATE_VOCABS "separate_vocabs"
@@ -22,66 +21,12 @@ enum {
 /* What may end documents, the first that a file has. */
 static const char *const end_texts[] = {"<|endoftext|>", "</s>"};
 
-/* ---- the alphabet of GPT-2 (bytes_to_unicode in its encoder.py) ---- */
-
-/* Every byte has a character that can be seen: the 188 printable ones of Latin-1 are themselves, the other 68, in their
- * order, are U+0100 and up. */
-static bool is_printable(int byte) {
-  return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
-}
-
-typedef struct Alphabet {
-  char symbol[BPE_BYTES][SYMBOL_BYTES]; /* UTF-8 */
-  int16_t byte[SYMBOLS];                /* of a code point; -1: none */
-} Alphabet;
-
-static Alphabet gpt2_alphabet(void) {
-  Alphabet out = {{{0}}, {0}};
-  int hidden = 0;
-  memset(out.byte, 0xFF, sizeof out.byte);
-  for (int byte = 0; byte < BPE_BYTES; byte++) {
-    int point = is_printable(byte) ? byte : BPE_BYTES + hidden++;
-    out.byte[point] = (int16_t)byte;
-    utf8_write((uint32_t)point, (uint8_t *)out.symbol[byte]);
-  }
-  return out;
-}
-
-/* Writes `bytes` in the alphabet and returns the end of it. */
-static char *write_symbols(const Alphabet *alphabet, char *to, const uint8_t *bytes, size_t size) {
-  for (size_t i = 0; i < size; i++)
-    for (const char *symbol = alphabet->symbol[bytes[i]]; *symbol; symbol++) *to++ = *symbol;
-  *to = '\0';
-  return to;
-}
-
-/* The bytes that a text in the alphabet stands for, at most one a byte of the text; -1 when it is not in it. */
-static int64_t read_symbols(const Alphabet *alphabet, const char *text, uint8_t *out) {
-  int64_t count = 0;
-  uint32_t point;
-  for (size_t left = strlen(text), length; left > 0; left -= length, text += length) {
-    length = utf8_read((const uint8_t *)text, left, &point);
-    if (length == 0 || point >= SYMBOLS || alphabet->byte[point] < 0) return -1;
-    out[count++] = (uint8_t)alphabet->byte[point];
-  }
-  return count;
-}
-
 /* ---- writing ---- */
-
-/* A token in the alphabet; malloc. */
-static char *token_text(const Alphabet *alphabet, const Bpe *bpe, int32_t id) {
-  size_t size;
-  const uint8_t *bytes = bpe_decode(bpe, id, &size);
-  char *out = malloc(size * (SYMBOL_BYTES - 1) + 1);
-  if (out) write_symbols(alphabet, out, bytes, size);
-  return out;
-}
 
 static bool add_tokens(json_t *vocab, const Alphabet *alphabet, const Bpe *bpe) {
   bool ok = true;
   for (int32_t id = 0; ok && id < bpe->tokens.size; id++) {
-    char *key = token_text(alphabet, bpe, id);
+    char *key = alphabet_token(alphabet, bpe, id);
     ok = key && (!*key || json_object_set_new(vocab, key, json_integer(id)) == 0);
     free(key);
   }
@@ -91,8 +36,8 @@ static bool add_tokens(json_t *vocab, const Alphabet *alphabet, const Bpe *bpe) 
 static bool add_merges(json_t *merges, const Alphabet *alphabet, const Bpe *bpe) {
   bool ok = true;
   for (int32_t i = 0; ok && i < bpe->merge_count; i++) {
-    char *left = token_text(alphabet, bpe, bpe->merges[i].left),
-         *right = token_text(alphabet, bpe, bpe->merges[i].right);
+    char *left = alphabet_token(alphabet, bpe, bpe->merges[i].left),
+         *right = alphabet_token(alphabet, bpe, bpe->merges[i].right);
     ok = left && right && json_array_append_new(merges, json_sprintf("%s %s", left, right)) == 0;
     free(left);
     free(right);
@@ -101,7 +46,7 @@ static bool add_merges(json_t *merges, const Alphabet *alphabet, const Bpe *bpe)
 }
 
 static json_t *model_json(const Bpe *bpe) {
-  Alphabet alphabet = gpt2_alphabet();
+  Alphabet alphabet = alphabet_make();
   json_t *vocab = json_object(), *merges = json_array();
   if (!vocab || !merges || !add_tokens(vocab, &alphabet, bpe) || !add_merges(merges, &alphabet, bpe)) {
     json_decref(vocab);
@@ -351,7 +296,7 @@ static bool fill_vocabulary(Vocabulary *out, const char *path, json_t *vocab, co
 
 /* The bytes of all ids. */
 static bool make_tokens(BpeTokens *out, const char *path, const Vocabulary *vocabulary, Error *error) {
-  const Alphabet alphabet = gpt2_alphabet();
+  const Alphabet alphabet = alphabet_make();
   size_t room = 0;
   for (int32_t id = 0; id < vocabulary->size; id++) room += vocabulary->texts[id] ? strlen(vocabulary->texts[id]) : 0;
   *out = (BpeTokens){vocabulary->size, malloc(room + 1), malloc(((size_t)vocabulary->size + 1) * sizeof(uint32_t))};
@@ -360,7 +305,7 @@ static bool make_tokens(BpeTokens *out, const char *path, const Vocabulary *voca
   for (int32_t id = 0; id < vocabulary->size; id++) {
     out->begins[id] = at;
     if (!vocabulary->texts[id]) continue;
-    const int64_t bytes = read_symbols(&alphabet, vocabulary->texts[id], out->bytes + at);
+    const int64_t bytes = alphabet_read(&alphabet, vocabulary->texts[id], out->bytes + at);
     if (bytes < 0)
       return fail(error, EXIT_CHECKPOINT, "%s: the token \"%.60s\" is not in the alphabet of byte-level BPE", path,
                   vocabulary->texts[id]);
