@@ -88,7 +88,8 @@ typedef enum Work {
   BENCH = 128,
   PARAMS = 256,
   COMPARE = 512,
-  LENS = 1024
+  LENS = 1024,
+  GGUF = 2048
 } Work;
 
 typedef struct Asked {
@@ -97,7 +98,7 @@ typedef struct Asked {
   unsigned works; /* of a flag: with which it has a meaning */
 } Asked;
 
-enum { WORKS = 11 };
+enum { WORKS = 12 };
 
 /* All works, by the flags that ask for them. */
 static void list_works(const GenerateSettings *s, Asked out[WORKS]) {
@@ -106,7 +107,7 @@ static void list_works(const GenerateSettings *s, Asked out[WORKS]) {
                               {"--score", s->score, SCORE},    {"--encode", s->encode, ENCODE},
                               {"--decode", s->decode, DECODE}, {"--bench", s->bench > 0, BENCH},
                               {"--params", s->params, PARAMS}, {"--compare", s->compare, COMPARE},
-                              {"--lens", s->lens, LENS}};
+                              {"--lens", s->lens, LENS},       {"--gguf", s->gguf, GGUF}};
   memcpy(out, works, sizeof works);
 }
 
@@ -183,7 +184,9 @@ static bool check_flags(const Program *p, Work work, const char *name, Error *er
                          {"--tsv", is_typed(p, &s->tsv), formats},
                          {"--stride", s->stride, SCORE},
                          {"--per-line", s->per_line, SCORE},
-                         {"--exact", s->exact, SCORE}};
+                         {"--exact", s->exact, SCORE},
+                         {"--gguf-type", is_typed(p, &s->gguf_type), GGUF},
+                         {"--modelfile", s->modelfile, GGUF}};
   for (const Asked *f = flags; f < flags + sizeof flags / sizeof *flags; f++) {
     char works[120];
     if (!f->given || f->works & work) continue;
@@ -265,6 +268,7 @@ static bool run(void *context, Error *error) {
   if (!open_run(p, error)) return false;
   if (work == PARAMS) return list_parameters(p, error);
   if (work & (ENCODE | DECODE)) return convert(p, error);
+  if (work == GGUF) return program_gguf(p, error);
   if (p->config.encoder_layers && needs_prompt(s, work))
     return fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE, or many with --lines", p->dir);
   if (s->novelty && !program_novelty_open(p, error)) return false;

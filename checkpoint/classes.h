@@ -134,6 +134,8 @@ bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, con
                       const ParameterTable *table, Error *error);
 /* Where tables of positions have `ctx` rows in the file, of which the model has the first. */
 void file_layout_lengthen(FileLayout *layout, const ParameterTable *table, int ctx);
+/* The first tensor, the embedding, once more under another name. */
+void file_layout_add_copy(FileLayout *layout, const char *name);
 void file_layout_free(FileLayout *layout);
 
 /* Which product's bias it is; 0: it is none. */

@@ -133,7 +133,7 @@ static void add_shared(FileLayout *layout, const ModelClass *a) {
 bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, const ModelConfig *config,
                       const ParameterTable *table, Error *error) {
   const unsigned missing = biases & ~class_model_biases(config);
-  *out = (FileLayout){.tensors = calloc(2 * (size_t)table->count + 3, sizeof *out->tensors)};
+  *out = (FileLayout){.tensors = calloc(2 * (size_t)table->count + 4, sizeof *out->tensors)};
   if (!out->tensors) return error_memory(error, "the names of tensors");
   for (int i = 0; i < table->count; i++) {
     const ParameterTensor *p = &table->tensors[i];
@@ -153,6 +153,12 @@ bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, con
   if (a->shared && !config->tie) add_shared(out, a);
   if (a->places && config->positions == POSITIONS_NONE) add_zero_places(out, a, config);
   return true;
+}
+
+void file_layout_add_copy(FileLayout *layout, const char *name) {
+  FileTensor *copy = &layout->tensors[layout->count++]; /* there is room: file_layout_make() */
+  *copy = layout->tensors[0];
+  snprintf(copy->name, sizeof copy->name, "%s", name);
 }
 
 void file_layout_lengthen(FileLayout *layout, const ParameterTable *table, int ctx) {

@@ -76,6 +76,11 @@ bool weight_reader_rows(const WeightReader *r, int index, int first, int count, 
               (double)out[bad]);
 }
 
+void weight_reader_forget(const WeightReader *r, int index) {
+  const SafeTensor *data = r->places[index].data;
+  if (data) file_forget(data->data, data->bytes);
+}
+
 /* ---- tensors ---- */
 
 /* The tensor's name, or that without the class's prefix where the file has it so. */

@@ -31,5 +31,7 @@ void weight_reader_close(WeightReader *reader); /* harmless on a zeroed struct *
 /* Rows [first, first + count) of tensor `index` of the table in fp32, one behind the other; a vector is one row. All
  * are finite: else EXIT_CHECKPOINT. */
 bool weight_reader_rows(const WeightReader *reader, int index, int first, int count, float *out, Error *error);
+/* It will not be read again soon: the memory that it took can be used otherwise. */
+void weight_reader_forget(const WeightReader *reader, int index);
 
 #endif

@@ -1,5 +1,6 @@
 #include "generation/settings.h"
 
+#include "checkpoint/gguf_model.h"
 #include "cli/option_rows.h"
 #include "model/generation.h"
 
@@ -33,12 +34,18 @@ static const OptionHint hints[] = {
     {"stream", "text is written as it comes"},
     {"chat conversation cnv repl interactive-first", HERE("-i")},
     {"no-sample deterministic", HERE("--greedy")},
+    {"outtype quantize", HERE("--gguf-type")},
+    {"convert to-gguf export-gguf", HERE("--gguf FILE")},
     {"memorization copied plagiarism overlap", HERE("--novelty RUN")},
 };
 
 void generate_options(Options *options, GenerateSettings *s) {
-  *s = (GenerateSettings){
-      .machine = {.reads_only = true}, .tokens = 256, .samples = 1, .logprobs = -1, .sampling = generation_sampling()};
+  *s = (GenerateSettings){.machine = {.reads_only = true},
+                          .gguf_type = GGUF_F16,
+                          .tokens = 256,
+                          .samples = 1,
+                          .logprobs = -1,
+                          .sampling = generation_sampling()};
   const Option table[] = {
       GROUP("Model"),
       LIST("run", &s->runs, "RUN",
@@ -143,6 +150,15 @@ void generate_options(Options *options, GenerateSettings *s) {
            "tokenize FILE (-: standard input) and print one token id per line, by the "
            "tokenizer of answers where prompts have another"),
       TEXT("decode", &s->decode, "FILE", NULL, "write the text of the token ids in FILE (-: standard input)"),
+
+      GROUP("For others"),
+      TEXT("gguf", &s->gguf, "FILE", NULL,
+           "write the model as a GGUF file, for llama.cpp and ollama, in place of a text: LLaMA, GPT-2, Starcoder2 and "
+           "StableLM"),
+      CHOICE("gguf-type", &s->gguf_type, gguf_type_names, NULL,
+             "of its matrices; f16 takes half of f32, q8_0 a quarter, in blocks of 32 numbers"),
+      TEXT("modelfile", &s->modelfile, "FILE", NULL,
+           "with --gguf: also write the Modelfile from which ollama takes it"),
 
       GROUP("Machine"),
       DEVICE_ROWS(&s->machine, weight_dtype_choices, "auto: bf16 on a GPU, f32 on a CPU",

@@ -35,6 +35,7 @@ const char *tokenizer_name(const Tokenizer *t) { return t->bpe->merge_count ? "B
 int tokenizer_vocab(const Tokenizer *t) { return t->bpe->tokens.size; }
 int tokenizer_end(const Tokenizer *t) { return t->end; }
 const Bpe *tokenizer_bpe(const Tokenizer *t) { return t->bpe; }
+const char *tokenizer_special(const Tokenizer *t, int32_t id) { return id == t->end ? t->end_text : NULL; }
 
 bool tokenizer_begins_with_end(const Tokenizer *t) { return t->begins_with_end; }
 

@@ -38,6 +38,8 @@ const char *tokenizer_name(const Tokenizer *tokenizer); /* "byte" or "BPE" */
 int tokenizer_vocab(const Tokenizer *tokenizer);
 int tokenizer_end(const Tokenizer *tokenizer); /* id of the token that ends a document */
 const Bpe *tokenizer_bpe(const Tokenizer *tokenizer);
+/* The text of a special token, as long as the tokenizer; NULL for any other id. */
+const char *tokenizer_special(const Tokenizer *tokenizer, int32_t id);
 
 /* Whether the tokenizer's model has only seen texts that begin with the end token, as --pack docs trains it: then a
  * prompt has to begin with it, too, and ./generate --score packs documents as training did. A model directory says so

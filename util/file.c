@@ -1,3 +1,4 @@
+#define _DEFAULT_SOURCE /* madvise: posix_madvise gives nothing back */
 #include "util/file.h"
 
 #include "util/path.h"
@@ -56,6 +57,12 @@ bool file_map(MappedFile *out, const char *path, ExitCode code, Error *error) {
   bool ok = map_descriptor(out, fd, path, code, error);
   close(fd);
   return ok;
+}
+
+void file_forget(const void *begin, size_t size) {
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  const uintptr_t first = ((uintptr_t)begin + page - 1) / page * page, end = ((uintptr_t)begin + size) / page * page;
+  if (first < end) madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
 void file_unmap(MappedFile *file) {

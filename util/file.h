@@ -18,6 +18,8 @@ typedef struct MappedFile {
  * file is not. */
 bool file_map(MappedFile *out, const char *path, ExitCode code, Error *error);
 void file_unmap(MappedFile *file);
+/* A part of it will not be read again soon: it need not stay in memory. */
+void file_forget(const void *begin, size_t size);
 
 /* A file being written: `stream` is a temporary file in the directory of `path`, named ".NAME.inkling-XXXXXX". */
 typedef struct FileWriter {

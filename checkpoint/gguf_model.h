@@ -1,0 +1,36 @@
+/* A model directory as a GGUF file, for llama.cpp and what is built on it. */
+#ifndef INKLING_CHECKPOINT_GGUF_MODEL_H
+#define INKLING_CHECKPOINT_GGUF_MODEL_H
+
+#include "checkpoint/checkpoint.h"
+#include "util/progress.h"
+
+/* What matrices are written in; vectors and tables of positions are f32. */
+typedef enum GgufType { GGUF_F32, GGUF_F16, GGUF_BF16, GGUF_Q8_0 } GgufType;
+extern const char *const gguf_type_names[]; /* as GgufType; ends with NULL */
+
+typedef struct GgufModel {
+  const char *dir;  /* of the model */
+  const char *name; /* of the model, for people */
+  const ModelConfig *config;
+  SpecialTokens special;
+  const Tokenizer *tokenizer;
+  GgufType type;
+} GgufModel;
+
+typedef struct GgufFacts {
+  const char *architecture; /* of llama.cpp */
+  int tensors;
+  uint64_t bytes; /* of the file */
+} GgufFacts;
+
+/* Whether llama.cpp computes the model, and can be told so. EXIT_CHECKPOINT: what of it it does not; EXIT_USAGE: a
+ * matrix whose rows are no blocks of q8_0. */
+bool gguf_model_check(const GgufModel *model, GgufFacts *facts, Error *error);
+
+/* Writes it atomically (util/file.h); a row at a time, so the memory does not grow with the model. `progress` counts
+ * bytes of *facts. EXIT_CHECKPOINT as reading weights, and for numbers that are too large for f16; EXIT_OUTPUT,
+ * EXIT_MEMORY. */
+bool gguf_model_write(const GgufModel *model, const char *path, Progress progress, GgufFacts *facts, Error *error);
+
+#endif
