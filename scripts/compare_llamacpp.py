@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""Compares models in llama.cpp, as ./generate --gguf writes them, with Inkling.
+
+    scripts/compare_llamacpp.py TEXT [--cache ~/.cache/inkling-llamacpp] [--bin .] [--dump build/dump_model]
+
+Small models of several shapes are trained on TEXT for a moment. For each, llama.cpp has to
+  - give a megabyte of mixed text the same tokens (byte and BPE);
+  - continue a prompt with the same 200 likeliest tokens;
+  - compute the same logits from the file in f32: within 1e-4, and within 5e-3 where it computes GELU from a table in f16;
+  - lose at most 0.01 nats per token by q8_0.
+And a file in which the rows of queries and keys stand in Inkling's order has to be found out.
+
+llama.cpp is built from the source that the package llama-cpp-python carries, once, into the directory --cache (cmake,
+ninja and a C++ compiler; some minutes). Needs numpy and pip. Prints a line a check; exit status 1 when one fails.
+"""
+
+import argparse
+import json
+import math
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unicodedata
+import venv
+
+SMALL = ["--heads", 4, "--dim", 64, "--layers", 2, "--ctx", 256, "--batch", 4, "--steps", 60, "--sample-tokens", 0]
+BPE = ["--tokenizer", "bpe", "--vocab-size", 700]
+MODELS = {
+    "byte, tied": SMALL,
+    "BPE, untied": [*SMALL, *BPE, "--no-tie"],
+    "grouped queries": [*SMALL, *BPE, "--kv-heads", 2],
+    "biases": [*SMALL, "--bias"],
+    "biases of queries, keys and values": [*SMALL, "--qkv-bias"],
+    "gpt2": [*SMALL, *BPE, "--arch", "gpt2"],
+    "gpt2, no biases, untied": [*SMALL, "--arch", "gpt2", "--no-bias", "--no-tie"],
+    "gpt2 with RoPE, grouped (starcoder2)": [*SMALL, "--arch", "gpt2", "--positions", "rope", "--kv-heads", 2],
+    "LayerNorm and SwiGLU (stablelm)": [*SMALL, "--norm", "layer", "--qkv-bias"],
+    "LayerNorm and SwiGLU, untied": [*SMALL, *BPE, "--norm", "layer", "--no-tie"],
+}
+PROMPT = "The king"
+F16_TABLES = ("gpt2", "starcoder2")
+
+
+class Differs(Exception):
+    pass
+
+
+# ---- building ----
+
+def build(cache):
+    """A Python that has llama_cpp, and the environment in which it finds the library."""
+    python, source, library = cache + "/venv/bin/python", cache + "/source", cache + "/build/bin"
+    if not os.path.exists(cache + "/done"):
+        os.makedirs(cache, exist_ok=True)
+        venv.create(cache + "/venv", with_pip=True)
+        run = lambda *words, **more: subprocess.run(words, check=True, **more)
+        run(python, "-m", "pip", "install", "-q", "cmake", "ninja", "numpy")
+        run(python, "-m", "pip", "download", "-q", "llama-cpp-python", "--no-deps", "--no-binary", "llama-cpp-python",
+            "-d", cache)
+        packed = next(name for name in os.listdir(cache) if name.endswith(".tar.gz"))
+        shutil.rmtree(source, ignore_errors=True)
+        os.makedirs(source)
+        run("tar", "xzf", f"{cache}/{packed}", "-C", source, "--strip-components=1")
+        off = "GGML_NATIVE GGML_LLAMAFILE GGML_CPU_REPACK GGML_OPENMP LLAMA_CURL LLAMA_OPENSSL".split()
+        off += [f"LLAMA_BUILD_{part}" for part in "COMMON TOOLS TESTS EXAMPLES SERVER".split()]
+        tools = dict(os.environ, PATH=f"{cache}/venv/bin:{os.environ['PATH']}")
+        run("cmake", "-G", "Ninja", "-S", source + "/vendor/llama.cpp", "-B", cache + "/build",
+            "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_C_FLAGS_RELEASE=-O1 -DNDEBUG",
+            "-DCMAKE_CXX_FLAGS_RELEASE=-O0 -DNDEBUG", "-DBUILD_SHARED_LIBS=ON", *(f"-D{name}=OFF" for name in off),
+            env=tools, stdout=subprocess.DEVNULL)
+        run("ninja", "-C", cache + "/build", "llama", env=tools, stdout=subprocess.DEVNULL)
+        run(python, "-m", "pip", "install", "-q", source, env=dict(tools, CMAKE_ARGS="-DLLAMA_BUILD=OFF"))
+        open(cache + "/done", "w", encoding="ascii").close()
+    return python, dict(os.environ, LLAMA_CPP_LIB_PATH=library)
+
+
+# ---- llama.cpp: this file, run by that Python, with a task in JSON ----
+
+def worker():
+    import numpy
+    from llama_cpp import Llama
+    task = json.loads(sys.stdin.read())
+    model = Llama(task["model"], n_ctx=task["ctx"], n_threads=2, verbose=False, logits_all=True, type_k=0, type_v=0,
+                  flash_attn=False)
+    answer = {}
+    if "text" in task:
+        with open(task["text"], "rb") as stream:
+            answer["tokens"] = model.tokenize(stream.read(), add_bos=False, special=False)
+    if "prompt" in task:
+        ids = model.tokenize(task["prompt"].encode(), add_bos=False, special=False)
+        model.eval(ids)
+        numpy.save(task["logits"], numpy.array(model.scores[:len(ids)]))
+        answer["prompt"], answer["greedy"] = ids, []
+        for _ in range(task["new"]):
+            answer["greedy"].append(int(numpy.argmax(model.scores[model.n_tokens - 1])))
+            if model.n_tokens == task["ctx"]:
+                break
+            model.eval(answer["greedy"][-1:])
+    nats = 0.0
+    for row in task.get("rows", []):
+        model.reset()
+        model.eval(row)
+        logits = numpy.array(model.scores[:len(row)], dtype=numpy.float64)
+        highest = logits.max(axis=1, keepdims=True)
+        logs = logits - highest - numpy.log(numpy.exp(logits - highest).sum(axis=1, keepdims=True))
+        nats -= sum(logs[i, row[i + 1]] for i in range(len(row) - 1))
+    answer["nats"] = nats
+    json.dump(answer, sys.stdout)
+
+
+# ---- comparing ----
+
+def mixed_text(path, size):
+    """Letters of many scripts, numbers, signs, runs of spaces and lines; characters that Unicode 14 has."""
+    source = random.Random(5)
+    scripts = [(0x20, 0x7E), (0xC0, 0x17F), (0x370, 0x3FF), (0x400, 0x4FF), (0x5D0, 0x5EA), (0x620, 0x64A),
+               (0x905, 0x939), (0xE01, 0xE2E), (0x3041, 0x3096), (0x4E00, 0x9FA5), (0xAC00, 0xD7A3), (0x300, 0x36F),
+               (0x660, 0x669), (0x2160, 0x2188), (0x1F600, 0x1F64F), (0x2000, 0x206F), (0x1D400, 0x1D4FF)]
+    words = ["don't", "I'LL", "we're", "'tis", "it's", "3.14", "2026-11-24", "==", "->", "\t", "\n", "\n\n", "   ", "    x"]
+    parts = []
+    while sum(len(part) for part in parts[-2000:]) and len(parts) < size // 4 or not parts:
+        first, last = source.choice(scripts)
+        word = "".join(chr(source.randint(first, last)) for _ in range(source.randint(1, 9)))
+        parts.append("".join(c for c in word if unicodedata.category(c) not in ("Cn", "Cs")))
+        parts.append(source.choice(words) if source.random() < 0.3 else " " * source.choice((0, 1, 1, 1, 2, 7)))
+    with open(path, "w", encoding="utf-8", newline="") as stream:
+        stream.write("".join(parts)[:size])
+
+
+class Comparison:
+    def __init__(self, options, python, environment, folder):
+        self.options, self.python, self.environment, self.folder = options, python, environment, folder
+        self.mixed = folder + "/mixed.txt"
+        mixed_text(self.mixed, 1_000_000)
+
+    def run(self, *words):
+        done = subprocess.run([str(word) for word in words], capture_output=True, check=False)
+        if done.returncode:
+            raise Differs(done.stderr.decode(errors="replace").strip())
+        return done.stdout
+
+    def llama(self, model, **task):
+        done = subprocess.run([self.python, __file__, "--worker"], capture_output=True, check=False,
+                              input=json.dumps(dict(task, model=model, ctx=256)).encode(), env=self.environment)
+        if done.returncode:
+            raise Differs("llama.cpp: " + done.stderr.decode(errors="replace").strip()[-400:])
+        return json.loads(done.stdout)
+
+    def generate(self, *words):
+        return self.run(self.options.bin + "/generate", *words)
+
+    def encode(self, run, path):
+        return [int(word) for word in self.generate(run, "--encode", path).split()]
+
+    def gguf(self, run, kind):
+        path = f"{run}.{kind}.gguf"
+        if kind == "f32":
+            self.kind = self.generate(run, "--gguf", path, "--gguf-type", kind)
+        else:
+            self.generate(run, "--gguf", path, "--gguf-type", kind)
+        return path
+
+    def logits(self, run, ids):
+        import numpy
+        numbers = self.run(self.options.dump, "logits", run, *ids)
+        return numpy.frombuffer(numbers, numpy.float32).reshape(len(ids), -1)
+
+    def difference(self, run, path):
+        """Of the logits of a prompt, and llama.cpp's greedy tokens."""
+        import numpy
+        saved = self.folder + "/logits.npy"
+        answer = self.llama(path, prompt=PROMPT, logits=saved, new=200)
+        return float(numpy.abs(numpy.load(saved) - self.logits(run, answer["prompt"])).max()), answer
+
+    def check(self, name, flags):
+        run = f"{self.folder}/{''.join(c for c in name if c.isalnum())}.run"
+        self.run(self.options.bin + "/train", self.options.text, *flags, "--out", run, "--quiet")
+        path = self.gguf(run, "f32")
+        if self.llama(path, text=self.mixed)["tokens"] != self.encode(run, self.mixed):
+            raise Differs("the tokens of a text")
+        limit = 5e-3 if any(word in self.architecture(path) for word in F16_TABLES) else 1e-4
+        largest, answer = self.difference(run, path)
+        if not largest < limit:
+            raise Differs(f"logits differ by {largest:.1e}")
+        ours = self.run(self.options.dump, "greedy", run, 200, *answer["prompt"]).split()
+        if answer["greedy"] != [int(word) for word in ours]:
+            raise Differs("the likeliest tokens")
+        ids = self.encode(run, self.options.text)
+        rows = [ids[i:i + 200] for i in range(0, min(len(ids), 4000), 200)]
+        losses = [self.llama(file, rows=rows)["nats"] / sum(len(row) - 1 for row in rows)
+                  for file in (path, self.gguf(run, "q8_0"))]
+        if not abs(losses[1] - losses[0]) < 0.01:
+            raise Differs(f"a loss of {losses[0]:.4f} in f32 and of {losses[1]:.4f} in q8_0")
+        found = self.mutation(run, path)
+        return (f"{self.architecture(path):10s} tokens of 1 MB, 200 greedy; logits {largest:.0e}; loss {losses[0]:.4f}, "
+                f"q8_0 {losses[1] - losses[0]:+.4f}{found}")
+
+    def architecture(self, path):
+        with open(path, "rb") as stream:
+            head = stream.read(200)
+        at = head.index(b"general.architecture") + 24
+        size = struct.unpack("<Q", head[at:at + 8])[0]
+        return head[at + 8:at + 8 + size].decode()
+
+    def mutation(self, run, path):
+        """The same file with the rows of keys of the first layer in Inkling's order, where llama.cpp has another."""
+        if self.architecture(path) != "llama":
+            return ""
+        import numpy
+        with open(run + "/config.json", encoding="utf-8") as stream:
+            config = json.load(stream)
+        head, dim = config["head_dim"], config["hidden_size"]
+        with open(run + "/model.safetensors", "rb") as stream:
+            size = struct.unpack("<Q", stream.read(8))[0]
+            place = json.loads(stream.read(size))["model.layers.0.self_attn.k_proj.weight"]["data_offsets"]
+            stream.seek(8 + size + place[0])
+            ours = stream.read(place[1] - place[0])
+        rows = numpy.frombuffer(ours, numpy.float32).reshape(-1, 2, head // 2, dim)
+        theirs = numpy.ascontiguousarray(rows.swapaxes(1, 2)).tobytes()
+        with open(path, "rb") as stream:
+            content = stream.read()
+        if content.count(theirs) != 1:
+            raise Differs("the rows of keys are not where they should be")
+        with open(path, "wb") as stream:
+            stream.write(content.replace(theirs, ours))
+        largest = self.difference(run, path)[0]
+        if largest < 1e-3:
+            raise Differs(f"rows of keys in another order change logits by {largest:.1e} alone")
+        return f"; rows in the wrong order {largest:.0e}"
+
+
+def main():
+    if sys.argv[1:] == ["--worker"]:
+        return worker()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("text")
+    parser.add_argument("--cache", default=os.path.expanduser("~/.cache/inkling-llamacpp"))
+    parser.add_argument("--bin", default=".", help="where ./train and ./generate are")
+    parser.add_argument("--dump", default="build/dump_model")
+    options = parser.parse_args()
+    python, environment = build(os.path.abspath(options.cache))
+    failures = 0
+    with tempfile.TemporaryDirectory() as folder:
+        comparison = Comparison(options, python, environment, folder)
+        for name, flags in MODELS.items():
+            try:
+                print(f"{name:38s} {comparison.check(name, flags)}", flush=True)
+            except Differs as problem:
+                failures += 1
+                print(f"{name:38s} FAILED: {problem}", flush=True)
+    print("all agree" if not failures else f"{failures} differ")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
