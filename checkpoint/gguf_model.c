@@ -41,12 +41,11 @@ static const Rename fused_names[] = {NAMES_OF_ALL,
 typedef struct Architecture {
   NormKind norm;
   PositionKind positions;
-  bool gated;
   Activation activation;
-  const char *mlp;   /* the two, for people */
+  unsigned biases; /* it has these always */
+  bool gated;
   bool plain_heads;  /* of dim / heads numbers each */
-  bool output_bias;  /* attention's output and the MLP may have biases, or */
-  unsigned biases;   /* it has these always */
+  bool output_bias;  /* attention's output and the MLP may have biases */
   bool own_head;     /* it does not know tied models */
   ModelClass layout; /* model_type: its name; names, joins and turns tensors */
 } Architecture;
@@ -56,13 +55,11 @@ static const Architecture architectures[] = {
      .positions = POSITIONS_ROPE,
      .gated = true,
      .activation = ACTIVATION_SILU,
-     .mlp = "SwiGLU",
      .output_bias = true,
      .layout = {.model_type = "llama", .names = names, .interleaved = true}},
     {.norm = NORM_LAYER,
      .positions = POSITIONS_LEARNED,
      .activation = ACTIVATION_GELU_TANH,
-     .mlp = "GELU (tanh)",
      .plain_heads = true,
      .output_bias = true,
      .biases = BIAS_LAYERS,
@@ -70,7 +67,6 @@ static const Architecture architectures[] = {
     {.norm = NORM_LAYER,
      .positions = POSITIONS_ROPE,
      .activation = ACTIVATION_GELU_TANH,
-     .mlp = "GELU (tanh)",
      .plain_heads = true,
      .output_bias = true,
      .biases = BIAS_LAYERS,
@@ -79,7 +75,6 @@ static const Architecture architectures[] = {
      .positions = POSITIONS_ROPE,
      .gated = true,
      .activation = ACTIVATION_SILU,
-     .mlp = "SwiGLU",
      .plain_heads = true,
      .own_head = true,
      .layout = {.model_type = "stablelm", .names = names}},
@@ -338,7 +333,7 @@ static bool write_all(Writer *w, Error *error) {
     if (width > widest) widest = width;
   }
   w->row = malloc((size_t)widest * sizeof *w->row);
-  w->out = malloc((size_t)widest * sizeof(float));
+  w->out = malloc(gguf_row_bytes(GGUF_TENSOR_F32, widest));
   bool ok = (w->row && w->out) || error_memory(error, "a row of a tensor");
   for (int i = 0; ok && i < layout->count; i++) ok = write_tensor(w, &layout->tensors[i], error);
   free(w->row);

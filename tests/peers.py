@@ -161,7 +161,10 @@ def same_losses(kind, launcher, folder, full):
              "accumulation": ["text.txt", "--batch", "3", "--grad-accum", "3", "--tokenizer", "bpe", "--vocab-size", "400",
                               "--optimizer", "adamw", "--lr", "1e-3"],
              "encoder": ["pairs.tsv", "--arch", "original", "--layers", "1", "--batch", "5"],
-             "packing": ["pairs.tsv", "--encoder-layers", "0", "--pack", "docs", "--batch", "4", "--tokenizer", "byte"]}
+             "packing": ["pairs.tsv", "--encoder-layers", "0", "--pack", "docs", "--batch", "4", "--tokenizer", "byte"],
+             "fine-tuning": ["text.txt", "--init", "base.run", "--batch", "5"]}
+    train(None, folder, 1, ["text.txt", *MODEL, "--tokenizer", "byte", "--batch", "4", "--steps", "9", "--out", "base.run",
+                            "--overwrite", "--quiet"])
     for name, flags in cases.items():
         common = [*MODEL, *flags, "--steps", "50" if full else "20", "--eval-every", "10", "--quiet"]
         train(None, folder, 1, [*common, "--out", "alone.run", "--overwrite"])

@@ -35,7 +35,7 @@ enum { THREADS_LIMIT = 8 };
  * than 0.2 until there are very many. */
 enum { EPOCHS_LIMIT = 15, DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
 
-/* What a model has learned elsewhere is kept by few passes at a low rate, without dropout. */
+/* What a model has learned elsewhere is kept by few passes at a low rate, without dropout (README.md has a table). */
 enum { FINE_TUNING_EPOCHS = 3, FINE_TUNING_WARMUP = 50 };
 
 static void note_choice(Choices *choices, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -198,11 +198,6 @@ static int usual_batch(const TrainSettings *s, bool accelerator) {
  * most of a step, AdamW learns more in the same time. A learning rate that was given alone was found for AdamW. */
 static void choose_optimizer(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices) {
   if (s->optimizer >= 0) return;
-  if (s->base && isnan(s->muon_lr)) {
-    s->optimizer = OPTIMIZER_ADAMW;
-    note_choice(choices, "AdamW (fine-tuning)");
-    return;
-  }
   const int64_t batch = s->batch ? s->batch : usual_batch(s, given->device->accelerator);
   const int64_t tokens = s->batch_tokens ? s->batch_tokens : batch * s->ctx * (s->grad_accum ? s->grad_accum : 1);
   const bool gpu = given->device->accelerator;
@@ -248,20 +243,23 @@ static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const Mode
 }
 
 double choices_learning_rate(const TrainSettings *s, double parameters) {
-  const bool large = parameters >= CHOICES_LR_SIZE * 1e6;
-  if (s->base) return large ? CHOICES_LR_TUNING_LARGE : CHOICES_LR_TUNING;
-  if (s->optimizer == OPTIMIZER_MUON) return CHOICES_BESIDE_MUON;
-  if (s->arch != ARCHITECTURE_LLAMA && parameters < CHOICES_LR_SMALL_SIZE * 1e6) return CHOICES_LR_SMALL;
-  return large ? CHOICES_LR_LARGE : CHOICES_LR;
+  const double share = s->base ? CHOICES_TUNING_SHARE : 1;
+  if (s->optimizer == OPTIMIZER_MUON) return share * CHOICES_BESIDE_MUON;
+  if (s->arch != ARCHITECTURE_LLAMA && parameters < CHOICES_LR_SMALL_SIZE * 1e6) return share * CHOICES_LR_SMALL;
+  return share * (parameters < CHOICES_LR_SIZE * 1e6 ? CHOICES_LR : CHOICES_LR_LARGE);
 }
+
+double choices_muon_rate(const TrainSettings *s) { return (s->base ? CHOICES_TUNING_SHARE : 1) * CHOICES_MUON_LR; }
 
 bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *model, Choices *choices, Error *error) {
   fill_preset(s, given, choices);
   if (!shape(s, given->vocab, given->source_vocab, given->base, model, error)) return false;
   choose_optimizer(s, given, model, choices);
   if (!choose_batch(s, given, model, choices, error)) return false;
+  const bool muon = s->optimizer == OPTIMIZER_MUON, chosen = isnan(s->lr) || (muon && isnan(s->muon_lr));
   if (isnan(s->lr)) s->lr = (float)choices_learning_rate(s, (double)model_parameters(model));
-  if (isnan(s->muon_lr) && s->optimizer == OPTIMIZER_MUON) s->muon_lr = (float)CHOICES_MUON_LR;
+  if (isnan(s->muon_lr) && muon) s->muon_lr = (float)choices_muon_rate(s);
+  if (s->base && chosen) note_choice(choices, "a tenth of the learning rate of a new model (fine-tuning)");
   return true;
 }
 

@@ -18,18 +18,17 @@ typedef struct Choices {
 #define CHOICES_LR_SIZE 20 /* millions of parameters; from here on CHOICES_LR_LARGE */
 #define CHOICES_LR 1e-3    /* peak learning rate */
 #define CHOICES_LR_LARGE 6e-4
-#define CHOICES_LR_SMALL 3e-3        /* of other architectures than llama... */
-#define CHOICES_LR_SMALL_SIZE 2      /* ...of fewer millions of parameters than this */
-#define CHOICES_MUON_LR 0.01         /* peak learning rate of Muon... */
-#define CHOICES_BESIDE_MUON 3e-3     /* ...and of AdamW beside it */
-#define CHOICES_LR_TUNING 3e-4       /* peak learning rate of AdamW for a model that was trained before... */
-#define CHOICES_LR_TUNING_LARGE 6e-5 /* ...from CHOICES_LR_SIZE on */
-#define CHOICES_INIT 0.7             /* standard deviation of initial weights of theirs, times sqrt(dim) */
+#define CHOICES_LR_SMALL 3e-3    /* of other architectures than llama... */
+#define CHOICES_LR_SMALL_SIZE 2  /* ...of fewer millions of parameters than this */
+#define CHOICES_MUON_LR 0.01     /* peak learning rate of Muon... */
+#define CHOICES_BESIDE_MUON 3e-3 /* ...and of AdamW beside it */
+#define CHOICES_TUNING_SHARE 0.1 /* of all of them for a model that was trained before */
+#define CHOICES_INIT 0.7         /* standard deviation of initial weights of theirs, times sqrt(dim) */
 #define CHOICES_LR_WORDS                                                                                               \
   SHOWN(CHOICES_LR)                                                                                                    \
   " below " SHOWN(CHOICES_LR_SIZE) " M parameters, else " SHOWN(CHOICES_LR_LARGE) "; " SHOWN(                          \
       CHOICES_LR_SMALL) " for others than llama below " SHOWN(CHOICES_LR_SMALL_SIZE) " M, and beside Muon; with "      \
-                                                                                     "--init " SHOWN(CHOICES_LR_TUNING) " or " SHOWN(CHOICES_LR_TUNING_LARGE)
+                                                                                     "--init a tenth of that"
 #define CHOICES_WARMUP_PERCENT 5 /* of the steps */
 #define CHOICES_WARMUP_LIMIT 700 /* steps */
 #define CHOICES_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
@@ -80,6 +79,8 @@ bool choices_model(TrainSettings *settings, const ChoiceInputs *given, ModelConf
 
 /* AdamW's rate for a model of so many parameters, where none is given. */
 double choices_learning_rate(const TrainSettings *settings, double parameters);
+/* Muon's. */
+double choices_muon_rate(const TrainSettings *settings);
 
 /* What a training step of so many operations is expected to take, pauses included. */
 double choices_step_seconds(double flops, const ContextInfo *device, double peak_flops);

@@ -113,7 +113,7 @@ VerdictFacts run_verdict_facts(const Run *r) {
                         .lr = (double)s->lr,
                         .muon_lr = s->optimizer == OPTIMIZER_MUON ? (double)s->muon_lr : (double)NAN,
                         .usual_lr = choices_learning_rate(s, (double)model_parameters(&r->config)),
-                        .usual_muon_lr = CHOICES_MUON_LR,
+                        .usual_muon_lr = choices_muon_rate(s),
                         .dropout = (double)s->dropout,
                         .early_stopping = s->patience > 0};
 }
