@@ -45,8 +45,8 @@ void gguf_i32(GgufHeader *header, int32_t value);
 /* After all keys. A vector has rows 0. */
 void gguf_tensor(GgufHeader *header, const char *name, GgufTensorType type, int rows, int cols);
 
-/* Begins the file: what is before the data. Then come the rows of all tensors, in the same order, with gguf_pad() behind
- * each tensor. EXIT_MEMORY, EXIT_OUTPUT. */
+/* Begins the file: what is before the data. Then come the rows of all tensors, in the same order, with gguf_pad()
+ * behind each tensor. EXIT_MEMORY, EXIT_OUTPUT. */
 bool gguf_begin(FileWriter *file, const char *path, const GgufHeader *header, Error *error);
 bool gguf_pad(FileWriter *file, uint64_t bytes, Error *error); /* behind a tensor of so many */
 

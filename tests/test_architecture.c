@@ -28,7 +28,7 @@ static ModelConfig made(TrainSettings s, bool pairs) {
   ModelConfig model = {.vocab = 100};
   Error error = {0};
   architecture_fill(&s, pairs);
-  if (!architecture_check(&s, &error)) fail_msg("%s", error.text);
+  if (!architecture_check(&s, false, &error)) fail_msg("%s", error.text);
   architecture_apply(&s, &model);
   return model;
 }
@@ -117,7 +117,7 @@ static void test_what_follows(void **state) {
 static void refused(TrainSettings s, const char *words) {
   Error error = {0};
   architecture_fill(&s, false);
-  assert_false(architecture_check(&s, &error));
+  assert_false(architecture_check(&s, false, &error));
   assert_int_equal(error.code, EXIT_USAGE);
   if (!strstr(error.text, words)) fail_msg("%s", error.text);
 }
