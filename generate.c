@@ -89,7 +89,8 @@ typedef enum Work {
   PARAMS = 256,
   COMPARE = 512,
   LENS = 1024,
-  GGUF = 2048
+  GGUF = 2048,
+  EXPORT = 4096
 } Work;
 
 typedef struct Asked {
@@ -98,7 +99,7 @@ typedef struct Asked {
   unsigned works; /* of a flag: with which it has a meaning */
 } Asked;
 
-enum { WORKS = 12 };
+enum { WORKS = 13 };
 
 /* All works, by the flags that ask for them. */
 static void list_works(const GenerateSettings *s, Asked out[WORKS]) {
@@ -107,7 +108,8 @@ static void list_works(const GenerateSettings *s, Asked out[WORKS]) {
                               {"--score", s->score, SCORE},    {"--encode", s->encode, ENCODE},
                               {"--decode", s->decode, DECODE}, {"--bench", s->bench > 0, BENCH},
                               {"--params", s->params, PARAMS}, {"--compare", s->compare, COMPARE},
-                              {"--lens", s->lens, LENS},       {"--gguf", s->gguf, GGUF}};
+                              {"--lens", s->lens, LENS},       {"--gguf", s->gguf, GGUF},
+                              {"--export", s->export, EXPORT}};
   memcpy(out, works, sizeof works);
 }
 
@@ -145,11 +147,11 @@ static bool is_typed(const Program *p, const void *value) {
 static bool check_flags(const Program *p, Work work, const char *name, Error *error) {
   const GenerateSettings *s = &p->settings;
   const Sampling *sampling = &s->sampling;
-  const unsigned texts = TEXT | INTERACTIVE | LINES | PROMPTS | COMPARE, drawn = texts | BENCH;
+  const unsigned texts = TEXT | INTERACTIVE | LINES | PROMPTS | COMPARE | EXPORT, drawn = texts | BENCH;
   const unsigned prompts = drawn | LENS, formats = TEXT | SCORE; /* of --novelty FILE, too */
-  const Asked flags[] = {{"-p", s->prompt, TEXT | INTERACTIVE | BENCH | COMPARE | LENS},
+  const Asked flags[] = {{"-p", s->prompt, TEXT | INTERACTIVE | BENCH | COMPARE | LENS | EXPORT},
                          {"-f", s->prompt_file, TEXT | INTERACTIVE | LINES | BENCH | COMPARE | LENS},
-                         {"-e", s->escapes, TEXT | INTERACTIVE | BENCH | COMPARE | LENS},
+                         {"-e", s->escapes, TEXT | INTERACTIVE | BENCH | COMPARE | LENS | EXPORT},
                          {"-n", options_given(&p->options, &s->tokens), texts},
                          {"-N", s->samples > 1, TEXT | PROMPTS},
                          {"--stop", s->stops.count, texts},
@@ -186,7 +188,8 @@ static bool check_flags(const Program *p, Work work, const char *name, Error *er
                          {"--per-line", s->per_line, SCORE},
                          {"--exact", s->exact, SCORE},
                          {"--gguf-type", is_typed(p, &s->gguf_type), GGUF},
-                         {"--modelfile", s->modelfile, GGUF}};
+                         {"--modelfile", s->modelfile, GGUF},
+                         {"--export-type", is_typed(p, &s->export_type), EXPORT}};
   for (const Asked *f = flags; f < flags + sizeof flags / sizeof *flags; f++) {
     char works[120];
     if (!f->given || f->works & work) continue;
@@ -280,6 +283,7 @@ static bool run(void *context, Error *error) {
                               : program_score(p, error);
   case LINES: return program_lines(p, error);
   case PROMPTS: return program_prompts(p, error);
+  case EXPORT: return program_export(p, error);
   default: return after_prompt(p, work, error);
   }
 }

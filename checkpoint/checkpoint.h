@@ -26,6 +26,9 @@ const char *checkpoint_class(const ModelConfig *config, bool *own);
 
 /* Writes config.json and generation_config.json, and modeling_inkling.py for a model of our own class. */
 bool checkpoint_write_config(const char *dir, const ModelConfig *config, SpecialTokens tokens, Error *error);
+/* The same for weights in BF16 (or F32). */
+bool checkpoint_write_config_of(const char *dir, const ModelConfig *config, SpecialTokens tokens, TensorType type,
+                                Error *error);
 
 /* Reads config.json, ours or that of any model of the classes above: what is absent or null has the value that
  * transformers gives it. Refuses what the model here cannot do (other classes and activations, scaled RoPE, sliding
@@ -42,12 +45,18 @@ bool checkpoint_write_weights(const char *dir, const ModelConfig *config, const 
 
 /* Fills the tensors of the arena from F32, F16 or BF16, of model.safetensors or of several files with an index; pads
  * are left as they are. `config` is that of config.json beside it, but may have a shorter context: then the first
- * positions of tables are read. That file also says which class's names and shapes the tensors have; every tensor must be there, all values finite. Biases that the file does not have
- * though others of the same kind are there become zeros, and what the class has and the model has not must be zeros.
- * Marian and its like may leave out the bias of the head and tables of sinusoids: the class makes its own, and so does
- * this. Other tensors are refused, but for an lm_head.weight of the embedding's shape (tied models are sometimes saved
- * with it), masks of GPT-2 and *.rotary_emb.inv_freq (old exports). After a failure the arena may be partly filled. */
+ * positions of tables are read. That file also says which class's names and shapes the tensors have; every tensor must
+ * be there, all values finite. Biases that the file does not have though others of the same kind are there become
+ * zeros, and what the class has and the model has not must be zeros. Marian and its like may leave out the bias of the
+ * head and tables of sinusoids: the class makes its own, and so does this. Other tensors are refused, but for an
+ * lm_head.weight of the embedding's shape (tied models are sometimes saved with it), masks of GPT-2 and
+ * *.rotary_emb.inv_freq (old exports). After a failure the arena may be partly filled. */
 bool checkpoint_read_weights(const char *dir, const ModelConfig *config, const ParameterTable *table, float *arena,
+                             Error *error);
+
+/* The weights of one directory as another's model.safetensors, in F32 or BF16, a tensor at a time. The errors of both
+ * functions above. */
+bool checkpoint_copy_weights(const char *from, const char *to, const ModelConfig *config, TensorType type,
                              Error *error);
 
 /* ---- tokenizers ---- */

@@ -47,16 +47,16 @@ static bool add_encoder_tokens(json_t *root, const ModelConfig *c, SpecialTokens
                                 add(root, "decoder_start_token_id", token_json(tokens.start)));
 }
 
-static json_t *config_json(const ModelConfig *c, SpecialTokens tokens) {
+static json_t *config_json(const ModelConfig *c, SpecialTokens tokens, TensorType type) {
+  const char *dtype = type == TENSOR_BF16 ? "bfloat16" : "float32";
   const ModelClass *a = class_of(c);
   json_t *root = json_pack("{s:[s], s:s}", "architectures", a->class, "model_type", a->model_type);
   if (root && (!a->own || add(root, "auto_map", auto_map(a, c->encoder_layers > 0))) &&
       /* Readers differ: transformers 5 looks at dtype, 4 and the others at torch_dtype. */
-      add(root, "dtype", json_string("float32")) && add(root, "torch_dtype", json_string("float32")) &&
-      add_keys(root, a, c) && add(root, "use_cache", json_true()) &&
-      add(root, "bos_token_id", token_json(tokens.start)) && add(root, "eos_token_id", token_json(tokens.end)) &&
-      add(root, "pad_token_id", json_null()) && add_encoder_tokens(root, c, tokens) &&
-      (!c->encoder_layers || add(root, "forced_eos_token_id", json_null())))
+      add(root, "dtype", json_string(dtype)) && add(root, "torch_dtype", json_string(dtype)) && add_keys(root, a, c) &&
+      add(root, "use_cache", json_true()) && add(root, "bos_token_id", token_json(tokens.start)) &&
+      add(root, "eos_token_id", token_json(tokens.end)) && add(root, "pad_token_id", json_null()) &&
+      add_encoder_tokens(root, c, tokens) && (!c->encoder_layers || add(root, "forced_eos_token_id", json_null())))
     return root;
   json_decref(root);
   return NULL;
@@ -84,13 +84,18 @@ static bool write_json(const char *dir, const char *name, json_t *root, Error *e
 }
 
 bool checkpoint_write_config(const char *dir, const ModelConfig *config, SpecialTokens tokens, Error *error) {
+  return checkpoint_write_config_of(dir, config, tokens, TENSOR_F32, error);
+}
+
+bool checkpoint_write_config_of(const char *dir, const ModelConfig *config, SpecialTokens tokens, TensorType type,
+                                Error *error) {
   const bool own = class_of(config)->own;
   if (tokens.end >= config->vocab || tokens.start >= config->vocab)
     return fail(error, EXIT_INTERNAL, "special tokens %d and %d: one lies outside the vocabulary of %d", tokens.start,
                 tokens.end, config->vocab);
   if (own && !checkpoint_write_file(dir, CHECKPOINT_MODELING, class_modeling, strlen(class_modeling), error))
     return false;
-  if (!write_json(dir, CHECKPOINT_CONFIG, config_json(config, tokens), error)) return false;
+  if (!write_json(dir, CHECKPOINT_CONFIG, config_json(config, tokens, type), error)) return false;
   if (!own) checkpoint_remove_file(dir, CHECKPOINT_MODELING); /* of an older run */
   return write_json(dir, CHECKPOINT_GENERATION_CONFIG, generation_json(config, tokens), error);
 }

@@ -309,7 +309,9 @@ bool safetensors_write_from(const char *path, const SafeTensor *tensors, int cou
   for (int i = 0; ok && i < count; i++) {
     size_t bytes = 0;
     tensor_bytes(&tensors[i], &bytes); /* was checked with the header */
-    ok = file_writer_add(&file, source(state, i), bytes, error);
+    const void *data = source(state, i);
+    if (!data) file_writer_abort(&file);
+    ok = data && file_writer_add(&file, data, bytes, error);
   }
   return ok && file_writer_commit(&file, error);
 }

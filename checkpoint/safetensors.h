@@ -60,7 +60,7 @@ bool safetensors_write(const char *path, const SafeTensor *tensors, int count, c
                        int metadata_count, Error *error);
 
 /* The same of tensors that are made one after the other: source(state, i) gives the data of tensor i, which stay as
- * they are until the next call. */
+ * they are until the next call; NULL when it has failed, and has filled `error` itself. */
 typedef const void *TensorSource(void *state, int index);
 bool safetensors_write_from(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,
                             int metadata_count, TensorSource *source, void *state, Error *error);

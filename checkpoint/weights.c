@@ -3,6 +3,7 @@
 
 #include "checkpoint/classes.h"
 #include "checkpoint/weight_reader.h"
+#include "util/half.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,59 +66,115 @@ bool checkpoint_read_weights(const char *dir, const ModelConfig *config, const P
 
 /* ---- writing ---- */
 
-/* Makes the tensors of a file one after the other, in the same memory. */
+/* Makes the tensors of a file one after the other, in the same memory, from an arena or from other files. */
 typedef struct WeightsWriter {
   const FileLayout *layout;
   const ParameterTable *table;
-  const float *arena;
-  float *room; /* of the largest tensor that is not in the arena as it is */
+  const float *arena;         /* or NULL, and... */
+  const WeightReader *reader; /* ...a reader */
+  TensorType type;
+  float *room, *row; /* of the largest tensor that is not in the arena as it is; of the widest row */
+  Error *error;
 } WeightsWriter;
 
 /* Rows of a file's tensor that are a tensor of the model. */
 static int rows_in(const FileTensor *t, const ParameterTensor *p) { return t->rank == 1 ? p->cols : p->rows; }
 
-static bool is_in_arena(const FileTensor *t) { return t->count == 1 && !t->transposed && !t->unused; }
+static bool is_in_arena(const WeightsWriter *w, const FileTensor *t) {
+  return w->arena && w->type == TENSOR_F32 && t->count == 1 && !t->transposed && !t->unused;
+}
 
 static size_t elements(const FileTensor *t) { return ((size_t)t->rows + (size_t)t->unused) * (size_t)t->cols; }
+
+/* A row of a tensor of the model; NULL: it could not be read. */
+static const float *row_of(const WeightsWriter *w, int index, int row) {
+  const ParameterTensor *p = &w->table->tensors[index];
+  if (w->arena) return w->arena + p->offset + (size_t)row * (size_t)p->cols;
+  return weight_reader_rows(w->reader, index, row, 1, w->row, w->error) ? w->row : NULL;
+}
+
+/* Into the file's tensor, whose rows from `first` on it has; the rows of a vector are its elements. */
+static bool put_tensor(const WeightsWriter *w, const FileTensor *t, int index, int first) {
+  const ParameterTensor *p = &w->table->tensors[index];
+  const bool vector = t->rank == 1;
+  for (int row = 0; row < p->rows; row++) {
+    const float *from = row_of(w, index, row);
+    if (!from) return false;
+    for (int col = 0; col < p->cols; col++)
+      w->room[file_tensor_index(t, first + (vector ? col : row), vector ? 0 : col)] = from[col];
+  }
+  return true;
+}
+
+/* In place: a number of two bytes never stands behind the one that it is made of. */
+static void narrow(float *values, size_t count) {
+  uint16_t *out = (uint16_t *)values;
+  for (size_t i = 0; i < count; i++) {
+    const uint16_t half = half_float_to_bf16(values[i]);
+    memcpy(out + i, &half, sizeof half);
+  }
+}
 
 static const void *tensor_data(void *state, int index) {
   const WeightsWriter *w = state;
   const FileTensor *t = &w->layout->tensors[index];
-  if (is_in_arena(t)) return w->arena + w->table->tensors[t->first].offset;
+  if (is_in_arena(w, t)) return w->arena + w->table->tensors[t->first].offset;
   memset(w->room, 0, elements(t) * sizeof *w->room);
   int row = 0;
   for (int i = t->first; i < t->first + t->count; i++) {
-    const ParameterTensor *p = &w->table->tensors[i];
-    const float *from = w->arena + p->offset;
-    for (const int end = row + rows_in(t, p); row < end; row++)
-      for (int col = 0; col < t->cols; col++) w->room[file_tensor_index(t, row, col)] = *from++;
+    if (!put_tensor(w, t, i, row)) return NULL;
+    row += rows_in(t, &w->table->tensors[i]);
   }
+  if (w->type == TENSOR_BF16) narrow(w->room, elements(t));
   return w->room;
 }
 
-static bool write_tensors(const char *path, WeightsWriter *w, Error *error) {
-  size_t largest = 1;
+static bool write_tensors(const char *path, WeightsWriter *w) {
+  size_t largest = 1, widest = 1;
   SafeTensor *tensors = calloc((size_t)w->layout->count + 1, sizeof *tensors);
   for (int i = 0; tensors && i < w->layout->count; i++) {
     const FileTensor *t = &w->layout->tensors[i];
     tensors[i] = file_tensor_shape(t);
-    if (!is_in_arena(t) && elements(t) > largest) largest = elements(t);
+    tensors[i].type = w->type;
+    if (!is_in_arena(w, t) && elements(t) > largest) largest = elements(t);
   }
+  for (int i = 0; i < w->table->count; i++)
+    if ((size_t)w->table->tensors[i].cols > widest) widest = (size_t)w->table->tensors[i].cols;
   w->room = malloc(largest * sizeof *w->room);
-  bool ok = (tensors && w->room) || error_memory(error, CHECKPOINT_WEIGHTS);
-  ok = ok && safetensors_write_from(path, tensors, w->layout->count, NULL, 0, tensor_data, w, error);
+  w->row = malloc(widest * sizeof *w->row);
+  bool ok = (tensors && w->room && w->row) || error_memory(w->error, CHECKPOINT_WEIGHTS);
+  ok = ok && safetensors_write_from(path, tensors, w->layout->count, NULL, 0, tensor_data, w, w->error);
+  free(w->row);
   free(w->room);
   free(tensors);
   return ok;
 }
 
-bool checkpoint_write_weights(const char *dir, const ModelConfig *config, const ParameterTable *table,
-                              const float *arena, Error *error) {
+static bool write_weights(const char *dir, const ModelConfig *config, WeightsWriter *writer) {
   const ModelClass *a = class_of(config);
   FileLayout layout;
-  if (!file_layout_make(&layout, a, class_file_biases(a, config), config, table, error)) return false;
-  WeightsWriter writer = {.layout = &layout, .table = table, .arena = arena};
-  bool ok = write_tensors(checkpoint_path(dir, CHECKPOINT_WEIGHTS).text, &writer, error);
+  if (!file_layout_make(&layout, a, class_file_biases(a, config), config, writer->table, writer->error)) return false;
+  writer->layout = &layout;
+  bool ok = write_tensors(checkpoint_path(dir, CHECKPOINT_WEIGHTS).text, writer);
   file_layout_free(&layout);
+  return ok;
+}
+
+bool checkpoint_write_weights(const char *dir, const ModelConfig *config, const ParameterTable *table,
+                              const float *arena, Error *error) {
+  WeightsWriter writer = {.table = table, .arena = arena, .type = TENSOR_F32, .error = error};
+  return write_weights(dir, config, &writer);
+}
+
+bool checkpoint_copy_weights(const char *from, const char *to, const ModelConfig *config, TensorType type,
+                             Error *error) {
+  ParameterTable table;
+  WeightReader reader;
+  if (!parameter_table_make(&table, config, error)) return false;
+  bool ok = weight_reader_open(&reader, from, config, &table, error);
+  WeightsWriter writer = {.table = &table, .reader = &reader, .type = type, .error = error};
+  ok = ok && write_weights(to, config, &writer);
+  weight_reader_close(&reader);
+  parameter_table_free(&table);
   return ok;
 }

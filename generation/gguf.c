@@ -34,15 +34,6 @@ static bool check_path(const char *path, const char *ending, Error *error) {
          fail(error, EXIT_USAGE, "%s would be a file of that model; give it a name that ends in %s", path, ending);
 }
 
-/* In quotes for a shell. */
-static void write_quoted(FILE *out, const char *text) {
-  putc('\'', out);
-  for (; *text; text++)
-    if (*text == '\'') fputs("'\\''", out);
-    else putc(*text, out);
-  putc('\'', out);
-}
-
 /* ---- ollama ---- */
 
 /* The path from the Modelfile: beside it the name alone, else as it was given. */
@@ -95,11 +86,11 @@ static bool name_of(const char *dir, OneLine *out, Error *error) {
 static void print_commands(const Program *p) {
   const GenerateSettings *s = &p->settings;
   fputs("llama-completion -m ", stdout);
-  write_quoted(stdout, s->gguf);
+  text_write_word(stdout, s->gguf);
   printf(" -no-cnv -c %d -n 200 -p 'Once upon a time'\n", p->config.ctx);
   if (!s->modelfile) return;
   fputs("ollama create my-model -f ", stdout);
-  write_quoted(stdout, s->modelfile);
+  text_write_word(stdout, s->modelfile);
   putchar('\n');
 }
 

@@ -142,6 +142,7 @@ bool program_prompts(Program *p, Error *error); /* prompts.c: JSON lines in, JSO
 /* Runs p->decoder over texts until `next` has no more. `context` begins with a Texts. */
 bool program_run_texts(Program *p, void *context, int most_rows, GenerationNext *next, Error *error);
 
+bool program_export(Program *p, Error *error);                    /* export.c: a directory for others */
 bool program_gguf(Program *p, Error *error);                      /* gguf.c: the model as a file for llama.cpp */
 bool program_lens(Program *p, Error *error);                      /* lens.c: what each layer would say next */
 bool program_lines(Program *p, Error *error);                     /* lines.c: for each line of the input a line */

@@ -5,6 +5,7 @@
 #include "model/generation.h"
 
 static const char *const on_full_names[] = {"slide", "stop", NULL};
+static const char *const export_type_names[] = {"f32", "bf16", NULL};
 static const char *const truncate_names[] = {"no", "left", NULL};
 
 #define HERE(name) "that is " name " here"
@@ -34,6 +35,7 @@ static const OptionHint hints[] = {
     {"stream", "text is written as it comes"},
     {"chat conversation cnv repl interactive-first", HERE("-i")},
     {"no-sample deterministic", HERE("--greedy")},
+    {"save-pretrained push-to-hub publish", HERE("--export DIR")},
     {"outtype quantize", HERE("--gguf-type")},
     {"convert to-gguf export-gguf", HERE("--gguf FILE")},
     {"memorization copied plagiarism overlap", HERE("--novelty RUN")},
@@ -152,6 +154,10 @@ void generate_options(Options *options, GenerateSettings *s) {
       TEXT("decode", &s->decode, "FILE", NULL, "write the text of the token ids in FILE (-: standard input)"),
 
       GROUP("For others"),
+      TEXT("export", &s->export, "DIR", NULL,
+           "write what others need of the run into a new directory, in place of a text: the model and its tokenizer as "
+           "transformers has them, and a model card with a sample (of -p, -n, -s ...); neither text nor paths"),
+      CHOICE("export-type", &s->export_type, export_type_names, NULL, "of its weights"),
       TEXT("gguf", &s->gguf, "FILE", NULL,
            "write the model as a GGUF file, for llama.cpp and ollama, in place of a text: LLaMA, GPT-2, Starcoder2 and "
            "StableLM"),

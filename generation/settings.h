@@ -18,8 +18,9 @@ typedef struct GenerateSettings {
   const char *jsonl_field, *prompt_field, *response_field;
   bool tsv;
   TextList attention, stops, biases, bans;
-  const char *prompts, *heat_html, *gguf, *modelfile;
-  int gguf_type; /* GgufType */
+  const char *prompts, *heat_html, *gguf, *modelfile, *export;
+  int export_type; /* of its weights: 0 f32, 1 bf16 */
+  int gguf_type;   /* GgufType */
   bool heat;
   int64_t tokens;
   int samples, logprobs, keep, alternatives; /* logprobs -1: none; keep 0: half of the context */

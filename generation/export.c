@@ -1,0 +1,140 @@
+/* --export: of a run what others need to use the model, in a directory of its own. */
+#include "generation/card.h"
+
+#include "checkpoint/directory.h"
+#include "cli/startup.h"
+#include "util/file.h"
+#include "util/path.h"
+#include "util/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- the sample ---- */
+
+static bool collect(void *context, void *text, const uint8_t *bytes, size_t size) {
+  (void)text;
+  return fwrite(bytes, 1, size, context) == size && !stop_signal;
+}
+
+static bool write_sample(Program *p, FILE *stream, uint64_t *seed, Error *error) {
+  if (!decoder_open(&p->decoder, p->model, 1, error)) return false;
+  const GenerationRequest request = program_request(p);
+  const Generation generation = {.decoder = p->decoder, .tokenizer = p->tokenizer, .context = stream, .emit = collect};
+  GenerationResult result = {0};
+  *seed = request.sampling.seed;
+  return generation_run_one(&generation, &request, &result, error) && startup_go_on("writing a sample", error);
+}
+
+/* What -p asks for; of a model with an encoder nothing else. */
+static bool make_sample(Program *p, char **prompt, char **text, CardSample *out, Error *error) {
+  uint8_t *bytes = NULL;
+  if (p->config.encoder_layers && !p->settings.prompt) return true;
+  bool ok = program_prompt_bytes(p, &bytes, &out->prompt_size, error) &&
+            program_encode(p, bytes, out->prompt_size, &p->source, &p->prompt, error);
+  *prompt = (char *)bytes;
+  FILE *stream = ok ? open_memstream(text, &out->text_size) : NULL;
+  if (ok && !stream) ok = error_memory(error, "a sample");
+  ok = ok && write_sample(p, stream, &out->seed, error);
+  if (stream && fclose(stream) != 0 && ok) ok = error_memory(error, "a sample");
+  out->prompt = *prompt;
+  out->text = *text;
+  return ok;
+}
+
+/* ---- the directory ---- */
+
+#define CARD "README.md"
+static const char *const files[] = {CHECKPOINT_CONFIG,
+                                    CHECKPOINT_GENERATION_CONFIG,
+                                    CHECKPOINT_WEIGHTS,
+                                    TOKENIZER_JSON,
+                                    TOKENIZER_CONFIG_JSON,
+                                    CHECKPOINT_MODELING,
+                                    CARD};
+
+static void remove_directory(const char *dir) {
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) checkpoint_remove_file(dir, files[i]);
+  checkpoint_remove_source_tokenizer(dir);
+  rmdir(dir);
+}
+
+/* It is new, or empty. */
+static bool check_directory(const char *dir, Error *error) {
+  struct stat info;
+  if (path_is_stdin(dir)) return fail(error, EXIT_USAGE, "--export - : name a directory");
+  if (lstat(dir, &info) != 0) return true;
+  if (!S_ISDIR(info.st_mode)) return fail(error, EXIT_USAGE, "--export %s: there is a file of that name", dir);
+  if (rmdir(dir) == 0) return mkdir(dir, 0777) == 0 || file_fail_write(dir, error);
+  return fail(error, EXIT_USAGE, "--export %s: that directory is not empty; remove it, or give another name", dir);
+}
+
+/* A hidden neighbor, which takes the name once everything is in it. */
+static char *temporary_of(const char *dir) {
+  char *parent = path_directory(dir);
+  const size_t size = strlen(dir) + 64 + (parent ? strlen(parent) : 0);
+  char *out = parent ? malloc(size) : NULL;
+  if (out) snprintf(out, size, "%s/.%s.inkling-%ld", parent, path_base(dir), (long)getpid());
+  free(parent);
+  return out;
+}
+
+static bool write_files(Program *p, const char *dir, const char *name, const CardSample *sample, Error *error) {
+  const bool bf16 = p->settings.export_type == 1;
+  const TensorType type = bf16 ? TENSOR_BF16 : TENSOR_F32;
+  tokenizer_set_starts_elsewhere(p->tokenizer, p->special.start != p->special.end);
+  return checkpoint_copy_weights(p->dir, dir, &p->config, type, error) &&
+         checkpoint_write_tokenizers(dir, p->tokenizer, p->source_tokenizer, p->config.ctx, error) &&
+         checkpoint_write_config_of(dir, &p->config, p->special, type, error) &&
+         card_write(p, checkpoint_path(dir, CARD).text, name, bf16, sample, error);
+}
+
+static bool write_directory(Program *p, const char *dir, const CardSample *sample, Error *error) {
+  char *temporary = temporary_of(dir);
+  if (!temporary) return error_memory(error, "a path");
+  bool ok = mkdir(temporary, 0777) == 0 || file_fail_write(dir, error);
+  if (ok) {
+    const OneLine name = text_one_line(path_base(dir), 100);
+    ok = write_files(p, temporary, name.text, sample, error);
+    if (ok && rename(temporary, dir) != 0) ok = file_fail_write(dir, error);
+    if (!ok) remove_directory(temporary);
+  }
+  free(temporary);
+  return ok;
+}
+
+/* ---- all of it ---- */
+
+static void print_commands(Program *p, const char *dir) {
+  bool own;
+  checkpoint_class(&p->config, &own);
+  console_note(&p->console, "%s holds the model, its tokenizer and a model card, in which a license is to be chosen",
+               dir);
+  fputs("hf upload NAME/", stdout);
+  text_write_word(stdout, path_base(dir));
+  putchar(' ');
+  text_write_word(stdout, dir);
+  fputs("\nlm_eval --model hf --model_args pretrained=", stdout);
+  text_write_word(stdout, dir);
+  printf("%s%s --tasks lambada_openai\n", own ? ",trust_remote_code=True" : "",
+         p->config.encoder_layers ? ",backend=seq2seq" : "");
+}
+
+bool program_export(Program *p, Error *error) {
+  char *dir = strdup(p->settings.export), *prompt = NULL, *text = NULL;
+  CardSample sample = {0};
+  if (!dir) return error_memory(error, "a path");
+  for (size_t end = strlen(dir); end > 1 && dir[end - 1] == '/'; end--) dir[end - 1] = '\0';
+  const bool ok = check_directory(dir, error) && make_sample(p, &prompt, &text, &sample, error) &&
+                  write_directory(p, dir, &sample, error);
+  if (ok && !p->console.quiet) print_commands(p, dir);
+  free(prompt);
+  free(text);
+  free(dir);
+  if (!ok) return false;
+  program_flush(p);
+  return program_report_output(p, error);
+}
