@@ -110,17 +110,13 @@ static bool write_directory(Program *p, const char *dir, const CardSample *sampl
 
 static void print_commands(Program *p, const char *dir) {
   bool own;
+  const ShellWord word = text_shell_word(dir, 250);
   checkpoint_class(&p->config, &own);
   console_note(&p->console, "%s holds the model, its tokenizer and a model card, in which a license is to be chosen",
                dir);
-  fputs("hf upload NAME/", stdout);
-  text_write_word(stdout, path_base(dir));
-  putchar(' ');
-  text_write_word(stdout, dir);
-  fputs("\nlm_eval --model hf --model_args pretrained=", stdout);
-  text_write_word(stdout, dir);
-  printf("%s%s --tasks lambada_openai\n", own ? ",trust_remote_code=True" : "",
-         p->config.encoder_layers ? ",backend=seq2seq" : "");
+  printf("hf upload NAME/%s %s\n", text_shell_word(path_base(dir), 250).text, word.text);
+  printf("lm_eval --model hf --model_args pretrained=%s%s%s --tasks lambada_openai\n", word.text,
+         own ? ",trust_remote_code=True" : "", p->config.encoder_layers ? ",backend=seq2seq" : "");
 }
 
 bool program_export(Program *p, Error *error) {

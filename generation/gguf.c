@@ -85,13 +85,9 @@ static bool name_of(const char *dir, OneLine *out, Error *error) {
 
 static void print_commands(const Program *p) {
   const GenerateSettings *s = &p->settings;
-  fputs("llama-completion -m ", stdout);
-  text_write_word(stdout, s->gguf);
-  printf(" -no-cnv -c %d -n 200 -p 'Once upon a time'\n", p->config.ctx);
-  if (!s->modelfile) return;
-  fputs("ollama create my-model -f ", stdout);
-  text_write_word(stdout, s->modelfile);
-  putchar('\n');
+  printf("llama-completion -m %s -no-cnv -c %d -n 200 -p 'Once upon a time'\n", text_shell_word(s->gguf, 250).text,
+         p->config.ctx);
+  if (s->modelfile) printf("ollama create my-model -f %s\n", text_shell_word(s->modelfile, 250).text);
 }
 
 bool program_gguf(Program *p, Error *error) {

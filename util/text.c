@@ -145,13 +145,3 @@ void text_print_wrapped(FILE *stream, const char *text, int column, int indent, 
   }
   fputc('\n', stream);
 }
-
-void text_write_word(FILE *out, const char *text) {
-  static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-";
-  const bool quoted = !*text || text[strspn(text, plain)];
-  if (quoted) putc('\'', out);
-  for (; *text; text++)
-    if (*text == '\'') fputs("'\\''", out);
-    else putc(*text, out);
-  if (quoted) putc('\'', out);
-}

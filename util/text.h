@@ -4,7 +4,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 
 enum { ONE_LINE_BYTES = 300 };
 
@@ -45,8 +44,5 @@ ShortText text_duration(double seconds); /* 0:21, 1:05, 2:03:10 */
 
 /* The shortest digits that read back as the same double, or with `single` as the same float: 0.1, 600, 1e-08. */
 ShortText text_number(double value, bool single);
-
-/* As a word for a shell: in quotes where it has to be. */
-void text_write_word(FILE *out, const char *text);
 
 #endif
