@@ -28,8 +28,8 @@ Sampling generation_sampling(void) {
 
 bool generation_prompt(const Tokenizer *tokenizer, int32_t start, const uint8_t *text, size_t size, BpeIds *ids,
                        Error *error) {
-  const int32_t end = tokenizer_end(tokenizer);
-  return (!tokenizer_begins_with_end(tokenizer) || bpe_ids_sink(ids, &end, 1, error)) &&
+  const int32_t begin = tokenizer_begin(tokenizer);
+  return (begin < 0 || bpe_ids_sink(ids, &begin, 1, error)) &&
          tokenizer_encode(tokenizer, text, size, ids, error) && (ids->count > 0 || bpe_ids_sink(ids, &start, 1, error));
 }
 
