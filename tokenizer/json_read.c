@@ -5,10 +5,12 @@
 #include "tokenizer/alphabet.h"
 #include "util/file.h"
 #include "util/json.h"
+#include "util/path.h"
 #include "util/text.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
   FILE_LIMIT = 256 << 20 /* bytes of a tokenizer.json; a vocabulary of 150,000 takes 10 MB, of a million 95 MB */
@@ -19,6 +21,16 @@ bool tokenizer_read_separate_vocabs(const char *path) {
   const bool separate = json_is_true(json_object_get(root, SEPARATE_VOCABS));
   json_decref(root);
   return separate;
+}
+
+bool tokenizer_has_chat_template(const char *path) {
+  char *dir = path_directory(path), *file = dir ? path_join(dir, "chat_template.jinja") : NULL;
+  json_t *config = json_read_beside(path, TOKENIZER_CONFIG_JSON);
+  const bool has = !json_is_absent(json_object_get(config, "chat_template")) || (file && access(file, R_OK) == 0);
+  json_decref(config);
+  free(file);
+  free(dir);
+  return has;
 }
 
 /* The whole file and what it says. */

@@ -113,7 +113,8 @@ static json_t *changed_json(const Tokenizer *t) {
 
 /* What texts begin with, unless the model's configuration alone says that. */
 static const char *start_text(const Tokenizer *t) {
-  return t->begin >= 0 ? t->begin_text : t->starts_elsewhere ? NULL : t->end_text;
+  if (t->begin >= 0 && t->begin != t->end) return t->begin_text;
+  return t->starts_elsewhere ? NULL : t->end_text;
 }
 
 static json_t *config_json(const Tokenizer *t, int ctx) {

@@ -80,6 +80,9 @@ void tokenizer_set_separate_vocabs(Tokenizer *tokenizer, bool separate);
 /* What such a file beside a tokenizer.json, `path`, says; false where there is none, or none that can be read. */
 bool tokenizer_read_separate_vocabs(const char *path);
 
+/* Whether a file beside a tokenizer.json, `path`, has a template for chats: the model was trained on texts of that form. */
+bool tokenizer_has_chat_template(const char *path);
+
 /* Hash of everything that the ids of a corpus depend on: tokens of a tokenizer with another fingerprint are stale. It
  * does not cover tokenizer_begins_with_end() and _ends_with_end(), which concern prompts. */
 uint64_t tokenizer_fingerprint(const Tokenizer *tokenizer);
