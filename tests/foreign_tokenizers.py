@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Tokenizers of other programs: `./generate --encode` and `--decode` against Hugging Face's `tokenizers`, token by token.
 
-    tests/foreign_tokenizers.py [--full] [--only NAME] [--seed N] [--text FILE]     # BIN: where generate is (default: here)
+    tests/foreign_tokenizers.py [--full] [--only NAME] [--seed N]     # BIN: where generate is (default: here)
+    tests/foreign_tokenizers.py --mutations N --reader build/tests/fuzz/fuzz_tokenizer
 
 Trains a small vocabulary of each kind with that library, writes it down as a model has it, and compares texts of prose,
 code, digits, many scripts, marks, control characters, runs of spaces and special tokens. --full: 10 MB of such text for
-each kind. Prints `ok NAME` or `not ok NAME: why` a check, and `done`. All characters are of Unicode 14 or older: newer
+each kind. --mutations: files that are damaged in N ways, given to the program that the fuzzer of the reader is, which
+ends with a crash where one is not refused, or does not encode. Prints `ok NAME` or `not ok NAME: why` a check, and `done`. All characters are of Unicode 14 or older: newer
 ones are known to one library or the other.
 """
 
@@ -288,12 +290,124 @@ def broken(name, folder, text, keeps):
         check(f"{name}: not UTF-8", got == bytes(damaged), f"{len(got)} bytes of {len(damaged)}")
 
 
+# ---- damaged files ----
+
+VALUES = [None, True, False, 0, -1, 1, 2 ** 31, 2 ** 63 - 1, -2 ** 63, 1e300, 0.5, "", "a", "\u2581", "<|end|>", "\ud7ff\U0010ffff", [], {}, [[]],
+          {"type": "Sequence"}, {"type": "NFC"}, {"type": "Fuse"}, {"type": "ByteLevel"}, {"String": " "}, {"String": ""}, "x" * 5000,
+          {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}, {"type": "Prepend", "prepend": "ab"},
+          {"type": "Replace", "pattern": {"String": "a"}, "content": ""}, {"type": "Replace", "pattern": {"String": "\u00e9"}, "content": "xyz"},
+          {"type": "Sequence", "pretokenizers": [], "normalizers": [], "decoders": [], "processors": []}]
+PATTERNS = ["(a+)+[bc]", "(?:a|a)*$", "(a*)*[^a]", "((((((a?)*)*)*)*)*)*b?", "(?=(a+)+[!?])", "a{1,1000}{1,1000}", "(" * 300 + ")" * 300,
+            "(?:" * 190 + "a" + ")*" * 190, "[" + "a" * 9000 + "]", ".*?" * 50 + "q", "", "|", "^|$", "(?=)", "(?!)", "\\", "[", "(", ")", "*",
+            "a**", "{", "a{2}+", "a{,3}", "[\\s-z]", "[\\S-]", "\\p{", "\\p{L", "\\pL", "\\x{110000}", "\\x{d800}", "\\uD800", "\\u12", "(?<=a+)b",
+            "(?<!\\w{2,3})\\w", "(?i)\u0130|(?i:\u00df)", "\\Z|\\z|\\A", "[^\\S\\d]+", "\\W+|\\S", "(?>a+)a", "\u00e9{2}+", "(.|\\s)+(.|\\s)+[\u4e00]"]
+
+
+def places(value, found):
+    """All (container, key) in it, a few of long ones."""
+    keys = list(value) if isinstance(value, dict) else range(len(value))
+    for key in list(keys)[:12]:
+        found.append((value, key))
+        if isinstance(value[key], (dict, list)):
+            places(value[key], found)
+    return found
+
+
+def nested(draw):
+    value = {"type": "NFC"}
+    for _ in range(draw.choice([2, 5, 100, 3000])):
+        value = {"type": "Sequence", draw.choice(["normalizers", "pretokenizers", "decoders", "processors"]): [value]}
+    return value
+
+
+def damaged(draw, files):
+    """One of the files, as bytes, with some damage."""
+    whole = json.loads(draw.choice(files))
+    if draw.random() < 0.25:
+        text = bytearray(json.dumps(whole, ensure_ascii=draw.random() < 0.5).encode())
+        for _ in range(draw.choice([1, 2, 5])):
+            at = draw.randrange(len(text))
+            if draw.random() < 0.5:
+                text[at] = draw.choice([draw.randrange(256), ord(draw.choice('0123456789{}[],:"\\'))])
+            elif draw.random() < 0.5:
+                del text[at:at + draw.choice([1, 10, 1000])]
+            else:
+                text[at:at] = text[draw.randrange(len(text)):][:draw.choice([1, 10, 1000])]
+        return bytes(text)
+    for _ in range(draw.choice([1, 1, 2, 4])):
+        everywhere = places(whole, [])
+        patterns = [place for place in everywhere if place[1] in ("Regex", "String")]
+        container, key = draw.choice(patterns if patterns and draw.random() < 0.4 else everywhere)
+        kind = draw.randrange(5)
+        if key == "Regex" and draw.random() < 0.8:
+            container[key] = draw.choice(PATTERNS)
+        elif kind == 0 and len(container):
+            del container[key]
+        elif kind == 1:
+            other, name = draw.choice(everywhere)
+            container[key] = json.loads(json.dumps(other[name]))
+        elif kind == 2 and isinstance(container, list):
+            container.append(container[key])
+        elif kind == 3:
+            container[key] = nested(draw)
+        else:
+            container[key] = draw.choice(VALUES)
+    try:
+        return json.dumps(whole).encode()
+    except RecursionError:
+        return b"{}"
+
+
+def read_files(reader, paths, seconds):
+    done = subprocess.run([reader, *paths], capture_output=True, timeout=seconds)
+    return done.returncode, done.stderr.decode(errors="replace")
+
+
+def mutations(count, reader, seed):
+    sys.setrecursionlimit(20000)
+    draw = random.Random(seed)
+    files = []
+    for name, kind in kinds().items():
+        tokenizer = trained(kind, [text_of(draw, 3000).replace("\0", "").replace("<0x41>", "")], 700 if kind.get("characters") else 300)
+        files.append(tokenizer.to_str())
+    bad = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for first in range(0, count, 50):
+            paths = []
+            for i in range(first, min(first + 50, count)):
+                paths.append(os.path.join(folder, f"{i % 50}.json"))
+                with open(paths[-1], "wb") as file:
+                    file.write(damaged(draw, files))
+            try:
+                if read_files(reader, paths, 120)[0] == 0:
+                    continue
+            except subprocess.TimeoutExpired:
+                pass
+            for path in paths:
+                try:
+                    status, why = read_files(reader, [path], 10)
+                except subprocess.TimeoutExpired:
+                    status, why = -1, "longer than 10 s"
+                if status:
+                    bad += 1
+                    kept = os.path.join(tempfile.gettempdir(), f"damaged-tokenizer-{bad}.json")
+                    os.replace(path, kept)
+                    check(f"a damaged file, {kept}", False, why[-600:])
+    check(f"{count} damaged files", bad == 0)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--only", action="append")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--mutations", type=int, default=0)
+    parser.add_argument("--reader")
     options = parser.parse_args()
+    if options.mutations:
+        mutations(options.mutations, os.path.abspath(options.reader), options.seed)
+        print("done")
+        sys.exit(failed)
     draw = random.Random(options.seed)
     # no token has a zero, which jansson does not take, or becomes that of a byte
     corpus = [text_of(draw, 20000).replace("\0", "").replace("<0x41>", "") for _ in range(4)]

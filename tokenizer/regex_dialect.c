@@ -15,6 +15,8 @@
   "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"   \
   "\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
 #define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+/* By itself Oniguruma's \w has the numbers of Latin-1, too. */
+#define WORD_ALONE WORD "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
 enum { GROUPS = 200, NAME_BYTES = 40 };
 
@@ -116,8 +118,8 @@ static const char *class_escape(char letter, bool in_class) {
   case 'S': return in_class ? NOT_SPACES : "[^" SPACES "]";
   case 'd': return "\\p{Nd}";
   case 'D': return "\\P{Nd}";
-  case 'w': return in_class ? WORD : "[" WORD "]";
-  case 'W': return in_class ? NULL : "[^" WORD "]";
+  case 'w': return in_class ? WORD : "[" WORD_ALONE "]";
+  case 'W': return in_class ? NULL : "[^" WORD_ALONE "]";
   default: return NULL;
   }
 }
