@@ -100,6 +100,15 @@ def text_of(draw, size):
     return "".join(out)
 
 
+def among_added(draw, size):
+    """Long enough to be cut for threads, every 256 KB, and with added tokens wherever that may be."""
+    out, length = [], 0
+    while length < size:
+        out.append(draw.choice(EXTRA) + draw.choice(["x", "1", "y ", " z", "\n", "  \n", "\u00e9"]))
+        length += len(out[-1])
+    return "".join(out)
+
+
 # ---- kinds ----
 
 def isolated(pattern, **more):
@@ -123,6 +132,7 @@ SPECIAL = [AddedToken("<|end|>", special=True), AddedToken("<|im_start|>", speci
 PLAIN = [AddedToken("<think>", normalized=False), AddedToken("</think>", normalized=True), AddedToken("    ", normalized=False),
          AddedToken("tool", single_word=True, normalized=True), AddedToken("<tool>", lstrip=True, normalized=False),
          AddedToken("<stop>", rstrip=True, normalized=False), AddedToken("\u00e9t\u00e9", normalized=True), AddedToken("end|>x", normalized=False)]
+ANYWHERE = [token for token in PLAIN if not token.single_word]  # with one of those a text is never cut
 STRIP_SPACE = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
 
 
@@ -134,12 +144,12 @@ def kinds():
     llama2 = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
     return {
         "gpt2": dict(pre=byte_level(regex=True)),
-        "prefix space": dict(pre=byte_level(True, True), prefix=True),
+        "prefix space": dict(pre=byte_level(True, True), prefix=True, plain=ANYWHERE),
         "one word": dict(pre=byte_level()),
         "gpt2 by its pattern": dict(pre=sequence(isolated(GPT2), byte_level())),
         "llama3": dict(pre=sequence(isolated(LLAMA3), byte_level()), ignore_merges=True, post=template("<|end|>")),
         "qwen": dict(pre=sequence(isolated(QWEN), byte_level()), normalizer=normalizers.NFC()),
-        "gpt2 normalized": dict(pre=byte_level(regex=True), normalizer=normalizers.Sequence([normalizers.NFC()])),
+        "gpt2 normalized": dict(pre=byte_level(regex=True), normalizer=normalizers.Sequence([normalizers.NFC()]), plain=ANYWHERE),
         "gpt4": dict(pre=sequence(isolated(LLAMA3, behavior="removed", invert=True), byte_level())),
         "gpt4 possessive": dict(pre=sequence(isolated(CL100K), byte_level())),
         "o200k": dict(pre=sequence(isolated(O200K), byte_level()), ignore_merges=True),
@@ -162,15 +172,18 @@ def kinds():
         "added": dict(pre=byte_level(regex=True), plain=PLAIN),
         "added, normalized": dict(pre=sequence(isolated(QWEN), byte_level()), normalizer=normalizers.NFC(), plain=PLAIN),
         "llama2": dict(characters=True, normalizer=llama2, post=template("<|end|>")),
-        "llama2 with added": dict(characters=True, normalizer=llama2, plain=PLAIN),
+        "llama2 with added": dict(characters=True, normalizer=llama2, plain=ANYWHERE),
         "gemma": dict(characters=True, normalizer=normalizers.Replace(" ", "\u2581"), decoder=decoders.Sequence(STRIP_SPACE[:3]),
                       pre=pre_tokenizers.Split(" ", "merged_with_previous")),
         "metaspace first": metaspace("first", False),
-        "metaspace first, split": {**metaspace("first", True), "plain": PLAIN},
+        "metaspace first, split": {**metaspace("first", True), "plain": ANYWHERE},
         "metaspace always": metaspace("always", True),
         "metaspace always, unsplit": {**metaspace("always", False), "plain": PLAIN},
         "metaspace never": metaspace("never", True),
     }
+
+
+CUT = ["gpt2 normalized", "prefix space", "llama2 with added", "metaspace first", "metaspace first, split"]
 
 
 def trained(kind, corpus, vocab):
@@ -335,7 +348,8 @@ def damaged(draw, files):
                 text[at:at] = text[draw.randrange(len(text)):][:draw.choice([1, 10, 1000])]
         return bytes(text)
     for _ in range(draw.choice([1, 1, 2, 4])):
-        everywhere = places(whole, [])
+        around = {key: value for key, value in whole.items() if key != "model"}
+        everywhere = places(around if draw.random() < 0.6 else whole, [])
         patterns = [place for place in everywhere if place[1] in ("Regex", "String")]
         container, key = draw.choice(patterns if patterns and draw.random() < 0.4 else everywhere)
         kind = draw.randrange(5)
@@ -402,10 +416,11 @@ def main():
     parser.add_argument("--only", action="append")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mutations", type=int, default=0)
-    parser.add_argument("--reader")
+    parser.add_argument("--reader", help="for a few mutations besides, where --mutations does not say how many")
     options = parser.parse_args()
+    if options.mutations or options.reader:
+        mutations(options.mutations or 300, os.path.abspath(options.reader), options.seed)
     if options.mutations:
-        mutations(options.mutations, os.path.abspath(options.reader), options.seed)
         print("done")
         sys.exit(failed)
     draw = random.Random(options.seed)
@@ -423,6 +438,8 @@ def main():
             write_model(folder, tokenizer, draw)
             try:
                 compare(name, folder, tokenizer, text_of(draw, 10_000_000 if options.full else 30000), decodes)
+                if name in CUT:
+                    compare(f"{name}, cut", folder, tokenizer, among_added(draw, 1_500_000), decodes)
                 compare(f"{name}, short", folder, tokenizer, draw.choice(["a", " ", "  a", "\u0301", "\u2581a", "\n"]), decodes)
                 prompt_of(folder, tokenizer, name, "Hi there<|im_end|> <|im|>  x")
                 broken(name, folder, text_of(draw, 20000), keeps)

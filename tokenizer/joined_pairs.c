@@ -37,14 +37,20 @@ int32_t joined_character_before(const uint8_t *text, size_t at) {
   return begin + length == at ? character : JOINED_NONE;
 }
 
+static void add_pair(JoinedPairs *pairs, int32_t left, int32_t right) {
+  const uint32_t bit = place(left, right);
+  pairs->bits[bit / 64] |= UINT64_C(1) << bit % 64;
+}
+
+void joined_pairs_add_end(JoinedPairs *pairs, const uint8_t *text, size_t size) {
+  if (size > 0) add_pair(pairs, joined_character_before(text, size), JOINED_END);
+}
+
 void joined_pairs_add(JoinedPairs *pairs, const uint8_t *text, size_t size) {
   int32_t before = JOINED_NONE;
   for (size_t at = 0, length; at < size; at += length) {
     const int32_t character = joined_character(text + at, size - at, &length);
-    if (before != JOINED_NONE && character != JOINED_NONE) {
-      const uint32_t bit = place(before, character);
-      pairs->bits[bit / 64] |= UINT64_C(1) << bit % 64;
-    }
+    if (before != JOINED_NONE && character != JOINED_NONE) add_pair(pairs, before, character);
     before = character;
   }
 }

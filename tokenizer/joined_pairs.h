@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a byte that is not UTF-8 is: beside it everything may be cut. */
-enum { JOINED_NONE = -1 };
+/* What a byte that is not UTF-8 is: beside it everything may be cut. What is behind the end of a text. */
+enum { JOINED_NONE = -1, JOINED_END = -2 };
 
 /* 128 KB: a bit for each of 2^20 hashes of pairs. Two pairs may share one: then a place is not cut that could be. */
 typedef struct JoinedPairs JoinedPairs;
@@ -16,6 +16,7 @@ typedef struct JoinedPairs JoinedPairs;
 /* The caller frees it with free(); NULL: out of memory. */
 JoinedPairs *joined_pairs_create(void);
 void joined_pairs_add(JoinedPairs *pairs, const uint8_t *text, size_t size);
+void joined_pairs_add_end(JoinedPairs *pairs, const uint8_t *text, size_t size); /* its last character and JOINED_END */
 bool joined_pairs_have(const JoinedPairs *pairs, int32_t left, int32_t right);
 
 /* The character at text[0], or JOINED_NONE, and its bytes; size > 0. */

@@ -79,6 +79,7 @@ static bool add_token(TokenizerReader *r, PipelineRunner *runner, AddedTokens *s
   if (!ok) return fail(r->error, why.code, "%s: %s", r->path, why.text);
   if (!p->added_joined && !(p->added_joined = joined_pairs_create())) return error_memory(r->error, "a tokenizer");
   joined_pairs_add(p->added_joined, text->bytes, text->size);
+  joined_pairs_add_end(p->added_joined, text->bytes, text->size);
   if (entry->normalized && p->joined) joined_pairs_add(p->joined, text->bytes, text->size);
   return true;
 }
