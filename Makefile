@@ -14,7 +14,7 @@
 #           NO_MPI=1, or MPICC="mpicc ..." (MPIs to train in several processes with; default: all that are found),
 #           CUDA_ARCH="80 90" or all (which GPUs; default: the one that is here, else 80 and 90), NO_INSTALL=1 (never
 #           install packages), V=1 (show the commands), CPPFLAGS and LDFLAGS (libraries in other places),
-#           CARRY=DIR (jansson, PCRE2 and cmocka in DIR/include and DIR/lib, as scripts/gpu_carry.sh puts them there).
+#           CARRY=DIR (jansson, PCRE2, utf8proc and cmocka in DIR/include and DIR/lib, as scripts/gpu_carry.sh puts them there).
 
 CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 BUILD ?= build
@@ -47,7 +47,7 @@ ARITHMETIC := -ffp-contract=fast -fno-math-errno
 ALL_CFLAGS = -std=c11 $(CPPFLAGS) $(CFLAGS) $(ARITHMETIC) -fopenmp -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP $(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
 ALL_LDFLAGS = $(LDFLAGS) -fopenmp $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
 
-# Libraries. jansson and PCRE2 are needed; they are linked statically where their archives are there, so that the programs
+# Libraries. jansson, PCRE2 and utf8proc are needed; they are linked statically where their archives are there, so that the programs
 # are easy to move.
 HASH := \#
 have_header = $(shell printf '$(HASH)include <$(1)>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
@@ -55,6 +55,7 @@ archives = $(wildcard $(patsubst -L%,%/lib$(1).a,$(filter -L%,$(LDFLAGS)))) $(sh
 static_or_shared = $(if $(strip $(call archives,$(1))),-l:lib$(1).a,-l$(1))
 HAVE_JANSSON := $(call have_header,jansson.h)
 HAVE_PCRE2 := $(shell printf '$(HASH)define PCRE2_CODE_UNIT_WIDTH 8\n$(HASH)include <pcre2.h>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
+HAVE_UTF8PROC := $(call have_header,utf8proc.h)
 # libedit, for ./generate -i, is loaded where it is there; without its header the terminal edits as it does by itself.
 DEFINES += $(if $(call have_header,histedit.h),-DINKLING_LIBEDIT)
 # MPI, to train in several processes (collective/mpi): for each kind that an mpicc is found of, a library beside the programs.
@@ -63,8 +64,8 @@ WITH_CC := OMPI_CC=$(CC) MPICH_CC=$(CC)
 mpi_kind = $(shell printf '$(HASH)include <mpi.h>\n$(HASH)ifdef OPEN_MPI\nopenmpi\n$(HASH)else\nmpich\n$(HASH)endif\n' | $(WITH_CC) $(1) -E -P -x c - 2>/dev/null | grep -x 'openmpi\|mpich')
 $(if $(NO_MPI),,$(foreach compiler,$(MPICC),$(if $(shell command -v $(compiler)),$(eval MPICC_$(call mpi_kind,$(compiler)) ?= $(compiler)))))
 MPI_KINDS := $(foreach kind,openmpi mpich,$(if $(MPICC_$(kind)),$(kind)))
-PACKAGE_CFLAGS := $(foreach package,jansson libpcre2-8,$(shell $(PKG_CONFIG) --cflags $(package) 2>/dev/null))
-LIBS := $(call static_or_shared,jansson) $(call static_or_shared,pcre2-8)
+PACKAGE_CFLAGS := $(foreach package,jansson libpcre2-8 libutf8proc,$(shell $(PKG_CONFIG) --cflags $(package) 2>/dev/null))
+LIBS := $(call static_or_shared,jansson) $(call static_or_shared,pcre2-8) $(call static_or_shared,utf8proc)
 # CUDA: by nvcc where it is found, or on the CPU (tests/cuda_on_cpu), or not at all.
 NVCC ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 ifeq ($(NO_CUDA)$(CUDA_ON_CPU)$(or $(wildcard $(NVCC)),$(shell command -v $(NVCC))),)
@@ -237,6 +238,9 @@ ifneq ($(HAVE_JANSSON),yes)
 endif
 ifneq ($(HAVE_PCRE2),yes)
 	@echo "make: PCRE2 is missing (its header pcre2.h was not found). Run scripts/install-deps.sh" >&2; exit 1
+endif
+ifneq ($(HAVE_UTF8PROC),yes)
+	@echo "make: utf8proc is missing (its header utf8proc.h was not found). Run scripts/install-deps.sh" >&2; exit 1
 endif
 
 # The packages may have been installed just now, so what needs them runs in a make of its own.

@@ -152,6 +152,7 @@ static bool check_flags(const Program *p, Work work, const char *name, Error *er
   const Asked flags[] = {{"-p", s->prompt, TEXT | INTERACTIVE | BENCH | COMPARE | LENS | EXPORT},
                          {"-f", s->prompt_file, TEXT | INTERACTIVE | LINES | BENCH | COMPARE | LENS},
                          {"-e", s->escapes, TEXT | INTERACTIVE | BENCH | COMPARE | LENS | EXPORT},
+                         {"--special", s->special, prompts | ENCODE},
                          {"-n", options_given(&p->options, &s->tokens), texts},
                          {"-N", s->samples > 1, TEXT | PROMPTS},
                          {"--stop", s->stops.count, texts},

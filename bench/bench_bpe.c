@@ -56,7 +56,8 @@ static bool encode(const PretokenizeText *text, char **argv, Error *error) {
   bool ok = load(&bpe, argv[3], error);
   if (ok) {
     loaded = clock_seconds();
-    ok = bpe_encoder_create(&encoder, bpe, atoi(argv[4]), NULL, error) &&
+    const Pipeline pipeline = pipeline_gpt2(bpe);
+    ok = bpe_encoder_create(&encoder, &pipeline, false, atoi(argv[4]), NULL, error) &&
          bpe_encode(encoder, text, 1, -1, bpe_ids_sink, &ids, error);
   }
   double stop = clock_seconds();

@@ -61,7 +61,7 @@ bool checkpoint_copy_weights(const char *from, const char *to, const ModelConfig
 
 /* ---- tokenizers ---- */
 
-/* Reads tokenizer.json, which must be the model's: of its vocabulary, and not one that puts the end token behind what a
+/* Reads tokenizer.json, which must be the model's: of its vocabulary, but for what that is padded with, and not one that puts the end token behind what a
  * decoder alone reads. */
 bool checkpoint_load_tokenizer(Tokenizer **out, const char *dir, const ModelConfig *config, Error *error);
 

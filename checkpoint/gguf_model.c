@@ -153,9 +153,18 @@ static bool check_blocks(const GgufModel *m, const Plan *plan, Error *error) {
   return true;
 }
 
+/* llama.cpp knows tokenizers by name, and not by what they do. */
+static bool check_tokenizer(const GgufModel *m, Error *error) {
+  return tokenizer_is_gpt2(m->tokenizer) ||
+         fail(error, EXIT_CHECKPOINT,
+              "%s: its tokenizer does more than to split texts as GPT-2 does, which cannot be said in a GGUF file",
+              m->dir);
+}
+
 static bool plan_make(Plan *plan, const GgufModel *m, Error *error) {
   *plan = (Plan){.architecture = architecture_of(m, error)};
-  if (!plan->architecture || !parameter_table_make(&plan->table, m->config, error)) return false;
+  if (!plan->architecture || !check_tokenizer(m, error) || !parameter_table_make(&plan->table, m->config, error))
+    return false;
   const Architecture *a = plan->architecture;
   bool ok = file_layout_make(&plan->layout, &a->layout, a->biases | class_model_biases(m->config), m->config,
                              &plan->table, error);
@@ -221,10 +230,19 @@ static int token_type(const Tokenizer *t, int32_t id) {
   return tokenizer_special(t, id) ? TOKEN_CONTROL : has_bytes(tokenizer_bpe(t), id) ? TOKEN_NORMAL : TOKEN_UNUSED;
 }
 
+/* A token in the alphabet; NULL: no memory. */
+static char *token_text(const Alphabet *alphabet, const Bpe *bpe, int32_t id) {
+  size_t size;
+  const uint8_t *bytes = bpe_decode(bpe, id, &size);
+  char *out = malloc(size * (ALPHABET_BYTES - 1) + 1);
+  if (out) alphabet_write(alphabet, out, bytes, size);
+  return out;
+}
+
 static void add_token(GgufHeader *h, const Alphabet *alphabet, const Tokenizer *t, int32_t id) {
   char unused[32];
   const int type = token_type(t, id);
-  char *text = type == TOKEN_NORMAL ? alphabet_token(alphabet, tokenizer_bpe(t), id) : NULL;
+  char *text = type == TOKEN_NORMAL ? token_text(alphabet, tokenizer_bpe(t), id) : NULL;
   snprintf(unused, sizeof unused, "[PAD%d]", (int)id);
   if (type == TOKEN_NORMAL && !text) h->no_memory = true;
   gguf_text(h, text ? text : type == TOKEN_CONTROL ? tokenizer_special(t, id) : unused);
@@ -232,7 +250,7 @@ static void add_token(GgufHeader *h, const Alphabet *alphabet, const Tokenizer *
 }
 
 static void add_merge(GgufHeader *h, const Alphabet *alphabet, const Bpe *bpe, const BpeMerge *merge) {
-  char *left = alphabet_token(alphabet, bpe, merge->left), *right = alphabet_token(alphabet, bpe, merge->right);
+  char *left = token_text(alphabet, bpe, merge->left), *right = token_text(alphabet, bpe, merge->right);
   const size_t size = left && right ? strlen(left) + strlen(right) + 2 : 0;
   char *both = size ? malloc(size) : NULL;
   if (both) snprintf(both, size, "%s %s", left, right);
@@ -247,7 +265,7 @@ static void add_merge(GgufHeader *h, const Alphabet *alphabet, const Bpe *bpe, c
 static void add_tokenizer(GgufHeader *h, const GgufModel *m) {
   const Tokenizer *t = m->tokenizer;
   const Bpe *bpe = tokenizer_bpe(t);
-  const Alphabet alphabet = alphabet_make();
+  const Alphabet alphabet = alphabet_gpt2();
   const int vocab = m->config->vocab;
   gguf_key_text(h, "tokenizer.ggml.model", "gpt2");
   gguf_key_text(h, "tokenizer.ggml.pre", "gpt-2");
@@ -259,7 +277,7 @@ static void add_tokenizer(GgufHeader *h, const GgufModel *m) {
   for (int32_t i = 0; i < bpe->merge_count; i++) add_merge(h, &alphabet, bpe, &bpe->merges[i]);
   if (m->special.start >= 0) gguf_key_u32(h, "tokenizer.ggml.bos_token_id", (uint32_t)m->special.start);
   if (m->special.end >= 0) gguf_key_u32(h, "tokenizer.ggml.eos_token_id", (uint32_t)m->special.end);
-  gguf_key_bool(h, "tokenizer.ggml.add_bos_token", tokenizer_begins_with_end(t));
+  gguf_key_bool(h, "tokenizer.ggml.add_bos_token", tokenizer_begin(t) >= 0);
   gguf_key_bool(h, "tokenizer.ggml.add_eos_token", false);
 }
 

@@ -9,10 +9,8 @@
 /* ---- reading ---- */
 
 /* `vocab`: what config.json says; `of`: of which texts, where that has to be said. */
-static bool check_vocab(const Tokenizer *t, const char *dir, int vocab, const char *of, Error *error) {
-  /* Models are often made for a round number of tokens, a little more than there are. */
-  const int more = vocab - tokenizer_vocab(t);
-  return more == 0 || (more > 0 && more < 1024 && vocab % 64 == 0) ||
+static bool check_vocab(Tokenizer *t, const char *dir, int vocab, const char *of, Error *error) {
+  return tokenizer_set_vocab(t, vocab) ||
          fail(error, EXIT_CHECKPOINT,
               "%s: " TOKENIZER_JSON " has %d tokens and " CHECKPOINT_CONFIG " %d%s; they are not of the same model",
               dir, tokenizer_vocab(t), vocab, of);
@@ -39,7 +37,7 @@ bool checkpoint_load_tokenizer(Tokenizer **out, const char *dir, const ModelConf
 
 static bool are_separate(const char *dir, const ModelConfig *config) {
   return config->encoder_layers && (config->source_vocab != config->vocab ||
-                                    tokenizer_read_separate_vocabs(checkpoint_path(dir, TOKENIZER_CONFIG_JSON).text));
+                                    tokenizer_read_separate_vocabs(checkpoint_path(dir, TOKENIZER_JSON).text));
 }
 
 bool checkpoint_load_source_tokenizer(Tokenizer **out, const char *dir, const ModelConfig *config, Error *error) {

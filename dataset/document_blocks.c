@@ -50,12 +50,12 @@ static bool next_block(Block *b, Error *error) {
 }
 
 /* Pages before the slice are dropped. */
-static bool pass_slices(const Corpus *corpus, PretokenizeText rest, const CharClasses *classes, Progress progress,
+static bool pass_slices(const Corpus *corpus, PretokenizeText rest, TextCut cut, Progress progress,
                         DocumentBlockSink sink, void *context, Error *error) {
   while (rest.size > 0) {
     PretokenizeText slice = rest;
     corpus_drop_pages(corpus, slice.text);
-    if (rest.size > SLICE_BYTES) slice.size = pretokenize_cut(classes, rest.text, rest.size, SLICE_BYTES);
+    if (rest.size > SLICE_BYTES) slice.size = cut.find(cut.of, rest.text, rest.size, SLICE_BYTES);
     rest = (PretokenizeText){rest.text + slice.size, rest.size - slice.size};
     if (!sink(context, &(DocumentBlock){&slice, NULL, 1, rest.size == 0}, error) ||
         !progress_report(progress, corpus_position(corpus) - (int64_t)rest.size, error))
@@ -64,14 +64,14 @@ static bool pass_slices(const Corpus *corpus, PretokenizeText rest, const CharCl
   return true;
 }
 
-bool document_blocks_read(Corpus *corpus, const CharClasses *classes, Progress progress, DocumentBlockSink sink,
-                          void *context, Error *error) {
+bool document_blocks_read(Corpus *corpus, TextCut cut, Progress progress, DocumentBlockSink sink, void *context,
+                          Error *error) {
   Block block = {.corpus = corpus, .bytes = malloc(BLOCK_BYTES)};
   bool ok = block.bytes || error_memory(error, "a block of text");
   corpus_rewind(corpus, progress);
   while (ok && (ok = next_block(&block, error)) && block.count) {
     if (!block.prompts && block.texts[0].size > SLICE_BYTES)
-      ok = pass_slices(corpus, block.texts[0], classes, progress, sink, context, error);
+      ok = pass_slices(corpus, block.texts[0], cut, progress, sink, context, error);
     else
       ok = sink(context, &(DocumentBlock){block.texts, block.prompts, block.count, true}, error) &&
            progress_report(progress, corpus_position(corpus), error);

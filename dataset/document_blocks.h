@@ -15,10 +15,10 @@ typedef struct DocumentBlock {
 } DocumentBlock;
 typedef bool (*DocumentBlockSink)(void *context, const DocumentBlock *block, Error *error);
 
-/* Reads the corpus from its beginning. A document of more than 32 MB comes in slices, cut where pretokenize_cut allows
+/* Reads the corpus from its beginning. A document of more than 32 MB comes in slices, cut where `cut` allows
  * it, unless it has a prompt. `progress` counts the bytes of the corpus that are done. What corpus_next says,
  * EXIT_MEMORY; the error of the sink or of `progress`. */
-bool document_blocks_read(Corpus *corpus, const CharClasses *classes, Progress progress, DocumentBlockSink sink,
-                          void *context, Error *error);
+bool document_blocks_read(Corpus *corpus, TextCut cut, Progress progress, DocumentBlockSink sink, void *context,
+                          Error *error);
 
 #endif

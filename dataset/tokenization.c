@@ -67,10 +67,11 @@ static bool open_encoders(FileEncoder *e, const Tokenizer *tokenizer, const Toke
   e->end = tokenizer_end(tokenizer);
   e->source_end = tokenizer_end(source ? source : tokenizer);
   e->source_first = source ? tokenizer_vocab(tokenizer) : 0;
-  if (!bpe_encoder_create(&e->encoder, tokenizer_bpe(tokenizer), options->threads, options->stop, error)) return false;
+  if (!bpe_encoder_create(&e->encoder, tokenizer_pipeline(tokenizer), false, options->threads, options->stop, error))
+    return false;
   e->source_encoder = e->encoder;
-  return !source ||
-         bpe_encoder_create(&e->source_encoder, tokenizer_bpe(source), options->threads, options->stop, error);
+  return !source || bpe_encoder_create(&e->source_encoder, tokenizer_pipeline(source), false, options->threads,
+                                       options->stop, error);
 }
 
 static void close_encoders(FileEncoder *e) {
@@ -87,10 +88,10 @@ static bool write_tokens(const char *path, Corpus *corpus, const Tokenizer *toke
                               .fingerprint = tokenization_fingerprint(corpus, tokenizer, source)};
   FileEncoder e = {0};
   if (!token_writer_begin(&e.writer, path, &info, error)) return false;
-  bool ok =
-      open_encoders(&e, tokenizer, options, error) &&
-      document_blocks_read(corpus, tokenizer_bpe(tokenizer)->classes, options->encoding, encode_block, &e, error) &&
-      token_writer_commit(&e.writer, e.documents, corpus_bytes(corpus), error);
+  bool ok = open_encoders(&e, tokenizer, options, error) &&
+            document_blocks_read(corpus, pipeline_text_cut(tokenizer_pipeline(tokenizer)), options->encoding,
+                                 encode_block, &e, error) &&
+            token_writer_commit(&e.writer, e.documents, corpus_bytes(corpus), error);
   token_writer_abort(&e.writer);
   close_encoders(&e);
   return ok;

@@ -61,7 +61,7 @@ static json_t *token_name(const Tokenizer *tokenizer, int32_t id) {
   size_t size;
   const uint8_t *bytes = tokenizer_decode(tokenizer, id, &size);
   bool whole;
-  if (id == tokenizer_end(tokenizer)) return json_string(END_OF_TEXT);
+  if (id == tokenizer_end(tokenizer)) return json_string(tokenizer_end_text(tokenizer));
   json_t *text = completion_string(bytes, size, &whole);
   if (whole) return text;
   json_decref(text);

@@ -230,12 +230,13 @@ typedef struct Reading {
   const Program *p;
   Text text;
   TokenAlternative *top; /* [alternatives] */
+  bool at_start;         /* of the text */
 } Reading;
 
 static bool take_token(void *context, int32_t id, const float *logits, Error *error) {
   Reading *r = context;
   size_t size;
-  const uint8_t *bytes = tokenizer_decode(r->p->tokenizer, id, &size);
+  const uint8_t *bytes = tokenizer_decode_next(r->p->tokenizer, id, &r->at_start, &size);
   const float logprob = logprobs_of(logits, r->p->config.vocab, id, r->top, r->text.request.alternatives);
   const GeneratedToken token = {.id = id, .begin = (int64_t)r->text.size, .logprob = logprob, .top = r->top};
   return text_add_token(&r->text, &token, error) &&
@@ -255,7 +256,7 @@ bool heat_score(Program *p, Error *error) {
   if (p->config.encoder_layers)
     return fail(error, EXIT_USAGE,
                 "--heat, --heat-html and --alts of a file are for models without an encoder; give a source with -p");
-  Reading r = {.p = p, .text.request.alternatives = heat_alternatives(p)};
+  Reading r = {.p = p, .text.request.alternatives = heat_alternatives(p), .at_start = true};
   r.top = malloc((size_t)(r.text.request.alternatives + 1) * sizeof *r.top);
   const bool ok = (r.top || error_memory(error, "a text")) &&
                   program_read(p->settings.score, FILE_LIMIT, &bytes, &size, error) &&

@@ -94,15 +94,16 @@ int64_t program_novelty_most(int texts) {
 }
 
 /* The bytes of tokens, of which there are `size`: a stop text cuts them. */
-static bool decode(const Tokenizer *tokenizer, const int32_t *ids, Written *w, int64_t size, Error *error) {
+static bool decode(const Program *p, const int32_t *ids, Written *w, int64_t size, Error *error) {
   w->offsets = malloc((w->count + 1) * sizeof *w->offsets);
   w->bytes = malloc(size ? (size_t)size : 1);
   w->spans = malloc((w->count + 1) * sizeof *w->spans);
   if (!w->offsets || !w->bytes || !w->spans) return error_memory(error, "a text");
+  bool at_start = !tokenizer_has_text(p->tokenizer, p->prompt.ids, p->prompt.count);
   int64_t at = 0;
   for (size_t i = 0; i < w->count; i++) {
     size_t length;
-    const uint8_t *bytes = tokenizer_decode(tokenizer, ids[i], &length);
+    const uint8_t *bytes = tokenizer_decode_next(p->tokenizer, ids[i], &at_start, &length);
     if ((int64_t)length > size - at) length = (size_t)(size - at);
     w->offsets[i] = at;
     if (length) memcpy(w->bytes + at, bytes, length);
@@ -117,7 +118,7 @@ bool program_novelty_add(Program *p, const int32_t *ids, size_t count, int64_t b
   const int32_t end = SEPARATOR;
   if (!array_reserve(&n->written, &n->room, n->count + 1, sizeof *n->written)) return error_memory(error, "a text");
   Written w = {.begin = n->ids.count, .count = count};
-  if (!decode(p->tokenizer, ids, &w, bytes, error) || !bpe_ids_sink(&n->ids, ids, count, error) ||
+  if (!decode(p, ids, &w, bytes, error) || !bpe_ids_sink(&n->ids, ids, count, error) ||
       !bpe_ids_sink(&n->ids, &end, 1, error)) {
     written_free(&w);
     return false;

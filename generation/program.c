@@ -10,13 +10,22 @@
 bool program_open(Program *p, const char *dir, Error *error) {
   p->dir = strdup(dir);
   if (!p->dir) return error_memory(error, "a path");
-  return checkpoint_check_model(dir, error) && checkpoint_read_config(dir, &p->config, &p->special, error) &&
-         checkpoint_load_tokenizer(&p->tokenizer, dir, &p->config, error);
+  if (!checkpoint_check_model(dir, error) || !checkpoint_read_config(dir, &p->config, &p->special, error) ||
+      !checkpoint_load_tokenizer(&p->tokenizer, dir, &p->config, error))
+    return false;
+  tokenizer_set_special(p->tokenizer, p->settings.special);
+  return true;
 }
 
 bool program_load(Program *p, Error *error) {
-  return checkpoint_load_source_tokenizer(&p->source_tokenizer, p->dir, &p->config, error) &&
-         program_make_rules(p, error) &&
+  if (!checkpoint_load_source_tokenizer(&p->source_tokenizer, p->dir, &p->config, error)) return false;
+  if (p->source_tokenizer) tokenizer_set_special(p->source_tokenizer, p->settings.special);
+  if (tokenizer_has_chat_template(checkpoint_path(p->dir, TOKENIZER_JSON).text))
+    console_note(&p->console,
+                 "%s has a chat template, which is not filled in here: write the prompt as the template "
+                 "would, with --special",
+                 p->dir);
+  return program_make_rules(p, error) &&
          device_open(&p->settings.machine, &p->config, NULL, &p->console, &p->backend, &p->context, error) &&
          checkpoint_load_model(&p->model, p->dir, &p->config, p->backend, p->context, error);
 }

@@ -4,6 +4,7 @@
 #include "tokenizer/bpe_encode.h"
 #include "util/array.h"
 #include "util/path.h"
+#include "util/text.h"
 #include "util/utf8.h"
 
 #include <errno.h>
@@ -50,10 +51,12 @@ bool program_replace_escapes(uint8_t *text, size_t *size, Error *error) {
 
 ShownToken program_token(const Tokenizer *tokenizer, int32_t id) {
   enum { LONGEST = 4 }; /* of what a character becomes */
-  ShownToken out = {END_OF_TEXT};
+  ShownToken out;
   size_t size, used = 1;
   const uint8_t *bytes = tokenizer_decode(tokenizer, id, &size);
-  if (!size && id != tokenizer_end(tokenizer)) snprintf(out.text, sizeof out.text, "<token %d>", (int)id);
+  if (id == tokenizer_end(tokenizer))
+    snprintf(out.text, sizeof out.text, "%.60s", text_one_line(tokenizer_end_text(tokenizer), 60).text);
+  else if (!size) snprintf(out.text, sizeof out.text, "<token %d>", (int)id);
   if (!size) return out;
   out.text[0] = '\'';
   for (size_t i = 0, length; i < size && used + LONGEST + 5 < sizeof out.text; i += length ? length : 1) {

@@ -48,13 +48,13 @@ static bool score_ids(Scored *s, double *nats, Error *error) {
 
 bool program_score_text(Program *p, const uint8_t *text, size_t size, TokenSink *take, void *context, TextScore *out,
                         Error *error) {
-  const int32_t end = tokenizer_end(p->tokenizer), start = p->special.start >= 0 ? p->special.start : 0;
+  const int32_t begin = tokenizer_begin(p->tokenizer), start = p->special.start >= 0 ? p->special.start : 0;
   const size_t ctx = (size_t)p->config.ctx;
   Scored s = {.p = p, .take = take, .context = context, .targets = malloc(ctx * sizeof *s.targets)};
   s.logits = take ? malloc(ctx * (size_t)p->config.vocab * sizeof *s.logits) : NULL;
   *out = (TextScore){.bytes = (int64_t)size};
   const bool ok = ((s.targets && (s.logits || !take)) || error_memory(error, "the logits of a window")) &&
-                  bpe_ids_sink(&s.ids, tokenizer_begins_with_end(p->tokenizer) ? &end : &start, 1, error) &&
+                  bpe_ids_sink(&s.ids, begin >= 0 ? &begin : &start, 1, error) &&
                   tokenizer_encode(p->tokenizer, text, size, &s.ids, error) &&
                   model_evaluate_begin(p->model, 1, p->config.ctx, error) && score_ids(&s, &out->nats, error);
   console_work_end(&p->console);

@@ -3,6 +3,7 @@
 #include "checkpoint/gguf_model.h"
 #include "cli/option_rows.h"
 #include "model/generation.h"
+#include "tokenizer/tokenizer.h"
 
 static const char *const on_full_names[] = {"slide", "stop", NULL};
 static const char *const export_type_names[] = {"f32", "bf16", NULL};
@@ -51,8 +52,9 @@ void generate_options(Options *options, GenerateSettings *s) {
   const Option table[] = {
       GROUP("Model"),
       LIST("run", &s->runs, "RUN",
-           "run directory of ./train, or a directory with a LLaMA, GPT-2, OPT ... that has a byte-level BPE; none: the "
-           "newest *.run here",
+           "run directory of ./train, or a directory with a LLaMA, GPT-2, OPT ... and its tokenizer.json; none: the "
+           "newest "
+           "*.run here",
            .positional = true),
       TEXT("model", &s->model, "RUN", NULL, "same as RUN", .letter = 'm'),
       FLAG("params", &s->params, "list the model's tensors, their shapes and sizes, and do nothing else"),
@@ -60,6 +62,10 @@ void generate_options(Options *options, GenerateSettings *s) {
       GROUP("Text"),
       TEXT("prompt", &s->prompt, NULL, "none: the start of a document", "text to continue", .letter = 'p'),
       FLAG("escapes", &s->escapes, "in -p \\n is a newline, \\t a tab, \\\\ a backslash, \\x41 a byte", .letter = 'e'),
+      FLAG("special", &s->special,
+           "special tokens such as " END_OF_TEXT
+           " are found in prompts and in the text of --encode, too; without it they "
+           "are text like any other"),
       TEXT("file", &s->prompt_file, "FILE", NULL, "read the prompt from FILE (-: standard input)", .letter = 'f'),
       FLAG("interactive", &s->interactive,
            "keep the model loaded: type lines, and the model goes on; /help lists commands. -e: with escapes",

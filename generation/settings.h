@@ -24,7 +24,7 @@ typedef struct GenerateSettings {
   bool heat;
   int64_t tokens;
   int samples, logprobs, keep, alternatives; /* logprobs -1: none; keep 0: half of the context */
-  bool json, per_line, escapes, params, lens;
+  bool json, per_line, escapes, special, params, lens;
   Sampling sampling;
   bool greedy, ignore_end, echo, lines, exact, interactive, compare;
   int on_full; /* OnFull */

@@ -28,9 +28,9 @@ Sampling generation_sampling(void) {
 
 bool generation_prompt(const Tokenizer *tokenizer, int32_t start, const uint8_t *text, size_t size, BpeIds *ids,
                        Error *error) {
-  const int32_t end = tokenizer_end(tokenizer);
-  return (!tokenizer_begins_with_end(tokenizer) || bpe_ids_sink(ids, &end, 1, error)) &&
-         tokenizer_encode(tokenizer, text, size, ids, error) && (ids->count > 0 || bpe_ids_sink(ids, &start, 1, error));
+  const int32_t begin = tokenizer_begin(tokenizer);
+  return (begin < 0 || bpe_ids_sink(ids, &begin, 1, error)) && tokenizer_encode(tokenizer, text, size, ids, error) &&
+         (ids->count > 0 || bpe_ids_sink(ids, &start, 1, error));
 }
 
 int generation_rows(const Model *model, int most) {
@@ -49,6 +49,7 @@ typedef struct Row {
   GenerationResult result;
   double start;
   bool ended;            /* another may take its place */
+  bool at_start;         /* neither the prompt nor what was written has bytes */
   BpeIds prompt, source; /* what the decoder's row began with; prompt.count 0: it no longer does */
   uint8_t *held; /* bytes that are not out: of a character that is not whole, or that a stop text may begin with */
   size_t size, capacity;
@@ -131,7 +132,7 @@ static bool take_token(Writer *w, Row *row, int32_t id, Error *error) {
     token_rules_advance(r->rules, row->banned, id);
     row->ruled = false;
   }
-  const uint8_t *bytes = tokenizer_decode(w->g->tokenizer, id, &size);
+  const uint8_t *bytes = tokenizer_decode_next(w->g->tokenizer, id, &row->at_start, &size);
   if (size == 0) return true;
   if (!array_reserve(&row->held, &row->capacity, row->size + size, 1)) return error_memory(error, "the text");
   for (size_t i = 0; i < size; i++)
@@ -231,6 +232,7 @@ static bool take_text(Writer *w, int r, bool wait, bool *given, Error *error) {
   row->result = (GenerationResult){0};
   row->ended = false;
   row->size = 0;
+  row->at_start = !tokenizer_has_text(w->g->tokenizer, row->request.prompt, (size_t)row->request.prompt_tokens);
   return row_buffers(w, row, error) && begin_row(w, r, error);
 }
 

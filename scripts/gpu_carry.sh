@@ -1,5 +1,5 @@
 #!/bin/sh
-# Copies what building and testing Inkling needs beside a compiler (jansson, PCRE2, cmocka) from this machine into a directory,
+# Copies what building and testing Inkling needs beside a compiler (jansson, PCRE2, utf8proc, cmocka) from this machine into a directory,
 # for a machine where nothing can be installed: there, `make CARRY=DIR ...`. Argument: the directory (default .carry).
 set -eu
 
@@ -8,7 +8,7 @@ cc=${CC:-cc}
 mkdir -p "$to/include" "$to/lib"
 
 # header NAME...: the files that the compiler would include
-for header in jansson.h jansson_config.h pcre2.h cmocka.h cmocka_pbc.h; do
+for header in jansson.h jansson_config.h pcre2.h utf8proc.h cmocka.h cmocka_pbc.h; do
   path=$(printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#define PCRE2_CODE_UNIT_WIDTH 8\n#include <%s>\n' "$header" |
     "$cc" -E - 2>/dev/null | sed -n "s|^# [0-9]* \"\(.*/$header\)\".*|\1|p" | head -n 1)
   if [ -n "$path" ]; then cp "$path" "$to/include/"; fi
@@ -28,6 +28,7 @@ carry() {
 }
 carry jansson 4
 carry pcre2-8 0
+carry utf8proc 2
 # A program asks for the library by the name inside it; copies instead of links, which not everything carries.
 path=$(library libcmocka.so)
 cp -L "$path" "$to/lib/libcmocka.so"

@@ -9,7 +9,7 @@
 # what passed, what failed and what was skipped and why; status 0 when nothing failed. Rows of all measurements are in
 # OUT/results-STAGE.jsonl (scripts/gpu_report.py makes docs/gpu.md of them).
 #
-# Settings (environment): OUT (build/gpu-check) results and logs; BUILD (build/gpu); CARRY directory with jansson, PCRE2 and cmocka
+# Settings (environment): OUT (build/gpu-check) results and logs; BUILD (build/gpu); CARRY directory with jansson, PCRE2, utf8proc and cmocka
 # where they are not installed (scripts/gpu_carry.sh; .carry is used when it is there); BATCH (64) sequences of 124m;
 # STAGE_SECONDS (470); PARTS of speed; COMMIT, where there is no git; PYTHON (python3) with or without PyTorch; EMULATED=1 tries the script
 # itself, on tests/cuda_on_cpu.

@@ -43,7 +43,7 @@ takes 0.11 TFLOP for baby, 9 % of the step's, and 1.7 TFLOP for 124m, 3 %.
     make gpu-check STAGE=speed      # every operation; training beside PyTorch, where it is installed
     scripts/gpu_report.py build/gpu-check/results-*.jsonl > docs/gpu.md
 
-A stage ends within 8 minutes whatever happens. It needs nvcc, gcc, make, python3, jansson, PCRE2 and cmocka; the last three can be
+A stage ends within 8 minutes whatever happens. It needs nvcc, gcc, make, python3, jansson, PCRE2, utf8proc and cmocka; the last four can be
 brought along to a machine where nothing can be installed: `scripts/gpu_carry.sh .carry` on one that has them, then
 `make gpu-check CARRY=.carry` (found by itself under that name). Settings stand at the top of `scripts/gpu_check.sh`.
 

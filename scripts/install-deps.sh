@@ -24,6 +24,7 @@ missing=
 command -v "$cc" >/dev/null 2>&1 && has_header stdio.h || missing="$missing compiler"
 has_header jansson.h || missing="$missing jansson"
 has_pcre2 || missing="$missing pcre2"
+has_header utf8proc.h || missing="$missing utf8proc"
 has_cmocka || missing="$missing cmocka"
 required=$missing
 # What Inkling does without, too: ./generate -i edits lines with libedit; MPI is for training in several processes.
@@ -40,6 +41,7 @@ package() {
     apt-get:compiler) echo gcc libc6-dev ;;
     apt-get:jansson) echo libjansson-dev ;;
     apt-get:pcre2) echo libpcre2-dev ;;
+    apt-get:utf8proc) echo libutf8proc-dev ;;
     apt-get:cmocka) echo libcmocka-dev ;;
     apt-get:libedit) echo libedit-dev ;;
     apt-get:openmpi) echo openmpi-bin libopenmpi-dev ;;
@@ -47,6 +49,8 @@ package() {
     dnf:compiler) echo gcc glibc-devel libgomp ;;
     dnf:jansson) echo jansson-devel ;;
     dnf:pcre2) echo pcre2-devel ;;
+    dnf:utf8proc) echo utf8proc-devel ;;
+    pacman:utf8proc) echo libutf8proc ;;
     dnf:cmocka) echo libcmocka-devel ;;
     dnf:libedit) echo libedit-devel ;;
     dnf:openmpi) echo openmpi-devel ;;

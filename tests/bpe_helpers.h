@@ -67,8 +67,9 @@ static inline Bpe *trained_on(const uint8_t *text, size_t size, int32_t vocab_si
 static inline BpeIds encode(const Bpe *bpe, const PretokenizeText *documents, size_t count, int32_t end, int threads) {
   Error error = {0};
   BpeEncoder *encoder;
+  const Pipeline pipeline = pipeline_gpt2(bpe);
   BpeIds out = {0};
-  assert_true(bpe_encoder_create(&encoder, bpe, threads, NULL, &error));
+  assert_true(bpe_encoder_create(&encoder, &pipeline, false, threads, NULL, &error));
   assert_true(bpe_encode(encoder, documents, count, end, bpe_ids_sink, &out, &error));
   bpe_encoder_free(encoder);
   return out;

@@ -11,6 +11,7 @@ if [ "${1:-}" = --job ]; then
   start=$(date +%s)
   case $name in
     *.sh) set -- sh "tests/$name" "$build" ;;
+    foreign_tokenizers.py) set -- python3 tests/foreign_tokenizers.py --reader "$build/tests/fuzz/fuzz_tokenizer" ;;
     peers.py) set -- env BUILD="$build" python3 tests/peers.py ;;
     failures.py) set -- python3 tests/failures.py "$build" --some 5 --jobs 1 ;;
     *.py) set -- python3 "tests/$name" ;;
@@ -29,7 +30,7 @@ failed=0
 all=$(
   printf '%s\n' programs.sh pairs.sh init.sh export.sh generate.sh texts.sh reports.sh bench.sh
   if command -v python3 >/dev/null; then
-    printf '%s\n' failures.py interactive.py gguf_files.py
+    printf '%s\n' failures.py interactive.py gguf_files.py foreign_tokenizers.py
     if ls "${BIN:-.}"/inkling-*.so >/dev/null 2>&1 && command -v mpirun >/dev/null; then echo peers.py; fi
   fi
   echo fuzz.sh

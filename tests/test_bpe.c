@@ -89,7 +89,7 @@ static void any_ids_can_be_used(void **state) {
   Error error = {0};
   Bpe *own = vocabulary(AB_CD, 4), *bpe;
   Shuffled s = shuffled(own);
-  assert_true(bpe_create(&bpe, &s.tokens, s.merges, 4, &error));
+  assert_true(bpe_create(&bpe, &s.tokens, s.merges, 4, (BpeOptions){0}, &error));
   const PretokenizeText text = document("abcabcab cab\xFF");
   BpeIds expected = encode(own, &text, 1, 260, 1), got = encode(bpe, &text, 1, s.id_of[260], 1);
   assert_int_equal(got.count, expected.count);
@@ -105,7 +105,7 @@ static void any_ids_can_be_used(void **state) {
 static void expect_refused(const BpeTokens *tokens, const BpeMerge *merges, size_t count, const char *reason) {
   Error error = {0};
   Bpe *bpe;
-  assert_false(bpe_create(&bpe, tokens, merges, count, &error));
+  assert_false(bpe_create(&bpe, tokens, merges, count, (BpeOptions){0}, &error));
   assert_null(bpe);
   assert_int_equal(error.code, EXIT_CHECKPOINT);
   if (!strstr(error.text, reason)) fail_msg("\"%s\" is not in \"%s\"", reason, error.text);
@@ -244,8 +244,9 @@ static void documents_are_encoded_each_by_itself(void **state) {
   Large *large = large_create();
   Bpe *bpe = trained_on(large->text, LARGE, 600);
   BpeIds all = encode(bpe, large->documents, large->count, 600, 2), single = {0};
+  const Pipeline pipeline = pipeline_gpt2(bpe);
   BpeEncoder *encoder;
-  assert_true(bpe_encoder_create(&encoder, bpe, 1, NULL, &error));
+  assert_true(bpe_encoder_create(&encoder, &pipeline, false, 1, NULL, &error));
   for (size_t i = 0; i < large->count; i++) {
     assert_true(bpe_encode(encoder, &large->documents[i], 1, -1, bpe_ids_sink, &single, &error));
     assert_true(bpe_ids_sink(&single, (const int32_t[]){600}, 1, &error));
@@ -268,10 +269,11 @@ static void a_sink_can_stop_it(void **state) {
   (void)state;
   Error error = {0};
   Bpe *bpe = vocabulary(AB_CD, 4);
+  const Pipeline pipeline = pipeline_gpt2(bpe);
   BpeEncoder *encoder;
   int calls = 0;
   const PretokenizeText documents[] = {document("a"), document("b"), document("c")};
-  assert_true(bpe_encoder_create(&encoder, bpe, 1, NULL, &error));
+  assert_true(bpe_encoder_create(&encoder, &pipeline, false, 1, NULL, &error));
   assert_false(bpe_encode(encoder, documents, 3, 260, refuse_second, &calls, &error));
   assert_int_equal(calls, 2);
   assert_int_equal(error.code, EXIT_OUTPUT);
@@ -293,8 +295,9 @@ static void a_signal_stops_it_inside_a_piece(void **state) {
   memset(text, 'a', SIZE);
   Error error = {0};
   Bpe *bpe = vocabulary(AB_CD, 4);
+  const Pipeline pipeline = pipeline_gpt2(bpe);
   BpeEncoder *encoder;
-  assert_true(bpe_encoder_create(&encoder, bpe, 1, &stop, &error));
+  assert_true(bpe_encoder_create(&encoder, &pipeline, false, 1, &stop, &error));
   assert_false(bpe_encode(encoder, &(PretokenizeText){text, SIZE}, 1, 260, never_called, NULL, &error));
   assert_int_equal(error.code, EXIT_SIGNALS + 2);
   bpe_encoder_free(encoder);

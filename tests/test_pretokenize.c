@@ -284,7 +284,7 @@ static void parts_are_the_documents(void **state) {
   for (size_t i = 0; i < size; i++) text[i] = i % 7 == 6 ? ' ' : 'x';
   const PretokenizeText documents[] = {{text, 3}, {NULL, 0}, {text, size}, {text, PRETOKENIZE_PART_BYTES}};
   PretokenizeCursor cursor = {0};
-  for (; (made = pretokenize_parts(*state, documents, 4, 1, &cursor, parts)) > 0; rounds++) {
+  for (; (made = pretokenize_parts(pretokenize_text_cut(*state), documents, 4, 1, &cursor, parts)) > 0; rounds++) {
     for (size_t i = 0; i < made; i++) {
       assert_true(parts[i].size < PRETOKENIZE_PART_BYTES + 7);
       total += parts[i].size;

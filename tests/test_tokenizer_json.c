@@ -8,9 +8,15 @@ static void put_file(const char *path, const void *bytes, size_t size) {
   assert_int_equal(fclose(stream), 0);
 }
 
+#define BYTES "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}"
+#define STEPS(steps) "{\"type\": \"Sequence\", \"pretokenizers\": [" steps "]}"
+#define SPLIT(pattern, behavior)                                                                                       \
+  "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" pattern "\"}, \"behavior\": \"" behavior "\", \"invert\": "      \
+                                                                                               "false}"
+
 static void bad_files_are_refused(void **state) {
   const Fixture *f = *state;
-  const char *bpe = "only byte-level BPE that splits text as GPT-2 does";
+  const char *bpe = "supported are BPEs of bytes";
   const struct {
     const char *path, *value, *message;
   } cases[] = {
@@ -43,10 +49,22 @@ static void bad_files_are_refused(void **state) {
       {"added_tokens", "[7]", "added token 0 has no text"},
       {"added_tokens.0.id", "\"256\"", "added token 0 has no text, or no id"},
       {"added_tokens.0.content", "\"<s>\"", "no added token ends a document"},
-      {"added_tokens.0.special", "false", "is not special"},
       {"normalizer", "{\"type\": \"Lowercase\"}", bpe},
+      {"normalizer", "{\"type\": \"Replace\", \"pattern\": {\"Regex\": \"a\"}, \"content\": \"b\"}", "\"Replace\""},
+      {"normalizer", "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFKC\"}]}", "\"NFKC\""},
+      {"normalizer", "{\"type\": \"Sequence\"}", "no list of normalizers"},
       {"pre_tokenizer", "null", bpe},
-      {"pre_tokenizer.add_prefix_space", "true", bpe},
+      {"pre_tokenizer", "{\"type\": \"Whitespace\"}", bpe},
+      {"pre_tokenizer", STEPS(BYTES ", " BYTES), "ByteLevel is not the last step"},
+      {"pre_tokenizer", STEPS("{\"type\": \"Punctuation\"}, " BYTES), "\"Punctuation\""},
+      {"pre_tokenizer", STEPS(SPLIT("(a", "Isolated") ", " BYTES), "a ( without its )"},
+      {"pre_tokenizer", STEPS(SPLIT("[a&&b]", "Isolated") ", " BYTES), "&& in a class"},
+      {"pre_tokenizer", STEPS(SPLIT("[[:alpha:]]", "Isolated") ", " BYTES), "[:alpha:]"},
+      {"pre_tokenizer", STEPS(SPLIT("(?m)a", "Isolated") ", " BYTES), "a group other than"},
+      {"pre_tokenizer", STEPS(SPLIT("(*UTF)a", "Isolated") ", " BYTES), "a group other than"},
+      {"pre_tokenizer", STEPS(SPLIT("a\\\\1", "Isolated") ", " BYTES), "\\1 is not supported"},
+      {"pre_tokenizer", STEPS(SPLIT("\\\\p{Nothing}", "Isolated") ", " BYTES), "unknown property"},
+      {"pre_tokenizer", STEPS(SPLIT("a", "Shaken") ", " BYTES), "no behavior that is known"},
       {"pre_tokenizer.add_prefix_space", "-", bpe},
       {"post_processor", "{\"type\": \"TemplateProcessing\"}", bpe},
       {"post_processor", "{\"type\": \"TemplateProcessing\", \"single\": [1], \"special_tokens\": {\"a\": 1}}", bpe},
@@ -70,6 +88,14 @@ static void harmless_variants_load(void **state) {
                                   {"added_tokens.0.id", "300"},
                                   {"added_tokens.0.content", "\"</s>\""},
                                   {"truncation", "{\"max_length\": 8}"},
+                                  {"added_tokens.0.special", "false"},
+                                  {"added_tokens.0.normalized", "true"},
+                                  {"added_tokens.0.single_word", "true"},
+                                  {"normalizer", "{\"type\": \"Sequence\", \"normalizers\": []}"},
+                                  {"pre_tokenizer.add_prefix_space", "true"},
+                                  {"pre_tokenizer.use_regex", "false"},
+                                  {"pre_tokenizer", STEPS(SPLIT("[^\\\\S\\\\n]+", "Removed") ", " BYTES)},
+                                  {"model.ignore_merges", "true"},
                                   {"model.unk_token", "\"<|endoftext|>\""},
                                   {"model.continuing_subword_prefix", "\"\""},
                                   {"post_processor", "{\"type\": \"ByteLevel\"}"},
@@ -133,11 +159,35 @@ static void deep_and_huge_files_are_refused(void **state) {
   expect_refused(f, "huge", "268435457 bytes, more than");
 }
 
+/* Patterns that would search for years say so. */
+static void slow_patterns_end(void **state) {
+  const Fixture *f = *state;
+  static const char *const patterns[] = {"(?:a+)+[bc]", "(?:a|a)*[bc]", "(?:a*)*[bc]", "(?=(?:a+)+[bc])"};
+  static uint8_t text[100000];
+  memset(text, 'a', sizeof text);
+  for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+    char value[300];
+    Error error = {0};
+    Tokenizer *loaded;
+    BpeIds ids = {0};
+    json_t *root = saved_json(f);
+    snprintf(value, sizeof value, STEPS(SPLIT("%s", "Isolated") ", " BYTES), patterns[i]);
+    change(root, "pre_tokenizer", value);
+    assert_int_equal(json_dump_file(root, f->path, 0), 0);
+    json_decref(root);
+    if (!tokenizer_load(&loaded, f->path, &error)) fail_msg("%s: %s", patterns[i], error.text);
+    assert_false(tokenizer_encode(loaded, text, sizeof text, &ids, &error));
+    if (error.code != EXIT_CHECKPOINT || !strstr(error.text, "too many steps")) fail_msg("%s", error.text);
+    free(ids.ids);
+    tokenizer_free(loaded);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      WITH_FIXTURE(bad_files_are_refused),           WITH_FIXTURE(harmless_variants_load),
-      WITH_FIXTURE(damaged_files_are_refused),       WITH_FIXTURE(every_truncation_is_refused),
-      WITH_FIXTURE(deep_and_huge_files_are_refused),
+      WITH_FIXTURE(slow_patterns_end),           WITH_FIXTURE(bad_files_are_refused),
+      WITH_FIXTURE(harmless_variants_load),      WITH_FIXTURE(damaged_files_are_refused),
+      WITH_FIXTURE(every_truncation_is_refused), WITH_FIXTURE(deep_and_huge_files_are_refused),
   };
   return cmocka_run_group_tests_name("tokenizer_json", tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
 #include "tokenizer/alphabet.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Every byte has a character that can be seen: the 188 printable ones of Latin-1 are themselves, the other 68, in their
@@ -9,7 +8,7 @@ static bool is_printable(int byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
 }
 
-Alphabet alphabet_make(void) {
+Alphabet alphabet_gpt2(void) {
   Alphabet out = {{{0}}, {0}};
   int hidden = 0;
   memset(out.byte, 0xFF, sizeof out.byte);
@@ -21,15 +20,11 @@ Alphabet alphabet_make(void) {
   return out;
 }
 
-char *alphabet_token(const Alphabet *alphabet, const Bpe *bpe, int32_t id) {
-  size_t size;
-  const uint8_t *bytes = bpe_decode(bpe, id, &size);
-  char *out = malloc(size * (SYMBOL_BYTES - 1) + 1), *to = out;
-  if (!out) return NULL;
+char *alphabet_write(const Alphabet *alphabet, char *to, const uint8_t *bytes, size_t size) {
   for (size_t i = 0; i < size; i++)
     for (const char *symbol = alphabet->symbol[bytes[i]]; *symbol; symbol++) *to++ = *symbol;
   *to = '\0';
-  return out;
+  return to;
 }
 
 int64_t alphabet_read(const Alphabet *alphabet, const char *text, uint8_t *out) {
@@ -37,7 +32,7 @@ int64_t alphabet_read(const Alphabet *alphabet, const char *text, uint8_t *out) 
   uint32_t point;
   for (size_t left = strlen(text), length; left > 0; left -= length, text += length) {
     length = utf8_read((const uint8_t *)text, left, &point);
-    if (length == 0 || point >= SYMBOLS || alphabet->byte[point] < 0) return -1;
+    if (length == 0 || point >= ALPHABET_POINTS || alphabet->byte[point] < 0) return -1;
     out[count++] = (uint8_t)alphabet->byte[point];
   }
   return count;

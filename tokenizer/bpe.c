@@ -1,6 +1,7 @@
 #include "tokenizer/bpe.h"
 
 #include "util/hash.h"
+#include "util/utf8.h"
 
 #include <stdlib.h>
 
@@ -15,6 +16,8 @@ void bpe_free(Bpe *bpe) {
   free(bpe->tokens.begins);
   free(bpe->merges);
   free(bpe->slots);
+  free(bpe->characters);
+  free(bpe->words);
   free(bpe->classes);
   free(bpe);
 }
@@ -96,14 +99,77 @@ static bool index_merges(Bpe *bpe, Error *error) {
   return true;
 }
 
-bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size_t merge_count, Error *error) {
+/* ---- tokens by their bytes ---- */
+
+/* Where the token of these bytes is in a table, or a free place. */
+static uint32_t word_slot(const Bpe *bpe, const int32_t *table, uint32_t mask, const uint8_t *word, size_t size) {
+  for (uint32_t at = (uint32_t)hash_bytes(word, size) & mask;; at = (at + 1) & mask) {
+    size_t other_size;
+    const uint8_t *other = table[at] < 0 ? NULL : bpe_decode(bpe, table[at], &other_size);
+    if (!other || (other_size == size && memcmp(other, word, size) == 0)) return at;
+  }
+}
+
+/* Bytes of the character that a token is, or 0. */
+static size_t character_of(const uint8_t *bytes, size_t size) {
+  uint32_t point;
+  const size_t length = size ? utf8_read(bytes, size, &point) : 0;
+  return length == size ? length : 0;
+}
+
+static bool is_byte_token(const BpeOptions *options, int32_t id, const uint8_t *bytes, size_t size) {
+  return options->byte_tokens && size == 1 && options->byte_tokens[bytes[0]] == id;
+}
+
+/* Of all tokens, or those that are a character. */
+static bool index_tokens(Bpe *bpe, const BpeOptions *options, bool characters, int32_t **table, uint32_t *mask) {
+  size_t slots = 2;
+  while (slots < 2 * (size_t)bpe->tokens.size) slots *= 2;
+  if (!(*table = malloc(slots * sizeof **table))) return false;
+  memset(*table, 0xFF, slots * sizeof **table); /* -1 */
+  *mask = (uint32_t)slots - 1;
+  for (int32_t id = 0; id < bpe->tokens.size; id++) {
+    size_t size;
+    const uint8_t *bytes = bpe_decode(bpe, id, &size);
+    if (!size || (characters && !character_of(bytes, size)) || is_byte_token(options, id, bytes, size)) continue;
+    (*table)[word_slot(bpe, *table, *mask, bytes, size)] = id;
+  }
+  return true;
+}
+
+static bool index_words(Bpe *bpe, const BpeOptions *options, Error *error) {
+  return ((!options->byte_tokens || index_tokens(bpe, options, true, &bpe->characters, &bpe->character_mask)) &&
+          (!options->ignore_merges || index_tokens(bpe, options, false, &bpe->words, &bpe->word_mask))) ||
+         error_memory(error, "a BPE vocabulary");
+}
+
+int32_t bpe_word(const Bpe *bpe, const uint8_t *word, size_t size) {
+  return bpe->words ? bpe->words[word_slot(bpe, bpe->words, bpe->word_mask, word, size)] : -1;
+}
+
+int32_t bpe_symbol(const Bpe *bpe, const uint8_t *text, size_t size, size_t *length) {
+  uint32_t point;
+  *length = bpe->characters ? utf8_read(text, size, &point) : 0;
+  const int32_t id =
+      *length ? bpe->characters[word_slot(bpe, bpe->characters, bpe->character_mask, text, *length)] : -1;
+  if (id >= 0) return id;
+  *length = 1;
+  return bpe->byte_ids[text[0]];
+}
+
+/* ---- everything ---- */
+
+bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size_t merge_count, BpeOptions options,
+                Error *error) {
   *out = NULL;
   if (!check_count(merge_count, error)) return false;
   Bpe *bpe = calloc(1, sizeof *bpe);
   if (!bpe) return error_memory(error, "a BPE vocabulary");
   bool ok = copy_tables(bpe, tokens, merges, merge_count);
   if (!ok) error_memory(error, "a BPE vocabulary");
-  ok = ok && find_bytes(bpe, error) && index_merges(bpe, error) && char_classes_create(&bpe->classes, error);
+  if (ok && options.byte_tokens) memcpy(bpe->byte_ids, options.byte_tokens, sizeof bpe->byte_ids);
+  ok = ok && (options.byte_tokens || find_bytes(bpe, error)) && index_merges(bpe, error) &&
+       index_words(bpe, &options, error) && char_classes_create(&bpe->classes, error);
   if (ok) *out = bpe;
   else bpe_free(bpe);
   return ok;
@@ -145,7 +211,7 @@ static bool create_own(Bpe **out, BpeTokens *tokens, BpeMerge *merges, size_t me
   if (!tokens->bytes) return error_memory(error, "a BPE vocabulary");
   own_bytes(tokens, merges, merge_count);
   for (size_t i = 0; i < merge_count; i++) merges[i].id = BPE_BYTES + (int32_t)i;
-  return bpe_create(out, tokens, merges, merge_count, error);
+  return bpe_create(out, tokens, merges, merge_count, (BpeOptions){0}, error);
 }
 
 bool bpe_from_merges(Bpe **out, const BpeMerge *merges, size_t merge_count, Error *error) {

@@ -26,6 +26,9 @@ typedef struct Worker {
   int32_t *ids;     /* of the parts of this round */
   size_t count, capacity;
   PieceScratch scratch;
+  PipelineRunner *runner;
+  const Bpe *bpe;
+  Error error;
 } Worker;
 
 /* Where the ids of a part are. */
@@ -35,12 +38,13 @@ typedef struct PartIds {
 } PartIds;
 
 struct BpeEncoder {
-  const Bpe *bpe;
+  const Pipeline *pipeline;
   int threads;
   Worker *workers;        /* [threads] */
   PretokenizePart *parts; /* [PRETOKENIZE_ROUND_PARTS] */
   PartIds *part_ids;      /* [PRETOKENIZE_ROUND_PARTS] */
   StopSignal stop;
+  bool open; /* the last document was not at its end */
 };
 
 /* ---- memory ---- */
@@ -51,6 +55,7 @@ void bpe_encoder_free(BpeEncoder *encoder) {
     free(encoder->workers[i].cache);
     free(encoder->workers[i].ids);
     piece_scratch_free(&encoder->workers[i].scratch);
+    pipeline_runner_free(encoder->workers[i].runner);
   }
   free(encoder->workers);
   free(encoder->parts);
@@ -58,7 +63,10 @@ void bpe_encoder_free(BpeEncoder *encoder) {
   free(encoder);
 }
 
-static bool allocate(BpeEncoder *encoder) {
+static bool take_piece(void *worker, const uint8_t *piece, size_t size, size_t left, Error *error);
+static bool take_token(void *worker, int32_t id, Error *error);
+
+static bool allocate(BpeEncoder *encoder, bool special) {
   encoder->workers = calloc((size_t)encoder->threads, sizeof *encoder->workers);
   encoder->parts = malloc(PRETOKENIZE_ROUND_PARTS * sizeof *encoder->parts);
   encoder->part_ids = malloc(PRETOKENIZE_ROUND_PARTS * sizeof *encoder->part_ids);
@@ -69,18 +77,24 @@ static bool allocate(BpeEncoder *encoder) {
     if (!cache) return false;
     memset(cache, 0, bytes);
     encoder->workers[i].scratch.stop = encoder->stop;
+    encoder->workers[i].bpe = encoder->pipeline->bpe;
+    const PipelineSink sink = {&encoder->workers[i], take_piece, take_token};
+    if (!pipeline_runner_create(&encoder->workers[i].runner, encoder->pipeline, special, sink, encoder->stop,
+                                &(Error){0}))
+      return false;
   }
   return true;
 }
 
-bool bpe_encoder_create(BpeEncoder **out, const Bpe *bpe, int threads, StopSignal stop, Error *error) {
+bool bpe_encoder_create(BpeEncoder **out, const Pipeline *pipeline, bool special, int threads, StopSignal stop,
+                        Error *error) {
   *out = NULL;
   BpeEncoder *encoder = calloc(1, sizeof *encoder);
   if (!encoder) return error_memory(error, "the tokens of a text");
-  encoder->bpe = bpe;
+  encoder->pipeline = pipeline;
   encoder->threads = threads;
   encoder->stop = stop;
-  if (!allocate(encoder)) {
+  if (!allocate(encoder, special)) {
     bpe_encoder_free(encoder);
     return error_memory(error, "the tokens of a text");
   }
@@ -137,39 +151,82 @@ static size_t encode_piece(const Bpe *bpe, Worker *worker, const uint8_t *piece,
   return count;
 }
 
-static bool encode_part(const Bpe *bpe, Worker *worker, const PretokenizePart *part, int32_t end) {
-  const size_t room = part->size + CACHED_IDS + 1; /* a token has a byte at least */
-  if (!array_reserve(&worker->ids, &worker->capacity, worker->count + room, sizeof *worker->ids)) return false;
+/* Room for the ids of so many bytes: a token has one at least. */
+static bool reserve(Worker *worker, size_t size, Error *error) {
+  const size_t room = worker->count + size + CACHED_IDS + 1;
+  return array_reserve(&worker->ids, &worker->capacity, room, sizeof *worker->ids) ||
+         error_memory(error, "the tokens of a text");
+}
+
+static bool not_encoded(const Worker *worker, Error *error) {
+  return stop_go_on(worker->scratch.stop, "encoding", error) && error_memory(error, "the tokens of a text");
+}
+
+static bool take_token(void *of, int32_t id, Error *error) {
+  Worker *worker = of;
+  if (!reserve(worker, 1, error)) return false;
+  worker->ids[worker->count++] = id;
+  return true;
+}
+
+static bool take_piece(void *of, const uint8_t *piece, size_t size, size_t left, Error *error) {
+  Worker *worker = of;
+  if (!reserve(worker, size, error)) return false;
+  const size_t count = encode_piece(worker->bpe, worker, piece, size, left, worker->ids + worker->count);
+  worker->count += count;
+  return count > 0 || not_encoded(worker, error);
+}
+
+/* The same as the pipeline that has this step alone, without a call for each piece. */
+static bool encode_gpt2(const Bpe *bpe, Worker *worker, const PretokenizePart *part) {
+  if (!reserve(worker, part->size, &worker->error)) return false;
   const uint8_t *text = part->text;
   for (size_t left = part->size; left > 0;) {
     size_t size = pretokenize_first(bpe->classes, text, left);
     size_t count = encode_piece(bpe, worker, text, size, left, worker->ids + worker->count);
-    if (count == 0) return false;
+    if (count == 0) return not_encoded(worker, &worker->error);
     worker->count += count;
     text += size;
     left -= size;
   }
-  if (part->is_last && end >= 0) worker->ids[worker->count++] = end;
   return true;
+}
+
+static bool encode_part(const Bpe *bpe, Worker *worker, const PretokenizePart *part, bool continues, int32_t end) {
+  const bool ok = pipeline_runner_is_gpt2(worker->runner)
+                      ? encode_gpt2(bpe, worker, part)
+                      : pipeline_run(worker->runner, part->text, part->size, continues, &worker->error);
+  return ok && (!part->is_last || end < 0 || take_token(worker, end, &worker->error));
 }
 
 /* ---- all documents ---- */
 
-static bool not_encoded(const BpeEncoder *encoder, Error *error) {
-  return stop_go_on(encoder->stop, "encoding", error) && error_memory(error, "the tokens of a text");
+/* Of whichever thread had one. */
+static bool pass_error(const BpeEncoder *encoder, Error *error) {
+  for (int i = 0; i < encoder->threads; i++) {
+    const Error *why = &encoder->workers[i].error;
+    if (why->code) return fail(error, why->code, "%s", why->text);
+  }
+  return error_memory(error, "the tokens of a text");
+}
+
+static bool continues(const BpeEncoder *encoder, size_t part) {
+  return part > 0 ? !encoder->parts[part - 1].is_last : encoder->open;
 }
 
 static bool encode_parts(BpeEncoder *encoder, size_t count, int32_t end) {
+  const Bpe *bpe = encoder->pipeline->bpe;
   bool ok = true;
 #pragma omp parallel num_threads(encoder->threads) reduction(&& : ok)
   {
     int thread = omp_get_thread_num();
     Worker *worker = &encoder->workers[thread];
     worker->count = 0;
+    worker->error = (Error){0};
 #pragma omp for schedule(dynamic)
     for (size_t i = 0; i < count; i++) {
       size_t begin = worker->count;
-      ok = ok && encode_part(encoder->bpe, worker, &encoder->parts[i], end);
+      ok = ok && encode_part(bpe, worker, &encoder->parts[i], continues(encoder, i), end);
       encoder->part_ids[i] = (PartIds){thread, begin, worker->count - begin};
     }
   }
@@ -180,9 +237,10 @@ bool bpe_encode(BpeEncoder *encoder, const PretokenizeText *documents, size_t co
                 void *context, Error *error) {
   PretokenizeCursor cursor = {0};
   size_t parts;
-  while ((parts = pretokenize_parts(encoder->bpe->classes, documents, count, encoder->threads, &cursor,
-                                    encoder->parts)) > 0) {
-    if (!encode_parts(encoder, parts, end)) return not_encoded(encoder, error);
+  const TextCut cut = pipeline_text_cut(encoder->pipeline);
+  while ((parts = pretokenize_parts(cut, documents, count, encoder->threads, &cursor, encoder->parts)) > 0) {
+    if (!encode_parts(encoder, parts, end)) return pass_error(encoder, error);
+    encoder->open = !encoder->parts[parts - 1].is_last || end < 0;
     for (size_t i = 0; i < parts; i++) {
       const PartIds *part = &encoder->part_ids[i];
       if (part->count == 0) continue;

@@ -3,8 +3,7 @@
 #define INKLING_TOKENIZER_BPE_ENCODE_H
 
 #include "util/error.h"
-#include "tokenizer/bpe.h"
-#include "tokenizer/pretokenize.h"
+#include "tokenizer/pipeline.h"
 #include "util/stop.h"
 
 #include <stddef.h>
@@ -12,18 +11,19 @@
 
 typedef struct BpeEncoder BpeEncoder;
 
-/* Holds caches of words and their ids, 2 MiB a thread, and buffers. `bpe` must outlive it. The caller frees it with
- * bpe_encoder_free. EXIT_MEMORY. One call
- * at a time. */
-bool bpe_encoder_create(BpeEncoder **out, const Bpe *bpe, int threads, StopSignal stop, Error *error);
+/* Holds caches of words and their ids, 2 MiB a thread, and buffers. `special`: special tokens are found in texts. The
+ * pipeline must outlive it. The caller frees it with bpe_encoder_free. EXIT_MEMORY. One call at a time. */
+bool bpe_encoder_create(BpeEncoder **out, const Pipeline *pipeline, bool special, int threads, StopSignal stop,
+                        Error *error);
 void bpe_encoder_free(BpeEncoder *encoder);
 
 /* Takes the next `count` ids, in the order of the text; false stops the encoding (with `error` filled). */
 typedef bool (*BpeSink)(void *context, const int32_t *ids, size_t count, Error *error);
 
 /* Encodes documents, each by itself, and passes their ids on, some MB of text at a time: any size of text takes a fixed
- * amount of memory (but for single pieces of many MB). After each document comes `end`, unless it is negative. Special
- * tokens are not recognized in the text. EXIT_MEMORY, EXIT_SIGNALS + the signal, or what the sink says. */
+ * amount of memory (but for single pieces of many MB, and for documents that pipeline_cut() cannot cut). After each
+ * document comes `end`. Where that is negative the last document is not at its end: the first one of the next call
+ * continues it. EXIT_MEMORY, EXIT_SIGNALS + the signal, or what pipeline_run() or the sink say. */
 bool bpe_encode(BpeEncoder *encoder, const PretokenizeText *documents, size_t count, int32_t end, BpeSink sink,
                 void *context, Error *error);
 

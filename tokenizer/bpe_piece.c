@@ -26,9 +26,19 @@ static size_t lowest(const uint32_t *ranks, size_t size) {
   return best;
 }
 
+static size_t symbols(const Bpe *bpe, const uint8_t *piece, size_t size, int32_t *ids) {
+  size_t count = 0, length;
+  if (!bpe->characters) {
+    for (size_t i = 0; i < size; i++) ids[i] = bpe->byte_ids[piece[i]];
+    return size;
+  }
+  for (size_t at = 0; at < size; at += length) ids[count++] = bpe_symbol(bpe, piece + at, size - at, &length);
+  return count;
+}
+
 static size_t encode_short(const Bpe *bpe, const uint8_t *piece, size_t size, int32_t *ids) {
   uint32_t ranks[SHORT_PIECE]; /* of token i with the next one; UINT32_MAX (which is -1): none */
-  for (size_t i = 0; i < size; i++) ids[i] = bpe->byte_ids[piece[i]];
+  size = symbols(bpe, piece, size, ids);
   for (size_t i = 0; i + 1 < size; i++) ranks[i] = (uint32_t)bpe_rank(bpe, ids[i], ids[i + 1]);
   while (size > 1) {
     size_t at = lowest(ranks, size - 1);
@@ -97,10 +107,14 @@ static bool start_cells(const Bpe *bpe, const uint8_t *piece, size_t size, Piece
   if (!array_reserve(&scratch->cells, &scratch->cells_capacity, size, sizeof *scratch->cells) ||
       !array_reserve(&scratch->heap, &scratch->heap_capacity, 2 * size, sizeof *scratch->heap))
     return false;
-  for (size_t i = 0; i < size; i++) scratch->cells[i] = bpe->byte_ids[piece[i]];
+  int32_t *cells = scratch->cells;
   scratch->heap_size = 0;
-  for (size_t i = 0; i + 1 < size && !must_stop(scratch, i); i++)
-    push_pair(bpe, scratch, scratch->cells[i], scratch->cells[i + 1], i);
+  for (size_t at = 0, before = 0, length; at < size; before = at, at += length) {
+    if (must_stop(scratch, at)) return false;
+    cells[at] = bpe_symbol(bpe, piece + at, size - at, &length);
+    cells[at + length - 1] = cells[at];
+    if (at > 0) push_pair(bpe, scratch, cells[before], cells[at], before);
+  }
   return !must_stop(scratch, 0);
 }
 
@@ -131,5 +145,10 @@ static size_t encode_long(const Bpe *bpe, const uint8_t *piece, size_t size, int
 }
 
 size_t bpe_encode_piece(const Bpe *bpe, const uint8_t *piece, size_t size, int32_t *ids, PieceScratch *scratch) {
+  const int32_t word = bpe_word(bpe, piece, size);
+  if (word >= 0) {
+    ids[0] = word;
+    return 1;
+  }
   return size <= SHORT_PIECE ? encode_short(bpe, piece, size, ids) : encode_long(bpe, piece, size, ids, scratch);
 }

@@ -70,8 +70,8 @@ static bool count_parts(BpeTrainer *trainer, size_t count) {
 bool bpe_trainer_add(BpeTrainer *trainer, const PretokenizeText *documents, size_t count, Error *error) {
   PretokenizeCursor cursor = {0};
   size_t parts;
-  while ((parts = pretokenize_parts(trainer->classes, documents, count, trainer->threads, &cursor, trainer->parts)) >
-         0) {
+  while ((parts = pretokenize_parts(pretokenize_text_cut(trainer->classes), documents, count, trainer->threads, &cursor,
+                                    trainer->parts)) > 0) {
     if (!count_parts(trainer, parts)) return no_memory(trainer, error);
     for (size_t i = 0; i < parts; i++) trainer->bytes += trainer->parts[i].size;
   }

@@ -33,13 +33,13 @@ typedef struct Pending {
 
 /* What can be encoded without knowing what follows: up to a place in the second half where a text may be cut, or all of
  * it at the end; 0 when more has to be read. */
-static size_t complete(const Pending *p, const CharClasses *classes, bool ended) {
+static size_t complete(const Pending *p, const Pipeline *pipeline, bool ended) {
   if (ended) return p->size;
-  const size_t cut = pretokenize_cut(classes, p->bytes, p->size, p->size / 2);
+  const size_t cut = pipeline_cut(pipeline, p->bytes, p->size, p->size / 2);
   return cut < p->size ? cut : 0;
 }
 
-static bool encode_stream(BpeEncoder *encoder, const CharClasses *classes, Pending *p, FILE *in, const char *name,
+static bool encode_stream(BpeEncoder *encoder, const Pipeline *pipeline, Pending *p, FILE *in, const char *name,
                           FILE *out, Error *error) {
   for (bool ended = false; !ended;) {
     if (p->size == p->capacity && !array_reserve(&p->bytes, &p->capacity, p->size + BUFFER_BYTES, 1))
@@ -47,7 +47,7 @@ static bool encode_stream(BpeEncoder *encoder, const CharClasses *classes, Pendi
     p->size += fread(p->bytes + p->size, 1, p->capacity - p->size, in);
     if (ferror(in)) return cannot_read(name, error);
     ended = feof(in);
-    const PretokenizeText text = {p->bytes, complete(p, classes, ended)};
+    const PretokenizeText text = {p->bytes, complete(p, pipeline, ended)};
     if (!bpe_encode(encoder, &text, 1, -1, print_ids, out, error)) return false;
     p->size -= text.size;
     memmove(p->bytes, p->bytes + text.size, p->size);
@@ -56,11 +56,11 @@ static bool encode_stream(BpeEncoder *encoder, const CharClasses *classes, Pendi
 }
 
 bool convert_to_ids(const Tokenizer *tokenizer, FILE *in, const char *name, FILE *out, Error *error) {
-  const Bpe *bpe = tokenizer_bpe(tokenizer);
+  const Pipeline *pipeline = tokenizer_pipeline(tokenizer);
   BpeEncoder *encoder = NULL;
   Pending pending = {0};
-  bool ok = bpe_encoder_create(&encoder, bpe, 1, NULL, error) &&
-            encode_stream(encoder, bpe->classes, &pending, in, name, out, error);
+  bool ok = bpe_encoder_create(&encoder, pipeline, tokenizer_takes_special(tokenizer), 1, NULL, error) &&
+            encode_stream(encoder, pipeline, &pending, in, name, out, error);
   bpe_encoder_free(encoder);
   free(pending.bytes);
   return ok;
@@ -104,8 +104,9 @@ static bool read_ids(const Tokenizer *tokenizer, FILE *in, const char *name, Bpe
 }
 
 static bool write_ids(const Tokenizer *tokenizer, const BpeIds *ids, FILE *out, Error *error) {
+  bool at_start = true;
   for (size_t i = 0, size; i < ids->count; i++) {
-    const uint8_t *bytes = tokenizer_decode(tokenizer, ids->ids[i], &size);
+    const uint8_t *bytes = tokenizer_decode_next(tokenizer, ids->ids[i], &at_start, &size);
     if (fwrite(bytes, 1, size, out) != size) return cannot_write(error);
   }
   return fflush(out) == 0 || cannot_write(error);

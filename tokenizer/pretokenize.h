@@ -60,9 +60,16 @@ typedef struct PretokenizeCursor {
   size_t document, offset;
 } PretokenizeCursor;
 
+/* Where texts may be cut: `find` as pretokenize_cut(), of whatever `of` is. */
+typedef struct TextCut {
+  size_t (*find)(const void *of, const uint8_t *text, size_t size, size_t from);
+  const void *of;
+} TextCut;
+TextCut pretokenize_text_cut(const CharClasses *classes); /* pretokenize_cut() */
+
 /* Fills parts[0..] with the next round of work, eight full parts a thread or fewer, and moves the cursor past it.
  * Returns their number, 0 after the last document. An empty document is one empty part. */
-size_t pretokenize_parts(const CharClasses *classes, const PretokenizeText *documents, size_t count, int threads,
+size_t pretokenize_parts(TextCut cut, const PretokenizeText *documents, size_t count, int threads,
                          PretokenizeCursor *cursor, PretokenizePart parts[PRETOKENIZE_ROUND_PARTS]);
 
 #endif

@@ -3,19 +3,26 @@
 #include "util/checksum.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 bool tokenizer_from_merges(Tokenizer **out, const BpeMerge *merges, size_t merge_count, Error *error) {
   *out = NULL;
   Tokenizer *t = calloc(1, sizeof *t);
   if (!t) return error_memory(error, "a tokenizer");
+  t->begin = -1;
   if (!bpe_from_merges(&t->bpe, merges, merge_count, error)) {
     tokenizer_free(t);
     return false;
   }
   *out = t;
-  t->end = t->bpe->tokens.size - 1;
-  t->end_text = END_OF_TEXT;
-  return true;
+  t->pipeline = pipeline_gpt2(t->bpe);
+  t->vocab = t->bpe->tokens.size;
+  t->end = t->vocab - 1;
+  t->end_text = strdup(END_OF_TEXT);
+  if (t->end_text) return true;
+  tokenizer_free(t);
+  *out = NULL;
+  return error_memory(error, "a tokenizer");
 }
 
 Tokenizer *tokenizer_byte(void) {
@@ -26,30 +33,65 @@ Tokenizer *tokenizer_byte(void) {
 
 void tokenizer_free(Tokenizer *t) {
   if (!t) return;
+  pipeline_free(&t->pipeline);
   bpe_free(t->bpe);
+  free(t->decoded.bytes);
+  free(t->decoded.begins);
+  free(t->end_text);
+  free(t->begin_text);
   free(t->json);
   free(t);
 }
 
 const char *tokenizer_name(const Tokenizer *t) { return t->bpe->merge_count ? "BPE" : "byte"; }
-int tokenizer_vocab(const Tokenizer *t) { return t->bpe->tokens.size; }
+int tokenizer_vocab(const Tokenizer *t) { return t->vocab; }
 int tokenizer_end(const Tokenizer *t) { return t->end; }
+const char *tokenizer_end_text(const Tokenizer *t) { return t->end_text; }
+int tokenizer_begin(const Tokenizer *t) { return t->begin; }
 const Bpe *tokenizer_bpe(const Tokenizer *t) { return t->bpe; }
-const char *tokenizer_special(const Tokenizer *t, int32_t id) { return id == t->end ? t->end_text : NULL; }
 
-bool tokenizer_begins_with_end(const Tokenizer *t) { return t->begins_with_end; }
+const char *tokenizer_special(const Tokenizer *t, int32_t id) {
+  return id == t->end ? t->end_text : id == t->begin ? t->begin_text : NULL;
+}
+
+bool tokenizer_is_gpt2(const Tokenizer *t) {
+  const Pipeline *p = &t->pipeline;
+  for (int i = 0; i < p->count; i++) {
+    const Step *step = &p->steps[i];
+    const bool harmless = step->kind == STEP_ADDED && !added_tokens_have_any(step->added, false);
+    if (step->kind != STEP_GPT2 && !harmless) return false;
+  }
+  return p->count > 0 && p->steps[p->count - 1].kind == STEP_GPT2 && !t->decoded.bytes && !t->bpe->words;
+}
+
+const Pipeline *tokenizer_pipeline(const Tokenizer *t) { return &t->pipeline; }
+
+void tokenizer_set_special(Tokenizer *t, bool special) { t->takes_special = special; }
+bool tokenizer_takes_special(const Tokenizer *t) { return t->takes_special; }
+
+bool tokenizer_set_vocab(Tokenizer *t, int vocab) {
+  enum { PADS = 1024, MULTIPLE = 8 };
+  const int tokens = t->bpe->tokens.size;
+  if (vocab != tokens && (vocab < tokens || vocab - tokens >= PADS || vocab % MULTIPLE != 0)) return false;
+  t->vocab = vocab;
+  return true;
+}
+
+bool tokenizer_begins_with_end(const Tokenizer *t) { return t->begin >= 0 && t->begin == t->end; }
 
 bool tokenizer_ends_with_end(const Tokenizer *t) { return t->ends_with_end; }
 
-static void set_ends(Tokenizer *t, bool begins, bool ends) {
-  if (t->begins_with_end == begins && t->ends_with_end == ends) return;
-  t->begins_with_end = begins;
+static void set_ends(Tokenizer *t, int32_t begin, bool ends) {
+  if (t->begin == begin && t->ends_with_end == ends) return;
+  t->begin = begin;
   t->ends_with_end = ends;
   t->json_differs = true;
 }
 
-void tokenizer_set_begins_with_end(Tokenizer *t, bool begins) { set_ends(t, begins, !begins && t->ends_with_end); }
-void tokenizer_set_ends_with_end(Tokenizer *t, bool ends) { set_ends(t, !ends && t->begins_with_end, ends); }
+void tokenizer_set_begins_with_end(Tokenizer *t, bool begins) {
+  set_ends(t, begins ? t->end : -1, !begins && t->ends_with_end);
+}
+void tokenizer_set_ends_with_end(Tokenizer *t, bool ends) { set_ends(t, ends ? -1 : t->begin, ends); }
 
 void tokenizer_set_separate_vocabs(Tokenizer *t, bool separate) { t->separate_vocabs = separate; }
 void tokenizer_set_starts_elsewhere(Tokenizer *t, bool elsewhere) { t->starts_elsewhere = elsewhere; }
@@ -60,16 +102,44 @@ uint64_t tokenizer_fingerprint(const Tokenizer *t) {
   uint64_t sum = checksum_xxh64(&t->end, sizeof t->end, ids);
   sum = checksum_xxh64(bpe->tokens.begins, (ids + 1) * sizeof *bpe->tokens.begins, sum);
   sum = checksum_xxh64(bpe->tokens.bytes, bpe->tokens.begins[ids], sum);
-  return checksum_xxh64(bpe->merges, (size_t)bpe->merge_count * sizeof *bpe->merges, sum);
+  sum = checksum_xxh64(bpe->merges, (size_t)bpe->merge_count * sizeof *bpe->merges, sum);
+  return t->pipeline_sum ? checksum_xxh64(&t->pipeline_sum, sizeof t->pipeline_sum, sum) : sum;
 }
 
 bool tokenizer_encode(const Tokenizer *t, const uint8_t *text, size_t size, BpeIds *out, Error *error) {
   BpeEncoder *encoder;
   const PretokenizeText document = {text, size};
-  if (!bpe_encoder_create(&encoder, t->bpe, 1, NULL, error)) return false;
+  if (!bpe_encoder_create(&encoder, &t->pipeline, t->takes_special, 1, NULL, error)) return false;
   bool ok = bpe_encode(encoder, &document, 1, -1, bpe_ids_sink, out, error);
   bpe_encoder_free(encoder);
   return ok;
 }
 
-const uint8_t *tokenizer_decode(const Tokenizer *t, int32_t id, size_t *size) { return bpe_decode(t->bpe, id, size); }
+const uint8_t *tokenizer_decode(const Tokenizer *t, int32_t id, size_t *size) {
+  const BpeTokens *d = &t->decoded;
+  *size = 0;
+  if (!d->bytes) return bpe_decode(t->bpe, id, size);
+  if (id < 0 || id >= d->size) return d->bytes;
+  *size = d->begins[id + 1] - d->begins[id];
+  return d->bytes + d->begins[id];
+}
+
+const uint8_t *tokenizer_decode_next(const Tokenizer *t, int32_t id, bool *at_start, size_t *size) {
+  const uint8_t *bytes = tokenizer_decode(t, id, size);
+  if (*size == 0 || !*at_start) return bytes;
+  *at_start = false;
+  for (size_t most = t->leading == LEADING_KEPT ? 0 : t->leading == LEADING_SPACE ? 1 : *size; most > 0; most--) {
+    if (*bytes != ' ') break;
+    bytes++;
+    --*size;
+  }
+  return bytes;
+}
+
+bool tokenizer_has_text(const Tokenizer *t, const int32_t *ids, size_t count) {
+  for (size_t i = 0, size = 0; i < count; i++) {
+    tokenizer_decode(t, ids[i], &size);
+    if (size > 0) return true;
+  }
+  return false;
+}

@@ -1,4 +1,5 @@
-/* Text to token ids and back: a byte-level BPE (tokenizer/bpe.h) and the token that ends a document.
+/* Text to token ids and back: a BPE (tokenizer/bpe.h), what a text goes through before it (tokenizer/pipeline.h), and the
+ * token that ends a document.
  *
  * The byte tokenizer is the one without merges: 257 entries, id = byte, 256 = <|endoftext|>. */
 #ifndef INKLING_TOKENIZER_TOKENIZER_H
@@ -23,9 +24,13 @@ Tokenizer *tokenizer_byte(void); /* NULL when out of memory */
 bool tokenizer_from_merges(Tokenizer **out, const BpeMerge *merges, size_t merge_count, Error *error);
 void tokenizer_free(Tokenizer *tokenizer);
 
-/* Reads `tokenizer.json` as Hugging Face's tokenizers write it for a byte-level BPE that splits as GPT-2 does. What
- * would give a text other ids than the library that wrote it does is refused. EXIT_CHECKPOINT. */
+/* Reads `tokenizer.json` as Hugging Face's tokenizers write it for a BPE of bytes, or of characters with byte_fallback.
+ * What would give a text other ids than the library that wrote it does is refused. The token that ends a document is the
+ * eos_token of tokenizer_config.json beside it; where that names none of its added tokens, the eos_token_id of
+ * config.json beside it (the first of several); else <|endoftext|> or </s>. EXIT_CHECKPOINT. */
 bool tokenizer_load(Tokenizer **out, const char *path, Error *error);
+/* The same of a file that stands alone: the added token `end` ends documents. */
+bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error *error);
 /* Writes tokenizer.json and tokenizer_config.json into `dir`, each atomically. `ctx` becomes model_max_length. A
  * tokenizer.json that was loaded is written as it was, but for the post_processor when tokenizer_set_begins_with_end()
  * or tokenizer_set_ends_with_end() changed that. EXIT_OUTPUT. */
@@ -37,9 +42,23 @@ bool tokenizer_text(const Tokenizer *tokenizer, char **text, size_t *size, Error
 const char *tokenizer_name(const Tokenizer *tokenizer); /* "byte" or "BPE" */
 int tokenizer_vocab(const Tokenizer *tokenizer);
 int tokenizer_end(const Tokenizer *tokenizer); /* id of the token that ends a document */
+const char *tokenizer_end_text(const Tokenizer *tokenizer);
+int tokenizer_begin(const Tokenizer *tokenizer); /* id of the token that prompts begin with; -1: none */
 const Bpe *tokenizer_bpe(const Tokenizer *tokenizer);
-/* The text of a special token, as long as the tokenizer; NULL for any other id. */
+/* The text of the token that ends documents, or that begins prompts; NULL for any other id. */
 const char *tokenizer_special(const Tokenizer *tokenizer, int32_t id);
+/* Texts are cut as GPT-2 cuts them, and nothing else is done to them. */
+bool tokenizer_is_gpt2(const Tokenizer *tokenizer);
+const Pipeline *tokenizer_pipeline(const Tokenizer *tokenizer);
+
+/* The vocabulary of the model, which may be padded: up to 1023 ids that stand for nothing, to a multiple of 8. False,
+ * with nothing changed: it is another. */
+bool tokenizer_set_vocab(Tokenizer *tokenizer, int vocab);
+
+/* That special tokens are found in the texts of tokenizer_encode() and convert_to_ids(). False until set: then
+ * "<|endoftext|>" in a text is 13 bytes. */
+void tokenizer_set_special(Tokenizer *tokenizer, bool special);
+bool tokenizer_takes_special(const Tokenizer *tokenizer);
 
 /* Whether the tokenizer's model has only seen texts that begin with the end token, as --pack docs trains it: then a
  * prompt has to begin with it, too, and ./generate --score packs documents as training did. A model directory says so
@@ -62,18 +81,26 @@ void tokenizer_set_starts_elsewhere(Tokenizer *tokenizer, bool elsewhere);
 /* That the tokenizer is of targets alone, and sources have another one. tokenizer_save() writes so into
  * tokenizer_config.json, as "separate_vocabs", the word that tokenizers of Marian have for it. */
 void tokenizer_set_separate_vocabs(Tokenizer *tokenizer, bool separate);
-/* What such a file says; false where there is none, or none that can be read. */
+/* What such a file beside a tokenizer.json, `path`, says; false where there is none, or none that can be read. */
 bool tokenizer_read_separate_vocabs(const char *path);
+
+/* Whether a file beside a tokenizer.json, `path`, has a template for chats: the model was trained on texts of that form. */
+bool tokenizer_has_chat_template(const char *path);
 
 /* Hash of everything that the ids of a corpus depend on: tokens of a tokenizer with another fingerprint are stale. It
  * does not cover tokenizer_begins_with_end() and _ends_with_end(), which concern prompts. */
 uint64_t tokenizer_fingerprint(const Tokenizer *tokenizer);
 
-/* Adds the ids of the raw bytes of one text to `out` (starts as {0}; the caller frees out->ids): no end token added
- * (also where texts begin with it), special tokens not recognized. For prompts; corpora go through bpe_encode.h.
- * EXIT_MEMORY. */
+/* Adds the ids of the raw bytes of one text to `out` (starts as {0}; the caller frees out->ids): no token added before
+ * or behind it; special ones as tokenizer_set_special() has it. For prompts; corpora go through bpe_encode.h.
+ * EXIT_MEMORY; EXIT_CHECKPOINT for a pattern of the file that takes too long on the text. */
 bool tokenizer_encode(const Tokenizer *tokenizer, const uint8_t *text, size_t size, BpeIds *out, Error *error);
 /* The bytes of one id (none for special tokens); valid as long as the tokenizer. */
 const uint8_t *tokenizer_decode(const Tokenizer *tokenizer, int32_t id, size_t *size);
+/* The same of the next id of a text, of which *at_start says whether nothing of it has been decoded yet: a space that
+ * encoding put before the text is left out. */
+const uint8_t *tokenizer_decode_next(const Tokenizer *tokenizer, int32_t id, bool *at_start, size_t *size);
+/* Whether one of the ids stands for bytes. */
+bool tokenizer_has_text(const Tokenizer *tokenizer, const int32_t *ids, size_t count);
 
 #endif

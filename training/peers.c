@@ -150,10 +150,18 @@ void run_name_slowest(Run *r) {
 static bool share_tokenizer(Run *r, Tokenizer **tokenizer, Error *error) {
   char *text = NULL, *path = NULL;
   size_t size = 0;
-  if (run_leads(r)) tokenizer_text(*tokenizer, &text, &size, error);
+  int32_t end = 0, vocab = 0; /* of which the file alone does not tell all */
+  if (run_leads(r)) {
+    end = tokenizer_end(*tokenizer);
+    vocab = tokenizer_vocab(*tokenizer);
+    tokenizer_text(*tokenizer, &text, &size, error);
+  }
+  collective_broadcast(r->peers, &end, sizeof end);
+  collective_broadcast(r->peers, &vocab, sizeof vocab);
   bool ok = run_agree(r, error) && collective_share(r->peers, &text, &size, error);
   if (ok && !run_leads(r)) {
-    ok = file_temporary(&path, error) && file_write(path, text, size, error) && tokenizer_load(tokenizer, path, error);
+    ok = file_temporary(&path, error) && file_write(path, text, size, error) &&
+         tokenizer_load_alone(tokenizer, path, end, error) && tokenizer_set_vocab(*tokenizer, vocab);
     if (path) unlink(path);
   }
   free(path);

@@ -1,0 +1,134 @@
+/* The added tokens of tokenizer.json: what they are, which one ends a document, and which stand beside a text. */
+#include "tokenizer/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the list ---- */
+
+static bool read_entry(TokenizerReader *r, size_t i, const json_t *token) {
+  const int32_t id = json_id(json_object_get(token, "id"));
+  const char *text = json_string_value(json_object_get(token, "content"));
+  if (!text || id < 0)
+    return fail(r->error, EXIT_CHECKPOINT, "%s: added token %zu has no text, or no id from 0 to %d", r->path, i,
+                JSON_ID_LIMIT - 1);
+  const bool special = json_is_true(json_object_get(token, "special"));
+  const json_t *normalized = json_object_get(token, "normalized");
+  r->added[i] = (AddedEntry){.text = text,
+                             .normalized = normalized ? json_is_true(normalized) : !special,
+                             .token = {.id = id,
+                                       .special = special,
+                                       .single_word = json_is_true(json_object_get(token, "single_word")),
+                                       .lstrip = json_is_true(json_object_get(token, "lstrip")),
+                                       .rstrip = json_is_true(json_object_get(token, "rstrip"))}};
+  if (id > r->largest) r->largest = id;
+  return true;
+}
+
+const AddedEntry *json_find_added(const TokenizerReader *r, const char *text, int32_t id) {
+  for (size_t i = 0; i < r->added_count; i++)
+    if (text ? strcmp(r->added[i].text, text) == 0 : r->added[i].token.id == id) return &r->added[i];
+  return NULL;
+}
+
+/* ---- the token that ends a document ---- */
+
+/* A token by its text, or by an object with it. */
+static const AddedEntry *named_token(const TokenizerReader *r, const json_t *name) {
+  const char *text = json_string_value(json_is_object(name) ? json_object_get(name, "content") : name);
+  return text ? json_find_added(r, text, -1) : NULL;
+}
+
+static const AddedEntry *numbered_token(const TokenizerReader *r, const json_t *id) {
+  if (json_is_array(id)) id = json_array_get(id, 0);
+  return json_id(id) < 0 ? NULL : json_find_added(r, NULL, json_id(id));
+}
+
+/* What the files beside it say, the tokenizer's before the model's; else what GPT-2 or Llama 2 call it. */
+static const AddedEntry *find_end(const TokenizerReader *r) {
+  json_t *tokenizer = json_read_beside(r->path, TOKENIZER_CONFIG_JSON),
+         *model = json_read_beside(r->path, "config.json");
+  const AddedEntry *end = named_token(r, json_object_get(tokenizer, "eos_token"));
+  if (!end) end = numbered_token(r, json_object_get(model, "eos_token_id"));
+  if (!end) end = json_find_added(r, END_OF_TEXT, -1);
+  if (!end) end = json_find_added(r, "</s>", -1);
+  json_decref(tokenizer);
+  json_decref(model);
+  return end;
+}
+
+static bool read_end(TokenizerReader *r) {
+  const AddedEntry *end = r->end < 0 ? find_end(r) : json_find_added(r, NULL, r->end);
+  if (!end)
+    return json_refuse(r, "no added token ends a document: it has neither \"" END_OF_TEXT "\" nor \"</s>\", and no "
+                          "eos_token of tokenizer_config.json or eos_token_id of config.json beside it names another");
+  r->out->end = end->token.id;
+  r->out->end_text = strdup(end->text);
+  return r->out->end_text || error_memory(r->error, "a tokenizer");
+}
+
+/* Documents are told apart by it: no text has it inside, whatever the file says. */
+static void set_end_special(TokenizerReader *r) {
+  for (size_t i = 0; i < r->added_count; i++)
+    if (r->added[i].token.id == r->out->end) r->added[i].token.special = true;
+}
+
+bool json_read_added(TokenizerReader *r) {
+  const json_t *tokens = json_object_get(r->root, "added_tokens");
+  if (!json_is_array(tokens)) return json_refuse(r, "added_tokens is missing or not a list");
+  r->added_count = json_array_size(tokens);
+  r->added = calloc(r->added_count + 1, sizeof *r->added);
+  if (!r->added) return error_memory(r->error, "the added tokens");
+  for (size_t i = 0; i < r->added_count; i++)
+    if (!read_entry(r, i, json_array_get(tokens, i))) return false;
+  if (!read_end(r)) return false;
+  set_end_special(r);
+  return true;
+}
+
+/* ---- beside a text ---- */
+
+/* A template without special tokens is what transformers 5 writes for none. */
+static bool adds_nothing(const json_t *post) {
+  const json_t *special = json_object_get(post, "special_tokens");
+  const bool empty = json_is_object(special) && json_object_size(special) == 0;
+  const bool once = json_array_size(json_object_get(post, "single")) == 1;
+  return json_is_absent(post) || json_has_text(post, "type", "ByteLevel") ||
+         (json_has_text(post, "type", "TemplateProcessing") && empty && once);
+}
+
+/* The token at `place`, 0 or 1, beside the text; NULL: there is none. The template for pairs of texts does not matter:
+ * there are none here. */
+static const AddedEntry *token_at(const TokenizerReader *r, const json_t *post, size_t place) {
+  const json_t *single = json_object_get(post, "single"), *tokens = json_object_get(post, "special_tokens");
+  const json_t *special = json_object_get(json_array_get(single, place), "SpecialToken"),
+               *text = json_object_get(json_array_get(single, 1 - place), "Sequence"),
+               *token = json_object_get(tokens, json_string_value(json_object_get(special, "id"))),
+               *ids = json_object_get(token, "ids");
+  const bool is = json_has_text(post, "type", "TemplateProcessing") && json_array_size(single) == 2 &&
+                  json_has_text(text, "id", "A") && json_array_size(ids) == 1;
+  return is ? numbered_token(r, ids) : NULL;
+}
+
+/* ByteLevel moves offsets, not ids; LLaMA 3 has it before the template. */
+static const json_t *without_byte_level(const json_t *post) {
+  const json_t *steps = json_object_get(post, "processors"), *only = NULL;
+  if (!json_has_text(post, "type", "Sequence")) return post;
+  for (size_t i = 0; i < json_array_size(steps); i++) {
+    const json_t *step = json_array_get(steps, i);
+    if (json_has_text(step, "type", "ByteLevel")) continue;
+    if (only) return post;
+    only = step;
+  }
+  return only;
+}
+
+bool json_read_post_processor(TokenizerReader *r) {
+  const json_t *post = without_byte_level(json_object_get(r->root, "post_processor"));
+  const AddedEntry *before = token_at(r, post, 0), *behind = token_at(r, post, 1);
+  r->out->begin = before ? before->token.id : -1;
+  r->out->ends_with_end = behind && behind->token.id == r->out->end;
+  if (before && !(r->out->begin_text = strdup(before->text))) return error_memory(r->error, "a tokenizer");
+  return before || r->out->ends_with_end || adds_nothing(post) ||
+         json_unsupported(r, "its post_processor adds more than a token before a text, or the end token behind it");
+}

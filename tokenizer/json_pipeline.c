@@ -1,0 +1,286 @@
+/* What a text goes through before and after the model, from tokenizer.json: normalizer, added tokens, pre_tokenizer,
+ * decoder. What would give a text other ids than the library that wrote the file does is refused by its name. */
+#include "tokenizer/internal.h"
+
+#include "util/checksum.h"
+#include "util/json.h"
+#include "util/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SPACE_SYMBOL "\xE2\x96\x81" /* U+2581, in the place of spaces */
+
+enum { NESTED = 3 /* sequences in sequences */ };
+
+typedef bool (*StepReader)(TokenizerReader *r, const json_t *step);
+
+/* Calls `read` for a step, or for each of a sequence of them. */
+static bool read_steps(TokenizerReader *r, const json_t *step, const char *list, StepReader read, int depth) {
+  if (json_is_absent(step)) return true;
+  if (!json_has_text(step, "type", "Sequence")) return read(r, step);
+  const json_t *steps = json_object_get(step, list);
+  if (!json_is_array(steps) || depth == NESTED) return json_unsupported(r, "a Sequence has no list of %s", list);
+  for (size_t i = 0; i < json_array_size(steps); i++)
+    if (!read_steps(r, json_array_get(steps, i), list, read, depth + 1)) return false;
+  return true;
+}
+
+static bool add_step(TokenizerReader *r, Step step) {
+  Error why = {0};
+  return pipeline_add(&r->out->pipeline, step, &why) || fail(r->error, why.code, "%s: %s", r->path, why.text);
+}
+
+static bool add_prepend(TokenizerReader *r, const char *text, PrependWhen when) {
+  Step step = {.kind = STEP_PREPEND, .to = strdup(text), .when = when};
+  return step.to ? add_step(r, step) : error_memory(r->error, "a tokenizer");
+}
+
+static bool add_replace(TokenizerReader *r, const char *from, const char *to) {
+  Step step = {.kind = STEP_REPLACE, .from = strdup(from), .to = strdup(to)};
+  if (step.from && step.to) return add_step(r, step);
+  free(step.from);
+  free(step.to);
+  return error_memory(r->error, "a tokenizer");
+}
+
+static bool add_regex(TokenizerReader *r, const char *pattern, bool literal, Step step) {
+  Error why = {0};
+  step.kind = STEP_REGEX;
+  return regex_create(&step.regex, pattern, literal, &why) ? add_step(r, step)
+                                                           : fail(r->error, why.code, "%s: %s", r->path, why.text);
+}
+
+/* ---- normalizer ---- */
+
+static bool read_normalizer(TokenizerReader *r, const json_t *step) {
+  const char *prepend = json_string_value(json_object_get(step, "prepend")),
+             *pattern = json_string_value(json_object_get(json_object_get(step, "pattern"), "String")),
+             *content = json_string_value(json_object_get(step, "content"));
+  if (json_has_text(step, "type", "NFC")) return add_step(r, (Step){.kind = STEP_NFC});
+  if (json_has_text(step, "type", "Prepend") && prepend) return !*prepend || add_prepend(r, prepend, PREPEND_ALWAYS);
+  if (json_has_text(step, "type", "Replace") && pattern && *pattern && content) return add_replace(r, pattern, content);
+  return json_unsupported(r, "its normalizer has a step \"%s\" other than NFC, Prepend and Replace of a text",
+                          text_one_line(json_type_name(step), 40).text);
+}
+
+/* ---- added tokens ---- */
+
+/* A token's text, normalized or not. */
+static bool add_token(TokenizerReader *r, PipelineRunner *runner, AddedTokens *set, const AddedEntry *entry,
+                      ByteBuffer *text) {
+  Pipeline *p = &r->out->pipeline;
+  Error why = {0};
+  const size_t size = strlen(entry->text);
+  text->size = 0;
+  const bool ok = (entry->normalized ? pipeline_normalize(runner, (const uint8_t *)entry->text, size, text, &why)
+                                     : byte_buffer_add(text, entry->text, size, &why)) &&
+                  added_tokens_add(set, text->bytes, text->size, entry->token, &why);
+  if (!ok) return fail(r->error, why.code, "%s: %s", r->path, why.text);
+  if (!p->added_joined && !(p->added_joined = joined_pairs_create())) return error_memory(r->error, "a tokenizer");
+  joined_pairs_add(p->added_joined, text->bytes, text->size);
+  joined_pairs_add_end(p->added_joined, text->bytes, text->size);
+  if (entry->normalized && p->joined) joined_pairs_add(p->joined, text->bytes, text->size);
+  return true;
+}
+
+static bool add_tokens(TokenizerReader *r, PipelineRunner *runner, AddedTokens *set, bool normalized) {
+  ByteBuffer text = {0};
+  bool ok = true;
+  for (size_t i = 0; ok && i < r->added_count; i++)
+    if (r->added[i].normalized == normalized && *r->added[i].text) ok = add_token(r, runner, set, &r->added[i], &text);
+  free(text.bytes);
+  return ok;
+}
+
+/* A step that finds those that are looked for before the text is normalized, or behind that. */
+static bool add_added_step(TokenizerReader *r, bool normalized) {
+  PipelineRunner *runner = NULL;
+  Step step = {.kind = STEP_ADDED};
+  bool ok = added_tokens_create(&step.added, r->error) &&
+            pipeline_runner_create(&runner, &r->out->pipeline, true, (PipelineSink){0}, NULL, r->error) &&
+            add_tokens(r, runner, step.added, normalized);
+  pipeline_runner_free(runner);
+  if (ok && (added_tokens_have_any(step.added, true) || added_tokens_have_any(step.added, false)))
+    return add_step(r, step);
+  added_tokens_free(step.added);
+  return ok;
+}
+
+/* ---- pre_tokenizer ---- */
+
+static bool read_byte_level(TokenizerReader *r, const json_t *step) {
+  const json_t *prefix = json_object_get(step, "add_prefix_space"), *regex = json_object_get(step, "use_regex");
+  if (!json_is_boolean(prefix) || (regex && !json_is_boolean(regex)))
+    return json_unsupported(r, "ByteLevel of its pre_tokenizer does not say what add_prefix_space or use_regex is");
+  if (json_is_true(prefix)) r->out->prefix_space = true;
+  return (json_is_false(prefix) || add_prepend(r, " ", PREPEND_MISSING)) &&
+         (json_is_false(regex) || add_step(r, (Step){.kind = STEP_GPT2}));
+}
+
+static bool read_split(TokenizerReader *r, const json_t *step) {
+  static const char *const names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
+  const json_t *pattern = json_object_get(step, "pattern");
+  const char *text = json_string_value(json_object_get(pattern, "String")),
+             *regex = json_string_value(json_object_get(pattern, "Regex"));
+  const json_t *invert = json_object_get(step, "invert");
+  int behavior = 0;
+  while (behavior < 5 && !json_has_text(step, "behavior", names[behavior])) behavior++;
+  if ((!text && !regex) || behavior == 5 || (invert && !json_is_boolean(invert)))
+    return json_unsupported(r, "Split of its pre_tokenizer has no pattern, or no behavior that is known");
+  const Step split = {.behavior = (SplitBehavior)behavior, .inverted = json_is_true(invert)};
+  return add_regex(r, text ? text : regex, text != NULL, split);
+}
+
+static bool read_digits(TokenizerReader *r, const json_t *step) {
+  const bool single = json_is_true(json_object_get(step, "individual_digits"));
+  return add_regex(r, single ? "\\p{N}" : "\\p{N}+", false, (Step){.behavior = SPLIT_ISOLATED});
+}
+
+/* -1: none of them. Older files say add_prefix_space. */
+static int prepend_scheme(const json_t *step) {
+  const json_t *scheme = json_object_get(step, "prepend_scheme"), *space = json_object_get(step, "add_prefix_space");
+  if (json_has_text(step, "prepend_scheme", "never")) return json_is_true(space) ? -1 : 0;
+  if (json_is_false(space)) return scheme ? -1 : 0;
+  return !scheme || json_has_text(step, "prepend_scheme", "always") ? 1
+         : json_has_text(step, "prepend_scheme", "first")           ? 2
+                                                                    : -1;
+}
+
+static bool is_metaspace(const json_t *step) {
+  return json_has_text(step, "type", "Metaspace") && json_has_text(step, "replacement", SPACE_SYMBOL) &&
+         prepend_scheme(step) >= 0;
+}
+
+static bool read_metaspace(TokenizerReader *r, const json_t *step) {
+  if (!is_metaspace(step)) return json_unsupported(r, "Metaspace of its pre_tokenizer has unknown values");
+  const int scheme = prepend_scheme(step);
+  const Step split = {.behavior = SPLIT_MERGED_WITH_NEXT, .spaces = true};
+  return add_replace(r, " ", SPACE_SYMBOL) &&
+         (!scheme || add_prepend(r, SPACE_SYMBOL, scheme == 1 ? PREPEND_MISSING : PREPEND_FIRST)) &&
+         (json_is_false(json_object_get(step, "split")) || add_regex(r, SPACE_SYMBOL, true, split));
+}
+
+static bool read_pre_tokenizer(TokenizerReader *r, const json_t *step) {
+  static const struct {
+    const char *type;
+    StepReader read;
+  } kinds[] = {
+      {"ByteLevel", read_byte_level}, {"Split", read_split}, {"Digits", read_digits}, {"Metaspace", read_metaspace}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (json_has_text(step, "type", kinds[i].type)) return kinds[i].read(r, step);
+  return json_unsupported(r, "its pre_tokenizer has a step \"%s\" other than ByteLevel, Split, Digits and Metaspace",
+                          text_one_line(json_type_name(step), 40).text);
+}
+
+/* Behind ByteLevel a text is one of other characters. */
+static bool find_byte_level(TokenizerReader *r, const json_t *step) {
+  if (r->bytes) return json_unsupported(r, "ByteLevel is not the last step of its pre_tokenizer");
+  r->bytes = json_has_text(step, "type", "ByteLevel");
+  return true;
+}
+
+bool json_find_kind(TokenizerReader *r) {
+  const json_t *model = json_object_get(r->root, "model");
+  if (!read_steps(r, json_object_get(r->root, "pre_tokenizer"), "pretokenizers", find_byte_level, 0)) return false;
+  return r->bytes || json_is_true(json_object_get(model, "byte_fallback")) ||
+         json_unsupported(r,
+                          "neither is ByteLevel the last step of its pre_tokenizer, nor has its model byte_fallback");
+}
+
+/* ---- decoder ---- */
+
+typedef enum DecoderStep { REPLACE = 1, FALLBACK = 2, FUSE = 4, STRIP = 8, METASPACE = 16 } DecoderStep;
+
+/* 0: it is none that is known. */
+static unsigned decoder_step(const json_t *step) {
+  const json_t *start = json_object_get(step, "start"), *stop = json_object_get(step, "stop");
+  const bool space = json_has_text(step, "content", " ");
+  if (json_has_text(json_object_get(step, "pattern"), "String", SPACE_SYMBOL) &&
+      json_has_text(step, "type", "Replace") && space)
+    return REPLACE;
+  if (json_has_text(step, "type", "ByteFallback")) return FALLBACK;
+  if (json_has_text(step, "type", "Fuse")) return FUSE;
+  if (json_has_text(step, "type", "Strip") && space && json_integer_value(start) == 1 && json_integer_value(stop) == 0)
+    return STRIP;
+  return is_metaspace(step) ? METASPACE : 0;
+}
+
+/* Replace, ByteFallback, Fuse, Strip, in this order; or Metaspace in the place of the first and the last. */
+static bool read_characters_decoder(TokenizerReader *r, const json_t *decoder) {
+  const json_t *steps = json_has_text(decoder, "type", "Sequence") ? json_object_get(decoder, "decoders") : NULL;
+  unsigned seen = 0;
+  const size_t count = steps ? json_array_size(steps) : 1;
+  for (size_t i = 0; i < count; i++) {
+    const json_t *step = steps ? json_array_get(steps, i) : decoder;
+    const unsigned kind = decoder_step(step);
+    if (!kind || kind <= seen || (kind == STRIP && !(seen & FUSE)) || (kind == METASPACE && seen & ~(unsigned)FALLBACK))
+      return json_unsupported(r, "its decoder has a step \"%s\" that is not expected there",
+                              text_one_line(json_type_name(step), 40).text);
+    seen |= kind;
+    if (kind == METASPACE && prepend_scheme(step) > 0) r->out->leading = LEADING_SPACES;
+    if (kind == STRIP) r->out->leading = LEADING_SPACE;
+  }
+  return seen & (REPLACE | METASPACE) ||
+         json_unsupported(r, "its decoder does not turn \"" SPACE_SYMBOL "\" into spaces");
+}
+
+static bool read_decoder(TokenizerReader *r) {
+  const json_t *decoder = json_object_get(r->root, "decoder");
+  if (!r->bytes) return read_characters_decoder(r, decoder);
+  return json_has_text(decoder, "type", "ByteLevel") || json_unsupported(r, "decoder is not ByteLevel");
+}
+
+/* ---- all ---- */
+
+/* What becomes of texts as GPT-2 has it needs no sum: those of runs were taken before there was anything else. */
+static bool is_plain(const Tokenizer *t) {
+  for (int i = 0; i < t->pipeline.count; i++) {
+    const Step *step = &t->pipeline.steps[i];
+    if (step->kind != STEP_GPT2 && (step->kind != STEP_ADDED || added_tokens_have_any(step->added, false)))
+      return false;
+  }
+  return !t->bpe->characters && !t->bpe->words;
+}
+
+static bool add_sum(TokenizerReader *r, const json_t *value) {
+  char *text =
+      json_text(value ? value : json_null(), JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY, TOKENIZER_JSON, r->error);
+  if (text) r->out->pipeline_sum = checksum_xxh64(text, strlen(text), r->out->pipeline_sum);
+  free(text);
+  return text != NULL;
+}
+
+static bool take_sum(TokenizerReader *r) {
+  static const char *const parts[] = {"normalizer", "pre_tokenizer", "added_tokens"};
+  static const char *const flags[] = {"byte_fallback", "ignore_merges"};
+  const json_t *model = json_object_get(r->root, "model");
+  if (is_plain(r->out)) return true;
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    if (!add_sum(r, json_object_get(r->root, parts[i]))) return false;
+  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+    if (!add_sum(r, json_object_get(model, flags[i]))) return false;
+  return true;
+}
+
+/* A vocabulary of characters has no end of words: a whole text is one, which is cut where no token could be. */
+static bool begin_joined(TokenizerReader *r) {
+  Pipeline *p = &r->out->pipeline;
+  if (r->bytes) return true;
+  if (!(p->joined = joined_pairs_create())) return error_memory(r->error, "a tokenizer");
+  for (int32_t id = 0; id < r->out->bpe->tokens.size; id++) {
+    size_t size;
+    const uint8_t *bytes = bpe_decode(r->out->bpe, id, &size);
+    joined_pairs_add(p->joined, bytes, size);
+  }
+  return true;
+}
+
+bool json_read_pipeline(TokenizerReader *r) {
+  r->out->pipeline.bpe = r->out->bpe;
+  return begin_joined(r) && add_added_step(r, false) &&
+         read_steps(r, json_object_get(r->root, "normalizer"), "normalizers", read_normalizer, 0) &&
+         add_added_step(r, true) &&
+         read_steps(r, json_object_get(r->root, "pre_tokenizer"), "pretokenizers", read_pre_tokenizer, 0) &&
+         (r->bytes || add_step(r, (Step){.kind = STEP_UNJOINED})) && read_decoder(r) && take_sum(r);
+}

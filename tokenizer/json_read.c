@@ -1,0 +1,316 @@
+/* tokenizer.json: the file, its vocabulary and its merges. The file may come from anywhere. What would give a text other
+ * ids than the library that wrote it does is refused, not skipped. */
+#include "tokenizer/internal.h"
+
+#include "tokenizer/alphabet.h"
+#include "util/file.h"
+#include "util/json.h"
+#include "util/path.h"
+#include "util/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+  FILE_LIMIT = 256 << 20 /* bytes of a tokenizer.json; a vocabulary of 150,000 takes 10 MB, of a million 95 MB */
+};
+
+bool tokenizer_read_separate_vocabs(const char *path) {
+  json_t *root = json_read_beside(path, TOKENIZER_CONFIG_JSON);
+  const bool separate = json_is_true(json_object_get(root, SEPARATE_VOCABS));
+  json_decref(root);
+  return separate;
+}
+
+bool tokenizer_has_chat_template(const char *path) {
+  char *dir = path_directory(path), *file = dir ? path_join(dir, "chat_template.jinja") : NULL;
+  json_t *config = json_read_beside(path, TOKENIZER_CONFIG_JSON);
+  const bool has = !json_is_absent(json_object_get(config, "chat_template")) || (file && access(file, R_OK) == 0);
+  json_decref(config);
+  free(file);
+  free(dir);
+  return has;
+}
+
+/* The whole file and what it says. */
+static json_t *read_json(const TokenizerReader *r) {
+  MappedFile file;
+  json_error_t cause;
+  json_t *root = NULL;
+  Tokenizer *out = r->out;
+  if (!file_map(&file, r->path, EXIT_CHECKPOINT, r->error)) return NULL;
+  if (file.size == 0) json_refuse(r, "is empty");
+  else if (file.size > FILE_LIMIT)
+    fail(r->error, EXIT_CHECKPOINT, "%s: %zu bytes, more than the %d a tokenizer may have", r->path, file.size,
+         FILE_LIMIT);
+  else if (!(out->json = malloc(file.size))) error_memory(r->error, r->path);
+  else {
+    memcpy(out->json, file.bytes, file.size);
+    out->json_size = file.size;
+    root = json_parse(out->json, out->json_size, JSON_REJECT_DUPLICATES, &cause, r->path, r->error);
+    if (!root) fail(r->error, EXIT_CHECKPOINT, "%s:%d: not valid JSON: %s", r->path, cause.line, cause.text);
+  }
+  file_unmap(&file);
+  return root;
+}
+
+/* ---- the vocabulary ---- */
+
+/* While it is read: the texts of the ids, NULL where there is none, or none that texts are encoded to. */
+typedef struct Vocabulary {
+  const char **texts; /* [size], of the JSON */
+  int32_t size;
+  int32_t byte_tokens[BPE_BYTES]; /* of a vocabulary of characters */
+  BpeTokens tokens;               /* their bytes, as words have them */
+  BpeMerge *merges;
+} Vocabulary;
+
+static void free_tokens(BpeTokens *tokens) {
+  free(tokens->bytes);
+  free(tokens->begins);
+}
+
+static void free_vocabulary(Vocabulary *v) {
+  free(v->texts);
+  free_tokens(&v->tokens);
+  free(v->merges);
+}
+
+static bool find_largest_id(TokenizerReader *r, json_t *vocab) {
+  const char *text;
+  json_t *value;
+  if (!json_is_object(vocab)) return json_refuse(r, "model.vocab is missing or not an object");
+  json_object_foreach(vocab, text, value) {
+    const int32_t id = json_id(value);
+    if (id < 0)
+      return fail(r->error, EXIT_CHECKPOINT, "%s: model.vocab: the id of \"%.60s\" is not a whole number from 0 to %d",
+                  r->path, text, JSON_ID_LIMIT - 1);
+    if (id > r->largest) r->largest = id;
+  }
+  return true;
+}
+
+/* An added token that no word becomes: special, or of characters that the vocabulary has otherwise. */
+static bool is_only_added(const TokenizerReader *r, const AddedEntry *entry) {
+  uint8_t bytes[ADDED_TOKEN_BYTES];
+  if (entry->token.special || strlen(entry->text) > sizeof bytes) return true;
+  const Alphabet alphabet = alphabet_gpt2();
+  return r->bytes && alphabet_read(&alphabet, entry->text, bytes) < 0;
+}
+
+static bool fill_texts(const TokenizerReader *r, Vocabulary *out, json_t *vocab) {
+  const char *text;
+  json_t *value;
+  json_object_foreach(vocab, text, value) {
+    const int32_t id = json_id(value);
+    if (out->texts[id])
+      return fail(r->error, EXIT_CHECKPOINT, "%s: model.vocab: \"%.60s\" and \"%.60s\" have the same id %d", r->path,
+                  out->texts[id], text, id);
+    out->texts[id] = text;
+  }
+  for (size_t i = 0; i < r->added_count; i++) {
+    const AddedEntry *entry = &r->added[i];
+    const int32_t id = entry->token.id;
+    const json_t *known = json_object_get(vocab, entry->text);
+    if (known ? json_id(known) != id : out->texts[id] && strcmp(out->texts[id], entry->text) != 0)
+      return fail(r->error, EXIT_CHECKPOINT, "%s: the added token \"%.60s\" has the id %d, in model.vocab another%s",
+                  r->path, entry->text, id, known ? "" : " token has");
+    if (is_only_added(r, entry)) out->texts[id] = NULL;
+  }
+  return true;
+}
+
+/* <0x00> to <0xFF>, which stand for bytes. */
+static bool find_byte_tokens(const TokenizerReader *r, Vocabulary *v, const json_t *vocab) {
+  for (int byte = 0; byte < BPE_BYTES; byte++) {
+    char name[8];
+    snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
+    const int32_t id = v->byte_tokens[byte] = json_id(json_object_get(vocab, name));
+    if (id < 0 || !v->texts[id])
+      return fail(r->error, EXIT_CHECKPOINT, "%s: byte_fallback needs a token %s, which model.vocab does not have",
+                  r->path, name);
+  }
+  return true;
+}
+
+static bool is_byte_token(const Vocabulary *v, int32_t id, uint8_t *byte) {
+  unsigned value;
+  if (strlen(v->texts[id]) != 6 || sscanf(v->texts[id], "<0x%2X>", &value) != 1 || v->byte_tokens[value] != id)
+    return false;
+  *byte = (uint8_t)value;
+  return true;
+}
+
+/* The bytes of a token as words have them; -1: it is not in the alphabet. */
+static int64_t token_bytes(const TokenizerReader *r, const Alphabet *alphabet, const Vocabulary *v, int32_t id,
+                           uint8_t *out) {
+  if (r->bytes) return alphabet_read(alphabet, v->texts[id], out);
+  if (is_byte_token(v, id, out)) return 1;
+  const size_t size = strlen(v->texts[id]);
+  memcpy(out, v->texts[id], size);
+  return (int64_t)size;
+}
+
+static bool make_tokens(const TokenizerReader *r, Vocabulary *v) {
+  const Alphabet alphabet = alphabet_gpt2();
+  BpeTokens *out = &v->tokens;
+  size_t room = 0;
+  for (int32_t id = 0; id < v->size; id++) room += v->texts[id] ? strlen(v->texts[id]) : 0;
+  *out = (BpeTokens){v->size, malloc(room + 1), malloc(((size_t)v->size + 1) * sizeof(uint32_t))};
+  if (!out->bytes || !out->begins) return error_memory(r->error, r->path);
+  uint32_t at = 0; /* the file is smaller than 2^32 bytes */
+  for (int32_t id = 0; id < v->size; id++) {
+    out->begins[id] = at;
+    if (!v->texts[id]) continue;
+    const int64_t bytes = token_bytes(r, &alphabet, v, id, out->bytes + at);
+    if (bytes < 0)
+      return fail(r->error, EXIT_CHECKPOINT, "%s: the token \"%.60s\" is not in the alphabet of byte-level BPE",
+                  r->path, v->texts[id]);
+    at += (uint32_t)bytes;
+  }
+  out->begins[v->size] = at;
+  return true;
+}
+
+/* ---- what tokens stand for in texts ---- */
+
+#define SPACE_SYMBOL "\xE2\x96\x81"
+
+/* A text with spaces in the place of their symbol. */
+static size_t with_spaces(const TokenizerReader *r, const uint8_t *text, size_t size, uint8_t *out) {
+  size_t used = 0;
+  for (size_t at = 0; at < size;) {
+    const bool space = !r->bytes && size - at >= 3 && memcmp(text + at, SPACE_SYMBOL, 3) == 0;
+    out[used++] = space ? ' ' : text[at];
+    at += space ? 3 : 1;
+  }
+  return used;
+}
+
+/* Where added tokens stand for something, or spaces have a symbol: another list than that of the words. */
+static bool make_decoded(const TokenizerReader *r, const Vocabulary *v) {
+  const BpeTokens *words = &v->tokens;
+  BpeTokens *out = &r->out->decoded;
+  size_t room = words->begins[v->size], added = 0;
+  for (size_t i = 0; i < r->added_count; i++) added += r->added[i].token.special ? 0 : strlen(r->added[i].text);
+  if (r->bytes && !added) return true;
+  const AddedEntry **entries = calloc((size_t)v->size, sizeof *entries); /* of their ids */
+  *out = (BpeTokens){v->size, malloc(room + added + 1), malloc(((size_t)v->size + 1) * sizeof(uint32_t))};
+  const bool ok = (entries && out->bytes && out->begins) || error_memory(r->error, r->path);
+  for (size_t i = 0; ok && i < r->added_count; i++) entries[r->added[i].token.id] = &r->added[i];
+  uint32_t at = 0;
+  for (int32_t id = 0; ok && id < v->size; id++) {
+    const AddedEntry *entry = entries[id];
+    const uint8_t *text = entry ? (const uint8_t *)entry->text : words->bytes + words->begins[id];
+    const size_t size = !entry                 ? words->begins[id + 1] - words->begins[id]
+                        : entry->token.special ? 0
+                                               : strlen(entry->text);
+    out->begins[id] = at;
+    at += (uint32_t)with_spaces(r, text, size, out->bytes + at);
+  }
+  if (ok) out->begins[v->size] = at;
+  free(entries);
+  return ok;
+}
+
+/* ---- merges: "left right" or ["left", "right"] ---- */
+
+static int32_t id_of_text(const json_t *vocab, const char *text, size_t size) {
+  return json_id(json_object_getn(vocab, text, size));
+}
+
+/* False: it is none, or EXIT_MEMORY. */
+static bool read_merge(BpeMerge *out, const json_t *vocab, const json_t *merge, Error *error) {
+  const char *left = json_string_value(merge), *right = left ? strchr(left, ' ') : NULL;
+  size_t left_size = right ? (size_t)(right - left) : 0;
+  if (right) right++;
+  if (json_array_size(merge) == 2) {
+    left = json_string_value(json_array_get(merge, 0));
+    right = json_string_value(json_array_get(merge, 1));
+    left_size = left ? strlen(left) : 0;
+  }
+  if (!left || !right) return false;
+  const size_t right_size = strlen(right);
+  char *both = malloc(left_size + right_size + 1);
+  if (!both) return error_memory(error, TOKENIZER_JSON);
+  memcpy(both, left, left_size);
+  memcpy(both + left_size, right, right_size);
+  *out = (BpeMerge){id_of_text(vocab, left, left_size), id_of_text(vocab, right, right_size),
+                    id_of_text(vocab, both, left_size + right_size)};
+  free(both);
+  return out->left >= 0 && out->right >= 0 && out->id >= 0;
+}
+
+static bool read_merges(const TokenizerReader *r, BpeMerge **out, const json_t *vocab, const json_t *merges) {
+  const size_t count = json_array_size(merges);
+  *out = malloc((count + 1) * sizeof **out);
+  if (!*out) return error_memory(r->error, r->path);
+  for (size_t i = 0; i < count; i++)
+    if (!read_merge(&(*out)[i], vocab, json_array_get(merges, i), r->error))
+      return fail(r->error, EXIT_CHECKPOINT, "%s: merge %zu is not of two tokens of model.vocab that make a third",
+                  r->path, i);
+  return true;
+}
+
+/* ---- everything ---- */
+
+static bool is_absent_or_empty(const json_t *object, const char *key) {
+  return json_is_absent(json_object_get(object, key)) || json_has_text(object, key, "");
+}
+
+static bool check_model(const TokenizerReader *r, const json_t *model) {
+  if (!json_is_object(model)) return json_refuse(r, "model is missing or not an object");
+  if (!json_has_text(model, "type", "BPE")) return json_unsupported(r, "model.type is not BPE");
+  if (!json_is_array(json_object_get(model, "merges"))) return json_refuse(r, "model.merges is missing or not a list");
+  return (json_is_absent(json_object_get(model, "dropout")) && is_absent_or_empty(model, "continuing_subword_prefix") &&
+          is_absent_or_empty(model, "end_of_word_suffix")) ||
+         json_unsupported(r, "model has a dropout, prefix or suffix");
+}
+
+static bool make_bpe(const TokenizerReader *r, Vocabulary *v, const json_t *model) {
+  json_t *vocab = json_object_get(model, "vocab");
+  const json_t *merges = json_object_get(model, "merges");
+  Error why = {0};
+  const BpeOptions options = {.byte_tokens = r->bytes ? NULL : v->byte_tokens,
+                              .ignore_merges = json_is_true(json_object_get(model, "ignore_merges"))};
+  return fill_texts(r, v, vocab) && (r->bytes || find_byte_tokens(r, v, vocab)) && make_tokens(r, v) &&
+         read_merges(r, &v->merges, vocab, merges) && make_decoded(r, v) &&
+         (bpe_create(&r->out->bpe, &v->tokens, v->merges, json_array_size(merges), options, &why) ||
+          fail(r->error, why.code, "%s: %s", r->path, why.text));
+}
+
+static bool read_tokenizer(TokenizerReader *r) {
+  const json_t *model = json_object_get(r->root, "model");
+  Vocabulary vocabulary = {0};
+  if (!check_model(r, model) || !find_largest_id(r, json_object_get(model, "vocab")) || !json_read_added(r) ||
+      !json_find_kind(r))
+    return false;
+  vocabulary.size = r->out->vocab = r->largest + 1;
+  vocabulary.texts = calloc((size_t)vocabulary.size, sizeof *vocabulary.texts);
+  const bool ok = (vocabulary.texts || error_memory(r->error, r->path)) && make_bpe(r, &vocabulary, model) &&
+                  json_read_pipeline(r) && json_read_post_processor(r);
+  free_vocabulary(&vocabulary);
+  return ok;
+}
+
+bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error *error) {
+  Error why = {0}; /* quotes what the file says */
+  Tokenizer *t = *out = calloc(1, sizeof *t);
+  if (!t) return error_memory(error, "a tokenizer");
+  t->begin = -1;
+  TokenizerReader reader = {.out = t, .path = path, .end = end, .error = &why};
+  json_t *root = read_json(&reader);
+  reader.root = root;
+  const bool ok = root && read_tokenizer(&reader);
+  free(reader.added);
+  json_decref(root);
+  if (ok) return true;
+  tokenizer_free(t);
+  *out = NULL;
+  return fail(error, why.code, "%s", text_one_line(why.text, ONE_LINE_BYTES).text);
+}
+
+bool tokenizer_load(Tokenizer **out, const char *path, Error *error) {
+  return tokenizer_load_alone(out, path, -1, error);
+}

@@ -1,0 +1,171 @@
+/* tokenizer.json and tokenizer_config.json, as Hugging Face's tokenizers and transformers read them. */
+#include "tokenizer/internal.h"
+
+#include "tokenizer/alphabet.h"
+#include "util/file.h"
+#include "util/json.h"
+#include "util/path.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A token in the alphabet; malloc. */
+static char *token_text(const Alphabet *alphabet, const Bpe *bpe, int32_t id) {
+  size_t size;
+  const uint8_t *bytes = bpe_decode(bpe, id, &size);
+  char *out = malloc(size * (ALPHABET_BYTES - 1) + 1);
+  if (out) alphabet_write(alphabet, out, bytes, size);
+  return out;
+}
+
+static bool add_tokens(json_t *vocab, const Alphabet *alphabet, const Bpe *bpe) {
+  bool ok = true;
+  for (int32_t id = 0; ok && id < bpe->tokens.size; id++) {
+    char *key = token_text(alphabet, bpe, id);
+    ok = key && (!*key || json_object_set_new(vocab, key, json_integer(id)) == 0);
+    free(key);
+  }
+  return ok;
+}
+
+static bool add_merges(json_t *merges, const Alphabet *alphabet, const Bpe *bpe) {
+  bool ok = true;
+  for (int32_t i = 0; ok && i < bpe->merge_count; i++) {
+    char *left = token_text(alphabet, bpe, bpe->merges[i].left),
+         *right = token_text(alphabet, bpe, bpe->merges[i].right);
+    ok = left && right && json_array_append_new(merges, json_sprintf("%s %s", left, right)) == 0;
+    free(left);
+    free(right);
+  }
+  return ok;
+}
+
+static json_t *model_json(const Bpe *bpe) {
+  Alphabet alphabet = alphabet_gpt2();
+  json_t *vocab = json_object(), *merges = json_array();
+  if (!vocab || !merges || !add_tokens(vocab, &alphabet, bpe) || !add_merges(merges, &alphabet, bpe)) {
+    json_decref(vocab);
+    json_decref(merges);
+    return NULL;
+  }
+  return json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout", "unk_token",
+                   "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
+                   "ignore_merges", 0, "vocab", vocab, "merges", merges);
+}
+
+static json_t *end_token_json(const Tokenizer *t) {
+  return json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "content", t->end_text, "single_word", 0, "lstrip", 0, "rstrip", 0,
+                   "normalized", 0, "special", 1);
+}
+
+static json_t *added_tokens_json(const Tokenizer *t) {
+  json_t *token = json_pack("{s:i}", "id", t->end), *rest = end_token_json(t);
+  if (token && rest) json_object_update(token, rest);
+  json_decref(rest);
+  return json_pack("[o]", token); /* NULL when `token` is */
+}
+
+static json_t *byte_level_json(void) {
+  return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex",
+                   1);
+}
+
+static json_t *template_part(const char *kind, const char *id, int type_id) {
+  return json_pack("{s:{s:s, s:i}}", kind, "id", id, "type_id", type_id);
+}
+
+/* A template for a text, or for a pair of them. */
+static json_t *template_json(const Tokenizer *t, bool pair) {
+  json_t *end = template_part("SpecialToken", t->end_text, 0), *first = template_part("Sequence", "A", 0),
+         *second = template_part("Sequence", "B", 1);
+  if (!pair) {
+    json_decref(second);
+    return tokenizer_begins_with_end(t) ? json_pack("[o, o]", end, first) : json_pack("[o, o]", first, end);
+  }
+  return tokenizer_begins_with_end(t) ? json_pack("[o, o, o]", end, first, second)
+                                      : json_pack("[o, o, o]", first, second, end);
+}
+
+/* Nothing, or what puts the end token before a text or behind it. */
+static json_t *post_processor_json(const Tokenizer *t) {
+  const char *end = t->end_text;
+  if (!tokenizer_begins_with_end(t) && !t->ends_with_end) return json_null();
+  return json_pack("{s:s, s:o, s:o, s:{s:{s:s, s:[i], s:[s]}}}", "type", "TemplateProcessing", "single",
+                   template_json(t, false), "pair", template_json(t, true), "special_tokens", end, "id", end, "ids",
+                   t->end, "tokens", end);
+}
+
+static json_t *tokenizer_json(const Tokenizer *t) {
+  return json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:o, s:o, s:o}", "version", "1.0", "truncation", "padding",
+                   "added_tokens", added_tokens_json(t), "normalizer", "pre_tokenizer", byte_level_json(),
+                   "post_processor", post_processor_json(t), "decoder", byte_level_json(), "model", model_json(t->bpe));
+}
+
+/* What was loaded, with another post_processor. */
+static json_t *changed_json(const Tokenizer *t) {
+  Error memory = {0}; /* take_text() asks for it */
+  json_t *root = json_parse(t->json, t->json_size, 0, NULL, TOKENIZER_JSON, &memory);
+  if (root && json_object_set_new(root, "post_processor", post_processor_json(t)) == 0) return root;
+  json_decref(root);
+  return NULL;
+}
+
+/* What texts begin with, unless the model's configuration alone says that. */
+static const char *start_text(const Tokenizer *t) {
+  if (t->begin >= 0 && t->begin != t->end) return t->begin_text;
+  return t->starts_elsewhere ? NULL : t->end_text;
+}
+
+static json_t *config_json(const Tokenizer *t, int ctx) {
+  char id[16];
+  snprintf(id, sizeof id, "%d", t->end);
+  json_t *root = json_pack("{s:b, s:{s:o}, s:s?, s:b, s:s, s:i, s:s, s:s}", "add_prefix_space", t->prefix_space,
+                           "added_tokens_decoder", id, end_token_json(t), "bos_token", start_text(t),
+                           "clean_up_tokenization_spaces", 0, "eos_token", t->end_text, "model_max_length", ctx,
+                           "tokenizer_class", "PreTrainedTokenizerFast", "unk_token", t->end_text);
+  if (root && (!t->ends_with_end || json_object_set_new(root, "pad_token", json_string(t->end_text)) == 0) &&
+      (!t->separate_vocabs || json_object_set_new(root, SEPARATE_VOCABS, json_true()) == 0))
+    return root;
+  json_decref(root);
+  return NULL;
+}
+
+static bool write_text(const char *text, size_t size, const char *dir, const char *name, Error *error) {
+  char *path = path_join(dir, name);
+  bool ok = path ? file_write(path, text, size, error) : error_memory(error, "a path");
+  free(path);
+  return ok;
+}
+
+/* Takes `object` over. */
+static bool take_text(json_t *object, const char *name, char **text, size_t *size, Error *error) {
+  *text = json_text(object, JSON_INDENT(2), name, error);
+  json_decref(object);
+  if (!*text) return false;
+  *size = strlen(*text);
+  (*text)[(*size)++] = '\n'; /* in the place of the final zero: the file has none */
+  return true;
+}
+
+bool tokenizer_text(const Tokenizer *t, char **text, size_t *size, Error *error) {
+  if (t->json && !t->json_differs) {
+    *text = malloc(t->json_size + 1);
+    if (!*text) return error_memory(error, TOKENIZER_JSON);
+    memcpy(*text, t->json, t->json_size);
+    *size = t->json_size;
+    return true;
+  }
+  return take_text(t->json ? changed_json(t) : tokenizer_json(t), TOKENIZER_JSON, text, size, error);
+}
+
+bool tokenizer_save(const Tokenizer *t, const char *dir, int ctx, Error *error) {
+  char *text = NULL, *config = NULL;
+  size_t size = 0, config_size = 0;
+  const bool ok = tokenizer_text(t, &text, &size, error) && write_text(text, size, dir, TOKENIZER_JSON, error) &&
+                  take_text(config_json(t, ctx), TOKENIZER_CONFIG_JSON, &config, &config_size, error) &&
+                  write_text(config, config_size, dir, TOKENIZER_CONFIG_JSON, error);
+  free(text);
+  free(config);
+  return ok;
+}
