@@ -310,8 +310,8 @@ bool safetensors_write_from(const char *path, const SafeTensor *tensors, int cou
     size_t bytes = 0;
     tensor_bytes(&tensors[i], &bytes); /* was checked with the header */
     const void *data = source(state, i);
-    if (!data) file_writer_abort(&file);
-    ok = data && file_writer_add(&file, data, bytes, error);
+    ok = (data || !bytes) && file_writer_add(&file, data, bytes, error);
+    if (!data && bytes) file_writer_abort(&file);
   }
   return ok && file_writer_commit(&file, error);
 }
