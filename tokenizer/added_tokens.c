@@ -3,7 +3,6 @@
 #include "tokenizer/joined_pairs.h"
 #include "tokenizer/regex.h"
 #include "util/array.h"
-#include "util/text.h"
 
 #include <stdlib.h>
 
@@ -110,7 +109,6 @@ static bool grow(AddedTokens *set, uint32_t node, uint8_t byte, uint32_t *child,
 }
 
 bool added_tokens_add(AddedTokens *set, const uint8_t *text, size_t size, AddedToken token, Error *error) {
-  const OneLine shown = text_one_line((const char *)text, 60);
   uint32_t node = 0;
   if (size == 0 || size > ADDED_TOKEN_BYTES)
     return fail(error, EXIT_CHECKPOINT, "the added token %d has %zu bytes; expected 1 to %d", (int)token.id, size,
@@ -121,7 +119,8 @@ bool added_tokens_add(AddedTokens *set, const uint8_t *text, size_t size, AddedT
     if (!child && !grow(set, node, text[i], &child, error)) return false;
     node = child;
   }
-  if (set->nodes[node].token >= 0) return fail(error, EXIT_CHECKPOINT, "two added tokens are \"%s\"", shown.text);
+  if (set->nodes[node].token >= 0)
+    return fail(error, EXIT_CHECKPOINT, "two added tokens are \"%.*s\"", (int)size, (const char *)text);
   if (!array_reserve(&set->tokens, &set->tokens_capacity, set->count + 1, sizeof token))
     return error_memory(error, "the added tokens");
   set->nodes[node].token = (int32_t)set->count;
