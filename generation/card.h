@@ -11,8 +11,9 @@ typedef struct CardSample {
   uint64_t seed;
 } CardSample;
 
-/* Writes the card: what the model is, how it was trained (of a run of ./train, from its result.json and config.txt: no
- * paths), a sample, how it is used; the license is left to fill in. `name` for people; `bf16`: its weights are. EXIT_OUTPUT, EXIT_MEMORY. */
+/* Writes the card: what the model is, how it was trained (of a run of ./train, from its result.json and config.txt:
+ * no paths), a sample, how it is used; the license is left to fill in. `name` for people; `bf16`: its weights are.
+ * EXIT_OUTPUT, EXIT_MEMORY. */
 bool card_write(const Program *p, const char *path, const char *name, bool bf16, const CardSample *sample,
                 Error *error);
 

@@ -6,7 +6,8 @@
 
 enum { GROUP_LETTERS = 1 };
 
-/* No letter or number is from here on: planes 4 to 13 are empty, 14 has tags and selectors, the last two are private. */
+/* No letter or number is from here on: planes 4 to 13 are empty, 14 has tags and selectors, the last two are
+ * private. */
 enum { ASKED_POINTS = 0x40000 };
 
 /* All characters below but the surrogates, in order: about 1 MB. */
