@@ -133,8 +133,8 @@ static CacheSlot *find_slot(CacheSlot *cache, const uint64_t key[KEY_WORDS]) {
 }
 
 /* Ids of a piece to `ids`, which has room for one a byte and for CACHED_IDS. 0: out of memory or stopped. */
-static size_t encode_piece(const Bpe *bpe, Worker *worker, const uint8_t *piece, size_t size, size_t left,
-                           int32_t *ids) {
+static inline size_t encode_piece(const Bpe *bpe, Worker *worker, const uint8_t *piece, size_t size, size_t left,
+                                  int32_t *ids) {
   if (size > KEY_BYTES) return bpe_encode_piece(bpe, piece, size, ids, &worker->scratch);
   uint64_t key[KEY_WORDS];
   make_key(key, piece, size, left);

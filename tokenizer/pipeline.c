@@ -38,7 +38,7 @@ static bool replaces_characters(const Step *step) {
   return length == size && *step->to;
 }
 
-/* Whether all steps are of these kinds, a bit each, with one of them, and nothing needs to see what lies behind a cut. */
+/* Whether all steps are of these kinds, a bit each, with the needed one, and none looks at what lies behind a cut. */
 static bool has_only(const Pipeline *p, unsigned kinds, StepKind needed) {
   bool there = false;
   for (int i = 0; i < p->count; i++) {
@@ -82,8 +82,8 @@ static int32_t after_steps(const Pipeline *p, int32_t character, bool is_left) {
   return character;
 }
 
-/* That no added token lies across the place between two characters, ends there, where another text begins, or takes white
- * space from the other side of it. */
+/* That no added token lies across the place between two characters, ends there, where another text begins, or takes
+ * white space from the other side of it. */
 static bool is_free_of_added(const Pipeline *p, int32_t left, int32_t right) {
   return !p->added_joined || !(joined_pairs_have(p->added_joined, left, right) ||
                                joined_pairs_have(p->added_joined, after_steps(p, left, true), JOINED_END) ||
