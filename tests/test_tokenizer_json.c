@@ -12,7 +12,7 @@ static void put_file(const char *path, const void *bytes, size_t size) {
 #define STEPS(steps) "{\"type\": \"Sequence\", \"pretokenizers\": [" steps "]}"
 #define SPLIT(pattern, behavior)                                                                                       \
   "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" pattern "\"}, \"behavior\": \"" behavior "\", \"invert\": "      \
-                                                                                               "false}"
+  "false}"
 
 static void bad_files_are_refused(void **state) {
   const Fixture *f = *state;
