@@ -50,6 +50,17 @@ refused "a full disk" 7 'cannot write' sh -c "exec $generate a.run -p x -N 3 --j
 stopped 0.5 "$generate" a.run -p x -N 1000000 --quiet >part.txt
 check "Ctrl-C" test $? -eq 130
 
+# ---- special tokens and chats ----
+printf 'a<|endoftext|>b' >special.txt
+check "special tokens are text" sh -c "$generate a.run --encode special.txt | wc -l | grep -qv '^ *3\$'"
+check "--special finds them" sh -c "$generate a.run --encode special.txt --special | wc -l | grep -q '^ *3\$'"
+check "--special in a prompt" sh -c "$generate a.run -p 'a<|endoftext|>' --special -n 1 2>&1 >/dev/null | grep -q 'after a prompt of 2;'"
+refused "--special with a score" 2 '--special does not go with --score' "$generate" a.run --special --score text.txt
+cp -r a.run chat.run
+echo '{{ messages }}' >chat.run/chat_template.jinja
+check "a note on chat templates" sh -c "$generate chat.run -p x -n 1 2>&1 >/dev/null | grep -q 'has a chat template'"
+check "not when quiet" sh -c "! $generate chat.run -p x -n 1 --quiet 2>&1 >/dev/null | grep -q 'chat template'"
+
 # ---- what was copied ----
 "$build/stories" --bytes 900 --seed 5 -o once.txt 2>/dev/null
 for _ in $(seq 20); do cat once.txt; done >short.txt

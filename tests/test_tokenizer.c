@@ -324,6 +324,88 @@ static void ending_is_saved(void **state) {
   json_decref(begins);
 }
 
+/* ---- the token that ends a document, and what the vocabulary is padded with ---- */
+
+static void put_text(const char *path, const char *text) {
+  FILE *stream = fopen(path, "wb");
+  assert_non_null(stream);
+  assert_true(fputs(text, stream) >= 0);
+  assert_int_equal(fclose(stream), 0);
+}
+
+#define ADDED(id, text) "{\"id\": " id ", \"content\": \"" text "\", \"special\": true}"
+
+/* tokenizer_config.json before config.json before what GPT-2 calls it; names that are none are passed over. */
+static void end_token_is_found(void **state) {
+  const Fixture *f = *state;
+  const struct {
+    const char *tokenizer, *model;
+    int end;
+  } cases[] = {{"{}", "{}", 256},
+               {"{\"eos_token\": \"<|im_end|>\"}", "{}", 257},
+               {"{\"eos_token\": {\"content\": \"<|im_end|>\"}}", "{\"eos_token_id\": 258}", 257},
+               {"{\"eos_token\": null}", "{\"eos_token_id\": 258}", 258},
+               {"{\"eos_token\": \"<none>\"}", "{\"eos_token_id\": [257, 258]}", 257},
+               {"[", "{\"eos_token_id\": 65}", 256},
+               {"{\"eos_token\": 7}", "{\"eos_token_id\": \"x\"}", 256}};
+  char model[128];
+  snprintf(model, sizeof model, "%s/config.json", f->dir);
+  json_t *root = saved_json(f);
+  change(root, "added_tokens",
+         "[" ADDED("256", END_OF_TEXT) ", " ADDED("257", "<|im_end|>") ", " ADDED("258", "<e>") "]");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    assert_int_equal(json_dump_file(root, f->path, 0), 0);
+    put_text(f->config, cases[i].tokenizer);
+    put_text(model, cases[i].model);
+    Tokenizer *loaded = load(f);
+    assert_int_equal(tokenizer_end(loaded), cases[i].end);
+    save(f, loaded); /* says so to the next reader */
+    unlink(model);
+    tokenizer_free(loaded);
+    loaded = load(f);
+    assert_int_equal(tokenizer_end(loaded), cases[i].end);
+    tokenizer_free(loaded);
+  }
+  json_decref(root);
+}
+
+/* Of a document in several calls only the beginning gets a space in front, even if there is nothing in the first. */
+static void documents_continue(void **state) {
+  const Fixture *f = *state;
+  const PretokenizeText parts[] = {{NULL, 0}, {(const uint8_t *)"a", 1}, {(const uint8_t *)"b", 1}};
+  const int32_t want[] = {' ', 'a', 'b', END, ' ', 'a', END};
+  json_t *root = saved_json(f);
+  change(root, "pre_tokenizer.add_prefix_space", "true");
+  assert_int_equal(json_dump_file(root, f->path, 0), 0);
+  json_decref(root);
+  Tokenizer *loaded = load(f);
+  BpeEncoder *encoder;
+  BpeIds ids = {0};
+  Error error = {0};
+  assert_true(bpe_encoder_create(&encoder, tokenizer_pipeline(loaded), false, 2, NULL, &error));
+  for (int i = 0; i < 3; i++)
+    assert_true(bpe_encode(encoder, &parts[i], 1, i < 2 ? -1 : END, bpe_ids_sink, &ids, &error));
+  assert_true(bpe_encode(encoder, &parts[1], 1, END, bpe_ids_sink, &ids, &error));
+  assert_int_equal(ids.count, 7);
+  assert_memory_equal(ids.ids, want, sizeof want);
+  free(ids.ids);
+  bpe_encoder_free(encoder);
+  tokenizer_free(loaded);
+}
+
+static void vocabularies_are_padded(void **state) {
+  const Fixture *f = *state;
+  size_t size;
+  assert_false(tokenizer_set_vocab(f->tokenizer, 256));
+  assert_false(tokenizer_set_vocab(f->tokenizer, 258));
+  assert_false(tokenizer_set_vocab(f->tokenizer, 257 + 1024));
+  assert_int_equal(tokenizer_vocab(f->tokenizer), 257);
+  assert_true(tokenizer_set_vocab(f->tokenizer, 264));
+  assert_int_equal(tokenizer_vocab(f->tokenizer), 264);
+  tokenizer_decode(f->tokenizer, 263, &size);
+  assert_int_equal(size, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       WITH_FIXTURE(all_bytes_round_trip),
@@ -340,6 +422,9 @@ int main(void) {
       WITH_FIXTURE(foreign_beginnings_load),
       WITH_FIXTURE(other_templates_are_refused),
       WITH_FIXTURE(ending_is_saved),
+      WITH_FIXTURE(end_token_is_found),
+      WITH_FIXTURE(documents_continue),
+      WITH_FIXTURE(vocabularies_are_padded),
   };
   return cmocka_run_group_tests_name("tokenizer", tests, NULL, NULL);
 }

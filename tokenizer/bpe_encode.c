@@ -133,8 +133,8 @@ static CacheSlot *find_slot(CacheSlot *cache, const uint64_t key[KEY_WORDS]) {
 }
 
 /* Ids of a piece to `ids`, which has room for one a byte and for CACHED_IDS. 0: out of memory or stopped. */
-static size_t encode_piece(const Bpe *bpe, Worker *worker, const uint8_t *piece, size_t size, size_t left,
-                           int32_t *ids) {
+static inline size_t encode_piece(const Bpe *bpe, Worker *worker, const uint8_t *piece, size_t size, size_t left,
+                                  int32_t *ids) {
   if (size > KEY_BYTES) return bpe_encode_piece(bpe, piece, size, ids, &worker->scratch);
   uint64_t key[KEY_WORDS];
   make_key(key, piece, size, left);
@@ -240,7 +240,9 @@ bool bpe_encode(BpeEncoder *encoder, const PretokenizeText *documents, size_t co
   const TextCut cut = pipeline_text_cut(encoder->pipeline);
   while ((parts = pretokenize_parts(cut, documents, count, encoder->threads, &cursor, encoder->parts)) > 0) {
     if (!encode_parts(encoder, parts, end)) return pass_error(encoder, error);
-    encoder->open = !encoder->parts[parts - 1].is_last || end < 0;
+    const PretokenizePart *last = &encoder->parts[parts - 1];
+    const bool begun = last->size > 0 || continues(encoder, parts - 1);
+    encoder->open = !last->is_last || (end < 0 && begun);
     for (size_t i = 0; i < parts; i++) {
       const PartIds *part = &encoder->part_ids[i];
       if (part->count == 0) continue;

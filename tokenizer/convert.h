@@ -7,9 +7,9 @@
 
 #include <stdio.h>
 
-/* Prints the ids of the bytes in `in`, one text, a line each: no end token; special tokens as
- * tokenizer_set_special() has it. `name` of the input for messages. EXIT_INPUT when it cannot be read, EXIT_OUTPUT
- * (errno says why) when `out` cannot be written, EXIT_MEMORY. */
+/* Prints the ids of the bytes in `in`, one text, a line each: no end token; special tokens as tokenizer_set_special()
+ * has it. `name` of the input for messages. EXIT_INPUT when it cannot be read, EXIT_OUTPUT (errno says why) when `out`
+ * cannot be written, EXIT_MEMORY; EXIT_CHECKPOINT for a pattern of tokenizer.json that takes too long on the text. */
 bool convert_to_ids(const Tokenizer *tokenizer, FILE *in, const char *name, FILE *out, Error *error);
 
 /* Writes the bytes of the ids in `in`, which white space or commas separate; special tokens have no bytes. EXIT_INPUT,

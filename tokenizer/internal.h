@@ -7,12 +7,13 @@
 #include <jansson.h>
 
 #define SEPARATE_VOCABS "separate_vocabs"
+#define SPACE_SYMBOL "\xE2\x96\x81" /* U+2581: a space in the tokens of a vocabulary of characters */
 
 /* What of the beginning of a decoded text is left out. */
 typedef enum Leading {
   LEADING_KEPT,
   LEADING_SPACE, /* a space */
-  LEADING_SPACES /* all spaces of the first token */
+  LEADING_SPACES /* all that the first token begins with, written as SPACE_SYMBOL */
 } Leading;
 
 struct Tokenizer {

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPACE_SYMBOL "\xE2\x96\x81" /* U+2581, in the place of spaces */
-
 enum { NESTED = 3 /* sequences in sequences */ };
 
 typedef bool (*StepReader)(TokenizerReader *r, const json_t *step);

@@ -175,8 +175,6 @@ static bool make_tokens(const TokenizerReader *r, Vocabulary *v) {
 
 /* ---- what tokens stand for in texts ---- */
 
-#define SPACE_SYMBOL "\xE2\x96\x81"
-
 /* A text with spaces in the place of their symbol. */
 static size_t with_spaces(const TokenizerReader *r, const uint8_t *text, size_t size, uint8_t *out) {
   size_t used = 0;

@@ -38,8 +38,7 @@ static bool replaces_characters(const Step *step) {
   return length == size && *step->to;
 }
 
-/* Whether all steps are of these kinds, a bit each, with one of them, and nothing needs to see what lies behind a
- * cut. */
+/* Whether all steps are of these kinds, a bit each, with the needed one, and none looks at what lies behind a cut. */
 static bool has_only(const Pipeline *p, unsigned kinds, StepKind needed) {
   bool there = false;
   for (int i = 0; i < p->count; i++) {

@@ -124,16 +124,26 @@ const uint8_t *tokenizer_decode(const Tokenizer *t, int32_t id, size_t *size) {
   return d->bytes + d->begins[id];
 }
 
+/* Bytes of a text's first token that are left out. */
+static size_t leading_bytes(const Tokenizer *t, int32_t id, const uint8_t *bytes, size_t size) {
+  if (t->leading == LEADING_SPACE) return bytes[0] == ' ';
+  if (t->leading == LEADING_KEPT) return 0;
+  size_t word_size, symbols = 0;
+  const uint8_t *word = bpe_decode(t->bpe, id, &word_size);
+  const size_t symbol = sizeof SPACE_SYMBOL - 1;
+  while (symbols < size && (symbols + 1) * symbol <= word_size &&
+         memcmp(word + symbols * symbol, SPACE_SYMBOL, symbol) == 0)
+    symbols++;
+  return symbols;
+}
+
 const uint8_t *tokenizer_decode_next(const Tokenizer *t, int32_t id, bool *at_start, size_t *size) {
   const uint8_t *bytes = tokenizer_decode(t, id, size);
   if (*size == 0 || !*at_start) return bytes;
+  const size_t left_out = leading_bytes(t, id, bytes, *size);
   *at_start = false;
-  for (size_t most = t->leading == LEADING_KEPT ? 0 : t->leading == LEADING_SPACE ? 1 : *size; most > 0; most--) {
-    if (*bytes != ' ') break;
-    bytes++;
-    --*size;
-  }
-  return bytes;
+  *size -= left_out;
+  return bytes + left_out;
 }
 
 bool tokenizer_has_text(const Tokenizer *t, const int32_t *ids, size_t count) {

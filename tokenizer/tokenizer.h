@@ -24,10 +24,10 @@ Tokenizer *tokenizer_byte(void); /* NULL when out of memory */
 bool tokenizer_from_merges(Tokenizer **out, const BpeMerge *merges, size_t merge_count, Error *error);
 void tokenizer_free(Tokenizer *tokenizer);
 
-/* Reads `tokenizer.json` as Hugging Face's tokenizers write it for a BPE of bytes, or of characters with
- * byte_fallback. What would give a text other ids than the library that wrote it does is refused. The token that
- * ends a document is the eos_token of tokenizer_config.json beside it; where that names none of its added tokens,
- * the eos_token_id of config.json beside it (the first of several); else <|endoftext|> or </s>. EXIT_CHECKPOINT. */
+/* Reads `tokenizer.json` as Hugging Face's tokenizers write it for a BPE of bytes, or of characters with byte_fallback.
+ * What would give a text other ids than the library that wrote it does is refused. The token that ends a document is
+ * the eos_token of tokenizer_config.json beside it; where that names none of its added tokens, the eos_token_id of
+ * config.json beside it (the first of several); else <|endoftext|> or </s>. EXIT_CHECKPOINT. */
 bool tokenizer_load(Tokenizer **out, const char *path, Error *error);
 /* The same of a file that stands alone: the added token `end` ends documents. */
 bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error *error);
@@ -84,8 +84,7 @@ void tokenizer_set_separate_vocabs(Tokenizer *tokenizer, bool separate);
 /* What such a file beside a tokenizer.json, `path`, says; false where there is none, or none that can be read. */
 bool tokenizer_read_separate_vocabs(const char *path);
 
-/* Whether a file beside a tokenizer.json, `path`, has a template for chats: the model was trained on texts of that
- * form. */
+/* Whether a file beside a tokenizer.json, `path`, has a template for chats: the model was trained on such texts. */
 bool tokenizer_has_chat_template(const char *path);
 
 /* Hash of everything that the ids of a corpus depend on: tokens of a tokenizer with another fingerprint are stale. It
