@@ -230,19 +230,10 @@ static int token_type(const Tokenizer *t, int32_t id) {
   return tokenizer_special(t, id) ? TOKEN_CONTROL : has_bytes(tokenizer_bpe(t), id) ? TOKEN_NORMAL : TOKEN_UNUSED;
 }
 
-/* A token in the alphabet; NULL: no memory. */
-static char *token_text(const Alphabet *alphabet, const Bpe *bpe, int32_t id) {
-  size_t size;
-  const uint8_t *bytes = bpe_decode(bpe, id, &size);
-  char *out = malloc(size * (ALPHABET_BYTES - 1) + 1);
-  if (out) alphabet_write(alphabet, out, bytes, size);
-  return out;
-}
-
 static void add_token(GgufHeader *h, const Alphabet *alphabet, const Tokenizer *t, int32_t id) {
   char unused[32];
   const int type = token_type(t, id);
-  char *text = type == TOKEN_NORMAL ? token_text(alphabet, tokenizer_bpe(t), id) : NULL;
+  char *text = type == TOKEN_NORMAL ? alphabet_token(alphabet, tokenizer_bpe(t), id) : NULL;
   snprintf(unused, sizeof unused, "[PAD%d]", (int)id);
   if (type == TOKEN_NORMAL && !text) h->no_memory = true;
   gguf_text(h, text ? text : type == TOKEN_CONTROL ? tokenizer_special(t, id) : unused);
@@ -250,7 +241,7 @@ static void add_token(GgufHeader *h, const Alphabet *alphabet, const Tokenizer *
 }
 
 static void add_merge(GgufHeader *h, const Alphabet *alphabet, const Bpe *bpe, const BpeMerge *merge) {
-  char *left = token_text(alphabet, bpe, merge->left), *right = token_text(alphabet, bpe, merge->right);
+  char *left = alphabet_token(alphabet, bpe, merge->left), *right = alphabet_token(alphabet, bpe, merge->right);
   const size_t size = left && right ? strlen(left) + strlen(right) + 2 : 0;
   char *both = size ? malloc(size) : NULL;
   if (both) snprintf(both, size, "%s %s", left, right);

@@ -46,26 +46,21 @@ static void copy_row(const TensorPlace *place, const ParameterTensor *p, int row
     for (int col = 0; col < p->cols; col++) convert(out + col, place->data, index_in_file(place, row, col), 1);
 }
 
-/* What the class has without its file saying so. */
-static bool make_absent(const ParameterTensor *p, int first, int count, float *out, Error *error) {
+/* What the class has without its file saying so. All tables of positions are alike. */
+static void make_absent(const WeightReader *r, const ParameterTensor *p, int first, int count, float *out) {
   const size_t cols = (size_t)p->cols, size = (size_t)count * cols * sizeof *out;
-  if (p->role != ROLE_SINUSOIDS) {
-    memset(out, 0, size);
-    return true;
-  }
-  float *all = malloc((size_t)p->rows * cols * sizeof *all);
-  if (!all) return error_memory(error, "the table of positions");
-  parameter_sinusoids(p, all);
-  memcpy(out, all + (size_t)first * cols, size);
-  free(all);
-  return true;
+  if (p->role == ROLE_SINUSOIDS) memcpy(out, r->sinusoids + (size_t)first * cols, size);
+  else memset(out, 0, size);
 }
 
 bool weight_reader_rows(const WeightReader *r, int index, int first, int count, float *out, Error *error) {
   const TensorPlace *place = &r->places[index];
   const ParameterTensor *p = &r->table->tensors[index];
   const size_t cols = (size_t)p->cols, all = (size_t)count * cols;
-  if (!place->data) return make_absent(p, first, count, out, error);
+  if (!place->data) {
+    make_absent(r, p, first, count, out);
+    return true;
+  }
   for (int i = 0; i < count; i++) copy_row(place, p, first + i, out + (size_t)i * cols);
   if (are_finite(out, all)) return true;
   size_t bad = 0;
@@ -119,6 +114,14 @@ static bool expect_zeros(const WeightReader *r, const FileTensor *t, const SafeT
   return true;
 }
 
+static bool make_sinusoids(WeightReader *r, const ParameterTensor *p, Error *error) {
+  if (r->sinusoids) return true;
+  r->sinusoids = malloc((size_t)p->rows * (size_t)p->cols * sizeof *r->sinusoids);
+  if (!r->sinusoids) return error_memory(error, "the table of positions");
+  parameter_sinusoids(p, r->sinusoids);
+  return true;
+}
+
 static bool place_tensor(WeightReader *r, const FileTensor *t, bool *used, Error *error) {
   const bool absent = t->optional && !safetensors_find(&r->files.all, stored_name(r, t));
   const SafeTensor *from = absent ? NULL : find(r, t, error);
@@ -129,6 +132,7 @@ static bool place_tensor(WeightReader *r, const FileTensor *t, bool *used, Error
   for (int i = t->first; i < t->first + t->count; i++) {
     const ParameterTensor *p = &r->table->tensors[i];
     r->places[i] = (TensorPlace){t, from, row};
+    if (absent && p->role == ROLE_SINUSOIDS && !make_sinusoids(r, p, error)) return false;
     row += t->rank == 1 ? p->cols : p->rows;
   }
   return true;
@@ -175,6 +179,7 @@ bool weight_reader_open(WeightReader *out, const char *dir, const ModelConfig *c
 }
 
 void weight_reader_close(WeightReader *r) {
+  free(r->sinusoids);
   free(r->places);
   file_layout_free(&r->layout);
   weight_files_close(&r->files);

@@ -19,6 +19,7 @@ typedef struct WeightReader {
   FileLayout layout;
   const ParameterTable *table;
   TensorPlace *places; /* [table->count] */
+  float *sinusoids;    /* a table of them, where the files have none; NULL: they have, or the model has not */
 } WeightReader;
 
 /* Checks all that can be said without looking at numbers: that every tensor is there, of its shape and in F32, F16 or

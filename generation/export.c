@@ -7,7 +7,6 @@
 #include "util/path.h"
 #include "util/text.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -24,8 +24,7 @@ static bool report(void *context, int64_t done, Error *error) {
 
 /* It may stand in a run, but not in the place of what is there. */
 static bool check_path(const char *path, const char *ending, Error *error) {
-  if (path_is_stdin(path))
-    return fail(error, EXIT_USAGE, "- is no name for a file that is written; give one%s", ending);
+  if (path_is_stdin(path)) return fail(error, EXIT_USAGE, "- is no name for a file that is written; give one");
   char *dir = path_directory(path);
   if (!dir) return error_memory(error, "a path");
   const bool taken = (checkpoint_is_run(dir) || checkpoint_is_model(dir)) && !text_ends_with(path, ending);
@@ -61,8 +60,7 @@ static bool write_modelfile(const Program *p, Error *error) {
     return false;
   }
   fputs("TEMPLATE \"{{ .Prompt }}\"\n", file.stream);
-  if (tokenizer_special(p->tokenizer, tokenizer_end(p->tokenizer)))
-    fprintf(file.stream, "PARAMETER stop \"%s\"\n", tokenizer_special(p->tokenizer, tokenizer_end(p->tokenizer)));
+  fprintf(file.stream, "PARAMETER stop \"%s\"\n", tokenizer_end_text(p->tokenizer));
   fprintf(file.stream,
           "PARAMETER num_ctx %d\nPARAMETER temperature %g\nPARAMETER top_k %d\nPARAMETER top_p %g\nPARAMETER min_p %g\n"
           "PARAMETER repeat_penalty %g\n",

@@ -1,5 +1,6 @@
 #include "tokenizer/alphabet.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Every byte has a character that can be seen: the 188 printable ones of Latin-1 are themselves, the other 68, in their
@@ -20,11 +21,15 @@ Alphabet alphabet_gpt2(void) {
   return out;
 }
 
-char *alphabet_write(const Alphabet *alphabet, char *to, const uint8_t *bytes, size_t size) {
+char *alphabet_token(const Alphabet *alphabet, const Bpe *bpe, int32_t id) {
+  size_t size;
+  const uint8_t *bytes = bpe_decode(bpe, id, &size);
+  char *out = malloc(size * (ALPHABET_BYTES - 1) + 1), *to = out;
+  if (!out) return NULL;
   for (size_t i = 0; i < size; i++)
     for (const char *symbol = alphabet->symbol[bytes[i]]; *symbol; symbol++) *to++ = *symbol;
   *to = '\0';
-  return to;
+  return out;
 }
 
 int64_t alphabet_read(const Alphabet *alphabet, const char *text, uint8_t *out) {

@@ -16,8 +16,8 @@ typedef struct Alphabet {
 
 Alphabet alphabet_gpt2(void);
 
-/* Writes `bytes` in the alphabet and returns the end of it. */
-char *alphabet_write(const Alphabet *alphabet, char *to, const uint8_t *bytes, size_t size);
+/* A token in the alphabet, "" for one without bytes; the caller frees it. NULL: no memory. */
+char *alphabet_token(const Alphabet *alphabet, const Bpe *bpe, int32_t id);
 
 /* The bytes that a text in the alphabet stands for, at most one a byte of the text; -1 when it is not in it. */
 int64_t alphabet_read(const Alphabet *alphabet, const char *text, uint8_t *out);

@@ -231,16 +231,6 @@ static bool read_decoder(TokenizerReader *r) {
 
 /* ---- all ---- */
 
-/* What becomes of texts as GPT-2 has it needs no sum: those of runs were taken before there was anything else. */
-static bool is_plain(const Tokenizer *t) {
-  for (int i = 0; i < t->pipeline.count; i++) {
-    const Step *step = &t->pipeline.steps[i];
-    if (step->kind != STEP_GPT2 && (step->kind != STEP_ADDED || added_tokens_have_any(step->added, false)))
-      return false;
-  }
-  return !t->bpe->characters && !t->bpe->words;
-}
-
 static bool add_sum(TokenizerReader *r, const json_t *value) {
   char *text =
       json_text(value ? value : json_null(), JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY, TOKENIZER_JSON, r->error);
@@ -253,7 +243,7 @@ static bool take_sum(TokenizerReader *r) {
   static const char *const parts[] = {"normalizer", "pre_tokenizer", "added_tokens"};
   static const char *const flags[] = {"byte_fallback", "ignore_merges"};
   const json_t *model = json_object_get(r->root, "model");
-  if (is_plain(r->out)) return true;
+  if (tokenizer_is_gpt2(r->out)) return true; /* those of runs were taken before there was anything else */
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     if (!add_sum(r, json_object_get(r->root, parts[i]))) return false;
   for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)

@@ -10,19 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A token in the alphabet; malloc. */
-static char *token_text(const Alphabet *alphabet, const Bpe *bpe, int32_t id) {
-  size_t size;
-  const uint8_t *bytes = bpe_decode(bpe, id, &size);
-  char *out = malloc(size * (ALPHABET_BYTES - 1) + 1);
-  if (out) alphabet_write(alphabet, out, bytes, size);
-  return out;
-}
-
 static bool add_tokens(json_t *vocab, const Alphabet *alphabet, const Bpe *bpe) {
   bool ok = true;
   for (int32_t id = 0; ok && id < bpe->tokens.size; id++) {
-    char *key = token_text(alphabet, bpe, id);
+    char *key = alphabet_token(alphabet, bpe, id);
     ok = key && (!*key || json_object_set_new(vocab, key, json_integer(id)) == 0);
     free(key);
   }
@@ -32,8 +23,8 @@ static bool add_tokens(json_t *vocab, const Alphabet *alphabet, const Bpe *bpe) 
 static bool add_merges(json_t *merges, const Alphabet *alphabet, const Bpe *bpe) {
   bool ok = true;
   for (int32_t i = 0; ok && i < bpe->merge_count; i++) {
-    char *left = token_text(alphabet, bpe, bpe->merges[i].left),
-         *right = token_text(alphabet, bpe, bpe->merges[i].right);
+    char *left = alphabet_token(alphabet, bpe, bpe->merges[i].left),
+         *right = alphabet_token(alphabet, bpe, bpe->merges[i].right);
     ok = left && right && json_array_append_new(merges, json_sprintf("%s %s", left, right)) == 0;
     free(left);
     free(right);
