@@ -68,7 +68,7 @@ bool checkpoint_read_weights(const char *dir, const ModelConfig *config, const P
 
 /* Makes the tensors of a file one after the other, in the same memory, from an arena or from other files. */
 typedef struct WeightsWriter {
-  const FileLayout *layout;
+  FileLayout layout;
   const ParameterTable *table;
   const float *arena;         /* or NULL, and... */
   const WeightReader *reader; /* ...a reader */
@@ -108,16 +108,16 @@ static bool put_tensor(const WeightsWriter *w, const FileTensor *t, int index, i
 
 /* In place: a number of two bytes never stands behind the one that it is made of. */
 static void narrow(float *values, size_t count) {
-  uint16_t *out = (uint16_t *)values;
+  uint8_t *out = (uint8_t *)values;
   for (size_t i = 0; i < count; i++) {
     const uint16_t half = half_float_to_bf16(values[i]);
-    memcpy(out + i, &half, sizeof half);
+    memcpy(out + i * sizeof half, &half, sizeof half);
   }
 }
 
 static const void *tensor_data(void *state, int index) {
   const WeightsWriter *w = state;
-  const FileTensor *t = &w->layout->tensors[index];
+  const FileTensor *t = &w->layout.tensors[index];
   if (is_in_arena(w, t)) return w->arena + w->table->tensors[t->first].offset;
   memset(w->room, 0, elements(t) * sizeof *w->room);
   int row = 0;
@@ -131,9 +131,9 @@ static const void *tensor_data(void *state, int index) {
 
 static bool write_tensors(const char *path, WeightsWriter *w) {
   size_t largest = 1, widest = 1;
-  SafeTensor *tensors = calloc((size_t)w->layout->count + 1, sizeof *tensors);
-  for (int i = 0; tensors && i < w->layout->count; i++) {
-    const FileTensor *t = &w->layout->tensors[i];
+  SafeTensor *tensors = calloc((size_t)w->layout.count + 1, sizeof *tensors);
+  for (int i = 0; tensors && i < w->layout.count; i++) {
+    const FileTensor *t = &w->layout.tensors[i];
     tensors[i] = file_tensor_shape(t);
     tensors[i].type = w->type;
     if (!is_in_arena(w, t) && elements(t) > largest) largest = elements(t);
@@ -143,7 +143,7 @@ static bool write_tensors(const char *path, WeightsWriter *w) {
   w->room = malloc(largest * sizeof *w->room);
   w->row = malloc(widest * sizeof *w->row);
   bool ok = (tensors && w->room && w->row) || error_memory(w->error, CHECKPOINT_WEIGHTS);
-  ok = ok && safetensors_write_from(path, tensors, w->layout->count, NULL, 0, tensor_data, w, w->error);
+  ok = ok && safetensors_write_from(path, tensors, w->layout.count, NULL, 0, tensor_data, w, w->error);
   free(w->row);
   free(w->room);
   free(tensors);
@@ -152,11 +152,10 @@ static bool write_tensors(const char *path, WeightsWriter *w) {
 
 static bool write_weights(const char *dir, const ModelConfig *config, WeightsWriter *writer) {
   const ModelClass *a = class_of(config);
-  FileLayout layout;
-  if (!file_layout_make(&layout, a, class_file_biases(a, config), config, writer->table, writer->error)) return false;
-  writer->layout = &layout;
+  if (!file_layout_make(&writer->layout, a, class_file_biases(a, config), config, writer->table, writer->error))
+    return false;
   bool ok = write_tensors(checkpoint_path(dir, CHECKPOINT_WEIGHTS).text, writer);
-  file_layout_free(&layout);
+  file_layout_free(&writer->layout);
   return ok;
 }
 
