@@ -89,6 +89,7 @@ void gguf_text(GgufHeader *h, const char *value) {
 }
 
 void gguf_i32(GgufHeader *h, int32_t value) { add(h, &value, sizeof value); }
+void gguf_f32(GgufHeader *h, float value) { add(h, &value, sizeof value); }
 
 static void add_key(GgufHeader *h, const char *key, uint32_t type) {
   gguf_text(h, key);
@@ -103,7 +104,7 @@ void gguf_key_u32(GgufHeader *h, const char *key, uint32_t value) {
 
 void gguf_key_f32(GgufHeader *h, const char *key, float value) {
   add_key(h, key, VALUE_F32);
-  add(h, &value, sizeof value);
+  gguf_f32(h, value);
 }
 
 void gguf_key_bool(GgufHeader *h, const char *key, bool value) {
@@ -125,6 +126,7 @@ static void add_array(GgufHeader *h, const char *key, uint32_t type, uint64_t co
 
 void gguf_key_texts(GgufHeader *h, const char *key, uint64_t count) { add_array(h, key, VALUE_TEXT, count); }
 void gguf_key_i32s(GgufHeader *h, const char *key, uint64_t count) { add_array(h, key, VALUE_I32, count); }
+void gguf_key_f32s(GgufHeader *h, const char *key, uint64_t count) { add_array(h, key, VALUE_F32, count); }
 
 static uint64_t pad_of(uint64_t bytes) { return (GGUF_ALIGNMENT - bytes % GGUF_ALIGNMENT) % GGUF_ALIGNMENT; }
 

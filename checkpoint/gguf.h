@@ -36,11 +36,13 @@ void gguf_key_u32(GgufHeader *header, const char *key, uint32_t value);
 void gguf_key_f32(GgufHeader *header, const char *key, float value);
 void gguf_key_bool(GgufHeader *header, const char *key, bool value);
 void gguf_key_text(GgufHeader *header, const char *key, const char *value);
-/* Arrays: `count` calls of gguf_text() or gguf_i32() follow. */
+/* Arrays: `count` calls of gguf_text(), gguf_i32() or gguf_f32() follow. */
 void gguf_key_texts(GgufHeader *header, const char *key, uint64_t count);
 void gguf_key_i32s(GgufHeader *header, const char *key, uint64_t count);
+void gguf_key_f32s(GgufHeader *header, const char *key, uint64_t count);
 void gguf_text(GgufHeader *header, const char *value);
 void gguf_i32(GgufHeader *header, int32_t value);
+void gguf_f32(GgufHeader *header, float value);
 
 /* After all keys. A vector has rows 0. */
 void gguf_tensor(GgufHeader *header, const char *name, GgufTensorType type, int rows, int cols);

@@ -1,8 +1,7 @@
 #include "checkpoint/gguf_model.h"
 
-#include "checkpoint/gguf.h"
+#include "checkpoint/gguf_tokenizer.h"
 #include "checkpoint/weight_reader.h"
-#include "tokenizer/alphabet.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,11 +129,13 @@ typedef struct Plan {
   const Architecture *architecture;
   ParameterTable table;
   FileLayout layout;
+  GgufTokenizer tokenizer;
 } Plan;
 
 static void plan_free(Plan *plan) {
   file_layout_free(&plan->layout);
   parameter_table_free(&plan->table);
+  gguf_tokenizer_free(&plan->tokenizer);
 }
 
 static bool is_positions(const Plan *plan, const FileTensor *t) {
@@ -153,20 +154,12 @@ static bool check_blocks(const GgufModel *m, const Plan *plan, Error *error) {
   return true;
 }
 
-/* llama.cpp knows tokenizers by name, and not by what they do. */
-static bool check_tokenizer(const GgufModel *m, Error *error) {
-  return tokenizer_is_gpt2(m->tokenizer) ||
-         fail(error, EXIT_CHECKPOINT,
-              "%s: its tokenizer does more than to split texts as GPT-2 does, which cannot be said in a GGUF file",
-              m->dir);
-}
-
 static bool plan_make(Plan *plan, const GgufModel *m, Error *error) {
   *plan = (Plan){.architecture = architecture_of(m, error)};
-  if (!plan->architecture || !check_tokenizer(m, error) || !parameter_table_make(&plan->table, m->config, error))
-    return false;
   const Architecture *a = plan->architecture;
-  bool ok = file_layout_make(&plan->layout, &a->layout, a->biases | class_model_biases(m->config), m->config,
+  bool ok = a && gguf_tokenizer_make(&plan->tokenizer, m->dir, m->tokenizer, error) &&
+            parameter_table_make(&plan->table, m->config, error) &&
+            file_layout_make(&plan->layout, &a->layout, a->biases | class_model_biases(m->config), m->config,
                              &plan->table, error);
   if (ok && a->own_head && m->config->tie) file_layout_add_copy(&plan->layout, "output.weight");
   ok = ok && check_blocks(m, plan, error);
@@ -215,60 +208,12 @@ static void add_general(GgufHeader *h, const GgufModel *m, const Architecture *a
   if (m->type == GGUF_Q8_0) gguf_key_u32(h, "general.quantization_version", 2);
 }
 
-/* ---- the tokenizer ---- */
-
-enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_UNUSED = 5 };
-
-static bool has_bytes(const Bpe *bpe, int32_t id) {
-  size_t size;
-  bpe_decode(bpe, id, &size);
-  return size > 0;
-}
-
-/* Models may have more rows than there are tokens. */
-static int token_type(const Tokenizer *t, int32_t id) {
-  return tokenizer_special(t, id) ? TOKEN_CONTROL : has_bytes(tokenizer_bpe(t), id) ? TOKEN_NORMAL : TOKEN_UNUSED;
-}
-
-static void add_token(GgufHeader *h, const Alphabet *alphabet, const Tokenizer *t, int32_t id) {
-  char unused[32];
-  const int type = token_type(t, id);
-  char *text = type == TOKEN_NORMAL ? alphabet_token(alphabet, tokenizer_bpe(t), id) : NULL;
-  snprintf(unused, sizeof unused, "[PAD%d]", (int)id);
-  if (type == TOKEN_NORMAL && !text) h->no_memory = true;
-  gguf_text(h, text ? text : type == TOKEN_CONTROL ? tokenizer_special(t, id) : unused);
-  free(text);
-}
-
-static void add_merge(GgufHeader *h, const Alphabet *alphabet, const Bpe *bpe, const BpeMerge *merge) {
-  char *left = alphabet_token(alphabet, bpe, merge->left), *right = alphabet_token(alphabet, bpe, merge->right);
-  const size_t size = left && right ? strlen(left) + strlen(right) + 2 : 0;
-  char *both = size ? malloc(size) : NULL;
-  if (both) snprintf(both, size, "%s %s", left, right);
-  else h->no_memory = true;
-  gguf_text(h, both ? both : "");
-  free(left);
-  free(right);
-  free(both);
-}
-
-/* Merges are said even where there are none: without the key llama.cpp reads no BPE. */
-static void add_tokenizer(GgufHeader *h, const GgufModel *m) {
-  const Tokenizer *t = m->tokenizer;
-  const Bpe *bpe = tokenizer_bpe(t);
-  const Alphabet alphabet = alphabet_gpt2();
-  const int vocab = m->config->vocab;
-  gguf_key_text(h, "tokenizer.ggml.model", "gpt2");
-  gguf_key_text(h, "tokenizer.ggml.pre", "gpt-2");
-  gguf_key_texts(h, "tokenizer.ggml.tokens", (uint64_t)vocab);
-  for (int32_t id = 0; id < vocab; id++) add_token(h, &alphabet, t, id);
-  gguf_key_i32s(h, "tokenizer.ggml.token_type", (uint64_t)vocab);
-  for (int32_t id = 0; id < vocab; id++) gguf_i32(h, token_type(t, id));
-  gguf_key_texts(h, "tokenizer.ggml.merges", (uint64_t)bpe->merge_count);
-  for (int32_t i = 0; i < bpe->merge_count; i++) add_merge(h, &alphabet, bpe, &bpe->merges[i]);
-  if (m->special.start >= 0) gguf_key_u32(h, "tokenizer.ggml.bos_token_id", (uint32_t)m->special.start);
+/* llama.cpp adds the token that it calls bos. */
+static void add_special_tokens(GgufHeader *h, const GgufModel *m) {
+  const int32_t begin = tokenizer_begin(m->tokenizer), start = begin >= 0 ? begin : m->special.start;
+  if (start >= 0) gguf_key_u32(h, "tokenizer.ggml.bos_token_id", (uint32_t)start);
   if (m->special.end >= 0) gguf_key_u32(h, "tokenizer.ggml.eos_token_id", (uint32_t)m->special.end);
-  gguf_key_bool(h, "tokenizer.ggml.add_bos_token", tokenizer_begin(t) >= 0);
+  gguf_key_bool(h, "tokenizer.ggml.add_bos_token", begin >= 0);
   gguf_key_bool(h, "tokenizer.ggml.add_eos_token", false);
 }
 
@@ -355,7 +300,8 @@ static bool write_all(Writer *w, Error *error) {
 static void make_header(GgufHeader *h, const GgufModel *m, const Plan *plan) {
   add_general(h, m, plan->architecture);
   add_shape(h, plan->architecture, m->config);
-  add_tokenizer(h, m);
+  gguf_tokenizer_add(h, &plan->tokenizer, m->config->vocab);
+  add_special_tokens(h, m);
   for (const FileTensor *t = plan->layout.tensors; t < plan->layout.tensors + plan->layout.count; t++) {
     const bool vector = t->rank == 1;
     gguf_tensor(h, t->name, type_of(m, plan, t), vector ? 0 : t->rows, vector ? t->rows : t->cols);
@@ -363,7 +309,12 @@ static void make_header(GgufHeader *h, const GgufModel *m, const Plan *plan) {
 }
 
 static GgufFacts facts_of(const Plan *plan, const GgufHeader *h) {
-  return (GgufFacts){plan->architecture->layout.model_type, plan->layout.count, h->size + h->data};
+  GgufFacts facts = {.architecture = plan->architecture->layout.model_type,
+                     .tensors = plan->layout.count,
+                     .bytes = h->size + h->data,
+                     .note_count = plan->tokenizer.note_count};
+  memcpy(facts.notes, plan->tokenizer.notes, sizeof facts.notes);
+  return facts;
 }
 
 bool gguf_model_check(const GgufModel *m, GgufFacts *facts, Error *error) {

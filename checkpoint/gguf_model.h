@@ -3,6 +3,7 @@
 #define INKLING_CHECKPOINT_GGUF_MODEL_H
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/gguf_tokenizer.h"
 #include "util/progress.h"
 
 /* What matrices are written in; vectors and tables of positions are f32. */
@@ -22,9 +23,11 @@ typedef struct GgufFacts {
   const char *architecture; /* of llama.cpp */
   int tensors;
   uint64_t bytes; /* of the file */
+  const char *notes[GGUF_TOKENIZER_NOTES]; /* what people have to know of texts there */
+  int note_count;
 } GgufFacts;
 
-/* Whether llama.cpp computes the model, and can be told so. EXIT_CHECKPOINT: what of it it does not; EXIT_USAGE: a
+/* Whether llama.cpp computes the model and has its tokenizer. EXIT_CHECKPOINT: what of them it has not; EXIT_USAGE: a
  * matrix whose rows are no blocks of q8_0. */
 bool gguf_model_check(const GgufModel *model, GgufFacts *facts, Error *error);
 

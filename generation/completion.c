@@ -56,12 +56,12 @@ static json_t *base64(const uint8_t *bytes, size_t size) {
   return string;
 }
 
-/* A token by itself: its text, the name of the end token, or "bytes:\xe2\x80" where its bytes are no characters. */
+/* A token by itself: its text, the name of a special one, or "bytes:\xe2\x80" where its bytes are no characters. */
 static json_t *token_name(const Tokenizer *tokenizer, int32_t id) {
   size_t size;
   const uint8_t *bytes = tokenizer_decode(tokenizer, id, &size);
   bool whole;
-  if (id == tokenizer_end(tokenizer)) return json_string(tokenizer_end_text(tokenizer));
+  if (tokenizer_special(tokenizer, id)) return json_string(tokenizer_special(tokenizer, id));
   json_t *text = completion_string(bytes, size, &whole);
   if (whole) return text;
   json_decref(text);

@@ -54,8 +54,8 @@ ShownToken program_token(const Tokenizer *tokenizer, int32_t id) {
   ShownToken out;
   size_t size, used = 1;
   const uint8_t *bytes = tokenizer_decode(tokenizer, id, &size);
-  if (id == tokenizer_end(tokenizer))
-    snprintf(out.text, sizeof out.text, "%.60s", text_one_line(tokenizer_end_text(tokenizer), 60).text);
+  const char *special = tokenizer_special(tokenizer, id);
+  if (special) snprintf(out.text, sizeof out.text, "%.60s", text_one_line(special, 60).text);
   else if (!size) snprintf(out.text, sizeof out.text, "<token %d>", (int)id);
   if (!size) return out;
   out.text[0] = '\'';

@@ -3,15 +3,17 @@
 
     scripts/compare_llamacpp.py TEXT [--cache ~/.cache/inkling-llamacpp] [--bin .] [--dump build/dump_model]
 
-Small models of several shapes are trained on TEXT for a moment. For each, llama.cpp has to
-  - give a megabyte of mixed text the same tokens (byte and BPE);
+Small models of several shapes are trained on TEXT for a moment, and with tokenizers of the kinds that other models have.
+For each, llama.cpp has to
+  - give a megabyte of mixed text the same tokens, special tokens in it as text and as themselves;
   - continue a prompt with the same 200 likeliest tokens;
   - compute the same logits from the file in f32: within 1e-4, and within 5e-3 where it computes GELU from a table in f16;
   - lose at most 0.01 nats per token by q8_0.
 And a file in which the rows of queries and keys stand in Inkling's order has to be found out.
 
 llama.cpp is built from the source that the package llama-cpp-python carries, once, into the directory --cache (cmake,
-ninja and a C++ compiler; some minutes). Needs numpy and pip. Prints a line a check; exit status 1 when one fails.
+ninja and a C++ compiler; some minutes). Needs numpy, tokenizers and pip. Prints a line a check; exit status 1 when one
+fails.
 """
 
 import argparse
@@ -26,6 +28,8 @@ import sys
 import tempfile
 import unicodedata
 import venv
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
 
 SMALL = ["--heads", 4, "--dim", 64, "--layers", 2, "--ctx", 256, "--batch", 4, "--steps", 60, "--sample-tokens", 0]
 BPE = ["--tokenizer", "bpe", "--vocab-size", 700]
@@ -43,6 +47,8 @@ MODELS = {
 }
 PROMPT = "The king"
 F16_TABLES = ("gpt2", "starcoder2")
+SPECIAL = ["<|im_start|>", "<|im_end|>"]
+ADDED = "<think>"
 
 
 class Differs(Exception):
@@ -89,7 +95,8 @@ def worker():
     answer = {}
     if "text" in task:
         with open(task["text"], "rb") as stream:
-            answer["tokens"] = model.tokenize(stream.read(), add_bos=False, special=False)
+            text = stream.read()
+        answer["tokens"] = [model.tokenize(text, add_bos=False, special=special) for special in (False, True)]
     if "prompt" in task:
         ids = model.tokenize(task["prompt"].encode(), add_bos=False, special=False)
         model.eval(ids)
@@ -114,8 +121,9 @@ def worker():
 
 # ---- comparing ----
 
-def mixed_text(path, size):
-    """Letters of many scripts, numbers, signs, runs of spaces and lines; characters that Unicode 14 has."""
+def mixed_text(size, among=()):
+    """Letters of many scripts, numbers, signs, runs of spaces and lines, the words `among` between them; characters that
+    Unicode 14 has."""
     source = random.Random(5)
     scripts = [(0x20, 0x7E), (0xC0, 0x17F), (0x370, 0x3FF), (0x400, 0x4FF), (0x5D0, 0x5EA), (0x620, 0x64A),
                (0x905, 0x939), (0xE01, 0xE2E), (0x3041, 0x3096), (0x4E00, 0x9FA5), (0xAC00, 0xD7A3), (0x300, 0x36F),
@@ -127,15 +135,58 @@ def mixed_text(path, size):
         word = "".join(chr(source.randint(first, last)) for _ in range(source.randint(1, 9)))
         parts.append("".join(c for c in word if unicodedata.category(c) not in ("Cn", "Cs")))
         parts.append(source.choice(words) if source.random() < 0.3 else " " * source.choice((0, 1, 1, 1, 2, 7)))
-    with open(path, "w", encoding="utf-8", newline="") as stream:
-        stream.write("".join(parts)[:size])
+        if among and source.random() < 0.02:
+            parts.append(source.choice(among))
+    return "".join(parts)[:size]
+
+
+# ---- tokenizers of other models ----
+
+def as_sentencepiece(tokenizer):
+    """Its merges as those of a SentencePiece model become: all pairs of tokens that make a token, in its order."""
+    made = json.loads(tokenizer.to_str())
+    vocab, merges = made["model"]["vocab"], {}
+    for left, right in made["model"]["merges"]:
+        whole = left + right
+        merges.setdefault(whole, [[whole[:i], whole[i:]] for i in range(1, len(whole))
+                                  if whole[:i] in vocab and whole[i:] in vocab])
+    made["model"]["merges"] = [pair for pairs in merges.values() for pair in pairs]
+    return made
+
+
+def tokenizers_of_others(text, folder):
+    """{name: (file, whether texts have to be normalized, whether they may have added tokens)}"""
+    import foreign_tokenizers as foreign
+    from tokenizers import AddedToken, pre_tokenizers
+    every = foreign.kinds()
+    starcoder, llama3 = every["starcoder"], every["llama3"]
+    kinds = {"starcoder": starcoder, "llama3": llama3, "llama3, merges not ignored": {**llama3, "ignore_merges": False},
+             "qwen": every["qwen"], "gpt2 by its pattern": every["gpt2 by its pattern"],
+             "starcoder, merges ignored": {**starcoder, "ignore_merges": True}, "llama2": every["llama2"],
+             "metaspace always": every["metaspace always, unsplit"], "metaspace never": every["metaspace never"],
+             "metaspace first": every["metaspace first"]}
+    with open(text, encoding="utf-8") as stream:
+        corpus = [stream.read(100_000), mixed_text(20_000)]
+    special = [AddedToken(content, special=True) for content in SPECIAL]
+    out = {}
+    for name, kind in kinds.items():
+        place = os.path.join(folder, name.replace(" ", "-"))
+        os.makedirs(place)
+        plain = [AddedToken(ADDED, normalized=False)]
+        tokenizer = foreign.trained({**kind, "plain": plain}, corpus, 1500 if kind.get("characters") else 900, special)
+        made = as_sentencepiece(tokenizer) if kind.get("characters") else json.loads(tokenizer.to_str())
+        with open(place + "/tokenizer.json", "w", encoding="utf-8") as stream:
+            json.dump(made, stream)
+        with open(place + "/tokenizer_config.json", "w", encoding="utf-8") as stream:
+            json.dump({"eos_token": "<|end|>"}, stream)
+        out[name] = place + "/tokenizer.json", bool(kind.get("normalizer")) and not kind.get("characters"), name != "metaspace first"
+    return out
 
 
 class Comparison:
     def __init__(self, options, python, environment, folder):
         self.options, self.python, self.environment, self.folder = options, python, environment, folder
-        self.mixed = folder + "/mixed.txt"
-        mixed_text(self.mixed, 1_000_000)
+        self.others = tokenizers_of_others(options.text, folder)
 
     def run(self, *words):
         done = subprocess.run([str(word) for word in words], capture_output=True, check=False)
@@ -153,8 +204,21 @@ class Comparison:
     def generate(self, *words):
         return self.run(self.options.bin + "/generate", *words)
 
-    def encode(self, run, path):
-        return [int(word) for word in self.generate(run, "--encode", path).split()]
+    def encode(self, run, path, *flags):
+        return [int(word) for word in self.generate(run, "--encode", path, *flags).split()]
+
+    def compare_tokens(self, run, path, name):
+        _, normalized, added = self.others.get(name, ("", False, False))
+        text = "A" + mixed_text(1_000_000, [*SPECIAL, ADDED] if added else SPECIAL if name in MODELS else [])
+        mixed = self.folder + "/mixed.txt"
+        with open(mixed, "w", encoding="utf-8", newline="") as stream:
+            stream.write(unicodedata.normalize("NFC", text) if normalized else text)
+        for theirs, flags in zip(self.llama(path, text=mixed)["tokens"], ([], ["--special"])):
+            ours = self.encode(run, mixed, *flags)
+            at = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
+            if ours != theirs:
+                raise Differs(f"the tokens of a text {' '.join(flags)}: token {at}, {ours[at - 3:at + 4]} here, "
+                              f"{theirs[at - 3:at + 4]} there")
 
     def gguf(self, run, kind):
         path = f"{run}.{kind}.gguf"
@@ -180,8 +244,7 @@ class Comparison:
         run = f"{self.folder}/{''.join(c for c in name if c.isalnum())}.run"
         self.run(self.options.bin + "/train", self.options.text, *flags, "--out", run, "--quiet")
         path = self.gguf(run, "f32")
-        if self.llama(path, text=self.mixed)["tokens"] != self.encode(run, self.mixed):
-            raise Differs("the tokens of a text")
+        self.compare_tokens(run, path, name)
         limit = 5e-3 if any(word in self.architecture(path) for word in F16_TABLES) else 1e-4
         largest, answer = self.difference(run, path)
         if not largest < limit:
@@ -241,12 +304,18 @@ def main():
     parser.add_argument("--cache", default=os.path.expanduser("~/.cache/inkling-llamacpp"))
     parser.add_argument("--bin", default=".", help="where ./train and ./generate are")
     parser.add_argument("--dump", default="build/dump_model")
+    parser.add_argument("--only", action="append", help="one of the models, by its name")
     options = parser.parse_args()
     python, environment = build(os.path.abspath(options.cache))
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
         comparison = Comparison(options, python, environment, folder)
-        for name, flags in MODELS.items():
+        models = dict(MODELS)
+        for name, (tokenizer, *_) in comparison.others.items():
+            models[name] = [*SMALL, "--tokenizer", tokenizer]
+        for name, flags in models.items():
+            if options.only and name not in options.only:
+                continue
             try:
                 print(f"{name:38s} {comparison.check(name, flags)}", flush=True)
             except Differs as problem:

@@ -183,7 +183,7 @@ def kinds():
 CUT = ["gpt2 normalized", "prefix space", "llama2 with added", "metaspace first", "metaspace first, split"]
 
 
-def trained(kind, corpus, vocab):
+def trained(kind, corpus, vocab, special=SPECIAL[1:]):
     characters = kind.get("characters", False)
     tokenizer = Tokenizer(models.BPE())
     if kind.get("normalizer"):
@@ -203,7 +203,7 @@ def trained(kind, corpus, vocab):
     if characters and not kind.get("pre"):
         made["pre_tokenizer"] = None
     tokenizer = Tokenizer.from_str(json.dumps(made))
-    tokenizer.add_special_tokens(SPECIAL[1:])
+    tokenizer.add_special_tokens(special)
     tokenizer.add_tokens(kind.get("plain", []))
     tokenizer.decoder = kind.get("decoder") or (decoders.Sequence(STRIP_SPACE) if characters else decoders.ByteLevel())
     if kind.get("post"):

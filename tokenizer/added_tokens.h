@@ -24,6 +24,13 @@ typedef struct AddedToken {
   bool lstrip, rstrip; /* with the white space before it, behind it */
 } AddedToken;
 
+/* One of the file's list. */
+typedef struct AddedEntry {
+  char *text;
+  bool normalized; /* it is looked for in the normalized text */
+  AddedToken token;
+} AddedEntry;
+
 typedef struct AddedTokens AddedTokens;
 
 bool added_tokens_create(AddedTokens **out, Error *error); /* EXIT_MEMORY */

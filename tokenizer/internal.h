@@ -7,7 +7,6 @@
 #include <jansson.h>
 
 #define SEPARATE_VOCABS "separate_vocabs"
-#define SPACE_SYMBOL "\xE2\x96\x81" /* U+2581: a space in the tokens of a vocabulary of characters */
 
 /* What of the beginning of a decoded text is left out. */
 typedef enum Leading {
@@ -22,10 +21,10 @@ struct Tokenizer {
   BpeTokens decoded; /* what ids stand for in texts; bytes NULL: as in `bpe` */
   Leading leading;
   int vocab;        /* of the model: its last ids may stand for nothing */
-  int32_t end;      /* id of the token that ends a document */
-  char *end_text;   /* its text */
-  int32_t begin;    /* of the token that the post_processor puts before a text; -1: none */
-  char *begin_text; /* NULL: none */
+  int32_t end;       /* id of the token that ends a document */
+  int32_t begin;     /* of the token that the post_processor puts before a text; -1: none */
+  AddedEntry *added; /* [added_count], of rising ids; `end` and `begin` among them */
+  size_t added_count;
   bool ends_with_end;
   bool separate_vocabs, starts_elsewhere, takes_special;
   bool prefix_space;     /* a text that does not begin with a space gets one */
@@ -35,20 +34,11 @@ struct Tokenizer {
   bool json_differs; /* its post_processor does not say `begin` and ends_with_end */
 };
 
-/* One of the file's "added_tokens". */
-typedef struct AddedEntry {
-  const char *text; /* of the JSON */
-  bool normalized;  /* it is looked for in the normalized text */
-  AddedToken token;
-} AddedEntry;
-
 /* What the parts of the reader share while a file is read. */
 typedef struct TokenizerReader {
   Tokenizer *out;
   const char *path;
   const json_t *root;
-  AddedEntry *added; /* [added_count] */
-  size_t added_count;
   int32_t largest; /* id */
   int32_t end;     /* that is given; -1: found in the files */
   bool bytes;      /* pre_tokenizer turns texts into bytes: tokens are written in the alphabet of GPT-2 */
@@ -69,9 +59,8 @@ json_t *json_read_beside(const char *path, const char *name);
 
 /* ---- json_added.c ---- */
 
-/* Fills `added`, and the token that ends documents. The caller frees the list. */
+/* Fills `added`, and the token that ends documents. */
 bool json_read_added(TokenizerReader *r);
-const AddedEntry *json_find_added(const TokenizerReader *r, const char *text, int32_t id); /* text NULL: by its id */
 /* What the post_processor puts beside a text. */
 bool json_read_post_processor(TokenizerReader *r);
 

@@ -14,20 +14,28 @@ static bool read_entry(TokenizerReader *r, size_t i, const json_t *token) {
                 JSON_ID_LIMIT - 1);
   const bool special = json_is_true(json_object_get(token, "special"));
   const json_t *normalized = json_object_get(token, "normalized");
-  r->added[i] = (AddedEntry){.text = text,
-                             .normalized = normalized ? json_is_true(normalized) : !special,
-                             .token = {.id = id,
-                                       .special = special,
-                                       .single_word = json_is_true(json_object_get(token, "single_word")),
-                                       .lstrip = json_is_true(json_object_get(token, "lstrip")),
-                                       .rstrip = json_is_true(json_object_get(token, "rstrip"))}};
+  AddedEntry *entry = &r->out->added[r->out->added_count];
+  *entry = (AddedEntry){.text = strdup(text),
+                        .normalized = normalized ? json_is_true(normalized) : !special,
+                        .token = {.id = id,
+                                  .special = special,
+                                  .single_word = json_is_true(json_object_get(token, "single_word")),
+                                  .lstrip = json_is_true(json_object_get(token, "lstrip")),
+                                  .rstrip = json_is_true(json_object_get(token, "rstrip"))}};
+  if (!entry->text) return error_memory(r->error, "the added tokens");
+  r->out->added_count++;
   if (id > r->largest) r->largest = id;
   return true;
 }
 
-const AddedEntry *json_find_added(const TokenizerReader *r, const char *text, int32_t id) {
-  for (size_t i = 0; i < r->added_count; i++)
-    if (text ? strcmp(r->added[i].text, text) == 0 : r->added[i].token.id == id) return &r->added[i];
+static int by_id(const void *left, const void *right) {
+  const AddedEntry *a = left, *b = right;
+  return a->token.id != b->token.id ? (a->token.id < b->token.id ? -1 : 1) : strcmp(a->text, b->text);
+}
+
+static const AddedEntry *find_text(const TokenizerReader *r, const char *text) {
+  for (size_t i = 0; i < r->out->added_count; i++)
+    if (strcmp(r->out->added[i].text, text) == 0) return &r->out->added[i];
   return NULL;
 }
 
@@ -36,12 +44,12 @@ const AddedEntry *json_find_added(const TokenizerReader *r, const char *text, in
 /* A token by its text, or by an object with it. */
 static const AddedEntry *named_token(const TokenizerReader *r, const json_t *name) {
   const char *text = json_string_value(json_is_object(name) ? json_object_get(name, "content") : name);
-  return text ? json_find_added(r, text, -1) : NULL;
+  return text ? find_text(r, text) : NULL;
 }
 
 static const AddedEntry *numbered_token(const TokenizerReader *r, const json_t *id) {
   if (json_is_array(id)) id = json_array_get(id, 0);
-  return json_id(id) < 0 ? NULL : json_find_added(r, NULL, json_id(id));
+  return tokenizer_added(r->out, json_id(id));
 }
 
 /* What the files beside it say, the tokenizer's before the model's; else what GPT-2 or Llama 2 call it. */
@@ -50,37 +58,37 @@ static const AddedEntry *find_end(const TokenizerReader *r) {
          *model = json_read_beside(r->path, "config.json");
   const AddedEntry *end = named_token(r, json_object_get(tokenizer, "eos_token"));
   if (!end) end = numbered_token(r, json_object_get(model, "eos_token_id"));
-  if (!end) end = json_find_added(r, END_OF_TEXT, -1);
-  if (!end) end = json_find_added(r, "</s>", -1);
+  if (!end) end = find_text(r, END_OF_TEXT);
+  if (!end) end = find_text(r, "</s>");
   json_decref(tokenizer);
   json_decref(model);
   return end;
 }
 
 static bool read_end(TokenizerReader *r) {
-  const AddedEntry *end = r->end < 0 ? find_end(r) : json_find_added(r, NULL, r->end);
+  const AddedEntry *end = r->end < 0 ? find_end(r) : tokenizer_added(r->out, r->end);
   if (!end)
     return json_refuse(r, "no added token ends a document: it has neither \"" END_OF_TEXT "\" nor \"</s>\", and no "
                           "eos_token of tokenizer_config.json or eos_token_id of config.json beside it names another");
   r->out->end = end->token.id;
-  r->out->end_text = strdup(end->text);
-  return r->out->end_text || error_memory(r->error, "a tokenizer");
+  return true;
 }
 
 /* Documents are told apart by it: no text has it inside, whatever the file says. */
 static void set_end_special(TokenizerReader *r) {
-  for (size_t i = 0; i < r->added_count; i++)
-    if (r->added[i].token.id == r->out->end) r->added[i].token.special = true;
+  for (size_t i = 0; i < r->out->added_count; i++)
+    if (r->out->added[i].token.id == r->out->end) r->out->added[i].token.special = true;
 }
 
 bool json_read_added(TokenizerReader *r) {
   const json_t *tokens = json_object_get(r->root, "added_tokens");
   if (!json_is_array(tokens)) return json_refuse(r, "added_tokens is missing or not a list");
-  r->added_count = json_array_size(tokens);
-  r->added = calloc(r->added_count + 1, sizeof *r->added);
-  if (!r->added) return error_memory(r->error, "the added tokens");
-  for (size_t i = 0; i < r->added_count; i++)
+  const size_t count = json_array_size(tokens);
+  r->out->added = calloc(count + 1, sizeof *r->out->added);
+  if (!r->out->added) return error_memory(r->error, "the added tokens");
+  for (size_t i = 0; i < count; i++)
     if (!read_entry(r, i, json_array_get(tokens, i))) return false;
+  qsort(r->out->added, count, sizeof *r->out->added, by_id);
   if (!read_end(r)) return false;
   set_end_special(r);
   return true;
@@ -128,7 +136,6 @@ bool json_read_post_processor(TokenizerReader *r) {
   const AddedEntry *before = token_at(r, post, 0), *behind = token_at(r, post, 1);
   r->out->begin = before ? before->token.id : -1;
   r->out->ends_with_end = behind && behind->token.id == r->out->end;
-  if (before && !(r->out->begin_text = strdup(before->text))) return error_memory(r->error, "a tokenizer");
   return before || r->out->ends_with_end || adds_nothing(post) ||
          json_unsupported(r, "its post_processor adds more than a token before a text, or the end token behind it");
 }

@@ -85,8 +85,8 @@ static bool add_token(TokenizerReader *r, PipelineRunner *runner, AddedTokens *s
 static bool add_tokens(TokenizerReader *r, PipelineRunner *runner, AddedTokens *set, bool normalized) {
   ByteBuffer text = {0};
   bool ok = true;
-  for (size_t i = 0; ok && i < r->added_count; i++)
-    if (r->added[i].normalized == normalized && *r->added[i].text) ok = add_token(r, runner, set, &r->added[i], &text);
+  for (size_t i = 0; ok && i < r->out->added_count; i++)
+    if (r->out->added[i].normalized == normalized && *r->out->added[i].text) ok = add_token(r, runner, set, &r->out->added[i], &text);
   free(text.bytes);
   return ok;
 }

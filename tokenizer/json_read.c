@@ -109,8 +109,8 @@ static bool fill_texts(const TokenizerReader *r, Vocabulary *out, json_t *vocab)
                   out->texts[id], text, id);
     out->texts[id] = text;
   }
-  for (size_t i = 0; i < r->added_count; i++) {
-    const AddedEntry *entry = &r->added[i];
+  for (size_t i = 0; i < r->out->added_count; i++) {
+    const AddedEntry *entry = &r->out->added[i];
     const int32_t id = entry->token.id;
     const json_t *known = json_object_get(vocab, entry->text);
     if (known ? json_id(known) != id : out->texts[id] && strcmp(out->texts[id], entry->text) != 0)
@@ -191,12 +191,12 @@ static bool make_decoded(const TokenizerReader *r, const Vocabulary *v) {
   const BpeTokens *words = &v->tokens;
   BpeTokens *out = &r->out->decoded;
   size_t room = words->begins[v->size], added = 0;
-  for (size_t i = 0; i < r->added_count; i++) added += r->added[i].token.special ? 0 : strlen(r->added[i].text);
+  for (size_t i = 0; i < r->out->added_count; i++) added += r->out->added[i].token.special ? 0 : strlen(r->out->added[i].text);
   if (r->bytes && !added) return true;
   const AddedEntry **entries = calloc((size_t)v->size, sizeof *entries); /* of their ids */
   *out = (BpeTokens){v->size, malloc(room + added + 1), malloc(((size_t)v->size + 1) * sizeof(uint32_t))};
   const bool ok = (entries && out->bytes && out->begins) || error_memory(r->error, r->path);
-  for (size_t i = 0; ok && i < r->added_count; i++) entries[r->added[i].token.id] = &r->added[i];
+  for (size_t i = 0; ok && i < r->out->added_count; i++) entries[r->out->added[i].token.id] = &r->out->added[i];
   uint32_t at = 0;
   for (int32_t id = 0; ok && id < v->size; id++) {
     const AddedEntry *entry = entries[id];
@@ -301,7 +301,6 @@ bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error 
   json_t *root = read_json(&reader);
   reader.root = root;
   const bool ok = root && read_tokenizer(&reader);
-  free(reader.added);
   json_decref(root);
   if (ok) return true;
   tokenizer_free(t);

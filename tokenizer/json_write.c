@@ -46,7 +46,7 @@ static json_t *model_json(const Bpe *bpe) {
 }
 
 static json_t *end_token_json(const Tokenizer *t) {
-  return json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "content", t->end_text, "single_word", 0, "lstrip", 0, "rstrip", 0,
+  return json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "content", tokenizer_end_text(t), "single_word", 0, "lstrip", 0, "rstrip", 0,
                    "normalized", 0, "special", 1);
 }
 
@@ -68,7 +68,7 @@ static json_t *template_part(const char *kind, const char *id, int type_id) {
 
 /* A template for a text, or for a pair of them. */
 static json_t *template_json(const Tokenizer *t, bool pair) {
-  json_t *end = template_part("SpecialToken", t->end_text, 0), *first = template_part("Sequence", "A", 0),
+  json_t *end = template_part("SpecialToken", tokenizer_end_text(t), 0), *first = template_part("Sequence", "A", 0),
          *second = template_part("Sequence", "B", 1);
   if (!pair) {
     json_decref(second);
@@ -80,7 +80,7 @@ static json_t *template_json(const Tokenizer *t, bool pair) {
 
 /* Nothing, or what puts the end token before a text or behind it. */
 static json_t *post_processor_json(const Tokenizer *t) {
-  const char *end = t->end_text;
+  const char *end = tokenizer_end_text(t);
   if (!tokenizer_begins_with_end(t) && !t->ends_with_end) return json_null();
   return json_pack("{s:s, s:o, s:o, s:{s:{s:s, s:[i], s:[s]}}}", "type", "TemplateProcessing", "single",
                    template_json(t, false), "pair", template_json(t, true), "special_tokens", end, "id", end, "ids",
@@ -104,8 +104,8 @@ static json_t *changed_json(const Tokenizer *t) {
 
 /* What texts begin with, unless the model's configuration alone says that. */
 static const char *start_text(const Tokenizer *t) {
-  if (t->begin >= 0 && t->begin != t->end) return t->begin_text;
-  return t->starts_elsewhere ? NULL : t->end_text;
+  if (t->begin >= 0 && t->begin != t->end) return tokenizer_added(t, t->begin)->text;
+  return t->starts_elsewhere ? NULL : tokenizer_end_text(t);
 }
 
 static json_t *config_json(const Tokenizer *t, int ctx) {
@@ -113,9 +113,9 @@ static json_t *config_json(const Tokenizer *t, int ctx) {
   snprintf(id, sizeof id, "%d", t->end);
   json_t *root = json_pack("{s:b, s:{s:o}, s:s?, s:b, s:s, s:i, s:s, s:s}", "add_prefix_space", t->prefix_space,
                            "added_tokens_decoder", id, end_token_json(t), "bos_token", start_text(t),
-                           "clean_up_tokenization_spaces", 0, "eos_token", t->end_text, "model_max_length", ctx,
-                           "tokenizer_class", "PreTrainedTokenizerFast", "unk_token", t->end_text);
-  if (root && (!t->ends_with_end || json_object_set_new(root, "pad_token", json_string(t->end_text)) == 0) &&
+                           "clean_up_tokenization_spaces", 0, "eos_token", tokenizer_end_text(t), "model_max_length", ctx,
+                           "tokenizer_class", "PreTrainedTokenizerFast", "unk_token", tokenizer_end_text(t));
+  if (root && (!t->ends_with_end || json_object_set_new(root, "pad_token", json_string(tokenizer_end_text(t))) == 0) &&
       (!t->separate_vocabs || json_object_set_new(root, SEPARATE_VOCABS, json_true()) == 0))
     return root;
   json_decref(root);

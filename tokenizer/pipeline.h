@@ -18,6 +18,8 @@
 
 enum { PIPELINE_STEPS = 24 };
 
+#define SPACE_SYMBOL "\xE2\x96\x81" /* U+2581: a space in the tokens of a vocabulary of characters */
+
 typedef enum StepKind {
   STEP_ADDED,   /* cuts at the tokens of `added`, which are tokens and go no further */
   STEP_NFC,     /* normalizes */

@@ -20,7 +20,7 @@ enum {
 
 struct Regex {
   pcre2_code *code;
-  bool jit;
+  bool jit, literal;
   char *pattern; /* as the file has it, for messages */
 };
 
@@ -38,6 +38,8 @@ void regex_free(Regex *regex) {
   free(regex->pattern);
   free(regex);
 }
+
+const char *regex_pattern(const Regex *regex) { return regex->literal ? NULL : regex->pattern; }
 
 static bool compile(Regex *regex, const char *pattern, uint32_t options, Error *error) {
   int code;
@@ -73,6 +75,7 @@ bool regex_create(Regex **out, const char *pattern, bool literal, Error *error) 
     *out = NULL;
     return error_memory(error, "a pattern");
   }
+  regex->literal = literal;
   if (literal ? compile(regex, pattern, PCRE2_LITERAL, &why) : compile_pattern(regex, pattern, &why)) return true;
   regex_free(regex);
   *out = NULL;

@@ -17,6 +17,7 @@ typedef struct Regex Regex;
  * and what is wrong with it, EXIT_MEMORY. */
 bool regex_create(Regex **out, const char *pattern, bool literal, Error *error);
 void regex_free(Regex *regex);
+const char *regex_pattern(const Regex *regex); /* as it was given; NULL for a literal one */
 
 /* What a thread needs to match. */
 typedef struct RegexMatcher RegexMatcher;

@@ -18,8 +18,13 @@ bool tokenizer_from_merges(Tokenizer **out, const BpeMerge *merges, size_t merge
   t->pipeline = pipeline_gpt2(t->bpe);
   t->vocab = t->bpe->tokens.size;
   t->end = t->vocab - 1;
-  t->end_text = strdup(END_OF_TEXT);
-  if (t->end_text) return true;
+  t->added = calloc(1, sizeof *t->added);
+  char *text = strdup(END_OF_TEXT);
+  if (t->added && text) {
+    t->added[t->added_count++] = (AddedEntry){.text = text, .token = {.id = t->end, .special = true}};
+    return true;
+  }
+  free(text);
   tokenizer_free(t);
   *out = NULL;
   return error_memory(error, "a tokenizer");
@@ -37,8 +42,8 @@ void tokenizer_free(Tokenizer *t) {
   bpe_free(t->bpe);
   free(t->decoded.bytes);
   free(t->decoded.begins);
-  free(t->end_text);
-  free(t->begin_text);
+  for (size_t i = 0; i < t->added_count; i++) free(t->added[i].text);
+  free(t->added);
   free(t->json);
   free(t);
 }
@@ -46,12 +51,23 @@ void tokenizer_free(Tokenizer *t) {
 const char *tokenizer_name(const Tokenizer *t) { return t->bpe->merge_count ? "BPE" : "byte"; }
 int tokenizer_vocab(const Tokenizer *t) { return t->vocab; }
 int tokenizer_end(const Tokenizer *t) { return t->end; }
-const char *tokenizer_end_text(const Tokenizer *t) { return t->end_text; }
+const char *tokenizer_end_text(const Tokenizer *t) { return tokenizer_special(t, t->end); }
 int tokenizer_begin(const Tokenizer *t) { return t->begin; }
 const Bpe *tokenizer_bpe(const Tokenizer *t) { return t->bpe; }
 
+const AddedEntry *tokenizer_added(const Tokenizer *t, int32_t id) {
+  size_t low = 0, high = t->added_count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (t->added[middle].token.id < id) low = middle + 1;
+    else high = middle;
+  }
+  return low < t->added_count && t->added[low].token.id == id ? &t->added[low] : NULL;
+}
+
 const char *tokenizer_special(const Tokenizer *t, int32_t id) {
-  return id == t->end ? t->end_text : id == t->begin ? t->begin_text : NULL;
+  const AddedEntry *entry = tokenizer_added(t, id);
+  return entry && entry->token.special ? entry->text : NULL;
 }
 
 bool tokenizer_is_gpt2(const Tokenizer *t) {

@@ -45,7 +45,9 @@ int tokenizer_end(const Tokenizer *tokenizer); /* id of the token that ends a do
 const char *tokenizer_end_text(const Tokenizer *tokenizer);
 int tokenizer_begin(const Tokenizer *tokenizer); /* id of the token that prompts begin with; -1: none */
 const Bpe *tokenizer_bpe(const Tokenizer *tokenizer);
-/* The text of the token that ends documents, or that begins prompts; NULL for any other id. */
+/* What the file says of an added token; NULL for any other id. */
+const AddedEntry *tokenizer_added(const Tokenizer *tokenizer, int32_t id);
+/* The text of a special token, which has no bytes; NULL for any other id. */
 const char *tokenizer_special(const Tokenizer *tokenizer, int32_t id);
 /* Texts are cut as GPT-2 cuts them, and nothing else is done to them. */
 bool tokenizer_is_gpt2(const Tokenizer *tokenizer);
