@@ -3,6 +3,7 @@
 #include "util/array.h"
 #include "util/half.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,9 @@ enum { VERSION = 3 };
 enum { VALUE_U32 = 4, VALUE_I32 = 5, VALUE_F32 = 6, VALUE_BOOL = 7, VALUE_TEXT = 8, VALUE_ARRAY = 9 };
 
 /* ---- numbers ---- */
+
+/* From here on numbers are rounded to infinity. */
+static const float F16_LIMIT = 65520, BF16_LIMIT = 0x1.FFp+127f;
 
 typedef struct Q8_0Block {
   uint16_t scale; /* f16 */
@@ -34,15 +38,16 @@ static Q8_0Block quantize(const float *from) {
   Q8_0Block block;
   float largest = 0;
   for (int i = 0; i < GGUF_Q8_0_BLOCK; i++) largest = fmaxf(largest, fabsf(from[i]));
-  const float step = largest / 127, inverse = step > 0 ? 1 / step : 0;
+  const float step = largest / 127, inverse = step >= FLT_MIN ? 1 / step : 0; /* else 1 / step may be infinite */
   block.scale = half_float_to_f16(step);
   for (int i = 0; i < GGUF_Q8_0_BLOCK; i++) block.numbers[i] = (int8_t)roundf(from[i] * inverse);
   return block;
 }
 
-static bool fits_f16(const float *row, int cols) {
+/* That the largest number an f16 is made of is no infinity there: of a row, or of steps of blocks. */
+static bool fits(const float *row, int cols, float largest) {
   bool ok = true;
-  for (int i = 0; i < cols; i++) ok &= fabsf(row[i]) < 65520;
+  for (int i = 0; i < cols; i++) ok &= fabsf(row[i]) < largest;
   return ok;
 }
 
@@ -52,16 +57,16 @@ bool gguf_convert_row(GgufTensorType type, const float *row, int cols, void *out
   case GGUF_TENSOR_F32: memcpy(out, row, (size_t)cols * sizeof *row); return true;
   case GGUF_TENSOR_F16:
     for (int i = 0; i < cols; i++) halves[i] = half_float_to_f16(row[i]);
-    return fits_f16(row, cols);
+    return fits(row, cols, F16_LIMIT);
   case GGUF_TENSOR_BF16:
     for (int i = 0; i < cols; i++) halves[i] = half_float_to_bf16(row[i]);
-    return true;
+    return fits(row, cols, BF16_LIMIT);
   case GGUF_TENSOR_Q8_0:
     for (int i = 0; i < cols / GGUF_Q8_0_BLOCK; i++) {
       const Q8_0Block block = quantize(row + (size_t)i * GGUF_Q8_0_BLOCK);
       memcpy((uint8_t *)out + (size_t)i * sizeof block, &block, sizeof block);
     }
-    return true;
+    return fits(row, cols, 127 * F16_LIMIT);
   }
   return false;
 }

@@ -19,7 +19,7 @@ enum { GGUF_Q8_0_BLOCK = 32, GGUF_ALIGNMENT = 32 };
 
 /* Bytes of a row of `cols` numbers; of q8_0 whole blocks. */
 size_t gguf_row_bytes(GgufTensorType type, int cols);
-/* Converts a row, whose numbers are finite. False where one is too large for f16. */
+/* Converts a row, whose numbers are finite. False where one is too large for the type. */
 bool gguf_convert_row(GgufTensorType type, const float *row, int cols, void *out);
 
 /* A header as it grows; begins as {0}. Adding cannot fail: what it has no memory for gguf_begin() says. */

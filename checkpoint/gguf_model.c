@@ -238,8 +238,8 @@ static int model_row(const FileTensor *t, int at) {
 
 static bool write_row(Writer *w, const FileTensor *t, GgufTensorType type, Error *error) {
   if (!gguf_convert_row(type, w->row, t->cols, w->out))
-    return fail(error, EXIT_CHECKPOINT, "%s: a number of %s is too large for f16; use --gguf-type bf16 or f32",
-                w->model->dir, t->name);
+    return fail(error, EXIT_CHECKPOINT, "%s: a number of %s is too large for %s; use --gguf-type %s", w->model->dir,
+                t->name, gguf_type_names[w->model->type], w->model->type == GGUF_BF16 ? "f32" : "bf16 or f32");
   return file_writer_add(&w->file, w->out, gguf_row_bytes(type, t->cols), error);
 }
 

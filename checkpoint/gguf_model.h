@@ -22,7 +22,7 @@ typedef struct GgufModel {
 typedef struct GgufFacts {
   const char *architecture; /* of llama.cpp */
   int tensors;
-  uint64_t bytes; /* of the file */
+  uint64_t bytes;                          /* of the file */
   const char *notes[GGUF_TOKENIZER_NOTES]; /* what people have to know of texts there */
   int note_count;
 } GgufFacts;
@@ -32,7 +32,7 @@ typedef struct GgufFacts {
 bool gguf_model_check(const GgufModel *model, GgufFacts *facts, Error *error);
 
 /* Writes it atomically (util/file.h); a row at a time, so the memory does not grow with the model. `progress` counts
- * bytes of *facts. EXIT_CHECKPOINT as reading weights, and for numbers that are too large for f16; EXIT_OUTPUT,
+ * bytes of *facts. EXIT_CHECKPOINT as reading weights, and for numbers that are too large for the type; EXIT_OUTPUT,
  * EXIT_MEMORY. */
 bool gguf_model_write(const GgufModel *model, const char *path, Progress progress, GgufFacts *facts, Error *error);
 

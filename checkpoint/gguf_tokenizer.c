@@ -110,7 +110,6 @@ static bool cuts_so(const Pipeline *p, const char *const patterns[CUTS]) {
 /* Whether merges lead to every token: then it does not matter whether they are ignored. */
 static bool merges_reach_all(const Check *c, bool *reach) {
   const Bpe *bpe = c->bpe;
-  const int32_t *byte_tokens = bpe->characters ? bpe->byte_ids : NULL;
   Bpe *plain = NULL;
   PieceScratch scratch = {0};
   uint32_t longest = 0;
@@ -119,8 +118,7 @@ static bool merges_reach_all(const Check *c, bool *reach) {
     if (size > longest) longest = size;
   }
   int32_t *ids = malloc(((size_t)longest + 1) * sizeof *ids);
-  bool ok = ids ? bpe_create(&plain, &bpe->tokens, bpe->merges, (size_t)bpe->merge_count,
-                             (BpeOptions){.byte_tokens = byte_tokens}, c->error)
+  bool ok = ids ? bpe_create(&plain, &bpe->tokens, bpe->merges, (size_t)bpe->merge_count, (BpeOptions){0}, c->error)
                 : error_memory(c->error, "a vocabulary");
   *reach = ok;
   for (int32_t id = 0; ok && *reach && id < bpe->tokens.size; id++) {
@@ -185,8 +183,7 @@ static bool check_steps(Check *c, bool *splits) {
   }
   if (!replaces) return refuse(c, "its tokenizer has no symbol for spaces");
   c->out->prefix_space = prepends != NULL;
-  if (prepends && prepends->when == PREPEND_MISSING)
-    add_note(c, "a text that begins with a space has one more there");
+  if (prepends && prepends->when == PREPEND_MISSING) add_note(c, "a text that begins with a space has one more there");
   if (prepends && prepends->when == PREPEND_FIRST)
     add_note(c, "a text that begins with a space, or follows a special token, has one more there");
   return true;
@@ -263,10 +260,9 @@ static bool fill_scores(Check *c) {
 }
 
 static bool check_characters(Check *c) {
-  bool splits = false, reach = true;
+  bool splits = false;
   Bpe *words = NULL;
-  if (!check_steps(c, &splits) || (c->bpe->words && !merges_reach_all(c, &reach))) return false;
-  if (!reach) return refuse(c, "its tokenizer ignores merges where a word is a token (ignore_merges)");
+  if (!check_steps(c, &splits)) return false;
   const bool ok = bpe_create(&words, &c->bpe->tokens, c->bpe->merges, (size_t)c->bpe->merge_count,
                              (BpeOptions){.byte_tokens = c->bpe->byte_ids, .ignore_merges = true}, c->error) &&
                   check_tokens(c, words, splits) && fill_scores(c);

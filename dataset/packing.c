@@ -3,6 +3,10 @@
 #include "dataset/documents.h"
 #include "kernels.h"
 
+PackTokens pack_tokens(const Tokenizer *tokenizer) {
+  return (PackTokens){tokenizer_before(tokenizer), tokenizer_end(tokenizer)};
+}
+
 /* ---- lengths ---- */
 
 static bool add_length(void *context, int64_t begin, int64_t stop) {
@@ -59,11 +63,11 @@ static bool add_document(void *context, int64_t begin, int64_t stop) {
   return add_span(p, begin, (int)(stop - begin));
 }
 
-bool packing_make(Packing *out, const TokenRange *range, int ctx, int32_t end, Progress progress, Error *error) {
-  *out = (Packing){.range = *range, .ctx = ctx, .end = end};
+bool packing_make(Packing *out, const TokenRange *range, int ctx, PackTokens tokens, Progress progress, Error *error) {
+  *out = (Packing){.range = *range, .ctx = ctx, .tokens = tokens};
   Packer packer = {.packing = out, .error = error};
   const bool ok = window_filler_begin(&packer.filler, &out->table, 1, ctx, error) &&
-                  documents_scan(range, end, add_document, &packer, progress, error) &&
+                  documents_scan(range, tokens.end, add_document, &packer, progress, error) &&
                   window_filler_end(&packer.filler, error);
   window_filler_free(&packer.filler);
   if (ok) return true;
@@ -83,8 +87,9 @@ void packing_free(Packing *packing) {
 static int read_span(const Packing *p, int64_t begin, int at, const Window *out, Error *error) {
   enum { BLOCK = 64 };
   const TokenFile *file = p->range.file;
-  int32_t before = p->end; /* the input of a place is the token before its target */
+  int32_t before = p->tokens.end; /* the input of a place is the token before its target */
   if (begin > 0 && !token_file_read(file, begin - 1, 1, &before, error)) return -1;
+  if (before == p->tokens.end) before = p->tokens.before;
   for (int position = 0, ended = 0; !ended && at < p->ctx && begin < p->range.end;) {
     int32_t ids[BLOCK];
     const int64_t left = p->range.end - begin;
@@ -96,7 +101,7 @@ static int read_span(const Packing *p, int64_t begin, int at, const Window *out,
       out->tokens[at] = before;
       out->positions[at] = position++;
       before = ids[i];
-      ended = before == p->end;
+      ended = before == p->tokens.end;
     }
     begin += count;
   }
@@ -112,7 +117,7 @@ bool packing_read(const Packing *p, int64_t index, const Window *out, Error *err
     if (at < 0) return false;
   }
   for (; at < p->ctx; at++) {
-    out->tokens[at] = p->end;
+    out->tokens[at] = p->tokens.end;
     out->targets[at] = IGNORE_INDEX;
     out->positions[at] = 0;
   }

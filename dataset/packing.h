@@ -1,8 +1,9 @@
 /* Documents packed into windows of ctx tokens (--pack docs): several short ones share a window, one that is longer is
  * cut into windows of its own and a rest. What is left of a window is padding.
  *
- * Every token of a document is a target, its end token too; the input before its first token is the end token, as if a
- * document stood before it. So a document takes as many places as it has tokens. */
+ * Every token of a document is a target, its end token too; the input before its first token is the token that prompts
+ * begin with, or the end token, as if a document stood before it. So a document takes as many places as it has
+ * tokens. */
 #ifndef INKLING_DATASET_PACKING_H
 #define INKLING_DATASET_PACKING_H
 
@@ -11,14 +12,22 @@
 #include "dataset/documents.h"
 #include "dataset/window_table.h"
 #include "dataset/windows.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdint.h>
+
+typedef struct PackTokens {
+  int32_t before; /* the input before a document's first token */
+  int32_t end;    /* ends documents */
+} PackTokens;
+
+PackTokens pack_tokens(const Tokenizer *tokenizer);
 
 /* Made by packing_make, freed by packing_free; read-only. */
 typedef struct Packing {
   TokenRange range;
   int ctx;
-  int32_t end;       /* the token that ends documents */
+  PackTokens tokens;
   WindowTable table; /* its spans are documents, or parts of one */
   int64_t used;      /* places that hold tokens, of table.windows * ctx */
   int64_t documents; /* of the range */
@@ -31,7 +40,7 @@ bool packing_measure(const TokenRange *range, int32_t end, DocumentLengths *out,
 
 /* Takes 8 bytes a document and 8 a window, which are filled as window_filler_add says. Errors as above. On failure
  * there is nothing to free. */
-bool packing_make(Packing *out, const TokenRange *range, int ctx, int32_t end, Progress progress, Error *error);
+bool packing_make(Packing *out, const TokenRange *range, int ctx, PackTokens tokens, Progress progress, Error *error);
 void packing_free(Packing *packing); /* harmless on a zeroed struct */
 
 /* Padding attends to itself alone and is left out of the loss; from table.windows on there is nothing else.

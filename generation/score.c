@@ -57,8 +57,8 @@ static bool print_score(Program *p, const EvaluationPlan *plan, const Evaluation
 }
 
 /* Windows that the model was trained on: of pairs, of packed documents, each from its beginning and without those
- * before it, or of the stream. That documents were packed is known from the tokenizer alone:
- * tokenizer_begins_with_end(). */
+ * before it, or of the stream. That documents were packed is known from the tokenizer alone: prompts begin with a token
+ * of their own. */
 typedef struct ScoredWindows {
   Windows windows, pairs; /* pairs: for --exact */
   Packing packing;
@@ -67,14 +67,13 @@ typedef struct ScoredWindows {
 
 static bool open_windows(const Program *p, const TokenFile *tokens, ScoredWindows *out, Error *error) {
   const int ctx = p->config.ctx;
-  const int32_t end = tokenizer_end(p->tokenizer);
-  const bool encoder = p->config.encoder_layers > 0, packed = !encoder && tokenizer_begins_with_end(p->tokenizer);
+  const bool encoder = p->config.encoder_layers > 0, packed = !encoder && tokenizer_begin(p->tokenizer) >= 0;
   const TokenRange all = {tokens, 0, tokens->info.tokens};
   *out = (ScoredWindows){.windows = {.range = all, .ctx = ctx}};
   const PairTokens tokens_of = pair_tokens(p->tokenizer, p->source_tokenizer);
   if ((encoder || p->settings.exact) && !pairs_make(&out->table, &all, ctx, tokens_of, (Progress){0}, error))
     return false;
-  if (packed && !packing_make(&out->packing, &all, ctx, end, (Progress){0}, error)) return false;
+  if (packed && !packing_make(&out->packing, &all, ctx, pack_tokens(p->tokenizer), (Progress){0}, error)) return false;
   out->windows.packing = packed ? &out->packing : NULL;
   out->pairs = (Windows){.range = all, .ctx = ctx, .pairs = &out->table};
   if (encoder) out->windows = out->pairs;

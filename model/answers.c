@@ -12,6 +12,7 @@ bool pair_reader_open(PairReader *out, const Windows *windows, const Model *mode
                       Error *error) {
   *out = (PairReader){.windows = windows,
                       .encoder = model_config(model)->encoder_layers > 0,
+                      .before = tokenizer_before(tokenizer),
                       .end = tokenizer_end(tokenizer),
                       .room = calloc(1, sizeof *out->room),
                       .place = windows->ctx};
@@ -27,11 +28,11 @@ void pair_reader_close(PairReader *reader) {
 /* The pair whose target begins at place `at` of the window. */
 static bool take_pair(const PairReader *reader, const Window *w, int at, BpeIds *prompt, BpeIds *target, Error *error) {
   const int begin = w->cross_begin[at], ctx = reader->windows->ctx;
-  const int stop = w->cross_end[at] - !reader->encoder; /* the end token goes in front of it */
+  const int stop = w->cross_end[at] - !reader->encoder; /* in the place of its end token there is one in front of it */
   int length = 0;
   while (at + length < ctx && w->targets[at + length] != reader->end) length++;
   prompt->count = target->count = 0;
-  return (reader->encoder || bpe_ids_sink(prompt, &reader->end, 1, error)) &&
+  return (reader->encoder || bpe_ids_sink(prompt, &reader->before, 1, error)) &&
          bpe_ids_sink(prompt, w->source_tokens + begin, (size_t)(stop - begin), error) &&
          bpe_ids_sink(target, w->targets + at, (size_t)length, error);
 }

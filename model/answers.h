@@ -10,8 +10,8 @@
 /* Prompts and their targets, without end tokens, out of windows of pairs. */
 typedef struct PairReader {
   const Windows *windows;
-  bool encoder; /* prompts are sources, with an end token behind them; else they begin with one */
-  int32_t end;  /* of targets */
+  bool encoder;        /* prompts are sources, with an end token behind them; else they begin with `before` */
+  int32_t before, end; /* of targets */
   struct Batch *room;
   int64_t window;
   int place;

@@ -67,7 +67,65 @@ static void as_the_library(void **state) {
   json_decref(goldens);
 }
 
+/* ---- cutting ---- */
+
+/* Added tokens that take white space with them, or are a word, forbid most places. */
+static void keep_to_themselves(json_t *golden) {
+  json_t *added = json_object_get(json_object_get(golden, "tokenizer"), "added_tokens");
+  const char *const flags[] = {"lstrip", "rstrip", "single_word"};
+  for (size_t i = 0; i < json_array_size(added); i++)
+    for (size_t k = 0; k < 3; k++) json_object_set_new(json_array_get(added, i), flags[k], json_false());
+}
+
+static void encode_parts(BpeEncoder *encoder, PretokenizeText whole, size_t cut, BpeIds *ids) {
+  enum { END = 0 };
+  const PretokenizeText first = {whole.text, cut}, rest = {whole.text + cut, whole.size - cut};
+  Error error = {0};
+  ids->count = 0;
+  if (cut > 0 && !bpe_encode(encoder, &first, 1, -1, bpe_ids_sink, ids, &error)) fail_msg("%s", error.text);
+  if (!bpe_encode(encoder, &rest, 1, END, bpe_ids_sink, ids, &error)) fail_msg("%s", error.text);
+}
+
+/* Wherever a text may be cut, the tokens of the parts are those of the whole. */
+static int cut_everywhere(const Tokenizer *tokenizer, const json_t *golden, bool special) {
+  const char *text = text_of(golden, "text");
+  const PretokenizeText whole = {(const uint8_t *)text, strlen(text)};
+  const Pipeline *pipeline = tokenizer_pipeline(tokenizer);
+  BpeEncoder *encoder;
+  BpeIds wanted = {0}, ids = {0};
+  Error error = {0};
+  int cuts = 0;
+  if (!bpe_encoder_create(&encoder, pipeline, special, 1, NULL, &error)) fail_msg("%s", error.text);
+  encode_parts(encoder, whole, 0, &wanted);
+  for (size_t from = 1, cut; from < whole.size; from = cut + 1, cuts++) {
+    cut = pipeline_cut(pipeline, whole.text, whole.size, from);
+    if (cut >= whole.size) break;
+    encode_parts(encoder, whole, cut, &ids);
+    if (ids.count != wanted.count || memcmp(ids.ids, wanted.ids, ids.count * sizeof *ids.ids) != 0)
+      fail_msg("%s: a cut at byte %zu changes the tokens", text_of(golden, "name"), cut);
+  }
+  bpe_encoder_free(encoder);
+  free(wanted.ids);
+  free(ids.ids);
+  return cuts;
+}
+
+static void cuts_change_nothing(void **state) {
+  json_t *goldens = read_goldens();
+  int cuts = 0;
+  for (size_t i = 0; i < 2 * json_array_size(goldens); i++) {
+    json_t *golden = json_array_get(goldens, i / 2);
+    if (i % 2) keep_to_themselves(golden);
+    Tokenizer *tokenizer = load(*state, golden);
+    cuts += cut_everywhere(tokenizer, golden, false) + cut_everywhere(tokenizer, golden, true);
+    tokenizer_free(tokenizer);
+  }
+  assert_true(cuts > 1000);
+  json_decref(goldens);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(as_the_library, set_up, tear_down)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(as_the_library, set_up, tear_down),
+                                     cmocka_unit_test_setup_teardown(cuts_change_nothing, set_up, tear_down)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -152,7 +152,7 @@ static void expect_packing(const Fixture *f, const TokenRange *range, int ctx) {
   Buffers b;
   Error error = {0};
   int seen[ROOM] = {0};
-  assert_true(packing_make(&p, range, ctx, END, (Progress){0}, &error));
+  assert_true(packing_make(&p, range, ctx, (PackTokens){END, END}, (Progress){0}, &error));
   assert_int_equal(p.used + p.left_out, range->end - range->begin);
   assert_true(p.table.windows * ctx >= p.used);
   for (int64_t window = 0; window < p.table.windows; window++) {
@@ -212,14 +212,14 @@ static void test_prompts_alone_are_left_out(void **state) {
   add_document(f, 0, 3);
   write_file(f);
   const TokenRange all = {&f->file, 0, f->tokens}, prompt = {&f->file, 0, 40};
-  assert_true(packing_make(&p, &all, 8, END, (Progress){0}, &error));
+  assert_true(packing_make(&p, &all, 8, (PackTokens){END, END}, (Progress){0}, &error));
   assert_int_equal(p.table.windows, 1);
   assert_int_equal(p.left_out, 48);
   assert_int_equal(p.used, 5);
   assert_int_equal(p.documents, 2);
   assert_int_equal(p.cut, 1);
   packing_free(&p);
-  assert_true(packing_make(&p, &prompt, 8, END, (Progress){0}, &error));
+  assert_true(packing_make(&p, &prompt, 8, (PackTokens){END, END}, (Progress){0}, &error));
   assert_int_equal(p.table.windows, 0);
   packing_free(&p);
 }
@@ -233,7 +233,7 @@ static void test_packing_is_tight(void **state) {
   while (f->tokens < 4056) add_document(f, 0, 2 + draw(f, 30));
   write_file(f);
   const TokenRange all = {&f->file, 0, f->tokens};
-  assert_true(packing_make(&p, &all, 32, END, (Progress){0}, &error));
+  assert_true(packing_make(&p, &all, 32, (PackTokens){END, END}, (Progress){0}, &error));
   assert_true((double)p.used > 0.9 * 32 * (double)p.table.windows);
   packing_free(&p);
 }
@@ -245,7 +245,7 @@ static void test_packed_windows(void **state) {
   Error error = {0};
   write_documents(f, 60, 20);
   const TokenRange all = {&f->file, 0, f->tokens};
-  assert_true(packing_make(&p, &all, 32, END, (Progress){0}, &error));
+  assert_true(packing_make(&p, &all, 32, (PackTokens){END, END}, (Progress){0}, &error));
   const Windows windows = {.range = all, .ctx = 32, .packing = &p};
   const Window a = {.tokens = drawn.tokens, .targets = drawn.targets, .positions = drawn.positions},
                b = {.tokens = read.tokens, .targets = read.targets, .positions = read.positions};
@@ -286,7 +286,7 @@ static void test_errors(void **state) {
   write_documents(f, 20, 20);
   const TokenRange all = {&f->file, 0, f->tokens};
   int64_t told = 0;
-  assert_false(packing_make(&p, &all, 8, END, (Progress){stop_it, &told}, &stopped));
+  assert_false(packing_make(&p, &all, 8, (PackTokens){END, END}, (Progress){stop_it, &told}, &stopped));
   assert_int_equal(stopped.code, EXIT_SIGNALS);
   assert_int_equal(told, f->tokens);
   const uint32_t bad = VOCAB;
@@ -295,7 +295,7 @@ static void test_errors(void **state) {
   assert_int_equal(fseek(stream, 80 + 4 * 10, SEEK_SET), 0);
   assert_int_equal(fwrite(&bad, sizeof bad, 1, stream), 1);
   assert_int_equal(fclose(stream), 0);
-  assert_false(packing_make(&p, &all, 8, END, (Progress){0}, &damaged));
+  assert_false(packing_make(&p, &all, 8, (PackTokens){END, END}, (Progress){0}, &damaged));
   assert_int_equal(damaged.code, EXIT_CHECKPOINT);
   const Windows windows = {.range = {&f->file, 10, 12}, .ctx = 1};
   const Window out = {.tokens = b.tokens, .targets = b.targets};

@@ -20,7 +20,7 @@ struct Tokenizer {
   Pipeline pipeline;
   BpeTokens decoded; /* what ids stand for in texts; bytes NULL: as in `bpe` */
   Leading leading;
-  int vocab;        /* of the model: its last ids may stand for nothing */
+  int vocab;         /* of the model: its last ids may stand for nothing */
   int32_t end;       /* id of the token that ends a document */
   int32_t begin;     /* of the token that the post_processor puts before a text; -1: none */
   AddedEntry *added; /* [added_count], of rising ids; `end` and `begin` among them */

@@ -86,7 +86,8 @@ static bool add_tokens(TokenizerReader *r, PipelineRunner *runner, AddedTokens *
   ByteBuffer text = {0};
   bool ok = true;
   for (size_t i = 0; ok && i < r->out->added_count; i++)
-    if (r->out->added[i].normalized == normalized && *r->out->added[i].text) ok = add_token(r, runner, set, &r->out->added[i], &text);
+    if (r->out->added[i].normalized == normalized && *r->out->added[i].text)
+      ok = add_token(r, runner, set, &r->out->added[i], &text);
   free(text.bytes);
   return ok;
 }
@@ -181,9 +182,12 @@ static bool find_byte_level(TokenizerReader *r, const json_t *step) {
 bool json_find_kind(TokenizerReader *r) {
   const json_t *model = json_object_get(r->root, "model");
   if (!read_steps(r, json_object_get(r->root, "pre_tokenizer"), "pretokenizers", find_byte_level, 0)) return false;
-  return r->bytes || json_is_true(json_object_get(model, "byte_fallback")) ||
-         json_unsupported(r,
-                          "neither is ByteLevel the last step of its pre_tokenizer, nor has its model byte_fallback");
+  if (r->bytes) return true;
+  if (!json_is_true(json_object_get(model, "byte_fallback")))
+    return json_unsupported(
+        r, "neither is ByteLevel the last step of its pre_tokenizer, nor has its model byte_fallback");
+  return !json_is_true(json_object_get(model, "ignore_merges")) ||
+         json_unsupported(r, "a vocabulary of characters has ignore_merges");
 }
 
 /* ---- decoder ---- */

@@ -8,6 +8,7 @@
 #include "util/path.h"
 #include "util/text.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -135,11 +136,10 @@ static bool find_byte_tokens(const TokenizerReader *r, Vocabulary *v, const json
 }
 
 static bool is_byte_token(const Vocabulary *v, int32_t id, uint8_t *byte) {
-  unsigned value;
-  if (strlen(v->texts[id]) != 6 || sscanf(v->texts[id], "<0x%2X>", &value) != 1 || v->byte_tokens[value] != id)
-    return false;
-  *byte = (uint8_t)value;
-  return true;
+  const char *text = v->texts[id];
+  if (strlen(text) != 6 || !isxdigit((unsigned char)text[3]) || !isxdigit((unsigned char)text[4])) return false;
+  *byte = (uint8_t)strtoul(text + 3, NULL, 16);
+  return v->byte_tokens[*byte] == id;
 }
 
 /* The bytes of a token as words have them; -1: it is not in the alphabet. */
@@ -191,7 +191,8 @@ static bool make_decoded(const TokenizerReader *r, const Vocabulary *v) {
   const BpeTokens *words = &v->tokens;
   BpeTokens *out = &r->out->decoded;
   size_t room = words->begins[v->size], added = 0;
-  for (size_t i = 0; i < r->out->added_count; i++) added += r->out->added[i].token.special ? 0 : strlen(r->out->added[i].text);
+  for (size_t i = 0; i < r->out->added_count; i++)
+    added += r->out->added[i].token.special ? 0 : strlen(r->out->added[i].text);
   if (r->bytes && !added) return true;
   const AddedEntry **entries = calloc((size_t)v->size, sizeof *entries); /* of their ids */
   *out = (BpeTokens){v->size, malloc(room + added + 1), malloc(((size_t)v->size + 1) * sizeof(uint32_t))};

@@ -46,8 +46,8 @@ static json_t *model_json(const Bpe *bpe) {
 }
 
 static json_t *end_token_json(const Tokenizer *t) {
-  return json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "content", tokenizer_end_text(t), "single_word", 0, "lstrip", 0, "rstrip", 0,
-                   "normalized", 0, "special", 1);
+  return json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "content", tokenizer_end_text(t), "single_word", 0, "lstrip", 0,
+                   "rstrip", 0, "normalized", 0, "special", 1);
 }
 
 static json_t *added_tokens_json(const Tokenizer *t) {
@@ -113,8 +113,8 @@ static json_t *config_json(const Tokenizer *t, int ctx) {
   snprintf(id, sizeof id, "%d", t->end);
   json_t *root = json_pack("{s:b, s:{s:o}, s:s?, s:b, s:s, s:i, s:s, s:s}", "add_prefix_space", t->prefix_space,
                            "added_tokens_decoder", id, end_token_json(t), "bos_token", start_text(t),
-                           "clean_up_tokenization_spaces", 0, "eos_token", tokenizer_end_text(t), "model_max_length", ctx,
-                           "tokenizer_class", "PreTrainedTokenizerFast", "unk_token", tokenizer_end_text(t));
+                           "clean_up_tokenization_spaces", 0, "eos_token", tokenizer_end_text(t), "model_max_length",
+                           ctx, "tokenizer_class", "PreTrainedTokenizerFast", "unk_token", tokenizer_end_text(t));
   if (root && (!t->ends_with_end || json_object_set_new(root, "pad_token", json_string(tokenizer_end_text(t))) == 0) &&
       (!t->separate_vocabs || json_object_set_new(root, SEPARATE_VOCABS, json_true()) == 0))
     return root;

@@ -53,6 +53,7 @@ int tokenizer_vocab(const Tokenizer *t) { return t->vocab; }
 int tokenizer_end(const Tokenizer *t) { return t->end; }
 const char *tokenizer_end_text(const Tokenizer *t) { return tokenizer_special(t, t->end); }
 int tokenizer_begin(const Tokenizer *t) { return t->begin; }
+int tokenizer_before(const Tokenizer *t) { return t->begin >= 0 ? t->begin : t->end; }
 const Bpe *tokenizer_bpe(const Tokenizer *t) { return t->bpe; }
 
 const AddedEntry *tokenizer_added(const Tokenizer *t, int32_t id) {

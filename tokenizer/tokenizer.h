@@ -44,6 +44,8 @@ int tokenizer_vocab(const Tokenizer *tokenizer);
 int tokenizer_end(const Tokenizer *tokenizer); /* id of the token that ends a document */
 const char *tokenizer_end_text(const Tokenizer *tokenizer);
 int tokenizer_begin(const Tokenizer *tokenizer); /* id of the token that prompts begin with; -1: none */
+/* What stands before a text: the token that prompts begin with, else the one that ends the text before. */
+int tokenizer_before(const Tokenizer *tokenizer);
 const Bpe *tokenizer_bpe(const Tokenizer *tokenizer);
 /* What the file says of an added token; NULL for any other id. */
 const AddedEntry *tokenizer_added(const Tokenizer *tokenizer, int32_t id);
@@ -63,9 +65,10 @@ void tokenizer_set_special(Tokenizer *tokenizer, bool special);
 bool tokenizer_takes_special(const Tokenizer *tokenizer);
 
 /* Whether the tokenizer's model has only seen texts that begin with the end token, as --pack docs trains it: then a
- * prompt has to begin with it, too, and ./generate --score packs documents as training did. A model directory says so
- * in one place, the post_processor of tokenizer.json, which transformers obeys as well: tokenizer_load() reads it from
- * there and tokenizer_save() writes it. False until set or loaded. */
+ * prompt has to begin with it, too, and ./generate --score packs documents as training did, as it does for a model
+ * whose prompts begin with another token. A model directory says so in one place, the post_processor of tokenizer.json,
+ * which transformers obeys as well: tokenizer_load() reads it from there and tokenizer_save() writes it. False until
+ * set or loaded. */
 bool tokenizer_begins_with_end(const Tokenizer *tokenizer);
 void tokenizer_set_begins_with_end(Tokenizer *tokenizer, bool begins);
 

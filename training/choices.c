@@ -80,6 +80,15 @@ void choices_tokenizer(TrainSettings *s, int64_t bytes, bool accelerator, Choice
   }
 }
 
+/* A model whose prompts begin with a token goes on to see that its texts do. */
+void choices_packing(TrainSettings *s, bool pairs, const Tokenizer *tokenizer, Choices *choices) {
+  const AddedEntry *begin = s->base ? tokenizer_added(tokenizer, tokenizer_begin(tokenizer)) : NULL;
+  if (s->pack >= 0) return;
+  s->pack = pairs || begin ? PACK_DOCS : PACK_STREAM;
+  if (begin && !pairs)
+    note_choice(choices, "whole documents (the model's texts begin with %s)", text_one_line(begin->text, 40).text);
+}
+
 /* ---- model ---- */
 
 static double budget_flops(const TrainSettings *s, const ChoiceInputs *given) {
@@ -242,10 +251,11 @@ static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const Mode
   return true;
 }
 
-double choices_learning_rate(const TrainSettings *s, double parameters) {
-  const double share = s->base ? CHOICES_TUNING_SHARE : 1;
+double choices_learning_rate(const TrainSettings *s, const ModelConfig *model) {
+  const double share = s->base ? CHOICES_TUNING_SHARE : 1, parameters = (double)model_parameters(model);
+  const bool llama = s->base ? model->norm == NORM_RMS : s->arch == ARCHITECTURE_LLAMA;
   if (s->optimizer == OPTIMIZER_MUON) return share * CHOICES_BESIDE_MUON;
-  if (s->arch != ARCHITECTURE_LLAMA && parameters < CHOICES_LR_SMALL_SIZE * 1e6) return share * CHOICES_LR_SMALL;
+  if (!llama && parameters < CHOICES_LR_SMALL_SIZE * 1e6) return share * CHOICES_LR_SMALL;
   return share * (parameters < CHOICES_LR_SIZE * 1e6 ? CHOICES_LR : CHOICES_LR_LARGE);
 }
 
@@ -257,7 +267,7 @@ bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *mod
   choose_optimizer(s, given, model, choices);
   if (!choose_batch(s, given, model, choices, error)) return false;
   const bool muon = s->optimizer == OPTIMIZER_MUON, chosen = isnan(s->lr) || (muon && isnan(s->muon_lr));
-  if (isnan(s->lr)) s->lr = (float)choices_learning_rate(s, (double)model_parameters(model));
+  if (isnan(s->lr)) s->lr = (float)choices_learning_rate(s, model);
   if (isnan(s->muon_lr) && muon) s->muon_lr = (float)choices_muon_rate(s);
   if (s->base && chosen) note_choice(choices, "a tenth of the learning rate of a new model (fine-tuning)");
   return true;

@@ -54,6 +54,9 @@ extern const char *const choices_preset_names[]; /* as PresetKind; ends with NUL
 /* The tokenizer, or the two, and how many tokens a BPE may have, for `bytes` of text. */
 void choices_tokenizer(TrainSettings *settings, int64_t bytes, bool accelerator, Choices *choices);
 
+/* How documents become windows. `pairs`: the text has prompts and responses. */
+void choices_packing(TrainSettings *settings, bool pairs, const Tokenizer *tokenizer, Choices *choices);
+
 /* What the model is trained on and with. */
 typedef struct ChoiceInputs {
   int vocab;        /* of the tokenizer */
@@ -78,7 +81,7 @@ bool choices_model(TrainSettings *settings, const ChoiceInputs *given, ModelConf
                    Error *error);
 
 /* AdamW's rate for a model of so many parameters, where none is given. */
-double choices_learning_rate(const TrainSettings *settings, double parameters);
+double choices_learning_rate(const TrainSettings *settings, const ModelConfig *model);
 /* Muon's. */
 double choices_muon_rate(const TrainSettings *settings);
 

@@ -259,7 +259,7 @@ bool run_open_data(Run *r, Error *error) {
             open_ranges(r, train, val, error);
   if (ok && s->pack == PACK_STREAM && run_has_encoder(r))
     ok = fail(error, EXIT_USAGE, "--pack stream cuts pairs, and an encoder reads whole ones; leave it out");
-  if (s->pack < 0) s->pack = ok && (run_has_pairs(r) || run_has_encoder(r)) ? PACK_DOCS : PACK_STREAM;
+  if (ok) choices_packing(s, run_has_pairs(r) || run_has_encoder(r), r->tokenizer, &r->choices);
   corpus_close(train);
   corpus_close(val);
   return ok;
@@ -294,12 +294,11 @@ bool run_measure_documents(Run *r, DocumentLengths *out, Error *error) {
 /* Windows of whole documents, or of pairs for an encoder. */
 static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error *error) {
   const TokenRange *range = &windows->range;
-  const int32_t end = tokenizer_end(r->tokenizer);
   Work work = {.r = r, .name = "packing documents", .all = (double)token_range_size(range)};
   const Progress progress = {report, &work};
   const bool ok = r->config.encoder_layers ? pairs_make(pairs, range, r->config.ctx,
                                                         pair_tokens(r->tokenizer, r->source_tokenizer), progress, error)
-                                           : packing_make(packing, range, r->config.ctx, end, progress, error);
+                                           : packing_make(packing, range, r->config.ctx, pack_tokens(r->tokenizer), progress, error);
   console_work_end(&r->console);
   if (!ok && windows == &r->val_windows) error_append(error, " (of the text to validate on)");
   windows->packing = r->config.encoder_layers ? NULL : packing;
@@ -333,6 +332,14 @@ static void note_little_validation(Run *r) {
                  tokens, r->config.ctx);
 }
 
+/* What prompts and sources begin and end with is what those have that the model sees. */
+static void set_ends(Run *r, bool encoder) {
+  const bool docs = r->settings.pack == PACK_DOCS && !encoder;
+  if (!docs || tokenizer_begin(r->tokenizer) < 0) tokenizer_set_begins_with_end(r->tokenizer, docs);
+  tokenizer_set_ends_with_end(r->tokenizer, encoder);
+  if (r->source_tokenizer) tokenizer_set_ends_with_end(r->source_tokenizer, true);
+}
+
 bool run_open_windows(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   const bool docs = s->pack == PACK_DOCS;
@@ -340,11 +347,7 @@ bool run_open_windows(Run *r, Error *error) {
   r->val_windows = (Windows){.range = r->val, .ctx = r->config.ctx};
   if (!check_text_length(r, error)) return false;
   const bool encoder = r->config.encoder_layers > 0;
-  if (!s->resume && (docs || !s->base)) {
-    tokenizer_set_begins_with_end(r->tokenizer, docs && !encoder); /* as all documents that the model sees */
-    tokenizer_set_ends_with_end(r->tokenizer, encoder);
-    if (r->source_tokenizer) tokenizer_set_ends_with_end(r->source_tokenizer, true);
-  }
+  if (!s->resume && (docs || !s->base)) set_ends(r, encoder);
   if (docs) {
     if (!pack(r, &r->windows, &r->train_packing, &r->train_pairs, error) ||
         !pack(r, &r->val_windows, &r->val_packing, &r->val_pairs, error))

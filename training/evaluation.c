@@ -112,7 +112,7 @@ VerdictFacts run_verdict_facts(const Run *r) {
                         .train_tokens = (double)run_epoch_tokens(r),
                         .lr = (double)s->lr,
                         .muon_lr = s->optimizer == OPTIMIZER_MUON ? (double)s->muon_lr : (double)NAN,
-                        .usual_lr = choices_learning_rate(s, (double)model_parameters(&r->config)),
+                        .usual_lr = choices_learning_rate(s, &r->config),
                         .usual_muon_lr = choices_muon_rate(s),
                         .dropout = (double)s->dropout,
                         .early_stopping = s->patience > 0};
@@ -162,16 +162,16 @@ bool run_evaluate(Run *r, Error *error) {
   return run_agree(r, error);
 }
 
-bool run_evaluate_base(Run *r, Error *error) {
-  if (!run_evaluate(r, error) || r->stopping || !run_has_validation(r)) return !error->code;
-  console_line(&r->console, "before: %.4f nats per token; %s as it is, on the text to validate on", r->last_val_loss,
-               r->settings.base);
-  return true;
-}
-
 double run_final_evaluation_share(const Run *r) {
   const int64_t all = windows_count(&r->val_windows, r->config.ctx), part = prefix_windows(r);
   return part < all ? (double)all / (double)part : 1;
+}
+
+bool run_evaluate_base(Run *r, Error *error) {
+  if (!run_evaluate(r, error) || r->stopping || !run_has_validation(r)) return !error->code;
+  console_line(&r->console, "before: %.4f nats per token; %s as it is, on %sthe text to validate on", r->last_val_loss,
+               r->settings.base, run_final_evaluation_share(r) > 1 ? "the beginning of " : "");
+  return true;
 }
 
 static bool evaluate_all(Run *r, Error *error) {

@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The end of a document where the text has several, or all of them are seen to begin with it, as all targets of sources
- * are; else a newline. */
+/* The token that all texts are seen to begin with; that of the model that the run starts from; the end of a document
+ * where the text has several, as all targets of sources have; else a newline. */
 int run_start_token(const Run *r) {
-  if (r->tokens_file.info.documents > 1 || r->settings.pack == PACK_DOCS || r->config.encoder_layers)
-    return tokenizer_end(r->tokenizer);
-  if (settings_start_from_model(&r->settings) && r->base_special.start >= 0) return r->base_special.start;
+  if (r->config.encoder_layers) return tokenizer_end(r->tokenizer);
+  if (tokenizer_begin(r->tokenizer) >= 0) return tokenizer_begin(r->tokenizer);
+  if (run_base(r) && r->base_special.start >= 0) return r->base_special.start;
+  if (r->tokens_file.info.documents > 1) return tokenizer_end(r->tokenizer);
   return tokenizer_bpe(r->tokenizer)->byte_ids['\n'];
 }
 

@@ -73,7 +73,7 @@ void settings_options(Options *options, TrainSettings *s) {
           "binary", &s->binary,
           "train on the bytes of a file whatever they are; nothing is said of what is no plain UTF-8 text, and nothing "
           "is refused"),
-      CHOICE("pack", &s->pack, pack_names, "auto: docs for prompts and responses, else stream",
+      CHOICE("pack", &s->pack, pack_names, "auto: docs for prompts and responses, and where texts of --init begin with a token; else stream",
              "stream: windows start anywhere in the text; docs: windows of whole documents, no attention across them"),
 
       GROUP("Tokenizer"),
