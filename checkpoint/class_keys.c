@@ -56,7 +56,7 @@ static const Choice positions[] = {{"rope", POSITIONS_ROPE},
 #define ROPE(value)                                                                                                    \
   { .name = "rope_parameters", .kind = KEY_ROPE, .field = offsetof(ModelConfig, rope_base), .absent = value }
 #define SCALING                                                                                                        \
-  { .name = "rope_scaling", .kind = KEY_SCALING }
+  { .name = "rope_scaling", .kind = KEY_SCALING, .field = offsetof(ModelConfig, rope_base) }
 #define END                                                                                                            \
   { .name = NULL }
 
@@ -194,7 +194,7 @@ const ConfigKey mistral_keys[] = {CHOICE("hidden_act", activation, "silu", activ
                                   HEAD_DIM,
                                   CTX(131072),
                                   REAL("rms_norm_eps", norm_eps, 1e-6),
-                                  FIXED("sliding_window", "null"),
+                                  {.name = "sliding_window", .kind = KEY_WINDOW, .absent = 4096},
                                   ROTARY(10000),
                                   BOOL("tie_word_embeddings", tie, false),
                                   END};

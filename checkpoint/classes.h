@@ -31,6 +31,7 @@ typedef enum KeyKind {
   KEY_THETA,      /* rope_theta beside... */
   KEY_ROPE,       /* ...rope_parameters, where transformers 5 looks for it; `absent`: the part of a head that turns */
   KEY_SCALING,    /* rope_scaling, the same of transformers 4 */
+  KEY_WINDOW,     /* sliding_window; absent: its size where the key is absent, and null is none */
   KEY_ROPE_LAYERS /* a list: 1 for a layer with RoPE, 0 for one without; all have to be alike */
 } KeyKind;
 

@@ -141,6 +141,8 @@ static bool read_class(const ConfigReader *r) {
 static bool read_keys(const ConfigReader *r) {
   if (config_lookup(r->root, "quantization_config"))
     return config_refuse(r, "the model is quantized; use its original in float32, float16 or bfloat16");
+  if (json_is_false(config_lookup(r->root, "is_causal")))
+    return config_refuse(r, "is_causal is false; only models whose attention is causal are supported");
   for (const ConfigKey *key = r->out->class->keys; key->name; key++)
     if (!config_key_read(r, key)) return false;
   return true;

@@ -126,6 +126,17 @@ static bool read_fixed(const ConfigReader *r, const ConfigKey *key) {
   return same || config_refuse(r, "%s is %s; only %s is supported", key->name, shown(value).text, key->text);
 }
 
+/* Of how many places attention sees the last ones; one of the context's size or more leaves none out. */
+static bool read_window(const ConfigReader *r, const ConfigKey *key) {
+  const json_t *value = json_object_get(r->root, key->name);
+  const json_int_t window = value ? json_integer_value(value) : (json_int_t)key->absent;
+  if (json_is_null(value)) return true;
+  if (value && !json_is_integer(value)) return config_refuse(r, "%s is %s, no number", key->name, shown(value).text);
+  return window >= r->out->config.ctx ||
+         config_refuse(r, "%s is %lld%s, less than the context of %d; attention with a window is not supported",
+                       key->name, (long long)window, value ? "" : " when it is absent", r->out->config.ctx);
+}
+
 static bool is_flag(const char *text) { return strcmp(text, "true") == 0 || strcmp(text, "false") == 0; }
 
 static const Choice *find_choice(const Choice *choices, const char *text, bool flag) {
@@ -172,7 +183,11 @@ static bool check_scaling(const ConfigReader *r, const char *key) {
   return check_rope_type(r, rope, "rope_type", "rope_type") && check_rope_type(r, rope, "type", "rope type");
 }
 
-static bool read_scaling(const ConfigReader *r, const ConfigKey *key) { return check_scaling(r, key->name); }
+static bool read_scaling(const ConfigReader *r, const ConfigKey *key) {
+  const json_t *rope = config_lookup(r->root, key->name);
+  float *base = real_field(&r->out->config, key);
+  return check_scaling(r, key->name) && read_number(r, rope, "rope_theta", (double)*base, base);
+}
 
 /* The base that was read from beside it is kept where it has none; the part of a head that turns may stand in either
  * place, too. */
@@ -289,6 +304,7 @@ static const struct {
     [KEY_THETA] = {write_real, read_real},
     [KEY_ROPE] = {write_rope, read_rope},
     [KEY_SCALING] = {write_null, read_scaling},
+    [KEY_WINDOW] = {write_null, read_window},
     [KEY_ROPE_LAYERS] = {write_rope_layers, read_rope_layers},
 };
 

@@ -317,18 +317,6 @@ static GgufFacts facts_of(const Plan *plan, const GgufHeader *h) {
   return facts;
 }
 
-bool gguf_model_check(const GgufModel *m, GgufFacts *facts, Error *error) {
-  Plan plan;
-  GgufHeader header = {0};
-  if (!plan_make(&plan, m, error)) return false;
-  make_header(&header, m, &plan);
-  *facts = facts_of(&plan, &header);
-  const bool ok = !header.no_memory || error_memory(error, "the header of a GGUF file");
-  gguf_header_free(&header);
-  plan_free(&plan);
-  return ok;
-}
-
 bool gguf_model_write(const GgufModel *m, const char *path, Progress progress, GgufFacts *facts, Error *error) {
   Plan plan;
   GgufHeader header = {0};

@@ -138,16 +138,36 @@ static bool place_tensor(WeightReader *r, const FileTensor *t, bool *used, Error
   return true;
 }
 
-/* Whether the file may have a tensor that is not read: masks, tables of rotary positions, copies, and the head of tied
- * models, which are sometimes saved with it. */
+/* Whether the file may have a tensor that is not read: masks, tables of rotary positions, and copies. */
 static bool is_tolerated(const WeightReader *r, const SafeTensor *tensor) {
   const FileLayout *layout = &r->layout;
   for (const char *const *ending = r->saved.class->ignored; ending && *ending; ending++)
     if (text_ends_with(tensor->name, *ending)) return true;
   for (int i = 0; i < layout->count; i++)
     if (layout->tensors[i].copy && strcmp(tensor->name, stored_name(r, &layout->tensors[i])) == 0) return true;
-  const SafeTensor embedding = file_tensor_shape(&layout->tensors[0]);
+  return false;
+}
+
+/* The head of a tied model is sometimes saved with it: then it must be the embedding. */
+static bool check_head(const WeightReader *r, const SafeTensor *head, Error *error) {
+  const SafeTensor *embedding = safetensors_find(&r->files.all, stored_name(r, &r->layout.tensors[0]));
+  return (head->type == embedding->type && memcmp(head->data, embedding->data, embedding->bytes) == 0) ||
+         fail(error, EXIT_CHECKPOINT,
+              "%s: %s is not %s, but tie_word_embeddings in " CHECKPOINT_CONFIG
+              " says that they are the same; say false there, to read both",
+              r->files.path.text, head->name, embedding->name);
+}
+
+static bool is_head(const WeightReader *r, const SafeTensor *tensor) {
+  const SafeTensor embedding = file_tensor_shape(&r->layout.tensors[0]);
   return strcmp(tensor->name, "lm_head.weight") == 0 && checkpoint_same_shape(tensor, &embedding);
+}
+
+static bool check_unread(const WeightReader *r, const SafeTensor *tensor, Error *error) {
+  if (is_head(r, tensor)) return check_head(r, tensor, error);
+  return is_tolerated(r, tensor) ||
+         fail(error, EXIT_CHECKPOINT, "%s has a tensor '%s' that a model of this configuration does not have",
+              r->files.path.text, text_one_line(tensor->name, 80).text);
 }
 
 /* Biases that the file does not have, though its class has others, which make the model have all of a kind, keep the
@@ -157,9 +177,7 @@ static bool place_all(WeightReader *r, bool *used, Error *error) {
   for (int i = 0; i < r->layout.count; i++)
     if (!r->layout.tensors[i].copy && !place_tensor(r, &r->layout.tensors[i], used, error)) return false;
   for (int i = 0; i < all->count; i++)
-    if (!used[i] && !is_tolerated(r, &all->tensors[i]))
-      return fail(error, EXIT_CHECKPOINT, "%s has a tensor '%s' that a model of this configuration does not have",
-                  r->files.path.text, text_one_line(all->tensors[i].name, 80).text);
+    if (!used[i] && !check_unread(r, &all->tensors[i], error)) return false;
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include "report/result.h"
 #include "util/file.h"
 #include "util/text.h"
+#include "util/utf8.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -40,7 +41,8 @@ static bool is_private(const char *key) {
   static const char *const keys[] = {"data",        "val",          "init",           "tokenizer", "source-tokenizer",
                                      "out",         "prompt",       "threads",        "device",    "save-every",
                                      "log-every",   "sample-every", "sample-tokens",  "tsv",       "binary",
-                                     "jsonl-field", "prompt-field", "response-field", "autotune",  "no-shard"};
+                                     "jsonl-field", "prompt-field", "response-field", "autotune",  "no-shard",
+                                     "isa",         "gpus"};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (strcmp(key, keys[i]) == 0) return true;
   return false;
@@ -106,7 +108,7 @@ static void write_front(FILE *out, const Program *p) {
           p->config.encoder_layers ? "text2text-generation" : "text-generation");
 }
 
-static void write_model(FILE *out, const Program *p, const char *name, bool bf16) {
+static void write_model(FILE *out, const Program *p, const char *name, TensorType type) {
   const ModelConfig *c = &p->config;
   bool own;
   const char *class = checkpoint_class(c, &own);
@@ -115,7 +117,7 @@ static void write_model(FILE *out, const Program *p, const char *name, bool bf16
       "# %s\n\nA language model of %s parameters: %d layers of width %d, %d attention heads, a context of %d tokens, a "
       "vocabulary of %d (%s); `%s` of transformers, weights in %s.\n",
       name, text_count((double)model_parameters(c)).text, c->layers, c->dim, c->heads, c->ctx, c->vocab,
-      tokenizer_name(p->tokenizer), class, bf16 ? "bfloat16" : "float32");
+      tokenizer_name(p->tokenizer), class, type == TENSOR_BF16 ? "bfloat16" : "float32");
   if (own)
     fputs("\nNo class of transformers has these parts: `modeling_inkling.py` computes them, which "
           "`trust_remote_code=True` lets "
@@ -137,12 +139,17 @@ static void write_use(FILE *out, const Program *p) {
           p->config.encoder_layers ? ",backend=seq2seq" : "");
 }
 
-/* Indented: whatever it is, it does not end the block. */
+/* Indented: whatever it is, it does not end the block. Bytes that are no characters become U+FFFD. */
 static void write_indented(FILE *out, const char *text, size_t size, bool *begins) {
-  for (size_t i = 0; i < size; i++) {
+  uint32_t point;
+  for (size_t i = 0, length; i < size; i += length ? length : 1) {
+    const char c = text[i];
+    length = utf8_read((const uint8_t *)text + i, size - i, &point);
     if (*begins) fputs("    ", out);
-    *begins = text[i] == '\n';
-    putc((unsigned char)text[i] < 32 && text[i] != '\n' && text[i] != '\t' ? '?' : text[i], out);
+    *begins = c == '\n';
+    if (!length) fputs("\xEF\xBF\xBD", out);
+    else if (length == 1 && (unsigned char)c < 32 && c != '\n' && c != '\t') putc('?', out);
+    else fwrite(text + i, 1, length, out);
   }
 }
 
@@ -156,12 +163,12 @@ static void write_sample(FILE *out, const CardSample *sample) {
   if (!begins) putc('\n', out);
 }
 
-bool card_write(const Program *p, const char *path, const char *name, bool bf16, const CardSample *sample,
+bool card_write(const Program *p, const char *path, const char *name, TensorType type, const CardSample *sample,
                 Error *error) {
   FileWriter file;
   if (!file_writer_begin(&file, path, error)) return false;
   write_front(file.stream, p);
-  write_model(file.stream, p, name, bf16);
+  write_model(file.stream, p, name, type);
   if (!write_training(file.stream, p->dir, error)) {
     file_writer_abort(&file);
     return false;

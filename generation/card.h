@@ -12,9 +12,9 @@ typedef struct CardSample {
 } CardSample;
 
 /* Writes the card: what the model is, how it was trained (of a run of ./train, from its result.json and config.txt:
- * no paths), a sample, how it is used; the license is left to fill in. `name` for people; `bf16`: its weights are.
+ * no paths), a sample, how it is used; the license is left to fill in. `name` for people; `type`: of its weights.
  * EXIT_OUTPUT, EXIT_MEMORY. */
-bool card_write(const Program *p, const char *path, const char *name, bool bf16, const CardSample *sample,
+bool card_write(const Program *p, const char *path, const char *name, TensorType type, const CardSample *sample,
                 Error *error);
 
 #endif

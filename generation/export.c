@@ -7,6 +7,8 @@
 #include "util/path.h"
 #include "util/text.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,7 +33,7 @@ static bool write_sample(Program *p, FILE *stream, uint64_t *seed, Error *error)
 /* What -p asks for; of a model with an encoder nothing else. */
 static bool make_sample(Program *p, char **prompt, char **text, CardSample *out, Error *error) {
   uint8_t *bytes = NULL;
-  if (p->config.encoder_layers && !p->settings.prompt) return true;
+  if (!p->settings.tokens || (p->config.encoder_layers && !p->settings.prompt)) return true;
   bool ok = program_prompt_bytes(p, &bytes, &out->prompt_size, error) &&
             program_encode(p, bytes, out->prompt_size, &p->source, &p->prompt, error);
   *prompt = (char *)bytes;
@@ -55,20 +57,34 @@ static const char *const files[] = {CHECKPOINT_CONFIG,
                                     CHECKPOINT_MODELING,
                                     CARD};
 
-static void remove_directory(const char *dir) {
+static void remove_files(const char *dir) {
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) checkpoint_remove_file(dir, files[i]);
   checkpoint_remove_source_tokenizer(dir);
-  rmdir(dir);
+}
+
+static bool is_empty(const char *dir) {
+  DIR *stream = opendir(dir);
+  int names = 0;
+  while (stream && names <= 2 && readdir(stream)) names++; /* . and .. are two */
+  if (stream) closedir(stream);
+  return stream && names <= 2;
 }
 
 /* It is new, or empty. */
-static bool check_directory(const char *dir, Error *error) {
+static bool check_directory(const char *dir, bool *there, Error *error) {
   struct stat info;
-  if (path_is_stdin(dir)) return fail(error, EXIT_USAGE, "--export - : name a directory");
-  if (lstat(dir, &info) != 0) return true;
+  if (path_is_stdin(dir) || !text_is_plain(dir))
+    return fail(error, EXIT_USAGE, "--export \"%s\": name a directory", text_one_line(dir, 100).text);
+  *there = stat(dir, &info) == 0;
+  if (!*there) return path_is_writable(dir) || file_fail_write(dir, error);
   if (!S_ISDIR(info.st_mode)) return fail(error, EXIT_USAGE, "--export %s: there is a file of that name", dir);
-  if (rmdir(dir) == 0) return mkdir(dir, 0777) == 0 || file_fail_write(dir, error);
-  return fail(error, EXIT_USAGE, "--export %s: that directory is not empty; remove it, or give another name", dir);
+  return is_empty(dir) ||
+         fail(error, EXIT_USAGE, "--export %s: that directory is not empty; remove it, or give another name", dir);
+}
+
+static bool check_flags(const GenerateSettings *s, Error *error) {
+  return s->tokens >= 0 ||
+         fail(error, EXIT_USAGE, "-n %lld has no end; the sample of a model card needs one", (long long)s->tokens);
 }
 
 /* A hidden neighbor, which takes the name once everything is in it. */
@@ -82,26 +98,40 @@ static char *temporary_of(const char *dir) {
 }
 
 static bool write_files(Program *p, const char *dir, const char *name, const CardSample *sample, Error *error) {
-  const bool bf16 = p->settings.export_type == 1;
-  const TensorType type = bf16 ? TENSOR_BF16 : TENSOR_F32;
+  const TensorType type = export_types[p->settings.export_type];
   tokenizer_set_starts_elsewhere(p->tokenizer, p->special.start != p->special.end);
   return checkpoint_copy_weights(p->dir, dir, &p->config, type, error) &&
          checkpoint_write_tokenizers(dir, p->tokenizer, p->source_tokenizer, p->config.ctx, error) &&
          checkpoint_write_config_of(dir, &p->config, p->special, type, error) &&
-         card_write(p, checkpoint_path(dir, CARD).text, name, bf16, sample, error);
+         card_write(p, checkpoint_path(dir, CARD).text, name, type, sample, error);
 }
 
-static bool write_directory(Program *p, const char *dir, const CardSample *sample, Error *error) {
+static bool write_new(Program *p, const char *dir, const char *name, const CardSample *sample, Error *error) {
   char *temporary = temporary_of(dir);
   if (!temporary) return error_memory(error, "a path");
   bool ok = mkdir(temporary, 0777) == 0 || file_fail_write(dir, error);
   if (ok) {
-    const OneLine name = text_one_line(path_base(dir), 100);
-    ok = write_files(p, temporary, name.text, sample, error);
+    ok = write_files(p, temporary, name, sample, error);
     if (ok && rename(temporary, dir) != 0) ok = file_fail_write(dir, error);
-    if (!ok) remove_directory(temporary);
+    if (!ok) remove_files(temporary);
+    if (!ok) rmdir(temporary);
   }
   free(temporary);
+  return ok;
+}
+
+/* Into an empty directory that is there, whoever's it is and whatever leads to it. */
+static bool write_there(Program *p, const char *dir, const char *name, const CardSample *sample, Error *error) {
+  if (write_files(p, dir, name, sample, error)) return true;
+  remove_files(dir);
+  return false;
+}
+
+static bool write_directory(Program *p, const char *dir, bool there, const CardSample *sample, Error *error) {
+  char *name = path_last_name(dir);
+  const bool ok = name ? (there ? write_there : write_new)(p, dir, text_one_line(name, 100).text, sample, error)
+                       : error_memory(error, "a path");
+  free(name);
   return ok;
 }
 
@@ -110,10 +140,14 @@ static bool write_directory(Program *p, const char *dir, const CardSample *sampl
 static void print_commands(Program *p, const char *dir) {
   bool own;
   const ShellWord word = text_shell_word(dir, 250);
+  char *name = path_last_name(dir);
+  for (char *at = name; at && *at; at++)
+    if (!isalnum((unsigned char)*at) && !strchr("._", *at)) *at = '-'; /* what else a hub does not take */
   checkpoint_class(&p->config, &own);
   console_note(&p->console, "%s holds the model, its tokenizer and a model card, in which a license is to be chosen",
                dir);
-  printf("hf upload NAME/%s %s\n", text_shell_word(path_base(dir), 250).text, word.text);
+  printf("hf upload NAME/%s %s\n", name ? name + strspn(name, "-.") : "MODEL", word.text);
+  free(name);
   printf("lm_eval --model hf --model_args pretrained=%s%s%s --tasks lambada_openai\n", word.text,
          own ? ",trust_remote_code=True" : "", p->config.encoder_layers ? ",backend=seq2seq" : "");
 }
@@ -123,8 +157,9 @@ bool program_export(Program *p, Error *error) {
   CardSample sample = {0};
   if (!dir) return error_memory(error, "a path");
   for (size_t end = strlen(dir); end > 1 && dir[end - 1] == '/'; end--) dir[end - 1] = '\0';
-  const bool ok = check_directory(dir, error) && make_sample(p, &prompt, &text, &sample, error) &&
-                  write_directory(p, dir, &sample, error);
+  bool there;
+  const bool ok = check_flags(&p->settings, error) && check_directory(dir, &there, error) &&
+                  make_sample(p, &prompt, &text, &sample, error) && write_directory(p, dir, there, &sample, error);
   if (ok && !p->console.quiet) print_commands(p, dir);
   free(prompt);
   free(text);

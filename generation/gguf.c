@@ -8,29 +8,58 @@
 #include "util/path.h"
 #include "util/text.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct Work {
   Program *p;
-  double bytes;
+  const GgufFacts *facts;
 } Work;
 
 static bool report(void *context, int64_t done, Error *error) {
   const Work *work = context;
-  console_work(&work->p->console, &(ConsoleWork){"writing", (double)done, work->bytes, true});
+  console_work(&work->p->console, &(ConsoleWork){"writing", (double)done, (double)work->facts->bytes, true});
   return startup_go_on("writing", error);
 }
 
+/* ---- where it is written ---- */
+
+/* Whether there is nothing, or something that began with the same bytes. */
+static bool is_free(const char *path, const char *magic) {
+  char head[8] = "";
+  FILE *stream = fopen(path, "rb");
+  if (!stream) return errno == ENOENT || errno == ENOTDIR;
+  const size_t size = fread(head, 1, strlen(magic), stream);
+  fclose(stream);
+  return size == strlen(magic) && memcmp(head, magic, size) == 0;
+}
+
 /* It may stand in a run, but not in the place of what is there. */
-static bool check_path(const char *path, const char *ending, Error *error) {
-  if (path_is_stdin(path)) return fail(error, EXIT_USAGE, "- is no name for a file that is written; give one");
+static bool check_path(const char *flag, const char *path, const char *ending, const char *magic, Error *error) {
+  if (path_is_stdin(path) || !text_is_plain(path))
+    return fail(error, EXIT_USAGE, "%s: \"%s\" is no name for a file that is written; give one", flag,
+                text_one_line(path, 100).text);
   char *dir = path_directory(path);
   if (!dir) return error_memory(error, "a path");
   const bool taken = (checkpoint_is_run(dir) || checkpoint_is_model(dir)) && !text_ends_with(path, ending);
   free(dir);
-  return !taken ||
-         fail(error, EXIT_USAGE, "%s would be a file of that model; give it a name that ends in %s", path, ending);
+  if (taken)
+    return fail(error, EXIT_USAGE, "%s would be a file of that model; give it a name that ends in %s", path, ending);
+  if (!path_is_writable(path)) return file_fail_write(path, error);
+  return is_free(path, magic) ||
+         fail(error, EXIT_USAGE, "%s %s: there is another file of that name; remove it, or give another name", flag,
+              path);
+}
+
+static bool check_paths(const Program *p, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  if (!check_path("--gguf", s->gguf, ".gguf", "GGUF", error)) return false;
+  if (!s->modelfile) return true;
+  if (path_same(s->gguf, s->modelfile))
+    return fail(error, EXIT_USAGE, "--gguf and --modelfile name the same file; give two names");
+  return check_path("--modelfile", s->modelfile, "Modelfile", "FROM ", error);
 }
 
 /* ---- ollama ---- */
@@ -60,7 +89,8 @@ static bool write_modelfile(const Program *p, Error *error) {
     return false;
   }
   fputs("TEMPLATE \"{{ .Prompt }}\"\n", file.stream);
-  fprintf(file.stream, "PARAMETER stop \"%s\"\n", tokenizer_end_text(p->tokenizer));
+  const char *end = tokenizer_end_text(p->tokenizer);
+  if (text_is_plain(end) && !strchr(end, '"')) fprintf(file.stream, "PARAMETER stop \"%s\"\n", end);
   fprintf(file.stream,
           "PARAMETER num_ctx %d\nPARAMETER temperature %g\nPARAMETER top_k %d\nPARAMETER top_p %g\nPARAMETER min_p %g\n"
           "PARAMETER repeat_penalty %g\n",
@@ -71,16 +101,6 @@ static bool write_modelfile(const Program *p, Error *error) {
 
 /* ---- all of it ---- */
 
-/* The last part of the directory's path. */
-static bool name_of(const char *dir, OneLine *out, Error *error) {
-  char *real = realpath(dir, NULL);
-  if (!real) return error_memory(error, "a path");
-  const char *slash = strrchr(real, '/');
-  *out = text_one_line(slash && slash[1] ? slash + 1 : real, 200);
-  free(real);
-  return true;
-}
-
 static void print_commands(const Program *p) {
   const GenerateSettings *s = &p->settings;
   printf("llama-completion -m %s -no-cnv -c %d -n 200 -p 'Once upon a time'\n", text_shell_word(s->gguf, 250).text,
@@ -88,22 +108,27 @@ static void print_commands(const Program *p) {
   if (s->modelfile) printf("ollama create my-model -f %s\n", text_shell_word(s->modelfile, 250).text);
 }
 
-bool program_gguf(Program *p, Error *error) {
+static bool write_model(Program *p, const char *name, GgufFacts *facts, Error *error) {
   const GenerateSettings *s = &p->settings;
-  OneLine name;
-  GgufFacts facts;
-  if (!check_path(s->gguf, ".gguf", error) || (s->modelfile && !check_path(s->modelfile, "Modelfile", error)) ||
-      !name_of(p->dir, &name, error))
-    return false;
   const GgufModel model = {.dir = p->dir,
-                           .name = name.text,
+                           .name = name,
                            .config = &p->config,
                            .special = p->special,
                            .tokenizer = p->tokenizer,
                            .type = (GgufType)s->gguf_type};
-  if (!gguf_model_check(&model, &facts, error)) return false;
-  Work work = {p, (double)facts.bytes};
-  const bool ok = gguf_model_write(&model, s->gguf, (Progress){report, &work}, &facts, error);
+  Work work = {p, facts};
+  return gguf_model_write(&model, s->gguf, (Progress){report, &work}, facts, error);
+}
+
+bool program_gguf(Program *p, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  GgufFacts facts;
+  if (options_origin(&p->options, &s->machine.dtype) == ORIGIN_COMMAND_LINE)
+    return fail(error, EXIT_USAGE, "--dtype is what is computed in; --gguf-type says what --gguf writes");
+  if (!check_paths(p, error)) return false;
+  char *name = path_last_name(p->dir);
+  const bool ok = name ? write_model(p, text_one_line(name, 200).text, &facts, error) : error_memory(error, "a path");
+  free(name);
   console_work_end(&p->console);
   if (!ok || (s->modelfile && !write_modelfile(p, error))) return false;
   console_note(&p->console, "%s: %s, %d tensors as %s, of the architecture that llama.cpp calls %s", s->gguf,

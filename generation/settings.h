@@ -2,12 +2,15 @@
 #ifndef INKLING_GENERATION_SETTINGS_H
 #define INKLING_GENERATION_SETTINGS_H
 
+#include "checkpoint/safetensors.h"
 #include "cli/device.h"
 #include "cli/options.h"
 #include "kernels.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+
+extern const TensorType export_types[];
 
 typedef enum OnFull { ON_FULL_SLIDE, ON_FULL_STOP } OnFull;
 
@@ -19,7 +22,7 @@ typedef struct GenerateSettings {
   bool tsv;
   TextList attention, stops, biases, bans;
   const char *prompts, *heat_html, *gguf, *modelfile, *export;
-  int export_type; /* of its weights: 0 f32, 1 bf16 */
+  int export_type; /* index into export_types: of its weights */
   int gguf_type;   /* GgufType */
   bool heat;
   int64_t tokens;

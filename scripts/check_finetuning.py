@@ -7,8 +7,8 @@ Models that transformers makes at random and saves (GPT-2, LLaMA, Qwen 2, OPT an
 fp32 and bf16), each with a tokenizer of bytes, are fine-tuned by ./train for ten steps of AdamW, and by PyTorch in
 float64 on the same windows. Each has to
   - begin with the loss that transformers computes, within 1e-4;
-  - end with PyTorch's weights, within 1e-5;
-  - do both again where only a part of its context is asked for.
+  - end with PyTorch's weights, within 1e-5.
+Half of each model's context is asked for.
 Prints a line a model; exit status 1 when one differs.
 """
 

@@ -130,7 +130,7 @@ def mixed_text(size, among=()):
                (0x660, 0x669), (0x2160, 0x2188), (0x1F600, 0x1F64F), (0x2000, 0x206F), (0x1D400, 0x1D4FF)]
     words = ["don't", "I'LL", "we're", "'tis", "it's", "3.14", "2026-11-24", "==", "->", "\t", "\n", "\n\n", "   ", "    x"]
     parts = []
-    while sum(len(part) for part in parts[-2000:]) and len(parts) < size // 4 or not parts:
+    while len(parts) < size // 4:
         first, last = source.choice(scripts)
         word = "".join(chr(source.randint(first, last)) for _ in range(source.randint(1, 9)))
         parts.append("".join(c for c in word if unicodedata.category(c) not in ("Cn", "Cs")))

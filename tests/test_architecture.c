@@ -131,7 +131,7 @@ static void test_contradictions(void **state) {
   s.tie = true;
   refused(s, "--tie and --positions sinusoidal");
   s = defaults(ARCHITECTURE_LLAMA);
-  s.init = INIT_TORCH, s.init_std = 0.1f;
+  s.init_like = INIT_TORCH, s.init_std = 0.1f;
   refused(s, "--init-std is for --init-like gpt2");
 }
 

@@ -184,8 +184,8 @@ bool json_find_kind(TokenizerReader *r) {
   if (!read_steps(r, json_object_get(r->root, "pre_tokenizer"), "pretokenizers", find_byte_level, 0)) return false;
   if (r->bytes) return true;
   if (!json_is_true(json_object_get(model, "byte_fallback")))
-    return json_unsupported(
-        r, "neither is ByteLevel the last step of its pre_tokenizer, nor has its model byte_fallback");
+    return json_unsupported(r,
+                            "neither is ByteLevel the last step of its pre_tokenizer, nor has its model byte_fallback");
   return !json_is_true(json_object_get(model, "ignore_merges")) ||
          json_unsupported(r, "a vocabulary of characters has ignore_merges");
 }

@@ -279,11 +279,16 @@ static bool make_bpe(const TokenizerReader *r, Vocabulary *v, const json_t *mode
           fail(r->error, why.code, "%s: %s", r->path, why.text));
 }
 
+static bool read_unknown(TokenizerReader *r, const json_t *model) {
+  const char *text = json_string_value(json_object_get(model, "unk_token"));
+  return !text || (r->out->unknown = strdup(text)) || error_memory(r->error, "a tokenizer");
+}
+
 static bool read_tokenizer(TokenizerReader *r) {
   const json_t *model = json_object_get(r->root, "model");
   Vocabulary vocabulary = {0};
   if (!check_model(r, model) || !find_largest_id(r, json_object_get(model, "vocab")) || !json_read_added(r) ||
-      !json_find_kind(r))
+      !json_find_kind(r) || !read_unknown(r, model))
     return false;
   vocabulary.size = r->out->vocab = r->largest + 1;
   vocabulary.texts = calloc((size_t)vocabulary.size, sizeof *vocabulary.texts);

@@ -114,7 +114,8 @@ static json_t *config_json(const Tokenizer *t, int ctx) {
   json_t *root = json_pack("{s:b, s:{s:o}, s:s?, s:b, s:s, s:i, s:s, s:s}", "add_prefix_space", t->prefix_space,
                            "added_tokens_decoder", id, end_token_json(t), "bos_token", start_text(t),
                            "clean_up_tokenization_spaces", 0, "eos_token", tokenizer_end_text(t), "model_max_length",
-                           ctx, "tokenizer_class", "PreTrainedTokenizerFast", "unk_token", tokenizer_end_text(t));
+                           ctx, "tokenizer_class", "PreTrainedTokenizerFast", "unk_token",
+                           t->unknown ? t->unknown : tokenizer_end_text(t));
   if (root && (!t->ends_with_end || json_object_set_new(root, "pad_token", json_string(tokenizer_end_text(t))) == 0) &&
       (!t->separate_vocabs || json_object_set_new(root, SEPARATE_VOCABS, json_true()) == 0))
     return root;

@@ -85,10 +85,11 @@ static int32_t after_steps(const Pipeline *p, int32_t character, bool is_left) {
 /* That no added token lies across the place between two characters, ends there, where another text begins, or takes
  * white space from the other side of it. */
 static bool is_free_of_added(const Pipeline *p, int32_t left, int32_t right) {
-  return !p->added_joined || !(joined_pairs_have(p->added_joined, left, right) ||
-                               joined_pairs_have(p->added_joined, left, JOINED_END) || /* of one that is not normalized */
-                               joined_pairs_have(p->added_joined, after_steps(p, left, true), JOINED_END) ||
-                               (strips(p) && (is_space(p, left) || is_space(p, right))));
+  return !p->added_joined ||
+         !(joined_pairs_have(p->added_joined, left, right) ||
+           joined_pairs_have(p->added_joined, left, JOINED_END) || /* of one that is not normalized */
+           joined_pairs_have(p->added_joined, after_steps(p, left, true), JOINED_END) ||
+           (strips(p) && (is_space(p, left) || is_space(p, right))));
 }
 
 static bool is_cut(const Pipeline *p, const uint8_t *text, size_t size, size_t at) {

@@ -44,6 +44,7 @@ void tokenizer_free(Tokenizer *t) {
   free(t->decoded.begins);
   for (size_t i = 0; i < t->added_count; i++) free(t->added[i].text);
   free(t->added);
+  free(t->unknown);
   free(t->json);
   free(t);
 }

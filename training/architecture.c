@@ -59,7 +59,7 @@ void architecture_fill(TrainSettings *s, bool pairs) {
   const bool tied = w->tie < 0 ? narrow : w->tie && s->positions != POSITIONS_SINUSOIDAL;
   fill(&s->tie, tied && !settings_separate_vocabs(s));
   if (isnan(s->rope_base) && s->positions == POSITIONS_ROPE) s->rope_base = CHOICES_ROPE_BASE;
-  if (isnan(s->init_std) && s->init == INIT_GPT2)
+  if (isnan(s->init_std) && s->init_like == INIT_GPT2)
     s->init_std = s->arch == ARCHITECTURE_LLAMA ? INIT_DEFAULT_STD : (float)(CHOICES_INIT / sqrt(s->dim));
   if (!s->ffn) s->ffn = s->gated ? model_default_ffn(s->dim) : 4 * s->dim;
 }
@@ -82,7 +82,7 @@ bool architecture_check(const TrainSettings *s, bool trained, Error *error) {
                 "--rope-base is for rotary positions, and these are %s; leave it out, or give "
                 "--positions rope",
                 architecture_positions[s->positions]);
-  if (!isnan(s->init_std) && s->init != INIT_GPT2)
+  if (!isnan(s->init_std) && s->init_like != INIT_GPT2)
     return fail(error, EXIT_USAGE, "--init-std is for --init-like gpt2; torch has ranges of its own");
   if (!trained && s->tie && s->positions == POSITIONS_SINUSOIDAL)
     return fail(error, EXIT_USAGE,

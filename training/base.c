@@ -121,11 +121,11 @@ static bool check_flags(const Run *r, Error *error) {
               {"vocab-size", &s->vocab_size},
               {"source-tokenizer", &s->source_tokenizer},
               {"source-vocab-size", &s->source_vocab_size},
-              {"init-like", &s->init},
+              {"init-like", &s->init_like},
               {"init-std", &s->init_std}};
   for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
     if (options_origin(&r->options, kept[i].setting) == ORIGIN_COMMAND_LINE)
-      return fail(error, EXIT_USAGE, "--init takes model, weights and tokenizer from %s; leave out --%s", s->base,
+      return fail(error, EXIT_USAGE, "--init takes model, weights and tokenizer from %s; leave out --%s", s->init,
                   kept[i].flag);
   return true;
 }
@@ -139,9 +139,9 @@ static void forget_others(TrainSettings *s) {
 
 static bool read_init(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
-  if (!check_flags(r, error) || !checkpoint_check_model(s->base, error) ||
-      !checkpoint_read_config(s->base, &r->base, &r->base_special, error) ||
-      !checkpoint_check_weights_size(s->base, &r->base, error))
+  if (!check_flags(r, error) || !checkpoint_check_model(s->init, error) ||
+      !checkpoint_read_config(s->init, &r->base, &r->base_special, error) ||
+      !checkpoint_check_weights_size(s->init, &r->base, error))
     return false;
   forget_others(s);
   take_shape(r);
@@ -152,7 +152,7 @@ static bool read_init(Run *r, Error *error) {
 bool run_read_base(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (s->resume) return checkpoint_read_config(r->dir, &r->base, &r->base_special, error);
-  return !s->base || read_init(r, error);
+  return !s->init || read_init(r, error);
 }
 
 bool run_share_base(Run *r, Error *error) {
@@ -169,10 +169,13 @@ bool run_share_base(Run *r, Error *error) {
 
 bool run_open_base_tokenizers(Run *r, Error *error) {
   const char *dir = run_base_dir(r);
+  if (!r->settings.resume && tokenizer_has_chat_template(checkpoint_path(dir, TOKENIZER_JSON).text))
+    console_note(&r->console, "%s has a chat template, which the run will not have: texts are learned as they are",
+                 dir);
   return checkpoint_load_tokenizer(&r->tokenizer, dir, &r->base, error) &&
          checkpoint_load_source_tokenizer(&r->source_tokenizer, dir, &r->base, error);
 }
 
 bool run_read_base_weights(Run *r, Error *error) {
-  return checkpoint_read_weights(r->settings.base, &r->config, model_table(r->model), r->host[0], error);
+  return checkpoint_read_weights(r->settings.init, &r->config, model_table(r->model), r->host[0], error);
 }

@@ -82,7 +82,7 @@ void choices_tokenizer(TrainSettings *s, int64_t bytes, bool accelerator, Choice
 
 /* A model whose prompts begin with a token goes on to see that its texts do. */
 void choices_packing(TrainSettings *s, bool pairs, const Tokenizer *tokenizer, Choices *choices) {
-  const AddedEntry *begin = s->base ? tokenizer_added(tokenizer, tokenizer_begin(tokenizer)) : NULL;
+  const AddedEntry *begin = s->init ? tokenizer_added(tokenizer, tokenizer_begin(tokenizer)) : NULL;
   if (s->pack >= 0) return;
   s->pack = pairs || begin ? PACK_DOCS : PACK_STREAM;
   if (begin && !pairs)
@@ -252,14 +252,14 @@ static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const Mode
 }
 
 double choices_learning_rate(const TrainSettings *s, const ModelConfig *model) {
-  const double share = s->base ? CHOICES_TUNING_SHARE : 1, parameters = (double)model_parameters(model);
-  const bool llama = s->base ? model->norm == NORM_RMS : s->arch == ARCHITECTURE_LLAMA;
+  const double share = s->init ? CHOICES_TUNING_SHARE : 1, parameters = (double)model_parameters(model);
+  const bool llama = s->init ? model->norm == NORM_RMS : s->arch == ARCHITECTURE_LLAMA;
   if (s->optimizer == OPTIMIZER_MUON) return share * CHOICES_BESIDE_MUON;
   if (!llama && parameters < CHOICES_LR_SMALL_SIZE * 1e6) return share * CHOICES_LR_SMALL;
   return share * (parameters < CHOICES_LR_SIZE * 1e6 ? CHOICES_LR : CHOICES_LR_LARGE);
 }
 
-double choices_muon_rate(const TrainSettings *s) { return (s->base ? CHOICES_TUNING_SHARE : 1) * CHOICES_MUON_LR; }
+double choices_muon_rate(const TrainSettings *s) { return (s->init ? CHOICES_TUNING_SHARE : 1) * CHOICES_MUON_LR; }
 
 bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *model, Choices *choices, Error *error) {
   fill_preset(s, given, choices);
@@ -269,7 +269,7 @@ bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *mod
   const bool muon = s->optimizer == OPTIMIZER_MUON, chosen = isnan(s->lr) || (muon && isnan(s->muon_lr));
   if (isnan(s->lr)) s->lr = (float)choices_learning_rate(s, model);
   if (isnan(s->muon_lr) && muon) s->muon_lr = (float)choices_muon_rate(s);
-  if (s->base && chosen) note_choice(choices, "a tenth of the learning rate of a new model (fine-tuning)");
+  if (s->init && chosen) note_choice(choices, "a tenth of the learning rate of a new model (fine-tuning)");
   return true;
 }
 
@@ -313,9 +313,9 @@ static int64_t steps_for(const TrainSettings *s, const ChoiceInputs *given, cons
   const double step =
       model_step_flops(model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer, given->device->accelerator);
   const double by_time = budget_flops(s, given) / step;
-  const int epochs_limit = s->base ? FINE_TUNING_EPOCHS : EPOCHS_LIMIT;
+  const int epochs_limit = s->init ? FINE_TUNING_EPOCHS : EPOCHS_LIMIT;
   const double by_text = epochs_limit * (double)given->train_tokens / per_step;
-  const double wanted = fmax(fmin(by_time, by_text), s->base ? 1 : FEWEST);
+  const double wanted = fmax(fmin(by_time, by_text), s->init ? 1 : FEWEST);
   const double most = 60 * MOST_MINUTES / choices_step_seconds(step, given->device, given->peak_flops);
   const int64_t steps = rounded(fmin(wanted, most));
   const double epochs = (double)steps * per_step / (double)given->train_tokens;
@@ -336,13 +336,13 @@ bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConf
                 SETTINGS_MAX_STEPS);
   const double epochs = (double)s->steps * per_step / (double)given->train_tokens;
   if (s->dropout < 0) {
-    s->dropout = s->base ? 0.0f : epochs > MANY_EPOCHS ? 0.2f : epochs > DROPOUT_EPOCHS ? 0.1f : 0.0f;
+    s->dropout = s->init ? 0.0f : epochs > MANY_EPOCHS ? 0.2f : epochs > DROPOUT_EPOCHS ? 0.1f : 0.0f;
     if (s->dropout > 0) note_choice(choices, "dropout %g (%.0f epochs)", (double)s->dropout, epochs);
   }
   if (s->embed_dropout < 0) s->embed_dropout = s->dropout;
   if (s->attention_dropout < 0) s->attention_dropout = s->dropout;
   const int64_t share = s->steps * CHOICES_WARMUP_PERCENT / 100;
-  const int64_t most = s->base ? FINE_TUNING_WARMUP : CHOICES_WARMUP_LIMIT;
+  const int64_t most = s->init ? FINE_TUNING_WARMUP : CHOICES_WARMUP_LIMIT;
   if (s->warmup < 0) s->warmup = share < most ? share : most;
   if (s->warmup > schedule_steps(&s->plans, s->steps, 0))
     return fail(error, EXIT_USAGE, "--warmup %lld is longer than the run of %lld steps", (long long)s->warmup,

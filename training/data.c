@@ -296,9 +296,10 @@ static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error
   const TokenRange *range = &windows->range;
   Work work = {.r = r, .name = "packing documents", .all = (double)token_range_size(range)};
   const Progress progress = {report, &work};
-  const bool ok = r->config.encoder_layers ? pairs_make(pairs, range, r->config.ctx,
-                                                        pair_tokens(r->tokenizer, r->source_tokenizer), progress, error)
-                                           : packing_make(packing, range, r->config.ctx, pack_tokens(r->tokenizer), progress, error);
+  const bool ok =
+      r->config.encoder_layers
+          ? pairs_make(pairs, range, r->config.ctx, pair_tokens(r->tokenizer, r->source_tokenizer), progress, error)
+          : packing_make(packing, range, r->config.ctx, pack_tokens(r->tokenizer), progress, error);
   console_work_end(&r->console);
   if (!ok && windows == &r->val_windows) error_append(error, " (of the text to validate on)");
   windows->packing = r->config.encoder_layers ? NULL : packing;
@@ -347,7 +348,7 @@ bool run_open_windows(Run *r, Error *error) {
   r->val_windows = (Windows){.range = r->val, .ctx = r->config.ctx};
   if (!check_text_length(r, error)) return false;
   const bool encoder = r->config.encoder_layers > 0;
-  if (!s->resume && (docs || !s->base)) set_ends(r, encoder);
+  if (!s->resume && (docs || !s->init)) set_ends(r, encoder);
   if (docs) {
     if (!pack(r, &r->windows, &r->train_packing, &r->train_pairs, error) ||
         !pack(r, &r->val_windows, &r->val_packing, &r->val_pairs, error))

@@ -35,10 +35,10 @@ bool run_name_directory(Run *r, Error *error) {
 /* The model that the run starts from stays what it is. */
 static bool check_base(const Run *r, Error *error) {
   struct stat base, dir;
-  if (stat(r->settings.base, &base) != 0 || stat(r->dir, &dir) != 0) return true;
+  if (stat(r->settings.init, &base) != 0 || stat(r->dir, &dir) != 0) return true;
   return base.st_dev != dir.st_dev || base.st_ino != dir.st_ino ||
          fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace; give another --out DIR",
-              r->settings.base);
+              r->settings.init);
 }
 
 static bool lock(Run *r, Error *error) {
@@ -91,7 +91,7 @@ static char *absolute_path(const void *context, const void *value, const char *t
   const bool is_source = (value == &s->data || value == &s->val) && !path_is_stdin(text);
   const bool is_tokenizer =
       (value == &s->tokenizer || value == &s->source_tokenizer) && settings_tokenizer_is_path(text);
-  if (!is_source && !is_tokenizer && value != &s->base) return NULL;
+  if (!is_source && !is_tokenizer && value != &s->init) return NULL;
   char *path = realpath(text, NULL);
   if (!path && errno == ENOMEM) *resolving->no_memory = true;
   return path;

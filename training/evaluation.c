@@ -170,7 +170,7 @@ double run_final_evaluation_share(const Run *r) {
 bool run_evaluate_base(Run *r, Error *error) {
   if (!run_evaluate(r, error) || r->stopping || !run_has_validation(r)) return !error->code;
   console_line(&r->console, "before: %.4f nats per token; %s as it is, on %sthe text to validate on", r->last_val_loss,
-               r->settings.base, run_final_evaluation_share(r) > 1 ? "the beginning of " : "");
+               r->settings.init, run_final_evaluation_share(r) > 1 ? "the beginning of " : "");
   return true;
 }
 

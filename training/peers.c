@@ -161,7 +161,8 @@ static bool share_tokenizer(Run *r, Tokenizer **tokenizer, Error *error) {
   bool ok = run_agree(r, error) && collective_share(r->peers, &text, &size, error);
   if (ok && !run_leads(r)) {
     ok = file_temporary(&path, error) && file_write(path, text, size, error) &&
-         tokenizer_load_alone(tokenizer, path, end, error) && tokenizer_set_vocab(*tokenizer, vocab);
+         tokenizer_load_alone(tokenizer, path, end, error) &&
+         (tokenizer_set_vocab(*tokenizer, vocab) || fail(error, EXIT_INTERNAL, "a vocabulary of %d tokens", vocab));
     if (path) unlink(path);
   }
   free(path);

@@ -77,7 +77,7 @@ static void print_model(Run *r) {
   console_row(&r->console, "", "%s; in transformers %s%s", architecture_words(m).text, class,
               own ? ", with trust_remote_code (no class has these parts)" : "");
   if (settings_start_from_model(&r->settings))
-    console_row(&r->console, "", "starts from the weights in %s", text_one_line(r->settings.base, 250).text);
+    console_row(&r->console, "", "starts from the weights in %s", text_one_line(r->settings.init, 250).text);
 }
 
 /* "dropout 0.1, in the MLP 0.2" */

@@ -22,7 +22,7 @@ static bool check_flags(const Run *r, Error *error) {
           error, EXIT_USAGE,
           "a resumed run keeps its tokenizers and how it reads its text; leave out --tokenizer, --vocab-size, "
           "--source-tokenizer, --source-vocab-size, --pack, --jsonl-field, --prompt-field, --response-field and --tsv");
-  const void *const starts[] = {&s->base, &s->init, &s->init_std};
+  const void *const starts[] = {&s->init, &s->init_like, &s->init_std};
   for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
     if (options_origin(&r->options, starts[i]) == ORIGIN_COMMAND_LINE)
       return fail(error, EXIT_USAGE, "a resumed run has its weights; leave out --init, --init-like and --init-std");

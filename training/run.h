@@ -239,7 +239,7 @@ bool run_restore_state(Run *r, Error *error);
 bool run_resume_settings(Run *r, Error *error);
 
 /* ---- base.c: the model that a run starts from, of --init or its own when it is resumed ---- */
-static inline const char *run_base_dir(const Run *r) { return r->settings.resume ? r->dir : r->settings.base; }
+static inline const char *run_base_dir(const Run *r) { return r->settings.resume ? r->dir : r->settings.init; }
 static inline const ModelConfig *run_base(const Run *r) { return r->base.layers ? &r->base : NULL; }
 /* Run.base, and with --init its shape as settings, of which none may have been given. The leader reads it. */
 bool run_read_base(Run *r, Error *error);

@@ -73,7 +73,8 @@ void settings_options(Options *options, TrainSettings *s) {
           "binary", &s->binary,
           "train on the bytes of a file whatever they are; nothing is said of what is no plain UTF-8 text, and nothing "
           "is refused"),
-      CHOICE("pack", &s->pack, pack_names, "auto: docs for prompts and responses, and where texts of --init begin with a token; else stream",
+      CHOICE("pack", &s->pack, pack_names,
+             "auto: docs for prompts and responses, and where texts of --init begin with a token; else stream",
              "stream: windows start anywhere in the text; docs: windows of whole documents, no attention across them"),
 
       GROUP("Tokenizer"),
@@ -128,10 +129,10 @@ void settings_options(Options *options, TrainSettings *s) {
       FLOAT("rope-base", &s->rope_base, 1, 1e12, "auto: " SHOWN(CHOICES_ROPE_BASE), "base of rotary positions"),
       TRISTATE("tie", &s->tie, "auto: arch; llama: below dim " SHOWN(CHOICES_TIE_DIM),
                "tie the output head to the token embedding"),
-      TEXT("init", &s->base, "DIR", "random weights",
+      TEXT("init", &s->init, "DIR", "random weights",
            "start from the weights and the tokenizer of another run, or of a model of Hugging Face transformers "
            "(fine-tuning); --ctx may be smaller than the model's, every other part of it is kept"),
-      CHOICE("init-like", &s->init, architecture_inits, NULL,
+      CHOICE("init-like", &s->init_like, architecture_inits, NULL,
              "initial weights: gpt2: normal, smaller where branches are added up; torch: as nn.Linear and nn.Embedding "
              "have them"),
       FLOAT("init-std", &s->init_std, 0, 10, "auto: 0.02 with llama, else " SHOWN(CHOICES_INIT) "/sqrt(dim)",
@@ -286,7 +287,7 @@ void settings_forget_choices(Options *options, const TrainSettings *s) {
                  {&s->bias, &s->qkv_bias},
                  {&s->positions, &s->tie},
                  {&s->positions, &s->rope_base},
-                 {&s->init, &s->init_std},
+                 {&s->init_like, &s->init_std},
                  {&s->dropout, &s->embed_dropout},
                  {&s->dropout, &s->attention_dropout},
                  {&s->steps, &s->earlier_steps},

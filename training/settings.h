@@ -30,8 +30,8 @@ typedef struct TrainSettings {
   /* its parts; -1 or NaN: as the architecture has it (training/architecture.h) */
   int arch, encoder_layers, norm, norm_place, activation, gated, bias, qkv_bias, head_bias, positions;
   float rope_base, norm_eps;
-  const char *base; /* directory of a model that the run starts from; NULL: from nothing */
-  int init;         /* InitKind */
+  const char *init; /* directory of a model that the run starts from; NULL: from nothing */
+  int init_like;    /* InitKind */
   float init_std;
   /* optimizer */
   int optimizer; /* OptimizerKind */
@@ -102,7 +102,7 @@ static inline int64_t settings_tokens_per_step(const TrainSettings *s) {
 }
 
 /* The weights come from another model. A resumed run has its own. */
-static inline bool settings_start_from_model(const TrainSettings *s) { return s->base && !s->resume; }
+static inline bool settings_start_from_model(const TrainSettings *s) { return s->init && !s->resume; }
 
 /* A dry run and a benchmark have no directory. */
 static inline bool settings_have_directory(const TrainSettings *s) { return !s->dry_run && !s->bench; }

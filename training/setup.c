@@ -110,7 +110,7 @@ void run_upload_state(Run *r) {
 }
 
 bool run_init_weights(Run *r, Error *error) {
-  const Initialization how = {(InitKind)r->settings.init, r->settings.init_std};
+  const Initialization how = {(InitKind)r->settings.init_like, r->settings.init_std};
   if (run_leads(r) && settings_start_from_model(&r->settings)) run_read_base_weights(r, error);
   else if (run_leads(r)) parameter_table_init(model_table(r->model), how, r->host[0], r->settings.seed);
   if (!run_agree(r, error)) return false;

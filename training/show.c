@@ -152,7 +152,10 @@ static void show_stream(Page *p, const Run *r, const Window *w) {
 static void show_document(Page *p, const Run *r, const Window *w, int begin, int stop, int number) {
   const int32_t end = tokenizer_end(r->tokenizer);
   bool counts = true, ended = false;
-  remark(p, w->tokens[begin] == tokenizer_before(r->tokenizer) ? "document %d begins" : "document %d goes on from another window", number);
+  remark(p,
+         w->tokens[begin] == tokenizer_before(r->tokenizer) ? "document %d begins"
+                                                            : "document %d goes on from another window",
+         number);
   for (int i = begin; i < stop; i++) {
     const bool counted = w->targets[i] != IGNORE_INDEX;
     if (counts != counted) remark(p, counted ? "in the loss" : "prompt, not in the loss");

@@ -1,12 +1,28 @@
 #include "util/path.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 bool path_is_stdin(const char *path) { return strcmp(path, "-") == 0; }
 
 const char *path_shown(const char *path) { return path_is_stdin(path) ? "standard input" : path; }
+
+bool path_is_writable(const char *path) {
+  char *dir = path_directory(path);
+  const bool ok = dir && access(dir, W_OK | X_OK) == 0;
+  free(dir);
+  return ok;
+}
+
+char *path_last_name(const char *path) {
+  char *real = realpath(path, NULL);
+  char *out = real || errno != ENOMEM ? strdup(path_base(real && path_base(real)[0] ? real : path)) : NULL;
+  free(real);
+  return out;
+}
 
 char *path_join(const char *dir, const char *name) {
   size_t length = strlen(dir), name_length = strlen(name);

@@ -66,6 +66,12 @@ void text_make_visible(char *text) {
   }
 }
 
+bool text_is_plain(const char *text) {
+  const char *at = text;
+  while ((unsigned char)*at >= ' ' && *at != 0x7F) at++;
+  return *text && !*at;
+}
+
 bool text_ends_with(const char *text, const char *ending) {
   const size_t length = strlen(text), tail = strlen(ending);
   return length >= tail && strcmp(text + length - tail, ending) == 0;

@@ -26,6 +26,9 @@ ShellWord text_shell_word(const char *text, size_t limit);
  * up in messages, and what would move a terminal's cursor must not reach it. */
 void text_make_visible(char *text);
 
+/* Whether it is not empty and has no control characters: fit for a line of its own. */
+bool text_is_plain(const char *text);
+
 /* Whether it ends with `ending`, byte for byte. */
 bool text_ends_with(const char *text, const char *ending);
 
