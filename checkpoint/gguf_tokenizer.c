@@ -38,6 +38,15 @@ static bool has_step(const Pipeline *p, StepKind kind) {
   return false;
 }
 
+/* Whether added tokens are looked for in a text that was changed (but for NFC). */
+static bool changes_before_added(const Pipeline *p) {
+  int last = p->count;
+  while (last > 0 && p->steps[last - 1].kind != STEP_ADDED) last--;
+  for (int i = 0; i < last; i++)
+    if (p->steps[i].kind == STEP_REPLACE || p->steps[i].kind == STEP_PREPEND) return true;
+  return false;
+}
+
 static bool refuse_added(const Check *c, const AddedEntry *entry, const char *what) {
   return fail(c->error, EXIT_CHECKPOINT, "%s: its added token \"%s\" %s, which cannot be said in a GGUF file", c->dir,
               text_one_line(entry->text, 60).text, what);
@@ -55,7 +64,7 @@ static bool check_added(Check *c) {
     if (entry->token.special) continue;
     if (entry->token.single_word) return refuse_added(c, entry, "is taken only where it is a word");
     if (beside) return refuse_added(c, entry, "takes the white space beside it");
-    if (entry->normalized && (has_step(c->pipeline, STEP_REPLACE) || has_step(c->pipeline, STEP_PREPEND)))
+    if (entry->normalized && changes_before_added(c->pipeline))
       return refuse_added(c, entry, "is looked for in the normalized text");
   }
   if (strips) add_note(c, "white space beside special tokens stays in the text there");

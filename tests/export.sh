@@ -102,4 +102,19 @@ refused "two works" 2 "only one" "$generate" plain.run --export new --score text
 refused "a full disk" 7 "" sh -c 'ulimit -f 8; exec "$1" plain.run --export new' - "$generate"
 "$generate" plain.run --export empty/ --quiet
 check "an empty directory" test "$(listing empty)" = "$five"
+mkdir mine && chmod 700 mine && ln -s mine link && mkdir here
+"$generate" plain.run --export link --quiet
+check "which keeps its mode" sh -c 'test "$(stat -c %a mine)" = 700 && test -L link && test -s mine/README.md'
+check "the one that we are in" sh -c 'cd here && "$1" ../plain.run --export . --quiet && test -s config.json' - "$(realpath "$generate")"
+mkdir kept
+refused "a full disk, in a directory that is there" 7 "" sh -c 'ulimit -f 8; exec "$1" plain.run --export kept' - "$generate"
+check "which stays empty" test -z "$(ls -A kept)"
+refused "a sample without an end" 2 "has no end" "$generate" plain.run --export new -n -1
+refused "no name" 2 "name a directory" "$generate" plain.run --export ""
+printf '\303\251\303\250\303\251\303\250 \303\251\303\250%.0s' $(seq 200) >accents.txt
+"$train" accents.txt $small --out accents.run
+"$generate" accents.run --export accents -n 101 --temp 3 --top-k 0 --top-p 1 --min-p 0 --quiet
+check "a card is UTF-8, whatever the model writes" iconv -f utf-8 -t utf-8 -o unread accents/README.md
+"$generate" plain.run --export "some 'name" >said 2>err
+check "a name for a hub" grep -q "^hf upload NAME/some--name " said
 echo "done"

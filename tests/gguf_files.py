@@ -299,10 +299,18 @@ def check_refusals():
     refused("no blocks of q8_0", 2, "rows of token_embd.weight have 24", generate, "odd.run", "--gguf", "x.gguf",
             "--gguf-type", "q8_0")
     refused("a file of the run", 2, "ends in .gguf", generate, "byte.run", "--gguf", "byte.run/model.safetensors")
-    refused("no name", 2, "- is no name", generate, "byte.run", "--gguf", "-")
+    refused("no name", 2, "is no name", generate, "byte.run", "--gguf", "-")
     refused("no directory", 7, "nosuch", generate, "byte.run", "--gguf", "nosuch/x.gguf")
     refused("no such type", 2, "q4_0", generate, "byte.run", "--gguf", "x.gguf", "--gguf-type", "q4_0")
     refused("--gguf-type alone", 2, "--gguf", generate, "byte.run", "--gguf-type", "f16")
+    refused("another file there", 2, "another file of that name", generate, "byte.run", "--gguf", "text.txt")
+    refused("or in the Modelfile's place", 2, "another file of that name", generate, "byte.run", "--gguf", "x.gguf",
+            "--modelfile", "text.txt")
+    refused("one name for two", 2, "the same file", generate, "byte.run", "--gguf", "x.gguf", "--modelfile", "./x.gguf")
+    refused("no directory for the Modelfile", 7, "nosuch", generate, "byte.run", "--gguf", "x.gguf", "--modelfile",
+            "nosuch/Modelfile")
+    refused("a name with a line end", 2, "is no name", generate, "byte.run", "--gguf", "x\ny.gguf")
+    refused("--dtype", 2, "--gguf-type", generate, "byte.run", "--gguf", "x.gguf", "--dtype", "int8")
     refused("two works", 2, "only one", generate, "byte.run", "--gguf", "x.gguf", "--lens")
     if os.path.exists("/dev/full"):
         limited = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10000, 10000))
@@ -330,6 +338,70 @@ def check_numbers():
     put_float("large.run/model.safetensors", "model.norm.weight", float("nan"))
     refused("a number that is none", 4, "model.norm.weight is nan", BIN + "/generate", "large.run", "--gguf", "x.gguf",
             "--gguf-type", "bf16")
+
+
+# ---- tokenizers of other models ----
+
+GOLDENS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden", "tokenizers.json")
+CUTS = {"llama3": "llama-bpe", "starcoder": "smollm"}
+NOT_SAID = {"o200k": "cuts texts otherwise", "deepseek": "cuts texts otherwise", "llama2": "is not merged of every two tokens",
+            "added, normalized": "only where it is a word",
+            "metaspace always, unsplit": "only where it is a word", "gemma": "more with texts than"}
+
+
+def as_sentencepiece(tokenizer):
+    vocab, wholes = tokenizer["model"]["vocab"], {}
+    for left, right in tokenizer["model"]["merges"]:
+        wholes[left + right] = [[(left + right)[:i], (left + right)[i:]] for i in range(1, len(left + right))]
+    pairs = [pair for pairs in wholes.values() for pair in pairs if pair[0] in vocab and pair[1] in vocab]
+    return {**tokenizer, "model": {**tokenizer["model"], "merges": pairs}}, {whole: -1.0 - i for i, whole in enumerate(wholes)}
+
+
+def train_with(tokenizer, folder):
+    os.makedirs(folder)
+    with open(folder + "/tokenizer.json", "w", encoding="utf-8") as stream:
+        json.dump(tokenizer, stream)
+    with open(folder + "/tokenizer_config.json", "w", encoding="utf-8") as stream:
+        json.dump({"eos_token": "<|end|>"}, stream)
+    done = run(BIN + "/train", "text.txt", *SMALL, "--steps", 1, "--tokenizer", folder + "/tokenizer.json", "--out", folder + ".run")
+    assert done.returncode == 0, done.stderr
+
+
+def expected_tokens(tokenizer):
+    tokens, kinds = {}, {}
+    for text, number in tokenizer["model"]["vocab"].items():
+        tokens[number] = text
+        is_byte = tokenizer["model"]["byte_fallback"] and len(text) == 6 and text.startswith("<0x")
+        kinds[number] = 6 if is_byte else 1
+    for token in tokenizer["added_tokens"]:
+        tokens[token["id"]], kinds[token["id"]] = token["content"], 3 if token["special"] else 4
+    return [tokens[i] for i in range(len(tokens))], [kinds[i] for i in range(len(kinds))]
+
+
+def check_tokenizers():
+    with open(GOLDENS, encoding="utf-8") as stream:
+        goldens = {golden["name"]: golden["tokenizer"] for golden in json.load(stream)}
+    for i, (name, words) in enumerate(NOT_SAID.items()):
+        train_with(goldens[name], f"t{i}")
+        said = run(BIN + "/generate", f"t{i}.run", "--gguf", "no.gguf")
+        check(f"{name}: cannot be said", said.returncode == 4 and words in said.stderr.decode() and not os.path.exists("no.gguf"), said.stderr)
+    llama2, scores = as_sentencepiece(goldens["llama2"])
+    for name, tokenizer in (("llama3", goldens["llama3"]), ("starcoder", goldens["starcoder"]), ("llama2 as SentencePiece", llama2)):
+        folder = name.split()[0]
+        train_with(tokenizer, folder)
+        said = run(BIN + "/generate", folder + ".run", "--gguf", folder + ".gguf")
+        check(f"{name}: is written", said.returncode == 0, said.stderr)
+        keys = {key.removeprefix("tokenizer.ggml."): value for key, value in Reader(folder + ".gguf").keys.items()}
+        tokens, kinds = expected_tokens(tokenizer)
+        check(f"{name}: its tokens", keys["tokens"] == tokens and keys["token_type"] == kinds)
+        if name in CUTS:
+            good = keys["model"] == "gpt2" and keys["pre"] == CUTS[name]
+            good &= keys["merges"] == [" ".join(pair) for pair in tokenizer["model"]["merges"]]
+        else:
+            good = keys["model"] == "llama" and keys["add_space_prefix"] is True and "merges" not in keys
+            good &= keys["scores"] == [scores.get(token, 0.0) for token in tokens]
+        check(f"{name}: what it does", good)
+        check(f"{name}: what differs is said", b"white space beside special tokens" in said.stderr)
 
 
 def check_modelfile():
@@ -376,6 +448,7 @@ def main():
         check_refusals()
         check_numbers()
         check_modelfile()
+        check_tokenizers()
         if "sanitize" not in BIN:  # which keeps what was freed
             check_memory()
         os.chdir(here)

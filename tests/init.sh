@@ -70,6 +70,41 @@ stopped_in stopped.run "$train" second.txt --init base.run $tune --steps "$long"
 check "stopped and resumed: the same" tensors_equal stopped.run whole.run
 check "with one evaluation of the base" test "$(grep -c '"step":0,' stopped.run/metrics.jsonl)" -eq 1
 
+# What is said without a prompt starts from what that of the model starts from, resumed or not.
+sampled="--lr 3e-4 --batch 8 --threads 1 --quiet --sample-tokens 8 --sample-every 20"
+cat first.txt >one.txt
+"$train" one.txt $small --steps 5 --out starts.run
+sed 's/"bos_token_id": [0-9]*/"bos_token_id": 65/' starts.run/config.json >config && mv config starts.run/config.json
+stopped_in some.run "$train" second.txt first.txt --init starts.run $sampled --steps "$long" --out some.run --save-every 1
+"$train" --resume=some.run --quiet
+"$train" second.txt first.txt --init starts.run $sampled --steps "$long" --out all.run
+check "the start of the model is kept" grep -q '"bos_token_id": 65' all.run/config.json
+check "samples of a resumed run are those of a whole one" cmp some.run/samples.txt all.run/samples.txt
+
+# ---- texts that begin with a token ----
+mkdir begins
+GOLDENS=$here/tests/golden/tokenizers.json
+export GOLDENS
+python3 -c '
+import json, os
+golden = next(one for one in json.load(open(os.environ["GOLDENS"])) if one["name"] == "llama3")["tokenizer"]
+begin = next(token for token in golden["added_tokens"] if token["content"] == "<|im_start|>")
+text = json.dumps(golden["post_processor"]).replace("<|end|>", "<|im_start|>").replace("\"ids\": [0]", "\"ids\": [%d]" % begin["id"])
+json.dump({**golden, "post_processor": json.loads(text)}, open("begins/tokenizer.json", "w"))
+json.dump({"eos_token": "<|end|>"}, open("begins/tokenizer_config.json", "w"))
+print(begin["id"])' >begin
+begin=$(cat begin)
+"$train" first.txt $small --tokenizer begins/tokenizer.json --pack docs --steps 20 --val part.txt --eval-every 0 --out begins.run
+check "texts begin with the token of their tokenizer" cmp begins/tokenizer.json begins.run/tokenizer.json
+check "and so does what has no prompt" grep -q "\"bos_token_id\": $begin" begins.run/config.json
+"$train" first.txt $small --tokenizer begins/tokenizer.json --steps 3 --out stream.run
+check "but not where the model sees none" grep -q '"post_processor": null' stream.run/tokenizer.json
+"$train" second.txt --init begins.run $tune --val part.txt --eval-every 0 --steps 2 --out began.run
+check "fine-tuned on documents that do" grep -q '^pack = docs' began.run/config.txt
+check "from what it was" test "$(first_loss began.run)" = "$(last_loss begins.run)"
+check "and still do" cmp begins/tokenizer.json began.run/tokenizer.json
+check "scored as it was validated" test "$(loss begins.run part.txt | cut -c 1-5)" = "$(last_loss begins.run | cut -c 1-5)"
+
 # ---- shapes ----
 "$train" second.txt --init base.run $tune --steps 3 --ctx 16 --out short.run
 check "a smaller context" grep -q '"max_position_embeddings": 16' short.run/config.json
