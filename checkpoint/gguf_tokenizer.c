@@ -2,6 +2,7 @@
 
 #include "tokenizer/alphabet.h"
 #include "tokenizer/bpe_piece.h"
+#include "tokenizer/patterns.h"
 #include "util/text.h"
 #include "util/utf8.h"
 
@@ -73,33 +74,24 @@ static bool check_added(Check *c) {
 
 /* ---- a BPE of bytes ---- */
 
-#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define LETTERS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
-#define SIGNS " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
-#define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define DIGIT "\\p{N}"
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-
 enum { CUTS = 2 };
 
-/* Patterns whose matches cut a text, one behind the other. (llama.cpp matches the contractions of LLAMA3 and QWEN2 in
+/* Patterns whose matches cut a text, one behind the other. (llama.cpp matches the contractions of Llama 3 and Qwen 2 in
  * ASCII alone; the long s of Unicode is an s for the library.) */
 static const struct {
   const char *name;
   const char *patterns[CUTS];
   bool ignores_merges;
 } ways_to_cut[] = {
-    {"gpt-2", {GPT2}, false},
-    {"smollm", {DIGIT, GPT2}, false},
-    {"llama-bpe", {CONTRACTIONS "|" LETTERS "|\\p{N}{1,3}|" SIGNS "|" SPACES}, true},
-    {"smaug-bpe", {CONTRACTIONS "|" LETTERS "|\\p{N}{1,3}|" SIGNS "|" SPACES}, false},
-    {"qwen2", {CONTRACTIONS "|" LETTERS "|\\p{N}|" SIGNS "|" SPACES}, false},
+    {"gpt-2", {PATTERN_GPT2}, false},      {"smollm", {PATTERN_DIGIT, PATTERN_GPT2}, false},
+    {"llama-bpe", {PATTERN_LLAMA3}, true}, {"smaug-bpe", {PATTERN_LLAMA3}, false},
+    {"qwen2", {PATTERN_QWEN2}, false},
 };
 enum { WAYS = sizeof ways_to_cut / sizeof *ways_to_cut };
 
 /* The pattern of a step that cuts; NULL: it is no such step, or does otherwise with the matches. */
 static const char *pattern_of(const Step *step) {
-  if (step->kind == STEP_GPT2) return GPT2;
+  if (step->kind == STEP_GPT2) return PATTERN_GPT2;
   return step->kind == STEP_REGEX && step->behavior == SPLIT_ISOLATED && !step->inverted ? regex_pattern(step->regex)
                                                                                          : NULL;
 }
@@ -183,7 +175,7 @@ static bool check_steps(Check *c, bool *splits) {
     const Step *step = &c->pipeline->steps[i];
     const bool spaces = step->kind == STEP_REPLACE && is_text(step->from, " ") && is_text(step->to, SPACE_SYMBOL),
                prepend = step->kind == STEP_PREPEND && is_text(step->to, SPACE_SYMBOL) && !prepends,
-               split = step->kind == STEP_REGEX && step->spaces;
+               split = step->kind == STEP_REGEX && step->pattern == PATTERN_IS_SPACE;
     if (prepend) prepends = step;
     replaces = replaces || spaces;
     *splits = *splits || split;

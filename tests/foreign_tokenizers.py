@@ -180,7 +180,7 @@ def kinds():
     }
 
 
-CUT = ["gpt2 normalized", "prefix space", "llama2 with added", "metaspace first", "metaspace first, split"]
+CUT = ["llama3", "qwen", "starcoder", "gpt2 normalized", "prefix space", "llama2 with added", "metaspace first", "metaspace first, split"]
 
 
 def trained(kind, corpus, vocab, special=SPECIAL[1:]):

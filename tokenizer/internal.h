@@ -25,7 +25,7 @@ struct Tokenizer {
   int32_t begin;     /* of the token that the post_processor puts before a text; -1: none */
   AddedEntry *added; /* [added_count], of rising ids; `end` and `begin` among them */
   size_t added_count;
-  char *unknown;     /* the text of the file's unk_token; NULL: it has none */
+  char *unknown; /* the text of the file's unk_token; NULL: it has none */
   bool ends_with_end;
   bool separate_vocabs, starts_elsewhere, takes_special;
   bool prefix_space;     /* a text that does not begin with a space gets one */

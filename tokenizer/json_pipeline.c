@@ -2,6 +2,7 @@
  * decoder. What would give a text other ids than the library that wrote the file does is refused by its name. */
 #include "tokenizer/internal.h"
 
+#include "tokenizer/patterns.h"
 #include "util/checksum.h"
 #include "util/json.h"
 #include "util/text.h"
@@ -127,13 +128,19 @@ static bool read_split(TokenizerReader *r, const json_t *step) {
   while (behavior < 5 && !json_has_text(step, "behavior", names[behavior])) behavior++;
   if ((!text && !regex) || behavior == 5 || (invert && !json_is_boolean(invert)))
     return json_unsupported(r, "Split of its pre_tokenizer has no pattern, or no behavior that is known");
-  const Step split = {.behavior = (SplitBehavior)behavior, .inverted = json_is_true(invert)};
+  const bool isolated = behavior == SPLIT_ISOLATED && !json_is_true(invert);
+  if (isolated && regex && strcmp(regex, PATTERN_GPT2) == 0) return add_step(r, (Step){.kind = STEP_GPT2});
+  const bool lines = isolated && regex && (!strcmp(regex, PATTERN_LLAMA3) || !strcmp(regex, PATTERN_QWEN2));
+  const Step split = {.behavior = (SplitBehavior)behavior,
+                      .inverted = json_is_true(invert),
+                      .pattern = lines ? PATTERN_IS_LINES : PATTERN_IS_OTHER};
   return add_regex(r, text ? text : regex, text != NULL, split);
 }
 
 static bool read_digits(TokenizerReader *r, const json_t *step) {
   const bool single = json_is_true(json_object_get(step, "individual_digits"));
-  return add_regex(r, single ? "\\p{N}" : "\\p{N}+", false, (Step){.behavior = SPLIT_ISOLATED});
+  return add_regex(r, single ? PATTERN_DIGIT : PATTERN_DIGITS, false,
+                   (Step){.behavior = SPLIT_ISOLATED, .pattern = PATTERN_IS_DIGITS});
 }
 
 /* -1: none of them. Older files say add_prefix_space. */
@@ -154,7 +161,7 @@ static bool is_metaspace(const json_t *step) {
 static bool read_metaspace(TokenizerReader *r, const json_t *step) {
   if (!is_metaspace(step)) return json_unsupported(r, "Metaspace of its pre_tokenizer has unknown values");
   const int scheme = prepend_scheme(step);
-  const Step split = {.behavior = SPLIT_MERGED_WITH_NEXT, .spaces = true};
+  const Step split = {.behavior = SPLIT_MERGED_WITH_NEXT, .pattern = PATTERN_IS_SPACE};
   return add_replace(r, " ", SPACE_SYMBOL) &&
          (!scheme || add_prepend(r, SPACE_SYMBOL, scheme == 1 ? PREPEND_MISSING : PREPEND_FIRST)) &&
          (json_is_false(json_object_get(step, "split")) || add_regex(r, SPACE_SYMBOL, true, split));

@@ -38,13 +38,14 @@ static bool replaces_characters(const Step *step) {
   return length == size && *step->to;
 }
 
-/* Whether all steps are of these kinds, a bit each, with the needed one, and none looks at what lies behind a cut. */
-static bool has_only(const Pipeline *p, unsigned kinds, StepKind needed) {
+/* Whether all steps are of these kinds, a bit each, with the needed one and no other patterns, and none looks at what
+ * lies behind a cut. */
+static bool has_only(const Pipeline *p, unsigned kinds, StepKind needed, StepPattern pattern) {
   bool there = false;
   for (int i = 0; i < p->count; i++) {
     const Step *step = &p->steps[i];
     there = there || step->kind == needed;
-    if (!(kinds & 1u << step->kind) || (step->kind == STEP_REGEX && !step->spaces) ||
+    if (!(kinds & 1u << step->kind) || (step->kind == STEP_REGEX && step->pattern != pattern) ||
         (step->kind == STEP_REPLACE && !replaces_characters(step)) ||
         (step->kind == STEP_ADDED && added_tokens_look_around(step->added)))
       return false;
@@ -118,14 +119,31 @@ static size_t cut_gpt2(const Pipeline *p, const uint8_t *text, size_t size, size
   }
 }
 
+/* A match has the end of a line behind all else that it has, and takes the same of a text that ends there. Four bytes
+ * tell what a character is. */
+static size_t cut_lines(const Pipeline *p, const uint8_t *text, size_t size, size_t from) {
+  size_t length;
+  for (size_t at = from > 0 ? from : 1; at < size; at++) {
+    if (text[at - 1] != '\n' || (text[at] >= 0x80 && size - at < 4)) continue;
+    if (char_class(p->bpe->classes, text + at, size - at, &length) != CHAR_SPACE &&
+        is_free_of_added(p, '\n', joined_character(text + at, size - at, &length)))
+      return at;
+  }
+  return size;
+}
+
 enum {
   GPT2_KINDS = 1u << STEP_ADDED | 1u << STEP_NFC | 1u << STEP_PREPEND | 1u << STEP_GPT2,
+  DIGITS_KINDS = 1u << STEP_ADDED | 1u << STEP_NFC | 1u << STEP_REGEX | 1u << STEP_GPT2,
+  LINES_KINDS = 1u << STEP_ADDED | 1u << STEP_NFC | 1u << STEP_REGEX,
   UNJOINED_KINDS = 1u << STEP_ADDED | 1u << STEP_REPLACE | 1u << STEP_PREPEND | 1u << STEP_REGEX | 1u << STEP_UNJOINED
 };
 
 size_t pipeline_cut(const Pipeline *p, const uint8_t *text, size_t size, size_t from) {
-  if (has_only(p, GPT2_KINDS, STEP_GPT2)) return cut_gpt2(p, text, size, from);
-  return has_only(p, UNJOINED_KINDS, STEP_UNJOINED) ? cut_unjoined(p, text, size, from) : size;
+  if (has_only(p, GPT2_KINDS, STEP_GPT2, PATTERN_IS_OTHER) || has_only(p, DIGITS_KINDS, STEP_GPT2, PATTERN_IS_DIGITS))
+    return cut_gpt2(p, text, size, from);
+  if (has_only(p, LINES_KINDS, STEP_REGEX, PATTERN_IS_LINES)) return cut_lines(p, text, size, from);
+  return has_only(p, UNJOINED_KINDS, STEP_UNJOINED, PATTERN_IS_SPACE) ? cut_unjoined(p, text, size, from) : size;
 }
 
 static size_t find_cut(const void *pipeline, const uint8_t *text, size_t size, size_t from) {

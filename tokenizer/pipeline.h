@@ -46,6 +46,14 @@ typedef enum SplitBehavior {
   SPLIT_CONTIGUOUS /* adjacent matches are one piece */
 } SplitBehavior;
 
+/* What is known of a pattern, for cutting. */
+typedef enum StepPattern {
+  PATTERN_IS_OTHER,
+  PATTERN_IS_SPACE,  /* a space, as the vocabulary writes it, and what follows */
+  PATTERN_IS_DIGITS, /* numbers, one by one or together, isolated */
+  PATTERN_IS_LINES   /* as Llama 3 and Qwen 2 have it: no match goes on behind the end of a line and the space there */
+} StepPattern;
+
 typedef struct Step {
   StepKind kind;
   AddedTokens *added;
@@ -54,7 +62,7 @@ typedef struct Step {
   Regex *regex;
   SplitBehavior behavior;
   bool inverted; /* what lies between matches is meant */
-  bool spaces;   /* the pattern is a space, as the vocabulary writes it, and what follows */
+  StepPattern pattern;
 } Step;
 
 /* Starts as {0}; read-only once it is made. */
