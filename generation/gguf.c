@@ -133,7 +133,7 @@ bool program_gguf(Program *p, Error *error) {
   if (!ok || (s->modelfile && !write_modelfile(p, error))) return false;
   console_note(&p->console, "%s: %s, %d tensors as %s, of the architecture that llama.cpp calls %s", s->gguf,
                text_bytes((double)facts.bytes).text, facts.tensors, gguf_type_names[s->gguf_type], facts.architecture);
-  for (int i = 0; i < facts.note_count; i++) console_note(&p->console, "note: %s", facts.notes[i]);
+  for (int i = 0; i < facts.note_count; i++) console_note(&p->console, "%s", facts.notes[i]);
   if (!p->console.quiet) print_commands(p);
   program_flush(p);
   return program_report_output(p, error);

@@ -377,11 +377,11 @@ def damaged(draw, files):
             other, name = draw.choice(everywhere)
             container[key] = json.loads(json.dumps(other[name]))
         elif kind == 2 and isinstance(container, list):
-            container.append(container[key])
+            container.append(json.loads(json.dumps(container[key])))
         elif kind == 3:
             container[key] = nested(draw)
         else:
-            container[key] = draw.choice(VALUES)
+            container[key] = json.loads(json.dumps(draw.choice(VALUES)))  # of its own, to be damaged further
     try:
         return json.dumps(whole).encode()
     except RecursionError:
