@@ -112,6 +112,7 @@ bool checkpoint_fail_without_weights(const char *dir, Error *error) {
 bool checkpoint_check_model(const char *path, Error *error) {
   struct stat info;
   uint8_t head[512];
+  if (!*path) return fail(error, EXIT_CHECKPOINT, "no model in \"\": the name of its directory is empty");
   if (stat(path, &info) != 0) return fail(error, EXIT_CHECKPOINT, "no model in %s: %s", path, strerror(errno));
   if (S_ISDIR(info.st_mode)) return check_directory(path, error);
   FILE *file = S_ISREG(info.st_mode) ? fopen(path, "rb") : NULL;

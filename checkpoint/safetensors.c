@@ -106,8 +106,9 @@ static bool read_type(const Reader *r, SafeTensor *tensor, const char *name, con
       tensor->type = (TensorType)i;
       return true;
     }
-  return invalid(r, "dtype '%s' of tensor '%s' is not supported (F64 F32 F16 BF16 I64 I32 U8 BOOL are)",
-                 text_one_line(json_string_value(dtype), 80).text, name);
+  return fail(r->error, EXIT_CHECKPOINT,
+              "%s: dtype '%s' of tensor '%s' is not supported (F64 F32 F16 BF16 I64 I32 U8 BOOL are)", r->path,
+              text_one_line(json_string_value(dtype), 80).text, text_one_line(name, 80).text);
 }
 
 static bool read_offsets(const Reader *r, SafeTensor *tensor, const char *name, const json_t *offsets) {

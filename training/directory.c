@@ -37,8 +37,7 @@ static bool check_base(const Run *r, Error *error) {
   struct stat base, dir;
   if (stat(r->settings.init, &base) != 0 || stat(r->dir, &dir) != 0) return true;
   return base.st_dev != dir.st_dev || base.st_ino != dir.st_ino ||
-         fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace; give another --out DIR",
-              r->settings.init);
+         fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace", r->settings.init);
 }
 
 static bool lock(Run *r, Error *error) {
