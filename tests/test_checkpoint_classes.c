@@ -199,7 +199,8 @@ static void test_missing_but_there(void **state) {
 /* Names without the class's prefix, masks beside the weights, a head that is the embedding. */
 static void test_foreign_tensors(void **state) {
   static const uint8_t mask[9];
-  static const float once, head[20];
+  static const float once;
+  float head[20];
   const SafeTensor more[] = {
       {.name = "h.0.attn.bias", .type = TENSOR_BOOL, .rank = 4, .shape = {1, 1, 3, 3}, .data = mask},
       {.name = "h.0.attn.masked_bias", .type = TENSOR_F32, .rank = 0, .data = &once},
@@ -210,10 +211,17 @@ static void test_foreign_tensors(void **state) {
   c.tie = true;
   Weights w = weights_new(&c, -7), back;
   write_model(state, &w);
+  for (int i = 0; i < 20; i++) head[i] = at_row(&w, "model.embed_tokens.weight", i / 4, i % 4);
   rewrite(state, "transformer.", NULL, more, 3);
   expect_done(read_model(state, &back, -7, &error), &error);
   assert_memory_equal(w.arena, back.arena, w.table.arena * sizeof *w.arena);
   weights_free(&back);
+  head[7]++;
+  write_model(state, &w);
+  rewrite(state, "transformer.", NULL, more, 3);
+  expect_error(read_model(state, &back, -7, &error), &error, EXIT_CHECKPOINT, "lm_head.weight is not wte.weight");
+  weights_free(&back);
+  write_model(state, &w);
   rewrite(state, NULL, NULL, more + 3, 1);
   expect_error(read_model(state, &back, -7, &error), &error, EXIT_CHECKPOINT, "has a tensor 'h.0.attn.q.bias'");
   weights_free(&back);
