@@ -41,6 +41,10 @@ class InklingPartsConfig(PretrainedConfig):
         super().__init__(tie_word_embeddings=tie_word_embeddings, **others)
 
 
+# What generate() calls keys and values, and looks for in outputs: another name since transformers 5.24.
+CACHE = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
+
+
 def make_norm(config):
     kind = nn.LayerNorm if config.norm == "layer" else nn.RMSNorm
     return kind(config.hidden_size, config.norm_eps)
@@ -195,12 +199,14 @@ class InklingPartsForCausalLM(PreTrainedModel, GenerationMixin):
         self.post_init()
 
     def forward(self, input_ids, attention_mask=None, position_ids=None, past_key_values=None, labels=None,
-                use_cache=False, **others):
+                use_cache=False, cache=None, **others):
         """attention_mask [B, past + T], 0: a pad; position_ids [B, T], default: pads do not count."""
-        cache = DynamicCache() if use_cache and past_key_values is None else past_key_values
+        cache = past_key_values if cache is None else cache
+        if use_cache and cache is None:
+            cache = DynamicCache()
         logits = self.lm_head(self.model(input_ids, attention_mask, position_ids, cache))
         loss = None if labels is None else self.loss_function(logits, labels, vocab_size=self.config.vocab_size)
-        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache)
+        return CausalLMOutputWithPast(loss=loss, logits=logits, **{CACHE: cache})
 
 
 class EncoderDecoder(nn.Module):
@@ -233,20 +239,19 @@ class InklingPartsForConditionalGeneration(PreTrainedModel, GenerationMixin):
         return tokens.masked_fill(tokens == -100, start)  # behind the text
 
     def forward(self, input_ids=None, attention_mask=None, decoder_input_ids=None, decoder_attention_mask=None,
-                encoder_outputs=None, past_key_values=None, labels=None, use_cache=False, **others):
+                encoder_outputs=None, past_key_values=None, labels=None, use_cache=False, cache=None, **others):
         """attention_mask [B, S] and decoder_attention_mask [B, past + T], 0: a pad; labels [B, T], -100: none."""
         if encoder_outputs is None:
             encoder_outputs = self.model.encoder(input_ids, attention_mask)
         if decoder_input_ids is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        caches = past_key_values
+        caches = past_key_values if cache is None else cache
         if use_cache and caches is None:
             caches = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        cache = None if caches is None else caches.self_attention_cache
+        kept = None if caches is None else caches.self_attention_cache
         visible = None if attention_mask is None else attention_mask.bool()[:, None, None]
-        x = self.model.decoder(decoder_input_ids, decoder_attention_mask, None, cache,
+        x = self.model.decoder(decoder_input_ids, decoder_attention_mask, None, kept,
                                (encoder_outputs[0], visible, caches))
         logits = self.lm_head(x)
         loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
-        return Seq2SeqLMOutput(loss=loss, logits=logits, past_key_values=caches,
-                               encoder_last_hidden_state=encoder_outputs[0])
+        return Seq2SeqLMOutput(loss=loss, logits=logits, encoder_last_hidden_state=encoder_outputs[0], **{CACHE: caches})
