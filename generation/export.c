@@ -157,7 +157,7 @@ bool program_export(Program *p, Error *error) {
   CardSample sample = {0};
   if (!dir) return error_memory(error, "a path");
   for (size_t end = strlen(dir); end > 1 && dir[end - 1] == '/'; end--) dir[end - 1] = '\0';
-  bool there;
+  bool there = false;
   const bool ok = check_flags(&p->settings, error) && check_directory(dir, &there, error) &&
                   make_sample(p, &prompt, &text, &sample, error) && write_directory(p, dir, there, &sample, error);
   if (ok && !p->console.quiet) print_commands(p, dir);
