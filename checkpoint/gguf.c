@@ -44,10 +44,10 @@ static Q8_0Block quantize(const float *from) {
   return block;
 }
 
-/* That the largest number an f16 is made of is no infinity there: of a row, or of steps of blocks. */
-static bool fits(const float *row, int cols, float largest) {
+/* Whether all numbers of a row are below the one that becomes infinite. */
+static bool fits(const float *row, int cols, float limit) {
   bool ok = true;
-  for (int i = 0; i < cols; i++) ok &= fabsf(row[i]) < largest;
+  for (int i = 0; i < cols; i++) ok &= fabsf(row[i]) < limit;
   return ok;
 }
 

@@ -142,21 +142,10 @@ def mixed_text(size, among=()):
 
 # ---- tokenizers of other models ----
 
-def as_sentencepiece(tokenizer):
-    """Its merges as those of a SentencePiece model become: all pairs of tokens that make a token, in its order."""
-    made = json.loads(tokenizer.to_str())
-    vocab, merges = made["model"]["vocab"], {}
-    for left, right in made["model"]["merges"]:
-        whole = left + right
-        merges.setdefault(whole, [[whole[:i], whole[i:]] for i in range(1, len(whole))
-                                  if whole[:i] in vocab and whole[i:] in vocab])
-    made["model"]["merges"] = [pair for pairs in merges.values() for pair in pairs]
-    return made
-
-
 def tokenizers_of_others(text, folder):
     """{name: (file, whether texts have to be normalized, whether they may have added tokens)}"""
     import foreign_tokenizers as foreign
+    from gguf_files import as_sentencepiece
     from tokenizers import AddedToken, pre_tokenizers
     every = foreign.kinds()
     starcoder, llama3 = every["starcoder"], every["llama3"]
@@ -174,7 +163,9 @@ def tokenizers_of_others(text, folder):
         os.makedirs(place)
         plain = [AddedToken(ADDED, normalized=False)]
         tokenizer = foreign.trained({**kind, "plain": plain}, corpus, 1500 if kind.get("characters") else 900, special)
-        made = as_sentencepiece(tokenizer) if kind.get("characters") else json.loads(tokenizer.to_str())
+        made = json.loads(tokenizer.to_str())
+        if kind.get("characters"):
+            made = as_sentencepiece(made)[0]
         with open(place + "/tokenizer.json", "w", encoding="utf-8") as stream:
             json.dump(made, stream)
         with open(place + "/tokenizer_config.json", "w", encoding="utf-8") as stream:

@@ -350,6 +350,7 @@ NOT_SAID = {"o200k": "cuts texts otherwise", "deepseek": "cuts texts otherwise",
 
 
 def as_sentencepiece(tokenizer):
+    """With the merges that a SentencePiece model has: all pairs of tokens that make a token, in its order; and the scores."""
     vocab, wholes = tokenizer["model"]["vocab"], {}
     for left, right in tokenizer["model"]["merges"]:
         wholes[left + right] = [[(left + right)[:i], (left + right)[i:]] for i in range(1, len(left + right))]

@@ -119,8 +119,8 @@ static size_t cut_gpt2(const Pipeline *p, const uint8_t *text, size_t size, size
   }
 }
 
-/* A match has the end of a line behind all else that it has, and takes the same of a text that ends there. Four bytes
- * tell what a character is. */
+/* Behind the end of a line, where no white space follows. No match of these patterns goes on from there, and what is
+ * matched before it is the same where the text ends there. Four bytes tell what a character is. */
 static size_t cut_lines(const Pipeline *p, const uint8_t *text, size_t size, size_t from) {
   size_t length;
   for (size_t at = from > 0 ? from : 1; at < size; at++) {

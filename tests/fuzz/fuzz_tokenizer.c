@@ -1,6 +1,7 @@
 /* The reader of tokenizer.json. What it accepts encodes any bytes to ids of its vocabulary or says why not; where texts
  * are only cut, the ids stand for the same bytes; where a text may be cut, those of the parts are those of the whole. It
  * becomes keys of a GGUF file, or is refused. */
+#include "tests/cut_helpers.h"
 #include "tests/fuzz/fuzz.h"
 
 #include "checkpoint/gguf_tokenizer.h"
@@ -35,28 +36,11 @@ static void compare(const Tokenizer *tokenizer, const BpeIds *ids) {
   FUZZ_REQUIRE(at == sizeof text);
 }
 
-static bool encode_parts(BpeEncoder *encoder, size_t cut, BpeIds *ids) {
-  const PretokenizeText parts[] = {{text, cut}, {text + cut, sizeof text - cut}};
-  Error error = {0};
-  ids->count = 0;
-  return (cut == 0 || bpe_encode(encoder, &parts[0], 1, -1, bpe_ids_sink, ids, &error)) &&
-         bpe_encode(encoder, &parts[1], 1, 0, bpe_ids_sink, ids, &error);
-}
-
 static void cut(const Tokenizer *tokenizer, bool special) {
-  const Pipeline *pipeline = tokenizer_pipeline(tokenizer);
-  BpeEncoder *encoder;
-  BpeIds whole = {0}, ids = {0};
+  int cuts = 0;
   Error error = {0};
-  FUZZ_REQUIRE(bpe_encoder_create(&encoder, pipeline, special, 1, NULL, &error));
-  bool ok = encode_parts(encoder, 0, &whole);
-  for (size_t at = 0; ok && (at = pipeline_cut(pipeline, text, sizeof text, at + 1)) < sizeof text;) {
-    ok = encode_parts(encoder, at, &ids);
-    FUZZ_REQUIRE(!ok || (ids.count == whole.count && !memcmp(ids.ids, whole.ids, ids.count * sizeof *ids.ids)));
-  }
-  bpe_encoder_free(encoder);
-  free(whole.ids);
-  free(ids.ids);
+  FUZZ_REQUIRE(!find_wrong_cut(tokenizer, (PretokenizeText){text, sizeof text}, special, &cuts, &error));
+  if (error.code) fuzz_require_refusal(&error, EXIT_CHECKPOINT);
 }
 
 static void write_keys(const Tokenizer *tokenizer) {
