@@ -60,6 +60,8 @@ int model_default_ffn(int dim);
 
 /* The number of parameters, pads not counted: what people call the size of a model. 0 when memory is out. */
 int64_t model_parameters(const ModelConfig *config);
+/* The same without the embedding tables of tokens and positions; an untied head counts. */
+int64_t model_parameters_without_embeddings(const ModelConfig *config);
 
 /* Ranges and divisibility; `code` is EXIT_USAGE for flags and EXIT_CHECKPOINT for files. */
 bool model_config_check(const ModelConfig *config, ExitCode code, Error *error);

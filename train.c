@@ -246,10 +246,11 @@ static bool finish(Run *r, Error *error) {
   if (r->saved_step != r->step && !run_save_state(r, error)) return false;
   if (r->stopping) return interrupted(r, error);
   console_end_line(&r->console);
-  if (!run_final_evaluation(r, error)) return false;
+  if (!run_measure_kept(r, error)) return false;
   if (run_sample(r, error)) run_judge_sample(r, error);
   if (!run_listen(r, error)) return false;
   if (r->stopping) return interrupted(r, error);
+  run_load_newest(r);
   r->finished = true;
   run_write_result(r, how_it_ended(r), INKLING_VERSION, error);
   if (!run_agree(r, error) || !run_save_state(r, error)) return false;

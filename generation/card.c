@@ -22,18 +22,20 @@ static void write_row(FILE *out, const char *name, double value, const char *uni
   if (isfinite(value)) fprintf(out, "| %s | %.6g%s |\n", name, value, unit);
 }
 
-static void write_results(FILE *out, const json_t *result) {
-  const json_t *best = json_object_get(result, "best"), *final = json_object_get(result, "final");
+static void write_kept(FILE *out, const HistoryEvaluation *kept) {
+  write_row(out, kept->all ? "validation loss" : "validation loss, on the beginning of the validation text", kept->loss,
+            " nats per token");
+  write_row(out, "the same", kept->bits_per_byte, " bits per byte");
+  write_row(out, "answers that are exactly right", 100 * kept->exact, " %");
+  write_row(out, "these weights are of step", (double)kept->step, "");
+}
+
+static void write_results(FILE *out, const json_t *result, const HistoryEvaluation *kept) {
   fputs("\n## Training\n\n| | |\n|---|---|\n", out);
   write_row(out, "steps", number_of(result, "step"), "");
   write_row(out, "tokens seen", number_of(result, "tokens"), "");
   write_row(out, "passes over the text", number_of(result, "epochs"), "");
-  write_row(out, "best validation loss (on the beginning of the validation text)", number_of(best, "loss"),
-            " nats per token");
-  write_row(out, "the same", number_of(best, "bits_per_byte"), " bits per byte");
-  write_row(out, "loss after the last step, over all of the validation text", number_of(final, "loss"),
-            " nats per token");
-  write_row(out, "the same", number_of(final, "bits_per_byte"), " bits per byte");
+  if (kept) write_kept(out, kept);
 }
 
 /* Settings that name files, or that say nothing of the model. */
@@ -91,9 +93,12 @@ static void write_command(FILE *out, const json_t *settings) {
 /* Nothing where the model is not of a run. */
 static bool write_training(FILE *out, const char *dir, Error *error) {
   Error why = {0};
+  History history = {0};
   json_t *result = result_json(dir, CHECKPOINT_RESULT, &why), *settings = result_settings(dir, &why);
-  if (result) write_results(out, result);
+  history_read(&history, checkpoint_path(dir, CHECKPOINT_METRICS).text, &why);
+  if (result) write_results(out, result, history_kept(&history));
   if (json_object_size(settings) > 0) write_command(out, settings);
+  history_free(&history);
   json_decref(result);
   json_decref(settings);
   return why.code != EXIT_MEMORY || fail(error, why.code, "%s", why.text);

@@ -10,14 +10,21 @@
 
 /* ---- configuration ---- */
 
-int64_t model_parameters(const ModelConfig *c) {
+/* Of the tensors whose role is not among `excluded`, bits 1 << ParameterRole. */
+static int64_t count_parameters(const ModelConfig *c, unsigned excluded) {
   ParameterTable table;
   int64_t count = 0;
   if (!parameter_table_make(&table, c, NULL)) return 0;
   for (int i = 0; i < table.count; i++)
-    if (table.tensors[i].role != ROLE_SINUSOIDS) count += (int64_t)table.tensors[i].rows * table.tensors[i].cols;
+    if (!(excluded >> table.tensors[i].role & 1)) count += (int64_t)table.tensors[i].rows * table.tensors[i].cols;
   parameter_table_free(&table);
   return count;
+}
+
+int64_t model_parameters(const ModelConfig *c) { return count_parameters(c, 1u << ROLE_SINUSOIDS); }
+
+int64_t model_parameters_without_embeddings(const ModelConfig *c) {
+  return count_parameters(c, 1u << ROLE_SINUSOIDS | 1u << ROLE_EMBEDDING | 1u << ROLE_PLACES);
 }
 
 int model_default_ffn(int dim) { return (int)round_up64(((int64_t)dim * 8 + 2) / 3, 32); }

@@ -81,19 +81,40 @@ static bool add_point(History *h, const MetricsLine *line, Error *error) {
 
 /* ---- evaluations and verdicts ---- */
 
-/* The same step may be evaluated twice: over the beginning, then over all. */
+static HistoryEvaluation evaluation_of(const MetricsLine *line) {
+  return (HistoryEvaluation){.known = true,
+                             .step = line->step,
+                             .tokens = line->tokens,
+                             .seconds = line->seconds,
+                             .loss = line->val_loss,
+                             .bits_per_byte = line->bits_per_byte,
+                             .exact = line->exact,
+                             .all = line->all,
+                             .best = line->best && isfinite(line->val_loss)};
+}
+
+/* The last step is evaluated twice where evaluations are over the beginning: at the end over all. */
+static bool add_at_end(History *h, const HistoryEvaluation *e) {
+  if (h->at_end.known && h->at_end.step == e->step) return false;
+  h->at_end = *e;
+  if (h->kept.known && h->kept.step == e->step) h->kept = *e;
+  return true;
+}
+
 static bool add_evaluation(History *h, const MetricsLine *line, Error *error) {
   const HistoryEvaluation *last = h->evaluation_count ? &h->evaluations[h->evaluation_count - 1] : NULL;
-  if (last && (line->step < last->step || (line->step == last->step && line->all == last->all))) {
-    h->damaged++;
+  const HistoryEvaluation new = evaluation_of(line);
+  if (line->val_text) h->val_text = line->val_text;
+  if (last && line->step <= last->step) {
+    const bool at_end = line->step == last->step && line->all && !last->all;
+    h->damaged += !at_end || !add_at_end(h, &new);
     return true;
   }
   if (!array_reserve(&h->evaluations, &h->evaluation_capacity, h->evaluation_count + 1, sizeof *h->evaluations))
     return error_memory(error, "the history of a run");
   if (line->xz_bits_per_byte > 0) h->xz_bits_per_byte = line->xz_bits_per_byte;
-  h->evaluations[h->evaluation_count++] =
-      (HistoryEvaluation){line->step,          line->tokens, line->seconds, line->val_loss,
-                          line->bits_per_byte, line->exact,  line->all,     line->best && isfinite(line->val_loss)};
+  h->evaluations[h->evaluation_count++] = new;
+  if (new.best) h->kept = new;
   return true;
 }
 
@@ -113,6 +134,7 @@ bool history_add(History *history, const MetricsLine *line, Error *error) {
   switch (line->kind) {
   case METRICS_STEPS: return add_point(history, line, error);
   case METRICS_EVALUATION: return add_evaluation(history, line, error);
+  case METRICS_KEPT: history->kept = evaluation_of(line); return true;
   case METRICS_VERDICT: return add_verdict(history, line, error);
   }
   return true;
@@ -148,20 +170,21 @@ void history_free(History *history) {
 const HistoryEvaluation *history_best(const History *history) {
   const HistoryEvaluation *best = NULL, *e = history->evaluations;
   for (size_t i = 0; i < history->evaluation_count; i++)
-    if (!e[i].all && isfinite(e[i].loss) && (e[i].best || !best || (!best->best && e[i].loss < best->loss)))
-      best = &e[i];
+    if (isfinite(e[i].loss) && (e[i].best || !best || (!best->best && e[i].loss < best->loss))) best = &e[i];
   return best;
 }
 
-const HistoryEvaluation *history_final(const History *history) {
-  for (size_t i = history->evaluation_count; i > 0; i--)
-    if (history->evaluations[i - 1].all) return &history->evaluations[i - 1];
-  return NULL;
+const HistoryEvaluation *history_last(const History *history) {
+  const HistoryEvaluation *last =
+      history->evaluation_count ? &history->evaluations[history->evaluation_count - 1] : NULL;
+  const HistoryEvaluation *at_end = &history->at_end;
+  return at_end->known && (!last || at_end->step >= last->step) ? at_end : last;
 }
 
 const HistoryEvaluation *history_kept(const History *history) {
-  const HistoryEvaluation *best = history_best(history), *final = history_final(history);
-  return final && isfinite(final->loss) && (!best || final->step == best->step) ? final : best;
+  const HistoryEvaluation *best = history_best(history), *last = history_last(history);
+  if (history->kept.known) return &history->kept;
+  return best && last->step == best->step && isfinite(last->loss) ? last : best;
 }
 
 bool history_has_verdict(const History *history, const char *name) {

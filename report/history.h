@@ -18,6 +18,7 @@ typedef struct HistoryPoint {
 } HistoryPoint;
 
 typedef struct HistoryEvaluation {
+  bool known; /* false: there is none */
   int64_t step, tokens;
   double seconds, loss, bits_per_byte, exact; /* as in a MetricsLine */
   bool all, best;
@@ -35,8 +36,11 @@ typedef struct History {
   int count;
   int64_t lines_a_point; /* of every point but the last one: a power of two */
   double last_loss;      /* of the last line; 0: there is no point */
-  HistoryEvaluation *evaluations;
+  HistoryEvaluation *evaluations; /* during the run, by step: all of them over the same windows */
   size_t evaluation_count, evaluation_capacity;
+  HistoryEvaluation at_end; /* of the newest model, over all, where the others are over the beginning */
+  HistoryEvaluation kept;   /* of the model that is kept; in old files only where they say so */
+  uint64_t val_text;        /* of the newest evaluation, as in a MetricsLine */
   HistoryVerdict *verdicts;
   size_t verdict_count, verdict_capacity;
   double xz_bits_per_byte; /* 0: not measured */
@@ -49,14 +53,14 @@ bool history_add(History *history, const MetricsLine *line, Error *error);
 bool history_read(History *history, const char *path, Error *error);
 void history_free(History *history);
 
-/* The evaluation of the model that is kept: the last one that was better than those before it, over the beginning of
- * the validation text (of a run resumed with another text, better than those of that text); where no line says so, as
- * in old files, the one with the least loss. NULL: there is none. */
+/* The best evaluation during the run: the last one that was better than those before it (of a run resumed with another
+ * text, better than those of that text); where no line says so, as in old files, the one with the least loss. NULL:
+ * there is none. Once the run has ended, another model may be kept: history_kept(). */
 const HistoryEvaluation *history_best(const History *history);
-/* The last one over all validation text, or NULL. */
-const HistoryEvaluation *history_final(const History *history);
-/* Of the model that is kept, which is the best: over all validation text where that was measured of it, else over the
- * beginning; NULL: none. */
+/* Of the model after the last step: the widest one. NULL: there is none. */
+const HistoryEvaluation *history_last(const History *history);
+/* Of the model in model.safetensors: over all validation text once the run has ended, or where every evaluation is.
+ * NULL: there is none. */
 const HistoryEvaluation *history_kept(const History *history);
 bool history_has_verdict(const History *history, const char *name);
 

@@ -20,6 +20,9 @@ typedef struct Field {
   bool optional;  /* left out when it is NaN; else null */
 } Field;
 
+/* Lines that have the loss of a model on validation text. */
+enum { MEASURED = 1u << METRICS_EVALUATION | 1u << METRICS_KEPT };
+
 #define NUMBER(name, kinds, optional)                                                                                  \
   { #name, offsetof(MetricsLine, name), kinds, optional }
 static const Field fields[] = {
@@ -27,11 +30,11 @@ static const Field fields[] = {
     NUMBER(lr, 1u << METRICS_STEPS, false),
     NUMBER(grad_norm, 1u << METRICS_STEPS, false),
     NUMBER(tokens_per_s, 1u << METRICS_STEPS, false),
-    NUMBER(val_loss, 1u << METRICS_EVALUATION, false),
-    NUMBER(bits_per_byte, 1u << METRICS_EVALUATION, false),
-    NUMBER(exact, 1u << METRICS_EVALUATION, true),
+    NUMBER(val_loss, MEASURED, false),
+    NUMBER(bits_per_byte, MEASURED, false),
+    NUMBER(exact, MEASURED, true),
     NUMBER(xz_bits_per_byte, 1u << METRICS_EVALUATION, true),
-    NUMBER(seconds, 1u << METRICS_STEPS | 1u << METRICS_EVALUATION, false),
+    NUMBER(seconds, 1u << METRICS_STEPS | MEASURED, false),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -64,8 +67,11 @@ bool metrics_append(Metrics *metrics, const MetricsLine *line, Error *error) {
   errno = 0;
   fprintf(stream, "{\"step\":%" PRId64 ",\"tokens\":%" PRId64, line->step, line->tokens);
   write_numbers(stream, line);
-  if (line->kind == METRICS_EVALUATION)
-    fprintf(stream, ",\"over\":\"%s\",\"best\":%s", line->all ? "all" : "beginning", line->best ? "true" : "false");
+  if (MEASURED >> line->kind & 1)
+    fprintf(stream, ",\"over\":\"%s\",\"val_text\":\"%016" PRIx64 "\"", line->all ? "all" : "beginning",
+            line->val_text);
+  if (line->kind == METRICS_EVALUATION) fprintf(stream, ",\"best\":%s", line->best ? "true" : "false");
+  if (line->kind == METRICS_KEPT) fputs(",\"kept\":true", stream);
   if (line->kind == METRICS_VERDICT)
     ok = write_text(stream, "verdict", line->verdict) && write_text(stream, "text", line->text);
   fputs("}\n", stream);
@@ -148,9 +154,12 @@ static bool parse_object(const json_t *object, MetricsLine *line) {
     if (json_is_number(value)) *number_of(line, f) = json_number_value(value);
   }
   const char *over = json_string_value(json_object_get(object, "over"));
-  line->kind = json_object_get(object, "verdict")    ? METRICS_VERDICT
-               : json_object_get(object, "val_loss") ? METRICS_EVALUATION
-                                                     : METRICS_STEPS;
+  const char *val_text = json_string_value(json_object_get(object, "val_text"));
+  line->kind = json_object_get(object, "verdict")                ? METRICS_VERDICT
+               : json_is_true(json_object_get(object, "kept"))   ? METRICS_KEPT
+               : json_object_get(object, "val_loss")             ? METRICS_EVALUATION
+                                                                 : METRICS_STEPS;
+  line->val_text = val_text ? strtoull(val_text, NULL, 16) : 0;
   line->all = over && strcmp(over, "all") == 0;
   line->best = json_is_true(json_object_get(object, "best"));
   copy_text(line->verdict, sizeof line->verdict, object, "verdict");

@@ -11,6 +11,7 @@
 typedef enum MetricsKind {
   METRICS_STEPS,      /* training steps since the last such line */
   METRICS_EVALUATION, /* on validation text */
+  METRICS_KEPT,       /* the model that the run keeps, measured at the end */
   METRICS_VERDICT     /* what the numbers mean (report/verdicts.h) */
 } MetricsKind;
 
@@ -26,13 +27,14 @@ typedef struct MetricsLine {
   double loss; /* nats per token, mean since the last such line */
   double lr, grad_norm;
   double tokens_per_s; /* since the last such line */
-  /* of an evaluation */
+  /* of an evaluation, and of the model that is kept */
   double val_loss; /* nats per token */
   double bits_per_byte;
   double exact; /* above an encoder: the fraction of answers that are exactly right; NaN: not counted, left out */
   double xz_bits_per_byte; /* of `xz -9` (report/xz.h), once in a run; NaN: left out */
+  uint64_t val_text;       /* identifies the validation text, whatever its tokens are; 0: not known */
   bool all;                /* over all validation text; else over its beginning, the same in the whole run */
-  bool best;               /* better than every evaluation before, and its model kept */
+  bool best;               /* of an evaluation: better than every one before, and its model kept */
   /* of a verdict */
   char verdict[METRICS_NAME_BYTES];
   char text[METRICS_TEXT_BYTES];

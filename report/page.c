@@ -98,7 +98,7 @@ static bool draw_evaluations(Drawn *d, const History *h, bool bits, bool time, c
   const HistoryEvaluation *best = history_best(h);
   for (size_t i = 0; d->titles && i < h->evaluation_count; i++) {
     const HistoryEvaluation *e = &h->evaluations[i];
-    if (e->all || (e != best && (h->evaluation_count - 1 - i) % every)) continue;
+    if (e != best && (h->evaluation_count - 1 - i) % every) continue;
     if (e == best) d->best = &d->curve.points[d->curve.count];
     char *title = d->titles[d->curve.count];
     snprintf(title, TITLE_BYTES, "step %" PRId64 ": %.4f nats per token, %.4f bits per byte, %s", e->step, e->loss,
@@ -221,7 +221,8 @@ static void write_facts(FILE *stream, const Subject *s) {
   if (json_is_integer(params)) write_fact(stream, "parameters", "%s", text_count(json_number_value(params)).text);
   if (last) write_fact(stream, "tokens", "%s", text_count((double)last->tokens).text);
   if (last && isfinite(last->seconds)) write_fact(stream, "time", "%s", text_duration(last->seconds).text);
-  if (isfinite(result_speed(h))) write_fact(stream, "tokens per second", "%s", text_count(result_speed(h)).text);
+  if (last && last->seconds > 0)
+    write_fact(stream, "tokens per second", "%s", text_count((double)last->tokens / last->seconds).text);
   fputs("</dl>\n", stream);
 }
 

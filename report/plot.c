@@ -31,7 +31,7 @@ static bool find_ranges(Canvas *c, const History *h) {
   for (int i = chart_first_counted(h->count); i < h->count; i++)
     include(c, (double)h->points[i].step, h->points[i].loss);
   for (size_t i = 0; i < h->evaluation_count; i++)
-    if (!h->evaluations[i].all) include(c, (double)h->evaluations[i].step, h->evaluations[i].loss);
+    include(c, (double)h->evaluations[i].step, h->evaluations[i].loss);
   if (c->high - c->low < 1e-6) c->low = c->high - fmax(1e-6, fabs(c->high) * 0.01);
   return isfinite(c->high) && c->steps > 0;
 }
@@ -71,7 +71,7 @@ static void draw_evaluations(Canvas *c, const History *h) {
   int x, y;
   for (size_t i = 0; i < h->evaluation_count; i++) {
     const HistoryEvaluation *e = &h->evaluations[i];
-    if (!e->all && place(c, (double)e->step, e->loss, &x, &y) && c->marks[y / 4][x / 2] != '*')
+    if (place(c, (double)e->step, e->loss, &x, &y) && c->marks[y / 4][x / 2] != '*')
       c->marks[y / 4][x / 2] = e == best ? '*' : 'o';
   }
 }

@@ -7,6 +7,7 @@
 #include "util/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -84,7 +85,7 @@ json_t *result_settings_text(char *text, Error *error) {
 
 /* ---- what was measured ---- */
 
-double result_speed(const History *h) {
+double result_training_speed(const History *h) {
   double tokens = 0, seconds = 0;
   for (int i = 0; i < h->count; i++) {
     tokens += h->points[i].timed_tokens;
@@ -93,12 +94,16 @@ double result_speed(const History *h) {
   return seconds > 0 ? tokens / seconds : (double)NAN;
 }
 
-static json_t *evaluation(const HistoryEvaluation *e) {
+json_t *result_evaluation(const HistoryEvaluation *e) {
   if (!e) return json_null();
   json_t *object = json_pack("{s:I,s:s,s:o,s:o}", "step", (json_int_t)e->step, "over", e->all ? "all" : "beginning",
                              "loss", result_number(e->loss), "bits_per_byte", result_number(e->bits_per_byte));
   if (object && !isnan(e->exact)) json_object_set_new(object, "exact", result_number(e->exact));
   return object;
+}
+
+static json_t *val_text(const History *h) {
+  return h->val_text ? json_sprintf("%016" PRIx64, h->val_text) : json_null();
 }
 
 static json_t *verdicts(const History *h) {
@@ -111,16 +116,36 @@ static json_t *verdicts(const History *h) {
 
 /* ---- all of it ---- */
 
+/* Takes `part`; false when memory is out. */
+static bool add_fields(json_t *out, json_t *part) {
+  const bool ok = part && json_object_update(out, part) == 0;
+  json_decref(part);
+  return ok;
+}
+
+static json_t *made(const RunResult *r, const History *h) {
+  return json_pack("{s:I,s:I,s:f,s:I,s:I,s:o,s:o,s:o,s:o}", "params", (json_int_t)r->parameters,
+                   "params_without_embeddings", (json_int_t)r->without_embeddings, "flops_per_step", r->flops_per_step,
+                   "step", (json_int_t)r->step, "tokens", (json_int_t)r->tokens, "epochs", result_number(r->epochs),
+                   "seconds", result_number(r->seconds), "tokens_per_s", result_number((double)r->tokens / r->seconds),
+                   "train_tokens_per_s", result_number(result_training_speed(h)));
+}
+
+static json_t *learned(const History *h) {
+  return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "loss", result_number(h->count ? h->last_loss : (double)NAN), "kept",
+                   result_evaluation(history_kept(h)), "last", result_evaluation(history_last(h)), "val_text",
+                   val_text(h), "xz_bits_per_byte",
+                   result_number(h->xz_bits_per_byte > 0 ? h->xz_bits_per_byte : (double)NAN), "verdicts", verdicts(h));
+}
+
 static json_t *result_object(const RunResult *r, const History *h, Error *error) {
-  return json_pack("{s:s,s:o,s:s,s:s,s:s,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "end",
-                   run_end_names[r->end], "run", words(r->dir), "version", r->version, "device", r->device, "dtype",
-                   r->dtype, "params", (json_int_t)r->parameters, "step", (json_int_t)r->step, "tokens",
-                   (json_int_t)r->tokens, "epochs", result_number(r->epochs), "seconds", result_number(r->seconds),
-                   "tokens_per_s", result_number(result_speed(h)), "loss",
-                   result_number(h->count ? h->last_loss : (double)NAN), "best", evaluation(history_best(h)), "final",
-                   evaluation(history_final(h)), "xz_bits_per_byte",
-                   result_number(h->xz_bits_per_byte > 0 ? h->xz_bits_per_byte : (double)NAN), "verdicts", verdicts(h),
-                   "settings", result_settings(r->dir, error));
+  json_t *out = json_pack("{s:s,s:o,s:s,s:s,s:s}", "end", run_end_names[r->end], "run", words(r->dir), "version",
+                          r->version, "device", r->device, "dtype", r->dtype);
+  const bool ok = out && add_fields(out, made(r, h)) && add_fields(out, learned(h)) &&
+                  json_object_set_new(out, "settings", result_settings(r->dir, error)) == 0;
+  if (ok) return out;
+  json_decref(out);
+  return NULL;
 }
 
 bool result_write(const RunResult *result, const History *history, Error *error) {

@@ -23,13 +23,14 @@ typedef struct RunResult {
   const char *dir;     /* its settings are read from its config.txt */
   const char *version; /* of ./train */
   const char *device, *dtype;
-  int64_t parameters;
-  int64_t step, tokens; /* made, seen */
+  int64_t parameters, without_embeddings; /* model_parameters(), model_parameters_without_embeddings() */
+  double flops_per_step;                  /* model_step_flops() */
+  int64_t step, tokens;                   /* made, seen */
   double epochs, seconds;
 } RunResult;
 
-/* Writes DIR/result.json: the run, and what is best, last and over all of its history. Numbers that are not known are
- * null. EXIT_OUTPUT, EXIT_MEMORY. */
+/* Writes DIR/result.json (its fields: docs/formats.md). Numbers that are not known are null. EXIT_OUTPUT,
+ * EXIT_MEMORY. */
 bool result_write(const RunResult *result, const History *history, Error *error);
 
 /* ---- its parts, for tables ---- */
@@ -47,6 +48,8 @@ json_t *result_settings(const char *dir, Error *error);
 json_t *result_settings_text(char *text, Error *error); /* of its text in memory, which is changed */
 /* DIR/NAME; NULL while there is none, or with an error: EXIT_INPUT, EXIT_MEMORY. */
 json_t *result_json(const char *dir, const char *name, Error *error);
-double result_speed(const History *history); /* tokens per second over all that was logged; NaN: nothing was */
+/* Tokens per second of training time: pauses to evaluate, save and sample left out. NaN: nothing was logged. */
+double result_training_speed(const History *history);
+json_t *result_evaluation(const HistoryEvaluation *evaluation); /* as an object; null where there is none */
 
 #endif

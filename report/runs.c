@@ -23,18 +23,17 @@ enum { DEEPEST = 16 }; /* directories below those that are named */
 static void set(json_t *row, const char *name, json_t *value) { json_object_set_new(row, name, value); }
 
 static void set_measured(json_t *row, const History *h, const json_t *result) {
-  const HistoryEvaluation *kept = history_kept(h), *final = history_final(h);
+  const HistoryEvaluation *kept = history_kept(h);
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
   const json_t *seconds = json_object_get(result, "seconds");
   const json_t *params = json_object_get(result, "params");
   const double nan = (double)NAN;
   set(row, "step", last ? json_integer(last->step) : json_null());
   set(row, "params", json_is_integer(params) ? json_deep_copy(params) : json_null());
-  set(row, "best_step", kept ? json_integer(kept->step) : json_null());
-  set(row, "best_loss", result_number(kept ? kept->loss : nan));
+  set(row, "kept_step", kept ? json_integer(kept->step) : json_null());
+  set(row, "val_loss", result_number(kept ? kept->loss : nan));
   set(row, "bits_per_byte", result_number(kept ? kept->bits_per_byte : nan));
-  set(row, "final_loss", result_number(final ? final->loss : nan));
-  set(row, "tokens_per_s", result_number(result_speed(h)));
+  set(row, "tokens_per_s", result_number(last ? (double)last->tokens / last->seconds : nan));
   set(row, "seconds", result_number(json_is_number(seconds) ? json_number_value(seconds) : last ? last->seconds : nan));
 }
 

@@ -14,16 +14,11 @@ enum { RISEN_EVALUATIONS = 3, FEWEST_EVALUATIONS = 8 };
 
 /* ---- what is looked at ---- */
 
-/* The last evaluation over the beginning of the validation text; *since_best: how many came after the best one. */
+/* The last evaluation; *since_best: how many came after the best one. */
 static const HistoryEvaluation *newest(const History *h, int *since_best) {
-  const HistoryEvaluation *best = history_best(h), *last = NULL;
-  *since_best = 0;
-  for (size_t i = 0; i < h->evaluation_count; i++) {
-    const HistoryEvaluation *e = &h->evaluations[i];
-    if (e->all) continue;
-    last = e;
-    if (best && e > best) ++*since_best;
-  }
+  const HistoryEvaluation *best = history_best(h);
+  const HistoryEvaluation *last = h->evaluation_count ? &h->evaluations[h->evaluation_count - 1] : NULL;
+  *since_best = best ? (int)(last - best) : 0;
   return last;
 }
 
@@ -32,7 +27,7 @@ static const HistoryEvaluation *nearest(const History *h, double step) {
   const HistoryEvaluation *found = NULL;
   for (size_t i = 0; i < h->evaluation_count; i++) {
     const HistoryEvaluation *e = &h->evaluations[i];
-    if (!e->all && (!found || fabs((double)e->step - step) < fabs((double)found->step - step))) found = e;
+    if (!found || fabs((double)e->step - step) < fabs((double)found->step - step)) found = e;
   }
   return found;
 }
@@ -104,12 +99,8 @@ static bool diverging(const History *h, const HistoryEvaluation *last, const Ver
 static bool is_overfitting(const History *h, const HistoryEvaluation *last, int since_best) {
   const HistoryEvaluation *best = history_best(h);
   if (!best || since_best < RISEN_EVALUATIONS) return false;
-  for (size_t i = h->evaluation_count, risen = 0; i > 0 && risen < RISEN_EVALUATIONS; i--) {
-    const HistoryEvaluation *e = &h->evaluations[i - 1];
-    if (e->all) continue;
-    if (!(e->loss > best->loss * (1 + RISE))) return false;
-    risen++;
-  }
+  for (int i = 1; i <= RISEN_EVALUATIONS; i++)
+    if (!(h->evaluations[h->evaluation_count - (size_t)i].loss > best->loss * (1 + RISE))) return false;
   return training_loss(h, last->step) < training_loss(h, best->step);
 }
 

@@ -32,6 +32,7 @@ typedef struct Choices {
 #define CHOICES_WARMUP_PERCENT 5 /* of the steps */
 #define CHOICES_WARMUP_LIMIT 700 /* steps */
 #define CHOICES_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
+#define CHOICES_WHOLE_KTOKENS 64 /* every evaluation is on all of a validation text of at most so many 1024 tokens */
 #define CHOICES_EVALUATIONS 20   /* per run */
 #define CHOICES_SAMPLES 4        /* per run */
 #define CHOICES_LOG_LINES 100    /* per run */

@@ -4,6 +4,7 @@
 #include "util/text.h"
 #include "util/threads.h"
 #include "cli/startup.h"
+#include "dataset/text_sum.h"
 #include "dataset/tokenization.h"
 #include "dataset/tokenizer_training.h"
 #include "training/architecture.h"
@@ -359,7 +360,7 @@ bool run_open_windows(Run *r, Error *error) {
   }
   token_file_read_randomly(&r->tokens_file);
   note_little_validation(r);
-  return true;
+  return !run_leads(r) || text_sum(&r->val, r->tokenizer, r->source_tokenizer, &r->val_text, error);
 }
 
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 typedef struct Validation {
   Run *r;
@@ -20,14 +21,34 @@ static bool show_progress(void *context, int64_t windows, Error *error) {
   return run_listen(v->r, error) && !v->r->stopping;
 }
 
-/* The part of the validation text that may be read every eval_every steps for 5 % of the time; a forward pass costs a
- * third of a training step. A resumed run keeps it, or its losses could not be compared with those before. */
-static int64_t prefix_windows(const Run *r) {
-  if (r->val_part) return r->val_part;
-  double interval = (double)(r->settings.eval_every ? r->settings.eval_every : r->settings.steps);
-  double windows = 0.05 * 3.0 * interval * (double)settings_tokens_per_step(&r->settings) / r->config.ctx;
+/* ---- which windows ---- */
+
+static int64_t all_windows(const Run *r) { return windows_count(&r->val_windows, r->config.ctx); }
+
+/* What may be read every eval_every steps for 5 % of the time; a forward pass costs a third of a training step. */
+static int64_t affordable_windows(const Run *r) {
+  const double interval = (double)(r->settings.eval_every ? r->settings.eval_every : r->settings.steps);
+  const double windows = 0.05 * 3.0 * interval * (double)settings_tokens_per_step(&r->settings) / r->config.ctx;
   return windows < r->settings.batch ? r->settings.batch : (int64_t)windows;
 }
+
+/* A short validation text is evaluated whole. A resumed run keeps its part, or its losses could not be compared with
+ * those before. */
+static int64_t part_windows(const Run *r) {
+  const int64_t all = all_windows(r);
+  const bool is_short = token_range_size(&r->val) <= 1024 * CHOICES_WHOLE_KTOKENS;
+  const int64_t part = r->val_part ? r->val_part : is_short ? all : affordable_windows(r);
+  return part < all ? part : all;
+}
+
+double run_evaluated_share(const Run *r) {
+  const int64_t all = all_windows(r);
+  return all > 0 ? (double)part_windows(r) / (double)all : 1;
+}
+
+static bool evaluates_all(const Run *r) { return part_windows(r) == all_windows(r); }
+
+/* ---- measuring ---- */
 
 static bool show_answers(void *context, int64_t pairs, Error *error) {
   (void)error;
@@ -35,20 +56,26 @@ static bool show_answers(void *context, int64_t pairs, Error *error) {
   return !stop_signal;
 }
 
-/* Above an encoder: how many of the first pairs to validate on the model answers exactly. So many that their answers
- * have about `tokens` tokens, at most `most`. */
-static bool count_exact(Run *r, int64_t tokens, int64_t most, ExactCount *out, Error *error) {
-  const int64_t fit = tokens / (r->val_pairs.longest.target + 1), limit = fit < 1 ? 1 : fit < most ? fit : most;
+/* How many of the first pairs to validate on the model answers exactly; limit 0: of all. */
+static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
+  const double start = clock_seconds();
   bool ok = answers_count_exact(r->decoder, r->decoder_rows, r->tokenizer, &r->val_windows, limit,
                                 (Progress){show_answers, &r->console}, out, error);
   console_work_end(&r->console);
+  if (out->pairs) r->pace.answering = (clock_seconds() - start) / (double)out->pairs;
   return ok;
 }
 
-static bool is_better(const Run *r, const Evaluation *result) { return evaluation_loss(result) < r->best_loss; }
+/* During the run: so many pairs that their answers have few tokens. */
+static int64_t few_pairs(const Run *r) {
+  enum { TOKENS = 4096, MOST = 128 };
+  const int64_t fit = TOKENS / (r->val_pairs.longest.target + 1);
+  return fit < 1 ? 1 : fit < MOST ? fit : MOST;
+}
 
-static bool diverged(const Run *r, double loss, Error *error) {
+static bool check_finite(const Run *r, double loss, Error *error) {
   char what[100];
+  if (isfinite(loss)) return true;
   snprintf(what, sizeof what, "stopped after step %" PRId64 ": the validation loss (%g) is not finite", r->step, loss);
   return run_fail_nonfinite(r, what, error);
 }
@@ -60,9 +87,9 @@ static void add_up(Run *r, Evaluation *e) {
   *e = (Evaluation){sums[0], (int64_t)sums[1], (int64_t)sums[2]};
 }
 
-/* At most `limit` windows (0: all) into `out`, last_val_loss and metrics.jsonl. *complete is false when it was stopped,
- * for then the loss cannot be compared with others. No tokens: there are only prompts, and nothing was measured. */
-static bool evaluate(Run *r, int64_t limit, Evaluation *out, ExactCount *exact, bool *complete, Error *error) {
+/* The weights that the model holds, on the first `limit` windows. *complete is false when it was stopped, for then the
+ * loss cannot be compared with others. No tokens: there are only prompts, and nothing was measured. */
+static bool measure(Run *r, int64_t limit, Evaluation *out, bool *complete, Error *error) {
   const EvaluationPlan plan = {.windows = r->val_windows,
                                .stride = r->config.ctx,
                                .batch = run_sequence_share(r).batch,
@@ -72,32 +99,27 @@ static bool evaluate(Run *r, int64_t limit, Evaluation *out, ExactCount *exact, 
                                .tokenizer = r->tokenizer};
   Validation validation = {r, evaluation_windows(&plan)};
   const double start = clock_seconds();
-  bool ok = evaluation_run(r->model, &plan, out, (Progress){show_progress, &validation}, error);
+  const bool ok = evaluation_run(r->model, &plan, out, (Progress){show_progress, &validation}, error);
   console_work_end(&r->console);
   if (!run_agree(r, error)) return false;
   *complete = ok && !r->stopping;
   if (!*complete) return ok;
   add_up(r, out);
-  if (!out->tokens) return true;
-  r->last_val_loss = evaluation_loss(out);
-  if (!run_leads(r)) return isfinite(r->last_val_loss) || diverged(r, r->last_val_loss, error);
-  if (r->config.encoder_layers && !count_exact(r, limit ? 4096 : 32768, limit ? 128 : 1000, exact, error)) return false;
-  const double measured = clock_seconds();
-  double xz;
-  if (!run_measure_compression(r, &xz, error)) return false;
-  r->pace.evaluating = measured - start;
-  r->pace.once += clock_seconds() - measured;
-  const MetricsLine line = {.kind = METRICS_EVALUATION,
-                            .step = r->step,
-                            .tokens = r->step * settings_tokens_per_step(&r->settings),
-                            .seconds = run_seconds(r),
-                            .val_loss = evaluation_loss(out),
-                            .bits_per_byte = evaluation_bits_per_byte(out),
-                            .exact = exact->pairs ? (double)exact->exact / (double)exact->pairs : (double)NAN,
-                            .xz_bits_per_byte = xz,
-                            .all = limit == 0,
-                            .best = limit && is_better(r, out)};
-  return run_log(r, &line, error) && (isfinite(line.val_loss) || diverged(r, line.val_loss, error));
+  r->pace.evaluating = (clock_seconds() - start) / (double)validation.windows;
+  return true;
+}
+
+static MetricsLine line_of(const Run *r, MetricsKind kind, int64_t step, const Evaluation *e, const ExactCount *exact) {
+  return (MetricsLine){.kind = kind,
+                       .step = step,
+                       .tokens = step * settings_tokens_per_step(&r->settings),
+                       .seconds = run_seconds(r),
+                       .val_loss = evaluation_loss(e),
+                       .bits_per_byte = evaluation_bits_per_byte(e),
+                       .exact = exact->pairs ? (double)exact->exact / (double)exact->pairs : (double)NAN,
+                       .xz_bits_per_byte = NAN,
+                       .val_text = r->val_text,
+                       .all = kind == METRICS_KEPT};
 }
 
 /* ---- verdicts ---- */
@@ -132,29 +154,47 @@ bool run_has_learned(const Run *r) {
   return !verdict_worse_than_chance(&r->history, &facts);
 }
 
-/* ---- evaluations ---- */
+/* ---- during the run ---- */
+
+/* Without a loss to compare, the newest weights are kept. */
+static bool keep_newest(Run *r, Error *error) {
+  r->best_step = r->step;
+  return run_download_weights(r, error) && run_write_weights(r, error);
+}
+
+static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *error) {
+  ExactCount exact = {0};
+  double xz;
+  if (!run_leads(r)) return true;
+  if (r->config.encoder_layers && !count_exact(r, few_pairs(r), &exact, error)) return false;
+  const double start = clock_seconds();
+  if (!run_measure_compression(r, &xz, error)) return false;
+  r->pace.once += clock_seconds() - start;
+  MetricsLine line = line_of(r, METRICS_EVALUATION, r->step, e, &exact);
+  line.xz_bits_per_byte = xz;
+  line.all = evaluates_all(r);
+  line.best = better;
+  return run_log(r, &line, error);
+}
 
 static bool evaluate_part(Run *r, Error *error) {
-  if (!run_has_validation(r)) {
-    r->best_step = r->evaluated_step = r->step;
-    return run_download_weights(r, error) && run_write_weights(r, error);
-  }
-  Evaluation result;
-  ExactCount exact = {0};
   bool complete = false;
-  r->val_part = prefix_windows(r);
-  evaluate(r, r->val_part, &result, &exact, &complete, error);
-  if (!run_agree(r, error)) return false;
+  if (!run_has_validation(r)) {
+    r->evaluated_step = r->step;
+    return keep_newest(r, error);
+  }
+  r->val_part = part_windows(r);
+  if (!measure(r, r->val_part, &r->evaluated, &complete, error)) return false;
   if (!complete) return true; /* a resumed run evaluates again */
   r->evaluated_step = r->step;
-  if (!result.tokens) return true;
-  const bool better = run_leader_says(r, is_better(r, &result));
+  if (!r->evaluated.tokens) return keep_newest(r, error);
+  r->last_val_loss = evaluation_loss(&r->evaluated);
+  const bool better = run_leader_says(r, r->last_val_loss < r->best_loss);
+  if (log_evaluation(r, &r->evaluated, better, error)) check_finite(r, r->last_val_loss, error);
+  if (!run_agree(r, error)) return false;
   r->bad_evals = better ? 0 : r->bad_evals + 1;
-  if (!better) return judge(r, false, error) && run_write_report(r, error);
-  r->best_loss = evaluation_loss(&result);
-  r->best_step = r->step;
-  return run_download_weights(r, error) && run_write_weights(r, error) && judge(r, false, error) &&
-         run_write_report(r, error);
+  if (better) r->best_loss = r->last_val_loss;
+  return (!better || keep_newest(r, error)) && judge(r, false, error) && run_write_report(r, error);
 }
 
 bool run_evaluate(Run *r, Error *error) {
@@ -162,38 +202,98 @@ bool run_evaluate(Run *r, Error *error) {
   return run_agree(r, error);
 }
 
-double run_final_evaluation_share(const Run *r) {
-  const int64_t all = windows_count(&r->val_windows, r->config.ctx), part = prefix_windows(r);
-  return part < all ? (double)all / (double)part : 1;
-}
-
 bool run_evaluate_base(Run *r, Error *error) {
   if (!run_evaluate(r, error) || r->stopping || !run_has_validation(r)) return !error->code;
   console_line(&r->console, "before: %.4f nats per token; %s as it is, on %sthe text to validate on", r->last_val_loss,
-               r->settings.init, run_final_evaluation_share(r) > 1 ? "the beginning of " : "");
+               r->settings.init, evaluates_all(r) ? "" : "the beginning of ");
   return true;
 }
 
-static bool evaluate_all(Run *r, Error *error) {
-  if (!run_has_validation(r)) return true;
-  Evaluation result;
-  ExactCount exact = {0};
-  bool complete = false;
-  if (!evaluate(r, 0, &result, &exact, &complete, error)) return false;
-  if (!complete || !result.tokens) return true;
+/* ---- at the end: one model is kept, and its loss over all validation text is what is said of the run ---- */
+
+/* Of the leader: model.safetensors into Run.host[1]. False: it is not there any more, or with an error. */
+static bool read_kept(Run *r, Error *error) {
+  Error why = {0};
+  memcpy(r->host[1], r->host[0], model_arena_size(r->model, ARENA_MASTER) * sizeof(float)); /* its pads */
+  if (checkpoint_read_weights(r->dir, &r->config, model_table(r->model), r->host[1], &why)) return true;
+  if (why.code == EXIT_MEMORY) return fail(error, why.code, "%s", why.text);
+  console_warning(&r->console, "%s; the newest model is kept", why.text);
+  return false;
+}
+
+/* The best model so far on the device; the newest weights stay in Run.host[0]. *loaded false: it cannot be read. */
+static bool load_kept(Run *r, bool *loaded, Error *error) {
+  run_download_weights(r, error);
+  if (!run_agree(r, error)) return false;
+  *loaded = run_leader_says(r, run_leads(r) && read_kept(r, error));
+  if (!run_agree(r, error) || !*loaded) return !error->code;
+  model_upload(r->model, ARENA_MASTER, r->host[1]);
+  r->holds_kept = true;
+  return true;
+}
+
+void run_load_newest(Run *r) {
+  if (r->holds_kept) model_upload(r->model, ARENA_MASTER, r->host[0]);
+  r->holds_kept = false;
+}
+
+/* The newest weights on all of the text. */
+static bool measure_newest(Run *r, Evaluation *out, bool *complete, Error *error) {
+  *out = r->evaluated;
+  *complete = true;
+  if (evaluates_all(r) && r->evaluated.tokens) return true;
+  if (!measure(r, 0, out, complete, error) || !*complete || evaluates_all(r) || !out->tokens) return !error->code;
+  MetricsLine line = line_of(r, METRICS_EVALUATION, r->step, out, &(ExactCount){0});
+  line.all = true;
+  run_log(r, &line, error);
+  return run_agree(r, error);
+}
+
+/* Keeps the newest weights where they are better on all of the text than those that were better on its beginning. Of
+ * equal ones, too: a run that was killed here has replaced the file before. */
+static bool choose(Run *r, Evaluation *newest, Evaluation *kept, bool *complete, Error *error) {
+  bool loaded;
+  if (!measure_newest(r, newest, complete, error) || !*complete) return !error->code;
+  *kept = *newest;
+  if (r->best_step == r->step) return true;
+  if (!load_kept(r, &loaded, error)) return false;
+  if (loaded && (!measure(r, 0, kept, complete, error) || !*complete)) return !error->code;
+  if (loaded && run_leader_says(r, !(evaluation_loss(newest) <= evaluation_loss(kept)))) return true;
+  *kept = *newest;
+  run_load_newest(r);
+  r->best_loss = r->last_val_loss;
+  return keep_newest(r, error);
+}
+
+static void say_kept(Run *r, const Evaluation *newest, const Evaluation *kept, const ExactCount *exact) {
   console_line(&r->console, "validation loss %.4f nats per token, %.4f bits per byte, over all %" PRId64 " tokens",
-               evaluation_loss(&result), evaluation_bits_per_byte(&result), result.tokens);
-  if (exact.pairs)
+               evaluation_loss(kept), evaluation_bits_per_byte(kept), kept->tokens);
+  if (exact->pairs)
     console_line(&r->console, "%.1f %% of %" PRId64 " answers are exactly right",
-                 100 * (double)exact.exact / (double)exact.pairs, exact.pairs);
+                 100 * (double)exact->exact / (double)exact->pairs, exact->pairs);
   if (r->best_step < r->step)
     console_note(&r->console,
-                 "the best evaluation was at step %" PRId64 " (%.4f); that model is in %s/" CHECKPOINT_WEIGHTS,
-                 r->best_step, r->best_loss, r->dir);
+                 "the model of step %" PRId64 " is kept; that of the last step, %" PRId64 ", has a loss of %.4f",
+                 r->best_step, r->step, evaluation_loss(newest));
+}
+
+static bool measure_kept(Run *r, Error *error) {
+  Evaluation newest, kept;
+  ExactCount exact = {0};
+  bool complete;
+  if (!run_has_validation(r)) return true;
+  if (!choose(r, &newest, &kept, &complete, error) || !complete || !kept.tokens) return !error->code;
+  if (!check_finite(r, evaluation_loss(&kept), error)) return false;
+  if (!run_leads(r)) return true;
+  if (r->config.encoder_layers && !count_exact(r, 0, &exact, error)) return false;
+  if (stop_signal) return true; /* not all answers were counted; a resumed run measures again */
+  const MetricsLine line = line_of(r, METRICS_KEPT, r->best_step, &kept, &exact);
+  if (!run_log(r, &line, error)) return false;
+  say_kept(r, &newest, &kept, &exact);
   return judge(r, true, error);
 }
 
-bool run_final_evaluation(Run *r, Error *error) {
-  evaluate_all(r, error);
+bool run_measure_kept(Run *r, Error *error) {
+  measure_kept(r, error);
   return run_agree(r, error);
 }

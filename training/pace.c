@@ -99,12 +99,16 @@ void run_begin_pace(Run *r) {
   r->pace.checked_step = r->pace.first_step = r->step;
 }
 
-/* After the last step it is saved, evaluated on all of the validation text, sampled, and saved again. */
+/* After the last step it is saved, evaluated on all of the validation text (with the best model so far, where that is
+ * another one), sampled, and saved again. */
 static double seconds_at_end(const Run *r) {
   const Pace *p = &r->pace;
-  const double tokens = (double)token_range_size(&r->val); /* a forward pass costs a third of a training step */
-  const double guess = p->step_seconds / 3 * tokens / (double)settings_tokens_per_step(&r->settings);
-  return 2 * p->saving + p->sampling + (p->evaluating > 0 ? p->evaluating * run_final_evaluation_share(r) : guess);
+  const double windows = (double)windows_count(&r->val_windows, r->config.ctx);
+  /* a forward pass costs a third of a training step */
+  const double guess = p->step_seconds / 3 * r->config.ctx / (double)settings_tokens_per_step(&r->settings);
+  const int evaluations = (run_evaluated_share(r) < 1) + (r->bad_evals > 0);
+  return 2 * p->saving + p->sampling + evaluations * windows * (p->evaluating > 0 ? p->evaluating : guess) +
+         p->answering * (double)r->val_pairs.pairs;
 }
 
 static bool change_length(Run *r, int64_t steps, Error *error) {

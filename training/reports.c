@@ -41,12 +41,9 @@ static double share_of_peak(const Run *r, double steps_per_s) {
 
 /* The newest evaluations, the oldest first; returns how many there are. */
 static int recent_losses(const History *h, double out[CONSOLE_TREND]) {
-  int count = 0;
-  for (size_t i = h->evaluation_count; i > 0 && count < CONSOLE_TREND; i--)
-    if (!h->evaluations[i - 1].all) count++;
-  for (size_t i = h->evaluation_count, at = (size_t)count; at > 0; i--)
-    if (!h->evaluations[i - 1].all) out[--at] = h->evaluations[i - 1].loss;
-  return count;
+  const size_t count = h->evaluation_count < CONSOLE_TREND ? h->evaluation_count : CONSOLE_TREND;
+  for (size_t i = 0; i < count; i++) out[i] = h->evaluations[h->evaluation_count - count + i].loss;
+  return (int)count;
 }
 
 static void show_progress(Run *r, bool logged) {
@@ -114,6 +111,8 @@ bool run_write_result(const Run *r, RunEnd end, const char *version, Error *erro
                             .device = r->device.device,
                             .dtype = dtype_name(r->device.dtype),
                             .parameters = model_parameters(&r->config),
+                            .without_embeddings = model_parameters_without_embeddings(&r->config),
+                            .flops_per_step = run_step_flops(r),
                             .step = r->step,
                             .tokens = tokens,
                             .epochs = (double)tokens / (double)run_epoch_tokens(r),

@@ -36,7 +36,8 @@ typedef struct Pace {
   int64_t first_step;                  /* before the first one of this program */
   double paused, all_paused;           /* since it was looked at, and before but for what is done once */
   double once;                         /* of `paused`: what is done once in a run */
-  double saving, evaluating, sampling; /* what the last one took; 0: there was none */
+  double saving, sampling;             /* what the last one took; 0: there was none */
+  double evaluating, answering;        /* likewise, a window and a pair */
   char *text;                          /* TrainSettings.earlier_steps, where this program changed it */
 } Pace;
 
@@ -71,6 +72,7 @@ typedef struct Run {
   Packing train_packing, val_packing; /* only with --pack docs */
   Pairs train_pairs, val_pairs;       /* only for an encoder, instead */
   Windows windows, val_windows;
+  uint64_t val_text; /* which text is validated on (dataset/text_sum.h); the leader's */
   Batch batch; /* of the step being prepared: grad_accum * batch windows */
 
   /* ---- device and model (setup.c) ---- */
@@ -97,10 +99,10 @@ typedef struct Run {
 
   /* ---- progress, saved with the state (state.c) ---- */
   int64_t step, best_step, bad_evals, evaluated_step, sampled_step;
-  int64_t val_part; /* windows of each evaluation but the last; 0: there was none, and it is free */
+  int64_t val_part; /* windows of each evaluation during the run; 0: there was none, and it is free */
   bool finished;
   int64_t metrics_bytes, samples_bytes; /* of the files, when the state was saved */
-  double best_loss, last_val_loss;
+  double best_loss, last_val_loss; /* on those windows */
   double seconds;  /* of training before this start of the program */
   double loss_sum; /* of the steps since the last line of metrics.jsonl */
   int64_t loss_steps;
@@ -110,6 +112,8 @@ typedef struct Run {
   double started, saved_at; /* clock_seconds() */
   int64_t saved_step;       /* -1: no state was saved yet */
   StepState newest;         /* the last step that the device has reported (reports.c) */
+  Evaluation evaluated;     /* the newest one; no tokens: there was none */
+  bool holds_kept;          /* the model has the weights of model.safetensors, Run.host[0] those of the last step */
   double logged_at;         /* clock_seconds() of the last line of metrics.jsonl, without pauses since */
   int64_t timed_steps;      /* reported since */
   Pace pace;
@@ -263,12 +267,16 @@ bool run_write_report(const Run *r, Error *error);                              
 bool run_log(Run *r, const MetricsLine *line, Error *error);                        /* a line of metrics.jsonl */
 
 /* ---- evaluation.c: validation ---- */
-/* On a part of the validation text; the best model so far goes to model.safetensors. Without validation text the newest
- * goes there. */
+/* On the validation text, or on its beginning where it is long; the best model so far goes to model.safetensors.
+ * Without validation text the newest goes there. */
 bool run_evaluate(Run *r, Error *error);
-bool run_evaluate_base(Run *r, Error *error);    /* the same before the first step, and says how good the model is */
-bool run_final_evaluation(Run *r, Error *error); /* on all of it */
-double run_final_evaluation_share(const Run *r); /* windows of that, for one of the other evaluations */
+bool run_evaluate_base(Run *r, Error *error); /* the same before the first step, and says how good the model is */
+double run_evaluated_share(const Run *r);     /* of the validation text; 1: all of it */
+/* After the last step: measures the best model so far and the newest one on all of the validation text, keeps the
+ * better one in model.safetensors, says its loss and logs it. From then on the model may hold its weights instead of
+ * the newest. */
+bool run_measure_kept(Run *r, Error *error);
+void run_load_newest(Run *r); /* the model holds the newest weights again */
 VerdictFacts run_verdict_facts(const Run *r);
 bool run_has_learned(const Run *r); /* false: the last evaluation was no better than guessing */
 

@@ -137,10 +137,13 @@ static bool sample_answers(Run *r, FILE *stream, Error *error) {
 
 /* ---- all of them ---- */
 
+/* Of the weights that the model holds. */
+static int64_t sampled_step(const Run *r) { return r->holds_kept ? r->best_step : r->step; }
+
 static bool append_sample(const Run *r, const char *text, size_t size, Error *error) {
   const CheckpointPath path = checkpoint_path(r->dir, CHECKPOINT_SAMPLES);
   FILE *file = fopen(path.text, "a");
-  bool ok = file && fprintf(file, "=== step %" PRId64 "\n", r->step) > 0 && fwrite(text, 1, size, file) == size &&
+  bool ok = file && fprintf(file, "=== step %" PRId64 "\n", sampled_step(r)) > 0 && fwrite(text, 1, size, file) == size &&
             fputc('\n', file) != EOF;
   if (file) ok = fclose(file) == 0 && ok;
   return ok || file_fail_write(path.text, error);
@@ -150,7 +153,7 @@ static bool append_sample(const Run *r, const char *text, size_t size, Error *er
 static void show_sample(Run *r, char *text, size_t size) {
   for (size_t i = 0; i < size; i++)
     if ((unsigned char)text[i] < 32 && text[i] != '\n' && text[i] != '\t') text[i] = '?';
-  console_line(&r->console, "--- sample after %" PRId64 " steps\n%s\n---", r->step, text);
+  console_line(&r->console, "--- sample after %" PRId64 " steps\n%s\n---", sampled_step(r), text);
 }
 
 bool run_sample(Run *r, Error *error) {

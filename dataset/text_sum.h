@@ -1,0 +1,16 @@
+/* Which text a range of tokens is, whatever tokenizer they are of. */
+#ifndef INKLING_DATASET_TEXT_SUM_H
+#define INKLING_DATASET_TEXT_SUM_H
+
+#include "util/error.h"
+#include "dataset/token_file.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdint.h>
+
+/* XXH64 of the bytes of the text, with a byte 0xFF for each end token. `source`: the tokenizer of sources; NULL: there
+ * is one for both. EXIT_CHECKPOINT for a damaged token file. */
+bool text_sum(const TokenRange *range, const Tokenizer *tokenizer, const Tokenizer *source, uint64_t *out,
+              Error *error);
+
+#endif
