@@ -91,6 +91,7 @@ static bool choose(Run *r, Error *error) {
   if (s->optimizer == OPTIMIZER_ADAMW && options_origin(&r->options, &s->momentum) == ORIGIN_COMMAND_LINE)
     fail(error, EXIT_USAGE, "--momentum is of Muon, and the optimizer is adamw");
   given.train_tokens = run_epoch_tokens(r);
+  given.val_tokens = token_range_size(&r->val);
   if (!run_agree(r, error)) return false;
   choose_length(r, &given, error);
   return run_share_settings(r, error);

@@ -14,12 +14,15 @@
 typedef struct Scoring {
   Program *p;
   EvaluationPlan plan;
+  int64_t before, all; /* windows: of passes before this one, of all of them */
+  Evaluation result;   /* over windows `plan.stride` apart */
+  Evaluation disjoint; /* over windows that do not overlap, as training validates */
 } Scoring;
 
 static bool keep_scoring(void *context, int64_t windows, Error *error) {
   const Scoring *scoring = context;
-  ConsoleProgress numbers = {.step = windows,
-                             .steps = evaluation_windows(&scoring->plan),
+  ConsoleProgress numbers = {.step = scoring->before + windows,
+                             .steps = scoring->all,
                              .loss = NAN,
                              .val_loss = NAN,
                              .lr = NAN,
@@ -36,17 +39,20 @@ static bool keep_answering(void *context, int64_t pairs, Error *error) {
   return startup_go_on("answering", error);
 }
 
-static bool print_score(Program *p, const EvaluationPlan *plan, const Evaluation *result, const ExactCount *exact,
-                        const Pairs *pairs, Error *error) {
+static bool print_score(Program *p, const Scoring *scoring, const ExactCount *exact, const Pairs *pairs, Error *error) {
+  const EvaluationPlan *plan = &scoring->plan;
+  const Evaluation *result = &scoring->result;
   if (result->bytes == 0)
     return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens that stand for text", p->settings.score);
   if (!isfinite(result->nats))
     return fail(error, EXIT_NONFINITE, "the loss on %s is not finite: the model's weights are damaged or it diverged",
                 p->settings.score);
   printf("{\"file_tokens\": %" PRId64 ", \"scored_tokens\": %" PRId64 ", \"bytes\": %" PRId64
-         ", \"nats_per_token\": %.6f, \"bits_per_byte\": %.6f, \"perplexity\": %.6g, \"ctx\": %d, \"stride\": %d",
+         ", \"nats_per_token\": %.6f, \"bits_per_byte\": %.6f, \"perplexity\": %.6g, \"ctx\": %d, \"stride\": %d"
+         ", \"val_loss\": %.6f, \"val_bits_per_byte\": %.6f",
          plan->windows.range.end, result->tokens, result->bytes, evaluation_loss(result),
-         evaluation_bits_per_byte(result), exp(evaluation_loss(result)), plan->windows.ctx, plan->stride);
+         evaluation_bits_per_byte(result), exp(evaluation_loss(result)), plan->windows.ctx, plan->stride,
+         evaluation_loss(&scoring->disjoint), evaluation_bits_per_byte(&scoring->disjoint));
   if (p->settings.exact)
     printf(", \"pairs\": %" PRId64 ", \"exact\": %.6f", exact->pairs,
            exact->pairs ? (double)exact->exact / (double)exact->pairs : 0);
@@ -89,18 +95,30 @@ static bool count_exact(Program *p, const Windows *pairs, ExactCount *out, Error
   return ok;
 }
 
+/* Windows of packed documents and of pairs do not overlap, whatever the stride. */
+static bool measure(Scoring *s, Error *error) {
+  const Progress progress = {keep_scoring, s};
+  const bool overlap = !s->plan.windows.packing && !s->plan.windows.pairs && s->plan.stride < s->plan.windows.ctx;
+  EvaluationPlan disjoint = s->plan;
+  disjoint.stride = disjoint.windows.ctx;
+  const int64_t first = overlap ? evaluation_windows(&disjoint) : 0;
+  s->all = first + evaluation_windows(&s->plan);
+  if (overlap && !evaluation_run(s->p->model, &disjoint, &s->disjoint, progress, error)) return false;
+  s->before = first;
+  if (!evaluation_run(s->p->model, &s->plan, &s->result, progress, error)) return false;
+  if (!overlap) s->disjoint = s->result;
+  return true;
+}
+
 static bool score_windows(Program *p, const ScoredWindows *w, int stride, Error *error) {
   enum { BATCH = 8 };
-  Evaluation result = {0};
   ExactCount exact = {0};
   Scoring scoring = {.p = p,
                      .plan = {.windows = w->windows, .stride = stride, .batch = BATCH, .tokenizer = p->tokenizer}};
-  const Progress progress = {keep_scoring, &scoring};
-  bool ok = model_evaluate_begin(p->model, BATCH, p->config.ctx, error) &&
-            evaluation_run(p->model, &scoring.plan, &result, progress, error) &&
+  bool ok = model_evaluate_begin(p->model, BATCH, p->config.ctx, error) && measure(&scoring, error) &&
             (!p->settings.exact || count_exact(p, &w->pairs, &exact, error));
   console_end_line(&p->console);
-  return ok && print_score(p, &scoring.plan, &result, &exact, &w->table, error);
+  return ok && print_score(p, &scoring, &exact, &w->table, error);
 }
 
 static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error *error) {

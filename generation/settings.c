@@ -146,7 +146,9 @@ void generate_options(Options *options, GenerateSettings *s) {
       TEXT("score", &s->score, "FILE", NULL,
            "evaluate the model on FILE (-: standard input): nats per token, bits per byte, perplexity"),
       INT("stride", &s->stride, 1, MODEL_MAX_CTX, "half the context",
-          "step between the windows of --score; only the last N tokens of a window are scored"),
+          "step between the windows of --score; only the last N tokens of a window are scored. A step shorter than the "
+          "context gives tokens more context, so the loss is usually lower; val_loss is the one that training "
+          "measures, over windows that do not overlap"),
       FLAG("per-line", &s->per_line,
            "with --score: each line by itself, as at the beginning of a text: a line of JSON with nats, tokens and "
            "bytes"),

@@ -34,8 +34,8 @@ enum { HISTORY_POINTS = 512 };
 typedef struct History {
   HistoryPoint *points; /* at most HISTORY_POINTS, in order */
   int count;
-  int64_t lines_a_point; /* of every point but the last one: a power of two */
-  double last_loss;      /* of the last line; 0: there is no point */
+  int64_t lines_a_point;          /* of every point but the last one: a power of two */
+  double last_loss;               /* of the last line; 0: there is no point */
   HistoryEvaluation *evaluations; /* during the run, by step: all of them over the same windows */
   size_t evaluation_count, evaluation_capacity;
   HistoryEvaluation at_end; /* of the newest model, over all, where the others are over the beginning */

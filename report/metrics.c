@@ -155,10 +155,10 @@ static bool parse_object(const json_t *object, MetricsLine *line) {
   }
   const char *over = json_string_value(json_object_get(object, "over"));
   const char *val_text = json_string_value(json_object_get(object, "val_text"));
-  line->kind = json_object_get(object, "verdict")                ? METRICS_VERDICT
-               : json_is_true(json_object_get(object, "kept"))   ? METRICS_KEPT
-               : json_object_get(object, "val_loss")             ? METRICS_EVALUATION
-                                                                 : METRICS_STEPS;
+  line->kind = json_object_get(object, "verdict")              ? METRICS_VERDICT
+               : json_is_true(json_object_get(object, "kept")) ? METRICS_KEPT
+               : json_object_get(object, "val_loss")           ? METRICS_EVALUATION
+                                                               : METRICS_STEPS;
   line->val_text = val_text ? strtoull(val_text, NULL, 16) : 0;
   line->all = over && strcmp(over, "all") == 0;
   line->best = json_is_true(json_object_get(object, "best"));

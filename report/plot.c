@@ -30,8 +30,7 @@ static bool find_ranges(Canvas *c, const History *h) {
   c->high = -INFINITY;
   for (int i = chart_first_counted(h->count); i < h->count; i++)
     include(c, (double)h->points[i].step, h->points[i].loss);
-  for (size_t i = 0; i < h->evaluation_count; i++)
-    include(c, (double)h->evaluations[i].step, h->evaluations[i].loss);
+  for (size_t i = 0; i < h->evaluation_count; i++) include(c, (double)h->evaluations[i].step, h->evaluations[i].loss);
   if (c->high - c->low < 1e-6) c->low = c->high - fmax(1e-6, fabs(c->high) * 0.01);
   return isfinite(c->high) && c->steps > 0;
 }

@@ -70,23 +70,48 @@ static void losses_that_are_not_finite(void **state) {
   history_free(&h);
 }
 
+static MetricsLine evaluation_line(int64_t step, double loss, bool all, bool best) {
+  return (MetricsLine){.kind = METRICS_EVALUATION, .step = step, .val_loss = loss, .all = all, .best = best};
+}
+
 static void evaluations_and_verdicts(void **state) {
   (void)state;
   History h = {0};
   const double losses[] = {3, 2, 1.5, 1.7};
   assert_null(history_best(&h));
-  assert_null(history_final(&h));
-  for (int i = 0; i < 4; i++)
-    add(&h, (MetricsLine){.kind = METRICS_EVALUATION, .step = 10 * (i + 1), .val_loss = losses[i]});
-  add(&h, (MetricsLine){.kind = METRICS_EVALUATION, .step = 40, .val_loss = 1, .all = true});
-  add(&h, (MetricsLine){.kind = METRICS_EVALUATION, .step = 40, .val_loss = 1, .all = true}); /* again */
+  assert_null(history_last(&h));
+  assert_null(history_kept(&h));
+  for (int i = 0; i < 4; i++) add(&h, evaluation_line(10 * (i + 1), losses[i], false, false));
+  assert_true(history_last(&h)->loss == 1.7);
+  add(&h, evaluation_line(40, 1, true, false));
+  add(&h, evaluation_line(40, 1, true, false)); /* again */
   add(&h, (MetricsLine){.kind = METRICS_VERDICT, .step = 40, .verdict = "copying", .text = "it does"});
-  assert_int_equal(h.evaluation_count, 5);
+  assert_int_equal(h.evaluation_count, 4);
   assert_int_equal(h.damaged, 1);
-  assert_int_equal(history_best(&h)->step, 30); /* other evaluations than that over all */
-  assert_true(history_final(&h)->loss == 1);
+  assert_int_equal(history_best(&h)->step, 30); /* the others are over another part */
+  assert_true(history_last(&h)->loss == 1);
   assert_true(history_has_verdict(&h, "copying") && !history_has_verdict(&h, "copy"));
   assert_string_equal(h.verdicts[0].text, "it does");
+  history_free(&h);
+}
+
+/* The best on the beginning of the text is not the best on all of it: the last line says which model is kept. */
+static void the_kept_model(void **state) {
+  (void)state;
+  History h = {0};
+  add(&h, evaluation_line(10, 2, false, true));
+  add(&h, evaluation_line(20, 1.5, false, true));
+  add(&h, evaluation_line(30, 1.7, false, false));
+  assert_true(history_kept(&h)->step == 20 && !history_kept(&h)->all);
+  add(&h, evaluation_line(30, 1.8, true, false));
+  assert_int_equal(history_kept(&h)->step, 20); /* an old file ends here */
+  add(&h, (MetricsLine){.kind = METRICS_KEPT, .step = 30, .val_loss = 1.8, .all = true});
+  assert_true(history_kept(&h)->step == 30 && history_kept(&h)->all && history_kept(&h)->loss == 1.8);
+  assert_true(h.damaged == 0 && h.evaluation_count == 3);
+  add(&h, evaluation_line(40, 1.4, false, true)); /* a longer run */
+  assert_true(history_kept(&h)->step == 40 && !history_kept(&h)->all);
+  add(&h, evaluation_line(40, 1.6, true, false));
+  assert_true(history_kept(&h)->all && history_kept(&h)->loss == 1.6); /* it is the same model */
   history_free(&h);
 }
 
@@ -149,6 +174,7 @@ int main(void) {
                                      cmocka_unit_test(many_lines_are_put_together),
                                      cmocka_unit_test(losses_that_are_not_finite),
                                      cmocka_unit_test(evaluations_and_verdicts),
+                                     cmocka_unit_test(the_kept_model),
                                      cmocka_unit_test(the_best_is_of_the_model_that_is_kept),
                                      cmocka_unit_test(the_last_loss),
                                      WITH_SCRATCH(a_file)};

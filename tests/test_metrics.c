@@ -24,7 +24,17 @@ static const MetricsLine of_evaluation = {.kind = METRICS_EVALUATION,
                                           .exact = NAN,
                                           .xz_bits_per_byte = NAN,
                                           .seconds = 5,
+                                          .val_text = 0x1F,
                                           .best = true};
+static const MetricsLine of_kept = {.kind = METRICS_KEPT,
+                                    .step = 7,
+                                    .tokens = 70,
+                                    .val_loss = 1.5,
+                                    .bits_per_byte = 2.5,
+                                    .exact = 0.5,
+                                    .seconds = 6,
+                                    .val_text = UINT64_MAX,
+                                    .all = true};
 
 static void metrics_lines(void **state) {
   Scratch *f = *state;
@@ -41,15 +51,17 @@ static void metrics_lines(void **state) {
                       "{\"step\":10,\"tokens\":7680,\"loss\":0.3333333333333333,\"lr\":0.001,\"grad_norm\":null,"
                       "\"tokens_per_s\":1e+300,\"seconds\":-1.25e-300}\n");
   assert_true(metrics_append(&metrics, &of_evaluation, &f->error) && metrics_append(&metrics, &answers, &f->error) &&
-              metrics_append(&metrics, &verdict, &f->error));
+              metrics_append(&metrics, &verdict, &f->error) && metrics_append(&metrics, &of_kept, &f->error));
   metrics_close(&metrics);
   assert_string_equal(
       strchr(get_text(f->path), '\n') + 1,
       "{\"step\":9223372036854775807,\"tokens\":9223372036854775807,\"val_loss\":null,"
-      "\"bits_per_byte\":2.5,\"seconds\":5,\"over\":\"beginning\",\"best\":true}\n"
+      "\"bits_per_byte\":2.5,\"seconds\":5,\"over\":\"beginning\",\"val_text\":\"000000000000001f\",\"best\":true}\n"
       "{\"step\":9223372036854775807,\"tokens\":9223372036854775807,\"val_loss\":null,"
-      "\"bits_per_byte\":2.5,\"exact\":0.25,\"xz_bits_per_byte\":3.5,\"seconds\":5,\"over\":\"all\",\"best\":false}\n"
-      "{\"step\":3,\"tokens\":4,\"verdict\":\"v\",\"text\":\"\\\"t\\\" \\n\"}\n");
+      "\"bits_per_byte\":2.5,\"exact\":0.25,\"xz_bits_per_byte\":3.5,\"seconds\":5,\"over\":\"all\",\"val_text\":\"000000000000001f\",\"best\":false}\n"
+      "{\"step\":3,\"tokens\":4,\"verdict\":\"v\",\"text\":\"\\\"t\\\" \\n\"}\n"
+      "{\"step\":7,\"tokens\":70,\"val_loss\":1.5,\"bits_per_byte\":2.5,\"exact\":0.5,\"seconds\":6,"
+      "\"over\":\"all\",\"val_text\":\"ffffffffffffffff\",\"kept\":true}\n");
 }
 
 typedef struct Found {
@@ -69,16 +81,20 @@ static void metrics_are_read_back(void **state) {
   Found found = {.wanted = 8};
   int64_t damaged;
   assert_true(metrics_open(&metrics, f->path, -1, &f->error));
-  assert_true(metrics_append(&metrics, &of_steps, &f->error) && metrics_append(&metrics, &of_evaluation, &f->error));
+  assert_true(metrics_append(&metrics, &of_steps, &f->error) && metrics_append(&metrics, &of_evaluation, &f->error) &&
+              metrics_append(&metrics, &of_kept, &f->error));
   metrics_close(&metrics);
   assert_true(metrics_read(f->path, take, &found, &damaged, &f->error));
-  assert_true(found.count == 2 && damaged == 0);
-  const MetricsLine *steps = &found.lines[0], *evaluation = &found.lines[1];
+  assert_true(found.count == 3 && damaged == 0);
+  const MetricsLine *steps = &found.lines[0], *evaluation = &found.lines[1], *kept = &found.lines[2];
   assert_true(steps->kind == METRICS_STEPS && steps->step == 10 && steps->tokens == 7680 && steps->loss == 1.0 / 3);
   assert_true(steps->lr == 0.001 && isnan(steps->grad_norm) && steps->tokens_per_s == 1e300);
   assert_true(steps->seconds == of_steps.seconds && isnan(steps->val_loss));
   assert_true(evaluation->kind == METRICS_EVALUATION && evaluation->step == INT64_MAX && isnan(evaluation->val_loss));
   assert_true(evaluation->bits_per_byte == 2.5 && isnan(evaluation->exact) && evaluation->best && !evaluation->all);
+  assert_true(evaluation->val_text == 0x1F);
+  assert_true(kept->kind == METRICS_KEPT && kept->step == 7 && kept->val_loss == 1.5 && kept->exact == 0.5);
+  assert_true(kept->all && !kept->best && kept->val_text == UINT64_MAX);
 }
 
 /* Lines that are nearly as metrics_append() writes them, and what else JSON lines may hold. */

@@ -579,6 +579,7 @@ static void test_parameters(void **state) {
                                .head_bias = true,
                                .positions = POSITIONS_SINUSOIDAL};
   assert_int_equal(model_parameters(&decoder), 70156112);
+  assert_int_equal(model_parameters_without_embeddings(&decoder), 70156112 - 50000 * 512); /* the head is its own */
 }
 
 int main(void) {

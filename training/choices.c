@@ -326,6 +326,16 @@ static int64_t steps_for(const TrainSettings *s, const ChoiceInputs *given, cons
   return steps;
 }
 
+/* Steps between evaluations: less often where every evaluation is on all of the text and would cost more than a tenth
+ * of the training. A forward pass costs a third of a training step. */
+static int64_t evaluation_interval(const TrainSettings *s, int64_t val_tokens) {
+  enum { FEWEST = 8 };
+  const double usual = (double)s->steps / CHOICES_EVALUATIONS, rarest = (double)s->steps / FEWEST;
+  const double cost = (double)val_tokens / 3 / (double)settings_tokens_per_step(s); /* in steps */
+  const bool whole = val_tokens <= 1024 * CHOICES_WHOLE_KTOKENS;
+  return at_least_one(whole ? fmin(fmax(usual, 10 * cost), rarest) : usual);
+}
+
 bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices,
                     Error *error) {
   const double per_step = (double)settings_tokens_per_step(s);
@@ -347,7 +357,7 @@ bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConf
   if (s->warmup > schedule_steps(&s->plans, s->steps, 0))
     return fail(error, EXIT_USAGE, "--warmup %lld is longer than the run of %lld steps", (long long)s->warmup,
                 (long long)s->steps);
-  if (s->eval_every < 0) s->eval_every = at_least_one((double)s->steps / CHOICES_EVALUATIONS);
+  if (s->eval_every < 0) s->eval_every = evaluation_interval(s, given->val_tokens);
   if (s->sample_every < 0) s->sample_every = at_least_one((double)s->steps / CHOICES_SAMPLES);
   if (!s->log_every) s->log_every = at_least_one((double)s->steps / CHOICES_LOG_LINES);
   return true;

@@ -143,8 +143,8 @@ static int64_t sampled_step(const Run *r) { return r->holds_kept ? r->best_step 
 static bool append_sample(const Run *r, const char *text, size_t size, Error *error) {
   const CheckpointPath path = checkpoint_path(r->dir, CHECKPOINT_SAMPLES);
   FILE *file = fopen(path.text, "a");
-  bool ok = file && fprintf(file, "=== step %" PRId64 "\n", sampled_step(r)) > 0 && fwrite(text, 1, size, file) == size &&
-            fputc('\n', file) != EOF;
+  bool ok = file && fprintf(file, "=== step %" PRId64 "\n", sampled_step(r)) > 0 &&
+            fwrite(text, 1, size, file) == size && fputc('\n', file) != EOF;
   if (file) ok = fclose(file) == 0 && ok;
   return ok || file_fail_write(path.text, error);
 }

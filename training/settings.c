@@ -180,7 +180,7 @@ void settings_options(Options *options, TrainSettings *s) {
             .exclusive = EXCLUSIVE_BATCH),
 
       GROUP("Evaluation"),
-      INT64("eval-every", &s->eval_every, 0, 1e12, "auto: " SHOWN(CHOICES_EVALUATIONS) " times per run",
+      INT64("eval-every", &s->eval_every, 0, 1e12, "auto: at most " SHOWN(CHOICES_EVALUATIONS) " times per run",
             "steps between evaluations; 0: only at the end"),
       INT("patience", &s->patience, 0, 1e6, NULL,
           "early stopping: stop after this many evaluations without improvement; 0: off"),

@@ -1,0 +1,97 @@
+#!/bin/sh
+# The model that a run keeps is the best one on all of the validation text, and its loss there is the number that is printed, that
+# stands in result.json, metrics.jsonl and tables, and that --score measures. As tests/program_helpers.sh says.
+# shellcheck disable=SC2086 # sets of flags are words
+# shellcheck disable=SC2154 # of the helpers
+set -u
+. tests/program_helpers.sh
+
+tiny="--layers 1 --heads 1 --dim 16 --ctx 16 --batch 4 --threads 1 --sample-tokens 20"
+awk 'BEGIN { for (i = 1; i <= 3000; i++) print "line " i " of a text, and " (i * 7919) % 1000 }' >text.txt
+
+# field KEY: of the object on standard input
+field() { sed -n "s/.*\"$1\": *\([-0-9.e]*\).*/\1/p" | head -n 1; }
+near() { awk -v a="$1" -v b="$2" -v within="$3" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d * d <= within * within) }'; }
+kept() { sed -n '/"kept": {/,/}/p' "$1/result.json" | field "$2"; } # kept RUN FIELD
+line() { grep '"kept":true' "$1/metrics.jsonl" | tail -n 1 | field "$2"; }
+
+# one_number NAME RUN ERR VALIDATION [FLAGS]: what was printed, what is written, and what --score measures. FLAGS: of --score
+one_number() {
+  what=$1 run=$2 err=$3 text=$4
+  shift 4
+  printed=$(sed -n 's/.*validation loss \([0-9.]*\) nats per token, [0-9.]* bits per byte, over all .*/\1/p' "$err" 2>/dev/null | tail -n 1)
+  $generate "$run" --score "$text" --quiet "$@" >score.json
+  loss=$(kept "$run" loss)
+  [ "$err" = none ] || check "$what: printed" near "$printed" "$loss" 0.00005
+  check "$what: metrics.jsonl" near "$(line "$run" val_loss)" "$loss" 1e-8
+  check "$what: --score" near "$(field val_loss <score.json)" "$loss" 1e-5
+  check "$what: bits per byte" near "$(field val_bits_per_byte <score.json)" "$(kept "$run" bits_per_byte)" 1e-5
+  check "$what: --runs" near "$($train --runs "$run" -O json | field val_loss)" "$loss" 1e-5
+}
+
+# ---- streams ----
+tail -c "$(($(wc -c <text.txt) / 10))" text.txt >tail.txt
+for seed in 1 2 3; do
+  $train text.txt $tiny --steps 60 --schedule constant --lr 3e-2 --seed $seed --out s$seed.run 2>err
+  one_number "the tail, seed $seed" s$seed.run err tail.txt --stride 16
+done
+one_number "plain --score has it, too" s3.run err tail.txt
+check "which scores overlapping windows" test "$(field stride <score.json)" -eq 8
+head -n 2500 text.txt >train.txt
+tail -n 500 text.txt >val.txt
+$train train.txt --val val.txt $tiny --steps 60 --out val.run 2>err
+one_number "--val" val.run err val.txt
+
+# ---- packed documents, pairs without and with an encoder ----
+for i in 1 2 3 4 5 6 7 8 9; do printf 'Document %d.\n%s\n<|endoftext|>\n' $i "$(head -n $((i * 7)) text.txt)"; done >docs.txt
+for i in 1 2 3; do printf 'A text %d.\n%s\n<|endoftext|>\n' $i "$(head -n $((i * 11)) text.txt)"; done >docs_val.txt
+$train docs.txt --val docs_val.txt --pack docs $tiny --steps 60 --out packed.run 2>err
+one_number "packed documents" packed.run err docs_val.txt
+"$build/pairs" --task copy --lines 2000 --max-length 5 --mark = --test-lines 500 -o pairs.tsv --test pairs_val.tsv 2>/dev/null
+$train pairs.tsv --val pairs_val.tsv $tiny --steps 60 --out decoder.run 2>err
+one_number "pairs of a decoder alone" decoder.run err pairs_val.tsv
+$train pairs.tsv --val pairs_val.tsv --arch original $tiny --dim 32 --heads 4 --steps 300 --lr 5e-3 --schedule constant --out encoder.run 2>err
+one_number "pairs of an encoder" encoder.run err pairs_val.tsv --exact
+check "exact answers: of all pairs" test "$(field pairs <score.json)" -eq 500
+check "exact answers: --score" near "$(field exact <score.json)" "$(kept encoder.run exact)" 1e-6
+check "exact answers: printed" near "$(sed -n 's/^\([0-9.]*\) % of 500 answers are exactly right$/\1/p' err)" \
+  "$(kept encoder.run exact | awk '{ print 100 * $1 }')" 0.05
+
+# ---- a long validation text, whose beginning says another thing than all of it ----
+# The base has learned letters; the run learns digits, and is evaluated on letters first. So the base is the best on the
+# beginning, before the first step.
+awk 'BEGIN { for (i = 1; i <= 6000; i++) print "abc def ghi jkl mno" }' >letters.txt
+awk 'BEGIN { for (i = 1; i <= 6000; i++) print "012 345 678 901 234" }' >digits.txt
+head -n 1500 letters.txt >letters_first.txt
+head -n 3000 digits.txt >>letters_first.txt
+$train letters.txt $tiny --steps 100 --quiet --out base.run
+$train digits.txt --init base.run --val letters_first.txt --batch 4 --threads 1 --sample-tokens 20 --steps 40 --lr 1e-2 \
+  --optimizer adamw --out newest.run 2>err
+one_number "a long text, the newest is kept" newest.run err letters_first.txt --stride 16
+check "though another was better on the beginning" sh -c "grep '\"best\":true' newest.run/metrics.jsonl | tail -n 1 | grep -q '\"step\":0,.*\"beginning\"'"
+check "it is that of the last step" test "$(kept newest.run step)" -eq 40
+check "nothing is said of another" sh -c "! grep -q 'is kept' err"
+check "the sample is its own" test "$(grep "^===" newest.run/samples.txt | tail -n 1)" = "=== step 40"
+# Letters alone: now the base is better on all of it, too.
+$train digits.txt --init base.run --val letters.txt --batch 4 --threads 1 --sample-tokens 20 --steps 40 --lr 1e-2 \
+  --optimizer adamw --out first.run 2>err
+one_number "a long text, the first is kept" first.run err letters.txt --stride 16
+check "it is that of the first step" test "$(kept first.run step)" -eq 0
+check "its weights are the base's" cmp first.run/model.safetensors base.run/model.safetensors
+check "which is said" grep -q 'model of step 0 is kept; that of the last step, 40, has a loss of' err
+check "the sample is its own" test "$(grep "^===" first.run/samples.txt | tail -n 1)" = "=== step 0"
+check "a longer run goes on from the newest" sh -c "$train --resume=first.run --steps 60 --quiet 2>/dev/null; test $? -eq 0"
+$train digits.txt --init base.run --val letters.txt --batch 4 --threads 1 --sample-tokens 20 --steps 40 --lr 1e-2 \
+  --optimizer adamw --eval-every 2 --quiet --out whole.run 2>/dev/null
+check "evaluations do not change what is trained" tensors_equal whole.run newest.run 20000
+# The file is gone when it is measured: the newest is kept.
+$train digits.txt --init base.run --val letters.txt --batch 4 --threads 1 --sample-tokens 20 --steps 4000 --lr 1e-2 \
+  --optimizer adamw --eval-every 4000 --quiet --out gone.run 2>err &
+pid=$!
+while ! grep -q '"best":true' gone.run/metrics.jsonl 2>/dev/null; do sleep 0.05; done
+rm gone.run/model.safetensors
+wait $pid
+check "without the best file the newest is kept" test $? -eq 0 -a "$(kept gone.run step)" -eq 4000
+check "which is said" grep -q 'the newest model is kept' err
+one_number "then, too" gone.run none letters.txt --stride 16
+echo 'done'
