@@ -205,8 +205,9 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
   const TrainConfig train = run_train_config(r);
   const MemoryPlan memory = model_memory(&r->config, &train, &r->device);
   return json_pack(
-      "{s:o,s:s,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text", text_json(r), "run",
-      text_one_line(r->dir, ONE_LINE_BYTES - 1).text, "params", (json_int_t)model_parameters(&r->config), "processes",
+      "{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text", text_json(r), "run",
+      text_one_line(r->dir, ONE_LINE_BYTES - 1).text, "params", (json_int_t)model_parameters(&r->config),
+      "params_without_embeddings", (json_int_t)model_parameters_without_embeddings(&r->config), "processes",
       r->peers->size, "class", checkpoint_class(&r->config, &own), "steps", (json_int_t)s->steps, "tokens_per_step",
       (json_int_t)per_step, "tokens", (json_int_t)tokens, "epochs", (double)tokens / (double)run_epoch_tokens(r),
       "flops_per_step", run_step_flops(r), "peak_flops_per_s", r->peak_flops, "seconds", estimated_seconds(r),

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""docs/formats.md names exactly the keys that the programs write: each table is compared with what a run writes.
+BIN: where ./train and ./generate are (default: here)."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BIN = os.path.abspath(os.environ.get("BIN", HERE))
+TINY = "--layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --threads 1 --sample-tokens 8 --quiet".split()
+failures = 0
+
+
+def check(name, ok, why=""):
+    global failures
+    failures += not ok
+    print(f"ok {name}" if ok else f"not ok {name}: {why}")
+
+
+def documented():
+    """Of each heading the keys in the first columns of the tables below it, a set for each table."""
+    sections, heading = {}, None
+    for line in open(os.path.join(HERE, "docs/formats.md"), encoding="utf-8"):
+        if line.startswith("#"):
+            heading = line.strip("# \n").replace("`", "")
+        elif line.startswith("| key"):
+            sections.setdefault(heading, []).append(set())
+        elif heading in sections and (key := re.match(r"\| `([^`]+)` \|", line)):
+            sections[heading][-1].add(key[1])
+    return sections
+
+
+def keys_of(value, prefix=""):
+    """Names of all members: a.b of objects, a[].b of objects in lists. Settings and texts by token have any name."""
+    found = set()
+    for key, member in value.items():
+        name = prefix + key
+        found.add(name)
+        if key in ("settings", "top_logprobs"):
+            continue
+        for inner, mark in [(member, ".")] if isinstance(member, dict) else [(m, "[].") for m in member] if isinstance(member, list) else []:
+            if isinstance(inner, dict):
+                found |= keys_of(inner, name + mark)
+                if mark == ".":
+                    found.discard(name)
+    return found
+
+
+def run(program, *arguments, text=None):
+    out = subprocess.run([os.path.join(BIN, program), *map(str, arguments)], input=text, capture_output=True, text=True)
+    return out.stdout
+
+
+def compare(name, wanted, objects, groups=()):
+    """The union of the objects' keys is what is documented. `groups`: objects that are documented as such, too."""
+    written = set().union(*(keys_of(o) for o in objects)) - set(groups)
+    wanted = {k for k in wanted if k not in groups}
+    missing, more = sorted(written - wanted), sorted(wanted - written)
+    check(name, not missing and not more, f"not documented: {missing}; documented, and not written: {more}")
+
+
+def lines(path):
+    return [json.loads(line) for line in open(path, encoding="utf-8")]
+
+
+def main():
+    docs = documented()
+    work = tempfile.mkdtemp()
+    os.chdir(work)
+    with open("text.txt", "w") as file:
+        file.writelines(f"line {i} of a text, and {i * 7919 % 1000}\n" for i in range(3000))
+    with open("pairs.tsv", "w") as file:
+        file.writelines(f"{i}\t{i}\n" for i in range(900))
+    run("train", "text.txt", *TINY, "--steps", 20, "--out", "text.run")
+    run("train", "text.txt", *TINY, "--steps", 200, "--lr", 9, "--optimizer", "adamw", "--out", "bad.run")
+    run("train", "pairs.tsv", "--arch", "original", *TINY, "--steps", 20, "--out", "pairs.run")
+    metrics = [line for name in ("text.run", "bad.run", "pairs.run") for line in lines(f"{name}/metrics.jsonl")]
+    kinds = {"Training steps": lambda m: "loss" in m, "Evaluations": lambda m: "best" in m,
+             "The kept model": lambda m: "kept" in m, "Verdicts": lambda m: "verdict" in m}
+    for heading, of_kind in kinds.items():
+        compare(f"metrics.jsonl: {heading}", docs[heading][0], filter(of_kind, metrics))
+    check("metrics.jsonl: every line is of one kind", all(sum(k(m) for k in kinds.values()) == 1 for m in metrics))
+    results = [json.load(open(f"{name}/result.json")) for name in ("text.run", "bad.run", "pairs.run")]
+    compare("result.json", docs["result.json"][0], results, ("kept", "last"))
+    for result in results:
+        check("tokens_per_s", abs(result["tokens_per_s"] * result["seconds"] / result["tokens"] - 1) < 1e-6)
+    last = [m for m in metrics if "loss" in m][-1]
+    check("tokens per step", last["tokens"] == last["step"] * 2 * 16)
+    plan = json.loads(run("train", "text.txt", *TINY, "--steps", 20, "--dry-run", "--json"))
+    compare("--dry-run --json", docs["./train --dry-run --json"][0], [plan])
+    # embedding 257 x 16; a layer: four matrices 16 x 16, three of the MLP, two norms; the last norm
+    check("parameters", plan["params"] - plan["params_without_embeddings"] == 257 * 16)
+    compare("--bench", docs["./train --bench and ./generate --bench"][0],
+            [json.loads(run("train", "text.txt", *TINY, "--bench", 3)),
+             json.loads(run("generate", "text.run", "--bench", 3, "--quiet"))])
+    compare("--score", docs["./generate --score"][0],
+            [json.loads(run("generate", "text.run", "--score", "text.txt", "--quiet")),
+             json.loads(run("generate", "pairs.run", "--score", "pairs.tsv", "--exact", "--quiet"))])
+    compare("--score --per-line", docs["./generate --score"][1],
+            [json.loads(run("generate", "text.run", "--score", "text.txt", "--per-line", "--quiet").splitlines()[0])])
+    asked = ['{"id": 1, "prompt": "a", "n": 2, "max_tokens": 300, "logprobs": 1, "temp": 9, "top_k": 0, "top_p": 1, "min_p": 0}',
+             '{"prompt": "a", "score": true}', '{"nosuch": 1}']
+    answers = run("generate", "text.run", "--prompts", "-", "-n", 4, text="\n".join(asked) + "\n").splitlines()
+    compare("--prompts", docs["./generate --json and --prompts"][0], map(json.loads, answers),
+            ("choices[].logprobs", "score", "error"))
+    if "./train --runs" in docs:
+        compare("--runs", docs["./train --runs"][0], json.loads(run("train", "--runs", ".", "-O", "json")))
+    shutil.rmtree(work)
+    print("done")
+    return failures > 0
+
+
+sys.exit(main())
