@@ -273,7 +273,7 @@ static void say_kept(Run *r, const Evaluation *newest, const Evaluation *kept, c
                  100 * (double)exact->exact / (double)exact->pairs, exact->pairs);
   if (r->best_step < r->step)
     console_note(&r->console,
-                 "the model of step %" PRId64 " is kept; that of the last step, %" PRId64 ", has a loss of %.4f",
+                 "the model of step %" PRId64 " is kept; the model of the last step, %" PRId64 ", has a loss of %.4f",
                  r->best_step, r->step, evaluation_loss(newest));
 }
 
