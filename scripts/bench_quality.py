@@ -18,9 +18,9 @@ not. Learning rates and batches belong to the optimizer, in whichever program: n
 experiments of scripts/learning.py, those of Muon on stories are the demo's; AdamW's there were searched for by hand.
 --set tries another for one system.
 
-Every run evaluates at the same numbers of tokens, each time on the same beginning of the validation text, as ./train
-does (as much as costs 5 % of the time), and after the last step on all of it: that is the loss of the run, in nats per
-byte. Curves, and all that is read from them, are of that beginning. Seconds are those of training: reading, compiling,
+Every run evaluates at the same numbers of tokens, each time on the same part of the validation text, as ./train does
+(a text of more than 64 k tokens: its beginning, as much as costs 5 % of the time), and after the last step on all of it:
+that is the loss of the run, in nats per byte. Curves, and all that is read from them, are of that part. Seconds are those of training: reading, compiling,
 warming up, evaluating and saving do not count. Systems take turns, seed by seed, every second seed backwards.
 
 At equal tokens a row is the mean over seeds, with the smallest and the largest. At equal seconds it is read from the
@@ -188,8 +188,11 @@ def plan(args, name, system, tokens, points):
             "threads": args.threads, "compile": args.compile}
 
 
-def prefix_windows(run):
-    """Of the validation text, that are read at every evaluation: as prefix_windows() of training/evaluation.c."""
+def part_windows(run, val):
+    """Of the validation text, that are read at every evaluation: as part_windows() of training/evaluation.c."""
+    tokens = os.path.getsize(val) + 1
+    if tokens <= 65536:
+        return math.ceil((tokens - 1) / run["shape"]["ctx"])
     return max(run["batch"], int(0.05 * 3.0 * run["every"] * run["batch"]))
 
 
@@ -206,8 +209,8 @@ def run_inkling(args, run, files, what):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "run")
         run_program(inkling_command(args, run, files, out), what, run["threads"])
-        curve = evaluations(out)
-    return {"loss": curve.pop()[2], "curve": curve}  # the last evaluation is that of the whole text
+        curve, loss = evaluations(out)
+    return {"loss": loss, "curve": curve}
 
 
 def inkling_command(args, run, files, out):
@@ -221,7 +224,7 @@ def inkling_command(args, run, files, out):
 
 
 def run_pytorch(args, run, files, what):
-    request = json.dumps({**run, "files": files[:2], "prefix": prefix_windows(run)})
+    request = json.dumps({**run, "files": files[:2], "prefix": part_windows(run, files[1])})
     printed = run_program([args.python, WORKER, request], what, run["threads"])
     return json.loads(printed.splitlines()[-1])
 

@@ -193,8 +193,9 @@ def train(program, text, experiment, settings, seed, out):
         print(f"{' '.join(done.args)}: {done.stderr.strip()}", file=sys.stderr)
         if done.returncode != 6:  # not finite: a result like others
             return None
-    curve = [[count, round(loss, 5) if math.isfinite(loss) else None] for count, _, loss in evaluations(out)]
-    loss = curve[-1][1] if not done.returncode and curve else None
+    curve, last = evaluations(out)
+    curve = [[count, round(loss, 5) if math.isfinite(loss) else None] for count, _, loss in curve]
+    loss = round(last, 5) if not done.returncode and last is not None else None
     kept = score(program, out, text[-1]) if loss is not None and experiment.text_bytes else loss
     shutil.rmtree(out)
     return {"loss": loss, "kept": kept, "curve": curve, "steps": steps, "seconds": round(time.monotonic() - start, 1)}
