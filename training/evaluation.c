@@ -4,9 +4,11 @@
 #include "cli/startup.h"
 #include "util/clock.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct Validation {
   Run *r;
@@ -211,17 +213,19 @@ bool run_evaluate_base(Run *r, Error *error) {
 
 /* ---- at the end: one model is kept, and its loss over all validation text is what is said of the run ---- */
 
-/* Of the leader: model.safetensors into Run.host[1]. False: it is not there any more, or with an error. */
+/* The leader reads model.safetensors into Run.host[1]. False: somebody has removed it, or with an error. */
 static bool read_kept(Run *r, Error *error) {
-  Error why = {0};
+  const CheckpointPath path = checkpoint_path(r->dir, CHECKPOINT_WEIGHTS);
+  if (access(path.text, F_OK) != 0 && errno == ENOENT) {
+    console_warning(&r->console, "%s was removed; the newest model is kept", path.text);
+    return false;
+  }
   memcpy(r->host[1], r->host[0], model_arena_size(r->model, ARENA_MASTER) * sizeof(float)); /* its pads */
-  if (checkpoint_read_weights(r->dir, &r->config, model_table(r->model), r->host[1], &why)) return true;
-  if (why.code == EXIT_MEMORY) return fail(error, why.code, "%s", why.text);
-  console_warning(&r->console, "%s; the newest model is kept", why.text);
-  return false;
+  return checkpoint_read_weights(r->dir, &r->config, model_table(r->model), r->host[1], error) ||
+         error_append(error, "; the run is saved, and ./train --resume=%s ends it", r->dir);
 }
 
-/* The best model so far on the device; the newest weights stay in Run.host[0]. *loaded false: it cannot be read. */
+/* The best model so far into the model; the newest weights stay in Run.host[0]. *loaded false: there is no file. */
 static bool load_kept(Run *r, bool *loaded, Error *error) {
   run_download_weights(r, error);
   if (!run_agree(r, error)) return false;
