@@ -67,7 +67,7 @@ void *cuda_alloc(Context *c, const char *name, size_t bytes) {
     cudaGetLastError(); /* a failed allocation is not an error of the context */
     delete block;
     fail(&c->error, EXIT_MEMORY,
-         "out of memory: %s needs %.1f %s, %.1f of %.1f MiB are free on %s, %.1f MiB in use; use a smaller batch or "
+         "out of memory for %s: needed %.1f %s, free %.1f of %.1f MiB on %s, in use %.1f MiB; use a smaller batch or "
          "model",
          name, (double)bytes / (bytes < 1 << 20 ? 1024.0 : 1048576.0), bytes < 1 << 20 ? "KiB" : "MiB",
          (double)available / 1048576.0, (double)total / 1048576.0, c->name, (double)c->bytes / 1048576.0);

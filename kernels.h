@@ -291,6 +291,8 @@ typedef struct ContextInfo {
   size_t bytes;                        /* allocated now */
   size_t peak_bytes;                   /* the most that was allocated */
   size_t free_bytes;                   /* that could still be allocated */
+  char limit[96];                      /* of the process, which keeps it from more: "this process may use 1.9 GiB
+                                          (ulimit -v)"; "": only the device's memory does */
   int head_dim_multiple, head_dim_max; /* sizes of attention heads that it can work with */
   int width_multiple;                  /* C and F are multiples of this: see Alignment above */
 } ContextInfo;

@@ -6,11 +6,29 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static const double RISE = 0.01;        /* a share of the best loss: less is noise */
 static const double JUMP = 0.3;         /* nats per token: losses rise by that only where training fails */
 static const double OVER_CHANCE = 0.05; /* nats per token, above a model that knows nothing */
 enum { RISEN_EVALUATIONS = 3, FEWEST_EVALUATIONS = 8 };
+
+/* ---- the kinds ---- */
+
+static const struct {
+  const char *name;
+  bool warning;
+} kinds[] = {{VERDICT_DIVERGING, true},
+             {VERDICT_OVERFITTING, true},
+             {VERDICT_LITTLE_TEXT, true},
+             {VERDICT_STILL_LEARNING, false},
+             {VERDICT_COPYING, false}};
+
+bool verdict_is_warning(const char *name) {
+  size_t i = 0;
+  while (i < sizeof kinds / sizeof kinds[0] && strcmp(kinds[i].name, name) != 0) i++;
+  return i < sizeof kinds / sizeof kinds[0] && kinds[i].warning;
+}
 
 /* ---- what is looked at ---- */
 
@@ -83,20 +101,30 @@ static bool diverging(const History *h, const HistoryEvaluation *last, const Ver
   if (is_over_chance(last, f))
     return say(
         out, VERDICT_DIVERGING, last,
-        "diverging: the validation loss of %.3f is worse than guessing (%.3f); the learning rate is too high, try "
-        "%s",
+        "diverging: the validation loss of %.3f is worse than guessing (%.3f); the learning rate is too high, try %s",
         last->loss, f->chance, verdict_lower_rates(f).text);
   return has_jumped(h, last) &&
          say(out, VERDICT_DIVERGING, last,
              "diverging: the validation loss rose from %.3f at step %" PRId64
-             " to %.3f, and the training loss with it; "
-             "the learning rate is too high, try %s",
+             " to %.3f, and the training loss with it; the learning rate is too high, try %s",
              history_best(h)->loss, history_best(h)->step, last->loss, verdict_lower_rates(f).text);
 }
 
 /* ---- overfitting ---- */
 
-static bool is_overfitting(const History *h, const HistoryEvaluation *last, int since_best) {
+/* Says `what` of the losses, and what helps: more text and `rest`. `tokens`: trained on when it began. */
+static bool say_overfitting(MetricsLine *out, const HistoryEvaluation *last, int64_t tokens, const VerdictFacts *f,
+                            const char *what, const char *rest) {
+  if (f->train_bytes < 1000.0 * VERDICT_SMALL_KB)
+    return say(out, VERDICT_LITTLE_TEXT, last, "little text: after %.1f passes over %s %s; more text helps most",
+               (double)tokens / f->train_tokens, text_bytes(f->train_bytes).text, what);
+  char more_dropout[32] = "";
+  if (f->dropout < 0.45) snprintf(more_dropout, sizeof more_dropout, " or --dropout %.1g", f->dropout + 0.1);
+  return say(out, VERDICT_OVERFITTING, last, "overfitting: %s; more text%s would help%s", what, more_dropout, rest);
+}
+
+/* The validation loss rose: the last evaluations are all worse than the best one, and the training loss fell. */
+static bool has_risen(const History *h, const HistoryEvaluation *last, int since_best) {
   const HistoryEvaluation *best = history_best(h);
   if (!best || since_best < RISEN_EVALUATIONS) return false;
   for (int i = 1; i <= RISEN_EVALUATIONS; i++)
@@ -104,25 +132,74 @@ static bool is_overfitting(const History *h, const HistoryEvaluation *last, int 
   return training_loss(h, last->step) < training_loss(h, best->step);
 }
 
+static bool is_known_to_overfit(const History *h) {
+  return history_has_verdict(h, VERDICT_OVERFITTING) || history_has_verdict(h, VERDICT_LITTLE_TEXT);
+}
+
 static bool overfitting(const History *h, const HistoryEvaluation *last, int since_best, const VerdictFacts *f,
                         MetricsLine *out) {
-  if (history_has_verdict(h, VERDICT_OVERFITTING) || history_has_verdict(h, VERDICT_LITTLE_TEXT) ||
-      !is_overfitting(h, last, since_best))
-    return false;
+  char what[METRICS_TEXT_BYTES];
+  if (is_known_to_overfit(h) || !has_risen(h, last, since_best)) return false;
   const HistoryEvaluation *best = history_best(h);
-  const double passes = (double)best->tokens / f->train_tokens;
-  if (f->train_bytes < 1000.0 * VERDICT_SMALL_KB)
-    return say(out, VERDICT_LITTLE_TEXT, last,
-               "little text: after %.1f passes over %s the validation loss was best (%.3f at step %" PRId64
-               ", which is kept), now it is %.3f; more text helps more than any setting",
-               passes, text_bytes(f->train_bytes).text, best->loss, best->step, last->loss);
-  char more_dropout[32] = "";
-  if (f->dropout < 0.45) snprintf(more_dropout, sizeof more_dropout, " or --dropout %.1g", f->dropout + 0.1);
-  return say(out, VERDICT_OVERFITTING, last,
-             "overfitting: the validation loss was best at step %" PRId64
-             " (%.3f, which is kept) and is %.3f now, while the training loss falls; more text%s would help%s",
-             best->step, best->loss, last->loss, more_dropout,
-             f->early_stopping ? "" : ", and --patience 3 saves the time");
+  snprintf(what, sizeof what,
+           "the validation loss was best at step %" PRId64
+           " (%.3f, which is kept) and is %.3f now, while the training loss falls",
+           best->step, best->loss, last->loss);
+  return say_overfitting(out, last, best->tokens, f, what,
+                         f->early_stopping ? "" : ", and --patience 3 saves the time");
+}
+
+/* A straight line through losses, by least squares. */
+typedef struct Trend {
+  double n, x, y, xx, xy, yy; /* sums; x: 0 where the trend begins, 1 at the last step */
+} Trend;
+
+static void trend_add(Trend *t, double x, double loss) {
+  if (x <= 0 || !isfinite(loss)) return;
+  t->n++;
+  t->x += x;
+  t->y += loss;
+  t->xx += x * x;
+  t->xy += x * loss;
+  t->yy += loss * loss;
+}
+
+/* From x = 0 to 1; with fewer than three losses not a number. */
+static double trend_slope(const Trend *t) { return (t->n * t->xy - t->x * t->y) / (t->n * t->xx - t->x * t->x); }
+static double trend_at(const Trend *t, double x) { return (t->y + trend_slope(t) * (t->n * x - t->x)) / t->n; }
+
+/* The standard error of the slope. */
+static double trend_noise(const Trend *t) {
+  const double spread = t->xx - t->x * t->x / t->n, slope = trend_slope(t);
+  return sqrt(fmax(0, t->yy - t->y * t->y / t->n - slope * slope * spread) / (t->n - 2) / spread);
+}
+
+/* Of a run that passed over its text more than once, the last third: the training loss fell by far more than chance
+ * explains and is well below the validation loss, which did not fall. While a model learns from its text, both fall;
+ * once it has learned what there is, or learning rates are too low, neither does. */
+static bool is_flat(const Trend *training, const Trend *validation) {
+  enum { FEWEST_POINTS = 10, FEWEST_FLAT = 5 };
+  const double CLEAR = 0.02, GAP = 0.05; /* shares of the loss */
+  const double fall = -trend_slope(training), end = trend_at(validation, 1);
+  return training->n >= FEWEST_POINTS && validation->n >= FEWEST_FLAT && fall > CLEAR * trend_at(training, 0) &&
+         fall > 4 * trend_noise(training) && trend_at(training, 1) < (1 - GAP) * end &&
+         -trend_slope(validation) < fmin(0.1 * fall, RISE / 2 * end);
+}
+
+static bool flat(const History *h, const HistoryEvaluation *last, const VerdictFacts *f, MetricsLine *out) {
+  const double FEWEST_PASSES = 2, begin = (double)last->step * 2 / 3, length = (double)last->step - begin;
+  Trend training = {0}, validation = {0};
+  char what[METRICS_TEXT_BYTES];
+  if (is_known_to_overfit(h) || (double)last->tokens < FEWEST_PASSES * f->train_tokens) return false;
+  for (int i = 0; i < h->count; i++)
+    trend_add(&training, ((double)h->points[i].step - begin) / length, h->points[i].loss);
+  for (size_t i = 0; i < h->evaluation_count; i++)
+    trend_add(&validation, ((double)h->evaluations[i].step - begin) / length, h->evaluations[i].loss);
+  if (!is_flat(&training, &validation)) return false;
+  snprintf(what, sizeof what,
+           "since step %.0f the validation loss has stayed at %.3f, while the training loss fell from %.3f to %.3f",
+           begin, validation.y / validation.n, trend_at(&training, 0), trend_at(&training, 1));
+  return say_overfitting(out, last, last->tokens, f, what, ", and more steps would not");
 }
 
 bool verdict_at_evaluation(const History *history, const VerdictFacts *facts, MetricsLine *out) {
@@ -149,16 +226,22 @@ static double worth_of_doubling(const History *h, const HistoryEvaluation *last,
   return LATER * (quarter->loss - half->loss);
 }
 
-bool verdict_at_end(const History *history, const VerdictFacts *facts, MetricsLine *out) {
-  int since_best;
-  const HistoryEvaluation *last = newest(history, &since_best);
-  if (!last || since_best || history->verdict_count) return false;
-  const double worth = worth_of_doubling(history, last, facts->steps);
+static bool still_learning(const History *h, const HistoryEvaluation *last, int since_best, const VerdictFacts *f,
+                           MetricsLine *out) {
+  if (since_best || h->verdict_count) return false;
+  const double worth = worth_of_doubling(h, last, f->steps);
   return worth > VERDICT_WORTH * last->loss &&
          say(out, VERDICT_STILL_LEARNING, last,
              "still learning: twice as many steps would lower the validation loss by about %.1g; --resume with --steps "
-             "%" PRId64 " goes on, but starting again with so many is better",
-             worth, 2 * facts->steps);
+             "%" PRId64 " continues this run, and a new run of that length would be better",
+             worth, 2 * f->steps);
+}
+
+bool verdict_at_end(const History *history, const VerdictFacts *facts, MetricsLine *out) {
+  int since_best;
+  if (history_has_verdict(history, VERDICT_DIVERGING)) return false;
+  const HistoryEvaluation *last = newest(history, &since_best);
+  return last && (flat(history, last, facts, out) || still_learning(history, last, since_best, facts, out));
 }
 
 /* ---- copying ---- */
@@ -170,7 +253,6 @@ bool verdict_of_sample(int64_t step, int64_t tokens, size_t copied_bytes, size_t
   return copied_bytes >= FEWEST_BYTES && copied_bytes > TIMES * usual_bytes &&
          say(out, VERDICT_COPYING, &now,
              "copying: %zu bytes in a row of the last sample stand in the training text (of text that the model has "
-             "not "
-             "seen at most %zu do); fewer passes over more text would help",
+             "not seen, at most %zu do); fewer passes over more text would help",
              copied_bytes, usual_bytes);
 }

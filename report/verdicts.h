@@ -26,6 +26,9 @@ typedef struct VerdictFacts {
 #define VERDICT_STILL_LEARNING "still learning"
 #define VERDICT_COPYING "copying"
 
+/* Whether the verdict of that name is a warning: the run went wrong. The others are notes. */
+bool verdict_is_warning(const char *name);
+
 /* A third of the learning rates, or the automatic ones where those are lower, as flags: what to try after a run that
  * diverged. */
 typedef struct VerdictRates {

@@ -82,8 +82,9 @@ check "what is done once does not shorten a run" awk "BEGIN { exit !($(value xz.
 # ---- verdicts ----
 $train $tiny --steps 60 --optimizer adamw --lr 9 --warmup 0 --quiet --out high.run 2>high.err
 check "a rate that is too high is said so" test "$(verdicts high.run diverging)" -eq 1
+check "to those who want to hear nothing but warnings, too" grep -q '^warning: diverging: .* try --lr ' high.err
 $train $tiny --steps 60 --optimizer adamw --lr 9 --warmup 0 --schedule constant --out high2.run 2>high.err
-check "on the console, too" grep -q '^note: diverging: .* try --lr ' high.err
+check "once" test "$(grep -c 'diverging' high.err)" -eq 1
 check "a model that only guesses is not called trained" sh -c "! grep -q '^trained' high.err && grep -q 'no better than guessing' high.err"
 check "a healthy run has no verdict but that it is short" test "$(grep '"verdict"' done.run/metrics.jsonl | grep -vc 'still learning')" -eq 0
 

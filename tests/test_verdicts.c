@@ -66,6 +66,17 @@ static double is_not_finite(double x) { return x < 0.35 ? learns(x) : (double)NA
 static double jumps(double x) { return x < 0.55 ? learns(x) : 2.4; }
 static double never_learns(double x) { return 5.57 + 0.02 * sin(50 * x); }
 static double guesses_at_first(double x) { return x < 0.06 ? 6.5 : learns(x); }
+/* From 2.2 to 1.2, still by 0.1 in the last third; with noise from step to step, as that of batches. */
+static double memorizes_slowly(double x) { return 1.2 + exp(-3.2 * x); }
+static double memorizes_noisily(double x) { return memorizes_slowly(x) * (1 + 0.02 * sin(997 * x)); }
+static double hovers(double x) { return (1.8 + 1.2 * exp(-14 * x)) * (1 + 0.002 * sin(97 * x)); }
+static double rises_slightly(double x) { return hovers(x) + (x > 0.5 ? 0.015 * (x - 0.5) : 0); }
+/* Learning rates that decay lower both losses once more. */
+static double decays(double x) { return learns(x) - 0.06 * x * x; }
+static double decays_less(double x) { return 1.7 + 1.2 * exp(-12 * x) - 0.02 * x * x; }
+static double noisy_but_level(double x) { return learns(x) * (1 + 0.03 * sin(997 * x)); }
+static double improves_slowly(double x) { return 1.8 + 0.5 * exp(-5 * x); }
+static double drops_out(double x) { return 0.8 + memorizes_slowly(x); } /* trained with so much dropout */
 static double still_falls(double x) { return 3.5 - 1.8 * x; }
 
 static void healthy_runs(void **state) {
@@ -104,6 +115,39 @@ static void overfitting_runs(void **state) {
   expect(memorizes, overfits, &patient, "overfitting at 11\n", "--dropout 0.2 would help");
   expect(memorizes, overfits, &most, "overfitting at 11\n", "falls; more text would help");
   expect(memorizes, overfits, &small, "little text at 11\n", "after 4.0 passes over 19.5 KiB");
+}
+
+/* Judged at the end: the validation loss does not fall in the last third, and the training loss does. */
+static void overfitting_without_a_rise(void **state) {
+  (void)state;
+  VerdictFacts repeats = facts, small = facts;
+  repeats.train_tokens = 20000; /* five passes */
+  small.train_tokens = 20000;
+  small.train_bytes = 20000;
+  const char *words = "since step 667 the validation loss has stayed at 1.799";
+  expect(memorizes_slowly, hovers, &repeats, "overfitting at 20\n", words);
+  expect(memorizes_noisily, hovers, &repeats, "overfitting at 20\n", words);
+  expect(memorizes_noisily, rises_slightly, &repeats, "overfitting at 20\n", words);
+  expect(memorizes_slowly, hovers, &repeats, "overfitting at 20\n", "the training loss fell from 1.311 to 1.235");
+  expect(memorizes_slowly, hovers, &repeats, "overfitting at 20\n",
+         "more text or --dropout 0.1 would help, and more steps");
+  expect(memorizes_slowly, hovers, &small, "little text at 20\n", "after 5.0 passes over 19.5 KiB since step 667");
+
+  expect(memorizes_slowly, hovers, &facts, "", NULL); /* text that was seen once cannot be learned by heart */
+  expect(learns, hovers, &repeats, "", NULL);
+  expect(noisy_but_level, hovers, &repeats, "", NULL);
+  expect(decays, decays, &repeats, "", NULL);
+  expect(decays, decays_less, &repeats, "", NULL);
+  expect(memorizes_slowly, improves_slowly, &repeats, "", NULL);
+  expect(drops_out, hovers, &repeats, "", NULL);
+  expect(never_learns, never_learns, &repeats, "", NULL);
+}
+
+static void severity(void **state) {
+  (void)state;
+  assert_true(verdict_is_warning(VERDICT_DIVERGING) && verdict_is_warning(VERDICT_OVERFITTING));
+  assert_true(verdict_is_warning(VERDICT_LITTLE_TEXT) && !verdict_is_warning(VERDICT_STILL_LEARNING));
+  assert_false(verdict_is_warning(VERDICT_COPYING) || verdict_is_warning("of a newer version"));
 }
 
 static void runs_that_were_too_short(void **state) {
@@ -145,6 +189,8 @@ int main(void) {
                                      cmocka_unit_test(healthy_runs),
                                      cmocka_unit_test(diverging_runs),
                                      cmocka_unit_test(overfitting_runs),
+                                     cmocka_unit_test(overfitting_without_a_rise),
+                                     cmocka_unit_test(severity),
                                      cmocka_unit_test(runs_that_were_too_short),
                                      cmocka_unit_test(chance)};
   return cmocka_run_group_tests(tests, NULL, NULL);

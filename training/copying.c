@@ -74,6 +74,5 @@ bool run_judge_sample(Run *r, Error *error) {
   if (stop_signal ||
       !verdict_of_sample(r->step, r->step * settings_tokens_per_step(&r->settings), copied, usual, &line))
     return true;
-  console_note(&r->console, "%s", line.text);
-  return run_log(r, &line, error);
+  return run_log_verdict(r, &line, error);
 }

@@ -147,8 +147,7 @@ static bool judge(Run *r, bool at_end, Error *error) {
   MetricsLine line = {0};
   if (!run_leads(r)) return true;
   if (!(at_end ? verdict_at_end : verdict_at_evaluation)(&r->history, &facts, &line)) return true;
-  console_note(&r->console, "%s", line.text);
-  return run_log(r, &line, error);
+  return run_log_verdict(r, &line, error);
 }
 
 bool run_has_learned(const Run *r) {

@@ -159,6 +159,13 @@ static void print_memory(Run *r, const MemoryPlan *m) {
               text_bytes((double)disk_bytes(r, m)).text);
 }
 
+static void warn_of_memory(Run *r, const MemoryPlan *memory) {
+  const ContextInfo now = run_device_now(r);
+  if (memory->total > now.free_bytes)
+    console_warning(&r->console, "needs %s, but only %s is free%s%s", text_bytes((double)memory->total).text,
+                    text_bytes((double)now.free_bytes).text, now.limit[0] ? "; " : "", now.limit);
+}
+
 void run_print_plan(Run *r) {
   const TrainSettings *s = &r->settings;
   Console *c = &r->console;
@@ -175,10 +182,7 @@ void run_print_plan(Run *r) {
               dtype_name(r->device.dtype), 1e-9 * r->peak_flops, text_duration(estimated_seconds(r)).text);
   const bool taken = s->dry_run && !s->resume && !s->overwrite && checkpoint_is_run(r->dir);
   if (!s->bench) console_row(c, "output", "%s%s", r->dir, taken ? ", which holds a run: it needs --overwrite" : "");
-  const size_t available = s->dry_run ? run_device_now(r).free_bytes : SIZE_MAX;
-  if (memory.total > available)
-    console_warning(c, "needs %s, but only %s is free", text_bytes((double)memory.total).text,
-                    text_bytes((double)available).text);
+  if (s->dry_run) warn_of_memory(r, &memory);
 }
 
 /* ---- for programs ---- */

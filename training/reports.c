@@ -11,6 +11,11 @@ bool run_log(Run *r, const MetricsLine *line, Error *error) {
   return metrics_append(&r->metrics, line, error) && history_add(&r->history, line, error);
 }
 
+bool run_log_verdict(Run *r, const MetricsLine *verdict, Error *error) {
+  (verdict_is_warning(verdict->verdict) ? console_warning : console_note)(&r->console, "%s", verdict->text);
+  return run_log(r, verdict, error);
+}
+
 void run_restart_timing(Run *r) {
   r->timed_steps = 0;
   r->logged_at = clock_seconds();

@@ -265,6 +265,7 @@ void run_restart_timing(Run *r); /* tokens per second count from here */
 bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error); /* result.json */
 bool run_write_report(const Run *r, Error *error);                                  /* report.html */
 bool run_log(Run *r, const MetricsLine *line, Error *error);                        /* a line of metrics.jsonl */
+bool run_log_verdict(Run *r, const MetricsLine *verdict, Error *error);             /* the same, and prints it */
 
 /* ---- evaluation.c: validation ---- */
 /* On the validation text, or on its beginning where it is long; the best model so far goes to model.safetensors.

@@ -1,6 +1,9 @@
 #define _DEFAULT_SOURCE /* madvise */
 #include "util/memory.h"
 
+#include "util/text.h"
+
+#include <limits.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -8,8 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
-/* A number in a file, or `otherwise`. */
+/* ---- how much there is ---- */
+
+/* The first number in the file that the format finds, or `otherwise`. */
 static double read_number(const char *path, const char *format, double otherwise) {
   FILE *file = fopen(path, "r");
   if (!file) return otherwise;
@@ -21,12 +27,96 @@ static double read_number(const char *path, const char *format, double otherwise
   return found ? number : otherwise;
 }
 
-double memory_available(void) {
-  double machine = 1024 * read_number("/proc/meminfo", "MemAvailable: %lf", INFINITY);
-  double granted = read_number("/sys/fs/cgroup/memory.max", "%lf", INFINITY); /* "max" is no number */
-  double used = read_number("/sys/fs/cgroup/memory.current", "%lf", 0);
-  return fmin(machine, granted - used);
+static void take_least(MemoryRoom *least, double limit, double used, const char *set_by) {
+  if (limit - used < least->bytes) *least = (MemoryRoom){limit - used, limit, set_by};
 }
+
+static double read_status(const char *format) { return 1024 * read_number("/proc/self/status", format, 0); }
+
+static void take_resource(MemoryRoom *least, int resource, const char *used, const char *set_by) {
+  struct rlimit limit;
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  take_least(least, (double)limit.rlim_cur, read_status(used), set_by);
+}
+
+/* Files of the two versions of control groups, in the directory of each group. */
+typedef struct GroupFiles {
+  const char *mount; /* in that of all of them */
+  const char *limit, *used, *cached;
+} GroupFiles;
+
+static const GroupFiles group_files[] = {
+    {"", "memory.max", "memory.current", "inactive_file %lf"},
+    {"/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file %lf"}};
+
+static double read_group(const char *group, const char *name, const char *format, double otherwise) {
+  char path[PATH_MAX + 64];
+  snprintf(path, sizeof path, "%s/%s", group, name);
+  return read_number(path, format, otherwise);
+}
+
+/* `group` and all around it, up to the mount, which is its first `top` bytes. Where a container has a name that only
+ * its host knows, there is no such directory, and its own group is at the mount. A group without a limit says "max", or
+ * a number far above any memory. Pages of files that nobody has used for long make room when it is needed. */
+static void take_groups(MemoryRoom *least, const GroupFiles *files, char *group, size_t top) {
+  const double NONE = 0x1p60;
+  for (;;) {
+    const double limit = read_group(group, files->limit, "%lf", INFINITY);
+    const double used = read_group(group, files->used, "%lf", 0) - read_group(group, "memory.stat", files->cached, 0);
+    if (limit < NONE) take_least(least, limit, fmax(used, 0), "cgroup");
+    char *slash = strrchr(group + top, '/');
+    if (!slash) return;
+    *slash = '\0';
+  }
+}
+
+/* A line of the list of groups: "0::/path" of version 2, "4:memory:/path" of version 1. */
+static const GroupFiles *read_membership(char *line, const char **path) {
+  line[strcspn(line, "\n")] = '\0';
+  char *controllers = strchr(line, ':'), *colon = controllers ? strchr(controllers + 1, ':') : NULL;
+  if (!colon) return NULL;
+  *colon = '\0';
+  *path = colon + 1;
+  if (!controllers[1]) return &group_files[0];
+  for (char *name = strtok(controllers + 1, ","); name; name = strtok(NULL, ","))
+    if (strcmp(name, "memory") == 0) return &group_files[1];
+  return NULL;
+}
+
+MemoryRoom memory_room_in_groups(const char *membership, const char *mount) {
+  MemoryRoom least = {INFINITY, INFINITY, NULL};
+  FILE *file = fopen(membership, "r");
+  if (!file) return least;
+  char line[PATH_MAX], group[PATH_MAX];
+  const char *path;
+  while (fgets(line, sizeof line, file)) {
+    const GroupFiles *files = read_membership(line, &path);
+    if (!files) continue;
+    const int top = snprintf(group, sizeof group, "%s%s", mount, files->mount);
+    const int length = snprintf(group, sizeof group, "%s%s%s", mount, files->mount, path);
+    if (length < (int)sizeof group) take_groups(&least, files, group, (size_t)top);
+  }
+  fclose(file);
+  return least;
+}
+
+MemoryRoom memory_room(void) {
+  MemoryRoom least = memory_room_in_groups("/proc/self/cgroup", "/sys/fs/cgroup");
+  const double machine = 1024 * read_number("/proc/meminfo", "MemAvailable: %lf", INFINITY);
+  take_resource(&least, RLIMIT_AS, "VmSize: %lf", "ulimit -v");
+  take_resource(&least, RLIMIT_DATA, "VmData: %lf", "ulimit -d");
+  if (machine < least.bytes) least = (MemoryRoom){machine, INFINITY, NULL};
+  return least;
+}
+
+MemoryLimitText memory_limit_text(const MemoryRoom *room) {
+  MemoryLimitText out = {""};
+  if (room->set_by)
+    snprintf(out.text, sizeof out.text, "this process may use %s (%s)", text_bytes(room->limit).text, room->set_by);
+  return out;
+}
+
+/* ---- blocks ---- */
 
 enum { HUGE_PAGE = 2 << 20 };
 

@@ -27,7 +27,7 @@ bool CPU(open_with)(Context **out, const ContextOptions *options, const Microker
   c->weights = options->weights;
   c->threads = threads_count(options->threads);
   c->microkernel = microkernel;
-  c->granted = memory_available();
+  c->granted = memory_room().bytes;
   if (!pool_open(&c->pool, c->threads, error)) {
     free(c);
     return false;
@@ -55,7 +55,11 @@ void CPU(close)(Context *c) {
 
 /* What was allocated is taken when it is used: until then the system calls it free. So no more than was free when the
  * context was opened, although others may have freed some since. */
-static double available_bytes(const Context *c) { return fmin(memory_available(), c->granted - (double)c->bytes); }
+static MemoryRoom room(const Context *c) {
+  MemoryRoom out = memory_room();
+  out.bytes = fmin(out.bytes, c->granted - (double)c->bytes);
+  return out;
+}
 
 void CPU(info)(Context *c, ContextInfo *out) {
   *out = (ContextInfo){0};
@@ -73,8 +77,9 @@ void CPU(info)(Context *c, ContextInfo *out) {
   out->head_dim_multiple = 2;
   out->head_dim_max = HEAD_DIM_LIMIT;
   out->width_multiple = 1;
-  const double available = available_bytes(c);
-  out->free_bytes = available < 0 ? 0 : available < 0x1p62 ? (size_t)available : (size_t)1 << 62;
+  const MemoryRoom free = room(c);
+  out->free_bytes = free.bytes < 0 ? 0 : free.bytes < 0x1p62 ? (size_t)free.bytes : (size_t)1 << 62;
+  snprintf(out->limit, sizeof out->limit, "%s", memory_limit_text(&free).text);
 }
 
 char *CPU(tuning)(Context *c) {
@@ -85,12 +90,15 @@ char *CPU(tuning)(Context *c) {
 void *CPU(alloc)(Context *c, const char *name, size_t bytes) {
   if (c->error.code) return NULL;
   Allocation *block = NULL;
-  const double available = available_bytes(c);
-  if ((double)bytes < available && bytes <= SIZE_MAX - ALIGNMENT) block = memory_allocate(ALIGNMENT, ALIGNMENT + bytes);
+  const MemoryRoom free = room(c);
+  if ((double)bytes < free.bytes && bytes <= SIZE_MAX - ALIGNMENT)
+    block = memory_allocate(ALIGNMENT, ALIGNMENT + bytes);
   if (!block) {
+    const MemoryLimitText limit = memory_limit_text(&free);
     fail(&c->error, EXIT_MEMORY,
-         "out of memory: %s needs %.1f MiB, %.1f MiB are free, %.1f MiB in use; use a smaller batch or model", name,
-         (double)bytes / 1048576.0, available / 1048576.0, (double)c->bytes / 1048576.0);
+         "out of memory for %s: needed %.1f MiB, free %.1f MiB, in use %.1f MiB%s%s; use a smaller batch or model",
+         name, (double)bytes / 1048576.0, fmax(free.bytes, 0) / 1048576.0, (double)c->bytes / 1048576.0,
+         limit.text[0] ? "; " : "", limit.text);
     return NULL;
   }
   block->bytes = bytes;
@@ -121,7 +129,7 @@ static float *reserve(Context *c, Scratch *scratch, size_t count) {
   scratch->count = 0;
   scratch->data = count <= SIZE_MAX / 8 ? memory_allocate(64, count * sizeof(float)) : NULL;
   if (!scratch->data) {
-    fail(&c->error, EXIT_MEMORY, "out of memory: the CPU backend's scratch space needs %.1f MiB",
+    fail(&c->error, EXIT_MEMORY, "out of memory for the CPU backend's scratch space: needed %.1f MiB",
          (double)count * 4 / 1048576.0);
     return NULL;
   }
