@@ -405,6 +405,20 @@ def check_tokenizers():
         check(f"{name}: what differs is said", b"white space beside special tokens" in said.stderr)
 
 
+def check_unused_rows():
+    """A tokenizer of 257 tokens with a model of 300 rows: the rest are unused tokens with texts of their own."""
+    done = run(BIN + "/train", "text.txt", *SMALL, *BPE, "--out", "rows.run")
+    assert done.returncode == 0, done.stderr
+    run("cp", "byte.run/tokenizer.json", "byte.run/tokenizer_config.json", "rows.run")
+    run("sed", "-i.old", "s/_token_id\": 299/_token_id\": 256/", "rows.run/config.json")
+    said = run(BIN + "/generate", "rows.run", "--gguf", "rows.gguf")
+    check("more rows than tokens: is written", said.returncode == 0, said.stderr)
+    keys = Reader("rows.gguf").keys
+    tokens, kinds = keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.token_type"]
+    check("more rows than tokens: the rest is unused", kinds == [1] * 256 + [3] + [5] * 43
+          and tokens[257:] == [f"[PAD {i}]" for i in range(257, 300)])
+
+
 def check_modelfile():
     os.makedirs("there")
     done = run(BIN + "/generate", "byte.run", "--gguf", "it's.gguf", "--modelfile", "there/Modelfile")
@@ -450,6 +464,7 @@ def main():
         check_numbers()
         check_modelfile()
         check_tokenizers()
+        check_unused_rows()
         if "sanitize" not in BIN:  # which keeps what was freed
             check_memory()
         os.chdir(here)
