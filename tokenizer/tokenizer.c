@@ -69,7 +69,9 @@ const AddedEntry *tokenizer_added(const Tokenizer *t, int32_t id) {
 
 const char *tokenizer_special(const Tokenizer *t, int32_t id) {
   const AddedEntry *entry = tokenizer_added(t, id);
-  return entry && entry->token.special ? entry->text : NULL;
+  size_t size;
+  tokenizer_decode(t, id, &size);
+  return entry && entry->token.special && !size ? entry->text : NULL;
 }
 
 bool tokenizer_is_gpt2(const Tokenizer *t) {
