@@ -61,8 +61,8 @@ bool checkpoint_copy_weights(const char *from, const char *to, const ModelConfig
 
 /* ---- tokenizers ---- */
 
-/* Reads tokenizer.json, which must be the model's: of its vocabulary, but for what that is padded with, and not one
- * that puts the end token behind what a decoder alone reads. */
+/* Reads tokenizer.json. The model must have a row for each of its ids, and may have more. A decoder alone reads no text
+ * with the end token behind it. */
 bool checkpoint_load_tokenizer(Tokenizer **out, const char *dir, const ModelConfig *config, Error *error);
 
 /* Reads the tokenizer of sources. *out NULL: there is none, the other one is theirs, too. It must be there where

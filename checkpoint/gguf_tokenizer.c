@@ -289,9 +289,9 @@ enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER_DEFINED = 4, TOKEN_UNUSED
 /* Models may have more rows than there are tokens. */
 static int token_type(const Tokenizer *t, int32_t id) {
   const AddedEntry *entry = tokenizer_added(t, id);
+  if (is_byte_token(tokenizer_bpe(t), id)) return TOKEN_BYTE;
   if (entry && *entry->text) return entry->token.special ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
-  if (!has_bytes(tokenizer_bpe(t), id)) return TOKEN_UNUSED;
-  return is_byte_token(tokenizer_bpe(t), id) ? TOKEN_BYTE : TOKEN_NORMAL;
+  return has_bytes(tokenizer_bpe(t), id) ? TOKEN_NORMAL : TOKEN_UNUSED;
 }
 
 /* Its characters, or those that stand for its bytes. */

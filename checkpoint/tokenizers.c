@@ -12,8 +12,9 @@
 static bool check_vocab(Tokenizer *t, const char *dir, int vocab, const char *of, Error *error) {
   return tokenizer_set_vocab(t, vocab) ||
          fail(error, EXIT_CHECKPOINT,
-              "%s: " TOKENIZER_JSON " has %d tokens and " CHECKPOINT_CONFIG " %d%s; they are not of the same model",
-              dir, tokenizer_vocab(t), vocab, of);
+              "%s: the ids of " TOKENIZER_JSON " go up to %d, but " CHECKPOINT_CONFIG
+              " says that the model has only %d rows%s; resize its embeddings to at least %d, or use its own tokenizer",
+              dir, tokenizer_vocab(t) - 1, vocab, of, tokenizer_vocab(t));
 }
 
 static bool check_end(const Tokenizer *t, const char *dir, const ModelConfig *config, Error *error) {

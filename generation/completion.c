@@ -62,6 +62,7 @@ static json_t *token_name(const Tokenizer *tokenizer, int32_t id) {
   const uint8_t *bytes = tokenizer_decode(tokenizer, id, &size);
   bool whole;
   if (tokenizer_special(tokenizer, id)) return json_string(tokenizer_special(tokenizer, id));
+  if (!tokenizer_has_id(tokenizer, id)) return json_string(program_token(tokenizer, id).text);
   json_t *text = completion_string(bytes, size, &whole);
   if (whole) return text;
   json_decref(text);

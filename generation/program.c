@@ -3,6 +3,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/directory.h"
+#include "cli/vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ bool program_open(Program *p, const char *dir, Error *error) {
 bool program_load(Program *p, Error *error) {
   if (!checkpoint_load_source_tokenizer(&p->source_tokenizer, p->dir, &p->config, error)) return false;
   if (p->source_tokenizer) tokenizer_set_special(p->source_tokenizer, p->settings.special);
+  vocabulary_note_unused(&p->console, p->dir, p->tokenizer, p->source_tokenizer);
   if (tokenizer_has_chat_template(checkpoint_path(p->dir, TOKENIZER_JSON).text))
     console_note(&p->console,
                  "%s has a chat template, which is not filled in here: write the prompt as the template "

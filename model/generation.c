@@ -66,7 +66,8 @@ typedef struct Writer {
   int active; /* rows that the decoder goes on with */
   int32_t *drawn;
   int32_t *ids;   /* [vocab] and */
-  float *values;  /* [vocab]: of biases, where there are rules */
+  float *values;  /* [vocab]: of biases, where there are any; first those of the unused ids */
+  int unused;     /* ids that stand for no token, which are never drawn */
   float *logits;  /* [rows][vocab], where a text wants log-probabilities */
   int64_t tokens; /* drawn in all texts */
   bool stopped;   /* by the caller */
@@ -144,10 +145,11 @@ static bool take_token(Writer *w, Row *row, int32_t id, Error *error) {
 static bool apply_rules(Writer *w, int r, Error *error) {
   Row *row = &w->rows[r];
   int count = 0;
-  if (row->request.rules && !token_rules_list(row->request.rules, row->banned, w->ids, w->values, &count, error))
+  if (row->request.rules &&
+      !token_rules_list(row->request.rules, row->banned, w->ids + w->unused, w->values + w->unused, &count, error))
     return false;
   row->ruled = true;
-  return decoder_bias(w->g->decoder, r, w->ids, w->values, count, error);
+  return decoder_bias(w->g->decoder, r, w->ids, w->values, w->unused + count, error);
 }
 
 /* Whether there is a next token, or the text ends without one. */
@@ -198,6 +200,30 @@ static bool begin_row(Writer *w, int r, Error *error) {
          keep_ids(&row->prompt, request->prompt, request->prompt_tokens, error);
 }
 
+static int vocab_of(const Writer *w) { return model_config(decoder_model(w->g->decoder))->vocab; }
+
+static bool bias_buffers(Writer *w, Error *error) {
+  const size_t vocab = (size_t)vocab_of(w);
+  if (w->ids) return true;
+  w->ids = malloc(vocab * sizeof *w->ids);
+  w->values = malloc(vocab * sizeof *w->values);
+  return (w->ids && w->values) || error_memory(error, "rules for tokens");
+}
+
+/* In each row, whatever else its rules are. */
+static bool mask_unused(Writer *w, Error *error) {
+  const Tokenizer *t = w->g->tokenizer;
+  const int vocab = vocab_of(w);
+  if (tokenizer_tokens(t) == vocab) return true;
+  if (!bias_buffers(w, error)) return false;
+  for (int32_t id = 0; id < vocab; id++)
+    if (!tokenizer_has_id(t, id)) {
+      w->ids[w->unused] = id;
+      w->values[w->unused++] = -INFINITY;
+    }
+  return true;
+}
+
 static bool row_buffers(Writer *w, Row *row, Error *error) {
   const GenerationRequest *r = &row->request;
   const size_t stops = (size_t)r->stops.count, bans = r->rules ? (size_t)r->rules->ban_count : 0;
@@ -207,11 +233,7 @@ static bool row_buffers(Writer *w, Row *row, Error *error) {
     w->logits = malloc((size_t)w->g->rows * vocab * sizeof *w->logits);
     if (!w->logits) return error_memory(error, "log-probabilities");
   }
-  if (r->rules && !w->ids) {
-    w->ids = malloc(vocab * sizeof *w->ids);
-    w->values = malloc(vocab * sizeof *w->values);
-    if (!w->ids || !w->values) return error_memory(error, "rules for tokens");
-  }
+  if (r->rules && !bias_buffers(w, error)) return false;
   if ((stops && !array_reserve(&row->matched, &row->matched_room, stops, sizeof *row->matched)) ||
       (bans && !array_reserve(&row->banned, &row->banned_room, bans, sizeof *row->banned)) ||
       (alternatives && !array_reserve(&row->top, &row->top_room, alternatives, sizeof *row->top)))
@@ -306,7 +328,7 @@ bool generation_run(const Generation *g, Error *error) {
   Writer w = {
       .g = g, .rows = calloc((size_t)g->rows, sizeof *w.rows), .drawn = calloc((size_t)g->rows, sizeof *w.drawn)};
   bool ok = (w.rows && w.drawn) || error_memory(error, "the texts");
-  ok = ok && write_texts(&w, error);
+  ok = ok && mask_unused(&w, error) && write_texts(&w, error);
   for (int r = 0; w.rows && r < g->rows; r++) {
     free(w.rows[r].prompt.ids);
     free(w.rows[r].source.ids);

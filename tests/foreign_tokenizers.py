@@ -170,6 +170,9 @@ def kinds():
         "added, normalized": dict(pre=sequence(isolated(QWEN), byte_level()), normalizer=normalizers.NFC(), plain=PLAIN),
         "llama2": dict(characters=True, normalizer=llama2, post=template("<|end|>")),
         "llama2 with added": dict(characters=True, normalizer=llama2, plain=ANYWHERE),
+        "bytes that are special": dict(characters=True, normalizer=llama2, bytes_added=True, post=template("<|end|>")),
+        "bytes that are added": dict(characters=True, normalizer=llama2, bytes_added=False),
+        "metaspace, special bytes": {**metaspace("first", True), "bytes_added": True},
         "gemma": dict(characters=True, normalizer=normalizers.Replace(" ", "\u2581"), decoder=decoders.Sequence(STRIP_SPACE[:3]),
                       pre=pre_tokenizers.Split(" ", "merged_with_previous")),
         "metaspace first": metaspace("first", False),
@@ -197,7 +200,10 @@ def trained(kind, corpus, vocab, special=SPECIAL[1:]):
         vocab_size=vocab, special_tokens=first, show_progress=False,
         **({"limit_alphabet": 300} if characters else {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet()})))
     made = json.loads(tokenizer.to_str())
-    made["added_tokens"] = made["added_tokens"][:1]
+    if "bytes_added" not in kind:
+        made["added_tokens"] = made["added_tokens"][:1]
+    for token in made["added_tokens"][1:]:
+        token["special"] = kind["bytes_added"]
     made["model"]["byte_fallback"] = made["model"]["fuse_unk"] = characters
     made["model"]["ignore_merges"] = kind.get("ignore_merges", False)
     if characters and not kind.get("pre"):
@@ -262,6 +268,12 @@ def difference(ours, theirs, tokenizer):
     return f"token {at} of {len(theirs)}: {name(ours)!a}, expected {name(theirs)!a}"
 
 
+def text_back(tokenizer, ids):
+    """Without special tokens, but for bytes."""
+    special = {tokenizer.token_to_id(token.content) for token in SPECIAL}
+    return tokenizer.decode([number for number in ids if number not in special], skip_special_tokens=False)
+
+
 def compare(name, folder, tokenizer, text, decodes):
     tokenizer.encode_special_tokens = True
     plain = tokenizer.encode(text, add_special_tokens=False).ids
@@ -272,7 +284,7 @@ def compare(name, folder, tokenizer, text, decodes):
     ours = encode(folder, text, "--special")
     check(f"{name}: --special", ours == special, difference(ours, special, tokenizer))
     if decodes:
-        theirs = tokenizer.decode(plain, skip_special_tokens=True)
+        theirs = text_back(tokenizer, plain)
         ours = decode(folder, plain).decode(errors="replace")
         at = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
         check(f"{name}: back", ours == theirs, f"at {at}: {ours[at - 9:at + 9]!a}, expected {theirs[at - 9:at + 9]!a}")
@@ -295,9 +307,9 @@ def written(folder, tokenizer, name, prompts):
     for prompt in prompts:
         lines = generate(folder, "-p", prompt, "--quiet", "-n", "3", "-N", "40", "-s", "7", "--ignore-eos", "--json")
         ids = tokenizer.encode(prompt).ids if prompt else []
-        before = tokenizer.decode(ids)
+        before = text_back(tokenizer, ids)
         for made in json.loads(lines)["choices"]:
-            whole = tokenizer.decode(ids + made["token_ids"])
+            whole = text_back(tokenizer, ids + made["token_ids"])
             if "\ufffd" in whole[len(before):] + made["text"]:
                 continue  # parts of characters are shown in different ways
             compared += 1

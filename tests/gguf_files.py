@@ -375,7 +375,8 @@ def expected_tokens(tokenizer):
         is_byte = tokenizer["model"]["byte_fallback"] and len(text) == 6 and text.startswith("<0x")
         kinds[number] = 6 if is_byte else 1
     for token in tokenizer["added_tokens"]:
-        tokens[token["id"]], kinds[token["id"]] = token["content"], 3 if token["special"] else 4
+        if kinds.get(token["id"]) != 6:
+            tokens[token["id"]], kinds[token["id"]] = token["content"], 3 if token["special"] else 4
     return [tokens[i] for i in range(len(tokens))], [kinds[i] for i in range(len(kinds))]
 
 
@@ -387,7 +388,10 @@ def check_tokenizers():
         said = run(BIN + "/generate", f"t{i}.run", "--gguf", "no.gguf")
         check(f"{name}: cannot be said", said.returncode == 4 and words in said.stderr.decode() and not os.path.exists("no.gguf"), said.stderr)
     llama2, scores = as_sentencepiece(goldens["llama2"])
-    for name, tokenizer in (("llama3", goldens["llama3"]), ("starcoder", goldens["starcoder"]), ("llama2 as SentencePiece", llama2)):
+    bytes_too = {**llama2, "added_tokens": llama2["added_tokens"] + [
+        {**llama2["added_tokens"][0], "id": llama2["model"]["vocab"][f"<0x{byte:02X}>"], "content": f"<0x{byte:02X}>"} for byte in range(256)]}
+    for name, tokenizer in (("llama3", goldens["llama3"]), ("starcoder", goldens["starcoder"]), ("llama2 as SentencePiece", llama2),
+                            ("bytes that are special, as SentencePiece", bytes_too)):
         folder = name.split()[0]
         train_with(tokenizer, folder)
         said = run(BIN + "/generate", folder + ".run", "--gguf", folder + ".gguf")
@@ -403,6 +407,20 @@ def check_tokenizers():
             good &= keys["scores"] == [scores.get(token, 0.0) for token in tokens]
         check(f"{name}: what it does", good)
         check(f"{name}: what differs is said", b"white space beside special tokens" in said.stderr)
+
+
+def check_unused_rows():
+    """A tokenizer of 257 tokens with a model of 300 rows: the rest are unused tokens with texts of their own."""
+    done = run(BIN + "/train", "text.txt", *SMALL, *BPE, "--out", "rows.run")
+    assert done.returncode == 0, done.stderr
+    run("cp", "byte.run/tokenizer.json", "byte.run/tokenizer_config.json", "rows.run")
+    run("sed", "-i.old", "s/_token_id\": 299/_token_id\": 256/", "rows.run/config.json")
+    said = run(BIN + "/generate", "rows.run", "--gguf", "rows.gguf")
+    check("more rows than tokens: is written", said.returncode == 0, said.stderr)
+    keys = Reader("rows.gguf").keys
+    tokens, kinds = keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.token_type"]
+    check("more rows than tokens: the rest is unused", kinds == [1] * 256 + [3] + [5] * 43
+          and tokens[257:] == [f"[PAD {i}]" for i in range(257, 300)])
 
 
 def check_modelfile():
@@ -450,6 +468,7 @@ def main():
         check_numbers()
         check_modelfile()
         check_tokenizers()
+        check_unused_rows()
         if "sanitize" not in BIN:  # which keeps what was freed
             check_memory()
         os.chdir(here)

@@ -149,7 +149,34 @@ refused "scaled positions" 4 "yarn" "$train" second.txt --init damaged.run --out
 sed 's/"llama"/"gpt_neox"/; s/LlamaFor/GPTNeoXFor/' base.run/config.json >damaged.run/config.json
 refused "another class" 4 "gpt_neox" "$train" second.txt --init damaged.run --out no.run
 sed 's/"vocab_size": 257/"vocab_size": 300/' base.run/config.json >damaged.run/config.json
-refused "another vocabulary" 4 "" "$train" second.txt --init damaged.run --out no.run
+refused "more rows than the weights have" 4 "where the configuration says" "$train" second.txt --init damaged.run --quiet --out no.run
 sed 's/"num_hidden_layers": 2/"num_hidden_layers": 900/' base.run/config.json >damaged.run/config.json
 refused "more layers than weights" 4 "too few" "$train" second.txt --init damaged.run --out no.run
+
+# ---- a model with more rows in its vocabulary than there are tokens ----
+"$train" first.txt $small --tokenizer bpe --vocab-size 400 --steps 20 --out wide.run 2>err
+cp base.run/tokenizer.json base.run/tokenizer_config.json wide.run/
+rows() { sed -n 's/.*"vocab_size": *\([0-9]*\).*/\1/p' "$1/config.json"; }
+all=$(rows wide.run)
+sed -i.old "s/_token_id\": $((all - 1))/_token_id\": 256/" wide.run/config.json
+unused="wide.run: the model has $all rows in its vocabulary, the tokenizer 257 tokens; the other $((all - 257)) are never written"
+"$generate" wide.run -p dog -n 300 -s 7 --temp 9 --top-k 0 --top-p 1 --min-p 0 --ignore-eos --json --logprobs 999 >out 2>err
+check "unused rows are said" test "$(grep -c "^note: $unused\$" err)" -eq 1
+ids() { sed 's/.*"token_ids":\[\([0-9,]*\)\].*/\1/' out | tr ',' '\n'; }
+check "300 tokens, but for ignored end tokens" test "$(ids | wc -l)" -gt 250
+check "of them none is unused" test "$(ids | sort -n | tail -n 1)" -le 256
+check "but all rows have probabilities" grep -q "\"<token $((all - 1))>\":-" out
+"$train" second.txt --init wide.run $tune --steps 10 --schedule constant --out part.run
+"$train" second.txt --init wide.run $tune --steps 20 --schedule constant --out finer.run
+"$train" --resume=part.run --steps 20 --quiet
+check "it is fine-tuned and resumed" cmp part.run/model.safetensors finer.run/model.safetensors
+"$generate" finer.run --score second.txt --quiet >out
+check "and scored" grep -q '"nats_per_token": [0-9]' out
+"$generate" finer.run --export wide.out --quiet >out
+check "and exported with all of them" test "$(rows wide.out)" -eq "$all"
+cp base.run/config.json damaged.run/
+cp base.run/model.safetensors damaged.run/
+sed -i.old "s/\"id\": 256/\"id\": 299/" damaged.run/tokenizer.json
+refused "more tokens than rows" 4 "the ids of tokenizer.json go up to 299, but config.json says that the model has only 257 rows; resize" \
+  "$generate" damaged.run -p dog
 echo "done"

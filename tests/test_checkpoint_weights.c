@@ -212,14 +212,14 @@ static void test_load_tokenizer(void **state) {
   Tokenizer *tokenizer = tokenizer_byte();
   Error error = {0};
   ModelConfig config = small_config;
-  config.vocab = 300;
+  config.vocab = 256;
   tokenizer_set_ends_with_end(tokenizer, true);
   expect_done(tokenizer_save(tokenizer, *state, 8, &error), &error);
   tokenizer_free(tokenizer);
   expect_error(checkpoint_load_tokenizer(&tokenizer, *state, &config, &error), &error, EXIT_CHECKPOINT,
-               "tokenizer.json has 257 tokens and config.json 300");
+               "the ids of tokenizer.json go up to 256, but config.json says that the model has only 256 rows; resize");
   assert_null(tokenizer);
-  config.vocab = 257;
+  config.vocab = 258;
   error = (Error){0};
   expect_error(checkpoint_load_tokenizer(&tokenizer, *state, &config, &error), &error, EXIT_CHECKPOINT,
                "puts the end token behind a text, which is supported for models with an encoder");
@@ -253,9 +253,15 @@ static void test_source_tokenizer(void **state) {
   expect_done(checkpoint_load_source_tokenizer(&source, *state, &config, &error), &error);
   assert_true(tokenizer_fingerprint(source) == tokenizer_fingerprint(bpe));
   tokenizer_free(source);
-  config.source_vocab = 259;
+  config.source_vocab = 259; /* a row that no token has */
+  expect_done(checkpoint_load_source_tokenizer(&source, *state, &config, &error), &error);
+  assert_int_equal(tokenizer_vocab(source), 259);
+  assert_int_equal(tokenizer_tokens(source), 258);
+  tokenizer_free(source);
+  config.source_vocab = 256;
   expect_source_refused(*state, &config,
-                        "source_tokenizer: tokenizer.json has 258 tokens and config.json 259 for sources");
+                        "source_tokenizer: the ids of tokenizer.json go up to 257, but config.json says that the "
+                        "model has only 256 rows for sources; resize its embeddings to at least 258");
   expect_done(checkpoint_write_tokenizers(*state, byte, byte, 8, &error), &error); /* two of one size */
   config.source_vocab = 257;
   expect_done(checkpoint_load_source_tokenizer(&source, *state, &config, &error), &error);

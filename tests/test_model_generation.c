@@ -30,16 +30,20 @@ typedef struct Speaker {
   Tokenizer *tokenizer;
 } Speaker;
 
-static Speaker speaker_open(Fixture *f, int threads) {
+static Speaker speaker_of(Fixture *f, int threads, int vocab) {
   Speaker s = {.machine = machine_open(f, threads), .tokenizer = tokenizer_byte()};
+  ModelConfig config = shape;
   Error error = {0};
-  need(model_open(&s.model, s.machine.ops, s.machine.context, &shape, &error), &error);
+  config.vocab = vocab;
+  need(model_open(&s.model, s.machine.ops, s.machine.context, &config, &error), &error);
   float *weights = host_memory(f, model_arena_size(s.model, ARENA_MASTER) * sizeof *weights);
   parameter_table_init(model_table(s.model), (Initialization){.std = 0.3f}, weights, 11);
   model_upload(s.model, ARENA_MASTER, weights);
   assert_non_null(s.tokenizer);
   return s;
 }
+
+static Speaker speaker_open(Fixture *f, int threads) { return speaker_of(f, threads, shape.vocab); }
 
 static void speaker_close(Speaker *s) {
   model_close(s->model);
@@ -212,6 +216,17 @@ static bool contains(const Written *w, const char *text) {
   return false;
 }
 
+static void expect_no_token(const Speaker *s, const GenerationRequest *request) {
+  Decoder *decoder = NULL;
+  GenerationResult result;
+  Error error = {0};
+  need(decoder_open(&decoder, s->model, 1, &error), &error);
+  const Generation generation = {.decoder = decoder, .tokenizer = s->tokenizer};
+  assert_false(generation_run_one(&generation, request, &result, &error));
+  assert_int_equal(error.code, EXIT_USAGE);
+  decoder_close(decoder);
+}
+
 /* A banned text never appears, though every other one that begins with it may; biases are as they were given last. */
 static void test_rules(void **state) {
   Fixture *f = *state;
@@ -237,13 +252,35 @@ static void test_rules(void **state) {
   assert_false(contains(&banned, "ba"));
   assert_true(contains(&banned, "bb"));
   for (int id = 0; id < 257; id++) need(token_rules_bias(&rules, id, -INFINITY, &error), &error);
-  Decoder *decoder = NULL;
-  GenerationResult result;
-  need(decoder_open(&decoder, s.model, 1, &error), &error);
-  const Generation generation = {.decoder = decoder, .tokenizer = s.tokenizer};
-  assert_false(generation_run_one(&generation, &request, &result, &error));
-  assert_int_equal(error.code, EXIT_USAGE);
-  decoder_close(decoder);
+  expect_no_token(&s, &request);
+  token_rules_free(&rules);
+  speaker_close(&s);
+}
+
+/* A model with more rows than its tokenizer has tokens draws none of the others, with rules or without. */
+static void test_unused_rows(void **state) {
+  Fixture *f = *state;
+  enum { LENGTH = 60, ROWS = 600 };
+  Speaker s = speaker_of(f, 1, ROWS);
+  TokenRules rules;
+  Error error = {0};
+  GenerationRequest request = plain(LENGTH, 3);
+  request.keep = CTX / 2;
+  request.ignore_end = true;
+  request.sampling.top_k = 0, request.sampling.top_p = 1, request.sampling.min_p = 0;
+  assert_true(tokenizer_set_vocab(s.tokenizer, ROWS));
+  need(token_rules_make(&rules, s.tokenizer, &error), &error);
+  need(token_rules_bias(&rules, 'a', 4, &error), &error);
+  need(token_rules_ban(&rules, (const uint8_t *)"aa", 2, &error), &error);
+  for (int ruled = 0; ruled < 2; ruled++) {
+    request.rules = ruled ? &rules : NULL;
+    const Written w = write_one(f, &s, request);
+    assert_true(w.count > LENGTH / 2);
+    for (int i = 0; i < w.count; i++) assert_true(w.ids[i] <= 256);
+    assert_false(ruled && contains(&w, "aa"));
+  }
+  for (int id = 0; id <= 256; id++) need(token_rules_bias(&rules, id, -INFINITY, &error), &error);
+  expect_no_token(&s, &request);
   token_rules_free(&rules);
   speaker_close(&s);
 }
@@ -348,11 +385,8 @@ static void test_logprobs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rows_are_single_texts),
-      cmocka_unit_test(test_stop_texts),
-      cmocka_unit_test(test_rules),
-      cmocka_unit_test(test_slides),
-      cmocka_unit_test(test_logprobs),
+      cmocka_unit_test(test_rows_are_single_texts), cmocka_unit_test(test_stop_texts), cmocka_unit_test(test_rules),
+      cmocka_unit_test(test_unused_rows),           cmocka_unit_test(test_slides),     cmocka_unit_test(test_logprobs),
   };
   return run_on_backends("generation", tests, sizeof tests / sizeof *tests) ? 1 : 0;
 }

@@ -393,17 +393,21 @@ static void documents_continue(void **state) {
   tokenizer_free(loaded);
 }
 
-static void vocabularies_are_padded(void **state) {
+static void vocabularies_have_more_rows(void **state) {
   const Fixture *f = *state;
+  static const int rows[] = {257, 258, 264, 257 + 1023, 257 + 2385, 1 << 20};
   size_t size;
   assert_false(tokenizer_set_vocab(f->tokenizer, 256));
-  assert_false(tokenizer_set_vocab(f->tokenizer, 258));
-  assert_false(tokenizer_set_vocab(f->tokenizer, 257 + 1024));
   assert_int_equal(tokenizer_vocab(f->tokenizer), 257);
-  assert_true(tokenizer_set_vocab(f->tokenizer, 264));
-  assert_int_equal(tokenizer_vocab(f->tokenizer), 264);
-  tokenizer_decode(f->tokenizer, 263, &size);
-  assert_int_equal(size, 0);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    assert_true(tokenizer_set_vocab(f->tokenizer, rows[i]));
+    assert_int_equal(tokenizer_vocab(f->tokenizer), rows[i]);
+    assert_int_equal(tokenizer_tokens(f->tokenizer), 257);
+    tokenizer_decode(f->tokenizer, rows[i] - 1, &size);
+    assert_int_equal(size, 0);
+  }
+  assert_true(tokenizer_has_id(f->tokenizer, 256));
+  assert_false(tokenizer_has_id(f->tokenizer, 257));
 }
 
 int main(void) {
@@ -424,7 +428,7 @@ int main(void) {
       WITH_FIXTURE(ending_is_saved),
       WITH_FIXTURE(end_token_is_found),
       WITH_FIXTURE(documents_continue),
-      WITH_FIXTURE(vocabularies_are_padded),
+      WITH_FIXTURE(vocabularies_have_more_rows),
   };
   return cmocka_run_group_tests_name("tokenizer", tests, NULL, NULL);
 }

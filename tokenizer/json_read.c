@@ -92,9 +92,32 @@ static bool find_largest_id(TokenizerReader *r, json_t *vocab) {
   return true;
 }
 
-/* An added token that no word becomes: special, or of characters that the vocabulary has otherwise. */
-static bool is_only_added(const TokenizerReader *r, const AddedEntry *entry) {
+/* <0x00> to <0xFF>, which stand for bytes. */
+static bool find_byte_tokens(const TokenizerReader *r, Vocabulary *v, const json_t *vocab) {
+  for (int byte = 0; byte < BPE_BYTES; byte++) {
+    char name[8];
+    snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
+    v->byte_tokens[byte] = r->bytes ? -1 : json_id(json_object_get(vocab, name));
+    if (!r->bytes && v->byte_tokens[byte] < 0)
+      return fail(r->error, EXIT_CHECKPOINT, "%s: byte_fallback needs a token %s, which model.vocab does not have",
+                  r->path, name);
+  }
+  return true;
+}
+
+static bool is_byte_token(const Vocabulary *v, int32_t id, uint8_t *byte) {
+  const char *text = v->texts[id];
+  if (!text || strlen(text) != 6 || !isxdigit((unsigned char)text[3]) || !isxdigit((unsigned char)text[4]))
+    return false;
+  *byte = (uint8_t)strtoul(text + 3, NULL, 16);
+  return v->byte_tokens[*byte] == id;
+}
+
+/* An added token that no word becomes: special, or of characters that the vocabulary has otherwise. Bytes become their
+ * tokens, added or not. */
+static bool is_only_added(const TokenizerReader *r, const Vocabulary *v, const AddedEntry *entry) {
   uint8_t bytes[ADDED_TOKEN_BYTES];
+  if (is_byte_token(v, entry->token.id, bytes)) return false;
   if (entry->token.special || strlen(entry->text) > sizeof bytes) return true;
   const Alphabet alphabet = alphabet_gpt2();
   return r->bytes && alphabet_read(&alphabet, entry->text, bytes) < 0;
@@ -117,29 +140,9 @@ static bool fill_texts(const TokenizerReader *r, Vocabulary *out, json_t *vocab)
     if (known ? json_id(known) != id : out->texts[id] && strcmp(out->texts[id], entry->text) != 0)
       return fail(r->error, EXIT_CHECKPOINT, "%s: the added token \"%.60s\" has the id %d, in model.vocab another%s",
                   r->path, entry->text, id, known ? "" : " token has");
-    if (is_only_added(r, entry)) out->texts[id] = NULL;
+    if (is_only_added(r, out, entry)) out->texts[id] = NULL;
   }
   return true;
-}
-
-/* <0x00> to <0xFF>, which stand for bytes. */
-static bool find_byte_tokens(const TokenizerReader *r, Vocabulary *v, const json_t *vocab) {
-  for (int byte = 0; byte < BPE_BYTES; byte++) {
-    char name[8];
-    snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
-    const int32_t id = v->byte_tokens[byte] = json_id(json_object_get(vocab, name));
-    if (id < 0 || !v->texts[id])
-      return fail(r->error, EXIT_CHECKPOINT, "%s: byte_fallback needs a token %s, which model.vocab does not have",
-                  r->path, name);
-  }
-  return true;
-}
-
-static bool is_byte_token(const Vocabulary *v, int32_t id, uint8_t *byte) {
-  const char *text = v->texts[id];
-  if (strlen(text) != 6 || !isxdigit((unsigned char)text[3]) || !isxdigit((unsigned char)text[4])) return false;
-  *byte = (uint8_t)strtoul(text + 3, NULL, 16);
-  return v->byte_tokens[*byte] == id;
 }
 
 /* The bytes of a token as words have them; -1: it is not in the alphabet. */
@@ -200,7 +203,8 @@ static bool make_decoded(const TokenizerReader *r, const Vocabulary *v) {
   for (size_t i = 0; ok && i < r->out->added_count; i++) entries[r->out->added[i].token.id] = &r->out->added[i];
   uint32_t at = 0;
   for (int32_t id = 0; ok && id < v->size; id++) {
-    const AddedEntry *entry = entries[id];
+    uint8_t byte;
+    const AddedEntry *entry = is_byte_token(v, id, &byte) ? NULL : entries[id];
     const uint8_t *text = entry ? (const uint8_t *)entry->text : words->bytes + words->begins[id];
     const size_t size = !entry                 ? words->begins[id + 1] - words->begins[id]
                         : entry->token.special ? 0
@@ -273,7 +277,7 @@ static bool make_bpe(const TokenizerReader *r, Vocabulary *v, const json_t *mode
   Error why = {0};
   const BpeOptions options = {.byte_tokens = r->bytes ? NULL : v->byte_tokens,
                               .ignore_merges = json_is_true(json_object_get(model, "ignore_merges"))};
-  return fill_texts(r, v, vocab) && (r->bytes || find_byte_tokens(r, v, vocab)) && make_tokens(r, v) &&
+  return find_byte_tokens(r, v, vocab) && fill_texts(r, v, vocab) && make_tokens(r, v) &&
          read_merges(r, &v->merges, vocab, merges) && make_decoded(r, v) &&
          (bpe_create(&r->out->bpe, &v->tokens, v->merges, json_array_size(merges), options, &why) ||
           fail(r->error, why.code, "%s: %s", r->path, why.text));

@@ -69,7 +69,9 @@ const AddedEntry *tokenizer_added(const Tokenizer *t, int32_t id) {
 
 const char *tokenizer_special(const Tokenizer *t, int32_t id) {
   const AddedEntry *entry = tokenizer_added(t, id);
-  return entry && entry->token.special ? entry->text : NULL;
+  size_t size;
+  tokenizer_decode(t, id, &size);
+  return entry && entry->token.special && !size ? entry->text : NULL;
 }
 
 bool tokenizer_is_gpt2(const Tokenizer *t) {
@@ -88,11 +90,21 @@ void tokenizer_set_special(Tokenizer *t, bool special) { t->takes_special = spec
 bool tokenizer_takes_special(const Tokenizer *t) { return t->takes_special; }
 
 bool tokenizer_set_vocab(Tokenizer *t, int vocab) {
-  enum { PADS = 1024, MULTIPLE = 8 };
-  const int tokens = t->bpe->tokens.size;
-  if (vocab != tokens && (vocab < tokens || vocab - tokens >= PADS || vocab % MULTIPLE != 0)) return false;
+  if (vocab < t->bpe->tokens.size) return false;
   t->vocab = vocab;
   return true;
+}
+
+bool tokenizer_has_id(const Tokenizer *t, int32_t id) {
+  size_t size;
+  bpe_decode(t->bpe, id, &size);
+  return size > 0 || tokenizer_added(t, id);
+}
+
+int tokenizer_tokens(const Tokenizer *t) {
+  int count = 0;
+  for (int32_t id = 0; id < t->vocab; id++) count += tokenizer_has_id(t, id);
+  return count;
 }
 
 bool tokenizer_begins_with_end(const Tokenizer *t) { return t->begin >= 0 && t->begin == t->end; }

@@ -55,9 +55,12 @@ const char *tokenizer_special(const Tokenizer *tokenizer, int32_t id);
 bool tokenizer_is_gpt2(const Tokenizer *tokenizer);
 const Pipeline *tokenizer_pipeline(const Tokenizer *tokenizer);
 
-/* The vocabulary of the model, which may be padded: up to 1023 ids that stand for nothing, to a multiple of 8. False,
- * with nothing changed: it is another. */
+/* The vocabulary of the model, which may have more rows than the tokenizer has ids; the rows beyond stand for nothing.
+ * False, with nothing changed: it has fewer. */
 bool tokenizer_set_vocab(Tokenizer *tokenizer, int vocab);
+/* Whether an id stands for a token. Those beyond the tokenizer do not, nor do gaps between its ids. */
+bool tokenizer_has_id(const Tokenizer *tokenizer, int32_t id);
+int tokenizer_tokens(const Tokenizer *tokenizer); /* ids below tokenizer_vocab() that stand for one */
 
 /* That special tokens are found in the texts of tokenizer_encode() and convert_to_ids(). False until set: then
  * "<|endoftext|>" in a text is 13 bytes. */

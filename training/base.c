@@ -1,4 +1,5 @@
 /* The model that a run starts from: that of --init, or its own when it is resumed. It keeps its shape. */
+#include "cli/vocabulary.h"
 #include "training/architecture.h"
 #include "training/run.h"
 
@@ -172,8 +173,11 @@ bool run_open_base_tokenizers(Run *r, Error *error) {
   if (!r->settings.resume && tokenizer_has_chat_template(checkpoint_path(dir, TOKENIZER_JSON).text))
     console_note(&r->console, "%s has a chat template, which the run will not have: texts are learned as they are",
                  dir);
-  return checkpoint_load_tokenizer(&r->tokenizer, dir, &r->base, error) &&
-         checkpoint_load_source_tokenizer(&r->source_tokenizer, dir, &r->base, error);
+  if (!checkpoint_load_tokenizer(&r->tokenizer, dir, &r->base, error) ||
+      !checkpoint_load_source_tokenizer(&r->source_tokenizer, dir, &r->base, error))
+    return false;
+  if (!r->settings.resume) vocabulary_note_unused(&r->console, dir, r->tokenizer, r->source_tokenizer);
+  return true;
 }
 
 bool run_read_base_weights(Run *r, Error *error) {

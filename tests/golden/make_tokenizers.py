@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 import foreign_tokenizers as foreign  # noqa: E402
 
 KINDS = ("llama3", "o200k", "starcoder", "deepseek", "added, normalized", "llama2", "llama2 with added", "gemma",
-         "metaspace first, split", "metaspace always, unsplit")
+         "metaspace first, split", "metaspace always, unsplit", "bytes that are special")
 
 
 def main():
@@ -30,12 +30,14 @@ def main():
             words = words.replace(token.content.strip() or "\0", "")
         tokenizer = foreign.trained(kind, [words], 900 if kind.get("characters") else 640)
         text += foreign.among_added(draw, 300)
+        if "bytes_added" in kind:
+            text += " x<0x41>y<0x0A>\n"
         tokenizer.encode_special_tokens = True
         plain = tokenizer.encode(text, add_special_tokens=False).ids
         tokenizer.encode_special_tokens = False
         special = tokenizer.encode(text, add_special_tokens=False).ids
         begin = tokenizer.encode("a").ids[0] if kind.get("post") else -1
-        back = None if kind.get("plain") else tokenizer.decode(plain, skip_special_tokens=True)
+        back = None if kind.get("plain") else foreign.text_back(tokenizer, plain)
         out.append({"name": name, "text": text, "plain": plain, "special": special, "begin": begin, "back": back,
                     "tokenizer": json.loads(tokenizer.to_str())})
     with open(os.path.join(HERE, "tokenizers.json"), "w", encoding="utf-8") as stream:
