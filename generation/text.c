@@ -3,6 +3,7 @@
 
 #include "cli/startup.h"
 #include "tokenizer/bpe_encode.h"
+#include "util/file.h"
 #include "util/text.h"
 
 #include <errno.h>
@@ -14,8 +15,8 @@
 #include <unistd.h>
 
 void program_flush(Program *p) {
-  errno = 0;
-  if ((fflush(stdout) != 0 || ferror(stdout)) && !p->write_error) p->write_error = errno ? errno : EIO;
+  const int cause = file_flush_cause(stdout);
+  if (!p->write_error) p->write_error = cause;
 }
 
 bool program_emit(Program *p, const uint8_t *bytes, size_t size) {
