@@ -44,7 +44,7 @@ static const NumberKey number_keys[] = {{"n", 1, MOST_TEXTS, true, KEY_N},
                                         {"top_k", -1, MODEL_MAX_VOCAB, true, KEY_TOP_K},
                                         {"top_p", 0, 1, false, KEY_TOP_P},
                                         {"min_p", 0, 1, false, KEY_MIN_P},
-                                        {"seed", 0, 9e18, true, KEY_SEED},
+                                        {"seed", -1, 9e18, true, KEY_SEED},
                                         {"logprobs", 0, 1000, true, KEY_LOGPROBS}};
 
 typedef struct Line {
@@ -66,7 +66,7 @@ static void set_number(Line *line, const NumberKey *key, const json_t *value) {
     r->alternatives = number < line->s->p->config.vocab ? (int)number : line->s->p->config.vocab;
     break;
   case KEY_SEED:
-    r->sampling.seed = (uint64_t)json_integer_value(value);
+    r->sampling.seed = number < 0 ? options_random_seed() : (uint64_t)json_integer_value(value);
     line->seeded = true;
     break;
   }

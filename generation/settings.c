@@ -140,7 +140,8 @@ void generate_options(Options *options, GenerateSettings *s) {
             "keep tokens at least p times as likely as the most likely one; 0: all"),
       FLOAT("temp", &s->sampling.temperature, 0, 100, NULL, "temperature; 0: always the most likely token"),
       FLAG("greedy", &s->greedy, "same as --temp 0"),
-      UINT64("seed", &s->seed, "random, and printed", "random seed; the same seed gives the same text", .letter = 's'),
+      SEED("seed", &s->seed, "random, and printed", "random seed; the same seed gives the same text; -1: a random one",
+           .letter = 's'),
 
       GROUP("Scoring"),
       TEXT("score", &s->score, "FILE", NULL,

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 void program_flush(Program *p) {
@@ -31,12 +30,6 @@ static bool keep_generating(void *context, int64_t tokens, Error *error) {
   return !stop_signal;
 }
 
-static uint64_t random_seed(void) {
-  uint64_t seed = 0;
-  if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint64_t)getpid();
-  return seed & 0xFFFFFFFFu; /* short enough to type again */
-}
-
 bool program_report_output(const Program *p, Error *error) {
   if (p->write_error == EPIPE) return true; /* the reader has what it wanted */
   if (p->write_error) return fail(error, EXIT_OUTPUT, "cannot write the text to stdout: %s", strerror(p->write_error));
@@ -52,7 +45,7 @@ static int kept_tokens(const Program *p) {
 }
 
 uint64_t program_seed(const Program *p) {
-  return options_given(&p->options, &p->settings.seed) ? p->settings.seed : random_seed();
+  return options_given(&p->options, &p->settings.seed) ? p->settings.seed : options_random_seed();
 }
 
 GenerationRequest program_request(Program *p) {

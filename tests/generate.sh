@@ -238,7 +238,7 @@ import json, random, sys
 random.seed(1)
 bad = ['nope', '{"x": 1, "prompt": "a"}', '{"n": 2}', '{"prompt": 5}', '[]', '{"prompt": "a", "n": 0}', '{"prompt": "a", "temp": "hot"}',
        '{"prompt": "a", "stop": ""}', '{"prompt": "a", "prompt": "b"}', '{"prompt": "a", "top_k": 1.5}', '{"prompt": "' + "z " * 300 + '"}',
-       '{"prompt": "a"', '', '"a" "b"', 'NaN', '{"prompt": "a", "seed": -1}', '{"prompt": "a", "max_tokens": 1e99}', '\xff',
+       '{"prompt": "a"', '', '"a" "b"', 'NaN', '{"prompt": "a", "seed": -2}', '{"prompt": "a", "max_tokens": 1e99}', '\xff',
        '{"prompt": "a", "stop": [1]}', '{"prompt": "a", "logprobs": null}']
 lines = []
 for i in range(980):
@@ -284,6 +284,8 @@ for number, (line, answer) in enumerate(zip(prompts, answers), 1):
         texts += 1
 assert len(refused) == 20 and texts >= 8, (refused, texts)
 EOF
+for _ in 1 2; do echo '{"prompt": "a", "seed": -1}' | write --prompts - -n 1; done >drawn.jsonl 2>/dev/null
+check "a seed of -1 is a random one" test "$(sed 's/.*"seed":\([0-9]*\).*/\1/' drawn.jsonl | uniq | wc -l)" -eq 2
 if command -v jq >/dev/null; then check "jq reads them" test "$(jq -r 'select(.choices) | .choices[].text' answers.jsonl | wc -l)" -ge 980; fi
 head -n 300 prompts.jsonl | write --prompts - -n 10 -s 1000 2>/dev/null >some.jsonl
 check "from standard input" sh -c 'head -n 300 answers.jsonl | cmp - some.jsonl'

@@ -84,6 +84,17 @@ check "same seed, same bytes" cmp a.run/model.safetensors b.run/model.safetensor
 check "same seed, same state" tensors_equal a.run b.run
 $train text.txt $tiny --out c.run --seed 2 2>/dev/null
 if cmp -s a.run/model.safetensors c.run/model.safetensors; then fail "another seed, other bytes" "equal"; else pass "another seed, other bytes"; fi
+# seed_of RUN: the one in its settings
+seed_of() { sed -n 's/^seed = //p' "$1/config.txt"; }
+for run in drawn other; do $train text.txt ${tiny% --quiet*} --steps 3 --seed -1 --out $run.run 2>$run.err; done
+check "train --seed -1 draws a seed" test "$(seed_of drawn.run)" -ge 0 -a "$(seed_of drawn.run)" != "$(seed_of other.run)"
+check "which the plan says" grep -q "; seed $(seed_of drawn.run)$" drawn.err
+$train --config drawn.run/config.txt --out repeated.run --quiet
+check "and config.txt repeats" cmp drawn.run/model.safetensors repeated.run/model.safetensors
+$generate a.run -n 20 -s -1 >one 2>err
+$generate a.run -n 20 -s "$(sed -n 's/.*seed //p' err)" --quiet >two
+check "generate -s -1 draws a seed and says it" cmp one two
+check "other seeds below zero are refused" sh -c "$generate a.run -s -2 2>&1 | grep -q 'need a whole number >= 0, or -1 for a random one'"
 refused "a run is not overwritten" 2 "overwrite" "$train" text.txt $tiny --out a.run
 $train text.txt $tiny --out b.run --overwrite 2>/dev/null
 check "--overwrite replaces it" cmp a.run/model.safetensors b.run/model.safetensors
