@@ -18,6 +18,7 @@
 #define INT(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_INT, int, n, v, low, high, shown, __VA_ARGS__)
 #define INT64(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_INT64, int64_t, n, v, low, high, shown, __VA_ARGS__)
 #define UINT64(n, v, shown, ...) OPTION_ROW(OPTION_UINT64, uint64_t, n, v, shown, __VA_ARGS__)
+#define SEED(n, v, shown, ...) UINT64(n, v, shown, __VA_ARGS__, .seed = true)
 #define FLOAT(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_FLOAT, float, n, v, low, high, shown, __VA_ARGS__)
 #define DOUBLE(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_DOUBLE, double, n, v, low, high, shown, __VA_ARGS__)
 #define TEXT(n, v, shows, shown, ...) OPTION_ROW(OPTION_TEXT, const char *, n, v, shown, __VA_ARGS__, .argument = shows)

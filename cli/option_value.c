@@ -10,6 +10,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 /* ---- the kinds and the variable ---- */
 
@@ -146,6 +148,12 @@ void option_choices_text(const Option *row, const char *between, char *out, size
 
 /* ---- parsing one value ---- */
 
+uint64_t options_random_seed(void) {
+  uint64_t seed = 0;
+  if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint64_t)getpid();
+  return seed & 0xFFFFFFFFu; /* short enough to type again */
+}
+
 /* strtod() and strtoll() alone would take leading blanks, "0x10", "inf" and "nan". */
 static bool looks_decimal(const char *text) { return *text && text[strspn(text, "0123456789+-.eE")] == '\0'; }
 
@@ -176,9 +184,13 @@ static bool parse_integer(const char *text, int64_t *out) {
   return true;
 }
 
-static bool parse_natural(const char *text, uint64_t *out) {
+static bool parse_natural(const char *text, bool seed, uint64_t *out) {
   char *end;
   int64_t small;
+  if (seed && strcmp(text, "-1") == 0) {
+    *out = options_random_seed();
+    return true;
+  }
   if (parse_integer(text, &small)) {
     *out = (uint64_t)small;
     return small >= 0;
@@ -235,7 +247,9 @@ void option_demand_text(const Option *row, char *out, size_t size) {
     snprintf(out, size, "a whole number %s", range);
     break;
   case OPTION_INT64: snprintf(out, size, "a whole number%s%s", *range ? " " : "", range); break;
-  case OPTION_UINT64: snprintf(out, size, "a whole number %s", *range ? range : ">= 0"); break;
+  case OPTION_UINT64:
+    snprintf(out, size, "a whole number %s%s", *range ? range : ">= 0", row->seed ? ", or -1 for a random one" : "");
+    break;
   default: snprintf(out, size, "a number%s%s", *range ? " " : "", range); break;
   }
 }
@@ -255,7 +269,7 @@ bool option_parse(const Option *row, const char *text, OptionValue *out) {
     return parse_integer(text, &out->integer) && out->integer >= INT_MIN && out->integer <= INT_MAX &&
            in_range(row, (double)out->integer);
   case OPTION_INT64: return parse_integer(text, &out->integer) && in_range(row, (double)out->integer);
-  case OPTION_UINT64: return parse_natural(text, &out->natural) && in_range(row, (double)out->natural);
+  case OPTION_UINT64: return parse_natural(text, row->seed, &out->natural) && in_range(row, (double)out->natural);
   case OPTION_FLOAT:
     return parse_real(text, &out->real) && fabs(out->real) <= (double)FLT_MAX && in_range(row, out->real);
   case OPTION_DOUBLE: return parse_real(text, &out->real) && in_range(row, out->real);

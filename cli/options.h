@@ -76,6 +76,7 @@ typedef struct Option {
   double min, max;            /* both 0: no limit but the type's. One-sided: INFINITY from <math.h> */
   bool above, below;          /* min itself, max itself is out of the range */
   bool positional;            /* also takes arguments without a flag (OPTION_LIST: all, OPTION_TEXT: one) */
+  bool seed;                  /* OPTION_UINT64: -1 draws one, which is then the value */
   bool transient;             /* an action (--resume, --dry-run): never written by options_write() */
   int exclusive;              /* rows with the same number > 0 exclude each other (--steps, --epochs, --minutes) */
   const char *group;          /* heading in --help and in files; options_init() copies it to the rows below it */
@@ -164,6 +165,9 @@ bool options_copy(Options *options, const char *dump, Error *error);
 bool options_set(Options *options, const char *name, const char *text, Error *error);
 /* The value of such a row, which is no text, as it could be given; "unset" where it is not known. */
 void options_value(const Options *options, const char *name, char *out, size_t size);
+
+/* A seed for random numbers that nobody has chosen. */
+uint64_t options_random_seed(void);
 
 /* The table, at most 100 columns wide. */
 void options_help(const Options *options, FILE *stream);

@@ -3,6 +3,7 @@
 
 #include "cli/startup.h"
 #include "tokenizer/bpe_encode.h"
+#include "util/file.h"
 #include "util/text.h"
 
 #include <errno.h>
@@ -10,12 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 void program_flush(Program *p) {
-  errno = 0;
-  if ((fflush(stdout) != 0 || ferror(stdout)) && !p->write_error) p->write_error = errno ? errno : EIO;
+  const int cause = file_flush_cause(stdout);
+  if (!p->write_error) p->write_error = cause;
 }
 
 bool program_emit(Program *p, const uint8_t *bytes, size_t size) {
@@ -28,12 +28,6 @@ bool program_emit(Program *p, const uint8_t *bytes, size_t size) {
 static bool keep_generating(void *context, int64_t tokens, Error *error) {
   (void)context, (void)tokens, (void)error;
   return !stop_signal;
-}
-
-static uint64_t random_seed(void) {
-  uint64_t seed = 0;
-  if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint64_t)getpid();
-  return seed & 0xFFFFFFFFu; /* short enough to type again */
 }
 
 bool program_report_output(const Program *p, Error *error) {
@@ -51,7 +45,7 @@ static int kept_tokens(const Program *p) {
 }
 
 uint64_t program_seed(const Program *p) {
-  return options_given(&p->options, &p->settings.seed) ? p->settings.seed : random_seed();
+  return options_given(&p->options, &p->settings.seed) ? p->settings.seed : options_random_seed();
 }
 
 GenerationRequest program_request(Program *p) {
@@ -101,9 +95,15 @@ void program_free_stops(StopTexts *stops) {
 
 bool program_make_stops(Program *p, Error *error) {
   const TextList *texts = &p->settings.stops;
-  for (int i = 0; i < texts->count; i++)
-    if (!program_add_stop(&p->stops, texts->items[i], strlen(texts->items[i]), error)) return false;
-  return true;
+  bool ok = true;
+  for (int i = 0; ok && i < texts->count; i++) {
+    uint8_t *text;
+    size_t size;
+    ok = program_given_text(p, texts->items[i], &text, &size, error) &&
+         program_add_stop(&p->stops, (const char *)text, size, error);
+    free(text);
+  }
+  return ok;
 }
 
 /* ---- many texts ---- */

@@ -84,6 +84,17 @@ check "same seed, same bytes" cmp a.run/model.safetensors b.run/model.safetensor
 check "same seed, same state" tensors_equal a.run b.run
 $train text.txt $tiny --out c.run --seed 2 2>/dev/null
 if cmp -s a.run/model.safetensors c.run/model.safetensors; then fail "another seed, other bytes" "equal"; else pass "another seed, other bytes"; fi
+# seed_of RUN: the one in its settings
+seed_of() { sed -n 's/^seed = //p' "$1/config.txt"; }
+for run in drawn other; do $train text.txt ${tiny% --quiet*} --steps 3 --seed -1 --out $run.run 2>$run.err; done
+check "train --seed -1 draws a seed" test "$(seed_of drawn.run)" -ge 0 -a "$(seed_of drawn.run)" != "$(seed_of other.run)"
+check "which the plan says" grep -q "; seed $(seed_of drawn.run)$" drawn.err
+$train --config drawn.run/config.txt --out repeated.run --quiet
+check "and config.txt repeats" cmp drawn.run/model.safetensors repeated.run/model.safetensors
+$generate a.run -n 20 -s -1 >one 2>err
+$generate a.run -n 20 -s "$(sed -n 's/.*seed //p' err)" --quiet >two
+check "generate -s -1 draws a seed and says it" cmp one two
+check "other seeds below zero are refused" sh -c "$generate a.run -s -2 2>&1 | grep -q 'need a whole number >= 0, or -1 for a random one'"
 refused "a run is not overwritten" 2 "overwrite" "$train" text.txt $tiny --out a.run
 $train text.txt $tiny --out b.run --overwrite 2>/dev/null
 check "--overwrite replaces it" cmp a.run/model.safetensors b.run/model.safetensors
@@ -548,6 +559,36 @@ refused "--encode: full disk" 7 "stdout" sh -c "exec $generate a.run --encode te
 refused "generate: full disk" 7 "stdout" sh -c "exec $generate a.run -n 50 --ignore-eos --quiet >/dev/full"
 $generate a.run -n 2000 --ignore-eos --quiet 2>err | head -c 10 >/dev/null
 check "a closed pipe ends quietly" test ! -s err
+mkfifo pipe
+# quiet NAME COMMAND...: into a pipe whose reader has left it ends with 0, without a word about the pipe
+quiet() {
+  name=$1
+  shift
+  (exec 4<>pipe 5>pipe 4<&- && "$@" >&5 2>err)
+  check "a closed pipe: $name" test $? -eq 0 -a "$(grep -ci 'cannot\|broken' err)" -eq 0
+}
+for program in train generate; do
+  quiet "$program --help" "$bin/$program" --help
+  quiet "$program --version" "$bin/$program" --version
+done
+quiet "train --runs" "$train" --runs .
+quiet "train --plot" "$train" --plot a.run
+quiet "train --dry-run --json" "$train" text.txt $tiny --dry-run --json
+quiet "train --dry-run --show" "$train" text.txt $tiny --dry-run --show 40
+quiet "train --bench" "$train" text.txt $tiny --bench 2
+quiet "generate" "$generate" a.run -n 50 --ignore-eos
+quiet "generate --json" "$generate" a.run -n 50 --json
+quiet "generate --lens" "$generate" a.run -p a --lens
+quiet "generate --alts" "$generate" a.run -n 50 --alts 3
+quiet "generate --heat-html" "$generate" a.run -n 50 --heat-html heat.html
+quiet "generate --params" "$generate" a.run --params
+quiet "generate --score" "$generate" a.run --score text.txt
+quiet "generate --score --per-line" "$generate" a.run --score text.txt --per-line
+quiet "generate --encode" "$generate" a.run --encode text.txt
+quiet "generate --bench" "$generate" a.run --bench 5
+quiet "generate --compare" "$generate" --compare a.run c.run -n 50
+quiet "generate --gguf" "$generate" a.run --gguf pipe.gguf
+quiet "generate --export" "$generate" a.run --export pipe.export
 $generate a.run --score text.txt --quiet >out
 check "--score prints bits per byte" grep -q '"bits_per_byte": [0-9]' out
 refused "--score of a missing file" 3 "missing" "$generate" a.run --score missing

@@ -209,7 +209,8 @@ void settings_options(Options *options, TrainSettings *s) {
            "start so many processes on this machine, each with a GPU, that train together", .transient = true),
       FLAG("no-shard", &s->no_shard,
            "of several processes each keeps the moments of all parameters and updates all, instead of its part"),
-      UINT64("seed", &s->seed, NULL, "random seed; the same seed gives the same bytes"),
+      SEED("seed", &s->seed, NULL,
+           "random seed; the same seed gives the same bytes; -1: a random one, which config.txt then has"),
 
       GROUP("Runs"),
       FLAG("runs", &s->runs, "print a table of the runs in the directories that are named instead of FILEs, and exit",

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -98,10 +99,23 @@ bool file_fail_write(const char *path, Error *error) {
   return output_failed(error, "write", path, errno ? errno : EIO);
 }
 
-bool file_flush(FILE *stream, const char *name, Error *error) {
+/* A stream that failed earlier does not keep the cause. */
+static bool reader_has_left(FILE *stream) {
+  struct pollfd descriptor = {.fd = fileno(stream), .events = POLLOUT};
+  return poll(&descriptor, 1, 0) == 1 && descriptor.revents & POLLERR;
+}
+
+int file_flush_cause(FILE *stream) {
   errno = 0;
-  if (fflush(stream) == 0 && !ferror(stream)) return true;
-  return fail(error, EXIT_OUTPUT, "cannot write to %s: %s", name, strerror(errno ? errno : EIO));
+  if (fflush(stream) == 0 && !ferror(stream)) return 0;
+  if (errno) return errno;
+  return reader_has_left(stream) ? EPIPE : EIO;
+}
+
+bool file_flush(FILE *stream, const char *name, Error *error) {
+  const int cause = file_flush_cause(stream);
+  if (!cause || cause == EPIPE) return true;
+  return fail(error, EXIT_OUTPUT, "cannot write to %s: %s", name, strerror(cause));
 }
 
 /* ---- temporaries ---- */

@@ -48,7 +48,9 @@ bool file_write(const char *path, const void *bytes, size_t size, Error *error);
 /* For files that are written in other ways: EXIT_OUTPUT with path, the cause in errno and what to do. False. */
 bool file_fail_write(const char *path, Error *error);
 
-/* What was printed to a stream, `name` for people, is on its way. EXIT_OUTPUT with the cause. */
+/* Flushes what was printed to a stream. 0, or the errno of what failed, now or earlier; EPIPE: the reader has left. */
+int file_flush_cause(FILE *stream);
+/* The same, `name` for people. EXIT_OUTPUT with the cause; a reader that has left has what it wanted: no error. */
 bool file_flush(FILE *stream, const char *name, Error *error);
 
 /* Cuts a file of lines that others add to: what is behind `size` bytes goes, and with it a line that does not end
