@@ -65,7 +65,8 @@ static bool no_such_column(const json_t *known, const char *flag, const char *gi
 }
 
 bool columns_check_sort(const json_t *known, const char *sort, Error *error) {
-  return !sort || json_object_get(known, sort + (sort[0] == '-')) || no_such_column(known, "--sort", sort, error);
+  return !sort || json_is_true(json_object_get(known, sort + (sort[0] == '-'))) ||
+         no_such_column(known, "--sort", sort, error);
 }
 
 /* ---- those that tell most ---- */
