@@ -16,6 +16,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- prepare ---- */
 
@@ -275,12 +276,19 @@ static bool train(Run *r, Error *error) {
 
 /* ---- what is no training ---- */
 
-static bool print_runs(const TrainSettings *s, Error *error) {
+static bool print_runs(Run *r, Error *error) {
   static const char *const here[] = {"."};
+  enum { DEFAULT_WIDTH = 100 };
+  const TrainSettings *s = &r->settings;
+  const TableFormat usual = isatty(STDOUT_FILENO) ? TABLE_TEXT : TABLE_MARKDOWN;
+  const int width = console_width(stdout);
   const RunsTable table = {.dirs = s->data.count ? s->data.items : here,
                            .count = s->data.count ? s->data.count : 1,
                            .sort = s->runs_sort,
-                           .format = (TableFormat)s->runs_format};
+                           .columns = s->runs_columns,
+                           .format = s->runs_format < 0 ? usual : (TableFormat)s->runs_format,
+                           .width = width > 0 ? width : DEFAULT_WIDTH,
+                           .console = &r->console};
   return runs_print(&table, stdout, error);
 }
 
@@ -329,11 +337,12 @@ static bool run(void *context, Error *error) {
   if (s->json && (s->runs || s->report || s->plot))
     return fail(error, EXIT_USAGE, "--json goes with --dry-run; a table of runs in JSON: --runs -O json");
   if (s->runs + s->report + s->plot > 1) return fail(error, EXIT_USAGE, "use only one of --runs, --report and --plot");
-  if (!s->runs && (s->runs_sort || options_origin(&r->options, &s->runs_format) == ORIGIN_COMMAND_LINE))
-    return fail(error, EXIT_USAGE, "-O and --sort are for --runs");
+  if (!s->runs &&
+      (s->runs_sort || s->runs_columns || options_origin(&r->options, &s->runs_format) == ORIGIN_COMMAND_LINE))
+    return fail(error, EXIT_USAGE, "-O, --sort and --columns are for --runs");
   if (s->bench && s->dry_run) return fail(error, EXIT_USAGE, "--dry-run trains nothing, and --bench does; use one");
   if ((s->runs || s->report || s->plot) && !run_leads(r)) return true;
-  if (s->runs) return print_runs(s, error);
+  if (s->runs) return print_runs(r, error);
   if (s->report) return write_report(s, error);
   if (s->plot) return plot_runs(r, error);
   if (!prepare(r, error)) return false;

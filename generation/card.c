@@ -38,18 +38,6 @@ static void write_results(FILE *out, const json_t *result, const HistoryEvaluati
   if (kept) write_kept(out, kept);
 }
 
-/* Settings that name files, or that say nothing of the model. */
-static bool is_private(const char *key) {
-  static const char *const keys[] = {"data",        "val",          "init",           "tokenizer", "source-tokenizer",
-                                     "out",         "prompt",       "threads",        "device",    "save-every",
-                                     "log-every",   "sample-every", "sample-tokens",  "tsv",       "binary",
-                                     "jsonl-field", "prompt-field", "response-field", "autotune",  "no-shard",
-                                     "isa",         "gpus"};
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-    if (strcmp(key, keys[i]) == 0) return true;
-  return false;
-}
-
 /* With --init the model says so. */
 static bool is_of_base(const char *key) {
   static const char *const keys[] = {"preset", "arch", "init-like", "init-std"};
@@ -85,7 +73,7 @@ static void write_command(FILE *out, const json_t *settings) {
   write_tokenizer(out, settings, "tokenizer");
   write_tokenizer(out, settings, "source-tokenizer");
   json_object_foreach((json_t *)settings, key, value) {
-    if (!is_private(key) && !(based && is_of_base(key))) write_flag(out, key, value);
+    if (result_setting_kind(key) == SETTING_OF_MODEL && !(based && is_of_base(key))) write_flag(out, key, value);
   }
   fputs("\n```\n", out);
 }

@@ -54,6 +54,23 @@ json_t *result_settings(const char *dir, Error *error) {
   return settings;
 }
 
+static bool is_among(const char *name, const char *const *names) {
+  for (; *names; names++)
+    if (strcmp(name, *names) == 0) return true;
+  return false;
+}
+
+SettingKind result_setting_kind(const char *name) {
+  static const char *const paths[] = {"data", "val", "init", "tokenizer", "source-tokenizer", NULL};
+  static const char *const aside[] = {
+      "out",          "overwrite",      "resume",       "earlier-steps", "prompt", "threads", "device",
+      "save-every",   "log-every",      "sample-every", "sample-tokens", "tsv",    "binary",  "jsonl-field",
+      "prompt-field", "response-field", "autotune",     "no-shard",      "isa",    "gpus",    NULL};
+  return is_among(name, paths) ? SETTING_PATH : is_among(name, aside) ? SETTING_ASIDE : SETTING_OF_MODEL;
+}
+
+/* ---- states ---- */
+
 const char *result_end(const json_t *result) {
   const char *end = json_string_value(json_object_get(result, "end"));
   for (int i = 0; end && i < RUN_ENDS; i++)
@@ -64,6 +81,13 @@ const char *result_end(const json_t *result) {
 const char *result_state(const char *dir, const json_t *result) {
   const char *end = result_end(result);
   return end ? end : checkpoint_is_locked(dir) ? "running" : "killed";
+}
+
+const char *result_state_words(const char *state) {
+  static const char *const shown[RUN_ENDS] = {"done", "done", "early stop", "interrupted", "not finite"};
+  for (int i = 0; i < RUN_ENDS; i++)
+    if (strcmp(state, run_end_names[i]) == 0) return shown[i];
+  return state;
 }
 
 json_t *result_json(const char *dir, const char *name, Error *error) {

@@ -41,11 +41,23 @@ const char *result_end(const json_t *result);
 /* The same, and "running" or "killed" of a run that has no result. */
 const char *result_state(const char *dir, const json_t *result);
 
+/* A state for people: "done" also where the time was up. Of what is no state the same text. */
+const char *result_state_words(const char *state);
+
 json_t *result_number(double value); /* null where it is not finite */
 /* The settings in DIR/config.txt as an object: numbers, switches (true, false) and texts; a list of those that stand
  * there several times. With an error what was read until then. */
 json_t *result_settings(const char *dir, Error *error);
 json_t *result_settings_text(char *text, Error *error); /* of its text in memory, which is changed */
+
+/* What a setting is about. */
+typedef enum SettingKind {
+  SETTING_OF_MODEL,
+  SETTING_PATH, /* it names a file, or may: private */
+  SETTING_ASIDE /* says nothing of the model: where it is written, how often, on which machine */
+} SettingKind;
+SettingKind result_setting_kind(const char *name);
+
 /* DIR/NAME; NULL while there is none, or with an error: EXIT_INPUT, EXIT_MEMORY. */
 json_t *result_json(const char *dir, const char *name, Error *error);
 /* Tokens per second of training time: pauses to evaluate, save and sample left out. NaN: nothing was logged. */

@@ -1,6 +1,8 @@
 #include "report/runs.h"
 
 #include "checkpoint/directory.h"
+#include "report/columns.h"
+#include "report/ranking.h"
 #include "report/result.h"
 #include "util/file.h"
 #include "util/json.h"
@@ -9,12 +11,11 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-const char *const table_format_names[] = {"md", "csv", "json", NULL};
 
 enum { DEEPEST = 16 }; /* directories below those that are named */
 
@@ -22,33 +23,59 @@ enum { DEEPEST = 16 }; /* directories below those that are named */
 
 static void set(json_t *row, const char *name, json_t *value) { json_object_set_new(row, name, value); }
 
-static void set_measured(json_t *row, const History *h, const json_t *result) {
-  const HistoryEvaluation *kept = history_kept(h);
-  const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
-  const json_t *seconds = json_object_get(result, "seconds");
-  const json_t *params = json_object_get(result, "params");
-  const double nan = (double)NAN;
-  set(row, "step", last ? json_integer(last->step) : json_null());
-  set(row, "params", json_is_integer(params) ? json_deep_copy(params) : json_null());
-  set(row, "kept_step", kept ? json_integer(kept->step) : json_null());
-  set(row, "val_loss", result_number(kept ? kept->loss : nan));
-  set(row, "bits_per_byte", result_number(kept ? kept->bits_per_byte : nan));
-  set(row, "tokens_per_s", result_number(last ? (double)last->tokens / last->seconds : nan));
-  set(row, "seconds", result_number(json_is_number(seconds) ? json_number_value(seconds) : last ? last->seconds : nan));
+static json_t *number_or(const json_t *known, double other) {
+  return json_is_number(known) ? json_deep_copy(known) : result_number(other);
 }
 
-/* A run as an object: run, settings (an object, until it is known which differ), state and what was measured. */
+static json_t *count_or(const json_t *known, const int64_t *other) {
+  return json_is_integer(known) ? json_deep_copy(known) : other ? json_integer(*other) : json_null();
+}
+
+/* A number of the kept model over all of its validation text, or over the beginning alone; null in the other column. */
+static json_t *over(const HistoryEvaluation *kept, bool all, double number) {
+  return result_number(kept && kept->all == all ? number : (double)NAN);
+}
+
+/* Answers were counted for all pairs at the end alone: an evaluation during the run, one that was the best, counted
+ * few, whatever its loss is over. */
+static json_t *exact_over(const HistoryEvaluation *kept, bool all) {
+  return result_number(kept && (kept->all && !kept->best) == all ? kept->exact : (double)NAN);
+}
+
+/* The columns for people are the first ones that are needed. */
+static void set_measured(json_t *row, const char *state, const History *h, const json_t *result) {
+  const HistoryEvaluation *kept = history_kept(h);
+  const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
+  const double loss = kept ? kept->loss : (double)NAN, bits = kept ? kept->bits_per_byte : (double)NAN;
+  json_t *tokens = count_or(json_object_get(result, "tokens"), last ? &last->tokens : NULL);
+  json_t *seconds = number_or(json_object_get(result, "seconds"), last ? last->seconds : (double)NAN);
+  set(row, "bits_per_byte", over(kept, true, bits));
+  set(row, "val_text", kept && h->val_text ? json_sprintf("%016" PRIx64, h->val_text) : json_null());
+  set(row, "bits_per_byte_beginning", over(kept, false, bits));
+  set(row, "exact", exact_over(kept, true));
+  set(row, "state", json_string(state));
+  set(row, "val_loss", over(kept, true, loss));
+  set(row, "step", count_or(json_object_get(result, "step"), last ? &last->step : NULL));
+  set(row, "kept_step", kept ? json_integer(kept->step) : json_null());
+  set(row, "seconds", seconds);
+  set(row, "params", count_or(json_object_get(result, "params"), NULL));
+  set(row, "tokens_per_s", result_number(json_number_value(tokens) / json_number_value(seconds)));
+  set(row, "tokens", tokens);
+  set(row, "val_loss_beginning", over(kept, false, loss));
+  set(row, "exact_beginning", exact_over(kept, false));
+}
+
+/* A run as an object: run, settings (an object), and what was measured. */
 static bool add_run(json_t *rows, const char *dir, Error *error) {
   Error damage = {0};
   History history = {0};
   json_t *row = json_object(), *name = json_string(dir);
   json_t *result = result_json(dir, CHECKPOINT_RESULT, &damage);
   set(row, "run", name ? name : json_string(text_one_line(dir, ONE_LINE_BYTES - 1).text));
-  set(row, "settings", result_settings(dir, &damage));
+  set(row, TABLE_SETTINGS, result_settings(dir, &damage));
   history_read(&history, checkpoint_path(dir, CHECKPOINT_METRICS).text, &damage);
   if (damage.code == EXIT_MEMORY) fail(error, EXIT_MEMORY, "%s", damage.text);
-  set(row, "state", json_string(damage.code || history.damaged ? "damaged" : result_state(dir, result)));
-  set_measured(row, &history, result);
+  set_measured(row, damage.code || history.damaged ? "damaged" : result_state(dir, result), &history, result);
   history_free(&history);
   json_decref(result);
   json_array_append_new(rows, row);
@@ -85,188 +112,42 @@ static bool add_below(json_t *rows, const char *dir, int depth, Error *error) {
   return ok;
 }
 
-/* ---- columns ---- */
+/* ---- all of it ---- */
 
-/* Whether rows differ in that setting, and it says something of the model. A row without any settings, for its run is
- * damaged, differs in none. */
-static bool differs(const json_t *rows, const char *name) {
-  const json_t *first = NULL; /* its settings */
-  if (strcmp(name, "out") == 0) return false;
-  for (size_t i = 0; i < json_array_size(rows); i++) {
-    const json_t *settings = json_object_get(json_array_get(rows, i), "settings");
-    if (json_object_size(settings) == 0) continue;
-    if (!first) first = settings;
-    const json_t *one = json_object_get(first, name), *other = json_object_get(settings, name);
-    if (!one != !other || (one && !json_equal(one, other))) return true;
-  }
-  return false;
-}
-
-/* The names of all settings of all runs, each with whether it differs. */
-static json_t *setting_names(const json_t *rows) {
-  json_t *names = json_object();
-  for (size_t i = 0; i < json_array_size(rows); i++) {
-    json_t *settings = json_object_get(json_array_get(rows, i), "settings");
-    for (void *at = json_object_iter(settings); at; at = json_object_iter_next(settings, at)) {
-      const char *name = json_object_iter_key(at);
-      if (!json_object_get(names, name)) set(names, name, json_boolean(differs(rows, name)));
-    }
-  }
-  return names;
-}
-
-/* Settings of that name that a row has by itself, which an edited config.txt may name, are left out. */
-static void add_settings(json_t *out, const json_t *row, const json_t *settings, json_t *names) {
-  for (void *at = json_object_iter(names); at; at = json_object_iter_next(names, at)) {
-    const char *name = json_object_iter_key(at);
-    json_t *own = json_object_get(settings, name);
-    if (json_is_true(json_object_iter_value(at)) && !json_object_get(row, name))
-      json_object_set(out, name, own ? own : json_null());
-  }
-}
-
-/* In the order of the table, the settings that differ behind the name. */
-static json_t *columns_of(json_t *row, json_t *names) {
-  json_t *out = json_object();
-  for (void *at = json_object_iter(row); at; at = json_object_iter_next(row, at)) {
-    const char *name = json_object_iter_key(at);
-    json_t *value = json_object_iter_value(at);
-    if (strcmp(name, "settings") == 0) add_settings(out, row, value, names);
-    else json_object_set(out, name, value);
-  }
-  return out;
-}
-
-static json_t *make_columns(const json_t *rows) {
-  json_t *names = setting_names(rows), *out = json_array();
-  for (size_t i = 0; i < json_array_size(rows); i++)
-    json_array_append_new(out, columns_of(json_array_get(rows, i), names));
-  json_decref(names);
-  return out;
-}
-
-/* ---- order ---- */
-
-typedef struct Sorting {
-  const char *column;
-  bool largest_first;
-} Sorting;
-static Sorting sorting; /* qsort() has no context */
-
-static int compare_values(const json_t *a, const json_t *b) {
-  if (json_is_number(a) && json_is_number(b))
-    return (json_number_value(a) > json_number_value(b)) - (json_number_value(a) < json_number_value(b));
-  if (json_is_number(a) || json_is_number(b)) return json_is_number(a) ? -1 : 1;
-  if (json_is_string(a) && json_is_string(b)) return strcmp(json_string_value(a), json_string_value(b));
-  return json_is_true(b) - json_is_true(a);
-}
-
-static int compare_rows(const void *x, const void *y) {
-  const json_t *const *first = x, *const *second = y;
-  const json_t *a = json_object_get(*first, sorting.column), *b = json_object_get(*second, sorting.column);
-  if (json_is_null(a) != json_is_null(b)) return json_is_null(a) - json_is_null(b);
-  const int order = sorting.largest_first ? compare_values(b, a) : compare_values(a, b);
-  return order ? order
-               : strcmp(json_string_value(json_object_get(*first, "run")),
-                        json_string_value(json_object_get(*second, "run")));
-}
-
-static bool sort_rows(const RunsTable *table, json_t **rows, size_t count, Error *error) {
-  const char *column = table->sort ? table->sort : "bits_per_byte";
-  sorting = (Sorting){column + (column[0] == '-'), column[0] == '-'};
-  if (!json_object_get(rows[0], sorting.column))
-    return fail(error, EXIT_USAGE, "--sort %s: there is no such column; the columns are those of ./train --runs DIR",
-                text_one_line(table->sort, 100).text);
-  qsort(rows, count, sizeof(json_t *), compare_rows);
+/* The rows in their order, and what people read: words, labels and names instead of states, fingerprints and paths. */
+static bool order(const RunsTable *table, json_t **rows, size_t count, Ranking *ranking, Error *error) {
+  if (!ranking_sort(ranking, rows, count, table->sort ? table->sort : "bits_per_byte", error)) return false;
+  if (table->format > TABLE_MARKDOWN) return true;
+  ranking_label(rows, count);
+  for (size_t i = 0; i < count; i++) columns_make_readable(rows[i]);
   return true;
 }
 
-/* ---- formats ---- */
-
-enum { DIGITS = 10 };
-
-/* As a person reads it. */
-static void markdown_value(FILE *stream, const json_t *value) {
-  char *text = json_value_text(value, DIGITS);
-  const double real = json_real_value(value); /* 0 of what is none */
-  if (json_is_real(value)) fprintf(stream, fabs(real) < 1e5 ? "%.5g" : "%.0f", real);
-  else if (json_is_boolean(value)) fputs(json_is_true(value) ? "yes" : "no", stream);
-  else
-    for (const char *c = text ? text : ""; *c; c++)
-      fprintf(stream, "%s%c", *c == '|' ? "\\" : "", (unsigned char)*c < ' ' || *c == 0x7F ? ' ' : *c);
-  free(text);
+static void tell(const RunsTable *table, const Ranking *ranking, size_t left_out) {
+  if (table->format > TABLE_MARKDOWN) return;
+  ranking_tell(ranking, table->sort ? table->sort : "bits_per_byte", table->console);
+  if (left_out)
+    console_note(table->console, "%zu more column%s: --columns all, or -O csv", left_out, left_out == 1 ? "" : "s");
 }
 
-/* As RFC 4180 has it. */
-static void csv_text(FILE *stream, const char *text) {
-  const bool quoted = strpbrk(text, ",\"\r\n");
-  if (quoted) fputc('"', stream);
-  for (const char *c = text; *c; c++) fprintf(stream, "%s%c", *c == '"' ? "\"" : "", *c);
-  if (quoted) fputc('"', stream);
-}
-
-static void csv_value(FILE *stream, const json_t *value) {
-  char *text = json_value_text(value, DIGITS);
-  csv_text(stream, text ? text : "");
-  free(text);
-}
-
-static void print_markdown(FILE *stream, json_t *const *rows, size_t count) {
-  size_t columns = 0;
-  for (void *at = json_object_iter(rows[0]); at; at = json_object_iter_next(rows[0], at), columns++)
-    fprintf(stream, "| %s ", text_one_line(json_object_iter_key(at), ONE_LINE_BYTES - 1).text);
-  fputs("|\n", stream);
-  for (size_t i = 0; i < columns; i++) fputs("|---", stream);
-  fputs("|\n", stream);
-  for (size_t i = 0; i < count; i++) {
-    for (void *at = json_object_iter(rows[i]); at; at = json_object_iter_next(rows[i], at)) {
-      fputs("| ", stream);
-      markdown_value(stream, json_object_iter_value(at));
-      fputc(' ', stream);
-    }
-    fputs("|\n", stream);
-  }
-}
-
-static void print_csv(FILE *stream, json_t *const *rows, size_t count) {
-  const char *between = "";
-  for (void *at = json_object_iter(rows[0]); at; at = json_object_iter_next(rows[0], at), between = ",") {
-    fputs(between, stream);
-    csv_text(stream, json_object_iter_key(at));
-  }
-  fputs("\r\n", stream);
-  for (size_t i = 0; i < count; i++) {
-    between = "";
-    for (void *at = json_object_iter(rows[i]); at; at = json_object_iter_next(rows[i], at), between = ",") {
-      fputs(between, stream);
-      csv_value(stream, json_object_iter_value(at));
-    }
-    fputs("\r\n", stream);
-  }
-}
-
-static void print_json(FILE *stream, json_t *const *rows, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    fputs(i ? ",\n " : "[", stream);
-    json_dumpf(rows[i], stream, JSON_REAL_PRECISION(DIGITS));
-  }
-  fputs("]\n", stream);
-}
-
-/* ---- all of it ---- */
-
-static bool print_rows(const RunsTable *table, json_t *columns, FILE *stream, Error *error) {
-  const size_t count = json_array_size(columns);
-  json_t **rows = malloc(count * sizeof *rows);
-  if (!rows) return error_memory(error, "a table of runs");
-  for (size_t i = 0; i < count; i++) rows[i] = json_array_get(columns, i);
-  const bool ok = sort_rows(table, rows, count, error);
-  if (ok)
-    (table->format == TABLE_CSV    ? print_csv
-     : table->format == TABLE_JSON ? print_json
-                                   : print_markdown)(stream, rows, count);
-  free(rows);
-  return ok && file_flush(stream, "stdout", error);
+static bool print_rows(const RunsTable *runs, const json_t *found, FILE *stream, Error *error) {
+  Table table = {.row_count = json_array_size(found)};
+  Ranking ranking;
+  size_t left_out = 0;
+  json_t *known = columns_known(found);
+  table.rows = malloc(table.row_count * sizeof *table.rows);
+  for (size_t i = 0; table.rows && i < table.row_count; i++) table.rows[i] = json_array_get(found, i);
+  bool ok = table.rows || error_memory(error, "a table of runs");
+  ok = ok && columns_check_sort(known, runs->sort, error) &&
+       order(runs, table.rows, table.row_count, &ranking, error) &&
+       columns_choose(&table, known, runs, &ranking, &left_out, error) && json_memory_ok(error, "a table of runs");
+  if (ok) table_print(&table, runs->format, stream);
+  ok = ok && file_flush(stream, "stdout", error) && json_memory_ok(error, "a table of runs");
+  if (ok) tell(runs, &ranking, left_out);
+  free(table.rows);
+  free(table.columns);
+  json_decref(known);
+  return ok;
 }
 
 bool runs_print(const RunsTable *table, FILE *stream, Error *error) {
@@ -276,10 +157,7 @@ bool runs_print(const RunsTable *table, FILE *stream, Error *error) {
   if (ok && json_array_size(rows) == 0)
     ok = fail(error, EXIT_INPUT, "no run in %s%s; a run is a directory that ./train has made",
               text_one_line(table->dirs[0], 250).text, table->count > 1 ? ", nor in the others" : "");
-  json_t *columns = ok ? make_columns(rows) : NULL;
-  ok = ok && json_memory_ok(error, "a table of runs") && print_rows(table, columns, stream, error) &&
-       json_memory_ok(error, "a table of runs");
-  json_decref(columns);
+  ok = ok && print_rows(table, rows, stream, error);
   json_decref(rows);
   return ok;
 }

@@ -97,15 +97,23 @@ $train short.txt --val unseen.txt --layers 2 --heads 2 --dim 64 --ctx 32 --batch
 for seed in 1 2; do
   for dim in 8 16; do $train $tiny --steps 20 --dim $dim --seed $seed --quiet --out "sweep/$dim/s$seed.run" 2>/dev/null; done
 done
+$train long.txt --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --threads 1 --sample-tokens 0 --tokenizer byte --steps 100000 --eval-every 20 --quiet --out begun.run 2>/dev/null &
+pid=$!
+while ! grep -q val_loss begun.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
+kill -INT $pid
+wait $pid
+check "evaluations of a long text are over its beginning" grep -q '"over":"beginning"' begun.run/metrics.jsonl
 $train --runs sweep done.run killed.run damaged.run >table.md 2>err
-check "a table of runs" test $? -eq 0 -a "$(wc -l <table.md)" -eq 9 -a ! -s err
-check "its columns are what differs" grep -q '^| run | .*dim .*| seed .*| state | step | ' table.md
+check "a table of runs" test $? -eq 0 -a "$(wc -l <table.md)" -eq 9
+check "which says that it has more columns" grep -qx 'note: [0-9]* more columns: --columns all, or -O csv' err
+check "and nothing else" test "$(wc -l <err)" -eq 1
+check "its columns are what differs" grep -q '^| run | .*dim .*| seed .*| bits_per_byte | state | val_loss | step | ' table.md
 check "and not what is the same" sh -c '! head -n 1 table.md | grep -q -e layers -e "| out "'
 check "states" sh -c 'grep -q "^| killed.run .*| killed |" table.md && grep -q "^| damaged.run .*| damaged |" table.md && grep -q "^| done.run .*| done |" table.md'
 check "sorted by bits per byte" sh -c "$train --runs sweep -O csv | tr -d '\\015' | awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if (\$i == \"bits_per_byte\") c = i; next } \$c + 0 < last + 0 { exit 1 } { last = \$c; n++ } END { exit !(c && n == 4) }'"
 check "sorted as asked" sh -c "$train --runs sweep -O csv --sort -run | sed -n 2p | grep -q '^sweep/8/s2.run,'"
 cp -r done.run hollow.run && : >hollow.run/config.txt
-check "a run without settings adds no columns" sh -c "$train --runs done.run hollow.run | head -n 1 | grep -q '^| run | state '"
+check "a run without settings adds no columns" sh -c "$train --runs done.run hollow.run --quiet | head -n 1 | grep -q '^| run | bits_per_byte '"
 if command -v python3 >/dev/null; then
   $train --runs . -O csv >table.csv
   $train --runs . -O json >table.json
@@ -118,14 +126,75 @@ for row, o in zip(rows, objects):
     for name, value in o.items():
         assert row[name] == ("" if value is None else value if isinstance(value, str) else json.dumps(value)) or \
             float(row[name]) == value, (name, row[name], value)
-known = [o["bits_per_byte"] for o in objects if o["bits_per_byte"] is not None]
-assert known == sorted(known) and known
+EOF
+  check "every number is that of the files" python3 - "$hurried" <<'EOF'
+import json, os, sys
+from collections import Counter
+
+def lines(run):
+    with open(run + "/metrics.jsonl") as file:
+        for line in file:
+            try:
+                yield json.loads(line)
+            except ValueError:
+                pass
+
+def kept_of(run):  # the model in model.safetensors: the last line that says so, or the last evaluation that was the best
+    kept = {}
+    for line in lines(run):
+        if line.get("kept") or line.get("best"):
+            kept = line
+    return kept
+
+def near(a, b):
+    return a is b if a is None or b is None else abs(a - b) <= 1e-9 * abs(b)
+
+rows = json.load(open("table.json"))
+for row in rows:
+    kept, result = kept_of(row["run"]), {}
+    if os.path.exists(row["run"] + "/result.json"):
+        result = json.load(open(row["run"] + "/result.json"))
+    steps = [line for line in lines(row["run"]) if "loss" in line] or [{}]
+    everything, begun = (kept, {}) if kept.get("over") == "all" else ({}, kept)
+    assert row["val_text"] == kept.get("val_text") and row["kept_step"] == kept.get("step"), row
+    for name in "bits_per_byte", "val_loss":
+        assert near(row[name], everything.get(name)) and near(row[name + "_beginning"], begun.get(name)), (name, row)
+    for name in "step", "tokens", "seconds":
+        assert near(row[name], result.get(name, steps[-1].get(name))), (name, row)
+    assert near(row["tokens_per_s"], row["tokens"] / row["seconds"]), row
+of = {row["run"]: row for row in rows}
+assert of["begun.run"]["bits_per_byte"] is None and of["begun.run"]["bits_per_byte_beginning"] > 0
+assert of["copy.run"]["kept_step"] < of["copy.run"]["step"] or sys.argv[1]
+texts = [row["val_text"] for row in rows if row["bits_per_byte"] is not None]
+groups = [text for i, text in enumerate(texts) if i == 0 or text != texts[i - 1]]
+assert len(groups) == len(set(groups)) >= 2 and groups[0] == Counter(texts).most_common(1)[0][0]
+for text in groups:
+    bits = [row["bits_per_byte"] for row in rows[:len(texts)] if row["val_text"] == text]
+    assert None not in bits and bits == sorted(bits)
+EOF
+  check "a terminal gets a table that fits" python3 - "$train" <<'EOF'
+import fcntl, os, pty, struct, subprocess, sys, termios
+master, slave = pty.openpty()
+fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+child = subprocess.Popen([sys.argv[1], "--runs", "."], stdout=slave, stderr=subprocess.PIPE)
+os.close(slave)
+text = b""
+try:
+    while part := os.read(master, 4096):
+        text += part
+except OSError:
+    pass  # the other end was closed
+notes = child.communicate()[1].decode()
+lines = text.decode().splitlines()
+assert child.returncode == 0 and len(lines) > 10 and max(map(len, lines)) <= 80, text
+assert lines[0].split()[0] == "run" and "bits_per_byte" in lines[0] and "|" not in lines[0]
+assert "not ranked" in notes and "more columns" in notes, notes
 EOF
 fi
 cp -r done.run edited.run && sed 's|"end": "done"|"end": "</script><script>alert(1)</script>"|' done.run/result.json >edited.run/result.json
 check "an end that is none" sh -c "$train --runs edited.run -O csv | grep -q ',damaged,'"
 printf 'prompt = "a\033[31mb"\n' >>edited.run/config.txt
-check "nothing is written to the terminal that it would obey" sh -c "$train --runs done.run edited.run >table && grep -q 'a.*31mb' table && ! LC_ALL=C grep -q '[^ -~]' table"
+check "nothing is written to the terminal that it would obey" sh -c "$train --runs done.run edited.run --columns run,prompt >table && grep -q 'a.*31mb' table && ! LC_ALL=C grep -q '[^ -~]' table"
 refused "two pictures at once" 2 'use only one of' "$train" --runs --plot done.run
 refused "an order without a table" 2 'are for --runs' "$train" text.txt --sort step
 refused "a resumed run past its steps" 2 'done.run is at step 30, past --steps 5' "$train" --resume=done.run --steps 5
@@ -134,7 +203,8 @@ check "a setting that is called as a column" sh -c "$train --runs done.run named
 mkdir nothing
 refused "a table of nothing" 3 "no run in nothing" "$train" --runs nothing
 refused "a table of what is not there" 3 "No such file" "$train" --runs nowhere
-refused "a column that is not there" 2 "no such column" "$train" --runs sweep --sort steps
+refused "an order by what is no column" 2 "no column steps; the columns are run, dim, " "$train" --runs sweep --sort steps
+refused "a column that is not there" 2 "no column val; the columns are run, dim, " "$train" --runs sweep --columns run,val
 refused "a table on a full disk" 7 "cannot write" sh -c "exec $train --runs sweep >/dev/full"
 
 # ---- pictures ----

@@ -51,6 +51,7 @@ static TrainSettings train_defaults(void) {
                          .sample_every = -1,
                          .sample_tokens = 256,
                          .save_every = {0, 600},
+                         .runs_format = -1,
                          .seed = 1337};
 }
 
@@ -220,10 +221,15 @@ void settings_options(Options *options, TrainSettings *s) {
            .transient = true),
       FLAG("plot", &s->plot, "draw the losses of the runs that are named instead of FILEs, and exit",
            .transient = true),
-      CHOICE("output-format", &s->runs_format, table_format_names, NULL, "of the table", .letter = 'O',
-             .transient = true),
-      TEXT("sort", &s->runs_sort, "COLUMN", "bits_per_byte", "sort the table by it; -COLUMN: the largest first",
+      CHOICE("output-format", &s->runs_format, table_format_names, "auto: text on a terminal, else md",
+             "of the table: text: aligned columns, as wide as the terminal; csv and json have all columns",
+             .letter = 'O', .transient = true),
+      TEXT("sort", &s->runs_sort, "COLUMN", "bits_per_byte",
+           "sort the table by it; -COLUMN: the largest first. Losses are ranked among runs with the same validation "
+           "text",
            .transient = true),
+      TEXT("columns", &s->runs_columns, "NAME,...|all", "csv, json: all; else those that tell most and fit",
+           "columns of the table, in this order", .transient = true),
 
       GROUP("Other"),
       FLAG("dry-run", &s->dry_run, "print the plan and exit", .transient = true),

@@ -65,7 +65,7 @@ typedef struct TrainSettings {
   /* other */
   bool runs, report, plot; /* of runs: print a table, write a page, draw them in the terminal, instead */
   int runs_format;
-  const char *runs_sort;
+  const char *runs_sort, *runs_columns;
   bool dry_run, json; /* json: its plan is */
   int show;           /* windows that it prints */
   int64_t bench;

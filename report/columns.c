@@ -1,0 +1,257 @@
+#include "report/columns.h"
+
+#include "report/result.h"
+#include "util/path.h"
+#include "util/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDEST = 32, RESULTS = 6 };
+
+/* ---- the names ---- */
+
+static const json_t *settings_of(const json_t *row) { return json_object_get(row, TABLE_SETTINGS); }
+
+/* Whether runs differ in that setting. One without any settings, for it is damaged, differs in none. */
+static bool differs(const json_t *rows, const char *name) {
+  const json_t *first = NULL; /* its settings */
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *settings = settings_of(json_array_get(rows, i));
+    if (json_object_size(settings) == 0) continue;
+    if (!first) first = settings;
+    const json_t *one = json_object_get(first, name), *other = json_object_get(settings, name);
+    if (!one != !other || (one && !json_equal(one, other))) return true;
+  }
+  return false;
+}
+
+/* Settings that an edited config.txt calls as something else in a row are left out. */
+static void add_settings(json_t *known, const json_t *rows) {
+  const char *name;
+  json_t *value;
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
+    json_object_foreach((json_t *)settings_of(row), name, value) {
+      if (!json_object_get(row, name) && !json_object_get(known, name))
+        json_object_set_new(known, name, json_boolean(strcmp(name, "out") != 0 && differs(rows, name)));
+    }
+  }
+}
+
+json_t *columns_known(const json_t *rows) {
+  json_t *known = json_object(), *value;
+  const char *name;
+  json_object_foreach(json_array_get(rows, 0), name, value) {
+    if (strcmp(name, TABLE_SETTINGS) == 0) add_settings(known, rows);
+    else json_object_set_new(known, name, json_true());
+  }
+  return known;
+}
+
+static bool is_setting(const Table *table, const char *name) { return !json_object_get(table->rows[0], name); }
+
+/* EXIT_USAGE. */
+static bool no_such_column(const json_t *known, const char *flag, const char *given, Error *error) {
+  const char *name, *between = "";
+  json_t *listed;
+  fail(error, EXIT_USAGE, "%s: there is no column %s; the columns are ", flag, text_one_line(given, 60).text);
+  json_object_foreach((json_t *)known, name, listed) {
+    if (!json_is_true(listed)) continue;
+    error_append(error, "%s%s", between, text_one_line(name, WIDEST).text);
+    between = ", ";
+  }
+  return false;
+}
+
+bool columns_check_sort(const json_t *known, const char *sort, Error *error) {
+  return !sort || json_is_true(json_object_get(known, sort + (sort[0] == '-'))) ||
+         no_such_column(known, "--sort", sort, error);
+}
+
+/* ---- those that tell most ---- */
+
+static bool is_empty(const Table *table, const char *name) {
+  for (size_t i = 0; i < table->row_count; i++) {
+    const json_t *value = table_value(table->rows[i], name);
+    if (value && !json_is_null(value)) return false;
+  }
+  return true;
+}
+
+/* What was measured and can be compared. */
+static bool is_needed(const Table *table, const Ranking *ranking, const char *name) {
+  return !is_empty(table, name) && !(strcmp(name, "val_text") == 0 && ranking->texts < 2) &&
+         !(ranking_is_per_token(name) && ranking->tokens_differ);
+}
+
+static json_t *needed_results(const Table *table, const json_t *known, const Ranking *ranking) {
+  json_t *results = json_array(), *listed;
+  const char *name;
+  json_object_foreach((json_t *)known, name, listed) {
+    if (!is_setting(table, name) && strcmp(name, "run") != 0 && is_needed(table, ranking, name) &&
+        json_array_size(results) < RESULTS)
+      json_array_append_new(results, json_string(name));
+  }
+  return results;
+}
+
+/* Paths that end in the same name tell nothing. */
+static bool tells(const Table *table, const char *name) {
+  const json_t *first = table_value(table->rows[0], name);
+  for (size_t i = 1; i < table->row_count; i++) {
+    const json_t *other = table_value(table->rows[i], name);
+    if (!first != !other || (first && !json_equal(first, other))) return true;
+  }
+  return false;
+}
+
+/* The settings that differ, what people vary before what follows from it. */
+static json_t *telling_settings(const Table *table, const json_t *known) {
+  static const char *const first[] = {"dim",  "layers", "lr",        "muon-lr", "ctx",   "arch",    "data",
+                                      "init", "val",    "tokenizer", "steps",   "batch", "dropout", "seed"};
+  json_t *settings = json_object(), *listed;
+  const char *name;
+  for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+    if (json_is_true(json_object_get(known, first[i])) && tells(table, first[i]))
+      json_object_set_new(settings, first[i], json_true());
+  json_object_foreach((json_t *)known, name, listed) {
+    if (json_is_true(listed) && is_setting(table, name) && result_setting_kind(name) != SETTING_ASIDE &&
+        tells(table, name))
+      json_object_set_new(settings, name, json_true());
+  }
+  return settings;
+}
+
+typedef struct Fit {
+  const Table *table;
+  json_t *chosen; /* an object with the names */
+  int left;       /* columns of text */
+} Fit;
+
+static void take(Fit *fit, const char *name) {
+  const int width = name ? table_column_width(fit->table, name) : 0;
+  if (!name || width > fit->left) return;
+  json_object_set_new(fit->chosen, name, json_true());
+  fit->left -= width + TABLE_GAP;
+}
+
+/* The run; how good it is, and over what; then a setting and a number in turns, as long as they fit. */
+static json_t *choose_telling(const Table *table, const json_t *known, const Ranking *ranking, int width) {
+  static const char *const first[] = {"bits_per_byte", "val_text", "bits_per_byte_beginning"};
+  Fit fit = {table, json_object(), width};
+  json_t *results = needed_results(table, known, ranking), *settings = telling_settings(table, known);
+  void *setting = json_object_iter(settings);
+  take(&fit, "run");
+  for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+    if (is_needed(table, ranking, first[i])) take(&fit, first[i]);
+  for (size_t i = 0; setting || i < json_array_size(results); i++) {
+    const char *result = json_string_value(json_array_get(results, i));
+    take(&fit, setting ? json_object_iter_key(setting) : NULL);
+    if (result && !json_object_get(fit.chosen, result)) take(&fit, result);
+    setting = setting ? json_object_iter_next(settings, setting) : NULL;
+  }
+  json_decref(results);
+  json_decref(settings);
+  return fit.chosen;
+}
+
+/* Of all columns. */
+static void keep_telling(json_t *columns, const Table *table, const json_t *known, const Ranking *ranking, int width) {
+  json_t *telling = choose_telling(table, known, ranking, width), *listed;
+  const char *name;
+  json_object_foreach((json_t *)known, name, listed) {
+    if (!json_object_get(telling, name)) json_object_del(columns, name);
+  }
+  json_decref(telling);
+}
+
+/* ---- those that are asked for ---- */
+
+static bool add_named(json_t *chosen, const json_t *known, const char *name, size_t size, Error *error) {
+  char *copy = strndup(name, size);
+  if (!copy) return error_memory(error, "the columns of a table");
+  const bool is_known = json_object_get(known, copy);
+  if (is_known) json_object_set_new(chosen, copy, json_true());
+  else no_such_column(known, "--columns", copy, error);
+  free(copy);
+  return is_known;
+}
+
+/* "run,lr,seconds". */
+static void choose_named(json_t *chosen, const json_t *known, const char *list, Error *error) {
+  for (;;) {
+    const size_t size = strcspn(list, ",");
+    if (!add_named(chosen, known, list, size, error) || !list[size]) return;
+    list += size + 1;
+  }
+}
+
+/* For people without those that are empty. */
+static void choose_all(json_t *chosen, const Table *table, const json_t *known, bool empty) {
+  json_t *listed;
+  const char *name;
+  json_object_foreach((json_t *)known, name, listed) {
+    if (json_is_true(listed) && (empty || !is_empty(table, name))) json_object_set_new(chosen, name, json_true());
+  }
+}
+
+static bool set_columns(Table *table, const json_t *known, json_t *chosen, Error *error) {
+  const char *name;
+  json_t *value;
+  table->columns = malloc((json_object_size(chosen) + 1) * sizeof *table->columns);
+  if (!table->columns) return error_memory(error, "the columns of a table");
+  json_object_foreach(chosen, name, value) table->columns[table->column_count++] =
+      json_object_iter_key(json_object_iter_at((json_t *)known, name));
+  return true;
+}
+
+bool columns_choose(Table *table, const json_t *known, const RunsTable *runs, const Ranking *ranking, size_t *left_out,
+                    Error *error) {
+  const bool for_people = runs->format <= TABLE_MARKDOWN;
+  json_t *chosen = json_object();
+  table->widest = runs->width < WIDEST ? runs->width : WIDEST;
+  choose_all(chosen, table, known, !for_people);
+  const size_t all = json_object_size(chosen);
+  if (runs->columns && strcmp(runs->columns, "all") != 0) {
+    json_object_clear(chosen);
+    choose_named(chosen, known, runs->columns, error);
+  } else if (!runs->columns && for_people) {
+    keep_telling(chosen, table, known, ranking, runs->width);
+  }
+  *left_out = runs->columns ? 0 : all - json_object_size(chosen);
+  const bool ok = !error->code && set_columns(table, known, chosen, error);
+  json_decref(chosen);
+  return ok;
+}
+
+/* ---- words ---- */
+
+static json_t *base_of(const json_t *path) {
+  const char *text = json_string_value(path);
+  return json_string(path_base(text)[0] ? path_base(text) : text);
+}
+
+/* "a.txt, b.txt" */
+static json_t *bases_of(const json_t *paths) {
+  json_t *all = NULL, *path;
+  size_t i;
+  json_array_foreach((json_t *)paths, i, path) {
+    if (!json_is_string(path)) continue;
+    json_t *base = base_of(path), *before = all;
+    all = before ? json_sprintf("%s, %s", json_string_value(before), json_string_value(base)) : json_incref(base);
+    json_decref(before);
+    json_decref(base);
+  }
+  return all ? all : json_null();
+}
+
+void columns_make_readable(json_t *row) {
+  json_t *settings = json_object_get(row, TABLE_SETTINGS), *value;
+  const char *name, *state = json_string_value(json_object_get(row, "state"));
+  json_object_set_new(row, "state", json_string(state ? result_state_words(state) : NULL));
+  json_object_foreach(settings, name, value) {
+    if (result_setting_kind(name) != SETTING_PATH || !(json_is_string(value) || json_is_array(value))) continue;
+    json_object_set_new(settings, name, json_is_string(value) ? base_of(value) : bases_of(value));
+  }
+}

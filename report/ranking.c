@@ -1,0 +1,203 @@
+#include "report/ranking.h"
+
+#include "report/table.h"
+#include "util/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool ranking_is_per_token(const char *column) { return strncmp(column, "val_loss", strlen("val_loss")) == 0; }
+
+bool ranking_is_measured(const char *column) {
+  return ranking_is_per_token(column) || strncmp(column, "bits_per_byte", strlen("bits_per_byte")) == 0 ||
+         strncmp(column, "exact", strlen("exact")) == 0;
+}
+
+static bool has(const json_t *row, const char *column) {
+  const json_t *value = table_value(row, column);
+  return value && !json_is_null(value);
+}
+
+static bool was_measured(const json_t *row) { return has(row, "bits_per_byte") || has(row, "bits_per_byte_beginning"); }
+
+/* ---- groups: rows with the same validation text ---- */
+
+static const char UNKNOWN[] = "?";
+
+/* NULL: nothing was measured. */
+static const char *text_of(const json_t *row) {
+  const char *text = json_string_value(json_object_get(row, "val_text"));
+  return text ? text : was_measured(row) ? UNKNOWN : NULL;
+}
+
+/* Each text with the number of rows that have a value. */
+static json_t *count_texts(json_t *const *rows, size_t count, const char *column) {
+  json_t *texts = json_object();
+  for (size_t i = 0; i < count; i++) {
+    const char *text = text_of(rows[i]);
+    if (!text) continue;
+    const json_int_t before = json_integer_value(json_object_get(texts, text));
+    json_object_set_new(texts, text, json_integer(before + has(rows[i], column)));
+  }
+  return texts;
+}
+
+/* A known text of most rows; the first one of several. NULL: none is known. */
+static const char *leading_text(json_t *texts) {
+  const char *leading = NULL, *text;
+  json_int_t most = -1;
+  json_t *rows;
+  json_object_foreach(texts, text, rows) {
+    if (strcmp(text, UNKNOWN) == 0 || json_integer_value(rows) <= most) continue;
+    leading = text;
+    most = json_integer_value(rows);
+  }
+  return leading;
+}
+
+/* Each text with its place: the leading one is 0, the others follow as they come, the unknown one is last. */
+static void number_texts(json_t *texts) {
+  const char *leading = leading_text(texts), *text;
+  json_int_t next = leading != NULL;
+  json_t *rows;
+  json_object_foreach(texts, text, rows) {
+    const bool unknown = strcmp(text, UNKNOWN) == 0, leads = leading && strcmp(text, leading) == 0;
+    const json_int_t place = leads ? 0 : unknown ? (json_int_t)json_object_size(texts) - 1 : next++;
+    json_object_set_new(texts, text, json_integer(place));
+  }
+}
+
+/* ---- tokens ---- */
+
+/* Turns nats per token into bits per byte: of one text the same wherever its tokens are as many. NaN: not known. */
+static double bits_per_nat(const json_t *row) {
+  const json_t *loss = json_object_get(row, "val_loss"), *bits = json_object_get(row, "bits_per_byte");
+  return json_is_number(loss) && json_is_number(bits) ? json_number_value(bits) / json_number_value(loss) : (double)NAN;
+}
+
+static bool same_setting(const json_t *a, const json_t *b, const char *name) {
+  const json_t *one = json_object_get(json_object_get(a, TABLE_SETTINGS), name);
+  const json_t *other = json_object_get(json_object_get(b, TABLE_SETTINGS), name);
+  return one == other || json_equal(one, other);
+}
+
+static bool same_tokenizer(const json_t *a, const json_t *b) {
+  static const char *const names[] = {"tokenizer", "vocab-size", "source-tokenizer", "source-vocab-size"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!same_setting(a, b, names[i])) return false;
+  return true;
+}
+
+/* Rows over the same text tell by their numbers, others by their settings. */
+static bool tokens_differ(json_t *const *rows, size_t count) {
+  const double tolerance = 1e-4;
+  json_t *ratios = json_object(); /* of the first row of a text */
+  const json_t *first = NULL;
+  bool differ = false;
+  for (size_t i = 0; i < count; i++) {
+    const double ratio = bits_per_nat(rows[i]);
+    const char *text = json_string_value(json_object_get(rows[i], "val_text"));
+    const json_t *before = text && isfinite(ratio) ? json_object_get(ratios, text) : NULL;
+    if (!was_measured(rows[i])) continue;
+    differ = differ || (before ? !(fabs(ratio / json_real_value(before) - 1) <= tolerance)
+                               : first && !same_tokenizer(first, rows[i]));
+    if (text && isfinite(ratio) && !before) json_object_set_new(ratios, text, json_real(ratio));
+    if (!first) first = rows[i];
+  }
+  json_decref(ratios);
+  return differ;
+}
+
+/* ---- order ---- */
+
+typedef struct Ranked {
+  json_t *row;
+  const json_t *value; /* NULL: it has none */
+  json_int_t place;    /* of its group */
+  bool largest_first;
+} Ranked;
+
+static int compare_values(const json_t *a, const json_t *b) {
+  if (json_is_number(a) && json_is_number(b))
+    return (json_number_value(a) > json_number_value(b)) - (json_number_value(a) < json_number_value(b));
+  if (json_is_number(a) || json_is_number(b)) return json_is_number(a) ? -1 : 1;
+  if (json_is_string(a) && json_is_string(b)) return strcmp(json_string_value(a), json_string_value(b));
+  return json_is_true(b) - json_is_true(a);
+}
+
+static int compare_rows(const void *x, const void *y) {
+  const Ranked *a = x, *b = y;
+  if (!a->value != !b->value) return !a->value - !b->value;
+  if (a->place != b->place) return a->place < b->place ? -1 : 1;
+  const int order = a->largest_first ? compare_values(b->value, a->value) : compare_values(a->value, b->value);
+  return order ? order
+               : strcmp(json_string_value(json_object_get(a->row, "run")),
+                        json_string_value(json_object_get(b->row, "run")));
+}
+
+static void count_row(Ranking *ranking, const Ranked *ranked) {
+  const char *text = text_of(ranked->row);
+  const bool unknown = text && strcmp(text, UNKNOWN) == 0;
+  ranking->no_text += ranked->value && unknown;
+  ranking->other_text += ranked->value && !unknown && ranked->place > 0;
+  ranking->beginning += !ranked->value && has(ranked->row, "bits_per_byte_beginning");
+}
+
+bool ranking_sort(Ranking *ranking, json_t **rows, size_t count, const char *sort, Error *error) {
+  const char *column = sort + (sort[0] == '-');
+  const bool measured = ranking_is_measured(column);
+  json_t *texts = count_texts(rows, count, column);
+  Ranked *ranked = malloc(count * sizeof *ranked);
+  number_texts(texts);
+  *ranking = (Ranking){.texts = json_object_size(texts), .tokens_differ = tokens_differ(rows, count)};
+  for (size_t i = 0; ranked && i < count; i++) {
+    const char *text = text_of(rows[i]);
+    const json_int_t place = text ? json_integer_value(json_object_get(texts, text)) : (json_int_t)ranking->texts;
+    ranked[i] = (Ranked){rows[i], has(rows[i], column) ? table_value(rows[i], column) : NULL, measured ? place : 0,
+                         sort[0] == '-'};
+    count_row(ranking, &ranked[i]);
+  }
+  if (count == 1) *ranking = (Ranking){.texts = ranking->texts}; /* there is nothing to compare */
+  if (ranked) qsort(ranked, count, sizeof *ranked, compare_rows);
+  for (size_t i = 0; ranked && i < count; i++) rows[i] = ranked[i].row;
+  const bool ok = ranked || error_memory(error, "a table of runs");
+  free(ranked);
+  json_decref(texts);
+  return ok;
+}
+
+/* ---- for people ---- */
+
+void ranking_label(json_t **rows, size_t count) {
+  json_t *texts = count_texts(rows, count, "bits_per_byte");
+  number_texts(texts);
+  for (size_t i = 0; i < count; i++) {
+    const char *text = text_of(rows[i]);
+    const int place = text ? (int)json_integer_value(json_object_get(texts, text)) : 0;
+    if (!text) continue;
+    char label[16] = {(char)('A' + place % 26)}; /* A, ..., Z, A1, ... */
+    if (place >= 26) snprintf(label + 1, sizeof label - 1, "%d", place / 26);
+    json_object_set_new(rows[i], "val_text", json_string(strcmp(text, UNKNOWN) == 0 ? UNKNOWN : label));
+  }
+  json_decref(texts);
+}
+
+static void tell_rows(Console *console, size_t rows, const char *one, const char *several) {
+  if (rows) console_note(console, "%zu %s", rows, rows == 1 ? one : several);
+}
+
+void ranking_tell(const Ranking *ranking, const char *sort, Console *console) {
+  if (ranking_is_measured(sort + (sort[0] == '-'))) {
+    tell_rows(console, ranking->other_text, "run was validated on another text and is not ranked with the others",
+              "runs were validated on another text and are not ranked with the others");
+    tell_rows(console, ranking->no_text, "run does not say which text it was validated on",
+              "runs do not say which text they were validated on");
+    tell_rows(console, ranking->beginning,
+              "run was measured only on the beginning of its validation text and is not ranked with the others",
+              "runs were measured only on the beginning of their validation text and are not ranked with the others");
+  }
+  if (ranking->tokens_differ)
+    console_note(console, "the runs have different tokenizers: nats per token (val_loss) cannot be compared, bits per "
+                          "byte can");
+}

@@ -1,0 +1,197 @@
+#include "report/table.h"
+
+#include "util/json.h"
+#include "util/text.h"
+#include "util/utf8.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const table_format_names[] = {"text", "md", "csv", "json", NULL};
+
+enum { DIGITS = 10 };
+
+json_t *table_value(const json_t *row, const char *column) {
+  json_t *own = json_object_get(row, column);
+  return own ? own : json_object_get(json_object_get(row, TABLE_SETTINGS), column);
+}
+
+/* As a person reads it, in fresh memory. NULL: out of memory, of which json_memory_ok() knows. */
+static char *readable(const json_t *value) {
+  enum { BYTES = 400 };
+  const bool is_switch = json_is_boolean(value);
+  const double real = json_real_value(value);
+  if (!is_switch && !json_is_real(value)) return json_value_text(value, DIGITS);
+  char *text = json_allocate(BYTES);
+  if (text && is_switch) strcpy(text, json_is_true(value) ? "yes" : "no");
+  else if (text) snprintf(text, BYTES, fabs(real) < 1e5 ? "%.5g" : "%.0f", real);
+  return text;
+}
+
+/* ---- text: aligned columns ---- */
+
+static int characters(const char *text) {
+  int count = 0;
+  for (; *text; text++) count += !utf8_continues((uint8_t)*text);
+  return count;
+}
+
+static size_t bytes_of(const char *text, int count) {
+  size_t i = 0;
+  while (text[i] && (count > 0 || utf8_continues((uint8_t)text[i]))) count -= !utf8_continues((uint8_t)text[i++]);
+  return i;
+}
+
+/* In one line of at most `limit` characters: what is longer loses its middle. */
+static OneLine shorten(const char *text, int limit) {
+  static const char dots[] = "...";
+  OneLine line = text_one_line(text, ONE_LINE_BYTES - 1);
+  const int count = characters(line.text), kept = limit - (int)strlen(dots);
+  if (count <= limit) return line;
+  if (kept < 2) {
+    line.text[bytes_of(line.text, limit)] = '\0';
+    return line;
+  }
+  char *out = line.text + bytes_of(line.text, kept / 2);
+  const char *tail = line.text + bytes_of(line.text, count - (kept - kept / 2));
+  memcpy(out, dots, strlen(dots));
+  memmove(out + strlen(dots), tail, strlen(tail) + 1);
+  return line;
+}
+
+static OneLine cell(const Table *table, const json_t *row, const char *column) {
+  char *text = readable(table_value(row, column));
+  const OneLine line = shorten(text ? text : "", table->widest);
+  free(text);
+  return line;
+}
+
+int table_column_width(const Table *table, const char *column) {
+  int width = characters(shorten(column, table->widest).text);
+  for (size_t i = 0; i < table->row_count; i++) {
+    const int of_cell = characters(cell(table, table->rows[i], column).text);
+    if (of_cell > width) width = of_cell;
+  }
+  return width;
+}
+
+/* Numbers stand below one another's last digits. */
+static bool is_of_numbers(const Table *table, const char *column) {
+  bool numbers = false;
+  for (size_t i = 0; i < table->row_count; i++) {
+    const json_t *value = table_value(table->rows[i], column);
+    if (value && !json_is_null(value) && !json_is_number(value)) return false;
+    numbers = numbers || json_is_number(value);
+  }
+  return numbers;
+}
+
+typedef struct Layout {
+  int width;
+  bool right;
+} Layout;
+
+/* A line of cells; row NULL: of the names. Nothing stands behind the last cell. */
+static void print_line(const Table *table, const Layout *layout, const json_t *row, FILE *stream) {
+  int blanks = 0;
+  for (size_t i = 0; i < table->column_count; i++) {
+    const OneLine text = row ? cell(table, row, table->columns[i]) : shorten(table->columns[i], table->widest);
+    const int pad = layout[i].width - characters(text.text);
+    if (text.text[0]) fprintf(stream, "%*s%s", blanks + (layout[i].right ? pad : 0), "", text.text);
+    blanks = text.text[0] ? (layout[i].right ? 0 : pad) : blanks + layout[i].width;
+    blanks += TABLE_GAP;
+  }
+  fputc('\n', stream);
+}
+
+static void print_text(const Table *table, FILE *stream) {
+  Layout *layout = json_allocate(table->column_count * sizeof *layout);
+  if (!layout) return;
+  for (size_t i = 0; i < table->column_count; i++)
+    layout[i] = (Layout){table_column_width(table, table->columns[i]), is_of_numbers(table, table->columns[i])};
+  print_line(table, layout, NULL, stream);
+  for (size_t i = 0; i < table->row_count; i++) print_line(table, layout, table->rows[i], stream);
+  free(layout);
+}
+
+/* ---- Markdown ---- */
+
+static void markdown_value(FILE *stream, const json_t *value) {
+  char *text = readable(value);
+  for (const char *c = text ? text : ""; *c; c++)
+    fprintf(stream, "%s%c", *c == '|' ? "\\" : "", (unsigned char)*c < ' ' || *c == 0x7F ? ' ' : *c);
+  free(text);
+}
+
+static void print_markdown(const Table *table, FILE *stream) {
+  for (size_t i = 0; i < table->column_count; i++)
+    fprintf(stream, "| %s ", text_one_line(table->columns[i], ONE_LINE_BYTES - 1).text);
+  fputs("|\n", stream);
+  for (size_t i = 0; i < table->column_count; i++) fputs("|---", stream);
+  fputs("|\n", stream);
+  for (size_t i = 0; i < table->row_count; i++) {
+    for (size_t j = 0; j < table->column_count; j++) {
+      fputs("| ", stream);
+      markdown_value(stream, table_value(table->rows[i], table->columns[j]));
+      fputc(' ', stream);
+    }
+    fputs("|\n", stream);
+  }
+}
+
+/* ---- CSV, as RFC 4180 has it ---- */
+
+static void csv_text(FILE *stream, const char *text) {
+  const bool quoted = strpbrk(text, ",\"\r\n");
+  if (quoted) fputc('"', stream);
+  for (const char *c = text; *c; c++) fprintf(stream, "%s%c", *c == '"' ? "\"" : "", *c);
+  if (quoted) fputc('"', stream);
+}
+
+static void csv_value(FILE *stream, const json_t *value) {
+  char *text = json_value_text(value, DIGITS);
+  csv_text(stream, text ? text : "");
+  free(text);
+}
+
+static void print_csv(const Table *table, FILE *stream) {
+  for (size_t i = 0; i < table->column_count; i++) {
+    if (i) fputc(',', stream);
+    csv_text(stream, table->columns[i]);
+  }
+  fputs("\r\n", stream);
+  for (size_t i = 0; i < table->row_count; i++) {
+    for (size_t j = 0; j < table->column_count; j++) {
+      if (j) fputc(',', stream);
+      csv_value(stream, table_value(table->rows[i], table->columns[j]));
+    }
+    fputs("\r\n", stream);
+  }
+}
+
+/* ---- JSON ---- */
+
+static void print_object(const Table *table, const json_t *row, FILE *stream) {
+  json_t *out = json_object();
+  for (size_t i = 0; i < table->column_count; i++) {
+    json_t *value = table_value(row, table->columns[i]);
+    json_object_set(out, table->columns[i], value ? value : json_null());
+  }
+  json_dumpf(out, stream, JSON_REAL_PRECISION(DIGITS));
+  json_decref(out);
+}
+
+static void print_json(const Table *table, FILE *stream) {
+  for (size_t i = 0; i < table->row_count; i++) {
+    fputs(i ? ",\n " : "[", stream);
+    print_object(table, table->rows[i], stream);
+  }
+  fputs("]\n", stream);
+}
+
+void table_print(const Table *table, TableFormat format, FILE *stream) {
+  static void (*const prints[])(const Table *, FILE *) = {
+      [TABLE_TEXT] = print_text, [TABLE_MARKDOWN] = print_markdown, [TABLE_CSV] = print_csv, [TABLE_JSON] = print_json};
+  prints[format](table, stream);
+}
