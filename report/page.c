@@ -2,6 +2,7 @@
 
 #include "checkpoint/directory.h"
 #include "report/chart.h"
+#include "report/find_runs.h"
 #include "report/result.h"
 #include "util/file.h"
 #include "util/html.h"
@@ -389,16 +390,13 @@ bool page_write(const PageRun *runs, int count, const char *path, Error *error) 
 }
 
 bool page_write_runs(const char *const *dirs, int count, const char *path, Error *error) {
-  History *histories = calloc((size_t)count, sizeof *histories);
-  PageRun *runs = calloc((size_t)count, sizeof *runs);
-  bool ok = (histories && runs) || error_memory(error, "a report");
-  for (int i = 0; ok && i < count; i++) {
-    runs[i] = (PageRun){dirs[i], &histories[i]};
-    ok = history_read(&histories[i], checkpoint_path(dirs[i], CHECKPOINT_METRICS).text, error);
-  }
-  ok = ok && page_write(runs, count, path, error);
-  for (int i = 0; histories && i < count; i++) history_free(&histories[i]);
-  free(histories);
+  FoundRuns found = {0};
+  PageRun *runs = NULL;
+  bool ok = find_runs_read(&found, dirs, count, error);
+  if (ok) ok = (runs = calloc((size_t)found.count, sizeof *runs)) || error_memory(error, "a report");
+  for (int i = 0; ok && i < found.count; i++) runs[i] = (PageRun){found.items[i].dir, &found.items[i].history};
+  ok = ok && page_write(runs, found.count, path, error);
   free(runs);
+  find_runs_free(&found);
   return ok;
 }
