@@ -313,15 +313,11 @@ static bool write_report(const TrainSettings *s, Error *error) {
 static bool plot_runs(const Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (!s->data.count) return fail(error, EXIT_USAGE, "--plot needs a run: ./train --plot book.run");
-  for (int i = 0; i < s->data.count; i++) {
-    History history = {0};
-    const bool ok = history_read(&history, checkpoint_path(s->data.items[i], CHECKPOINT_METRICS).text, error);
-    if (ok)
-      plot_print(stdout, &history, text_one_line(s->data.items[i], 250).text, console_width(stdout), r->console.utf8);
-    history_free(&history);
-    if (!ok) return false;
-  }
-  return file_flush(stdout, "stdout", error);
+  FoundRuns runs = {0};
+  const bool ok = find_runs_read(&runs, s->data.items, s->data.count, error);
+  if (ok) plot_print(stdout, runs.items, runs.count, console_width(stdout), r->console.utf8);
+  find_runs_free(&runs);
+  return ok && file_flush(stdout, "stdout", error);
 }
 
 /* ---- main ---- */

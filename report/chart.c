@@ -7,15 +7,16 @@
 #include <string.h>
 
 enum {
-  WIDTH = 652,
-  HEIGHT = 270,
+  WIDTH = 520,
+  HEIGHT = 252,
   LEFT = 58,
-  RIGHT = 628,
-  TOP = 40,
-  BOTTOM = 236,
+  RIGHT = 496,
+  TOP = 10,
+  BOTTOM = 210,
   TICKS = 6,
   MOST_TICKS = 20,
-  MOST_DOTS = 100
+  MOST_DOTS = 100,
+  NAME_BYTES = 60 /* of a curve's name in the legend */
 };
 
 /* ---- ranges ---- */
@@ -100,9 +101,9 @@ static void write_x_axis(FILE *stream, const Plot *plot) {
                                       : text_duration(x);
     fprintf(stream,
             "<line class=\"tick\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text x=\"%.1f\" y=\"%d\">%s</text>\n",
-            at, at, BOTTOM, BOTTOM + 4, at, BOTTOM + 17, text.text);
+            at, at, BOTTOM, BOTTOM + 4, at, BOTTOM + 20, text.text);
   }
-  fprintf(stream, "<text class=\"end\" x=\"%d\" y=\"%d\">%s</text>\n", RIGHT, BOTTOM + 31,
+  fprintf(stream, "<text class=\"end\" x=\"%d\" y=\"%d\">%s</text>\n", RIGHT, BOTTOM + 36,
           !time      ? "step"
           : step < 1 ? "seconds"
                      : "time");
@@ -179,8 +180,11 @@ static void write_dot(FILE *stream, const Plot *plot, const ChartPoint *p, const
   fputs("</circle>\n", stream);
 }
 
+/* The classes of a color: dashed where all colors were used before. */
+static const char *dash_of(const ChartCurve *curve) { return curve->color < CHART_COLORS ? "" : " dashed"; }
+
 static void write_curve(FILE *stream, const Plot *plot, const ChartCurve *curve) {
-  fprintf(stream, "<g class=\"c%d\">\n", curve->color);
+  fprintf(stream, "<g class=\"c%d%s\">\n", curve->color % CHART_COLORS, dash_of(curve));
   write_band(stream, plot, curve);
   write_line(stream, plot, curve);
   const bool alone = curve->count == 1;
@@ -189,34 +193,64 @@ static void write_curve(FILE *stream, const Plot *plot, const ChartCurve *curve)
   fputs("</g>\n", stream);
 }
 
+static bool is_inside(const Plot *plot, double y) { return y >= plot->y.low && y <= plot->y.high; }
+
 static void write_levels(FILE *stream, const Plot *plot) {
-  int outside = 0;
-  for (const ChartLevel *l = plot->chart->levels; l < plot->chart->levels + plot->chart->level_count; l++) {
-    if (!isfinite(l->y)) continue;
-    const bool inside = l->y >= plot->y.low && l->y <= plot->y.high, above = l->y > plot->y.high;
-    const double at = inside ? pixel_y(plot, l->y) : above ? TOP + 12 + 13 * outside : BOTTOM - 6 - 13 * outside;
-    outside += !inside;
-    if (inside)
-      fprintf(stream, "<line class=\"level\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, RIGHT, at, at);
-    fprintf(stream, "<text class=\"end level\" x=\"%d\" y=\"%.1f\">%s", RIGHT - 4, inside ? at - 4 : at,
-            inside  ? ""
-            : above ? "\xE2\x86\x91 "
-                    : "\xE2\x86\x93 ");
-    html_write_text(stream, l->name);
-    fprintf(stream, " %.4g</text>\n", l->y);
+  for (int i = 0; i < plot->chart->level_count; i++) {
+    const double y = plot->chart->levels[i].y;
+    if (!isfinite(y) || !is_inside(plot, y)) continue;
+    fprintf(stream, "<line class=\"level l%d\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>\n", i, LEFT, RIGHT,
+            pixel_y(plot, y), pixel_y(plot, y));
   }
 }
 
-static void write_legend(FILE *stream, const Chart *chart) {
-  double x = RIGHT;
-  for (int i = chart->curve_count - 1; i >= 0 && chart->curve_count > 1; i--) {
-    const ChartCurve *curve = &chart->curves[i];
-    const OneLine name = text_one_line(curve->name, 60);
-    fprintf(stream, "<g class=\"c%d\"><text class=\"end name\" x=\"%.1f\" y=\"20\">", curve->color, x);
-    html_write_text(stream, name.text);
-    fputs("</text></g>\n", stream);
-    x -= 14 + 6.6 * (double)strlen(name.text);
+/* ---- the words above the picture ---- */
+
+static void write_curve_name(FILE *stream, const ChartCurve *curve) {
+  const OneLine name = text_one_line(curve->name, NAME_BYTES);
+  fprintf(stream, "<li class=\"c%d%s\"", curve->color % CHART_COLORS, dash_of(curve));
+  if (strcmp(name.text, curve->name) != 0) {
+    fputs(" title=\"", stream);
+    html_write_text(stream, curve->name);
+    fputs("\"", stream);
   }
+  fputs("><i class=\"line\"></i>", stream);
+  html_write_text(stream, name.text);
+  fputs("</li>\n", stream);
+}
+
+static void write_level_name(FILE *stream, const Plot *plot, int index) {
+  const ChartLevel *level = &plot->chart->levels[index];
+  fprintf(stream, "<li><i class=\"line l%d\"></i>", index);
+  html_write_text(stream, level->name);
+  fprintf(stream, " %.4g%s</li>\n", level->y,
+          is_inside(plot, level->y) ? ""
+          : level->y > plot->y.high ? " (above the picture)"
+                                    : " (below the picture)");
+}
+
+static void write_legend(FILE *stream, const Plot *plot) {
+  const Chart *chart = plot->chart;
+  int levels = 0;
+  for (int i = 0; i < chart->level_count; i++) levels += isfinite(chart->levels[i].y) != 0;
+  if (chart->curve_count < 2 && !levels && !chart->mark) return;
+  fputs("<ul class=\"legend\">\n", stream);
+  for (int i = 0; i < chart->curve_count && chart->curve_count > 1; i++) write_curve_name(stream, &chart->curves[i]);
+  if (chart->mark) fputs("<li><i class=\"ring\"></i>the model that is kept</li>\n", stream);
+  for (int i = 0; i < chart->level_count; i++)
+    if (isfinite(chart->levels[i].y)) write_level_name(stream, plot, i);
+  fputs("</ul>\n", stream);
+}
+
+static void write_caption(FILE *stream, const Plot *plot) {
+  const Chart *chart = plot->chart;
+  fprintf(stream, "<figcaption><p class=\"title\" id=\"%s-title\">", chart->id);
+  html_write_text(stream, chart->title);
+  fprintf(stream, "</p>\n<p class=\"note\" id=\"%s-note\">", chart->id);
+  html_write_text(stream, chart->note);
+  fputs("</p>\n", stream);
+  write_legend(stream, plot);
+  fputs("</figcaption>\n", stream);
 }
 
 /* ---- all of it ---- */
@@ -229,10 +263,11 @@ void chart_write(FILE *stream, const Chart *chart) {
     fputs(": nothing was measured yet</p>\n", stream);
     return;
   }
-  fprintf(stream, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"%s-title\">\n", WIDTH, HEIGHT, chart->id);
-  fprintf(stream, "<text class=\"title\" id=\"%s-title\" x=\"4\" y=\"20\">", chart->id);
-  html_write_text(stream, chart->title);
-  fputs("</text>\n", stream);
+  fputs("<figure>\n", stream);
+  write_caption(stream, &plot);
+  fprintf(stream,
+          "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"%s-title\" aria-describedby=\"%s-note\">\n", WIDTH,
+          HEIGHT, chart->id, chart->id);
   write_x_axis(stream, &plot);
   write_y_axis(stream, &plot);
   write_levels(stream, &plot);
@@ -243,7 +278,5 @@ void chart_write(FILE *stream, const Chart *chart) {
       plot.x.low, plot.x.high, plot.y.low, plot.y.high, LEFT, RIGHT, BOTTOM, TOP);
   for (int i = 0; i < chart->curve_count; i++) write_curve(stream, &plot, &chart->curves[i]);
   if (chart->mark) write_dot(stream, &plot, chart->mark, "mark", 5);
-  fputs("</g>\n", stream);
-  write_legend(stream, chart);
-  fputs("</svg>\n", stream);
+  fputs("</g>\n</svg>\n</figure>\n", stream);
 }

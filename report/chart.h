@@ -1,4 +1,4 @@
-/* A chart as inline SVG: curves over steps or time, for report.html. Colors are those of the page's style sheet. */
+/* A chart, a picture in inline SVG with its words: curves over steps or time, for report.html. Colors are those of the page's style sheet. */
 #ifndef INKLING_REPORT_CHART_H
 #define INKLING_REPORT_CHART_H
 
@@ -16,13 +16,13 @@ enum { CHART_COLORS = 8 };
 
 typedef struct ChartCurve {
   const char *name; /* in the legend */
-  int color;        /* 0 to CHART_COLORS - 1 */
+  int color;        /* from 0; those from CHART_COLORS on are the first ones again, dashed */
   bool dots;        /* a dot a point, too, unless there are many */
   ChartPoint *points;
   int count;
 } ChartCurve;
 
-/* A level to compare with; where it lies outside of the curves' range it is named at the edge instead. */
+/* A level to compare with; where it lies outside of the curves' range only the legend has it. */
 typedef struct ChartLevel {
   const char *name; /* "guessing" */
   double y;         /* NaN: none */
@@ -30,17 +30,18 @@ typedef struct ChartLevel {
 
 typedef struct Chart {
   const char *title;
-  const char *id; /* unique in the page; letters, digits, hyphens */
-  bool time;      /* x is in seconds; else a count of steps */
-  bool log;       /* y is drawn by its logarithm, where it spans more than a decade */
+  const char *note; /* what is good, in a sentence */
+  const char *id;   /* unique in the page; letters, digits, hyphens */
+  bool time;        /* x is in seconds; else a count of steps */
+  bool log;         /* y is drawn by its logarithm, where it spans more than a decade */
   const ChartCurve *curves;
   int curve_count;
   const ChartLevel *levels;
   int level_count;
-  const ChartPoint *mark; /* that is circled; NULL: none */
+  const ChartPoint *mark; /* the model that is kept, which is circled; NULL: none */
 } Chart;
 
-/* What is not finite, and with `log` not positive, is left out. The plot's <g> has the ranges as data-x0, data-x1,
+/* A <figure>: title, note and legend as text that wraps, and under them the picture, so that they cannot overlap. What is not finite, and with `log` not positive, is left out. The plot's <g> has the ranges as data-x0, data-x1,
  * data-y0, data-y1 and the pixels as data-left, data-right, data-bottom, data-top. A chart without a point is a line of
  * text that says so. */
 void chart_write(FILE *stream, const Chart *chart);

@@ -14,7 +14,7 @@ typedef struct PageRun {
  * EXIT_MEMORY. */
 bool page_write(const PageRun *runs, int count, const char *path, Error *error);
 
-/* The same of runs that are read: `./train --report`. EXIT_INPUT: a directory is no run. */
+/* The same of the runs in directories, as find_runs() finds them: `./train --report`. EXIT_INPUT: there is none. */
 bool page_write_runs(const char *const *dirs, int count, const char *path, Error *error);
 
 #endif

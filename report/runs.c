@@ -2,22 +2,17 @@
 
 #include "checkpoint/directory.h"
 #include "report/columns.h"
+#include "report/find_runs.h"
 #include "report/ranking.h"
 #include "report/result.h"
 #include "util/file.h"
 #include "util/json.h"
-#include "util/path.h"
 #include "util/text.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-
-enum { DEEPEST = 16 }; /* directories below those that are named */
 
 /* ---- a run ---- */
 
@@ -66,7 +61,8 @@ static void set_measured(json_t *row, const char *state, const History *h, const
 }
 
 /* A run as an object: run, settings (an object), and what was measured. */
-static bool add_run(json_t *rows, const char *dir, Error *error) {
+static bool add_run(void *context, const char *dir, Error *error) {
+  json_t *rows = context;
   Error damage = {0};
   History history = {0};
   json_t *row = json_object(), *name = json_string(dir);
@@ -80,36 +76,6 @@ static bool add_run(json_t *rows, const char *dir, Error *error) {
   json_decref(result);
   json_array_append_new(rows, row);
   return error->code == EXIT_DONE && json_memory_ok(error, "a table of runs");
-}
-
-/* ---- finding them ---- */
-
-static bool add_below(json_t *rows, const char *dir, int depth, Error *error);
-
-static bool add_entry(json_t *rows, const char *dir, const char *name, int depth, Error *error) {
-  struct stat info;
-  char *path = strcmp(dir, ".") == 0 ? strdup(name) : path_join(dir, name);
-  if (!path) return error_memory(error, "a path");
-  bool ok = true;
-  if (lstat(path, &info) == 0 && S_ISDIR(info.st_mode)) ok = add_below(rows, path, depth, error);
-  free(path);
-  return ok;
-}
-
-/* Directories that cannot be read, below those that were named, are left out. */
-static bool add_below(json_t *rows, const char *dir, int depth, Error *error) {
-  if (checkpoint_is_run(dir)) return add_run(rows, dir, error);
-  struct dirent **names;
-  const int count = depth < DEEPEST ? scandir(dir, &names, NULL, alphasort) : 0;
-  if (count < 0 && errno == ENOMEM) return error_memory(error, "a table of runs");
-  if (count < 0) return depth > 0 || fail(error, EXIT_INPUT, "%s: %s", text_one_line(dir, 250).text, strerror(errno));
-  bool ok = true;
-  for (int i = 0; i < count; i++) {
-    if (ok && names[i]->d_name[0] != '.') ok = add_entry(rows, dir, names[i]->d_name, depth + 1, error);
-    free(names[i]);
-  }
-  if (count > 0 || depth < DEEPEST) free(names);
-  return ok;
 }
 
 /* ---- all of it ---- */
@@ -152,11 +118,7 @@ static bool print_rows(const RunsTable *runs, const json_t *found, FILE *stream,
 
 bool runs_print(const RunsTable *table, FILE *stream, Error *error) {
   json_t *rows = json_array();
-  bool ok = true;
-  for (int i = 0; ok && i < table->count; i++) ok = add_below(rows, table->dirs[i], 0, error);
-  if (ok && json_array_size(rows) == 0)
-    ok = fail(error, EXIT_INPUT, "no run in %s%s; a run is a directory that ./train has made",
-              text_one_line(table->dirs[0], 250).text, table->count > 1 ? ", nor in the others" : "");
+  bool ok = find_runs(table->dirs, table->count, add_run, rows, error);
   ok = ok && print_rows(table, rows, stream, error);
   json_decref(rows);
   return ok;

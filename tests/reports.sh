@@ -224,8 +224,15 @@ echo '{"step":1,"tokens":10,"val_loss":3.5,"bits_per_byte":5,"seconds":1,"over":
 $train --report one.run --out one.html
 check "a report of one point" grep -q '<circle' one.html
 check "a plot" sh -c "LC_ALL=C.UTF-8 $train --plot done.run | grep -q '├\|┤.*⠉\|⠒\|⡇\|⢸'"
-check "a plot in ASCII" sh -c "LC_ALL=C $train --plot done.run one.run >plot.txt && ! LC_ALL=C grep -q '[^ -~]' plot.txt && grep -q 'best' plot.txt"
-refused "a report of what is no run" 3 "No such file" "$train" --report nothing --out x.html
+check "a plot in ASCII" sh -c "LC_ALL=C $train --plot done.run >plot.txt && ! LC_ALL=C grep -q '[^ -~]' plot.txt && grep -q 'best' plot.txt"
+LC_ALL=C $train --plot sweep done.run >plot.txt
+check "a plot of several runs has one scale and a letter a run" sh -c "! LC_ALL=C grep -q '[^ -~]' plot.txt && test \$(grep -c ' steps\$' plot.txt) -eq 1 -a \$(grep -c '^[A-E] .*: the kept model has ' plot.txt) -eq 5"
+for letter in A B C D E; do check "its curve $letter" grep -q "|.*$letter" plot.txt; done
+check "the letter of the longest run alone is on the right" sh -c "sed -n 's/^.\{10\}.\{48\}//p' plot.txt | sed '/^[^|]*steps/,\$d' | tr -d ' .-' | tr -d '\n' | grep -q '^EE*\$'"
+$train --report sweep --out sweep.html
+check "a report of the runs below a directory" test $? -eq 0 -a "$(grep -c '<h1>sweep/[0-9]*/s[12].run</h1>' sweep.html)" -eq 4
+refused "a report of what is no run" 3 "no run in nothing" "$train" --report nothing --out x.html
+refused "a report of what is not there" 3 "No such file" "$train" --report nowhere --out x.html
 $train --report edited.run --out edited.html
 check "a report of a run that was edited" sh -c "! grep -q '<script' edited.html"
 cp done.run/metrics.jsonl before.jsonl

@@ -65,10 +65,12 @@ static void points_are_read_back(void **state) {
     for (int i = 0; i < 3; i++)
       validation[i] = (ChartPoint){300.0 * (i + 1), 2.0 / (i + 1) + 1, (double)NAN, (double)NAN, "an evaluation"};
     const ChartCurve curves[] = {{"training", 0, false, train, POINTS}, {"validation", 1, true, validation, 3}};
-    const Chart chart = {.title = "t", .id = "i", .log = log, .curves = curves, .curve_count = 2};
+    const Chart chart = {.title = "t", .note = "n", .id = "i", .log = log, .curves = curves, .curve_count = 2};
     const char *svg = draw(&chart);
     assert_int_equal(read_points(svg, 0, x, y, POINTS), POINTS);
-    const double pixel_x = 975.0 / 570, pixel_y = (attribute(svg, "data-y1") - attribute(svg, "data-y0")) / 196;
+    const double pixel_x = 975 / (attribute(svg, "data-right") - attribute(svg, "data-left")),
+                 pixel_y = (attribute(svg, "data-y1") - attribute(svg, "data-y0")) /
+                           (attribute(svg, "data-bottom") - attribute(svg, "data-top"));
     for (int i = 0; i < POINTS; i++) {
       const double expected = log ? log10(train[i].y) : train[i].y;
       assert_true(fabs(x[i] - train[i].x) < pixel_x / 2 && fabs(y[i] - expected) < pixel_y / 2);
@@ -90,15 +92,16 @@ static void gaps(void **state) {
                          {7, 1e300, nan, nan, NULL}};
   ChartCurve curve = {"c", 0, false, points, 7};
   const ChartLevel levels[] = {{"inside", 3.5}, {"above", 99}, {"below", -5}, {"none", nan}};
-  Chart chart = {.title = "t", .id = "i", .curves = &curve, .curve_count = 1, .levels = levels, .level_count = 4};
+  Chart chart = {
+      .title = "t", .note = "n", .id = "i", .curves = &curve, .curve_count = 1, .levels = levels, .level_count = 4};
   const char *svg = draw(&chart);
   int pieces = 0;
   for (const char *at = strstr(svg, "class=\"curve\" d=\""); *at && *at != '>'; at++) pieces += *at == 'M';
   assert_int_equal(pieces, 3);
   assert_non_null(strstr(svg, "class=\"band\""));
   assert_non_null(strstr(svg, "inside 3.5<"));
-  assert_non_null(strstr(svg, "\xE2\x86\x91 above 99<"));
-  assert_non_null(strstr(svg, "\xE2\x86\x93 below -5<"));
+  assert_non_null(strstr(svg, "above 99 (above the picture)<"));
+  assert_non_null(strstr(svg, "below -5 (below the picture)<"));
   assert_null(strstr(svg, "nan"));
   assert_null(strstr(svg, "inf"));
   curve.count = 1; /* a single point is a dot */
@@ -115,6 +118,41 @@ static void gaps(void **state) {
   assert_null(strstr(svg, "<svg"));
 }
 
+/* All words stand above the picture, where they wrap; long names lose their middle, colors that come again are dashed. */
+static void names_stand_above_the_picture(void **state) {
+  (void)state;
+  const double nan = (double)NAN;
+  const char *name = "runs/of/november/a-run-with-a-name-that-is-longer-than-sixty-bytes-of-text.run";
+  ChartPoint points[] = {{1, 2, nan, nan, NULL}, {2, 3, nan, nan, NULL}};
+  const ChartCurve curves[] = {{name, 3, false, points, 2}, {"b\"<i>", 3 + CHART_COLORS, false, points, 2}};
+  const ChartLevel level = {"guessing", 2.5};
+  const Chart chart = {.title = "T<",
+                       .note = "N<",
+                       .id = "i",
+                       .curves = curves,
+                       .curve_count = 2,
+                       .levels = &level,
+                       .level_count = 1,
+                       .mark = &points[0]};
+  const char *svg = draw(&chart), *picture = strstr(svg, "<svg");
+  char title[200];
+  snprintf(title, sizeof title, "<li class=\"c3\" title=\"%s\"><i", name);
+  const char *words[] = {"<p class=\"title\" id=\"i-title\">T&lt;</p>",
+                         "<p class=\"note\" id=\"i-note\">N&lt;</p>",
+                         title,
+                         "</i>runs/of/november/a-run-with-...-than-sixty-bytes-of-text.run</li>",
+                         "<li class=\"c3 dashed\"><i class=\"line\"></i>b&quot;&lt;i&gt;</li>",
+                         "the model that is kept</li>",
+                         "guessing 2.5</li>"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    const char *at = strstr(svg, words[i]);
+    if (!at || at > picture) fail_msg("%s is not above the picture of\n%s", words[i], svg);
+  }
+  assert_null(strstr(picture, "guessing"));
+  assert_null(strstr(picture, "class=\"name"));
+  assert_non_null(strstr(picture, "<g class=\"c3 dashed\">"));
+}
+
 static void text_is_escaped(void **state) {
   (void)state;
   FILE *stream = begin();
@@ -127,6 +165,7 @@ static void text_is_escaped(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(points_are_read_back), cmocka_unit_test(gaps),
+                                     cmocka_unit_test(names_stand_above_the_picture),
                                      cmocka_unit_test(text_is_escaped)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,12 +24,11 @@ static void make_run(char dir[PATH_BYTES], const char *name, const uint8_t *byte
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
-  char first[PATH_BYTES], second[PATH_BYTES], page[PATH_BYTES], metrics[2 * PATH_BYTES];
+  char first[PATH_BYTES], second[PATH_BYTES], page[PATH_BYTES];
   make_run(first, "a.run", bytes, size / 2);
   make_run(second, "b.run", bytes + size / 2, size - size / 2);
   const char *const dirs[] = {first, second}, *const dir = fuzz_directory();
   snprintf(page, sizeof page, "%s/report.html", dir);
-  snprintf(metrics, sizeof metrics, "%s/" CHECKPOINT_METRICS, first);
   FILE *nowhere = fopen("/dev/null", "w");
   FUZZ_REQUIRE(nowhere);
   Error error = {0};
@@ -40,10 +39,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     const RunsTable table = {.dirs = &dir, .count = 1, .format = format, .width = 80, .console = &quiet};
     fuzz_require_done(runs_print(&table, nowhere, &error), &error);
   }
-  History history = {0};
-  fuzz_require_done(history_read(&history, metrics, &error), &error);
-  plot_print(nowhere, &history, "run", 0, true);
-  history_free(&history);
+  FoundRuns runs = {0};
+  fuzz_require_done(find_runs_read(&runs, &dir, 1, &error), &error);
+  plot_print(nowhere, runs.items, runs.count, 0, true);
+  plot_print(nowhere, runs.items, 1, 0, true);
+  find_runs_free(&runs);
   fclose(nowhere);
   return 0;
 }

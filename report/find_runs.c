@@ -1,0 +1,93 @@
+#include "report/find_runs.h"
+
+#include "checkpoint/directory.h"
+#include "util/array.h"
+#include "util/path.h"
+#include "util/text.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { DEEPEST = 16 }; /* directories below those that are named */
+
+typedef struct Search {
+  FindRunsTake *take;
+  void *context;
+  int found;
+} Search;
+
+/* ---- the search ---- */
+
+static bool is_run(const char *dir) {
+  return checkpoint_is_run(dir) || access(checkpoint_path(dir, CHECKPOINT_METRICS).text, F_OK) == 0;
+}
+
+static bool search_below(Search *search, const char *dir, int depth, Error *error);
+
+static bool search_entry(Search *search, const char *dir, const char *name, int depth, Error *error) {
+  struct stat info;
+  char *path = strcmp(dir, ".") == 0 ? strdup(name) : path_join(dir, name);
+  if (!path) return error_memory(error, "a path");
+  bool ok = true;
+  if (lstat(path, &info) == 0 && S_ISDIR(info.st_mode)) ok = search_below(search, path, depth, error);
+  free(path);
+  return ok;
+}
+
+/* Directories that cannot be read, below those that were named, are left out. */
+static bool search_below(Search *search, const char *dir, int depth, Error *error) {
+  if (is_run(dir)) {
+    search->found++;
+    return search->take(search->context, dir, error);
+  }
+  struct dirent **names;
+  const int count = depth < DEEPEST ? scandir(dir, &names, NULL, alphasort) : 0;
+  if (count < 0 && errno == ENOMEM) return error_memory(error, "a list of runs");
+  if (count < 0) return depth > 0 || fail(error, EXIT_INPUT, "%s: %s", text_one_line(dir, 250).text, strerror(errno));
+  bool ok = true;
+  for (int i = 0; i < count; i++) {
+    if (ok && names[i]->d_name[0] != '.') ok = search_entry(search, dir, names[i]->d_name, depth + 1, error);
+    free(names[i]);
+  }
+  if (count > 0 || depth < DEEPEST) free(names);
+  return ok;
+}
+
+bool find_runs(const char *const *dirs, int count, FindRunsTake *take, void *context, Error *error) {
+  Search search = {take, context, 0};
+  for (int i = 0; i < count; i++)
+    if (!search_below(&search, dirs[i], 0, error)) return false;
+  return search.found > 0 || fail(error, EXIT_INPUT, "no run in %s%s; a run is a directory that ./train has made",
+                                  text_one_line(dirs[0], 250).text, count > 1 ? ", nor in the others" : "");
+}
+
+/* ---- with what they have measured ---- */
+
+static bool read_run(void *context, const char *dir, Error *error) {
+  FoundRuns *runs = context;
+  const size_t wanted = (size_t)runs->count + 1;
+  if (runs->count == INT_MAX || !array_reserve(&runs->items, &runs->capacity, wanted, sizeof *runs->items))
+    return error_memory(error, "a list of runs");
+  FoundRun *run = &runs->items[runs->count++];
+  *run = (FoundRun){.dir = strdup(dir)};
+  return run->dir ? history_read(&run->history, checkpoint_path(dir, CHECKPOINT_METRICS).text, error)
+                  : error_memory(error, "a path");
+}
+
+bool find_runs_read(FoundRuns *out, const char *const *dirs, int count, Error *error) {
+  return find_runs(dirs, count, read_run, out, error);
+}
+
+void find_runs_free(FoundRuns *runs) {
+  for (int i = 0; i < runs->count; i++) {
+    free(runs->items[i].dir);
+    history_free(&runs->items[i].history);
+  }
+  free(runs->items);
+  *runs = (FoundRuns){0};
+}

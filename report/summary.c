@@ -1,0 +1,225 @@
+#include "report/summary.h"
+
+#include "report/result.h"
+#include "report/verdicts.h"
+#include "util/text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const double NEAR_CHANCE = 0.05; /* nats per token: a model that is not better has learned nothing */
+static const double EARLY = 0.75; /* of the steps: after a best evaluation before it most of the rest was in vain */
+static const double FALLS = 0.99; /* what is more of a training loss does not fall */
+enum { SHELL_BYTES = 200, WINDOW = 20 }; /* a 20th of the steps, before and after one */
+
+__attribute__((format(printf, 2, 3))) static void say(Summary *s, const char *format, ...) {
+  va_list arguments;
+  const size_t used = strlen(s->text);
+  va_start(arguments, format);
+  vsnprintf(s->text + used, sizeof s->text - used, format, arguments);
+  va_end(arguments);
+}
+
+const char *summary_state(const char *state) {
+  static const char *const words[][2] = {{"minutes", "done (the time was up)"},
+                                         {"patience", "done (stopped early: --patience)"},
+                                         {"signal", "stopped (can be resumed)"},
+                                         {"nonfinite", "failed: loss not finite"},
+                                         {"running", "running when this page was written"}};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (strcmp(state, words[i][0]) == 0) return words[i][1];
+  return state;
+}
+
+/* ---- what is looked at ---- */
+
+static bool is_state(const SummaryFacts *f, RunEnd end) { return strcmp(f->state, run_end_names[end]) == 0; }
+
+static bool has_ended(const SummaryFacts *f) {
+  return is_state(f, RUN_DONE) || is_state(f, RUN_MINUTES) || is_state(f, RUN_PATIENCE);
+}
+
+static int64_t last_step(const History *h) {
+  const int64_t logged = h->count ? h->points[h->count - 1].step : 0;
+  const int64_t evaluated = h->evaluation_count ? h->evaluations[h->evaluation_count - 1].step : 0;
+  return logged > evaluated ? logged : evaluated;
+}
+
+/* The step of the least validation loss, among evaluations over the same part of the text; -1: there is none. */
+static int64_t turning_point(const History *h) {
+  const HistoryEvaluation *least = NULL;
+  for (size_t i = 0; i < h->evaluation_count; i++) {
+    const HistoryEvaluation *e = &h->evaluations[i];
+    if (e->all == h->evaluations[0].all && isfinite(e->loss) && (!least || e->loss < least->loss)) least = e;
+  }
+  return least ? least->step : -1;
+}
+
+/* The mean training loss of the steps in [from, to]; NaN: none was logged. */
+static double mean_loss(const History *h, int64_t from, int64_t to) {
+  double sum = 0;
+  int count = 0;
+  for (int i = 0; i < h->count; i++) {
+    if (h->points[i].step < from || h->points[i].step > to) continue;
+    sum += h->points[i].loss;
+    count++;
+  }
+  return count ? sum / count : (double)NAN;
+}
+
+/* ---- what it reached ---- */
+
+static const char *part_of(const HistoryEvaluation *e) { return e->all ? "all" : "the beginning"; }
+
+static bool only_guesses(const HistoryEvaluation *kept, const SummaryFacts *f) {
+  return kept && kept->loss > f->chance - NEAR_CHANCE;
+}
+
+/* Of bits per byte. */
+static const char *compared(double bits, double with) {
+  return bits < 0.6 * with     ? "far better than"
+         : bits < 0.9 * with   ? "better than"
+         : bits < 0.99 * with  ? "a little better than"
+         : bits <= 1.01 * with ? "about as good as"
+         : bits < 1.1 * with   ? "a little worse than"
+                               : "worse than";
+}
+
+static void say_prediction(Summary *s, const History *h, const HistoryEvaluation *kept) {
+  say(s, "Predicts unseen text (%s of the validation text) at ", part_of(kept));
+  if (isfinite(kept->bits_per_byte)) say(s, "%.2f bits per byte", kept->bits_per_byte);
+  else say(s, "%.2f nats per token", kept->loss);
+  if (isfinite(kept->bits_per_byte) && h->xz_bits_per_byte > 0)
+    say(s, ", %s the compressor xz -9 (%.2f)", compared(kept->bits_per_byte, h->xz_bits_per_byte), h->xz_bits_per_byte);
+  say(s, ".");
+}
+
+static void say_unevaluated(Summary *s, const History *h, const SummaryFacts *f) {
+  if (h->evaluation_count) say(s, "No evaluation gave a loss that is a finite number.");
+  else if (has_ended(f))
+    say(s, "There was no validation text, so it is not known how well the model predicts text that it has not seen; "
+           "--val-frac 0.1 keeps a tenth of the text for that.");
+  else say(s, h->count ? "The model was not evaluated yet." : "Nothing was measured yet.");
+  if (h->count && isfinite(h->last_loss))
+    say(s, " The training loss at step %" PRId64 " is %.2f nats per token.", h->points[h->count - 1].step,
+        h->last_loss);
+}
+
+static void say_reached(Summary *s, const History *h, const SummaryFacts *f) {
+  const HistoryEvaluation *kept = history_kept(h);
+  if (!kept) say_unevaluated(s, h, f);
+  else if (isfinite(kept->exact))
+    say(s, "Gives exactly the right answer to %.1f %% of the prompts of the validation text (%s of it).",
+        100 * kept->exact, part_of(kept));
+  else if (only_guesses(kept, f))
+    say(s,
+        "Predicts unseen text (%s of the validation text) no better than guessing: the loss is %.2f nats per token, "
+        "that "
+        "of guessing %.2f.",
+        part_of(kept), kept->loss, f->chance);
+  else say_prediction(s, h, kept);
+}
+
+/* ---- how it ended ---- */
+
+typedef struct StepWords {
+  char text[64];
+} StepWords;
+static StepWords step_words(int64_t step, const SummaryFacts *f) {
+  StepWords words;
+  const int used = snprintf(words.text, sizeof words.text, "step %" PRId64, step);
+  if (f->steps >= (double)step && f->steps < 1e15)
+    snprintf(words.text + used, sizeof words.text - (size_t)used, " of %.0f", f->steps);
+  return words;
+}
+
+static void say_state(Summary *s, const History *h, const SummaryFacts *f) {
+  const StepWords at = step_words(last_step(h), f);
+  const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES);
+  if (strcmp(f->state, "running") == 0) say(s, " The run is at %s.", at.text);
+  else if (is_state(f, RUN_SIGNAL)) say(s, " It was stopped at %s; ./train --resume=%s goes on.", at.text, dir.text);
+  else if (strcmp(f->state, "killed") == 0)
+    say(s, " It was killed after %s; ./train --resume=%s goes on from the last state that was saved.", at.text,
+        dir.text);
+  else if (is_state(f, RUN_PATIENCE)) say(s, " It stopped early, as --patience asks, at %s.", at.text);
+}
+
+/* ---- what to do next ---- */
+
+static bool say_failed(Summary *s, const History *h, const SummaryFacts *f) {
+  const bool diverged = history_has_verdict(h, VERDICT_DIVERGING);
+  if (is_state(f, RUN_NONFINITE))
+    say(s, " Training failed after step %" PRId64 ": the loss or the gradient was no finite number any more.",
+        last_step(h));
+  else if (diverged) say(s, " Training diverged: the loss rose instead of falling.");
+  else return false;
+  const VerdictRates lower = verdict_lower_rates(
+      &(VerdictFacts){.lr = f->lr, .muon_lr = f->muon_lr, .usual_lr = INFINITY, .usual_muon_lr = INFINITY});
+  if (diverged) say(s, " Start again with a lower learning rate; the note below names one.");
+  else if (f->lr > 0) say(s, " Start again with a lower learning rate, such as %s.", lower.text);
+  return true;
+}
+
+static void say_more_text(Summary *s, const History *h, const SummaryFacts *f) {
+  if (history_has_verdict(h, VERDICT_LITTLE_TEXT)) {
+    say(s, ", because there is little text: more text would help more than any setting.");
+    return;
+  }
+  say(s, ": more text");
+  if (f->dropout < 0.45) say(s, " or --dropout %.1g", f->dropout + 0.1);
+  say(s, " would help more than more steps.");
+}
+
+/* The validation loss was least long before the end. */
+static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
+  const int64_t turn = turning_point(h), end = last_step(h), window = end / WINDOW;
+  const bool judged = history_has_verdict(h, VERDICT_OVERFITTING) || history_has_verdict(h, VERDICT_LITTLE_TEXT);
+  const double latest = judged || is_state(f, RUN_PATIENCE) ? 1 : EARLY;
+  if (turn < 0 || (!judged && !has_ended(f)) || !((double)turn < latest * (double)end)) return false;
+  const double before = mean_loss(h, turn - window, turn + window), after = mean_loss(h, end - 2 * window, end);
+  if (judged || after < FALLS * before) {
+    say(s, " The validation loss stopped falling at %s while the training loss went on", step_words(turn, f).text);
+    say_more_text(s, h, f);
+    return true;
+  }
+  if (!(after >= FALLS * before)) return false;
+  say(s,
+      " The validation loss stopped falling at %s, and the training loss hardly fell after that: a larger model "
+      "(--dim, "
+      "--layers) would help more than more steps.",
+      step_words(turn, f).text);
+  return true;
+}
+
+static void say_well(Summary *s, const History *h, const SummaryFacts *f) {
+  const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES);
+  const HistoryEvaluation *kept = history_kept(h);
+  if (turning_point(h) >= 0) say(s, " The validation loss fell until %s.", step_words(turning_point(h), f).text);
+  if (kept && isfinite(kept->exact)) say(s, " Ask it: ./generate %s -p TEXT --greedy", dir.text);
+  else say(s, " Let it write: ./generate %s -n 500", dir.text);
+  say(s, ". For a better one: more steps (--steps), more text, or a larger model (--dim, --layers).");
+}
+
+static void say_next(Summary *s, const History *h, const SummaryFacts *f) {
+  if (say_failed(s, h, f) || say_turned(s, h, f) || !has_ended(f)) return;
+  if (only_guesses(history_kept(h), f))
+    say(s, " It has learned nothing yet: train it longer, and look with --dry-run --show 3 whether it reads what you "
+           "meant.");
+  else if (history_has_verdict(h, VERDICT_STILL_LEARNING))
+    say(s, " It was still learning when it ended: twice as many steps (--steps %" PRId64 ") would make it better.",
+        2 * last_step(h));
+  else say_well(s, h, f);
+}
+
+Summary summary_of(const History *history, const SummaryFacts *facts) {
+  Summary summary = {""};
+  say_reached(&summary, history, facts);
+  say_state(&summary, history, facts);
+  say_next(&summary, history, facts);
+  if (history_has_verdict(history, VERDICT_COPYING))
+    say(&summary, " Its sample repeats a long passage of the training text; the note below says how long.");
+  return summary;
+}
