@@ -107,8 +107,11 @@ def main():
     answers = run("generate", "text.run", "--prompts", "-", "-n", 4, text="\n".join(asked) + "\n").splitlines()
     compare("--prompts", docs["./generate --json and --prompts"][0], map(json.loads, answers),
             ("choices[].logprobs", "score", "error"))
-    if "./train --runs" in docs:
-        compare("--runs", docs["./train --runs"][0], json.loads(run("train", "--runs", ".", "-O", "json")))
+    settings = set().union(*(result["settings"] for result in results))
+    rows = json.loads(run("train", "--runs", ".", "-O", "json"))
+    compare("--runs", docs["./train --runs"][0], rows, settings)
+    for row in rows:
+        check("--runs: tokens_per_s", abs(row["tokens_per_s"] * row["seconds"] / row["tokens"] - 1) < 1e-6)
     shutil.rmtree(work)
     print("done")
     return failures > 0
