@@ -210,7 +210,7 @@ bool columns_choose(Table *table, const json_t *known, const RunsTable *runs, co
                     Error *error) {
   const bool for_people = runs->format <= TABLE_MARKDOWN;
   json_t *chosen = json_object();
-  table->widest = runs->width < WIDEST ? runs->width : WIDEST;
+  table->widest = runs->width < 2 * WIDEST ? runs->width / 2 : WIDEST;
   choose_all(chosen, table, known, !for_people);
   const size_t all = json_object_size(chosen);
   if (runs->columns && strcmp(runs->columns, "all") != 0) {

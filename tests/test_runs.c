@@ -120,6 +120,18 @@ static void runs_on_the_same_text_are_ranked(void **state) {
   assert_order(f, "-run", "edcba");
 }
 
+static void the_largest_group_leads(void **state) {
+  Runs *f = *state;
+  add_measured(f, "a", "all", "00000000000000aa", 1.0, 5.0);
+  add_measured(f, "b", "all", "00000000000000bb", 1.0, 2.0);
+  assert_order(f, NULL, "ab"); /* the first of equal ones */
+  add_measured(f, "c", "beginning", "00000000000000aa", 1.0, 3.0);
+  add_measured(f, "d", "beginning", "00000000000000aa", 1.0, 4.0);
+  assert_order(f, NULL, "abcd");
+  add_measured(f, "e", "all", "00000000000000bb", 1.0, 1.0);
+  assert_order(f, NULL, "ebacd");
+}
+
 static void numbers_over_the_beginning_have_their_own_column(void **state) {
   Runs *f = *state;
   add_several_texts(f);
@@ -300,6 +312,7 @@ static void unlike_runs_fit(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       WITH_RUNS(runs_on_the_same_text_are_ranked),
+      WITH_RUNS(the_largest_group_leads),
       WITH_RUNS(numbers_over_the_beginning_have_their_own_column),
       WITH_RUNS(what_is_not_ranked_is_marked_and_told),
       WITH_RUNS(a_single_text_is_not_mentioned),
