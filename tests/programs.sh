@@ -108,6 +108,18 @@ rm folder/config.txt
 cp -r a.run limit.run
 (ulimit -f 40 && exec $train text.txt $tiny --out limit.run --overwrite 2>/dev/null)
 check "a run that cannot be replaced stays" tensors_equal a.run limit.run
+if [ ! "$hurried" ]; then # a sanitizer reserves more than any limit
+  large="--layers 4 --heads 2 --dim 64 --ctx 64 --steps 1 --sample-tokens 0 --threads 1"
+  limited() { (ulimit -v 800000 && exec "$@"); }
+  refused "a run that is too large for the limit of its process" 5 'this process may use 781 MiB (ulimit -v)' \
+    limited "$train" text.txt $large --batch 1920 --quiet --out limit.run --overwrite
+  check "replaces nothing" tensors_equal a.run limit.run
+  limited "$train" text.txt $large --batch 1920 --dry-run 2>err
+  check "the plan says so" grep -q '^warning: the run needs .* of memory, and .* is free; this process may use' err
+  fits=$(sed -n 's/.*; \(--batch [0-9]* --grad-accum [0-9]*\) would fit$/\1/p' err)
+  limited "$train" text.txt $large ${fits:-none} --quiet --out fits.run
+  check "what is said to fit does" test $? -eq 0 -a -s fits.run/result.json
+fi
 $train text.txt $tiny --out closed.run --log-every 1 <&- 2>&-
 check "closed streams: metrics hold only metrics" test "$(grep -c -v '^{' closed.run/metrics.jsonl)" -eq 0
 refused "--help on a full disk" 7 "stdout" sh -c "exec $train --help >/dev/full"

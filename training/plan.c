@@ -159,16 +159,10 @@ static void print_memory(Run *r, const MemoryPlan *m) {
               text_bytes((double)disk_bytes(r, m)).text);
 }
 
-static void warn_of_memory(Run *r, const MemoryPlan *memory) {
-  const ContextInfo now = run_device_now(r);
-  if (memory->total > now.free_bytes)
-    console_warning(&r->console, "needs %s, but only %s is free%s%s", text_bytes((double)memory->total).text,
-                    text_bytes((double)now.free_bytes).text, now.limit[0] ? "; " : "", now.limit);
-}
-
 void run_print_plan(Run *r) {
   const TrainSettings *s = &r->settings;
   Console *c = &r->console;
+  Error refused = {0};
   if (c->quiet) return;
   const TrainConfig train = run_train_config(r);
   const MemoryPlan memory = model_memory(&r->config, &train, &r->device);
@@ -182,7 +176,7 @@ void run_print_plan(Run *r) {
               dtype_name(r->device.dtype), 1e-9 * r->peak_flops, text_duration(estimated_seconds(r)).text);
   const bool taken = s->dry_run && !s->resume && !s->overwrite && checkpoint_is_run(r->dir);
   if (!s->bench) console_row(c, "output", "%s%s", r->dir, taken ? ", which holds a run: it needs --overwrite" : "");
-  if (s->dry_run) warn_of_memory(r, &memory);
+  if (s->dry_run && !run_check_memory(r, &refused)) console_warning(c, "%s", refused.text);
 }
 
 /* ---- for programs ---- */
