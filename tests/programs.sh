@@ -41,6 +41,8 @@ check "a plan as JSON" sh -c 'grep -q "\"tokens\": 672" plan.json && grep -q "\"
 if command -v python3 >/dev/null; then
   check "which is JSON" python3 -c 'import json; p = json.load(open("plan.json")); assert p["memory_bytes"]["total"] > 0 < p["seconds"] and p["settings"]["steps"] == p["steps"]'
 fi
+$train text.txt --dry-run --steps 1 --layers 1 --heads 1 --dim 16 2>err
+check "one of each" sh -c 'grep -q "^model .*: 1 layer x 16, 1 head, " err && grep -q "^run      1 step of " err && ! grep -q "[^0-9.]1 [a-z]*s " err'
 refused "two lengths" 2 "minutes" "$train" text.txt --steps 3 --minutes 1
 for lengths in 3 3: :9 3:2 3:3 5:9,5:9 5:9,4:9 5:9,8:7 5:9,x 0:9 3:99999999999999999999; do
   refused "earlier lengths $lengths" 2 "rising UNTIL" "$train" text.txt --steps 20 --earlier-steps $lengths

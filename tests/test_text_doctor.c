@@ -256,7 +256,7 @@ static void line_ends_and_marks(void **state) {
                          "first\n\xEF\xBB\xBF"
                          "second\n",
                          0);
-  expect(joined, "a.txt", TEXT_MARKS, TEXT_NOTE, "beginning of lines (1 times)",
+  expect(joined, "a.txt", TEXT_MARKS, TEXT_NOTE, "beginning of lines (1 time)",
          "sed 's/\\xef\\xbb\\xbf//g' a.txt | ./train -");
 }
 
