@@ -183,9 +183,8 @@ static bool pause_training(Run *r, Error *error) {
 
 static bool out_of_patience(Run *r) {
   if (!r->settings.patience || r->bad_evals < r->settings.patience) return false;
-  console_note(&r->console,
-               "early stopping: no better validation loss for %" PRId64 " evaluations; the best was at step %" PRId64,
-               r->bad_evals, r->best_step);
+  console_note(&r->console, "early stopping: no better validation loss for %s; the best was at step %" PRId64,
+               text_plural((double)r->bad_evals, "evaluation").text, r->best_step);
   return true;
 }
 
@@ -257,11 +256,11 @@ static bool finish(Run *r, Error *error) {
   run_write_result(r, how_it_ended(r), INKLING_VERSION, error);
   if (!run_agree(r, error) || !run_save_state(r, error)) return false;
   if (!run_has_learned(r)) {
-    console_line(&r->console, "%" PRId64 " steps in %s, and the model is no better than guessing", r->step,
-                 text_duration(run_seconds(r)).text);
+    console_line(&r->console, "%s in %s, and the model is no better than guessing",
+                 text_plural((double)r->step, "step").text, text_duration(run_seconds(r)).text);
     return true;
   }
-  console_line(&r->console, "trained %" PRId64 " steps in %s. %s: ./generate %s %s", r->step,
+  console_line(&r->console, "trained %s in %s. %s: ./generate %s %s", text_plural((double)r->step, "step").text,
                text_duration(run_seconds(r)).text, r->config.encoder_layers ? "Ask it" : "More text", r->dir,
                r->config.encoder_layers ? "-p TEXT --greedy" : "-n 500");
   return true;

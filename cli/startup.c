@@ -6,6 +6,7 @@
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/stop.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,8 +36,8 @@ bool startup_take_interrupt(void) {
 static void leave_at_once(int number) {
   char text[160];
   const long long lost = startup_unsaved_steps;
-  const int size = lost > 0 ? snprintf(text, sizeof text, "\nstopped at once; the last %lld step%s are lost\n", lost,
-                                       lost == 1 ? "" : "s")
+  const int size = lost > 0 ? snprintf(text, sizeof text, "\nstopped at once; lost: the last %s\n",
+                                       text_plural((double)lost, "step").text)
                             : snprintf(text, sizeof text, "\nstopped at once\n");
   const ssize_t ignored = write(STDERR_FILENO, text, (size_t)size);
   (void)ignored;

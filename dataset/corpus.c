@@ -234,14 +234,42 @@ static bool parse_line(Corpus *corpus, const uint8_t *line, size_t size, Error *
   return jsonl_parse(&corpus->record, &fields, line, size, name, corpus->line, error);
 }
 
-static bool next_line(Corpus *corpus, Document *out, Error *error) {
-  size_t begin = corpus->at, left = corpus->file.size - begin;
-  const uint8_t *line = corpus->file.bytes + begin, *newline = memchr(line, '\n', left);
-  size_t size = newline ? (size_t)(newline - line) : left;
+/* The next line of the file, into the record. */
+static bool read_line(Corpus *corpus, Error *error) {
+  const size_t left = corpus->file.size - corpus->at;
+  const uint8_t *line = corpus->file.bytes + corpus->at, *newline = memchr(line, '\n', left);
+  const size_t size = newline ? (size_t)(newline - line) : left;
   corpus->at += newline ? size + 1 : size;
   corpus->line++;
+  return parse_line(corpus, line, size, error);
+}
+
+/* After a line that cannot be read: adds to its error how many there are and where, so that all of them can be mended
+ * at once. False. */
+static bool add_bad_lines(Corpus *corpus, Error *error) {
+  enum { NAMED = 5 };
+  char lines[NAMED * 24];
+  int64_t bad = 1;
+  size_t dropped = corpus->at, used = (size_t)snprintf(lines, sizeof lines, "%lld", (long long)corpus->line);
+  while (corpus->at < corpus->file.size) {
+    Error other = {0};
+    if (corpus->at - dropped >= STEP_BYTES) {
+      drop_pages(corpus, dropped = corpus->at);
+      if (!progress_report(corpus->progress, corpus_position(corpus), &other)) return false;
+    }
+    if (read_line(corpus, &other)) continue;
+    if (other.code != EXIT_INPUT) return false;
+    if (bad++ < NAMED) used += (size_t)snprintf(lines + used, sizeof lines - used, ", %lld", (long long)corpus->line);
+  }
+  if (bad == 1) return false;
+  return error_append(error, "; %lld of %lld lines cannot be read: %s%s", (long long)bad, (long long)corpus->line,
+                      lines, bad > NAMED ? ", ..." : "");
+}
+
+static bool next_line(Corpus *corpus, Document *out, Error *error) {
+  const size_t begin = corpus->at;
   const Record *record = &corpus->record;
-  if (!parse_line(corpus, line, size, error)) return false;
+  if (!read_line(corpus, error)) return error->code == EXIT_INPUT && add_bad_lines(corpus, error);
   if (record->size == 0) return true;
   *out = (Document){.text = record->text,
                     .size = record->size,

@@ -84,8 +84,8 @@ static void find_marks(const TextView *view, TextFindings *out) {
   if (!marks) return;
   TextFinding *finding = text_findings_add(out, TEXT_MARKS, 0);
   snprintf(finding->what, sizeof finding->what,
-           "byte-order marks stand at the beginning of lines (%lld times), as where files were joined",
-           (long long)marks);
+           "byte-order marks stand at the beginning of lines (%s), as where files were joined",
+           text_plural((double)marks, "time").text);
   strcpy(finding->command, "sed 's/\\xef\\xbb\\xbf//g' @");
 }
 

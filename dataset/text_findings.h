@@ -16,7 +16,7 @@ typedef enum TextKind {
   TEXT_NULS,       /* a few NUL bytes */
   TEXT_MARKS,      /* byte-order marks inside */
   TEXT_LINE_ENDS,  /* CR LF, or CR alone */
-  TEXT_MARKUP,     /* HTML, XML, RTF, PostScript */
+  TEXT_MARKUP,     /* HTML, XML, PostScript */
   TEXT_JSON,       /* one JSON document: an array, or an object over many lines */
   TEXT_JSON_LINES, /* under another name */
   TEXT_CSV,        /* with a column of text */
@@ -89,7 +89,7 @@ size_t text_skip_blanks(const uint8_t *bytes, size_t size);             /* bytes
 bool text_find_foreign(const TextView *view, TextFindings *out);
 /* text_encoding.c: true where the rest needs no look. */
 bool text_find_encoding(const TextView *view, TextFindings *out);
-/* text_markup.c: HTML, XML, RTF, PostScript. */
+/* text_markup.c: HTML, XML, PostScript. */
 bool text_find_markup(const TextView *view, TextFindings *out);
 /* text_records.c: JSON and CSV. */
 bool text_find_json(const TextView *view, TextFindings *out);

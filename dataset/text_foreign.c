@@ -33,6 +33,7 @@ static const Magic magics[] = {
     {0, BYTES("Rar!\x1a\x07"), "a RAR archive", "unrar p -inul #", false},
     {257, BYTES("ustar"), "a tar archive", "tar -xOf @", true},
     {0, BYTES("\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"), "an old Word or Office document", "catdoc @", false},
+    {0, BYTES("{\\rtf1"), "an RTF document", "pandoc -f rtf -t plain --wrap=none @", false},
     {60, BYTES("BOOKMOBI"), "a MOBI e-book, of which ebook-convert of calibre makes text", NULL, true},
     {0, BYTES("AT&TFORM"), "a DjVu document", "djvutxt #", true},
     {0, BYTES("\x89PNG\r\n\x1a\n"), "a PNG picture", PICTURE, false},
@@ -81,7 +82,7 @@ static bool is_text(const TextSample *s) {
 
 static void report(TextFindings *out, int variant, const char *what, const char *command) {
   TextFinding *finding = text_findings_add(out, TEXT_FOREIGN, variant);
-  snprintf(finding->what, sizeof finding->what, "it is %s, and its bytes are no text", what);
+  snprintf(finding->what, sizeof finding->what, "it is %s, not plain text", what);
   if (command) strcpy(finding->command, command);
   else finding->advice = "to train on its bytes all the same";
   if (command == pandas) {

@@ -1,4 +1,4 @@
-/* Text between tags: HTML, XML; and two formats that are programs for the page. */
+/* Text between tags: HTML, XML; and PostScript, a program for the page. */
 #include "dataset/text_findings.h"
 
 #include "util/text.h"
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MARKUP_HTML, MARKUP_FB2, MARKUP_XML, MARKUP_RTF, MARKUP_POSTSCRIPT };
+enum { MARKUP_HTML, MARKUP_FB2, MARKUP_XML, MARKUP_POSTSCRIPT };
 
 /* Bytes of the tag or comment at `bytes`, which begins with '<'; 0: there is none. */
 static size_t tag_at(const uint8_t *bytes, size_t size) {
@@ -47,10 +47,10 @@ static bool add_tags(const TextView *view, TextFindings *out, int variant) {
   return true;
 }
 
-static bool add_page(TextFindings *out, int variant, const char *what, const char *command) {
-  TextFinding *finding = text_findings_add(out, TEXT_MARKUP, variant);
-  snprintf(finding->what, sizeof finding->what, "it is %s, which is more commands than text", what);
-  strcpy(finding->command, command);
+static bool add_postscript(TextFindings *out) {
+  TextFinding *finding = text_findings_add(out, TEXT_MARKUP, MARKUP_POSTSCRIPT);
+  strcpy(finding->what, "it is PostScript, which is more commands than text");
+  strcpy(finding->command, "ps2ascii @");
   return true;
 }
 
@@ -58,9 +58,7 @@ bool text_find_markup(const TextView *view, TextFindings *out) {
   const TextSample *s = &view->samples[0];
   const size_t blanks = text_skip_blanks(s->bytes, s->size), size = s->size - blanks;
   const uint8_t *bytes = s->bytes + blanks;
-  if (text_begins(bytes, size, "{\\rtf1"))
-    return add_page(out, MARKUP_RTF, "RTF", "pandoc -f rtf -t plain --wrap=none @");
-  if (text_begins(bytes, size, "%!PS-Adobe")) return add_page(out, MARKUP_POSTSCRIPT, "PostScript", "ps2ascii @");
+  if (text_begins(bytes, size, "%!PS-Adobe")) return add_postscript(out);
   if (size == 0 || bytes[0] != '<') return false;
   if (text_begins(bytes, size, "<!doctype html") || text_begins(bytes, size, "<html"))
     return add_tags(view, out, MARKUP_HTML);

@@ -218,7 +218,8 @@ bool text_find_json(const TextView *view, TextFindings *out) {
 
 /* ---- CSV ---- */
 
-enum { COLUMNS = 32, LEAST_RECORDS = 8, TEXT_COLUMN = 12 /* bytes of a field, on the average */ };
+/* On the average so many letters a field: sentences, and names. */
+enum { COLUMNS = 32, LEAST_RECORDS = 8, SENTENCES = 12, NAMES = 2 };
 
 typedef struct Csv {
   char comma;
@@ -226,6 +227,8 @@ typedef struct Csv {
   Name names[COLUMNS];
   int64_t records, uneven;  /* uneven: those with another number of columns */
   int64_t letters[COLUMNS]; /* of all fields of a column */
+  int again;                /* fields of this record that are what their column is called */
+  int64_t unlike;           /* records that have some of those: the first line is no line of names */
 } Csv;
 
 /* One field from *at on, to its comma or line end; false where the sample ends in it. */
@@ -260,6 +263,7 @@ static bool take_field(Csv *csv, int column, const uint8_t *bytes, size_t size) 
     csv->names[column] = name_of(bytes, size);
     return is_heading(bytes, size);
   }
+  csv->again += strlen(csv->names[column].text) == size && memcmp(csv->names[column].text, bytes, size) == 0;
   for (size_t i = 0; i < size; i++) csv->letters[column] += (bytes[i] | 0x20) >= 'a' || bytes[i] >= 0x80;
   return true;
 }
@@ -275,6 +279,8 @@ static bool read_records(Csv *csv, const TextSample *s) {
     if (csv->records == 0) csv->columns = column;
     if (csv->columns < 2 || csv->uneven > LEAST_RECORDS + csv->records / 50) return false;
     csv->uneven += column != csv->columns;
+    csv->unlike += csv->again > 0 && csv->again < csv->columns;
+    csv->again = 0;
     csv->records++;
     column = 0;
   }
@@ -282,12 +288,20 @@ static bool read_records(Csv *csv, const TextSample *s) {
          csv->uneven * 50 <= csv->records;
 }
 
-/* The column with the most text; -1: none has sentences. */
+/* The column with the most text. -1: it is no table of texts. Every line of a log, a list or a poem may have as many
+ * commas, too. But in a table the names of the first line do not come again, and where its fields are short, it has a
+ * column of numbers or many columns. */
 static int text_column(const Csv *csv) {
+  const int64_t fields = csv->records - 1;
   int out = 0;
-  for (int i = 1; i < csv->columns; i++)
+  bool numbers = false;
+  for (int i = 0; i < csv->columns; i++) {
     if (csv->letters[i] > csv->letters[out]) out = i;
-  return csv->letters[out] >= TEXT_COLUMN * (csv->records - 1) && csv->names[out].text[0] ? out : -1;
+    numbers = numbers || csv->letters[i] == 0;
+  }
+  if (!csv->names[out].text[0] || csv->unlike * 50 > csv->records) return -1;
+  if (csv->letters[out] >= SENTENCES * fields) return out;
+  return csv->letters[out] >= NAMES * fields && (numbers || csv->columns > 2) ? out : -1;
 }
 
 static bool find_separated(const TextView *view, char comma, TextFindings *out) {
@@ -298,16 +312,18 @@ static bool find_separated(const TextView *view, char comma, TextFindings *out) 
   const OneLine name = text_one_line(csv.names[column].text, NAME_BYTES);
   TextFinding *finding = text_findings_add(out, TEXT_CSV, comma);
   snprintf(finding->what, sizeof finding->what,
-           "it looks like CSV (%d columns, the longest texts in \"%.64s\") and is read as plain text", csv.columns,
-           name.text);
+           "it looks like CSV (%d columns%s, the longest texts in \"%.64s\") and is read as plain text", csv.columns,
+           comma == '\t' ? " between tabs" : "", name.text);
   snprintf(finding->command, sizeof finding->command,
            "python3 -c 'import csv,json; [print(json.dumps(r)) for r in "
            "csv.DictReader(open(0,encoding=\"utf-8-sig\",newline=\"\")%s)]' <@",
-           comma == ';' ? ",delimiter=\";\"" : "");
+           comma == ';'    ? ",delimiter=\";\""
+           : comma == '\t' ? ",delimiter=\"\\t\""
+                           : "");
   read_field(finding, &csv.names[column]);
   return true;
 }
 
 bool text_find_csv(const TextView *view, TextFindings *out) {
-  return find_separated(view, ',', out) || find_separated(view, ';', out);
+  return find_separated(view, ',', out) || find_separated(view, ';', out) || find_separated(view, '\t', out);
 }

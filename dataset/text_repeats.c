@@ -50,9 +50,9 @@ static bool find_block(const TextView *view, TextFindings *out) {
   if (repeated * 4 < view->seen || !repeated || !(lines || all || smallest == 1))
     return false; /* or no command mends it */
   TextFinding *finding = text_findings_add(out, TEXT_REPEATS, REPEATS_BLOCK);
-  snprintf(finding->what, sizeof finding->what, "%s %s are the same %zu byte%s over and over",
-           text_share((double)repeated, (double)view->seen).text, text_extent(view).text, smallest,
-           smallest == 1 ? "" : "s");
+  snprintf(finding->what, sizeof finding->what, "%s %s are the same %s over and over",
+           text_share((double)repeated, (double)view->seen).text, text_extent(view).text,
+           text_plural((double)smallest, "byte").text);
   char *command = finding->command;
   if (smallest == 1) snprintf(command, sizeof finding->command, "tr -s '\\%03o' <@", byte);
   else if (lines) strcpy(command, "awk '!NF || !seen[$0]++' @");

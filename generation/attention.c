@@ -280,7 +280,8 @@ static bool write_file(Program *p, const char *path, const BpeIds *text, Error *
     return false;
   }
   if (!file_writer_commit(&file, error)) return false;
-  console_note(&p->console, "attention of %d layers x %d heads is in %s", p->config.layers, p->config.heads, path);
+  console_note(&p->console, "attention of %s x %s is in %s", text_plural(p->config.layers, "layer").text,
+               text_plural(p->config.heads, "head").text, path);
   return true;
 }
 

@@ -105,12 +105,12 @@ static void write_model(FILE *out, const Program *p, const char *name, TensorTyp
   const ModelConfig *c = &p->config;
   bool own;
   const char *class = checkpoint_class(c, &own);
-  fprintf(
-      out,
-      "# %s\n\nA language model of %s parameters: %d layers of width %d, %d attention heads, a context of %d tokens, a "
-      "vocabulary of %d (%s); `%s` of transformers, weights in %s.\n",
-      name, text_count((double)model_parameters(c)).text, c->layers, c->dim, c->heads, c->ctx, c->vocab,
-      tokenizer_name(p->tokenizer), class, type == TENSOR_BF16 ? "bfloat16" : "float32");
+  fprintf(out,
+          "# %s\n\nA language model of %s parameters: %s of width %d, %s, a context of %d tokens, a "
+          "vocabulary of %d (%s); `%s` of transformers, weights in %s.\n",
+          name, text_count((double)model_parameters(c)).text, text_plural(c->layers, "layer").text, c->dim,
+          text_plural(c->heads, "attention head").text, c->ctx, c->vocab, tokenizer_name(p->tokenizer), class,
+          type == TENSOR_BF16 ? "bfloat16" : "float32");
   if (own)
     fputs("\nNo class of transformers has these parts: `modeling_inkling.py` computes them, which "
           "`trust_remote_code=True` lets "

@@ -220,7 +220,8 @@ bool heat_finish(Program *p, const Text *text, Error *error) {
   if (p->settings.alternatives > 0) print_table(p, text);
   program_flush(p);
   if (text->ids.count)
-    console_note(&p->console, "%.3f bits per token, over %zu tokens", bits / (double)text->ids.count, text->ids.count);
+    console_note(&p->console, "%.3f bits per token, over %s", bits / (double)text->ids.count,
+                 text_plural((double)text->ids.count, "token").text);
   return !p->settings.heat_html || write_page(p, text, error);
 }
 

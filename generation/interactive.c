@@ -5,6 +5,7 @@
 #include "generation/line_editor.h"
 #include "util/array.h"
 #include "util/file.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -149,7 +150,7 @@ static bool undo(Session *s, const char *argument, Error *error) {
   (void)argument;
   if (!s->turns) return fail(error, EXIT_USAGE, "/undo: this is the beginning");
   s->now = s->before[--s->turns];
-  console_note(&s->p->console, "back to %zu bytes of text", s->now.size - s->now.begin);
+  console_note(&s->p->console, "back to %s of text", text_plural((double)(s->now.size - s->now.begin), "byte").text);
   return true;
 }
 
@@ -184,7 +185,7 @@ static bool save(Session *s, const char *path, Error *error) {
   if (there && !own) return fail(error, EXIT_USAGE, "/save: %s is there already; name another", path);
   const uint8_t *text = s->text ? s->text + s->now.begin : (const uint8_t *)"";
   if (!file_write(path, text, s->now.size - s->now.begin, error)) return false;
-  console_note(&s->p->console, "%zu bytes in %s", s->now.size - s->now.begin, path);
+  console_note(&s->p->console, "%s in %s", text_plural((double)(s->now.size - s->now.begin), "byte").text, path);
   if (stat(path, &info) == 0) s->saved_at = info.st_mtim;
   if (own) return true;
   free(s->saved);
@@ -202,7 +203,9 @@ static bool load(Session *s, const char *path, Error *error) {
     return fail(error, EXIT_INPUT, "/load: %s does not fit into the %d MiB of a session", path, TEXT_LIMIT >> 20);
   }
   const bool ok = forget(s, error) && add_text(s, file.bytes, file.size, error);
-  if (ok) console_note(&s->p->console, "%zu bytes of %s; an empty line continues them", file.size, path);
+  if (ok)
+    console_note(&s->p->console, "%s of %s; an empty line continues the text",
+                 text_plural((double)file.size, "byte").text, path);
   file_unmap(&file);
   return ok;
 }

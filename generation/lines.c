@@ -74,11 +74,12 @@ static bool answer_all(Lines *l, Error *error) {
   Program *p = l->p;
   const double start = clock_seconds();
   if (!program_run_texts(p, l, GENERATE_ROWS, next_text, error)) return false;
-  console_note(&p->console, "%" PRId64 " lines, %" PRId64 " tokens in %s; seed %" PRIu64, l->input.taken,
-               l->texts.tokens, text_duration(clock_seconds() - start).text, l->request.sampling.seed);
+  console_note(&p->console, "%s, %s in %s; seed %" PRIu64, text_plural((double)l->input.taken, "line").text,
+               text_plural((double)l->texts.tokens, "token").text, text_duration(clock_seconds() - start).text,
+               l->request.sampling.seed);
   if (l->bad)
-    return fail(error, EXIT_INPUT, "%" PRId64 " of %" PRId64 " lines did not fit, and have empty answers", l->bad,
-                l->input.taken);
+    return fail(error, EXIT_INPUT, "%" PRId64 " of %s did not fit, and got an empty answer", l->bad,
+                text_plural((double)l->input.taken, "line").text);
   return true;
 }
 

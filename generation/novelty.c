@@ -249,10 +249,9 @@ static void note_text(Program *p, size_t text) {
     return;
   }
   const MatchSpan longest = w->spans[w->longest];
-  console_note(&p->console,
-               "%s%.3g %% of %" PRId64 " bytes stand in %s, in %zu span%s; the longest, %" PRId64 " bytes: '%s'", name,
-               100.0 * (double)copied / (double)size, size, source, w->span_count, w->span_count == 1 ? "" : "s",
-               span_bytes(w, longest), quoted(w, longest).text);
+  console_note(&p->console, "%s%.3g %% of %" PRId64 " bytes stand in %s, in %s; the longest, %" PRId64 " bytes: '%s'",
+               name, 100.0 * (double)copied / (double)size, size, source,
+               text_plural((double)w->span_count, "span").text, span_bytes(w, longest), quoted(w, longest).text);
   if (n->count == 1) list_spans(p, w);
 }
 

@@ -279,11 +279,12 @@ static bool answer_all(Prompts *s, Error *error) {
   Program *p = s->p;
   const double start = clock_seconds();
   if (!program_run_texts(p, s, GENERATE_ROWS, next_text, error)) return false;
-  console_note(&p->console, "%" PRId64 " lines, %" PRId64 " tokens in %s; seed %" PRIu64, s->input.taken,
-               s->texts.tokens, text_duration(clock_seconds() - start).text, s->request.sampling.seed);
+  console_note(&p->console, "%s, %s in %s; seed %" PRIu64, text_plural((double)s->input.taken, "line").text,
+               text_plural((double)s->texts.tokens, "token").text, text_duration(clock_seconds() - start).text,
+               s->request.sampling.seed);
   return !s->bad || p->write_error ||
-         fail(error, EXIT_INPUT, "%" PRId64 " of %" PRId64 " lines were refused; their answers say why", s->bad,
-              s->input.taken);
+         fail(error, EXIT_INPUT, "refused: %" PRId64 " of %s; the answers say why", s->bad,
+              text_plural((double)s->input.taken, "line").text);
 }
 
 bool program_prompts(Program *p, Error *error) {

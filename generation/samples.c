@@ -96,8 +96,9 @@ bool program_samples(Program *p, const uint8_t *text, size_t size, Error *error)
   bool ok = open_completion(&s, error) && program_run_texts(p, &s, rows, next_sample, error);
   ok = finish_samples(&s, ok, error);
   if (ok && !p->write_error)
-    console_note(&p->console, "%" PRId64 " tokens in %d texts in %s; seed %" PRIu64, s.texts.tokens,
-                 p->settings.samples, text_duration(clock_seconds() - start).text, s.request.sampling.seed);
+    console_note(&p->console, "%s in %s in %s; seed %" PRIu64, text_plural((double)s.texts.tokens, "token").text,
+                 text_plural(p->settings.samples, "text").text, text_duration(clock_seconds() - start).text,
+                 s.request.sampling.seed);
   if (ok && p->novelty) program_novelty_note(p);
   texts_free(&s.texts);
   completion_free(s.completion);

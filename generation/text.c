@@ -177,11 +177,10 @@ static bool keep_token(void *program, void *text, const GeneratedToken *token, E
 
 void program_note_result(Program *p, const GenerationRequest *request, const GenerationResult *result) {
   if (result->tokens)
-    console_note(&p->console,
-                 "%" PRId64 " tokens after a prompt of %d; first after %.1f ms%s; stopped: %s; seed %" PRIu64,
-                 result->tokens, request->source ? request->source_tokens : request->prompt_tokens,
-                 1e3 * result->first_token_seconds, speed_words(result).text, generation_stop_name(result->reason),
-                 request->sampling.seed);
+    console_note(&p->console, "%s after a prompt of %d; first after %.1f ms%s; stopped: %s; seed %" PRIu64,
+                 text_plural((double)result->tokens, "token").text,
+                 request->source ? request->source_tokens : request->prompt_tokens, 1e3 * result->first_token_seconds,
+                 speed_words(result).text, generation_stop_name(result->reason), request->sampling.seed);
 }
 
 static bool judge_novelty(Program *p, const GenerationResult *result, Error *error) {

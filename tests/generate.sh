@@ -281,7 +281,7 @@ sys.stdout.buffer.write(b"".join(l.encode("latin-1" if "\xff" in l else "utf-8")
 EOF
 write --prompts prompts.jsonl -n 10 -s 1000 >answers.jsonl 2>err
 check "a thousand prompts, twenty of them malformed" test $? -eq 3 -a "$(wc -l <answers.jsonl)" -eq 1000
-check "which is said" grep -q '20 of 1000 lines were refused' err
+check "which is said" grep -q 'refused: 20 of 1000 lines' err
 check "one answer a line, in order, with the seeds of single runs" python3 - "$generate" <<'EOF'
 import base64, json, subprocess, sys
 answers = [json.loads(line) for line in open("answers.jsonl", encoding="utf-8")]

@@ -41,6 +41,8 @@ check "a plan as JSON" sh -c 'grep -q "\"tokens\": 672" plan.json && grep -q "\"
 if command -v python3 >/dev/null; then
   check "which is JSON" python3 -c 'import json; p = json.load(open("plan.json")); assert p["memory_bytes"]["total"] > 0 < p["seconds"] and p["settings"]["steps"] == p["steps"]'
 fi
+$train text.txt --dry-run --steps 1 --layers 1 --heads 1 --dim 16 2>err
+check "one of each" sh -c 'grep -q "^model .*: 1 layer x 16, 1 head, " err && grep -q "^run      1 step of " err && ! grep -q "[^0-9.]1 [a-z]*s " err'
 refused "two lengths" 2 "minutes" "$train" text.txt --steps 3 --minutes 1
 for lengths in 3 3: :9 3:2 3:3 5:9,5:9 5:9,4:9 5:9,8:7 5:9,x 0:9 3:99999999999999999999; do
   refused "earlier lengths $lengths" 2 "rising UNTIL" "$train" text.txt --steps 20 --earlier-steps $lengths
@@ -119,6 +121,18 @@ rm folder/config.txt
 cp -r a.run limit.run
 (ulimit -f 40 && exec $train text.txt $tiny --out limit.run --overwrite 2>/dev/null)
 check "a run that cannot be replaced stays" tensors_equal a.run limit.run
+if [ ! "$hurried" ]; then # a sanitizer reserves more than any limit
+  large="--layers 4 --heads 2 --dim 64 --ctx 64 --steps 1 --sample-tokens 0 --threads 1"
+  limited() { (ulimit -v 800000 && exec "$@"); }
+  refused "a run that is too large for the limit of its process" 5 'this process may use 781 MiB (ulimit -v)' \
+    limited "$train" text.txt $large --batch 1920 --quiet --out limit.run --overwrite
+  check "replaces nothing" tensors_equal a.run limit.run
+  limited "$train" text.txt $large --batch 1920 --dry-run 2>err
+  check "the plan says so" grep -q '^warning: the run needs .* of memory, and .* is free; this process may use' err
+  fits=$(sed -n 's/.*; \(--batch [0-9]* --grad-accum [0-9]*\) would fit$/\1/p' err)
+  limited "$train" text.txt $large ${fits:-none} --quiet --out fits.run
+  check "what is said to fit does" test $? -eq 0 -a -s fits.run/result.json
+fi
 $train text.txt $tiny --out closed.run --log-every 1 <&- 2>&-
 check "closed streams: metrics hold only metrics" test "$(grep -c -v '^{' closed.run/metrics.jsonl)" -eq 0
 refused "--help on a full disk" 7 "stdout" sh -c "exec $train --help >/dev/full"

@@ -206,6 +206,17 @@ static void test_card_takes_more(void **state) {
   assert_int_equal(large.settings.preset, PRESET_BABY);
 }
 
+/* What a length by time was reckoned with is said: on a CPU not what was measured. */
+static void test_usual_speed(void **state) {
+  (void)state;
+  for (int slower = 1; slower <= 4; slower *= 4) {
+    Chosen c;
+    begin(&c);
+    choose(&c, &laptop, LAPTOP_FLOPS / slower, 1115394);
+    assert_non_null(strstr(c.choices.text, " steps (5 minutes at 200 GFLOP/s, usual for 8 such threads)"));
+  }
+}
+
 /* Where the usual length would take hours, it is half an hour, and that is said. */
 static void test_half_an_hour(void **state) {
   (void)state;
@@ -393,6 +404,7 @@ int main(void) {
       cmocka_unit_test(test_any_text),
       cmocka_unit_test(test_card_takes_more),
       cmocka_unit_test(test_half_an_hour),
+      cmocka_unit_test(test_usual_speed),
       cmocka_unit_test(test_measured_speed),
       cmocka_unit_test(test_given_values_stay),
       cmocka_unit_test(test_batch_fits),

@@ -86,6 +86,17 @@ static void human_numbers(void **state) {
   assert_string_equal(text_duration(-1).text, "-");
 }
 
+static void counted_nouns(void **state) {
+  (void)state;
+  assert_string_equal(text_plural(0, "step").text, "0 steps");
+  assert_string_equal(text_plural(1, "step").text, "1 step");
+  assert_string_equal(text_plural(1234567, "step").text, "1234567 steps");
+  assert_string_equal(text_plural(1.02, "epoch").text, "1.02 epochs");
+  assert_string_equal(text_plural_short(1, "window").text, "1 window");
+  assert_string_equal(text_plural_short(1000, "window").text, "1.0k windows");
+  assert_string_equal(text_plural_short(0.96, "window").text, "1.0 windows");
+}
+
 static void exact_numbers(void **state) {
   (void)state;
   assert_string_equal(text_number(600, false).text, "600");
@@ -314,6 +325,7 @@ int main(void) {
       cmocka_unit_test(wrapped_lines),
       cmocka_unit_test(human_numbers),
       cmocka_unit_test(exact_numbers),
+      cmocka_unit_test(counted_nouns),
       cmocka_unit_test(progress_lines),
       cmocka_unit_test(progress_fits_every_width),
       cmocka_unit_test(trend_of_losses),

@@ -97,6 +97,15 @@ static void broken_json(void **state) {
   }
 }
 
+static void several_broken_lines(void **state) {
+  const char *text = "{\"text\": \"a\"}\n{\"text\": 1}\n{\"id\": 2}\n\n[]\n{\n{\"text\": \"b\"}\n";
+  Corpus *corpus = open_one(put_text(*state, "x.jsonl", text));
+  const Error error = first_error(corpus);
+  expect_error(&error, EXIT_INPUT, "line 2: the field \"text\" is a number, not a string");
+  expect_error(&error, EXIT_INPUT, "; 4 of 7 lines cannot be read: 2, 3, 5, 6");
+  corpus_close(corpus);
+}
+
 static void missing_pair_fields(void **state) {
   const char *path = put_text(*state, "x.jsonl", "{\"q\": \"a\"}\n");
   CorpusOptions no_answer = {.prompt_field = "q", .response_field = "a"};
@@ -185,9 +194,9 @@ static void long_lines(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      WITH_FIXTURE(json_lines),   WITH_FIXTURE(json_nul_bytes),      WITH_FIXTURE(json_fields),
-      WITH_FIXTURE(broken_json),  WITH_FIXTURE(missing_pair_fields), WITH_FIXTURE(hostile_json),
-      WITH_FIXTURE(damaged_json), WITH_FIXTURE(long_lines),
+      WITH_FIXTURE(json_lines),   WITH_FIXTURE(json_nul_bytes),       WITH_FIXTURE(json_fields),
+      WITH_FIXTURE(broken_json),  WITH_FIXTURE(several_broken_lines), WITH_FIXTURE(missing_pair_fields),
+      WITH_FIXTURE(hostile_json), WITH_FIXTURE(damaged_json),         WITH_FIXTURE(long_lines),
   };
   return cmocka_run_group_tests_name("jsonl", tests, NULL, NULL);
 }

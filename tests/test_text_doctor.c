@@ -129,6 +129,8 @@ static void foreign_bytes(void **state) {
       {LITERAL("MZ\x90", 100), "executable (PE)", "./train a --binary"},
       {LITERAL("SQLite format 3\0", 100), "SQLite", "./train a --binary"},
       {LITERAL("%PDF-1.7\n%abcdefgh", 0), "PDF", "pdftotext a - | ./train -"},
+      {LITERAL("{\\rtf1\\ansi\\deff0 {\\fonttbl{\\f0 Times;}}\n\\f0\\fs24 A text.\\par\n}", 0),
+       "RTF document, not plain text", "pandoc -f rtf -t plain --wrap=none a | ./train -"},
       {LITERAL("PK\3\4 2345678901234567890123456mimetypeapplication/epub+zipPK\3\4", 100), "EPUB",
        "pandoc -f epub -t plain --wrap=none a | ./train -"},
       {LITERAL("PK\3\4 2345678901234567890123456mimetypeapplication/vnd.oasis.opendocument.textPK", 100),
@@ -217,6 +219,33 @@ static void csv(void **state) {
          "csv.DictReader(open(0,encoding=\"utf-8-sig\",newline=\"\"))]' <a.txt | ./train - --jsonl-field 'body, long'");
 }
 
+/* 3,000 lines of id, name and city. `quote`: around the last two. */
+static Bytes cities(char comma, const char *quote) {
+  static const char *const names[] = {"Anna Roy", "Ben Li", "Chloe Roux", "Dmitri Orlov", "Eva Novak"},
+                           *const places[] = {"Lyon", "Gdansk", "Rome"};
+  Bytes out = {0};
+  format(&out, "id%cname%ccity\n", comma, comma);
+  for (int i = 0; i < 3000; i++)
+    format(&out, "%d%c%s%s %d%s%c%s%s%s\n", i, comma, quote, names[i % 5], i * 7919 % 1009, quote, comma, quote,
+           places[i % 3], quote);
+  return out;
+}
+
+#define CSV_COMMAND(delimiter)                                                                                         \
+  "python3 -c 'import csv,json; [print(json.dumps(r)) for r in csv.DictReader(open(0,encoding=\"utf-8-sig\","          \
+  "newline=\"\")" delimiter ")]' <a.txt | ./train - --jsonl-field name"
+
+static void csv_of_short_fields(void **state) {
+  (void)state;
+  const char *commas = "CSV (3 columns, the longest texts in \"name\")";
+  expect(cities(',', ""), "a.txt", TEXT_CSV, TEXT_NOTE, commas, CSV_COMMAND(""));
+  expect(cities(',', "\""), "a.txt", TEXT_CSV, TEXT_NOTE, commas, CSV_COMMAND(""));
+  expect(cities(';', ""), "a.txt", TEXT_CSV, TEXT_NOTE, commas, CSV_COMMAND(",delimiter=\";\""));
+  expect(cities('\t', ""), "a.txt", TEXT_CSV, TEXT_NOTE, "CSV (3 columns between tabs, the longest texts in \"name\")",
+         CSV_COMMAND(",delimiter=\"\\t\""));
+  expect_nothing(cities('\t', ""), "a.tsv");
+}
+
 static void line_ends_and_marks(void **state) {
   (void)state;
   expect(replaced(lines_of(english, " ", 4000), '\n', "\r\n"), "a.txt", TEXT_LINE_ENDS, TEXT_NOTE, "lines end in CR LF",
@@ -227,7 +256,7 @@ static void line_ends_and_marks(void **state) {
                          "first\n\xEF\xBB\xBF"
                          "second\n",
                          0);
-  expect(joined, "a.txt", TEXT_MARKS, TEXT_NOTE, "beginning of lines (1 times)",
+  expect(joined, "a.txt", TEXT_MARKS, TEXT_NOTE, "beginning of lines (1 time)",
          "sed 's/\\xef\\xbb\\xbf//g' a.txt | ./train -");
 }
 
@@ -343,6 +372,34 @@ static void sources_and_prose(void **state) {
       "\x1b[31mred\x1b[0m\f and a page\n"};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
     expect_nothing(literal(texts[i], strlen(texts[i]), 0), "a.txt");
+}
+
+/* As many commas in every line. */
+static void lines_with_commas(void **state) {
+  (void)state;
+  static const char *const names[] = {"Anna", "Ben", "Chloe", "Dmitri", "Eva", "Farid", "Greta"};
+  Bytes poem = {0}, places = {0}, levels = {0}, moves = {0}, code = {0}, tabs = {0}, prose = {0}, sets = {0};
+  add_text(&moves, "[Event \"Rapid, round 1\"]\n");
+  add_text(&code, "static const int table[] = {\n");
+  for (int i = 0; i < 300; i++) {
+    const char *name = names[i % 7], *other = names[(i * i + 1) % 7];
+    format(&poem, "%s of the %dth hour, and %s of the sea\n", name, i * 31, other);
+    format(&places, "%sville %d,%sland\n", name, i * 31, other);
+    format(&levels, "%s,server,message number %d of it\n", i % 3 ? "INFO" : "WARN", i);
+    format(&moves, "%d. e4 e5, %d. Nf3 Nc6, %s\n", i, i + 1, name);
+    format(&code, "  {%d, %d, \"%s\"},\n", i, i * 7, name);
+    format(&tabs, "%s\t%s is not %d\n", name, other, i);
+    format(&prose, "In the year %d, %s, who was old, left.\n", i, name);
+    format(&sets, "%s, %s and %d more\n", name, other, i);
+  }
+  expect_nothing(poem, "poem.txt");
+  expect_nothing(places, "places.txt");
+  expect_nothing(levels, "a.log");
+  expect_nothing(moves, "games.pgn");
+  expect_nothing(code, "a.c");
+  expect_nothing(tabs, "a.txt");
+  expect_nothing(prose, "a.txt");
+  expect_nothing(sets, "a.txt");
 }
 
 /* Near the borders of what is said. */
@@ -469,6 +526,8 @@ int main(void) {
       cmocka_unit_test(json),
       cmocka_unit_test(markup),
       cmocka_unit_test(csv),
+      cmocka_unit_test(csv_of_short_fields),
+      cmocka_unit_test(lines_with_commas),
       cmocka_unit_test(line_ends_and_marks),
       cmocka_unit_test(project_gutenberg),
       cmocka_unit_test(repeats),

@@ -62,6 +62,26 @@ static void lines_without_a_tab(void **state) {
   }
 }
 
+/* The error names the first five, and counts all up to the end of the file. */
+static void several_lines_without_a_tab(void **state) {
+  Fixture *f = *state;
+  const struct {
+    const char *text, *ending;
+  } cases[] = {{"a\tb\nx\ny\nc\td\n", "a response; 2 of 4 lines cannot be read: 2, 3"},
+               {"1\n2\n3\n4\n\n6", "a response; 5 of 6 lines cannot be read: 1, 2, 3, 4, 6"},
+               {"a\tb\n2\n3\n4\n5\n6\n7\n8\n9\tb\n", "a response; 7 of 9 lines cannot be read: 2, 3, 4, 5, 6, ..."},
+               {"a\tb\n2\n", "a response"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Corpus *corpus = open_one(put_text(f, "x.tsv", cases[i].text));
+    const Error error = first_error(corpus);
+    expect_error(&error, EXIT_INPUT, "x.tsv, line ");
+    const size_t length = strlen(error.text), tail = strlen(cases[i].ending);
+    assert_true(length > tail);
+    assert_string_equal(error.text + length - tail, cases[i].ending);
+    corpus_close(corpus);
+  }
+}
+
 /* Files of all formats side by side: what is no pair has no prompt. */
 static void mixed_formats(void **state) {
   Fixture *f = *state;
@@ -151,9 +171,15 @@ static void long_lines(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      WITH_FIXTURE(columns),       WITH_FIXTURE(bytes_stay_bytes), WITH_FIXTURE(lines_without_a_tab),
-      WITH_FIXTURE(mixed_formats), WITH_FIXTURE(fingerprints),     WITH_FIXTURE(standard_input),
-      WITH_FIXTURE(damaged_lines), WITH_FIXTURE(long_lines),
+      WITH_FIXTURE(columns),
+      WITH_FIXTURE(bytes_stay_bytes),
+      WITH_FIXTURE(lines_without_a_tab),
+      WITH_FIXTURE(mixed_formats),
+      WITH_FIXTURE(fingerprints),
+      WITH_FIXTURE(standard_input),
+      WITH_FIXTURE(damaged_lines),
+      WITH_FIXTURE(several_lines_without_a_tab),
+      WITH_FIXTURE(long_lines),
   };
   return cmocka_run_group_tests_name("tsv", tests, NULL, NULL);
 }

@@ -91,13 +91,22 @@ void choices_packing(TrainSettings *s, bool pairs, const Tokenizer *tokenizer, C
 
 /* ---- model ---- */
 
-static double budget_flops(const TrainSettings *s, const ChoiceInputs *given) {
-  const double minutes = isnan(s->minutes) ? DEFAULT_MINUTES : s->minutes;
+static double budget_minutes(const TrainSettings *s) { return isnan(s->minutes) ? DEFAULT_MINUTES : s->minutes; }
+
+static int counted_threads(const ChoiceInputs *given) {
+  return given->device->threads < THREADS_LIMIT ? given->device->threads : THREADS_LIMIT;
+}
+
+/* Per second. */
+static double usual_flops(const ChoiceInputs *given) {
   /* In powers of two, so that a measurement that is a little different chooses the same. */
   const double gpu = exp2(round(log2(fmax(given->peak_flops, 1)))) * GPU_SHARE;
-  const int threads = given->device->threads < THREADS_LIMIT ? given->device->threads : THREADS_LIMIT;
-  const double cpu = threads * THREAD_FLOPS * given->device->vector_bits / 512;
-  return 60 * minutes * (given->device->accelerator ? gpu : cpu);
+  const double cpu = counted_threads(given) * THREAD_FLOPS * given->device->vector_bits / 512;
+  return given->device->accelerator ? gpu : cpu;
+}
+
+static double budget_flops(const TrainSettings *s, const ChoiceInputs *given) {
+  return 60 * budget_minutes(s) * usual_flops(given);
 }
 
 /* The largest preset that the time suffices for, at twenty tokens a parameter (Hoffmann et al. 2022), and that is not
@@ -305,6 +314,13 @@ double choices_step_seconds(double flops, const ContextInfo *device, double peak
   return flops / (share * fmax(peak_flops, 1));
 }
 
+/* Steps that were chosen by the time they usually take. A busy machine takes longer, as the plan's estimate says. */
+static void note_time(const TrainSettings *s, const ChoiceInputs *given, const char *steps, Choices *choices) {
+  const PluralText threads = text_plural(counted_threads(given), "such thread");
+  note_choice(choices, "%s (%g minutes at %.0f GFLOP/s, usual for %s)", steps, budget_minutes(s),
+              1e-9 * usual_flops(given), given->device->accelerator ? "such a GPU" : threads.text);
+}
+
 /* As long as the time suffices, or as the text does. */
 static int64_t steps_for(const TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model,
                          Choices *choices) {
@@ -319,10 +335,10 @@ static int64_t steps_for(const TrainSettings *s, const ChoiceInputs *given, cons
   const double most = 60 * MOST_MINUTES / choices_step_seconds(step, given->device, given->peak_flops);
   const int64_t steps = rounded(fmin(wanted, most));
   const double epochs = (double)steps * per_step / (double)given->train_tokens;
-  if (most < wanted)
-    note_choice(choices, "%lld steps (in half an hour; longer with --minutes or --steps)", (long long)steps);
-  else if (by_time < by_text) note_choice(choices, "%lld steps (what a few minutes allow)", (long long)steps);
-  else note_choice(choices, "%lld steps (%.0f epochs)", (long long)steps, epochs);
+  const PluralText shown = text_plural((double)steps, "step");
+  if (most < wanted) note_choice(choices, "%s (in half an hour; longer with --minutes or --steps)", shown.text);
+  else if (by_time < by_text) note_time(s, given, shown.text, choices);
+  else note_choice(choices, "%s (%s)", shown.text, text_plural(round(epochs), "epoch").text);
   return steps;
 }
 
@@ -347,7 +363,8 @@ bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConf
   const double epochs = (double)s->steps * per_step / (double)given->train_tokens;
   if (s->dropout < 0) {
     s->dropout = s->init ? 0.0f : epochs > MANY_EPOCHS ? 0.2f : epochs > DROPOUT_EPOCHS ? 0.1f : 0.0f;
-    if (s->dropout > 0) note_choice(choices, "dropout %g (%.0f epochs)", (double)s->dropout, epochs);
+    if (s->dropout > 0)
+      note_choice(choices, "dropout %g (%s)", (double)s->dropout, text_plural(round(epochs), "epoch").text);
   }
   if (s->embed_dropout < 0) s->embed_dropout = s->dropout;
   if (s->attention_dropout < 0) s->attention_dropout = s->dropout;
@@ -355,8 +372,8 @@ bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConf
   const int64_t most = s->init ? FINE_TUNING_WARMUP : CHOICES_WARMUP_LIMIT;
   if (s->warmup < 0) s->warmup = share < most ? share : most;
   if (s->warmup > schedule_steps(&s->plans, s->steps, 0))
-    return fail(error, EXIT_USAGE, "--warmup %lld is longer than the run of %lld steps", (long long)s->warmup,
-                (long long)s->steps);
+    return fail(error, EXIT_USAGE, "--warmup %lld is longer than the run of %s", (long long)s->warmup,
+                text_plural((double)s->steps, "step").text);
   if (s->eval_every < 0) s->eval_every = evaluation_interval(s, given->val_tokens);
   if (s->sample_every < 0) s->sample_every = at_least_one((double)s->steps / CHOICES_SAMPLES);
   if (!s->log_every) s->log_every = at_least_one((double)s->steps / CHOICES_LOG_LINES);

@@ -232,8 +232,8 @@ static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   const int64_t tokens = r->val_file.info.tokens;
   r->val = (TokenRange){&r->val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
   if (run_has_validation(r)) return true;
-  return fail(error, EXIT_INPUT, "--val %s: %" PRId64 " tokens are too few to validate on",
-              text_one_line(s->val, 250).text, tokens);
+  return fail(error, EXIT_INPUT, "--val %s: too short to validate on, with %s", text_one_line(s->val, 250).text,
+              text_plural((double)tokens, "token").text);
 }
 
 /* ---- all of it ---- */
@@ -315,10 +315,10 @@ static bool check_text_length(const Run *r, Error *error) {
   const int least = docs ? 1 : r->config.ctx + 1;
   if (train >= least) return true;
   return fail(error, EXIT_INPUT,
-              "%s: %" PRId64 " tokens to train on (and %" PRId64 " to validate), but a window needs %s%d; give more "
+              "%s: %s to train on (and %" PRId64 " to validate), but a window needs %s%d; give more "
               "text%s",
-              text_one_line(run_text_name(r), 250).text, train, token_range_size(&r->val),
-              docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
+              text_one_line(run_text_name(r), 250).text, text_plural((double)train, "token").text,
+              token_range_size(&r->val), docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
 }
 
 /* Text was held out, or should have been, and is not enough to say anything. */
@@ -329,9 +329,8 @@ static void note_little_validation(Run *r) {
     console_note(&r->console, "the text is too short to hold out a part of it: there is no validation, and the newest "
                               "model is kept");
   else if (tokens <= r->config.ctx)
-    console_note(&r->console,
-                 "only %" PRId64 " tokens to validate on, less than a context of %d: the validation loss says little",
-                 tokens, r->config.ctx);
+    console_note(&r->console, "only %s to validate on, less than a context of %d: the validation loss says little",
+                 text_plural((double)tokens, "token").text, r->config.ctx);
 }
 
 /* What prompts and sources begin and end with is what those have that the model sees. */

@@ -6,6 +6,7 @@
 #include "dataset/tokenization.h"
 #include "util/path.h"
 #include "util/threads.h"
+#include "util/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,9 +70,8 @@ TrainConfig run_train_config(const Run *r) {
 bool run_check_peers(const Run *r, Error *error) {
   const int sequences = r->settings.batch * r->settings.grad_accum;
   if (sequences >= r->peers->size) return true;
-  return fail(error, EXIT_USAGE,
-              "a step of %d sequences cannot be divided among %d processes; raise --batch, or start fewer", sequences,
-              r->peers->size);
+  return fail(error, EXIT_USAGE, "a step of %s cannot be divided among %d processes; raise --batch, or start fewer",
+              text_plural(sequences, "sequence").text, r->peers->size);
 }
 
 /* Threads of this process where nobody says how many: those that it may run on are shared with others that may run on

@@ -14,49 +14,50 @@
 
 static void print_packing(Console *c, const Packing *p) {
   const double places = (double)p->table.windows * p->ctx;
-  console_row(c, "packing", "%s windows of whole documents; %.1f %% of them is padding",
-              text_count((double)p->table.windows).text, p->table.windows ? 100 * (1 - (double)p->used / places) : 0);
+  console_row(c, "packing", "%s of whole documents; %.1f %% is padding",
+              text_plural_short((double)p->table.windows, "window").text,
+              p->table.windows ? 100 * (1 - (double)p->used / places) : 0);
   if (p->cut)
-    console_row(c, "", "%s of %s documents are longer than the context of %d tokens and are split",
-                text_count((double)p->cut).text, text_count((double)p->documents).text, p->ctx);
+    console_row(c, "", "longer than the context of %d tokens, and split: %s of %s", p->ctx,
+                text_count((double)p->cut).text, text_plural_short((double)p->documents, "document").text);
   if (p->left_out)
-    console_row(c, "", "%s tokens are left out: windows with prompts only", text_count((double)p->left_out).text);
+    console_row(c, "", "left out, in windows with prompts only: %s",
+                text_plural_short((double)p->left_out, "token").text);
 }
 
 static void print_pairs(Console *c, const Pairs *p) {
   const double places = fmax(1, (double)p->table.windows * p->ctx);
-  console_row(c, "packing",
-              "%s pairs in %s windows; %.1f %% of the prompts' places and %.1f %% of the responses' are padding",
-              text_count((double)(p->pairs - p->left_out)).text, text_count((double)p->table.windows).text,
-              100 * (1 - (double)p->used_source / places), 100 * (1 - (double)p->used_target / places));
+  console_row(c, "packing", "%s in %s; %.1f %% of the prompts' places and %.1f %% of the responses' are padding",
+              text_plural_short((double)(p->pairs - p->left_out), "pair").text,
+              text_plural_short((double)p->table.windows, "window").text, 100 * (1 - (double)p->used_source / places),
+              100 * (1 - (double)p->used_target / places));
   if (p->empty_sources)
     console_row(c, "", "pairs with an empty prompt: %s; the first is number %" PRId64,
                 text_count((double)p->empty_sources).text, p->first_empty);
   if (p->left_out)
     console_row(c, "",
                 "pairs left out, because they are longer than the context of %d tokens: %s; the first is number "
-                "%" PRId64 ", of %" PRId64 " and %" PRId64 " tokens",
+                "%" PRId64 ", of %" PRId64 " and %s",
                 p->ctx, text_count((double)p->left_out).text, p->first_left_out.number, p->first_left_out.source,
-                p->first_left_out.target);
+                text_plural((double)p->first_left_out.target, "token").text);
 }
 
 static void print_text(Run *r) {
   const TextFacts *text = &r->text;
-  const int64_t documents = r->tokens_file.info.documents;
   Console *c = &r->console;
   const int more = r->settings.data.count - 1;
   char files[96] = "";
   if (more > 0) snprintf(files, sizeof files, " and %d more", more);
   if (text->files > more + 1) snprintf(files + strlen(files), sizeof files - strlen(files), " (%d files)", text->files);
-  console_row(c, "text", "%s%s: %s, %s tokens to train on, %s to validate, %" PRId64 " document%s",
+  console_row(c, "text", "%s%s: %s, %s tokens to train on, %s to validate, %s",
               text_one_line(run_text_name(r), 250).text, files, text_bytes((double)text->bytes).text,
               text_count((double)token_range_size(&r->train)).text, text_count((double)token_range_size(&r->val)).text,
-              documents, documents == 1 ? "" : "s");
+              text_plural((double)r->tokens_file.info.documents, "document").text);
   if (text->skipped)
     console_row(c, "",
-                "%" PRId64 " name%s in directories skipped: only .txt, .jsonl and .tsv files are read, no "
+                "%s in directories skipped: only .txt, .jsonl and .tsv files are read, no "
                 "hidden files, no runs",
-                text->skipped, text->skipped == 1 ? "" : "s");
+                text_plural((double)text->skipped, "name").text);
   if (r->windows.pairs) print_pairs(c, r->windows.pairs);
   else if (r->windows.packing) print_packing(c, r->windows.packing);
 }
@@ -67,9 +68,9 @@ static void print_model(Run *r) {
   if (m->encoder_layers) snprintf(encoder, sizeof encoder, "encoder of %d and decoder of ", m->encoder_layers);
   if (r->source_tokenizer)
     snprintf(sources, sizeof sources, ", of sources %d (%s)", m->source_vocab, tokenizer_name(r->source_tokenizer));
-  console_row(&r->console, "model",
-              "%s parameters: %s%d layers x %d, %d heads%s, ffn %d, context %d, vocabulary %d (%s)%s%s",
-              text_count((double)model_parameters(m)).text, encoder, m->layers, m->dim, m->heads,
+  console_row(&r->console, "model", "%s: %s%s x %d, %s%s, ffn %d, context %d, vocabulary %d (%s)%s%s",
+              text_plural_short((double)model_parameters(m), "parameter").text, encoder,
+              text_plural(m->layers, "layer").text, m->dim, text_plural(m->heads, "head").text,
               m->kv_heads < m->heads ? " (grouped)" : "", m->ffn, m->ctx, m->vocab, tokenizer_name(r->tokenizer),
               sources, m->tie ? ", tied" : "");
   bool own;
@@ -114,13 +115,12 @@ static void print_processes(Run *r) {
   const Collective *peers = r->peers;
   const SequenceShare share = run_sequence_share(r);
   if (peers->size == 1) return;
-  console_row(&r->console, "ranks", "%d on %d machine%s, %s%s%s; each takes %d of a step's %d sequences%s%s",
-              peers->size, r->machines, r->machines == 1 ? "" : "s", r->device.direct ? "by NCCL and " : "by ",
-              peers->engine,
+  console_row(&r->console, "ranks", "%d on %s, %s%s%s; each takes %d of a step's %s%s%s", peers->size,
+              text_plural(r->machines, "machine").text, r->device.direct ? "by NCCL and " : "by ", peers->engine,
               r->device.direct || !r->device.accelerator ? ""
               : r->device.crowded                        ? " through their hosts (some share a GPU)"
                                                          : " through their hosts (there is no NCCL that all can load)",
-              share.count, r->settings.batch * r->settings.grad_accum,
+              share.count, text_plural(r->settings.batch * r->settings.grad_accum, "sequence").text,
               r->settings.batch * r->settings.grad_accum % peers->size ? " or one more" : "",
               r->settings.no_shard ? "" : " and updates its part of the parameters");
 }
@@ -128,12 +128,12 @@ static void print_processes(Run *r) {
 static void print_length(Run *r, const TrainConfig *train) {
   const TrainSettings *s = &r->settings;
   const int64_t per_step = settings_tokens_per_step(s);
-  const double tokens = (double)per_step * (double)s->steps;
-  console_row(&r->console, "run",
-              "%" PRId64 " steps of %" PRId64 " tokens: %s tokens, %.2f epochs; %s, %" PRId64
-              " steps of warm-up; %s; seed %" PRIu64,
-              s->steps, per_step, text_count(tokens).text, tokens / (double)run_epoch_tokens(r),
-              optimizer_words(s).text, s->warmup, dropout_words(&train->dropout).text, s->seed);
+  const double tokens = (double)per_step * (double)s->steps, epochs = tokens / (double)run_epoch_tokens(r);
+  console_row(&r->console, "run", "%s of %s: %s, %s; %s, %s of warm-up; %s; seed %" PRIu64,
+              text_plural((double)s->steps, "step").text, text_plural((double)per_step, "token").text,
+              text_plural_short(tokens, "token").text, text_plural(round(100 * epochs) / 100, "epoch").text,
+              optimizer_words(s).text, text_plural((double)s->warmup, "step").text, dropout_words(&train->dropout).text,
+              s->seed);
 }
 
 /* Of what a resumed run has left, too. */
@@ -159,16 +159,10 @@ static void print_memory(Run *r, const MemoryPlan *m) {
               text_bytes((double)disk_bytes(r, m)).text);
 }
 
-static void warn_of_memory(Run *r, const MemoryPlan *memory) {
-  const ContextInfo now = run_device_now(r);
-  if (memory->total > now.free_bytes)
-    console_warning(&r->console, "needs %s, but only %s is free%s%s", text_bytes((double)memory->total).text,
-                    text_bytes((double)now.free_bytes).text, now.limit[0] ? "; " : "", now.limit);
-}
-
 void run_print_plan(Run *r) {
   const TrainSettings *s = &r->settings;
   Console *c = &r->console;
+  Error refused = {0};
   if (c->quiet) return;
   const TrainConfig train = run_train_config(r);
   const MemoryPlan memory = model_memory(&r->config, &train, &r->device);
@@ -182,7 +176,7 @@ void run_print_plan(Run *r) {
               dtype_name(r->device.dtype), 1e-9 * r->peak_flops, text_duration(estimated_seconds(r)).text);
   const bool taken = s->dry_run && !s->resume && !s->overwrite && checkpoint_is_run(r->dir);
   if (!s->bench) console_row(c, "output", "%s%s", r->dir, taken ? ", which holds a run: it needs --overwrite" : "");
-  if (s->dry_run) warn_of_memory(r, &memory);
+  if (s->dry_run && !run_check_memory(r, &refused)) console_warning(c, "%s", refused.text);
 }
 
 /* ---- for programs ---- */

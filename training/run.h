@@ -189,6 +189,8 @@ bool run_show_windows(const Run *r, Error *error); /* --show, on stdout. EXIT_OU
 bool run_open_device(Run *r, Error *error);
 ContextInfo run_device_now(const Run *r);
 bool run_save_tuning(const Run *r, Error *error); /* what --autotune has chosen so far */
+/* Whether the run fits into the memory that is free now, as far as that can be planned. EXIT_MEMORY. */
+bool run_check_memory(Run *r, Error *error);
 bool run_start_model(Run *r, Error *error);
 bool run_init_weights(Run *r, Error *error); /* of a new run */
 /* Weights and moments between the model and Run.host; the step goes up with them. */

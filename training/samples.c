@@ -4,6 +4,7 @@
 #include "cli/startup.h"
 #include "model/generation.h"
 #include "tokenizer/bpe_encode.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -153,7 +154,7 @@ static bool append_sample(const Run *r, const char *text, size_t size, Error *er
 static void show_sample(Run *r, char *text, size_t size) {
   for (size_t i = 0; i < size; i++)
     if ((unsigned char)text[i] < 32 && text[i] != '\n' && text[i] != '\t') text[i] = '?';
-  console_line(&r->console, "--- sample after %" PRId64 " steps\n%s\n---", sampled_step(r), text);
+  console_line(&r->console, "--- sample after %s\n%s\n---", text_plural((double)sampled_step(r), "step").text, text);
 }
 
 bool run_sample(Run *r, Error *error) {

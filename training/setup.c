@@ -2,6 +2,7 @@
 #include "training/run.h"
 
 #include "cli/device.h"
+#include "util/text.h"
 #include "util/threads.h"
 
 #include <stdlib.h>
@@ -63,14 +64,29 @@ bool run_open_device(Run *r, Error *error) {
 /* ---- model ---- */
 
 /* Adds to an error for want of memory the largest micro-batch that should fit into what was free before, but for a part
- * that backends need for themselves. False. */
+ * that backends need for themselves, and with which the steps stay what they are. False. */
 static bool add_what_fits(const Run *r, Error *error) {
+  const TrainSettings *s = &r->settings;
   const size_t available = r->available - r->available / 32;
   TrainConfig train = run_train_config(r);
+  char more[40] = "";
   if (error->code != EXIT_MEMORY || r->peers->size > 1) return false;
   do train.batch--;
-  while (train.batch > 0 && model_memory(&r->config, &train, &r->device).total > available);
-  return train.batch > 0 ? error_append(error, "; --batch %d would fit", train.batch) : false;
+  while (train.batch > 0 && (s->batch % train.batch || model_memory(&r->config, &train, &r->device).total > available));
+  if (train.batch == 0) return false;
+  if (!s->batch_tokens) snprintf(more, sizeof more, " --grad-accum %d", s->batch / train.batch * s->grad_accum);
+  return error_append(error, "; --batch %d%s would fit", train.batch, more);
+}
+
+bool run_check_memory(Run *r, Error *error) {
+  const ContextInfo now = run_device_now(r);
+  const TrainConfig train = run_train_config(r);
+  const size_t total = model_memory(&r->config, &train, &r->device).total;
+  r->available = now.free_bytes;
+  if (total <= now.free_bytes) return true;
+  fail(error, EXIT_MEMORY, "the run needs %s of memory, and %s is free%s%s; use a smaller batch or model",
+       text_bytes((double)total).text, text_bytes((double)now.free_bytes).text, now.limit[0] ? "; " : "", now.limit);
+  return add_what_fits(r, error);
 }
 
 static bool allocate_model(Run *r, Error *error) {
@@ -87,7 +103,7 @@ static const ArenaKind arenas[CHECKPOINT_ARENAS] = {ARENA_MASTER, ARENA_MOMENT1,
 
 /* Everything that the run will need, so that nothing can run out later. The weights are zero. */
 bool run_start_model(Run *r, Error *error) {
-  r->available = run_device_now(r).free_bytes;
+  if (!run_check_memory(r, error)) return false;
   if (!allocate_model(r, error)) return add_what_fits(r, error);
   const SequenceShare share = run_sequence_share(r);
   if (!batch_make(&r->batch, &r->windows, share.batch * share.micro_batches, error)) return false;

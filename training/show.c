@@ -7,6 +7,7 @@
 #include "cli/startup.h"
 #include "kernels.h"
 #include "util/file.h"
+#include "util/text.h"
 #include "util/utf8.h"
 
 #include <errno.h>
@@ -185,7 +186,7 @@ static void show_documents(Page *p, const Run *r, const Window *w) {
     if (is_padding(w, begin, stop)) padding++;
     else show_document(p, r, w, begin, stop, ++documents);
   }
-  if (padding) remark(p, "%d places of padding, not in the loss", padding);
+  if (padding) remark(p, "%s of padding, not in the loss", text_plural(padding, "place").text);
 }
 
 /* ---- windows of pairs ---- */
@@ -214,7 +215,8 @@ static void show_pairs(Page *p, const Run *r, const Window *w) {
     sources += w->cross_end[begin] - w->cross_begin[begin];
     show_pair(p, r, w, begin, stop, ++pairs);
   }
-  remark(p, "%d places of padding for prompts and %d for responses, not in the loss", r->config.ctx - sources, padding);
+  remark(p, "%s of padding for prompts and %d for responses, not in the loss",
+         text_plural(r->config.ctx - sources, "place").text, padding);
 }
 
 /* ---- all of them ---- */
@@ -222,8 +224,8 @@ static void show_pairs(Page *p, const Run *r, const Window *w) {
 static void show_window(Page *p, const Run *r, const Window *w, int number, int step, int sequence) {
   int counted = 0;
   for (int i = 0; i < r->config.ctx; i++) counted += w->targets[i] != IGNORE_INDEX;
-  fprintf(p->out, "window %d (step %d, sequence %d): %d of %d places count in the loss\n", number, step, sequence + 1,
-          counted, r->config.ctx);
+  fprintf(p->out, "window %d (step %d, sequence %d): %d of %s in the loss\n", number, step, sequence + 1, counted,
+          text_plural(r->config.ctx, "place").text);
   read_with(p, r->tokenizer);
   if (r->windows.pairs) show_pairs(p, r, w);
   else if (r->windows.packing) show_documents(p, r, w);

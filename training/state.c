@@ -2,6 +2,7 @@
 #include "training/run.h"
 
 #include "cli/startup.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -107,9 +108,8 @@ static void compare_texts(Run *r, const CheckpointState *state) {
   const char *val_text = r->settings.val ? "val_text" : "text";
   const uint64_t val_sum = r->settings.val ? r->val_file.info.sum : r->tokens_file.info.sum;
   if (checkpoint_state_number(state, "val_tokens") == (double)val && same_sum(state, val_text, val_sum)) return;
-  console_warning(&r->console,
-                  "the validation text has changed, and has %" PRId64 " tokens: the best loss so far is forgotten",
-                  val);
+  console_warning(&r->console, "the validation text has changed, and has %s: the best loss so far is forgotten",
+                  text_plural((double)val, "token").text);
   r->best_loss = INFINITY;
   r->bad_evals = 0;
   r->val_part = 0;
@@ -139,9 +139,9 @@ static bool check_unfinished(const Run *r, const CheckpointState *state, Error *
                 r->dir, r->step);
   if (finished && s->patience && r->bad_evals >= s->patience)
     return fail(error, EXIT_USAGE,
-                "%s ended at step %" PRId64 " because %" PRId64 " evaluations were no better than step %" PRId64
+                "%s ended at step %" PRId64 ", after %s no better than step %" PRId64
                 "; give --patience with a larger number to continue",
-                r->dir, r->step, r->bad_evals, r->best_step);
+                r->dir, r->step, text_plural((double)r->bad_evals, "evaluation").text, r->best_step);
   return true;
 }
 

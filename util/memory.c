@@ -55,15 +55,20 @@ static double read_group(const char *group, const char *name, const char *format
   return read_number(path, format, otherwise);
 }
 
+/* Pages of files that nobody has used for long are given up when memory is needed. */
+static double used_by_group(const char *group, const GroupFiles *files) {
+  const double used = read_group(group, files->used, "%lf", 0);
+  return fmax(0, used - read_group(group, "memory.stat", files->cached, 0));
+}
+
 /* `group` and all around it, up to the mount, which is its first `top` bytes. Where a container has a name that only
  * its host knows, there is no such directory, and its own group is at the mount. A group without a limit says "max", or
- * a number far above any memory. Pages of files that nobody has used for long make room when it is needed. */
+ * a number far above any memory. */
 static void take_groups(MemoryRoom *least, const GroupFiles *files, char *group, size_t top) {
   const double NONE = 0x1p60;
   for (;;) {
     const double limit = read_group(group, files->limit, "%lf", INFINITY);
-    const double used = read_group(group, files->used, "%lf", 0) - read_group(group, "memory.stat", files->cached, 0);
-    if (limit < NONE) take_least(least, limit, fmax(used, 0), "cgroup");
+    if (limit < NONE) take_least(least, limit, used_by_group(group, files), "cgroup");
     char *slash = strrchr(group + top, '/');
     if (!slash) return;
     *slash = '\0';

@@ -126,6 +126,15 @@ ShortText text_number(double value, bool single) {
   return out;
 }
 
+static PluralText plural_of(ShortText number, const char *noun) {
+  PluralText out;
+  snprintf(out.text, sizeof out.text, "%s %s%s", number.text, noun, strcmp(number.text, "1") == 0 ? "" : "s");
+  return out;
+}
+
+PluralText text_plural(double count, const char *noun) { return plural_of(text_number(count, false), noun); }
+PluralText text_plural_short(double count, const char *noun) { return plural_of(text_count(count), noun); }
+
 /* ---- lines ---- */
 
 void text_print_wrapped(FILE *stream, const char *text, int column, int indent, int limit) {

@@ -2,6 +2,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/words.h"
 #include "util/memory.h"
+#include "util/text.h"
 #include "util/threads.h"
 
 #include <math.h>
@@ -65,8 +66,8 @@ void CPU(info)(Context *c, ContextInfo *out) {
   *out = (ContextInfo){0};
   const char *vectors = LANES == 16 ? "AVX-512" : LANES == 8 ? "AVX2" : "128-bit vectors";
   const char *with = c->microkernel->name;
-  snprintf(out->device, sizeof out->device, "CPU, %d thread%s, %s%s%s%s%s", c->threads, c->threads == 1 ? "" : "s",
-           vectors, with ? ", " : "", with ? with : "", c->weights ? ", weights in " : "",
+  snprintf(out->device, sizeof out->device, "CPU, %s, %s%s%s%s%s", text_plural(c->threads, "thread").text, vectors,
+           with ? ", " : "", with ? with : "", c->weights ? ", weights in " : "",
            c->weights ? dtype_name(c->weights) : "");
   out->dtype = c->dtype;
   out->weights = c->weights;
