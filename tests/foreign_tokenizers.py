@@ -172,6 +172,8 @@ def kinds():
         "llama2 with added": dict(characters=True, normalizer=llama2, plain=ANYWHERE),
         "bytes that are special": dict(characters=True, normalizer=llama2, bytes_added=True, post=template("<|end|>")),
         "bytes that are added": dict(characters=True, normalizer=llama2, bytes_added=False),
+        "words that are special": dict(pre=byte_level(regex=True), words=["!", "q", "and", "th"]),
+        "words that are special, llama2": dict(characters=True, normalizer=llama2, words=["!", "q", "\u2581and", "th"]),
         "metaspace, special bytes": {**metaspace("first", True), "bytes_added": True},
         "gemma": dict(characters=True, normalizer=normalizers.Replace(" ", "\u2581"), decoder=decoders.Sequence(STRIP_SPACE[:3]),
                       pre=pre_tokenizers.Split(" ", "merged_with_previous")),
@@ -209,7 +211,7 @@ def trained(kind, corpus, vocab, special=SPECIAL[1:]):
     if characters and not kind.get("pre"):
         made["pre_tokenizer"] = None
     tokenizer = Tokenizer.from_str(json.dumps(made))
-    tokenizer.add_special_tokens(special)
+    tokenizer.add_special_tokens(special + kind.get("words", []))
     tokenizer.add_tokens(kind.get("plain", []))
     tokenizer.decoder = kind.get("decoder") or (decoders.Sequence(STRIP_SPACE) if characters else decoders.ByteLevel())
     if kind.get("post"):
@@ -270,7 +272,8 @@ def difference(ours, theirs, tokenizer):
 
 def text_back(tokenizer, ids):
     """Without special tokens, but for bytes."""
-    special = {tokenizer.token_to_id(token.content) for token in SPECIAL}
+    added = tokenizer.get_added_tokens_decoder()
+    special = {number for number, token in added.items() if token.special and not token.content.startswith("<0x")}
     return tokenizer.decode([number for number in ids if number not in special], skip_special_tokens=False)
 
 
@@ -461,7 +464,7 @@ def main():
         tokenizer = trained(kind, corpus, 1500 if kind.get("characters") else 900)
         decodes = not kind.get("plain") # they decode to themselves here, whatever they look like
         # the bytes: what is removed, normalized or put in front is not the text any more
-        keeps = not any(kind.get(key) for key in ("loses", "normalizer", "characters", "plain", "prefix"))
+        keeps = not any(kind.get(key) for key in ("loses", "normalizer", "characters", "plain", "prefix", "words"))
         with tempfile.TemporaryDirectory() as folder:
             write_model(folder, tokenizer, draw)
             try:

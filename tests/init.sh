@@ -174,9 +174,7 @@ check "it is fine-tuned and resumed" cmp part.run/model.safetensors finer.run/mo
 check "and scored" grep -q '"nats_per_token": [0-9]' out
 "$generate" finer.run --export wide.out --quiet >out
 check "and exported with all of them" test "$(rows wide.out)" -eq "$all"
-cp base.run/config.json damaged.run/
-cp base.run/model.safetensors damaged.run/
-sed -i.old "s/\"id\": 256/\"id\": 299/" damaged.run/tokenizer.json
-refused "more tokens than rows" 4 "the ids of tokenizer.json go up to 299, but config.json says that the model has only 257 rows; resize" \
+sed 's/"vocab_size": 257/"vocab_size": 250/; s/_token_id": 256/_token_id": 0/' base.run/config.json >damaged.run/config.json
+refused "more tokens than rows" 4 "the ids of tokenizer.json go up to 256, but config.json says that the model has only 250 rows; resize" \
   "$generate" damaged.run -p dog
 echo "done"

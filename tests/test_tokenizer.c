@@ -228,6 +228,7 @@ static void beginning_is_saved_in_foreign_files(void **state) {
     put_post_processor(f, cases[i]);
     json_t *root = json_load_file(f->path, 0, NULL);
     change(root, "added_tokens.0.id", "300");
+    change(root, "model.vocab.<|endoftext|>", "300");
     change(root, "truncation", "{\"max_length\": 8, \"of others\": [0.5, 1e300, \"\xe2\x82\xac\", \"\\n\\u0001/\"]}");
     assert_int_equal(json_dump_file(root, f->path, JSON_COMPACT | JSON_ENSURE_ASCII), 0);
     json_decref(root);

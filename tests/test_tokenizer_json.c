@@ -70,6 +70,8 @@ static void bad_files_are_refused(void **state) {
       {"post_processor", "{\"type\": \"TemplateProcessing\", \"single\": [1], \"special_tokens\": {\"a\": 1}}", bpe},
       {"post_processor", "{\"type\": \"TemplateProcessing\", \"single\": [1, 1], \"special_tokens\": {}}", bpe},
       {"decoder", "null", bpe},
+      {"added_tokens.0.id", "300", "has the id 300; expected 256: the tokenizers library numbers added tokens without"},
+      {"model.vocab.AB", "257", "has the id 256; expected 257: "},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     json_t *root = saved_json(f);
@@ -80,12 +82,20 @@ static void bad_files_are_refused(void **state) {
   }
 }
 
+/* Writes the file and reads it. */
+static Tokenizer *load_json(const Fixture *f, json_t *root) {
+  Error error = {0};
+  Tokenizer *loaded;
+  assert_int_equal(json_dump_file(root, f->path, 0), 0);
+  json_decref(root);
+  if (!tokenizer_load(&loaded, f->path, &error)) fail_msg("%s", error.text);
+  return loaded;
+}
+
 static void harmless_variants_load(void **state) {
   const Fixture *f = *state;
   const char *template = "{\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {}}], \"special_tokens\": {}}";
   const char *const cases[][2] = {{"model.vocab.<|endoftext|>", "256"},
-                                  {"model.vocab.AB", "257"},
-                                  {"added_tokens.0.id", "300"},
                                   {"added_tokens.0.content", "\"</s>\""},
                                   {"truncation", "{\"max_length\": 8}"},
                                   {"added_tokens.0.special", "false"},
@@ -102,15 +112,54 @@ static void harmless_variants_load(void **state) {
                                   {"post_processor", template},
                                   {"version", "-"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    Error error = {0};
-    Tokenizer *loaded;
     json_t *root = saved_json(f);
     change(root, cases[i][0], cases[i][1]);
-    assert_int_equal(json_dump_file(root, f->path, 0), 0);
-    json_decref(root);
-    if (!tokenizer_load(&loaded, f->path, &error)) fail_msg("%s: %s", cases[i][0], error.text);
-    tokenizer_free(loaded);
+    tokenizer_free(load_json(f, root));
   }
+}
+
+/* What is between the ids of a vocabulary is no token. */
+static void ids_may_have_gaps(void **state) {
+  const Fixture *f = *state;
+  json_t *root = saved_json(f);
+  change(root, "model.vocab.<|endoftext|>", "256");
+  change(root, "model.vocab.AB", "300");
+  Tokenizer *loaded = load_json(f, root);
+  assert_int_equal(tokenizer_vocab(loaded), 301);
+  assert_int_equal(tokenizer_tokens(loaded), 258);
+  assert_true(tokenizer_has_id(loaded, 300));
+  assert_false(tokenizer_has_id(loaded, 299));
+  tokenizer_free(loaded);
+}
+
+/* As with a pad_token of "!": texts are made of it as before, and in decoded ones it is left out. */
+static void special_words_are_words(void **state) {
+  const Fixture *f = *state;
+  static const int32_t wanted[] = {'a', '!', '!', 'b'};
+  static const char end[] = "{\"eos_token\": \"!\"}";
+  BpeIds ids = {0};
+  Error error = {0};
+  size_t size;
+  json_t *root = saved_json(f);
+  json_array_append_new(json_object_get(root, "added_tokens"),
+                        json_pack("{s:i, s:s, s:b}", "id", '!', "content", "!", "special", 1));
+  Tokenizer *loaded = load_json(f, root);
+  for (int special = 0; special < 2; special++) {
+    tokenizer_set_special(loaded, special);
+    assert_true(tokenizer_encode(loaded, (const uint8_t *)"a!!b", 4, &ids, &error));
+    assert_int_equal(ids.count, 4);
+    assert_memory_equal(ids.ids, wanted, sizeof wanted);
+    ids.count = 0;
+  }
+  tokenizer_decode(loaded, '!', &size);
+  assert_int_equal(size, 0);
+  assert_string_equal(tokenizer_special(loaded, '!'), "!");
+  tokenizer_decode(loaded, 'a', &size);
+  assert_int_equal(size, 1);
+  free(ids.ids);
+  tokenizer_free(loaded);
+  put_file(f->config, end, strlen(end));
+  expect_refused(f, "an end in words", "the token \"!\" ends documents, but words are made of it, too");
 }
 
 static void damaged_files_are_refused(void **state) {
@@ -186,7 +235,8 @@ static void slow_patterns_end(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       WITH_FIXTURE(slow_patterns_end),           WITH_FIXTURE(bad_files_are_refused),
-      WITH_FIXTURE(harmless_variants_load),      WITH_FIXTURE(damaged_files_are_refused),
+      WITH_FIXTURE(harmless_variants_load),      WITH_FIXTURE(ids_may_have_gaps),
+      WITH_FIXTURE(special_words_are_words),     WITH_FIXTURE(damaged_files_are_refused),
       WITH_FIXTURE(every_truncation_is_refused), WITH_FIXTURE(deep_and_huge_files_are_refused),
   };
   return cmocka_run_group_tests_name("tokenizer_json", tests, NULL, NULL);

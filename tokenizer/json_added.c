@@ -94,6 +94,38 @@ bool json_read_added(TokenizerReader *r) {
   return true;
 }
 
+/* ---- their ids ---- */
+
+/* A text that model.vocab has gets its id from there. Any other gets the next one behind the vocabulary and the added
+ * tokens before it. */
+static bool check_id(const TokenizerReader *r, const json_t *vocab, const json_t *token, json_t *seen,
+                     int32_t *largest) {
+  const int32_t size = (int32_t)json_object_size(vocab), next = *largest >= size ? *largest + 1 : size;
+  const char *text = json_string_value(json_object_get(token, "content"));
+  const json_t *known = json_object_get(vocab, text);
+  const int32_t id = json_id(json_object_get(token, "id"));
+  if (!*text || json_object_get(seen, text)) return true;
+  if (!known && id != next)
+    return fail(r->error, EXIT_CHECKPOINT,
+                "%s: the added token \"%.60s\" has the id %d; expected %d: the tokenizers library numbers added tokens "
+                "without gaps from %d on, the size of model.vocab",
+                r->path, text, (int)id, (int)next, (int)size);
+  if (id > *largest) *largest = id;
+  return json_object_set_new(seen, text, json_true()) == 0 || error_memory(r->error, "the added tokens");
+}
+
+bool json_check_added_ids(const TokenizerReader *r) {
+  const json_t *vocab = json_object_get(json_object_get(r->root, "model"), "vocab"),
+               *tokens = json_object_get(r->root, "added_tokens");
+  json_t *seen = json_object();
+  int32_t largest = -1;
+  bool ok = seen || error_memory(r->error, "the added tokens");
+  for (size_t i = 0; ok && i < json_array_size(tokens); i++)
+    ok = check_id(r, vocab, json_array_get(tokens, i), seen, &largest);
+  json_decref(seen);
+  return ok;
+}
+
 /* ---- beside a text ---- */
 
 /* A template without special tokens is what transformers 5 writes for none. */

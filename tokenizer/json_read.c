@@ -7,6 +7,7 @@
 #include "util/json.h"
 #include "util/path.h"
 #include "util/text.h"
+#include "util/utf8.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -63,6 +64,7 @@ typedef struct Vocabulary {
   const char **texts; /* [size], of the JSON */
   int32_t size;
   int32_t byte_tokens[BPE_BYTES]; /* of a vocabulary of characters */
+  bool *merged;                   /* [size] of an id: a merge reads or makes it */
   BpeTokens tokens;               /* their bytes, as words have them */
   BpeMerge *merges;
 } Vocabulary;
@@ -74,6 +76,7 @@ static void free_tokens(BpeTokens *tokens) {
 
 static void free_vocabulary(Vocabulary *v) {
   free(v->texts);
+  free(v->merged);
   free_tokens(&v->tokens);
   free(v->merges);
 }
@@ -91,6 +94,51 @@ static bool find_largest_id(TokenizerReader *r, json_t *vocab) {
   }
   return true;
 }
+
+/* ---- merges: "left right" or ["left", "right"] ---- */
+
+static int32_t id_of_text(const json_t *vocab, const char *text, size_t size) {
+  return json_id(json_object_getn(vocab, text, size));
+}
+
+/* False: it is none, or EXIT_MEMORY. */
+static bool read_merge(BpeMerge *out, const json_t *vocab, const json_t *merge, Error *error) {
+  const char *left = json_string_value(merge), *right = left ? strchr(left, ' ') : NULL;
+  size_t left_size = right ? (size_t)(right - left) : 0;
+  if (right) right++;
+  if (json_array_size(merge) == 2) {
+    left = json_string_value(json_array_get(merge, 0));
+    right = json_string_value(json_array_get(merge, 1));
+    left_size = left ? strlen(left) : 0;
+  }
+  if (!left || !right) return false;
+  const size_t right_size = strlen(right);
+  char *both = malloc(left_size + right_size + 1);
+  if (!both) return error_memory(error, TOKENIZER_JSON);
+  memcpy(both, left, left_size);
+  memcpy(both + left_size, right, right_size);
+  *out = (BpeMerge){id_of_text(vocab, left, left_size), id_of_text(vocab, right, right_size),
+                    id_of_text(vocab, both, left_size + right_size)};
+  free(both);
+  return out->left >= 0 && out->right >= 0 && out->id >= 0;
+}
+
+static bool read_merges(const TokenizerReader *r, Vocabulary *out, const json_t *vocab, const json_t *merges) {
+  const size_t count = json_array_size(merges);
+  out->merges = malloc((count + 1) * sizeof *out->merges);
+  out->merged = calloc((size_t)out->size, sizeof *out->merged);
+  if (!out->merges || !out->merged) return error_memory(r->error, r->path);
+  for (size_t i = 0; i < count; i++) {
+    BpeMerge *merge = &out->merges[i];
+    if (!read_merge(merge, vocab, json_array_get(merges, i), r->error))
+      return fail(r->error, EXIT_CHECKPOINT, "%s: merge %zu is not of two tokens of model.vocab that make a third",
+                  r->path, i);
+    out->merged[merge->left] = out->merged[merge->right] = out->merged[merge->id] = true;
+  }
+  return true;
+}
+
+/* ---- added tokens in it, and bytes ---- */
 
 /* <0x00> to <0xFF>, which stand for bytes. */
 static bool find_byte_tokens(const TokenizerReader *r, Vocabulary *v, const json_t *vocab) {
@@ -113,11 +161,26 @@ static bool is_byte_token(const Vocabulary *v, int32_t id, uint8_t *byte) {
   return v->byte_tokens[*byte] == id;
 }
 
-/* An added token that no word becomes: special, or of characters that the vocabulary has otherwise. Bytes become their
- * tokens, added or not. */
+/* A token that is one character; in a vocabulary of bytes, one that stands for a byte. */
+static bool is_character(const TokenizerReader *r, const char *text) {
+  uint32_t point;
+  uint8_t byte[4];
+  const size_t size = strlen(text);
+  const Alphabet alphabet = alphabet_gpt2();
+  return size && utf8_read((const uint8_t *)text, size, &point) == size &&
+         (!r->bytes || alphabet_read(&alphabet, text, byte) == 1);
+}
+
+/* Whether words are made of a token, even where it is an added one, too. */
+static bool is_in_words(const TokenizerReader *r, const Vocabulary *v, int32_t id) {
+  uint8_t byte;
+  return v->texts[id] && (v->merged[id] || is_character(r, v->texts[id]) || is_byte_token(v, id, &byte));
+}
+
+/* An added token that no word becomes: special, or of characters that the vocabulary has otherwise. */
 static bool is_only_added(const TokenizerReader *r, const Vocabulary *v, const AddedEntry *entry) {
   uint8_t bytes[ADDED_TOKEN_BYTES];
-  if (is_byte_token(v, entry->token.id, bytes)) return false;
+  if (is_in_words(r, v, entry->token.id)) return false;
   if (entry->token.special || strlen(entry->text) > sizeof bytes) return true;
   const Alphabet alphabet = alphabet_gpt2();
   return r->bytes && alphabet_read(&alphabet, entry->text, bytes) < 0;
@@ -141,6 +204,11 @@ static bool fill_texts(const TokenizerReader *r, Vocabulary *out, json_t *vocab)
       return fail(r->error, EXIT_CHECKPOINT, "%s: the added token \"%.60s\" has the id %d, in model.vocab another%s",
                   r->path, entry->text, id, known ? "" : " token has");
     if (is_only_added(r, out, entry)) out->texts[id] = NULL;
+    else if (id == r->out->end)
+      return fail(
+          r->error, EXIT_CHECKPOINT,
+          "%s: the token \"%.60s\" ends documents, but words are made of it, too; expected one that no text becomes",
+          r->path, entry->text);
   }
   return true;
 }
@@ -194,9 +262,13 @@ static bool make_decoded(const TokenizerReader *r, const Vocabulary *v) {
   const BpeTokens *words = &v->tokens;
   BpeTokens *out = &r->out->decoded;
   size_t room = words->begins[v->size], added = 0;
-  for (size_t i = 0; i < r->out->added_count; i++)
-    added += r->out->added[i].token.special ? 0 : strlen(r->out->added[i].text);
-  if (r->bytes && !added) return true;
+  bool differs = !r->bytes;
+  for (size_t i = 0; i < r->out->added_count; i++) {
+    const AddedEntry *entry = &r->out->added[i];
+    added += entry->token.special ? 0 : strlen(entry->text);
+    differs = differs || (!entry->token.special && *entry->text) || v->texts[entry->token.id];
+  }
+  if (!differs) return true;
   const AddedEntry **entries = calloc((size_t)v->size, sizeof *entries); /* of their ids */
   *out = (BpeTokens){v->size, malloc(room + added + 1), malloc(((size_t)v->size + 1) * sizeof(uint32_t))};
   const bool ok = (entries && out->bytes && out->begins) || error_memory(r->error, r->path);
@@ -215,45 +287,6 @@ static bool make_decoded(const TokenizerReader *r, const Vocabulary *v) {
   if (ok) out->begins[v->size] = at;
   free(entries);
   return ok;
-}
-
-/* ---- merges: "left right" or ["left", "right"] ---- */
-
-static int32_t id_of_text(const json_t *vocab, const char *text, size_t size) {
-  return json_id(json_object_getn(vocab, text, size));
-}
-
-/* False: it is none, or EXIT_MEMORY. */
-static bool read_merge(BpeMerge *out, const json_t *vocab, const json_t *merge, Error *error) {
-  const char *left = json_string_value(merge), *right = left ? strchr(left, ' ') : NULL;
-  size_t left_size = right ? (size_t)(right - left) : 0;
-  if (right) right++;
-  if (json_array_size(merge) == 2) {
-    left = json_string_value(json_array_get(merge, 0));
-    right = json_string_value(json_array_get(merge, 1));
-    left_size = left ? strlen(left) : 0;
-  }
-  if (!left || !right) return false;
-  const size_t right_size = strlen(right);
-  char *both = malloc(left_size + right_size + 1);
-  if (!both) return error_memory(error, TOKENIZER_JSON);
-  memcpy(both, left, left_size);
-  memcpy(both + left_size, right, right_size);
-  *out = (BpeMerge){id_of_text(vocab, left, left_size), id_of_text(vocab, right, right_size),
-                    id_of_text(vocab, both, left_size + right_size)};
-  free(both);
-  return out->left >= 0 && out->right >= 0 && out->id >= 0;
-}
-
-static bool read_merges(const TokenizerReader *r, BpeMerge **out, const json_t *vocab, const json_t *merges) {
-  const size_t count = json_array_size(merges);
-  *out = malloc((count + 1) * sizeof **out);
-  if (!*out) return error_memory(r->error, r->path);
-  for (size_t i = 0; i < count; i++)
-    if (!read_merge(&(*out)[i], vocab, json_array_get(merges, i), r->error))
-      return fail(r->error, EXIT_CHECKPOINT, "%s: merge %zu is not of two tokens of model.vocab that make a third",
-                  r->path, i);
-  return true;
 }
 
 /* ---- everything ---- */
@@ -277,8 +310,8 @@ static bool make_bpe(const TokenizerReader *r, Vocabulary *v, const json_t *mode
   Error why = {0};
   const BpeOptions options = {.byte_tokens = r->bytes ? NULL : v->byte_tokens,
                               .ignore_merges = json_is_true(json_object_get(model, "ignore_merges"))};
-  return find_byte_tokens(r, v, vocab) && fill_texts(r, v, vocab) && make_tokens(r, v) &&
-         read_merges(r, &v->merges, vocab, merges) && make_decoded(r, v) &&
+  return find_byte_tokens(r, v, vocab) && read_merges(r, v, vocab, merges) && fill_texts(r, v, vocab) &&
+         make_tokens(r, v) && make_decoded(r, v) &&
          (bpe_create(&r->out->bpe, &v->tokens, v->merges, json_array_size(merges), options, &why) ||
           fail(r->error, why.code, "%s: %s", r->path, why.text));
 }
@@ -297,7 +330,7 @@ static bool read_tokenizer(TokenizerReader *r) {
   vocabulary.size = r->out->vocab = r->largest + 1;
   vocabulary.texts = calloc((size_t)vocabulary.size, sizeof *vocabulary.texts);
   const bool ok = (vocabulary.texts || error_memory(r->error, r->path)) && make_bpe(r, &vocabulary, model) &&
-                  json_read_pipeline(r) && json_read_post_processor(r);
+                  json_check_added_ids(r) && json_read_pipeline(r) && json_read_post_processor(r);
   free_vocabulary(&vocabulary);
   return ok;
 }
