@@ -8,8 +8,8 @@
 
 enum {
   WIDTH = 520,
-  HEIGHT = 252,
-  LEFT = 58,
+  HEIGHT = 256,
+  LEFT = 70,
   RIGHT = 496,
   TOP = 10,
   BOTTOM = 210,
@@ -55,7 +55,8 @@ static bool find_ranges(Plot *plot) {
   if (!(plot->y.low <= plot->y.high)) return false;
   plot->log = chart->log && plot->y.high > 10 * plot->y.low;
   if (plot->log) plot->y = (Range){log10(plot->y.low), log10(plot->y.high)};
-  const double margin = 0.04 * (plot->y.high - plot->y.low), least = 1e-3 * fmax(1e-9, fabs(plot->y.high));
+  const double range = plot->y.high - plot->y.low, margin = 0.04 * range;
+  const double least = (range > 0 ? 1e-3 : 0.05) * fmax(1e-9, fabs(plot->y.high));
   plot->y.low -= fmax(margin, least);
   plot->y.high += fmax(margin, least);
   if (plot->x.low == plot->x.high) plot->x.low = plot->x.low > 0 ? 0 : plot->x.low - 1;
@@ -103,7 +104,7 @@ static void write_x_axis(FILE *stream, const Plot *plot) {
             "<line class=\"tick\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text x=\"%.1f\" y=\"%d\">%s</text>\n",
             at, at, BOTTOM, BOTTOM + 4, at, BOTTOM + 20, text.text);
   }
-  fprintf(stream, "<text class=\"end\" x=\"%d\" y=\"%d\">%s</text>\n", RIGHT, BOTTOM + 36,
+  fprintf(stream, "<text class=\"end\" x=\"%d\" y=\"%d\">%s</text>\n", RIGHT, BOTTOM + 40,
           !time      ? "step"
           : step < 1 ? "seconds"
                      : "time");
@@ -214,14 +215,14 @@ static void write_curve_name(FILE *stream, const ChartCurve *curve) {
     html_write_text(stream, curve->name);
     fputs("\"", stream);
   }
-  fputs("><i class=\"line\"></i>", stream);
+  fputs(">", stream);
   html_write_text(stream, name.text);
   fputs("</li>\n", stream);
 }
 
 static void write_level_name(FILE *stream, const Plot *plot, int index) {
   const ChartLevel *level = &plot->chart->levels[index];
-  fprintf(stream, "<li><i class=\"line l%d\"></i>", index);
+  fprintf(stream, "<li class=\"l%d\">", index);
   html_write_text(stream, level->name);
   fprintf(stream, " %.4g%s</li>\n", level->y,
           is_inside(plot, level->y) ? ""
@@ -236,7 +237,7 @@ static void write_legend(FILE *stream, const Plot *plot) {
   if (chart->curve_count < 2 && !levels && !chart->mark) return;
   fputs("<ul class=\"legend\">\n", stream);
   for (int i = 0; i < chart->curve_count && chart->curve_count > 1; i++) write_curve_name(stream, &chart->curves[i]);
-  if (chart->mark) fputs("<li><i class=\"ring\"></i>the model that is kept</li>\n", stream);
+  if (chart->mark) fputs("<li class=\"kept\">the model that is kept</li>\n", stream);
   for (int i = 0; i < chart->level_count; i++)
     if (isfinite(chart->levels[i].y)) write_level_name(stream, plot, i);
   fputs("</ul>\n", stream);

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLES = 24, SAMPLE_BYTES = 4000 };
+enum { SAMPLES = 24, SAMPLE_BYTES = 4000, WHOLE_BYTES = 24 /* words as long fit into any line */ };
 
 /* ---- a run, read ---- */
 
@@ -90,6 +90,18 @@ static double number_setting(const PageSubject *s, const char *name) {
   return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
+/* Options stay whole where lines are broken, which happens at hyphens, too. */
+static void write_words(FILE *stream, const char *text) {
+  for (const char *at = text, *end; *at; at = end) {
+    end = *at == ' ' ? at + 1 : at + strcspn(at, " ");
+    const char *dashes = strstr(at, "--");
+    const bool option = dashes && dashes < end && end - at < WHOLE_BYTES;
+    fputs(option ? "<span class=\"option\">" : "", stream);
+    html_write(stream, at, (size_t)(end - at));
+    fputs(option ? "</span>" : "", stream);
+  }
+}
+
 static void write_summary(FILE *stream, const PageSubject *s) {
   const SummaryFacts facts = {.dir = s->dir,
                               .state = result_state(s->dir, s->result),
@@ -99,14 +111,14 @@ static void write_summary(FILE *stream, const PageSubject *s) {
                               .lr = number_setting(s, "lr"),
                               .muon_lr = number_setting(s, "muon-lr")};
   fputs("<p class=\"summary\">", stream);
-  html_write_text(stream, summary_of(s->history, &facts).text);
+  write_words(stream, summary_of(s->history, &facts).text);
   fputs("</p>\n", stream);
 }
 
 static void write_verdicts(FILE *stream, const History *h) {
   for (size_t i = 0; i < h->verdict_count; i++) {
     fprintf(stream, "<p class=\"verdict\">Note at step %" PRId64 ": ", h->verdicts[i].step);
-    html_write_text(stream, h->verdicts[i].text);
+    write_words(stream, h->verdicts[i].text);
     fputs("</p>\n", stream);
   }
 }
@@ -210,9 +222,10 @@ static bool write_samples(FILE *stream, const char *dir, Error *error) {
 static const char head[] =
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+    "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"
     "<style>\n"
-    ":root { color-scheme: light dark; --ink: #1c2733; --soft: #5d6b7a; --line: #dfe4ea; --paper: #fff; --box: "
+    ":root { --ink: #1c2733; --soft: #5d6b7a; --line: #dfe4ea; --paper: #fff; --box: "
     "#f5f7f9; "
     "--c0: #6d859d; --c1: #0b62c4; --c2: #c4520b; --c3: #16803c; --c4: #8a2fb0; --c5: #a37200; --c6: #b3173f; --c7: "
     "#00788a; }\n"
@@ -236,12 +249,15 @@ static const char head[] =
     ".legend { list-style: none; display: flex; flex-wrap: wrap; gap: 0 1.1rem; margin: .2rem 0; padding: 0; "
     "font-size: .85rem; "
     "overflow-wrap: anywhere; }\n"
-    ".line { display: inline-block; width: 1.4em; margin-right: .4em; vertical-align: .25em; border-top: 3px solid "
-    "var(--c, "
-    "var(--soft)); } .dashed .line, .l0 { border-top-style: dashed; } .l1 { border-top-style: dotted; } .ring { "
-    "display: "
-    "inline-block; width: .6em; height: .6em; margin-right: .4em; border: 2px solid var(--c2); border-radius: 50%; }\n"
-    "svg { width: 100%; height: auto; font: 11px system-ui, sans-serif; } @media (max-width: 560px) { svg { font-size: "
+    ".legend li { display: flex; align-items: center; gap: .4em; min-width: 0; } .legend li::before { content: \"\"; "
+    "flex: none; "
+    "width: 1.4em; border-top: 3px solid var(--c, var(--soft)); } .legend .dashed::before, .legend .l0::before { "
+    "border-top-style: "
+    "dashed; } .legend .l1::before { border-top-style: dotted; } .legend .kept::before { width: .6em; height: .6em; "
+    "border: 2px "
+    "solid var(--c2); border-radius: 50%; }\n"
+    "svg { width: 100%; height: auto; overflow: visible; font: 11px system-ui, sans-serif; } @media (max-width: 560px) "
+    "{ svg { font-size: "
     "15px; } "
     "}\n"
     "svg text { fill: var(--soft); text-anchor: middle; } svg .end { text-anchor: end; } .grid { stroke: var(--line); "
@@ -254,6 +270,7 @@ static const char head[] =
     "stroke-width: 2; }\n"
     ".c0 { --c: var(--c0); } .c1 { --c: var(--c1); } .c2 { --c: var(--c2); } .c3 { --c: var(--c3); } .c4 { --c: "
     "var(--c4); } .c5 { --c: var(--c5); } .c6 { --c: var(--c6); } .c7 { --c: var(--c7); }\n"
+    ".option { white-space: nowrap; }\n"
     ".settings { display: block; columns: 21rem; } .settings div { display: flex; gap: .8rem; break-inside: avoid; "
     "padding: "
     ".1rem .5rem; background: none; border-bottom: 1px solid var(--line); border-radius: 0; font-size: .9rem; } "
@@ -285,6 +302,7 @@ static bool write_page(FILE *stream, const PageSubject *subjects, int count, Err
   if (count > 1) fprintf(stream, "<h1>%d runs</h1>\n", count);
   for (int i = 0; i < count; i++) {
     write_element(stream, count > 1 ? "h2" : "h1", subjects[i].dir);
+    fputc('\n', stream);
     write_summary(stream, &subjects[i]);
     write_facts(stream, &subjects[i]);
     write_verdicts(stream, subjects[i].history);

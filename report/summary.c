@@ -11,9 +11,10 @@
 #include <string.h>
 
 static const double NEAR_CHANCE = 0.05; /* nats per token: a model that is not better has learned nothing */
-static const double EARLY = 0.75; /* of the steps: after a best evaluation before it most of the rest was in vain */
-static const double FALLS = 0.99; /* what is more of a training loss does not fall */
-enum { SHELL_BYTES = 200, WINDOW = 20 }; /* a 20th of the steps, before and after one */
+static const double EARLY = 0.75;  /* of the steps: after a best evaluation before it most of the rest was in vain */
+static const double FALLS = 0.99;  /* what is more of a training loss does not fall */
+static const double WINDOW = 0.05; /* of the steps, before and after one */
+enum { SHELL_BYTES = 200 };
 
 __attribute__((format(printf, 2, 3))) static void say(Summary *s, const char *format, ...) {
   va_list arguments;
@@ -59,11 +60,11 @@ static int64_t turning_point(const History *h) {
 }
 
 /* The mean training loss of the steps in [from, to]; NaN: none was logged. */
-static double mean_loss(const History *h, int64_t from, int64_t to) {
+static double mean_loss(const History *h, double from, double to) {
   double sum = 0;
   int count = 0;
   for (int i = 0; i < h->count; i++) {
-    if (h->points[i].step < from || h->points[i].step > to) continue;
+    if ((double)h->points[i].step < from || (double)h->points[i].step > to) continue;
     sum += h->points[i].loss;
     count++;
   }
@@ -175,13 +176,14 @@ static void say_more_text(Summary *s, const History *h, const SummaryFacts *f) {
 
 /* The validation loss was least long before the end. */
 static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
-  const int64_t turn = turning_point(h), end = last_step(h), window = end / WINDOW;
+  const int64_t turning = turning_point(h);
+  const double turn = (double)turning, end = (double)last_step(h), window = WINDOW * end;
   const bool judged = history_has_verdict(h, VERDICT_OVERFITTING) || history_has_verdict(h, VERDICT_LITTLE_TEXT);
   const double latest = judged || is_state(f, RUN_PATIENCE) ? 1 : EARLY;
-  if (turn < 0 || (!judged && !has_ended(f)) || !((double)turn < latest * (double)end)) return false;
+  if (turning < 0 || (!judged && !has_ended(f)) || turn >= latest * end) return false;
   const double before = mean_loss(h, turn - window, turn + window), after = mean_loss(h, end - 2 * window, end);
   if (judged || after < FALLS * before) {
-    say(s, " The validation loss stopped falling at %s while the training loss went on", step_words(turn, f).text);
+    say(s, " The validation loss stopped falling at %s while the training loss went on", step_words(turning, f).text);
     say_more_text(s, h, f);
     return true;
   }
@@ -190,7 +192,7 @@ static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
       " The validation loss stopped falling at %s, and the training loss hardly fell after that: a larger model "
       "(--dim, "
       "--layers) would help more than more steps.",
-      step_words(turn, f).text);
+      step_words(turning, f).text);
   return true;
 }
 
@@ -204,13 +206,15 @@ static void say_well(Summary *s, const History *h, const SummaryFacts *f) {
 }
 
 static void say_next(Summary *s, const History *h, const SummaryFacts *f) {
-  if (say_failed(s, h, f) || say_turned(s, h, f) || !has_ended(f)) return;
-  if (only_guesses(history_kept(h), f))
+  const HistoryEvaluation *kept = history_kept(h);
+  if (say_failed(s, h, f)) return;
+  if (has_ended(f) && only_guesses(kept, f))
     say(s, " It has learned nothing yet: train it longer, and look with --dry-run --show 3 whether it reads what you "
            "meant.");
-  else if (history_has_verdict(h, VERDICT_STILL_LEARNING))
-    say(s, " It was still learning when it ended: twice as many steps (--steps %" PRId64 ") would make it better.",
-        2 * last_step(h));
+  else if (say_turned(s, h, f) || !has_ended(f)) return;
+  else if (history_has_verdict(h, VERDICT_STILL_LEARNING) && !(kept && kept->exact >= 1))
+    say(s, " It was still learning when it ended: twice as many steps (--steps %.0f) would make it better.",
+        2 * (double)last_step(h));
   else say_well(s, h, f);
 }
 

@@ -215,9 +215,25 @@ check "hostile text is escaped" sh -c "! grep -q -e '<script' -e '<b>' 'a\"<b>.r
 check "nothing in it is of the network" sh -c "! grep -q -e 'src=' -e 'href=' -e 'url(' -e '<script' done.run/report.html"
 $train --report done.run signal.run sweep/8/s1.run --out compare.html
 check "a report of several runs" test $? -eq 0 -a "$(grep -c '<svg' compare.html)" -ge 7
-for run in done.run signal.run sweep/8/s1.run; do check "names $run" grep -q "<h1>$run</h1>" compare.html; done
+for run in done.run signal.run sweep/8/s1.run; do check "names $run" grep -q "<h2>$run</h2>" compare.html; done
+check "states are words" sh -c "grep -q '<dt>state</dt><dd>done (the time was up)<' minutes.run/report.html && grep -q '<dd>stopped (can be resumed)<' compare.html"
+check "a summary for each run" sh -c "test \$(grep -c '<p class=\"summary\">[A-Z]' compare.html) -eq 3"
+check "of the model that is kept" grep -q "^<p class=\"summary\">Predicts unseen text (all of the validation text) at $(sed -n '/"over":"all"/s/.*"bits_per_byte":\([0-9]*\)\(\.[0-9]*\).*/\1\2/p' done.run/metrics.jsonl | awk '{ printf "%.2f", $1 }') bits per byte" done.run/report.html
+check "settings are folded" grep -q '<details><summary>All settings</summary>' done.run/report.html
 if command -v xmllint >/dev/null; then
   check "reports are well-formed" xmllint --noout done.run/report.html high.run/report.html nan.run/report.html 'a"<b>.run/report.html' compare.html
+fi
+long=a-name-of-a-run-of-forty-characters
+for i in 1 2 3; do cp -r sweep/8/s$i.run $long-$i.run 2>/dev/null || cp -r done.run $long-$i.run; done
+$train --report $long-?.run --out long.html
+if command -v chromium >/dev/null && command -v python3 >/dev/null; then
+  check "nothing overlaps on pages of any width" python3 "$here/tests/page_boxes.py" long.html done.run/report.html nan.run/report.html
+fi
+if python3 -c 'import html5lib' 2>/dev/null; then
+  check "pages are valid HTML" python3 -c '
+import sys, html5lib
+for path in sys.argv[1:]: html5lib.HTMLParser(strict=True).parse(open(path, encoding="utf-8").read())
+' long.html done.run/report.html nan.run/report.html
 fi
 mkdir one.run # a single evaluation, and nothing else
 echo '{"step":1,"tokens":10,"val_loss":3.5,"bits_per_byte":5,"seconds":1,"over":"beginning","best":true}' >one.run/metrics.jsonl
@@ -230,7 +246,7 @@ check "a plot of several runs has one scale and a letter a run" sh -c "! LC_ALL=
 for letter in A B C D E; do check "its curve $letter" grep -q "|.*$letter" plot.txt; done
 check "the letter of the longest run alone is on the right" sh -c "sed -n 's/^.\{10\}.\{48\}//p' plot.txt | sed '/^[^|]*steps/,\$d' | tr -d ' .-' | tr -d '\n' | grep -q '^EE*\$'"
 $train --report sweep --out sweep.html
-check "a report of the runs below a directory" test $? -eq 0 -a "$(grep -c '<h1>sweep/[0-9]*/s[12].run</h1>' sweep.html)" -eq 4
+check "a report of the runs below a directory" test $? -eq 0 -a "$(grep -c '<h2>sweep/[0-9]*/s[12].run</h2>' sweep.html)" -eq 4
 refused "a report of what is no run" 3 "no run in nothing" "$train" --report nothing --out x.html
 refused "a report of what is not there" 3 "No such file" "$train" --report nowhere --out x.html
 $train --report edited.run --out edited.html

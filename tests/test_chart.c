@@ -136,12 +136,12 @@ static void names_stand_above_the_picture(void **state) {
                        .mark = &points[0]};
   const char *svg = draw(&chart), *picture = strstr(svg, "<svg");
   char title[200];
-  snprintf(title, sizeof title, "<li class=\"c3\" title=\"%s\"><i", name);
+  snprintf(title, sizeof title, "<li class=\"c3\" title=\"%s\">", name);
   const char *words[] = {"<p class=\"title\" id=\"i-title\">T&lt;</p>",
                          "<p class=\"note\" id=\"i-note\">N&lt;</p>",
                          title,
-                         "</i>runs/of/november/a-run-with-...-than-sixty-bytes-of-text.run</li>",
-                         "<li class=\"c3 dashed\"><i class=\"line\"></i>b&quot;&lt;i&gt;</li>",
+                         ">runs/of/november/a-run-with-...-than-sixty-bytes-of-text.run</li>",
+                         "<li class=\"c3 dashed\">b&quot;&lt;i&gt;</li>",
                          "the model that is kept</li>",
                          "guessing 2.5</li>"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
