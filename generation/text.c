@@ -1,4 +1,5 @@
 /* Writing one text. */
+#define _DEFAULT_SOURCE /* getentropy(): musl declares it in unistd.h, glibc and macOS in sys/random.h */
 #include "generation/heat.h"
 
 #include "cli/startup.h"
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 void program_flush(Program *p) {
@@ -32,7 +34,7 @@ static bool keep_generating(void *context, int64_t tokens, Error *error) {
 
 static uint64_t random_seed(void) {
   uint64_t seed = 0;
-  if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint64_t)getpid();
+  if (getentropy(&seed, sizeof seed) != 0) seed = (uint64_t)time(NULL) * 65537 + (uint64_t)getpid();
   return seed & 0xFFFFFFFFu; /* short enough to type again */
 }
 
