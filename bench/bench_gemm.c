@@ -119,7 +119,7 @@ static float *numbers(const Backend *ops, Context *c, int64_t count) {
 
 static bool measure_shape(const Backend *ops, Context *c, const Library *libraries, int count, const Shape *shape) {
   const int64_t rows = shape->rows, weights = (int64_t)shape->outputs * shape->inputs;
-  const ParameterGroup group = {{0, shape->outputs, shape->inputs}, true, true};
+  const ParameterGroup group = {.matrix = {0, shape->outputs, shape->inputs}, .decay = true, .gemm = true};
   Operands o = {.shape = shape, .w = group.matrix};
   o.x = numbers(ops, c, rows * shape->inputs);
   o.y = numbers(ops, c, rows * shape->outputs);

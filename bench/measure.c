@@ -128,7 +128,7 @@ bool bench_sets(Bench *b, Operands *o, const Need *needs, int count) {
   double bytes = 0, wanted = b->quick ? 1 : 256 << 20; /* several times the 50 or 60 MB of cache of a Hopper */
   for (int i = 0; i < count; i++) bytes += (double)needs[i].count * (double)fill_bytes(b, needs[i].fill);
   double sets = ceil(wanted / bytes);
-  o->sets = sets < 1 ? 1 : sets > MAX_SETS ? MAX_SETS : (int)sets;
+  o->sets = sets < 1 ? 1 : sets > (double)MAX_SETS ? MAX_SETS : (int)sets;
   if (b->quick) o->sets = 2;
   if (o->warm) o->sets = 1;
   for (int set = 0; set < o->sets; set++)

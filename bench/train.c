@@ -20,9 +20,10 @@ static bool time_training(Bench *b, Model *model, const int32_t *tokens, const i
   start = clock_seconds();
   model_train_step(model, &batch);
   if (model_reports(model, &report, 1, true, error) < 0) return false;
-  double wanted = b->quick ? 0 : b->train_ms ? 1e-3 * b->train_ms / CHUNKS : 0.25, once = clock_seconds() - start;
+  double once = clock_seconds() - start;
+  double wanted = b->quick ? 0 : b->train_ms ? 1e-3 * b->train_ms / (double)CHUNKS : 0.25;
   int steps = once < wanted ? (int)ceil(wanted / once) : 1;
-  int chunks = b->train_ms && once > wanted ? (int)fmin(CHUNKS, fmax(3, ceil(CHUNKS * wanted / once))) : CHUNKS;
+  int chunks = b->train_ms && once > wanted ? (int)fmin(CHUNKS, fmax(3, ceil((double)CHUNKS * wanted / once))) : CHUNKS;
   for (int i = 0; i < chunks; i++) {
     start = clock_seconds();
     for (int step = 0; step < steps; step++) {
@@ -83,7 +84,7 @@ static bool train_once(Bench *b, const BenchModel *m, int batch, float dropout, 
                        .dropout = {dropout, dropout, dropout, 0},
                        .clip = 1,
                        .adamw = {0.9f, 0.95f, 1e-8f, 0.1f},
-                       .schedule = {SCHEDULE_CONSTANT, 1e-4f, 1, 0, 1 << 20},
+                       .schedule = {.kind = SCHEDULE_CONSTANT, .lr = 1e-4f, .min_lr_fraction = 1, .steps = 1 << 20},
                        .seed = 1,
                        .head_rows = b->head_rows};
   int32_t *tokens = bench_random_tokens((int64_t)batch * c->ctx + 1, c->vocab);

@@ -53,7 +53,7 @@ static void put_field(Field *field, const char *format, ...) {
 
 static void put_bar(Field *field, const ConsoleProgress *numbers, bool utf8) {
   double done = (double)numbers->step / (double)numbers->steps;
-  int filled = (int)((done < 0 ? 0 : done > 1 ? 1 : done) * BAR_WIDTH);
+  int filled = (int)((done < 0 ? 0 : done > 1 ? 1 : done) * (double)BAR_WIDTH);
   field->text[0] = '\0';
   for (int i = 0; i < BAR_WIDTH; i++) strcat(field->text, i < filled ? (utf8 ? "█" : "#") : (utf8 ? "░" : "."));
   field->columns = BAR_WIDTH;

@@ -1,4 +1,5 @@
 /* One value of an option: its kinds, ranges and texts. */
+#define _DEFAULT_SOURCE /* getentropy(): musl declares it in unistd.h, glibc and macOS in sys/random.h */
 #include "cli/option_internal.h"
 
 #include "util/text.h"
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- the kinds and the variable ---- */
@@ -150,7 +152,7 @@ void option_choices_text(const Option *row, const char *between, char *out, size
 
 uint64_t options_random_seed(void) {
   uint64_t seed = 0;
-  if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint64_t)getpid();
+  if (getentropy(&seed, sizeof seed) != 0) seed = (uint64_t)time(NULL) * 65537 + (uint64_t)getpid();
   return seed & 0xFFFFFFFFu; /* short enough to type again */
 }
 

@@ -133,12 +133,13 @@ static void put_paths(FILE *out, const float *weights, int queries, int keys) {
     bool began = false;
     for (int i = 0; i < queries; i++)
       for (int j = 0, run; j < keys; j += run) {
-        for (run = 0; j + run < keys && (int)lrintf(sqrtf(weights[i * keys + j + run]) * LEVELS) == level;) run++;
+        for (run = 0; j + run < keys && (int)lrintf(sqrtf(weights[i * keys + j + run]) * (float)LEVELS) == level;)
+          run++;
         if (run == 0) {
           run = 1;
           continue;
         }
-        if (!began) fprintf(out, "<path fill-opacity=\"%.2f\" d=\"", (double)level / LEVELS);
+        if (!began) fprintf(out, "<path fill-opacity=\"%.2f\" d=\"", (double)level / (double)LEVELS);
         began = true;
         fprintf(out, "M%d %dh%dv1h-%dz", j, i, run, run);
       }

@@ -136,8 +136,9 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
 double muon_flops(int rows, int cols, bool accelerator) {
   const double small = rows < cols ? rows : cols, large = rows < cols ? cols : rows;
   const double product = small * small * large, square = small * small * small;
-  if (accelerator) return MUON_STEPS * (4 * product + 2 * square);
-  return 2 * large >= 3 * small ? 6 * product + 14 * square : MUON_STEPS * (3 * product + square);
+  const double steps = MUON_STEPS;
+  if (accelerator) return steps * (4 * product + 2 * square);
+  return 2 * large >= 3 * small ? 6 * product + 14 * square : steps * (3 * product + square);
 }
 
 /* Of all matrices that Muon updates. */

@@ -64,27 +64,27 @@ static bool find_ranges(Plot *plot) {
 }
 
 static double pixel_x(const Plot *plot, double x) {
-  return LEFT + (x - plot->x.low) / (plot->x.high - plot->x.low) * (RIGHT - LEFT);
+  return (double)LEFT + (x - plot->x.low) / (plot->x.high - plot->x.low) * (double)(RIGHT - LEFT);
 }
 
 /* What lies above the plot is drawn at its edge. */
 static double pixel_y(const Plot *plot, double y) {
   const double height = height_of(plot, y), share = (height - plot->y.low) / (plot->y.high - plot->y.low);
-  return BOTTOM - fmin(1, fmax(0, share)) * (BOTTOM - TOP);
+  return (double)BOTTOM - fmin(1, fmax(0, share)) * (double)(BOTTOM - TOP);
 }
 
 /* ---- axes ---- */
 
 /* 1, 2 or 5 times a power of ten: about TICKS of them in the range. */
 static double nice_step(Range range) {
-  const double rough = (range.high - range.low) / TICKS, unit = pow(10, floor(log10(rough)));
+  const double rough = (range.high - range.low) / (double)TICKS, unit = pow(10, floor(log10(rough)));
   return unit * (rough > 5 * unit ? 10 : rough > 2 * unit ? 5 : rough > unit ? 2 : 1);
 }
 
 /* Seconds, minutes or hours that people count in. */
 static double nice_seconds(Range range) {
   static const double steps[] = {1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600};
-  const double rough = (range.high - range.low) / TICKS;
+  const double rough = (range.high - range.low) / (double)TICKS;
   if (rough < 1) return nice_step(range);
   for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
     if (steps[i] >= rough) return steps[i];

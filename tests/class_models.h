@@ -56,7 +56,7 @@ static inline ModelConfig numbered(int n) {
   ModelConfig c = plain;
   c.activation = (Activation)(n / 11 % 4);
 #define PART(field, kinds)                                                                                             \
-  c.field = n % kinds;                                                                                                 \
+  c.field = (__typeof__(c.field))(n % kinds);                                                                          \
   n /= kinds
   PART(norm, 2);
   PART(norm_place, 3);

@@ -47,7 +47,7 @@ static bool try_errors(Collective *c) {
   Error error = {0};
   int signal = c->rank == 1 ? 15 : 0;
   REQUIRE(collective_agree(c, &signal, &error) && signal == 15);
-  if (c->rank >= 2) fail(&error, EXIT_INPUT + c->rank, "no %d", c->rank);
+  if (c->rank >= 2) fail(&error, (ExitCode)(EXIT_INPUT + c->rank), "no %d", c->rank);
   REQUIRE(!collective_agree(c, NULL, &error) && error.code == EXIT_INPUT + 2);
   REQUIRE(strncmp(error.text, "rank 2 on ", 10) == 0 && strstr(error.text, ": no 2"));
   error = (Error){0};

@@ -115,7 +115,8 @@ static void frequent_token_case(Fixture *f, int dim, float p, bool accumulate) {
   Dropout dropout = dropout_at(f, p, 4, 3);
   const double *mask = p > 0 ? dropout_mask(f, &dropout, 5, 3, BATCH, LENGTH, dim) : NULL;
   if (accumulate) memcpy(want, before, table_count * sizeof *want);
-  for (int i = 0; i < N * dim; i++) want[tokens[i / dim] * dim + i % dim] += SCALE * (mask ? mask[i] : 1) * dx[i];
+  for (int i = 0; i < N * dim; i++)
+    want[tokens[i / dim] * dim + i % dim] += (double)SCALE * (mask ? mask[i] : 1) * dx[i];
   Array upstream = array_compute(f, dx, count), offsets, order;
   token_order(f, tokens, N, VOCAB, &offsets, &order);
   double *first = NULL;

@@ -84,7 +84,7 @@ static void test_rope_interleaved(void **state) {
   const double x[FACT_DIM] = {0.5, -1, 0.25, 2, -0.75, 1, 1.5, -0.5};
   double *want = host_values(f, FACT_DIM), ordered[FACT_DIM];
   for (int i = 0; i < HALF; i++) {
-    const double angle = POSITION * pow(10000, -2.0 * i / FACT_DIM), u = x[2 * i], v = x[2 * i + 1];
+    const double angle = (double)POSITION * pow(10000, -2.0 * i / (double)FACT_DIM), u = x[2 * i], v = x[2 * i + 1];
     want[i] = u * cos(angle) - v * sin(angle);
     want[HALF + i] = u * sin(angle) + v * cos(angle);
     ordered[i] = u, ordered[HALF + i] = v;

@@ -67,8 +67,8 @@ static void test_keep_rate(void **state) {
     const double *values = array_read(f, &out);
     int count = 0;
     for (int i = 0; i < N * C; i++) count += values[i] > 0;
-    double rate = 1 - (double)rates[r], deviation = sqrt(rate * (1 - rate) * N * C);
-    if (fabs(count - rate * N * C) > 5 * deviation + 0.5)
+    double rate = 1 - (double)rates[r], deviation = sqrt(rate * (1 - rate) * (double)(N * C));
+    if (fabs(count - rate * (double)(N * C)) > 5 * deviation + 0.5)
       fail_msg("p = %g kept %d of %d", (double)rates[r], count, N * C);
   }
 }

@@ -30,7 +30,7 @@ static bool longest_match(const TokenRange *range, const int32_t *ids, size_t co
 }
 
 static TokenFile text_of(const int32_t *ids, size_t count) {
-  TokenFile file;
+  TokenFile file = {0};
   Error error = {0};
   char *path = NULL;
   TokenWriter writer;

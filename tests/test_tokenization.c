@@ -151,7 +151,7 @@ static void prompts_have_their_own_tokenizer(void **state) {
 static void fingerprints_cover_both(void **state) {
   Fixture *f = *state;
   const BpeMerge one[] = {{'a', 'b', 256}}, other[] = {{'b', 'a', 256}};
-  Tokenizer *byte = tokenizer_byte(), *first, *second;
+  Tokenizer *byte = tokenizer_byte(), *first = NULL, *second = NULL;
   Error error = {0};
   TokenFile file;
   assert_true(tokenizer_from_merges(&first, one, 1, &error) && tokenizer_from_merges(&second, other, 1, &error));

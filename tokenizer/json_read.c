@@ -97,9 +97,7 @@ static bool find_largest_id(TokenizerReader *r, json_t *vocab) {
 
 /* ---- merges: "left right" or ["left", "right"] ---- */
 
-static int32_t id_of_text(const json_t *vocab, const char *text, size_t size) {
-  return json_id(json_object_getn(vocab, text, size));
-}
+static int32_t id_of_text(const json_t *vocab, const char *text) { return json_id(json_object_get(vocab, text)); }
 
 /* False: it is none, or EXIT_MEMORY. */
 static bool read_merge(BpeMerge *out, const json_t *vocab, const json_t *merge, Error *error) {
@@ -112,14 +110,14 @@ static bool read_merge(BpeMerge *out, const json_t *vocab, const json_t *merge, 
     left_size = left ? strlen(left) : 0;
   }
   if (!left || !right) return false;
-  const size_t right_size = strlen(right);
-  char *both = malloc(left_size + right_size + 1);
-  if (!both) return error_memory(error, TOKENIZER_JSON);
-  memcpy(both, left, left_size);
-  memcpy(both + left_size, right, right_size);
-  *out = (BpeMerge){id_of_text(vocab, left, left_size), id_of_text(vocab, right, right_size),
-                    id_of_text(vocab, both, left_size + right_size)};
-  free(both);
+  char *text = malloc(left_size + strlen(right) + 1); /* the left token, and then both */
+  if (!text) return error_memory(error, TOKENIZER_JSON);
+  memcpy(text, left, left_size);
+  text[left_size] = '\0';
+  *out = (BpeMerge){.left = id_of_text(vocab, text), .right = id_of_text(vocab, right)};
+  strcpy(text + left_size, right);
+  out->id = id_of_text(vocab, text);
+  free(text);
   return out->left >= 0 && out->right >= 0 && out->id >= 0;
 }
 

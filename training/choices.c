@@ -362,7 +362,7 @@ bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConf
                 SETTINGS_MAX_STEPS);
   const double epochs = (double)s->steps * per_step / (double)given->train_tokens;
   if (s->dropout < 0) {
-    s->dropout = s->init ? 0.0f : epochs > MANY_EPOCHS ? 0.2f : epochs > DROPOUT_EPOCHS ? 0.1f : 0.0f;
+    s->dropout = s->init ? 0.0f : epochs > (double)MANY_EPOCHS ? 0.2f : epochs > (double)DROPOUT_EPOCHS ? 0.1f : 0.0f;
     if (s->dropout > 0)
       note_choice(choices, "dropout %g (%s)", (double)s->dropout, text_plural(round(epochs), "epoch").text);
   }

@@ -84,7 +84,7 @@ bool run_fit_minutes(Run *r, Error *error) {
   if (!run_measure_step(r, 3 * minutes, &p->step_seconds, error)) return false;
   p->step_seconds = run_leader_counts(r, p->step_seconds);
   const double steps = (done > 0 ? done : 0) + fmax(1, (end - clock_seconds()) * (1 - PAUSES) / p->step_seconds);
-  if (steps > SETTINGS_MAX_STEPS)
+  if (steps > (double)SETTINGS_MAX_STEPS)
     return fail(error, EXIT_USAGE, "that is %.0f steps, more than %d; lower --minutes", steps, SETTINGS_MAX_STEPS);
   s->steps = (int64_t)steps;
   p->minutes = minutes;
@@ -139,7 +139,7 @@ bool run_keep_minutes(Run *r, Error *error) {
   p->checked_step = r->step;
   const double pause = p->all_paused / (double)(r->step - p->first_step);
   const double left = p->deadline - now - seconds_at_end(r);
-  const double fit = fmin(fmax(1, floor(left / (p->step_seconds + pause))), SETTINGS_MAX_STEPS - (double)r->step);
+  const double fit = fmin(fmax(1, floor(left / (p->step_seconds + pause))), (double)(SETTINGS_MAX_STEPS - r->step));
   const int64_t steps = (int64_t)run_leader_counts(r, (double)(r->step + (int64_t)fit));
   const double change = fabs((double)(steps - r->settings.steps)) * (p->step_seconds + pause);
   const bool same = change < 0.01 * budget || steps == r->settings.steps;

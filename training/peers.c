@@ -131,7 +131,7 @@ void run_name_slowest(Run *r) {
   const double seconds = clock_seconds() - r->heard_at;
   r->heard += seconds;
   r->worked += seconds - (peers->waited - r->heard_waited);
-  if (run_leader_says(r, r->heard < LEAST_SECONDS)) return;
+  if (run_leader_says(r, r->heard < (double)LEAST_SECONDS)) return;
   double largest, others;
   char host[sizeof peers->host];
   const int slowest = collective_largest(r->peers, r->worked, &largest, &others);

@@ -455,7 +455,8 @@ double CPU(peak_flops)(Context *c) {
     double start = clock_seconds();
     pool_run(c->pool, ROUNDS * c->threads, 16, 256, multiply_in_cache, c->microkernel);
     double seconds = clock_seconds() - start;
-    double flops = 2.0 * PER_WORD * c->microkernel->rows * TILE_COLS * DEPTH * ROUNDS * c->threads / seconds;
+    int64_t products = (int64_t)ROUNDS * c->threads * c->microkernel->rows * TILE_COLS * DEPTH * PER_WORD;
+    double flops = 2.0 * (double)products / seconds;
     best = flops > best ? flops : best;
   }
   return best;
