@@ -151,7 +151,7 @@ static bool check_flags(const Program *p, Work work, const char *name, Error *er
   const unsigned prompts = drawn | LENS, formats = TEXT | SCORE; /* of --novelty FILE, too */
   const Asked flags[] = {{"-p", s->prompt, TEXT | INTERACTIVE | BENCH | COMPARE | LENS | EXPORT},
                          {"-f", s->prompt_file, TEXT | INTERACTIVE | LINES | BENCH | COMPARE | LENS},
-                         {"-e", s->escapes, TEXT | INTERACTIVE | BENCH | COMPARE | LENS | EXPORT},
+                         {"-e", s->escapes, prompts},
                          {"--special", s->special, prompts | ENCODE},
                          {"-n", options_given(&p->options, &s->tokens), texts},
                          {"-N", s->samples > 1, TEXT | PROMPTS},
@@ -167,7 +167,7 @@ static bool check_flags(const Program *p, Work work, const char *name, Error *er
                          {"--heat-html", s->heat_html, TEXT | SCORE},
                          {"--alts", s->alternatives > 0, TEXT | SCORE | LENS},
                          {"-s", is_typed(p, &s->seed), drawn},
-                         {"--greedy", is_typed(p, &s->greedy), drawn},
+                         {"--greedy", is_typed(p, &s->greedy), prompts | SCORE},
                          {"--temp", is_typed(p, &sampling->temperature), drawn},
                          {"--top-k", is_typed(p, &sampling->top_k), drawn},
                          {"--top-p", is_typed(p, &sampling->top_p), drawn},
@@ -221,8 +221,10 @@ static bool check_pairs(const GenerateSettings *s, Error *error) {
                 program_novelty_most(s->samples), s->samples);
   if (s->logprobs >= 0 && !s->json && !s->prompts)
     return fail(error, EXIT_USAGE, "--logprobs belongs to --json or --prompts");
-  if (s->escapes && !s->prompt && !s->interactive)
-    return fail(error, EXIT_USAGE, "-e is for the text of -p and the lines of -i");
+  if (s->escapes && !s->prompt && !s->interactive && !s->answer && !s->stops.count && !s->bans.count &&
+      !s->biases.count)
+    return fail(error, EXIT_USAGE,
+                "-e is for the texts of -p, --answer, --stop, --ban and --bias and the lines of -i; none is given");
   if (s->compare && s->model) return fail(error, EXIT_USAGE, "--compare takes its runs without -m");
   if (s->interactive && s->prompt_file && path_is_stdin(s->prompt_file))
     return fail(error, EXIT_USAGE, "-f - and -i both read standard input");
@@ -267,6 +269,7 @@ static bool run(void *context, Error *error) {
   if (!find_work(s, &work, &name, error) || !check_flags(p, work, name, error) || !check_pairs(s, error) ||
       !program_make_stops(p, error) || !program_check_attention(p, error) || !heat_check(p, error))
     return false;
+  program_note_escapes(p);
   device_limit_threads(&p->settings.machine, &p->console);
   if (work == COMPARE) return program_compare(p, error);
   if (!open_run(p, error)) return false;

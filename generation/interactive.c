@@ -37,6 +37,7 @@ typedef struct Session {
   struct timespec saved_at;
   Error problem; /* of adding an answer to the text */
   bool over;
+  bool noted; /* that a backslash is only a backslash */
 } Session;
 
 enum { TEXT_LIMIT = 64 << 20 }; /* bytes of a session */
@@ -243,9 +244,10 @@ enum { SETTINGS = sizeof settings / sizeof *settings };
 
 static bool help(Session *s, const char *argument, Error *error) {
   (void)argument, (void)error;
-  fprintf(stderr,
-          "A line is added to the text, and the model goes on; an empty line adds nothing. //... is a line that "
-          "begins with /.\n");
+  fprintf(
+      stderr,
+      "Type a line: it is added to the text, and the model goes on. An empty line adds nothing. To add a line that\n"
+      "begins with /, type // in place of the /.\n");
   for (int i = 0; i < COMMANDS; i++)
     fprintf(stderr, "  /%s%-*s %s\n", commands[i].name, (int)(12 - strlen(commands[i].name)), commands[i].argument,
             commands[i].help);
@@ -305,6 +307,10 @@ static bool take_command(Session *s, const uint8_t *line, size_t size, Error *er
 static bool take_line(Session *s, const uint8_t *line, size_t size, Error *error) {
   if (size && line[0] == '/' && !(size > 1 && line[1] == '/')) return take_command(s, line + 1, size - 1, error);
   const bool slash = size && line[0] == '/';
+  if (!s->p->settings.escapes && !s->noted && program_has_escapes(line, size)) {
+    console_note(&s->p->console, "the backslash is taken as it is; with -i -e, \\n is a line break and \\t a tab");
+    s->noted = true;
+  }
   if (!s->p->settings.escapes) return take_text(s, line + slash, size - slash, error);
   size_t used = size - slash;
   uint8_t *text = (uint8_t *)copy_of(line + slash, used);

@@ -33,6 +33,7 @@ bool program_lens(Program *p, Error *error) {
   float *logits = ok ? malloc(((size_t)layers + 1) * vocab * sizeof *logits) : NULL;
   if (ok)
     ok = logits && top ? decoder_lens(p->decoder, logits, error) : error_memory(error, "the logits of all layers");
+  if (ok) puts("layer     the likeliest next tokens; layer 0 is the embedding, and text is drawn from the last layer");
   for (int layer = 0; ok && layer <= layers; layer++)
     ok = print_layer(p, layer, logits + (size_t)layer * vocab, top, count, error);
   free(logits);

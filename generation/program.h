@@ -57,6 +57,16 @@ bool program_read(const char *path, size_t limit, uint8_t **out, size_t *size, E
 /* The bytes of -p or of the file of -f; NULL when neither is given. The caller frees them. */
 bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *error);
 
+/* Escapes of -e, in place; a 0 stands behind `text`, before and after. EXIT_USAGE. */
+bool program_replace_escapes(uint8_t *text, size_t *size, Error *error);
+/* Whether there is a \n, \t or \\ of two characters. */
+bool program_has_escapes(const uint8_t *text, size_t size);
+/* A text of the command line in fresh memory, with a 0 behind it; with -e its escapes are replaced. The caller frees it
+ * whatever is returned. EXIT_USAGE, EXIT_MEMORY. */
+bool program_given_text(const Program *p, const char *given, uint8_t **out, size_t *size, Error *error);
+/* Says that without -e escapes in texts of the command line are none. */
+void program_note_escapes(Program *p);
+
 /* Appends what the model reads for a prompt: above an encoder the source, its tokens and the end token, and the start
  * and the tokens of --answer; else the tokens, as generation_prompt() has them, and no source. EXIT_INPUT when that is
  * more than the context holds, and it may not be cut; EXIT_USAGE for --answer without an encoder; EXIT_MEMORY. */
@@ -91,9 +101,6 @@ bool program_make_rules(Program *p, Error *error);
 bool program_make_stops(Program *p, Error *error);
 bool program_add_stop(StopTexts *stops, const char *text, size_t size, Error *error);
 void program_free_stops(StopTexts *stops);
-
-/* Escapes as in -p, in place; `text` ends with a 0. EXIT_USAGE. */
-bool program_replace_escapes(uint8_t *text, size_t *size, Error *error);
 
 /* Says how many tokens there were, how fast, and why no more. */
 void program_note_result(Program *p, const GenerationRequest *request, const GenerationResult *result);

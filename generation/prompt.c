@@ -8,6 +8,7 @@
 #include "util/utf8.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool read_all(FILE *stream, const char *name, size_t limit, uint8_t **out, size_t *size, Error *error) {
@@ -45,8 +46,46 @@ bool program_replace_escapes(uint8_t *text, size_t *size, Error *error) {
     if (text[i] != '\\') skipped = 0;
     text[used++] = (uint8_t)byte;
   }
+  text[used] = '\0';
   *size = used;
   return true;
+}
+
+bool program_has_escapes(const uint8_t *text, size_t size) {
+  for (size_t i = 0; i + 1 < size; i++)
+    if (text[i] == '\\' && memchr("nt\\", text[i + 1], 3)) return true;
+  return false;
+}
+
+bool program_given_text(const Program *p, const char *given, uint8_t **out, size_t *size, Error *error) {
+  *out = (uint8_t *)strdup(given);
+  *size = strlen(given);
+  if (!*out) return error_memory(error, "a text of the command line");
+  return !p->settings.escapes || program_replace_escapes(*out, size, error);
+}
+
+/* Whether one of the texts looks as if -e was meant. */
+static bool any_has_escapes(const TextList *texts) {
+  for (int i = 0; i < texts->count; i++)
+    if (program_has_escapes((const uint8_t *)texts->items[i], strlen(texts->items[i]))) return true;
+  return false;
+}
+
+void program_note_escapes(Program *p) {
+  const GenerateSettings *s = &p->settings;
+  const TextList prompt = {.items = (const char *[]){s->prompt}, .count = s->prompt != NULL};
+  const TextList answer = {.items = (const char *[]){s->answer}, .count = s->answer != NULL};
+  const struct {
+    const char *name;
+    const TextList *texts;
+  } given[] = {
+      {"-p", &prompt}, {"--answer", &answer}, {"--stop", &s->stops}, {"--ban", &s->bans}, {"--bias", &s->biases}};
+  for (size_t i = 0; !s->escapes && i < sizeof given / sizeof *given; i++) {
+    if (!any_has_escapes(given[i].texts)) continue;
+    console_note(&p->console, "the backslash in %s is taken as it is; with -e, \\n is a line break and \\t a tab",
+                 given[i].name);
+    return;
+  }
 }
 
 ShownToken program_token(const Tokenizer *tokenizer, int32_t id) {
@@ -88,12 +127,7 @@ bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *
   *out = NULL;
   *size = 0;
   if (s->prompt && s->prompt_file) return fail(error, EXIT_USAGE, "-p and -f both give a prompt; use one");
-  if (s->prompt) {
-    *out = (uint8_t *)strdup(s->prompt);
-    *size = strlen(s->prompt);
-    if (!*out) return error_memory(error, "the prompt");
-    return !s->escapes || program_replace_escapes(*out, size, error);
-  }
+  if (s->prompt) return program_given_text(p, s->prompt, out, size, error);
   return !s->prompt_file || program_read(s->prompt_file, (size_t)1 << 30, out, size, error);
 }
 
@@ -129,11 +163,17 @@ static bool encode_text(const Program *p, const char *what, const uint8_t *text,
   return ok && fit(p, what, ids, from, error);
 }
 
+static bool encode_answer(const Program *p, BpeIds *ids, Error *error) {
+  const char *given = p->settings.answer ? p->settings.answer : "";
+  uint8_t *text;
+  size_t size;
+  const bool ok = program_given_text(p, given, &text, &size, error) && encode_text(p, "answer", text, size, ids, error);
+  free(text);
+  return ok;
+}
+
 bool program_encode(const Program *p, const uint8_t *text, size_t size, BpeIds *source, BpeIds *prompt, Error *error) {
-  const char *answer = p->settings.answer ? p->settings.answer : "";
-  if (p->config.encoder_layers)
-    return encode_source(p, text, size, source, error) &&
-           encode_text(p, "answer", (const uint8_t *)answer, strlen(answer), prompt, error);
+  if (p->config.encoder_layers) return encode_source(p, text, size, source, error) && encode_answer(p, prompt, error);
   if (p->settings.answer)
     return fail(error, EXIT_USAGE, "--answer is for a model with an encoder; give the text with -p");
   return encode_text(p, "prompt", text, size, prompt, error);

@@ -25,6 +25,7 @@ typedef struct Prompts {
   GenerationRequest own;
   BpeIds source, prompt;
   int n, next;
+  bool noted; /* what "n" is */
 } Prompts;
 
 /* ---- a line ---- */
@@ -49,15 +50,21 @@ static const NumberKey number_keys[] = {{"n", 1, MOST_TEXTS, true, KEY_N},
 
 typedef struct Line {
   Prompts *s;
-  bool seeded, scored;
+  bool seeded, scored, numbered, limited; /* it has "seed", "score", "n", "max_tokens" */
 } Line;
 
 static void set_number(Line *line, const NumberKey *key, const json_t *value) {
   GenerationRequest *r = &line->s->own;
   const double number = json_number_value(value);
   switch (key->key) {
-  case KEY_N: line->s->n = (int)number; break;
-  case KEY_TOKENS: r->max_tokens = (int64_t)number; break;
+  case KEY_N:
+    line->s->n = (int)number;
+    line->numbered = true;
+    break;
+  case KEY_TOKENS:
+    r->max_tokens = (int64_t)number;
+    line->limited = true;
+    break;
   case KEY_TEMP: r->sampling.temperature = (float)number; break;
   case KEY_TOP_K: r->sampling.top_k = (int)number; break;
   case KEY_TOP_P: r->sampling.top_p = (float)number; break;
@@ -156,6 +163,18 @@ static bool score_prompt(Prompts *s, Error *why) {
   return s->completion->score || error_memory(why, "a score");
 }
 
+/* On the command line -n is a length. */
+static void note_number(Prompts *s, const Line *line) {
+  Program *p = s->p;
+  if (s->noted || !line->numbered || line->limited || s->n < 2 || options_given(&p->options, &p->settings.tokens))
+    return;
+  console_note(&p->console,
+               "line %" PRId64 ": \"n\" is the number of texts, here %d of up to %" PRId64
+               " tokens each; \"max_tokens\" is their length",
+               s->input.taken, s->n, s->own.max_tokens);
+  s->noted = true;
+}
+
 static bool read_line(Prompts *s, const uint8_t *bytes, size_t size, Error *why) {
   json_error_t cause;
   Line line = {.s = s};
@@ -166,6 +185,7 @@ static bool read_line(Prompts *s, const uint8_t *bytes, size_t size, Error *why)
   json_decref(object);
   if (ok && line.scored && !score_prompt(s, why)) return false;
   if (!line.seeded) s->own.sampling.seed = s->request.sampling.seed + (uint64_t)s->begun;
+  if (ok) note_number(s, &line);
   if (s->completion->stops.count) s->own.stops = s->completion->stops;
   s->completion->prompt_tokens = (int64_t)(s->source.count ? s->source.count : s->prompt.count);
   return ok;

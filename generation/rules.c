@@ -7,8 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef bool AddRule(Program *p, const char *text, size_t size, Error *error);
+
 /* "TEXT=N", of which TEXT may have a "=" itself. */
-static bool add_bias(Program *p, const char *given, Error *error) {
+static bool add_bias(Program *p, const char *given, size_t size, Error *error) {
+  (void)size;
   const char *equals = strrchr(given, '=');
   char *end = NULL;
   const float value = equals ? strtof(equals + 1, &end) : NAN;
@@ -25,15 +28,25 @@ static bool add_bias(Program *p, const char *given, Error *error) {
   return ok;
 }
 
+static bool add_ban(Program *p, const char *text, size_t size, Error *error) {
+  return size ? token_rules_ban(&p->rules, (const uint8_t *)text, size, error)
+              : fail(error, EXIT_USAGE, "--ban \"\": a text of nothing is everywhere");
+}
+
+static bool add_rules(Program *p, const TextList *given, AddRule *add, Error *error) {
+  bool ok = true;
+  for (int i = 0; ok && i < given->count; i++) {
+    uint8_t *text;
+    size_t size;
+    ok = program_given_text(p, given->items[i], &text, &size, error) && add(p, (const char *)text, size, error);
+    free(text);
+  }
+  return ok;
+}
+
 bool program_make_rules(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
   if (!s->biases.count && !s->bans.count) return true;
-  bool ok = token_rules_make(&p->rules, p->tokenizer, error);
-  for (int i = 0; ok && i < s->biases.count; i++) ok = add_bias(p, s->biases.items[i], error);
-  for (int i = 0; ok && i < s->bans.count; i++) {
-    const char *text = s->bans.items[i];
-    ok = *text ? token_rules_ban(&p->rules, (const uint8_t *)text, strlen(text), error)
-               : fail(error, EXIT_USAGE, "--ban \"\": a text of nothing is everywhere");
-  }
-  return ok;
+  return token_rules_make(&p->rules, p->tokenizer, error) && add_rules(p, &s->biases, add_bias, error) &&
+         add_rules(p, &s->bans, add_ban, error);
 }

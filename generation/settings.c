@@ -62,15 +62,17 @@ void generate_options(Options *options, GenerateSettings *s) {
 
       GROUP("Text"),
       TEXT("prompt", &s->prompt, NULL, "none: the start of a document", "text to continue", .letter = 'p'),
-      FLAG("escapes", &s->escapes, "in -p \\n is a newline, \\t a tab, \\\\ a backslash, \\x41 a byte", .letter = 'e'),
+      FLAG("escapes", &s->escapes,
+           "in -p, --answer, --stop, --ban, --bias and the lines of -i, \\n is a newline, \\t a tab, \\\\ a backslash, "
+           "\\x41 a byte",
+           .letter = 'e'),
       FLAG("special", &s->special,
            "special tokens such as " END_OF_TEXT
            " are found in prompts and in the text of --encode, too; without it they "
            "are text like any other"),
       TEXT("file", &s->prompt_file, "FILE", NULL, "read the prompt from FILE (-: standard input)", .letter = 'f'),
       FLAG("interactive", &s->interactive,
-           "keep the model loaded: type lines, and the model goes on; /help lists commands. -e: with escapes",
-           .letter = 'i'),
+           "keep the model loaded: type lines, and the model goes on; /help lists commands", .letter = 'i'),
       TEXT("answer", &s->answer, NULL, NULL, "models with an encoder: how the answer to the prompt begins"),
       FLAG("lines", &s->lines,
            "answer each line of -f FILE or standard input with a line, up to the end of the text or the context; a "
@@ -119,7 +121,9 @@ void generate_options(Options *options, GenerateSettings *s) {
           "penalty or filter"),
       TEXT("prompts", &s->prompts, "FILE", NULL,
            "JSON lines in (-: standard input), JSON lines out, in the same order: a line is a string, or an object "
-           "with prompt and, if wanted, id, n, max_tokens, temp, top_k, top_p, min_p, stop, seed, logprobs, score"),
+           "with prompt and, if wanted, id (repeated in the answer), n (number of texts), max_tokens (length of each; "
+           "-1: no limit), stop (a text, or a list of them), score (true: the log-probability of the prompt, too), and "
+           "temp, top_k, top_p, min_p, seed, logprobs, as the options of these names"),
 
       GROUP("Sampling, in this order"),
       LIST("bias", &s->biases, "TEXT=N",

@@ -95,9 +95,15 @@ void program_free_stops(StopTexts *stops) {
 
 bool program_make_stops(Program *p, Error *error) {
   const TextList *texts = &p->settings.stops;
-  for (int i = 0; i < texts->count; i++)
-    if (!program_add_stop(&p->stops, texts->items[i], strlen(texts->items[i]), error)) return false;
-  return true;
+  bool ok = true;
+  for (int i = 0; ok && i < texts->count; i++) {
+    uint8_t *text;
+    size_t size;
+    ok = program_given_text(p, texts->items[i], &text, &size, error) &&
+         program_add_stop(&p->stops, (const char *)text, size, error);
+    free(text);
+  }
+  return ok;
 }
 
 /* ---- many texts ---- */

@@ -144,7 +144,26 @@ check "which have to be asked for" test "$(cat got.txt)" = 'a\nb'
 refused "an escape that is none" 2 'no escape .q' "$generate" a.run -p 'a\q' -e
 refused "an escape that is not whole" 2 'no escape .x' "$generate" a.run -p 'a\x4' -e
 refused "a backslash at the end" 2 'no escape' "$generate" a.run -p "a\\" -e
-refused "escapes of nothing" 2 'is for the text of -p' "$generate" a.run -e
+refused "escapes of nothing" 2 'is for the texts of -p' "$generate" a.run -e
+write -p Once -n 200 -s 3 >whole.txt
+write -p Once -n 200 -s 3 -e --stop '\n' >got.txt
+head -n 1 whole.txt | tr -d '\n' | cmp - got.txt
+check "escapes of --stop" test $? -eq 0 -a "$(wc -l <whole.txt)" -gt 0
+write -p Once -n 200 -s 3 -e --ban '\n' >got.txt
+check "escapes of --ban" test "$(wc -l <got.txt)" -eq 0 -a "$(wc -l <whole.txt)" -gt 0
+write -p Once -n 200 -s 3 -e --bias '\n=-inf' | cmp - got.txt
+check "escapes of --bias" test $? -eq 0
+refused "no escape in --stop" 2 'no escape .q' "$generate" a.run -e --stop 'a\q'
+# notes PATTERN COMMAND...: how many lines on stderr match
+notes() {
+  pattern=$1
+  shift
+  "$@" 2>&1 >/dev/null </dev/null | grep -c -e "$pattern"
+}
+check "a backslash without -e is noted, once" test "$(notes '^note: the backslash in -p .*with -e,.*line break' "$generate" a.run -n 1 -p 'a\nb\tc' --stop '\n')" -eq 1
+check "that of --stop, too" test "$(notes 'the backslash in --stop is taken as it is' "$generate" a.run -n 1 --stop '\n')" -eq 1
+check "with -e it is not" test "$(notes 'backslash' "$generate" a.run -n 1 -p 'a\nb' -e)" -eq 0
+check "nor is another backslash" test "$(notes 'backslash' "$generate" a.run -n 1 -p '\alpha')" -eq 0
 write --params >params.txt
 check "tensors" sh -c 'grep -q "^model.layers.0.self_attn.q_proj.weight  *32 x 32  *1024  *4.0 KiB" params.txt'
 check "and their sum" awk '$1 != "all" { n += $(NF - 2) } $1 == "all" { all = $(NF - 2) } END { exit !(n == all && n > 0) }' params.txt
@@ -152,17 +171,23 @@ check "and their sum" awk '$1 != "all" { n += $(NF - 2) } $1 == "all" { all = $(
 # ---- what each layer would say ----
 write -p 'Once upon' -n 1 --json --logprobs 5 >one.json
 write -p 'Once upon' --lens >lens.txt
-check "the lens: a line for the embedding and each layer" sh -c 'test "$(cut -c -9 lens.txt | tr "\n" ,)" = "layer  0 ,layer  1 ,layer  2 ,"'
+check "the lens: a line for the embedding and each layer" sh -c 'test "$(tail -n +2 lens.txt | cut -c -9 | tr "\n" ,)" = "layer  0 ,layer  1 ,layer  2 ,"'
+check "the lens: what its columns are" sh -c 'head -n 1 lens.txt | grep -q "^layer  .*likeliest.*layer 0 is the embedding"'
 check "the lens: the last layer says what generation draws from" python3 - <<'EOF'
 import json, math, re
-layers = [re.findall(r"  ('(?:[^'\\]|\\.)*'|<\|endoftext\|>) ([0-9.]+) %", line) for line in open("lens.txt")]
+layers = [re.findall(r"  ('(?:[^'\\]|\\.)*'|<\|endoftext\|>) ([0-9.]+) %", line) for line in open("lens.txt")][1:]
 assert all(len(top) == 5 for top in layers) and layers[0] != layers[2], layers
 want = sorted((math.exp(v) for v in json.load(open("one.json"))["choices"][0]["logprobs"]["top_logprobs"][0].values()), reverse=True)
 assert len(want) == 5 and all(abs(float(p) - 100 * w) <= 0.051 for (_, p), w in zip(layers[2], want)), (layers, want)
 EOF
 write -e -p 'a\nb' --lens >got.txt
 check "the lens: of -p with escapes, as of -f" sh -c "printf 'a\\nb' | $generate a.run --quiet -f - --lens | cmp - got.txt"
-check "the lens: of no prompt" test "$(write --lens | wc -l)" -eq 3
+check "the lens: of no prompt" test "$(write --lens | wc -l)" -eq 4
+write -p 'toy.' --lens --alts 100 >got.txt
+check "the lens: a line a layer, whatever its tokens are" test "$(wc -l <got.txt)" -eq 4 -a "$(grep -cF '\n' got.txt)" -gt 0
+write -p 'Once upon' --lens --greedy | cmp - lens.txt
+check "the lens draws nothing: --greedy changes nothing" test $? -eq 0
+check "so it is with a score" sh -c "$generate a.run --quiet --score text.txt >one && $generate a.run --quiet --score text.txt --greedy | cmp - one"
 refused "the lens writes no text" 2 '-n does not go with --lens' "$generate" a.run -p x --lens -n 3
 refused "the lens, or lines of a person" 2 'only one of -i and --lens' "$generate" a.run -i --lens
 refused "the lens to a full disk" 7 'cannot write' sh -c "exec $generate a.run -p x --lens >/dev/full"
@@ -284,6 +309,10 @@ for number, (line, answer) in enumerate(zip(prompts, answers), 1):
         texts += 1
 assert len(refused) == 20 and texts >= 8, (refused, texts)
 EOF
+check "n without max_tokens is explained, once" test "$(printf '{"prompt": "a", "n": 3}\n{"prompt": "b", "n": 3}\n' | $generate a.run --prompts - 2>&1 >/dev/null |
+  grep -c 'line 1: "n" is the number of texts, here 3 of up to 256 tokens each; "max_tokens" is their length')" -eq 1
+check "with max_tokens or -n it is not" test "$(printf '{"prompt": "a", "n": 3, "max_tokens": 2}\n{"prompt": "b", "n": 1}\n' | $generate a.run --prompts - 2>&1 |
+  grep -c 'number of texts')" -eq 0 -a "$(echo '{"prompt": "a", "n": 3}' | $generate a.run --prompts - -n 2 2>&1 | grep -c 'number of texts')" -eq 0
 for _ in 1 2; do echo '{"prompt": "a", "seed": -1}' | write --prompts - -n 1; done >drawn.jsonl 2>/dev/null
 check "a seed of -1 is a random one" test "$(sed 's/.*"seed":\([0-9]*\).*/\1/' drawn.jsonl | uniq | wc -l)" -eq 2
 if command -v jq >/dev/null; then check "jq reads them" test "$(jq -r 'select(.choices) | .choices[].text' answers.jsonl | wc -l)" -ge 980; fi

@@ -213,6 +213,9 @@ def scripts(generate, folder):
     check("a line that begins with /", done.stdout == single(generate, folder, "/home", 7, "-n", "20") + b"\n", done)
     done = run(rb"a\nb" + b"\n", "-e")
     check("escapes", done.stdout == single(generate, folder, "a\nb", 7, "-n", "20") + b"\n", done)
+    done = subprocess.run([generate, "a.run", "-i", "-n", "2", "--device", "cpu"], cwd=folder, capture_output=True, check=True,
+                          input=rb"a\nb" + b"\n" + rb"c\nd" + b"\n", timeout=SECONDS)
+    check("escapes without -e are noted, once", done.stderr.count(b"with -i -e, \\n is a line break") == 1, done)
     done = run(b"a\0" + rb"\n" * 50000 + b"\n", "-e")
     check("a zero byte and escapes", done.returncode == 0, done.returncode)
     done = run(b"/save a\0b\n")
