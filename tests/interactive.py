@@ -12,6 +12,7 @@ import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -31,8 +32,9 @@ def check(name, ok, why=""):
 class Session:
     """A program on a terminal; `out` is what its stdout wrote, apart from the terminal."""
 
-    def __init__(self, command, folder, environment=None):
+    def __init__(self, command, folder, environment=None, columns=300):
         master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
         self.terminal = master
         self.path = os.path.join(folder, "stdout")
         with open(self.path, "wb") as out:
