@@ -559,6 +559,8 @@ refused "--encode: full disk" 7 "stdout" sh -c "exec $generate a.run --encode te
 refused "generate: full disk" 7 "stdout" sh -c "exec $generate a.run -n 50 --ignore-eos --quiet >/dev/full"
 $generate a.run -n 2000 --ignore-eos --quiet 2>err | head -c 10 >/dev/null
 check "a closed pipe ends quietly" test ! -s err
+CUDA_VISIBLE_DEVICES='' $generate a.run -n 1 >/dev/null 2>err
+check "without a GPU nothing is said of it" sh -c "! grep -q CUDA err"
 mkfifo pipe
 # quiet NAME COMMAND...: into a pipe whose reader has left it ends with 0, without a word about the pipe
 quiet() {
