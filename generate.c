@@ -251,11 +251,12 @@ static bool after_prompt(Program *p, Work work, Error *error) {
   if (ok && work == INTERACTIVE) {
     ok = program_interactive(p, text, size, error);
   } else {
-    ok = ok && program_encode(p, text, size, &p->source, &p->prompt, error) &&
-         (work == BENCH               ? program_bench(p, INKLING_VERSION, error)
-          : work == LENS              ? program_lens(p, error)
-          : s->samples > 1 || s->json ? program_samples(p, text, size, error)
-                                      : program_generate(p, text, size, error));
+    ok = ok && program_encode(p, text, size, &p->source, &p->prompt, error);
+    if (ok) program_note_unseen(p);
+    ok = ok && (work == BENCH               ? program_bench(p, INKLING_VERSION, error)
+                : work == LENS              ? program_lens(p, error)
+                : s->samples > 1 || s->json ? program_samples(p, text, size, error)
+                                            : program_generate(p, text, size, error));
   }
   free(text);
   return ok;

@@ -31,6 +31,7 @@ static bool take_line(Lines *l, const uint8_t *line, size_t size, Error *error) 
   text->request = l->request;
   text->request.stream = (uint32_t)(l->input.taken - 1);
   text->done = !ok;
+  if (ok) program_count_unseen(p, l->input.taken, &text->source);
   if (ok) return true;
   if (why.code != EXIT_INPUT) return fail(error, why.code, "%s", why.text);
   console_warning(&p->console, "%s:%" PRId64 ": %s", l->input.name, l->input.taken, why.text);
@@ -76,6 +77,7 @@ static bool answer_all(Lines *l, Error *error) {
   if (!program_run_texts(p, l, GENERATE_ROWS, next_text, error)) return false;
   console_note(&p->console, "%" PRId64 " lines, %" PRId64 " tokens in %s; seed %" PRIu64, l->input.taken,
                l->texts.tokens, text_duration(clock_seconds() - start).text, l->request.sampling.seed);
+  program_note_unseen_lines(p, l->input.taken);
   if (l->bad)
     return fail(error, EXIT_INPUT, "%" PRId64 " of %" PRId64 " lines did not fit, and have empty answers", l->bad,
                 l->input.taken);

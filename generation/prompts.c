@@ -186,6 +186,7 @@ static bool read_line(Prompts *s, const uint8_t *bytes, size_t size, Error *why)
   if (ok && line.scored && !score_prompt(s, why)) return false;
   if (!line.seeded) s->own.sampling.seed = s->request.sampling.seed + (uint64_t)s->begun;
   if (ok) note_number(s, &line);
+  if (ok) program_count_unseen(s->p, s->input.taken, &s->source);
   if (s->completion->stops.count) s->own.stops = s->completion->stops;
   s->completion->prompt_tokens = (int64_t)(s->source.count ? s->source.count : s->prompt.count);
   return ok;
@@ -281,6 +282,7 @@ static bool answer_all(Prompts *s, Error *error) {
   if (!program_run_texts(p, s, GENERATE_ROWS, next_text, error)) return false;
   console_note(&p->console, "%" PRId64 " lines, %" PRId64 " tokens in %s; seed %" PRIu64, s->input.taken,
                s->texts.tokens, text_duration(clock_seconds() - start).text, s->request.sampling.seed);
+  program_note_unseen_lines(p, s->input.taken);
   return !s->bad || p->write_error ||
          fail(error, EXIT_INPUT, "%" PRId64 " of %" PRId64 " lines were refused; their answers say why", s->bad,
               s->input.taken);
