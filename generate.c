@@ -8,6 +8,7 @@
 #include "tokenizer/convert.h"
 #include "util/clock.h"
 #include "util/path.h"
+#include "util/program_name.h"
 #include "util/text.h"
 
 #include <errno.h>
@@ -31,7 +32,8 @@ static bool open_run(Program *p, Error *error) {
                 s->model, s->runs.items[0]);
   if (s->runs.count || s->model) return program_open(p, s->model ? s->model : s->runs.items[0], error);
   char *newest;
-  if (!checkpoint_newest(&newest, error)) return error_append(error, "; name one, or make one with ./train FILE");
+  if (!checkpoint_newest(&newest, error))
+    return error_append(error, "; name one, or make one with %s FILE", program_name("train").text);
   console_note(&p->console, "%s, the newest run here", newest);
   const bool ok = program_open(p, newest, error);
   free(newest);

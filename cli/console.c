@@ -1,6 +1,7 @@
 #include "cli/console.h"
 
 #include "util/clock.h"
+#include "util/program_name.h"
 #include "util/text.h"
 #include "util/utf8.h"
 
@@ -246,11 +247,19 @@ static int columns_of_text(const char *text) {
   return columns;
 }
 
+/* Whether the text is a command of the program, alone or behind a pipe. */
+static bool is_command(const char *text, const char *program) {
+  const ShellWord name = program_name(program);
+  const size_t size = strlen(name.text);
+  const char *pipe = strstr(text, " | ");
+  return (strncmp(text, name.text, size) == 0 && text[size] == ' ') || (pipe && is_command(pipe + 3, program));
+}
+
 /* Where the command to type next begins, with which a message ends; NULL: it has none. */
 static char *find_command(char *text) {
   char *end = NULL;
   for (char *colon = text; (colon = strstr(colon, ": ")); colon++) end = colon + 2;
-  return end && strstr(end, "./") ? end : NULL;
+  return end && (is_command(end, "train") || is_command(end, "generate")) ? end : NULL;
 }
 
 /* `text` from `column` on, and a newline. On a terminal it is folded at blanks, but a command is not: it is to be
