@@ -8,6 +8,7 @@
 #include "tokenizer/convert.h"
 #include "util/clock.h"
 #include "util/path.h"
+#include "util/program_name.h"
 #include "util/text.h"
 
 #include <errno.h>
@@ -31,7 +32,8 @@ static bool open_run(Program *p, Error *error) {
                 s->model, s->runs.items[0]);
   if (s->runs.count || s->model) return program_open(p, s->model ? s->model : s->runs.items[0], error);
   char *newest;
-  if (!checkpoint_newest(&newest, error)) return error_append(error, "; name one, or make one with ./train FILE");
+  if (!checkpoint_newest(&newest, error))
+    return error_append(error, "; name one, or make one with %s FILE", program_name("train").text);
   console_note(&p->console, "%s, the newest run here", newest);
   const bool ok = program_open(p, newest, error);
   free(newest);
@@ -251,11 +253,12 @@ static bool after_prompt(Program *p, Work work, Error *error) {
   if (ok && work == INTERACTIVE) {
     ok = program_interactive(p, text, size, error);
   } else {
-    ok = ok && program_encode(p, text, size, &p->source, &p->prompt, error) &&
-         (work == BENCH               ? program_bench(p, INKLING_VERSION, error)
-          : work == LENS              ? program_lens(p, error)
-          : s->samples > 1 || s->json ? program_samples(p, text, size, error)
-                                      : program_generate(p, text, size, error));
+    ok = ok && program_encode(p, text, size, &p->source, &p->prompt, error);
+    if (ok) program_note_unseen(p);
+    ok = ok && (work == BENCH               ? program_bench(p, INKLING_VERSION, error)
+                : work == LENS              ? program_lens(p, error)
+                : s->samples > 1 || s->json ? program_samples(p, text, size, error)
+                                            : program_generate(p, text, size, error));
   }
   free(text);
   return ok;

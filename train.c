@@ -10,10 +10,12 @@
 #include "training/run.h"
 #include "util/file.h"
 #include "util/path.h"
+#include "util/program_name.h"
 #include "util/text.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -104,7 +106,8 @@ static bool take_settings(Run *r, Error *error) {
   device_limit_threads(&r->settings.machine, &r->console);
   settings_forget_choices(&r->options, s);
   if (s->data.count == 0)
-    return fail(error, EXIT_USAGE, "no text given; try: ./train book.txt   (./train --help lists everything)");
+    return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists everything)",
+                program_name("train").text);
   return run_name_directory(r, error) && run_read_base(r, error);
 }
 
@@ -188,14 +191,24 @@ static bool out_of_patience(Run *r) {
   return true;
 }
 
+typedef struct ResumeCommand {
+  char text[2 * sizeof(ShellWord) + 16];
+} ResumeCommand;
+static ResumeCommand resume_command(const Run *r) {
+  ResumeCommand out;
+  snprintf(out.text, sizeof out.text, "%s --resume=%s", program_name("train").text,
+           text_shell_word(r->dir, ONE_LINE_BYTES - 1).text);
+  return out;
+}
+
 /* The text cannot be read any more: what was learned from it is saved. False. */
 static bool save_what_is(Run *r, Error *error) {
   Error second = {0};
   r->peers->agreed = false; /* on the end, but not yet */
   const bool saved = r->saved_step == r->step || (run_take_reports(r, true, &second) && run_save_state(r, &second));
   r->peers->agreed = true;
-  return saved && error_append(error, "; stopped after step %" PRId64 ", saved. Resume with: ./train --resume=%s",
-                               r->step, r->dir);
+  return saved && error_append(error, "; stopped after step %" PRId64 ", saved. Resume with: %s", r->step,
+                               resume_command(r).text);
 }
 
 static bool is_of_text(const Error *error) { return error->code == EXIT_INPUT || error->code == EXIT_CHECKPOINT; }
@@ -233,8 +246,8 @@ static bool interrupted(Run *r, Error *error) {
   run_write_result(r, RUN_SIGNAL, INKLING_VERSION, error);
   if (!run_agree(r, error)) return false;
   fail(error, (ExitCode)(EXIT_SIGNALS + r->stopping),
-       "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: ./train --resume=%s", r->step,
-       r->settings.steps, r->dir);
+       "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: %s", r->step, r->settings.steps,
+       resume_command(r).text);
   return run_agree(r, error);
 }
 
@@ -260,8 +273,9 @@ static bool finish(Run *r, Error *error) {
                  text_plural((double)r->step, "step").text, text_duration(run_seconds(r)).text);
     return true;
   }
-  console_line(&r->console, "trained %s in %s. %s: ./generate %s %s", text_plural((double)r->step, "step").text,
-               text_duration(run_seconds(r)).text, r->config.encoder_layers ? "Ask it" : "More text", r->dir,
+  console_line(&r->console, "trained %s in %s. %s: %s %s %s", text_plural((double)r->step, "step").text,
+               text_duration(run_seconds(r)).text, r->config.encoder_layers ? "Ask it" : "More text",
+               program_name("generate").text, text_shell_word(r->dir, ONE_LINE_BYTES - 1).text,
                r->config.encoder_layers ? "-p TEXT --greedy" : "-n 500");
   return true;
 }
@@ -303,7 +317,8 @@ static bool check_page_name(const char *path, Error *error) {
 
 static bool write_report(const TrainSettings *s, Error *error) {
   if (!s->data.count || !s->out)
-    return fail(error, EXIT_USAGE, "--report needs runs and a file: ./train --report a.run b.run --out compare.html");
+    return fail(error, EXIT_USAGE, "--report needs runs and a file: %s --report a.run b.run --out compare.html",
+                program_name("train").text);
   if (path_is_stdin(s->out)) return fail(error, EXIT_USAGE, "--out - : name a file for the page");
   if (!check_page_name(s->out, error)) return false;
   return page_write_runs(s->data.items, s->data.count, s->out, error);
@@ -311,7 +326,8 @@ static bool write_report(const TrainSettings *s, Error *error) {
 
 static bool plot_runs(const Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (!s->data.count) return fail(error, EXIT_USAGE, "--plot needs a run: ./train --plot book.run");
+  if (!s->data.count)
+    return fail(error, EXIT_USAGE, "--plot needs a run: %s --plot book.run", program_name("train").text);
   FoundRuns runs = {0};
   const bool ok = find_runs_read(&runs, s->data.items, s->data.count, error);
   if (ok) plot_print(stdout, runs.items, runs.count, console_width(stdout), r->console.utf8);

@@ -1,6 +1,7 @@
 /* Finding runs: whether a directory holds one, the newest of several, and what somebody named who named none. */
 #include "checkpoint/directory.h"
 
+#include "util/program_name.h"
 #include "util/text.h"
 #include "util/utf8.h"
 
@@ -87,7 +88,8 @@ static bool refuse_file(const char *path, const uint8_t *head, size_t size, Erro
   if (size > 9 && head[8] == '{' && !head[7])
     return fail(error, EXIT_CHECKPOINT, "%s holds weights alone, without config.json beside it; " ANOTHER_FORMAT, path);
   if (is_text(head, size))
-    return fail(error, EXIT_CHECKPOINT, "%s is a text, not a model; ./train %s makes one of it", path, path);
+    return fail(error, EXIT_CHECKPOINT, "%s is a text, not a model; %s %s makes one of it", path,
+                program_name("train").text, text_shell_word(path, ONE_LINE_BYTES - 1).text);
   return fail(error, EXIT_CHECKPOINT, "%s is a file, not a model; " ANOTHER_FORMAT, path);
 }
 

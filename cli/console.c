@@ -1,7 +1,9 @@
 #include "cli/console.h"
 
 #include "util/clock.h"
+#include "util/program_name.h"
 #include "util/text.h"
+#include "util/utf8.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -12,7 +14,8 @@
 
 enum {
   BAR_WIDTH = 12,
-  LINE_LIMIT = 512,  /* bytes of a progress line... */
+  LINE_LIMIT = 512, /* bytes of a progress line... */
+  MESSAGE_INDENT = 2,
   ROW_LIMIT = 2048,  /* ...and of a row */
   DEFAULT_WIDTH = 80 /* of a terminal that does not report its own */
 };
@@ -238,6 +241,41 @@ void console_work_end(Console *console) {
   console->drawn_at = -1;
 }
 
+static int columns_of_text(const char *text) {
+  int columns = 0;
+  for (; *text; text++) columns += !utf8_continues((uint8_t)*text);
+  return columns;
+}
+
+/* Whether the text is a command of the program, alone or behind a pipe. */
+static bool is_command(const char *text, const char *program) {
+  const ShellWord name = program_name(program);
+  const size_t size = strlen(name.text);
+  const char *pipe = strstr(text, " | ");
+  return (strncmp(text, name.text, size) == 0 && text[size] == ' ') || (pipe && is_command(pipe + 3, program));
+}
+
+/* Where the command to type next begins, with which a message ends; NULL: it has none. */
+static char *find_command(char *text) {
+  char *end = NULL;
+  for (char *colon = text; (colon = strstr(colon, ": ")); colon++) end = colon + 2;
+  return end && (is_command(end, "train") || is_command(end, "generate")) ? end : NULL;
+}
+
+/* `text` from `column` on, and a newline. On a terminal it is folded at blanks, but a command is not: it is to be
+ * copied. */
+static void print_folded(const Console *console, char *text, int column, int indent) {
+  const int width = line_width(console);
+  if (width == 0 || column + columns_of_text(text) <= width || strchr(text, '\n')) {
+    fprintf(console->stream, "%s\n", text);
+    return;
+  }
+  char *command = find_command(text);
+  if (command) command[-1] = '\0';
+  text_print_wrapped(console->stream, text, column, indent, width);
+  if (command) fprintf(console->stream, "%*s%s\n", indent, "", command);
+}
+
 static void print_line(Console *console, const char *prefix, const char *color, const char *format, va_list arguments) {
   clear_line(console);
   bool colored = console->color && *color;
@@ -250,7 +288,8 @@ static void print_line(Console *console, const char *prefix, const char *color, 
   va_end(again);
   if (!text) text = row; /* no memory: its beginning */
   text_make_visible(text);
-  fprintf(console->stream, "%s\n", text);
+  if (*prefix) print_folded(console, text, (int)strlen(prefix) + 2, MESSAGE_INDENT);
+  else fprintf(console->stream, "%s\n", text);
   if (text != row) free(text);
   fflush(console->stream);
   console->drawn_at = -1; /* the next update draws the line again */
@@ -286,7 +325,6 @@ void console_row(Console *console, const char *name, const char *format, ...) {
   enum { NAME_COLUMNS = 9 };
   char text[ROW_LIMIT];
   va_list arguments;
-  const int width = line_width(console);
   if (console->quiet) return;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
@@ -294,8 +332,7 @@ void console_row(Console *console, const char *name, const char *format, ...) {
   text_make_visible(text);
   clear_line(console);
   fprintf(console->stream, "%-*s", NAME_COLUMNS, name);
-  if (width) text_print_wrapped(console->stream, text, NAME_COLUMNS, NAME_COLUMNS, width);
-  else fprintf(console->stream, "%s\n", text);
+  print_folded(console, text, NAME_COLUMNS, NAME_COLUMNS);
   fflush(console->stream);
   console->drawn_at = -1;
 }

@@ -60,8 +60,8 @@ void console_work_end(Console *console); /* clears the line, if there is one */
 /* The text of such a line after so many seconds of work. */
 void console_format_work(char *out, size_t size, const ConsoleWork *work, double seconds);
 
-/* `train: ...`, `warning: ...`, `note: ...` and a bare line, each with a newline. The updated line is cleared first and
- * comes back with the next update. */
+/* `train: ...`, `warning: ...`, `note: ...`, which are folded at a terminal's width, and a bare line, each with a
+ * newline. The updated line is cleared first and comes back with the next update. */
 void console_error(Console *console, const Error *error);
 void console_warning(Console *console, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void console_note(Console *console, const char *format, ...) __attribute__((format(printf, 2, 3)));

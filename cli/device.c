@@ -87,6 +87,13 @@ void device_limit_threads(DeviceSettings *settings, Console *console) {
   settings->threads = cores;
 }
 
+/* Without training, that there is no GPU is not worth a word in each call: --device cuda says why. */
+static void say_skipped(Console *console, const DeviceSettings *settings, const Error *why) {
+  const bool missing = why->code == EXIT_USAGE;
+  if (missing && !settings->reads_only) console_note(console, "%s; computing on the CPU", why->text);
+  if (why->code && !missing) console_warning(console, "%s; computing on the CPU", why->text);
+}
+
 bool device_open(const DeviceSettings *settings, const ModelConfig *model, const char *tuning, Console *console,
                  const Backend **backend, Context **context, Error *error) {
   const char *isa = settings->isa ? settings->isa : getenv("INKLING_ISA");
@@ -98,8 +105,7 @@ bool device_open(const DeviceSettings *settings, const ModelConfig *model, const
     if (settings->device && strcmp(*device, device_choices[settings->device]) != 0) continue;
     if (!settings->device && !cpu && !backend_find(*device, NULL, ~0u)) continue; /* not in this build */
     *context = open_device(*device, isa, settings, model, tuning, backend, &why);
-    if (*context && skipped.code == EXIT_USAGE) console_note(console, "%s; computing on the CPU", skipped.text);
-    else if (*context && skipped.code) console_warning(console, "%s; computing on the CPU", skipped.text);
+    if (*context) say_skipped(console, settings, &skipped);
     if (*context) return true;
     if (settings->device) return fail(error, why.code, "%s%s", why.text, cpu ? "" : "; use --device cpu");
     if (skipped.code) return fail(error, why.code, "%s; on the CPU: %s", skipped.text, why.text);

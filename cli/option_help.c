@@ -1,5 +1,6 @@
 /* --help. */
 #include "cli/option_internal.h"
+#include "util/program_name.h"
 #include "util/text.h"
 
 #include <math.h>
@@ -55,7 +56,7 @@ static void sentence_text(const Option *row, char *out, size_t size) {
 void options_help(const Options *options, FILE *stream) {
   char flag[300], sentence[1200];
   const char *group = "";
-  fprintf(stream, "Usage: %s %s\n", options->program, options->usage);
+  fprintf(stream, "Usage: %s %s\n", program_name(options->program).text, options->usage);
   if (options->about) {
     fputc('\n', stream);
     text_print_wrapped(stream, options->about, 0, 0, HELP_WIDTH);

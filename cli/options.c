@@ -2,6 +2,7 @@
 #include "cli/option_internal.h"
 #include "cli/option_rows.h"
 #include "util/array.h"
+#include "util/program_name.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -311,7 +312,7 @@ static bool fail_unknown(const OptionSource *source, const char *argument, const
   const char *nearest = option_nearest(options, name, length, &negated);
   if (!nearest)
     return fail(source->error, EXIT_USAGE, "unknown flag %.*s: `%s --help` lists them all", shown, argument,
-                options->program);
+                program_name(options->program).text);
   return fail(source->error, EXIT_USAGE, "unknown flag %.*s: did you mean --%s%s?", shown, argument,
               negated ? "no-" : "", nearest);
 }
@@ -341,7 +342,8 @@ static bool take_positional(CommandLine *line) {
   for (int i = 0; !row && i < options->count; i++)
     if (options->rows[i].positional) row = &options->rows[i];
   if (!row)
-    return fail(source->error, EXIT_USAGE, "unexpected argument \"%.100s\": see `%s --help`", text, options->program);
+    return fail(source->error, EXIT_USAGE, "unexpected argument \"%.100s\": see `%s --help`", text,
+                program_name(options->program).text);
   if (row->kind != OPTION_LIST && row->origin == ORIGIN_COMMAND_LINE)
     return fail(source->error, EXIT_USAGE, "unexpected argument \"%.100s\" after \"%.100s\": only one %s is allowed",
                 text, option_load(row).text, row->argument ? row->argument : row->name);

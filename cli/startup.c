@@ -5,6 +5,7 @@
 #include "util/checksum.h"
 #include "util/clock.h"
 #include "util/file.h"
+#include "util/program_name.h"
 #include "util/stop.h"
 #include "util/text.h"
 
@@ -193,6 +194,7 @@ int startup_run(int argc, char **argv, const Startup *startup) {
   Error error = {0};
   Options *options = startup->options;
   int gpus = 0;
+  program_name_set(argc > 0 ? argv[0] : NULL);
   open_standard_streams();
   bool ok = !startup->peers || count_gpus(argc, argv, &gpus, &error);
   if (ok && gpus > 1) ok = collective_start(gpus, &error); /* while there is one thread */

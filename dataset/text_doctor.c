@@ -1,5 +1,6 @@
 #include "dataset/text_doctor.h"
 
+#include "util/program_name.h"
 #include "util/text.h"
 
 #include <stdio.h>
@@ -223,7 +224,7 @@ static void command_among(TextCommand *command, const TextFinding *finding, cons
   char *out = command->text;
   const size_t size = sizeof command->text;
   if (!finding->command[0]) {
-    snprintf(out, size, "./train FILE... --binary");
+    snprintf(out, size, "%s FILE... --binary", program_name("train").text);
     return;
   }
   out[0] = '\0';
@@ -243,14 +244,15 @@ void text_doctor_command(TextCommand *command, const TextFinding *finding, const
   }
   const bool piped = route == TEXT_PIPED;
   if (!finding->command[0]) {
-    snprintf(command->text, sizeof command->text, "%s./train %s --binary", piped ? "... | " : "",
+    snprintf(command->text, sizeof command->text, "%s%s %s --binary", piped ? "... | " : "", program_name("train").text,
              piped ? "-" : word.text);
     return;
   }
   if (finding->options[0]) strcpy(command->options, finding->options);
   const bool reads = strcmp(finding->command, "cat @") == 0; /* nothing but another way to read it */
   if (reads && !piped && !command->filters[0]) {
-    snprintf(command->text, sizeof command->text, "./train -%s <%s", command->options, word.text);
+    snprintf(command->text, sizeof command->text, "%s -%s <%s", program_name("train").text, command->options,
+             word.text);
     return;
   }
   char *filters = command->filters;
@@ -263,5 +265,5 @@ void text_doctor_command(TextCommand *command, const TextFinding *finding, const
                                         : " | ";
   append(filters, size, before, strlen(before));
   if (!reads) put_command(filters, size, finding->command, kept ? "tmp" : first && !piped ? word.text : NULL);
-  snprintf(command->text, sizeof command->text, "%s | ./train -%s", filters, command->options);
+  snprintf(command->text, sizeof command->text, "%s | %s -%s", filters, program_name("train").text, command->options);
 }

@@ -5,6 +5,7 @@
 #include "cli/startup.h"
 #include "generation/texts.h"
 #include "report/history.h"
+#include "util/program_name.h"
 #include "util/text.h"
 #include "util/utf8.h"
 
@@ -148,7 +149,8 @@ static void print(const Compared *compared, size_t *at, int count) {
 bool program_compare(Program *p, Error *error) {
   const TextList *dirs = &p->settings.runs;
   if (dirs->count < 2)
-    return fail(error, EXIT_USAGE, "--compare needs two runs or more: ./generate --compare A.run B.run");
+    return fail(error, EXIT_USAGE, "--compare needs two runs or more: %s --compare A.run B.run",
+                program_name("generate").text);
   uint8_t *text = NULL;
   size_t size = 0;
   Compared *compared = calloc((size_t)dirs->count, sizeof *compared);

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LEVELS = 6, HOVER_ALTERNATIVES = 5, FILE_LIMIT = 4 << 20 };
 
@@ -35,11 +36,18 @@ static bool is_read(const char *file, const char *text) {
   return text && path_same(file, strcmp(text, "-") == 0 ? "/dev/stdin" : text);
 }
 
-bool heat_check(const Program *p, Error *error) {
+/* Not on a terminal that shows no more than text; what is written elsewhere is for another one. */
+static bool can_color(void) { return !isatty(STDOUT_FILENO) || console_can_mark(); }
+
+bool heat_check(Program *p, Error *error) {
   FileWriter file;
   const GenerateSettings *s = &p->settings;
   const char *page = s->heat_html;
   bool report;
+  if (s->heat && !can_color())
+    console_note(&p->console,
+                 "this terminal shows no colors (TERM); --heat-html FILE writes a page of them, and --alts 1 "
+                 "prints numbers");
   if (!page) return true;
   if (!text_ends_with(page, ".html") && !text_ends_with(page, ".htm"))
     return fail(error, EXIT_USAGE, "--heat-html %s: the name of a page ends in .html", page);
@@ -94,6 +102,10 @@ static void set_color(int level) { printf("\033[30;48;5;%dm", level_colors[level
 void heat_print(const Text *text, size_t from, size_t to) {
   const uint8_t *bytes = text->bytes;
   int shown = -1;
+  if (!can_color()) {
+    fwrite(bytes + from, 1, to - from, stdout);
+    return;
+  }
   for (size_t i = from; i < to; i++) {
     if (!utf8_continues(bytes[i])) { /* a character has the color of its first token */
       const int level = text->ids.count ? level_of(text, token_at(text, i)) : 0;

@@ -8,7 +8,7 @@
 bool heat_is_asked(const GenerateSettings *settings);
 /* Whether the page can be written, before there is anything to write. EXIT_OUTPUT; EXIT_USAGE for a name that is not
  * of a page, or of something else that is read or written. */
-bool heat_check(const Program *p, Error *error);
+bool heat_check(Program *p, Error *error);
 /* Alternatives of each token that are shown somewhere. */
 int heat_alternatives(const Program *p);
 

@@ -83,6 +83,7 @@ static bool answer(Session *s, Error *error) {
   Program *p = s->p;
   s->problem = (Error){0};
   if (!encode(s, error)) return false;
+  program_note_unseen(p);
   GenerationRequest request = program_request(p);
   GenerationResult result;
   request.sampling.seed = s->seed++;

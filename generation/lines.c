@@ -31,6 +31,7 @@ static bool take_line(Lines *l, const uint8_t *line, size_t size, Error *error) 
   text->request = l->request;
   text->request.stream = (uint32_t)(l->input.taken - 1);
   text->done = !ok;
+  if (ok) program_count_unseen(p, l->input.taken, &text->source);
   if (ok) return true;
   if (why.code != EXIT_INPUT) return fail(error, why.code, "%s", why.text);
   console_warning(&p->console, "%s:%" PRId64 ": %s", l->input.name, l->input.taken, why.text);
@@ -77,6 +78,7 @@ static bool answer_all(Lines *l, Error *error) {
   console_note(&p->console, "%s, %s in %s; seed %" PRIu64, text_plural((double)l->input.taken, "line").text,
                text_plural((double)l->texts.tokens, "token").text, text_duration(clock_seconds() - start).text,
                l->request.sampling.seed);
+  program_note_unseen_lines(p, l->input.taken);
   if (l->bad)
     return fail(error, EXIT_INPUT, "%" PRId64 " of %s did not fit, and got an empty answer", l->bad,
                 text_plural((double)l->input.taken, "line").text);

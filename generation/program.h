@@ -16,6 +16,19 @@ enum { GENERATE_ROWS = 32 }; /* texts at a time, at most */
 
 typedef struct Novelty Novelty;
 
+/* Characters, with blanks between them. */
+typedef struct UnseenText {
+  char text[64];
+} UnseenText;
+
+/* The bytes of the prompts that a model with an encoder was trained on. */
+typedef struct SeenBytes {
+  bool looked, known; /* at the tokens of the run; they were there */
+  bool bytes[256];
+  int64_t lines, first; /* of the prompts: how many have other bytes, and which is the first of them */
+  UnseenText in_first;
+} SeenBytes;
+
 typedef struct Program {
   GenerateSettings settings;
   Options options;
@@ -29,9 +42,10 @@ typedef struct Program {
   Tokenizer *tokenizer;
   Tokenizer *source_tokenizer; /* of sources; NULL: the other is */
   SpecialTokens special;
-  BpeIds prompt;    /* what the decoder reads first */
-  BpeIds source;    /* what its encoder reads; empty: there is none */
-  BpeIds text;      /* the prompt, and what was written after it */
+  BpeIds prompt; /* what the decoder reads first */
+  BpeIds source; /* what its encoder reads; empty: there is none */
+  BpeIds text;   /* the prompt, and what was written after it */
+  SeenBytes seen;
   StopTexts stops;  /* of --stop */
   TokenRules rules; /* of --bias and --ban */
   Novelty *novelty; /* of --novelty; NULL: not asked for */
@@ -78,6 +92,21 @@ typedef struct ShownToken {
   char text[96];
 } ShownToken;
 ShownToken program_token(const Tokenizer *tokenizer, int32_t id);
+
+/* The tokenizer of sources. */
+static inline const Tokenizer *program_source_tokenizer(const Program *p) {
+  return p->source_tokenizer ? p->source_tokenizer : p->tokenizer;
+}
+
+/* ---- unseen.c ---- */
+
+/* What of a source stands in no prompt of training; nothing where there is no encoder, or it is not known. */
+UnseenText program_unseen(Program *p, const BpeIds *source);
+/* Says it of p->source. */
+void program_note_unseen(Program *p);
+/* Of many sources: counts them, and says it in the end, of so many lines. */
+void program_count_unseen(Program *p, int64_t line, const BpeIds *source);
+void program_note_unseen_lines(Program *p, int64_t lines);
 
 /* ---- text.c ---- */
 

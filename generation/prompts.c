@@ -186,6 +186,7 @@ static bool read_line(Prompts *s, const uint8_t *bytes, size_t size, Error *why)
   if (ok && line.scored && !score_prompt(s, why)) return false;
   if (!line.seeded) s->own.sampling.seed = s->request.sampling.seed + (uint64_t)s->begun;
   if (ok) note_number(s, &line);
+  if (ok) program_count_unseen(s->p, s->input.taken, &s->source);
   if (s->completion->stops.count) s->own.stops = s->completion->stops;
   s->completion->prompt_tokens = (int64_t)(s->source.count ? s->source.count : s->prompt.count);
   return ok;
@@ -282,6 +283,7 @@ static bool answer_all(Prompts *s, Error *error) {
   console_note(&p->console, "%s, %s in %s; seed %" PRIu64, text_plural((double)s->input.taken, "line").text,
                text_plural((double)s->texts.tokens, "token").text, text_duration(clock_seconds() - start).text,
                s->request.sampling.seed);
+  program_note_unseen_lines(p, s->input.taken);
   return !s->bad || p->write_error ||
          fail(error, EXIT_INPUT, "refused: %" PRId64 " of %s; the answers say why", s->bad,
               text_plural((double)s->input.taken, "line").text);

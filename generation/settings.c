@@ -20,7 +20,7 @@ static const OptionHint hints[] = {
     {"p-file prompt-file input-file", HERE("--file")},
     {"n-predict max-new-tokens max-tokens max-length num-tokens length new-tokens steps", HERE("-n")},
     {"temperature t", HERE("--temp")},
-    {"checkpoint ckpt model-path model-dir out-dir run-dir", "name the run without a flag: ./generate RUN"},
+    {"checkpoint ckpt model-path model-dir out-dir run-dir", "leave it out: a run is named without a flag"},
     {"repetition-penalty repeat-pen", HERE("--repeat-penalty")},
     {"nucleus topp", HERE("--top-p")},
     {"topk", HERE("--top-k")},
@@ -53,7 +53,7 @@ void generate_options(Options *options, GenerateSettings *s) {
   const Option table[] = {
       GROUP("Model"),
       LIST("run", &s->runs, "RUN",
-           "run directory of ./train, or a directory with a LLaMA, GPT-2, OPT ... and its tokenizer.json; none: the "
+           "run directory of train, or a directory with a LLaMA, GPT-2, OPT ... and its tokenizer.json; none: the "
            "newest "
            "*.run here",
            .positional = true),

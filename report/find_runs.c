@@ -62,7 +62,7 @@ bool find_runs(const char *const *dirs, int count, FindRunsTake *take, void *con
   Search search = {take, context, 0};
   for (int i = 0; i < count; i++)
     if (!search_below(&search, dirs[i], 0, error)) return false;
-  return search.found > 0 || fail(error, EXIT_INPUT, "no run in %s%s; a run is a directory that ./train has made",
+  return search.found > 0 || fail(error, EXIT_INPUT, "no run in %s%s; a run is a directory that training has made",
                                   text_one_line(dirs[0], 250).text, count > 1 ? ", nor in the others" : "");
 }
 

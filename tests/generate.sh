@@ -183,8 +183,8 @@ EOF
 write -e -p 'a\nb' --lens >got.txt
 check "the lens: of -p with escapes, as of -f" sh -c "printf 'a\\nb' | $generate a.run --quiet -f - --lens | cmp - got.txt"
 check "the lens: of no prompt" test "$(write --lens | wc -l)" -eq 4
-write -p x --lens --alts 100 >got.txt
-check "the lens: a line a layer, whatever its tokens are" test "$(wc -l <got.txt)" -eq 4 -a "$(grep -cF '\\n' got.txt)" -gt 0
+write -p 'toy.' --lens --alts 100 >got.txt
+check "the lens: a line a layer, whatever its tokens are" test "$(wc -l <got.txt)" -eq 4 -a "$(grep -cF '\n' got.txt)" -gt 0
 write -p 'Once upon' --lens --greedy | cmp - lens.txt
 check "the lens draws nothing: --greedy changes nothing" test $? -eq 0
 check "so it is with a score" sh -c "$generate a.run --quiet --score text.txt >one && $generate a.run --quiet --score text.txt --greedy | cmp - one"

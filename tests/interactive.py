@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`./generate -i` as a person uses it, through a pseudo-terminal: lines, editing, commands, Ctrl-C and Ctrl-D.
+"""The programs on a pseudo-terminal: `./generate -i` as a person uses it (lines, editing, commands, Ctrl-C and Ctrl-D), and
+what both write to terminals that understand less.
 
     tests/interactive.py     # BIN: where train and generate are (default: here)
 
@@ -12,6 +13,7 @@ import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -29,14 +31,15 @@ def check(name, ok, why=""):
 
 
 class Session:
-    """A program on a terminal; `out` is what its stdout wrote, apart from the terminal."""
+    """A program on a terminal; `out` is what its stdout wrote, apart from the terminal unless `stdout` is to be on it."""
 
-    def __init__(self, command, folder, environment=None):
+    def __init__(self, command, folder, environment=None, columns=300, stdout=False):
         master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
         self.terminal = master
         self.path = os.path.join(folder, "stdout")
         with open(self.path, "wb") as out:
-            self.process = subprocess.Popen(command, cwd=folder, stdin=slave, stdout=out, stderr=slave,
+            self.process = subprocess.Popen(command, cwd=folder, stdin=slave, stdout=slave if stdout else out, stderr=slave,
                                             start_new_session=True, env={**os.environ, "TERM": "xterm", **(environment or {})},
                                             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(slave)
@@ -85,6 +88,8 @@ class Session:
             self.read(0.1)
         if self.process.poll() is None:
             self.process.kill()
+        while self.read(0):
+            pass
         os.close(self.terminal)
         return self.process.wait()
 
@@ -200,6 +205,41 @@ def interrupts(generate, folder):
     check("SIGTERM ends an answer", s.end() == 128 + signal.SIGTERM)
 
 
+def dumb(generate, folder):
+    """No more than the terminal understands: escape codes, characters beyond ASCII, columns."""
+    train = os.path.join(os.path.dirname(generate), "train")
+    shape = ["text.txt", "--layers", "1", "--heads", "2", "--dim", "32", "--ctx", "64", "--batch", "8", "--device", "cpu"]
+    commands = {"train": [train, *shape, "--steps", "30", "--sample-tokens", "0", "--tokenizer", "byte", "--out", "b.run", "--overwrite"],
+                "train --show": [train, *shape, "--dry-run", "--show", "1", "--tokenizer", "bpe"],
+                "train --runs": [train, "--runs", "a.run"],
+                "train --plot": [train, "--plot", "a.run"],
+                "train, refused": [train, "text.txt", "--dim", "7"],
+                "generate": [generate, "a.run", "-p", "Once", "-n", "30", "--device", "cpu"],
+                "generate -i": [generate, "a.run", "-i", "-n", "5", "--device", "cpu"],
+                "generate --heat": [generate, "a.run", "-n", "30", "--heat", "--device", "cpu"],
+                "generate --novelty": [generate, "a.run", "-p", "Once", "-n", "90", "--novelty", "text.txt", "--device", "cpu"],
+                "generate, refused": [generate, "a.run", "-p", "Once", "--score", "text.txt", "-n", "1"]}
+    for name, command in commands.items():
+        for environment, bad in (({"TERM": "dumb", "LC_ALL": "C"}, rb"[^ -~\r\n\t]"), ({"LC_ALL": "C"}, rb"[\x80-\xff]"),
+                                 ({"NO_COLOR": "1", "LC_ALL": "de_DE.UTF-8"}, rb"\x1b\[[0-9;]*m|[0-9],[0-9]+ (nats|bits)")):
+            if "NO_COLOR" in environment and name not in ("train", "generate", "train, refused"):
+                continue
+            s = Session(command, folder, environment, columns=40, stdout=True)
+            if "-i" in command:
+                s.wait(rb"> ")
+                s.type(b"Once\r")
+                s.wait(rb"seed")
+                s.wait(rb"> ")
+                s.type(b"\x04")
+            status = s.end()
+            found = re.search(bad, s.seen)
+            check(f"{name} with {environment}", found is None and status == (2 if "refused" in name else 0) and s.seen, (status, s.seen))
+    s = Session(commands["generate, refused"] + ["--json"], folder, {"NO_COLOR": "1"}, columns=40, stdout=True)
+    s.end()
+    lines = s.seen.replace(b"\r", b"").split(b"\n")
+    check("messages fit into 40 columns", len(lines) > 2 and all(len(line) < 40 for line in lines), lines)
+
+
 def scripts(generate, folder):
     def run(text, *more):
         return subprocess.run([generate, "a.run", "-i", "-n", "20", "--seed", "7", "--quiet", "--device", "cpu", *more], cwd=folder,
@@ -242,7 +282,7 @@ def main():
         subprocess.run([os.path.join(programs, "train"), "text.txt", "--layers", "1", "--heads", "2", "--dim", "32", "--ctx", "64",
                         "--batch", "8", "--steps", "60", "--tokenizer", "byte", "--device", "cpu", "--quiet", "--out", "a.run"],
                        cwd=folder, check=True)
-        for test in (texts, editing, interrupts, scripts):
+        for test in (texts, editing, interrupts, dumb, scripts):
             try:
                 test(generate, folder)
             except TimeoutError as error:

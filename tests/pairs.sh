@@ -102,6 +102,31 @@ refused "--answer without an encoder" 2 "with an encoder" $generate decoder.run 
 check "a decoder alone is asked, too" sh -c "$generate decoder.run --score reverse.test.tsv --exact --quiet | grep -q '\"pairs\": 1000, \"exact\": 0'"
 check "lines without an encoder" test "$(printf '12\n34\n' | $generate decoder.run --lines -n 5 --quiet | wc -l)" -eq 2
 
+# ---- what no prompt of training has ----
+# Responses have other letters than prompts, which are a to y.
+awk 'BEGIN { for (i = 0; i < 400; i++) printf "%c%c %c\tUVWz%d\n", 97 + i % 25, 97 + int(i / 25) % 25, 97 + i * 7 % 25, i }' >letters.tsv
+unseen() { # unseen RUN PROMPT: what is noted of it
+  $generate "$1" -p "$2" -n 1 --device cpu 2>&1 >/dev/null | sed -n 's/^note: no prompt that .* was trained on has \(.*\): the answer is a guess$/\1/p'
+}
+for tokenizer in byte "bpe --vocab-size 270"; do
+  for source in "" "--source-tokenizer bpe --source-vocab-size 270"; do
+    $train letters.tsv --arch original --layers 1 --heads 1 --dim 8 --ctx 32 --batch 2 --steps 1 --tokenizer $tokenizer \
+      $source --out letters.run --overwrite --quiet 2>/dev/null
+    check "unseen: $tokenizer $source" test "$(unseen letters.run 'abc zUzé')" = 'z U é'
+    check "unseen: nothing is noted of what is known ($tokenizer $source)" test -z "$(unseen letters.run 'yes a b')"
+  done
+done
+check "unseen: many" test "$(unseen letters.run ABCDEFGHIJKLMNOPQRSTUVWXYZ)" = 'A B C D E F G H I J K L M N O P Q R S T U V W X Y ...'
+printf 'abc\nHELLO\nbca\nhello\nStraße\n' >questions
+$generate letters.run --lines -n 1 -f questions >out 2>err
+check "unseen: lines are counted" grep -q '^note: 2 of 5 lines have characters that no prompt has .*, the first in line 2 (H E L O)' err
+check "unseen: in one note" test "$(grep -c 'trained on' err)" -eq 1
+sed 's/.*/"&"/' questions | $generate letters.run --prompts - -n 1 2>&1 >out | grep -q '^note: 2 of 5 lines have characters'
+check "unseen: JSON lines, too" test $? -eq 0
+rm letters.run/tokens.bin
+check "unseen: nothing is known without the tokens" test -z "$(unseen letters.run HELLO)"
+check "unseen: nor of a decoder" test -z "$(unseen decoder.run HELLO)"
+
 # ---- what attends to what ----
 
 $generate reverse-after.run -p 12 --greedy --quiet --attention maps.json --attention maps.html >out

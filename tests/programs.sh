@@ -59,7 +59,7 @@ fi
 refused "more memory than there is" 5 "memory" "$train" text.txt --layers 1000 --dim 32768 --heads 256 --quiet
 refused "nothing to resume" 4 "run" "$train" --resume=folder
 refused "generate: no run" 4 "no model in nothing.run" "$generate" nothing.run
-refused "generate: a text" 4 "text.txt is a text, not a model; ./train text.txt" "$generate" text.txt
+refused "generate: a text" 4 "text.txt is a text, not a model; $train text.txt" "$generate" text.txt
 printf 'GGUF\3\0\0\0' >model.gguf
 refused "generate: a GGUF file" 4 "model.gguf is a GGUF file" "$generate" model.gguf
 printf 'PK\3\4\0\0' >model.pt
@@ -573,6 +573,8 @@ refused "--encode: full disk" 7 "stdout" sh -c "exec $generate a.run --encode te
 refused "generate: full disk" 7 "stdout" sh -c "exec $generate a.run -n 50 --ignore-eos --quiet >/dev/full"
 $generate a.run -n 2000 --ignore-eos --quiet 2>err | head -c 10 >/dev/null
 check "a closed pipe ends quietly" test ! -s err
+CUDA_VISIBLE_DEVICES='' $generate a.run -n 1 >/dev/null 2>err
+check "without a GPU nothing is said of it" sh -c "! grep -q CUDA err"
 mkfifo pipe
 # quiet NAME COMMAND...: into a pipe whose reader has left it ends with 0, without a word about the pipe
 quiet() {
@@ -611,6 +613,37 @@ $generate c.run -n 50 --seed 1 --quiet >one
 check "without a name the newest run is used" cmp one folder/two
 check "--help names every exit-relevant flag" sh -c "$train --help | grep -q -e --grad-accum && $generate --help | grep -q -e --min-p"
 check "--version" sh -c "$train --version | grep -q Inkling"
+
+# ---- commands in messages ----
+mkdir called && ln -s "$train" called/train && ln -s "$generate" called/generate && ln -s "$train" called/my-train
+# typed HOW GENERATE: called in that way the program says commands that do what they say; GENERATE is how it calls the other
+typed() {
+  rm -rf "called/a b.run"
+  (
+    cd called || exit
+    PATH=$work/called:$PATH
+    $1 ../text.txt ${tiny% --quiet*} --steps 3 --out 'a b.run' 2>../err
+    command=$(sed -n 's/^.*More text: //p' ../err)
+    case $command in "$2 'a b.run' -n 500") ;; *) echo "not as typed: $command" && exit ;; esac
+    eval "$command" >../out 2>&1
+  )
+  check "commands of $1" test -s out -a "$(grep -c ' tokens after a prompt' out)" -eq 1
+  rm -f out
+}
+typed train generate
+typed ./train ./generate
+typed ../called/train ../called/generate
+typed "$work/called/train" "$work/called/generate"
+check "of another name" sh -c "PATH=\$PWD/called:\$PATH; my-train 2>&1 | grep -q 'try: my-train book.txt' && my-train --help | grep -q '^Usage: my-train FILE'"
+check "of the other program" sh -c "cd called && PATH=\$PWD:\$PATH && generate 'a b.run' --zzzzzzz 2>&1 | grep -q 'generate --help' && generate --compare 2>&1 | grep -q ': generate --compare A' && ./generate ../text.txt 2>&1 | grep -q '; ./train ../text.txt makes'"
+kill_after() { # the first step
+  while ! grep -q loss "$2/metrics.jsonl" 2>/dev/null; do sleep 0.1; done
+  kill -INT "$1"
+  wait "$1"
+}
+(cd called && exec ./train ../text.txt ${tiny% --steps*} --threads 1 --steps 1000000 --out 'c d.run' 2>../err) &
+kill_after $! "called/c d.run"
+check "to go on with" test "$(sed -n 's/^.*Resume with: //p' err)" = "./train --resume='c d.run'"
 
 # ---- choices that follow from others ----
 check "another architecture chooses its parts anew" sh -c "$train --config a.run/config.txt --arch gpt2 --dry-run 2>&1 | grep -q 'GELU (tanh), learned positions, biases'"

@@ -204,6 +204,32 @@ static Console console_to(const Scratch *f, bool terminal) {
   return (Console){.stream = stream, .program = "train", .terminal = terminal, .drawn_at = -1};
 }
 
+static void messages_are_folded_at_blanks(void **state) {
+  Scratch *f = *state;
+  Console console = console_to(f, true); /* of 80 columns */
+  console_note(&console, "%s %s", "the text is computed on the CPU, because the device that was asked",
+               "for is not there, ünd this goes on for a while");
+  console_note(&console, "a note that fits: ./train book.txt");
+  console_warning(
+      &console, "%s",
+      "a.txt: it is a text from another time; convert it: iconv -f windows-1252 -t utf-8 a.txt | ./train -");
+  console_error(&console, &(Error){EXIT_USAGE, "one word: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa "
+                                               "bbbbbbbbbbbbbbb"});
+  console_line(
+      &console, "%s",
+      "a line is as it is, because  it may be a text, of which all blanks count, in all its length of columns");
+  char *text = printed(f, &console);
+  assert_string_equal(
+      text, "note: the text is computed on the CPU, because the device that was asked for is\n"
+            "  not there, ünd this goes on for a while\n"
+            "note: a note that fits: ./train book.txt\n"
+            "warning: a.txt: it is a text from another time; convert it:\n"
+            "  iconv -f windows-1252 -t utf-8 a.txt | ./train -\n"
+            "train: one word: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n"
+            "  bbbbbbbbbbbbbbb\n"
+            "a line is as it is, because  it may be a text, of which all blanks count, in all its length of columns\n");
+}
+
 static void notes_move_no_cursor(void **state) {
   Scratch *f = *state;
   Console console = console_to(f, false);
@@ -337,6 +363,7 @@ int main(void) {
       WITH_SCRATCH(quiet_keeps_warnings),
       WITH_SCRATCH(messages_clear_the_line),
       cmocka_unit_test(console_looks_at_the_environment),
+      WITH_SCRATCH(messages_are_folded_at_blanks),
       WITH_SCRATCH(notes_move_no_cursor),
   };
   return cmocka_run_group_tests_name("console", tests, NULL, NULL);

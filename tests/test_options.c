@@ -140,10 +140,10 @@ static void unknown_flags(void **state) {
                                   {"-t 1", "unknown flag -t: did you mean --schedule? (hint)"},
                                   {"--batch-size=8", "unknown flag --batch-size: did you mean --batch? (hint)"},
                                   {"--rate 8", "did you mean --batch? (hint)"},
-                                  {"--ratex 8", "unknown flag --ratex: `train --help`"},
-                                  {"--gpus 2", "unknown flag --gpus: `train --help`"},
-                                  {"-z", "unknown flag -z: `train --help`"},
-                                  {"--zzzzzzzz", "unknown flag --zzzzzzzz: `train --help`"},
+                                  {"--ratex 8", "unknown flag --ratex: `./train --help`"},
+                                  {"--gpus 2", "unknown flag --gpus: `./train --help`"},
+                                  {"-z", "unknown flag -z: `./train --help`"},
+                                  {"--zzzzzzzz", "unknown flag --zzzzzzzz: `./train --help`"},
                                   {"---lr", "unknown flag ---lr"},
                                   {"--=3", "unknown flag --"},
                                   {"--no-", "unknown flag --no-"}};
@@ -212,7 +212,7 @@ static void help_fits_and_is_complete(void **state) {
     snprintf(name, sizeof name, "%s%s", no ? "--[no-]" : "--", row->name);
     if (!strstr(text, name)) fail_msg("--help lacks %s", name);
   }
-  const char *const expected[] = {"Usage: train FILE... [options]\n",
+  const char *const expected[] = {"Usage: ./train FILE... [options]\n",
                                   "\ndata\n",
                                   "  FILE..., --data FILE",
                                   "\nOther\n",

@@ -41,7 +41,7 @@ const OptionHint settings_hints[] = {
     {"n-threads num-threads num-workers workers", HERE("threads")},
     {"random-seed rng-seed manual-seed", HERE("seed")},
     {"input input-file input-bin train-data train-file train-text dataset data-dir data-path text file corpus",
-     "texts are named without a flag: ./train FILE..."},
+     "leave it out: texts are named without a flag"},
     {"val-data val-file input-val-bin eval-file validation-file test-file", HERE("val")},
     {"model model-size config-name size", HERE("preset") "; or --layers, --heads, --dim and --ctx"},
     {"vocab n-vocab", HERE("vocab-size")},

@@ -3,6 +3,7 @@
 
 #include "cli/startup.h"
 #include "util/clock.h"
+#include "util/program_name.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -221,7 +222,7 @@ static bool read_kept(Run *r, Error *error) {
   }
   memcpy(r->host[1], r->host[0], model_arena_size(r->model, ARENA_MASTER) * sizeof(float)); /* its pads */
   return checkpoint_read_weights(r->dir, &r->config, model_table(r->model), r->host[1], error) ||
-         error_append(error, "; the run is saved, and ./train --resume=%s ends it", r->dir);
+         error_append(error, "; the run is saved, and %s --resume=%s ends it", program_name("train").text, r->dir);
 }
 
 /* The best model so far into the model; the newest weights stay in Run.host[0]. *loaded false: there is no file. */

@@ -241,7 +241,7 @@ void settings_options(Options *options, TrainSettings *s) {
   };
   *options = (Options){.program = "train",
                        .usage = "FILE... [options]",
-                       .about = "Trains a small language model on text. Writes a run directory that ./generate and "
+                       .about = "Trains a small language model on text. Writes a run directory that generate and "
                                 "Hugging Face transformers can load.",
                        .hints = settings_hints,
                        .hint_count = settings_hint_count};

@@ -1,7 +1,8 @@
 /* --dry-run --show N: the windows that the first steps train on, as the model will see them, on stdout.
  *
  * Text is indented by four, remarks by two. What would not be seen is: a newline is shown and made, other control
- * characters are pictures of themselves, bytes that are no UTF-8 are escaped. Tokens of a BPE have borders. */
+ * characters are pictures of themselves (on a terminal that is not UTF-8 they are escaped), bytes that are no UTF-8 are
+ * escaped. Tokens of a BPE have borders. */
 #include "training/run.h"
 
 #include "cli/startup.h"
@@ -15,14 +16,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#define BORDER "\u2502"
+#include <unistd.h>
 
 enum { PENDING = 4 }; /* bytes of a character */
 
 typedef struct Page {
   FILE *out;
   const Tokenizer *tokenizer; /* of the text being shown */
+  bool utf8;                  /* pictures and borders; else ASCII in their place */
   bool borders;               /* between its tokens */
   bool in_line;               /* a line of text has begun */
   bool any;                   /* since the last remark a token was shown */
@@ -51,10 +52,12 @@ static void end_line(Page *p) {
 static void put_point(Page *p, uint32_t point, const uint8_t *bytes, size_t size) {
   begin_line(p);
   if (point == '\n') {
-    fputs("\u21b5", p->out);
+    fputs(p->utf8 ? "\u21b5" : "\\n", p->out);
     end_line(p);
   } else if (point == '\t') {
-    fputs("\u2192", p->out);
+    fputs(p->utf8 ? "\u2192" : "\\t", p->out);
+  } else if (!p->utf8 && (point < 0x20 || point == 0x7F)) {
+    fprintf(p->out, "\\x%02x", (unsigned)point);
   } else if (point < 0x20 || point == 0x7F) {
     uint8_t picture[4];
     const size_t length = utf8_write(point == 0x7F ? 0x2421 : 0x2400 + point, picture);
@@ -114,7 +117,7 @@ static void put_token(Page *p, int32_t id) {
   if (p->borders) {
     if (p->any) {
       begin_line(p);
-      fputs(BORDER, p->out);
+      fputs(p->utf8 ? "\u2502" : "|", p->out);
     }
     put_bytes(p, bytes, size, true);
   } else if (size == 1) {
@@ -238,7 +241,7 @@ static void show_window(Page *p, const Run *r, const Window *w, int number, int 
 bool run_show_windows(const Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   const int sequences = s->batch * s->grad_accum;
-  Page page = {.out = stdout};
+  Page page = {.out = stdout, .utf8 = r->console.utf8 || !isatty(STDOUT_FILENO)};
   Batch batch;
   if (!batch_make(&batch, &r->windows, 1, error)) return false;
   const Window window = batch_window(&batch, 0);

@@ -2,6 +2,7 @@
 #include "training/run.h"
 
 #include "cli/startup.h"
+#include "util/program_name.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -180,7 +181,8 @@ static bool read_state(Run *r, Error *error) {
   if (!run_leads(r)) return true;
   if (!checkpoint_read_state(r->dir, model_table(r->model), r->host, &state, error)) {
     if (error->code != EXIT_CHECKPOINT) return false;
-    return error_append(error, "; start it again: ./train FILE --out %s --overwrite", r->dir);
+    return error_append(error, "; start it again: %s FILE --out %s --overwrite", program_name("train").text,
+                        text_shell_word(r->dir, ONE_LINE_BYTES - 1).text);
   }
   bool ok = read_notes(r, &state, error);
   checkpoint_state_free(&state);

@@ -9,6 +9,7 @@
 #include "cli/option_rows.h"
 #include "data/output.h"
 #include "data/pairs/tasks.h"
+#include "util/program_name.h"
 
 #include <signal.h>
 #include <string.h>
@@ -112,6 +113,7 @@ int main(int argc, char **argv) {
   PairSettings settings;
   Options options;
   Error error = {0};
+  program_name_set(argc > 0 ? argv[0] : NULL);
   signal(SIGPIPE, SIG_IGN);
   pair_options(&options, &settings);
   if (!options_parse(&options, argc, argv, &error) || !run(&options, &settings, &error))
