@@ -119,5 +119,6 @@ bool token_rules_list(TokenRules *r, const size_t *matched, int32_t *tokens, flo
     values[(*count)++] = r->room[id];
     r->room[id] = 0;
   }
-  return masked < tokenizer_tokens(r->tokenizer) || fail(error, EXIT_USAGE, "--bias and --ban leave no token that could be written");
+  return masked < tokenizer_tokens(r->tokenizer) ||
+         fail(error, EXIT_USAGE, "--bias and --ban leave no token that could be written");
 }

@@ -62,8 +62,8 @@ json_t *json_read_beside(const char *path, const char *name);
 
 /* Fills `added`, and the token that ends documents. */
 bool json_read_added(TokenizerReader *r);
-/* The library that writes such files pays no attention to the ids of added tokens when it reads them. This refuses a file
- * whose ids are not those that it gives them. Needs a vocabulary that was read. */
+/* The library that writes such files ignores the ids of added tokens when it reads them. This refuses a file whose ids
+ * are not those that the library would give. Needs a vocabulary that was read. EXIT_CHECKPOINT, EXIT_MEMORY. */
 bool json_check_added_ids(const TokenizerReader *r);
 /* What the post_processor puts beside a text. */
 bool json_read_post_processor(TokenizerReader *r);
