@@ -112,20 +112,33 @@ static bool write_json(Maps *m, Error *error) {
 
 /* ---- HTML ---- */
 
-static const char style[] =
-    "body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1100px;padding:0 "
-    "1em;color:#1b1f24;background:#fff}"
-    "h2{margin:1.6em 0 .3em;font-size:1.1em}p{color:#57606a}"
-    ".layer{display:grid;grid-template-columns:repeat(auto-fill,minmax(96px,1fr));gap:8px;margin:0 0 12px}"
-    ".name{grid-column:1/-1;font-size:.85em;color:#57606a}"
-    "details[open]{grid-column:1/"
-    "-1}summary{list-style:none;cursor:pointer}summary::-webkit-details-marker{display:none}"
-    "summary svg{width:96px;height:96px;border:1px solid #d0d7de;background:#f6f8fa}"
-    "details[open]>summary{display:inline-block;margin-bottom:6px}"
-    ".big{overflow-x:auto}.big svg{background:#f6f8fa}text{font:11px ui-monospace,monospace;fill:#1b1f24}"
-    "path{fill:#0550ae}@media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}"
-    "summary svg,.big "
-    "svg{background:#161b22;border-color:#30363d}text{fill:#e6edf3}path{fill:#79c0ff}p,.name{color:#8b949e}}";
+static const char head[] =
+    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+    "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"
+    "<title>Attention</title>\n<style>\n"
+    ":root { --ink: #1b1f24; --soft: #57606a; --line: #d0d7de; --paper: #fff; --box: #f6f8fa; --weight: #0550ae; }\n"
+    "@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #8b949e; --line: #30363d; --paper: #0d1117; "
+    "--box: "
+    "#161b22; --weight: #79c0ff; } }\n"
+    "body { font: 15px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 1600px; padding: 1rem; color: "
+    "var(--ink); "
+    "background: var(--paper); }\n"
+    "h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { margin: 1.6em 0 .3em; font-size: 1.1rem; } h3 { margin: "
+    ".6em 0 "
+    ".2em; font-size: .95rem; font-weight: 500; } p, h3 { color: var(--soft); }\n"
+    ".layer { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(45%, 190px), 1fr)); gap: 12px; }\n"
+    "details { max-width: 380px; } details[open] { grid-column: 1 / -1; max-width: none; min-width: 0; }\n"
+    "summary { list-style: none; cursor: pointer; font-size: .9rem; } summary::-webkit-details-marker { display: none; "
+    "} "
+    "details[open] > summary { max-width: 190px; margin-bottom: 6px; }\n"
+    "summary svg { display: block; width: 100%; aspect-ratio: 1; box-sizing: border-box; border: 1px solid "
+    "var(--line); "
+    "background: var(--box); }\n"
+    ".big { overflow-x: auto; } .big svg { background: var(--box); } text { font: 12px ui-monospace, monospace; fill: "
+    "var(--ink); } path { fill: var(--weight); }\n"
+    "</style>\n</head>\n<body>\n";
 
 /* Cells of one shade are one path, neighbors in a row one rectangle. As roots small weights can be seen, too. */
 static void put_paths(FILE *out, const float *weights, int queries, int keys) {
@@ -147,33 +160,50 @@ static void put_paths(FILE *out, const float *weights, int queries, int keys) {
   }
 }
 
+/* Characters of the longest name. */
 static int longest_label(const ShownText *text) {
-  size_t longest = 0;
+  int longest = 0;
   for (int i = 0; i < text->count; i++) {
-    const size_t length = strlen(label(text, i).text);
+    const OneLine name = label(text, i);
+    int length = 0;
+    for (const char *c = name.text; *c; c++) length += !utf8_continues((uint8_t)*c);
     longest = length > longest ? length : longest;
   }
-  return (int)longest;
+  return longest;
+}
+
+enum { LETTER = 8, GAP = 6, UPRIGHT = 2 }; /* longer names slant */
+
+static int cell_size(int tokens) { return tokens <= 12 ? 36 : tokens <= 24 ? 26 : 18; }
+
+/* The names above the columns, whose lower ends are at `bottom`. */
+static void put_columns(FILE *out, const ShownText *to, int left, int bottom, int cell, bool upright) {
+  for (int j = 0; j < to->count; j++) {
+    const int middle = left + j * cell + cell / 2;
+    if (upright) fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", middle, bottom);
+    else fprintf(out, "<text transform=\"translate(%d %d) rotate(-45)\">", middle + GAP / 2, bottom);
+    html_write_text(out, label(to, j).text);
+    fputs("</text>", out);
+  }
 }
 
 /* The map again, with the names of what looks (left) and of what it looks at (above). */
 static void put_large(FILE *out, const char *id, const ShownText *from, const ShownText *to) {
-  enum { CELL = 14, LETTER = 7, GAP = 5 };
-  const int left = 2 * GAP + LETTER * longest_label(from), top = 2 * GAP + LETTER * longest_label(to);
+  const int cell = cell_size(from->count > to->count ? from->count : to->count);
+  const int longest = longest_label(to), slanted = LETTER * longest * 3 / 4;
+  const bool upright = longest <= UPRIGHT;
+  const int left = 2 * GAP + LETTER * longest_label(from), top = 2 * GAP + LETTER + (upright ? GAP : slanted);
+  const int width = left + to->count * cell + GAP + (upright ? 0 : slanted), height = top + from->count * cell + GAP;
   fprintf(out,
-          "<div class=big><svg width=\"%d\" height=\"%d\"><use href=\"#%s\" transform=\"translate(%d %d) "
+          "<div class=\"big\"><svg width=\"%d\" height=\"%d\"><use href=\"#%s\" transform=\"translate(%d %d) "
           "scale(%d)\"/>",
-          left + to->count * CELL + GAP, top + from->count * CELL + GAP, id, left, top, CELL);
+          width, height, id, left, top, cell);
   for (int i = 0; i < from->count; i++) {
-    fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", left - GAP, top + i * CELL + CELL - 3);
+    fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", left - GAP, top + i * cell + cell / 2 + 4);
     html_write_text(out, label(from, i).text);
     fputs("</text>", out);
   }
-  for (int j = 0; j < to->count; j++) {
-    fprintf(out, "<text transform=\"translate(%d %d) rotate(-90)\">", left + j * CELL + CELL - 3, top - GAP);
-    html_write_text(out, label(to, j).text);
-    fputs("</text>", out);
-  }
+  put_columns(out, to, left, top - GAP, cell, upright);
   fputs("</svg></div>", out);
 }
 
@@ -184,16 +214,16 @@ static bool html_map(void *context, AttentionKind kind, int layer, const float *
   const ShownText *from = kind == ATTENTION_ENCODER ? &m->source : &m->text;
   const ShownText *to = kind == ATTENTION_SELF ? &m->text : &m->source;
   (void)error;
-  fprintf(out, "<div class=layer><span class=name>layer %d</span>\n", layer + 1);
+  fprintf(out, "<h3>layer %d</h3>\n<div class=\"layer\">\n", layer + 1);
   for (int h = 0; h < m->p->config.heads; h++, weights += queries * keys) {
     char id[64];
     snprintf(id, sizeof id, "%s-%d-%d", kind_names[kind], layer + 1, h + 1);
     fprintf(out,
-            "<details><summary><svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\"><title>layer %d, head "
+            "<details><summary>head %d<svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\"><title>layer %d, head "
             "%d</title><g id=\"%s\">",
-            keys, queries, layer + 1, h + 1, id);
+            h + 1, keys, queries, layer + 1, h + 1, id);
     put_paths(out, weights, queries, keys);
-    fprintf(out, "</g></svg></summary>head %d", h + 1);
+    fputs("</g></svg></summary>", out);
     put_large(out, id, from, to);
     fputs("</details>\n", out);
   }
@@ -219,22 +249,19 @@ static bool close_kinds(Maps *m) {
 
 static void put_page(const Maps *m) {
   const OneLine name = text_one_line(m->p->dir, 80);
-  fputs("<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport "
-        "content=\"width=device-width\"><title>Attention</title>\n<style>",
-        m->out);
-  fputs(style, m->out);
-  fputs("</style>\n<h1>Attention of ", m->out);
+  fputs(head, m->out);
+  fputs("<h1>Attention of ", m->out);
   html_write_text(m->out, name.text);
-  fputs("</h1>\n<p>A row is a token that looks, a column what it looks at; the darker, the more of its weight goes "
-        "there. "
-        "Click a map to see it with its tokens.</p>\n",
+  fputs("</h1>\n<p>A row is a token that looks, a column what it looks at; the stronger the color, the more of its "
+        "weight "
+        "goes there. Click a map to see it with its tokens.</p>\n",
         m->out);
   for (int k = 0; k < KINDS; k++) {
     if (m->sizes[k] == 0) continue;
     fprintf(m->out, "<h2>%s</h2>\n", kind_titles[k]);
     fwrite(m->texts[k], 1, m->sizes[k], m->out);
   }
-  fputs("</html>\n", m->out);
+  fputs("</body>\n</html>\n", m->out);
 }
 
 static bool write_html(Maps *m, Error *error) {

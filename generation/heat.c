@@ -137,15 +137,18 @@ static void print_table(const Program *p, const Text *text) {
 static const char head[] =
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+    "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"
     "<title>Surprise</title>\n<style>\n"
-    ":root { color-scheme: light dark; --ink: #1c2733; --soft: #5d6b7a; --paper: #fff; --h0: #e3f5dc; --h1: #fbf6c4; "
+    ":root { --ink: #1c2733; --soft: #5d6b7a; --paper: #fff; --h0: #e3f5dc; --h1: #fbf6c4; "
     "--h2: #fde3a6; --h3: #fbc38a; --h4: #f69a80; --h5: #ee7676; }\n"
     "@media (prefers-color-scheme: dark) { :root { --ink: #e4e9ee; --soft: #97a5b3; --paper: #12171c; --h0: #17301b; "
     "--h1: #3a3812; --h2: #55400d; --h3: #6d3f10; --h4: #7f331f; --h5: #962626; } }\n"
     "body { margin: 0 auto; max-width: 900px; padding: 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink); "
     "background: var(--paper); }\n"
-    "h1 { font-size: 1.3rem; overflow-wrap: anywhere; } p, summary, th { color: var(--soft); }\n"
+    "h1 { font-size: 1.3rem; overflow-wrap: anywhere; } p, summary, th { color: var(--soft); } .legend { list-style: "
+    "none; display: flex; flex-wrap: wrap; gap: "
+    ".4rem; padding: 0; } .legend li { padding: .1rem .6rem; border-radius: 3px; } .prompt { font-weight: 600; }\n"
     "pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 1rem/1.8 ui-monospace, monospace; }\n"
     "span { border-radius: 3px; } .h0 { background: var(--h0); } .h1 { background: var(--h1); } .h2 { background: "
     "var(--h2); } .h3 { background: var(--h3); } .h4 { background: var(--h4); } .h5 { background: var(--h5); }\n"
@@ -183,16 +186,31 @@ static size_t write_span(FILE *out, const Program *p, const Text *text, size_t a
   return next;
 }
 
-static void write_legend(FILE *out) {
-  fputs("<p>Bits of surprise: ", out);
+static void write_legend(FILE *out, bool prompt) {
+  fputs("<p>The color of a token says how much it surprised the model, in bits: 1 bit where the model gave it a chance "
+        "of 1 "
+        "in 2, 4 bits 1 in 16, 9 bits 1 in 512. Rest the pointer on one to see what the model thought likelier.",
+        out);
+  fputs(prompt ? " The prompt is bold.</p>\n" : "</p>\n", out);
+  fputs("<ul class=\"legend\">\n", out);
   for (int i = 0; i < LEVELS; i++) {
-    fprintf(out, "<span class=\"h%d\"> ", i);
+    fprintf(out, "<li class=\"h%d\">", i);
     if (i == 0) fprintf(out, "below %g", level_bits[0]);
     else if (i < LEVELS - 1) fprintf(out, "%g to %g", level_bits[i - 1], level_bits[i]);
-    else fprintf(out, "%g and more", level_bits[LEVELS - 2]);
-    fputs(" </span> ", out);
+    else fprintf(out, "%g and more bits", level_bits[LEVELS - 2]);
+    fputs("</li>\n", out);
   }
-  fputs("</p>\n", out);
+  fputs("</ul>\n", out);
+}
+
+/* In front of the text that goes on with it, or above the answer to it. */
+static void write_prompt(FILE *out, const Program *p, HeatPrompt prompt) {
+  const bool answered = p->source.count > 0;
+  fputs(answered ? "<pre class=\"prompt\">" : "<pre>", out);
+  if (prompt.size && !answered) fputs("<span class=\"prompt\">", out);
+  html_write(out, (const char *)prompt.bytes, prompt.size);
+  if (prompt.size && !answered) fputs("</span>", out);
+  if (answered) fputs("</pre>\n<pre>", out);
 }
 
 /* For what has no pointer to rest on a token. */
@@ -208,15 +226,15 @@ static void write_list(FILE *out, const Program *p, const Text *text) {
   fputs("</table></details>\n", out);
 }
 
-static bool write_page(const Program *p, const Text *text, Error *error) {
+static bool write_page(const Program *p, HeatPrompt prompt, const Text *text, Error *error) {
   FileWriter file;
   if (!file_writer_begin(&file, p->settings.heat_html, error)) return false;
   fputs(head, file.stream);
   fputs("<h1>What surprises ", file.stream);
   html_write_text(file.stream, p->dir);
   fputs("</h1>\n", file.stream);
-  write_legend(file.stream);
-  fputs("<pre>", file.stream);
+  write_legend(file.stream, prompt.size > 0);
+  write_prompt(file.stream, p, prompt);
   for (size_t i = 0; i < text->ids.count;) i = write_span(file.stream, p, text, i);
   fputs("</pre>\n", file.stream);
   write_list(file.stream, p, text);
@@ -226,7 +244,7 @@ static bool write_page(const Program *p, const Text *text, Error *error) {
 
 /* ---- all of it ---- */
 
-bool heat_finish(Program *p, const Text *text, Error *error) {
+bool heat_finish(Program *p, HeatPrompt prompt, const Text *text, Error *error) {
   double bits = 0;
   for (size_t i = 0; i < text->ids.count; i++) bits += bits_of(text, i);
   if (p->settings.alternatives > 0) print_table(p, text);
@@ -234,7 +252,7 @@ bool heat_finish(Program *p, const Text *text, Error *error) {
   if (text->ids.count)
     console_note(&p->console, "%.3f bits per token, over %s", bits / (double)text->ids.count,
                  text_plural((double)text->ids.count, "token").text);
-  return !p->settings.heat_html || write_page(p, text, error);
+  return !p->settings.heat_html || write_page(p, prompt, text, error);
 }
 
 /* ---- a text that is there ---- */
@@ -259,7 +277,7 @@ static bool take_token(void *context, int32_t id, const float *logits, Error *er
 static bool print_text(Program *p, const Text *text, Error *error) {
   if (p->settings.heat) heat_print(text, 0, text->size);
   if (p->settings.heat && text->size && text->bytes[text->size - 1] != '\n') putchar('\n');
-  return heat_finish(p, text, error) && program_report_output(p, error);
+  return heat_finish(p, (HeatPrompt){0}, text, error) && program_report_output(p, error);
 }
 
 bool heat_score(Program *p, Error *error) {

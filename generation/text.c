@@ -218,7 +218,7 @@ bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error
   if (ok && (terminal || s->alternatives > 0) && !p->write_error) program_emit(p, (const uint8_t *)"\n", 1);
   if (ok) program_note_result(p, &request, &result);
   if (s->novelty && judged) program_novelty_note(p);
-  ok = judged && (!heat_is_asked(s) || heat_finish(p, &heated, error));
+  ok = judged && (!heat_is_asked(s) || heat_finish(p, (HeatPrompt){text, size}, &heated, error));
   text_free(&heated);
   return ok && program_report_output(p, error) && program_write_attention(p, &p->text, error);
 }

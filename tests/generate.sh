@@ -360,14 +360,25 @@ for row, top in zip(rows, choice["logprobs"]["top_logprobs"]):
     shown = sorted((float(x) for x in re.findall(r" ([0-9.]+) %", row)), reverse=True)
     told = sorted((100 * math.exp(p) for p in top.values()), reverse=True)[:3]
     assert all(abs(a - b) < 0.06 for a, b in zip(shown, told)), (row, top)
+page = open("heat.html", encoding="utf-8").read()
+def brightness(color):
+    parts = (int(color[i:i + 2], 16) / 255 for i in (1, 3, 5))
+    return sum(f * (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4) for f, x in zip((0.2126, 0.7152, 0.0722), parts))
+themes = re.findall(":root {(.*?)}", page)
+assert len(themes) == 2 # light and dark: whether the words can be read
+for colors in themes:
+    ink, *levels = (brightness(re.search("--" + name + ": (#[0-9a-f]{6})", colors).group(1)) for name in ("ink", "h0", "h1", "h2", "h3", "h4", "h5"))
+    assert all((max(ink, x) + 0.05) / (min(ink, x) + 0.05) >= 4.5 for x in levels), colors
 def text(path):
     pre = re.search("<pre>(.*)</pre>\n<details>", open(path, encoding="utf-8").read(), re.S).group(1)
     return html.unescape(re.sub("<[^>]*>", "", pre))
-assert text("heat.html") == choice["text"] == open("plain.txt", encoding="utf-8").read()
+assert choice["text"] == open("plain.txt", encoding="utf-8").read()
+assert text("heat.html") == "Once upon" + choice["text"] and "<pre><span class=\"prompt\">Once upon</span>" in page
 assert text("scored.html") == open("plain.txt", encoding="utf-8").read()
 assert text("odd.html") == "caf\u00e9 <b>&\ufffd\n", text("odd.html")
 '
 if command -v xmllint >/dev/null; then check "pages are well-formed" xmllint --noout heat.html scored.html odd.html; fi
+if command -v chromium >/dev/null; then check "words of the legend do not touch" python3 "$here/tests/page_boxes.py" heat.html; fi
 # a text longer than the context; its nats are those of --per-line
 tr '\n' ' ' <text.txt | head -c 2000 >long.txt
 write --score long.txt --per-line >long.json
@@ -396,6 +407,8 @@ refused "a page where there can be none" 7 'nowhere/heat.html' "$generate" a.run
 # ---- several models ----
 $train text.txt --tokenizer byte --layers 1 --heads 1 --dim 16 --ctx 32 --batch 4 --steps 20 --sample-tokens 0 --quiet --out b.run 2>/dev/null
 runs="a.run b.run a.run b.run a.run"
+$generate b.run -p Once --quiet --attention maps.html
+check "short names stand upright above a map" grep -q 'text-anchor="middle">O</text>' maps.html
 # shellcheck disable=SC2086 # words
 $generate --compare $runs --quiet -p Once -n 40 -s 5 >blocks.txt
 for run in a b; do $generate $run.run --quiet -p Once -n 40 -s 5 >$run.txt; done

@@ -23,7 +23,6 @@ function apart(where, elements) {
   }));
 }
 function look(page, width) {
-  page.querySelectorAll('details').forEach(d => d.open = true);
   if (page.documentElement.scrollWidth > width) found.push(width + ': is ' + page.documentElement.scrollWidth + ' wide');
   for (const figure of page.querySelectorAll('figure')) {
     const picture = figure.querySelector('svg');
@@ -46,7 +45,10 @@ function look(page, width) {
     frame.srcdoc = PAGE;
     document.body.append(frame);
     await new Promise(done => frame.onload = done);
-    look(frame.contentDocument, width);
+    for (const open of [false, true]) {
+      frame.contentDocument.querySelectorAll('details').forEach(d => d.open = open);
+      look(frame.contentDocument, width);
+    }
     frame.remove();
   }
   document.body.innerHTML = '<pre id="found"></pre>';

@@ -139,6 +139,12 @@ sums maps.json >rows_of_maps
 check_learned "maps: rows add up to 1" sh -c "test \"\$(wc -l <rows_of_maps)\" -eq 72 && ! awk '\$1 < 0.9999 || \$1 > 1.0001' rows_of_maps | grep -q ."
 check "maps: the tokens" grep -q '"source": {"ids": \[49, 50, 256\], "tokens": \["1", "2", ""\]}' maps.json
 check_learned "maps: a picture for each head" test "$(grep -c '<details>' maps.html)" -eq 24
+check_learned "maps: with its number above it" test "$(grep -c '<summary>head 4<svg' maps.html)" -eq 6
+check "maps: names that are long slant" grep -q 'rotate(-45)">&lt;end&gt;<' maps.html
+if command -v xmllint >/dev/null; then check "maps: the page is well-formed" xmllint --noout maps.html; fi
+if command -v chromium >/dev/null && command -v python3 >/dev/null; then
+  check "maps: they do not overlap" python3 "$here/tests/page_boxes.py" maps.html
+fi
 $generate decoder.run -p '<&"' --quiet --attention maps.html --attention maps.json >out
 check "maps: a prompt alone, escaped" sh -c "test ! -s out && grep -q '>&lt;<' maps.html && grep -q '>&amp;<' maps.html && grep -q '\\\\\"' maps.json"
 $generate decoder.run -p abc -n 100 --quiet --attention maps.json >out 2>err
