@@ -227,8 +227,8 @@ static void show_pairs(Page *p, const Run *r, const Window *w) {
 static void show_window(Page *p, const Run *r, const Window *w, int number, int step, int sequence) {
   int counted = 0;
   for (int i = 0; i < r->config.ctx; i++) counted += w->targets[i] != IGNORE_INDEX;
-  fprintf(p->out, "window %d (step %d, sequence %d): %d of %s in the loss\n", number, step, sequence + 1, counted,
-          text_plural(r->config.ctx, "place").text);
+  fprintf(p->out, "window %d (step %d, sequence %d): %d of %d places count in the loss\n", number, step, sequence + 1,
+          counted, r->config.ctx);
   read_with(p, r->tokenizer);
   if (r->windows.pairs) show_pairs(p, r, w);
   else if (r->windows.packing) show_documents(p, r, w);
