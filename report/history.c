@@ -105,6 +105,7 @@ static bool add_evaluation(History *h, const MetricsLine *line, Error *error) {
   const HistoryEvaluation *last = h->evaluation_count ? &h->evaluations[h->evaluation_count - 1] : NULL;
   const HistoryEvaluation new = evaluation_of(line);
   if (line->val_text) h->val_text = line->val_text;
+  if (line->xz_bits_per_byte > 0) h->xz_bits_per_byte = line->xz_bits_per_byte;
   if (last && line->step <= last->step) {
     const bool at_end = line->step == last->step && line->all && !last->all;
     h->damaged += !at_end || !add_at_end(h, &new);
@@ -112,7 +113,6 @@ static bool add_evaluation(History *h, const MetricsLine *line, Error *error) {
   }
   if (!array_reserve(&h->evaluations, &h->evaluation_capacity, h->evaluation_count + 1, sizeof *h->evaluations))
     return error_memory(error, "the history of a run");
-  if (line->xz_bits_per_byte > 0) h->xz_bits_per_byte = line->xz_bits_per_byte;
   h->evaluations[h->evaluation_count++] = new;
   if (new.best) h->kept = new;
   return true;
