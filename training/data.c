@@ -232,7 +232,7 @@ static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   const int64_t tokens = r->val_file.info.tokens;
   r->val = (TokenRange){&r->val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
   if (run_has_validation(r)) return true;
-  return fail(error, EXIT_INPUT, "--val %s: too short to validate on, with %s", text_one_line(s->val, 250).text,
+  return fail(error, EXIT_INPUT, "--val %s: %s, too few to validate on", text_one_line(s->val, 250).text,
               text_plural((double)tokens, "token").text);
 }
 
