@@ -81,7 +81,7 @@ static void draw_to(Canvas *c, Pen *pen, int64_t step, double loss) {
     const int at_x = pen->down ? pen->x + (x - pen->x) * k / count : x;
     const int at_y = pen->down ? pen->y + (y - pen->y) * k / count : y;
     put_dot(c, at_x, at_y);
-    if (!pen->letter || at_x / 2 < pen->next_mark) continue;
+    if (!pen->letter || at_x / 2 < pen->next_mark || c->marks[at_y / 4][at_x / 2]) continue;
     c->marks[at_y / 4][at_x / 2] = pen->letter;
     pen->next_mark = at_x / 2 + BETWEEN_LETTERS;
   }
