@@ -21,7 +21,7 @@ static void add(History *h, MetricsLine line) {
   assert_true(history_add(h, &line, &error));
 }
 
-/* 20 evaluations over the beginning of the validation text, at two bits per byte for a nat. `steps`: made, of the 1000. */
+/* 20 evaluations over the beginning of the validation text, at two bits per byte for a nat, in so many steps. */
 static History run_of(Curve train, Curve validation, int steps) {
   History h = {0};
   double best = INFINITY;
