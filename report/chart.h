@@ -1,4 +1,5 @@
-/* A chart, a picture in inline SVG with its words: curves over steps or time, for report.html. Colors are those of the page's style sheet. */
+/* A chart, a picture in inline SVG with its words: curves over steps or time, for report.html. Colors are those of the
+ * page's style sheet. */
 #ifndef INKLING_REPORT_CHART_H
 #define INKLING_REPORT_CHART_H
 
@@ -41,7 +42,8 @@ typedef struct Chart {
   const ChartPoint *mark; /* the model that is kept, which is circled; NULL: none */
 } Chart;
 
-/* A <figure>: title, note and legend as text that wraps, and under them the picture, so that they cannot overlap. What is not finite, and with `log` not positive, is left out. The plot's <g> has the ranges as data-x0, data-x1,
+/* A <figure>: title, note and legend as text that wraps, and under them the picture, so that they cannot overlap.
+ * What is not finite, and with `log` not positive, is left out. The plot's <g> has the ranges as data-x0, data-x1,
  * data-y0, data-y1 and the pixels as data-left, data-right, data-bottom, data-top. A chart without a point is a line of
  * text that says so. */
 void chart_write(FILE *stream, const Chart *chart);

@@ -62,7 +62,7 @@ static bool draw_evaluations(Drawn *d, const History *h, bool bits, bool time, c
   const HistoryEvaluation *kept = history_kept(h);
   for (size_t i = 0; d->titles && i < h->evaluation_count; i++) {
     const HistoryEvaluation *e = &h->evaluations[i];
-    const bool is_kept = kept && e->step == kept->step;
+    const bool is_kept = kept && e->step == kept->step && !d->kept;
     if (e->all != h->evaluations[0].all || (!is_kept && (h->evaluation_count - 1 - i) % every)) continue;
     if (is_kept) d->kept = &d->curve.points[d->curve.count];
     char *title = d->titles[d->curve.count];
@@ -139,9 +139,8 @@ static bool write_comparison(FILE *stream, const PageSubject *subjects, int coun
 bool page_write_charts(FILE *stream, const PageSubject *subjects, int count) {
   static const Comparison comparisons[] = {
       {"Loss on validation text (nats per token)",
-       "How wrong the predictions are on text that the model does not learn from; lower is better. Losses can be "
-       "compared "
-       "where text and tokenizer are the same.",
+       "How wrong the predictions are on text that the model does not learn from; lower is better. Only runs with the "
+       "same text and tokenizer can be compared.",
        "validation", true, false, false, false, OF_LOSS},
       {"Loss on validation text over time (nats per token)",
        "The same losses over the time since each run began. Lower is better.", "validation-time", true, false, true,
@@ -150,16 +149,14 @@ bool page_write_charts(FILE *stream, const PageSubject *subjects, int count) {
        "How wrong the predictions are on the text that the model learns from; lower is better.", "training", false,
        false, false, false, OF_LOSS},
       {"Bits per byte of validation text",
-       "What the model needs to store a byte of unseen text; lower is better. Can be compared between tokenizers and "
-       "with xz -9, "
+       "What the model needs to store a byte of unseen text; lower is better. It compares tokenizers, too, and xz -9, "
        "a compressor that has read the end of the training text.",
        "bits", true, true, false, false, OF_LOSS},
       {"Learning rate", "How large the steps of training are. It is planned before the run: nothing to judge.", "lr",
        false, false, false, false, OF_LR},
       {"Gradient norm",
-       "How strongly the text pulls at the weights, before clipping. Single peaks are harmless; a lasting rise "
-       "announces that training "
-       "fails.",
+       "How strongly the text pulls at the weights, before clipping. Single peaks are harmless; a lasting rise is a "
+       "sign that training fails.",
        "norm", false, false, false, true, OF_GRAD_NORM},
       {"Speed (tokens per second)", "Higher is faster. The speed falls where the machine does other work, too.",
        "speed", false, false, false, false, OF_SPEED}};

@@ -119,8 +119,7 @@ static void say_reached(Summary *s, const History *h, const SummaryFacts *f) {
   else if (only_guesses(kept, f))
     say(s,
         "Predicts unseen text (%s of the validation text) no better than guessing: the loss is %.2f nats per token, "
-        "that "
-        "of guessing %.2f.",
+        "and guessing has %.2f.",
         part_of(kept), kept->loss, f->chance);
   else say_prediction(s, h, kept);
 }
@@ -157,7 +156,7 @@ static bool say_failed(Summary *s, const History *h, const SummaryFacts *f) {
   if (is_state(f, RUN_NONFINITE))
     say(s, " Training failed after step %" PRId64 ": the loss or the gradient was no finite number any more.",
         last_step(h));
-  else if (diverged) say(s, " Training diverged: the loss rose instead of falling.");
+  else if (diverged) say(s, " Training diverged: it made the model worse instead of better.");
   else return false;
   const VerdictRates lower = verdict_lower_rates(
       &(VerdictFacts){.lr = f->lr, .muon_lr = f->muon_lr, .usual_lr = INFINITY, .usual_muon_lr = INFINITY});
@@ -185,15 +184,15 @@ static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
   if (turning < 0 || (!judged && !has_ended(f)) || turn >= latest * end) return false;
   const double before = mean_loss(h, turn - window, turn + window), after = mean_loss(h, end - 2 * window, end);
   if (judged || after < FALLS * before) {
-    say(s, " The validation loss stopped falling at %s while the training loss went on", step_words(turning, f).text);
+    say(s, " The validation loss stopped falling at %s while the training loss went on falling",
+        step_words(turning, f).text);
     say_more_text(s, h, f);
     return true;
   }
   if (!(after >= FALLS * before)) return false;
   say(s,
       " The validation loss stopped falling at %s, and the training loss hardly fell after that: a larger model "
-      "(--dim, "
-      "--layers) would help more than more steps.",
+      "(--dim, --layers) would help more than more steps.",
       step_words(turning, f).text);
   return true;
 }
@@ -201,7 +200,7 @@ static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
 static void say_well(Summary *s, const History *h, const SummaryFacts *f) {
   const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES), generate = program_name("generate");
   const HistoryEvaluation *kept = history_kept(h);
-  if (turning_point(h) >= 0) say(s, " The validation loss fell until %s.", step_words(turning_point(h), f).text);
+  if (turning_point(h) >= 0) say(s, " The validation loss was lowest at %s.", step_words(turning_point(h), f).text);
   if (kept && isfinite(kept->exact)) say(s, " Ask it: %s %s -p TEXT --greedy", generate.text, dir.text);
   else say(s, " Let it write: %s %s -n 500", generate.text, dir.text);
   say(s, ". For a better one: more steps (--steps), more text, or a larger model (--dim, --layers).");

@@ -238,6 +238,9 @@ mkdir one.run # a single evaluation, and nothing else
 echo '{"step":1,"tokens":10,"val_loss":3.5,"bits_per_byte":5,"seconds":1,"over":"beginning","best":true}' >one.run/metrics.jsonl
 $train --report one.run --out one.html
 check "a report of one point" grep -q '<circle' one.html
+mkdir many.run # that somebody put together
+awk 'BEGIN { for (i = 0; i < 5000; i++) printf "{\"step\":5,\"tokens\":10,\"val_loss\":3.5,\"seconds\":1,\"over\":\"%s\"}\n", i % 2 ? "all" : "beginning" }' >many.run/metrics.jsonl
+check "a report of many evaluations of one step" $train --report many.run --out many.html
 check "a plot" sh -c "LC_ALL=C.UTF-8 $train --plot done.run | grep -q '├\|┤.*⠉\|⠒\|⡇\|⢸'"
 check "a plot in ASCII" sh -c "LC_ALL=C $train --plot done.run >plot.txt && ! LC_ALL=C grep -q '[^ -~]' plot.txt && grep -q 'best' plot.txt"
 LC_ALL=C $train --plot sweep done.run >plot.txt

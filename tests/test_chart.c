@@ -118,7 +118,8 @@ static void gaps(void **state) {
   assert_null(strstr(svg, "<svg"));
 }
 
-/* All words stand above the picture, where they wrap; long names lose their middle, colors that come again are dashed. */
+/* All words stand above the picture, where they wrap; long names lose their middle, colors that are used again are
+ * dashed. */
 static void names_stand_above_the_picture(void **state) {
   (void)state;
   const double nan = (double)NAN;

@@ -21,7 +21,7 @@ static void add(History *h, MetricsLine line) {
   assert_true(history_add(h, &line, &error));
 }
 
-/* 20 evaluations over the beginning of the validation text, at two bits per byte for a nat. `steps`: made, of the 1000. */
+/* 20 evaluations over the beginning of the validation text, at two bits per byte for a nat, in so many steps. */
 static History run_of(Curve train, Curve validation, int steps) {
   History h = {0};
   double best = INFINITY;
@@ -70,11 +70,10 @@ static void good(void **state) {
   (void)state;
   History h = run_of(falls, falls, 1000);
   add_final(&h, 1.52, 2.6, NAN, 2.69);
-  expect(
-      &h, &facts,
-      "Predicts unseen text (all of the validation text) at 2.60 bits per byte, a little better than the compressor "
-      "xz -9 (2.69). The validation loss fell until step 1000 of 1000. Let it write: ./generate my.run -n 500. For a "
-      "better one: more steps (--steps), more text, or a larger model (--dim, --layers).");
+  expect(&h, &facts,
+         "Predicts unseen text (all of the validation text) at 2.60 bits per byte, a little better than the compressor "
+         "xz -9 (2.69). The validation loss was lowest at step 1000 of 1000. Let it write: ./generate my.run -n 500. "
+         "For a better one: more steps (--steps), more text, or a larger model (--dim, --layers).");
 }
 
 static void still_learning(void **state) {
@@ -89,10 +88,9 @@ static void still_learning(void **state) {
 
 static void overfitting(void **state) {
   (void)state;
-  const char text[] =
-      "Predicts unseen text (the beginning of the validation text) at 3.48 bits per byte. The validation "
-      "loss stopped falling at step 400 of 1000 while the training loss went on: more text or --dropout "
-      "0.2 would help more than more steps.";
+  const char text[] = "Predicts unseen text (the beginning of the validation text) at 3.48 bits per byte. The "
+                      "validation loss stopped falling at step 400 of 1000 while the training loss went on falling: "
+                      "more text or --dropout 0.2 would help more than more steps.";
   History h = run_of(falls, is_flat, 1000); /* without a verdict */
   expect(&h, &facts, text);
   h = run_of(falls, rises, 1000);
@@ -100,22 +98,20 @@ static void overfitting(void **state) {
   expect(&h, &facts, text);
   h = run_of(falls, rises, 1000);
   add_verdict(&h, "little text");
-  expect(
-      &h, &facts,
-      "Predicts unseen text (the beginning of the validation text) at 3.48 bits per byte. The validation loss stopped "
-      "falling at step 400 of 1000 while the training loss went on, because there is little text: more text would "
-      "help more than any setting.");
+  expect(&h, &facts,
+         "Predicts unseen text (the beginning of the validation text) at 3.48 bits per byte. The validation loss "
+         "stopped falling at step 400 of 1000 while the training loss went on falling, because there is little text: "
+         "more text would help more than any setting.");
 }
 
 /* Both losses are flat: the model is too small. */
 static void levelled_off(void **state) {
   (void)state;
   History h = run_of(is_flat, is_flat, 1000);
-  expect(
-      &h, &facts,
-      "Predicts unseen text (the beginning of the validation text) at 3.48 bits per byte. The validation loss stopped "
-      "falling at step 400 of 1000, and the training loss hardly fell after that: a larger model (--dim, --layers) "
-      "would help more than more steps.");
+  expect(&h, &facts,
+         "Predicts unseen text (the beginning of the validation text) at 3.48 bits per byte. The validation loss "
+         "stopped falling at step 400 of 1000, and the training loss hardly fell after that: a larger model (--dim, "
+         "--layers) would help more than more steps.");
 }
 
 static void diverged(void **state) {
@@ -123,39 +119,35 @@ static void diverged(void **state) {
   SummaryFacts f = facts;
   History h = run_of(falls, falls, 1000);
   add_verdict(&h, "diverging");
-  expect(
-      &h, &f,
-      "Predicts unseen text (the beginning of the validation text) at 3.04 bits per byte. Training diverged: the loss "
-      "rose instead of falling. Start again with a lower learning rate; the note below names one.");
+  expect(&h, &f,
+         "Predicts unseen text (the beginning of the validation text) at 3.04 bits per byte. Training diverged: it "
+         "made the model worse instead of better. Start again with a lower learning rate; the note below names one.");
   f.state = "nonfinite";
   f.muon_lr = 0.03;
   h = run_of(falls, falls, 500);
-  expect(
-      &h, &f,
-      "Predicts unseen text (the beginning of the validation text) at 3.04 bits per byte. Training failed after step "
-      "500: the loss or the gradient was no finite number any more. Start again with a lower learning rate, such as "
-      "--muon-lr 0.01 --lr 0.001.");
+  expect(&h, &f,
+         "Predicts unseen text (the beginning of the validation text) at 3.04 bits per byte. Training failed after "
+         "step 500: the loss or the gradient was no finite number any more. Start again with a lower learning rate, "
+         "such as --muon-lr 0.01 --lr 0.001.");
 }
 
 static void no_better_than_guessing(void **state) {
   (void)state;
   History h = run_of(guesses, guesses, 1000);
-  expect(
-      &h, &facts,
-      "Predicts unseen text (the beginning of the validation text) no better than guessing: the loss is 5.54 nats "
-      "per token, that of guessing 5.55. It has learned nothing yet: train it longer, and look with --dry-run --show 3 "
-      "whether it reads what you meant.");
+  expect(&h, &facts,
+         "Predicts unseen text (the beginning of the validation text) no better than guessing: the loss is 5.54 nats "
+         "per token, and guessing has 5.55. It has learned nothing yet: train it longer, and look with --dry-run "
+         "--show 3 whether it reads what you meant.");
 }
 
 static void answers(void **state) {
   (void)state;
   History h = run_of(falls, falls, 1000);
   add_final(&h, 0.02, 0.1, 0.988, NAN);
-  expect(
-      &h, &facts,
-      "Gives exactly the right answer to 98.8 % of the prompts of the validation text (all of it). The validation loss "
-      "fell until step 1000 of 1000. Ask it: ./generate my.run -p TEXT --greedy. For a better one: more steps "
-      "(--steps), more text, or a larger model (--dim, --layers).");
+  expect(&h, &facts,
+         "Gives exactly the right answer to 98.8 % of the prompts of the validation text (all of it). The validation "
+         "loss was lowest at step 1000 of 1000. Ask it: ./generate my.run -p TEXT --greedy. For a better one: more "
+         "steps (--steps), more text, or a larger model (--dim, --layers).");
 }
 
 /* ---- others ---- */
@@ -168,15 +160,13 @@ static void not_ended(void **state) {
   assert_non_null(strstr(summary_of(&h, &f).text, "bits per byte. The run is at step 400 of 1000."));
   f.state = "killed";
   f.dir = "my first.run";
-  assert_non_null(strstr(summary_of(&h, &f).text,
-                         " It was killed after step 400 of 1000; ./train --resume='my first.run' "
-                         "goes on from the last state that was saved."));
+  assert_non_null(strstr(summary_of(&h, &f).text, " It was killed after step 400 of 1000; ./train --resume='my "
+                                                  "first.run' goes on from the last state that was saved."));
   f.steps = (double)NAN;
   f.state = "signal";
-  expect(
-      &h, &f,
-      "Predicts unseen text (the beginning of the validation text) at 3.04 bits per byte. It was stopped at step 400; "
-      "./train --resume='my first.run' goes on.");
+  expect(&h, &f,
+         "Predicts unseen text (the beginning of the validation text) at 3.04 bits per byte. It was stopped at step "
+         "400; ./train --resume='my first.run' goes on.");
 }
 
 static void without_validation(void **state) {
@@ -189,13 +179,11 @@ static void without_validation(void **state) {
   assert_non_null(
       strstr(summary_of(&h, &f).text, "was not evaluated yet. The training loss at step 1000 is 1.25 nats"));
   f.state = "done";
-  expect(
-      &h, &f,
-      "There was no validation text, so it is not known how well the model predicts text that it has not seen; "
-      "--val-frac 0.1 keeps a tenth of the text for that. The training loss at step 1000 is 1.25 nats per token. Let "
-      "it "
-      "write: ./generate my.run -n 500. For a better one: more steps (--steps), more text, or a larger model (--dim, "
-      "--layers).");
+  expect(&h, &f,
+         "There was no validation text, so it is not known how well the model predicts text that it has not seen; "
+         "--val-frac 0.1 keeps a tenth of the text for that. The training loss at step 1000 is 1.25 nats per token. "
+         "Let it write: ./generate my.run -n 500. For a better one: more steps (--steps), more text, or a larger model "
+         "(--dim, --layers).");
 }
 
 static void states_are_words(void **state) {
