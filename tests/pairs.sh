@@ -117,11 +117,11 @@ for tokenizer in byte "bpe --vocab-size 270"; do
   done
 done
 check "unseen: many" test "$(unseen letters.run ABCDEFGHIJKLMNOPQRSTUVWXYZ)" = 'A B C D E F G H I J K L M N O P Q R S T U V W X Y ...'
-printf 'abc\nHELLO\nbca\nhello\nStraße\n' >questions
-$generate letters.run --lines -n 1 -f questions >out 2>err
+printf 'abc\nHELLO\nbca\nhello\nStraße\n' >strange
+$generate letters.run --lines -n 1 -f strange >out 2>err
 check "unseen: lines are counted" grep -q '^note: 2 of 5 lines have characters that no prompt has .*, the first in line 2 (H E L O)' err
 check "unseen: in one note" test "$(grep -c 'trained on' err)" -eq 1
-sed 's/.*/"&"/' questions | $generate letters.run --prompts - -n 1 2>&1 >out | grep -q '^note: 2 of 5 lines have characters'
+sed 's/.*/"&"/' strange | $generate letters.run --prompts - -n 1 2>&1 >out | grep -q '^note: 2 of 5 lines have characters'
 check "unseen: JSON lines, too" test $? -eq 0
 rm letters.run/tokens.bin
 check "unseen: nothing is known without the tokens" test -z "$(unseen letters.run HELLO)"
@@ -152,7 +152,7 @@ check "maps: a text that fills the context" sh -c "test $? -eq 0 && grep -q '\"s
 refused "maps: pictures or numbers" 2 "must end in .html" $generate decoder.run -p abc --attention maps.txt
 refused "maps: no place to write" 7 "nowhere" $generate decoder.run -p abc -n 5 --attention nowhere/maps.html
 $generate reverse-after.run -p 12 --lens --quiet >out
-check_learned "the lens: the decoder's layers, after a source" sh -c "test \"\$(wc -l <out)\" -eq 3 && tail -n 1 out | grep -q \"^layer  2  '2' \""
+check_learned "the lens: the decoder's layers, after a source" sh -c "test \"\$(wc -l <out)\" -eq 4 && tail -n 1 out | grep -q \"^layer  2  '2' \""
 $generate reverse-after.run -p 12 --answer 2 --lens --quiet >out
 check_learned "the lens: after the beginning of an answer" sh -c "tail -n 1 out | grep -q \"^layer  2  '1' \""
 refused "the heat of a text without a source" 2 "without an encoder" $generate reverse-after.run --score text.txt --heat
