@@ -28,9 +28,9 @@ typedef struct GgufFacts {
 } GgufFacts;
 
 /* Writes it atomically (util/file.h); a row at a time, so the memory does not grow with the model. `progress` counts
- * bytes of *facts, which are filled before it begins. EXIT_CHECKPOINT: what of the model or its tokenizer llama.cpp does
- * not have; as reading weights; numbers that are too large for the type. EXIT_USAGE: a matrix whose rows are no blocks
- * of q8_0. EXIT_OUTPUT, EXIT_MEMORY. */
+ * bytes of *facts, which are filled before it begins. EXIT_CHECKPOINT: what of the model or its tokenizer llama.cpp
+ * does not have; as reading weights; numbers that are too large for the type. EXIT_USAGE: a matrix whose rows are no
+ * blocks of q8_0. EXIT_OUTPUT, EXIT_MEMORY. */
 bool gguf_model_write(const GgufModel *model, const char *path, Progress progress, GgufFacts *facts, Error *error);
 
 #endif

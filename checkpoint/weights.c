@@ -1,4 +1,5 @@
-/* model.safetensors: the weights as their class names them, in fp32 or bf16 when written, in fp32, fp16 or bf16 when read. */
+/* model.safetensors: the weights as their class names them, in fp32 or bf16 when written, in fp32, fp16 or bf16 when
+ * read. */
 #include "checkpoint/internal.h"
 
 #include "checkpoint/classes.h"

@@ -70,12 +70,12 @@ bool corpus_has_prompts(const Corpus *corpus);
 /* The next document, valid until the next call of corpus_next, corpus_rewind or corpus_close. A corpus of separators
  * and blank lines is at its end at once.
  *
- * EXIT_INPUT for a line that jsonl_parse or tsv_parse refuses, with the numbers of all such lines of its file, and for a file that is no longer what corpus_open
- * measured (size, time, inode). This is checked when the file is mapped, between documents once a MiB has been
- * consumed, and at its end. Not covered: a file that is cut short between two checks ends the program when a missing
- * page is touched (SIGBUS, see cli/startup.c), and one that is overwritten in place and whose time is then restored is
- * not noticed. EXIT_MEMORY; the error of the progress that corpus_rewind was given. After an error only corpus_rewind
- * and corpus_close are of use. */
+ * EXIT_INPUT for a line that jsonl_parse or tsv_parse refuses, with the numbers of all such lines of its file, and for
+ * a file that is no longer what corpus_open measured (size, time, inode). This is checked when the file is mapped,
+ * between documents once a MiB has been consumed, and at its end. Not covered: a file that is cut short between two
+ * checks ends the program when a missing page is touched (SIGBUS, see cli/startup.c), and one that is overwritten in
+ * place and whose time is then restored is not noticed. EXIT_MEMORY; the error of the progress that corpus_rewind was
+ * given. After an error only corpus_rewind and corpus_close are of use. */
 bool corpus_next(Corpus *corpus, Document *out, Error *error);
 /* To the first document. From then on `progress` gets corpus_position several times a second while the end of a large
  * document is searched for. */

@@ -15,8 +15,8 @@ static inline bool encode_cut(BpeEncoder *encoder, PretokenizeText whole, size_t
          bpe_encode(encoder, &rest, 1, END, bpe_ids_sink, ids, error);
 }
 
-/* The first place of a cut that changes tokens, or 0; *cuts grows by the places that were tried. What encoding cannot do
- * is in *error. */
+/* The first place of a cut that changes tokens, or 0; *cuts grows by the places that were tried. What encoding cannot
+ * do is in *error. */
 static inline size_t find_wrong_cut(const Tokenizer *tokenizer, PretokenizeText whole, bool special, int *cuts,
                                     Error *error) {
   const Pipeline *pipeline = tokenizer_pipeline(tokenizer);

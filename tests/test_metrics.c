@@ -58,7 +58,8 @@ static void metrics_lines(void **state) {
       "{\"step\":9223372036854775807,\"tokens\":9223372036854775807,\"val_loss\":null,"
       "\"bits_per_byte\":2.5,\"seconds\":5,\"over\":\"beginning\",\"val_text\":\"000000000000001f\",\"best\":true}\n"
       "{\"step\":9223372036854775807,\"tokens\":9223372036854775807,\"val_loss\":null,"
-      "\"bits_per_byte\":2.5,\"exact\":0.25,\"xz_bits_per_byte\":3.5,\"seconds\":5,\"over\":\"all\",\"val_text\":\"000000000000001f\",\"best\":false}\n"
+      "\"bits_per_byte\":2.5,\"exact\":0.25,\"xz_bits_per_byte\":3.5,\"seconds\":5,\"over\":\"all\",\"val_text\":"
+      "\"000000000000001f\",\"best\":false}\n"
       "{\"step\":3,\"tokens\":4,\"verdict\":\"v\",\"text\":\"\\\"t\\\" \\n\"}\n"
       "{\"step\":7,\"tokens\":70,\"val_loss\":1.5,\"bits_per_byte\":2.5,\"exact\":0.5,\"seconds\":6,"
       "\"over\":\"all\",\"val_text\":\"ffffffffffffffff\",\"kept\":true}\n");

@@ -63,7 +63,7 @@ typedef struct ChoiceInputs {
   int vocab;        /* of the tokenizer */
   int source_vocab; /* of that of sources, which may be the same */
   int64_t text_bytes;
-  int64_t train_tokens;    /* of an epoch, padding included */
+  int64_t train_tokens; /* of an epoch, padding included */
   int64_t val_tokens;
   DocumentLengths lengths; /* of packed documents; none: a stream, or not known */
   const ModelConfig *base; /* NULL, or the model that is trained on, whose shape the settings have */

@@ -46,8 +46,8 @@ ShortText text_count(double count);      /* 812, 48.2k, 1.2M, 3.4G, 5.6T */
 ShortText text_bytes(double bytes);      /* 812 B, 3.1 MiB */
 ShortText text_duration(double seconds); /* 0:21, 1:05, 2:03:10 */
 
-/* A count and what is counted: "1 step", "1500 steps"; short, as text_count() writes it: "48.2k steps". A number that is
- * not whole has the digits of text_number(). */
+/* A count and what is counted: "1 step", "1500 steps"; short, as text_count() writes it: "48.2k steps". A number that
+ * is not whole has the digits of text_number(). */
 typedef struct PluralText {
   char text[64];
 } PluralText;

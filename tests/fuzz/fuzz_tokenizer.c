@@ -1,6 +1,6 @@
 /* The reader of tokenizer.json. What it accepts encodes any bytes to ids of its vocabulary or says why not; where texts
- * are only cut, the ids stand for the same bytes; where a text may be cut, those of the parts are those of the whole. It
- * becomes keys of a GGUF file, or is refused. */
+ * are only cut, the ids stand for the same bytes; where a text may be cut, those of the parts are those of the whole.
+ * It becomes keys of a GGUF file, or is refused. */
 #include "tests/cut_helpers.h"
 #include "tests/fuzz/fuzz.h"
 
