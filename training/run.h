@@ -28,17 +28,17 @@ typedef struct TextFacts {
 
 /* Of a run that was given in minutes (pace.c); clock_seconds(), seconds, and steps. */
 typedef struct Pace {
-  double launched;                     /* when the program started */
-  double minutes, deadline;            /* minutes NaN: the run has another length */
-  double step_seconds;                 /* as far as is known, without pauses */
-  double checked_at;                   /* when the length was looked at last... */
-  int64_t checked_step;                /* ...at this step */
-  int64_t first_step;                  /* before the first one of this program */
-  double paused, all_paused;           /* since it was looked at, and before but for what is done once */
-  double once;                         /* of `paused`: what is done once in a run */
-  double saving, sampling;             /* what the last one took; 0: there was none */
-  double evaluating, answering;        /* likewise, a window and a pair */
-  char *text;                          /* TrainSettings.earlier_steps, where this program changed it */
+  double launched;              /* when the program started */
+  double minutes, deadline;     /* minutes NaN: the run has another length */
+  double step_seconds;          /* as far as is known, without pauses */
+  double checked_at;            /* when the length was looked at last... */
+  int64_t checked_step;         /* ...at this step */
+  int64_t first_step;           /* before the first one of this program */
+  double paused, all_paused;    /* since it was looked at, and before but for what is done once */
+  double once;                  /* of `paused`: what is done once in a run */
+  double saving, sampling;      /* what the last one took; 0: there was none */
+  double evaluating, answering; /* likewise, a window and a pair */
+  char *text;                   /* TrainSettings.earlier_steps, where this program changed it */
 } Pace;
 
 /* Of a step's sequences those of one process: so many from `first` on, in so many passes of `batch`, the last of which
@@ -73,7 +73,7 @@ typedef struct Run {
   Pairs train_pairs, val_pairs;       /* only for an encoder, instead */
   Windows windows, val_windows;
   uint64_t val_text; /* which text is validated on (dataset/text_sum.h); the leader's */
-  Batch batch; /* of the step being prepared: grad_accum * batch windows */
+  Batch batch;       /* of the step being prepared: grad_accum * batch windows */
 
   /* ---- device and model (setup.c) ---- */
   const Backend *backend;
@@ -102,9 +102,9 @@ typedef struct Run {
   int64_t val_part; /* windows of each evaluation during the run; 0: there was none, and it is free */
   bool finished;
   int64_t metrics_bytes, samples_bytes; /* of the files, when the state was saved */
-  double best_loss, last_val_loss; /* on those windows */
-  double seconds;  /* of training before this start of the program */
-  double loss_sum; /* of the steps since the last line of metrics.jsonl */
+  double best_loss, last_val_loss;      /* on those windows */
+  double seconds;                       /* of training before this start of the program */
+  double loss_sum;                      /* of the steps since the last line of metrics.jsonl */
   int64_t loss_steps;
 
   /* ---- since the program started ---- */
