@@ -230,7 +230,7 @@ static bool still_learning(const History *h, const HistoryEvaluation *last, int 
                            MetricsLine *out) {
   if (since_best || h->verdict_count) return false;
   const double worth = worth_of_doubling(h, last, f->steps);
-  return worth > VERDICT_WORTH * last->loss &&
+  return worth > VERDICT_WORTH * last->loss && worth < last->loss && /* a loss does not fall below 0 */
          say(out, VERDICT_STILL_LEARNING, last,
              "still learning: twice as many steps would lower the validation loss by about %.1g; --resume with --steps "
              "%" PRId64 " continues this run, and a new run of that length would be better",

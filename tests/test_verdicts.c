@@ -78,6 +78,7 @@ static double noisy_but_level(double x) { return learns(x) * (1 + 0.03 * sin(997
 static double improves_slowly(double x) { return 1.8 + 0.5 * exp(-5 * x); }
 static double drops_out(double x) { return 0.8 + memorizes_slowly(x); } /* trained with so much dropout */
 static double still_falls(double x) { return 3.5 - 1.8 * x; }
+static double learns_all(double x) { return 2 * exp(-8 * x); } /* to 0.0007: less than the fall before says is left */
 
 static void healthy_runs(void **state) {
   (void)state;
@@ -153,6 +154,7 @@ static void severity(void **state) {
 static void runs_that_were_too_short(void **state) {
   (void)state;
   expect(still_falls, still_falls, &facts, "still learning at 20\n", "by about 0.1");
+  expect(learns_all, learns_all, &facts, "", NULL);
   expect(still_falls, still_falls, &facts, "still learning at 20\n", "--steps 2000");
   VerdictFacts stopped = facts;
   stopped.steps = 2000; /* it ended before its schedule: there is nothing to tell */
