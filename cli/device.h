@@ -35,7 +35,8 @@ void device_limit_threads(DeviceSettings *settings, Console *console);
 
 /* Opens the backend that is named, or with auto the best one that can compute `model` (NULL: not known yet); `console`
  * is told which one was skipped and why; where nothing is trained only of one that should have worked. Its dtype is the
- * one named, or with auto the natural one. `tuning`: ContextOptions.tuning. EXIT_USAGE when this build or machine does not have it. */
+ * one named, or with auto the natural one. `tuning`: ContextOptions.tuning. EXIT_USAGE when this build or machine does
+ * not have it. */
 bool device_open(const DeviceSettings *settings, const ModelConfig *model, const char *tuning, Console *console,
                  const Backend **backend, Context **context, Error *error);
 
