@@ -10,29 +10,50 @@
 #   make check-spills [CUDA_ARCH=all]               that no kernel keeps variables in memory for want of registers
 #   make bench [BENCH="--only train,generate-15m"]  measures this machine's CPU; scripts/bench.py --help
 #   make gpu-check [STAGE=parity|sanitize|speed]    everything that needs a real GPU: docs/gpu.md
-# Settings: CC=clang, NO_CUDA=1 (no CUDA backend),
+# Settings: CC=clang, CFLAGS=-O2, NO_CUDA=1 (no CUDA backend),
 #           NO_MPI=1, or MPICC="mpicc ..." (MPIs to train in several processes with; default: all that are found),
-#           CUDA_ARCH="80 90" or all (which GPUs; default: the one that is here, else 80 and 90), NO_INSTALL=1 (never
-#           install packages), V=1 (show the commands), CPPFLAGS and LDFLAGS (libraries in other places),
-#           CARRY=DIR (jansson, PCRE2, utf8proc and cmocka in DIR/include and DIR/lib, as scripts/gpu_carry.sh puts them there).
+#           CUDA_ARCH="80 90" or all (which GPUs; default: the one that is here, else 80 and 90), WERROR=1 (warnings are
+#           errors), CPPFLAGS and LDFLAGS (libraries in other places), CARRY=DIR (jansson, PCRE2, utf8proc and cmocka in
+#           DIR/include and DIR/lib, as scripts/gpu_carry.sh puts them there).
+#           The build directory remembers these until they are given again; an empty one (NO_CUDA=) is the default.
+# For one make: NO_INSTALL=1 (never install packages), V=1 (show the commands), BUILD=DIR (another build directory).
 
-CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 BUILD ?= build
 $(if $(filter 1,$(words $(BUILD))),,$(error BUILD is "$(BUILD)": one name without blanks is needed))
 Q = $(if $(V),,@echo "  $@"; )
-PKG_CONFIG ?= pkg-config
-
 comma := ,
+HASH := \#
+
+# Settings of the command line are kept in BUILD_SETTINGS. The environment wins over what is kept and is not kept itself.
+# A make for a directory below $(BUILD) reads the settings of $(BUILD) and keeps none; without a name none are read or kept.
+SETTINGS := CC CFLAGS CPPFLAGS LDFLAGS PKG_CONFIG CARRY WERROR NO_CUDA NVCC CUDA_ARCH NO_MPI MPICC
+BUILD_SETTINGS ?= $(BUILD)/settings.mk
+ifeq ($(origin CC),default)
+undefine CC
+endif
+-include $(BUILD_SETTINGS)
+of_origin = $(foreach setting,$(SETTINGS),$(if $(filter $(1),$(origin $(setting))),$(if $(value $(setting)),$(setting))))
+NESTED = BUILD_SETTINGS=$(BUILD_SETTINGS)
+REMEMBERED := $(strip $(call of_origin,file))
+KEPT := $(foreach setting,$(call of_origin,file command),'$(setting) ?= $(subst ','\'',$(subst $(HASH),\$(HASH),$(value $(setting))))')
+ifeq ($(MAKELEVEL)$(filter clean format kernel-flags gpu-test-names,$(MAKECMDGOALS)),0)
+shown = $(1)=$(if $(word 2,$(value $(1))),"$(value $(1))",$(value $(1)))
+$(if $(REMEMBERED),$(info settings of the last build: $(foreach setting,$(REMEMBERED),$(call shown,$(setting))) \
+(give them again to change them, e.g. $(firstword $(REMEMBERED))= for the default; make clean forgets them)))
+endif
+
+override CC := $(or $(CC),gcc)
+override CFLAGS := $(or $(CFLAGS),-O3)
+override PKG_CONFIG := $(or $(PKG_CONFIG),pkg-config)
 ifneq ($(CARRY),)
 override CPPFLAGS += -I$(CARRY)/include
 override LDFLAGS += -L$(CARRY)/lib -Wl,-rpath,$(abspath $(CARRY)/lib)
 endif
-WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Werror
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion $(if $(WERROR),-Werror)
 SANITIZERS := $(if $(filter 1 address,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -g -DINKLING_SANITIZE)
 # Fuzzing (make fuzz, with clang): coverage is counted, checksums are not compared.
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 SANITIZERS += $(if $(FUZZ),-fsanitize=fuzzer-no-link -Wno-pass-failed -DINKLING_FUZZ)
-CFLAGS ?= -O3
 # The CPU kernels are compiled once for each of these instruction sets and elements (kernels/backends.c lists them again),
 # everything else for any processor of the architecture. Floating-point exceptions need not be exact, so comparisons may
 # become masks. The assembler may be too old for the instructions that multiply bf16.
@@ -49,17 +70,17 @@ ALL_LDFLAGS = $(LDFLAGS) -fopenmp $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
 
 # Libraries. jansson, PCRE2 and utf8proc are needed; they are linked statically where their archives are there, so that the programs
 # are easy to move.
-HASH := \#
 have_header = $(shell printf '$(HASH)include <$(1)>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
 archives = $(wildcard $(patsubst -L%,%/lib$(1).a,$(filter -L%,$(LDFLAGS)))) $(shell $(CC) -print-file-name=lib$(1).a | grep /)
 static_or_shared = $(if $(strip $(call archives,$(1))),-l:lib$(1).a,-l$(1))
+HAVE_OPENMP := $(call have_header,omp.h)
 HAVE_JANSSON := $(call have_header,jansson.h)
 HAVE_PCRE2 := $(shell printf '$(HASH)define PCRE2_CODE_UNIT_WIDTH 8\n$(HASH)include <pcre2.h>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
 HAVE_UTF8PROC := $(call have_header,utf8proc.h)
 # libedit, for ./generate -i, is loaded where it is there; without its header the terminal edits as it does by itself.
 DEFINES += $(if $(call have_header,histedit.h),-DINKLING_LIBEDIT)
 # MPI, to train in several processes (collective/mpi): for each kind that an mpicc is found of, a library beside the programs.
-MPICC ?= mpicc mpicc.openmpi mpicc.mpich
+override MPICC := $(or $(MPICC),mpicc mpicc.openmpi mpicc.mpich)
 WITH_CC := OMPI_CC=$(CC) MPICH_CC=$(CC)
 mpi_kind = $(shell printf '$(HASH)include <mpi.h>\n$(HASH)ifdef OPEN_MPI\nopenmpi\n$(HASH)else\nmpich\n$(HASH)endif\n' | $(WITH_CC) $(1) -E -P -x c - 2>/dev/null | grep -x 'openmpi\|mpich')
 $(if $(NO_MPI),,$(foreach compiler,$(MPICC),$(if $(shell command -v $(compiler)),$(eval MPICC_$(call mpi_kind,$(compiler)) ?= $(compiler)))))
@@ -67,7 +88,7 @@ MPI_KINDS := $(foreach kind,openmpi mpich,$(if $(MPICC_$(kind)),$(kind)))
 PACKAGE_CFLAGS := $(foreach package,jansson libpcre2-8 libutf8proc,$(shell $(PKG_CONFIG) --cflags $(package) 2>/dev/null))
 LIBS := $(call static_or_shared,jansson) $(call static_or_shared,pcre2-8) $(call static_or_shared,utf8proc)
 # CUDA: by nvcc where it is found, or on the CPU (tests/cuda_on_cpu), or not at all.
-NVCC ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+override NVCC := $(or $(NVCC),$(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null))
 ifeq ($(NO_CUDA)$(CUDA_ON_CPU)$(or $(wildcard $(NVCC)),$(shell command -v $(NVCC))),)
 $(if $(NVCC),$(error NVCC is "$(NVCC)", which is not there; NO_CUDA=1 builds without CUDA))
 endif
@@ -86,7 +107,7 @@ CUDA_TARGETS := $(if $(filter all,$(CUDA_ARCH)),80 86 89 90,$(or $(CUDA_ARCH),$(
 $(if $(filter-out $(CUDA_KNOWN),$(CUDA_TARGETS)),$(error CUDA_ARCH is "$(CUDA_ARCH)": give all, or a list of $(CUDA_KNOWN) (compute capabilities times ten)))
 GENCODE := $(foreach a,$(CUDA_TARGETS),-gencode=arch=compute_$(a),code=sm_$(a)) \
 	$(if $(CUDA_PRESENT),,-gencode=arch=compute_$(lastword $(CUDA_TARGETS)),code=compute_$(lastword $(CUDA_TARGETS)))
-NVCC_WARNINGS := -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter
+NVCC_WARNINGS := $(if $(WERROR),-Werror all-warnings) -Xcompiler -Wall,-Wextra,-Wno-unused-parameter
 NVCC_FLAGS = -std=c++20 -O3 $(GENCODE) -I. $(NVCC_WARNINGS) -Xptxas -v \
 	$(CPPFLAGS) -DINKLING_CUDA_LIBRARIES='"$(CUDA_HOME)/lib64"' $(DEFINES)
 COMPILE_CUDA = $(NVCC) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@ 2> $(@:.o=.log) || { cat $(@:.o=.log) >&2; exit 1; }
@@ -97,7 +118,7 @@ CUDA_INCLUDE ?= $(patsubst %/cublasLt.h,%,$(firstword $(wildcard $(addsuffix /cu
 ifeq ($(CUDA),cpu)
 CXX ?= g++
 EMULATOR_SANITIZERS := $(if $(filter address,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer,$(if $(filter race,$(SANITIZE)),-fsanitize=thread))
-EMULATOR_CFLAGS = -std=c++20 -g -I. -Itests/cuda_on_cpu/nccl -isystem $(CUDA_INCLUDE) -isystem $(CUDA_INCLUDE)/cccl -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unused-parameter -MMD -MP $(DEFINES)
+EMULATOR_CFLAGS = -std=c++20 -g -I. -Itests/cuda_on_cpu/nccl -isystem $(CUDA_INCLUDE) -isystem $(CUDA_INCLUDE)/cccl -Wall -Wextra $(if $(WERROR),-Werror) -Wno-unknown-pragmas -Wno-unused-parameter -MMD -MP $(DEFINES)
 COMPILE_CUDA = $(CXX) -x c++ -include tests/cuda_on_cpu/emulator.h $(EMULATOR_CFLAGS) -O$(if $(SANITIZE),1,2) -ffp-contract=off -fno-strict-aliasing $(EMULATOR_SANITIZERS) -c $< -o $@
 EMULATOR_SOURCES := $(filter-out $(if $(filter race,$(SANITIZE)),,%/race.cpp),$(wildcard tests/cuda_on_cpu/*.cpp))
 EMULATOR_OBJECTS := $(EMULATOR_SOURCES:%.cpp=$(BUILD)/%.o)
@@ -119,7 +140,10 @@ TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/dump
 .SECONDARY:
 BIN ?= .
 MPI_LIBRARIES := $(MPI_KINDS:%=$(BIN)/inkling-%.so)
-all: $(BIN)/train $(BIN)/generate $(MPI_LIBRARIES)
+all: $(BUILD)/built
+$(BUILD)/built: $(BIN)/train $(BIN)/generate $(MPI_LIBRARIES)
+	@touch $@
+	@$(if $(filter-out all,$(MAKECMDGOALS)),,echo "built $(BIN)/train and $(BIN)/generate; try: make demo, or $(BIN)/train TEXT")
 
 $(MPI_LIBRARIES): $(BIN)/inkling-%.so: collective/mpi/library.c collective/messenger.h $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -187,12 +211,12 @@ $(FUZZERS): $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/te
 	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) $^ -o $@ $(LIBS)
 .PHONY: fuzz fuzz-programs
 fuzz-programs: $(FUZZERS)
-fuzz:
+fuzz: remember
 	@command -v clang >/dev/null || { echo "make: fuzzing needs clang (with libFuzzer, which comes with it)" >&2; exit 1; }
-	@$(MAKE) --no-print-directory CC=clang FUZZ=1 SANITIZE=1 NO_CUDA=1 CFLAGS=-O1 BUILD=$(BUILD)/fuzz fuzz-programs
+	@$(MAKE) --no-print-directory $(NESTED) CC=clang FUZZ=1 SANITIZE=1 NO_CUDA=1 CFLAGS=-O1 BUILD=$(BUILD)/fuzz fuzz-programs
 	@tests/fuzz/run.sh $(BUILD)/fuzz $(or $(SECONDS),600) $(ONLY)
 
-# Programs that print numbers, or need a real GPU: no tests of `make test`.
+# Programs that print numbers, or need a real GPU: `make test` builds them and runs none.
 $(BUILD)/bench_kernels: $(patsubst %.c,$(BUILD)/%.o,$(filter-out bench/bench_bpe.c bench/bench_gemm.c,$(wildcard bench/*.c))) $(LIBRARY_OBJECTS)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS)
 $(BUILD)/bench_bpe $(BUILD)/bench_gemm: $(BUILD)/bench_%: $(BUILD)/bench/bench_%.o $(LIBRARY_OBJECTS)
@@ -226,13 +250,21 @@ endif
 $(BUILD)/flags: CONTENT = $(CC) $(ALL_CFLAGS) $(LIBS)
 $(BUILD)/version: CONTENT = $(VERSION)
 $(BUILD)/cuda-flags: CONTENT = $(CXX) $(COMPILE_CUDA)
-$(BUILD)/flags $(BUILD)/version $(BUILD)/cuda-flags: FORCE
+$(BUILD)/flags $(BUILD)/version $(BUILD)/cuda-flags: FORCE remember
 	@mkdir -p $(@D)
 	@echo "$(CONTENT)" | cmp -s - $@ || echo "$(CONTENT)" > $@
-.PHONY: FORCE
+.PHONY: FORCE remember
 FORCE:
+remember:
+ifeq ($(BUILD_SETTINGS),$(BUILD)/settings.mk)
+	@mkdir -p $(BUILD)
+	@printf '%s\n' '# Settings of the last build' $(KEPT) > $(BUILD_SETTINGS).new && mv $(BUILD_SETTINGS).new $(BUILD_SETTINGS)
+endif
 
 check-libraries:
+ifneq ($(HAVE_OPENMP),yes)
+	@echo "make: $(CC) has no OpenMP (its header omp.h was not found). Install it (for clang: libomp-dev, or libomp-N-dev for clang-N) or use CC=gcc" >&2; exit 1
+endif
 ifneq ($(HAVE_JANSSON),yes)
 	@echo "make: jansson is missing (its header jansson.h was not found). Run scripts/install-deps.sh" >&2; exit 1
 endif
@@ -245,12 +277,13 @@ endif
 
 # The packages may have been installed just now, so what needs them runs in a make of its own.
 deps:
-	@scripts/install-deps.sh
+	@CC="$(CC)" scripts/install-deps.sh
 
 test: deps
 	@$(MAKE) --no-print-directory run-tests
-.PHONY: run-tests
-run-tests: all $(FAILING) $(DATA_PROGRAMS) $(BUILD)/bench_kernels $(TESTS) $(FUZZERS) $(if $(SANITIZE),,build-cuda-on-cpu)
+.PHONY: run-tests programs
+programs: all $(FAILING) $(DATA_PROGRAMS) $(addprefix $(BUILD)/,bench_kernels bench_bpe bench_gemm dump_model $(if $(CUDA),check_fragments)) $(TESTS) $(FUZZERS)
+run-tests: programs $(if $(SANITIZE),,build-cuda-on-cpu)
 	@BIN=$(BIN) EMULATED=$(if $(SANITIZE),,$(EMULATED)) tests/run.sh $(BUILD)
 
 # The CUDA kernels on the CPU: a build of its own in a directory of its own, for each kind of SANITIZE.
@@ -258,12 +291,12 @@ EMULATED := $(if $(CUDA_INCLUDE),$(BUILD)/cuda-on-cpu$(if $(SANITIZE),-$(SANITIZ
 .PHONY: test-cuda-on-cpu build-cuda-on-cpu emulated-programs
 test-cuda-on-cpu: deps build-cuda-on-cpu
 	@$(if $(EMULATED),tests/cuda_on_cpu/run.sh $(EMULATED) $(SANITIZE))
-build-cuda-on-cpu:
-	@$(if $(EMULATED),$(MAKE) --no-print-directory CUDA_ON_CPU=1 BUILD=$(EMULATED) BIN=$(EMULATED) $(if $(SANITIZE),CFLAGS=-O1) emulated-programs,echo "note: the CUDA kernels are not tested on the CPU: CUDA's headers are missing")
+build-cuda-on-cpu: remember
+	@$(if $(EMULATED),$(MAKE) --no-print-directory $(NESTED) CUDA_ON_CPU=1 BUILD=$(EMULATED) BIN=$(EMULATED) $(if $(SANITIZE),CFLAGS=-O1) emulated-programs,echo "note: the CUDA kernels are not tested on the CPU: CUDA's headers are missing")
 emulated-programs: $(BIN)/train $(BUILD)/stories $(BUILD)/bench_kernels $(BUILD)/check_fragments $(GPU_TESTS:%=$(BUILD)/tests/%) $(BUILD)/tests/test_emulator
 
-sanitize:
-	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 NO_CUDA=1 CFLAGS="-O1"
+sanitize: remember
+	@$(MAKE) --no-print-directory $(NESTED) test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 NO_CUDA=1 CFLAGS="-O1"
 
 .PHONY: bench
 bench: deps

@@ -1,0 +1,53 @@
+#!/bin/sh
+# That a build directory remembers the settings of its last build. Nothing is compiled: `make -n` tells what would be.
+# Prints `ok NAME` or `not ok NAME` a check and `done` at the end.
+set -u
+cd "$(dirname "$0")/.." || exit 2
+unset MAKEFLAGS MAKELEVEL MFLAGS BUILD_SETTINGS CFLAGS CPPFLAGS NO_CUDA NO_MPI
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+build=$work/build
+
+make_in() { # make_in DIRECTORY ARGUMENTS...
+  directory=$1
+  shift
+  make --no-print-directory BUILD="$directory" "$@" 2>&1
+}
+check() { # check NAME COMMAND...
+  name=$1
+  shift
+  if "$@"; then echo "ok $name"; else echo "not ok $name"; fi
+}
+# Whether the compiler of a source would get a flag: has FLAG ARGUMENTS...
+has() {
+  flag=$1
+  shift
+  make_in "$build" V=1 "$@" kernel-flags CPU_BUILD=v3 | grep -q -e " $flag "
+}
+lacks() { ! has "$@"; }
+said() { make_in "$build" remember "$@" | grep -c '^settings of the last build: '; }
+
+check "nothing is said of a first build" [ "$(said CPPFLAGS='-DA="b c" -DB=#d' NO_CUDA=1)" = 0 ]
+check "a setting holds" has '-DA="b c" -DB=#d'
+check "it is said once" [ "$(said)" = 1 ]
+check "it is said with its value" sh -c "make --no-print-directory BUILD='$build' -n remember | grep -q 'CPPFLAGS=.* NO_CUDA=1 '"
+check "nothing is said where the output is read" [ "$(make_in "$build" gpu-test-names | wc -l)" = 1 ]
+check "a question changes nothing" lacks -DB=#d CPPFLAGS=-DC
+check "and so it still holds" has -DB=#d
+check "the environment wins" env CPPFLAGS=-DE sh -c "make --no-print-directory BUILD='$build' kernel-flags | grep -q ' -DE '"
+make_in "$build" remember CPPFLAGS=-DC >"$work/log"
+check "another value takes its place" has -DC
+make_in "$build" remember CPPFLAGS= >"$work/log"
+check "an empty one is the default" lacks -DC
+check "the others stay" grep -qx 'NO_CUDA ?= 1' "$build/settings.mk"
+check "an empty CFLAGS is the default" has -O3 CFLAGS=
+
+# A build below takes the settings and keeps none; without a name nothing is read or kept.
+make_in "$build" remember CPPFLAGS=-DC >"$work/log"
+make_in "$build/below" BUILD_SETTINGS="$build/settings.mk" remember CPPFLAGS=-DD >"$work/log"
+check "a build below keeps nothing" [ ! -e "$build/below/settings.mk" ]
+check "nor in the directory above" has -DC
+check "a build below takes them" sh -c "make --no-print-directory BUILD='$build/below' BUILD_SETTINGS='$build/settings.mk' kernel-flags | grep -q ' -DC '"
+check "without a name none are read" lacks -DC BUILD_SETTINGS=
+check "every make for a build below names them" [ "$(grep -c '(MAKE).* BUILD=' Makefile)" = "$(grep -c '(MAKE).*(NESTED).* BUILD=' Makefile)" ]
+echo "done"
