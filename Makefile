@@ -3,7 +3,7 @@
 #   make demo-pairs an encoder and a decoder that learn to write strings backwards, in less than half a minute
 #   make test       the whole test suite  make sanitize  the same under ASan and UBSan
 #   make fuzz [SECONDS=600] [ONLY="config tokenizer"]   every reader under libFuzzer (clang)
-#   make format     clang-format          make lint      clang-tidy, cppcheck, shellcheck, layers
+#   make format     clang-format          make lint      compilers' warnings, clang-tidy, cppcheck, shellcheck, layers
 #   make vectorized that the marked loops of kernels/cpu become vector instructions, with gcc and with clang
 #   make layers     that no folder uses a higher one, by #include or by symbol
 #   make test-cuda-on-cpu [SANITIZE=address|race]   the CUDA kernels' tests on a machine without a GPU
@@ -324,9 +324,21 @@ vectorized:
 SOURCES = $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp')
 format:
 	@clang-format -i $(SOURCES)
-lint: layers vectorized
+# Every source with the compilers that are here: nothing to warn of. Only one clang can have its omp.h in Debian; it serves the others.
+LINT_COMPILERS := $(foreach compiler,gcc-12 clang-14 clang-19,$(shell command -v $(compiler)))
+LINT_FLAGS = $(filter-out -MMD -MP,$(ALL_CFLAGS)) -Werror -DINKLING_VERSION='""' -idirafter $(BUILD)/openmp -fsyntax-only
+LINT_SOURCES = $(filter-out kernels/cpu/% collective/mpi/%,$(filter %.c,$(SOURCES)))
+.PHONY: warnings
+warnings:
+	@mkdir -p $(BUILD)/openmp; cp "$$(clang -print-file-name=include/omp.h)" $(BUILD)/openmp 2>/dev/null || :
+	@for compiler in $(LINT_COMPILERS); do echo "  $$compiler"; \
+		echo $(LINT_SOURCES) | xargs -n 8 -P $$(nproc) $$compiler $(LINT_FLAGS) || exit 1; \
+		$(foreach build,$(wordlist 1,2,$(CPU_BUILDS)),echo $(CPU_KERNELS) | xargs -n 8 -P $$(nproc) $$compiler $(LINT_FLAGS) $(call BUILD_FLAGS,$(build)) || exit 1;) \
+	done
+lint: layers vectorized warnings
 	clang-format --dry-run --Werror $(SOURCES)
 	@awk '{ gsub(/[^ -~]+/, "?") } length > 120 { print FILENAME ":" FNR ": longer than 120 columns"; bad = 1 } END { exit bad }' $(SOURCES)
+	@! git grep -nE 'json_object_([gs]etn|deln|iter_key_len|keylen)' -- '*.c' '*.h' || { echo "jansson 2.13 does not have it" >&2; exit 1; }
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -I. --suppress=missingIncludeSystem $(filter %.c,$(SOURCES))
 	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc' --warnings-as-errors='*' $(LIBRARY) $(CPU_KERNELS) train.c generate.c $(wildcard bench/*.c data/*.c data/*/*.c) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) $(call BUILD_FLAGS,$(firstword $(CPU_BUILDS))) -DINKLING_VERSION='""'
 	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling' --warnings-as-errors='*' $(CPU_KERNELS) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) $(call BUILD_FLAGS,$(word 2,$(CPU_BUILDS)))

@@ -148,10 +148,6 @@ header() {
 
 programs() {
   part "build" 420 make --no-print-directory -k -j"$jobs" "${make_flags[@]}" gpu-programs && return 0
-  # A compiler that we have not seen may warn of more.
-  grep -q -E 'Werror|warning treated as error|all warnings' "$build/parts/$stage-build.log" &&
-    part "build, warnings allowed" 300 make --no-print-directory -k -j"$jobs" "${make_flags[@]}" WARNINGS=-w NVCC_WARNINGS= gpu-programs &&
-    make_flags+=(WARNINGS=-w NVCC_WARNINGS=) && return 0
   # What could be built is used (without cmocka all but the tests, say), but nothing of an earlier build.
   local program
   for program in "$build"/{train,bench_kernels,check_fragments,stories} "${tests[@]/#/$build/tests/}"; do

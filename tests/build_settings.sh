@@ -22,7 +22,7 @@ check() { # check NAME COMMAND...
 has() {
   flag=$1
   shift
-  make_in "$build" V=1 "$@" kernel-flags CPU_BUILD=v3 | grep -q -e " $flag "
+  make_in "$build" "$@" kernel-flags CPU_BUILD=v3 | grep -q -e " $flag "
 }
 lacks() { ! has "$@"; }
 said() { make_in "$build" remember "$@" | grep -c '^settings of the last build: '; }
@@ -41,6 +41,21 @@ make_in "$build" remember CPPFLAGS= >"$work/log"
 check "an empty one is the default" lacks -DC
 check "the others stay" grep -qx 'NO_CUDA ?= 1' "$build/settings.mk"
 check "an empty CFLAGS is the default" has -O3 CFLAGS=
+
+# The emulator of CUDA does not care whether there is a backend for CUDA or MPI.
+emulator_flags() { # emulator_flags FILE ARGUMENTS...
+  file=$1
+  shift
+  make_in "$work/emulator" CUDA_ON_CPU=1 BUILD_SETTINGS="$build/settings.mk" "$@" "$work/emulator/flags" "$work/emulator/cuda-flags" >"$work/log" || cat "$work/log"
+  cat "$work/emulator/flags" "$work/emulator/cuda-flags" >"$file"
+}
+make_in "$build" remember NO_CUDA= >"$work/log"
+emulator_flags "$work/with"
+make_in "$build" remember NO_CUDA=1 NO_MPI=1 CUDA_ARCH=80 >"$work/log"
+emulator_flags "$work/remembered"
+emulator_flags "$work/given" NO_CUDA=1 NO_MPI=1 CUDA_ARCH=90
+check "the emulator is not built again without CUDA" cmp "$work/with" "$work/remembered"
+check "nor with other settings given to it" cmp "$work/with" "$work/given"
 
 # A build below takes the settings and keeps none; without a name nothing is read or kept.
 make_in "$build" remember CPPFLAGS=-DC >"$work/log"
