@@ -24,8 +24,8 @@ Q = $(if $(V),,@echo "  $@"; )
 comma := ,
 HASH := \#
 
-# Settings of the command line are kept in BUILD_SETTINGS. The environment wins over what is kept and is not kept itself.
-# A make for a directory below $(BUILD) reads the settings of $(BUILD) and keeps none; without a name none are read or kept.
+# BUILD_SETTINGS is the file that keeps the settings of the command line. The environment wins over it and is not kept. The
+# builds below (sanitize, fuzz, the emulator) read the file of the outer build and write none; an empty name turns it off.
 SETTINGS := CC CFLAGS CPPFLAGS LDFLAGS PKG_CONFIG CARRY WERROR NO_CUDA NVCC CUDA_ARCH NO_MPI MPICC
 BUILD_SETTINGS ?= $(BUILD)/settings.mk
 ifeq ($(origin CC),default)
@@ -324,7 +324,7 @@ vectorized:
 SOURCES = $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp')
 format:
 	@clang-format -i $(SOURCES)
-# Every source with the compilers that are here: nothing to warn of. Only one clang can have its omp.h in Debian; it serves the others.
+# That no compiler warns, of those that are installed. Debian has omp.h for one clang at a time: the others read its copy.
 LINT_COMPILERS := $(foreach compiler,gcc-12 clang-14 clang-19,$(shell command -v $(compiler)))
 LINT_FLAGS = $(filter-out -MMD -MP,$(ALL_CFLAGS)) -Werror -DINKLING_VERSION='""' -idirafter $(BUILD)/openmp -fsyntax-only
 LINT_SOURCES = $(filter-out kernels/cpu/% collective/mpi/%,$(filter %.c,$(SOURCES)))
