@@ -96,7 +96,7 @@ static void write_words(FILE *stream, const char *text) {
   for (const char *at = text, *end; *at; at = end) {
     end = *at == ' ' ? at + 1 : at + strcspn(at, " ");
     const char *dashes = strstr(at, "--");
-    const bool option = dashes && dashes < end && end - at < WHOLE_BYTES;
+    const bool option = (*at == '-' || (dashes && dashes < end)) && end - at < WHOLE_BYTES;
     fputs(option ? "<span class=\"option\">" : "", stream);
     html_write(stream, at, (size_t)(end - at));
     fputs(option ? "</span>" : "", stream);
