@@ -218,13 +218,11 @@ void settings_options(Options *options, TrainSettings *s) {
            .transient = true),
       FLAG("report", &s->report,
            "write a page about the runs, or the runs below the directories, that are named instead of FILEs into "
-           "--out, and "
-           "exit",
+           "--out, and exit",
            .transient = true),
       FLAG("plot", &s->plot,
            "draw the losses of the runs, or the runs below the directories, that are named instead of FILEs in one "
-           "picture, and "
-           "exit",
+           "picture, and exit",
            .transient = true),
       CHOICE("output-format", &s->runs_format, table_format_names, "auto: text on a terminal, else md",
              "of the table: text: aligned columns, as wide as the terminal; csv and json have all columns",
