@@ -97,7 +97,7 @@ UnseenText program_unseen(Program *p, const BpeIds *source) {
 void program_note_unseen(Program *p) {
   const UnseenText unseen = program_unseen(p, &p->source);
   if (unseen.text[0])
-    console_note(&p->console, "no prompt that %s was trained on has %s: the answer is a guess", p->dir, unseen.text);
+    console_note(&p->console, "no training prompt of %s has %s: the answer is a guess", p->dir, unseen.text);
 }
 
 void program_count_unseen(Program *p, int64_t line, const BpeIds *source) {
@@ -110,7 +110,7 @@ void program_note_unseen_lines(Program *p, int64_t lines) {
   if (p->seen.lines)
     console_note(&p->console,
                  "%" PRId64 " of %" PRId64
-                 " lines have characters that no prompt has that %s was trained on, the first "
-                 "in line %" PRId64 " (%s): their answers are guesses",
+                 " lines have characters that no training prompt of %s has, first line %" PRId64
+                 " (%s): their answers are guesses",
                  p->seen.lines, lines, p->dir, p->seen.first, p->seen.in_first.text);
 }

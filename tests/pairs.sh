@@ -106,7 +106,7 @@ check "lines without an encoder" test "$(printf '12\n34\n' | $generate decoder.r
 # Responses have other letters than prompts, which are a to y.
 awk 'BEGIN { for (i = 0; i < 400; i++) printf "%c%c %c\tUVWz%d\n", 97 + i % 25, 97 + int(i / 25) % 25, 97 + i * 7 % 25, i }' >letters.tsv
 unseen() { # unseen RUN PROMPT: what is noted of it
-  $generate "$1" -p "$2" -n 1 --device cpu 2>&1 >/dev/null | sed -n 's/^note: no prompt that .* was trained on has \(.*\): the answer is a guess$/\1/p'
+  $generate "$1" -p "$2" -n 1 --device cpu 2>&1 >/dev/null | sed -n 's/^note: no training prompt of .* has \(.*\): the answer is a guess$/\1/p'
 }
 for tokenizer in byte "bpe --vocab-size 270"; do
   for source in "" "--source-tokenizer bpe --source-vocab-size 270"; do
