@@ -119,8 +119,8 @@ done
 check "unseen: many" test "$(unseen letters.run ABCDEFGHIJKLMNOPQRSTUVWXYZ)" = 'A B C D E F G H I J K L M N O P Q R S T U V W X Y ...'
 printf 'abc\nHELLO\nbca\nhello\nStraße\n' >strange
 $generate letters.run --lines -n 1 -f strange >out 2>err
-check "unseen: lines are counted" grep -q '^note: 2 of 5 lines have characters that no prompt has .*, the first in line 2 (H E L O)' err
-check "unseen: in one note" test "$(grep -c 'trained on' err)" -eq 1
+check "unseen: lines are counted" grep -q '^note: 2 of 5 lines have characters that no training prompt of letters.run has, first line 2 (H E L O)' err
+check "unseen: in one note" test "$(grep -c 'training prompt' err)" -eq 1
 sed 's/.*/"&"/' strange | $generate letters.run --prompts - -n 1 2>&1 >out | grep -q '^note: 2 of 5 lines have characters'
 check "unseen: JSON lines, too" test $? -eq 0
 rm letters.run/tokens.bin
