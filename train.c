@@ -191,16 +191,6 @@ static bool out_of_patience(Run *r) {
   return true;
 }
 
-typedef struct ResumeCommand {
-  char text[2 * sizeof(ShellWord) + 16];
-} ResumeCommand;
-static ResumeCommand resume_command(const Run *r) {
-  ResumeCommand out;
-  snprintf(out.text, sizeof out.text, "%s --resume=%s", program_name("train").text,
-           text_shell_word(r->dir, ONE_LINE_BYTES - 1).text);
-  return out;
-}
-
 /* The text cannot be read any more: what was learned from it is saved. False. */
 static bool save_what_is(Run *r, Error *error) {
   Error second = {0};
@@ -208,7 +198,7 @@ static bool save_what_is(Run *r, Error *error) {
   const bool saved = r->saved_step == r->step || (run_take_reports(r, true, &second) && run_save_state(r, &second));
   r->peers->agreed = true;
   return saved && error_append(error, "; stopped after step %" PRId64 ", saved. Resume with: %s", r->step,
-                               resume_command(r).text);
+                               run_resume_command(r).text);
 }
 
 static bool is_of_text(const Error *error) { return error->code == EXIT_INPUT || error->code == EXIT_CHECKPOINT; }
@@ -247,7 +237,7 @@ static bool interrupted(Run *r, Error *error) {
   if (!run_agree(r, error)) return false;
   fail(error, (ExitCode)(EXIT_SIGNALS + r->stopping),
        "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: %s", r->step, r->settings.steps,
-       resume_command(r).text);
+       run_resume_command(r).text);
   return run_agree(r, error);
 }
 

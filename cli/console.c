@@ -241,12 +241,6 @@ void console_work_end(Console *console) {
   console->drawn_at = -1;
 }
 
-static int columns_of_text(const char *text) {
-  int columns = 0;
-  for (; *text; text++) columns += !utf8_continues((uint8_t)*text);
-  return columns;
-}
-
 /* Whether the text is a command of the program, alone or behind a pipe. */
 static bool is_command(const char *text, const char *program) {
   const ShellWord name = program_name(program);
@@ -266,7 +260,7 @@ static char *find_command(char *text) {
  * copied. */
 static void print_folded(const Console *console, char *text, int column, int indent) {
   const int width = line_width(console);
-  if (width == 0 || column + columns_of_text(text) <= width || strchr(text, '\n')) {
+  if (width == 0 || column + utf8_characters(text) <= width || strchr(text, '\n')) {
     fprintf(console->stream, "%s\n", text);
     return;
   }

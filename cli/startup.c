@@ -37,7 +37,7 @@ bool startup_take_interrupt(void) {
 static void leave_at_once(int number) {
   char text[160];
   const long long lost = startup_unsaved_steps;
-  const int size = lost > 0 ? snprintf(text, sizeof text, "\nstopped at once; lost: the last %s\n",
+  const int size = lost > 0 ? snprintf(text, sizeof text, "\nstopped at once; not saved: the last %s\n",
                                        text_plural((double)lost, "step").text)
                             : snprintf(text, sizeof text, "\nstopped at once\n");
   const ssize_t ignored = write(STDERR_FILENO, text, (size_t)size);

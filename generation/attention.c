@@ -165,8 +165,7 @@ static int longest_label(const ShownText *text) {
   int longest = 0;
   for (int i = 0; i < text->count; i++) {
     const OneLine name = label(text, i);
-    int length = 0;
-    for (const char *c = name.text; *c; c++) length += !utf8_continues((uint8_t)*c);
+    const int length = utf8_characters(name.text);
     longest = length > longest ? length : longest;
   }
   return longest;

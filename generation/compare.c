@@ -96,10 +96,8 @@ static void put_cell(const char *text, size_t size, int width, bool last) {
   for (size_t i = 0; i < size; i++)
     if (!bytes[i]) bytes[i] = '?';
   const OneLine line = text_one_line(bytes, ONE_LINE_BYTES - 1);
-  int columns = 0;
-  for (const char *c = line.text; *c; c++) columns += !utf8_continues((uint8_t)*c);
   fputs(line.text, stdout);
-  if (!last) printf("%*s", width - columns + GAP, "");
+  if (!last) printf("%*s", width - utf8_characters(line.text) + GAP, "");
 }
 
 static void put_name(const char *text, int width, bool last) {

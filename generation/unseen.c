@@ -68,7 +68,9 @@ static void add_character(UnseenText *out, const uint8_t *bytes, size_t size) {
   const size_t used = strlen(out->text);
   if (utf8_read_visible(bytes, size) == size) snprintf(shown, sizeof shown, "%.*s", (int)size, bytes);
   else snprintf(shown, sizeof shown, "\\x%02x", bytes[0]);
-  if (strstr(out->text, shown)) return;
+  const size_t length = strlen(shown);
+  for (const char *at = out->text; (at = strstr(at, shown)); at++)
+    if ((at == out->text || at[-1] == ' ') && (at[length] == ' ' || !at[length])) return;
   if (used + 2 * sizeof shown < sizeof out->text) sprintf(out->text + used, "%s%s", used ? " " : "", shown);
   else if (strcmp(out->text + used - 3, "...") != 0) strcpy(out->text + used, " ...");
 }

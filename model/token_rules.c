@@ -12,7 +12,7 @@ typedef struct Completing {
 } Completing;
 
 bool token_rules_make(TokenRules *out, const Tokenizer *tokenizer, Error *error) {
-  *out = (TokenRules){.tokenizer = tokenizer};
+  *out = (TokenRules){.tokenizer = tokenizer, .tokens = tokenizer_tokens(tokenizer)};
   out->room = calloc((size_t)tokenizer_vocab(tokenizer), sizeof *out->room);
   return out->room || error_memory(error, "rules for tokens");
 }
@@ -119,6 +119,5 @@ bool token_rules_list(TokenRules *r, const size_t *matched, int32_t *tokens, flo
     values[(*count)++] = r->room[id];
     r->room[id] = 0;
   }
-  return masked < tokenizer_tokens(r->tokenizer) ||
-         fail(error, EXIT_USAGE, "--bias and --ban leave no token that could be written");
+  return masked < r->tokens || fail(error, EXIT_USAGE, "--bias and --ban leave no token that could be written");
 }

@@ -20,6 +20,7 @@ typedef struct TokenRules {
   int ban_count;
   struct Completing **completing; /* [ban_count][size of the ban]: by how much of it the text ends with */
   float *room;                    /* [vocab] */
+  int tokens;                     /* that can be drawn: tokenizer_tokens() */
 } TokenRules;
 
 /* Empty rules for a tokenizer, which must outlive them. EXIT_MEMORY. token_rules_free is harmless on zeros. */

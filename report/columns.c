@@ -249,7 +249,7 @@ static json_t *bases_of(const json_t *paths) {
 void columns_make_readable(json_t *row) {
   json_t *settings = json_object_get(row, TABLE_SETTINGS), *value;
   const char *name, *state = json_string_value(json_object_get(row, "state"));
-  json_object_set_new(row, "state", json_string(state ? result_state_words(state) : NULL));
+  json_object_set_new(row, "state", json_string(state ? result_state_words(state, true) : NULL));
   json_object_foreach(settings, name, value) {
     if (result_setting_kind(name) != SETTING_PATH || !(json_is_string(value) || json_is_array(value))) continue;
     json_object_set_new(settings, name, json_is_string(value) ? base_of(value) : bases_of(value));

@@ -75,8 +75,10 @@ static bool read_run(void *context, const char *dir, Error *error) {
     return error_memory(error, "a list of runs");
   FoundRun *run = &runs->items[runs->count++];
   *run = (FoundRun){.dir = strdup(dir)};
-  return run->dir ? history_read(&run->history, checkpoint_path(dir, CHECKPOINT_METRICS).text, error)
-                  : error_memory(error, "a path");
+  if (!run->dir) return error_memory(error, "a path");
+  const CheckpointPath metrics = checkpoint_path(dir, CHECKPOINT_METRICS);
+  const bool absent = access(metrics.text, F_OK) != 0 && errno == ENOENT; /* a run that was killed as it began */
+  return absent || history_read(&run->history, metrics.text, error);
 }
 
 bool find_runs_read(FoundRuns *out, const char *const *dirs, int count, Error *error) {

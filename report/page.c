@@ -64,7 +64,9 @@ static void write_facts(FILE *stream, const PageSubject *s) {
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
   const json_t *params = json_object_get(s->result, "params"), *steps = json_object_get(s->settings, "steps");
   fputs("<dl>\n", stream);
-  write_fact(stream, "state", "%s", summary_state(result_state(s->dir, s->result)));
+  const char *state = result_state(s->dir, s->result);
+  write_fact(stream, "state", "%s%s", result_state_words(state, false),
+             strcmp(state, "running") == 0 ? " when this page was written" : "");
   if (h->damaged) write_fact(stream, "damaged", "%" PRId64 " lines of metrics.jsonl cannot be read", h->damaged);
   if (last)
     write_fact(stream, "step", "%" PRId64 "%s%" JSON_INTEGER_FORMAT, last->step, steps ? " of " : "",

@@ -160,7 +160,7 @@ bool page_write_charts(FILE *stream, const PageSubject *subjects, int count) {
        "norm", false, false, false, true, OF_GRAD_NORM},
       {"Speed (tokens per second)", "Higher is faster. The speed falls where the machine does other work, too.",
        "speed", false, false, false, false, OF_SPEED}};
-  enum { OF_SEVERAL = 3 }; /* so many are only drawn to compare runs */
+  enum { OF_SEVERAL = 3 }; /* the first ones are drawn only to compare runs */
   fputs("<section>\n<h2>Charts</h2>\n<div class=\"charts\">\n", stream);
   bool ok = count > 1 || (write_losses(stream, subjects, false) && write_losses(stream, subjects, true));
   for (size_t i = count > 1 ? 0 : OF_SEVERAL; ok && i < sizeof comparisons / sizeof *comparisons; i++)

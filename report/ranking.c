@@ -198,6 +198,6 @@ void ranking_tell(const Ranking *ranking, const char *sort, Console *console) {
               "runs were measured only on the beginning of their validation text and are not ranked with the others");
   }
   if (ranking->tokens_differ)
-    console_note(console, "the runs have different tokenizers: nats per token (val_loss) cannot be compared, bits per "
-                          "byte can");
+    console_note(console, "the losses of the runs are means over different tokens: nats per token (val_loss) cannot be "
+                          "compared, bits per byte can");
 }

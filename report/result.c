@@ -83,10 +83,14 @@ const char *result_state(const char *dir, const json_t *result) {
   return end ? end : checkpoint_is_locked(dir) ? "running" : "killed";
 }
 
-const char *result_state_words(const char *state) {
-  static const char *const shown[RUN_ENDS] = {"done", "done", "early stop", "interrupted", "not finite"};
+const char *result_state_words(const char *state, bool brief) {
+  static const char *const shown[RUN_ENDS][2] = {{"done", "done"},
+                                                 {"done", "done (the time was up)"},
+                                                 {"early stop", "done (stopped early: --patience)"},
+                                                 {"interrupted", "stopped (can be resumed)"},
+                                                 {"not finite", "failed: loss not finite"}};
   for (int i = 0; i < RUN_ENDS; i++)
-    if (strcmp(state, run_end_names[i]) == 0) return shown[i];
+    if (strcmp(state, run_end_names[i]) == 0) return shown[i][!brief];
   return state;
 }
 

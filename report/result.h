@@ -41,8 +41,8 @@ const char *result_end(const json_t *result);
 /* The same, and "running" or "killed" of a run that has no result. */
 const char *result_state(const char *dir, const json_t *result);
 
-/* A state for people: "done" also where the time was up. Of what is no state the same text. */
-const char *result_state_words(const char *state);
+/* A state for people; brief, for a table: "done" also where the time was up. Of what is no state the same text. */
+const char *result_state_words(const char *state, bool brief);
 
 json_t *result_number(double value); /* null where it is not finite */
 /* The settings in DIR/config.txt as an object: numbers, switches (true, false) and texts; a list of those that stand

@@ -93,7 +93,7 @@ static void tell(const RunsTable *table, const Ranking *ranking, size_t left_out
   if (table->format > TABLE_MARKDOWN) return;
   ranking_tell(ranking, table->sort ? table->sort : "bits_per_byte", table->console);
   if (left_out)
-    console_note(table->console, "%zu more column%s: --columns all, or -O csv", left_out, left_out == 1 ? "" : "s");
+    console_note(table->console, "%s: --columns all, or -O csv", text_plural((double)left_out, "more column").text);
 }
 
 static bool print_rows(const RunsTable *runs, const json_t *found, FILE *stream, Error *error) {

@@ -25,17 +25,6 @@ __attribute__((format(printf, 2, 3))) static void say(Summary *s, const char *fo
   va_end(arguments);
 }
 
-const char *summary_state(const char *state) {
-  static const char *const words[][2] = {{"minutes", "done (the time was up)"},
-                                         {"patience", "done (stopped early: --patience)"},
-                                         {"signal", "stopped (can be resumed)"},
-                                         {"nonfinite", "failed: loss not finite"},
-                                         {"running", "running when this page was written"}};
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (strcmp(state, words[i][0]) == 0) return words[i][1];
-  return state;
-}
-
 /* ---- what is looked at ---- */
 
 static bool is_state(const SummaryFacts *f, RunEnd end) { return strcmp(f->state, run_end_names[end]) == 0; }

@@ -20,7 +20,4 @@ typedef struct Summary {
 
 Summary summary_of(const History *history, const SummaryFacts *facts);
 
-/* "done (the time was up)" for "minutes". */
-const char *summary_state(const char *state);
-
 #endif

@@ -31,12 +31,6 @@ static char *readable(const json_t *value) {
 
 /* ---- text: aligned columns ---- */
 
-static int characters(const char *text) {
-  int count = 0;
-  for (; *text; text++) count += !utf8_continues((uint8_t)*text);
-  return count;
-}
-
 static size_t bytes_of(const char *text, int count) {
   size_t i = 0;
   while (text[i] && (count > 0 || utf8_continues((uint8_t)text[i]))) count -= !utf8_continues((uint8_t)text[i++]);
@@ -47,7 +41,7 @@ static size_t bytes_of(const char *text, int count) {
 static OneLine shorten(const char *text, int limit) {
   static const char dots[] = "...";
   OneLine line = text_one_line(text, ONE_LINE_BYTES - 1);
-  const int count = characters(line.text), kept = limit - (int)strlen(dots);
+  const int count = utf8_characters(line.text), kept = limit - (int)strlen(dots);
   if (count <= limit) return line;
   if (kept < 2) {
     line.text[bytes_of(line.text, limit)] = '\0';
@@ -68,9 +62,9 @@ static OneLine cell(const Table *table, const json_t *row, const char *column) {
 }
 
 int table_column_width(const Table *table, const char *column) {
-  int width = characters(shorten(column, table->widest).text);
+  int width = utf8_characters(shorten(column, table->widest).text);
   for (size_t i = 0; i < table->row_count; i++) {
-    const int of_cell = characters(cell(table, table->rows[i], column).text);
+    const int of_cell = utf8_characters(cell(table, table->rows[i], column).text);
     if (of_cell > width) width = of_cell;
   }
   return width;
@@ -97,7 +91,7 @@ static void print_line(const Table *table, const Layout *layout, const json_t *r
   int blanks = 0;
   for (size_t i = 0; i < table->column_count; i++) {
     const OneLine text = row ? cell(table, row, table->columns[i]) : shorten(table->columns[i], table->widest);
-    const int pad = layout[i].width - characters(text.text);
+    const int pad = layout[i].width - utf8_characters(text.text);
     if (text.text[0]) fprintf(stream, "%*s%s", blanks + (layout[i].right ? pad : 0), "", text.text);
     blanks = text.text[0] ? (layout[i].right ? 0 : pad) : blanks + layout[i].width;
     blanks += TABLE_GAP;

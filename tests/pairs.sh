@@ -204,9 +204,10 @@ check "the plan says both" grep -q "vocabulary 257 (byte), of sources 300 (BPE)"
 check "with the settings of a tied run, too" sh -c "$train --config whole.run/config.txt --source-tokenizer byte --dry-run 2>&1 | grep -q '257 (byte), of sources 257 (byte)\$'"
 check "another tokenizer of sources chooses its size anew" sh -c "$train --config whole-two.run/config.txt --source-tokenizer byte --dry-run 2>&1 | grep -q 'of sources 257 (byte)\$'"
 refused "a resumed run keeps both tokenizers" 2 "keeps its tokenizers" $train --resume=whole-two.run --source-tokenizer byte --steps 4000
-cp whole.run/tokenizer.json broken-two.run/source_tokenizer/
-refused "another tokenizer of sources" 4 "257 tokens and config.json 300 for sources" $generate broken-two.run -p 1
-refused "to resume, too" 4 "257 tokens and config.json 300 for sources" $train --resume=broken-two.run --steps 4000
+$train sum.tsv $two --source-vocab-size 320 --steps 2 --quiet --out larger-two.run 2>/dev/null
+cp larger-two.run/source_tokenizer/tokenizer.json broken-two.run/source_tokenizer/
+refused "a tokenizer of more sources" 4 "go up to 319, but config.json says that the model has only 300 rows for sources" $generate broken-two.run -p 1
+refused "to resume, too" 4 "go up to 319, but config.json says that the model has only 300 rows for sources" $train --resume=broken-two.run --steps 4000
 $train sum.tsv $two --steps 2 --quiet --out sum-two.run 2>/dev/null
 cp sum-two.run/source_tokenizer/tokenizer.json broken-two.run/source_tokenizer/
 refused "one of the same size" 4 "not the tokenizer that the run.s prompts" $train --resume=broken-two.run --steps 4000

@@ -1,4 +1,5 @@
 /* report/summary: constructed runs get their sentences, with the numbers that were put in. */
+#include "report/result.h"
 #include "report/summary.h"
 #include "tests/cli_helpers.h"
 
@@ -188,13 +189,14 @@ static void without_validation(void **state) {
 
 static void states_are_words(void **state) {
   (void)state;
-  assert_string_equal(summary_state("done"), "done");
-  assert_string_equal(summary_state("minutes"), "done (the time was up)");
-  assert_string_equal(summary_state("patience"), "done (stopped early: --patience)");
-  assert_string_equal(summary_state("signal"), "stopped (can be resumed)");
-  assert_string_equal(summary_state("nonfinite"), "failed: loss not finite");
-  assert_string_equal(summary_state("running"), "running when this page was written");
-  assert_string_equal(summary_state("killed"), "killed");
+  assert_string_equal(result_state_words("done", false), "done");
+  assert_string_equal(result_state_words("minutes", false), "done (the time was up)");
+  assert_string_equal(result_state_words("patience", false), "done (stopped early: --patience)");
+  assert_string_equal(result_state_words("signal", false), "stopped (can be resumed)");
+  assert_string_equal(result_state_words("nonfinite", false), "failed: loss not finite");
+  assert_string_equal(result_state_words("running", false), "running");
+  assert_string_equal(result_state_words("signal", true), "interrupted");
+  assert_string_equal(result_state_words("killed", false), "killed");
 }
 
 int main(void) {

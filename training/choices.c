@@ -348,8 +348,7 @@ static int64_t evaluation_interval(const TrainSettings *s, int64_t val_tokens) {
   enum { FEWEST = 8 };
   const double usual = (double)s->steps / CHOICES_EVALUATIONS, rarest = (double)s->steps / FEWEST;
   const double cost = (double)val_tokens / 3 / (double)settings_tokens_per_step(s); /* in steps */
-  const bool whole = val_tokens <= 1024 * CHOICES_WHOLE_KTOKENS;
-  return at_least_one(whole ? fmin(fmax(usual, 10 * cost), rarest) : usual);
+  return at_least_one(choices_evaluate_whole(val_tokens) ? fmin(fmax(usual, 10 * cost), rarest) : usual);
 }
 
 bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices,

@@ -32,7 +32,6 @@ typedef struct Choices {
 #define CHOICES_WARMUP_PERCENT 5 /* of the steps */
 #define CHOICES_WARMUP_LIMIT 700 /* steps */
 #define CHOICES_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
-#define CHOICES_WHOLE_KTOKENS 64 /* every evaluation is on all of a validation text of at most so many 1024 tokens */
 #define CHOICES_EVALUATIONS 20   /* per run */
 #define CHOICES_SAMPLES 4        /* per run */
 #define CHOICES_LOG_LINES 100    /* per run */
@@ -89,6 +88,9 @@ double choices_muon_rate(const TrainSettings *settings);
 
 /* What a training step of so many operations is expected to take, pauses included. */
 double choices_step_seconds(double flops, const ContextInfo *device, double peak_flops);
+
+/* Whether every evaluation reads all of a validation text of that length; else the beginning. */
+static inline bool choices_evaluate_whole(int64_t val_tokens) { return val_tokens <= 64 * 1024; }
 
 /* The number of steps from --steps or --epochs, then what depends on it: dropout, warm-up, intervals. After
  * choices_model. EXIT_USAGE. */

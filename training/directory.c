@@ -1,5 +1,6 @@
 /* The run directory: its name, its lock, and what it holds before the first step. */
 #include "util/path.h"
+#include "util/program_name.h"
 #include "training/run.h"
 
 #include <errno.h>
@@ -60,6 +61,13 @@ bool run_take_directory(Run *r, Error *error) {
   if (checkpoint_is_run(r->dir)) snprintf(resume, sizeof resume, "--resume=%.400s continues it, ", r->dir);
   return fail(error, EXIT_USAGE, "%s already holds a run; %s--overwrite replaces it, --out DIR writes elsewhere",
               r->dir, resume);
+}
+
+ResumeCommand run_resume_command(const Run *r) {
+  ResumeCommand out;
+  snprintf(out.text, sizeof out.text, "%s --resume=%s", program_name("train").text,
+           text_shell_word(r->dir, ONE_LINE_BYTES - 1).text);
+  return out;
 }
 
 /* ---- config.txt ---- */

@@ -3,7 +3,6 @@
 
 #include "cli/startup.h"
 #include "util/clock.h"
-#include "util/program_name.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -39,8 +38,8 @@ static int64_t affordable_windows(const Run *r) {
  * those before. */
 static int64_t part_windows(const Run *r) {
   const int64_t all = all_windows(r);
-  const bool is_short = token_range_size(&r->val) <= 1024 * CHOICES_WHOLE_KTOKENS;
-  const int64_t part = r->val_part ? r->val_part : is_short ? all : affordable_windows(r);
+  const bool whole = choices_evaluate_whole(token_range_size(&r->val));
+  const int64_t part = r->val_part ? r->val_part : whole ? all : affordable_windows(r);
   return part < all ? part : all;
 }
 
@@ -69,7 +68,7 @@ static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
   return ok;
 }
 
-/* During the run: so many pairs that their answers have few tokens. */
+/* The pairs to count during the run: at most MOST, whose answers have about TOKENS tokens. */
 static int64_t few_pairs(const Run *r) {
   enum { TOKENS = 4096, MOST = 128 };
   const int64_t fit = TOKENS / (r->val_pairs.longest.target + 1);
@@ -169,6 +168,7 @@ static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *erro
   double xz;
   if (!run_leads(r)) return true;
   if (r->config.encoder_layers && !count_exact(r, few_pairs(r), &exact, error)) return false;
+  if (stop_signal) exact = (ExactCount){0}; /* not all of them were counted */
   const double start = clock_seconds();
   if (!run_measure_compression(r, &xz, error)) return false;
   r->pace.once += clock_seconds() - start;
@@ -222,7 +222,7 @@ static bool read_kept(Run *r, Error *error) {
   }
   memcpy(r->host[1], r->host[0], model_arena_size(r->model, ARENA_MASTER) * sizeof(float)); /* its pads */
   return checkpoint_read_weights(r->dir, &r->config, model_table(r->model), r->host[1], error) ||
-         error_append(error, "; the run is saved, and %s --resume=%s ends it", program_name("train").text, r->dir);
+         error_append(error, "; the run is saved: %s finishes it", run_resume_command(r).text);
 }
 
 /* The best model so far into the model; the newest weights stay in Run.host[0]. *loaded false: there is no file. */
@@ -262,7 +262,7 @@ static bool choose(Run *r, Evaluation *newest, Evaluation *kept, bool *complete,
   if (r->best_step == r->step) return true;
   if (!load_kept(r, &loaded, error)) return false;
   if (loaded && (!measure(r, 0, kept, complete, error) || !*complete)) return !error->code;
-  if (loaded && run_leader_says(r, !(evaluation_loss(newest) <= evaluation_loss(kept)))) return true;
+  if (loaded && run_leader_says(r, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats))) return true;
   *kept = *newest;
   run_load_newest(r);
   r->best_loss = r->last_val_loss;

@@ -18,6 +18,7 @@
 #include "report/verdicts.h"
 #include "training/choices.h"
 #include "util/clock.h"
+#include "util/text.h"
 
 /* What was found before it was read. */
 typedef struct TextFacts {
@@ -230,6 +231,10 @@ bool run_take_directory(Run *r, Error *error);
  * before the new model is in its place. */
 bool run_begin_directory(Run *r, Error *error);
 bool run_write_settings(const Run *r, Error *error); /* config.txt */
+typedef struct ResumeCommand {
+  char text[2 * sizeof(ShellWord) + 16];
+} ResumeCommand;
+ResumeCommand run_resume_command(const Run *r); /* what to type */
 /* The same in fresh memory. EXIT_MEMORY. */
 bool run_settings_text(const Run *r, char **text, size_t *size, Error *error);
 

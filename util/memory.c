@@ -41,7 +41,7 @@ static void take_resource(MemoryRoom *least, int resource, const char *used, con
 
 /* Files of the two versions of control groups, in the directory of each group. */
 typedef struct GroupFiles {
-  const char *mount; /* in that of all of them */
+  const char *mount; /* below /sys/fs/cgroup */
   const char *limit, *used, *cached;
 } GroupFiles;
 
@@ -83,7 +83,8 @@ static const GroupFiles *read_membership(char *line, const char **path) {
   *colon = '\0';
   *path = colon + 1;
   if (!controllers[1]) return &group_files[0];
-  for (char *name = strtok(controllers + 1, ","); name; name = strtok(NULL, ","))
+  char *rest = NULL;
+  for (char *name = strtok_r(controllers + 1, ",", &rest); name; name = strtok_r(NULL, ",", &rest))
     if (strcmp(name, "memory") == 0) return &group_files[1];
   return NULL;
 }

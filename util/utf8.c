@@ -44,3 +44,9 @@ size_t utf8_complete(const uint8_t *text, size_t size) {
   }
   return size;
 }
+
+int utf8_characters(const char *text) {
+  int count = 0;
+  for (; *text; text++) count += !utf8_continues((uint8_t)*text);
+  return count;
+}

@@ -19,6 +19,7 @@ size_t utf8_write(uint32_t point, uint8_t *out);
 
 /* A byte that is not the first of its character. */
 static inline bool utf8_continues(uint8_t byte) { return (byte & 0xC0) == 0x80; }
+int utf8_characters(const char *text); /* in a text that ends with a 0 */
 
 /* How many of `size` bytes can be shown now: all but the beginning of a character that may still be completed. */
 size_t utf8_complete(const uint8_t *text, size_t size);
