@@ -66,8 +66,10 @@ static bool draw_evaluations(Drawn *d, const History *h, bool bits, bool time, c
     if (e->all != h->evaluations[0].all || (!is_kept && (h->evaluation_count - 1 - i) % every)) continue;
     if (is_kept) d->kept = &d->curve.points[d->curve.count];
     char *title = d->titles[d->curve.count];
-    snprintf(title, TITLE_BYTES, "step %" PRId64 ": %.4f nats per token, %.4f bits per byte, %s", e->step, e->loss,
-             e->bits_per_byte, text_duration(e->seconds).text);
+    char in_bits[40] = "";
+    if (isfinite(e->bits_per_byte)) snprintf(in_bits, sizeof in_bits, ", %.4f bits per byte", e->bits_per_byte);
+    snprintf(title, TITLE_BYTES, "step %" PRId64 ": %.4f nats per token%s, %s", e->step, e->loss, in_bits,
+             text_duration(e->seconds).text);
     d->curve.points[d->curve.count++] = (ChartPoint){
         time ? e->seconds : (double)e->step, bits ? e->bits_per_byte : e->loss, (double)NAN, (double)NAN, title};
   }

@@ -84,6 +84,22 @@ check "a longer run goes on from the newest" sh -c "$train --resume=first.run --
 $train digits.txt --init base.run --val letters.txt --batch 4 --threads 1 --sample-tokens 20 --steps 40 --lr 1e-2 \
   --optimizer adamw --eval-every 2 --quiet --out whole.run 2>/dev/null
 check "evaluations do not change what is trained" tensors_equal whole.run newest.run 20000
+# A text of end tokens alone has no bits per byte.
+printf 'a' >one.txt
+$train train.txt --val one.txt $tiny --steps 4 --out one.run 2>err
+check "one byte has a loss" grep -q '^validation loss [0-9.]* nats per token, over all 1 token$' err
+# The best file is damaged: it is said what to do, and then the run ends with the newest.
+$train digits.txt --init base.run --val letters.txt --batch 4 --threads 1 --sample-tokens 20 --steps 4000 --lr 1e-2 \
+  --optimizer adamw --eval-every 4000 --quiet --out spoiled.run --overwrite 2>err &
+pid=$!
+while ! grep -q '"loss"' spoiled.run/metrics.jsonl 2>/dev/null; do sleep 0.05; done
+echo nothing >spoiled.run/model.safetensors
+wait $pid
+check "a damaged best file is an error" test $? -eq 4
+check "which says what to do" grep -q 'remove that file and type: .*train --resume=spoiled.run$' err
+rm spoiled.run/model.safetensors
+$train --resume=spoiled.run --quiet 2>err
+check "that is right" test $? -eq 0 -a "$(kept spoiled.run step)" -eq 4000
 # The file is removed while the run goes on.
 $train digits.txt --init base.run --val letters.txt --batch 4 --threads 1 --sample-tokens 20 --steps 4000 --lr 1e-2 \
   --optimizer adamw --eval-every 4000 --quiet --out gone.run 2>err &

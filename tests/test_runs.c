@@ -176,7 +176,7 @@ static void losses_of_other_tokens_are_left_out(void **state) {
   add_measured(f, "b", "all", "00000000000000aa", 3.0, 1.5); /* fewer tokens */
   assert_true(print(f, (RunsTable){.format = TABLE_TEXT}));
   assert_has_not(f->table, "val_loss");
-  assert_has(f->notes, "different tokenizers");
+  assert_has(f->notes, "means over different tokens");
   assert_true(print(f, (RunsTable){.format = TABLE_TEXT, .columns = "run,val_loss"}));
   assert_has(f->table, "val_loss");
 }

@@ -222,7 +222,8 @@ static bool read_kept(Run *r, Error *error) {
   }
   memcpy(r->host[1], r->host[0], model_arena_size(r->model, ARENA_MASTER) * sizeof(float)); /* its pads */
   return checkpoint_read_weights(r->dir, &r->config, model_table(r->model), r->host[1], error) ||
-         error_append(error, "; the run is saved: %s finishes it", run_resume_command(r).text);
+         error_append(error, "; the run is saved. To keep its newest model instead, remove that file and type: %s",
+                      run_resume_command(r).text);
 }
 
 /* The best model so far into the model; the newest weights stay in Run.host[0]. *loaded false: there is no file. */
@@ -270,8 +271,10 @@ static bool choose(Run *r, Evaluation *newest, Evaluation *kept, bool *complete,
 }
 
 static void say_kept(Run *r, const Evaluation *newest, const Evaluation *kept, const ExactCount *exact) {
-  console_line(&r->console, "validation loss %.4f nats per token, %.4f bits per byte, over all %" PRId64 " tokens",
-               evaluation_loss(kept), evaluation_bits_per_byte(kept), kept->tokens);
+  char bits[48] = ""; /* end tokens alone have no bytes */
+  if (kept->bytes) snprintf(bits, sizeof bits, ", %.4f bits per byte", evaluation_bits_per_byte(kept));
+  console_line(&r->console, "validation loss %.4f nats per token%s, over all %s", evaluation_loss(kept), bits,
+               text_plural((double)kept->tokens, "token").text);
   if (exact->pairs)
     console_line(&r->console, "%.1f %% of %" PRId64 " answers are exactly right",
                  100 * (double)exact->exact / (double)exact->pairs, exact->pairs);

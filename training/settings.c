@@ -66,7 +66,8 @@ void settings_options(Options *options, TrainSettings *s) {
            "training text: files, directories (every .txt, .jsonl and .tsv in them) or - (standard input); a document "
            "ends at the end of its file and at a line <|endoftext|>",
            .positional = true),
-      TEXT("val", &s->val, "FILE", "the end of the training text", "validation text"),
+      TEXT("val", &s->val, "FILE", "the end of the training text",
+           "validation text, at most its first " SHOWN(CHOICES_VAL_MTOKENS) " M tokens"),
       DOUBLE("val-frac", &s->val_frac, 0, 0.9, NULL,
              "fraction of the text held out for validation, at most " SHOWN(CHOICES_VAL_MTOKENS) " M tokens; 0: none"),
       FORMAT_ROWS(s),

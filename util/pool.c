@@ -176,7 +176,7 @@ bool pool_open(Pool **out, int threads, Error *error) {
   for (int t = 1; ok && t < threads; t++) {
     p->workers[t - 1] = (Worker){.pool = p, .number = t};
     ok = start_worker(&p->workers[t - 1]) ||
-         fail(error, EXIT_MEMORY, "the system grants %d threads, not %d; use a smaller --threads", t, threads);
+         fail(error, EXIT_MEMORY, "the system granted only %d of %d threads; use a smaller --threads", t, threads);
     if (ok) p->started++;
   }
   if (ok) *out = p;
