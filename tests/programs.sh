@@ -642,7 +642,7 @@ kill_after() { # the first step
   kill -INT "$1"
   wait "$1"
 }
-(cd called && exec ./train ../text.txt ${tiny% --steps*} --threads 1 --steps 1000000 --out 'c d.run' 2>../err) &
+(cd called && exec ./train ../text.txt ${tiny% --steps*} --threads 1 --steps 1000000 --log-every 1 --out 'c d.run' 2>../err) &
 kill_after $! "called/c d.run"
 check "to go on with" test "$(sed -n 's/^.*Resume with: //p' err)" = "./train --resume='c d.run'"
 
