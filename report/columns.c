@@ -33,7 +33,7 @@ static void add_settings(json_t *known, const json_t *rows) {
   for (size_t i = 0; i < json_array_size(rows); i++) {
     const json_t *row = json_array_get(rows, i);
     json_object_foreach((json_t *)settings_of(row), name, value) {
-      if (!json_object_get(row, name) && !json_object_get(known, name))
+      if (result_setting_kind(name) != SETTING_INTERNAL && !json_object_get(row, name) && !json_object_get(known, name))
         json_object_set_new(known, name, json_boolean(strcmp(name, "out") != 0 && differs(rows, name)));
     }
   }

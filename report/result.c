@@ -62,10 +62,11 @@ static bool is_among(const char *name, const char *const *names) {
 
 SettingKind result_setting_kind(const char *name) {
   static const char *const paths[] = {"data", "val", "init", "tokenizer", "source-tokenizer", NULL};
-  static const char *const aside[] = {
-      "out",          "overwrite",      "resume",       "earlier-steps", "prompt", "threads", "device",
-      "save-every",   "log-every",      "sample-every", "sample-tokens", "tsv",    "binary",  "jsonl-field",
-      "prompt-field", "response-field", "autotune",     "no-shard",      "isa",    "gpus",    NULL};
+  static const char *const aside[] = {"out",      "overwrite",  "resume",      "prompt",       "threads",
+                                      "device",   "save-every", "log-every",   "sample-every", "sample-tokens",
+                                      "tsv",      "binary",     "jsonl-field", "prompt-field", "response-field",
+                                      "autotune", "no-shard",   "isa",         "gpus",         NULL};
+  if (strcmp(name, "earlier-steps") == 0) return SETTING_INTERNAL;
   return is_among(name, paths) ? SETTING_PATH : is_among(name, aside) ? SETTING_ASIDE : SETTING_OF_MODEL;
 }
 

@@ -53,8 +53,9 @@ json_t *result_settings_text(char *text, Error *error); /* of its text in memory
 /* What a setting is about. */
 typedef enum SettingKind {
   SETTING_OF_MODEL,
-  SETTING_PATH, /* it names a file, or may: private */
-  SETTING_ASIDE /* says nothing of the model: where it is written, how often, on which machine */
+  SETTING_PATH,    /* it names a file, or may: private */
+  SETTING_ASIDE,   /* says nothing of the model: where it is written, how often, on which machine */
+  SETTING_INTERNAL /* what a repeat of the run needs, and nobody reads */
 } SettingKind;
 SettingKind result_setting_kind(const char *name);
 

@@ -208,11 +208,11 @@ static void people_read_no_paths_and_nothing_aside(void **state) {
   assert_has(f->table, "| run | data | lr | state | step | seconds | params | tokens_per_s |\n");
   assert_has(f->table, "/a | one.txt | 0.1 | done | 7 | 4 | 9 | 75 |\n");
   assert_has(f->table, "/b | two.txt, three.txt | 0.2 | killed | 6 | 1 |  | 200 |\n");
-  assert_string_equal(f->notes, "note: 3 more columns: --columns all, or -O csv\n");
+  assert_string_equal(f->notes, "note: 2 more columns: --columns all, or -O csv\n");
   assert_true(print(f, (RunsTable){.format = TABLE_CSV}));
   assert_has(f->table, "/home/me/one.txt");
   assert_has(f->table, ",minutes,");
-  assert_has(f->table, "run,data,earlier-steps,threads,lr,bits_per_byte,val_text,bits_per_byte_beginning,exact,state,"
+  assert_has(f->table, "run,data,threads,lr,bits_per_byte,val_text,bits_per_byte_beginning,exact,state,"
                        "val_loss,step,kept_step,seconds,params,tokens_per_s,tokens,val_loss_beginning,"
                        "exact_beginning\r\n");
 }
