@@ -582,7 +582,7 @@ quiet() {
   shift
   # shellcheck disable=SC2094 # nothing is read
   (exec 4<>pipe 5>pipe 4<&- && "$@" >&5 2>err)
-  check "a closed pipe: $name" test $? -eq 0 -a "$(grep -ci 'cannot\|broken' err)" -eq 0
+  check "a closed pipe: $name" test $? -eq 0 -a "$(grep -ci 'cannot write\|broken pipe' err)" -eq 0
 }
 for program in train generate; do
   quiet "$program --help" "$bin/$program" --help

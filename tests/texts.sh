@@ -43,7 +43,7 @@ silent "JSON lines" "$here/docs/learning.jsonl" --jsonl-field experiment
 sed 's/the/th\xe9/g' text.txt >latin1.txt
 mended "Latin-1" 'latin1.txt: [0-9.]* % of its bytes are not UTF-8 (it looks like Latin-1); convert it' latin1.txt
 cp latin1.txt "it's Latin.txt"
-mended "a name that needs quotes" "iconv -f latin1 -t utf-8 'it'.*s Latin.txt' | ./train -" "it's Latin.txt"
+mended "a name that needs quotes" "iconv -f latin1 -t utf-8 'it'.*s Latin.txt' | .*train -" "it's Latin.txt"
 # encoded ENCODING NAME TEXT: lines of it are said to be in NAME, or, where that is "", in none that is recognized
 encoded() {
   seq 1 120 | sed "s/.*/& $3/" | iconv -f utf-8 -t "$1" >"$1.txt"
@@ -93,27 +93,27 @@ if has python3; then mended "CSV" 'looks like CSV (2 columns, the longest texts 
 if has jq; then mended "a JSON array" 'JSON array of objects' array.json; fi
 { echo "<!DOCTYPE html><html><body>" && sed 's|.*|<p>&</p>|' text.txt && echo "</body></html>"; } >page.html
 said page.html >message
-check "HTML" grep -q "it is HTML, and .* are tags; for its text: pandoc -f html -t plain --wrap=none page.html | ./train -" message
+check "HTML" grep -q "it is HTML, and .* are tags; for its text: pandoc -f html -t plain --wrap=none page.html | .*train -" message
 said - <latin1.txt >message
-check "standard input" grep -q "^warning: standard input: .*: \.\.\. | iconv -f latin1 -t utf-8 | ./train -$" message
+check "standard input" grep -q "^warning: standard input: .*: \.\.\. | iconv -f latin1 -t utf-8 | .*train -$" message
 if has jq; then
   cp array.json array.jsonl
-  mended "an array that is called JSON lines" "jq -c '..*' array.jsonl | ./train - --jsonl-field story" array.jsonl
+  mended "an array that is called JSON lines" "jq -c '..*' array.jsonl | .*train - --jsonl-field story" array.jsonl
 fi
 
 # ---- refused ----
 printf '%%PDF-1.4\n%%\342\343\317\323\n' >paper.pdf
 cat text.txt >>paper.pdf
-refused "a PDF" 3 'pdftotext paper.pdf - | ./train -' "$train" paper.pdf
+refused "a PDF" 3 'pdftotext paper.pdf - | .*train -' "$train" paper.pdf
 iconv -f utf-8 -t utf-16 text.txt >wide.txt
-refused "UTF-16" 3 'iconv -f utf-16 -t utf-8 wide.txt | ./train -' "$train" wide.txt
+refused "UTF-16" 3 'iconv -f utf-16 -t utf-8 wide.txt | .*train -' "$train" wide.txt
 mended "UTF-16 is converted" 'it is UTF-16' wide.txt
 printf '\211PNG\r\n\032\n\0\0\0\rIHDR' >picture.png
 refused "a picture" 3 'a PNG picture' "$train" picture.png
-refused "a program" 3 'an executable (ELF).*: ./train .*generate --binary' "$train" "$generate"
+refused "a program" 3 'an executable (ELF).*: .*train .*generate --binary' "$train" "$generate"
 printf 'PK\3\4\n\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\10\0\0\0mimetypeapplication/epub+zipPK\3\4' >book.epub
-refused "an e-book" 3 'EPUB.*pandoc -f epub -t plain --wrap=none book.epub | ./train -' "$train" book.epub
-refused "from standard input, too" 3 'standard input: it is compressed (gzip).*: \.\.\. | zcat | ./train -$' sh -c "$train - <text.txt.gz"
+refused "an e-book" 3 'EPUB.*pandoc -f epub -t plain --wrap=none book.epub | .*train -' "$train" book.epub
+refused "from standard input, too" 3 'standard input: it is compressed (gzip).*: \.\.\. | zcat | .*train -$' sh -c "$train - <text.txt.gz"
 refused "a text to validate on, too" 3 "zcat text.txt.gz >text.txt.gz.txt" "$train" text.txt --val text.txt.gz
 silent "--binary insists" "$generate" --binary
 silent "on text, too" latin1.txt --binary
