@@ -8,7 +8,6 @@
 #include "util/file.h"
 #include "util/html.h"
 #include "util/json.h"
-#include "util/program_name.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -291,9 +290,7 @@ static const char head[] =
     "</style>\n";
 
 static void write_command(FILE *stream, const char *dir) {
-  fputs("<section><h2>Again</h2><p>The same run once more: <code>", stream);
-  html_write_text(stream, program_name("train").text);
-  fputs(" --config ", stream);
+  fputs("<section><h2>Again</h2><p>The same run once more: <code>./train --config ", stream);
   html_write_text(stream, text_shell_word(checkpoint_path(dir, CHECKPOINT_SETTINGS).text, ONE_LINE_BYTES - 1).text);
   fputs(" --out NEW.run</code></p></section>\n", stream);
 }

@@ -2,7 +2,6 @@
 
 #include "report/result.h"
 #include "report/verdicts.h"
-#include "util/program_name.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -126,14 +125,14 @@ static StepWords step_words(int64_t step, const SummaryFacts *f) {
   return words;
 }
 
+/* A page may be read on another machine: commands are those of the folder of the programs. */
 static void say_state(Summary *s, const History *h, const SummaryFacts *f) {
   const StepWords at = step_words(last_step(h), f);
-  const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES), train = program_name("train");
+  const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES);
   if (strcmp(f->state, "running") == 0) say(s, " The run is at %s.", at.text);
-  else if (is_state(f, RUN_SIGNAL))
-    say(s, " It was stopped at %s; %s --resume=%s goes on.", at.text, train.text, dir.text);
+  else if (is_state(f, RUN_SIGNAL)) say(s, " It was stopped at %s; ./train --resume=%s goes on.", at.text, dir.text);
   else if (strcmp(f->state, "killed") == 0)
-    say(s, " It was killed after %s; %s --resume=%s goes on from the last state that was saved.", at.text, train.text,
+    say(s, " It was killed after %s; ./train --resume=%s goes on from the last state that was saved.", at.text,
         dir.text);
   else if (is_state(f, RUN_PATIENCE)) say(s, " It stopped early, as --patience asks, at %s.", at.text);
 }
@@ -187,11 +186,11 @@ static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
 }
 
 static void say_well(Summary *s, const History *h, const SummaryFacts *f) {
-  const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES), generate = program_name("generate");
+  const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES);
   const HistoryEvaluation *kept = history_kept(h);
   if (turning_point(h) >= 0) say(s, " The validation loss was lowest at %s.", step_words(turning_point(h), f).text);
-  if (kept && isfinite(kept->exact)) say(s, " Ask it: %s %s -p TEXT --greedy", generate.text, dir.text);
-  else say(s, " Let it write: %s %s -n 500", generate.text, dir.text);
+  if (kept && isfinite(kept->exact)) say(s, " Ask it: ./generate %s -p TEXT --greedy", dir.text);
+  else say(s, " Let it write: ./generate %s -n 500", dir.text);
   say(s, ". For a better one: more steps (--steps), more text, or a larger model (--dim, --layers).");
 }
 
