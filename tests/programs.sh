@@ -128,7 +128,7 @@ if [ ! "$hurried" ]; then # a sanitizer reserves more than any limit
     limited "$train" text.txt $large --batch 1920 --quiet --out limit.run --overwrite
   check "replaces nothing" tensors_equal a.run limit.run
   limited "$train" text.txt $large --batch 1920 --dry-run 2>err
-  check "the plan says so" grep -q '^warning: the run needs .* of memory, and .* is free; this process may use' err
+  check "the plan says so" grep -q '^warning: not enough memory: the run needs .*, and .* is free; this process may use' err
   fits=$(sed -n 's/.*; \(--batch [0-9]* --grad-accum [0-9]*\) would fit$/\1/p' err)
   limited "$train" text.txt $large ${fits:-none} --quiet --out fits.run
   check "what is said to fit does" test $? -eq 0 -a -s fits.run/result.json

@@ -84,7 +84,7 @@ bool run_check_memory(Run *r, Error *error) {
   const size_t total = model_memory(&r->config, &train, &r->device).total;
   r->available = now.free_bytes;
   if (total <= now.free_bytes) return true;
-  fail(error, EXIT_MEMORY, "the run needs %s of memory, and %s is free%s%s; use a smaller batch or model",
+  fail(error, EXIT_MEMORY, "not enough memory: the run needs %s, and %s is free%s%s; use a smaller batch or model",
        text_bytes((double)total).text, text_bytes((double)now.free_bytes).text, now.limit[0] ? "; " : "", now.limit);
   return add_what_fits(r, error);
 }
