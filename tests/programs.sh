@@ -123,6 +123,7 @@ cp -r a.run limit.run
 check "a run that cannot be replaced stays" tensors_equal a.run limit.run
 if [ ! "$hurried" ]; then # a sanitizer reserves more than any limit
   large="--layers 4 --heads 2 --dim 64 --ctx 64 --steps 1 --sample-tokens 0 --threads 1"
+  # shellcheck disable=SC3045 # dash and bash have it
   limited() { (ulimit -v 800000 && exec "$@"); }
   refused "a run that is too large for the limit of its process" 5 'this process may use 781 MiB (ulimit -v)' \
     limited "$train" text.txt $large --batch 1920 --quiet --out limit.run --overwrite
