@@ -62,6 +62,8 @@ const HistoryEvaluation *history_last(const History *history);
 /* Of the model in model.safetensors: over all validation text once the run has ended, or where every evaluation is.
  * NULL: there is none. */
 const HistoryEvaluation *history_kept(const History *history);
+/* Whether its share of exact answers is that of all pairs: during a run the first ones alone are counted. */
+static inline bool history_counted_all(const HistoryEvaluation *e) { return e->all && !e->best; }
 bool history_has_verdict(const History *history, const char *name);
 
 #endif

@@ -31,10 +31,8 @@ static json_t *over(const HistoryEvaluation *kept, bool all, double number) {
   return result_number(kept && kept->all == all ? number : (double)NAN);
 }
 
-/* Answers were counted for all pairs at the end alone: an evaluation during the run, one that was the best, counted
- * few, whatever its loss is over. */
 static json_t *exact_over(const HistoryEvaluation *kept, bool all) {
-  return result_number(kept && (kept->all && !kept->best) == all ? kept->exact : (double)NAN);
+  return result_number(kept && history_counted_all(kept) == all ? kept->exact : (double)NAN);
 }
 
 /* The columns for people are the first ones that are needed. */

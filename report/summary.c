@@ -38,14 +38,10 @@ static int64_t last_step(const History *h) {
   return logged > evaluated ? logged : evaluated;
 }
 
-/* The step of the least validation loss, among evaluations over the same part of the text; -1: there is none. */
+/* The step of the best evaluation; -1: there is none. */
 static int64_t turning_point(const History *h) {
-  const HistoryEvaluation *least = NULL;
-  for (size_t i = 0; i < h->evaluation_count; i++) {
-    const HistoryEvaluation *e = &h->evaluations[i];
-    if (e->all == h->evaluations[0].all && isfinite(e->loss) && (!least || e->loss < least->loss)) least = e;
-  }
-  return least ? least->step : -1;
+  const HistoryEvaluation *best = history_best(h);
+  return best ? best->step : -1;
 }
 
 /* The mean training loss of the steps in [from, to]; NaN: none was logged. */
@@ -62,7 +58,7 @@ static double mean_loss(const History *h, double from, double to) {
 
 /* ---- what it reached ---- */
 
-static const char *part_of(const HistoryEvaluation *e) { return e->all ? "all" : "the beginning"; }
+static const char *part_of(bool all) { return all ? "all" : "the beginning"; }
 
 static bool only_guesses(const HistoryEvaluation *kept, const SummaryFacts *f) {
   return kept && kept->loss > f->chance - NEAR_CHANCE;
@@ -79,7 +75,7 @@ static const char *compared(double bits, double with) {
 }
 
 static void say_prediction(Summary *s, const History *h, const HistoryEvaluation *kept) {
-  say(s, "Predicts unseen text (%s of the validation text) at ", part_of(kept));
+  say(s, "Predicts unseen text (%s of the validation text) at ", part_of(kept->all));
   if (isfinite(kept->bits_per_byte)) say(s, "%.2f bits per byte", kept->bits_per_byte);
   else say(s, "%.2f nats per token", kept->loss);
   if (isfinite(kept->bits_per_byte) && h->xz_bits_per_byte > 0)
@@ -103,12 +99,12 @@ static void say_reached(Summary *s, const History *h, const SummaryFacts *f) {
   if (!kept) say_unevaluated(s, h, f);
   else if (isfinite(kept->exact))
     say(s, "Gives exactly the right answer to %.1f %% of the prompts of the validation text (%s of it).",
-        100 * kept->exact, part_of(kept));
+        100 * kept->exact, part_of(history_counted_all(kept)));
   else if (only_guesses(kept, f))
     say(s,
         "Predicts unseen text (%s of the validation text) no better than guessing: the loss is %.2f nats per token, "
         "and guessing has %.2f.",
-        part_of(kept), kept->loss, f->chance);
+        part_of(kept->all), kept->loss, f->chance);
   else say_prediction(s, h, kept);
 }
 

@@ -43,12 +43,7 @@ static int64_t part_windows(const Run *r) {
   return part < all ? part : all;
 }
 
-double run_evaluated_share(const Run *r) {
-  const int64_t all = all_windows(r);
-  return all > 0 ? (double)part_windows(r) / (double)all : 1;
-}
-
-static bool evaluates_all(const Run *r) { return part_windows(r) == all_windows(r); }
+bool run_evaluates_all(const Run *r) { return part_windows(r) == all_windows(r); }
 
 /* ---- measuring ---- */
 
@@ -174,7 +169,7 @@ static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *erro
   r->pace.once += clock_seconds() - start;
   MetricsLine line = line_of(r, METRICS_EVALUATION, r->step, e, &exact);
   line.xz_bits_per_byte = xz;
-  line.all = evaluates_all(r);
+  line.all = run_evaluates_all(r);
   line.best = better;
   return run_log(r, &line, error);
 }
@@ -207,7 +202,7 @@ bool run_evaluate(Run *r, Error *error) {
 bool run_evaluate_base(Run *r, Error *error) {
   if (!run_evaluate(r, error) || r->stopping || !run_has_validation(r)) return !error->code;
   console_line(&r->console, "before: %.4f nats per token; %s as it is, on %sthe text to validate on", r->last_val_loss,
-               r->settings.init, evaluates_all(r) ? "" : "the beginning of ");
+               r->settings.init, run_evaluates_all(r) ? "" : "the beginning of ");
   return true;
 }
 
@@ -246,8 +241,8 @@ void run_load_newest(Run *r) {
 static bool measure_newest(Run *r, Evaluation *out, bool *complete, Error *error) {
   *out = r->evaluated;
   *complete = true;
-  if (evaluates_all(r) && r->evaluated.tokens) return true;
-  if (!measure(r, 0, out, complete, error) || !*complete || evaluates_all(r) || !out->tokens) return !error->code;
+  if (run_evaluates_all(r) && r->evaluated.tokens) return true;
+  if (!measure(r, 0, out, complete, error) || !*complete || run_evaluates_all(r) || !out->tokens) return !error->code;
   MetricsLine line = line_of(r, METRICS_EVALUATION, r->step, out, &(ExactCount){0});
   line.all = true;
   run_log(r, &line, error);

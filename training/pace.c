@@ -106,7 +106,7 @@ static double seconds_at_end(const Run *r) {
   const double windows = (double)windows_count(&r->val_windows, r->config.ctx);
   /* a forward pass costs a third of a training step */
   const double guess = p->step_seconds / 3 * r->config.ctx / (double)settings_tokens_per_step(&r->settings);
-  const bool newest = run_evaluated_share(r) < 1 || !r->settings.eval_every; /* it is not one of those before */
+  const bool newest = !run_evaluates_all(r) || !r->settings.eval_every; /* it is not one of those before */
   const int evaluations = newest + (r->bad_evals > 0);
   return 2 * p->saving + p->sampling + evaluations * windows * (p->evaluating > 0 ? p->evaluating : guess) +
          p->answering * (double)r->val_pairs.pairs;

@@ -279,7 +279,7 @@ bool run_log_verdict(Run *r, const MetricsLine *verdict, Error *error);         
  * Without validation text the newest goes there. */
 bool run_evaluate(Run *r, Error *error);
 bool run_evaluate_base(Run *r, Error *error); /* the same before the first step, and says how good the model is */
-double run_evaluated_share(const Run *r);     /* of the validation text; 1: all of it */
+bool run_evaluates_all(const Run *r);         /* every evaluation is on all of the validation text */
 /* After the last step: measures the best model so far and the newest one on all of the validation text, keeps the
  * better one in model.safetensors, says its loss and logs it. From then on the model may hold its weights instead of
  * the newest. */
