@@ -128,10 +128,10 @@ CUDA_OBJECTS := $(CUDA_SOURCES:%.cu=$(BUILD)/%.cu.o)
 LIBS += -lm -ldl
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
-LIBRARY := model.c $(wildcard model/*.c kernels/*.c util/*.c collective/*.c tokenizer/*.c dataset/*.c checkpoint/*.c report/*.c training/*.c generation/*.c cli/*.c)
+LIBRARY := model.c $(wildcard model/*.c kernels/*.c util/*.c collective/*.c tokenizer/*.c dataset/*.c doctor/*.c inference/*.c formats/*.c checkpoint/*.c report/*.c training/*.c generating/*.c cli/*.c)
 CPU_KERNELS := $(wildcard kernels/cpu/*.c)
 CPU_OBJECTS := $(foreach build,$(CPU_BUILDS),$(CPU_KERNELS:%.c=$(BUILD)/%.$(build).o))
-LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(BUILD)/checkpoint/modeling.o $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
+LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(BUILD)/formats/modeling.o $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/dump_% tests/failing_%,$(wildcard tests/*.c)))
 
@@ -175,11 +175,11 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | check-libraries
 	$(Q)$(CC) $(ALL_CFLAGS) -c $< -o $@
 
 # The Python file that goes with models of our own class, as a string.
-$(BUILD)/checkpoint/modeling.c: scripts/modeling_inkling.py Makefile
+$(BUILD)/formats/modeling.c: scripts/modeling_inkling.py Makefile
 	@mkdir -p $(@D)
 	@(printf '%s\n' 'extern const char class_modeling[];' 'const char class_modeling[] ='; \
 		sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $<; echo ';') > $@
-$(BUILD)/checkpoint/modeling.o: $(BUILD)/checkpoint/modeling.c $(BUILD)/flags
+$(BUILD)/formats/modeling.o: $(BUILD)/formats/modeling.c $(BUILD)/flags
 	$(Q)$(CC) $(ALL_CFLAGS) -c $< -o $@
 
 .PHONY: kernel-flags

@@ -2,8 +2,9 @@
 #include "checkpoint/directory.h"
 
 #include "dataset/token_file.h"
+#include "formats/model_files.h"
 #include "tokenizer/tokenizer.h"
-#include "util/text.h"
+#include "util/path.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -27,42 +28,25 @@
 static const char *const old_run_files[] = {LEFT_BY_OLD_RUN};
 
 #define OF_SOURCE_TOKENIZER                                                                                            \
-  CHECKPOINT_SOURCE_TOKENIZER "/" TOKENIZER_JSON, CHECKPOINT_SOURCE_TOKENIZER "/" TOKENIZER_CONFIG_JSON
-static const char *const source_files[] = {OF_SOURCE_TOKENIZER};
+  MODEL_FILE_SOURCE_TOKENIZER "/" TOKENIZER_JSON, MODEL_FILE_SOURCE_TOKENIZER "/" TOKENIZER_CONFIG_JSON
 
 /* Everything that a run writes. */
 static const char *const run_files[] = {
     LEFT_BY_OLD_RUN,     CHECKPOINT_VAL_TOKENS, CHECKPOINT_TOKENS,     CHECKPOINT_METRICS, CHECKPOINT_REPORT,
-    CHECKPOINT_SETTINGS, TOKENIZER_JSON,        TOKENIZER_CONFIG_JSON, CHECKPOINT_WEIGHTS, CHECKPOINT_GENERATION_CONFIG,
-    CHECKPOINT_CONFIG,   CHECKPOINT_MODELING,   OF_SOURCE_TOKENIZER};
+    CHECKPOINT_SETTINGS, TOKENIZER_JSON,        TOKENIZER_CONFIG_JSON, MODEL_FILE_WEIGHTS, MODEL_FILE_GENERATION_CONFIG,
+    MODEL_FILE_CONFIG,   MODEL_FILE_CODE,       OF_SOURCE_TOKENIZER};
 enum {
   RUN_FILES = sizeof run_files / sizeof run_files[0],
-  OLD_RUN_FILES = sizeof old_run_files / sizeof old_run_files[0],
-  SOURCE_FILES = sizeof source_files / sizeof source_files[0]
+  OLD_RUN_FILES = sizeof old_run_files / sizeof old_run_files[0]
 };
 
-CheckpointPath checkpoint_path(const char *dir, const char *name) {
-  CheckpointPath path;
-  snprintf(path.text, sizeof path.text, "%s%s%s", dir, text_ends_with(dir, "/") || !*dir ? "" : "/", name);
-  return path;
-}
-
-bool checkpoint_write_file(const char *dir, const char *name, const char *text, size_t size, Error *error) {
-  return file_write(checkpoint_path(dir, name).text, text, size, error);
-}
-
-void checkpoint_remove_file(const char *dir, const char *name) { unlink(checkpoint_path(dir, name).text); }
-
 static void remove_files(const char *dir, const char *const *names, int count) {
-  for (int i = 0; i < count; i++) checkpoint_remove_file(dir, names[i]);
+  for (int i = 0; i < count; i++) file_remove_in(dir, names[i]);
 }
 
 void checkpoint_remove_old(const char *dir) { remove_files(dir, old_run_files, OLD_RUN_FILES); }
 
-void checkpoint_remove_source_tokenizer(const char *dir) {
-  remove_files(dir, source_files, SOURCE_FILES);
-  rmdir(checkpoint_path(dir, CHECKPOINT_SOURCE_TOKENIZER).text);
-}
+bool checkpoint_is_run(const char *dir) { return access(path_in(dir, CHECKPOINT_SETTINGS).text, F_OK) == 0; }
 
 /* ---- nothing of the user's is replaced ---- */
 
@@ -76,7 +60,7 @@ bool checkpoint_check_input(const char *dir, const char *input, Error *error) {
   if (stat(input, &file) != 0) return true; /* not a file, or reported when it is opened */
   if (is_at(&file, dir)) return fail(error, EXIT_USAGE, "%s is the text to train on", dir);
   for (int i = 0; i < RUN_FILES; i++)
-    if (is_at(&file, checkpoint_path(dir, run_files[i]).text))
+    if (is_at(&file, path_in(dir, run_files[i]).text))
       return fail(error, EXIT_USAGE, "%s in %s is the text to train on and would be replaced", run_files[i], dir);
   return true;
 }
@@ -91,10 +75,10 @@ static bool is_token_file(const char *path) {
 }
 
 static bool check_files(const char *dir, bool had_model, Error *error) {
-  const bool of_run = had_model || is_token_file(checkpoint_path(dir, CHECKPOINT_TOKENS).text);
+  const bool of_run = had_model || is_token_file(path_in(dir, CHECKPOINT_TOKENS).text);
   for (int i = 0; i < RUN_FILES; i++) {
     struct stat found;
-    const CheckpointPath path = checkpoint_path(dir, run_files[i]);
+    const PathText path = path_in(dir, run_files[i]);
     if (stat(path.text, &found) != 0) continue;
     if (!S_ISREG(found.st_mode)) return fail(error, EXIT_USAGE, "%s in %s is not a regular file", run_files[i], dir);
     if (!of_run && !is_token_file(path.text))
@@ -185,27 +169,27 @@ static bool make_parents(const char *dir, int *made) {
 }
 
 bool checkpoint_lock(CheckpointLock *lock, const char *dir, Error *error) {
-  *lock = (CheckpointLock){.fd = -1, .had_model = checkpoint_is_model(dir)};
+  *lock = (CheckpointLock){.fd = -1, .had_model = model_files_exist(dir)};
   if (!check_files(dir, lock->had_model, error)) return false;
   lock->created = make_parents(dir, &lock->parents) && mkdir(dir, 0777) == 0;
   if (!lock->created && errno != EEXIST)
     return fail(error, EXIT_OUTPUT, "cannot make the run directory %s: %s", dir, strerror(errno));
-  if (!lock_file(dir, checkpoint_path(dir, LOCK_NAME).text, &lock->fd, error)) return false;
+  if (!lock_file(dir, path_in(dir, LOCK_NAME).text, &lock->fd, error)) return false;
   sign_lock(lock->fd);
   file_sweep(dir);
-  file_sweep(checkpoint_path(dir, CHECKPOINT_SOURCE_TOKENIZER).text);
-  file_sweep(checkpoint_path(dir, CHECKPOINT_LAST).text);
-  file_sweep(checkpoint_path(dir, CHECKPOINT_PREV).text);
+  file_sweep(path_in(dir, MODEL_FILE_SOURCE_TOKENIZER).text);
+  file_sweep(path_in(dir, CHECKPOINT_LAST).text);
+  file_sweep(path_in(dir, CHECKPOINT_PREV).text);
   return true;
 }
 
 void checkpoint_unlock(CheckpointLock *lock, const char *dir, bool keep) {
   if (lock->fd < 0) return;
-  if (!keep) checkpoint_remove_file(dir, CHECKPOINT_STDIN_COPY);
+  if (!keep) file_remove_in(dir, CHECKPOINT_STDIN_COPY);
   if (!keep && !lock->had_model) {
     remove_files(dir, run_files, RUN_FILES);
-    checkpoint_remove_source_tokenizer(dir);
-    checkpoint_remove_file(dir, LOCK_NAME);
+    model_files_remove_source_tokenizer(dir);
+    file_remove_in(dir, LOCK_NAME);
     if (lock->created) rmdir(dir);
     remove_parents(dir, lock->parents);
   }
@@ -214,7 +198,7 @@ void checkpoint_unlock(CheckpointLock *lock, const char *dir, bool keep) {
 }
 
 bool checkpoint_is_locked(const char *dir) {
-  const int fd = open(checkpoint_path(dir, LOCK_NAME).text, O_RDONLY | O_CLOEXEC);
+  const int fd = open(path_in(dir, LOCK_NAME).text, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   close(fd);

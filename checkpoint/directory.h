@@ -7,17 +7,7 @@
 
 /* ---- names ---- */
 
-/* A model directory as Hugging Face transformers has it; the names of the tokenizer's files are in
- * tokenizer/tokenizer.h. */
-#define CHECKPOINT_CONFIG "config.json"
-#define CHECKPOINT_GENERATION_CONFIG "generation_config.json"
-#define CHECKPOINT_WEIGHTS "model.safetensors"
-#define CHECKPOINT_WEIGHTS_INDEX CHECKPOINT_WEIGHTS ".index.json" /* of weights in several files; read alone */
-#define CHECKPOINT_MODELING "modeling_inkling.py"                 /* only where config.json names the class in it */
-/* The tokenizer of sources, where they have one of their own: the same two files, as transformers reads them with
- * subfolder="source_tokenizer". */
-#define CHECKPOINT_SOURCE_TOKENIZER "source_tokenizer"
-/* What a resumed run needs besides. */
+/* A model directory (formats/model_files.h), and what a resumed run needs besides. */
 #define CHECKPOINT_LAST "last"
 #define CHECKPOINT_PREV "prev"
 #define CHECKPOINT_LAST_STATE CHECKPOINT_LAST "/state.safetensors"
@@ -38,17 +28,8 @@
 
 /* ---- files ---- */
 
-typedef struct CheckpointPath {
-  char text[4097]; /* PATH_MAX and one more: a name that is cut to fit is still too long for any system call */
-} CheckpointPath;
-
-CheckpointPath checkpoint_path(const char *dir, const char *name); /* DIR/NAME */
-/* Replaces DIR/NAME atomically. EXIT_OUTPUT. */
-bool checkpoint_write_file(const char *dir, const char *name, const char *text, size_t size, Error *error);
-void checkpoint_remove_file(const char *dir, const char *name); /* fine when there is none */
 /* Removes what an older run left and a new one does not replace when it begins: states, samples, tuning, input. */
 void checkpoint_remove_old(const char *dir);
-void checkpoint_remove_source_tokenizer(const char *dir); /* of an older run; fine when there is none */
 
 /* ---- lock ---- */
 
@@ -76,20 +57,7 @@ void checkpoint_unlock(CheckpointLock *lock, const char *dir, bool keep);
 /* Whether a process writes there now. */
 bool checkpoint_is_locked(const char *dir);
 
-/* ---- finding runs ---- */
-
 /* Whether `dir` holds a run that has begun: its settings. */
 bool checkpoint_is_run(const char *dir);
-/* Whether `dir` holds a model: its configuration and weights. */
-bool checkpoint_is_model(const char *dir);
-
-/* Whether `path` is a directory that holds a model's configuration; where not, what it is instead. EXIT_CHECKPOINT. */
-bool checkpoint_check_model(const char *path, Error *error);
-/* False, with what is there instead of weights. EXIT_CHECKPOINT. */
-bool checkpoint_fail_without_weights(const char *dir, Error *error);
-
-/* The *.run of the current directory whose model was written last; the caller frees it. EXIT_USAGE when there is
- * none. */
-bool checkpoint_newest(char **out, Error *error);
 
 #endif

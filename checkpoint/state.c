@@ -1,9 +1,10 @@
 /* last/ and prev/: everything that resuming exactly needs, and how a new state takes the place of the old one. */
-#include "checkpoint/internal.h"
+#include "checkpoint/state.h"
 
 #include "checkpoint/directory.h"
 #include "util/checksum.h"
 #include "util/file.h"
+#include "util/path.h"
 
 #include <errno.h>
 #include <math.h>
@@ -70,7 +71,7 @@ static void add_tensor(StateTensors *t, const char *prefix, const ParameterTenso
   char *name = t->names[t->count];
   snprintf(name, STATE_NAME, "%s%s", prefix, p->name);
   at.offset = offset;
-  t->tensors[t->count] = checkpoint_tensor(&at, name, arena);
+  t->tensors[t->count] = safetensors_of_parameter(&at, name, arena);
   t->data[t->count++] = arena + offset;
 }
 
@@ -124,7 +125,7 @@ static bool all_finite(const SafeTensor *tensor) {
 /* Finds `count` tensors of a state, in the order of state_checksum(), and checks all that can be wrong with them. */
 static bool verify_file(const char *path, const SafeTensors *file, SafeTensor *tensors, int count, Error *error) {
   for (int i = 0; i < count; i++) {
-    const SafeTensor *tensor = checkpoint_find_tensor(path, file, &tensors[i], error);
+    const SafeTensor *tensor = safetensors_expect(path, file, &tensors[i], error);
     if (!tensor) return false;
     if (tensor->type != TENSOR_F32) return damaged(path, error, "expected F32 in tensor ", tensors[i].name);
     tensors[i] = *tensor;
@@ -165,16 +166,16 @@ static bool read_file(const char *path, const ParameterTable *table, float *cons
 /* ---- last/ and prev/ ---- */
 
 typedef struct StatePaths {
-  CheckpointPath last_dir, prev_dir, last, prev; /* last, prev: the files */
-  CheckpointPath old;                            /* a second name of the file in last/ while it is replaced */
+  PathText last_dir, prev_dir, last, prev; /* last, prev: the files */
+  PathText old;                            /* a second name of the file in last/ while it is replaced */
 } StatePaths;
 
 static StatePaths make_paths(const char *dir) {
-  return (StatePaths){.last_dir = checkpoint_path(dir, CHECKPOINT_LAST),
-                      .prev_dir = checkpoint_path(dir, CHECKPOINT_PREV),
-                      .last = checkpoint_path(dir, CHECKPOINT_LAST_STATE),
-                      .prev = checkpoint_path(dir, CHECKPOINT_PREV_STATE),
-                      .old = checkpoint_path(dir, CHECKPOINT_LAST "/.state.safetensors.old")};
+  return (StatePaths){.last_dir = path_in(dir, CHECKPOINT_LAST),
+                      .prev_dir = path_in(dir, CHECKPOINT_PREV),
+                      .last = path_in(dir, CHECKPOINT_LAST_STATE),
+                      .prev = path_in(dir, CHECKPOINT_PREV_STATE),
+                      .old = path_in(dir, CHECKPOINT_LAST "/.state.safetensors.old")};
 }
 
 static bool make_directory(const char *path, Error *error) {
@@ -269,7 +270,7 @@ static void look_at_states(const char *dir, StateTake *take, void *context) {
   for (int i = 0; i < 2 && !found; i++) {
     Error ignored = {0};
     SafeTensors file;
-    found = safetensors_open(&file, checkpoint_path(dir, names[i]).text, &ignored) && take(&file, context);
+    found = safetensors_open(&file, path_in(dir, names[i]).text, &ignored) && take(&file, context);
     safetensors_close(&file);
   }
 }

@@ -24,7 +24,7 @@ typedef struct Search {
 /* ---- the search ---- */
 
 static bool is_run(const char *dir) {
-  return checkpoint_is_run(dir) || access(checkpoint_path(dir, CHECKPOINT_METRICS).text, F_OK) == 0;
+  return checkpoint_is_run(dir) || access(path_in(dir, CHECKPOINT_METRICS).text, F_OK) == 0;
 }
 
 static bool search_below(Search *search, const char *dir, int depth, Error *error);
@@ -76,7 +76,7 @@ static bool read_run(void *context, const char *dir, Error *error) {
   FoundRun *run = &runs->items[runs->count++];
   *run = (FoundRun){.dir = strdup(dir)};
   if (!run->dir) return error_memory(error, "a path");
-  const CheckpointPath metrics = checkpoint_path(dir, CHECKPOINT_METRICS);
+  const PathText metrics = path_in(dir, CHECKPOINT_METRICS);
   const bool absent = access(metrics.text, F_OK) != 0 && errno == ENOENT; /* a run that was killed as it began */
   return absent || history_read(&run->history, metrics.text, error);
 }

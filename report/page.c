@@ -9,6 +9,8 @@
 #include "util/html.h"
 #include "util/json.h"
 #include "util/text.h"
+#include "util/path.h"
+#include "formats/model_files.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,7 +24,7 @@ enum { SAMPLES = 24, SAMPLE_BYTES = 4000, WHOLE_BYTES = 24 /* words as long fit 
 /* What cannot be read is missing on the page; EXIT_MEMORY. */
 static PageSubject read_subject(const PageRun *run, Error *error) {
   Error problem = {0};
-  json_t *model = result_json(run->dir, CHECKPOINT_CONFIG, &problem);
+  json_t *model = result_json(run->dir, MODEL_FILE_CONFIG, &problem);
   const json_t *vocab = json_object_get(model, "vocab_size");
   const PageSubject subject = {.dir = run->dir,
                                .history = run->history,
@@ -203,7 +205,7 @@ static void write_sample(FILE *stream, const char *at, const char *end, bool ope
 static bool write_samples(FILE *stream, const char *dir, Error *error) {
   Error problem = {0};
   MappedFile file;
-  if (!file_map(&file, checkpoint_path(dir, CHECKPOINT_SAMPLES).text, EXIT_INPUT, &problem))
+  if (!file_map(&file, path_in(dir, CHECKPOINT_SAMPLES).text, EXIT_INPUT, &problem))
     return problem.code != EXIT_MEMORY || fail(error, EXIT_MEMORY, "%s", problem.text);
   const char *text = file.size ? (const char *)file.bytes : "", *end = text + file.size;
   int count = 0;
@@ -291,7 +293,7 @@ static const char head[] =
 
 static void write_command(FILE *stream, const char *dir) {
   fputs("<section><h2>Again</h2><p>The same run once more: <code>./train --config ", stream);
-  html_write_text(stream, text_shell_word(checkpoint_path(dir, CHECKPOINT_SETTINGS).text, ONE_LINE_BYTES - 1).text);
+  html_write_text(stream, text_shell_word(path_in(dir, CHECKPOINT_SETTINGS).text, ONE_LINE_BYTES - 1).text);
   fputs(" --out NEW.run</code></p></section>\n", stream);
 }
 

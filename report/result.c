@@ -5,6 +5,7 @@
 #include "util/file.h"
 #include "util/json.h"
 #include "util/text.h"
+#include "util/path.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -50,7 +51,7 @@ static bool add_setting(void *context, const OptionLine *line, Error *error) {
 
 json_t *result_settings(const char *dir, Error *error) {
   json_t *settings = json_object();
-  option_file_read(checkpoint_path(dir, CHECKPOINT_SETTINGS).text, EXIT_INPUT, add_setting, settings, error);
+  option_file_read(path_in(dir, CHECKPOINT_SETTINGS).text, EXIT_INPUT, add_setting, settings, error);
   return settings;
 }
 
@@ -96,7 +97,7 @@ const char *result_state_words(const char *state, bool brief) {
 }
 
 json_t *result_json(const char *dir, const char *name, Error *error) {
-  const CheckpointPath path = checkpoint_path(dir, name);
+  const PathText path = path_in(dir, name);
   MappedFile file;
   if (access(path.text, F_OK) != 0 && errno == ENOENT) return NULL;
   if (!file_map(&file, path.text, EXIT_INPUT, error)) return NULL;
@@ -183,7 +184,7 @@ bool result_write(const RunResult *result, const History *history, Error *error)
                    ? json_text(object, JSON_INDENT(2) | JSON_REAL_PRECISION(10), CHECKPOINT_RESULT, error)
                    : NULL;
   bool ok = text || error_memory(error, CHECKPOINT_RESULT);
-  ok = ok && checkpoint_write_file(result->dir, CHECKPOINT_RESULT, text, strlen(text), error);
+  ok = ok && file_write_in(result->dir, CHECKPOINT_RESULT, text, strlen(text), error);
   free(text);
   json_decref(object);
   return ok;

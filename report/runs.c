@@ -8,6 +8,7 @@
 #include "util/file.h"
 #include "util/json.h"
 #include "util/text.h"
+#include "util/path.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -67,7 +68,7 @@ static bool add_run(void *context, const char *dir, Error *error) {
   json_t *result = result_json(dir, CHECKPOINT_RESULT, &damage);
   set(row, "run", name ? name : json_string(text_one_line(dir, ONE_LINE_BYTES - 1).text));
   set(row, TABLE_SETTINGS, result_settings(dir, &damage));
-  history_read(&history, checkpoint_path(dir, CHECKPOINT_METRICS).text, &damage);
+  history_read(&history, path_in(dir, CHECKPOINT_METRICS).text, &damage);
   if (damage.code == EXIT_MEMORY) fail(error, EXIT_MEMORY, "%s", damage.text);
   set_measured(row, damage.code || history.damaged ? "damaged" : result_state(dir, result), &history, result);
   history_free(&history);

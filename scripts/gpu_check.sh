@@ -165,7 +165,7 @@ suite() {
 text=$build/parts/stories.txt
 make_text() {
   [ -s "$text" ] || "$build/stories" --bytes 1000000 --seed 1 -o "$text" >"$build/parts/stories.log" 2>&1 ||
-    cat ./*.c ./*.h util/*.c model/*.c kernels/*.cuh kernels/cpu/*.c tokenizer/*.c dataset/*.c checkpoint/*.c training/*.c cli/*.c tests/*.c >"$text"
+    cat ./*.c ./*.h util/*.c model/*.c kernels/*.cuh kernels/cpu/*.c tokenizer/*.c dataset/*.c doctor/*.c inference/*.c formats/*.c checkpoint/*.c training/*.c cli/*.c tests/*.c >"$text"
 }
 
 train_small() { # train_small NAME FLAG...

@@ -2,11 +2,12 @@
 #ifndef INKLING_TESTS_CLASS_WEIGHTS_H
 #define INKLING_TESTS_CLASS_WEIGHTS_H
 
-#include "checkpoint/checkpoint.h"
+#include "tests/model_files_helpers.h"
 #include "checkpoint/directory.h"
 #include "tests/checkpoint_helpers.h"
 #include "tests/class_models.h"
 #include "tests/config_helpers.h"
+#include "formats/model_files.h"
 
 static const SpecialTokens no_tokens = {-1, -1};
 
@@ -52,8 +53,8 @@ static inline float at_row(const Weights *w, const char *name, int row, int col)
 
 static inline void write_model(void **state, const Weights *w) {
   Error error = {0};
-  expect_done(checkpoint_write_weights(*state, &w->config, &w->table, w->arena, &error), &error);
-  expect_done(checkpoint_write_config(*state, &w->config, no_tokens, &error), &error);
+  expect_done(model_files_write_weights(*state, &w->config, &w->table, w->arena, &error), &error);
+  expect_done(write_config(*state, &w->config, no_tokens, &error), &error);
 }
 
 static inline void expect_same(const ModelConfig *a, const ModelConfig *b) {
@@ -71,10 +72,10 @@ static inline bool read_model(void **state, Weights *out, float pad, Error *erro
   SpecialTokens tokens;
   *error = (Error){0};
   *out = (Weights){0};
-  if (!checkpoint_read_config(*state, &config, &tokens, error)) return false;
+  if (!read_config(*state, &config, &tokens, error)) return false;
   *out = weights_new(&config, pad);
   for (size_t i = 0; i < out->table.arena; i++) out->arena[i] = pad;
-  return checkpoint_read_weights(*state, &config, &out->table, out->arena, error);
+  return read_weights(*state, &config, &out->table, out->arena, error);
 }
 
 static inline void expect_round_trip(void **state, const ModelConfig *config) {
@@ -102,7 +103,7 @@ static inline void set_key(void **state, const char *key, const char *value) {
 static inline SafeTensors open_weights(void **state) {
   SafeTensors file;
   Error error = {0};
-  expect_done(safetensors_open(&file, at(state, CHECKPOINT_WEIGHTS).text, &error), &error);
+  expect_done(safetensors_open(&file, at(state, MODEL_FILE_WEIGHTS).text, &error), &error);
   return file;
 }
 
@@ -135,14 +136,14 @@ static inline void rewrite(void **state, const char *prefix, const char *without
   expect_done(safetensors_write(copy.text, tensors, kept, NULL, 0, &error), &error);
   free(tensors);
   safetensors_close(&file);
-  assert_int_equal(rename(copy.text, at(state, CHECKPOINT_WEIGHTS).text), 0);
+  assert_int_equal(rename(copy.text, at(state, MODEL_FILE_WEIGHTS).text), 0);
 }
 
 /* ---- which class ---- */
 
 static inline void expect_class(ModelConfig config, const char *class) {
   bool own;
-  assert_string_equal(checkpoint_class(&config, &own), class);
+  assert_string_equal(model_files_class(&config, &own), class);
   assert_int_equal(own, strncmp(class, "Inkling", 7) == 0);
 }
 

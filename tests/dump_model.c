@@ -8,8 +8,8 @@
  *   dump_model copy DIR OUT                  reads a model and writes it again
  *
  * The fields are those of ModelConfig, enums by number; what is not given is a small LLaMA's. */
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/directory.h"
+#include "tests/model_files_helpers.h"
+#include "formats/model_files.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,8 +64,7 @@ static void draw(const ParameterTable *table, float *arena) {
 
 static bool write_model(const char *dir, const ModelConfig *config, const ParameterTable *table, const float *arena,
                         SpecialTokens tokens, Error *error) {
-  return checkpoint_write_weights(dir, config, table, arena, error) &&
-         checkpoint_write_config(dir, config, tokens, error);
+  return model_files_write_weights(dir, config, table, arena, error) && write_config(dir, config, tokens, error);
 }
 
 static bool make(const char *dir, char **assignments, int count, Error *error) {
@@ -100,10 +99,9 @@ static bool copy(const char *dir, const char *out, Error *error) {
   ModelConfig config;
   SpecialTokens tokens;
   ParameterTable table = {0};
-  if (!checkpoint_read_config(dir, &config, &tokens, error) || !parameter_table_make(&table, &config, error))
-    return false;
+  if (!read_config(dir, &config, &tokens, error) || !parameter_table_make(&table, &config, error)) return false;
   float *arena = calloc(table.arena, sizeof *arena);
-  bool ok = arena && checkpoint_read_weights(dir, &config, &table, arena, error) &&
+  bool ok = arena && read_weights(dir, &config, &table, arena, error) &&
             write_model(out, &config, &table, arena, tokens, error);
   free(arena);
   parameter_table_free(&table);
@@ -114,8 +112,8 @@ static bool print_class(const char *dir, Error *error) {
   ModelConfig config;
   SpecialTokens tokens;
   bool own;
-  if (!checkpoint_read_config(dir, &config, &tokens, error)) return false;
-  const char *name = checkpoint_class(&config, &own);
+  if (!read_config(dir, &config, &tokens, error)) return false;
+  const char *name = model_files_class(&config, &own);
   printf("%s%s\n", name, own ? " (own)" : "");
   return true;
 }
@@ -180,12 +178,12 @@ static bool compute(const char *dir, char **given, int count, int wanted, Error 
   Context *context = NULL;
   Model *m = NULL;
   Input in;
-  if (!read_input(&in, given, count, error) || !checkpoint_read_config(dir, &config, &special, error)) return false;
+  if (!read_input(&in, given, count, error) || !read_config(dir, &config, &special, error)) return false;
   if ((config.encoder_layers > 0) != (in.source_count > 0))
     return fail(error, EXIT_USAGE, "a model with an encoder needs a source, and no other does");
   if (!cpu->open(&context, &options, error)) return false;
-  bool ok = checkpoint_load_model(&m, dir, &config, cpu, context, error) &&
-            (wanted ? greedy(m, &in, wanted, error) : logits(m, &in, error));
+  bool ok =
+      load_model(&m, dir, cpu, context, error) && (wanted ? greedy(m, &in, wanted, error) : logits(m, &in, error));
   model_close(m);
   cpu->close(context);
   return ok;

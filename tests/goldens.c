@@ -1,5 +1,5 @@
 /* Results that are known: files of tests/golden, comparisons, finite differences. See backends.h. */
-#include "checkpoint/safetensors.h"
+#include "formats/safetensors.h"
 #include "tests/backends.h"
 
 #include <math.h>

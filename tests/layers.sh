@@ -13,13 +13,16 @@ util        0  util/
 collective  1  collective/
 kernels     2  kernels.h kernels.cu kernels/ tests/cuda_on_cpu/
 tokenizer   2  tokenizer/
+model       3  model.h model.c model/
 dataset     3  dataset/
-model       4  model.h model.c model/
+doctor      4  doctor/
+inference   4  inference/
+formats     4  formats/
 checkpoint  5  checkpoint/
 cli         5  cli/
 report      6  report/
 training    7  training/
-generation  7  generation/
+generating  7  generating/
 programs    8  train.c generate.c
 bench       8  bench/
 '

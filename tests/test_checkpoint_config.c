@@ -1,8 +1,9 @@
 /* checkpoint: config.json, ours and that of others, also damaged and hostile. */
-#include "checkpoint/checkpoint.h"
+#include "tests/model_files_helpers.h"
 #include "tests/checkpoint_helpers.h"
 #include "tests/class_models.h"
 #include "tests/config_helpers.h"
+#include "formats/model_files.h"
 
 static void test_config_round_trip(void **state) {
   const ModelConfig ours = {.vocab = 257,
@@ -20,8 +21,8 @@ static void test_config_round_trip(void **state) {
   ModelConfig back;
   SpecialTokens special = {-2, -2};
   Error error = {0};
-  expect_done(checkpoint_write_config(*state, &ours, (SpecialTokens){10, 256}, &error), &error);
-  expect_done(checkpoint_read_config(*state, &back, &special, &error), &error);
+  expect_done(write_config(*state, &ours, (SpecialTokens){10, 256}, &error), &error);
+  expect_done(read_config(*state, &back, &special, &error), &error);
   assert_int_equal(special.start, 10);
   assert_int_equal(special.end, 256);
   assert_int_equal(back.vocab, 257);
@@ -45,21 +46,21 @@ static void test_config_round_trip(void **state) {
   free(text);
   ModelConfig other = ours;
   other.norm_eps = 0x1.abcdeep-20f, other.rope_base = 1234567.9f;
-  expect_done(checkpoint_write_config(*state, &other, (SpecialTokens){-1, -1}, &error), &error);
-  expect_done(checkpoint_read_config(*state, &back, &special, &error), &error);
+  expect_done(write_config(*state, &other, (SpecialTokens){-1, -1}, &error), &error);
+  expect_done(read_config(*state, &back, &special, &error), &error);
   assert_true(back.rope_base == other.rope_base && back.norm_eps == other.norm_eps);
   assert_int_equal(special.start, -1);
   assert_int_equal(special.end, -1);
   assert_int_equal(entries(*state), 2);
-  expect_error(checkpoint_write_config(at(state, "no").text, &ours, (SpecialTokens){10, 256}, &error), &error,
-               EXIT_OUTPUT, "create the directory");
+  expect_error(write_config(at(state, "no").text, &ours, (SpecialTokens){10, 256}, &error), &error, EXIT_OUTPUT,
+               "create the directory");
 }
 
 static bool read_config_text(void **state, const char *text, ModelConfig *config, SpecialTokens *special,
                              Error *error) {
   *error = (Error){0};
   put(at(state, "config.json").text, text, strlen(text));
-  return checkpoint_read_config(*state, config, special, error);
+  return read_config(*state, config, special, error);
 }
 
 #define LLAMA "\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\""
@@ -141,8 +142,7 @@ static void test_config_refused(void **state) {
   Error error = {0};
   ModelConfig config;
   SpecialTokens special;
-  expect_error(checkpoint_read_config(at(state, "no").text, &config, &special, &error), &error, EXIT_CHECKPOINT,
-               "No such file");
+  expect_error(read_config(at(state, "no").text, &config, &special, &error), &error, EXIT_CHECKPOINT, "No such file");
 }
 
 /* ---- every class ---- */
@@ -175,7 +175,7 @@ static void test_defaults(void **state) {
     char text[200];
     snprintf(text, sizeof text, "{\"model_type\":\"%s\"%s}", rows[i].type, rows[i].more);
     put(at(state, "config.json").text, text, strlen(text));
-    expect_done(checkpoint_read_config(*state, &c, &tokens, &error), &error);
+    expect_done(read_config(*state, &c, &tokens, &error), &error);
     assert_true(c.vocab == rows[i].vocab && c.ctx == rows[i].ctx && c.layers == rows[i].layers);
     assert_true(c.heads == rows[i].heads && c.kv_heads == rows[i].kv_heads && c.dim == rows[i].dim);
     assert_true(c.head_dim == rows[i].head_dim && c.ffn == rows[i].ffn && c.tie == rows[i].tie);
@@ -234,7 +234,7 @@ static void test_classes_refused(void **state) {
     SpecialTokens tokens;
     Error error = {0};
     put(at(state, "config.json").text, cases[i][0], strlen(cases[i][0]));
-    expect_error(checkpoint_read_config(*state, &config, &tokens, &error), &error, EXIT_CHECKPOINT, cases[i][1]);
+    expect_error(read_config(*state, &config, &tokens, &error), &error, EXIT_CHECKPOINT, cases[i][1]);
     if (!strstr(error.text, "config.json: ")) fail_msg("no file is named: %s", error.text);
   }
 }
@@ -248,7 +248,7 @@ static bool refuses(void **state, json_t *root, const char *key, const char *val
   json_object_set_new(changed, key, json_loads(value, JSON_DECODE_ANY, NULL));
   put_config(state, changed);
   json_decref(changed);
-  if (checkpoint_read_config(*state, &config, &tokens, &error)) {
+  if (read_config(*state, &config, &tokens, &error)) {
     expect_done(model_config_check(&config, EXIT_CHECKPOINT, &error), &error);
     assert_true(tokens.start < config.vocab && tokens.end < config.vocab);
     return false;
@@ -284,7 +284,7 @@ static void test_hostile_values(void **state) {
     const char *key;
     json_t *value, *root;
     Error error = {0};
-    expect_done(checkpoint_write_config(*state, &models[i], no_tokens, &error), &error);
+    expect_done(write_config(*state, &models[i], no_tokens, &error), &error);
     root = config_object(state);
     json_object_set_new(root, "missing_biases", json_array());
     json_object_foreach(root, key, value) {
@@ -301,7 +301,7 @@ static void test_modeling_file(void **state) {
   const ModelConfig c = own();
   Error error = {0};
   size_t size, source_size;
-  expect_done(checkpoint_write_config(*state, &c, no_tokens, &error), &error);
+  expect_done(write_config(*state, &c, no_tokens, &error), &error);
   char *file = (char *)get(at(state, "modeling_inkling.py").text, &size);
   char *source = (char *)get("scripts/modeling_inkling.py", &source_size);
   assert_int_equal(size, source_size);
@@ -312,7 +312,7 @@ static void test_modeling_file(void **state) {
   assert_non_null(strstr(text, "\"AutoConfig\": \"modeling_inkling.InklingPartsConfig\""));
   assert_non_null(strstr(text, "\"AutoModelForCausalLM\": \"modeling_inkling.InklingPartsForCausalLM\""));
   free(text);
-  expect_done(checkpoint_write_config(*state, &plain, no_tokens, &error), &error); /* another run, another class */
+  expect_done(write_config(*state, &plain, no_tokens, &error), &error); /* another run, another class */
   assert_int_equal(access(at(state, "modeling_inkling.py").text, F_OK), -1);
   text = config_text(state);
   assert_null(strstr(text, "auto_map"));

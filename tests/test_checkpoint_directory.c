@@ -1,6 +1,8 @@
 /* checkpoint: the run directory, its lock, and what is never replaced. */
 #include "checkpoint/directory.h"
 #include "tests/checkpoint_helpers.h"
+#include "util/path.h"
+#include "formats/model_files.h"
 
 #include <sys/wait.h>
 
@@ -44,7 +46,7 @@ static void test_lock(void **state) {
   assert_int_equal(access(at(state, "new/parents/of/it").text, F_OK), 0);
   checkpoint_unlock(&lock, at(state, "new//parents/of/it/").text, false);
   assert_int_equal(access(at(state, "new").text, F_OK), -1);
-  expect_done(checkpoint_write_file(*state, "file", "", 0, &error), &error);
+  expect_done(file_write_in(*state, "file", "", 0, &error), &error);
   expect_error(checkpoint_lock(&lock, at(state, "file/no/where").text, &error), &error, EXIT_OUTPUT,
                "cannot make the run directory");
   put(at(state, "file").text, "x", 1);
@@ -56,28 +58,28 @@ static void test_lock(void **state) {
 static void test_abandoned(void **state) {
   Error error = {0};
   CheckpointLock lock;
-  const char *const written[] = {CHECKPOINT_CONFIG, CHECKPOINT_WEIGHTS, CHECKPOINT_STDIN_COPY, CHECKPOINT_TOKENS};
+  const char *const written[] = {MODEL_FILE_CONFIG, MODEL_FILE_WEIGHTS, CHECKPOINT_STDIN_COPY, CHECKPOINT_TOKENS};
   Path dir = at(state, "new.run");
   for (int round = 0; round < 2; round++) { /* round 1: the directory is there, and not the run's */
     expect_done(checkpoint_lock(&lock, dir.text, &error), &error);
     assert_true(lock.created == !round && !lock.had_model);
     for (size_t i = 0; i < sizeof written / sizeof written[0]; i++)
-      expect_done(checkpoint_write_file(dir.text, written[i], "x", 1, &error), &error);
-    assert_int_equal(mkdir(checkpoint_path(dir.text, CHECKPOINT_SOURCE_TOKENIZER).text, 0777), 0);
-    expect_done(checkpoint_write_file(dir.text, CHECKPOINT_SOURCE_TOKENIZER "/tokenizer.json", "x", 1, &error), &error);
+      expect_done(file_write_in(dir.text, written[i], "x", 1, &error), &error);
+    assert_int_equal(mkdir(path_in(dir.text, MODEL_FILE_SOURCE_TOKENIZER).text, 0777), 0);
+    expect_done(file_write_in(dir.text, MODEL_FILE_SOURCE_TOKENIZER "/tokenizer.json", "x", 1, &error), &error);
     checkpoint_unlock(&lock, dir.text, false);
     assert_int_equal(access(dir.text, F_OK), round ? 0 : -1);
     if (round) assert_int_equal(entries(dir.text), 0);
     else assert_int_equal(mkdir(dir.text, 0777), 0);
   }
-  expect_done(checkpoint_write_file(dir.text, CHECKPOINT_CONFIG, "x", 1, &error), &error);
-  expect_done(checkpoint_write_file(dir.text, CHECKPOINT_WEIGHTS, "x", 1, &error), &error);
+  expect_done(file_write_in(dir.text, MODEL_FILE_CONFIG, "x", 1, &error), &error);
+  expect_done(file_write_in(dir.text, MODEL_FILE_WEIGHTS, "x", 1, &error), &error);
   expect_done(checkpoint_lock(&lock, dir.text, &error), &error);
   assert_true(lock.had_model && !lock.created);
-  expect_done(checkpoint_write_file(dir.text, CHECKPOINT_STDIN_COPY, "x", 1, &error), &error);
+  expect_done(file_write_in(dir.text, CHECKPOINT_STDIN_COPY, "x", 1, &error), &error);
   checkpoint_unlock(&lock, dir.text, false);
   assert_int_equal(entries(dir.text), 3); /* the model and the lock */
-  expect_done(checkpoint_write_file(dir.text, CHECKPOINT_SAMPLES, "x", 1, &error), &error);
+  expect_done(file_write_in(dir.text, CHECKPOINT_SAMPLES, "x", 1, &error), &error);
   checkpoint_remove_old(dir.text);
   assert_int_equal(entries(dir.text), 3);
 }

@@ -1,6 +1,7 @@
 /* checkpoint: models with an encoder as the classes of transformers that compute them, and back to the same model;
  * directories of others. */
 #include "tests/class_weights.h"
+#include "formats/model_files.h"
 
 static ModelConfig marian(void) { return encoder_decoder(NORM_AFTER, POSITIONS_SINUSOIDAL); }
 static ModelConfig pegasus(void) { return encoder_decoder(NORM_BEFORE, POSITIONS_SINUSOIDAL); }
@@ -203,7 +204,7 @@ static void test_load_without_tables(void **state) {
   write_model(state, &w);
   rewrite(state, NULL, "embed_positions", NULL, 0);
   expect_done(cpu->open(&context, &options, &error), &error);
-  expect_done(checkpoint_load_model(&model, *state, &c, cpu, context, &error), &error);
+  expect_done(load_model(&model, *state, cpu, context, &error), &error);
   model_close(model);
   cpu->close(context);
   weights_free(&w);
@@ -252,7 +253,7 @@ static SpecialTokens tokens_of(void **state) {
   ModelConfig config;
   SpecialTokens tokens;
   Error error = {0};
-  expect_done(checkpoint_read_config(*state, &config, &tokens, &error), &error);
+  expect_done(read_config(*state, &config, &tokens, &error), &error);
   return tokens;
 }
 
@@ -269,7 +270,7 @@ static void test_tokens(void **state) {
   ModelConfig c = marian();
   Error error = {0};
   for (int round = 0; round < 2; round++) {
-    expect_done(checkpoint_write_config(*state, &c, (SpecialTokens){3, 4}, &error), &error);
+    expect_done(write_config(*state, &c, (SpecialTokens){3, 4}, &error), &error);
     for (int i = 0; i < 2; i++) {
       expect_token(state, files[i], "bos_token_id", 3);
       expect_token(state, files[i], "eos_token_id", 4);
@@ -305,7 +306,7 @@ static void test_defaults(void **state) {
     char text[64];
     snprintf(text, sizeof text, "{\"model_type\":\"%s\"}", rows[i].type);
     put(at(state, "config.json").text, text, strlen(text));
-    expect_done(checkpoint_read_config(*state, &c, &tokens, &error), &error);
+    expect_done(read_config(*state, &c, &tokens, &error), &error);
     assert_true(c.vocab == rows[i].vocab && c.source_vocab == rows[i].vocab && c.ctx == rows[i].ctx);
     assert_true(c.encoder_layers == rows[i].encoder_layers && c.layers == rows[i].layers && c.tie);
     assert_true(c.heads == rows[i].heads && c.kv_heads == rows[i].heads && c.head_dim == c.dim / c.heads);
@@ -352,7 +353,7 @@ static void test_refused(void **state) {
     SpecialTokens tokens;
     Error error = {0};
     put(at(state, "config.json").text, cases[i][0], strlen(cases[i][0]));
-    expect_error(checkpoint_read_config(*state, &config, &tokens, &error), &error, EXIT_CHECKPOINT, cases[i][1]);
+    expect_error(read_config(*state, &config, &tokens, &error), &error, EXIT_CHECKPOINT, cases[i][1]);
     if (!strstr(error.text, "config.json: ")) fail_msg("no file is named: %s", error.text);
   }
 }
@@ -360,11 +361,11 @@ static void test_refused(void **state) {
 static void test_own_class(void **state) {
   const ModelConfig c = own_encoder();
   Error error = {0};
-  expect_done(checkpoint_write_config(*state, &c, no_tokens, &error), &error);
+  expect_done(write_config(*state, &c, no_tokens, &error), &error);
   expect_key(state, "\"AutoModelForSeq2SeqLM\": \"modeling_inkling.InklingPartsForConditionalGeneration\"", true);
   expect_key(state, "\"source_vocab_size\": 7", true);
   expect_key(state, "\"model_type\": \"inkling_parts\"", true);
-  expect_done(checkpoint_write_config(*state, &plain, no_tokens, &error), &error);
+  expect_done(write_config(*state, &plain, no_tokens, &error), &error);
   expect_key(state, "decoder_start_token_id", false);
   expect_key(state, "\"pad_token_id\": null", true);
 }

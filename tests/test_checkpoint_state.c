@@ -1,7 +1,8 @@
 /* checkpoint: the state of a run, also damaged, unwritable and killed while it is saved. */
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/state.h"
 #include "checkpoint/directory.h"
 #include "tests/small_model.h"
+#include "formats/model_files.h"
 
 #include <math.h>
 #include <sys/wait.h>
@@ -227,8 +228,8 @@ static void test_state_killed(void **state) {
   }
   assert_true(step > 1);
   CheckpointLock lock;
-  put(at(state, CHECKPOINT_CONFIG).text, "{}", 2); /* it is a run */
-  put(at(state, CHECKPOINT_WEIGHTS).text, "x", 1);
+  put(at(state, MODEL_FILE_CONFIG).text, "{}", 2); /* it is a run */
+  put(at(state, MODEL_FILE_WEIGHTS).text, "x", 1);
   expect_done(checkpoint_lock(&lock, *state, &error), &error); /* sweeps what the killed ones left */
   expect_done(save_step(*state, step + 1, &error), &error);
   assert_int_equal(entries(at(state, "last").text), 1);

@@ -1,29 +1,30 @@
 /* checkpoint: model.safetensors written, read and loaded, ours and others', also damaged and hostile. */
-#include "checkpoint/checkpoint.h"
+#include "tests/model_files_helpers.h"
 #include "checkpoint/directory.h"
 #include "tests/small_model.h"
+#include "formats/model_files.h"
 
 #include <math.h>
 
 /* Its configuration, a LLaMA's, without which the names of tensors say nothing. */
-static void write_config(void **state, const ModelConfig *config) {
+static void put_config(void **state, const ModelConfig *config) {
   Error error = {0};
-  expect_done(checkpoint_write_config(*state, config, (SpecialTokens){-1, -1}, &error), &error);
+  expect_done(write_config(*state, config, (SpecialTokens){-1, -1}, &error), &error);
 }
 
 static void test_weights_round_trip(void **state) {
   Error error = {0};
   float arena[ARENA], back[ARENA] = {0};
   fill(arena, 0.5f);
-  expect_done(checkpoint_write_weights(*state, &small_config, &small_table, arena, &error), &error);
-  expect_error(checkpoint_read_weights(*state, &small_config, &small_table, back, &error), &error, EXIT_CHECKPOINT,
-               "config.json: No such file");
+  expect_done(model_files_write_weights(*state, &small_config, &small_table, arena, &error), &error);
+  expect_error(read_weights(*state, &small_config, &small_table, back, &error), &error, EXIT_CHECKPOINT,
+               "holds no model (no config.json in it)");
   error = (Error){0};
-  write_config(state, &small_config);
-  expect_done(checkpoint_read_weights(*state, &small_config, &small_table, back, &error), &error);
+  put_config(state, &small_config);
+  expect_done(read_weights(*state, &small_config, &small_table, back, &error), &error);
   expect_arena(back, 0.5f, 0);
   SafeTensors file;
-  expect_done(safetensors_open(&file, at(state, CHECKPOINT_WEIGHTS).text, &error), &error);
+  expect_done(safetensors_open(&file, at(state, MODEL_FILE_WEIGHTS).text, &error), &error);
   assert_int_equal(file.count, 4);
   assert_int_equal(safetensors_find(&file, "model.norm.weight")->rank, 1);
   assert_int_equal(safetensors_find(&file, "model.embed_tokens.weight")->shape[0], 5);
@@ -53,13 +54,13 @@ static void make_foreign(Foreign *f) {
 }
 
 static bool load_foreign(void **state, const Foreign *f, float *arena, Error *error) {
-  Path path = at(state, CHECKPOINT_WEIGHTS);
+  Path path = at(state, MODEL_FILE_WEIGHTS);
   Error written = {0};
-  write_config(state, &small_config);
+  put_config(state, &small_config);
   expect_done(safetensors_write(path.text, f->tensors, f->count, NULL, 0, &written), &written);
   *error = (Error){0};
   memset(arena, 0, ARENA * sizeof *arena);
-  return checkpoint_read_weights(*state, &small_config, &small_table, arena, error);
+  return read_weights(*state, &small_config, &small_table, arena, error);
 }
 
 static void test_weights_half_types(void **state) {
@@ -93,9 +94,9 @@ static void test_weights_unaligned(void **state) {
   const float data[2] = {3, 4};
   float arena[64] = {0};
   Error error = {0};
-  put_safetensors(at(state, CHECKPOINT_WEIGHTS).text, "{\"a\":" T("F32", "[1,2]", 0, 8) "} ", -1, data, sizeof data);
-  write_config(state, &small_config);
-  expect_done(checkpoint_read_weights(*state, &small_config, &table, arena, &error), &error);
+  put_safetensors(at(state, MODEL_FILE_WEIGHTS).text, "{\"a\":" T("F32", "[1,2]", 0, 8) "} ", -1, data, sizeof data);
+  put_config(state, &small_config);
+  expect_done(read_weights(*state, &small_config, &table, arena, &error), &error);
   assert_true(arena[0] == 3 && arena[1] == 4 && arena[2] == 0);
 }
 
@@ -137,10 +138,12 @@ static void test_weights_refused(void **state) {
   error = (Error){0};
   assert_int_equal(mkdir(at(state, "big").text, 0777), 0);
   put(at(state, "big/model.safetensors.index.json").text, "{}", 2);
-  bool done = checkpoint_read_weights(at(state, "big").text, &small_config, &small_table, arena, &error);
+  expect_done(write_config(at(state, "big").text, &small_config, (SpecialTokens){-1, -1}, &error), &error);
+  bool done = read_weights(at(state, "big").text, &small_config, &small_table, arena, &error);
   expect_error(done, &error, EXIT_CHECKPOINT, "no weight_map");
   error = (Error){0};
-  done = checkpoint_read_weights(at(state, "absent").text, &small_config, &small_table, arena, &error);
+  assert_int_equal(unlink(at(state, "big/model.safetensors.index.json").text), 0);
+  done = read_weights(at(state, "big").text, &small_config, &small_table, arena, &error);
   expect_error(done, &error, EXIT_CHECKPOINT, "no weights (no model.safetensors in it)");
 }
 
@@ -173,9 +176,9 @@ static void test_load(void **state) {
     assert_non_null(arena);
     assert_non_null(back);
     parameter_table_init(&table, (Initialization){INIT_GPT2, INIT_DEFAULT_STD}, arena, 7);
-    write_config(state, &config);
-    expect_done(checkpoint_write_weights(*state, &config, &table, arena, &error), &error);
-    expect_done(checkpoint_load_model(&model, *state, &config, cpu, context, &error), &error);
+    put_config(state, &config);
+    expect_done(model_files_write_weights(*state, &config, &table, arena, &error), &error);
+    expect_done(load_model(&model, *state, cpu, context, &error), &error);
     expect_done(model_download(model, ARENA_MASTER, back, &error), &error);
     assert_memory_equal(arena, back, table.arena * sizeof *arena);
     model_close(model);
@@ -184,12 +187,14 @@ static void test_load(void **state) {
     parameter_table_free(&table);
   }
   config.layers = 3;
-  bool done = checkpoint_load_model(&model, *state, &config, cpu, context, &error);
+  put_config(state, &config);
+  bool done = load_model(&model, *state, cpu, context, &error);
   expect_error(done, &error, EXIT_CHECKPOINT, "has no tensor model.layers.2");
   assert_null(model);
   config.layers = 1000; /* refused before memory is allocated */
   error = (Error){0};
-  done = checkpoint_load_model(&model, *state, &config, cpu, context, &error);
+  put_config(state, &config);
+  done = load_model(&model, *state, cpu, context, &error);
   expect_error(done, &error, EXIT_CHECKPOINT, "too few for the");
   config = (ModelConfig){.vocab = 257,
                          .ctx = MODEL_MAX_CTX,
@@ -203,36 +208,56 @@ static void test_load(void **state) {
                          .norm = NORM_LAYER,
                          .positions = POSITIONS_SINUSOIDAL};
   error = (Error){0};
-  done = checkpoint_load_model(&model, *state, &config, cpu, context, &error);
+  put_config(state, &config);
+  done = load_model(&model, *state, cpu, context, &error);
   expect_error(done, &error, EXIT_CHECKPOINT, "too few for the");
   cpu->close(context);
+}
+
+/* The tokenizer of a directory, whose config.json becomes that of `config`. */
+static bool load_tokenizer(Tokenizer **out, const char *dir, const ModelConfig *config, Error *error) {
+  ModelFiles *files = NULL;
+  *out = NULL;
+  const bool ok = write_config(dir, config, (SpecialTokens){-1, -1}, error) && model_files_open(&files, dir, error) &&
+                  model_files_read_tokenizer(files, out, error);
+  model_files_close(files);
+  return ok;
+}
+
+static bool load_source_tokenizer(Tokenizer **out, const char *dir, const ModelConfig *config, Error *error) {
+  ModelFiles *files = NULL;
+  *out = NULL;
+  const bool ok = write_config(dir, config, (SpecialTokens){-1, -1}, error) && model_files_open(&files, dir, error) &&
+                  model_files_read_source_tokenizer(files, out, error);
+  model_files_close(files);
+  return ok;
 }
 
 static void test_load_tokenizer(void **state) {
   Tokenizer *tokenizer = tokenizer_byte();
   Error error = {0};
   ModelConfig config = small_config;
-  config.vocab = 256;
+  config.vocab = 256, config.tie = false;
   tokenizer_set_ends_with_end(tokenizer, true);
   expect_done(tokenizer_save(tokenizer, *state, 8, &error), &error);
   tokenizer_free(tokenizer);
-  expect_error(checkpoint_load_tokenizer(&tokenizer, *state, &config, &error), &error, EXIT_CHECKPOINT,
+  expect_error(load_tokenizer(&tokenizer, *state, &config, &error), &error, EXIT_CHECKPOINT,
                "the ids of tokenizer.json go up to 256, but config.json says that the model has only 256 rows; resize");
   assert_null(tokenizer);
   config.vocab = 258;
   error = (Error){0};
-  expect_error(checkpoint_load_tokenizer(&tokenizer, *state, &config, &error), &error, EXIT_CHECKPOINT,
+  expect_error(load_tokenizer(&tokenizer, *state, &config, &error), &error, EXIT_CHECKPOINT,
                "puts the end token behind a text, which is supported for models with an encoder");
   config.encoder_layers = 1, config.source_vocab = 257;
   error = (Error){0};
-  expect_done(checkpoint_load_tokenizer(&tokenizer, *state, &config, &error), &error);
+  expect_done(load_tokenizer(&tokenizer, *state, &config, &error), &error);
   tokenizer_free(tokenizer);
 }
 
 static void expect_source_refused(const char *dir, const ModelConfig *config, const char *words) {
   Tokenizer *source;
   Error error = {0};
-  expect_error(checkpoint_load_source_tokenizer(&source, dir, config, &error), &error, EXIT_CHECKPOINT, words);
+  expect_error(load_source_tokenizer(&source, dir, config, &error), &error, EXIT_CHECKPOINT, words);
   assert_null(source);
 }
 
@@ -242,19 +267,19 @@ static void test_source_tokenizer(void **state) {
   Error error = {0};
   const BpeMerge merges[] = {{'a', 'b', 256}};
   ModelConfig config = small_config;
-  config.vocab = config.source_vocab = 257, config.encoder_layers = 1;
+  config.vocab = config.source_vocab = 257, config.encoder_layers = 1, config.tie = false;
   expect_done(tokenizer_from_merges(&bpe, merges, 1, &error), &error);
-  expect_done(checkpoint_write_tokenizers(*state, byte, NULL, 8, &error), &error);
-  expect_done(checkpoint_load_source_tokenizer(&source, *state, &config, &error), &error);
+  expect_done(model_files_write_tokenizers(*state, byte, NULL, 8, &error), &error);
+  expect_done(load_source_tokenizer(&source, *state, &config, &error), &error);
   assert_null(source);
   config.source_vocab = 258;
   expect_source_refused(*state, &config, "sources of this model have a tokenizer of their own");
-  expect_done(checkpoint_write_tokenizers(*state, byte, bpe, 8, &error), &error);
-  expect_done(checkpoint_load_source_tokenizer(&source, *state, &config, &error), &error);
+  expect_done(model_files_write_tokenizers(*state, byte, bpe, 8, &error), &error);
+  expect_done(load_source_tokenizer(&source, *state, &config, &error), &error);
   assert_true(tokenizer_fingerprint(source) == tokenizer_fingerprint(bpe));
   tokenizer_free(source);
   config.source_vocab = 259; /* a row that no token has */
-  expect_done(checkpoint_load_source_tokenizer(&source, *state, &config, &error), &error);
+  expect_done(load_source_tokenizer(&source, *state, &config, &error), &error);
   assert_int_equal(tokenizer_vocab(source), 259);
   assert_int_equal(tokenizer_tokens(source), 258);
   tokenizer_free(source);
@@ -262,20 +287,20 @@ static void test_source_tokenizer(void **state) {
   expect_source_refused(*state, &config,
                         "source_tokenizer: the ids of tokenizer.json go up to 257, but config.json says that the "
                         "model has only 256 rows for sources; resize its embeddings to at least 258");
-  expect_done(checkpoint_write_tokenizers(*state, byte, byte, 8, &error), &error); /* two of one size */
+  expect_done(model_files_write_tokenizers(*state, byte, byte, 8, &error), &error); /* two of one size */
   config.source_vocab = 257;
-  expect_done(checkpoint_load_source_tokenizer(&source, *state, &config, &error), &error);
+  expect_done(load_source_tokenizer(&source, *state, &config, &error), &error);
   assert_non_null(source);
   tokenizer_free(source);
-  checkpoint_remove_source_tokenizer(*state);
-  assert_int_equal(access(at(state, CHECKPOINT_SOURCE_TOKENIZER).text, F_OK), -1);
+  model_files_remove_source_tokenizer(*state);
+  assert_int_equal(access(at(state, MODEL_FILE_SOURCE_TOKENIZER).text, F_OK), -1);
   expect_source_refused(*state, &config, "source_tokenizer/tokenizer.json: No such file or directory; sources of this");
   config.encoder_layers = config.source_vocab = 0;
-  expect_done(checkpoint_load_source_tokenizer(&source, *state, &config, &error), &error);
+  expect_done(load_source_tokenizer(&source, *state, &config, &error), &error);
   assert_null(source);
   config.encoder_layers = 1, config.source_vocab = 257;
   put(at(state, TOKENIZER_CONFIG_JSON).text, "{\"separate_vocabs\": tru", 24); /* is not a file of one's own: absent */
-  expect_done(checkpoint_load_source_tokenizer(&source, *state, &config, &error), &error);
+  expect_done(load_source_tokenizer(&source, *state, &config, &error), &error);
   assert_null(source);
   tokenizer_free(byte);
   tokenizer_free(bpe);

@@ -1,5 +1,5 @@
 /* dataset/text_doctor: constructed files, what is said of them, and what is typed to mend them. */
-#include "dataset/text_doctor.h"
+#include "doctor/doctor.h"
 #include "util/text.h"
 #include "tests/text_helpers.h"
 

@@ -2,6 +2,8 @@
 #include "cli/vocabulary.h"
 #include "training/architecture.h"
 #include "training/run.h"
+#include "util/path.h"
+#include "formats/model_files.h"
 
 #include <math.h>
 #include <string.h>
@@ -138,11 +140,16 @@ static void forget_others(TrainSettings *s) {
   s->vocab_size = s->source_vocab_size = 0;
 }
 
+static bool open_base(Run *r, Error *error) {
+  if (!model_files_open(&r->base_files, run_base_dir(r), error)) return false;
+  r->base = *model_files_config(r->base_files);
+  r->base_special = model_files_special_tokens(r->base_files);
+  return true;
+}
+
 static bool read_init(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
-  if (!check_flags(r, error) || !checkpoint_check_model(s->init, error) ||
-      !checkpoint_read_config(s->init, &r->base, &r->base_special, error) ||
-      !checkpoint_check_weights_size(s->init, &r->base, error))
+  if (!check_flags(r, error) || !open_base(r, error) || !model_files_check_weights_size(r->base_files, error))
     return false;
   forget_others(s);
   take_shape(r);
@@ -152,7 +159,7 @@ static bool read_init(Run *r, Error *error) {
 
 bool run_read_base(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (s->resume) return checkpoint_read_config(r->dir, &r->base, &r->base_special, error);
+  if (s->resume) return open_base(r, error);
   return !s->init || read_init(r, error);
 }
 
@@ -170,16 +177,19 @@ bool run_share_base(Run *r, Error *error) {
 
 bool run_open_base_tokenizers(Run *r, Error *error) {
   const char *dir = run_base_dir(r);
-  if (!r->settings.resume && tokenizer_has_chat_template(checkpoint_path(dir, TOKENIZER_JSON).text))
+  if (!r->settings.resume && tokenizer_has_chat_template(path_in(dir, TOKENIZER_JSON).text))
     console_note(&r->console, "%s has a chat template, which the run will not have: texts are learned as they are",
                  dir);
-  if (!checkpoint_load_tokenizer(&r->tokenizer, dir, &r->base, error) ||
-      !checkpoint_load_source_tokenizer(&r->source_tokenizer, dir, &r->base, error))
+  if (!model_files_read_tokenizer(r->base_files, &r->tokenizer, error) ||
+      !model_files_read_source_tokenizer(r->base_files, &r->source_tokenizer, error))
     return false;
   if (!r->settings.resume) vocabulary_note_unused(&r->console, dir, r->tokenizer, r->source_tokenizer);
   return true;
 }
 
 bool run_read_base_weights(Run *r, Error *error) {
-  return checkpoint_read_weights(r->settings.init, &r->config, model_table(r->model), r->host[0], error);
+  const bool ok = model_files_read_weights(r->base_files, &r->config, model_table(r->model), r->host[0], error);
+  model_files_close(r->base_files);
+  r->base_files = NULL;
+  return ok;
 }

@@ -9,6 +9,7 @@
 #include "dataset/tokenizer_training.h"
 #include "training/architecture.h"
 #include "training/run.h"
+#include "formats/model_files.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -51,16 +52,13 @@ const char *run_stdin_file(const Run *r) {
 const char *run_text_name(const Run *r) { return path_shown(r->settings.data.items[0]); }
 
 /* A file of the run directory; a run without one has a scratch directory. */
-static CheckpointPath data_path(const Run *r, const char *name) {
-  return checkpoint_path(r->scratch ? r->scratch : r->dir, name);
-}
+static PathText data_path(const Run *r, const char *name) { return path_in(r->scratch ? r->scratch : r->dir, name); }
 
 /* A resumed run finds in its directory what it read from standard input. */
 bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error) {
   const TrainSettings *s = &r->settings;
   Work reading = {.r = r, .name = "reading standard input", .bytes = true};
-  const CheckpointPath copy =
-      s->resume ? checkpoint_path(r->dir, run_stdin_file(r)) : data_path(r, CHECKPOINT_STDIN_COPY);
+  const PathText copy = s->resume ? path_in(r->dir, run_stdin_file(r)) : data_path(r, CHECKPOINT_STDIN_COPY);
   const CorpusOptions options = {.field = s->jsonl_field,
                                  .prompt_field = s->prompt_field,
                                  .response_field = s->response_field,
@@ -68,7 +66,7 @@ bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out
                                  .spool = copy.text,
                                  .spooled = s->resume,
                                  .copying = {report, &reading},
-                                 .is_model = checkpoint_is_model};
+                                 .is_model = model_files_exist};
   bool ok = corpus_open(out, sources, count, &options, error);
   console_work_end(&r->console);
   return ok;
@@ -141,7 +139,7 @@ static bool load_tokenizer(const Asked *asked, Tokenizer **out, Error *error) {
   if (stat(asked->name, &info) != 0)
     return fail(error, EXIT_CHECKPOINT, "--%s %s: %s; give auto, byte, bpe, or a tokenizer.json", asked->option,
                 text_one_line(asked->name, 250).text, strerror(errno));
-  const CheckpointPath inside = checkpoint_path(asked->name, TOKENIZER_JSON);
+  const PathText inside = path_in(asked->name, TOKENIZER_JSON);
   return tokenizer_load(out, S_ISDIR(info.st_mode) ? inside.text : asked->name, error);
 }
 
@@ -246,7 +244,7 @@ bool run_has_encoder(const Run *r) { return architecture_has_encoder(&r->setting
 void run_remove_scratch(Run *r) {
   static const char *const names[] = {CHECKPOINT_STDIN_COPY, CHECKPOINT_TOKENS, CHECKPOINT_VAL_TOKENS};
   if (!r->scratch) return;
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) checkpoint_remove_file(r->scratch, names[i]);
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) file_remove_in(r->scratch, names[i]);
   rmdir(r->scratch);
   free(r->scratch);
   r->scratch = NULL;
@@ -276,6 +274,7 @@ void run_close_data(Run *r) {
   token_file_close(&r->val_file);
   tokenizer_free(r->tokenizer);
   tokenizer_free(r->source_tokenizer);
+  model_files_close(r->base_files);
 }
 
 /* ---- windows ---- */

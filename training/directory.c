@@ -2,6 +2,7 @@
 #include "util/path.h"
 #include "util/program_name.h"
 #include "training/run.h"
+#include "formats/model_files.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -117,8 +118,8 @@ bool run_settings_text(const Run *r, char **text, size_t *size, Error *error) {
 
 /* Standard input is kept with the run, which could not be resumed without it. */
 static bool keep_stdin(const Run *r, Error *error) {
-  const CheckpointPath kept = checkpoint_path(r->dir, run_stdin_file(r));
-  if (rename(checkpoint_path(r->dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
+  const PathText kept = path_in(r->dir, run_stdin_file(r));
+  if (rename(path_in(r->dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
   return file_fail_write(kept.text, error);
 }
 
@@ -126,21 +127,21 @@ static bool replace_run(Run *r, Error *error) {
   SpecialTokens special = {run_start_token(r), tokenizer_end(r->tokenizer)};
   tokenizer_set_starts_elsewhere(r->tokenizer, special.start != special.end);
   if (!run_write_weights(r, error) ||
-      !checkpoint_write_tokenizers(r->dir, r->tokenizer, r->source_tokenizer, r->config.ctx, error) ||
-      !checkpoint_write_config(r->dir, &r->config, special, error))
+      !model_files_write_tokenizers(r->dir, r->tokenizer, r->source_tokenizer, r->config.ctx, error) ||
+      !model_files_write_config(r->dir, &r->config, special, TENSOR_F32, error))
     return false;
   checkpoint_remove_old(r->dir);
-  if (!r->source_tokenizer) checkpoint_remove_source_tokenizer(r->dir);
-  if (!r->settings.val) checkpoint_remove_file(r->dir, CHECKPOINT_VAL_TOKENS);
+  if (!r->source_tokenizer) model_files_remove_source_tokenizer(r->dir);
+  if (!r->settings.val) file_remove_in(r->dir, CHECKPOINT_VAL_TOKENS);
   return keep_stdin(r, error);
 }
 
 /* A resumed run drops what was logged after its state was saved: it will be again. */
 static bool open_metrics(Run *r, Error *error) {
   const bool resumes = r->settings.resume;
-  const CheckpointPath metrics = checkpoint_path(r->dir, CHECKPOINT_METRICS);
-  const CheckpointPath samples = checkpoint_path(r->dir, CHECKPOINT_SAMPLES);
-  checkpoint_remove_file(r->dir, CHECKPOINT_RESULT);
+  const PathText metrics = path_in(r->dir, CHECKPOINT_METRICS);
+  const PathText samples = path_in(r->dir, CHECKPOINT_SAMPLES);
+  file_remove_in(r->dir, CHECKPOINT_RESULT);
   return file_cut(samples.text, resumes ? r->samples_bytes : 0, error) &&
          metrics_open(&r->metrics, metrics.text, resumes ? r->metrics_bytes : -1, error) &&
          (!resumes || history_read(&r->history, metrics.text, error));
@@ -150,8 +151,8 @@ bool run_write_settings(const Run *r, Error *error) {
   char *text = NULL;
   size_t size = 0;
   if (!run_leads(r)) return true;
-  const bool ok = run_settings_text(r, &text, &size, error) &&
-                  checkpoint_write_file(r->dir, CHECKPOINT_SETTINGS, text, size, error);
+  const bool ok =
+      run_settings_text(r, &text, &size, error) && file_write_in(r->dir, CHECKPOINT_SETTINGS, text, size, error);
   free(text);
   return ok;
 }
@@ -162,7 +163,7 @@ static bool begin(Run *r, Error *error) {
   r->begun = (r->settings.resume || check_inputs(&r->settings, error)) &&
              run_settings_text(r, &text, &size, error) && /* may fail: before anything is replaced */
              (r->settings.resume || replace_run(r, error)) &&
-             checkpoint_write_file(r->dir, CHECKPOINT_SETTINGS, text, size, error) && open_metrics(r, error);
+             file_write_in(r->dir, CHECKPOINT_SETTINGS, text, size, error) && open_metrics(r, error);
   free(text);
   return r->begun;
 }

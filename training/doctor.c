@@ -1,8 +1,8 @@
-/* What the text doctor (dataset/text_doctor.h) finds in the files of a run, said before anything is trained on them. */
+/* What the text doctor (doctor/doctor.h) finds in the files of a run, said before anything is trained on them. */
 #include "training/run.h"
 
 #include "cli/startup.h"
-#include "dataset/text_doctor.h"
+#include "doctor/doctor.h"
 #include "util/array.h"
 #include "util/file.h"
 #include "util/text.h"

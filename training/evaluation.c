@@ -3,6 +3,8 @@
 
 #include "cli/startup.h"
 #include "util/clock.h"
+#include "util/path.h"
+#include "formats/model_files.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -210,13 +212,17 @@ bool run_evaluate_base(Run *r, Error *error) {
 
 /* The leader reads model.safetensors into Run.host[1]. False: somebody has removed it, or with an error. */
 static bool read_kept(Run *r, Error *error) {
-  const CheckpointPath path = checkpoint_path(r->dir, CHECKPOINT_WEIGHTS);
+  const PathText path = path_in(r->dir, MODEL_FILE_WEIGHTS);
   if (access(path.text, F_OK) != 0 && errno == ENOENT) {
     console_warning(&r->console, "%s was removed; the newest model is kept", path.text);
     return false;
   }
   memcpy(r->host[1], r->host[0], model_arena_size(r->model, ARENA_MASTER) * sizeof(float)); /* its pads */
-  return checkpoint_read_weights(r->dir, &r->config, model_table(r->model), r->host[1], error) ||
+  ModelFiles *files;
+  const bool ok = model_files_open(&files, r->dir, error) &&
+                  model_files_read_weights(files, &r->config, model_table(r->model), r->host[1], error);
+  model_files_close(files);
+  return ok ||
          error_append(error, "; the run is saved. To keep its newest model instead, remove that file and type: %s",
                       run_resume_command(r).text);
 }

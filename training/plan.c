@@ -5,6 +5,7 @@
 #include "util/file.h"
 #include "util/json.h"
 #include "util/text.h"
+#include "formats/model_files.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -74,7 +75,7 @@ static void print_model(Run *r) {
               m->kv_heads < m->heads ? " (grouped)" : "", m->ffn, m->ctx, m->vocab, tokenizer_name(r->tokenizer),
               sources, m->tie ? ", tied" : "");
   bool own;
-  const char *class = checkpoint_class(m, &own);
+  const char *class = model_files_class(m, &own);
   console_row(&r->console, "", "%s; in transformers %s%s", architecture_words(m).text, class,
               own ? ", with trust_remote_code (no class has these parts)" : "");
   if (settings_start_from_model(&r->settings))
@@ -206,7 +207,7 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
       "{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text", text_json(r), "run",
       text_one_line(r->dir, ONE_LINE_BYTES - 1).text, "params", (json_int_t)model_parameters(&r->config),
       "params_without_embeddings", (json_int_t)model_parameters_without_embeddings(&r->config), "processes",
-      r->peers->size, "class", checkpoint_class(&r->config, &own), "steps", (json_int_t)s->steps, "tokens_per_step",
+      r->peers->size, "class", model_files_class(&r->config, &own), "steps", (json_int_t)s->steps, "tokens_per_step",
       (json_int_t)per_step, "tokens", (json_int_t)tokens, "epochs", (double)tokens / (double)run_epoch_tokens(r),
       "flops_per_step", run_step_flops(r), "peak_flops_per_s", r->peak_flops, "seconds", estimated_seconds(r),
       "memory_bytes", memory_json(r), "disk_bytes", (json_int_t)disk_bytes(r, &memory), "device", r->device.device,

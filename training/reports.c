@@ -1,6 +1,8 @@
 /* What the device reports of its steps, which arrives some steps later: losses, metrics.jsonl, the progress line. */
 #include "report/page.h"
 #include "training/run.h"
+#include "util/path.h"
+#include "formats/model_files.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -73,7 +75,7 @@ bool run_fail_nonfinite(const Run *r, const char *what, Error *error) {
   const VerdictFacts facts = run_verdict_facts(r);
   char saved[64] = "no state was saved yet";
   if (r->saved_step >= 0) snprintf(saved, sizeof saved, CHECKPOINT_LAST "/ holds step %" PRId64, r->saved_step);
-  return fail(error, EXIT_NONFINITE, "%s. In %s %s, and " CHECKPOINT_WEIGHTS " is from step %" PRId64 ". Try %s", what,
+  return fail(error, EXIT_NONFINITE, "%s. In %s %s, and " MODEL_FILE_WEIGHTS " is from step %" PRId64 ". Try %s", what,
               r->dir, saved, r->best_step, verdict_lower_rates(&facts).text);
 }
 
@@ -128,7 +130,7 @@ bool run_write_result(const Run *r, RunEnd end, const char *version, Error *erro
 
 bool run_write_report(const Run *r, Error *error) {
   if (!run_leads(r)) return true;
-  return page_write(&(PageRun){r->dir, &r->history}, 1, checkpoint_path(r->dir, CHECKPOINT_REPORT).text, error);
+  return page_write(&(PageRun){r->dir, &r->history}, 1, path_in(r->dir, CHECKPOINT_REPORT).text, error);
 }
 
 bool run_take_reports(Run *r, bool wait, Error *error) {

@@ -1,5 +1,7 @@
 /* What a resumed run keeps: its settings and its model. */
 #include "training/run.h"
+#include "util/path.h"
+#include "formats/model_files.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +35,7 @@ static bool find_directory(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (*s->resume) return (r->dir = strdup(s->resume)) || error_memory(error, "a path");
   if (!s->out && !s->data.count)
-    return checkpoint_newest(&r->dir, error) || error_append(error, "; name the run: --resume=DIR");
+    return model_files_newest_run(&r->dir, error) || error_append(error, "; name the run: --resume=DIR");
   return run_name_directory(r, error);
 }
 
@@ -52,7 +54,7 @@ static bool keep_optimizer(Run *r, Error *error) {
 
 bool run_resume_settings(Run *r, Error *error) {
   if (!check_flags(r, error) || !find_directory(r, error)) return false;
-  const CheckpointPath path = checkpoint_path(r->dir, CHECKPOINT_SETTINGS);
+  const PathText path = path_in(r->dir, CHECKPOINT_SETTINGS);
   if (access(path.text, R_OK) != 0)
     return fail(error, EXIT_CHECKPOINT, "%s holds no run to resume (no " CHECKPOINT_SETTINGS " in it)", r->dir);
   return options_load(&r->options, path.text, EXIT_CHECKPOINT, error) && keep_optimizer(r, error);

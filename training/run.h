@@ -4,12 +4,12 @@
 #define INKLING_TRAINING_RUN_H
 
 #include "cli/console.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/directory.h"
+#include "checkpoint/state.h"
 #include "collective/collective.h"
-#include "model/answers.h"
-#include "model/batch.h"
-#include "model/evaluation.h"
+#include "inference/answers.h"
+#include "inference/batch.h"
+#include "inference/evaluation.h"
 #include "dataset/corpus.h"
 #include "dataset/packing.h"
 #include "dataset/pairs.h"
@@ -19,6 +19,7 @@
 #include "training/choices.h"
 #include "util/clock.h"
 #include "util/text.h"
+#include "formats/model_files.h"
 
 /* What was found before it was read. */
 typedef struct TextFacts {
@@ -82,6 +83,7 @@ typedef struct Run {
   ContextInfo device; /* when it was opened: for what changes, such as free memory, run_device_now() */
   double peak_flops;
   size_t available;           /* bytes that were free before the model was there */
+  ModelFiles *base_files;     /* of the leader, until its weights are read; else NULL */
   ModelConfig base;           /* of a run that does not start from nothing (base.c); layers 0: it does */
   SpecialTokens base_special; /* likewise */
   ModelConfig config;

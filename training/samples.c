@@ -2,9 +2,10 @@
 #include "training/run.h"
 
 #include "cli/startup.h"
-#include "model/generation.h"
+#include "inference/generation.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/text.h"
+#include "util/path.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -142,7 +143,7 @@ static bool sample_answers(Run *r, FILE *stream, Error *error) {
 static int64_t sampled_step(const Run *r) { return r->holds_kept ? r->best_step : r->step; }
 
 static bool append_sample(const Run *r, const char *text, size_t size, Error *error) {
-  const CheckpointPath path = checkpoint_path(r->dir, CHECKPOINT_SAMPLES);
+  const PathText path = path_in(r->dir, CHECKPOINT_SAMPLES);
   FILE *file = fopen(path.text, "a");
   bool ok = file && fprintf(file, "=== step %" PRId64 "\n", sampled_step(r)) > 0 &&
             fwrite(text, 1, size, file) == size && fputc('\n', file) != EOF;

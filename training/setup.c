@@ -4,6 +4,7 @@
 #include "cli/device.h"
 #include "util/text.h"
 #include "util/threads.h"
+#include "util/path.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 
 bool run_save_tuning(const Run *r, Error *error) {
   char *tuning = r->backend->tuning(r->context);
-  bool ok = !tuning || checkpoint_write_file(r->dir, CHECKPOINT_TUNING, tuning, strlen(tuning), error);
+  bool ok = !tuning || file_write_in(r->dir, CHECKPOINT_TUNING, tuning, strlen(tuning), error);
   free(tuning);
   return ok;
 }
@@ -22,7 +23,7 @@ static char *read_tuning(const Run *r) {
   enum { LIMIT = 1 << 20 }; /* a shape takes some 200 bytes */
   Error ignored = {0};
   MappedFile file = {0};
-  const bool found = file_map(&file, checkpoint_path(r->dir, CHECKPOINT_TUNING).text, EXIT_CHECKPOINT, &ignored);
+  const bool found = file_map(&file, path_in(r->dir, CHECKPOINT_TUNING).text, EXIT_CHECKPOINT, &ignored);
   char *text = found && file.size < LIMIT ? calloc(file.size + 1, 1) : NULL;
   if (text && file.size) memcpy(text, file.bytes, file.size);
   file_unmap(&file);

@@ -4,6 +4,8 @@
 #include "cli/startup.h"
 #include "util/program_name.h"
 #include "util/text.h"
+#include "util/path.h"
+#include "formats/model_files.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -47,8 +49,8 @@ static void make_notes(const Run *r, Notes *n) {
   note(n, "val_part", "%" PRId64, r->val_part);
   note(n, "evaluated_step", "%" PRId64, r->evaluated_step);
   note(n, "sampled_step", "%" PRId64, r->sampled_step);
-  note(n, "metrics_bytes", "%" PRId64, file_size(checkpoint_path(r->dir, CHECKPOINT_METRICS).text));
-  note(n, "samples_bytes", "%" PRId64, file_size(checkpoint_path(r->dir, CHECKPOINT_SAMPLES).text));
+  note(n, "metrics_bytes", "%" PRId64, file_size(path_in(r->dir, CHECKPOINT_METRICS).text));
+  note(n, "samples_bytes", "%" PRId64, file_size(path_in(r->dir, CHECKPOINT_SAMPLES).text));
   note(n, "loss_sum", "%.17g", r->loss_sum);
   note(n, "loss_steps", "%" PRId64, r->loss_steps);
   note(n, "train_tokens", "%" PRId64, token_range_size(&r->train));
@@ -68,7 +70,7 @@ static void make_notes(const Run *r, Notes *n) {
 bool run_download_weights(Run *r, Error *error) { return model_download(r->model, ARENA_MASTER, r->host[0], error); }
 
 bool run_write_weights(const Run *r, Error *error) {
-  return !run_leads(r) || checkpoint_write_weights(r->dir, &r->config, model_table(r->model), r->host[0], error);
+  return !run_leads(r) || model_files_write_weights(r->dir, &r->config, model_table(r->model), r->host[0], error);
 }
 
 static bool write_state(Run *r, Error *error) {
@@ -152,7 +154,7 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
                 r->dir);
   if (!same_sum(state, "source_tokenizer", tokenizer_fingerprint(run_source_tokenizer(r))))
     return fail(error, EXIT_CHECKPOINT,
-                "%s/" CHECKPOINT_SOURCE_TOKENIZER " is not the tokenizer that the run's prompts were trained with",
+                "%s/" MODEL_FILE_SOURCE_TOKENIZER " is not the tokenizer that the run's prompts were trained with",
                 r->dir);
   const double step = checkpoint_state_number(state, "step");
   if (!(step >= 0 && step <= 1e9))

@@ -269,6 +269,12 @@ bool file_write(const char *path, const void *bytes, size_t size, Error *error) 
          file_writer_commit(&file, error);
 }
 
+bool file_write_in(const char *dir, const char *name, const void *bytes, size_t size, Error *error) {
+  return file_write(path_in(dir, name).text, bytes, size, error);
+}
+
+void file_remove_in(const char *dir, const char *name) { unlink(path_in(dir, name).text); }
+
 /* ---- files that grow by lines ---- */
 
 /* The end of the last line that ends within the first `size` bytes; 0: none does. Negative: it cannot be read. */

@@ -44,6 +44,8 @@ void file_sweep(const char *dir);
 
 /* The same for bytes that are all there. */
 bool file_write(const char *path, const void *bytes, size_t size, Error *error);
+bool file_write_in(const char *dir, const char *name, const void *bytes, size_t size, Error *error); /* DIR/NAME */
+void file_remove_in(const char *dir, const char *name); /* fine when there is none */
 
 /* For files that are written in other ways: EXIT_OUTPUT with path, the cause in errno and what to do. False. */
 bool file_fail_write(const char *path, Error *error);

@@ -1,6 +1,7 @@
 #include "util/path.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -32,6 +33,13 @@ char *path_join(const char *dir, const char *name) {
   memcpy(path, dir, length);
   if (slash) path[length++] = '/';
   memcpy(path + length, name, name_length + 1);
+  return path;
+}
+
+PathText path_in(const char *dir, const char *name) {
+  const size_t length = strlen(dir);
+  PathText path;
+  snprintf(path.text, sizeof path.text, "%s%s%s", dir, length == 0 || dir[length - 1] == '/' ? "" : "/", name);
   return path;
 }
 

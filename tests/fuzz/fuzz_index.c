@@ -1,10 +1,10 @@
 /* The reader of weights in several files, which an index names; the files themselves are as they should be. */
 #include "tests/fuzz/fuzz.h"
 
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/directory.h"
-#include "checkpoint/internal.h"
+#include "tests/model_files_helpers.h"
+#include "formats/safetensors.h"
 #include "tests/small_model.h"
+#include "formats/model_files.h"
 
 #include <math.h>
 
@@ -16,7 +16,7 @@ static void write_part(const char *name, int first, int end, const char *other) 
   char path[256];
   int count = 0;
   for (int i = first; i < end; i++, count++)
-    tensors[count] = checkpoint_tensor(&small_table.tensors[i], small_table.tensors[i].name, values);
+    tensors[count] = safetensors_of_parameter(&small_table.tensors[i], small_table.tensors[i].name, values);
   if (other)
     tensors[count++] = (SafeTensor){.name = other, .type = TENSOR_F32, .rank = 1, .shape = {2}, .data = values};
   snprintf(path, sizeof path, "%s/%s", fuzz_directory(), name);
@@ -29,7 +29,7 @@ static void write_model(void) {
   const int half = small_table.count / 2;
   if (written) return;
   FUZZ_REQUIRE(small_table.count < 64);
-  fuzz_require_done(checkpoint_write_config(fuzz_directory(), &small_config, (SpecialTokens){-1, -1}, &error), &error);
+  fuzz_require_done(write_config(fuzz_directory(), &small_config, (SpecialTokens){-1, -1}, &error), &error);
   write_part("part-1.safetensors", 0, half, NULL);
   write_part("part-2.safetensors", half, small_table.count, NULL);
   write_part("part-3.safetensors", half, small_table.count, "other.weight");
@@ -40,11 +40,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   static float values[ARENA];
   Error error = {0};
   write_model();
-  fuzz_file(CHECKPOINT_WEIGHTS_INDEX, bytes, size);
+  fuzz_file(MODEL_FILE_WEIGHTS_INDEX, bytes, size);
   for (int i = 0; i < ARENA; i++) values[i] = NAN;
-  if (checkpoint_read_weights(fuzz_directory(), &small_config, &small_table, values, &error))
+  if (read_weights(fuzz_directory(), &small_config, &small_table, values, &error))
     for (int i = 0; i < small_table.count; i++) FUZZ_REQUIRE(values[small_table.tensors[i].offset] == 0);
   else fuzz_require_refusal(&error, EXIT_CHECKPOINT);
-  checkpoint_check_weights_size(fuzz_directory(), &small_config, &error);
+  check_weights_size(fuzz_directory(), &error);
   return 0;
 }

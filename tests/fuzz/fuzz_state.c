@@ -1,7 +1,7 @@
 /* The reader of a run's state, for a small model. (In this build checksums are not compared.) */
 #include "tests/fuzz/fuzz.h"
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/state.h"
 #include "checkpoint/directory.h"
 #include "tests/small_model.h"
 

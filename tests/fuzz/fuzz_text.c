@@ -1,7 +1,7 @@
 /* What is asked of a text before a model is trained on it: the text doctor, and a split into words without loss. */
 #include "tests/fuzz/fuzz.h"
 
-#include "dataset/text_doctor.h"
+#include "doctor/doctor.h"
 #include "tokenizer/tokenizer.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "tests/cut_helpers.h"
 #include "tests/fuzz/fuzz.h"
 
-#include "checkpoint/gguf_tokenizer.h"
+#include "formats/gguf_tokenizer.h"
 #include "tokenizer/tokenizer.h"
 
 #include <string.h>

@@ -1,0 +1,329 @@
+/* Documents in records: JSON that is no JSON lines, or has another name, and CSV. */
+#include "doctor/findings.h"
+
+#include "util/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+  NAME_BYTES = 64, /* of a field, at most; of longer ones nothing is said */
+  MOST_FIELDS = 50 /* of a record */
+};
+
+typedef struct Name {
+  char text[NAME_BYTES + 1]; /* "": none, or one that is not written as it is called */
+} Name;
+
+static Name name_of(const uint8_t *bytes, size_t size) {
+  Name out = {""};
+  for (size_t i = 0; i < size; i++)
+    if (i == NAME_BYTES || bytes[i] < ' ' || bytes[i] == '\\') return out;
+  memcpy(out.text, bytes, size);
+  return out;
+}
+
+static void read_field(TextFinding *finding, const Name *name) {
+  snprintf(finding->options, sizeof finding->options, " --jsonl-field %.300s",
+           name->text[0] ? text_shell_word(name->text, NAME_BYTES).text : "text");
+}
+
+/* ---- JSON ---- */
+
+typedef struct Json {
+  const uint8_t *bytes;
+  size_t size, at;
+} Json;
+
+static void skip_blanks(Json *j) { j->at += text_skip_blanks(j->bytes + j->at, j->size - j->at); }
+
+static bool is_next(const Json *j, char c) { return j->at < j->size && j->bytes[j->at] == (uint8_t)c; }
+
+/* Past a string; its bytes between the quotes. False where the sample ends in it. */
+static bool read_string(Json *j, const uint8_t **text, size_t *length) {
+  const size_t begin = ++j->at;
+  while (j->at < j->size && j->bytes[j->at] != '"') j->at += j->bytes[j->at] == '\\' ? 2 : 1;
+  if (j->at >= j->size) {
+    j->at = j->size;
+    return false;
+  }
+  *text = j->bytes + begin;
+  *length = j->at++ - begin;
+  return true;
+}
+
+/* Past a value of any kind. False where the sample ends in it. */
+static bool skip_value(Json *j) {
+  int depth = 0;
+  for (; j->at < j->size;) {
+    const uint8_t c = j->bytes[j->at];
+    const uint8_t *text;
+    size_t length;
+    if (c == '"') {
+      if (!read_string(j, &text, &length)) return false;
+      if (depth == 0) return true;
+      continue;
+    }
+    if (depth == 0 && (c == ',' || c == '}' || c == ']')) return true;
+    depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+    j->at++;
+    if (depth == 0 && (c == '}' || c == ']')) return true;
+  }
+  return false;
+}
+
+typedef struct JsonObject {
+  bool valid, closed; /* it begins as one; it ends in the sample */
+  bool strings;       /* there is a field with one */
+  Name text;          /* the one with the longest */
+  int fields;         /* that were seen */
+  Name list;          /* the field whose value is an array of objects or strings */
+  size_t list_at;     /* where that begins */
+} JsonObject;
+
+static void note_value(const Json *j, JsonObject *out, const Name *key, size_t *longest) {
+  Json value = *j;
+  const uint8_t *text;
+  size_t length;
+  if (is_next(&value, '"') && read_string(&value, &text, &length) && length >= *longest) {
+    *longest = length;
+    out->strings = true;
+    out->text = *key;
+  }
+  if (!is_next(&value, '[') || out->list.text[0]) return;
+  value.at++;
+  skip_blanks(&value);
+  if (!is_next(&value, '{') && !is_next(&value, '"')) return;
+  out->list = *key;
+  out->list_at = j->at;
+}
+
+/* The object whose bracket comes next; `j` is behind it where it is closed. */
+static JsonObject read_object(Json *j) {
+  JsonObject out = {0};
+  size_t longest = 0;
+  j->at++;
+  for (;;) {
+    const uint8_t *key;
+    size_t length;
+    skip_blanks(j);
+    if (!is_next(j, '"') || !read_string(j, &key, &length)) return out;
+    skip_blanks(j);
+    if (!is_next(j, ':')) return out;
+    j->at++;
+    out.valid = true;
+    out.fields++;
+    skip_blanks(j);
+    const Name name = name_of(key, length);
+    note_value(j, &out, &name, &longest);
+    if (!skip_value(j)) return out;
+    skip_blanks(j);
+    if (is_next(j, '}')) {
+      j->at++;
+      out.closed = true;
+      return out;
+    }
+    if (!is_next(j, ',')) return out;
+    j->at++;
+  }
+}
+
+enum { JSON_ARRAY, JSON_STRINGS, JSON_INSIDE, JSON_OBJECTS, JSON_OBJECT };
+
+static bool add_json(TextFindings *out, int variant, const char *what, const char *command, const Name *field,
+                     TextFormat format) {
+  TextFinding *finding = text_findings_add(out, TEXT_JSON, variant);
+  snprintf(finding->what, sizeof finding->what, "%s", what);
+  snprintf(finding->command, sizeof finding->command, "%s", command);
+  read_field(finding, field);
+  if (format == FORMAT_JSONL) finding->level = TEXT_REFUSED; /* its reader would */
+  return true;
+}
+
+/* The array at `j`: of objects, or of strings. `path` is what jq calls it. */
+static bool find_array(Json *j, int variant, const char *path, TextFormat format, TextFindings *out) {
+  static const Name made = {"text"};
+  char command[200], what[160];
+  j->at++;
+  skip_blanks(j);
+  const bool strings = is_next(j, '"');
+  if (strings) {
+    const uint8_t *text;
+    size_t length;
+    if (read_string(j, &text, &length)) skip_blanks(j);
+    if (j->at < j->size && !is_next(j, ',') && !is_next(j, ']')) return false;
+  }
+  JsonObject first = {0};
+  if (!strings && is_next(j, '{')) first = read_object(j);
+  if (!strings && !first.valid) return false;
+  snprintf(what, sizeof what, "it looks like a JSON array of %s%s, not like plain text or JSON lines",
+           strings ? "strings" : "objects", path[1] ? " in an object" : "");
+  snprintf(command, sizeof command, "jq -c '%s[]%s' @", path, strings ? " | {text: .}" : "");
+  return add_json(out, strings ? JSON_STRINGS : variant, what, command, strings ? &made : &first.text, format);
+}
+
+/* What jq calls a field; "" where that would need more quotes. */
+static Name path_of(const Name *field) {
+  Name out = {"."};
+  for (const char *c = field->text; *c; c++)
+    if (!((*c | 0x20) >= 'a' && (*c | 0x20) <= 'z') && *c != '_') return (Name){""};
+  if (strlen(field->text) < NAME_BYTES) strcpy(out.text + 1, field->text);
+  return out;
+}
+
+/* Of which the texts are all that a reader of documents could want. */
+static bool add_one_object(TextFindings *out) {
+  TextFinding *finding = text_findings_add(out, TEXT_JSON, JSON_OBJECT);
+  snprintf(finding->what, sizeof finding->what, "it looks like one JSON object, not like plain text or JSON lines");
+  strcpy(finding->command, "jq -r '.. | strings' @");
+  finding->advice = "as its texts";
+  finding->becomes = ".txt";
+  return true;
+}
+
+static bool add_json_lines(const JsonObject *object, TextFindings *out) {
+  TextFinding *finding = text_findings_add(out, TEXT_JSON_LINES, 0);
+  snprintf(finding->what, sizeof finding->what,
+           "it looks like JSON lines and is read as plain text (names of files of JSON lines end in .jsonl)");
+  strcpy(finding->command, "cat @");
+  read_field(finding, &object->text);
+  return true;
+}
+
+static bool find_objects(const TextView *view, Json *j, TextFindings *out) {
+  const size_t begin = j->at;
+  const JsonObject object = read_object(j);
+  if (!object.valid) return false;
+  const bool one_line = !memchr(j->bytes + begin, '\n', j->at - begin);
+  skip_blanks(j);
+  const bool follows = object.closed && is_next(j, '{'), alone = !follows && (!object.closed || j->at == j->size);
+  const Name path = path_of(&object.list);
+  if (view->format == FORMAT_JSONL) return false;
+  if (alone && path.text[0] && path.text[1]) {
+    Json list = {j->bytes, j->size, object.list_at};
+    return find_array(&list, JSON_INSIDE, path.text, view->format, out);
+  }
+  if (alone && (!object.strings || object.fields > MOST_FIELDS)) return add_one_object(out);
+  if (one_line) return add_json_lines(&object, out);
+  return add_json(out, JSON_OBJECTS, "it looks like JSON objects over many lines, not like plain text or JSON lines",
+                  "jq -c . @", &object.text, view->format);
+}
+
+bool text_find_json(const TextView *view, TextFindings *out) {
+  Json j = {view->samples[0].bytes, view->samples[0].size, 0};
+  skip_blanks(&j);
+  if (is_next(&j, '[')) return find_array(&j, JSON_ARRAY, ".", view->format, out);
+  return is_next(&j, '{') && find_objects(view, &j, out);
+}
+
+/* ---- CSV ---- */
+
+/* On the average so many letters a field: sentences, and names. */
+enum { COLUMNS = 32, LEAST_RECORDS = 8, SENTENCES = 12, NAMES = 2 };
+
+typedef struct Csv {
+  char comma;
+  int columns;
+  Name names[COLUMNS];
+  int64_t records, uneven;  /* uneven: those with another number of columns */
+  int64_t letters[COLUMNS]; /* of all fields of a column */
+  int again;                /* fields of this record that are what their column is called */
+  int64_t unlike;           /* records that have some of those: the first line is no line of names */
+} Csv;
+
+/* One field from *at on, to its comma or line end; false where the sample ends in it. */
+static bool skip_field(const TextSample *s, size_t *at, char comma) {
+  bool quoted = false;
+  for (; *at < s->size; ++*at) {
+    const uint8_t c = s->bytes[*at];
+    if (c == '"') quoted = !quoted;
+    else if (!quoted && (c == (uint8_t)comma || c == '\n')) return true;
+  }
+  return false;
+}
+
+/* A heading: some letters and digits, no sentence. */
+static bool is_heading(const uint8_t *bytes, size_t size) {
+  if (size == 0 || size > 40 || !(((bytes[0] | 0x20) >= 'a' && (bytes[0] | 0x20) <= 'z') || bytes[0] == '_'))
+    return false;
+  for (size_t i = 0; i < size; i++)
+    if (bytes[i] < ' ' || bytes[i] == '"' || strchr(".!?;(){}[]=<>", bytes[i])) return false;
+  return bytes[size - 1] != ' ';
+}
+
+/* Field `column` of the record being read. False: a heading that is none. */
+static bool take_field(Csv *csv, int column, const uint8_t *bytes, size_t size) {
+  while (size > 0 && bytes[size - 1] == '\r') size--;
+  if (size >= 2 && bytes[0] == '"' && bytes[size - 1] == '"') {
+    bytes++;
+    size -= 2;
+  }
+  if (column >= COLUMNS) return csv->records > 0;
+  if (csv->records == 0) {
+    csv->names[column] = name_of(bytes, size);
+    return is_heading(bytes, size);
+  }
+  csv->again += strlen(csv->names[column].text) == size && memcmp(csv->names[column].text, bytes, size) == 0;
+  for (size_t i = 0; i < size; i++) csv->letters[column] += (bytes[i] | 0x20) >= 'a' || bytes[i] >= 0x80;
+  return true;
+}
+
+/* The records of the beginning; false where they are none. */
+static bool read_records(Csv *csv, const TextSample *s) {
+  int column = 0;
+  for (size_t at = 0; at < s->size; at++) {
+    const size_t begin = at;
+    if (!skip_field(s, &at, csv->comma)) break;
+    if (!take_field(csv, column++, s->bytes + begin, at - begin)) return false;
+    if (s->bytes[at] == (uint8_t)csv->comma) continue;
+    if (csv->records == 0) csv->columns = column;
+    if (csv->columns < 2 || csv->uneven > LEAST_RECORDS + csv->records / 50) return false;
+    csv->uneven += column != csv->columns;
+    csv->unlike += csv->again > 0 && csv->again < csv->columns;
+    csv->again = 0;
+    csv->records++;
+    column = 0;
+  }
+  return csv->columns >= 2 && csv->columns <= COLUMNS && csv->records > LEAST_RECORDS &&
+         csv->uneven * 50 <= csv->records;
+}
+
+/* The column with the most text. -1: it is no table of texts. Every line of a log, a list or a poem may have as many
+ * commas, too. But in a table the names of the first line do not come again, and where its fields are short, it has a
+ * column of numbers or many columns. */
+static int text_column(const Csv *csv) {
+  const int64_t fields = csv->records - 1;
+  int out = 0;
+  bool numbers = false;
+  for (int i = 0; i < csv->columns; i++) {
+    if (csv->letters[i] > csv->letters[out]) out = i;
+    numbers = numbers || csv->letters[i] == 0;
+  }
+  if (!csv->names[out].text[0] || csv->unlike * 50 > csv->records) return -1;
+  if (csv->letters[out] >= SENTENCES * fields) return out;
+  return csv->letters[out] >= NAMES * fields && (numbers || csv->columns > 2) ? out : -1;
+}
+
+static bool find_separated(const TextView *view, char comma, TextFindings *out) {
+  Csv csv = {.comma = comma};
+  if (!read_records(&csv, &view->samples[0])) return false;
+  const int column = text_column(&csv);
+  if (column < 0) return false;
+  const OneLine name = text_one_line(csv.names[column].text, NAME_BYTES);
+  TextFinding *finding = text_findings_add(out, TEXT_CSV, comma);
+  snprintf(finding->what, sizeof finding->what,
+           "it looks like CSV (%d columns%s, the longest texts in \"%.64s\") and is read as plain text", csv.columns,
+           comma == '\t' ? " between tabs" : "", name.text);
+  snprintf(finding->command, sizeof finding->command,
+           "python3 -c 'import csv,json; [print(json.dumps(r)) for r in "
+           "csv.DictReader(open(0,encoding=\"utf-8-sig\",newline=\"\")%s)]' <@",
+           comma == ';'    ? ",delimiter=\";\""
+           : comma == '\t' ? ",delimiter=\"\\t\""
+                           : "");
+  read_field(finding, &csv.names[column]);
+  return true;
+}
+
+bool text_find_csv(const TextView *view, TextFindings *out) {
+  return find_separated(view, ',', out) || find_separated(view, ';', out) || find_separated(view, '\t', out);
+}

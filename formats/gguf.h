@@ -1,0 +1,55 @@
+/* The GGUF container, version 3, of ggml and llama.cpp: keys with values, the list of tensors, their data.
+ * Specification: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md */
+#ifndef INKLING_FORMATS_GGUF_H
+#define INKLING_FORMATS_GGUF_H
+
+#include "util/error.h"
+#include "util/file.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum GgufTensorType {
+  GGUF_TENSOR_F32 = 0,
+  GGUF_TENSOR_F16 = 1,
+  GGUF_TENSOR_Q8_0 = 8,
+  GGUF_TENSOR_BF16 = 30
+} GgufTensorType;
+enum { GGUF_Q8_0_BLOCK = 32, GGUF_ALIGNMENT = 32 };
+
+/* Bytes of a row of `cols` numbers; of q8_0 whole blocks. */
+size_t gguf_row_bytes(GgufTensorType type, int cols);
+/* Converts a row, whose numbers are finite. False where one is too large for the type. */
+bool gguf_convert_row(GgufTensorType type, const float *row, int cols, void *out);
+
+/* A header as it grows; begins as {0}. Adding cannot fail: what it has no memory for gguf_begin() says. */
+typedef struct GgufHeader {
+  uint8_t *bytes;
+  size_t size, capacity;
+  uint64_t keys, tensors, data; /* data: bytes of tensors so far, pads included */
+  bool no_memory;
+} GgufHeader;
+
+void gguf_header_free(GgufHeader *header);
+
+void gguf_key_u32(GgufHeader *header, const char *key, uint32_t value);
+void gguf_key_f32(GgufHeader *header, const char *key, float value);
+void gguf_key_bool(GgufHeader *header, const char *key, bool value);
+void gguf_key_text(GgufHeader *header, const char *key, const char *value);
+/* Arrays: `count` calls of gguf_text(), gguf_i32() or gguf_f32() follow. */
+void gguf_key_texts(GgufHeader *header, const char *key, uint64_t count);
+void gguf_key_i32s(GgufHeader *header, const char *key, uint64_t count);
+void gguf_key_f32s(GgufHeader *header, const char *key, uint64_t count);
+void gguf_text(GgufHeader *header, const char *value);
+void gguf_i32(GgufHeader *header, int32_t value);
+void gguf_f32(GgufHeader *header, float value);
+
+/* After all keys. A vector has rows 0. */
+void gguf_tensor(GgufHeader *header, const char *name, GgufTensorType type, int rows, int cols);
+
+/* Begins the file: what is before the data. Then come the rows of all tensors, in the same order, with gguf_pad()
+ * behind each tensor. EXIT_MEMORY, EXIT_OUTPUT. */
+bool gguf_begin(FileWriter *file, const char *path, const GgufHeader *header, Error *error);
+bool gguf_pad(FileWriter *file, uint64_t bytes, Error *error); /* behind a tensor of so many */
+
+#endif

@@ -1,0 +1,339 @@
+#include "formats/gguf_model.h"
+
+#include "formats/gguf_tokenizer.h"
+#include "formats/weight_reader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const gguf_type_names[] = {
+    [GGUF_F32] = "f32", [GGUF_F16] = "f16", [GGUF_BF16] = "bf16", [GGUF_Q8_0] = "q8_0", NULL};
+
+static const struct {
+  GgufTensorType matrices;
+  uint32_t file_type; /* general.file_type: llama_ftype */
+} types[] = {[GGUF_F32] = {GGUF_TENSOR_F32, 0},
+             [GGUF_F16] = {GGUF_TENSOR_F16, 1},
+             [GGUF_BF16] = {GGUF_TENSOR_BF16, 32},
+             [GGUF_Q8_0] = {GGUF_TENSOR_Q8_0, 7}};
+
+/* ---- what llama.cpp computes ---- */
+
+#define NAMES_OF_ALL                                                                                                   \
+  {"model.layers", "blk"}, {"model.embed_tokens", "token_embd"}, {"model.embed_positions", "position_embd"},           \
+      {"input_layernorm", "attn_norm"}, {"self_attn.o_proj", "attn_output"}, {"post_attention_layernorm", "ffn_norm"}, \
+      {"mlp.gate_proj", "ffn_gate"}, {"mlp.up_proj", "ffn_up"}, {"mlp.down_proj", "ffn_down"},                         \
+      {"model.norm", "output_norm"}, {                                                                                 \
+    "lm_head", "output"                                                                                                \
+  }
+
+static const Rename names[] = {
+    NAMES_OF_ALL, {"self_attn.q_proj", "attn_q"}, {"self_attn.k_proj", "attn_k"}, {"self_attn.v_proj", "attn_v"}, {0}};
+static const Rename fused_names[] = {NAMES_OF_ALL,
+                                     {"self_attn.q_proj", "attn_qkv"},
+                                     {"self_attn.k_proj", "attn_qkv"},
+                                     {"self_attn.v_proj", "attn_qkv"},
+                                     {0}};
+
+/* What is said of them holds for llama.cpp of November 2026. */
+typedef struct Architecture {
+  NormKind norm;
+  PositionKind positions;
+  Activation activation;
+  unsigned biases; /* it has these always */
+  bool gated;
+  bool plain_heads;  /* of dim / heads numbers each */
+  bool output_bias;  /* attention's output and the MLP may have biases */
+  bool own_head;     /* it does not know tied models */
+  ModelClass layout; /* model_type: its name; names, joins and turns tensors */
+} Architecture;
+
+static const Architecture architectures[] = {
+    {.norm = NORM_RMS,
+     .positions = POSITIONS_ROPE,
+     .gated = true,
+     .activation = ACTIVATION_SILU,
+     .output_bias = true,
+     .layout = {.model_type = "llama", .names = names, .interleaved = true}},
+    {.norm = NORM_LAYER,
+     .positions = POSITIONS_LEARNED,
+     .activation = ACTIVATION_GELU_TANH,
+     .plain_heads = true,
+     .output_bias = true,
+     .biases = BIAS_LAYERS,
+     .layout = {.model_type = "gpt2", .names = fused_names}},
+    {.norm = NORM_LAYER,
+     .positions = POSITIONS_ROPE,
+     .activation = ACTIVATION_GELU_TANH,
+     .plain_heads = true,
+     .output_bias = true,
+     .biases = BIAS_LAYERS,
+     .layout = {.model_type = "starcoder2", .names = names}},
+    {.norm = NORM_LAYER,
+     .positions = POSITIONS_ROPE,
+     .gated = true,
+     .activation = ACTIVATION_SILU,
+     .plain_heads = true,
+     .own_head = true,
+     .layout = {.model_type = "stablelm", .names = names}},
+};
+enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
+
+static bool refuse(const GgufModel *m, const char *what, Error *error) {
+  return fail(
+      error, EXIT_CHECKPOINT,
+      "%s: llama.cpp computes no model with %s; what it can read: RMSNorm, SwiGLU and rotary positions (llama), "
+      "LayerNorm, GELU (tanh) and learned positions (gpt2) or rotary ones (starcoder2), LayerNorm, SwiGLU and "
+      "rotary positions (stablelm)",
+      model_files_directory(m->files), what);
+}
+
+static const char *parts_of_none(const ModelConfig *c) {
+  if (c->encoder_layers) return "an encoder like this";
+  if (c->norm_place != NORM_BEFORE)
+    return c->norm_place == NORM_AFTER ? "norms after its parts" : "norms on its branches";
+  if (c->positions == POSITIONS_SINUSOIDAL) return "sinusoidal positions";
+  if (c->positions == POSITIONS_NONE) return "no positions at all";
+  if (c->head_bias) return "a bias of the output head";
+  if (c->norm == NORM_RMS && c->positions == POSITIONS_LEARNED) return "RMSNorm and learned positions";
+  return NULL;
+}
+
+static const char *misfit(const Architecture *a, const ModelConfig *c) {
+  if (c->activation != a->activation || c->gated != a->gated) return "this activation beside these norms and positions";
+  if (c->bias && !a->output_bias) return "biases of outputs beside LayerNorm and SwiGLU";
+  const bool plain = c->dim % c->heads == 0 && c->head_dim == c->dim / c->heads;
+  if (a->plain_heads && !plain) return "heads of another size than dim / heads beside LayerNorm";
+  if (a->layout.names == fused_names && c->kv_heads != c->heads) return "grouped queries and learned positions";
+  return NULL;
+}
+
+/* NULL with EXIT_CHECKPOINT. */
+static const Architecture *architecture_of(const GgufModel *m, Error *error) {
+  const ModelConfig *c = model_files_config(m->files);
+  const char *why = parts_of_none(c);
+  for (const Architecture *a = architectures; !why && a < architectures + ARCHITECTURES; a++) {
+    if (a->norm != c->norm || a->positions != c->positions) continue;
+    const char *wrong = misfit(a, c);
+    if (!wrong) return a;
+    if (a->gated == c->gated) why = wrong;
+  }
+  refuse(m, why ? why : "this activation beside these norms and positions", error);
+  return NULL;
+}
+
+/* ---- tensors ---- */
+
+typedef struct Plan {
+  const Architecture *architecture;
+  ParameterTable table;
+  FileLayout layout;
+  GgufTokenizer tokenizer;
+} Plan;
+
+static void plan_free(Plan *plan) {
+  file_layout_free(&plan->layout);
+  parameter_table_free(&plan->table);
+  gguf_tokenizer_free(&plan->tokenizer);
+}
+
+static bool is_positions(const Plan *plan, const FileTensor *t) {
+  return t->count && plan->table.tensors[t->first].role == ROLE_PLACES;
+}
+
+static GgufTensorType type_of(const GgufModel *m, const Plan *plan, const FileTensor *t) {
+  return t->rank == 1 || is_positions(plan, t) ? GGUF_TENSOR_F32 : types[m->type].matrices;
+}
+
+static bool check_blocks(const GgufModel *m, const Plan *plan, Error *error) {
+  for (const FileTensor *t = plan->layout.tensors; t < plan->layout.tensors + plan->layout.count; t++)
+    if (type_of(m, plan, t) == GGUF_TENSOR_Q8_0 && t->cols % GGUF_Q8_0_BLOCK)
+      return fail(error, EXIT_USAGE, "q8_0 has blocks of %d numbers, and rows of %s have %d; use f16 or f32",
+                  GGUF_Q8_0_BLOCK, t->name, t->cols);
+  return true;
+}
+
+static bool plan_make(Plan *plan, const GgufModel *m, Error *error) {
+  *plan = (Plan){.architecture = architecture_of(m, error)};
+  const Architecture *a = plan->architecture;
+  bool ok = a && gguf_tokenizer_make(&plan->tokenizer, model_files_directory(m->files), m->tokenizer, error) &&
+            parameter_table_make(&plan->table, model_files_config(m->files), error) &&
+            file_layout_make(&plan->layout, &a->layout, a->biases | class_model_biases(model_files_config(m->files)),
+                             model_files_config(m->files), &plan->table, error);
+  if (ok && a->own_head && model_files_config(m->files)->tie) file_layout_add_copy(&plan->layout, "output.weight");
+  ok = ok && check_blocks(m, plan, error);
+  if (!ok) plan_free(plan);
+  return ok;
+}
+
+/* ---- keys ---- */
+
+typedef struct Key {
+  char text[64];
+} Key;
+static Key key_of(const Architecture *a, const char *name) {
+  Key key;
+  snprintf(key.text, sizeof key.text, "%s.%s", a->layout.model_type, name);
+  return key;
+}
+
+static void add_shape(GgufHeader *h, const Architecture *a, const ModelConfig *c) {
+  const struct {
+    const char *name;
+    int value;
+  } sizes[] = {{"vocab_size", c->vocab},
+               {"context_length", c->ctx},
+               {"embedding_length", c->dim},
+               {"block_count", c->layers},
+               {"feed_forward_length", c->ffn},
+               {"attention.head_count", c->heads},
+               {"attention.head_count_kv", c->kv_heads},
+               {"attention.key_length", c->head_dim},
+               {"attention.value_length", c->head_dim}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    gguf_key_u32(h, key_of(a, sizes[i].name).text, (uint32_t)sizes[i].value);
+  const char *eps = a->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
+  gguf_key_f32(h, key_of(a, eps).text, c->norm_eps);
+  if (a->positions != POSITIONS_ROPE) return;
+  gguf_key_u32(h, key_of(a, "rope.dimension_count").text, (uint32_t)c->head_dim);
+  gguf_key_f32(h, key_of(a, "rope.freq_base").text, c->rope_base);
+}
+
+static void add_general(GgufHeader *h, const GgufModel *m, const Architecture *a) {
+  gguf_key_text(h, "general.architecture", a->layout.model_type);
+  gguf_key_text(h, "general.type", "model");
+  gguf_key_text(h, "general.name", m->name);
+  gguf_key_u32(h, "general.file_type", types[m->type].file_type);
+  if (m->type == GGUF_Q8_0) gguf_key_u32(h, "general.quantization_version", 2);
+}
+
+/* llama.cpp adds the token that it calls bos. */
+static void add_special_tokens(GgufHeader *h, const GgufModel *m) {
+  const int32_t begin = tokenizer_begin(m->tokenizer),
+                start = begin >= 0 ? begin : model_files_special_tokens(m->files).start;
+  if (start >= 0) gguf_key_u32(h, "tokenizer.ggml.bos_token_id", (uint32_t)start);
+  if (model_files_special_tokens(m->files).end >= 0)
+    gguf_key_u32(h, "tokenizer.ggml.eos_token_id", (uint32_t)model_files_special_tokens(m->files).end);
+  gguf_key_bool(h, "tokenizer.ggml.add_bos_token", begin >= 0);
+  gguf_key_bool(h, "tokenizer.ggml.add_eos_token", false);
+}
+
+/* ---- data ---- */
+
+typedef struct Writer {
+  const GgufModel *model;
+  const Plan *plan;
+  WeightReader reader;
+  FileWriter file;
+  Progress progress;
+  uint64_t done;
+  float *row; /* of the widest tensor */
+  uint8_t *out;
+} Writer;
+
+/* Which row of the model stands in row `at` of the file: the inverse of file_tensor_index(). */
+static int model_row(const FileTensor *t, int at) {
+  const int head = t->interleaved, of_head = head ? at % head : 0;
+  return head ? at - of_head + of_head / 2 + of_head % 2 * (head / 2) : at;
+}
+
+static bool write_row(Writer *w, const FileTensor *t, GgufTensorType type, Error *error) {
+  if (!gguf_convert_row(type, w->row, t->cols, w->out))
+    return fail(error, EXIT_CHECKPOINT, "%s: a number of %s is too large for %s; use --gguf-type %s",
+                model_files_directory(w->model->files), t->name, gguf_type_names[w->model->type],
+                w->model->type == GGUF_BF16 ? "f32" : "bf16 or f32");
+  return file_writer_add(&w->file, w->out, gguf_row_bytes(type, t->cols), error);
+}
+
+static bool read_row(Writer *w, const FileTensor *t, int row, Error *error) {
+  int index = t->first;
+  for (; row >= w->plan->table.tensors[index].rows; index++) row -= w->plan->table.tensors[index].rows;
+  return weight_reader_rows(&w->reader, index, row, 1, w->row, error);
+}
+
+static bool write_matrix(Writer *w, const FileTensor *t, GgufTensorType type, Error *error) {
+  for (int at = 0; at < t->rows; at++)
+    if (!read_row(w, t, model_row(t, at), error) || !write_row(w, t, type, error)) return false;
+  return true;
+}
+
+/* Of one or several vectors, or of zeros. */
+static bool write_vector(Writer *w, const FileTensor *t, Error *error) {
+  int count = 0;
+  memset(w->row, 0, (size_t)t->rows * sizeof *w->row);
+  for (int i = t->first; i < t->first + t->count; i++) {
+    if (!weight_reader_rows(&w->reader, i, 0, 1, w->row + count, error)) return false;
+    count += w->plan->table.tensors[i].cols;
+  }
+  for (int at = 0; at < t->rows; at++)
+    if (!file_writer_add(&w->file, &w->row[model_row(t, at)], sizeof *w->row, error)) return false;
+  return true;
+}
+
+static bool write_tensor(Writer *w, const FileTensor *t, Error *error) {
+  const GgufTensorType type = type_of(w->model, w->plan, t);
+  const bool vector = t->rank == 1;
+  const uint64_t bytes = vector ? (uint64_t)t->rows * sizeof(float) : (uint64_t)t->rows * gguf_row_bytes(type, t->cols);
+  if (!(vector ? write_vector(w, t, error) : write_matrix(w, t, type, error))) return false;
+  for (int i = t->first; i < t->first + t->count; i++) weight_reader_forget(&w->reader, i);
+  w->done += bytes;
+  return gguf_pad(&w->file, bytes, error) && progress_report(w->progress, (int64_t)w->done, error);
+}
+
+static bool write_all(Writer *w, Error *error) {
+  int widest = 1;
+  const FileLayout *layout = &w->plan->layout;
+  for (int i = 0; i < layout->count; i++) {
+    const FileTensor *t = &layout->tensors[i];
+    const int width = t->rank == 1 ? t->rows : t->cols;
+    if (width > widest) widest = width;
+  }
+  w->row = malloc((size_t)widest * sizeof *w->row);
+  w->out = malloc(gguf_row_bytes(GGUF_TENSOR_F32, widest));
+  bool ok = (w->row && w->out) || error_memory(error, "a row of a tensor");
+  for (int i = 0; ok && i < layout->count; i++) ok = write_tensor(w, &layout->tensors[i], error);
+  free(w->row);
+  free(w->out);
+  return ok;
+}
+
+/* ---- all of it ---- */
+
+static void make_header(GgufHeader *h, const GgufModel *m, const Plan *plan) {
+  add_general(h, m, plan->architecture);
+  add_shape(h, plan->architecture, model_files_config(m->files));
+  gguf_tokenizer_add(h, &plan->tokenizer, model_files_config(m->files)->vocab);
+  add_special_tokens(h, m);
+  for (const FileTensor *t = plan->layout.tensors; t < plan->layout.tensors + plan->layout.count; t++) {
+    const bool vector = t->rank == 1;
+    gguf_tensor(h, t->name, type_of(m, plan, t), vector ? 0 : t->rows, vector ? t->rows : t->cols);
+  }
+}
+
+static GgufFacts facts_of(const Plan *plan, const GgufHeader *h) {
+  GgufFacts facts = {.architecture = plan->architecture->layout.model_type,
+                     .tensors = plan->layout.count,
+                     .bytes = h->size + h->data,
+                     .note_count = plan->tokenizer.note_count};
+  memcpy(facts.notes, plan->tokenizer.notes, sizeof facts.notes);
+  return facts;
+}
+
+bool gguf_model_write(const GgufModel *m, const char *path, Progress progress, GgufFacts *facts, Error *error) {
+  Plan plan;
+  GgufHeader header = {0};
+  Writer writer = {.model = m, .plan = &plan, .progress = progress};
+  if (!plan_make(&plan, m, error)) return false;
+  make_header(&header, m, &plan);
+  *facts = facts_of(&plan, &header);
+  bool ok = weight_reader_open(&writer.reader, m->files, model_files_config(m->files), &plan.table, error);
+  const bool opened = ok;
+  if (ok) ok = gguf_begin(&writer.file, path, &header, error) && write_all(&writer, error);
+  if (ok) ok = file_writer_commit(&writer.file, error);
+  else if (opened) file_writer_abort(&writer.file);
+  weight_reader_close(&writer.reader);
+  gguf_header_free(&header);
+  plan_free(&plan);
+  return ok;
+}

@@ -1,0 +1,361 @@
+#include "formats/gguf_tokenizer.h"
+
+#include "tokenizer/alphabet.h"
+#include "tokenizer/bpe_piece.h"
+#include "tokenizer/patterns.h"
+#include "util/text.h"
+#include "util/utf8.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* While it is found out what llama.cpp would do. */
+typedef struct Check {
+  GgufTokenizer *out;
+  const char *dir;
+  const Pipeline *pipeline;
+  const Bpe *bpe;
+  Error *error;
+} Check;
+
+static bool refuse(const Check *c, const char *what) {
+  return fail(c->error, EXIT_CHECKPOINT, "%s: %s, which cannot be said in a GGUF file", c->dir, what);
+}
+
+static void add_note(Check *c, const char *note) { c->out->notes[c->out->note_count++] = note; }
+
+static bool has_bytes(const Bpe *bpe, int32_t id) {
+  size_t size;
+  bpe_decode(bpe, id, &size);
+  return size > 0;
+}
+
+/* ---- added tokens ---- */
+
+static bool has_step(const Pipeline *p, StepKind kind) {
+  for (int i = 0; i < p->count; i++)
+    if (p->steps[i].kind == kind) return true;
+  return false;
+}
+
+/* Whether added tokens are looked for in a text that was changed (but for NFC). */
+static bool changes_before_added(const Pipeline *p) {
+  int last = p->count;
+  while (last > 0 && p->steps[last - 1].kind != STEP_ADDED) last--;
+  for (int i = 0; i < last; i++)
+    if (p->steps[i].kind == STEP_REPLACE || p->steps[i].kind == STEP_PREPEND) return true;
+  return false;
+}
+
+static bool refuse_added(const Check *c, const AddedEntry *entry, const char *what) {
+  return fail(c->error, EXIT_CHECKPOINT, "%s: its added token \"%s\" %s, which cannot be said in a GGUF file", c->dir,
+              text_one_line(entry->text, 60).text, what);
+}
+
+/* llama.cpp finds them wherever they stand in the text that it is given. */
+static bool check_added(Check *c) {
+  const Tokenizer *t = c->out->tokenizer;
+  bool strips = false;
+  for (int32_t id = 0; id < c->bpe->tokens.size; id++) {
+    const AddedEntry *entry = tokenizer_added(t, id);
+    if (!entry) continue;
+    const bool beside = entry->token.lstrip || entry->token.rstrip;
+    strips = strips || beside;
+    if (entry->token.special) continue;
+    if (entry->token.single_word) return refuse_added(c, entry, "is taken only where it is a word");
+    if (beside) return refuse_added(c, entry, "takes the white space beside it");
+    if (entry->normalized && changes_before_added(c->pipeline))
+      return refuse_added(c, entry, "is looked for in the normalized text");
+  }
+  if (strips) add_note(c, "white space beside special tokens stays in the text there");
+  return true;
+}
+
+/* ---- a BPE of bytes ---- */
+
+enum { CUTS = 2 };
+
+/* Patterns whose matches cut a text, one behind the other. (llama.cpp matches the contractions of Llama 3 and Qwen 2 in
+ * ASCII alone; the long s of Unicode is an s for the library.) */
+static const struct {
+  const char *name;
+  const char *patterns[CUTS];
+  bool ignores_merges;
+} ways_to_cut[] = {
+    {"gpt-2", {PATTERN_GPT2}, false},      {"smollm", {PATTERN_DIGIT, PATTERN_GPT2}, false},
+    {"llama-bpe", {PATTERN_LLAMA3}, true}, {"smaug-bpe", {PATTERN_LLAMA3}, false},
+    {"qwen2", {PATTERN_QWEN2}, false},
+};
+enum { WAYS = sizeof ways_to_cut / sizeof *ways_to_cut };
+
+/* The pattern of a step that cuts; NULL: it is no such step, or does otherwise with the matches. */
+static const char *pattern_of(const Step *step) {
+  if (step->kind == STEP_GPT2) return PATTERN_GPT2;
+  return step->kind == STEP_REGEX && step->behavior == SPLIT_ISOLATED && !step->inverted ? regex_pattern(step->regex)
+                                                                                         : NULL;
+}
+
+static bool cuts_so(const Pipeline *p, const char *const patterns[CUTS]) {
+  int cut = 0;
+  for (int i = 0; i < p->count; i++) {
+    const StepKind kind = p->steps[i].kind;
+    if (kind == STEP_ADDED || kind == STEP_NFC) continue;
+    const char *pattern = pattern_of(&p->steps[i]);
+    if (!pattern || cut == CUTS || !patterns[cut] || strcmp(pattern, patterns[cut]) != 0) return false;
+    cut++;
+  }
+  return cut == CUTS || !patterns[cut];
+}
+
+/* Whether merges lead to every token: then it does not matter whether they are ignored. */
+static bool merges_reach_all(const Check *c, bool *reach) {
+  const Bpe *bpe = c->bpe;
+  Bpe *plain = NULL;
+  PieceScratch scratch = {0};
+  uint32_t longest = 0;
+  for (int32_t id = 0; id < bpe->tokens.size; id++) {
+    const uint32_t size = bpe->tokens.begins[id + 1] - bpe->tokens.begins[id];
+    if (size > longest) longest = size;
+  }
+  int32_t *ids = malloc(((size_t)longest + 1) * sizeof *ids);
+  bool ok = ids ? bpe_create(&plain, &bpe->tokens, bpe->merges, (size_t)bpe->merge_count, (BpeOptions){0}, c->error)
+                : error_memory(c->error, "a vocabulary");
+  *reach = ok;
+  for (int32_t id = 0; ok && *reach && id < bpe->tokens.size; id++) {
+    size_t size;
+    const uint8_t *bytes = bpe_decode(bpe, id, &size);
+    if (size < 2) continue;
+    const size_t count = bpe_encode_piece(plain, bytes, size, ids, &scratch);
+    if (count == 0) ok = error_memory(c->error, "a vocabulary");
+    *reach = count == 1;
+  }
+  piece_scratch_free(&scratch);
+  bpe_free(plain);
+  free(ids);
+  return ok;
+}
+
+static bool find_cuts(Check *c) {
+  const bool ignores = c->bpe->words != NULL;
+  const char *other = NULL;
+  for (int i = 0; i < WAYS; i++) {
+    if (!cuts_so(c->pipeline, ways_to_cut[i].patterns)) continue;
+    if (ways_to_cut[i].ignores_merges == ignores) c->out->cuts = ways_to_cut[i].name;
+    else other = ways_to_cut[i].name;
+  }
+  if (c->out->cuts) return true;
+  bool reach = false;
+  if (!other)
+    return refuse(c, "its tokenizer cuts texts otherwise than GPT-2, SmolLM, Llama 3 and Qwen 2 do, or does more with "
+                     "them");
+  if (!merges_reach_all(c, &reach)) return false;
+  c->out->cuts = other;
+  return reach || refuse(c, ignores ? "its tokenizer ignores merges where a word is a token (ignore_merges)"
+                                    : "its tokenizer does not ignore merges where a word is a token");
+}
+
+static bool check_bytes(Check *c) {
+  if (has_step(c->pipeline, STEP_NFC))
+    add_note(c, "llama.cpp does not normalize texts (NFC): those that are not normalized get other tokens there");
+  return find_cuts(c);
+}
+
+/* ---- a BPE of characters ---- */
+
+enum { TOKEN_BYTES = 256 /* SentencePiece's longest have 64 */ };
+
+static bool is_text(const char *text, const char *other) { return text && strcmp(text, other) == 0; }
+
+/* What SentencePiece does: a symbol in the place of spaces, and perhaps one before the text. */
+static bool check_steps(Check *c, bool *splits) {
+  bool replaces = false;
+  const Step *prepends = NULL;
+  for (int i = 0; i < c->pipeline->count; i++) {
+    const Step *step = &c->pipeline->steps[i];
+    const bool spaces = step->kind == STEP_REPLACE && is_text(step->from, " ") && is_text(step->to, SPACE_SYMBOL),
+               prepend = step->kind == STEP_PREPEND && is_text(step->to, SPACE_SYMBOL) && !prepends,
+               split = step->kind == STEP_REGEX && step->pattern == PATTERN_IS_SPACE;
+    if (prepend) prepends = step;
+    replaces = replaces || spaces;
+    *splits = *splits || split;
+    if (!spaces && !prepend && !split && step->kind != STEP_ADDED && step->kind != STEP_UNJOINED)
+      return refuse(c, "its tokenizer does more with texts than SentencePiece does");
+  }
+  if (!replaces) return refuse(c, "its tokenizer has no symbol for spaces");
+  c->out->prefix_space = prepends != NULL;
+  if (prepends && prepends->when == PREPEND_MISSING) add_note(c, "a text that begins with a space has one more there");
+  if (prepends && prepends->when == PREPEND_FIRST)
+    add_note(c, "a text that begins with a space, or follows a special token, has one more there");
+  return true;
+}
+
+static bool refuse_token(const Check *c, const uint8_t *bytes, size_t size, const char *what) {
+  char text[TOKEN_BYTES + 1];
+  const size_t shown = size < TOKEN_BYTES ? size : TOKEN_BYTES;
+  memcpy(text, bytes, shown);
+  text[shown] = '\0';
+  return fail(c->error, EXIT_CHECKPOINT, "%s: its token \"%s\" %s, which cannot be said in a GGUF file", c->dir,
+              text_one_line(text, 60).text, what);
+}
+
+static bool is_character(const uint8_t *bytes, size_t size) {
+  uint32_t point;
+  return utf8_read(bytes, size, &point) == size;
+}
+
+/* llama.cpp merges what is a token together, and has no list of merges: there must be one of every two parts. */
+static bool check_parts(const Check *c, const Bpe *words, int32_t id, const uint8_t *bytes, size_t size) {
+  for (size_t at = 1; at < size; at++) {
+    if (utf8_continues(bytes[at])) continue;
+    const int32_t left = bpe_word(words, bytes, at), right = bpe_word(words, bytes + at, size - at);
+    const int32_t rank = left >= 0 && right >= 0 ? bpe_rank(c->bpe, left, right) : -1;
+    if ((left < 0 && !is_character(bytes, at)) || (right < 0 && !is_character(bytes + at, size - at))) continue;
+    if (rank < 0 || c->bpe->merges[rank].id != id)
+      return refuse_token(c, bytes, size, "is not merged of every two tokens that it can be parted in");
+  }
+  return true;
+}
+
+static bool is_byte_token(const Bpe *bpe, int32_t id) {
+  size_t size;
+  const uint8_t *bytes = bpe_decode(bpe, id, &size);
+  return bpe->characters && size == 1 && bpe->byte_ids[bytes[0]] == id;
+}
+
+static bool has_symbol_inside(const uint8_t *bytes, size_t size) {
+  const size_t symbol = sizeof SPACE_SYMBOL - 1;
+  for (size_t at = 1; at + symbol <= size; at++)
+    if (memcmp(bytes + at, SPACE_SYMBOL, symbol) == 0) return true;
+  return false;
+}
+
+static bool check_tokens(const Check *c, const Bpe *words, bool splits) {
+  for (int32_t id = 0; id < c->bpe->tokens.size; id++) {
+    size_t size;
+    const uint8_t *bytes = bpe_decode(c->bpe, id, &size);
+    if (!size || is_byte_token(c->bpe, id)) continue;
+    if (size > TOKEN_BYTES) return refuse_token(c, bytes, size, "is longer than those of SentencePiece");
+    if (splits && has_symbol_inside(bytes, size))
+      return refuse_token(c, bytes, size, "has a space inside, and texts are cut there");
+    if (!check_parts(c, words, id, bytes, size)) return false;
+  }
+  return true;
+}
+
+/* Merges that make the same token have its score: so they have to stand together. */
+static bool fill_scores(Check *c) {
+  const Bpe *bpe = c->bpe;
+  float *scores = c->out->scores = calloc((size_t)bpe->tokens.size + 1, sizeof *scores);
+  if (!scores) return error_memory(c->error, "the scores of tokens");
+  float next = -1;
+  for (int32_t i = 0; i < bpe->merge_count; i++) {
+    const int32_t id = bpe->merges[i].id;
+    if (i > 0 && bpe->merges[i - 1].id == id) continue;
+    size_t size;
+    const uint8_t *bytes = bpe_decode(bpe, id, &size);
+    if (scores[id] < 0) return refuse_token(c, bytes, size, "is merged once sooner, once later");
+    scores[id] = next--;
+  }
+  return true;
+}
+
+static bool check_characters(Check *c) {
+  bool splits = false;
+  Bpe *words = NULL;
+  if (!check_steps(c, &splits)) return false;
+  const bool ok = bpe_create(&words, &c->bpe->tokens, c->bpe->merges, (size_t)c->bpe->merge_count,
+                             (BpeOptions){.byte_tokens = c->bpe->byte_ids, .ignore_merges = true}, c->error) &&
+                  check_tokens(c, words, splits) && fill_scores(c);
+  bpe_free(words);
+  return ok;
+}
+
+bool gguf_tokenizer_make(GgufTokenizer *out, const char *dir, const Tokenizer *tokenizer, Error *error) {
+  *out = (GgufTokenizer){.tokenizer = tokenizer};
+  Check check = {out, dir, tokenizer_pipeline(tokenizer), tokenizer_bpe(tokenizer), error};
+  return check_added(&check) && (check.bpe->characters ? check_characters(&check) : check_bytes(&check));
+}
+
+void gguf_tokenizer_free(GgufTokenizer *tokenizer) {
+  free(tokenizer->scores);
+  *tokenizer = (GgufTokenizer){0};
+}
+
+/* ---- keys ---- */
+
+enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER_DEFINED = 4, TOKEN_UNUSED = 5, TOKEN_BYTE = 6 };
+
+/* Models may have more rows than there are tokens. */
+static int token_type(const Tokenizer *t, int32_t id) {
+  const AddedEntry *entry = tokenizer_added(t, id);
+  if (is_byte_token(tokenizer_bpe(t), id)) return TOKEN_BYTE;
+  if (entry && *entry->text) return entry->token.special ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
+  return has_bytes(tokenizer_bpe(t), id) ? TOKEN_NORMAL : TOKEN_UNUSED;
+}
+
+/* Its characters, or those that stand for its bytes. */
+static char *word_text(const Alphabet *alphabet, const Bpe *bpe, int32_t id) {
+  size_t size;
+  const uint8_t *bytes = bpe_decode(bpe, id, &size);
+  return bpe->characters ? strndup((const char *)bytes, size) : alphabet_token(alphabet, bpe, id);
+}
+
+/* Each text stands there once: "[PAD 7]" has a space, which no word has. */
+static void add_token(GgufHeader *h, const Alphabet *alphabet, const Tokenizer *t, int32_t id) {
+  char made[32];
+  size_t size;
+  const int type = token_type(t, id);
+  const uint8_t *bytes = bpe_decode(tokenizer_bpe(t), id, &size);
+  if (type == TOKEN_NORMAL) {
+    char *text = word_text(alphabet, tokenizer_bpe(t), id);
+    h->no_memory = h->no_memory || !text;
+    gguf_text(h, text ? text : "");
+    free(text);
+    return;
+  }
+  if (type == TOKEN_BYTE) snprintf(made, sizeof made, "<0x%02X>", bytes[0]);
+  else snprintf(made, sizeof made, "[PAD %d]", (int)id);
+  gguf_text(h, type == TOKEN_BYTE || type == TOKEN_UNUSED ? made : tokenizer_added(t, id)->text);
+}
+
+static void add_merge(GgufHeader *h, const Alphabet *alphabet, const Bpe *bpe, const BpeMerge *merge) {
+  char *left = alphabet_token(alphabet, bpe, merge->left), *right = alphabet_token(alphabet, bpe, merge->right);
+  const size_t size = left && right ? strlen(left) + strlen(right) + 2 : 0;
+  char *both = size ? malloc(size) : NULL;
+  if (both) snprintf(both, size, "%s %s", left, right);
+  else h->no_memory = true;
+  gguf_text(h, both ? both : "");
+  free(left);
+  free(right);
+  free(both);
+}
+
+/* Merges are said even where there are none: without the key llama.cpp reads no BPE of bytes. */
+static void add_merges(GgufHeader *h, const Alphabet *alphabet, const Bpe *bpe) {
+  gguf_key_texts(h, "tokenizer.ggml.merges", (uint64_t)bpe->merge_count);
+  for (int32_t i = 0; i < bpe->merge_count; i++) add_merge(h, alphabet, bpe, &bpe->merges[i]);
+}
+
+static void add_scores(GgufHeader *h, const GgufTokenizer *g, int vocab) {
+  gguf_key_f32s(h, "tokenizer.ggml.scores", (uint64_t)vocab);
+  for (int32_t id = 0; id < vocab; id++) gguf_f32(h, id < tokenizer_bpe(g->tokenizer)->tokens.size ? g->scores[id] : 0);
+}
+
+void gguf_tokenizer_add(GgufHeader *h, const GgufTokenizer *g, int vocab) {
+  const Tokenizer *t = g->tokenizer;
+  const Bpe *bpe = tokenizer_bpe(t);
+  const Alphabet alphabet = alphabet_gpt2();
+  gguf_key_text(h, "tokenizer.ggml.model", bpe->characters ? "llama" : "gpt2");
+  gguf_key_text(h, "tokenizer.ggml.pre", g->cuts ? g->cuts : "default");
+  gguf_key_texts(h, "tokenizer.ggml.tokens", (uint64_t)vocab);
+  for (int32_t id = 0; id < vocab; id++) add_token(h, &alphabet, t, id);
+  gguf_key_i32s(h, "tokenizer.ggml.token_type", (uint64_t)vocab);
+  for (int32_t id = 0; id < vocab; id++) gguf_i32(h, token_type(t, id));
+  if (bpe->characters) {
+    add_scores(h, g, vocab);
+    gguf_key_bool(h, "tokenizer.ggml.add_space_prefix", g->prefix_space);
+  } else {
+    add_merges(h, &alphabet, bpe);
+  }
+}

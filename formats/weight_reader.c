@@ -1,0 +1,204 @@
+#include "formats/weight_reader.h"
+
+#include "util/half.h"
+#include "util/text.h"
+#include "formats/model_files.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- numbers ---- */
+
+/* Elements [first, first + count) of a tensor, whose data may be unaligned. */
+static void convert(float *out, const SafeTensor *tensor, size_t first, size_t count) {
+  const uint8_t *bytes = tensor->data;
+  if (tensor->type == TENSOR_F32) {
+    memcpy(out, bytes + sizeof *out * first, count * sizeof *out);
+    return;
+  }
+  for (size_t i = 0; i < count; i++) {
+    uint16_t word;
+    memcpy(&word, bytes + 2 * (first + i), sizeof word);
+    out[i] = tensor->type == TENSOR_F16 ? half_f16_to_float(word) : half_bf16_to_float(word);
+  }
+}
+
+/* Without a branch for each number. */
+static bool are_finite(const float *values, size_t count) {
+  const uint32_t exponent = 0x7F800000;
+  uint32_t bad = 0;
+  for (size_t i = 0; i < count; i++) bad |= (half_to_bits(values[i]) & exponent) == exponent;
+  return !bad;
+}
+
+/* Where an element of a tensor of the model stands in the file's; the rows of a vector are its elements. */
+static size_t index_in_file(const TensorPlace *place, int row, int col) {
+  const FileTensor *t = place->tensor;
+  const bool vector = t->rank == 1;
+  return file_tensor_index(t, place->row + (vector ? col : row), vector ? 0 : col);
+}
+
+static void copy_row(const TensorPlace *place, const ParameterTensor *p, int row, float *out) {
+  if (place->tensor->rank == 2 && !place->tensor->transposed)
+    convert(out, place->data, index_in_file(place, row, 0), (size_t)p->cols);
+  else
+    for (int col = 0; col < p->cols; col++) convert(out + col, place->data, index_in_file(place, row, col), 1);
+}
+
+/* What the class has without its file saying so. All tables of positions are alike. */
+static void make_absent(const WeightReader *r, const ParameterTensor *p, int first, int count, float *out) {
+  const size_t cols = (size_t)p->cols, size = (size_t)count * cols * sizeof *out;
+  if (p->role == ROLE_SINUSOIDS) memcpy(out, r->sinusoids + (size_t)first * cols, size);
+  else memset(out, 0, size);
+}
+
+bool weight_reader_rows(const WeightReader *r, int index, int first, int count, float *out, Error *error) {
+  const TensorPlace *place = &r->places[index];
+  const ParameterTensor *p = &r->table->tensors[index];
+  const size_t cols = (size_t)p->cols, all = (size_t)count * cols;
+  if (!place->data) {
+    make_absent(r, p, first, count, out);
+    return true;
+  }
+  for (int i = 0; i < count; i++) copy_row(place, p, first + i, out + (size_t)i * cols);
+  if (are_finite(out, all)) return true;
+  size_t bad = 0;
+  while (isfinite(out[bad])) bad++;
+  return fail(error, EXIT_CHECKPOINT,
+              "%s: element %zu of tensor %s is %f: the training had diverged; use an earlier checkpoint",
+              r->files->path.text, index_in_file(place, first + (int)(bad / cols), (int)(bad % cols)),
+              place->data->name, (double)out[bad]);
+}
+
+void weight_reader_forget(const WeightReader *r, int index) {
+  const SafeTensor *data = r->places[index].data;
+  if (data) file_forget(data->data, data->bytes);
+}
+
+/* ---- tensors ---- */
+
+/* The tensor's name, or that without the class's prefix where the file has it so. */
+static const char *stored_name(const WeightReader *r, const FileTensor *t) {
+  const char *prefix = r->saved->class->prefix;
+  const size_t length = strlen(prefix);
+  const SafeTensors *all = &r->files->all;
+  const bool has_prefix = strncmp(t->name, prefix, length) == 0;
+  const bool without = has_prefix && !safetensors_find(all, t->name) && safetensors_find(all, t->name + length);
+  return without ? t->name + length : t->name;
+}
+
+/* NULL with EXIT_CHECKPOINT. */
+static const SafeTensor *find(const WeightReader *r, const FileTensor *t, Error *error) {
+  SafeTensor expected = file_tensor_shape(t);
+  expected.name = stored_name(r, t);
+  const SafeTensor *tensor = safetensors_expect(r->files->path.text, &r->files->all, &expected, error);
+  if (!tensor || tensor->type == TENSOR_F32 || tensor->type == TENSOR_F16 || tensor->type == TENSOR_BF16) return tensor;
+  fail(error, EXIT_CHECKPOINT, "%s: tensor %s is %s; F32, F16 and BF16 are supported", r->files->path.text,
+       tensor->name, safetensors_type_name(tensor->type));
+  return NULL;
+}
+
+/* What stands for a tensor that the model does not have must be zeros. */
+static bool expect_zeros(const WeightReader *r, const FileTensor *t, const SafeTensor *from, Error *error) {
+  const size_t first = file_tensor_index(t, 0, 0), count = (size_t)t->rows * (size_t)t->cols;
+  for (size_t i = first; i < first + count; i++) {
+    float value;
+    convert(&value, from, i, 1);
+    if (value != 0)
+      return fail(error, EXIT_CHECKPOINT,
+                  "%s: tensor %s has numbers other than 0, but %s in " MODEL_FILE_CONFIG
+                  " says that the model has no such tensor; delete that key to read it",
+                  r->files->path.text, from->name, t->zeros);
+  }
+  return true;
+}
+
+static bool make_sinusoids(WeightReader *r, const ParameterTensor *p, Error *error) {
+  if (r->sinusoids) return true;
+  r->sinusoids = malloc((size_t)p->rows * (size_t)p->cols * sizeof *r->sinusoids);
+  if (!r->sinusoids) return error_memory(error, "the table of positions");
+  parameter_sinusoids(p, r->sinusoids);
+  return true;
+}
+
+static bool place_tensor(WeightReader *r, const FileTensor *t, bool *used, Error *error) {
+  const bool absent = t->optional && !safetensors_find(&r->files->all, stored_name(r, t));
+  const SafeTensor *from = absent ? NULL : find(r, t, error);
+  if (!from && !absent) return false;
+  if (from) used[from - r->files->all.tensors] = true;
+  if (from && t->count == 0) return expect_zeros(r, t, from, error);
+  int row = 0;
+  for (int i = t->first; i < t->first + t->count; i++) {
+    const ParameterTensor *p = &r->table->tensors[i];
+    r->places[i] = (TensorPlace){t, from, row};
+    if (absent && p->role == ROLE_SINUSOIDS && !make_sinusoids(r, p, error)) return false;
+    row += t->rank == 1 ? p->cols : p->rows;
+  }
+  return true;
+}
+
+/* Whether the file may have a tensor that is not read: masks, tables of rotary positions, and copies. */
+static bool is_tolerated(const WeightReader *r, const SafeTensor *tensor) {
+  const FileLayout *layout = &r->layout;
+  for (const char *const *ending = r->saved->class->ignored; ending && *ending; ending++)
+    if (text_ends_with(tensor->name, *ending)) return true;
+  for (int i = 0; i < layout->count; i++)
+    if (layout->tensors[i].copy && strcmp(tensor->name, stored_name(r, &layout->tensors[i])) == 0) return true;
+  return false;
+}
+
+/* The head of a tied model is sometimes saved with it: then it must be the embedding. */
+static bool check_head(const WeightReader *r, const SafeTensor *head, Error *error) {
+  const SafeTensor *embedding = safetensors_find(&r->files->all, stored_name(r, &r->layout.tensors[0]));
+  return (head->type == embedding->type && memcmp(head->data, embedding->data, embedding->bytes) == 0) ||
+         fail(error, EXIT_CHECKPOINT,
+              "%s: %s is not %s, but tie_word_embeddings in " MODEL_FILE_CONFIG
+              " says that they are the same; say false there, to read both",
+              r->files->path.text, head->name, embedding->name);
+}
+
+static bool is_head(const WeightReader *r, const SafeTensor *tensor) {
+  const SafeTensor embedding = file_tensor_shape(&r->layout.tensors[0]);
+  return strcmp(tensor->name, "lm_head.weight") == 0 && safetensors_same_shape(tensor, &embedding);
+}
+
+static bool check_unread(const WeightReader *r, const SafeTensor *tensor, Error *error) {
+  if (is_head(r, tensor)) return check_head(r, tensor, error);
+  return is_tolerated(r, tensor) ||
+         fail(error, EXIT_CHECKPOINT, "%s has a tensor '%s' that a model of this configuration does not have",
+              r->files->path.text, text_one_line(tensor->name, 80).text);
+}
+
+/* Biases that the file does not have, though its class has others, which make the model have all of a kind, keep the
+ * place of zeros. */
+static bool place_all(WeightReader *r, bool *used, Error *error) {
+  const SafeTensors *all = &r->files->all;
+  for (int i = 0; i < r->layout.count; i++)
+    if (!r->layout.tensors[i].copy && !place_tensor(r, &r->layout.tensors[i], used, error)) return false;
+  for (int i = 0; i < all->count; i++)
+    if (!used[i] && !check_unread(r, &all->tensors[i], error)) return false;
+  return true;
+}
+
+bool weight_reader_open(WeightReader *out, ModelFiles *files, const ModelConfig *config, const ParameterTable *table,
+                        Error *error) {
+  *out = (WeightReader){.files = &files->weights, .saved = &files->saved, .table = table};
+  bool ok = model_files_need_weights(files, error) &&
+            file_layout_make(&out->layout, out->saved->class, out->saved->biases, config, table, error);
+  if (ok) file_layout_lengthen(&out->layout, table, out->saved->config.ctx);
+  bool *used = ok ? calloc((size_t)out->files->all.count + 1, sizeof *used) : NULL;
+  if (ok) out->places = calloc((size_t)table->count + 1, sizeof *out->places);
+  if (ok && (!used || !out->places)) ok = error_memory(error, out->files->path.text);
+  ok = ok && place_all(out, used, error);
+  free(used);
+  if (!ok) weight_reader_close(out);
+  return ok;
+}
+
+void weight_reader_close(WeightReader *r) {
+  free(r->sinusoids);
+  free(r->places);
+  file_layout_free(&r->layout);
+  *r = (WeightReader){0};
+}

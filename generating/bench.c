@@ -1,0 +1,77 @@
+/* Timing tokens (--bench). */
+#include "generating/program.h"
+
+#include "cli/bench_line.h"
+#include "cli/startup.h"
+#include "util/clock.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* Before every token, and after the last: when it was. */
+static bool take_time(void *context, int64_t tokens, Error *error) {
+  double *times = context;
+  times[tokens] = clock_seconds();
+  return startup_go_on("timing", error);
+}
+
+/* `times`: room for one more than the tokens of the warm-up and the timed ones. */
+static bool time_tokens(Program *p, double *times, GenerationResult *result, Quantiles *out, Error *error) {
+  const int64_t all = BENCH_WARM_UP + p->settings.bench;
+  GenerationRequest request = program_request(p);
+  request.max_tokens = all;
+  request.ignore_end = true;
+  if (!decoder_open(&p->decoder, p->model, 1, error)) return false;
+  const Generation generation = {.decoder = p->decoder, .tokenizer = p->tokenizer, .progress = {take_time, times}};
+  if (!generation_run_one(&generation, &request, result, error)) return false;
+  if (result->tokens < all)
+    return fail(error, EXIT_USAGE,
+                "--on-full stop: the context is full after %" PRId64 " tokens, and --bench %" PRId64 " needs %" PRId64,
+                result->tokens, p->settings.bench, all);
+  for (int64_t i = 0; i < all; i++) times[i] = times[i + 1] - times[i];
+  *out = quantiles_of(times + BENCH_WARM_UP, (size_t)p->settings.bench);
+  return true;
+}
+
+/* Seconds of drawing a token from logits that are there: the median. */
+static bool time_sampling(Program *p, double *seconds, Error *error) {
+  enum { TIMES = 64 };
+  double times[TIMES];
+  float *logits = malloc((size_t)p->config.vocab * sizeof *logits);
+  bool ok = logits || error_memory(error, "timings");
+  for (int i = 0; ok && i < TIMES; i++) {
+    int32_t next;
+    ok = (decoder_room(p->decoder, 0) > 1 || decoder_slide(p->decoder, 0, 1, error)) &&
+         decoder_logits(p->decoder, logits, error) && startup_go_on("timing", error);
+    const double start = clock_seconds();
+    ok = ok && decoder_next(p->decoder, &next, error);
+    times[i] = clock_seconds() - start;
+  }
+  free(logits);
+  if (ok) *seconds = quantiles_of(times, TIMES).median;
+  return ok;
+}
+
+bool program_bench(Program *p, const char *commit, Error *error) {
+  const double loaded = clock_seconds();
+  BenchLine line = {.steps = p->settings.bench,
+                    .tokens_per_step = 1,
+                    .batch = 1,
+                    .model = &p->config,
+                    .backend = p->backend,
+                    .context = p->context,
+                    .commit = commit};
+  GenerationResult result;
+  double sampling = 0;
+  double *times = malloc((size_t)(BENCH_WARM_UP + line.steps + 1) * sizeof *times);
+  bool ok =
+      (times || error_memory(error, "timings")) && time_tokens(p, times, &result, &line.seconds, error) &&
+      time_sampling(p, &sampling, error) &&
+      bench_line_print(&line, error,
+                       "\"prompt_tokens\": %zu, \"first_token_ms\": %.4f, \"load_ms\": %.4f, \"sample_ms\": %.4f, "
+                       "\"sample_share\": %.4f",
+                       p->prompt.count, 1e3 * result.first_token_seconds, 1e3 * (loaded - p->launched), 1e3 * sampling,
+                       sampling / line.seconds.median);
+  free(times);
+  return ok;
+}

@@ -1,0 +1,136 @@
+/* --gguf: the model as a file that llama.cpp and ollama read, and how it is run there. */
+#include "generating/program.h"
+
+#include "checkpoint/directory.h"
+#include "formats/gguf_model.h"
+#include "cli/startup.h"
+#include "util/file.h"
+#include "util/path.h"
+#include "util/text.h"
+#include "formats/model_files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Work {
+  Program *p;
+  const GgufFacts *facts;
+} Work;
+
+static bool report(void *context, int64_t done, Error *error) {
+  const Work *work = context;
+  console_work(&work->p->console, &(ConsoleWork){"writing", (double)done, (double)work->facts->bytes, true});
+  return startup_go_on("writing", error);
+}
+
+/* ---- where it is written ---- */
+
+/* Whether there is nothing, or something that began with the same bytes. */
+static bool is_free(const char *path, const char *magic) {
+  char head[8] = "";
+  FILE *stream = fopen(path, "rb");
+  if (!stream) return errno == ENOENT || errno == ENOTDIR;
+  const size_t size = fread(head, 1, strlen(magic), stream);
+  fclose(stream);
+  return size == strlen(magic) && memcmp(head, magic, size) == 0;
+}
+
+/* It may stand in a run, but not in the place of what is there. */
+static bool check_path(const char *flag, const char *path, const char *ending, const char *magic, Error *error) {
+  if (path_is_stdin(path) || !text_is_plain(path))
+    return fail(error, EXIT_USAGE, "%s: \"%s\" is no name for a file that is written; give one", flag,
+                text_one_line(path, 100).text);
+  char *dir = path_directory(path);
+  if (!dir) return error_memory(error, "a path");
+  const bool taken = (checkpoint_is_run(dir) || model_files_exist(dir)) && !text_ends_with(path, ending);
+  free(dir);
+  if (taken)
+    return fail(error, EXIT_USAGE, "%s would be a file of that model; give it a name that ends in %s", path, ending);
+  if (!path_is_writable(path)) return file_fail_write(path, error);
+  return is_free(path, magic) ||
+         fail(error, EXIT_USAGE, "%s %s: there is another file of that name; remove it, or give another name", flag,
+              path);
+}
+
+static bool check_paths(const Program *p, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  if (!check_path("--gguf", s->gguf, ".gguf", "GGUF", error)) return false;
+  if (!s->modelfile) return true;
+  if (path_same(s->gguf, s->modelfile))
+    return fail(error, EXIT_USAGE, "--gguf and --modelfile name the same file; give two names");
+  return check_path("--modelfile", s->modelfile, "Modelfile", "FROM ", error);
+}
+
+/* ---- ollama ---- */
+
+/* The path from the Modelfile: beside it the name alone, else as it was given. */
+static bool write_from(FILE *out, const char *gguf, const char *modelfile, Error *error) {
+  char *of_gguf = path_directory(gguf), *of_modelfile = path_directory(modelfile);
+  const bool ok = of_gguf && of_modelfile;
+  const char *slash = strrchr(gguf, '/');
+  char *real = ok && strcmp(of_gguf, of_modelfile) != 0 ? realpath(gguf, NULL) : NULL;
+  if (real) fprintf(out, "FROM %s\n", real);
+  else fprintf(out, "FROM ./%s\n", slash ? slash + 1 : gguf);
+  free(real);
+  free(of_gguf);
+  free(of_modelfile);
+  return ok || error_memory(error, "a path");
+}
+
+/* A model that continues texts: the prompt as it is, and no turns. Its sampling is what ./generate does. */
+static bool write_modelfile(const Program *p, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  const Sampling *sampling = &s->sampling;
+  FileWriter file;
+  if (!file_writer_begin(&file, s->modelfile, error)) return false;
+  if (!write_from(file.stream, s->gguf, s->modelfile, error)) {
+    file_writer_abort(&file);
+    return false;
+  }
+  fputs("TEMPLATE \"{{ .Prompt }}\"\n", file.stream);
+  const char *end = tokenizer_end_text(p->tokenizer);
+  if (text_is_plain(end) && !strchr(end, '"')) fprintf(file.stream, "PARAMETER stop \"%s\"\n", end);
+  fprintf(file.stream,
+          "PARAMETER num_ctx %d\nPARAMETER temperature %g\nPARAMETER top_k %d\nPARAMETER top_p %g\nPARAMETER min_p %g\n"
+          "PARAMETER repeat_penalty %g\n",
+          p->config.ctx, (double)sampling->temperature, sampling->top_k > 0 ? sampling->top_k : 0,
+          (double)sampling->top_p, (double)sampling->min_p, (double)sampling->repeat_penalty);
+  return file_writer_commit(&file, error);
+}
+
+/* ---- all of it ---- */
+
+static void print_commands(const Program *p) {
+  const GenerateSettings *s = &p->settings;
+  printf("llama-completion -m %s -no-cnv -c %d -n 200 -p 'Once upon a time'\n", text_shell_word(s->gguf, 250).text,
+         p->config.ctx);
+  if (s->modelfile) printf("ollama create my-model -f %s\n", text_shell_word(s->modelfile, 250).text);
+}
+
+static bool write_model(Program *p, const char *name, GgufFacts *facts, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  const GgufModel model = {.files = p->files, .name = name, .tokenizer = p->tokenizer, .type = (GgufType)s->gguf_type};
+  Work work = {p, facts};
+  return gguf_model_write(&model, s->gguf, (Progress){report, &work}, facts, error);
+}
+
+bool program_gguf(Program *p, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  GgufFacts facts;
+  if (options_origin(&p->options, &s->machine.dtype) == ORIGIN_COMMAND_LINE)
+    return fail(error, EXIT_USAGE, "--dtype is what is computed in; --gguf-type says what --gguf writes");
+  if (!check_paths(p, error)) return false;
+  char *name = path_last_name(p->dir);
+  const bool ok = name ? write_model(p, text_one_line(name, 200).text, &facts, error) : error_memory(error, "a path");
+  free(name);
+  console_work_end(&p->console);
+  if (!ok || (s->modelfile && !write_modelfile(p, error))) return false;
+  console_note(&p->console, "%s: %s, %d tensors as %s, of the architecture that llama.cpp calls %s", s->gguf,
+               text_bytes((double)facts.bytes).text, facts.tensors, gguf_type_names[s->gguf_type], facts.architecture);
+  for (int i = 0; i < facts.note_count; i++) console_note(&p->console, "%s", facts.notes[i]);
+  if (!p->console.quiet) print_commands(p);
+  program_flush(p);
+  return program_report_output(p, error);
+}

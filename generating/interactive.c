@@ -1,0 +1,378 @@
+/* A text that grows by turns (-i): a person adds a line, the model goes on. */
+#include "generating/program.h"
+
+#include "cli/startup.h"
+#include "generating/line_editor.h"
+#include "util/array.h"
+#include "util/file.h"
+#include "util/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* How far the text has come. */
+typedef struct Place {
+  size_t size;     /* of the text */
+  size_t begin;    /* where it began: what is before is of no interest any more */
+  size_t document; /* where that begins which the model sees: behind the last end of a text */
+  size_t typed;    /* where the last line begins that was typed */
+  size_t answer;   /* where what the model has made of it begins */
+  bool answered;   /* there is such an answer */
+  bool ended;      /* by the model, as the end of a text */
+} Place;
+
+typedef struct Session {
+  Program *p;
+  LineEditor *editor;
+  uint8_t *text;
+  size_t capacity;
+  Place now;
+  Place *before; /* each turn, the last one last, for /undo */
+  int turns;
+  size_t turns_room;
+  uint64_t seed; /* of the next answer */
+  char *saved;   /* the file that /save may replace, as long as it is what it has written: */
+  struct timespec saved_at;
+  Error problem; /* of adding an answer to the text */
+  bool over;
+  bool noted; /* that a backslash is only a backslash */
+} Session;
+
+enum { TEXT_LIMIT = 64 << 20 }; /* bytes of a session */
+
+static bool no_memory(Error *error) { return error_memory(error, "a text of many turns"); }
+
+/* EXIT_INPUT, EXIT_MEMORY. */
+static bool add_text(Session *s, const uint8_t *bytes, size_t size, Error *error) {
+  if (s->now.size + size > TEXT_LIMIT)
+    return fail(error, EXIT_INPUT, "a session holds up to %d MiB of text; /save this one, and start another",
+                TEXT_LIMIT >> 20);
+  if (!array_reserve(&s->text, &s->capacity, s->now.size + size + 1, 1)) return no_memory(error);
+  if (size) memcpy(s->text + s->now.size, bytes, size);
+  s->now.size += size;
+  return true;
+}
+
+/* ---- answers ---- */
+
+static bool emit(void *session, void *text, const uint8_t *bytes, size_t size) {
+  Session *s = session;
+  (void)text;
+  return add_text(s, bytes, size, &s->problem) && program_emit(s->p, bytes, size);
+}
+
+static bool go_on(void *context, int64_t tokens, Error *error) {
+  (void)context, (void)tokens, (void)error;
+  return !stop_signal;
+}
+
+/* What the model reads. A text that is longer than the context loses its beginning. */
+static bool encode(const Session *s, Error *error) {
+  Program *p = s->p;
+  const bool source = p->config.encoder_layers > 0; /* is a line, whose end the model does not see */
+  const size_t from = source ? s->now.typed : s->now.document;
+  p->prompt.count = p->source.count = 0;
+  return program_encode(p, s->text ? s->text + from : (const uint8_t *)"", s->now.size - from - source, &p->source,
+                        &p->prompt, error);
+}
+
+static bool answer(Session *s, Error *error) {
+  Program *p = s->p;
+  s->problem = (Error){0};
+  if (!encode(s, error)) return false;
+  program_note_unseen(p);
+  GenerationRequest request = program_request(p);
+  GenerationResult result;
+  request.sampling.seed = s->seed++;
+  s->now.answer = s->now.size;
+  s->now.answered = true;
+  const Generation generation = {
+      .decoder = p->decoder, .tokenizer = p->tokenizer, .context = s, .emit = emit, .progress = {go_on, NULL}};
+  if (!generation_run_one(&generation, &request, &result, error)) return false;
+  if (s->problem.code) return fail(error, s->problem.code, "%s", s->problem.text);
+  if (s->now.size == s->now.answer || s->text[s->now.size - 1] != '\n') putchar('\n');
+  program_flush(p);
+  s->now.ended = result.reason == STOP_END;
+  program_note_result(p, &request, &result);
+  if (line_editor_is_terminal(s->editor)) startup_take_interrupt();
+  return program_report_output(p, error);
+}
+
+/* ---- turns ---- */
+
+static bool begin_turn(Session *s, Error *error) {
+  if (!array_reserve(&s->before, &s->turns_room, (size_t)s->turns + 1, sizeof *s->before)) return no_memory(error);
+  s->before[s->turns++] = s->now;
+  s->now.answered = false;
+  return true;
+}
+
+/* What is typed stands on lines of its own. */
+static bool take_text(Session *s, const uint8_t *line, size_t size, Error *error) {
+  if (s->p->config.encoder_layers && size == 0) {
+    console_note(&s->p->console, "this model answers a text: type one");
+    return true;
+  }
+  if (!begin_turn(s, error)) return false;
+  if (s->now.ended) s->now.document = s->now.size;
+  s->now.ended = false;
+  const bool follows = size && s->now.size > s->now.begin && s->text[s->now.size - 1] != '\n';
+  if (follows && !add_text(s, (const uint8_t *)"\n", 1, error)) {
+    s->now = s->before[--s->turns];
+    return false;
+  }
+  if (s->now.document == s->now.size - follows) s->now.document = s->now.size;
+  s->now.typed = s->now.size;
+  if (add_text(s, line, size, error) && (!s->p->config.encoder_layers || add_text(s, (const uint8_t *)"\n", 1, error)))
+    return answer(s, error);
+  s->now = s->before[--s->turns];
+  return false;
+}
+
+/* ---- commands ---- */
+
+typedef struct Command {
+  const char *name, *argument, *help;
+  bool (*run)(Session *s, const char *argument, Error *error);
+} Command;
+
+static bool retry(Session *s, const char *argument, Error *error) {
+  (void)argument;
+  if (!s->now.answered) return fail(error, EXIT_USAGE, "/retry: there is no answer yet");
+  s->now.size = s->now.answer;
+  s->now.ended = false;
+  return answer(s, error);
+}
+
+static bool undo(Session *s, const char *argument, Error *error) {
+  (void)argument;
+  if (!s->turns) return fail(error, EXIT_USAGE, "/undo: this is the beginning");
+  s->now = s->before[--s->turns];
+  console_note(&s->p->console, "back to %s of text", text_plural((double)(s->now.size - s->now.begin), "byte").text);
+  return true;
+}
+
+static bool forget(Session *s, Error *error) {
+  if (!begin_turn(s, error)) return false;
+  s->now.begin = s->now.document = s->now.typed = s->now.answer = s->now.size;
+  s->now.ended = false;
+  return true;
+}
+
+static bool begin_anew(Session *s, const char *argument, Error *error) {
+  (void)argument;
+  return forget(s, error);
+}
+
+static bool show(Session *s, const char *argument, Error *error) {
+  (void)argument;
+  if (s->now.size > s->now.begin) program_emit(s->p, s->text + s->now.begin, s->now.size - s->now.begin);
+  if (s->now.size > s->now.begin && s->text[s->now.size - 1] != '\n') putchar('\n');
+  program_flush(s->p);
+  if (line_editor_is_terminal(s->editor)) startup_take_interrupt();
+  return program_report_output(s->p, error);
+}
+
+/* Nothing is replaced but what it wrote itself. */
+static bool save(Session *s, const char *path, Error *error) {
+  if (!*path) return fail(error, EXIT_USAGE, "/save FILE: the name of a file is missing");
+  struct stat info;
+  const bool there = lstat(path, &info) == 0;
+  const bool own = there && s->saved && strcmp(s->saved, path) == 0 && info.st_mtim.tv_sec == s->saved_at.tv_sec &&
+                   info.st_mtim.tv_nsec == s->saved_at.tv_nsec;
+  if (there && !own) return fail(error, EXIT_USAGE, "/save: %s is there already; name another", path);
+  const uint8_t *text = s->text ? s->text + s->now.begin : (const uint8_t *)"";
+  if (!file_write(path, text, s->now.size - s->now.begin, error)) return false;
+  console_note(&s->p->console, "%s in %s", text_plural((double)(s->now.size - s->now.begin), "byte").text, path);
+  if (stat(path, &info) == 0) s->saved_at = info.st_mtim;
+  if (own) return true;
+  free(s->saved);
+  s->saved = strdup(path);
+  return s->saved || no_memory(error);
+}
+
+static bool load(Session *s, const char *path, Error *error) {
+  MappedFile file;
+  if (!*path) return fail(error, EXIT_USAGE, "/load FILE: the name of a file is missing");
+  if (s->p->config.encoder_layers) return fail(error, EXIT_USAGE, "/load is for models without an encoder");
+  if (!file_map(&file, path, EXIT_INPUT, error)) return false;
+  if (file.size > TEXT_LIMIT - s->now.size) {
+    file_unmap(&file);
+    return fail(error, EXIT_INPUT, "/load: %s does not fit into the %d MiB of a session", path, TEXT_LIMIT >> 20);
+  }
+  const bool ok = forget(s, error) && add_text(s, file.bytes, file.size, error);
+  if (ok)
+    console_note(&s->p->console, "%s of %s; an empty line continues the text",
+                 text_plural((double)file.size, "byte").text, path);
+  file_unmap(&file);
+  return ok;
+}
+
+static bool quit(Session *s, const char *argument, Error *error) {
+  (void)argument, (void)error;
+  s->over = true;
+  return true;
+}
+
+static bool help(Session *s, const char *argument, Error *error);
+
+static const Command commands[] = {{"retry", "", "another answer, with the next seed", retry},
+                                   {"undo", "", "take back the last line and its answer", undo},
+                                   {"new", "", "begin a new text", begin_anew},
+                                   {"text", "", "print the text so far", show},
+                                   {"save", " FILE", "write the text to a file", save},
+                                   {"load", " FILE", "begin with the text of a file", load},
+                                   {"help", "", "this list", help},
+                                   {"quit", "", "end (or Ctrl-D)", quit}};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+/* Options of the program that may be changed here, by what they are called here. */
+static const struct {
+  const char *name, *option;
+} settings[] = {{"n", "tokens"},
+                {"temp", "temp"},
+                {"top-k", "top-k"},
+                {"top-p", "top-p"},
+                {"min-p", "min-p"},
+                {"repeat-penalty", "repeat-penalty"},
+                {"repeat-last-n", "repeat-last-n"},
+                {"presence-penalty", "presence-penalty"},
+                {"frequency-penalty", "frequency-penalty"},
+                {"greedy", "greedy"},
+                {"ignore-eos", "ignore-eos"},
+                {"seed", "seed"}};
+enum { SETTINGS = sizeof settings / sizeof *settings };
+
+static bool help(Session *s, const char *argument, Error *error) {
+  (void)argument, (void)error;
+  fprintf(
+      stderr,
+      "Type a line: it is added to the text, and the model goes on. An empty line adds nothing. To add a line that\n"
+      "begins with /, type // in place of the /.\n");
+  for (int i = 0; i < COMMANDS; i++)
+    fprintf(stderr, "  /%s%-*s %s\n", commands[i].name, (int)(12 - strlen(commands[i].name)), commands[i].argument,
+            commands[i].help);
+  fprintf(stderr, "  /NAME VALUE    change a setting; without VALUE print it:");
+  for (int i = 0; i < SETTINGS; i++) fprintf(stderr, " %s", settings[i].name);
+  fprintf(stderr, "\n  Ctrl-C stops an answer.\n");
+  (void)s;
+  return true;
+}
+
+static bool change(Session *s, const char *name, const char *option, const char *value, Error *error) {
+  Program *p = s->p;
+  char text[64];
+  if (*value) {
+    if (!options_set(&p->options, option, value, error)) return false;
+    if (strcmp(name, "temp") == 0) p->settings.greedy = false;
+    if (strcmp(name, "seed") == 0) s->seed = p->settings.seed;
+    return true;
+  }
+  options_value(&p->options, option, text, sizeof text);
+  if (strcmp(name, "seed") == 0) snprintf(text, sizeof text, "%" PRIu64 ", of the next answer", s->seed);
+  if (p->settings.greedy && strcmp(name, "temp") == 0) snprintf(text, sizeof text, "0 (greedy)");
+  console_note(&p->console, "%s %s", name, text);
+  return true;
+}
+
+static bool run_command(Session *s, const char *line, Error *error) {
+  const size_t length = strcspn(line, " ");
+  const char *argument = line + length + strspn(line + length, " ");
+  for (int i = 0; i < COMMANDS; i++)
+    if (strlen(commands[i].name) == length && strncmp(line, commands[i].name, length) == 0)
+      return !*argument || *commands[i].argument ? commands[i].run(s, argument, error)
+                                                 : fail(error, EXIT_USAGE, "/%s takes no argument", commands[i].name);
+  for (int i = 0; i < SETTINGS; i++)
+    if (strlen(settings[i].name) == length && strncmp(line, settings[i].name, length) == 0)
+      return change(s, settings[i].name, settings[i].option, argument, error);
+  return fail(error, EXIT_USAGE, "/%.*s is no command; /help lists them", (int)(length < 40 ? length : 40), line);
+}
+
+/* A copy that ends with a 0. */
+static char *copy_of(const uint8_t *line, size_t size) {
+  char *text = malloc(size + 1);
+  if (!text) return NULL;
+  if (size) memcpy(text, line, size);
+  text[size] = '\0';
+  return text;
+}
+
+static bool take_command(Session *s, const uint8_t *line, size_t size, Error *error) {
+  if (memchr(line, '\0', size)) return fail(error, EXIT_USAGE, "a command has no zero byte");
+  char *text = copy_of(line, size);
+  const bool ok = text ? run_command(s, text, error) : no_memory(error);
+  free(text);
+  return ok;
+}
+
+static bool take_line(Session *s, const uint8_t *line, size_t size, Error *error) {
+  if (size && line[0] == '/' && !(size > 1 && line[1] == '/')) return take_command(s, line + 1, size - 1, error);
+  const bool slash = size && line[0] == '/';
+  if (!s->p->settings.escapes && !s->noted && program_has_escapes(line, size)) {
+    console_note(&s->p->console, "the backslash is taken as it is; with -i -e, \\n is a line break and \\t a tab");
+    s->noted = true;
+  }
+  if (!s->p->settings.escapes) return take_text(s, line + slash, size - slash, error);
+  size_t used = size - slash;
+  uint8_t *text = (uint8_t *)copy_of(line + slash, used);
+  const bool ok =
+      text ? program_replace_escapes(text, &used, error) && take_text(s, text, used, error) : no_memory(error);
+  free(text);
+  return ok;
+}
+
+/* ---- all of it ---- */
+
+/* Mistakes of a person are said, and the session goes on; those of a script end it. */
+static bool forgive(const Session *s, const Error *why, Error *error) {
+  const bool mistake = why->code == EXIT_USAGE || why->code == EXIT_INPUT || why->code == EXIT_OUTPUT;
+  if (!mistake || !line_editor_is_terminal(s->editor) || s->p->write_error)
+    return fail(error, why->code, "%s", why->text);
+  console_error(&s->p->console, why);
+  return true;
+}
+
+static bool talk(Session *s, Error *error) {
+  const uint8_t *line;
+  size_t size;
+  while (!s->over && !s->p->write_error) {
+    if (!line_editor_read(s->editor, &line, &size, error)) return false;
+    Error why = {0};
+    if (line) {
+      if (line_editor_is_terminal(s->editor)) startup_take_interrupt(); /* it was meant for what is over */
+      if (!take_line(s, line, size, &why) && !forgive(s, &why, error)) return false;
+    } else if (line_editor_is_terminal(s->editor)) {
+      if (startup_take_interrupt()) fputs("^C\n", stderr);
+      else s->over = true;
+      if (s->over && !stop_signal) fputc('\n', stderr);
+    } else s->over = true;
+  }
+  return program_report_output(s->p, error);
+}
+
+static void greet(const Session *s) {
+  Console *console = &s->p->console;
+  if (!line_editor_is_terminal(s->editor)) return;
+  console_note(console, "type a text, and the model goes on; /help lists what else there is");
+  if (!line_editor_edits(s->editor)) console_note(console, "without libedit lines cannot be edited much");
+}
+
+bool program_interactive(Program *p, const uint8_t *text, size_t size, Error *error) {
+  Session s = {.p = p, .seed = program_seed(p)};
+  p->settings.truncate_prompt = 1;
+  bool ok = decoder_open(&p->decoder, p->model, 1, error) && line_editor_open(&s.editor, error);
+  if (ok) greet(&s);
+  if (ok && size) {
+    program_emit(p, text, size);
+    ok = take_text(&s, text, size, error);
+  }
+  ok = ok && talk(&s, error);
+  line_editor_close(s.editor);
+  free(s.text);
+  free(s.before);
+  free(s.saved);
+  return ok;
+}

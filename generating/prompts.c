@@ -1,0 +1,302 @@
+/* JSON lines in, JSON lines out (--prompts). */
+#include "generating/completion.h"
+
+#include "cli/startup.h"
+#include "generating/line_input.h"
+#include "tokenizer/bpe_encode.h"
+#include "util/clock.h"
+#include "util/json.h"
+#include "util/text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WAITING = 16 * GENERATE_ROWS, MOST_TEXTS = 1000000 };
+
+typedef struct Prompts {
+  Texts texts;
+  Program *p;
+  LineInput input;
+  GenerationRequest request; /* what is not given in a line */
+  int64_t begun, bad;        /* texts, of which each has the next seed; lines that were refused */
+  /* the line whose texts are being begun */
+  Completion *completion;
+  GenerationRequest own;
+  BpeIds source, prompt;
+  int n, next;
+  bool noted; /* what "n" is */
+} Prompts;
+
+/* ---- a line ---- */
+
+/* The keys of a line that are numbers, where they go, and what they may be. */
+typedef struct NumberKey {
+  const char *name;
+  double least, most;
+  bool whole;
+  enum { KEY_N, KEY_TOKENS, KEY_TEMP, KEY_TOP_K, KEY_TOP_P, KEY_MIN_P, KEY_SEED, KEY_LOGPROBS } key;
+} NumberKey;
+
+static const NumberKey number_keys[] = {{"n", 1, MOST_TEXTS, true, KEY_N},
+                                        {"max_tokens", -1, 1e12, true, KEY_TOKENS},
+                                        {"temp", 0, 100, false, KEY_TEMP},
+                                        {"temperature", 0, 100, false, KEY_TEMP},
+                                        {"top_k", -1, MODEL_MAX_VOCAB, true, KEY_TOP_K},
+                                        {"top_p", 0, 1, false, KEY_TOP_P},
+                                        {"min_p", 0, 1, false, KEY_MIN_P},
+                                        {"seed", -1, 9e18, true, KEY_SEED},
+                                        {"logprobs", 0, 1000, true, KEY_LOGPROBS}};
+
+typedef struct Line {
+  Prompts *s;
+  bool seeded, scored, numbered, limited; /* it has "seed", "score", "n", "max_tokens" */
+} Line;
+
+static void set_number(Line *line, const NumberKey *key, const json_t *value) {
+  GenerationRequest *r = &line->s->own;
+  const double number = json_number_value(value);
+  switch (key->key) {
+  case KEY_N:
+    line->s->n = (int)number;
+    line->numbered = true;
+    break;
+  case KEY_TOKENS:
+    r->max_tokens = (int64_t)number;
+    line->limited = true;
+    break;
+  case KEY_TEMP: r->sampling.temperature = (float)number; break;
+  case KEY_TOP_K: r->sampling.top_k = (int)number; break;
+  case KEY_TOP_P: r->sampling.top_p = (float)number; break;
+  case KEY_MIN_P: r->sampling.min_p = (float)number; break;
+  case KEY_LOGPROBS:
+    r->alternatives = number < line->s->p->config.vocab ? (int)number : line->s->p->config.vocab;
+    break;
+  case KEY_SEED:
+    r->sampling.seed = number < 0 ? options_random_seed() : (uint64_t)json_integer_value(value);
+    line->seeded = true;
+    break;
+  }
+}
+
+static bool take_number(Line *line, const char *name, const json_t *value, bool *known, Error *why) {
+  for (size_t i = 0; i < sizeof number_keys / sizeof *number_keys; i++) {
+    const NumberKey *key = &number_keys[i];
+    if (strcmp(name, key->name) != 0) continue;
+    *known = true;
+    const double number = json_number_value(value);
+    if (!(key->whole ? json_is_integer(value) : json_is_number(value)) || number < key->least || number > key->most)
+      return fail(why, EXIT_INPUT, "\"%s\" has to be a %snumber from %g to %g", name, key->whole ? "whole " : "",
+                  key->least, key->most);
+    set_number(line, key, value);
+    return true;
+  }
+  return true;
+}
+
+static bool add_stop(Completion *c, const json_t *text, Error *why) {
+  if (!json_is_string(text) || !json_string_length(text))
+    return fail(why, EXIT_INPUT, "\"stop\" has to be a text, or a list of texts, none of nothing");
+  return program_add_stop(&c->stops, json_string_value(text), json_string_length(text), why);
+}
+
+static bool take_stops(Completion *c, const json_t *value, Error *why) {
+  if (!json_is_array(value)) return add_stop(c, value, why);
+  for (size_t i = 0; i < json_array_size(value); i++)
+    if (!add_stop(c, json_array_get(value, i), why)) return false;
+  return true;
+}
+
+static bool take_score(Line *line, const json_t *value, Error *why) {
+  if (!json_is_boolean(value)) return fail(why, EXIT_INPUT, "\"score\" has to be true or false");
+  if (line->s->p->config.encoder_layers && json_is_true(value))
+    return fail(why, EXIT_INPUT, "\"score\" is for models without an encoder");
+  line->scored = json_is_true(value);
+  return true;
+}
+
+static bool take_key(Line *line, const char *name, json_t *value, Error *why) {
+  Completion *c = line->s->completion;
+  bool known = false;
+  if (!take_number(line, name, value, &known, why) || known) return !why->code;
+  if (strcmp(name, "stop") == 0) return take_stops(c, value, why);
+  if (strcmp(name, "id") == 0) return true; /* taken before */
+  if (strcmp(name, "score") == 0) return take_score(line, value, why);
+  if (strcmp(name, "prompt") != 0)
+    return fail(why, EXIT_INPUT,
+                "\"%s\" is not known here; a line has prompt and id, n, max_tokens, temp, top_k, top_p, min_p, stop, "
+                "seed, logprobs, score",
+                text_one_line(name, 60).text);
+  if (!json_is_string(value)) return fail(why, EXIT_INPUT, "\"prompt\" has to be a text");
+  c->prompt = json_incref(value);
+  return true;
+}
+
+static bool read_object(Line *line, json_t *object, Error *why) {
+  Completion *c = line->s->completion;
+  const char *name;
+  json_t *value;
+  if (json_is_string(object)) c->prompt = json_incref(object);
+  if (json_is_string(object)) return true;
+  if (!json_is_object(object)) return fail(why, EXIT_INPUT, "a line has to be a text or an object with \"prompt\"");
+  c->id = json_incref(json_object_get(object, "id"));
+  json_object_foreach(object, name, value) if (!take_key(line, name, value, why)) return false;
+  return c->prompt || fail(why, EXIT_INPUT, "there is no \"prompt\"");
+}
+
+static bool encode_prompt(Prompts *s, Error *why) {
+  const json_t *prompt = s->completion->prompt;
+  s->source.count = s->prompt.count = 0;
+  return program_encode(s->p, (const uint8_t *)json_string_value(prompt), json_string_length(prompt), &s->source,
+                        &s->prompt, why);
+}
+
+/* As --score --per-line has it. */
+static bool score_prompt(Prompts *s, Error *why) {
+  const json_t *prompt = s->completion->prompt;
+  TextScore score;
+  if (!program_score_text(s->p, (const uint8_t *)json_string_value(prompt), json_string_length(prompt), NULL, NULL,
+                          &score, why))
+    return false;
+  s->completion->score = json_pack("{s:f,s:I,s:I}", "nats", score.nats, "tokens", (json_int_t)score.tokens, "bytes",
+                                   (json_int_t)score.bytes);
+  return s->completion->score || error_memory(why, "a score");
+}
+
+/* On the command line -n is a length. */
+static void note_number(Prompts *s, const Line *line) {
+  Program *p = s->p;
+  if (s->noted || !line->numbered || line->limited || s->n < 2 || options_given(&p->options, &p->settings.tokens))
+    return;
+  console_note(&p->console,
+               "line %" PRId64 ": \"n\" is the number of texts, here %d of up to %" PRId64
+               " tokens each; \"max_tokens\" is their length",
+               s->input.taken, s->n, s->own.max_tokens);
+  s->noted = true;
+}
+
+static bool read_line(Prompts *s, const uint8_t *bytes, size_t size, Error *why) {
+  json_error_t cause;
+  Line line = {.s = s};
+  const size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES;
+  json_t *object = json_parse(bytes, size, flags, &cause, "a line", why);
+  if (!object) return !why->code && fail(why, EXIT_INPUT, "not JSON: %.200s", cause.text);
+  const bool ok = read_object(&line, object, why) && encode_prompt(s, why);
+  json_decref(object);
+  if (ok && line.scored && !score_prompt(s, why)) return false;
+  if (!line.seeded) s->own.sampling.seed = s->request.sampling.seed + (uint64_t)s->begun;
+  if (ok) note_number(s, &line);
+  if (ok) program_count_unseen(s->p, s->input.taken, &s->source);
+  if (s->completion->stops.count) s->own.stops = s->completion->stops;
+  s->completion->prompt_tokens = (int64_t)(s->source.count ? s->source.count : s->prompt.count);
+  return ok;
+}
+
+/* ---- texts ---- */
+
+static Text *add_text(Prompts *s, int index, Error *error) {
+  Text *text = texts_add(&s->texts, error);
+  if (!text) return NULL;
+  text->completion = s->completion;
+  text->index = index;
+  text->keep_ids = true;
+  text->request = s->own;
+  text->request.sampling.seed += (uint64_t)index;
+  return text;
+}
+
+/* A line, which begins texts, or is refused: then a text of nothing keeps its place. */
+static bool take_line(Prompts *s, const uint8_t *bytes, size_t size, Error *error) {
+  Error why = {0};
+  s->completion = completion_new(error);
+  if (!s->completion) return false;
+  s->own = s->request;
+  s->n = s->p->settings.samples;
+  s->next = 0;
+  if (read_line(s, bytes, size, &why)) {
+    s->completion->n = s->n;
+    s->begun += s->n;
+    return true;
+  }
+  if (why.code != EXIT_INPUT) {
+    completion_free(s->completion);
+    s->n = 0;
+    return fail(error, why.code, "%s", why.text);
+  }
+  s->bad++;
+  s->completion->why = why;
+  s->completion->line = s->input.taken;
+  s->completion->n = 1;
+  s->n = 0;
+  Text *text = add_text(s, 0, error);
+  if (text) text->done = true;
+  else completion_free(s->completion);
+  return text && texts_print(&s->texts, error);
+}
+
+static bool keep_prompt(const Prompts *s, Text *text, GenerationRequest *out, Error *error) {
+  if (!bpe_ids_sink(&text->source, s->source.ids, s->source.count, error) ||
+      !bpe_ids_sink(&text->prompt, s->prompt.ids, s->prompt.count, error))
+    return false;
+  *out = text_request(text);
+  return true;
+}
+
+static bool next_text(void *context, bool wait, GenerationRequest *out, bool *given, Error *error) {
+  Prompts *s = context;
+  while (s->texts.count < WAITING) {
+    if (s->next < s->n) {
+      Text *text = add_text(s, s->next, error);
+      if (!text) return false;
+      s->next++;
+      *given = true;
+      return keep_prompt(s, text, out, error);
+    }
+    const uint8_t *line;
+    size_t size;
+    if (!line_input_next(&s->input, wait, &line, &size, error)) return false;
+    if (!line) return true;
+    if (!take_line(s, line, size, error)) return false;
+  }
+  return true;
+}
+
+static bool print_text(void *context, const Text *text, Error *error) {
+  Program *p = context;
+  Completion *c = text->completion;
+  if (!c->why.code && !completion_add(p, c, text, error)) return false;
+  if (text->index < c->n - 1) return true;
+  return completion_print(p, c, error) && program_report_output(p, error);
+}
+
+/* The last text of a line takes what it is a part of with it. */
+static void release_text(Text *text) {
+  if (text->index == text->completion->n - 1) completion_free(text->completion);
+}
+
+/* ---- all of it ---- */
+
+static bool answer_all(Prompts *s, Error *error) {
+  Program *p = s->p;
+  const double start = clock_seconds();
+  if (!program_run_texts(p, s, GENERATE_ROWS, next_text, error)) return false;
+  console_note(&p->console, "%s, %s in %s; seed %" PRIu64, text_plural((double)s->input.taken, "line").text,
+               text_plural((double)s->texts.tokens, "token").text, text_duration(clock_seconds() - start).text,
+               s->request.sampling.seed);
+  program_note_unseen_lines(p, s->input.taken);
+  return !s->bad || p->write_error ||
+         fail(error, EXIT_INPUT, "refused: %" PRId64 " of %s; the answers say why", s->bad,
+              text_plural((double)s->input.taken, "line").text);
+}
+
+bool program_prompts(Program *p, Error *error) {
+  Prompts s = {.p = p, .input.fd = -1, .request = program_request(p)};
+  s.texts = (Texts){.print = print_text, .release = release_text, .context = p};
+  bool ok = line_input_open(&s.input, p->settings.prompts, error) && answer_all(&s, error);
+  line_input_close(&s.input);
+  texts_free(&s.texts);
+  if (s.next < s.n) completion_free(s.completion);
+  free(s.source.ids);
+  free(s.prompt.ids);
+  return ok;
+}
