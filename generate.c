@@ -10,6 +10,7 @@
 #include "util/program_name.h"
 #include "util/text.h"
 #include "formats/model_files.h"
+#include "model/parameters.h"
 
 #include <errno.h>
 #include <inttypes.h>

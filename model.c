@@ -1,16 +1,98 @@
-/* The Transformer as a list of operations. Forward and backward of each part stand next to each other; shapes are in
- * the comments (model/internal.h names the dimensions). */
+/* The Transformer as a list of operations, in reading order: opening a model, the sublayers (each backward beside its
+ * forward), norms, a stack of layers, the head and its loss, a training step (forward, loss, backward, clip, update), an
+ * evaluation. Shapes are in the comments; model/internal.h names the dimensions and lists what the files of model/ do
+ * around this one. */
 #include "model/internal.h"
 
+#include "model/schedule.h"
 #include "kernels/philox.h"
+#include "util/half.h"
+#include "model/parameters.h"
+#include "model/attention_maps.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_encoder(const Pass *p) { return p->stack == &p->model->table.encoder; }
+/* ---- opening and closing ---- */
+
+static bool upload_rope_table(Model *m, Error *error) {
+  const ModelConfig *c = &m->config;
+  if (c->positions != POSITIONS_ROPE) return model_check_backend(m, error);
+  size_t count = (size_t)c->ctx * (size_t)c->head_dim;
+  float *table = malloc(count * sizeof(float));
+  if (!table) return error_memory(error, "the rotary table");
+  for (int t = 0; t < c->ctx; t++)
+    for (int i = 0; i < c->head_dim / 2; i++) {
+      double angle = t * pow((double)c->rope_base, -2.0 * i / c->head_dim);
+      table[(size_t)t * (size_t)c->head_dim + 2 * (size_t)i] = (float)cos(angle);
+      table[(size_t)t * (size_t)c->head_dim + 2 * (size_t)i + 1] = (float)sin(angle);
+    }
+  m->rope_table = m->ops->alloc(m->context, "rotary table", count * sizeof(float));
+  if (m->rope_table) m->ops->upload(m->context, m->rope_table, table, count * sizeof(float));
+  free(table);
+  return model_check_backend(m, error);
+}
+
+bool model_open(Model **out, const Backend *backend, Context *context, const ModelConfig *config, Error *error) {
+  *out = NULL;
+  if (!model_config_check(config, EXIT_USAGE, error)) return false;
+  Model *m = calloc(1, sizeof *m);
+  if (!m) return error_memory(error, "the model");
+  m->ops = backend;
+  m->context = context;
+  ContextInfo info;
+  backend->info(context, &info);
+  m->dt = dtype_bytes(info.dtype);
+  m->config = *config;
+  if (!parameter_table_make(&m->table, config, error)) {
+    model_close(m);
+    return false;
+  }
+  parameter_table_describe(&m->table, &m->params);
+  m->params.master = backend->alloc(context, "weights", m->table.arena * sizeof(float));
+  m->eval_state = backend->alloc(context, "evaluation state", sizeof(StepState));
+  if (!upload_rope_table(m, error)) {
+    model_close(m);
+    return false;
+  }
+  backend->refresh_parameters(context, &m->params);
+  *out = m;
+  return true;
+}
+
+void model_close(Model *m) {
+  if (!m) return;
+  CapturedGraph **graphs[] = {&m->evaluation, &m->first, &m->middle, &m->last, &m->update};
+  for (size_t i = 0; i < sizeof graphs / sizeof graphs[0]; i++) m->ops->drop(m->context, graphs[i]);
+  m->ops->release_parameters(m->context, &m->params);
+  void *memory[] = {m->params.master, m->params.vectors, m->params.grad, m->params.m,    m->params.v,  m->rope_table,
+                    m->state,         m->eval_state,     m->tokens,      m->targets,     m->positions, m->key_begin,
+                    m->train_memory,  m->eval_memory,    m->lr_table,    m->target_count};
+  for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) m->ops->release(m->context, memory[i]);
+  const RowOrder orders[] = {m->order, m->position_order, m->source_order, m->source_position_order};
+  for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+    m->ops->release(m->context, orders[i].offsets);
+    m->ops->release(m->context, orders[i].order);
+  }
+  int32_t **source[SOURCE_ARRAYS];
+  model_source_arrays(m, source);
+  for (int i = 0; i < SOURCE_ARRAYS; i++) m->ops->release(m->context, *source[i]);
+  free(m->train.all);
+  free(m->eval.all);
+  free(m->sorted);
+  free(m->first_keys);
+  parameter_table_free(&m->table);
+  free(m);
+}
+
+const ParameterTable *model_table(const Model *m) { return &m->table; }
+
+const ModelConfig *model_config(const Model *m) { return &m->config; }
 
 /* ---- dropout ---- */
+
+static bool is_encoder(const Pass *p) { return p->stack == &p->model->table.encoder; }
 
 typedef enum DropoutKind {
   DROPOUT_EMBEDDING,
@@ -43,52 +125,80 @@ static const Dropout *dropout_at(const Pass *p, int layer, DropoutKind kind, Dro
   return dropout;
 }
 
-/* Of what a part adds to the residual stream. */
-static const Dropout *branch_dropout(const Pass *p, int part, Dropout *dropout) {
-  static const DropoutKind kinds[] = {
-      [PART_SELF] = DROPOUT_ATTENTION_BRANCH, [PART_CROSS] = DROPOUT_CROSS_BRANCH, [PART_MLP] = DROPOUT_MLP_BRANCH};
-  const Part *w = &p->stack->parts[part];
+/* On the branch that a sublayer adds to the residual stream. */
+static const Dropout *branch_dropout(const Pass *p, const Sublayer *w, Dropout *dropout) {
+  static const DropoutKind kinds[] = {[SUBLAYER_SELF] = DROPOUT_ATTENTION_BRANCH,
+                                      [SUBLAYER_CROSS] = DROPOUT_CROSS_BRANCH,
+                                      [SUBLAYER_MLP] = DROPOUT_MLP_BRANCH};
   return dropout_at(p, w->layer, kinds[w->kind], dropout);
 }
 
-/* ---- the parts: a branch from n [N][C], and the way back ---- */
+/* ---- products of a sublayer ---- */
+
+static void linear(const Pass *p, void *out, const void *in, Linear w) {
+  p->ops->linear(p->context, out, in, p->params, w, p->rows);
+}
+
+/* The gradient of w from dout [N][outputs] and in [N][inputs]. */
+static void weight_gradient(const Pass *p, Linear w, const void *dout, const void *in) {
+  p->ops->linear_backward_weight(p->context, p->params, w, dout, in, p->rows, p->accumulate);
+}
+
+/* din [N][inputs] from dout [N][outputs]; `add`: added to what is there. */
+static void input_gradient(const Pass *p, void *din, const void *dout, Linear w, bool add) {
+  p->ops->linear_backward_input(p->context, din, dout, p->params, w, p->rows, add);
+}
+
+/* ---- attention ---- */
 
 typedef struct QkvViews {
   View q, k, v;
 } QkvViews;
 
-static View heads_view(const ModelConfig *c, void *array, int length) {
-  int64_t row = query_width(c);
-  return (View){array, (int64_t)length * row, row, c->head_dim};
+/* A plain [N][H*D] array. */
+static View heads_view(const Pass *p, void *array) {
+  int64_t row = query_width(p->config);
+  return (View){array, (int64_t)p->length * row, row, p->config->head_dim};
 }
 
 /* Queries, keys and values inside a packed [B][T][H*D + 2*G*D] array. */
-static QkvViews qkv_views(const Model *m, void *qkv, int length) {
-  const ModelConfig *c = &m->config;
-  int64_t row = qkv_width(c), batch = (int64_t)length * row, head = c->head_dim;
+static QkvViews qkv_views(const Pass *p, void *qkv) {
+  const ModelConfig *c = p->config;
+  int64_t row = qkv_width(c), batch = (int64_t)p->length * row, head = c->head_dim;
   return (QkvViews){{qkv, batch, row, head},
-                    {element(m, qkv, query_width(c)), batch, row, head},
-                    {element(m, qkv, query_width(c) + key_width(c)), batch, row, head}};
+                    {element(p->model, qkv, query_width(c)), batch, row, head},
+                    {element(p->model, qkv, query_width(c) + key_width(c)), batch, row, head}};
 }
 
-/* The decoder sees what stands before; an encoder the whole text. */
-static Attention self_attention(const Pass *p, const Dropout *dropout) {
-  const Model *m = p->model;
-  const ModelConfig *c = &m->config;
-  bool causal = !is_encoder(p);
+static Attention attention_over(const Pass *p, int keys, const Dropout *dropout) {
+  const ModelConfig *c = p->config;
   return (Attention){.batch = p->batch,
                      .heads = c->heads,
                      .kv_heads = c->kv_heads,
                      .head_dim = c->head_dim,
                      .queries = p->length,
-                     .keys = p->length,
+                     .keys = keys,
                      .scale = 1.0f / sqrtf((float)c->head_dim),
-                     .causal = causal,
-                     .key_begin = !p->packed ? NULL
-                                  : causal   ? m->key_begin
-                                             : m->source.begin,
-                     .key_end = !p->packed || causal ? NULL : m->source.end,
                      .dropout = dropout};
+}
+
+/* A decoder's token sees those before it; an encoder's the whole text. */
+static Attention self_attention(const Pass *p, const Dropout *dropout) {
+  const Model *m = p->model;
+  Attention shape = attention_over(p, p->length, dropout);
+  shape.causal = !is_encoder(p);
+  if (!p->packed) return shape;
+  shape.key_begin = shape.causal ? m->key_begin : m->source.begin;
+  shape.key_end = shape.causal ? NULL : m->source.end;
+  return shape;
+}
+
+static Attention cross_attention(const Pass *p, const Dropout *dropout) {
+  Attention shape = attention_over(p, p->caches ? p->memory_length : p->length, dropout);
+  if (!p->packed) return shape;
+  shape.key_begin = p->model->source.cross_begin;
+  shape.key_end = p->model->source.cross_end;
+  return shape;
 }
 
 static const int32_t *positions_of(const Pass *p) {
@@ -96,234 +206,178 @@ static const int32_t *positions_of(const Pass *p) {
   return is_encoder(p) ? p->model->source.positions : p->model->positions;
 }
 
-/* NULL where positions are none of attention's business. */
+/* NULL where attention knows nothing of positions. */
 static const Rope *rope_of(const Pass *p, Rope *rope) {
   *rope = (Rope){p->model->rope_table, positions_of(p)};
-  return p->model->config.positions == POSITIONS_ROPE ? rope : NULL;
+  return p->config->positions == POSITIONS_ROPE ? rope : NULL;
 }
 
-/* Wo attention(rope(Wqkv n)) */
-static void self_forward(const Pass *p, int part, void *branch) {
-  const Model *m = p->model;
-  const Backend *k = m->ops;
-  Context *c = m->context;
-  const ModelConfig *g = &m->config;
-  const Part *w = &p->stack->parts[part];
-  const PartActivations *a = &p->parts[part];
-  int rows = p->batch * p->length;
+/* branch = Wo attention(rope(Wqkv n)) */
+static void self_forward(const Pass *p, const Sublayer *w, const SublayerActivations *a, void *branch) {
+  const ModelConfig *c = p->config;
   Rope table;
   const Rope *rope = rope_of(p, &table);
   Dropout drop;
-  QkvViews view = qkv_views(m, a->in, p->length);
+  QkvViews view = qkv_views(p, a->in);
   Attention shape = self_attention(p, dropout_at(p, w->layer, DROPOUT_ATTENTION, &drop));
-  k->linear(c, a->in, a->n, &m->params, w->in, rows);
-  if (rope) k->rope(c, view.q, p->batch, p->length, g->heads + g->kv_heads, g->head_dim, rope);
-  if (p->caches) k->cache_store(c, &p->caches[w->layer], p->slot, 0, view.k, view.v, p->length);
-  k->attention(c, &shape, heads_view(g, a->middle, p->length), view.q, view.k, view.v, a->lse);
+  linear(p, a->in, a->n, w->in);
+  if (rope) p->ops->rope(p->context, view.q, p->batch, p->length, c->heads + c->kv_heads, c->head_dim, rope);
+  if (p->caches) p->ops->cache_store(p->context, &p->caches[w->layer], p->slot, 0, view.k, view.v, p->length);
+  p->ops->attention(p->context, &shape, heads_view(p, a->middle), view.q, view.k, view.v, a->lse);
   if (p->maps)
     model_take_map(p, is_encoder(p) ? ATTENTION_ENCODER : ATTENTION_SELF, w->layer, &shape, view.q, view.k, a->lse);
-  k->linear(c, branch, a->middle, &m->params, w->out, rows);
+  linear(p, branch, a->middle, w->out);
 }
 
-static void self_backward(const Pass *p, int part, const void *dbranch, void *dn, bool add) {
-  const Model *m = p->model;
-  const Backend *k = m->ops;
-  Context *c = m->context;
-  const ModelConfig *g = &m->config;
-  const Part *w = &p->stack->parts[part];
-  const PartActivations *a = &p->parts[part];
+static void self_backward(const Pass *p, const Sublayer *w, const SublayerActivations *a, const void *dbranch, void *dn,
+                          bool add) {
   const Activations *s = p->acts;
-  int rows = p->batch * p->length;
   Rope table;
   Dropout drop;
-  QkvViews view = qkv_views(m, a->in, p->length), d = qkv_views(m, s->din, p->length);
+  QkvViews view = qkv_views(p, a->in), d = qkv_views(p, s->din);
   Attention shape = self_attention(p, dropout_at(p, w->layer, DROPOUT_ATTENTION, &drop));
-  k->linear_backward_weight(c, &m->params, w->out, dbranch, a->middle, rows, p->accumulate);
-  k->linear_backward_input(c, s->dmiddle, dbranch, &m->params, w->out, rows, false);
-  k->attention_backward(c, &shape, d.q, d.k, d.v, heads_view(g, s->dmiddle, p->length), view.q, view.k, view.v,
-                        heads_view(g, a->middle, p->length), a->lse, rope_of(p, &table));
-  k->linear_backward_weight(c, &m->params, w->in, s->din, a->n, rows, p->accumulate);
-  k->linear_backward_input(c, dn, s->din, &m->params, w->in, rows, add);
+  weight_gradient(p, w->out, dbranch, a->middle);
+  input_gradient(p, s->dmiddle, dbranch, w->out, false);
+  p->ops->attention_backward(p->context, &shape, d.q, d.k, d.v, heads_view(p, s->dmiddle), view.q, view.k, view.v,
+                             heads_view(p, a->middle), a->lse, rope_of(p, &table));
+  weight_gradient(p, w->in, s->din, a->n);
+  input_gradient(p, dn, s->din, w->in, add);
 }
 
 /* Keys and values in cross-attention: of this pass or, after model_encode(), in the memories. */
-static QkvViews memory_views(const Pass *p, int part) {
-  const Model *m = p->model;
-  const ModelConfig *c = &m->config;
-  int64_t head = c->head_dim, row = key_width(c);
+static QkvViews memory_views(const Pass *p, const Sublayer *w, const SublayerActivations *a) {
+  int64_t head = p->config->head_dim, row = key_width(p->config);
   if (!p->caches) {
-    void *memory = p->parts[part].memory;
     int64_t batch = 2 * row * p->length;
-    return (QkvViews){.k = {memory, batch, 2 * row, head}, .v = {element(m, memory, row), batch, 2 * row, head}};
+    return (QkvViews){.k = {a->memory, batch, 2 * row, head},
+                      .v = {element(p->model, a->memory, row), batch, 2 * row, head}};
   }
-  const KvCache *cache = &p->memories[p->stack->parts[part].layer];
+  const KvCache *cache = &p->memories[w->layer];
   int64_t slot = (int64_t)cache->capacity * row;
-  return (QkvViews){.k = {element(m, cache->k, p->slot * slot), slot, row, head},
-                    .v = {element(m, cache->v, p->slot * slot), slot, row, head}};
+  return (QkvViews){.k = {element(p->model, cache->k, p->slot * slot), slot, row, head},
+                    .v = {element(p->model, cache->v, p->slot * slot), slot, row, head}};
 }
 
-static Attention cross_attention(const Pass *p, const Dropout *dropout) {
-  const ModelConfig *c = &p->model->config;
-  return (Attention){.batch = p->batch,
-                     .heads = c->heads,
-                     .kv_heads = c->kv_heads,
-                     .head_dim = c->head_dim,
-                     .queries = p->length,
-                     .keys = p->caches ? p->memory_length : p->length,
-                     .scale = 1.0f / sqrtf((float)c->head_dim),
-                     .key_begin = p->packed ? p->model->source.cross_begin : NULL,
-                     .key_end = p->packed ? p->model->source.cross_end : NULL,
-                     .dropout = dropout};
-}
-
-/* What the encoder has made of the source, [N][C]. */
+/* The encoder's output, [N][C]. */
 static void *encoded(const Pass *p) { return p->acts->encoder[p->model->table.encoder.count].n; }
 
-/* Wo attention(Wq n, Wkv encoded) */
-static void cross_forward(const Pass *p, int part, void *branch) {
-  const Model *m = p->model;
-  const Backend *k = m->ops;
-  Context *c = m->context;
-  const Part *w = &p->stack->parts[part];
-  const PartActivations *a = &p->parts[part];
-  int rows = p->batch * p->length;
+/* branch = Wo attention(Wq n, Wkv encoded) */
+static void cross_forward(const Pass *p, const Sublayer *w, const SublayerActivations *a, void *branch) {
   Dropout drop;
-  QkvViews memory = memory_views(p, part);
+  QkvViews memory = memory_views(p, w, a);
+  View queries = heads_view(p, a->in);
   Attention shape = cross_attention(p, dropout_at(p, w->layer, DROPOUT_CROSS, &drop));
-  k->linear(c, a->in, a->n, &m->params, w->in, rows);
-  if (!p->caches) k->linear(c, a->memory, encoded(p), &m->params, w->memory, rows);
-  k->attention(c, &shape, heads_view(&m->config, a->middle, p->length), heads_view(&m->config, a->in, p->length),
-               memory.k, memory.v, a->lse);
-  if (p->maps)
-    model_take_map(p, ATTENTION_CROSS, w->layer, &shape, heads_view(&m->config, a->in, p->length), memory.k, a->lse);
-  k->linear(c, branch, a->middle, &m->params, w->out, rows);
+  linear(p, a->in, a->n, w->in);
+  if (!p->caches) linear(p, a->memory, encoded(p), w->memory);
+  p->ops->attention(p->context, &shape, heads_view(p, a->middle), queries, memory.k, memory.v, a->lse);
+  if (p->maps) model_take_map(p, ATTENTION_CROSS, w->layer, &shape, queries, memory.k, a->lse);
+  linear(p, branch, a->middle, w->out);
 }
 
-static void cross_backward(const Pass *p, int part, const void *dbranch, void *dn, bool add) {
-  const Model *m = p->model;
-  const Backend *k = m->ops;
-  Context *c = m->context;
-  const ModelConfig *g = &m->config;
-  const Part *w = &p->stack->parts[part];
-  const PartActivations *a = &p->parts[part];
+static void cross_backward(const Pass *p, const Sublayer *w, const SublayerActivations *a, const void *dbranch,
+                           void *dn, bool add) {
   const Activations *s = p->acts;
-  int rows = p->batch * p->length;
-  bool first = w->layer == g->layers - 1; /* of the cross-attentions, the last comes first */
+  bool first = w->layer == p->config->layers - 1; /* of the cross-attentions, the last comes first */
   Dropout drop;
-  QkvViews memory = memory_views(p, part), d = memory;
+  QkvViews memory = memory_views(p, w, a), d = memory;
   Attention shape = cross_attention(p, dropout_at(p, w->layer, DROPOUT_CROSS, &drop));
-  d.k.data = s->dkeys, d.v.data = element(m, s->dkeys, key_width(g));
-  k->linear_backward_weight(c, &m->params, w->out, dbranch, a->middle, rows, p->accumulate);
-  k->linear_backward_input(c, s->dmiddle, dbranch, &m->params, w->out, rows, false);
-  k->attention_backward(c, &shape, heads_view(g, s->din, p->length), d.k, d.v, heads_view(g, s->dmiddle, p->length),
-                        heads_view(g, a->in, p->length), memory.k, memory.v, heads_view(g, a->middle, p->length),
-                        a->lse, NULL);
-  k->linear_backward_weight(c, &m->params, w->in, s->din, a->n, rows, p->accumulate);
-  k->linear_backward_weight(c, &m->params, w->memory, s->dkeys, encoded(p), rows, p->accumulate);
-  k->linear_backward_input(c, dn, s->din, &m->params, w->in, rows, add);
-  k->linear_backward_input(c, s->dmemory, s->dkeys, &m->params, w->memory, rows, !first);
+  d.k.data = s->dkeys, d.v.data = element(p->model, s->dkeys, key_width(p->config));
+  weight_gradient(p, w->out, dbranch, a->middle);
+  input_gradient(p, s->dmiddle, dbranch, w->out, false);
+  p->ops->attention_backward(p->context, &shape, heads_view(p, s->din), d.k, d.v, heads_view(p, s->dmiddle),
+                             heads_view(p, a->in), memory.k, memory.v, heads_view(p, a->middle), a->lse, NULL);
+  weight_gradient(p, w->in, s->din, a->n);
+  weight_gradient(p, w->memory, s->dkeys, encoded(p));
+  input_gradient(p, dn, s->din, w->in, add);
+  input_gradient(p, s->dmemory, s->dkeys, w->memory, !first);
 }
 
-/* Wdown activation(Wup n) */
-static void mlp_forward(const Pass *p, int part, void *branch) {
-  const Model *m = p->model;
-  const Backend *k = m->ops;
-  Context *c = m->context;
-  const MlpShape mlp = mlp_of(&m->config);
-  const Part *w = &p->stack->parts[part];
-  const PartActivations *a = &p->parts[part];
-  int rows = p->batch * p->length;
+/* ---- MLP ---- */
+
+/* branch = Wdown activation(Wup n) */
+static void mlp_forward(const Pass *p, const Sublayer *w, const SublayerActivations *a, void *branch) {
+  const MlpShape mlp = mlp_of(p->config);
   Dropout drop;
   const Dropout *dropout = dropout_at(p, w->layer, DROPOUT_HIDDEN, &drop);
-  k->linear(c, a->in, a->n, &m->params, w->in, rows);
-  k->activation(c, a->middle, a->in, &mlp, p->batch, p->length, dropout);
-  k->linear(c, branch, a->middle, &m->params, w->out, rows);
+  linear(p, a->in, a->n, w->in);
+  p->ops->activation(p->context, a->middle, a->in, &mlp, p->batch, p->length, dropout);
+  linear(p, branch, a->middle, w->out);
 }
 
-static void mlp_backward(const Pass *p, int part, const void *dbranch, void *dn, bool add) {
-  const Model *m = p->model;
-  const Backend *k = m->ops;
-  Context *c = m->context;
-  const MlpShape mlp = mlp_of(&m->config);
-  const Part *w = &p->stack->parts[part];
-  const PartActivations *a = &p->parts[part];
-  const Activations *s = p->acts;
-  int rows = p->batch * p->length;
+static void mlp_backward(const Pass *p, const Sublayer *w, const SublayerActivations *a, const void *dbranch, void *dn,
+                         bool add) {
+  const MlpShape mlp = mlp_of(p->config);
+  void *dmiddle = p->acts->dmiddle;
   Dropout drop;
   const Dropout *dropout = dropout_at(p, w->layer, DROPOUT_HIDDEN, &drop);
-  k->linear_backward_weight(c, &m->params, w->out, dbranch, a->middle, rows, p->accumulate);
-  k->linear_backward_input(c, s->dmiddle, dbranch, &m->params, w->out, rows, false);
-  k->activation_backward(c, a->in, s->dmiddle, a->in, &mlp, p->batch, p->length, dropout);
-  k->linear_backward_weight(c, &m->params, w->in, a->in, a->n, rows, p->accumulate);
-  k->linear_backward_input(c, dn, a->in, &m->params, w->in, rows, add);
+  weight_gradient(p, w->out, dbranch, a->middle);
+  input_gradient(p, dmiddle, dbranch, w->out, false);
+  p->ops->activation_backward(p->context, a->in, dmiddle, a->in, &mlp, p->batch, p->length, dropout);
+  weight_gradient(p, w->in, a->in, a->n);
+  input_gradient(p, dn, a->in, w->in, add);
 }
 
 static const struct {
-  void (*forward)(const Pass *p, int part, void *branch);
-  /* dn: gradient of the part's n, written, or with `add` added to. It may be dbranch, which is read before that. */
-  void (*backward)(const Pass *p, int part, const void *dbranch, void *dn, bool add);
-} parts[] = {[PART_SELF] = {self_forward, self_backward},
-             [PART_CROSS] = {cross_forward, cross_backward},
-             [PART_MLP] = {mlp_forward, mlp_backward}};
+  void (*forward)(const Pass *p, const Sublayer *w, const SublayerActivations *a, void *branch);
+  /* dn: gradient of the sublayer's n, written, or with `add` added to. It may be dbranch, which is read before. */
+  void (*backward)(const Pass *p, const Sublayer *w, const SublayerActivations *a, const void *dbranch, void *dn,
+                   bool add);
+} sublayers[] = {[SUBLAYER_SELF] = {self_forward, self_backward},
+                 [SUBLAYER_CROSS] = {cross_forward, cross_backward},
+                 [SUBLAYER_MLP] = {mlp_forward, mlp_backward}};
 
-/* ---- where norms stand ---- */
+/* ---- norms around a branch ---- */
 
 /* x_out = x_in + branch; y = norm(x_out), which leaves its statistics in `stats`. */
 static void add_and_norm(const Pass *p, void *x_out, void *y, NormStats stats, const void *x_in, const void *branch,
                          NormParameters weights, const Dropout *dropout) {
-  const Model *m = p->model;
-  Norm norm = norm_of(m, weights);
-  m->ops->residual_norm(m->context, x_out, y, stats, x_in, branch, &norm, p->batch, p->length, m->config.dim, dropout);
+  Norm norm = norm_of(p->model, weights);
+  p->ops->residual_norm(p->context, x_out, y, stats, x_in, branch, &norm, p->batch, p->length, p->config->dim, dropout);
 }
 
 static void norm_backward(const Pass *p, void *dx, void *dbranch, const void *dy, const void *dres,
-                          const PartActivations *a, NormParameters weights, const Dropout *dropout) {
-  const Model *m = p->model;
-  Norm norm = norm_of(m, weights);
-  NormGradient gradient = {m->params.grad + weights.weight.offset,
-                           weights.bias.rows ? m->params.grad + weights.bias.offset : NULL};
-  m->ops->residual_norm_backward(m->context, dx, dbranch, gradient, dy, dres, a->x, a->stats, &norm, p->batch,
-                                 p->length, m->config.dim, dropout, p->accumulate);
+                          const SublayerActivations *a, NormParameters weights, const Dropout *dropout) {
+  Norm norm = norm_of(p->model, weights);
+  float *grad = p->params->grad;
+  NormGradient gradient = {grad + weights.weight.offset, weights.bias.rows ? grad + weights.bias.offset : NULL};
+  p->ops->residual_norm_backward(p->context, dx, dbranch, gradient, dy, dres, a->x, a->stats, &norm, p->batch,
+                                 p->length, p->config->dim, dropout, p->accumulate);
 }
 
 static void add_dropped(const Pass *p, void *x_out, const void *x_in, const void *y, const Dropout *dropout) {
-  const Model *m = p->model;
-  m->ops->residual_add(m->context, x_out, x_in, y, p->batch, p->length, m->config.dim, dropout);
+  p->ops->residual_add(p->context, x_out, x_in, y, p->batch, p->length, p->config->dim, dropout);
 }
 
-/* The norm that reads x of part `i`, or of what follows the last one. */
+/* The norm that reads x of sublayer `i`, or of what follows the last one. */
 static NormParameters norm_at(const Pass *p, int i) {
-  return i < p->stack->count ? p->stack->parts[i].norm : p->stack->norm;
+  return i < p->stack->count ? p->stack->sublayers[i].norm : p->stack->norm;
 }
 
-/* Adds the branch of part i to the residual stream: what part i + 1, or the head, reads. */
-static void join(const Pass *p, int i) {
-  const Model *m = p->model;
-  const PartActivations *a = &p->parts[i], *next = a + 1;
+/* Adds the branch of sublayer i to the residual stream: what sublayer i + 1, or the head, reads. */
+static void add_branch(const Pass *p, int i) {
+  const SublayerActivations *a = &p->activations[i], *next = a + 1;
+  void *branch = p->acts->branch;
   Dropout drop;
-  const Dropout *dropout = branch_dropout(p, i, &drop);
-  switch (m->config.norm_place) {
-  case NORM_BEFORE:
-    add_and_norm(p, next->x, next->n, next->stats, a->x, p->acts->branch, norm_at(p, i + 1), dropout);
-    break;
-  case NORM_AFTER: add_and_norm(p, a->x, next->n, a->stats, a->n, p->acts->branch, norm_at(p, i), dropout); break;
+  const Dropout *dropout = branch_dropout(p, &p->stack->sublayers[i], &drop);
+  switch (p->config->norm_place) {
+  case NORM_BEFORE: add_and_norm(p, next->x, next->n, next->stats, a->x, branch, norm_at(p, i + 1), dropout); break;
+  case NORM_AFTER: add_and_norm(p, a->x, next->n, a->stats, a->n, branch, norm_at(p, i), dropout); break;
   case NORM_ON_BRANCH:
-    add_and_norm(p, NULL, p->acts->branch, a->stats, a->x, NULL, norm_at(p, i), NULL);
-    add_dropped(p, next->n, a->n, p->acts->branch, dropout);
+    add_and_norm(p, NULL, branch, a->stats, a->x, NULL, norm_at(p, i), NULL);
+    add_dropped(p, next->n, a->n, branch, dropout);
     break;
   }
 }
 
-/* The gradients of part i's branch, which is returned, and of the residual stream beside it, dx: from those of what
- * join() made, dx (nothing yet where the last part meets the final norm) and, NORM_BEFORE, dn. */
-static const void *unjoin(const Pass *p, int i) {
-  const Model *m = p->model;
+/* The way back through add_branch(i): returns the gradient of the branch and leaves that of the residual stream in dx.
+ * Reads dx (nothing yet where the last sublayer meets the final norm) and, NORM_BEFORE, dn. */
+static const void *add_branch_backward(const Pass *p, int i) {
   const Activations *s = p->acts;
-  const PartActivations *a = &p->parts[i];
+  const SublayerActivations *a = &p->activations[i];
   Dropout drop;
-  const Dropout *dropout = branch_dropout(p, i, &drop);
-  void *dbranch = dropout || m->config.norm_place == NORM_ON_BRANCH ? s->dbranch : NULL;
-  switch (m->config.norm_place) {
+  const Dropout *dropout = branch_dropout(p, &p->stack->sublayers[i], &drop);
+  void *dbranch = dropout || p->config->norm_place == NORM_ON_BRANCH ? s->dbranch : NULL;
+  switch (p->config->norm_place) {
   case NORM_BEFORE:
     norm_backward(p, s->dx, dbranch, s->dn, i + 1 < p->stack->count ? s->dx : NULL, a + 1, norm_at(p, i + 1), dropout);
     break;
@@ -336,139 +390,131 @@ static const void *unjoin(const Pass *p, int i) {
   return dbranch ? dbranch : s->dx; /* without dropout they are the same numbers */
 }
 
-/* ---- a stack ---- */
+/* ---- a stack: embedding and layers ---- */
 
-/* The part of a pass that goes through the decoder, or through the encoder. */
+/* The same pass through the decoder, or through the encoder. */
 static Pass through(const Pass *p, bool encoder) {
   Pass pass = *p;
   pass.stack = encoder ? &p->model->table.encoder : &p->model->table.decoder;
-  pass.parts = encoder ? p->acts->encoder : p->acts->decoder;
+  pass.activations = encoder ? p->acts->encoder : p->acts->decoder;
   return pass;
 }
 
 static void stack_forward(const Pass *p) {
-  const Model *m = p->model;
-  const PartActivations *first = &p->parts[0];
-  const int32_t *tokens = is_encoder(p) ? m->source.tokens : m->tokens;
-  bool before = m->config.norm_place == NORM_BEFORE;
+  const SublayerActivations *first = &p->activations[0];
+  const int32_t *tokens = is_encoder(p) ? p->model->source.tokens : p->model->tokens;
+  bool before = p->config->norm_place == NORM_BEFORE;
   Embedding embedding = embedding_of(p->stack, positions_of(p));
   Dropout drop;
-  m->ops->embedding(m->context, before ? first->x : first->n, &m->params, &embedding, tokens, p->batch, p->length,
+  p->ops->embedding(p->context, before ? first->x : first->n, p->params, &embedding, tokens, p->batch, p->length,
                     dropout_at(p, 0, DROPOUT_EMBEDDING, &drop));
   if (before) add_and_norm(p, NULL, first->n, first->stats, first->x, NULL, norm_at(p, 0), NULL);
   for (int i = 0; i < p->stack->count; i++) {
-    bool keep = m->config.norm_place == NORM_ON_BRANCH; /* the branch is what the norm reads */
-    parts[p->stack->parts[i].kind].forward(p, i, keep ? p->parts[i].x : p->acts->branch);
-    join(p, i);
+    const Sublayer *w = &p->stack->sublayers[i];
+    const SublayerActivations *a = &p->activations[i];
+    bool keep = p->config->norm_place == NORM_ON_BRANCH; /* the branch is what the norm reads */
+    sublayers[w->kind].forward(p, w, a, keep ? a->x : p->acts->branch);
+    add_branch(p, i);
   }
 }
 
-/* Where what stands above a stack leaves the gradient of its output. */
-static void *output_gradient(const Pass *p) {
-  return p->model->config.norm_place == NORM_BEFORE ? p->acts->dn : p->acts->dx;
-}
+/* Where the head, or a decoder above an encoder, leaves the gradient of the stack's output. */
+static void *output_gradient(const Pass *p) { return p->config->norm_place == NORM_BEFORE ? p->acts->dn : p->acts->dx; }
 
-/* `written`: the table's gradient has been begun by others. */
+/* `written`: others have begun the gradient of the table. */
 static void embedding_backward(const Pass *p, bool written) {
   const Model *m = p->model;
-  const Backend *k = m->ops;
   const Stack *s = p->stack;
-  const RowOrder *order = is_encoder(p) ? &m->source_order : &m->order;
-  const RowOrder *places = is_encoder(p) ? &m->source_places : &m->place_order;
+  const RowOrder *tokens = is_encoder(p) ? &m->source_order : &m->order;
+  const RowOrder *positions = is_encoder(p) ? &m->source_position_order : &m->position_order;
   Dropout drop;
   const Dropout *dropout = dropout_at(p, 0, DROPOUT_EMBEDDING, &drop);
-  k->embedding_backward(m->context, &m->params, s->embedding, 1.0f, p->acts->dx, order->offsets, order->order, s->vocab,
-                        p->batch, p->length, dropout, p->accumulate || written);
-  if (m->config.positions == POSITIONS_LEARNED)
-    k->embedding_backward(m->context, &m->params, s->places, 1.0f, p->acts->dx, places->offsets, places->order,
-                          m->config.ctx, p->batch, p->length, dropout, p->accumulate);
+  p->ops->embedding_backward(p->context, p->params, s->embedding, 1.0f, p->acts->dx, tokens->offsets, tokens->order,
+                             s->vocab, p->batch, p->length, dropout, p->accumulate || written);
+  if (p->config->positions == POSITIONS_LEARNED)
+    p->ops->embedding_backward(p->context, p->params, s->position_embedding, 1.0f, p->acts->dx, positions->offsets,
+                               positions->order, p->config->ctx, p->batch, p->length, dropout, p->accumulate);
 }
 
-/* All gradients of a layer, or of the rest of the model, are complete. */
-static void hand_over(const Pass *p, int bucket) {
-  const Model *m = p->model;
-  if (!p->hand_over) return;
-  const int first = bucket ? m->table.bucket_ends[bucket - 1] : 0;
-  m->ops->peers_reduce(m->context, &m->params, first, m->table.bucket_ends[bucket] - first);
+/* Sums the gradients of a layer, or of the rest of the model, over all processes: they are complete. */
+static void reduce_bucket(const Pass *p, int bucket) {
+  const ParameterTable *t = &p->model->table;
+  if (!p->reduce) return;
+  const int first = bucket ? t->bucket_ends[bucket - 1] : 0;
+  p->ops->peers_reduce(p->context, p->params, first, t->bucket_ends[bucket] - first);
 }
 
 /* From output_gradient() to the gradient of every parameter of the stack. */
 static void stack_backward(const Pass *p) {
-  const Model *m = p->model;
   const Activations *s = p->acts;
-  bool before = m->config.norm_place == NORM_BEFORE;
-  for (int i = p->stack->count - 1; i >= 0; i--) {
-    const void *dbranch = unjoin(p, i);
-    if (i + 1 < p->stack->count && p->stack->parts[i + 1].layer > p->stack->parts[i].layer)
-      hand_over(p, p->stack->first_layer + p->stack->parts[i + 1].layer);
-    parts[p->stack->parts[i].kind].backward(p, i, dbranch, before ? s->dn : s->dx, !before);
+  const Stack *stack = p->stack;
+  bool before = p->config->norm_place == NORM_BEFORE;
+  for (int i = stack->count - 1; i >= 0; i--) {
+    const Sublayer *w = &stack->sublayers[i];
+    const void *dbranch = add_branch_backward(p, i);
+    if (i + 1 < stack->count && w[1].layer > w->layer) reduce_bucket(p, stack->first_layer + w[1].layer);
+    sublayers[w->kind].backward(p, w, &p->activations[i], dbranch, before ? s->dn : s->dx, !before);
   }
-  if (before) norm_backward(p, s->dx, NULL, s->dn, s->dx, &p->parts[0], norm_at(p, 0), NULL);
-  if (p->stack->count) hand_over(p, p->stack->first_layer);
-  embedding_backward(p, m->config.tie); /* then the head has begun */
+  if (before) norm_backward(p, s->dx, NULL, s->dn, s->dx, &p->activations[0], norm_at(p, 0), NULL);
+  if (stack->count) reduce_bucket(p, stack->first_layer);
+  embedding_backward(p, p->config->tie); /* then the head has begun */
 }
 
-/* ---- a pass ---- */
+/* ---- forward, head and loss, backward of the whole model ---- */
+
+Pass pass_over(Model *m, const Activations *acts, int batch, int length) {
+  return (Pass){.model = m,
+                .ops = m->ops,
+                .context = m->context,
+                .config = &m->config,
+                .params = &m->params,
+                .acts = acts,
+                .batch = batch,
+                .length = length,
+                .rows = batch * length};
+}
 
 void model_encode(const Pass *pass) {
-  const Model *m = pass->model;
   Pass p = through(pass, true);
   p.caches = NULL;
   stack_forward(&p);
   if (!pass->caches) return;
   p = through(pass, false);
   for (int i = 0; i < p.stack->count; i++) {
-    const Part *w = &p.stack->parts[i];
-    if (w->kind != PART_CROSS) continue;
+    const Sublayer *w = &p.stack->sublayers[i];
+    const SublayerActivations *a = &p.activations[i];
+    if (w->kind != SUBLAYER_CROSS) continue;
     Pass fresh = p;
     fresh.caches = NULL;
-    QkvViews memory = memory_views(&fresh, i);
-    m->ops->linear(m->context, p.parts[i].memory, encoded(&p), &m->params, w->memory, p.length);
-    m->ops->cache_store(m->context, &p.memories[w->layer], p.slot, 0, memory.k, memory.v, p.length);
+    QkvViews memory = memory_views(&fresh, w, a);
+    linear(&p, a->memory, encoded(&p), w->memory);
+    p.ops->cache_store(p.context, &p.memories[w->layer], p.slot, 0, memory.k, memory.v, p.length);
   }
 }
 
 void model_forward(const Pass *pass) {
-  if (has_encoder(&pass->model->config) && !pass->caches) model_encode(pass);
+  if (has_encoder(pass->config) && !pass->caches) model_encode(pass);
   Pass p = through(pass, false);
   stack_forward(&p);
 }
 
-void model_backward(const Pass *pass) {
-  const Model *m = pass->model;
-  Pass p = through(pass, false);
-  stack_backward(&p);
-  if (!has_encoder(&m->config)) {
-    hand_over(&p, m->table.bucket_count - 1);
-    return;
-  }
-  Activations above = *pass->acts; /* whose gradient is the memory's */
-  if (m->config.norm_place == NORM_BEFORE) above.dn = above.dmemory;
-  else above.dx = above.dmemory;
-  p = through(pass, true);
-  p.acts = &above;
-  stack_backward(&p);
-  hand_over(&p, m->table.bucket_count - 1);
-}
-
-/* One row of dt numbers, widened in place from its end: bf16 is the upper half of an fp32. */
+/* One row of dt numbers, widened in place from its end. */
 static void widen(const Model *m, float *row, int count) {
   if (m->dt == sizeof(float)) return;
   for (int i = count - 1; i >= 0; i--) {
-    uint16_t narrow;
-    memcpy(&narrow, (const char *)row + (size_t)i * sizeof narrow, sizeof narrow);
-    uint32_t bits = (uint32_t)narrow << 16;
-    memcpy(&row[i], &bits, sizeof bits);
+    uint16_t word;
+    memcpy(&word, (const char *)row + (size_t)i * sizeof word, sizeof word);
+    row[i] = half_bf16_to_float(word);
   }
 }
 
 /* Rows of the chunk that begins at `row`, without their pads, to host [N][V]. */
 static void download_logits(const Pass *p, int row, int count, float *logits) {
   const Model *m = p->model;
-  int vocab = m->config.vocab;
+  int vocab = p->config->vocab;
   for (int i = 0; i < count; i++) {
     float *to = logits + (int64_t)(row + i) * vocab;
-    m->ops->download(m->context, to, element(m, p->acts->logits, (int64_t)i * padded_vocab(m->config.vocab)),
+    p->ops->download(p->context, to, element(m, p->acts->logits, (int64_t)i * padded_vocab(vocab)),
                      (size_t)vocab * m->dt);
     widen(m, to, vocab);
   }
@@ -476,24 +522,259 @@ static void download_logits(const Pass *p, int row, int count, float *logits) {
 
 /* In chunks of rows, so that the logits of the whole batch never exist at once. */
 void model_head(const Pass *pass, StepState *state, float smoothing, float *logits) {
-  const Pass through_decoder = through(pass, false), *p = &through_decoder;
-  const Model *m = p->model;
-  const Backend *k = m->ops;
-  Context *c = m->context;
-  const ModelConfig *g = &m->config;
-  const Activations *s = p->acts;
-  int rows = p->batch * p->length, padded = padded_vocab(g->vocab);
+  Pass p = through(pass, false); /* .rows becomes that of a chunk */
+  const Model *m = p.model;
+  const Activations *s = p.acts;
+  const Linear head = m->table.head;
+  const int rows = p.rows, vocab = p.config->vocab;
   for (int row = 0; row < rows; row += s->head_rows) {
-    int count = rows - row < s->head_rows ? rows - row : s->head_rows;
-    void *n = element(m, p->parts[p->stack->count].n, (int64_t)row * g->dim);
-    k->linear(c, s->logits, n, &m->params, m->table.head, count);
-    if (logits) download_logits(p, row, count, logits);
-    k->cross_entropy(c, s->losses + row, s->logits, padded, m->targets + row, count, g->vocab, smoothing, state,
-                     p->train);
-    if (!p->train) continue;
-    k->linear_backward_weight(c, &m->params, m->table.head, s->logits, n, count, p->accumulate || row > 0);
-    k->linear_backward_input(c, element(m, output_gradient(p), (int64_t)row * g->dim), s->logits, &m->params,
-                             m->table.head, count, false);
+    void *n = element(m, p.activations[p.stack->count].n, (int64_t)row * p.config->dim);
+    p.rows = rows - row < s->head_rows ? rows - row : s->head_rows;
+    linear(&p, s->logits, n, head);
+    if (logits) download_logits(&p, row, p.rows, logits);
+    p.ops->cross_entropy(p.context, s->losses + row, s->logits, padded_vocab(vocab), m->targets + row, p.rows, vocab,
+                         smoothing, state, p.train);
+    if (!p.train) continue;
+    weight_gradient(&p, head, s->logits, n);
+    input_gradient(&p, element(m, output_gradient(&p), (int64_t)row * p.config->dim), s->logits, head, false);
+    p.accumulate = true;
   }
-  k->loss_sum(c, state, s->losses, m->targets, rows);
+  p.ops->loss_sum(p.context, state, s->losses, m->targets, rows);
+}
+
+/* From the gradient that model_head() left to that of every parameter below the head. */
+static void model_backward(const Pass *pass) {
+  const int rest = pass->model->table.bucket_count - 1;
+  Pass p = through(pass, false);
+  stack_backward(&p);
+  if (has_encoder(p.config)) {
+    Activations above = *pass->acts; /* whose gradient is the memory's */
+    if (p.config->norm_place == NORM_BEFORE) above.dn = above.dmemory;
+    else above.dx = above.dmemory;
+    p = through(pass, true);
+    p.acts = &above;
+    stack_backward(&p);
+  }
+  reduce_bucket(&p, rest);
+}
+
+/* ---- training: buffers and the learning rates ---- */
+
+static bool upload_schedule(Model *m, Error *error) {
+  int64_t steps = m->settings.schedule.steps;
+  float *table = calloc((size_t)steps + 1, sizeof(float));
+  if (!table) return fail(error, EXIT_MEMORY, "out of memory for the learning rates of %lld steps", (long long)steps);
+  for (int64_t t = 1; t <= steps; t++) table[t] = schedule_lr(&m->settings.schedule, t);
+  m->lr_table = m->ops->alloc(m->context, "learning rates", ((size_t)steps + 1) * sizeof(float));
+  if (m->lr_table) m->ops->upload(m->context, m->lr_table, table, ((size_t)steps + 1) * sizeof(float));
+  free(table);
+  return model_check_backend(m, error);
+}
+
+/* Room for the order of `rows` numbers below `kinds`. */
+static RowOrder reserve_order(Model *m, const char *name, int kinds, int64_t rows) {
+  return (RowOrder){m->ops->alloc(m->context, name, ((size_t)kinds + 1) * sizeof(int32_t)),
+                    m->ops->alloc(m->context, name, (size_t)rows * sizeof(int32_t))};
+}
+
+/* Without packed documents the order of positions is the same in every batch. */
+static bool upload_natural_positions(Model *m, int64_t rows, Error *error) {
+  int32_t *natural = malloc((size_t)rows * sizeof *natural);
+  if (!natural) return error_memory(error, "the order of positions");
+  for (int64_t i = 0; i < rows; i++) natural[i] = (int32_t)(i % m->config.ctx);
+  model_upload_order(m, natural, rows, m->config.ctx, m->position_order);
+  free(natural);
+  return true;
+}
+
+static bool reserve_orders(Model *m, int64_t rows, Error *error) {
+  const ModelConfig *c = &m->config;
+  const bool learned = c->positions == POSITIONS_LEARNED;
+  int kinds = c->vocab > c->ctx ? c->vocab : c->ctx;
+  m->order = reserve_order(m, "token order", c->vocab, rows);
+  if (learned) m->position_order = reserve_order(m, "position order", c->ctx, rows);
+  if (has_encoder(c)) {
+    kinds = c->source_vocab > kinds ? c->source_vocab : kinds;
+    m->source_order = reserve_order(m, "source token order", c->source_vocab, rows);
+    if (learned) m->source_position_order = reserve_order(m, "source position order", c->ctx, rows);
+  }
+  m->sorted = malloc(((size_t)kinds + 1 + (size_t)rows) * sizeof(int32_t));
+  if (!m->sorted) return error_memory(error, "the order of tokens");
+  return model_check_backend(m, error) && (!learned || upload_natural_positions(m, rows, error));
+}
+
+/* Where operations read copies of the weights, keeps only masters that this process updates. */
+static void keep_own_masters(Model *m) {
+  ContextInfo device;
+  m->ops->info(m->context, &device);
+  if (!device.copies || !is_sharded(&m->settings.sharding)) return;
+  m->ops->copy(m->context, m->params.grad, m->params.master, m->table.arena * sizeof(float)); /* refresh_parameters() */
+  m->ops->release(m->context, m->params.master);
+  m->params.master = m->ops->alloc(m->context, "weights", m->table.m_kept * sizeof(float));
+  m->params.vectors = m->ops->alloc(m->context, "weights of norms", m->table.vectors * sizeof(float));
+}
+
+bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
+  m->settings = *settings;
+  m->ops->drop(m->context, &m->evaluation); /* evaluation moves into the training buffers */
+  int64_t rows = (int64_t)settings->batch * m->config.ctx;
+  if (rows > INT32_MAX / 2)
+    return fail(error, EXIT_USAGE, "a micro-batch of %lld tokens is too large; use a smaller batch", (long long)rows);
+  parameter_table_set_optimizer(&m->table, settings->optimizer);
+  if (!parameter_table_partition(&m->table, &settings->sharding, error)) return false;
+  parameter_table_describe(&m->table, &m->params);
+  m->params.grad = m->ops->alloc(m->context, "gradients", m->table.arena * sizeof(float));
+  keep_own_masters(m);
+  m->params.m = m->ops->alloc(m->context, "first moments", m->table.m_kept * sizeof(float));
+  m->params.v = m->ops->alloc(m->context, "second moments", m->table.v_kept * sizeof(float));
+  m->state = m->ops->alloc(m->context, "step state", sizeof(StepState));
+  m->target_count = m->ops->alloc(m->context, "target count", sizeof(int32_t));
+  if (!reserve_orders(m, rows, error)) return false;
+  m->ops->refresh_parameters(m->context, &m->params); /* now with what the optimizer needs */
+  return model_reserve_tokens(m, rows, error) && upload_schedule(m, error) &&
+         activations_allocate(m, &m->train, &m->train_memory, rows, true, settings->head_rows, error);
+}
+
+bool model_set_schedule(Model *m, const Schedule *schedule, Error *error) {
+  m->settings.schedule = *schedule;
+  m->ops->drop(m->context, &m->first); /* it reads the table */
+  m->ops->release(m->context, m->lr_table);
+  m->lr_table = NULL;
+  return upload_schedule(m, error);
+}
+
+void model_set_step(Model *m, int64_t step) {
+  StepState state = {.step = step};
+  m->ops->upload(m->context, m->state, &state, sizeof state);
+}
+
+/* ---- the training step ---- */
+
+static void micro_batch(Context *c, Model *m, bool first, bool last) {
+  Pass pass = pass_over(m, &m->train, m->settings.batch, m->config.ctx);
+  pass.train = true;
+  pass.packed = m->train_packed;
+  pass.accumulate = !first;
+  pass.reduce = last && m->table.bucket_count > 0;
+  model_forward(&pass);
+  model_head(&pass, m->state, m->settings.label_smoothing, NULL);
+  model_backward(&pass);
+  m->ops->next_micro_batch(c, m->state, m->settings.batch);
+}
+
+static void first_micro_batch(Context *c, void *model) {
+  Model *m = model;
+  m->ops->step_begin(c, m->state, m->lr_table, m->target_count);
+  if (m->settings.first_sequence) m->ops->next_micro_batch(c, m->state, m->settings.first_sequence);
+  micro_batch(c, m, true, m->settings.micro_batches == 1);
+}
+
+static void middle_micro_batch(Context *c, void *model) { micro_batch(c, model, false, false); }
+
+static void last_micro_batch(Context *c, void *model) { micro_batch(c, model, false, true); }
+
+static void update(Context *c, void *model) {
+  Model *m = model;
+  const Sharding *sharding = &m->settings.sharding;
+  m->ops->clip(c, m->state, &m->params, m->settings.clip, &m->settings.adamw);
+  if (sharding->ranks > 1 && !sharding->shard) m->ops->peers_gather(c, &m->params, true);
+  if (m->settings.optimizer == OPTIMIZER_MUON) m->ops->muon(c, m->state, &m->params, &m->settings.muon);
+  m->ops->adamw(c, m->state, &m->params, &m->settings.adamw);
+  if (is_sharded(sharding)) m->ops->peers_gather(c, &m->params, false);
+  m->ops->report(c, m->state);
+}
+
+static void upload_orders(Model *m, const TokenBatch *step, int64_t from, int64_t rows) {
+  const ModelConfig *c = &m->config;
+  const bool learned = c->positions == POSITIONS_LEARNED;
+  model_upload_order(m, step->tokens + from, rows, c->vocab, m->order);
+  if (learned && step->positions) model_upload_order(m, step->positions + from, rows, c->ctx, m->position_order);
+  if (!has_encoder(c)) return;
+  model_upload_order(m, step->source->tokens + from, rows, c->source_vocab, m->source_order);
+  if (learned) model_upload_order(m, step->source->positions + from, rows, c->ctx, m->source_position_order);
+}
+
+/* Gradients of all micro-batches of a step. */
+static void submit_micro_batches(Model *m, const TokenBatch *step) {
+  int64_t rows = (int64_t)m->settings.batch * m->config.ctx;
+  int32_t count = 0;
+  for (int64_t i = 0; i < rows * m->settings.micro_batches; i++) count += step->targets[i] >= 0;
+  m->train_packed = step->positions;
+  m->ops->upload(m->context, m->target_count, &count, sizeof count);
+  const int last = m->settings.micro_batches - 1;
+  for (int i = 0; i <= last; i++) {
+    CapturedGraph **slot = i == 0 ? &m->first : i < last ? &m->middle : &m->last;
+    model_upload_tokens(m, step, i * rows, rows, m->config.ctx);
+    upload_orders(m, step, i * rows, rows);
+    m->ops->submit(m->context, slot, i == 0 ? first_micro_batch : i < last ? middle_micro_batch : last_micro_batch, m);
+  }
+}
+
+void model_train_step(Model *m, const TokenBatch *step) {
+  submit_micro_batches(m, step);
+  m->ops->submit(m->context, &m->update, update, m);
+}
+
+bool model_gradients(Model *m, const TokenBatch *step, double *loss, Error *error) {
+  submit_micro_batches(m, step);
+  StepState state = {0};
+  m->ops->download(m->context, &state, m->state, sizeof state);
+  *loss = state.loss_sum * (double)state.inv_targets;
+  return model_check_backend(m, error);
+}
+
+int model_reports(Model *m, StepState *out, int capacity, bool wait, Error *error) {
+  return m->ops->poll(m->context, out, capacity, wait, error);
+}
+
+/* ---- evaluation ---- */
+
+bool model_evaluate_begin(Model *m, int batch, int length, Error *error) {
+  int64_t rows = (int64_t)batch * length;
+  if (m->train.rows >= rows || m->eval.rows >= rows) return true;
+  m->ops->drop(m->context, &m->evaluation);
+  m->ops->release(m->context, m->eval_memory);
+  free(m->eval.all);
+  m->eval_memory = NULL;
+  m->eval = (Activations){0};
+  return model_reserve_tokens(m, rows, error) &&
+         activations_allocate(m, &m->eval, &m->eval_memory, rows, false, 0, error);
+}
+
+Pass model_evaluation_pass(Model *m, int batch, int length) {
+  const Activations *acts = m->train.rows >= (int64_t)batch * length ? &m->train : &m->eval;
+  return pass_over(m, acts, batch, length);
+}
+
+typedef struct EvaluationPass {
+  Pass pass;
+  float *logits;
+} EvaluationPass;
+
+static void evaluate(Context *c, void *argument) {
+  const EvaluationPass *e = argument;
+  Model *m = e->pass.model;
+  m->ops->step_begin(c, m->eval_state, NULL, NULL);
+  model_forward(&e->pass);
+  model_head(&e->pass, m->eval_state, 0.0f, e->logits);
+}
+
+bool model_evaluate(Model *m, const TokenBatch *tokens, int batch, int length, double *sum, int64_t *count,
+                    float *logits, Error *error) {
+  bool packed = tokens->positions;
+  model_upload_tokens(m, tokens, 0, (int64_t)batch * length, length);
+  EvaluationPass evaluation = {model_evaluation_pass(m, batch, length), logits};
+  evaluation.pass.packed = packed;
+  if (batch != m->evaluation_batch || length != m->evaluation_length || packed != m->evaluation_packed)
+    m->ops->drop(m->context, &m->evaluation);
+  m->evaluation_batch = batch;
+  m->evaluation_length = length;
+  m->evaluation_packed = packed;
+  if (logits) evaluate(m->context, &evaluation); /* copies to the host in the middle: cannot be recorded */
+  else m->ops->submit(m->context, &m->evaluation, evaluate, &evaluation);
+  StepState state = {0};
+  m->ops->download(m->context, &state, m->eval_state, sizeof state);
+  *sum += state.loss_sum;
+  *count += state.loss_count;
+  return model_check_backend(m, error);
 }

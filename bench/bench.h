@@ -11,6 +11,7 @@
 #include "kernels.h"
 #include "model.h"
 #include "util/quantiles.h"
+#include "model/parameters.h"
 
 #include <stdio.h>
 
@@ -123,7 +124,7 @@ int32_t *bench_random_tokens(int64_t count, int vocab); /* malloc */
 /* Random weights, and cos and sin of all positions; made again after an error has cost the context. */
 bool bench_model_ready(Bench *b, BenchModel *m);
 void bench_model_free(Bench *b, BenchModel *m);
-const Part *bench_part(const BenchModel *m, int layer, PartKind kind);
+const Sublayer *bench_sublayer(const BenchModel *m, int layer, SublayerKind kind);
 Norm bench_norm(const BenchModel *m, NormParameters norm);
 int bench_position(const BenchModel *m); /* of a decoded token */
 

@@ -1,5 +1,6 @@
 /* Decoding: every operation, a whole token, and sampling. */
 #include "bench/bench.h"
+#include "model/parameters.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,7 +17,7 @@ static int layer_of(const Operands *o, int set) { return set % o->model->config.
 
 static void call_decode_qkv(Bench *b, const Operands *o, int set) {
   int layer = layer_of(o, set);
-  const Part *part = bench_part(o->model, layer, PART_SELF);
+  const Sublayer *part = bench_sublayer(o->model, layer, SUBLAYER_SELF);
   const Norm norm = bench_norm(o->model, part->norm);
   Rope rope = {o->model->rope, NULL};
   b->ops->decode_qkv(b->c, o->array[0][1], &o->caches[layer], o->array[0][0], &norm, &o->model->params, part->in, &rope,
@@ -31,11 +32,11 @@ static void call_decode_attention(Bench *b, const Operands *o, int set) {
 
 static void call_decode_output(Bench *b, const Operands *o, int set) {
   b->ops->decode_residual(b->c, o->array[0][0], o->array[0][2], &o->model->params,
-                          bench_part(o->model, layer_of(o, set), PART_SELF)->out, &o->sequences);
+                          bench_sublayer(o->model, layer_of(o, set), SUBLAYER_SELF)->out, &o->sequences);
 }
 
 static void call_decode_mlp(Bench *b, const Operands *o, int set) {
-  const Part *part = bench_part(o->model, layer_of(o, set), PART_MLP);
+  const Sublayer *part = bench_sublayer(o->model, layer_of(o, set), SUBLAYER_MLP);
   const Norm norm = bench_norm(o->model, part->norm);
   const MlpShape mlp = bench_mlp(&o->model->config);
   b->ops->decode_mlp(b->c, o->array[0][3], o->array[0][0], &norm, &o->model->params, part->in, &mlp, &o->sequences);
@@ -43,7 +44,7 @@ static void call_decode_mlp(Bench *b, const Operands *o, int set) {
 
 static void call_decode_down(Bench *b, const Operands *o, int set) {
   b->ops->decode_residual(b->c, o->array[0][0], o->array[0][3], &o->model->params,
-                          bench_part(o->model, layer_of(o, set), PART_MLP)->out, &o->sequences);
+                          bench_sublayer(o->model, layer_of(o, set), SUBLAYER_MLP)->out, &o->sequences);
 }
 
 static void call_decode_logits(Bench *b, const Operands *o, int set) {

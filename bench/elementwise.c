@@ -1,6 +1,7 @@
 /* The memory-bound operations of training, and Muon, which is not. */
 #include "bench/bench.h"
 #include "kernels/philox.h"
+#include "model/parameters.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -243,7 +244,7 @@ static void optimizer_rows(Bench *b, BenchModel *m) {
 
 static void choose_optimizer(Bench *b, BenchModel *m, OptimizerKind optimizer) {
   parameter_table_set_optimizer(&m->table, optimizer);
-  if (!parameter_table_share(&m->table, &(Share){0}, NULL)) return;
+  if (!parameter_table_partition(&m->table, &(Sharding){0}, NULL)) return;
   parameter_table_describe(&m->table, &m->params);
   b->ops->release_parameters(b->c, &m->params);
   b->ops->refresh_parameters(b->c, &m->params);

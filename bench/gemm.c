@@ -1,5 +1,6 @@
 /* The matrix products of training. */
 #include "bench/bench.h"
+#include "model/parameters.h"
 
 #include <inttypes.h>
 
@@ -23,7 +24,7 @@ void bench_gemm(Bench *b, BenchModel *m) {
   for (int i = 0; i < 5; i++) {
     Case k = bench_case_of("gemm", m->name, names[i], call_linear);
     if (!bench_model_ready(b, m)) return bench_skip(b, &k, "the model does not fit");
-    const Part *self = bench_part(m, 0, PART_SELF), *mlp = bench_part(m, 0, PART_MLP);
+    const Sublayer *self = bench_sublayer(m, 0, SUBLAYER_SELF), *mlp = bench_sublayer(m, 0, SUBLAYER_MLP);
     const Linear layers[] = {self->in, self->out, mlp->in, mlp->out, m->table.head};
     const Matrix w = layers[i].weight;
     int64_t rows = (int64_t)m->batch * m->config.ctx;

@@ -1,6 +1,7 @@
 /* The models that are timed, and what all rows share. */
 #include "bench/bench.h"
 #include "kernels/philox.h"
+#include "model/parameters.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -90,8 +91,8 @@ void bench_model_free(Bench *b, BenchModel *m) {
   m->opened = 0;
 }
 
-const Part *bench_part(const BenchModel *m, int layer, PartKind kind) {
-  return &m->table.decoder.parts[2 * layer + (kind == PART_MLP)];
+const Sublayer *bench_sublayer(const BenchModel *m, int layer, SublayerKind kind) {
+  return &m->table.decoder.sublayers[2 * layer + (kind == SUBLAYER_MLP)];
 }
 
 Norm bench_norm(const BenchModel *m, NormParameters norm) {

@@ -1,6 +1,7 @@
 /* Whole training steps, through model.h with random tokens: what ./train --bench does, for any vocabulary. */
 #include "bench/bench.h"
 #include "util/clock.h"
+#include "model/parameters.h"
 
 #include <inttypes.h>
 #include <math.h>

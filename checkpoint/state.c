@@ -5,6 +5,7 @@
 #include "util/checksum.h"
 #include "util/file.h"
 #include "util/path.h"
+#include "model/parameters.h"
 
 #include <errno.h>
 #include <math.h>

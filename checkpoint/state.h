@@ -8,6 +8,7 @@
 #include "util/error.h"
 #include "model.h"
 #include "formats/safetensors.h"
+#include "model/parameters.h"
 
 enum { CHECKPOINT_ARENAS = 3 }; /* of a state: weights, first moments, second moments */
 

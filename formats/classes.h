@@ -3,6 +3,7 @@
 #define INKLING_FORMATS_CLASSES_H
 
 #include "formats/model_files.h"
+#include "model/parameters.h"
 
 /* ---- biases ---- */
 

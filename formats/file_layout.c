@@ -1,5 +1,6 @@
 /* A model's tensors as the class that it is written as names, joins and turns them. */
 #include "formats/classes.h"
+#include "model/parameters.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,7 +166,7 @@ void file_layout_lengthen(FileLayout *layout, const ParameterTable *table, int c
   for (FileTensor *t = layout->tensors; t < layout->tensors + layout->count; t++) {
     const TensorRole role = t->count ? table->tensors[t->first].role : ROLE_WEIGHT;
     const bool zeros = !t->count && t->zeros && strcmp(t->zeros, KEY_POSITIONS) == 0;
-    if (role == ROLE_PLACES || role == ROLE_SINUSOIDS || zeros) t->longer = ctx > t->rows ? ctx - t->rows : 0;
+    if (role == ROLE_POSITIONS || role == ROLE_SINUSOIDS || zeros) t->longer = ctx > t->rows ? ctx - t->rows : 0;
   }
 }
 

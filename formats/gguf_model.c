@@ -2,6 +2,7 @@
 
 #include "formats/gguf_tokenizer.h"
 #include "formats/weight_reader.h"
+#include "model/parameters.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,7 +140,7 @@ static void plan_free(Plan *plan) {
 }
 
 static bool is_positions(const Plan *plan, const FileTensor *t) {
-  return t->count && plan->table.tensors[t->first].role == ROLE_PLACES;
+  return t->count && plan->table.tensors[t->first].role == ROLE_POSITIONS;
 }
 
 static GgufTensorType type_of(const GgufModel *m, const Plan *plan, const FileTensor *t) {

@@ -3,6 +3,7 @@
 
 #include "formats/classes.h"
 #include "formats/weight_reader.h"
+#include "model/parameters.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -9,6 +9,7 @@
 #include "tokenizer/tokenizer.h"
 #include "model.h"
 #include "formats/safetensors.h"
+#include "model/parameters.h"
 
 /* ---- names; those of the tokenizer's files are in tokenizer/tokenizer.h ---- */
 

@@ -3,6 +3,7 @@
 #include "util/json.h"
 #include "util/text.h"
 #include "util/utf8.h"
+#include "model/parameters.h"
 
 #include <jansson.h>
 #include <stdarg.h>

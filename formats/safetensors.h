@@ -6,6 +6,7 @@
 #include "util/error.h"
 #include "util/file.h"
 #include "model.h"
+#include "model/parameters.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,6 +3,7 @@
 #include "util/half.h"
 #include "util/text.h"
 #include "formats/model_files.h"
+#include "model/parameters.h"
 
 #include <math.h>
 #include <stdlib.h>

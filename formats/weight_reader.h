@@ -5,6 +5,7 @@
 
 #include "formats/classes.h"
 #include "formats/weight_files.h"
+#include "model/parameters.h"
 
 /* Where a tensor of the model stands. */
 typedef struct TensorPlace {

@@ -4,6 +4,7 @@
 #include "util/half.h"
 #include "util/path.h"
 #include "formats/model_files.h"
+#include "model/parameters.h"
 
 #include <stdio.h>
 #include <stdlib.h>

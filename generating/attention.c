@@ -5,6 +5,7 @@
 #include "util/html.h"
 #include "util/text.h"
 #include "util/utf8.h"
+#include "model/attention_maps.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include "cli/bench_line.h"
 #include "cli/startup.h"
 #include "util/clock.h"
+#include "model/decoder.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ static bool time_sampling(Program *p, double *seconds, Error *error) {
   bool ok = logits || error_memory(error, "timings");
   for (int i = 0; ok && i < TIMES; i++) {
     int32_t next;
-    ok = (decoder_room(p->decoder, 0) > 1 || decoder_slide(p->decoder, 0, 1, error)) &&
+    ok = (decoder_capacity_left(p->decoder, 0) > 1 || decoder_slide(p->decoder, 0, 1, error)) &&
          decoder_logits(p->decoder, logits, error) && startup_go_on("timing", error);
     const double start = clock_seconds();
     ok = ok && decoder_next(p->decoder, &next, error);

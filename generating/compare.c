@@ -9,6 +9,7 @@
 #include "util/text.h"
 #include "util/utf8.h"
 #include "util/path.h"
+#include "model/decoder.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #include "util/array.h"
 #include "util/file.h"
 #include "util/text.h"
+#include "model/decoder.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 #include "generating/program.h"
 
 #include "inference/logprobs.h"
+#include "model/decoder.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 
 #include "cli/vocabulary.h"
 #include "util/path.h"
+#include "model/decoder.h"
 
 #include <stdlib.h>
 #include <string.h>

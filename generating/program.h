@@ -11,6 +11,7 @@
 #include "generating/settings.h"
 #include "generating/texts.h"
 #include "inference/generation.h"
+#include "model/decoder.h"
 
 enum { GENERATE_ROWS = 32 }; /* texts at a time, at most */
 

@@ -6,6 +6,7 @@
 #include "dataset/pairs.h"
 #include "inference/answers.h"
 #include "inference/evaluation.h"
+#include "model/decoder.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -5,6 +5,7 @@
 #include "tokenizer/bpe_encode.h"
 #include "util/file.h"
 #include "util/text.h"
+#include "model/decoder.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,6 +2,7 @@
 
 #include "inference/batch.h"
 #include "tokenizer/bpe_encode.h"
+#include "model/decoder.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,7 @@
 #include "util/progress.h"
 #include "dataset/windows.h"
 #include "inference/generation.h"
+#include "model/decoder.h"
 
 /* Prompts and their targets, without end tokens, out of windows of pairs. */
 typedef struct PairReader {

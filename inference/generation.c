@@ -5,6 +5,7 @@
 #include "util/array.h"
 #include "util/clock.h"
 #include "util/utf8.h"
+#include "model/decoder.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -158,7 +159,7 @@ static bool make_room(Writer *w, int r, Error *error) {
   const GenerationRequest *request = &row->request;
   if (request->max_tokens >= 0 && row->result.tokens >= request->max_tokens)
     return end_text(w, row, STOP_LENGTH, error);
-  if (decoder_room(w->g->decoder, r) > 0) return true;
+  if (decoder_capacity_left(w->g->decoder, r) > 0) return true;
   if (!request->keep) return end_text(w, row, STOP_CONTEXT, error);
   row->prompt.count = 0;
   return decoder_slide(w->g->decoder, r, request->keep, error);

@@ -9,6 +9,7 @@
 #include "model.h"
 #include "inference/token_rules.h"
 #include "tokenizer/tokenizer.h"
+#include "model/decoder.h"
 
 typedef enum StopReason { STOP_LENGTH, STOP_END, STOP_TEXT, STOP_CONTEXT, STOP_CALLER } StopReason;
 const char *generation_stop_name(StopReason reason); /* "length", "end of text", "stop text", "context full",

@@ -1,5 +1,6 @@
 /* How large a pass is: activations laid out in one allocation, the memory plan, floating-point operations. */
 #include "model/internal.h"
+#include "model/parameters.h"
 
 #include <stdlib.h>
 
@@ -19,45 +20,46 @@ static void *take(Arena *arena, int64_t elements, size_t size) {
   return piece;
 }
 
-static void layout_norm(PartActivations *p, Arena *arena, const ModelConfig *c, int64_t rows, size_t dt) {
+static void layout_norm(SublayerActivations *p, Arena *arena, const ModelConfig *c, int64_t rows, size_t dt) {
   p->x = take(arena, rows * c->dim, dt);
   p->n = take(arena, rows * c->dim, dt);
   p->stats.rstd = take(arena, rows, sizeof(float));
   p->stats.mean = c->norm == NORM_LAYER ? take(arena, rows, sizeof(float)) : NULL;
 }
 
-static void layout_part(PartActivations *p, PartKind kind, Arena *arena, const ModelConfig *c, int64_t rows,
-                        size_t dt) {
+static void layout_sublayer(SublayerActivations *p, SublayerKind kind, Arena *arena, const ModelConfig *c, int64_t rows,
+                            size_t dt) {
   const MlpShape mlp = mlp_of(c);
-  const int in[] = {[PART_SELF] = qkv_width(c), [PART_CROSS] = query_width(c), [PART_MLP] = mlp_width(&mlp)};
+  const int in[] = {
+      [SUBLAYER_SELF] = qkv_width(c), [SUBLAYER_CROSS] = query_width(c), [SUBLAYER_MLP] = mlp_width(&mlp)};
   layout_norm(p, arena, c, rows, dt);
   p->in = take(arena, rows * in[kind], dt);
-  p->middle = take(arena, rows * (kind == PART_MLP ? c->ffn : query_width(c)), dt);
-  p->lse = kind == PART_MLP ? NULL : take(arena, rows * c->heads, sizeof(float));
-  p->memory = kind == PART_CROSS ? take(arena, rows * 2 * key_width(c), dt) : NULL;
+  p->middle = take(arena, rows * (kind == SUBLAYER_MLP ? c->ffn : query_width(c)), dt);
+  p->lse = kind == SUBLAYER_MLP ? NULL : take(arena, rows * c->heads, sizeof(float));
+  p->memory = kind == SUBLAYER_CROSS ? take(arena, rows * 2 * key_width(c), dt) : NULL;
 }
 
-/* `parts` NULL: only measured. */
-static void layout_stack(PartActivations *parts, Arena *arena, const ModelConfig *c, const Stack *stack, int64_t rows,
+/* `out` NULL: only measured. */
+static void layout_stack(SublayerActivations *out, Arena *arena, const ModelConfig *c, const Stack *stack, int64_t rows,
                          bool train, size_t dt) {
-  PartActivations of_kind[PART_KINDS] = {{0}}, last = {0};
-  bool made[PART_KINDS] = {false};
+  SublayerActivations of_kind[SUBLAYER_KINDS] = {{0}}, last = {0};
+  bool made[SUBLAYER_KINDS] = {false};
   for (int i = 0; i < stack->count; i++) {
-    PartKind kind = stack->parts[i].kind;
-    if (train || !made[kind]) layout_part(&of_kind[kind], kind, arena, c, rows, dt);
+    SublayerKind kind = stack->sublayers[i].kind;
+    if (train || !made[kind]) layout_sublayer(&of_kind[kind], kind, arena, c, rows, dt);
     made[kind] = true;
-    if (parts) parts[i] = of_kind[kind];
+    if (out) out[i] = of_kind[kind];
   }
   layout_norm(&last, arena, c, rows, dt);
-  if (parts) parts[stack->count] = last;
+  if (out) out[stack->count] = last;
 }
 
-/* Lays out everything a pass over `rows` rows needs; a->parts may be NULL when only measuring. */
+/* Lays out everything a pass over `rows` rows needs; a->all may be NULL when only measuring. */
 static void layout_activations(Activations *a, Arena *arena, const ModelConfig *c, const ParameterTable *table,
                                int64_t rows, bool train, bool branch_dropout, size_t dt) {
   const Stack *encoder = &table->encoder;
-  a->encoder = a->parts;
-  a->decoder = a->parts && encoder->count ? a->parts + encoder->count + 1 : a->parts;
+  a->encoder = a->all;
+  a->decoder = a->all && encoder->count ? a->all + encoder->count + 1 : a->all;
   if (encoder->count) layout_stack(a->encoder, arena, c, encoder, rows, train, dt);
   layout_stack(a->decoder, arena, c, &table->decoder, rows, train, dt);
   a->rows = rows;
@@ -116,7 +118,7 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   Activations a = {0};
   Arena arena = {0};
   layout_activations(&a, &arena, c, &table, rows, true, train->dropout.branch > 0, dt);
-  const size_t owners = is_sharded(&train->share) ? (size_t)train->share.ranks : 1;
+  const size_t owners = is_sharded(&train->sharding) ? (size_t)train->sharding.ranks : 1;
   plan.weights = table.arena * copy + table.arena * sizeof(float) / (device->copies ? owners : 1);
   plan.gradients = table.arena * sizeof(float);
   const size_t moments = (table.arena + table.v_arena) * sizeof(float);
@@ -124,7 +126,7 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   plan.iteration = iteration_bytes(&table, device);
   plan.activations = arena.used;
   plan.logits = (size_t)choose_head_rows(c, rows, train->head_rows, device) * (size_t)padded_vocab(c->vocab) * dt;
-  plan.copies = train->share.rank ? 0 : table.arena * sizeof(float) + moments;
+  plan.copies = train->sharding.rank ? 0 : table.arena * sizeof(float) + moments;
   plan.total = plan.weights + plan.gradients + plan.moments + plan.iteration + plan.activations + plan.logits;
   if (!device->accelerator) plan.total += plan.copies;
   parameter_table_free(&table);
@@ -169,8 +171,8 @@ bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows,
                           Error *error) {
   const ModelConfig *c = &m->config;
   size_t dt = m->dt;
-  a->parts = calloc((size_t)m->table.encoder.count + (size_t)m->table.decoder.count + 2, sizeof *a->parts);
-  if (!a->parts) return error_memory(error, "the activations");
+  a->all = calloc((size_t)m->table.encoder.count + (size_t)m->table.decoder.count + 2, sizeof *a->all);
+  if (!a->all) return error_memory(error, "the activations");
   bool dropout = train && m->settings.dropout.branch > 0;
   ContextInfo device;
   m->ops->info(m->context, &device);

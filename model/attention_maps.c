@@ -1,5 +1,6 @@
 /* What attends to what: the weights of every attention in a pass. */
 #include "model/internal.h"
+#include "model/attention_maps.h"
 
 #include <stdlib.h>
 #include <string.h>

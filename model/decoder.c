@@ -1,5 +1,8 @@
 /* Generation: a prompt computed once, then one token at a time over the caches. */
+#include "model/decoder.h"
+
 #include "model/internal.h"
+#include "model/parameters.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -237,7 +240,7 @@ void decoder_copy(Decoder *d, int to, int from) {
 
 const Model *decoder_model(const Decoder *d) { return d->model; }
 
-int decoder_room(const Decoder *d, int row) { return d->model->config.ctx - d->rows[row].position; }
+int decoder_capacity_left(const Decoder *d, int row) { return d->model->config.ctx - d->rows[row].position; }
 
 void decoder_begin_as(Decoder *d, int to, int from, int count) {
   if (to != from) decoder_copy(d, to, from);
@@ -249,8 +252,8 @@ void decoder_begin_as(Decoder *d, int to, int from, int count) {
   d->ready = false;
 }
 
-/* What a part makes of x, up to its last product: d->middle. `norm` NULL: x is normalized. */
-static void decode_part(Decoder *d, const Part *w, const Norm *norm) {
+/* What a sublayer makes of x, up to its last product: d->middle. `norm` NULL: x is normalized. */
+static void decode_sublayer(Decoder *d, const Sublayer *w, const Norm *norm) {
   const Model *m = d->model;
   const Backend *k = m->ops;
   const ModelConfig *g = &m->config;
@@ -259,12 +262,12 @@ static void decode_part(Decoder *d, const Part *w, const Norm *norm) {
   const float scale = 1.0f / sqrtf((float)g->head_dim);
   const Rope rope = {m->rope_table, NULL};
   switch (w->kind) {
-  case PART_SELF:
+  case SUBLAYER_SELF:
     k->decode_qkv(m->context, d->q, &d->caches[w->layer], d->x, norm, &m->params, w->in,
                   g->positions == POSITIONS_ROPE ? &rope : NULL, s);
     k->decode_attention(m->context, d->middle, d->q, &d->caches[w->layer], g->heads, scale, NULL, s);
     break;
-  case PART_CROSS:
+  case SUBLAYER_CROSS:
     k->decode_linear(m->context, d->q, d->x, norm, &m->params, w->in, s);
     k->decode_attention(m->context, d->middle, d->q, &d->memories[w->layer], g->heads, scale, d->source_counts, s);
     break;
@@ -273,7 +276,7 @@ static void decode_part(Decoder *d, const Part *w, const Norm *norm) {
 }
 
 /* x [rows][C] plus the branch that ends with d->middle. */
-static void decode_join(Decoder *d, const Part *w, const Norm *norm) {
+static void decode_add_branch(Decoder *d, const Sublayer *w, const Norm *norm) {
   const Model *m = d->model;
   const Backend *k = m->ops;
   const Sequences *s = &d->sequences;
@@ -318,11 +321,11 @@ static void decode_stack(Decoder *d, float *lens) {
   m->ops->decode_embedding(m->context, d->x, &m->params, &embedding, &d->sequences);
   if (lens) look(d, 0, lens);
   for (int i = 0; i < stack->count; i++) {
-    const Part *w = &stack->parts[i];
+    const Sublayer *w = &stack->sublayers[i];
     Norm norm = norm_of(m, w->norm);
-    decode_part(d, w, before ? &norm : NULL);
-    decode_join(d, w, &norm);
-    if (lens && w->kind == PART_MLP) look(d, w->layer + 1, lens); /* the last part of a layer */
+    decode_sublayer(d, w, before ? &norm : NULL);
+    decode_add_branch(d, w, &norm);
+    if (lens && w->kind == SUBLAYER_MLP) look(d, w->layer + 1, lens); /* the last sublayer of a layer */
   }
   if (!lens) decode_head(d);
 }
@@ -364,7 +367,7 @@ bool decoder_next(Decoder *d, int32_t *next, Error *error) {
   const Model *m = d->model;
   const Sequences *s = &d->sequences;
   for (int row = 0; row < s->rows; row++)
-    if (decoder_room(d, row) < 1) return fail(error, EXIT_INTERNAL, "a context is full; call decoder_slide()");
+    if (decoder_capacity_left(d, row) < 1) return fail(error, EXIT_INTERNAL, "a context is full; call decoder_slide()");
   if (d->ready) sample_token(m->context, d);
   else m->ops->submit(m->context, &d->token, decode_and_sample, d);
   d->ready = false;

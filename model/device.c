@@ -1,90 +1,14 @@
-/* What a model holds on its device: weights, the rotary table, the tokens of a batch. */
+/* Between the host and the device: weights, gradients and moments; the tokens of a batch and their order. */
 #include "model/internal.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool upload_rope_table(Model *m, Error *error) {
-  const ModelConfig *c = &m->config;
-  if (c->positions != POSITIONS_ROPE) return model_check_backend(m, error);
-  size_t count = (size_t)c->ctx * (size_t)c->head_dim;
-  float *table = malloc(count * sizeof(float));
-  if (!table) return error_memory(error, "the rotary table");
-  for (int t = 0; t < c->ctx; t++)
-    for (int i = 0; i < c->head_dim / 2; i++) {
-      double angle = t * pow((double)c->rope_base, -2.0 * i / c->head_dim);
-      table[(size_t)t * (size_t)c->head_dim + 2 * (size_t)i] = (float)cos(angle);
-      table[(size_t)t * (size_t)c->head_dim + 2 * (size_t)i + 1] = (float)sin(angle);
-    }
-  m->rope_table = m->ops->alloc(m->context, "rotary table", count * sizeof(float));
-  if (m->rope_table) m->ops->upload(m->context, m->rope_table, table, count * sizeof(float));
-  free(table);
-  return model_check_backend(m, error);
-}
-
-enum { SOURCE_ARRAYS = 6 };
-static void source_arrays(Model *m, int32_t **out[SOURCE_ARRAYS]) {
+void model_source_arrays(Model *m, int32_t **out[SOURCE_ARRAYS]) {
   SourceTokens *s = &m->source;
   int32_t **all[] = {&s->tokens, &s->positions, &s->begin, &s->end, &s->cross_begin, &s->cross_end};
   for (int i = 0; i < SOURCE_ARRAYS; i++) out[i] = all[i];
 }
-
-bool model_open(Model **out, const Backend *backend, Context *context, const ModelConfig *config, Error *error) {
-  *out = NULL;
-  if (!model_config_check(config, EXIT_USAGE, error)) return false;
-  Model *m = calloc(1, sizeof *m);
-  if (!m) return error_memory(error, "the model");
-  m->ops = backend;
-  m->context = context;
-  ContextInfo info;
-  backend->info(context, &info);
-  m->dt = dtype_bytes(info.dtype);
-  m->config = *config;
-  if (!parameter_table_make(&m->table, config, error)) {
-    model_close(m);
-    return false;
-  }
-  parameter_table_describe(&m->table, &m->params);
-  m->params.master = backend->alloc(context, "weights", m->table.arena * sizeof(float));
-  m->eval_state = backend->alloc(context, "evaluation state", sizeof(StepState));
-  if (!upload_rope_table(m, error)) {
-    model_close(m);
-    return false;
-  }
-  backend->refresh_parameters(context, &m->params);
-  *out = m;
-  return true;
-}
-
-void model_close(Model *m) {
-  if (!m) return;
-  CapturedGraph **graphs[] = {&m->evaluation, &m->first, &m->middle, &m->last, &m->update};
-  for (size_t i = 0; i < sizeof graphs / sizeof graphs[0]; i++) m->ops->drop(m->context, graphs[i]);
-  m->ops->release_parameters(m->context, &m->params);
-  void *memory[] = {m->params.master, m->params.vectors, m->params.grad, m->params.m,    m->params.v,  m->rope_table,
-                    m->state,         m->eval_state,     m->tokens,      m->targets,     m->positions, m->key_begin,
-                    m->train_memory,  m->eval_memory,    m->lr_table,    m->target_count};
-  for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) m->ops->release(m->context, memory[i]);
-  const RowOrder orders[] = {m->order, m->place_order, m->source_order, m->source_places};
-  for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
-    m->ops->release(m->context, orders[i].offsets);
-    m->ops->release(m->context, orders[i].order);
-  }
-  int32_t **source[SOURCE_ARRAYS];
-  source_arrays(m, source);
-  for (int i = 0; i < SOURCE_ARRAYS; i++) m->ops->release(m->context, *source[i]);
-  free(m->train.parts);
-  free(m->eval.parts);
-  free(m->sorted);
-  free(m->first_keys);
-  parameter_table_free(&m->table);
-  free(m);
-}
-
-const ParameterTable *model_table(const Model *m) { return &m->table; }
-
-const ModelConfig *model_config(const Model *m) { return &m->config; }
 
 static float *arena_of(Model *m, ArenaKind which) {
   float *arenas[] = {m->params.master, m->params.grad, m->params.m, m->params.v};
@@ -99,7 +23,7 @@ size_t model_arena_size(const Model *m, ArenaKind which) {
 static bool is_shared_out(const Model *m, ArenaKind which, const SpanList **spans) {
   *spans = which == ARENA_MOMENT2 ? &m->table.v_spans : &m->table.spans;
   if (which == ARENA_MASTER) return m->params.vectors;
-  return is_sharded(&m->settings.share) && which != ARENA_GRADIENT;
+  return is_sharded(&m->settings.sharding) && which != ARENA_GRADIENT;
 }
 
 void model_upload(Model *m, ArenaKind which, const float *host) {
@@ -133,13 +57,13 @@ bool model_download(Model *m, ArenaKind which, float *host, Error *error) {
 }
 
 bool model_reserve_tokens(Model *m, int64_t rows, Error *error) {
-  if (rows <= m->token_room) return true;
+  if (rows <= m->token_capacity) return true;
   m->ops->drop(m->context, &m->evaluation);
   m->ops->drop(m->context, &m->first);
   m->ops->drop(m->context, &m->middle);
   m->ops->drop(m->context, &m->last);
   int32_t **arrays[4 + SOURCE_ARRAYS] = {&m->tokens, &m->targets, &m->positions, &m->key_begin};
-  source_arrays(m, arrays + 4);
+  model_source_arrays(m, arrays + 4);
   for (int i = 0; i < 4 + (has_encoder(&m->config) ? SOURCE_ARRAYS : 0); i++) {
     m->ops->release(m->context, *arrays[i]);
     *arrays[i] = m->ops->alloc(m->context, "tokens of a batch", (size_t)rows * sizeof(int32_t));
@@ -148,7 +72,7 @@ bool model_reserve_tokens(Model *m, int64_t rows, Error *error) {
   m->first_keys = malloc((size_t)rows * sizeof(int32_t));
   if (!m->first_keys)
     return fail(error, EXIT_MEMORY, "out of memory for the positions of %lld tokens", (long long)rows);
-  m->token_room = rows;
+  m->token_capacity = rows;
   return model_check_backend(m, error);
 }
 
@@ -166,7 +90,7 @@ void model_upload_tokens(Model *m, const TokenBatch *batch, int64_t from, int64_
   const int32_t *host[SOURCE_ARRAYS] = {source->tokens, source->positions,   source->begin,
                                         source->end,    source->cross_begin, source->cross_end};
   int32_t **device[SOURCE_ARRAYS];
-  source_arrays(m, device);
+  model_source_arrays(m, device);
   for (int i = 0; i < SOURCE_ARRAYS; i++) m->ops->upload(m->context, *device[i], host[i] + from, bytes);
 }
 

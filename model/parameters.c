@@ -1,117 +1,62 @@
-/* Configuration, the table of parameters, initial weights. */
+/* The table of parameters and their initial weights. */
 #include "model/internal.h"
 
 #include "kernels/philox.h"
+#include "util/array.h"
+#include "util/array.h"
+#include "model/parameters.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- configuration ---- */
+/* ---- the table ---- */
 
-/* Of the tensors whose role is not among `excluded`, bits 1 << ParameterRole. */
-static int64_t count_parameters(const ModelConfig *c, unsigned excluded) {
-  ParameterTable table;
-  int64_t count = 0;
-  if (!parameter_table_make(&table, c, NULL)) return 0;
-  for (int i = 0; i < table.count; i++)
-    if (!(excluded >> table.tensors[i].role & 1)) count += (int64_t)table.tensors[i].rows * table.tensors[i].cols;
-  parameter_table_free(&table);
-  return count;
+/* Where the tensors of a table go until memory is out: then they are only counted, and the table is refused. */
+static bool reserve(ParameterTable *t, void *items, size_t *capacity, int count, size_t item_bytes) {
+  t->incomplete = t->incomplete || !array_reserve(items, capacity, (size_t)count + 1, item_bytes);
+  return !t->incomplete;
 }
-
-int64_t model_parameters(const ModelConfig *c) { return count_parameters(c, 1u << ROLE_SINUSOIDS); }
-
-int64_t model_parameters_without_embeddings(const ModelConfig *c) {
-  return count_parameters(c, 1u << ROLE_SINUSOIDS | 1u << ROLE_EMBEDDING | 1u << ROLE_PLACES);
-}
-
-int model_default_ffn(int dim) { return (int)round_up64(((int64_t)dim * 8 + 2) / 3, 32); }
-
-static bool in_range(const char *name, int value, int low, int high, ExitCode code, Error *error) {
-  return (value >= low && value <= high) ||
-         fail(error, code, "%s is %d; it must be from %d to %d", name, value, low, high);
-}
-
-bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
-  if (!in_range("vocabulary size", c->vocab, 1, MODEL_MAX_VOCAB, code, error) ||
-      !in_range("layers", c->layers, 1, MODEL_MAX_LAYERS, code, error) ||
-      !in_range("heads", c->heads, 1, MODEL_MAX_HEADS, code, error) ||
-      !in_range("kv-heads", c->kv_heads, 1, c->heads, code, error) ||
-      !in_range("dim", c->dim, MODEL_MIN_DIM, MODEL_MAX_DIM, code, error) ||
-      !in_range("ffn", c->ffn, 1, MODEL_MAX_FFN, code, error) ||
-      !in_range("ctx", c->ctx, 1, MODEL_MAX_CTX, code, error) ||
-      !in_range("head size", c->head_dim, 2, HEAD_DIM_LIMIT, code, error))
-    return false;
-  if (c->head_dim % 2) return fail(error, code, "head size %d is odd; it must be even", c->head_dim);
-  if (c->heads % c->kv_heads)
-    return fail(error, code, "%d heads cannot share %d kv-heads evenly; heads must be a multiple of kv-heads", c->heads,
-                c->kv_heads);
-  if (!in_range("encoder layers", c->encoder_layers, 0, MODEL_MAX_LAYERS, code, error)) return false;
-  if (has_encoder(c)) {
-    if (!in_range("source vocabulary size", c->source_vocab, 1, MODEL_MAX_VOCAB, code, error)) return false;
-    if (c->tie && c->source_vocab != c->vocab)
-      return fail(error, code, "a tied model has one table for sources of %d tokens and targets of %d; untie it",
-                  c->source_vocab, c->vocab);
-  }
-  if (c->positions == POSITIONS_ROPE && (!(c->rope_base > 0) || !isfinite(c->rope_base)))
-    return fail(error, code, "rope base %g must be positive", (double)c->rope_base);
-  if (!(c->norm_eps > 0) || !isfinite(c->norm_eps))
-    return fail(error, code, "norm eps %g must be positive", (double)c->norm_eps);
-  return true;
-}
-
-bool model_check_device(const ModelConfig *config, const ContextInfo *device, Error *error) {
-  const struct {
-    const char *name;
-    int size;
-  } widths[] = {{"dim", config->dim}, {"ffn", config->ffn}};
-  for (int i = 0; i < 2; i++)
-    if (widths[i].size % device->width_multiple)
-      return fail(error, EXIT_USAGE, "%s %d is not supported on %s: use a multiple of %d", widths[i].name,
-                  widths[i].size, device->device, device->width_multiple);
-  if (config->head_dim % device->head_dim_multiple == 0 && config->head_dim <= device->head_dim_max) return true;
-  return fail(error, EXIT_USAGE,
-              "head size %d (dim %d, %d heads) is not supported on %s: use a multiple of %d up to %d", config->head_dim,
-              config->dim, config->heads, device->device, device->head_dim_multiple, device->head_dim_max);
-}
-
-/* ---- parameters ---- */
 
 /* Starts a group: the next tensors lie side by side from a fresh alignment on. */
 static Matrix begin_group(ParameterTable *t, int rows, int cols, bool decay, bool gemm) {
   t->arena = (size_t)round_up64((int64_t)t->arena, TENSOR_ALIGNMENT);
   Matrix matrix = {t->arena, rows, cols};
-  t->groups[t->group_count++] = (ParameterGroup){.matrix = matrix, .decay = decay, .gemm = gemm, .vector = t->vectors};
+  if (reserve(t, &t->groups, &t->group_capacity, t->group_count, sizeof *t->groups))
+    t->groups[t->group_count++] =
+        (ParameterGroup){.matrix = matrix, .decay = decay, .gemm = gemm, .vector = t->vectors};
   if (!gemm) t->vectors += (size_t)round_up64((int64_t)rows * cols, TENSOR_ALIGNMENT);
   return matrix;
 }
 
-/* Where a tensor is, and what it is called: "model.", "self_attn.q_proj" and "weight". */
-typedef struct Place {
+/* What the names of tensors begin with ("model.", "layers.3."), and how many branches are added beside them. */
+typedef struct Scope {
   const char *prefix;
   int layer;    /* -1: of none */
   int branches; /* ParameterTensor */
-} Place;
+} Scope;
 
-static ParameterTensor *add_tensor(ParameterTable *t, Place at, const char *module, const char *kind, int rows,
-                                   int cols, TensorRole role) {
-  ParameterTensor *tensor = &t->tensors[t->count++];
-  *tensor = (ParameterTensor){
-      .rows = rows, .cols = cols, .rank = 2, .offset = t->arena, .role = role, .inputs = cols, .branches = at.branches};
+/* The tensor PREFIX[layers.N.]MODULE.KIND, e.g. model.layers.3.self_attn.q_proj.weight, where the last one ends. */
+static void add_tensor(ParameterTable *t, Scope at, const char *module, const char *kind, ParameterTensor tensor) {
   char layer[24] = "";
   if (at.layer >= 0) snprintf(layer, sizeof layer, "layers.%d.", at.layer);
-  snprintf(tensor->name, sizeof tensor->name, "%s%s%s.%s", at.prefix, layer, module, kind);
-  t->arena += (size_t)rows * (size_t)cols;
-  return tensor;
+  snprintf(tensor.name, sizeof tensor.name, "%s%s%s.%s", at.prefix, layer, module, kind);
+  tensor.offset = t->arena;
+  tensor.branches = at.branches;
+  if (reserve(t, &t->tensors, &t->tensor_capacity, t->count, sizeof tensor)) t->tensors[t->count++] = tensor;
+  t->arena += (size_t)tensor.rows * (size_t)tensor.cols;
 }
 
-static ParameterTensor *add_vector(ParameterTable *t, Place at, const char *module, const char *kind, int count,
-                                   TensorRole role) {
-  ParameterTensor *tensor = add_tensor(t, at, module, kind, 1, count, role);
-  tensor->rank = 1;
-  return tensor;
+static void add_matrix(ParameterTable *t, Scope at, const char *module, int rows, int cols, TensorRole role) {
+  add_tensor(t, at, module, "weight",
+             (ParameterTensor){.rows = rows, .cols = cols, .rank = 2, .role = role, .inputs = cols});
+}
+
+static void add_vector(ParameterTable *t, Scope at, const char *module, const char *kind, int count, TensorRole role,
+                       int inputs) {
+  add_tensor(t, at, module, kind,
+             (ParameterTensor){.rows = 1, .cols = count, .rank = 1, .role = role, .inputs = inputs});
 }
 
 /* One of the matrices that are multiplied together. */
@@ -120,29 +65,31 @@ typedef struct Piece {
   int rows;
 } Piece;
 
-static Linear add_linear(ParameterTable *t, Place at, const Piece *pieces, int count, int cols, TensorRole role,
+static Linear add_linear(ParameterTable *t, Scope at, const Piece *pieces, int count, int cols, TensorRole role,
                          bool bias) {
   int rows = 0;
   for (int i = 0; i < count; i++) rows += pieces[i].rows;
   Linear linear = {.weight = begin_group(t, rows, cols, true, true)};
   const int group = t->group_count - 1;
   for (int i = 0; i < count; i++) {
-    const ParameterTensor *tensor = add_tensor(t, at, pieces[i].module, "weight", pieces[i].rows, cols, role);
-    t->matrices[t->matrix_count++] = (MuonMatrix){tensor->offset, tensor->rows, tensor->cols, group, tensor->offset};
+    const MuonMatrix matrix = {t->arena, pieces[i].rows, cols, group, t->arena};
+    add_matrix(t, at, pieces[i].module, pieces[i].rows, cols, role);
+    if (reserve(t, &t->matrices, &t->matrix_capacity, t->matrix_count, sizeof matrix))
+      t->matrices[t->matrix_count++] = matrix;
   }
   if (!bias) return linear;
   linear.bias = begin_group(t, 1, rows, false, true);
-  for (int i = 0; i < count; i++) add_vector(t, at, pieces[i].module, "bias", pieces[i].rows, ROLE_BIAS)->inputs = cols;
+  for (int i = 0; i < count; i++) add_vector(t, at, pieces[i].module, "bias", pieces[i].rows, ROLE_BIAS, cols);
   return linear;
 }
 
-static NormParameters add_norm(ParameterTable *t, const ModelConfig *c, Place at, const char *module) {
+static NormParameters add_norm(ParameterTable *t, const ModelConfig *c, Scope at, const char *module) {
   NormParameters norm = {.vector = t->vectors};
   norm.weight = begin_group(t, 1, c->dim, false, false);
-  add_vector(t, at, module, "weight", c->dim, ROLE_NORM_WEIGHT);
+  add_vector(t, at, module, "weight", c->dim, ROLE_NORM_WEIGHT, c->dim);
   if (c->norm != NORM_LAYER) return norm;
   norm.bias = begin_group(t, 1, c->dim, false, false);
-  add_vector(t, at, module, "bias", c->dim, ROLE_NORM_BIAS);
+  add_vector(t, at, module, "bias", c->dim, ROLE_NORM_BIAS, c->dim);
   return norm;
 }
 
@@ -150,54 +97,54 @@ static NormParameters add_norm(ParameterTable *t, const ModelConfig *c, Place at
 static Matrix add_table(ParameterTable *t, const char *prefix, const char *module, int rows, int padded, int cols,
                         TensorRole role) {
   Matrix table = begin_group(t, padded, cols, role != ROLE_SINUSOIDS, true);
-  add_tensor(t, (Place){prefix, -1, 0}, module, "weight", rows, cols, role);
+  add_matrix(t, (Scope){prefix, -1, 0}, module, rows, cols, role);
   t->arena += (size_t)(padded - rows) * (size_t)cols;
   return table;
 }
 
-static Part add_self(ParameterTable *t, const ModelConfig *c, Place at) {
+static Sublayer add_self(ParameterTable *t, const ModelConfig *c, Scope at) {
   const Piece qkv[] = {
       {"self_attn.q_proj", query_width(c)}, {"self_attn.k_proj", key_width(c)}, {"self_attn.v_proj", key_width(c)}};
   const Piece output = {"self_attn.o_proj", c->dim};
-  Part part = {.kind = PART_SELF, .layer = at.layer};
-  part.norm = add_norm(t, c, at, "input_layernorm");
-  part.in = add_linear(t, at, qkv, 3, c->dim, ROLE_WEIGHT, c->qkv_bias);
-  part.out = add_linear(t, at, &output, 1, query_width(c), ROLE_RESIDUAL, c->bias);
-  return part;
+  Sublayer sublayer = {.kind = SUBLAYER_SELF, .layer = at.layer};
+  sublayer.norm = add_norm(t, c, at, "input_layernorm");
+  sublayer.in = add_linear(t, at, qkv, 3, c->dim, ROLE_WEIGHT, c->qkv_bias);
+  sublayer.out = add_linear(t, at, &output, 1, query_width(c), ROLE_RESIDUAL, c->bias);
+  return sublayer;
 }
 
-static Part add_cross(ParameterTable *t, const ModelConfig *c, Place at) {
+static Sublayer add_cross(ParameterTable *t, const ModelConfig *c, Scope at) {
   const Piece query = {"cross_attn.q_proj", query_width(c)}, output = {"cross_attn.o_proj", c->dim};
   const Piece memory[] = {{"cross_attn.k_proj", key_width(c)}, {"cross_attn.v_proj", key_width(c)}};
-  Part part = {.kind = PART_CROSS, .layer = at.layer};
-  part.norm = add_norm(t, c, at, "cross_attention_layernorm");
-  part.in = add_linear(t, at, &query, 1, c->dim, ROLE_WEIGHT, c->qkv_bias);
-  part.memory = add_linear(t, at, memory, 2, c->dim, ROLE_WEIGHT, c->qkv_bias);
-  part.out = add_linear(t, at, &output, 1, query_width(c), ROLE_RESIDUAL, c->bias);
-  return part;
+  Sublayer sublayer = {.kind = SUBLAYER_CROSS, .layer = at.layer};
+  sublayer.norm = add_norm(t, c, at, "cross_attention_layernorm");
+  sublayer.in = add_linear(t, at, &query, 1, c->dim, ROLE_WEIGHT, c->qkv_bias);
+  sublayer.memory = add_linear(t, at, memory, 2, c->dim, ROLE_WEIGHT, c->qkv_bias);
+  sublayer.out = add_linear(t, at, &output, 1, query_width(c), ROLE_RESIDUAL, c->bias);
+  return sublayer;
 }
 
-static Part add_mlp(ParameterTable *t, const ModelConfig *c, Place at) {
+static Sublayer add_mlp(ParameterTable *t, const ModelConfig *c, Scope at) {
   const Piece up[] = {{"mlp.gate_proj", c->ffn}, {"mlp.up_proj", c->ffn}}, down = {"mlp.down_proj", c->dim};
-  Part part = {.kind = PART_MLP, .layer = at.layer};
-  part.norm = add_norm(t, c, at, "post_attention_layernorm");
-  part.in = add_linear(t, at, c->gated ? up : up + 1, c->gated ? 2 : 1, c->dim, ROLE_WEIGHT, c->bias);
-  part.out = add_linear(t, at, &down, 1, c->ffn, ROLE_RESIDUAL, c->bias);
-  return part;
+  Sublayer sublayer = {.kind = SUBLAYER_MLP, .layer = at.layer};
+  sublayer.norm = add_norm(t, c, at, "post_attention_layernorm");
+  sublayer.in = add_linear(t, at, c->gated ? up : up + 1, c->gated ? 2 : 1, c->dim, ROLE_WEIGHT, c->bias);
+  sublayer.out = add_linear(t, at, &down, 1, c->ffn, ROLE_RESIDUAL, c->bias);
+  return sublayer;
 }
 
 /* `prefix`: what the names of its tensors begin with; `cross`: its layers have cross-attention. */
 static void add_stack(ParameterTable *t, Stack *s, const ModelConfig *c, const char *prefix, int layers, bool cross) {
   if (c->positions == POSITIONS_LEARNED || c->positions == POSITIONS_SINUSOIDAL)
-    s->places = add_table(t, prefix, "embed_positions", c->ctx, c->ctx, c->dim,
-                          c->positions == POSITIONS_LEARNED ? ROLE_PLACES : ROLE_SINUSOIDS);
+    s->position_embedding = add_table(t, prefix, "embed_positions", c->ctx, c->ctx, c->dim,
+                                      c->positions == POSITIONS_LEARNED ? ROLE_POSITIONS : ROLE_SINUSOIDS);
   for (int layer = 0; layer < layers; layer++) {
-    const Place at = {prefix, layer, layers * (cross ? 3 : 2)};
-    s->parts[s->count++] = add_self(t, c, at);
-    if (cross) s->parts[s->count++] = add_cross(t, c, at);
-    s->parts[s->count++] = add_mlp(t, c, at);
+    const Scope at = {prefix, layer, layers * (cross ? 3 : 2)};
+    s->sublayers[s->count++] = add_self(t, c, at);
+    if (cross) s->sublayers[s->count++] = add_cross(t, c, at);
+    s->sublayers[s->count++] = add_mlp(t, c, at);
   }
-  if (c->norm_place == NORM_BEFORE) s->norm = add_norm(t, c, (Place){prefix, -1, 0}, "norm");
+  if (c->norm_place == NORM_BEFORE) s->norm = add_norm(t, c, (Scope){prefix, -1, 0}, "norm");
 }
 
 /* An encoder's stack stands before the decoder's. Tied, all have one table; else source, target and head one each. */
@@ -228,26 +175,25 @@ static void add_head(ParameterTable *t, const ModelConfig *c) {
   t->head.weight = c->tie ? t->decoder.embedding : add_table(t, "", "lm_head", c->vocab, padded, c->dim, ROLE_WEIGHT);
   if (!c->head_bias) return;
   t->head.bias = begin_group(t, 1, padded, false, true);
-  add_vector(t, (Place){"", -1, 0}, "lm_head", "bias", c->vocab, ROLE_BIAS)->inputs = c->dim;
+  add_vector(t, (Scope){"", -1, 0}, "lm_head", "bias", c->vocab, ROLE_BIAS, c->dim);
   t->arena += (size_t)(padded - c->vocab);
 }
 
 bool parameter_table_make(ParameterTable *out, const ModelConfig *c, Error *error) {
-  enum { TENSORS = 28, GROUPS = 20, MATRICES = 11, OTHERS = 10 }; /* of a layer, at most; of none */
-  const size_t layers = (size_t)c->layers + (size_t)c->encoder_layers, encoder_parts = 2 * (size_t)c->encoder_layers;
+  const size_t encoder_sublayers = 2 * (size_t)c->encoder_layers; /* of layers without cross-attention */
   memset(out, 0, sizeof *out);
-  out->tensors = calloc(layers * TENSORS + OTHERS, sizeof *out->tensors);
-  out->groups = calloc(layers * GROUPS + OTHERS, sizeof *out->groups);
-  out->matrices = calloc(layers * MATRICES + 1, sizeof *out->matrices);
-  out->parts = calloc(encoder_parts + 3 * (size_t)c->layers, sizeof *out->parts);
-  if (!out->tensors || !out->groups || !out->matrices || !out->parts) {
+  out->sublayers = calloc(encoder_sublayers + 3 * (size_t)c->layers, sizeof *out->sublayers);
+  out->incomplete = !out->sublayers;
+  if (out->sublayers) {
+    out->encoder.sublayers = out->sublayers;
+    out->decoder.sublayers = out->sublayers + encoder_sublayers;
+    add_stacks(out, c);
+    add_head(out, c);
+  }
+  if (out->incomplete) {
     parameter_table_free(out);
     return error_memory(error, "the table of parameters");
   }
-  out->encoder.parts = out->parts;
-  out->decoder.parts = out->parts + encoder_parts;
-  add_stacks(out, c);
-  add_head(out, c);
   out->arena = (size_t)round_up64((int64_t)out->arena, TENSOR_ALIGNMENT);
   parameter_table_set_optimizer(out, OPTIMIZER_ADAMW);
   return true;
@@ -286,7 +232,7 @@ void parameter_table_free(ParameterTable *t) {
   free(t->tensors);
   free(t->groups);
   free(t->matrices);
-  free(t->parts);
+  free(t->sublayers);
   free(t->spans.items);
   free(t->v_spans.items);
   free(t->bucket_ends);
@@ -352,7 +298,7 @@ void parameter_table_init(const ParameterTable *table, Initialization how, float
     const uint32_t site = SITE_INIT + (uint32_t)row;
     switch (tensor->role) {
     case ROLE_EMBEDDING:
-    case ROLE_PLACES: init_normal(tensor, site, how.kind == INIT_TORCH || sinusoids ? 1 : how.std, w, seed); break;
+    case ROLE_POSITIONS: init_normal(tensor, site, how.kind == INIT_TORCH || sinusoids ? 1 : how.std, w, seed); break;
     case ROLE_SINUSOIDS: parameter_sinusoids(tensor, w); break;
     case ROLE_NORM_WEIGHT: init_constant(tensor, 1, w); break;
     case ROLE_NORM_BIAS: init_constant(tensor, 0, w); break;

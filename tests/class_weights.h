@@ -8,6 +8,7 @@
 #include "tests/class_models.h"
 #include "tests/config_helpers.h"
 #include "formats/model_files.h"
+#include "model/parameters.h"
 
 static const SpecialTokens no_tokens = {-1, -1};
 

@@ -10,6 +10,8 @@
  * The fields are those of ModelConfig, enums by number; what is not given is a small LLaMA's. */
 #include "tests/model_files_helpers.h"
 #include "formats/model_files.h"
+#include "model/parameters.h"
+#include "model/decoder.h"
 
 #include <stdio.h>
 #include <stdlib.h>

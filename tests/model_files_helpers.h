@@ -3,6 +3,7 @@
 #define INKLING_TESTS_MODEL_FILES_HELPERS_H
 
 #include "formats/model_files.h"
+#include "model/parameters.h"
 
 static inline bool write_config(const char *dir, const ModelConfig *config, SpecialTokens tokens, Error *error) {
   return model_files_write_config(dir, config, tokens, TENSOR_F32, error);

@@ -1,4 +1,5 @@
 #include "tests/model_helpers.h"
+#include "model/parameters.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 
 #include "model.h"
 #include "tests/backends.h"
+#include "model/parameters.h"
 
 /* "dims" and "adamw" of a golden. */
 typedef struct Setup {

@@ -4,6 +4,7 @@
 
 #include "model.h"
 #include "tests/checkpoint_helpers.h"
+#include "model/parameters.h"
 
 enum { ARENA = 192 + 64 };
 static ParameterTensor small_tensors[] = {

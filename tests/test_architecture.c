@@ -1,6 +1,7 @@
 /* training/architecture: what --arch names, what single options change, and what does not go together. */
 #include "training/architecture.h"
 #include "training/choices.h"
+#include "model/parameters.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* checkpoint: every model that ModelConfig can say as the class of transformers that computes it: which one, its
  * tensors, and back to the same model; directories of others. */
 #include "tests/class_weights.h"
+#include "model/parameters.h"
 
 /* ---- which class ---- */
 

@@ -2,6 +2,7 @@
  * directories of others. */
 #include "tests/class_weights.h"
 #include "formats/model_files.h"
+#include "model/parameters.h"
 
 static ModelConfig marian(void) { return encoder_decoder(NORM_AFTER, POSITIONS_SINUSOIDAL); }
 static ModelConfig pegasus(void) { return encoder_decoder(NORM_BEFORE, POSITIONS_SINUSOIDAL); }

@@ -3,6 +3,7 @@
 #include "checkpoint/directory.h"
 #include "tests/small_model.h"
 #include "formats/model_files.h"
+#include "model/parameters.h"
 
 #include <math.h>
 

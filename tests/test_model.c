@@ -1,6 +1,7 @@
 /* The whole model against float64 PyTorch (tests/golden/model*.safetensors, which the script has compared with
  * LlamaForCausalLM): logits, loss, every gradient; and what no golden can say: micro-batches, head chunks, dropout. */
 #include "tests/model_helpers.h"
+#include "model/parameters.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -30,8 +31,8 @@ static void table_case(Fixture *f, bool tie) {
   assert_int_equal(table.tensors[3].offset - table.tensors[2].offset, query * c->dim);
   assert_int_equal(table.tensors[4].offset - table.tensors[3].offset, key * c->dim);
   assert_int_equal(table.decoder.count, 2 * c->layers);
-  assert_int_equal(table.decoder.parts[0].in.weight.rows, query + 2 * key);
-  assert_int_equal(table.decoder.parts[1].in.weight.rows, 2 * c->ffn);
+  assert_int_equal(table.decoder.sublayers[0].in.weight.rows, query + 2 * key);
+  assert_int_equal(table.decoder.sublayers[1].in.weight.rows, 2 * c->ffn);
   assert_int_equal(table.decoder.embedding.offset == table.head.weight.offset, tie);
   for (int i = 0; i < table.group_count; i++) {
     const ParameterGroup *segment = &table.groups[i];
@@ -53,7 +54,7 @@ static double initial_std(const ParameterTensor *t, Initialization how, const Mo
   const double branches = source ? 2 * c->encoder_layers : c->layers * (c->encoder_layers ? 3 : 2);
   switch (t->role) {
   case ROLE_EMBEDDING:
-  case ROLE_PLACES: return torch ? 1 : (double)how.std;
+  case ROLE_POSITIONS: return torch ? 1 : (double)how.std;
   case ROLE_WEIGHT: return torch ? 1 / sqrt(3.0 * t->cols) : (double)how.std;
   case ROLE_RESIDUAL: return torch ? 1 / sqrt(3.0 * t->cols) : (double)how.std / sqrt(branches);
   case ROLE_BIAS: return torch ? 1 / sqrt(3.0 * t->inputs) : 0;
@@ -82,7 +83,7 @@ static void initial_case(Fixture *f, const ModelConfig *config, Initialization h
     double std = sqrt(squares / n);
     if (fabs(sum / n) > 5 * want / sqrt(n)) fail_msg("%s: mean %g", t->name, sum / n);
     if (fabs(std / want - 1) > 5 / sqrt(2 * n)) fail_msg("%s: std %g, not %g", t->name, std, want);
-    if (how.kind == INIT_TORCH && t->role != ROLE_EMBEDDING && t->role != ROLE_PLACES)
+    if (how.kind == INIT_TORCH && t->role != ROLE_EMBEDDING && t->role != ROLE_POSITIONS)
       assert_true(largest <= want * sqrt(3) * (1 + 1e-6) && largest > want * sqrt(3) * (1 - 20 / n));
     assert_memory_not_equal(arena + t->offset, other + t->offset, tensor_count(t) * sizeof *arena);
     memset(arena + t->offset, 0, tensor_count(t) * sizeof *arena);

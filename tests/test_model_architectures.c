@@ -2,6 +2,9 @@
  * logits, loss, every gradient, ten training steps; a token decoded from the caches against the whole pass; what each
  * layer would say; what the positions are. */
 #include "tests/model_helpers.h"
+#include "model/parameters.h"
+#include "model/decoder.h"
+#include "model/attention_maps.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -254,7 +257,7 @@ static double *head_of_embedding(Fixture *f, Model *m, int token, int position) 
   double *x = host_values(f, (size_t)dim), *logits = host_values(f, (size_t)c->vocab), mean = 0, square = 0;
   for (int i = 0; i < dim; i++) {
     x[i] = (double)arena[s->embedding.offset + (size_t)(token * dim + i)];
-    if (s->places.rows) x[i] += (double)arena[s->places.offset + (size_t)(position * dim + i)];
+    if (s->position_embedding.rows) x[i] += (double)arena[s->position_embedding.offset + (size_t)(position * dim + i)];
     mean += c->norm == NORM_LAYER ? x[i] / dim : 0;
   }
   for (int i = 0; i < dim; i++) square += (x[i] - mean) * (x[i] - mean) / dim;
@@ -540,7 +543,7 @@ static void test_sinusoids(void **state) {
   need(parameter_table_make(&table, c, &error), &error);
   float *arena = host_memory(f, table.arena * sizeof *arena);
   parameter_table_init(&table, (Initialization){INIT_GPT2, INIT_DEFAULT_STD}, arena, 1);
-  const float *places = arena + table.decoder.places.offset;
+  const float *places = arena + table.decoder.position_embedding.offset;
   size_t count = (size_t)(c->ctx * c->dim);
   double *want = host_values(f, count);
   for (int t = 0; t < c->ctx; t++)

@@ -3,6 +3,8 @@
 #include "inference/generation.h"
 #include "tests/machine.h"
 #include "tests/model_helpers.h"
+#include "model/parameters.h"
+#include "model/decoder.h"
 
 #include <math.h>
 #include <stdlib.h>

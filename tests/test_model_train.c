@@ -1,5 +1,6 @@
 /* Training steps of the whole model: ten of them against float64 PyTorch, resuming, halting, schedules. */
 #include "tests/model_helpers.h"
+#include "model/parameters.h"
 
 #include <math.h>
 
@@ -117,7 +118,7 @@ static void test_halts(void **state) {
   size_t bytes = model_table(m)->arena * sizeof(float);
   float *weights = arena_read(f, m, ARENA_MASTER);
   float *poisoned = arena_read(f, m, ARENA_MASTER);
-  poisoned[model_table(m)->decoder.parts[3].out.weight.offset] = NAN;
+  poisoned[model_table(m)->decoder.sublayers[3].out.weight.offset] = NAN;
   model_upload(m, ARENA_MASTER, poisoned);
   model_train_step(m, &(TokenBatch){s.tokens, s.targets, NULL, NULL});
   StepState report = one_report(m);

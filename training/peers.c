@@ -63,7 +63,7 @@ TrainConfig run_train_config(const Run *r) {
   train.batch = share.batch;
   train.micro_batches = share.micro_batches;
   train.first_sequence = share.first;
-  train.share = (Share){r->peers->rank, r->peers->size, !r->settings.no_shard};
+  train.sharding = (Sharding){r->peers->rank, r->peers->size, !r->settings.no_shard};
   return train;
 }
 

@@ -20,6 +20,7 @@
 #include "util/clock.h"
 #include "util/text.h"
 #include "formats/model_files.h"
+#include "model/decoder.h"
 
 /* What was found before it was read. */
 typedef struct TextFacts {

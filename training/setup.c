@@ -5,6 +5,8 @@
 #include "util/text.h"
 #include "util/threads.h"
 #include "util/path.h"
+#include "model/parameters.h"
+#include "model/decoder.h"
 
 #include <stdlib.h>
 #include <string.h>

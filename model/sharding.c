@@ -2,10 +2,11 @@
 #include "model/internal.h"
 
 #include "util/array.h"
+#include "model/parameters.h"
 
 #include <stdlib.h>
 
-static bool no_memory(Error *error) { return error_memory(error, "the processes' parts of the model"); }
+static bool no_memory(Error *error) { return error_memory(error, "the processes' shares of the model"); }
 
 /* ---- in which bucket a group is ---- */
 
@@ -15,7 +16,7 @@ static int bucket_count(const ParameterTable *t) {
   const Stack *const stacks[] = {&t->encoder, &t->decoder};
   for (int s = 0; s < 2; s++)
     for (int i = 0; i < stacks[s]->count; i++) {
-      const int layer = stacks[s]->first_layer + stacks[s]->parts[i].layer;
+      const int layer = stacks[s]->first_layer + stacks[s]->sublayers[i].layer;
       layers = layer >= layers ? layer + 1 : layers;
     }
   return layers + 1;
@@ -25,7 +26,7 @@ static bool is_in(const ParameterGroup *group, Matrix matrix) {
   return matrix.rows && group->matrix.offset == matrix.offset;
 }
 
-static bool is_of(const ParameterGroup *group, const Part *p) {
+static bool is_of(const ParameterGroup *group, const Sublayer *p) {
   const Linear *const all[] = {&p->in, &p->memory, &p->out};
   bool found = is_in(group, p->norm.weight) || is_in(group, p->norm.bias);
   for (int i = 0; i < 3; i++) found = found || is_in(group, all[i]->weight) || is_in(group, all[i]->bias);
@@ -36,7 +37,7 @@ static int bucket_of(const ParameterTable *t, const ParameterGroup *group) {
   const Stack *const stacks[] = {&t->encoder, &t->decoder};
   for (int s = 0; s < 2; s++)
     for (int i = 0; i < stacks[s]->count; i++)
-      if (is_of(group, &stacks[s]->parts[i])) return stacks[s]->first_layer + stacks[s]->parts[i].layer;
+      if (is_of(group, &stacks[s]->sublayers[i])) return stacks[s]->first_layer + stacks[s]->sublayers[i].layer;
   return bucket_count(t) - 1;
 }
 
@@ -73,7 +74,7 @@ static bool deal_matrices(const ParameterTable *t, int ranks, int *owners, Error
 
 static bool add_span(SpanList *list, Span span, Error *error) {
   if (!span.count) return true;
-  if (!array_reserve(&list->items, &list->room, (size_t)list->count + 1, sizeof span)) return no_memory(error);
+  if (!array_reserve(&list->items, &list->capacity, (size_t)list->count + 1, sizeof span)) return no_memory(error);
   list->items[list->count++] = span;
   return true;
 }
@@ -160,12 +161,12 @@ static bool place_spans(ParameterTable *t, int rank, int ranks, Error *error) {
   if (!m) return no_memory(error);
   bool ok = true;
   for (Span *s = t->spans.items; ok && s < t->spans.items + t->spans.count; s++) {
-    const size_t room = (size_t)round_up64((int64_t)s->count, TENSOR_ALIGNMENT);
+    const size_t aligned = (size_t)round_up64((int64_t)s->count, TENSOR_ALIGNMENT);
     s->own = m[s->owner];
-    m[s->owner] += room;
+    m[s->owner] += aligned;
     if (!of_adamw(t, s->offset)) continue;
     ok = add_span(&t->v_spans, (Span){second_moment(t, s->offset), s->count, s->owner, v[s->owner]}, error);
-    v[s->owner] += room;
+    v[s->owner] += aligned;
   }
   t->m_kept = m[rank];
   t->v_kept = v[rank];
@@ -174,7 +175,7 @@ static bool place_spans(ParameterTable *t, int rank, int ranks, Error *error) {
 }
 
 static bool add_run(ParameterTable *t, AdamwRun run, Error *error) {
-  if (!array_reserve(&t->runs, &t->run_room, (size_t)t->run_count + 1, sizeof run)) return no_memory(error);
+  if (!array_reserve(&t->runs, &t->run_capacity, (size_t)t->run_count + 1, sizeof run)) return no_memory(error);
   t->runs[t->run_count++] = run;
   return true;
 }
@@ -226,14 +227,14 @@ static bool take_all(ParameterTable *t, Error *error) {
   return ok;
 }
 
-bool parameter_table_share(ParameterTable *t, const Share *share, Error *error) {
+bool parameter_table_partition(ParameterTable *t, const Sharding *sharding, Error *error) {
   free(t->own);
   free(t->bucket_ends);
   t->bucket_ends = NULL;
   t->bucket_count = t->spans.count = t->v_spans.count = t->run_count = 0;
   t->own = calloc((size_t)t->muon_count + 1, sizeof *t->own);
   if (!t->own) return no_memory(error);
-  if (share->ranks > 1 && !make_spans(t, share->ranks, error)) return false;
-  if (!is_sharded(share)) return take_all(t, error);
-  return place_spans(t, share->rank, share->ranks, error) && take_own(t, share->rank, error);
+  if (sharding->ranks > 1 && !make_spans(t, sharding->ranks, error)) return false;
+  if (!is_sharded(sharding)) return take_all(t, error);
+  return place_spans(t, sharding->rank, sharding->ranks, error) && take_own(t, sharding->rank, error);
 }

@@ -1,5 +1,6 @@
 /* Which of several processes updates what: everything once, in its own room. */
 #include "model.h"
+#include "model/parameters.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -112,7 +113,7 @@ static void expect_shares(const ModelConfig *config, OptimizerKind optimizer, in
     ParameterTable *t = rank ? &table : &first;
     assert_true(parameter_table_make(t, config, NULL));
     parameter_table_set_optimizer(t, optimizer);
-    assert_true(parameter_table_share(t, &(Share){rank, ranks, true}, NULL));
+    assert_true(parameter_table_partition(t, &(Sharding){rank, ranks, true}, NULL));
     assert_int_equal(t->bucket_count, config->layers + config->encoder_layers + 1);
     expect_spans(t, ranks);
     expect_own(t, rank);
@@ -155,13 +156,13 @@ static void test_more_than_there_is(void **state) {
 }
 
 static void test_whole(void **state) {
-  const Share whole[] = {{0, 1, true}, {1, 2, false}};
+  const Sharding whole[] = {{0, 1, true}, {1, 2, false}};
   (void)state;
   for (int i = 0; i < 2; i++) {
     ParameterTable t;
     assert_true(parameter_table_make(&t, &encoder, NULL));
     parameter_table_set_optimizer(&t, OPTIMIZER_MUON);
-    assert_true(parameter_table_share(&t, &whole[i], NULL));
+    assert_true(parameter_table_partition(&t, &whole[i], NULL));
     assert_int_equal(t.m_kept, t.arena);
     assert_int_equal(t.v_kept, t.v_arena);
     assert_int_equal(t.own_count, t.muon_count);

@@ -1,0 +1,72 @@
+/* Configurations: sizes, ranges, what a device can compute. */
+#include "model/internal.h"
+#include "model/parameters.h"
+
+#include <math.h>
+
+/* Of the tensors whose role is not among `excluded`, bits 1 << ParameterRole. */
+static int64_t count_parameters(const ModelConfig *c, unsigned excluded) {
+  ParameterTable table;
+  int64_t count = 0;
+  if (!parameter_table_make(&table, c, NULL)) return 0;
+  for (int i = 0; i < table.count; i++)
+    if (!(excluded >> table.tensors[i].role & 1)) count += (int64_t)table.tensors[i].rows * table.tensors[i].cols;
+  parameter_table_free(&table);
+  return count;
+}
+
+int64_t model_parameters(const ModelConfig *c) { return count_parameters(c, 1u << ROLE_SINUSOIDS); }
+
+int64_t model_parameters_without_embeddings(const ModelConfig *c) {
+  return count_parameters(c, 1u << ROLE_SINUSOIDS | 1u << ROLE_EMBEDDING | 1u << ROLE_POSITIONS);
+}
+
+int model_default_ffn(int dim) { return (int)round_up64(((int64_t)dim * 8 + 2) / 3, 32); }
+
+static bool in_range(const char *name, int value, int low, int high, ExitCode code, Error *error) {
+  return (value >= low && value <= high) ||
+         fail(error, code, "%s is %d; it must be from %d to %d", name, value, low, high);
+}
+
+bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
+  if (!in_range("vocabulary size", c->vocab, 1, MODEL_MAX_VOCAB, code, error) ||
+      !in_range("layers", c->layers, 1, MODEL_MAX_LAYERS, code, error) ||
+      !in_range("heads", c->heads, 1, MODEL_MAX_HEADS, code, error) ||
+      !in_range("kv-heads", c->kv_heads, 1, c->heads, code, error) ||
+      !in_range("dim", c->dim, MODEL_MIN_DIM, MODEL_MAX_DIM, code, error) ||
+      !in_range("ffn", c->ffn, 1, MODEL_MAX_FFN, code, error) ||
+      !in_range("ctx", c->ctx, 1, MODEL_MAX_CTX, code, error) ||
+      !in_range("head size", c->head_dim, 2, HEAD_DIM_LIMIT, code, error))
+    return false;
+  if (c->head_dim % 2) return fail(error, code, "head size %d is odd; it must be even", c->head_dim);
+  if (c->heads % c->kv_heads)
+    return fail(error, code, "%d heads cannot share %d kv-heads evenly; heads must be a multiple of kv-heads", c->heads,
+                c->kv_heads);
+  if (!in_range("encoder layers", c->encoder_layers, 0, MODEL_MAX_LAYERS, code, error)) return false;
+  if (has_encoder(c)) {
+    if (!in_range("source vocabulary size", c->source_vocab, 1, MODEL_MAX_VOCAB, code, error)) return false;
+    if (c->tie && c->source_vocab != c->vocab)
+      return fail(error, code, "a tied model has one table for sources of %d tokens and targets of %d; untie it",
+                  c->source_vocab, c->vocab);
+  }
+  if (c->positions == POSITIONS_ROPE && (!(c->rope_base > 0) || !isfinite(c->rope_base)))
+    return fail(error, code, "rope base %g must be positive", (double)c->rope_base);
+  if (!(c->norm_eps > 0) || !isfinite(c->norm_eps))
+    return fail(error, code, "norm eps %g must be positive", (double)c->norm_eps);
+  return true;
+}
+
+bool model_check_device(const ModelConfig *config, const ContextInfo *device, Error *error) {
+  const struct {
+    const char *name;
+    int size;
+  } widths[] = {{"dim", config->dim}, {"ffn", config->ffn}};
+  for (int i = 0; i < 2; i++)
+    if (widths[i].size % device->width_multiple)
+      return fail(error, EXIT_USAGE, "%s %d is not supported on %s: use a multiple of %d", widths[i].name,
+                  widths[i].size, device->device, device->width_multiple);
+  if (config->head_dim % device->head_dim_multiple == 0 && config->head_dim <= device->head_dim_max) return true;
+  return fail(error, EXIT_USAGE,
+              "head size %d (dim %d, %d heads) is not supported on %s: use a multiple of %d up to %d", config->head_dim,
+              config->dim, config->heads, device->device, device->head_dim_multiple, device->head_dim_max);
+}

@@ -1,0 +1,122 @@
+/* The table of parameters, one row a tensor in checkpoint order, and how they begin. */
+#ifndef INKLING_MODEL_PARAMETERS_H
+#define INKLING_MODEL_PARAMETERS_H
+
+#include "model.h"
+
+/* What a tensor is, which says how it begins. */
+typedef enum TensorRole {
+  ROLE_EMBEDDING,
+  ROLE_POSITIONS, /* learned position embedding */
+  ROLE_SINUSOIDS, /* positions that are never trained */
+  ROLE_WEIGHT,
+  ROLE_RESIDUAL, /* the weight of a product that is added to the residual stream */
+  ROLE_BIAS,
+  ROLE_NORM_WEIGHT,
+  ROLE_NORM_BIAS
+} TensorRole;
+
+typedef struct ParameterTensor {
+  char name[64];  /* in the checkpoint, e.g. "model.layers.0.self_attn.q_proj.weight" */
+  int rows, cols; /* logical shape; rank 1 (norms, biases): rows = 1 and the checkpoint's shape is [cols] */
+  int rank;
+  size_t offset; /* in the arenas */
+  TensorRole role;
+  int64_t v_offset; /* in the arena of second moments; -1: it has none */
+  int inputs;       /* of the product it belongs to; a row of a table: its length */
+  int branches;     /* that are added to the same residual stream; 0 outside of layers */
+} ParameterTensor;
+
+typedef struct NormParameters {
+  Matrix weight, bias; /* bias.rows 0: none; else the next group */
+  size_t vector;       /* of its weight in Parameters.vectors */
+} NormParameters;
+
+/* What adds a branch to the residual stream. A layer is a SUBLAYER_SELF, above an encoder a SUBLAYER_CROSS, and a SUBLAYER_MLP. */
+typedef enum SublayerKind { SUBLAYER_SELF, SUBLAYER_CROSS, SUBLAYER_MLP, SUBLAYER_KINDS } SublayerKind;
+
+typedef struct Sublayer {
+  SublayerKind kind;
+  int layer; /* of its stack */
+  NormParameters norm;
+  Linear in;     /* SELF: queries, keys, values packed [H*D + 2*G*D][C]; CROSS: queries [H*D][C]; MLP: [F][C], gated:
+                    gate and up packed [2F][C] */
+  Linear memory; /* CROSS: keys and values of the source packed [2*G*D][C] */
+  Linear out;    /* SELF, CROSS [C][H*D]; MLP [C][F] */
+} Sublayer;
+
+/* Sublayers one after the other, and what stands before and after them. */
+typedef struct Stack {
+  Sublayer *sublayers;
+  int count; /* 0: there is no such stack */
+  int vocab;
+  Matrix embedding, position_embedding; /* [padded vocab][C], [ctx][C]; rows 0: no positions are added */
+  NormParameters norm;                  /* NORM_BEFORE: after the last sublayer */
+  int first_layer; /* dropout numbers the layers of all stacks: the decoder's, then the encoder's */
+} Stack;
+
+typedef struct SpanList {
+  Span *items;
+  int count;
+  size_t capacity;
+} SpanList;
+
+typedef struct ParameterTable {
+  ParameterTensor *tensors;
+  int count;
+  ParameterGroup *groups;
+  int group_count;
+  MuonMatrix *matrices; /* of all products in layers, ascending offsets */
+  int matrix_count;
+  int muon_count;      /* matrices that Muon updates: none or all */
+  Sublayer *sublayers; /* of both stacks */
+  Stack encoder, decoder;
+  Linear head;    /* its weight is the embedding when tied */
+  size_t arena;   /* elements, alignment and pads included */
+  size_t v_arena; /* the same of second moments */
+  size_t vectors; /* the same of what no GEMM reads */
+  /* parameter_table_partition() */
+  SpanList spans, v_spans; /* of several processes: of the arena, a bucket of gradients after the other; of v_arena */
+  int *bucket_ends;        /* spans of a layer end before this one; behind the layers is everything else */
+  int bucket_count;
+  AdamwRun *runs; /* what this process updates */
+  int run_count;
+  size_t run_capacity;
+  MuonMatrix *own;
+  int own_count;
+  size_t m_kept, v_kept; /* moments that it keeps */
+  /* while it is made */
+  size_t tensor_capacity, group_capacity, matrix_capacity;
+  bool incomplete; /* memory is out */
+} ParameterTable;
+
+/* Of a model that AdamW trains. */
+bool parameter_table_make(ParameterTable *out, const ModelConfig *config, Error *error);
+/* Which rule updates which group, and where second moments are. */
+void parameter_table_set_optimizer(ParameterTable *table, OptimizerKind optimizer);
+/* Who updates what, after parameter_table_set_optimizer(). EXIT_MEMORY. */
+bool parameter_table_partition(ParameterTable *table, const Sharding *sharding, Error *error);
+/* What operations know of the table, which must outlive `out`: its size, groups and who updates them. Again after
+ * parameter_table_partition(). */
+void parameter_table_describe(const ParameterTable *table, Parameters *out);
+void parameter_table_free(ParameterTable *table);
+
+typedef enum InitKind {
+  INIT_GPT2, /* normal(0, std), ROLE_RESIDUAL with std / sqrt(branches) (Radford et al. 2019); biases 0 */
+  INIT_TORCH /* torch.nn.Linear: uniform in +-1/sqrt(inputs), biases too; torch.nn.Embedding: normal(0, 1) */
+} InitKind;
+typedef struct Initialization {
+  InitKind kind;
+  float std; /* INIT_GPT2 */
+} Initialization;
+#define INIT_DEFAULT_STD 0.02f
+
+/* Fills a zeroed host arena with initial weights: Philox by (seed, row of the table, element), so they depend on
+ * neither layout nor device. Norms begin as 1 and 0. Beside sinusoids, whose numbers are as large as 1, an embedding
+ * begins as normal(0, 1). */
+void parameter_table_init(const ParameterTable *table, Initialization how, float *arena, uint64_t seed);
+
+/* The numbers of a tensor of ROLE_SINUSOIDS. */
+void parameter_sinusoids(const ParameterTensor *tensor, float *out);
+
+#endif
