@@ -65,15 +65,14 @@ BF16_INSTRUCTIONS := $(shell printf 'tdpbf16ps %%tmm0, %%tmm1, %%tmm2\nvdpbf16ps
 DEFINES += $(BF16_INSTRUCTIONS)
 # Not fast-math: NaN and infinity keep their meaning. Products may be fused into sums, and sqrtf sets no errno.
 ARITHMETIC := -ffp-contract=fast -fno-math-errno
-ALL_CFLAGS = -std=c11 $(CPPFLAGS) $(CFLAGS) $(ARITHMETIC) -fopenmp -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP $(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
-ALL_LDFLAGS = $(LDFLAGS) -fopenmp $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
+ALL_CFLAGS = -std=c11 $(CPPFLAGS) $(CFLAGS) $(ARITHMETIC) -pthread -fopenmp-simd -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP $(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
+ALL_LDFLAGS = $(LDFLAGS) -pthread $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
 
 # Libraries. jansson, PCRE2 and utf8proc are needed; they are linked statically where their archives are there, so that the programs
 # are easy to move.
 have_header = $(shell printf '$(HASH)include <$(1)>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
 archives = $(wildcard $(patsubst -L%,%/lib$(1).a,$(filter -L%,$(LDFLAGS)))) $(shell $(CC) -print-file-name=lib$(1).a | grep /)
 static_or_shared = $(if $(strip $(call archives,$(1))),-l:lib$(1).a,-l$(1))
-HAVE_OPENMP := $(call have_header,omp.h)
 HAVE_JANSSON := $(call have_header,jansson.h)
 HAVE_PCRE2 := $(shell printf '$(HASH)define PCRE2_CODE_UNIT_WIDTH 8\n$(HASH)include <pcre2.h>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
 HAVE_UTF8PROC := $(call have_header,utf8proc.h)
@@ -262,9 +261,6 @@ ifeq ($(BUILD_SETTINGS),$(BUILD)/settings.mk)
 endif
 
 check-libraries:
-ifneq ($(HAVE_OPENMP),yes)
-	@echo "make: $(CC) has no OpenMP (its header omp.h was not found). Install it (for clang: libomp-dev, or libomp-N-dev for clang-N) or use CC=gcc" >&2; exit 1
-endif
 ifneq ($(HAVE_JANSSON),yes)
 	@echo "make: jansson is missing (its header jansson.h was not found). Run scripts/install-deps.sh" >&2; exit 1
 endif
@@ -324,13 +320,12 @@ vectorized:
 SOURCES = $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp')
 format:
 	@clang-format -i $(SOURCES)
-# That no compiler warns, of those that are installed. Debian has omp.h for one clang at a time: the others read its copy.
+# That no compiler warns, of those that are installed.
 LINT_COMPILERS := $(foreach compiler,gcc-12 clang-14 clang-19,$(shell command -v $(compiler)))
-LINT_FLAGS = $(filter-out -MMD -MP,$(ALL_CFLAGS)) -Werror -DINKLING_VERSION='""' -idirafter $(BUILD)/openmp -fsyntax-only
+LINT_FLAGS = $(filter-out -MMD -MP,$(ALL_CFLAGS)) -Werror -DINKLING_VERSION='""' -fsyntax-only
 LINT_SOURCES = $(filter-out kernels/cpu/% collective/mpi/%,$(filter %.c,$(SOURCES)))
 .PHONY: warnings
 warnings:
-	@mkdir -p $(BUILD)/openmp; cp "$$(clang -print-file-name=include/omp.h)" $(BUILD)/openmp 2>/dev/null || :
 	@for compiler in $(LINT_COMPILERS); do echo "  $$compiler"; \
 		echo $(LINT_SOURCES) | xargs -n 8 -P $$(nproc) $$compiler $(LINT_FLAGS) || exit 1; \
 		$(foreach build,$(wordlist 1,2,$(CPU_BUILDS)),echo $(CPU_KERNELS) | xargs -n 8 -P $$(nproc) $$compiler $(LINT_FLAGS) $(call BUILD_FLAGS,$(build)) || exit 1;) \
@@ -340,8 +335,8 @@ lint: layers vectorized warnings
 	@awk '{ gsub(/[^ -~]+/, "?") } length > 120 { print FILENAME ":" FNR ": longer than 120 columns"; bad = 1 } END { exit bad }' $(SOURCES)
 	@! git grep -nE 'json_object_([gs]etn|deln|iter_key_len|keylen)' -- '*.c' '*.h' || { echo "jansson 2.13 does not have it" >&2; exit 1; }
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -I. --suppress=missingIncludeSystem $(filter %.c,$(SOURCES))
-	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc' --warnings-as-errors='*' $(LIBRARY) $(CPU_KERNELS) train.c generate.c $(wildcard bench/*.c data/*.c data/*/*.c) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) $(call BUILD_FLAGS,$(firstword $(CPU_BUILDS))) -DINKLING_VERSION='""'
-	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling' --warnings-as-errors='*' $(CPU_KERNELS) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp -I. $(DEFINES) $(call BUILD_FLAGS,$(word 2,$(CPU_BUILDS)))
+	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc' --warnings-as-errors='*' $(LIBRARY) $(CPU_KERNELS) train.c generate.c $(wildcard bench/*.c data/*.c data/*/*.c) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp-simd -I. $(DEFINES) $(call BUILD_FLAGS,$(firstword $(CPU_BUILDS))) -DINKLING_VERSION='""'
+	clang-tidy --quiet --checks='-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling' --warnings-as-errors='*' $(CPU_KERNELS) -- -std=c11 -D_XOPEN_SOURCE=700 -fopenmp-simd -I. $(DEFINES) $(call BUILD_FLAGS,$(word 2,$(CPU_BUILDS)))
 	shellcheck scripts/*.sh tests/*.sh tests/fuzz/*.sh tests/cuda_on_cpu/*.sh data/*.sh .ci/run
 
 clean:

@@ -1,4 +1,4 @@
-/* main() of both programs: signals, OpenMP's threads, the command line, and errors as an exit status. */
+/* main() of both programs: signals, the command line, and errors as an exit status. */
 #ifndef INKLING_CLI_STARTUP_H
 #define INKLING_CLI_STARTUP_H
 

@@ -46,7 +46,7 @@ package() {
     apt-get:libedit) echo libedit-dev ;;
     apt-get:openmpi) echo openmpi-bin libopenmpi-dev ;;
     apt-get:mpich) echo mpich libmpich-dev ;;
-    dnf:compiler) echo gcc glibc-devel libgomp ;;
+    dnf:compiler) echo gcc glibc-devel ;;
     dnf:jansson) echo jansson-devel ;;
     dnf:pcre2) echo pcre2-devel ;;
     dnf:utf8proc) echo utf8proc-devel ;;

@@ -36,9 +36,8 @@ mkdir "$work/old" "$work/new" "$work/begun"
 ln -s "$old" "$work/old/build"
 ln -s "$new" "$work/new/build"
 ln -s "$old" "$work/begun/build"
-# Threads that wait give the core away: on a busy machine that is many times faster.
-LC_ALL=C OMP_WAIT_POLICY=passive
-export LC_ALL OMP_WAIT_POLICY
+LC_ALL=C
+export LC_ALL
 
 # ---- texts: one place for both builds, because config.txt has their paths ----
 text=$work/text.txt tail=$work/tail.txt pairs=$work/pairs.jsonl tail_pairs=$work/tail.jsonl

@@ -61,8 +61,7 @@ class Run:
                 command += [":"] * (i > 0) + ["-n", "1", *program]
         else:
             command = [*launcher, "-n", str(ranks), TRAIN, *flags]
-        environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                       "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         if launcher:
             environment["ASAN_OPTIONS"] = "detect_leaks=0"  # what MPI keeps when it has ended
         with open(os.path.join(folder, "stderr"), "wb") as out:

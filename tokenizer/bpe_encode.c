@@ -3,8 +3,8 @@
 #include "tokenizer/bpe_piece.h"
 #include "util/array.h"
 #include "util/hash.h"
+#include "util/pool.h"
 
-#include <omp.h>
 #include <stdlib.h>
 
 enum {
@@ -40,6 +40,7 @@ typedef struct PartIds {
 struct BpeEncoder {
   const Pipeline *pipeline;
   int threads;
+  Pool *pool;             /* of so many threads */
   Worker *workers;        /* [threads] */
   PretokenizePart *parts; /* [PRETOKENIZE_ROUND_PARTS] */
   PartIds *part_ids;      /* [PRETOKENIZE_ROUND_PARTS] */
@@ -51,6 +52,7 @@ struct BpeEncoder {
 
 void bpe_encoder_free(BpeEncoder *encoder) {
   if (!encoder) return;
+  pool_close(encoder->pool);
   for (int i = 0; encoder->workers && i < encoder->threads; i++) {
     free(encoder->workers[i].cache);
     free(encoder->workers[i].ids);
@@ -94,12 +96,11 @@ bool bpe_encoder_create(BpeEncoder **out, const Pipeline *pipeline, bool special
   encoder->pipeline = pipeline;
   encoder->threads = threads;
   encoder->stop = stop;
-  if (!allocate(encoder, special)) {
-    bpe_encoder_free(encoder);
-    return error_memory(error, "the tokens of a text");
-  }
-  *out = encoder;
-  return true;
+  const bool ok = (allocate(encoder, special) || error_memory(error, "the tokens of a text")) &&
+                  pool_open(&encoder->pool, threads, error);
+  if (ok) *out = encoder;
+  else bpe_encoder_free(encoder);
+  return ok;
 }
 
 bool bpe_ids_sink(void *ids, const int32_t *more, size_t count, Error *error) {
@@ -178,7 +179,8 @@ static bool take_piece(void *of, const uint8_t *piece, size_t size, size_t left,
 }
 
 /* The same as the pipeline that has this step alone, without a call for each piece. */
-static bool encode_gpt2(const Bpe *bpe, Worker *worker, const PretokenizePart *part) {
+static bool encode_gpt2(Worker *worker, const PretokenizePart *part) {
+  const Bpe *bpe = worker->bpe;
   if (!reserve(worker, part->size, &worker->error)) return false;
   const uint8_t *text = part->text;
   for (size_t left = part->size; left > 0;) {
@@ -192,45 +194,49 @@ static bool encode_gpt2(const Bpe *bpe, Worker *worker, const PretokenizePart *p
   return true;
 }
 
-static bool encode_part(const Bpe *bpe, Worker *worker, const PretokenizePart *part, bool continues, int32_t end) {
+/* False: with the worker's error. */
+static bool encode_part(Worker *worker, const PretokenizePart *part, bool continues, int32_t end) {
   const bool ok = pipeline_runner_is_gpt2(worker->runner)
-                      ? encode_gpt2(bpe, worker, part)
+                      ? encode_gpt2(worker, part)
                       : pipeline_run(worker->runner, part->text, part->size, continues, &worker->error);
   return ok && (!part->is_last || end < 0 || take_token(worker, end, &worker->error));
 }
 
 /* ---- all documents ---- */
 
-/* Of whichever thread had one. */
-static bool pass_error(const BpeEncoder *encoder, Error *error) {
-  for (int i = 0; i < encoder->threads; i++) {
-    const Error *why = &encoder->workers[i].error;
-    if (why->code) return fail(error, why->code, "%s", why->text);
-  }
-  return error_memory(error, "the tokens of a text");
-}
-
 static bool continues(const BpeEncoder *encoder, size_t part) {
   return part > 0 ? !encoder->parts[part - 1].is_last : encoder->open;
 }
 
-static bool encode_parts(BpeEncoder *encoder, size_t count, int32_t end) {
-  const Bpe *bpe = encoder->pipeline->bpe;
-  bool ok = true;
-#pragma omp parallel num_threads(encoder->threads) reduction(&& : ok)
-  {
-    int thread = omp_get_thread_num();
-    Worker *worker = &encoder->workers[thread];
-    worker->count = 0;
-    worker->error = (Error){0};
-#pragma omp for schedule(dynamic)
-    for (size_t i = 0; i < count; i++) {
-      size_t begin = worker->count;
-      ok = ok && encode_part(bpe, worker, &encoder->parts[i], continues(encoder, i), end);
-      encoder->part_ids[i] = (PartIds){thread, begin, worker->count - begin};
-    }
+typedef struct Round {
+  const BpeEncoder *encoder;
+  int32_t end;
+} Round;
+
+/* PoolWork. A thread that has failed takes its parts and does nothing with them. */
+static void encode_some(const void *of, int begin, int end, int thread) {
+  const Round *round = of;
+  const BpeEncoder *encoder = round->encoder;
+  Worker *worker = &encoder->workers[thread];
+  for (int i = begin; i < end && !worker->error.code; i++) {
+    const size_t first = worker->count;
+    encode_part(worker, &encoder->parts[i], continues(encoder, (size_t)i), round->end);
+    encoder->part_ids[i] = (PartIds){thread, first, worker->count - first};
   }
-  return ok;
+}
+
+/* Fails with the error of the first thread that has one. */
+static bool encode_parts(BpeEncoder *encoder, size_t count, int32_t end, Error *error) {
+  for (int i = 0; i < encoder->threads; i++) {
+    encoder->workers[i].count = 0;
+    encoder->workers[i].error = (Error){0};
+  }
+  pool_run(encoder->pool, (int)count, 1, 1, encode_some, &(Round){encoder, end});
+  for (int i = 0; i < encoder->threads; i++) {
+    const Error *why = &encoder->workers[i].error;
+    if (why->code) return fail(error, why->code, "%s", why->text);
+  }
+  return true;
 }
 
 bool bpe_encode(BpeEncoder *encoder, const PretokenizeText *documents, size_t count, int32_t end, BpeSink sink,
@@ -239,7 +245,7 @@ bool bpe_encode(BpeEncoder *encoder, const PretokenizeText *documents, size_t co
   size_t parts;
   const TextCut cut = pipeline_text_cut(encoder->pipeline);
   while ((parts = pretokenize_parts(cut, documents, count, encoder->threads, &cursor, encoder->parts)) > 0) {
-    if (!encode_parts(encoder, parts, end)) return pass_error(encoder, error);
+    if (!encode_parts(encoder, parts, end, error)) return false;
     const PretokenizePart *last = &encoder->parts[parts - 1];
     const bool begun = last->size > 0 || continues(encoder, parts - 1);
     encoder->open = !last->is_last || (end < 0 && begun);

@@ -2,15 +2,21 @@
 
 #include "tokenizer/bpe_merges.h"
 #include "tokenizer/piece_counts.h"
+#include "util/pool.h"
 
-#include <omp.h>
 #include <stdlib.h>
 
-/* Every thread counts into a table of its own; the tables become one at the end. */
+/* What a thread counts; the tables become one at the end. */
+typedef struct Counter {
+  PieceCounts counts;
+  bool failed;
+} Counter;
+
 struct BpeTrainer {
   int threads;
+  Pool *pool;
   CharClasses *classes;
-  PieceCounts *counts;    /* [threads] */
+  Counter *counters;      /* [threads] */
   PretokenizePart *parts; /* [PRETOKENIZE_ROUND_PARTS] */
   uint64_t bytes;
 };
@@ -22,8 +28,9 @@ static bool no_memory(const BpeTrainer *trainer, Error *error) {
 
 void bpe_trainer_free(BpeTrainer *trainer) {
   if (!trainer) return;
-  for (int i = 0; trainer->counts && i < trainer->threads; i++) piece_counts_free(&trainer->counts[i]);
-  free(trainer->counts);
+  pool_close(trainer->pool);
+  for (int i = 0; trainer->counters && i < trainer->threads; i++) piece_counts_free(&trainer->counters[i].counts);
+  free(trainer->counters);
   free(trainer->parts);
   free(trainer->classes);
   free(trainer);
@@ -34,10 +41,10 @@ bool bpe_trainer_create(BpeTrainer **out, int threads, Error *error) {
   BpeTrainer *trainer = calloc(1, sizeof *trainer);
   if (!trainer) return no_memory(NULL, error);
   trainer->threads = threads;
-  trainer->counts = calloc((size_t)threads, sizeof *trainer->counts);
+  trainer->counters = calloc((size_t)threads, sizeof *trainer->counters);
   trainer->parts = malloc(PRETOKENIZE_ROUND_PARTS * sizeof *trainer->parts);
-  bool ok = (trainer->counts && trainer->parts) || no_memory(NULL, error);
-  ok = ok && char_classes_create(&trainer->classes, error);
+  bool ok = (trainer->counters && trainer->parts) || no_memory(NULL, error);
+  ok = ok && char_classes_create(&trainer->classes, error) && pool_open(&trainer->pool, threads, error);
   if (ok) *out = trainer;
   else bpe_trainer_free(trainer);
   return ok;
@@ -56,14 +63,18 @@ static bool count_part(PieceCounts *counts, const CharClasses *classes, const Pr
   return true;
 }
 
-static bool count_parts(BpeTrainer *trainer, size_t count) {
+/* PoolWork. */
+static void count_some(const void *of, int begin, int end, int thread) {
+  const BpeTrainer *trainer = of;
+  Counter *own = &trainer->counters[thread];
+  for (int i = begin; i < end && !own->failed; i++)
+    own->failed = !count_part(&own->counts, trainer->classes, &trainer->parts[i]);
+}
+
+static bool count_parts(const BpeTrainer *trainer, size_t count) {
+  pool_run(trainer->pool, (int)count, 1, 1, count_some, trainer);
   bool ok = true;
-#pragma omp parallel num_threads(trainer->threads) reduction(&& : ok)
-  {
-    PieceCounts *own = &trainer->counts[omp_get_thread_num()];
-#pragma omp for schedule(dynamic)
-    for (size_t i = 0; i < count; i++) ok = ok && count_part(own, trainer->classes, &trainer->parts[i]);
-  }
+  for (int i = 0; i < trainer->threads; i++) ok = ok && !trainer->counters[i].failed;
   return ok;
 }
 
@@ -81,8 +92,8 @@ bool bpe_trainer_add(BpeTrainer *trainer, const PretokenizeText *documents, size
 /* All tables into the first. */
 static bool join_counts(BpeTrainer *trainer) {
   for (int i = 1; i < trainer->threads; i++) {
-    if (!piece_counts_merge(&trainer->counts[0], &trainer->counts[i])) return false;
-    piece_counts_free(&trainer->counts[i]);
+    if (!piece_counts_merge(&trainer->counters[0].counts, &trainer->counters[i].counts)) return false;
+    piece_counts_free(&trainer->counters[i].counts);
   }
   return true;
 }
@@ -94,5 +105,5 @@ bool bpe_trainer_finish(BpeTrainer *trainer, int32_t vocab_size, Progress progre
   if (!join_counts(trainer)) return no_memory(trainer, error);
   size_t wanted = vocab_size > BPE_BYTES + 1 ? (size_t)vocab_size - BPE_BYTES - 1 : 0;
   if (wanted > BPE_MERGES_LIMIT) wanted = BPE_MERGES_LIMIT;
-  return bpe_merges_find(&trainer->counts[0], wanted, progress, merges, merge_count, error);
+  return bpe_merges_find(&trainer->counters[0].counts, wanted, progress, merges, merge_count, error);
 }

@@ -3,16 +3,25 @@
 #endif
 #include "util/threads.h"
 
-#include <omp.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #ifdef __linux__
 #include <sched.h>
 #endif
 
+static int allowed_cpus(void) {
+#ifdef __linux__
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+  const long online = sysconf(_SC_NPROCESSORS_ONLN); /* also where there are more than the set holds */
+  return online > 0 ? (int)online : 1;
+}
+
 int threads_count(int wanted) {
   if (wanted > 0) return wanted;
-  int threads = omp_get_num_procs();
+  int threads = allowed_cpus();
   FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
   if (!file) return threads;
   long quota, period;

@@ -43,7 +43,7 @@ verdict() {
     *) settings='EMU_ORDER=fwd' ;;
   esac
   # shellcheck disable=SC2086 # settings are words
-  env $settings INKLING_TEST_BACKEND=cuda OMP_NUM_THREADS=1 timeout 300 "$dir/tests/$2" >run.log 2>&1
+  env $settings INKLING_TEST_BACKEND=cuda timeout 300 "$dir/tests/$2" >run.log 2>&1
   echo "status $?"
   grep -E '^\[ +(FAILED|ERROR) +\] cuda' run.log | sort -u
 }

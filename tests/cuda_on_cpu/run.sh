@@ -32,7 +32,7 @@ if [ "${1:-}" = --job ]; then
     peers) set -- env BIN="$build" python3 tests/peers.py --only emulated ;;
     bench_kernels) set -- "$build/bench_kernels" --device cuda --quick --dtype "$label" ;;
     *)
-      export INKLING_TEST_BACKEND=cuda INKLING_TEST_DIGEST="$job.digest" OMP_NUM_THREADS=1
+      export INKLING_TEST_BACKEND=cuda INKLING_TEST_DIGEST="$job.digest"
       set -- "$build/tests/$program"
       ;;
   esac
