@@ -96,7 +96,7 @@ typedef struct ShownToken {
 ShownToken program_token(const Tokenizer *tokenizer, int32_t id);
 
 /* The tokenizer of sources. */
-static inline const Tokenizer *program_source_tokenizer(const Program *p) {
+static inline Tokenizer *program_source_tokenizer(const Program *p) {
   return p->source_tokenizer ? p->source_tokenizer : p->tokenizer;
 }
 

@@ -147,7 +147,7 @@ static bool fit(const Program *p, const char *what, BpeIds *ids, size_t from, Er
 
 static bool encode_source(const Program *p, const uint8_t *text, size_t size, BpeIds *ids, Error *error) {
   const size_t from = ids->count;
-  const Tokenizer *tokenizer = program_source_tokenizer(p);
+  Tokenizer *tokenizer = program_source_tokenizer(p);
   const int32_t end = tokenizer_end(tokenizer);
   return tokenizer_encode(tokenizer, text, size, ids, error) && bpe_ids_sink(ids, &end, 1, error) &&
          fit(p, "source", ids, from, error);

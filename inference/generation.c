@@ -27,7 +27,7 @@ Sampling generation_sampling(void) {
                     .temperature = 0.8f};
 }
 
-bool generation_prompt(const Tokenizer *tokenizer, int32_t start, const uint8_t *text, size_t size, BpeIds *ids,
+bool generation_prompt(Tokenizer *tokenizer, int32_t start, const uint8_t *text, size_t size, BpeIds *ids,
                        Error *error) {
   const int32_t begin = tokenizer_begin(tokenizer);
   return (begin < 0 || bpe_ids_sink(ids, &begin, 1, error)) && tokenizer_encode(tokenizer, text, size, ids, error) &&

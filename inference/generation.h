@@ -89,7 +89,7 @@ int generation_rows(const Model *model, int most);
 
 /* Appends to `ids` what the model reads for a prompt: its tokens, after the end token where the tokenizer says that
  * texts begin with it; `start` for a text of nothing. EXIT_MEMORY; what was appended stays the caller's to free. */
-bool generation_prompt(const Tokenizer *tokenizer, int32_t start, const uint8_t *text, size_t size, BpeIds *ids,
+bool generation_prompt(Tokenizer *tokenizer, int32_t start, const uint8_t *text, size_t size, BpeIds *ids,
                        Error *error);
 
 /* Until there is no next text. On an error no text is done any more. */

@@ -38,7 +38,7 @@ static void expect_tokens(const TokenFile *file, const BpeIds *want, const bool 
   free(ids);
 }
 
-static void add(const Tokenizer *tokenizer, BpeIds *ids, const char *text, size_t size, bool end) {
+static void add(Tokenizer *tokenizer, BpeIds *ids, const char *text, size_t size, bool end) {
   Error error = {0};
   const int32_t id = tokenizer_end(tokenizer);
   assert_true(tokenizer_encode(tokenizer, (const uint8_t *)text, size, ids, &error));

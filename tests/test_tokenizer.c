@@ -3,7 +3,7 @@
 
 enum { END = 256, MARK = 13 /* bytes of <|endoftext|> */ };
 
-static BpeIds encode(const Tokenizer *tokenizer, const void *text, size_t size) {
+static BpeIds encode(Tokenizer *tokenizer, const void *text, size_t size) {
   BpeIds ids = {0};
   Error error = {0};
   if (!tokenizer_encode(tokenizer, text, size, &ids, &error)) fail_msg("%s", error.text);
@@ -389,6 +389,12 @@ static void documents_continue(void **state) {
   assert_true(bpe_encode(encoder, &parts[1], 1, END, bpe_ids_sink, &ids, &error));
   assert_int_equal(ids.count, 7);
   assert_memory_equal(ids.ids, want, sizeof want);
+  for (int i = 0; i < 2; i++) { /* texts by themselves do not continue each other */
+    const BpeIds text = encode(loaded, "a", 1);
+    assert_int_equal(text.count, 2);
+    assert_memory_equal(text.ids, want, 2 * sizeof *want);
+    free(text.ids);
+  }
   free(ids.ids);
   bpe_encoder_free(encoder);
   tokenizer_free(loaded);

@@ -257,3 +257,8 @@ bool bpe_encode(BpeEncoder *encoder, const PretokenizeText *documents, size_t co
   }
   return true;
 }
+
+bool bpe_encode_text(BpeEncoder *encoder, const uint8_t *text, size_t size, BpeIds *out, Error *error) {
+  encoder->open = false;
+  return bpe_encode(encoder, &(PretokenizeText){text, size}, 1, -1, bpe_ids_sink, out, error);
+}

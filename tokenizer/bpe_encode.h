@@ -34,4 +34,7 @@ typedef struct BpeIds {
 } BpeIds;
 bool bpe_ids_sink(void *ids, const int32_t *more, size_t count, Error *error);
 
+/* Adds the ids of one whole text to `out`, with no token behind them, whatever was encoded before. Errors as above. */
+bool bpe_encode_text(BpeEncoder *encoder, const uint8_t *text, size_t size, BpeIds *out, Error *error);
+
 #endif

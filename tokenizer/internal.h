@@ -18,7 +18,8 @@ typedef enum Leading {
 struct Tokenizer {
   Bpe *bpe;
   Pipeline pipeline;
-  BpeTokens decoded; /* what ids stand for in texts; bytes NULL: as in `bpe` */
+  BpeEncoder *encoder; /* of tokenizer_encode(); NULL until it is called */
+  BpeTokens decoded;   /* what ids stand for in texts; bytes NULL: as in `bpe` */
   Leading leading;
   int vocab;         /* of the model: its last ids may stand for nothing */
   int32_t end;       /* id of the token that ends a document */

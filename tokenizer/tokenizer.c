@@ -38,6 +38,7 @@ Tokenizer *tokenizer_byte(void) {
 
 void tokenizer_free(Tokenizer *t) {
   if (!t) return;
+  bpe_encoder_free(t->encoder);
   pipeline_free(&t->pipeline);
   bpe_free(t->bpe);
   free(t->decoded.bytes);
@@ -86,7 +87,13 @@ bool tokenizer_is_gpt2(const Tokenizer *t) {
 
 const Pipeline *tokenizer_pipeline(const Tokenizer *t) { return &t->pipeline; }
 
-void tokenizer_set_special(Tokenizer *t, bool special) { t->takes_special = special; }
+void tokenizer_set_special(Tokenizer *t, bool special) {
+  if (special != t->takes_special) {
+    bpe_encoder_free(t->encoder);
+    t->encoder = NULL;
+  }
+  t->takes_special = special;
+}
 bool tokenizer_takes_special(const Tokenizer *t) { return t->takes_special; }
 
 bool tokenizer_set_vocab(Tokenizer *t, int vocab) {
@@ -136,13 +143,9 @@ uint64_t tokenizer_fingerprint(const Tokenizer *t) {
   return t->pipeline_sum ? checksum_xxh64(&t->pipeline_sum, sizeof t->pipeline_sum, sum) : sum;
 }
 
-bool tokenizer_encode(const Tokenizer *t, const uint8_t *text, size_t size, BpeIds *out, Error *error) {
-  BpeEncoder *encoder;
-  const PretokenizeText document = {text, size};
-  if (!bpe_encoder_create(&encoder, &t->pipeline, t->takes_special, 1, NULL, error)) return false;
-  bool ok = bpe_encode(encoder, &document, 1, -1, bpe_ids_sink, out, error);
-  bpe_encoder_free(encoder);
-  return ok;
+bool tokenizer_encode(Tokenizer *t, const uint8_t *text, size_t size, BpeIds *out, Error *error) {
+  if (!t->encoder && !bpe_encoder_create(&t->encoder, &t->pipeline, t->takes_special, 1, NULL, error)) return false;
+  return bpe_encode_text(t->encoder, text, size, out, error);
 }
 
 const uint8_t *tokenizer_decode(const Tokenizer *t, int32_t id, size_t *size) {

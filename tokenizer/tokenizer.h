@@ -100,9 +100,10 @@ bool tokenizer_has_chat_template(const char *path);
 uint64_t tokenizer_fingerprint(const Tokenizer *tokenizer);
 
 /* Adds the ids of the raw bytes of one text to `out` (starts as {0}; the caller frees out->ids): no token added before
- * or behind it; special ones as tokenizer_set_special() has it. For prompts; corpora go through bpe_encode.h.
- * EXIT_MEMORY; EXIT_CHECKPOINT for a pattern of the file that takes too long on the text. */
-bool tokenizer_encode(const Tokenizer *tokenizer, const uint8_t *text, size_t size, BpeIds *out, Error *error);
+ * or behind it; special ones as tokenizer_set_special() has it. For prompts; corpora go through bpe_encode.h. The first
+ * call makes an encoder of 2 MiB, which the tokenizer keeps: two threads cannot call this at a time. EXIT_MEMORY;
+ * EXIT_CHECKPOINT for a pattern of the file that takes too long on the text. */
+bool tokenizer_encode(Tokenizer *tokenizer, const uint8_t *text, size_t size, BpeIds *out, Error *error);
 /* The bytes of one id (none for special tokens); valid as long as the tokenizer. */
 const uint8_t *tokenizer_decode(const Tokenizer *tokenizer, int32_t id, size_t *size);
 /* The same of the next id of a text, of which *at_start says whether nothing of it has been decoded yet: a space that

@@ -131,7 +131,7 @@ static inline double run_step_flops(const Run *r) {
                           r->device.accelerator);
 }
 
-static inline const Tokenizer *run_source_tokenizer(const Run *r) {
+static inline Tokenizer *run_source_tokenizer(const Run *r) {
   return r->source_tokenizer ? r->source_tokenizer : r->tokenizer;
 }
 

@@ -97,7 +97,7 @@ static bool write_answer(Run *r, const PairReader *reader, const BpeIds *prompt,
 
 static bool answer_prompt(Run *r, const PairReader *reader, FILE *stream, Error *error) {
   const char *text = r->settings.prompt;
-  const Tokenizer *tokenizer = run_source_tokenizer(r);
+  Tokenizer *tokenizer = run_source_tokenizer(r);
   const int32_t end = tokenizer_end(tokenizer);
   const size_t ctx = (size_t)r->config.ctx;
   BpeIds ids = {0};
