@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool train(const PretokenizeText *text, char **argv, Error *error) {
+static bool train(const PipelineText *text, char **argv, Error *error) {
   BpeTrainer *trainer = NULL;
   BpeMerge *merges = NULL;
   size_t count = 0;
@@ -48,7 +48,7 @@ static bool load(Bpe **bpe, const char *path, Error *error) {
   return ok;
 }
 
-static bool encode(const PretokenizeText *text, char **argv, Error *error) {
+static bool encode(const PipelineText *text, char **argv, Error *error) {
   Bpe *bpe = NULL;
   BpeEncoder *encoder = NULL;
   BpeIds ids = {0};
@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
     return EXIT_USAGE;
   }
   if (file_map(&file, argv[2], EXIT_INPUT, &error)) {
-    const PretokenizeText text = {file.bytes, file.size};
+    const PipelineText text = {file.bytes, file.size};
     (void)(strcmp(argv[1], "train") == 0 ? train(&text, argv, &error) : encode(&text, argv, &error));
     file_unmap(&file);
   }

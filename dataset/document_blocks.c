@@ -13,7 +13,7 @@ enum {
 typedef struct Block {
   Corpus *corpus;
   Document pending; /* read, but not in a block yet; text NULL: none */
-  PretokenizeText *texts, *prompts;
+  PipelineText *texts, *prompts;
   size_t count, capacity, prompt_capacity;
   uint8_t *bytes; /* [BLOCK_BYTES] copies: a document is valid until the next one is asked for */
   size_t used;
@@ -25,8 +25,8 @@ static bool add_document(Block *b, const uint8_t *text, const Document *document
   if (!array_reserve(&b->texts, &b->capacity, b->count + 1, sizeof *b->texts) ||
       (has_prompt && !array_reserve(&b->prompts, &b->prompt_capacity, b->count + 1, sizeof *b->prompts)))
     return fail(error, EXIT_MEMORY, "out of memory for a block of %zu texts", b->count + 1);
-  if (has_prompt) b->prompts[b->count] = (PretokenizeText){text, begin};
-  b->texts[b->count++] = (PretokenizeText){text + begin, document->size - begin};
+  if (has_prompt) b->prompts[b->count] = (PipelineText){text, begin};
+  b->texts[b->count++] = (PipelineText){text + begin, document->size - begin};
   return true;
 }
 
@@ -50,13 +50,13 @@ static bool next_block(Block *b, Error *error) {
 }
 
 /* Pages before the slice are dropped. */
-static bool pass_slices(const Corpus *corpus, PretokenizeText rest, TextCut cut, Progress progress,
+static bool pass_slices(const Corpus *corpus, PipelineText rest, const Pipeline *pipeline, Progress progress,
                         DocumentBlockSink sink, void *context, Error *error) {
   while (rest.size > 0) {
-    PretokenizeText slice = rest;
+    PipelineText slice = rest;
     corpus_drop_pages(corpus, slice.text);
-    if (rest.size > SLICE_BYTES) slice.size = cut.find(cut.of, rest.text, rest.size, SLICE_BYTES);
-    rest = (PretokenizeText){rest.text + slice.size, rest.size - slice.size};
+    if (rest.size > SLICE_BYTES) slice.size = pipeline_cut(pipeline, rest.text, rest.size, SLICE_BYTES);
+    rest = (PipelineText){rest.text + slice.size, rest.size - slice.size};
     if (!sink(context, &(DocumentBlock){&slice, NULL, 1, rest.size == 0}, error) ||
         !progress_report(progress, corpus_position(corpus) - (int64_t)rest.size, error))
       return false;
@@ -64,14 +64,14 @@ static bool pass_slices(const Corpus *corpus, PretokenizeText rest, TextCut cut,
   return true;
 }
 
-bool document_blocks_read(Corpus *corpus, TextCut cut, Progress progress, DocumentBlockSink sink, void *context,
-                          Error *error) {
+bool document_blocks_read(Corpus *corpus, const Pipeline *pipeline, Progress progress, DocumentBlockSink sink,
+                          void *context, Error *error) {
   Block block = {.corpus = corpus, .bytes = malloc(BLOCK_BYTES)};
   bool ok = block.bytes || error_memory(error, "a block of text");
   corpus_rewind(corpus, progress);
   while (ok && (ok = next_block(&block, error)) && block.count) {
     if (!block.prompts && block.texts[0].size > SLICE_BYTES)
-      ok = pass_slices(corpus, block.texts[0], cut, progress, sink, context, error);
+      ok = pass_slices(corpus, block.texts[0], pipeline, progress, sink, context, error);
     else
       ok = sink(context, &(DocumentBlock){block.texts, block.prompts, block.count, true}, error) &&
            progress_report(progress, corpus_position(corpus), error);

@@ -89,8 +89,7 @@ static bool write_tokens(const char *path, Corpus *corpus, const Tokenizer *toke
   FileEncoder e = {0};
   if (!token_writer_begin(&e.writer, path, &info, error)) return false;
   bool ok = open_encoders(&e, tokenizer, options, error) &&
-            document_blocks_read(corpus, pipeline_text_cut(tokenizer_pipeline(tokenizer)), options->encoding,
-                                 encode_block, &e, error) &&
+            document_blocks_read(corpus, tokenizer_pipeline(tokenizer), options->encoding, encode_block, &e, error) &&
             token_writer_commit(&e.writer, e.documents, corpus_bytes(corpus), error);
   token_writer_abort(&e.writer);
   close_encoders(&e);

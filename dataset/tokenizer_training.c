@@ -24,8 +24,8 @@ bool tokenizer_training_run(Tokenizer **out, Corpus *corpus, const TokenizerTrai
   size_t count = 0;
   *out = NULL;
   bool ok = bpe_trainer_create(&counting.trainer, options->threads, error) &&
-            document_blocks_read(corpus, pretokenize_text_cut(bpe_trainer_classes(counting.trainer)), options->counting,
-                                 count_block, &counting, error) &&
+            document_blocks_read(corpus, bpe_trainer_pipeline(counting.trainer), options->counting, count_block,
+                                 &counting, error) &&
             bpe_trainer_finish(counting.trainer, options->vocab_size, options->merging, &merges, &count, error) &&
             tokenizer_from_merges(out, merges, count, error);
   bpe_trainer_free(counting.trainer);

@@ -25,16 +25,14 @@ static inline uint32_t draw(Random *random, uint32_t below) {
   return philox(13, random->next++, 0, 0, 0).word[0] % below;
 }
 
-static inline PretokenizeText document(const char *text) {
-  return (PretokenizeText){(const uint8_t *)text, strlen(text)};
-}
+static inline PipelineText document(const char *text) { return (PipelineText){(const uint8_t *)text, strlen(text)}; }
 
 typedef struct Trained {
   BpeMerge *merges; /* free() */
   size_t count;
 } Trained;
 
-static inline Trained train_documents(const PretokenizeText *documents, size_t count, int32_t vocab_size, int threads) {
+static inline Trained train_documents(const PipelineText *documents, size_t count, int32_t vocab_size, int threads) {
   Error error = {0};
   BpeTrainer *trainer;
   Trained out;
@@ -46,7 +44,7 @@ static inline Trained train_documents(const PretokenizeText *documents, size_t c
 }
 
 static inline Trained train_bytes(const uint8_t *text, size_t size, int32_t vocab_size) {
-  return train_documents(&(PretokenizeText){text, size}, 1, vocab_size, 1);
+  return train_documents(&(PipelineText){text, size}, 1, vocab_size, 1);
 }
 
 static inline Bpe *vocabulary(const BpeMerge *merges, size_t count) {
@@ -64,7 +62,7 @@ static inline Bpe *trained_on(const uint8_t *text, size_t size, int32_t vocab_si
 }
 
 /* The caller frees ids. */
-static inline BpeIds encode(const Bpe *bpe, const PretokenizeText *documents, size_t count, int32_t end, int threads) {
+static inline BpeIds encode(const Bpe *bpe, const PipelineText *documents, size_t count, int32_t end, int threads) {
   Error error = {0};
   BpeEncoder *encoder;
   const Pipeline pipeline = pipeline_gpt2(bpe);
@@ -93,7 +91,7 @@ enum { LARGE = 3 << 20, SMALL_DOCUMENTS = 9000 };
 
 typedef struct Large {
   uint8_t *text;
-  PretokenizeText documents[SMALL_DOCUMENTS + 2];
+  PipelineText documents[SMALL_DOCUMENTS + 2];
   size_t count;
 } Large;
 
@@ -105,10 +103,10 @@ static inline Large *large_create(void) {
   assert_non_null(out->text);
   Random random = {1u << 26};
   fill_text(&random, out->text, LARGE);
-  out->documents[out->count++] = (PretokenizeText){out->text, LARGE};
-  out->documents[out->count++] = (PretokenizeText){NULL, 0};
+  out->documents[out->count++] = (PipelineText){out->text, LARGE};
+  out->documents[out->count++] = (PipelineText){NULL, 0};
   for (size_t i = 0; i < SMALL_DOCUMENTS; i++)
-    out->documents[out->count++] = (PretokenizeText){out->text + i * 300, draw(&random, 300)};
+    out->documents[out->count++] = (PipelineText){out->text + i * 300, draw(&random, 300)};
   return out;
 }
 

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static inline bool encode_cut(BpeEncoder *encoder, PretokenizeText whole, size_t cut, BpeIds *ids, Error *error) {
+static inline bool encode_cut(BpeEncoder *encoder, PipelineText whole, size_t cut, BpeIds *ids, Error *error) {
   enum { END = 0 };
-  const PretokenizeText first = {whole.text, cut}, rest = {whole.text + cut, whole.size - cut};
+  const PipelineText first = {whole.text, cut}, rest = {whole.text + cut, whole.size - cut};
   ids->count = 0;
   return (cut == 0 || bpe_encode(encoder, &first, 1, -1, bpe_ids_sink, ids, error)) &&
          bpe_encode(encoder, &rest, 1, END, bpe_ids_sink, ids, error);
@@ -17,7 +17,7 @@ static inline bool encode_cut(BpeEncoder *encoder, PretokenizeText whole, size_t
 
 /* The first place of a cut that changes tokens, or 0; *cuts grows by the places that were tried. What encoding cannot
  * do is in *error. */
-static inline size_t find_wrong_cut(const Tokenizer *tokenizer, PretokenizeText whole, bool special, int *cuts,
+static inline size_t find_wrong_cut(const Tokenizer *tokenizer, PipelineText whole, bool special, int *cuts,
                                     Error *error) {
   const Pipeline *pipeline = tokenizer_pipeline(tokenizer);
   BpeEncoder *encoder = NULL;

@@ -3,7 +3,7 @@
 #include "tokenizer/tokenizer.h"
 
 static void expect_ids(const Bpe *bpe, const char *text, size_t count, const int32_t *expected) {
-  PretokenizeText one = document(text);
+  PipelineText one = document(text);
   BpeIds got = encode(bpe, &one, 1, -1, 1);
   assert_int_equal(got.count, count);
   if (count > 0) assert_memory_equal(got.ids, expected, count * sizeof *expected);
@@ -90,7 +90,7 @@ static void any_ids_can_be_used(void **state) {
   Bpe *own = vocabulary(AB_CD, 4), *bpe;
   Shuffled s = shuffled(own);
   assert_true(bpe_create(&bpe, &s.tokens, s.merges, 4, (BpeOptions){0}, &error));
-  const PretokenizeText text = document("abcabcab cab\xFF");
+  const PipelineText text = document("abcabcab cab\xFF");
   BpeIds expected = encode(own, &text, 1, 260, 1), got = encode(bpe, &text, 1, s.id_of[260], 1);
   assert_int_equal(got.count, expected.count);
   for (size_t i = 0; i < got.count; i++) assert_int_equal(got.ids[i], s.id_of[expected.ids[i]]);
@@ -150,7 +150,7 @@ static BpeIds naive_encode(const Bpe *bpe, const uint8_t *text, size_t size) {
 }
 
 static void expect_naive(const Bpe *bpe, const uint8_t *text, size_t size) {
-  BpeIds expected = naive_encode(bpe, text, size), got = encode(bpe, &(PretokenizeText){text, size}, 1, -1, 1);
+  BpeIds expected = naive_encode(bpe, text, size), got = encode(bpe, &(PipelineText){text, size}, 1, -1, 1);
   assert_int_equal(got.count, expected.count);
   if (got.count > 0) assert_memory_equal(got.ids, expected.ids, got.count * sizeof *got.ids);
   expect_decoded(bpe, &got, text, size);
@@ -194,7 +194,7 @@ static void any_bytes_come_back(void **state) {
   for (int round = 0; round < 3000; round++) {
     size_t size = draw(&random, sizeof text + 1);
     for (size_t i = 0; i < size; i++) text[i] = (uint8_t)draw(&random, round % 2 ? 256 : 4);
-    BpeIds ids = encode(bpe, &(PretokenizeText){text, size}, 1, -1, 1);
+    BpeIds ids = encode(bpe, &(PipelineText){text, size}, 1, -1, 1);
     expect_decoded(bpe, &ids, text, size);
     free(ids.ids);
   }
@@ -211,7 +211,7 @@ static void long_runs(void **state) {
     size_t length = strlen(units[i]);
     for (size_t at = 0; at < size; at++) text[at] = (uint8_t)units[i][at % length];
     Bpe *bpe = trained_on(text, size, 300);
-    BpeIds ids = encode(bpe, &(PretokenizeText){text, size}, 1, -1, 2);
+    BpeIds ids = encode(bpe, &(PipelineText){text, size}, 1, -1, 2);
     assert_in_range(ids.count, 1, size / 128);
     expect_decoded(bpe, &ids, text, size);
     free(ids.ids);
@@ -272,7 +272,7 @@ static void a_sink_can_stop_it(void **state) {
   const Pipeline pipeline = pipeline_gpt2(bpe);
   BpeEncoder *encoder;
   int calls = 0;
-  const PretokenizeText documents[] = {document("a"), document("b"), document("c")};
+  const PipelineText documents[] = {document("a"), document("b"), document("c")};
   assert_true(bpe_encoder_create(&encoder, &pipeline, false, 1, NULL, &error));
   assert_false(bpe_encode(encoder, documents, 3, 260, refuse_second, &calls, &error));
   assert_int_equal(calls, 2);
@@ -298,7 +298,7 @@ static void a_signal_stops_it_inside_a_piece(void **state) {
   const Pipeline pipeline = pipeline_gpt2(bpe);
   BpeEncoder *encoder;
   assert_true(bpe_encoder_create(&encoder, &pipeline, false, 1, &stop, &error));
-  assert_false(bpe_encode(encoder, &(PretokenizeText){text, SIZE}, 1, 260, never_called, NULL, &error));
+  assert_false(bpe_encode(encoder, &(PipelineText){text, SIZE}, 1, 260, never_called, NULL, &error));
   assert_int_equal(error.code, EXIT_SIGNALS + 2);
   bpe_encoder_free(encoder);
   bpe_free(bpe);

@@ -3,7 +3,7 @@
 #include "tokenizer/bpe_merges.h"
 
 static void expect_merges(const char *text, int32_t vocab_size, size_t count, const int32_t expected[][2]) {
-  PretokenizeText one = document(text);
+  PipelineText one = document(text);
   Trained trained = train_documents(&one, 1, vocab_size, 1);
   assert_int_equal(trained.count, count);
   for (size_t i = 0; i < count; i++) {
@@ -47,7 +47,7 @@ static void the_vocabulary_is_an_upper_bound(void **state) {
 
 static void nothing_is_merged_across_documents(void **state) {
   (void)state;
-  const PretokenizeText documents[] = {document("a"), document("b"), document("a"), document("b"), document("")};
+  const PipelineText documents[] = {document("a"), document("b"), document("a"), document("b"), document("")};
   Trained trained = train_documents(documents, 5, 1000, 2);
   assert_int_equal(trained.count, 0);
   free(trained.merges);
@@ -150,7 +150,7 @@ static void training_is_that_of_the_definition(void **state) {
 }
 
 static int by_bytes(const void *a, const void *b) {
-  const PretokenizeText *left = a, *right = b;
+  const PipelineText *left = a, *right = b;
   size_t least = left->size < right->size ? left->size : right->size;
   int order = memcmp(left->text, right->text, least);
   return order != 0 ? order : (left->size > right->size) - (left->size < right->size);
@@ -161,7 +161,7 @@ static void no_two_tokens_are_the_same_bytes(void **state) {
   Random random = {1u << 20};
   size_t size = 200000;
   uint8_t *text = malloc(size);
-  PretokenizeText *tokens = malloc(5000 * sizeof *tokens);
+  PipelineText *tokens = malloc(5000 * sizeof *tokens);
   assert_true(text && tokens);
   fill_text(&random, text, size);
   Bpe *bpe = trained_on(text, size, 4000);
@@ -196,7 +196,7 @@ static void the_order_of_documents_changes_nothing(void **state) {
   Large *large = large_create();
   Trained forward = train_documents(large->documents + 2, SMALL_DOCUMENTS, 800, 2);
   for (size_t i = 2, j = large->count - 1; i < j; i++, j--) {
-    PretokenizeText swapped = large->documents[i];
+    PipelineText swapped = large->documents[i];
     large->documents[i] = large->documents[j];
     large->documents[j] = swapped;
   }

@@ -82,7 +82,7 @@ static void cut_everywhere(const Tokenizer *tokenizer, const json_t *golden, boo
   const char *text = text_of(golden, "text");
   Error error = {0};
   const size_t wrong =
-      find_wrong_cut(tokenizer, (PretokenizeText){(const uint8_t *)text, strlen(text)}, special, cuts, &error);
+      find_wrong_cut(tokenizer, (PipelineText){(const uint8_t *)text, strlen(text)}, special, cuts, &error);
   if (error.code) fail_msg("%s", error.text);
   if (wrong) fail_msg("%s: a cut at byte %zu changes the tokens", text_of(golden, "name"), wrong);
 }

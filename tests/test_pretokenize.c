@@ -276,24 +276,28 @@ static void places_to_cut(void **state) {
 }
 
 static void parts_are_the_documents(void **state) {
-  size_t size = 20 * PRETOKENIZE_PART_BYTES + 17, made, last = 0, total = 0;
+  (void)state;
+  size_t size = 20 * PIPELINE_PART_BYTES + 17, made, last = 0, total = 0;
   int rounds = 0;
   uint8_t *text = malloc(size);
-  PretokenizePart *parts = malloc(PRETOKENIZE_ROUND_PARTS * sizeof *parts);
+  PipelinePart *parts = malloc(PIPELINE_ROUND_PARTS * sizeof *parts);
   assert_true(text && parts);
   for (size_t i = 0; i < size; i++) text[i] = i % 7 == 6 ? ' ' : 'x';
-  const PretokenizeText documents[] = {{text, 3}, {NULL, 0}, {text, size}, {text, PRETOKENIZE_PART_BYTES}};
-  PretokenizeCursor cursor = {0};
-  for (; (made = pretokenize_parts(pretokenize_text_cut(*state), documents, 4, 1, &cursor, parts)) > 0; rounds++) {
+  const PipelineText documents[] = {{text, 3}, {NULL, 0}, {text, size}, {text, PIPELINE_PART_BYTES}};
+  Bpe *bytes = vocabulary(NULL, 0);
+  const Pipeline pipeline = pipeline_gpt2(bytes);
+  PipelineCursor cursor = {0};
+  for (; (made = pipeline_parts(&pipeline, documents, 4, 1, &cursor, parts)) > 0; rounds++) {
     for (size_t i = 0; i < made; i++) {
-      assert_true(parts[i].size < PRETOKENIZE_PART_BYTES + 7);
+      assert_true(parts[i].size < PIPELINE_PART_BYTES + 7);
       total += parts[i].size;
       last += parts[i].is_last;
     }
   }
   assert_int_equal(rounds, 3);
-  assert_int_equal(total, 3 + size + PRETOKENIZE_PART_BYTES);
+  assert_int_equal(total, 3 + size + PIPELINE_PART_BYTES);
   assert_int_equal(last, 4);
+  bpe_free(bytes);
   free(parts);
   free(text);
 }

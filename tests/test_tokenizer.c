@@ -373,7 +373,7 @@ static void end_token_is_found(void **state) {
 /* Of a document in several calls only the beginning gets a space in front, even if there is nothing in the first. */
 static void documents_continue(void **state) {
   const Fixture *f = *state;
-  const PretokenizeText parts[] = {{NULL, 0}, {(const uint8_t *)"a", 1}, {(const uint8_t *)"b", 1}};
+  const PipelineText parts[] = {{NULL, 0}, {(const uint8_t *)"a", 1}, {(const uint8_t *)"b", 1}};
   const int32_t want[] = {' ', 'a', 'b', END, ' ', 'a', END};
   json_t *root = saved_json(f);
   change(root, "pre_tokenizer.add_prefix_space", "true");

@@ -40,12 +40,13 @@ typedef struct PartIds {
 struct BpeEncoder {
   const Pipeline *pipeline;
   int threads;
-  Pool *pool;             /* of so many threads */
-  Worker *workers;        /* [threads] */
-  PretokenizePart *parts; /* [PRETOKENIZE_ROUND_PARTS] */
-  PartIds *part_ids;      /* [PRETOKENIZE_ROUND_PARTS] */
+  Pool *pool;          /* of so many threads */
+  Worker *workers;     /* [threads] */
+  PipelinePart *parts; /* [PIPELINE_ROUND_PARTS] */
+  PartIds *part_ids;   /* [PIPELINE_ROUND_PARTS] */
   StopSignal stop;
-  bool open; /* the last document was not at its end */
+  bool is_gpt2; /* pipeline_is_gpt2() */
+  bool open;    /* the last document was not at its end */
 };
 
 /* ---- memory ---- */
@@ -70,8 +71,8 @@ static bool take_token(void *worker, int32_t id, Error *error);
 
 static bool allocate(BpeEncoder *encoder, bool special) {
   encoder->workers = calloc((size_t)encoder->threads, sizeof *encoder->workers);
-  encoder->parts = malloc(PRETOKENIZE_ROUND_PARTS * sizeof *encoder->parts);
-  encoder->part_ids = malloc(PRETOKENIZE_ROUND_PARTS * sizeof *encoder->part_ids);
+  encoder->parts = malloc(PIPELINE_ROUND_PARTS * sizeof *encoder->parts);
+  encoder->part_ids = malloc(PIPELINE_ROUND_PARTS * sizeof *encoder->part_ids);
   if (!encoder->workers || !encoder->parts || !encoder->part_ids) return false;
   for (int i = 0; i < encoder->threads; i++) {
     size_t bytes = CACHE_SLOTS * sizeof(CacheSlot);
@@ -96,6 +97,7 @@ bool bpe_encoder_create(BpeEncoder **out, const Pipeline *pipeline, bool special
   encoder->pipeline = pipeline;
   encoder->threads = threads;
   encoder->stop = stop;
+  encoder->is_gpt2 = pipeline_is_gpt2(pipeline, special);
   const bool ok = (allocate(encoder, special) || error_memory(error, "the tokens of a text")) &&
                   pool_open(&encoder->pool, threads, error);
   if (ok) *out = encoder;
@@ -179,7 +181,7 @@ static bool take_piece(void *of, const uint8_t *piece, size_t size, size_t left,
 }
 
 /* The same as the pipeline that has this step alone, without a call for each piece. */
-static bool encode_gpt2(Worker *worker, const PretokenizePart *part) {
+static bool encode_gpt2(Worker *worker, const PipelinePart *part) {
   const Bpe *bpe = worker->bpe;
   if (!reserve(worker, part->size, &worker->error)) return false;
   const uint8_t *text = part->text;
@@ -194,14 +196,6 @@ static bool encode_gpt2(Worker *worker, const PretokenizePart *part) {
   return true;
 }
 
-/* False: with the worker's error. */
-static bool encode_part(Worker *worker, const PretokenizePart *part, bool continues, int32_t end) {
-  const bool ok = pipeline_runner_is_gpt2(worker->runner)
-                      ? encode_gpt2(worker, part)
-                      : pipeline_run(worker->runner, part->text, part->size, continues, &worker->error);
-  return ok && (!part->is_last || end < 0 || take_token(worker, end, &worker->error));
-}
-
 /* ---- all documents ---- */
 
 static bool continues(const BpeEncoder *encoder, size_t part) {
@@ -213,6 +207,16 @@ typedef struct Round {
   int32_t end;
 } Round;
 
+/* False: with the worker's error. */
+static bool encode_part(const Round *round, Worker *worker, size_t i) {
+  const BpeEncoder *encoder = round->encoder;
+  const PipelinePart *part = &encoder->parts[i];
+  const bool ok = encoder->is_gpt2
+                      ? encode_gpt2(worker, part)
+                      : pipeline_run(worker->runner, part->text, part->size, continues(encoder, i), &worker->error);
+  return ok && (!part->is_last || round->end < 0 || take_token(worker, round->end, &worker->error));
+}
+
 /* PoolWork. A thread that has failed takes its parts and does nothing with them. */
 static void encode_some(const void *of, int begin, int end, int thread) {
   const Round *round = of;
@@ -220,7 +224,7 @@ static void encode_some(const void *of, int begin, int end, int thread) {
   Worker *worker = &encoder->workers[thread];
   for (int i = begin; i < end && !worker->error.code; i++) {
     const size_t first = worker->count;
-    encode_part(worker, &encoder->parts[i], continues(encoder, (size_t)i), round->end);
+    if (!encode_part(round, worker, (size_t)i)) return;
     encoder->part_ids[i] = (PartIds){thread, first, worker->count - first};
   }
 }
@@ -239,14 +243,13 @@ static bool encode_parts(BpeEncoder *encoder, size_t count, int32_t end, Error *
   return true;
 }
 
-bool bpe_encode(BpeEncoder *encoder, const PretokenizeText *documents, size_t count, int32_t end, BpeSink sink,
+bool bpe_encode(BpeEncoder *encoder, const PipelineText *documents, size_t count, int32_t end, BpeSink sink,
                 void *context, Error *error) {
-  PretokenizeCursor cursor = {0};
+  PipelineCursor cursor = {0};
   size_t parts;
-  const TextCut cut = pipeline_text_cut(encoder->pipeline);
-  while ((parts = pretokenize_parts(cut, documents, count, encoder->threads, &cursor, encoder->parts)) > 0) {
+  while ((parts = pipeline_parts(encoder->pipeline, documents, count, encoder->threads, &cursor, encoder->parts)) > 0) {
     if (!encode_parts(encoder, parts, end, error)) return false;
-    const PretokenizePart *last = &encoder->parts[parts - 1];
+    const PipelinePart *last = &encoder->parts[parts - 1];
     const bool begun = last->size > 0 || continues(encoder, parts - 1);
     encoder->open = !last->is_last || (end < 0 && begun);
     for (size_t i = 0; i < parts; i++) {
@@ -260,5 +263,5 @@ bool bpe_encode(BpeEncoder *encoder, const PretokenizeText *documents, size_t co
 
 bool bpe_encode_text(BpeEncoder *encoder, const uint8_t *text, size_t size, BpeIds *out, Error *error) {
   encoder->open = false;
-  return bpe_encode(encoder, &(PretokenizeText){text, size}, 1, -1, bpe_ids_sink, out, error);
+  return bpe_encode(encoder, &(PipelineText){text, size}, 1, -1, bpe_ids_sink, out, error);
 }

@@ -24,7 +24,7 @@ typedef bool (*BpeSink)(void *context, const int32_t *ids, size_t count, Error *
  * amount of memory (but for single pieces of many MB, and for documents that pipeline_cut() cannot cut). After each
  * document comes `end`. Where that is negative the last document is not at its end: the first one of the next call
  * continues it. EXIT_MEMORY, EXIT_SIGNALS + the signal, or what pipeline_run() or the sink say. */
-bool bpe_encode(BpeEncoder *encoder, const PretokenizeText *documents, size_t count, int32_t end, BpeSink sink,
+bool bpe_encode(BpeEncoder *encoder, const PipelineText *documents, size_t count, int32_t end, BpeSink sink,
                 void *context, Error *error);
 
 /* A sink that keeps all. Starts as {0}; the caller frees `ids`. */

@@ -15,9 +15,10 @@ typedef struct Counter {
 struct BpeTrainer {
   int threads;
   Pool *pool;
-  CharClasses *classes;
-  Counter *counters;      /* [threads] */
-  PretokenizePart *parts; /* [PRETOKENIZE_ROUND_PARTS] */
+  Bpe *base; /* the bytes: what training begins with */
+  Pipeline pipeline;
+  Counter *counters;   /* [threads] */
+  PipelinePart *parts; /* [PIPELINE_ROUND_PARTS] */
   uint64_t bytes;
 };
 
@@ -32,7 +33,7 @@ void bpe_trainer_free(BpeTrainer *trainer) {
   for (int i = 0; trainer->counters && i < trainer->threads; i++) piece_counts_free(&trainer->counters[i].counts);
   free(trainer->counters);
   free(trainer->parts);
-  free(trainer->classes);
+  bpe_free(trainer->base);
   free(trainer);
 }
 
@@ -42,17 +43,21 @@ bool bpe_trainer_create(BpeTrainer **out, int threads, Error *error) {
   if (!trainer) return no_memory(NULL, error);
   trainer->threads = threads;
   trainer->counters = calloc((size_t)threads, sizeof *trainer->counters);
-  trainer->parts = malloc(PRETOKENIZE_ROUND_PARTS * sizeof *trainer->parts);
+  trainer->parts = malloc(PIPELINE_ROUND_PARTS * sizeof *trainer->parts);
   bool ok = (trainer->counters && trainer->parts) || no_memory(NULL, error);
-  ok = ok && char_classes_create(&trainer->classes, error) && pool_open(&trainer->pool, threads, error);
-  if (ok) *out = trainer;
-  else bpe_trainer_free(trainer);
-  return ok;
+  ok = ok && bpe_from_merges(&trainer->base, NULL, 0, error) && pool_open(&trainer->pool, threads, error);
+  if (!ok) {
+    bpe_trainer_free(trainer);
+    return false;
+  }
+  trainer->pipeline = pipeline_gpt2(trainer->base);
+  *out = trainer;
+  return true;
 }
 
-const CharClasses *bpe_trainer_classes(const BpeTrainer *trainer) { return trainer->classes; }
+const Pipeline *bpe_trainer_pipeline(const BpeTrainer *trainer) { return &trainer->pipeline; }
 
-static bool count_part(PieceCounts *counts, const CharClasses *classes, const PretokenizePart *part) {
+static bool count_part(PieceCounts *counts, const CharClasses *classes, const PipelinePart *part) {
   const uint8_t *text = part->text;
   for (size_t left = part->size; left > 0;) {
     size_t size = pretokenize_first(classes, text, left);
@@ -68,7 +73,7 @@ static void count_some(const void *of, int begin, int end, int thread) {
   const BpeTrainer *trainer = of;
   Counter *own = &trainer->counters[thread];
   for (int i = begin; i < end && !own->failed; i++)
-    own->failed = !count_part(&own->counts, trainer->classes, &trainer->parts[i]);
+    own->failed = !count_part(&own->counts, trainer->base->classes, &trainer->parts[i]);
 }
 
 static bool count_parts(const BpeTrainer *trainer, size_t count) {
@@ -78,11 +83,11 @@ static bool count_parts(const BpeTrainer *trainer, size_t count) {
   return ok;
 }
 
-bool bpe_trainer_add(BpeTrainer *trainer, const PretokenizeText *documents, size_t count, Error *error) {
-  PretokenizeCursor cursor = {0};
+bool bpe_trainer_add(BpeTrainer *trainer, const PipelineText *documents, size_t count, Error *error) {
+  const int threads = trainer->threads;
+  PipelineCursor cursor = {0};
   size_t parts;
-  while ((parts = pretokenize_parts(pretokenize_text_cut(trainer->classes), documents, count, trainer->threads, &cursor,
-                                    trainer->parts)) > 0) {
+  while ((parts = pipeline_parts(&trainer->pipeline, documents, count, threads, &cursor, trainer->parts)) > 0) {
     if (!count_parts(trainer, parts)) return no_memory(trainer, error);
     for (size_t i = 0; i < parts; i++) trainer->bytes += trainer->parts[i].size;
   }

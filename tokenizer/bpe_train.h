@@ -9,8 +9,7 @@
 
 #include "util/error.h"
 #include "util/progress.h"
-#include "tokenizer/bpe.h"
-#include "tokenizer/pretokenize.h"
+#include "tokenizer/pipeline.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,11 +28,11 @@ typedef struct BpeTrainer BpeTrainer;
 /* `threads` > 0 count pieces. The caller frees with bpe_trainer_free. EXIT_MEMORY. */
 bool bpe_trainer_create(BpeTrainer **out, int threads, Error *error);
 void bpe_trainer_free(BpeTrainer *trainer);
-const CharClasses *bpe_trainer_classes(const BpeTrainer *trainer); /* for pretokenize_cut */
+const Pipeline *bpe_trainer_pipeline(const BpeTrainer *trainer); /* what it does with texts */
 
 /* Counts documents; nothing is merged across their ends. Give many small ones in one call: its threads share them.
  * Their text is not used after it returns. EXIT_MEMORY. */
-bool bpe_trainer_add(BpeTrainer *trainer, const PretokenizeText *documents, size_t count, Error *error);
+bool bpe_trainer_add(BpeTrainer *trainer, const PipelineText *documents, size_t count, Error *error);
 
 /* Makes at most `vocab_size` - 257 merges (vocab_size >= 257 is an upper bound) and stores how many in *merge_count: it
  * stops when no pair occurs BPE_MIN_COUNT times. *merges is the caller's, to free(). The trainer can only be freed

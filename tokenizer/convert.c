@@ -1,6 +1,5 @@
 #include "tokenizer/convert.h"
 
-#include "tokenizer/pretokenize.h"
 #include "util/array.h"
 
 #include <errno.h>
@@ -47,7 +46,7 @@ static bool encode_stream(BpeEncoder *encoder, const Pipeline *pipeline, Pending
     p->size += fread(p->bytes + p->size, 1, p->capacity - p->size, in);
     if (ferror(in)) return cannot_read(name, error);
     ended = feof(in);
-    const PretokenizeText text = {p->bytes, complete(p, pipeline, ended)};
+    const PipelineText text = {p->bytes, complete(p, pipeline, ended)};
     if (!bpe_encode(encoder, &text, 1, -1, print_ids, out, error)) return false;
     p->size -= text.size;
     memmove(p->bytes, p->bytes + text.size, p->size);

@@ -81,11 +81,42 @@ void pipeline_free(Pipeline *pipeline);
 /* Takes what the step holds, also when it fails: EXIT_CHECKPOINT, too many. */
 bool pipeline_add(Pipeline *pipeline, Step step, Error *error);
 
+/* Nothing is to be done but STEP_GPT2. `special`: special tokens are found in texts. */
+bool pipeline_is_gpt2(const Pipeline *pipeline, bool special);
+
 /* Where a text may be cut so that the tokens of the parts are the tokens of the whole, when the second part is said to
  * continue the first: pretokenize_cut() for other pipelines. `size` where there is no such place, or none that can be
  * told: patterns of a file may look at all of a text. */
 size_t pipeline_cut(const Pipeline *pipeline, const uint8_t *text, size_t size, size_t from);
-TextCut pipeline_text_cut(const Pipeline *pipeline); /* the same, as a value; the pipeline must outlive it */
+
+/* ---- many texts as equal work for threads ---- */
+
+enum {
+  PIPELINE_PART_BYTES = 1 << 18, /* a part is longer only if there is no place to cut */
+  PIPELINE_ROUND_PARTS = 4096
+};
+
+typedef struct PipelineText {
+  const uint8_t *text;
+  size_t size;
+} PipelineText;
+
+/* A part of a document that can be split by itself. */
+typedef struct PipelinePart {
+  const uint8_t *text;
+  size_t size;
+  bool is_last; /* of its document */
+} PipelinePart;
+
+/* Where the next part begins; starts as {0}. */
+typedef struct PipelineCursor {
+  size_t document, offset;
+} PipelineCursor;
+
+/* Fills parts[0..] with the next round of work, eight full parts a thread or fewer, and moves the cursor past it.
+ * Returns their number, 0 after the last document. An empty document is one empty part. */
+size_t pipeline_parts(const Pipeline *pipeline, const PipelineText *documents, size_t count, int threads,
+                      PipelineCursor *cursor, PipelinePart parts[PIPELINE_ROUND_PARTS]);
 
 /* ---- running ---- */
 
@@ -104,8 +135,6 @@ typedef struct PipelineRunner PipelineRunner;
 bool pipeline_runner_create(PipelineRunner **out, const Pipeline *pipeline, bool special, PipelineSink sink,
                             StopSignal stop, Error *error);
 void pipeline_runner_free(PipelineRunner *runner);
-/* Nothing is to be done but STEP_GPT2. */
-bool pipeline_runner_is_gpt2(const PipelineRunner *runner);
 
 /* The pieces of a document, or of a part of it. `continues`: it is not the first part. Takes memory of some times the
  * size of the text. EXIT_MEMORY; EXIT_CHECKPOINT for a pattern that takes too long; EXIT_SIGNALS + the signal; the

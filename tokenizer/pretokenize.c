@@ -71,26 +71,3 @@ size_t pretokenize_cut(const CharClasses *classes, const uint8_t *text, size_t s
     if (is_cut(classes, text, at)) return at;
   return size;
 }
-
-static size_t find_cut(const void *classes, const uint8_t *text, size_t size, size_t from) {
-  return pretokenize_cut(classes, text, size, from);
-}
-
-TextCut pretokenize_text_cut(const CharClasses *classes) { return (TextCut){find_cut, classes}; }
-
-size_t pretokenize_parts(TextCut cut, const PretokenizeText *documents, size_t count, int threads,
-                         PretokenizeCursor *cursor, PretokenizePart parts[PRETOKENIZE_ROUND_PARTS]) {
-  const size_t round = (size_t)threads * 8 * PRETOKENIZE_PART_BYTES;
-  size_t made = 0, total = 0;
-  while (cursor->document < count && made < PRETOKENIZE_ROUND_PARTS && total < round) {
-    const PretokenizeText *document = &documents[cursor->document];
-    const size_t begin = cursor->offset, left = document->size - begin;
-    const size_t size =
-        left <= PRETOKENIZE_PART_BYTES ? left : cut.find(cut.of, document->text + begin, left, PRETOKENIZE_PART_BYTES);
-    parts[made++] = (PretokenizePart){size > 0 ? document->text + begin : NULL, size, size == left};
-    total += size;
-    cursor->offset += size;
-    if (size == left) *cursor = (PretokenizeCursor){.document = cursor->document + 1};
-  }
-  return made;
-}

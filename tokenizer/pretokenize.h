@@ -12,7 +12,6 @@
 
 #include "tokenizer/char_class.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,41 +34,5 @@ size_t pretokenize_first(const CharClasses *classes, const uint8_t *text, size_t
  * 3. The characters are the same: b is required to be ASCII, so whatever bytes stand before it are complete or broken
  *    with and without it. */
 size_t pretokenize_cut(const CharClasses *classes, const uint8_t *text, size_t size, size_t from);
-
-/* ---- many texts as equal work for threads ---- */
-
-enum {
-  PRETOKENIZE_PART_BYTES = 1 << 18, /* a part is longer only if there is no place to cut */
-  PRETOKENIZE_ROUND_PARTS = 4096
-};
-
-typedef struct PretokenizeText {
-  const uint8_t *text;
-  size_t size;
-} PretokenizeText;
-
-/* A part of a document that can be split by itself. */
-typedef struct PretokenizePart {
-  const uint8_t *text;
-  size_t size;
-  bool is_last; /* of its document */
-} PretokenizePart;
-
-/* Where the next part begins; starts as {0}. */
-typedef struct PretokenizeCursor {
-  size_t document, offset;
-} PretokenizeCursor;
-
-/* Where texts may be cut: `find` as pretokenize_cut(), of whatever `of` is. */
-typedef struct TextCut {
-  size_t (*find)(const void *of, const uint8_t *text, size_t size, size_t from);
-  const void *of;
-} TextCut;
-TextCut pretokenize_text_cut(const CharClasses *classes); /* pretokenize_cut() */
-
-/* Fills parts[0..] with the next round of work, eight full parts a thread or fewer, and moves the cursor past it.
- * Returns their number, 0 after the last document. An empty document is one empty part. */
-size_t pretokenize_parts(TextCut cut, const PretokenizeText *documents, size_t count, int threads,
-                         PretokenizeCursor *cursor, PretokenizePart parts[PRETOKENIZE_ROUND_PARTS]);
 
 #endif

@@ -76,13 +76,7 @@ const char *tokenizer_special(const Tokenizer *t, int32_t id) {
 }
 
 bool tokenizer_is_gpt2(const Tokenizer *t) {
-  const Pipeline *p = &t->pipeline;
-  for (int i = 0; i < p->count; i++) {
-    const Step *step = &p->steps[i];
-    const bool harmless = step->kind == STEP_ADDED && !added_tokens_have_any(step->added, false);
-    if (step->kind != STEP_GPT2 && !harmless) return false;
-  }
-  return p->count > 0 && p->steps[p->count - 1].kind == STEP_GPT2 && !t->decoded.bytes && !t->bpe->words;
+  return pipeline_is_gpt2(&t->pipeline, false) && !t->decoded.bytes && !t->bpe->words;
 }
 
 const Pipeline *tokenizer_pipeline(const Tokenizer *t) { return &t->pipeline; }

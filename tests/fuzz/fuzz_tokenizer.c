@@ -39,7 +39,7 @@ static void compare(const Tokenizer *tokenizer, const BpeIds *ids) {
 static void cut(const Tokenizer *tokenizer, bool special) {
   int cuts = 0;
   Error error = {0};
-  FUZZ_REQUIRE(!find_wrong_cut(tokenizer, (PretokenizeText){text, sizeof text}, special, &cuts, &error));
+  FUZZ_REQUIRE(!find_wrong_cut(tokenizer, (PipelineText){text, sizeof text}, special, &cuts, &error));
   if (error.code) fuzz_require_refusal(&error, EXIT_CHECKPOINT);
 }
 
