@@ -24,21 +24,15 @@ static bool print_ids(void *out, const int32_t *ids, size_t count, Error *error)
   return true;
 }
 
-/* Bytes that were read and not encoded yet. */
-typedef struct Pending {
-  uint8_t *bytes;
-  size_t size, capacity;
-} Pending;
-
-/* What can be encoded without knowing what follows: up to a place in the second half where a text may be cut, or all of
+/* How much of what was read can be encoded without knowing what follows: up to a place in the second half where a text may be cut, or all of
  * it at the end; 0 when more has to be read. */
-static size_t complete(const Pending *p, const Pipeline *pipeline, bool ended) {
+static size_t complete(const ByteBuffer *p, const Pipeline *pipeline, bool ended) {
   if (ended) return p->size;
   const size_t cut = pipeline_cut(pipeline, p->bytes, p->size, p->size / 2);
   return cut < p->size ? cut : 0;
 }
 
-static bool encode_stream(BpeEncoder *encoder, const Pipeline *pipeline, Pending *p, FILE *in, const char *name,
+static bool encode_stream(BpeEncoder *encoder, const Pipeline *pipeline, ByteBuffer *p, FILE *in, const char *name,
                           FILE *out, Error *error) {
   for (bool ended = false; !ended;) {
     if (p->size == p->capacity && !array_reserve(&p->bytes, &p->capacity, p->size + BUFFER_BYTES, 1))
@@ -57,7 +51,7 @@ static bool encode_stream(BpeEncoder *encoder, const Pipeline *pipeline, Pending
 bool convert_to_ids(const Tokenizer *tokenizer, FILE *in, const char *name, FILE *out, Error *error) {
   const Pipeline *pipeline = tokenizer_pipeline(tokenizer);
   BpeEncoder *encoder = NULL;
-  Pending pending = {0};
+  ByteBuffer pending = {0};
   bool ok = bpe_encoder_create(&encoder, pipeline, tokenizer_takes_special(tokenizer), 1, NULL, error) &&
             encode_stream(encoder, pipeline, &pending, in, name, out, error);
   bpe_encoder_free(encoder);

@@ -47,7 +47,7 @@ typedef struct TokenizerReader {
   Error *error;
 } TokenizerReader;
 
-/* ---- json_values.c ---- */
+/* ---- json_read.c ---- */
 
 bool json_refuse(const TokenizerReader *r, const char *reason); /* EXIT_CHECKPOINT; false */
 bool json_unsupported(const TokenizerReader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
