@@ -24,8 +24,8 @@ static bool print_ids(void *out, const int32_t *ids, size_t count, Error *error)
   return true;
 }
 
-/* How much of what was read can be encoded without knowing what follows: up to a place in the second half where a text may be cut, or all of
- * it at the end; 0 when more has to be read. */
+/* How much of what was read can be encoded without knowing what follows: up to a place in the second half where a text
+ * may be cut, or all of it at the end; 0 when more has to be read. */
 static size_t complete(const ByteBuffer *p, const Pipeline *pipeline, bool ended) {
   if (ended) return p->size;
   const size_t cut = pipeline_cut(pipeline, p->bytes, p->size, p->size / 2);
