@@ -17,43 +17,60 @@ GOALS = {"baby": (9.2e6, 3.0e6), "124m": (868e3, 450e3)}
 SHAPES = {"baby": "6 layers x 384, 64 x 256 tokens a step", "124m": "12 layers x 768, vocabulary 50304, 64 x 1024 tokens a step"}
 
 INTRODUCTION = """\
-# On the GPU
+# NVIDIA GPUs
 
 {status}
 
+## Building and using the CUDA backend
+
+On a machine with a GPU and the CUDA toolkit (`nvcc`), `make` builds the CUDA backend into both programs, for the GPU of
+the machine. Elsewhere `make CUDA=1` builds it for compute capability 8.0 and 9.0 and later; `make CUDA_ARCH=all` for
+8.0, 8.6, 8.9 and 9.0; `CUDA_ARCH="86"` for a list. The programs use the GPU if there is one, else the CPU; the plan
+names the device. `--device cpu` and `--device cuda` force one.
+
+- Training is mixed precision: bf16 compute with fp32 master weights, gradients and moments. `--dtype f32` computes in
+  fp32.
+- Attention follows FlashAttention-2.
+- `--autotune` times the GEMM algorithms of cuBLASLt for each shape. The choice is stored in the run directory, so that
+  a resumed run stays bit-identical.
+- Each micro-batch and the optimizer update run as CUDA graphs. The CPU does not synchronize with the GPU within a step.
+- Head sizes must be multiples of 8 up to 128; `--dim` and `--ffn` must be multiples of 8.
+- Several GPUs: [scaling.md](scaling.md).
+
 ## Floors and targets
 
-Tokens per second of training in bf16 on one H200. The floor is the speed of a machine that does nothing but the arithmetic
-at 790 TFLOP/s and moves every byte that has to be moved once, at 4.3 TB/s; no program reaches it. The target is what this one
-wants.
+Tokens per second of training in bf16 on one H200. The floor is a machine that does only the arithmetic, at 790 TFLOP/s,
+and moves every byte once, at 4.3 TB/s; no program reaches it. The target is the goal of Inkling.
 
 | model | step | floor | target |
 |---|---|---|---|
 {goals}
 
-With Muon a step has 54 launches more: 18 for each of the three shapes of matrices of a LLaMA. By count, with bf16, the matrices of
-the layers move about 115 bytes a parameter instead of AdamW's 30 (those of baby stay in the cache meanwhile), and the iteration
-takes 0.11 TFLOP for baby, 9 % of the step's, and 1.7 TFLOP for 124m, 3 %.
+Muon adds 54 launches to a step: 18 for each of the three matrix shapes of a LLaMA. By count, in bf16, the matrices of
+the layers move about 115 bytes per parameter with Muon and 30 with AdamW (those of baby stay in the cache). The
+iteration takes 0.11 TFLOP for baby, 9 % of the step, and 1.7 TFLOP for 124m, 3 %.
 
-## How to measure
+## Measuring
 
     make gpu-check                  # all stages, at most 24 minutes; or one of them:
-    make gpu-check STAGE=parity     # builds for the card that is there, tests against the CPU, trains on both
+    make gpu-check STAGE=parity     # builds for the card of the machine, tests against the CPU, trains on both
     make gpu-check STAGE=sanitize   # compute-sanitizer: memcheck, racecheck, synccheck, initcheck
     make gpu-check STAGE=speed      # every operation; training beside PyTorch, where it is installed
     scripts/gpu_report.py build/gpu-check/results-*.jsonl > docs/gpu.md
 
-A stage ends within 8 minutes whatever happens. It needs nvcc, gcc, make, python3, jansson, PCRE2, utf8proc and cmocka; the last four can be
-brought along to a machine where nothing can be installed: `scripts/gpu_carry.sh .carry` on one that has them, then
-`make gpu-check CARRY=.carry` (found by itself under that name). Settings stand at the top of `scripts/gpu_check.sh`.
+A stage ends within 8 minutes in any case. It needs nvcc, gcc, make, python3, jansson, PCRE2, utf8proc and cmocka. For a
+machine where nothing can be installed, `scripts/gpu_carry.sh .carry` collects the last four on another machine; `make
+gpu-check` finds them in `.carry`, or in the directory of `CARRY=DIR`. Settings stand at the top of
+`scripts/gpu_check.sh`.
 
-How the numbers come about: an operation is timed as the median of 11 batches of at least 20 ms each between two waits, as
-replays of a recording, on random numbers, its activations taken from several sets that are larger together than the cache
-(weights of GEMMs are warm, decoding goes through the layers in turn as generation does). Bytes and FLOPs are those of the
-operation's formula. Memory-bound operations are compared with a copy of 1 GiB (bytes read and written), GEMMs and attention
-with a bf16 GEMM of 8192 x 8192 x 8192 through the same backend. Attention counts 4 T^2 D H B / 2 FLOPs forward and 2.5 times
-as many backward. Training is the median of 11 chunks of at least a quarter of a second, each ended by a wait, the
-systems in turn in one run; PyTorch has fp32 parameters, bf16 autocast, TF32 allowed, fused AdamW, flash attention.
+- An operation is timed as the median of 11 batches of at least 20 ms each between two synchronizations, as replays of a
+  graph, on random numbers. Activations come from several sets that together exceed the cache; weights of GEMMs are
+  warm; decoding goes through the layers in turn as generation does.
+- Bytes and FLOPs are those of the formula of the operation. Memory-bound operations are compared with a copy of 1 GiB
+  (bytes read and written), GEMMs and attention with a bf16 GEMM of 8192 x 8192 x 8192 through the same backend.
+  Attention counts 4 T^2 D H B / 2 FLOPs forward and 2.5 times as many backward.
+- Training is the median of 11 chunks of at least a quarter of a second, each ended by a synchronization; the systems
+  alternate in one run. PyTorch has fp32 parameters, bf16 autocast, TF32 allowed, fused AdamW and flash attention.
 """
 
 
@@ -87,7 +104,7 @@ def thousands(value):
 
 def rates(rows):
     names = (("copy", "copy, 1 GiB", 1e-12, "TB/s"), ("gemm", "GEMM, 8192^3, bf16", 1e-12, "TFLOP/s"),
-             ("peak_flops", "what ./train calls 100 %", 1e-12, "TFLOP/s"))
+             ("peak_flops", "peak that ./train measures", 1e-12, "TFLOP/s"))
     out = []
     for name, title, scale, unit in names:
         values = [r["value"] for r in rows if r["kind"] == "rate" and r["name"] == name]
@@ -180,8 +197,9 @@ def main():
     headers, rows = read(sys.argv[1:])
     goals = "\n".join(f"| {m} | {SHAPES[m]} | {thousands(f)} | {thousands(t)} |" for m, (f, t) in GOALS.items())
     if not headers:
-        status = ("Nothing has been measured on a GPU yet. The kernels are compiled by nvcc and tested on the CPU by the emulator "
-                  "in\n`tests/cuda_on_cpu`; every figure of a card below says so until `make gpu-check` has run on one.")
+        status = ("No kernel has run on a GPU yet, and nothing has been measured on one. The kernels are compiled by nvcc "
+                  "and tested on the\nCPU by the emulator in `tests/cuda_on_cpu`. Every figure below says `not measured` "
+                  "until `make gpu-check` has run on a GPU.")
     else:
         status = "Made by `scripts/gpu_report.py` from what `make gpu-check` measured:\n\n" + table(
             ("stage", "card", "driver", "CUDA", "commit", "date"),

@@ -302,13 +302,13 @@ def table(name, results):
     base = rows[0].mean()
     settings = ", ".join(f"{k} {v}" for k, v in EXPERIMENTS[name].base.items())
     lines = [f"{EXPERIMENTS[name].question}. Base: {settings}.", "",
-             "| changed | loss, nats per byte | from the base | least to most | seeds |", "|---|---|---|---|---|"]
+             "| change | loss, nats per byte | difference | min to max | seeds |", "|---|---|---|---|---|"]
     for row in rows:
         if row.mean() == math.inf:
             lines.append(f"| {row.change} | diverged ({row.losses.count(None)} of {len(row.losses)}) | | | |")
             continue
         spread = f"{min(row.losses):.3f} to {max(row.losses):.3f}"
-        lines.append(f"| {row.change or 'nothing'} | {row.mean():.4f} | {row.mean() - base:+.4f} | {spread} "
+        lines.append(f"| {row.change or 'none (base)'} | {row.mean():.4f} | {row.mean() - base:+.4f} | {spread} "
                      f"| {len(row.losses)} |")
     return lines
 

@@ -91,7 +91,7 @@ def reached_table(rows):
                 body.append([goal, r["system"], *((
                     f"{got['tokens'] / 1e6:.3f} M", f"{got['fewer_tokens']:.2f}x", f"{got['seconds']:.1f}",
                     f"{got['fewer_seconds']:.2f}x") if got else ("never", "", "", ""))])
-    return body and table(["the last loss of", "is reached by", "tokens", "fewer", "seconds", "fewer"], body)
+    return body and table(["final loss of", "reached by", "tokens", "fewer", "seconds", "fewer"], body)
 
 
 def about(runs):
@@ -118,7 +118,7 @@ def tables(runs):
         parts.append(loss_table(rows, not minutes))
         if minutes:
             continue
-        parts += ["After seconds, and below, losses are those on the beginning of the validation text, which is what "
-                  "is read during a run; in parentheses: the run was over before.\n", seconds_table(rows)]
+        parts += ["Losses after seconds, here and below, are measured on the beginning of the validation text, as during "
+                  "a run. In parentheses: the run had ended before.\n", seconds_table(rows)]
         parts += filter(None, [reached_table(rows)])
     return "\n".join(parts), systems

@@ -34,7 +34,7 @@ def main():
         parser.add_argument("--" + name, type=float, default=default)
     asked = parser.parse_args()
     alone, _ = step_seconds(asked, 1)
-    print("| GPUs | ms a step | of which waiting | times as fast as one | of the ideal |")
+    print("| GPUs | ms per step | waiting | speedup | efficiency |")
     print("|---:|---:|---:|---:|---:|")
     for n in NUMBERS:
         compute, waiting = step_seconds(asked, n)
