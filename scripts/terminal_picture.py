@@ -137,7 +137,7 @@ def picture(command, rows, columns):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--at", type=float, default=0.6, help="share of the steps that are done (default: %(default)s)")
-    parser.add_argument("--columns", type=int, default=112, help="width of the terminal (default: %(default)s)")
+    parser.add_argument("--columns", type=int, default=118, help="width of the terminal (default: %(default)s)")
     parser.add_argument("-o", "--output", default=os.path.join(HERE, "docs/terminal.svg"))
     parser.add_argument("options", nargs="*", help="options of ./train, after --")
     options = parser.parse_args()
