@@ -162,7 +162,7 @@ $(FAILING): $(BUILD)/failing/%: $(BUILD)/%.o $(BUILD)/tests/failing_allocations.
 DATA_UTIL := $(filter-out util/json.c,$(wildcard util/*.c))
 DATA_PROGRAMS := $(BUILD)/stories $(BUILD)/pairs
 $(BUILD)/stories: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/stories/*.c data/*.c) $(DATA_UTIL))
-$(BUILD)/pairs: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/pairs/*.c data/*.c cli/option*.c) $(DATA_UTIL))
+$(BUILD)/pairs: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/pairs/*.c data/*.c cli/option*.c cli/console.c) $(DATA_UTIL))
 $(DATA_PROGRAMS):
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ -lm
 

@@ -77,227 +77,82 @@ static bool list_parameters(Program *p, Error *error) {
   return program_report_output(p, error);
 }
 
-/* ---- what is asked for ---- */
+/* ---- checks that need values ---- */
 
-/* What a call does, each a bit. */
-typedef enum Work {
-  TEXT = 1,
-  INTERACTIVE = 2,
-  LINES = 4,
-  PROMPTS = 8,
-  SCORE = 16,
-  ENCODE = 32,
-  DECODE = 64,
-  BENCH = 128,
-  PARAMS = 256,
-  COMPARE = 512,
-  LENS = 1024,
-  GGUF = 2048,
-  EXPORT = 4096
-} Work;
-
-typedef struct Asked {
-  const char *name;
-  bool given;
-  unsigned works; /* of a flag: with which it has a meaning */
-} Asked;
-
-enum { WORKS = 13 };
-
-/* All works, by the flags that ask for them. */
-static void list_works(const GenerateSettings *s, Asked out[WORKS]) {
-  const Asked works[WORKS] = {{"a text", false, TEXT},         {"-i", s->interactive, INTERACTIVE},
-                              {"--lines", s->lines, LINES},    {"--prompts", s->prompts, PROMPTS},
-                              {"--score", s->score, SCORE},    {"--encode", s->encode, ENCODE},
-                              {"--decode", s->decode, DECODE}, {"--bench", s->bench > 0, BENCH},
-                              {"--params", s->params, PARAMS}, {"--compare", s->compare, COMPARE},
-                              {"--lens", s->lens, LENS},       {"--gguf", s->gguf, GGUF},
-                              {"--export", s->export, EXPORT}};
-  memcpy(out, works, sizeof works);
-}
-
-/* Which of the works; only one of them. */
-static bool find_work(const GenerateSettings *s, Work *work, const char **name, Error *error) {
-  Asked works[WORKS];
-  list_works(s, works);
-  *work = TEXT;
-  *name = NULL;
-  for (int i = 0; i < WORKS; i++) {
-    if (!works[i].given) continue;
-    if (*name) return fail(error, EXIT_USAGE, "use only one of %s and %s", *name, works[i].name);
-    *work = (Work)works[i].works;
-    *name = works[i].name;
-  }
-  return true;
-}
-
-/* "--lines, --prompts": the works of a flag. */
-static void name_works(const GenerateSettings *s, unsigned of, char *out, size_t size) {
-  Asked works[WORKS];
-  list_works(s, works);
-  size_t used = 0;
-  *out = '\0';
-  for (int i = 0; i < WORKS && used < size; i++)
-    if (works[i].works & of) used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", works[i].name);
-}
-
-/* In a configuration file a flag may stand for other calls. */
-static bool is_typed(const Program *p, const void *value) {
-  return options_origin(&p->options, value) == ORIGIN_COMMAND_LINE;
-}
-
-/* Flags without a meaning are refused. */
-static bool check_flags(const Program *p, Work work, const char *name, Error *error) {
+static bool check_values(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
-  const Sampling *sampling = &s->sampling;
-  const unsigned texts = TEXT | INTERACTIVE | LINES | PROMPTS | COMPARE | EXPORT, drawn = texts | BENCH;
-  const unsigned prompts = drawn | LENS, formats = TEXT | SCORE; /* of --novelty FILE, too */
-  const Asked flags[] = {{"-p", s->prompt, TEXT | INTERACTIVE | BENCH | COMPARE | LENS | EXPORT},
-                         {"-f", s->prompt_file, TEXT | INTERACTIVE | LINES | BENCH | COMPARE | LENS},
-                         {"-e", s->escapes, prompts},
-                         {"--special", s->special, prompts | ENCODE},
-                         {"-n", options_given(&p->options, &s->tokens), texts},
-                         {"-N", s->samples > 1, TEXT | PROMPTS},
-                         {"--stop", s->stops.count, texts},
-                         {"--bias", s->biases.count, texts},
-                         {"--ban", s->bans.count, texts},
-                         {"--json", s->json, TEXT},
-                         {"--logprobs", s->logprobs >= 0, TEXT | PROMPTS},
-                         {"--echo", s->echo, TEXT},
-                         {"--novelty", s->novelty, TEXT},
-                         {"--attention", s->attention.count, TEXT},
-                         {"--heat", s->heat, TEXT | SCORE},
-                         {"--heat-html", s->heat_html, TEXT | SCORE},
-                         {"--alts", s->alternatives > 0, TEXT | SCORE | LENS},
-                         {"-s", is_typed(p, &s->seed), drawn},
-                         {"--greedy", is_typed(p, &s->greedy), prompts | SCORE},
-                         {"--temp", is_typed(p, &sampling->temperature), drawn},
-                         {"--top-k", is_typed(p, &sampling->top_k), drawn},
-                         {"--top-p", is_typed(p, &sampling->top_p), drawn},
-                         {"--min-p", is_typed(p, &sampling->min_p), drawn},
-                         {"--repeat-penalty", is_typed(p, &sampling->repeat_penalty), drawn},
-                         {"--repeat-last-n", is_typed(p, &sampling->repeat_last_n), drawn},
-                         {"--presence-penalty", is_typed(p, &sampling->presence_penalty), drawn},
-                         {"--frequency-penalty", is_typed(p, &sampling->frequency_penalty), drawn},
-                         {"--ignore-eos", is_typed(p, &s->ignore_end), drawn},
-                         {"--on-full", is_typed(p, &s->on_full), drawn},
-                         {"--keep", is_typed(p, &s->keep), drawn},
-                         {"--truncate-prompt", is_typed(p, &s->truncate_prompt), prompts & ~(unsigned)INTERACTIVE},
-                         {"--answer", is_typed(p, &s->answer), prompts},
-                         {"--jsonl-field", is_typed(p, &s->jsonl_field), formats},
-                         {"--prompt-field", is_typed(p, &s->prompt_field), formats},
-                         {"--response-field", is_typed(p, &s->response_field), formats},
-                         {"--tsv", is_typed(p, &s->tsv), formats},
-                         {"--stride", s->stride, SCORE},
-                         {"--per-line", s->per_line, SCORE},
-                         {"--exact", s->exact, SCORE},
-                         {"--gguf-type", is_typed(p, &s->gguf_type), GGUF},
-                         {"--modelfile", s->modelfile, GGUF},
-                         {"--export-type", is_typed(p, &s->export_type), EXPORT}};
-  for (const Asked *f = flags; f < flags + sizeof flags / sizeof *flags; f++) {
-    char works[120];
-    if (!f->given || f->works & work) continue;
-    name_works(s, f->works, works, sizeof works);
-    if (name) return fail(error, EXIT_USAGE, "%s does not go with %s; it is for %s", f->name, name, works);
-    return fail(error, EXIT_USAGE, "%s belongs to %s", f->name, works);
-  }
-  return true;
-}
-
-/* Of flags that have a meaning each. */
-static bool check_pairs(const GenerateSettings *s, Error *error) {
-  if (s->samples > 1 && s->attention.count) return fail(error, EXIT_USAGE, "--attention is of one text; leave out -N");
-  if (s->json && (s->echo || s->attention.count))
-    return fail(error, EXIT_USAGE, "leave out --echo and --attention with --json");
-  if (heat_is_asked(s) && (s->json || s->samples > 1))
-    return fail(error, EXIT_USAGE, "--heat, --heat-html and --alts are of one text; leave out --json and -N");
-  if (heat_is_asked(s) && (s->per_line || s->exact || s->stride || s->tsv || s->jsonl_field || s->prompt_field))
-    return fail(error, EXIT_USAGE,
-                "--heat, --heat-html and --alts take FILE of --score as it is, with no other options of it");
-  if (s->novelty && heat_is_asked(s))
-    return fail(error, EXIT_USAGE, "--novelty does not go with --heat, --heat-html and --alts");
-  if (s->novelty && s->json) return fail(error, EXIT_USAGE, "leave out --novelty with --json");
-  if (s->novelty && path_is_stdin(s->novelty) && s->prompt_file && path_is_stdin(s->prompt_file))
+  const bool prompt_is_stdin = s->prompt_file && path_is_stdin(s->prompt_file);
+  if (s->novelty && path_is_stdin(s->novelty) && prompt_is_stdin)
     return fail(error, EXIT_USAGE, "-f - and --novelty - both read standard input");
   if (s->novelty && s->tokens > program_novelty_most(s->samples))
     return fail(error, EXIT_USAGE, "--novelty is of at most %" PRId64 " tokens in each of %d texts; set -n or -N lower",
                 program_novelty_most(s->samples), s->samples);
-  if (s->logprobs >= 0 && !s->json && !s->prompts)
-    return fail(error, EXIT_USAGE, "--logprobs belongs to --json or --prompts");
-  if (s->escapes && !s->prompt && !s->interactive && !s->answer && !s->stops.count && !s->bans.count &&
-      !s->biases.count)
-    return fail(error, EXIT_USAGE,
-                "-e is for the texts of -p, --answer, --stop, --ban and --bias and the lines of -i; none is given");
-  if (s->compare && s->model) return fail(error, EXIT_USAGE, "--compare takes its runs without -m");
-  if (s->interactive && s->prompt_file && path_is_stdin(s->prompt_file))
-    return fail(error, EXIT_USAGE, "-f - and -i both read standard input");
-  if (!s->score && !s->novelty && (s->tsv || s->jsonl_field || s->prompt_field || s->response_field))
-    return fail(error, EXIT_USAGE, "--tsv, --jsonl-field, --prompt-field and --response-field belong to --score");
+  if (s->interactive && prompt_is_stdin) return fail(error, EXIT_USAGE, "-f - and -i both read standard input");
   if (s->keep && s->on_full == ON_FULL_STOP) return fail(error, EXIT_USAGE, "--keep is for --on-full slide");
-  if (s->per_line && (s->exact || s->stride || s->tsv || s->jsonl_field || s->prompt_field))
-    return fail(error, EXIT_USAGE, "--per-line is of the lines of --score FILE, and of no other options of it");
-  return true;
+  return program_check_attention(p, error) && heat_check(p, error);
 }
 
-static bool needs_prompt(const GenerateSettings *s, Work work) {
-  return (work == TEXT || work == BENCH || work == LENS) && !s->prompt && !s->prompt_file;
+/* ---- modes ---- */
+
+static bool score(Program *p, Error *error) {
+  return p->settings.per_line          ? program_score_lines(p, error)
+         : heat_is_asked(&p->settings) ? heat_score(p, error)
+                                       : program_score(p, error);
 }
+
+static bool write_text(Program *p, Error *error) {
+  return p->settings.samples > 1 ? program_samples(p, error) : program_generate(p, error);
+}
+
+/* What is there before a mode runs: nothing; configuration and tokenizer of the run; the model, too; the bytes of the
+ * prompt; its tokens. */
+typedef enum Stage { STAGE_NOTHING, STAGE_RUN, STAGE_MODEL, STAGE_PROMPT, STAGE_TOKENS } Stage;
+
+static const struct {
+  GenerateMode mode;
+  Stage stage;
+  bool (*run)(Program *p, Error *error);
+  bool needs_prompt; /* above an encoder */
+} modes[] = {{MODE_TEXT, STAGE_TOKENS, write_text, true},
+             {MODE_INTERACTIVE, STAGE_PROMPT, program_interactive, false},
+             {MODE_JSON, STAGE_TOKENS, program_samples, true},
+             {MODE_LINES, STAGE_MODEL, program_lines, false},
+             {MODE_PROMPTS, STAGE_MODEL, program_prompts, false},
+             {MODE_COMPARE, STAGE_NOTHING, program_compare, false},
+             {MODE_LENS, STAGE_TOKENS, program_lens, true},
+             {MODE_SCORE, STAGE_MODEL, score, false},
+             {MODE_ENCODE, STAGE_RUN, convert, false},
+             {MODE_DECODE, STAGE_RUN, convert, false},
+             {MODE_PARAMS, STAGE_RUN, list_parameters, false},
+             {MODE_EXPORT, STAGE_MODEL, program_export, false},
+             {MODE_GGUF, STAGE_RUN, program_gguf, false},
+             {MODE_BENCH, STAGE_TOKENS, program_bench, true}};
 
 /* ---- main ---- */
 
-/* The prompt first, as it was given. */
-static bool after_prompt(Program *p, Work work, Error *error) {
+static bool open_stage(Program *p, Stage stage, bool needs_prompt, Error *error) {
   const GenerateSettings *s = &p->settings;
-  uint8_t *text = NULL;
-  size_t size = 0;
-  bool ok = program_prompt_bytes(p, &text, &size, error);
-  if (ok && work == INTERACTIVE) {
-    ok = program_interactive(p, text, size, error);
-  } else {
-    ok = ok && program_encode(p, text, size, &p->source, &p->prompt, error);
-    if (ok) program_note_unseen(p);
-    ok = ok && (work == BENCH               ? program_bench(p, INKLING_VERSION, error)
-                : work == LENS              ? program_lens(p, error)
-                : s->samples > 1 || s->json ? program_samples(p, text, size, error)
-                                            : program_generate(p, text, size, error));
-  }
-  free(text);
-  return ok;
+  if (stage >= STAGE_RUN && !open_run(p, error)) return false;
+  if (p->config.encoder_layers && needs_prompt && !s->prompt && !s->prompt_file)
+    return fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE, or many with --lines", p->dir);
+  if (s->novelty && !program_novelty_open(p, error)) return false;
+  if (stage >= STAGE_MODEL && !program_load(p, error)) return false;
+  if (stage >= STAGE_PROMPT && !program_read_prompt(p, error)) return false;
+  return stage < STAGE_TOKENS || program_encode_prompt(p, error);
 }
 
 static bool run(void *context, Error *error) {
   Program *p = context;
-  const GenerateSettings *s = &p->settings;
-  Work work;
-  const char *name;
-  if (!find_work(s, &work, &name, error) || !check_flags(p, work, name, error) || !check_pairs(s, error) ||
-      !program_make_stops(p, error) || !program_check_attention(p, error) || !heat_check(p, error))
-    return false;
+  if (!program_make_stops(p, error) || !check_values(p, error)) return false;
   program_note_escapes(p);
   device_limit_threads(&p->settings.machine, &p->console);
-  if (work == COMPARE) return program_compare(p, error);
-  if (!open_run(p, error)) return false;
-  if (work == PARAMS) return list_parameters(p, error);
-  if (work & (ENCODE | DECODE)) return convert(p, error);
-  if (work == GGUF) return program_gguf(p, error);
-  if (p->config.encoder_layers && needs_prompt(s, work))
-    return fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE, or many with --lines", p->dir);
-  if (s->novelty && !program_novelty_open(p, error)) return false;
-  if (!program_load(p, error)) return false;
-  switch (work) {
-  case SCORE:
-    return s->per_line        ? program_score_lines(p, error)
-           : heat_is_asked(s) ? heat_score(p, error)
-                              : program_score(p, error);
-  case LINES: return program_lines(p, error);
-  case PROMPTS: return program_prompts(p, error);
-  case EXPORT: return program_export(p, error);
-  default: return after_prompt(p, work, error);
-  }
+  int i = 0;
+  while ((unsigned)modes[i].mode != p->options.mode) i++;
+  return open_stage(p, modes[i].stage, modes[i].needs_prompt, error) && modes[i].run(p, error);
 }
 
 int main(int argc, char **argv) {
-  Program p = {.launched = clock_seconds()};
+  Program p = {.launched = clock_seconds(), .version = INKLING_VERSION};
   generate_options(&p.options, &p.settings);
   const int status = startup_run(
       argc, argv,

@@ -35,12 +35,6 @@ static bool check_flags(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   ModelConfig model;
   bool shaped;
-  if (s->show && !s->dry_run)
-    return fail(error, EXIT_USAGE,
-                "--show %d goes with --dry-run: it prints windows of the text instead of training on them", s->show);
-  if (s->json && !s->dry_run)
-    return fail(error, EXIT_USAGE, "--json goes with --dry-run; a run writes result.json, a table of runs -O json");
-  if (s->json && s->show) return fail(error, EXIT_USAGE, "--json and --show both write to stdout; use one");
   if (s->patience && !s->val && s->val_frac <= 0) return no_validation(s, error);
   if (!architecture_check_sources(s, true, error) || !run_read_plans(r, error)) return false;
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
@@ -106,7 +100,7 @@ static bool take_settings(Run *r, Error *error) {
   device_limit_threads(&r->settings.machine, &r->console);
   settings_forget_choices(&r->options, s);
   if (s->data.count == 0)
-    return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists everything)",
+    return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the options)",
                 program_name("train").text);
   return run_name_directory(r, error) && run_read_base(r, error);
 }
@@ -325,6 +319,12 @@ static bool plot_runs(const Run *r, Error *error) {
   return ok && file_flush(stdout, "stdout", error);
 }
 
+static bool show_runs(Run *r, Error *error) {
+  return r->options.mode == MODE_RUNS     ? print_runs(r, error)
+         : r->options.mode == MODE_REPORT ? write_report(&r->settings, error)
+                                          : plot_runs(r, error);
+}
+
 /* ---- main ---- */
 
 static bool start_model(Run *r, Error *error) {
@@ -335,17 +335,7 @@ static bool start_model(Run *r, Error *error) {
 static bool run(void *context, Error *error) {
   Run *r = context;
   const TrainSettings *s = &r->settings;
-  if (s->json && (s->runs || s->report || s->plot))
-    return fail(error, EXIT_USAGE, "--json goes with --dry-run; a table of runs in JSON: --runs -O json");
-  if (s->runs + s->report + s->plot > 1) return fail(error, EXIT_USAGE, "use only one of --runs, --report and --plot");
-  if (!s->runs &&
-      (s->runs_sort || s->runs_columns || options_origin(&r->options, &s->runs_format) == ORIGIN_COMMAND_LINE))
-    return fail(error, EXIT_USAGE, "-O, --sort and --columns are for --runs");
-  if (s->bench && s->dry_run) return fail(error, EXIT_USAGE, "--dry-run trains nothing, and --bench does; use one");
-  if ((s->runs || s->report || s->plot) && !run_leads(r)) return true;
-  if (s->runs) return print_runs(r, error);
-  if (s->report) return write_report(s, error);
-  if (s->plot) return plot_runs(r, error);
+  if (r->options.mode & (MODE_RUNS | MODE_REPORT | MODE_PLOT)) return !run_leads(r) || show_runs(r, error);
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);
   if (resumes && (!start_model(r, error) || !run_restore_state(r, error)))

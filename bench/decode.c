@@ -1,5 +1,6 @@
 /* Decoding: every operation, a whole token, and sampling. */
 #include "bench/bench.h"
+#include "inference/sampling.h"
 #include "model/parameters.h"
 
 #include <inttypes.h>
@@ -161,8 +162,12 @@ void bench_decode(Bench *b, BenchModel *m, int rows, bool token_alone) {
   const ModelConfig *c = &m->config;
   const TokenParts p = token_parts(b, m, rows);
   const double logits = 12.0 * rows * c->vocab;
-  const Sampling usual = {1, 0, 0, 0, 40, 0.95f, 0, 0.8f, 1}, none = {1, 0, 0, 0, 0, 1, 0, 1, 1},
-                 greedy = {1, 0, 0, 0, 0, 1, 0, 0, 1};
+  Sampling greedy = sampling_greedy();
+  greedy.seed = 1;
+  Sampling none = greedy;
+  none.temperature = 1;
+  Sampling usual = none;
+  usual.temperature = 0.8f, usual.top_k = 40, usual.top_p = 0.95f;
   struct {
     const char *name;
     void (*run)(Bench *, const Operands *, int);

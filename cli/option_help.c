@@ -1,12 +1,14 @@
-/* --help. */
+/* --help and --help-all. */
+#include "cli/console.h"
 #include "cli/option_internal.h"
 #include "util/program_name.h"
 #include "util/text.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { HELP_WIDTH = 100, HELP_COLUMN = 32 /* where the sentences begin */ };
+enum { LEAST_WIDTH = 40, USUAL_WIDTH = 80, MOST_COLUMN = 32 /* where the sentences begin, at most */ };
 
 /* "  --[no-]tie", "  -p, --prompt TEXT", "  FILE..., --data FILE". Returns its width. */
 static int flag_text(const Option *row, char *out, size_t size) {
@@ -38,43 +40,86 @@ static void range_text(const Option *row, char *out, size_t size) {
   if (shown.max <= 1 || shown.min > 2) option_range_text(&shown, out, size);
 }
 
-/* "weight decay [0.1; 0..1]". */
-static void sentence_text(const Option *row, char *out, size_t size) {
-  char standard[400] = "", range[80];
+static void append(char *out, size_t size, const char *between, const char *text) {
+  const size_t used = strlen(out);
+  if (*text) snprintf(out + used, size - used, "%s%s", used ? between : "", text);
+}
+
+/* "weight decay [0.1; 0..1; not with --bench]", of which the last is one of the `notes`. */
+static void sentence_text(const Options *options, const Option *row, bool notes, char *out, size_t size) {
+  char standard[600] = "", range[80], modes[400] = "";
   range_text(row, range, sizeof range);
+  if (notes) options_modes_text(options, row->modes, row->group_modes, modes, sizeof modes);
   if (row->shown_default) snprintf(standard, sizeof standard, "%s", row->shown_default);
   else if (row->kind == OPTION_TEXT && row->initial.text && *row->initial.text)
     snprintf(standard, sizeof standard, "%.300s", row->initial.text);
   else if (!option_is_text(row) && option_is_set(row, row->initial) &&
            !(row->kind == OPTION_FLAG && !row->initial.flag))
     option_value_text(row, row->initial, standard, sizeof standard);
-  const char *between = *standard && *range ? "; " : "";
-  if (*standard || *range) snprintf(out, size, "%s [%s%s%s]", row->help, standard, between, range);
+  append(standard, sizeof standard, "; ", range);
+  append(standard, sizeof standard, "; ", modes);
+  if (*standard) snprintf(out, size, "%s [%s]", row->help, standard);
   else snprintf(out, size, "%s", row->help);
 }
 
+/* $COLUMNS, the terminal's width, or the usual one. The last column stays free. */
+static int help_width(FILE *stream) {
+  const char *columns = getenv("COLUMNS");
+  const int given = columns ? atoi(columns) : 0, terminal = given > 0 ? given : console_width(stream);
+  const int width = terminal > 0 ? terminal : USUAL_WIDTH;
+  return width > LEAST_WIDTH ? width - 1 : LEAST_WIDTH - 1;
+}
+
+static void print_row(const Options *options, const Option *row, bool notes, int width, FILE *stream) {
+  char flag[300], sentence[1500];
+  const int begin = width / 3 < MOST_COLUMN ? width / 3 : MOST_COLUMN;
+  int column = flag_text(row, flag, sizeof flag);
+  fputs(flag, stream);
+  if (column > begin - 2) {
+    fputc('\n', stream);
+    column = 0;
+  }
+  fprintf(stream, "%*s", begin - column, "");
+  sentence_text(options, row, notes, sentence, sizeof sentence);
+  text_print_wrapped(stream, sentence, begin, begin, width);
+}
+
+static void print_group(const Options *options, const Option *row, int width, FILE *stream) {
+  const unsigned usual = options->default_modes ? options->default_modes : OPTION_ALL_MODES;
+  char modes[400], title[500];
+  options_modes_text(options, row->group_modes, usual, modes, sizeof modes);
+  if (*modes) snprintf(title, sizeof title, "%s (%s)", row->group, modes);
+  else snprintf(title, sizeof title, "%s", row->group);
+  fputc('\n', stream);
+  text_print_wrapped(stream, title, 0, 0, width);
+}
+
+static bool has_common_rows(const Options *options) {
+  for (const Option *row = options->rows; row < options->rows + options->count; row++)
+    if (row->common && !option_is_command(options, row)) return true;
+  return false;
+}
+
 void options_help(const Options *options, FILE *stream) {
-  char flag[300], sentence[1200];
+  const bool all = options->help_all || !has_common_rows(options);
+  const int width = help_width(stream);
   const char *group = "";
   fprintf(stream, "Usage: %s %s\n", program_name(options->program).text, options->usage);
   if (options->about) {
     fputc('\n', stream);
-    text_print_wrapped(stream, options->about, 0, 0, HELP_WIDTH);
+    text_print_wrapped(stream, options->about, 0, 0, width);
   }
+  if (!all) fputs("\nCommon options\n", stream);
   for (const Option *row = options->rows; row < options->rows + options->count; row++) {
-    if (strcmp(row->group, group) != 0) fprintf(stream, "\n%s\n", row->group);
+    if (row->hidden || !(all || row->common)) continue;
+    if (all && strcmp(row->group, group) != 0) print_group(options, row, width, stream);
     group = row->group;
-    int column = flag_text(row, flag, sizeof flag);
-    fputs(flag, stream);
-    if (column > HELP_COLUMN - 2) {
-      fputc('\n', stream);
-      column = 0;
-    }
-    fprintf(stream, "%*s", HELP_COLUMN - column, "");
-    sentence_text(row, sentence, sizeof sentence);
-    text_print_wrapped(stream, sentence, HELP_COLUMN, HELP_COLUMN, HELP_WIDTH);
+    print_row(options, row, all, width, stream);
   }
-  fputs("\nExit status: 0 done, 1 a bug, 2 flags and values, 3 text or prompt, 4 model or tokenizer, 5 memory,\n"
-        "6 not finite, 7 output, 8 the run is in use, 128 + n stopped by signal n\n",
-        stream);
+  if (!all) return;
+  fputc('\n', stream);
+  text_print_wrapped(stream,
+                     "Exit status: 0 done, 1 a bug, 2 options and values, 3 text or prompt, 4 model or tokenizer, "
+                     "5 memory, 6 not finite, 7 output, 8 the run is in use, 128 + n stopped by signal n",
+                     0, 0, width);
 }

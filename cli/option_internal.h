@@ -55,6 +55,18 @@ bool option_assign(const OptionSource *source, Option *row, const char *text);
 bool option_fail(const OptionSource *source, const Option *row, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The option takes part in this call: a value is known that is not the default, and a flag is not "no". */
+bool option_is_on(const Option *row);
+
+/* It has its default again. */
+void option_reset(Option *row);
+
+/* Whether the name is one of the words, which have blanks between them; '_' and '-' are the same. */
+bool option_is_among(const char *words, const char *name, size_t length);
+
+/* Finds the mode and checks every row that was given: option_modes.c. EXIT_USAGE. */
+bool options_check_modes(Options *options, Error *error);
+
 /* The nearest name to the `length` bytes at `given`, or NULL when none is near. *negated: it is a switch, and `given`
  * begins with "no-". */
 const char *option_nearest(const Options *options, const char *given, size_t length, bool *negated);

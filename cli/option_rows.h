@@ -11,8 +11,8 @@
 #define OPTION_NUMBER(k, type, n, v, low, high, shown, ...)                                                            \
   OPTION_ROW(k, type, n, v, shown, __VA_ARGS__, .min = low, .max = high)
 
-#define GROUP(title)                                                                                                   \
-  { .group = title }
+#define GROUP(...)                                                                                                     \
+  { .group = __VA_ARGS__ }
 #define FLAG(n, v, ...) OPTION_ROW(OPTION_FLAG, bool, n, v, NULL, __VA_ARGS__)
 #define TRISTATE(n, v, shown, ...) OPTION_ROW(OPTION_TRISTATE, int, n, v, shown, __VA_ARGS__)
 #define INT(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_INT, int, n, v, low, high, shown, __VA_ARGS__)
@@ -33,23 +33,23 @@
 
 /* ---- rows of both programs ---- */
 
-/* How texts are read. `s`: settings with jsonl_field, prompt_field, response_field, tsv. */
-#define FORMAT_ROWS(s)                                                                                                 \
+/* How texts are read. `s`: settings with jsonl_field, prompt_field, response_field, tsv; then members of all rows. */
+#define FORMAT_ROWS(s, ...)                                                                                            \
   TEXT("jsonl-field", &(s)->jsonl_field, "NAME", "text",                                                               \
-       "JSON Lines (.jsonl, or standard input with this option): the field that holds the document"),                  \
+       "field of JSON Lines (.jsonl files, or standard input with this option) that holds the document", __VA_ARGS__), \
       TEXT("prompt-field", &(s)->prompt_field, "NAME", NULL,                                                           \
-           "JSON Lines: the field with the prompt, which is excluded from the loss"),                                  \
+           "field of JSON Lines that holds the prompt, which is excluded from the loss", __VA_ARGS__),                 \
       TEXT("response-field", &(s)->response_field, "NAME", NULL,                                                       \
-           "JSON Lines: the field with the response, which counts in the loss"),                                       \
-      FLAG("tsv", &(s)->tsv, "standard input is TSV, as files that end in .tsv: a prompt, a tab, a response")
+           "field of JSON Lines that holds the response, which counts in the loss", __VA_ARGS__),                      \
+      FLAG("tsv", &(s)->tsv, "read standard input as TSV, like .tsv files: prompt, tab, response", __VA_ARGS__)
 
 /* `machine`: DeviceSettings of cli/device.h; its choices of dtypes, what auto takes, and what they are. */
 #define DEVICE_ROWS(machine, dtypes, dtype_auto, dtype_text)                                                           \
-  CHOICE("device", &(machine)->device, device_choices, NULL, "where to compute"),                                      \
+  CHOICE("device", &(machine)->device, device_choices, NULL, "device to compute on"),                                  \
       CHOICE("dtype", &(machine)->dtype, dtypes, dtype_auto, dtype_text),                                              \
-      TEXT("isa", &(machine)->isa, "LEVEL", "the best that the processor has",                                         \
-           "highest instruction set of the CPU to be used: v2 (SSE4.2), v3 (AVX2), v4 (AVX-512); to train in bf16 "    \
-           "also avx512bf16, amx"),                                                                                    \
-      INT("threads", &(machine)->threads, 0, 4096, "all", "CPU threads")
+      TEXT("isa", &(machine)->isa, "LEVEL", "the best one that the processor has",                                     \
+           "highest instruction set to use on a CPU: v2 (SSE4.2), v3 (AVX2), v4 (AVX-512); for training in bf16 also " \
+           "avx512bf16, amx"),                                                                                         \
+      INT("threads", &(machine)->threads, 0, 4096, "all", "number of CPU threads")
 
 #endif

@@ -19,32 +19,42 @@ struct OptionText {
 
 /* ---- rows ---- */
 
-static void add_rows(Options *options, const Option *table, size_t count) {
-  const char *group = "Options";
-  for (size_t i = 0; i < count; i++) {
-    if (table[i].group) group = table[i].group;
-    if (!table[i].name) continue;
-    Option *row = &options->rows[options->count++];
-    *row = table[i];
+void options_add(Options *options, const Option *table, size_t count) {
+  const size_t size = ((size_t)options->count + count) * sizeof *options->rows;
+  const Option *last = options->count ? &options->rows[options->count - 1] : NULL;
+  const char *group = last ? last->group : "Options";
+  const unsigned usual = options->default_modes ? options->default_modes : OPTION_ALL_MODES;
+  unsigned modes = last ? last->group_modes : usual;
+  if (!count || options->failed) return;
+  Option *rows = realloc(options->rows, size);
+  options->failed = !rows;
+  if (!rows) return;
+  options->rows = rows;
+  for (const Option *from = table; from < table + count; from++) {
+    if (from->group) group = from->group, modes = from->modes ? from->modes : usual;
+    if (!from->name) continue;
+    Option *row = &rows[options->count++];
+    *row = *from;
     row->group = group;
+    row->group_modes = modes;
+    if (!row->modes) row->modes = modes;
     row->initial = option_load(row);
   }
 }
 
 void options_init(Options *options, const Option *table, size_t count) {
   const Option builtin[] = {
-      GROUP("Other"),
+      GROUP("Other", .modes = OPTION_ALL_MODES),
       TEXT("config", &options->config, "FILE", NULL,
            "read `key = value` lines from FILE; the command line takes precedence", .transient = true),
       FLAG("quiet", &options->quiet, "print only warnings and errors", .transient = true),
-      FLAG("help", &options->help, "print this help and exit", .letter = 'h', .transient = true),
+      FLAG("help", &options->help, "print the most common options and exit", .letter = 'h', .transient = true,
+           .common = true),
+      FLAG("help-all", &options->help_all, "print all options and exit", .transient = true, .common = true),
       FLAG("version", &options->version, "print the version and the available backends and exit", .transient = true),
   };
-  const size_t builtins = sizeof builtin / sizeof *builtin;
-  options->rows = calloc(count + builtins, sizeof *options->rows);
-  if (!options->rows) return;
-  add_rows(options, table, count);
-  add_rows(options, builtin, builtins);
+  options_add(options, table, count);
+  options_add(options, builtin, sizeof builtin / sizeof *builtin);
 }
 
 Option *option_named(const Options *options, const char *name, size_t length) {
@@ -56,7 +66,8 @@ Option *option_named(const Options *options, const char *name, size_t length) {
 }
 
 bool option_is_command(const Options *options, const Option *row) {
-  return row->value == &options->config || row->value == &options->help || row->value == &options->version;
+  return row->value == &options->config || row->value == &options->help || row->value == &options->help_all ||
+         row->value == &options->version;
 }
 
 static Option *row_lettered(const Options *options, char letter) {
@@ -83,13 +94,15 @@ bool options_given(const Options *options, const void *value) {
   return options_origin(options, value) != ORIGIN_DEFAULT;
 }
 
+void option_reset(Option *row) {
+  if (row->kind == OPTION_LIST) ((TextList *)row->value)->count = 0;
+  else option_store(row, row->initial);
+  row->origin = ORIGIN_DEFAULT;
+}
+
 void options_forget(Options *options, const void *value) {
-  for (int i = 0; i < options->count; i++) {
-    Option *row = &options->rows[i];
-    if (row->value != value || row->origin != ORIGIN_FILE) continue;
-    option_store(row, row->initial);
-    row->origin = ORIGIN_DEFAULT;
-  }
+  for (Option *row = options->rows; row < options->rows + options->count; row++)
+    if (row->value == value && row->origin == ORIGIN_FILE) option_reset(row);
 }
 
 void options_free(Options *options) {
@@ -287,8 +300,7 @@ const char *option_nearest(const Options *options, const char *given, size_t len
   return found;
 }
 
-/* Whether the name is one of the words. */
-static bool is_among(const char *words, const char *name, size_t length) {
+bool option_is_among(const char *words, const char *name, size_t length) {
   for (size_t size; *words; words += size + (words[size] == ' ')) {
     size_t same = 0;
     size = strcspn(words, " ");
@@ -305,13 +317,13 @@ static bool fail_unknown(const OptionSource *source, const char *argument, const
   const int shown = (int)(size < 100 ? size : 100);
   for (int i = 0; i < options->hint_count; i++) {
     const OptionHint *hint = &options->hints[i];
-    if (length && is_among(hint->given, name, length))
+    if (length && option_is_among(hint->given, name, length))
       return fail(source->error, EXIT_USAGE, "unknown flag %.*s: %s", shown, argument, hint->text);
   }
   bool negated;
   const char *nearest = option_nearest(options, name, length, &negated);
   if (!nearest)
-    return fail(source->error, EXIT_USAGE, "unknown flag %.*s: `%s --help` lists them all", shown, argument,
+    return fail(source->error, EXIT_USAGE, "unknown flag %.*s: `%s --help-all` lists them all", shown, argument,
                 program_name(options->program).text);
   return fail(source->error, EXIT_USAGE, "unknown flag %.*s: did you mean --%s%s?", shown, argument,
               negated ? "no-" : "", nearest);
@@ -400,12 +412,14 @@ static bool take_argument(CommandLine *line) {
 bool options_parse(Options *options, int argc, char **argv, Error *error) {
   CommandLine line = {{.options = options, .code = EXIT_USAGE, .error = error}, argc, argv, 1};
   bool only_positional = false;
-  if (!options->rows) return error_memory(error, "the options");
+  if (options->failed) return error_memory(error, "the options");
   for (; line.index < argc && !options->help && !options->version; line.index++) {
     bool ends = !only_positional && strcmp(argv[line.index], "--") == 0;
     if (!ends && !(only_positional ? take_positional(&line) : take_argument(&line))) return false;
     only_positional = only_positional || ends;
+    options->help = options->help || options->help_all;
   }
-  if (options->help || options->version || !options->config) return true;
-  return options_load(options, options->config, EXIT_USAGE, error);
+  if (options->help || options->version) return true;
+  return (!options->config || options_load(options, options->config, EXIT_USAGE, error)) &&
+         options_check_modes(options, error);
 }

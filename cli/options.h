@@ -11,10 +11,15 @@
  *
  * The macros for rows are in cli/option_rows.h. The caller's variables hold the defaults before options_init(). Syntax:
  * `--key value`, `--key=value`, flags `--key` and `--no-key`, letters where a row has one (`-p TEXT`), `--` ends the
- * options, a lone `-` is a positional argument. Every program has --config FILE, --quiet, --help (-h) and --version.
+ * options, a lone `-` is a positional argument. Every program has --config FILE, --quiet, --help (-h), --help-all and
+ * --version.
  *
  * Precedence: the command line, then --config, then files given to options_load() later. When an option is repeated on
- * the command line the last one counts; lists collect. */
+ * the command line the last one counts; lists collect.
+ *
+ * Modes: a program may do one of several things (./generate continues a text, or scores one, ...). A mode is a bit. The
+ * row of an option says which mode it selects and in which modes it is allowed. On the command line an option of
+ * another mode is an error; in a file it is ignored, because the file may be for several calls. */
 #ifndef INKLING_CLI_OPTIONS_H
 #define INKLING_CLI_OPTIONS_H
 
@@ -79,13 +84,22 @@ typedef struct Option {
   bool seed;                  /* OPTION_UINT64: -1 draws one, which is then the value */
   bool transient;             /* an action (--resume, --dry-run): never written by options_write() */
   int exclusive;              /* rows with the same number > 0 exclude each other (--steps, --epochs, --minutes) */
-  const char *group;          /* heading in --help and in files; options_init() copies it to the rows below it */
+  const char *group;          /* heading in --help and in files; options_add() copies it to the rows below it */
+  unsigned selects;           /* the mode that the option selects; 0: none */
+  unsigned modes;             /* in which the option is allowed; 0: those of the heading, else all */
+  const char *needs;          /* names of options, one of which must be given too: "score novelty" */
+  const char *excludes;       /* names of options that cannot be given together with this one */
+  bool common;                /* --help prints it; --help-all prints the other rows, too */
+  bool hidden;                /* written by programs: in no help */
 
   /* Filled by the parser. */
+  unsigned group_modes; /* of the heading, with its default */
   OptionOrigin origin;
   int file, line; /* where in which configuration file; file 0: the command line */
   OptionValue initial;
 } Option;
+
+enum { OPTION_DEFAULT_MODE = 1, OPTION_ALL_MODES = 0x7FFFFFFF };
 
 /* What to say about a flag of some other program: {"learning-rate max-lr", "that is --lr here"}. `given`: names without
  * their dashes, a blank between two; '_' and '-' are the same. */
@@ -100,23 +114,30 @@ typedef struct Options {
   const char *about;   /* a paragraph under the usage line; NULL: none */
   const OptionHint *hints;
   int hint_count;
+  const char *default_mode; /* name of OPTION_DEFAULT_MODE, which no option selects: "training"; NULL: no modes */
+  unsigned default_modes;   /* of rows and headings that say nothing; 0: all */
 
   /* Results. With `help` or `version` the rest of the command line was not looked at. */
   bool help, version, quiet;
+  bool help_all;      /* then `help` is true, too */
   const char *config; /* --config FILE, already read; NULL when not given */
+  unsigned mode;      /* the selected one */
 
   /* Internal. */
   Option *rows; /* the program's, then the built-in ones */
+  bool failed;  /* they could not be allocated */
   int count;
   int files; /* read so far */
   struct OptionText *texts;
 } Options;
 
-/* Copies the table and adds the built-in rows. What it cannot allocate options_parse() reports. */
+/* Copies rows behind those that are there; what has no heading goes on under the last one. */
+void options_add(Options *options, const Option *rows, size_t count);
+/* The last rows, and the built-in ones behind them. What could not be allocated options_parse() reports. */
 void options_init(Options *options, const Option *table, size_t count);
 
-/* EXIT_USAGE, with a message that names the flag, what was given, the range and, for an unknown flag, the nearest one.
- * Call options_free() after a failure too. */
+/* EXIT_USAGE, with a message that names the flag, what was given, the range and, for an unknown flag, the nearest one;
+ * and for an option that the mode or another option does not allow. Call options_free() after a failure too. */
 bool options_parse(Options *options, int argc, char **argv, Error *error);
 
 /* Reads `key = value` lines for every row that has no value yet (nor a row that it excludes). Errors have `code` and
@@ -169,8 +190,12 @@ void options_value(const Options *options, const char *name, char *out, size_t s
 /* A seed for random numbers that nobody has chosen. */
 uint64_t options_random_seed(void);
 
-/* The table, at most 100 columns wide. */
+/* The common rows or, with help_all or where no row is common, all. Lines are as wide as $COLUMNS says, else as the
+ * terminal, else 80 columns. */
 void options_help(const Options *options, FILE *stream);
+
+/* "not with --score, --lens": the modes of a row or a heading, where they are not the usual ones; else empty. */
+void options_modes_text(const Options *options, unsigned modes, unsigned usual, char *out, size_t size);
 
 /* Frees the rows and every text and list that the parser stored in the caller's variables. */
 void options_free(Options *options);

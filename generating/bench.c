@@ -53,7 +53,7 @@ static bool time_sampling(Program *p, double *seconds, Error *error) {
   return ok;
 }
 
-bool program_bench(Program *p, const char *commit, Error *error) {
+bool program_bench(Program *p, Error *error) {
   const double loaded = clock_seconds();
   BenchLine line = {.steps = p->settings.bench,
                     .tokens_per_step = 1,
@@ -61,7 +61,7 @@ bool program_bench(Program *p, const char *commit, Error *error) {
                     .model = &p->config,
                     .backend = p->backend,
                     .context = p->context,
-                    .commit = commit};
+                    .commit = p->version};
   GenerationResult result;
   double sampling = 0;
   double *times = malloc((size_t)(BENCH_WARM_UP + line.steps + 1) * sizeof *times);

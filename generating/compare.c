@@ -47,8 +47,9 @@ static bool describe(Compared *c, Error *error) {
   return none.code != EXIT_MEMORY || fail(error, EXIT_MEMORY, "%s", none.text);
 }
 
-static bool generate(Program *p, Compared *c, const uint8_t *text, size_t size, uint64_t seed, Error *error) {
-  if (!program_encode(p, text, size, &p->source, &p->prompt, error) || !decoder_open(&p->decoder, p->model, 1, error))
+static bool generate(Program *p, Compared *c, const Program *asked, uint64_t seed, Error *error) {
+  if (!program_encode(p, asked->given, asked->given_size, &p->source, &p->prompt, error) ||
+      !decoder_open(&p->decoder, p->model, 1, error))
     return false;
   GenerationRequest request = program_request(p);
   GenerationResult result;
@@ -61,12 +62,12 @@ static bool generate(Program *p, Compared *c, const uint8_t *text, size_t size, 
 }
 
 /* A program of its own for each model, with the settings of this one. */
-static bool compare(const Program *p, Compared *c, const uint8_t *text, size_t size, uint64_t seed, Error *error) {
+static bool compare(const Program *p, Compared *c, uint64_t seed, Error *error) {
   Program own = {.settings = p->settings, .options = p->options, .console = p->console, .stops = p->stops};
   const bool ok = program_open(&own, c->dir, error) && program_load(&own, error) &&
-                  (!own.config.encoder_layers || size ||
+                  (!own.config.encoder_layers || p->given_size ||
                    fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE", c->dir)) &&
-                  (generate(&own, c, text, size, seed, error) || error_append(error, " (%s)", c->dir));
+                  (generate(&own, c, p, seed, error) || error_append(error, " (%s)", c->dir));
   program_close(&own);
   return ok && describe(c, error);
 }
@@ -151,16 +152,14 @@ bool program_compare(Program *p, Error *error) {
   if (dirs->count < 2)
     return fail(error, EXIT_USAGE, "--compare needs two runs or more: %s --compare A.run B.run",
                 program_name("generate").text);
-  uint8_t *text = NULL;
-  size_t size = 0;
   Compared *compared = calloc((size_t)dirs->count, sizeof *compared);
   size_t *at = calloc((size_t)dirs->count, sizeof *at);
   const uint64_t seed = program_seed(p);
-  bool ok = ((compared && at) || error_memory(error, "texts")) && program_prompt_bytes(p, &text, &size, error);
+  bool ok = ((compared && at) || error_memory(error, "texts")) && program_read_prompt(p, error);
   for (int i = 0; ok && i < dirs->count; i++) {
     compared[i].dir = dirs->items[i];
     compared[i].text.request.alternatives = -1;
-    ok = compare(p, &compared[i], text, size, seed, error);
+    ok = compare(p, &compared[i], seed, error);
   }
   if (ok) {
     print(compared, at, dirs->count);
@@ -170,6 +169,5 @@ bool program_compare(Program *p, Error *error) {
   for (int i = 0; compared && i < dirs->count; i++) text_free(&compared[i].text);
   free(compared);
   free(at);
-  free(text);
   return ok && program_report_output(p, error);
 }

@@ -31,17 +31,15 @@ static bool write_sample(Program *p, FILE *stream, uint64_t *seed, Error *error)
 }
 
 /* What -p asks for; of a model with an encoder nothing else. */
-static bool make_sample(Program *p, char **prompt, char **text, CardSample *out, Error *error) {
-  uint8_t *bytes = NULL;
+static bool make_sample(Program *p, char **text, CardSample *out, Error *error) {
   if (!p->settings.tokens || (p->config.encoder_layers && !p->settings.prompt)) return true;
-  bool ok = program_prompt_bytes(p, &bytes, &out->prompt_size, error) &&
-            program_encode(p, bytes, out->prompt_size, &p->source, &p->prompt, error);
-  *prompt = (char *)bytes;
+  bool ok = program_read_prompt(p, error) && program_encode(p, p->given, p->given_size, &p->source, &p->prompt, error);
   FILE *stream = ok ? open_memstream(text, &out->text_size) : NULL;
   if (ok && !stream) ok = error_memory(error, "a sample");
   ok = ok && write_sample(p, stream, &out->seed, error);
   if (stream && fclose(stream) != 0 && ok) ok = error_memory(error, "a sample");
-  out->prompt = *prompt;
+  out->prompt = (const char *)p->given;
+  out->prompt_size = p->given_size;
   out->text = *text;
   return ok;
 }
@@ -153,15 +151,14 @@ static void print_commands(Program *p, const char *dir) {
 }
 
 bool program_export(Program *p, Error *error) {
-  char *dir = strdup(p->settings.export), *prompt = NULL, *text = NULL;
+  char *dir = strdup(p->settings.export), *text = NULL;
   CardSample sample = {0};
   if (!dir) return error_memory(error, "a path");
   for (size_t end = strlen(dir); end > 1 && dir[end - 1] == '/'; end--) dir[end - 1] = '\0';
   bool there = false;
   const bool ok = check_flags(&p->settings, error) && check_directory(dir, &there, error) &&
-                  make_sample(p, &prompt, &text, &sample, error) && write_directory(p, dir, there, &sample, error);
+                  make_sample(p, &text, &sample, error) && write_directory(p, dir, there, &sample, error);
   if (ok && !p->console.quiet) print_commands(p, dir);
-  free(prompt);
   free(text);
   free(dir);
   if (!ok) return false;

@@ -82,7 +82,6 @@ static bool write_from(FILE *out, const char *gguf, const char *modelfile, Error
 /* A model that continues texts: the prompt as it is, and no turns. Its sampling is what ./generate does. */
 static bool write_modelfile(const Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
-  const Sampling *sampling = &s->sampling;
   FileWriter file;
   if (!file_writer_begin(&file, s->modelfile, error)) return false;
   if (!write_from(file.stream, s->gguf, s->modelfile, error)) {
@@ -92,11 +91,9 @@ static bool write_modelfile(const Program *p, Error *error) {
   fputs("TEMPLATE \"{{ .Prompt }}\"\n", file.stream);
   const char *end = tokenizer_end_text(p->tokenizer);
   if (text_is_plain(end) && !strchr(end, '"')) fprintf(file.stream, "PARAMETER stop \"%s\"\n", end);
-  fprintf(file.stream,
-          "PARAMETER num_ctx %d\nPARAMETER temperature %g\nPARAMETER top_k %d\nPARAMETER top_p %g\nPARAMETER min_p %g\n"
-          "PARAMETER repeat_penalty %g\n",
-          p->config.ctx, (double)sampling->temperature, sampling->top_k > 0 ? sampling->top_k : 0,
-          (double)sampling->top_p, (double)sampling->min_p, (double)sampling->repeat_penalty);
+  fprintf(file.stream, "PARAMETER num_ctx %d\n", p->config.ctx);
+  for (const SamplingSetting *row = sampling_settings; row->name; row++)
+    if (!row->not_ollama) fprintf(file.stream, "PARAMETER %s %g\n", row->key, sampling_get(&s->sampling, row));
   return file_writer_commit(&file, error);
 }
 

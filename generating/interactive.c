@@ -230,22 +230,20 @@ static const Command commands[] = {{"retry", "", "another answer, with the next 
                                    {"quit", "", "end (or Ctrl-D)", quit}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-/* Options of the program that may be changed here, by what they are called here. */
+/* Options of the program that may be changed here, by what they are called here; and all settings of sampling. */
 static const struct {
   const char *name, *option;
-} settings[] = {{"n", "tokens"},
-                {"temp", "temp"},
-                {"top-k", "top-k"},
-                {"top-p", "top-p"},
-                {"min-p", "min-p"},
-                {"repeat-penalty", "repeat-penalty"},
-                {"repeat-last-n", "repeat-last-n"},
-                {"presence-penalty", "presence-penalty"},
-                {"frequency-penalty", "frequency-penalty"},
-                {"greedy", "greedy"},
-                {"ignore-eos", "ignore-eos"},
-                {"seed", "seed"}};
+} settings[] = {{"n", "tokens"}, {"greedy", "greedy"}, {"ignore-eos", "ignore-eos"}, {"seed", "seed"}};
 enum { SETTINGS = sizeof settings / sizeof *settings };
+
+/* The option that a name stands for; NULL: it stands for none. */
+static const char *option_called(const char *name) {
+  for (int i = 0; i < SETTINGS; i++)
+    if (strcmp(name, settings[i].name) == 0) return settings[i].option;
+  for (const SamplingSetting *s = sampling_settings; s->name; s++)
+    if (strcmp(name, s->name) == 0) return s->name;
+  return NULL;
+}
 
 static bool help(Session *s, const char *argument, Error *error) {
   (void)argument, (void)error;
@@ -258,6 +256,7 @@ static bool help(Session *s, const char *argument, Error *error) {
             commands[i].help);
   fprintf(stderr, "  /NAME VALUE    change a setting; without VALUE print it:");
   for (int i = 0; i < SETTINGS; i++) fprintf(stderr, " %s", settings[i].name);
+  for (const SamplingSetting *row = sampling_settings; row->name; row++) fprintf(stderr, " %s", row->name);
   fprintf(stderr, "\n  Ctrl-C stops an answer.\n");
   (void)s;
   return true;
@@ -279,17 +278,17 @@ static bool change(Session *s, const char *name, const char *option, const char 
   return true;
 }
 
-static bool run_command(Session *s, const char *line, Error *error) {
+static bool run_command(Session *s, char *line, Error *error) {
   const size_t length = strcspn(line, " ");
   const char *argument = line + length + strspn(line + length, " ");
+  line[length] = '\0';
   for (int i = 0; i < COMMANDS; i++)
-    if (strlen(commands[i].name) == length && strncmp(line, commands[i].name, length) == 0)
+    if (strcmp(line, commands[i].name) == 0)
       return !*argument || *commands[i].argument ? commands[i].run(s, argument, error)
                                                  : fail(error, EXIT_USAGE, "/%s takes no argument", commands[i].name);
-  for (int i = 0; i < SETTINGS; i++)
-    if (strlen(settings[i].name) == length && strncmp(line, settings[i].name, length) == 0)
-      return change(s, settings[i].name, settings[i].option, argument, error);
-  return fail(error, EXIT_USAGE, "/%.*s is no command; /help lists them", (int)(length < 40 ? length : 40), line);
+  const char *option = option_called(line);
+  return option ? change(s, line, option, argument, error)
+                : fail(error, EXIT_USAGE, "/%.40s is no command; /help lists them", line);
 }
 
 /* A copy that ends with a 0. */
@@ -361,14 +360,14 @@ static void greet(const Session *s) {
   if (!line_editor_edits(s->editor)) console_note(console, "without libedit lines cannot be edited much");
 }
 
-bool program_interactive(Program *p, const uint8_t *text, size_t size, Error *error) {
+bool program_interactive(Program *p, Error *error) {
   Session s = {.p = p, .seed = program_seed(p)};
   p->settings.truncate_prompt = 1;
   bool ok = decoder_open(&p->decoder, p->model, 1, error) && line_editor_open(&s.editor, error);
   if (ok) greet(&s);
-  if (ok && size) {
-    program_emit(p, text, size);
-    ok = take_text(&s, text, size, error);
+  if (ok && p->given_size) {
+    program_emit(p, p->given, p->given_size);
+    ok = take_text(&s, p->given, p->given_size, error);
   }
   ok = ok && talk(&s, error);
   line_editor_close(s.editor);

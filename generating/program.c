@@ -40,6 +40,7 @@ void program_close(Program *p) {
   tokenizer_free(p->tokenizer);
   tokenizer_free(p->source_tokenizer);
   token_rules_free(&p->rules);
+  free(p->given);
   free(p->prompt.ids);
   free(p->source.ids);
   free(p->text.ids);

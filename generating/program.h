@@ -44,6 +44,8 @@ typedef struct Program {
   Tokenizer *tokenizer;
   Tokenizer *source_tokenizer; /* of sources; NULL: the other is */
   SpecialTokens special;
+  uint8_t *given; /* the prompt: the bytes of -p or -f */
+  size_t given_size;
   BpeIds prompt; /* what the decoder reads first */
   BpeIds source; /* what its encoder reads; empty: there is none */
   BpeIds text;   /* the prompt, and what was written after it */
@@ -53,6 +55,7 @@ typedef struct Program {
   Novelty *novelty; /* of --novelty; NULL: not asked for */
   int write_error;  /* errno of a failed write to stdout */
   double launched;  /* clock_seconds() at the start of the program */
+  const char *version;
 } Program;
 
 /* ---- program.c ---- */
@@ -70,8 +73,9 @@ void program_close(Program *p);
  * EXIT_MEMORY. */
 bool program_read(const char *path, size_t limit, uint8_t **out, size_t *size, Error *error);
 
-/* The bytes of -p or of the file of -f; NULL when neither is given. The caller frees them. */
-bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *error);
+/* The bytes of -p or of the file of -f as p->given, which stays NULL when neither is given. EXIT_USAGE for both,
+ * EXIT_INPUT, EXIT_MEMORY. */
+bool program_read_prompt(Program *p, Error *error);
 
 /* Escapes of -e, in place; a 0 stands behind `text`, before and after. EXIT_USAGE. */
 bool program_replace_escapes(uint8_t *text, size_t *size, Error *error);
@@ -87,6 +91,9 @@ void program_note_escapes(Program *p);
  * and the tokens of --answer; else the tokens, as generation_prompt() has them, and no source. EXIT_INPUT when that is
  * more than the context holds, and it may not be cut; EXIT_USAGE for --answer without an encoder; EXIT_MEMORY. */
 bool program_encode(const Program *p, const uint8_t *text, size_t size, BpeIds *source, BpeIds *prompt, Error *error);
+
+/* The same of p->given, as p->source and p->prompt; says what it cannot have learned of it. */
+bool program_encode_prompt(Program *p, Error *error);
 
 /* What a token stands for, for people: in quotes, with \n, \t, \', \\ and \xHH; <|endoftext|> and <token 7> without a
  * text. */
@@ -136,11 +143,10 @@ void program_free_stops(StopTexts *stops);
 /* Says how many tokens there were, how fast, and why no more. */
 void program_note_result(Program *p, const GenerationRequest *request, const GenerationResult *result);
 
-/* interactive.c: lines of a person, and what the model makes of them. `text`: the first one; may be empty. */
-bool program_interactive(Program *p, const uint8_t *text, size_t size, Error *error);
+/* interactive.c: lines of a person, of which the prompt is the first, and what the model makes of them. */
+bool program_interactive(Program *p, Error *error);
 
-/* A text, to stdout. `text`: the prompt as it was given. */
-bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error);
+bool program_generate(Program *p, Error *error); /* a text, to stdout */
 
 /* ---- tokens.c ---- */
 
@@ -174,18 +180,18 @@ bool program_write_attention(Program *p, const BpeIds *text, Error *error);
 bool program_compare(Program *p, Error *error); /* compare.c: one prompt through several models */
 
 /* samples.c: many texts after one prompt, or one, as JSON. */
-bool program_samples(Program *p, const uint8_t *text, size_t size, Error *error);
+bool program_samples(Program *p, Error *error);
 bool program_prompts(Program *p, Error *error); /* prompts.c: JSON lines in, JSON lines out */
 
 /* Runs p->decoder over texts until `next` has no more. `context` begins with a Texts. */
 bool program_run_texts(Program *p, void *context, int most_rows, GenerationNext *next, Error *error);
 
-bool program_export(Program *p, Error *error);                    /* export.c: a directory for others */
-bool program_gguf(Program *p, Error *error);                      /* gguf.c: the model as a file for llama.cpp */
-bool program_lens(Program *p, Error *error);                      /* lens.c: what each layer would say next */
-bool program_lines(Program *p, Error *error);                     /* lines.c: for each line of the input a line */
-bool program_bench(Program *p, const char *commit, Error *error); /* bench.c: a line of JSON; commit: of the build */
-bool program_score(Program *p, Error *error); /* score.c: how well the model predicts a text, as JSON */
+bool program_export(Program *p, Error *error); /* export.c: a directory for others */
+bool program_gguf(Program *p, Error *error);   /* gguf.c: the model as a file for llama.cpp */
+bool program_lens(Program *p, Error *error);   /* lens.c: what each layer would say next */
+bool program_lines(Program *p, Error *error);  /* lines.c: for each line of the input a line */
+bool program_bench(Program *p, Error *error);  /* bench.c: a line of JSON */
+bool program_score(Program *p, Error *error);  /* score.c: how well the model predicts a text, as JSON */
 
 /* score_lines.c: how well the model, which has no encoder, predicts a text by itself, from its beginning on. `take`
  * NULL, or gets each token with the logits [vocab] that it was predicted by. EXIT_NONFINITE, EXIT_MEMORY, what `take`

@@ -122,13 +122,11 @@ bool program_read(const char *path, size_t limit, uint8_t **out, size_t *size, E
   return ok;
 }
 
-bool program_prompt_bytes(const Program *p, uint8_t **out, size_t *size, Error *error) {
+bool program_read_prompt(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
-  *out = NULL;
-  *size = 0;
   if (s->prompt && s->prompt_file) return fail(error, EXIT_USAGE, "-p and -f both give a prompt; use one");
-  if (s->prompt) return program_given_text(p, s->prompt, out, size, error);
-  return !s->prompt_file || program_read(s->prompt_file, (size_t)1 << 30, out, size, error);
+  if (s->prompt) return program_given_text(p, s->prompt, &p->given, &p->given_size, error);
+  return !s->prompt_file || program_read(s->prompt_file, (size_t)1 << 30, &p->given, &p->given_size, error);
 }
 
 /* Of `ids` those from `from` on must fit into the context; the first of them are dropped where that is allowed. */
@@ -177,4 +175,10 @@ bool program_encode(const Program *p, const uint8_t *text, size_t size, BpeIds *
   if (p->settings.answer)
     return fail(error, EXIT_USAGE, "--answer is for a model with an encoder; give the text with -p");
   return encode_text(p, "prompt", text, size, prompt, error);
+}
+
+bool program_encode_prompt(Program *p, Error *error) {
+  if (!program_encode(p, p->given, p->given_size, &p->source, &p->prompt, error)) return false;
+  program_note_unseen(p);
+  return true;
 }

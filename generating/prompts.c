@@ -30,23 +30,18 @@ typedef struct Prompts {
 
 /* ---- a line ---- */
 
-/* The keys of a line that are numbers, where they go, and what they may be. */
+/* The keys of a line that are whole numbers and no settings of sampling, and what they may be. */
 typedef struct NumberKey {
   const char *name;
   double least, most;
-  bool whole;
-  enum { KEY_N, KEY_TOKENS, KEY_TEMP, KEY_TOP_K, KEY_TOP_P, KEY_MIN_P, KEY_SEED, KEY_LOGPROBS } key;
+  enum { KEY_N, KEY_TOKENS, KEY_SEED, KEY_LOGPROBS } key;
 } NumberKey;
 
-static const NumberKey number_keys[] = {{"n", 1, MOST_TEXTS, true, KEY_N},
-                                        {"max_tokens", -1, 1e12, true, KEY_TOKENS},
-                                        {"temp", 0, 100, false, KEY_TEMP},
-                                        {"temperature", 0, 100, false, KEY_TEMP},
-                                        {"top_k", -1, MODEL_MAX_VOCAB, true, KEY_TOP_K},
-                                        {"top_p", 0, 1, false, KEY_TOP_P},
-                                        {"min_p", 0, 1, false, KEY_MIN_P},
-                                        {"seed", -1, 9e18, true, KEY_SEED},
-                                        {"logprobs", 0, 1000, true, KEY_LOGPROBS}};
+static const NumberKey number_keys[] = {{"n", 1, MOST_TEXTS, KEY_N},
+                                        {"max_tokens", -1, 1e12, KEY_TOKENS},
+                                        {"seed", -1, 9e18, KEY_SEED},
+                                        {"logprobs", 0, 1000, KEY_LOGPROBS},
+                                        {.name = NULL}};
 
 typedef struct Line {
   Prompts *s;
@@ -65,10 +60,6 @@ static void set_number(Line *line, const NumberKey *key, const json_t *value) {
     r->max_tokens = (int64_t)number;
     line->limited = true;
     break;
-  case KEY_TEMP: r->sampling.temperature = (float)number; break;
-  case KEY_TOP_K: r->sampling.top_k = (int)number; break;
-  case KEY_TOP_P: r->sampling.top_p = (float)number; break;
-  case KEY_MIN_P: r->sampling.min_p = (float)number; break;
   case KEY_LOGPROBS:
     r->alternatives = number < line->s->p->config.vocab ? (int)number : line->s->p->config.vocab;
     break;
@@ -79,18 +70,31 @@ static void set_number(Line *line, const NumberKey *key, const json_t *value) {
   }
 }
 
+static bool check_number(const char *name, const json_t *value, bool whole, double least, bool above, double most,
+                         Error *why) {
+  const double number = json_number_value(value);
+  if ((whole ? json_is_integer(value) : json_is_number(value)) && number <= most &&
+      (above ? number > least : number >= least))
+    return true;
+  return fail(why, EXIT_INPUT, "\"%s\" has to be a %snumber from %g%s to %g", name, whole ? "whole " : "", least,
+              above ? " (excluded)" : "", most);
+}
+
 static bool take_number(Line *line, const char *name, const json_t *value, bool *known, Error *why) {
-  for (size_t i = 0; i < sizeof number_keys / sizeof *number_keys; i++) {
-    const NumberKey *key = &number_keys[i];
+  *known = true;
+  for (const SamplingSetting *row = sampling_settings; row->name; row++) {
+    if (strcmp(name, row->key) != 0 && strcmp(name, row->name) != 0) continue;
+    if (!check_number(name, value, row->whole, row->min, row->above, row->max, why)) return false;
+    sampling_set(&line->s->own.sampling, row, json_number_value(value));
+    return true;
+  }
+  for (const NumberKey *key = number_keys; key->name; key++) {
     if (strcmp(name, key->name) != 0) continue;
-    *known = true;
-    const double number = json_number_value(value);
-    if (!(key->whole ? json_is_integer(value) : json_is_number(value)) || number < key->least || number > key->most)
-      return fail(why, EXIT_INPUT, "\"%s\" has to be a %snumber from %g to %g", name, key->whole ? "whole " : "",
-                  key->least, key->most);
+    if (!check_number(name, value, true, key->least, false, key->most, why)) return false;
     set_number(line, key, value);
     return true;
   }
+  *known = false;
   return true;
 }
 
@@ -115,18 +119,22 @@ static bool take_score(Line *line, const json_t *value, Error *why) {
   return true;
 }
 
+static bool fail_key(const char *name, Error *why) {
+  fail(why, EXIT_INPUT, "\"%s\" is not known here; a line has prompt and id, stop, score",
+       text_one_line(name, 60).text);
+  for (const NumberKey *key = number_keys; key->name; key++) error_append(why, ", %s", key->name);
+  for (const SamplingSetting *row = sampling_settings; row->name; row++) error_append(why, ", %s", row->key);
+  return false;
+}
+
 static bool take_key(Line *line, const char *name, json_t *value, Error *why) {
   Completion *c = line->s->completion;
-  bool known = false;
+  bool known;
   if (!take_number(line, name, value, &known, why) || known) return !why->code;
   if (strcmp(name, "stop") == 0) return take_stops(c, value, why);
   if (strcmp(name, "id") == 0) return true; /* taken before */
   if (strcmp(name, "score") == 0) return take_score(line, value, why);
-  if (strcmp(name, "prompt") != 0)
-    return fail(why, EXIT_INPUT,
-                "\"%s\" is not known here; a line has prompt and id, n, max_tokens, temp, top_k, top_p, min_p, stop, "
-                "seed, logprobs, score",
-                text_one_line(name, 60).text);
+  if (strcmp(name, "prompt") != 0) return fail_key(name, why);
   if (!json_is_string(value)) return fail(why, EXIT_INPUT, "\"prompt\" has to be a text");
   c->prompt = json_incref(value);
   return true;

@@ -11,8 +11,6 @@
 typedef struct Samples {
   Texts texts;
   Program *p;
-  const uint8_t *prompt; /* as it was given */
-  size_t prompt_size;
   GenerationRequest request;
   int begun;
   Completion *completion; /* --json */
@@ -43,7 +41,7 @@ static bool begin_sample(const Samples *s, int index) {
   if (settings->samples > 1)
     printf("%s--- %d of %d, seed %" PRIu64 "\n", index ? "\n" : "", index + 1, settings->samples,
            s->request.sampling.seed + (uint64_t)index);
-  if (settings->echo) program_emit(s->p, s->prompt, s->prompt_size);
+  if (settings->echo) program_emit(s->p, s->p->given, s->p->given_size);
   return !s->p->write_error;
 }
 
@@ -83,12 +81,12 @@ static bool open_completion(Samples *s, Error *error) {
   s->completion->n = p->settings.samples;
   s->completion->prompt_tokens = (int64_t)(p->source.count ? p->source.count : p->prompt.count);
   bool whole;
-  s->completion->prompt = completion_string(s->prompt, s->prompt_size, &whole);
+  s->completion->prompt = completion_string(p->given, p->given_size, &whole);
   return s->completion->prompt || error_memory(error, "a completion");
 }
 
-bool program_samples(Program *p, const uint8_t *text, size_t size, Error *error) {
-  Samples s = {.p = p, .prompt = text, .prompt_size = size, .request = program_request(p)};
+bool program_samples(Program *p, Error *error) {
+  Samples s = {.p = p, .request = program_request(p)};
   const int rows = p->settings.samples < GENERATE_ROWS ? p->settings.samples : GENERATE_ROWS;
   const double start = clock_seconds();
   s.at_end = p->settings.novelty && isatty(STDOUT_FILENO);

@@ -12,6 +12,24 @@
 
 extern const TensorType export_types[];
 
+/* What a call does; the option that selects it. */
+typedef enum GenerateMode {
+  MODE_TEXT = OPTION_DEFAULT_MODE,
+  MODE_INTERACTIVE = 1 << 1, /* -i */
+  MODE_JSON = 1 << 2,
+  MODE_LINES = 1 << 3,
+  MODE_PROMPTS = 1 << 4,
+  MODE_COMPARE = 1 << 5,
+  MODE_LENS = 1 << 6,
+  MODE_SCORE = 1 << 7,
+  MODE_ENCODE = 1 << 8,
+  MODE_DECODE = 1 << 9,
+  MODE_PARAMS = 1 << 10,
+  MODE_EXPORT = 1 << 11,
+  MODE_GGUF = 1 << 12,
+  MODE_BENCH = 1 << 13
+} GenerateMode;
+
 typedef enum OnFull { ON_FULL_SLIDE, ON_FULL_STOP } OnFull;
 
 typedef struct GenerateSettings {

@@ -190,7 +190,7 @@ static bool judge_novelty(Program *p, const GenerationResult *result, Error *err
          program_novelty_compare(p, error);
 }
 
-bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error) {
+bool program_generate(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
   GenerationRequest request = program_request(p);
   GenerationResult result;
@@ -201,7 +201,8 @@ bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error
   }
   const bool terminal = isatty(STDOUT_FILENO), echo = !p->source.count && (s->echo || terminal);
   const bool at_end = s->novelty && terminal; /* when it is known what to mark */
-  if (echo && !at_end && size && !program_emit(p, text, size)) return program_report_output(p, error);
+  if (echo && !at_end && p->given_size && !program_emit(p, p->given, p->given_size))
+    return program_report_output(p, error);
   if (!decoder_open(&p->decoder, p->model, 1, error)) return false;
   const Generation generation = {.decoder = p->decoder,
                                  .tokenizer = p->tokenizer,
@@ -213,13 +214,13 @@ bool program_generate(Program *p, const uint8_t *text, size_t size, Error *error
             generation_run_one(&generation, &request, &result, error) && text_end(&heated, &result, error);
   const bool judged = ok && (!s->novelty || judge_novelty(p, &result, error));
   if (ok && at_end) {
-    if (echo && size) program_emit(p, text, size);
+    if (echo && p->given_size) program_emit(p, p->given, p->given_size);
     program_novelty_print(p, 0);
   }
   if (ok && (terminal || s->alternatives > 0) && !p->write_error) program_emit(p, (const uint8_t *)"\n", 1);
   if (ok) program_note_result(p, &request, &result);
   if (s->novelty && judged) program_novelty_note(p);
-  ok = judged && (!heat_is_asked(s) || heat_finish(p, (HeatPrompt){text, size}, &heated, error));
+  ok = judged && (!heat_is_asked(s) || heat_finish(p, (HeatPrompt){p->given, p->given_size}, &heated, error));
   text_free(&heated);
   return ok && program_report_output(p, error) && program_write_attention(p, &p->text, error);
 }

@@ -54,7 +54,7 @@ bool pair_reader_next(PairReader *reader, BpeIds *prompt, BpeIds *target, bool *
 }
 
 GenerationRequest answer_request(const PairReader *reader, const BpeIds *prompt, int64_t limit) {
-  GenerationRequest request = {.sampling = generation_greedy(), .max_tokens = limit, .alternatives = -1};
+  GenerationRequest request = {.sampling = sampling_greedy(), .max_tokens = limit, .alternatives = -1};
   const bool encoder = reader->encoder;
   request.source = encoder ? prompt->ids : NULL;
   request.source_tokens = encoder ? (int)prompt->count : 0;

@@ -16,17 +16,6 @@ const char *generation_stop_name(StopReason reason) {
   return names[reason];
 }
 
-Sampling generation_greedy(void) { return (Sampling){.repeat_penalty = 1, .top_p = 1}; }
-
-Sampling generation_sampling(void) {
-  return (Sampling){.repeat_penalty = 1 /* off */,
-                    .repeat_last_n = 64,
-                    .top_k = 40,
-                    .top_p = 0.95f,
-                    .min_p = 0.05f,
-                    .temperature = 0.8f};
-}
-
 bool generation_prompt(Tokenizer *tokenizer, int32_t start, const uint8_t *text, size_t size, BpeIds *ids,
                        Error *error) {
   const int32_t begin = tokenizer_begin(tokenizer);

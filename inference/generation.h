@@ -7,6 +7,7 @@
 #include "util/matcher.h"
 #include "util/progress.h"
 #include "model.h"
+#include "inference/sampling.h"
 #include "inference/token_rules.h"
 #include "tokenizer/tokenizer.h"
 #include "model/decoder.h"
@@ -78,11 +79,6 @@ typedef struct Generation {
   bool (*done)(void *context, void *text, const GenerationResult *result, Error *error);
   Progress progress; /* tokens drawn, before each; stops without an error, too: STOP_CALLER */
 } Generation;
-
-/* The sampling of samples and of ./generate, unless told otherwise. */
-Sampling generation_sampling(void);
-/* Always the likeliest token. */
-Sampling generation_greedy(void);
 
 /* How many texts at a time are worth their caches: 1 to `most`. */
 int generation_rows(const Model *model, int most);

@@ -280,7 +280,8 @@ def measure(name, command, args):
 
 def fixed_choices(args):
     """What ./train would otherwise choose by itself, as far as this version has a choice."""
-    usage = subprocess.run([args.train, "--help"], capture_output=True, text=True).stdout
+    usage = "".join(subprocess.run([args.train, flag], capture_output=True, text=True, check=False).stdout
+                    for flag in ("--help", "--help-all"))
     wanted = {"--tokenizer": "byte", "--dtype": args.dtype, "--device": "cpu", "--optimizer": "adamw"}
     return [word for flag, value in wanted.items() if flag in usage for word in (flag, value)]
 

@@ -101,7 +101,7 @@ refused "of an empty file" 3 'empty' "$generate" short.run -p a --novelty empty.
 refused "of a run without tokens" 4 'has no tokens.bin' "$generate" short.run -p a --novelty nothing.run
 refused "of a run of another tokenizer" 4 'another tokenizer' "$generate" short.run -p a --novelty a.run
 refused "of a directory without text" 3 'has no .txt' "$generate" short.run -p a --novelty short.run/last
-refused "with --json" 2 'leave out --novelty' "$generate" short.run -p a --json --novelty short.run
+refused "with --json" 2 '--novelty does not go with --json' "$generate" short.run -p a --json --novelty short.run
 refused "with --prompts" 2 'does not go with' "$generate" short.run --prompts prompts --novelty short.run
 refused "of two texts from standard input" 2 'both read' "$generate" short.run -f - --novelty -
 refused "of too many tokens" 2 'at most [0-9]* tokens' "$generate" short.run -p a -N 1000 -n 2000 --novelty short.run
@@ -144,7 +144,7 @@ check "which have to be asked for" test "$(cat got.txt)" = 'a\nb'
 refused "an escape that is none" 2 'no escape .q' "$generate" a.run -p 'a\q' -e
 refused "an escape that is not whole" 2 'no escape .x' "$generate" a.run -p 'a\x4' -e
 refused "a backslash at the end" 2 'no escape' "$generate" a.run -p "a\\" -e
-refused "escapes of nothing" 2 'is for the texts of -p' "$generate" a.run -e
+refused "escapes of nothing" 2 '-e needs -p or --answer' "$generate" a.run -e
 write -p Once -n 200 -s 3 >whole.txt
 write -p Once -n 200 -s 3 -e --stop '\n' >got.txt
 head -n 1 whole.txt | tr -d '\n' | cmp - got.txt
@@ -388,7 +388,7 @@ check "long texts are scored as by --per-line" awk '
   /bits per token/ { found = 1; d = $2 - nats / tokens / log(2); if (d < -0.001 || d > 0.001) exit 1 }
   END { exit !found }' long.json long.err
 refused "a heat of nothing" 3 'is empty' "$generate" a.run --score /dev/null --heat
-refused "a heat of many texts" 2 'of one text' "$generate" a.run -p x -N 2 --heat
+refused "a heat of many texts" 2 '--heat does not go with -N' "$generate" a.run -p x -N 2 --heat
 refused "a heat of lines" 2 'does not go with --lines' "$generate" a.run --lines --heat
 cp plain.txt mine.html
 refused "a page in the place of the text" 2 'would replace' "$generate" a.run --score mine.html --heat-html mine.html
@@ -398,7 +398,7 @@ refused "two pages in one file, spelled in two ways" 2 'both write' "$generate" 
 refused "a page in the place of a run's" 2 'page of a run' "$generate" a.run -p x --heat-html a.run/report.html
 refused "a sampler where nothing is drawn" 2 '--temp does not go with --lens' "$generate" a.run -p x --lens --temp 1
 refused "an answer where none is begun" 2 '--answer does not go with --score' "$generate" a.run --score text.txt --answer x
-refused "a format of no file" 2 '--tsv, .* belong to --score' "$generate" a.run -p x --tsv
+refused "a format of no file" 2 '--tsv needs --novelty or --score' "$generate" a.run -p x --tsv
 refused "a prompt and lines from one input" 2 'both read standard input' "$generate" a.run -i -f -
 printf 'temp = 0.5\n' >settings.txt
 check "but settings in a file may be for other calls" sh -c "$generate a.run --quiet -p x --lens --config settings.txt >/dev/null"
@@ -417,7 +417,7 @@ $generate --compare a.run b.run --quiet -p Once -n 40 -s 5 >columns.txt
 check_learned "side by side" awk 'NR == 1 { at = index($0, "b.run") } NR > 2 { left = left substr($0, 1, at - 1); right = right substr($0, at) }
   END { while ((getline line < "a.txt") > 0) a = a line; while ((getline line < "b.txt") > 0) b = b line
     gsub(/[ ?]/, "", left); gsub(/[ ?]/, "", right); gsub(/[ ]/, "", a); gsub(/ /, "", b); exit !(at > 20 && left == a && (right == b || b ~ /[^ -~]/)) }' columns.txt
-refused "a comparison with -m" 2 'without -m' "$generate" --compare a.run b.run -m a.run
+refused "a comparison with -m" 2 '--compare does not go with -m' "$generate" --compare a.run b.run -m a.run
 refused "a comparison of one" 2 'two runs or more' "$generate" --compare a.run
 refused "one that is not there" 4 'no model in nowhere' "$generate" --compare a.run nowhere
 refused "-i with a text, as elsewhere" 2 '-i takes no text; did you mean -p "Once"' "$generate" a.run -i Once

@@ -32,8 +32,8 @@ refused "a number too small to be one" 2 "clip" "$train" text.txt --clip 1e-400
 refused "what nanoGPT calls it" 2 "unknown flag --max_iters: that is --steps here" "$train" text.txt --max_iters=3
 refused "what llama.cpp calls it" 2 "unknown flag --n-predict: that is -n here" "$generate" --n-predict 3
 refused "what is far from everything" 2 "help. lists them all" "$train" text.txt --zap 3
-refused "--json without --dry-run" 2 "goes with --dry-run" "$train" text.txt --json
-refused "--json of runs" 2 "runs -O json" "$train" --runs . --json
+refused "--json without --dry-run" 2 "--json belongs to --dry-run" "$train" text.txt --json
+refused "--json of runs" 2 "--json does not go with --runs; it is for --dry-run" "$train" --runs . --json
 refused "--json and --show" 2 "use one" "$train" text.txt --dry-run --json --show 2
 refused "a plan on a full disk" 7 "stdout" sh -c "exec $train text.txt --dry-run --json >/dev/full"
 $train text.txt --dry-run --json --steps 7 --batch 3 --ctx 32 >plan.json 2>err
@@ -613,7 +613,9 @@ refused "--score of a missing file" 3 "missing" "$generate" a.run --score missin
 (cd folder && cp -r ../a.run ../c.run . && touch -d '2001-01-01' a.run/model.safetensors && $generate -n 50 --seed 1 --quiet >two)
 $generate c.run -n 50 --seed 1 --quiet >one
 check "without a name the newest run is used" cmp one folder/two
-check "--help names every exit-relevant flag" sh -c "$train --help | grep -q -e --grad-accum && $generate --help | grep -q -e --min-p"
+check "--help-all names every exit-relevant flag" sh -c "$train --help-all | grep -q -e --grad-accum && $generate --help-all | grep -q -e --min-p"
+check "--help names the common ones, and --help-all" sh -c "for p in $train $generate; do \$p --help >help.txt; grep -q -e --help-all help.txt && test \$(grep -c -e '^  .*--' help.txt) -le 14 || exit 1; done"
+check "what a program writes into config.txt is in no help" sh -c "! $train --help-all | grep -q -e earlier-steps"
 check "--version" sh -c "$train --version | grep -q Inkling"
 
 # ---- commands in messages ----

@@ -195,7 +195,7 @@ check "an end that is none" sh -c "$train --runs edited.run -O csv | grep -q ',d
 printf 'prompt = "a\033[31mb"\n' >>edited.run/config.txt
 check "nothing is written to the terminal that it would obey" sh -c "$train --runs done.run edited.run --columns run,prompt >table && grep -q 'a.*31mb' table && ! LC_ALL=C grep -q '[^ -~]' table"
 refused "two pictures at once" 2 'use only one of' "$train" --runs --plot done.run
-refused "an order without a table" 2 'are for --runs' "$train" text.txt --sort step
+refused "an order without a table" 2 '--sort belongs to --runs' "$train" text.txt --sort step
 refused "a resumed run past its steps" 2 'done.run is at step 30, past --steps 5' "$train" --resume=done.run --steps 5
 cp -r done.run named.run && echo 'run = 5' >>named.run/config.txt
 check "a setting that is called as a column" sh -c "$train --runs done.run named.run -O csv | cut -d, -f1 | tr -d '\\015' | sort | tr '\\n' ' ' | grep -q '^done.run named.run run '"

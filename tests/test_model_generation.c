@@ -151,7 +151,7 @@ static void various_requests(GenerationRequest out[TEXTS], const StopTexts *stop
   out[1].stream = 7;
   out[2].keep = CTX / 2;
   out[2].max_tokens = 40;
-  out[3].sampling = generation_greedy();
+  out[3].sampling = sampling_greedy();
   out[3].keep = CTX;
   out[3].max_tokens = 15;
   out[4].prompt = other;
@@ -332,7 +332,7 @@ static void test_slides(void **state) {
   enum { LENGTH = CTX + 6 };
   Speaker s = speaker_open(f, 1);
   GenerationRequest request = plain(LENGTH, 0);
-  request.sampling = generation_greedy();
+  request.sampling = sampling_greedy();
   request.ignore_end = true;
   request.keep = CTX;
   request.prompt_tokens = 3;
@@ -343,7 +343,7 @@ static void test_slides(void **state) {
   memcpy(text + 3, whole.ids, LENGTH * sizeof *text);
   for (int at = CTX - 2; at < LENGTH; at += 3) {
     GenerationRequest next = plain(1, 0);
-    next.sampling = generation_greedy();
+    next.sampling = sampling_greedy();
     next.ignore_end = true;
     next.prompt_tokens = at + 3 < CTX ? at + 3 : CTX;
     next.prompt = text + at + 3 - next.prompt_tokens;

@@ -140,10 +140,10 @@ static void unknown_flags(void **state) {
                                   {"-t 1", "unknown flag -t: did you mean --schedule? (hint)"},
                                   {"--batch-size=8", "unknown flag --batch-size: did you mean --batch? (hint)"},
                                   {"--rate 8", "did you mean --batch? (hint)"},
-                                  {"--ratex 8", "unknown flag --ratex: `./train --help`"},
-                                  {"--gpus 2", "unknown flag --gpus: `./train --help`"},
-                                  {"-z", "unknown flag -z: `./train --help`"},
-                                  {"--zzzzzzzz", "unknown flag --zzzzzzzz: `./train --help`"},
+                                  {"--ratex 8", "unknown flag --ratex: `./train --help-all`"},
+                                  {"--gpus 2", "unknown flag --gpus: `./train --help-all`"},
+                                  {"-z", "unknown flag -z: `./train --help-all`"},
+                                  {"--zzzzzzzz", "unknown flag --zzzzzzzz: `./train --help-all`"},
                                   {"---lr", "unknown flag ---lr"},
                                   {"--=3", "unknown flag --"},
                                   {"--no-", "unknown flag --no-"}};
@@ -194,18 +194,34 @@ static void help_and_version_come_first(void **state) {
   expect_ok(f, "--help --bogus");
   assert_true(f->options.help);
   expect_ok(f, "-h --lr");
-  assert_true(f->options.help);
+  assert_true(f->options.help && !f->options.help_all);
+  expect_ok(f, "--help-all --lr");
+  assert_true(f->options.help && f->options.help_all);
   expect_ok(f, "--version --lr");
   assert_true(f->options.version && !f->options.help);
   expect_error(f, "--bogus --help", "unknown flag --bogus");
 }
 
+static char *help_text(const Options *options, const char *path) {
+  FILE *stream = fopen(path, "wb");
+  options_help(options, stream);
+  fclose(stream);
+  return get_text(path);
+}
+
+static int widest_line(const char *text) {
+  int widest = 0, columns = 0;
+  for (; *text; text++) {
+    columns = *text == '\n' ? 0 : columns + (((unsigned char)*text & 0xC0) != 0x80);
+    if (columns > widest) widest = columns;
+  }
+  return widest;
+}
+
 static void help_fits_and_is_complete(void **state) {
   Fixture *f = *state;
-  FILE *stream = fopen(f->path, "wb");
-  options_help(&f->options, stream);
-  fclose(stream);
-  char *text = get_text(f->path);
+  setenv("COLUMNS", "100", 1);
+  char *text = help_text(&f->options, f->path);
   for (const Option *row = f->options.rows; row < f->options.rows + f->options.count; row++) {
     bool no = row->kind == OPTION_TRISTATE || (row->kind == OPTION_FLAG && row->initial.flag);
     char name[64];
@@ -239,6 +255,139 @@ static void help_fits_and_is_complete(void **state) {
   }
 }
 
+/* ---- modes ---- */
+
+enum { PRINT = OPTION_DEFAULT_MODE, SUM = 2, LIST_FILES = 4 };
+
+typedef struct ModeSettings {
+  const char *text, *sum, *field, *kept;
+  TextList marks;
+  bool list, exact, plain, every, secret;
+  int count;
+} ModeSettings;
+
+/* What `words`, with an own line each in a configuration file, or none, is parsed to. */
+static bool parse_modes(Options *options, ModeSettings *s, const char *path, char *words, Error *error) {
+  static const char usage[] = "[options]";
+  *s = (ModeSettings){.count = 1};
+  const Option rows[] = {
+      GROUP("Text", .modes = PRINT | SUM),
+      TEXT("text", &s->text, NULL, NULL, "text", .letter = 'p', .modes = PRINT, .common = true),
+      INT("count", &s->count, 1, 9, NULL, "count"),
+      LIST("mark", &s->marks, NULL, "marks"),
+      GROUP("Rest"),
+      TEXT("sum", &s->sum, "FILE", NULL, "sum", .selects = SUM),
+      FLAG("list", &s->list, "list", .letter = 'l', .selects = LIST_FILES),
+      FLAG("exact", &s->exact, "exact", .modes = SUM, .excludes = "plain field"),
+      FLAG("plain", &s->plain, "plain", .modes = SUM),
+      FLAG("every", &s->every, "every"),
+      TEXT("field", &s->field, NULL, NULL, "field", .modes = PRINT | SUM, .needs = "text sum"),
+      TEXT("secret", &s->kept, NULL, NULL, "secret", .hidden = true),
+  };
+  char *arguments[MAX_ARGUMENTS] = {(char *)"train"};
+  int count = 1;
+  for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) arguments[count++] = word;
+  if (path) arguments[count++] = (char *)"--config", arguments[count++] = (char *)path;
+  *error = (Error){0};
+  *options = (Options){.program = "train", .usage = usage, .default_mode = "printing"};
+  options_init(options, rows, sizeof rows / sizeof *rows);
+  return options_parse(options, count, arguments, error);
+}
+
+static void modes_are_selected(void **state) {
+  (void)state;
+  const struct {
+    const char *words;
+    unsigned mode;
+  } cases[] = {{"", PRINT},
+               {"-p x --count 2", PRINT},
+               {"--sum x --exact --count 3", SUM},
+               {"-l --every", LIST_FILES},
+               {"--no-list --text x", PRINT},
+               {"-l --no-exact", LIST_FILES},
+               {"--sum x --field y", SUM}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Options options;
+    ModeSettings s;
+    Error error;
+    char words[80];
+    snprintf(words, sizeof words, "%s", cases[i].words);
+    if (!parse_modes(&options, &s, NULL, words, &error)) fail_msg("%s: %s", cases[i].words, error.text);
+    assert_int_equal(options.mode, cases[i].mode);
+    options_free(&options);
+  }
+}
+
+static void modes_refuse_options(void **state) {
+  (void)state;
+  const char *const cases[][2] = {
+      {"--exact", "--exact belongs to --sum FILE"},
+      {"--sum x -p y", "-p does not go with --sum; it is for printing"},
+      {"-l --count 1", "--count does not go with -l; it is for printing, --sum FILE"},
+      {"--list --mark x", "--mark does not go with -l; it is for printing, --sum FILE"},
+      {"-l --sum x", "use only one of --sum and -l"},
+      {"--sum x --exact --plain", "--exact does not go with --plain; leave out one of the two"},
+      {"--sum x --field y --exact", "--exact does not go with --field; leave out one of the two"},
+      {"--field y", "--field needs -p or --sum"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Options options;
+    ModeSettings s;
+    Error error;
+    char words[80];
+    snprintf(words, sizeof words, "%s", cases[i][0]);
+    if (parse_modes(&options, &s, NULL, words, &error)) fail_msg("%s is accepted", cases[i][0]);
+    assert_int_equal(error.code, EXIT_USAGE);
+    assert_string_equal(error.text, cases[i][1]);
+    options_free(&options);
+  }
+}
+
+/* A file may be for several calls: what another mode has is as if it were not there. */
+static void files_may_be_for_other_modes(void **state) {
+  Fixture *f = *state;
+  Options options;
+  ModeSettings s;
+  Error error;
+  char list[] = "-l", none[] = "";
+  put_text(f->path, "text = x\ncount = 7\nmark = a\nmark = b\nexact = yes\n");
+  assert_true(parse_modes(&options, &s, f->path, list, &error));
+  assert_true(!s.text && s.count == 1 && s.marks.count == 0 && !s.exact && !options_given(&options, &s.count));
+  options_free(&options);
+  assert_true(parse_modes(&options, &s, f->path, none, &error));
+  assert_true(s.count == 7 && s.marks.count == 2 && !s.exact);
+  assert_string_equal(s.text, "x");
+  options_free(&options);
+  put_text(f->path, "sum = x\n");
+  assert_true(parse_modes(&options, &s, f->path, none, &error));
+  assert_int_equal(options.mode, SUM);
+  options_free(&options);
+}
+
+static void help_shows_modes_and_common_rows(void **state) {
+  Fixture *f = *state;
+  Options options;
+  ModeSettings s;
+  Error error;
+  char few[] = "--help", all[] = "--help-all";
+  assert_true(parse_modes(&options, &s, NULL, few, &error));
+  char *text = help_text(&options, f->path);
+  assert_true(strstr(text, "--text") && strstr(text, "--help-all") && strstr(text, "Common options"));
+  assert_true(!strstr(text, "--sum") && !strstr(text, "--version"));
+  options_free(&options);
+  for (int width = 60; width <= 140; width += 40) {
+    char columns[8];
+    snprintf(columns, sizeof columns, "%d", width);
+    setenv("COLUMNS", columns, 1);
+    assert_true(parse_modes(&options, &s, NULL, strcpy(all, "--help-all"), &error));
+    text = help_text(&options, f->path);
+    assert_true(strstr(text, "\nText (not with -l)\n") && strstr(text, "text [with printing]"));
+    assert_true(strstr(text, "exact [with --sum]") && strstr(text, "every\n") && strstr(text, "count [1]"));
+    assert_null(strstr(text, "--secret"));
+    assert_in_range(widest_line(text), width - 12, width - 1);
+    options_free(&options);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       WITH_FIXTURE(values_of_every_kind),
@@ -253,6 +402,10 @@ int main(void) {
       WITH_FIXTURE(one_positional_or_none),
       WITH_FIXTURE(help_and_version_come_first),
       WITH_FIXTURE(help_fits_and_is_complete),
+      WITH_FIXTURE(modes_are_selected),
+      WITH_FIXTURE(modes_refuse_options),
+      WITH_FIXTURE(files_may_be_for_other_modes),
+      WITH_FIXTURE(help_shows_modes_and_common_rows),
   };
   return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }

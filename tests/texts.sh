@@ -147,7 +147,7 @@ check "and not when it goes on" test ! -s err
 
 # ---- windows ----
 shown() { ./train "$@" --dry-run --quiet 2>err; }
-refused "--show without --dry-run" 2 "goes with --dry-run" "$train" text.txt --show 3
+refused "--show without --dry-run" 2 "--show belongs to --dry-run" "$train" text.txt --show 3
 refused "--show 0" 2 "1..1000000" "$train" text.txt --dry-run --show 0
 refused "--show on a full disk" 7 "stdout" sh -c "exec $train text.txt --dry-run --show 3 --quiet >/dev/full"
 shown text.txt --show 3 --ctx 64 >one

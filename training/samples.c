@@ -58,7 +58,7 @@ static bool sample_text(Run *r, FILE *stream, Error *error) {
   const size_t length = strlen(prompt);
   const size_t ctx = (size_t)r->config.ctx;
   BpeIds ids = {0};
-  GenerationRequest request = {.sampling = generation_sampling(),
+  GenerationRequest request = {.sampling = sampling_initial(),
                                .max_tokens = r->settings.sample_tokens,
                                .keep = ctx > 1 ? (int)ctx / 2 : 1,
                                .alternatives = -1};

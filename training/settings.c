@@ -65,12 +65,12 @@ void settings_options(Options *options, TrainSettings *s) {
       LIST("data", &s->data, "FILE",
            "training text: files, directories (every .txt, .jsonl and .tsv in them) or - (standard input); a document "
            "ends at the end of its file and at a line <|endoftext|>",
-           .positional = true),
+           .positional = true, .modes = OPTION_ALL_MODES, .common = true),
       TEXT("val", &s->val, "FILE", "the end of the training text",
            "validation text, at most its first " SHOWN(CHOICES_VAL_MTOKENS) " M tokens"),
       DOUBLE("val-frac", &s->val_frac, 0, 0.9, NULL,
              "fraction of the text held out for validation, at most " SHOWN(CHOICES_VAL_MTOKENS) " M tokens; 0: none"),
-      FORMAT_ROWS(s),
+      FORMAT_ROWS(s, .needs = NULL),
       FLAG(
           "binary", &s->binary,
           "train on the bytes of a file whatever they are; nothing is said of what is no plain UTF-8 text, and nothing "
@@ -173,7 +173,8 @@ void settings_options(Options *options, TrainSettings *s) {
       TEXT("earlier-steps", &s->earlier_steps, "UNTIL:STEPS,...", NULL,
            "lengths that a run was to have until its length was changed to keep to --minutes; in config.txt, so that "
            "the "
-           "run can be repeated"),
+           "run can be repeated",
+           .hidden = true),
       INT("batch", &s->batch, 1, SETTINGS_MAX_BATCH, "auto: by preset, device and optimizer",
           "sequences per micro-batch"),
       INT("grad-accum", &s->grad_accum, 1, SETTINGS_MAX_BATCH, "auto: 1",
@@ -192,7 +193,8 @@ void settings_options(Options *options, TrainSettings *s) {
       TEXT("prompt", &s->prompt, NULL, NULL, "prompt for samples"),
 
       GROUP("Output"),
-      TEXT("out", &s->out, "DIR", "FILE.run or stdin.run here", "run directory"),
+      TEXT("out", &s->out, "DIR", "FILE.run or stdin.run here", "run directory",
+           .modes = MODE_TRAINING | MODE_DRY_RUN | MODE_BENCH | MODE_REPORT, .common = true),
       FLAG("overwrite", &s->overwrite, "replace the run in DIR", .transient = true),
       OPTIONAL("resume", &s->resume, "DIR",
                "resume a stopped run (DIR, or the newest *.run here); a larger --steps extends a finished one",
@@ -216,39 +218,44 @@ void settings_options(Options *options, TrainSettings *s) {
 
       GROUP("Runs"),
       FLAG("runs", &s->runs, "print a table of the runs in the directories that are named instead of FILEs, and exit",
-           .transient = true),
+           .transient = true, .selects = MODE_RUNS, .common = true),
       FLAG("report", &s->report,
            "write a page about the runs, or the runs below the directories, that are named instead of FILEs into "
            "--out, and exit",
-           .transient = true),
+           .transient = true, .selects = MODE_REPORT),
       FLAG("plot", &s->plot,
            "draw the losses of the runs, or the runs below the directories, that are named instead of FILEs in one "
            "picture, and exit",
-           .transient = true),
+           .transient = true, .selects = MODE_PLOT),
       CHOICE("output-format", &s->runs_format, table_format_names, "auto: text on a terminal, else md",
              "of the table: text: aligned columns, as wide as the terminal; csv and json have all columns",
-             .letter = 'O', .transient = true),
+             .letter = 'O', .transient = true, .modes = MODE_RUNS),
       TEXT("sort", &s->runs_sort, "COLUMN", "bits_per_byte",
            "sort the table by it; -COLUMN: the largest first. Losses are ranked among runs with the same validation "
            "text",
-           .transient = true),
+           .transient = true, .modes = MODE_RUNS),
       TEXT("columns", &s->runs_columns, "NAME,...|all", "csv, json: all; else those that tell most and fit",
-           "columns of the table, in this order", .transient = true),
+           "columns of the table, in this order", .transient = true, .modes = MODE_RUNS),
 
       GROUP("Other"),
-      FLAG("dry-run", &s->dry_run, "print the plan and exit", .transient = true),
-      FLAG("json", &s->json, "with --dry-run: print the plan as JSON on stdout", .transient = true),
+      FLAG("dry-run", &s->dry_run, "print the plan and exit", .transient = true, .selects = MODE_DRY_RUN,
+           .common = true),
+      FLAG("json", &s->json, "with --dry-run: print the plan as JSON on stdout", .transient = true,
+           .modes = MODE_DRY_RUN, .excludes = "show"),
       INT("show", &s->show, 1, SETTINGS_MAX_SHOW, NULL,
-          "with --dry-run: print the first N windows on stdout as the model will see them", .transient = true),
+          "with --dry-run: print the first N windows on stdout as the model will see them", .transient = true,
+          .modes = MODE_DRY_RUN),
       INT64("bench", &s->bench, 1, SETTINGS_MAX_BENCH, NULL,
-            "time N steps, print one line of JSON on stdout, save nothing", .transient = true),
+            "time N steps, print one line of JSON on stdout, save nothing", .transient = true, .selects = MODE_BENCH),
   };
   *options = (Options){.program = "train",
                        .usage = "FILE... [options]",
                        .about = "Trains a small language model on text. Writes a run directory that generate and "
                                 "Hugging Face transformers can load.",
                        .hints = settings_hints,
-                       .hint_count = settings_hint_count};
+                       .hint_count = settings_hint_count,
+                       .default_mode = "training",
+                       .default_modes = MODE_TRAINING | MODE_DRY_RUN | MODE_BENCH};
   options_init(options, table, sizeof table / sizeof *table);
 }
 

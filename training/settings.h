@@ -9,6 +9,16 @@
 
 extern const char *const settings_optimizers[]; /* as OptimizerKind; ends with NULL */
 
+/* What a call does; the option that selects it. */
+typedef enum TrainMode {
+  MODE_TRAINING = OPTION_DEFAULT_MODE,
+  MODE_DRY_RUN = 1 << 1,
+  MODE_BENCH = 1 << 2,
+  MODE_RUNS = 1 << 3,
+  MODE_REPORT = 1 << 4,
+  MODE_PLOT = 1 << 5
+} TrainMode;
+
 typedef enum PackKind { PACK_STREAM, PACK_DOCS } PackKind;
 
 typedef struct TrainSettings {

@@ -1,0 +1,120 @@
+/* Which mode the options select, and whether it allows what else is given. */
+#include "cli/option_internal.h"
+
+#include <string.h>
+
+typedef struct Flag {
+  char text[80];
+} Flag;
+
+/* Flags, one behind the other. */
+typedef struct Names {
+  char text[300];
+} Names;
+
+bool option_is_on(const Option *row) {
+  const OptionValue value = option_load(row);
+  if (row->origin == ORIGIN_DEFAULT) return false;
+  return row->kind == OPTION_FLAG ? value.flag : option_is_set(row, value);
+}
+
+/* "-p" or "--score". */
+static Flag flag_of(const Option *row) {
+  Flag out;
+  if (row->letter) snprintf(out.text, sizeof out.text, "-%c", row->letter);
+  else snprintf(out.text, sizeof out.text, "--%s", row->name);
+  return out;
+}
+
+static void append(Names *names, const char *between, const char *text) {
+  const size_t used = strlen(names->text);
+  snprintf(names->text + used, sizeof names->text - used, "%s%s", used ? between : "", text);
+}
+
+/* "training, --bench": what selects the modes; with their arguments, too. */
+static Names modes_names(const Options *options, unsigned modes, bool arguments) {
+  Names out = {""};
+  if (modes & OPTION_DEFAULT_MODE) append(&out, "", options->default_mode);
+  for (const Option *row = options->rows; row < options->rows + options->count; row++) {
+    if (!(row->selects & modes)) continue;
+    append(&out, ", ", flag_of(row).text);
+    if (arguments && !option_is_switch(row)) append(&out, " ", row->argument ? row->argument : "N");
+  }
+  return out;
+}
+
+static int count_modes(unsigned modes) {
+  int count = 0;
+  for (; modes; modes &= modes - 1) count++;
+  return count;
+}
+
+void options_modes_text(const Options *options, unsigned modes, unsigned usual, char *out, size_t size) {
+  unsigned all = OPTION_DEFAULT_MODE;
+  for (const Option *row = options->rows; row < options->rows + options->count; row++) all |= row->selects;
+  modes &= all, usual &= all;
+  const unsigned more = modes & ~usual, fewer = usual & ~modes;
+  *out = '\0';
+  if (modes == usual) return;
+  if (count_modes(modes) <= count_modes(more | fewer)) {
+    snprintf(out, size, "with %s", modes_names(options, modes, false).text);
+    return;
+  }
+  snprintf(out, size, "%s%s%s%s%s", more ? "also with " : "", modes_names(options, more, false).text,
+           more && fewer ? "; " : "", fewer ? "not with " : "", modes_names(options, fewer, false).text);
+}
+
+static bool find_mode(Options *options, const Option **selector, Error *error) {
+  *selector = NULL;
+  options->mode = OPTION_DEFAULT_MODE;
+  for (const Option *row = options->rows; row < options->rows + options->count; row++) {
+    if (!row->selects || !option_is_on(row)) continue;
+    if (*selector)
+      return fail(error, EXIT_USAGE, "use only one of %s and %s", flag_of(*selector).text, flag_of(row).text);
+    *selector = row;
+    options->mode = row->selects;
+  }
+  return true;
+}
+
+static bool fail_mode(const Options *options, const Option *row, const Option *selector, Error *error) {
+  const Names modes = modes_names(options, row->modes, true);
+  if (selector)
+    return fail(error, EXIT_USAGE, "%s does not go with %s; it is for %s", flag_of(row).text, flag_of(selector).text,
+                modes.text);
+  return fail(error, EXIT_USAGE, "%s belongs to %s", flag_of(row).text, modes.text);
+}
+
+/* The first of the options with these names that is on; all their flags into `flags`. */
+static const Option *find_on(const Options *options, const char *names, const char *between, Names *flags) {
+  const Option *found = NULL;
+  for (const Option *row = options->rows; row < options->rows + options->count; row++) {
+    if (!option_is_among(names, row->name, strlen(row->name))) continue;
+    append(flags, between, flag_of(row).text);
+    if (!found && option_is_on(row)) found = row;
+  }
+  return found;
+}
+
+static bool check_row(const Options *options, const Option *row, Error *error) {
+  Names flags = {""}, others = {""};
+  const Option *other = row->excludes ? find_on(options, row->excludes, "", &others) : NULL;
+  if (other)
+    return fail(error, EXIT_USAGE, "%s does not go with %s; leave out one of the two", flag_of(row).text,
+                flag_of(other).text);
+  return !row->needs || row->origin != ORIGIN_COMMAND_LINE || find_on(options, row->needs, " or ", &flags) ||
+         fail(error, EXIT_USAGE, "%s needs %s", flag_of(row).text, flags.text);
+}
+
+bool options_check_modes(Options *options, Error *error) {
+  const Option *selector;
+  if (!find_mode(options, &selector, error)) return false;
+  for (Option *row = options->rows; row < options->rows + options->count; row++) {
+    if (row->modes & options->mode || row->selects || !option_is_on(row)) continue;
+    if (row->origin == ORIGIN_COMMAND_LINE) return fail_mode(options, row, selector, error);
+    option_reset(row);
+  }
+  for (const Option *row = options->rows; row < options->rows + options->count; row++)
+    if (option_is_on(row) && !check_row(options, row, error)) return false;
+  return true;
+}
