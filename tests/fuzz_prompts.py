@@ -14,7 +14,8 @@ import sys
 
 VALID = [b'"Once upon a time"', b'{"prompt": "a", "n": 2, "max_tokens": 1, "temp": 0.5, "top_k": 3, "top_p": 0.9, "min_p": 0.1}',
          b'{"id": {"a": [1, null, true, "\\u00e9\\ud83d\\ude00"]}, "prompt": "\\u0000x", "stop": ["a", "bc"], "seed": 7}',
-         b'{"prompt": "the", "logprobs": 3, "score": true, "stop": "e", "max_tokens": 2}', b'{"prompt": "", "seed": 9000000000000000000}']
+         b'{"prompt": "the", "logprobs": 3, "score": true, "stop": "e", "max_tokens": 2}', b'{"prompt": "", "seed": 9000000000000000000}',
+         b'{"prompt": "a", "max_tokens": 3, "repeat_penalty": 1.5, "repeat_last_n": 9, "presence_penalty": -1, "frequency_penalty": 0.5}']
 WORDS = [b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b"null", b"-1", b"1e999", b"1e-400", b"0.1", b"99999999999999999999", b"NaN", b"true",
          b'"prompt"', b'"n"', b'"max_tokens"', b'"stop"', b'"seed"', b"\\ud800", b"\\u0000", b"\xff", b"\xc3", b"\xed\xa0\x80", b" " * 50,
          b"[" * 40, b'{"a":' * 40, b"\x00", b"\r", b"\t"]

@@ -315,6 +315,36 @@ check "with max_tokens or -n it is not" test "$(printf '{"prompt": "a", "n": 3, 
   grep -c 'number of texts')" -eq 0 -a "$(echo '{"prompt": "a", "n": 3}' | $generate a.run --prompts - -n 2 2>&1 | grep -c 'number of texts')" -eq 0
 for _ in 1 2; do echo '{"prompt": "a", "seed": -1}' | write --prompts - -n 1; done >drawn.jsonl 2>/dev/null
 check "a seed of -1 is a random one" test "$(sed 's/.*"seed":\([0-9]*\).*/\1/' drawn.jsonl | uniq | wc -l)" -eq 2
+check "each setting of sampling is a key, as its option" python3 - "$generate" <<'EOF'
+import json, subprocess, sys
+def run(*flags, lines=None):
+    return subprocess.run([sys.argv[1], "a.run", "--quiet", *flags], input=lines, capture_output=True, check=False, text=True)
+plain = {"temp": 1, "top_k": 0, "top_p": 1, "min_p": 0, "repeat_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0, "repeat_last_n": 64}
+cases = [{"temp": 0.1}, {"temperature": 0.1}, {"top_k": 1}, {"top_p": 0.05}, {"min_p": 0.9}, {"repeat_penalty": 5}, {"presence_penalty": 5},
+         {"frequency_penalty": 5}, {"frequency_penalty": 5, "repeat_last_n": 2}]
+def answer(keys):
+    line = json.dumps({"prompt": "Once", "seed": 3, "max_tokens": 40, **plain, **keys})
+    return json.loads(run("--prompts", "-", lines=line + "\n").stdout)["choices"][0]["token_ids"]
+base, seen = answer({}), []
+for keys in cases:
+    got = answer(keys)
+    assert got != base, keys
+    flags = {**plain, **keys}
+    if "temperature" in flags: flags["temp"] = flags.pop("temperature")
+    words = [word for key, value in flags.items() for word in ("--" + key.replace("_", "-"), str(value))]
+    alone = json.loads(run("-p", "Once", "-s", "3", "-n", "40", "--json", *words).stdout)["choices"][0]["token_ids"]
+    assert got == alone, (keys, got, alone)
+    seen.append(got)
+assert seen[-1] != seen[-2], "repeat_last_n"
+bad = [("top_p", 0, "0 (excluded) to 1"), ("repeat_penalty", 0, "from 0.01 to 100"), ("presence_penalty", 101, "from -100 to 100"),
+       ("repeat_last_n", 1.5, "a whole number from 0 to 4096"), ("frequency_penalty", "1", "a number from -100 to 100")]
+answers = run("--prompts", "-", lines="".join(json.dumps({"prompt": "a", key: value}) + "\n" for key, value, _ in bad)).stdout.splitlines()
+for (key, _, words), line in zip(bad, answers):
+    message = json.loads(line)["error"]["message"]
+    assert key in message and words in message, message
+unknown = json.loads(run("--prompts", "-", lines='{"prompt": "a", "typical": 1}\n').stdout)["error"]["message"]
+assert all(key in unknown for key in plain if key != "temp"), unknown
+EOF
 if command -v jq >/dev/null; then check "jq reads them" test "$(jq -r 'select(.choices) | .choices[].text' answers.jsonl | wc -l)" -ge 980; fi
 head -n 300 prompts.jsonl | write --prompts - -n 10 -s 1000 2>/dev/null >some.jsonl
 check "from standard input" sh -c 'head -n 300 answers.jsonl | cmp - some.jsonl'
@@ -399,6 +429,11 @@ refused "a page in the place of a run's" 2 'page of a run' "$generate" a.run -p 
 refused "a sampler where nothing is drawn" 2 '--temp does not go with --lens' "$generate" a.run -p x --lens --temp 1
 refused "an answer where none is begun" 2 '--answer does not go with --score' "$generate" a.run --score text.txt --answer x
 refused "a format of no file" 2 '--tsv needs --novelty or --score' "$generate" a.run -p x --tsv
+refused "an interactive session with JSON" 2 'use only one of -i and --json' "$generate" a.run -i --json
+refused "--export-type without --export" 2 '--export-type belongs to --export DIR' "$generate" a.run -p x --export-type bf16
+refused "-n where nothing is written" 2 '-n does not go with --params; it is for text generation, -i' "$generate" a.run --params -n 3
+refused "lines alone, and their format" 2 '--per-line does not go with --tsv' "$generate" a.run --score - --per-line --tsv
+refused "-p with lines" 2 '-p does not go with --lines' "$generate" a.run --lines -p x
 refused "a prompt and lines from one input" 2 'both read standard input' "$generate" a.run -i -f -
 printf 'temp = 0.5\n' >settings.txt
 check "but settings in a file may be for other calls" sh -c "$generate a.run --quiet -p x --lens --config settings.txt >/dev/null"
@@ -422,7 +457,7 @@ refused "a comparison of one" 2 'two runs or more' "$generate" --compare a.run
 refused "one that is not there" 4 'no model in nowhere' "$generate" --compare a.run nowhere
 refused "-i with a text, as elsewhere" 2 '-i takes no text; did you mean -p "Once"' "$generate" a.run -i Once
 refused "two runs" 2 'only one RUN' "$generate" a.run b.run
-refused "a comparison as JSON" 2 '--json does not go with --compare' "$generate" --compare a.run b.run --json
+refused "a comparison as JSON" 2 'use only one of --json and --compare' "$generate" --compare a.run b.run --json
 
 # ---- prompts that are scored ----
 printf 'Once upon a time\n\nthe end\n' >lines.txt

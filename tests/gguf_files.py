@@ -429,6 +429,16 @@ def check_modelfile():
     with open("there/Modelfile", encoding="utf-8") as stream:
         lines = stream.read().splitlines()
     check("--modelfile", done.returncode == 0 and lines[0] == "FROM " + os.path.abspath("it's.gguf"), lines)
+    parameters = dict(line.split()[1:3] for line in lines if line.startswith("PARAMETER "))
+    check("all settings of sampling", {key: float(value) for key, value in parameters.items() if key not in ("stop", "num_ctx")}
+          == {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1, "repeat_last_n": 64,
+              "presence_penalty": 0, "frequency_penalty": 0}, parameters)
+    run(BIN + "/generate", "byte.run", "--gguf", "set.gguf", "--modelfile", "set-Modelfile", "--temp", "0.5", "--repeat-last-n", "9",
+        "--presence-penalty", "-1.5")
+    with open("set-Modelfile", encoding="utf-8") as stream:
+        text = stream.read()
+    check("as they were given", all(f"PARAMETER {row}\n" in text for row in
+                                    ("temperature 0.5", "repeat_last_n 9", "presence_penalty -1.5", "top_k 40")), text)
     check("how to run it, for a shell", b"-m 'it'\\''s.gguf'" in done.stdout and b"ollama create" in done.stdout, done.stdout)
     quiet = run(BIN + "/generate", "byte.run", "--gguf", "x.gguf", "--modelfile", "Modelfile", "--quiet")
     with open("Modelfile", encoding="utf-8") as stream:

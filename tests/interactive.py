@@ -135,8 +135,14 @@ def texts(generate, folder):
     s.say(b"/temp 99999", rb"--temp: got \"99999\"")
     s.say(b"/temp 0.5", rb"/temp 0.5\r\n")
     s.say(b"/temp", rb"temp 0.5")
+    for name, value in ((b"top-k", b"3"), (b"top-p", b"0.5"), (b"min-p", b"0.25"), (b"repeat-penalty", b"2"), (b"repeat-last-n", b"7"),
+                        (b"presence-penalty", b"1"), (b"frequency-penalty", b"-1")):
+        initial = s.say(b"/" + name, rb"m " + name + rb" ([0-9.]+)\r\n").group(1)
+        s.say(b"/" + name + b" " + value, b"/" + name + b" " + value + rb"\r\n")
+        s.say(b"/" + name, rb"m " + name + b" " + value + rb"\r\n")
+        s.say(b"/" + name + b" " + initial, b"/" + name + b" " + initial + rb"\r\n")
     s.say(b"/nonsense", rb"/nonsense is no command; /help")
-    s.say(b"/help", rb"Ctrl-C stops")
+    s.say(b"/help", rb"frequency-penalty[^\r]*\r\n  Ctrl-C stops")
     s.say(b"/load story.txt", rb"bytes of story.txt")
     s.say(b"/load nothing.txt", rb"nothing.txt: No such file")
     before = len(s.out())

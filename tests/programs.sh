@@ -31,10 +31,13 @@ refused "kv-heads that do not divide heads" 2 "kv-heads" "$train" text.txt --hea
 refused "a number too small to be one" 2 "clip" "$train" text.txt --clip 1e-400
 refused "what nanoGPT calls it" 2 "unknown flag --max_iters: that is --steps here" "$train" text.txt --max_iters=3
 refused "what llama.cpp calls it" 2 "unknown flag --n-predict: that is -n here" "$generate" --n-predict 3
-refused "what is far from everything" 2 "help. lists them all" "$train" text.txt --zap 3
+refused "what is far from everything" 2 "help-all. lists them all" "$train" text.txt --zap 3
 refused "--json without --dry-run" 2 "--json belongs to --dry-run" "$train" text.txt --json
+refused "--dry-run and --bench" 2 "use only one of --dry-run and --bench" "$train" text.txt --dry-run --bench 3
+refused "a model of a table" 2 "--layers does not go with --runs; it is for training, --dry-run, --bench" "$train" --runs . --layers 2
+refused "columns of a plot" 2 "--columns does not go with --plot; it is for --runs" "$train" --plot a.run --columns run
 refused "--json of runs" 2 "--json does not go with --runs; it is for --dry-run" "$train" --runs . --json
-refused "--json and --show" 2 "use one" "$train" text.txt --dry-run --json --show 2
+refused "--json and --show" 2 "--json does not go with --show; leave out one of the two" "$train" text.txt --dry-run --json --show 2
 refused "a plan on a full disk" 7 "stdout" sh -c "exec $train text.txt --dry-run --json >/dev/full"
 $train text.txt --dry-run --json --steps 7 --batch 3 --ctx 32 >plan.json 2>err
 check "a plan as JSON" sh -c 'grep -q "\"tokens\": 672" plan.json && grep -q "\"batch\": 3" plan.json && ! grep -q plan err'
