@@ -11,9 +11,10 @@
     "RMSNorm, SwiGLU, rotary positions, no biases")                                                                    \
   X(GPT2, "gpt2", NORM_LAYER, NORM_BEFORE, ACTIVATION_GELU_TANH, false, POSITIONS_LEARNED, true, 1,                    \
     "LayerNorm, GELU, learned positions, biases, tied")                                                                \
-  X(OPT, "opt", NORM_LAYER, NORM_BEFORE, ACTIVATION_RELU, false, POSITIONS_LEARNED, true, 1, "the same with ReLU")     \
+  X(OPT, "opt", NORM_LAYER, NORM_BEFORE, ACTIVATION_RELU, false, POSITIONS_LEARNED, true, 1, "as gpt2, with ReLU")     \
   X(ORIGINAL, "original", NORM_LAYER, NORM_AFTER, ACTIVATION_RELU, false, POSITIONS_SINUSOIDAL, true, 0,               \
-    "of 2017: LayerNorm after each part, ReLU, sinusoidal positions, biases, not tied, for pairs an encoder")
+    "the Transformer of 2017 (LayerNorm after each sublayer, ReLU, sinusoidal positions, biases, not tied; with an "   \
+    "encoder for pairs)")
 
 #define ARCHITECTURE_KIND(id, ...) ARCHITECTURE_##id,
 typedef enum ArchitectureKind { ARCHITECTURES(ARCHITECTURE_KIND) } ArchitectureKind;

@@ -27,8 +27,8 @@ typedef struct Choices {
 #define CHOICES_LR_WORDS                                                                                               \
   SHOWN(CHOICES_LR)                                                                                                    \
   " below " SHOWN(CHOICES_LR_SIZE) " M parameters, else " SHOWN(CHOICES_LR_LARGE) "; " SHOWN(                          \
-      CHOICES_LR_SMALL) " for others than llama below " SHOWN(CHOICES_LR_SMALL_SIZE) " M, and beside Muon; with "      \
-                                                                                     "--init a tenth of that"
+      CHOICES_LR_SMALL) " beside Muon and, below " SHOWN(CHOICES_LR_SMALL_SIZE) " M, for other architectures than "    \
+                                                                                "llama; with --init a tenth of that"
 #define CHOICES_WARMUP_PERCENT 5 /* of the steps */
 #define CHOICES_WARMUP_LIMIT 700 /* steps */
 #define CHOICES_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
