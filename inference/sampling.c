@@ -1,5 +1,7 @@
 #include "inference/sampling.h"
 
+#include "model/decoder.h"
+
 #include "model.h"
 
 #define SETTING(name, member, ...)                                                                                     \
