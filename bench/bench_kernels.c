@@ -149,7 +149,7 @@ static void print_device(Bench *b) {
              "{\"kind\": \"device\", \"device\": \"%s\", \"isa\": %s%s%s, \"threads\": %d, \"dtype\": \"%s\", "
              "\"compiler\": \"%s\", \"commit\": \"%s\"}",
              info.device, quote, isa ? isa : "null", quote, info.threads, bench_dtype(b), COMPILER_NAME,
-             INKLING_VERSION);
+             INKLING_COMMIT);
 }
 
 typedef struct Arguments {

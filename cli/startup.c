@@ -101,7 +101,7 @@ static bool print_information(const Options *options, const char *version, Error
   if (options->help) {
     options_help(options, stdout);
   } else {
-    printf("%s (Inkling) %s, backends:", options->program, version);
+    printf("%s %s\nInkling, backends:", options->program, version);
     const IsaList isas = device_isas();
     if (backend_find("cuda", NULL, ~0u)) printf(" cuda");
     for (int i = 0; i < isas.count; i++) printf(" cpu-%s", isas.name[i]);

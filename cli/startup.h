@@ -21,7 +21,7 @@ bool startup_go_on(const char *doing, Error *error);
 
 /* A program, as main() hands it over. */
 typedef struct Startup {
-  const char *version;
+  const char *version; /* "1.0.0 (39f3a86)" */
   Options *options;
   Console *console;
   /* NULL: started together with others, each goes its own way. Else they are met first, or started (--gpus): opened

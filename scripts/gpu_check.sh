@@ -128,7 +128,7 @@ part() {
   return "$status"
 }
 # Without the lines of tests that went well and of the compiler's commands: they are in the log of the part.
-quiet() { grep --line-buffered -E -v '^\[ +(RUN|OK) +\]|^  build/|^\[=+\] Running' || true; }
+quiet() { grep --line-buffered -E -v '^\[ +(RUN|OK) +\]|^\[ *[0-9]+/[0-9]+ \]|^\[=+\] Running' || true; }
 
 header() {
   echo "== gpu-check, stage $stage, $(date -u '+%Y-%m-%d %H:%M UTC') =="

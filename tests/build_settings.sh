@@ -70,6 +70,15 @@ check "nor in the directory above" has -DC
 make_below kernel-flags >"$work/log"
 check "a build below takes them" grep -q ' -DC ' "$work/log"
 check "without a name none are read" lacks -DC BUILD_SETTINGS=
-grep '(MAKE).* BUILD=' Makefile >"$work/nested"
+cat Makefile make/*.mk tests/tests.mk | sed ':a; /\\$/ { N; s/\\\n//; ba }' | grep '(MAKE).* BUILD=' >"$work/nested"
 check "every make for a build below names them" [ "$(wc -l <"$work/nested")" = "$(grep -c '(NESTED)' "$work/nested")" ]
+
+# Which version it is: with the commit where git knows it, without git the number alone.
+make_in "$build" "$build/version" >"$work/log"
+check "the version has a commit" grep -Eqx "$(cat VERSION)( [(][0-9a-f]+(-dirty)?[)])?" "$build/version"
+if [ -e .git ]; then check "where there is one" grep -q '(' "$build/version"; fi
+mkdir "$work/archive"
+cp -r Makefile make VERSION tests "$work/archive"
+(cd "$work/archive" && make_in build build/version) >"$work/log"
+check "without git it has none" cmp "$work/archive/build/version" VERSION
 echo "done"

@@ -1,0 +1,79 @@
+# The compiler, its flags, and the libraries that are linked.
+
+override CC := $(or $(CC),gcc)
+override CFLAGS := $(or $(CFLAGS),-O3)
+override PKG_CONFIG := $(or $(PKG_CONFIG),pkg-config)
+ifneq ($(CARRY),)
+override CPPFLAGS += -I$(CARRY)/include
+override LDFLAGS += -L$(CARRY)/lib -Wl,-rpath,$(abspath $(CARRY)/lib)
+endif
+
+DEFINES :=
+
+# ---- flags ----
+
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion $(if $(WERROR),-Werror)
+SANITIZERS := $(if $(filter 1 address,$(SANITIZE)),\
+	-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -g -DINKLING_SANITIZE)
+# Fuzzing (make fuzz, with clang): coverage is counted, checksums are not compared.
+SANITIZERS += $(if $(FUZZ),-fsanitize=fuzzer-no-link -Wno-pass-failed -DINKLING_FUZZ)
+# Not fast-math: NaN and infinity keep their meaning. Products may be fused into sums, and sqrtf sets no errno.
+ARITHMETIC := -ffp-contract=fast -fno-math-errno
+ALL_CFLAGS = -std=c11 $(CPPFLAGS) $(CFLAGS) $(ARITHMETIC) -pthread -fopenmp-simd -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP \
+	$(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
+ALL_LDFLAGS = $(LDFLAGS) -pthread $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
+
+# ---- instruction sets ----
+
+# The CPU kernels are compiled once for each of these instruction sets and elements (kernels/backends.c lists them again),
+# everything else for any processor of the architecture. Floating-point exceptions need not be exact, so comparisons may
+# become masks.
+CPU_BUILDS := $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),v4 v4_bf16 v3 v3_bf16 v2,generic generic_bf16)
+isa_of = $(firstword $(subst _, ,$(1)))
+BUILD_FLAGS = $(if $(SANITIZE),$(if $(FUZZ),-O0 -fno-sanitize=all,-O2)) \
+	-DCPU_BUILD=$(1) -DCPU_ISA=$(isa_of) -DCPU_BF16=$(if $(filter %_bf16,$(1)),1,0) -fno-trapping-math \
+	$(if $(filter v%,$(1)),-march=x86-64-$(isa_of)) $(if $(filter v4%,$(1)),-mprefer-vector-width=512)
+# The assembler may be too old for the instructions that multiply bf16.
+DEFINES += $(shell printf 'tdpbf16ps %%tmm0, %%tmm1, %%tmm2\nvdpbf16ps %%zmm0, %%zmm1, %%zmm2\n' | \
+	$(CC) -x assembler -c -o /dev/null - 2>/dev/null && echo -DINKLING_BF16_INSTRUCTIONS)
+
+# ---- libraries ----
+
+# jansson, PCRE2 and utf8proc are needed; they are linked statically where their archives are there, so that the programs are
+# easy to move.
+have_header = $(shell printf '$(2)$(HASH)include <$(1)>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
+archives = $(wildcard $(patsubst -L%,%/lib$(1).a,$(filter -L%,$(LDFLAGS)))) \
+	$(shell $(CC) -print-file-name=lib$(1).a | grep /)
+static_or_shared = $(if $(strip $(call archives,$(1))),-l:lib$(1).a,-l$(1))
+HAVE_JANSSON := $(call have_header,jansson.h)
+HAVE_PCRE2 := $(call have_header,pcre2.h,$(HASH)define PCRE2_CODE_UNIT_WIDTH 8\n)
+HAVE_UTF8PROC := $(call have_header,utf8proc.h)
+# libedit, for ./generate -i, is loaded where it is there; without its header the terminal edits as it does by itself.
+DEFINES += $(if $(call have_header,histedit.h),-DINKLING_LIBEDIT)
+PACKAGE_CFLAGS := $(foreach package,jansson libpcre2-8 libutf8proc,$(shell $(PKG_CONFIG) --cflags $(package) 2>/dev/null))
+LIBS := $(foreach library,jansson pcre2-8 utf8proc,$(call static_or_shared,$(library)))
+ALL_LIBS = $(LIBS) $(CUDA_LIBS) -lm -ldl
+
+missing = echo "make: $(1)" >&2; exit 1
+.PHONY: check-libraries
+check-libraries:
+ifneq ($(HAVE_JANSSON),yes)
+	@$(call missing,jansson is missing (its header jansson.h was not found). Run scripts/install-deps.sh)
+endif
+ifneq ($(HAVE_PCRE2),yes)
+	@$(call missing,PCRE2 is missing (its header pcre2.h was not found). Run scripts/install-deps.sh)
+endif
+ifneq ($(HAVE_UTF8PROC),yes)
+	@$(call missing,utf8proc is missing (its header utf8proc.h was not found). Run scripts/install-deps.sh)
+endif
+
+# ---- MPI ----
+
+# To train in several processes (collective/mpi): for each kind that an mpicc is found of, a library beside the programs.
+override MPICC := $(or $(MPICC),mpicc mpicc.openmpi mpicc.mpich)
+WITH_CC := OMPI_CC=$(CC) MPICH_CC=$(CC)
+MPI_KIND_SOURCE := $(HASH)include <mpi.h>\n$(HASH)ifdef OPEN_MPI\nopenmpi\n$(HASH)else\nmpich\n$(HASH)endif\n
+mpi_kind = $(shell printf '$(MPI_KIND_SOURCE)' | $(WITH_CC) $(1) -E -P -x c - 2>/dev/null | grep -x 'openmpi\|mpich')
+$(if $(NO_MPI),,$(foreach compiler,$(MPICC),$(if $(shell command -v $(compiler)),\
+	$(eval MPICC_$(call mpi_kind,$(compiler)) ?= $(compiler)))))
+MPI_KINDS := $(foreach kind,openmpi mpich,$(if $(MPICC_$(kind)),$(kind)))

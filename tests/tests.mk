@@ -1,0 +1,155 @@
+# Tests, checks and benchmarks. `make test` builds all programs and runs the suite; what it needs is installed first.
+
+TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/dump_% tests/failing_%,$(wildcard tests/*.c)))
+FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+# For tests/failures.py.
+FAILING := $(BUILD)/failing/train $(BUILD)/failing/generate
+# Programs that print numbers, or need a real GPU: `make test` builds them and runs none.
+PRINTING_PROGRAMS := $(addprefix $(BUILD)/,bench_kernels bench_bpe bench_gemm dump_model $(if $(CUDA_BY),check_fragments))
+
+# ---- the suite ----
+
+.PHONY: test run-tests programs sanitize
+# The packages may have been installed just now, so what needs them runs in a make of its own.
+test: deps
+	@$(MAKE) --no-print-directory run-tests
+run-tests: programs $(if $(SANITIZE),,build-cuda-on-cpu)
+	@BIN=$(BIN) EMULATED=$(if $(SANITIZE),,$(EMULATED)) tests/run.sh $(BUILD)
+programs: all $(FAILING) $(DATA_PROGRAMS) $(PRINTING_PROGRAMS) $(TESTS) $(FUZZERS)
+sanitize: remember
+	@$(MAKE) --no-print-directory $(NESTED) test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 NO_CUDA=1 CFLAGS="-O1"
+
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(LIBRARY_OBJECTS)
+	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ -lcmocka $(ALL_LIBS))
+
+# The programs with allocations that fail when they are told to.
+WRAPPED := main malloc calloc realloc aligned_alloc strdup strndup realpath fopen fdopen open_memstream opendir scandir \
+	mkdtemp mmap pthread_create
+$(FAILING): $(BUILD)/failing/%: $(BUILD)/%.o $(BUILD)/tests/failing_allocations.o $(LIBRARY_OBJECTS)
+	@mkdir -p $(@D)
+	$(call run,$(CC) $(ALL_LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) $^ -o $@ $(ALL_LIBS))
+
+# Those that print numbers.
+BENCH_KERNELS := $(filter-out bench/bench_bpe.c bench/bench_gemm.c,$(wildcard bench/*.c))
+$(BUILD)/bench_kernels: $(BENCH_KERNELS:%.c=$(BUILD)/%.o) $(LIBRARY_OBJECTS)
+	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
+$(BUILD)/bench_bpe $(BUILD)/bench_gemm: $(BUILD)/bench_%: $(BUILD)/bench/bench_%.o $(LIBRARY_OBJECTS)
+	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS) -ldl)
+# Makes models of every architecture and shows what they compute, for scripts/check_transformers.py.
+$(BUILD)/dump_model: $(BUILD)/tests/dump_model.o $(LIBRARY_OBJECTS)
+	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
+$(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS)
+	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
+
+# ---- fuzzing ----
+
+# Each reads what a reader may be given: from libFuzzer, or the files that are named.
+$(FUZZERS): $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/fuzz.o $(LIBRARY_OBJECTS)
+	$(call run,$(CC) $(ALL_LDFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) $^ -o $@ $(ALL_LIBS))
+.PHONY: fuzz fuzz-programs
+fuzz-programs: $(FUZZERS)
+fuzz: remember
+	@command -v clang >/dev/null || { echo "make: fuzzing needs clang (with libFuzzer, which comes with it)" >&2; exit 1; }
+	@$(MAKE) --no-print-directory $(NESTED) CC=clang FUZZ=1 SANITIZE=1 NO_CUDA=1 CFLAGS=-O1 BUILD=$(BUILD)/fuzz fuzz-programs
+	@tests/fuzz/run.sh $(BUILD)/fuzz $(or $(SECONDS),600) $(ONLY)
+
+# ---- CUDA ----
+
+# The CUDA kernels on the CPU: a build of its own in a directory of its own, for each kind of SANITIZE.
+EMULATED := $(if $(CUDA_INCLUDE),$(BUILD)/cuda-on-cpu$(if $(SANITIZE),-$(SANITIZE)))
+.PHONY: test-cuda-on-cpu build-cuda-on-cpu emulated-programs
+test-cuda-on-cpu: deps build-cuda-on-cpu
+	@$(if $(EMULATED),tests/cuda_on_cpu/run.sh $(EMULATED) $(SANITIZE))
+build-cuda-on-cpu: remember
+ifneq ($(EMULATED),)
+	@$(MAKE) --no-print-directory $(NESTED) CUDA_ON_CPU=1 BUILD=$(EMULATED) BIN=$(EMULATED) $(if $(SANITIZE),CFLAGS=-O1) \
+		emulated-programs
+else
+	@echo "note: the CUDA kernels are not tested on the CPU: CUDA's headers are missing"
+endif
+emulated-programs: gpu-programs $(BUILD)/tests/test_emulator
+
+$(BUILD)/tests/cuda_on_cpu/%.o: tests/cuda_on_cpu/%.cpp $(BUILD)/cuda-flags
+	@mkdir -p $(@D)
+	$(call run,$(CXX) $(EMULATOR_CFLAGS) -O3 $(if $(filter address,$(SANITIZE)),-DEMU_ASAN) -c $< -o $@)
+EMULATOR_TESTS := $(patsubst %,$(BUILD)/tests/cuda_on_cpu/%.cu.o,test_emulator test_streams test_cublaslt planted_bugs)
+$(BUILD)/tests/test_emulator: $(EMULATOR_TESTS) $(EMULATOR_OBJECTS)
+	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
+
+# What scripts/gpu_check.sh runs on the card; a build directory of its own, because the other one may be of another machine.
+GPU_FIRST := test_kernels_step test_kernels_attention test_decode
+GPU_SOURCES := $(wildcard tests/test_kernels*.c tests/test_decode*.c tests/test_model*.c)
+GPU_TESTS := $(GPU_FIRST) $(filter-out $(GPU_FIRST),$(basename $(notdir $(GPU_SOURCES))) test_sample test_context)
+.PHONY: gpu-programs gpu-test-names gpu-check
+gpu-test-names:
+	@echo $(GPU_TESTS)
+gpu-programs: $(BIN)/train $(BUILD)/bench_kernels $(BUILD)/check_fragments $(GPU_TESTS:%=$(BUILD)/tests/%) $(BUILD)/stories
+gpu-check:
+	@CARRY="$(CARRY)" CPPFLAGS="$(CPPFLAGS)" LDFLAGS="$(LDFLAGS)" scripts/gpu_check.sh "$(or $(STAGE),all)"
+
+# ptxas -v says of every kernel how many bytes it spills; c++filt makes its name readable.
+.PHONY: check-spills
+check-spills: $(CUDA_OBJECTS)
+ifeq ($(CUDA_BY),nvcc)
+	@awk '/Compiling entry function/ { name = $$0 } \
+		/bytes spill/ { kernels++ } \
+		/bytes spill/ && !/ 0 bytes spill stores, 0 bytes spill loads/ { spilling++; print name; print } \
+		END { printf "%d kernels, %d of them spill\n", kernels, spilling; exit spilling || !kernels }' \
+		$(CUDA_OBJECTS:.o=.log) > $(BUILD)/spills; status=$$?; c++filt < $(BUILD)/spills; exit $$status
+else
+	@echo "make: nvcc was not found (or NO_CUDA=1)" >&2; exit 1
+endif
+
+# ---- benchmarks ----
+
+.PHONY: bench
+bench: deps
+	@$(MAKE) --no-print-directory $(BUILD)/bench_kernels
+	@scripts/bench.py --bench $(BUILD)/bench_kernels $(BENCH)
+
+# ---- sources ----
+
+# The floors of the house (tests/layers.sh): by includes, and by the symbols of whatever has been compiled.
+.PHONY: layers vectorized
+layers: $(BIN)/train $(BIN)/generate
+	@tests/layers.sh $(BUILD) && tests/layers.sh --self-test
+vectorized:
+	@CC=$(CC) tests/vectorized.sh
+	@case "$(CC)" in *clang*) ;; *) if command -v clang >/dev/null; then CC=clang tests/vectorized.sh; fi ;; esac
+
+.PHONY: format lint warnings
+SOURCES = $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp')
+C_SOURCES = $(filter %.c,$(SOURCES))
+format:
+	@clang-format -i $(SOURCES)
+
+# That no compiler warns, of those that are installed.
+LINT_COMPILERS := $(foreach compiler,gcc-12 clang-14 clang-19,$(shell command -v $(compiler)))
+LINT_FLAGS = $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(CUDA_DEFINES) -Werror $(VERSION_DEFINES) -fsyntax-only
+LINT_SOURCES = $(filter-out kernels/cpu/% collective/mpi/%,$(C_SOURCES))
+in_parts = xargs -n 8 -P $$(nproc)
+warnings:
+	@for compiler in $(LINT_COMPILERS); do echo "  $$compiler"; \
+		echo $(LINT_SOURCES) | $(in_parts) $$compiler $(LINT_FLAGS) || exit 1; \
+		$(foreach build,$(wordlist 1,2,$(CPU_BUILDS)),\
+		echo $(CPU_KERNELS) | $(in_parts) $$compiler $(LINT_FLAGS) $(call BUILD_FLAGS,$(build)) || exit 1;) \
+	done
+
+TIDY_OFF := -clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
+TIDY_OFF_IN_C := $(TIDY_OFF),-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc
+TIDY_SOURCES = $(LIBRARY) $(CPU_KERNELS) train.c generate.c $(wildcard bench/*.c data/*.c data/*/*.c)
+TIDY_FLAGS = -std=c11 -D_XOPEN_SOURCE=700 -fopenmp-simd -I. $(DEFINES) $(CUDA_DEFINES) $(VERSION_DEFINES)
+lint: layers vectorized warnings
+	clang-format --dry-run --Werror $(SOURCES)
+	@awk '{ gsub(/[^ -~]+/, "?") } \
+		length > 120 { print FILENAME ":" FNR ": longer than 120 columns"; bad = 1 } END { exit bad }' $(SOURCES)
+	@! git grep -nE 'json_object_([gs]etn|deln|iter_key_len|keylen)' -- '*.c' '*.h' || \
+		{ echo "jansson 2.13 does not have it" >&2; exit 1; }
+	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -I. \
+		--suppress=missingIncludeSystem $(C_SOURCES)
+	clang-tidy --quiet --checks='$(TIDY_OFF_IN_C)' --warnings-as-errors='*' $(TIDY_SOURCES) \
+		-- $(TIDY_FLAGS) $(call BUILD_FLAGS,$(firstword $(CPU_BUILDS)))
+	clang-tidy --quiet --checks='$(TIDY_OFF)' --warnings-as-errors='*' $(CPU_KERNELS) \
+		-- $(TIDY_FLAGS) $(call BUILD_FLAGS,$(word 2,$(CPU_BUILDS)))
+	shellcheck scripts/*.sh tests/*.sh tests/fuzz/*.sh tests/cuda_on_cpu/*.sh data/*.sh .ci/run
