@@ -30,7 +30,7 @@ failed=0
 all=$(
   printf '%s\n' programs.sh pairs.sh kept.sh init.sh export.sh generate.sh texts.sh reports.sh bench.sh build_settings.sh
   if command -v python3 >/dev/null; then
-    printf '%s\n' failures.py formats.py interactive.py gguf_files.py
+    printf '%s\n' failures.py docs.py formats.py interactive.py gguf_files.py
     if python3 -c 'import tokenizers' 2>/dev/null; then echo foreign_tokenizers.py; fi
     if ls "${BIN:-.}"/inkling-*.so >/dev/null 2>&1 && command -v mpirun >/dev/null; then echo peers.py; fi
   fi
