@@ -4,7 +4,7 @@
 # OLD and NEW are directories that hold `train` and `generate`; `stories`, which writes the corpus, is looked for in DIR, NEW
 # and OLD (and in their build/). Both builds get the same commands on the same small texts, each in a directory of its own;
 # what they leave behind is compared byte for byte: model, config, tokenizer, samples, the tensors of the resume state, the
-# metrics without their times, and what ./generate writes, scores, encodes and decodes. CPU only; less than a minute.
+# metrics without their times, and what ./generate writes, scores, encodes, decodes and exports. CPU only; two minutes.
 #
 # Prints `same NAME` or `DIFFERENT NAME: what` for each run, then `N same, N different`; status 1 when anything differs or is
 # missing, 2 when nothing could be compared.
@@ -40,7 +40,7 @@ LC_ALL=C
 export LC_ALL
 
 # ---- texts: one place for both builds, because config.txt has their paths ----
-text=$work/text.txt tail=$work/tail.txt pairs=$work/pairs.jsonl tail_pairs=$work/tail.jsonl
+text=$work/text.txt tail=$work/tail.txt prompts=$work/prompts.jsonl pairs=$work/pairs.jsonl tail_pairs=$work/tail.jsonl
 write_text() { "$stories" --bytes "$1" --seed "$2" -o "$3" 2>/dev/null || cannot "$stories writes no text"; }
 write_text 60000 5 "$text"
 write_text 3000 6 "$tail"
@@ -53,6 +53,9 @@ to_pairs() { # two lines of a story: a prompt and its response
 to_pairs "$text" >"$pairs"
 to_pairs "$tail" >"$tail_pairs"
 if [ ! -s "$pairs" ] || [ ! -s "$tail_pairs" ]; then cannot "no JSON lines from the corpus of $stories"; fi
+
+printf '%s\n' '{"prompt": "Once", "seed": 2, "max_tokens": 20}' \
+  '{"prompt": "The ", "temperature": 0.5, "seed": 3, "max_tokens": 20, "n": 2}' >"$prompts"
 
 # ---- runs ----
 problems=
@@ -104,11 +107,16 @@ collect() {
     build/generate "$run" --greedy --ignore-eos -n 100 -p Once --echo --repeat-penalty 1.3 --threads 2 --device cpu --quiet
   attempt "$side" "$results/sampled" build/generate "$run" --seed 7 --ignore-eos -n 100 -p "The " --temp 0.9 --top-k 50 \
     --top-p 0.98 --min-p 0.01 --repeat-penalty 1.1 --threads 2 --device cpu --quiet
-  attempt "$side" "$results/score" build/generate "$run" --score "$tail" --threads 2 --device cpu --quiet
+  [ "$name" = encoder ] || # scores pairs alone
+    attempt "$side" "$results/score" build/generate "$run" --score "$tail" --threads 2 --device cpu --quiet
   attempt "$side" "$results/score-pairs" build/generate "$run" --score "$tail_pairs" --prompt-field question \
     --response-field answer --threads 2 --device cpu --quiet
   attempt "$side" "$results/encode" build/generate "$run" --encode "$tail" --quiet
   attempt "$side" "$results/decode" build/generate "$run" --decode "$results/encode" --quiet
+  attempt "$side" "$results/prompts" build/generate "$run" --prompts "$prompts" --threads 2 --device cpu --quiet
+  attempt "$side" /dev/null build/generate "$run" --export "$name.export" --quiet
+  cat "$work/$side/$name.export"/*.safetensors "$work/$side/$name.export/config.json" >"$results/export"
+  [ "$name" = encoder ] || attempt "$side" /dev/null build/generate "$run" --gguf "$results/model.gguf" --quiet
 }
 
 same=0
@@ -118,7 +126,9 @@ judge() {
   for side in old new; do
     [ -d "$work/$side/$1" ] || problems="$problems run($side:nothing-to-compare)"
   done
-  for file in $kept metrics.jsonl state greedy sampled score score-pairs encode decode; do
+  files="$kept metrics.jsonl state greedy sampled score-pairs encode decode prompts export"
+  [ "$1" = encoder ] || files="$files score model.gguf" # llama.cpp has no such models
+  for file in $files; do
     if [ ! -d "$work/old/$1" ] || [ ! -d "$work/new/$1" ]; then break
     elif [ ! -s "$work/old/$1/$file" ]; then problems="$problems $file(old:missing)"
     elif [ ! -s "$work/new/$1/$file" ]; then problems="$problems $file(new:missing)"
@@ -132,7 +142,8 @@ judge() {
     echo "DIFFERENT $1:$problems"
   fi
   problems=
-  rm -rf "$work/old/$1" "$work/new/$1" "$work/old/$1.run" "$work/new/$1.run"
+  [ "$1" = byte ] || rm -rf "$work/old/$1.run" "$work/new/$1.run" # byte.run is what --init starts from
+  rm -rf "$work/old/$1" "$work/new/$1" "$work/old/$1.export" "$work/new/$1.export"
 }
 
 # compare NAME FLAGS...: the same run by both builds
@@ -150,6 +161,9 @@ compare packed "$pairs" --prompt-field question --response-field answer --pack d
 compare dropout "$text" --val "$tail" --tokenizer byte --heads 4 --dropout 0.1 --grad-accum 2 $often
 compare muon "$text" --tokenizer byte --heads 4 --optimizer muon $often
 compare grouped "$text" --tokenizer byte --heads 4 --kv-heads 2 --no-tie --label-smoothing 0.1 $often
+compare gpt2 "$text" --arch gpt2 --tokenizer byte --heads 4 $often
+compare encoder "$pairs" --prompt-field question --response-field answer --arch original --tokenizer byte --heads 4 $often
+compare init "$text" --init byte.run $often
 
 # A run that the old build begins, and that stops half-way: both builds go on with a copy of it.
 steps=600 begun=$work/begun/resume.run
@@ -180,4 +194,4 @@ fi
 judge resume
 
 echo "$same same, $different different"
-[ $different -eq 0 ] && [ $same -eq 7 ]
+[ $different -eq 0 ] && [ $same -eq 10 ]
