@@ -105,35 +105,34 @@ static bool write_text(Program *p, Error *error) {
 }
 
 /* What is there before a mode runs: nothing; configuration and tokenizer of the run; the model, too; the bytes of the
- * prompt; its tokens. */
+ * prompt; its tokens (above an encoder a prompt has to be given). */
 typedef enum Stage { STAGE_NOTHING, STAGE_RUN, STAGE_MODEL, STAGE_PROMPT, STAGE_TOKENS } Stage;
 
 static const struct {
   GenerateMode mode;
   Stage stage;
   bool (*run)(Program *p, Error *error);
-  bool needs_prompt; /* above an encoder */
-} modes[] = {{MODE_TEXT, STAGE_TOKENS, write_text, true},
-             {MODE_INTERACTIVE, STAGE_PROMPT, program_interactive, false},
-             {MODE_JSON, STAGE_TOKENS, program_samples, true},
-             {MODE_LINES, STAGE_MODEL, program_lines, false},
-             {MODE_PROMPTS, STAGE_MODEL, program_prompts, false},
-             {MODE_COMPARE, STAGE_NOTHING, program_compare, false},
-             {MODE_LENS, STAGE_TOKENS, program_lens, true},
-             {MODE_SCORE, STAGE_MODEL, score, false},
-             {MODE_ENCODE, STAGE_RUN, convert, false},
-             {MODE_DECODE, STAGE_RUN, convert, false},
-             {MODE_PARAMS, STAGE_RUN, list_parameters, false},
-             {MODE_EXPORT, STAGE_MODEL, program_export, false},
-             {MODE_GGUF, STAGE_RUN, program_gguf, false},
-             {MODE_BENCH, STAGE_TOKENS, program_bench, true}};
+} modes[] = {{MODE_TEXT, STAGE_TOKENS, write_text},
+             {MODE_INTERACTIVE, STAGE_PROMPT, program_interactive},
+             {MODE_JSON, STAGE_TOKENS, program_samples},
+             {MODE_LINES, STAGE_MODEL, program_lines},
+             {MODE_PROMPTS, STAGE_MODEL, program_prompts},
+             {MODE_COMPARE, STAGE_NOTHING, program_compare},
+             {MODE_LENS, STAGE_TOKENS, program_lens},
+             {MODE_SCORE, STAGE_MODEL, score},
+             {MODE_ENCODE, STAGE_RUN, convert},
+             {MODE_DECODE, STAGE_RUN, convert},
+             {MODE_PARAMS, STAGE_RUN, list_parameters},
+             {MODE_EXPORT, STAGE_MODEL, program_export},
+             {MODE_GGUF, STAGE_RUN, program_gguf},
+             {MODE_BENCH, STAGE_TOKENS, program_bench}};
 
 /* ---- main ---- */
 
-static bool open_stage(Program *p, Stage stage, bool needs_prompt, Error *error) {
+static bool open_stage(Program *p, Stage stage, Error *error) {
   const GenerateSettings *s = &p->settings;
   if (stage >= STAGE_RUN && !open_run(p, error)) return false;
-  if (p->config.encoder_layers && needs_prompt && !s->prompt && !s->prompt_file)
+  if (stage == STAGE_TOKENS && p->config.encoder_layers && !s->prompt && !s->prompt_file)
     return fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE, or many with --lines", p->dir);
   if (s->novelty && !program_novelty_open(p, error)) return false;
   if (stage >= STAGE_MODEL && !program_load(p, error)) return false;
@@ -148,7 +147,7 @@ static bool run(void *context, Error *error) {
   device_limit_threads(&p->settings.machine, &p->console);
   int i = 0;
   while ((unsigned)modes[i].mode != p->options.mode) i++;
-  return open_stage(p, modes[i].stage, modes[i].needs_prompt, error) && modes[i].run(p, error);
+  return open_stage(p, modes[i].stage, error) && modes[i].run(p, error);
 }
 
 int main(int argc, char **argv) {

@@ -85,9 +85,8 @@ static void print_row(const Options *options, const Option *row, bool notes, int
 }
 
 static void print_group(const Options *options, const Option *row, int width, FILE *stream) {
-  const unsigned usual = options->default_modes ? options->default_modes : OPTION_ALL_MODES;
   char modes[400], title[500];
-  options_modes_text(options, row->group_modes, usual, modes, sizeof modes);
+  options_modes_text(options, row->group_modes, options->default_modes, modes, sizeof modes);
   if (*modes) snprintf(title, sizeof title, "%s (%s)", row->group, modes);
   else snprintf(title, sizeof title, "%s", row->group);
   fputc('\n', stream);

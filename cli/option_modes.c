@@ -1,11 +1,8 @@
 /* Which mode the options select, and whether it allows what else is given. */
 #include "cli/option_internal.h"
+#include "util/text.h"
 
 #include <string.h>
-
-typedef struct Flag {
-  char text[80];
-} Flag;
 
 /* Flags, one behind the other. */
 typedef struct Names {
@@ -19,10 +16,9 @@ bool option_is_on(const Option *row) {
 }
 
 /* "-p" or "--score". */
-static Flag flag_of(const Option *row) {
-  Flag out;
-  if (row->letter) snprintf(out.text, sizeof out.text, "-%c", row->letter);
-  else snprintf(out.text, sizeof out.text, "--%s", row->name);
+static ShortText flag_of(const Option *row) {
+  ShortText out;
+  snprintf(out.text, sizeof out.text, row->letter ? "-%.1s" : "--%s", row->letter ? &row->letter : row->name);
   return out;
 }
 
@@ -56,33 +52,22 @@ void options_modes_text(const Options *options, unsigned modes, unsigned usual, 
   const unsigned more = modes & ~usual, fewer = usual & ~modes;
   *out = '\0';
   if (modes == usual) return;
-  if (count_modes(modes) <= count_modes(more | fewer)) {
+  if (count_modes(modes) <= count_modes(more | fewer))
     snprintf(out, size, "with %s", modes_names(options, modes, false).text);
-    return;
-  }
-  snprintf(out, size, "%s%s%s%s%s", more ? "also with " : "", modes_names(options, more, false).text,
-           more && fewer ? "; " : "", fewer ? "not with " : "", modes_names(options, fewer, false).text);
+  else
+    snprintf(out, size, "%s%s%s%s%s", more ? "also with " : "", modes_names(options, more, false).text,
+             more && fewer ? "; " : "", fewer ? "not with " : "", modes_names(options, fewer, false).text);
 }
 
 static bool find_mode(Options *options, const Option **selector, Error *error) {
-  *selector = NULL;
-  options->mode = OPTION_DEFAULT_MODE;
   for (const Option *row = options->rows; row < options->rows + options->count; row++) {
     if (!row->selects || !option_is_on(row)) continue;
     if (*selector)
       return fail(error, EXIT_USAGE, "use only one of %s and %s", flag_of(*selector).text, flag_of(row).text);
     *selector = row;
-    options->mode = row->selects;
   }
+  options->mode = *selector ? (*selector)->selects : OPTION_DEFAULT_MODE;
   return true;
-}
-
-static bool fail_mode(const Options *options, const Option *row, const Option *selector, Error *error) {
-  const Names modes = modes_names(options, row->modes, true);
-  if (selector)
-    return fail(error, EXIT_USAGE, "%s does not go with %s; it is for %s", flag_of(row).text, flag_of(selector).text,
-                modes.text);
-  return fail(error, EXIT_USAGE, "%s belongs to %s", flag_of(row).text, modes.text);
 }
 
 /* The first of the options with these names that is on; all their flags into `flags`. */
@@ -96,25 +81,28 @@ static const Option *find_on(const Options *options, const char *names, const ch
   return found;
 }
 
-static bool check_row(const Options *options, const Option *row, Error *error) {
+static bool check_row(const Options *options, const Option *row, const Option *selector, Error *error) {
+  const ShortText flag = flag_of(row);
+  const bool typed = row->origin == ORIGIN_COMMAND_LINE;
   Names flags = {""}, others = {""};
+  if (!(row->modes & options->mode) && selector)
+    return fail(error, EXIT_USAGE, "%s does not go with %s; it is for %s", flag.text, flag_of(selector).text,
+                modes_names(options, row->modes, true).text);
+  if (!(row->modes & options->mode))
+    return fail(error, EXIT_USAGE, "%s belongs to %s", flag.text, modes_names(options, row->modes, true).text);
   const Option *other = row->excludes ? find_on(options, row->excludes, "", &others) : NULL;
   if (other)
-    return fail(error, EXIT_USAGE, "%s does not go with %s; leave out one of the two", flag_of(row).text,
-                flag_of(other).text);
-  return !row->needs || row->origin != ORIGIN_COMMAND_LINE || find_on(options, row->needs, " or ", &flags) ||
-         fail(error, EXIT_USAGE, "%s needs %s", flag_of(row).text, flags.text);
+    return fail(error, EXIT_USAGE, "%s does not go with %s; leave out one of the two", flag.text, flag_of(other).text);
+  return !row->needs || !typed || find_on(options, row->needs, " or ", &flags) ||
+         fail(error, EXIT_USAGE, "%s needs %s", flag.text, flags.text);
 }
 
 bool options_check_modes(Options *options, Error *error) {
-  const Option *selector;
+  const Option *selector = NULL;
   if (!find_mode(options, &selector, error)) return false;
-  for (Option *row = options->rows; row < options->rows + options->count; row++) {
-    if (row->modes & options->mode || row->selects || !option_is_on(row)) continue;
-    if (row->origin == ORIGIN_COMMAND_LINE) return fail_mode(options, row, selector, error);
-    option_reset(row);
-  }
+  for (Option *row = options->rows; row < options->rows + options->count; row++)
+    if (row->origin == ORIGIN_FILE && !(row->modes & options->mode) && !row->selects) option_reset(row);
   for (const Option *row = options->rows; row < options->rows + options->count; row++)
-    if (option_is_on(row) && !check_row(options, row, error)) return false;
+    if (option_is_on(row) && !check_row(options, row, selector, error)) return false;
   return true;
 }

@@ -20,24 +20,20 @@ struct OptionText {
 /* ---- rows ---- */
 
 void options_add(Options *options, const Option *table, size_t count) {
-  const size_t size = ((size_t)options->count + count) * sizeof *options->rows;
-  const Option *last = options->count ? &options->rows[options->count - 1] : NULL;
-  const char *group = last ? last->group : "Options";
-  const unsigned usual = options->default_modes ? options->default_modes : OPTION_ALL_MODES;
-  unsigned modes = last ? last->group_modes : usual;
-  if (!count || options->failed) return;
-  Option *rows = realloc(options->rows, size);
-  options->failed = !rows;
-  if (!rows) return;
-  options->rows = rows;
-  for (const Option *from = table; from < table + count; from++) {
-    if (from->group) group = from->group, modes = from->modes ? from->modes : usual;
+  Option heading = {.group = "Options"};
+  if (options->count) heading = options->rows[options->count - 1];
+  else if (!options->default_modes) options->default_modes = OPTION_ALL_MODES;
+  options->failed = options->failed || !array_reserve(&options->rows, &options->capacity,
+                                                      (size_t)options->count + count, sizeof *options->rows);
+  for (const Option *from = table; !options->failed && from < table + count; from++) {
+    if (from->group) heading = (Option){.group = from->group, .group_modes = from->modes};
+    if (!heading.group_modes) heading.group_modes = options->default_modes;
     if (!from->name) continue;
-    Option *row = &rows[options->count++];
+    Option *row = &options->rows[options->count++];
     *row = *from;
-    row->group = group;
-    row->group_modes = modes;
-    if (!row->modes) row->modes = modes;
+    row->group = heading.group;
+    row->group_modes = heading.group_modes;
+    if (!row->modes) row->modes = heading.group_modes;
     row->initial = option_load(row);
   }
 }
@@ -122,6 +118,7 @@ void options_free(Options *options) {
   free(options->rows);
   options->rows = NULL;
   options->count = 0;
+  options->capacity = 0;
 }
 
 /* ---- storing a value ---- */

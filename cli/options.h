@@ -115,7 +115,7 @@ typedef struct Options {
   const OptionHint *hints;
   int hint_count;
   const char *default_mode; /* name of OPTION_DEFAULT_MODE, which no option selects: "training"; NULL: no modes */
-  unsigned default_modes;   /* of rows and headings that say nothing; 0: all */
+  unsigned default_modes;   /* of rows and headings that say nothing; 0 becomes all */
 
   /* Results. With `help` or `version` the rest of the command line was not looked at. */
   bool help, version, quiet;
@@ -127,6 +127,7 @@ typedef struct Options {
   Option *rows; /* the program's, then the built-in ones */
   bool failed;  /* they could not be allocated */
   int count;
+  size_t capacity;
   int files; /* read so far */
   struct OptionText *texts;
 } Options;

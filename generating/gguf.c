@@ -92,8 +92,11 @@ static bool write_modelfile(const Program *p, Error *error) {
   const char *end = tokenizer_end_text(p->tokenizer);
   if (text_is_plain(end) && !strchr(end, '"')) fprintf(file.stream, "PARAMETER stop \"%s\"\n", end);
   fprintf(file.stream, "PARAMETER num_ctx %d\n", p->config.ctx);
-  for (const SamplingSetting *row = sampling_settings; row->name; row++)
-    if (!row->not_ollama) fprintf(file.stream, "PARAMETER %s %g\n", row->key, sampling_get(&s->sampling, row));
+  for (const SamplingSetting *row = sampling_settings; row->name; row++) {
+    char value[40];
+    options_value(&p->options, row->name, value, sizeof value);
+    if (!row->not_ollama) fprintf(file.stream, "PARAMETER %s %s\n", row->key, value);
+  }
   return file_writer_commit(&file, error);
 }
 

@@ -27,11 +27,6 @@ const SamplingSetting sampling_settings[] = {
     {.name = NULL},
 };
 
-double sampling_get(const Sampling *sampling, const SamplingSetting *setting) {
-  const void *member = (const char *)sampling + setting->offset;
-  return setting->whole ? *(const int *)member : (double)*(const float *)member;
-}
-
 void sampling_set(Sampling *sampling, const SamplingSetting *setting, double value) {
   void *member = (char *)sampling + setting->offset;
   if (setting->whole) *(int *)member = (int)value;

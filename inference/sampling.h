@@ -26,8 +26,6 @@ typedef struct SamplingSetting {
 /* In the order of their application; the last one has no name. */
 extern const SamplingSetting sampling_settings[];
 
-/* The member as a number. */
-double sampling_get(const Sampling *sampling, const SamplingSetting *setting);
 void sampling_set(Sampling *sampling, const SamplingSetting *setting, double value);
 
 /* All initial values: of the samples of ./train, and of ./generate. Seed 0. */
