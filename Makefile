@@ -80,7 +80,7 @@ kernel-flags:
 	@echo '$(filter-out -MMD -MP,$(ALL_CFLAGS)) $(call BUILD_FLAGS,$(CPU_BUILD))'
 
 VERSION_DEFINES = -DINKLING_VERSION='"$(VERSION)"' -DINKLING_COMMIT='"$(or $(COMMIT),unknown)"'
-VERSIONED := $(addprefix $(BUILD)/,train.o generate.o bench/bench_kernels.o)
+VERSIONED := $(addprefix $(BUILD)/,train.o generate.o scripts/option_pages.o bench/bench_kernels.o)
 $(VERSIONED): private DEFINES += $(VERSION_DEFINES)
 $(VERSIONED): $(BUILD)/version
 
@@ -119,5 +119,5 @@ demo-pairs: deps
 clean:
 	rm -rf $(BUILD) train generate inkling-*.so
 
-include tests/tests.mk
+include make/install.mk tests/tests.mk
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -10,22 +10,29 @@
 
 enum { LEAST_WIDTH = 40, USUAL_WIDTH = 80, MOST_COLUMN = 32 /* where the sentences begin, at most */ };
 
-/* "  --[no-]tie", "  -p, --prompt TEXT", "  FILE..., --data FILE". Returns its width. */
-static int flag_text(const Option *row, char *out, size_t size) {
-  char argument[200] = "", letter[8] = "", bare[80] = "";
-  bool optional = row->kind == OPTION_OPTIONAL;
-  bool worth_a_no = row->kind == OPTION_TRISTATE || (row->kind == OPTION_FLAG && row->initial.flag);
+bool option_is_worth_a_no(const Option *row) {
+  return row->kind == OPTION_TRISTATE || (row->kind == OPTION_FLAG && row->initial.flag);
+}
+
+void option_argument_text(const Option *row, char *out, size_t size) {
   const char *kind = row->argument                  ? row->argument
                      : option_is_switch(row)        ? ""
                      : option_is_text(row)          ? "TEXT"
                      : option_is_whole(row)         ? "N"
                      : row->kind == OPTION_INTERVAL ? "N|10m"
                                                     : "X";
-  if (row->kind == OPTION_CHOICE) option_choices_text(row, "|", argument, sizeof argument);
-  else snprintf(argument, sizeof argument, "%s", kind);
+  if (row->kind == OPTION_CHOICE) option_choices_text(row, "|", out, size);
+  else snprintf(out, size, "%s", kind);
+}
+
+/* "  --[no-]tie", "  -p, --prompt TEXT", "  FILE..., --data FILE". Returns its width. */
+static int flag_text(const Option *row, char *out, size_t size) {
+  char argument[200], letter[8] = "", bare[80] = "";
+  bool optional = row->kind == OPTION_OPTIONAL;
+  option_argument_text(row, argument, sizeof argument);
   if (row->letter) snprintf(letter, sizeof letter, "-%c, ", row->letter);
   if (row->positional) snprintf(bare, sizeof bare, "%.70s%s, ", argument, row->kind == OPTION_LIST ? "..." : "");
-  return snprintf(out, size, "  %s%s--%s%s%s%s%s", bare, letter, worth_a_no ? "[no-]" : "", row->name,
+  return snprintf(out, size, "  %s%s--%s%s%s%s%s", bare, letter, option_is_worth_a_no(row) ? "[no-]" : "", row->name,
                   optional    ? "[="
                   : *argument ? " "
                               : "",
@@ -45,8 +52,7 @@ static void append(char *out, size_t size, const char *between, const char *text
   if (*text) snprintf(out + used, size - used, "%s%s", used ? between : "", text);
 }
 
-/* "weight decay [0.1; 0..1; not with --bench]", of which the last is one of the `notes`. */
-static void sentence_text(const Options *options, const Option *row, bool notes, char *out, size_t size) {
+void option_sentence_text(const Options *options, const Option *row, bool notes, char *out, size_t size) {
   char standard[600] = "", range[80], modes[400] = "";
   range_text(row, range, sizeof range);
   if (notes) options_modes_text(options, row->modes, row->group_modes, modes, sizeof modes);
@@ -80,7 +86,7 @@ static void print_row(const Options *options, const Option *row, bool notes, int
     column = 0;
   }
   fprintf(stream, "%*s", begin - column, "");
-  sentence_text(options, row, notes, sentence, sizeof sentence);
+  option_sentence_text(options, row, notes, sentence, sizeof sentence);
   text_print_wrapped(stream, sentence, begin, begin, width);
 }
 

@@ -33,6 +33,17 @@ void option_choices_text(const Option *row, const char *between, char *out, size
 /* What a value of this row must be, for the message about one that is not. */
 void option_demand_text(const Option *row, char *out, size_t size);
 
+/* ---- parts of --help, also for manual pages: option_help.c ---- */
+
+bool option_is_worth_a_no(const Option *row); /* shown with its --no- form */
+
+/* "TEXT", "f32|bf16"; empty for a switch. */
+void option_argument_text(const Option *row, char *out, size_t size);
+
+/* "weight decay [0.1; 0..1; not with --bench]": the help, the default and the range; `notes`: also the modes that allow
+ * it. */
+void option_sentence_text(const Options *options, const Option *row, bool notes, char *out, size_t size);
+
 /* ---- the table: options.c ---- */
 
 /* What values are read from. */

@@ -101,16 +101,29 @@ static int find_launcher(void) {
   return -1;
 }
 
-/* Beside the program; NULL, with the reason where there is one. It stays loaded: MPI leaves threads and exit handlers
- * behind. */
+/* Where the libraries are, from the directory of the program: beside it, or installed. */
+static const char *const library_places[] = {"", "../lib/inkling/"};
+
+/* False where there is none for this kind of MPI. */
+static bool find_library(const char *kind, char *path, size_t size) {
+  char program[4096];
+  const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (length <= 0) return false;
+  program[length] = '\0';
+  char *slash = strrchr(program, '/');
+  if (!slash) return false;
+  slash[1] = '\0';
+  for (size_t i = 0; i < sizeof library_places / sizeof *library_places; i++) {
+    const int used = snprintf(path, size, "%s%sinkling-%s.so", program, library_places[i], kind);
+    if (used > 0 && (size_t)used < size && access(path, F_OK) == 0) return true;
+  }
+  return false;
+}
+
+/* NULL, with the reason where there is one. It stays loaded: MPI leaves threads and exit handlers behind. */
 static const Messenger *load(const char *kind, char reason[256]) {
-  char path[4096];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 32);
-  if (length <= 0) return NULL;
-  path[length] = '\0';
-  char *slash = strrchr(path, '/');
-  sprintf(slash ? slash + 1 : path, "inkling-%s.so", kind);
-  if (access(path, F_OK) != 0) return NULL;
+  char path[4200];
+  if (!find_library(kind, path, sizeof path)) return NULL;
   void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* what MPI loads itself looks for its names */
   if (!library) snprintf(reason, 256, "%.255s", dlerror());
   return library ? dlsym(library, MESSENGER_SYMBOL) : NULL;

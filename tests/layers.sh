@@ -23,7 +23,7 @@ cli         5  cli/
 report      6  report/
 training    7  training/
 generating  7  generating/
-programs    8  train.c generate.c
+programs    8  train.c generate.c scripts/
 bench       8  bench/
 '
 export rooms

@@ -28,7 +28,7 @@ failed=0
 
 # A name a line: the scripts first, which take longest.
 all=$(
-  printf '%s\n' programs.sh pairs.sh kept.sh init.sh export.sh generate.sh texts.sh reports.sh bench.sh build_settings.sh
+  printf '%s\n' programs.sh pairs.sh kept.sh init.sh export.sh generate.sh texts.sh reports.sh bench.sh build_settings.sh install.sh
   if command -v python3 >/dev/null; then
     printf '%s\n' failures.py docs.py formats.py interactive.py gguf_files.py
     if python3 -c 'import tokenizers' 2>/dev/null; then echo foreign_tokenizers.py; fi

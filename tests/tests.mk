@@ -16,7 +16,7 @@ test: deps
 	@$(MAKE) --no-print-directory run-tests
 run-tests: programs $(if $(SANITIZE),,build-cuda-on-cpu)
 	@BIN=$(BIN) EMULATED=$(if $(SANITIZE),,$(EMULATED)) tests/run.sh $(BUILD)
-programs: all $(FAILING) $(DATA_PROGRAMS) $(PRINTING_PROGRAMS) $(TESTS) $(FUZZERS)
+programs: all $(OPTION_PAGES) $(FAILING) $(DATA_PROGRAMS) $(PRINTING_PROGRAMS) $(TESTS) $(FUZZERS)
 sanitize: remember
 	@$(MAKE) --no-print-directory $(NESTED) test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 NO_CUDA=1 CFLAGS="-O1"
 
@@ -112,7 +112,7 @@ bench: deps
 
 # The floors of the house (tests/layers.sh): by includes, and by the symbols of whatever has been compiled.
 .PHONY: layers vectorized
-layers: $(BIN)/train $(BIN)/generate
+layers: $(BIN)/train $(BIN)/generate $(OPTION_PAGES)
 	@tests/layers.sh $(BUILD) && tests/layers.sh --self-test
 vectorized:
 	@CC=$(CC) tests/vectorized.sh
@@ -138,7 +138,7 @@ warnings:
 
 TIDY_OFF := -clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
 TIDY_OFF_IN_C := $(TIDY_OFF),-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc
-TIDY_SOURCES = $(LIBRARY) $(CPU_KERNELS) train.c generate.c $(wildcard bench/*.c data/*.c data/*/*.c)
+TIDY_SOURCES = $(LIBRARY) $(CPU_KERNELS) train.c generate.c scripts/option_pages.c $(wildcard bench/*.c data/*.c data/*/*.c)
 TIDY_FLAGS = -std=c11 -D_XOPEN_SOURCE=700 -fopenmp-simd -I. $(DEFINES) $(CUDA_DEFINES) $(VERSION_DEFINES)
 lint: layers vectorized warnings
 	clang-format --dry-run --Werror $(SOURCES)

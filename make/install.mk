@@ -1,0 +1,13 @@
+# make install and make uninstall: scripts/install.sh.
+
+PREFIX ?= /usr/local
+OPTION_PAGES := $(BUILD)/option_pages
+$(OPTION_PAGES): $(BUILD)/scripts/option_pages.o $(LIBRARY_OBJECTS)
+	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
+
+.PHONY: install uninstall
+INSTALL = PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" PROGRAM_PREFIX="$(PROGRAM_PREFIX)" BUILD="$(BUILD)" BIN="$(BIN)" scripts/install.sh
+install: all $(OPTION_PAGES)
+	@$(INSTALL)
+uninstall:
+	@$(INSTALL) uninstall

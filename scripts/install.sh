@@ -1,0 +1,93 @@
+#!/bin/sh
+# Installs the programs, MPI's libraries, manual pages and completion, or removes what was installed: install.sh [uninstall]
+#
+# Environment: PREFIX (/usr/local), DESTDIR (nothing: in front of every path, for packages), PROGRAM_PREFIX (nothing:
+# inkling- where `train` or `generate` is the name of another program), BUILD and BIN, where the programs were built.
+# PREFIX/lib/inkling/installed lists the files and directories; installing again and removing go by it.
+set -eu
+cd "$(dirname "$0")/.."
+
+prefix=${PREFIX:-/usr/local}
+case $prefix in
+  /*) ;;
+  *) echo "install: PREFIX is \"$prefix\": a path from / is needed" >&2; exit 2 ;;
+esac
+root=${DESTDIR:-}$prefix
+listed=$root/lib/inkling/installed
+build=${BUILD:-build} bin=${BIN:-.}
+
+# Everything on the list: files, and directories that are empty then, the deepest first.
+remove_listed() {
+  [ -f "$listed" ] || return 0
+  while IFS= read -r name; do
+    case $name in */) ;; *) rm -f "$root/$name" ;; esac
+  done <"$listed"
+  directories=$(grep '/$' "$listed" | LC_ALL=C sort -r)
+  rm -f "$listed"
+  echo "$directories" | while IFS= read -r name; do
+    [ -z "$name" ] || rmdir "$root/$name" 2>/dev/null || :
+  done
+}
+
+# directory NAME: makes it; those that were missing are listed
+directory() {
+  [ ! -d "$root/$1" ] || return 0
+  case $1 in */*) directory "${1%/*}" ;; esac
+  mkdir "$root/$1"
+  echo "$1/" >>"$list"
+}
+
+# put MODE FILE NAME
+put() {
+  directory "${3%/*}"
+  rm -f "$root/$3"
+  cp "$2" "$root/$3"
+  chmod "$1" "$root/$3"
+  echo "$3" >>"$list"
+}
+
+if [ "${1:-}" = uninstall ]; then
+  [ -f "$listed" ] || { echo "install: nothing is installed in $root: $listed is missing" >&2; exit 1; }
+  remove_listed
+  echo "removed from $root"
+  exit 0
+fi
+
+# A program of that name that is not ours stays.
+for program in train generate; do
+  name=${PROGRAM_PREFIX:-}$program
+  if [ -e "$root/bin/$name" ] && ! grep -qx "bin/$name" "$listed" 2>/dev/null; then
+    echo "install: $root/bin/$name is another program; give PROGRAM_PREFIX=inkling- or another PREFIX" >&2
+    exit 1
+  fi
+done
+
+work=$(mktemp -d)
+list=$work/list
+: >"$list"
+# What was installed is listed after a failure, too.
+trap '[ ! -d "$root/lib/inkling" ] || cp "$list" "$listed"; rm -rf "$work"' EXIT
+umask 022
+remove_listed
+if [ ! -d "$root" ]; then
+  mkdir -p "$root"
+  echo ./ >>"$list"
+fi
+directory lib/inkling
+for program in train generate; do
+  name=${PROGRAM_PREFIX:-}$program
+  put 755 "$bin/$program" "bin/$name"
+  # page KIND NAME
+  page() {
+    "$build/option_pages" "$1" $program "$name" >"$work/page"
+    put 644 "$work/page" "$2"
+  }
+  page man "share/man/man1/$name.1"
+  page bash "share/bash-completion/completions/$name"
+  page zsh "share/zsh/site-functions/_$name"
+  page fish "share/fish/vendor_completions.d/$name.fish"
+done
+for library in "$bin"/inkling-*.so; do
+  [ ! -e "$library" ] || put 755 "$library" "lib/inkling/${library##*/}"
+done
+echo "installed ${PROGRAM_PREFIX:-}train and ${PROGRAM_PREFIX:-}generate in $root/bin"
