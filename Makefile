@@ -93,8 +93,8 @@ $(BUILD)/formats/modeling.o: $(BUILD)/formats/modeling.c $(BUILD)/flags
 	$(call run,$(CC) $(ALL_CFLAGS) -c $< -o $@)
 
 # Files that change when what they hold does: everything is rebuilt for other flags, the programs for another version, the list
-# of backends (and so what is linked) with or without CUDA.
-$(BUILD)/kernels/backends.o: private DEFINES += $(CUDA_DEFINES)
+# of backends (and so what is linked) for other instruction sets and with or without CUDA.
+$(BUILD)/kernels/backends.o: private DEFINES += $(BACKENDS_DEFINES)
 $(BUILD)/kernels/backends.o: $(BUILD)/backends
 define remade_for # FILE,CONTENT
 $(BUILD)/$(1): $(if $(call differ,$(shell cat $(BUILD)/$(1) 2>/dev/null),$(2)),FORCE) | remember
@@ -102,7 +102,7 @@ $(BUILD)/$(1): $(if $(call differ,$(shell cat $(BUILD)/$(1) 2>/dev/null),$(2)),F
 endef
 $(eval $(call remade_for,flags,$(strip $(CC) $(ALL_CFLAGS) $(LIBS))))
 $(eval $(call remade_for,cuda-flags,$(strip $(CXX) $(COMPILE_CUDA))))
-$(eval $(call remade_for,backends,$(strip $(CUDA_DEFINES) $(CUDA_LIBS))))
+$(eval $(call remade_for,backends,$(strip $(BACKENDS_DEFINES) $(CUDA_LIBS))))
 $(eval $(call remade_for,version,$(VERSION)))
 
 # ---- demos ----

@@ -524,6 +524,8 @@ typedef struct Backend {
  * instruction set that it has and each dtype that is computed with it: "amx" and "avx512bf16" (bf16), the levels of
  * x86-64 "v4", "v3" (both dtypes) and "v2" (f32), or "generic" on other machines. */
 const Backend *const *backend_list(void);
+/* The instruction sets of this binary, best first, whatever the machine has; ends with NULL. */
+const char *const *backend_isas(void);
 /* GPUs of this machine; 0 in a build without CUDA. A process of its own looks, for one that has looked cannot be
  * forked. */
 int backend_gpus(void);

@@ -51,9 +51,20 @@ IsaList device_isas(void) {
   return list;
 }
 
+/* False, with the reason, where this build does not have the instruction set, whatever the machine has. */
+static bool check_built(const char *isa, Error *error) {
+  char built[96] = "";
+  for (const char *const *name = backend_isas(); *name; name++) {
+    if (strcmp(*name, isa) == 0) return true;
+    snprintf(built + strlen(built), sizeof built - strlen(built), " %s", *name);
+  }
+  return fail(error, EXIT_USAGE, "--isa (or INKLING_ISA) %.20s: not in this build, which has%s", isa, built);
+}
+
 /* There is no such backend. */
 static bool no_backend(const char *device, const char *isa, DType dtype, Error *error) {
   if (strcmp(device, "cuda") == 0) return fail(error, EXIT_USAGE, "--device cuda: this build does not have it");
+  if (isa && !check_built(isa, error)) return false;
   const IsaList list = device_isas();
   bool found = !isa;
   char has[96] = "";

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 
 /* Instruction sets, each for processors that have all of the one before it. */
-typedef enum Level { BELOW_V2, V2, V3, V4, AVX512BF16, AMX } Level;
+typedef enum Level { LEVEL_generic, LEVEL_v2, LEVEL_v3, LEVEL_v4, LEVEL_avx512bf16, LEVEL_amx } Level;
 
 static bool has_v4(void) {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -34,35 +34,32 @@ static bool has_amx(void) {
 
 /* What processor and system have, by the instructions in which processors differ. */
 static Level highest_level(void) {
-  if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("popcnt")) return BELOW_V2;
+  if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("popcnt")) return LEVEL_generic;
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi") ||
       !__builtin_cpu_supports("bmi2"))
-    return V2;
-  if (!has_v4()) return V3;
-  if (!has_bf16()) return V4;
-  return has_amx() ? AMX : AVX512BF16;
+    return LEVEL_v2;
+  if (!has_v4()) return LEVEL_v3;
+  if (!has_bf16()) return LEVEL_v4;
+  return has_amx() ? LEVEL_amx : LEVEL_avx512bf16;
 }
 
-/* The tables of kernels/cpu (CPU_BUILDS in the Makefile), best first. */
-#define CPU_TABLES(X) X(v4, V4) X(v4_bf16, V4) X(v3, V3) X(v3_bf16, V3) X(v2, V2)
-#ifdef INKLING_BF16_INSTRUCTIONS
-#define BF16_TABLES(X) X(amx, AMX) X(avx512bf16, AVX512BF16)
 #else
-#define BF16_TABLES(X)
+typedef enum Level { LEVEL_generic } Level;
+static Level highest_level(void) { return LEVEL_generic; }
 #endif
 
-#else
-typedef enum Level { ANY } Level;
-static Level highest_level(void) { return ANY; }
-#define CPU_TABLES(X) X(generic, ANY) X(generic_bf16, ANY)
-#define BF16_TABLES(X)
-#endif
-
+/* CPU_TABLES(X) is X(table, level) for each table of kernels/cpu that this build has, best first: make/compiler.mk. */
 extern const Backend cuda_backend;
 int cuda_count(void); /* GPUs, at most 255; 0 where they cannot be asked */
 #define DECLARE(table, level) extern const Backend cpu_##table##_backend;
-BF16_TABLES(DECLARE)
 CPU_TABLES(DECLARE)
+
+#define ENTRY(table, level) {&cpu_##table##_backend, LEVEL_##level},
+static const struct {
+  const Backend *backend;
+  Level level;
+} tables[] = {CPU_TABLES(ENTRY)};
+enum { TABLES = sizeof tables / sizeof tables[0] };
 
 int backend_gpus(void) {
 #ifdef INKLING_CUDA
@@ -76,12 +73,6 @@ int backend_gpus(void) {
 }
 
 const Backend *const *backend_list(void) {
-#define ENTRY(table, level) {&cpu_##table##_backend, level},
-  static const struct {
-    const Backend *backend;
-    Level level;
-  } tables[] = {BF16_TABLES(ENTRY) CPU_TABLES(ENTRY)};
-  enum { TABLES = sizeof tables / sizeof tables[0] };
   static const Backend *list[TABLES + 2];
   if (list[0]) return list;
   const Level level = highest_level();
@@ -92,6 +83,15 @@ const Backend *const *backend_list(void) {
   for (int i = 0; i < TABLES; i++)
     if (tables[i].level <= level) list[count++] = tables[i].backend;
   return list;
+}
+
+const char *const *backend_isas(void) {
+  static const char *names[TABLES + 1];
+  if (names[0]) return names;
+  int count = 0;
+  for (int i = 0; i < TABLES; i++) /* a level has a table for each dtype, one behind the other */
+    if (count == 0 || strcmp(names[count - 1], tables[i].backend->isa) != 0) names[count++] = tables[i].backend->isa;
+  return names;
 }
 
 const Backend *backend_find(const char *name, const char *isa, unsigned dtypes) {

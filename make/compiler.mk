@@ -25,17 +25,26 @@ ALL_LDFLAGS = $(LDFLAGS) -pthread $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
 
 # ---- instruction sets ----
 
-# The CPU kernels are compiled once for each of these instruction sets and elements (kernels/backends.c lists them again),
-# everything else for any processor of the architecture. Floating-point exceptions need not be exact, so comparisons may
-# become masks.
-CPU_BUILDS := $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),v4 v4_bf16 v3 v3_bf16 v2,generic generic_bf16)
+# The CPU kernels are compiled once for each of these instruction sets and elements, best first, everything else for any
+# processor of the architecture. ISA="v3 v2": for these alone.
+X86 := $(findstring x86_64,$(shell $(CC) -dumpmachine))
+ALL_CPU_BUILDS := $(if $(X86),v4 v4_bf16 v3 v3_bf16 v2) generic generic_bf16
 isa_of = $(firstword $(subst _, ,$(1)))
+KNOWN_ISAS := $(filter-out %_bf16,$(ALL_CPU_BUILDS))
+$(if $(filter-out $(KNOWN_ISAS),$(ISA)),$(error ISA is "$(ISA)": give one or several of $(KNOWN_ISAS)))
+CPU_BUILDS := $(if $(ISA),$(filter $(ISA) $(ISA:%=%_bf16),$(ALL_CPU_BUILDS)),\
+	$(filter-out $(if $(X86),generic%),$(ALL_CPU_BUILDS)))
+# Floating-point exceptions need not be exact, so comparisons may become masks.
 BUILD_FLAGS = $(if $(SANITIZE),$(if $(FUZZ),-O0 -fno-sanitize=all,-O2)) \
 	-DCPU_BUILD=$(1) -DCPU_ISA=$(isa_of) -DCPU_BF16=$(if $(filter %_bf16,$(1)),1,0) -fno-trapping-math \
 	$(if $(filter v%,$(1)),-march=x86-64-$(isa_of)) $(if $(filter v4%,$(1)),-mprefer-vector-width=512)
 # The assembler may be too old for the instructions that multiply bf16.
-DEFINES += $(shell printf 'tdpbf16ps %%tmm0, %%tmm1, %%tmm2\nvdpbf16ps %%zmm0, %%zmm1, %%zmm2\n' | \
-	$(CC) -x assembler -c -o /dev/null - 2>/dev/null && echo -DINKLING_BF16_INSTRUCTIONS)
+BF16_INSTRUCTIONS := $(shell printf 'tdpbf16ps %%tmm0, %%tmm1, %%tmm2\nvdpbf16ps %%zmm0, %%zmm1, %%zmm2\n' | \
+	$(CC) -x assembler -c -o /dev/null - 2>/dev/null && echo yes)
+DEFINES += $(if $(BF16_INSTRUCTIONS),-DINKLING_BF16_INSTRUCTIONS)
+# For kernels/backends.c: the tables that there are, best first, with the instruction set of each.
+CPU_TABLES := $(if $(BF16_INSTRUCTIONS),$(if $(filter v4_bf16,$(CPU_BUILDS)),amx avx512bf16)) $(CPU_BUILDS)
+BACKENDS_DEFINES = -D'CPU_TABLES(X)=$(foreach table,$(CPU_TABLES),X($(table),$(call isa_of,$(table))))' $(CUDA_DEFINES)
 
 # ---- libraries ----
 

@@ -16,7 +16,7 @@ endif
 
 # BUILD_SETTINGS is the file that keeps them. Builds below (sanitize, fuzz, the emulator) read the file of the outer build and
 # write none: $(NESTED). An empty name turns it off.
-SETTINGS := CC CFLAGS CPPFLAGS LDFLAGS PKG_CONFIG CARRY WERROR CUDA NO_CUDA NVCC CUDA_ARCH NO_MPI MPICC
+SETTINGS := CC CFLAGS CPPFLAGS LDFLAGS PKG_CONFIG CARRY WERROR ISA CUDA NO_CUDA NVCC CUDA_ARCH NO_MPI MPICC
 BUILD_SETTINGS ?= $(BUILD)/settings.mk
 NESTED = BUILD_SETTINGS=$(BUILD_SETTINGS)
 ifeq ($(origin CC),default)
