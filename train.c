@@ -320,9 +320,9 @@ static bool plot_runs(const Run *r, Error *error) {
 }
 
 static bool show_runs(Run *r, Error *error) {
-  return r->options.mode == MODE_RUNS     ? print_runs(r, error)
-         : r->options.mode == MODE_REPORT ? write_report(&r->settings, error)
-                                          : plot_runs(r, error);
+  return r->options.mode == TRAIN_MODE_RUNS     ? print_runs(r, error)
+         : r->options.mode == TRAIN_MODE_REPORT ? write_report(&r->settings, error)
+                                                : plot_runs(r, error);
 }
 
 /* ---- main ---- */
@@ -335,7 +335,8 @@ static bool start_model(Run *r, Error *error) {
 static bool run(void *context, Error *error) {
   Run *r = context;
   const TrainSettings *s = &r->settings;
-  if (r->options.mode & (MODE_RUNS | MODE_REPORT | MODE_PLOT)) return !run_leads(r) || show_runs(r, error);
+  if (r->options.mode & (TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_PLOT))
+    return !run_leads(r) || show_runs(r, error);
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);
   if (resumes && (!start_model(r, error) || !run_restore_state(r, error)))

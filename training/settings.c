@@ -197,7 +197,7 @@ void settings_options(Options *options, TrainSettings *s) {
 
       GROUP("Output"),
       TEXT("out", &s->out, "DIR", "FILE.run or stdin.run here", "run directory",
-           .modes = MODE_TRAINING | MODE_DRY_RUN | MODE_BENCH | MODE_REPORT, .common = true),
+           .modes = TRAIN_MODE_TRAIN | TRAIN_MODE_DRY_RUN | TRAIN_MODE_BENCH | TRAIN_MODE_REPORT, .common = true),
       FLAG("overwrite", &s->overwrite, "replace the run that is in DIR", .transient = true),
       OPTIONAL("resume", &s->resume, "DIR",
                "resume a stopped run: DIR, or the newest *.run here; a larger --steps extends a finished one",
@@ -220,30 +220,32 @@ void settings_options(Options *options, TrainSettings *s) {
 
       GROUP("Runs"),
       FLAG("runs", &s->runs, "print a table of the runs in DIRs, given in place of FILEs", .transient = true,
-           .selects = MODE_RUNS, .common = true),
+           .selects = TRAIN_MODE_RUNS, .common = true),
       FLAG("report", &s->report, "write an HTML report about the runs in DIRs, given in place of FILEs, to --out FILE",
-           .transient = true, .selects = MODE_REPORT),
+           .transient = true, .selects = TRAIN_MODE_REPORT),
       FLAG("plot", &s->plot, "draw the losses of the runs in DIRs, given in place of FILEs, in the terminal",
-           .transient = true, .selects = MODE_PLOT),
+           .transient = true, .selects = TRAIN_MODE_PLOT),
       CHOICE("output-format", &s->runs_format, table_format_names, "auto: text on a terminal, else md",
              "table format: aligned columns that fit the terminal (text), Markdown (md), or all columns (csv, json)",
-             .letter = 'O', .transient = true, .modes = MODE_RUNS),
+             .letter = 'O', .transient = true, .modes = TRAIN_MODE_RUNS),
       TEXT("sort", &s->runs_sort, "COLUMN", "bits_per_byte",
            "column to sort the table by; -COLUMN: the largest first. Losses are ranked among runs with the same "
            "validation text",
-           .transient = true, .modes = MODE_RUNS),
+           .transient = true, .modes = TRAIN_MODE_RUNS),
       TEXT("columns", &s->runs_columns, "NAME,...|all", "csv, json: all; else the most useful ones that fit",
-           "columns of the table, in this order", .transient = true, .modes = MODE_RUNS),
+           "columns of the table, in this order", .transient = true, .modes = TRAIN_MODE_RUNS),
 
       GROUP("Other"),
-      FLAG("dry-run", &s->dry_run, "print the plan and exit", .transient = true, .selects = MODE_DRY_RUN,
+      FLAG("dry-run", &s->dry_run, "print the plan and exit", .transient = true, .selects = TRAIN_MODE_DRY_RUN,
            .common = true),
-      FLAG("json", &s->json, "print the plan as JSON", .transient = true, .modes = MODE_DRY_RUN, .excludes = "show"),
+      FLAG("json", &s->json, "print the plan as JSON", .transient = true, .modes = TRAIN_MODE_DRY_RUN,
+           .excludes = "show"),
       INT("show", &s->show, 1, SETTINGS_MAX_SHOW, NULL,
           "print the first N windows of the training text as the model sees them", .transient = true,
-          .modes = MODE_DRY_RUN),
+          .modes = TRAIN_MODE_DRY_RUN),
       INT64("bench", &s->bench, 1, SETTINGS_MAX_BENCH, NULL,
-            "time N steps and print one line of JSON; nothing is saved", .transient = true, .selects = MODE_BENCH),
+            "time N steps and print one line of JSON; nothing is saved", .transient = true,
+            .selects = TRAIN_MODE_BENCH),
   };
   *options = (Options){.program = "train",
                        .usage = "FILE... [options]",
@@ -252,7 +254,7 @@ void settings_options(Options *options, TrainSettings *s) {
                        .hints = settings_hints,
                        .hint_count = settings_hint_count,
                        .default_mode = "training",
-                       .default_modes = MODE_TRAINING | MODE_DRY_RUN | MODE_BENCH};
+                       .default_modes = TRAIN_MODE_TRAIN | TRAIN_MODE_DRY_RUN | TRAIN_MODE_BENCH};
   options_init(options, table, sizeof table / sizeof *table);
 }
 

@@ -11,12 +11,12 @@ extern const char *const settings_optimizers[]; /* as OptimizerKind; ends with N
 
 /* What a call does; the option that selects it. */
 typedef enum TrainMode {
-  MODE_TRAINING = OPTION_DEFAULT_MODE,
-  MODE_DRY_RUN = 1 << 1,
-  MODE_BENCH = 1 << 2,
-  MODE_RUNS = 1 << 3,
-  MODE_REPORT = 1 << 4,
-  MODE_PLOT = 1 << 5
+  TRAIN_MODE_TRAIN = OPTION_DEFAULT_MODE,
+  TRAIN_MODE_DRY_RUN = 1 << 1,
+  TRAIN_MODE_BENCH = 1 << 2,
+  TRAIN_MODE_RUNS = 1 << 3,
+  TRAIN_MODE_REPORT = 1 << 4,
+  TRAIN_MODE_PLOT = 1 << 5
 } TrainMode;
 
 typedef enum PackKind { PACK_STREAM, PACK_DOCS } PackKind;
