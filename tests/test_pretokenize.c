@@ -3,6 +3,7 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <utf8proc.h>
 
 /* ---- helpers ---- */
 
@@ -73,11 +74,9 @@ typedef struct Reference {
 
 #define WHITE "\\x09-\\x0D\\x20\\x85\\xA0\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
 
-static Reference reference_create(void) {
+static Reference reference_of(const char *pattern) {
   int error;
   PCRE2_SIZE offset;
-  const char *pattern = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WHITE "\\p{L}\\p{N}]+"
-                        "|[" WHITE "]+(?![^" WHITE "])|[" WHITE "]+";
   Reference out = {.code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &error, &offset, NULL)};
   assert_non_null(out.code);
   out.match = pcre2_match_data_create_from_pattern(out.code, NULL);
@@ -85,7 +84,12 @@ static Reference reference_create(void) {
   return out;
 }
 
-static void reference_free(Reference *reference) {
+static Reference reference_create(void) {
+  return reference_of("'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WHITE "\\p{L}\\p{N}]+"
+                      "|[" WHITE "]+(?![^" WHITE "])|[" WHITE "]+");
+}
+
+static void reference_free(const Reference *reference) {
   pcre2_match_data_free(reference->match);
   pcre2_code_free(reference->code);
 }
@@ -154,9 +158,11 @@ static void random_bytes_have_pieces_too(void **state) {
 }
 
 /* Each code point between two letters: letters give one piece, the others tell numbers, spaces and the rest apart. */
+/* All but those that only one of the two libraries knows, by a newer Unicode. */
 static void all_code_points_have_their_class(void **state) {
   Reference reference = reference_create();
-  size_t ours[8], expected[8];
+  const Reference unassigned = reference_of("\\p{Cn}");
+  size_t ours[8], expected[8], compared = 0;
   for (uint32_t point = 0x80; point < UTF8_POINTS; point += point < 0x3400 || point > 0x1FFFF ? 1 : 7) {
     uint8_t text[8] = {'a', ' '};
     size_t size = 2;
@@ -166,13 +172,18 @@ static void all_code_points_have_their_class(void **state) {
     if (point >= 0x800) text[size++] = (uint8_t)(0x80 | (point >> 6 & 0x3F));
     if (point < 0x800) text[size++] = (uint8_t)(0xC0 | point >> 6);
     text[size++] = (uint8_t)(0x80 | (point & 0x3F));
+    const bool unknown = utf8proc_category((utf8proc_int32_t)point) == UTF8PROC_CATEGORY_CN;
+    if (unknown != (pcre2_match(unassigned.code, text, size, 2, 0, unassigned.match, NULL) > 0)) continue;
     text[size++] = 'b';
     size_t count = split_all(*state, text, size, ours);
     assert_int_equal(count, reference_split(&reference, text, size, expected));
     assert_memory_equal(ours, expected, count * sizeof *ours);
     if (point > 0x2FFFF) point += 60; /* few are assigned */
+    compared++;
   }
+  assert_true(compared > 100000);
   reference_free(&reference);
+  reference_free(&unassigned);
 }
 
 /* ---- by hand ---- */

@@ -4,7 +4,7 @@
  * character of its own, of class CHAR_OTHER. So every byte string is a sequence of characters, and a character never
  * depends on the bytes before it: UTF-8 synchronizes itself, because no lead byte is a continuation byte.
  *
- * PCRE2 knows which characters are letters: version 10.42 has Unicode 14. Characters that were added later are
+ * utf8proc knows which characters are letters: version 2.8 has Unicode 15. Characters that were added later are
  * CHAR_OTHER, which moves where a text is split but changes no byte. */
 #ifndef INKLING_TOKENIZER_CHAR_CLASS_H
 #define INKLING_TOKENIZER_CHAR_CLASS_H
@@ -29,7 +29,7 @@ typedef struct CharClasses {
   uint8_t of_byte[256];
 } CharClasses;
 
-/* The caller frees with free(). EXIT_MEMORY; EXIT_INTERNAL where PCRE2 was built without Unicode. */
+/* The caller frees with free(). EXIT_MEMORY. */
 bool char_classes_create(CharClasses **out, Error *error);
 
 /* Class of the character at text[0] and its bytes in *length; size > 0. */

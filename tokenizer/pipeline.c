@@ -124,12 +124,13 @@ static size_t next_cut_unjoined(const Pipeline *p, const uint8_t *text, size_t s
   return size;
 }
 
-/* Normalization changes nothing between two characters of ASCII. */
+/* Normalization changes nothing between two characters of ASCII. The Unicode of patterns is PCRE2's and may be newer
+ * than utf8proc's, so numbers that a pattern joins must end before the cut by both. */
 static size_t next_cut_gpt2(const Pipeline *p, const uint8_t *text, size_t size, size_t from) {
-  const bool normalizes = has_kind(p, STEP_NFC);
+  const bool normalizes = has_kind(p, STEP_NFC), digits = has_kind(p, STEP_REGEX);
   for (;; from++) {
     from = pretokenize_cut(p->bpe->classes, text, size, from);
-    if (from >= size || ((!normalizes || text[from - 1] < 0x80) &&
+    if (from >= size || ((!normalizes || text[from - 1] < 0x80) && (!digits || text[from] < '0' || text[from] > '9') &&
                          is_free_of_added(p, joined_character_before(text, from), text[from])))
       return from;
   }
