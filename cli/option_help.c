@@ -55,7 +55,7 @@ static void append(char *out, size_t size, const char *between, const char *text
 void option_sentence_text(const Options *options, const Option *row, bool notes, char *out, size_t size) {
   char standard[600] = "", range[80], modes[400] = "";
   range_text(row, range, sizeof range);
-  if (notes) options_modes_text(options, row->modes, row->group_modes, modes, sizeof modes);
+  if (notes) options_modes_text(options, row->modes, row->group_modes | row->selects, modes, sizeof modes);
   if (row->shown_default) snprintf(standard, sizeof standard, "%s", row->shown_default);
   else if (row->kind == OPTION_TEXT && row->initial.text && *row->initial.text)
     snprintf(standard, sizeof standard, "%.300s", row->initial.text);

@@ -101,7 +101,7 @@ bool options_check_modes(Options *options, Error *error) {
   const Option *selector = NULL;
   if (!find_mode(options, &selector, error)) return false;
   for (Option *row = options->rows; row < options->rows + options->count; row++)
-    if (row->origin == ORIGIN_FILE && !(row->modes & options->mode) && !row->selects) option_reset(row);
+    if (row->origin == ORIGIN_FILE && !(row->modes & options->mode)) option_reset(row);
   for (const Option *row = options->rows; row < options->rows + options->count; row++)
     if (option_is_on(row) && !check_row(options, row, selector, error)) return false;
   return true;

@@ -275,9 +275,9 @@ static bool parse_modes(Options *options, ModeSettings *s, const char *path, cha
       TEXT("text", &s->text, NULL, NULL, "text", .letter = 'p', .modes = PRINT, .common = true),
       INT("count", &s->count, 1, 9, NULL, "count"),
       LIST("mark", &s->marks, NULL, "marks"),
+      FLAG("list", &s->list, "list", .letter = 'l', .selects = LIST_FILES),
       GROUP("Rest"),
       TEXT("sum", &s->sum, "FILE", NULL, "sum", .selects = SUM),
-      FLAG("list", &s->list, "list", .letter = 'l', .selects = LIST_FILES),
       FLAG("exact", &s->exact, "exact", .modes = SUM, .excludes = "plain field"),
       FLAG("plain", &s->plain, "plain", .modes = SUM),
       FLAG("every", &s->every, "every"),
@@ -325,7 +325,7 @@ static void modes_refuse_options(void **state) {
       {"--sum x -p y", "-p does not go with --sum; it is for printing"},
       {"-l --count 1", "--count does not go with -l; it is for printing, --sum FILE"},
       {"--list --mark x", "--mark does not go with -l; it is for printing, --sum FILE"},
-      {"-l --sum x", "use only one of --sum and -l"},
+      {"-l --sum x", "use only one of -l and --sum"},
       {"--sum x --exact --plain", "--exact does not go with --plain; leave out one of the two"},
       {"--sum x --field y --exact", "--exact does not go with --field; leave out one of the two"},
       {"--field y", "--field needs -p or --sum"}};
@@ -382,6 +382,7 @@ static void help_shows_modes_and_common_rows(void **state) {
     text = help_text(&options, f->path);
     assert_true(strstr(text, "\nText (not with -l)\n") && strstr(text, "text [with printing]"));
     assert_true(strstr(text, "exact [with --sum]") && strstr(text, "every\n") && strstr(text, "count [1]"));
+    assert_non_null(strstr(text, " list\n"));
     assert_null(strstr(text, "--secret"));
     assert_in_range(widest_line(text), width - 12, width - 1);
     options_free(&options);
