@@ -34,7 +34,7 @@ ifeq ($(origin CUDA) $(origin NO_CUDA),command line file)
 NO_CUDA :=
 endif
 # Tests and checks take the CUDA backend along, and so does every build after them.
-ifneq ($(filter test run-tests programs gpu-programs check-spills,$(MAKECMDGOALS)),)
+ifneq ($(if $(ONLY),,$(filter test run-tests programs gpu-programs check-spills,$(MAKECMDGOALS))),)
 CUDA ?= 1
 endif
 

@@ -73,6 +73,28 @@ check "without a name none are read" lacks -DC BUILD_SETTINGS=
 cat Makefile make/*.mk tests/tests.mk | sed ':a; /\\$/ { N; s/\\\n//; ba }' | grep '(MAKE).* BUILD=' >"$work/nested"
 check "every make for a build below names them" [ "$(wc -l <"$work/nested")" = "$(grep -c '(NESTED)' "$work/nested")" ]
 
+# Instruction sets: what is compiled, and what kernels/backends.c is told.
+kernels_of() { make_in "$work/isa" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 V=1 -n "$@" all; }
+kernels_of ISA=generic >"$work/log"
+check "one instruction set" [ "$(grep -o 'DCPU_BUILD=[a-z0-9_]*' "$work/log" | sort -u | tr '\n' ' ')" = "DCPU_BUILD=generic DCPU_BUILD=generic_bf16 " ]
+check "its tables" grep -q "CPU_TABLES(X)= *X(generic,generic) X(generic_bf16,generic)'" "$work/log"
+kernels_of ISA=v9 >"$work/log"
+check "one that is none" [ "$(wc -l <"$work/log")" = 1 -a "$(grep -c 'ISA is "v9": give one or several of' "$work/log")" = 1 ]
+
+# ONLY: the tests that are meant.
+make_in "$work/only" BUILD_SETTINGS= -n run-tests ONLY=pol >"$work/log"
+check "no such test: one line with those that are near" [ "$(wc -l <"$work/log")" = 1 -a "$(grep -c 'pol; did you mean test_pool?' "$work/log")" = 1 ]
+make_in "$work/only" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 V=1 -n run-tests ONLY="pool tests/test_quantiles.c" >"$work/log"
+check "two tests: their programs" [ "$(grep -o -- "-o $work/only/tests/test_[a-z]* " "$work/log" | wc -l)" = 2 ]
+check "and no others" [ "$(grep -c bench_kernels "$work/log")" = 0 ]
+check "their names in full" [ "$(tests/run.sh --check pool programs formats.py | tr '\n' ' ')" = "test_pool programs.sh formats.py " ]
+
+# How far it is: as many lines as it says, from an empty directory and after a change.
+lines_of() { make_in "$work/count" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 "$@" | grep '^\[' | tail -n 1; }
+check "all steps are counted" [ "$(lines_of -j1 CFLAGS=-O0 "$work/count/stories" | cut -d ' ' -f 2-3)" = "$(make_in "$work/count2" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 V=1 -n "$work/count2/stories" | grep -c '^gcc ' | sed 's|.*|&/& ]|')" ]
+touch "$work/count/data/output.o"
+check "and those of a change" [ "$(lines_of -j1 CFLAGS=-O0 "$work/count/stories" | cut -d ' ' -f 2-3)" = "1/1 ]" ]
+
 # Which version it is: with the commit where git knows it, without git the number alone.
 make_in "$build" "$build/version" >"$work/log"
 check "the version has a commit" grep -Eqx "$(cat VERSION)( [(][0-9a-f]+(-dirty)?[)])?" "$build/version"

@@ -1,8 +1,12 @@
 #!/bin/sh
-# Runs every test program of a build directory and the tests of the executables, as many at a time as there are
-# processors; the last line is `N passed, N failed`.
-# Argument: the build directory. BIN: where ./train and ./generate are (default: here). EMULATED: the build directory of the
-# CUDA kernels on the CPU, whose tests are run too (default: none).
+# Runs the test programs of a build directory and the tests of the executables, as many at a time as there are processors; a
+# line for each, with its seconds and those of the processors, and at the end `N passed, N failed`.
+#
+#   run.sh BUILD            all, or those that ONLY names ("pool programs")
+#   run.sh --check NAME...  runs nothing; prints the names of these tests in full, or which are near
+#
+# BIN: where ./train and ./generate are (default: here). EMULATED: the build directory of the CUDA kernels on the CPU, whose
+# tests are run too (default: none). FULL=1: tests that have a longer form run that.
 set -u
 
 # One job, for xargs below: run.sh --job BUILD NAME
@@ -19,26 +23,68 @@ if [ "${1:-}" = --job ]; then
   esac
   "$@" >"$build/tests/$name.log" 2>&1
   echo "$? $(($(date +%s) - start))" >"$build/tests/$name.status"
+  times >>"$build/tests/$name.status" # the last line: 0m1.25s 0m0.50s, of the test
   exit 0
 fi
+
+# ---- names ----
+
+# A name a line: the scripts first, which take longest.
+scripts() {
+  printf '%s\n' programs.sh pairs.sh kept.sh init.sh export.sh generate.sh texts.sh reports.sh bench.sh build_settings.sh install.sh
+  printf '%s\n' failures.py peers.py docs.py formats.py interactive.py gguf_files.py foreign_tokenizers.py fuzz.sh
+}
+names() {
+  scripts
+  for source in tests/test_*.c; do basename "$source" .c; done
+}
+# Whether what a script needs is here.
+is_possible() {
+  case $1 in
+    foreign_tokenizers.py) python3 -c 'import tokenizers' 2>/dev/null ;;
+    peers.py) command -v python3 && ls "${BIN:-.}"/inkling-*.so && command -v mpirun ;;
+    *.py) command -v python3 ;;
+  esac >/dev/null 2>&1
+}
+# called WORD...: the tests that are meant: "pool", "tests/test_pool.c", "programs"
+called() {
+  for word; do
+    word=${word##*/}
+    found=$(names | grep -x -F -e "$word" -e "${word%.c}" -e "test_${word%.c}" -e "$word.sh" -e "$word.py")
+    if [ -n "$found" ]; then echo "$found"; continue; fi
+    near=$(names | awk -v word="${word%.*}" '
+      function least(a, b, c) { return a < b ? (a < c ? a : c) : (b < c ? b : c) }
+      function distance(a, b,  i, j, d) {
+        for (i = 0; i <= length(a); i++) d[i, 0] = i
+        for (j = 0; j <= length(b); j++) d[0, j] = j
+        for (i = 1; i <= length(a); i++)
+          for (j = 1; j <= length(b); j++)
+            d[i, j] = least(d[i - 1, j] + 1, d[i, j - 1] + 1, d[i - 1, j - 1] + (substr(a, i, 1) != substr(b, j, 1)))
+        return d[length(a), length(b)]
+      }
+      BEGIN { sub(/^test_/, "", word) }
+      { bare = $0; sub(/^test_/, "", bare); sub(/\..*/, "", bare) }
+      index(bare, word) || index(word, bare) || distance(word, bare) <= 2 { printf "%s%s", (n++ ? ", " : ""), $0 }')
+    near=${near:+did you mean $near?}
+    echo "no test is called $word; ${near:-the folder tests/ has them all}" >&2
+    exit 2
+  done
+}
+
+if [ "${1:-}" = --check ]; then
+  shift
+  called "$@"
+  exit
+fi
+
+# ---- the run ----
 
 build=$1
 passed=0
 failed=0
-
-# A name a line: the scripts first, which take longest.
-all=$(
-  printf '%s\n' programs.sh pairs.sh kept.sh init.sh export.sh generate.sh texts.sh reports.sh bench.sh build_settings.sh install.sh
-  if command -v python3 >/dev/null; then
-    printf '%s\n' failures.py docs.py formats.py interactive.py gguf_files.py
-    if python3 -c 'import tokenizers' 2>/dev/null; then echo foreign_tokenizers.py; fi
-    if ls "${BIN:-.}"/inkling-*.so >/dev/null 2>&1 && command -v mpirun >/dev/null; then echo peers.py; fi
-  fi
-  echo fuzz.sh
-  for test in "$build"/tests/test_*; do
-    case $test in *.o | *.d | *.log | *.status) ;; *) basename "$test" ;; esac
-  done
-)
+# shellcheck disable=SC2086 # names are words
+if [ -n "${ONLY:-}" ]; then all=$(called $ONLY) || exit 2
+else all=$(for name in $(names); do if is_possible "$name"; then echo "$name"; fi; done); fi
 rm -f "$build"/tests/*.status
 echo "$all" | sed "s|^|$build |" | xargs -P "$(nproc 2>/dev/null || echo 2)" -L 1 sh "$0" --job
 
@@ -46,6 +92,7 @@ while read -r name; do
   log=$build/tests/$name.log
   status=1 seconds=0
   [ -s "$build/tests/$name.status" ] && read -r status seconds <"$build/tests/$name.status"
+  cpu=$(tail -n 1 "$build/tests/$name.status" | awk '{ for (i = 1; i <= 2; i++) { split($i, t, "m"); s += 60 * t[1] + t[2] } printf "%.0f", s }')
   case $name in
     *.sh | *.py)
       ok=$(grep -c '^ok ' "$log")
@@ -60,12 +107,12 @@ while read -r name; do
   # A crash, or a program that ran nothing, is a failure too.
   if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] || [ "$ok" -eq 0 ]; then bad=$((bad + 1)); fi
   [ "$bad" -eq 0 ] || grep -E -v '^(ok |\[ +(RUN|OK) +\])' "$log" | tail -n 60
-  printf '%-30s %4d passed, %d failed, %d s\n' "$name" "$ok" "$bad" "$seconds"
+  printf '%-30s %4d passed, %d failed, %d s, %d s of CPU\n' "$name" "$ok" "$bad" "$seconds" "$cpu"
   passed=$((passed + ok))
   failed=$((failed + bad))
-done <<EOF
+done <<END
 $all
-EOF
+END
 
 if [ -n "${EMULATED:-}" ]; then
   echo "CUDA kernels on the CPU:"
@@ -73,9 +120,9 @@ if [ -n "${EMULATED:-}" ]; then
   sed '$d' "$EMULATED/tests/run.log"
   ok=0 bad=1
   # The last line: N passed, N failed
-  read -r ok _ bad _ <<EOF
+  read -r ok _ bad _ <<END
 $(tail -n 1 "$EMULATED/tests/run.log" | tr -d ,)
-EOF
+END
   passed=$((passed + ok))
   failed=$((failed + bad))
 fi

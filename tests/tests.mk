@@ -11,11 +11,17 @@ PRINTING_PROGRAMS := $(addprefix $(BUILD)/,bench_kernels bench_bpe bench_gemm du
 # ---- the suite ----
 
 .PHONY: test run-tests programs sanitize
+# ONLY="pool programs": these tests, and what they need is built. The error names those that are meant.
+ifneq ($(and $(ONLY),$(filter test sanitize run-tests,$(MAKECMDGOALS))),)
+ONLY_TESTS := $(shell tests/run.sh --check $(ONLY) 2>&1)
+$(if $(findstring no test is called,$(ONLY_TESTS)),$(error $(ONLY_TESTS)))
+ONLY_NEEDS := $(if $(filter-out test_%,$(ONLY_TESTS)),programs) $(patsubst %,$(BUILD)/tests/%,$(filter test_%,$(ONLY_TESTS)))
+endif
 # The packages may have been installed just now, so what needs them runs in a make of its own.
 test: deps
 	@$(MAKE) --no-print-directory run-tests
-run-tests: programs $(if $(SANITIZE),,build-cuda-on-cpu)
-	@BIN=$(BIN) EMULATED=$(if $(SANITIZE),,$(EMULATED)) tests/run.sh $(BUILD)
+run-tests: $(or $(ONLY_NEEDS),programs $(if $(SANITIZE),,build-cuda-on-cpu))
+	@BIN=$(BIN) ONLY="$(ONLY)" EMULATED=$(if $(SANITIZE)$(ONLY),,$(EMULATED)) tests/run.sh $(BUILD)
 programs: all $(OPTION_PAGES) $(FAILING) $(DATA_PROGRAMS) $(PRINTING_PROGRAMS) $(TESTS) $(FUZZERS)
 sanitize: remember
 	@$(MAKE) --no-print-directory $(NESTED) test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 NO_CUDA=1 CFLAGS="-O1"
