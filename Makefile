@@ -1,22 +1,5 @@
-# Inkling: ./train and ./generate.
-#   make            build both            make demo      train on a sample corpus for a minute or two
-#   make demo-pairs an encoder and a decoder that learn to write strings backwards, in less than half a minute
-#   make test       the whole test suite  make sanitize  the same under ASan and UBSan
-#   make fuzz [SECONDS=600] [ONLY="config tokenizer"]   every reader under libFuzzer (clang)
-#   make format     clang-format          make lint      compilers' warnings, clang-tidy, cppcheck, shellcheck, layers
-#   make vectorized that the marked loops of kernels/cpu become vector instructions, with gcc and with clang
-#   make layers     that no folder uses a higher one, by #include or by symbol
-#   make test-cuda-on-cpu [SANITIZE=address|race]   the CUDA kernels' tests on a machine without a GPU
-#   make check-spills [CUDA_ARCH=all]               that no kernel keeps variables in memory for want of registers
-#   make bench [BENCH="--only train,generate-15m"]  measures this machine's CPU; scripts/bench.py --help
-#   make gpu-check [STAGE=parity|sanitize|speed]    everything that needs a real GPU: docs/gpu.md
-# Settings: CC=clang, CFLAGS=-O2, NO_CUDA=1 (no CUDA backend),
-#           NO_MPI=1, or MPICC="mpicc ..." (MPIs to train in several processes with; default: all that are found),
-#           CUDA_ARCH="80 90" or all (which GPUs; default: the one that is here, else 80 and 90), WERROR=1 (warnings are
-#           errors), CPPFLAGS and LDFLAGS (libraries in other places), CARRY=DIR (jansson, PCRE2, utf8proc and cmocka in
-#           DIR/include and DIR/lib, as scripts/gpu_carry.sh puts them there).
-#           The build directory remembers these until they are given again; an empty one (NO_CUDA=) is the default.
-# For one make: NO_INSTALL=1 (never install packages), V=1 (show the commands), BUILD=DIR (another build directory).
+# Inkling: ./train and ./generate. `make help` prints what there is to type; it is made of the lines that begin with #? here
+# and in the files that are included: settings, compiler, CUDA, installation, tests.
 
 .DEFAULT_GOAL := all
 include make/settings.mk make/progress.mk make/compiler.mk make/cuda.mk
@@ -24,9 +7,11 @@ include make/settings.mk make/progress.mk make/compiler.mk make/cuda.mk
 COMMIT := $(shell test -e .git && git describe --always --dirty --exclude='*' 2>/dev/null)
 VERSION := $(shell cat VERSION)$(if $(COMMIT), ($(COMMIT)))
 
-.PHONY: all demo demo-pairs deps clean
+.PHONY: all demo demo-pairs deps clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
+#? Build
+#? make | ./train and ./generate, and a library for each MPI that is found
 all: $(BUILD)/built
 
 # ---- sources ----
@@ -107,6 +92,8 @@ $(eval $(call remade_for,version,$(VERSION)))
 
 # ---- demos ----
 
+#? make demo [MINUTES=3] | train on a sample corpus for a minute and a half, and show what was learned
+#? make demo-pairs | an encoder and a decoder learn to write strings backwards, in half a minute
 deps:
 	@CC="$(CC)" scripts/install-deps.sh
 demo: deps
@@ -116,8 +103,16 @@ demo-pairs: deps
 	@$(MAKE) --no-print-directory train generate $(BUILD)/pairs
 	@scripts/demo_pairs.sh $(BUILD)/pairs
 
+#? make clean | remove everything that was built, and the settings that were remembered
 clean:
 	rm -rf $(BUILD) train generate inkling-*.so
 
 include make/install.mk tests/tests.mk
+
+HELP_FILES := Makefile make/install.mk tests/tests.mk make/settings.mk
+help:
+	@awk '/^#\? / { line[++n] = substr($$0, 4); at[n] = index(line[n], " | "); if (at[n] > width) width = at[n] } \
+		END { for (i = 1; i <= n; i++) \
+			if (at[i]) printf "  %-*s %s\n", width, substr(line[i], 1, at[i] - 1), substr(line[i], at[i] + 3); \
+			else print (i > 1 ? "\n" : "") line[i] }' $(HELP_FILES)
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,6 +1,22 @@
 # Settings: those of the command line are kept in the build directory until they are given again; the environment wins over
 # what is kept and is not kept itself.
 
+#? Settings, remembered by the build directory until they are given again (CC= for the default)
+#? CC=clang CFLAGS=-O2 | compiler (gcc) and optimization (-O3)
+#? CPPFLAGS=-I... LDFLAGS=-L... PKG_CONFIG=... | libraries in other places
+#? CARRY=DIR | jansson, PCRE2, utf8proc and cmocka of scripts/gpu_carry.sh
+#? WERROR=1 | warnings are errors
+#? ISA="v3 v2" | CPU instruction sets: v4, v3, v2, generic (all of the architecture)
+#? CUDA=1 | CUDA backend also where no GPU is found
+#? NO_CUDA=1 | no CUDA backend
+#? CUDA_ARCH="80 90" NVCC=FILE | CUDA backend for these GPUs, or all (the one that is here, else 80 and 90)
+#? NO_MPI=1 | one process only
+#? MPICC="mpicc ..." | MPIs for several processes (all that are found)
+#? For one make
+#? -jN V=1 | how many commands at a time (one a core); show the commands
+#? BUILD=DIR BIN=DIR | another build directory (build); where the programs are put (.)
+#? NO_INSTALL=1 | install no packages
+
 BUILD ?= build
 $(if $(filter 1,$(words $(BUILD))),,$(error BUILD is "$(BUILD)": one name without blanks is needed))
 BIN ?= .
@@ -44,7 +60,7 @@ KEPT := $(foreach setting,$(call of_origin,file command),\
 	$(call quoted,$(setting) ?= $(subst $(HASH),\$(HASH),$(value $(setting)))))
 
 # What is kept is shown once, where nobody reads the output of make.
-SILENT_GOALS := clean format kernel-flags gpu-test-names
+SILENT_GOALS := help clean format kernel-flags gpu-test-names
 ifeq ($(MAKELEVEL)$(filter $(SILENT_GOALS),$(MAKECMDGOALS)),0)
 shown = $(1)=$(if $(word 2,$(value $(1))),"$(value $(1))",$(value $(1)))
 $(if $(REMEMBERED),$(info settings of the last build: $(foreach setting,$(REMEMBERED),$(call shown,$(setting))) \

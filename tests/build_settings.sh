@@ -73,6 +73,17 @@ check "without a name none are read" lacks -DC BUILD_SETTINGS=
 cat Makefile make/*.mk tests/tests.mk | sed ':a; /\\$/ { N; s/\\\n//; ba }' | grep '(MAKE).* BUILD=' >"$work/nested"
 check "every make for a build below names them" [ "$(wc -l <"$work/nested")" = "$(grep -c '(NESTED)' "$work/nested")" ]
 
+# Help: every setting, and only targets that there are.
+make_in "$work/help" help >"$work/help.txt"
+missing=$(for name in $(sed -n 's/^SETTINGS := //p' make/settings.mk); do grep -qw "$name" "$work/help.txt" || echo "$name"; done)
+check "help has every setting" [ -z "$missing" ]
+missing=$(grep -o '^  make [a-z][-a-z]*' "$work/help.txt" | while read -r _ name; do
+  make_in "$work/help" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 -n "$name" 2>&1 | grep 'No rule'
+done)
+check "help has targets that there are" [ -z "$missing" ]
+check "help is aligned" awk '/^  / { match(substr($0, 3), /  +/); n++; if (n > 1 && RSTART + RLENGTH != column) bad = 1; column = RSTART + RLENGTH }
+  END { exit bad || n < 20 }' "$work/help.txt"
+
 # Instruction sets: what is compiled, and what kernels/backends.c is told.
 kernels_of() { make_in "$work/isa" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 V=1 -n "$@" all; }
 kernels_of ISA=generic >"$work/log"

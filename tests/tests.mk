@@ -11,6 +11,8 @@ PRINTING_PROGRAMS := $(addprefix $(BUILD)/,bench_kernels bench_bpe bench_gemm du
 # ---- the suite ----
 
 .PHONY: test run-tests programs sanitize
+#? Tests
+#? make test [ONLY="pool programs"] [FULL=1] | the whole suite, or these tests; FULL: everything, for an hour
 # ONLY="pool programs": these tests, and what they need is built. The error names those that are meant.
 ifneq ($(and $(ONLY),$(filter test sanitize run-tests,$(MAKECMDGOALS))),)
 ONLY_TESTS := $(shell tests/run.sh --check $(ONLY) 2>&1)
@@ -23,6 +25,7 @@ test: deps
 run-tests: $(or $(ONLY_NEEDS),programs $(if $(SANITIZE),,build-cuda-on-cpu))
 	@BIN=$(BIN) ONLY="$(ONLY)" EMULATED=$(if $(SANITIZE)$(ONLY),,$(EMULATED)) tests/run.sh $(BUILD)
 programs: all $(OPTION_PAGES) $(FAILING) $(DATA_PROGRAMS) $(PRINTING_PROGRAMS) $(TESTS) $(FUZZERS)
+#? make sanitize [ONLY=...] | the same under AddressSanitizer and UBSan
 sanitize: remember
 	@$(MAKE) --no-print-directory $(NESTED) test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 NO_CUDA=1 CFLAGS="-O1"
 
@@ -53,6 +56,7 @@ $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS
 # Each reads what a reader may be given: from libFuzzer, or the files that are named.
 $(FUZZERS): $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/fuzz.o $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) $^ -o $@ $(ALL_LIBS))
+#? make fuzz [SECONDS=600] [ONLY="config tokenizer"] | every reader under libFuzzer (clang)
 .PHONY: fuzz fuzz-programs
 fuzz-programs: $(FUZZERS)
 fuzz: remember
@@ -64,6 +68,7 @@ fuzz: remember
 
 # The CUDA kernels on the CPU: a build of its own in a directory of its own, for each kind of SANITIZE.
 EMULATED := $(if $(CUDA_INCLUDE),$(BUILD)/cuda-on-cpu$(if $(SANITIZE),-$(SANITIZE)))
+#? make test-cuda-on-cpu [SANITIZE=address or race] | the tests of the CUDA kernels on a machine without a GPU
 .PHONY: test-cuda-on-cpu build-cuda-on-cpu emulated-programs
 test-cuda-on-cpu: deps build-cuda-on-cpu
 	@$(if $(EMULATED),tests/cuda_on_cpu/run.sh $(EMULATED) $(SANITIZE))
@@ -87,6 +92,7 @@ $(BUILD)/tests/test_emulator: $(EMULATOR_TESTS) $(EMULATOR_OBJECTS)
 GPU_FIRST := test_kernels_step test_kernels_attention test_decode
 GPU_SOURCES := $(wildcard tests/test_kernels*.c tests/test_decode*.c tests/test_model*.c)
 GPU_TESTS := $(GPU_FIRST) $(filter-out $(GPU_FIRST),$(basename $(notdir $(GPU_SOURCES))) test_sample test_context)
+#? make gpu-check [STAGE=parity, sanitize or speed] | everything that needs a GPU: docs/gpu.md
 .PHONY: gpu-programs gpu-test-names gpu-check
 gpu-test-names:
 	@echo $(GPU_TESTS)
@@ -95,6 +101,7 @@ gpu-check:
 	@CARRY="$(CARRY)" CPPFLAGS="$(CPPFLAGS)" LDFLAGS="$(LDFLAGS)" scripts/gpu_check.sh "$(or $(STAGE),all)"
 
 # ptxas -v says of every kernel how many bytes it spills; c++filt makes its name readable.
+#? make check-spills [CUDA_ARCH=all] | no kernel keeps variables in memory for want of registers
 .PHONY: check-spills
 check-spills: $(CUDA_OBJECTS)
 ifeq ($(CUDA_BY),nvcc)
@@ -109,6 +116,8 @@ endif
 
 # ---- benchmarks ----
 
+#? Measure
+#? make bench [BENCH="--only train,generate-15m"] | this machine's CPU; scripts/bench.py --help
 .PHONY: bench
 bench: deps
 	@$(MAKE) --no-print-directory $(BUILD)/bench_kernels
@@ -117,6 +126,9 @@ bench: deps
 # ---- sources ----
 
 # The floors of the house (tests/layers.sh): by includes, and by the symbols of whatever has been compiled.
+#? Sources
+#? make layers | no folder uses a higher one, by include or by symbol
+#? make vectorized | the marked loops of kernels/cpu are vector instructions
 .PHONY: layers vectorized
 layers: $(BIN)/train $(BIN)/generate $(OPTION_PAGES)
 	@tests/layers.sh $(BUILD) && tests/layers.sh --self-test
@@ -124,6 +136,8 @@ vectorized:
 	@CC=$(CC) tests/vectorized.sh
 	@case "$(CC)" in *clang*) ;; *) if command -v clang >/dev/null; then CC=clang tests/vectorized.sh; fi ;; esac
 
+#? make format | clang-format
+#? make lint | compilers' warnings, clang-tidy, cppcheck, shellcheck, layers, vectorized
 .PHONY: format lint warnings
 SOURCES = $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp')
 C_SOURCES = $(filter %.c,$(SOURCES))
