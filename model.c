@@ -1,7 +1,6 @@
 /* The Transformer as a list of operations, in reading order: opening a model, the sublayers (each backward beside its
- * forward), norms, a stack of layers, the head and its loss, a training step (forward, loss, backward, clip, update), an
- * evaluation. Shapes are in the comments; model/internal.h names the dimensions and lists what the files of model/ do
- * around this one. */
+ * forward), norms, a stack of layers, the head and the loss, a training step (forward, loss, backward, clip, update),
+ * an evaluation. Shapes are in the comments; model/internal.h names the dimensions and the other files of model/. */
 #include "model/internal.h"
 
 #include "model/schedule.h"

@@ -57,18 +57,18 @@ enum {
   MODEL_MAX_VOCAB = 1 << 20
 };
 
-/* 8/3 dim rounded up to a multiple of 32: the width whose three matrices cost what two of 4 dim would. */
+/* 8/3 dim rounded up to a multiple of 32: a gated MLP of this width has as many parameters as a plain one of 4 dim. */
 int model_default_ffn(int dim);
 
-/* The number of parameters, pads not counted: what people call the size of a model. 0 when memory is out. */
+/* The number of parameters without padding. 0 when memory is out. */
 int64_t model_parameters(const ModelConfig *config);
 /* The same without the embedding tables of tokens and positions; an untied head counts. */
 int64_t model_parameters_without_embeddings(const ModelConfig *config);
 
-/* Ranges and divisibility; `code` is EXIT_USAGE for flags and EXIT_CHECKPOINT for files. */
+/* Checks ranges and divisibility; `code` is EXIT_USAGE for flags and EXIT_CHECKPOINT for files. */
 bool model_config_check(const ModelConfig *config, ExitCode code, Error *error);
 
-/* Whether the device can compute it. EXIT_USAGE when its dim, ffn or attention heads have the wrong size. */
+/* Checks that the device supports the sizes of the model. EXIT_USAGE. */
 bool model_check_device(const ModelConfig *config, const ContextInfo *device, Error *error);
 
 /* ---- the model on a device ---- */
@@ -83,43 +83,43 @@ const ModelConfig *model_config(const Model *model);
 
 typedef enum ArenaKind { ARENA_MASTER, ARENA_GRADIENT, ARENA_MOMENT1, ARENA_MOMENT2 } ArenaKind;
 size_t model_arena_size(const Model *model, ArenaKind which); /* floats */
-/* Whole arenas between host and device, checkpoint layout: [model_arena_size()] floats. Of processes that train
- * together all call these; rank 0 alone has the host's arena, the others give NULL. Gradients are a process's own. */
+/* Copy a whole arena between host and device, [model_arena_size()] floats laid out as in a checkpoint. All processes
+ * that train together call these; rank 0 passes the host's arena, the others NULL. Each has gradients of its own. */
 void model_upload(Model *model, ArenaKind which, const float *host);
-/* The master weights, where the device's memory is the host's; else NULL. What is written there takes effect with
+/* The master weights where the device uses the host's memory, else NULL. Writes take effect with
  * model_weights_written(). */
 float *model_host_weights(Model *model);
 void model_weights_written(Model *model);
-bool model_download(Model *model, ArenaKind which, float *host, Error *error); /* false: `host` is not to be used */
+bool model_download(Model *model, ArenaKind which, float *host, Error *error); /* false: `host` is undefined */
 
 /* ---- training ---- */
 
-/* What a pass reads, host [sequences][length]. Targets may be IGNORE_INDEX. `positions` NULL: every sequence is one
- * text. Else sequences hold several documents, none of which sees another: a position is a token's place in its
- * document, or in what of it is in this sequence, 0 where one begins. */
+/* The input of a pass, host [sequences][length]. Targets may be IGNORE_INDEX. `positions` NULL: every sequence is one
+ * text. Otherwise a sequence holds several documents without attention between them: a token's position counts from the
+ * beginning of its document in this sequence, 0 at the first token. */
 typedef struct TokenBatch {
   const int32_t *tokens, *targets, *positions;
-  const struct SourceBatch *source; /* of a model with an encoder, which needs positions too; else NULL */
+  const struct SourceBatch *source; /* for a model with an encoder, which also needs positions; else NULL */
 } TokenBatch;
 
-/* What an encoder reads, host [sequences][length]: texts side by side, each of which one or more texts of the
- * decoder's sequence answer. Keys of attention are numbered from the beginning of the sequence. */
+/* The input of an encoder, host [sequences][length]: several prompts per sequence, each with one or more responses in
+ * the decoder's sequence. Attention keys are numbered from the beginning of the sequence. */
 typedef struct SourceBatch {
   const int32_t *tokens, *positions;
-  const int32_t *begin, *end;             /* what a source token sees: the keys of its own text */
-  const int32_t *cross_begin, *cross_end; /* what a token of the decoder's sequence sees of this one; none: equal */
+  const int32_t *begin, *end;             /* the keys that a source token attends to: its own prompt */
+  const int32_t *cross_begin, *cross_end; /* the keys here that a decoder token attends to; none: equal */
 } SourceBatch;
 
-/* Probabilities of dropout, by place. */
+/* Dropout probabilities. */
 typedef struct DropoutRates {
   float embedding; /* the sum of embedding and positions */
-  float attention; /* attention's probabilities */
-  float branch;    /* what attention or an MLP adds to the residual stream */
-  float hidden;    /* the hidden numbers of an MLP */
+  float attention; /* the attention probabilities */
+  float branch;    /* the output of a sublayer, before the residual add */
+  float hidden;    /* the hidden activations of an MLP */
 } DropoutRates;
 
-/* Rank and number of the processes that train together, and whether each keeps the moments, and the masters where
- * ContextInfo.copies, of what it updates alone (ZeRO stage 1, Rajbhandari et al. 2020); else all update everything. */
+/* Rank and number of the processes that train together, and whether the optimizer state is sharded: each keeps only the
+ * moments (with ContextInfo.copies also the master weights) that it updates (ZeRO stage 1, Rajbhandari et al. 2020). */
 typedef struct Sharding {
   int rank, ranks; /* ranks < 2: alone */
   bool shard;
@@ -134,7 +134,7 @@ typedef enum OptimizerKind {
 typedef struct TrainConfig {
   int batch;          /* sequences in a micro-batch, each of ctx tokens */
   int micro_batches;  /* per optimizer step */
-  int first_sequence; /* number of the first one in the step, of which other processes have the rest */
+  int first_sequence; /* the number of this process's first sequence within the step */
   Sharding sharding;
   DropoutRates dropout;
   float label_smoothing;
@@ -144,18 +144,18 @@ typedef struct TrainConfig {
   Muon muon; /* OPTIMIZER_MUON */
   Schedule schedule;
   uint64_t seed;
-  int head_rows; /* rows of logits held at a time; 0 = chosen. Changes memory, and the loss by rounding at most. */
+  int head_rows; /* rows of logits computed at a time; 0 = automatic. Affects memory use, and the loss by rounding. */
 } TrainConfig;
 
 /* Allocates gradients, moments and activations. EXIT_MEMORY. */
 bool model_train_begin(Model *model, const TrainConfig *config, Error *error);
-/* From the next step on; no step is under way. The rates of steps that were made stay as they were. EXIT_MEMORY. */
+/* Changes the schedule from the next step on. No step may be in progress. EXIT_MEMORY. */
 bool model_set_schedule(Model *model, const Schedule *schedule, Error *error);
-/* What a training run will allocate, in bytes, computed without allocating: the plan. `total` is on the device. */
+/* The bytes that a training run will allocate; `total` is on the device. */
 typedef struct MemoryPlan {
   size_t weights, gradients, moments, activations, logits;
   size_t iteration; /* scratch space of Muon's iteration, approximately */
-  size_t copies;    /* of weights and moments, in host memory, on their way to a file */
+  size_t copies;    /* host copies of weights and moments, for saving */
   size_t total;
 } MemoryPlan;
 MemoryPlan model_memory(const ModelConfig *config, const TrainConfig *train, const ContextInfo *device);
@@ -164,20 +164,19 @@ MemoryPlan model_memory(const ModelConfig *config, const TrainConfig *train, con
 double model_step_flops(const ModelConfig *config, int64_t tokens, OptimizerKind optimizer, bool accelerator);
 double muon_flops(int rows, int cols, bool accelerator); /* of the iteration on one matrix */
 
-void model_set_step(Model *model, int64_t step); /* steps already done: before the first step of a resumed run */
-/* One optimizer step on micro_batches * batch sequences of ctx tokens; all steps of a run have positions, or none. Does
- * not wait; results come through model_reports(). */
+void model_set_step(Model *model, int64_t step); /* the number of steps already done, before the first step */
+/* One optimizer step on micro_batches * batch sequences of ctx tokens. Either all steps of a run have positions or none
+ * has. Asynchronous: results come through model_reports(). */
 void model_train_step(Model *model, const TokenBatch *step);
-/* Gradients of one step, added up in ARENA_GRADIENT as for model_train_step (with positions in all steps, or in none),
- * and its loss; no update. For tests. */
+/* Computes the gradients of one step into ARENA_GRADIENT, as model_train_step() does, and its loss, without an update.
+ * For tests. */
 bool model_gradients(Model *model, const TokenBatch *step, double *loss, Error *error);
-/* Finished steps, oldest first (Backend.poll). */
+/* Takes up to `capacity` finished steps, oldest first; `wait`: waits for all. Returns how many (Backend.poll). */
 int model_reports(Model *model, StepState *out, int capacity, bool wait, Error *error);
 
 /* ---- evaluation ---- */
 
-/* Allocates activations for forward passes of up to `batch` sequences of `length` tokens, when training has not
- * already. */
+/* Allocates activations for forward passes of up to `batch` sequences of `length` tokens, unless training has. */
 bool model_evaluate_begin(Model *model, int batch, int length, Error *error);
 /* Adds the unsmoothed losses (nats) of `batch` sequences of `length` tokens to *sum and the targets that are not
  * ignored to *count. `logits` NULL, or host fp32 [batch*length][vocab] for tests. */

@@ -1,4 +1,4 @@
-/* Decoding: the tokens of several sequences one after the other, over a key/value cache. */
+/* Decoding: generates several sequences token by token with a key/value cache. */
 #ifndef INKLING_MODEL_DECODER_H
 #define INKLING_MODEL_DECODER_H
 
@@ -12,27 +12,27 @@ typedef struct Decoder Decoder;
  * between steps. EXIT_MEMORY. */
 bool decoder_open(Decoder **out, Model *model, int rows, Error *error);
 void decoder_close(Decoder *decoder);
-/* Rows 0 to rows - 1, of those that it was opened for, are those that decoder_next() and decoder_logits() go on with;
- * the others stay what they are. At first all. */
+/* Makes rows 0 to rows - 1 the rows in use, which decoder_next() and decoder_logits() work on; the others keep their
+ * state. All rows are in use at first. */
 void decoder_use_rows(Decoder *decoder, int rows);
-/* Above an encoder: what row `row` answers, 1..ctx tokens. Computed once, and kept until it is called again; a row
- * needs it before decoder_prompt(). EXIT_INPUT; EXIT_INTERNAL for a token outside of the vocabulary of sources. */
+/* With an encoder: sets the source of row `row`, 1..ctx tokens, and computes its keys and values once. A row needs a
+ * source before decoder_prompt(). EXIT_INPUT; EXIT_INTERNAL for a token outside of the source vocabulary. */
 bool decoder_source(Decoder *decoder, int row, const int32_t *tokens, int count, Error *error);
-/* Starts row `row` with a prompt of 1..ctx tokens. What follows depends on the row's own prompt, source, sampling and
- * biases alone, bit for bit. EXIT_INPUT; EXIT_INTERNAL. */
+/* Starts row `row` with a prompt of 1..ctx tokens. The text generated from it depends, bit for bit, only on the row's
+ * own prompt, source, sampling and biases. EXIT_INPUT; EXIT_INTERNAL. */
 bool decoder_prompt(Decoder *decoder, int row, const int32_t *tokens, int count, Error *error);
-/* How the row draws, and its random stream. Until it is called, nothing is defined. */
+/* Sets how the row samples, and the number of its random stream. Required before decoder_next(). */
 void decoder_sampling(Decoder *decoder, int row, const Sampling *sampling, uint32_t stream);
-/* What is added to the logits of `count` different tokens, at most a vocabulary of them, until the next call; in a row
- * that never had any it is nothing. -INFINITY: never drawn. EXIT_MEMORY. */
+/* Sets the biases that are added to the logits of `count` different tokens until the next call; none at first.
+ * -INFINITY: the token is never sampled. EXIT_MEMORY. */
 bool decoder_bias(Decoder *decoder, int row, const int32_t *tokens, const float *values, int count, Error *error);
-/* Row `to` becomes what row `from` is. */
+/* Copies the state of row `from` to row `to`. */
 void decoder_copy(Decoder *decoder, int to, int from);
-/* Row `to` begins with the source and the `count` tokens that row `from` began with, which has not slid since. */
+/* Starts row `to` with the source and the first `count` tokens of row `from`, which must not have slid. */
 void decoder_begin_as(Decoder *decoder, int to, int from, int count);
-/* Draws the next token of every row in use into next[rows]. EXIT_NONFINITE when logits are not finite. */
+/* Samples the next token of every row in use into next[rows]. EXIT_NONFINITE when logits are not finite. */
 bool decoder_next(Decoder *decoder, int32_t *next, Error *error);
-/* Positions left before the row's context is full: decoder_next may be called this often. */
+/* The number of positions left in the row's context: decoder_next() may be called that many times. */
 int decoder_capacity_left(const Decoder *decoder, int row);
 const Model *decoder_model(const Decoder *decoder);
 /* Drops all but the row's last `keep` tokens and computes its cache again (positions restart at 0). */

@@ -1,10 +1,10 @@
-/* The table of parameters, one row a tensor in checkpoint order, and how they begin. */
+/* The table of parameters, one row per tensor in checkpoint order, and their initial values. */
 #ifndef INKLING_MODEL_PARAMETERS_H
 #define INKLING_MODEL_PARAMETERS_H
 
 #include "model.h"
 
-/* What a tensor is, which says how it begins. */
+/* The kind of a tensor, which determines its initial values. */
 typedef enum TensorRole {
   ROLE_EMBEDDING,
   ROLE_POSITIONS, /* learned position embedding */
@@ -32,7 +32,8 @@ typedef struct NormParameters {
   size_t vector;       /* of its weight in Parameters.vectors */
 } NormParameters;
 
-/* What adds a branch to the residual stream. A layer is a SUBLAYER_SELF, above an encoder a SUBLAYER_CROSS, and a SUBLAYER_MLP. */
+/* A sublayer adds a branch to the residual stream. A layer has a SUBLAYER_SELF, with an encoder a SUBLAYER_CROSS, and a
+ * SUBLAYER_MLP. */
 typedef enum SublayerKind { SUBLAYER_SELF, SUBLAYER_CROSS, SUBLAYER_MLP, SUBLAYER_KINDS } SublayerKind;
 
 typedef struct Sublayer {
@@ -45,7 +46,7 @@ typedef struct Sublayer {
   Linear out;    /* SELF, CROSS [C][H*D]; MLP [C][F] */
 } Sublayer;
 
-/* Sublayers one after the other, and what stands before and after them. */
+/* The embedding, the sublayers in order, and the final norm. */
 typedef struct Stack {
   Sublayer *sublayers;
   int count; /* 0: there is no such stack */
@@ -66,7 +67,7 @@ typedef struct ParameterTable {
   int count;
   ParameterGroup *groups;
   int group_count;
-  MuonMatrix *matrices; /* of all products in layers, ascending offsets */
+  MuonMatrix *matrices; /* all weight matrices of the layers, ascending offsets */
   int matrix_count;
   int muon_count;      /* matrices that Muon updates: none or all */
   Sublayer *sublayers; /* of both stacks */
@@ -76,8 +77,8 @@ typedef struct ParameterTable {
   size_t v_arena; /* the same of second moments */
   size_t vectors; /* the same of what no GEMM reads */
   /* parameter_table_partition() */
-  SpanList spans, v_spans; /* of several processes: of the arena, a bucket of gradients after the other; of v_arena */
-  int *bucket_ends;        /* spans of a layer end before this one; behind the layers is everything else */
+  SpanList spans, v_spans; /* several processes: who owns which parts of arena, by bucket, and v_arena */
+  int *bucket_ends;        /* the spans of each layer end before this one; the last bucket is everything else */
   int bucket_count;
   AdamwRun *runs; /* what this process updates */
   int run_count;
@@ -90,14 +91,14 @@ typedef struct ParameterTable {
   bool incomplete; /* memory is out */
 } ParameterTable;
 
-/* Of a model that AdamW trains. */
+/* For training with AdamW, until parameter_table_set_optimizer(). EXIT_MEMORY. */
 bool parameter_table_make(ParameterTable *out, const ModelConfig *config, Error *error);
-/* Which rule updates which group, and where second moments are. */
+/* Sets which rule updates each group, and where second moments are. */
 void parameter_table_set_optimizer(ParameterTable *table, OptimizerKind optimizer);
-/* Who updates what, after parameter_table_set_optimizer(). EXIT_MEMORY. */
+/* Divides the updates among processes; after parameter_table_set_optimizer(). EXIT_MEMORY. */
 bool parameter_table_partition(ParameterTable *table, const Sharding *sharding, Error *error);
-/* What operations know of the table, which must outlive `out`: its size, groups and who updates them. Again after
- * parameter_table_partition(). */
+/* Fills what operations read of the table: sizes, groups and who updates them. The table must outlive `out`. Call it
+ * again after parameter_table_partition(). */
 void parameter_table_describe(const ParameterTable *table, Parameters *out);
 void parameter_table_free(ParameterTable *table);
 
@@ -112,11 +113,11 @@ typedef struct Initialization {
 #define INIT_DEFAULT_STD 0.02f
 
 /* Fills a zeroed host arena with initial weights: Philox by (seed, row of the table, element), so they depend on
- * neither layout nor device. Norms begin as 1 and 0. Beside sinusoids, whose numbers are as large as 1, an embedding
- * begins as normal(0, 1). */
+ * neither layout nor device. Norm weights are 1, norm biases 0. With sinusoidal positions, whose values reach 1, the
+ * embedding is normal(0, 1). */
 void parameter_table_init(const ParameterTable *table, Initialization how, float *arena, uint64_t seed);
 
-/* The numbers of a tensor of ROLE_SINUSOIDS. */
+/* Writes the values of a tensor of ROLE_SINUSOIDS, [rows][cols]. */
 void parameter_sinusoids(const ParameterTensor *tensor, float *out);
 
 #endif

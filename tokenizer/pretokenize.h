@@ -5,8 +5,8 @@
  * with \s = White_Space. The pieces of a text, put together, are the text. Every text has pieces: a byte that is not
  * UTF-8 counts as a character that is neither letter, number nor space (char_class.h).
  *
- * utf8proc supplies the classes of the characters and the pattern is matched by hand, which takes the same time for every
- * byte of every text: no backtracking, no stack, no limit on the length of a piece. */
+ * utf8proc supplies the classes of the characters and the pattern is matched by hand, which takes the same time for
+ * every byte of every text: no backtracking, no stack, no limit on the length of a piece. */
 #ifndef INKLING_TOKENIZER_PRETOKENIZE_H
 #define INKLING_TOKENIZER_PRETOKENIZE_H
 

@@ -35,7 +35,7 @@ enum { THREADS_LIMIT = 8 };
  * than 0.2 until there are very many. */
 enum { EPOCHS_LIMIT = 15, DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
 
-/* What a model has learned elsewhere is kept by few passes at a low rate, without dropout (docs/finetuning.md has a table). */
+/* Few passes at a low rate, without dropout, keep what the model has learned before (table: docs/finetuning.md). */
 enum { FINE_TUNING_EPOCHS = 3, FINE_TUNING_WARMUP = 50 };
 
 static void note_choice(Choices *choices, const char *format, ...) __attribute__((format(printf, 2, 3)));
