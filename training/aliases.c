@@ -1,4 +1,4 @@
-/* What other trainers call the options of ./train. */
+/* Names that other trainers use for the options of ./train. */
 #include "training/settings.h"
 
 #define HERE(name) "that is --" name " here"

@@ -1,4 +1,4 @@
-/* The model that a run starts from: that of --init, or its own when it is resumed. It keeps its shape. */
+/* The initial model of a run, from --init or from the run that is resumed. Its shape is kept. */
 #include "cli/vocabulary.h"
 #include "training/architecture.h"
 #include "training/run.h"

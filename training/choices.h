@@ -1,5 +1,5 @@
-/* What ./train chooses when it is not told: from the size of the text and from the device. Values that were given are
- * checked and left as they are. */
+/* Defaults of ./train that depend on the size of the text and on the device. Values that were given are checked and
+ * kept. */
 #ifndef INKLING_TRAINING_CHOICES_H
 #define INKLING_TRAINING_CHOICES_H
 
@@ -11,34 +11,34 @@ typedef struct Choices {
   char text[640];
 } Choices;
 
-/* Numbers that --help shows too; macros, because they become text. */
-#define CHOICES_BYTE_MB 2    /* of text; below it a token is a byte */
+/* Numbers that --help also shows; macros, because they become text. */
+#define CHOICES_BYTE_MB 2    /* megabytes of text; for less, a token is a byte */
 #define CHOICES_TIE_DIM 1024 /* narrower models tie the head to the embedding */
 #define CHOICES_ROPE_BASE 10000
-#define CHOICES_LR_SIZE 20 /* millions of parameters; from here on CHOICES_LR_LARGE */
+#define CHOICES_LR_SIZE 20 /* millions of parameters; CHOICES_LR_LARGE from this size on */
 #define CHOICES_LR 1e-3    /* peak learning rate */
 #define CHOICES_LR_LARGE 6e-4
-#define CHOICES_LR_SMALL 3e-3    /* of other architectures than llama... */
-#define CHOICES_LR_SMALL_SIZE 2  /* ...of fewer millions of parameters than this */
+#define CHOICES_LR_SMALL 3e-3    /* for architectures other than llama... */
+#define CHOICES_LR_SMALL_SIZE 2  /* ...with fewer millions of parameters than this */
 #define CHOICES_MUON_LR 0.01     /* peak learning rate of Muon... */
-#define CHOICES_BESIDE_MUON 3e-3 /* ...and of AdamW beside it */
-#define CHOICES_TUNING_SHARE 0.1 /* of all of them for a model that was trained before */
-#define CHOICES_INIT 0.7         /* standard deviation of initial weights of theirs, times sqrt(dim) */
+#define CHOICES_BESIDE_MUON 3e-3 /* ...and of AdamW used together with it */
+#define CHOICES_TUNING_SHARE 0.1 /* factor on all learning rates for a model trained before */
+#define CHOICES_INIT 0.7         /* standard deviation of their initial weights, times sqrt(dim) */
 #define CHOICES_LR_WORDS                                                                                               \
   SHOWN(CHOICES_LR)                                                                                                    \
   " below " SHOWN(CHOICES_LR_SIZE) " M parameters, else " SHOWN(CHOICES_LR_LARGE) "; " SHOWN(                          \
       CHOICES_LR_SMALL) " beside Muon and, below " SHOWN(CHOICES_LR_SMALL_SIZE) " M, for other architectures than "    \
                                                                                 "llama; with --init a tenth of that"
-#define CHOICES_WARMUP_PERCENT 5 /* of the steps */
+#define CHOICES_WARMUP_PERCENT 5 /* percent of the steps */
 #define CHOICES_WARMUP_LIMIT 700 /* steps */
 #define CHOICES_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
 #define CHOICES_EVALUATIONS 20   /* per run */
 #define CHOICES_SAMPLES 4        /* per run */
 #define CHOICES_LOG_LINES 100    /* per run */
-#define CHOICES_GPT2_VOCAB 50304 /* of preset 124m: 50257 tokens, padded */
+#define CHOICES_GPT2_VOCAB 50304 /* for preset 124m: 50257 tokens, padded */
 
 /* name; layers, heads, dim, ctx; sequences in a micro-batch, on a GPU and on a CPU (half as many for AdamW);
- * vocabulary, 0: by the size of the text; parameters with the vocabulary that the shape is meant for. */
+ * vocabulary, 0: chosen from the size of the text; parameters with the intended vocabulary. */
 #define CHOICES_PRESETS(X)                                                                                             \
   X(NANO, "nano", 4, 4, 128, 64, 12, 24, 0, 1e6)                                                                       \
   X(BABY, "baby", 6, 6, 384, 256, 64, 8, 0, 11e6)                                                                      \
@@ -51,49 +51,49 @@ typedef struct Choices {
 typedef enum PresetKind { CHOICES_PRESETS(CHOICES_PRESET_KIND) } PresetKind;
 extern const char *const choices_preset_names[]; /* as PresetKind; ends with NULL */
 
-/* The tokenizer, or the two, and how many tokens a BPE may have, for `bytes` of text. */
+/* Chooses the tokenizer or both tokenizers, and the largest BPE vocabulary, for `bytes` of text. */
 void choices_tokenizer(TrainSettings *settings, int64_t bytes, bool accelerator, Choices *choices);
 
-/* How documents become windows. `pairs`: the text has prompts and responses. */
+/* Chooses how documents become windows. `pairs`: the text has prompts and responses. */
 void choices_packing(TrainSettings *settings, bool pairs, const Tokenizer *tokenizer, Choices *choices);
 
-/* What the model is trained on and with. */
+/* The facts about text and device that choices depend on. */
 typedef struct ChoiceInputs {
-  int vocab;        /* of the tokenizer */
-  int source_vocab; /* of that of sources, which may be the same */
+  int vocab;        /* tokens of the tokenizer */
+  int source_vocab; /* tokens of the source tokenizer, which may be the same */
   int64_t text_bytes;
-  int64_t train_tokens; /* of an epoch, padding included */
+  int64_t train_tokens; /* in an epoch, padding included */
   int64_t val_tokens;
-  DocumentLengths lengths; /* of packed documents; none: a stream, or not known */
-  const ModelConfig *base; /* NULL, or the model that is trained on, whose shape the settings have */
+  DocumentLengths lengths; /* of packed documents; none: a stream, or unknown */
+  const ModelConfig *base; /* NULL, or the initial model, whose shape the settings have */
   const ContextInfo *device;
-  bool pairs;        /* of a prompt and a response each */
-  double peak_flops; /* of the device, per second, as measured; on a CPU only to cut what would be far too long */
+  bool pairs;        /* the text has prompts and responses */
+  double peak_flops; /* measured FLOP/s of the device; on a CPU used only to shorten runs that are far too long */
 } ChoiceInputs;
 
-/* Whether the shape can be one, whatever the text, where dim and heads were given (*checked): what was not given is
- * that of a preset. `base` as in ChoiceInputs. EXIT_USAGE. */
+/* Checks the shape independently of the text, when dim and heads were given (*checked); the preset supplies the rest.
+ * `base` as in ChoiceInputs. EXIT_USAGE. */
 bool choices_check_shape(const TrainSettings *settings, const ModelConfig *base, ModelConfig *model, bool *checked,
                          Error *error);
 
-/* Everything but the length: the model's shape from preset and flags, the optimizer and its rates, micro-batches
- * that fit the device's memory. EXIT_USAGE. */
+/* Chooses everything but the length: the model's shape from preset and flags, the optimizer and its rates,
+ * micro-batches that fit the device's memory. EXIT_USAGE. */
 bool choices_model(TrainSettings *settings, const ChoiceInputs *given, ModelConfig *model, Choices *choices,
                    Error *error);
 
-/* AdamW's rate for a model of so many parameters, where none is given. */
+/* Returns AdamW's default learning rate for the size of the model. */
 double choices_learning_rate(const TrainSettings *settings, const ModelConfig *model);
-/* Muon's. */
+/* Returns Muon's default learning rate. */
 double choices_muon_rate(const TrainSettings *settings);
 
-/* What a training step of so many operations is expected to take, pauses included. */
+/* Returns the expected seconds of a training step of `flops` operations, pauses included. */
 double choices_step_seconds(double flops, const ContextInfo *device, double peak_flops);
 
-/* Whether every evaluation reads all of a validation text of that length; else the beginning. */
+/* Returns whether every evaluation reads the whole validation text; otherwise it reads the beginning. */
 static inline bool choices_evaluate_whole(int64_t val_tokens) { return val_tokens <= 64 * 1024; }
 
-/* The number of steps from --steps or --epochs, then what depends on it: dropout, warm-up, intervals. After
- * choices_model. EXIT_USAGE. */
+/* Computes the number of steps from --steps or --epochs, then the values that depend on it: dropout, warm-up,
+ * intervals. Call it after choices_model(). EXIT_USAGE. */
 bool choices_length(TrainSettings *settings, const ChoiceInputs *given, const ModelConfig *model, Choices *choices,
                     Error *error);
 

@@ -1,4 +1,4 @@
-/* What xz makes of the text to validate on, for the report: a level that a model should be below. */
+/* Compression of the validation text with xz, a baseline in the report that a model should beat. */
 #include "training/run.h"
 
 #include "report/xz.h"

@@ -1,5 +1,5 @@
-/* Whether the model writes down what it has read: passages of its sample that stand in the training text, beside those
- * of text that it has not read. */
+/* Detection of memorization: finds passages of the sample that appear in the training text, and compares with text that
+ * the model was not trained on. */
 #include "training/run.h"
 
 #include "cli/startup.h"

@@ -1,4 +1,4 @@
-/* What a run is trained on: sources -> corpus -> tokenizer -> token files -> ranges of tokens -> windows. */
+/* The training data of a run: sources -> corpus -> tokenizer -> token files -> ranges of tokens -> windows. */
 #include "util/file.h"
 #include "util/path.h"
 #include "util/text.h"

@@ -1,4 +1,4 @@
-/* The run directory: its name, its lock, and what it holds before the first step. */
+/* The run directory: its name, its lock, and its contents before the first step. */
 #include "util/path.h"
 #include "util/program_name.h"
 #include "training/run.h"

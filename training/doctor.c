@@ -1,4 +1,4 @@
-/* What the text doctor (doctor/doctor.h) finds in the files of a run, said before anything is trained on them. */
+/* Reports the findings of the text doctor (doctor/doctor.h) about the files of a run before training. */
 #include "training/run.h"
 
 #include "cli/startup.h"

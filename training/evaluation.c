@@ -1,4 +1,4 @@
-/* Validation: how well the model predicts text that it is not trained on, and which model is the best. */
+/* Validation: measures the loss on text that the model is not trained on, and keeps the best model. */
 #include "training/run.h"
 
 #include "cli/startup.h"

@@ -1,6 +1,5 @@
-/* The length of a run that was given in minutes: as many steps as fit, measured before it begins and looked at again
- * while it trains, because a machine may become slower or faster. What the lengths were stands in config.txt, so that
- * the same run can be repeated. */
+/* The length of a run with --minutes: the number of steps that fit, measured before training and adjusted during it,
+ * because the speed of a machine may change. config.txt records the lengths, so that the same run can be repeated. */
 #include "training/run.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* Processes that train one model together. Rank 0 leads: it chooses, writes the run directory and speaks; the others
- * get from it what they need to do the same steps. */
+/* Processes that train one model together. Rank 0 leads: it makes choices, writes the run directory and prints; it
+ * sends the others the data that they need to make the same steps. */
 #include "training/run.h"
 
 #include "cli/startup.h"

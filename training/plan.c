@@ -1,4 +1,4 @@
-/* What a run will be, printed before it starts: a table for people, or JSON. */
+/* The plan of a run, printed before it starts: a table for people, or JSON. */
 #include "training/run.h"
 
 #include "training/architecture.h"

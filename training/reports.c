@@ -1,4 +1,4 @@
-/* What the device reports of its steps, which arrives some steps later: losses, metrics.jsonl, the progress line. */
+/* Reports of steps, which arrive some steps later: losses, metrics.jsonl, the progress line. */
 #include "report/page.h"
 #include "training/run.h"
 #include "util/path.h"

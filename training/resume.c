@@ -1,4 +1,4 @@
-/* What a resumed run keeps: its settings and its model. */
+/* Settings and model of a resumed run. */
 #include "training/run.h"
 #include "util/path.h"
 #include "formats/model_files.h"

@@ -1,4 +1,4 @@
-/* Samples: what the model writes, on the console and in samples.txt. */
+/* Samples: text generated during training, on the console and in samples.txt. */
 #include "training/run.h"
 
 #include "cli/startup.h"

@@ -1,4 +1,4 @@
-/* Everything that ./train can be told, and the table of its options. What it is not told is chosen in choices.h. */
+/* The settings of ./train and the table of its options. choices.h chooses those that are not given. */
 #ifndef INKLING_TRAINING_SETTINGS_H
 #define INKLING_TRAINING_SETTINGS_H
 
@@ -9,7 +9,7 @@
 
 extern const char *const settings_optimizers[]; /* as OptimizerKind; ends with NULL */
 
-/* What a call does; the option that selects it. */
+/* The task of a call, selected by an option. */
 typedef enum TrainMode {
   TRAIN_MODE_TRAIN = OPTION_DEFAULT_MODE,
   TRAIN_MODE_DRY_RUN = 1 << 1,
@@ -27,38 +27,38 @@ typedef struct TrainSettings {
   const char *val;
   double val_frac;
   const char *jsonl_field, *prompt_field, *response_field; /* NULL: not given */
-  bool tsv;                                                /* standard input is */
-  bool binary;                                             /* bytes are trained on whatever they are */
+  bool tsv;                                                /* standard input is TSV */
+  bool binary;                                             /* binary files are accepted as training data */
   int pack;                                                /* PackKind */
-  const char *tokenizer;                                   /* "byte", "bpe" or a path; NULL: to be chosen */
-  int vocab_size;                                          /* of a BPE, at most; 0: to be chosen */
-  const char *source_tokenizer;                            /* as tokenizer; NULL: there is one for both */
+  const char *tokenizer;                                   /* "byte", "bpe" or a path; NULL: chosen automatically */
+  int vocab_size;                                          /* largest size of a BPE; 0: chosen automatically */
+  const char *source_tokenizer;                            /* as tokenizer; NULL: one tokenizer for both */
   int source_vocab_size;
   /* model; 0 or -1: from the preset */
   int preset, layers, heads, kv_heads, dim, ffn, ctx, tie;
   float dropout, embed_dropout, attention_dropout, mlp_dropout;
-  /* its parts; -1 or NaN: as the architecture has it (training/architecture.h) */
+  /* its parts; -1 or NaN: from the architecture (training/architecture.h) */
   int arch, encoder_layers, norm, norm_place, activation, gated, bias, qkv_bias, head_bias, positions;
   float rope_base, norm_eps;
-  const char *init; /* directory of a model that the run starts from; NULL: from nothing */
+  const char *init; /* directory of the initial model; NULL: random weights */
   int init_like;    /* InitKind */
   float init_std;
   /* optimizer */
   int optimizer; /* OptimizerKind */
   float lr, min_lr_frac, beta1, beta2, eps, wd, clip, label_smoothing;
-  float muon_lr, momentum; /* of OPTIMIZER_MUON */
+  float muon_lr, momentum; /* for OPTIMIZER_MUON */
   int64_t warmup;
   int schedule; /* ScheduleKind */
   /* length */
   int64_t steps;
-  const char *earlier_steps; /* lengths that the run was to have before, as text (pace.c) */
-  SchedulePlans plans;       /* the same */
+  const char *earlier_steps; /* previously planned numbers of steps, as text (pace.c) */
+  SchedulePlans plans;       /* earlier_steps, parsed */
   double epochs, minutes;
   int batch, grad_accum;
   int64_t batch_tokens;
   /* evaluation */
   int64_t eval_every, sample_every;
-  int sample_tokens; /* of a sample; 0: no samples */
+  int sample_tokens; /* tokens per sample; 0: no samples */
   int patience;
   const char *prompt;
   /* output */
@@ -70,14 +70,14 @@ typedef struct TrainSettings {
   /* machine */
   DeviceSettings machine;
   uint64_t seed;
-  const char *gpus; /* processes to start, a GPU each (cli/startup.c) */
-  bool no_shard;    /* of several processes each keeps all moments */
+  const char *gpus; /* processes to start, one per GPU (cli/startup.c) */
+  bool no_shard;    /* every process keeps all moments */
   /* other */
-  bool runs, report, plot; /* of runs: print a table, write a page, draw them in the terminal, instead */
+  bool runs, report, plot; /* for existing runs: print a table, write a page, draw a plot */
   int runs_format;
   const char *runs_sort, *runs_columns;
-  bool dry_run, json; /* json: its plan is */
-  int show;           /* windows that it prints */
+  bool dry_run, json; /* json: print the plan as JSON */
+  int show;           /* the number of windows that it prints */
   int64_t bench;
 } TrainSettings;
 
@@ -88,21 +88,22 @@ enum {
   SETTINGS_MAX_BATCH = 1 << 20 /* sequences, or micro-batches */
 };
 
-/* What other programs call them. */
+/* Names of the same options in other programs. */
 extern const OptionHint settings_hints[];
 extern const int settings_hint_count;
 
-/* Defaults into `settings`, the table of its options into `options`. */
+/* Sets defaults in `settings` and puts the table of its options into `options`. */
 void settings_options(Options *options, TrainSettings *settings);
 
-/* A file of settings holds everything that a run was made with, also what was chosen. Where the command line says what
- * such a choice followed from (--arch, --dropout), the choice is made again. After the options were read. */
+/* Forgets choices that a settings file contains when the command line gives an option that they depend on (--arch,
+ * --dropout), so that they are made again. Settings files contain all settings of a run, including chosen ones. Call it
+ * after the options were read. */
 void settings_forget_choices(Options *options, const TrainSettings *settings);
 
-/* A tokenizer that is named names a file. */
+/* Returns whether the tokenizer setting is the path of a file. */
 bool settings_tokenizer_is_path(const char *tokenizer);
 
-/* Sources are to have a tokenizer of their own. */
+/* Returns whether sources have a tokenizer of their own. */
 static inline bool settings_separate_vocabs(const TrainSettings *s) {
   return s->source_tokenizer || s->source_vocab_size;
 }
@@ -111,10 +112,10 @@ static inline int64_t settings_tokens_per_step(const TrainSettings *s) {
   return (int64_t)s->batch * s->grad_accum * s->ctx;
 }
 
-/* The weights come from another model. A resumed run has its own. */
+/* Returns whether the weights come from another model. A resumed run has its own. */
 static inline bool settings_start_from_model(const TrainSettings *s) { return s->init && !s->resume; }
 
-/* A dry run and a benchmark have no directory. */
+/* Returns whether the run has a directory. A dry run and a benchmark have none. */
 static inline bool settings_have_directory(const TrainSettings *s) { return !s->dry_run && !s->bench; }
 
 #endif

@@ -1,4 +1,4 @@
-/* What a run computes with: device and model. */
+/* Setup of the device and the model of a run. */
 #include "training/run.h"
 
 #include "cli/device.h"

@@ -1,8 +1,8 @@
-/* --dry-run --show N: the windows that the first steps train on, as the model will see them, on stdout.
+/* --dry-run --show N: prints the windows that the first steps train on, as text, on stdout.
  *
- * Text is indented by four, remarks by two. What would not be seen is: a newline is shown and made, other control
- * characters are pictures of themselves (on a terminal that is not UTF-8 they are escaped), bytes that are no UTF-8 are
- * escaped. Tokens of a BPE have borders. */
+ * Text is indented by four columns, remarks by two. Invisible characters are made visible: a newline is shown as a
+ * symbol and also breaks the line, other control characters are shown as control pictures (escaped on a terminal that
+ * is not UTF-8), bytes that are not UTF-8 are escaped. Tokens of a BPE have visible borders. */
 #include "training/run.h"
 
 #include "cli/startup.h"

@@ -1,4 +1,4 @@
-/* The progress of a run: saved with weights and moments, restored when the run is resumed. */
+/* The progress of a run: saves it together with weights and moments, and restores it when the run is resumed. */
 #include "training/run.h"
 
 #include "cli/startup.h"
