@@ -1,4 +1,4 @@
-/* What attends to what (--attention): every layer and head as a small map, in HTML, or as numbers in JSON. */
+/* Attention weights (--attention): every layer and head as a small map in HTML, or as numbers in JSON. */
 #include "generating/program.h"
 
 #include "util/file.h"

@@ -1,4 +1,4 @@
-/* Timing tokens (--bench). */
+/* Timing of token generation (--bench). */
 #include "generating/program.h"
 
 #include "cli/bench_line.h"

@@ -4,15 +4,15 @@
 
 #include "generating/program.h"
 
-/* What the model wrote, for the card. */
+/* A generated text for the card. */
 typedef struct CardSample {
-  const char *prompt, *text; /* text NULL: there is none */
+  const char *prompt, *text; /* text NULL: no sample */
   size_t prompt_size, text_size;
   uint64_t seed;
 } CardSample;
 
-/* Writes the card: what the model is, how it was trained (of a run of ./train, from its result.json and config.txt:
- * no paths), a sample, how it is used; the license is left to fill in. `name` for people; `type`: of its weights.
+/* Writes the card: the model, its training (for a run of ./train, from its result.json and config.txt, without paths),
+ * a sample and its usage; the license is left to fill in. `name` is the title; `type` is the type of the weights.
  * EXIT_OUTPUT, EXIT_MEMORY. */
 bool card_write(const Program *p, const char *path, const char *name, TensorType type, const CardSample *sample,
                 Error *error);

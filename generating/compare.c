@@ -1,4 +1,4 @@
-/* One prompt through several models, with the same random numbers, side by side (--compare). */
+/* Comparison of models (--compare): one prompt, the same random numbers, side by side. */
 #include "generating/program.h"
 
 #include "checkpoint/directory.h"

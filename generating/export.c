@@ -1,4 +1,4 @@
-/* --export: of a run what others need to use the model, in a directory of its own. */
+/* Export (--export): writes the files of a run that others need to use the model to a directory of their own. */
 #include "generating/card.h"
 
 #include "cli/startup.h"

@@ -1,4 +1,4 @@
-/* --gguf: the model as a file that llama.cpp and ollama read, and how it is run there. */
+/* GGUF export (--gguf): writes a file that llama.cpp and ollama read, and prints how to run it. */
 #include "generating/program.h"
 
 #include "checkpoint/directory.h"

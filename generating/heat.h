@@ -1,4 +1,4 @@
-/* How surprising each token was (--heat, --heat-html, --alts): in colors, in a page, in a table. */
+/* Token probabilities (--heat, --heat-html, --alts): as colors, as a page, as a table. */
 #ifndef INKLING_GENERATING_HEAT_H
 #define INKLING_GENERATING_HEAT_H
 
@@ -6,26 +6,26 @@
 #include "generating/texts.h"
 
 bool heat_is_asked(const GenerateSettings *settings);
-/* Whether the page can be written, before there is anything to write. EXIT_OUTPUT; EXIT_USAGE for a name that is not
- * of a page, or of something else that is read or written. */
+/* Checks, before generation, that the page can be written. EXIT_OUTPUT; EXIT_USAGE for a name without the extension of
+ * a page, or of a file that is read or written otherwise. */
 bool heat_check(Program *p, Error *error);
-/* Alternatives of each token that are shown somewhere. */
+/* Returns the number of alternatives of each token that are shown. */
 int heat_alternatives(const Program *p);
 
-/* Bytes [from, to) of a text to stdout, whole characters, in the colors of its tokens. */
+/* Prints bytes [from, to) of a text, whole characters, to stdout in the colors of their tokens. */
 void heat_print(const Text *text, size_t from, size_t to);
 
-/* What the text follows; zeroed: nothing. */
+/* The prompt before the text; zeroed: none. */
 typedef struct HeatPrompt {
   const uint8_t *bytes;
   size_t size;
 } HeatPrompt;
 
-/* The table of --alts to stdout, and the page. EXIT_OUTPUT, EXIT_MEMORY. */
+/* Prints the table of --alts to stdout and writes the page. EXIT_OUTPUT, EXIT_MEMORY. */
 bool heat_finish(Program *p, HeatPrompt prompt, const Text *text, Error *error);
 
-/* --score FILE with one of them: the text of the file instead of one that is written. EXIT_INPUT: it is longer than
- * 4 MiB; EXIT_USAGE for a model with an encoder; EXIT_MEMORY; EXIT_NONFINITE. */
+/* Handles --score FILE with one of these options: shows the text of the file instead of a generated one. EXIT_INPUT: it
+ * is longer than 4 MiB; EXIT_USAGE for a model with an encoder; EXIT_MEMORY; EXIT_NONFINITE. */
 bool heat_score(Program *p, Error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* A text that grows by turns (-i): a person adds a line, the model goes on. */
+/* Interactive generation (-i): the user adds a line, the model continues the text. */
 #include "generating/program.h"
 
 #include "cli/startup.h"

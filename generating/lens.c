@@ -1,4 +1,4 @@
-/* What each layer would say next (--lens). */
+/* Logit lens (--lens): the next token that each layer would predict. */
 #include "generating/program.h"
 
 #include "inference/logprobs.h"

@@ -1,5 +1,4 @@
-/* Lines that a person types, with editing and a history of what was typed before (libedit); or lines of a file or pipe,
- * as they are. */
+/* Input lines: typed at a terminal with editing and a history (libedit), or read unchanged from a file or pipe. */
 #ifndef INKLING_GENERATING_LINE_EDITOR_H
 #define INKLING_GENERATING_LINE_EDITOR_H
 
@@ -11,15 +10,15 @@
 
 typedef struct LineEditor LineEditor;
 
-/* Of standard input. What a terminal shows is written to stderr. libedit is loaded here; where it is missing, or was
- * when the program was built, terminals edit as they do by themselves. EXIT_MEMORY. */
+/* Opens standard input. Prompts and echo on a terminal go to stderr. libedit is loaded here; if it is missing at run
+ * time or build time, the terminal's own editing is used. EXIT_MEMORY. */
 bool line_editor_open(LineEditor **out, Error *error);
 void line_editor_close(LineEditor *editor); /* harmless on NULL */
 bool line_editor_is_terminal(const LineEditor *editor);
 bool line_editor_edits(const LineEditor *editor); /* with libedit */
 
-/* The next line, without its end and valid until the next call; NULL at the end of the input, and where a signal asked
- * to stop. EXIT_INPUT, EXIT_MEMORY. */
+/* Reads the next line, without its newline, valid until the next call; NULL at the end of the input and when a signal
+ * asked to stop. EXIT_INPUT, EXIT_MEMORY. */
 bool line_editor_read(LineEditor *editor, const uint8_t **line, size_t *size, Error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* A line in, a line out (--lines). */
+/* Line mode (--lines): one output line for each input line. */
 #include "generating/program.h"
 
 #include "cli/startup.h"

@@ -1,5 +1,5 @@
-/* What of the written texts stands word for word in another one, such as that which the model was trained on
- * (--novelty). All texts of a call are looked up at once. */
+/* Verbatim copies (--novelty): finds passages of the generated texts that appear in another text, such as the training
+ * text. All texts of a call are searched at once. */
 #include "generating/program.h"
 
 #include "checkpoint/directory.h"

@@ -1,4 +1,4 @@
-/* What the model reads before it writes. */
+/* Prompts: reading, escapes and encoding. */
 #include "generating/program.h"
 
 #include "tokenizer/bpe_encode.h"

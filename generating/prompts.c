@@ -1,4 +1,4 @@
-/* JSON lines in, JSON lines out (--prompts). */
+/* Batch mode (--prompts): JSON lines in, JSON lines out. */
 #include "generating/completion.h"
 
 #include "cli/startup.h"

@@ -1,4 +1,4 @@
-/* Many texts after one prompt (-N), and texts as JSON (--json). */
+/* Several texts for one prompt (-N), and texts as JSON (--json). */
 #include "generating/completion.h"
 
 #include "cli/startup.h"

@@ -1,4 +1,4 @@
-/* How well the model predicts a text (--score). */
+/* Loss of the model on a text (--score). */
 #include "generating/program.h"
 
 #include "cli/startup.h"

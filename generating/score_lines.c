@@ -1,4 +1,4 @@
-/* How well the model predicts each line of a file by itself (--score FILE --per-line). */
+/* Loss of the model on each line of a file (--score FILE --per-line). */
 #include "generating/program.h"
 
 #include "cli/startup.h"

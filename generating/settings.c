@@ -13,7 +13,7 @@ static const char *const truncate_names[] = {"no", "left", NULL};
 
 #define HERE(name) "that is " name " here"
 
-/* What other programs call them. */
+/* Names of the same options in other programs. */
 static const OptionHint hints[] = {
     {"t", "did you mean --temp, or --threads?"},
     {"input text", "did you mean -p?"},

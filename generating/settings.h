@@ -1,4 +1,4 @@
-/* Everything that ./generate can be told, and the table of its options. */
+/* The settings of ./generate and the table of its options. */
 #ifndef INKLING_GENERATING_SETTINGS_H
 #define INKLING_GENERATING_SETTINGS_H
 
@@ -12,7 +12,7 @@
 
 extern const TensorType export_types[];
 
-/* What a call does; the option that selects it. */
+/* The task of a call, selected by an option. */
 typedef enum GenerateMode {
   MODE_TEXT = OPTION_DEFAULT_MODE,
   MODE_INTERACTIVE = 1 << 1, /* -i */
@@ -40,7 +40,7 @@ typedef struct GenerateSettings {
   bool tsv;
   TextList attention, stops, biases, bans;
   const char *prompts, *heat_html, *gguf, *modelfile, *export;
-  int export_type; /* index into export_types: of its weights */
+  int export_type; /* index into export_types: the type of the weights */
   int gguf_type;   /* GgufType */
   bool heat;
   int64_t tokens;
@@ -55,7 +55,7 @@ typedef struct GenerateSettings {
   int64_t bench;
 } GenerateSettings;
 
-/* Defaults into `settings`, the table of its options into `options`. */
+/* Sets defaults in `settings` and puts the table of its options into `options`. */
 void generate_options(Options *options, GenerateSettings *settings);
 
 #endif

@@ -1,4 +1,4 @@
-/* Writing one text. */
+/* Generation of one text to stdout. */
 #include "generating/heat.h"
 
 #include "cli/startup.h"

@@ -1,4 +1,4 @@
-/* The tokens of a text that is named on the command line. */
+/* Encoding of a text named on the command line. */
 #include "generating/program.h"
 
 #include "cli/startup.h"

@@ -1,4 +1,5 @@
-/* Bytes of prompts that training has never seen in one: of them a model with an encoder knows nothing. */
+/* Detection of prompt bytes that never appeared in training prompts; a model with an encoder has learned nothing about
+ * them. */
 #include "generating/program.h"
 
 #include "checkpoint/directory.h"
