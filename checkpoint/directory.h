@@ -1,4 +1,4 @@
-/* The run directory: the names of its files (no other file spells them), its lock, and how runs are found. */
+/* The run directory: the names of its files (defined only here), its lock, and checks for existing runs. */
 #ifndef INKLING_CHECKPOINT_DIRECTORY_H
 #define INKLING_CHECKPOINT_DIRECTORY_H
 
@@ -7,11 +7,11 @@
 
 /* ---- names ---- */
 
-/* A model directory (formats/model_files.h), and what a resumed run needs besides. */
+/* A run directory is a model directory (formats/model_files.h) with these additional files for resuming. */
 #define CHECKPOINT_LAST "last"
 #define CHECKPOINT_PREV "prev"
 #define CHECKPOINT_LAST_STATE CHECKPOINT_LAST "/state.safetensors"
-#define CHECKPOINT_PREV_STATE CHECKPOINT_PREV "/state.safetensors" /* saved before that one */
+#define CHECKPOINT_PREV_STATE CHECKPOINT_PREV "/state.safetensors" /* the state saved before that one */
 #define CHECKPOINT_SETTINGS "config.txt"
 #define CHECKPOINT_TUNING "autotune.txt"
 #define CHECKPOINT_TOKENS "tokens.bin"
@@ -19,45 +19,46 @@
 #define CHECKPOINT_STDIN_TEXT "stdin.txt"
 #define CHECKPOINT_STDIN_JSONL "stdin.jsonl"
 #define CHECKPOINT_STDIN_TSV "stdin.tsv"
-#define CHECKPOINT_STDIN_COPY FILE_SWEPT_NAME("stdin") /* until the run begins: swept when it is killed before */
-/* For people. */
+#define CHECKPOINT_STDIN_COPY FILE_SWEPT_NAME("stdin") /* until the run begins; deleted later if it is killed */
+/* Files for the user. */
 #define CHECKPOINT_METRICS "metrics.jsonl"
 #define CHECKPOINT_SAMPLES "samples.txt"
 #define CHECKPOINT_REPORT "report.html"
-#define CHECKPOINT_RESULT "result.json" /* once the run has ended */
+#define CHECKPOINT_RESULT "result.json" /* written when the run ends */
 
 /* ---- files ---- */
 
-/* Removes what an older run left and a new one does not replace when it begins: states, samples, tuning, input. */
+/* Removes files of an older run that a new run does not replace when it begins: states, samples, tuning, input. */
 void checkpoint_remove_old(const char *dir);
 
 /* ---- lock ---- */
 
-/* A run directory that this process writes to; .fd = -1: none. */
+/* The lock of a run directory that this process writes to; .fd = -1: none. */
 typedef struct CheckpointLock {
   int fd;
-  bool created;   /* the directory was not there before */
-  int parents;    /* nor were so many above it */
-  bool had_model; /* it held one */
+  bool created;   /* this process created the directory */
+  int parents;    /* the number of parent directories it created */
+  bool had_model; /* it contained a model before */
 } CheckpointLock;
 
-/* EXIT_USAGE when a run in `dir` would replace the file `input`, which it reads, or when `input` is `dir`. */
+/* Checks that a run in `dir` does not replace its own input: EXIT_USAGE when it would replace the file `input`, or when
+ * `input` is `dir`. */
 bool checkpoint_check_input(const char *dir, const char *input, Error *error);
 
-/* Takes the directory for one writer, and makes it when it is not there. Refuses one where another process writes
- * (EXIT_BUSY), and one where a run would replace a file that is not of a run (EXIT_USAGE). The lock lives as long as
- * lock->fd is open in this process, so a killed one leaves none behind. Also deletes temporary files that a killed
- * process left. */
+/* Locks the directory for one writer, and creates it if necessary. Refuses a directory in which another process writes
+ * (EXIT_BUSY), and one in which a run would replace a file that is not part of a run (EXIT_USAGE). The lock is released
+ * when lock->fd is closed, so a killed process leaves none behind. Also deletes temporary files left by killed
+ * processes. */
 bool checkpoint_lock(CheckpointLock *lock, const char *dir, Error *error);
 
-/* Gives it back. Without `keep` (the run failed before it began) what this process wrote is removed first, unless the
- * directory holds an older run. Harmless when nothing is locked. */
+/* Releases the lock. Without `keep` (the run failed before it began) it first removes the files that this process
+ * wrote, unless the directory contains an older run. Harmless when nothing is locked. */
 void checkpoint_unlock(CheckpointLock *lock, const char *dir, bool keep);
 
-/* Whether a process writes there now. */
+/* Returns whether a process holds the lock of `dir`. */
 bool checkpoint_is_locked(const char *dir);
 
-/* Whether `dir` holds a run that has begun: its settings. */
+/* Returns whether `dir` contains the settings of a run that has begun. */
 bool checkpoint_is_run(const char *dir);
 
 #endif

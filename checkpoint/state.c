@@ -1,4 +1,4 @@
-/* last/ and prev/: everything that resuming exactly needs, and how a new state takes the place of the old one. */
+/* Saves the state in last/ and prev/ for exact resuming, and replaces the old state with the new one. */
 #include "checkpoint/state.h"
 
 #include "checkpoint/directory.h"

@@ -1,6 +1,6 @@
-/* The state of a run, from which training resumes exactly: weights, moments and numbers, in last/ and prev/.
+/* The state of a run, from which training resumes exactly: weights, moments and metadata, in last/ and prev/.
  *
- * Every file is replaced atomically (util/file.h): a reader, or a power cut, may come at any moment. Writers fail with
+ * Every file is replaced atomically (util/file.h), so readers and power cuts are safe at any moment. Writers fail with
  * EXIT_OUTPUT, readers with EXIT_CHECKPOINT, both with EXIT_MEMORY. */
 #ifndef INKLING_CHECKPOINT_STATE_H
 #define INKLING_CHECKPOINT_STATE_H
@@ -10,33 +10,33 @@
 #include "formats/safetensors.h"
 #include "model/parameters.h"
 
-enum { CHECKPOINT_ARENAS = 3 }; /* of a state: weights, first moments, second moments */
+enum { CHECKPOINT_ARENAS = 3 }; /* in a state: weights, first moments, second moments */
 
-/* Saves the state in last/ and keeps the one before in prev/. At every moment, a killed process or a power cut
- * included, a complete state is in last/ or prev/. Needs room for three states. The metadata must not have the keys
+/* Saves the state in last/ and keeps the previous one in prev/. A complete state is in last/ or prev/ at every moment,
+ * even if the process is killed or power fails. Needs disk space for three states. The metadata must not have the keys
  * "format" and "checksum". */
 bool checkpoint_write_state(const char *dir, const ParameterTable *table, float *const arenas[CHECKPOINT_ARENAS],
                             const MetadataEntry *metadata, int metadata_count, Error *error);
 
-/* What came with a state. */
+/* The metadata of a state that was read. */
 typedef struct CheckpointState {
   SafeTensors file;   /* only its metadata: the data are unmapped */
-  char warning[1024]; /* empty, or: why last/ could not be used, and that prev/ was read instead */
+  char warning[1024]; /* empty, or the reason why prev/ was read instead of last/ */
 } CheckpointState;
 
 /* Reads last/, or prev/ when last/ is missing or damaged (shapes, checksum of tensors and metadata, finite numbers).
- * The arenas are not touched unless it succeeds; pads never are. */
+ * The arenas are changed only on success; pads never. */
 bool checkpoint_read_state(const char *dir, const ParameterTable *table, float *const arenas[CHECKPOINT_ARENAS],
                            CheckpointState *state, Error *error);
-/* A string of its metadata, or that as a number; NULL and NaN when it is absent. */
+/* Return a string of the metadata, or a number; NULL and NaN when the key is absent. */
 const char *checkpoint_state_text(const CheckpointState *state, const char *key);
 double checkpoint_state_number(const CheckpointState *state, const char *key);
 void checkpoint_state_free(CheckpointState *state); /* harmless on a zeroed struct */
 
-/* The number under `key` in the metadata of last/, or of prev/ where last/ has none, without reading the tensors; NaN
- * when neither says. */
+/* Returns the number under `key` in the metadata of last/, or of prev/ when last/ has none, without reading the
+ * tensors; NaN when neither has it. */
 double checkpoint_find_number(const char *dir, const char *key);
-/* The OptimizerKind whose moments such a state holds; negative when there is none. */
+/* Returns the OptimizerKind whose moments the state contains; negative when there is no state. */
 int checkpoint_find_optimizer(const char *dir);
 
 #endif

@@ -1,4 +1,4 @@
-/* Inside formats/: which keys the configuration of each class has. Lists end with .name NULL. */
+/* Internal to formats/: the configuration keys of each class. Lists end with .name NULL. */
 #ifndef INKLING_FORMATS_CLASS_KEYS_H
 #define INKLING_FORMATS_CLASS_KEYS_H
 

@@ -1,5 +1,4 @@
-/* The table of classes. What is said of a class holds for transformers 5.23; defaults are those of its
- * configuration. */
+/* The table of classes, checked against transformers 5.23; defaults are those of its configuration classes. */
 #include "formats/classes.h"
 
 #include "formats/class_keys.h"

@@ -1,4 +1,5 @@
-/* Inside formats/: the classes of transformers that models are written as and read from, one row a class. */
+/* Internal to formats/: the table of transformers classes that models are written as and read from, one row per
+ * class. */
 #ifndef INKLING_FORMATS_CLASSES_H
 #define INKLING_FORMATS_CLASSES_H
 
@@ -7,36 +8,37 @@
 
 /* ---- biases ---- */
 
-/* Which products have biases. A class has some of them all or none, a model has BIAS_QKV (ModelConfig.qkv_bias) or not,
- * BIAS_OUTPUT and BIAS_MLP (ModelConfig.bias) or not, and BIAS_HEAD (ModelConfig.head_bias) or not. What a file has and
- * the model has not is zeros. */
+/* Flags for the products that have biases. For each of these groups, a model has all or none: BIAS_QKV
+ * (ModelConfig.qkv_bias), BIAS_OUTPUT and BIAS_MLP (ModelConfig.bias), BIAS_HEAD (ModelConfig.head_bias). A class may
+ * group them differently; biases of a file that the model does not have are zeros. */
 enum { BIAS_QKV = 1, BIAS_OUTPUT = 2, BIAS_MLP = 4, BIAS_LAYERS = 7, BIAS_HEAD = 8 };
 enum { BIAS_KINDS = 4 };
-extern const char *const bias_names[BIAS_KINDS]; /* in a list under KEY_MISSING_BIASES: of bits 1, 2, 4, 8 */
+extern const char *const bias_names[BIAS_KINDS]; /* names in the list under KEY_MISSING_BIASES, for bits 1, 2, 4, 8 */
 
-#define KEY_MISSING_BIASES "missing_biases" /* our own key: what the file has as zeros and the model has not */
-#define KEY_POSITIONS "positions"           /* our own, too: what a table of positions is */
+#define KEY_MISSING_BIASES "missing_biases" /* our own key: biases that are zeros in the file and absent in the model */
+#define KEY_POSITIONS "positions"           /* our own key: the kind of a table of positions */
 
 /* ---- keys of config.json ---- */
 
 typedef enum KeyKind {
   KEY_SET,        /* `text`, JSON, is written and never read */
-  KEY_FIXED,      /* the same, and refused when it is anything else */
-  KEY_INT,        /* int from 1 to `high`; `absent` 0: follows from others (config_json.c) */
-  KEY_INT_AGAIN,  /* the int of another key, `text`, once more; `absent` 0: follows from that */
+  KEY_FIXED,      /* the same, but any other value is refused */
+  KEY_INT,        /* int from 1 to `high`; `absent` 0: derived from others (config_json.c) */
+  KEY_INT_AGAIN,  /* the int of another key, `text`, repeated; `absent` 0: derived from that key */
   KEY_REAL,       /* float */
   KEY_BOOL,       /* bool */
-  KEY_BOOL_AGAIN, /* the bool of another key, `text`, once more */
+  KEY_BOOL_AGAIN, /* the bool of another key, `text`, repeated */
   KEY_CHOICE,     /* an enum by name; written always, or unless it is `text` (`optional`) */
   KEY_BIASES,     /* whether the file has `biases` */
-  KEY_THETA,      /* rope_theta beside... */
-  KEY_ROPE,       /* ...rope_parameters, where transformers 5 looks for it; `absent`: the part of a head that turns */
-  KEY_SCALING,    /* rope_scaling, the same of transformers 4 */
-  KEY_WINDOW,     /* sliding_window; absent: its size where the key is absent, and null is none */
-  KEY_ROPE_LAYERS /* a list: 1 for a layer with RoPE, 0 for one without; all have to be alike */
+  KEY_THETA,      /* rope_theta next to... */
+  KEY_ROPE,       /* ...rope_parameters, read by transformers 5; `absent`: the rotated fraction of a head */
+  KEY_SCALING,    /* rope_scaling, the same for transformers 4 */
+  KEY_WINDOW,     /* sliding_window; `absent`: its size when the key is absent; null: no window */
+  KEY_ROPE_LAYERS /* a list: 1 for a layer with RoPE, 0 without; all must be equal */
 } KeyKind;
 
-/* What an enum's value is called; `true` and `false` stand for themselves. The first of a value is written. */
+/* The name of an enum value in JSON; `true` and `false` are the JSON booleans. For a value with several names the first
+ * is written. */
 typedef struct Choice {
   const char *text; /* NULL: end */
   int value;
@@ -46,10 +48,10 @@ typedef struct ConfigKey {
   const char *name; /* NULL: end */
   KeyKind kind;
   size_t field;      /* in ModelConfig */
-  double absent;     /* transformers' value of the class where the key is absent or null */
+  double absent;     /* transformers' default of the class when the key is absent or null */
   int high;          /* KEY_INT */
-  bool null_follows; /* KEY_INT: null is no such value, but follows from others */
-  const char *text;  /* KEY_SET, KEY_FIXED: JSON; KEY_CHOICE: the choice where the key is absent or null; ..._AGAIN */
+  bool null_follows; /* KEY_INT: null means derived from others, not the default */
+  const char *text;  /* KEY_SET, KEY_FIXED: JSON; KEY_CHOICE: the choice if absent or null; ..._AGAIN: the other key */
   const Choice *choices; /* KEY_CHOICE */
   bool optional;
   unsigned biases; /* KEY_BIASES */
@@ -57,9 +59,9 @@ typedef struct ConfigKey {
 
 /* ---- tensors ---- */
 
-/* Part of a tensor's name, ours and the class's: what stands before the number of a layer ("model.layers"), or what
- * stands between that (or the beginning) and ".weight" or ".bias". Neighbors that get the same name are one tensor, one
- * below the other. */
+/* A part of a tensor's name, in our names and in the class's: the part before the layer number ("model.layers"), or the
+ * part between that (or the beginning) and ".weight" or ".bias". Neighboring tensors that get the same name are
+ * concatenated by rows into one tensor. */
 typedef struct Rename {
   const char *native, *file;
 } Rename;
@@ -68,42 +70,42 @@ typedef struct Rename {
 
 typedef struct ModelClass {
   const char *class, *model_type;
-  bool (*fits)(const ModelConfig *config); /* the class computes exactly that model */
-  bool own;                                /* ours: MODEL_FILE_CODE has to lie beside it */
-  ModelConfig base;                        /* what no key says */
-  SpecialTokens tokens;                    /* where keys are absent */
+  bool (*fits)(const ModelConfig *config); /* whether the class computes exactly that model */
+  bool own;                                /* our own class: needs MODEL_FILE_CODE in the directory */
+  ModelConfig base;                        /* values that no key sets */
+  SpecialTokens tokens;                    /* defaults when keys are absent */
   const ConfigKey *keys;
-  unsigned biases;            /* of every file, whatever keys say */
-  const Rename *names;        /* to .native NULL; NULL: all as they are */
-  const char *prefix;         /* files may leave it out: transformers reads both */
-  const char *const *ignored; /* endings of tensors that may be there and say nothing, to NULL; or NULL */
-  const char *head_bias;      /* the whole name of a tensor [1][vocab], which files may leave out; NULL: as any bias */
-  bool transposed;            /* weights of layers are [inputs][outputs] */
-  bool places;                /* there always is a table of positions: POSITIONS_NONE is zeros */
-  int unused_places;          /* rows before position 0 */
-  bool sinusoids;             /* files may leave tables of them out: the class makes its own */
-  bool shared;                /* beside the tables of an untied model it has one that nothing reads */
-  bool interleaved;           /* RoPE turns neighboring channels: the rows of queries and keys stand in another order */
+  unsigned biases;            /* biases in every file, regardless of keys */
+  const Rename *names;        /* ends with .native NULL; NULL: names are unchanged */
+  const char *prefix;         /* files may omit it: transformers reads both */
+  const char *const *ignored; /* suffixes of tensors to ignore, ends with NULL; or NULL */
+  const char *head_bias; /* the full name of a tensor [1][vocab], which files may omit; NULL: named like any bias */
+  bool transposed;       /* weights of layers are [inputs][outputs] */
+  bool places;           /* files always have a table of positions; zeros for POSITIONS_NONE */
+  int unused_places;     /* rows before position 0 */
+  bool sinusoids;        /* files may omit sinusoid tables: the class computes them */
+  bool shared;           /* files of untied models have an additional, unused shared table */
+  bool interleaved;      /* RoPE rotates neighboring channels: rows of queries and keys are in another order */
 } ModelClass;
 
-/* The first class that fits; there always is one. */
+/* Returns the first class that fits; there always is one. */
 const ModelClass *class_of(const ModelConfig *config);
-/* By its names, of which one may be NULL; NULL where there is none. */
+/* Returns the class with these names, one of which may be NULL; NULL when there is none. */
 const ModelClass *class_named(const char *model_type, const char *class);
-/* "llama, arcee, ..." */
+/* Writes the list of model types: "llama, arcee, ..." */
 void class_types(char *out, size_t size);
 
-/* The biases of a model, and of a file that it is written to. */
+/* Return the biases of a model, and of a file that it is written to. */
 unsigned class_model_biases(const ModelConfig *config);
 unsigned class_file_biases(const ModelClass *a, const ModelConfig *config);
 
-/* ---- a configuration that was read ---- */
+/* ---- configuration of a model directory ---- */
 
 typedef struct ConfigFile {
   const ModelClass *class;
   ModelConfig config;
   SpecialTokens tokens;
-  unsigned biases; /* in the file of weights; what of them is in the model: `config` */
+  unsigned biases; /* biases in the weight file; `config` has those of the model */
 } ConfigFile;
 
 bool config_file_read(const char *dir, ConfigFile *out, Error *error);
@@ -112,17 +114,16 @@ bool config_file_read(const char *dir, ConfigFile *out, Error *error);
 
 typedef struct FileTensor {
   char name[160];
-  int first, count;  /* rows of the table, one below the other; count 0: zeros that stand for no tensor of the model */
-  const char *zeros; /* the key of config.json that says so */
+  int first, count;  /* rows of the table, concatenated; count 0: zeros without a tensor of the model */
+  const char *zeros; /* the key of config.json that requires the zeros */
   int rank;
   int rows, cols; /* outputs, inputs; rank 1: cols = 1 */
-  int unused;     /* more rows, before those */
-  int longer;     /* more rows, behind those: positions that the model does not use */
+  int unused;     /* additional rows before those */
+  int longer;     /* additional rows after those: positions that the model does not use */
   bool transposed;
   bool optional;   /* may be absent: zeros, or sinusoids */
-  bool copy;       /* of what other tensors say: written, never read */
-  int interleaved; /* of queries and keys: the size of a head whose rows are pairs of neighbors, which RoPE turns; 0: as
-                      ours, half a head apart */
+  bool copy;       /* a copy of other tensors: written, never read */
+  int interleaved; /* head size if RoPE rotates neighboring rows of queries and keys; 0: half a head apart, as here */
 } FileTensor;
 
 typedef struct FileLayout {
@@ -130,20 +131,20 @@ typedef struct FileLayout {
   int count;
 } FileLayout;
 
-/* In the order of the file. `biases`: of the file. Biases of the model that the file does not have are not in it.
- * EXIT_MEMORY. */
+/* Makes the list of tensors in file order. `biases`: those of the file. Biases of the model that the file does not have
+ * are left out. EXIT_MEMORY. */
 bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, const ModelConfig *config,
                       const ParameterTable *table, Error *error);
-/* Where tables of positions have `ctx` rows in the file, of which the model has the first. */
+/* Sets the rows of position tables in the file to `ctx`; the model uses the first of them. */
 void file_layout_lengthen(FileLayout *layout, const ParameterTable *table, int ctx);
-/* The first tensor, the embedding, once more under another name. */
+/* Adds a copy of the first tensor, the embedding, under another name. */
 void file_layout_add_copy(FileLayout *layout, const char *name);
 void file_layout_free(FileLayout *layout);
 
-/* Which product's bias it is; 0: it is none. */
+/* Returns the BIAS_ flag of a tensor; 0: it is no bias. */
 unsigned file_layout_bias_kind(const ParameterTensor *tensor);
 
-/* Where an element is in the file's tensor. */
+/* Returns the index of an element in the file's tensor. */
 static inline size_t file_tensor_index(const FileTensor *t, int row, int col) {
   if (t->interleaved) {
     const int of_head = row % t->interleaved, half = t->interleaved / 2;
@@ -153,10 +154,10 @@ static inline size_t file_tensor_index(const FileTensor *t, int row, int col) {
   return t->transposed ? (size_t)col * rows + at : at * (size_t)t->cols + (size_t)col;
 }
 
-/* Name, type and shape. */
+/* Returns name, type and shape of a tensor. */
 SafeTensor file_tensor_shape(const FileTensor *t);
 
-/* ---- what the class of our own is computed by ---- */
+/* ---- code of our own class ---- */
 
 extern const char class_modeling[]; /* scripts/modeling_inkling.py */
 

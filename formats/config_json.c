@@ -1,4 +1,4 @@
-/* config.json and generation_config.json, as transformers writes and reads them. */
+/* Reading and writing of config.json and generation_config.json in the format of transformers. */
 #include "formats/config_keys.h"
 
 #include "util/file.h"

@@ -1,4 +1,4 @@
-/* The keys of config.json: how each kind of key is written and read. */
+/* Reading and writing of each kind of key in config.json. */
 #include "formats/config_keys.h"
 
 #include "util/json.h"

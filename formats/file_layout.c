@@ -1,4 +1,5 @@
-/* A model's tensors as the class that it is written as names, joins and turns them. */
+/* The layout of a model's tensors in a file: names, concatenation and transposition of the class that it is written
+ * as. */
 #include "formats/classes.h"
 #include "model/parameters.h"
 

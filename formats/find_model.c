@@ -1,4 +1,5 @@
-/* Finding models: whether a directory holds one, the newest of several, and what a path is that holds none. */
+/* Finding models: checks whether a directory contains one, finds the newest of several, and describes paths without
+ * one. */
 #include "formats/model_files.h"
 #include "formats/weight_files.h"
 

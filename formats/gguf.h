@@ -17,16 +17,16 @@ typedef enum GgufTensorType {
 } GgufTensorType;
 enum { GGUF_Q8_0_BLOCK = 32, GGUF_ALIGNMENT = 32 };
 
-/* Bytes of a row of `cols` numbers; of q8_0 whole blocks. */
+/* Returns the bytes of a row of `cols` numbers; q8_0 needs whole blocks. */
 size_t gguf_row_bytes(GgufTensorType type, int cols);
-/* Converts a row, whose numbers are finite. False where one is too large for the type. */
+/* Converts a row of finite numbers. Returns false when a number is too large for the type. */
 bool gguf_convert_row(GgufTensorType type, const float *row, int cols, void *out);
 
-/* A header as it grows; begins as {0}. Adding cannot fail: what it has no memory for gguf_begin() says. */
+/* A header under construction; begins as {0}. Adding cannot fail: gguf_begin() reports missing memory. */
 typedef struct GgufHeader {
   uint8_t *bytes;
   size_t size, capacity;
-  uint64_t keys, tensors, data; /* data: bytes of tensors so far, pads included */
+  uint64_t keys, tensors, data; /* data: bytes of tensors so far, with padding */
   bool no_memory;
 } GgufHeader;
 
@@ -36,7 +36,7 @@ void gguf_key_u32(GgufHeader *header, const char *key, uint32_t value);
 void gguf_key_f32(GgufHeader *header, const char *key, float value);
 void gguf_key_bool(GgufHeader *header, const char *key, bool value);
 void gguf_key_text(GgufHeader *header, const char *key, const char *value);
-/* Arrays: `count` calls of gguf_text(), gguf_i32() or gguf_f32() follow. */
+/* Begin arrays: `count` calls of gguf_text(), gguf_i32() or gguf_f32() follow. */
 void gguf_key_texts(GgufHeader *header, const char *key, uint64_t count);
 void gguf_key_i32s(GgufHeader *header, const char *key, uint64_t count);
 void gguf_key_f32s(GgufHeader *header, const char *key, uint64_t count);
@@ -44,12 +44,12 @@ void gguf_text(GgufHeader *header, const char *value);
 void gguf_i32(GgufHeader *header, int32_t value);
 void gguf_f32(GgufHeader *header, float value);
 
-/* After all keys. A vector has rows 0. */
+/* Adds a tensor, after all keys. A vector has rows 0. */
 void gguf_tensor(GgufHeader *header, const char *name, GgufTensorType type, int rows, int cols);
 
-/* Begins the file: what is before the data. Then come the rows of all tensors, in the same order, with gguf_pad()
- * behind each tensor. EXIT_MEMORY, EXIT_OUTPUT. */
+/* Writes the header to a new file. The rows of all tensors follow in the same order, with gguf_pad() after each tensor.
+ * EXIT_MEMORY, EXIT_OUTPUT. */
 bool gguf_begin(FileWriter *file, const char *path, const GgufHeader *header, Error *error);
-bool gguf_pad(FileWriter *file, uint64_t bytes, Error *error); /* behind a tensor of so many */
+bool gguf_pad(FileWriter *file, uint64_t bytes, Error *error); /* pads after a tensor of `bytes` bytes */
 
 #endif

@@ -1,4 +1,4 @@
-/* A model directory as a GGUF file, for llama.cpp and what is built on it. */
+/* Conversion of a model directory to a GGUF file, for llama.cpp and programs built on it. */
 #ifndef INKLING_FORMATS_GGUF_MODEL_H
 #define INKLING_FORMATS_GGUF_MODEL_H
 
@@ -6,29 +6,29 @@
 #include "formats/gguf_tokenizer.h"
 #include "util/progress.h"
 
-/* What matrices are written in; vectors and tables of positions are f32. */
+/* The type of matrices; vectors and tables of positions are f32. */
 typedef enum GgufType { GGUF_F32, GGUF_F16, GGUF_BF16, GGUF_Q8_0 } GgufType;
 extern const char *const gguf_type_names[]; /* as GgufType; ends with NULL */
 
 typedef struct GgufModel {
   ModelFiles *files;
-  const char *name; /* for people */
+  const char *name; /* the title */
   const Tokenizer *tokenizer;
   GgufType type;
 } GgufModel;
 
 typedef struct GgufFacts {
-  const char *architecture; /* of llama.cpp */
+  const char *architecture; /* llama.cpp's name */
   int tensors;
-  uint64_t bytes;                          /* of the file */
-  const char *notes[GGUF_TOKENIZER_NOTES]; /* what people have to know of texts there */
+  uint64_t bytes;                          /* size of the file */
+  const char *notes[GGUF_TOKENIZER_NOTES]; /* notes about tokenization in llama.cpp */
   int note_count;
 } GgufFacts;
 
-/* Writes it atomically (util/file.h); a row at a time, so the memory does not grow with the model. `progress` counts
- * bytes of *facts, which are filled before it begins. EXIT_CHECKPOINT: what of the model or its tokenizer llama.cpp
- * does not have; as reading weights; numbers that are too large for the type. EXIT_USAGE: a matrix whose rows are no
- * blocks of q8_0. EXIT_OUTPUT, EXIT_MEMORY. */
+/* Writes the file atomically (util/file.h), row by row, so memory use does not grow with the model. `progress` counts
+ * bytes of *facts, which are filled first. EXIT_CHECKPOINT: llama.cpp does not support a part of the model or its
+ * tokenizer, reading weights fails, or numbers are too large for the type. EXIT_USAGE: the rows of a matrix are not
+ * whole blocks of q8_0. EXIT_OUTPUT, EXIT_MEMORY. */
 bool gguf_model_write(const GgufModel *model, const char *path, Progress progress, GgufFacts *facts, Error *error);
 
 #endif

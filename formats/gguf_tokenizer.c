@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* While it is found out what llama.cpp would do. */
+/* The state while the tokenizer is compared with llama.cpp. */
 typedef struct Check {
   GgufTokenizer *out;
   const char *dir;

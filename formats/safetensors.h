@@ -40,15 +40,15 @@ typedef struct MetadataEntry {
 typedef struct SafeTensors {
   SafeTensor *tensors; /* sorted by name */
   int count;
-  MetadataEntry *metadata; /* in the file's order */
+  MetadataEntry *metadata; /* in file order */
   int metadata_count;
   MappedFile file;
   void *header; /* the parsed JSON that names point into */
 } SafeTensors;
 
-/* Opens and checks everything a hostile file can get wrong; every size is compared with the bytes that remain before it
- * is used. EXIT_CHECKPOINT, naming the file, the tensor and the numbers. The values of the tensors are not looked
- * at. */
+/* Opens a file and checks its structure against corrupt and malicious input: every size is compared with the remaining
+ * bytes before it is used. EXIT_CHECKPOINT, naming the file, the tensor and the numbers. The values of the tensors are
+ * not checked. */
 bool safetensors_open(SafeTensors *out, const char *path, Error *error);
 void safetensors_close(SafeTensors *file);                                     /* harmless on a zeroed struct */
 const SafeTensor *safetensors_find(const SafeTensors *file, const char *name); /* NULL when absent */
@@ -56,22 +56,22 @@ const char *safetensors_metadata(const SafeTensors *file, const char *key);    /
 size_t safetensors_type_bytes(TensorType type);
 const char *safetensors_type_name(TensorType type); /* "F32" */
 
-/* Writes atomically (util/file.h), tensors in the order given; `__metadata__` always holds {"format":"pt"} besides
- * `metadata`, which must not have that key. Equal input gives equal bytes. EXIT_OUTPUT. */
+/* Writes a file atomically (util/file.h), tensors in the given order; `__metadata__` always contains {"format":"pt"} in
+ * addition to `metadata`, which must not have that key. Equal input gives equal bytes. EXIT_OUTPUT. */
 bool safetensors_write(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,
                        int metadata_count, Error *error);
 
-/* The same of tensors that are made one after the other: source(state, i) gives the data of tensor i, which stay as
- * they are until the next call; NULL when it has failed, and has filled `error` itself. */
+/* Writes tensors that are produced one by one: source(state, i) returns the data of tensor i, valid until the next
+ * call, or NULL when it has failed and filled `error`. */
 typedef const void *TensorSource(void *state, int index);
 bool safetensors_write_from(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,
                             int metadata_count, TensorSource *source, void *state, Error *error);
 
 bool safetensors_same_shape(const SafeTensor *a, const SafeTensor *b);
-/* The file's tensor of that name, which must have that shape; NULL with EXIT_CHECKPOINT. */
+/* Returns the file's tensor with the name of `expected`, which must have the same shape; NULL with EXIT_CHECKPOINT. */
 const SafeTensor *safetensors_expect(const char *path, const SafeTensors *file, const SafeTensor *expected,
                                      Error *error);
-/* A row of the table of parameters as a tensor in fp32 called `name`. `arena` as in the table, or NULL. */
+/* Returns a row of the parameter table as an fp32 tensor called `name`. `arena` as in the table, or NULL. */
 SafeTensor safetensors_of_parameter(const ParameterTensor *p, const char *name, const float *arena);
 
 #endif

@@ -1,4 +1,4 @@
-/* The tokenizers of a model directory: one, or one of targets and one of sources. */
+/* The tokenizers of a model directory: one for all text, or one for targets and one for sources. */
 #include "formats/weight_reader.h"
 #include "util/path.h"
 #include "formats/model_files.h"

@@ -1,4 +1,4 @@
-/* Inside formats/: the weights of a model directory, in model.safetensors or in several files beside an index. */
+/* Internal to formats/: the weight files of a model directory: model.safetensors, or several files with an index. */
 #ifndef INKLING_FORMATS_WEIGHT_FILES_H
 #define INKLING_FORMATS_WEIGHT_FILES_H
 
@@ -10,19 +10,20 @@ typedef struct WeightFiles {
   PathText path; /* for messages: the file, or the index of several */
   SafeTensors *files;
   int count;
-  SafeTensors all; /* the tensors of all files, sorted by name, which point into them; nothing else of it is there */
-  size_t bytes;    /* of tensors */
+  SafeTensors all; /* the tensors of all files, sorted by name, pointing into them; its other members are unused */
+  size_t bytes;    /* total size of the tensors */
 } WeightFiles;
 
-/* Where both are there, model.safetensors is read, as transformers does. An index may name files of its own directory
- * alone; every tensor must be in the file that it says, and in no other. EXIT_CHECKPOINT, EXIT_MEMORY. */
+/* Opens the weight files. If both forms exist, model.safetensors is read, as in transformers. An index may only name
+ * files in its own directory; every tensor must be in the file that the index names, and in no other. EXIT_CHECKPOINT,
+ * EXIT_MEMORY. */
 bool weight_files_open(WeightFiles *out, const char *dir, Error *error);
 void weight_files_close(WeightFiles *files); /* harmless on a zeroed struct */
 
-/* Whether `path` is a directory that holds a model's configuration; where not, what it is instead (find_model.c).
+/* Checks that `path` is a directory with a model's configuration; otherwise the error says what it is (find_model.c).
  * EXIT_CHECKPOINT. */
 bool model_files_check(const char *path, Error *error);
-/* False, with what is there instead of weights. EXIT_CHECKPOINT. */
+/* Returns false; the error says what the directory contains instead of weights. EXIT_CHECKPOINT. */
 bool model_files_fail_without_weights(const char *dir, Error *error);
 
 #endif

@@ -4,7 +4,7 @@
 
 enum { ARRAYS = 9 };
 
-/* The arrays of a window; how many of them windows of a kind have. */
+/* Lists the addresses of all array pointers of a window. */
 static void arrays_of(Window *window, int32_t **out[ARRAYS]) {
   int32_t **all[ARRAYS] = {&window->tokens,        &window->targets,          &window->positions,
                            &window->source_tokens, &window->source_positions, &window->source_begin,

@@ -1,4 +1,4 @@
-/* A batch on its way from windows of tokens (dataset/windows.h) to the model. */
+/* A batch: copies windows of tokens (dataset/windows.h) into the arrays that the model reads. */
 #ifndef INKLING_INFERENCE_BATCH_H
 #define INKLING_INFERENCE_BATCH_H
 
@@ -10,18 +10,18 @@
 typedef struct Batch {
   int32_t *memory;
   int ctx;
-  Window first;       /* of sequence 0; the other sequences follow in each array */
-  SourceBatch source; /* of pairs: what batch_tokens() points to */
+  Window first;       /* sequence 0; the other sequences follow in each array */
+  SourceBatch source; /* for pairs; batch_tokens() points to it */
 } Batch;
 
-/* Room for `sequences` of the windows' kind: of the stream, packed documents or pairs. EXIT_MEMORY. */
+/* Allocates `sequences` windows of the given kind: stream, packed documents or pairs. EXIT_MEMORY. */
 bool batch_make(Batch *out, const Windows *windows, int sequences, Error *error);
 void batch_free(Batch *batch); /* harmless on a zeroed struct */
 
-/* Where a sequence's window is written. */
+/* Returns the part of the arrays that holds a sequence. */
 Window batch_window(const Batch *batch, int sequence);
 
-/* As the model takes it, while the batch stays where it is. */
+/* Returns the batch as the model reads it; valid while the batch is not moved. */
 TokenBatch batch_tokens(Batch *batch);
 
 #endif

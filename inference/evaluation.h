@@ -1,4 +1,4 @@
-/* How well a model predicts a text: nats per token and bits per byte over windows of tokens. */
+/* Evaluation of a model on a text: nats per token and bits per byte over windows of tokens. */
 #ifndef INKLING_INFERENCE_EVALUATION_H
 #define INKLING_INFERENCE_EVALUATION_H
 
@@ -13,7 +13,7 @@
 typedef struct Evaluation {
   double nats;    /* summed over the targets counted */
   int64_t tokens; /* targets counted */
-  int64_t bytes;  /* of their text; an end token has none */
+  int64_t bytes;  /* bytes of their text; an end token has none */
 } Evaluation;
 
 static inline double evaluation_loss(const Evaluation *s) {
@@ -23,22 +23,22 @@ static inline double evaluation_bits_per_byte(const Evaluation *s) {
   return s->bytes ? s->nats / NATS_PER_BIT / (double)s->bytes : 0.0 / 0.0;
 }
 
-/* Which targets are counted: those of all windows in order (dataset/windows.h), or of the first `limit`. */
+/* The targets that are counted: those of all windows in order (dataset/windows.h), or of the first `limit`. */
 typedef struct EvaluationPlan {
   Windows windows;
-  int stride; /* of windows of the stream; ctx: disjoint ones */
+  int stride; /* distance between windows of the stream; ctx: disjoint windows */
   int batch;
   int64_t limit;   /* 0: none */
-  int rank, ranks; /* of several processes, each of which counts its part of the batches; ranks 0: one */
+  int rank, ranks; /* each of several processes counts its part of the batches; ranks 0: one process */
   const Tokenizer *tokenizer;
 } EvaluationPlan;
 
-/* Windows that are read. */
+/* Returns the number of windows that are read. */
 int64_t evaluation_windows(const EvaluationPlan *plan);
 
-/* model_evaluate_begin(model, plan->batch, ctx) must have been called. `progress` counts windows of all processes, as
- * often in each of them, after a batch or an error of this one. It may stop without an error, too: then the result is
- * true, and of the windows that were done. */
+/* Evaluates the model after model_evaluate_begin(model, plan->batch, ctx). `progress` counts windows of all processes
+ * and is called equally often in each, after a batch or an error of this process. It may also stop the work without an
+ * error: then the result is true and covers the windows done. */
 bool evaluation_run(Model *model, const EvaluationPlan *plan, Evaluation *out, Progress progress, Error *error);
 
 #endif

@@ -10,8 +10,7 @@ static double log_sum(const float *logits, int vocab) {
   return (double)max + log(sum);
 }
 
-/* A heap of the best so far, the worst of them on top: worst first is lower probability, and of equal ones the higher
- * id. */
+/* Orders a heap of the best tokens so far with the worst on top: lower probability first, ties by higher id. */
 static bool is_worse(TokenAlternative a, TokenAlternative b) {
   return a.logprob != b.logprob ? a.logprob < b.logprob : a.id > b.id;
 }

@@ -4,8 +4,8 @@
 
 #include "inference/generation.h"
 
-/* log softmax(logits [vocab])[id], and the `count` <= vocab likeliest into `top`, likeliest first and of equal ones the
- * lower id. NaN where no logit is finite. */
+/* Returns log softmax(logits [vocab])[id] and writes the `count` <= vocab likeliest tokens to `top`, likeliest first,
+ * ties by lower id. NaN when no logit is finite. */
 float logprobs_of(const float *logits, int vocab, int32_t id, TokenAlternative *top, int count);
 
 #endif

@@ -1,4 +1,4 @@
-/* What is added to the logits of tokens, and texts that are never written. */
+/* Rules of generation: biases on the logits of tokens, and banned texts. */
 #ifndef INKLING_INFERENCE_TOKEN_RULES_H
 #define INKLING_INFERENCE_TOKEN_RULES_H
 
@@ -8,35 +8,35 @@
 
 typedef struct TokenBias {
   int32_t id;
-  float value; /* in nats; -INFINITY: never drawn */
+  float value; /* in nats; -INFINITY: never sampled */
 } TokenBias;
 
-/* The same for all texts that obey them. */
+/* Rules, shared by all texts that use them. */
 typedef struct TokenRules {
   const Tokenizer *tokenizer;
-  TokenBias *biases; /* [bias_count], of different tokens */
+  TokenBias *biases; /* [bias_count], different tokens */
   int bias_count;
-  Pattern *bans; /* [ban_count] texts that never appear: a token that would complete one is not drawn */
+  Pattern *bans; /* [ban_count] banned texts: a token that would complete one is never sampled */
   int ban_count;
-  struct Completing **completing; /* [ban_count][size of the ban]: by how much of it the text ends with */
+  struct Completing **completing; /* [ban_count][size of the ban], indexed by the length matched so far */
   float *room;                    /* [vocab] */
-  int tokens;                     /* that can be drawn: tokenizer_tokens() */
+  int tokens;                     /* tokens that can be sampled: tokenizer_tokens() */
 } TokenRules;
 
-/* Empty rules for a tokenizer, which must outlive them. EXIT_MEMORY. token_rules_free is harmless on zeros. */
+/* Makes empty rules for a tokenizer, which must outlive them. EXIT_MEMORY. token_rules_free() is harmless on zeros. */
 bool token_rules_make(TokenRules *out, const Tokenizer *tokenizer, Error *error);
 void token_rules_free(TokenRules *rules);
 
-/* A later bias of a token replaces an earlier one. EXIT_MEMORY. */
+/* Sets the bias of a token, replacing an earlier one. EXIT_MEMORY. */
 bool token_rules_bias(TokenRules *rules, int32_t id, float value, Error *error);
-/* A text of 1 byte at least, which is copied. EXIT_MEMORY. */
+/* Bans a text of at least 1 byte, which is copied. EXIT_MEMORY. */
 bool token_rules_ban(TokenRules *rules, const uint8_t *text, size_t size, Error *error);
 
-/* After a token of a text: `matched` [ban_count], zeros at its beginning. */
+/* Updates `matched` [ban_count] after a token of a text; it is zero at the beginning. */
 void token_rules_advance(const TokenRules *rules, size_t *matched, int32_t id);
 
-/* What is now added to which tokens: [*count] of them into `tokens` and `values`, each with room for the vocabulary.
- * EXIT_USAGE: no token is left; EXIT_MEMORY. */
+/* Lists the current biases: *count of them into `tokens` and `values`, each with room for the vocabulary. EXIT_USAGE:
+ * no token is left; EXIT_MEMORY. */
 bool token_rules_list(TokenRules *rules, const size_t *matched, int32_t *tokens, float *values, int *count,
                       Error *error);
 
