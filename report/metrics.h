@@ -1,4 +1,4 @@
-/* metrics.jsonl: what a run measures, one JSON object a line, flushed line by line. */
+/* metrics.jsonl: the measurements of a run, one JSON object per line, flushed line by line. */
 #ifndef INKLING_REPORT_METRICS_H
 #define INKLING_REPORT_METRICS_H
 
@@ -10,32 +10,32 @@
 
 typedef enum MetricsKind {
   METRICS_STEPS,      /* training steps since the last such line */
-  METRICS_EVALUATION, /* on validation text */
-  METRICS_KEPT,       /* the model that the run keeps, measured at the end */
-  METRICS_VERDICT     /* what the numbers mean (report/verdicts.h) */
+  METRICS_EVALUATION, /* an evaluation on validation text */
+  METRICS_KEPT,       /* the kept model, evaluated at the end */
+  METRICS_VERDICT     /* an interpretation of the numbers (report/verdicts.h) */
 } MetricsKind;
 
 enum { METRICS_NAME_BYTES = 32, METRICS_TEXT_BYTES = 300 };
 
-/* A line. What is not finite is null in the file, and NaN when it was read; so is what a line of the file does not
+/* One line. Numbers that are not finite are null in the file and NaN when read; so are fields that a line does not
  * have. */
 typedef struct MetricsLine {
   MetricsKind kind;
-  int64_t step, tokens; /* trained on until then */
-  double seconds;       /* since the run began, all its resumed parts together */
-  /* of steps */
+  int64_t step, tokens; /* tokens trained on so far */
+  double seconds;       /* training time of the run, including the time before it was resumed */
+  /* METRICS_STEPS */
   double loss; /* nats per token, mean since the last such line */
   double lr, grad_norm;
   double tokens_per_s; /* since the last such line */
-  /* of an evaluation, and of the model that is kept */
+  /* METRICS_EVALUATION and METRICS_KEPT */
   double val_loss; /* nats per token */
   double bits_per_byte;
-  double exact; /* above an encoder: the fraction of answers that are exactly right; NaN: not counted, left out */
-  double xz_bits_per_byte; /* of `xz -9` (report/xz.h), once in a run; NaN: left out */
-  uint64_t val_text;       /* identifies the validation text, whatever its tokens are; 0: not known */
-  bool all;                /* over all validation text; else over its beginning, the same in the whole run */
-  bool best;               /* of an evaluation: better than every one before, and its model kept */
-  /* of a verdict */
+  double exact;            /* with an encoder: the fraction of exactly correct responses; NaN: not counted, left out */
+  double xz_bits_per_byte; /* of `xz -9` (report/xz.h), once per run; NaN: left out */
+  uint64_t val_text;       /* identifies the validation text, independently of its tokens; 0: unknown */
+  bool all;                /* on all validation text; else on its beginning, the same in the whole run */
+  bool best;               /* METRICS_EVALUATION: better than all before, and its model was kept */
+  /* METRICS_VERDICT */
   char verdict[METRICS_NAME_BYTES];
   char text[METRICS_TEXT_BYTES];
 } MetricsLine;
@@ -47,18 +47,18 @@ typedef struct Metrics {
   char *path;
 } Metrics;
 
-/* Opens a fresh file (kept_bytes < 0), or the old one cut to that size as file_cut() does it. EXIT_OUTPUT. */
+/* Opens a new file (kept_bytes < 0), or the existing one truncated to that size by file_cut(). EXIT_OUTPUT. */
 bool metrics_open(Metrics *metrics, const char *path, int64_t kept_bytes, Error *error);
 bool metrics_append(Metrics *metrics, const MetricsLine *line, Error *error); /* EXIT_OUTPUT */
 void metrics_close(Metrics *metrics); /* also after a failure; harmless on a zeroed struct */
 
 /* ---- reading ---- */
 
-/* False: it is no such line. */
+/* Parses a line. Returns false when it is not a valid line. */
 bool metrics_parse(const char *line, size_t size, MetricsLine *out);
 
-/* Every line of the file, in order; *damaged counts those that are none, a torn last one not among them. `take` returns
- * false to stop. EXIT_INPUT where there is no such file. */
+/* Calls `take` for every line of the file in order, until it returns false. *damaged counts invalid lines, except for
+ * an incomplete last one. EXIT_INPUT when the file does not exist. */
 typedef bool MetricsTake(void *context, const MetricsLine *line);
 bool metrics_read(const char *path, MetricsTake *take, void *context, int64_t *damaged, Error *error);
 

@@ -9,7 +9,7 @@
 
 enum { TITLE_BYTES = 120 };
 
-/* What a chart shows of the logged steps. */
+/* The values of the logged steps that a chart can show. */
 typedef enum Measure { OF_LOSS, OF_LR, OF_GRAD_NORM, OF_SPEED } Measure;
 
 static ChartPoint point_of(const HistoryPoint *p, Measure measure, bool time) {

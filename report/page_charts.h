@@ -1,4 +1,4 @@
-/* The charts of a page: of one run, or of several side by side. */
+/* The charts of a page, for one run or for several side by side. */
 #ifndef INKLING_REPORT_PAGE_CHARTS_H
 #define INKLING_REPORT_PAGE_CHARTS_H
 
@@ -6,15 +6,15 @@
 
 #include <jansson.h>
 
-/* A run, read. */
+/* The data of a run. */
 typedef struct PageSubject {
   const char *dir;
   const History *history;
-  json_t *settings, *result; /* result NULL: it has not ended */
-  double chance;             /* nats per token: the loss of a model that guesses; NaN: not known */
+  json_t *settings, *result; /* result NULL: the run has not ended */
+  double chance;             /* nats per token: the loss of guessing; NaN: unknown */
 } PageSubject;
 
-/* False: no memory. */
+/* Writes all charts. Returns false when memory is out. */
 bool page_write_charts(FILE *stream, const PageSubject *subjects, int count);
 
 #endif

@@ -1,4 +1,4 @@
-/* The order of runs in a table: best first among those that can be compared. */
+/* The order of runs in a table: best first among comparable runs. */
 #ifndef INKLING_REPORT_RANKING_H
 #define INKLING_REPORT_RANKING_H
 
@@ -7,26 +7,26 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* What keeps rows of a table (report/table.h) from being compared. */
+/* The facts that make rows of a table (report/table.h) incomparable. */
 typedef struct Ranking {
-  size_t texts;       /* validation texts; those that are not known count as one */
-  size_t other_text;  /* rows ranked by themselves: validated on another text than the largest group, or on one that */
-  size_t no_text;     /* is not known */
-  size_t beginning;   /* rows with numbers over the beginning of their validation text alone */
-  bool tokens_differ; /* nats per token of some rows are of different tokens */
+  size_t texts;       /* the number of validation texts; unknown ones count as one */
+  size_t other_text;  /* rows outside of the largest group: validated on another text */
+  size_t no_text;     /* rows whose validation text is unknown */
+  size_t beginning;   /* rows evaluated only on the beginning of their validation text */
+  bool tokens_differ; /* nats per token of some rows refer to different tokens */
 } Ranking;
 
-/* Sorts by a column, "-NAME" for the largest first; rows without a value come last. Of a column that was measured on
- * validation text the largest group with the same text comes first (of equal ones the first), then the others, each
- * sorted by itself. EXIT_MEMORY. */
+/* Sorts by a column, "-NAME" for the largest first; rows without a value come last. For a column measured on validation
+ * text the largest group with the same text comes first (ties: the first group), then the others, each sorted
+ * separately. EXIT_MEMORY. */
 bool ranking_sort(Ranking *ranking, json_t **rows, size_t count, const char *sort, Error *error);
 /* Replaces the fingerprint of each validation text by a label: A, B, ... in the order of the groups by bits_per_byte;
- * "?": not known. */
+ * "?": unknown. */
 void ranking_label(json_t **rows, size_t count);
-/* Tells what is not compared in a table sorted by that column. */
+/* Prints notes about rows that are not comparable in a table sorted by that column. */
 void ranking_tell(const Ranking *ranking, const char *sort, Console *console);
 
-/* Measured on validation text, and in nats per token. */
+/* Return whether a column is measured on validation text, and whether in nats per token. */
 bool ranking_is_measured(const char *column);
 bool ranking_is_per_token(const char *column);
 

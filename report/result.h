@@ -1,4 +1,4 @@
-/* result.json: how a run ended, written when it does. */
+/* result.json: the outcome of a run, written at its end. */
 #ifndef INKLING_REPORT_RESULT_H
 #define INKLING_REPORT_RESULT_H
 
@@ -6,63 +6,64 @@
 
 #include <jansson.h>
 
-/* Why a run ended. A run that has no result.json is running, or was killed. */
+/* The reason why a run ended. A run without result.json is running, or was killed. */
 typedef enum RunEnd {
-  RUN_DONE,      /* all its steps */
-  RUN_MINUTES,   /* all that fit into --minutes */
+  RUN_DONE,      /* made all steps */
+  RUN_MINUTES,   /* made all steps that fit into --minutes */
   RUN_PATIENCE,  /* --patience */
-  RUN_SIGNAL,    /* stopped and saved; --resume goes on */
-  RUN_NONFINITE, /* a loss or gradient that is not finite */
+  RUN_SIGNAL,    /* stopped by a signal and saved; --resume continues */
+  RUN_NONFINITE, /* a loss or gradient was not finite */
   RUN_ENDS
 } RunEnd;
 extern const char *const run_end_names[RUN_ENDS + 1]; /* as RunEnd, then NULL */
 
-/* What metrics.jsonl and config.txt do not say. */
+/* Facts that are not in metrics.jsonl and config.txt. */
 typedef struct RunResult {
   RunEnd end;
-  const char *dir;     /* its settings are read from its config.txt */
+  const char *dir;     /* the settings are read from its config.txt */
   const char *version; /* of ./train */
   const char *device, *dtype;
   int64_t parameters, without_embeddings; /* model_parameters(), model_parameters_without_embeddings() */
   double flops_per_step;                  /* model_step_flops() */
-  int64_t step, tokens;                   /* made, seen */
+  int64_t step, tokens;                   /* steps made, tokens seen */
   double epochs, seconds;
 } RunResult;
 
-/* Writes DIR/result.json (its fields: docs/formats.md). Numbers that are not known are null. EXIT_OUTPUT,
- * EXIT_MEMORY. */
+/* Writes DIR/result.json (fields: docs/formats.md). Unknown numbers are null. EXIT_OUTPUT, EXIT_MEMORY. */
 bool result_write(const RunResult *result, const History *history, Error *error);
 
-/* ---- its parts, for tables ---- */
+/* ---- parts of a result, for tables ---- */
 
-/* How it ended, one of run_end_names; "damaged" where that is none; NULL without a result. */
+/* Returns how a run ended, one of run_end_names; "damaged" for any other text; NULL without a result. */
 const char *result_end(const json_t *result);
 
-/* The same, and "running" or "killed" of a run that has no result. */
+/* Returns the same, or "running" or "killed" for a run without a result. */
 const char *result_state(const char *dir, const json_t *result);
 
-/* A state for people; brief, for a table: "done" also where the time was up. Of what is no state the same text. */
+/* Returns a state in words; `brief`, for a table: "done" also for a run that reached --minutes. Unknown states are
+ * returned unchanged. */
 const char *result_state_words(const char *state, bool brief);
 
-json_t *result_number(double value); /* null where it is not finite */
-/* The settings in DIR/config.txt as an object: numbers, switches (true, false) and texts; a list of those that stand
- * there several times. With an error what was read until then. */
+json_t *result_number(double value); /* null when not finite */
+/* Reads the settings in DIR/config.txt as an object: numbers, switches (true, false) and texts; a list for repeated
+ * settings. After an error it contains the settings read so far. */
 json_t *result_settings(const char *dir, Error *error);
-json_t *result_settings_text(char *text, Error *error); /* of its text in memory, which is changed */
+json_t *result_settings_text(char *text, Error *error); /* the same from text in memory, which is modified */
 
-/* What a setting is about. */
+/* The kind of a setting. */
 typedef enum SettingKind {
   SETTING_OF_MODEL,
-  SETTING_PATH,    /* it names a file, or may: private */
-  SETTING_ASIDE,   /* says nothing of the model: where it is written, how often, on which machine */
-  SETTING_INTERNAL /* what a repeat of the run needs, and nobody reads */
+  SETTING_PATH,    /* may name a file: private */
+  SETTING_ASIDE,   /* unrelated to the model: output files, intervals, machine */
+  SETTING_INTERNAL /* needed only to repeat the run; not shown */
 } SettingKind;
 SettingKind result_setting_kind(const char *name);
 
-/* DIR/NAME; NULL while there is none, or with an error: EXIT_INPUT, EXIT_MEMORY. */
+/* Reads DIR/NAME; NULL when it does not exist, or with an error: EXIT_INPUT, EXIT_MEMORY. */
 json_t *result_json(const char *dir, const char *name, Error *error);
-/* Tokens per second of training time: pauses to evaluate, save and sample left out. NaN: nothing was logged. */
+/* Returns tokens per second of training time, without the pauses for evaluating, saving and sampling. NaN: nothing was
+ * logged. */
 double result_training_speed(const History *history);
-json_t *result_evaluation(const HistoryEvaluation *evaluation); /* as an object; null where there is none */
+json_t *result_evaluation(const HistoryEvaluation *evaluation); /* an object; null when there is none */
 
 #endif

@@ -1,4 +1,4 @@
-/* A table over runs: `./train --runs DIR...`, a row a run. */
+/* A table of runs, one row per run: `./train --runs DIR...`. */
 #ifndef INKLING_REPORT_RUNS_H
 #define INKLING_REPORT_RUNS_H
 
@@ -9,31 +9,31 @@
 #include <stdio.h>
 
 typedef struct RunsTable {
-  const char *const *dirs; /* runs, and directories below which there are runs; links are not followed */
+  const char *const *dirs; /* runs, or directories that contain runs; links are not followed */
   int count;
   const char *sort; /* a column, "-NAME" for the largest first; NULL: bits_per_byte */
   const char
-      *columns; /* names with a comma between two, or "all"; NULL: all in CSV and JSON, else those that tell most */
+      *columns; /* names separated by commas, or "all"; NULL: all in CSV and JSON, else the most informative ones */
   TableFormat format;
-  int width;        /* of text, columns at most, unless `columns` are named; the same columns are in Markdown */
-  Console *console; /* for notes, which CSV and JSON do without */
+  int width;        /* largest width of text, unless `columns` is given; Markdown has the same columns */
+  Console *console; /* for notes; CSV and JSON have none */
 } RunsTable;
 
-/* Columns: run; the settings that are not the same in all runs; then, of the model in model.safetensors
+/* Prints the table. Columns: run; the settings that differ between runs; then, for the model in model.safetensors
  * (history_kept()):
  *
- *   bits_per_byte            over all of the validation text
- *   val_text                 which one that is
- *   bits_per_byte_beginning  where only the beginning of it was evaluated, and so in the other columns of that name
- *   exact                    the fraction of all answers that are exactly right; exact_beginning: of the first few
+ *   bits_per_byte            on all of the validation text
+ *   val_text                 label of that text
+ *   bits_per_byte_beginning  on its beginning, when only that was evaluated; other *_beginning alike
+ *   exact                    fraction of exactly correct responses; exact_beginning: of the first few
  *   state                    as in result.json, or running, killed, damaged
  *   val_loss                 nats per token; val_loss_beginning
- *   step, kept_step          made; of the model
- *   seconds, tokens          trained, as in result.json, until there is one of the last line of metrics.jsonl
+ *   step, kept_step          steps made; step of the model
+ *   seconds, tokens          of training, from result.json, or else the last line of metrics.jsonl
  *   tokens_per_s             tokens / seconds
  *   params
  *
- * What is not known is empty, in JSON null. Rows are ranked among those with the same validation text
+ * Unknown values are empty, in JSON null. Only rows with the same validation text are ranked together
  * (report/ranking.h). EXIT_INPUT: there is no run; EXIT_USAGE: no such column; EXIT_OUTPUT. */
 bool runs_print(const RunsTable *table, FILE *stream, Error *error);
 

@@ -1,17 +1,17 @@
-/* What a run has reached and what to do next, in words for people who train their first model. */
+/* The summary of a run and the suggested next step, for people who train their first model. */
 #ifndef INKLING_REPORT_SUMMARY_H
 #define INKLING_REPORT_SUMMARY_H
 
 #include "report/history.h"
 
-/* Of the run; what history does not know. */
+/* Facts about the run that are not in its history. */
 typedef struct SummaryFacts {
   const char *dir;
   const char *state;  /* as result_state() */
-  double steps;       /* planned; NaN: not known */
-  double chance;      /* nats per token: the loss of a model that guesses; NaN: not known */
-  double dropout, lr; /* NaN: not known */
-  double muon_lr;     /* NaN: not known, or AdamW alone */
+  double steps;       /* planned steps; NaN: unknown */
+  double chance;      /* nats per token: the loss of guessing; NaN: unknown */
+  double dropout, lr; /* NaN: unknown */
+  double muon_lr;     /* NaN: unknown, or AdamW only */
 } SummaryFacts;
 
 typedef struct Summary {

@@ -17,7 +17,7 @@ json_t *table_value(const json_t *row, const char *column) {
   return own ? own : json_object_get(json_object_get(row, TABLE_SETTINGS), column);
 }
 
-/* As a person reads it, in fresh memory. NULL: out of memory, of which json_memory_ok() knows. */
+/* Formats a value for display, in allocated memory. NULL: out of memory, which json_memory_ok() reports. */
 static char *readable(const json_t *value) {
   enum { BYTES = 400 };
   const bool is_switch = json_is_boolean(value);

@@ -8,21 +8,22 @@
 typedef enum TableFormat { TABLE_TEXT, TABLE_MARKDOWN, TABLE_CSV, TABLE_JSON } TableFormat;
 extern const char *const table_format_names[]; /* as TableFormat, then NULL */
 
-/* Of a row: an object of the settings of its run. What the row itself has under a name goes before a setting. */
+/* The key of a row for the object with the settings of its run. A value of the row itself takes precedence over a
+ * setting. */
 #define TABLE_SETTINGS "settings"
 
-enum { TABLE_GAP = 2 }; /* blanks between columns of text */
+enum { TABLE_GAP = 2 }; /* spaces between columns of text */
 
 typedef struct Table {
   json_t **rows;
   size_t row_count;
   const char **columns;
   size_t column_count;
-  int widest; /* of TABLE_TEXT: longer cells lose their middle */
+  int widest; /* for TABLE_TEXT: longer cells are shortened in the middle */
 } Table;
 
-json_t *table_value(const json_t *row, const char *column); /* NULL: it has none */
-/* Columns of text that the widest cell takes, and the column's name. */
+json_t *table_value(const json_t *row, const char *column); /* NULL when it has none */
+/* Returns the width in characters of the widest cell, including the column's name. */
 int table_column_width(const Table *table, const char *column);
 void table_print(const Table *table, TableFormat format, FILE *stream);
 

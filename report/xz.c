@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of liblzma 5 (lzma/container.h): its two functions that need none of its structures. */
+/* Two functions of liblzma 5 (lzma/container.h) that need none of its structures. */
 typedef int EncodeBuffer(uint32_t preset, int check, const void *allocator, const uint8_t *in, size_t in_size,
                          uint8_t *out, size_t *out_pos, size_t out_size);
 typedef size_t BufferBound(size_t size);
