@@ -1,4 +1,4 @@
-/* Attention, rope, and storing keys and values. */
+/* Benchmarks of attention, RoPE and storing keys and values. */
 #include "bench/bench.h"
 #include "kernels/philox.h"
 

@@ -1,10 +1,10 @@
-/* Inside bench_kernels: contexts, timing and printing (measure.c), and the operations that are timed (a file for each
- * group). A row: a function that calls the operation once, what it needs, and the bytes and FLOPs that the formula of
- * the operation (kernels.h) implies.
+/* Internal to bench_kernels: contexts, timing and printing (measure.c), and the timed operations (a file per group). A
+ * row consists of a function that calls the operation once, its operands, and the bytes and FLOPs by the operation's
+ * formula (kernels.h).
  *
- * N rows, C width, T positions, dt the bytes of the compute dtype, u = N*C*dt. Which arrays are cold: all activations
- * (bench_sets), because in training too they come from far more than the cache; weights of GEMMs are warm; decoding
- * uses the layers of the model in turn, as generation does, so that small models do live in the cache. */
+ * N rows, C width, T positions, dt the bytes of the compute dtype, u = N*C*dt. Cold arrays: all activations
+ * (bench_sets), because in training they also exceed the cache. Weights of GEMMs are warm. Decoding uses the layers of
+ * the model in turn, as generation does, so small models stay in the cache. */
 #ifndef INKLING_BENCH_BENCH_H
 #define INKLING_BENCH_BENCH_H
 
@@ -23,17 +23,17 @@ typedef struct Bench {
   DType dtype, weights; /* ContextOptions */
   size_t dt;            /* bytes of dtype */
   bool quick, accelerator, autotune;
-  int threads;         /* of a CPU; 0: all */
-  int batches;         /* timings of a row */
-  int train_ms;        /* about how long training steps are timed; 0: long enough to quote */
+  int threads;         /* CPU threads; 0: all */
+  int batches;         /* timings per row */
+  int train_ms;        /* approximate duration of timing training steps; 0: long enough for reliable numbers */
   int head_rows;       /* TrainConfig.head_rows */
-  int failures;        /* rows that ended with an error */
-  int opened;          /* contexts opened so far: device memory of an earlier one is gone */
-  size_t opened_bytes; /* that an opened context holds before a row takes any */
+  int failures;        /* rows that failed */
+  int opened;          /* contexts opened so far: device memory of earlier ones is gone */
+  size_t opened_bytes; /* bytes that a new context holds before rows allocate any */
   FILE *json;
-  double copy_rate, gemm_rate; /* bytes/s and FLOP/s that the device reaches; 0: not measured */
-  void *random_compute;        /* device, RANDOM_BYTES: numbers of mean 0 and variance 1 in the compute dtype, and */
-  void *random_floats;         /* in fp32 */
+  double copy_rate, gemm_rate; /* measured peak bytes/s and FLOP/s of the device; 0: not measured */
+  void *random_compute;        /* device, RANDOM_BYTES: values of mean 0 and variance 1 in the compute dtype */
+  void *random_floats;         /* the same in fp32 */
   size_t random_bytes;
   StepState *state; /* a step in progress: lr, clip, inv_targets are set */
 } Bench;
@@ -42,9 +42,9 @@ typedef struct BenchModel {
   const char *name;
   ModelConfig config;
   int batch;
-  int position; /* of a decoded token; 0: the middle of the context */
-  bool usual;   /* timed when --model names none */
-  bool trains;  /* gradients and moments are needed, too */
+  int position; /* position of a decoded token; 0: the middle of the context */
+  bool usual;   /* timed by default, without --model */
+  bool trains;  /* also needs gradients and moments */
   /* on the device, made for context number `opened` */
   ParameterTable table;
   Parameters params;
@@ -52,16 +52,16 @@ typedef struct BenchModel {
   int opened;
 } BenchModel;
 
-/* What an operation works on. Sets of arrays are used in turn, so that what does not fit the cache of the card in
- * training does not here. */
+/* The operands of an operation. Sets of arrays are used in turn, so that arrays that exceed the cache in training also
+ * exceed it here. */
 typedef struct Operands {
   int sets;
-  bool warm; /* one set, which may stay in the caches */
+  bool warm; /* only one set, which may stay in the caches */
   void *array[MAX_SETS][MAX_ARRAYS];
   BenchModel *model;
-  Linear layer;            /* or the table of an embedding, as its weight */
-  int batch, length, rows; /* rows = batch * length where the operation has both */
-  int width;               /* of a row; what it means, the case knows */
+  Linear layer;            /* or an embedding, with its table as weight */
+  int batch, length, rows; /* rows = batch * length if the operation has both */
+  int width;               /* width of a row; its meaning depends on the case */
   bool flag;
   Dropout dropout;
   Attention attention;
@@ -72,9 +72,9 @@ typedef struct Operands {
 typedef struct Case {
   const char *group, *model, *operation;
   char shape[64];
-  double bytes, flops; /* of one call, by the operation's formula; 0 = says nothing */
-  bool against_gemm;   /* the share is that of the GEMM rate, not of the copy rate */
-  bool direct;         /* cannot be recorded: timed call by call */
+  double bytes, flops; /* per call, by the operation's formula; 0 = not reported */
+  bool against_gemm;   /* efficiency relative to the GEMM rate, not the copy rate */
+  bool direct;         /* cannot be recorded: each call is timed */
   const char *note;
   void (*run)(Bench *b, const Operands *o, int set);
   Operands *operands;
@@ -88,45 +88,46 @@ typedef struct Need {
 
 /* ---- measure.c ---- */
 
-/* Opens b->c, with random numbers in it. */
+/* Opens b->c and fills its random arrays. */
 bool bench_open(Bench *b, Error *error);
 const char *bench_dtype(const Bench *b);  /* "f32", "bf16" */
-_Noreturn void bench_out_of_memory(void); /* says so and ends the program */
+_Noreturn void bench_out_of_memory(void); /* prints an error and exits */
 
-/* Times one case and prints and writes its row; every error becomes a row. Returns milliseconds of a call, or zeros. */
+/* Times one case, prints its row and writes it; every error becomes a row. Returns milliseconds per call, or zeros. */
 Quantiles bench_case(Bench *b, const Case *k);
-/* A row that was not timed, and why. */
+/* Reports a row that was not timed, and the reason. */
 void bench_skip(Bench *b, const Case *k, const char *why);
-/* One JSON line to --json FILE. */
+/* Writes one JSON line to --json FILE. */
 void bench_json(Bench *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A new context, for a row that says how much memory it takes. */
+/* Opens a new context, for a row that reports its memory use. */
 void bench_reopen(Bench *b);
-size_t bench_peak_bytes(const Bench *b); /* the most that rows of this context have held */
-/* Where the context holds an error it is printed (unless `what` is NULL) and a new context is opened. False when there
- * was one. */
+size_t bench_peak_bytes(const Bench *b); /* peak memory of the rows in this context */
+/* Returns false when the context has an error. Then it prints the error (unless `what` is NULL) and opens a new
+ * context. */
 bool bench_alive(Bench *b, const char *what);
 
-/* Device memory until bench_free(); NULL when it does not fit, which is no error. */
+/* Allocates device memory until bench_free(); NULL when it does not fit, which is no error. */
 void *bench_array(Bench *b, Fill fill, int64_t count);
 void bench_free(Bench *b);
-/* Makes as many sets of `needs` as it takes to be larger than the caches, 16 at most. */
+/* Makes enough sets of `needs` to exceed the caches, at most 16. */
 bool bench_sets(Bench *b, Operands *o, const Need *needs, int count);
 int32_t *bench_ints(Bench *b, const int32_t *host, int64_t count);
 
 /* ---- model.c ---- */
 
-/* Changes the model as a text says: `layers=4,dim=128`. What is left out stays, but one kv-head a head, heads of
- * dim / heads and the usual ffn follow. False: the text is wrong, or there is no such model. */
+/* Changes the model by a text such as `layers=4,dim=128`. Other values stay, but there is one kv-head per head, heads
+ * have dim / heads channels, and ffn is the default, unless given. Returns false when the text is wrong or the model is
+ * invalid. */
 bool bench_shape(BenchModel *m, const char *text);
 float bench_small_number(size_t i);                     /* an initial weight */
 int32_t *bench_random_tokens(int64_t count, int vocab); /* malloc */
 
-/* Random weights, and cos and sin of all positions; made again after an error has cost the context. */
+/* Makes random weights, and cos and sin of all positions; again after an error has closed the context. */
 bool bench_model_ready(Bench *b, BenchModel *m);
 void bench_model_free(Bench *b, BenchModel *m);
 const Sublayer *bench_sublayer(const BenchModel *m, int layer, SublayerKind kind);
 Norm bench_norm(const BenchModel *m, NormParameters norm);
-int bench_position(const BenchModel *m); /* of a decoded token */
+int bench_position(const BenchModel *m); /* position of a decoded token */
 
 static inline MlpShape bench_mlp(const ModelConfig *c) { return (MlpShape){c->activation, c->gated, c->ffn}; }
 static inline int bench_query_width(const ModelConfig *c) { return c->heads * c->head_dim; }
@@ -135,24 +136,25 @@ static inline int bench_qkv_width(const ModelConfig *c) { return bench_query_wid
 
 Case bench_case_of(const char *group, const char *model, const char *operation,
                    void (*run)(Bench *, const Operands *, int));
-/* What most rows share: makes the sets, times, frees. */
+/* Makes the sets, times the case and frees the sets, as most rows need it. */
 Quantiles bench_row(Bench *b, Case k, Operands *o, const Need *needs, int count);
 
-/* ---- the groups, a file each ---- */
+/* ---- groups, one file each ---- */
 
 void bench_rates(Bench *b);
-void bench_copy_rates(Bench *b); /* parts of it */
+void bench_copy_rates(Bench *b); /* part of bench_rates(), as is bench_gemm_rate() */
 void bench_gemm_rate(Bench *b);
-/* What nothing on this device can pass, quickly: the rate of products and, on a CPU, of reading as many bytes as each
- * model reads for a token. */
+/* Measures upper limits of this device quickly: the rate of matrix products and, on a CPU, of reading the number of
+ * bytes that each model reads per token. */
 void bench_ceilings(Bench *b, BenchModel *const *models, int count);
 void bench_elementwise(Bench *b, BenchModel *m);
 void bench_gemm(Bench *b, BenchModel *m);
 void bench_attention(Bench *b, BenchModel *m);
 void bench_attention_sweep(Bench *b);
-/* Every operation of a decoded token, and all of them together; or those together alone. */
+/* Times every operation of a decoded token and the whole token; or only the whole token. */
 void bench_decode(Bench *b, BenchModel *m, int rows, bool token_alone);
-double bench_token_bytes(const Bench *b, const BenchModel *m, int rows); /* read and written for a token each */
+/* Returns the bytes that are read and written when each of `rows` rows decodes one token. */
+double bench_token_bytes(const Bench *b, const BenchModel *m, int rows);
 void bench_train(Bench *b, BenchModel *m, bool dropout_too);
 
 #endif

@@ -1,6 +1,6 @@
-/* Wall time of BPE training and encoding, and files for scripts/compare_tokenizers.py.
+/* Measures the wall time of BPE training and encoding, and writes files for scripts/compare_tokenizers.py.
  *
- *   bench_bpe train TEXT VOCAB THREADS MERGES      writes MERGES: a line `left right` of ids for each merge
+ *   bench_bpe train TEXT VOCAB THREADS MERGES      writes MERGES: one line `left right` of ids per merge
  *   bench_bpe encode TEXT MERGES THREADS IDS       writes IDS: int32 in the machine's byte order
  * TEXT is one document. Prints one line of JSON. */
 #include "util/clock.h"

@@ -1,10 +1,10 @@
-/* The matrix products of training in other libraries, beside the CPU backend's own: which one should compute them.
+/* Compares the matrix products of training in other libraries with those of the CPU backend.
  *
  *   build/bench_gemm [--isa LEVEL] LIBRARY...     for example libdnnl.so.2 libopenblas.so.0 libblis.so.4
  *
- * Libraries are looked up as the dynamic linker does; each has to have dnnl_sgemm() or cblas_sgemm(), and brings
- * threads of its own (OMP_NUM_THREADS, OPENBLAS_NUM_THREADS, BLIS_NUM_THREADS say how many). Prints GFLOP/s, the median
- * of alternating turns: forward y = x W^T, input gradient dx = dy W, weight gradient dW = dy^T x. */
+ * The dynamic linker finds the libraries; each must have dnnl_sgemm() or cblas_sgemm(), and uses its own threads
+ * (OMP_NUM_THREADS, OPENBLAS_NUM_THREADS, BLIS_NUM_THREADS set the number). Prints GFLOP/s, the median of alternating
+ * turns: forward y = x W^T, input gradient dx = dy W, weight gradient dW = dy^T x. */
 #include "kernels.h"
 #include "util/clock.h"
 

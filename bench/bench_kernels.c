@@ -1,25 +1,25 @@
-/* How fast is every operation of kernels.h on this device, and which part of what the device can do is that?
+/* Measures the speed of every operation of kernels.h on this device, also relative to the peak rates of the device.
  *
  *   bench_kernels [--device cuda|cpu] [--isa v2|v3|v4] [--threads N] [--dtype bf16|f32] [--weights bf16|int8]
  *                 [--only GROUP,...] [--model NAME,... | --shape NAME=N,...] [--batch N] [--head-rows N]
  *                 [--train-ms N] [--autotune] [--json FILE] [--quick]
  *
- * First what the device reaches: a copy of 1 GiB (read and written bytes counted), a large GEMM. Then the operations
- * at the shapes of models, GEMMs, attention, decoding, whole training steps; groups: rates, elementwise, gemm,
- * attention, decode, train, and only when they are named token (of decode the whole tokens alone) and ceilings (rates
- * that take a second or two, to be measured beside a workload). Models: nano, demo, baby, 15m on a CPU, baby, 124m on a
- * GPU, to decode 15m, 110m, 124m; --model names others, and leaves out attention at the shapes of papers and training
- * with dropout. --batch: sequences of the models that --model names, or else of 124m. --shape: one model of its own,
- * nano but for the numbers named (layers, heads, kv_heads, dim, ffn, ctx, vocab, batch, position); it decodes as many
- * tokens at a time as its batch has sequences, at that position instead of in the middle of the context.
+ * It first measures peak rates of the device: a copy of 1 GiB (counting read and written bytes), a large GEMM. Then it
+ * measures operations at the shapes of models, GEMMs, attention, decoding and whole training steps. Groups: rates,
+ * elementwise, gemm, attention, decode, train, and only by name token (the whole tokens of decode) and ceilings (rates
+ * measured in a second or two, next to a workload). Models: nano, demo, baby, 15m on a CPU; baby, 124m on a GPU; 15m,
+ * 110m, 124m for decoding. --model names others, and skips attention at the shapes of papers and training with dropout.
+ * --batch: sequences of the models of --model, or else of 124m. --shape: one custom model, which is nano except for the
+ * given numbers (layers, heads, kv_heads, dim, ffn, ctx, vocab, batch, position); it decodes as many tokens at a time
+ * as its batch has sequences, at the given position instead of in the middle of the context.
  *
- * Bytes and FLOPs are counted by the operation's formula, whatever the kernel really moves. A program that prints
- * numbers, no timed test: status 1 where an operation failed, which its row says.
+ * Bytes and FLOPs follow the operation's formula, regardless of what the kernel moves. The program prints numbers and
+ * has no time limits: it exits with 1 only when an operation failed, which its row reports.
  *
- * Timing: a recording of R calls (the backend replays it, as in training) is submitted K times between two waits, R and
- * K such that it takes 20 ms at least; median, tenth and ninetieth percentile of 11 such batches. Data are random,
- * never zeros; sets of arrays are used in turn, so that together they are larger than the caches. Training steps are
- * timed for 2.75 s at least, or for about --train-ms. --quick: tiny shapes, to try the program itself. */
+ * Timing: a recording of R calls (which the backend replays, as in training) is submitted K times between two waits; R
+ * and K are chosen so that this takes at least 20 ms. Reported are the median, the 10th and the 90th percentile of 11
+ * such batches. Data are random, never zeros; sets of arrays are used in turn, so that together they exceed the caches.
+ * Training steps are timed for at least 2.75 s, or for about --train-ms. --quick: tiny shapes, to test the program. */
 #include "bench/bench.h"
 
 #include "util/compiler.h"

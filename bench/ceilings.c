@@ -1,4 +1,4 @@
-/* What nothing on this device can pass: the rates of products and copies, and on a CPU of reading. */
+/* Upper limits of this device: the rates of matrix products and copies, and on a CPU of reading. */
 #include "bench/bench.h"
 #include "util/clock.h"
 #include "util/memory.h"

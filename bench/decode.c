@@ -1,4 +1,4 @@
-/* Decoding: every operation, a whole token, and sampling. */
+/* Benchmarks of decoding: every operation, a whole token, and sampling. */
 #include "bench/bench.h"
 #include "inference/sampling.h"
 #include "model/parameters.h"

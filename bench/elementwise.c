@@ -1,4 +1,4 @@
-/* The memory-bound operations of training, and Muon, which is not. */
+/* Benchmarks of the memory-bound operations of training, and of Muon, which is compute-bound. */
 #include "bench/bench.h"
 #include "kernels/philox.h"
 #include "model/parameters.h"

@@ -1,4 +1,4 @@
-/* The matrix products of training. */
+/* Benchmarks of the matrix products of training. */
 #include "bench/bench.h"
 #include "model/parameters.h"
 

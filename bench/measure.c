@@ -1,4 +1,4 @@
-/* Contexts and operands on the device, timing, output. */
+/* Contexts and operands on the device, timing and output. */
 #include "bench/bench.h"
 #include "util/clock.h"
 

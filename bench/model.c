@@ -1,4 +1,4 @@
-/* The models that are timed, and what all rows share. */
+/* The benchmarked models, and functions for all rows. */
 #include "bench/bench.h"
 #include "kernels/philox.h"
 #include "model/parameters.h"

@@ -1,4 +1,4 @@
-/* What the device reaches: copies, writes, products. */
+/* Measured peak rates of the device: copies, writes, matrix products. */
 #include "bench/bench.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* Whole training steps, through model.h with random tokens: what ./train --bench does, for any vocabulary. */
+/* Benchmarks of whole training steps, through model.h with random tokens: the same as ./train --bench, for any
+ * vocabulary. */
 #include "bench/bench.h"
 #include "util/clock.h"
 #include "model/parameters.h"

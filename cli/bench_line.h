@@ -7,11 +7,11 @@
 #include "kernels.h"
 #include "model.h"
 
-enum { BENCH_WARM_UP = 12 }; /* steps before the timed ones: graphs are captured, a GPU is kept busy */
+enum { BENCH_WARM_UP = 12 }; /* untimed steps before the timed ones, to capture graphs and warm up a GPU */
 
-/* A step: of training, or a token of generation. */
+/* The measurements of --bench. A step is a training step, or one generated token. */
 typedef struct BenchLine {
-  Quantiles seconds; /* of a step */
+  Quantiles seconds; /* seconds per step */
   int64_t steps, tokens_per_step;
   int batch; /* sequences computed at a time */
   const ModelConfig *model;
@@ -20,8 +20,8 @@ typedef struct BenchLine {
   const char *commit;
 } BenchLine;
 
-/* Prints the line to stdout; `format` makes the members that only one program has, `"key": value` with commas between
- * them. Without an accelerator peak_memory_bytes is what the process has occupied at most. EXIT_OUTPUT. */
+/* Prints the line to stdout. `format` adds members that only one program has: `"key": value`, separated by commas.
+ * Without an accelerator peak_memory_bytes is the peak memory of the process. EXIT_OUTPUT. */
 bool bench_line_print(const BenchLine *line, Error *error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -10,8 +10,8 @@ const char *const device_choices[] = {"auto", "cuda", "cpu", NULL};
 const char *const dtype_choices[] = {"auto", "f32", "bf16", NULL};
 const char *const weight_dtype_choices[] = {"auto", "f32", "bf16", "int8", NULL};
 
-/* `best`: the backend that would be taken whatever the dtype. Where weights are only read, a CPU keeps them in the
- * dtype asked for and computes in f32. */
+/* Returns the options of a context. `best`: the backend chosen regardless of dtype. When weights are only read, a CPU
+ * stores them in the requested dtype and computes in f32. */
 static ContextOptions context_options(const Backend *best, const DeviceSettings *settings, const char *tuning) {
   ContextOptions options = {.dtype = settings->dtype ? (DType)(settings->dtype - 1) : best->natural_dtype,
                             .weights = DTYPE_F32,

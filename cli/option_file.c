@@ -1,4 +1,4 @@
-/* Configuration files: `key = value` lines, read and written. */
+/* Configuration files: reading and writing of `key = value` lines. */
 #include "cli/option_internal.h"
 
 #include <ctype.h>

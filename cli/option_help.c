@@ -1,4 +1,4 @@
-/* --help and --help-all. */
+/* Prints --help and --help-all. */
 #include "cli/console.h"
 #include "cli/option_internal.h"
 #include "util/program_name.h"

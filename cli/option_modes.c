@@ -1,4 +1,4 @@
-/* Which mode the options select, and whether it allows what else is given. */
+/* Modes: finds the mode that the options select, and checks that it allows the other options. */
 #include "cli/option_internal.h"
 #include "util/text.h"
 

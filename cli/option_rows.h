@@ -1,11 +1,11 @@
-/* Rows for a table of options (cli/options.h). What follows the help text are designated members of Option:
+/* Macros for rows of a table of options (cli/options.h). Designated members of Option may follow the help text:
  * `.letter = 'p'`. `shown` is Option.shown_default; NULL shows the variable's own value. */
 #ifndef INKLING_CLI_OPTION_ROWS_H
 #define INKLING_CLI_OPTION_ROWS_H
 
 #include "cli/options.h"
 
-/* A compound literal, so that the compiler compares the variable's type with the kind. */
+/* A compound literal lets the compiler compare the variable's type with the kind. */
 #define OPTION_ROW(k, type, n, v, shown, ...)                                                                          \
   { .kind = k, .name = n, .value = (type *){v}, .shown_default = shown, .help = __VA_ARGS__ }
 #define OPTION_NUMBER(k, type, n, v, low, high, shown, ...)                                                            \
@@ -27,13 +27,14 @@
 #define CHOICE(n, v, names, shown, ...) OPTION_ROW(OPTION_CHOICE, int, n, v, shown, __VA_ARGS__, .choices = names)
 #define INTERVAL(n, v, ...) OPTION_ROW(OPTION_INTERVAL, Interval, n, v, NULL, __VA_ARGS__)
 
-/* A number that is a macro, as text: "byte below " SHOWN(BYTE_LIMIT) " MB". */
+/* Converts a macro of a number to text: "byte below " SHOWN(BYTE_LIMIT) " MB". */
 #define SHOWN_LITERAL(number) #number
 #define SHOWN(number) SHOWN_LITERAL(number)
 
-/* ---- rows of both programs ---- */
+/* ---- rows shared by both programs ---- */
 
-/* How texts are read. `s`: settings with jsonl_field, prompt_field, response_field, tsv; then members of all rows. */
+/* Options for reading texts. `s`: settings with jsonl_field, prompt_field, response_field, tsv; the remaining arguments
+ * are members for all rows. */
 #define FORMAT_ROWS(s, ...)                                                                                            \
   TEXT("jsonl-field", &(s)->jsonl_field, "NAME", "text",                                                               \
        "field of JSON Lines (.jsonl files, or standard input with this option) that holds the document", __VA_ARGS__), \
@@ -43,7 +44,8 @@
            "field of JSON Lines that holds the response, which counts in the loss", __VA_ARGS__),                      \
       FLAG("tsv", &(s)->tsv, "read standard input as TSV, like .tsv files: prompt, tab, response", __VA_ARGS__)
 
-/* `machine`: DeviceSettings of cli/device.h; its choices of dtypes, what auto takes, and what they are. */
+/* Options for the device. `machine`: DeviceSettings of cli/device.h; then the choices of dtypes, the meaning of auto
+ * and the help. */
 #define DEVICE_ROWS(machine, dtypes, dtype_auto, dtype_text)                                                           \
   CHOICE("device", &(machine)->device, device_choices, NULL, "device to compute on"),                                  \
       CHOICE("dtype", &(machine)->dtype, dtypes, dtype_auto, dtype_text),                                              \

@@ -1,4 +1,4 @@
-/* One value of an option: its kinds, ranges and texts. */
+/* Values of options: kinds, ranges, parsing and formatting. */
 #define _DEFAULT_SOURCE /* getentropy(): musl declares it in unistd.h, glibc and macOS in sys/random.h */
 #include "cli/option_internal.h"
 

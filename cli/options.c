@@ -1,4 +1,4 @@
-/* The table of options and the command line. */
+/* The table of options and parsing of the command line. */
 #include "cli/option_internal.h"
 #include "cli/option_rows.h"
 #include "util/array.h"

@@ -35,13 +35,13 @@ typedef struct TextList {
   size_t capacity;
 } TextList;
 
-/* `500` (steps), `90s`, `10m`, `2h`: one of the two is not zero. Both are zero for `0` (never). */
+/* An interval: `500` (steps), `90s`, `10m`, `2h`: one member is not zero. Both are zero for `0` (never). */
 typedef struct Interval {
   int64_t steps;
   double seconds;
 } Interval;
 
-/* The type of the variable; what stands in it while the value is not known ("unset"). */
+/* The type of the variable, and after the semicolon its value while the option is "unset". */
 typedef enum OptionKind {
   OPTION_FLAG,     /* bool; - */
   OPTION_TRISTATE, /* int: 0, 1; -1 */
@@ -57,7 +57,7 @@ typedef enum OptionKind {
   OPTION_INTERVAL  /* Interval, the range is for steps; steps < 0 */
 } OptionKind;
 
-/* Where a value comes from; a higher one is never replaced by a lower one. */
+/* The source of a value; a lower source never replaces a higher one. */
 typedef enum OptionOrigin { ORIGIN_DEFAULT = 0, ORIGIN_FILE = 1, ORIGIN_COMMAND_LINE = 2 } OptionOrigin;
 
 typedef union OptionValue {
@@ -76,126 +76,129 @@ typedef struct Option {
   void *value;                /* the caller's variable, of the type that `kind` names */
   const char *help;           /* one sentence, no full stop; wrapped to fit */
   const char *argument;       /* shown in --help: "FILE"; NULL: N, X, TEXT or the choices */
-  const char *shown_default;  /* instead of the variable's own value; begins with "auto": `auto` may be given too */
+  const char *shown_default;  /* shown instead of the variable's value; begins with "auto": `auto` may be given */
   const char *const *choices; /* OPTION_CHOICE: ends with NULL */
-  double min, max;            /* both 0: no limit but the type's. One-sided: INFINITY from <math.h> */
-  bool above, below;          /* min itself, max itself is out of the range */
+  double min, max;            /* both 0: only the type's limits. One-sided: INFINITY from <math.h> */
+  bool above, below;          /* min itself, max itself is excluded */
   bool positional;            /* also takes arguments without a flag (OPTION_LIST: all, OPTION_TEXT: one) */
-  bool seed;                  /* OPTION_UINT64: -1 draws one, which is then the value */
+  bool seed;                  /* OPTION_UINT64: -1 sets a random value */
   bool transient;             /* an action (--resume, --dry-run): never written by options_write() */
   int exclusive;              /* rows with the same number > 0 exclude each other (--steps, --epochs, --minutes) */
   const char *group;          /* heading in --help and in files; options_add() copies it to the rows below it */
   unsigned selects;           /* the mode that the option selects; 0: none */
-  unsigned modes;             /* in which the option is allowed; 0: those of the heading, else all */
-  const char *needs;          /* names of options, one of which must be given too: "score novelty" */
+  unsigned modes;             /* the modes that allow the option; 0: those of the heading, else all */
+  const char *needs;          /* names of options, one of which must also be given: "score novelty" */
   const char *excludes;       /* names of options that cannot be given together with this one */
-  bool common;                /* --help prints it; --help-all prints the other rows, too */
-  bool hidden;                /* written by programs: in no help */
+  bool common;                /* shown by --help; --help-all also shows the other rows */
+  bool hidden;                /* written by programs: not in any help */
 
   /* Filled by the parser. */
-  unsigned group_modes; /* of the heading, with its default */
+  unsigned group_modes; /* modes of the heading, with its default */
   OptionOrigin origin;
-  int file, line; /* where in which configuration file; file 0: the command line */
+  int file, line; /* position in a configuration file; file 0: the command line */
   OptionValue initial;
 } Option;
 
 enum { OPTION_DEFAULT_MODE = 1, OPTION_ALL_MODES = 0x7FFFFFFF };
 
-/* What to say about a flag of some other program: {"learning-rate max-lr", "that is --lr here"}. `given`: names without
- * their dashes, a blank between two; '_' and '-' are the same. */
+/* A hint for a flag of another program: {"learning-rate max-lr", "that is --lr here"}. `given`: names without dashes,
+ * separated by a blank; '_' and '-' are equal. */
 typedef struct OptionHint {
   const char *given, *text;
 } OptionHint;
 
-/* Not to be copied or moved after options_init(): the built-in rows point into it. */
+/* The table of options. It must not be copied or moved after options_init(): the built-in rows point into it. */
 typedef struct Options {
   const char *program; /* "train" */
-  const char *usage;   /* what follows the program's name: "FILE... [options]" */
+  const char *usage;   /* usage after the program's name: "FILE... [options]" */
   const char *about;   /* a paragraph under the usage line; NULL: none */
   const OptionHint *hints;
   int hint_count;
-  const char *default_mode; /* name of OPTION_DEFAULT_MODE, which no option selects: "training"; NULL: no modes */
-  unsigned default_modes;   /* of rows and headings that say nothing; 0 becomes all */
+  const char *default_mode; /* name of OPTION_DEFAULT_MODE, selected by no option: "training"; NULL: no modes */
+  unsigned default_modes;   /* modes of rows and headings without any; 0 becomes all */
 
-  /* Results. With `help` or `version` the rest of the command line was not looked at. */
+  /* Results. With `help` or `version` the rest of the command line is not parsed. */
   bool help, version, quiet;
-  bool help_all;      /* then `help` is true, too */
+  bool help_all;      /* then `help` is also true */
   const char *config; /* --config FILE, already read; NULL when not given */
-  unsigned mode;      /* the selected one */
+  unsigned mode;      /* the selected mode */
 
   /* Internal. */
   Option *rows; /* the program's, then the built-in ones */
-  bool failed;  /* they could not be allocated */
+  bool failed;  /* the rows could not be allocated */
   int count;
   size_t capacity;
-  int files; /* read so far */
+  int files; /* files read so far */
   struct OptionText *texts;
 } Options;
 
-/* Copies rows behind those that are there; what has no heading goes on under the last one. */
+/* Appends copies of rows; rows without a heading belong to the last one before them. */
 void options_add(Options *options, const Option *rows, size_t count);
-/* The last rows, and the built-in ones behind them. What could not be allocated options_parse() reports. */
+/* Appends the last rows and the built-in ones. options_parse() reports a failed allocation. */
 void options_init(Options *options, const Option *table, size_t count);
 
-/* EXIT_USAGE, with a message that names the flag, what was given, the range and, for an unknown flag, the nearest one;
- * and for an option that the mode or another option does not allow. Call options_free() after a failure too. */
+/* Parses the command line. EXIT_USAGE: the message names the flag, the given value, the range and, for an unknown flag,
+ * the most similar one; or an option that the mode or another option does not allow. Call options_free() also after a
+ * failure. */
 bool options_parse(Options *options, int argc, char **argv, Error *error);
 
 /* Reads `key = value` lines for every row that has no value yet (nor a row that it excludes). Errors have `code` and
  * name file and line. */
 bool options_load(Options *options, const char *path, ExitCode code, Error *error);
 
-/* A line `name = value` of such a file. */
+/* A line `name = value` of a configuration file. */
 typedef struct OptionLine {
-  const char *name, *value; /* value NULL: it is none, and `wrong` says why */
+  const char *name, *value; /* value NULL: the line is invalid, and `wrong` says why */
   const char *wrong, *path;
-  bool quoted;   /* the value, and so it is a text whatever it looks like */
+  bool quoted;   /* the value was quoted, so it is a text */
   int number;    /* from 1 */
   ExitCode code; /* of errors */
 } OptionLine;
 typedef bool OptionTake(void *context, const OptionLine *line, Error *error);
 
-/* Every such line of a file, whatever the names. Errors have `code`; false as soon as `take` is false. */
+/* Calls `take` for every line of a file, regardless of names. Errors have `code`; returns false as soon as `take`
+ * does. */
 bool option_file_read(const char *path, ExitCode code, OptionTake *take, void *context, Error *error);
 
-/* The same of a text in memory, which is changed. `path`: its name in errors. */
+/* Does the same for a text in memory, which is modified. `path`: its name in errors. */
 bool option_text_read(char *text, const char *path, ExitCode code, OptionTake *take, void *context, Error *error);
 
-/* Where the variable's value comes from; whether from anywhere but the default. `value` is the address in the row. A
+/* Return the source of the variable's value, and whether it is not the default. `value` is the address in the row. A
  * given `auto` counts as given. */
 OptionOrigin options_origin(const Options *options, const void *value);
 bool options_given(const Options *options, const void *value);
 
-/* Takes back what a file gave the variable, a number or a switch: it has its default again. */
+/* Resets a variable, a number or a switch, to its default when a file has set it. */
 void options_forget(Options *options, const void *value);
 
-/* What is written instead of a text of the row with this `value`, in fresh memory; NULL: the text itself. */
+/* Returns the text to write instead of `text` for the row with this `value`, in allocated memory; NULL: `text`
+ * itself. */
 typedef char *OptionsResolve(const void *context, const void *value, const char *text);
 
-/* All values that are known now in the form options_load() reads, transient rows left out; of rows that exclude each
- * other the one that was given, else the first. `resolve`: NULL, or asked for each text, with `context`. False when the
- * stream has an error. */
+/* Writes all known values in the form that options_load() reads, without transient rows; of mutually exclusive rows the
+ * given one, else the first. `resolve`: NULL, or called for each text, with `context`. Returns false when the stream
+ * has an error. */
 bool options_write(const Options *options, FILE *stream, OptionsResolve *resolve, const void *context);
 
-/* All values, known or not, and where they are from, for options_copy() of a process that runs the same program. False
- * when the stream has an error. */
+/* Writes all values, known or not, and their sources, for options_copy() in another process of the same program.
+ * Returns false when the stream has an error. */
 bool options_dump(const Options *options, FILE *stream);
-/* All values become those of the other process. EXIT_MEMORY. */
+/* Sets all values from options_dump() of another process. EXIT_MEMORY. */
 bool options_copy(Options *options, const char *dump, Error *error);
 
-/* A value for the row of that name as on the command line, which may be given again and again. EXIT_USAGE as there. */
+/* Sets the value of the named row as the command line does; may be repeated. EXIT_USAGE, as options_parse(). */
 bool options_set(Options *options, const char *name, const char *text, Error *error);
-/* The value of such a row, which is no text, as it could be given; "unset" where it is not known. */
+/* Formats the value of the named row, which is no text, as it could be given; "unset" when it is unknown. */
 void options_value(const Options *options, const char *name, char *out, size_t size);
 
-/* A seed for random numbers that nobody has chosen. */
+/* Returns a random seed. */
 uint64_t options_random_seed(void);
 
-/* The common rows or, with help_all or where no row is common, all. Lines are as wide as $COLUMNS says, else as the
+/* Prints the common rows or, with help_all or when no row is common, all. Lines are as wide as $COLUMNS, else as the
  * terminal, else 80 columns. */
 void options_help(const Options *options, FILE *stream);
 
-/* "not with --score, --lens": the modes of a row or a heading, where they are not the usual ones; else empty. */
+/* Formats the modes of a row or heading when they are not the usual ones: "not with --score, --lens"; else empty. */
 void options_modes_text(const Options *options, unsigned modes, unsigned usual, char *out, size_t size);
 
 /* Frees the rows and every text and list that the parser stored in the caller's variables. */

@@ -23,7 +23,7 @@
 _Atomic int stop_signal;
 _Atomic int64_t startup_unsaved_steps;
 
-/* Signals that come together are one: `timeout` and terminals that are closed send several. */
+/* Signals that arrive together count as one: `timeout` and closing terminals send several. */
 static const double TOGETHER_SECONDS = 0.5;
 
 bool startup_go_on(const char *doing, Error *error) { return stop_go_on(&stop_signal, doing, error); }

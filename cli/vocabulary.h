@@ -1,11 +1,11 @@
-/* What there is to say of a model whose vocabulary is larger than its tokenizer's. */
+/* A note about models whose vocabulary is larger than their tokenizer's. */
 #ifndef INKLING_CLI_VOCABULARY_H
 #define INKLING_CLI_VOCABULARY_H
 
 #include "cli/console.h"
 #include "tokenizer/tokenizer.h"
 
-/* A note with the numbers where the model in `dir` has rows for no token; else nothing. `source` NULL: sources have no
+/* Prints a note with the numbers when the model in `dir` has rows without a token. `source` NULL: sources have no
  * tokenizer of their own. */
 void vocabulary_note_unused(Console *console, const char *dir, const Tokenizer *tokenizer, const Tokenizer *source);
 

@@ -118,8 +118,8 @@ static inline Tokenizer *program_source_tokenizer(const Program *p) {
 UnseenText program_unseen(Program *p, const BpeIds *source);
 /* Prints a note about the unseen characters of p->source. */
 void program_note_unseen(Program *p);
-/* The same for many sources: the first counts the sources with unseen characters, the second prints a note about them,
- * out of `lines`. */
+/* For many sources: program_count_unseen() counts the sources with unseen characters; program_note_unseen_lines()
+ * prints a note about them, out of `lines`. */
 void program_count_unseen(Program *p, int64_t line, const BpeIds *source);
 void program_note_unseen_lines(Program *p, int64_t lines);
 

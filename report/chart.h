@@ -53,8 +53,8 @@ void chart_write(FILE *stream, const Chart *chart);
 /* Returns whether a value can be drawn. Ranges of larger values would overflow. */
 static inline bool chart_can_draw(double value) { return fabs(value) < 1e30; }
 
-/* Returns the first point that determines the range of y. The first fiftieth, where the loss falls from that of
- * guessing, would leave no room for the rest. */
+/* Returns the first point that determines the range of y. The first fiftieth is skipped: there the loss falls from that
+ * of guessing and would take most of the range. */
 static inline int chart_first_counted(int points) { return points / 50; }
 
 #endif

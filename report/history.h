@@ -10,12 +10,11 @@ typedef struct HistoryPoint {
   int64_t lines;        /* the number of merged lines */
   int64_t step, tokens; /* of the last line */
   double seconds;
-  double loss, least, most; /* mean, minimum and maximum; infinite when a loss was not finite */
-  double lr;                /* of the last line */
-  double grad_norm;         /* the maximum */
-  double tokens_per_s;      /* timed_tokens / timed_seconds */
-  double timed_tokens,
-      timed_seconds; /* tokens and seconds since the previous line when the speed is known, without pauses */
+  double loss, least, most;           /* mean, minimum and maximum; infinite when a loss was not finite */
+  double lr;                          /* of the last line */
+  double grad_norm;                   /* the maximum */
+  double tokens_per_s;                /* timed_tokens / timed_seconds */
+  double timed_tokens, timed_seconds; /* sums over lines with a known speed, without pauses */
 } HistoryPoint;
 
 typedef struct HistoryEvaluation {
@@ -36,7 +35,7 @@ typedef struct History {
   HistoryPoint *points; /* at most HISTORY_POINTS, in order of steps */
   int count;
   int64_t lines_a_point;          /* in every point but the last: a power of two */
-  double last_loss;               /* in the last line; undefined without points, then 0 */
+  double last_loss;               /* in the last line; 0: there are no points */
   HistoryEvaluation *evaluations; /* during the run, by step; all use the same windows */
   size_t evaluation_count, evaluation_capacity;
   HistoryEvaluation at_end; /* of the newest model on all text, when the others use only the beginning */

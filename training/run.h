@@ -119,7 +119,7 @@ typedef struct Run {
   StepState newest;         /* the last step reported by the device (reports.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
   bool holds_kept;          /* the model holds the weights of model.safetensors, Run.host[0] those of the last step */
-  double logged_at;         /* clock_seconds() at the last line of metrics.jsonl, shifted by later pauses */
+  double logged_at;         /* clock_seconds() at the last line of metrics.jsonl or run_restart_timing() */
   int64_t timed_steps;      /* steps reported since then */
   Pace pace;
 } Run;
