@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what the run says of itself ---- */
+/* ---- records of the run ---- */
 
 static double number_of(const json_t *object, const char *key) {
   const json_t *value = json_object_get(object, key);

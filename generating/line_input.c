@@ -26,7 +26,7 @@ void line_input_close(LineInput *in) {
   *in = (LineInput){.fd = -1};
 }
 
-/* Whether reading would not wait. */
+/* Returns whether reading would not block. */
 static bool is_ready(const LineInput *in) {
   struct pollfd input = {.fd = in->fd, .events = POLLIN};
   return poll(&input, 1, 0) > 0;

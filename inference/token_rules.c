@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens that complete a banned text. */
+/* The tokens that complete a banned text. */
 typedef struct Completing {
   bool known;
   int32_t *ids;

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DEEPEST = 16 }; /* directories below those that are named */
+enum { DEEPEST = 16 }; /* depth of the search below the named directories */
 
 typedef struct Search {
   FindRunsTake *take;

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLES = 24, SAMPLE_BYTES = 4000, WHOLE_BYTES = 24 /* words as long fit into any line */ };
+enum { SAMPLES = 24, SAMPLE_BYTES = 4000, WHOLE_BYTES = 24 /* words of this length fit into any line */ };
 
 /* ---- a run, read ---- */
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double NEAR_CHANCE = 0.05; /* nats per token: a model that is not better has learned nothing */
+static const double NEAR_CHANCE = 0.05; /* nats per token; a model within this of guessing has learned nothing */
 static const double EARLY = 0.75;  /* of the steps: after a best evaluation before it most of the rest was in vain */
 static const double FALLS = 0.99;  /* what is more of a training loss does not fall */
 static const double WINDOW = 0.05; /* of the steps, before and after one */

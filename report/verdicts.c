@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double RISE = 0.01;        /* a share of the best loss: less is noise */
+static const double RISE = 0.01;        /* fraction of the best loss; a smaller rise is noise */
 static const double JUMP = 0.3;         /* nats per token: losses rise by that only where training fails */
 static const double OVER_CHANCE = 0.05; /* nats per token, above a model that knows nothing */
 enum { RISEN_EVALUATIONS = 3, FEWEST_EVALUATIONS = 8 };

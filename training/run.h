@@ -232,8 +232,8 @@ bool run_bench(Run *r, const char *commit, Error *error);
 /* ---- directory.c: the run directory ---- */
 bool run_name_directory(Run *r, Error *error);
 bool run_take_directory(Run *r, Error *error);
-/* Writes the files that make the directory a model that transformers and ./generate can read. When the run replaces
- * another, nothing of the old run is removed before the new model is in its place. */
+/* Begins the run in its directory, which from then on holds a model that transformers and ./generate can read. When the
+ * run replaces another, nothing of the old run is removed before the new model is in its place. */
 bool run_begin_directory(Run *r, Error *error);
 bool run_write_settings(const Run *r, Error *error); /* config.txt */
 typedef struct ResumeCommand {
