@@ -1,4 +1,4 @@
-/* The hidden numbers of an MLP, forward and backward. */
+/* Activations of an MLP, forward and backward. */
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/dropout.h"
 

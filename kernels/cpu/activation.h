@@ -1,16 +1,16 @@
-/* Activations of an MLP's hidden numbers, which training and decoding share. */
+/* Activation functions of an MLP, for training and decoding. */
 #ifndef INKLING_KERNELS_CPU_ACTIVATION_H
 #define INKLING_KERNELS_CPU_ACTIVATION_H
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
 
-/* act(x) = x * factor; `slope` is the factor's derivative, where ACTIVATION_SILU does without it. */
+/* act(x) = x * factor; `slope` is the factor's derivative, 0 for ACTIVATION_SILU, which does not need it. */
 typedef struct Curve {
   float factor, slope;
 } Curve;
 
-/* `kind` is a constant at every call of these. */
+/* Evaluates the factor and its slope at x. `kind` is a compile-time constant at every call of these functions. */
 static inline __attribute__((always_inline)) Curve curve_at(Activation kind, float x) {
   if (kind == ACTIVATION_RELU) return (Curve){x > 0 ? 1.0f : 0.0f, 0.0f};
   if (kind == ACTIVATION_SILU) return (Curve){sigmoid_f32(x), 0.0f};
@@ -23,12 +23,12 @@ static inline __attribute__((always_inline)) Curve curve_at(Activation kind, flo
   return (Curve){sigmoid, sigmoid * (1.0f - sigmoid) * (k * (1.0f + 0.134145f * x * x))};
 }
 
-/* d * act(x). */
+/* Returns d * act(x). */
 static inline __attribute__((always_inline)) float times_value(Activation kind, float d, float x, Curve at) {
-  return kind == ACTIVATION_RELU ? d * (x < 0 ? 0.0f : x) : d * x * at.factor; /* -inf * 0 is no number */
+  return kind == ACTIVATION_RELU ? d * (x < 0 ? 0.0f : x) : d * x * at.factor; /* -inf * 0 would be NaN */
 }
 
-/* d * act'(x). */
+/* Returns d * act'(x). */
 static inline __attribute__((always_inline)) float times_slope(Activation kind, float d, float x, Curve at) {
   if (kind == ACTIVATION_SILU) return d * at.factor * (1.0f + x * (1.0f - at.factor));
   if (kind == ACTIVATION_RELU) return d * at.factor;
@@ -39,7 +39,7 @@ static inline __attribute__((always_inline)) float times_slope(Activation kind, 
   if ((mlp)->gated) function(kind, true, (mlp)->ffn, __VA_ARGS__);                                                     \
   else function(kind, false, (mlp)->ffn, __VA_ARGS__)
 
-/* function(activation, gated, ffn, ...) with the first two as constants. */
+/* Calls function(activation, gated, ffn, ...) with the first two as constants. */
 #define WITH_MLP(function, mlp, ...)                                                                                   \
   switch ((mlp)->activation) {                                                                                         \
   case ACTIVATION_SILU: GATED_OR_NOT(function, ACTIVATION_SILU, mlp, __VA_ARGS__); break;                              \

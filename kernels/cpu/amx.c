@@ -1,4 +1,4 @@
-/* Products of pairs of bf16 by the tile registers of AMX: 32 x 32 sums in four of them. */
+/* Products of pairs of bf16 in the tile registers of AMX: four registers hold 32 x 32 sums. */
 #include "kernels/cpu/words.h"
 
 #if defined(HAVE_BF16_PRODUCTS) || defined(AMX_EMULATED)

@@ -1,6 +1,6 @@
-/* The tile registers of AMX: eight of 16 rows of 64 bytes. Written as instructions, not through the compiler's
- * intrinsics, because gcc's do not say that they read and write memory. AMX_EMULATED puts C in their place, for tests
- * on processors that have none. */
+/* The eight tile registers of AMX, each with 16 rows of 64 bytes. The code uses inline assembly because gcc's
+ * intrinsics do not declare that they read and write memory. AMX_EMULATED replaces it by C, for tests on processors
+ * without AMX. */
 #ifndef INKLING_KERNELS_CPU_AMX_H
 #define INKLING_KERNELS_CPU_AMX_H
 
@@ -13,7 +13,7 @@ enum { AMX_ROWS = 16, AMX_WORDS = 16 };
 
 #ifndef AMX_EMULATED
 
-/* All eight registers whole: palette 1 (Intel's manual, LDTILECFG). */
+/* Configures all eight registers at full size: palette 1 (Intel's manual, LDTILECFG). */
 static inline void amx_begin(void) {
   struct {
     uint8_t palette, start_row, reserved[14];
@@ -29,7 +29,7 @@ static inline void amx_begin(void) {
 
 static inline void amx_end(void) { __asm__ volatile("tilerelease" ::: "memory"); }
 
-/* `stride` in bytes. The number of a register has to be a constant. */
+/* `stride` is in bytes. The register number must be a constant. */
 #define AMX_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
 #define AMX_LOAD(tile, from, stride)                                                                                   \
   __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"((const void *)(from)), "r"((int64_t)(stride)) : "memory")

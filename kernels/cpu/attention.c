@@ -1,8 +1,7 @@
 /* Rotary positions and attention, forward and backward (Dao et al., "FlashAttention", 2022: blocks of keys with a
- * running maximum; probabilities are never stored beyond a block and are recomputed from the log-sum-exp in the
- * backward).
- *
- * One thread works on one (sequence, head), so the results do not depend on the number of threads. Keys are packed
+ * running maximum; the forward pass stores no probabilities beyond a block, and the backward pass recomputes them from
+ * the log-sum-exp).
+ * One thread works on one (sequence, head), so the results do not depend on the number of threads. It packs keys
  * transposed, so that scores, weighted values and all gradients are tile products over contiguous rows. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dropout.h"

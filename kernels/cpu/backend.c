@@ -1,4 +1,4 @@
-/* The CPU backend's table: one for each instruction set, element and way to multiply. */
+/* The tables of the CPU backend: one for each instruction set, element type and microkernel. */
 #include "kernels/cpu/words.h"
 
 #define TEXT(isa) #isa

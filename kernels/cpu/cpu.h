@@ -1,4 +1,4 @@
-/* Inside the CPU backend: the context and what its families (one file each) share. */
+/* Internals of the CPU backend: the context and functions that its files share. */
 #ifndef INKLING_KERNELS_CPU_H
 #define INKLING_KERNELS_CPU_H
 
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every file is compiled once for each instruction set of the build, CPU_ISA (v3, say), and element (CPU_BF16), and
- * every name that leaves a file carries them, as CPU_BUILD: CPU(attention) is cpu_v3_attention or
+/* The Makefile compiles every file once for each instruction set of the build, CPU_ISA (for example v3), and element
+ * type (CPU_BF16). Every external name contains both, as CPU_BUILD: CPU(attention) is cpu_v3_attention or
  * cpu_v3_bf16_attention. */
 #define CPU_JOIN(build, name) cpu_##build##_##name
 #define CPU_EXPAND(build, name) CPU_JOIN(build, name)
@@ -30,10 +30,10 @@ struct Context {
   Collective *peers; /* NULL: none */
   DType dtype, weights;
   int threads;
-  Error error; /* the first one; operations do nothing once error.code is set */
+  Error error; /* the first error; operations do nothing once error.code is set */
   Allocation *allocations;
   size_t bytes, peak_bytes;
-  double granted;           /* bytes that were free when it was opened */
+  double granted;           /* bytes that were free when the context was opened */
   Scratch scratch, rounded; /* shared by the operations, one at a time; see CPU(scratch)() and CPU(rounded)() */
   Pool *pool;
   const Microkernel *microkernel;
@@ -41,24 +41,25 @@ struct Context {
   int report_first, report_count;
 };
 
-/* At least `count` floats, 64-byte aligned, that live until the next call. NULL (with the context's error set) when
- * memory is out. Grows rarely: the second run of a step never allocates. */
+/* Returns at least `count` floats, 64-byte aligned, valid until the next call. NULL (with the context's error set) when
+ * memory is out. The buffer grows rarely: the second run of a step never allocates. */
 float *CPU(scratch)(Context *c, size_t count);
-/* Scratch space for the iteration of muon(), before anything depends on it; none where no matrix is updated so. */
+/* Allocates scratch space for the iteration of muon() in advance; none where Muon updates no matrix. */
 void CPU(reserve_muon)(Context *c, const Parameters *params);
-/* The same for activations that are rounded beside weights in int8. */
+/* Returns scratch space, as CPU(scratch)() does, for activations that are rounded to multiply int8 weights. */
 float *CPU(rounded)(Context *c, size_t count);
 
-/* Element ranges are cut into this many elements per block wherever a reduction is spread over threads: partial sums
- * belong to blocks, not to threads, so results do not depend on the number of threads. */
+/* Elements per block of a reduction that several threads share. Each block has a partial sum, so results do not depend
+ * on the number of threads. */
 enum { REDUCTION_BLOCK = 4096 };
 
-enum { SPAN_ROWS = 64 }; /* rows of a micro-batch that a thread takes at a time, at most (pool_run) */
+enum { SPAN_ROWS = 64 }; /* the most rows of a micro-batch that a thread takes at a time (pool_run) */
 
-/* Backend.open with the microkernel of its matrix products. */
+/* Opens a context as Backend.open does, with `microkernel` for its matrix products. */
 bool CPU(open_with)(Context **out, const ContextOptions *options, const Microkernel *microkernel, Error *error);
 
-/* The functions of the table: context and memory in kernels/cpu/context.c, the operations one family a file. */
+/* The functions of the table: kernels/cpu/context.c has context and memory, the other files one family of operations
+ * each. */
 #define DECLARE(name) __typeof__(*((Backend *)0)->name) CPU(name);
 BACKEND_FUNCTIONS(DECLARE)
 #undef DECLARE

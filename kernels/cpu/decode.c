@@ -1,11 +1,9 @@
-/* One decoded token on the CPU: the operations of kernels.h whose rows are sequences.
- *
+/* Decoding of one token on the CPU: the operations of kernels.h whose rows are sequences.
  *   x [rows][C]   q, out [rows][H*D]   h [rows][F]   logits [rows][V]   w [M][K]   cache k, v [slots][capacity][G][D]
  *
- * Neither the number of sequences, their order, nor the number of threads enters into a sum (dots.h), so row i of a
- * batch is the single run of its sequence, bit for bit.
- *
- * A sequence whose position lies outside the cache writes nothing and attends to what the cache holds. */
+ * Sums (dots.h) do not depend on the number of sequences, their order or the number of threads, so row i of a batch
+ * equals a run of its sequence alone, bit for bit.
+ * A sequence whose position is outside the cache writes nothing and attends to the whole cache. */
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/dots.h"
 #include "kernels/cpu/rope.h"

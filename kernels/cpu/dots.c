@@ -1,8 +1,8 @@
-/* A block of weight rows is read once and used for all rows of activations while it lies in L1. Weights in f32 and bf16
- * are widened in registers and multiplied in fp32: lane l of a sum takes the products l, l + LANES, ... in rising
- * order. Weights in int8 are multiplied with activations in int8, group by group: the 32 products of a group are added
- * as integers, which is exact, and what they come to is scaled and added in fp32. In the end the lanes are added in a
- * fixed tree. */
+/* A thread reads a block of weight rows once and uses it for all rows of activations while it is in L1. It widens f32
+ * and bf16 weights in registers and multiplies in fp32: lane l of a sum adds the products l, l + LANES, ... in
+ * ascending order. It multiplies int8 weights with int8 activations group by group: it adds the 32 products of a group
+ * as integers, which is exact, then scales the result and adds it in fp32. Finally it adds the lanes in a fixed
+ * tree. */
 #include "kernels/cpu/dots.h"
 
 #ifdef __AVX2__

@@ -1,5 +1,4 @@
-/* Dropout masks of the residual stream on the CPU, recomputed wherever they are needed (struct Dropout in
- * kernels.h). */
+/* Dropout masks of the residual stream on the CPU, recomputed at every use (struct Dropout in kernels.h). */
 #ifndef INKLING_KERNELS_CPU_DROPOUT_H
 #define INKLING_KERNELS_CPU_DROPOUT_H
 
@@ -7,8 +6,8 @@
 #include "kernels/cpu/element.h"
 #include "kernels/philox.h"
 
-/* A drop probability as a threshold on a 32-bit word: keep when word >= threshold. Clamped, so that p near 1 does not
- * wrap. */
+/* Converts a drop probability to a threshold for a 32-bit word: keep when word >= threshold. It is clamped so that p
+ * near 1 does not wrap. */
 static inline uint32_t dropout_threshold(float p) {
   double t = (double)p * 4294967296.0 + 0.5;
   return t >= 4294967295.0 ? 4294967295u : (uint32_t)t;
@@ -16,7 +15,7 @@ static inline uint32_t dropout_threshold(float p) {
 
 static inline bool dropout_active(const Dropout *dropout) { return dropout && dropout->p > 0.0f; }
 
-/* The step whose randomness is in use: the one in progress. */
+/* Returns the number of the step in progress, a key of the random numbers. */
 static inline uint32_t dropout_step(const Dropout *dropout) { return (uint32_t)(dropout->state->step + 1); }
 
 /* out[j] = mask[first + j] * in[j] for `count` elements of sequence `sequence` of the micro-batch, from element `first`
@@ -34,9 +33,9 @@ static inline void dropout_row(const Dropout *dropout, int sequence, int64_t fir
   }
 }
 
-enum { DROPOUT_COLUMNS = 256 }; /* dropped elements held at a time */
+enum { DROPOUT_COLUMNS = 256 }; /* elements processed at a time */
 
-/* The same into elements; in and out may be the same. */
+/* Does the same with an output of Element; in and out may be the same. */
 static inline void dropout_elements(const Dropout *dropout, int sequence, int64_t first, int count, const Element *in,
                                     Element *out) {
   float kept[DROPOUT_COLUMNS];

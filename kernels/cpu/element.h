@@ -1,5 +1,5 @@
-/* What activations are stored as: fp32, or bf16 where CPU_BF16 is 1. kernels/cpu is compiled for each. Sums and
- * element-wise arithmetic are fp32 in both. */
+/* The storage type of activations: fp32, or bf16 where CPU_BF16 is 1. The Makefile compiles kernels/cpu for each. Sums
+ * and element-wise arithmetic are fp32 in both. */
 #ifndef INKLING_KERNELS_CPU_ELEMENT_H
 #define INKLING_KERNELS_CPU_ELEMENT_H
 
@@ -15,7 +15,7 @@ static inline float bf16_to_f32(uint16_t x) {
   return wide;
 }
 
-/* To the nearest, ties to even; NaN stays NaN. */
+/* Rounds to nearest, ties to even; NaN stays NaN. */
 static inline uint16_t f32_to_bf16(float x) {
   uint32_t bits;
   memcpy(&bits, &x, 4);
@@ -35,7 +35,7 @@ static inline float widen(Element x) { return x; }
 static inline Element narrow(float x) { return x; }
 #endif
 
-/* `count` elements as fp32: in `room`, or where they are. */
+/* Returns `count` elements as fp32: converted into `room`, or `from` itself. */
 static inline const float *wide_row(const Element *from, float *room, int64_t count) {
 #if CPU_BF16
 #pragma omp simd
@@ -47,7 +47,7 @@ static inline const float *wide_row(const Element *from, float *room, int64_t co
 #endif
 }
 
-/* The way back; `from` and `to` may be the same place. */
+/* Converts `count` fp32 values to elements; `from` and `to` may be the same. */
 static inline void narrow_row(Element *to, const float *from, int64_t count) {
 #if CPU_BF16
 #pragma omp simd

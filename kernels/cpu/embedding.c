@@ -1,4 +1,4 @@
-/* Token embedding on the CPU. Each row of the table's gradient has one owner, so that sums have one order. */
+/* Token embedding on the CPU. One thread computes each row of the table's gradient, so that sums have a fixed order. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/weights.h"

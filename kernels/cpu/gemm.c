@@ -1,11 +1,9 @@
-/* The three products of a linear layer with weight W [M][K]: y = x W^T, dx = dy W, dW = dy^T x. Sums are fp32, what is
- * multiplied is the element type (words.h); in fp32 weights that are only read may be narrower, and are widened where
- * they are packed.
- *
- * y and dx: the weight is packed into panels of TILE_COLS columns (a few hundredths of the work), which all threads
- * share; then the rows are shared out, each thread the ones it has in its cache. dW: the rows are cut into segments,
- * of which a thread packs what it needs by itself and sums the products; the segments' sums are added in their order.
- * Every element of a result is summed in an order that follows from the shape alone, not from the number of threads. */
+/* The three products of a linear layer with weight W [M][K]: y = x W^T, dx = dy W, dW = dy^T x. Sums are fp32, factors
+ * have the element type (words.h). In fp32 builds read-only weights may be narrower; packing widens them.
+ * y and dx: the threads pack the weight into shared panels of TILE_COLS columns (a few percent of the work) and then
+ * divide the rows, so that each thread gets rows that are in its cache. dW: the rows are divided into segments; a
+ * thread packs its segment and sums the products; then the sums of the segments are added in order. The order of every
+ * sum depends only on the shape, not on the number of threads. */
 #include "kernels/cpu/sums.h"
 #include "kernels/cpu/weights.h"
 #include "kernels/cpu/words.h"

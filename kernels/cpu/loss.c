@@ -1,9 +1,8 @@
 /* Cross-entropy and the counters of a step on the CPU.
  *
- * A row of logits is read from memory by the first sweep and written by the last; the sweeps between find it in L2.
- * Sums are kept in a fixed number of lanes and added up in a fixed tree, so that a row's bits depend on nothing but the
- * row. The sum of all logits is taken even where smoothing does not ask for it: it shows any NaN or infinity, which
- * exp() of a masked logit would hide. */
+ * The first pass over a row of logits reads it from memory and the last writes it; the passes between find it in L2.
+ * Sums use a fixed number of lanes and a fixed tree, so that the bits of a row's result depend only on the row. The
+ * code sums all logits even without smoothing, to detect NaN and infinity, which exp() of a masked logit would hide. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
 

@@ -1,8 +1,7 @@
-/* Muon on the CPU. A thread takes a matrix through the whole update, in fp32 and in room of its own, so that threads
- * meet once a step.
- *
- * The iteration works on X as [long][short], the matrix itself or its transpose: X^T X needs no transpose then, and is
- * as small as it can be. Both it and its square are symmetric; blocks above the diagonal are copied, not computed. */
+/* Muon on the CPU. One thread performs the whole update of a matrix, in fp32 and in its own scratch space, so that
+ * threads synchronize once per step.
+ * The iteration works on X as [long][short], the matrix itself or its transpose, so that X^T X needs no transpose and
+ * has the smaller size. X^T X and its square are symmetric; blocks above the diagonal are copied, not computed. */
 #include "kernels/cpu/tile.h"
 #include "kernels/cpu/weights.h"
 

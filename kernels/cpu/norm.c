@@ -1,6 +1,6 @@
-/* Residual add + norm, forward and backward. Rows [N][C]; one thread works on a row, so a row is read once from memory
- * and its other passes come from the cache. `center` (NORM_LAYER) is a constant wherever it is passed on, so that each
- * kind of norm is straight code. */
+/* Residual add + norm, forward and backward. Rows [N][C]; one thread works on a row, so it reads the row once from
+ * memory and again from the cache. `center` (NORM_LAYER) is a compile-time constant, so that the code for each kind of
+ * norm has no branches on it. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/sums.h"

@@ -1,5 +1,5 @@
-/* Gradient clipping (Pascanu et al. 2013) and AdamW (Loshchilov & Hutter 2019) on the CPU, over the flat arenas, pads
- * included: they are zero and stay zero. Both operations are bound by memory and make one pass. */
+/* Gradient clipping (Pascanu et al. 2013) and AdamW (Loshchilov & Hutter 2019) on the CPU, over the flat arenas,
+ * including pads, which stay zero. Memory bandwidth limits both operations, and each makes one pass. */
 #include "kernels/cpu/weights.h"
 
 #include <float.h>

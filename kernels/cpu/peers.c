@@ -1,4 +1,4 @@
-/* What processes that train together hand to each other: device memory is the host's. */
+/* Exchange of arrays among processes that train together; device memory is host memory. */
 #include "kernels/cpu/weights.h"
 
 void CPU(peers_reduce)(Context *c, const Parameters *params, int first, int count) {

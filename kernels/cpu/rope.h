@@ -1,11 +1,11 @@
-/* One head's rotation, shared by rope() and the attention backward. */
+/* The rotation of one head, for rope() and the backward pass of attention. */
 #ifndef INKLING_KERNELS_CPU_ROPE_H
 #define INKLING_KERNELS_CPU_ROPE_H
 
 #include "kernels/cpu/element.h"
 
-/* out = in rotated by the angles of `table` ([D/2][2] = cos, sin); direction -1 rotates back. in and out may be the
- * same. */
+/* Rotates `in` by the angles of `table` ([D/2][2] = cos, sin) into `out`; direction -1 rotates back. in and out may be
+ * the same. */
 static inline void rope_head(Element *out, const float *in, const float *table, int head_dim, float direction) {
   int half = head_dim / 2;
 #pragma omp simd

@@ -1,16 +1,17 @@
-/* Drawing the next token on the CPU.
- *
- * A filter never sorts: it looks for the value at which to cut by halving the range of fp32 numbers, counting (top-k)
- * or adding up (top-p) what is not below the middle; about 30 plain sweeps at the worst, so flat logits cost no more
- * than peaked ones. Fixed rules where samplers go wrong:
- *   - probabilities are exp(z - max) relative to what top-k left; temperature comes last and changes no filter;
- *   - a bias of -inf masks a token, and nothing later brings it back;
- *   - equal values at the cut: the lower ids stay, exactly as many as are needed; a sum that equals top_p within fp32
+/* Sampling of the next token on the CPU.
+ * Filters do not sort. They find the cutoff value by bisecting the range of fp32 numbers, counting (top-k) or summing
+ * (top-p) the values that are not below the middle; this takes at most about 30 passes, so flat logits cost no more
+ * than peaked ones. Fixed rules for edge cases:
+ *   - probabilities are exp(z - max) relative to the tokens that top-k kept; temperature comes last and does not affect
+ *     the filters;
+ *   - a bias of -inf masks a token permanently;
+ *   - of equal values at the cutoff, only the lowest ids that are needed are kept; a sum that equals top_p within fp32
  *     rounding has reached it;
  *   - the token drawn is the first, by id, whose cumulative weight is above u * total, so a token of weight 0 is never
  *     drawn;
- *   - -inf is a masked token; NaN, +inf or nothing but masked tokens are an error, never token 0;
- *   - temperature <= 0 is the largest logit (lowest id), and exp((z - max) / T) has no overflow for any T above it. */
+ *   - -inf is a masked token; NaN, +inf or only masked tokens are an error, never token 0;
+ *   - temperature <= 0 selects the largest logit (lowest id), and exp((z - max) / T) has no overflow for any T above
+ *     it. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
 

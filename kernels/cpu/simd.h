@@ -1,11 +1,11 @@
-/* Mathematics that compilers turn into vector instructions inside `#pragma omp simd` loops, without -ffast-math. */
+/* Math functions that compilers vectorize inside `#pragma omp simd` loops, without -ffast-math. */
 #ifndef INKLING_KERNELS_CPU_SIMD_H
 #define INKLING_KERNELS_CPU_SIMD_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* e^x to 2 ulp for x in [-87.3, 88.7]; below that 0, above it inf, NaN stays NaN.
+/* Returns e^x to 2 ulp for x in [-87.3, 88.7]; below that 0, above it inf, NaN stays NaN.
  * x = n ln 2 + r with |r| <= ln 2 / 2; e^r by its Taylor polynomial of degree 7, 2^n through the exponent bits. */
 static inline float exp_f32(float x) {
   float clamped = x < -87.3f ? -87.3f : x;
@@ -30,7 +30,7 @@ static inline float exp_f32(float x) {
   float y;
   memcpy(&y, &power, 4);
   y = x < -87.3f ? 0.0f : y;
-  return x <= 88.7f ? y : x + __builtin_inff(); /* NaN may have come to anything by now */
+  return x <= 88.7f ? y : x + __builtin_inff(); /* the steps above do not preserve NaN */
 }
 
 /* The standard normal distribution: `cdf` = Phi(x), `pdf` its derivative. Phi(-|x|) = exp(-x^2 / 2) t P(t) with

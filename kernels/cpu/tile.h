@@ -1,8 +1,7 @@
-/* Products of small packed matrices in registers, in the vector extension that gcc and clang share. GEMM and attention
- * are built on them.
- *
- * A tile is TILE_ROWS x TILE_VECTORS vectors of fp32 sums: as many as leave registers for a row of b and one number
- * of a, so that both multiply-add units always find a chain that is ready. */
+/* Products of small packed matrices in registers, written with the vector extension of gcc and clang. GEMM and
+ * attention use them.
+ * A tile has TILE_ROWS x TILE_VECTORS vectors of fp32 sums. This leaves registers for a row of b and one element of a,
+ * and gives both multiply-add units enough independent chains. */
 #ifndef INKLING_KERNELS_CPU_TILE_H
 #define INKLING_KERNELS_CPU_TILE_H
 
@@ -31,11 +30,11 @@ typedef float UnalignedVector __attribute__((vector_size(4 * LANES), aligned(4),
 static inline int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 /* c[rows][cols] (+)= a[rows][depth] b[depth][cols] with a(i, k) = a[i * a_row + k * a_k], b(k, j) = b[k * b_row + j].
- * Rows of b are read up to the next multiple of LANES. Every sum is made in rising k, whatever the sizes. */
+ * It reads rows of b up to the next multiple of LANES. Every sum adds in ascending k, for all sizes. */
 void CPU(tile_multiply)(int rows, int cols, int64_t depth, const float *a, int64_t a_row, int64_t a_k, const float *b,
                         int64_t b_row, float *c, int64_t c_row, bool add);
 
-/* to[j * to_stride + i] = from[i * from_stride + j] for i < rows, j < cols; of any 4-byte type. */
+/* to[j * to_stride + i] = from[i * from_stride + j] for i < rows, j < cols; for any 4-byte type. */
 void CPU(transpose)(int rows, int cols, const float *from, int64_t from_stride, float *to, int64_t to_stride);
 
 #endif

@@ -1,6 +1,6 @@
-/* The compute copy of the weights: the fp32 masters themselves, or bf16, or where they are only read
- * (ContextOptions.weights) int8 in groups of WEIGHT_GROUP numbers of a row with one fp32 scale each; what they are
- * multiplied with is then rounded to int8 in the same way. */
+/* The compute copy of the weights: the fp32 masters themselves, or bf16, or for read-only weights
+ * (ContextOptions.weights) int8 in groups of WEIGHT_GROUP elements of a row with one fp32 scale each. Activations that
+ * are multiplied with int8 weights are rounded to int8 in the same way. */
 #ifndef INKLING_KERNELS_CPU_WEIGHTS_H
 #define INKLING_KERNELS_CPU_WEIGHTS_H
 
@@ -17,7 +17,7 @@ typedef struct Weights {
   const float *scales; /* int8: [rows][weight_groups(cols)] */
 } Weights;
 
-/* A group of activations beside such weights: number[i] * scale, zeros behind the end of a row. */
+/* A group of activations for int8 weights: number[i] * scale, with zeros after the end of a row. */
 typedef struct Int8Group {
   float scale;
   int8_t number[WEIGHT_GROUP];
@@ -27,24 +27,24 @@ static inline int weight_groups(int cols) { return (cols + WEIGHT_GROUP - 1) / W
 
 Weights CPU(weights)(const Parameters *params, Matrix w);
 
-/* Elements first .. first+count of group number `group` of a copy in bf16 follow the masters; where the masters are
- * read themselves there is nothing to do. */
+/* Updates elements first .. first+count of group number `group` of a bf16 copy from the masters; does nothing where the
+ * masters are read directly. */
 void CPU(follow_masters)(const Parameters *params, int group, size_t first, size_t count);
 
-/* Row `row`, columns first .. first+count, in fp32. */
+/* Converts row `row`, columns first .. first+count, to fp32. */
 void CPU(widen_weights)(const Weights *w, int row, int first, int count, float *to);
 
-/* Rows of x, `stride` apart, as [rows][weight_groups(cols)] groups, each scaled so that its largest number becomes 127;
- * in the context's room for rounded activations. NULL when memory is out. */
+/* Rounds the rows of x, `stride` apart, to [rows][weight_groups(cols)] groups, each scaled so that its largest
+ * magnitude becomes 127. The result is in CPU(rounded)() memory. NULL when memory is out. */
 const Int8Group *CPU(int8_rows)(Context *c, const float *x, int64_t stride, int rows, int cols);
 
-/* The same numbers as fp32, [rows][cols]; x is [rows][cols], too. */
+/* Returns the rounded values as fp32, [rows][cols]; x is [rows][cols]. */
 const float *CPU(int8_values)(Context *c, const float *x, int rows, int cols);
 
-/* to = scale * table[token] + places[place]; places->rows 0: without. */
+/* Computes to = scale * table[token] + places[place]; places->rows 0: without the second term. */
 void CPU(embed)(Element *to, const Weights *table, int token, float scale, const Weights *places, int place);
 
-/* A bias, fp32 [cols], or NULL where there is none; bf16 builds round what they read. */
+/* Returns a bias, fp32 [cols], or NULL where there is none; bf16 builds round the values after reading. */
 static inline const float *bias_of(const Parameters *params, Matrix bias) {
   return bias.rows ? params->master + bias.offset : NULL;
 }
