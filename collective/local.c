@@ -1,5 +1,5 @@
-/* The messages of processes that were started by messenger_fork(): between any two a pair of sockets for each group.
- * Rank 0 is the parent of the others, and ends them all when one is gone; they end with it. */
+/* Messages between processes that messenger_fork() has started: any two share a pair of sockets for each group. Rank 0
+ * is the parent of the others and ends all of them when one dies; they end when it dies. */
 #ifdef __linux__
 #define _GNU_SOURCE /* prctl() */
 #endif

@@ -1,4 +1,4 @@
-/* Messenger by an MPI, whichever mpicc compiles it for. One thread calls. */
+/* The Messenger over MPI, for the MPI whose mpicc compiles it. Only one thread calls it. */
 #include "collective/messenger.h"
 
 #include <mpi.h>
