@@ -1,25 +1,27 @@
-/* The characters that stand for bytes in the tokens of byte-level BPE (bytes_to_unicode in GPT-2's encoder.py). */
+/* The alphabet of byte-level BPE: the characters that represent bytes in its tokens (bytes_to_unicode in GPT-2's
+ * encoder.py). */
 #ifndef INKLING_TOKENIZER_ALPHABET_H
 #define INKLING_TOKENIZER_ALPHABET_H
 
 #include "tokenizer/bpe.h"
 
 enum {
-  ALPHABET_BYTES = 3,     /* a symbol in UTF-8, and its end */
+  ALPHABET_BYTES = 3,     /* a symbol in UTF-8 and a zero */
   ALPHABET_POINTS = 0x144 /* all symbols are below it */
 };
 
 typedef struct Alphabet {
   char symbol[BPE_BYTES][ALPHABET_BYTES]; /* UTF-8 */
-  int16_t byte[ALPHABET_POINTS];          /* of a code point; -1: none */
+  int16_t byte[ALPHABET_POINTS];          /* the byte that a code point represents; -1: none */
 } Alphabet;
 
 Alphabet alphabet_gpt2(void);
 
-/* A token in the alphabet, "" for one without bytes; the caller frees it. NULL: no memory. */
+/* Returns a token written in the alphabet, "" for one without bytes; the caller frees it. NULL when memory is out. */
 char *alphabet_token(const Alphabet *alphabet, const Bpe *bpe, int32_t id);
 
-/* The bytes that a text in the alphabet stands for, at most one a byte of the text; -1 when it is not in it. */
+/* Decodes a text that is written in the alphabet and returns the number of bytes, at most one per byte of the text; -1
+ * when it contains other characters. */
 int64_t alphabet_read(const Alphabet *alphabet, const char *text, uint8_t *out);
 
 #endif

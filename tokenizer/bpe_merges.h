@@ -1,4 +1,4 @@
-/* The two halves of bpe_train.h: how often each different piece of a text occurs, and the merges that follow. */
+/* The two parts of bpe_train.h: counts of the distinct pieces of a text, and the merges computed from them. */
 #ifndef INKLING_TOKENIZER_BPE_MERGES_H
 #define INKLING_TOKENIZER_BPE_MERGES_H
 
@@ -7,11 +7,12 @@
 /* ---- bpe_train.c: pieces ---- */
 
 typedef struct PieceCount {
-  size_t begin; /* its first byte; the next piece's `begin` is its end */
+  size_t begin; /* offset of its first byte; it ends at the next piece's `begin` */
   uint64_t count;
 } PieceCount;
 
-/* Their memory grows with the number of different pieces, not with the text. Starts as {0}. */
+/* The distinct pieces of a text and their counts. Memory grows with the number of distinct pieces, not with the text.
+ * Starts as {0}. */
 typedef struct PieceCounts {
   uint8_t *bytes;
   PieceCount *pieces; /* [size + 1], the last one without a count; NULL while size is 0 */
@@ -23,12 +24,13 @@ typedef struct PieceCounts {
 
 void piece_counts_free(PieceCounts *counts);
 
-/* `times` more of a piece of `size` bytes. false: out of memory, or 2^31 different pieces; nothing has changed then. */
+/* Adds `times` to the count of a piece of `size` bytes. Returns false, without changes, when memory is out or there are
+ * 2^31 distinct pieces. */
 bool piece_counts_add(PieceCounts *counts, const uint8_t *piece, size_t size, uint64_t times);
 
 /* ---- bpe_merges.c ---- */
 
-/* As bpe_trainer_finish, with at most `wanted` merges. Empties `counts`. */
+/* Finds merges as bpe_trainer_finish does, at most `wanted`. Empties `counts`. */
 bool bpe_merges_find(PieceCounts *counts, size_t wanted, Progress progress, BpeMerge **merges, size_t *merge_count,
                      Error *error);
 

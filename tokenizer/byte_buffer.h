@@ -1,4 +1,4 @@
-/* Bytes that grow. Starts as {0}; the owner frees `bytes`. */
+/* A growing array of bytes. Starts as {0}; the owner frees `bytes`. */
 #ifndef INKLING_TOKENIZER_BYTE_BUFFER_H
 #define INKLING_TOKENIZER_BYTE_BUFFER_H
 

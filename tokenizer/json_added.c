@@ -1,4 +1,4 @@
-/* The added tokens of tokenizer.json: what they are, which one ends a document, and which stand beside a text. */
+/* Reads the added tokens of tokenizer.json, the token that ends a document, and the tokens before and after a text. */
 #include "tokenizer/internal.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* What a text goes through before and after the model, from tokenizer.json: normalizer, added tokens, pre_tokenizer,
- * decoder. What would give a text other ids than the library that wrote the file does is refused by its name. */
+/* Reads the pipeline of tokenizer.json: normalizer, added tokens, pre_tokenizer, decoder. It refuses, by name, features
+ * for which it would produce other ids than the library that wrote the file. */
 #include "tokenizer/internal.h"
 
 #include "tokenizer/patterns.h"

@@ -1,5 +1,5 @@
-/* tokenizer.json: the file, its vocabulary and its merges. The file may come from anywhere. What would give a text
- * other ids than the library that wrote it does is refused, not skipped. */
+/* tokenizer.json: the file, its vocabulary and its merges. The file is untrusted input. The reader refuses, and does
+ * not skip, features for which it would produce other ids than the library that wrote the file. */
 #include "tokenizer/internal.h"
 
 #include "tokenizer/alphabet.h"

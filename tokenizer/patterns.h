@@ -1,4 +1,4 @@
-/* Patterns that many models cut their texts with, letter by letter as their files have them. */
+/* The split patterns of common models, exactly as in their files. */
 #ifndef INKLING_TOKENIZER_PATTERNS_H
 #define INKLING_TOKENIZER_PATTERNS_H
 

@@ -1,8 +1,7 @@
-/* From a text to the pieces that a BPE turns into tokens: what tokenizer.json says of added tokens, normalizer and
- * pre_tokenizer, as a list of steps. Each step takes a text and gives the next one texts.
- *
- * Every byte string has pieces: a byte that is not UTF-8 counts as a character that has no class and that no step
- * changes. */
+/* The pipeline that splits a text into the pieces that a BPE encodes: added tokens, normalizer and pre_tokenizer of
+ * tokenizer.json, as a list of steps. Each step receives a text and passes texts to the next step.
+ * Every byte string has pieces: a byte that is not UTF-8 counts as a character without a class, and no step changes
+ * it. */
 #ifndef INKLING_TOKENIZER_PIPELINE_H
 #define INKLING_TOKENIZER_PIPELINE_H
 
@@ -21,78 +20,79 @@ enum { PIPELINE_STEPS = 24 };
 #define SPACE_SYMBOL "\xE2\x96\x81" /* U+2581: a space in the tokens of a vocabulary of characters */
 
 typedef enum StepKind {
-  STEP_ADDED,   /* cuts at the tokens of `added`, which are tokens and go no further */
+  STEP_ADDED,   /* cuts at the tokens of `added`; later steps do not process these tokens */
   STEP_NFC,     /* normalizes */
-  STEP_REPLACE, /* `to` in the place of each `from` */
-  STEP_PREPEND, /* `to` before the text */
+  STEP_REPLACE, /* replaces each `from` by `to` */
+  STEP_PREPEND, /* puts `to` before the text */
   STEP_GPT2,    /* cuts as GPT-2 does (pretokenize.h) */
   STEP_REGEX,   /* cuts at the matches of `regex` */
-  STEP_UNJOINED /* cuts where no token of the vocabulary could be: the whole text is one word, in pieces that can be
-                   encoded by themselves */
+  STEP_UNJOINED /* the whole text is one word; cuts it where no token of the vocabulary can cross, so that pieces can
+                   be encoded independently */
 } StepKind;
 
 typedef enum PrependWhen {
   PREPEND_ALWAYS,
-  PREPEND_MISSING, /* where it does not begin with it */
-  PREPEND_FIRST    /* where it does not, at the beginning of a document */
+  PREPEND_MISSING, /* where the text does not begin with it */
+  PREPEND_FIRST    /* the same, only at the beginning of a document */
 } PrependWhen;
 
-/* What becomes of the matches of a pattern, which divide a text. */
+/* The treatment of the matches of a pattern, which divide a text. */
 typedef enum SplitBehavior {
-  SPLIT_ISOLATED, /* they are pieces as what lies between them */
+  SPLIT_ISOLATED, /* matches are pieces, like the texts between them */
   SPLIT_REMOVED,
   SPLIT_MERGED_WITH_PREVIOUS,
   SPLIT_MERGED_WITH_NEXT,
   SPLIT_CONTIGUOUS /* adjacent matches are one piece */
 } SplitBehavior;
 
-/* What is known of a pattern, for cutting. */
+/* The known kinds of patterns, for pipeline_cut(). */
 typedef enum StepPattern {
   PATTERN_IS_OTHER,
-  PATTERN_IS_SPACE,  /* a space, as the vocabulary writes it, and what follows */
-  PATTERN_IS_DIGITS, /* numbers, one by one or together, isolated */
-  PATTERN_IS_LINES   /* as Llama 3 and Qwen 2 have it: no match goes on behind the end of a line and the space there */
+  PATTERN_IS_SPACE,  /* a space, as the vocabulary writes it, and the text after it */
+  PATTERN_IS_DIGITS, /* isolates numbers, one by one or in runs */
+  PATTERN_IS_LINES   /* the patterns of Llama 3 and Qwen 2: no match continues after the end of a line and the space
+                        there */
 } StepPattern;
 
 typedef struct Step {
   StepKind kind;
   AddedTokens *added;
-  char *from, *to; /* UTF-8 with a zero behind it; `from` is not empty */
+  char *from, *to; /* UTF-8, zero-terminated; `from` is not empty */
   PrependWhen when;
   Regex *regex;
   SplitBehavior behavior;
-  bool inverted; /* what lies between matches is meant */
+  bool inverted; /* the roles of matches and of the texts between them are swapped */
   StepPattern pattern;
 } Step;
 
-/* Starts as {0}; read-only once it is made. */
+/* Starts as {0}; read-only after it is built. */
 typedef struct Pipeline {
-  const Bpe *bpe; /* which must outlive it */
+  const Bpe *bpe; /* must outlive the pipeline */
   Step steps[PIPELINE_STEPS];
   int count;
-  JoinedPairs *joined;       /* of the tokens: STEP_UNJOINED needs them */
-  JoinedPairs *added_joined; /* of the added tokens; NULL: there are none */
+  JoinedPairs *joined;       /* the pairs in tokens, for STEP_UNJOINED */
+  JoinedPairs *added_joined; /* the pairs in added tokens; NULL: there are none */
 } Pipeline;
 
-/* That of our own training: STEP_GPT2 alone. Has nothing to free. */
+/* Returns the pipeline of our own training: only STEP_GPT2. It needs no pipeline_free(). */
 Pipeline pipeline_gpt2(const Bpe *bpe);
 void pipeline_free(Pipeline *pipeline);
 
-/* Takes what the step holds, also when it fails: EXIT_CHECKPOINT, too many. */
+/* Adds a step and takes ownership of its contents, also on failure. EXIT_CHECKPOINT when there are too many. */
 bool pipeline_add(Pipeline *pipeline, Step step, Error *error);
 
-/* Nothing is to be done but STEP_GPT2. `special`: special tokens are found in texts. */
+/* Returns whether STEP_GPT2 is the only step that has an effect. `special`: special tokens in texts are recognized. */
 bool pipeline_is_gpt2(const Pipeline *pipeline, bool special);
 
-/* Where a text may be cut so that the tokens of the parts are the tokens of the whole, when the second part is said to
- * continue the first: pretokenize_cut() for other pipelines. `size` where there is no such place, or none that can be
- * told: patterns of a file may look at all of a text. */
+/* Returns the first position at or after `from` where the text may be cut so that the tokens of the parts are the
+ * tokens of the whole, when the second part is passed with `continues`; like pretokenize_cut(), for any pipeline.
+ * Returns `size` where no such position is known: the patterns of a file may look at the whole text. */
 size_t pipeline_cut(const Pipeline *pipeline, const uint8_t *text, size_t size, size_t from);
 
-/* ---- many texts as equal work for threads ---- */
+/* ---- dividing texts into equal work for threads ---- */
 
 enum {
-  PIPELINE_PART_BYTES = 1 << 18, /* a part is longer only if there is no place to cut */
+  PIPELINE_PART_BYTES = 1 << 18, /* a part is longer only if it cannot be cut */
   PIPELINE_ROUND_PARTS = 4096
 };
 
@@ -101,47 +101,48 @@ typedef struct PipelineText {
   size_t size;
 } PipelineText;
 
-/* A part of a document that can be split by itself. */
+/* A part of a document that can be split independently. */
 typedef struct PipelinePart {
   const uint8_t *text;
   size_t size;
   bool is_last; /* of its document */
 } PipelinePart;
 
-/* Where the next part begins; starts as {0}. */
+/* The beginning of the next part; starts as {0}. */
 typedef struct PipelineCursor {
   size_t document, offset;
 } PipelineCursor;
 
-/* Fills parts[0..] with the next round of work, eight full parts a thread or fewer, and moves the cursor past it.
+/* Fills parts[0..] with the next round of work, at most eight full parts per thread, and moves the cursor past it.
  * Returns their number, 0 after the last document. An empty document is one empty part. */
 size_t pipeline_parts(const Pipeline *pipeline, const PipelineText *documents, size_t count, int threads,
                       PipelineCursor *cursor, PipelinePart parts[PIPELINE_ROUND_PARTS]);
 
 /* ---- running ---- */
 
-/* What comes out, in the order of the text. `left` >= `size`: how many bytes may be read. False stops, with `error`
- * filled. */
+/* Receives pieces and tokens in the order of the text. `left` >= `size`: the number of bytes that may be read at
+ * `piece`. False, with `error` filled, stops the run. */
 typedef struct PipelineSink {
   void *context;
   bool (*piece)(void *context, const uint8_t *piece, size_t size, size_t left, Error *error);
   bool (*token)(void *context, int32_t id, Error *error);
 } PipelineSink;
 
-/* A thread's memory, and what it does. */
+/* The memory and settings of a thread that runs a pipeline. */
 typedef struct PipelineRunner PipelineRunner;
 
-/* `special`: special tokens are found in texts. The pipeline must outlive it. EXIT_MEMORY. */
+/* Creates a runner. `special`: it recognizes special tokens in texts. The pipeline must outlive it. EXIT_MEMORY. */
 bool pipeline_runner_create(PipelineRunner **out, const Pipeline *pipeline, bool special, PipelineSink sink,
                             StopSignal stop, Error *error);
 void pipeline_runner_free(PipelineRunner *runner);
 
-/* The pieces of a document, or of a part of it. `continues`: it is not the first part. Takes memory of some times the
- * size of the text. EXIT_MEMORY; EXIT_CHECKPOINT for a pattern that takes too long; EXIT_SIGNALS + the signal; the
- * error of the sink. */
+/* Passes the pieces of a document, or of a part of it, to the sink. `continues`: it is not the first part. Memory use
+ * is a few times the size of the text. EXIT_MEMORY; EXIT_CHECKPOINT for a pattern that takes too long; EXIT_SIGNALS +
+ * the signal; the error of the sink. */
 bool pipeline_run(PipelineRunner *runner, const uint8_t *text, size_t size, bool continues, Error *error);
 
-/* The text after all steps before the first that cuts, added to `out`: how an added token is looked for. */
+/* Adds the text after all steps before the first one that cuts to `out`: the form in which added tokens are
+ * searched. */
 bool pipeline_normalize(PipelineRunner *runner, const uint8_t *text, size_t size, ByteBuffer *out, Error *error);
 
 #endif

@@ -1,12 +1,11 @@
-/* Text to pieces (pre-tokens): a byte-level BPE never merges across their ends.
- *
+/* Splitting of a text into pieces (pre-tokens); a byte-level BPE never merges across their ends.
  * The pattern of GPT-2 (encoder.py of openai/gpt-2, and the ByteLevel pre-tokenizer of Hugging Face):
  *   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  * with \s = White_Space. The pieces of a text, put together, are the text. Every text has pieces: a byte that is not
  * UTF-8 counts as a character that is neither letter, number nor space (char_class.h).
  *
- * utf8proc supplies the classes of the characters and the pattern is matched by hand, which takes the same time for
- * every byte of every text: no backtracking, no stack, no limit on the length of a piece. */
+ * utf8proc supplies the classes of the characters. Hand-written code matches the pattern in constant time per byte: no
+ * backtracking, no stack, no limit on the length of a piece. */
 #ifndef INKLING_TOKENIZER_PRETOKENIZE_H
 #define INKLING_TOKENIZER_PRETOKENIZE_H
 
@@ -15,13 +14,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The first piece of a text of `size` > 0 bytes: how many bytes it has. */
+/* Returns the length in bytes of the first piece of a text of `size` > 0 bytes. */
 size_t pretokenize_first(const CharClasses *classes, const uint8_t *text, size_t size);
 
-/* Where a text may be cut so that the pieces of the two parts are the pieces of the whole: the first such place at or
- * after `from`, or `size` where there is none. Takes time proportional to the bytes in between.
- *
- * The place is between characters a and b of different classes, where a is neither a space nor an apostrophe.
+/* Returns the first position at or after `from` where a text may be cut so that the pieces of the two parts are the
+ * pieces of the whole, or `size` where there is none. Takes time proportional to the bytes in between.
+ * The position is between characters a and b of different classes, where a is neither a space nor an apostrophe.
  * 1. No piece of the whole has both. A contraction starts with an apostrophe and has nothing but letters after it, so
  *    two adjacent characters of it are of one class, or the first is the apostrophe. A run has an optional space before
  *    characters of one class; a is not a space, and the classes differ. A piece of spaces has no a. So the whole has a

@@ -1,7 +1,6 @@
-/* Text to token ids and back: a BPE (tokenizer/bpe.h), what a text goes through before it (tokenizer/pipeline.h), and
- * the token that ends a document.
- *
- * The byte tokenizer is the one without merges: 257 entries, id = byte, 256 = <|endoftext|>. */
+/* A tokenizer converts text to token ids and back. It consists of a pipeline (tokenizer/pipeline.h), a BPE
+ * (tokenizer/bpe.h) and the token that ends a document.
+ * The byte tokenizer has no merges: 257 entries, id = byte, 256 = <|endoftext|>. */
 #ifndef INKLING_TOKENIZER_TOKENIZER_H
 #define INKLING_TOKENIZER_TOKENIZER_H
 
@@ -20,23 +19,23 @@
 typedef struct Tokenizer Tokenizer;
 
 Tokenizer *tokenizer_byte(void); /* NULL when out of memory */
-/* Bytes, merges, the end token. EXIT_MEMORY. */
+/* Creates a tokenizer of the bytes, the merges and the end token. EXIT_MEMORY. */
 bool tokenizer_from_merges(Tokenizer **out, const BpeMerge *merges, size_t merge_count, Error *error);
 void tokenizer_free(Tokenizer *tokenizer);
 
 /* Reads `tokenizer.json` as Hugging Face's tokenizers write it for a BPE of bytes, or of characters with byte_fallback.
- * What would give a text other ids than the library that wrote it does is refused. The token that ends a document is
- * the eos_token of tokenizer_config.json beside it; where that names none of its added tokens, the eos_token_id of
- * config.json beside it (the first of several); else <|endoftext|> or </s>. EXIT_CHECKPOINT. */
+ * It refuses a file for which it would produce other ids than the tokenizers library. The token that ends a document is
+ * the eos_token of tokenizer_config.json in the same directory; if that is none of the added tokens, the eos_token_id
+ * of config.json there (the first of several); else <|endoftext|> or </s>. EXIT_CHECKPOINT. */
 bool tokenizer_load(Tokenizer **out, const char *path, Error *error);
-/* The same of a file that stands alone: the added token `end` ends documents. */
+/* Reads a tokenizer.json without the files beside it; the added token `end` ends documents. */
 bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error *error);
-/* Writes tokenizer.json and tokenizer_config.json into `dir`, each atomically. `ctx` becomes model_max_length. A
- * tokenizer.json that was loaded is written as it was, but for the post_processor when tokenizer_set_begins_with_end()
- * or tokenizer_set_ends_with_end() changed that. EXIT_OUTPUT. */
+/* Writes tokenizer.json and tokenizer_config.json into `dir`, each atomically. `ctx` becomes model_max_length. A loaded
+ * tokenizer.json is written unchanged, except for its post_processor when tokenizer_set_begins_with_end() or
+ * tokenizer_set_ends_with_end() changed it. EXIT_OUTPUT. */
 bool tokenizer_save(const Tokenizer *tokenizer, const char *dir, int ctx, Error *error);
 
-/* That tokenizer.json, without a zero behind it; the caller frees it. EXIT_MEMORY. */
+/* Returns the text of that tokenizer.json, not zero-terminated; the caller frees it. EXIT_MEMORY. */
 bool tokenizer_text(const Tokenizer *tokenizer, char **text, size_t *size, Error *error);
 
 const char *tokenizer_name(const Tokenizer *tokenizer); /* "byte" or "BPE" */
@@ -44,72 +43,73 @@ int tokenizer_vocab(const Tokenizer *tokenizer);
 int tokenizer_end(const Tokenizer *tokenizer); /* id of the token that ends a document */
 const char *tokenizer_end_text(const Tokenizer *tokenizer);
 int tokenizer_begin(const Tokenizer *tokenizer); /* id of the token that prompts begin with; -1: none */
-/* What stands before a text: the token that prompts begin with, else the one that ends the text before. */
+/* Returns the token before a text: the token that prompts begin with, else the end token of the previous text. */
 int tokenizer_before(const Tokenizer *tokenizer);
 const Bpe *tokenizer_bpe(const Tokenizer *tokenizer);
-/* What the file says of an added token; NULL for any other id. */
+/* Returns the file's entry of an added token; NULL for any other id. */
 const AddedEntry *tokenizer_added(const Tokenizer *tokenizer, int32_t id);
-/* The text of a special token, which has no bytes; NULL for any other id. */
+/* Returns the text of a special token, which has no bytes; NULL for any other id. */
 const char *tokenizer_special(const Tokenizer *tokenizer, int32_t id);
-/* Texts are cut as GPT-2 cuts them, and nothing else is done to them. */
+/* Returns whether the pipeline only splits texts as GPT-2 does. */
 bool tokenizer_is_gpt2(const Tokenizer *tokenizer);
 const Pipeline *tokenizer_pipeline(const Tokenizer *tokenizer);
 
-/* The vocabulary of the model, which may have more rows than the tokenizer has ids; the rows beyond stand for nothing.
- * False, with nothing changed: it has fewer. */
+/* Sets the vocabulary size of the model, which may have more rows than the tokenizer has ids; the additional rows are
+ * unused. Returns false, without changes, when it has fewer. */
 bool tokenizer_set_vocab(Tokenizer *tokenizer, int vocab);
-/* Whether an id stands for a token. Those beyond the tokenizer do not, nor do gaps between its ids. */
+/* Returns whether an id has a token. Ids beyond the tokenizer's and gaps between its ids have none. */
 bool tokenizer_has_id(const Tokenizer *tokenizer, int32_t id);
-int tokenizer_tokens(const Tokenizer *tokenizer); /* ids below tokenizer_vocab() that stand for one */
+int tokenizer_tokens(const Tokenizer *tokenizer); /* number of ids below tokenizer_vocab() that have a token */
 
-/* That special tokens are found in the texts of tokenizer_encode() and convert_to_ids(). False until set: then
+/* Sets whether tokenizer_encode() and convert_to_ids() recognize special tokens in texts. Default false:
  * "<|endoftext|>" in a text is 13 bytes. */
 void tokenizer_set_special(Tokenizer *tokenizer, bool special);
 bool tokenizer_takes_special(const Tokenizer *tokenizer);
 
-/* Whether the tokenizer's model has only seen texts that begin with the end token, as --pack docs trains it: then a
- * prompt has to begin with it, too, and ./generate --score packs documents as training did, as it does for a model
- * whose prompts begin with another token. A model directory says so in one place, the post_processor of tokenizer.json,
- * which transformers obeys as well: tokenizer_load() reads it from there and tokenizer_save() writes it. False until
- * set or loaded. */
+/* Returns whether the tokenizer's model was trained only on texts that begin with the end token (--pack docs). Then a
+ * prompt must begin with it, too, and ./generate --score packs documents as in training; it also does so for a model
+ * whose prompts begin with another token. A model directory stores this only in the post_processor of tokenizer.json,
+ * which transformers also applies: tokenizer_load() reads it and tokenizer_save() writes it. Default false. */
 bool tokenizer_begins_with_end(const Tokenizer *tokenizer);
 void tokenizer_set_begins_with_end(Tokenizer *tokenizer, bool begins);
 
-/* Whether texts end with it: sources, and the targets that are learned, of a model with an encoder. The post_processor
- * says that, too; a text cannot do both. transformers is then also told to pad batches of sources, with the end token,
- * which its attention mask hides. */
+/* Returns whether texts end with the end token: sources and training targets of a model with an encoder. The
+ * post_processor stores this, too; a text cannot both begin and end with the token. tokenizer_save() then also tells
+ * transformers to pad batches of sources with the end token, which its attention mask hides. */
 bool tokenizer_ends_with_end(const Tokenizer *tokenizer);
 void tokenizer_set_ends_with_end(Tokenizer *tokenizer, bool ends);
 
-/* That text without a prompt does not start from the end token: then tokenizer_config.json names no bos_token, and the
- * bos_token_id of the model's configuration is the only word about it. (As a special token, what it does start from
- * would be left out of decoded texts.) */
+/* Sets that generation without a prompt does not start from the end token. Then tokenizer_config.json has no bos_token,
+ * and only the bos_token_id of the model's configuration gives the start token. (As a special token, the start token
+ * would be missing from decoded texts.) */
 void tokenizer_set_starts_elsewhere(Tokenizer *tokenizer, bool elsewhere);
 
-/* That the tokenizer is of targets alone, and sources have another one. tokenizer_save() writes so into
- * tokenizer_config.json, as "separate_vocabs", the word that tokenizers of Marian have for it. */
+/* Sets that the tokenizer is only for targets and that sources have another one. tokenizer_save() writes it into
+ * tokenizer_config.json as "separate_vocabs", the key that Marian tokenizers use. */
 void tokenizer_set_separate_vocabs(Tokenizer *tokenizer, bool separate);
-/* What such a file beside a tokenizer.json, `path`, says; false where there is none, or none that can be read. */
+/* Reads that key from tokenizer_config.json beside the tokenizer.json `path`; false where the file is missing or
+ * unreadable. */
 bool tokenizer_read_separate_vocabs(const char *path);
 
-/* Whether a file beside a tokenizer.json, `path`, has a template for chats: the model was trained on such texts. */
+/* Returns whether a file beside the tokenizer.json `path` has a chat template, which means that the model was trained
+ * on chats. */
 bool tokenizer_has_chat_template(const char *path);
 
-/* Hash of everything that the ids of a corpus depend on: tokens of a tokenizer with another fingerprint are stale. It
- * does not cover tokenizer_begins_with_end() and _ends_with_end(), which concern prompts. */
+/* Returns a hash of everything that the ids of a corpus depend on; tokens from a tokenizer with another fingerprint are
+ * stale. It does not cover tokenizer_begins_with_end() and _ends_with_end(), which affect only prompts. */
 uint64_t tokenizer_fingerprint(const Tokenizer *tokenizer);
 
-/* Adds the ids of the raw bytes of one text to `out` (starts as {0}; the caller frees out->ids): no token added before
- * or behind it; special ones as tokenizer_set_special() has it. For prompts; corpora go through bpe_encode.h. The first
- * call makes an encoder of 2 MiB, which the tokenizer keeps: two threads cannot call this at a time. EXIT_MEMORY;
- * EXIT_CHECKPOINT for a pattern of the file that takes too long on the text. */
+/* Adds the ids of the raw bytes of one text to `out` (starts as {0}; the caller frees out->ids): no token is added
+ * before or after it; special tokens as set with tokenizer_set_special(). For prompts; for corpora see bpe_encode.h.
+ * The first call creates an encoder of 2 MiB, which the tokenizer keeps, so only one thread may call this at a time.
+ * EXIT_MEMORY; EXIT_CHECKPOINT for a pattern of the file that takes too long on the text. */
 bool tokenizer_encode(Tokenizer *tokenizer, const uint8_t *text, size_t size, BpeIds *out, Error *error);
-/* The bytes of one id (none for special tokens); valid as long as the tokenizer. */
+/* Returns the bytes of one id (none for special tokens), valid as long as the tokenizer. */
 const uint8_t *tokenizer_decode(const Tokenizer *tokenizer, int32_t id, size_t *size);
-/* The same of the next id of a text, of which *at_start says whether nothing of it has been decoded yet: a space that
- * encoding put before the text is left out. */
+/* Returns the bytes of the next id of a text, without a space that encoding put before the text. *at_start is true
+ * until some of the text is decoded; the function updates it. */
 const uint8_t *tokenizer_decode_next(const Tokenizer *tokenizer, int32_t id, bool *at_start, size_t *size);
-/* Whether one of the ids stands for bytes. */
+/* Returns whether one of the ids has bytes. */
 bool tokenizer_has_text(const Tokenizer *tokenizer, const int32_t *ids, size_t count);
 
 #endif
