@@ -22,12 +22,14 @@ case $("$cc" -dumpmachine) in x86_64*) ;; *) echo "vectorized: only for x86-64";
 
 for build; do
   case $build in v4*) bytes=64 ;; v3*) bytes=32 ;; *) bytes=16 ;; esac
-  : >"$work/report"
-  for source in kernels/cpu/*.c; do
-    # shellcheck disable=SC2046,SC2086 # flags are words
-    "$cc" $(make -s --no-print-directory CC="$cc" kernel-flags CPU_BUILD="$build") $report -c "$source" -o /dev/null 2>>"$work/report" ||
-      { cat "$work/report" >&2; exit 2; }
-  done
+  flags=$(make -s --no-print-directory CC="$cc" kernel-flags CPU_BUILD="$build") || exit 2
+  # A report for each source: several compilers at a time.
+  rm -f "$work"/*.report
+  # shellcheck disable=SC2016 # of the shell below
+  printf '%s\n' kernels/cpu/*.c | xargs -P "$(nproc 2>/dev/null || echo 2)" -n 1 sh -c '
+    "$1" $2 $3 -c "$5" -o /dev/null 2>"$4/${5##*/}.report" || { cat "$4/${5##*/}.report" >&2; exit 255; }' \
+    - "$cc" "$flags" "$report" "$work" || exit 2
+  cat "$work"/*.report >"$work/report"
   awk -v bytes="$bytes" -v build="$build" -v clang="$clang" '
     FILENAME == ARGV[1] { # FILE:LINE:COLUMN: optimized: loop vectorized using 32 byte vectors
       sub(/^\.\//, "")
