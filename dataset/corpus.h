@@ -1,17 +1,13 @@
-/* A corpus: documents one after the other, from any number of files, directories and standard input.
- *
- * One file is mapped at a time. Memory grows with the number of file names and with the largest JSON line, not with the
- * corpus. Pages of the map that stay resident belong to the file cache; the kernel takes them back when it needs them.
- *
+/* A corpus: the sequence of documents in any number of files, directories and standard input.
+ * It maps one file at a time. Memory grows with the number of file names and with the largest JSON line, not with the
+ * corpus. Resident pages of the map belong to the file cache; the kernel reclaims them when it needs them.
  * Text files: a line that is exactly <|endoftext|> (ended by \n, \r\n or the end of the file) separates documents and
- * belongs to none; so does the end of every file. All other bytes are handed out as they are: CRLF, NUL, invalid
- * UTF-8. One exception: a UTF-8 byte-order mark (EF BB BF) at the very beginning of a file of any format is dropped.
- *
+ * belongs to none; so does the end of every file. Documents have all other bytes unchanged: CRLF, NUL, invalid UTF-8.
+ * One exception: a UTF-8 byte-order mark (EF BB BF) at the beginning of a file of any format is dropped.
  * JSON lines (file names that end in .jsonl): see dataset/jsonl.h. Blank lines are skipped.
  *
- * TSV (file names that end in .tsv), a prompt and a response a line: see dataset/tsv.h. Empty lines are skipped.
- *
- * Documents without a byte are skipped everywhere. */
+ * TSV (file names that end in .tsv), a prompt and a response per line: see dataset/tsv.h. Empty lines are skipped.
+ * Empty documents are skipped in all formats. */
 #ifndef INKLING_DATASET_CORPUS_H
 #define INKLING_DATASET_CORPUS_H
 
@@ -24,31 +20,30 @@
 
 typedef struct Corpus Corpus;
 
-/* All may be NULL or false; nothing is kept of it that the caller owns. */
+/* Every field may be NULL or false. The corpus keeps no pointers into it. */
 typedef struct CorpusOptions {
-  const char *field;                         /* of JSON lines; NULL: "text" */
-  const char *prompt_field, *response_field; /* both or neither, and then no `field` */
+  const char *field;                         /* field of JSON lines; NULL: "text" */
+  const char *prompt_field, *response_field; /* both or neither; if set, `field` must be NULL */
   bool tsv;                                  /* standard input is TSV */
-  const char *spool;                         /* file that standard input is copied to; needed for "-" */
-  bool spooled;                              /* it is there already, from an earlier run */
+  const char *spool;                         /* file to copy standard input to; required for "-" */
+  bool spooled;                              /* the file exists already, from an earlier run */
   Progress copying;                          /* bytes of standard input */
-  bool (*is_model)(const char *dir);         /* which directories hold a model instead of text */
+  bool (*is_model)(const char *dir);         /* returns whether a directory holds a model instead of text */
 } CorpusOptions;
 
 typedef struct Document {
-  const uint8_t *text; /* NULL: the corpus is at its end */
+  const uint8_t *text; /* NULL: the end of the corpus */
   size_t size;         /* bytes, at least 1 */
-  size_t prompt;       /* bytes at its beginning that the loss leaves out; may be all of them */
+  size_t prompt;       /* bytes at its beginning that the loss ignores; may be all of them */
   const char *file;    /* path; valid as long as the corpus */
-  int64_t line;        /* of JSON lines and TSV, from 1; 0 in a text file */
+  int64_t line;        /* line number in JSON lines and TSV, from 1; 0 in a text file */
   int64_t offset;      /* bytes of the file before the document, or before its line */
 } Document;
 
-/* Finds, sorts and measures all files of the sources, in the order given. A source is a file (its name says of which
- * format), a directory (dataset/file_list.h says which files of it), or "-", once: standard input, TSV where the
- * options say so, else of JSON lines if a field is named. It is copied to options->spool before this returns, after all
- * other sources have been found to be there.
- *
+/* Finds, sorts and measures all files of the sources, in the order given. A source is a file (the ending of its name
+ * gives the format), a directory (dataset/file_list.h describes which files of it), or "-", at most once: standard
+ * input, which is TSV if options->tsv is set, else JSON lines if a field is named, else text. The function copies
+ * standard input to options->spool after it has found all other sources.
  * `options` may be NULL. EXIT_INPUT, with path and cause, for no sources, missing or unreadable ones, pipes and
  * devices, directories without text, and when all files are empty; EXIT_USAGE for options that contradict each other
  * and for a second "-"; EXIT_OUTPUT when the spool file cannot be written; EXIT_MEMORY. On failure *out is NULL. */
@@ -57,37 +52,37 @@ void corpus_close(Corpus *corpus); /* NULL is harmless; the spool file stays */
 
 int corpus_files(const Corpus *corpus);
 const TextFile *corpus_file(const Corpus *corpus, int index);
-bool corpus_is_stdin(const Corpus *corpus, int index); /* that file is the copy of standard input */
-int corpus_jsonl_files(const Corpus *corpus);          /* those of JSON lines */
-int64_t corpus_skipped(const Corpus *corpus);          /* names in directories that were not taken */
+bool corpus_is_stdin(const Corpus *corpus, int index); /* whether that file is the copy of standard input */
+int corpus_jsonl_files(const Corpus *corpus);          /* number of JSON lines files */
+int64_t corpus_skipped(const Corpus *corpus);          /* number of names in directories that were skipped */
 int64_t corpus_bytes(const Corpus *corpus);            /* sum of the files' sizes */
-int64_t corpus_stdin_bytes(const Corpus *corpus);      /* those of them that came from standard input */
+int64_t corpus_stdin_bytes(const Corpus *corpus);      /* bytes of these that came from standard input */
 int64_t corpus_position(const Corpus *corpus);         /* bytes consumed so far, corpus_bytes at the end */
 
-/* Documents are prompts and responses: fields of JSON lines, or there is a TSV. In other files prompts are empty. */
+/* Returns whether documents have prompts and responses: from fields of JSON lines, or from a TSV file. In other files
+ * prompts are empty. */
 bool corpus_has_prompts(const Corpus *corpus);
 
-/* The next document, valid until the next call of corpus_next, corpus_rewind or corpus_close. A corpus of separators
- * and blank lines is at its end at once.
- *
+/* Reads the next document, valid until the next call of corpus_next, corpus_rewind or corpus_close. A corpus that has
+ * only separators and blank lines has no document.
  * EXIT_INPUT for a line that jsonl_parse or tsv_parse refuses, with the numbers of all such lines of its file, and for
- * a file that is no longer what corpus_open measured (size, time, inode). This is checked when the file is mapped,
- * between documents once a MiB has been consumed, and at its end. Not covered: a file that is cut short between two
- * checks ends the program when a missing page is touched (SIGBUS, see cli/startup.c), and one that is overwritten in
- * place and whose time is then restored is not noticed. EXIT_MEMORY; the error of the progress that corpus_rewind was
- * given. After an error only corpus_rewind and corpus_close are of use. */
+ * a file that is no longer what corpus_open measured (size, time, inode). It checks this when it maps the file, between
+ * documents after each MiB, and at the end of the file. Two cases are not covered: a file that is truncated between two
+ * checks ends the program when it reads a missing page (SIGBUS, see cli/startup.c), and a file that is overwritten in
+ * place with its time restored is not detected. EXIT_MEMORY; the error of the progress passed to corpus_rewind. After
+ * an error only corpus_rewind and corpus_close may be called. */
 bool corpus_next(Corpus *corpus, Document *out, Error *error);
-/* To the first document. From then on `progress` gets corpus_position several times a second while the end of a large
- * document is searched for. */
+/* Rewinds to the first document. From then on corpus_next reports corpus_position to `progress` several times a second
+ * while it searches for the end of a large document. */
 void corpus_rewind(Corpus *corpus, Progress progress);
 
-/* Drops the pages of the current file before `text` from memory, where `text` lies in a document of a text file. They
- * come back when they are read again. corpus_next does so with what it has passed. */
+/* Drops the pages of the current file before `text` from memory, where `text` lies in a document of a text file.
+ * Reading them again loads them again. corpus_next drops the pages that it has passed. */
 void corpus_drop_pages(const Corpus *corpus, const uint8_t *text);
 
-/* 64 bits that change when the documents may have changed: XXH64 over the field names and, in order, every file's
- * format, size, modification time (ns) and inode, as corpus_open found them. Not over paths, nor over where the spool
- * file lies. What is made from the corpus may be kept as long as this is equal. */
+/* Returns a hash that changes when the documents may have changed: XXH64 of the field names and, in order, every file's
+ * format, size, modification time (ns) and inode at corpus_open. It does not cover paths or the location of the spool
+ * file. Data derived from the corpus is valid as long as the hash is equal. */
 uint64_t corpus_fingerprint(const Corpus *corpus);
 
 #endif

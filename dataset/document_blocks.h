@@ -1,4 +1,4 @@
-/* The documents of a corpus in blocks of some MB, which all threads share. */
+/* Reading of a corpus in blocks of documents, a few MB each, that threads process together. */
 #ifndef INKLING_DATASET_DOCUMENT_BLOCKS_H
 #define INKLING_DATASET_DOCUMENT_BLOCKS_H
 
@@ -9,15 +9,15 @@
 
 typedef struct DocumentBlock {
   const PipelineText *texts;   /* documents or, in a corpus with prompts, their responses */
-  const PipelineText *prompts; /* theirs; NULL: the corpus has none */
+  const PipelineText *prompts; /* the prompts of these; NULL: the corpus has none */
   size_t count;
-  bool ends; /* false: it is a slice of a large document, and not the last */
+  bool ends; /* false: the block is a slice of a large document, not the last one */
 } DocumentBlock;
 typedef bool (*DocumentBlockSink)(void *context, const DocumentBlock *block, Error *error);
 
-/* Reads the corpus from its beginning. A document of more than 32 MB comes in slices, cut where `pipeline`
- * allows it, unless it has a prompt. `progress` counts the bytes of the corpus that are done. What corpus_next says,
- * EXIT_MEMORY; the error of the sink or of `progress`. */
+/* Reads the corpus from its beginning. It divides a document of more than 32 MB into slices, cut where `pipeline`
+ * allows it, unless the document has a prompt. `progress` counts the processed bytes of the corpus. Errors of
+ * corpus_next, EXIT_MEMORY; the error of the sink or of `progress`. */
 bool document_blocks_read(Corpus *corpus, const Pipeline *pipeline, Progress progress, DocumentBlockSink sink,
                           void *context, Error *error);
 

@@ -1,4 +1,4 @@
-/* The documents of a part of a token file. */
+/* The documents of a range of a token file. */
 #ifndef INKLING_DATASET_DOCUMENTS_H
 #define INKLING_DATASET_DOCUMENTS_H
 
@@ -8,21 +8,22 @@
 
 #include <stdint.h>
 
-/* Gets the first token of a document and the one after its last. False stops the scan. */
+/* Receives the index of the first token of a document and of the one after its last. False stops the scan. */
 typedef bool (*DocumentFound)(void *context, int64_t begin, int64_t stop);
 
-/* Calls `found` for every document in order: up to and with each token `end`, and what follows the last of them. The
- * first and the last may be parts of documents that the range cuts. `progress` counts tokens. EXIT_CHECKPOINT for a
- * damaged token file; EXIT_MEMORY; the error of `found` or of `progress`. */
+/* Calls `found` for every document in order. A document includes its token `end`; tokens after the last `end` are also
+ * a document. The first and the last may be parts of documents that the range cuts. `progress` counts tokens.
+ * EXIT_CHECKPOINT for a damaged token file; EXIT_MEMORY; the error of `found` or of `progress`. */
 bool documents_scan(const TokenRange *range, int32_t end, DocumentFound found, void *context, Progress progress,
                     Error *error);
 
-/* How long documents are: counts[k] of them have more than 2^(k-1) and at most 2^k tokens, their end token included. */
+/* A histogram of document lengths: counts[k] documents have more than 2^(k-1) and at most 2^k tokens, including the end
+ * token. */
 typedef struct DocumentLengths {
   int64_t documents, counts[64];
 } DocumentLengths;
 
-/* One document more, of at least one token. */
+/* Adds one document of `tokens` >= 1 tokens. */
 void document_lengths_add(DocumentLengths *lengths, int64_t tokens);
 
 #endif

@@ -1,4 +1,4 @@
-/* The files of a training corpus: found, sorted and measured before the first byte of one is read. */
+/* The list of the files of a training corpus: it finds, sorts and measures them before any file is read. */
 #ifndef INKLING_DATASET_FILE_LIST_H
 #define INKLING_DATASET_FILE_LIST_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How a file is read: plain text, JSON lines, or prompts and responses in columns. */
+/* The format of a file: plain text, JSON lines, or prompts and responses in columns. */
 typedef enum TextFormat { FORMAT_TEXT, FORMAT_JSONL, FORMAT_TSV } TextFormat;
 
 typedef struct TextFile {
@@ -18,36 +18,35 @@ typedef struct TextFile {
   uint64_t device, inode;
 } TextFile;
 
-/* Begins as {0}, or with is_model alone; everything else in it is owned. */
+/* Begins as {0}, or with only is_model set; the list owns everything else in it. */
 typedef struct FileList {
-  bool (*is_model)(const char *dir); /* which directories hold a model instead of text; NULL: none */
+  bool (*is_model)(const char *dir); /* returns whether a directory holds a model instead of text; NULL: none does */
   TextFile *files;
   int count;
   size_t capacity;
   int64_t bytes;   /* sum of the sizes */
-  int64_t skipped; /* names in directories: hidden ones, other endings, models, and what is not a regular file */
+  int64_t skipped; /* number of skipped names in directories: hidden names, other endings, models, special files */
 } FileList;
 
 /* Adds a file, or the files of a directory and of the directories in it whose names end in .txt, .jsonl or .tsv (in
- * capitals too), sorted by path, byte for byte. A name that begins with a dot is skipped, file or directory, and so is
- * a directory that holds a model. Links are followed; a directory that is reached a second time, as by a link to a
- * directory above it, is not read again. EXIT_INPUT, with path and cause, for what is missing or unreadable, for a
- * pipe, socket or device, and for a directory without a file to read; EXIT_MEMORY. After an error only file_list_free
- * is of use. */
+ * upper or lower case), sorted bytewise by path. It skips names that begin with a dot, files and directories, and
+ * directories that hold a model. It follows links and reads no directory twice, for example through a link to a parent
+ * directory. EXIT_INPUT, with path and cause, for a missing or unreadable file, for a pipe, socket or device, and for a
+ * directory without a file to read; EXIT_MEMORY. After an error only file_list_free may be called. */
 bool file_list_add(FileList *list, const char *path, Error *error);
 
-/* Adds a file that need not be there yet; the index of it, or -1 for EXIT_MEMORY. */
+/* Adds a file that need not exist yet. Returns its index, or -1 with EXIT_MEMORY. */
 int file_list_reserve(FileList *list, const char *path, TextFormat format, Error *error);
-/* Examines the file once it is there. EXIT_INPUT. */
+/* Measures a reserved file after it was written. EXIT_INPUT. */
 bool file_list_measure(FileList *list, int index, Error *error);
 
 void file_list_free(FileList *list);
 
-/* EXIT_INPUT when the file at that path no longer has the size, time and inode that it had when it was listed. */
+/* Checks that the file at that path still has the size, time and inode that it had when it was listed. EXIT_INPUT. */
 bool file_list_unchanged(const TextFile *file, Error *error);
 
-/* checksum_xxh64 over format, size, time and inode of every file, in order. Not over paths: a directory that was moved
- * holds the same text. */
+/* Returns checksum_xxh64 over format, size, time and inode of every file, in order. It does not cover paths, because a
+ * directory that was moved holds the same text. */
 uint64_t file_list_sum(const FileList *list, uint64_t seed);
 
 #endif

@@ -1,4 +1,4 @@
-/* JSON lines: every line of the file is one JSON object, and one or two of its fields are a document. */
+/* JSON lines: every line of the file is one JSON object, and one or two of its fields make a document. */
 #ifndef INKLING_DATASET_JSONL_H
 #define INKLING_DATASET_JSONL_H
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Longer lines are refused: parsing takes three to four times a line's size in memory. */
+/* The most bytes of a line. Parsing needs three to four times a line's size in memory. */
 #define JSONL_LINE_LIMIT ((size_t)1 << 30)
 
 /* Names of fields, UTF-8. */
@@ -17,12 +17,12 @@ typedef struct JsonlFields {
   const char *text;   /* the whole document, or the response that follows the prompt */
 } JsonlFields;
 
-/* Parses one line, given without its newline; a carriage return at its end does no harm. `file` and `number` (from 1)
- * tell in messages where the line is. A line of nothing but spaces, tabs and carriage returns is no document.
- *
- * As jansson reads JSON: of equal keys the last one counts; invalid UTF-8, lone surrogates, more than 2048 levels, raw
- * control characters in strings, \u0000 in a key and anything after the object are errors; \u0000 in a value is kept.
- * Numbers may go up to 1e308. EXIT_INPUT names file, line and what is wrong; EXIT_MEMORY. */
+/* Parses one line, passed without its newline; it ignores a carriage return at the end. Messages use `file` and
+ * `number` (from 1) for the position of the line. A line that has only spaces, tabs and carriage returns is no
+ * document.
+ * The JSON rules are jansson's: of equal keys the last one counts; invalid UTF-8, lone surrogates, more than 2048
+ * levels, raw control characters in strings, \u0000 in a key and anything after the object are errors; \u0000 in a
+ * value is kept. Numbers may go up to 1e308. EXIT_INPUT with file, line and cause; EXIT_MEMORY. */
 bool jsonl_parse(Record *record, const JsonlFields *fields, const uint8_t *line, size_t size, const char *file,
                  int64_t number, Error *error);
 

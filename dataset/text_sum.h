@@ -1,4 +1,4 @@
-/* Which text a range of tokens is, whatever tokenizer they are of. */
+/* A checksum that identifies the text of a range of tokens, independent of the tokenizer. */
 #ifndef INKLING_DATASET_TEXT_SUM_H
 #define INKLING_DATASET_TEXT_SUM_H
 
@@ -8,8 +8,8 @@
 
 #include <stdint.h>
 
-/* XXH64 of the bytes of the text, with a byte 0xFF for each end token. `source`: the tokenizer of sources; NULL: there
- * is one for both. EXIT_CHECKPOINT for a damaged token file. */
+/* Computes XXH64 of the bytes of the text, with a byte 0xFF for each end token. `source`: the tokenizer of sources;
+ * NULL: one for both. EXIT_CHECKPOINT for a damaged token file. */
 bool text_sum(const TokenRange *range, const Tokenizer *tokenizer, const Tokenizer *source, uint64_t *out,
               Error *error);
 

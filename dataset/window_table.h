@@ -1,4 +1,5 @@
-/* Spans of tokens put into windows, best fit. A window has one row of places, or two that are filled side by side. */
+/* Best-fit packing of spans of tokens into windows. A window has one row of places, or two that are filled in
+ * parallel. */
 #ifndef INKLING_DATASET_WINDOW_TABLE_H
 #define INKLING_DATASET_WINDOW_TABLE_H
 
@@ -7,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Which spans each window holds. Begins as {0}, freed by window_table_free. */
+/* The spans of each window. Begins as {0}, freed by window_table_free. */
 typedef struct WindowTable {
   int64_t windows; /* number of them */
   int64_t *firsts; /* [windows + 1] the first span of each window */
@@ -17,8 +18,8 @@ typedef struct WindowTable {
 void window_table_free(WindowTable *table); /* harmless on a zeroed struct */
 
 enum {
-  OPEN_WINDOWS = 64, /* that spans are still put into */
-  WINDOW_ROWS = 2    /* at most */
+  OPEN_WINDOWS = 64, /* windows that still accept spans */
+  WINDOW_ROWS = 2    /* the most rows */
 };
 
 /* A window that still has room. */
@@ -28,7 +29,7 @@ typedef struct OpenWindow {
   size_t count, capacity;
 } OpenWindow;
 
-/* Fills a table; nothing in it is the caller's. */
+/* Fills a table; all fields are private. */
 typedef struct WindowFiller {
   WindowTable *table;
   int rows, places;
@@ -37,14 +38,14 @@ typedef struct WindowFiller {
   size_t spans, spans_capacity, firsts_capacity; /* of the table */
 } WindowFiller;
 
-/* Into a table of zeros, windows of `rows` (1..WINDOW_ROWS) rows of `places` each. Takes 8 bytes a span and 8 a window.
- * All three: EXIT_MEMORY. After a failure too the filler ends with window_filler_free, the table with
- * window_table_free. */
+/* Begins to fill a table of zeros with windows of `rows` (1..WINDOW_ROWS) rows of `places` each. Memory: 8 bytes per
+ * span and 8 per window. All three functions: EXIT_MEMORY. Free the filler with window_filler_free and the table with
+ * window_table_free, also after a failure. */
 bool window_filler_begin(WindowFiller *filler, WindowTable *table, int rows, int places, Error *error);
-/* The span that begins at token `begin` and takes `sizes` (1..places) of each row. It goes into that of the open
- * windows in which it leaves the least room, all rows together. */
+/* Adds the span that begins at token `begin` and takes `sizes` (1..places) of each row. It goes into the open window in
+ * which it leaves the least total room over all rows. */
 bool window_filler_add(WindowFiller *filler, int64_t begin, const int *sizes, Error *error);
-/* No more spans: the open windows follow the others. */
+/* Ends the filling: adds the open windows to the table. */
 bool window_filler_end(WindowFiller *filler, Error *error);
 void window_filler_free(WindowFiller *filler);
 
