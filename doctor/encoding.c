@@ -1,4 +1,4 @@
-/* Text that is not UTF-8, and what is hardly text: by counting bytes. */
+/* Finds text that is not UTF-8, and data that is hardly text, by counting bytes. */
 #include "doctor/findings.h"
 
 #include "util/text.h"

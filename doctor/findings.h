@@ -1,4 +1,4 @@
-/* What is wrong with a text (doctor/doctor.h), and what the parts that look for it share. */
+/* Findings about a text (doctor/doctor.h), and helpers that the checks share. */
 #ifndef INKLING_DOCTOR_FINDINGS_H
 #define INKLING_DOCTOR_FINDINGS_H
 
@@ -9,19 +9,19 @@
 #include <stdint.h>
 
 typedef enum TextKind {
-  TEXT_FOREIGN,    /* bytes of something else: an archive, a document, a picture, a program */
+  TEXT_FOREIGN,    /* another file type: an archive, a document, a picture, a program */
   TEXT_WIDE,       /* UTF-16 or UTF-32 */
-  TEXT_BINARY,     /* full of control characters, of whatever it is */
+  TEXT_BINARY,     /* many control characters, of unknown type */
   TEXT_ENCODING,   /* not UTF-8 */
   TEXT_NULS,       /* a few NUL bytes */
   TEXT_MARKS,      /* byte-order marks inside */
   TEXT_LINE_ENDS,  /* CR LF, or CR alone */
   TEXT_MARKUP,     /* HTML, XML, PostScript */
   TEXT_JSON,       /* one JSON document: an array, or an object over many lines */
-  TEXT_JSON_LINES, /* under another name */
+  TEXT_JSON_LINES, /* JSON lines under another name */
   TEXT_CSV,        /* with a column of text */
   TEXT_GUTENBERG,  /* with Project Gutenberg's header and license */
-  TEXT_REPEATS,    /* the same over and over */
+  TEXT_REPEATS,    /* repeated text */
   TEXT_KINDS
 } TextKind;
 
@@ -29,23 +29,25 @@ typedef enum TextLevel { TEXT_NOTE, TEXT_WARNING, TEXT_REFUSED } TextLevel;
 
 typedef struct TextFinding {
   TextKind kind;
-  int variant; /* of the kind: findings of one kind and variant are mended by the same command */
+  int variant; /* the same command fixes all findings of one kind and variant */
   TextLevel level;
   char what[256];     /* "0.7 % of its bytes are not UTF-8 (it looks like Latin-1)" */
-  const char *advice; /* what the command is for: "convert it" */
-  /* prints what to train on; "@" stands for the file or standard input, "#" for a file alone: "zcat @"; "": none */
+  const char *advice; /* the purpose of the command: "convert it" */
+  /* a command that prints the text to train on; "@" is the file or standard input, "#" only a file: "zcat @"; "":
+   * none */
   char command[256];
-  char options[320];   /* of ./train for that: " --jsonl-field story" */
-  const char *becomes; /* ending of the file that it makes; NULL: the same text, which may take the old one's place */
+  char options[320];   /* options of ./train for that text: " --jsonl-field story" */
+  const char *becomes; /* ending of the name of the file that the command makes; NULL: the same kind of text, which may
+                          replace the old file */
 } TextFinding;
 
-/* In the order in which their commands have to be applied. */
+/* The findings about a file, in the order in which their commands must be applied. */
 typedef struct TextFindings {
   int count;
   TextFinding items[TEXT_KINDS];
 } TextFindings;
 
-/* ---- for the parts ---- */
+/* ---- for the checks ---- */
 
 enum { TEXT_SAMPLES = 5, TEXT_HEAD = 64 << 10, TEXT_MIDDLE = 16 << 10 };
 
@@ -54,7 +56,7 @@ typedef struct TextSample {
   size_t size;
 } TextSample;
 
-/* A file, and the places of it that are looked at: all of a small one, else the beginning, three places and the end. */
+/* A file and the samples that the checks examine: all of a small file, else the beginning, three places and the end. */
 typedef struct TextView {
   const uint8_t *bytes;
   size_t size;
@@ -65,7 +67,7 @@ typedef struct TextView {
   size_t seen; /* bytes of the samples */
 } TextView;
 
-/* The new finding, with what its kind says; the caller fills in the rest. */
+/* Adds a finding with the fields that follow from its kind and returns it; the caller fills in the rest. */
 TextFinding *text_findings_add(TextFindings *findings, TextKind kind, int variant);
 
 /* "of its bytes", "of the 176 KiB looked at". */
@@ -79,15 +81,15 @@ typedef struct TextShare {
 } TextShare;
 TextShare text_share(double part, double all);
 
-static inline bool text_is_letter(uint8_t c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; } /* of ASCII */
-/* Where `words` begin in the first `size` bytes, in small letters or capitals; `size` where they are not. */
+static inline bool text_is_letter(uint8_t c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; } /* in ASCII */
+/* Returns the position of `words` in the first `size` bytes, ignoring case; `size` where they do not occur. */
 size_t text_find(const uint8_t *bytes, size_t size, const char *words);
-bool text_begins(const uint8_t *bytes, size_t size, const char *words); /* the same, at the first byte */
-size_t text_skip_blanks(const uint8_t *bytes, size_t size);             /* bytes of them at the beginning */
+bool text_begins(const uint8_t *bytes, size_t size, const char *words); /* the same, only at the first byte */
+size_t text_skip_blanks(const uint8_t *bytes, size_t size);             /* the number of blanks at the beginning */
 
 /* text_foreign.c: archives, documents, pictures, programs. */
 bool text_find_foreign(const TextView *view, TextFindings *out);
-/* text_encoding.c: true where the rest needs no look. */
+/* text_encoding.c: returns true where further checks are unnecessary. */
 bool text_find_encoding(const TextView *view, TextFindings *out);
 /* text_markup.c: HTML, XML, PostScript. */
 bool text_find_markup(const TextView *view, TextFindings *out);

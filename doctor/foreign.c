@@ -1,4 +1,4 @@
-/* Files that are something else than text, by their first bytes. */
+/* Recognizes files that are not text by their first bytes. */
 #include "doctor/findings.h"
 
 #include "util/text.h"

@@ -1,4 +1,4 @@
-/* Text between tags: HTML, XML; and PostScript, a program for the page. */
+/* Finds markup: HTML, XML and PostScript. */
 #include "doctor/findings.h"
 
 #include "util/text.h"

@@ -1,4 +1,4 @@
-/* Documents in records: JSON that is no JSON lines, or has another name, and CSV. */
+/* Finds documents in records: JSON that is not JSON lines, JSON lines under another name, and CSV. */
 #include "doctor/findings.h"
 
 #include "util/text.h"

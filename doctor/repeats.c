@@ -1,4 +1,4 @@
-/* The same over and over: a block that follows itself, lines that come again, a file that was joined with itself. */
+/* Finds repeated text: a block that follows itself, repeated lines, a file concatenated with itself. */
 #include "doctor/findings.h"
 
 #include "util/checksum.h"
