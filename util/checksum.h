@@ -1,5 +1,5 @@
-/* XXH64 (Collet, xxHash specification, section "XXH64 algorithm"), little-endian: tells whether bytes have changed. Not
- * against forgery. */
+/* XXH64 (Collet, xxHash specification, section "XXH64 algorithm"), little-endian: detects changed bytes. It does not
+ * protect against forgery. */
 #ifndef INKLING_UTIL_CHECKSUM_H
 #define INKLING_UTIL_CHECKSUM_H
 
@@ -7,10 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of several things: each with the sum of the one before as its seed. */
+/* Returns the checksum of `size` bytes. For several arrays, pass the checksum of the previous array as the seed. */
 uint64_t checksum_xxh64(const void *data, size_t size, uint64_t seed);
 
-/* Whether a file whose checksum is the right one, or not, is read. Fuzzing would not come past a checksum. */
+/* Returns whether to read a file whose checksum matches or not. Fuzzing builds accept every file, because fuzzed inputs
+ * would fail every checksum. */
 static inline bool checksum_accept(bool same) {
 #ifdef INKLING_FUZZ
   (void)same;

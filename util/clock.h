@@ -1,10 +1,10 @@
-/* Time spans. */
+/* Measurement of time. */
 #ifndef INKLING_UTIL_CLOCK_H
 #define INKLING_UTIL_CLOCK_H
 
 #include <time.h>
 
-/* Seconds of a clock that never goes back; only differences mean something. */
+/* Returns seconds of a monotonic clock; only differences are meaningful. */
 static inline double clock_seconds(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);

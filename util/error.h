@@ -15,7 +15,7 @@ extern "C" {
 typedef enum ExitCode {
   EXIT_DONE = 0,
   EXIT_INTERNAL = 1,   /* a bug */
-  EXIT_USAGE = 2,      /* flags, values, an output directory that already holds a run */
+  EXIT_USAGE = 2,      /* flags, values, an output directory that already contains a run */
   EXIT_INPUT = 3,      /* text or prompt missing, empty, too short, too long */
   EXIT_CHECKPOINT = 4, /* checkpoint or tokenizer invalid or incompatible */
   EXIT_MEMORY = 5,     /* out of memory */
@@ -30,14 +30,15 @@ typedef struct Error {
   char text[1024];
 } Error;
 
-/* Fills `error` (the first error wins: a second call changes nothing) and returns false, so that a caller can write
+/* Fills `error` (the first error is kept: a second call changes nothing) and returns false, so that a caller can write
  * `return fail(error, EXIT_INPUT, "...")`. */
 bool fail(Error *error, ExitCode code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Adds to the text of an error: advice that only the caller can give, because it knows the flags. Returns false. */
+/* Appends to the text of an error, for advice that only the caller can give, because it knows the flags. Returns
+ * false. */
 bool error_append(Error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* EXIT_MEMORY; returns false. */
+/* Fills `error` with EXIT_MEMORY; returns false. */
 static inline bool error_memory(Error *error, const char *what) {
   fail(error, EXIT_MEMORY, "out of memory for %s", what);
   return false; /* written out for static analysis */

@@ -1,5 +1,5 @@
-/* Files: mapped for reading, written to a temporary neighbor and renamed, so that a reader sees the old file or the
- * new one and never half of either. */
+/* Files: reading maps them; writing writes a temporary file in the same directory and renames it, so that a reader sees
+ * the old file or the new one, never a part. */
 #ifndef INKLING_UTIL_FILE_H
 #define INKLING_UTIL_FILE_H
 
@@ -14,11 +14,11 @@ typedef struct MappedFile {
   size_t size;
 } MappedFile;
 
-/* Maps a regular file. A missing, unreadable or special file or a directory is an error with exit code `code`; an empty
- * file is not. */
+/* Maps a regular file. Error `code` for a directory and for a missing, unreadable or special file; an empty file is no
+ * error. */
 bool file_map(MappedFile *out, const char *path, ExitCode code, Error *error);
 void file_unmap(MappedFile *file);
-/* A part of it will not be read again soon: it need not stay in memory. */
+/* Tells the kernel that a part of a map will not be read soon, so that its pages may leave memory. */
 void file_forget(const void *begin, size_t size);
 
 /* A file being written: `stream` is a temporary file in the directory of `path`, named ".NAME.inkling-XXXXXX". */
@@ -27,47 +27,48 @@ typedef struct FileWriter {
   char *path, *temporary;
 } FileWriter;
 
-/* All three: EXIT_OUTPUT with path, cause and what to do; after a failure the temporary is deleted and `path` is as it
- * was (one exception: when the last fsync, of the directory, fails, the new file is in place but may not survive a
- * power cut). A process that may meet a file-size limit has to ignore SIGXFSZ. */
+/* The next three functions: EXIT_OUTPUT with path, cause and advice. A failure deletes the temporary and leaves `path`
+ * unchanged (one exception: when the last fsync, of the directory, fails, the new file is in place but may not survive
+ * a power failure). A process that may reach a file-size limit must ignore SIGXFSZ. */
 bool file_writer_begin(FileWriter *file, const char *path, Error *error);
 bool file_writer_add(FileWriter *file, const void *bytes, size_t size, Error *error);
 /* Flushes, fsyncs, closes, renames, fsyncs the directory. */
 bool file_writer_commit(FileWriter *file, Error *error);
 void file_writer_abort(FileWriter *file); /* deletes the temporary; harmless after commit or any failure */
 
-/* A name that file_sweep deletes, for a file that is to be renamed later. */
+/* A name that file_sweep deletes, for a file that the caller renames later. */
 #define FILE_SWEPT_NAME(name) "." name ".inkling-copied"
 
-/* Deletes the temporaries that killed processes left in `dir`. Call it only while nobody else can write there. */
+/* Deletes the temporaries that killed processes left in `dir`. Call it only while no other process can write there. */
 void file_sweep(const char *dir);
 
-/* The same for bytes that are all there. */
+/* Writes a whole file in one call, with the same guarantees. */
 bool file_write(const char *path, const void *bytes, size_t size, Error *error);
 bool file_write_in(const char *dir, const char *name, const void *bytes, size_t size, Error *error); /* DIR/NAME */
-void file_remove_in(const char *dir, const char *name); /* fine when there is none */
+void file_remove_in(const char *dir, const char *name); /* no error when there is none */
 
-/* For files that are written in other ways: EXIT_OUTPUT with path, the cause in errno and what to do. False. */
+/* Fills `error` for a file that is written in another way: EXIT_OUTPUT with path, the cause in errno and advice.
+ * Returns false. */
 bool file_fail_write(const char *path, Error *error);
 
-/* Flushes what was printed to a stream. 0, or the errno of what failed, now or earlier; EPIPE: the reader has left. */
+/* Flushes a stream. Returns 0, or the errno of a failure, now or earlier; EPIPE: the reader has closed the pipe. */
 int file_flush_cause(FILE *stream);
-/* The same, `name` for people. EXIT_OUTPUT with the cause; a reader that has left has what it wanted: no error. */
+/* Flushes a stream; messages use `name`. EXIT_OUTPUT with the cause; EPIPE is no error. */
 bool file_flush(FILE *stream, const char *name, Error *error);
 
-/* Cuts a file of lines that others add to: what is behind `size` bytes goes, and with it a line that does not end
- * there. A file that is not there is fine. EXIT_OUTPUT. */
+/* Truncates a file of lines to at most `size` bytes, and to the end of a line. A missing file is no error.
+ * EXIT_OUTPUT. */
 bool file_cut(const char *path, int64_t size, Error *error);
-/* The size of a file in bytes; 0 where there is none. */
+/* Returns the size of a file in bytes; 0 where there is none. */
 int64_t file_size(const char *path);
 
-/* Makes an empty file in TMPDIR or, as it may become large, in /var/tmp; the caller unlinks *path and frees it. On
- * failure *path is NULL. EXIT_OUTPUT, EXIT_MEMORY. */
+/* Creates an empty file in TMPDIR or else, because it may become large, in /var/tmp; the caller unlinks *path and frees
+ * it. On failure *path is NULL. EXIT_OUTPUT, EXIT_MEMORY. */
 bool file_temporary(char **path, Error *error);
-/* The same with a directory. */
+/* Creates a temporary directory in the same way. */
 bool file_temporary_directory(char **path, Error *error);
 
-/* Makes renames, links and new names in `dir` survive a power cut. EXIT_OUTPUT. */
+/* Makes renames, links and new names in `dir` survive a power failure. EXIT_OUTPUT. */
 bool file_sync_directory(const char *dir, Error *error);
 
 #endif

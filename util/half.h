@@ -1,4 +1,4 @@
-/* Numbers of 16 bits: IEEE 754's half precision (f16) and the upper half of an fp32 (bf16). */
+/* 16-bit floating-point numbers: IEEE 754 half precision (f16) and the upper half of an fp32 (bf16). */
 #ifndef INKLING_UTIL_HALF_H
 #define INKLING_UTIL_HALF_H
 
@@ -26,7 +26,7 @@ static inline float half_f16_to_float(uint16_t half) {
   return half_from_bits(sign | (exponent == 31 ? 0x7F800000u : (exponent + 112) << 23) | fraction << 13);
 }
 
-/* To the nearest, ties to even; infinite from 65520 on. Not for NaN. */
+/* Rounds to nearest, ties to even; infinity from 65520 on. NaN is not supported. */
 static inline uint16_t half_float_to_f16(float value) {
   const uint32_t bits = half_to_bits(value), sign = bits >> 16 & 0x8000u, size = bits & 0x7FFFFFFFu;
   if (size >= 0x477FF000u) return (uint16_t)(sign | 0x7C00u);
@@ -40,7 +40,7 @@ static inline uint16_t half_float_to_f16(float value) {
 
 static inline float half_bf16_to_float(uint16_t brain) { return half_from_bits((uint32_t)brain << 16); }
 
-/* To the nearest, ties to even. Not for NaN. */
+/* Rounds to nearest, ties to even. NaN is not supported. */
 static inline uint16_t half_float_to_bf16(float value) {
   const uint32_t bits = half_to_bits(value);
   return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);

@@ -1,4 +1,5 @@
-/* A hash of short byte strings and of pairs of numbers, for tables in memory only: it depends on the byte order. */
+/* A hash of short byte strings and of pairs of numbers, only for tables in memory, because it depends on the byte
+ * order. */
 #ifndef INKLING_UTIL_HASH_H
 #define INKLING_UTIL_HASH_H
 
@@ -6,7 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The two halves of the product, folded: every bit of both factors reaches the low half of the result. */
+/* Multiplies and combines the two halves of the product: every bit of both factors affects the low half of the
+ * result. */
 static inline uint64_t hash_mix(uint64_t a, uint64_t b) {
   unsigned __int128 product = (unsigned __int128)(a ^ 0x9E3779B97F4A7C15u) * (b ^ 0xD6E8FEB86659FD93u);
   return (uint64_t)product ^ (uint64_t)(product >> 64);
@@ -18,7 +20,7 @@ static inline uint64_t hash_load_u64(const uint8_t *bytes) {
   return word;
 }
 
-/* Up to 8 bytes as a number, zeros above. */
+/* Returns up to 8 bytes as a number, padded with zeros. */
 static inline uint64_t hash_load_tail(const uint8_t *bytes, size_t size) {
   uint64_t word = 0;
   if (size >= 4) {

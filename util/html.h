@@ -1,12 +1,13 @@
-/* Text in a page. */
+/* Writing of text into an HTML page. */
 #ifndef INKLING_UTIL_HTML_H
 #define INKLING_UTIL_HTML_H
 
 #include <stddef.h>
 #include <stdio.h>
 
-/* The characters of HTML and XML are escaped, control characters and bytes that are not UTF-8 replaced. */
+/* Writes text with the special characters of HTML and XML escaped; replaces control characters and bytes that are not
+ * UTF-8. */
 void html_write(FILE *stream, const char *text, size_t size);
-void html_write_text(FILE *stream, const char *text); /* all of it */
+void html_write_text(FILE *stream, const char *text); /* writes a zero-terminated text */
 
 #endif

@@ -1,4 +1,4 @@
-/* Finding a text in bytes that come one after the other (Knuth, Morris & Pratt 1977). */
+/* Search for a text in a stream of bytes (Knuth, Morris & Pratt 1977). */
 #ifndef INKLING_UTIL_MATCHER_H
 #define INKLING_UTIL_MATCHER_H
 
@@ -7,20 +7,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A text, 1 byte at least, that is looked for. Shared by all that look. */
+/* The text to search for, at least 1 byte. Several searches may share it. */
 typedef struct Pattern {
-  const uint8_t *bytes; /* the caller's, and must outlive it */
+  const uint8_t *bytes; /* owned by the caller; must outlive the pattern */
   size_t size;
-  size_t
-      *borders; /* [size] of its first i + 1 bytes: the longest end that is also a beginning, shorter than they are */
+  size_t *borders; /* [size] the length of the longest proper suffix of the first i + 1 bytes that is also a prefix */
 } Pattern;
 
-/* EXIT_MEMORY. pattern_free is harmless on a zeroed struct. */
+/* Prepares a pattern. EXIT_MEMORY. pattern_free is harmless on a zeroed struct. */
 bool pattern_make(Pattern *out, const uint8_t *bytes, size_t size, Error *error);
 void pattern_free(Pattern *pattern);
 
-/* `matched`: bytes of the pattern that the bytes so far end with; 0 at first, and the result after one more. Is the
- * pattern's size where it stands there; the next call then goes on as if it might begin anew inside of it. */
+/* Advances a search by one byte. `matched`: how many bytes of the pattern the stream so far ends with, 0 at first;
+ * returns the new value. It equals the pattern's size where a match ends; the next call also finds overlapping
+ * matches. */
 size_t pattern_advance(const Pattern *pattern, size_t matched, uint8_t byte);
 
 #endif

@@ -4,17 +4,18 @@
 
 #include <stddef.h>
 
-/* What can still be used without the system refusing it or killing the process: Linux grants more than it has. */
+/* The memory that can still be used before the system refuses it or kills the process, because Linux overcommits
+ * memory. */
 typedef struct MemoryRoom {
-  double bytes;       /* infinity: nothing is known of a limit; may be below 0 */
-  double limit;       /* what this process or its group may use... */
-  const char *set_by; /* ...says "ulimit -v", say; NULL: only the memory of the machine limits it */
+  double bytes;       /* infinity: no known limit; may be below 0 */
+  double limit;       /* the limit of this process or its group... */
+  const char *set_by; /* ...and its origin, for example "ulimit -v"; NULL: only the memory of the machine limits it */
 } MemoryRoom;
 
-/* The least of what the machine has, resource limits allow and control groups allow. */
+/* Returns the minimum of the memory of the machine, of resource limits and of control groups. */
 MemoryRoom memory_room(void);
 
-/* The part of control groups, of both versions: the least of the group's limit and those of all groups around it.
+/* Returns the part of control groups, versions 1 and 2: the minimum of the limits of the group and its ancestors.
  * `membership` is /proc/self/cgroup, `mount` is /sys/fs/cgroup. */
 MemoryRoom memory_room_in_groups(const char *membership, const char *mount);
 
@@ -24,9 +25,9 @@ typedef struct MemoryLimitText {
 } MemoryLimitText;
 MemoryLimitText memory_limit_text(const MemoryRoom *room);
 
-/* Zeroed memory at a multiple of `alignment` (a power of 2, up to 2 MiB), for memory_release() with the same `bytes`;
- * NULL when there is none. Large blocks take memory where they are first written or read, and ask for huge pages: with
- * small ones, going through them costs as much in address translation as in memory. */
+/* Allocates zeroed memory at a multiple of `alignment` (a power of 2, up to 2 MiB), to free with memory_release() and
+ * the same `bytes`; NULL when memory is out. Large blocks take memory at the first access and request huge pages,
+ * because with small pages address translation costs as much as the memory accesses. */
 void *memory_allocate(size_t alignment, size_t bytes);
 void memory_release(void *memory, size_t bytes);
 

@@ -1,15 +1,15 @@
-/* How the programs were called, so that the commands in messages can be typed as they are: `./train ...`, `train ...`
- * from PATH, `/opt/inkling/train ...`. */
+/* The names of the programs as the user called them, so that the user can type the commands in messages unchanged:
+ * `./train ...`, `train ...` from PATH, `/opt/inkling/train ...`. */
 #ifndef INKLING_UTIL_PROGRAM_NAME_H
 #define INKLING_UTIL_PROGRAM_NAME_H
 
 #include "util/text.h"
 
-/* argv[0], which is kept: once, at the start of main(), before there are threads. */
+/* Sets argv[0] and keeps the pointer. Call it once, at the start of main(), before threads start. */
 void program_name_set(const char *called);
 
-/* "train" or "generate" as a word of a command line, called in the way this program was. Without a name that was set
- * it is in the current directory: "./train". */
+/* Returns "train" or "generate" as a word of a command line, with the directory of this program's name. Without
+ * program_name_set() it is in the current directory: "./train". */
 ShellWord program_name(const char *program);
 
 #endif

@@ -1,4 +1,4 @@
-/* How long work tells how far it is, and asks whether to continue. */
+/* Progress reports of long work, which can also stop it. */
 #ifndef INKLING_UTIL_PROGRESS_H
 #define INKLING_UTIL_PROGRESS_H
 
@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* Called now and then with how much is done, in the unit that the work names; false, with `error` filled, stops the
- * work. {0}: no reports. */
+/* `report` receives the amount of work done, repeatedly, in the unit that the work defines; false, with `error` filled,
+ * stops the work. {0}: no reports. */
 typedef struct Progress {
   bool (*report)(void *context, int64_t done, Error *error);
   void *context;

@@ -1,4 +1,4 @@
-/* What a series of timings says. */
+/* Quantiles of a series of timings. */
 #ifndef INKLING_UTIL_QUANTILES_H
 #define INKLING_UTIL_QUANTILES_H
 
@@ -9,7 +9,7 @@ typedef struct Quantiles {
   double p10, median, p90, mean;
 } Quantiles;
 
-/* Of `count` values, at least one; sorts them. */
+/* Computes the quantiles of `count` >= 1 values; sorts the values. */
 Quantiles quantiles_of(double *values, size_t count);
 
 #endif

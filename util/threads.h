@@ -1,12 +1,12 @@
-/* Threads of this process. */
+/* The number of threads that this process may use. */
 #ifndef INKLING_UTIL_THREADS_H
 #define INKLING_UTIL_THREADS_H
 
-/* `wanted`, or where that is not positive: the CPUs that it may use, by its affinity mask and, in a container, the
- * quota of its control group. */
+/* Returns `wanted` if it is positive, else the number of CPUs that the process may use, from its affinity mask and, in
+ * a container, the quota of its control group. */
 int threads_count(int wanted);
 
-/* Those CPUs by their affinity mask, a bit each; zeros where it is not known. */
+/* Stores the affinity mask, one bit per CPU; zeros where it is unknown. */
 enum { THREADS_MASK_BYTES = 128 };
 void threads_mask(unsigned char out[THREADS_MASK_BYTES]);
 
