@@ -34,7 +34,7 @@ typedef struct Collective {
 bool collective_start(int processes, Error *error);
 
 /* Detects whether other processes were started with this one, and connects to them. EXIT_USAGE, with the command to
- * type, where the launcher's MPI is not that of this build or the build has none; *out is valid then, too, for
+ * type, where this build does not support the launcher's MPI or any MPI; *out is valid then, too, for
  * collective_close(). */
 bool collective_open(Collective **out, Error *error);
 

@@ -3,7 +3,7 @@
  *
  * Sums (dots.h) do not depend on the number of sequences, their order or the number of threads, so row i of a batch
  * equals a run of its sequence alone, bit for bit.
- * A sequence whose position is outside the cache writes nothing and attends to the whole cache. */
+ * A sequence whose position is outside the cache writes nothing and attends only to positions inside the cache. */
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/dots.h"
 #include "kernels/cpu/rope.h"
