@@ -87,16 +87,16 @@ size_t text_find(const uint8_t *bytes, size_t size, const char *words);
 bool text_begins(const uint8_t *bytes, size_t size, const char *words); /* the same, only at the first byte */
 size_t text_skip_blanks(const uint8_t *bytes, size_t size);             /* the number of blanks at the beginning */
 
-/* text_foreign.c: archives, documents, pictures, programs. */
+/* foreign.c: archives, documents, pictures, programs. */
 bool text_find_foreign(const TextView *view, TextFindings *out);
-/* text_encoding.c: returns true where further checks are unnecessary. */
+/* encoding.c: returns true where further checks are unnecessary. */
 bool text_find_encoding(const TextView *view, TextFindings *out);
-/* text_markup.c: HTML, XML, PostScript. */
+/* markup.c: HTML, XML, PostScript. */
 bool text_find_markup(const TextView *view, TextFindings *out);
-/* text_records.c: JSON and CSV. */
+/* records.c: JSON and CSV. */
 bool text_find_json(const TextView *view, TextFindings *out);
 bool text_find_csv(const TextView *view, TextFindings *out);
-/* text_repeats.c */
+/* repeats.c */
 void text_find_repeats(const TextView *view, TextFindings *out);
 
 #endif
