@@ -375,7 +375,7 @@ static void help_shows_modes_and_common_rows(void **state) {
   assert_true(!strstr(text, "--sum") && !strstr(text, "--version"));
   options_free(&options);
   for (int width = 60; width <= 140; width += 40) {
-    char columns[8];
+    char columns[16];
     snprintf(columns, sizeof columns, "%d", width);
     setenv("COLUMNS", columns, 1);
     assert_true(parse_modes(&options, &s, NULL, strcpy(all, "--help-all"), &error));
