@@ -330,7 +330,7 @@ rm -rf line.run
 long="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 4 --quiet --threads 2 --dropout 0.1 --grad-accum 2"
 survives() { # OPTIMIZER NAME STEPS ROUNDS: interrupted, then killed at random moments, and resumed
   $train text.txt $long --optimizer "$1" --steps "$3" --out "whole-$2.run" 2>/dev/null
-  stopped 1 $train text.txt $long --optimizer "$1" --steps "$3" --out "$2.run"
+  stopped_in "$2.run" $train text.txt $long --optimizer "$1" --steps "$3" --out "$2.run"
   check "$1, SIGINT: status 130" test $? -eq 130
   refused "$1, lock: nothing is left of it" 2 "holds a run" "$train" text.txt $long --out "$2.run"
   rounds=0
