@@ -3,11 +3,11 @@
  * an evaluation. Shapes are in the comments; model/internal.h names the dimensions and the other files of model/. */
 #include "model/internal.h"
 
-#include "model/schedule.h"
 #include "kernels/philox.h"
-#include "util/half.h"
-#include "model/parameters.h"
 #include "model/attention_maps.h"
+#include "model/parameters.h"
+#include "model/schedule.h"
+#include "util/half.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,10 +3,10 @@
  *   bench_bpe train TEXT VOCAB THREADS MERGES      writes MERGES: one line `left right` of ids per merge
  *   bench_bpe encode TEXT MERGES THREADS IDS       writes IDS: int32 in the machine's byte order
  * TEXT is one document. Prints one line of JSON. */
-#include "util/clock.h"
-#include "util/file.h"
 #include "tokenizer/bpe_encode.h"
 #include "tokenizer/bpe_train.h"
+#include "util/clock.h"
+#include "util/file.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,10 +2,10 @@
 #include "checkpoint/state.h"
 
 #include "checkpoint/directory.h"
+#include "model/parameters.h"
 #include "util/checksum.h"
 #include "util/file.h"
 #include "util/path.h"
-#include "model/parameters.h"
 
 #include <errno.h>
 #include <math.h>

@@ -47,11 +47,6 @@ static void range_text(const Option *row, char *out, size_t size) {
   if (shown.max <= 1 || shown.min > 2) option_range_text(&shown, out, size);
 }
 
-static void append(char *out, size_t size, const char *between, const char *text) {
-  const size_t used = strlen(out);
-  if (*text) snprintf(out + used, size - used, "%s%s", used ? between : "", text);
-}
-
 void option_sentence_text(const Options *options, const Option *row, bool notes, char *out, size_t size) {
   char standard[600] = "", range[80], modes[400] = "";
   range_text(row, range, sizeof range);
@@ -62,8 +57,8 @@ void option_sentence_text(const Options *options, const Option *row, bool notes,
   else if (!option_is_text(row) && option_is_set(row, row->initial) &&
            !(row->kind == OPTION_FLAG && !row->initial.flag))
     option_value_text(row, row->initial, standard, sizeof standard);
-  append(standard, sizeof standard, "; ", range);
-  append(standard, sizeof standard, "; ", modes);
+  option_append(standard, sizeof standard, "; ", range);
+  option_append(standard, sizeof standard, "; ", modes);
   if (*standard) snprintf(out, size, "%s [%s]", row->help, standard);
   else snprintf(out, size, "%s", row->help);
 }

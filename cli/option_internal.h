@@ -33,6 +33,9 @@ void option_choices_text(const Option *row, const char *between, char *out, size
 /* Describes the valid values of a row, for error messages. */
 void option_demand_text(const Option *row, char *out, size_t size);
 
+/* Appends `text`, unless it is empty, to the string `out`, with `between` before it when `out` is not empty. */
+void option_append(char *out, size_t size, const char *between, const char *text);
+
 /* ---- parts of --help, also for manual pages: option_help.c ---- */
 
 bool option_is_worth_a_no(const Option *row); /* shown with its --no- form */

@@ -22,9 +22,13 @@ static ShortText flag_of(const Option *row) {
   return out;
 }
 
+void option_append(char *out, size_t size, const char *between, const char *text) {
+  const size_t used = strlen(out);
+  if (*text) snprintf(out + used, size - used, "%s%s", used ? between : "", text);
+}
+
 static void append(Names *names, const char *between, const char *text) {
-  const size_t used = strlen(names->text);
-  snprintf(names->text + used, sizeof names->text - used, "%s%s", used ? between : "", text);
+  option_append(names->text, sizeof names->text, between, text);
 }
 
 /* "training, --bench": what selects the modes; with their arguments, too. */
@@ -70,31 +74,34 @@ static bool find_mode(Options *options, const Option **selector, Error *error) {
   return true;
 }
 
-/* The first of the options with these names that is on; all their flags into `flags`. */
-static const Option *find_on(const Options *options, const char *names, const char *between, Names *flags) {
-  const Option *found = NULL;
-  for (const Option *row = options->rows; row < options->rows + options->count; row++) {
-    if (!option_is_among(names, row->name, strlen(row->name))) continue;
-    append(flags, between, flag_of(row).text);
-    if (!found && option_is_on(row)) found = row;
-  }
-  return found;
+/* The first of the options with these names that is on; NULL: none. */
+static const Option *find_on(const Options *options, const char *names) {
+  for (const Option *row = options->rows; row < options->rows + options->count; row++)
+    if (option_is_among(names, row->name, strlen(row->name)) && option_is_on(row)) return row;
+  return NULL;
+}
+
+/* "--score or --novelty": the flags of the options with these names. */
+static Names flags_of(const Options *options, const char *names) {
+  Names out = {""};
+  for (const Option *row = options->rows; row < options->rows + options->count; row++)
+    if (option_is_among(names, row->name, strlen(row->name))) append(&out, " or ", flag_of(row).text);
+  return out;
 }
 
 static bool check_row(const Options *options, const Option *row, const Option *selector, Error *error) {
   const ShortText flag = flag_of(row);
   const bool typed = row->origin == ORIGIN_COMMAND_LINE;
-  Names flags = {""}, others = {""};
   if (!(row->modes & options->mode) && selector)
     return fail(error, EXIT_USAGE, "%s does not go with %s; it is for %s", flag.text, flag_of(selector).text,
                 modes_names(options, row->modes, true).text);
   if (!(row->modes & options->mode))
     return fail(error, EXIT_USAGE, "%s belongs to %s", flag.text, modes_names(options, row->modes, true).text);
-  const Option *other = row->excludes ? find_on(options, row->excludes, "", &others) : NULL;
+  const Option *other = row->excludes ? find_on(options, row->excludes) : NULL;
   if (other)
     return fail(error, EXIT_USAGE, "%s does not go with %s; leave out one of the two", flag.text, flag_of(other).text);
-  return !row->needs || !typed || find_on(options, row->needs, " or ", &flags) ||
-         fail(error, EXIT_USAGE, "%s needs %s", flag.text, flags.text);
+  return !row->needs || !typed || find_on(options, row->needs) ||
+         fail(error, EXIT_USAGE, "%s needs %s", flag.text, flags_of(options, row->needs).text);
 }
 
 bool options_check_modes(Options *options, Error *error) {

@@ -2,14 +2,14 @@
 
 #include "dataset/corpus.h"
 
-#include "util/checksum.h"
-#include "util/file.h"
-#include "util/path.h"
-#include "util/text.h"
 #include "dataset/jsonl.h"
 #include "dataset/spool.h"
 #include "dataset/tsv.h"
 #include "tokenizer/tokenizer.h"
+#include "util/checksum.h"
+#include "util/file.h"
+#include "util/path.h"
+#include "util/text.h"
 
 #include <stdlib.h>
 #include <string.h>

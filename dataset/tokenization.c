@@ -1,7 +1,7 @@
 #include "dataset/tokenization.h"
 
-#include "util/checksum.h"
 #include "dataset/document_blocks.h"
+#include "util/checksum.h"
 
 #include <stdlib.h>
 

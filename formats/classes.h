@@ -141,9 +141,6 @@ void file_layout_lengthen(FileLayout *layout, const ParameterTable *table, int c
 void file_layout_add_copy(FileLayout *layout, const char *name);
 void file_layout_free(FileLayout *layout);
 
-/* Returns the BIAS_ flag of a tensor; 0: it is no bias. */
-unsigned file_layout_bias_kind(const ParameterTensor *tensor);
-
 /* Returns the index of an element in the file's tensor. */
 static inline size_t file_tensor_index(const FileTensor *t, int row, int col) {
   if (t->interleaved) {

@@ -1,11 +1,11 @@
 /* Reading and writing of config.json and generation_config.json in the format of transformers. */
 #include "formats/config_keys.h"
 
+#include "formats/model_files.h"
 #include "util/file.h"
 #include "util/json.h"
-#include "util/text.h"
 #include "util/path.h"
-#include "formats/model_files.h"
+#include "util/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

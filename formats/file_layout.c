@@ -67,11 +67,6 @@ static unsigned bias_kind(const TensorName *n) {
   return module_begins(n, "mlp.") ? BIAS_MLP : 0;
 }
 
-unsigned file_layout_bias_kind(const ParameterTensor *tensor) {
-  const TensorName name = split(tensor->name);
-  return strcmp(name.kind, ".bias") == 0 ? bias_kind(&name) : 0;
-}
-
 /* ---- the layout ---- */
 
 /* Adds rows to the tensor of the same name, which is one of the last two, or adds a tensor. `row`: of the table;

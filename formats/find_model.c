@@ -3,10 +3,10 @@
 #include "formats/model_files.h"
 #include "formats/weight_files.h"
 
+#include "util/path.h"
 #include "util/program_name.h"
 #include "util/text.h"
 #include "util/utf8.h"
-#include "util/path.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,9 +1,9 @@
 #include "formats/safetensors.h"
 
+#include "model/parameters.h"
 #include "util/json.h"
 #include "util/text.h"
 #include "util/utf8.h"
-#include "model/parameters.h"
 
 #include <jansson.h>
 #include <stdarg.h>

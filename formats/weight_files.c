@@ -1,8 +1,8 @@
 #include "formats/weight_files.h"
 
+#include "formats/model_files.h"
 #include "util/json.h"
 #include "util/text.h"
-#include "formats/model_files.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 #include "formats/weight_reader.h"
 
-#include "util/half.h"
-#include "util/text.h"
 #include "formats/model_files.h"
 #include "model/parameters.h"
+#include "util/half.h"
+#include "util/text.h"
 
 #include <math.h>
 #include <stdlib.h>

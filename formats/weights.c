@@ -1,10 +1,10 @@
 /* Writing model.safetensors: the weights as their class names them, in fp32 or bf16. */
 #include "formats/classes.h"
+#include "formats/model_files.h"
 #include "formats/weight_reader.h"
+#include "model/parameters.h"
 #include "util/half.h"
 #include "util/path.h"
-#include "formats/model_files.h"
-#include "model/parameters.h"
 
 #include <stdio.h>
 #include <stdlib.h>

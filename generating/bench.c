@@ -3,8 +3,8 @@
 
 #include "cli/bench_line.h"
 #include "cli/startup.h"
-#include "util/clock.h"
 #include "model/decoder.h"
+#include "util/clock.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 #include "generating/card.h"
 
 #include "checkpoint/directory.h"
+#include "formats/model_files.h"
 #include "report/result.h"
 #include "util/file.h"
+#include "util/path.h"
 #include "util/text.h"
 #include "util/utf8.h"
-#include "util/path.h"
-#include "formats/model_files.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -4,12 +4,12 @@
 #include "checkpoint/directory.h"
 #include "cli/startup.h"
 #include "generating/texts.h"
+#include "model/decoder.h"
 #include "report/history.h"
+#include "util/path.h"
 #include "util/program_name.h"
 #include "util/text.h"
 #include "util/utf8.h"
-#include "util/path.h"
-#include "model/decoder.h"
 
 #include <inttypes.h>
 #include <stdio.h>

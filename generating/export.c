@@ -2,10 +2,10 @@
 #include "generating/card.h"
 
 #include "cli/startup.h"
+#include "formats/model_files.h"
 #include "util/file.h"
 #include "util/path.h"
 #include "util/text.h"
-#include "formats/model_files.h"
 
 #include <ctype.h>
 #include <dirent.h>

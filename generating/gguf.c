@@ -2,12 +2,12 @@
 #include "generating/program.h"
 
 #include "checkpoint/directory.h"
-#include "formats/gguf_model.h"
 #include "cli/startup.h"
+#include "formats/gguf_model.h"
+#include "formats/model_files.h"
 #include "util/file.h"
 #include "util/path.h"
 #include "util/text.h"
-#include "formats/model_files.h"
 
 #include <errno.h>
 #include <stdio.h>

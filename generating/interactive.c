@@ -3,10 +3,10 @@
 
 #include "cli/startup.h"
 #include "generating/line_editor.h"
+#include "model/decoder.h"
 #include "util/array.h"
 #include "util/file.h"
 #include "util/text.h"
-#include "model/decoder.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,11 +5,11 @@
 #include "checkpoint/directory.h"
 #include "cli/startup.h"
 #include "dataset/longest_match.h"
+#include "formats/model_files.h"
 #include "util/array.h"
 #include "util/path.h"
 #include "util/text.h"
 #include "util/utf8.h"
-#include "formats/model_files.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 #include "generating/program.h"
 
 #include "cli/vocabulary.h"
-#include "util/path.h"
 #include "model/decoder.h"
+#include "util/path.h"
 
 #include <stdlib.h>
 #include <string.h>

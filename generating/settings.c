@@ -1,7 +1,7 @@
 #include "generating/settings.h"
 
-#include "formats/gguf_model.h"
 #include "cli/option_rows.h"
+#include "formats/gguf_model.h"
 #include "inference/generation.h"
 #include "inference/sampling.h"
 #include "tokenizer/tokenizer.h"

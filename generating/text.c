@@ -2,10 +2,10 @@
 #include "generating/heat.h"
 
 #include "cli/startup.h"
+#include "model/decoder.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/file.h"
 #include "util/text.h"
-#include "model/decoder.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,9 +3,9 @@
 
 #include "cli/startup.h"
 #include "dataset/tokenization.h"
+#include "formats/model_files.h"
 #include "util/file.h"
 #include "util/threads.h"
-#include "formats/model_files.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -4,8 +4,8 @@
 
 #include "checkpoint/directory.h"
 #include "dataset/pairs.h"
-#include "util/utf8.h"
 #include "util/path.h"
+#include "util/utf8.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

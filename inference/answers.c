@@ -1,8 +1,8 @@
 #include "inference/answers.h"
 
 #include "inference/batch.h"
-#include "tokenizer/bpe_encode.h"
 #include "model/decoder.h"
+#include "tokenizer/bpe_encode.h"
 
 #include <stdlib.h>
 #include <string.h>

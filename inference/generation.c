@@ -1,11 +1,11 @@
 #include "inference/generation.h"
 
 #include "inference/logprobs.h"
+#include "model/decoder.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/array.h"
 #include "util/clock.h"
 #include "util/utf8.h"
-#include "model/decoder.h"
 
 #include <math.h>
 #include <stdlib.h>

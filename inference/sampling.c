@@ -1,8 +1,7 @@
 #include "inference/sampling.h"
 
-#include "model/decoder.h"
-
 #include "model.h"
+#include "model/decoder.h"
 
 #define SETTING(name, member, ...)                                                                                     \
   { name, #member, offsetof(Sampling, member), __VA_ARGS__ }

@@ -1,6 +1,7 @@
 /* What attends to what: the weights of every attention in a pass. */
-#include "model/internal.h"
 #include "model/attention_maps.h"
+
+#include "model/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* The table of parameters and their initial weights. */
 #include "model/internal.h"
 
+#include "model/parameters.h"
+
 #include "kernels/philox.h"
 #include "util/array.h"
-#include "util/array.h"
-#include "model/parameters.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 /* ---- the table ---- */
 
-/* Where the tensors of a table go until memory is out: then they are only counted, and the table is refused. */
+/* Makes room for one more item of an array. False once memory is out: parameter_table_make() then fails. */
 static bool reserve(ParameterTable *t, void *items, size_t *capacity, int count, size_t item_bytes) {
   t->incomplete = t->incomplete || !array_reserve(items, capacity, (size_t)count + 1, item_bytes);
   return !t->incomplete;

@@ -1,8 +1,8 @@
 /* What each of several processes that train together updates, and what it keeps for that. */
 #include "model/internal.h"
 
-#include "util/array.h"
 #include "model/parameters.h"
+#include "util/array.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 #include "report/page.h"
 
 #include "checkpoint/directory.h"
+#include "formats/model_files.h"
 #include "report/find_runs.h"
 #include "report/page_charts.h"
 #include "report/result.h"
@@ -8,9 +9,8 @@
 #include "util/file.h"
 #include "util/html.h"
 #include "util/json.h"
-#include "util/text.h"
 #include "util/path.h"
-#include "formats/model_files.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <math.h>

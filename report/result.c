@@ -4,8 +4,8 @@
 #include "cli/options.h"
 #include "util/file.h"
 #include "util/json.h"
-#include "util/text.h"
 #include "util/path.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,8 +7,8 @@
 #include "report/result.h"
 #include "util/file.h"
 #include "util/json.h"
-#include "util/text.h"
 #include "util/path.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <math.h>

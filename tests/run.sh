@@ -6,7 +6,7 @@
 #   run.sh --check NAME...  runs nothing; prints the names of these tests in full, or which are near
 #
 # BIN: where ./train and ./generate are (default: here). EMULATED: the build directory of the CUDA kernels on the CPU, whose
-# tests are run too (default: none). FULL=1: tests that have a longer form run that.
+# tests are run too (default: none).
 set -u
 
 # One job, for xargs below: run.sh --job BUILD NAME

@@ -12,7 +12,7 @@ PRINTING_PROGRAMS := $(addprefix $(BUILD)/,bench_kernels bench_bpe bench_gemm du
 
 .PHONY: test run-tests programs sanitize
 #? Tests
-#? make test [ONLY="pool programs"] [FULL=1] | the whole suite, or these tests; FULL: everything, for an hour
+#? make test [ONLY="pool programs"] | the whole suite, or these tests
 # ONLY="pool programs": these tests, and what they need is built. The error names those that are meant.
 ifneq ($(and $(ONLY),$(filter test sanitize run-tests,$(MAKECMDGOALS))),)
 ONLY_TESTS := $(shell tests/run.sh --check $(ONLY) 2>&1)

@@ -1,7 +1,7 @@
 #include "training/architecture.h"
 
-#include "training/choices.h"
 #include "model/parameters.h"
+#include "training/choices.h"
 
 #include <math.h>
 #include <stdio.h>

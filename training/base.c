@@ -1,9 +1,9 @@
 /* The initial model of a run, from --init or from the run that is resumed. Its shape is kept. */
 #include "cli/vocabulary.h"
+#include "formats/model_files.h"
 #include "training/architecture.h"
 #include "training/run.h"
 #include "util/path.h"
-#include "formats/model_files.h"
 
 #include <math.h>
 #include <string.h>

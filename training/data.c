@@ -1,15 +1,15 @@
 /* The training data of a run: sources -> corpus -> tokenizer -> token files -> ranges of tokens -> windows. */
-#include "util/file.h"
-#include "util/path.h"
-#include "util/text.h"
-#include "util/threads.h"
 #include "cli/startup.h"
 #include "dataset/text_sum.h"
 #include "dataset/tokenization.h"
 #include "dataset/tokenizer_training.h"
+#include "formats/model_files.h"
 #include "training/architecture.h"
 #include "training/run.h"
-#include "formats/model_files.h"
+#include "util/file.h"
+#include "util/path.h"
+#include "util/text.h"
+#include "util/threads.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /* The run directory: its name, its lock, and its contents before the first step. */
+#include "formats/model_files.h"
+#include "training/run.h"
 #include "util/path.h"
 #include "util/program_name.h"
-#include "training/run.h"
-#include "formats/model_files.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 #include "training/run.h"
 
 #include "cli/startup.h"
+#include "formats/model_files.h"
 #include "util/clock.h"
 #include "util/path.h"
-#include "formats/model_files.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -5,8 +5,8 @@
 #include "cli/startup.h"
 #include "dataset/tokenization.h"
 #include "util/path.h"
-#include "util/threads.h"
 #include "util/text.h"
+#include "util/threads.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* The plan of a run, printed before it starts: a table for people, or JSON. */
 #include "training/run.h"
 
+#include "formats/model_files.h"
 #include "training/architecture.h"
 #include "util/file.h"
 #include "util/json.h"
 #include "util/text.h"
-#include "formats/model_files.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* Reports of steps, which arrive some steps later: losses, metrics.jsonl, the progress line. */
+#include "formats/model_files.h"
 #include "report/page.h"
 #include "training/run.h"
 #include "util/path.h"
-#include "formats/model_files.h"
 
 #include <inttypes.h>
 #include <math.h>

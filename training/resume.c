@@ -1,7 +1,7 @@
 /* Settings and model of a resumed run. */
+#include "formats/model_files.h"
 #include "training/run.h"
 #include "util/path.h"
-#include "formats/model_files.h"
 
 #include <stdlib.h>
 #include <string.h>

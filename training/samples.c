@@ -4,8 +4,8 @@
 #include "cli/startup.h"
 #include "inference/generation.h"
 #include "tokenizer/bpe_encode.h"
-#include "util/text.h"
 #include "util/path.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <inttypes.h>

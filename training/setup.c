@@ -2,11 +2,11 @@
 #include "training/run.h"
 
 #include "cli/device.h"
+#include "model/decoder.h"
+#include "model/parameters.h"
+#include "util/path.h"
 #include "util/text.h"
 #include "util/threads.h"
-#include "util/path.h"
-#include "model/parameters.h"
-#include "model/decoder.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,10 @@
 #include "training/run.h"
 
 #include "cli/startup.h"
+#include "formats/model_files.h"
+#include "util/path.h"
 #include "util/program_name.h"
 #include "util/text.h"
-#include "util/path.h"
-#include "formats/model_files.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,6 @@
 /* Activations of an MLP, forward and backward. */
 #include "kernels/cpu/activation.h"
+
 #include "kernels/cpu/dropout.h"
 
 typedef struct Hidden {
