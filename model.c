@@ -461,7 +461,8 @@ static void stack_backward(const Pass *p) {
 
 /* ---- forward, head and loss, backward of the whole model ---- */
 
-Pass pass_over(Model *m, const Activations *acts, int batch, int length) {
+/* A pass without dropout, packing and caches. */
+static Pass pass_over(Model *m, const Activations *acts, int batch, int length) {
   return (Pass){.model = m,
                 .ops = m->ops,
                 .context = m->context,

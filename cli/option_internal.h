@@ -69,9 +69,6 @@ bool option_assign(const OptionSource *source, Option *row, const char *text);
 bool option_fail(const OptionSource *source, const Option *row, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns whether the option is active: its value is known and not the default, and a flag is not "no". */
-bool option_is_on(const Option *row);
-
 /* Resets the row to its default. */
 void option_reset(Option *row);
 

@@ -9,7 +9,8 @@ typedef struct Names {
   char text[300];
 } Names;
 
-bool option_is_on(const Option *row) {
+/* Whether the option is given: its value is known and not the default, and a flag is not "no". */
+static bool is_on(const Option *row) {
   const OptionValue value = option_load(row);
   if (row->origin == ORIGIN_DEFAULT) return false;
   return row->kind == OPTION_FLAG ? value.flag : option_is_set(row, value);
@@ -65,7 +66,7 @@ void options_modes_text(const Options *options, unsigned modes, unsigned usual, 
 
 static bool find_mode(Options *options, const Option **selector, Error *error) {
   for (const Option *row = options->rows; row < options->rows + options->count; row++) {
-    if (!row->selects || !option_is_on(row)) continue;
+    if (!row->selects || !is_on(row)) continue;
     if (*selector)
       return fail(error, EXIT_USAGE, "use only one of %s and %s", flag_of(*selector).text, flag_of(row).text);
     *selector = row;
@@ -77,7 +78,7 @@ static bool find_mode(Options *options, const Option **selector, Error *error) {
 /* The first of the options with these names that is on; NULL: none. */
 static const Option *find_on(const Options *options, const char *names) {
   for (const Option *row = options->rows; row < options->rows + options->count; row++)
-    if (option_is_among(names, row->name, strlen(row->name)) && option_is_on(row)) return row;
+    if (option_is_among(names, row->name, strlen(row->name)) && is_on(row)) return row;
   return NULL;
 }
 
@@ -110,6 +111,6 @@ bool options_check_modes(Options *options, Error *error) {
   for (Option *row = options->rows; row < options->rows + options->count; row++)
     if (row->origin == ORIGIN_FILE && !(row->modes & options->mode)) option_reset(row);
   for (const Option *row = options->rows; row < options->rows + options->count; row++)
-    if (option_is_on(row) && !check_row(options, row, selector, error)) return false;
+    if (is_on(row) && !check_row(options, row, selector, error)) return false;
   return true;
 }

@@ -142,8 +142,6 @@ bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows,
 void model_take_map(const Pass *pass, AttentionKind kind, int layer, const Attention *shape, View q, View k,
                     const float *lse);
 
-/* A pass of the model without dropout. */
-Pass pass_over(Model *m, const Activations *acts, int batch, int length);
 /* Tokens (already on the device) to what the head reads; over caches by the decoder alone. */
 void model_forward(const Pass *pass);
 /* The encoder alone; keys and values for cross-attention go into memories. */
