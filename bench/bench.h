@@ -10,7 +10,7 @@
 
 #include "kernels.h"
 #include "model.h"
-#include "util/quantiles.h"
+#include "util/clock.h"
 #include "model/parameters.h"
 
 #include <stdio.h>

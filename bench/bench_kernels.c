@@ -22,7 +22,7 @@
  * Training steps are timed for at least 2.75 s, or for about --train-ms. --quick: tiny shapes, to test the program. */
 #include "bench/bench.h"
 
-#include "util/compiler.h"
+#include "cli/bench_line.h"
 
 #include <stdlib.h>
 #include <string.h>

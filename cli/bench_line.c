@@ -1,6 +1,5 @@
 #include "cli/bench_line.h"
 
-#include "util/compiler.h"
 #include "util/file.h"
 
 #include <errno.h>

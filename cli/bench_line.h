@@ -3,9 +3,15 @@
 #define INKLING_CLI_BENCH_LINE_H
 
 #include "util/error.h"
-#include "util/quantiles.h"
+#include "util/clock.h"
 #include "kernels.h"
 #include "model.h"
+
+#ifdef __clang__
+#define COMPILER_NAME __VERSION__ /* includes the name of clang */
+#else
+#define COMPILER_NAME "gcc " __VERSION__
+#endif
 
 enum { BENCH_WARM_UP = 12 }; /* untimed steps before the timed ones, to capture graphs and warm up a GPU */
 

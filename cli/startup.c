@@ -6,7 +6,7 @@
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/program_name.h"
-#include "util/stop.h"
+#include "util/progress.h"
 #include "util/text.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 #include "util/error.h"
 #include "tokenizer/pipeline.h"
-#include "util/stop.h"
+#include "util/progress.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #define INKLING_TOKENIZER_BPE_PIECE_H
 
 #include "tokenizer/bpe.h"
-#include "util/stop.h"
+#include "util/progress.h"
 
 /* Reusable memory; starts as {0}. A long piece takes 20 bytes of it per byte. */
 typedef struct PieceScratch {

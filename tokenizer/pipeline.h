@@ -6,7 +6,7 @@
 #define INKLING_TOKENIZER_PIPELINE_H
 
 #include "util/error.h"
-#include "util/stop.h"
+#include "util/progress.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/byte_buffer.h"

@@ -1,4 +1,4 @@
-/* Progress reports of long work, which can also stop it. */
+/* Reports of the progress of long work, and requests to stop it. */
 #ifndef INKLING_UTIL_PROGRESS_H
 #define INKLING_UTIL_PROGRESS_H
 
@@ -15,6 +15,16 @@ typedef struct Progress {
 
 static inline bool progress_report(Progress progress, int64_t done, Error *error) {
   return !progress.report || progress.report(progress.context, done, error);
+}
+
+/* The number of a signal, or 0, in an atomic variable that any thread may read; NULL: the work cannot be stopped. */
+typedef const _Atomic int *StopSignal;
+
+static inline bool stop_requested(StopSignal stop) { return stop && *stop; }
+
+/* Returns false with EXIT_SIGNALS + the signal once a signal has arrived, else true. */
+static inline bool stop_go_on(StopSignal stop, const char *doing, Error *error) {
+  return !stop_requested(stop) || fail(error, (ExitCode)(EXIT_SIGNALS + *stop), "stopped while %s", doing);
 }
 
 #endif

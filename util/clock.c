@@ -1,4 +1,4 @@
-#include "util/quantiles.h"
+#include "util/clock.h"
 
 #include <stdlib.h>
 
