@@ -291,11 +291,7 @@ static bool print_runs(Run *r, Error *error) {
 
 /* A page may stand in a run, but not in the place of what is there. */
 static bool check_page_name(const char *path, Error *error) {
-  char *dir = path_directory(path);
-  if (!dir) return error_memory(error, "a path");
-  const bool inside = checkpoint_is_run(dir) && !text_ends_with(path, ".html");
-  free(dir);
-  return !inside ||
+  return !checkpoint_is_run(path_directory(path).text) || text_ends_with(path, ".html") ||
          fail(error, EXIT_USAGE, "--out %s: that file belongs to a run; give the page a name ending in .html", path);
 }
 

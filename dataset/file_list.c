@@ -172,7 +172,7 @@ static bool read_entries(Walk *walk, DIR *entries, const char *dir, Error *error
       walk->found->skipped++;
       continue;
     }
-    char *path = path_join(dir, name);
+    char *path = strdup(path_in(dir, name).text);
     if (!path) return error_memory(error, "a list of files");
     if (!take_entry(walk, path, error)) return false;
   }

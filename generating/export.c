@@ -87,11 +87,10 @@ static bool check_flags(const GenerateSettings *s, Error *error) {
 
 /* A hidden neighbor, which takes the name once everything is in it. */
 static char *temporary_of(const char *dir) {
-  char *parent = path_directory(dir);
-  const size_t size = strlen(dir) + 64 + (parent ? strlen(parent) : 0);
-  char *out = parent ? malloc(size) : NULL;
-  if (out) snprintf(out, size, "%s/.%s.inkling-%ld", parent, path_base(dir), (long)getpid());
-  free(parent);
+  const PathText parent = path_directory(dir);
+  const size_t size = strlen(dir) + 64 + strlen(parent.text);
+  char *out = malloc(size);
+  if (out) snprintf(out, size, "%s/.%s.inkling-%ld", parent.text, path_base(dir), (long)getpid());
   return out;
 }
 

@@ -42,11 +42,8 @@ static bool check_path(const char *flag, const char *path, const char *ending, c
   if (path_is_stdin(path) || !text_is_plain(path))
     return fail(error, EXIT_USAGE, "%s: \"%s\" is no name for a file that is written; give one", flag,
                 text_one_line(path, 100).text);
-  char *dir = path_directory(path);
-  if (!dir) return error_memory(error, "a path");
-  const bool taken = (checkpoint_is_run(dir) || model_files_exist(dir)) && !text_ends_with(path, ending);
-  free(dir);
-  if (taken)
+  const PathText dir = path_directory(path);
+  if ((checkpoint_is_run(dir.text) || model_files_exist(dir.text)) && !text_ends_with(path, ending))
     return fail(error, EXIT_USAGE, "%s would be a file of that model; give it a name that ends in %s", path, ending);
   if (!path_is_writable(path)) return file_fail_write(path, error);
   return is_free(path, magic) ||
@@ -66,17 +63,12 @@ static bool check_paths(const Program *p, Error *error) {
 /* ---- ollama ---- */
 
 /* The path from the Modelfile: beside it the name alone, else as it was given. */
-static bool write_from(FILE *out, const char *gguf, const char *modelfile, Error *error) {
-  char *of_gguf = path_directory(gguf), *of_modelfile = path_directory(modelfile);
-  const bool ok = of_gguf && of_modelfile;
-  const char *slash = strrchr(gguf, '/');
-  char *real = ok && strcmp(of_gguf, of_modelfile) != 0 ? realpath(gguf, NULL) : NULL;
+static void write_from(FILE *out, const char *gguf, const char *modelfile) {
+  const bool together = strcmp(path_directory(gguf).text, path_directory(modelfile).text) == 0;
+  char *real = together ? NULL : realpath(gguf, NULL);
   if (real) fprintf(out, "FROM %s\n", real);
-  else fprintf(out, "FROM ./%s\n", slash ? slash + 1 : gguf);
+  else fprintf(out, "FROM ./%s\n", path_base(gguf));
   free(real);
-  free(of_gguf);
-  free(of_modelfile);
-  return ok || error_memory(error, "a path");
 }
 
 /* A model that continues texts: the prompt as it is, and no turns. Its sampling is what ./generate does. */
@@ -84,10 +76,7 @@ static bool write_modelfile(const Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
   FileWriter file;
   if (!file_writer_begin(&file, s->modelfile, error)) return false;
-  if (!write_from(file.stream, s->gguf, s->modelfile, error)) {
-    file_writer_abort(&file);
-    return false;
-  }
+  write_from(file.stream, s->gguf, s->modelfile);
   fputs("TEMPLATE \"{{ .Prompt }}\"\n", file.stream);
   const char *end = tokenizer_end_text(p->tokenizer);
   if (text_is_plain(end) && !strchr(end, '"')) fprintf(file.stream, "PARAMETER stop \"%s\"\n", end);

@@ -23,12 +23,8 @@ static const int level_colors[LEVELS] = {194, 229, 222, 215, 209, 203};
 bool heat_is_asked(const GenerateSettings *s) { return s->heat || s->heat_html || s->alternatives > 0; }
 
 /* The page that ./train has written of the run. */
-static bool is_report(const char *path, bool *out, Error *error) {
-  char *dir = path_directory(path);
-  if (!dir) return error_memory(error, "a path");
-  *out = strcmp(path_base(path), CHECKPOINT_REPORT) == 0 && checkpoint_is_run(dir);
-  free(dir);
-  return true;
+static bool is_report(const char *path) {
+  return strcmp(path_base(path), CHECKPOINT_REPORT) == 0 && checkpoint_is_run(path_directory(path).text);
 }
 
 /* Whether the file, "-" the standard input, is what `text` names. NULL: nothing is read. */
@@ -43,7 +39,6 @@ bool heat_check(Program *p, Error *error) {
   FileWriter file;
   const GenerateSettings *s = &p->settings;
   const char *page = s->heat_html;
-  bool report;
   if (s->heat && !can_color())
     console_note(&p->console,
                  "this terminal shows no colors (TERM); --heat-html FILE writes a page of them, and --alts 1 "
@@ -56,8 +51,7 @@ bool heat_check(Program *p, Error *error) {
       return fail(error, EXIT_USAGE, "--heat-html and --attention both write %s", page);
   if (is_read(page, s->score) || is_read(page, s->prompt_file))
     return fail(error, EXIT_USAGE, "--heat-html %s would replace the text that is read", page);
-  if (!is_report(page, &report, error)) return false;
-  if (report) return fail(error, EXIT_USAGE, "--heat-html %s would replace the page of a run", page);
+  if (is_report(page)) return fail(error, EXIT_USAGE, "--heat-html %s would replace the page of a run", page);
   if (!file_writer_begin(&file, page, error)) return false;
   file_writer_abort(&file);
   return true;

@@ -31,7 +31,7 @@ static bool search_below(Search *search, const char *dir, int depth, Error *erro
 
 static bool search_entry(Search *search, const char *dir, const char *name, int depth, Error *error) {
   struct stat info;
-  char *path = strcmp(dir, ".") == 0 ? strdup(name) : path_join(dir, name);
+  char *path = strcmp(dir, ".") == 0 ? strdup(name) : strdup(path_in(dir, name).text);
   if (!path) return error_memory(error, "a path");
   bool ok = true;
   if (lstat(path, &info) == 0 && S_ISDIR(info.st_mode)) ok = search_below(search, path, depth, error);

@@ -27,7 +27,7 @@
 
 static inline int make_scratch(void **state) {
   const char *base = getenv("TMPDIR");
-  char *dir = path_join(base ? base : "/tmp", "inkling-checkpoint.XXXXXX");
+  char *dir = strdup(path_in(base ? base : "/tmp", "inkling-checkpoint.XXXXXX").text);
   *state = dir;
   return dir && mkdtemp(dir) ? 0 : -1;
 }

@@ -43,10 +43,8 @@ static inline void remove_tree(const char *dir) {
   assert_non_null(entries);
   for (struct dirent *entry; (entry = readdir(entries));) {
     if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    char *path = path_join(dir, entry->d_name);
-    assert_non_null(path);
-    if (unlink(path) != 0) remove_tree(path);
-    free(path);
+    const PathText path = path_in(dir, entry->d_name);
+    if (unlink(path.text) != 0) remove_tree(path.text);
   }
   closedir(entries);
   assert_int_equal(rmdir(dir), 0);
@@ -66,7 +64,7 @@ static inline int tear_down(void **state) {
 static inline const char *at(Fixture *f, const char *name) {
   char **path = &f->paths[f->next++ % PATHS];
   free(*path);
-  *path = path_join(f->dir, name);
+  *path = strdup(path_in(f->dir, name).text);
   assert_non_null(*path);
   return *path;
 }

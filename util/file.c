@@ -248,17 +248,10 @@ bool file_writer_commit(FileWriter *file, Error *error) {
   FILE *stream = file->stream;
   file->stream = NULL;
   if (fclose(stream) != 0) return abort_with(file, "close", errno, error);
-  char *dir = path_directory(file->path);
-  if (!dir) return abort_with(file, "write", ENOMEM, error);
-  if (rename(file->temporary, file->path) != 0) {
-    int cause = errno;
-    free(dir);
-    return abort_with(file, "replace", cause, error);
-  }
+  if (rename(file->temporary, file->path) != 0) return abort_with(file, "replace", errno, error);
   free(file->temporary);
   file->temporary = NULL;
-  bool ok = file_sync_directory(dir, error);
-  free(dir);
+  const bool ok = file_sync_directory(path_directory(file->path).text, error);
   file_writer_abort(file);
   return ok;
 }
@@ -313,7 +306,7 @@ int64_t file_size(const char *path) {
 
 static bool make_temporary(char **path, int (*make)(char *template), const char *kind, Error *error) {
   const char *given = getenv("TMPDIR");
-  *path = path_join(given && *given != '\0' ? given : "/var/tmp", "inkling-XXXXXX");
+  *path = strdup(path_in(given && *given ? given : "/var/tmp", "inkling-XXXXXX").text);
   if (!*path) return error_memory(error, "a path");
   if (make(*path) == 0) return true;
   if (errno == ENOMEM) error_memory(error, *path);

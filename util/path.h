@@ -1,23 +1,23 @@
-/* Paths. The caller frees results in allocated memory; they are NULL when memory is out. */
+/* Paths. */
 #ifndef INKLING_UTIL_PATH_H
 #define INKLING_UTIL_PATH_H
 
 #include <stdbool.h>
 
-bool path_is_stdin(const char *path);               /* "-" */
-const char *path_shown(const char *path);           /* for messages: "standard input", or the path itself */
-bool path_same(const char *a, const char *b);       /* both name the same file, which need not exist */
-bool path_is_writable(const char *path);            /* permissions allow creating a file there */
-char *path_last_name(const char *path);             /* the name of the file or directory there, in allocated memory */
-char *path_join(const char *dir, const char *name); /* dir + "/" + name in allocated memory */
+bool path_is_stdin(const char *path);         /* "-" */
+const char *path_shown(const char *path);     /* for messages: "standard input", or the path itself */
+bool path_same(const char *a, const char *b); /* both name the same file, which need not exist */
+bool path_is_writable(const char *path);      /* permissions allow creating a file there */
+char *path_last_name(const char *path);       /* the name of the file or directory there, for free();
+                                                       NULL when memory is out */
 
-/* Returns the same path as a value. */
+/* A path as a value. */
 typedef struct PathText {
   char text[4097]; /* PATH_MAX and one more: a name that is cut to fit is still too long for any system call */
 } PathText;
-PathText path_in(const char *dir, const char *name);
+PathText path_in(const char *dir, const char *name); /* dir + "/" + name */
+PathText path_directory(const char *path);           /* the part before the last slash, or "." */
 
 const char *path_base(const char *path); /* the part after the last slash, inside `path` */
-char *path_directory(const char *path);  /* the part before it, "." where there is none, in allocated memory */
 
 #endif
