@@ -128,17 +128,13 @@ bool model_files_read_tokenizer(const ModelFiles *files, Tokenizer **out, Error 
          kept(check_vocab(*out, dir, config->vocab, "", error) && check_end(*out, dir, config, error), out);
 }
 
-static bool are_separate(const char *dir, const ModelConfig *config) {
-  return config->encoder_layers &&
-         (config->source_vocab != config->vocab || tokenizer_read_separate_vocabs(path_in(dir, TOKENIZER_JSON).text));
-}
-
-bool model_files_read_source_tokenizer(const ModelFiles *files, Tokenizer **out, Error *error) {
-  const char *dir = files->dir;
+bool model_files_read_source_tokenizer(const ModelFiles *files, const Tokenizer *target, Tokenizer **out,
+                                       Error *error) {
   const ModelConfig *config = &files->saved.config;
   *out = NULL;
-  if (!are_separate(dir, config)) return true;
-  const PathText folder = path_in(dir, MODEL_FILE_SOURCE_TOKENIZER);
+  if (!config->encoder_layers || (config->source_vocab == config->vocab && !tokenizer_has_separate_vocabs(target)))
+    return true;
+  const PathText folder = path_in(files->dir, MODEL_FILE_SOURCE_TOKENIZER);
   if (!tokenizer_load(out, path_in(folder.text, TOKENIZER_JSON).text, error))
     return error_append(error, "; sources of this model have a tokenizer of their own");
   return kept(check_vocab(*out, folder.text, config->source_vocab, " for sources", error), out);

@@ -54,8 +54,8 @@ SpecialTokens model_files_special_tokens(const ModelFiles *files);
  * read text with the end token appended. */
 bool model_files_read_tokenizer(const ModelFiles *files, Tokenizer **out, Error *error);
 /* Reads the tokenizer of sources. *out NULL: there is none, and sources use the other tokenizer. It must exist when the
- * vocabularies differ in size, or when tokenizer_config.json says that they are separate. */
-bool model_files_read_source_tokenizer(const ModelFiles *files, Tokenizer **out, Error *error);
+ * vocabularies differ in size, or when `target`, the other tokenizer, has separate vocabularies. */
+bool model_files_read_source_tokenizer(const ModelFiles *files, const Tokenizer *target, Tokenizer **out, Error *error);
 
 /* Checks, before memory is allocated, that the weight files are large enough for the model. EXIT_CHECKPOINT when there
  * are none, or fewer weights than parameters. */

@@ -20,10 +20,10 @@ bool program_open(Program *p, const char *dir, Error *error) {
 }
 
 bool program_load(Program *p, Error *error) {
-  if (!model_files_read_source_tokenizer(p->files, &p->source_tokenizer, error)) return false;
+  if (!model_files_read_source_tokenizer(p->files, p->tokenizer, &p->source_tokenizer, error)) return false;
   if (p->source_tokenizer) tokenizer_set_special(p->source_tokenizer, p->settings.special);
   vocabulary_note_unused(&p->console, p->dir, p->tokenizer, p->source_tokenizer);
-  if (tokenizer_has_chat_template(path_in(p->dir, TOKENIZER_JSON).text))
+  if (tokenizer_has_chat_template(p->tokenizer))
     console_note(&p->console,
                  "%s has a chat template, which is not filled in here: write the prompt as the template "
                  "would, with --special",

@@ -227,9 +227,12 @@ static bool load_tokenizer(Tokenizer **out, const char *dir, const ModelConfig *
 
 static bool load_source_tokenizer(Tokenizer **out, const char *dir, const ModelConfig *config, Error *error) {
   ModelFiles *files = NULL;
+  Tokenizer *target = NULL;
   *out = NULL;
   const bool ok = write_config(dir, config, (SpecialTokens){-1, -1}, error) && model_files_open(&files, dir, error) &&
-                  model_files_read_source_tokenizer(files, out, error);
+                  model_files_read_tokenizer(files, &target, error) &&
+                  model_files_read_source_tokenizer(files, target, out, error);
+  tokenizer_free(target);
   model_files_close(files);
   return ok;
 }

@@ -29,6 +29,7 @@ struct Tokenizer {
   char *unknown; /* the text of the file's unk_token; NULL: none */
   bool ends_with_end;
   bool separate_vocabs, starts_elsewhere, takes_special;
+  bool chat_template;    /* a file beside the tokenizer.json has one */
   bool prefix_space;     /* encoding puts a space before a text that does not begin with one */
   uint64_t pipeline_sum; /* hash of the pipeline; 0 for GPT-2's */
   char *json;            /* the whole tokenizer.json that was loaded; NULL: saving generates it from the fields
@@ -41,17 +42,19 @@ struct Tokenizer {
 typedef struct TokenizerReader {
   Tokenizer *out;
   const char *path;
-  const json_t *root;
-  int32_t largest; /* id */
-  int32_t end;     /* the given end token; -1: the files determine it */
-  bool bytes;      /* the pre_tokenizer is byte-level: tokens are written in the alphabet of GPT-2 */
+  const json_t *root;   /* of tokenizer.json */
+  const json_t *config; /* tokenizer_config.json; NULL: there is none, or it is not read */
+  int32_t largest;      /* id */
+  int32_t end;          /* the given end token; -1: the files determine it */
+  bool bytes;           /* the pre_tokenizer is byte-level: tokens are written in the alphabet of GPT-2 */
   Error *error;
 } TokenizerReader;
 
 /* ---- json_read.c ---- */
 
-bool json_refuse(const TokenizerReader *r, const char *reason); /* EXIT_CHECKPOINT; false */
-bool json_unsupported(const TokenizerReader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Fails with EXIT_CHECKPOINT. The message needs no path: tokenizer_load() puts it before all messages of the reader. */
+#define json_refuse(r, ...) fail((r)->error, EXIT_CHECKPOINT, __VA_ARGS__)
+#define SUPPORTED "; supported are BPEs of bytes (GPT-2, Llama 3, Qwen) and of characters with byte_fallback (Llama 2)"
 bool json_is_absent(const json_t *value); /* NULL or null */
 bool json_has_text(const json_t *object, const char *key, const char *text);
 const char *json_type_name(const json_t *object); /* its "type", never NULL, so that messages can use it */

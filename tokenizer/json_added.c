@@ -10,8 +10,7 @@ static bool read_entry(TokenizerReader *r, size_t i, const json_t *token) {
   const int32_t id = json_id(json_object_get(token, "id"));
   const char *text = json_string_value(json_object_get(token, "content"));
   if (!text || id < 0)
-    return fail(r->error, EXIT_CHECKPOINT, "%s: added token %zu has no text, or no id from 0 to %d", r->path, i,
-                JSON_ID_LIMIT - 1);
+    return json_refuse(r, "added token %zu has no text, or no id from 0 to %d", i, JSON_ID_LIMIT - 1);
   const bool special = json_is_true(json_object_get(token, "special"));
   const json_t *normalized = json_object_get(token, "normalized");
   AddedEntry *entry = &r->out->added[r->out->added_count];
@@ -52,15 +51,13 @@ static const AddedEntry *numbered_token(const TokenizerReader *r, const json_t *
   return tokenizer_added(r->out, json_id(id));
 }
 
-/* What the files beside it say, the tokenizer's before the model's; else what GPT-2 or Llama 2 call it. */
+/* Takes the token from tokenizer_config.json, else from config.json, else the name that GPT-2 or Llama 2 use. */
 static const AddedEntry *find_end(const TokenizerReader *r) {
-  json_t *tokenizer = json_read_beside(r->path, TOKENIZER_CONFIG_JSON),
-         *model = json_read_beside(r->path, "config.json");
-  const AddedEntry *end = named_token(r, json_object_get(tokenizer, "eos_token"));
+  json_t *model = json_read_beside(r->path, "config.json");
+  const AddedEntry *end = named_token(r, json_object_get(r->config, "eos_token"));
   if (!end) end = numbered_token(r, json_object_get(model, "eos_token_id"));
   if (!end) end = find_text(r, END_OF_TEXT);
   if (!end) end = find_text(r, "</s>");
-  json_decref(tokenizer);
   json_decref(model);
   return end;
 }
@@ -106,10 +103,10 @@ static bool check_id(const TokenizerReader *r, const json_t *vocab, const json_t
   const int32_t id = json_id(json_object_get(token, "id"));
   if (!*text || json_object_get(seen, text)) return true;
   if (!known && id != next)
-    return fail(r->error, EXIT_CHECKPOINT,
-                "%s: the added token \"%.60s\" has the id %d; expected %d: the tokenizers library numbers added tokens "
-                "without gaps from %d on, the size of model.vocab",
-                r->path, text, (int)id, (int)next, (int)size);
+    return json_refuse(r,
+                       "the added token \"%.60s\" has the id %d; expected %d: the tokenizers library numbers added "
+                       "tokens without gaps from %d on, the size of model.vocab",
+                       text, (int)id, (int)next, (int)size);
   if (id > *largest) *largest = id;
   return json_object_set_new(seen, text, json_true()) == 0 || error_memory(r->error, "the added tokens");
 }
@@ -169,5 +166,6 @@ bool json_read_post_processor(TokenizerReader *r) {
   r->out->begin = before ? before->token.id : -1;
   r->out->ends_with_end = behind && behind->token.id == r->out->end;
   return before || r->out->ends_with_end || adds_nothing(post) ||
-         json_unsupported(r, "its post_processor adds more than a token before a text, or the end token behind it");
+         json_refuse(r,
+                     "its post_processor adds more than a token before a text, or the end token behind it" SUPPORTED);
 }

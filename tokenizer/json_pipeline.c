@@ -19,16 +19,13 @@ static bool read_steps(TokenizerReader *r, const json_t *step, const char *list,
   if (json_is_absent(step)) return true;
   if (!json_has_text(step, "type", "Sequence")) return read(r, step);
   const json_t *steps = json_object_get(step, list);
-  if (!json_is_array(steps) || depth == NESTED) return json_unsupported(r, "a Sequence has no list of %s", list);
+  if (!json_is_array(steps) || depth == NESTED) return json_refuse(r, "a Sequence has no list of %s" SUPPORTED, list);
   for (size_t i = 0; i < json_array_size(steps); i++)
     if (!read_steps(r, json_array_get(steps, i), list, read, depth + 1)) return false;
   return true;
 }
 
-static bool add_step(TokenizerReader *r, Step step) {
-  Error why = {0};
-  return pipeline_add(&r->out->pipeline, step, &why) || fail(r->error, why.code, "%s: %s", r->path, why.text);
-}
+static bool add_step(TokenizerReader *r, Step step) { return pipeline_add(&r->out->pipeline, step, r->error); }
 
 static bool add_prepend(TokenizerReader *r, const char *text, PrependWhen when) {
   Step step = {.kind = STEP_PREPEND, .to = strdup(text), .when = when};
@@ -44,10 +41,8 @@ static bool add_replace(TokenizerReader *r, const char *from, const char *to) {
 }
 
 static bool add_regex(TokenizerReader *r, const char *pattern, bool literal, Step step) {
-  Error why = {0};
   step.kind = STEP_REGEX;
-  return regex_create(&step.regex, pattern, literal, &why) ? add_step(r, step)
-                                                           : fail(r->error, why.code, "%s: %s", r->path, why.text);
+  return regex_create(&step.regex, pattern, literal, r->error) && add_step(r, step);
 }
 
 /* ---- normalizer ---- */
@@ -59,8 +54,8 @@ static bool read_normalizer(TokenizerReader *r, const json_t *step) {
   if (json_has_text(step, "type", "NFC")) return add_step(r, (Step){.kind = STEP_NFC});
   if (json_has_text(step, "type", "Prepend") && prepend) return !*prepend || add_prepend(r, prepend, PREPEND_ALWAYS);
   if (json_has_text(step, "type", "Replace") && pattern && *pattern && content) return add_replace(r, pattern, content);
-  return json_unsupported(r, "its normalizer has a step \"%s\" other than NFC, Prepend and Replace of a text",
-                          text_one_line(json_type_name(step), 40).text);
+  return json_refuse(r, "its normalizer has a step \"%s\" other than NFC, Prepend and Replace of a text" SUPPORTED,
+                     text_one_line(json_type_name(step), 40).text);
 }
 
 /* ---- added tokens ---- */
@@ -69,13 +64,12 @@ static bool read_normalizer(TokenizerReader *r, const json_t *step) {
 static bool add_token(TokenizerReader *r, PipelineRunner *runner, AddedTokens *set, const AddedEntry *entry,
                       ByteBuffer *text) {
   Pipeline *p = &r->out->pipeline;
-  Error why = {0};
   const size_t size = strlen(entry->text);
   text->size = 0;
-  const bool ok = (entry->normalized ? pipeline_normalize(runner, (const uint8_t *)entry->text, size, text, &why)
-                                     : byte_buffer_add(text, entry->text, size, &why)) &&
-                  added_tokens_add(set, text->bytes, text->size, entry->token, &why);
-  if (!ok) return fail(r->error, why.code, "%s: %s", r->path, why.text);
+  if (!(entry->normalized ? pipeline_normalize(runner, (const uint8_t *)entry->text, size, text, r->error)
+                          : byte_buffer_add(text, entry->text, size, r->error)) ||
+      !added_tokens_add(set, text->bytes, text->size, entry->token, r->error))
+    return false;
   if (!p->added_joined && !(p->added_joined = joined_pairs_create())) return error_memory(r->error, "a tokenizer");
   joined_pairs_add(p->added_joined, text->bytes, text->size);
   joined_pairs_add_end(p->added_joined, text->bytes, text->size);
@@ -112,7 +106,8 @@ static bool add_added_step(TokenizerReader *r, bool normalized) {
 static bool read_byte_level(TokenizerReader *r, const json_t *step) {
   const json_t *prefix = json_object_get(step, "add_prefix_space"), *regex = json_object_get(step, "use_regex");
   if (!json_is_boolean(prefix) || (regex && !json_is_boolean(regex)))
-    return json_unsupported(r, "ByteLevel of its pre_tokenizer does not say what add_prefix_space or use_regex is");
+    return json_refuse(r,
+                       "ByteLevel of its pre_tokenizer does not say what add_prefix_space or use_regex is" SUPPORTED);
   if (json_is_true(prefix)) r->out->prefix_space = true;
   return (json_is_false(prefix) || add_prepend(r, " ", PREPEND_MISSING)) &&
          (json_is_false(regex) || add_step(r, (Step){.kind = STEP_GPT2}));
@@ -127,7 +122,7 @@ static bool read_split(TokenizerReader *r, const json_t *step) {
   int behavior = 0;
   while (behavior < 5 && !json_has_text(step, "behavior", names[behavior])) behavior++;
   if ((!text && !regex) || behavior == 5 || (invert && !json_is_boolean(invert)))
-    return json_unsupported(r, "Split of its pre_tokenizer has no pattern, or no behavior that is known");
+    return json_refuse(r, "Split of its pre_tokenizer has no pattern, or no behavior that is known" SUPPORTED);
   const bool isolated = behavior == SPLIT_ISOLATED && !json_is_true(invert);
   if (isolated && regex && strcmp(regex, PATTERN_GPT2) == 0) return add_step(r, (Step){.kind = STEP_GPT2});
   const bool lines = isolated && regex && (!strcmp(regex, PATTERN_LLAMA3) || !strcmp(regex, PATTERN_QWEN2));
@@ -159,7 +154,7 @@ static bool is_metaspace(const json_t *step) {
 }
 
 static bool read_metaspace(TokenizerReader *r, const json_t *step) {
-  if (!is_metaspace(step)) return json_unsupported(r, "Metaspace of its pre_tokenizer has unknown values");
+  if (!is_metaspace(step)) return json_refuse(r, "Metaspace of its pre_tokenizer has unknown values" SUPPORTED);
   const int scheme = prepend_scheme(step);
   const Step split = {.behavior = SPLIT_MERGED_WITH_NEXT, .pattern = PATTERN_IS_SPACE};
   return add_replace(r, " ", SPACE_SYMBOL) &&
@@ -175,13 +170,14 @@ static bool read_pre_tokenizer(TokenizerReader *r, const json_t *step) {
       {"ByteLevel", read_byte_level}, {"Split", read_split}, {"Digits", read_digits}, {"Metaspace", read_metaspace}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (json_has_text(step, "type", kinds[i].type)) return kinds[i].read(r, step);
-  return json_unsupported(r, "its pre_tokenizer has a step \"%s\" other than ByteLevel, Split, Digits and Metaspace",
-                          text_one_line(json_type_name(step), 40).text);
+  return json_refuse(r,
+                     "its pre_tokenizer has a step \"%s\" other than ByteLevel, Split, Digits and Metaspace" SUPPORTED,
+                     text_one_line(json_type_name(step), 40).text);
 }
 
 /* Behind ByteLevel a text is one of other characters. */
 static bool find_byte_level(TokenizerReader *r, const json_t *step) {
-  if (r->bytes) return json_unsupported(r, "ByteLevel is not the last step of its pre_tokenizer");
+  if (r->bytes) return json_refuse(r, "ByteLevel is not the last step of its pre_tokenizer" SUPPORTED);
   r->bytes = json_has_text(step, "type", "ByteLevel");
   return true;
 }
@@ -191,10 +187,10 @@ bool json_find_kind(TokenizerReader *r) {
   if (!read_steps(r, json_object_get(r->root, "pre_tokenizer"), "pretokenizers", find_byte_level, 0)) return false;
   if (r->bytes) return true;
   if (!json_is_true(json_object_get(model, "byte_fallback")))
-    return json_unsupported(r,
-                            "neither is ByteLevel the last step of its pre_tokenizer, nor has its model byte_fallback");
+    return json_refuse(
+        r, "neither is ByteLevel the last step of its pre_tokenizer, nor has its model byte_fallback" SUPPORTED);
   return !json_is_true(json_object_get(model, "ignore_merges")) ||
-         json_unsupported(r, "a vocabulary of characters has ignore_merges");
+         json_refuse(r, "a vocabulary of characters has ignore_merges" SUPPORTED);
 }
 
 /* ---- decoder ---- */
@@ -224,20 +220,20 @@ static bool read_characters_decoder(TokenizerReader *r, const json_t *decoder) {
     const json_t *step = steps ? json_array_get(steps, i) : decoder;
     const unsigned kind = decoder_step(step);
     if (!kind || kind <= seen || (kind == STRIP && !(seen & FUSE)) || (kind == METASPACE && seen & ~(unsigned)FALLBACK))
-      return json_unsupported(r, "its decoder has a step \"%s\" that is not expected there",
-                              text_one_line(json_type_name(step), 40).text);
+      return json_refuse(r, "its decoder has a step \"%s\" that is not expected there" SUPPORTED,
+                         text_one_line(json_type_name(step), 40).text);
     seen |= kind;
     if (kind == METASPACE && prepend_scheme(step) > 0) r->out->leading = LEADING_SPACES;
     if (kind == STRIP) r->out->leading = LEADING_SPACE;
   }
   return seen & (REPLACE | METASPACE) ||
-         json_unsupported(r, "its decoder does not turn \"" SPACE_SYMBOL "\" into spaces");
+         json_refuse(r, "its decoder does not turn \"" SPACE_SYMBOL "\" into spaces" SUPPORTED);
 }
 
 static bool read_decoder(TokenizerReader *r) {
   const json_t *decoder = json_object_get(r->root, "decoder");
   if (!r->bytes) return read_characters_decoder(r, decoder);
-  return json_has_text(decoder, "type", "ByteLevel") || json_unsupported(r, "decoder is not ByteLevel");
+  return json_has_text(decoder, "type", "ByteLevel") || json_refuse(r, "decoder is not ByteLevel" SUPPORTED);
 }
 
 /* ---- all ---- */

@@ -10,7 +10,6 @@
 #include "util/utf8.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,23 +19,7 @@ enum {
   FILE_LIMIT = 256 << 20 /* bytes of a tokenizer.json; a vocabulary of 150,000 takes 10 MB, of a million 95 MB */
 };
 
-/* ---- values, and what to say where they are not as expected ---- */
-
-bool json_refuse(const TokenizerReader *r, const char *reason) {
-  return fail(r->error, EXIT_CHECKPOINT, "%s: %s", r->path, reason);
-}
-
-bool json_unsupported(const TokenizerReader *r, const char *format, ...) {
-  char what[300];
-  va_list values;
-  va_start(values, format);
-  vsnprintf(what, sizeof what, format, values);
-  va_end(values);
-  return fail(r->error, EXIT_CHECKPOINT,
-              "%s: %s; supported are BPEs of bytes (GPT-2, Llama 3, Qwen) and of characters with byte_fallback "
-              "(Llama 2)",
-              r->path, what);
-}
+/* ---- values ---- */
 
 /* NULL-safe: jansson's accessors return NULL for an object that is not one. */
 bool json_is_absent(const json_t *value) { return !value || json_is_null(value); }
@@ -58,55 +41,31 @@ int32_t json_id(const json_t *value) {
 
 json_t *json_read_beside(const char *path, const char *name) {
   enum { LIMIT = 16 << 20 };
+  const PathText beside = path_in(path_directory(path).text, name);
   MappedFile file = {0};
   Error ignored = {0};
   json_t *root = NULL;
-  char *dir = path_directory(path), *beside = dir ? path_join(dir, name) : NULL;
-  if (beside && file_map(&file, beside, EXIT_CHECKPOINT, &ignored)) {
-    if (file.size > 0 && file.size < LIMIT) root = json_parse(file.bytes, file.size, 0, NULL, beside, &ignored);
-    file_unmap(&file);
-  }
-  free(beside);
-  free(dir);
+  if (file_map(&file, beside.text, EXIT_CHECKPOINT, &ignored) && file.size > 0 && file.size < LIMIT)
+    root = json_parse(file.bytes, file.size, 0, NULL, beside.text, &ignored);
+  file_unmap(&file);
   return root;
 }
 
-/* ---- files ---- */
-
-bool tokenizer_read_separate_vocabs(const char *path) {
-  json_t *root = json_read_beside(path, TOKENIZER_CONFIG_JSON);
-  const bool separate = json_is_true(json_object_get(root, SEPARATE_VOCABS));
-  json_decref(root);
-  return separate;
-}
-
-bool tokenizer_has_chat_template(const char *path) {
-  char *dir = path_directory(path), *file = dir ? path_join(dir, "chat_template.jinja") : NULL;
-  json_t *config = json_read_beside(path, TOKENIZER_CONFIG_JSON);
-  const bool has = !json_is_absent(json_object_get(config, "chat_template")) || (file && access(file, R_OK) == 0);
-  json_decref(config);
-  free(file);
-  free(dir);
-  return has;
-}
-
-/* The whole file and what it says. */
-static json_t *read_json(const TokenizerReader *r) {
+/* Reads the whole file into out->json and parses it. */
+static json_t *read_json(Tokenizer *out, const char *path, Error *error) {
   MappedFile file;
   json_error_t cause;
   json_t *root = NULL;
-  Tokenizer *out = r->out;
-  if (!file_map(&file, r->path, EXIT_CHECKPOINT, r->error)) return NULL;
-  if (file.size == 0) json_refuse(r, "is empty");
+  if (!file_map(&file, path, EXIT_CHECKPOINT, error)) return NULL;
+  if (file.size == 0) fail(error, EXIT_CHECKPOINT, "%s: is empty", path);
   else if (file.size > FILE_LIMIT)
-    fail(r->error, EXIT_CHECKPOINT, "%s: %zu bytes, more than the %d a tokenizer may have", r->path, file.size,
-         FILE_LIMIT);
-  else if (!(out->json = malloc(file.size))) error_memory(r->error, r->path);
+    fail(error, EXIT_CHECKPOINT, "%s: %zu bytes, more than the %d a tokenizer may have", path, file.size, FILE_LIMIT);
+  else if (!(out->json = malloc(file.size))) error_memory(error, path);
   else {
     memcpy(out->json, file.bytes, file.size);
     out->json_size = file.size;
-    root = json_parse(out->json, out->json_size, JSON_REJECT_DUPLICATES, &cause, r->path, r->error);
-    if (!root) fail(r->error, EXIT_CHECKPOINT, "%s:%d: not valid JSON: %s", r->path, cause.line, cause.text);
+    root = json_parse(out->json, out->json_size, JSON_REJECT_DUPLICATES, &cause, path, error);
+    if (!root) fail(error, EXIT_CHECKPOINT, "%s:%d: not valid JSON: %s", path, cause.line, cause.text);
   }
   file_unmap(&file);
   return root;
@@ -143,8 +102,8 @@ static bool find_largest_id(TokenizerReader *r, json_t *vocab) {
   json_object_foreach(vocab, text, value) {
     const int32_t id = json_id(value);
     if (id < 0)
-      return fail(r->error, EXIT_CHECKPOINT, "%s: model.vocab: the id of \"%.60s\" is not a whole number from 0 to %d",
-                  r->path, text, JSON_ID_LIMIT - 1);
+      return json_refuse(r, "model.vocab: the id of \"%.60s\" is not a whole number from 0 to %d", text,
+                         JSON_ID_LIMIT - 1);
     if (id > r->largest) r->largest = id;
   }
   return true;
@@ -180,12 +139,11 @@ static bool read_merges(const TokenizerReader *r, Vocabulary *out, const json_t 
   const size_t count = json_array_size(merges);
   out->merges = malloc((count + 1) * sizeof *out->merges);
   out->merged = calloc((size_t)out->size, sizeof *out->merged);
-  if (!out->merges || !out->merged) return error_memory(r->error, r->path);
+  if (!out->merges || !out->merged) return error_memory(r->error, "a tokenizer");
   for (size_t i = 0; i < count; i++) {
     BpeMerge *merge = &out->merges[i];
     if (!read_merge(merge, vocab, json_array_get(merges, i), r->error))
-      return fail(r->error, EXIT_CHECKPOINT, "%s: merge %zu is not of two tokens of model.vocab that make a third",
-                  r->path, i);
+      return json_refuse(r, "merge %zu is not of two tokens of model.vocab that make a third", i);
     out->merged[merge->left] = out->merged[merge->right] = out->merged[merge->id] = true;
   }
   return true;
@@ -200,8 +158,7 @@ static bool find_byte_tokens(const TokenizerReader *r, Vocabulary *v, const json
     snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
     v->byte_tokens[byte] = r->bytes ? -1 : json_id(json_object_get(vocab, name));
     if (!r->bytes && v->byte_tokens[byte] < 0)
-      return fail(r->error, EXIT_CHECKPOINT, "%s: byte_fallback needs a token %s, which model.vocab does not have",
-                  r->path, name);
+      return json_refuse(r, "byte_fallback needs a token %s, which model.vocab does not have", name);
   }
   return true;
 }
@@ -245,8 +202,7 @@ static bool fill_texts(const TokenizerReader *r, Vocabulary *out, json_t *vocab)
   json_object_foreach(vocab, text, value) {
     const int32_t id = json_id(value);
     if (out->texts[id])
-      return fail(r->error, EXIT_CHECKPOINT, "%s: model.vocab: \"%.60s\" and \"%.60s\" have the same id %d", r->path,
-                  out->texts[id], text, id);
+      return json_refuse(r, "model.vocab: \"%.60s\" and \"%.60s\" have the same id %d", out->texts[id], text, id);
     out->texts[id] = text;
   }
   for (size_t i = 0; i < r->out->added_count; i++) {
@@ -254,14 +210,14 @@ static bool fill_texts(const TokenizerReader *r, Vocabulary *out, json_t *vocab)
     const int32_t id = entry->token.id;
     const json_t *known = json_object_get(vocab, entry->text);
     if (known ? json_id(known) != id : out->texts[id] && strcmp(out->texts[id], entry->text) != 0)
-      return fail(r->error, EXIT_CHECKPOINT, "%s: the added token \"%.60s\" has the id %d, in model.vocab another%s",
-                  r->path, entry->text, id, known ? "" : " token has");
+      return json_refuse(r, "the added token \"%.60s\" has the id %d, in model.vocab another%s", entry->text, id,
+                         known ? "" : " token has");
     if (is_only_added(r, out, entry)) out->texts[id] = NULL;
     else if (id == r->out->end)
-      return fail(
-          r->error, EXIT_CHECKPOINT,
-          "%s: the token \"%.60s\" ends documents, but words are made of it, too; expected one that no text becomes",
-          r->path, entry->text);
+      return json_refuse(r,
+                         "the token \"%.60s\" ends documents, but words are made of it, too; expected one that no text "
+                         "becomes",
+                         entry->text);
   }
   return true;
 }
@@ -276,31 +232,34 @@ static int64_t token_bytes(const TokenizerReader *r, const Alphabet *alphabet, c
   return (int64_t)size;
 }
 
+/* Allocates `tokens` for `capacity` bytes. */
+static bool allocate_tokens(const TokenizerReader *r, BpeTokens *tokens, int32_t size, size_t capacity) {
+  *tokens = (BpeTokens){size, malloc(capacity + 1), malloc(((size_t)size + 1) * sizeof(uint32_t))};
+  return (tokens->bytes && tokens->begins) || error_memory(r->error, "a tokenizer");
+}
+
 static bool make_tokens(const TokenizerReader *r, Vocabulary *v) {
   const Alphabet alphabet = alphabet_gpt2();
   BpeTokens *out = &v->tokens;
-  size_t room = 0;
-  for (int32_t id = 0; id < v->size; id++) room += v->texts[id] ? strlen(v->texts[id]) : 0;
-  *out = (BpeTokens){v->size, malloc(room + 1), malloc(((size_t)v->size + 1) * sizeof(uint32_t))};
-  if (!out->bytes || !out->begins) return error_memory(r->error, r->path);
+  size_t capacity = 0;
+  for (int32_t id = 0; id < v->size; id++) capacity += v->texts[id] ? strlen(v->texts[id]) : 0;
+  if (!allocate_tokens(r, out, v->size, capacity)) return false;
   uint32_t at = 0; /* the file is smaller than 2^32 bytes */
   for (int32_t id = 0; id < v->size; id++) {
     out->begins[id] = at;
     if (!v->texts[id]) continue;
     const int64_t bytes = token_bytes(r, &alphabet, v, id, out->bytes + at);
-    if (bytes < 0)
-      return fail(r->error, EXIT_CHECKPOINT, "%s: the token \"%.60s\" is not in the alphabet of byte-level BPE",
-                  r->path, v->texts[id]);
+    if (bytes < 0) return json_refuse(r, "the token \"%.60s\" is not in the alphabet of byte-level BPE", v->texts[id]);
     at += (uint32_t)bytes;
   }
   out->begins[v->size] = at;
   return true;
 }
 
-/* ---- what tokens stand for in texts ---- */
+/* ---- the texts of tokens ---- */
 
-/* A text with spaces in the place of their symbol. */
-static size_t with_spaces(const TokenizerReader *r, const uint8_t *text, size_t size, uint8_t *out) {
+/* Copies a text; in a vocabulary of characters it replaces SPACE_SYMBOL by a space. Returns the number of bytes. */
+static size_t copy_decoded(const TokenizerReader *r, const uint8_t *text, size_t size, uint8_t *out) {
   size_t used = 0;
   for (size_t at = 0; at < size;) {
     const bool space = !r->bytes && size - at >= 3 && memcmp(text + at, SPACE_SYMBOL, 3) == 0;
@@ -310,36 +269,36 @@ static size_t with_spaces(const TokenizerReader *r, const uint8_t *text, size_t 
   return used;
 }
 
-/* Where added tokens stand for something, or spaces have a symbol: another list than that of the words. */
+/* Fills out->decoded where decoded texts differ from the bytes that encoding uses: spaces have a symbol, or added
+ * tokens have a text. */
 static bool make_decoded(const TokenizerReader *r, const Vocabulary *v) {
   const BpeTokens *words = &v->tokens;
   BpeTokens *out = &r->out->decoded;
-  size_t room = words->begins[v->size], added = 0;
+  const AddedEntry *added = r->out->added, *const last = added + r->out->added_count;
+  size_t capacity = words->begins[v->size];
   bool differs = !r->bytes;
-  for (size_t i = 0; i < r->out->added_count; i++) {
-    const AddedEntry *entry = &r->out->added[i];
-    added += entry->token.special ? 0 : strlen(entry->text);
-    differs = differs || (!entry->token.special && *entry->text) || v->texts[entry->token.id];
+  for (const AddedEntry *entry = added; entry < last; entry++) {
+    const size_t size = entry->token.special ? 0 : strlen(entry->text);
+    capacity += size;
+    differs = differs || size > 0 || v->texts[entry->token.id];
   }
   if (!differs) return true;
-  const AddedEntry **entries = calloc((size_t)v->size, sizeof *entries); /* of their ids */
-  *out = (BpeTokens){v->size, malloc(room + added + 1), malloc(((size_t)v->size + 1) * sizeof(uint32_t))};
-  const bool ok = (entries && out->bytes && out->begins) || error_memory(r->error, r->path);
-  for (size_t i = 0; ok && i < r->out->added_count; i++) entries[r->out->added[i].token.id] = &r->out->added[i];
+  if (!allocate_tokens(r, out, v->size, capacity)) return false;
   uint32_t at = 0;
-  for (int32_t id = 0; ok && id < v->size; id++) {
+  for (int32_t id = 0; id < v->size; id++) {
     uint8_t byte;
-    const AddedEntry *entry = is_byte_token(v, id, &byte) ? NULL : entries[id];
-    const uint8_t *text = entry ? (const uint8_t *)entry->text : words->bytes + words->begins[id];
-    const size_t size = !entry                 ? words->begins[id + 1] - words->begins[id]
-                        : entry->token.special ? 0
-                                               : strlen(entry->text);
+    const uint8_t *text = words->bytes + words->begins[id];
+    size_t size = words->begins[id + 1] - words->begins[id];
+    for (; added < last && added->token.id == id; added++) {
+      if (is_byte_token(v, id, &byte)) continue;
+      text = (const uint8_t *)added->text;
+      size = added->token.special ? 0 : strlen(added->text);
+    }
     out->begins[id] = at;
-    at += (uint32_t)with_spaces(r, text, size, out->bytes + at);
+    at += (uint32_t)copy_decoded(r, text, size, out->bytes + at);
   }
-  if (ok) out->begins[v->size] = at;
-  free(entries);
-  return ok;
+  out->begins[v->size] = at;
+  return true;
 }
 
 /* ---- everything ---- */
@@ -350,23 +309,21 @@ static bool is_absent_or_empty(const json_t *object, const char *key) {
 
 static bool check_model(const TokenizerReader *r, const json_t *model) {
   if (!json_is_object(model)) return json_refuse(r, "model is missing or not an object");
-  if (!json_has_text(model, "type", "BPE")) return json_unsupported(r, "model.type is not BPE");
+  if (!json_has_text(model, "type", "BPE")) return json_refuse(r, "model.type is not BPE" SUPPORTED);
   if (!json_is_array(json_object_get(model, "merges"))) return json_refuse(r, "model.merges is missing or not a list");
   return (json_is_absent(json_object_get(model, "dropout")) && is_absent_or_empty(model, "continuing_subword_prefix") &&
           is_absent_or_empty(model, "end_of_word_suffix")) ||
-         json_unsupported(r, "model has a dropout, prefix or suffix");
+         json_refuse(r, "model has a dropout, prefix or suffix" SUPPORTED);
 }
 
 static bool make_bpe(const TokenizerReader *r, Vocabulary *v, const json_t *model) {
   json_t *vocab = json_object_get(model, "vocab");
   const json_t *merges = json_object_get(model, "merges");
-  Error why = {0};
   const BpeOptions options = {.byte_tokens = r->bytes ? NULL : v->byte_tokens,
                               .ignore_merges = json_is_true(json_object_get(model, "ignore_merges"))};
   return find_byte_tokens(r, v, vocab) && read_merges(r, v, vocab, merges) && fill_texts(r, v, vocab) &&
          make_tokens(r, v) && make_decoded(r, v) &&
-         (bpe_create(&r->out->bpe, &v->tokens, v->merges, json_array_size(merges), options, &why) ||
-          fail(r->error, why.code, "%s: %s", r->path, why.text));
+         bpe_create(&r->out->bpe, &v->tokens, v->merges, json_array_size(merges), options, r->error);
 }
 
 static bool read_unknown(TokenizerReader *r, const json_t *model) {
@@ -382,28 +339,41 @@ static bool read_tokenizer(TokenizerReader *r) {
     return false;
   vocabulary.size = r->out->vocab = r->largest + 1;
   vocabulary.texts = calloc((size_t)vocabulary.size, sizeof *vocabulary.texts);
-  const bool ok = (vocabulary.texts || error_memory(r->error, r->path)) && make_bpe(r, &vocabulary, model) &&
+  const bool ok = (vocabulary.texts || error_memory(r->error, "a tokenizer")) && make_bpe(r, &vocabulary, model) &&
                   json_check_added_ids(r) && json_read_pipeline(r) && json_read_post_processor(r);
   free_vocabulary(&vocabulary);
   return ok;
 }
 
-bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error *error) {
-  Error why = {0}; /* quotes what the file says */
+/* Reads what the files beside tokenizer.json say about the model. */
+static void read_config(Tokenizer *out, const json_t *config, const char *path) {
+  const PathText template = path_in(path_directory(path).text, "chat_template.jinja");
+  out->separate_vocabs = json_is_true(json_object_get(config, SEPARATE_VOCABS));
+  out->chat_template = !json_is_absent(json_object_get(config, "chat_template")) || access(template.text, R_OK) == 0;
+}
+
+static bool load(Tokenizer **out, const char *path, int32_t end, Error *error) {
+  Error why = {0}, named = {0};
   Tokenizer *t = *out = calloc(1, sizeof *t);
   if (!t) return error_memory(error, "a tokenizer");
   t->begin = -1;
-  TokenizerReader reader = {.out = t, .path = path, .end = end, .error = &why};
-  json_t *root = read_json(&reader);
-  reader.root = root;
+  json_t *root = read_json(t, path, &why), *config = end < 0 ? json_read_beside(path, TOKENIZER_CONFIG_JSON) : NULL;
+  if (end < 0) read_config(t, config, path);
+  TokenizerReader reader = {.out = t, .path = path, .root = root, .config = config, .end = end, .error = &why};
   const bool ok = root && read_tokenizer(&reader);
   json_decref(root);
+  json_decref(config);
   if (ok) return true;
   tokenizer_free(t);
   *out = NULL;
-  return fail(error, why.code, "%s", text_one_line(why.text, ONE_LINE_BYTES).text);
+  /* The errors of read_json() contain the path. One line: the errors of read_tokenizer() quote the file. */
+  if (!root || why.code == EXIT_MEMORY) named = why;
+  else fail(&named, why.code, "%s: %s", path, why.text);
+  return fail(error, named.code, "%s", text_one_line(named.text, ONE_LINE_BYTES).text);
 }
 
-bool tokenizer_load(Tokenizer **out, const char *path, Error *error) {
-  return tokenizer_load_alone(out, path, -1, error);
+bool tokenizer_load(Tokenizer **out, const char *path, Error *error) { return load(out, path, -1, error); }
+
+bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error *error) {
+  return load(out, path, end, error);
 }

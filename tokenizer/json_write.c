@@ -4,7 +4,6 @@
 #include "tokenizer/alphabet.h"
 #include "util/file.h"
 #include "util/json.h"
-#include "util/path.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -123,13 +122,6 @@ static json_t *config_json(const Tokenizer *t, int ctx) {
   return NULL;
 }
 
-static bool write_text(const char *text, size_t size, const char *dir, const char *name, Error *error) {
-  char *path = path_join(dir, name);
-  bool ok = path ? file_write(path, text, size, error) : error_memory(error, "a path");
-  free(path);
-  return ok;
-}
-
 /* Takes `object` over. */
 static bool take_text(json_t *object, const char *name, char **text, size_t *size, Error *error) {
   *text = json_text(object, JSON_INDENT(2), name, error);
@@ -154,9 +146,9 @@ bool tokenizer_text(const Tokenizer *t, char **text, size_t *size, Error *error)
 bool tokenizer_save(const Tokenizer *t, const char *dir, int ctx, Error *error) {
   char *text = NULL, *config = NULL;
   size_t size = 0, config_size = 0;
-  const bool ok = tokenizer_text(t, &text, &size, error) && write_text(text, size, dir, TOKENIZER_JSON, error) &&
+  const bool ok = tokenizer_text(t, &text, &size, error) && file_write_in(dir, TOKENIZER_JSON, text, size, error) &&
                   take_text(config_json(t, ctx), TOKENIZER_CONFIG_JSON, &config, &config_size, error) &&
-                  write_text(config, config_size, dir, TOKENIZER_CONFIG_JSON, error);
+                  file_write_in(dir, TOKENIZER_CONFIG_JSON, config, config_size, error);
   free(text);
   free(config);
   return ok;

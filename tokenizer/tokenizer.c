@@ -124,6 +124,8 @@ void tokenizer_set_begins_with_end(Tokenizer *t, bool begins) {
 }
 void tokenizer_set_ends_with_end(Tokenizer *t, bool ends) { set_ends(t, ends ? -1 : t->begin, ends); }
 
+bool tokenizer_has_chat_template(const Tokenizer *t) { return t->chat_template; }
+bool tokenizer_has_separate_vocabs(const Tokenizer *t) { return t->separate_vocabs; }
 void tokenizer_set_separate_vocabs(Tokenizer *t, bool separate) { t->separate_vocabs = separate; }
 void tokenizer_set_starts_elsewhere(Tokenizer *t, bool elsewhere) { t->starts_elsewhere = elsewhere; }
 

@@ -87,13 +87,12 @@ void tokenizer_set_starts_elsewhere(Tokenizer *tokenizer, bool elsewhere);
 /* Sets that the tokenizer is only for targets and that sources have another one. tokenizer_save() writes it into
  * tokenizer_config.json as "separate_vocabs", the key that Marian tokenizers use. */
 void tokenizer_set_separate_vocabs(Tokenizer *tokenizer, bool separate);
-/* Reads that key from tokenizer_config.json beside the tokenizer.json `path`; false where the file is missing or
- * unreadable. */
-bool tokenizer_read_separate_vocabs(const char *path);
+/* Returns what was set, or what tokenizer_load() read from there. */
+bool tokenizer_has_separate_vocabs(const Tokenizer *tokenizer);
 
-/* Returns whether a file beside the tokenizer.json `path` has a chat template, which means that the model was trained
- * on chats. */
-bool tokenizer_has_chat_template(const char *path);
+/* Returns whether tokenizer_load() found a chat template beside the tokenizer.json, which means that the model was
+ * trained on chats. */
+bool tokenizer_has_chat_template(const Tokenizer *tokenizer);
 
 /* Returns a hash of everything that the ids of a corpus depend on; tokens from a tokenizer with another fingerprint are
  * stale. It does not cover tokenizer_begins_with_end() and _ends_with_end(), which affect only prompts. */

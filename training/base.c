@@ -177,12 +177,12 @@ bool run_share_base(Run *r, Error *error) {
 
 bool run_open_base_tokenizers(Run *r, Error *error) {
   const char *dir = run_base_dir(r);
-  if (!r->settings.resume && tokenizer_has_chat_template(path_in(dir, TOKENIZER_JSON).text))
+  if (!model_files_read_tokenizer(r->base_files, &r->tokenizer, error) ||
+      !model_files_read_source_tokenizer(r->base_files, r->tokenizer, &r->source_tokenizer, error))
+    return false;
+  if (!r->settings.resume && tokenizer_has_chat_template(r->tokenizer))
     console_note(&r->console, "%s has a chat template, which the run will not have: texts are learned as they are",
                  dir);
-  if (!model_files_read_tokenizer(r->base_files, &r->tokenizer, error) ||
-      !model_files_read_source_tokenizer(r->base_files, &r->source_tokenizer, error))
-    return false;
   if (!r->settings.resume) vocabulary_note_unused(&r->console, dir, r->tokenizer, r->source_tokenizer);
   return true;
 }
