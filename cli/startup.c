@@ -183,7 +183,7 @@ static bool meet_peers(int argc, char **argv, const Startup *startup, Error *err
   if (peers->size == 1) return true;
   bool ok = describe_start(argc, argv, startup->version, &mine, &size, error);
   if (peers->rank == 0) first = mine, first_size = size;
-  ok = collective_agree(peers, NULL, error) && collective_share(peers, &first, &first_size, error);
+  ok = collective_agree(peers, NULL, error) && collective_broadcast_text(peers, &first, &first_size, error);
   if (ok) compare_starts(mine, size, first, first_size, error);
   if (first != mine) free(first);
   free(mine);

@@ -1,6 +1,7 @@
 #include "collective/collective.h"
 
 #include "collective/messenger.h"
+#include "util/array.h"
 #include "util/clock.h"
 
 #include <dlfcn.h>
@@ -11,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Groups of messages: those of a reduction go on while others are sent. */
+/* Groups of messages: a reduction continues while other messages are sent. */
 enum { MESSAGES, REDUCTION };
 
 typedef struct Reduction {
@@ -21,24 +22,24 @@ typedef struct Reduction {
   bool pending;
 } Reduction;
 
-/* What a rank says when all are asked. */
-typedef struct Opinion {
+/* What a rank reports in collective_agree(). */
+typedef struct Status {
   int32_t signal, code;
-} Opinion;
+} Status;
 
 struct CollectiveState {
   const Messenger *messenger; /* NULL: alone */
-  Opinion *opinions;          /* [ranks] */
+  Status *statuses;           /* [ranks] */
   double *sums;               /* [ranks][COLLECTIVE_SUMS] */
-  Error error;                /* that all have agreed on */
+  Error error;                /* the last error that all ranks agreed on */
   Reduction reduction;
-  float *others; /* [ranks - 1][numbers] what they have in our spans */
-  size_t room;   /* numbers */
+  float *others; /* [ranks - 1][numbers] of this rank's spans, as the other ranks have them */
+  size_t others_capacity;
 };
 
 /* ---- waiting ---- */
 
-static const double SPIN_SECONDS = 2e-3; /* without a message done, until a rank that waits begins to sleep */
+static const double SPIN_SECONDS = 2e-3; /* a rank that waits sleeps after this time without a complete message */
 static const struct timespec nap = {.tv_nsec = 50000};
 
 static void wait_for(Collective *c, int group) {
@@ -55,35 +56,23 @@ static void wait_for(Collective *c, int group) {
   c->waited += clock_seconds() - began;
 }
 
-typedef void Post(const Messenger *messenger, int group, void *bytes, size_t size, int rank);
+typedef void Post(int group, void *bytes, size_t size, int rank);
 
-/* In messages that are not too large. */
-static void post(const Collective *c, Post *what, int group, void *bytes, size_t size, int rank) {
+/* Posts with send, receive or broadcast of the messenger, in messages of at most MESSENGER_BYTES. */
+static void post(Post *with, int group, void *bytes, size_t size, int rank) {
   for (size_t done = 0; done < size;) {
     const size_t some = size - done < MESSENGER_BYTES ? size - done : MESSENGER_BYTES;
-    what(c->state->messenger, group, (char *)bytes + done, some, rank);
+    with(group, (char *)bytes + done, some, rank);
     done += some;
   }
 }
 
-static void post_send(const Messenger *messenger, int group, void *bytes, size_t size, int to) {
-  messenger->send(group, bytes, size, to);
-}
+/* ---- starting ---- */
 
-static void post_receive(const Messenger *messenger, int group, void *bytes, size_t size, int from) {
-  messenger->receive(group, bytes, size, from);
-}
-
-static void post_broadcast(const Messenger *messenger, int group, void *bytes, size_t size, int from) {
-  messenger->broadcast(group, bytes, size, from);
-}
-
-/* ---- who takes part ---- */
-
-/* What launchers leave in the environment: the number of processes, and whose they are. */
+/* The environment variables that launchers set: the number of processes, and the rank. */
 static const struct {
   const char *size, *rank;
-  const char *libraries[2]; /* that understand it, the likelier first */
+  const char *libraries[2]; /* that support the launcher, the likelier first */
 } launchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", {"openmpi", NULL}},
                  {"PMI_SIZE", "PMI_RANK", {"mpich", "openmpi"}},
                  {"SLURM_STEP_NUM_TASKS", "PMIX_RANK", {"openmpi", "mpich"}}};
@@ -93,7 +82,7 @@ static int number_in(const char *variable) {
   return text ? atoi(text) : -1;
 }
 
-/* The row above, or a negative number: started alone. */
+/* Returns the row above, or -1 for a process that was started alone. */
 static int find_launcher(void) {
   const int rows = (int)(sizeof launchers / sizeof *launchers);
   for (int i = 0; i < rows; i++)
@@ -101,10 +90,10 @@ static int find_launcher(void) {
   return -1;
 }
 
-/* Where the libraries are, from the directory of the program: beside it, or installed. */
-static const char *const library_places[] = {"", "../lib/inkling/"};
+/* The directories of the libraries, relative to the program's: beside it, or installed. */
+static const char *const library_dirs[] = {"", "../lib/inkling/"};
 
-/* False where there is none for this kind of MPI. */
+/* Returns false where there is no library for this kind of MPI. */
 static bool find_library(const char *kind, char *path, size_t size) {
   char program[4096];
   const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -113,29 +102,29 @@ static bool find_library(const char *kind, char *path, size_t size) {
   char *slash = strrchr(program, '/');
   if (!slash) return false;
   slash[1] = '\0';
-  for (size_t i = 0; i < sizeof library_places / sizeof *library_places; i++) {
-    const int used = snprintf(path, size, "%s%sinkling-%s.so", program, library_places[i], kind);
+  for (size_t i = 0; i < sizeof library_dirs / sizeof *library_dirs; i++) {
+    const int used = snprintf(path, size, "%s%sinkling-%s.so", program, library_dirs[i], kind);
     if (used > 0 && (size_t)used < size && access(path, F_OK) == 0) return true;
   }
   return false;
 }
 
-/* NULL, with the reason where there is one. It stays loaded: MPI leaves threads and exit handlers behind. */
+/* Returns NULL, with the reason if the library exists. It stays loaded: MPI leaves threads and exit handlers behind. */
 static const Messenger *load(const char *kind, char reason[256]) {
   char path[4200];
   if (!find_library(kind, path, sizeof path)) return NULL;
-  void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* what MPI loads itself looks for its names */
+  void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* modules that MPI loads need its symbols */
   if (!library) snprintf(reason, 256, "%.255s", dlerror());
   return library ? dlsym(library, MESSENGER_SYMBOL) : NULL;
 }
 
-static void meet_by(Collective *c, const Messenger *messenger) {
+static void start_messenger(Collective *c, const Messenger *messenger) {
   c->state->messenger = messenger;
   c->engine = messenger->name;
   messenger->start(&c->rank, &c->size);
 }
 
-static bool meet(Collective *c, int launcher, Error *error) {
+static bool connect_by_launcher(Collective *c, int launcher, Error *error) {
   const int expected = number_in(launchers[launcher].size);
   const char *const *libraries = launchers[launcher].libraries;
   const Messenger *mpi = NULL;
@@ -149,7 +138,7 @@ static bool meet(Collective *c, int launcher, Error *error) {
                 "%d processes were started together, and this build does not have their MPI (%s); install it with its "
                 "mpicc and type make again",
                 expected, libraries[0]);
-  meet_by(c, mpi);
+  start_messenger(c, mpi);
   if (c->size != expected)
     return fail(error, EXIT_USAGE,
                 "%d processes were started together, but not by %s, which this build has: use its mpirun, or make "
@@ -158,7 +147,7 @@ static bool meet(Collective *c, int launcher, Error *error) {
   return true;
 }
 
-/* Slurm starts processes that do not know of each other unless it is told which interface their MPI has. */
+/* Without the interface of their MPI, Slurm starts processes that cannot find each other. */
 static bool check_slurm(Error *error) {
   if (number_in("SLURM_STEP_NUM_TASKS") < 2 || !getenv("SLURM_PROCID")) return true;
   return fail(error, EXIT_USAGE,
@@ -167,12 +156,13 @@ static bool check_slurm(Error *error) {
               number_in("SLURM_STEP_NUM_TASKS"));
 }
 
-/* After the processes have met. */
-static bool take_places(Collective *c, const Messenger *messenger, Error *error) {
-  messenger->node(&c->node_first, &c->node_rank, &c->node_size);
-  c->state->opinions = calloc((size_t)c->size, sizeof *c->state->opinions);
-  c->state->sums = calloc((size_t)c->size * COLLECTIVE_SUMS, sizeof *c->state->sums);
-  return (c->state->opinions && c->state->sums) || error_memory(error, "the group of processes");
+/* Call it after the messenger has started. */
+static bool open_group(Collective *c, Error *error) {
+  struct CollectiveState *s = c->state;
+  s->messenger->node(&c->node_first, &c->node_rank, &c->node_size);
+  s->statuses = calloc((size_t)c->size, sizeof *s->statuses);
+  s->sums = calloc((size_t)c->size * COLLECTIVE_SUMS, sizeof *s->sums);
+  return (s->statuses && s->sums) || error_memory(error, "the group of processes");
 }
 
 bool collective_start(int processes, Error *error) {
@@ -190,13 +180,13 @@ bool collective_open(Collective **out, Error *error) {
   c->state = calloc(1, sizeof *c->state);
   if (!c->state) return error_memory(error, "the group of processes");
   if (messenger_of_forks()) {
-    meet_by(c, messenger_of_forks());
-    return take_places(c, messenger_of_forks(), error);
+    start_messenger(c, messenger_of_forks());
+    return open_group(c, error);
   }
   const int launcher = find_launcher();
   if (launcher < 0) return check_slurm(error);
-  if (meet(c, launcher, error)) return take_places(c, c->state->messenger, error);
-  c->agreed = c->size == 1; /* all say the same: one of them speaks */
+  if (connect_by_launcher(c, launcher, error)) return open_group(c, error);
+  c->agreed = c->size == 1; /* all processes have the same error: one of them prints it */
   if (c->agreed) c->rank = number_in(launchers[launcher].rank);
   return false;
 }
@@ -208,7 +198,7 @@ void collective_close(Collective *c, ExitCode outcome) {
     c->state->messenger->finish();
   }
   if (c->state) {
-    free(c->state->opinions);
+    free(c->state->statuses);
     free(c->state->sums);
     free(c->state->others);
   }
@@ -216,11 +206,11 @@ void collective_close(Collective *c, ExitCode outcome) {
   free(c);
 }
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
 void collective_broadcast_from(Collective *c, void *bytes, size_t size, int rank) {
   if (c->size == 1) return;
-  post(c, post_broadcast, MESSAGES, bytes, size, rank);
+  post(c->state->messenger->broadcast, MESSAGES, bytes, size, rank);
   wait_for(c, MESSAGES);
 }
 
@@ -235,45 +225,40 @@ void collective_all_gather(Collective *c, const void *mine, void *all, size_t si
   wait_for(c, MESSAGES);
 }
 
-/* Everybody gets the text of rank `from`. */
-static void take_error(Collective *c, int from, bool common, Error *error) {
-  Error theirs = *error;
+/* Gives all ranks the error of rank `from`; `common`: every rank has an error. */
+static void broadcast_error(Collective *c, int from, bool common, Error *error) {
   struct {
-    char host[sizeof c->host], text[sizeof theirs.text];
-  } words;
-  memcpy(words.host, c->host, sizeof words.host);
-  memcpy(words.text, theirs.text, sizeof words.text);
-  theirs.code = error->code;
-  int32_t code = (int32_t)theirs.code;
-  post(c, post_broadcast, MESSAGES, &words, sizeof words, from);
-  post(c, post_broadcast, MESSAGES, &code, sizeof code, from);
-  wait_for(c, MESSAGES);
+    char host[sizeof c->host];
+    Error error;
+  } message = {.error = *error};
+  memcpy(message.host, c->host, sizeof message.host);
+  collective_broadcast_from(c, &message, sizeof message, from);
   *error = (Error){0};
-  if (common || from == 0) fail(error, (ExitCode)code, "%s", words.text);
-  else fail(error, (ExitCode)code, "rank %d on %s: %s", from, words.host, words.text);
+  if (common || from == 0) fail(error, message.error.code, "%s", message.error.text);
+  else fail(error, message.error.code, "rank %d on %s: %s", from, message.host, message.error.text);
 }
 
 bool collective_agree(Collective *c, int *signal, Error *error) {
-  Opinion mine = {signal ? *signal : 0, (int32_t)error->code};
+  Status mine = {signal ? *signal : 0, (int32_t)error->code};
   if (c->size == 1) return !error->code;
-  if (c->agreed) return fail(error, c->state->error.code, "%s", c->state->error.text); /* all are on their way out */
-  Opinion *const all = c->state->opinions;
+  if (c->agreed) return fail(error, c->state->error.code, "%s", c->state->error.text); /* all ranks are ending */
+  Status *const all = c->state->statuses;
   collective_all_gather(c, &mine, all, sizeof mine);
   int first = -1, count = 0;
   for (int i = c->size - 1; i >= 0; i--) {
     if (signal && all[i].signal > *signal) *signal = all[i].signal;
     if (!all[i].code) continue;
     first = i;
-    count += 1;
+    count++;
   }
   if (first < 0) return true;
-  take_error(c, first, count == c->size, error);
+  broadcast_error(c, first, count == c->size, error);
   c->agreed = true;
   c->state->error = *error;
   return false;
 }
 
-bool collective_share(Collective *c, char **text, size_t *size, Error *error) {
+bool collective_broadcast_text(Collective *c, char **text, size_t *size, Error *error) {
   if (c->size == 1) return true;
   uint64_t bytes = (uint64_t)*size;
   collective_broadcast(c, &bytes, sizeof bytes);
@@ -314,40 +299,34 @@ int collective_largest(Collective *c, double value, double *largest, double *oth
 
 /* ---- spans ---- */
 
-static size_t owned(const Collective *c, const Span *spans, int count) {
+static size_t count_owned(const Collective *c, const Span *spans, int count) {
   size_t numbers = 0;
   for (int i = 0; i < count; i++) numbers += spans[i].owner == c->rank ? spans[i].count : 0;
   return numbers;
 }
 
-static bool make_room(Collective *c, size_t numbers, Error *error) {
-  struct CollectiveState *s = c->state;
-  if (numbers <= s->room) return true;
-  free(s->others);
-  s->others = malloc(numbers * sizeof(float));
-  s->room = s->others ? numbers : 0;
-  return s->others || error_memory(error, "the gradients of other processes");
-}
-
 bool collective_reduce(Collective *c, float *numbers, const Span *spans, int count, Error *error) {
   if (c->size == 1) return true;
   collective_reduce_end(c);
-  if (!make_room(c, owned(c, spans, count) * (size_t)(c->size - 1), error)) return false;
-  float *to = c->state->others;
+  struct CollectiveState *state = c->state;
+  const size_t others = count_owned(c, spans, count) * (size_t)(c->size - 1);
+  if (!array_reserve(&state->others, &state->others_capacity, others, sizeof *state->others))
+    return error_memory(error, "the gradients of other processes");
+  float *to = state->others;
   for (int i = 0; i < count; i++) {
     const Span *s = &spans[i];
     const size_t bytes = s->count * sizeof(float);
     if (s->owner != c->rank) {
-      post(c, post_send, REDUCTION, numbers + s->offset, bytes, s->owner);
+      post(state->messenger->send, REDUCTION, numbers + s->offset, bytes, s->owner);
       continue;
     }
     for (int rank = 0; rank < c->size; rank++) {
       if (rank == c->rank) continue;
-      post(c, post_receive, REDUCTION, to, bytes, rank);
+      post(state->messenger->receive, REDUCTION, to, bytes, rank);
       to += s->count;
     }
   }
-  c->state->reduction = (Reduction){numbers, spans, count, true};
+  state->reduction = (Reduction){numbers, spans, count, true};
   return true;
 }
 
@@ -356,7 +335,7 @@ static void add(float *restrict sum, const float *restrict more, size_t count) {
   for (size_t i = 0; i < count; i++) sum[i] += more[i];
 }
 
-/* others [ranks - 1][count]; in blocks that stay in the cache. */
+/* Sums `own` and others [ranks - 1][count] in the order of ranks, in blocks that stay in the cache. */
 static void add_in_order(const Collective *c, float *own, const float *others, size_t count) {
   enum { BLOCK = 2048 };
   float sum[BLOCK];
@@ -390,26 +369,29 @@ void collective_reduce_end(Collective *c) {
 void collective_gather(Collective *c, float *numbers, const Span *spans, int count) {
   if (c->size == 1) return;
   for (int i = 0; i < count; i++)
-    post(c, post_broadcast, MESSAGES, numbers + spans[i].offset, spans[i].count * sizeof(float), spans[i].owner);
+    post(c->state->messenger->broadcast, MESSAGES, numbers + spans[i].offset, spans[i].count * sizeof(float),
+         spans[i].owner);
   wait_for(c, MESSAGES);
 }
 
 void collective_collect(Collective *c, float *all, const float *own, const Span *spans, int count) {
+  const Messenger *messenger = c->state->messenger;
   for (const Span *s = spans; s < spans + count; s++) {
     const size_t bytes = s->count * sizeof(float);
     if (c->rank == 0 && s->owner == 0) memcpy(all + s->offset, own + s->own, bytes);
-    else if (c->rank == 0) post(c, post_receive, MESSAGES, all + s->offset, bytes, s->owner);
-    else if (c->rank == s->owner) post(c, post_send, MESSAGES, (float *)own + s->own, bytes, 0);
+    else if (c->rank == 0) post(messenger->receive, MESSAGES, all + s->offset, bytes, s->owner);
+    else if (c->rank == s->owner) post(messenger->send, MESSAGES, (float *)own + s->own, bytes, 0);
   }
   if (c->size > 1) wait_for(c, MESSAGES);
 }
 
 void collective_deal(Collective *c, float *own, const float *all, const Span *spans, int count) {
+  const Messenger *messenger = c->state->messenger;
   for (const Span *s = spans; s < spans + count; s++) {
     const size_t bytes = s->count * sizeof(float);
     if (c->rank == 0 && s->owner == 0) memcpy(own + s->own, all + s->offset, bytes);
-    else if (c->rank == 0) post(c, post_send, MESSAGES, (float *)all + s->offset, bytes, s->owner);
-    else if (c->rank == s->owner) post(c, post_receive, MESSAGES, own + s->own, bytes, 0);
+    else if (c->rank == 0) post(messenger->send, MESSAGES, (float *)all + s->offset, bytes, s->owner);
+    else if (c->rank == s->owner) post(messenger->receive, MESSAGES, own + s->own, bytes, 0);
   }
   if (c->size > 1) wait_for(c, MESSAGES);
 }

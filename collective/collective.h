@@ -54,7 +54,7 @@ void collective_broadcast(Collective *c, void *bytes, size_t size);
 void collective_broadcast_from(Collective *c, void *bytes, size_t size, int rank);
 /* Copies a text of rank 0, passed in *text and *size, to allocated memory of every other rank, with a zero after it. An
  * error of one rank is returned on all. EXIT_MEMORY. */
-bool collective_share(Collective *c, char **text, size_t *size, Error *error);
+bool collective_broadcast_text(Collective *c, char **text, size_t *size, Error *error);
 /* Gathers `size` bytes of every rank into all [ranks][size]. */
 void collective_all_gather(Collective *c, const void *mine, void *all, size_t size);
 /* Sums each value over the ranks, in their order. At most COLLECTIVE_SUMS values. */

@@ -5,6 +5,8 @@
 #endif
 #include "collective/messenger.h"
 
+#include "util/array.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,15 +28,15 @@ typedef struct Post {
 
 typedef struct Posts {
   Post *items;
-  int count, room;
+  size_t count, capacity;
 } Posts;
 
 static int my_rank, processes;
-static pid_t *children;                  /* [processes] of rank 0 */
-static int (*sockets)[MESSENGER_GROUPS]; /* [processes] to each of the others */
+static pid_t *children;                  /* [processes]; used by rank 0 */
+static int (*sockets)[MESSENGER_GROUPS]; /* [processes] to each other process */
 static Posts posts[MESSENGER_GROUPS];
 
-/* ---- the end ---- */
+/* ---- ending all processes ---- */
 
 static void end_children(void) {
   for (int rank = 1; my_rank == 0 && rank < processes; rank++) kill(children[rank], SIGKILL);
@@ -45,7 +47,7 @@ static void end_all(int status) {
   _exit(status);
 }
 
-/* A process has closed its sockets. Why only its parent knows, who ends the others. */
+/* A process has closed its sockets. Only rank 0, its parent, can learn why; rank 0 then ends the others. */
 static void lost(int rank) {
   int status = 0;
   while (my_rank > 0) pause();
@@ -57,24 +59,18 @@ static void lost(int rank) {
   end_all(EXIT_SIGNALS + WTERMSIG(status));
 }
 
-static void out_of_memory(void) {
-  fprintf(stderr, "train: out of memory for messages\n");
-  end_all(EXIT_MEMORY);
-}
-
 /* ---- messages ---- */
 
 static void post(int group, void *bytes, size_t size, int peer, bool sends) {
   Posts *p = &posts[group];
-  if (p->count == p->room) {
-    p->room = p->room ? 2 * p->room : 64;
-    p->items = realloc(p->items, (size_t)p->room * sizeof *p->items);
-    if (!p->items) out_of_memory();
+  if (!array_reserve(&p->items, &p->capacity, p->count + 1, sizeof *p->items)) {
+    fprintf(stderr, "train: out of memory for messages\n");
+    end_all(EXIT_MEMORY);
   }
   p->items[p->count++] = (Post){bytes, size, peer, sends};
 }
 
-static void post_send(int group, const void *bytes, size_t size, int to) { post(group, (void *)bytes, size, to, true); }
+static void post_send(int group, void *bytes, size_t size, int to) { post(group, bytes, size, to, true); }
 
 static void post_receive(int group, void *bytes, size_t size, int from) { post(group, bytes, size, from, false); }
 
@@ -93,7 +89,7 @@ static void post_all_gather(int group, const void *mine, void *all, size_t size)
   }
 }
 
-/* What the sockets take now. */
+/* Sends or receives as many bytes as the socket takes now. */
 static void move(Post *p, int group) {
   while (p->left) {
     const int fd = sockets[p->peer][group];
@@ -106,9 +102,9 @@ static void move(Post *p, int group) {
   }
 }
 
-/* Bytes of one direction arrive in the order in which they were posted. */
-static bool is_next(const Posts *p, int i) {
-  for (int before = 0; before < i; before++)
+/* Whether no earlier message between these two ranks in the same direction is incomplete: bytes arrive in order. */
+static bool is_next(const Posts *p, size_t i) {
+  for (size_t before = 0; before < i; before++)
     if (p->items[before].left && p->items[before].peer == p->items[i].peer &&
         p->items[before].sends == p->items[i].sends)
       return false;
@@ -117,12 +113,13 @@ static bool is_next(const Posts *p, int i) {
 
 static int waiting(int group) {
   Posts *p = &posts[group];
-  int left = 0;
-  for (int i = 0; i < p->count; i++)
+  size_t left = 0;
+  for (size_t i = 0; i < p->count; i++)
     if (is_next(p, i)) move(&p->items[i], group);
-  for (int i = 0; i < p->count; i++)
+  for (size_t i = 0; i < p->count; i++)
     if (p->items[i].left) p->items[left++] = p->items[i];
-  return p->count = left;
+  p->count = left;
+  return (int)left;
 }
 
 /* ---- start and finish ---- */
@@ -160,7 +157,7 @@ static const Messenger local = {.name = "sockets",
 
 const Messenger *messenger_of_forks(void) { return processes > 1 ? &local : NULL; }
 
-/* pairs [processes][processes][groups]: of row and column, the end of the row. */
+/* Fills pairs [processes][processes][groups]: the socket of the process of the row to the process of the column. */
 static bool make_sockets(int count, int *pairs, Error *error) {
   for (int a = 0; a < count; a++)
     for (int b = a + 1; b < count; b++)
@@ -174,7 +171,7 @@ static bool make_sockets(int count, int *pairs, Error *error) {
   return true;
 }
 
-/* Every process keeps its row. */
+/* Keeps the sockets of this process and closes those of others. */
 static void take_row(const int *pairs) {
   for (int a = 0; a < processes; a++)
     for (int b = 0; b < processes; b++)

@@ -19,14 +19,13 @@ typedef struct Messenger {
   void (*start)(int *rank, int *size);
   /* Stores the rank of the first process on this machine, the index of this one among them, and their number. */
   void (*node)(int *first, int *rank, int *size);
-  void (*send)(int group, const void *bytes, size_t size, int to);
+  void (*send)(int group, void *bytes, size_t size, int to); /* does not change the bytes */
   void (*receive)(int group, void *bytes, size_t size, int from);
   void (*broadcast)(int group, void *bytes, size_t size, int from);
   void (*all_gather)(int group, const void *mine, void *all, size_t size); /* all [processes][size] */
-  int (*waiting)(int group);                                               /* the number of incomplete messages of a
-                                                                              group */
-  void (*abort)(int status);                                               /* ends all processes */
-  void (*finish)(void);                                                    /* all processes call it for a normal end */
+  int (*waiting)(int group); /* the number of incomplete messages of a group */
+  void (*abort)(int status); /* ends all processes */
+  void (*finish)(void);      /* all processes call it for a normal end */
 } Messenger;
 
 /* The only symbol that a library exports. */

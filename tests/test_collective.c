@@ -38,7 +38,7 @@ static bool try_words(Collective *c) {
   REQUIRE(collective_largest(c, c->rank == 2 ? 9 : 3, &largest, &others) == 2 && largest == 9 && others == 3);
   char *text = c->rank == 0 ? strdup("a text") : NULL;
   size_t size = c->rank == 0 ? 6 : 0;
-  REQUIRE(collective_share(c, &text, &size, &error) && size == 6 && memcmp(text, "a text", 6) == 0);
+  REQUIRE(collective_broadcast_text(c, &text, &size, &error) && size == 6 && memcmp(text, "a text", 6) == 0);
   free(text);
   return true;
 }

@@ -42,7 +42,7 @@ bool run_share_settings(Run *r, Error *error) {
     const bool ok = stream && options_dump(&r->options, stream);
     if (!stream || fclose(stream) != 0 || !ok) error_memory(error, "the settings");
   }
-  const bool ok = run_agree(r, error) && collective_share(r->peers, &dump, &size, error);
+  const bool ok = run_agree(r, error) && collective_broadcast_text(r->peers, &dump, &size, error);
   if (ok && !run_leads(r)) options_copy(&r->options, dump, error);
   free(dump);
   return ok && run_agree(r, error);
@@ -158,7 +158,7 @@ static bool share_tokenizer(Run *r, Tokenizer **tokenizer, Error *error) {
   }
   collective_broadcast(r->peers, &end, sizeof end);
   collective_broadcast(r->peers, &vocab, sizeof vocab);
-  bool ok = run_agree(r, error) && collective_share(r->peers, &text, &size, error);
+  bool ok = run_agree(r, error) && collective_broadcast_text(r->peers, &text, &size, error);
   if (ok && !run_leads(r)) {
     ok = file_temporary(&path, error) && file_write(path, text, size, error) &&
          tokenizer_load_alone(tokenizer, path, end, error) &&

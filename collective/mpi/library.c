@@ -12,16 +12,16 @@
 
 typedef struct Group {
   MPI_Request *requests;
-  int count, room;
+  int count, capacity;
 } Group;
 
 static Group groups[MESSENGER_GROUPS];
 
 static MPI_Request *post(int group) {
   Group *g = &groups[group];
-  if (g->count == g->room) {
-    g->room = g->room ? 2 * g->room : 64;
-    g->requests = realloc(g->requests, (size_t)g->room * sizeof *g->requests);
+  if (g->count == g->capacity) {
+    g->capacity = g->capacity ? 2 * g->capacity : 64;
+    g->requests = realloc(g->requests, (size_t)g->capacity * sizeof *g->requests);
     if (!g->requests) MPI_Abort(MPI_COMM_WORLD, 5); /* out of memory */
   }
   return &g->requests[g->count++];
@@ -44,7 +44,7 @@ static void node(int *first, int *rank, int *size) {
   MPI_Comm_free(&here);
 }
 
-static void send(int group, const void *bytes, size_t size, int to) {
+static void send(int group, void *bytes, size_t size, int to) {
   MPI_Isend(bytes, (int)size, MPI_BYTE, to, group, MPI_COMM_WORLD, post(group));
 }
 
@@ -60,7 +60,7 @@ static void all_gather(int group, const void *mine, void *all, size_t size) {
   MPI_Iallgather(mine, (int)size, MPI_BYTE, all, (int)size, MPI_BYTE, MPI_COMM_WORLD, post(group));
 }
 
-/* Those that are done leave. */
+/* Removes the requests that are complete. */
 static int waiting(int group) {
   Group *g = &groups[group];
   int left = 0;
