@@ -2,7 +2,6 @@
 
 #include "tokenizer/alphabet.h"
 #include "tokenizer/bpe_piece.h"
-#include "tokenizer/patterns.h"
 #include "util/text.h"
 #include "util/utf8.h"
 

@@ -2,7 +2,6 @@
  * for which it would produce other ids than the library that wrote the file. */
 #include "tokenizer/internal.h"
 
-#include "tokenizer/patterns.h"
 #include "util/checksum.h"
 #include "util/json.h"
 #include "util/text.h"

@@ -3,7 +3,7 @@
 #define INKLING_TOKENIZER_NFC_H
 
 #include "util/error.h"
-#include "tokenizer/byte_buffer.h"
+#include "util/array.h"
 
 /* Reusable memory; starts as {0}. */
 typedef struct NfcScratch {

@@ -9,7 +9,6 @@
 #include "util/progress.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
-#include "tokenizer/byte_buffer.h"
 #include "tokenizer/joined_pairs.h"
 #include "tokenizer/nfc.h"
 #include "tokenizer/pretokenize.h"
@@ -53,6 +52,16 @@ typedef enum StepPattern {
   PATTERN_IS_LINES   /* the patterns of Llama 3 and Qwen 2: no match continues after the end of a line and the space
                         there */
 } StepPattern;
+
+/* The split patterns of common models, exactly as in their files. */
+#define PATTERN_GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define PATTERN_DIGIT "\\p{N}"
+#define PATTERN_DIGITS "\\p{N}+"
+#define PATTERN_OF_LINES(digits)                                                                                       \
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+" \
+  "|\\s+(?!\\S)|\\s+"
+#define PATTERN_LLAMA3 PATTERN_OF_LINES("\\p{N}{1,3}")
+#define PATTERN_QWEN2 PATTERN_OF_LINES("\\p{N}")
 
 typedef struct Step {
   StepKind kind;

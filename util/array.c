@@ -1,18 +1,16 @@
 #include "util/array.h"
 
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 bool array_reserve(void *items, size_t *capacity, size_t wanted, size_t item_bytes) {
   if (wanted <= *capacity) return true;
-  const size_t most = SIZE_MAX / item_bytes, room = *capacity > wanted / 2 ? 2 * *capacity : wanted;
+  const size_t most = SIZE_MAX / item_bytes, larger = *capacity > wanted / 2 ? 2 * *capacity : wanted;
   if (wanted > most) return false;
   void *old;
   memcpy(&old, items, sizeof old);
-  void *grown = realloc(old, (room < most ? room : most) * item_bytes);
+  void *grown = realloc(old, (larger < most ? larger : most) * item_bytes);
   if (!grown) return false;
   memcpy(items, &grown, sizeof grown);
-  *capacity = room < most ? room : most;
-  return true; // cppcheck-suppress memleak -- the caller has it now
+  *capacity = larger < most ? larger : most;
+  return true; // cppcheck-suppress memleak -- the caller owns it now
 }
