@@ -286,30 +286,30 @@ static void places_to_cut(void **state) {
   }
 }
 
-static void parts_are_the_documents(void **state) {
+static void chunks_are_the_documents(void **state) {
   (void)state;
-  size_t size = 20 * PIPELINE_PART_BYTES + 17, made, last = 0, total = 0;
+  size_t size = 20 * PIPELINE_CHUNK_BYTES + 17, made, last = 0, total = 0;
   int rounds = 0;
   uint8_t *text = malloc(size);
-  PipelinePart *parts = malloc(PIPELINE_ROUND_PARTS * sizeof *parts);
-  assert_true(text && parts);
+  PipelineChunk *chunks = malloc(PIPELINE_ROUND_CHUNKS * sizeof *chunks);
+  assert_true(text && chunks);
   for (size_t i = 0; i < size; i++) text[i] = i % 7 == 6 ? ' ' : 'x';
-  const PipelineText documents[] = {{text, 3}, {NULL, 0}, {text, size}, {text, PIPELINE_PART_BYTES}};
+  const PipelineText documents[] = {{text, 3}, {NULL, 0}, {text, size}, {text, PIPELINE_CHUNK_BYTES}};
   Bpe *bytes = vocabulary(NULL, 0);
   const Pipeline pipeline = pipeline_gpt2(bytes);
   PipelineCursor cursor = {0};
-  for (; (made = pipeline_parts(&pipeline, documents, 4, 1, &cursor, parts)) > 0; rounds++) {
+  for (; (made = pipeline_chunks(&pipeline, documents, 4, 1, &cursor, chunks)) > 0; rounds++) {
     for (size_t i = 0; i < made; i++) {
-      assert_true(parts[i].size < PIPELINE_PART_BYTES + 7);
-      total += parts[i].size;
-      last += parts[i].is_last;
+      assert_true(chunks[i].size < PIPELINE_CHUNK_BYTES + 7);
+      total += chunks[i].size;
+      last += chunks[i].is_last;
     }
   }
   assert_int_equal(rounds, 3);
-  assert_int_equal(total, 3 + size + PIPELINE_PART_BYTES);
+  assert_int_equal(total, 3 + size + PIPELINE_CHUNK_BYTES);
   assert_int_equal(last, 4);
   bpe_free(bytes);
-  free(parts);
+  free(chunks);
   free(text);
 }
 
@@ -325,7 +325,7 @@ int main(void) {
       cmocka_unit_test(a_long_run_is_one_piece),
       cmocka_unit_test(cuts_keep_the_pieces),
       cmocka_unit_test(places_to_cut),
-      cmocka_unit_test(parts_are_the_documents),
+      cmocka_unit_test(chunks_are_the_documents),
   };
   return cmocka_run_group_tests_name("pretokenize", tests, set_up, tear_down);
 }

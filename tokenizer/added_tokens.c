@@ -1,15 +1,15 @@
 #include "tokenizer/added_tokens.h"
 
 #include "tokenizer/joined_pairs.h"
-#include "tokenizer/regex.h"
 #include "util/array.h"
 
 #include <stdlib.h>
+#include <utf8proc.h>
 
-/* A byte in the tree of all texts; the children of a node are a list. */
+/* A byte in the prefix tree of all texts; the children of a node are a list. */
 typedef struct Node {
   uint32_t child, next; /* 0: none */
-  int32_t token;        /* that ends here, or -1 */
+  int32_t token;        /* the index of the token that ends here, or -1 */
   uint8_t byte;
 } Node;
 
@@ -18,9 +18,8 @@ struct AddedTokens {
   size_t count, tokens_capacity;
   Node *nodes; /* the first is the root */
   size_t node_count, nodes_capacity;
-  uint32_t first[256]; /* the children of the root */
-  uint64_t *words;     /* of a point: whether it is of a word; NULL where nobody asks */
-  bool special, plain, strips;
+  uint32_t first[256];                       /* the children of the root */
+  bool special, plain, strips, looks_around; /* some token has this property */
 };
 
 bool added_tokens_create(AddedTokens **out, Error *error) {
@@ -39,53 +38,29 @@ void added_tokens_free(AddedTokens *set) {
   if (!set) return;
   free(set->tokens);
   free(set->nodes);
-  free(set->words);
   free(set);
 }
 
 bool added_tokens_have_any(const AddedTokens *set, bool special) { return special ? set->special : set->plain; }
-bool added_tokens_look_around(const AddedTokens *set) { return set->words != NULL; }
+bool added_tokens_look_around(const AddedTokens *set) { return set->looks_around; }
 bool added_tokens_strip(const AddedTokens *set) { return set->strips; }
 
 /* ---- characters of words ---- */
 
-enum { BLOCK = 1 << 12 };
-
-/* Those of a block of points. */
-static bool find_words(uint64_t *words, const Regex *regex, RegexMatcher *matcher, uint32_t first, Error *error) {
-  static const uint32_t none = UTF8_SURROGATES;
-  uint8_t text[4 * BLOCK];
-  RegexText searched = {0};
-  size_t size = 0, begin, end;
-  bool found = true;
-  for (uint32_t point = first; point < first + BLOCK; point++)
-    if (point < none || point >= UTF8_SURROGATES_END) size += utf8_write(point, text + size);
-  bool ok = regex_begin(&searched, text, size, error);
-  while (ok && (ok = regex_next(regex, matcher, &searched, &begin, &end, &found, error)) && found)
-    for (uint32_t point; begin < end; words[point / 64] |= UINT64_C(1) << point % 64)
-      begin += utf8_read(text + begin, end - begin, &point);
-  regex_text_free(&searched);
-  return ok;
-}
-
-/* \w of Rust's regex. */
-static bool need_words(AddedTokens *set, Error *error) {
-  Regex *regex = NULL;
-  RegexMatcher *matcher = NULL;
-  if (set->words) return true;
-  set->words = calloc(UTF8_POINTS / 64, sizeof *set->words);
-  bool ok = set->words || error_memory(error, "the added tokens");
-  ok = ok && regex_create(&regex, "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]+", false, error) &&
-       regex_matcher_create(&matcher, error);
-  for (uint32_t first = 0; ok && first < UTF8_POINTS; first += BLOCK)
-    ok = find_words(set->words, regex, matcher, first, error);
-  regex_matcher_free(matcher);
-  regex_free(regex);
-  return ok;
-}
-
-static bool is_word(const AddedTokens *set, int32_t point) {
-  return point != JOINED_NONE && set->words[point / 64] >> point % 64 & 1;
+/* Returns whether \w of Rust's regex matches a character: Alphabetic (letters, Nl, marks and the symbols in
+ * `alphabetic`), M, Nd, Pc, Join_Control. */
+static bool is_word(int32_t point) {
+  static const int32_t alphabetic[][2] = {{0x24B6, 0x24E9},
+                                          {0x1F130, 0x1F149},
+                                          {0x1F150, 0x1F169},
+                                          {0x1F170, 0x1F189},
+                                          {0x200C, 0x200D} /* Join_Control */};
+  if (point == JOINED_NONE) return false;
+  const utf8proc_category_t category = utf8proc_category(point);
+  if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) return true; /* L, M, Nd, Nl */
+  for (size_t i = 0; i < sizeof alphabetic / sizeof *alphabetic; i++)
+    if (point >= alphabetic[i][0] && point <= alphabetic[i][1]) return true;
+  return category == UTF8PROC_CATEGORY_PC;
 }
 
 /* ---- the tree ---- */
@@ -113,7 +88,6 @@ bool added_tokens_add(AddedTokens *set, const uint8_t *text, size_t size, AddedT
   if (size == 0 || size > ADDED_TOKEN_BYTES)
     return fail(error, EXIT_CHECKPOINT, "the added token %d has %zu bytes; expected 1 to %d", (int)token.id, size,
                 ADDED_TOKEN_BYTES);
-  if (token.single_word && !need_words(set, error)) return false;
   for (size_t i = 0; i < size; i++) {
     uint32_t child = find_child(set, node, text[i]);
     if (!child && !grow(set, node, text[i], &child, error)) return false;
@@ -127,12 +101,13 @@ bool added_tokens_add(AddedTokens *set, const uint8_t *text, size_t size, AddedT
   set->tokens[set->count++] = token;
   *(token.special ? &set->special : &set->plain) = true;
   set->strips = set->strips || token.lstrip || token.rstrip;
+  set->looks_around = set->looks_around || token.single_word;
   return true;
 }
 
 /* ---- searching ---- */
 
-/* The longest that begins at text[0], and its bytes. */
+/* Returns the longest token that begins at text[0], and its number of bytes. */
 static const AddedToken *longest(const AddedTokens *set, const uint8_t *text, size_t size, size_t *bytes) {
   const AddedToken *out = NULL;
   uint32_t node = 0;
@@ -144,10 +119,10 @@ static const AddedToken *longest(const AddedTokens *set, const uint8_t *text, si
   return out;
 }
 
-static bool is_alone(const AddedTokens *set, const uint8_t *text, size_t size, size_t begin, size_t end) {
+static bool is_single_word(const uint8_t *text, size_t size, size_t begin, size_t end) {
   size_t length;
-  return (begin == 0 || !is_word(set, joined_character_before(text, begin))) &&
-         (end == size || !is_word(set, joined_character(text + end, size - end, &length)));
+  return (begin == 0 || !is_word(joined_character_before(text, begin))) &&
+         (end == size || !is_word(joined_character(text + end, size - end, &length)));
 }
 
 static bool is_space(const CharClasses *classes, int32_t point) {
@@ -161,7 +136,7 @@ static size_t spaces_before(const CharClasses *classes, const uint8_t *text, siz
   return at;
 }
 
-static size_t spaces_behind(const CharClasses *classes, const uint8_t *text, size_t size, size_t at) {
+static size_t spaces_after(const CharClasses *classes, const uint8_t *text, size_t size, size_t at) {
   size_t length;
   while (at < size && is_space(classes, joined_character(text + at, size - at, &length))) at += length;
   return at;
@@ -175,11 +150,11 @@ bool added_tokens_next(const AddedTokens *set, const CharClasses *classes, bool 
     const AddedToken *token = set->first[text[begin]] ? longest(set, text + begin, size - begin, &bytes) : NULL;
     cursor->at = begin + bytes;
     if (!token || (token->special && !special)) continue;
-    if (token->single_word && !is_alone(set, text, size, begin, cursor->at)) continue;
+    if (token->single_word && !is_single_word(text, size, begin, cursor->at)) continue;
     *match = (AddedMatch){begin, cursor->at, token->id};
     if (token->lstrip) match->begin = spaces_before(classes, text, begin);
     if (match->begin < cursor->used) match->begin = cursor->used;
-    if (token->rstrip) match->end = spaces_behind(classes, text, size, match->end);
+    if (token->rstrip) match->end = spaces_after(classes, text, size, match->end);
     cursor->used = match->end;
     return true;
   }

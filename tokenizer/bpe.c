@@ -1,5 +1,6 @@
 #include "tokenizer/bpe.h"
 
+#include "util/array.h"
 #include "util/hash.h"
 #include "util/utf8.h"
 
@@ -73,7 +74,7 @@ static bool find_bytes(Bpe *bpe, Error *error) {
   return true;
 }
 
-/* Whether the bytes of `merge->id` are those of its two parts, and all three have some. */
+/* Whether all three tokens of a merge have bytes, and the bytes of merge->id are those of the other two. */
 static bool is_concatenation(const Bpe *bpe, const BpeMerge *merge) {
   size_t left, right, both;
   const uint8_t *left_bytes = bpe_decode(bpe, merge->left, &left), *right_bytes = bpe_decode(bpe, merge->right, &right);
@@ -101,7 +102,7 @@ static bool index_merges(Bpe *bpe, Error *error) {
 
 /* ---- tokens by their bytes ---- */
 
-/* Where the token of these bytes is in a table, or a free place. */
+/* Returns the slot of the token with these bytes, or the empty slot where it belongs. */
 static uint32_t word_slot(const Bpe *bpe, const int32_t *table, uint32_t mask, const uint8_t *word, size_t size) {
   for (uint32_t at = (uint32_t)hash_bytes(word, size) & mask;; at = (at + 1) & mask) {
     size_t other_size;
@@ -110,18 +111,16 @@ static uint32_t word_slot(const Bpe *bpe, const int32_t *table, uint32_t mask, c
   }
 }
 
-/* Bytes of the character that a token is, or 0. */
-static size_t character_of(const uint8_t *bytes, size_t size) {
+static bool is_character(const uint8_t *bytes, size_t size) {
   uint32_t point;
-  const size_t length = size ? utf8_read(bytes, size, &point) : 0;
-  return length == size ? length : 0;
+  return size > 0 && utf8_read(bytes, size, &point) == size;
 }
 
 static bool is_byte_token(const BpeOptions *options, int32_t id, const uint8_t *bytes, size_t size) {
   return options->byte_tokens && size == 1 && options->byte_tokens[bytes[0]] == id;
 }
 
-/* Of all tokens, or those that are a character. */
+/* Makes a table of all tokens, or of those that are one character. */
 static bool index_tokens(Bpe *bpe, const BpeOptions *options, bool characters, int32_t **table, uint32_t *mask) {
   size_t slots = 2;
   while (slots < 2 * (size_t)bpe->tokens.size) slots *= 2;
@@ -131,7 +130,7 @@ static bool index_tokens(Bpe *bpe, const BpeOptions *options, bool characters, i
   for (int32_t id = 0; id < bpe->tokens.size; id++) {
     size_t size;
     const uint8_t *bytes = bpe_decode(bpe, id, &size);
-    if (!size || (characters && !character_of(bytes, size)) || is_byte_token(options, id, bytes, size)) continue;
+    if (!size || (characters && !is_character(bytes, size)) || is_byte_token(options, id, bytes, size)) continue;
     (*table)[word_slot(bpe, *table, *mask, bytes, size)] = id;
   }
   return true;
@@ -157,7 +156,7 @@ int32_t bpe_symbol(const Bpe *bpe, const uint8_t *text, size_t size, size_t *len
   return bpe->byte_ids[text[0]];
 }
 
-/* ---- everything ---- */
+/* ---- creation ---- */
 
 bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size_t merge_count, BpeOptions options,
                 Error *error) {
@@ -165,8 +164,7 @@ bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size
   if (!check_count(merge_count, error)) return false;
   Bpe *bpe = calloc(1, sizeof *bpe);
   if (!bpe) return error_memory(error, "a BPE vocabulary");
-  bool ok = copy_tables(bpe, tokens, merges, merge_count);
-  if (!ok) error_memory(error, "a BPE vocabulary");
+  bool ok = copy_tables(bpe, tokens, merges, merge_count) || error_memory(error, "a BPE vocabulary");
   if (ok && options.byte_tokens) memcpy(bpe->byte_ids, options.byte_tokens, sizeof bpe->byte_ids);
   ok = ok && (options.byte_tokens || find_bytes(bpe, error)) && index_merges(bpe, error) &&
        index_words(bpe, &options, error) && char_classes_create(&bpe->classes, error);
@@ -177,41 +175,31 @@ bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size
 
 /* ---- the ids of our own training ---- */
 
-/* Lengths of all tokens as begins[]; false where a merge names a token that is not there yet, or the bytes of all are
- * more than 2^32. */
-static bool own_begins(uint32_t *begins, const BpeMerge *merges, size_t merge_count) {
-  for (uint32_t byte = 0; byte <= BPE_BYTES; byte++) begins[byte] = byte;
+/* Fills `tokens`, of which begins is allocated, and the ids of the merges. */
+static bool make_own_tokens(BpeTokens *tokens, BpeMerge *merges, size_t merge_count, Error *error) {
+  uint32_t *begins = tokens->begins;
+  size_t capacity = 0;
+  if (!array_reserve(&tokens->bytes, &capacity, BPE_BYTES, 1)) return error_memory(error, "a BPE vocabulary");
+  for (int byte = 0; byte < BPE_BYTES; byte++) {
+    tokens->bytes[byte] = (uint8_t)byte;
+    begins[byte + 1] = (uint32_t)byte + 1;
+  }
   for (size_t i = 0; i < merge_count; i++) {
-    int64_t id = BPE_BYTES + (int64_t)i, left = merges[i].left, right = merges[i].right;
-    if (left < 0 || left >= id || right < 0 || right >= id) return false;
-    uint64_t end = begins[id] + (uint64_t)(begins[left + 1] - begins[left]) + (begins[right + 1] - begins[right]);
-    if (end > UINT32_MAX) return false;
+    const int32_t id = BPE_BYTES + (int32_t)i, left = merges[i].left, right = merges[i].right;
+    const bool known = left >= 0 && left < id && right >= 0 && right < id;
+    const uint32_t left_size = known ? begins[left + 1] - begins[left] : 0,
+                   right_size = known ? begins[right + 1] - begins[right] : 0;
+    const uint64_t end = begins[id] + (uint64_t)left_size + right_size;
+    if (!known || end > UINT32_MAX)
+      return fail(error, EXIT_CHECKPOINT, "a merge of tokens that come after it, or of too many bytes");
+    if (!array_reserve(&tokens->bytes, &capacity, end, 1)) return error_memory(error, "a BPE vocabulary");
+    memcpy(tokens->bytes + begins[id], tokens->bytes + begins[left], left_size);
+    memcpy(tokens->bytes + begins[id] + left_size, tokens->bytes + begins[right], right_size);
     begins[id + 1] = (uint32_t)end;
+    merges[i].id = id;
   }
-  begins[BPE_BYTES + merge_count + 1] = begins[BPE_BYTES + merge_count]; /* the end token */
+  begins[tokens->size] = begins[tokens->size - 1]; /* the end token has no bytes */
   return true;
-}
-
-static void own_bytes(const BpeTokens *tokens, const BpeMerge *merges, size_t merge_count) {
-  const uint32_t *begins = tokens->begins;
-  for (int byte = 0; byte < BPE_BYTES; byte++) tokens->bytes[byte] = (uint8_t)byte;
-  for (size_t i = 0; i < merge_count; i++) {
-    int32_t left = merges[i].left, right = merges[i].right;
-    uint32_t size = begins[left + 1] - begins[left];
-    uint8_t *to = tokens->bytes + begins[BPE_BYTES + i];
-    memcpy(to, tokens->bytes + begins[left], size);
-    memcpy(to + size, tokens->bytes + begins[right], begins[right + 1] - begins[right]);
-  }
-}
-
-static bool create_own(Bpe **out, BpeTokens *tokens, BpeMerge *merges, size_t merge_count, Error *error) {
-  if (!own_begins(tokens->begins, merges, merge_count))
-    return fail(error, EXIT_CHECKPOINT, "a merge of tokens that come after it, or of too many bytes");
-  tokens->bytes = malloc(tokens->begins[tokens->size]);
-  if (!tokens->bytes) return error_memory(error, "a BPE vocabulary");
-  own_bytes(tokens, merges, merge_count);
-  for (size_t i = 0; i < merge_count; i++) merges[i].id = BPE_BYTES + (int32_t)i;
-  return bpe_create(out, tokens, merges, merge_count, (BpeOptions){0}, error);
 }
 
 bool bpe_from_merges(Bpe **out, const BpeMerge *merges, size_t merge_count, Error *error) {
@@ -220,10 +208,10 @@ bool bpe_from_merges(Bpe **out, const BpeMerge *merges, size_t merge_count, Erro
   BpeTokens tokens = {.size = BPE_BYTES + (int32_t)merge_count + 1};
   tokens.begins = calloc((size_t)tokens.size + 1, sizeof *tokens.begins);
   BpeMerge *own = malloc((merge_count + 1) * sizeof *own);
-  bool ok = tokens.begins && own;
-  if (!ok) error_memory(error, "a BPE vocabulary");
+  bool ok = (tokens.begins && own) || error_memory(error, "a BPE vocabulary");
   if (ok && merge_count > 0) memcpy(own, merges, merge_count * sizeof *own);
-  ok = ok && create_own(out, &tokens, own, merge_count, error);
+  ok = ok && make_own_tokens(&tokens, own, merge_count, error) &&
+       bpe_create(out, &tokens, own, merge_count, (BpeOptions){0}, error);
   free(tokens.begins);
   free(tokens.bytes);
   free(own);

@@ -14,7 +14,7 @@ enum {
   CACHED_IDS = 7
 };
 
-/* One line of the processor's cache. A piece has one place; the last one to come there has it. */
+/* A piece can only be in one slot, and replaces the piece that was there. A slot is one cache line of the processor. */
 typedef struct CacheSlot {
   uint64_t key[KEY_WORDS]; /* the piece, zeros, its length; all zeros: empty */
   int32_t ids[CACHED_IDS];
@@ -23,7 +23,7 @@ typedef struct CacheSlot {
 
 typedef struct Worker {
   CacheSlot *cache; /* [CACHE_SLOTS] */
-  int32_t *ids;     /* of the parts of this round */
+  int32_t *ids;     /* of its chunks of this round */
   size_t count, capacity;
   PieceScratch scratch;
   PipelineRunner *runner;
@@ -31,22 +31,22 @@ typedef struct Worker {
   Error error;
 } Worker;
 
-/* Where the ids of a part are. */
-typedef struct PartIds {
+/* The ids of a chunk in the memory of the worker that encoded it. */
+typedef struct ChunkIds {
   int thread;
   size_t begin, count;
-} PartIds;
+} ChunkIds;
 
 struct BpeEncoder {
   const Pipeline *pipeline;
   int threads;
-  Pool *pool;          /* of so many threads */
-  Worker *workers;     /* [threads] */
-  PipelinePart *parts; /* [PIPELINE_ROUND_PARTS] */
-  PartIds *part_ids;   /* [PIPELINE_ROUND_PARTS] */
+  Pool *pool;
+  Worker *workers;       /* [threads] */
+  PipelineChunk *chunks; /* [PIPELINE_ROUND_CHUNKS] */
+  ChunkIds *chunk_ids;   /* [PIPELINE_ROUND_CHUNKS] */
   StopSignal stop;
   bool is_gpt2; /* pipeline_is_gpt2() */
-  bool open;    /* the last document was not at its end */
+  bool open;    /* the last document may continue in the next call */
 };
 
 /* ---- memory ---- */
@@ -61,8 +61,8 @@ void bpe_encoder_free(BpeEncoder *encoder) {
     pipeline_runner_free(encoder->workers[i].runner);
   }
   free(encoder->workers);
-  free(encoder->parts);
-  free(encoder->part_ids);
+  free(encoder->chunks);
+  free(encoder->chunk_ids);
   free(encoder);
 }
 
@@ -71,9 +71,9 @@ static bool take_token(void *worker, int32_t id, Error *error);
 
 static bool allocate(BpeEncoder *encoder, bool special) {
   encoder->workers = calloc((size_t)encoder->threads, sizeof *encoder->workers);
-  encoder->parts = malloc(PIPELINE_ROUND_PARTS * sizeof *encoder->parts);
-  encoder->part_ids = malloc(PIPELINE_ROUND_PARTS * sizeof *encoder->part_ids);
-  if (!encoder->workers || !encoder->parts || !encoder->part_ids) return false;
+  encoder->chunks = malloc(PIPELINE_ROUND_CHUNKS * sizeof *encoder->chunks);
+  encoder->chunk_ids = malloc(PIPELINE_ROUND_CHUNKS * sizeof *encoder->chunk_ids);
+  if (!encoder->workers || !encoder->chunks || !encoder->chunk_ids) return false;
   for (int i = 0; i < encoder->threads; i++) {
     size_t bytes = CACHE_SLOTS * sizeof(CacheSlot);
     CacheSlot *cache = encoder->workers[i].cache = aligned_alloc(sizeof(CacheSlot), bytes);
@@ -114,9 +114,9 @@ bool bpe_ids_sink(void *ids, const int32_t *more, size_t count, Error *error) {
   return true;
 }
 
-/* ---- one part ---- */
+/* ---- one chunk ---- */
 
-/* `left` >= `size`: how many bytes may be read. */
+/* `left` >= `size`: the number of bytes that may be read. */
 static void make_key(uint64_t key[KEY_WORDS], const uint8_t *piece, size_t size, size_t left) {
   uint8_t padded[8 * KEY_WORDS] = {0};
   if (left >= 8 && size <= 8) {
@@ -135,7 +135,8 @@ static CacheSlot *find_slot(CacheSlot *cache, const uint64_t key[KEY_WORDS]) {
   return &cache[hash & (CACHE_SLOTS - 1)];
 }
 
-/* Ids of a piece to `ids`, which has room for one a byte and for CACHED_IDS. 0: out of memory or stopped. */
+/* Writes the ids of a piece to `ids`, which has room for one per byte and for CACHED_IDS. Returns their number; 0: out
+ * of memory or stopped. */
 static inline size_t encode_piece(const Bpe *bpe, Worker *worker, const uint8_t *piece, size_t size, size_t left,
                                   int32_t *ids) {
   if (size > KEY_BYTES) return bpe_encode_piece(bpe, piece, size, ids, &worker->scratch);
@@ -143,7 +144,7 @@ static inline size_t encode_piece(const Bpe *bpe, Worker *worker, const uint8_t 
   make_key(key, piece, size, left);
   CacheSlot *slot = find_slot(worker->cache, key);
   if (memcmp(slot->key, key, sizeof key) == 0) {
-    memcpy(ids, slot->ids, sizeof slot->ids); /* always all of them: cheaper than to count */
+    memcpy(ids, slot->ids, sizeof slot->ids); /* copying all of them is cheaper than a loop of `count` */
     return (size_t)slot->count;
   }
   size_t count = bpe_encode_piece(bpe, piece, size, ids, &worker->scratch);
@@ -154,10 +155,10 @@ static inline size_t encode_piece(const Bpe *bpe, Worker *worker, const uint8_t 
   return count;
 }
 
-/* Room for the ids of so many bytes: a token has one at least. */
+/* Reserves memory for the ids of `size` bytes; every token has at least one byte. */
 static bool reserve(Worker *worker, size_t size, Error *error) {
-  const size_t room = worker->count + size + CACHED_IDS + 1;
-  return array_reserve(&worker->ids, &worker->capacity, room, sizeof *worker->ids) ||
+  const size_t wanted = worker->count + size + CACHED_IDS + 1;
+  return array_reserve(&worker->ids, &worker->capacity, wanted, sizeof *worker->ids) ||
          error_memory(error, "the tokens of a text");
 }
 
@@ -180,12 +181,12 @@ static bool take_piece(void *of, const uint8_t *piece, size_t size, size_t left,
   return count > 0 || not_encoded(worker, error);
 }
 
-/* The same as the pipeline that has this step alone, without a call for each piece. */
-static bool encode_gpt2(Worker *worker, const PipelinePart *part) {
+/* Does the same as a pipeline with only STEP_GPT2, without a call for each piece. */
+static bool encode_gpt2(Worker *worker, const PipelineChunk *chunk) {
   const Bpe *bpe = worker->bpe;
-  if (!reserve(worker, part->size, &worker->error)) return false;
-  const uint8_t *text = part->text;
-  for (size_t left = part->size; left > 0;) {
+  if (!reserve(worker, chunk->size, &worker->error)) return false;
+  const uint8_t *text = chunk->text;
+  for (size_t left = chunk->size; left > 0;) {
     size_t size = pretokenize_first(bpe->classes, text, left);
     size_t count = encode_piece(bpe, worker, text, size, left, worker->ids + worker->count);
     if (count == 0) return not_encoded(worker, &worker->error);
@@ -198,8 +199,8 @@ static bool encode_gpt2(Worker *worker, const PipelinePart *part) {
 
 /* ---- all documents ---- */
 
-static bool continues(const BpeEncoder *encoder, size_t part) {
-  return part > 0 ? !encoder->parts[part - 1].is_last : encoder->open;
+static bool continues(const BpeEncoder *encoder, size_t chunk) {
+  return chunk > 0 ? !encoder->chunks[chunk - 1].is_last : encoder->open;
 }
 
 typedef struct Round {
@@ -207,30 +208,30 @@ typedef struct Round {
   int32_t end;
 } Round;
 
-/* False: with the worker's error. */
-static bool encode_part(const Round *round, Worker *worker, size_t i) {
+/* Returns false with the error in worker->error. */
+static bool encode_chunk(const Round *round, Worker *worker, size_t i) {
   const BpeEncoder *encoder = round->encoder;
-  const PipelinePart *part = &encoder->parts[i];
+  const PipelineChunk *chunk = &encoder->chunks[i];
   const bool ok = encoder->is_gpt2
-                      ? encode_gpt2(worker, part)
-                      : pipeline_run(worker->runner, part->text, part->size, continues(encoder, i), &worker->error);
-  return ok && (!part->is_last || round->end < 0 || take_token(worker, round->end, &worker->error));
+                      ? encode_gpt2(worker, chunk)
+                      : pipeline_run(worker->runner, chunk->text, chunk->size, continues(encoder, i), &worker->error);
+  return ok && (!chunk->is_last || round->end < 0 || take_token(worker, round->end, &worker->error));
 }
 
-/* PoolWork. A thread that has failed takes its parts and does nothing with them. */
+/* PoolWork. After an error a worker skips its chunks. */
 static void encode_some(const void *of, int begin, int end, int thread) {
   const Round *round = of;
   const BpeEncoder *encoder = round->encoder;
   Worker *worker = &encoder->workers[thread];
   for (int i = begin; i < end && !worker->error.code; i++) {
     const size_t first = worker->count;
-    if (!encode_part(round, worker, (size_t)i)) return;
-    encoder->part_ids[i] = (PartIds){thread, first, worker->count - first};
+    if (!encode_chunk(round, worker, (size_t)i)) return;
+    encoder->chunk_ids[i] = (ChunkIds){thread, first, worker->count - first};
   }
 }
 
-/* Fails with the error of the first thread that has one. */
-static bool encode_parts(BpeEncoder *encoder, size_t count, int32_t end, Error *error) {
+/* Returns the first worker's error. */
+static bool encode_chunks(BpeEncoder *encoder, size_t count, int32_t end, Error *error) {
   for (int i = 0; i < encoder->threads; i++) {
     encoder->workers[i].count = 0;
     encoder->workers[i].error = (Error){0};
@@ -246,16 +247,17 @@ static bool encode_parts(BpeEncoder *encoder, size_t count, int32_t end, Error *
 bool bpe_encode(BpeEncoder *encoder, const PipelineText *documents, size_t count, int32_t end, BpeSink sink,
                 void *context, Error *error) {
   PipelineCursor cursor = {0};
-  size_t parts;
-  while ((parts = pipeline_parts(encoder->pipeline, documents, count, encoder->threads, &cursor, encoder->parts)) > 0) {
-    if (!encode_parts(encoder, parts, end, error)) return false;
-    const PipelinePart *last = &encoder->parts[parts - 1];
-    const bool begun = last->size > 0 || continues(encoder, parts - 1);
+  size_t chunks;
+  while ((chunks = pipeline_chunks(encoder->pipeline, documents, count, encoder->threads, &cursor, encoder->chunks)) >
+         0) {
+    if (!encode_chunks(encoder, chunks, end, error)) return false;
+    const PipelineChunk *last = &encoder->chunks[chunks - 1];
+    const bool begun = last->size > 0 || continues(encoder, chunks - 1);
     encoder->open = !last->is_last || (end < 0 && begun);
-    for (size_t i = 0; i < parts; i++) {
-      const PartIds *part = &encoder->part_ids[i];
-      if (part->count == 0) continue;
-      if (!sink(context, encoder->workers[part->thread].ids + part->begin, part->count, error)) return false;
+    for (size_t i = 0; i < chunks; i++) {
+      const ChunkIds *chunk = &encoder->chunk_ids[i];
+      if (chunk->count == 0) continue;
+      if (!sink(context, encoder->workers[chunk->thread].ids + chunk->begin, chunk->count, error)) return false;
     }
   }
   return true;

@@ -6,16 +6,17 @@
 #include <stdlib.h>
 
 enum { SEPARATOR = -1, INSIDE = -2, PREFETCH = 12, FIRST_SLOTS = 1 << 13 };
-enum { REPORT_MERGES = 256, REPORT_PLACES = 1 << 22 }; /* between reports, at most, but for a merge of more places */
+/* Progress is reported after this many merges, or after merges that visited this many positions. */
+enum { REPORT_MERGES = 256, REPORT_POSITIONS = 1 << 22 };
 
-/* ---- pairs of adjacent tokens, with how often and where they occur: found by their ids, taken by their count ---- */
+/* ---- pairs of adjacent tokens: a hash table by ids and a heap by count ---- */
 
-/* Counts only go down after a pair is added. So the heap may hold counts that are too high: what comes to its top is
- * compared with the true count and put back lower if it was too high. */
+/* The count of a pair only decreases after the pair is added, so the heap may hold outdated, higher counts. The entry at
+ * the top is compared with the pair's count and moved down if it is outdated. */
 typedef struct Pair {
   int32_t left, right;
   uint64_t count;
-  uint32_t *positions; /* [size], ascending; of the queue */
+  uint32_t *positions; /* [size], ascending; owned by the queue */
   uint32_t size;
 } Pair;
 
@@ -46,14 +47,14 @@ static void pair_queue_free(PairQueue *queue) {
 
 static uint64_t pair_ids(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
 
-/* The slot of a pair, or the empty one where it belongs. */
+/* Returns the slot of a pair, or the empty slot where it belongs. */
 static size_t find_slot(const PairSlot *slots, size_t slot_count, uint64_t ids) {
   size_t at = hash_mix(ids, 0) & (slot_count - 1);
   while (slots[at].pair != 0 && slots[at].ids != ids) at = (at + 1) & (slot_count - 1);
   return at;
 }
 
-/* NULL: not there. */
+/* Returns NULL for a pair that is not in the queue. */
 static Pair *pair_queue_find(const PairQueue *queue, int32_t left, int32_t right) {
   if (queue->slot_count == 0) return NULL;
   uint32_t pair = queue->slots[find_slot(queue->slots, queue->slot_count, pair_ids(left, right))].pair;
@@ -72,7 +73,7 @@ static bool grow_slots(PairQueue *queue) {
   return true;
 }
 
-/* Room for one more pair; at most half of the slots are taken. */
+/* Reserves memory for one more pair; at most half of the slots are used. */
 static bool reserve(PairQueue *queue) {
   const size_t wanted = queue->size + 1;
   return wanted < UINT32_MAX / 2 && array_reserve(&queue->pairs, &queue->pairs_capacity, wanted, sizeof(Pair)) &&
@@ -102,7 +103,7 @@ static void sift_down(HeapEntry *heap, size_t size) {
   heap[at] = entry;
 }
 
-/* Takes the pair with the highest count, then the lowest ids, out of the heap; NULL when none has `least`. */
+/* Removes the pair with the highest count, then the lowest ids, from the heap; NULL when no count reaches `least`. */
 static Pair *pair_queue_take(PairQueue *queue, uint64_t least) {
   while (queue->heap_size > 0) {
     HeapEntry *top = queue->heap;
@@ -116,8 +117,8 @@ static Pair *pair_queue_take(PairQueue *queue, uint64_t least) {
   return NULL;
 }
 
-/* Adds a pair that is not there, with room for `size` positions, which the caller fills. NULL: out of memory. The
- * pointer to the positions stays valid, the pair's own only until the next pair is added. */
+/* Adds a new pair with memory for `size` positions, which the caller fills. NULL: out of memory. The pointer to the
+ * positions stays valid; the pointer to the pair is valid until the next pair is added. */
 static Pair *pair_queue_add(PairQueue *queue, int32_t left, int32_t right, uint64_t count, uint32_t size) {
   if (!reserve(queue)) return NULL;
   uint32_t index = (uint32_t)queue->size;
@@ -134,44 +135,43 @@ static Pair *pair_queue_add(PairQueue *queue, int32_t left, int32_t right, uint6
 
 /* ---- the pieces ---- */
 
-/* All different pieces, one after the other with separators around them, as cells: one a byte. The first and the last
- * cell of a token hold its id, so from a token both neighbors are found: the one after it begins `length` cells on,
- * the one before it has its id in the cell before, and begins its length earlier. Cells between mean nothing.
+/* All distinct pieces in a row, with separators around them; one cell per byte. The first and the last cell of a token
+ * hold its id, so both neighbors of a token can be found: the next token begins `length` cells later; the previous token
+ * has its id in the cell before, and begins its own length earlier. The cells between have no meaning.
  *
- * Where the pair (left, right) was at p and both tokens were not merged since, cell p is left and cell p + length(left)
- * is right. The reverse holds too, so this is how old positions are told from good ones: a merge overwrites the first
- * cell of its right token; and cell p cannot be the last cell of a token `left`, because the token that covers p began
- * there, and has only grown since. */
+ * The pair (left, right) that was once at p is still there if and only if cell p is left and cell p + length(left) is
+ * right: a merge overwrites the first cell of its right token, and cell p cannot be the last cell of a token `left`,
+ * because the token that covers p began at p and has only grown since. */
 typedef struct PieceCells {
   int32_t *cells; /* [size] */
   size_t size;
-  struct Weight *weights; /* pieces are sorted by how often they occur: one for each such number */
+  struct Weight *weights; /* one for each distinct count; pieces are sorted by falling count */
 } PieceCells;
 
-/* The pieces whose cells are before `end`, and after the previous one's, occur `count` times. */
+/* The pieces whose cells are before `end`, and after the previous weight's end, occur `count` times. */
 typedef struct Weight {
   size_t end;
   uint64_t count;
 } Weight;
 
-/* The tokens on one side of the new token. Each merge of left, right with a token x before them takes one from the pair
- * (x, left) and gives one to (x, new), so the same numbers are of both; likewise after them. */
+/* A token on one side of the new token. Each merge of (left, right) after a token x moves one occurrence from the pair
+ * (x, left) to (x, new), so the numbers below apply to both pairs; likewise for a token after them. */
 typedef struct Neighbor {
   uint64_t weight;
-  uint32_t number;     /* of positions */
-  uint32_t *positions; /* of the new pair, while they are filled; NULL: not wanted */
+  uint32_t number;     /* number of positions */
+  uint32_t *positions; /* the next position of the new pair to fill; NULL: the pair is not kept */
 } Neighbor;
 
-typedef struct Place {
+typedef struct Occurrence {
   int32_t id;
   uint32_t position; /* of the new pair */
-} Place;
+} Occurrence;
 
 typedef struct Neighbors {
-  Neighbor *of;     /* [tokens] */
-  int32_t *touched; /* [touched_count] ids whose numbers are not 0 */
-  Place *places;    /* [place_count] */
-  size_t touched_count, place_count, places_capacity;
+  Neighbor *of;            /* [tokens] */
+  int32_t *touched;        /* [touched_count] ids whose `number` is not 0 */
+  Occurrence *occurrences; /* [occurrence_count] */
+  size_t touched_count, occurrence_count, occurrences_capacity;
 } Neighbors;
 
 typedef struct Merger {
@@ -191,7 +191,7 @@ static int by_falling_count(const void *a, const void *b) {
   return (left < right) - (left > right);
 }
 
-/* Pieces with a pair in them; returns how many, and the cells they take. */
+/* Sorts the pieces that have a pair; returns their number, and the number of cells in *cells. */
 static size_t sort_pieces(const PieceCounts *counts, Piece *sorted, size_t *cells) {
   size_t kept = 0;
   *cells = 1;
@@ -236,11 +236,11 @@ static bool piece_cells_create(PieceCells *out, const PieceCounts *counts, Error
   return ok;
 }
 
-/* ---- the pairs of bytes ---- */
+/* ---- the first pairs: pairs of bytes ---- */
 
 typedef struct BytePair {
   uint64_t count;
-  uint32_t *positions; /* where the next one goes; NULL: not wanted */
+  uint32_t *positions; /* the next position to fill; NULL: the pair is not kept */
   uint32_t size;
 } BytePair;
 
@@ -273,18 +273,18 @@ static bool queue_byte_pairs(Merger *merger, BytePair *pairs) {
 
 /* ---- one merge ---- */
 
-static void note(Neighbors *side, int32_t id, uint32_t position, uint64_t weight) {
+static void add_neighbor(Neighbors *side, int32_t id, uint32_t position, uint64_t weight) {
   Neighbor *neighbor = &side->of[id];
   if (neighbor->number++ == 0) side->touched[side->touched_count++] = id;
   neighbor->weight += weight;
-  side->places[side->place_count++] = (Place){id, position};
+  side->occurrences[side->occurrence_count++] = (Occurrence){id, position};
 }
 
-static bool reserve_places(Neighbors *side, size_t count) {
-  return array_reserve(&side->places, &side->places_capacity, count, sizeof *side->places);
+static bool reserve_occurrences(Neighbors *side, size_t count) {
+  return array_reserve(&side->occurrences, &side->occurrences_capacity, count, sizeof *side->occurrences);
 }
 
-/* Puts `id` wherever the pair still stands, from left to right, and notes its neighbors. */
+/* Replaces the pair by `id` at all its positions, from left to right, and records the neighbors. */
 static void replace(Merger *merger, const Pair *pair, int32_t id) {
   int32_t *cells = merger->pieces.cells;
   const uint32_t *lengths = merger->lengths;
@@ -298,12 +298,12 @@ static void replace(Merger *merger, const Pair *pair, int32_t id) {
     int32_t before = cells[at - 1], after = cells[end];
     cells[middle] = INSIDE;
     cells[at] = cells[end - 1] = id;
-    if (before >= 0) note(&merger->before, before, at - lengths[before], weight->count);
-    if (after >= 0) note(&merger->after, after, at, weight->count);
+    if (before >= 0) add_neighbor(&merger->before, before, at - lengths[before], weight->count);
+    if (after >= 0) add_neighbor(&merger->after, after, at, weight->count);
   }
 }
 
-/* The new pairs of one side. Those that can never be merged are not kept: too rare, or too long. */
+/* Adds the new pairs of one side, except pairs that cannot be merged because they are too rare or too long. */
 static bool add_pairs(Merger *merger, Neighbors *side, int32_t id) {
   for (size_t i = 0; i < side->touched_count; i++) {
     int32_t other = side->touched[i];
@@ -315,15 +315,15 @@ static bool add_pairs(Merger *merger, Neighbors *side, int32_t id) {
     if (!pair) return false;
     neighbor->positions = pair->positions;
   }
-  for (size_t i = 0; i < side->place_count; i++) {
-    uint32_t **positions = &side->of[side->places[i].id].positions;
-    if (*positions) *(*positions)++ = side->places[i].position;
+  for (size_t i = 0; i < side->occurrence_count; i++) {
+    uint32_t **positions = &side->of[side->occurrences[i].id].positions;
+    if (*positions) *(*positions)++ = side->occurrences[i].position;
   }
   return true;
 }
 
-/* What the old pairs with the neighbors of one side lose. */
-static void settle(Merger *merger, Neighbors *side, int32_t left, int32_t right) {
+/* Subtracts the merged occurrences from the old pairs of one side. */
+static void subtract_old_pairs(Merger *merger, Neighbors *side, int32_t left, int32_t right) {
   for (size_t i = 0; i < side->touched_count; i++) {
     int32_t id = side->touched[i];
     Pair *pair = side == &merger->before ? pair_queue_find(&merger->queue, id, left)
@@ -331,25 +331,26 @@ static void settle(Merger *merger, Neighbors *side, int32_t left, int32_t right)
     if (pair && pair->count > 0) pair->count -= side->of[id].weight;
     side->of[id] = (Neighbor){0};
   }
-  side->touched_count = side->place_count = 0;
+  side->touched_count = side->occurrence_count = 0;
 }
 
-/* Every token `id` is made here and never again, so all positions of its pairs are found now, in ascending order. No
- * two tokens have the same bytes: which merges are made inside a stretch of a piece that nothing is merged across
- * depends on its bytes alone, so all equal stretches become one token in the same merge. */
+/* All occurrences of token `id` are made in this call, so all positions of its pairs are found now, in ascending order.
+ * No two tokens have the same bytes: the merges inside a range of bytes that no merge crosses depend only on these
+ * bytes, so all equal ranges become one token in the same merge. */
 static bool merge_pair(Merger *merger, Pair *pair, int32_t id) {
   int32_t left = pair->left, right = pair->right;
   merger->lengths[id] = merger->lengths[left] + merger->lengths[right];
-  if (!reserve_places(&merger->before, pair->size) || !reserve_places(&merger->after, pair->size)) return false;
-  pair->count = 0; /* it stays so: nothing is taken from 0 */
+  if (!reserve_occurrences(&merger->before, pair->size) || !reserve_occurrences(&merger->after, pair->size))
+    return false;
+  pair->count = 0; /* final: subtract_old_pairs() skips a count of 0 */
   replace(merger, pair, id);
   free(pair->positions);
   pair->positions = NULL;
   if (!add_pairs(merger, &merger->before, id) || !add_pairs(merger, &merger->after, id)) return false;
-  /* Only after the new pairs are there: in abab, the second merge of (a, b) takes away the pair (ab, a) that the first
-   * one gave. */
-  settle(merger, &merger->before, left, right);
-  settle(merger, &merger->after, left, right);
+  /* After adding the new pairs: in abab, the second merge of (a, b) removes the pair (ab, a) that the first merge
+   * added. */
+  subtract_old_pairs(merger, &merger->before, left, right);
+  subtract_old_pairs(merger, &merger->after, left, right);
   return true;
 }
 
@@ -364,7 +365,7 @@ static bool neighbors_create(Neighbors *side, size_t tokens) {
 static void neighbors_free(Neighbors *side) {
   free(side->of);
   free(side->touched);
-  free(side->places);
+  free(side->occurrences);
 }
 
 static void merger_free(Merger *merger) {
@@ -393,17 +394,17 @@ static bool no_memory(const Merger *merger, Error *error) {
 }
 
 static bool run(Merger *merger, size_t most, Progress progress, BpeMerge *merges, size_t *merge_count, Error *error) {
-  size_t made = 0, places = 0;
+  size_t made = 0, positions = 0;
   bool ok = progress_report(progress, 0, error);
   for (; ok && made < most; made++) {
     Pair *pair = pair_queue_take(&merger->queue, BPE_MIN_COUNT);
     if (!pair) break;
     int32_t id = BPE_BYTES + (int32_t)made;
     merges[made] = (BpeMerge){pair->left, pair->right, id};
-    places += pair->size;
+    positions += pair->size;
     if (!merge_pair(merger, pair, id)) return no_memory(merger, error);
-    if ((made + 1) % REPORT_MERGES && places < REPORT_PLACES) continue;
-    places = 0;
+    if ((made + 1) % REPORT_MERGES && positions < REPORT_POSITIONS) continue;
+    positions = 0;
     ok = progress_report(progress, (int64_t)made + 1, error);
   }
   *merge_count = made;
@@ -416,7 +417,7 @@ bool bpe_merges_find(PieceCounts *counts, size_t wanted, Progress progress, BpeM
   bool ok = piece_cells_create(&merger.pieces, counts, error);
   piece_counts_free(counts);
   if (ok) {
-    /* A merge uses up at least one cell. */
+    /* Every merge removes at least one token, and there are at most as many tokens as cells. */
     size_t most = wanted < merger.pieces.size ? wanted : merger.pieces.size;
     *merges = malloc((most + 1) * sizeof **merges);
     ok = *merges && merger_start(&merger, BPE_BYTES + most) ? run(&merger, most, progress, *merges, merge_count, error)

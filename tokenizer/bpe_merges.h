@@ -1,4 +1,4 @@
-/* The two parts of bpe_train.h: counts of the distinct pieces of a text, and the merges computed from them. */
+/* The two steps of bpe_train.h: count the distinct pieces of a text, and compute merges from the counts. */
 #ifndef INKLING_TOKENIZER_BPE_MERGES_H
 #define INKLING_TOKENIZER_BPE_MERGES_H
 

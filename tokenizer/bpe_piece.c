@@ -7,7 +7,7 @@
 
 enum {
   POSITION_BITS = 40,
-  CHILDREN = 4 /* of a place in the heap: half as deep as with 2, and still in one line of the processor's cache */
+  CHILDREN = 4 /* of a node of the heap: half the depth of a binary heap, and they share a cache line */
 };
 _Static_assert(BPE_MERGES_LIMIT <= 1 << (64 - POSITION_BITS), "rank and position share 64 bits");
 
@@ -17,7 +17,7 @@ void piece_scratch_free(PieceScratch *scratch) {
   *scratch = (PieceScratch){0};
 }
 
-/* ---- short pieces: look at all ranks for each merge ---- */
+/* ---- short pieces: each merge scans all ranks ---- */
 
 static size_t lowest(const uint32_t *ranks, size_t size) {
   size_t best = 0;
@@ -55,10 +55,10 @@ static size_t encode_short(const Bpe *bpe, const uint8_t *piece, size_t size, in
   return size;
 }
 
-/* ---- long pieces: a heap of merges that may be made ---- */
+/* ---- long pieces: a heap of possible merges ---- */
 
-/* The first and the last cell of a token hold its id, as in bpe_merges.c. The heap holds rank << POSITION_BITS |
- * position: what was possible when it was put there. */
+/* The first and the last cell of a token hold its id, as in bpe_merges.c. An entry of the heap is rank << POSITION_BITS |
+ * position of a merge that was possible when it was added. */
 
 static void heap_push(PieceScratch *scratch, uint64_t entry) {
   uint64_t *heap = scratch->heap;
@@ -87,7 +87,7 @@ static uint64_t heap_pop(PieceScratch *scratch) {
   return top;
 }
 
-/* The pair of tokens of which the left one begins at `at`. */
+/* Adds the merge of a pair of tokens, the left of which begins at `at`. */
 static void push_pair(const Bpe *bpe, PieceScratch *scratch, int32_t left, int32_t right, size_t at) {
   int32_t rank = bpe_rank(bpe, left, right);
   if (rank >= 0) heap_push(scratch, (uint64_t)rank << POSITION_BITS | at);
@@ -95,13 +95,13 @@ static void push_pair(const Bpe *bpe, PieceScratch *scratch, int32_t left, int32
 
 static size_t length_of(const Bpe *bpe, int32_t id) { return bpe->tokens.begins[id + 1] - bpe->tokens.begins[id]; }
 
-enum { BETWEEN_LOOKS = 1 << 16 }; /* merges, or pairs, between looks at whether to stop: a millisecond or so */
+enum { STOP_INTERVAL = 1 << 16 }; /* merges or pairs between two checks of the stop signal: about a millisecond */
 
 static bool must_stop(const PieceScratch *scratch, size_t done) {
-  return done % BETWEEN_LOOKS == 0 && stop_requested(scratch->stop);
+  return done % STOP_INTERVAL == 0 && stop_requested(scratch->stop);
 }
 
-/* The heap begins with less than `size` entries, and each of the less than `size` merges takes one and adds up to
+/* The heap starts with fewer than `size` entries; each of the fewer than `size` merges removes one entry and adds at most
  * two. */
 static bool start_cells(const Bpe *bpe, const uint8_t *piece, size_t size, PieceScratch *scratch) {
   if (!array_reserve(&scratch->cells, &scratch->cells_capacity, size, sizeof *scratch->cells) ||
@@ -121,7 +121,8 @@ static bool start_cells(const Bpe *bpe, const uint8_t *piece, size_t size, Piece
 static void merge_at(const Bpe *bpe, PieceScratch *scratch, size_t size, const BpeMerge *merge, size_t at) {
   int32_t *cells = scratch->cells;
   size_t middle = at + length_of(bpe, merge->left), end = middle + length_of(bpe, merge->right);
-  if (cells[at] != merge->left || middle >= size || cells[middle] != merge->right) return; /* no longer there */
+  if (cells[at] != merge->left || middle >= size || cells[middle] != merge->right)
+    return; /* an earlier merge changed it */
   cells[middle] = -1;
   cells[at] = cells[end - 1] = merge->id;
   if (at > 0) push_pair(bpe, scratch, cells[at - 1], merge->id, at - length_of(bpe, cells[at - 1]));

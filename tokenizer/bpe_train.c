@@ -18,7 +18,7 @@ void piece_counts_free(PieceCounts *counts) {
   *counts = (PieceCounts){0};
 }
 
-/* The low 32 bits both place a piece and tell most others apart, so a table grows without looking at its pieces. */
+/* A slot stores the 32 bits of the hash, so the table grows without reading the pieces. */
 static bool grow_slots(PieceCounts *counts) {
   size_t slot_count = counts->slot_count > 0 ? 2 * counts->slot_count : FIRST_SLOTS, mask = slot_count - 1;
   uint64_t *slots = calloc(slot_count, sizeof *slots);
@@ -75,7 +75,7 @@ static bool add_counts(PieceCounts *counts, const PieceCounts *from) {
 
 /* ---- texts ---- */
 
-/* What a thread counts; the tables become one at the end. */
+/* The counts of one thread; bpe_trainer_finish() joins them. */
 typedef struct Counter {
   PieceCounts counts;
   bool failed;
@@ -84,10 +84,10 @@ typedef struct Counter {
 struct BpeTrainer {
   int threads;
   Pool *pool;
-  Bpe *base; /* the bytes: what training begins with */
+  Bpe *base; /* only the bytes */
   Pipeline pipeline;
-  Counter *counters;   /* [threads] */
-  PipelinePart *parts; /* [PIPELINE_ROUND_PARTS] */
+  Counter *counters;     /* [threads] */
+  PipelineChunk *chunks; /* [PIPELINE_ROUND_CHUNKS] */
   uint64_t bytes;
 };
 
@@ -101,7 +101,7 @@ void bpe_trainer_free(BpeTrainer *trainer) {
   pool_close(trainer->pool);
   for (int i = 0; trainer->counters && i < trainer->threads; i++) piece_counts_free(&trainer->counters[i].counts);
   free(trainer->counters);
-  free(trainer->parts);
+  free(trainer->chunks);
   bpe_free(trainer->base);
   free(trainer);
 }
@@ -112,8 +112,8 @@ bool bpe_trainer_create(BpeTrainer **out, int threads, Error *error) {
   if (!trainer) return no_memory(NULL, error);
   trainer->threads = threads;
   trainer->counters = calloc((size_t)threads, sizeof *trainer->counters);
-  trainer->parts = malloc(PIPELINE_ROUND_PARTS * sizeof *trainer->parts);
-  bool ok = (trainer->counters && trainer->parts) || no_memory(NULL, error);
+  trainer->chunks = malloc(PIPELINE_ROUND_CHUNKS * sizeof *trainer->chunks);
+  bool ok = (trainer->counters && trainer->chunks) || no_memory(NULL, error);
   ok = ok && bpe_from_merges(&trainer->base, NULL, 0, error) && pool_open(&trainer->pool, threads, error);
   if (!ok) {
     bpe_trainer_free(trainer);
@@ -126,9 +126,9 @@ bool bpe_trainer_create(BpeTrainer **out, int threads, Error *error) {
 
 const Pipeline *bpe_trainer_pipeline(const BpeTrainer *trainer) { return &trainer->pipeline; }
 
-static bool count_part(PieceCounts *counts, const CharClasses *classes, const PipelinePart *part) {
-  const uint8_t *text = part->text;
-  for (size_t left = part->size; left > 0;) {
+static bool count_chunk(PieceCounts *counts, const CharClasses *classes, const PipelineChunk *chunk) {
+  const uint8_t *text = chunk->text;
+  for (size_t left = chunk->size; left > 0;) {
     size_t size = pretokenize_first(classes, text, left);
     if (!piece_counts_add(counts, text, size, 1)) return false;
     text += size;
@@ -142,10 +142,10 @@ static void count_some(const void *of, int begin, int end, int thread) {
   const BpeTrainer *trainer = of;
   Counter *own = &trainer->counters[thread];
   for (int i = begin; i < end && !own->failed; i++)
-    own->failed = !count_part(&own->counts, trainer->base->classes, &trainer->parts[i]);
+    own->failed = !count_chunk(&own->counts, trainer->base->classes, &trainer->chunks[i]);
 }
 
-static bool count_parts(const BpeTrainer *trainer, size_t count) {
+static bool count_chunks(const BpeTrainer *trainer, size_t count) {
   pool_run(trainer->pool, (int)count, 1, 1, count_some, trainer);
   bool ok = true;
   for (int i = 0; i < trainer->threads; i++) ok = ok && !trainer->counters[i].failed;
@@ -155,15 +155,15 @@ static bool count_parts(const BpeTrainer *trainer, size_t count) {
 bool bpe_trainer_add(BpeTrainer *trainer, const PipelineText *documents, size_t count, Error *error) {
   const int threads = trainer->threads;
   PipelineCursor cursor = {0};
-  size_t parts;
-  while ((parts = pipeline_parts(&trainer->pipeline, documents, count, threads, &cursor, trainer->parts)) > 0) {
-    if (!count_parts(trainer, parts)) return no_memory(trainer, error);
-    for (size_t i = 0; i < parts; i++) trainer->bytes += trainer->parts[i].size;
+  size_t chunks;
+  while ((chunks = pipeline_chunks(&trainer->pipeline, documents, count, threads, &cursor, trainer->chunks)) > 0) {
+    if (!count_chunks(trainer, chunks)) return no_memory(trainer, error);
+    for (size_t i = 0; i < chunks; i++) trainer->bytes += trainer->chunks[i].size;
   }
   return true;
 }
 
-/* All tables into the first. */
+/* Adds the counts of all threads to the first. */
 static bool join_counts(BpeTrainer *trainer) {
   for (int i = 1; i < trainer->threads; i++) {
     if (!add_counts(&trainer->counters[0].counts, &trainer->counters[i].counts)) return false;

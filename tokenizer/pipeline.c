@@ -163,18 +163,18 @@ size_t pipeline_cut(const Pipeline *p, const uint8_t *text, size_t size, size_t 
   return has_only(p, UNJOINED_KINDS, STEP_UNJOINED, PATTERN_IS_SPACE) ? next_cut_unjoined(p, text, size, from) : size;
 }
 
-/* ---- many texts as equal work for threads ---- */
+/* ---- dividing texts into equal work for threads ---- */
 
-size_t pipeline_parts(const Pipeline *p, const PipelineText *documents, size_t count, int threads,
-                      PipelineCursor *cursor, PipelinePart parts[PIPELINE_ROUND_PARTS]) {
-  const size_t round = (size_t)threads * 8 * PIPELINE_PART_BYTES;
+size_t pipeline_chunks(const Pipeline *p, const PipelineText *documents, size_t count, int threads,
+                       PipelineCursor *cursor, PipelineChunk chunks[PIPELINE_ROUND_CHUNKS]) {
+  const size_t round = (size_t)threads * 8 * PIPELINE_CHUNK_BYTES;
   size_t made = 0, total = 0;
-  while (cursor->document < count && made < PIPELINE_ROUND_PARTS && total < round) {
+  while (cursor->document < count && made < PIPELINE_ROUND_CHUNKS && total < round) {
     const PipelineText *document = &documents[cursor->document];
     const size_t begin = cursor->offset, left = document->size - begin;
     const size_t size =
-        left <= PIPELINE_PART_BYTES ? left : pipeline_cut(p, document->text + begin, left, PIPELINE_PART_BYTES);
-    parts[made++] = (PipelinePart){size > 0 ? document->text + begin : NULL, size, size == left};
+        left <= PIPELINE_CHUNK_BYTES ? left : pipeline_cut(p, document->text + begin, left, PIPELINE_CHUNK_BYTES);
+    chunks[made++] = (PipelineChunk){size > 0 ? document->text + begin : NULL, size, size == left};
     total += size;
     cursor->offset += size;
     if (size == left) *cursor = (PipelineCursor){.document = cursor->document + 1};

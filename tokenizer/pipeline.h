@@ -101,8 +101,8 @@ size_t pipeline_cut(const Pipeline *pipeline, const uint8_t *text, size_t size, 
 /* ---- dividing texts into equal work for threads ---- */
 
 enum {
-  PIPELINE_PART_BYTES = 1 << 18, /* a part is longer only if it cannot be cut */
-  PIPELINE_ROUND_PARTS = 4096
+  PIPELINE_CHUNK_BYTES = 1 << 18, /* a part is longer only if it cannot be cut */
+  PIPELINE_ROUND_CHUNKS = 4096
 };
 
 typedef struct PipelineText {
@@ -111,11 +111,11 @@ typedef struct PipelineText {
 } PipelineText;
 
 /* A part of a document that can be split independently. */
-typedef struct PipelinePart {
+typedef struct PipelineChunk {
   const uint8_t *text;
   size_t size;
   bool is_last; /* of its document */
-} PipelinePart;
+} PipelineChunk;
 
 /* The beginning of the next part; starts as {0}. */
 typedef struct PipelineCursor {
@@ -124,8 +124,8 @@ typedef struct PipelineCursor {
 
 /* Fills parts[0..] with the next round of work, at most eight full parts per thread, and moves the cursor past it.
  * Returns their number, 0 after the last document. An empty document is one empty part. */
-size_t pipeline_parts(const Pipeline *pipeline, const PipelineText *documents, size_t count, int threads,
-                      PipelineCursor *cursor, PipelinePart parts[PIPELINE_ROUND_PARTS]);
+size_t pipeline_chunks(const Pipeline *pipeline, const PipelineText *documents, size_t count, int threads,
+                       PipelineCursor *cursor, PipelineChunk parts[PIPELINE_ROUND_CHUNKS]);
 
 /* ---- running ---- */
 
