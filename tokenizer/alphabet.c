@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every byte has a character that can be seen: the 188 printable ones of Latin-1 are themselves, the other 68, in their
- * order, are U+0100 and up. */
+/* The 188 printable characters of Latin-1 represent themselves; the other 68 bytes, in order, are U+0100 and up. */
 static bool is_printable(int byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
 }

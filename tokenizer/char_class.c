@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
-/* No letter or number is from here on: planes 4 to 13 are empty, 14 has tags and selectors, the last two are
- * private. */
-enum { ASKED_POINTS = 0x40000 };
+/* There are no letters or numbers from here on: planes 4 to 13 are empty, plane 14 has tags and selectors, and the last
+ * two are for private use. */
+enum { CLASSIFIED_POINTS = 0x40000 };
 
 static CharClass class_of(uint32_t point) {
   const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)point);
@@ -24,7 +24,7 @@ static void set_spaces(CharClasses *classes) {
 bool char_classes_create(CharClasses **out, Error *error) {
   CharClasses *classes = *out = calloc(1, sizeof *classes);
   if (!classes) return error_memory(error, "the table of characters");
-  for (uint32_t point = 0; point < ASKED_POINTS; point++) classes->of[point] = (uint8_t)class_of(point);
+  for (uint32_t point = 0; point < CLASSIFIED_POINTS; point++) classes->of[point] = (uint8_t)class_of(point);
   set_spaces(classes);
   for (int byte = 0; byte < 256; byte++)
     classes->of_byte[byte] = byte < 0x80 ? classes->of[byte] : (uint8_t)CHAR_MULTIBYTE;

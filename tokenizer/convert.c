@@ -24,9 +24,9 @@ static bool print_ids(void *out, const int32_t *ids, size_t count, Error *error)
   return true;
 }
 
-/* How much of what was read can be encoded without knowing what follows: up to a place in the second half where a text
- * may be cut, or all of it at the end; 0 when more has to be read. */
-static size_t complete(const ByteBuffer *p, const Pipeline *pipeline, bool ended) {
+/* Returns how many of the bytes can be encoded before more are read: up to a possible cut in the second half, or all at
+ * the end of the input; 0 when there is no such cut. */
+static size_t encodable(const ByteBuffer *p, const Pipeline *pipeline, bool ended) {
   if (ended) return p->size;
   const size_t cut = pipeline_cut(pipeline, p->bytes, p->size, p->size / 2);
   return cut < p->size ? cut : 0;
@@ -40,7 +40,7 @@ static bool encode_stream(BpeEncoder *encoder, const Pipeline *pipeline, ByteBuf
     p->size += fread(p->bytes + p->size, 1, p->capacity - p->size, in);
     if (ferror(in)) return cannot_read(name, error);
     ended = feof(in);
-    const PipelineText text = {p->bytes, complete(p, pipeline, ended)};
+    const PipelineText text = {p->bytes, encodable(p, pipeline, ended)};
     if (!bpe_encode(encoder, &text, 1, -1, print_ids, out, error)) return false;
     p->size -= text.size;
     memmove(p->bytes, p->bytes + text.size, p->size);
@@ -61,15 +61,15 @@ bool convert_to_ids(const Tokenizer *tokenizer, FILE *in, const char *name, FILE
 
 /* ---- to text ---- */
 
-static bool is_between(int c) { return c == ',' || c == ' ' || (c >= '\t' && c <= '\r'); }
+static bool is_separator(int c) { return c == ',' || c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* The next word, cut to what `word` holds; false at the end. */
+/* Reads the next word, cut to WORD_BYTES - 1 bytes; false at the end. */
 static bool next_word(FILE *in, char word[WORD_BYTES]) {
   int c;
   size_t size = 0;
-  while ((c = getc(in)) != EOF && is_between(c)) {
+  while ((c = getc(in)) != EOF && is_separator(c)) {
   }
-  for (; c != EOF && !is_between(c); c = getc(in))
+  for (; c != EOF && !is_separator(c); c = getc(in))
     if (size < WORD_BYTES - 1) word[size++] = c >= ' ' && c <= '~' ? (char)c : '?';
   word[size] = '\0';
   return size > 0;
@@ -87,7 +87,7 @@ static bool read_id(const Tokenizer *tokenizer, const char *word, const char *na
   return true;
 }
 
-/* All of them, so that nothing is written of a file that has something else in it. */
+/* Reads all ids before any text is written, so that an invalid file produces no output. */
 static bool read_ids(const Tokenizer *tokenizer, FILE *in, const char *name, BpeIds *ids, Error *error) {
   char word[WORD_BYTES];
   int32_t id;

@@ -1,7 +1,8 @@
-/* Declarations that tokenizer.c and the readers and writers of tokenizer files share. */
+/* Declarations for tokenizer.c and the readers and writers of tokenizer files. */
 #ifndef INKLING_TOKENIZER_INTERNAL_H
 #define INKLING_TOKENIZER_INTERNAL_H
 
+#include "tokenizer/alphabet.h"
 #include "tokenizer/tokenizer.h"
 
 #include <jansson.h>
@@ -29,16 +30,16 @@ struct Tokenizer {
   char *unknown; /* the text of the file's unk_token; NULL: none */
   bool ends_with_end;
   bool separate_vocabs, starts_elsewhere, takes_special;
-  bool chat_template;    /* a file beside the tokenizer.json has one */
-  bool prefix_space;     /* encoding puts a space before a text that does not begin with one */
-  uint64_t pipeline_sum; /* hash of the pipeline; 0 for GPT-2's */
-  char *json;            /* the whole tokenizer.json that was loaded; NULL: saving generates it from the fields
+  bool chat_template;     /* a file beside the tokenizer.json has one */
+  bool prefix_space;      /* encoding puts a space before a text that does not begin with one */
+  uint64_t pipeline_hash; /* 0 for GPT-2's */
+  char *json;             /* the whole tokenizer.json that was loaded; NULL: saving generates it from the fields
                             above */
   size_t json_size;
   bool json_differs; /* its post_processor does not match `begin` and ends_with_end */
 };
 
-/* State that the parts of the reader share while they read a file. */
+/* The state of the reader of a tokenizer.json. */
 typedef struct TokenizerReader {
   Tokenizer *out;
   const char *path;
@@ -46,7 +47,8 @@ typedef struct TokenizerReader {
   const json_t *config; /* tokenizer_config.json; NULL: there is none, or it is not read */
   int32_t largest;      /* id */
   int32_t end;          /* the given end token; -1: the files determine it */
-  bool bytes;           /* the pre_tokenizer is byte-level: tokens are written in the alphabet of GPT-2 */
+  bool bytes;           /* the pre_tokenizer is byte-level: tokens are written in the alphabet */
+  Alphabet alphabet;
   Error *error;
 } TokenizerReader;
 
@@ -76,7 +78,7 @@ bool json_read_post_processor(TokenizerReader *r);
 /* ---- json_pipeline.c ---- */
 
 bool json_find_kind(TokenizerReader *r); /* fills `bytes` */
-/* Fills `pipeline`, `leading` and `pipeline_sum`. Needs `bpe` and `decoded`. */
+/* Fills `pipeline`, `leading` and `pipeline_hash`. Needs `bpe` and `decoded`. */
 bool json_read_pipeline(TokenizerReader *r);
 
 #endif

@@ -13,13 +13,13 @@ struct JoinedPairs {
 
 JoinedPairs *joined_pairs_create(void) { return calloc(1, sizeof(JoinedPairs)); }
 
-static uint32_t place(int32_t left, int32_t right) {
+static uint32_t bit_of(int32_t left, int32_t right) {
   return (uint32_t)hash_mix((uint64_t)(uint32_t)left << 32 | (uint32_t)right, 0) % PAIR_BITS;
 }
 
 bool joined_pairs_have(const JoinedPairs *pairs, int32_t left, int32_t right) {
   if (left == JOINED_NONE || right == JOINED_NONE) return false;
-  const uint32_t at = place(left, right);
+  const uint32_t at = bit_of(left, right);
   return pairs->bits[at / 64] >> at % 64 & 1;
 }
 
@@ -38,7 +38,7 @@ int32_t joined_character_before(const uint8_t *text, size_t at) {
 }
 
 static void add_pair(JoinedPairs *pairs, int32_t left, int32_t right) {
-  const uint32_t bit = place(left, right);
+  const uint32_t bit = bit_of(left, right);
   pairs->bits[bit / 64] |= UINT64_C(1) << bit % 64;
 }
 

@@ -15,9 +15,9 @@ typedef struct JoinedPairs JoinedPairs;
 
 /* Creates an empty set. The caller frees it with free(). NULL when memory is out. */
 JoinedPairs *joined_pairs_create(void);
-void joined_pairs_add(JoinedPairs *pairs, const uint8_t *text, size_t size);
-void joined_pairs_add_end(JoinedPairs *pairs, const uint8_t *text, size_t size); /* adds the pair of its last character
-                                                                                    and JOINED_END */
+void joined_pairs_add(JoinedPairs *pairs, const uint8_t *text, size_t size); /* adds the pairs of a text */
+/* Adds the pair of a text's last character and JOINED_END. */
+void joined_pairs_add_end(JoinedPairs *pairs, const uint8_t *text, size_t size);
 bool joined_pairs_have(const JoinedPairs *pairs, int32_t left, int32_t right);
 
 /* Returns the character at text[0], or JOINED_NONE, and its number of bytes in *length; size > 0. */

@@ -1,4 +1,4 @@
-/* Reads the added tokens of tokenizer.json, the token that ends a document, and the tokens before and after a text. */
+/* Reads the added tokens of tokenizer.json, the token that ends documents, and the tokens before and after a text. */
 #include "tokenizer/internal.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static const AddedEntry *find_text(const TokenizerReader *r, const char *text) {
 
 /* ---- the token that ends a document ---- */
 
-/* A token by its text, or by an object with it. */
+/* Returns the token that a string, or an object with the string, names. */
 static const AddedEntry *named_token(const TokenizerReader *r, const json_t *name) {
   const char *text = json_string_value(json_is_object(name) ? json_object_get(name, "content") : name);
   return text ? find_text(r, text) : NULL;
@@ -71,7 +71,7 @@ static bool read_end(TokenizerReader *r) {
   return true;
 }
 
-/* Documents are told apart by it: no text has it inside, whatever the file says. */
+/* The end token separates documents, so it is special even if the file does not say so. */
 static void set_end_special(TokenizerReader *r) {
   for (size_t i = 0; i < r->out->added_count; i++)
     if (r->out->added[i].token.id == r->out->end) r->out->added[i].token.special = true;
@@ -91,10 +91,10 @@ bool json_read_added(TokenizerReader *r) {
   return true;
 }
 
-/* ---- their ids ---- */
+/* ---- the ids of added tokens ---- */
 
-/* A text that model.vocab has gets its id from there. Any other gets the next one behind the vocabulary and the added
- * tokens before it. */
+/* The library takes the id of a text in model.vocab from there. Any other text gets the next id after the vocabulary and
+ * the previous added tokens. */
 static bool check_id(const TokenizerReader *r, const json_t *vocab, const json_t *token, json_t *seen,
                      int32_t *largest) {
   const int32_t size = (int32_t)json_object_size(vocab), next = *largest >= size ? *largest + 1 : size;
@@ -123,9 +123,9 @@ bool json_check_added_ids(const TokenizerReader *r) {
   return ok;
 }
 
-/* ---- beside a text ---- */
+/* ---- tokens before and after a text ---- */
 
-/* A template without special tokens is what transformers 5 writes for none. */
+/* transformers 5 writes a template without special tokens where there is nothing to add. */
 static bool adds_nothing(const json_t *post) {
   const json_t *special = json_object_get(post, "special_tokens");
   const bool empty = json_is_object(special) && json_object_size(special) == 0;
@@ -134,12 +134,12 @@ static bool adds_nothing(const json_t *post) {
          (json_has_text(post, "type", "TemplateProcessing") && empty && once);
 }
 
-/* The token at `place`, 0 or 1, beside the text; NULL: there is none. The template for pairs of texts does not matter:
- * there are none here. */
-static const AddedEntry *token_at(const TokenizerReader *r, const json_t *post, size_t place) {
+/* Returns the token at index 0 or 1 of a template of a token and a text, or NULL. The template for pairs of texts is not
+ * used. */
+static const AddedEntry *token_at(const TokenizerReader *r, const json_t *post, size_t index) {
   const json_t *single = json_object_get(post, "single"), *tokens = json_object_get(post, "special_tokens");
-  const json_t *special = json_object_get(json_array_get(single, place), "SpecialToken"),
-               *text = json_object_get(json_array_get(single, 1 - place), "Sequence"),
+  const json_t *special = json_object_get(json_array_get(single, index), "SpecialToken"),
+               *text = json_object_get(json_array_get(single, 1 - index), "Sequence"),
                *token = json_object_get(tokens, json_string_value(json_object_get(special, "id"))),
                *ids = json_object_get(token, "ids");
   const bool is = json_has_text(post, "type", "TemplateProcessing") && json_array_size(single) == 2 &&
@@ -147,7 +147,7 @@ static const AddedEntry *token_at(const TokenizerReader *r, const json_t *post, 
   return is ? numbered_token(r, ids) : NULL;
 }
 
-/* ByteLevel moves offsets, not ids; LLaMA 3 has it before the template. */
+/* Skips ByteLevel in a Sequence, because it changes only offsets; Llama 3 has it before the template. */
 static const json_t *without_byte_level(const json_t *post) {
   const json_t *steps = json_object_get(post, "processors"), *only = NULL;
   if (!json_has_text(post, "type", "Sequence")) return post;
@@ -162,9 +162,9 @@ static const json_t *without_byte_level(const json_t *post) {
 
 bool json_read_post_processor(TokenizerReader *r) {
   const json_t *post = without_byte_level(json_object_get(r->root, "post_processor"));
-  const AddedEntry *before = token_at(r, post, 0), *behind = token_at(r, post, 1);
+  const AddedEntry *before = token_at(r, post, 0), *after = token_at(r, post, 1);
   r->out->begin = before ? before->token.id : -1;
-  r->out->ends_with_end = behind && behind->token.id == r->out->end;
+  r->out->ends_with_end = after && after->token.id == r->out->end;
   return before || r->out->ends_with_end || adds_nothing(post) ||
          json_refuse(r,
                      "its post_processor adds more than a token before a text, or the end token behind it" SUPPORTED);

@@ -13,7 +13,7 @@ enum { NESTED = 3 /* sequences in sequences */ };
 
 typedef bool (*StepReader)(TokenizerReader *r, const json_t *step);
 
-/* Calls `read` for a step, or for each of a sequence of them. */
+/* Calls `read` for a step, or for each step of a Sequence. */
 static bool read_steps(TokenizerReader *r, const json_t *step, const char *list, StepReader read, int depth) {
   if (json_is_absent(step)) return true;
   if (!json_has_text(step, "type", "Sequence")) return read(r, step);
@@ -59,7 +59,7 @@ static bool read_normalizer(TokenizerReader *r, const json_t *step) {
 
 /* ---- added tokens ---- */
 
-/* A token's text, normalized or not. */
+/* Adds an added token to `set` and to the joined pairs, with its text normalized if the search reads normalized text. */
 static bool add_token(TokenizerReader *r, PipelineRunner *runner, AddedTokens *set, const AddedEntry *entry,
                       ByteBuffer *text) {
   Pipeline *p = &r->out->pipeline;
@@ -86,7 +86,7 @@ static bool add_tokens(TokenizerReader *r, PipelineRunner *runner, AddedTokens *
   return ok;
 }
 
-/* A step that finds those that are looked for before the text is normalized, or behind that. */
+/* Adds the step that searches for added tokens in the normalized text, or in the text before normalization. */
 static bool add_added_step(TokenizerReader *r, bool normalized) {
   PipelineRunner *runner = NULL;
   Step step = {.kind = STEP_ADDED};
@@ -137,7 +137,7 @@ static bool read_digits(TokenizerReader *r, const json_t *step) {
                    (Step){.behavior = SPLIT_ISOLATED, .pattern = PATTERN_IS_DIGITS});
 }
 
-/* -1: none of them. Older files say add_prefix_space. */
+/* Returns 0 for never, 1 for always, 2 for first, -1 for anything else. Older files have add_prefix_space. */
 static int prepend_scheme(const json_t *step) {
   const json_t *scheme = json_object_get(step, "prepend_scheme"), *space = json_object_get(step, "add_prefix_space");
   if (json_has_text(step, "prepend_scheme", "never")) return json_is_true(space) ? -1 : 0;
@@ -174,7 +174,7 @@ static bool read_pre_tokenizer(TokenizerReader *r, const json_t *step) {
                      text_one_line(json_type_name(step), 40).text);
 }
 
-/* Behind ByteLevel a text is one of other characters. */
+/* ByteLevel must be the last step, because it replaces the characters of the text. */
 static bool find_byte_level(TokenizerReader *r, const json_t *step) {
   if (r->bytes) return json_refuse(r, "ByteLevel is not the last step of its pre_tokenizer" SUPPORTED);
   r->bytes = json_has_text(step, "type", "ByteLevel");
@@ -196,7 +196,7 @@ bool json_find_kind(TokenizerReader *r) {
 
 typedef enum DecoderStep { REPLACE = 1, FALLBACK = 2, FUSE = 4, STRIP = 8, METASPACE = 16 } DecoderStep;
 
-/* 0: it is none that is known. */
+/* Returns 0 for an unknown step. */
 static unsigned decoder_step(const json_t *step) {
   const json_t *start = json_object_get(step, "start"), *stop = json_object_get(step, "stop");
   const bool space = json_has_text(step, "content", " ");
@@ -210,7 +210,7 @@ static unsigned decoder_step(const json_t *step) {
   return is_metaspace(step) ? METASPACE : 0;
 }
 
-/* Replace, ByteFallback, Fuse, Strip, in this order; or Metaspace in the place of the first and the last. */
+/* Accepts Replace, ByteFallback, Fuse, Strip, in this order; Metaspace may take the place of Replace and Strip. */
 static bool read_characters_decoder(TokenizerReader *r, const json_t *decoder) {
   const json_t *steps = json_has_text(decoder, "type", "Sequence") ? json_object_get(decoder, "decoders") : NULL;
   unsigned seen = 0;
@@ -235,29 +235,27 @@ static bool read_decoder(TokenizerReader *r) {
   return json_has_text(decoder, "type", "ByteLevel") || json_refuse(r, "decoder is not ByteLevel" SUPPORTED);
 }
 
-/* ---- all ---- */
+/* ---- the whole pipeline ---- */
 
-static bool add_sum(TokenizerReader *r, const json_t *value) {
+static bool hash_value(TokenizerReader *r, const json_t *value) {
   char *text =
       json_text(value ? value : json_null(), JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY, TOKENIZER_JSON, r->error);
-  if (text) r->out->pipeline_sum = checksum_xxh64(text, strlen(text), r->out->pipeline_sum);
+  if (text) r->out->pipeline_hash = checksum_xxh64(text, strlen(text), r->out->pipeline_hash);
   free(text);
   return text != NULL;
 }
 
-static bool take_sum(TokenizerReader *r) {
-  static const char *const parts[] = {"normalizer", "pre_tokenizer", "added_tokens"};
-  static const char *const flags[] = {"byte_fallback", "ignore_merges"};
+static bool hash_pipeline(TokenizerReader *r) {
   const json_t *model = json_object_get(r->root, "model");
-  if (tokenizer_is_gpt2(r->out)) return true; /* those of runs were taken before there was anything else */
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-    if (!add_sum(r, json_object_get(r->root, parts[i]))) return false;
-  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-    if (!add_sum(r, json_object_get(model, flags[i]))) return false;
-  return true;
+  if (tokenizer_is_gpt2(r->out)) return true; /* keeps the fingerprints of older runs valid */
+  return hash_value(r, json_object_get(r->root, "normalizer")) &&
+         hash_value(r, json_object_get(r->root, "pre_tokenizer")) &&
+         hash_value(r, json_object_get(r->root, "added_tokens")) &&
+         hash_value(r, json_object_get(model, "byte_fallback")) &&
+         hash_value(r, json_object_get(model, "ignore_merges"));
 }
 
-/* A vocabulary of characters has no end of words: a whole text is one, which is cut where no token could be. */
+/* In a vocabulary of characters a whole text is one word; STEP_UNJOINED cuts it where no token can cross. */
 static bool begin_joined(TokenizerReader *r) {
   Pipeline *p = &r->out->pipeline;
   if (r->bytes) return true;
@@ -276,5 +274,5 @@ bool json_read_pipeline(TokenizerReader *r) {
          read_steps(r, json_object_get(r->root, "normalizer"), "normalizers", read_normalizer, 0) &&
          add_added_step(r, true) &&
          read_steps(r, json_object_get(r->root, "pre_tokenizer"), "pretokenizers", read_pre_tokenizer, 0) &&
-         (r->bytes || add_step(r, (Step){.kind = STEP_UNJOINED})) && read_decoder(r) && take_sum(r);
+         (r->bytes || add_step(r, (Step){.kind = STEP_UNJOINED})) && read_decoder(r) && hash_pipeline(r);
 }

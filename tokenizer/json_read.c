@@ -2,7 +2,6 @@
  * not skip, features for which it would produce other ids than the library that wrote the file. */
 #include "tokenizer/internal.h"
 
-#include "tokenizer/alphabet.h"
 #include "util/file.h"
 #include "util/json.h"
 #include "util/path.h"
@@ -21,7 +20,7 @@ enum {
 
 /* ---- values ---- */
 
-/* NULL-safe: jansson's accessors return NULL for an object that is not one. */
+/* jansson's accessors accept NULL and values of other types, and return NULL for them. */
 bool json_is_absent(const json_t *value) { return !value || json_is_null(value); }
 
 bool json_has_text(const json_t *object, const char *key, const char *text) {
@@ -73,25 +72,21 @@ static json_t *read_json(Tokenizer *out, const char *path, Error *error) {
 
 /* ---- the vocabulary ---- */
 
-/* While it is read: the texts of the ids, NULL where there is none, or none that texts are encoded to. */
+/* The vocabulary while it is read. */
 typedef struct Vocabulary {
-  const char **texts; /* [size], of the JSON */
+  const char **texts; /* [size], owned by the JSON; NULL: encoding never returns the id */
   int32_t size;
-  int32_t byte_tokens[BPE_BYTES]; /* of a vocabulary of characters */
-  bool *merged;                   /* [size] of an id: a merge reads or makes it */
-  BpeTokens tokens;               /* their bytes, as words have them */
+  int32_t byte_tokens[BPE_BYTES]; /* <0x00> to <0xFF> of a vocabulary of characters; -1 in one of bytes */
+  bool *merged;                   /* [size] whether a merge contains the id */
+  BpeTokens tokens;
   BpeMerge *merges;
 } Vocabulary;
-
-static void free_tokens(BpeTokens *tokens) {
-  free(tokens->bytes);
-  free(tokens->begins);
-}
 
 static void free_vocabulary(Vocabulary *v) {
   free(v->texts);
   free(v->merged);
-  free_tokens(&v->tokens);
+  free(v->tokens.bytes);
+  free(v->tokens.begins);
   free(v->merges);
 }
 
@@ -111,9 +106,7 @@ static bool find_largest_id(TokenizerReader *r, json_t *vocab) {
 
 /* ---- merges: "left right" or ["left", "right"] ---- */
 
-static int32_t id_of_text(const json_t *vocab, const char *text) { return json_id(json_object_get(vocab, text)); }
-
-/* False: it is none, or EXIT_MEMORY. */
+/* Returns false for an invalid merge, and with EXIT_MEMORY. */
 static bool read_merge(BpeMerge *out, const json_t *vocab, const json_t *merge, Error *error) {
   const char *left = json_string_value(merge), *right = left ? strchr(left, ' ') : NULL;
   size_t left_size = right ? (size_t)(right - left) : 0;
@@ -124,13 +117,13 @@ static bool read_merge(BpeMerge *out, const json_t *vocab, const json_t *merge, 
     left_size = left ? strlen(left) : 0;
   }
   if (!left || !right) return false;
-  char *text = malloc(left_size + strlen(right) + 1); /* the left token, and then both */
+  char *text = malloc(left_size + strlen(right) + 1); /* first the left token, then both */
   if (!text) return error_memory(error, TOKENIZER_JSON);
   memcpy(text, left, left_size);
   text[left_size] = '\0';
-  *out = (BpeMerge){.left = id_of_text(vocab, text), .right = id_of_text(vocab, right)};
+  *out = (BpeMerge){.left = json_id(json_object_get(vocab, text)), .right = json_id(json_object_get(vocab, right))};
   strcpy(text + left_size, right);
-  out->id = id_of_text(vocab, text);
+  out->id = json_id(json_object_get(vocab, text));
   free(text);
   return out->left >= 0 && out->right >= 0 && out->id >= 0;
 }
@@ -149,9 +142,8 @@ static bool read_merges(const TokenizerReader *r, Vocabulary *out, const json_t 
   return true;
 }
 
-/* ---- added tokens in it, and bytes ---- */
+/* ---- tokens ---- */
 
-/* <0x00> to <0xFF>, which stand for bytes. */
 static bool find_byte_tokens(const TokenizerReader *r, Vocabulary *v, const json_t *vocab) {
   for (int byte = 0; byte < BPE_BYTES; byte++) {
     char name[8];
@@ -171,29 +163,27 @@ static bool is_byte_token(const Vocabulary *v, int32_t id, uint8_t *byte) {
   return v->byte_tokens[*byte] == id;
 }
 
-/* A token that is one character; in a vocabulary of bytes, one that stands for a byte. */
+/* Whether a token is one character; in a vocabulary of bytes, a character that represents a byte. */
 static bool is_character(const TokenizerReader *r, const char *text) {
   uint32_t point;
   uint8_t byte[4];
   const size_t size = strlen(text);
-  const Alphabet alphabet = alphabet_gpt2();
   return size && utf8_read((const uint8_t *)text, size, &point) == size &&
-         (!r->bytes || alphabet_read(&alphabet, text, byte) == 1);
+         (!r->bytes || alphabet_read(&r->alphabet, text, byte) == 1);
 }
 
-/* Whether words are made of a token, even where it is an added one, too. */
+/* Whether encoding can return a token without matching it as an added token. */
 static bool is_in_words(const TokenizerReader *r, const Vocabulary *v, int32_t id) {
   uint8_t byte;
   return v->texts[id] && (v->merged[id] || is_character(r, v->texts[id]) || is_byte_token(v, id, &byte));
 }
 
-/* An added token that no word becomes: special, or of characters that the vocabulary has otherwise. */
+/* Whether encoding returns a token only as an added token. */
 static bool is_only_added(const TokenizerReader *r, const Vocabulary *v, const AddedEntry *entry) {
   uint8_t bytes[ADDED_TOKEN_BYTES];
   if (is_in_words(r, v, entry->token.id)) return false;
   if (entry->token.special || strlen(entry->text) > sizeof bytes) return true;
-  const Alphabet alphabet = alphabet_gpt2();
-  return r->bytes && alphabet_read(&alphabet, entry->text, bytes) < 0;
+  return r->bytes && alphabet_read(&r->alphabet, entry->text, bytes) < 0;
 }
 
 static bool fill_texts(const TokenizerReader *r, Vocabulary *out, json_t *vocab) {
@@ -222,10 +212,9 @@ static bool fill_texts(const TokenizerReader *r, Vocabulary *out, json_t *vocab)
   return true;
 }
 
-/* The bytes of a token as words have them; -1: it is not in the alphabet. */
-static int64_t token_bytes(const TokenizerReader *r, const Alphabet *alphabet, const Vocabulary *v, int32_t id,
-                           uint8_t *out) {
-  if (r->bytes) return alphabet_read(alphabet, v->texts[id], out);
+/* Writes the bytes of a token and returns their number; -1: it is not written in the alphabet. */
+static int64_t token_bytes(const TokenizerReader *r, const Vocabulary *v, int32_t id, uint8_t *out) {
+  if (r->bytes) return alphabet_read(&r->alphabet, v->texts[id], out);
   if (is_byte_token(v, id, out)) return 1;
   const size_t size = strlen(v->texts[id]);
   memcpy(out, v->texts[id], size);
@@ -239,7 +228,6 @@ static bool allocate_tokens(const TokenizerReader *r, BpeTokens *tokens, int32_t
 }
 
 static bool make_tokens(const TokenizerReader *r, Vocabulary *v) {
-  const Alphabet alphabet = alphabet_gpt2();
   BpeTokens *out = &v->tokens;
   size_t capacity = 0;
   for (int32_t id = 0; id < v->size; id++) capacity += v->texts[id] ? strlen(v->texts[id]) : 0;
@@ -248,7 +236,7 @@ static bool make_tokens(const TokenizerReader *r, Vocabulary *v) {
   for (int32_t id = 0; id < v->size; id++) {
     out->begins[id] = at;
     if (!v->texts[id]) continue;
-    const int64_t bytes = token_bytes(r, &alphabet, v, id, out->bytes + at);
+    const int64_t bytes = token_bytes(r, v, id, out->bytes + at);
     if (bytes < 0) return json_refuse(r, "the token \"%.60s\" is not in the alphabet of byte-level BPE", v->texts[id]);
     at += (uint32_t)bytes;
   }
@@ -301,7 +289,7 @@ static bool make_decoded(const TokenizerReader *r, const Vocabulary *v) {
   return true;
 }
 
-/* ---- everything ---- */
+/* ---- reading ---- */
 
 static bool is_absent_or_empty(const json_t *object, const char *key) {
   return json_is_absent(json_object_get(object, key)) || json_has_text(object, key, "");
@@ -360,6 +348,7 @@ static bool load(Tokenizer **out, const char *path, int32_t end, Error *error) {
   json_t *root = read_json(t, path, &why), *config = end < 0 ? json_read_beside(path, TOKENIZER_CONFIG_JSON) : NULL;
   if (end < 0) read_config(t, config, path);
   TokenizerReader reader = {.out = t, .path = path, .root = root, .config = config, .end = end, .error = &why};
+  reader.alphabet = alphabet_gpt2();
   const bool ok = root && read_tokenizer(&reader);
   json_decref(root);
   json_decref(config);

@@ -1,7 +1,6 @@
 /* tokenizer.json and tokenizer_config.json, as Hugging Face's tokenizers and transformers read them. */
 #include "tokenizer/internal.h"
 
-#include "tokenizer/alphabet.h"
 #include "util/file.h"
 #include "util/json.h"
 
@@ -65,7 +64,7 @@ static json_t *template_part(const char *kind, const char *id, int type_id) {
   return json_pack("{s:{s:s, s:i}}", kind, "id", id, "type_id", type_id);
 }
 
-/* A template for a text, or for a pair of them. */
+/* The template for one text, or for a pair of texts. */
 static json_t *template_json(const Tokenizer *t, bool pair) {
   json_t *end = template_part("SpecialToken", tokenizer_end_text(t), 0), *first = template_part("Sequence", "A", 0),
          *second = template_part("Sequence", "B", 1);
@@ -77,7 +76,7 @@ static json_t *template_json(const Tokenizer *t, bool pair) {
                                       : json_pack("[o, o, o]", first, second, end);
 }
 
-/* Nothing, or what puts the end token before a text or behind it. */
+/* Returns null, or a post_processor that puts the end token before or after a text. */
 static json_t *post_processor_json(const Tokenizer *t) {
   const char *end = tokenizer_end_text(t);
   if (!tokenizer_begins_with_end(t) && !t->ends_with_end) return json_null();
@@ -92,16 +91,16 @@ static json_t *tokenizer_json(const Tokenizer *t) {
                    "post_processor", post_processor_json(t), "decoder", byte_level_json(), "model", model_json(t->bpe));
 }
 
-/* What was loaded, with another post_processor. */
+/* Returns the loaded file with another post_processor. */
 static json_t *changed_json(const Tokenizer *t) {
-  Error memory = {0}; /* take_text() asks for it */
+  Error memory = {0}; /* take_text() reports EXIT_MEMORY */
   json_t *root = json_parse(t->json, t->json_size, 0, NULL, TOKENIZER_JSON, &memory);
   if (root && json_object_set_new(root, "post_processor", post_processor_json(t)) == 0) return root;
   json_decref(root);
   return NULL;
 }
 
-/* What texts begin with, unless the model's configuration alone says that. */
+/* Returns the bos_token; NULL: only the configuration of the model names the start token. */
 static const char *start_text(const Tokenizer *t) {
   if (t->begin >= 0 && t->begin != t->end) return tokenizer_added(t, t->begin)->text;
   return t->starts_elsewhere ? NULL : tokenizer_end_text(t);
@@ -122,13 +121,13 @@ static json_t *config_json(const Tokenizer *t, int ctx) {
   return NULL;
 }
 
-/* Takes `object` over. */
+/* Converts `object` to text and frees it. */
 static bool take_text(json_t *object, const char *name, char **text, size_t *size, Error *error) {
   *text = json_text(object, JSON_INDENT(2), name, error);
   json_decref(object);
   if (!*text) return false;
   *size = strlen(*text);
-  (*text)[(*size)++] = '\n'; /* in the place of the final zero: the file has none */
+  (*text)[(*size)++] = '\n'; /* replaces the final zero, which the file does not have */
   return true;
 }
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
-/* Characters before U+0300 are normalized and compose with nothing before them; the bytes of all others begin with
- * FIRST_LEAD or a higher one. */
-enum { FIRST_LEAD = 0xCC, LONGEST = 18 /* points that a character may become */, CLASSES = 256 };
+/* Characters below U+0300 are normalized and do not compose with a character before them; the first byte of all other
+ * characters is FIRST_LEAD or higher. LONGEST: the most code points that a character decomposes to. */
+enum { FIRST_LEAD = 0xCC, LONGEST = 18, CLASSES = 256 };
 
 void nfc_free(NfcScratch *scratch) {
   free(scratch->points);
@@ -17,8 +17,7 @@ void nfc_free(NfcScratch *scratch) {
 
 static uint8_t combining_class(int32_t point) { return (uint8_t)utf8proc_get_property(point)->combining_class; }
 
-/* Marks between two characters that are none, in the order of their classes. utf8proc's own sort takes the square of
- * their number. */
+/* Sorts consecutive marks by combining class, in linear time; the time of utf8proc's own sort is quadratic. */
 static void sort_marks(int32_t *points, size_t count, int32_t *sorted) {
   size_t begins[CLASSES + 1] = {0};
   for (size_t i = 0; i < count; i++) begins[combining_class(points[i]) + 1]++;
@@ -35,7 +34,7 @@ static void sort_all_marks(int32_t *points, size_t count, int32_t *sorted) {
   }
 }
 
-/* A run of characters, of which only the first may be before U+0300. */
+/* Normalizes a run of characters, of which only the first may be below U+0300. */
 static bool add_run(ByteBuffer *out, NfcScratch *s, const uint8_t *text, size_t size, Error *error) {
   size_t count = 0;
   for (size_t at = 0; at < size;) {
@@ -61,7 +60,7 @@ static bool add_run(ByteBuffer *out, NfcScratch *s, const uint8_t *text, size_t 
   return true;
 }
 
-/* Where the last character of `text` begins; `size` where its last byte is of none. */
+/* Returns where the last character of `text` begins, or `size` if its last byte belongs to no character. */
 static size_t last_character(const uint8_t *text, size_t size) {
   uint32_t point;
   for (size_t back = 1; back <= 2 && back <= size; back++)
@@ -83,7 +82,8 @@ bool nfc_add(ByteBuffer *out, NfcScratch *scratch, const uint8_t *text, size_t s
     if (!byte_buffer_add(out, text + at, begin - at, error) ||
         (end > begin && !add_run(out, scratch, text + begin, end - begin, error)))
       return false;
-    if (end == plain && end < size && !byte_buffer_add(out, text + end++, 1, error)) return false; /* of no character */
+    if (end == plain && end < size && !byte_buffer_add(out, text + end++, 1, error))
+      return false; /* belongs to no character */
     at = end;
   }
   return true;

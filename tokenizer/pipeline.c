@@ -33,7 +33,7 @@ static bool has_work(const Step *step, bool special) {
          (special && added_tokens_have_any(step->added, true));
 }
 
-/* Cut again, a piece stays whole: GPT-2's twice is GPT-2's. */
+/* Cutting a piece again with GPT-2's pattern leaves it whole, so STEP_GPT2 may occur more than once. */
 bool pipeline_is_gpt2(const Pipeline *p, bool special) {
   bool cuts = false;
   for (int i = 0; i < p->count; i++) {
@@ -46,7 +46,7 @@ bool pipeline_is_gpt2(const Pipeline *p, bool special) {
 
 /* ---- cutting ---- */
 
-/* A step that turns every character by itself into something. */
+/* Whether a step replaces single characters by other characters. */
 static bool replaces_characters(const Step *step) {
   size_t length;
   const size_t size = strlen(step->from);
@@ -54,19 +54,19 @@ static bool replaces_characters(const Step *step) {
   return length == size && *step->to;
 }
 
-/* Whether all steps are of these kinds, a bit each, with the needed one and no other patterns, and none looks at what
- * lies behind a cut. */
+/* Whether all steps are of `kinds` (one bit each), one of them is `needed`, all patterns are `pattern`, and no step looks
+ * at the text after a cut. */
 static bool has_only(const Pipeline *p, unsigned kinds, StepKind needed, StepPattern pattern) {
-  bool there = false;
+  bool found = false;
   for (int i = 0; i < p->count; i++) {
     const Step *step = &p->steps[i];
-    there = there || step->kind == needed;
+    found = found || step->kind == needed;
     if (!(kinds & 1u << step->kind) || (step->kind == STEP_REGEX && step->pattern != pattern) ||
         (step->kind == STEP_REPLACE && !replaces_characters(step)) ||
         (step->kind == STEP_ADDED && added_tokens_look_around(step->added)))
       return false;
   }
-  return there;
+  return found;
 }
 
 static bool has_kind(const Pipeline *p, StepKind kind) {
@@ -85,8 +85,8 @@ static bool is_space(const Pipeline *p, int32_t point) {
   return point != JOINED_NONE && p->bpe->classes->of[point] == CHAR_SPACE;
 }
 
-/* The last character of what `left` becomes, or the first of what `right` does. */
-static int32_t after_steps(const Pipeline *p, int32_t character, bool is_left) {
+/* Returns the last character of the text that STEP_REPLACE steps make of a character, or the first one. */
+static int32_t after_steps(const Pipeline *p, int32_t character, bool last) {
   size_t length;
   for (int i = 0; i < p->count; i++) {
     const Step *step = &p->steps[i];
@@ -94,17 +94,17 @@ static int32_t after_steps(const Pipeline *p, int32_t character, bool is_left) {
     const uint8_t *to = (const uint8_t *)step->to;
     const size_t size = strlen(step->to);
     if (joined_character((const uint8_t *)step->from, strlen(step->from), &length) != character) continue;
-    character = is_left ? joined_character_before(to, size) : joined_character(to, size, &length);
+    character = last ? joined_character_before(to, size) : joined_character(to, size, &length);
   }
   return character;
 }
 
-/* That no added token lies across the place between two characters, ends there, where another text begins, or takes
- * white space from the other side of it. */
+/* Whether a cut between two characters affects no added token: none can cross it, end at it (the text after it would then
+ * be a new text), or take white space from its other side. */
 static bool is_free_of_added(const Pipeline *p, int32_t left, int32_t right) {
   return !p->added_joined ||
          !(joined_pairs_have(p->added_joined, left, right) ||
-           joined_pairs_have(p->added_joined, left, JOINED_END) || /* of one that is not normalized */
+           joined_pairs_have(p->added_joined, left, JOINED_END) || /* a token that is not normalized */
            joined_pairs_have(p->added_joined, after_steps(p, left, true), JOINED_END) ||
            (strips(p) && (is_space(p, left) || is_space(p, right))));
 }
@@ -117,15 +117,15 @@ static bool is_cut(const Pipeline *p, const uint8_t *text, size_t size, size_t a
          !joined_pairs_have(p->joined, after_steps(p, left, true), after_steps(p, right, false));
 }
 
-/* Between two characters that no token has side by side, after what becomes of each. */
+/* Cuts between two characters that, after all replacements, are adjacent in no token. */
 static size_t next_cut_unjoined(const Pipeline *p, const uint8_t *text, size_t size, size_t from) {
   for (size_t at = from > 0 ? from : 1; at < size; at++)
     if (is_cut(p, text, size, at)) return at;
   return size;
 }
 
-/* Normalization changes nothing between two characters of ASCII. The Unicode of patterns is PCRE2's and may be newer
- * than utf8proc's, so numbers that a pattern joins must end before the cut by both. */
+/* Normalization does not change the boundary between two ASCII characters. Patterns use the Unicode version of PCRE2,
+ * which may be newer than utf8proc's, so no cut is made before a digit that a pattern could join to such a number. */
 static size_t next_cut_gpt2(const Pipeline *p, const uint8_t *text, size_t size, size_t from) {
   const bool normalizes = has_kind(p, STEP_NFC), digits = has_kind(p, STEP_REGEX);
   for (;; from++) {
@@ -136,8 +136,8 @@ static size_t next_cut_gpt2(const Pipeline *p, const uint8_t *text, size_t size,
   }
 }
 
-/* Behind the end of a line, where no white space follows. No match of these patterns goes on from there, and what is
- * matched before it is the same where the text ends there. Four bytes tell what a character is. */
+/* Cuts after the end of a line if no white space follows. No match of these patterns continues there, and the matches
+ * before it are the same when the text ends there. The class of a character needs up to four bytes. */
 static size_t next_cut_lines(const Pipeline *p, const uint8_t *text, size_t size, size_t from) {
   size_t length;
   for (size_t at = from > 0 ? from : 1; at < size; at++) {
@@ -182,14 +182,14 @@ size_t pipeline_chunks(const Pipeline *p, const PipelineText *documents, size_t 
   return made;
 }
 
-/* ---- running: each step calls the next with every text that it makes, at most PIPELINE_STEPS deep ---- */
+/* ---- running: a step passes each of its output texts to the next step; at most PIPELINE_STEPS nested calls ---- */
 
 /* A text between two steps. */
 typedef struct Span {
   const uint8_t *text;
-  size_t size, left; /* left: how many bytes may be read */
-  bool continues;    /* its beginning is somewhere before */
-  bool is_first;     /* of the document */
+  size_t size, left; /* left >= size: the number of bytes that may be read */
+  bool continues;    /* it is the beginning of a chunk that is not the document's first */
+  bool is_first;     /* it begins where the document does */
 } Span;
 
 typedef struct StepScratch {
@@ -199,14 +199,14 @@ typedef struct StepScratch {
 
 struct PipelineRunner {
   const Pipeline *pipeline;
-  const Step *steps[PIPELINE_STEPS]; /* those that have something to do */
+  const Step *steps[PIPELINE_STEPS]; /* the steps that have an effect */
   int count;
   StepScratch scratch[PIPELINE_STEPS];
   NfcScratch nfc;
-  RegexMatcher *matcher; /* NULL: there is no pattern */
+  RegexMatcher *matcher; /* NULL: no step has a pattern */
   PipelineSink sink;
   StopSignal stop;
-  uint32_t matches; /* since the last look at `stop` */
+  uint32_t matches; /* counted so that `stop` is read at intervals */
   bool special;
 };
 
@@ -244,13 +244,13 @@ bool pipeline_runner_create(PipelineRunner **out, const Pipeline *pipeline, bool
 
 static bool run_step(PipelineRunner *r, int i, Span span, Error *error);
 
-static Span part_of(Span span, size_t begin, size_t end) {
+static Span subspan(Span span, size_t begin, size_t end) {
   return (Span){span.text + begin, end - begin, span.left - begin, begin == 0 && span.continues,
                 begin == 0 && span.is_first};
 }
 
-static bool run_part(PipelineRunner *r, int i, Span span, size_t begin, size_t end, Error *error) {
-  return begin == end || run_step(r, i + 1, part_of(span, begin, end), error);
+static bool run_range(PipelineRunner *r, int i, Span span, size_t begin, size_t end, Error *error) {
+  return begin == end || run_step(r, i + 1, subspan(span, begin, end), error);
 }
 
 /* ---- running: steps that cut ---- */
@@ -261,18 +261,18 @@ static bool cut_at_added(PipelineRunner *r, int i, Span span, Error *error) {
   size_t done = 0;
   while (added_tokens_next(r->steps[i]->added, r->pipeline->bpe->classes, r->special, span.text, span.size, &cursor,
                            &match)) {
-    if (!run_part(r, i, span, done, match.begin, error) || !r->sink.token(r->sink.context, match.id, error))
+    if (!run_range(r, i, span, done, match.begin, error) || !r->sink.token(r->sink.context, match.id, error))
       return false;
     done = match.end;
   }
-  return run_part(r, i, span, done, span.size, error);
+  return run_range(r, i, span, done, span.size, error);
 }
 
 static bool cut_as_gpt2(PipelineRunner *r, int i, Span span, Error *error) {
   const CharClasses *classes = r->pipeline->bpe->classes;
   for (size_t at = 0, size; at < span.size; at += size) {
     size = pretokenize_first(classes, span.text + at, span.size - at);
-    if (!run_part(r, i, span, at, at + size, error)) return false;
+    if (!run_range(r, i, span, at, at + size, error)) return false;
   }
   return true;
 }
@@ -283,21 +283,21 @@ static bool cut_unjoined(PipelineRunner *r, int i, Span span, Error *error) {
   for (size_t at = length; at < span.size; at += length) {
     const int32_t character = joined_character(span.text + at, span.size - at, &length);
     if (!joined_pairs_have(r->pipeline->joined, before, character)) {
-      if (!run_part(r, i, span, begin, at, error)) return false;
+      if (!run_range(r, i, span, begin, at, error)) return false;
       begin = at;
     }
     before = character;
   }
-  return run_part(r, i, span, begin, span.size, error);
+  return run_range(r, i, span, begin, span.size, error);
 }
 
-/* What lies between matches, and the matches, become pieces: the last one is kept while it may grow. */
+/* Makes pieces of matches and of the texts between them. The last piece is held back while it may still grow. */
 typedef struct Pieces {
   PipelineRunner *runner;
   int step;
   Span span;
   size_t begin, end;
-  bool kept, before; /* before: the last one was a match */
+  bool held, before; /* held: begin .. end is a piece; before: the last range was a match */
 } Pieces;
 
 static bool joins(const Pieces *p, SplitBehavior behavior, bool is_match) {
@@ -309,28 +309,28 @@ static bool joins(const Pieces *p, SplitBehavior behavior, bool is_match) {
   }
 }
 
-static bool put_kept(Pieces *p, Error *error) {
-  return !p->kept || run_part(p->runner, p->step, p->span, p->begin, p->end, error);
+static bool emit_held(Pieces *p, Error *error) {
+  return !p->held || run_range(p->runner, p->step, p->span, p->begin, p->end, error);
 }
 
 static bool add_piece(Pieces *p, size_t begin, size_t end, bool is_match, Error *error) {
   const Step *step = p->runner->steps[p->step];
-  const bool is = is_match != step->inverted;
-  if (p->kept && joins(p, step->behavior, is)) {
+  const bool match = is_match != step->inverted;
+  if (p->held && joins(p, step->behavior, match)) {
     p->end = end;
   } else {
-    if (!put_kept(p, error)) return false;
-    p->kept = !(step->behavior == SPLIT_REMOVED && is);
+    if (!emit_held(p, error)) return false;
+    p->held = !(step->behavior == SPLIT_REMOVED && match);
     p->begin = begin;
     p->end = end;
   }
-  p->before = is;
+  p->before = match;
   return true;
 }
 
 static bool go_on(PipelineRunner *r, Error *error) {
-  enum { BETWEEN_LOOKS = 1 << 12 };
-  return ++r->matches % BETWEEN_LOOKS != 0 || stop_go_on(r->stop, "encoding", error);
+  enum { STOP_INTERVAL = 1 << 12 };
+  return ++r->matches % STOP_INTERVAL != 0 || stop_go_on(r->stop, "encoding", error);
 }
 
 static bool cut_at_matches(PipelineRunner *r, int i, Span span, Error *error) {
@@ -345,7 +345,7 @@ static bool cut_at_matches(PipelineRunner *r, int i, Span span, Error *error) {
       return false;
     done = end;
   }
-  return ok && (done == span.size || add_piece(&pieces, done, span.size, false, error)) && put_kept(&pieces, error);
+  return ok && (done == span.size || add_piece(&pieces, done, span.size, false, error)) && emit_held(&pieces, error);
 }
 
 /* ---- running: steps that change ---- */
@@ -374,7 +374,7 @@ static bool is_prepended(const Step *step, Span span) {
          (step->when != PREPEND_FIRST || span.is_first);
 }
 
-/* *changed false: the text stays as it is. */
+/* Applies a step that changes texts. *changed false: the text stays as it is, and `out` is empty. */
 static bool change(PipelineRunner *r, const Step *step, ByteBuffer *out, Span span, bool *changed, Error *error) {
   *changed = step->kind != STEP_PREPEND || is_prepended(step, span);
   out->size = 0;
@@ -392,7 +392,7 @@ static bool run_changed(PipelineRunner *r, int i, Span span, Error *error) {
   return run_step(r, i + 1, (Span){buffer->bytes, buffer->size, buffer->size, span.continues, span.is_first}, error);
 }
 
-/* ---- running: all ---- */
+/* ---- running: all steps ---- */
 
 static bool run_step(PipelineRunner *r, int i, Span span, Error *error) {
   if (span.size == 0) return true;

@@ -93,7 +93,7 @@ bool pipeline_add(Pipeline *pipeline, Step step, Error *error);
 /* Returns whether STEP_GPT2 is the only step that has an effect. `special`: special tokens in texts are recognized. */
 bool pipeline_is_gpt2(const Pipeline *pipeline, bool special);
 
-/* Returns the first position at or after `from` where the text may be cut so that the tokens of the parts are the
+/* Returns the first position at or after `from` where the text may be cut so that the tokens of the two parts are the
  * tokens of the whole, when the second part is passed with `continues`; like pretokenize_cut(), for any pipeline.
  * Returns `size` where no such position is known: the patterns of a file may look at the whole text. */
 size_t pipeline_cut(const Pipeline *pipeline, const uint8_t *text, size_t size, size_t from);
@@ -101,7 +101,7 @@ size_t pipeline_cut(const Pipeline *pipeline, const uint8_t *text, size_t size, 
 /* ---- dividing texts into equal work for threads ---- */
 
 enum {
-  PIPELINE_CHUNK_BYTES = 1 << 18, /* a part is longer only if it cannot be cut */
+  PIPELINE_CHUNK_BYTES = 1 << 18, /* a chunk is longer only if it cannot be cut */
   PIPELINE_ROUND_CHUNKS = 4096
 };
 
@@ -110,22 +110,22 @@ typedef struct PipelineText {
   size_t size;
 } PipelineText;
 
-/* A part of a document that can be split independently. */
+/* A range of a document that can be encoded independently of the rest. */
 typedef struct PipelineChunk {
   const uint8_t *text;
   size_t size;
   bool is_last; /* of its document */
 } PipelineChunk;
 
-/* The beginning of the next part; starts as {0}. */
+/* The beginning of the next chunk; starts as {0}. */
 typedef struct PipelineCursor {
   size_t document, offset;
 } PipelineCursor;
 
-/* Fills parts[0..] with the next round of work, at most eight full parts per thread, and moves the cursor past it.
- * Returns their number, 0 after the last document. An empty document is one empty part. */
+/* Fills chunks[0..] with the next round of work, at most eight full chunks per thread, and moves the cursor past it.
+ * Returns their number, 0 after the last document. An empty document is one empty chunk. */
 size_t pipeline_chunks(const Pipeline *pipeline, const PipelineText *documents, size_t count, int threads,
-                       PipelineCursor *cursor, PipelineChunk parts[PIPELINE_ROUND_CHUNKS]);
+                       PipelineCursor *cursor, PipelineChunk chunks[PIPELINE_ROUND_CHUNKS]);
 
 /* ---- running ---- */
 
@@ -145,7 +145,7 @@ bool pipeline_runner_create(PipelineRunner **out, const Pipeline *pipeline, bool
                             StopSignal stop, Error *error);
 void pipeline_runner_free(PipelineRunner *runner);
 
-/* Passes the pieces of a document, or of a part of it, to the sink. `continues`: it is not the first part. Memory use
+/* Passes the pieces of a document, or of a chunk of it, to the sink. `continues`: it is not the first chunk. Memory use
  * is a few times the size of the text. EXIT_MEMORY; EXIT_CHECKPOINT for a pattern that takes too long; EXIT_SIGNALS +
  * the signal; the error of the sink. */
 bool pipeline_run(PipelineRunner *runner, const uint8_t *text, size_t size, bool continues, Error *error);

@@ -1,6 +1,6 @@
 #include "tokenizer/pretokenize.h"
 
-/* Bytes of the run of `class` at the start of the text; may be 0. */
+/* Returns the number of bytes of the run of `class` at the start of the text; may be 0. */
 static size_t run_of(const CharClasses *classes, CharClass class, const uint8_t *text, size_t size) {
   size_t at = 0, length;
   while (at < size) {
@@ -16,7 +16,7 @@ static size_t run_of(const CharClasses *classes, CharClass class, const uint8_t 
   return at;
 }
 
-/* Bytes of 's, 't, 'm, 'd, 're, 've or 'll, or 0; text[0] is the apostrophe. */
+/* Returns the number of bytes of 's, 't, 'm, 'd, 're, 've or 'll, or 0; text[0] is the apostrophe. */
 static size_t contraction(const uint8_t *text, size_t size) {
   if (size < 2) return 0;
   uint8_t first = text[1], second = size > 2 ? text[2] : 0;
@@ -25,8 +25,7 @@ static size_t contraction(const uint8_t *text, size_t size) {
   return two ? 3 : 0;
 }
 
-/* \s+(?!\S)|\s+ : before something that is not a space the last space is left to what follows, if another one is
- * there. */
+/* Matches \s+(?!\S)|\s+ : a run of several spaces before another character leaves its last space to the next piece. */
 static size_t spaces(const CharClasses *classes, const uint8_t *text, size_t size) {
   size_t at = 0, last = 0;
   while (at < size) {
@@ -50,7 +49,7 @@ size_t pretokenize_first(const CharClasses *classes, const uint8_t *text, size_t
   return begin + run_of(classes, class, text + begin, size - begin);
 }
 
-/* Class of the character that ends before text[at]; at > 0 and text[at] is ASCII. */
+/* Returns the class of the character that ends before text[at]; at > 0 and text[at] is ASCII. */
 static CharClass class_before(const CharClasses *classes, const uint8_t *text, size_t at) {
   if (text[at - 1] < 0x80) return (CharClass)classes->of_byte[text[at - 1]];
   size_t begin = at - 1, length;

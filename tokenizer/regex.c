@@ -13,15 +13,15 @@
 enum {
   JIT_STACK_FIRST = 32 << 10,
   JIT_STACK = 8 << 20,
-  HEAP_KIB = 256 << 10, /* of the interpreter */
-  STEPS = 1 << 20,      /* of a match, and STEPS_A_BYTE more for each byte of the text */
-  STEPS_A_BYTE = 8
+  HEAP_KIB = 256 << 10, /* for matching without JIT */
+  STEPS = 1 << 20,      /* limit of a match, plus STEPS_PER_BYTE for each byte of the text */
+  STEPS_PER_BYTE = 8
 };
 
 struct Regex {
   pcre2_code *code;
   bool jit, literal;
-  char *pattern; /* as the file has it, for messages */
+  char *pattern; /* as in the file, for messages */
 };
 
 struct RegexMatcher {
@@ -348,7 +348,7 @@ bool regex_matcher_create(RegexMatcher **out, Error *error) {
 
 /* ---- a text ---- */
 
-/* U+FDD0: no character is there, and none ever will be. Stands for a byte. */
+/* U+FDD0, a code point that is never assigned, replaces a byte that is not UTF-8. */
 static const uint8_t stand_in[] = {0xEF, 0xB7, 0x90};
 
 void regex_text_free(RegexText *text) {
@@ -356,27 +356,18 @@ void regex_text_free(RegexText *text) {
   *text = (RegexText){0};
 }
 
-/* Bytes of the character at text[0]; 1, and *whole false, for a byte that is none. */
-static size_t character(const uint8_t *text, size_t size, bool *whole) {
+/* Returns the number of bytes of the character at text[0]; 1, with *valid false, for a byte that is not UTF-8. */
+static size_t character(const uint8_t *text, size_t size, bool *valid) {
   uint32_t point;
   const size_t length = utf8_read(text, size, &point);
-  *whole = length > 0;
+  *valid = length > 0;
   return length > 0 ? length : 1;
 }
 
-static size_t well_formed(const uint8_t *text, size_t size) {
-  bool whole = true;
-  size_t at = 0;
-  while (at < size) {
-    if (text[at] < 0x80) {
-      at++;
-      continue;
-    }
-    const size_t length = character(text + at, size - at, &whole);
-    if (!whole) return at;
-    at += length;
-  }
-  return size;
+static bool is_utf8(const uint8_t *text, size_t size) {
+  bool valid = true;
+  for (size_t at = 0; valid && at < size;) at += text[at] < 0x80 ? 1 : character(text + at, size - at, &valid);
+  return valid;
 }
 
 static bool copy_text(RegexText *t, Error *error) {
@@ -385,10 +376,10 @@ static bool copy_text(RegexText *t, Error *error) {
     return error_memory(error, "the pieces of a text");
   t->size = 0;
   for (size_t at = 0, length; at < t->original_size; at += length) {
-    bool whole;
-    length = character(from + at, t->original_size - at, &whole);
-    const size_t written = whole ? length : sizeof stand_in;
-    memcpy(t->copy + t->size, whole ? from + at : stand_in, written);
+    bool valid;
+    length = character(from + at, t->original_size - at, &valid);
+    const size_t written = valid ? length : sizeof stand_in;
+    memcpy(t->copy + t->size, valid ? from + at : stand_in, written);
     t->size += written;
   }
   t->text = t->copy;
@@ -400,18 +391,18 @@ bool regex_begin(RegexText *t, const uint8_t *text, size_t size, Error *error) {
   t->original_size = t->size = size;
   t->at = t->last_end = t->mapped = t->original_mapped = 0;
   t->matched = false;
-  return well_formed(text, size) == size || copy_text(t, error);
+  return is_utf8(text, size) || copy_text(t, error);
 }
 
-/* Where the place `at` of the copy, which is not before the last one that was asked for, is in the text. */
-static size_t original_place(RegexText *t, size_t at) {
+/* Converts an offset in the copy to the original text. Offsets must not decrease from call to call. */
+static size_t original_offset(RegexText *t, size_t at) {
   if (t->text == t->original) return at;
   while (t->mapped < at) {
-    bool whole;
+    bool valid;
     const uint8_t *from = t->original + t->original_mapped;
-    const size_t length = character(from, t->original_size - t->original_mapped, &whole);
+    const size_t length = character(from, t->original_size - t->original_mapped, &valid);
     t->original_mapped += length;
-    t->mapped += whole ? length : sizeof stand_in;
+    t->mapped += valid ? length : sizeof stand_in;
   }
   return t->original_mapped;
 }
@@ -438,7 +429,7 @@ static int search(const Regex *regex, RegexMatcher *m, const RegexText *t) {
 bool regex_next(const Regex *regex, RegexMatcher *m, RegexText *t, size_t *begin, size_t *end, bool *found,
                 Error *error) {
   const PCRE2_SIZE *offsets = pcre2_get_ovector_pointer(m->data);
-  const size_t steps = STEPS + STEPS_A_BYTE * t->size;
+  const size_t steps = STEPS + STEPS_PER_BYTE * t->size;
   pcre2_set_match_limit(m->context, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
   *found = false;
   while (t->at <= t->size) {
@@ -446,15 +437,15 @@ bool regex_next(const Regex *regex, RegexMatcher *m, RegexText *t, size_t *begin
     if (code == PCRE2_ERROR_NOMATCH) break;
     if (code < 0 || offsets[0] > offsets[1] || offsets[0] < t->last_end) return match_failed(regex, code, error);
     if (offsets[0] == offsets[1] && t->matched && offsets[1] == t->last_end) {
-      bool whole;
-      t->at += t->at < t->size ? character(t->text + t->at, t->size - t->at, &whole) : 1;
+      bool valid;
+      t->at += t->at < t->size ? character(t->text + t->at, t->size - t->at, &valid) : 1;
       continue;
     }
     const size_t from = offsets[0];
     t->at = t->last_end = offsets[1];
     t->matched = true;
-    *begin = original_place(t, from);
-    *end = original_place(t, t->last_end);
+    *begin = original_offset(t, from);
+    *end = original_offset(t, t->last_end);
     *found = true;
     return true;
   }

@@ -132,11 +132,11 @@ void tokenizer_set_starts_elsewhere(Tokenizer *t, bool elsewhere) { t->starts_el
 uint64_t tokenizer_fingerprint(const Tokenizer *t) {
   const Bpe *bpe = t->bpe;
   const size_t ids = (size_t)bpe->tokens.size;
-  uint64_t sum = checksum_xxh64(&t->end, sizeof t->end, ids);
-  sum = checksum_xxh64(bpe->tokens.begins, (ids + 1) * sizeof *bpe->tokens.begins, sum);
-  sum = checksum_xxh64(bpe->tokens.bytes, bpe->tokens.begins[ids], sum);
-  sum = checksum_xxh64(bpe->merges, (size_t)bpe->merge_count * sizeof *bpe->merges, sum);
-  return t->pipeline_sum ? checksum_xxh64(&t->pipeline_sum, sizeof t->pipeline_sum, sum) : sum;
+  uint64_t hash = checksum_xxh64(&t->end, sizeof t->end, ids);
+  hash = checksum_xxh64(bpe->tokens.begins, (ids + 1) * sizeof *bpe->tokens.begins, hash);
+  hash = checksum_xxh64(bpe->tokens.bytes, bpe->tokens.begins[ids], hash);
+  hash = checksum_xxh64(bpe->merges, (size_t)bpe->merge_count * sizeof *bpe->merges, hash);
+  return t->pipeline_hash ? checksum_xxh64(&t->pipeline_hash, sizeof t->pipeline_hash, hash) : hash;
 }
 
 bool tokenizer_encode(Tokenizer *t, const uint8_t *text, size_t size, BpeIds *out, Error *error) {
@@ -153,7 +153,7 @@ const uint8_t *tokenizer_decode(const Tokenizer *t, int32_t id, size_t *size) {
   return d->bytes + d->begins[id];
 }
 
-/* Bytes of a text's first token that are left out. */
+/* Returns how many bytes at the start of a text's first token are not part of the decoded text. */
 static size_t leading_bytes(const Tokenizer *t, int32_t id, const uint8_t *bytes, size_t size) {
   if (t->leading == LEADING_SPACE) return bytes[0] == ' ';
   if (t->leading == LEADING_KEPT) return 0;
