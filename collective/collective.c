@@ -167,7 +167,7 @@ static bool open_group(Collective *c, Error *error) {
 
 bool collective_start(int processes, Error *error) {
   if (find_launcher() >= 0 || number_in("SLURM_STEP_NUM_TASKS") > 1)
-    return fail(error, EXIT_USAGE, "--gpus %d starts processes, and a launcher has started this one; leave it out",
+    return fail(error, EXIT_USAGE, "--gpus %d starts processes, and a launcher has started this one; leave out --gpus",
                 processes);
   return messenger_fork(processes, error);
 }

@@ -116,8 +116,9 @@ static void wrong_vocabularies_are_refused(void **state) {
   Bpe *bpe = vocabulary(AB_CD, 4);
   const BpeTokens *tokens = &bpe->tokens;
   const BpeMerge *good = bpe->merges;
-  expect_refused(tokens, (const BpeMerge[]){good[0], good[0]}, 2, "merges 0 and 1 are of the same pair");
-  expect_refused(tokens, (const BpeMerge[]){{'a', 'b', 257}}, 1, "token 257 is not the tokens 97 and 98");
+  expect_refused(tokens, (const BpeMerge[]){good[0], good[0]}, 2, "merges 0 and 1 have the same pair");
+  expect_refused(tokens, (const BpeMerge[]){{'a', 'b', 257}}, 1,
+                 "token 257 is not the concatenation of the tokens 97 and 98");
   expect_refused(tokens, (const BpeMerge[]){{'a', 'b', 261}}, 1, "token 261");
   expect_refused(tokens, (const BpeMerge[]){{'a', -1, 256}}, 1, "tokens 97 and -1");
   expect_refused(tokens, (const BpeMerge[]){{260, 256, 256}}, 1, "tokens 260 and 256");

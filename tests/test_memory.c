@@ -26,20 +26,20 @@ static void put(const char *path, const char *text) {
   assert_int_equal(fclose(file), 0);
 }
 
-static MemoryRoom room_of(const char *membership) {
+static AvailableMemory room_of(const char *membership) {
   char list[300], mount[300];
   put("list", membership);
   snprintf(list, sizeof list, "%s/list", dir);
   snprintf(mount, sizeof mount, "%s/cgroup", dir);
-  return memory_room_in_groups(list, mount);
+  return memory_available_in_groups(list, mount);
 }
 
 static void unlimited(void **state) {
   (void)state;
-  const MemoryRoom none = memory_room_in_groups("/nonexistent/list", "/nonexistent");
+  const AvailableMemory none = memory_available_in_groups("/nonexistent/list", "/nonexistent");
   assert_true(isinf(none.bytes) && !none.set_by);
   assert_string_equal(memory_limit_text(&none).text, "");
-  const MemoryRoom bad = room_of("\n:\nmemory\n3:memory\n9:cpu,cpuset:/a\n0::/nowhere/at/all\n");
+  const AvailableMemory bad = room_of("\n:\nmemory\n3:memory\n9:cpu,cpuset:/a\n0::/nowhere/at/all\n");
   assert_true(isinf(bad.bytes) && !bad.set_by);
 }
 
@@ -51,10 +51,10 @@ static void version_2(void **state) {
   put("cgroup/slice/unit/memory.max", "max\n");
   put("cgroup/slice/unit/memory.current", "1000\n");
   put("cgroup/slice/unit/tight/memory.max", "1000000\n");
-  const MemoryRoom parent = room_of("0::/slice/unit\n");
+  const AvailableMemory parent = room_of("0::/slice/unit\n");
   assert_true(parent.limit == 3145728000 && parent.bytes == 2145728000);
   assert_string_equal(memory_limit_text(&parent).text, "this process may use 2.9 GiB (cgroup)");
-  const MemoryRoom child = room_of("5:pids:/slice/unit\n0::/slice/unit/tight\n");
+  const AvailableMemory child = room_of("5:pids:/slice/unit\n0::/slice/unit/tight\n");
   assert_true(child.limit == 1e6 && child.bytes == 1e6);
 }
 
@@ -67,7 +67,7 @@ static void version_1(void **state) {
   put("cgroup/memory/job/memory.usage_in_bytes", "100000000\n");
   put("cgroup/memory/job/memory.stat", "inactive_file 3\ntotal_inactive_file 20000000\n");
   put("cgroup/memory/job/task/memory.limit_in_bytes", "9223372036854771712\n");
-  const MemoryRoom room = room_of("4:cpuset,memory:/job/task\n0::/\n");
+  const AvailableMemory room = room_of("4:cpuset,memory:/job/task\n0::/\n");
   assert_true(room.limit == 5e8 && room.bytes == 4.2e8);
   assert_true(isinf(room_of("4:memory:/docker/1f2e\n").bytes));
   put("cgroup/memory/memory.limit_in_bytes", "700000\n");
@@ -89,14 +89,14 @@ static void resource_limits(void **state) {
     low = before;
     low.rlim_cur = 64 << 20;
     assert_int_equal(setrlimit(limits[i].resource, &low), 0);
-    const MemoryRoom room = memory_room();
+    const AvailableMemory room = memory_available();
     const MemoryLimitText text = memory_limit_text(&room);
     assert_int_equal(setrlimit(limits[i].resource, &before), 0);
     assert_true(room.limit == 64 << 20 && room.bytes < 64 << 20);
     assert_non_null(strstr(text.text, "this process may use 64.0 MiB "));
     assert_non_null(strstr(text.text, limits[i].words));
   }
-  const MemoryRoom room = memory_room();
+  const AvailableMemory room = memory_available();
   assert_true(room.limit > 64 << 20);
 }
 

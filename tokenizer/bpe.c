@@ -87,13 +87,13 @@ static bool index_merges(Bpe *bpe, Error *error) {
   for (int32_t rank = 0; rank < bpe->merge_count; rank++) {
     const BpeMerge *merge = &bpe->merges[rank];
     if (!is_concatenation(bpe, merge))
-      return fail(error, EXIT_CHECKPOINT, "merge %d: token %d is not the tokens %d and %d side by side", (int)rank,
-                  (int)merge->id, (int)merge->left, (int)merge->right);
+      return fail(error, EXIT_CHECKPOINT, "merge %d: token %d is not the concatenation of the tokens %d and %d",
+                  (int)rank, (int)merge->id, (int)merge->left, (int)merge->right);
     uint32_t at = pair_slot(bpe, merge->left, merge->right);
     for (; bpe->slots[at] >= 0; at = (at + 1) & bpe->slot_mask) {
       const BpeMerge *other = &bpe->merges[bpe->slots[at]];
       if (other->left != merge->left || other->right != merge->right) continue;
-      return fail(error, EXIT_CHECKPOINT, "merges %d and %d are of the same pair", (int)bpe->slots[at], (int)rank);
+      return fail(error, EXIT_CHECKPOINT, "merges %d and %d have the same pair", (int)bpe->slots[at], (int)rank);
     }
     bpe->slots[at] = rank;
   }
@@ -191,7 +191,7 @@ static bool make_own_tokens(BpeTokens *tokens, BpeMerge *merges, size_t merge_co
                    right_size = known ? begins[right + 1] - begins[right] : 0;
     const uint64_t end = begins[id] + (uint64_t)left_size + right_size;
     if (!known || end > UINT32_MAX)
-      return fail(error, EXIT_CHECKPOINT, "a merge of tokens that come after it, or of too many bytes");
+      return fail(error, EXIT_CHECKPOINT, "a merge uses a token that is made later, or the tokens have too many bytes");
     if (!array_reserve(&tokens->bytes, &capacity, end, 1)) return error_memory(error, "a BPE vocabulary");
     memcpy(tokens->bytes + begins[id], tokens->bytes + begins[left], left_size);
     memcpy(tokens->bytes + begins[id] + left_size, tokens->bytes + begins[right], right_size);

@@ -56,7 +56,7 @@ static json_t *read_json(Tokenizer *out, const char *path, Error *error) {
   json_error_t cause;
   json_t *root = NULL;
   if (!file_map(&file, path, EXIT_CHECKPOINT, error)) return NULL;
-  if (file.size == 0) fail(error, EXIT_CHECKPOINT, "%s: is empty", path);
+  if (file.size == 0) fail(error, EXIT_CHECKPOINT, "%s is empty", path);
   else if (file.size > FILE_LIMIT)
     fail(error, EXIT_CHECKPOINT, "%s: %zu bytes, more than the %d a tokenizer may have", path, file.size, FILE_LIMIT);
   else if (!(out->json = malloc(file.size))) error_memory(error, path);
@@ -136,7 +136,7 @@ static bool read_merges(const TokenizerReader *r, Vocabulary *out, const json_t 
   for (size_t i = 0; i < count; i++) {
     BpeMerge *merge = &out->merges[i];
     if (!read_merge(merge, vocab, json_array_get(merges, i), r->error))
-      return json_refuse(r, "merge %zu is not of two tokens of model.vocab that make a third", i);
+      return json_refuse(r, "merge %zu does not join two tokens of model.vocab to a third one", i);
     out->merged[merge->left] = out->merged[merge->right] = out->merged[merge->id] = true;
   }
   return true;
@@ -200,8 +200,8 @@ static bool fill_texts(const TokenizerReader *r, Vocabulary *out, json_t *vocab)
     const int32_t id = entry->token.id;
     const json_t *known = json_object_get(vocab, entry->text);
     if (known ? json_id(known) != id : out->texts[id] && strcmp(out->texts[id], entry->text) != 0)
-      return json_refuse(r, "the added token \"%.60s\" has the id %d, in model.vocab another%s", entry->text, id,
-                         known ? "" : " token has");
+      return json_refuse(r, "the added token \"%.60s\" has the id %d, %s in model.vocab", entry->text, id,
+                         known ? "but another id" : "which another token has");
     if (is_only_added(r, out, entry)) out->texts[id] = NULL;
     else if (id == r->out->end)
       return json_refuse(r,

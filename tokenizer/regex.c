@@ -102,7 +102,7 @@ static bool property(Translator *t) {
   if (!end || end - from > NAME_BYTES - 1) return refuse(t, "\\p without {NAME}");
   const bool negated = from[1] == '^';
   snprintf(name, sizeof name, "%.*s", (int)(end - from - 1 - negated), from + 1 + negated);
-  if (name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")]) return refuse(t, "such a \\p{NAME}");
+  if (name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")]) return refuse(t, "this \\p{NAME}");
   const char *category = short_category(name), *prefix = "";
   snprintf(text, sizeof text, "\\p{sc:%s}", name);
   if (!category && strlen(name) > 2 && compiles(text)) prefix = "sc:";
@@ -122,7 +122,7 @@ static bool code_point(Translator *t) {
   const bool whole = digits > 0 && (braces ? from[digits] == '}' : *t->at == 'x' || digits == 4);
   snprintf(text, sizeof text, "%.*s", (int)digits, from);
   const unsigned long point = strtoul(text, NULL, 16);
-  if (!whole || (!braces && *t->at == 'x' && point > 0x7F)) return refuse(t, "such a \\x or \\u");
+  if (!whole || (!braces && *t->at == 'x' && point > 0x7F)) return refuse(t, "this \\x or \\u");
   snprintf(text, sizeof text, "\\x{%lx}", point);
   t->at = from + digits + braces;
   return put_text(t, text);
@@ -168,8 +168,8 @@ static bool class(Translator *t) {
   if (!put_text(t, "[") || (*t->at == '^' && (t->at++, !put_text(t, "^")))) return false;
   if (*t->at == ']') return refuse(t, "a class that begins with ]");
   while (*t->at != ']') {
-    if (!*t->at) return refuse(t, "a class without its ]");
-    if (*t->at == '[') return refuse(t, t->at[1] == ':' ? "a class such as [:alpha:]" : "a class in a class");
+    if (!*t->at) return refuse(t, "a class without a ]");
+    if (*t->at == '[') return refuse(t, t->at[1] == ':' ? "a class such as [:alpha:]" : "a nested class");
     if (*t->at == '&' && t->at[1] == '&') return refuse(t, "&& in a class");
     if (*t->at == '\\' ? !escape(t, true) : !put(t, t->at++, 1)) return false;
   }
@@ -188,14 +188,14 @@ static bool open_group(Translator *t) {
   for (size_t i = 0; !kind && i < sizeof kinds / sizeof *kinds; i++)
     if (strncmp(t->at, kinds[i], strlen(kinds[i])) == 0) kind = kinds[i];
   if (!kind) return refuse(t, "a group other than (?: (?= (?! (?<= (?<! (?> (?i:");
-  if (t->depth == GROUPS) return refuse(t, "so deep a nesting of groups");
+  if (t->depth == GROUPS) return refuse(t, "a nesting of groups this deep");
   t->groups[t->depth++] = t->out.size;
   t->at += strlen(kind);
   return put_text(t, kind);
 }
 
 static bool close_group(Translator *t) {
-  if (t->depth == 0) return refuse(t, "a ) without its (");
+  if (t->depth == 0) return refuse(t, "a ) without a (");
   t->atom = t->groups[--t->depth];
   t->at++;
   return put_text(t, ")");
@@ -256,10 +256,10 @@ static bool translate_next(Translator *t) {
  * that occurs in no known file. EXIT_CHECKPOINT with only the reason, EXIT_MEMORY. */
 static bool translate(const char *pattern, char **out, Error *error) {
   Translator t = {.at = pattern, .at_start = true, .error = error};
-  bool ok = strlen(pattern) <= PATTERN_BYTES || refuse(&t, "so long a text");
+  bool ok = strlen(pattern) <= PATTERN_BYTES || refuse(&t, "a text this long");
   ok = ok && put_text(&t, "");
   for (; ok && *t.at; t.at_start = false) ok = translate_next(&t);
-  if (ok && t.depth) ok = refuse(&t, "a ( without its )");
+  if (ok && t.depth) ok = refuse(&t, "a ( without a )");
   *out = (char *)t.out.bytes;
   if (ok) {
     (*out)[t.out.size] = '\0';

@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Cut where it does not fit, but not inside a UTF-8 character. */
+/* Text that does not fit is cut, but not inside a UTF-8 character. */
 static void append(Error *error, const char *format, va_list arguments) {
-  const size_t used = strlen(error->text), room = sizeof error->text - used;
-  const int length = vsnprintf(error->text + used, room, format, arguments);
+  const size_t used = strlen(error->text), left = sizeof error->text - used;
+  const int length = vsnprintf(error->text + used, left, format, arguments);
   if (length < 0) error->text[used] = '\0';
-  if (length >= (int)room) error->text[utf8_complete((const uint8_t *)error->text, sizeof error->text - 1)] = '\0';
+  if (length >= (int)left) error->text[utf8_complete((const uint8_t *)error->text, sizeof error->text - 1)] = '\0';
   text_make_visible(error->text + used);
   for (char *c = error->text + used; *c; c++) *c = *c == '\n' ? ' ' : *c; /* an error is one line */
 }

@@ -1,6 +1,7 @@
-#define _DEFAULT_SOURCE /* madvise: posix_madvise gives nothing back */
+#define _DEFAULT_SOURCE /* madvise(): posix_madvise() frees nothing */
 #include "util/file.h"
 
+#include "util/hash.h"
 #include "util/path.h"
 
 #include <dirent.h>
@@ -99,8 +100,8 @@ bool file_fail_write(const char *path, Error *error) {
   return output_failed(error, "write", path, errno ? errno : EIO);
 }
 
-/* A stream that failed earlier does not keep the cause. */
-static bool reader_has_left(FILE *stream) {
+/* Whether the pipe's reader has closed it: a stream does not keep the cause of an earlier failure. */
+static bool reader_has_closed(FILE *stream) {
   struct pollfd descriptor = {.fd = fileno(stream), .events = POLLOUT};
   return poll(&descriptor, 1, 0) == 1 && descriptor.revents & POLLERR;
 }
@@ -109,7 +110,7 @@ int file_flush_cause(FILE *stream) {
   errno = 0;
   if (fflush(stream) == 0 && !ferror(stream)) return 0;
   if (errno) return errno;
-  return reader_has_left(stream) ? EPIPE : EIO;
+  return reader_has_closed(stream) ? EPIPE : EIO;
 }
 
 bool file_flush(FILE *stream, const char *name, Error *error) {
@@ -118,20 +119,18 @@ bool file_flush(FILE *stream, const char *name, Error *error) {
   return fail(error, EXIT_OUTPUT, "cannot write to %s: %s", name, strerror(cause));
 }
 
-/* ---- temporaries ---- */
+/* ---- the temporaries of files being written ---- */
 
-enum { SUFFIX = 6, NAME_KEPT = 200 };   /* NAME_KEPT: the temporary's name stays below the usual limit of 255 bytes */
-static const char MARK[] = ".inkling-"; /* no other file is swept */
+enum { SUFFIX = 6, NAME_KEPT = 200 };   /* NAME_KEPT: keeps the temporary's name below the usual limit of 255 bytes */
+static const char MARK[] = ".inkling-"; /* file_sweep() deletes only names with it */
 
-/* Six letters from process, clock and attempt. O_EXCL decides; they only make the first attempt likely to succeed. */
+/* Makes six letters from process, clock and attempt. O_EXCL guarantees a new name; these letters only make the first
+ * attempt likely to succeed. */
 static void random_suffix(char out[SUFFIX + 1], unsigned attempt) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
   struct timespec now = {0};
   clock_gettime(CLOCK_REALTIME, &now);
-  uint64_t x = ((uint64_t)now.tv_sec << 30) ^ (uint64_t)now.tv_nsec ^ ((uint64_t)getpid() << 40) ^ attempt;
-  x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9); /* the mixer of SplitMix64 */
-  x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
-  x ^= x >> 31;
+  uint64_t x = hash_mix((uint64_t)now.tv_sec << 30 ^ (uint64_t)now.tv_nsec, (uint64_t)getpid() << 32 | attempt);
   for (int i = 0; i < SUFFIX; i++, x /= 36) out[i] = letters[x % 36];
   out[SUFFIX] = '\0';
 }
@@ -149,31 +148,22 @@ void file_sweep(const char *dir) {
   closedir(entries);
 }
 
-/* Creates the temporary of `path`; the descriptor, or -1 with errno. mkstemp() would ignore the umask. */
+/* Creates the temporary of `path`. Returns the descriptor, or -1 with errno. mkstemp() would ignore the umask. */
 static int open_temporary(char **temporary, const char *path) {
   const char *name = path_base(path);
-  size_t kept = strlen(name) < NAME_KEPT ? strlen(name) : NAME_KEPT;
-  size_t capacity = (size_t)(name - path) + 1 + kept + sizeof MARK + SUFFIX;
-  char *out = malloc(capacity);
-  if (!out) {
-    errno = ENOMEM;
-    return -1;
-  }
+  PathText out;
   int fd = -1;
-  for (unsigned attempt = 0; attempt < 100; attempt++) {
+  for (unsigned attempt = 0; fd < 0 && attempt < 100; attempt++) {
     char suffix[SUFFIX + 1];
     random_suffix(suffix, attempt);
-    snprintf(out, capacity, "%.*s.%.*s%s%s", (int)(name - path), path, (int)kept, name, MARK, suffix);
-    fd = open_retry(out, O_WRONLY | O_CREAT | O_EXCL, 0666);
-    if (fd >= 0 || errno != EEXIST) break;
+    snprintf(out.text, sizeof out.text, "%.*s.%.*s%s%s", (int)(name - path), path, NAME_KEPT, name, MARK, suffix);
+    fd = open_retry(out.text, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    if (fd < 0 && errno != EEXIST) return -1;
   }
-  if (fd >= 0) {
-    *temporary = out;
-    return fd;
-  }
-  int cause = errno;
-  free(out);
-  errno = cause;
+  if (fd < 0 || (*temporary = strdup(out.text))) return fd;
+  close(fd);
+  unlink(out.text);
+  errno = ENOMEM;
   return -1;
 }
 
@@ -184,7 +174,7 @@ static int sync_retry(int fd) {
   do {
     result = fsync(fd);
   } while (result != 0 && errno == EINTR);
-  return result != 0 && errno == EINVAL ? 0 : result; /* EINVAL: this file system cannot, and says so */
+  return result != 0 && errno == EINVAL ? 0 : result; /* EINVAL: the file system does not support it */
 }
 
 bool file_sync_directory(const char *dir, Error *error) {
@@ -236,14 +226,14 @@ bool file_writer_add(FileWriter *file, const void *bytes, size_t size, Error *er
   return abort_with(file, "write", errno != 0 ? errno : EIO, error);
 }
 
-/* Why the stream failed: what a byte more fails with, as the stream does not keep it. */
+/* Returns the cause of a stream's failure, which the stream does not keep: writing another byte fails in the same way. */
 static int cause_of(FileWriter *file) { return write(fileno(file->stream), "", 1) < 0 ? errno : EIO; }
 
 bool file_writer_commit(FileWriter *file, Error *error) {
   if (!file->stream) return fail(error, EXIT_INTERNAL, "file_writer_commit on a file that is not open");
   if (ferror(file->stream)) return abort_with(file, "write", cause_of(file), error);
   if (fflush(file->stream) != 0) return abort_with(file, "write", errno, error);
-  /* After a failed fsync the kernel may have dropped the pages: the file is lost, trying again proves nothing. */
+  /* After a failed fsync the kernel may have dropped the pages, so a second fsync could succeed for a damaged file. */
   if (sync_retry(fileno(file->stream)) != 0) return abort_with(file, "sync", errno, error);
   FILE *stream = file->stream;
   file->stream = NULL;
@@ -270,7 +260,7 @@ void file_remove_in(const char *dir, const char *name) { unlink(path_in(dir, nam
 
 /* ---- files that grow by lines ---- */
 
-/* The end of the last line that ends within the first `size` bytes; 0: none does. Negative: it cannot be read. */
+/* Returns the end of the last line that ends within the first `size` bytes, or 0; negative: reading failed. */
 static int64_t last_line_end(int fd, int64_t size) {
   char block[4096];
   while (size > 0) {
@@ -302,7 +292,7 @@ int64_t file_size(const char *path) {
   return stat(path, &info) == 0 ? info.st_size : 0;
 }
 
-/* ---- temporary places ---- */
+/* ---- temporary files and directories ---- */
 
 static bool make_temporary(char **path, int (*make)(char *template), const char *kind, Error *error) {
   const char *given = getenv("TMPDIR");
@@ -311,7 +301,7 @@ static bool make_temporary(char **path, int (*make)(char *template), const char 
   if (make(*path) == 0) return true;
   if (errno == ENOMEM) error_memory(error, *path);
   else
-    fail(error, EXIT_OUTPUT, "cannot make a temporary %s %s: %s; set TMPDIR to another place", kind, *path,
+    fail(error, EXIT_OUTPUT, "cannot make a temporary %s %s: %s; set TMPDIR to another directory", kind, *path,
          strerror(errno));
   free(*path);
   *path = NULL;

@@ -30,7 +30,7 @@ static inline float half_f16_to_float(uint16_t half) {
 static inline uint16_t half_float_to_f16(float value) {
   const uint32_t bits = half_to_bits(value), sign = bits >> 16 & 0x8000u, size = bits & 0x7FFFFFFFu;
   if (size >= 0x477FF000u) return (uint16_t)(sign | 0x7C00u);
-  if (size < 0x38800000u) { /* below 2^-14: in units of 2^-24, which adding 0.5 rounds to */
+  if (size < 0x38800000u) { /* below 2^-14: adding 0.5 rounds to units of 2^-24 */
     const float shifted = half_from_bits(size) + 0.5f;
     return (uint16_t)(sign | (half_to_bits(shifted) - half_to_bits(0.5f)));
   }

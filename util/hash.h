@@ -24,7 +24,7 @@ static inline uint64_t hash_load_u64(const uint8_t *bytes) {
 static inline uint64_t hash_load_tail(const uint8_t *bytes, size_t size) {
   uint64_t word = 0;
   if (size >= 4) {
-    uint32_t low, high; /* they overlap when there are fewer than 8 */
+    uint32_t low, high; /* they overlap below 8 bytes */
     memcpy(&low, bytes, 4);
     memcpy(&high, bytes + size - 4, 4);
     return low | (uint64_t)high << 32;

@@ -18,11 +18,11 @@ void *json_allocate(size_t size) {
 
 __attribute__((constructor)) static void watch(void) { json_set_alloc_funcs(json_allocate, free); }
 
-/* What was parsed so far is not freed after a failure: the program ends soon. */
+/* A failure leaks the values parsed so far, because the program then ends. */
 json_t *json_parse(const void *text, size_t size, size_t flags, json_error_t *cause, const char *what, Error *error) {
   jmp_buf before;
   json_t *root = NULL;
-  if (size && memchr(text, '\0', size)) { /* no JSON has one, but jansson overlooks those behind a number */
+  if (size && memchr(text, '\0', size)) { /* invalid in JSON, but jansson accepts it after a number */
     if (cause) *cause = (json_error_t){.text = "a zero byte"};
     return NULL;
   }

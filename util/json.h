@@ -1,6 +1,6 @@
 /* Wrappers of jansson that detect failed allocations. Its parser continues after a failed allocation and then reads
- * invalid memory (2.14: lex_save() in load.c); and a value that many calls build lacks a part where one of them
- * failed. */
+ * invalid memory (2.14: lex_save() in load.c); and a value that several calls build is incomplete when one
+ * of them failed. */
 #ifndef INKLING_UTIL_JSON_H
 #define INKLING_UTIL_JSON_H
 

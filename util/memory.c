@@ -13,9 +13,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-/* ---- how much there is ---- */
+/* ---- available memory ---- */
 
-/* The first number in the file that the format finds, or `otherwise`. */
+/* Returns the number in the first line of the file that matches the format, or `otherwise`. */
 static double read_number(const char *path, const char *format, double otherwise) {
   FILE *file = fopen(path, "r");
   if (!file) return otherwise;
@@ -27,19 +27,19 @@ static double read_number(const char *path, const char *format, double otherwise
   return found ? number : otherwise;
 }
 
-static void take_least(MemoryRoom *least, double limit, double used, const char *set_by) {
-  if (limit - used < least->bytes) *least = (MemoryRoom){limit - used, limit, set_by};
+static void take_least(AvailableMemory *least, double limit, double used, const char *set_by) {
+  if (limit - used < least->bytes) *least = (AvailableMemory){limit - used, limit, set_by};
 }
 
 static double read_status(const char *format) { return 1024 * read_number("/proc/self/status", format, 0); }
 
-static void take_resource(MemoryRoom *least, int resource, const char *used, const char *set_by) {
+static void take_resource(AvailableMemory *least, int resource, const char *used, const char *set_by) {
   struct rlimit limit;
   if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
   take_least(least, (double)limit.rlim_cur, read_status(used), set_by);
 }
 
-/* Files of the two versions of control groups, in the directory of each group. */
+/* The files in the directory of a control group, for versions 2 and 1. */
 typedef struct GroupFiles {
   const char *mount; /* below /sys/fs/cgroup */
   const char *limit, *used, *cached;
@@ -55,16 +55,16 @@ static double read_group(const char *group, const char *name, const char *format
   return read_number(path, format, otherwise);
 }
 
-/* Pages of files that nobody has used for long are given up when memory is needed. */
+/* Does not count inactive pages of files, because the kernel frees them when memory is needed. */
 static double used_by_group(const char *group, const GroupFiles *files) {
   const double used = read_group(group, files->used, "%lf", 0);
   return fmax(0, used - read_group(group, "memory.stat", files->cached, 0));
 }
 
-/* `group` and all around it, up to the mount, which is its first `top` bytes. Where a container has a name that only
- * its host knows, there is no such directory, and its own group is at the mount. A group without a limit says "max", or
- * a number far above any memory. */
-static void take_groups(MemoryRoom *least, const GroupFiles *files, char *group, size_t top) {
+/* Reads the limits of `group` and its ancestors, up to the mount, which is its first `top` bytes. If the group of a
+ * container has a name that exists only on the host, its directory is missing and the container's own group is at the
+ * mount. The limit of a group without one is "max", or a number far above any memory. */
+static void take_groups(AvailableMemory *least, const GroupFiles *files, char *group, size_t top) {
   const double NONE = 0x1p60;
   for (;;) {
     const double limit = read_group(group, files->limit, "%lf", INFINITY);
@@ -75,7 +75,7 @@ static void take_groups(MemoryRoom *least, const GroupFiles *files, char *group,
   }
 }
 
-/* A line of the list of groups: "0::/path" of version 2, "4:memory:/path" of version 1. */
+/* Parses a line of the list of groups: "0::/path" of version 2, "4:memory:/path" of version 1. NULL: another group. */
 static const GroupFiles *read_membership(char *line, const char **path) {
   line[strcspn(line, "\n")] = '\0';
   char *controllers = strchr(line, ':'), *colon = controllers ? strchr(controllers + 1, ':') : NULL;
@@ -89,8 +89,8 @@ static const GroupFiles *read_membership(char *line, const char **path) {
   return NULL;
 }
 
-MemoryRoom memory_room_in_groups(const char *membership, const char *mount) {
-  MemoryRoom least = {INFINITY, INFINITY, NULL};
+AvailableMemory memory_available_in_groups(const char *membership, const char *mount) {
+  AvailableMemory least = {INFINITY, INFINITY, NULL};
   FILE *file = fopen(membership, "r");
   if (!file) return least;
   char line[PATH_MAX], group[PATH_MAX];
@@ -106,19 +106,20 @@ MemoryRoom memory_room_in_groups(const char *membership, const char *mount) {
   return least;
 }
 
-MemoryRoom memory_room(void) {
-  MemoryRoom least = memory_room_in_groups("/proc/self/cgroup", "/sys/fs/cgroup");
+AvailableMemory memory_available(void) {
+  AvailableMemory least = memory_available_in_groups("/proc/self/cgroup", "/sys/fs/cgroup");
   const double machine = 1024 * read_number("/proc/meminfo", "MemAvailable: %lf", INFINITY);
   take_resource(&least, RLIMIT_AS, "VmSize: %lf", "ulimit -v");
   take_resource(&least, RLIMIT_DATA, "VmData: %lf", "ulimit -d");
-  if (machine < least.bytes) least = (MemoryRoom){machine, INFINITY, NULL};
+  if (machine < least.bytes) least = (AvailableMemory){machine, INFINITY, NULL};
   return least;
 }
 
-MemoryLimitText memory_limit_text(const MemoryRoom *room) {
+MemoryLimitText memory_limit_text(const AvailableMemory *available) {
   MemoryLimitText out = {""};
-  if (room->set_by)
-    snprintf(out.text, sizeof out.text, "this process may use %s (%s)", text_bytes(room->limit).text, room->set_by);
+  if (available->set_by)
+    snprintf(out.text, sizeof out.text, "this process may use %s (%s)", text_bytes(available->limit).text,
+             available->set_by);
   return out;
 }
 
@@ -126,7 +127,8 @@ MemoryLimitText memory_limit_text(const MemoryRoom *room) {
 
 enum { HUGE_PAGE = 2 << 20 };
 
-/* Pages of their own, which are zeros without anybody writing them; but a sanitizer does not look at their ends. */
+/* Whether a block is mapped: fresh pages are already zero. Not under AddressSanitizer, which does not check the ends of
+ * mapped blocks. */
 static bool is_mapped(size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
   return (void)bytes, false;
@@ -137,7 +139,7 @@ static bool is_mapped(size_t bytes) {
 
 static size_t whole_pages(size_t bytes) { return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE; }
 
-/* From a multiple of the size of a page on. */
+/* Maps whole huge pages; the address is a multiple of their size. */
 static void *map(size_t bytes) {
   const size_t size = whole_pages(bytes);
   uint8_t *memory = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -6,24 +6,24 @@
 
 /* The memory that can still be used before the system refuses it or kills the process, because Linux overcommits
  * memory. */
-typedef struct MemoryRoom {
+typedef struct AvailableMemory {
   double bytes;       /* infinity: no known limit; may be below 0 */
   double limit;       /* the limit of this process or its group... */
   const char *set_by; /* ...and its origin, for example "ulimit -v"; NULL: only the memory of the machine limits it */
-} MemoryRoom;
+} AvailableMemory;
 
 /* Returns the minimum of the memory of the machine, of resource limits and of control groups. */
-MemoryRoom memory_room(void);
+AvailableMemory memory_available(void);
 
 /* Returns the part of control groups, versions 1 and 2: the minimum of the limits of the group and its ancestors.
  * `membership` is /proc/self/cgroup, `mount` is /sys/fs/cgroup. */
-MemoryRoom memory_room_in_groups(const char *membership, const char *mount);
+AvailableMemory memory_available_in_groups(const char *membership, const char *mount);
 
 /* "this process may use 1.9 GiB (ulimit -v)"; "": only the memory of the machine limits it. */
 typedef struct MemoryLimitText {
   char text[96];
 } MemoryLimitText;
-MemoryLimitText memory_limit_text(const MemoryRoom *room);
+MemoryLimitText memory_limit_text(const AvailableMemory *available);
 
 /* Allocates zeroed memory at a multiple of `alignment` (a power of 2, up to 2 MiB), to free with memory_release() and
  * the same `bytes`; NULL when memory is out. Large blocks take memory at the first access and request huge pages,

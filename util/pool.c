@@ -9,8 +9,8 @@
 
 enum { SPINS = 1000 };
 
-/* A thread's run of pieces. The number of the job stands beside that of the next piece, so that a thread which comes
- * late cannot take pieces of another job than the one it has read. */
+/* A thread's run of pieces. The job and the next piece share one atomic number, so that a late thread cannot take pieces
+ * of another job than the one it has read. */
 typedef struct Run {
   _Alignas(64) _Atomic uint64_t next; /* job << 32 | piece */
 } Run;
@@ -27,7 +27,7 @@ typedef struct Worker {
   pthread_t thread;
 } Worker;
 
-/* In cache lines of their own: what waiting threads look at, and what working ones write. */
+/* The members that waiting threads read and that working threads write are in separate cache lines. */
 struct Pool {
   _Alignas(64) atomic_uint number; /* of the newest job */
   int threads;
@@ -35,9 +35,9 @@ struct Pool {
   Worker *workers;
   pthread_mutex_t mutex;
   _Alignas(64) atomic_int left; /* pieces of the newest job that are not done */
-  int started;                  /* threads without the caller's */
+  int started;                  /* threads other than the caller's */
   pthread_cond_t wake;
-  Job jobs[2]; /* of even and odd numbers: the last is intact while the next is made */
+  Job jobs[2]; /* with even and odd numbers: the last job stays intact while the next is filled in */
   atomic_int sleeping;
   atomic_bool closing;
 };
@@ -52,7 +52,7 @@ static void spin(void) {
 
 static int run_begin(int count, int threads, int t) { return (int)((int64_t)count * t / threads); }
 
-/* Takes pieces of thread t's run. False when there are none, or the job is another. */
+/* Takes pieces of thread t's run. Returns false when none are left, or `number` is not the current job. */
 static bool take(Pool *p, unsigned number, int t, int count, int least, int most, int *begin, int *end) {
   _Atomic uint64_t *next = &p->runs[t].next;
   uint64_t seen = atomic_load_explicit(next, memory_order_relaxed);
@@ -90,7 +90,7 @@ static void work_on(Pool *p, unsigned number, int thread) {
   }
 }
 
-/* Until there is a job with another number. */
+/* Waits for a job with another number than `done`, and returns its number. */
 static unsigned wait_for_job(Pool *p, unsigned done) {
   for (int i = 0; i < SPINS; i++) {
     const unsigned number = atomic_load_explicit(&p->number, memory_order_acquire);
@@ -127,7 +127,7 @@ static void publish(Pool *p) {
 void pool_run(Pool *p, int count, int least, int most, PoolWork work, const void *argument) {
   if (count <= 0) return;
   if (p->threads == 1 || count <= least) {
-    const int size = most > least ? most : least; /* what work has room for */
+    const int size = most > least ? most : least; /* the most pieces that `work` accepts */
     for (int i = 0; i < count;) {
       const int end = count - i < size ? count : i + size;
       work(argument, i, end, 0);
@@ -150,10 +150,10 @@ void pool_run(Pool *p, int count, int least, int most, PoolWork work, const void
   work_on(p, number, 0);
   for (int i = 0; atomic_load_explicit(&p->left, memory_order_acquire) > 0; i++)
     if (i < SPINS) spin();
-    else sched_yield(); /* whoever has the last piece may be waiting for this processor */
+    else sched_yield(); /* the thread with the last piece may need this processor */
 }
 
-/* Signals go to the thread that opened the pool. */
+/* The worker blocks all signals, so that the thread that opened the pool receives them. */
 static bool start_worker(Worker *worker) {
   sigset_t all, before;
   sigfillset(&all);

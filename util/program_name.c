@@ -11,7 +11,7 @@ void program_name_set(const char *called) {
   if (called && *called) name_of_this = called;
 }
 
-/* What stands before "train" or "generate": a directory, and what an installation puts before its programs. */
+/* Returns the length of the text before "train" or "generate": a directory, and the prefix of installed programs. */
 static size_t prefix_size(const char *called) {
   static const char *const programs[] = {"train", "generate"};
   for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)

@@ -9,7 +9,7 @@
 
 /* ---- names ---- */
 
-/* Appends `size` bytes; never more of them than come in. */
+/* Appends `size` bytes of text; writes at most as many. */
 static char *append(char *out, const char *text, size_t size) {
   while (size > 0) {
     size_t character = utf8_read_visible((const uint8_t *)text, size);
@@ -79,7 +79,7 @@ bool text_ends_with(const char *text, const char *ending) {
 
 /* ---- numbers ---- */
 
-/* `value` in the largest unit that leaves at least 1; one digit behind the point below 100. */
+/* Formats `value` in the largest unit that leaves at least 1, with one decimal below 100. */
 static ShortText scaled(double value, double step, const char *const *units, int unit_count) {
   ShortText out;
   int unit = 0;
@@ -116,7 +116,7 @@ ShortText text_duration(double seconds) {
 
 ShortText text_number(double value, bool single) {
   ShortText out;
-  bool whole = floor(value) == value && fabs(value) < 1e15; /* or 600 would become 6e+02 */
+  bool whole = floor(value) == value && fabs(value) < 1e15; /* %g would print 600 as 6e+02 */
   snprintf(out.text, sizeof out.text, "%.0f", whole ? value : 0);
   for (int digits = 1; !whole && digits <= 17; digits++) {
     snprintf(out.text, sizeof out.text, "%.*g", digits, value);

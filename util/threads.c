@@ -15,7 +15,7 @@ static int allowed_cpus(void) {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
 #endif
-  const long online = sysconf(_SC_NPROCESSORS_ONLN); /* also where there are more than the set holds */
+  const long online = sysconf(_SC_NPROCESSORS_ONLN); /* sched_getaffinity() fails for more CPUs than the set holds */
   return online > 0 ? (int)online : 1;
 }
 

@@ -1,6 +1,6 @@
 #include "util/utf8.h"
 
-/* Bytes that a character with this first byte has; 0 where no character begins so. */
+/* Returns the number of bytes of a character with this first byte, or 0 for an invalid first byte. */
 static size_t length_of(uint8_t lead) {
   return lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
 }
@@ -13,7 +13,7 @@ size_t utf8_read(const uint8_t *text, size_t size, uint32_t *point) {
     if (!utf8_continues(text[i])) return 0;
     out = out << 6 | (text[i] & 0x3Fu);
   }
-  /* C0 and C1 start nothing, so only forms of three and four bytes can be overlong. */
+  /* C0 and C1 are invalid, so only characters of three and four bytes can be overlong. */
   bool overlong = (length == 3 && out < 0x800) || (length == 4 && out < 0x10000);
   if (overlong || (out >= UTF8_SURROGATES && out < UTF8_SURROGATES_END) || out >= UTF8_POINTS) return 0;
   *point = out;

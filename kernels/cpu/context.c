@@ -28,7 +28,7 @@ bool CPU(open_with)(Context **out, const ContextOptions *options, const Microker
   c->weights = options->weights;
   c->threads = threads_count(options->threads);
   c->microkernel = microkernel;
-  c->granted = memory_room().bytes;
+  c->granted = memory_available().bytes;
   if (!pool_open(&c->pool, c->threads, error)) {
     free(c);
     return false;
@@ -56,8 +56,8 @@ void CPU(close)(Context *c) {
 
 /* What was allocated is taken when it is used: until then the system calls it free. So no more than was free when the
  * context was opened, although others may have freed some since. */
-static MemoryRoom room(const Context *c) {
-  MemoryRoom out = memory_room();
+static AvailableMemory room(const Context *c) {
+  AvailableMemory out = memory_available();
   out.bytes = fmin(out.bytes, c->granted - (double)c->bytes);
   return out;
 }
@@ -78,7 +78,7 @@ void CPU(info)(Context *c, ContextInfo *out) {
   out->head_dim_multiple = 2;
   out->head_dim_max = HEAD_DIM_LIMIT;
   out->width_multiple = 1;
-  const MemoryRoom free = room(c);
+  const AvailableMemory free = room(c);
   out->free_bytes = free.bytes < 0 ? 0 : free.bytes < 0x1p62 ? (size_t)free.bytes : (size_t)1 << 62;
   snprintf(out->limit, sizeof out->limit, "%s", memory_limit_text(&free).text);
 }
@@ -91,7 +91,7 @@ char *CPU(tuning)(Context *c) {
 void *CPU(alloc)(Context *c, const char *name, size_t bytes) {
   if (c->error.code) return NULL;
   Allocation *block = NULL;
-  const MemoryRoom free = room(c);
+  const AvailableMemory free = room(c);
   if ((double)bytes < free.bytes && bytes <= SIZE_MAX - ALIGNMENT)
     block = memory_allocate(ALIGNMENT, ALIGNMENT + bytes);
   if (!block) {
