@@ -136,7 +136,7 @@ static bool merges_reach_all(const Check *c, bool *reach) {
 }
 
 static bool find_cuts(Check *c) {
-  const bool ignores = c->bpe->words != NULL;
+  const bool ignores = c->bpe->ignore_merges;
   const char *other = NULL;
   for (int i = 0; i < WAYS; i++) {
     if (!cuts_so(c->pipeline, ways_to_cut[i].patterns)) continue;
@@ -294,20 +294,20 @@ static int token_type(const Tokenizer *t, int32_t id) {
 }
 
 /* Its characters, or those that stand for its bytes. */
-static char *word_text(const Alphabet *alphabet, const Bpe *bpe, int32_t id) {
+static char *word_text(const Bpe *bpe, int32_t id) {
   size_t size;
   const uint8_t *bytes = bpe_decode(bpe, id, &size);
-  return bpe->characters ? strndup((const char *)bytes, size) : alphabet_token(alphabet, bpe, id);
+  return bpe->characters ? strndup((const char *)bytes, size) : alphabet_token(bpe, id);
 }
 
 /* Each text stands there once: "[PAD 7]" has a space, which no word has. */
-static void add_token(GgufHeader *h, const Alphabet *alphabet, const Tokenizer *t, int32_t id) {
+static void add_token(GgufHeader *h, const Tokenizer *t, int32_t id) {
   char made[32];
   size_t size;
   const int type = token_type(t, id);
   const uint8_t *bytes = bpe_decode(tokenizer_bpe(t), id, &size);
   if (type == TOKEN_NORMAL) {
-    char *text = word_text(alphabet, tokenizer_bpe(t), id);
+    char *text = word_text(tokenizer_bpe(t), id);
     h->no_memory = h->no_memory || !text;
     gguf_text(h, text ? text : "");
     free(text);
@@ -318,8 +318,8 @@ static void add_token(GgufHeader *h, const Alphabet *alphabet, const Tokenizer *
   gguf_text(h, type == TOKEN_BYTE || type == TOKEN_UNUSED ? made : tokenizer_added(t, id)->text);
 }
 
-static void add_merge(GgufHeader *h, const Alphabet *alphabet, const Bpe *bpe, const BpeMerge *merge) {
-  char *left = alphabet_token(alphabet, bpe, merge->left), *right = alphabet_token(alphabet, bpe, merge->right);
+static void add_merge(GgufHeader *h, const Bpe *bpe, const BpeMerge *merge) {
+  char *left = alphabet_token(bpe, merge->left), *right = alphabet_token(bpe, merge->right);
   const size_t size = left && right ? strlen(left) + strlen(right) + 2 : 0;
   char *both = size ? malloc(size) : NULL;
   if (both) snprintf(both, size, "%s %s", left, right);
@@ -331,9 +331,9 @@ static void add_merge(GgufHeader *h, const Alphabet *alphabet, const Bpe *bpe, c
 }
 
 /* Merges are said even where there are none: without the key llama.cpp reads no BPE of bytes. */
-static void add_merges(GgufHeader *h, const Alphabet *alphabet, const Bpe *bpe) {
+static void add_merges(GgufHeader *h, const Bpe *bpe) {
   gguf_key_texts(h, "tokenizer.ggml.merges", (uint64_t)bpe->merge_count);
-  for (int32_t i = 0; i < bpe->merge_count; i++) add_merge(h, alphabet, bpe, &bpe->merges[i]);
+  for (int32_t i = 0; i < bpe->merge_count; i++) add_merge(h, bpe, &bpe->merges[i]);
 }
 
 static void add_scores(GgufHeader *h, const GgufTokenizer *g, int vocab) {
@@ -344,17 +344,16 @@ static void add_scores(GgufHeader *h, const GgufTokenizer *g, int vocab) {
 void gguf_tokenizer_add(GgufHeader *h, const GgufTokenizer *g, int vocab) {
   const Tokenizer *t = g->tokenizer;
   const Bpe *bpe = tokenizer_bpe(t);
-  const Alphabet alphabet = alphabet_gpt2();
   gguf_key_text(h, "tokenizer.ggml.model", bpe->characters ? "llama" : "gpt2");
   gguf_key_text(h, "tokenizer.ggml.pre", g->cuts ? g->cuts : "default");
   gguf_key_texts(h, "tokenizer.ggml.tokens", (uint64_t)vocab);
-  for (int32_t id = 0; id < vocab; id++) add_token(h, &alphabet, t, id);
+  for (int32_t id = 0; id < vocab; id++) add_token(h, t, id);
   gguf_key_i32s(h, "tokenizer.ggml.token_type", (uint64_t)vocab);
   for (int32_t id = 0; id < vocab; id++) gguf_i32(h, token_type(t, id));
   if (bpe->characters) {
     add_scores(h, g, vocab);
     gguf_key_bool(h, "tokenizer.ggml.add_space_prefix", g->prefix_space);
   } else {
-    add_merges(h, &alphabet, bpe);
+    add_merges(h, bpe);
   }
 }

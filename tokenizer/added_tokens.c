@@ -55,7 +55,7 @@ static bool is_word(int32_t point) {
                                           {0x1F150, 0x1F169},
                                           {0x1F170, 0x1F189},
                                           {0x200C, 0x200D} /* Join_Control */};
-  if (point == JOINED_NONE) return false;
+  if (point == UTF8_INVALID) return false;
   const utf8proc_category_t category = utf8proc_category(point);
   if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) return true; /* L, M, Nd, Nl */
   for (size_t i = 0; i < sizeof alphabetic / sizeof *alphabetic; i++)
@@ -121,24 +121,23 @@ static const AddedToken *longest(const AddedTokens *set, const uint8_t *text, si
 
 static bool is_single_word(const uint8_t *text, size_t size, size_t begin, size_t end) {
   size_t length;
-  return (begin == 0 || !is_word(joined_character_before(text, begin))) &&
-         (end == size || !is_word(joined_character(text + end, size - end, &length)));
+  return (begin == 0 || !is_word(utf8_previous(text, begin))) &&
+         (end == size || !is_word(utf8_next(text + end, size - end, &length)));
 }
 
 static bool is_space(const CharClasses *classes, int32_t point) {
-  return point != JOINED_NONE && classes->of[point] == CHAR_SPACE;
+  return point != UTF8_INVALID && classes->of[point] == CHAR_SPACE;
 }
 
 static size_t spaces_before(const CharClasses *classes, const uint8_t *text, size_t at) {
   int32_t point;
-  while (at > 0 && is_space(classes, point = joined_character_before(text, at)))
-    at -= point < 0x80 ? 1 : point < 0x800 ? 2 : 3;
+  while (at > 0 && is_space(classes, point = utf8_previous(text, at))) at -= point < 0x80 ? 1 : point < 0x800 ? 2 : 3;
   return at;
 }
 
 static size_t spaces_after(const CharClasses *classes, const uint8_t *text, size_t size, size_t at) {
   size_t length;
-  while (at < size && is_space(classes, joined_character(text + at, size - at, &length))) at += length;
+  while (at < size && is_space(classes, utf8_next(text + at, size - at, &length))) at += length;
   return at;
 }
 

@@ -5,23 +5,11 @@
 
 #include "tokenizer/bpe.h"
 
-enum {
-  ALPHABET_BYTES = 3,     /* a symbol in UTF-8 and a zero */
-  ALPHABET_POINTS = 0x144 /* all symbols are below it */
-};
-
-typedef struct Alphabet {
-  char symbol[BPE_BYTES][ALPHABET_BYTES]; /* UTF-8 */
-  int16_t byte[ALPHABET_POINTS];          /* the byte that a code point represents; -1: none */
-} Alphabet;
-
-Alphabet alphabet_gpt2(void);
-
 /* Returns a token written in the alphabet, "" for one without bytes; the caller frees it. NULL when memory is out. */
-char *alphabet_token(const Alphabet *alphabet, const Bpe *bpe, int32_t id);
+char *alphabet_token(const Bpe *bpe, int32_t id);
 
 /* Decodes a text that is written in the alphabet and returns the number of bytes, at most one per byte of the text; -1
  * when it contains other characters. */
-int64_t alphabet_read(const Alphabet *alphabet, const char *text, uint8_t *out);
+int64_t alphabet_read(const char *text, uint8_t *out);
 
 #endif

@@ -17,7 +17,6 @@ void bpe_free(Bpe *bpe) {
   free(bpe->tokens.begins);
   free(bpe->merges);
   free(bpe->slots);
-  free(bpe->characters);
   free(bpe->words);
   free(bpe->classes);
   free(bpe);
@@ -103,54 +102,37 @@ static bool index_merges(Bpe *bpe, Error *error) {
 /* ---- tokens by their bytes ---- */
 
 /* Returns the slot of the token with these bytes, or the empty slot where it belongs. */
-static uint32_t word_slot(const Bpe *bpe, const int32_t *table, uint32_t mask, const uint8_t *word, size_t size) {
-  for (uint32_t at = (uint32_t)hash_bytes(word, size) & mask;; at = (at + 1) & mask) {
+static uint32_t word_slot(const Bpe *bpe, const uint8_t *word, size_t size) {
+  for (uint32_t at = (uint32_t)hash_bytes(word, size) & bpe->word_mask;; at = (at + 1) & bpe->word_mask) {
     size_t other_size;
-    const uint8_t *other = table[at] < 0 ? NULL : bpe_decode(bpe, table[at], &other_size);
+    const uint8_t *other = bpe->words[at] < 0 ? NULL : bpe_decode(bpe, bpe->words[at], &other_size);
     if (!other || (other_size == size && memcmp(other, word, size) == 0)) return at;
   }
 }
 
-static bool is_character(const uint8_t *bytes, size_t size) {
-  uint32_t point;
-  return size > 0 && utf8_read(bytes, size, &point) == size;
-}
-
-static bool is_byte_token(const BpeOptions *options, int32_t id, const uint8_t *bytes, size_t size) {
-  return options->byte_tokens && size == 1 && options->byte_tokens[bytes[0]] == id;
-}
-
-/* Makes a table of all tokens, or of those that are one character. */
-static bool index_tokens(Bpe *bpe, const BpeOptions *options, bool characters, int32_t **table, uint32_t *mask) {
+static bool index_words(Bpe *bpe, const int32_t *byte_tokens, Error *error) {
   size_t slots = 2;
   while (slots < 2 * (size_t)bpe->tokens.size) slots *= 2;
-  if (!(*table = malloc(slots * sizeof **table))) return false;
-  memset(*table, 0xFF, slots * sizeof **table); /* -1 */
-  *mask = (uint32_t)slots - 1;
+  if (!(bpe->words = malloc(slots * sizeof *bpe->words))) return error_memory(error, "a BPE vocabulary");
+  memset(bpe->words, 0xFF, slots * sizeof *bpe->words); /* -1 */
+  bpe->word_mask = (uint32_t)slots - 1;
   for (int32_t id = 0; id < bpe->tokens.size; id++) {
     size_t size;
     const uint8_t *bytes = bpe_decode(bpe, id, &size);
-    if (!size || (characters && !is_character(bytes, size)) || is_byte_token(options, id, bytes, size)) continue;
-    (*table)[word_slot(bpe, *table, *mask, bytes, size)] = id;
+    if (size > 0 && !(byte_tokens && size == 1 && byte_tokens[bytes[0]] == id))
+      bpe->words[word_slot(bpe, bytes, size)] = id;
   }
   return true;
 }
 
-static bool index_words(Bpe *bpe, const BpeOptions *options, Error *error) {
-  return ((!options->byte_tokens || index_tokens(bpe, options, true, &bpe->characters, &bpe->character_mask)) &&
-          (!options->ignore_merges || index_tokens(bpe, options, false, &bpe->words, &bpe->word_mask))) ||
-         error_memory(error, "a BPE vocabulary");
-}
-
 int32_t bpe_word(const Bpe *bpe, const uint8_t *word, size_t size) {
-  return bpe->words ? bpe->words[word_slot(bpe, bpe->words, bpe->word_mask, word, size)] : -1;
+  return bpe->ignore_merges ? bpe->words[word_slot(bpe, word, size)] : -1;
 }
 
 int32_t bpe_symbol(const Bpe *bpe, const uint8_t *text, size_t size, size_t *length) {
   uint32_t point;
   *length = bpe->characters ? utf8_read(text, size, &point) : 0;
-  const int32_t id =
-      *length ? bpe->characters[word_slot(bpe, bpe->characters, bpe->character_mask, text, *length)] : -1;
+  const int32_t id = *length ? bpe->words[word_slot(bpe, text, *length)] : -1;
   if (id >= 0) return id;
   *length = 1;
   return bpe->byte_ids[text[0]];
@@ -165,9 +147,12 @@ bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size
   Bpe *bpe = calloc(1, sizeof *bpe);
   if (!bpe) return error_memory(error, "a BPE vocabulary");
   bool ok = copy_tables(bpe, tokens, merges, merge_count) || error_memory(error, "a BPE vocabulary");
-  if (ok && options.byte_tokens) memcpy(bpe->byte_ids, options.byte_tokens, sizeof bpe->byte_ids);
-  ok = ok && (options.byte_tokens || find_bytes(bpe, error)) && index_merges(bpe, error) &&
-       index_words(bpe, &options, error) && char_classes_create(&bpe->classes, error);
+  bpe->characters = options.byte_tokens != NULL;
+  bpe->ignore_merges = options.ignore_merges;
+  if (bpe->characters) memcpy(bpe->byte_ids, options.byte_tokens, sizeof bpe->byte_ids);
+  ok = ok && (bpe->characters || find_bytes(bpe, error)) && index_merges(bpe, error) &&
+       (!(bpe->characters || bpe->ignore_merges) || index_words(bpe, options.byte_tokens, error)) &&
+       char_classes_create(&bpe->classes, error);
   if (ok) *out = bpe;
   else bpe_free(bpe);
   return ok;

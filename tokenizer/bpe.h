@@ -34,9 +34,10 @@ typedef struct BpeOptions {
 typedef struct Bpe {
   BpeTokens tokens;
   int32_t byte_ids[BPE_BYTES]; /* id of each single byte */
-  int32_t *characters;         /* hash table of ids, -1: none; NULL: words are bytes */
-  int32_t *words;              /* hash table of all tokens; NULL: without ignore_merges */
-  uint32_t character_mask, word_mask;
+  bool characters;             /* words are characters, not bytes */
+  bool ignore_merges;
+  int32_t *words; /* hash table of the ids of all tokens but byte_tokens, -1: none; NULL: not needed */
+  uint32_t word_mask;
   BpeMerge *merges; /* [merge_count], by rank: the index of a merge is its rank */
   int32_t merge_count;
   int32_t *slots; /* hash table of pairs: rank or -1 */

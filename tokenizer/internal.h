@@ -2,7 +2,6 @@
 #ifndef INKLING_TOKENIZER_INTERNAL_H
 #define INKLING_TOKENIZER_INTERNAL_H
 
-#include "tokenizer/alphabet.h"
 #include "tokenizer/tokenizer.h"
 
 #include <jansson.h>
@@ -48,7 +47,6 @@ typedef struct TokenizerReader {
   int32_t largest;      /* id */
   int32_t end;          /* the given end token; -1: the files determine it */
   bool bytes;           /* the pre_tokenizer is byte-level: tokens are written in the alphabet */
-  Alphabet alphabet;
   Error *error;
 } TokenizerReader;
 

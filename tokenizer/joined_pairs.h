@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* JOINED_NONE: a byte that is not UTF-8; a text may be cut before and after it. JOINED_END: the end of a text. */
-enum { JOINED_NONE = -1, JOINED_END = -2 };
+/* Characters are code points, UTF8_INVALID, which joins nothing, or JOINED_END for the end of a text. */
+enum { JOINED_END = -2 };
 
 /* 128 KB: one bit for each of 2^20 hashes of pairs. Two pairs may share a hash; then some possible cuts are missed. */
 typedef struct JoinedPairs JoinedPairs;
@@ -19,10 +19,5 @@ void joined_pairs_add(JoinedPairs *pairs, const uint8_t *text, size_t size); /* 
 /* Adds the pair of a text's last character and JOINED_END. */
 void joined_pairs_add_end(JoinedPairs *pairs, const uint8_t *text, size_t size);
 bool joined_pairs_have(const JoinedPairs *pairs, int32_t left, int32_t right);
-
-/* Returns the character at text[0], or JOINED_NONE, and its number of bytes in *length; size > 0. */
-int32_t joined_character(const uint8_t *text, size_t size, size_t *length);
-/* Returns the character that ends before text[at], at > 0; a character or an invalid byte must begin at text[at]. */
-int32_t joined_character_before(const uint8_t *text, size_t at);
 
 #endif

@@ -2,6 +2,7 @@
  * not skip, features for which it would produce other ids than the library that wrote the file. */
 #include "tokenizer/internal.h"
 
+#include "tokenizer/alphabet.h"
 #include "util/file.h"
 #include "util/json.h"
 #include "util/path.h"
@@ -169,7 +170,7 @@ static bool is_character(const TokenizerReader *r, const char *text) {
   uint8_t byte[4];
   const size_t size = strlen(text);
   return size && utf8_read((const uint8_t *)text, size, &point) == size &&
-         (!r->bytes || alphabet_read(&r->alphabet, text, byte) == 1);
+         (!r->bytes || alphabet_read(text, byte) == 1);
 }
 
 /* Whether encoding can return a token without matching it as an added token. */
@@ -183,7 +184,7 @@ static bool is_only_added(const TokenizerReader *r, const Vocabulary *v, const A
   uint8_t bytes[ADDED_TOKEN_BYTES];
   if (is_in_words(r, v, entry->token.id)) return false;
   if (entry->token.special || strlen(entry->text) > sizeof bytes) return true;
-  return r->bytes && alphabet_read(&r->alphabet, entry->text, bytes) < 0;
+  return r->bytes && alphabet_read(entry->text, bytes) < 0;
 }
 
 static bool fill_texts(const TokenizerReader *r, Vocabulary *out, json_t *vocab) {
@@ -214,7 +215,7 @@ static bool fill_texts(const TokenizerReader *r, Vocabulary *out, json_t *vocab)
 
 /* Writes the bytes of a token and returns their number; -1: it is not written in the alphabet. */
 static int64_t token_bytes(const TokenizerReader *r, const Vocabulary *v, int32_t id, uint8_t *out) {
-  if (r->bytes) return alphabet_read(&r->alphabet, v->texts[id], out);
+  if (r->bytes) return alphabet_read(v->texts[id], out);
   if (is_byte_token(v, id, out)) return 1;
   const size_t size = strlen(v->texts[id]);
   memcpy(out, v->texts[id], size);
@@ -348,7 +349,6 @@ static bool load(Tokenizer **out, const char *path, int32_t end, Error *error) {
   json_t *root = read_json(t, path, &why), *config = end < 0 ? json_read_beside(path, TOKENIZER_CONFIG_JSON) : NULL;
   if (end < 0) read_config(t, config, path);
   TokenizerReader reader = {.out = t, .path = path, .root = root, .config = config, .end = end, .error = &why};
-  reader.alphabet = alphabet_gpt2();
   const bool ok = root && read_tokenizer(&reader);
   json_decref(root);
   json_decref(config);

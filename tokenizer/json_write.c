@@ -1,6 +1,7 @@
 /* tokenizer.json and tokenizer_config.json, as Hugging Face's tokenizers and transformers read them. */
 #include "tokenizer/internal.h"
 
+#include "tokenizer/alphabet.h"
 #include "util/file.h"
 #include "util/json.h"
 
@@ -8,21 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool add_tokens(json_t *vocab, const Alphabet *alphabet, const Bpe *bpe) {
+static bool add_tokens(json_t *vocab, const Bpe *bpe) {
   bool ok = true;
   for (int32_t id = 0; ok && id < bpe->tokens.size; id++) {
-    char *key = alphabet_token(alphabet, bpe, id);
+    char *key = alphabet_token(bpe, id);
     ok = key && (!*key || json_object_set_new(vocab, key, json_integer(id)) == 0);
     free(key);
   }
   return ok;
 }
 
-static bool add_merges(json_t *merges, const Alphabet *alphabet, const Bpe *bpe) {
+static bool add_merges(json_t *merges, const Bpe *bpe) {
   bool ok = true;
   for (int32_t i = 0; ok && i < bpe->merge_count; i++) {
-    char *left = alphabet_token(alphabet, bpe, bpe->merges[i].left),
-         *right = alphabet_token(alphabet, bpe, bpe->merges[i].right);
+    char *left = alphabet_token(bpe, bpe->merges[i].left), *right = alphabet_token(bpe, bpe->merges[i].right);
     ok = left && right && json_array_append_new(merges, json_sprintf("%s %s", left, right)) == 0;
     free(left);
     free(right);
@@ -31,9 +31,8 @@ static bool add_merges(json_t *merges, const Alphabet *alphabet, const Bpe *bpe)
 }
 
 static json_t *model_json(const Bpe *bpe) {
-  Alphabet alphabet = alphabet_gpt2();
   json_t *vocab = json_object(), *merges = json_array();
-  if (!vocab || !merges || !add_tokens(vocab, &alphabet, bpe) || !add_merges(merges, &alphabet, bpe)) {
+  if (!vocab || !merges || !add_tokens(vocab, bpe) || !add_merges(merges, bpe)) {
     json_decref(vocab);
     json_decref(merges);
     return NULL;

@@ -50,7 +50,7 @@ bool pipeline_is_gpt2(const Pipeline *p, bool special) {
 static bool replaces_characters(const Step *step) {
   size_t length;
   const size_t size = strlen(step->from);
-  joined_character((const uint8_t *)step->from, size, &length);
+  utf8_next((const uint8_t *)step->from, size, &length);
   return length == size && *step->to;
 }
 
@@ -82,7 +82,7 @@ static bool strips(const Pipeline *p) {
 }
 
 static bool is_space(const Pipeline *p, int32_t point) {
-  return point != JOINED_NONE && p->bpe->classes->of[point] == CHAR_SPACE;
+  return point != UTF8_INVALID && p->bpe->classes->of[point] == CHAR_SPACE;
 }
 
 /* Returns the last character of the text that STEP_REPLACE steps make of a character, or the first one. */
@@ -93,8 +93,8 @@ static int32_t after_steps(const Pipeline *p, int32_t character, bool last) {
     if (step->kind != STEP_REPLACE) continue;
     const uint8_t *to = (const uint8_t *)step->to;
     const size_t size = strlen(step->to);
-    if (joined_character((const uint8_t *)step->from, strlen(step->from), &length) != character) continue;
-    character = last ? joined_character_before(to, size) : joined_character(to, size, &length);
+    if (utf8_next((const uint8_t *)step->from, strlen(step->from), &length) != character) continue;
+    character = last ? utf8_previous(to, size) : utf8_next(to, size, &length);
   }
   return character;
 }
@@ -112,7 +112,7 @@ static bool is_free_of_added(const Pipeline *p, int32_t left, int32_t right) {
 static bool is_cut(const Pipeline *p, const uint8_t *text, size_t size, size_t at) {
   size_t length;
   if (utf8_continues(text[at])) return false;
-  const int32_t left = joined_character_before(text, at), right = joined_character(text + at, size - at, &length);
+  const int32_t left = utf8_previous(text, at), right = utf8_next(text + at, size - at, &length);
   return is_free_of_added(p, left, right) &&
          !joined_pairs_have(p->joined, after_steps(p, left, true), after_steps(p, right, false));
 }
@@ -131,7 +131,7 @@ static size_t next_cut_gpt2(const Pipeline *p, const uint8_t *text, size_t size,
   for (;; from++) {
     from = pretokenize_cut(p->bpe->classes, text, size, from);
     if (from >= size || ((!normalizes || text[from - 1] < 0x80) && (!digits || text[from] < '0' || text[from] > '9') &&
-                         is_free_of_added(p, joined_character_before(text, from), text[from])))
+                         is_free_of_added(p, utf8_previous(text, from), text[from])))
       return from;
   }
 }
@@ -143,7 +143,7 @@ static size_t next_cut_lines(const Pipeline *p, const uint8_t *text, size_t size
   for (size_t at = from > 0 ? from : 1; at < size; at++) {
     if (text[at - 1] != '\n' || (text[at] >= 0x80 && size - at < 4)) continue;
     if (char_class(p->bpe->classes, text + at, size - at, &length) != CHAR_SPACE &&
-        is_free_of_added(p, '\n', joined_character(text + at, size - at, &length)))
+        is_free_of_added(p, '\n', utf8_next(text + at, size - at, &length)))
       return at;
   }
   return size;
@@ -279,9 +279,9 @@ static bool cut_as_gpt2(PipelineRunner *r, int i, Span span, Error *error) {
 
 static bool cut_unjoined(PipelineRunner *r, int i, Span span, Error *error) {
   size_t begin = 0, length;
-  int32_t before = joined_character(span.text, span.size, &length);
+  int32_t before = utf8_next(span.text, span.size, &length);
   for (size_t at = length; at < span.size; at += length) {
-    const int32_t character = joined_character(span.text + at, span.size - at, &length);
+    const int32_t character = utf8_next(span.text + at, span.size - at, &length);
     if (!joined_pairs_have(r->pipeline->joined, before, character)) {
       if (!run_range(r, i, span, begin, at, error)) return false;
       begin = at;

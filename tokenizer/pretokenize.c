@@ -49,19 +49,11 @@ size_t pretokenize_first(const CharClasses *classes, const uint8_t *text, size_t
   return begin + run_of(classes, class, text + begin, size - begin);
 }
 
-/* Returns the class of the character that ends before text[at]; at > 0 and text[at] is ASCII. */
-static CharClass class_before(const CharClasses *classes, const uint8_t *text, size_t at) {
-  if (text[at - 1] < 0x80) return (CharClass)classes->of_byte[text[at - 1]];
-  size_t begin = at - 1, length;
-  while (begin > 0 && at - begin < 4 && utf8_continues(text[begin])) begin--;
-  CharClass class = char_class(classes, text + begin, at - begin, &length);
-  return begin + length == at ? class : CHAR_OTHER; /* a byte that belongs to no character */
-}
-
 static bool is_cut(const CharClasses *classes, const uint8_t *text, size_t at) {
   if (text[at] >= 0x80 || text[at - 1] == '\'') return false;
-  CharClass before = class_before(classes, text, at);
-  return before != CHAR_SPACE && before != (CharClass)classes->of_byte[text[at]];
+  const int32_t point = utf8_previous(text, at);
+  const uint8_t before = point == UTF8_INVALID ? CHAR_OTHER : classes->of[point];
+  return before != CHAR_SPACE && before != classes->of[text[at]];
 }
 
 size_t pretokenize_cut(const CharClasses *classes, const uint8_t *text, size_t size, size_t from) {

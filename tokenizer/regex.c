@@ -356,18 +356,12 @@ void regex_text_free(RegexText *text) {
   *text = (RegexText){0};
 }
 
-/* Returns the number of bytes of the character at text[0]; 1, with *valid false, for a byte that is not UTF-8. */
-static size_t character(const uint8_t *text, size_t size, bool *valid) {
-  uint32_t point;
-  const size_t length = utf8_read(text, size, &point);
-  *valid = length > 0;
-  return length > 0 ? length : 1;
-}
-
 static bool is_utf8(const uint8_t *text, size_t size) {
-  bool valid = true;
-  for (size_t at = 0; valid && at < size;) at += text[at] < 0x80 ? 1 : character(text + at, size - at, &valid);
-  return valid;
+  size_t length = 1;
+  for (size_t at = 0; at < size; at += length)
+    if (text[at] < 0x80) length = 1;
+    else if (utf8_next(text + at, size - at, &length) == UTF8_INVALID) return false;
+  return true;
 }
 
 static bool copy_text(RegexText *t, Error *error) {
@@ -376,8 +370,7 @@ static bool copy_text(RegexText *t, Error *error) {
     return error_memory(error, "the pieces of a text");
   t->size = 0;
   for (size_t at = 0, length; at < t->original_size; at += length) {
-    bool valid;
-    length = character(from + at, t->original_size - at, &valid);
+    const bool valid = utf8_next(from + at, t->original_size - at, &length) != UTF8_INVALID;
     const size_t written = valid ? length : sizeof stand_in;
     memcpy(t->copy + t->size, valid ? from + at : stand_in, written);
     t->size += written;
@@ -398,11 +391,10 @@ bool regex_begin(RegexText *t, const uint8_t *text, size_t size, Error *error) {
 static size_t original_offset(RegexText *t, size_t at) {
   if (t->text == t->original) return at;
   while (t->mapped < at) {
-    bool valid;
-    const uint8_t *from = t->original + t->original_mapped;
-    const size_t length = character(from, t->original_size - t->original_mapped, &valid);
+    size_t length;
+    const int32_t point = utf8_next(t->original + t->original_mapped, t->original_size - t->original_mapped, &length);
     t->original_mapped += length;
-    t->mapped += valid ? length : sizeof stand_in;
+    t->mapped += point != UTF8_INVALID ? length : sizeof stand_in;
   }
   return t->original_mapped;
 }
@@ -437,8 +429,9 @@ bool regex_next(const Regex *regex, RegexMatcher *m, RegexText *t, size_t *begin
     if (code == PCRE2_ERROR_NOMATCH) break;
     if (code < 0 || offsets[0] > offsets[1] || offsets[0] < t->last_end) return match_failed(regex, code, error);
     if (offsets[0] == offsets[1] && t->matched && offsets[1] == t->last_end) {
-      bool valid;
-      t->at += t->at < t->size ? character(t->text + t->at, t->size - t->at, &valid) : 1;
+      size_t length = 1;
+      if (t->at < t->size) utf8_next(t->text + t->at, t->size - t->at, &length);
+      t->at += length;
       continue;
     }
     const size_t from = offsets[0];

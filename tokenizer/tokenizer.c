@@ -76,7 +76,7 @@ const char *tokenizer_special(const Tokenizer *t, int32_t id) {
 }
 
 bool tokenizer_is_gpt2(const Tokenizer *t) {
-  return pipeline_is_gpt2(&t->pipeline, false) && !t->decoded.bytes && !t->bpe->words;
+  return pipeline_is_gpt2(&t->pipeline, false) && !t->decoded.bytes && !t->bpe->ignore_merges;
 }
 
 const Pipeline *tokenizer_pipeline(const Tokenizer *t) { return &t->pipeline; }

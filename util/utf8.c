@@ -20,6 +20,20 @@ size_t utf8_read(const uint8_t *text, size_t size, uint32_t *point) {
   return length;
 }
 
+int32_t utf8_next(const uint8_t *text, size_t size, size_t *length) {
+  uint32_t point;
+  const size_t bytes = utf8_read(text, size, &point);
+  *length = bytes ? bytes : 1;
+  return bytes ? (int32_t)point : UTF8_INVALID;
+}
+
+int32_t utf8_previous(const uint8_t *text, size_t at) {
+  size_t begin = at - 1, length;
+  while (begin > 0 && at - begin < 4 && utf8_continues(text[begin])) begin--;
+  const int32_t point = utf8_next(text + begin, at - begin, &length);
+  return begin + length == at ? point : UTF8_INVALID;
+}
+
 size_t utf8_read_visible(const uint8_t *text, size_t size) {
   uint32_t point;
   const size_t length = utf8_read(text, size, &point);

@@ -12,7 +12,15 @@ enum { UTF8_POINTS = 0x110000, UTF8_SURROGATES = 0xD800, UTF8_SURROGATES_END = 0
  * point. */
 size_t utf8_read(const uint8_t *text, size_t size, uint32_t *point);
 
-/* Does the same, but returns 0 also for a control character, which could move a terminal's cursor. */
+/* Returns the code point of the character at text[0], or UTF8_INVALID for a byte that is not UTF-8, and its number of
+ * bytes in *length; size > 0. */
+enum { UTF8_INVALID = -1 };
+int32_t utf8_next(const uint8_t *text, size_t size, size_t *length);
+/* Returns the same for the character that ends before text[at], at > 0; a character or an invalid byte must begin at
+ * text[at]. */
+int32_t utf8_previous(const uint8_t *text, size_t at);
+
+/* Does the same as utf8_read(), but returns 0 also for a control character, which could move a terminal's cursor. */
 size_t utf8_read_visible(const uint8_t *text, size_t size);
 
 /* Writes a code point that is not a surrogate; returns its number of bytes, 1 to 4 (jansson uses the name
