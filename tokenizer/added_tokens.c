@@ -1,6 +1,5 @@
 #include "tokenizer/added_tokens.h"
 
-#include "tokenizer/joined_pairs.h"
 #include "util/array.h"
 
 #include <stdlib.h>

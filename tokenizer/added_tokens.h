@@ -6,7 +6,7 @@
 #define INKLING_TOKENIZER_ADDED_TOKENS_H
 
 #include "util/error.h"
-#include "tokenizer/char_class.h"
+#include "tokenizer/pretokenize.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #define INKLING_TOKENIZER_BPE_H
 
 #include "util/error.h"
-#include "tokenizer/char_class.h"
+#include "tokenizer/pretokenize.h"
 
 #include <stddef.h>
 #include <stdint.h>

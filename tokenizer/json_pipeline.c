@@ -69,11 +69,8 @@ static bool add_token(TokenizerReader *r, PipelineRunner *runner, AddedTokens *s
                           : byte_buffer_add(text, entry->text, size, r->error)) ||
       !added_tokens_add(set, text->bytes, text->size, entry->token, r->error))
     return false;
-  if (!p->added_joined && !(p->added_joined = joined_pairs_create())) return error_memory(r->error, "a tokenizer");
-  joined_pairs_add(p->added_joined, text->bytes, text->size);
-  joined_pairs_add_end(p->added_joined, text->bytes, text->size);
-  if (entry->normalized && p->joined) joined_pairs_add(p->joined, text->bytes, text->size);
-  return true;
+  return joined_pairs_add(&p->added_joined, text->bytes, text->size, true, r->error) &&
+         (!entry->normalized || !p->joined || joined_pairs_add(&p->joined, text->bytes, text->size, false, r->error));
 }
 
 static bool add_tokens(TokenizerReader *r, PipelineRunner *runner, AddedTokens *set, bool normalized) {
@@ -257,15 +254,13 @@ static bool hash_pipeline(TokenizerReader *r) {
 
 /* In a vocabulary of characters a whole text is one word; STEP_UNJOINED cuts it where no token can cross. */
 static bool begin_joined(TokenizerReader *r) {
-  Pipeline *p = &r->out->pipeline;
-  if (r->bytes) return true;
-  if (!(p->joined = joined_pairs_create())) return error_memory(r->error, "a tokenizer");
-  for (int32_t id = 0; id < r->out->bpe->tokens.size; id++) {
+  bool ok = true;
+  for (int32_t id = 0; ok && !r->bytes && id < r->out->bpe->tokens.size; id++) {
     size_t size;
     const uint8_t *bytes = bpe_decode(r->out->bpe, id, &size);
-    joined_pairs_add(p->joined, bytes, size);
+    ok = joined_pairs_add(&r->out->pipeline.joined, bytes, size, false, r->error);
   }
-  return true;
+  return ok;
 }
 
 bool json_read_pipeline(TokenizerReader *r) {

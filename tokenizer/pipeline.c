@@ -1,5 +1,7 @@
 #include "tokenizer/pipeline.h"
 
+#include "util/hash.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +44,41 @@ bool pipeline_is_gpt2(const Pipeline *p, bool special) {
     cuts = true;
   }
   return cuts;
+}
+
+/* ---- pairs of characters: code points, UTF8_INVALID, which joins nothing, or JOINED_END for the end of a text ---- */
+
+enum { JOINED_END = -2, PAIR_BITS = 1 << 20 };
+
+struct JoinedPairs {
+  uint64_t bits[PAIR_BITS / 64];
+};
+
+static uint32_t bit_of(int32_t left, int32_t right) {
+  return (uint32_t)hash_mix((uint64_t)(uint32_t)left << 32 | (uint32_t)right, 0) % PAIR_BITS;
+}
+
+static bool are_joined(const JoinedPairs *pairs, int32_t left, int32_t right) {
+  if (left == UTF8_INVALID || right == UTF8_INVALID) return false;
+  const uint32_t bit = bit_of(left, right);
+  return pairs->bits[bit / 64] >> bit % 64 & 1;
+}
+
+static void add_pair(JoinedPairs *pairs, int32_t left, int32_t right) {
+  const uint32_t bit = bit_of(left, right);
+  if (left != UTF8_INVALID && right != UTF8_INVALID) pairs->bits[bit / 64] |= UINT64_C(1) << bit % 64;
+}
+
+bool joined_pairs_add(JoinedPairs **pairs, const uint8_t *text, size_t size, bool end, Error *error) {
+  int32_t before = UTF8_INVALID;
+  if (!*pairs && !(*pairs = calloc(1, sizeof **pairs))) return error_memory(error, "a tokenizer");
+  for (size_t at = 0, length; at < size; at += length) {
+    const int32_t character = utf8_next(text + at, size - at, &length);
+    add_pair(*pairs, before, character);
+    before = character;
+  }
+  if (end) add_pair(*pairs, before, JOINED_END);
+  return true;
 }
 
 /* ---- cutting ---- */
@@ -102,11 +139,10 @@ static int32_t after_steps(const Pipeline *p, int32_t character, bool last) {
 /* Whether a cut between two characters affects no added token: none can cross it, end at it (the text after it would then
  * be a new text), or take white space from its other side. */
 static bool is_free_of_added(const Pipeline *p, int32_t left, int32_t right) {
-  return !p->added_joined ||
-         !(joined_pairs_have(p->added_joined, left, right) ||
-           joined_pairs_have(p->added_joined, left, JOINED_END) || /* a token that is not normalized */
-           joined_pairs_have(p->added_joined, after_steps(p, left, true), JOINED_END) ||
-           (strips(p) && (is_space(p, left) || is_space(p, right))));
+  return !p->added_joined || !(are_joined(p->added_joined, left, right) ||
+                               are_joined(p->added_joined, left, JOINED_END) || /* a token that is not normalized */
+                               are_joined(p->added_joined, after_steps(p, left, true), JOINED_END) ||
+                               (strips(p) && (is_space(p, left) || is_space(p, right))));
 }
 
 static bool is_cut(const Pipeline *p, const uint8_t *text, size_t size, size_t at) {
@@ -114,7 +150,7 @@ static bool is_cut(const Pipeline *p, const uint8_t *text, size_t size, size_t a
   if (utf8_continues(text[at])) return false;
   const int32_t left = utf8_previous(text, at), right = utf8_next(text + at, size - at, &length);
   return is_free_of_added(p, left, right) &&
-         !joined_pairs_have(p->joined, after_steps(p, left, true), after_steps(p, right, false));
+         !are_joined(p->joined, after_steps(p, left, true), after_steps(p, right, false));
 }
 
 /* Cuts between two characters that, after all replacements, are adjacent in no token. */
@@ -282,7 +318,7 @@ static bool cut_unjoined(PipelineRunner *r, int i, Span span, Error *error) {
   int32_t before = utf8_next(span.text, span.size, &length);
   for (size_t at = length; at < span.size; at += length) {
     const int32_t character = utf8_next(span.text + at, span.size - at, &length);
-    if (!joined_pairs_have(r->pipeline->joined, before, character)) {
+    if (!are_joined(r->pipeline->joined, before, character)) {
       if (!run_range(r, i, span, begin, at, error)) return false;
       begin = at;
     }

@@ -9,7 +9,6 @@
 #include "util/progress.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
-#include "tokenizer/joined_pairs.h"
 #include "tokenizer/nfc.h"
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/regex.h"
@@ -74,12 +73,20 @@ typedef struct Step {
   StepPattern pattern;
 } Step;
 
+/* The pairs of characters that are adjacent in some text of a set. One bit for each of 2^20 hashes of pairs (128 KB): two
+ * pairs may share a hash; then some possible cuts are missed. */
+typedef struct JoinedPairs JoinedPairs;
+
+/* Adds the pairs of a text, and with `end` the pair of its last character and the end of a text. Creates the set if it
+ * is NULL; the owner frees it with free(). EXIT_MEMORY. */
+bool joined_pairs_add(JoinedPairs **pairs, const uint8_t *text, size_t size, bool end, Error *error);
+
 /* Starts as {0}; read-only after it is built. */
 typedef struct Pipeline {
   const Bpe *bpe; /* must outlive the pipeline */
   Step steps[PIPELINE_STEPS];
   int count;
-  JoinedPairs *joined;       /* the pairs in tokens, for STEP_UNJOINED */
+  JoinedPairs *joined;       /* the pairs in tokens, for STEP_UNJOINED: no token crosses a cut between any other pair */
   JoinedPairs *added_joined; /* the pairs in added tokens; NULL: there are none */
 } Pipeline;
 

@@ -1,6 +1,6 @@
 /* Successive matches of a pattern of tokenizer.json in a text.
  * The text may be any bytes: a byte that is not part of well-formed UTF-8 is a single character without a class, not a
- * letter, number, space or line end (as in char_class.h). The steps and the memory of a match are limited: a pattern
+ * letter, number, space or line end (as in pretokenize.h). The steps and the memory of a match are limited: a pattern
  * with exponential search time ends with an error. */
 #ifndef INKLING_TOKENIZER_REGEX_H
 #define INKLING_TOKENIZER_REGEX_H
