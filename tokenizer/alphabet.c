@@ -1,5 +1,7 @@
 #include "tokenizer/alphabet.h"
 
+#include "util/json.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +26,7 @@ static int byte_of(uint32_t point) {
 char *alphabet_token(const Bpe *bpe, int32_t id) {
   size_t size;
   const uint8_t *bytes = bpe_decode(bpe, id, &size);
-  char *out = malloc(2 * size + 1), *to = out;
+  char *out = json_allocate(2 * size + 1), *to = out;
   if (!out) return NULL;
   for (size_t i = 0; i < size; i++) to += utf8_write(point_of(bytes[i]), (uint8_t *)to);
   *to = '\0';

@@ -9,37 +9,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool add_tokens(json_t *vocab, const Bpe *bpe) {
-  bool ok = true;
-  for (int32_t id = 0; ok && id < bpe->tokens.size; id++) {
+/* The functions below need not check allocations: take_text() reports any that has failed (util/json.h). */
+
+static json_t *vocab_json(const Bpe *bpe) {
+  json_t *vocab = json_object();
+  for (int32_t id = 0; id < bpe->tokens.size; id++) {
     char *key = alphabet_token(bpe, id);
-    ok = key && (!*key || json_object_set_new(vocab, key, json_integer(id)) == 0);
+    if (key && *key) json_object_set_new(vocab, key, json_integer(id));
     free(key);
   }
-  return ok;
+  return vocab;
 }
 
-static bool add_merges(json_t *merges, const Bpe *bpe) {
-  bool ok = true;
-  for (int32_t i = 0; ok && i < bpe->merge_count; i++) {
+static json_t *merges_json(const Bpe *bpe) {
+  json_t *merges = json_array();
+  for (int32_t i = 0; i < bpe->merge_count; i++) {
     char *left = alphabet_token(bpe, bpe->merges[i].left), *right = alphabet_token(bpe, bpe->merges[i].right);
-    ok = left && right && json_array_append_new(merges, json_sprintf("%s %s", left, right)) == 0;
+    if (left && right) json_array_append_new(merges, json_sprintf("%s %s", left, right));
     free(left);
     free(right);
   }
-  return ok;
+  return merges;
 }
 
 static json_t *model_json(const Bpe *bpe) {
-  json_t *vocab = json_object(), *merges = json_array();
-  if (!vocab || !merges || !add_tokens(vocab, bpe) || !add_merges(merges, bpe)) {
-    json_decref(vocab);
-    json_decref(merges);
-    return NULL;
-  }
   return json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout", "unk_token",
                    "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
-                   "ignore_merges", 0, "vocab", vocab, "merges", merges);
+                   "ignore_merges", 0, "vocab", vocab_json(bpe), "merges", merges_json(bpe));
 }
 
 static json_t *end_token_json(const Tokenizer *t) {
@@ -65,14 +61,13 @@ static json_t *template_part(const char *kind, const char *id, int type_id) {
 
 /* The template for one text, or for a pair of texts. */
 static json_t *template_json(const Tokenizer *t, bool pair) {
-  json_t *end = template_part("SpecialToken", tokenizer_end_text(t), 0), *first = template_part("Sequence", "A", 0),
-         *second = template_part("Sequence", "B", 1);
-  if (!pair) {
-    json_decref(second);
-    return tokenizer_begins_with_end(t) ? json_pack("[o, o]", end, first) : json_pack("[o, o]", first, end);
-  }
-  return tokenizer_begins_with_end(t) ? json_pack("[o, o, o]", end, first, second)
-                                      : json_pack("[o, o, o]", first, second, end);
+  json_t *list = json_array(), *end = template_part("SpecialToken", tokenizer_end_text(t), 0);
+  if (tokenizer_begins_with_end(t)) json_array_append(list, end);
+  json_array_append_new(list, template_part("Sequence", "A", 0));
+  if (pair) json_array_append_new(list, template_part("Sequence", "B", 1));
+  if (!tokenizer_begins_with_end(t)) json_array_append(list, end);
+  json_decref(end);
+  return list;
 }
 
 /* Returns null, or a post_processor that puts the end token before or after a text. */
@@ -92,11 +87,10 @@ static json_t *tokenizer_json(const Tokenizer *t) {
 
 /* Returns the loaded file with another post_processor. */
 static json_t *changed_json(const Tokenizer *t) {
-  Error memory = {0}; /* take_text() reports EXIT_MEMORY */
-  json_t *root = json_parse(t->json, t->json_size, 0, NULL, TOKENIZER_JSON, &memory);
-  if (root && json_object_set_new(root, "post_processor", post_processor_json(t)) == 0) return root;
-  json_decref(root);
-  return NULL;
+  Error ignored = {0};
+  json_t *root = json_parse(t->json, t->json_size, 0, NULL, TOKENIZER_JSON, &ignored);
+  json_object_set_new(root, "post_processor", post_processor_json(t));
+  return root;
 }
 
 /* Returns the bos_token; NULL: only the configuration of the model names the start token. */
@@ -113,11 +107,9 @@ static json_t *config_json(const Tokenizer *t, int ctx) {
                            "clean_up_tokenization_spaces", 0, "eos_token", tokenizer_end_text(t), "model_max_length",
                            ctx, "tokenizer_class", "PreTrainedTokenizerFast", "unk_token",
                            t->unknown ? t->unknown : tokenizer_end_text(t));
-  if (root && (!t->ends_with_end || json_object_set_new(root, "pad_token", json_string(tokenizer_end_text(t))) == 0) &&
-      (!t->separate_vocabs || json_object_set_new(root, SEPARATE_VOCABS, json_true()) == 0))
-    return root;
-  json_decref(root);
-  return NULL;
+  if (t->ends_with_end) json_object_set_new(root, "pad_token", json_string(tokenizer_end_text(t)));
+  if (t->separate_vocabs) json_object_set_new(root, SEPARATE_VOCABS, json_true());
+  return root;
 }
 
 /* Converts `object` to text and frees it. */

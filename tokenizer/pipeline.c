@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-Pipeline pipeline_gpt2(const Bpe *bpe) { return (Pipeline){.bpe = bpe, .steps = {{.kind = STEP_GPT2}}, .count = 1}; }
+Pipeline pipeline_gpt2(const Bpe *bpe) {
+  return (Pipeline){.bpe = bpe, .steps = {{.kind = STEP_GPT2}}, .count = 1, .kinds = 1u << STEP_GPT2};
+}
 
 static void free_step(Step *step) {
   added_tokens_free(step->added);
@@ -21,13 +23,27 @@ void pipeline_free(Pipeline *p) {
   *p = (Pipeline){0};
 }
 
+/* Whether a step replaces single characters by other characters. */
+static bool replaces_characters(const Step *step) {
+  size_t length;
+  const size_t size = strlen(step->from);
+  utf8_next((const uint8_t *)step->from, size, &length);
+  return length == size && *step->to;
+}
+
 bool pipeline_add(Pipeline *p, Step step, Error *error) {
-  if (p->count < PIPELINE_STEPS) {
-    p->steps[p->count++] = step;
-    return true;
+  if (p->count == PIPELINE_STEPS) {
+    free_step(&step);
+    return fail(error, EXIT_CHECKPOINT, "normalizer and pre_tokenizer have more than %d steps", PIPELINE_STEPS);
   }
-  free_step(&step);
-  return fail(error, EXIT_CHECKPOINT, "normalizer and pre_tokenizer have more than %d steps", PIPELINE_STEPS);
+  p->kinds |= 1u << step.kind;
+  if (step.kind == STEP_REGEX) p->patterns |= 1u << step.pattern;
+  if (step.kind == STEP_ADDED && added_tokens_strip(step.added)) p->strips = true;
+  if ((step.kind == STEP_ADDED && added_tokens_look_around(step.added)) ||
+      (step.kind == STEP_REPLACE && !replaces_characters(&step)))
+    p->looks_around = true;
+  p->steps[p->count++] = step;
+  return true;
 }
 
 static bool has_work(const Step *step, bool special) {
@@ -83,41 +99,6 @@ bool joined_pairs_add(JoinedPairs **pairs, const uint8_t *text, size_t size, boo
 
 /* ---- cutting ---- */
 
-/* Whether a step replaces single characters by other characters. */
-static bool replaces_characters(const Step *step) {
-  size_t length;
-  const size_t size = strlen(step->from);
-  utf8_next((const uint8_t *)step->from, size, &length);
-  return length == size && *step->to;
-}
-
-/* Whether all steps are of `kinds` (one bit each), one of them is `needed`, all patterns are `pattern`, and no step looks
- * at the text after a cut. */
-static bool has_only(const Pipeline *p, unsigned kinds, StepKind needed, StepPattern pattern) {
-  bool found = false;
-  for (int i = 0; i < p->count; i++) {
-    const Step *step = &p->steps[i];
-    found = found || step->kind == needed;
-    if (!(kinds & 1u << step->kind) || (step->kind == STEP_REGEX && step->pattern != pattern) ||
-        (step->kind == STEP_REPLACE && !replaces_characters(step)) ||
-        (step->kind == STEP_ADDED && added_tokens_look_around(step->added)))
-      return false;
-  }
-  return found;
-}
-
-static bool has_kind(const Pipeline *p, StepKind kind) {
-  for (int i = 0; i < p->count; i++)
-    if (p->steps[i].kind == kind) return true;
-  return false;
-}
-
-static bool strips(const Pipeline *p) {
-  for (int i = 0; i < p->count; i++)
-    if (p->steps[i].kind == STEP_ADDED && added_tokens_strip(p->steps[i].added)) return true;
-  return false;
-}
-
 static bool is_space(const Pipeline *p, int32_t point) {
   return point != UTF8_INVALID && p->bpe->classes->of[point] == CHAR_SPACE;
 }
@@ -142,7 +123,7 @@ static bool is_free_of_added(const Pipeline *p, int32_t left, int32_t right) {
   return !p->added_joined || !(are_joined(p->added_joined, left, right) ||
                                are_joined(p->added_joined, left, JOINED_END) || /* a token that is not normalized */
                                are_joined(p->added_joined, after_steps(p, left, true), JOINED_END) ||
-                               (strips(p) && (is_space(p, left) || is_space(p, right))));
+                               (p->strips && (is_space(p, left) || is_space(p, right))));
 }
 
 static bool is_cut(const Pipeline *p, const uint8_t *text, size_t size, size_t at) {
@@ -163,7 +144,7 @@ static size_t next_cut_unjoined(const Pipeline *p, const uint8_t *text, size_t s
 /* Normalization does not change the boundary between two ASCII characters. Patterns use the Unicode version of PCRE2,
  * which may be newer than utf8proc's, so no cut is made before a digit that a pattern could join to such a number. */
 static size_t next_cut_gpt2(const Pipeline *p, const uint8_t *text, size_t size, size_t from) {
-  const bool normalizes = has_kind(p, STEP_NFC), digits = has_kind(p, STEP_REGEX);
+  const bool normalizes = p->kinds & 1u << STEP_NFC, digits = p->kinds & 1u << STEP_REGEX;
   for (;; from++) {
     from = pretokenize_cut(p->bpe->classes, text, size, from);
     if (from >= size || ((!normalizes || text[from - 1] < 0x80) && (!digits || text[from] < '0' || text[from] > '9') &&
@@ -185,18 +166,23 @@ static size_t next_cut_lines(const Pipeline *p, const uint8_t *text, size_t size
   return size;
 }
 
-enum {
-  GPT2_KINDS = 1u << STEP_ADDED | 1u << STEP_NFC | 1u << STEP_PREPEND | 1u << STEP_GPT2,
-  DIGITS_KINDS = 1u << STEP_ADDED | 1u << STEP_NFC | 1u << STEP_REGEX | 1u << STEP_GPT2,
-  LINES_KINDS = 1u << STEP_ADDED | 1u << STEP_NFC | 1u << STEP_REGEX,
-  UNJOINED_KINDS = 1u << STEP_ADDED | 1u << STEP_REPLACE | 1u << STEP_PREPEND | 1u << STEP_REGEX | 1u << STEP_UNJOINED
-};
+/* Whether the pipeline has the step `needed` and, beside it and STEP_ADDED, only steps of `kinds`, and all patterns are
+ * `pattern`. */
+static bool has_only(const Pipeline *p, StepKind needed, unsigned kinds, StepPattern pattern) {
+  return p->kinds & 1u << needed && !(p->kinds & ~(kinds | 1u << needed | 1u << STEP_ADDED)) &&
+         !(p->patterns & ~(1u << pattern));
+}
 
 size_t pipeline_cut(const Pipeline *p, const uint8_t *text, size_t size, size_t from) {
-  if (has_only(p, GPT2_KINDS, STEP_GPT2, PATTERN_IS_OTHER) || has_only(p, DIGITS_KINDS, STEP_GPT2, PATTERN_IS_DIGITS))
+  const unsigned nfc = 1u << STEP_NFC, prepend = 1u << STEP_PREPEND, replace = 1u << STEP_REPLACE,
+                 regex = 1u << STEP_REGEX;
+  if (p->looks_around) return size;
+  if (has_only(p, STEP_GPT2, nfc | prepend, PATTERN_IS_OTHER) || has_only(p, STEP_GPT2, nfc | regex, PATTERN_IS_DIGITS))
     return next_cut_gpt2(p, text, size, from);
-  if (has_only(p, LINES_KINDS, STEP_REGEX, PATTERN_IS_LINES)) return next_cut_lines(p, text, size, from);
-  return has_only(p, UNJOINED_KINDS, STEP_UNJOINED, PATTERN_IS_SPACE) ? next_cut_unjoined(p, text, size, from) : size;
+  if (has_only(p, STEP_REGEX, nfc, PATTERN_IS_LINES)) return next_cut_lines(p, text, size, from);
+  return has_only(p, STEP_UNJOINED, replace | prepend | regex, PATTERN_IS_SPACE)
+             ? next_cut_unjoined(p, text, size, from)
+             : size;
 }
 
 /* ---- dividing texts into equal work for threads ---- */

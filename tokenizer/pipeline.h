@@ -86,6 +86,9 @@ typedef struct Pipeline {
   const Bpe *bpe; /* must outlive the pipeline */
   Step steps[PIPELINE_STEPS];
   int count;
+  unsigned kinds, patterns;  /* bit masks of StepKind and, for STEP_REGEX, of StepPattern */
+  bool strips;               /* an added token takes white space before or after it */
+  bool looks_around;         /* some step reads the text after a possible cut */
   JoinedPairs *joined;       /* the pairs in tokens, for STEP_UNJOINED: no token crosses a cut between any other pair */
   JoinedPairs *added_joined; /* the pairs in added tokens; NULL: there are none */
 } Pipeline;
