@@ -3,6 +3,7 @@
 #include "tokenizer/bpe_piece.h"
 #include "util/array.h"
 #include "util/hash.h"
+#include "util/memory.h"
 #include "util/pool.h"
 
 #include <stdlib.h>
@@ -20,6 +21,8 @@ typedef struct CacheSlot {
   int32_t ids[CACHED_IDS];
   int32_t count;
 } CacheSlot;
+
+enum { CACHE_BYTES = CACHE_SLOTS * sizeof(CacheSlot) };
 
 typedef struct Worker {
   CacheSlot *cache; /* [CACHE_SLOTS] */
@@ -41,78 +44,12 @@ struct BpeEncoder {
   const Pipeline *pipeline;
   int threads;
   Pool *pool;
-  Worker *workers;       /* [threads] */
-  PipelineChunk *chunks; /* [PIPELINE_ROUND_CHUNKS] */
-  ChunkIds *chunk_ids;   /* [PIPELINE_ROUND_CHUNKS] */
-  StopSignal stop;
+  Worker *workers; /* [threads] */
+  PipelineChunk chunks[PIPELINE_ROUND_CHUNKS];
+  ChunkIds chunk_ids[PIPELINE_ROUND_CHUNKS];
   bool is_gpt2; /* pipeline_is_gpt2() */
   bool open;    /* the last document may continue in the next call */
 };
-
-/* ---- memory ---- */
-
-void bpe_encoder_free(BpeEncoder *encoder) {
-  if (!encoder) return;
-  pool_close(encoder->pool);
-  for (int i = 0; encoder->workers && i < encoder->threads; i++) {
-    free(encoder->workers[i].cache);
-    free(encoder->workers[i].ids);
-    piece_scratch_free(&encoder->workers[i].scratch);
-    pipeline_runner_free(encoder->workers[i].runner);
-  }
-  free(encoder->workers);
-  free(encoder->chunks);
-  free(encoder->chunk_ids);
-  free(encoder);
-}
-
-static bool take_piece(void *worker, const uint8_t *piece, size_t size, size_t left, Error *error);
-static bool take_token(void *worker, int32_t id, Error *error);
-
-static bool allocate(BpeEncoder *encoder, bool special) {
-  encoder->workers = calloc((size_t)encoder->threads, sizeof *encoder->workers);
-  encoder->chunks = malloc(PIPELINE_ROUND_CHUNKS * sizeof *encoder->chunks);
-  encoder->chunk_ids = malloc(PIPELINE_ROUND_CHUNKS * sizeof *encoder->chunk_ids);
-  if (!encoder->workers || !encoder->chunks || !encoder->chunk_ids) return false;
-  for (int i = 0; i < encoder->threads; i++) {
-    size_t bytes = CACHE_SLOTS * sizeof(CacheSlot);
-    CacheSlot *cache = encoder->workers[i].cache = aligned_alloc(sizeof(CacheSlot), bytes);
-    if (!cache) return false;
-    memset(cache, 0, bytes);
-    encoder->workers[i].scratch.stop = encoder->stop;
-    encoder->workers[i].bpe = encoder->pipeline->bpe;
-    const PipelineSink sink = {&encoder->workers[i], take_piece, take_token};
-    if (!pipeline_runner_create(&encoder->workers[i].runner, encoder->pipeline, special, sink, encoder->stop,
-                                &(Error){0}))
-      return false;
-  }
-  return true;
-}
-
-bool bpe_encoder_create(BpeEncoder **out, const Pipeline *pipeline, bool special, int threads, StopSignal stop,
-                        Error *error) {
-  *out = NULL;
-  BpeEncoder *encoder = calloc(1, sizeof *encoder);
-  if (!encoder) return error_memory(error, "the tokens of a text");
-  encoder->pipeline = pipeline;
-  encoder->threads = threads;
-  encoder->stop = stop;
-  encoder->is_gpt2 = pipeline_is_gpt2(pipeline, special);
-  const bool ok = (allocate(encoder, special) || error_memory(error, "the tokens of a text")) &&
-                  pool_open(&encoder->pool, threads, error);
-  if (ok) *out = encoder;
-  else bpe_encoder_free(encoder);
-  return ok;
-}
-
-bool bpe_ids_sink(void *ids, const int32_t *more, size_t count, Error *error) {
-  BpeIds *all = ids;
-  if (!array_reserve(&all->ids, &all->capacity, all->count + count, sizeof *more))
-    return error_memory(error, "the tokens of a text");
-  if (count > 0) memcpy(all->ids + all->count, more, count * sizeof *more);
-  all->count += count;
-  return true;
-}
 
 /* ---- one chunk ---- */
 
@@ -197,14 +134,61 @@ static bool encode_gpt2(Worker *worker, const PipelineChunk *chunk) {
   return true;
 }
 
+/* ---- the encoder ---- */
+
+void bpe_encoder_free(BpeEncoder *encoder) {
+  if (!encoder) return;
+  pool_close(encoder->pool);
+  for (int i = 0; encoder->workers && i < encoder->threads; i++) {
+    memory_release(encoder->workers[i].cache, CACHE_BYTES);
+    free(encoder->workers[i].ids);
+    piece_scratch_free(&encoder->workers[i].scratch);
+    pipeline_runner_free(encoder->workers[i].runner);
+  }
+  free(encoder->workers);
+  free(encoder);
+}
+
+bool bpe_encoder_create(BpeEncoder **out, const Pipeline *pipeline, bool special, int threads, StopSignal stop,
+                        Error *error) {
+  BpeEncoder *encoder = *out = calloc(1, sizeof *encoder);
+  if (!encoder) return error_memory(error, "the tokens of a text");
+  encoder->pipeline = pipeline;
+  encoder->threads = threads;
+  encoder->is_gpt2 = pipeline_is_gpt2(pipeline, special);
+  encoder->workers = calloc((size_t)threads, sizeof *encoder->workers);
+  bool ok = encoder->workers || error_memory(error, "the tokens of a text");
+  for (int i = 0; ok && i < threads; i++) {
+    Worker *worker = &encoder->workers[i];
+    *worker = (Worker){.cache = memory_allocate(sizeof(CacheSlot), CACHE_BYTES), .scratch.stop = stop};
+    worker->bpe = pipeline->bpe;
+    ok = (worker->cache || error_memory(error, "the tokens of a text")) &&
+         pipeline_runner_create(&worker->runner, pipeline, special, (PipelineSink){worker, take_piece, take_token},
+                                stop, error);
+  }
+  if (ok && pool_open(&encoder->pool, threads, error)) return true;
+  bpe_encoder_free(encoder);
+  *out = NULL;
+  return false;
+}
+
 /* ---- all documents ---- */
+
+bool bpe_ids_sink(void *ids, const int32_t *more, size_t count, Error *error) {
+  BpeIds *all = ids;
+  if (!array_reserve(&all->ids, &all->capacity, all->count + count, sizeof *more))
+    return error_memory(error, "the tokens of a text");
+  if (count > 0) memcpy(all->ids + all->count, more, count * sizeof *more);
+  all->count += count;
+  return true;
+}
 
 static bool continues(const BpeEncoder *encoder, size_t chunk) {
   return chunk > 0 ? !encoder->chunks[chunk - 1].is_last : encoder->open;
 }
 
 typedef struct Round {
-  const BpeEncoder *encoder;
+  BpeEncoder *encoder;
   int32_t end;
 } Round;
 
@@ -221,7 +205,7 @@ static bool encode_chunk(const Round *round, Worker *worker, size_t i) {
 /* PoolWork. After an error a worker skips its chunks. */
 static void encode_some(const void *of, int begin, int end, int thread) {
   const Round *round = of;
-  const BpeEncoder *encoder = round->encoder;
+  BpeEncoder *encoder = round->encoder;
   Worker *worker = &encoder->workers[thread];
   for (int i = begin; i < end && !worker->error.code; i++) {
     const size_t first = worker->count;

@@ -20,6 +20,7 @@ typedef struct PieceCounts {
   size_t bytes_capacity, pieces_capacity;
   uint64_t *slots; /* [slot_count], a power of two: low 32 bits of the hash, above them piece + 1, or 0 */
   size_t slot_count;
+  bool failed; /* bpe_train.c: a thread could not add a piece */
 } PieceCounts;
 
 void piece_counts_free(PieceCounts *counts);

@@ -75,19 +75,13 @@ static bool add_counts(PieceCounts *counts, const PieceCounts *from) {
 
 /* ---- texts ---- */
 
-/* The counts of one thread; bpe_trainer_finish() joins them. */
-typedef struct Counter {
-  PieceCounts counts;
-  bool failed;
-} Counter;
-
 struct BpeTrainer {
   int threads;
   Pool *pool;
   Bpe *base; /* only the bytes */
   Pipeline pipeline;
-  Counter *counters;     /* [threads] */
-  PipelineChunk *chunks; /* [PIPELINE_ROUND_CHUNKS] */
+  PieceCounts *counts; /* [threads]; bpe_trainer_finish() joins them */
+  PipelineChunk chunks[PIPELINE_ROUND_CHUNKS];
   uint64_t bytes;
 };
 
@@ -99,9 +93,8 @@ static bool no_memory(const BpeTrainer *trainer, Error *error) {
 void bpe_trainer_free(BpeTrainer *trainer) {
   if (!trainer) return;
   pool_close(trainer->pool);
-  for (int i = 0; trainer->counters && i < trainer->threads; i++) piece_counts_free(&trainer->counters[i].counts);
-  free(trainer->counters);
-  free(trainer->chunks);
+  for (int i = 0; trainer->counts && i < trainer->threads; i++) piece_counts_free(&trainer->counts[i]);
+  free(trainer->counts);
   bpe_free(trainer->base);
   free(trainer);
 }
@@ -111,9 +104,8 @@ bool bpe_trainer_create(BpeTrainer **out, int threads, Error *error) {
   BpeTrainer *trainer = calloc(1, sizeof *trainer);
   if (!trainer) return no_memory(NULL, error);
   trainer->threads = threads;
-  trainer->counters = calloc((size_t)threads, sizeof *trainer->counters);
-  trainer->chunks = malloc(PIPELINE_ROUND_CHUNKS * sizeof *trainer->chunks);
-  bool ok = (trainer->counters && trainer->chunks) || no_memory(NULL, error);
+  trainer->counts = calloc((size_t)threads, sizeof *trainer->counts);
+  bool ok = trainer->counts || no_memory(NULL, error);
   ok = ok && bpe_from_merges(&trainer->base, NULL, 0, error) && pool_open(&trainer->pool, threads, error);
   if (!ok) {
     bpe_trainer_free(trainer);
@@ -127,12 +119,9 @@ bool bpe_trainer_create(BpeTrainer **out, int threads, Error *error) {
 const Pipeline *bpe_trainer_pipeline(const BpeTrainer *trainer) { return &trainer->pipeline; }
 
 static bool count_chunk(PieceCounts *counts, const CharClasses *classes, const PipelineChunk *chunk) {
-  const uint8_t *text = chunk->text;
-  for (size_t left = chunk->size; left > 0;) {
-    size_t size = pretokenize_first(classes, text, left);
-    if (!piece_counts_add(counts, text, size, 1)) return false;
-    text += size;
-    left -= size;
+  for (size_t at = 0, size; at < chunk->size; at += size) {
+    size = pretokenize_first(classes, chunk->text + at, chunk->size - at);
+    if (!piece_counts_add(counts, chunk->text + at, size, 1)) return false;
   }
   return true;
 }
@@ -140,15 +129,15 @@ static bool count_chunk(PieceCounts *counts, const CharClasses *classes, const P
 /* PoolWork. */
 static void count_some(const void *of, int begin, int end, int thread) {
   const BpeTrainer *trainer = of;
-  Counter *own = &trainer->counters[thread];
-  for (int i = begin; i < end && !own->failed; i++)
-    own->failed = !count_chunk(&own->counts, trainer->base->classes, &trainer->chunks[i]);
+  PieceCounts *counts = &trainer->counts[thread];
+  for (int i = begin; i < end && !counts->failed; i++)
+    counts->failed = !count_chunk(counts, trainer->base->classes, &trainer->chunks[i]);
 }
 
 static bool count_chunks(const BpeTrainer *trainer, size_t count) {
   pool_run(trainer->pool, (int)count, 1, 1, count_some, trainer);
   bool ok = true;
-  for (int i = 0; i < trainer->threads; i++) ok = ok && !trainer->counters[i].failed;
+  for (int i = 0; i < trainer->threads; i++) ok = ok && !trainer->counts[i].failed;
   return ok;
 }
 
@@ -166,8 +155,8 @@ bool bpe_trainer_add(BpeTrainer *trainer, const PipelineText *documents, size_t 
 /* Adds the counts of all threads to the first. */
 static bool join_counts(BpeTrainer *trainer) {
   for (int i = 1; i < trainer->threads; i++) {
-    if (!add_counts(&trainer->counters[0].counts, &trainer->counters[i].counts)) return false;
-    piece_counts_free(&trainer->counters[i].counts);
+    if (!add_counts(&trainer->counts[0], &trainer->counts[i])) return false;
+    piece_counts_free(&trainer->counts[i]);
   }
   return true;
 }
@@ -179,5 +168,5 @@ bool bpe_trainer_finish(BpeTrainer *trainer, int32_t vocab_size, Progress progre
   if (!join_counts(trainer)) return no_memory(trainer, error);
   size_t wanted = vocab_size > BPE_BYTES + 1 ? (size_t)vocab_size - BPE_BYTES - 1 : 0;
   if (wanted > BPE_MERGES_LIMIT) wanted = BPE_MERGES_LIMIT;
-  return bpe_merges_find(&trainer->counters[0].counts, wanted, progress, merges, merge_count, error);
+  return bpe_merges_find(&trainer->counts[0], wanted, progress, merges, merge_count, error);
 }
