@@ -124,19 +124,16 @@ static bool is_single_word(const uint8_t *text, size_t size, size_t begin, size_
          (end == size || !is_word(utf8_next(text + end, size - end, &length)));
 }
 
-static bool is_space(const CharClasses *classes, int32_t point) {
-  return point != UTF8_INVALID && classes->of[point] == CHAR_SPACE;
-}
-
 static size_t spaces_before(const CharClasses *classes, const uint8_t *text, size_t at) {
   int32_t point;
-  while (at > 0 && is_space(classes, point = utf8_previous(text, at))) at -= point < 0x80 ? 1 : point < 0x800 ? 2 : 3;
+  while (at > 0 && char_class_of(classes, point = utf8_previous(text, at)) == CHAR_SPACE)
+    at -= point < 0x80 ? 1 : point < 0x800 ? 2 : 3;
   return at;
 }
 
 static size_t spaces_after(const CharClasses *classes, const uint8_t *text, size_t size, size_t at) {
   size_t length;
-  while (at < size && is_space(classes, utf8_next(text + at, size - at, &length))) at += length;
+  while (at < size && char_class(classes, text + at, size - at, &length) == CHAR_SPACE) at += length;
   return at;
 }
 

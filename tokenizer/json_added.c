@@ -68,13 +68,10 @@ static bool read_end(TokenizerReader *r) {
     return json_refuse(r, "no added token ends a document: it has neither \"" END_OF_TEXT "\" nor \"</s>\", and no "
                           "eos_token of tokenizer_config.json or eos_token_id of config.json beside it names another");
   r->out->end = end->token.id;
-  return true;
-}
-
-/* The end token separates documents, so it is special even if the file does not say so. */
-static void set_end_special(TokenizerReader *r) {
+  /* The end token separates documents, so it is special even if the file does not say so. */
   for (size_t i = 0; i < r->out->added_count; i++)
     if (r->out->added[i].token.id == r->out->end) r->out->added[i].token.special = true;
+  return true;
 }
 
 bool json_read_added(TokenizerReader *r) {
@@ -86,9 +83,7 @@ bool json_read_added(TokenizerReader *r) {
   for (size_t i = 0; i < count; i++)
     if (!read_entry(r, i, json_array_get(tokens, i))) return false;
   qsort(r->out->added, count, sizeof *r->out->added, by_id);
-  if (!read_end(r)) return false;
-  set_end_special(r);
-  return true;
+  return read_end(r);
 }
 
 /* ---- the ids of added tokens ---- */

@@ -60,14 +60,6 @@ static bool add_run(ByteBuffer *out, NfcScratch *s, const uint8_t *text, size_t 
   return true;
 }
 
-/* Returns where the last character of `text` begins, or `size` if its last byte belongs to no character. */
-static size_t last_character(const uint8_t *text, size_t size) {
-  uint32_t point;
-  for (size_t back = 1; back <= 2 && back <= size; back++)
-    if (utf8_read(text + size - back, back, &point) == back) return size - back;
-  return size;
-}
-
 bool nfc_add(ByteBuffer *out, NfcScratch *scratch, const uint8_t *text, size_t size, Error *error) {
   uint32_t point;
   for (size_t at = 0; at < size;) {
@@ -78,7 +70,8 @@ bool nfc_add(ByteBuffer *out, NfcScratch *scratch, const uint8_t *text, size_t s
       if (length == 0) break;
       end += length;
     }
-    const size_t begin = end > plain ? at + last_character(text + at, plain - at) : plain;
+    const int32_t last = end > plain && plain > at ? utf8_previous(text + at, plain - at) : UTF8_INVALID;
+    const size_t begin = plain - (last == UTF8_INVALID ? 0 : last < 0x80 ? 1 : 2); /* the run may compose with it */
     if (!byte_buffer_add(out, text + at, begin - at, error) ||
         (end > begin && !add_run(out, scratch, text + begin, end - begin, error)))
       return false;

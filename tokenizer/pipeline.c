@@ -99,10 +99,6 @@ bool joined_pairs_add(JoinedPairs **pairs, const uint8_t *text, size_t size, boo
 
 /* ---- cutting ---- */
 
-static bool is_space(const Pipeline *p, int32_t point) {
-  return point != UTF8_INVALID && p->bpe->classes->of[point] == CHAR_SPACE;
-}
-
 /* Returns the last character of the text that STEP_REPLACE steps make of a character, or the first one. */
 static int32_t after_steps(const Pipeline *p, int32_t character, bool last) {
   size_t length;
@@ -123,7 +119,8 @@ static bool is_free_of_added(const Pipeline *p, int32_t left, int32_t right) {
   return !p->added_joined || !(are_joined(p->added_joined, left, right) ||
                                are_joined(p->added_joined, left, JOINED_END) || /* a token that is not normalized */
                                are_joined(p->added_joined, after_steps(p, left, true), JOINED_END) ||
-                               (p->strips && (is_space(p, left) || is_space(p, right))));
+                               (p->strips && (char_class_of(p->bpe->classes, left) == CHAR_SPACE ||
+                                              char_class_of(p->bpe->classes, right) == CHAR_SPACE)));
 }
 
 static bool is_cut(const Pipeline *p, const uint8_t *text, size_t size, size_t at) {

@@ -86,9 +86,8 @@ size_t pretokenize_first(const CharClasses *classes, const uint8_t *text, size_t
 
 static bool is_cut(const CharClasses *classes, const uint8_t *text, size_t at) {
   if (text[at] >= 0x80 || text[at - 1] == '\'') return false;
-  const int32_t point = utf8_previous(text, at);
-  const uint8_t before = point == UTF8_INVALID ? CHAR_OTHER : classes->of[point];
-  return before != CHAR_SPACE && before != classes->of[text[at]];
+  const CharClass before = char_class_of(classes, utf8_previous(text, at));
+  return before != CHAR_SPACE && before != char_class_of(classes, text[at]);
 }
 
 size_t pretokenize_cut(const CharClasses *classes, const uint8_t *text, size_t size, size_t from) {

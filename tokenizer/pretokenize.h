@@ -48,6 +48,11 @@ static inline CharClass char_class(const CharClasses *classes, const uint8_t *te
   return (CharClass)classes->of[point];
 }
 
+/* Returns the class of a code point of utf8_next() or utf8_previous(). */
+static inline CharClass char_class_of(const CharClasses *classes, int32_t point) {
+  return point == UTF8_INVALID ? CHAR_OTHER : (CharClass)classes->of[point];
+}
+
 /* Returns the length in bytes of the first piece of a text of `size` > 0 bytes. */
 size_t pretokenize_first(const CharClasses *classes, const uint8_t *text, size_t size);
 
