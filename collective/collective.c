@@ -3,6 +3,7 @@
 #include "collective/messenger.h"
 #include "util/array.h"
 #include "util/clock.h"
+#include "util/path.h"
 
 #include <dlfcn.h>
 #include <sched.h>
@@ -94,26 +95,23 @@ static int find_launcher(void) {
 static const char *const library_dirs[] = {"", "../lib/inkling/"};
 
 /* Returns false where there is no library for this kind of MPI. */
-static bool find_library(const char *kind, char *path, size_t size) {
-  char program[4096];
-  const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-  if (length <= 0) return false;
-  program[length] = '\0';
-  char *slash = strrchr(program, '/');
-  if (!slash) return false;
-  slash[1] = '\0';
+static bool find_library(const char *kind, PathText *path) {
+  PathText program = {""};
+  if (readlink("/proc/self/exe", program.text, sizeof program.text - 1) <= 0) return false;
   for (size_t i = 0; i < sizeof library_dirs / sizeof *library_dirs; i++) {
-    const int used = snprintf(path, size, "%s%sinkling-%s.so", program, library_dirs[i], kind);
-    if (used > 0 && (size_t)used < size && access(path, F_OK) == 0) return true;
+    char name[64];
+    snprintf(name, sizeof name, "%sinkling-%s.so", library_dirs[i], kind);
+    *path = path_in(path_directory(program.text).text, name);
+    if (access(path->text, F_OK) == 0) return true;
   }
   return false;
 }
 
 /* Returns NULL, with the reason if the library exists. It stays loaded: MPI leaves threads and exit handlers behind. */
 static const Messenger *load(const char *kind, char reason[256]) {
-  char path[4200];
-  if (!find_library(kind, path, sizeof path)) return NULL;
-  void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* modules that MPI loads need its symbols */
+  PathText path;
+  if (!find_library(kind, &path)) return NULL;
+  void *library = dlopen(path.text, RTLD_NOW | RTLD_GLOBAL); /* modules that MPI loads need its symbols */
   if (!library) snprintf(reason, 256, "%.255s", dlerror());
   return library ? dlsym(library, MESSENGER_SYMBOL) : NULL;
 }

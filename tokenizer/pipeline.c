@@ -347,19 +347,16 @@ static bool add_piece(Pieces *p, size_t begin, size_t end, bool is_match, Error 
   return true;
 }
 
-static bool go_on(PipelineRunner *r, Error *error) {
-  enum { STOP_INTERVAL = 1 << 12 };
-  return ++r->matches % STOP_INTERVAL != 0 || stop_go_on(r->stop, "encoding", error);
-}
-
 static bool cut_at_matches(PipelineRunner *r, int i, Span span, Error *error) {
+  enum { STOP_INTERVAL = 1 << 12 }; /* matches between two checks of the stop signal */
   const Step *step = r->steps[i];
   RegexText *text = &r->scratch[i].text;
   Pieces pieces = {.runner = r, .step = i, .span = span};
   size_t done = 0, begin, end;
   bool ok = regex_begin(text, span.text, span.size, error), found;
   while (ok && (ok = regex_next(step->regex, r->matcher, text, &begin, &end, &found, error)) && found) {
-    if (!go_on(r, error) || (done != begin && !add_piece(&pieces, done, begin, false, error)) ||
+    if ((++r->matches % STOP_INTERVAL == 0 && !stop_go_on(r->stop, "encoding", error)) ||
+        (done != begin && !add_piece(&pieces, done, begin, false, error)) ||
         !add_piece(&pieces, begin, end, true, error))
       return false;
     done = end;
@@ -383,14 +380,10 @@ static bool add_replaced(ByteBuffer *out, const Step *step, const uint8_t *text,
   return byte_buffer_add(out, text, (size_t)(end - text), error);
 }
 
-static bool begins_with(Span span, const char *text) {
-  const size_t size = strlen(text);
-  return span.size >= size && memcmp(span.text, text, size) == 0;
-}
-
 static bool is_prepended(const Step *step, Span span) {
-  return !span.continues && (step->when == PREPEND_ALWAYS || !begins_with(span, step->to)) &&
-         (step->when != PREPEND_FIRST || span.is_first);
+  const size_t size = strlen(step->to);
+  const bool there = span.size >= size && memcmp(span.text, step->to, size) == 0;
+  return !span.continues && (step->when == PREPEND_ALWAYS || !there) && (step->when != PREPEND_FIRST || span.is_first);
 }
 
 /* Applies a step that changes texts. *changed false: the text stays as it is, and `out` is empty. */

@@ -5,6 +5,7 @@
 #include "util/utf8.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
+#include <ctype.h>
 #include <pcre2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,10 +65,6 @@ static bool refuse(Translator *t, const char *what) {
 
 /* ---- translation: escapes ---- */
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_hex(char c) { return is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f'); }
-static bool is_letter(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
-
 static bool compiles(const char *pattern) {
   int code;
   PCRE2_SIZE offset;
@@ -118,7 +115,7 @@ static bool code_point(Translator *t) {
   size_t digits = 0;
   const size_t most = braces ? 6 : *t->at == 'u' ? 4 : 2;
   char text[24];
-  while (digits < most && is_hex(from[digits])) digits++;
+  while (digits < most && isxdigit((unsigned char)from[digits])) digits++;
   const bool whole = digits > 0 && (braces ? from[digits] == '}' : *t->at == 'x' || digits == 4);
   snprintf(text, sizeof text, "%.*s", (int)digits, from);
   const unsigned long point = strtoul(text, NULL, 16);
@@ -148,8 +145,8 @@ static bool escape(Translator *t, bool in_class) {
   if (!letter) return refuse(t, "a \\ at the end");
   if (letter == 'p' || letter == 'P') return property(t);
   if (letter == 'x' || letter == 'u') return code_point(t);
-  if (is_digit(letter) ||
-      (is_letter(letter) && !set && !strchr("nrtfaev", letter) && (in_class || !strchr("AzZ", letter))))
+  if (isdigit((unsigned char)letter) ||
+      (isalpha((unsigned char)letter) && !set && !strchr("nrtfaev", letter) && (in_class || !strchr("AzZ", letter))))
     return refuse(t, text);
   t->at++;
   if (letter == 'v') return put_text(t, "\\x{b}");

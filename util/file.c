@@ -294,29 +294,21 @@ int64_t file_size(const char *path) {
 
 /* ---- temporary files and directories ---- */
 
-static bool make_temporary(char **path, int (*make)(char *template), const char *kind, Error *error) {
+static bool make_temporary(char **path, bool directory, Error *error) {
   const char *given = getenv("TMPDIR");
   *path = strdup(path_in(given && *given ? given : "/var/tmp", "inkling-XXXXXX").text);
   if (!*path) return error_memory(error, "a path");
-  if (make(*path) == 0) return true;
+  const int fd = directory ? -1 : mkstemp(*path);
+  if (directory ? mkdtemp(*path) != NULL : fd >= 0 && close(fd) == 0) return true;
   if (errno == ENOMEM) error_memory(error, *path);
   else
-    fail(error, EXIT_OUTPUT, "cannot make a temporary %s %s: %s; set TMPDIR to another directory", kind, *path,
-         strerror(errno));
+    fail(error, EXIT_OUTPUT, "cannot make a temporary %s %s: %s; set TMPDIR to another directory",
+         directory ? "directory" : "file", *path, strerror(errno));
   free(*path);
   *path = NULL;
   return false;
 }
 
-static int make_file(char *template) {
-  int fd = mkstemp(template);
-  return fd < 0 ? -1 : close(fd);
-}
+bool file_temporary(char **path, Error *error) { return make_temporary(path, false, error); }
 
-static int make_directory(char *template) { return mkdtemp(template) ? 0 : -1; }
-
-bool file_temporary(char **path, Error *error) { return make_temporary(path, make_file, "file", error); }
-
-bool file_temporary_directory(char **path, Error *error) {
-  return make_temporary(path, make_directory, "directory", error);
-}
+bool file_temporary_directory(char **path, Error *error) { return make_temporary(path, true, error); }
