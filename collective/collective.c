@@ -364,7 +364,7 @@ void collective_reduce_end(Collective *c) {
   c->state->reduction.pending = false;
 }
 
-void collective_gather(Collective *c, float *numbers, const Span *spans, int count) {
+void collective_all_gather_spans(Collective *c, float *numbers, const Span *spans, int count) {
   if (c->size == 1) return;
   for (int i = 0; i < count; i++)
     post(c->state->messenger->broadcast, MESSAGES, numbers + spans[i].offset, spans[i].count * sizeof(float),
@@ -372,7 +372,7 @@ void collective_gather(Collective *c, float *numbers, const Span *spans, int cou
   wait_for(c, MESSAGES);
 }
 
-void collective_collect(Collective *c, float *all, const float *own, const Span *spans, int count) {
+void collective_gather_spans(Collective *c, float *all, const float *own, const Span *spans, int count) {
   const Messenger *messenger = c->state->messenger;
   for (const Span *s = spans; s < spans + count; s++) {
     const size_t bytes = s->count * sizeof(float);
@@ -383,7 +383,7 @@ void collective_collect(Collective *c, float *all, const float *own, const Span 
   if (c->size > 1) wait_for(c, MESSAGES);
 }
 
-void collective_deal(Collective *c, float *own, const float *all, const Span *spans, int count) {
+void collective_scatter_spans(Collective *c, float *own, const float *all, const Span *spans, int count) {
   const Messenger *messenger = c->state->messenger;
   for (const Span *s = spans; s < spans + count; s++) {
     const size_t bytes = s->count * sizeof(float);

@@ -77,11 +77,11 @@ typedef struct Span {
 bool collective_reduce(Collective *c, float *numbers, const Span *spans, int count, Error *error);
 void collective_reduce_end(Collective *c);
 /* Copies the owners' spans to all ranks. */
-void collective_gather(Collective *c, float *numbers, const Span *spans, int count);
+void collective_all_gather_spans(Collective *c, float *numbers, const Span *spans, int count);
 /* Copy spans between `all`, the whole array on rank 0 (unused on other ranks), and `own`, an owner's array that holds
- * only its own spans: collect to rank 0, deal to the owners. */
-void collective_collect(Collective *c, float *all, const float *own, const Span *spans, int count);
-void collective_deal(Collective *c, float *own, const float *all, const Span *spans, int count);
+ * only its own spans: gather to rank 0, scatter to the owners. */
+void collective_gather_spans(Collective *c, float *all, const float *own, const Span *spans, int count);
+void collective_scatter_spans(Collective *c, float *own, const float *all, const Span *spans, int count);
 
 #ifdef __cplusplus
 }

@@ -89,14 +89,14 @@ static bool try_spans(Collective *c) {
       if (s->owner == c->rank) own[s->own + i - s->offset] = -numbers[i];
     }
   REQUIRE(numbers[0] == number(0, c->rank) && numbers[LONG - 1] == number(LONG - 1, c->rank));
-  collective_collect(c, whole, own, spans, SPANS);
-  collective_gather(c, numbers, spans, SPANS);
+  collective_gather_spans(c, whole, own, spans, SPANS);
+  collective_all_gather_spans(c, numbers, spans, SPANS);
   for (const Span *s = spans; s < spans + SPANS; s++)
     for (size_t i = s->offset; i < s->offset + s->count; i++)
       REQUIRE(numbers[i] == number(i, 0) + number(i, 1) + number(i, 2) + number(i, 3) &&
               whole[i] == (c->rank == 0 ? -numbers[i] : 0));
   memset(own, 0, LONG * sizeof *own);
-  collective_deal(c, own, whole, spans, SPANS);
+  collective_scatter_spans(c, own, whole, spans, SPANS);
   for (const Span *s = spans; s < spans + SPANS; s++)
     for (size_t i = 0; s->owner == c->rank && i < s->count; i++) REQUIRE(own[s->own + i] == -numbers[s->offset + i]);
   free(numbers);

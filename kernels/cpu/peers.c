@@ -17,7 +17,7 @@ static void follow(const Parameters *p, size_t begin, size_t end) {
 
 void CPU(peers_gather)(Context *c, const Parameters *params, bool gradients) {
   if (c->error.code || !params->span_count) return;
-  collective_gather(c->peers, gradients ? params->grad : params->master, params->spans, params->span_count);
+  collective_all_gather_spans(c->peers, gradients ? params->grad : params->master, params->spans, params->span_count);
   if (gradients || params->compute == params->master) return;
   for (const Span *s = params->spans; s < params->spans + params->span_count; s++)
     if (s->owner != c->peers->rank) follow(params, s->offset, s->offset + s->count);
@@ -28,9 +28,9 @@ void CPU(peers_broadcast)(Context *c, void *device, size_t bytes) {
 }
 
 void CPU(peers_collect)(Context *c, float *host, const float *device, const Span *spans, int count) {
-  if (!c->error.code && c->peers) collective_collect(c->peers, host, device, spans, count);
+  if (!c->error.code && c->peers) collective_gather_spans(c->peers, host, device, spans, count);
 }
 
 void CPU(peers_deal)(Context *c, float *device, const float *host, const Span *spans, int count) {
-  if (!c->error.code && c->peers) collective_deal(c->peers, device, host, spans, count);
+  if (!c->error.code && c->peers) collective_scatter_spans(c->peers, device, host, spans, count);
 }
