@@ -26,19 +26,11 @@ static size_t lowest(const uint32_t *ranks, size_t size) {
   return best;
 }
 
-static size_t symbols(const Bpe *bpe, const uint8_t *piece, size_t size, int32_t *ids) {
-  size_t count = 0, length;
-  if (!bpe->characters) {
-    for (size_t i = 0; i < size; i++) ids[i] = bpe->byte_ids[piece[i]];
-    return size;
-  }
-  for (size_t at = 0; at < size; at += length) ids[count++] = bpe_symbol(bpe, piece + at, size - at, &length);
-  return count;
-}
-
 static size_t encode_short(const Bpe *bpe, const uint8_t *piece, size_t size, int32_t *ids) {
   uint32_t ranks[SHORT_PIECE]; /* of token i with the next one; UINT32_MAX (which is -1): none */
-  size = symbols(bpe, piece, size, ids);
+  size_t count = 0, length;
+  for (size_t at = 0; at < size; at += length) ids[count++] = bpe_symbol(bpe, piece + at, size - at, &length);
+  size = count;
   for (size_t i = 0; i + 1 < size; i++) ranks[i] = (uint32_t)bpe_rank(bpe, ids[i], ids[i + 1]);
   while (size > 1) {
     size_t at = lowest(ranks, size - 1);

@@ -6,28 +6,24 @@
 #include <string.h>
 
 bool tokenizer_from_merges(Tokenizer **out, const BpeMerge *merges, size_t merge_count, Error *error) {
-  *out = NULL;
-  Tokenizer *t = calloc(1, sizeof *t);
+  Tokenizer *t = *out = calloc(1, sizeof *t);
   if (!t) return error_memory(error, "a tokenizer");
-  t->begin = -1;
-  if (!bpe_from_merges(&t->bpe, merges, merge_count, error)) {
-    tokenizer_free(t);
-    return false;
+  if (bpe_from_merges(&t->bpe, merges, merge_count, error)) {
+    t->pipeline = pipeline_gpt2(t->bpe);
+    t->vocab = t->bpe->tokens.size;
+    t->begin = -1;
+    t->end = t->vocab - 1;
+    t->added = calloc(1, sizeof *t->added);
+    if (t->added && (t->added->text = strdup(END_OF_TEXT))) {
+      t->added->token = (AddedToken){.id = t->end, .special = true};
+      t->added_count = 1;
+      return true;
+    }
+    error_memory(error, "a tokenizer");
   }
-  *out = t;
-  t->pipeline = pipeline_gpt2(t->bpe);
-  t->vocab = t->bpe->tokens.size;
-  t->end = t->vocab - 1;
-  t->added = calloc(1, sizeof *t->added);
-  char *text = strdup(END_OF_TEXT);
-  if (t->added && text) {
-    t->added[t->added_count++] = (AddedEntry){.text = text, .token = {.id = t->end, .special = true}};
-    return true;
-  }
-  free(text);
   tokenizer_free(t);
   *out = NULL;
-  return error_memory(error, "a tokenizer");
+  return false;
 }
 
 Tokenizer *tokenizer_byte(void) {

@@ -9,34 +9,20 @@
 
 /* ---- names ---- */
 
-/* Appends `size` bytes of text; writes at most as many. */
-static char *append(char *out, const char *text, size_t size) {
-  while (size > 0) {
-    size_t character = utf8_read_visible((const uint8_t *)text, size);
-    size_t step = character > 0 ? character : 1;
-    if (character > 0) memcpy(out, text, step);
-    if (character == 0) *out = '?';
-    out += step;
-    text += step;
-    size -= step;
-  }
-  return out;
-}
-
 OneLine text_one_line(const char *text, size_t limit) {
-  OneLine out = {""};
-  size_t size = strlen(text);
+  OneLine out;
+  const size_t size = strlen(text);
   if (limit >= sizeof out.text) limit = sizeof out.text - 1;
   if (size <= limit) {
-    *append(out.text, text, size) = '\0';
-    return out;
+    strcpy(out.text, text);
+  } else {
+    size_t head = (limit - 3) / 2, tail = limit - 3 - head;
+    while (head > 0 && utf8_continues((uint8_t)text[head])) head--;
+    while (tail > 0 && utf8_continues((uint8_t)text[size - tail])) tail--;
+    snprintf(out.text, sizeof out.text, "%.*s...%s", (int)head, text, text + size - tail);
   }
-  size_t head = (limit - 3) / 2, tail = limit - 3 - head;
-  while (head > 0 && utf8_continues((uint8_t)text[head])) head--;
-  while (tail > 0 && utf8_continues((uint8_t)text[size - tail])) tail--;
-  char *end = append(out.text, text, head);
-  end = append(end, "...", 3);
-  *append(end, text + size - tail, tail) = '\0';
+  text_make_visible(out.text);
+  for (char *c = out.text; *c; c++) *c = *c == '\n' ? '?' : *c;
   return out;
 }
 
