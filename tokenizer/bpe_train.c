@@ -119,9 +119,10 @@ bool bpe_trainer_create(BpeTrainer **out, int threads, Error *error) {
 const Pipeline *bpe_trainer_pipeline(const BpeTrainer *trainer) { return &trainer->pipeline; }
 
 static bool count_chunk(PieceCounts *counts, const CharClasses *classes, const PipelineChunk *chunk) {
-  for (size_t at = 0, size; at < chunk->size; at += size) {
-    size = pretokenize_first(classes, chunk->text + at, chunk->size - at);
-    if (!piece_counts_add(counts, chunk->text + at, size, 1)) return false;
+  const uint8_t *text = chunk->text;
+  for (size_t left = chunk->size, size; left > 0; text += size, left -= size) {
+    size = pretokenize_first(classes, text, left);
+    if (!piece_counts_add(counts, text, size, 1)) return false;
   }
   return true;
 }
