@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* memmem() */
 #include "tokenizer/pipeline.h"
 
 #include "util/hash.h"
@@ -335,14 +336,12 @@ static bool emit_held(Pieces *p, Error *error) {
 static bool add_piece(Pieces *p, size_t begin, size_t end, bool is_match, Error *error) {
   const Step *step = p->runner->steps[p->step];
   const bool match = is_match != step->inverted;
-  if (p->held && joins(p, step->behavior, match)) {
-    p->end = end;
-  } else {
+  if (!p->held || !joins(p, step->behavior, match)) {
     if (!emit_held(p, error)) return false;
     p->held = !(step->behavior == SPLIT_REMOVED && match);
     p->begin = begin;
-    p->end = end;
   }
+  p->end = end;
   p->before = match;
   return true;
 }
@@ -369,13 +368,10 @@ static bool cut_at_matches(PipelineRunner *r, int i, Span span, Error *error) {
 static bool add_replaced(ByteBuffer *out, const Step *step, const uint8_t *text, size_t size, Error *error) {
   const size_t from_size = strlen(step->from), to_size = strlen(step->to);
   const uint8_t *end = text + size, *found;
-  while ((found = memchr(text, step->from[0], (size_t)(end - text)))) {
-    const bool is = (size_t)(end - found) >= from_size && memcmp(found, step->from, from_size) == 0;
-    const size_t taken = is ? from_size : 1;
-    if (!byte_buffer_add(out, text, (size_t)(found - text), error) ||
-        !byte_buffer_add(out, is ? (const void *)step->to : found, is ? to_size : 1, error))
+  while ((found = memmem(text, (size_t)(end - text), step->from, from_size))) {
+    if (!byte_buffer_add(out, text, (size_t)(found - text), error) || !byte_buffer_add(out, step->to, to_size, error))
       return false;
-    text = found + taken;
+    text = found + from_size;
   }
   return byte_buffer_add(out, text, (size_t)(end - text), error);
 }

@@ -74,20 +74,12 @@ static bool compiles(const char *pattern) {
 }
 
 static const char *short_category(const char *name) {
-  static const char *const names[][2] = {{"Letter", "L"},
-                                         {"Uppercase_Letter", "Lu"},
-                                         {"Lowercase_Letter", "Ll"},
-                                         {"Mark", "M"},
-                                         {"Nonspacing_Mark", "Mn"},
-                                         {"Number", "N"},
-                                         {"Decimal_Number", "Nd"},
-                                         {"Punctuation", "P"},
-                                         {"Symbol", "S"},
-                                         {"Separator", "Z"},
-                                         {"Space_Separator", "Zs"},
-                                         {"Other", "C"}};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (strcmp(name, names[i][0]) == 0) return names[i][1];
+  static const char *const names[] = {
+      "Letter",          "L",  "Uppercase_Letter", "Lu", "Lowercase_Letter", "Ll", "Mark",        "M",
+      "Nonspacing_Mark", "Mn", "Number",           "N",  "Decimal_Number",   "Nd", "Punctuation", "P",
+      "Symbol",          "S",  "Separator",        "Z",  "Space_Separator",  "Zs", "Other",       "C"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i += 2)
+    if (strcmp(name, names[i]) == 0) return names[i + 1];
   return NULL;
 }
 
