@@ -54,13 +54,9 @@ static bool has_work(const Step *step, bool special) {
 
 /* Cutting a piece again with GPT-2's pattern leaves it whole, so STEP_GPT2 may occur more than once. */
 bool pipeline_is_gpt2(const Pipeline *p, bool special) {
-  bool cuts = false;
-  for (int i = 0; i < p->count; i++) {
-    if (!has_work(&p->steps[i], special)) continue;
-    if (p->steps[i].kind != STEP_GPT2) return false;
-    cuts = true;
-  }
-  return cuts;
+  for (int i = 0; i < p->count; i++)
+    if (p->steps[i].kind == STEP_ADDED && has_work(&p->steps[i], special)) return false;
+  return (p->kinds & ~(1u << STEP_ADDED)) == 1u << STEP_GPT2;
 }
 
 /* ---- pairs of characters: code points, UTF8_INVALID, which joins nothing, or JOINED_END for the end of a text ---- */
