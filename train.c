@@ -85,8 +85,8 @@ static bool choose(Run *r, Error *error) {
       (base && run_leads(r) && !run_check_same_model(r, error)) || !run_open_windows(r, error))
     return run_agree(r, error);
   if (s->patience && !run_has_validation(r)) no_validation(s, error);
-  if (s->optimizer == OPTIMIZER_ADAMW && options_origin(&r->options, &s->momentum) == ORIGIN_COMMAND_LINE)
-    fail(error, EXIT_USAGE, "--momentum is of Muon, and the optimizer is adamw");
+  if (s->optimizer == OPTIMIZER_ADAMW && options_typed(&r->options, "momentum"))
+    fail(error, EXIT_USAGE, "--momentum is for Muon, but the optimizer is adamw");
   given.train_tokens = run_epoch_tokens(r);
   given.val_tokens = token_range_size(&r->val);
   if (!run_agree(r, error)) return false;
@@ -98,7 +98,8 @@ static bool take_settings(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (s->resume && !run_resume_settings(r, error)) return false;
   device_limit_threads(&r->settings.machine, &r->console);
-  settings_forget_choices(&r->options, s);
+  /* A resumed run keeps its model, so options that name that model again do not change how it is trained. */
+  options_follow(&r->options, s->resume ? "optimizer lr muon-lr batch" : NULL);
   if (s->data.count == 0)
     return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the options)",
                 program_name("train").text);

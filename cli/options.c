@@ -96,9 +96,42 @@ void option_reset(Option *row) {
   row->origin = ORIGIN_DEFAULT;
 }
 
-void options_forget(Options *options, const void *value) {
-  for (Option *row = options->rows; row < options->rows + options->count; row++)
-    if (row->value == value && row->origin == ORIGIN_FILE) option_reset(row);
+const char *options_typed(const Options *options, const char *names) {
+  for (const Option *row = options->rows; row < options->rows + options->count; row++)
+    if (row->origin == ORIGIN_COMMAND_LINE && option_is_among(names, row->name, strlen(row->name))) return row->name;
+  return NULL;
+}
+
+void options_follow(Options *options, const char *except) {
+  for (Option *row = options->rows; row < options->rows + options->count; row++) {
+    const bool kept = except && option_is_among(except, row->name, strlen(row->name));
+    if (row->origin == ORIGIN_FILE && row->follows && !kept && options_typed(options, row->follows)) option_reset(row);
+  }
+}
+
+const Option *options_next_in(const Options *options, const Option *row, const void *object, size_t size) {
+  for (row = row ? row + 1 : options->rows; row < options->rows + options->count; row++)
+    if ((uintptr_t)row->value - (uintptr_t)object < size) return row;
+  return NULL;
+}
+
+/* The row for another variable. */
+static Option row_at(const Option *row, const void *variable) {
+  Option out = *row;
+  out.value = (void *)(uintptr_t)variable;
+  return out;
+}
+
+void option_take(const Option *row, const void *variable) {
+  const Option from = row_at(row, variable);
+  option_store(row, option_load(&from));
+}
+
+void option_text(const Option *row, const void *variable, char *out, size_t size) {
+  const Option shown = row_at(row, variable);
+  const OptionValue value = option_load(&shown);
+  if (option_is_set(&shown, value)) option_value_text(&shown, value, out, size);
+  else snprintf(out, size, "unset");
 }
 
 void options_free(Options *options) {
@@ -239,9 +272,7 @@ bool options_set(Options *options, const char *name, const char *text, Error *er
 
 void options_value(const Options *options, const char *name, char *out, size_t size) {
   const Option *row = option_named(options, name, strlen(name));
-  const OptionValue value = option_load(row);
-  if (option_is_set(row, value)) option_value_text(row, value, out, size);
-  else snprintf(out, size, "unset");
+  option_text(row, row->value, out, size);
 }
 
 /* ---- the nearest flag ---- */

@@ -17,16 +17,9 @@ static const Choice activations[] = {{"silu", ACTIVATION_SILU},
                                      {"gelu_python_tanh", ACTIVATION_GELU_TANH},
                                      {"relu", ACTIVATION_RELU},
                                      {0}};
-static const Choice norms[] = {{"rms", NORM_RMS}, {"layer", NORM_LAYER}, {0}};
-static const Choice norm_places[] = {{"before", NORM_BEFORE}, {"after", NORM_AFTER}, {"branch", NORM_ON_BRANCH}, {0}};
 static const Choice before_or_after[] = {{"true", NORM_BEFORE}, {"false", NORM_AFTER}, {0}};
 static const Choice tables[] = {
     {"learned", POSITIONS_LEARNED}, {"sinusoidal", POSITIONS_SINUSOIDAL}, {"none", POSITIONS_NONE}, {0}};
-static const Choice positions[] = {{"rope", POSITIONS_ROPE},
-                                   {"learned", POSITIONS_LEARNED},
-                                   {"sinusoidal", POSITIONS_SINUSOIDAL},
-                                   {"none", POSITIONS_NONE},
-                                   {0}};
 
 /* ---- keys ---- */
 
@@ -49,6 +42,8 @@ static const Choice positions[] = {{"rope", POSITIONS_ROPE},
     .name = key, .kind = KEY_CHOICE, .field = offsetof(ModelConfig, member), .text = value, .choices = list,           \
     __VA_ARGS__                                                                                                        \
   }
+#define NAMED(key, member, value, list)                                                                                \
+  { .name = key, .kind = KEY_CHOICE, .field = offsetof(ModelConfig, member), .text = value, .names = list }
 #define BIASES(key, kinds, value)                                                                                      \
   { .name = key, .kind = KEY_BIASES, .absent = value, .biases = kinds }
 #define THETA(value)                                                                                                   \
@@ -261,11 +256,11 @@ const ConfigKey blenderbot_keys[] = {ENCODER_AND_DECODER(8008, 128, 2560, 2, 24,
 
 #define OWN                                                                                                            \
   CHOICE("hidden_act", activation, "silu", activations), SIZES(257, 64, 256, 2, 4), KV_HEADS(0), HEAD_DIM, CTX(64),    \
-      CHOICE("norm", norm, "rms", norms), CHOICE("norm_place", norm_place, "before", norm_places),                     \
+      NAMED("norm", norm, "rms", model_norm_names), NAMED("norm_place", norm_place, "before", model_norm_place_names), \
       REAL("norm_eps", norm_eps, 1e-5), BOOL("gated", gated, true),                                                    \
-      CHOICE(KEY_POSITIONS, positions, "rope", positions), THETA(10000), BIASES("qkv_bias", BIAS_QKV, false),          \
-      BIASES("bias", BIAS_OUTPUT | BIAS_MLP, false), BIASES("head_bias", BIAS_HEAD, false), DEVIATION,                 \
-      BOOL("tie_word_embeddings", tie, false)
+      NAMED(KEY_POSITIONS, positions, "rope", model_position_names), THETA(10000),                                     \
+      BIASES("qkv_bias", BIAS_QKV, false), BIASES("bias", BIAS_OUTPUT | BIAS_MLP, false),                              \
+      BIASES("head_bias", BIAS_HEAD, false), DEVIATION, BOOL("tie_word_embeddings", tie, false)
 
 const ConfigKey own_keys[] = {OWN, END};
 const ConfigKey own_encoder_keys[] = {OWN, INT("encoder_layers", encoder_layers, 2, MODEL_MAX_LAYERS),

@@ -16,7 +16,6 @@ _Static_assert(sizeof(NormKind) == sizeof(int) && sizeof(PositionKind) == sizeof
 static void *field(ModelConfig *c, const ConfigKey *key) { return (char *)c + key->field; }
 static int *int_field(ModelConfig *c, const ConfigKey *key) { return field(c, key); }
 static float *real_field(ModelConfig *c, const ConfigKey *key) { return field(c, key); }
-static bool *bool_field(ModelConfig *c, const ConfigKey *key) { return field(c, key); }
 
 /* ---- reading ---- */
 
@@ -97,11 +96,14 @@ static bool read_flag(const ConfigReader *r, const ConfigKey *key, bool *out) {
 }
 
 static bool read_bool(const ConfigReader *r, const ConfigKey *key) {
-  return read_flag(r, key, bool_field(&r->out->config, key));
+  bool given;
+  if (!read_flag(r, key, &given)) return false;
+  *int_field(&r->out->config, key) = given;
+  return true;
 }
 
 static bool read_bool_again(const ConfigReader *r, const ConfigKey *key) {
-  const bool wanted = *bool_field(&r->out->config, key);
+  const bool wanted = *int_field(&r->out->config, key);
   bool given;
   return read_flag(r, key, &given) &&
          (given == wanted || config_refuse(r, "%s is %s; only %s, as %s, is supported", key->name,
@@ -139,19 +141,26 @@ static bool read_window(const ConfigReader *r, const ConfigKey *key) {
 
 static bool is_flag(const char *text) { return strcmp(text, "true") == 0 || strcmp(text, "false") == 0; }
 
-static const Choice *find_choice(const Choice *choices, const char *text, bool flag) {
-  for (const Choice *c = choices; c->text; c++)
-    if (strcmp(c->text, text) == 0 && is_flag(c->text) == flag) return c;
-  return NULL;
+/* Returns the choice with the index `i`; its text is NULL after the last one. */
+static Choice choice_at(const ConfigKey *key, int i) {
+  return key->names ? (Choice){key->names[i], i} : key->choices[i];
+}
+
+/* Returns the value with that name; -1: there is none. */
+static int find_choice(const ConfigKey *key, const char *text, bool flag) {
+  Choice c;
+  for (int i = 0; c = choice_at(key, i), c.text; i++)
+    if (strcmp(c.text, text) == 0 && is_flag(c.text) == flag) return c.value;
+  return -1;
 }
 
 /* Names what can be read, each value by its first name. */
 static bool refuse_choice(const ConfigReader *r, const ConfigKey *key, const char *given) {
   char names[200] = "";
-  int last = -1;
-  for (const Choice *c = key->choices; c->text; last = c->value, c++)
-    if (c->value != last)
-      snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? ", " : "", c->text);
+  Choice c, last = {NULL, -1};
+  for (int i = 0; c = choice_at(key, i), c.text; last = c, i++)
+    if (c.value != last.value)
+      snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? ", " : "", c.text);
   return config_refuse(r, "%s is %s; supported: %s", key->name, given, names);
 }
 
@@ -159,9 +168,9 @@ static bool read_choice(const ConfigReader *r, const ConfigKey *key) {
   const json_t *value = config_lookup(r->root, key->name);
   const bool flag = value ? json_is_boolean(value) : is_flag(key->text);
   const char *text = !value ? key->text : flag ? (json_is_true(value) ? "true" : "false") : json_string_value(value);
-  const Choice *found = text ? find_choice(key->choices, text, flag) : NULL;
-  if (!found) return refuse_choice(r, key, value ? shown(value).text : text);
-  *int_field(&r->out->config, key) = found->value;
+  const int found = text ? find_choice(key, text, flag) : -1;
+  if (found < 0) return refuse_choice(r, key, value ? shown(value).text : text);
+  *int_field(&r->out->config, key) = found;
   return true;
 }
 
@@ -251,15 +260,16 @@ static json_t *write_real(const ConfigKey *key, const ModelClass *a, ModelConfig
 
 static json_t *write_bool(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
   (void)a;
-  return json_boolean(*bool_field(c, key));
+  return json_boolean(*int_field(c, key));
 }
 
 static json_t *write_choice(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
   (void)a;
-  const Choice *choice = key->choices;
-  while (choice->text && choice->value != *int_field(c, key)) choice++;
-  if (!choice->text) return NULL;
-  return is_flag(choice->text) ? json_boolean(strcmp(choice->text, "true") == 0) : json_string(choice->text);
+  Choice choice;
+  for (int i = 0; choice = choice_at(key, i), choice.text; i++)
+    if (choice.value == *int_field(c, key))
+      return is_flag(choice.text) ? json_boolean(strcmp(choice.text, "true") == 0) : json_string(choice.text);
+  return NULL;
 }
 
 static json_t *write_biases(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
@@ -310,8 +320,7 @@ static const struct {
 
 bool config_key_write(json_t *root, const ConfigKey *key, const ModelClass *a, const ModelConfig *config) {
   ModelConfig copy = *config;
-  const Choice *usual = key->optional ? find_choice(key->choices, key->text, is_flag(key->text)) : NULL;
-  if (usual && usual->value == *int_field(&copy, key)) return true;
+  if (key->optional && find_choice(key, key->text, is_flag(key->text)) == *int_field(&copy, key)) return true;
   return json_object_set_new(root, key->name, kinds[key->kind].write(key, a, &copy)) == 0;
 }
 

@@ -72,6 +72,27 @@ static void test_aliases(void **state) {
   options_free(&options);
 }
 
+/* Rows name other rows in lists of words: each word must be the name of a row. */
+static void test_named_rows(void **state) {
+  (void)state;
+  TrainSettings s;
+  Options options;
+  settings_options(&options, &s);
+  for (int i = 0; i < options.count; i++) {
+    const char *const lists[] = {options.rows[i].needs, options.rows[i].excludes, options.rows[i].follows};
+    for (size_t list = 0; list < sizeof lists / sizeof *lists; list++)
+      for (const char *word = lists[list]; word && *word; word += strspn(word, " ")) {
+        const size_t length = strcspn(word, " ");
+        bool found = false;
+        for (int k = 0; k < options.count; k++)
+          found = found || (strlen(options.rows[k].name) == length && memcmp(options.rows[k].name, word, length) == 0);
+        if (!found) fail_msg("--%s names %s", options.rows[i].name, word);
+        word += length;
+      }
+  }
+  options_free(&options);
+}
+
 static void test_tokenizer(void **state) {
   (void)state;
   Chosen c;
@@ -145,14 +166,15 @@ static void test_sources_and_tied_tables(void **state) {
     for (int separate = 0; separate < 2; separate++) {
       Chosen c;
       begin(&c);
-      c.settings.arch = arch, c.settings.dim = 64, c.settings.layers = 2, c.settings.encoder_layers = 1;
+      c.settings.arch = arch, c.settings.model.dim = 64, c.settings.model.layers = 2,
+      c.settings.model.encoder_layers = 1;
       c.settings.source_tokenizer = separate ? "byte" : NULL;
       assert_true(architecture_check_sources(&c.settings, true, &error));
       architecture_fill(&c.settings, true);
-      assert_int_equal(c.settings.tie, !separate && arch != ARCHITECTURE_ORIGINAL);
-      c.settings.tie = true;
+      assert_int_equal(c.settings.model.tie, !separate && arch != ARCHITECTURE_ORIGINAL);
+      c.settings.model.tie = true;
       assert_int_equal(architecture_check_sources(&c.settings, true, &error), !separate);
-      c.settings.tie = -1, c.settings.encoder_layers = 0;
+      c.settings.model.tie = -1, c.settings.model.encoder_layers = 0;
       assert_int_equal(architecture_check_sources(&c.settings, true, &error), !separate);
     }
 }
@@ -256,10 +278,11 @@ static void test_given_values_stay(void **state) {
   begin(&c);
   TrainSettings *s = &c.settings;
   s->tokenizer = "byte";
-  s->layers = 3, s->heads = 2, s->dim = 48, s->ctx = 20, s->batch = 5, s->steps = 7, s->dropout = 0.25f,
-  s->optimizer = OPTIMIZER_ADAMW;
+  s->model.layers = 3, s->model.heads = 2, s->model.dim = 48, s->model.ctx = 20, s->batch = 5, s->steps = 7,
+  s->dropout = 0.25f, s->optimizer = OPTIMIZER_ADAMW;
   choose(&c, &laptop, LAPTOP_FLOPS, 20000);
-  assert_true(s->layers == 3 && s->heads == 2 && s->dim == 48 && s->ctx == 20 && s->batch == 5 && s->steps == 7);
+  assert_true(s->model.layers == 3 && s->model.heads == 2 && s->model.dim == 48 && s->model.ctx == 20 &&
+              s->batch == 5 && s->steps == 7);
   assert_true(s->dropout == 0.25f);
   assert_string_equal(c.choices.text, "");
   assert_int_equal(c.model.head_dim, 24);
@@ -396,21 +419,14 @@ static void test_given_optimizer(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_aliases),
-      cmocka_unit_test(test_tokenizer),
-      cmocka_unit_test(test_given_tokenizers_stay),
-      cmocka_unit_test(test_source_tokenizers),
-      cmocka_unit_test(test_sources_and_tied_tables),
-      cmocka_unit_test(test_any_text),
-      cmocka_unit_test(test_card_takes_more),
-      cmocka_unit_test(test_half_an_hour),
-      cmocka_unit_test(test_usual_speed),
-      cmocka_unit_test(test_measured_speed),
-      cmocka_unit_test(test_given_values_stay),
-      cmocka_unit_test(test_batch_fits),
-      cmocka_unit_test(test_context_for_documents),
-      cmocka_unit_test(test_optimizer),
-      cmocka_unit_test(test_given_optimizer),
+      cmocka_unit_test(test_aliases),           cmocka_unit_test(test_named_rows),
+      cmocka_unit_test(test_tokenizer),         cmocka_unit_test(test_given_tokenizers_stay),
+      cmocka_unit_test(test_source_tokenizers), cmocka_unit_test(test_sources_and_tied_tables),
+      cmocka_unit_test(test_any_text),          cmocka_unit_test(test_card_takes_more),
+      cmocka_unit_test(test_half_an_hour),      cmocka_unit_test(test_usual_speed),
+      cmocka_unit_test(test_measured_speed),    cmocka_unit_test(test_given_values_stay),
+      cmocka_unit_test(test_batch_fits),        cmocka_unit_test(test_context_for_documents),
+      cmocka_unit_test(test_optimizer),         cmocka_unit_test(test_given_optimizer),
       cmocka_unit_test(test_memory_of_muon),
   };
   return cmocka_run_group_tests_name("choices", tests, NULL, NULL);

@@ -134,11 +134,12 @@ static int context_for(const Preset *p, const ChoiceInputs *given) {
 }
 
 static void fill_shape(TrainSettings *s, const Preset *p, bool pairs) {
-  if (!s->layers) s->layers = p->layers;
-  if (!s->heads) s->heads = p->heads;
-  if (!s->kv_heads) s->kv_heads = s->heads;
-  if (!s->dim) s->dim = p->dim;
-  if (!s->ctx) s->ctx = p->ctx;
+  ModelConfig *m = &s->model;
+  if (!m->layers) m->layers = p->layers;
+  if (!m->heads) m->heads = p->heads;
+  if (!m->kv_heads) m->kv_heads = m->heads;
+  if (!m->dim) m->dim = p->dim;
+  if (!m->ctx) m->ctx = p->ctx;
   architecture_fill(s, pairs);
 }
 
@@ -151,7 +152,8 @@ static int preset_like(const ModelConfig *model) {
 }
 
 static void fill_preset(TrainSettings *s, const ChoiceInputs *given, Choices *choices) {
-  const bool shaped = s->layers && s->heads && s->dim && s->ctx;
+  ModelConfig *m = &s->model;
+  const bool shaped = m->layers && m->heads && m->dim && m->ctx;
   if (s->preset < 0) {
     s->preset = given->base ? preset_like(given->base) : preset_for(s, given);
     if (!shaped && !given->base)
@@ -159,14 +161,14 @@ static void fill_preset(TrainSettings *s, const ChoiceInputs *given, Choices *ch
                   given->device->accelerator ? "a GPU" : "a CPU", text_bytes((double)given->text_bytes).text);
   }
   const Preset *p = &presets[s->preset];
-  if (!s->ctx && given->base) {
+  if (!m->ctx && given->base) {
     const int most = given->device->accelerator ? 2048 : 512;
-    s->ctx = given->base->ctx < most ? given->base->ctx : most;
-    if (s->ctx < given->base->ctx)
-      note_choice(choices, "context %d of the model's %d (longer with --ctx)", s->ctx, given->base->ctx);
-  } else if (!s->ctx) {
-    s->ctx = context_for(p, given);
-    if (s->ctx != p->ctx) note_choice(choices, "context %d (the documents' lengths)", s->ctx);
+    m->ctx = given->base->ctx < most ? given->base->ctx : most;
+    if (m->ctx < given->base->ctx)
+      note_choice(choices, "context %d of the model's %d (longer with --ctx)", m->ctx, given->base->ctx);
+  } else if (!m->ctx) {
+    m->ctx = context_for(p, given);
+    if (m->ctx != p->ctx) note_choice(choices, "context %d (the documents' lengths)", m->ctx);
   }
   fill_shape(s, p, given->pairs);
 }
@@ -174,27 +176,23 @@ static void fill_preset(TrainSettings *s, const ChoiceInputs *given, Choices *ch
 /* `base` NULL, or the model whose shape it is: not all that a file can have, settings can say. */
 static bool shape(const TrainSettings *s, int vocab, int source_vocab, const ModelConfig *base, ModelConfig *model,
                   Error *error) {
-  const bool kept = base && s->dim == base->dim && s->heads == base->heads;
-  if (s->dim % s->heads && !kept)
+  const ModelConfig *m = &s->model;
+  const bool kept = base && m->dim == base->dim && m->heads == base->heads;
+  if (m->dim % m->heads && !kept)
     return fail(error, EXIT_USAGE, "--heads %d does not divide --dim %d (the head size would be %.2f); try --heads %d",
-                s->heads, s->dim, (double)s->dim / s->heads, s->dim % 32 ? 1 : s->dim / 32);
-  *model = (ModelConfig){.vocab = vocab,
-                         .source_vocab = source_vocab,
-                         .ctx = s->ctx,
-                         .layers = s->layers,
-                         .heads = s->heads,
-                         .kv_heads = s->kv_heads,
-                         .dim = s->dim,
-                         .head_dim = kept ? base->head_dim : s->dim / s->heads,
-                         .ffn = s->ffn};
-  architecture_apply(s, model);
+                m->heads, m->dim, (double)m->dim / m->heads, m->dim % 32 ? 1 : m->dim / 32);
+  *model = *m;
+  model->vocab = vocab;
+  model->source_vocab = model->encoder_layers ? source_vocab : 0;
+  model->head_dim = kept ? base->head_dim : model->dim / model->heads;
+  if (isnan(model->rope_base)) model->rope_base = CHOICES_ROPE_BASE; /* not used */
   return architecture_check(s, base, error) && model_config_check(model, EXIT_USAGE, error);
 }
 
 bool choices_check_shape(const TrainSettings *given, const ModelConfig *base, ModelConfig *model, bool *checked,
                          Error *error) {
   TrainSettings s = *given;
-  *checked = s.dim && s.heads;
+  *checked = s.model.dim && s.model.heads;
   if (!*checked) return true;
   fill_shape(&s, &presets[s.preset >= 0 ? s.preset : PRESET_NANO], false);
   return shape(&s, base ? base->vocab : 257, base ? base->source_vocab : 257, base, model, error);
@@ -206,9 +204,9 @@ static int usual_batch(const TrainSettings *s, bool accelerator) {
   const Preset *p = &presets[s->preset];
   const int on_cpu = s->optimizer == OPTIMIZER_ADAMW ? p->cpu_batch / 2 : p->cpu_batch;
   const int64_t tokens = (int64_t)(accelerator ? p->batch : on_cpu) * p->ctx;
-  int batch = tokens > s->ctx ? (int)(tokens / s->ctx) : 1;
-  if (s->batch_tokens && s->batch_tokens % s->ctx == 0)
-    while (s->batch_tokens / s->ctx % batch) batch--;
+  int batch = tokens > s->model.ctx ? (int)(tokens / s->model.ctx) : 1;
+  if (s->batch_tokens && s->batch_tokens % s->model.ctx == 0)
+    while (s->batch_tokens / s->model.ctx % batch) batch--;
   return batch;
 }
 
@@ -217,7 +215,7 @@ static int usual_batch(const TrainSettings *s, bool accelerator) {
 static void choose_optimizer(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices) {
   if (s->optimizer >= 0) return;
   const int64_t batch = s->batch ? s->batch : usual_batch(s, given->device->accelerator);
-  const int64_t tokens = s->batch_tokens ? s->batch_tokens : batch * s->ctx * (s->grad_accum ? s->grad_accum : 1);
+  const int64_t tokens = s->batch_tokens ? s->batch_tokens : batch * s->model.ctx * (s->grad_accum ? s->grad_accum : 1);
   const bool gpu = given->device->accelerator;
   const double step = model_step_flops(model, tokens, OPTIMIZER_ADAMW, gpu);
   const bool costly = model_step_flops(model, tokens, OPTIMIZER_MUON, gpu) > 2 * step;
@@ -242,12 +240,12 @@ static void fit_batch(TrainSettings *s, const ChoiceInputs *given, const ModelCo
 static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices,
                          Error *error) {
   if (!s->batch) fit_batch(s, given, model, choices);
-  int64_t micro = (int64_t)s->batch * s->ctx;
+  int64_t micro = (int64_t)s->batch * s->model.ctx;
   if (s->batch_tokens) {
     if (s->batch_tokens % micro)
       return fail(error, EXIT_USAGE,
                   "--batch-tokens %lld is not a multiple of the micro-batch: --batch %d times --ctx %d is %lld tokens",
-                  (long long)s->batch_tokens, s->batch, s->ctx, (long long)micro);
+                  (long long)s->batch_tokens, s->batch, s->model.ctx, (long long)micro);
     if (s->batch_tokens / micro > SETTINGS_MAX_BATCH)
       return fail(error, EXIT_USAGE, "--batch-tokens %lld needs %lld micro-batches, more than %d; raise --batch",
                   (long long)s->batch_tokens, (long long)(s->batch_tokens / micro), SETTINGS_MAX_BATCH);

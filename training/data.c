@@ -281,7 +281,7 @@ void run_close_data(Run *r) {
 
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error) {
   *out = (DocumentLengths){0};
-  if (r->settings.pack == PACK_STREAM || r->settings.ctx) return true;
+  if (r->settings.pack == PACK_STREAM || r->settings.model.ctx) return true;
   Work work = {.r = r, .name = "measuring documents", .all = (double)token_range_size(&r->train)};
   const int32_t end = tokenizer_end(r->tokenizer);
   const Progress progress = {report, &work};

@@ -15,19 +15,15 @@ static bool check_flags(const Run *r, Error *error) {
   if (*s->resume && s->out && strcmp(s->resume, s->out) != 0)
     return fail(error, EXIT_USAGE, "--resume=%s writes to that directory, not to --out %s; leave out --out", s->resume,
                 s->out);
-  const void *const fixed[] = {&s->tokenizer,         &s->vocab_size,     &s->source_tokenizer,
-                               &s->source_vocab_size, &s->pack,           &s->jsonl_field,
-                               &s->prompt_field,      &s->response_field, &s->tsv};
-  for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
-    if (options_origin(&r->options, fixed[i]) == ORIGIN_COMMAND_LINE)
-      return fail(
-          error, EXIT_USAGE,
-          "a resumed run keeps its tokenizers and how it reads its text; leave out --tokenizer, --vocab-size, "
-          "--source-tokenizer, --source-vocab-size, --pack, --jsonl-field, --prompt-field, --response-field and --tsv");
-  const void *const starts[] = {&s->init, &s->init_like, &s->init_std};
-  for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
-    if (options_origin(&r->options, starts[i]) == ORIGIN_COMMAND_LINE)
-      return fail(error, EXIT_USAGE, "a resumed run has its weights; leave out --init, --init-like and --init-std");
+  if (options_typed(&r->options,
+                    "tokenizer vocab-size source-tokenizer source-vocab-size pack jsonl-field prompt-field "
+                    "response-field tsv"))
+    return fail(
+        error, EXIT_USAGE,
+        "a resumed run keeps its tokenizers and how it reads its text; leave out --tokenizer, --vocab-size, "
+        "--source-tokenizer, --source-vocab-size, --pack, --jsonl-field, --prompt-field, --response-field and --tsv");
+  if (options_typed(&r->options, "init init-like init-std"))
+    return fail(error, EXIT_USAGE, "a resumed run has its weights; leave out --init, --init-like and --init-std");
   return true;
 }
 

@@ -34,12 +34,10 @@ typedef struct TrainSettings {
   int vocab_size;                                          /* largest size of a BPE; 0: chosen automatically */
   const char *source_tokenizer;                            /* as tokenizer; NULL: one tokenizer for both */
   int source_vocab_size;
-  /* model; 0 or -1: from the preset */
-  int preset, layers, heads, kv_heads, dim, ffn, ctx, tie;
-  float dropout, embed_dropout, attention_dropout, mlp_dropout;
-  /* its parts; -1 or NaN: from the architecture (training/architecture.h) */
-  int arch, encoder_layers, norm, norm_place, activation, gated, bias, qkv_bias, head_bias, positions;
-  float rope_base, norm_eps;
+  /* model */
+  int preset, arch;  /* -1: chosen automatically; ArchitectureKind */
+  ModelConfig model; /* incomplete until choices_model(); vocab, source_vocab and head_dim are no settings */
+  float dropout, embed_dropout, attention_dropout, mlp_dropout; /* -1: chosen automatically */
   const char *init; /* directory of the initial model; NULL: random weights */
   int init_like;    /* InitKind */
   float init_std;
@@ -95,11 +93,6 @@ extern const int settings_hint_count;
 /* Sets defaults in `settings` and puts the table of its options into `options`. */
 void settings_options(Options *options, TrainSettings *settings);
 
-/* Forgets choices that a settings file contains when the command line gives an option that they depend on (--arch,
- * --dropout), so that they are made again. Settings files contain all settings of a run, including chosen ones. Call it
- * after the options were read. */
-void settings_forget_choices(Options *options, const TrainSettings *settings);
-
 /* Returns whether the tokenizer setting is the path of a file. */
 bool settings_tokenizer_is_path(const char *tokenizer);
 
@@ -109,7 +102,7 @@ static inline bool settings_separate_vocabs(const TrainSettings *s) {
 }
 
 static inline int64_t settings_tokens_per_step(const TrainSettings *s) {
-  return (int64_t)s->batch * s->grad_accum * s->ctx;
+  return (int64_t)s->batch * s->grad_accum * s->model.ctx;
 }
 
 /* Returns whether the weights come from another model. A resumed run has its own. */
