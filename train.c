@@ -23,7 +23,7 @@
 /* ---- prepare ---- */
 
 static bool check_device(const Run *r, const ModelConfig *model, Error *error) {
-  return model_check_device(model, &r->device, error) || error_append(error, ", or --device cpu");
+  return model_check_device(model, &r->device.info, error) || error_append(error, ", or --device cpu");
 }
 
 static bool no_validation(const TrainSettings *s, Error *error) {
@@ -54,17 +54,17 @@ static bool choose_length(Run *r, const ChoiceInputs *given, Error *error) {
   }
   if (!isnan(s->minutes) && !run_fit_minutes(r, error)) return false;
   if (!run_leads(r)) return true;
-  const double done = s->resume && !s->bench ? checkpoint_find_number(r->dir, "step") : 0;
+  const double done = s->resume && !s->bench ? checkpoint_find_number(r->files.dir, "step") : 0;
   if (options_origin(&r->options, &s->steps) == ORIGIN_COMMAND_LINE && done > (double)s->steps)
-    return fail(error, EXIT_USAGE, "%s is at step %.0f, past --steps %" PRId64, r->dir, done, s->steps);
-  return choices_length(s, given, &r->config, &r->choices, error);
+    return fail(error, EXIT_USAGE, "%s is at step %.0f, past --steps %" PRId64, r->files.dir, done, s->steps);
+  return choices_length(s, given, &r->model.config, &r->choices, error);
 }
 
 /* What the leader has chosen others are given. */
 static bool choose_model(Run *r, const ChoiceInputs *given, Error *error) {
-  if (run_leads(r)) choices_model(&r->settings, given, &r->config, &r->choices, error);
+  if (run_leads(r)) choices_model(&r->settings, given, &r->model.config, &r->choices, error);
   if (!run_share_settings(r, error)) return false;
-  return run_leads(r) || choices_model(&r->settings, given, &r->config, &r->choices, error);
+  return run_leads(r) || choices_model(&r->settings, given, &r->model.config, &r->choices, error);
 }
 
 static bool choose(Run *r, Error *error) {
@@ -72,23 +72,23 @@ static bool choose(Run *r, Error *error) {
   ContextInfo device = run_device_now(r);
   device.threads *= r->peers->size;
   const ModelConfig *base = run_base(r);
-  ChoiceInputs given = {.vocab = base ? base->vocab : tokenizer_vocab(r->tokenizer),
+  ChoiceInputs given = {.vocab = base ? base->vocab : tokenizer_vocab(r->text.tokenizer),
                         .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(r)),
                         .base = base,
-                        .text_bytes = r->text.bytes,
+                        .text_bytes = r->text.facts.bytes,
                         .pairs = run_has_pairs(r),
                         .device = &device,
-                        .peak_flops = r->peak_flops};
+                        .peak_flops = r->device.peak_flops};
   run_measure_documents(r, &given.lengths, error);
   if (!run_agree(r, error) || !choose_model(r, &given, error)) return false;
-  if (!run_check_peers(r, error) || !check_device(r, &r->config, error) ||
+  if (!run_check_peers(r, error) || !check_device(r, &r->model.config, error) ||
       (base && run_leads(r) && !run_check_same_model(r, error)) || !run_open_windows(r, error))
     return run_agree(r, error);
   if (s->patience && !run_has_validation(r)) no_validation(s, error);
   if (s->optimizer == OPTIMIZER_ADAMW && options_typed(&r->options, "momentum"))
     fail(error, EXIT_USAGE, "--momentum is for Muon, but the optimizer is adamw");
   given.train_tokens = run_epoch_tokens(r);
-  given.val_tokens = token_range_size(&r->val);
+  given.val_tokens = token_range_size(&r->text.val);
   if (!run_agree(r, error)) return false;
   choose_length(r, &given, error);
   return run_share_settings(r, error);
@@ -109,8 +109,8 @@ static bool take_settings(Run *r, Error *error) {
 static bool open_device(Run *r, Error *error) {
   const bool ok = run_open_device(r, error) && check_flags(r, error);
   if (!run_agree(r, error) || !ok || !run_check_device(r, error)) return false;
-  r->peak_flops = r->backend->peak_flops(r->context);
-  collective_sum(r->peers, &r->peak_flops, 1);
+  r->device.peak_flops = r->device.backend->peak_flops(r->device.context);
+  collective_sum(r->peers, &r->device.peak_flops, 1);
   return true;
 }
 
@@ -135,18 +135,20 @@ static bool every(int64_t interval, int64_t step) { return interval > 0 && step 
 
 static bool must_save(Run *r) {
   const Interval *interval = &r->settings.save_every;
-  return every(interval->steps, r->step) ||
-         (interval->seconds > 0 && run_leader_says(r, clock_seconds() - r->saved_at >= interval->seconds));
+  return every(interval->steps, r->progress.step) ||
+         (interval->seconds > 0 && run_leader_says(r, clock_seconds() - r->now.saved_at >= interval->seconds));
 }
 
 static bool must_evaluate(const Run *r) {
-  return r->evaluated_step < r->step && (r->step == r->settings.steps || every(r->settings.eval_every, r->step));
+  return r->progress.evaluated_step < r->progress.step &&
+         (r->progress.step == r->settings.steps || every(r->settings.eval_every, r->progress.step));
 }
 
 /* The last sample is that of finish(): none comes shortly before it. */
 static bool must_sample(const Run *r) {
   const int64_t interval = r->settings.sample_every;
-  return r->sampled_step < r->step && every(interval, r->step) && run_planned_steps(r) - r->step > interval / 2;
+  return r->progress.sampled_step < r->progress.step && every(interval, r->progress.step) &&
+         run_planned_steps(r) - r->progress.step > interval / 2;
 }
 
 static bool is_of_device(const Error *error) { return error->code == EXIT_MEMORY || error->code == EXIT_INTERNAL; }
@@ -159,30 +161,30 @@ static bool take_all_reports(Run *r, Error *error) {
 /* Saving, evaluating and sampling do not count as training time. Saving comes first: what follows may be killed, and
  * then the resumed run makes that evaluation. */
 static bool pause_training(Run *r, Error *error) {
-  const bool last = r->step == r->settings.steps, sample = must_sample(r);
-  const bool save = must_save(r) || last || r->stopping;
+  const bool last = r->progress.step == r->settings.steps, sample = must_sample(r);
+  const bool save = must_save(r) || last || r->now.stopping;
   if (!save && !must_evaluate(r) && !sample) return true;
   if (!take_all_reports(r, error)) return false;
   run_name_slowest(r);
   const double start = clock_seconds();
   if (save && !run_save_state(r, error)) return false;
   const double saved = clock_seconds();
-  if (!r->stopping && must_evaluate(r) && !run_evaluate(r, error)) return false;
+  if (!r->now.stopping && must_evaluate(r) && !run_evaluate(r, error)) return false;
   const double evaluated = clock_seconds();
   if (sample) run_sample(r, error);
   if (sample && !run_agree(r, error)) return false;
   const double end = clock_seconds();
-  run_count_pause(r, save ? saved - start : 0, r->evaluated_step == r->step ? evaluated - saved : 0,
+  run_count_pause(r, save ? saved - start : 0, r->progress.evaluated_step == r->progress.step ? evaluated - saved : 0,
                   sample ? end - evaluated : 0);
-  r->logged_at += end - start;
+  r->now.logged_at += end - start;
   run_restart_comparison(r);
   return true;
 }
 
 static bool out_of_patience(Run *r) {
-  if (!r->settings.patience || r->bad_evals < r->settings.patience) return false;
+  if (!r->settings.patience || r->progress.bad_evals < r->settings.patience) return false;
   console_note(&r->console, "early stopping: no better validation loss for %s; the best was at step %" PRId64,
-               text_plural((double)r->bad_evals, "evaluation").text, r->best_step);
+               text_plural((double)r->progress.bad_evals, "evaluation").text, r->progress.best_step);
   return true;
 }
 
@@ -190,31 +192,32 @@ static bool out_of_patience(Run *r) {
 static bool save_what_is(Run *r, Error *error) {
   Error second = {0};
   r->peers->agreed = false; /* on the end, but not yet */
-  const bool saved = r->saved_step == r->step || (run_take_reports(r, true, &second) && run_save_state(r, &second));
+  const bool saved =
+      r->now.saved_step == r->progress.step || (run_take_reports(r, true, &second) && run_save_state(r, &second));
   r->peers->agreed = true;
-  return saved && error_append(error, "; stopped after step %" PRId64 ", saved. Resume with: %s", r->step,
+  return saved && error_append(error, "; stopped after step %" PRId64 ", saved. Resume with: %s", r->progress.step,
                                run_resume_command(r).text);
 }
 
 static bool is_of_text(const Error *error) { return error->code == EXIT_INPUT || error->code == EXIT_CHECKPOINT; }
 
 static bool train_loop(Run *r, Error *error) {
-  r->started = r->saved_at = clock_seconds();
+  r->now.started = r->now.saved_at = clock_seconds();
   run_restart_timing(r);
   run_restart_comparison(r);
   run_begin_pace(r);
   /* saved, then stopped before it */
   if (!run_listen(r, error)) return false;
-  if (!r->stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
-  if (!r->stopping && must_evaluate(r) && !run_evaluate(r, error)) return false;
-  if (!r->stopping && must_sample(r)) run_sample(r, error);
-  while (r->step < r->settings.steps && !out_of_patience(r)) {
+  if (!r->now.stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
+  if (!r->now.stopping && must_evaluate(r) && !run_evaluate(r, error)) return false;
+  if (!r->now.stopping && must_sample(r)) run_sample(r, error);
+  while (r->progress.step < r->settings.steps && !out_of_patience(r)) {
     TokenBatch batch;
-    if (!error->code) run_fill_batch(r, r->step + 1, &batch, error);
+    if (!error->code) run_fill_batch(r, r->progress.step + 1, &batch, error);
     if (!run_listen(r, error)) return is_of_text(error) && save_what_is(r, error);
-    if (r->stopping) break;
-    model_train_step(r->model, &batch);
-    r->step++;
+    if (r->now.stopping) break;
+    model_train_step(r->model.on_device, &batch);
+    r->progress.step++;
     startup_unsaved_steps++;
     /* What one process alone fails at the others hear before the next thing that all do. But of a device that fails in
      * the middle of a step, for which the others wait, they cannot. */
@@ -230,38 +233,38 @@ static bool interrupted(Run *r, Error *error) {
   console_end_line(&r->console);
   run_write_result(r, RUN_SIGNAL, INKLING_VERSION, error);
   if (!run_agree(r, error)) return false;
-  fail(error, (ExitCode)(EXIT_SIGNALS + r->stopping),
-       "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: %s", r->step, r->settings.steps,
+  fail(error, (ExitCode)(EXIT_SIGNALS + r->now.stopping),
+       "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: %s", r->progress.step, r->settings.steps,
        run_resume_command(r).text);
   return run_agree(r, error);
 }
 
 static RunEnd how_it_ended(const Run *r) {
-  return r->step < r->settings.steps ? RUN_PATIENCE : isnan(r->pace.minutes) ? RUN_DONE : RUN_MINUTES;
+  return r->progress.step < r->settings.steps ? RUN_PATIENCE : isnan(r->pace.minutes) ? RUN_DONE : RUN_MINUTES;
 }
 
 /* The state is saved once more when everything else is written: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
-  if (r->saved_step != r->step && !run_save_state(r, error)) return false;
-  if (r->stopping) return interrupted(r, error);
+  if (r->now.saved_step != r->progress.step && !run_save_state(r, error)) return false;
+  if (r->now.stopping) return interrupted(r, error);
   console_end_line(&r->console);
   if (!run_measure_kept(r, error)) return false;
   if (run_sample(r, error)) run_judge_sample(r, error);
   if (!run_listen(r, error)) return false;
-  if (r->stopping) return interrupted(r, error);
+  if (r->now.stopping) return interrupted(r, error);
   run_load_newest(r);
-  r->finished = true;
+  r->progress.finished = true;
   run_write_result(r, how_it_ended(r), INKLING_VERSION, error);
   if (!run_agree(r, error) || !run_save_state(r, error)) return false;
   if (!run_has_learned(r)) {
     console_line(&r->console, "%s in %s, and the model is no better than guessing",
-                 text_plural((double)r->step, "step").text, text_duration(run_seconds(r)).text);
+                 text_plural((double)r->progress.step, "step").text, text_duration(run_seconds(r)).text);
     return true;
   }
-  console_line(&r->console, "trained %s in %s. %s: %s %s %s", text_plural((double)r->step, "step").text,
-               text_duration(run_seconds(r)).text, r->config.encoder_layers ? "Ask it" : "More text",
-               program_name("generate").text, text_shell_word(r->dir, ONE_LINE_BYTES - 1).text,
-               r->config.encoder_layers ? "-p TEXT --greedy" : "-n 500");
+  console_line(&r->console, "trained %s in %s. %s: %s %s %s", text_plural((double)r->progress.step, "step").text,
+               text_duration(run_seconds(r)).text, r->model.config.encoder_layers ? "Ask it" : "More text",
+               program_name("generate").text, text_shell_word(r->files.dir, ONE_LINE_BYTES - 1).text,
+               r->model.config.encoder_layers ? "-p TEXT --greedy" : "-n 500");
   return true;
 }
 
@@ -353,22 +356,21 @@ static bool run(void *context, Error *error) {
 }
 
 static void close_run(Run *r) {
-  metrics_close(&r->metrics);
-  history_free(&r->history);
+  metrics_close(&r->files.metrics);
+  history_free(&r->files.history);
   run_stop_model(r);
-  if (r->backend) r->backend->close(r->context);
+  if (r->device.backend) r->device.backend->close(r->device.context);
   run_close_data(r);
-  checkpoint_unlock(&r->lock, r->dir, r->begun);
+  checkpoint_unlock(&r->files.lock, r->files.dir, r->files.begun);
   free(r->pace.text);
-  free(r->dir);
+  free(r->files.dir);
   options_free(&r->options);
 }
 
 int main(int argc, char **argv) {
-  Run r = {.lock.fd = -1,
-           .saved_step = -1,
-           .best_loss = INFINITY,
-           .last_val_loss = NAN,
+  Run r = {.files.lock.fd = -1,
+           .now.saved_step = -1,
+           .progress = {.best_loss = INFINITY, .last_val_loss = NAN},
            .pace = {.launched = clock_seconds(), .minutes = NAN}};
   settings_options(&r.options, &r.settings);
   const int status = startup_run(argc, argv,

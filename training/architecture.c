@@ -84,8 +84,9 @@ static const char *bias_words(const ModelConfig *m) {
 }
 
 ArchitectureWords architecture_words(const ModelConfig *m) {
-  static const char *const places[] = {
-      [NORM_BEFORE] = "before each sublayer", [NORM_AFTER] = "after each sublayer", [NORM_ON_BRANCH] = "on each branch"};
+  static const char *const places[] = {[NORM_BEFORE] = "before each sublayer",
+                                       [NORM_AFTER] = "after each sublayer",
+                                       [NORM_ON_BRANCH] = "on each branch"};
   static const char *const positions[] = {[POSITIONS_ROPE] = "rotary positions",
                                           [POSITIONS_LEARNED] = "learned positions",
                                           [POSITIONS_SINUSOIDAL] = "sinusoidal positions",

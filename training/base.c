@@ -34,7 +34,7 @@ static bool check_field(const Run *r, const Option *row, const ModelConfig *aske
 }
 
 static bool check_same(const Run *r, ModelConfig asked, Error *error) {
-  ModelConfig saved = r->base;
+  ModelConfig saved = r->base.config;
   if (saved.positions != POSITIONS_ROPE) saved.rope_base = NAN;
   if (asked.positions != POSITIONS_ROPE) asked.rope_base = NAN;
   /* Components come before sizes: a size may follow from them, and the error should name the cause. */
@@ -44,11 +44,11 @@ static bool check_same(const Run *r, ModelConfig asked, Error *error) {
   return true;
 }
 
-bool run_check_same_model(const Run *r, Error *error) { return check_same(r, r->config, error); }
+bool run_check_same_model(const Run *r, Error *error) { return check_same(r, r->model.config, error); }
 
 /* Sets every field but the context that the command line does not give: a file of settings may be for another run. */
 static void take_model(Run *r) {
-  ModelConfig saved = r->base;
+  ModelConfig saved = r->base.config;
   if (saved.positions != POSITIONS_ROPE) saved.rope_base = NAN;
   for (const Option *row = next_field(r, NULL); row; row = next_field(r, row))
     if (row->origin != ORIGIN_COMMAND_LINE && row->value != &r->settings.model.ctx)
@@ -72,20 +72,20 @@ static void forget_others(TrainSettings *s) {
 }
 
 static bool open_base(Run *r, Error *error) {
-  if (!model_files_open(&r->base_files, run_base_dir(r), error)) return false;
-  r->base = *model_files_config(r->base_files);
-  r->base_special = model_files_special_tokens(r->base_files);
+  if (!model_files_open(&r->base.files, run_base_dir(r), error)) return false;
+  r->base.config = *model_files_config(r->base.files);
+  r->base.special = model_files_special_tokens(r->base.files);
   return true;
 }
 
 static bool read_init(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
-  if (!check_flags(r, error) || !open_base(r, error) || !model_files_check_weights_size(r->base_files, error))
+  if (!check_flags(r, error) || !open_base(r, error) || !model_files_check_weights_size(r->base.files, error))
     return false;
   forget_others(s);
   take_model(r);
   ModelConfig asked = s->model;
-  if (!asked.ctx) asked.ctx = r->base.ctx;
+  if (!asked.ctx) asked.ctx = r->base.config.ctx;
   return check_same(r, asked, error);
 }
 
@@ -99,11 +99,11 @@ bool run_share_base(Run *r, Error *error) {
   struct {
     ModelConfig model;
     SpecialTokens special;
-  } base = {r->base, r->base_special};
+  } base = {r->base.config, r->base.special};
   if (!run_share_settings(r, error)) return false;
   collective_broadcast(r->peers, &base, sizeof base);
-  r->base = base.model;
-  r->base_special = base.special;
+  r->base.config = base.model;
+  r->base.special = base.special;
   return true;
 }
 
@@ -112,16 +112,17 @@ bool run_open_base_tokenizers(Run *r, Error *error) {
   if (!r->settings.resume && tokenizer_has_chat_template(path_in(dir, TOKENIZER_JSON).text))
     console_note(&r->console, "%s has a chat template, which the run will not have: texts are learned as they are",
                  dir);
-  if (!model_files_read_tokenizer(r->base_files, &r->tokenizer, error) ||
-      !model_files_read_source_tokenizer(r->base_files, &r->source_tokenizer, error))
+  if (!model_files_read_tokenizer(r->base.files, &r->text.tokenizer, error) ||
+      !model_files_read_source_tokenizer(r->base.files, &r->text.source_tokenizer, error))
     return false;
-  if (!r->settings.resume) vocabulary_note_unused(&r->console, dir, r->tokenizer, r->source_tokenizer);
+  if (!r->settings.resume) vocabulary_note_unused(&r->console, dir, r->text.tokenizer, r->text.source_tokenizer);
   return true;
 }
 
 bool run_read_base_weights(Run *r, Error *error) {
-  const bool ok = model_files_read_weights(r->base_files, &r->config, model_table(r->model), r->host[0], error);
-  model_files_close(r->base_files);
-  r->base_files = NULL;
+  const bool ok = model_files_read_weights(r->base.files, &r->model.config, model_table(r->model.on_device),
+                                           r->model.host[0], error);
+  model_files_close(r->base.files);
+  r->base.files = NULL;
   return ok;
 }

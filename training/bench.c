@@ -14,9 +14,9 @@ static bool time_step(Run *r, int64_t step, double *start, double *seconds, Erro
   TokenBatch batch;
   run_fill_batch(r, step, &batch, error);
   if (!run_listen(r, error)) return false;
-  if (r->stopping) return fail(error, (ExitCode)(EXIT_SIGNALS + r->stopping), "stopped while timing");
-  model_train_step(r->model, &batch);
-  if (model_reports(r->model, reports, REPORT_RING, false, error) < 0) return false;
+  if (r->now.stopping) return fail(error, (ExitCode)(EXIT_SIGNALS + r->now.stopping), "stopped while timing");
+  model_train_step(r->model.on_device, &batch);
+  if (model_reports(r->model.on_device, reports, REPORT_RING, false, error) < 0) return false;
   const double end = clock_seconds();
   *seconds = end - *start;
   *start = end;
@@ -60,9 +60,9 @@ bool run_bench(Run *r, const char *commit, Error *error) {
   BenchLine line = {.steps = r->settings.bench,
                     .tokens_per_step = tokens,
                     .batch = r->settings.batch,
-                    .model = &r->config,
-                    .backend = r->backend,
-                    .context = r->context,
+                    .model = &r->model.config,
+                    .backend = r->device.backend,
+                    .context = r->device.context,
                     .commit = commit};
   return time_steps(r, line.steps, INFINITY, &line.seconds, error) &&
          (!run_leads(r) ||
@@ -70,5 +70,5 @@ bool run_bench(Run *r, const char *commit, Error *error) {
               &line, error,
               "\"grad_accum\": %d, \"optimizer\": \"%s\", \"flops_per_s\": %.4g, \"peak_flops_per_s\": %.4g",
               r->settings.grad_accum, settings_optimizers[r->settings.optimizer],
-              run_step_flops(r) / line.seconds.median, r->peak_flops));
+              run_step_flops(r) / line.seconds.median, r->device.peak_flops));
 }

@@ -18,7 +18,7 @@ static bool add_text(const Run *r, const TokenRange *range, int64_t begin, uint8
     if (!token_file_read(range->file, at, count, ids, error)) return false;
     for (int64_t i = 0; i < count; i++) {
       size_t size;
-      const uint8_t *bytes = tokenizer_decode(r->tokenizer, ids[i], &size);
+      const uint8_t *bytes = tokenizer_decode(r->text.tokenizer, ids[i], &size);
       if (size > most - *used) size = most - *used;
       if (size) memcpy(out + *used, bytes, size);
       *used += size;
@@ -29,20 +29,20 @@ static bool add_text(const Run *r, const TokenRange *range, int64_t begin, uint8
 
 /* Where in the training text its last BEFORE bytes begin, about. */
 static int64_t last_part(const Run *r) {
-  const TokenFileInfo *info = &r->train.file->info;
+  const TokenFileInfo *info = &r->text.train.file->info;
   const double tokens = (double)BEFORE * (double)info->tokens / fmax(1, (double)info->bytes);
-  return tokens < (double)token_range_size(&r->train) ? r->train.end - (int64_t)tokens : r->train.begin;
+  return tokens < (double)token_range_size(&r->text.train) ? r->text.train.end - (int64_t)tokens : r->text.train.begin;
 }
 
 bool run_measure_compression(const Run *r, double *bits_per_byte, Error *error) {
   *bits_per_byte = NAN;
-  if (r->config.encoder_layers || r->history.xz_bits_per_byte > 0) return true;
+  if (r->model.config.encoder_layers || r->files.history.xz_bits_per_byte > 0) return true;
   uint8_t *bytes = malloc(BEFORE + MEASURED);
   size_t before = 0, size;
   bool ok = bytes || error_memory(error, "a comparison with xz");
-  ok = ok && add_text(r, &r->train, last_part(r), bytes, &before, BEFORE, error);
+  ok = ok && add_text(r, &r->text.train, last_part(r), bytes, &before, BEFORE, error);
   size = before;
-  ok = ok && add_text(r, &r->val, r->val.begin, bytes, &size, before + MEASURED, error);
+  ok = ok && add_text(r, &r->text.val, r->text.val.begin, bytes, &size, before + MEASURED, error);
   if (ok) *bits_per_byte = xz_bits_per_byte(bytes, before, size);
   free(bytes);
   return ok;

@@ -33,12 +33,13 @@ static size_t copied_bytes(const Tokenizer *tokenizer, const int32_t *ids, const
 
 /* The sample and, each behind a -1, as long excerpts of the text to validate on. */
 static bool put_together(const Run *r, int32_t *ids, size_t count, Error *error) {
-  const int64_t room = token_range_size(&r->val) - (int64_t)count;
-  memcpy(ids, r->drawn.ids, count * sizeof *ids);
+  const int64_t room = token_range_size(&r->text.val) - (int64_t)count;
+  memcpy(ids, r->model.drawn.ids, count * sizeof *ids);
   for (int i = 0; i < EXCERPTS; i++) {
     int32_t *to = ids + (size_t)(i + 1) * (count + 1);
     to[-1] = -1;
-    if (!token_file_read(r->val.file, r->val.begin + room * i / EXCERPTS, (int64_t)count, to, error)) return false;
+    if (!token_file_read(r->text.val.file, r->text.val.begin + room * i / EXCERPTS, (int64_t)count, to, error))
+      return false;
   }
   return true;
 }
@@ -48,9 +49,9 @@ static bool compare(const Run *r, int32_t *ids, int32_t *lengths, size_t count, 
                     Error *error) {
   const size_t all = (EXCERPTS + 1) * (count + 1) - 1;
   if (!put_together(r, ids, count, error)) return false;
-  if (!longest_match_lengths(&r->train, ids, all, lengths, (Progress){go_on, NULL}, error)) return !error->code;
+  if (!longest_match_lengths(&r->text.train, ids, all, lengths, (Progress){go_on, NULL}, error)) return !error->code;
   for (size_t i = 0; i <= EXCERPTS; i++) {
-    const size_t at = i * (count + 1), bytes = copied_bytes(r->tokenizer, ids + at, lengths + at, count);
+    const size_t at = i * (count + 1), bytes = copied_bytes(r->text.tokenizer, ids + at, lengths + at, count);
     if (i == 0) *copied = bytes;
     else if (bytes > *usual) *usual = bytes;
   }
@@ -58,12 +59,13 @@ static bool compare(const Run *r, int32_t *ids, int32_t *lengths, size_t count, 
 }
 
 bool run_judge_sample(Run *r, Error *error) {
-  size_t count = r->drawn.count < MOST_TOKENS ? r->drawn.count : MOST_TOKENS;
+  size_t count = r->model.drawn.count < MOST_TOKENS ? r->model.drawn.count : MOST_TOKENS;
   size_t copied = 0, usual = 0;
   MetricsLine line;
   if (!run_leads(r)) return true;
-  if (history_has_verdict(&r->history, VERDICT_COPYING)) return true;
-  if (r->config.encoder_layers || count < FEWEST_TOKENS || token_range_size(&r->val) < (int64_t)count) return true;
+  if (history_has_verdict(&r->files.history, VERDICT_COPYING)) return true;
+  if (r->model.config.encoder_layers || count < FEWEST_TOKENS || token_range_size(&r->text.val) < (int64_t)count)
+    return true;
   const size_t all = (EXCERPTS + 1) * (count + 1);
   int32_t *ids = malloc(all * sizeof *ids), *lengths = calloc(all, sizeof *lengths);
   const bool ok = ((ids && lengths) || error_memory(error, "a comparison of texts")) &&
@@ -71,8 +73,8 @@ bool run_judge_sample(Run *r, Error *error) {
   free(ids);
   free(lengths);
   if (!ok) return false;
-  if (stop_signal ||
-      !verdict_of_sample(r->step, r->step * settings_tokens_per_step(&r->settings), copied, usual, &line))
+  if (stop_signal || !verdict_of_sample(r->progress.step, r->progress.step * settings_tokens_per_step(&r->settings),
+                                        copied, usual, &line))
     return true;
   return run_log_verdict(r, &line, error);
 }

@@ -28,8 +28,8 @@ static char *default_directory(const char *source) {
 
 bool run_name_directory(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (!r->dir) r->dir = s->out ? strdup(s->out) : default_directory(s->data.items[0]);
-  return r->dir || error_memory(error, "a path");
+  if (!r->files.dir) r->files.dir = s->out ? strdup(s->out) : default_directory(s->data.items[0]);
+  return r->files.dir || error_memory(error, "a path");
 }
 
 /* ---- taking it ---- */
@@ -37,18 +37,18 @@ bool run_name_directory(Run *r, Error *error) {
 /* The model that the run starts from stays what it is. */
 static bool check_base(const Run *r, Error *error) {
   struct stat base, dir;
-  if (stat(r->settings.init, &base) != 0 || stat(r->dir, &dir) != 0) return true;
+  if (stat(r->settings.init, &base) != 0 || stat(r->files.dir, &dir) != 0) return true;
   return base.st_dev != dir.st_dev || base.st_ino != dir.st_ino ||
          fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace", r->settings.init);
 }
 
 static bool lock(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (s->val && !checkpoint_check_input(r->dir, s->val, error)) return false;
+  if (s->val && !checkpoint_check_input(r->files.dir, s->val, error)) return false;
   if (settings_start_from_model(s) && !check_base(r, error)) return false;
   for (int i = 0; i < s->data.count; i++)
-    if (!checkpoint_check_input(r->dir, s->data.items[i], error)) return false;
-  return checkpoint_lock(&r->lock, r->dir, error);
+    if (!checkpoint_check_input(r->files.dir, s->data.items[i], error)) return false;
+  return checkpoint_lock(&r->files.lock, r->files.dir, error);
 }
 
 bool run_take_directory(Run *r, Error *error) {
@@ -57,17 +57,17 @@ bool run_take_directory(Run *r, Error *error) {
     return error_append(error, "; %schoose another directory with --out DIR",
                         error->code == EXIT_BUSY ? "wait for it, or " : "");
   }
-  if (r->settings.resume || r->settings.overwrite || !r->lock.had_model) return true;
+  if (r->settings.resume || r->settings.overwrite || !r->files.lock.had_model) return true;
   char resume[512] = ""; /* one that was killed before it began cannot be */
-  if (checkpoint_is_run(r->dir)) snprintf(resume, sizeof resume, "--resume=%.400s continues it, ", r->dir);
+  if (checkpoint_is_run(r->files.dir)) snprintf(resume, sizeof resume, "--resume=%.400s continues it, ", r->files.dir);
   return fail(error, EXIT_USAGE, "%s already holds a run; %s--overwrite replaces it, --out DIR writes elsewhere",
-              r->dir, resume);
+              r->files.dir, resume);
 }
 
 ResumeCommand run_resume_command(const Run *r) {
   ResumeCommand out;
   snprintf(out.text, sizeof out.text, "%s --resume=%s", program_name("train").text,
-           text_shell_word(r->dir, ONE_LINE_BYTES - 1).text);
+           text_shell_word(r->files.dir, ONE_LINE_BYTES - 1).text);
   return out;
 }
 
@@ -118,33 +118,34 @@ bool run_settings_text(const Run *r, char **text, size_t *size, Error *error) {
 
 /* Standard input is kept with the run, which could not be resumed without it. */
 static bool keep_stdin(const Run *r, Error *error) {
-  const PathText kept = path_in(r->dir, run_stdin_file(r));
-  if (rename(path_in(r->dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
+  const PathText kept = path_in(r->files.dir, run_stdin_file(r));
+  if (rename(path_in(r->files.dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
   return file_fail_write(kept.text, error);
 }
 
 static bool replace_run(Run *r, Error *error) {
-  SpecialTokens special = {run_start_token(r), tokenizer_end(r->tokenizer)};
-  tokenizer_set_starts_elsewhere(r->tokenizer, special.start != special.end);
+  SpecialTokens special = {run_start_token(r), tokenizer_end(r->text.tokenizer)};
+  tokenizer_set_starts_elsewhere(r->text.tokenizer, special.start != special.end);
   if (!run_write_weights(r, error) ||
-      !model_files_write_tokenizers(r->dir, r->tokenizer, r->source_tokenizer, r->config.ctx, error) ||
-      !model_files_write_config(r->dir, &r->config, special, TENSOR_F32, error))
+      !model_files_write_tokenizers(r->files.dir, r->text.tokenizer, r->text.source_tokenizer, r->model.config.ctx,
+                                    error) ||
+      !model_files_write_config(r->files.dir, &r->model.config, special, TENSOR_F32, error))
     return false;
-  checkpoint_remove_old(r->dir);
-  if (!r->source_tokenizer) model_files_remove_source_tokenizer(r->dir);
-  if (!r->settings.val) file_remove_in(r->dir, CHECKPOINT_VAL_TOKENS);
+  checkpoint_remove_old(r->files.dir);
+  if (!r->text.source_tokenizer) model_files_remove_source_tokenizer(r->files.dir);
+  if (!r->settings.val) file_remove_in(r->files.dir, CHECKPOINT_VAL_TOKENS);
   return keep_stdin(r, error);
 }
 
 /* A resumed run drops what was logged after its state was saved: it will be again. */
 static bool open_metrics(Run *r, Error *error) {
   const bool resumes = r->settings.resume;
-  const PathText metrics = path_in(r->dir, CHECKPOINT_METRICS);
-  const PathText samples = path_in(r->dir, CHECKPOINT_SAMPLES);
-  file_remove_in(r->dir, CHECKPOINT_RESULT);
-  return file_cut(samples.text, resumes ? r->samples_bytes : 0, error) &&
-         metrics_open(&r->metrics, metrics.text, resumes ? r->metrics_bytes : -1, error) &&
-         (!resumes || history_read(&r->history, metrics.text, error));
+  const PathText metrics = path_in(r->files.dir, CHECKPOINT_METRICS);
+  const PathText samples = path_in(r->files.dir, CHECKPOINT_SAMPLES);
+  file_remove_in(r->files.dir, CHECKPOINT_RESULT);
+  return file_cut(samples.text, resumes ? r->progress.samples_bytes : 0, error) &&
+         metrics_open(&r->files.metrics, metrics.text, resumes ? r->progress.metrics_bytes : -1, error) &&
+         (!resumes || history_read(&r->files.history, metrics.text, error));
 }
 
 bool run_write_settings(const Run *r, Error *error) {
@@ -152,7 +153,7 @@ bool run_write_settings(const Run *r, Error *error) {
   size_t size = 0;
   if (!run_leads(r)) return true;
   const bool ok =
-      run_settings_text(r, &text, &size, error) && file_write_in(r->dir, CHECKPOINT_SETTINGS, text, size, error);
+      run_settings_text(r, &text, &size, error) && file_write_in(r->files.dir, CHECKPOINT_SETTINGS, text, size, error);
   free(text);
   return ok;
 }
@@ -160,12 +161,12 @@ bool run_write_settings(const Run *r, Error *error) {
 static bool begin(Run *r, Error *error) {
   char *text = NULL;
   size_t size = 0;
-  r->begun = (r->settings.resume || check_inputs(&r->settings, error)) &&
-             run_settings_text(r, &text, &size, error) && /* may fail: before anything is replaced */
-             (r->settings.resume || replace_run(r, error)) &&
-             file_write_in(r->dir, CHECKPOINT_SETTINGS, text, size, error) && open_metrics(r, error);
+  r->files.begun = (r->settings.resume || check_inputs(&r->settings, error)) &&
+                   run_settings_text(r, &text, &size, error) && /* may fail: before anything is replaced */
+                   (r->settings.resume || replace_run(r, error)) &&
+                   file_write_in(r->files.dir, CHECKPOINT_SETTINGS, text, size, error) && open_metrics(r, error);
   free(text);
-  return r->begun;
+  return r->files.begun;
 }
 
 bool run_begin_directory(Run *r, Error *error) {

@@ -20,19 +20,19 @@ typedef struct Validation {
 /* A stop is not an error here: the run ends after it has saved. */
 static bool show_progress(void *context, int64_t windows, Error *error) {
   const Validation *v = context;
-  const double ctx = v->r->config.ctx;
+  const double ctx = v->r->model.config.ctx;
   console_work(&v->r->console, &(ConsoleWork){"validating", (double)windows * ctx, (double)v->windows * ctx, false});
-  return run_listen(v->r, error) && !v->r->stopping;
+  return run_listen(v->r, error) && !v->r->now.stopping;
 }
 
 /* ---- which windows ---- */
 
-static int64_t all_windows(const Run *r) { return windows_count(&r->val_windows, r->config.ctx); }
+static int64_t all_windows(const Run *r) { return windows_count(&r->text.val_windows, r->model.config.ctx); }
 
 /* What may be read every eval_every steps for 5 % of the time; a forward pass costs a third of a training step. */
 static int64_t affordable_windows(const Run *r) {
   const double interval = (double)(r->settings.eval_every ? r->settings.eval_every : r->settings.steps);
-  const double windows = 0.05 * 3.0 * interval * (double)settings_tokens_per_step(&r->settings) / r->config.ctx;
+  const double windows = 0.05 * 3.0 * interval * (double)settings_tokens_per_step(&r->settings) / r->model.config.ctx;
   return windows < r->settings.batch ? r->settings.batch : (int64_t)windows;
 }
 
@@ -40,8 +40,8 @@ static int64_t affordable_windows(const Run *r) {
  * those before. */
 static int64_t part_windows(const Run *r) {
   const int64_t all = all_windows(r);
-  const bool whole = choices_evaluate_whole(token_range_size(&r->val));
-  const int64_t part = r->val_part ? r->val_part : whole ? all : affordable_windows(r);
+  const bool whole = choices_evaluate_whole(token_range_size(&r->text.val));
+  const int64_t part = r->progress.eval_windows ? r->progress.eval_windows : whole ? all : affordable_windows(r);
   return part < all ? part : all;
 }
 
@@ -58,7 +58,7 @@ static bool show_answers(void *context, int64_t pairs, Error *error) {
 /* How many of the first pairs to validate on the model answers exactly; limit 0: of all. */
 static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
   const double start = clock_seconds();
-  bool ok = answers_count_exact(r->decoder, r->decoder_rows, r->tokenizer, &r->val_windows, limit,
+  bool ok = answers_count_exact(r->model.decoder, r->model.decoder_rows, r->text.tokenizer, &r->text.val_windows, limit,
                                 (Progress){show_answers, &r->console}, out, error);
   console_work_end(&r->console);
   if (out->pairs) r->pace.answering = (clock_seconds() - start) / (double)out->pairs;
@@ -68,14 +68,15 @@ static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
 /* The pairs to count during the run: at most MOST, whose answers have about TOKENS tokens. */
 static int64_t few_pairs(const Run *r) {
   enum { TOKENS = 4096, MOST = 128 };
-  const int64_t fit = TOKENS / (r->val_pairs.longest.target + 1);
+  const int64_t fit = TOKENS / (r->text.val_pairs.longest.target + 1);
   return fit < 1 ? 1 : fit < MOST ? fit : MOST;
 }
 
 static bool check_finite(const Run *r, double loss, Error *error) {
   char what[100];
   if (isfinite(loss)) return true;
-  snprintf(what, sizeof what, "stopped after step %" PRId64 ": the validation loss (%g) is not finite", r->step, loss);
+  snprintf(what, sizeof what, "stopped after step %" PRId64 ": the validation loss (%g) is not finite",
+           r->progress.step, loss);
   return run_fail_nonfinite(r, what, error);
 }
 
@@ -89,19 +90,19 @@ static void add_up(Run *r, Evaluation *e) {
 /* The weights that the model holds, on the first `limit` windows. *complete is false when it was stopped, for then the
  * loss cannot be compared with others. No tokens: there are only prompts, and nothing was measured. */
 static bool measure(Run *r, int64_t limit, Evaluation *out, bool *complete, Error *error) {
-  const EvaluationPlan plan = {.windows = r->val_windows,
-                               .stride = r->config.ctx,
+  const EvaluationPlan plan = {.windows = r->text.val_windows,
+                               .stride = r->model.config.ctx,
                                .batch = run_sequence_share(r).batch,
                                .limit = limit,
                                .rank = r->peers->rank,
                                .ranks = r->peers->size,
-                               .tokenizer = r->tokenizer};
+                               .tokenizer = r->text.tokenizer};
   Validation validation = {r, evaluation_windows(&plan)};
   const double start = clock_seconds();
-  const bool ok = evaluation_run(r->model, &plan, out, (Progress){show_progress, &validation}, error);
+  const bool ok = evaluation_run(r->model.on_device, &plan, out, (Progress){show_progress, &validation}, error);
   console_work_end(&r->console);
   if (!run_agree(r, error)) return false;
-  *complete = ok && !r->stopping;
+  *complete = ok && !r->now.stopping;
   if (!*complete) return ok;
   add_up(r, out);
   r->pace.evaluating = (clock_seconds() - start) / (double)validation.windows;
@@ -117,7 +118,7 @@ static MetricsLine line_of(const Run *r, MetricsKind kind, int64_t step, const E
                        .bits_per_byte = evaluation_bits_per_byte(e),
                        .exact = exact->pairs ? (double)exact->exact / (double)exact->pairs : (double)NAN,
                        .xz_bits_per_byte = NAN,
-                       .val_text = r->val_text,
+                       .val_text = r->text.val_text,
                        .all = kind == METRICS_KEPT};
 }
 
@@ -125,15 +126,15 @@ static MetricsLine line_of(const Run *r, MetricsKind kind, int64_t step, const E
 
 VerdictFacts run_verdict_facts(const Run *r) {
   const TrainSettings *s = &r->settings;
-  const double trained = (double)token_range_size(&r->train) / (double)r->tokens_file.info.tokens;
+  const double trained = (double)token_range_size(&r->text.train) / (double)r->text.tokens_file.info.tokens;
   return (VerdictFacts){.steps = run_planned_steps(r),
                         .warmup = s->warmup,
-                        .chance = log(r->config.vocab),
-                        .train_bytes = trained * (double)r->text.bytes,
+                        .chance = log(r->model.config.vocab),
+                        .train_bytes = trained * (double)r->text.facts.bytes,
                         .train_tokens = (double)run_epoch_tokens(r),
                         .lr = (double)s->lr,
                         .muon_lr = s->optimizer == OPTIMIZER_MUON ? (double)s->muon_lr : (double)NAN,
-                        .usual_lr = choices_learning_rate(s, &r->config),
+                        .usual_lr = choices_learning_rate(s, &r->model.config),
                         .usual_muon_lr = choices_muon_rate(s),
                         .dropout = (double)s->dropout,
                         .early_stopping = s->patience > 0};
@@ -143,20 +144,20 @@ static bool judge(Run *r, bool at_end, Error *error) {
   const VerdictFacts facts = run_verdict_facts(r);
   MetricsLine line = {0};
   if (!run_leads(r)) return true;
-  if (!(at_end ? verdict_at_end : verdict_at_evaluation)(&r->history, &facts, &line)) return true;
+  if (!(at_end ? verdict_at_end : verdict_at_evaluation)(&r->files.history, &facts, &line)) return true;
   return run_log_verdict(r, &line, error);
 }
 
 bool run_has_learned(const Run *r) {
   const VerdictFacts facts = run_verdict_facts(r);
-  return !verdict_worse_than_chance(&r->history, &facts);
+  return !verdict_worse_than_chance(&r->files.history, &facts);
 }
 
 /* ---- during the run ---- */
 
 /* Without a loss to compare, the newest weights are kept. */
 static bool keep_newest(Run *r, Error *error) {
-  r->best_step = r->step;
+  r->progress.best_step = r->progress.step;
   return run_download_weights(r, error) && run_write_weights(r, error);
 }
 
@@ -164,12 +165,12 @@ static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *erro
   ExactCount exact = {0};
   double xz;
   if (!run_leads(r)) return true;
-  if (r->config.encoder_layers && !count_exact(r, few_pairs(r), &exact, error)) return false;
+  if (r->model.config.encoder_layers && !count_exact(r, few_pairs(r), &exact, error)) return false;
   if (stop_signal) exact = (ExactCount){0}; /* not all of them were counted */
   const double start = clock_seconds();
   if (!run_measure_compression(r, &xz, error)) return false;
   r->pace.once += clock_seconds() - start;
-  MetricsLine line = line_of(r, METRICS_EVALUATION, r->step, e, &exact);
+  MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, e, &exact);
   line.xz_bits_per_byte = xz;
   line.all = run_evaluates_all(r);
   line.best = better;
@@ -179,20 +180,20 @@ static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *erro
 static bool evaluate_part(Run *r, Error *error) {
   bool complete = false;
   if (!run_has_validation(r)) {
-    r->evaluated_step = r->step;
+    r->progress.evaluated_step = r->progress.step;
     return keep_newest(r, error);
   }
-  r->val_part = part_windows(r);
-  if (!measure(r, r->val_part, &r->evaluated, &complete, error)) return false;
+  r->progress.eval_windows = part_windows(r);
+  if (!measure(r, r->progress.eval_windows, &r->now.evaluated, &complete, error)) return false;
   if (!complete) return true; /* a resumed run evaluates again */
-  r->evaluated_step = r->step;
-  if (!r->evaluated.tokens) return keep_newest(r, error);
-  r->last_val_loss = evaluation_loss(&r->evaluated);
-  const bool better = run_leader_says(r, r->last_val_loss < r->best_loss);
-  if (log_evaluation(r, &r->evaluated, better, error)) check_finite(r, r->last_val_loss, error);
+  r->progress.evaluated_step = r->progress.step;
+  if (!r->now.evaluated.tokens) return keep_newest(r, error);
+  r->progress.last_val_loss = evaluation_loss(&r->now.evaluated);
+  const bool better = run_leader_says(r, r->progress.last_val_loss < r->progress.best_loss);
+  if (log_evaluation(r, &r->now.evaluated, better, error)) check_finite(r, r->progress.last_val_loss, error);
   if (!run_agree(r, error)) return false;
-  r->bad_evals = better ? 0 : r->bad_evals + 1;
-  if (better) r->best_loss = r->last_val_loss;
+  r->progress.bad_evals = better ? 0 : r->progress.bad_evals + 1;
+  if (better) r->progress.best_loss = r->progress.last_val_loss;
   return (!better || keep_newest(r, error)) && judge(r, false, error) && run_write_report(r, error);
 }
 
@@ -202,9 +203,9 @@ bool run_evaluate(Run *r, Error *error) {
 }
 
 bool run_evaluate_base(Run *r, Error *error) {
-  if (!run_evaluate(r, error) || r->stopping || !run_has_validation(r)) return !error->code;
-  console_line(&r->console, "before: %.4f nats per token; %s as it is, on %sthe text to validate on", r->last_val_loss,
-               r->settings.init, run_evaluates_all(r) ? "" : "the beginning of ");
+  if (!run_evaluate(r, error) || r->now.stopping || !run_has_validation(r)) return !error->code;
+  console_line(&r->console, "before: %.4f nats per token; %s as it is, on %sthe text to validate on",
+               r->progress.last_val_loss, r->settings.init, run_evaluates_all(r) ? "" : "the beginning of ");
   return true;
 }
 
@@ -212,15 +213,17 @@ bool run_evaluate_base(Run *r, Error *error) {
 
 /* The leader reads model.safetensors into Run.host[1]. False: somebody has removed it, or with an error. */
 static bool read_kept(Run *r, Error *error) {
-  const PathText path = path_in(r->dir, MODEL_FILE_WEIGHTS);
+  const PathText path = path_in(r->files.dir, MODEL_FILE_WEIGHTS);
   if (access(path.text, F_OK) != 0 && errno == ENOENT) {
     console_warning(&r->console, "%s was removed; the newest model is kept", path.text);
     return false;
   }
-  memcpy(r->host[1], r->host[0], model_arena_size(r->model, ARENA_MASTER) * sizeof(float)); /* its pads */
+  memcpy(r->model.host[1], r->model.host[0],
+         model_arena_size(r->model.on_device, ARENA_MASTER) * sizeof(float)); /* its pads */
   ModelFiles *files;
-  const bool ok = model_files_open(&files, r->dir, error) &&
-                  model_files_read_weights(files, &r->config, model_table(r->model), r->host[1], error);
+  const bool ok =
+      model_files_open(&files, r->files.dir, error) &&
+      model_files_read_weights(files, &r->model.config, model_table(r->model.on_device), r->model.host[1], error);
   model_files_close(files);
   return ok ||
          error_append(error, "; the run is saved. To keep its newest model instead, remove that file and type: %s",
@@ -233,23 +236,23 @@ static bool load_kept(Run *r, bool *loaded, Error *error) {
   if (!run_agree(r, error)) return false;
   *loaded = run_leader_says(r, run_leads(r) && read_kept(r, error));
   if (!run_agree(r, error) || !*loaded) return !error->code;
-  model_upload(r->model, ARENA_MASTER, r->host[1]);
-  r->holds_kept = true;
+  model_upload(r->model.on_device, ARENA_MASTER, r->model.host[1]);
+  r->now.holds_kept = true;
   return true;
 }
 
 void run_load_newest(Run *r) {
-  if (r->holds_kept) model_upload(r->model, ARENA_MASTER, r->host[0]);
-  r->holds_kept = false;
+  if (r->now.holds_kept) model_upload(r->model.on_device, ARENA_MASTER, r->model.host[0]);
+  r->now.holds_kept = false;
 }
 
 /* The newest weights on all of the text. */
 static bool measure_newest(Run *r, Evaluation *out, bool *complete, Error *error) {
-  *out = r->evaluated;
+  *out = r->now.evaluated;
   *complete = true;
-  if (run_evaluates_all(r) && r->evaluated.tokens) return true;
+  if (run_evaluates_all(r) && r->now.evaluated.tokens) return true;
   if (!measure(r, 0, out, complete, error) || !*complete || run_evaluates_all(r) || !out->tokens) return !error->code;
-  MetricsLine line = line_of(r, METRICS_EVALUATION, r->step, out, &(ExactCount){0});
+  MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, out, &(ExactCount){0});
   line.all = true;
   run_log(r, &line, error);
   return run_agree(r, error);
@@ -261,13 +264,13 @@ static bool choose(Run *r, Evaluation *newest, Evaluation *kept, bool *complete,
   bool loaded;
   if (!measure_newest(r, newest, complete, error) || !*complete) return !error->code;
   *kept = *newest;
-  if (r->best_step == r->step) return true;
+  if (r->progress.best_step == r->progress.step) return true;
   if (!load_kept(r, &loaded, error)) return false;
   if (loaded && (!measure(r, 0, kept, complete, error) || !*complete)) return !error->code;
   if (loaded && run_leader_says(r, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats))) return true;
   *kept = *newest;
   run_load_newest(r);
-  r->best_loss = r->last_val_loss;
+  r->progress.best_loss = r->progress.last_val_loss;
   return keep_newest(r, error);
 }
 
@@ -279,10 +282,10 @@ static void say_kept(Run *r, const Evaluation *newest, const Evaluation *kept, c
   if (exact->pairs)
     console_line(&r->console, "%.1f %% of %" PRId64 " answers are exactly right",
                  100 * (double)exact->exact / (double)exact->pairs, exact->pairs);
-  if (r->best_step < r->step)
+  if (r->progress.best_step < r->progress.step)
     console_note(&r->console,
                  "the model of step %" PRId64 " is kept; the model of the last step, %" PRId64 ", has a loss of %.4f",
-                 r->best_step, r->step, evaluation_loss(newest));
+                 r->progress.best_step, r->progress.step, evaluation_loss(newest));
 }
 
 static bool measure_kept(Run *r, Error *error) {
@@ -293,9 +296,9 @@ static bool measure_kept(Run *r, Error *error) {
   if (!choose(r, &newest, &kept, &complete, error) || !complete || !kept.tokens) return !error->code;
   if (!check_finite(r, evaluation_loss(&kept), error)) return false;
   if (!run_leads(r)) return true;
-  if (r->config.encoder_layers && !count_exact(r, 0, &exact, error)) return false;
+  if (r->model.config.encoder_layers && !count_exact(r, 0, &exact, error)) return false;
   if (stop_signal) return true; /* not all answers were counted; a resumed run measures again */
-  const MetricsLine line = line_of(r, METRICS_KEPT, r->best_step, &kept, &exact);
+  const MetricsLine line = line_of(r, METRICS_KEPT, r->progress.best_step, &kept, &exact);
   if (!run_log(r, &line, error)) return false;
   say_kept(r, &newest, &kept, &exact);
   return judge(r, true, error);

@@ -70,10 +70,10 @@ bool run_fit_minutes(Run *r, Error *error) {
   Pace *p = &r->pace;
   const double minutes = s->minutes;
   const bool asked = options_origin(&r->options, &s->minutes) == ORIGIN_COMMAND_LINE;
-  const double done = run_leader_counts(r, s->resume ? checkpoint_find_number(r->dir, "step") : 0);
+  const double done = run_leader_counts(r, s->resume ? checkpoint_find_number(r->files.dir, "step") : 0);
   s->minutes = NAN; /* what is kept in config.txt is the number of steps */
   if (s->resume && !asked) {
-    const double known = run_leader_counts(r, checkpoint_find_number(r->dir, "steps"));
+    const double known = run_leader_counts(r, checkpoint_find_number(r->files.dir, "steps"));
     if (known >= 1) {
       s->steps = (int64_t)known;
       return true;
@@ -95,31 +95,31 @@ bool run_fit_minutes(Run *r, Error *error) {
 
 void run_begin_pace(Run *r) {
   r->pace.checked_at = clock_seconds();
-  r->pace.checked_step = r->pace.first_step = r->step;
+  r->pace.checked_step = r->pace.first_step = r->progress.step;
 }
 
 /* After the last step it is saved, evaluated on all of the validation text (with the best model so far, where that is
  * another one), sampled, and saved again. */
 static double seconds_at_end(const Run *r) {
   const Pace *p = &r->pace;
-  const double windows = (double)windows_count(&r->val_windows, r->config.ctx);
+  const double windows = (double)windows_count(&r->text.val_windows, r->model.config.ctx);
   /* a forward pass costs a third of a training step */
-  const double guess = p->step_seconds / 3 * r->config.ctx / (double)settings_tokens_per_step(&r->settings);
+  const double guess = p->step_seconds / 3 * r->model.config.ctx / (double)settings_tokens_per_step(&r->settings);
   const bool newest = !run_evaluates_all(r) || !r->settings.eval_every; /* it is not one of those before */
-  const int evaluations = newest + (r->bad_evals > 0);
+  const int evaluations = newest + (r->progress.bad_evals > 0);
   return 2 * p->saving + p->sampling + evaluations * windows * (p->evaluating > 0 ? p->evaluating : guess) +
-         p->answering * (double)r->val_pairs.pairs;
+         p->answering * (double)r->text.val_pairs.pairs;
 }
 
 static bool change_length(Run *r, int64_t steps, Error *error) {
   TrainSettings *s = &r->settings;
   SchedulePlans *plans = &s->plans;
-  plans->items[plans->count].until = r->step;
+  plans->items[plans->count].until = r->progress.step;
   plans->items[plans->count++].steps = s->steps;
   s->steps = steps;
   const TrainConfig config = choices_train_config(s);
   return run_take_reports(r, true, error) && write_plans(r, error) && run_write_settings(r, error) &&
-         model_set_schedule(r->model, &config.schedule, error);
+         model_set_schedule(r->model.on_device, &config.schedule, error);
 }
 
 /* Every 2 % of the time. The newest steps count half: a machine that becomes slower is noticed, one slow moment is not
@@ -128,19 +128,20 @@ bool run_keep_minutes(Run *r, Error *error) {
   Pace *p = &r->pace;
   if (isnan(p->minutes)) return true;
   const double now = clock_seconds(), budget = 60 * p->minutes;
-  const bool early = now - p->checked_at < 0.02 * budget || r->step <= p->checked_step ||
-                     r->step >= r->settings.steps || r->settings.plans.count == SCHEDULE_PLANS;
+  const bool early = now - p->checked_at < 0.02 * budget || r->progress.step <= p->checked_step ||
+                     r->progress.step >= r->settings.steps || r->settings.plans.count == SCHEDULE_PLANS;
   if (run_leader_says(r, early)) return true;
-  const double newest = (now - p->checked_at - p->paused) / (double)(r->step - p->checked_step);
+  const double newest = (now - p->checked_at - p->paused) / (double)(r->progress.step - p->checked_step);
   p->step_seconds = 0.5 * (p->step_seconds + newest);
   p->all_paused += p->paused - p->once;
   p->paused = p->once = 0;
   p->checked_at = now;
-  p->checked_step = r->step;
-  const double pause = p->all_paused / (double)(r->step - p->first_step);
+  p->checked_step = r->progress.step;
+  const double pause = p->all_paused / (double)(r->progress.step - p->first_step);
   const double left = p->deadline - now - seconds_at_end(r);
-  const double fit = fmin(fmax(1, floor(left / (p->step_seconds + pause))), (double)(SETTINGS_MAX_STEPS - r->step));
-  const int64_t steps = (int64_t)run_leader_counts(r, (double)(r->step + (int64_t)fit));
+  const double fit =
+      fmin(fmax(1, floor(left / (p->step_seconds + pause))), (double)(SETTINGS_MAX_STEPS - r->progress.step));
+  const int64_t steps = (int64_t)run_leader_counts(r, (double)(r->progress.step + (int64_t)fit));
   const double change = fabs((double)(steps - r->settings.steps)) * (p->step_seconds + pause);
   const bool same = change < 0.01 * budget || steps == r->settings.steps;
   return run_leader_says(r, same) || change_length(r, steps, error);

@@ -19,7 +19,7 @@ bool run_agree(Run *r, Error *error) { return collective_agree(r->peers, NULL, e
 bool run_listen(Run *r, Error *error) {
   int signal = stop_signal;
   const bool ok = collective_agree(r->peers, &signal, error);
-  r->stopping = signal;
+  r->now.stopping = signal;
   return ok;
 }
 
@@ -103,7 +103,7 @@ bool run_check_device(Run *r, Error *error) {
   struct {
     int dtype;
     bool accelerator;
-  } mine = {(int)r->device.dtype, r->device.accelerator}, first = mine;
+  } mine = {(int)r->device.info.dtype, r->device.info.accelerator}, first = mine;
   if (r->peers->size == 1) return true;
   collective_broadcast(r->peers, &first, sizeof first);
   double machines = r->peers->node_rank == 0;
@@ -111,7 +111,7 @@ bool run_check_device(Run *r, Error *error) {
   r->machines = (int)machines;
   if (mine.dtype != first.dtype || mine.accelerator != first.accelerator)
     fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; say --device and --dtype",
-         r->device.device, dtype_name(r->device.dtype), first.accelerator ? "GPU" : "CPU",
+         r->device.info.device, dtype_name(r->device.info.dtype), first.accelerator ? "GPU" : "CPU",
          dtype_name((DType)first.dtype));
   return run_agree(r, error);
 }
@@ -119,30 +119,30 @@ bool run_check_device(Run *r, Error *error) {
 /* ---- who is behind ---- */
 
 void run_restart_comparison(Run *r) {
-  r->heard_at = clock_seconds();
-  r->heard_waited = r->peers->waited;
+  r->straggler.heard_at = clock_seconds();
+  r->straggler.heard_waited = r->peers->waited;
 }
 
 /* What a rank has worked for the others to wait for it. On GPUs that reach each other it is they who wait, unseen. */
 void run_name_slowest(Run *r) {
   enum { LEAST_SECONDS = 2 };
   const Collective *peers = r->peers;
-  if (peers->size == 1 || r->device.direct) return;
-  const double seconds = clock_seconds() - r->heard_at;
-  r->heard += seconds;
-  r->worked += seconds - (peers->waited - r->heard_waited);
-  if (run_leader_says(r, r->heard < (double)LEAST_SECONDS)) return;
+  if (peers->size == 1 || r->device.info.direct) return;
+  const double seconds = clock_seconds() - r->straggler.heard_at;
+  r->straggler.heard += seconds;
+  r->straggler.worked += seconds - (peers->waited - r->straggler.heard_waited);
+  if (run_leader_says(r, r->straggler.heard < (double)LEAST_SECONDS)) return;
   double largest, others;
   char host[sizeof peers->host];
-  const int slowest = collective_largest(r->peers, r->worked, &largest, &others);
-  const bool behind = largest >= 1.1 * others, said = r->slowest == slowest + 1;
+  const int slowest = collective_largest(r->peers, r->straggler.worked, &largest, &others);
+  const bool behind = largest >= 1.1 * others, said = r->straggler.slowest == slowest + 1;
   memcpy(host, peers->host, sizeof host);
   collective_broadcast_from(r->peers, host, sizeof host, slowest);
   if (behind && !said)
     console_note(&r->console, "rank %d on %s takes %.0f %% longer than the others, which wait for it", slowest, host,
                  100 * (largest / others - 1));
-  r->slowest = behind ? slowest + 1 : 0;
-  r->heard = r->worked = 0;
+  r->straggler.slowest = behind ? slowest + 1 : 0;
+  r->straggler.heard = r->straggler.worked = 0;
 }
 
 /* ---- text ---- */
@@ -285,28 +285,30 @@ bool run_share_data(Run *r, Error *error) {
     TextFacts text;
     TokenRange train, val;
     bool own_sources, own_val;
-  } facts = {r->text, r->train, r->val, r->source_tokenizer != NULL, s->val != NULL};
+  } facts = {r->text.facts, r->text.train, r->text.val, r->text.source_tokenizer != NULL, s->val != NULL};
   if (r->peers->size == 1) return !error->code;
   if (!run_share_settings(r, error)) return false;
   collective_broadcast(r->peers, &facts, sizeof facts);
-  if (!share_tokenizer(r, &r->tokenizer, error) ||
-      (facts.own_sources && !share_tokenizer(r, &r->source_tokenizer, error)) ||
-      !share_tokens(r, s->data.items, s->data.count, &r->tokens_file, error) ||
-      (facts.own_val && !share_tokens(r, &s->val, 1, &r->val_file, error)))
+  if (!share_tokenizer(r, &r->text.tokenizer, error) ||
+      (facts.own_sources && !share_tokenizer(r, &r->text.source_tokenizer, error)) ||
+      !share_tokens(r, s->data.items, s->data.count, &r->text.tokens_file, error) ||
+      (facts.own_val && !share_tokens(r, &s->val, 1, &r->text.val_file, error)))
     return false;
   if (run_leads(r)) return true;
-  r->text = facts.text;
-  r->train = (TokenRange){&r->tokens_file, facts.train.begin, facts.train.end};
-  r->val = (TokenRange){facts.own_val ? &r->val_file : &r->tokens_file, facts.val.begin, facts.val.end};
+  r->text.facts = facts.text;
+  r->text.train = (TokenRange){&r->text.tokens_file, facts.train.begin, facts.train.end};
+  r->text.val = (TokenRange){facts.own_val ? &r->text.val_file : &r->text.tokens_file, facts.val.begin, facts.val.end};
   return true;
 }
 
 /* ---- progress ---- */
 
 void run_share_progress(Run *r) {
-  int64_t *const counts[] = {&r->step,         &r->best_step, &r->bad_evals,  &r->evaluated_step,
-                             &r->sampled_step, &r->val_part,  &r->saved_step, &r->loss_steps};
-  double *const numbers[] = {&r->best_loss, &r->last_val_loss, &r->seconds, &r->loss_sum};
+  int64_t *const counts[] = {&r->progress.step,           &r->progress.best_step,    &r->progress.bad_evals,
+                             &r->progress.evaluated_step, &r->progress.sampled_step, &r->progress.eval_windows,
+                             &r->now.saved_step,          &r->progress.loss_steps};
+  double *const numbers[] = {&r->progress.best_loss, &r->progress.last_val_loss, &r->progress.seconds,
+                             &r->progress.loss_sum};
   for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
     collective_broadcast(r->peers, counts[i], sizeof *counts[i]);
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)

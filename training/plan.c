@@ -44,7 +44,7 @@ static void print_pairs(Console *c, const Pairs *p) {
 }
 
 static void print_text(Run *r) {
-  const TextFacts *text = &r->text;
+  const TextFacts *text = &r->text.facts;
   Console *c = &r->console;
   const int more = r->settings.data.count - 1;
   char files[96] = "";
@@ -52,27 +52,29 @@ static void print_text(Run *r) {
   if (text->files > more + 1) snprintf(files + strlen(files), sizeof files - strlen(files), " (%d files)", text->files);
   console_row(c, "text", "%s%s: %s, %s tokens to train on, %s to validate, %s",
               text_one_line(run_text_name(r), 250).text, files, text_bytes((double)text->bytes).text,
-              text_count((double)token_range_size(&r->train)).text, text_count((double)token_range_size(&r->val)).text,
-              text_plural((double)r->tokens_file.info.documents, "document").text);
+              text_count((double)token_range_size(&r->text.train)).text,
+              text_count((double)token_range_size(&r->text.val)).text,
+              text_plural((double)r->text.tokens_file.info.documents, "document").text);
   if (text->skipped)
     console_row(c, "",
                 "%s in directories skipped: only .txt, .jsonl and .tsv files are read, no "
                 "hidden files, no runs",
                 text_plural((double)text->skipped, "name").text);
-  if (r->windows.pairs) print_pairs(c, r->windows.pairs);
-  else if (r->windows.packing) print_packing(c, r->windows.packing);
+  if (r->text.windows.pairs) print_pairs(c, r->text.windows.pairs);
+  else if (r->text.windows.packing) print_packing(c, r->text.windows.packing);
 }
 
 static void print_model(Run *r) {
-  const ModelConfig *m = &r->config;
+  const ModelConfig *m = &r->model.config;
   char encoder[48] = "", sources[64] = "";
   if (m->encoder_layers) snprintf(encoder, sizeof encoder, "encoder of %d and decoder of ", m->encoder_layers);
-  if (r->source_tokenizer)
-    snprintf(sources, sizeof sources, ", of sources %d (%s)", m->source_vocab, tokenizer_name(r->source_tokenizer));
+  if (r->text.source_tokenizer)
+    snprintf(sources, sizeof sources, ", of sources %d (%s)", m->source_vocab,
+             tokenizer_name(r->text.source_tokenizer));
   console_row(&r->console, "model", "%s: %s%s x %d, %s%s, ffn %d, context %d, vocabulary %d (%s)%s%s",
               text_plural_short((double)model_parameters(m), "parameter").text, encoder,
               text_plural(m->layers, "layer").text, m->dim, text_plural(m->heads, "head").text,
-              m->kv_heads < m->heads ? " (grouped)" : "", m->ffn, m->ctx, m->vocab, tokenizer_name(r->tokenizer),
+              m->kv_heads < m->heads ? " (grouped)" : "", m->ffn, m->ctx, m->vocab, tokenizer_name(r->text.tokenizer),
               sources, m->tie ? ", tied" : "");
   bool own;
   const char *class = model_files_class(m, &own);
@@ -117,10 +119,10 @@ static void print_processes(Run *r) {
   const SequenceShare share = run_sequence_share(r);
   if (peers->size == 1) return;
   console_row(&r->console, "ranks", "%d on %s, %s%s%s; each takes %d of a step's %s%s%s", peers->size,
-              text_plural(r->machines, "machine").text, r->device.direct ? "by NCCL and " : "by ", peers->engine,
-              r->device.direct || !r->device.accelerator ? ""
-              : r->device.crowded                        ? " through their hosts (some share a GPU)"
-                                                         : " through their hosts (there is no NCCL that all can load)",
+              text_plural(r->machines, "machine").text, r->device.info.direct ? "by NCCL and " : "by ", peers->engine,
+              r->device.info.direct || !r->device.info.accelerator ? ""
+              : r->device.info.crowded                             ? " through their hosts (some share a GPU)"
+                                       : " through their hosts (there is no NCCL that all can load)",
               share.count, text_plural(r->settings.batch * r->settings.grad_accum, "sequence").text,
               r->settings.batch * r->settings.grad_accum % peers->size ? " or one more" : "",
               r->settings.no_shard ? "" : " and updates its part of the parameters");
@@ -140,12 +142,14 @@ static void print_length(Run *r, const TrainConfig *train) {
 /* Of what a resumed run has left, too. */
 static double estimated_seconds(const Run *r) {
   if (!isnan(r->pace.minutes)) return r->pace.deadline - clock_seconds();
-  return choices_step_seconds(run_step_flops(r) * (double)(r->settings.steps - r->step), &r->device, r->peak_flops);
+  return choices_step_seconds(run_step_flops(r) * (double)(r->settings.steps - r->progress.step), &r->device.info,
+                              r->device.peak_flops);
 }
 
 /* The model, which is as large as its gradients, three states, and the text. */
 static size_t disk_bytes(const Run *r, const MemoryPlan *m) {
-  const size_t text = r->tokens_file.file.size + r->val_file.file.size + r->text.stdin_bytes; /* kept with the run */
+  const size_t text =
+      r->text.tokens_file.file.size + r->text.val_file.file.size + r->text.facts.stdin_bytes; /* kept with the run */
   return m->gradients + 3 * m->copies + text;
 }
 
@@ -156,7 +160,7 @@ static void print_memory(Run *r, const MemoryPlan *m) {
               text_bytes((double)m->gradients).text, text_bytes((double)m->moments).text,
               m->iteration ? ", Muon's iteration " : "", m->iteration ? text_bytes((double)m->iteration).text : "",
               text_bytes((double)m->activations).text, text_bytes((double)m->logits).text,
-              text_bytes((double)m->copies).text, r->device.accelerator ? " on the host" : "",
+              text_bytes((double)m->copies).text, r->device.info.accelerator ? " on the host" : "",
               text_bytes((double)disk_bytes(r, m)).text);
 }
 
@@ -166,17 +170,18 @@ void run_print_plan(Run *r) {
   Error refused = {0};
   if (c->quiet) return;
   const TrainConfig train = run_train_config(r);
-  const MemoryPlan memory = model_memory(&r->config, &train, &r->device);
+  const MemoryPlan memory = model_memory(&r->model.config, &train, &r->device.info);
   print_text(r);
   print_model(r);
   print_length(r, &train);
   print_processes(r);
   print_memory(r, &memory);
   if (r->choices.text[0]) console_row(c, "chosen", "%s", r->choices.text);
-  console_row(c, "device", "%s, %s, peak %.0f GFLOP/s; about %s for the run", r->device.device,
-              dtype_name(r->device.dtype), 1e-9 * r->peak_flops, text_duration(estimated_seconds(r)).text);
-  const bool taken = s->dry_run && !s->resume && !s->overwrite && checkpoint_is_run(r->dir);
-  if (!s->bench) console_row(c, "output", "%s%s", r->dir, taken ? ", which holds a run: it needs --overwrite" : "");
+  console_row(c, "device", "%s, %s, peak %.0f GFLOP/s; about %s for the run", r->device.info.device,
+              dtype_name(r->device.info.dtype), 1e-9 * r->device.peak_flops, text_duration(estimated_seconds(r)).text);
+  const bool taken = s->dry_run && !s->resume && !s->overwrite && checkpoint_is_run(r->files.dir);
+  if (!s->bench)
+    console_row(c, "output", "%s%s", r->files.dir, taken ? ", which holds a run: it needs --overwrite" : "");
   if (s->dry_run && !run_check_memory(r, &refused)) console_warning(c, "%s", refused.text);
 }
 
@@ -184,7 +189,7 @@ void run_print_plan(Run *r) {
 
 static json_t *memory_json(const Run *r) {
   const TrainConfig train = run_train_config(r);
-  const MemoryPlan m = model_memory(&r->config, &train, &r->device);
+  const MemoryPlan m = model_memory(&r->model.config, &train, &r->device.info);
   return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "total", (json_int_t)m.total, "weights", (json_int_t)m.weights,
                    "gradients", (json_int_t)m.gradients, "moments", (json_int_t)m.moments, "iteration",
                    (json_int_t)m.iteration, "activations", (json_int_t)m.activations, "logits", (json_int_t)m.logits,
@@ -192,9 +197,10 @@ static json_t *memory_json(const Run *r) {
 }
 
 static json_t *text_json(const Run *r) {
-  return json_pack("{s:I,s:I,s:I,s:I,s:I}", "files", (json_int_t)r->text.files, "bytes", (json_int_t)r->text.bytes,
-                   "documents", (json_int_t)r->tokens_file.info.documents, "train_tokens",
-                   (json_int_t)token_range_size(&r->train), "val_tokens", (json_int_t)token_range_size(&r->val));
+  return json_pack("{s:I,s:I,s:I,s:I,s:I}", "files", (json_int_t)r->text.facts.files, "bytes",
+                   (json_int_t)r->text.facts.bytes, "documents", (json_int_t)r->text.tokens_file.info.documents,
+                   "train_tokens", (json_int_t)token_range_size(&r->text.train), "val_tokens",
+                   (json_int_t)token_range_size(&r->text.val));
 }
 
 static json_t *plan_json(const Run *r, char *settings, Error *error) {
@@ -202,17 +208,17 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
   bool own;
   const int64_t per_step = settings_tokens_per_step(s), tokens = per_step * s->steps;
   const TrainConfig train = run_train_config(r);
-  const MemoryPlan memory = model_memory(&r->config, &train, &r->device);
+  const MemoryPlan memory = model_memory(&r->model.config, &train, &r->device.info);
   return json_pack(
       "{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text", text_json(r), "run",
-      text_one_line(r->dir, ONE_LINE_BYTES - 1).text, "params", (json_int_t)model_parameters(&r->config),
-      "params_without_embeddings", (json_int_t)model_parameters_without_embeddings(&r->config), "processes",
-      r->peers->size, "class", model_files_class(&r->config, &own), "steps", (json_int_t)s->steps, "tokens_per_step",
-      (json_int_t)per_step, "tokens", (json_int_t)tokens, "epochs", (double)tokens / (double)run_epoch_tokens(r),
-      "flops_per_step", run_step_flops(r), "peak_flops_per_s", r->peak_flops, "seconds", estimated_seconds(r),
-      "memory_bytes", memory_json(r), "disk_bytes", (json_int_t)disk_bytes(r, &memory), "device", r->device.device,
-      "dtype", dtype_name(r->device.dtype), "chosen", r->choices.text, "settings",
-      result_settings_text(settings, error));
+      text_one_line(r->files.dir, ONE_LINE_BYTES - 1).text, "params", (json_int_t)model_parameters(&r->model.config),
+      "params_without_embeddings", (json_int_t)model_parameters_without_embeddings(&r->model.config), "processes",
+      r->peers->size, "class", model_files_class(&r->model.config, &own), "steps", (json_int_t)s->steps,
+      "tokens_per_step", (json_int_t)per_step, "tokens", (json_int_t)tokens, "epochs",
+      (double)tokens / (double)run_epoch_tokens(r), "flops_per_step", run_step_flops(r), "peak_flops_per_s",
+      r->device.peak_flops, "seconds", estimated_seconds(r), "memory_bytes", memory_json(r), "disk_bytes",
+      (json_int_t)disk_bytes(r, &memory), "device", r->device.info.device, "dtype", dtype_name(r->device.info.dtype),
+      "chosen", r->choices.text, "settings", result_settings_text(settings, error));
 }
 
 bool run_print_plan_json(Run *r, Error *error) {

@@ -10,7 +10,7 @@
 
 bool run_log(Run *r, const MetricsLine *line, Error *error) {
   if (!run_leads(r)) return true;
-  return metrics_append(&r->metrics, line, error) && history_add(&r->history, line, error);
+  return metrics_append(&r->files.metrics, line, error) && history_add(&r->files.history, line, error);
 }
 
 bool run_log_verdict(Run *r, const MetricsLine *verdict, Error *error) {
@@ -19,31 +19,31 @@ bool run_log_verdict(Run *r, const MetricsLine *verdict, Error *error) {
 }
 
 void run_restart_timing(Run *r) {
-  r->timed_steps = 0;
-  r->logged_at = clock_seconds();
+  r->now.timed_steps = 0;
+  r->now.logged_at = clock_seconds();
 }
 
 /* Tokens per second since the last line of the log, or since the run was resumed. */
 static double speed(const Run *r) {
-  return (double)(r->timed_steps * settings_tokens_per_step(&r->settings)) / (clock_seconds() - r->logged_at);
+  return (double)(r->now.timed_steps * settings_tokens_per_step(&r->settings)) / (clock_seconds() - r->now.logged_at);
 }
 
 static bool log_step(Run *r, Error *error) {
-  const int64_t step = r->newest.step;
+  const int64_t step = r->now.newest.step;
   const MetricsLine line = {.kind = METRICS_STEPS,
                             .step = step,
                             .tokens = step * settings_tokens_per_step(&r->settings),
                             .seconds = run_seconds(r),
-                            .loss = r->loss_sum / (double)r->loss_steps,
-                            .lr = (double)r->newest.lr,
-                            .grad_norm = (double)r->newest.grad_norm,
+                            .loss = r->progress.loss_sum / (double)r->progress.loss_steps,
+                            .lr = (double)r->now.newest.lr,
+                            .grad_norm = (double)r->now.newest.grad_norm,
                             .tokens_per_s = speed(r)};
   return run_log(r, &line, error);
 }
 
 /* NaN where the peak says nothing: what a CPU could do changes with all else that runs on the machine. */
 static double share_of_peak(const Run *r, double steps_per_s) {
-  return r->device.accelerator ? steps_per_s * run_step_flops(r) / r->peak_flops : (double)NAN;
+  return r->device.info.accelerator ? steps_per_s * run_step_flops(r) / r->device.peak_flops : (double)NAN;
 }
 
 /* The newest evaluations, the oldest first; returns how many there are. */
@@ -58,25 +58,25 @@ static void show_progress(Run *r, bool logged) {
   const double tokens_per_s = speed(r);
   double trend[CONSOLE_TREND];
   const ConsoleProgress numbers = {.trend = trend,
-                                   .trend_count = recent_losses(&r->history, trend),
-                                   .step = r->newest.step,
+                                   .trend_count = recent_losses(&r->files.history, trend),
+                                   .step = r->now.newest.step,
                                    .steps = r->settings.steps,
-                                   .loss = r->loss_sum / (double)r->loss_steps,
-                                   .val_loss = r->last_val_loss,
-                                   .lr = (double)r->newest.lr,
+                                   .loss = r->progress.loss_sum / (double)r->progress.loss_steps,
+                                   .val_loss = r->progress.last_val_loss,
+                                   .lr = (double)r->now.newest.lr,
                                    .tokens_per_s = tokens_per_s,
                                    .peak = share_of_peak(r, tokens_per_s / (double)per_step),
                                    .seconds_left =
-                                       (double)((r->settings.steps - r->newest.step) * per_step) / tokens_per_s};
+                                       (double)((r->settings.steps - r->now.newest.step) * per_step) / tokens_per_s};
   console_progress(&r->console, &numbers, logged);
 }
 
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error) {
   const VerdictFacts facts = run_verdict_facts(r);
   char saved[64] = "no state was saved yet";
-  if (r->saved_step >= 0) snprintf(saved, sizeof saved, CHECKPOINT_LAST "/ holds step %" PRId64, r->saved_step);
+  if (r->now.saved_step >= 0) snprintf(saved, sizeof saved, CHECKPOINT_LAST "/ holds step %" PRId64, r->now.saved_step);
   return fail(error, EXIT_NONFINITE, "%s. In %s %s, and " MODEL_FILE_WEIGHTS " is from step %" PRId64 ". Try %s", what,
-              r->dir, saved, r->best_step, verdict_lower_rates(&facts).text);
+              r->files.dir, saved, r->progress.best_step, verdict_lower_rates(&facts).text);
 }
 
 static bool diverged(const Run *r, const StepState *report, Error *error) {
@@ -90,19 +90,19 @@ static bool diverged(const Run *r, const StepState *report, Error *error) {
 
 static bool take_report(Run *r, const StepState *report, Error *error) {
   if (report->halted) {
-    r->step = report->step; /* those after it were begun, and changed nothing */
+    r->progress.step = report->step; /* those after it were begun, and changed nothing */
     return diverged(r, report, error);
   }
-  r->newest = *report;
-  r->loss_sum += (double)report->loss;
-  r->loss_steps++;
-  r->timed_steps++;
+  r->now.newest = *report;
+  r->progress.loss_sum += (double)report->loss;
+  r->progress.loss_steps++;
+  r->now.timed_steps++;
   const bool logged = report->step % r->settings.log_every == 0 || report->step == r->settings.steps;
   if (logged && !log_step(r, error)) return false;
   show_progress(r, logged);
   if (!logged) return true;
-  r->loss_sum = 0;
-  r->loss_steps = 0;
+  r->progress.loss_sum = 0;
+  r->progress.loss_steps = 0;
   run_restart_timing(r);
   return true;
 }
@@ -111,32 +111,33 @@ static bool take_report(Run *r, const StepState *report, Error *error) {
 
 bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error) {
   if (!run_leads(r)) return true;
-  const int64_t tokens = r->step * settings_tokens_per_step(&r->settings);
+  const int64_t tokens = r->progress.step * settings_tokens_per_step(&r->settings);
   const RunResult result = {.end = end,
-                            .dir = r->dir,
+                            .dir = r->files.dir,
                             .version = version,
-                            .device = r->device.device,
-                            .dtype = dtype_name(r->device.dtype),
-                            .parameters = model_parameters(&r->config),
-                            .without_embeddings = model_parameters_without_embeddings(&r->config),
+                            .device = r->device.info.device,
+                            .dtype = dtype_name(r->device.info.dtype),
+                            .parameters = model_parameters(&r->model.config),
+                            .without_embeddings = model_parameters_without_embeddings(&r->model.config),
                             .flops_per_step = run_step_flops(r),
-                            .step = r->step,
+                            .step = r->progress.step,
                             .tokens = tokens,
                             .epochs = (double)tokens / (double)run_epoch_tokens(r),
                             .seconds = run_seconds(r)};
   if (!result.parameters) return error_memory(error, CHECKPOINT_RESULT);
-  return result_write(&result, &r->history, error) && run_write_report(r, error);
+  return result_write(&result, &r->files.history, error) && run_write_report(r, error);
 }
 
 bool run_write_report(const Run *r, Error *error) {
   if (!run_leads(r)) return true;
-  return page_write(&(PageRun){r->dir, &r->history}, 1, path_in(r->dir, CHECKPOINT_REPORT).text, error);
+  return page_write(&(PageRun){r->files.dir, &r->files.history}, 1, path_in(r->files.dir, CHECKPOINT_REPORT).text,
+                    error);
 }
 
 bool run_take_reports(Run *r, bool wait, Error *error) {
   StepState reports[REPORT_RING];
   int count;
-  while ((count = model_reports(r->model, reports, REPORT_RING, wait, error)) > 0)
+  while ((count = model_reports(r->model.on_device, reports, REPORT_RING, wait, error)) > 0)
     for (int i = 0; i < count; i++)
       if (!take_report(r, &reports[i], error)) return false;
   return count == 0;

@@ -51,22 +51,9 @@ typedef struct SequenceShare {
   int first, count, batch, micro_batches;
 } SequenceShare;
 
-typedef struct Run {
-  Collective *peers; /* the processes that train together; one if alone */
-  int machines;      /* the number of machines they run on */
-  /* Measurements of the slowest process since the last message about it. */
-  int slowest;                   /* the last rank named, plus 1; 0: none */
-  double heard, worked;          /* seconds of training, and those in which this rank did not wait */
-  double heard_at, heard_waited; /* clock_seconds() and Collective.waited at the last update */
-
-  /* ---- settings and console ---- */
-  TrainSettings settings;
-  Options options;
-  Choices choices; /* made for settings that were not given */
-  Console console;
-
-  /* ---- text (data.c) ---- */
-  TextFacts text;
+/* The texts, their tokenizers, their tokens and the windows that training and validation read (data.c). */
+typedef struct RunText {
+  TextFacts facts;
   int threads;   /* the number of threads that read it */
   char *scratch; /* temporary directory of a run without its own; NULL: not needed (any more) */
   Tokenizer *tokenizer;
@@ -77,72 +64,113 @@ typedef struct Run {
   Pairs train_pairs, val_pairs;       /* only with an encoder, instead of packing */
   Windows windows, val_windows;
   uint64_t val_text; /* identifies the validation text (dataset/text_sum.h); from rank 0 */
-  Batch batch;       /* for the step being prepared: grad_accum * batch windows */
+} RunText;
 
-  /* ---- device and model (setup.c) ---- */
+/* The device (setup.c). */
+typedef struct RunDevice {
   const Backend *backend;
   Context *context;
-  ContextInfo device; /* as it was opened; run_device_now() has changing values such as free memory */
+  ContextInfo info; /* as it was opened; run_device_now() has changing values such as free memory */
   double peak_flops;
-  size_t available;           /* free bytes before the model was allocated */
-  ModelFiles *base_files;     /* on rank 0 until the weights are read; else NULL */
-  ModelConfig base;           /* the initial model (base.c); layers 0: none */
-  SpecialTokens base_special; /* likewise */
-  ModelConfig config;
-  Model *model;
-  Decoder *decoder; /* for samples and, with an encoder, answers; decoder_rows at a time */
-  int decoder_rows;
-  BpeIds drawn;                   /* tokens of the newest sample */
-  float *host[CHECKPOINT_ARENAS]; /* host copies, for saving and loading */
+  size_t available; /* free bytes before the model was allocated */
+} RunDevice;
 
-  /* ---- run directory (directory.c) ---- */
+/* The initial model: that of --init or of the resumed run (base.c). */
+typedef struct RunBase {
+  ModelFiles *files;  /* on rank 0 until the weights are read; else NULL */
+  ModelConfig config; /* layers 0: none */
+  SpecialTokens special;
+} RunBase;
+
+/* The model that is trained (setup.c). */
+typedef struct RunModel {
+  ModelConfig config;
+  Model *on_device;
+  float *host[CHECKPOINT_ARENAS]; /* host copies, for saving and loading */
+  Batch batch;                    /* for the step being prepared: grad_accum * batch windows */
+  Decoder *decoder;               /* for samples and, with an encoder, answers; decoder_rows at a time */
+  int decoder_rows;
+  BpeIds drawn; /* tokens of the newest sample */
+} RunModel;
+
+/* The run directory (directory.c). */
+typedef struct RunFiles {
   char *dir; /* its name, also set for a run without a directory */
   CheckpointLock lock;
   bool begun; /* the directory now holds this run's model */
   Metrics metrics;
   History history; /* the contents of metrics.jsonl */
+} RunFiles;
 
-  /* ---- progress, saved with the state (state.c) ---- */
+/* The progress that is saved with the state (state.c). */
+typedef struct RunProgress {
   int64_t step, best_step, bad_evals, evaluated_step, sampled_step;
-  int64_t val_part; /* windows in each evaluation during the run; 0: not chosen yet */
+  int64_t eval_windows; /* in each evaluation during the run; 0: not chosen yet */
   bool finished;
   int64_t metrics_bytes, samples_bytes; /* sizes of the files when the state was saved */
   double best_loss, last_val_loss;      /* on those windows */
   double seconds;                       /* training time before this start of the program */
   double loss_sum;                      /* summed over the steps since the last line of metrics.jsonl */
   int64_t loss_steps;
+} RunProgress;
 
-  /* ---- since the program started ---- */
+/* What is known since the program started. */
+typedef struct RunNow {
   int stopping;             /* the signal that asked to stop, agreed by all processes in run_listen(); 0: none */
   double started, saved_at; /* clock_seconds() */
   int64_t saved_step;       /* -1: no state was saved yet */
   StepState newest;         /* the last step reported by the device (reports.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
-  bool holds_kept;          /* the model holds the weights of model.safetensors, Run.host[0] those of the last step */
-  double logged_at;         /* clock_seconds() at the last line of metrics.jsonl or run_restart_timing() */
-  int64_t timed_steps;      /* steps reported since then */
+  bool holds_kept;     /* the device holds the weights of model.safetensors, RunModel.host[0] those of the last step */
+  double logged_at;    /* clock_seconds() at the last line of metrics.jsonl or run_restart_timing() */
+  int64_t timed_steps; /* steps reported since then */
+} RunNow;
+
+/* Measurements of the slowest process since the last message about it (peers.c). */
+typedef struct Straggler {
+  int slowest;                   /* the last rank named, plus 1; 0: none */
+  double heard, worked;          /* seconds of training, and those in which this rank did not wait */
+  double heard_at, heard_waited; /* clock_seconds() and Collective.waited at the last update */
+} Straggler;
+
+typedef struct Run {
+  TrainSettings settings;
+  Options options;
+  Choices choices; /* made for settings that were not given */
+  Console console;
+  Collective *peers; /* the processes that train together; one if alone */
+  int machines;      /* the number of machines they run on */
+  RunText text;
+  RunDevice device;
+  RunBase base;
+  RunModel model;
+  RunFiles files;
+  RunProgress progress;
+  RunNow now;
   Pace pace;
+  Straggler straggler;
 } Run;
 
 /* Returns the seconds of this run, including those before it was resumed. */
-static inline double run_seconds(const Run *r) { return r->seconds + clock_seconds() - r->started; }
+static inline double run_seconds(const Run *r) { return r->progress.seconds + clock_seconds() - r->now.started; }
 
 static inline double run_step_flops(const Run *r) {
-  return model_step_flops(&r->config, settings_tokens_per_step(&r->settings), (OptimizerKind)r->settings.optimizer,
-                          r->device.accelerator);
+  return model_step_flops(&r->model.config, settings_tokens_per_step(&r->settings),
+                          (OptimizerKind)r->settings.optimizer, r->device.info.accelerator);
 }
 
 static inline Tokenizer *run_source_tokenizer(const Run *r) {
-  return r->source_tokenizer ? r->source_tokenizer : r->tokenizer;
+  return r->text.source_tokenizer ? r->text.source_tokenizer : r->text.tokenizer;
 }
 
 /* Returns the number of token positions in one epoch, padding included. */
 static inline int64_t run_epoch_tokens(const Run *r) {
-  return r->settings.pack == PACK_DOCS ? windows_count(&r->windows, 1) * r->config.ctx : token_range_size(&r->train);
+  return r->settings.pack == PACK_DOCS ? windows_count(&r->text.windows, 1) * r->model.config.ctx
+                                       : token_range_size(&r->text.train);
 }
 
 /* Returns whether there is validation text. Without it, the newest model is kept. */
-static inline bool run_has_validation(const Run *r) { return token_range_size(&r->val) >= 2; }
+static inline bool run_has_validation(const Run *r) { return token_range_size(&r->text.val) >= 2; }
 
 /* ---- peers.c: processes that train together; for a single process these do nothing ---- */
 static inline bool run_leads(const Run *r) { return r->peers->rank == 0; }
@@ -221,7 +249,7 @@ bool run_keep_minutes(Run *r, Error *error);
 void run_count_pause(Run *r, double saving, double evaluating, double sampling); /* durations in seconds; 0: none */
 /* Returns the planned number of steps at the current step; a repeated run gets the same. */
 static inline int64_t run_planned_steps(const Run *r) {
-  return schedule_steps(&r->settings.plans, r->settings.steps, r->step);
+  return schedule_steps(&r->settings.plans, r->settings.steps, r->progress.step);
 }
 
 /* ---- bench.c: timings ---- */
@@ -255,8 +283,8 @@ bool run_restore_state(Run *r, Error *error);
 bool run_resume_settings(Run *r, Error *error);
 
 /* ---- base.c: the initial model, from --init or from the resumed run ---- */
-static inline const char *run_base_dir(const Run *r) { return r->settings.resume ? r->dir : r->settings.init; }
-static inline const ModelConfig *run_base(const Run *r) { return r->base.layers ? &r->base : NULL; }
+static inline const char *run_base_dir(const Run *r) { return r->settings.resume ? r->files.dir : r->settings.init; }
+static inline const ModelConfig *run_base(const Run *r) { return r->base.config.layers ? &r->base.config : NULL; }
 /* Reads Run.base on rank 0. With --init it also sets the shape in the settings, none of which may have been given. */
 bool run_read_base(Run *r, Error *error);
 bool run_share_base(Run *r, Error *error);
