@@ -36,7 +36,7 @@ static bool check_flags(Run *r, Error *error) {
   ModelConfig model;
   bool shaped;
   if (s->patience && !s->val && s->val_frac <= 0) return no_validation(s, error);
-  if (!architecture_check_sources(s, true, error) || !run_read_plans(r, error)) return false;
+  if (!architecture_check_sources(s, true, error) || !run_read_plans(&r->settings, error)) return false;
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
     return fail(error, EXIT_USAGE, "--muon-lr is of Muon, and the optimizer is adamw%s",
                 s->resume ? ", which a resumed run keeps" : "; leave it out, or give --optimizer muon");
@@ -53,7 +53,7 @@ static bool choose_length(Run *r, const ChoiceInputs *given, Error *error) {
     s->plans.count = 0;
   }
   if (!isnan(s->minutes) && !run_fit_minutes(r, error)) return false;
-  if (!run_leads(r)) return true;
+  if (!run_leads(r->peers)) return true;
   const double done = s->resume && !s->bench ? checkpoint_find_number(r->files.dir, "step") : 0;
   if (options_origin(&r->options, &s->steps) == ORIGIN_COMMAND_LINE && done > (double)s->steps)
     return fail(error, EXIT_USAGE, "%s is at step %.0f, past --steps %" PRId64, r->files.dir, done, s->steps);
@@ -62,34 +62,34 @@ static bool choose_length(Run *r, const ChoiceInputs *given, Error *error) {
 
 /* What the leader has chosen others are given. */
 static bool choose_model(Run *r, const ChoiceInputs *given, Error *error) {
-  if (run_leads(r)) choices_model(&r->settings, given, &r->model.config, &r->choices, error);
+  if (run_leads(r->peers)) choices_model(&r->settings, given, &r->model.config, &r->choices, error);
   if (!run_share_settings(r, error)) return false;
-  return run_leads(r) || choices_model(&r->settings, given, &r->model.config, &r->choices, error);
+  return run_leads(r->peers) || choices_model(&r->settings, given, &r->model.config, &r->choices, error);
 }
 
 static bool choose(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
-  ContextInfo device = run_device_now(r);
+  ContextInfo device = run_device_now(&r->device);
   device.threads *= r->peers->size;
   const ModelConfig *base = run_base(r);
   ChoiceInputs given = {.vocab = base ? base->vocab : tokenizer_vocab(r->text.tokenizer),
-                        .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(r)),
+                        .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(&r->text)),
                         .base = base,
                         .text_bytes = r->text.facts.bytes,
-                        .pairs = run_has_pairs(r),
+                        .pairs = run_has_pairs(&r->text),
                         .device = &device,
                         .peak_flops = r->device.peak_flops};
   run_measure_documents(r, &given.lengths, error);
-  if (!run_agree(r, error) || !choose_model(r, &given, error)) return false;
-  if (!run_check_peers(r, error) || !check_device(r, &r->model.config, error) ||
-      (base && run_leads(r) && !run_check_same_model(r, error)) || !run_open_windows(r, error))
-    return run_agree(r, error);
-  if (s->patience && !run_has_validation(r)) no_validation(s, error);
+  if (!run_agree(r->peers, error) || !choose_model(r, &given, error)) return false;
+  if (!run_check_peers(&r->settings, r->peers, error) || !check_device(r, &r->model.config, error) ||
+      (base && run_leads(r->peers) && !run_check_same_model(r, error)) || !run_open_windows(r, error))
+    return run_agree(r->peers, error);
+  if (s->patience && !run_has_validation(&r->text)) no_validation(s, error);
   if (s->optimizer == OPTIMIZER_ADAMW && options_typed(&r->options, "momentum"))
     fail(error, EXIT_USAGE, "--momentum is for Muon, but the optimizer is adamw");
   given.train_tokens = run_epoch_tokens(r);
   given.val_tokens = token_range_size(&r->text.val);
-  if (!run_agree(r, error)) return false;
+  if (!run_agree(r->peers, error)) return false;
   choose_length(r, &given, error);
   return run_share_settings(r, error);
 }
@@ -103,29 +103,30 @@ static bool take_settings(Run *r, Error *error) {
   if (s->data.count == 0)
     return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the options)",
                 program_name("train").text);
-  return run_name_directory(r, error) && run_read_base(r, error);
+  return run_name_directory(&r->settings, &r->files, error) && run_read_base(r, error);
 }
 
 static bool open_device(Run *r, Error *error) {
   const bool ok = run_open_device(r, error) && check_flags(r, error);
-  if (!run_agree(r, error) || !ok || !run_check_device(r, error)) return false;
+  if (!run_agree(r->peers, error) || !ok || !run_check_device(r, error)) return false;
   r->device.peak_flops = r->device.backend->peak_flops(r->device.context);
   collective_sum(r->peers, &r->device.peak_flops, 1);
   return true;
 }
 
 static bool open_text(Run *r, Error *error) {
-  if (run_leads(r) && (!settings_have_directory(&r->settings) || run_take_directory(r, error))) run_open_data(r, error);
+  if (run_leads(r->peers) && (!settings_have_directory(&r->settings) || run_take_directory(r, error)))
+    run_open_data(r, error);
   if (!run_share_data(r, error)) return false;
-  run_remove_scratch(r);
+  run_remove_scratch(&r->text);
   return true;
 }
 
 /* Everything that can be refused is refused here, before anything is computed, or of an older run replaced. */
 static bool prepare(Run *r, Error *error) {
-  if (run_leads(r)) take_settings(r, error);
+  if (run_leads(r->peers)) take_settings(r, error);
   if (!run_share_base(r, error)) return false;
-  if (!run_leads(r) && !run_name_directory(r, error)) return false;
+  if (!run_leads(r->peers) && !run_name_directory(&r->settings, &r->files, error)) return false;
   return open_device(r, error) && open_text(r, error) && choose(r, error);
 }
 
@@ -136,7 +137,7 @@ static bool every(int64_t interval, int64_t step) { return interval > 0 && step 
 static bool must_save(Run *r) {
   const Interval *interval = &r->settings.save_every;
   return every(interval->steps, r->progress.step) ||
-         (interval->seconds > 0 && run_leader_says(r, clock_seconds() - r->now.saved_at >= interval->seconds));
+         (interval->seconds > 0 && run_leader_says(r->peers, clock_seconds() - r->now.saved_at >= interval->seconds));
 }
 
 static bool must_evaluate(const Run *r) {
@@ -155,7 +156,7 @@ static bool is_of_device(const Error *error) { return error->code == EXIT_MEMORY
 
 static bool take_all_reports(Run *r, Error *error) {
   const bool ok = !error->code && run_take_reports(r, true, error);
-  return (ok || !is_of_device(error)) && run_agree(r, error);
+  return (ok || !is_of_device(error)) && run_agree(r->peers, error);
 }
 
 /* Saving, evaluating and sampling do not count as training time. Saving comes first: what follows may be killed, and
@@ -172,12 +173,12 @@ static bool pause_training(Run *r, Error *error) {
   if (!r->now.stopping && must_evaluate(r) && !run_evaluate(r, error)) return false;
   const double evaluated = clock_seconds();
   if (sample) run_sample(r, error);
-  if (sample && !run_agree(r, error)) return false;
+  if (sample && !run_agree(r->peers, error)) return false;
   const double end = clock_seconds();
-  run_count_pause(r, save ? saved - start : 0, r->progress.evaluated_step == r->progress.step ? evaluated - saved : 0,
-                  sample ? end - evaluated : 0);
+  run_count_pause(&r->pace, save ? saved - start : 0,
+                  r->progress.evaluated_step == r->progress.step ? evaluated - saved : 0, sample ? end - evaluated : 0);
   r->now.logged_at += end - start;
-  run_restart_comparison(r);
+  run_restart_comparison(&r->straggler, r->peers);
   return true;
 }
 
@@ -196,7 +197,7 @@ static bool save_what_is(Run *r, Error *error) {
       r->now.saved_step == r->progress.step || (run_take_reports(r, true, &second) && run_save_state(r, &second));
   r->peers->agreed = true;
   return saved && error_append(error, "; stopped after step %" PRId64 ", saved. Resume with: %s", r->progress.step,
-                               run_resume_command(r).text);
+                               run_resume_command(&r->files).text);
 }
 
 static bool is_of_text(const Error *error) { return error->code == EXIT_INPUT || error->code == EXIT_CHECKPOINT; }
@@ -204,8 +205,8 @@ static bool is_of_text(const Error *error) { return error->code == EXIT_INPUT ||
 static bool train_loop(Run *r, Error *error) {
   r->now.started = r->now.saved_at = clock_seconds();
   run_restart_timing(r);
-  run_restart_comparison(r);
-  run_begin_pace(r);
+  run_restart_comparison(&r->straggler, r->peers);
+  run_begin_pace(&r->pace, r->progress.step);
   /* saved, then stopped before it */
   if (!run_listen(r, error)) return false;
   if (!r->now.stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
@@ -232,11 +233,11 @@ static bool train_loop(Run *r, Error *error) {
 static bool interrupted(Run *r, Error *error) {
   console_end_line(&r->console);
   run_write_result(r, RUN_SIGNAL, INKLING_VERSION, error);
-  if (!run_agree(r, error)) return false;
+  if (!run_agree(r->peers, error)) return false;
   fail(error, (ExitCode)(EXIT_SIGNALS + r->now.stopping),
        "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: %s", r->progress.step, r->settings.steps,
-       run_resume_command(r).text);
-  return run_agree(r, error);
+       run_resume_command(&r->files).text);
+  return run_agree(r->peers, error);
 }
 
 static RunEnd how_it_ended(const Run *r) {
@@ -255,7 +256,7 @@ static bool finish(Run *r, Error *error) {
   run_load_newest(r);
   r->progress.finished = true;
   run_write_result(r, how_it_ended(r), INKLING_VERSION, error);
-  if (!run_agree(r, error) || !run_save_state(r, error)) return false;
+  if (!run_agree(r->peers, error) || !run_save_state(r, error)) return false;
   if (!run_has_learned(r)) {
     console_line(&r->console, "%s in %s, and the model is no better than guessing",
                  text_plural((double)r->progress.step, "step").text, text_duration(run_seconds(r)).text);
@@ -333,21 +334,21 @@ static bool show_runs(Run *r, Error *error) {
 
 static bool start_model(Run *r, Error *error) {
   run_start_model(r, error);
-  return run_agree(r, error);
+  return run_agree(r->peers, error);
 }
 
 static bool run(void *context, Error *error) {
   Run *r = context;
   const TrainSettings *s = &r->settings;
   if (r->options.mode & (TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_PLOT))
-    return !run_leads(r) || show_runs(r, error);
+    return !run_leads(r->peers) || show_runs(r, error);
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);
   if (resumes && (!start_model(r, error) || !run_restore_state(r, error)))
     return false; /* refused before the plan is printed */
-  if (s->json) return !run_leads(r) || run_print_plan_json(r, error);
+  if (s->json) return !run_leads(r->peers) || run_print_plan_json(r, error);
   run_print_plan(r);
-  if (s->dry_run) return !s->show || !run_leads(r) || run_show_windows(r, error);
+  if (s->dry_run) return !s->show || !run_leads(r->peers) || run_show_windows(r, error);
   if (!resumes) {
     if (!start_model(r, error) || !run_init_weights(r, error)) return false;
   }
@@ -358,7 +359,7 @@ static bool run(void *context, Error *error) {
 static void close_run(Run *r) {
   metrics_close(&r->files.metrics);
   history_free(&r->files.history);
-  run_stop_model(r);
+  run_stop_model(&r->model);
   if (r->device.backend) r->device.backend->close(r->device.context);
   run_close_data(r);
   checkpoint_unlock(&r->files.lock, r->files.dir, r->files.begun);

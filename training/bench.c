@@ -32,7 +32,7 @@ static bool time_steps(Run *r, int64_t steps, double limit, Quantiles *out, Erro
   bool ok = seconds || error_memory(error, "timings");
   for (bool more = ok; more; done++) {
     ok = time_step(r, done + 1, &start, &seconds[done], error);
-    more = ok && done + 1 < BENCH_WARM_UP + steps && run_leader_says(r, start < stop);
+    more = ok && done + 1 < BENCH_WARM_UP + steps && run_leader_says(r->peers, start < stop);
   }
   const int64_t first = done > BENCH_WARM_UP ? BENCH_WARM_UP : done - 1;
   if (ok) *out = quantiles_of(seconds + first, (size_t)(done - first));
@@ -47,10 +47,10 @@ bool run_measure_step(Run *r, double limit, double *out, Error *error) {
   r->settings.steps = STEPS + BENCH_WARM_UP;
   r->settings.warmup = 0;
   run_start_model(r, error);
-  bool ok = run_agree(r, error) && run_init_weights(r, error);
+  bool ok = run_agree(r->peers, error) && run_init_weights(r, error);
   ok = ok && time_steps(r, STEPS, limit, &seconds, error);
   if (ok) *out = seconds.median;
-  run_stop_model(r);
+  run_stop_model(&r->model);
   r->settings = kept;
   return ok;
 }
@@ -65,7 +65,7 @@ bool run_bench(Run *r, const char *commit, Error *error) {
                     .context = r->device.context,
                     .commit = commit};
   return time_steps(r, line.steps, INFINITY, &line.seconds, error) &&
-         (!run_leads(r) ||
+         (!run_leads(r->peers) ||
           bench_line_print(
               &line, error,
               "\"grad_accum\": %d, \"optimizer\": \"%s\", \"flops_per_s\": %.4g, \"peak_flops_per_s\": %.4g",

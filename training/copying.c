@@ -32,26 +32,26 @@ static size_t copied_bytes(const Tokenizer *tokenizer, const int32_t *ids, const
 }
 
 /* The sample and, each behind a -1, as long excerpts of the text to validate on. */
-static bool put_together(const Run *r, int32_t *ids, size_t count, Error *error) {
-  const int64_t room = token_range_size(&r->text.val) - (int64_t)count;
-  memcpy(ids, r->model.drawn.ids, count * sizeof *ids);
+static bool put_together(const RunText *text, const BpeIds *drawn, int32_t *ids, size_t count, Error *error) {
+  const int64_t room = token_range_size(&text->val) - (int64_t)count;
+  memcpy(ids, drawn->ids, count * sizeof *ids);
   for (int i = 0; i < EXCERPTS; i++) {
     int32_t *to = ids + (size_t)(i + 1) * (count + 1);
     to[-1] = -1;
-    if (!token_file_read(r->text.val.file, r->text.val.begin + room * i / EXCERPTS, (int64_t)count, to, error))
+    if (!token_file_read(text->val.file, text->val.begin + room * i / EXCERPTS, (int64_t)count, to, error))
       return false;
   }
   return true;
 }
 
 /* The bytes of the sample that are copied, and the most of an excerpt. */
-static bool compare(const Run *r, int32_t *ids, int32_t *lengths, size_t count, size_t *copied, size_t *usual,
-                    Error *error) {
+static bool compare(const RunText *text, const BpeIds *drawn, int32_t *ids, int32_t *lengths, size_t count,
+                    size_t *copied, size_t *usual, Error *error) {
   const size_t all = (EXCERPTS + 1) * (count + 1) - 1;
-  if (!put_together(r, ids, count, error)) return false;
-  if (!longest_match_lengths(&r->text.train, ids, all, lengths, (Progress){go_on, NULL}, error)) return !error->code;
+  if (!put_together(text, drawn, ids, count, error)) return false;
+  if (!longest_match_lengths(&text->train, ids, all, lengths, (Progress){go_on, NULL}, error)) return !error->code;
   for (size_t i = 0; i <= EXCERPTS; i++) {
-    const size_t at = i * (count + 1), bytes = copied_bytes(r->text.tokenizer, ids + at, lengths + at, count);
+    const size_t at = i * (count + 1), bytes = copied_bytes(text->tokenizer, ids + at, lengths + at, count);
     if (i == 0) *copied = bytes;
     else if (bytes > *usual) *usual = bytes;
   }
@@ -62,14 +62,14 @@ bool run_judge_sample(Run *r, Error *error) {
   size_t count = r->model.drawn.count < MOST_TOKENS ? r->model.drawn.count : MOST_TOKENS;
   size_t copied = 0, usual = 0;
   MetricsLine line;
-  if (!run_leads(r)) return true;
+  if (!run_leads(r->peers)) return true;
   if (history_has_verdict(&r->files.history, VERDICT_COPYING)) return true;
   if (r->model.config.encoder_layers || count < FEWEST_TOKENS || token_range_size(&r->text.val) < (int64_t)count)
     return true;
   const size_t all = (EXCERPTS + 1) * (count + 1);
   int32_t *ids = malloc(all * sizeof *ids), *lengths = calloc(all, sizeof *lengths);
   const bool ok = ((ids && lengths) || error_memory(error, "a comparison of texts")) &&
-                  compare(r, ids, lengths, count, &copied, &usual, error);
+                  compare(&r->text, &r->model.drawn, ids, lengths, count, &copied, &usual, error);
   free(ids);
   free(lengths);
   if (!ok) return false;

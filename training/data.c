@@ -44,12 +44,11 @@ static bool report(void *context, int64_t done, Error *error) {
 
 static bool names_fields(const TrainSettings *s) { return s->jsonl_field || s->prompt_field; }
 
-const char *run_stdin_file(const Run *r) {
-  const TrainSettings *s = &r->settings;
+const char *run_stdin_file(const TrainSettings *s) {
   return s->tsv ? CHECKPOINT_STDIN_TSV : names_fields(s) ? CHECKPOINT_STDIN_JSONL : CHECKPOINT_STDIN_TEXT;
 }
 
-const char *run_text_name(const Run *r) { return path_shown(r->settings.data.items[0]); }
+const char *run_text_name(const TrainSettings *s) { return path_shown(s->data.items[0]); }
 
 /* A file of the run directory; a run without one has a scratch directory. */
 static PathText data_path(const Run *r, const char *name) {
@@ -60,7 +59,8 @@ static PathText data_path(const Run *r, const char *name) {
 bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error) {
   const TrainSettings *s = &r->settings;
   Work reading = {.r = r, .name = "reading standard input", .bytes = true};
-  const PathText copy = s->resume ? path_in(r->files.dir, run_stdin_file(r)) : data_path(r, CHECKPOINT_STDIN_COPY);
+  const PathText copy =
+      s->resume ? path_in(r->files.dir, run_stdin_file(&r->settings)) : data_path(r, CHECKPOINT_STDIN_COPY);
   const CorpusOptions options = {.field = s->jsonl_field,
                                  .prompt_field = s->prompt_field,
                                  .response_field = s->response_field,
@@ -205,17 +205,17 @@ bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error 
 }
 
 /* An encoder reads whole pairs: what the cut between training and validation divides is trained on. */
-static bool move_cut(Run *r, Error *error) {
+static bool move_cut(RunText *text, Error *error) {
   enum { BLOCK = 256 };
-  const int32_t end = tokenizer_end(r->text.tokenizer);
+  const int32_t end = tokenizer_end(text->tokenizer);
   int32_t ids[BLOCK];
-  int64_t at = r->text.val.begin - 1; /* which ends a pair, or does not */
-  for (bool found = at < 0; !found && at < r->text.val.end;) {
-    const int64_t left = r->text.val.end - at, count = left < BLOCK ? left : BLOCK;
-    if (!token_file_read(&r->text.tokens_file, at, count, ids, error)) return false;
+  int64_t at = text->val.begin - 1; /* which ends a pair, or does not */
+  for (bool found = at < 0; !found && at < text->val.end;) {
+    const int64_t left = text->val.end - at, count = left < BLOCK ? left : BLOCK;
+    if (!token_file_read(&text->tokens_file, at, count, ids, error)) return false;
     for (int64_t i = 0; i < count && !found; i++, at++) found = ids[i] == end;
   }
-  r->text.train.end = r->text.val.begin = at < 0 ? 0 : at;
+  text->train.end = text->val.begin = at < 0 ? 0 : at;
   return true;
 }
 
@@ -224,32 +224,32 @@ static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   if (!run_encode(r, data_path(r, CHECKPOINT_TOKENS).text, train, &r->text.tokens_file, error)) return false;
   if (r->text.tokens_file.info.tokens == 0)
     return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on",
-                text_one_line(run_text_name(r), 250).text);
+                text_one_line(run_text_name(&r->settings), 250).text);
   if (!train) r->text.facts = (TextFacts){.files = s->data.count, .bytes = r->text.tokens_file.info.bytes};
   token_range_split(&r->text.tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->text.train, &r->text.val);
-  if (!s->val) return r->text.val.begin == r->text.val.end || !run_has_encoder(r) || move_cut(r, error);
+  if (!s->val) return r->text.val.begin == r->text.val.end || !run_has_encoder(r) || move_cut(&r->text, error);
   if (!run_encode(r, data_path(r, CHECKPOINT_VAL_TOKENS).text, val, &r->text.val_file, error)) return false;
   const int64_t tokens = r->text.val_file.info.tokens;
   r->text.val = (TokenRange){&r->text.val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
-  if (run_has_validation(r)) return true;
+  if (run_has_validation(&r->text)) return true;
   return fail(error, EXIT_INPUT, "--val %s: %s, too few to validate on", text_one_line(s->val, 250).text,
               text_plural((double)tokens, "token").text);
 }
 
 /* ---- all of it ---- */
 
-bool run_has_pairs(const Run *r) { return r->text.tokens_file.info.loss_mask; }
+bool run_has_pairs(const RunText *text) { return text->tokens_file.info.loss_mask; }
 
-bool run_has_encoder(const Run *r) { return architecture_has_encoder(&r->settings, run_has_pairs(r)); }
+bool run_has_encoder(const Run *r) { return architecture_has_encoder(&r->settings, run_has_pairs(&r->text)); }
 
 /* Files stay readable while they are mapped. */
-void run_remove_scratch(Run *r) {
+void run_remove_scratch(RunText *text) {
   static const char *const names[] = {CHECKPOINT_STDIN_COPY, CHECKPOINT_TOKENS, CHECKPOINT_VAL_TOKENS};
-  if (!r->text.scratch) return;
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) file_remove_in(r->text.scratch, names[i]);
-  rmdir(r->text.scratch);
-  free(r->text.scratch);
-  r->text.scratch = NULL;
+  if (!text->scratch) return;
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) file_remove_in(text->scratch, names[i]);
+  rmdir(text->scratch);
+  free(text->scratch);
+  text->scratch = NULL;
 }
 
 bool run_open_data(Run *r, Error *error) {
@@ -260,14 +260,14 @@ bool run_open_data(Run *r, Error *error) {
             open_ranges(r, train, val, error);
   if (ok && s->pack == PACK_STREAM && run_has_encoder(r))
     ok = fail(error, EXIT_USAGE, "--pack stream cuts pairs, and an encoder reads whole ones; leave it out");
-  if (ok) choices_packing(s, run_has_pairs(r) || run_has_encoder(r), r->text.tokenizer, &r->choices);
+  if (ok) choices_packing(s, run_has_pairs(&r->text) || run_has_encoder(r), r->text.tokenizer, &r->choices);
   corpus_close(train);
   corpus_close(val);
   return ok;
 }
 
 void run_close_data(Run *r) {
-  run_remove_scratch(r);
+  run_remove_scratch(&r->text);
   packing_free(&r->text.train_packing);
   packing_free(&r->text.val_packing);
   pairs_free(&r->text.train_pairs);
@@ -311,28 +311,28 @@ static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error
 }
 
 /* A window of the stream is ctx tokens and the one after them. */
-static bool check_text_length(const Run *r, Error *error) {
-  const int64_t train = token_range_size(&r->text.train);
-  const bool docs = r->settings.pack == PACK_DOCS;
-  const int least = docs ? 1 : r->model.config.ctx + 1;
+static bool check_text_length(const TrainSettings *s, const RunText *text, int ctx, Error *error) {
+  const int64_t train = token_range_size(&text->train);
+  const bool docs = s->pack == PACK_DOCS;
+  const int least = docs ? 1 : ctx + 1;
   if (train >= least) return true;
   return fail(error, EXIT_INPUT,
               "%s: %s to train on (and %" PRId64 " to validate), but a window needs %s%d; give more "
               "text%s",
-              text_one_line(run_text_name(r), 250).text, text_plural((double)train, "token").text,
-              token_range_size(&r->text.val), docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
+              text_one_line(run_text_name(s), 250).text, text_plural((double)train, "token").text,
+              token_range_size(&text->val), docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
 }
 
 /* Text was held out, or should have been, and is not enough to say anything. */
-static void note_little_validation(Run *r) {
-  const int64_t tokens = token_range_size(&r->text.val);
-  if (r->settings.val_frac <= 0 && !r->settings.val) return;
-  if (!run_has_validation(r))
-    console_note(&r->console, "the text is too short to hold out a part of it: there is no validation, and the newest "
-                              "model is kept");
-  else if (tokens <= r->model.config.ctx)
-    console_note(&r->console, "only %s to validate on, less than a context of %d: the validation loss says little",
-                 text_plural((double)tokens, "token").text, r->model.config.ctx);
+static void note_little_validation(Console *console, const TrainSettings *s, const RunText *text, int ctx) {
+  const int64_t tokens = token_range_size(&text->val);
+  if (s->val_frac <= 0 && !s->val) return;
+  if (!run_has_validation(text))
+    console_note(console, "the text is too short to hold out a part of it: there is no validation, and the newest "
+                          "model is kept");
+  else if (tokens <= ctx)
+    console_note(console, "only %s to validate on, less than a context of %d: the validation loss says little",
+                 text_plural((double)tokens, "token").text, ctx);
 }
 
 /* What prompts and sources begin and end with is what those have that the model sees. */
@@ -348,7 +348,7 @@ bool run_open_windows(Run *r, Error *error) {
   const bool docs = s->pack == PACK_DOCS;
   r->text.windows = (Windows){.range = r->text.train, .ctx = r->model.config.ctx};
   r->text.val_windows = (Windows){.range = r->text.val, .ctx = r->model.config.ctx};
-  if (!check_text_length(r, error)) return false;
+  if (!check_text_length(&r->settings, &r->text, r->model.config.ctx, error)) return false;
   const bool encoder = r->model.config.encoder_layers > 0;
   if (!s->resume && (docs || !s->init)) set_ends(r, encoder);
   if (docs) {
@@ -357,15 +357,16 @@ bool run_open_windows(Run *r, Error *error) {
       return false;
     if (windows_count(&r->text.windows, 1) == 0)
       return fail(error, EXIT_INPUT, "%s: the training text holds only prompts: there is nothing to train on",
-                  text_one_line(run_text_name(r), 250).text);
+                  text_one_line(run_text_name(&r->settings), 250).text);
   }
   token_file_read_randomly(&r->text.tokens_file);
-  note_little_validation(r);
-  return !run_leads(r) || text_sum(&r->text.val, r->text.tokenizer, r->text.source_tokenizer, &r->text.val_text, error);
+  note_little_validation(&r->console, &r->settings, &r->text, r->model.config.ctx);
+  return !run_leads(r->peers) ||
+         text_sum(&r->text.val, r->text.tokenizer, r->text.source_tokenizer, &r->text.val_text, error);
 }
 
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {
-  const SequenceShare share = run_sequence_share(r);
+  const SequenceShare share = run_sequence_share(&r->settings, r->peers);
   if (!token_file_check(&r->text.tokens_file, error)) return false;
   for (int i = 0; i < share.batch * share.micro_batches; i++) {
     const Window window = batch_window(&r->model.batch, i);

@@ -26,10 +26,9 @@ static char *default_directory(const char *source) {
   return out;
 }
 
-bool run_name_directory(Run *r, Error *error) {
-  const TrainSettings *s = &r->settings;
-  if (!r->files.dir) r->files.dir = s->out ? strdup(s->out) : default_directory(s->data.items[0]);
-  return r->files.dir || error_memory(error, "a path");
+bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error) {
+  if (!files->dir) files->dir = s->out ? strdup(s->out) : default_directory(s->data.items[0]);
+  return files->dir || error_memory(error, "a path");
 }
 
 /* ---- taking it ---- */
@@ -64,10 +63,10 @@ bool run_take_directory(Run *r, Error *error) {
               r->files.dir, resume);
 }
 
-ResumeCommand run_resume_command(const Run *r) {
+ResumeCommand run_resume_command(const RunFiles *files) {
   ResumeCommand out;
   snprintf(out.text, sizeof out.text, "%s --resume=%s", program_name("train").text,
-           text_shell_word(r->files.dir, ONE_LINE_BYTES - 1).text);
+           text_shell_word(files->dir, ONE_LINE_BYTES - 1).text);
   return out;
 }
 
@@ -105,11 +104,11 @@ static char *absolute_path(const void *context, const void *value, const char *t
   return path;
 }
 
-bool run_settings_text(const Run *r, char **text, size_t *size, Error *error) {
+bool run_settings_text(const Options *options, const TrainSettings *s, char **text, size_t *size, Error *error) {
   bool no_memory = false;
-  const Resolving resolving = {&r->settings, &no_memory};
+  const Resolving resolving = {s, &no_memory};
   FILE *stream = open_memstream(text, size);
-  bool ok = stream && options_write(&r->options, stream, absolute_path, &resolving);
+  bool ok = stream && options_write(options, stream, absolute_path, &resolving);
   if (stream && fclose(stream) != 0) ok = false;
   return (ok && !no_memory) || error_memory(error, CHECKPOINT_SETTINGS);
 }
@@ -118,7 +117,7 @@ bool run_settings_text(const Run *r, char **text, size_t *size, Error *error) {
 
 /* Standard input is kept with the run, which could not be resumed without it. */
 static bool keep_stdin(const Run *r, Error *error) {
-  const PathText kept = path_in(r->files.dir, run_stdin_file(r));
+  const PathText kept = path_in(r->files.dir, run_stdin_file(&r->settings));
   if (rename(path_in(r->files.dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
   return file_fail_write(kept.text, error);
 }
@@ -138,22 +137,21 @@ static bool replace_run(Run *r, Error *error) {
 }
 
 /* A resumed run drops what was logged after its state was saved: it will be again. */
-static bool open_metrics(Run *r, Error *error) {
-  const bool resumes = r->settings.resume;
-  const PathText metrics = path_in(r->files.dir, CHECKPOINT_METRICS);
-  const PathText samples = path_in(r->files.dir, CHECKPOINT_SAMPLES);
-  file_remove_in(r->files.dir, CHECKPOINT_RESULT);
-  return file_cut(samples.text, resumes ? r->progress.samples_bytes : 0, error) &&
-         metrics_open(&r->files.metrics, metrics.text, resumes ? r->progress.metrics_bytes : -1, error) &&
-         (!resumes || history_read(&r->files.history, metrics.text, error));
+static bool open_metrics(RunFiles *files, const RunProgress *progress, bool resumes, Error *error) {
+  const PathText metrics = path_in(files->dir, CHECKPOINT_METRICS);
+  const PathText samples = path_in(files->dir, CHECKPOINT_SAMPLES);
+  file_remove_in(files->dir, CHECKPOINT_RESULT);
+  return file_cut(samples.text, resumes ? progress->samples_bytes : 0, error) &&
+         metrics_open(&files->metrics, metrics.text, resumes ? progress->metrics_bytes : -1, error) &&
+         (!resumes || history_read(&files->history, metrics.text, error));
 }
 
 bool run_write_settings(const Run *r, Error *error) {
   char *text = NULL;
   size_t size = 0;
-  if (!run_leads(r)) return true;
-  const bool ok =
-      run_settings_text(r, &text, &size, error) && file_write_in(r->files.dir, CHECKPOINT_SETTINGS, text, size, error);
+  if (!run_leads(r->peers)) return true;
+  const bool ok = run_settings_text(&r->options, &r->settings, &text, &size, error) &&
+                  file_write_in(r->files.dir, CHECKPOINT_SETTINGS, text, size, error);
   free(text);
   return ok;
 }
@@ -161,15 +159,17 @@ bool run_write_settings(const Run *r, Error *error) {
 static bool begin(Run *r, Error *error) {
   char *text = NULL;
   size_t size = 0;
-  r->files.begun = (r->settings.resume || check_inputs(&r->settings, error)) &&
-                   run_settings_text(r, &text, &size, error) && /* may fail: before anything is replaced */
-                   (r->settings.resume || replace_run(r, error)) &&
-                   file_write_in(r->files.dir, CHECKPOINT_SETTINGS, text, size, error) && open_metrics(r, error);
+  r->files.begun =
+      (r->settings.resume || check_inputs(&r->settings, error)) &&
+      run_settings_text(&r->options, &r->settings, &text, &size, error) && /* may fail: before anything is replaced */
+      (r->settings.resume || replace_run(r, error)) &&
+      file_write_in(r->files.dir, CHECKPOINT_SETTINGS, text, size, error) &&
+      open_metrics(&r->files, &r->progress, r->settings.resume, error);
   free(text);
   return r->files.begun;
 }
 
 bool run_begin_directory(Run *r, Error *error) {
-  if (run_leads(r)) begin(r, error);
-  return run_agree(r, error);
+  if (run_leads(r->peers)) begin(r, error);
+  return run_agree(r->peers, error);
 }

@@ -66,9 +66,9 @@ static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
 }
 
 /* The pairs to count during the run: at most MOST, whose answers have about TOKENS tokens. */
-static int64_t few_pairs(const Run *r) {
+static int64_t few_pairs(const Pairs *pairs) {
   enum { TOKENS = 4096, MOST = 128 };
-  const int64_t fit = TOKENS / (r->text.val_pairs.longest.target + 1);
+  const int64_t fit = TOKENS / (pairs->longest.target + 1);
   return fit < 1 ? 1 : fit < MOST ? fit : MOST;
 }
 
@@ -92,7 +92,7 @@ static void add_up(Run *r, Evaluation *e) {
 static bool measure(Run *r, int64_t limit, Evaluation *out, bool *complete, Error *error) {
   const EvaluationPlan plan = {.windows = r->text.val_windows,
                                .stride = r->model.config.ctx,
-                               .batch = run_sequence_share(r).batch,
+                               .batch = run_sequence_share(&r->settings, r->peers).batch,
                                .limit = limit,
                                .rank = r->peers->rank,
                                .ranks = r->peers->size,
@@ -101,7 +101,7 @@ static bool measure(Run *r, int64_t limit, Evaluation *out, bool *complete, Erro
   const double start = clock_seconds();
   const bool ok = evaluation_run(r->model.on_device, &plan, out, (Progress){show_progress, &validation}, error);
   console_work_end(&r->console);
-  if (!run_agree(r, error)) return false;
+  if (!run_agree(r->peers, error)) return false;
   *complete = ok && !r->now.stopping;
   if (!*complete) return ok;
   add_up(r, out);
@@ -143,7 +143,7 @@ VerdictFacts run_verdict_facts(const Run *r) {
 static bool judge(Run *r, bool at_end, Error *error) {
   const VerdictFacts facts = run_verdict_facts(r);
   MetricsLine line = {0};
-  if (!run_leads(r)) return true;
+  if (!run_leads(r->peers)) return true;
   if (!(at_end ? verdict_at_end : verdict_at_evaluation)(&r->files.history, &facts, &line)) return true;
   return run_log_verdict(r, &line, error);
 }
@@ -158,14 +158,14 @@ bool run_has_learned(const Run *r) {
 /* Without a loss to compare, the newest weights are kept. */
 static bool keep_newest(Run *r, Error *error) {
   r->progress.best_step = r->progress.step;
-  return run_download_weights(r, error) && run_write_weights(r, error);
+  return run_download_weights(&r->model, error) && run_write_weights(r, error);
 }
 
 static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *error) {
   ExactCount exact = {0};
   double xz;
-  if (!run_leads(r)) return true;
-  if (r->model.config.encoder_layers && !count_exact(r, few_pairs(r), &exact, error)) return false;
+  if (!run_leads(r->peers)) return true;
+  if (r->model.config.encoder_layers && !count_exact(r, few_pairs(&r->text.val_pairs), &exact, error)) return false;
   if (stop_signal) exact = (ExactCount){0}; /* not all of them were counted */
   const double start = clock_seconds();
   if (!run_measure_compression(r, &xz, error)) return false;
@@ -179,7 +179,7 @@ static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *erro
 
 static bool evaluate_part(Run *r, Error *error) {
   bool complete = false;
-  if (!run_has_validation(r)) {
+  if (!run_has_validation(&r->text)) {
     r->progress.evaluated_step = r->progress.step;
     return keep_newest(r, error);
   }
@@ -189,9 +189,9 @@ static bool evaluate_part(Run *r, Error *error) {
   r->progress.evaluated_step = r->progress.step;
   if (!r->now.evaluated.tokens) return keep_newest(r, error);
   r->progress.last_val_loss = evaluation_loss(&r->now.evaluated);
-  const bool better = run_leader_says(r, r->progress.last_val_loss < r->progress.best_loss);
+  const bool better = run_leader_says(r->peers, r->progress.last_val_loss < r->progress.best_loss);
   if (log_evaluation(r, &r->now.evaluated, better, error)) check_finite(r, r->progress.last_val_loss, error);
-  if (!run_agree(r, error)) return false;
+  if (!run_agree(r->peers, error)) return false;
   r->progress.bad_evals = better ? 0 : r->progress.bad_evals + 1;
   if (better) r->progress.best_loss = r->progress.last_val_loss;
   return (!better || keep_newest(r, error)) && judge(r, false, error) && run_write_report(r, error);
@@ -199,11 +199,11 @@ static bool evaluate_part(Run *r, Error *error) {
 
 bool run_evaluate(Run *r, Error *error) {
   evaluate_part(r, error);
-  return run_agree(r, error);
+  return run_agree(r->peers, error);
 }
 
 bool run_evaluate_base(Run *r, Error *error) {
-  if (!run_evaluate(r, error) || r->now.stopping || !run_has_validation(r)) return !error->code;
+  if (!run_evaluate(r, error) || r->now.stopping || !run_has_validation(&r->text)) return !error->code;
   console_line(&r->console, "before: %.4f nats per token; %s as it is, on %sthe text to validate on",
                r->progress.last_val_loss, r->settings.init, run_evaluates_all(r) ? "" : "the beginning of ");
   return true;
@@ -227,15 +227,15 @@ static bool read_kept(Run *r, Error *error) {
   model_files_close(files);
   return ok ||
          error_append(error, "; the run is saved. To keep its newest model instead, remove that file and type: %s",
-                      run_resume_command(r).text);
+                      run_resume_command(&r->files).text);
 }
 
 /* The best model so far into the model; the newest weights stay in Run.host[0]. *loaded false: there is no file. */
 static bool load_kept(Run *r, bool *loaded, Error *error) {
-  run_download_weights(r, error);
-  if (!run_agree(r, error)) return false;
-  *loaded = run_leader_says(r, run_leads(r) && read_kept(r, error));
-  if (!run_agree(r, error) || !*loaded) return !error->code;
+  run_download_weights(&r->model, error);
+  if (!run_agree(r->peers, error)) return false;
+  *loaded = run_leader_says(r->peers, run_leads(r->peers) && read_kept(r, error));
+  if (!run_agree(r->peers, error) || !*loaded) return !error->code;
   model_upload(r->model.on_device, ARENA_MASTER, r->model.host[1]);
   r->now.holds_kept = true;
   return true;
@@ -255,7 +255,7 @@ static bool measure_newest(Run *r, Evaluation *out, bool *complete, Error *error
   MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, out, &(ExactCount){0});
   line.all = true;
   run_log(r, &line, error);
-  return run_agree(r, error);
+  return run_agree(r->peers, error);
 }
 
 /* Keeps the newest weights where they are better on all of the text than those that were better on its beginning. Of
@@ -267,7 +267,8 @@ static bool choose(Run *r, Evaluation *newest, Evaluation *kept, bool *complete,
   if (r->progress.best_step == r->progress.step) return true;
   if (!load_kept(r, &loaded, error)) return false;
   if (loaded && (!measure(r, 0, kept, complete, error) || !*complete)) return !error->code;
-  if (loaded && run_leader_says(r, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats))) return true;
+  if (loaded && run_leader_says(r->peers, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats)))
+    return true;
   *kept = *newest;
   run_load_newest(r);
   r->progress.best_loss = r->progress.last_val_loss;
@@ -292,10 +293,10 @@ static bool measure_kept(Run *r, Error *error) {
   Evaluation newest, kept;
   ExactCount exact = {0};
   bool complete;
-  if (!run_has_validation(r)) return true;
+  if (!run_has_validation(&r->text)) return true;
   if (!choose(r, &newest, &kept, &complete, error) || !complete || !kept.tokens) return !error->code;
   if (!check_finite(r, evaluation_loss(&kept), error)) return false;
-  if (!run_leads(r)) return true;
+  if (!run_leads(r->peers)) return true;
   if (r->model.config.encoder_layers && !count_exact(r, 0, &exact, error)) return false;
   if (stop_signal) return true; /* not all answers were counted; a resumed run measures again */
   const MetricsLine line = line_of(r, METRICS_KEPT, r->progress.best_step, &kept, &exact);
@@ -306,5 +307,5 @@ static bool measure_kept(Run *r, Error *error) {
 
 bool run_measure_kept(Run *r, Error *error) {
   measure_kept(r, error);
-  return run_agree(r, error);
+  return run_agree(r->peers, error);
 }

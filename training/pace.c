@@ -33,8 +33,7 @@ static bool read_plans(const TrainSettings *s, SchedulePlans *plans) {
   return !plans->count || before < s->steps;
 }
 
-bool run_read_plans(Run *r, Error *error) {
-  TrainSettings *s = &r->settings;
+bool run_read_plans(TrainSettings *s, Error *error) {
   if (read_plans(s, &s->plans)) return true;
   return fail(
       error, EXIT_USAGE,
@@ -70,10 +69,10 @@ bool run_fit_minutes(Run *r, Error *error) {
   Pace *p = &r->pace;
   const double minutes = s->minutes;
   const bool asked = options_origin(&r->options, &s->minutes) == ORIGIN_COMMAND_LINE;
-  const double done = run_leader_counts(r, s->resume ? checkpoint_find_number(r->files.dir, "step") : 0);
+  const double done = run_leader_counts(r->peers, s->resume ? checkpoint_find_number(r->files.dir, "step") : 0);
   s->minutes = NAN; /* what is kept in config.txt is the number of steps */
   if (s->resume && !asked) {
-    const double known = run_leader_counts(r, checkpoint_find_number(r->files.dir, "steps"));
+    const double known = run_leader_counts(r->peers, checkpoint_find_number(r->files.dir, "steps"));
     if (known >= 1) {
       s->steps = (int64_t)known;
       return true;
@@ -81,7 +80,7 @@ bool run_fit_minutes(Run *r, Error *error) {
   }
   const double end = fmax(p->launched + 60 * minutes, clock_seconds() + 30 * minutes);
   if (!run_measure_step(r, 3 * minutes, &p->step_seconds, error)) return false;
-  p->step_seconds = run_leader_counts(r, p->step_seconds);
+  p->step_seconds = run_leader_counts(r->peers, p->step_seconds);
   const double steps = (done > 0 ? done : 0) + fmax(1, (end - clock_seconds()) * (1 - PAUSES) / p->step_seconds);
   if (steps > (double)SETTINGS_MAX_STEPS)
     return fail(error, EXIT_USAGE, "that is %.0f steps, more than %d; lower --minutes", steps, SETTINGS_MAX_STEPS);
@@ -93,9 +92,9 @@ bool run_fit_minutes(Run *r, Error *error) {
 
 /* ---- while it trains ---- */
 
-void run_begin_pace(Run *r) {
-  r->pace.checked_at = clock_seconds();
-  r->pace.checked_step = r->pace.first_step = r->progress.step;
+void run_begin_pace(Pace *pace, int64_t step) {
+  pace->checked_at = clock_seconds();
+  pace->checked_step = pace->first_step = step;
 }
 
 /* After the last step it is saved, evaluated on all of the validation text (with the best model so far, where that is
@@ -130,7 +129,7 @@ bool run_keep_minutes(Run *r, Error *error) {
   const double now = clock_seconds(), budget = 60 * p->minutes;
   const bool early = now - p->checked_at < 0.02 * budget || r->progress.step <= p->checked_step ||
                      r->progress.step >= r->settings.steps || r->settings.plans.count == SCHEDULE_PLANS;
-  if (run_leader_says(r, early)) return true;
+  if (run_leader_says(r->peers, early)) return true;
   const double newest = (now - p->checked_at - p->paused) / (double)(r->progress.step - p->checked_step);
   p->step_seconds = 0.5 * (p->step_seconds + newest);
   p->all_paused += p->paused - p->once;
@@ -141,14 +140,14 @@ bool run_keep_minutes(Run *r, Error *error) {
   const double left = p->deadline - now - seconds_at_end(r);
   const double fit =
       fmin(fmax(1, floor(left / (p->step_seconds + pause))), (double)(SETTINGS_MAX_STEPS - r->progress.step));
-  const int64_t steps = (int64_t)run_leader_counts(r, (double)(r->progress.step + (int64_t)fit));
+  const int64_t steps = (int64_t)run_leader_counts(r->peers, (double)(r->progress.step + (int64_t)fit));
   const double change = fabs((double)(steps - r->settings.steps)) * (p->step_seconds + pause);
   const bool same = change < 0.01 * budget || steps == r->settings.steps;
-  return run_leader_says(r, same) || change_length(r, steps, error);
+  return run_leader_says(r->peers, same) || change_length(r, steps, error);
 }
 
-void run_count_pause(Run *r, double saving, double evaluating, double sampling) {
-  Pace *p = &r->pace;
+void run_count_pause(Pace *pace, double saving, double evaluating, double sampling) {
+  Pace *p = pace;
   p->paused += saving + evaluating + sampling;
   if (saving > 0) p->saving = saving;
   if (sampling > 0) p->sampling = sampling;

@@ -14,7 +14,7 @@
 
 /* ---- what all know ---- */
 
-bool run_agree(Run *r, Error *error) { return collective_agree(r->peers, NULL, error); }
+bool run_agree(Collective *peers, Error *error) { return collective_agree(peers, NULL, error); }
 
 bool run_listen(Run *r, Error *error) {
   int signal = stop_signal;
@@ -23,13 +23,13 @@ bool run_listen(Run *r, Error *error) {
   return ok;
 }
 
-bool run_leader_says(Run *r, bool what) {
-  collective_broadcast(r->peers, &what, sizeof what);
+bool run_leader_says(Collective *peers, bool what) {
+  collective_broadcast(peers, &what, sizeof what);
   return what;
 }
 
-double run_leader_counts(Run *r, double what) {
-  collective_broadcast(r->peers, &what, sizeof what);
+double run_leader_counts(Collective *peers, double what) {
+  collective_broadcast(peers, &what, sizeof what);
   return what;
 }
 
@@ -37,41 +37,41 @@ bool run_share_settings(Run *r, Error *error) {
   char *dump = NULL;
   size_t size = 0;
   if (r->peers->size == 1) return !error->code;
-  if (run_leads(r) && !error->code) {
+  if (run_leads(r->peers) && !error->code) {
     FILE *stream = open_memstream(&dump, &size);
     const bool ok = stream && options_dump(&r->options, stream);
     if (!stream || fclose(stream) != 0 || !ok) error_memory(error, "the settings");
   }
-  const bool ok = run_agree(r, error) && collective_share(r->peers, &dump, &size, error);
-  if (ok && !run_leads(r)) options_copy(&r->options, dump, error);
+  const bool ok = run_agree(r->peers, error) && collective_share(r->peers, &dump, &size, error);
+  if (ok && !run_leads(r->peers)) options_copy(&r->options, dump, error);
   free(dump);
-  return ok && run_agree(r, error);
+  return ok && run_agree(r->peers, error);
 }
 
 /* ---- parts of a step ---- */
 
-SequenceShare run_sequence_share(const Run *r) {
-  const int all = r->settings.batch * r->settings.grad_accum, ranks = r->peers->size, rank = r->peers->rank;
+SequenceShare run_sequence_share(const TrainSettings *s, const Collective *peers) {
+  const int all = s->batch * s->grad_accum, ranks = peers->size, rank = peers->rank;
   const int first = (int)((int64_t)all * rank / ranks), end = (int)((int64_t)all * (rank + 1) / ranks);
-  const int most = (all + ranks - 1) / ranks, passes = (most + r->settings.batch - 1) / r->settings.batch;
+  const int most = (all + ranks - 1) / ranks, passes = (most + s->batch - 1) / s->batch;
   return (SequenceShare){first, end - first, (most + passes - 1) / passes, passes};
 }
 
-TrainConfig run_train_config(const Run *r) {
-  TrainConfig train = choices_train_config(&r->settings);
-  const SequenceShare share = run_sequence_share(r);
+TrainConfig run_train_config(const TrainSettings *s, const Collective *peers) {
+  TrainConfig train = choices_train_config(s);
+  const SequenceShare share = run_sequence_share(s, peers);
   train.batch = share.batch;
   train.micro_batches = share.micro_batches;
   train.first_sequence = share.first;
-  train.sharding = (Sharding){r->peers->rank, r->peers->size, !r->settings.no_shard};
+  train.sharding = (Sharding){peers->rank, peers->size, !s->no_shard};
   return train;
 }
 
-bool run_check_peers(const Run *r, Error *error) {
-  const int sequences = r->settings.batch * r->settings.grad_accum;
-  if (sequences >= r->peers->size) return true;
+bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error) {
+  const int sequences = s->batch * s->grad_accum;
+  if (sequences >= peers->size) return true;
   return fail(error, EXIT_USAGE, "a step of %s cannot be divided among %d processes; raise --batch, or start fewer",
-              text_plural(sequences, "sequence").text, r->peers->size);
+              text_plural(sequences, "sequence").text, peers->size);
 }
 
 /* Threads of this process where nobody says how many: those that it may run on are shared with others that may run on
@@ -88,7 +88,7 @@ int run_threads(Run *r, Error *error) {
   threads_mask(mine.cpus);
   Place *places = malloc((size_t)r->peers->size * sizeof *places);
   if (!places) error_memory(error, "the places of processes");
-  if (!run_agree(r, error) || !places) {
+  if (!run_agree(r->peers, error) || !places) {
     free(places);
     return all;
   }
@@ -113,14 +113,14 @@ bool run_check_device(Run *r, Error *error) {
     fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; say --device and --dtype",
          r->device.info.device, dtype_name(r->device.info.dtype), first.accelerator ? "GPU" : "CPU",
          dtype_name((DType)first.dtype));
-  return run_agree(r, error);
+  return run_agree(r->peers, error);
 }
 
 /* ---- who is behind ---- */
 
-void run_restart_comparison(Run *r) {
-  r->straggler.heard_at = clock_seconds();
-  r->straggler.heard_waited = r->peers->waited;
+void run_restart_comparison(Straggler *straggler, const Collective *peers) {
+  straggler->heard_at = clock_seconds();
+  straggler->heard_waited = peers->waited;
 }
 
 /* What a rank has worked for the others to wait for it. On GPUs that reach each other it is they who wait, unseen. */
@@ -131,7 +131,7 @@ void run_name_slowest(Run *r) {
   const double seconds = clock_seconds() - r->straggler.heard_at;
   r->straggler.heard += seconds;
   r->straggler.worked += seconds - (peers->waited - r->straggler.heard_waited);
-  if (run_leader_says(r, r->straggler.heard < (double)LEAST_SECONDS)) return;
+  if (run_leader_says(r->peers, r->straggler.heard < (double)LEAST_SECONDS)) return;
   double largest, others;
   char host[sizeof peers->host];
   const int slowest = collective_largest(r->peers, r->straggler.worked, &largest, &others);
@@ -147,19 +147,19 @@ void run_name_slowest(Run *r) {
 
 /* ---- text ---- */
 
-static bool share_tokenizer(Run *r, Tokenizer **tokenizer, Error *error) {
+static bool share_tokenizer(Collective *peers, Tokenizer **tokenizer, Error *error) {
   char *text = NULL, *path = NULL;
   size_t size = 0;
   int32_t end = 0, vocab = 0; /* of which the file alone does not tell all */
-  if (run_leads(r)) {
+  if (run_leads(peers)) {
     end = tokenizer_end(*tokenizer);
     vocab = tokenizer_vocab(*tokenizer);
     tokenizer_text(*tokenizer, &text, &size, error);
   }
-  collective_broadcast(r->peers, &end, sizeof end);
-  collective_broadcast(r->peers, &vocab, sizeof vocab);
-  bool ok = run_agree(r, error) && collective_share(r->peers, &text, &size, error);
-  if (ok && !run_leads(r)) {
+  collective_broadcast(peers, &end, sizeof end);
+  collective_broadcast(peers, &vocab, sizeof vocab);
+  bool ok = run_agree(peers, error) && collective_share(peers, &text, &size, error);
+  if (ok && !run_leads(peers)) {
     ok = file_temporary(&path, error) && file_write(path, text, size, error) &&
          tokenizer_load_alone(tokenizer, path, end, error) &&
          (tokenizer_set_vocab(*tokenizer, vocab) || fail(error, EXIT_INTERNAL, "a vocabulary of %d tokens", vocab));
@@ -167,7 +167,7 @@ static bool share_tokenizer(Run *r, Tokenizer **tokenizer, Error *error) {
   }
   free(path);
   free(text);
-  return run_agree(r, error) && ok;
+  return run_agree(peers, error) && ok;
 }
 
 /* What the leader has opened, and where. */
@@ -239,7 +239,7 @@ static bool encode_round(Run *r, const char *const *sources, int count, const Sh
     snprintf(mine->path, sizeof mine->path, "%s", made);
     mine->seen = true;
   }
-  const bool ok = run_agree(r, error);
+  const bool ok = run_agree(r->peers, error);
   if (ok) collective_all_gather(c, mine, all, sizeof *mine);
   if (ok && !mine->seen) mine->seen = open_tokens(file, all[encoder].path, &leader->info);
   bool complete = ok;
@@ -257,17 +257,17 @@ static bool encode_round(Run *r, const char *const *sources, int count, const Sh
 static bool share_tokens(Run *r, const char *const *sources, int count, TokenFile *file, Error *error) {
   Collective *c = r->peers;
   SharedTokens leader = {0};
-  SeenTokens mine = {.seen = run_leads(r), .node = c->node_first};
+  SeenTokens mine = {.seen = run_leads(r->peers), .node = c->node_first};
   SeenTokens *all = malloc((size_t)c->size * sizeof *all);
   memcpy(mine.host, c->host, sizeof mine.host);
-  if (run_leads(r)) {
+  if (run_leads(r->peers)) {
     char *real = realpath(file->path, NULL);
     leader.info = file->info;
     snprintf(leader.path, sizeof leader.path, "%s", real ? real : file->path);
     free(real);
   }
   if (!all) error_memory(error, "the files of processes");
-  bool ok = run_agree(r, error) && all;
+  bool ok = run_agree(r->peers, error) && all;
   if (ok) collective_broadcast(c, &leader, sizeof leader);
   if (ok && !mine.seen) mine.seen = open_tokens(file, leader.path, &leader.info);
   bool complete = false;
@@ -289,12 +289,12 @@ bool run_share_data(Run *r, Error *error) {
   if (r->peers->size == 1) return !error->code;
   if (!run_share_settings(r, error)) return false;
   collective_broadcast(r->peers, &facts, sizeof facts);
-  if (!share_tokenizer(r, &r->text.tokenizer, error) ||
-      (facts.own_sources && !share_tokenizer(r, &r->text.source_tokenizer, error)) ||
+  if (!share_tokenizer(r->peers, &r->text.tokenizer, error) ||
+      (facts.own_sources && !share_tokenizer(r->peers, &r->text.source_tokenizer, error)) ||
       !share_tokens(r, s->data.items, s->data.count, &r->text.tokens_file, error) ||
       (facts.own_val && !share_tokens(r, &s->val, 1, &r->text.val_file, error)))
     return false;
-  if (run_leads(r)) return true;
+  if (run_leads(r->peers)) return true;
   r->text.facts = facts.text;
   r->text.train = (TokenRange){&r->text.tokens_file, facts.train.begin, facts.train.end};
   r->text.val = (TokenRange){facts.own_val ? &r->text.val_file : &r->text.tokens_file, facts.val.begin, facts.val.end};

@@ -51,7 +51,7 @@ static void print_text(Run *r) {
   if (more > 0) snprintf(files, sizeof files, " and %d more", more);
   if (text->files > more + 1) snprintf(files + strlen(files), sizeof files - strlen(files), " (%d files)", text->files);
   console_row(c, "text", "%s%s: %s, %s tokens to train on, %s to validate, %s",
-              text_one_line(run_text_name(r), 250).text, files, text_bytes((double)text->bytes).text,
+              text_one_line(run_text_name(&r->settings), 250).text, files, text_bytes((double)text->bytes).text,
               text_count((double)token_range_size(&r->text.train)).text,
               text_count((double)token_range_size(&r->text.val)).text,
               text_plural((double)r->text.tokens_file.info.documents, "document").text);
@@ -116,7 +116,7 @@ static OptimizerWords optimizer_words(const TrainSettings *s) {
 
 static void print_processes(Run *r) {
   const Collective *peers = r->peers;
-  const SequenceShare share = run_sequence_share(r);
+  const SequenceShare share = run_sequence_share(&r->settings, r->peers);
   if (peers->size == 1) return;
   console_row(&r->console, "ranks", "%d on %s, %s%s%s; each takes %d of a step's %s%s%s", peers->size,
               text_plural(r->machines, "machine").text, r->device.info.direct ? "by NCCL and " : "by ", peers->engine,
@@ -169,7 +169,7 @@ void run_print_plan(Run *r) {
   Console *c = &r->console;
   Error refused = {0};
   if (c->quiet) return;
-  const TrainConfig train = run_train_config(r);
+  const TrainConfig train = run_train_config(&r->settings, r->peers);
   const MemoryPlan memory = model_memory(&r->model.config, &train, &r->device.info);
   print_text(r);
   print_model(r);
@@ -188,7 +188,7 @@ void run_print_plan(Run *r) {
 /* ---- for programs ---- */
 
 static json_t *memory_json(const Run *r) {
-  const TrainConfig train = run_train_config(r);
+  const TrainConfig train = run_train_config(&r->settings, r->peers);
   const MemoryPlan m = model_memory(&r->model.config, &train, &r->device.info);
   return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "total", (json_int_t)m.total, "weights", (json_int_t)m.weights,
                    "gradients", (json_int_t)m.gradients, "moments", (json_int_t)m.moments, "iteration",
@@ -207,7 +207,7 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
   const TrainSettings *s = &r->settings;
   bool own;
   const int64_t per_step = settings_tokens_per_step(s), tokens = per_step * s->steps;
-  const TrainConfig train = run_train_config(r);
+  const TrainConfig train = run_train_config(&r->settings, r->peers);
   const MemoryPlan memory = model_memory(&r->model.config, &train, &r->device.info);
   return json_pack(
       "{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text", text_json(r), "run",
@@ -224,7 +224,7 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
 bool run_print_plan_json(Run *r, Error *error) {
   char *settings = NULL;
   size_t size = 0;
-  if (!run_settings_text(r, &settings, &size, error)) return false;
+  if (!run_settings_text(&r->options, &r->settings, &settings, &size, error)) return false;
   json_t *plan = plan_json(r, settings, error);
   free(settings);
   if (!plan || !json_memory_ok(error, "the plan")) {

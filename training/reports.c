@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 bool run_log(Run *r, const MetricsLine *line, Error *error) {
-  if (!run_leads(r)) return true;
+  if (!run_leads(r->peers)) return true;
   return metrics_append(&r->files.metrics, line, error) && history_add(&r->files.history, line, error);
 }
 
@@ -110,7 +110,7 @@ static bool take_report(Run *r, const StepState *report, Error *error) {
 /* ---- the end ---- */
 
 bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error) {
-  if (!run_leads(r)) return true;
+  if (!run_leads(r->peers)) return true;
   const int64_t tokens = r->progress.step * settings_tokens_per_step(&r->settings);
   const RunResult result = {.end = end,
                             .dir = r->files.dir,
@@ -129,7 +129,7 @@ bool run_write_result(const Run *r, RunEnd end, const char *version, Error *erro
 }
 
 bool run_write_report(const Run *r, Error *error) {
-  if (!run_leads(r)) return true;
+  if (!run_leads(r->peers)) return true;
   return page_write(&(PageRun){r->files.dir, &r->files.history}, 1, path_in(r->files.dir, CHECKPOINT_REPORT).text,
                     error);
 }

@@ -32,7 +32,7 @@ static bool find_directory(Run *r, Error *error) {
   if (*s->resume) return (r->files.dir = strdup(s->resume)) || error_memory(error, "a path");
   if (!s->out && !s->data.count)
     return model_files_newest_run(&r->files.dir, error) || error_append(error, "; name the run: --resume=DIR");
-  return run_name_directory(r, error);
+  return run_name_directory(&r->settings, &r->files, error);
 }
 
 /* That of the state: settings may come from another file, or from before there was a choice. */

@@ -159,8 +159,8 @@ static inline double run_step_flops(const Run *r) {
                           (OptimizerKind)r->settings.optimizer, r->device.info.accelerator);
 }
 
-static inline Tokenizer *run_source_tokenizer(const Run *r) {
-  return r->text.source_tokenizer ? r->text.source_tokenizer : r->text.tokenizer;
+static inline Tokenizer *run_source_tokenizer(const RunText *text) {
+  return text->source_tokenizer ? text->source_tokenizer : text->tokenizer;
 }
 
 /* Returns the number of token positions in one epoch, padding included. */
@@ -170,35 +170,35 @@ static inline int64_t run_epoch_tokens(const Run *r) {
 }
 
 /* Returns whether there is validation text. Without it, the newest model is kept. */
-static inline bool run_has_validation(const Run *r) { return token_range_size(&r->text.val) >= 2; }
+static inline bool run_has_validation(const RunText *text) { return token_range_size(&text->val) >= 2; }
 
 /* ---- peers.c: processes that train together; for a single process these do nothing ---- */
-static inline bool run_leads(const Run *r) { return r->peers->rank == 0; }
+static inline bool run_leads(const Collective *peers) { return peers->rank == 0; }
 /* Returns true when no process has an error; otherwise every process gets the same error. Call it before the next
  * collective operation wherever a single process may have failed. */
-bool run_agree(Run *r, Error *error);
+bool run_agree(Collective *peers, Error *error);
 bool run_listen(Run *r, Error *error); /* as run_agree(), and updates Run.stopping */
-bool run_leader_says(Run *r, bool what);
-double run_leader_counts(Run *r, double what);
+bool run_leader_says(Collective *peers, bool what);
+double run_leader_counts(Collective *peers, double what);
 /* Send the settings, data and progress of rank 0 to all processes, which first agree that none has an error. */
 bool run_share_settings(Run *r, Error *error);
 bool run_share_data(Run *r, Error *error);
 void run_share_progress(Run *r);
-SequenceShare run_sequence_share(const Run *r);
-TrainConfig run_train_config(const Run *r); /* for this process */
-bool run_check_peers(const Run *r, Error *error);
+SequenceShare run_sequence_share(const TrainSettings *s, const Collective *peers);
+TrainConfig run_train_config(const TrainSettings *s, const Collective *peers); /* for this process */
+bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error);
 bool run_check_device(Run *r, Error *error);
 /* Compares the ranks over the steps since the last call and names the one that is 10 % slower. All processes call it at
  * the same step. */
 void run_name_slowest(Run *r);
-void run_restart_comparison(Run *r);   /* starts a new comparison */
+void run_restart_comparison(Straggler *straggler, const Collective *peers); /* starts a new comparison */
 int run_threads(Run *r, Error *error); /* the number of threads to compute with; 0: all available */
 
 /* ---- data.c ---- */
-bool run_has_pairs(const Run *r);         /* whether the loss excludes prompts */
+bool run_has_pairs(const RunText *text);  /* whether the loss excludes prompts */
 bool run_has_encoder(const Run *r);       /* known before the rest of the model */
 bool run_open_data(Run *r, Error *error); /* opens text, tokenizer, tokens; may take long */
-void run_remove_scratch(Run *r);          /* after all processes have opened the data */
+void run_remove_scratch(RunText *text);   /* after all processes have opened the data */
 void run_close_data(Run *r);
 /* Parts of run_open_data(): open the texts, and encode them to a token file at `path`. */
 bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error);
@@ -208,8 +208,8 @@ bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool run_open_windows(Run *r, Error *error); /* after the context is known */
 /* Fills the sequences of a step; `out` points into the run. */
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error);
-const char *run_text_name(const Run *r);  /* the first source, for messages */
-const char *run_stdin_file(const Run *r); /* the name in the run directory for text from standard input */
+const char *run_text_name(const TrainSettings *s);  /* the first source, for messages */
+const char *run_stdin_file(const TrainSettings *s); /* the name in the run directory for text from standard input */
 
 /* ---- doctor.c: checks of the texts ---- */
 /* Reports files that are not plain text, and how to convert them. EXIT_INPUT for files whose bytes are no useful
@@ -221,32 +221,32 @@ bool run_show_windows(const Run *r, Error *error); /* --show, on stdout. EXIT_OU
 
 /* ---- setup.c: device and model ---- */
 bool run_open_device(Run *r, Error *error);
-ContextInfo run_device_now(const Run *r);
-bool run_save_tuning(const Run *r, Error *error); /* the choices of --autotune so far */
+ContextInfo run_device_now(const RunDevice *device);
+bool run_save_tuning(const RunDevice *device, const char *dir, Error *error); /* the choices of --autotune so far */
 /* Checks that the run fits into the memory that is free now, as far as it can be planned. EXIT_MEMORY. */
 bool run_check_memory(Run *r, Error *error);
 bool run_start_model(Run *r, Error *error);
 bool run_init_weights(Run *r, Error *error); /* for a new run */
 /* Copy weights and moments between the model and Run.host; run_upload_state() also sets the model's step. */
-bool run_download_state(Run *r, Error *error);
-void run_upload_state(Run *r);
+bool run_download_state(RunModel *model, Error *error);
+void run_upload_state(const RunModel *model, int64_t step);
 /* Runs one step on an accelerator and undoes it: this loads kernels, chooses algorithms and allocates the remaining
  * memory before the run replaces any files of an older run. */
 bool run_warm_up(Run *r, Error *error);
-void run_stop_model(Run *r);
+void run_stop_model(RunModel *model);
 
 /* ---- plan.c: the plan of the run ---- */
 void run_print_plan(Run *r);
 bool run_print_plan_json(Run *r, Error *error); /* on stdout, for programs. EXIT_OUTPUT, EXIT_MEMORY */
 
 /* ---- pace.c: --minutes ---- */
-bool run_read_plans(Run *r, Error *error); /* --earlier-steps. EXIT_USAGE */
+bool run_read_plans(TrainSettings *s, Error *error); /* --earlier-steps. EXIT_USAGE */
 /* Sets the number of steps that fit into --minutes, from a measurement. */
 bool run_fit_minutes(Run *r, Error *error);
-void run_begin_pace(Run *r);
+void run_begin_pace(Pace *pace, int64_t step);
 /* Changes the number of steps, after a step, when the run would end too late or could be longer. */
 bool run_keep_minutes(Run *r, Error *error);
-void run_count_pause(Run *r, double saving, double evaluating, double sampling); /* durations in seconds; 0: none */
+void run_count_pause(Pace *pace, double saving, double evaluating, double sampling); /* durations in seconds; 0: none */
 /* Returns the planned number of steps at the current step; a repeated run gets the same. */
 static inline int64_t run_planned_steps(const Run *r) {
   return schedule_steps(&r->settings.plans, r->settings.steps, r->progress.step);
@@ -258,7 +258,7 @@ bool run_measure_step(Run *r, double limit, double *seconds, Error *error);
 bool run_bench(Run *r, const char *commit, Error *error);
 
 /* ---- directory.c: the run directory ---- */
-bool run_name_directory(Run *r, Error *error);
+bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error);
 bool run_take_directory(Run *r, Error *error);
 /* Begins the run in its directory, which from then on holds a model that transformers and ./generate can read. When the
  * run replaces another, nothing of the old run is removed before the new model is in its place. */
@@ -267,13 +267,13 @@ bool run_write_settings(const Run *r, Error *error); /* config.txt */
 typedef struct ResumeCommand {
   char text[2 * sizeof(ShellWord) + 16];
 } ResumeCommand;
-ResumeCommand run_resume_command(const Run *r); /* the command that resumes the run */
+ResumeCommand run_resume_command(const RunFiles *files); /* the command that resumes the run */
 /* Returns the contents of config.txt in allocated memory. EXIT_MEMORY. */
-bool run_settings_text(const Run *r, char **text, size_t *size, Error *error);
+bool run_settings_text(const Options *options, const TrainSettings *s, char **text, size_t *size, Error *error);
 
 /* ---- state.c: saving and restoring progress, weights and moments ---- */
 /* Copies the weights to the host of rank 0. All processes call it. */
-bool run_download_weights(Run *r, Error *error);
+bool run_download_weights(RunModel *model, Error *error);
 bool run_write_weights(const Run *r, Error *error); /* on rank 0: writes them to model.safetensors */
 bool run_save_state(Run *r, Error *error);
 bool run_restore_state(Run *r, Error *error);

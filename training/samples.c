@@ -39,15 +39,16 @@ static bool collect_token(void *context, void *text, const GeneratedToken *token
   return bpe_ids_sink(sample->drawn, &token->id, 1, error);
 }
 
-static bool write_sample(Run *r, const GenerationRequest *request, FILE *stream, Error *error) {
-  Sample sample = {stream, &r->model.drawn};
-  const Generation generation = {.decoder = r->model.decoder,
-                                 .tokenizer = r->text.tokenizer,
+static bool write_sample(RunModel *model, Tokenizer *tokenizer, const GenerationRequest *request, FILE *stream,
+                         Error *error) {
+  Sample sample = {stream, &model->drawn};
+  const Generation generation = {.decoder = model->decoder,
+                                 .tokenizer = tokenizer,
                                  .context = &sample,
                                  .emit = collect_text,
                                  .token = collect_token};
   GenerationResult result = {0};
-  r->model.drawn.count = 0;
+  model->drawn.count = 0;
   return generation_run_one(&generation, request, &result, error);
 }
 
@@ -68,7 +69,7 @@ static bool sample_text(Run *r, FILE *stream, Error *error) {
   request.sampling.seed = r->settings.seed;
   request.prompt = ids.ids + skipped;
   request.prompt_tokens = (int)(ids.count - skipped);
-  ok = ok && write_sample(r, &request, stream, error);
+  ok = ok && write_sample(&r->model, r->text.tokenizer, &request, stream, error);
   free(ids.ids);
   return ok;
 }
@@ -88,9 +89,9 @@ static bool write_tokens(const Tokenizer *tokenizer, const BpeIds *ids, FILE *st
 static bool write_answer(Run *r, const PairReader *reader, const BpeIds *prompt, const BpeIds *target, FILE *stream,
                          Error *error) {
   const GenerationRequest request = answer_request(reader, prompt, r->settings.sample_tokens);
-  bool ok = (write_tokens(run_source_tokenizer(r), prompt, stream) && fputs(" -> ", stream) != EOF) ||
+  bool ok = (write_tokens(run_source_tokenizer(&r->text), prompt, stream) && fputs(" -> ", stream) != EOF) ||
             error_memory(error, "a sample");
-  if (!ok || !write_sample(r, &request, stream, error) || !target) return ok && !error->code;
+  if (!ok || !write_sample(&r->model, r->text.tokenizer, &request, stream, error) || !target) return ok && !error->code;
   ok = fputs("   (right: ", stream) != EOF && write_tokens(r->text.tokenizer, target, stream) &&
        fputs(")", stream) != EOF;
   return ok || error_memory(error, "a sample");
@@ -98,7 +99,7 @@ static bool write_answer(Run *r, const PairReader *reader, const BpeIds *prompt,
 
 static bool answer_prompt(Run *r, const PairReader *reader, FILE *stream, Error *error) {
   const char *text = r->settings.prompt;
-  Tokenizer *tokenizer = run_source_tokenizer(r);
+  Tokenizer *tokenizer = run_source_tokenizer(&r->text);
   const int32_t end = tokenizer_end(tokenizer);
   const size_t ctx = (size_t)r->model.config.ctx;
   BpeIds ids = {0};
@@ -141,36 +142,38 @@ static bool sample_answers(Run *r, FILE *stream, Error *error) {
 /* ---- all of them ---- */
 
 /* Of the weights that the model holds. */
-static int64_t sampled_step(const Run *r) { return r->now.holds_kept ? r->progress.best_step : r->progress.step; }
+static int64_t sampled_step(const RunProgress *progress, const RunNow *now) {
+  return now->holds_kept ? progress->best_step : progress->step;
+}
 
-static bool append_sample(const Run *r, const char *text, size_t size, Error *error) {
-  const PathText path = path_in(r->files.dir, CHECKPOINT_SAMPLES);
+static bool append_sample(const char *dir, int64_t step, const char *text, size_t size, Error *error) {
+  const PathText path = path_in(dir, CHECKPOINT_SAMPLES);
   FILE *file = fopen(path.text, "a");
-  bool ok = file && fprintf(file, "=== step %" PRId64 "\n", sampled_step(r)) > 0 &&
-            fwrite(text, 1, size, file) == size && fputc('\n', file) != EOF;
+  bool ok = file && fprintf(file, "=== step %" PRId64 "\n", step) > 0 && fwrite(text, 1, size, file) == size &&
+            fputc('\n', file) != EOF;
   if (file) ok = fclose(file) == 0 && ok;
   return ok || file_fail_write(path.text, error);
 }
 
 /* Control characters of an untrained model would confuse the terminal. */
-static void show_sample(Run *r, char *text, size_t size) {
+static void show_sample(Console *console, int64_t step, char *text, size_t size) {
   for (size_t i = 0; i < size; i++)
     if ((unsigned char)text[i] < 32 && text[i] != '\n' && text[i] != '\t') text[i] = '?';
-  console_line(&r->console, "--- sample after %s\n%s\n---", text_plural((double)sampled_step(r), "step").text, text);
+  console_line(console, "--- sample after %s\n%s\n---", text_plural((double)step, "step").text, text);
 }
 
 bool run_sample(Run *r, Error *error) {
-  if (!run_leads(r)) r->progress.sampled_step = r->progress.step;
-  if (!run_leads(r) || !r->settings.sample_tokens || stop_signal) return true;
+  if (!run_leads(r->peers)) r->progress.sampled_step = r->progress.step;
+  if (!run_leads(r->peers) || !r->settings.sample_tokens || stop_signal) return true;
   char *text = NULL;
   size_t size = 0;
   FILE *stream = open_memstream(&text, &size);
   if (!stream) return error_memory(error, "a sample");
   bool ok = r->model.config.encoder_layers ? sample_answers(r, stream, error) : sample_text(r, stream, error);
   if (fclose(stream) != 0 && ok) ok = error_memory(error, "a sample");
-  ok = ok && append_sample(r, text, size, error);
+  ok = ok && append_sample(r->files.dir, sampled_step(&r->progress, &r->now), text, size, error);
   if (ok) r->progress.sampled_step = r->progress.step;
-  if (ok) show_sample(r, text, size);
+  if (ok) show_sample(&r->console, sampled_step(&r->progress, &r->now), text, size);
   free(text);
   return ok;
 }

@@ -13,19 +13,19 @@
 
 /* ---- tuning: the GEMM algorithms that --autotune has chosen ---- */
 
-bool run_save_tuning(const Run *r, Error *error) {
-  char *tuning = r->device.backend->tuning(r->device.context);
-  bool ok = !tuning || file_write_in(r->files.dir, CHECKPOINT_TUNING, tuning, strlen(tuning), error);
+bool run_save_tuning(const RunDevice *device, const char *dir, Error *error) {
+  char *tuning = device->backend->tuning(device->context);
+  bool ok = !tuning || file_write_in(dir, CHECKPOINT_TUNING, tuning, strlen(tuning), error);
   free(tuning);
   return ok;
 }
 
 /* NULL when there is none that can be used: then the algorithms are chosen again. */
-static char *read_tuning(const Run *r) {
+static char *read_tuning(const char *dir) {
   enum { LIMIT = 1 << 20 }; /* a shape takes some 200 bytes */
   Error ignored = {0};
   MappedFile file = {0};
-  const bool found = file_map(&file, path_in(r->files.dir, CHECKPOINT_TUNING).text, EXIT_CHECKPOINT, &ignored);
+  const bool found = file_map(&file, path_in(dir, CHECKPOINT_TUNING).text, EXIT_CHECKPOINT, &ignored);
   char *text = found && file.size < LIMIT ? calloc(file.size + 1, 1) : NULL;
   if (text && file.size) memcpy(text, file.bytes, file.size);
   file_unmap(&file);
@@ -34,27 +34,27 @@ static char *read_tuning(const Run *r) {
 
 /* ---- device ---- */
 
-ContextInfo run_device_now(const Run *r) {
+ContextInfo run_device_now(const RunDevice *device) {
   ContextInfo info;
-  r->device.backend->info(r->device.context, &info);
+  device->backend->info(device->context, &info);
   return info;
 }
 
 /* A resumed run works with the algorithms that it was tuned to, on a device that can compute its model. */
 bool run_open_device(Run *r, Error *error) {
   DeviceSettings machine = r->settings.machine;
-  const bool resumes = r->settings.resume && run_leads(r);
+  const bool resumes = r->settings.resume && run_leads(r->peers);
   r->text.threads = run_threads(r, error);
   if (error->code) return false;
   machine.threads = r->text.threads;
   machine.peers = r->peers->size > 1 ? r->peers : NULL;
   r->text.threads = threads_count(r->text.threads);
-  char *tuning = resumes && machine.autotune ? read_tuning(r) : NULL;
+  char *tuning = resumes && machine.autotune ? read_tuning(r->files.dir) : NULL;
   const bool untuned = resumes && machine.autotune && !tuning;
   bool ok = device_open(&machine, run_base(r), tuning, &r->console, &r->device.backend, &r->device.context, error);
   free(tuning);
   if (!ok) return false;
-  r->device.info = run_device_now(r);
+  r->device.info = run_device_now(&r->device);
   if (machine.autotune && !r->device.info.accelerator)
     console_note(&r->console, "--autotune has nothing to choose on the CPU");
   else if (untuned)
@@ -71,7 +71,7 @@ bool run_open_device(Run *r, Error *error) {
 static bool add_what_fits(const Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   const size_t available = r->device.available - r->device.available / 32;
-  TrainConfig train = run_train_config(r);
+  TrainConfig train = run_train_config(&r->settings, r->peers);
   char more[40] = "";
   if (error->code != EXIT_MEMORY || r->peers->size > 1) return false;
   do train.batch--;
@@ -83,8 +83,8 @@ static bool add_what_fits(const Run *r, Error *error) {
 }
 
 bool run_check_memory(Run *r, Error *error) {
-  const ContextInfo now = run_device_now(r);
-  const TrainConfig train = run_train_config(r);
+  const ContextInfo now = run_device_now(&r->device);
+  const TrainConfig train = run_train_config(&r->settings, r->peers);
   const size_t total = model_memory(&r->model.config, &train, &r->device.info).total;
   r->device.available = now.free_bytes;
   if (total <= now.free_bytes) return true;
@@ -95,11 +95,11 @@ bool run_check_memory(Run *r, Error *error) {
 
 static bool allocate_model(Run *r, Error *error) {
   enum { ANSWERS = 32 };
-  TrainConfig train = run_train_config(r);
+  TrainConfig train = run_train_config(&r->settings, r->peers);
   if (!model_open(&r->model.on_device, r->device.backend, r->device.context, &r->model.config, error) ||
       !model_train_begin(r->model.on_device, &train, error))
     return false;
-  if (!run_leads(r)) return true;
+  if (!run_leads(r->peers)) return true;
   r->model.decoder_rows = r->model.config.encoder_layers ? generation_rows(r->model.on_device, ANSWERS) : 1;
   return decoder_open(&r->model.decoder, r->model.on_device, r->model.decoder_rows, error);
 }
@@ -110,32 +110,33 @@ static const ArenaKind arenas[CHECKPOINT_ARENAS] = {ARENA_MASTER, ARENA_MOMENT1,
 bool run_start_model(Run *r, Error *error) {
   if (!run_check_memory(r, error)) return false;
   if (!allocate_model(r, error)) return add_what_fits(r, error);
-  const SequenceShare share = run_sequence_share(r);
+  const SequenceShare share = run_sequence_share(&r->settings, r->peers);
   if (!batch_make(&r->model.batch, &r->text.windows, share.batch * share.micro_batches, error)) return false;
-  for (int i = 0; run_leads(r) && i < CHECKPOINT_ARENAS; i++) {
+  for (int i = 0; run_leads(r->peers) && i < CHECKPOINT_ARENAS; i++) {
     r->model.host[i] = calloc(model_arena_size(r->model.on_device, arenas[i]), sizeof(float));
     if (!r->model.host[i]) return error_memory(error, "a copy of the weights");
   }
   return true;
 }
 
-bool run_download_state(Run *r, Error *error) {
+bool run_download_state(RunModel *model, Error *error) {
   for (int i = 0; i < CHECKPOINT_ARENAS; i++)
-    if (!model_download(r->model.on_device, arenas[i], r->model.host[i], error)) return false;
+    if (!model_download(model->on_device, arenas[i], model->host[i], error)) return false;
   return true;
 }
 
-void run_upload_state(Run *r) {
-  for (int i = 0; i < CHECKPOINT_ARENAS; i++) model_upload(r->model.on_device, arenas[i], r->model.host[i]);
-  model_set_step(r->model.on_device, r->progress.step);
+void run_upload_state(const RunModel *model, int64_t step) {
+  for (int i = 0; i < CHECKPOINT_ARENAS; i++) model_upload(model->on_device, arenas[i], model->host[i]);
+  model_set_step(model->on_device, step);
 }
 
 bool run_init_weights(Run *r, Error *error) {
   const Initialization how = {(InitKind)r->settings.init_like, r->settings.init_std};
-  if (run_leads(r) && settings_start_from_model(&r->settings)) run_read_base_weights(r, error);
-  else if (run_leads(r)) parameter_table_init(model_table(r->model.on_device), how, r->model.host[0], r->settings.seed);
-  if (!run_agree(r, error)) return false;
-  run_upload_state(r);
+  if (run_leads(r->peers) && settings_start_from_model(&r->settings)) run_read_base_weights(r, error);
+  else if (run_leads(r->peers))
+    parameter_table_init(model_table(r->model.on_device), how, r->model.host[0], r->settings.seed);
+  if (!run_agree(r->peers, error)) return false;
+  run_upload_state(&r->model, r->progress.step);
   return true;
 }
 
@@ -144,23 +145,23 @@ bool run_warm_up(Run *r, Error *error) {
   if (!r->device.info.accelerator) return true;
   TokenBatch batch;
   run_fill_batch(r, r->progress.step + 1, &batch, error);
-  if (!run_agree(r, error)) return false;
+  if (!run_agree(r->peers, error)) return false;
   model_train_step(r->model.on_device, &batch);
   if (model_reports(r->model.on_device, reports, REPORT_RING, true, error) < 0) return add_what_fits(r, error);
-  run_upload_state(r);
+  run_upload_state(&r->model, r->progress.step);
   return true;
 }
 
-void run_stop_model(Run *r) {
-  decoder_close(r->model.decoder);
-  free(r->model.drawn.ids);
-  r->model.drawn = (BpeIds){0};
-  model_close(r->model.on_device);
-  r->model.decoder = NULL;
-  r->model.on_device = NULL;
-  batch_free(&r->model.batch);
+void run_stop_model(RunModel *model) {
+  decoder_close(model->decoder);
+  free(model->drawn.ids);
+  model->drawn = (BpeIds){0};
+  model_close(model->on_device);
+  model->decoder = NULL;
+  model->on_device = NULL;
+  batch_free(&model->batch);
   for (int i = 0; i < CHECKPOINT_ARENAS; i++) {
-    free(r->model.host[i]);
-    r->model.host[i] = NULL;
+    free(model->host[i]);
+    model->host[i] = NULL;
   }
 }

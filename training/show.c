@@ -195,7 +195,7 @@ static void show_documents(Page *p, const Run *r, const Window *w) {
 /* ---- windows of pairs ---- */
 
 static void show_pair(Page *p, const Run *r, const Window *w, int begin, int stop, int number) {
-  const Tokenizer *source = run_source_tokenizer(r);
+  const Tokenizer *source = run_source_tokenizer(&r->text);
   remark(p, "pair %d: the encoder reads", number);
   read_with(p, source);
   for (int i = w->cross_begin[begin]; i < w->cross_end[begin]; i++)

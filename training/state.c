@@ -68,27 +68,28 @@ static void make_notes(const Run *r, Notes *n) {
 
 /* ---- saving ---- */
 
-bool run_download_weights(Run *r, Error *error) {
-  return model_download(r->model.on_device, ARENA_MASTER, r->model.host[0], error);
+bool run_download_weights(RunModel *model, Error *error) {
+  return model_download(model->on_device, ARENA_MASTER, model->host[0], error);
 }
 
 bool run_write_weights(const Run *r, Error *error) {
-  return !run_leads(r) || model_files_write_weights(r->files.dir, &r->model.config, model_table(r->model.on_device),
-                                                    r->model.host[0], error);
+  return !run_leads(r->peers) || model_files_write_weights(r->files.dir, &r->model.config,
+                                                           model_table(r->model.on_device), r->model.host[0], error);
 }
 
 static bool write_state(Run *r, Error *error) {
   Notes n = {.count = 0};
-  if (!run_leads(r)) return true;
+  if (!run_leads(r->peers)) return true;
   make_notes(r, &n);
   return checkpoint_write_state(r->files.dir, model_table(r->model.on_device), r->model.host, n.entries, n.count,
                                 error) &&
-         run_save_tuning(r, error) && (run_has_validation(r) || run_write_weights(r, error));
+         run_save_tuning(&r->device, r->files.dir, error) &&
+         (run_has_validation(&r->text) || run_write_weights(r, error));
 }
 
 bool run_save_state(Run *r, Error *error) {
-  if (run_download_state(r, error)) write_state(r, error);
-  if (!run_agree(r, error)) return false;
+  if (run_download_state(&r->model, error)) write_state(r, error);
+  if (!run_agree(r->peers, error)) return false;
   r->now.saved_step = r->progress.step;
   r->now.saved_at = clock_seconds();
   startup_unsaved_steps = 0;
@@ -158,7 +159,7 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   if (!same_sum(state, "tokenizer", tokenizer_fingerprint(r->text.tokenizer)))
     return fail(error, EXIT_CHECKPOINT, "%s/" TOKENIZER_JSON " is not the tokenizer that the run was trained with",
                 r->files.dir);
-  if (!same_sum(state, "source_tokenizer", tokenizer_fingerprint(run_source_tokenizer(r))))
+  if (!same_sum(state, "source_tokenizer", tokenizer_fingerprint(run_source_tokenizer(&r->text))))
     return fail(error, EXIT_CHECKPOINT,
                 "%s/" MODEL_FILE_SOURCE_TOKENIZER " is not the tokenizer that the run's prompts were trained with",
                 r->files.dir);
@@ -186,7 +187,7 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
 
 static bool read_state(Run *r, Error *error) {
   CheckpointState state = {0};
-  if (!run_leads(r)) return true;
+  if (!run_leads(r->peers)) return true;
   if (!checkpoint_read_state(r->files.dir, model_table(r->model.on_device), r->model.host, &state, error)) {
     if (error->code != EXIT_CHECKPOINT) return false;
     return error_append(error, "; start it again: %s FILE --out %s --overwrite", program_name("train").text,
@@ -199,8 +200,8 @@ static bool read_state(Run *r, Error *error) {
 
 bool run_restore_state(Run *r, Error *error) {
   read_state(r, error);
-  if (!run_agree(r, error)) return false;
+  if (!run_agree(r->peers, error)) return false;
   run_share_progress(r);
-  run_upload_state(r);
+  run_upload_state(&r->model, r->progress.step);
   return true;
 }
