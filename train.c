@@ -63,7 +63,7 @@ static bool choose_length(Run *r, const ChoiceInputs *given, Error *error) {
 /* What the leader has chosen others are given. */
 static bool choose_model(Run *r, const ChoiceInputs *given, Error *error) {
   if (run_leads(r->peers)) choices_model(&r->settings, given, &r->model.config, &r->choices, error);
-  if (!run_share_settings(r, error)) return false;
+  if (!run_share_settings(&r->options, r->peers, error)) return false;
   return run_leads(r->peers) || choices_model(&r->settings, given, &r->model.config, &r->choices, error);
 }
 
@@ -91,7 +91,7 @@ static bool choose(Run *r, Error *error) {
   given.val_tokens = token_range_size(&r->text.val);
   if (!run_agree(r->peers, error)) return false;
   choose_length(r, &given, error);
-  return run_share_settings(r, error);
+  return run_share_settings(&r->options, r->peers, error);
 }
 
 static bool take_settings(Run *r, Error *error) {
@@ -108,7 +108,7 @@ static bool take_settings(Run *r, Error *error) {
 
 static bool open_device(Run *r, Error *error) {
   const bool ok = run_open_device(r, error) && check_flags(r, error);
-  if (!run_agree(r->peers, error) || !ok || !run_check_device(r, error)) return false;
+  if (!run_agree(r->peers, error) || !ok || !run_check_device(&r->device, r->peers, &r->machines, error)) return false;
   r->device.peak_flops = r->device.backend->peak_flops(r->device.context);
   collective_sum(r->peers, &r->device.peak_flops, 1);
   return true;
@@ -140,9 +140,9 @@ static bool must_save(Run *r) {
          (interval->seconds > 0 && run_leader_says(r->peers, clock_seconds() - r->now.saved_at >= interval->seconds));
 }
 
-static bool must_evaluate(const Run *r) {
-  return r->progress.evaluated_step < r->progress.step &&
-         (r->progress.step == r->settings.steps || every(r->settings.eval_every, r->progress.step));
+static bool must_evaluate(const TrainSettings *s, const RunProgress *progress) {
+  return progress->evaluated_step < progress->step &&
+         (progress->step == s->steps || every(s->eval_every, progress->step));
 }
 
 /* The last sample is that of finish(): none comes shortly before it. */
@@ -164,13 +164,13 @@ static bool take_all_reports(Run *r, Error *error) {
 static bool pause_training(Run *r, Error *error) {
   const bool last = r->progress.step == r->settings.steps, sample = must_sample(r);
   const bool save = must_save(r) || last || r->now.stopping;
-  if (!save && !must_evaluate(r) && !sample) return true;
+  if (!save && !must_evaluate(&r->settings, &r->progress) && !sample) return true;
   if (!take_all_reports(r, error)) return false;
-  run_name_slowest(r);
+  if (!r->device.info.direct) run_name_slowest(&r->straggler, r->peers, &r->console);
   const double start = clock_seconds();
   if (save && !run_save_state(r, error)) return false;
   const double saved = clock_seconds();
-  if (!r->now.stopping && must_evaluate(r) && !run_evaluate(r, error)) return false;
+  if (!r->now.stopping && must_evaluate(&r->settings, &r->progress) && !run_evaluate(r, error)) return false;
   const double evaluated = clock_seconds();
   if (sample) run_sample(r, error);
   if (sample && !run_agree(r->peers, error)) return false;
@@ -182,10 +182,10 @@ static bool pause_training(Run *r, Error *error) {
   return true;
 }
 
-static bool out_of_patience(Run *r) {
-  if (!r->settings.patience || r->progress.bad_evals < r->settings.patience) return false;
-  console_note(&r->console, "early stopping: no better validation loss for %s; the best was at step %" PRId64,
-               text_plural((double)r->progress.bad_evals, "evaluation").text, r->progress.best_step);
+static bool out_of_patience(Console *console, const TrainSettings *s, const RunProgress *progress) {
+  if (!s->patience || progress->bad_evals < s->patience) return false;
+  console_note(console, "early stopping: no better validation loss for %s; the best was at step %" PRId64,
+               text_plural((double)progress->bad_evals, "evaluation").text, progress->best_step);
   return true;
 }
 
@@ -204,15 +204,15 @@ static bool is_of_text(const Error *error) { return error->code == EXIT_INPUT ||
 
 static bool train_loop(Run *r, Error *error) {
   r->now.started = r->now.saved_at = clock_seconds();
-  run_restart_timing(r);
+  run_restart_timing(&r->now);
   run_restart_comparison(&r->straggler, r->peers);
   run_begin_pace(&r->pace, r->progress.step);
   /* saved, then stopped before it */
   if (!run_listen(r, error)) return false;
   if (!r->now.stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
-  if (!r->now.stopping && must_evaluate(r) && !run_evaluate(r, error)) return false;
+  if (!r->now.stopping && must_evaluate(&r->settings, &r->progress) && !run_evaluate(r, error)) return false;
   if (!r->now.stopping && must_sample(r)) run_sample(r, error);
-  while (r->progress.step < r->settings.steps && !out_of_patience(r)) {
+  while (r->progress.step < r->settings.steps && !out_of_patience(&r->console, &r->settings, &r->progress)) {
     TokenBatch batch;
     if (!error->code) run_fill_batch(r, r->progress.step + 1, &batch, error);
     if (!run_listen(r, error)) return is_of_text(error) && save_what_is(r, error);
@@ -253,7 +253,7 @@ static bool finish(Run *r, Error *error) {
   if (run_sample(r, error)) run_judge_sample(r, error);
   if (!run_listen(r, error)) return false;
   if (r->now.stopping) return interrupted(r, error);
-  run_load_newest(r);
+  run_load_newest(&r->model, &r->now);
   r->progress.finished = true;
   run_write_result(r, how_it_ended(r), INKLING_VERSION, error);
   if (!run_agree(r->peers, error) || !run_save_state(r, error)) return false;
@@ -278,10 +278,9 @@ static bool train(Run *r, Error *error) {
 
 /* ---- what is no training ---- */
 
-static bool print_runs(Run *r, Error *error) {
+static bool print_runs(Console *console, const TrainSettings *s, Error *error) {
   static const char *const here[] = {"."};
   enum { DEFAULT_WIDTH = 100 };
-  const TrainSettings *s = &r->settings;
   const TableFormat usual = isatty(STDOUT_FILENO) ? TABLE_TEXT : TABLE_MARKDOWN;
   const int width = console_width(stdout);
   const RunsTable table = {.dirs = s->data.count ? s->data.items : here,
@@ -290,7 +289,7 @@ static bool print_runs(Run *r, Error *error) {
                            .columns = s->runs_columns,
                            .format = s->runs_format < 0 ? usual : (TableFormat)s->runs_format,
                            .width = width > 0 ? width : DEFAULT_WIDTH,
-                           .console = &r->console};
+                           .console = console};
   return runs_print(&table, stdout, error);
 }
 
@@ -313,21 +312,20 @@ static bool write_report(const TrainSettings *s, Error *error) {
   return page_write_runs(s->data.items, s->data.count, s->out, error);
 }
 
-static bool plot_runs(const Run *r, Error *error) {
-  const TrainSettings *s = &r->settings;
+static bool plot_runs(const Console *console, const TrainSettings *s, Error *error) {
   if (!s->data.count)
     return fail(error, EXIT_USAGE, "--plot needs a run: %s --plot book.run", program_name("train").text);
   FoundRuns runs = {0};
   const bool ok = find_runs_read(&runs, s->data.items, s->data.count, error);
-  if (ok) plot_print(stdout, runs.items, runs.count, console_width(stdout), r->console.utf8);
+  if (ok) plot_print(stdout, runs.items, runs.count, console_width(stdout), console->utf8);
   find_runs_free(&runs);
   return ok && file_flush(stdout, "stdout", error);
 }
 
 static bool show_runs(Run *r, Error *error) {
-  return r->options.mode == TRAIN_MODE_RUNS     ? print_runs(r, error)
+  return r->options.mode == TRAIN_MODE_RUNS     ? print_runs(&r->console, &r->settings, error)
          : r->options.mode == TRAIN_MODE_REPORT ? write_report(&r->settings, error)
-                                                : plot_runs(r, error);
+                                                : plot_runs(&r->console, &r->settings, error);
 }
 
 /* ---- main ---- */

@@ -9,12 +9,12 @@
 
 /* ---- the model in settings: the options whose variables are in TrainSettings.model ---- */
 
-static const void *field(const Run *r, const Option *row, const ModelConfig *model) {
-  return (const char *)model + ((const char *)row->value - (const char *)&r->settings.model);
+static const void *field(const TrainSettings *s, const Option *row, const ModelConfig *model) {
+  return (const char *)model + ((const char *)row->value - (const char *)&s->model);
 }
 
-static const Option *next_field(const Run *r, const Option *row) {
-  return options_next_in(&r->options, row, &r->settings.model, sizeof r->settings.model);
+static const Option *next_field(const Options *options, const TrainSettings *s, const Option *row) {
+  return options_next_in(options, row, &s->model, sizeof s->model);
 }
 
 /* Refuses a value that differs from the saved model. */
@@ -22,8 +22,8 @@ static bool check_field(const Run *r, const Option *row, const ModelConfig *aske
                         Error *error) {
   char given[40], kept[40];
   const bool resumes = r->settings.resume, is_ctx = row->value == &r->settings.model.ctx;
-  option_text(row, field(r, row, asked), given, sizeof given);
-  option_text(row, field(r, row, saved), kept, sizeof kept);
+  option_text(row, field(&r->settings, row, asked), given, sizeof given);
+  option_text(row, field(&r->settings, row, saved), kept, sizeof kept);
   if (strcmp(given, kept) == 0 || (is_ctx && !resumes && asked->ctx < saved->ctx)) return true;
   if (resumes)
     return fail(error, EXIT_USAGE,
@@ -39,7 +39,8 @@ static bool check_same(const Run *r, ModelConfig asked, Error *error) {
   if (asked.positions != POSITIONS_ROPE) asked.rope_base = NAN;
   /* Components come before sizes: a size may follow from them, and the error should name the cause. */
   for (int sizes = 0; sizes < 2; sizes++)
-    for (const Option *row = next_field(r, NULL); row; row = next_field(r, row))
+    for (const Option *row = next_field(&r->options, &r->settings, NULL); row;
+         row = next_field(&r->options, &r->settings, row))
       if ((row->kind == OPTION_INT) == sizes && !check_field(r, row, &asked, &saved, error)) return false;
   return true;
 }
@@ -50,9 +51,10 @@ bool run_check_same_model(const Run *r, Error *error) { return check_same(r, r->
 static void take_model(Run *r) {
   ModelConfig saved = r->base.config;
   if (saved.positions != POSITIONS_ROPE) saved.rope_base = NAN;
-  for (const Option *row = next_field(r, NULL); row; row = next_field(r, row))
+  for (const Option *row = next_field(&r->options, &r->settings, NULL); row;
+       row = next_field(&r->options, &r->settings, row))
     if (row->origin != ORIGIN_COMMAND_LINE && row->value != &r->settings.model.ctx)
-      option_take(row, field(r, row, &saved));
+      option_take(row, field(&r->settings, row, &saved));
 }
 
 /* ---- --init ---- */
@@ -100,7 +102,7 @@ bool run_share_base(Run *r, Error *error) {
     ModelConfig model;
     SpecialTokens special;
   } base = {r->base.config, r->base.special};
-  if (!run_share_settings(r, error)) return false;
+  if (!run_share_settings(&r->options, r->peers, error)) return false;
   collective_broadcast(r->peers, &base, sizeof base);
   r->base.config = base.model;
   r->base.special = base.special;
@@ -119,10 +121,10 @@ bool run_open_base_tokenizers(Run *r, Error *error) {
   return true;
 }
 
-bool run_read_base_weights(Run *r, Error *error) {
-  const bool ok = model_files_read_weights(r->base.files, &r->model.config, model_table(r->model.on_device),
-                                           r->model.host[0], error);
-  model_files_close(r->base.files);
-  r->base.files = NULL;
+bool run_read_base_weights(RunBase *base, RunModel *model, Error *error) {
+  const bool ok =
+      model_files_read_weights(base->files, &model->config, model_table(model->on_device), model->host[0], error);
+  model_files_close(base->files);
+  base->files = NULL;
   return ok;
 }

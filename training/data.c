@@ -81,15 +81,14 @@ static bool reads_stdin(const TrainSettings *s) {
 }
 
 /* Whether it can be told how the model does on other text. */
-static void note_same_files(Run *r, const Corpus *train, const Corpus *val) {
+static void note_same_files(Console *console, const Corpus *train, const Corpus *val) {
   struct stat a, b;
   for (int v = 0; v < corpus_files(val); v++)
     for (int t = 0; t < corpus_files(train); t++) {
       const char *path = corpus_file(val, v)->path;
       if (stat(path, &a) != 0 || stat(corpus_file(train, t)->path, &b) != 0) continue;
       if (a.st_dev != b.st_dev || a.st_ino != b.st_ino) continue;
-      console_warning(&r->console,
-                      "%s is both trained on and validated on: the validation loss says nothing of other text",
+      console_warning(console, "%s is both trained on and validated on: the validation loss says nothing of other text",
                       text_one_line(path, 250).text);
       return;
     }
@@ -106,7 +105,7 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   if (names_fields(s) && !corpus_jsonl_files(*train) && !(*val && corpus_jsonl_files(*val)))
     return fail(error, EXIT_USAGE, "--%s is for JSON lines, and no file has a name that ends in .jsonl",
                 s->jsonl_field ? "jsonl-field" : "prompt-field");
-  if (*val) note_same_files(r, *train, *val);
+  if (*val) note_same_files(&r->console, *train, *val);
   r->text.facts = (TextFacts){corpus_files(*train), corpus_bytes(*train), corpus_skipped(*train),
                               (size_t)corpus_stdin_bytes(*train)};
   return s->resume || s->binary ||
@@ -336,11 +335,11 @@ static void note_little_validation(Console *console, const TrainSettings *s, con
 }
 
 /* What prompts and sources begin and end with is what those have that the model sees. */
-static void set_ends(Run *r, bool encoder) {
-  const bool docs = r->settings.pack == PACK_DOCS && !encoder;
-  if (!docs || tokenizer_begin(r->text.tokenizer) < 0) tokenizer_set_begins_with_end(r->text.tokenizer, docs);
-  tokenizer_set_ends_with_end(r->text.tokenizer, encoder);
-  if (r->text.source_tokenizer) tokenizer_set_ends_with_end(r->text.source_tokenizer, true);
+static void set_ends(RunText *text, int packing, bool encoder) {
+  const bool docs = packing == PACK_DOCS && !encoder;
+  if (!docs || tokenizer_begin(text->tokenizer) < 0) tokenizer_set_begins_with_end(text->tokenizer, docs);
+  tokenizer_set_ends_with_end(text->tokenizer, encoder);
+  if (text->source_tokenizer) tokenizer_set_ends_with_end(text->source_tokenizer, true);
 }
 
 bool run_open_windows(Run *r, Error *error) {
@@ -350,7 +349,7 @@ bool run_open_windows(Run *r, Error *error) {
   r->text.val_windows = (Windows){.range = r->text.val, .ctx = r->model.config.ctx};
   if (!check_text_length(&r->settings, &r->text, r->model.config.ctx, error)) return false;
   const bool encoder = r->model.config.encoder_layers > 0;
-  if (!s->resume && (docs || !s->init)) set_ends(r, encoder);
+  if (!s->resume && (docs || !s->init)) set_ends(&r->text, r->settings.pack, encoder);
   if (docs) {
     if (!pack(r, &r->text.windows, &r->text.train_packing, &r->text.train_pairs, error) ||
         !pack(r, &r->text.val_windows, &r->text.val_packing, &r->text.val_pairs, error))

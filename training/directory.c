@@ -34,17 +34,17 @@ bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error) {
 /* ---- taking it ---- */
 
 /* The model that the run starts from stays what it is. */
-static bool check_base(const Run *r, Error *error) {
-  struct stat base, dir;
-  if (stat(r->settings.init, &base) != 0 || stat(r->files.dir, &dir) != 0) return true;
-  return base.st_dev != dir.st_dev || base.st_ino != dir.st_ino ||
-         fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace", r->settings.init);
+static bool check_base(const TrainSettings *s, const char *dir, Error *error) {
+  struct stat base, out;
+  if (stat(s->init, &base) != 0 || stat(dir, &out) != 0) return true;
+  return base.st_dev != out.st_dev || base.st_ino != out.st_ino ||
+         fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace", s->init);
 }
 
 static bool lock(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (s->val && !checkpoint_check_input(r->files.dir, s->val, error)) return false;
-  if (settings_start_from_model(s) && !check_base(r, error)) return false;
+  if (settings_start_from_model(s) && !check_base(&r->settings, r->files.dir, error)) return false;
   for (int i = 0; i < s->data.count; i++)
     if (!checkpoint_check_input(r->files.dir, s->data.items[i], error)) return false;
   return checkpoint_lock(&r->files.lock, r->files.dir, error);
@@ -116,16 +116,16 @@ bool run_settings_text(const Options *options, const TrainSettings *s, char **te
 /* ---- the beginning of a run ---- */
 
 /* Standard input is kept with the run, which could not be resumed without it. */
-static bool keep_stdin(const Run *r, Error *error) {
-  const PathText kept = path_in(r->files.dir, run_stdin_file(&r->settings));
-  if (rename(path_in(r->files.dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
+static bool keep_stdin(const TrainSettings *s, const char *dir, Error *error) {
+  const PathText kept = path_in(dir, run_stdin_file(s));
+  if (rename(path_in(dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
   return file_fail_write(kept.text, error);
 }
 
 static bool replace_run(Run *r, Error *error) {
   SpecialTokens special = {run_start_token(r), tokenizer_end(r->text.tokenizer)};
   tokenizer_set_starts_elsewhere(r->text.tokenizer, special.start != special.end);
-  if (!run_write_weights(r, error) ||
+  if (!run_write_weights(r->files.dir, &r->model, error) ||
       !model_files_write_tokenizers(r->files.dir, r->text.tokenizer, r->text.source_tokenizer, r->model.config.ctx,
                                     error) ||
       !model_files_write_config(r->files.dir, &r->model.config, special, TENSOR_F32, error))
@@ -133,7 +133,7 @@ static bool replace_run(Run *r, Error *error) {
   checkpoint_remove_old(r->files.dir);
   if (!r->text.source_tokenizer) model_files_remove_source_tokenizer(r->files.dir);
   if (!r->settings.val) file_remove_in(r->files.dir, CHECKPOINT_VAL_TOKENS);
-  return keep_stdin(r, error);
+  return keep_stdin(&r->settings, r->files.dir, error);
 }
 
 /* A resumed run drops what was logged after its state was saved: it will be again. */
@@ -146,12 +146,11 @@ static bool open_metrics(RunFiles *files, const RunProgress *progress, bool resu
          (!resumes || history_read(&files->history, metrics.text, error));
 }
 
-bool run_write_settings(const Run *r, Error *error) {
+bool run_write_settings(const Options *options, const TrainSettings *s, const char *dir, Error *error) {
   char *text = NULL;
   size_t size = 0;
-  if (!run_leads(r->peers)) return true;
-  const bool ok = run_settings_text(&r->options, &r->settings, &text, &size, error) &&
-                  file_write_in(r->files.dir, CHECKPOINT_SETTINGS, text, size, error);
+  const bool ok =
+      run_settings_text(options, s, &text, &size, error) && file_write_in(dir, CHECKPOINT_SETTINGS, text, size, error);
   free(text);
   return ok;
 }

@@ -27,7 +27,7 @@ static bool show_progress(void *context, int64_t windows, Error *error) {
 
 /* ---- which windows ---- */
 
-static int64_t all_windows(const Run *r) { return windows_count(&r->text.val_windows, r->model.config.ctx); }
+static int64_t all_windows(const RunText *text) { return windows_count(&text->val_windows, text->val_windows.ctx); }
 
 /* What may be read every eval_every steps for 5 % of the time; a forward pass costs a third of a training step. */
 static int64_t affordable_windows(const Run *r) {
@@ -39,13 +39,13 @@ static int64_t affordable_windows(const Run *r) {
 /* A short validation text is evaluated whole. A resumed run keeps its part, or its losses could not be compared with
  * those before. */
 static int64_t part_windows(const Run *r) {
-  const int64_t all = all_windows(r);
+  const int64_t all = all_windows(&r->text);
   const bool whole = choices_evaluate_whole(token_range_size(&r->text.val));
   const int64_t part = r->progress.eval_windows ? r->progress.eval_windows : whole ? all : affordable_windows(r);
   return part < all ? part : all;
 }
 
-bool run_evaluates_all(const Run *r) { return part_windows(r) == all_windows(r); }
+bool run_evaluates_all(const Run *r) { return part_windows(r) == all_windows(&r->text); }
 
 /* ---- measuring ---- */
 
@@ -158,7 +158,8 @@ bool run_has_learned(const Run *r) {
 /* Without a loss to compare, the newest weights are kept. */
 static bool keep_newest(Run *r, Error *error) {
   r->progress.best_step = r->progress.step;
-  return run_download_weights(&r->model, error) && run_write_weights(r, error);
+  return run_download_weights(&r->model, error) &&
+         (!run_leads(r->peers) || run_write_weights(r->files.dir, &r->model, error));
 }
 
 static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *error) {
@@ -174,7 +175,7 @@ static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *erro
   line.xz_bits_per_byte = xz;
   line.all = run_evaluates_all(r);
   line.best = better;
-  return run_log(r, &line, error);
+  return run_log(&r->files, r->peers, &line, error);
 }
 
 static bool evaluate_part(Run *r, Error *error) {
@@ -194,7 +195,7 @@ static bool evaluate_part(Run *r, Error *error) {
   if (!run_agree(r->peers, error)) return false;
   r->progress.bad_evals = better ? 0 : r->progress.bad_evals + 1;
   if (better) r->progress.best_loss = r->progress.last_val_loss;
-  return (!better || keep_newest(r, error)) && judge(r, false, error) && run_write_report(r, error);
+  return (!better || keep_newest(r, error)) && judge(r, false, error) && run_write_report(&r->files, r->peers, error);
 }
 
 bool run_evaluate(Run *r, Error *error) {
@@ -212,38 +213,37 @@ bool run_evaluate_base(Run *r, Error *error) {
 /* ---- at the end: one model is kept, and its loss over all validation text is what is said of the run ---- */
 
 /* The leader reads model.safetensors into Run.host[1]. False: somebody has removed it, or with an error. */
-static bool read_kept(Run *r, Error *error) {
-  const PathText path = path_in(r->files.dir, MODEL_FILE_WEIGHTS);
+static bool read_kept(Console *console, const RunFiles *files, RunModel *model, Error *error) {
+  const PathText path = path_in(files->dir, MODEL_FILE_WEIGHTS);
   if (access(path.text, F_OK) != 0 && errno == ENOENT) {
-    console_warning(&r->console, "%s was removed; the newest model is kept", path.text);
+    console_warning(console, "%s was removed; the newest model is kept", path.text);
     return false;
   }
-  memcpy(r->model.host[1], r->model.host[0],
-         model_arena_size(r->model.on_device, ARENA_MASTER) * sizeof(float)); /* its pads */
-  ModelFiles *files;
-  const bool ok =
-      model_files_open(&files, r->files.dir, error) &&
-      model_files_read_weights(files, &r->model.config, model_table(r->model.on_device), r->model.host[1], error);
-  model_files_close(files);
+  memcpy(model->host[1], model->host[0],
+         model_arena_size(model->on_device, ARENA_MASTER) * sizeof(float)); /* its pads */
+  ModelFiles *kept;
+  const bool ok = model_files_open(&kept, files->dir, error) &&
+                  model_files_read_weights(kept, &model->config, model_table(model->on_device), model->host[1], error);
+  model_files_close(kept);
   return ok ||
          error_append(error, "; the run is saved. To keep its newest model instead, remove that file and type: %s",
-                      run_resume_command(&r->files).text);
+                      run_resume_command(files).text);
 }
 
 /* The best model so far into the model; the newest weights stay in Run.host[0]. *loaded false: there is no file. */
 static bool load_kept(Run *r, bool *loaded, Error *error) {
   run_download_weights(&r->model, error);
   if (!run_agree(r->peers, error)) return false;
-  *loaded = run_leader_says(r->peers, run_leads(r->peers) && read_kept(r, error));
+  *loaded = run_leader_says(r->peers, run_leads(r->peers) && read_kept(&r->console, &r->files, &r->model, error));
   if (!run_agree(r->peers, error) || !*loaded) return !error->code;
   model_upload(r->model.on_device, ARENA_MASTER, r->model.host[1]);
   r->now.holds_kept = true;
   return true;
 }
 
-void run_load_newest(Run *r) {
-  if (r->now.holds_kept) model_upload(r->model.on_device, ARENA_MASTER, r->model.host[0]);
-  r->now.holds_kept = false;
+void run_load_newest(const RunModel *model, RunNow *now) {
+  if (now->holds_kept) model_upload(model->on_device, ARENA_MASTER, model->host[0]);
+  now->holds_kept = false;
 }
 
 /* The newest weights on all of the text. */
@@ -254,7 +254,7 @@ static bool measure_newest(Run *r, Evaluation *out, bool *complete, Error *error
   if (!measure(r, 0, out, complete, error) || !*complete || run_evaluates_all(r) || !out->tokens) return !error->code;
   MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, out, &(ExactCount){0});
   line.all = true;
-  run_log(r, &line, error);
+  run_log(&r->files, r->peers, &line, error);
   return run_agree(r->peers, error);
 }
 
@@ -270,23 +270,24 @@ static bool choose(Run *r, Evaluation *newest, Evaluation *kept, bool *complete,
   if (loaded && run_leader_says(r->peers, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats)))
     return true;
   *kept = *newest;
-  run_load_newest(r);
+  run_load_newest(&r->model, &r->now);
   r->progress.best_loss = r->progress.last_val_loss;
   return keep_newest(r, error);
 }
 
-static void say_kept(Run *r, const Evaluation *newest, const Evaluation *kept, const ExactCount *exact) {
+static void say_kept(Console *console, const RunProgress *progress, const Evaluation *newest, const Evaluation *kept,
+                     const ExactCount *exact) {
   char bits[48] = ""; /* end tokens alone have no bytes */
   if (kept->bytes) snprintf(bits, sizeof bits, ", %.4f bits per byte", evaluation_bits_per_byte(kept));
-  console_line(&r->console, "validation loss %.4f nats per token%s, over all %s", evaluation_loss(kept), bits,
+  console_line(console, "validation loss %.4f nats per token%s, over all %s", evaluation_loss(kept), bits,
                text_plural((double)kept->tokens, "token").text);
   if (exact->pairs)
-    console_line(&r->console, "%.1f %% of %" PRId64 " answers are exactly right",
+    console_line(console, "%.1f %% of %" PRId64 " answers are exactly right",
                  100 * (double)exact->exact / (double)exact->pairs, exact->pairs);
-  if (r->progress.best_step < r->progress.step)
-    console_note(&r->console,
+  if (progress->best_step < progress->step)
+    console_note(console,
                  "the model of step %" PRId64 " is kept; the model of the last step, %" PRId64 ", has a loss of %.4f",
-                 r->progress.best_step, r->progress.step, evaluation_loss(newest));
+                 progress->best_step, progress->step, evaluation_loss(newest));
 }
 
 static bool measure_kept(Run *r, Error *error) {
@@ -300,8 +301,8 @@ static bool measure_kept(Run *r, Error *error) {
   if (r->model.config.encoder_layers && !count_exact(r, 0, &exact, error)) return false;
   if (stop_signal) return true; /* not all answers were counted; a resumed run measures again */
   const MetricsLine line = line_of(r, METRICS_KEPT, r->progress.best_step, &kept, &exact);
-  if (!run_log(r, &line, error)) return false;
-  say_kept(r, &newest, &kept, &exact);
+  if (!run_log(&r->files, r->peers, &line, error)) return false;
+  say_kept(&r->console, &r->progress, &newest, &kept, &exact);
   return judge(r, true, error);
 }
 

@@ -42,18 +42,18 @@ bool run_read_plans(TrainSettings *s, Error *error) {
       s->earlier_steps, SCHEDULE_PLANS);
 }
 
-static bool write_plans(Run *r, Error *error) {
+static bool write_plans(Pace *pace, TrainSettings *s, Error *error) {
   enum { PLAN_BYTES = 48 };
-  const SchedulePlans *plans = &r->settings.plans;
+  const SchedulePlans *plans = &s->plans;
   const size_t size = (size_t)plans->count * PLAN_BYTES;
-  char *text = realloc(r->pace.text, size);
+  char *text = realloc(pace->text, size);
   if (!text) return error_memory(error, "the lengths of the run");
   size_t used = 0;
   for (int i = 0; i < plans->count; i++)
     used += (size_t)snprintf(text + used, size - used, "%s%" PRId64 ":%" PRId64, i ? "," : "", plans->items[i].until,
                              plans->items[i].steps);
-  r->pace.text = text;
-  r->settings.earlier_steps = text;
+  pace->text = text;
+  s->earlier_steps = text;
   return true;
 }
 
@@ -117,7 +117,8 @@ static bool change_length(Run *r, int64_t steps, Error *error) {
   plans->items[plans->count++].steps = s->steps;
   s->steps = steps;
   const TrainConfig config = choices_train_config(s);
-  return run_take_reports(r, true, error) && write_plans(r, error) && run_write_settings(r, error) &&
+  return run_take_reports(r, true, error) && write_plans(&r->pace, &r->settings, error) &&
+         (!run_leads(r->peers) || run_write_settings(&r->options, &r->settings, r->files.dir, error)) &&
          model_set_schedule(r->model.on_device, &config.schedule, error);
 }
 

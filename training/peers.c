@@ -33,19 +33,19 @@ double run_leader_counts(Collective *peers, double what) {
   return what;
 }
 
-bool run_share_settings(Run *r, Error *error) {
+bool run_share_settings(Options *options, Collective *peers, Error *error) {
   char *dump = NULL;
   size_t size = 0;
-  if (r->peers->size == 1) return !error->code;
-  if (run_leads(r->peers) && !error->code) {
+  if (peers->size == 1) return !error->code;
+  if (run_leads(peers) && !error->code) {
     FILE *stream = open_memstream(&dump, &size);
-    const bool ok = stream && options_dump(&r->options, stream);
+    const bool ok = stream && options_dump(options, stream);
     if (!stream || fclose(stream) != 0 || !ok) error_memory(error, "the settings");
   }
-  const bool ok = run_agree(r->peers, error) && collective_share(r->peers, &dump, &size, error);
-  if (ok && !run_leads(r->peers)) options_copy(&r->options, dump, error);
+  const bool ok = run_agree(peers, error) && collective_share(peers, &dump, &size, error);
+  if (ok && !run_leads(peers)) options_copy(options, dump, error);
   free(dump);
-  return ok && run_agree(r->peers, error);
+  return ok && run_agree(peers, error);
 }
 
 /* ---- parts of a step ---- */
@@ -81,39 +81,39 @@ typedef struct Place {
   unsigned char cpus[THREADS_MASK_BYTES];
 } Place;
 
-int run_threads(Run *r, Error *error) {
-  const int wanted = r->settings.machine.threads, all = threads_count(wanted);
-  if (wanted || r->peers->size == 1) return wanted;
-  Place mine = {.node = r->peers->node_first};
+int run_threads(const TrainSettings *s, Collective *peers, Error *error) {
+  const int wanted = s->machine.threads, all = threads_count(wanted);
+  if (wanted || peers->size == 1) return wanted;
+  Place mine = {.node = peers->node_first};
   threads_mask(mine.cpus);
-  Place *places = malloc((size_t)r->peers->size * sizeof *places);
+  Place *places = malloc((size_t)peers->size * sizeof *places);
   if (!places) error_memory(error, "the places of processes");
-  if (!run_agree(r->peers, error) || !places) {
+  if (!run_agree(peers, error) || !places) {
     free(places);
     return all;
   }
-  collective_all_gather(r->peers, &mine, places, sizeof mine);
+  collective_all_gather(peers, &mine, places, sizeof mine);
   int same = 1; /* this one */
-  for (int i = 0; i < r->peers->size; i++) same += i != r->peers->rank && memcmp(&places[i], &mine, sizeof mine) == 0;
+  for (int i = 0; i < peers->size; i++) same += i != peers->rank && memcmp(&places[i], &mine, sizeof mine) == 0;
   free(places);
   return all > same ? all / same : 1;
 }
 
-bool run_check_device(Run *r, Error *error) {
+bool run_check_device(const RunDevice *device, Collective *peers, int *machines, Error *error) {
   struct {
     int dtype;
     bool accelerator;
-  } mine = {(int)r->device.info.dtype, r->device.info.accelerator}, first = mine;
-  if (r->peers->size == 1) return true;
-  collective_broadcast(r->peers, &first, sizeof first);
-  double machines = r->peers->node_rank == 0;
-  collective_sum(r->peers, &machines, 1);
-  r->machines = (int)machines;
+  } mine = {(int)device->info.dtype, device->info.accelerator}, first = mine;
+  if (peers->size == 1) return true;
+  collective_broadcast(peers, &first, sizeof first);
+  double first_on_machine = peers->node_rank == 0;
+  collective_sum(peers, &first_on_machine, 1);
+  *machines = (int)first_on_machine;
   if (mine.dtype != first.dtype || mine.accelerator != first.accelerator)
-    fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; say --device and --dtype",
-         r->device.info.device, dtype_name(r->device.info.dtype), first.accelerator ? "GPU" : "CPU",
+    fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; give --device and --dtype",
+         device->info.device, dtype_name(device->info.dtype), first.accelerator ? "GPU" : "CPU",
          dtype_name((DType)first.dtype));
-  return run_agree(r->peers, error);
+  return run_agree(peers, error);
 }
 
 /* ---- who is behind ---- */
@@ -124,25 +124,24 @@ void run_restart_comparison(Straggler *straggler, const Collective *peers) {
 }
 
 /* What a rank has worked for the others to wait for it. On GPUs that reach each other it is they who wait, unseen. */
-void run_name_slowest(Run *r) {
+void run_name_slowest(Straggler *straggler, Collective *peers, Console *console) {
   enum { LEAST_SECONDS = 2 };
-  const Collective *peers = r->peers;
-  if (peers->size == 1 || r->device.info.direct) return;
-  const double seconds = clock_seconds() - r->straggler.heard_at;
-  r->straggler.heard += seconds;
-  r->straggler.worked += seconds - (peers->waited - r->straggler.heard_waited);
-  if (run_leader_says(r->peers, r->straggler.heard < (double)LEAST_SECONDS)) return;
+  if (peers->size == 1) return;
+  const double seconds = clock_seconds() - straggler->heard_at;
+  straggler->heard += seconds;
+  straggler->worked += seconds - (peers->waited - straggler->heard_waited);
+  if (run_leader_says(peers, straggler->heard < (double)LEAST_SECONDS)) return;
   double largest, others;
   char host[sizeof peers->host];
-  const int slowest = collective_largest(r->peers, r->straggler.worked, &largest, &others);
-  const bool behind = largest >= 1.1 * others, said = r->straggler.slowest == slowest + 1;
+  const int slowest = collective_largest(peers, straggler->worked, &largest, &others);
+  const bool behind = largest >= 1.1 * others, said = straggler->slowest == slowest + 1;
   memcpy(host, peers->host, sizeof host);
-  collective_broadcast_from(r->peers, host, sizeof host, slowest);
+  collective_broadcast_from(peers, host, sizeof host, slowest);
   if (behind && !said)
-    console_note(&r->console, "rank %d on %s takes %.0f %% longer than the others, which wait for it", slowest, host,
+    console_note(console, "rank %d on %s takes %.0f %% longer than the others, which wait for it", slowest, host,
                  100 * (largest / others - 1));
-  r->straggler.slowest = behind ? slowest + 1 : 0;
-  r->straggler.heard = r->straggler.worked = 0;
+  straggler->slowest = behind ? slowest + 1 : 0;
+  straggler->heard = straggler->worked = 0;
 }
 
 /* ---- text ---- */
@@ -287,7 +286,7 @@ bool run_share_data(Run *r, Error *error) {
     bool own_sources, own_val;
   } facts = {r->text.facts, r->text.train, r->text.val, r->text.source_tokenizer != NULL, s->val != NULL};
   if (r->peers->size == 1) return !error->code;
-  if (!run_share_settings(r, error)) return false;
+  if (!run_share_settings(&r->options, r->peers, error)) return false;
   collective_broadcast(r->peers, &facts, sizeof facts);
   if (!share_tokenizer(r->peers, &r->text.tokenizer, error) ||
       (facts.own_sources && !share_tokenizer(r->peers, &r->text.source_tokenizer, error)) ||
@@ -299,18 +298,4 @@ bool run_share_data(Run *r, Error *error) {
   r->text.train = (TokenRange){&r->text.tokens_file, facts.train.begin, facts.train.end};
   r->text.val = (TokenRange){facts.own_val ? &r->text.val_file : &r->text.tokens_file, facts.val.begin, facts.val.end};
   return true;
-}
-
-/* ---- progress ---- */
-
-void run_share_progress(Run *r) {
-  int64_t *const counts[] = {&r->progress.step,           &r->progress.best_step,    &r->progress.bad_evals,
-                             &r->progress.evaluated_step, &r->progress.sampled_step, &r->progress.eval_windows,
-                             &r->now.saved_step,          &r->progress.loss_steps};
-  double *const numbers[] = {&r->progress.best_loss, &r->progress.last_val_loss, &r->progress.seconds,
-                             &r->progress.loss_sum};
-  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-    collective_broadcast(r->peers, counts[i], sizeof *counts[i]);
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-    collective_broadcast(r->peers, numbers[i], sizeof *numbers[i]);
 }

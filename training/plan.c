@@ -43,45 +43,43 @@ static void print_pairs(Console *c, const Pairs *p) {
                 text_plural((double)p->first_left_out.target, "token").text);
 }
 
-static void print_text(Run *r) {
-  const TextFacts *text = &r->text.facts;
-  Console *c = &r->console;
-  const int more = r->settings.data.count - 1;
+static void print_text(Console *c, const TrainSettings *s, const RunText *text) {
+  const TextFacts *facts = &text->facts;
+  const int more = s->data.count - 1;
   char files[96] = "";
   if (more > 0) snprintf(files, sizeof files, " and %d more", more);
-  if (text->files > more + 1) snprintf(files + strlen(files), sizeof files - strlen(files), " (%d files)", text->files);
+  if (facts->files > more + 1)
+    snprintf(files + strlen(files), sizeof files - strlen(files), " (%d files)", facts->files);
   console_row(c, "text", "%s%s: %s, %s tokens to train on, %s to validate, %s",
-              text_one_line(run_text_name(&r->settings), 250).text, files, text_bytes((double)text->bytes).text,
-              text_count((double)token_range_size(&r->text.train)).text,
-              text_count((double)token_range_size(&r->text.val)).text,
-              text_plural((double)r->text.tokens_file.info.documents, "document").text);
-  if (text->skipped)
+              text_one_line(run_text_name(s), 250).text, files, text_bytes((double)facts->bytes).text,
+              text_count((double)token_range_size(&text->train)).text,
+              text_count((double)token_range_size(&text->val)).text,
+              text_plural((double)text->tokens_file.info.documents, "document").text);
+  if (facts->skipped)
     console_row(c, "",
                 "%s in directories skipped: only .txt, .jsonl and .tsv files are read, no "
                 "hidden files, no runs",
-                text_plural((double)text->skipped, "name").text);
-  if (r->text.windows.pairs) print_pairs(c, r->text.windows.pairs);
-  else if (r->text.windows.packing) print_packing(c, r->text.windows.packing);
+                text_plural((double)facts->skipped, "name").text);
+  if (text->windows.pairs) print_pairs(c, text->windows.pairs);
+  else if (text->windows.packing) print_packing(c, text->windows.packing);
 }
 
-static void print_model(Run *r) {
-  const ModelConfig *m = &r->model.config;
+static void print_model(Console *c, const TrainSettings *s, const RunText *text, const ModelConfig *m) {
   char encoder[48] = "", sources[64] = "";
   if (m->encoder_layers) snprintf(encoder, sizeof encoder, "encoder of %d and decoder of ", m->encoder_layers);
-  if (r->text.source_tokenizer)
-    snprintf(sources, sizeof sources, ", of sources %d (%s)", m->source_vocab,
-             tokenizer_name(r->text.source_tokenizer));
-  console_row(&r->console, "model", "%s: %s%s x %d, %s%s, ffn %d, context %d, vocabulary %d (%s)%s%s",
+  if (text->source_tokenizer)
+    snprintf(sources, sizeof sources, ", of sources %d (%s)", m->source_vocab, tokenizer_name(text->source_tokenizer));
+  console_row(c, "model", "%s: %s%s x %d, %s%s, ffn %d, context %d, vocabulary %d (%s)%s%s",
               text_plural_short((double)model_parameters(m), "parameter").text, encoder,
               text_plural(m->layers, "layer").text, m->dim, text_plural(m->heads, "head").text,
-              m->kv_heads < m->heads ? " (grouped)" : "", m->ffn, m->ctx, m->vocab, tokenizer_name(r->text.tokenizer),
+              m->kv_heads < m->heads ? " (grouped)" : "", m->ffn, m->ctx, m->vocab, tokenizer_name(text->tokenizer),
               sources, m->tie ? ", tied" : "");
   bool own;
   const char *class = model_files_class(m, &own);
-  console_row(&r->console, "", "%s; in transformers %s%s", architecture_words(m).text, class,
+  console_row(c, "", "%s; in transformers %s%s", architecture_words(m).text, class,
               own ? ", with trust_remote_code (no class has these parts)" : "");
-  if (settings_start_from_model(&r->settings))
-    console_row(&r->console, "", "starts from the weights in %s", text_one_line(r->settings.init, 250).text);
+  if (settings_start_from_model(s))
+    console_row(c, "", "starts from the weights in %s", text_one_line(s->init, 250).text);
 }
 
 /* "dropout 0.1, in the MLP 0.2" */
@@ -147,10 +145,9 @@ static double estimated_seconds(const Run *r) {
 }
 
 /* The model, which is as large as its gradients, three states, and the text. */
-static size_t disk_bytes(const Run *r, const MemoryPlan *m) {
-  const size_t text =
-      r->text.tokens_file.file.size + r->text.val_file.file.size + r->text.facts.stdin_bytes; /* kept with the run */
-  return m->gradients + 3 * m->copies + text;
+static size_t disk_bytes(const RunText *text, const MemoryPlan *m) {
+  const size_t kept = text->tokens_file.file.size + text->val_file.file.size + text->facts.stdin_bytes;
+  return m->gradients + 3 * m->copies + kept;
 }
 
 static void print_memory(Run *r, const MemoryPlan *m) {
@@ -161,7 +158,7 @@ static void print_memory(Run *r, const MemoryPlan *m) {
               m->iteration ? ", Muon's iteration " : "", m->iteration ? text_bytes((double)m->iteration).text : "",
               text_bytes((double)m->activations).text, text_bytes((double)m->logits).text,
               text_bytes((double)m->copies).text, r->device.info.accelerator ? " on the host" : "",
-              text_bytes((double)disk_bytes(r, m)).text);
+              text_bytes((double)disk_bytes(&r->text, m)).text);
 }
 
 void run_print_plan(Run *r) {
@@ -171,8 +168,8 @@ void run_print_plan(Run *r) {
   if (c->quiet) return;
   const TrainConfig train = run_train_config(&r->settings, r->peers);
   const MemoryPlan memory = model_memory(&r->model.config, &train, &r->device.info);
-  print_text(r);
-  print_model(r);
+  print_text(&r->console, &r->settings, &r->text);
+  print_model(&r->console, &r->settings, &r->text, &r->model.config);
   print_length(r, &train);
   print_processes(r);
   print_memory(r, &memory);
@@ -196,11 +193,11 @@ static json_t *memory_json(const Run *r) {
                    "copies", (json_int_t)m.copies);
 }
 
-static json_t *text_json(const Run *r) {
-  return json_pack("{s:I,s:I,s:I,s:I,s:I}", "files", (json_int_t)r->text.facts.files, "bytes",
-                   (json_int_t)r->text.facts.bytes, "documents", (json_int_t)r->text.tokens_file.info.documents,
-                   "train_tokens", (json_int_t)token_range_size(&r->text.train), "val_tokens",
-                   (json_int_t)token_range_size(&r->text.val));
+static json_t *text_json(const RunText *text) {
+  return json_pack("{s:I,s:I,s:I,s:I,s:I}", "files", (json_int_t)text->facts.files, "bytes",
+                   (json_int_t)text->facts.bytes, "documents", (json_int_t)text->tokens_file.info.documents,
+                   "train_tokens", (json_int_t)token_range_size(&text->train), "val_tokens",
+                   (json_int_t)token_range_size(&text->val));
 }
 
 static json_t *plan_json(const Run *r, char *settings, Error *error) {
@@ -210,15 +207,15 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
   const TrainConfig train = run_train_config(&r->settings, r->peers);
   const MemoryPlan memory = model_memory(&r->model.config, &train, &r->device.info);
   return json_pack(
-      "{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text", text_json(r), "run",
-      text_one_line(r->files.dir, ONE_LINE_BYTES - 1).text, "params", (json_int_t)model_parameters(&r->model.config),
-      "params_without_embeddings", (json_int_t)model_parameters_without_embeddings(&r->model.config), "processes",
-      r->peers->size, "class", model_files_class(&r->model.config, &own), "steps", (json_int_t)s->steps,
-      "tokens_per_step", (json_int_t)per_step, "tokens", (json_int_t)tokens, "epochs",
-      (double)tokens / (double)run_epoch_tokens(r), "flops_per_step", run_step_flops(r), "peak_flops_per_s",
-      r->device.peak_flops, "seconds", estimated_seconds(r), "memory_bytes", memory_json(r), "disk_bytes",
-      (json_int_t)disk_bytes(r, &memory), "device", r->device.info.device, "dtype", dtype_name(r->device.info.dtype),
-      "chosen", r->choices.text, "settings", result_settings_text(settings, error));
+      "{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text", text_json(&r->text),
+      "run", text_one_line(r->files.dir, ONE_LINE_BYTES - 1).text, "params",
+      (json_int_t)model_parameters(&r->model.config), "params_without_embeddings",
+      (json_int_t)model_parameters_without_embeddings(&r->model.config), "processes", r->peers->size, "class",
+      model_files_class(&r->model.config, &own), "steps", (json_int_t)s->steps, "tokens_per_step", (json_int_t)per_step,
+      "tokens", (json_int_t)tokens, "epochs", (double)tokens / (double)run_epoch_tokens(r), "flops_per_step",
+      run_step_flops(r), "peak_flops_per_s", r->device.peak_flops, "seconds", estimated_seconds(r), "memory_bytes",
+      memory_json(r), "disk_bytes", (json_int_t)disk_bytes(&r->text, &memory), "device", r->device.info.device, "dtype",
+      dtype_name(r->device.info.dtype), "chosen", r->choices.text, "settings", result_settings_text(settings, error));
 }
 
 bool run_print_plan_json(Run *r, Error *error) {

@@ -8,24 +8,24 @@
 #include <math.h>
 #include <stdio.h>
 
-bool run_log(Run *r, const MetricsLine *line, Error *error) {
-  if (!run_leads(r->peers)) return true;
-  return metrics_append(&r->files.metrics, line, error) && history_add(&r->files.history, line, error);
+bool run_log(RunFiles *files, const Collective *peers, const MetricsLine *line, Error *error) {
+  if (!run_leads(peers)) return true;
+  return metrics_append(&files->metrics, line, error) && history_add(&files->history, line, error);
 }
 
 bool run_log_verdict(Run *r, const MetricsLine *verdict, Error *error) {
   (verdict_is_warning(verdict->verdict) ? console_warning : console_note)(&r->console, "%s", verdict->text);
-  return run_log(r, verdict, error);
+  return run_log(&r->files, r->peers, verdict, error);
 }
 
-void run_restart_timing(Run *r) {
-  r->now.timed_steps = 0;
-  r->now.logged_at = clock_seconds();
+void run_restart_timing(RunNow *now) {
+  now->timed_steps = 0;
+  now->logged_at = clock_seconds();
 }
 
 /* Tokens per second since the last line of the log, or since the run was resumed. */
-static double speed(const Run *r) {
-  return (double)(r->now.timed_steps * settings_tokens_per_step(&r->settings)) / (clock_seconds() - r->now.logged_at);
+static double speed(const RunNow *now, const TrainSettings *s) {
+  return (double)(now->timed_steps * settings_tokens_per_step(s)) / (clock_seconds() - now->logged_at);
 }
 
 static bool log_step(Run *r, Error *error) {
@@ -37,8 +37,8 @@ static bool log_step(Run *r, Error *error) {
                             .loss = r->progress.loss_sum / (double)r->progress.loss_steps,
                             .lr = (double)r->now.newest.lr,
                             .grad_norm = (double)r->now.newest.grad_norm,
-                            .tokens_per_s = speed(r)};
-  return run_log(r, &line, error);
+                            .tokens_per_s = speed(&r->now, &r->settings)};
+  return run_log(&r->files, r->peers, &line, error);
 }
 
 /* NaN where the peak says nothing: what a CPU could do changes with all else that runs on the machine. */
@@ -55,7 +55,7 @@ static int recent_losses(const History *h, double out[CONSOLE_TREND]) {
 
 static void show_progress(Run *r, bool logged) {
   const int64_t per_step = settings_tokens_per_step(&r->settings);
-  const double tokens_per_s = speed(r);
+  const double tokens_per_s = speed(&r->now, &r->settings);
   double trend[CONSOLE_TREND];
   const ConsoleProgress numbers = {.trend = trend,
                                    .trend_count = recent_losses(&r->files.history, trend),
@@ -103,7 +103,7 @@ static bool take_report(Run *r, const StepState *report, Error *error) {
   if (!logged) return true;
   r->progress.loss_sum = 0;
   r->progress.loss_steps = 0;
-  run_restart_timing(r);
+  run_restart_timing(&r->now);
   return true;
 }
 
@@ -125,13 +125,12 @@ bool run_write_result(const Run *r, RunEnd end, const char *version, Error *erro
                             .epochs = (double)tokens / (double)run_epoch_tokens(r),
                             .seconds = run_seconds(r)};
   if (!result.parameters) return error_memory(error, CHECKPOINT_RESULT);
-  return result_write(&result, &r->files.history, error) && run_write_report(r, error);
+  return result_write(&result, &r->files.history, error) && run_write_report(&r->files, r->peers, error);
 }
 
-bool run_write_report(const Run *r, Error *error) {
-  if (!run_leads(r->peers)) return true;
-  return page_write(&(PageRun){r->files.dir, &r->files.history}, 1, path_in(r->files.dir, CHECKPOINT_REPORT).text,
-                    error);
+bool run_write_report(const RunFiles *files, const Collective *peers, Error *error) {
+  if (!run_leads(peers)) return true;
+  return page_write(&(PageRun){files->dir, &files->history}, 1, path_in(files->dir, CHECKPOINT_REPORT).text, error);
 }
 
 bool run_take_reports(Run *r, bool wait, Error *error) {

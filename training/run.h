@@ -180,19 +180,19 @@ bool run_agree(Collective *peers, Error *error);
 bool run_listen(Run *r, Error *error); /* as run_agree(), and updates Run.stopping */
 bool run_leader_says(Collective *peers, bool what);
 double run_leader_counts(Collective *peers, double what);
-/* Send the settings, data and progress of rank 0 to all processes, which first agree that none has an error. */
-bool run_share_settings(Run *r, Error *error);
+/* Send the settings and data of rank 0 to all processes, which first agree that none has an error. */
+bool run_share_settings(Options *options, Collective *peers, Error *error);
 bool run_share_data(Run *r, Error *error);
-void run_share_progress(Run *r);
 SequenceShare run_sequence_share(const TrainSettings *s, const Collective *peers);
 TrainConfig run_train_config(const TrainSettings *s, const Collective *peers); /* for this process */
 bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error);
-bool run_check_device(Run *r, Error *error);
+bool run_check_device(const RunDevice *device, Collective *peers, int *machines, Error *error);
 /* Compares the ranks over the steps since the last call and names the one that is 10 % slower. All processes call it at
  * the same step. */
-void run_name_slowest(Run *r);
+void run_name_slowest(Straggler *straggler, Collective *peers, Console *console);
 void run_restart_comparison(Straggler *straggler, const Collective *peers); /* starts a new comparison */
-int run_threads(Run *r, Error *error); /* the number of threads to compute with; 0: all available */
+int run_threads(const TrainSettings *s, Collective *peers,
+                Error *error); /* the number of threads to compute with; 0: all available */
 
 /* ---- data.c ---- */
 bool run_has_pairs(const RunText *text);  /* whether the loss excludes prompts */
@@ -263,7 +263,7 @@ bool run_take_directory(Run *r, Error *error);
 /* Begins the run in its directory, which from then on holds a model that transformers and ./generate can read. When the
  * run replaces another, nothing of the old run is removed before the new model is in its place. */
 bool run_begin_directory(Run *r, Error *error);
-bool run_write_settings(const Run *r, Error *error); /* config.txt */
+bool run_write_settings(const Options *options, const TrainSettings *s, const char *dir, Error *error); /* config.txt */
 typedef struct ResumeCommand {
   char text[2 * sizeof(ShellWord) + 16];
 } ResumeCommand;
@@ -274,7 +274,8 @@ bool run_settings_text(const Options *options, const TrainSettings *s, char **te
 /* ---- state.c: saving and restoring progress, weights and moments ---- */
 /* Copies the weights to the host of rank 0. All processes call it. */
 bool run_download_weights(RunModel *model, Error *error);
-bool run_write_weights(const Run *r, Error *error); /* on rank 0: writes them to model.safetensors */
+bool run_write_weights(const char *dir, const RunModel *model,
+                       Error *error); /* on rank 0: writes them to model.safetensors */
 bool run_save_state(Run *r, Error *error);
 bool run_restore_state(Run *r, Error *error);
 
@@ -293,7 +294,7 @@ bool run_check_same_model(const Run *r, Error *error);
 /* Opens the tokenizers of the initial model. */
 bool run_open_base_tokenizers(Run *r, Error *error);
 /* Reads the weights of --init into Run.host. */
-bool run_read_base_weights(Run *r, Error *error);
+bool run_read_base_weights(RunBase *base, RunModel *model, Error *error);
 
 /* ---- reports.c: reports of finished steps ---- */
 /* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` it waits for the
@@ -301,11 +302,12 @@ bool run_read_base_weights(Run *r, Error *error);
 bool run_take_reports(Run *r, bool wait, Error *error);
 /* Fills EXIT_NONFINITE with what happened, which files remain and learning rates to try. */
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error);
-void run_restart_timing(Run *r); /* restarts the measurement of tokens per second */
-bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error); /* result.json */
-bool run_write_report(const Run *r, Error *error);                                  /* report.html */
-bool run_log(Run *r, const MetricsLine *line, Error *error);                        /* a line of metrics.jsonl */
-bool run_log_verdict(Run *r, const MetricsLine *verdict, Error *error);             /* as run_log(), and prints it */
+void run_restart_timing(RunNow *now); /* restarts the measurement of tokens per second */
+bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error);  /* result.json */
+bool run_write_report(const RunFiles *files, const Collective *peers, Error *error); /* report.html */
+bool run_log(RunFiles *files, const Collective *peers, const MetricsLine *line,
+             Error *error);                                             /* a line of metrics.jsonl */
+bool run_log_verdict(Run *r, const MetricsLine *verdict, Error *error); /* as run_log(), and prints it */
 
 /* ---- evaluation.c: validation ---- */
 /* Evaluates on the validation text, or on its beginning if it is long, and writes the best model so far to
@@ -317,7 +319,7 @@ bool run_evaluates_all(const Run *r);         /* whether every evaluation uses a
  * better one in model.safetensors, prints its loss and logs it. Afterwards the model may hold the kept weights instead
  * of the newest. */
 bool run_measure_kept(Run *r, Error *error);
-void run_load_newest(Run *r); /* restores the newest weights */
+void run_load_newest(const RunModel *model, RunNow *now); /* restores the newest weights */
 VerdictFacts run_verdict_facts(const Run *r);
 bool run_has_learned(const Run *r); /* false: the last evaluation was no better than guessing */
 

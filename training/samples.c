@@ -86,14 +86,14 @@ static bool write_tokens(const Tokenizer *tokenizer, const BpeIds *ids, FILE *st
 }
 
 /* "SOURCE -> ANSWER"; `target` NULL, or what is right. End tokens have no text. */
-static bool write_answer(Run *r, const PairReader *reader, const BpeIds *prompt, const BpeIds *target, FILE *stream,
-                         Error *error) {
-  const GenerationRequest request = answer_request(reader, prompt, r->settings.sample_tokens);
-  bool ok = (write_tokens(run_source_tokenizer(&r->text), prompt, stream) && fputs(" -> ", stream) != EOF) ||
+static bool write_answer(RunModel *model, const RunText *text, int max_tokens, const PairReader *reader,
+                         const BpeIds *prompt, const BpeIds *target, FILE *stream, Error *error) {
+  const GenerationRequest request = answer_request(reader, prompt, max_tokens);
+  bool ok = (write_tokens(run_source_tokenizer(text), prompt, stream) && fputs(" -> ", stream) != EOF) ||
             error_memory(error, "a sample");
-  if (!ok || !write_sample(&r->model, r->text.tokenizer, &request, stream, error) || !target) return ok && !error->code;
-  ok = fputs("   (right: ", stream) != EOF && write_tokens(r->text.tokenizer, target, stream) &&
-       fputs(")", stream) != EOF;
+  if (!ok || !write_sample(model, text->tokenizer, &request, stream, error) || !target) return ok && !error->code;
+  ok =
+      fputs("   (right: ", stream) != EOF && write_tokens(text->tokenizer, target, stream) && fputs(")", stream) != EOF;
   return ok || error_memory(error, "a sample");
 }
 
@@ -109,7 +109,7 @@ static bool answer_prompt(Run *r, const PairReader *reader, FILE *stream, Error 
     memmove(ids.ids, ids.ids + ids.count - ctx, ctx * sizeof *ids.ids);
     ids.count = ctx;
   }
-  ok = ok && write_answer(r, reader, &ids, NULL, stream, error);
+  ok = ok && write_answer(&r->model, &r->text, r->settings.sample_tokens, reader, &ids, NULL, stream, error);
   free(ids.ids);
   return ok;
 }
@@ -122,7 +122,7 @@ static bool answer_pairs(Run *r, PairReader *reader, FILE *stream, Error *error)
     ok = pair_reader_next(reader, &prompt, &target, &given, error);
     if (!ok || !given) break;
     ok = (i == 0 || fputc('\n', stream) != EOF || error_memory(error, "a sample")) &&
-         write_answer(r, reader, &prompt, &target, stream, error);
+         write_answer(&r->model, &r->text, r->settings.sample_tokens, reader, &prompt, &target, stream, error);
   }
   free(prompt.ids);
   free(target.ids);

@@ -44,7 +44,7 @@ ContextInfo run_device_now(const RunDevice *device) {
 bool run_open_device(Run *r, Error *error) {
   DeviceSettings machine = r->settings.machine;
   const bool resumes = r->settings.resume && run_leads(r->peers);
-  r->text.threads = run_threads(r, error);
+  r->text.threads = run_threads(&r->settings, r->peers, error);
   if (error->code) return false;
   machine.threads = r->text.threads;
   machine.peers = r->peers->size > 1 ? r->peers : NULL;
@@ -132,7 +132,7 @@ void run_upload_state(const RunModel *model, int64_t step) {
 
 bool run_init_weights(Run *r, Error *error) {
   const Initialization how = {(InitKind)r->settings.init_like, r->settings.init_std};
-  if (run_leads(r->peers) && settings_start_from_model(&r->settings)) run_read_base_weights(r, error);
+  if (run_leads(r->peers) && settings_start_from_model(&r->settings)) run_read_base_weights(&r->base, &r->model, error);
   else if (run_leads(r->peers))
     parameter_table_init(model_table(r->model.on_device), how, r->model.host[0], r->settings.seed);
   if (!run_agree(r->peers, error)) return false;

@@ -33,14 +33,14 @@ __attribute__((format(printf, 3, 4))) static void note(Notes *n, const char *key
 }
 
 /* What has to be the same for the same bits: device and dtype. */
-static void describe_machine(const Run *r, char out[NOTE_BYTES]) {
-  const int used = snprintf(out, NOTE_BYTES, "%.90s, %s", r->device.info.device, dtype_name(r->device.info.dtype));
-  if (r->peers->size > 1) snprintf(out + used, NOTE_BYTES - (size_t)used, ", %d processes", r->peers->size);
+static void describe_machine(const RunDevice *device, const Collective *peers, char out[NOTE_BYTES]) {
+  const int used = snprintf(out, NOTE_BYTES, "%.90s, %s", device->info.device, dtype_name(device->info.dtype));
+  if (peers->size > 1) snprintf(out + used, NOTE_BYTES - (size_t)used, ", %d processes", peers->size);
 }
 
 static void make_notes(const Run *r, Notes *n) {
   char machine[NOTE_BYTES];
-  describe_machine(r, machine);
+  describe_machine(&r->device, r->peers, machine);
   note(n, "step", "%" PRId64, r->progress.step);
   note(n, "finished", "%d", r->progress.finished);
   note(n, "steps", "%" PRId64, r->settings.steps);
@@ -72,9 +72,8 @@ bool run_download_weights(RunModel *model, Error *error) {
   return model_download(model->on_device, ARENA_MASTER, model->host[0], error);
 }
 
-bool run_write_weights(const Run *r, Error *error) {
-  return !run_leads(r->peers) || model_files_write_weights(r->files.dir, &r->model.config,
-                                                           model_table(r->model.on_device), r->model.host[0], error);
+bool run_write_weights(const char *dir, const RunModel *model, Error *error) {
+  return model_files_write_weights(dir, &model->config, model_table(model->on_device), model->host[0], error);
 }
 
 static bool write_state(Run *r, Error *error) {
@@ -84,7 +83,7 @@ static bool write_state(Run *r, Error *error) {
   return checkpoint_write_state(r->files.dir, model_table(r->model.on_device), r->model.host, n.entries, n.count,
                                 error) &&
          run_save_tuning(&r->device, r->files.dir, error) &&
-         (run_has_validation(&r->text) || run_write_weights(r, error));
+         (run_has_validation(&r->text) || run_write_weights(r->files.dir, &r->model, error));
 }
 
 bool run_save_state(Run *r, Error *error) {
@@ -105,29 +104,30 @@ static bool same_sum(const CheckpointState *state, const char *key, uint64_t sum
 }
 
 /* The text must be the one that the run started with, or the rest of the run is not the rest of that run. */
-static void compare_texts(Run *r, const CheckpointState *state) {
-  const int64_t train = token_range_size(&r->text.train), val = token_range_size(&r->text.val);
+static void compare_texts(Console *console, const TrainSettings *s, const RunText *text, RunProgress *progress,
+                          const CheckpointState *state) {
+  const int64_t train = token_range_size(&text->train), val = token_range_size(&text->val);
   const double train_before = checkpoint_state_number(state, "train_tokens");
   if (train_before != (double)train)
-    console_warning(&r->console,
+    console_warning(console,
                     "there are %" PRId64 " training tokens, before it were %.0f: the run will not continue exactly",
                     train, train_before);
-  else if (!same_sum(state, "text", r->text.tokens_file.info.sum))
-    console_warning(&r->console, "the text has changed: the run will not continue exactly");
-  const char *val_text = r->settings.val ? "val_text" : "text";
-  const uint64_t val_sum = r->settings.val ? r->text.val_file.info.sum : r->text.tokens_file.info.sum;
+  else if (!same_sum(state, "text", text->tokens_file.info.sum))
+    console_warning(console, "the text has changed: the run will not continue exactly");
+  const char *val_text = s->val ? "val_text" : "text";
+  const uint64_t val_sum = s->val ? text->val_file.info.sum : text->tokens_file.info.sum;
   if (checkpoint_state_number(state, "val_tokens") == (double)val && same_sum(state, val_text, val_sum)) return;
-  console_warning(&r->console, "the validation text has changed, and has %s: the best loss so far is forgotten",
+  console_warning(console, "the validation text has changed, and has %s: the best loss so far is forgotten",
                   text_plural((double)val, "token").text);
-  r->progress.best_loss = INFINITY;
-  r->progress.bad_evals = 0;
-  r->progress.eval_windows = 0;
+  progress->best_loss = INFINITY;
+  progress->bad_evals = 0;
+  progress->eval_windows = 0;
 }
 
 static void compare_machines(Run *r, const CheckpointState *state) {
   char now_on[NOTE_BYTES];
   const char *before = checkpoint_state_text(state, "machine");
-  describe_machine(r, now_on);
+  describe_machine(&r->device, r->peers, now_on);
   if (before && strcmp(before, now_on) != 0)
     console_warning(&r->console, "the run was on %.127s and resumes on %s: it will not continue exactly", before,
                     now_on);
@@ -140,18 +140,17 @@ static int64_t count_of(const CheckpointState *state, const char *key, int64_t o
 }
 
 /* A run that was stopped while it was evaluated for the last time is at its last step, and not finished. */
-static bool check_unfinished(const Run *r, const CheckpointState *state, Error *error) {
-  const TrainSettings *s = &r->settings;
-  const bool finished = count_of(state, "finished", r->progress.evaluated_step == r->progress.step);
-  if (finished && r->progress.step >= s->steps)
+static bool check_unfinished(const TrainSettings *s, const RunProgress *progress, const char *dir,
+                             const CheckpointState *state, Error *error) {
+  const bool finished = count_of(state, "finished", progress->evaluated_step == progress->step);
+  if (finished && progress->step >= s->steps)
     return fail(error, EXIT_USAGE, "%s is finished at step %" PRId64 "; give --steps with a larger number to continue",
-                r->files.dir, r->progress.step);
-  if (finished && s->patience && r->progress.bad_evals >= s->patience)
+                dir, progress->step);
+  if (finished && s->patience && progress->bad_evals >= s->patience)
     return fail(error, EXIT_USAGE,
                 "%s ended at step %" PRId64 ", after %s no better than step %" PRId64
                 "; give --patience with a larger number to continue",
-                r->files.dir, r->progress.step, text_plural((double)r->progress.bad_evals, "evaluation").text,
-                r->progress.best_step);
+                dir, progress->step, text_plural((double)progress->bad_evals, "evaluation").text, progress->best_step);
   return true;
 }
 
@@ -180,9 +179,9 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   r->progress.last_val_loss = checkpoint_state_number(state, "val_loss");
   r->progress.seconds = fmax(0, checkpoint_state_number(state, "seconds"));
   if (state->warning[0]) console_warning(&r->console, "%s", state->warning);
-  compare_texts(r, state);
+  compare_texts(&r->console, &r->settings, &r->text, &r->progress, state);
   compare_machines(r, state);
-  return check_unfinished(r, state, error);
+  return check_unfinished(&r->settings, &r->progress, r->files.dir, state, error);
 }
 
 static bool read_state(Run *r, Error *error) {
@@ -201,7 +200,8 @@ static bool read_state(Run *r, Error *error) {
 bool run_restore_state(Run *r, Error *error) {
   read_state(r, error);
   if (!run_agree(r->peers, error)) return false;
-  run_share_progress(r);
+  collective_broadcast(r->peers, &r->progress, sizeof r->progress);
+  r->now.saved_step = r->progress.step;
   run_upload_state(&r->model, r->progress.step);
   return true;
 }
