@@ -125,7 +125,7 @@ static bool open_text(Run *r, Error *error) {
 /* Everything that can be refused is refused here, before anything is computed, or of an older run replaced. */
 static bool prepare(Run *r, Error *error) {
   if (run_leads(r->peers)) take_settings(r, error);
-  if (!run_share_base(r, error)) return false;
+  if (!run_share_base(&r->base, &r->options, r->peers, error)) return false;
   if (!run_leads(r->peers) && !run_name_directory(&r->settings, &r->files, error)) return false;
   return open_device(r, error) && open_text(r, error) && choose(r, error);
 }
@@ -359,7 +359,8 @@ static void close_run(Run *r) {
   history_free(&r->files.history);
   run_stop_model(&r->model);
   if (r->device.backend) r->device.backend->close(r->device.context);
-  run_close_data(r);
+  run_close_data(&r->text);
+  model_files_close(r->base.files);
   checkpoint_unlock(&r->files.lock, r->files.dir, r->files.begun);
   free(r->pace.text);
   free(r->files.dir);

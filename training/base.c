@@ -97,15 +97,15 @@ bool run_read_base(Run *r, Error *error) {
   return !s->init || read_init(r, error);
 }
 
-bool run_share_base(Run *r, Error *error) {
+bool run_share_base(RunBase *base, Options *options, Collective *peers, Error *error) {
   struct {
-    ModelConfig model;
+    ModelConfig config;
     SpecialTokens special;
-  } base = {r->base.config, r->base.special};
-  if (!run_share_settings(&r->options, r->peers, error)) return false;
-  collective_broadcast(r->peers, &base, sizeof base);
-  r->base.config = base.model;
-  r->base.special = base.special;
+  } shared = {base->config, base->special};
+  if (!run_share_settings(options, peers, error)) return false;
+  collective_broadcast(peers, &shared, sizeof shared);
+  base->config = shared.config;
+  base->special = shared.special;
   return true;
 }
 

@@ -34,15 +34,14 @@ static int64_t last_part(const TokenRange *train) {
   return tokens < (double)token_range_size(train) ? train->end - (int64_t)tokens : train->begin;
 }
 
-bool run_measure_compression(const Run *r, double *bits_per_byte, Error *error) {
+bool run_measure_compression(const RunText *text, double *bits_per_byte, Error *error) {
   *bits_per_byte = NAN;
-  if (r->model.config.encoder_layers || r->files.history.xz_bits_per_byte > 0) return true;
   uint8_t *bytes = malloc(BEFORE + MEASURED);
   size_t before = 0, size;
   bool ok = bytes || error_memory(error, "a comparison with xz");
-  ok = ok && add_text(r->text.tokenizer, &r->text.train, last_part(&r->text.train), bytes, &before, BEFORE, error);
+  ok = ok && add_text(text->tokenizer, &text->train, last_part(&text->train), bytes, &before, BEFORE, error);
   size = before;
-  ok = ok && add_text(r->text.tokenizer, &r->text.val, r->text.val.begin, bytes, &size, before + MEASURED, error);
+  ok = ok && add_text(text->tokenizer, &text->val, text->val.begin, bytes, &size, before + MEASURED, error);
   if (ok) *bits_per_byte = xz_bits_per_byte(bytes, before, size);
   free(bytes);
   return ok;

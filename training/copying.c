@@ -76,5 +76,5 @@ bool run_judge_sample(Run *r, Error *error) {
   if (stop_signal || !verdict_of_sample(r->progress.step, r->progress.step * settings_tokens_per_step(&r->settings),
                                         copied, usual, &line))
     return true;
-  return run_log_verdict(r, &line, error);
+  return run_log_verdict(&r->console, &r->files, r->peers, &line, error);
 }

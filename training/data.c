@@ -109,7 +109,8 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   r->text.facts = (TextFacts){corpus_files(*train), corpus_bytes(*train), corpus_skipped(*train),
                               (size_t)corpus_stdin_bytes(*train)};
   return s->resume || s->binary ||
-         (run_examine_text(r, *train, true, error) && (!*val || run_examine_text(r, *val, false, error)));
+         (run_examine_text(&r->console, s, *train, true, error) &&
+          (!*val || run_examine_text(&r->console, s, *val, false, error)));
 }
 
 /* A resumed run whose text is gone continues with its tokens: then there is no corpus. */
@@ -265,17 +266,16 @@ bool run_open_data(Run *r, Error *error) {
   return ok;
 }
 
-void run_close_data(Run *r) {
-  run_remove_scratch(&r->text);
-  packing_free(&r->text.train_packing);
-  packing_free(&r->text.val_packing);
-  pairs_free(&r->text.train_pairs);
-  pairs_free(&r->text.val_pairs);
-  token_file_close(&r->text.tokens_file);
-  token_file_close(&r->text.val_file);
-  tokenizer_free(r->text.tokenizer);
-  tokenizer_free(r->text.source_tokenizer);
-  model_files_close(r->base.files);
+void run_close_data(RunText *text) {
+  run_remove_scratch(text);
+  packing_free(&text->train_packing);
+  packing_free(&text->val_packing);
+  pairs_free(&text->train_pairs);
+  pairs_free(&text->val_pairs);
+  token_file_close(&text->tokens_file);
+  token_file_close(&text->val_file);
+  tokenizer_free(text->tokenizer);
+  tokenizer_free(text->source_tokenizer);
 }
 
 /* ---- windows ---- */
@@ -365,16 +365,18 @@ bool run_open_windows(Run *r, Error *error) {
 }
 
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {
-  const SequenceShare share = run_sequence_share(&r->settings, r->peers);
+  const TrainSettings *s = &r->settings;
+  const SequenceShare share = run_sequence_share(s, r->peers);
+  const int ctx = r->model.config.ctx;
   if (!token_file_check(&r->text.tokens_file, error)) return false;
   for (int i = 0; i < share.batch * share.micro_batches; i++) {
     const Window window = batch_window(&r->model.batch, i);
     const uint32_t sequence = (uint32_t)(share.first + i);
     const bool empty = i >= share.count;
-    if (empty ? !windows_read(&r->text.windows, r->model.config.ctx, INT64_MAX / r->model.config.ctx, &window, error)
-              : !windows_draw(&r->text.windows, r->settings.seed, (uint32_t)step, sequence, &window, error))
+    if (empty ? !windows_read(&r->text.windows, ctx, INT64_MAX / ctx, &window, error)
+              : !windows_draw(&r->text.windows, s->seed, (uint32_t)step, sequence, &window, error))
       return false;
-    if (!empty) windows_prefetch(&r->text.windows, r->settings.seed, (uint32_t)step + 1, sequence);
+    if (!empty) windows_prefetch(&r->text.windows, s->seed, (uint32_t)step + 1, sequence);
   }
   *out = batch_tokens(&r->model.batch);
   return true;

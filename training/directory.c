@@ -41,17 +41,16 @@ static bool check_base(const TrainSettings *s, const char *dir, Error *error) {
          fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace", s->init);
 }
 
-static bool lock(Run *r, Error *error) {
-  const TrainSettings *s = &r->settings;
-  if (s->val && !checkpoint_check_input(r->files.dir, s->val, error)) return false;
-  if (settings_start_from_model(s) && !check_base(&r->settings, r->files.dir, error)) return false;
+static bool lock(const TrainSettings *s, RunFiles *files, Error *error) {
+  if (s->val && !checkpoint_check_input(files->dir, s->val, error)) return false;
+  if (settings_start_from_model(s) && !check_base(s, files->dir, error)) return false;
   for (int i = 0; i < s->data.count; i++)
-    if (!checkpoint_check_input(r->files.dir, s->data.items[i], error)) return false;
-  return checkpoint_lock(&r->files.lock, r->files.dir, error);
+    if (!checkpoint_check_input(files->dir, s->data.items[i], error)) return false;
+  return checkpoint_lock(&files->lock, files->dir, error);
 }
 
 bool run_take_directory(Run *r, Error *error) {
-  if (!lock(r, error)) {
+  if (!lock(&r->settings, &r->files, error)) {
     if (error->code == EXIT_MEMORY || r->settings.resume) return false;
     return error_append(error, "; %schoose another directory with --out DIR",
                         error->code == EXIT_BUSY ? "wait for it, or " : "");
@@ -122,7 +121,7 @@ static bool keep_stdin(const TrainSettings *s, const char *dir, Error *error) {
   return file_fail_write(kept.text, error);
 }
 
-static bool replace_run(Run *r, Error *error) {
+static bool replace_run(const Run *r, Error *error) {
   SpecialTokens special = {run_start_token(r), tokenizer_end(r->text.tokenizer)};
   tokenizer_set_starts_elsewhere(r->text.tokenizer, special.start != special.end);
   if (!run_write_weights(r->files.dir, &r->model, error) ||

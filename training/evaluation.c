@@ -81,9 +81,9 @@ static bool check_finite(const Run *r, double loss, Error *error) {
 }
 
 /* What all processes have counted. */
-static void add_up(Run *r, Evaluation *e) {
+static void add_up(Collective *peers, Evaluation *e) {
   double sums[] = {e->nats, (double)e->tokens, (double)e->bytes};
-  collective_sum(r->peers, sums, 3);
+  collective_sum(peers, sums, 3);
   *e = (Evaluation){sums[0], (int64_t)sums[1], (int64_t)sums[2]};
 }
 
@@ -104,7 +104,7 @@ static bool measure(Run *r, int64_t limit, Evaluation *out, bool *complete, Erro
   if (!run_agree(r->peers, error)) return false;
   *complete = ok && !r->now.stopping;
   if (!*complete) return ok;
-  add_up(r, out);
+  add_up(r->peers, out);
   r->pace.evaluating = (clock_seconds() - start) / (double)validation.windows;
   return true;
 }
@@ -145,7 +145,7 @@ static bool judge(Run *r, bool at_end, Error *error) {
   MetricsLine line = {0};
   if (!run_leads(r->peers)) return true;
   if (!(at_end ? verdict_at_end : verdict_at_evaluation)(&r->files.history, &facts, &line)) return true;
-  return run_log_verdict(r, &line, error);
+  return run_log_verdict(&r->console, &r->files, r->peers, &line, error);
 }
 
 bool run_has_learned(const Run *r) {
@@ -164,12 +164,13 @@ static bool keep_newest(Run *r, Error *error) {
 
 static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *error) {
   ExactCount exact = {0};
-  double xz;
+  double xz = NAN;
   if (!run_leads(r->peers)) return true;
   if (r->model.config.encoder_layers && !count_exact(r, few_pairs(&r->text.val_pairs), &exact, error)) return false;
   if (stop_signal) exact = (ExactCount){0}; /* not all of them were counted */
   const double start = clock_seconds();
-  if (!run_measure_compression(r, &xz, error)) return false;
+  const bool measured = r->model.config.encoder_layers || r->files.history.xz_bits_per_byte > 0;
+  if (!measured && !run_measure_compression(&r->text, &xz, error)) return false;
   r->pace.once += clock_seconds() - start;
   MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, e, &exact);
   line.xz_bits_per_byte = xz;

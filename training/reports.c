@@ -13,9 +13,10 @@ bool run_log(RunFiles *files, const Collective *peers, const MetricsLine *line, 
   return metrics_append(&files->metrics, line, error) && history_add(&files->history, line, error);
 }
 
-bool run_log_verdict(Run *r, const MetricsLine *verdict, Error *error) {
-  (verdict_is_warning(verdict->verdict) ? console_warning : console_note)(&r->console, "%s", verdict->text);
-  return run_log(&r->files, r->peers, verdict, error);
+bool run_log_verdict(Console *console, RunFiles *files, const Collective *peers, const MetricsLine *verdict,
+                     Error *error) {
+  (verdict_is_warning(verdict->verdict) ? console_warning : console_note)(console, "%s", verdict->text);
+  return run_log(files, peers, verdict, error);
 }
 
 void run_restart_timing(RunNow *now) {

@@ -1,6 +1,6 @@
-/* The state of one run of ./train, which the files of this folder share. train.c has the loop, settings.c the options,
- * choices.c the defaults; the sections below name the other files. Functions that return bool fill an Error when they
- * return false. */
+/* The state of one run of ./train, in parts. A function takes the parts that it needs; one that needs many of them takes
+ * the whole Run. train.c has the loop, settings.c the options, choices.c the defaults; the sections below name the other
+ * files. Functions that return bool fill an Error when they return false. */
 #ifndef INKLING_TRAINING_RUN_H
 #define INKLING_TRAINING_RUN_H
 
@@ -177,7 +177,7 @@ static inline bool run_leads(const Collective *peers) { return peers->rank == 0;
 /* Returns true when no process has an error; otherwise every process gets the same error. Call it before the next
  * collective operation wherever a single process may have failed. */
 bool run_agree(Collective *peers, Error *error);
-bool run_listen(Run *r, Error *error); /* as run_agree(), and updates Run.stopping */
+bool run_listen(Run *r, Error *error); /* as run_agree(), and updates RunNow.stopping */
 bool run_leader_says(Collective *peers, bool what);
 double run_leader_counts(Collective *peers, double what);
 /* Send the settings and data of rank 0 to all processes, which first agree that none has an error. */
@@ -191,15 +191,15 @@ bool run_check_device(const RunDevice *device, Collective *peers, int *machines,
  * the same step. */
 void run_name_slowest(Straggler *straggler, Collective *peers, Console *console);
 void run_restart_comparison(Straggler *straggler, const Collective *peers); /* starts a new comparison */
-int run_threads(const TrainSettings *s, Collective *peers,
-                Error *error); /* the number of threads to compute with; 0: all available */
+/* Returns the number of threads to compute with; 0: all available. */
+int run_threads(const TrainSettings *s, Collective *peers, Error *error);
 
 /* ---- data.c ---- */
 bool run_has_pairs(const RunText *text);  /* whether the loss excludes prompts */
 bool run_has_encoder(const Run *r);       /* known before the rest of the model */
 bool run_open_data(Run *r, Error *error); /* opens text, tokenizer, tokens; may take long */
 void run_remove_scratch(RunText *text);   /* after all processes have opened the data */
-void run_close_data(Run *r);
+void run_close_data(RunText *text);
 /* Parts of run_open_data(): open the texts, and encode them to a token file at `path`. */
 bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error);
 bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error *error);
@@ -214,7 +214,7 @@ const char *run_stdin_file(const TrainSettings *s); /* the name in the run direc
 /* ---- doctor.c: checks of the texts ---- */
 /* Reports files that are not plain text, and how to convert them. EXIT_INPUT for files whose bytes are no useful
  * training text. `trained`: the training text, which may come through a pipe; else the validation text. */
-bool run_examine_text(Run *r, const Corpus *corpus, bool trained, Error *error);
+bool run_examine_text(Console *console, const TrainSettings *s, const Corpus *corpus, bool trained, Error *error);
 
 /* ---- show.c: training windows as text ---- */
 bool run_show_windows(const Run *r, Error *error); /* --show, on stdout. EXIT_OUTPUT, EXIT_MEMORY */
@@ -227,7 +227,7 @@ bool run_save_tuning(const RunDevice *device, const char *dir, Error *error); /*
 bool run_check_memory(Run *r, Error *error);
 bool run_start_model(Run *r, Error *error);
 bool run_init_weights(Run *r, Error *error); /* for a new run */
-/* Copy weights and moments between the model and Run.host; run_upload_state() also sets the model's step. */
+/* Copy weights and moments between the device and RunModel.host; run_upload_state() also sets the model's step. */
 bool run_download_state(RunModel *model, Error *error);
 void run_upload_state(const RunModel *model, int64_t step);
 /* Runs one step on an accelerator and undoes it: this loads kernels, chooses algorithms and allocates the remaining
@@ -237,7 +237,7 @@ void run_stop_model(RunModel *model);
 
 /* ---- plan.c: the plan of the run ---- */
 void run_print_plan(Run *r);
-bool run_print_plan_json(Run *r, Error *error); /* on stdout, for programs. EXIT_OUTPUT, EXIT_MEMORY */
+bool run_print_plan_json(const Run *r, Error *error); /* on stdout, for programs. EXIT_OUTPUT, EXIT_MEMORY */
 
 /* ---- pace.c: --minutes ---- */
 bool run_read_plans(TrainSettings *s, Error *error); /* --earlier-steps. EXIT_USAGE */
@@ -274,8 +274,8 @@ bool run_settings_text(const Options *options, const TrainSettings *s, char **te
 /* ---- state.c: saving and restoring progress, weights and moments ---- */
 /* Copies the weights to the host of rank 0. All processes call it. */
 bool run_download_weights(RunModel *model, Error *error);
-bool run_write_weights(const char *dir, const RunModel *model,
-                       Error *error); /* on rank 0: writes them to model.safetensors */
+/* Writes them to model.safetensors, on rank 0. */
+bool run_write_weights(const char *dir, const RunModel *model, Error *error);
 bool run_save_state(Run *r, Error *error);
 bool run_restore_state(Run *r, Error *error);
 
@@ -288,12 +288,12 @@ static inline const char *run_base_dir(const Run *r) { return r->settings.resume
 static inline const ModelConfig *run_base(const Run *r) { return r->base.config.layers ? &r->base.config : NULL; }
 /* Reads Run.base on rank 0. With --init it also sets the shape in the settings, none of which may have been given. */
 bool run_read_base(Run *r, Error *error);
-bool run_share_base(Run *r, Error *error);
+bool run_share_base(RunBase *base, Options *options, Collective *peers, Error *error);
 /* Refuses flags that would change the model of the weights. */
 bool run_check_same_model(const Run *r, Error *error);
 /* Opens the tokenizers of the initial model. */
 bool run_open_base_tokenizers(Run *r, Error *error);
-/* Reads the weights of --init into Run.host. */
+/* Reads the weights of --init into RunModel.host. */
 bool run_read_base_weights(RunBase *base, RunModel *model, Error *error);
 
 /* ---- reports.c: reports of finished steps ---- */
@@ -305,9 +305,11 @@ bool run_fail_nonfinite(const Run *r, const char *what, Error *error);
 void run_restart_timing(RunNow *now); /* restarts the measurement of tokens per second */
 bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error);  /* result.json */
 bool run_write_report(const RunFiles *files, const Collective *peers, Error *error); /* report.html */
-bool run_log(RunFiles *files, const Collective *peers, const MetricsLine *line,
-             Error *error);                                             /* a line of metrics.jsonl */
-bool run_log_verdict(Run *r, const MetricsLine *verdict, Error *error); /* as run_log(), and prints it */
+/* Writes a line of metrics.jsonl, on rank 0. */
+bool run_log(RunFiles *files, const Collective *peers, const MetricsLine *line, Error *error);
+/* Does the same and prints it. */
+bool run_log_verdict(Console *console, RunFiles *files, const Collective *peers, const MetricsLine *verdict,
+                     Error *error);
 
 /* ---- evaluation.c: validation ---- */
 /* Evaluates on the validation text, or on its beginning if it is long, and writes the best model so far to
@@ -325,8 +327,8 @@ bool run_has_learned(const Run *r); /* false: the last evaluation was no better 
 
 /* ---- compression.c ---- */
 /* Measures how many bits per byte xz -9 needs for the beginning of the validation text after the end of the training
- * text. NaN: it was measured before, or cannot be. */
-bool run_measure_compression(const Run *r, double *bits_per_byte, Error *error);
+ * text. NaN: it cannot be measured. */
+bool run_measure_compression(const RunText *text, double *bits_per_byte, Error *error);
 
 /* ---- samples.c: generated samples ---- */
 int run_start_token(const Run *r); /* the first token of text without a prompt */

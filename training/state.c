@@ -76,7 +76,7 @@ bool run_write_weights(const char *dir, const RunModel *model, Error *error) {
   return model_files_write_weights(dir, &model->config, model_table(model->on_device), model->host[0], error);
 }
 
-static bool write_state(Run *r, Error *error) {
+static bool write_state(const Run *r, Error *error) {
   Notes n = {.count = 0};
   if (!run_leads(r->peers)) return true;
   make_notes(r, &n);
@@ -124,13 +124,13 @@ static void compare_texts(Console *console, const TrainSettings *s, const RunTex
   progress->eval_windows = 0;
 }
 
-static void compare_machines(Run *r, const CheckpointState *state) {
+static void compare_machines(Console *console, const RunDevice *device, const Collective *peers,
+                             const CheckpointState *state) {
   char now_on[NOTE_BYTES];
   const char *before = checkpoint_state_text(state, "machine");
-  describe_machine(&r->device, r->peers, now_on);
+  describe_machine(device, peers, now_on);
   if (before && strcmp(before, now_on) != 0)
-    console_warning(&r->console, "the run was on %.127s and resumes on %s: it will not continue exactly", before,
-                    now_on);
+    console_warning(console, "the run was on %.127s and resumes on %s: it will not continue exactly", before, now_on);
 }
 
 /* `otherwise` where the state does not say, as one of an older version may. */
@@ -180,7 +180,7 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   r->progress.seconds = fmax(0, checkpoint_state_number(state, "seconds"));
   if (state->warning[0]) console_warning(&r->console, "%s", state->warning);
   compare_texts(&r->console, &r->settings, &r->text, &r->progress, state);
-  compare_machines(r, state);
+  compare_machines(&r->console, &r->device, r->peers, state);
   return check_unfinished(&r->settings, &r->progress, r->files.dir, state, error);
 }
 
