@@ -40,11 +40,11 @@ static bool check_flags(Run *r, Error *error) {
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
     return fail(error, EXIT_USAGE, "--muon-lr is of Muon, and the optimizer is adamw%s",
                 s->resume ? ", which a resumed run keeps" : "; leave it out, or give --optimizer muon");
-  if (!choices_check_shape(s, run_base(r), &model, &shaped, error)) return false;
+  if (!auto_check_shape(s, run_base(r), &model, &shaped, error)) return false;
   return !shaped || check_device(r, &model, error);
 }
 
-static bool choose_length(Run *r, const ChoiceInputs *given, Error *error) {
+static bool choose_length(Run *r, const AutoInputs *given, Error *error) {
   TrainSettings *s = &r->settings;
   if (s->bench) {
     s->steps = s->bench + BENCH_WARM_UP;
@@ -57,14 +57,14 @@ static bool choose_length(Run *r, const ChoiceInputs *given, Error *error) {
   const double done = s->resume && !s->bench ? checkpoint_find_number(r->files.dir, "step") : 0;
   if (options_origin(&r->options, &s->steps) == ORIGIN_COMMAND_LINE && done > (double)s->steps)
     return fail(error, EXIT_USAGE, "%s is at step %.0f, past --steps %" PRId64, r->files.dir, done, s->steps);
-  return choices_length(s, given, &r->model.config, &r->choices, error);
+  return auto_length(s, given, &r->model.config, &r->reasons, error);
 }
 
 /* What the leader has chosen others are given. */
-static bool choose_model(Run *r, const ChoiceInputs *given, Error *error) {
-  if (run_leads(r->peers)) choices_model(&r->settings, given, &r->model.config, &r->choices, error);
+static bool choose_model(Run *r, const AutoInputs *given, Error *error) {
+  if (run_leads(r->peers)) auto_model(&r->settings, given, &r->model.config, &r->reasons, error);
   if (!run_share_settings(&r->options, r->peers, error)) return false;
-  return run_leads(r->peers) || choices_model(&r->settings, given, &r->model.config, &r->choices, error);
+  return run_leads(r->peers) || auto_model(&r->settings, given, &r->model.config, &r->reasons, error);
 }
 
 static bool choose(Run *r, Error *error) {
@@ -72,13 +72,13 @@ static bool choose(Run *r, Error *error) {
   ContextInfo device = run_device_now(&r->device);
   device.threads *= r->peers->size;
   const ModelConfig *base = run_base(r);
-  ChoiceInputs given = {.vocab = base ? base->vocab : tokenizer_vocab(r->text.tokenizer),
-                        .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(&r->text)),
-                        .base = base,
-                        .text_bytes = r->text.facts.bytes,
-                        .pairs = run_has_pairs(&r->text),
-                        .device = &device,
-                        .peak_flops = r->device.peak_flops};
+  AutoInputs given = {.vocab = base ? base->vocab : tokenizer_vocab(r->text.tokenizer),
+                      .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(&r->text)),
+                      .base = base,
+                      .text_bytes = r->text.facts.bytes,
+                      .pairs = run_has_pairs(&r->text),
+                      .device = &device,
+                      .peak_flops = r->device.peak_flops};
   run_measure_documents(r, &given.lengths, error);
   if (!run_agree(r->peers, error) || !choose_model(r, &given, error)) return false;
   if (!run_check_peers(&r->settings, r->peers, error) || !check_device(r, &r->model.config, error) ||
@@ -175,7 +175,7 @@ static bool pause_training(Run *r, Error *error) {
   if (sample) run_sample(r, error);
   if (sample && !run_agree(r->peers, error)) return false;
   const double end = clock_seconds();
-  run_count_pause(&r->pace, save ? saved - start : 0,
+  run_count_pause(&r->budget, save ? saved - start : 0,
                   r->progress.evaluated_step == r->progress.step ? evaluated - saved : 0, sample ? end - evaluated : 0);
   r->now.logged_at += end - start;
   run_restart_comparison(&r->straggler, r->peers);
@@ -206,7 +206,7 @@ static bool train_loop(Run *r, Error *error) {
   r->now.started = r->now.saved_at = clock_seconds();
   run_restart_timing(&r->now);
   run_restart_comparison(&r->straggler, r->peers);
-  run_begin_pace(&r->pace, r->progress.step);
+  run_begin_budget(&r->budget, r->progress.step);
   /* saved, then stopped before it */
   if (!run_listen(r, error)) return false;
   if (!r->now.stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
@@ -241,7 +241,7 @@ static bool interrupted(Run *r, Error *error) {
 }
 
 static RunEnd how_it_ended(const Run *r) {
-  return r->progress.step < r->settings.steps ? RUN_PATIENCE : isnan(r->pace.minutes) ? RUN_DONE : RUN_MINUTES;
+  return r->progress.step < r->settings.steps ? RUN_PATIENCE : isnan(r->budget.minutes) ? RUN_DONE : RUN_MINUTES;
 }
 
 /* The state is saved once more when everything else is written: only then the run is finished. */
@@ -250,7 +250,7 @@ static bool finish(Run *r, Error *error) {
   if (r->now.stopping) return interrupted(r, error);
   console_end_line(&r->console);
   if (!run_measure_kept(r, error)) return false;
-  if (run_sample(r, error)) run_judge_sample(r, error);
+  if (run_sample(r, error)) run_check_memorization(r, error);
   if (!run_listen(r, error)) return false;
   if (r->now.stopping) return interrupted(r, error);
   run_load_newest(&r->model, &r->now);
@@ -362,7 +362,7 @@ static void close_run(Run *r) {
   run_close_data(&r->text);
   model_files_close(r->base.files);
   checkpoint_unlock(&r->files.lock, r->files.dir, r->files.begun);
-  free(r->pace.text);
+  free(r->budget.text);
   free(r->files.dir);
   options_free(&r->options);
 }
@@ -371,7 +371,7 @@ int main(int argc, char **argv) {
   Run r = {.files.lock.fd = -1,
            .now.saved_step = -1,
            .progress = {.best_loss = INFINITY, .last_val_loss = NAN},
-           .pace = {.launched = clock_seconds(), .minutes = NAN}};
+           .budget = {.launched = clock_seconds(), .minutes = NAN}};
   settings_options(&r.options, &r.settings);
   const int status = startup_run(argc, argv,
                                  &(Startup){.version = INKLING_VERSION,

@@ -1,6 +1,6 @@
 /* training/architecture: what --arch names, what single options change, and what does not go together. */
 #include "training/architecture.h"
-#include "training/choices.h"
+#include "training/auto_settings.h"
 #include "model/parameters.h"
 
 #include <math.h>
@@ -114,7 +114,7 @@ static void test_what_follows(void **state) {
   assert_true(architecture_has_encoder(&s, false));
   assert_int_equal(made(s, true).encoder_layers, 5);
   s = defaults(ARCHITECTURE_LLAMA);
-  s.model.dim = CHOICES_TIE_DIM;
+  s.model.dim = AUTO_TIE_DIM;
   assert_false(made(s, false).tie);
 }
 

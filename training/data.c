@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { VALIDATION_TOKENS = CHOICES_VAL_MTOKENS * 1000000 }; /* at most */
+enum { VALIDATION_TOKENS = AUTO_VAL_MTOKENS * 1000000 }; /* at most */
 
 /* ---- progress of what may take long ---- */
 
@@ -172,7 +172,7 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   TrainSettings *s = &r->settings;
   if (run_base(r)) return run_open_base_tokenizers(r, error);
   if (!architecture_check_sources(s, corpus_has_prompts(corpus), error)) return false;
-  choices_tokenizer(s, r->text.facts.bytes, r->device.info.accelerator, &r->choices);
+  auto_tokenizer(s, r->text.facts.bytes, r->device.info.accelerator, &r->reasons);
   const bool separate = settings_separate_vocabs(s);
   if (separate && !corpus_has_prompts(corpus))
     return fail(error, EXIT_INPUT,
@@ -260,7 +260,7 @@ bool run_open_data(Run *r, Error *error) {
             open_ranges(r, train, val, error);
   if (ok && s->pack == PACK_STREAM && run_has_encoder(r))
     ok = fail(error, EXIT_USAGE, "--pack stream cuts pairs, and an encoder reads whole ones; leave it out");
-  if (ok) choices_packing(s, run_has_pairs(&r->text) || run_has_encoder(r), r->text.tokenizer, &r->choices);
+  if (ok) auto_packing(s, run_has_pairs(&r->text) || run_has_encoder(r), r->text.tokenizer, &r->reasons);
   corpus_close(train);
   corpus_close(val);
   return ok;

@@ -40,7 +40,7 @@ static int64_t affordable_windows(const Run *r) {
  * those before. */
 static int64_t part_windows(const Run *r) {
   const int64_t all = all_windows(&r->text);
-  const bool whole = choices_evaluate_whole(token_range_size(&r->text.val));
+  const bool whole = auto_evaluate_whole(token_range_size(&r->text.val));
   const int64_t part = r->progress.eval_windows ? r->progress.eval_windows : whole ? all : affordable_windows(r);
   return part < all ? part : all;
 }
@@ -61,7 +61,7 @@ static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
   bool ok = answers_count_exact(r->model.decoder, r->model.decoder_rows, r->text.tokenizer, &r->text.val_windows, limit,
                                 (Progress){show_answers, &r->console}, out, error);
   console_work_end(&r->console);
-  if (out->pairs) r->pace.answering = (clock_seconds() - start) / (double)out->pairs;
+  if (out->pairs) r->budget.answering = (clock_seconds() - start) / (double)out->pairs;
   return ok;
 }
 
@@ -105,7 +105,7 @@ static bool measure(Run *r, int64_t limit, Evaluation *out, bool *complete, Erro
   *complete = ok && !r->now.stopping;
   if (!*complete) return ok;
   add_up(r->peers, out);
-  r->pace.evaluating = (clock_seconds() - start) / (double)validation.windows;
+  r->budget.evaluating = (clock_seconds() - start) / (double)validation.windows;
   return true;
 }
 
@@ -134,8 +134,8 @@ VerdictFacts run_verdict_facts(const Run *r) {
                         .train_tokens = (double)run_epoch_tokens(r),
                         .lr = (double)s->lr,
                         .muon_lr = s->optimizer == OPTIMIZER_MUON ? (double)s->muon_lr : (double)NAN,
-                        .usual_lr = choices_learning_rate(s, &r->model.config),
-                        .usual_muon_lr = choices_muon_rate(s),
+                        .usual_lr = auto_learning_rate(s, &r->model.config),
+                        .usual_muon_lr = auto_muon_rate(s),
                         .dropout = (double)s->dropout,
                         .early_stopping = s->patience > 0};
 }
@@ -171,7 +171,7 @@ static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *erro
   const double start = clock_seconds();
   const bool measured = r->model.config.encoder_layers || r->files.history.xz_bits_per_byte > 0;
   if (!measured && !run_measure_compression(&r->text, &xz, error)) return false;
-  r->pace.once += clock_seconds() - start;
+  r->budget.once += clock_seconds() - start;
   MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, e, &exact);
   line.xz_bits_per_byte = xz;
   line.all = run_evaluates_all(r);

@@ -58,7 +58,7 @@ SequenceShare run_sequence_share(const TrainSettings *s, const Collective *peers
 }
 
 TrainConfig run_train_config(const TrainSettings *s, const Collective *peers) {
-  TrainConfig train = choices_train_config(s);
+  TrainConfig train = settings_train_config(s);
   const SequenceShare share = run_sequence_share(s, peers);
   train.batch = share.batch;
   train.micro_batches = share.micro_batches;

@@ -139,9 +139,9 @@ static void print_length(Run *r, const TrainConfig *train) {
 
 /* Of what a resumed run has left, too. */
 static double estimated_seconds(const Run *r) {
-  if (!isnan(r->pace.minutes)) return r->pace.deadline - clock_seconds();
-  return choices_step_seconds(run_step_flops(r) * (double)(r->settings.steps - r->progress.step), &r->device.info,
-                              r->device.peak_flops);
+  if (!isnan(r->budget.minutes)) return r->budget.deadline - clock_seconds();
+  return auto_step_seconds(run_step_flops(r) * (double)(r->settings.steps - r->progress.step), &r->device.info,
+                           r->device.peak_flops);
 }
 
 /* The model, which is as large as its gradients, three states, and the text. */
@@ -173,7 +173,7 @@ void run_print_plan(Run *r) {
   print_length(r, &train);
   print_processes(r);
   print_memory(r, &memory);
-  if (r->choices.text[0]) console_row(c, "chosen", "%s", r->choices.text);
+  if (r->reasons.text[0]) console_row(c, "chosen", "%s", r->reasons.text);
   console_row(c, "device", "%s, %s, peak %.0f GFLOP/s; about %s for the run", r->device.info.device,
               dtype_name(r->device.info.dtype), 1e-9 * r->device.peak_flops, text_duration(estimated_seconds(r)).text);
   const bool taken = s->dry_run && !s->resume && !s->overwrite && checkpoint_is_run(r->files.dir);
@@ -215,7 +215,7 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
       "tokens", (json_int_t)tokens, "epochs", (double)tokens / (double)run_epoch_tokens(r), "flops_per_step",
       run_step_flops(r), "peak_flops_per_s", r->device.peak_flops, "seconds", estimated_seconds(r), "memory_bytes",
       memory_json(r), "disk_bytes", (json_int_t)disk_bytes(&r->text, &memory), "device", r->device.info.device, "dtype",
-      dtype_name(r->device.info.dtype), "chosen", r->choices.text, "settings", result_settings_text(settings, error));
+      dtype_name(r->device.info.dtype), "chosen", r->reasons.text, "settings", result_settings_text(settings, error));
 }
 
 bool run_print_plan_json(const Run *r, Error *error) {

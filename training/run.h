@@ -1,5 +1,5 @@
 /* The state of one run of ./train, in parts. A function takes the parts that it needs; one that needs many of them takes
- * the whole Run. train.c has the loop, settings.c the options, choices.c the defaults; the sections below name the other
+ * the whole Run. train.c has the loop, settings.c the options, auto_settings.c the defaults; the sections below name the other
  * files. Functions that return bool fill an Error when they return false. */
 #ifndef INKLING_TRAINING_RUN_H
 #define INKLING_TRAINING_RUN_H
@@ -17,7 +17,7 @@
 #include "report/result.h"
 #include "tokenizer/bpe_encode.h"
 #include "report/verdicts.h"
-#include "training/choices.h"
+#include "training/auto_settings.h"
 #include "util/clock.h"
 #include "util/text.h"
 #include "formats/model_files.h"
@@ -30,8 +30,8 @@ typedef struct TextFacts {
   size_t stdin_bytes;     /* the part of `bytes` that came from standard input */
 } TextFacts;
 
-/* The pace of a run with --minutes (pace.c). Times are clock_seconds(), durations seconds; lengths count steps. */
-typedef struct Pace {
+/* The progress of a run with --minutes (time_budget.c). Times are clock_seconds(), durations seconds; lengths count steps. */
+typedef struct TimeBudget {
   double launched;              /* when the program started */
   double minutes, deadline;     /* minutes NaN: the length is given otherwise */
   double step_seconds;          /* estimated, without pauses */
@@ -43,7 +43,7 @@ typedef struct Pace {
   double saving, sampling;      /* duration of the last one; 0: there was none */
   double evaluating, answering; /* likewise, per window and per pair */
   char *text;                   /* TrainSettings.earlier_steps if this program changed it */
-} Pace;
+} TimeBudget;
 
 /* The sequences of a step that one process computes: `count` from `first` on, in `micro_batches` passes of `batch`. The
  * last pass may contain empty sequences. */
@@ -119,7 +119,7 @@ typedef struct RunNow {
   int stopping;             /* the signal that asked to stop, agreed by all processes in run_listen(); 0: none */
   double started, saved_at; /* clock_seconds() */
   int64_t saved_step;       /* -1: no state was saved yet */
-  StepState newest;         /* the last step reported by the device (reports.c) */
+  StepState newest;         /* the last step reported by the device (logging.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
   bool holds_kept;     /* the device holds the weights of model.safetensors, RunModel.host[0] those of the last step */
   double logged_at;    /* clock_seconds() at the last line of metrics.jsonl or run_restart_timing() */
@@ -136,7 +136,7 @@ typedef struct Straggler {
 typedef struct Run {
   TrainSettings settings;
   Options options;
-  Choices choices; /* made for settings that were not given */
+  AutoReasons reasons; /* made for settings that were not given */
   Console console;
   Collective *peers; /* the processes that train together; one if alone */
   int machines;      /* the number of machines they run on */
@@ -147,7 +147,7 @@ typedef struct Run {
   RunFiles files;
   RunProgress progress;
   RunNow now;
-  Pace pace;
+  TimeBudget budget;
   Straggler straggler;
 } Run;
 
@@ -239,14 +239,15 @@ void run_stop_model(RunModel *model);
 void run_print_plan(Run *r);
 bool run_print_plan_json(const Run *r, Error *error); /* on stdout, for programs. EXIT_OUTPUT, EXIT_MEMORY */
 
-/* ---- pace.c: --minutes ---- */
+/* ---- time_budget.c: --minutes ---- */
 bool run_read_plans(TrainSettings *s, Error *error); /* --earlier-steps. EXIT_USAGE */
 /* Sets the number of steps that fit into --minutes, from a measurement. */
 bool run_fit_minutes(Run *r, Error *error);
-void run_begin_pace(Pace *pace, int64_t step);
+void run_begin_budget(TimeBudget *budget, int64_t step);
 /* Changes the number of steps, after a step, when the run would end too late or could be longer. */
 bool run_keep_minutes(Run *r, Error *error);
-void run_count_pause(Pace *pace, double saving, double evaluating, double sampling); /* durations in seconds; 0: none */
+void run_count_pause(TimeBudget *budget, double saving, double evaluating,
+                     double sampling); /* durations in seconds; 0: none */
 /* Returns the planned number of steps at the current step; a repeated run gets the same. */
 static inline int64_t run_planned_steps(const Run *r) {
   return schedule_steps(&r->settings.plans, r->settings.steps, r->progress.step);
@@ -296,7 +297,7 @@ bool run_open_base_tokenizers(Run *r, Error *error);
 /* Reads the weights of --init into RunModel.host. */
 bool run_read_base_weights(RunBase *base, RunModel *model, Error *error);
 
-/* ---- reports.c: reports of finished steps ---- */
+/* ---- logging.c: reports of finished steps ---- */
 /* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` it waits for the
  * reports of all steps so far. */
 bool run_take_reports(Run *r, bool wait, Error *error);
@@ -334,7 +335,7 @@ bool run_measure_compression(const RunText *text, double *bits_per_byte, Error *
 int run_start_token(const Run *r); /* the first token of text without a prompt */
 bool run_sample(Run *r, Error *error);
 
-/* ---- copying.c ---- */
-bool run_judge_sample(Run *r, Error *error); /* checks whether the newest sample repeats the training text */
+/* ---- memorization.c ---- */
+bool run_check_memorization(Run *r, Error *error); /* checks whether the newest sample repeats the training text */
 
 #endif

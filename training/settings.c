@@ -3,7 +3,7 @@
 #include "cli/option_rows.h"
 #include "report/runs.h"
 #include "training/architecture.h"
-#include "training/choices.h"
+#include "training/auto_settings.h"
 
 #include <math.h>
 #include <string.h>
@@ -68,10 +68,9 @@ void settings_options(Options *options, TrainSettings *s) {
            "document ends at the end of its file and at a line <|endoftext|>",
            .positional = true, .modes = OPTION_ALL_MODES, .common = true),
       TEXT("val", &s->val, "FILE", "the end of the training text",
-           "validation text; at most its first " SHOWN(CHOICES_VAL_MTOKENS) " M tokens are used", .common = true),
-      DOUBLE(
-          "val-frac", &s->val_frac, 0, 0.9, NULL,
-          "fraction of the text to hold out for validation, at most " SHOWN(CHOICES_VAL_MTOKENS) " M tokens; 0: none"),
+           "validation text; at most its first " SHOWN(AUTO_VAL_MTOKENS) " M tokens are used", .common = true),
+      DOUBLE("val-frac", &s->val_frac, 0, 0.9, NULL,
+             "fraction of the text to hold out for validation, at most " SHOWN(AUTO_VAL_MTOKENS) " M tokens; 0: none"),
       FORMAT_ROWS(s, .needs = NULL),
       FLAG("binary", &s->binary, "train on the raw bytes of the files, without any check of the text"),
       CHOICE(
@@ -80,8 +79,7 @@ void settings_options(Options *options, TrainSettings *s) {
           "windows start anywhere in the text (stream), or hold whole documents without attention between them (docs)"),
 
       GROUP("Tokenizer"),
-      TEXT("tokenizer", &s->tokenizer, "byte|bpe|FILE",
-           "auto: byte below " SHOWN(CHOICES_BYTE_MB) " MB of text, else bpe",
+      TEXT("tokenizer", &s->tokenizer, "byte|bpe|FILE", "auto: byte below " SHOWN(AUTO_BYTE_MB) " MB of text, else bpe",
            "tokenizer: one token per byte (byte), a byte-level BPE trained on the text (bpe), or the tokenizer.json of "
            "a byte-level BPE (FILE)"),
       INT("vocab-size", &s->vocab_size, 257, MODEL_MAX_VOCAB, "auto: by the size of the text",
@@ -93,9 +91,9 @@ void settings_options(Options *options, TrainSettings *s) {
           "maximum vocabulary size of a BPE for prompts", .follows = "source-tokenizer"),
 
       GROUP("Model"),
-      CHOICE("preset", &s->preset, choices_preset_names, "auto: by text and device",
-             "model size as layers/heads/dim/ctx: " CHOICES_PRESETS(PRESET_HELP) "124m also sets vocab-size " SHOWN(
-                 CHOICES_GPT2_VOCAB),
+      CHOICE("preset", &s->preset, preset_names, "auto: by text and device",
+             "model size as layers/heads/dim/ctx: " MODEL_PRESETS(PRESET_HELP) "124m also sets vocab-size " SHOWN(
+                 AUTO_GPT2_VOCAB),
              .common = true),
       INT("layers", &m->layers, 1, MODEL_MAX_LAYERS, "auto: preset", "number of Transformer blocks",
           .follows = "preset"),
@@ -141,9 +139,9 @@ void settings_options(Options *options, TrainSettings *s) {
       CHOICE("positions", (int *)&m->positions, model_position_names, "auto: arch",
              "position encoding: rotary, a learned or sinusoidal table added to the embedding, or none",
              .follows = "arch"),
-      FLOAT("rope-base", &m->rope_base, 1, 1e12, "auto: " SHOWN(CHOICES_ROPE_BASE),
-            "base of the rotary position encoding", .follows = "arch positions"),
-      TRISTATE("tie", &m->tie, "auto: arch; llama: below dim " SHOWN(CHOICES_TIE_DIM),
+      FLOAT("rope-base", &m->rope_base, 1, 1e12, "auto: " SHOWN(AUTO_ROPE_BASE), "base of the rotary position encoding",
+            .follows = "arch positions"),
+      TRISTATE("tie", &m->tie, "auto: arch; llama: below dim " SHOWN(AUTO_TIE_DIM),
                "tie the output head to the token embedding",
                .follows = "arch positions source-tokenizer source-vocab-size"),
       TEXT("init", &s->init, "DIR", "random weights",
@@ -153,7 +151,7 @@ void settings_options(Options *options, TrainSettings *s) {
       CHOICE(
           "init-like", &s->init_like, architecture_inits, NULL,
           "initial weights: normal, smaller at residual outputs (gpt2), or as in nn.Linear and nn.Embedding (torch)"),
-      FLOAT("init-std", &s->init_std, 0, 10, "auto: 0.02 with llama, else " SHOWN(CHOICES_INIT) "/sqrt(dim)",
+      FLOAT("init-std", &s->init_std, 0, 10, "auto: 0.02 with llama, else " SHOWN(AUTO_INIT) "/sqrt(dim)",
             "standard deviation of the initial weights with --init-like gpt2", .above = true,
             .follows = "preset dim arch init-like"),
 
@@ -163,14 +161,14 @@ void settings_options(Options *options, TrainSettings *s) {
           "auto: muon; adamw where lr is given without muon-lr, or where muon would take most of a step",
           "optimizer: adamw for all parameters, or muon for the matrices of attention and MLPs and adamw for the rest",
           .follows = "preset"),
-      FLOAT("lr", &s->lr, 1e-12, 10, "auto: " CHOICES_LR_WORDS, "peak learning rate of AdamW",
+      FLOAT("lr", &s->lr, 1e-12, 10, "auto: " AUTO_LR_WORDS, "peak learning rate of AdamW",
             .follows = "preset arch optimizer"),
-      FLOAT("muon-lr", &s->muon_lr, 0, 10, "auto: " SHOWN(CHOICES_MUON_LR) "; with --init a tenth of that",
+      FLOAT("muon-lr", &s->muon_lr, 0, 10, "auto: " SHOWN(AUTO_MUON_LR) "; with --init a tenth of that",
             "peak learning rate of Muon", .above = true, .follows = "preset optimizer"),
       FLOAT("momentum", &s->momentum, 0, 1, NULL, "momentum of Muon", .below = true),
       FLOAT("min-lr-frac", &s->min_lr_frac, 0, 1, NULL, "final learning rate as a fraction of lr"),
       INT64("warmup", &s->warmup, 0, 1e12,
-            "auto: " SHOWN(CHOICES_WARMUP_PERCENT) " % of the steps, at most " SHOWN(CHOICES_WARMUP_LIMIT),
+            "auto: " SHOWN(AUTO_WARMUP_PERCENT) " % of the steps, at most " SHOWN(AUTO_WARMUP_LIMIT),
             "number of steps of linear learning rate warmup"),
       CHOICE("schedule", &s->schedule, schedule_names, NULL,
              "learning rate schedule after the warmup; wsd decays only over the last fifth"),
@@ -202,11 +200,11 @@ void settings_options(Options *options, TrainSettings *s) {
             .exclusive = EXCLUSIVE_BATCH),
 
       GROUP("Evaluation"),
-      INT64("eval-every", &s->eval_every, 0, 1e12, "auto: at most " SHOWN(CHOICES_EVALUATIONS) " times per run",
+      INT64("eval-every", &s->eval_every, 0, 1e12, "auto: at most " SHOWN(AUTO_EVALUATIONS) " times per run",
             "number of steps between evaluations; 0: only at the end"),
       INT("patience", &s->patience, 0, 1e6, NULL,
           "number of evaluations without improvement after which training stops (early stopping); 0: off"),
-      INT64("sample-every", &s->sample_every, 0, 1e12, "auto: " SHOWN(CHOICES_SAMPLES) " times per run",
+      INT64("sample-every", &s->sample_every, 0, 1e12, "auto: " SHOWN(AUTO_SAMPLES) " times per run",
             "number of steps between samples; 0: only at the end"),
       INT("sample-tokens", &s->sample_tokens, 0, 1e6, NULL, "length of a sample in tokens; 0: no samples"),
       TEXT("prompt", &s->prompt, NULL, NULL, "prompt of the samples"),
@@ -220,7 +218,7 @@ void settings_options(Options *options, TrainSettings *s) {
                .transient = true, .common = true),
       INTERVAL("save-every", &s->save_every,
                "steps (500) or time (10m) between checkpoints for --resume; 0: only at the end"),
-      INT64("log-every", &s->log_every, 1, 1e12, "auto: " SHOWN(CHOICES_LOG_LINES) " times per run",
+      INT64("log-every", &s->log_every, 1, 1e12, "auto: " SHOWN(AUTO_LOG_LINES) " times per run",
             "number of steps between lines of metrics.jsonl"),
 
       GROUP("Machine"),

@@ -1,4 +1,4 @@
-/* The settings of ./train and the table of its options. choices.h chooses those that are not given. */
+/* The settings of ./train and the table of its options. auto_settings.h chooses those that are not given. */
 #ifndef INKLING_TRAINING_SETTINGS_H
 #define INKLING_TRAINING_SETTINGS_H
 
@@ -36,7 +36,7 @@ typedef struct TrainSettings {
   int source_vocab_size;
   /* model */
   int preset, arch;  /* -1: chosen automatically; ArchitectureKind */
-  ModelConfig model; /* incomplete until choices_model(); vocab, source_vocab and head_dim are no settings */
+  ModelConfig model; /* incomplete until auto_model(); vocab, source_vocab and head_dim are no settings */
   float dropout, embed_dropout, attention_dropout, mlp_dropout; /* -1: chosen automatically */
   const char *init; /* directory of the initial model; NULL: random weights */
   int init_like;    /* InitKind */
@@ -49,7 +49,7 @@ typedef struct TrainSettings {
   int schedule; /* ScheduleKind */
   /* length */
   int64_t steps;
-  const char *earlier_steps; /* previously planned numbers of steps, as text (pace.c) */
+  const char *earlier_steps; /* previously planned numbers of steps, as text (time_budget.c) */
   SchedulePlans plans;       /* earlier_steps, parsed */
   double epochs, minutes;
   int batch, grad_accum;

@@ -58,7 +58,7 @@ static bool compare(const RunText *text, const BpeIds *drawn, int32_t *ids, int3
   return true;
 }
 
-bool run_judge_sample(Run *r, Error *error) {
+bool run_check_memorization(Run *r, Error *error) {
   size_t count = r->model.drawn.count < MOST_TOKENS ? r->model.drawn.count : MOST_TOKENS;
   size_t copied = 0, usual = 0;
   MetricsLine line;

@@ -1,4 +1,4 @@
-#include "training/choices.h"
+#include "training/auto_settings.h"
 
 #include "training/architecture.h"
 
@@ -17,8 +17,8 @@ typedef struct Preset {
 
 #define PRESET_NAME(id, name, ...) name,
 #define PRESET_ROW(id, name, ...) {__VA_ARGS__},
-const char *const choices_preset_names[] = {CHOICES_PRESETS(PRESET_NAME) NULL};
-static const Preset presets[] = {CHOICES_PRESETS(PRESET_ROW)};
+const char *const preset_names[] = {MODEL_PRESETS(PRESET_NAME) NULL};
+static const Preset presets[] = {MODEL_PRESETS(PRESET_ROW)};
 
 /* A run that nobody gave a length takes some minutes: as many as these, at the share of its peak that a GPU reaches in
  * training. On a busy machine what a CPU does cannot be measured; what its threads usually do is known, and small
@@ -38,14 +38,14 @@ enum { EPOCHS_LIMIT = 15, DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
 /* Few passes at a low rate, without dropout, keep what the model has learned before (table: docs/finetuning.md). */
 enum { FINE_TUNING_EPOCHS = 3, FINE_TUNING_WARMUP = 50 };
 
-static void note_choice(Choices *choices, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void note_choice(Choices *choices, const char *format, ...) {
-  size_t used = strlen(choices->text);
-  if (used) used += (size_t)snprintf(choices->text + used, sizeof choices->text - used, "; ");
-  if (used >= sizeof choices->text) return;
+static void note_choice(AutoReasons *reasons, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note_choice(AutoReasons *reasons, const char *format, ...) {
+  size_t used = strlen(reasons->text);
+  if (used) used += (size_t)snprintf(reasons->text + used, sizeof reasons->text - used, "; ");
+  if (used >= sizeof reasons->text) return;
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(choices->text + used, sizeof choices->text - used, format, arguments);
+  vsnprintf(reasons->text + used, sizeof reasons->text - used, format, arguments);
   va_end(arguments);
 }
 
@@ -59,59 +59,59 @@ static int vocab_for(int64_t bytes, bool accelerator) {
   return vocab;
 }
 
-void choices_tokenizer(TrainSettings *s, int64_t bytes, bool accelerator, Choices *choices) {
-  const bool small = bytes < CHOICES_BYTE_MB * 1000000;
+void auto_tokenizer(TrainSettings *s, int64_t bytes, bool accelerator, AutoReasons *reasons) {
+  const bool small = bytes < AUTO_BYTE_MB * 1000000;
   const int preset_vocab = s->preset >= 0 ? presets[s->preset].vocab : 0;
   if (!s->tokenizer) {
     s->tokenizer = small && !s->vocab_size && !preset_vocab ? "byte" : "bpe";
     if (strcmp(s->tokenizer, "byte") == 0)
-      note_choice(choices, "a token is a byte (less than %d MB of text)", CHOICES_BYTE_MB);
+      note_choice(reasons, "a token is a byte (less than %d MB of text)", AUTO_BYTE_MB);
   }
   const bool separate = settings_separate_vocabs(s);
   if (separate && !s->source_tokenizer) s->source_tokenizer = "bpe";
   const int usual = preset_vocab ? preset_vocab : vocab_for(separate ? bytes / 2 : bytes, accelerator);
   if (strcmp(s->tokenizer, "bpe") == 0 && !s->vocab_size) {
     s->vocab_size = usual;
-    note_choice(choices, "a BPE of at most %d tokens (%s of text)", usual, text_bytes((double)bytes).text);
+    note_choice(reasons, "a BPE of at most %d tokens (%s of text)", usual, text_bytes((double)bytes).text);
   }
   if (separate && strcmp(s->source_tokenizer, "bpe") == 0 && !s->source_vocab_size) {
     s->source_vocab_size = usual;
-    note_choice(choices, "a BPE of at most %d tokens for prompts", usual);
+    note_choice(reasons, "a BPE of at most %d tokens for prompts", usual);
   }
 }
 
 /* A model whose prompts begin with a token goes on to see that its texts do. */
-void choices_packing(TrainSettings *s, bool pairs, const Tokenizer *tokenizer, Choices *choices) {
+void auto_packing(TrainSettings *s, bool pairs, const Tokenizer *tokenizer, AutoReasons *reasons) {
   const AddedEntry *begin = s->init ? tokenizer_added(tokenizer, tokenizer_begin(tokenizer)) : NULL;
   if (s->pack >= 0) return;
   s->pack = pairs || begin ? PACK_DOCS : PACK_STREAM;
   if (begin && !pairs)
-    note_choice(choices, "whole documents (the model's texts begin with %s)", text_one_line(begin->text, 40).text);
+    note_choice(reasons, "whole documents (the model's texts begin with %s)", text_one_line(begin->text, 40).text);
 }
 
 /* ---- model ---- */
 
 static double budget_minutes(const TrainSettings *s) { return isnan(s->minutes) ? DEFAULT_MINUTES : s->minutes; }
 
-static int counted_threads(const ChoiceInputs *given) {
+static int counted_threads(const AutoInputs *given) {
   return given->device->threads < THREADS_LIMIT ? given->device->threads : THREADS_LIMIT;
 }
 
 /* Per second. */
-static double usual_flops(const ChoiceInputs *given) {
+static double usual_flops(const AutoInputs *given) {
   /* In powers of two, so that a measurement that is a little different chooses the same. */
   const double gpu = exp2(round(log2(fmax(given->peak_flops, 1)))) * GPU_SHARE;
   const double cpu = counted_threads(given) * THREAD_FLOPS * given->device->vector_bits / 512;
   return given->device->accelerator ? gpu : cpu;
 }
 
-static double budget_flops(const TrainSettings *s, const ChoiceInputs *given) {
+static double budget_flops(const TrainSettings *s, const AutoInputs *given) {
   return 60 * budget_minutes(s) * usual_flops(given);
 }
 
 /* The largest preset that the time suffices for, at twenty tokens a parameter (Hoffmann et al. 2022), and that is not
  * too large for the text. */
-static int preset_for(const TrainSettings *s, const ChoiceInputs *given) {
+static int preset_for(const TrainSettings *s, const AutoInputs *given) {
   const double by_time = 1.5 * sqrt(budget_flops(s, given) / 120), by_text = 10 * (double)given->text_bytes;
   int preset = PRESET_110M;
   while (preset > PRESET_NANO && presets[preset].parameters > fmin(by_time, by_text)) preset--;
@@ -120,7 +120,7 @@ static int preset_for(const TrainSettings *s, const ChoiceInputs *given) {
 
 /* At least the preset's context, and one that 19 of 20 packed documents fit in several times: where only one does, much
  * of a window is padding. */
-static int context_for(const Preset *p, const ChoiceInputs *given) {
+static int context_for(const Preset *p, const AutoInputs *given) {
   const int limit = given->device->accelerator ? 2048 : 512;
   const DocumentLengths *lengths = &given->lengths;
   int ctx = p->ctx;
@@ -151,13 +151,13 @@ static int preset_like(const ModelConfig *model) {
   return preset;
 }
 
-static void fill_preset(TrainSettings *s, const ChoiceInputs *given, Choices *choices) {
+static void fill_preset(TrainSettings *s, const AutoInputs *given, AutoReasons *reasons) {
   ModelConfig *m = &s->model;
   const bool shaped = m->layers && m->heads && m->dim && m->ctx;
   if (s->preset < 0) {
     s->preset = given->base ? preset_like(given->base) : preset_for(s, given);
     if (!shaped && !given->base)
-      note_choice(choices, "preset %s (%s, %s of text)", choices_preset_names[s->preset],
+      note_choice(reasons, "preset %s (%s, %s of text)", preset_names[s->preset],
                   given->device->accelerator ? "a GPU" : "a CPU", text_bytes((double)given->text_bytes).text);
   }
   const Preset *p = &presets[s->preset];
@@ -165,10 +165,10 @@ static void fill_preset(TrainSettings *s, const ChoiceInputs *given, Choices *ch
     const int most = given->device->accelerator ? 2048 : 512;
     m->ctx = given->base->ctx < most ? given->base->ctx : most;
     if (m->ctx < given->base->ctx)
-      note_choice(choices, "context %d of the model's %d (longer with --ctx)", m->ctx, given->base->ctx);
+      note_choice(reasons, "context %d of the model's %d (longer with --ctx)", m->ctx, given->base->ctx);
   } else if (!m->ctx) {
     m->ctx = context_for(p, given);
-    if (m->ctx != p->ctx) note_choice(choices, "context %d (the documents' lengths)", m->ctx);
+    if (m->ctx != p->ctx) note_choice(reasons, "context %d (the documents' lengths)", m->ctx);
   }
   fill_shape(s, p, given->pairs);
 }
@@ -185,12 +185,12 @@ static bool shape(const TrainSettings *s, int vocab, int source_vocab, const Mod
   model->vocab = vocab;
   model->source_vocab = model->encoder_layers ? source_vocab : 0;
   model->head_dim = kept ? base->head_dim : model->dim / model->heads;
-  if (isnan(model->rope_base)) model->rope_base = CHOICES_ROPE_BASE; /* not used */
+  if (isnan(model->rope_base)) model->rope_base = AUTO_ROPE_BASE; /* not used */
   return architecture_check(s, base, error) && model_config_check(model, EXIT_USAGE, error);
 }
 
-bool choices_check_shape(const TrainSettings *given, const ModelConfig *base, ModelConfig *model, bool *checked,
-                         Error *error) {
+bool auto_check_shape(const TrainSettings *given, const ModelConfig *base, ModelConfig *model, bool *checked,
+                      Error *error) {
   TrainSettings s = *given;
   *checked = s.model.dim && s.model.heads;
   if (!*checked) return true;
@@ -212,7 +212,8 @@ static int usual_batch(const TrainSettings *s, bool accelerator) {
 
 /* Muon learns more from a token; but its iteration costs the same whatever the step's tokens, and where that would be
  * most of a step, AdamW learns more in the same time. A learning rate that was given alone was found for AdamW. */
-static void choose_optimizer(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices) {
+static void choose_optimizer(TrainSettings *s, const AutoInputs *given, const ModelConfig *model,
+                             AutoReasons *reasons) {
   if (s->optimizer >= 0) return;
   const int64_t batch = s->batch ? s->batch : usual_batch(s, given->device->accelerator);
   const int64_t tokens = s->batch_tokens ? s->batch_tokens : batch * s->model.ctx * (s->grad_accum ? s->grad_accum : 1);
@@ -220,26 +221,26 @@ static void choose_optimizer(TrainSettings *s, const ChoiceInputs *given, const 
   const double step = model_step_flops(model, tokens, OPTIMIZER_ADAMW, gpu);
   const bool costly = model_step_flops(model, tokens, OPTIMIZER_MUON, gpu) > 2 * step;
   s->optimizer = isnan(s->muon_lr) && (!isnan(s->lr) || costly) ? OPTIMIZER_ADAMW : OPTIMIZER_MUON;
-  if (!isnan(s->muon_lr)) note_choice(choices, "Muon (muon-lr is given)");
-  else if (s->optimizer == OPTIMIZER_MUON) note_choice(choices, "Muon (learns more from a token than AdamW)");
-  else if (!isnan(s->lr)) note_choice(choices, "AdamW (lr is given, and muon-lr is not)");
-  else note_choice(choices, "AdamW (in such short steps Muon would take most of the time)");
+  if (!isnan(s->muon_lr)) note_choice(reasons, "Muon (muon-lr is given)");
+  else if (s->optimizer == OPTIMIZER_MUON) note_choice(reasons, "Muon (learns more from a token than AdamW)");
+  else if (!isnan(s->lr)) note_choice(reasons, "AdamW (lr is given, and muon-lr is not)");
+  else note_choice(reasons, "AdamW (in such short steps Muon would take most of the time)");
 }
 
 /* Halves the micro-batch until a step fits the memory, and makes up for it in micro-batches. */
-static void fit_batch(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices) {
+static void fit_batch(TrainSettings *s, const AutoInputs *given, const ModelConfig *model, AutoReasons *reasons) {
   const int whole = s->batch = usual_batch(s, given->device->accelerator);
-  TrainConfig train = choices_train_config(s);
+  TrainConfig train = settings_train_config(s);
   train.dropout.branch = 0.1f;
   while (s->batch % 2 == 0 && model_memory(model, &train, given->device).total > given->device->free_bytes / 10 * 9)
     train.batch = s->batch /= 2;
   if (s->batch < whole && !s->grad_accum && !s->batch_tokens) s->grad_accum = whole / s->batch;
-  if (s->batch < whole) note_choice(choices, "batch %d instead of %d (memory)", s->batch, whole);
+  if (s->batch < whole) note_choice(reasons, "batch %d instead of %d (memory)", s->batch, whole);
 }
 
-static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices,
+static bool choose_batch(TrainSettings *s, const AutoInputs *given, const ModelConfig *model, AutoReasons *reasons,
                          Error *error) {
-  if (!s->batch) fit_batch(s, given, model, choices);
+  if (!s->batch) fit_batch(s, given, model, reasons);
   int64_t micro = (int64_t)s->batch * s->model.ctx;
   if (s->batch_tokens) {
     if (s->batch_tokens % micro)
@@ -258,32 +259,32 @@ static bool choose_batch(TrainSettings *s, const ChoiceInputs *given, const Mode
   return true;
 }
 
-double choices_learning_rate(const TrainSettings *s, const ModelConfig *model) {
-  const double share = s->init ? CHOICES_TUNING_SHARE : 1, parameters = (double)model_parameters(model);
+double auto_learning_rate(const TrainSettings *s, const ModelConfig *model) {
+  const double share = s->init ? AUTO_TUNING_SHARE : 1, parameters = (double)model_parameters(model);
   const bool llama = s->init ? model->norm == NORM_RMS : s->arch == ARCHITECTURE_LLAMA;
-  if (s->optimizer == OPTIMIZER_MUON) return share * CHOICES_BESIDE_MUON;
-  if (!llama && parameters < CHOICES_LR_SMALL_SIZE * 1e6) return share * CHOICES_LR_SMALL;
-  return share * (parameters < CHOICES_LR_SIZE * 1e6 ? CHOICES_LR : CHOICES_LR_LARGE);
+  if (s->optimizer == OPTIMIZER_MUON) return share * AUTO_BESIDE_MUON;
+  if (!llama && parameters < AUTO_LR_SMALL_SIZE * 1e6) return share * AUTO_LR_SMALL;
+  return share * (parameters < AUTO_LR_SIZE * 1e6 ? AUTO_LR : AUTO_LR_LARGE);
 }
 
-double choices_muon_rate(const TrainSettings *s) { return (s->init ? CHOICES_TUNING_SHARE : 1) * CHOICES_MUON_LR; }
+double auto_muon_rate(const TrainSettings *s) { return (s->init ? AUTO_TUNING_SHARE : 1) * AUTO_MUON_LR; }
 
-bool choices_model(TrainSettings *s, const ChoiceInputs *given, ModelConfig *model, Choices *choices, Error *error) {
-  fill_preset(s, given, choices);
+bool auto_model(TrainSettings *s, const AutoInputs *given, ModelConfig *model, AutoReasons *reasons, Error *error) {
+  fill_preset(s, given, reasons);
   if (!shape(s, given->vocab, given->source_vocab, given->base, model, error)) return false;
-  choose_optimizer(s, given, model, choices);
-  if (!choose_batch(s, given, model, choices, error)) return false;
+  choose_optimizer(s, given, model, reasons);
+  if (!choose_batch(s, given, model, reasons, error)) return false;
   const bool muon = s->optimizer == OPTIMIZER_MUON, chosen = isnan(s->lr) || (muon && isnan(s->muon_lr));
-  if (isnan(s->lr)) s->lr = (float)choices_learning_rate(s, model);
-  if (isnan(s->muon_lr) && muon) s->muon_lr = (float)choices_muon_rate(s);
-  if (s->init && chosen) note_choice(choices, "a tenth of the learning rate of a new model (fine-tuning)");
+  if (isnan(s->lr)) s->lr = (float)auto_learning_rate(s, model);
+  if (isnan(s->muon_lr) && muon) s->muon_lr = (float)auto_muon_rate(s);
+  if (s->init && chosen) note_choice(reasons, "a tenth of the learning rate of a new model (fine-tuning)");
   return true;
 }
 
 /* A rate of dropout that is not known yet is 0. */
 static float rate(float dropout) { return dropout > 0 ? dropout : 0; }
 
-TrainConfig choices_train_config(const TrainSettings *s) {
+TrainConfig settings_train_config(const TrainSettings *s) {
   return (TrainConfig){
       .batch = s->batch,
       .micro_batches = s->grad_accum,
@@ -307,21 +308,21 @@ static int64_t rounded(double steps) {
   return at_least_one(unit < 1 ? steps : floor(steps / unit) * unit);
 }
 
-double choices_step_seconds(double flops, const ContextInfo *device, double peak_flops) {
+double auto_step_seconds(double flops, const ContextInfo *device, double peak_flops) {
   const double share = device->accelerator ? GPU_SHARE : device->dtype == DTYPE_BF16 ? CPU_BF16_SHARE : CPU_SHARE;
   return flops / (share * fmax(peak_flops, 1));
 }
 
 /* Steps that were chosen by the time they usually take. A busy machine takes longer, as the plan's estimate says. */
-static void note_time(const TrainSettings *s, const ChoiceInputs *given, const char *steps, Choices *choices) {
+static void note_time(const TrainSettings *s, const AutoInputs *given, const char *steps, AutoReasons *reasons) {
   const PluralText threads = text_plural(counted_threads(given), "such thread");
-  note_choice(choices, "%s (%g minutes at %.0f GFLOP/s, usual for %s)", steps, budget_minutes(s),
+  note_choice(reasons, "%s (%g minutes at %.0f GFLOP/s, usual for %s)", steps, budget_minutes(s),
               1e-9 * usual_flops(given), given->device->accelerator ? "such a GPU" : threads.text);
 }
 
 /* As long as the time suffices, or as the text does. */
-static int64_t steps_for(const TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model,
-                         Choices *choices) {
+static int64_t steps_for(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model,
+                         AutoReasons *reasons) {
   enum { FEWEST = 100 };
   const double per_step = (double)settings_tokens_per_step(s);
   const double step =
@@ -330,13 +331,13 @@ static int64_t steps_for(const TrainSettings *s, const ChoiceInputs *given, cons
   const int epochs_limit = s->init ? FINE_TUNING_EPOCHS : EPOCHS_LIMIT;
   const double by_text = epochs_limit * (double)given->train_tokens / per_step;
   const double wanted = fmax(fmin(by_time, by_text), s->init ? 1 : FEWEST);
-  const double most = 60 * MOST_MINUTES / choices_step_seconds(step, given->device, given->peak_flops);
+  const double most = 60 * MOST_MINUTES / auto_step_seconds(step, given->device, given->peak_flops);
   const int64_t steps = rounded(fmin(wanted, most));
   const double epochs = (double)steps * per_step / (double)given->train_tokens;
   const PluralText shown = text_plural((double)steps, "step");
-  if (most < wanted) note_choice(choices, "%s (in half an hour; longer with --minutes or --steps)", shown.text);
-  else if (by_time < by_text) note_time(s, given, shown.text, choices);
-  else note_choice(choices, "%s (%s)", shown.text, text_plural(round(epochs), "epoch").text);
+  if (most < wanted) note_choice(reasons, "%s (in half an hour; longer with --minutes or --steps)", shown.text);
+  else if (by_time < by_text) note_time(s, given, shown.text, reasons);
+  else note_choice(reasons, "%s (%s)", shown.text, text_plural(round(epochs), "epoch").text);
   return steps;
 }
 
@@ -344,16 +345,16 @@ static int64_t steps_for(const TrainSettings *s, const ChoiceInputs *given, cons
  * of the training. A forward pass costs a third of a training step. */
 static int64_t evaluation_interval(const TrainSettings *s, int64_t val_tokens) {
   enum { FEWEST = 8 };
-  const double usual = (double)s->steps / CHOICES_EVALUATIONS, rarest = (double)s->steps / FEWEST;
+  const double usual = (double)s->steps / AUTO_EVALUATIONS, rarest = (double)s->steps / FEWEST;
   const double cost = (double)val_tokens / 3 / (double)settings_tokens_per_step(s); /* in steps */
-  return at_least_one(choices_evaluate_whole(val_tokens) ? fmin(fmax(usual, 10 * cost), rarest) : usual);
+  return at_least_one(auto_evaluate_whole(val_tokens) ? fmin(fmax(usual, 10 * cost), rarest) : usual);
 }
 
-bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConfig *model, Choices *choices,
-                    Error *error) {
+bool auto_length(TrainSettings *s, const AutoInputs *given, const ModelConfig *model, AutoReasons *reasons,
+                 Error *error) {
   const double per_step = (double)settings_tokens_per_step(s);
   if (!isnan(s->epochs)) s->steps = at_least_one(ceil(s->epochs * (double)given->train_tokens / per_step));
-  else if (!s->steps) s->steps = steps_for(s, given, model, choices);
+  else if (!s->steps) s->steps = steps_for(s, given, model, reasons);
   if (s->steps > SETTINGS_MAX_STEPS)
     return fail(error, EXIT_USAGE, "that is %lld steps, more than %d; lower --epochs", (long long)s->steps,
                 SETTINGS_MAX_STEPS);
@@ -361,18 +362,18 @@ bool choices_length(TrainSettings *s, const ChoiceInputs *given, const ModelConf
   if (s->dropout < 0) {
     s->dropout = s->init ? 0.0f : epochs > (double)MANY_EPOCHS ? 0.2f : epochs > (double)DROPOUT_EPOCHS ? 0.1f : 0.0f;
     if (s->dropout > 0)
-      note_choice(choices, "dropout %g (%s)", (double)s->dropout, text_plural(round(epochs), "epoch").text);
+      note_choice(reasons, "dropout %g (%s)", (double)s->dropout, text_plural(round(epochs), "epoch").text);
   }
   if (s->embed_dropout < 0) s->embed_dropout = s->dropout;
   if (s->attention_dropout < 0) s->attention_dropout = s->dropout;
-  const int64_t share = s->steps * CHOICES_WARMUP_PERCENT / 100;
-  const int64_t most = s->init ? FINE_TUNING_WARMUP : CHOICES_WARMUP_LIMIT;
+  const int64_t share = s->steps * AUTO_WARMUP_PERCENT / 100;
+  const int64_t most = s->init ? FINE_TUNING_WARMUP : AUTO_WARMUP_LIMIT;
   if (s->warmup < 0) s->warmup = share < most ? share : most;
   if (s->warmup > schedule_steps(&s->plans, s->steps, 0))
     return fail(error, EXIT_USAGE, "--warmup %lld is longer than the run of %s", (long long)s->warmup,
                 text_plural((double)s->steps, "step").text);
   if (s->eval_every < 0) s->eval_every = evaluation_interval(s, given->val_tokens);
-  if (s->sample_every < 0) s->sample_every = at_least_one((double)s->steps / CHOICES_SAMPLES);
-  if (!s->log_every) s->log_every = at_least_one((double)s->steps / CHOICES_LOG_LINES);
+  if (s->sample_every < 0) s->sample_every = at_least_one((double)s->steps / AUTO_SAMPLES);
+  if (!s->log_every) s->log_every = at_least_one((double)s->steps / AUTO_LOG_LINES);
   return true;
 }

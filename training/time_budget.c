@@ -42,17 +42,17 @@ bool run_read_plans(TrainSettings *s, Error *error) {
       s->earlier_steps, SCHEDULE_PLANS);
 }
 
-static bool write_plans(Pace *pace, TrainSettings *s, Error *error) {
+static bool write_plans(TimeBudget *budget, TrainSettings *s, Error *error) {
   enum { PLAN_BYTES = 48 };
   const SchedulePlans *plans = &s->plans;
   const size_t size = (size_t)plans->count * PLAN_BYTES;
-  char *text = realloc(pace->text, size);
+  char *text = realloc(budget->text, size);
   if (!text) return error_memory(error, "the lengths of the run");
   size_t used = 0;
   for (int i = 0; i < plans->count; i++)
     used += (size_t)snprintf(text + used, size - used, "%s%" PRId64 ":%" PRId64, i ? "," : "", plans->items[i].until,
                              plans->items[i].steps);
-  pace->text = text;
+  budget->text = text;
   s->earlier_steps = text;
   return true;
 }
@@ -66,7 +66,7 @@ static const double PAUSES = 0.07;
  * A resumed run goes on for so many minutes. */
 bool run_fit_minutes(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
-  Pace *p = &r->pace;
+  TimeBudget *p = &r->budget;
   const double minutes = s->minutes;
   const bool asked = options_origin(&r->options, &s->minutes) == ORIGIN_COMMAND_LINE;
   const double done = run_leader_counts(r->peers, s->resume ? checkpoint_find_number(r->files.dir, "step") : 0);
@@ -92,15 +92,15 @@ bool run_fit_minutes(Run *r, Error *error) {
 
 /* ---- while it trains ---- */
 
-void run_begin_pace(Pace *pace, int64_t step) {
-  pace->checked_at = clock_seconds();
-  pace->checked_step = pace->first_step = step;
+void run_begin_budget(TimeBudget *budget, int64_t step) {
+  budget->checked_at = clock_seconds();
+  budget->checked_step = budget->first_step = step;
 }
 
 /* After the last step it is saved, evaluated on all of the validation text (with the best model so far, where that is
  * another one), sampled, and saved again. */
 static double seconds_at_end(const Run *r) {
-  const Pace *p = &r->pace;
+  const TimeBudget *p = &r->budget;
   const double windows = (double)windows_count(&r->text.val_windows, r->model.config.ctx);
   /* a forward pass costs a third of a training step */
   const double guess = p->step_seconds / 3 * r->model.config.ctx / (double)settings_tokens_per_step(&r->settings);
@@ -116,8 +116,8 @@ static bool change_length(Run *r, int64_t steps, Error *error) {
   plans->items[plans->count].until = r->progress.step;
   plans->items[plans->count++].steps = s->steps;
   s->steps = steps;
-  const TrainConfig config = choices_train_config(s);
-  return run_take_reports(r, true, error) && write_plans(&r->pace, &r->settings, error) &&
+  const TrainConfig config = settings_train_config(s);
+  return run_take_reports(r, true, error) && write_plans(&r->budget, &r->settings, error) &&
          (!run_leads(r->peers) || run_write_settings(&r->options, &r->settings, r->files.dir, error)) &&
          model_set_schedule(r->model.on_device, &config.schedule, error);
 }
@@ -125,7 +125,7 @@ static bool change_length(Run *r, int64_t steps, Error *error) {
 /* Every 2 % of the time. The newest steps count half: a machine that becomes slower is noticed, one slow moment is not
  * believed. At least one step more is made, so that the last step is known to be the last when it is made. */
 bool run_keep_minutes(Run *r, Error *error) {
-  Pace *p = &r->pace;
+  TimeBudget *p = &r->budget;
   if (isnan(p->minutes)) return true;
   const double now = clock_seconds(), budget = 60 * p->minutes;
   const bool early = now - p->checked_at < 0.02 * budget || r->progress.step <= p->checked_step ||
@@ -147,8 +147,8 @@ bool run_keep_minutes(Run *r, Error *error) {
   return run_leader_says(r->peers, same) || change_length(r, steps, error);
 }
 
-void run_count_pause(Pace *pace, double saving, double evaluating, double sampling) {
-  Pace *p = pace;
+void run_count_pause(TimeBudget *budget, double saving, double evaluating, double sampling) {
+  TimeBudget *p = budget;
   p->paused += saving + evaluating + sampling;
   if (saving > 0) p->saving = saving;
   if (sampling > 0) p->sampling = sampling;
