@@ -30,7 +30,7 @@ static bool no_validation(const TrainSettings *s, Error *error) {
   return fail(error, EXIT_USAGE, "--patience %d needs validation text, and there is none", s->patience);
 }
 
-/* What is wrong with the flags whatever the text is, before gigabytes of it are read. */
+/* Checks flags that are wrong for any text, before gigabytes of it are read. */
 static bool check_flags(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   ModelConfig model;
@@ -48,7 +48,7 @@ static bool choose_length(Run *r, const AutoInputs *given, Error *error) {
   TrainSettings *s = &r->settings;
   if (s->bench) {
     s->steps = s->bench + BENCH_WARM_UP;
-    s->warmup = 0; /* a resumed run's may be longer than that */
+    s->warmup = 0; /* a resumed run may be longer than --steps */
     s->epochs = s->minutes = NAN;
     s->plans.count = 0;
   }
@@ -60,7 +60,7 @@ static bool choose_length(Run *r, const AutoInputs *given, Error *error) {
   return auto_length(s, given, &r->model.config, &r->reasons, error);
 }
 
-/* What the leader has chosen others are given. */
+/* Rank 0 chooses; the others get its choices. */
 static bool choose_model(Run *r, const AutoInputs *given, Error *error) {
   if (run_leads(r->peers)) auto_model(&r->settings, given, &r->model.config, &r->reasons, error);
   if (!run_share_settings(&r->options, r->peers, error)) return false;
@@ -122,7 +122,7 @@ static bool open_text(Run *r, Error *error) {
   return true;
 }
 
-/* Everything that can be refused is refused here, before anything is computed, or of an older run replaced. */
+/* Everything that can be refused is refused here, before anything is computed or an older run is replaced. */
 static bool prepare(Run *r, Error *error) {
   if (run_leads(r->peers)) take_settings(r, error);
   if (!run_share_base(&r->base, &r->options, r->peers, error)) return false;
@@ -145,7 +145,7 @@ static bool must_evaluate(const TrainSettings *s, const RunProgress *progress) {
          (progress->step == s->steps || every(s->eval_every, progress->step));
 }
 
-/* The last sample is that of finish(): none comes shortly before it. */
+/* finish() makes the last sample, so no other one comes shortly before it. */
 static bool must_sample(const Run *r) {
   const int64_t interval = r->settings.sample_every;
   return r->progress.sampled_step < r->progress.step && every(interval, r->progress.step) &&
@@ -159,8 +159,8 @@ static bool take_all_reports(Run *r, Error *error) {
   return (ok || !is_of_device(error)) && run_agree(r->peers, error);
 }
 
-/* Saving, evaluating and sampling do not count as training time. Saving comes first: what follows may be killed, and
- * then the resumed run makes that evaluation. */
+/* Saving, evaluating and sampling do not count as training time. Saving comes first: if the program is killed in the
+ * evaluation, the resumed run makes it again. */
 static bool pause_training(Run *r, Error *error) {
   const bool last = r->progress.step == r->settings.steps, sample = must_sample(r);
   const bool save = must_save(r) || last || r->now.stopping;
@@ -189,10 +189,10 @@ static bool out_of_patience(Console *console, const TrainSettings *s, const RunP
   return true;
 }
 
-/* The text cannot be read any more: what was learned from it is saved. False. */
+/* The text cannot be read any more: saves what was learned. Returns false. */
 static bool save_what_is(Run *r, Error *error) {
   Error second = {0};
-  r->peers->agreed = false; /* on the end, but not yet */
+  r->peers->agreed = false; /* the processes have not agreed on the end yet */
   const bool saved =
       r->now.saved_step == r->progress.step || (run_take_reports(r, true, &second) && run_save_state(r, &second));
   r->peers->agreed = true;
@@ -207,7 +207,7 @@ static bool train_loop(Run *r, Error *error) {
   run_restart_timing(&r->now);
   run_restart_comparison(&r->straggler, r->peers);
   run_begin_budget(&r->budget, r->progress.step);
-  /* saved, then stopped before it */
+  /* the saved run was stopped before its evaluation */
   if (!run_listen(r, error)) return false;
   if (!r->now.stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
   if (!r->now.stopping && must_evaluate(&r->settings, &r->progress) && !run_evaluate(r, error)) return false;
@@ -220,8 +220,8 @@ static bool train_loop(Run *r, Error *error) {
     model_train_step(r->model.on_device, &batch);
     r->progress.step++;
     startup_unsaved_steps++;
-    /* What one process alone fails at the others hear before the next thing that all do. But of a device that fails in
-     * the middle of a step, for which the others wait, they cannot. */
+    /* An error of one process reaches the others before the next collective operation. If its device fails in the
+     * middle of a step, they are waiting for it and cannot be told. */
     if (!run_take_reports(r, false, error) && is_of_device(error)) return false;
     if (!run_keep_minutes(r, error) || !pause_training(r, error)) return false;
   }
@@ -244,7 +244,7 @@ static RunEnd how_it_ended(const Run *r) {
   return r->progress.step < r->settings.steps ? RUN_PATIENCE : isnan(r->budget.minutes) ? RUN_DONE : RUN_MINUTES;
 }
 
-/* The state is saved once more when everything else is written: only then the run is finished. */
+/* The state is saved again after everything else is written: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
   if (r->now.saved_step != r->progress.step && !run_save_state(r, error)) return false;
   if (r->now.stopping) return interrupted(r, error);
@@ -293,7 +293,7 @@ static bool print_runs(Console *console, const TrainSettings *s, Error *error) {
   return runs_print(&table, stdout, error);
 }
 
-/* A page may stand in a run, but not in the place of what is there. */
+/* A page may be written into a run directory, but must not replace a file of the run. */
 static bool check_page_name(const char *path, Error *error) {
   char *dir = path_directory(path);
   if (!dir) return error_memory(error, "a path");
@@ -343,7 +343,7 @@ static bool run(void *context, Error *error) {
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);
   if (resumes && (!start_model(r, error) || !run_restore_state(r, error)))
-    return false; /* refused before the plan is printed */
+    return false; /* refuse before the plan is printed */
   if (s->json) return !run_leads(r->peers) || run_print_plan_json(r, error);
   run_print_plan(r);
   if (s->dry_run) return !s->show || !run_leads(r->peers) || run_show_windows(r, error);

@@ -11,8 +11,8 @@
 
 typedef struct Preset {
   int layers, heads, dim, ctx, batch, cpu_batch;
-  int vocab;         /* 0: by the size of the text */
-  double parameters; /* with the vocabulary that the shape is meant for */
+  int vocab;         /* 0: chosen by the size of the text */
+  double parameters; /* with the vocabulary that the preset is meant for */
 } Preset;
 
 #define PRESET_NAME(id, name, ...) name,
@@ -20,22 +20,22 @@ typedef struct Preset {
 const char *const preset_names[] = {MODEL_PRESETS(PRESET_NAME) NULL};
 static const Preset presets[] = {MODEL_PRESETS(PRESET_ROW)};
 
-/* A run that nobody gave a length takes some minutes: as many as these, at the share of its peak that a GPU reaches in
- * training. On a busy machine what a CPU does cannot be measured; what its threads usually do is known, and small
- * models do not keep many of them busy. Where that would be more than half an hour at what was measured, it is cut to
- * that. */
+/* Without a given length, a run is planned to take DEFAULT_MINUTES. A GPU is assumed to reach GPU_SHARE of its peak.
+ * The speed of a busy CPU cannot be measured reliably, so the usual speed of its threads is assumed instead, for at
+ * most THREADS_LIMIT of them, because small models do not keep more busy. If the measured speed means more than
+ * MOST_MINUTES, the run is cut to that. */
 static const double DEFAULT_MINUTES = 5, GPU_SHARE = 0.4, THREAD_FLOPS = 5e10 /* with vectors of 512 bits */;
 static const double MOST_MINUTES = 30;
-/* What CPUs reach of the peak of their matrix products (measured: 0.63 to 0.86, 0.5 in bf16), with pauses. */
+/* Fractions of the GEMM peak that CPUs reach in training, pauses included (measured: 0.63 to 0.86; 0.5 in bf16). */
 static const double CPU_SHARE = 0.7, CPU_BF16_SHARE = 0.5;
 enum { THREADS_LIMIT = 8 };
 
-/* Small texts (docs/learning.md): on 20 and on 200 kB the best model is seen after 7 to 17 epochs; half as many are far
- * too few, twice as many are slightly worse. From DROPOUT_EPOCHS on a dropout of 0.1 is better than none, and better
- * than 0.2 until there are very many. */
+/* Small texts (docs/learning.md): on 20 kB and 200 kB the validation loss is lowest after 7 to 17 epochs; half as many
+ * are far too few, twice as many are slightly worse. From DROPOUT_EPOCHS on, a dropout of 0.1 is better than none, and
+ * better than 0.2 up to MANY_EPOCHS. */
 enum { EPOCHS_LIMIT = 15, DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
 
-/* Few passes at a low rate, without dropout, keep what the model has learned before (table: docs/finetuning.md). */
+/* Few epochs at a low rate without dropout preserve what the model learned before (table: docs/finetuning.md). */
 enum { FINE_TUNING_EPOCHS = 3, FINE_TUNING_WARMUP = 50 };
 
 static void note_choice(AutoReasons *reasons, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -51,7 +51,7 @@ static void note_choice(AutoReasons *reasons, const char *format, ...) {
 
 /* ---- tokenizer ---- */
 
-/* A token of the vocabulary should be met some thousand times, and its row of the output layer be paid for. */
+/* Each token should occur about a thousand times, to be learned and to be worth its row of the output layer. */
 static int vocab_for(int64_t bytes, bool accelerator) {
   const int limit = accelerator ? 32768 : 4096;
   int vocab = 1024;
@@ -80,7 +80,7 @@ void auto_tokenizer(TrainSettings *s, int64_t bytes, bool accelerator, AutoReaso
   }
 }
 
-/* A model whose prompts begin with a token goes on to see that its texts do. */
+/* If the prompts of the initial model begin with a token, its texts must begin with it too. */
 void auto_packing(TrainSettings *s, bool pairs, const Tokenizer *tokenizer, AutoReasons *reasons) {
   const AddedEntry *begin = s->init ? tokenizer_added(tokenizer, tokenizer_begin(tokenizer)) : NULL;
   if (s->pack >= 0) return;
@@ -97,9 +97,9 @@ static int counted_threads(const AutoInputs *given) {
   return given->device->threads < THREADS_LIMIT ? given->device->threads : THREADS_LIMIT;
 }
 
-/* Per second. */
+/* Returns FLOP/s. */
 static double usual_flops(const AutoInputs *given) {
-  /* In powers of two, so that a measurement that is a little different chooses the same. */
+  /* Rounded to a power of two, so that a slightly different measurement makes the same choice. */
   const double gpu = exp2(round(log2(fmax(given->peak_flops, 1)))) * GPU_SHARE;
   const double cpu = counted_threads(given) * THREAD_FLOPS * given->device->vector_bits / 512;
   return given->device->accelerator ? gpu : cpu;
@@ -109,8 +109,8 @@ static double budget_flops(const TrainSettings *s, const AutoInputs *given) {
   return 60 * budget_minutes(s) * usual_flops(given);
 }
 
-/* The largest preset that the time suffices for, at twenty tokens a parameter (Hoffmann et al. 2022), and that is not
- * too large for the text. */
+/* Returns the largest preset that the time allows, at twenty tokens per parameter (Hoffmann et al. 2022), and that is
+ * not too large for the text. */
 static int preset_for(const TrainSettings *s, const AutoInputs *given) {
   const double by_time = 1.5 * sqrt(budget_flops(s, given) / 120), by_text = 10 * (double)given->text_bytes;
   int preset = PRESET_110M;
@@ -118,8 +118,8 @@ static int preset_for(const TrainSettings *s, const AutoInputs *given) {
   return preset;
 }
 
-/* At least the preset's context, and one that 19 of 20 packed documents fit in several times: where only one does, much
- * of a window is padding. */
+/* Returns at least the preset's context, and one that holds several of 19 in 20 packed documents: if only one fits,
+ * much of a window is padding. */
 static int context_for(const Preset *p, const AutoInputs *given) {
   const int limit = given->device->accelerator ? 2048 : 512;
   const DocumentLengths *lengths = &given->lengths;
@@ -143,7 +143,7 @@ static void fill_shape(TrainSettings *s, const Preset *p, bool pairs) {
   architecture_fill(s, pairs);
 }
 
-/* The largest that has no more parameters: what is trained on as many sequences. */
+/* Returns the largest preset with no more parameters than the model; its batch size is used. */
 static int preset_like(const ModelConfig *model) {
   const double parameters = (double)model_parameters(model);
   int preset = PRESET_124M;
@@ -173,7 +173,7 @@ static void fill_preset(TrainSettings *s, const AutoInputs *given, AutoReasons *
   fill_shape(s, p, given->pairs);
 }
 
-/* `base` NULL, or the model whose shape it is: not all that a file can have, settings can say. */
+/* `base`: NULL or the initial model, which may have a head size that settings cannot express. */
 static bool shape(const TrainSettings *s, int vocab, int source_vocab, const ModelConfig *base, ModelConfig *model,
                   Error *error) {
   const ModelConfig *m = &s->model;
@@ -198,8 +198,8 @@ bool auto_check_shape(const TrainSettings *given, const ModelConfig *base, Model
   return shape(&s, base ? base->vocab : 257, base ? base->source_vocab : 257, base, model, error);
 }
 
-/* Sequences of the preset's micro-batch, for the context that was chosen: about as many tokens. Where --batch-tokens
- * asks for so many, the most that divide them. */
+/* Returns the micro-batch in sequences that has about as many tokens as the preset's at the chosen context. With
+ * --batch-tokens it is the largest smaller one that divides it. */
 static int usual_batch(const TrainSettings *s, bool accelerator) {
   const Preset *p = &presets[s->preset];
   const int on_cpu = s->optimizer == OPTIMIZER_ADAMW ? p->cpu_batch / 2 : p->cpu_batch;
@@ -210,8 +210,8 @@ static int usual_batch(const TrainSettings *s, bool accelerator) {
   return batch;
 }
 
-/* Muon learns more from a token; but its iteration costs the same whatever the step's tokens, and where that would be
- * most of a step, AdamW learns more in the same time. A learning rate that was given alone was found for AdamW. */
+/* Muon learns more per token, but its iteration costs the same for any number of tokens. If it would take most of a
+ * step, AdamW learns more in the same time. A learning rate given alone is assumed to be for AdamW. */
 static void choose_optimizer(TrainSettings *s, const AutoInputs *given, const ModelConfig *model,
                              AutoReasons *reasons) {
   if (s->optimizer >= 0) return;
@@ -227,7 +227,7 @@ static void choose_optimizer(TrainSettings *s, const AutoInputs *given, const Mo
   else note_choice(reasons, "AdamW (in such short steps Muon would take most of the time)");
 }
 
-/* Halves the micro-batch until a step fits the memory, and makes up for it in micro-batches. */
+/* Halves the micro-batch until a step fits the memory, and raises the number of micro-batches instead. */
 static void fit_batch(TrainSettings *s, const AutoInputs *given, const ModelConfig *model, AutoReasons *reasons) {
   const int whole = s->batch = usual_batch(s, given->device->accelerator);
   TrainConfig train = settings_train_config(s);
@@ -281,7 +281,7 @@ bool auto_model(TrainSettings *s, const AutoInputs *given, ModelConfig *model, A
   return true;
 }
 
-/* A rate of dropout that is not known yet is 0. */
+/* A dropout that is not chosen yet counts as 0. */
 static float rate(float dropout) { return dropout > 0 ? dropout : 0; }
 
 TrainConfig settings_train_config(const TrainSettings *s) {
@@ -302,7 +302,7 @@ TrainConfig settings_train_config(const TrainSettings *s) {
 
 static int64_t at_least_one(double x) { return x < 1 ? 1 : (int64_t)x; }
 
-/* To two digits. */
+/* Rounds down to two digits. */
 static int64_t rounded(double steps) {
   double unit = pow(10, floor(log10(fmax(steps, 1))) - 1);
   return at_least_one(unit < 1 ? steps : floor(steps / unit) * unit);
@@ -313,14 +313,14 @@ double auto_step_seconds(double flops, const ContextInfo *device, double peak_fl
   return flops / (share * fmax(peak_flops, 1));
 }
 
-/* Steps that were chosen by the time they usually take. A busy machine takes longer, as the plan's estimate says. */
+/* Explains a number of steps that was chosen by time. A busy machine takes longer, as the plan's estimate shows. */
 static void note_time(const TrainSettings *s, const AutoInputs *given, const char *steps, AutoReasons *reasons) {
   const PluralText threads = text_plural(counted_threads(given), "such thread");
   note_choice(reasons, "%s (%g minutes at %.0f GFLOP/s, usual for %s)", steps, budget_minutes(s),
               1e-9 * usual_flops(given), given->device->accelerator ? "such a GPU" : threads.text);
 }
 
-/* As long as the time suffices, or as the text does. */
+/* Returns the number of steps that the time or the text allows, whichever is smaller. */
 static int64_t steps_for(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model,
                          AutoReasons *reasons) {
   enum { FEWEST = 100 };
@@ -341,8 +341,8 @@ static int64_t steps_for(const TrainSettings *s, const AutoInputs *given, const 
   return steps;
 }
 
-/* Steps between evaluations: less often where every evaluation is on all of the text and would cost more than a tenth
- * of the training. A forward pass costs a third of a training step. */
+/* Returns the number of steps between evaluations. Evaluations on the whole validation text are made less often if they
+ * would take more than a tenth of the time. A forward pass costs a third of a training step. */
 static int64_t evaluation_interval(const TrainSettings *s, int64_t val_tokens) {
   enum { FEWEST = 8 };
   const double usual = (double)s->steps / AUTO_EVALUATIONS, rarest = (double)s->steps / FEWEST;

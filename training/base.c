@@ -1,4 +1,4 @@
-/* The initial model of a run, from --init or from the run that is resumed. Its shape is kept. */
+/* The initial model of a run, from --init or from the resumed run. Its architecture is kept. */
 #include "cli/vocabulary.h"
 #include "formats/model_files.h"
 #include "training/run.h"

@@ -1,4 +1,4 @@
-/* Timings: for --bench, and of a few steps for --minutes. */
+/* Timings for --bench and --minutes. */
 #include "training/run.h"
 
 #include "cli/bench_line.h"
@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* One step, whose report is dropped. A device that works beside the host is kept some steps behind it (Backend.poll),
- * as in training: then the steps go by at the device's pace. */
+/* Runs one step and drops its report. An asynchronous device is kept some steps behind the host (Backend.poll), as in
+ * training, so that the measured rate is the device's. */
 static bool time_step(Run *r, int64_t step, double *start, double *seconds, Error *error) {
   StepState reports[REPORT_RING];
   TokenBatch batch;
@@ -23,8 +23,8 @@ static bool time_step(Run *r, int64_t step, double *start, double *seconds, Erro
   return true;
 }
 
-/* Seconds of each of `steps` training steps after a warm-up. When `limit` seconds are over it stops, having timed what
- * it has, if only one step that should have warmed up. */
+/* Measures the seconds of each of `steps` training steps after a warm-up. After `limit` seconds it stops with the steps
+ * timed so far; if there is only the warm-up step, it returns that one. */
 static bool time_steps(Run *r, int64_t steps, double limit, Quantiles *out, Error *error) {
   double *seconds = malloc((size_t)(BENCH_WARM_UP + steps) * sizeof *seconds), start = clock_seconds();
   const double stop = start + limit;

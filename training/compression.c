@@ -9,7 +9,7 @@
 
 enum { BEFORE = 2 << 20, MEASURED = 256 << 10, BLOCK = 4096 }; /* bytes, bytes, tokens */
 
-/* The bytes of the range from token `begin` on, behind those in `out`, until there are `most`. */
+/* Appends the bytes of the range from token `begin` on to `out`, up to `most` bytes. */
 static bool add_text(const Tokenizer *tokenizer, const TokenRange *range, int64_t begin, uint8_t *out, size_t *used,
                      size_t most, Error *error) {
   int32_t ids[BLOCK];
@@ -27,7 +27,7 @@ static bool add_text(const Tokenizer *tokenizer, const TokenRange *range, int64_
   return true;
 }
 
-/* Where in the training text its last BEFORE bytes begin, about. */
+/* Returns approximately the token at which the last BEFORE bytes of the training text begin. */
 static int64_t last_part(const TokenRange *train) {
   const TokenFileInfo *info = &train->file->info;
   const double tokens = (double)BEFORE * (double)info->tokens / fmax(1, (double)info->bytes);

@@ -1,4 +1,4 @@
-/* The training data of a run: sources -> corpus -> tokenizer -> token files -> ranges of tokens -> windows. */
+/* The training data of a run: files -> corpus -> tokenizer -> token files -> ranges of tokens -> windows. */
 #include "cli/startup.h"
 #include "dataset/text_sum.h"
 #include "dataset/tokenization.h"
@@ -50,12 +50,12 @@ const char *run_stdin_file(const TrainSettings *s) {
 
 const char *run_text_name(const TrainSettings *s) { return path_shown(s->data.items[0]); }
 
-/* A file of the run directory; a run without one has a scratch directory. */
+/* Returns the path of a file in the run directory, or in the scratch directory of a run without one. */
 static PathText data_path(const Run *r, const char *name) {
   return path_in(r->text.scratch ? r->text.scratch : r->files.dir, name);
 }
 
-/* A resumed run finds in its directory what it read from standard input. */
+/* A resumed run reads the copy of its standard input from its directory. */
 bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error) {
   const TrainSettings *s = &r->settings;
   Work reading = {.r = r, .name = "reading standard input", .bytes = true};
@@ -80,7 +80,7 @@ static bool reads_stdin(const TrainSettings *s) {
   return false;
 }
 
-/* Whether it can be told how the model does on other text. */
+/* Notes when validation text is also training text. */
 static void note_same_files(Console *console, const Corpus *train, const Corpus *val) {
   struct stat a, b;
   for (int v = 0; v < corpus_files(val); v++)
@@ -113,7 +113,7 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
           (!*val || run_examine_text(&r->console, s, *val, false, error)));
 }
 
-/* A resumed run whose text is gone continues with its tokens: then there is no corpus. */
+/* If the text of a resumed run is gone, the run continues with its tokens, without a corpus. */
 static bool find_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   Error cause = {0};
   if (open_corpora(r, train, val, &cause)) return true;
@@ -127,13 +127,13 @@ static bool find_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
 
 /* ---- tokenizers ---- */
 
-/* One as it is asked for. */
+/* A tokenizer as the options ask for it. */
 typedef struct Asked {
   const char *option, *size_option;
   const char *name; /* byte, bpe or a path */
   int vocab_size;
-  TrainingTexts texts; /* that a BPE is trained on */
-  const char *what;    /* those */
+  TrainingTexts texts; /* the texts that a BPE is trained on */
+  const char *what;    /* their name in messages */
 } Asked;
 
 static bool load_tokenizer(const Asked *asked, Tokenizer **out, Error *error) {
@@ -204,12 +204,12 @@ bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error 
   return ok;
 }
 
-/* An encoder reads whole pairs: what the cut between training and validation divides is trained on. */
+/* An encoder reads whole pairs, so a pair on the cut between training and validation moves to the training text. */
 static bool move_cut(RunText *text, Error *error) {
   enum { BLOCK = 256 };
   const int32_t end = tokenizer_end(text->tokenizer);
   int32_t ids[BLOCK];
-  int64_t at = text->val.begin - 1; /* which ends a pair, or does not */
+  int64_t at = text->val.begin - 1; /* the token that may end a pair */
   for (bool found = at < 0; !found && at < text->val.end;) {
     const int64_t left = text->val.end - at, count = left < BLOCK ? left : BLOCK;
     if (!token_file_read(&text->tokens_file, at, count, ids, error)) return false;
@@ -292,7 +292,7 @@ bool run_measure_documents(Run *r, DocumentLengths *out, Error *error) {
   return ok;
 }
 
-/* Windows of whole documents, or of pairs for an encoder. */
+/* Packs whole documents into windows, or pairs for an encoder. */
 static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error *error) {
   const TokenRange *range = &windows->range;
   Work work = {.r = r, .name = "packing documents", .all = (double)token_range_size(range)};
@@ -309,7 +309,7 @@ static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error
   return ok;
 }
 
-/* A window of the stream is ctx tokens and the one after them. */
+/* A window of a stream is ctx tokens and the token after them. */
 static bool check_text_length(const TrainSettings *s, const RunText *text, int ctx, Error *error) {
   const int64_t train = token_range_size(&text->train);
   const bool docs = s->pack == PACK_DOCS;
@@ -322,7 +322,7 @@ static bool check_text_length(const TrainSettings *s, const RunText *text, int c
               token_range_size(&text->val), docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
 }
 
-/* Text was held out, or should have been, and is not enough to say anything. */
+/* Notes that validation was asked for but there is too little text for it. */
 static void note_little_validation(Console *console, const TrainSettings *s, const RunText *text, int ctx) {
   const int64_t tokens = token_range_size(&text->val);
   if (s->val_frac <= 0 && !s->val) return;
@@ -334,7 +334,7 @@ static void note_little_validation(Console *console, const TrainSettings *s, con
                  text_plural((double)tokens, "token").text, ctx);
 }
 
-/* What prompts and sources begin and end with is what those have that the model sees. */
+/* Makes prompts begin and end as the model sees texts begin and end in training. */
 static void set_ends(RunText *text, int packing, bool encoder) {
   const bool docs = packing == PACK_DOCS && !encoder;
   if (!docs || tokenizer_begin(text->tokenizer) < 0) tokenizer_set_begins_with_end(text->tokenizer, docs);

@@ -12,10 +12,10 @@
 
 /* ---- name ---- */
 
-/* NAME.run in the current directory, from the last part of the first source's path without its extension. */
+/* Returns NAME.run in the current directory; NAME is the last component of the first input's path without extension. */
 static char *default_directory(const char *source) {
   const bool piped = path_is_stdin(source);
-  char *real = piped ? NULL : realpath(source, NULL); /* "." and "texts/" have names, too */
+  char *real = piped ? NULL : realpath(source, NULL); /* "." and "texts/" are resolved to a name */
   const char *path = real ? real : piped ? "stdin" : source;
   const char *slash = strrchr(path, '/'), *name = slash && slash[1] ? slash + 1 : path, *dot = strrchr(name, '.');
   size_t length = dot && dot > name ? (size_t)(dot - name) : strlen(name);
@@ -33,7 +33,7 @@ bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error) {
 
 /* ---- taking it ---- */
 
-/* The model that the run starts from stays what it is. */
+/* Refuses to replace the model that the run starts from. */
 static bool check_base(const TrainSettings *s, const char *dir, Error *error) {
   struct stat base, out;
   if (stat(s->init, &base) != 0 || stat(dir, &out) != 0) return true;
@@ -56,7 +56,7 @@ bool run_take_directory(Run *r, Error *error) {
                         error->code == EXIT_BUSY ? "wait for it, or " : "");
   }
   if (r->settings.resume || r->settings.overwrite || !r->files.lock.had_model) return true;
-  char resume[512] = ""; /* one that was killed before it began cannot be */
+  char resume[512] = ""; /* a run that was killed before it began cannot be resumed */
   if (checkpoint_is_run(r->files.dir)) snprintf(resume, sizeof resume, "--resume=%.400s continues it, ", r->files.dir);
   return fail(error, EXIT_USAGE, "%s already holds a run; %s--overwrite replaces it, --out DIR writes elsewhere",
               r->files.dir, resume);
@@ -71,7 +71,7 @@ ResumeCommand run_resume_command(const RunFiles *files) {
 
 /* ---- config.txt ---- */
 
-/* A run could not be resumed without what it was given; a resumed one can. */
+/* Refuses inputs that a resumed run could not read again. */
 static bool check_input(const char *path, Error *error) {
   if (!path || path_is_stdin(path) || access(path, F_OK) == 0) return true;
   return fail(error, EXIT_INPUT, "%s was deleted since it was opened; a run needs it to be resumed", path);
@@ -90,7 +90,7 @@ typedef struct Resolving {
   bool *no_memory;
 } Resolving;
 
-/* Paths are written so that they hold from any directory, as far as there is still something there. */
+/* Makes paths of existing files absolute, so that config.txt can be used from any directory. */
 static char *absolute_path(const void *context, const void *value, const char *text) {
   const Resolving *resolving = context;
   const TrainSettings *s = resolving->settings;
@@ -114,7 +114,7 @@ bool run_settings_text(const Options *options, const TrainSettings *s, char **te
 
 /* ---- the beginning of a run ---- */
 
-/* Standard input is kept with the run, which could not be resumed without it. */
+/* Keeps a copy of standard input in the run directory, so that the run can be resumed. */
 static bool keep_stdin(const TrainSettings *s, const char *dir, Error *error) {
   const PathText kept = path_in(dir, run_stdin_file(s));
   if (rename(path_in(dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
@@ -135,7 +135,7 @@ static bool replace_run(const Run *r, Error *error) {
   return keep_stdin(&r->settings, r->files.dir, error);
 }
 
-/* A resumed run drops what was logged after its state was saved: it will be again. */
+/* A resumed run drops the lines that were logged after its state was saved; it writes them again. */
 static bool open_metrics(RunFiles *files, const RunProgress *progress, bool resumes, Error *error) {
   const PathText metrics = path_in(files->dir, CHECKPOINT_METRICS);
   const PathText samples = path_in(files->dir, CHECKPOINT_SAMPLES);
@@ -157,12 +157,12 @@ bool run_write_settings(const Options *options, const TrainSettings *s, const ch
 static bool begin(Run *r, Error *error) {
   char *text = NULL;
   size_t size = 0;
-  r->files.begun =
-      (r->settings.resume || check_inputs(&r->settings, error)) &&
-      run_settings_text(&r->options, &r->settings, &text, &size, error) && /* may fail: before anything is replaced */
-      (r->settings.resume || replace_run(r, error)) &&
-      file_write_in(r->files.dir, CHECKPOINT_SETTINGS, text, size, error) &&
-      open_metrics(&r->files, &r->progress, r->settings.resume, error);
+  r->files.begun = (r->settings.resume || check_inputs(&r->settings, error)) &&
+                   run_settings_text(&r->options, &r->settings, &text, &size,
+                                     error) && /* may fail, so it comes before anything is replaced */
+                   (r->settings.resume || replace_run(r, error)) &&
+                   file_write_in(r->files.dir, CHECKPOINT_SETTINGS, text, size, error) &&
+                   open_metrics(&r->files, &r->progress, r->settings.resume, error);
   free(text);
   return r->files.begun;
 }

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_SHOWN = 250 }; /* bytes of a path in a message */
+enum { NAME_SHOWN = 250 }; /* longest path in a message, in bytes */
 
-/* Findings of one kind and variant: the first of them, in file `first`, and how many there are. */
+/* All findings of one kind and variant: the first one, the file it is in, and their number. */
 typedef struct Group {
   TextFinding finding;
   int first, files;
@@ -24,7 +24,7 @@ typedef struct Examination {
   const TrainSettings *settings;
   const Corpus *corpus;
   bool trained;
-  Group *groups; /* as they were found */
+  Group *groups; /* in the order in which they were found */
   size_t count, capacity;
 } Examination;
 
@@ -61,7 +61,7 @@ static const char *name_of(const Examination *e, int file) {
   return corpus_is_stdin(e->corpus, file) ? "standard input" : corpus_file(e->corpus, file)->path;
 }
 
-/* How a pipe of the same format is read. */
+/* Returns the option that reads a pipe in the format of the file. */
 static void set_options(const Examination *e, int file, TextCommand *command) {
   const TrainSettings *s = e->settings;
   const TextFormat format = corpus_file(e->corpus, file)->format;

@@ -17,7 +17,7 @@ typedef struct Validation {
   int64_t windows; /* to be evaluated */
 } Validation;
 
-/* A stop is not an error here: the run ends after it has saved. */
+/* A stop is not an error here: the run saves and then ends. */
 static bool show_progress(void *context, int64_t windows, Error *error) {
   const Validation *v = context;
   const double ctx = v->r->model.config.ctx;
@@ -29,15 +29,16 @@ static bool show_progress(void *context, int64_t windows, Error *error) {
 
 static int64_t all_windows(const RunText *text) { return windows_count(&text->val_windows, text->val_windows.ctx); }
 
-/* What may be read every eval_every steps for 5 % of the time; a forward pass costs a third of a training step. */
+/* Returns how many windows take 5 % of the time when read every eval_every steps; a forward pass costs a third of a
+ * training step. */
 static int64_t affordable_windows(const Run *r) {
   const double interval = (double)(r->settings.eval_every ? r->settings.eval_every : r->settings.steps);
   const double windows = 0.05 * 3.0 * interval * (double)settings_tokens_per_step(&r->settings) / r->model.config.ctx;
   return windows < r->settings.batch ? r->settings.batch : (int64_t)windows;
 }
 
-/* A short validation text is evaluated whole. A resumed run keeps its part, or its losses could not be compared with
- * those before. */
+/* Returns the number of windows per evaluation: all of a short validation text. A resumed run keeps its number, because
+ * losses on other windows cannot be compared. */
 static int64_t part_windows(const Run *r) {
   const int64_t all = all_windows(&r->text);
   const bool whole = auto_evaluate_whole(token_range_size(&r->text.val));
@@ -55,7 +56,7 @@ static bool show_answers(void *context, int64_t pairs, Error *error) {
   return !stop_signal;
 }
 
-/* How many of the first pairs to validate on the model answers exactly; limit 0: of all. */
+/* Counts how many of the first `limit` validation pairs (0: all) the model answers exactly. */
 static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
   const double start = clock_seconds();
   bool ok = answers_count_exact(r->model.decoder, r->model.decoder_rows, r->text.tokenizer, &r->text.val_windows, limit,
@@ -65,7 +66,7 @@ static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
   return ok;
 }
 
-/* The pairs to count during the run: at most MOST, whose answers have about TOKENS tokens. */
+/* Returns the number of pairs to count during the run: at most MOST, with about TOKENS tokens of answers. */
 static int64_t few_pairs(const Pairs *pairs) {
   enum { TOKENS = 4096, MOST = 128 };
   const int64_t fit = TOKENS / (pairs->longest.target + 1);
@@ -80,15 +81,15 @@ static bool check_finite(const Run *r, double loss, Error *error) {
   return run_fail_nonfinite(r, what, error);
 }
 
-/* What all processes have counted. */
+/* Sums the counts of all processes. */
 static void add_up(Collective *peers, Evaluation *e) {
   double sums[] = {e->nats, (double)e->tokens, (double)e->bytes};
   collective_sum(peers, sums, 3);
   *e = (Evaluation){sums[0], (int64_t)sums[1], (int64_t)sums[2]};
 }
 
-/* The weights that the model holds, on the first `limit` windows. *complete is false when it was stopped, for then the
- * loss cannot be compared with others. No tokens: there are only prompts, and nothing was measured. */
+/* Evaluates the weights on the device on the first `limit` windows. *complete is false when it was stopped: then the
+ * loss cannot be compared with others. No tokens: the windows hold only prompts, and nothing was measured. */
 static bool measure(Run *r, int64_t limit, Evaluation *out, bool *complete, Error *error) {
   const EvaluationPlan plan = {.windows = r->text.val_windows,
                                .stride = r->model.config.ctx,
@@ -155,7 +156,7 @@ bool run_has_learned(const Run *r) {
 
 /* ---- during the run ---- */
 
-/* Without a loss to compare, the newest weights are kept. */
+/* Without a validation loss, the newest weights are kept. */
 static bool keep_newest(Run *r, Error *error) {
   r->progress.best_step = r->progress.step;
   return run_download_weights(&r->model, error) &&
@@ -167,7 +168,7 @@ static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *erro
   double xz = NAN;
   if (!run_leads(r->peers)) return true;
   if (r->model.config.encoder_layers && !count_exact(r, few_pairs(&r->text.val_pairs), &exact, error)) return false;
-  if (stop_signal) exact = (ExactCount){0}; /* not all of them were counted */
+  if (stop_signal) exact = (ExactCount){0}; /* the count is incomplete */
   const double start = clock_seconds();
   const bool measured = r->model.config.encoder_layers || r->files.history.xz_bits_per_byte > 0;
   if (!measured && !run_measure_compression(&r->text, &xz, error)) return false;
@@ -213,7 +214,7 @@ bool run_evaluate_base(Run *r, Error *error) {
 
 /* ---- at the end: one model is kept, and its loss over all validation text is what is said of the run ---- */
 
-/* The leader reads model.safetensors into Run.host[1]. False: somebody has removed it, or with an error. */
+/* Rank 0 reads model.safetensors into RunModel.host[1]. Returns false if the file was removed, or with an error. */
 static bool read_kept(Console *console, const RunFiles *files, RunModel *model, Error *error) {
   const PathText path = path_in(files->dir, MODEL_FILE_WEIGHTS);
   if (access(path.text, F_OK) != 0 && errno == ENOENT) {
@@ -221,7 +222,7 @@ static bool read_kept(Console *console, const RunFiles *files, RunModel *model, 
     return false;
   }
   memcpy(model->host[1], model->host[0],
-         model_arena_size(model->on_device, ARENA_MASTER) * sizeof(float)); /* its pads */
+         model_arena_size(model->on_device, ARENA_MASTER) * sizeof(float)); /* keeps the padding */
   ModelFiles *kept;
   const bool ok = model_files_open(&kept, files->dir, error) &&
                   model_files_read_weights(kept, &model->config, model_table(model->on_device), model->host[1], error);
@@ -231,7 +232,8 @@ static bool read_kept(Console *console, const RunFiles *files, RunModel *model, 
                       run_resume_command(files).text);
 }
 
-/* The best model so far into the model; the newest weights stay in Run.host[0]. *loaded false: there is no file. */
+/* Loads the best model so far to the device; the newest weights stay in RunModel.host[0]. *loaded is false when there
+ * is no file. */
 static bool load_kept(Run *r, bool *loaded, Error *error) {
   run_download_weights(&r->model, error);
   if (!run_agree(r->peers, error)) return false;
@@ -247,7 +249,7 @@ void run_load_newest(const RunModel *model, RunNow *now) {
   now->holds_kept = false;
 }
 
-/* The newest weights on all of the text. */
+/* Evaluates the newest weights on the whole validation text. */
 static bool measure_newest(Run *r, Evaluation *out, bool *complete, Error *error) {
   *out = r->now.evaluated;
   *complete = true;
@@ -259,8 +261,9 @@ static bool measure_newest(Run *r, Evaluation *out, bool *complete, Error *error
   return run_agree(r->peers, error);
 }
 
-/* Keeps the newest weights where they are better on all of the text than those that were better on its beginning. Of
- * equal ones, too: a run that was killed here has replaced the file before. */
+/* Keeps the newest weights if they are at least as good on the whole validation text as the weights that were best on
+ * its beginning. Equal ones are kept too, because an earlier start of this program may have replaced the file before it
+ * was killed. */
 static bool choose(Run *r, Evaluation *newest, Evaluation *kept, bool *complete, Error *error) {
   bool loaded;
   if (!measure_newest(r, newest, complete, error) || !*complete) return !error->code;
@@ -300,7 +303,7 @@ static bool measure_kept(Run *r, Error *error) {
   if (!check_finite(r, evaluation_loss(&kept), error)) return false;
   if (!run_leads(r->peers)) return true;
   if (r->model.config.encoder_layers && !count_exact(r, 0, &exact, error)) return false;
-  if (stop_signal) return true; /* not all answers were counted; a resumed run measures again */
+  if (stop_signal) return true; /* the count is incomplete; a resumed run measures again */
   const MetricsLine line = line_of(r, METRICS_KEPT, r->progress.best_step, &kept, &exact);
   if (!run_log(&r->files, r->peers, &line, error)) return false;
   say_kept(&r->console, &r->progress, &newest, &kept, &exact);

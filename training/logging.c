@@ -1,4 +1,4 @@
-/* Reports of steps, which arrive some steps later: losses, metrics.jsonl, the progress line. */
+/* Handles the reports of steps, which arrive some steps later: losses, metrics.jsonl, the progress line. */
 #include "formats/model_files.h"
 #include "report/page.h"
 #include "training/run.h"
@@ -24,7 +24,7 @@ void run_restart_timing(RunNow *now) {
   now->logged_at = clock_seconds();
 }
 
-/* Tokens per second since the last line of the log, or since the run was resumed. */
+/* Returns tokens per second since the last logged line, or since the run was resumed. */
 static double speed(const RunNow *now, const TrainSettings *s) {
   return (double)(now->timed_steps * settings_tokens_per_step(s)) / (clock_seconds() - now->logged_at);
 }
@@ -42,12 +42,12 @@ static bool log_step(Run *r, Error *error) {
   return run_log(&r->files, r->peers, &line, error);
 }
 
-/* NaN where the peak says nothing: what a CPU could do changes with all else that runs on the machine. */
+/* Returns NaN on a CPU, whose peak depends on everything else that runs on the machine. */
 static double share_of_peak(const Run *r, double steps_per_s) {
   return r->device.info.accelerator ? steps_per_s * run_step_flops(r) / r->device.peak_flops : (double)NAN;
 }
 
-/* The newest evaluations, the oldest first; returns how many there are. */
+/* Collects the newest evaluation losses, oldest first; returns their number. */
 static int recent_losses(const History *h, double out[CONSOLE_TREND]) {
   const size_t count = h->evaluation_count < CONSOLE_TREND ? h->evaluation_count : CONSOLE_TREND;
   for (size_t i = 0; i < count; i++) out[i] = h->evaluations[h->evaluation_count - count + i].loss;
@@ -91,7 +91,7 @@ static bool diverged(const Run *r, const StepState *report, Error *error) {
 
 static bool take_report(Run *r, const StepState *report, Error *error) {
   if (report->halted) {
-    r->progress.step = report->step; /* those after it were begun, and changed nothing */
+    r->progress.step = report->step; /* later steps were started already, but changed nothing */
     return diverged(r, report, error);
   }
   r->now.newest = *report;

@@ -15,8 +15,8 @@ static bool go_on(void *context, int64_t tokens, Error *error) {
   return !stop_signal;
 }
 
-/* Bytes of the longest passage of the tokens that stands in the training text. `lengths` [count]: as
- * longest_match_lengths() has them. */
+/* Returns the bytes of the longest passage of the tokens that occurs in the training text. `lengths` [count]: see
+ * longest_match_lengths(). */
 static size_t copied_bytes(const Tokenizer *tokenizer, const int32_t *ids, const int32_t *lengths, size_t count) {
   size_t end = 0, length = 0, bytes = 0, size;
   for (size_t i = 0; i < count; i++) {
@@ -31,7 +31,7 @@ static size_t copied_bytes(const Tokenizer *tokenizer, const int32_t *ids, const
   return bytes;
 }
 
-/* The sample and, each behind a -1, as long excerpts of the text to validate on. */
+/* Collects the sample and equally long excerpts of the validation text, each after a -1. */
 static bool put_together(const RunText *text, const BpeIds *drawn, int32_t *ids, size_t count, Error *error) {
   const int64_t room = token_range_size(&text->val) - (int64_t)count;
   memcpy(ids, drawn->ids, count * sizeof *ids);
@@ -44,7 +44,7 @@ static bool put_together(const RunText *text, const BpeIds *drawn, int32_t *ids,
   return true;
 }
 
-/* The bytes of the sample that are copied, and the most of an excerpt. */
+/* Computes the bytes of the sample that are copied, and the largest such number of an excerpt. */
 static bool compare(const RunText *text, const BpeIds *drawn, int32_t *ids, int32_t *lengths, size_t count,
                     size_t *copied, size_t *usual, Error *error) {
   const size_t all = (EXCERPTS + 1) * (count + 1) - 1;

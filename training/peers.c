@@ -1,5 +1,5 @@
-/* Processes that train one model together. Rank 0 leads: it makes choices, writes the run directory and prints; it
- * sends the others the data that they need to make the same steps. */
+/* Processes that train one model together. Rank 0 makes the automatic choices, writes the run directory and prints; it
+ * sends the others what they need to run the same steps. */
 #include "training/run.h"
 
 #include "cli/startup.h"
@@ -74,8 +74,7 @@ bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *err
               text_plural(sequences, "sequence").text, peers->size);
 }
 
-/* Threads of this process where nobody says how many: those that it may run on are shared with others that may run on
- * the same. */
+/* The processors that a process may run on. Processes with the same ones share them. */
 typedef struct Place {
   int node;
   unsigned char cpus[THREADS_MASK_BYTES];
@@ -123,7 +122,8 @@ void run_restart_comparison(Straggler *straggler, const Collective *peers) {
   straggler->heard_waited = peers->waited;
 }
 
-/* What a rank has worked for the others to wait for it. On GPUs that reach each other it is they who wait, unseen. */
+/* Compares the time that ranks worked without waiting. GPUs that communicate directly wait on the device, unseen
+ * here. */
 void run_name_slowest(Straggler *straggler, Collective *peers, Console *console) {
   enum { LEAST_SECONDS = 2 };
   if (peers->size == 1) return;
@@ -149,7 +149,7 @@ void run_name_slowest(Straggler *straggler, Collective *peers, Console *console)
 static bool share_tokenizer(Collective *peers, Tokenizer **tokenizer, Error *error) {
   char *text = NULL, *path = NULL;
   size_t size = 0;
-  int32_t end = 0, vocab = 0; /* of which the file alone does not tell all */
+  int32_t end = 0, vocab = 0; /* not all of it is in the file */
   if (run_leads(peers)) {
     end = tokenizer_end(*tokenizer);
     vocab = tokenizer_vocab(*tokenizer);
@@ -169,7 +169,7 @@ static bool share_tokenizer(Collective *peers, Tokenizer **tokenizer, Error *err
   return run_agree(peers, error) && ok;
 }
 
-/* What the leader has opened, and where. */
+/* The token file that rank 0 has opened. */
 typedef struct SharedTokens {
   TokenFileInfo info;
   char path[4097];
@@ -180,7 +180,7 @@ static bool is_same(const TokenFile *file, const TokenFileInfo *info) {
          file->info.loss_mask == info->loss_mask;
 }
 
-/* The file of that path, if it is the leader's. */
+/* Opens the token file at `path` if it equals that of rank 0. */
 static bool open_tokens(TokenFile *out, const char *path, const TokenFileInfo *info) {
   Error ignored = {0};
   if (!token_file_open(out, path, &ignored)) return false;
@@ -190,7 +190,7 @@ static bool open_tokens(TokenFile *out, const char *path, const TokenFileInfo *i
   return false;
 }
 
-/* The same text encoded here, for the processes of a machine that does not see the leader's files. */
+/* Encodes the same text on a machine that does not see the files of rank 0. */
 static bool encode_here(Run *r, const char *const *sources, int count, const SharedTokens *leader, TokenFile *out,
                         char **path, Error *error) {
   Corpus *corpus = NULL;
@@ -211,22 +211,23 @@ static bool encode_here(Run *r, const char *const *sources, int count, const Sha
       (unsigned long long)leader->info.sum);
 }
 
-/* What a process says of a file that the leader has. */
+/* Whether a process sees the token file of rank 0. */
 typedef struct SeenTokens {
   bool seen;
   int node;
-  char host[64], path[4097]; /* path: of the tokens that it has encoded; "": none */
+  char host[64], path[4097]; /* path: the tokens that it has encoded; "": none */
 } SeenTokens;
 
-/* The first of those on its machine that do not see the file encodes it for them. Machines that share nothing encode at
- * the same time. */
+/* Returns the rank that encodes for the machine of `rank`: its first one that does not see the file. Machines without a
+ * shared file system encode at the same time. */
 static int encoder_for(const Collective *c, const SeenTokens *all, int rank) {
   int first = 0;
   while (first < c->size && (all[first].seen || all[first].node != all[rank].node)) first++;
   return first;
 }
 
-/* A round: some encode, the others of their machine look at that. True when all have the file. */
+/* One round: some ranks encode, then the others on their machines open the result. Returns true when all have the
+ * file. */
 static bool encode_round(Run *r, const char *const *sources, int count, const SharedTokens *leader, SeenTokens *all,
                          TokenFile *file, SeenTokens *mine, Error *error) {
   Collective *c = r->peers;
@@ -246,7 +247,7 @@ static bool encode_round(Run *r, const char *const *sources, int count, const Sh
     if (*all[i].path)
       console_note(&r->console, "%s does not see the files of rank 0, and has encoded the text for rank %d itself",
                    all[i].host, i);
-  if (ok) collective_all_gather(c, mine, all, sizeof *mine); /* all have opened what they can */
+  if (ok) collective_all_gather(c, mine, all, sizeof *mine); /* waits until all have opened what they can */
   for (int i = 0; ok && i < c->size; i++) complete = complete && all[i].seen;
   if (made) unlink(made);
   free(made);

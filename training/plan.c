@@ -137,14 +137,14 @@ static void print_length(Run *r, const TrainConfig *train) {
               s->seed);
 }
 
-/* Of what a resumed run has left, too. */
+/* Returns the seconds that the rest of the run will take. */
 static double estimated_seconds(const Run *r) {
   if (!isnan(r->budget.minutes)) return r->budget.deadline - clock_seconds();
   return auto_step_seconds(run_step_flops(r) * (double)(r->settings.steps - r->progress.step), &r->device.info,
                            r->device.peak_flops);
 }
 
-/* The model, which is as large as its gradients, three states, and the text. */
+/* Returns the bytes on disk: the model (as large as its gradients), three states and the text. */
 static size_t disk_bytes(const RunText *text, const MemoryPlan *m) {
   const size_t kept = text->tokens_file.file.size + text->val_file.file.size + text->facts.stdin_bytes;
   return m->gradients + 3 * m->copies + kept;

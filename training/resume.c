@@ -34,11 +34,11 @@ static bool find_directory(const TrainSettings *s, RunFiles *files, Error *error
   return run_name_directory(s, files, error);
 }
 
-/* That of the state: settings may come from another file, or from before there was a choice. */
+/* Keeps the optimizer of the saved state: the settings may come from another file or from an older version. */
 static bool keep_optimizer(const Options *options, TrainSettings *s, const char *dir, Error *error) {
   const int kept = checkpoint_find_optimizer(dir);
   const int asked = options_origin(options, &s->optimizer) != ORIGIN_DEFAULT ? s->optimizer : -1;
-  if (kept < 0) return true; /* there is no state, which is said when it is read */
+  if (kept < 0) return true; /* there is no state; reading it will report that */
   if (asked >= 0 && asked != kept)
     return fail(error, EXIT_USAGE, "%s was trained with %s, and a resumed run keeps its optimizer; leave out %s", dir,
                 settings_optimizers[kept], settings_optimizers[asked]);

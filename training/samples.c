@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The token that all texts are seen to begin with; that of the model that the run starts from; the end of a document
- * where the text has several, as all targets of sources have; else a newline. */
+/* Returns the token that texts begin with: the tokenizer's, else that of the initial model, else the end of a document
+ * if there are several documents or an encoder, else a newline. */
 int run_start_token(const Run *r) {
   if (r->model.config.encoder_layers) return tokenizer_end(r->text.tokenizer);
   if (tokenizer_begin(r->text.tokenizer) >= 0) return tokenizer_begin(r->text.tokenizer);
@@ -65,7 +65,7 @@ static bool sample_text(Run *r, FILE *stream, Error *error) {
                                .alternatives = -1};
   bool ok = fwrite(prompt, 1, length, stream) == length || error_memory(error, "a sample");
   ok = ok && generation_prompt(r->text.tokenizer, run_start_token(r), (const uint8_t *)prompt, length, &ids, error);
-  const size_t skipped = ids.count > ctx ? ids.count - ctx : 0; /* what of its end the context holds */
+  const size_t skipped = ids.count > ctx ? ids.count - ctx : 0; /* tokens that exceed the context */
   request.sampling.seed = r->settings.seed;
   request.prompt = ids.ids + skipped;
   request.prompt_tokens = (int)(ids.count - skipped);
@@ -85,7 +85,7 @@ static bool write_tokens(const Tokenizer *tokenizer, const BpeIds *ids, FILE *st
   return true;
 }
 
-/* "SOURCE -> ANSWER"; `target` NULL, or what is right. End tokens have no text. */
+/* Writes "PROMPT -> ANSWER", and the right answer if `target` is not NULL. End tokens have no text. */
 static bool write_answer(RunModel *model, const RunText *text, int max_tokens, const PairReader *reader,
                          const BpeIds *prompt, const BpeIds *target, FILE *stream, Error *error) {
   const GenerationRequest request = answer_request(reader, prompt, max_tokens);
@@ -129,7 +129,7 @@ static bool answer_pairs(Run *r, PairReader *reader, FILE *stream, Error *error)
   return ok;
 }
 
-/* After --prompt, or after the first pairs to validate on, or to train on where there are none. */
+/* Answers --prompt, or else the first validation pairs, or training pairs if there is no validation text. */
 static bool sample_answers(Run *r, FILE *stream, Error *error) {
   const Windows *windows = windows_count(&r->text.val_windows, 1) > 0 ? &r->text.val_windows : &r->text.windows;
   PairReader reader;
@@ -141,7 +141,7 @@ static bool sample_answers(Run *r, FILE *stream, Error *error) {
 
 /* ---- all of them ---- */
 
-/* Of the weights that the model holds. */
+/* Returns the step of the weights on the device. */
 static int64_t sampled_step(const RunProgress *progress, const RunNow *now) {
   return now->holds_kept ? progress->best_step : progress->step;
 }
@@ -155,7 +155,7 @@ static bool append_sample(const char *dir, int64_t step, const char *text, size_
   return ok || file_fail_write(path.text, error);
 }
 
-/* Control characters of an untrained model would confuse the terminal. */
+/* Replaces control characters, which would confuse the terminal. */
 static void show_sample(Console *console, int64_t step, char *text, size_t size) {
   for (size_t i = 0; i < size; i++)
     if ((unsigned char)text[i] < 32 && text[i] != '\n' && text[i] != '\t') text[i] = '?';

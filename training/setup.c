@@ -20,9 +20,9 @@ bool run_save_tuning(const RunDevice *device, const char *dir, Error *error) {
   return ok;
 }
 
-/* NULL when there is none that can be used: then the algorithms are chosen again. */
+/* Returns NULL if there is no usable file: then the algorithms are chosen again. */
 static char *read_tuning(const char *dir) {
-  enum { LIMIT = 1 << 20 }; /* a shape takes some 200 bytes */
+  enum { LIMIT = 1 << 20 }; /* a shape takes about 200 bytes */
   Error ignored = {0};
   MappedFile file = {0};
   const bool found = file_map(&file, path_in(dir, CHECKPOINT_TUNING).text, EXIT_CHECKPOINT, &ignored);
@@ -40,7 +40,7 @@ ContextInfo run_device_now(const RunDevice *device) {
   return info;
 }
 
-/* A resumed run works with the algorithms that it was tuned to, on a device that can compute its model. */
+/* A resumed run uses the algorithms that it was tuned to, on a device that can compute its model. */
 bool run_open_device(Run *r, Error *error) {
   DeviceSettings machine = r->settings.machine;
   const bool resumes = r->settings.resume && run_leads(r->peers);
@@ -66,8 +66,8 @@ bool run_open_device(Run *r, Error *error) {
 
 /* ---- model ---- */
 
-/* Adds to an error for want of memory the largest micro-batch that should fit into what was free before, but for a part
- * that backends need for themselves, and with which the steps stay what they are. False. */
+/* Appends to an out-of-memory error the largest micro-batch that should fit and gives the same steps. A thirty-second
+ * of the memory is left for the backend itself. Returns false. */
 static bool add_what_fits(const Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   const size_t available = r->device.available - r->device.available / 32;
@@ -106,7 +106,7 @@ static bool allocate_model(Run *r, Error *error) {
 
 static const ArenaKind arenas[CHECKPOINT_ARENAS] = {ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2};
 
-/* Everything that the run will need, so that nothing can run out later. The weights are zero. */
+/* Allocates everything that the run will need, so that nothing can run out later. The weights are zero. */
 bool run_start_model(Run *r, Error *error) {
   if (!run_check_memory(r, error)) return false;
   if (!allocate_model(r, error)) return add_what_fits(r, error);

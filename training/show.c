@@ -22,18 +22,18 @@ enum { PENDING = 4 }; /* bytes of a character */
 
 typedef struct Page {
   FILE *out;
-  const Tokenizer *tokenizer; /* of the text being shown */
-  bool utf8;                  /* pictures and borders; else ASCII in their place */
+  const Tokenizer *tokenizer; /* of the text that is shown */
+  bool utf8;                  /* pictures and borders; else ASCII instead */
   bool borders;               /* between its tokens */
   bool in_line;               /* a line of text has begun */
   bool any;                   /* since the last remark a token was shown */
-  uint8_t pending[PENDING];   /* the beginning of a character that tokens without borders divide */
+  uint8_t pending[PENDING];   /* the first bytes of a character that spans several tokens without borders */
   size_t pending_size;
 } Page;
 
 /* ---- characters ---- */
 
-/* Characters that change how others are shown, or are not seen themselves. */
+/* Returns whether a character is invisible or changes how others are shown. */
 static bool is_hidden(uint32_t point) {
   return (point >= 0x80 && point < 0xA0) || point == 0xAD || (point >= 0x200B && point <= 0x200F) ||
          (point >= 0x2028 && point <= 0x202E) || (point >= 0x2060 && point <= 0x206F) || point == 0xFEFF;
@@ -69,7 +69,7 @@ static void put_point(Page *p, uint32_t point, const uint8_t *bytes, size_t size
   }
 }
 
-/* `last`: nothing follows that could complete a character. Returns how many bytes were shown. */
+/* `last`: no more bytes follow. Returns the number of bytes shown. */
 static size_t put_bytes(Page *p, const uint8_t *bytes, size_t size, bool last) {
   const size_t complete = last ? size : utf8_complete(bytes, size);
   for (size_t i = 0, length; i < complete; i += length) {
@@ -131,7 +131,7 @@ static void put_token(Page *p, int32_t id) {
 
 /* ---- windows of the stream ---- */
 
-/* The first token is input alone; every other one is learned, or stands where the loss leaves it out. */
+/* The first token is only an input; every other one is a target, or is excluded from the loss. */
 static void show_stream(Page *p, const RunText *text, int ctx, const Window *w) {
   const int32_t end = tokenizer_end(text->tokenizer);
   bool counts = true;
@@ -139,7 +139,7 @@ static void show_stream(Page *p, const RunText *text, int ctx, const Window *w) 
          w->tokens[0] == end ? "with the end of a document" : "somewhere in a document");
   for (int i = -1; i < ctx; i++) {
     const int32_t target = i < 0 ? IGNORE_INDEX : w->targets[i];
-    if (target == IGNORE_INDEX && i + 1 == ctx) break; /* what follows is not in the window */
+    if (target == IGNORE_INDEX && i + 1 == ctx) break; /* the rest is not in the window */
     const int32_t id = target != IGNORE_INDEX ? target : w->tokens[i + 1];
     if (i >= 0 && counts != (target != IGNORE_INDEX)) {
       counts = !counts;
@@ -152,7 +152,7 @@ static void show_stream(Page *p, const RunText *text, int ctx, const Window *w) 
 
 /* ---- windows of documents ---- */
 
-/* Places [begin, stop) hold one document, or a part of it. */
+/* Positions [begin, stop) hold one document or a part of it. */
 static void show_document(Page *p, const Tokenizer *tokenizer, const Window *w, int begin, int stop, int number) {
   const int32_t end = tokenizer_end(tokenizer);
   bool counts = true, ended = false;
@@ -164,7 +164,7 @@ static void show_document(Page *p, const Tokenizer *tokenizer, const Window *w, 
     const bool counted = w->targets[i] != IGNORE_INDEX;
     if (counts != counted) remark(p, counted ? "in the loss" : "prompt, not in the loss");
     counts = counted;
-    if (!counted && i + 1 == stop) continue; /* what follows is in another window */
+    if (!counted && i + 1 == stop) continue; /* the rest is in another window */
     const int32_t id = counted ? w->targets[i] : w->tokens[i + 1];
     ended = id == end;
     if (!ended) put_token(p, id);

@@ -32,7 +32,7 @@ __attribute__((format(printf, 3, 4))) static void note(Notes *n, const char *key
   n->count++;
 }
 
-/* What has to be the same for the same bits: device and dtype. */
+/* Describes what must be equal for equal bits: device and dtype. */
 static void describe_machine(const RunDevice *device, const Collective *peers, char out[NOTE_BYTES]) {
   const int used = snprintf(out, NOTE_BYTES, "%.90s, %s", device->info.device, dtype_name(device->info.dtype));
   if (peers->size > 1) snprintf(out + used, NOTE_BYTES - (size_t)used, ", %d processes", peers->size);
@@ -97,13 +97,13 @@ bool run_save_state(Run *r, Error *error) {
 
 /* ---- restoring ---- */
 
-/* False where the state has another one. */
+/* Returns false if the state has another sum. */
 static bool same_sum(const CheckpointState *state, const char *key, uint64_t sum) {
   const char *text = checkpoint_state_text(state, key);
   return !text || strtoull(text, NULL, 16) == sum;
 }
 
-/* The text must be the one that the run started with, or the rest of the run is not the rest of that run. */
+/* With other text, the run would not be the continuation of the saved one. */
 static void compare_texts(Console *console, const TrainSettings *s, const RunText *text, RunProgress *progress,
                           const CheckpointState *state) {
   const int64_t train = token_range_size(&text->train), val = token_range_size(&text->val);
@@ -133,13 +133,13 @@ static void compare_machines(Console *console, const RunDevice *device, const Co
     console_warning(console, "the run was on %.127s and resumes on %s: it will not continue exactly", before, now_on);
 }
 
-/* `otherwise` where the state does not say, as one of an older version may. */
+/* Returns `otherwise` if the state lacks the number, as states of older versions may. */
 static int64_t count_of(const CheckpointState *state, const char *key, int64_t otherwise) {
   const double number = checkpoint_state_number(state, key);
   return isnan(number) ? otherwise : number >= 0 && number < 1e18 ? (int64_t)number : 0;
 }
 
-/* A run that was stopped while it was evaluated for the last time is at its last step, and not finished. */
+/* A run that was stopped during its last evaluation is at its last step, but not finished. */
 static bool check_unfinished(const TrainSettings *s, const RunProgress *progress, const char *dir,
                              const CheckpointState *state, Error *error) {
   const bool finished = count_of(state, "finished", progress->evaluated_step == progress->step);

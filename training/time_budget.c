@@ -9,7 +9,7 @@
 
 /* ---- --earlier-steps ---- */
 
-/* One number and the character behind it. */
+/* Parses one number and the character after it. */
 static bool read_number(const char **at, char end, int64_t *out) {
   char *rest;
   const long long number = strtoll(*at, &rest, 10);
@@ -59,18 +59,18 @@ static bool write_plans(TimeBudget *budget, TrainSettings *s, Error *error) {
 
 /* ---- before the run ---- */
 
-/* Before the first evaluation and the first saving of a run this is what they are thought to take. */
+/* Assumed durations before the first evaluation and the first checkpoint. */
 static const double PAUSES = 0.07;
 
-/* Of what is left of the minutes after the text was read, but at least half of them, for the run is to learn something.
- * A resumed run goes on for so many minutes. */
+/* Returns the seconds for training: the rest of the minutes after the text was read, but at least half of them, so that
+ * the model learns something. A resumed run gets the same number of minutes again. */
 bool run_fit_minutes(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   TimeBudget *p = &r->budget;
   const double minutes = s->minutes;
   const bool asked = options_origin(&r->options, &s->minutes) == ORIGIN_COMMAND_LINE;
   const double done = run_leader_counts(r->peers, s->resume ? checkpoint_find_number(r->files.dir, "step") : 0);
-  s->minutes = NAN; /* what is kept in config.txt is the number of steps */
+  s->minutes = NAN; /* config.txt keeps the number of steps instead */
   if (s->resume && !asked) {
     const double known = run_leader_counts(r->peers, checkpoint_find_number(r->files.dir, "steps"));
     if (known >= 1) {
@@ -97,14 +97,14 @@ void run_begin_budget(TimeBudget *budget, int64_t step) {
   budget->checked_step = budget->first_step = step;
 }
 
-/* After the last step it is saved, evaluated on all of the validation text (with the best model so far, where that is
- * another one), sampled, and saved again. */
+/* Returns the seconds after the last step: a checkpoint, evaluations of the newest and, if it is another, the best
+ * model on the whole validation text, a sample, and a second checkpoint. */
 static double seconds_at_end(const Run *r) {
   const TimeBudget *p = &r->budget;
   const double windows = (double)windows_count(&r->text.val_windows, r->model.config.ctx);
   /* a forward pass costs a third of a training step */
   const double guess = p->step_seconds / 3 * r->model.config.ctx / (double)settings_tokens_per_step(&r->settings);
-  const bool newest = !run_evaluates_all(r) || !r->settings.eval_every; /* it is not one of those before */
+  const bool newest = !run_evaluates_all(r) || !r->settings.eval_every; /* it was not evaluated before */
   const int evaluations = newest + (r->progress.bad_evals > 0);
   return 2 * p->saving + p->sampling + evaluations * windows * (p->evaluating > 0 ? p->evaluating : guess) +
          p->answering * (double)r->text.val_pairs.pairs;
@@ -122,8 +122,8 @@ static bool change_length(Run *r, int64_t steps, Error *error) {
          model_set_schedule(r->model.on_device, &config.schedule, error);
 }
 
-/* Every 2 % of the time. The newest steps count half: a machine that becomes slower is noticed, one slow moment is not
- * believed. At least one step more is made, so that the last step is known to be the last when it is made. */
+/* Checks every 2 % of the time. The newest steps count half, so that a slower machine is noticed but one slow moment is
+ * not. At least one more step is planned, so that the last step is known when it is made. */
 bool run_keep_minutes(Run *r, Error *error) {
   TimeBudget *p = &r->budget;
   if (isnan(p->minutes)) return true;
