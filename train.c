@@ -38,7 +38,7 @@ static bool check_flags(Run *r, Error *error) {
   if (s->patience && !s->val && s->val_frac <= 0) return no_validation(s, error);
   if (!architecture_check_sources(s, true, error) || !run_read_plans(&r->settings, error)) return false;
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
-    return fail(error, EXIT_USAGE, "--muon-lr is of Muon, and the optimizer is adamw%s",
+    return fail(error, EXIT_USAGE, "--muon-lr is for Muon, but the optimizer is adamw%s",
                 s->resume ? ", which a resumed run keeps" : "; leave it out, or give --optimizer muon");
   if (!auto_check_shape(s, run_base(r), &model, &shaped, error)) return false;
   return !shaped || check_device(r, &model, error);

@@ -88,7 +88,8 @@ static void note_same_files(Console *console, const Corpus *train, const Corpus 
       const char *path = corpus_file(val, v)->path;
       if (stat(path, &a) != 0 || stat(corpus_file(train, t)->path, &b) != 0) continue;
       if (a.st_dev != b.st_dev || a.st_ino != b.st_ino) continue;
-      console_warning(console, "%s is both trained on and validated on: the validation loss says nothing of other text",
+      console_warning(console,
+                      "%s is both training and validation text: the validation loss says nothing about other text",
                       text_one_line(path, 250).text);
       return;
     }
@@ -153,7 +154,7 @@ static bool train_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenize
   bool ok = tokenizer_training_run(out, corpus, &options, error);
   console_work_end(&r->console);
   if (ok && tokenizer_vocab(*out) < asked->vocab_size)
-    console_note(&r->console, "%s a vocabulary of only %d, not of %d", asked->what, tokenizer_vocab(*out),
+    console_note(&r->console, "%s a vocabulary of only %d tokens instead of %d", asked->what, tokenizer_vocab(*out),
                  asked->vocab_size);
   return ok;
 }
@@ -232,7 +233,7 @@ static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   const int64_t tokens = r->text.val_file.info.tokens;
   r->text.val = (TokenRange){&r->text.val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
   if (run_has_validation(&r->text)) return true;
-  return fail(error, EXIT_INPUT, "--val %s: %s, too few to validate on", text_one_line(s->val, 250).text,
+  return fail(error, EXIT_INPUT, "--val %s: %s, too few for validation", text_one_line(s->val, 250).text,
               text_plural((double)tokens, "token").text);
 }
 
@@ -259,7 +260,7 @@ bool run_open_data(Run *r, Error *error) {
             find_corpora(r, &train, &val, error) && open_tokenizers(r, train, error) &&
             open_ranges(r, train, val, error);
   if (ok && s->pack == PACK_STREAM && run_has_encoder(r))
-    ok = fail(error, EXIT_USAGE, "--pack stream cuts pairs, and an encoder reads whole ones; leave it out");
+    ok = fail(error, EXIT_USAGE, "--pack stream cuts pairs, but an encoder reads whole pairs; leave it out");
   if (ok) auto_packing(s, run_has_pairs(&r->text) || run_has_encoder(r), r->text.tokenizer, &r->reasons);
   corpus_close(train);
   corpus_close(val);
@@ -303,7 +304,7 @@ static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error
                        progress, error)
           : packing_make(packing, range, r->model.config.ctx, pack_tokens(r->text.tokenizer), progress, error);
   console_work_end(&r->console);
-  if (!ok && windows == &r->text.val_windows) error_append(error, " (of the text to validate on)");
+  if (!ok && windows == &r->text.val_windows) error_append(error, " (validation text)");
   windows->packing = r->model.config.encoder_layers ? NULL : packing;
   windows->pairs = r->model.config.encoder_layers ? pairs : NULL;
   return ok;
@@ -316,7 +317,7 @@ static bool check_text_length(const TrainSettings *s, const RunText *text, int c
   const int least = docs ? 1 : ctx + 1;
   if (train >= least) return true;
   return fail(error, EXIT_INPUT,
-              "%s: %s to train on (and %" PRId64 " to validate), but a window needs %s%d; give more "
+              "%s: %s for training (and %" PRId64 " for validation), but a window needs %s%d; give more "
               "text%s",
               text_one_line(run_text_name(s), 250).text, text_plural((double)train, "token").text,
               token_range_size(&text->val), docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
@@ -330,7 +331,7 @@ static void note_little_validation(Console *console, const TrainSettings *s, con
     console_note(console, "the text is too short to hold out a part of it: there is no validation, and the newest "
                           "model is kept");
   else if (tokens <= ctx)
-    console_note(console, "only %s to validate on, less than a context of %d: the validation loss says little",
+    console_note(console, "only %s for validation, less than a context of %d: the validation loss says little",
                  text_plural((double)tokens, "token").text, ctx);
 }
 

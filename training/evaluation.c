@@ -207,7 +207,7 @@ bool run_evaluate(Run *r, Error *error) {
 
 bool run_evaluate_base(Run *r, Error *error) {
   if (!run_evaluate(r, error) || r->now.stopping || !run_has_validation(&r->text)) return !error->code;
-  console_line(&r->console, "before: %.4f nats per token; %s as it is, on %sthe text to validate on",
+  console_line(&r->console, "before: %.4f nats per token: %s, unchanged, on %sthe validation text",
                r->progress.last_val_loss, r->settings.init, run_evaluates_all(r) ? "" : "the beginning of ");
   return true;
 }

@@ -86,7 +86,7 @@ int run_threads(const TrainSettings *s, Collective *peers, Error *error) {
   Place mine = {.node = peers->node_first};
   threads_mask(mine.cpus);
   Place *places = malloc((size_t)peers->size * sizeof *places);
-  if (!places) error_memory(error, "the places of processes");
+  if (!places) error_memory(error, "the processors of ranks");
   if (!run_agree(peers, error) || !places) {
     free(places);
     return all;
@@ -205,7 +205,7 @@ static bool encode_here(Run *r, const char *const *sources, int count, const Sha
   if (!ok || is_same(out, &leader->info)) return ok;
   return fail(
       error, EXIT_INPUT,
-      "the text is not that of rank 0: %lld tokens with the checksum %016llx, and not %lld with %016llx; give all "
+      "the text differs from that of rank 0: it has %lld tokens with checksum %016llx, not %lld with %016llx; give all "
       "machines the same files",
       (long long)out->info.tokens, (unsigned long long)out->info.sum, (long long)leader->info.tokens,
       (unsigned long long)leader->info.sum);

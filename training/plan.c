@@ -28,7 +28,8 @@ static void print_packing(Console *c, const Packing *p) {
 
 static void print_pairs(Console *c, const Pairs *p) {
   const double places = fmax(1, (double)p->table.windows * p->ctx);
-  console_row(c, "packing", "%s in %s; %.1f %% of the prompts' places and %.1f %% of the responses' are padding",
+  console_row(c, "packing",
+              "%s in %s; %.1f %% of the prompt positions and %.1f %% of the response positions are padding",
               text_plural_short((double)(p->pairs - p->left_out), "pair").text,
               text_plural_short((double)p->table.windows, "window").text, 100 * (1 - (double)p->used_source / places),
               100 * (1 - (double)p->used_target / places));
@@ -68,7 +69,8 @@ static void print_model(Console *c, const TrainSettings *s, const RunText *text,
   char encoder[48] = "", sources[64] = "";
   if (m->encoder_layers) snprintf(encoder, sizeof encoder, "encoder of %d and decoder of ", m->encoder_layers);
   if (text->source_tokenizer)
-    snprintf(sources, sizeof sources, ", of sources %d (%s)", m->source_vocab, tokenizer_name(text->source_tokenizer));
+    snprintf(sources, sizeof sources, ", source vocabulary %d (%s)", m->source_vocab,
+             tokenizer_name(text->source_tokenizer));
   console_row(c, "model", "%s: %s%s x %d, %s%s, ffn %d, context %d, vocabulary %d (%s)%s%s",
               text_plural_short((double)model_parameters(m), "parameter").text, encoder,
               text_plural(m->layers, "layer").text, m->dim, text_plural(m->heads, "head").text,
@@ -77,7 +79,7 @@ static void print_model(Console *c, const TrainSettings *s, const RunText *text,
   bool own;
   const char *class = model_files_class(m, &own);
   console_row(c, "", "%s; in transformers %s%s", architecture_words(m).text, class,
-              own ? ", with trust_remote_code (no class has these parts)" : "");
+              own ? ", with trust_remote_code (no class has this architecture)" : "");
   if (settings_start_from_model(s))
     console_row(c, "", "starts from the weights in %s", text_one_line(s->init, 250).text);
 }

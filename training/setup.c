@@ -59,7 +59,8 @@ bool run_open_device(Run *r, Error *error) {
     console_note(&r->console, "--autotune has nothing to choose on the CPU");
   else if (untuned)
     console_warning(&r->console,
-                    "%s/" CHECKPOINT_TUNING " is missing: algorithms are chosen again, and may add in another order",
+                    "%s/" CHECKPOINT_TUNING
+                    " is missing: GEMM algorithms are chosen again, so sums may be in another order",
                     r->files.dir);
   return true;
 }

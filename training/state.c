@@ -110,14 +110,14 @@ static void compare_texts(Console *console, const TrainSettings *s, const RunTex
   const double train_before = checkpoint_state_number(state, "train_tokens");
   if (train_before != (double)train)
     console_warning(console,
-                    "there are %" PRId64 " training tokens, before it were %.0f: the run will not continue exactly",
-                    train, train_before);
+                    "there are %" PRId64 " training tokens, previously %.0f: the run will not continue exactly", train,
+                    train_before);
   else if (!same_sum(state, "text", text->tokens_file.info.sum))
     console_warning(console, "the text has changed: the run will not continue exactly");
   const char *val_text = s->val ? "val_text" : "text";
   const uint64_t val_sum = s->val ? text->val_file.info.sum : text->tokens_file.info.sum;
   if (checkpoint_state_number(state, "val_tokens") == (double)val && same_sum(state, val_text, val_sum)) return;
-  console_warning(console, "the validation text has changed, and has %s: the best loss so far is forgotten",
+  console_warning(console, "the validation text has changed and now has %s: the best loss so far is discarded",
                   text_plural((double)val, "token").text);
   progress->best_loss = INFINITY;
   progress->bad_evals = 0;
