@@ -222,7 +222,7 @@ const ConfigKey opt_keys[] = {CHOICE("activation_function", activation, "relu", 
                               BIASES("enable_bias", BIAS_LAYERS, true),
                               END};
 
-/* What the three classes with an encoder have in common. */
+/* Keys that the three classes with an encoder share. */
 #define ENCODER_AND_DECODER(vocab_, ctx_, dim_, layers_, decoder_layers_, heads_, ffn_)                                \
   CHOICE("activation_function", activation, "gelu", activations), FIXED("is_encoder_decoder", "true"),                 \
       INT("vocab_size", source_vocab, vocab_, MODEL_MAX_VOCAB), INT("d_model", dim, dim_, MODEL_MAX_DIM),              \
