@@ -7,6 +7,7 @@
 #include "report/plot.h"
 #include "report/runs.h"
 #include "training/architecture.h"
+#include "training/options.h"
 #include "training/run.h"
 #include "util/file.h"
 #include "util/path.h"
@@ -372,7 +373,7 @@ int main(int argc, char **argv) {
            .now.saved_step = -1,
            .progress = {.best_loss = INFINITY, .last_val_loss = NAN},
            .budget = {.launched = clock_seconds(), .minutes = NAN}};
-  settings_options(&r.options, &r.settings);
+  train_options(&r.options, &r.settings);
   const int status = startup_run(argc, argv,
                                  &(Startup){.version = INKLING_VERSION,
                                             .options = &r.options,

@@ -1,6 +1,7 @@
 /* training/architecture: what --arch names, what single options change, and what does not go together. */
 #include "training/architecture.h"
 #include "training/auto_settings.h"
+#include "training/options.h"
 #include "model/parameters.h"
 
 #include <math.h>
@@ -19,7 +20,7 @@ static TrainSettings defaults(ArchitectureKind arch) {
   TrainSettings s;
   Options options;
   memset(&s, 0, sizeof s);
-  settings_options(&options, &s);
+  train_options(&options, &s);
   options_free(&options);
   s.arch = (int)arch, s.model.dim = 128, s.model.layers = 3;
   return s;
@@ -114,7 +115,7 @@ static void test_what_follows(void **state) {
   assert_true(architecture_has_encoder(&s, false));
   assert_int_equal(made(s, true).encoder_layers, 5);
   s = defaults(ARCHITECTURE_LLAMA);
-  s.model.dim = AUTO_TIE_DIM;
+  s.model.dim = ARCHITECTURE_TIE_DIM;
   assert_false(made(s, false).tie);
 }
 

@@ -1,6 +1,7 @@
 /* training/auto_settings: what ./train chooses for texts from a page to tens of gigabytes, on a laptop and on a GPU. */
 #include "training/architecture.h"
 #include "training/auto_settings.h"
+#include "training/options.h"
 
 #include <math.h>
 #include <string.h>
@@ -31,7 +32,7 @@ typedef struct Chosen {
 static void begin(Chosen *c) {
   Options options;
   memset(c, 0, sizeof *c);
-  settings_options(&options, &c->settings);
+  train_options(&options, &c->settings);
   options_free(&options);
 }
 
@@ -59,12 +60,12 @@ static void test_aliases(void **state) {
   (void)state;
   TrainSettings s;
   Options options;
-  settings_options(&options, &s);
-  for (int i = 0; i < settings_hint_count; i++)
+  train_options(&options, &s);
+  for (int i = 0; i < options.hint_count; i++)
     for (int row = 0; row < options.count; row++) {
-      const char *name = options.rows[row].name, *found = settings_hints[i].given;
+      const char *name = options.rows[row].name, *found = options.hints[i].given;
       while ((found = strstr(found, name))) {
-        const bool whole = (found == settings_hints[i].given || found[-1] == ' ') && strchr(" ", found[strlen(name)]);
+        const bool whole = (found == options.hints[i].given || found[-1] == ' ') && strchr(" ", found[strlen(name)]);
         if (whole) fail_msg("--%s is one of ours", name);
         found++;
       }
@@ -77,7 +78,7 @@ static void test_named_rows(void **state) {
   (void)state;
   TrainSettings s;
   Options options;
-  settings_options(&options, &s);
+  train_options(&options, &s);
   for (int i = 0; i < options.count; i++) {
     const char *const lists[] = {options.rows[i].needs, options.rows[i].excludes, options.rows[i].follows};
     for (size_t list = 0; list < sizeof lists / sizeof *lists; list++)

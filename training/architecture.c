@@ -1,7 +1,6 @@
 #include "training/architecture.h"
 
 #include "model/parameters.h"
-#include "training/auto_settings.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -39,11 +38,11 @@ void architecture_fill(TrainSettings *s, bool pairs) {
   fill(&m->qkv_bias, m->bias < 0 ? preset->bias : m->bias);
   fill(&m->bias, preset->bias);
   fill(&m->head_bias, false);
-  const bool tied = preset->tie < 0 ? m->dim < AUTO_TIE_DIM : preset->tie;
+  const bool tied = preset->tie < 0 ? m->dim < ARCHITECTURE_TIE_DIM : preset->tie;
   fill(&m->tie, tied && m->positions != POSITIONS_SINUSOIDAL && !settings_separate_vocabs(s));
-  if (isnan(m->rope_base) && m->positions == POSITIONS_ROPE) m->rope_base = AUTO_ROPE_BASE;
+  if (isnan(m->rope_base) && m->positions == POSITIONS_ROPE) m->rope_base = ARCHITECTURE_ROPE_BASE;
   if (isnan(s->init_std) && s->init_like == INIT_GPT2)
-    s->init_std = s->arch == ARCHITECTURE_LLAMA ? INIT_DEFAULT_STD : (float)(AUTO_INIT / sqrt(m->dim));
+    s->init_std = s->arch == ARCHITECTURE_LLAMA ? INIT_DEFAULT_STD : (float)(ARCHITECTURE_INIT / sqrt(m->dim));
   if (!m->ffn) m->ffn = m->gated ? model_default_ffn(m->dim) : 4 * m->dim;
 }
 

@@ -17,6 +17,11 @@
     "the Transformer of 2017 (LayerNorm after each sublayer, ReLU, sinusoidal positions, biases, not tied; with an "   \
     "encoder for pairs)")
 
+/* Numbers that --help also shows; macros, because they become text. */
+#define ARCHITECTURE_TIE_DIM 1024 /* narrower models tie the head to the embedding */
+#define ARCHITECTURE_ROPE_BASE 10000
+#define ARCHITECTURE_INIT 0.7 /* standard deviation of initial weights times sqrt(dim), except for llama */
+
 #define ARCHITECTURE_KIND(id, ...) ARCHITECTURE_##id,
 typedef enum ArchitectureKind { ARCHITECTURES(ARCHITECTURE_KIND) } ArchitectureKind;
 extern const char *const architecture_names[]; /* as ArchitectureKind; both lists end with NULL */

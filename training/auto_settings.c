@@ -185,7 +185,7 @@ static bool shape(const TrainSettings *s, int vocab, int source_vocab, const Mod
   model->vocab = vocab;
   model->source_vocab = model->encoder_layers ? source_vocab : 0;
   model->head_dim = kept ? base->head_dim : model->dim / model->heads;
-  if (isnan(model->rope_base)) model->rope_base = AUTO_ROPE_BASE; /* not used */
+  if (isnan(model->rope_base)) model->rope_base = ARCHITECTURE_ROPE_BASE; /* not used */
   return architecture_check(s, base, error) && model_config_check(model, EXIT_USAGE, error);
 }
 
@@ -279,23 +279,6 @@ bool auto_model(TrainSettings *s, const AutoInputs *given, ModelConfig *model, A
   if (isnan(s->muon_lr) && muon) s->muon_lr = (float)auto_muon_rate(s);
   if (s->init && chosen) note_choice(reasons, "a tenth of the learning rate of a new model (fine-tuning)");
   return true;
-}
-
-/* A dropout that is not chosen yet counts as 0. */
-static float rate(float dropout) { return dropout > 0 ? dropout : 0; }
-
-TrainConfig settings_train_config(const TrainSettings *s) {
-  return (TrainConfig){
-      .batch = s->batch,
-      .micro_batches = s->grad_accum,
-      .dropout = {rate(s->embed_dropout), rate(s->attention_dropout), rate(s->dropout), rate(s->mlp_dropout)},
-      .label_smoothing = s->label_smoothing,
-      .clip = s->clip,
-      .optimizer = s->optimizer > 0 ? (OptimizerKind)s->optimizer : OPTIMIZER_ADAMW,
-      .muon = {s->muon_lr / s->lr, s->momentum, s->wd},
-      .adamw = {s->beta1, s->beta2, s->eps, s->wd},
-      .schedule = {(ScheduleKind)s->schedule, s->lr, s->min_lr_frac, s->warmup, s->steps, s->plans},
-      .seed = s->seed};
 }
 
 /* ---- length ---- */

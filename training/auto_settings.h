@@ -12,9 +12,7 @@ typedef struct AutoReasons {
 } AutoReasons;
 
 /* Numbers that --help also shows; macros, because they become text. */
-#define AUTO_BYTE_MB 2    /* megabytes of text; for less, a token is a byte */
-#define AUTO_TIE_DIM 1024 /* narrower models tie the head to the embedding */
-#define AUTO_ROPE_BASE 10000
+#define AUTO_BYTE_MB 2  /* megabytes of text; for less, a token is a byte */
 #define AUTO_LR_SIZE 20 /* millions of parameters; AUTO_LR_LARGE from this size on */
 #define AUTO_LR 1e-3    /* peak learning rate */
 #define AUTO_LR_LARGE 6e-4
@@ -23,7 +21,6 @@ typedef struct AutoReasons {
 #define AUTO_MUON_LR 0.01     /* peak learning rate of Muon... */
 #define AUTO_BESIDE_MUON 3e-3 /* ...and of AdamW used together with it */
 #define AUTO_TUNING_SHARE 0.1 /* factor on all learning rates for a model trained before */
-#define AUTO_INIT 0.7         /* standard deviation of their initial weights, times sqrt(dim) */
 #define AUTO_LR_WORDS                                                                                                  \
   SHOWN(AUTO_LR)                                                                                                       \
   " below " SHOWN(AUTO_LR_SIZE) " M parameters, else " SHOWN(AUTO_LR_LARGE) "; " SHOWN(                                \
@@ -96,7 +93,5 @@ static inline bool auto_evaluate_whole(int64_t val_tokens) { return val_tokens <
  * intervals. Call it after auto_model(). EXIT_USAGE. */
 bool auto_length(TrainSettings *settings, const AutoInputs *given, const ModelConfig *model, AutoReasons *reasons,
                  Error *error);
-
-TrainConfig settings_train_config(const TrainSettings *settings);
 
 #endif

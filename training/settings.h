@@ -1,4 +1,4 @@
-/* The settings of ./train and the table of its options. auto_settings.h chooses those that are not given. */
+/* The settings of ./train. options.h has the table of its options, auto_settings.h chooses what is not given. */
 #ifndef INKLING_TRAINING_SETTINGS_H
 #define INKLING_TRAINING_SETTINGS_H
 
@@ -86,15 +86,11 @@ enum {
   SETTINGS_MAX_BATCH = 1 << 20 /* sequences, or micro-batches */
 };
 
-/* Names of the same options in other programs. */
-extern const OptionHint settings_hints[];
-extern const int settings_hint_count;
-
-/* Sets defaults in `settings` and puts the table of its options into `options`. */
-void settings_options(Options *options, TrainSettings *settings);
-
 /* Returns whether the tokenizer setting is the path of a file. */
 bool settings_tokenizer_is_path(const char *tokenizer);
+
+/* Returns the settings as the model takes them, for one process that trains alone. */
+TrainConfig settings_train_config(const TrainSettings *settings);
 
 /* Returns whether sources have a tokenizer of their own. */
 static inline bool settings_separate_vocabs(const TrainSettings *s) {
