@@ -164,7 +164,13 @@ typedef struct NormGradient {
 
 /* SiLU: u * sigmoid(u). GELU (Hendrycks & Gimpel 2016): u * Phi(u) with Phi(u) = (1 + erf(u / sqrt 2)) / 2, or with
  * Phi(u) = sigmoid(2k (u + 0.044715 u^3)), k = sqrt(2 / pi) (GELU_TANH). ReLU: its derivative at 0 is 0. */
-typedef enum Activation { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_RELU } Activation;
+#define ACTIVATIONS(X) /* name in options and files; in text, plain and gated */                                       \
+  X(SILU, "silu", "SiLU", "SwiGLU")                                                                                    \
+  X(GELU, "gelu", "GELU", "GEGLU")                                                                                     \
+  X(GELU_TANH, "gelu-tanh", "GELU (tanh)", "GEGLU (tanh)")                                                             \
+  X(RELU, "relu", "ReLU", "ReGLU")
+#define ACTIVATION_ID(id, ...) ACTIVATION_##id,
+typedef enum Activation { ACTIVATIONS(ACTIVATION_ID) } Activation;
 
 /* The activation after the first product of an MLP with F hidden activations: h = act(u), u [N][F]; `gated` (Shazeer
  * 2020): h = act(gate) * up, u [N][2F], gate first, then up. */

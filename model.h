@@ -30,17 +30,23 @@ typedef enum PositionKind {
   POSITIONS_NONE
 } PositionKind;
 
+/* Names of the values of these enums in options and files; each list ends with NULL. */
+extern const char *const model_norm_names[], *const model_norm_place_names[], *const model_activation_names[],
+                                                                                  *const model_position_names[];
+
+/* Switches are 0 or 1. A configuration that is still incomplete has -1 in switches and enums, NAN in rope_base and 0 in
+ * sizes for what is not decided yet. */
 typedef struct ModelConfig {
   int vocab, ctx;
   int layers, heads, kv_heads, dim, head_dim; /* head_dim need not be dim / heads */
   int ffn;                                    /* hidden width of the MLP */
-  bool tie;                                   /* the head is the embedding */
+  int tie;                                    /* the head is the embedding */
   float rope_base, norm_eps;
   NormKind norm;
   NormPlace norm_place;
   Activation activation;
-  bool gated;                     /* act(gate) * up; else act(up) */
-  bool bias, qkv_bias, head_bias; /* of attention's output and the MLP; of queries, keys and values; of the head */
+  int gated;                     /* act(gate) * up; else act(up) */
+  int bias, qkv_bias, head_bias; /* of attention's output and the MLP; of queries, keys and values; of the head */
   PositionKind positions;
   int encoder_layers; /* 0: a decoder alone */
   int source_vocab;   /* of an encoder; with `tie` as vocab, whose table is then that of source, target and head */

@@ -7,6 +7,7 @@
 #include "report/plot.h"
 #include "report/runs.h"
 #include "training/architecture.h"
+#include "training/options.h"
 #include "training/run.h"
 #include "util/file.h"
 #include "util/path.h"
@@ -23,108 +24,110 @@
 /* ---- prepare ---- */
 
 static bool check_device(const Run *r, const ModelConfig *model, Error *error) {
-  return model_check_device(model, &r->device, error) || error_append(error, ", or --device cpu");
+  return model_check_device(model, &r->device.info, error) || error_append(error, ", or --device cpu");
 }
 
 static bool no_validation(const TrainSettings *s, Error *error) {
   return fail(error, EXIT_USAGE, "--patience %d needs validation text, and there is none", s->patience);
 }
 
-/* What is wrong with the flags whatever the text is, before gigabytes of it are read. */
+/* Checks flags that are wrong for any text, before gigabytes of it are read. */
 static bool check_flags(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   ModelConfig model;
   bool shaped;
   if (s->patience && !s->val && s->val_frac <= 0) return no_validation(s, error);
-  if (!architecture_check_sources(s, true, error) || !run_read_plans(r, error)) return false;
+  if (!architecture_check_sources(s, true, error) || !run_read_plans(&r->settings, error)) return false;
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
-    return fail(error, EXIT_USAGE, "--muon-lr is of Muon, and the optimizer is adamw%s",
+    return fail(error, EXIT_USAGE, "--muon-lr is for Muon, but the optimizer is adamw%s",
                 s->resume ? ", which a resumed run keeps" : "; leave it out, or give --optimizer muon");
-  if (!choices_check_shape(s, run_base(r), &model, &shaped, error)) return false;
+  if (!auto_check_shape(s, run_base(r), &model, &shaped, error)) return false;
   return !shaped || check_device(r, &model, error);
 }
 
-static bool choose_length(Run *r, const ChoiceInputs *given, Error *error) {
+static bool choose_length(Run *r, const AutoInputs *given, Error *error) {
   TrainSettings *s = &r->settings;
   if (s->bench) {
     s->steps = s->bench + BENCH_WARM_UP;
-    s->warmup = 0; /* a resumed run's may be longer than that */
+    s->warmup = 0; /* a resumed run may be longer than --steps */
     s->epochs = s->minutes = NAN;
     s->plans.count = 0;
   }
   if (!isnan(s->minutes) && !run_fit_minutes(r, error)) return false;
-  if (!run_leads(r)) return true;
-  const double done = s->resume && !s->bench ? checkpoint_find_number(r->dir, "step") : 0;
+  if (!run_leads(r->peers)) return true;
+  const double done = s->resume && !s->bench ? checkpoint_find_number(r->files.dir, "step") : 0;
   if (options_origin(&r->options, &s->steps) == ORIGIN_COMMAND_LINE && done > (double)s->steps)
-    return fail(error, EXIT_USAGE, "%s is at step %.0f, past --steps %" PRId64, r->dir, done, s->steps);
-  return choices_length(s, given, &r->config, &r->choices, error);
+    return fail(error, EXIT_USAGE, "%s is at step %.0f, past --steps %" PRId64, r->files.dir, done, s->steps);
+  return auto_length(s, given, &r->model.config, &r->reasons, error);
 }
 
-/* What the leader has chosen others are given. */
-static bool choose_model(Run *r, const ChoiceInputs *given, Error *error) {
-  if (run_leads(r)) choices_model(&r->settings, given, &r->config, &r->choices, error);
-  if (!run_share_settings(r, error)) return false;
-  return run_leads(r) || choices_model(&r->settings, given, &r->config, &r->choices, error);
+/* Rank 0 chooses; the others get its choices. */
+static bool choose_model(Run *r, const AutoInputs *given, Error *error) {
+  if (run_leads(r->peers)) auto_model(&r->settings, given, &r->model.config, &r->reasons, error);
+  if (!run_share_settings(&r->options, r->peers, error)) return false;
+  return run_leads(r->peers) || auto_model(&r->settings, given, &r->model.config, &r->reasons, error);
 }
 
 static bool choose(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
-  ContextInfo device = run_device_now(r);
+  ContextInfo device = run_device_now(&r->device);
   device.threads *= r->peers->size;
   const ModelConfig *base = run_base(r);
-  ChoiceInputs given = {.vocab = base ? base->vocab : tokenizer_vocab(r->tokenizer),
-                        .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(r)),
-                        .base = base,
-                        .text_bytes = r->text.bytes,
-                        .pairs = run_has_pairs(r),
-                        .device = &device,
-                        .peak_flops = r->peak_flops};
+  AutoInputs given = {.vocab = base ? base->vocab : tokenizer_vocab(r->text.tokenizer),
+                      .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(&r->text)),
+                      .base = base,
+                      .text_bytes = r->text.facts.bytes,
+                      .pairs = run_has_pairs(&r->text),
+                      .device = &device,
+                      .peak_flops = r->device.peak_flops};
   run_measure_documents(r, &given.lengths, error);
-  if (!run_agree(r, error) || !choose_model(r, &given, error)) return false;
-  if (!run_check_peers(r, error) || !check_device(r, &r->config, error) ||
-      (base && run_leads(r) && !run_check_same_model(r, error)) || !run_open_windows(r, error))
-    return run_agree(r, error);
-  if (s->patience && !run_has_validation(r)) no_validation(s, error);
-  if (s->optimizer == OPTIMIZER_ADAMW && options_origin(&r->options, &s->momentum) == ORIGIN_COMMAND_LINE)
-    fail(error, EXIT_USAGE, "--momentum is of Muon, and the optimizer is adamw");
+  if (!run_agree(r->peers, error) || !choose_model(r, &given, error)) return false;
+  if (!run_check_peers(&r->settings, r->peers, error) || !check_device(r, &r->model.config, error) ||
+      (base && run_leads(r->peers) && !run_check_same_model(r, error)) || !run_open_windows(r, error))
+    return run_agree(r->peers, error);
+  if (s->patience && !run_has_validation(&r->text)) no_validation(s, error);
+  if (s->optimizer == OPTIMIZER_ADAMW && options_typed(&r->options, "momentum"))
+    fail(error, EXIT_USAGE, "--momentum is for Muon, but the optimizer is adamw");
   given.train_tokens = run_epoch_tokens(r);
-  given.val_tokens = token_range_size(&r->val);
-  if (!run_agree(r, error)) return false;
+  given.val_tokens = token_range_size(&r->text.val);
+  if (!run_agree(r->peers, error)) return false;
   choose_length(r, &given, error);
-  return run_share_settings(r, error);
+  return run_share_settings(&r->options, r->peers, error);
 }
 
 static bool take_settings(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (s->resume && !run_resume_settings(r, error)) return false;
   device_limit_threads(&r->settings.machine, &r->console);
-  settings_forget_choices(&r->options, s);
+  /* A resumed run keeps its model, so options that name that model again do not change how it is trained. */
+  options_follow(&r->options, s->resume ? "optimizer lr muon-lr batch" : NULL);
   if (s->data.count == 0)
     return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the options)",
                 program_name("train").text);
-  return run_name_directory(r, error) && run_read_base(r, error);
+  return run_name_directory(&r->settings, &r->files, error) && run_read_base(r, error);
 }
 
 static bool open_device(Run *r, Error *error) {
   const bool ok = run_open_device(r, error) && check_flags(r, error);
-  if (!run_agree(r, error) || !ok || !run_check_device(r, error)) return false;
-  r->peak_flops = r->backend->peak_flops(r->context);
-  collective_sum(r->peers, &r->peak_flops, 1);
+  if (!run_agree(r->peers, error) || !ok || !run_check_device(&r->device, r->peers, &r->machines, error)) return false;
+  r->device.peak_flops = r->device.backend->peak_flops(r->device.context);
+  collective_sum(r->peers, &r->device.peak_flops, 1);
   return true;
 }
 
 static bool open_text(Run *r, Error *error) {
-  if (run_leads(r) && (!settings_have_directory(&r->settings) || run_take_directory(r, error))) run_open_data(r, error);
+  if (run_leads(r->peers) && (!settings_have_directory(&r->settings) || run_take_directory(r, error)))
+    run_open_data(r, error);
   if (!run_share_data(r, error)) return false;
-  run_remove_scratch(r);
+  run_remove_scratch(&r->text);
   return true;
 }
 
-/* Everything that can be refused is refused here, before anything is computed, or of an older run replaced. */
+/* Everything that can be refused is refused here, before anything is computed or an older run is replaced. */
 static bool prepare(Run *r, Error *error) {
-  if (run_leads(r)) take_settings(r, error);
-  if (!run_share_base(r, error)) return false;
-  if (!run_leads(r) && !run_name_directory(r, error)) return false;
+  if (run_leads(r->peers)) take_settings(r, error);
+  if (!run_share_base(&r->base, &r->options, r->peers, error)) return false;
+  if (!run_leads(r->peers) && !run_name_directory(&r->settings, &r->files, error)) return false;
   return open_device(r, error) && open_text(r, error) && choose(r, error);
 }
 
@@ -134,89 +137,92 @@ static bool every(int64_t interval, int64_t step) { return interval > 0 && step 
 
 static bool must_save(Run *r) {
   const Interval *interval = &r->settings.save_every;
-  return every(interval->steps, r->step) ||
-         (interval->seconds > 0 && run_leader_says(r, clock_seconds() - r->saved_at >= interval->seconds));
+  return every(interval->steps, r->progress.step) ||
+         (interval->seconds > 0 && run_leader_says(r->peers, clock_seconds() - r->now.saved_at >= interval->seconds));
 }
 
-static bool must_evaluate(const Run *r) {
-  return r->evaluated_step < r->step && (r->step == r->settings.steps || every(r->settings.eval_every, r->step));
+static bool must_evaluate(const TrainSettings *s, const RunProgress *progress) {
+  return progress->evaluated_step < progress->step &&
+         (progress->step == s->steps || every(s->eval_every, progress->step));
 }
 
-/* The last sample is that of finish(): none comes shortly before it. */
+/* finish() makes the last sample, so no other one comes shortly before it. */
 static bool must_sample(const Run *r) {
   const int64_t interval = r->settings.sample_every;
-  return r->sampled_step < r->step && every(interval, r->step) && run_planned_steps(r) - r->step > interval / 2;
+  return r->progress.sampled_step < r->progress.step && every(interval, r->progress.step) &&
+         run_planned_steps(r) - r->progress.step > interval / 2;
 }
 
 static bool is_of_device(const Error *error) { return error->code == EXIT_MEMORY || error->code == EXIT_INTERNAL; }
 
 static bool take_all_reports(Run *r, Error *error) {
   const bool ok = !error->code && run_take_reports(r, true, error);
-  return (ok || !is_of_device(error)) && run_agree(r, error);
+  return (ok || !is_of_device(error)) && run_agree(r->peers, error);
 }
 
-/* Saving, evaluating and sampling do not count as training time. Saving comes first: what follows may be killed, and
- * then the resumed run makes that evaluation. */
+/* Saving, evaluating and sampling do not count as training time. Saving comes first: if the program is killed in the
+ * evaluation, the resumed run makes it again. */
 static bool pause_training(Run *r, Error *error) {
-  const bool last = r->step == r->settings.steps, sample = must_sample(r);
-  const bool save = must_save(r) || last || r->stopping;
-  if (!save && !must_evaluate(r) && !sample) return true;
+  const bool last = r->progress.step == r->settings.steps, sample = must_sample(r);
+  const bool save = must_save(r) || last || r->now.stopping;
+  if (!save && !must_evaluate(&r->settings, &r->progress) && !sample) return true;
   if (!take_all_reports(r, error)) return false;
-  run_name_slowest(r);
+  if (!r->device.info.direct) run_name_slowest(&r->straggler, r->peers, &r->console);
   const double start = clock_seconds();
   if (save && !run_save_state(r, error)) return false;
   const double saved = clock_seconds();
-  if (!r->stopping && must_evaluate(r) && !run_evaluate(r, error)) return false;
+  if (!r->now.stopping && must_evaluate(&r->settings, &r->progress) && !run_evaluate(r, error)) return false;
   const double evaluated = clock_seconds();
   if (sample) run_sample(r, error);
-  if (sample && !run_agree(r, error)) return false;
+  if (sample && !run_agree(r->peers, error)) return false;
   const double end = clock_seconds();
-  run_count_pause(r, save ? saved - start : 0, r->evaluated_step == r->step ? evaluated - saved : 0,
-                  sample ? end - evaluated : 0);
-  r->logged_at += end - start;
-  run_restart_comparison(r);
+  run_count_pause(&r->budget, save ? saved - start : 0,
+                  r->progress.evaluated_step == r->progress.step ? evaluated - saved : 0, sample ? end - evaluated : 0);
+  r->now.logged_at += end - start;
+  run_restart_comparison(&r->straggler, r->peers);
   return true;
 }
 
-static bool out_of_patience(Run *r) {
-  if (!r->settings.patience || r->bad_evals < r->settings.patience) return false;
-  console_note(&r->console, "early stopping: no better validation loss for %s; the best was at step %" PRId64,
-               text_plural((double)r->bad_evals, "evaluation").text, r->best_step);
+static bool out_of_patience(Console *console, const TrainSettings *s, const RunProgress *progress) {
+  if (!s->patience || progress->bad_evals < s->patience) return false;
+  console_note(console, "early stopping: no better validation loss for %s; the best was at step %" PRId64,
+               text_plural((double)progress->bad_evals, "evaluation").text, progress->best_step);
   return true;
 }
 
-/* The text cannot be read any more: what was learned from it is saved. False. */
+/* The text cannot be read any more: saves what was learned. Returns false. */
 static bool save_what_is(Run *r, Error *error) {
   Error second = {0};
-  r->peers->agreed = false; /* on the end, but not yet */
-  const bool saved = r->saved_step == r->step || (run_take_reports(r, true, &second) && run_save_state(r, &second));
+  r->peers->agreed = false; /* the processes have not agreed on the end yet */
+  const bool saved =
+      r->now.saved_step == r->progress.step || (run_take_reports(r, true, &second) && run_save_state(r, &second));
   r->peers->agreed = true;
-  return saved && error_append(error, "; stopped after step %" PRId64 ", saved. Resume with: %s", r->step,
-                               run_resume_command(r).text);
+  return saved && error_append(error, "; stopped after step %" PRId64 ", saved. Resume with: %s", r->progress.step,
+                               run_resume_command(&r->files).text);
 }
 
 static bool is_of_text(const Error *error) { return error->code == EXIT_INPUT || error->code == EXIT_CHECKPOINT; }
 
 static bool train_loop(Run *r, Error *error) {
-  r->started = r->saved_at = clock_seconds();
-  run_restart_timing(r);
-  run_restart_comparison(r);
-  run_begin_pace(r);
-  /* saved, then stopped before it */
+  r->now.started = r->now.saved_at = clock_seconds();
+  run_restart_timing(&r->now);
+  run_restart_comparison(&r->straggler, r->peers);
+  run_begin_budget(&r->budget, r->progress.step);
+  /* the saved run was stopped before its evaluation */
   if (!run_listen(r, error)) return false;
-  if (!r->stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
-  if (!r->stopping && must_evaluate(r) && !run_evaluate(r, error)) return false;
-  if (!r->stopping && must_sample(r)) run_sample(r, error);
-  while (r->step < r->settings.steps && !out_of_patience(r)) {
+  if (!r->now.stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
+  if (!r->now.stopping && must_evaluate(&r->settings, &r->progress) && !run_evaluate(r, error)) return false;
+  if (!r->now.stopping && must_sample(r)) run_sample(r, error);
+  while (r->progress.step < r->settings.steps && !out_of_patience(&r->console, &r->settings, &r->progress)) {
     TokenBatch batch;
-    if (!error->code) run_fill_batch(r, r->step + 1, &batch, error);
+    if (!error->code) run_fill_batch(r, r->progress.step + 1, &batch, error);
     if (!run_listen(r, error)) return is_of_text(error) && save_what_is(r, error);
-    if (r->stopping) break;
-    model_train_step(r->model, &batch);
-    r->step++;
+    if (r->now.stopping) break;
+    model_train_step(r->model.on_device, &batch);
+    r->progress.step++;
     startup_unsaved_steps++;
-    /* What one process alone fails at the others hear before the next thing that all do. But of a device that fails in
-     * the middle of a step, for which the others wait, they cannot. */
+    /* An error of one process reaches the others before the next collective operation. If its device fails in the
+     * middle of a step, they are waiting for it and cannot be told. */
     if (!run_take_reports(r, false, error) && is_of_device(error)) return false;
     if (!run_keep_minutes(r, error) || !pause_training(r, error)) return false;
   }
@@ -228,39 +234,39 @@ static bool train_loop(Run *r, Error *error) {
 static bool interrupted(Run *r, Error *error) {
   console_end_line(&r->console);
   run_write_result(r, RUN_SIGNAL, INKLING_VERSION, error);
-  if (!run_agree(r, error)) return false;
-  fail(error, (ExitCode)(EXIT_SIGNALS + r->stopping),
-       "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: %s", r->step, r->settings.steps,
-       run_resume_command(r).text);
-  return run_agree(r, error);
+  if (!run_agree(r->peers, error)) return false;
+  fail(error, (ExitCode)(EXIT_SIGNALS + r->now.stopping),
+       "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: %s", r->progress.step, r->settings.steps,
+       run_resume_command(&r->files).text);
+  return run_agree(r->peers, error);
 }
 
 static RunEnd how_it_ended(const Run *r) {
-  return r->step < r->settings.steps ? RUN_PATIENCE : isnan(r->pace.minutes) ? RUN_DONE : RUN_MINUTES;
+  return r->progress.step < r->settings.steps ? RUN_PATIENCE : isnan(r->budget.minutes) ? RUN_DONE : RUN_MINUTES;
 }
 
-/* The state is saved once more when everything else is written: only then the run is finished. */
+/* The state is saved again after everything else is written: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
-  if (r->saved_step != r->step && !run_save_state(r, error)) return false;
-  if (r->stopping) return interrupted(r, error);
+  if (r->now.saved_step != r->progress.step && !run_save_state(r, error)) return false;
+  if (r->now.stopping) return interrupted(r, error);
   console_end_line(&r->console);
   if (!run_measure_kept(r, error)) return false;
-  if (run_sample(r, error)) run_judge_sample(r, error);
+  if (run_sample(r, error)) run_check_memorization(r, error);
   if (!run_listen(r, error)) return false;
-  if (r->stopping) return interrupted(r, error);
-  run_load_newest(r);
-  r->finished = true;
+  if (r->now.stopping) return interrupted(r, error);
+  run_load_newest(&r->model, &r->now);
+  r->progress.finished = true;
   run_write_result(r, how_it_ended(r), INKLING_VERSION, error);
-  if (!run_agree(r, error) || !run_save_state(r, error)) return false;
+  if (!run_agree(r->peers, error) || !run_save_state(r, error)) return false;
   if (!run_has_learned(r)) {
     console_line(&r->console, "%s in %s, and the model is no better than guessing",
-                 text_plural((double)r->step, "step").text, text_duration(run_seconds(r)).text);
+                 text_plural((double)r->progress.step, "step").text, text_duration(run_seconds(r)).text);
     return true;
   }
-  console_line(&r->console, "trained %s in %s. %s: %s %s %s", text_plural((double)r->step, "step").text,
-               text_duration(run_seconds(r)).text, r->config.encoder_layers ? "Ask it" : "More text",
-               program_name("generate").text, text_shell_word(r->dir, ONE_LINE_BYTES - 1).text,
-               r->config.encoder_layers ? "-p TEXT --greedy" : "-n 500");
+  console_line(&r->console, "trained %s in %s. %s: %s %s %s", text_plural((double)r->progress.step, "step").text,
+               text_duration(run_seconds(r)).text, r->model.config.encoder_layers ? "Ask it" : "More text",
+               program_name("generate").text, text_shell_word(r->files.dir, ONE_LINE_BYTES - 1).text,
+               r->model.config.encoder_layers ? "-p TEXT --greedy" : "-n 500");
   return true;
 }
 
@@ -273,10 +279,9 @@ static bool train(Run *r, Error *error) {
 
 /* ---- what is no training ---- */
 
-static bool print_runs(Run *r, Error *error) {
+static bool print_runs(Console *console, const TrainSettings *s, Error *error) {
   static const char *const here[] = {"."};
   enum { DEFAULT_WIDTH = 100 };
-  const TrainSettings *s = &r->settings;
   const TableFormat usual = isatty(STDOUT_FILENO) ? TABLE_TEXT : TABLE_MARKDOWN;
   const int width = console_width(stdout);
   const RunsTable table = {.dirs = s->data.count ? s->data.items : here,
@@ -285,11 +290,11 @@ static bool print_runs(Run *r, Error *error) {
                            .columns = s->runs_columns,
                            .format = s->runs_format < 0 ? usual : (TableFormat)s->runs_format,
                            .width = width > 0 ? width : DEFAULT_WIDTH,
-                           .console = &r->console};
+                           .console = console};
   return runs_print(&table, stdout, error);
 }
 
-/* A page may stand in a run, but not in the place of what is there. */
+/* A page may be written into a run directory, but must not replace a file of the run. */
 static bool check_page_name(const char *path, Error *error) {
   return !checkpoint_is_run(path_directory(path).text) || text_ends_with(path, ".html") ||
          fail(error, EXIT_USAGE, "--out %s: that file belongs to a run; give the page a name ending in .html", path);
@@ -304,42 +309,41 @@ static bool write_report(const TrainSettings *s, Error *error) {
   return page_write_runs(s->data.items, s->data.count, s->out, error);
 }
 
-static bool plot_runs(const Run *r, Error *error) {
-  const TrainSettings *s = &r->settings;
+static bool plot_runs(const Console *console, const TrainSettings *s, Error *error) {
   if (!s->data.count)
     return fail(error, EXIT_USAGE, "--plot needs a run: %s --plot book.run", program_name("train").text);
   FoundRuns runs = {0};
   const bool ok = find_runs_read(&runs, s->data.items, s->data.count, error);
-  if (ok) plot_print(stdout, runs.items, runs.count, console_width(stdout), r->console.utf8);
+  if (ok) plot_print(stdout, runs.items, runs.count, console_width(stdout), console->utf8);
   find_runs_free(&runs);
   return ok && file_flush(stdout, "stdout", error);
 }
 
 static bool show_runs(Run *r, Error *error) {
-  return r->options.mode == TRAIN_MODE_RUNS     ? print_runs(r, error)
+  return r->options.mode == TRAIN_MODE_RUNS     ? print_runs(&r->console, &r->settings, error)
          : r->options.mode == TRAIN_MODE_REPORT ? write_report(&r->settings, error)
-                                                : plot_runs(r, error);
+                                                : plot_runs(&r->console, &r->settings, error);
 }
 
 /* ---- main ---- */
 
 static bool start_model(Run *r, Error *error) {
   run_start_model(r, error);
-  return run_agree(r, error);
+  return run_agree(r->peers, error);
 }
 
 static bool run(void *context, Error *error) {
   Run *r = context;
   const TrainSettings *s = &r->settings;
   if (r->options.mode & (TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_PLOT))
-    return !run_leads(r) || show_runs(r, error);
+    return !run_leads(r->peers) || show_runs(r, error);
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);
   if (resumes && (!start_model(r, error) || !run_restore_state(r, error)))
-    return false; /* refused before the plan is printed */
-  if (s->json) return !run_leads(r) || run_print_plan_json(r, error);
+    return false; /* refuse before the plan is printed */
+  if (s->json) return !run_leads(r->peers) || run_print_plan_json(r, error);
   run_print_plan(r);
-  if (s->dry_run) return !s->show || !run_leads(r) || run_show_windows(r, error);
+  if (s->dry_run) return !s->show || !run_leads(r->peers) || run_show_windows(r, error);
   if (!resumes) {
     if (!start_model(r, error) || !run_init_weights(r, error)) return false;
   }
@@ -348,24 +352,24 @@ static bool run(void *context, Error *error) {
 }
 
 static void close_run(Run *r) {
-  metrics_close(&r->metrics);
-  history_free(&r->history);
-  run_stop_model(r);
-  if (r->backend) r->backend->close(r->context);
-  run_close_data(r);
-  checkpoint_unlock(&r->lock, r->dir, r->begun);
-  free(r->pace.text);
-  free(r->dir);
+  metrics_close(&r->files.metrics);
+  history_free(&r->files.history);
+  run_stop_model(&r->model);
+  if (r->device.backend) r->device.backend->close(r->device.context);
+  run_close_data(&r->text);
+  model_files_close(r->base.files);
+  checkpoint_unlock(&r->files.lock, r->files.dir, r->files.begun);
+  free(r->budget.text);
+  free(r->files.dir);
   options_free(&r->options);
 }
 
 int main(int argc, char **argv) {
-  Run r = {.lock.fd = -1,
-           .saved_step = -1,
-           .best_loss = INFINITY,
-           .last_val_loss = NAN,
-           .pace = {.launched = clock_seconds(), .minutes = NAN}};
-  settings_options(&r.options, &r.settings);
+  Run r = {.files.lock.fd = -1,
+           .now.saved_step = -1,
+           .progress = {.best_loss = INFINITY, .last_val_loss = NAN},
+           .budget = {.launched = clock_seconds(), .minutes = NAN}};
+  train_options(&r.options, &r.settings);
   const int status = startup_run(argc, argv,
                                  &(Startup){.version = INKLING_VERSION,
                                             .options = &r.options,

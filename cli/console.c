@@ -17,16 +17,16 @@ enum {
   LINE_LIMIT = 512, /* bytes of a progress line... */
   MESSAGE_INDENT = 2,
   ROW_LIMIT = 2048,  /* ...and of a row */
-  DEFAULT_WIDTH = 80 /* of a terminal that does not report its own */
+  DEFAULT_WIDTH = 80 /* width of a terminal that does not report one */
 };
 
 static const double REDRAW_SECONDS = 0.1;
-static const double WORK_DELAY = 0.5;   /* short work shows nothing */
-static const double PLAIN_SECONDS = 10; /* between plain lines about work */
+static const double WORK_DELAY = 0.5;   /* shorter work shows nothing */
+static const double PLAIN_SECONDS = 10; /* between plain lines */
 
 /* ---- the line ---- */
 
-/* In the order of the line. */
+/* The fields in the order of the line. */
 enum {
   FIELD_STEP,
   FIELD_BAR,
@@ -62,7 +62,7 @@ static void put_bar(Field *field, const ConsoleProgress *numbers, bool utf8) {
   field->columns = BAR_WIDTH;
 }
 
-/* The newest CONSOLE_TREND losses as bars from the least to the most of them. */
+/* Draws the newest CONSOLE_TREND losses as bars between the smallest and the largest. */
 static void put_trend(Field *field, const ConsoleProgress *numbers) {
   const int first = numbers->trend_count > CONSOLE_TREND ? numbers->trend_count - CONSOLE_TREND : 0;
   double low = INFINITY, high = -INFINITY;
@@ -88,7 +88,7 @@ static void fill_fields(Field fields[FIELDS], const ConsoleProgress *numbers, bo
   if (ends) snprintf(steps, sizeof steps, "/%lld", (long long)numbers->steps);
   put_field(&fields[FIELD_STEP], "step %lld%s", (long long)numbers->step, steps);
   if (bar && ends) put_bar(&fields[FIELD_BAR], numbers, utf8);
-  /* Infinite values are shown, NaN was not measured. */
+  /* Infinite values are shown; NaN means "not measured". */
   if (!isnan(numbers->loss)) put_field(&fields[FIELD_LOSS], "loss %.3f", numbers->loss);
   if (!isnan(numbers->val_loss)) put_field(&fields[FIELD_VAL], "val %.3f", numbers->val_loss);
   if (bar && utf8 && numbers->trend_count > 1) put_trend(&fields[FIELD_TREND], numbers);
@@ -102,7 +102,7 @@ static void fill_fields(Field fields[FIELDS], const ConsoleProgress *numbers, bo
   if (!isnan(numbers->seconds_left)) put_field(&fields[FIELD_ETA], "ETA %s", text_duration(numbers->seconds_left).text);
 }
 
-/* One blank beside the bar and before the trend of a loss, two between the others. */
+/* One blank stands beside the bar and before the trend of a loss, two between other fields. */
 static int gap_before(const Field fields[FIELDS], int field) {
   if (field == FIELD_STEP) return 0;
   return field == FIELD_BAR || field == FIELD_TREND || (field == FIELD_LOSS && fields[FIELD_BAR].columns) ? 1 : 2;
@@ -122,7 +122,7 @@ int console_format_progress(char *out, size_t size, const ConsoleProgress *numbe
   fill_fields(fields, numbers, bar, utf8);
   for (int i = 0; width > 0 && i < FIELDS - 1 && columns_of(fields) > width; i++)
     fields[least_important_first[i]].columns = 0;
-  if (width > 0 && fields[FIELD_STEP].columns > width) { /* alone, and ASCII: can be cut anywhere */
+  if (width > 0 && fields[FIELD_STEP].columns > width) { /* without a bar the line is ASCII and can be cut anywhere */
     fields[FIELD_STEP].columns = width < (int)sizeof fields[0].text ? width : 0;
     fields[FIELD_STEP].text[fields[FIELD_STEP].columns] = '\0';
   }
@@ -139,7 +139,7 @@ int console_format_progress(char *out, size_t size, const ConsoleProgress *numbe
 
 /* ---- the console ---- */
 
-/* As setlocale(), which the programs never call, would read the environment. */
+/* Reads the environment as setlocale() would, which the programs never call. */
 static bool locale_is_utf8(void) {
   static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
   static const char *const spellings[] = {"UTF-8", "utf-8", "UTF8", "utf8"};
@@ -172,7 +172,7 @@ int console_width(FILE *stream) {
   return ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-/* 0: no limit. The last column stays free: some terminals wrap as soon as it is written. */
+/* Returns 0 for no limit. The last column stays free, because some terminals wrap as soon as it is written. */
 static int line_width(const Console *console) {
   if (!console->terminal) return 0;
   const int width = console_width(console->stream);
@@ -241,7 +241,7 @@ void console_work_end(Console *console) {
   console->drawn_at = -1;
 }
 
-/* Whether the text is a command of the program, alone or behind a pipe. */
+/* Returns whether the text begins with a command of the program, alone or after a pipe. */
 static bool is_command(const char *text, const char *program) {
   const ShellWord name = program_name(program);
   const size_t size = strlen(name.text);
@@ -249,15 +249,15 @@ static bool is_command(const char *text, const char *program) {
   return (strncmp(text, name.text, size) == 0 && text[size] == ' ') || (pipe && is_command(pipe + 3, program));
 }
 
-/* Where the command to type next begins, with which a message ends; NULL: it has none. */
+/* Returns where the command begins that ends a message; NULL: it has none. */
 static char *find_command(char *text) {
   char *end = NULL;
   for (char *colon = text; (colon = strstr(colon, ": ")); colon++) end = colon + 2;
   return end && (is_command(end, "train") || is_command(end, "generate")) ? end : NULL;
 }
 
-/* `text` from `column` on, and a newline. On a terminal it is folded at blanks, but a command is not: it is to be
- * copied. */
+/* Prints `text` and a newline; `column` is the cursor's. On a terminal it is folded at blanks, except for a final
+ * command, which is meant to be copied. */
 static void print_folded(const Console *console, char *text, int column, int indent) {
   const int width = line_width(console);
   if (width == 0 || column + utf8_characters(text) <= width || strchr(text, '\n')) {
@@ -280,7 +280,7 @@ static void print_line(Console *console, const char *prefix, const char *color, 
   const int size = vsnprintf(row, sizeof row, format, arguments);
   if (size >= ROW_LIMIT && (text = malloc((size_t)size + 1))) vsnprintf(text, (size_t)size + 1, format, again);
   va_end(again);
-  if (!text) text = row; /* no memory: its beginning */
+  if (!text) text = row; /* out of memory: print only the beginning */
   text_make_visible(text);
   if (*prefix) print_folded(console, text, (int)strlen(prefix) + 2, MESSAGE_INDENT);
   else fprintf(console->stream, "%s\n", text);

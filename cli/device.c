@@ -29,7 +29,7 @@ static ContextOptions context_options(const Backend *best, const DeviceSettings 
   return options;
 }
 
-/* NULL, with the reason, when the backend cannot be used. */
+/* Returns NULL, with the reason, when the backend cannot be used. */
 static Context *open_backend(const Backend *backend, const ContextOptions *options, const ModelConfig *model,
                              Error *error) {
   Context *context = NULL;
@@ -45,13 +45,13 @@ IsaList device_isas(void) {
   IsaList list = {.count = 0};
   for (const Backend *const *b = backend_list(); *b; b++) {
     const char *isa = (*b)->isa;
-    bool again = list.count > 0 && isa && strcmp(list.name[list.count - 1], isa) == 0; /* in another dtype */
+    const bool again = list.count > 0 && isa && strcmp(list.name[list.count - 1], isa) == 0; /* for another dtype */
     if (isa && !again && list.count < MAX_ISAS) list.name[list.count++] = isa;
   }
   return list;
 }
 
-/* False, with the reason, where this build does not have the instruction set, whatever the machine has. */
+/* Returns false, with the reason, when this build lacks the instruction set. */
 static bool check_built(const char *isa, Error *error) {
   char built[96] = "";
   for (const char *const *name = backend_isas(); *name; name++) {
@@ -61,7 +61,7 @@ static bool check_built(const char *isa, Error *error) {
   return fail(error, EXIT_USAGE, "--isa (or INKLING_ISA) %.20s: not in this build, which has%s", isa, built);
 }
 
-/* There is no such backend. */
+/* Reports why no backend fits. Returns false. */
 static bool no_backend(const char *device, const char *isa, DType dtype, Error *error) {
   if (strcmp(device, "cuda") == 0) return fail(error, EXIT_USAGE, "--device cuda: this build does not have it");
   if (isa && !check_built(isa, error)) return false;
@@ -79,7 +79,7 @@ static bool no_backend(const char *device, const char *isa, DType dtype, Error *
               isa ? isa : list.name[list.count - 1]);
 }
 
-/* On one device; NULL, with the reason. */
+/* Opens the best backend of one device; NULL, with the reason. */
 static Context *open_device(const char *device, const char *isa, const DeviceSettings *settings,
                             const ModelConfig *model, const char *tuning, const Backend **backend, Error *error) {
   const Backend *best = backend_find(device, isa, ~0u);
@@ -91,14 +91,15 @@ static Context *open_device(const char *device, const char *isa, const DeviceSet
 }
 
 void device_limit_threads(DeviceSettings *settings, Console *console) {
-  enum { MOST = 4 }; /* for each of them */
+  enum { MOST = 4 }; /* threads per processor */
   const int cores = threads_count(0);
   if (settings->threads <= MOST * cores) return;
-  console_note(console, "--threads %d: there are %d to compute on, and so many are used", settings->threads, cores);
+  console_note(console, "--threads %d: this process may use %d processors; using %d", settings->threads, cores, cores);
   settings->threads = cores;
 }
 
-/* Without training, that there is no GPU is not worth a word in each call: --device cuda says why. */
+/* Notes why a better device is not used. ./generate does not mention a missing GPU in every call; --device cuda reports
+ * the reason. */
 static void say_skipped(Console *console, const DeviceSettings *settings, const Error *why) {
   const bool missing = why->code == EXIT_USAGE;
   if (missing && !settings->reads_only) console_note(console, "%s; computing on the CPU", why->text);
@@ -108,13 +109,13 @@ static void say_skipped(Console *console, const DeviceSettings *settings, const 
 bool device_open(const DeviceSettings *settings, const ModelConfig *model, const char *tuning, Console *console,
                  const Backend **backend, Context **context, Error *error) {
   const char *isa = settings->isa ? settings->isa : getenv("INKLING_ISA");
-  if (isa && !*isa) isa = NULL; /* set to nothing */
+  if (isa && !*isa) isa = NULL; /* set but empty */
   Error skipped = {0};          /* why the better device cannot be used */
   for (const char *const *device = device_choices + 1; *device; device++) {
     Error why = {0};
     const bool cpu = strcmp(*device, "cpu") == 0;
     if (settings->device && strcmp(*device, device_choices[settings->device]) != 0) continue;
-    if (!settings->device && !cpu && !backend_find(*device, NULL, ~0u)) continue; /* not in this build */
+    if (!settings->device && !cpu && !backend_find(*device, NULL, ~0u)) continue; /* this build has no such backend */
     *context = open_device(*device, isa, settings, model, tuning, backend, &why);
     if (*context) say_skipped(console, settings, &skipped);
     if (*context) return true;

@@ -18,7 +18,7 @@ static int hex_digit(char c) {
   return at ? (int)(at - digits) : -1;
 }
 
-/* The escape after a backslash. Returns the characters used, 0 when it is not one. */
+/* Decodes the escape after a backslash. Returns the number of characters used; 0: unknown escape. */
 static int unescape(const char *text, char *out) {
   const char *at = *text ? strchr(escape_names, *text) : NULL;
   if (at) {
@@ -52,11 +52,12 @@ static char *unquote(char *text, const char **reason) {
     return NULL;
   }
   char *rest = from + 1;
-  *to = '\0'; /* may stand where the quote was, never behind it */
+  *to = '\0'; /* `to` is at or before the closing quote */
   return rest;
 }
 
-/* Not what could be a number or a switch: who reads the file without the table of options sees that it is a text. */
+/* A text that looks like a number or a switch is quoted, so that a reader without the table of options sees that it is
+ * a text. */
 static bool is_plain(const char *text) {
   if (isdigit((unsigned char)text[strspn(text, "+-.")]) || strcmp(text, "yes") == 0 || strcmp(text, "no") == 0)
     return false;
@@ -67,7 +68,7 @@ static bool is_plain(const char *text) {
   return *text != '\0';
 }
 
-/* Bare when it is plain, else "..." with escapes. */
+/* Writes plain texts bare, others as "..." with escapes. */
 static void write_text(FILE *stream, const char *text) {
   if (is_plain(text)) {
     fputs(text, stream);
@@ -86,7 +87,8 @@ static void write_text(FILE *stream, const char *text) {
 
 /* ---- reading ---- */
 
-/* Not mapped: `--config <(command)` is a pipe. A file of a run is none: whoever opened one would wait for ever. */
+/* The file is not mapped, because `--config <(command)` is a pipe. Files of a run are never pipes: opening one could
+ * wait forever. */
 static char *read_config(const char *path, ExitCode code, Error *error) {
   struct stat info;
   if (code != EXIT_USAGE && stat(path, &info) == 0 && !S_ISREG(info.st_mode))
@@ -114,7 +116,7 @@ static void trim_end(char *begin, char *end) {
   *end = '\0';
 }
 
-/* The value of a line, unquoted, in place; NULL and the reason when it is not one. */
+/* Unquotes the value of a line in place; NULL and the reason when it is invalid. */
 static const char *line_value(char *text, const char **reason) {
   if (*text == '"') {
     char *rest = unquote(text, reason);
@@ -214,7 +216,7 @@ static void write_row(FILE *stream, const Option *row, OptionsResolve *resolve, 
   }
 }
 
-/* Of rows that exclude each other only one may be written, or the file could not be read back. */
+/* Only one of mutually exclusive rows may be written, or the file could not be read back. */
 static bool loses_to_rival(const Options *options, const Option *row) {
   for (const Option *rival = options->rows; row->exclusive && rival < options->rows + options->count; rival++) {
     if (rival == row || rival->exclusive != row->exclusive || !option_is_set(rival, option_load(rival))) continue;

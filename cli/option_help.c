@@ -39,7 +39,7 @@ static int flag_text(const Option *row, char *out, size_t size) {
                   argument, optional ? "]" : "");
 }
 
-/* The limits that tell something: upper ones above 1 only catch typing errors, and few counts can be negative. */
+/* Only informative limits are shown: upper limits above 1 only catch typing errors, and few counts can be negative. */
 static void range_text(const Option *row, char *out, size_t size) {
   Option shown = *row;
   if (shown.max > 1) shown.max = INFINITY;
@@ -63,7 +63,7 @@ void option_sentence_text(const Options *options, const Option *row, bool notes,
   else snprintf(out, size, "%s", row->help);
 }
 
-/* $COLUMNS, the terminal's width, or the usual one. The last column stays free. */
+/* Returns $COLUMNS, else the terminal's width, else the default. The last column stays free. */
 static int help_width(FILE *stream) {
   const char *columns = getenv("COLUMNS");
   const int given = columns ? atoi(columns) : 0, terminal = given > 0 ? given : console_width(stream);

@@ -4,12 +4,12 @@
 
 #include <string.h>
 
-/* Flags, one behind the other. */
+/* A list of flags. */
 typedef struct Names {
   char text[300];
 } Names;
 
-/* Whether the option is given: its value is known and not the default, and a flag is not "no". */
+/* Returns whether the option is on: its value is known and not the default, and a flag is not "no". */
 static bool is_on(const Option *row) {
   const OptionValue value = option_load(row);
   if (row->origin == ORIGIN_DEFAULT) return false;
@@ -32,7 +32,7 @@ static void append(Names *names, const char *between, const char *text) {
   option_append(names->text, sizeof names->text, between, text);
 }
 
-/* "training, --bench": what selects the modes; with their arguments, too. */
+/* Names what selects the modes: "training, --bench"; optionally with arguments. */
 static Names modes_names(const Options *options, unsigned modes, bool arguments) {
   Names out = {""};
   if (modes & OPTION_DEFAULT_MODE) append(&out, "", options->default_mode);
@@ -75,14 +75,14 @@ static bool find_mode(Options *options, const Option **selector, Error *error) {
   return true;
 }
 
-/* The first of the options with these names that is on; NULL: none. */
+/* Returns the first of the named options that is on; NULL: none. */
 static const Option *find_on(const Options *options, const char *names) {
   for (const Option *row = options->rows; row < options->rows + options->count; row++)
     if (option_is_among(names, row->name, strlen(row->name)) && is_on(row)) return row;
   return NULL;
 }
 
-/* "--score or --novelty": the flags of the options with these names. */
+/* Names the flags of options: "--score or --novelty". */
 static Names flags_of(const Options *options, const char *names) {
   Names out = {""};
   for (const Option *row = options->rows; row < options->rows + options->count; row++)

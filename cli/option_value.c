@@ -170,7 +170,7 @@ static bool parse_real(const char *text, double *out) {
   return true;
 }
 
-/* Also 1e5 and 2.0, while a double holds the number exactly. */
+/* Also accepts 1e5 and 2.0, as long as a double holds the number exactly. */
 static bool parse_integer(const char *text, int64_t *out) {
   char *end;
   double real;
@@ -217,14 +217,14 @@ static bool parse_interval(const char *text, Interval *out) {
   return out->seconds > 0 && out->seconds < 1e9;
 }
 
-/* The index of `text` among `names`, which end with NULL; -1 when it is not one of them. */
+/* Returns the index of `text` in `names`, which ends with NULL; -1: not found. */
 static int find_name(const char *const *names, const char *text) {
   for (int i = 0; names[i]; i++)
     if (strcmp(text, names[i]) == 0) return i;
   return -1;
 }
 
-/* -1 when it is not one of these. */
+/* Returns 1 for yes, 0 for no, -1 for anything else. */
 static int parse_switch(const char *text) {
   static const char *const words[] = {"no", "yes", "off", "on", "false", "true", "0", "1", NULL};
   const int found = find_name(words, text);

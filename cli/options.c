@@ -11,7 +11,7 @@
 
 enum { NAME_LIMIT = 64 /* bytes of an unknown flag that is compared with the known ones */ };
 
-/* A copy of a text that was given. */
+/* A copy of a given text. */
 struct OptionText {
   struct OptionText *next;
   char text[];
@@ -72,7 +72,7 @@ static Option *row_lettered(const Options *options, char letter) {
   return NULL;
 }
 
-/* The row of `--name`, or the switch of `--no-name` (*negated). */
+/* Returns the row of `--name`, or of the switch in `--no-name` (*negated). */
 static Option *row_of_flag(const Options *options, const char *name, size_t length, bool *negated) {
   Option *row = option_named(options, name, length);
   *negated = !row && length > 3 && memcmp(name, "no-", 3) == 0;
@@ -96,9 +96,42 @@ void option_reset(Option *row) {
   row->origin = ORIGIN_DEFAULT;
 }
 
-void options_forget(Options *options, const void *value) {
-  for (Option *row = options->rows; row < options->rows + options->count; row++)
-    if (row->value == value && row->origin == ORIGIN_FILE) option_reset(row);
+const char *options_typed(const Options *options, const char *names) {
+  for (const Option *row = options->rows; row < options->rows + options->count; row++)
+    if (row->origin == ORIGIN_COMMAND_LINE && option_is_among(names, row->name, strlen(row->name))) return row->name;
+  return NULL;
+}
+
+void options_follow(Options *options, const char *except) {
+  for (Option *row = options->rows; row < options->rows + options->count; row++) {
+    const bool kept = except && option_is_among(except, row->name, strlen(row->name));
+    if (row->origin == ORIGIN_FILE && row->follows && !kept && options_typed(options, row->follows)) option_reset(row);
+  }
+}
+
+const Option *options_next_in(const Options *options, const Option *row, const void *object, size_t size) {
+  for (row = row ? row + 1 : options->rows; row < options->rows + options->count; row++)
+    if ((uintptr_t)row->value - (uintptr_t)object < size) return row;
+  return NULL;
+}
+
+/* Returns a copy of the row for another variable. */
+static Option row_at(const Option *row, const void *variable) {
+  Option out = *row;
+  out.value = (void *)(uintptr_t)variable;
+  return out;
+}
+
+void option_take(const Option *row, const void *variable) {
+  const Option from = row_at(row, variable);
+  option_store(row, option_load(&from));
+}
+
+void option_text(const Option *row, const void *variable, char *out, size_t size) {
+  const Option shown = row_at(row, variable);
+  const OptionValue value = option_load(&shown);
+  if (option_is_set(&shown, value)) option_value_text(&shown, value, out, size);
+  else snprintf(out, size, "unset");
 }
 
 void options_free(Options *options) {
@@ -147,8 +180,8 @@ bool option_fail(const OptionSource *source, const Option *row, const char *form
   return fail(source->error, source->code, "%.300s:%d: %s: %s", source->path, source->line, row->name, reason);
 }
 
-/* The row, or one that excludes it, may be set already. *taken: by an earlier source, which takes precedence. In one
- * source rows must not exclude each other, and only a command line may repeat one. */
+/* Checks whether the row, or one that excludes it, is set already. *taken: by an earlier source, which takes
+ * precedence. Within one source, rows must not exclude each other, and only the command line may repeat one. */
 static bool check_rivals(const OptionSource *source, const Option *row, bool *taken) {
   for (int i = 0; i < source->options->count; i++) {
     const Option *rival = &source->options->rows[i];
@@ -239,16 +272,15 @@ bool options_set(Options *options, const char *name, const char *text, Error *er
 
 void options_value(const Options *options, const char *name, char *out, size_t size) {
   const Option *row = option_named(options, name, strlen(name));
-  const OptionValue value = option_load(row);
-  if (option_is_set(row, value)) option_value_text(row, value, out, size);
-  else snprintf(out, size, "unset");
+  option_text(row, row->value, out, size);
 }
 
 /* ---- the nearest flag ---- */
 
 static int smaller(int a, int b) { return a < b ? a : b; }
 
-/* Edits (insert, delete, replace, swap of neighbors) between two names: the optimal string alignment distance. */
+/* Returns the optimal string alignment distance of two names: insertions, deletions, replacements and swaps of
+ * neighbors. */
 static int edit_distance(const char *a, size_t length_a, const char *b, size_t length_b) {
   int rows[3][NAME_LIMIT + 1];
   if (length_a > NAME_LIMIT || length_b > NAME_LIMIT) return INT_MAX;
@@ -267,8 +299,8 @@ static int edit_distance(const char *a, size_t length_a, const char *b, size_t l
   return rows[length_a % 3][length_b];
 }
 
-/* How far `name` is from what was typed: smaller is nearer, `edits` decide between equals. Names that contain each
- * other (--temperature, --temp; --num-layers, --layers) are near however many letters lie between. */
+/* Rates the similarity of `name` to what was typed: smaller is closer; `edits` decide ties. Names that contain each
+ * other (--temperature, --temp; --num-layers, --layers) are close regardless of length. */
 static int name_distance(const char *given, size_t length, const char *name) {
   size_t known = strlen(name), shorter = length < known ? length : known;
   int edits = edit_distance(given, length, name, known);
@@ -280,7 +312,7 @@ static int name_distance(const char *given, size_t length, const char *name) {
 }
 
 const char *option_nearest(const Options *options, const char *given, size_t length, bool *negated) {
-  int limit = length < 6 ? 1 : length < 9 ? 2 : 3; /* a third of the name */
+  int limit = length < 6 ? 1 : length < 9 ? 2 : 3; /* at most a third of the name may differ */
   int best = (limit + 1) * (NAME_LIMIT + 1);
   const char *found = NULL;
   *negated = false;
@@ -307,7 +339,7 @@ bool option_is_among(const char *words, const char *name, size_t length) {
   return false;
 }
 
-/* `name` lies inside `argument`, after its dashes and before its `=`. */
+/* Reports an unknown flag, with a suggestion. `name` is a part of `argument`: after its dashes, before its `=`. */
 static bool fail_unknown(const OptionSource *source, const char *argument, const char *name, size_t length) {
   const Options *options = source->options;
   const size_t size = (size_t)(name - argument) + length;
@@ -332,10 +364,10 @@ typedef struct CommandLine {
   OptionSource source;
   int argc;
   char **argv;
-  int index; /* of the argument being read */
+  int index; /* of the argument that is read */
 } CommandLine;
 
-/* --key, --key=..., -k, or the --no- form: a flag of ours, hardly meant as a value. */
+/* Returns whether the argument is one of our flags: --key, --key=..., -k or --no-key; it is hardly meant as a value. */
 static bool is_known_flag(const Options *options, const char *argument) {
   bool negated;
   if (argument[0] != '-' || argument[1] == '\0') return false;
@@ -359,7 +391,7 @@ static bool take_positional(CommandLine *line) {
   return option_assign(source, row, text);
 }
 
-/* A flag whose value, if it needs one, is `value` or the next argument. */
+/* Parses a flag; its value, if it needs one, is `value` or the next argument. */
 static bool take_flag(CommandLine *line, Option *row, const char *value) {
   const OptionSource *source = &line->source;
   if (!value && option_is_switch(row)) value = "yes";
@@ -386,7 +418,7 @@ static bool take_long(CommandLine *line) {
   return fail(source->error, EXIT_USAGE, "--no-%s takes no value, got \"%.100s\"", row->name, value);
 }
 
-/* "-temp", "-n5", "-x": letters take their value as the next argument, and are not run together. */
+/* Reports "-temp", "-n5" or "-x": letters cannot be combined, and their value is the next argument. */
 static bool fail_single_dash(const OptionSource *source, const char *argument) {
   const char *name = argument + 1;
   size_t length = strcspn(name, "=");

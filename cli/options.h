@@ -89,6 +89,7 @@ typedef struct Option {
   unsigned modes;             /* the modes that allow the option; 0: those of the heading, else all */
   const char *needs;          /* names of options, one of which must also be given: "score novelty" */
   const char *excludes;       /* names of options that cannot be given together with this one */
+  const char *follows;        /* names of options that the automatic value depends on, see options_follow() */
   bool common;                /* shown by --help; --help-all also shows the other rows */
   bool hidden;                /* written by programs: not in any help */
 
@@ -168,8 +169,20 @@ bool option_text_read(char *text, const char *path, ExitCode code, OptionTake *t
 OptionOrigin options_origin(const Options *options, const void *value);
 bool options_given(const Options *options, const void *value);
 
-/* Resets a variable, a number or a switch, to its default when a file has set it. */
-void options_forget(Options *options, const void *value);
+/* Returns the name of the first of the options `names` that the command line gives; NULL: none of them. */
+const char *options_typed(const Options *options, const char *names);
+
+/* Settings files contain all values of a run, also automatic ones. For each option on the command line, this function
+ * resets the rows that follow it, unless the command line gives them too, so that their values are chosen again.
+ * `except`: names of rows to leave; NULL: none. Call it after all files were read. */
+void options_follow(Options *options, const char *except);
+
+/* Returns the next row after `row` (NULL: the first row) whose variable lies in the object; NULL: no more. */
+const Option *options_next_in(const Options *options, const Option *row, const void *object, size_t size);
+/* Sets the variable of a row, which is no list, to that of another object, which has the row's type. */
+void option_take(const Option *row, const void *variable);
+/* Formats a variable of the row's type, which is no text, as it could be given; "unset" when it is unknown. */
+void option_text(const Option *row, const void *variable, char *out, size_t size);
 
 /* Returns the text to write instead of `text` for the row with this `value`, in allocated memory; NULL: `text`
  * itself. */

@@ -33,7 +33,7 @@ bool startup_take_interrupt(void) {
   return atomic_compare_exchange_strong(&stop_signal, &interrupt, 0);
 }
 
-/* In the thread that waits for signals, while the others go on. */
+/* Runs in the thread that waits for signals. */
 static void leave_at_once(int number) {
   char text[160];
   const long long lost = startup_unsaved_steps;
@@ -45,8 +45,8 @@ static void leave_at_once(int number) {
   _exit(EXIT_SIGNALS + number);
 }
 
-/* Waits for signals in a thread of its own: a handler would run on the stack of whatever it interrupts, and kernels
- * that a library has generated do not always leave room for that. */
+/* Waits for signals in a thread of its own: a handler would run on the stack of the interrupted code, and generated
+ * kernels of libraries do not always leave room for it. */
 static void *wait_for_signals(void *argument) {
   const sigset_t *wanted = argument;
   double first = 0;
@@ -59,7 +59,7 @@ static void *wait_for_signals(void *argument) {
   return NULL;
 }
 
-/* Every thread started from now on leaves SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored as under nohup, SIGHUP to
+/* All threads started from now on leave SIGINT, SIGTERM, SIGUSR1 and SIGHUP (unless it is ignored, as under nohup) to
  * that thread. */
 static void take_signals(void) {
   static sigset_t wanted;
@@ -71,19 +71,19 @@ static void take_signals(void) {
   struct sigaction hangup;
   if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&wanted, SIGHUP);
   if (pthread_sigmask(SIG_BLOCK, &wanted, NULL) != 0) return;
-  /* Without the thread a signal ends the program, as it does by default. */
+  /* Without the thread, a signal ends the program as usual. */
   if (pthread_create(&thread, NULL, wait_for_signals, &wanted) == 0) pthread_detach(thread);
   else pthread_sigmask(SIG_UNBLOCK, &wanted, NULL);
 }
 
-/* A closed standard stream would be the next file that is opened, and text meant for a person would end in it. The null
- * device takes its place, for stdout in a mode in which writing fails. */
+/* If a standard stream is closed, the next opened file would take its place, and messages would end up in that file.
+ * The null device takes its place instead; for stdout in a mode in which writing fails. */
 static void open_standard_streams(void) {
   for (int fd = 0; fd <= 2; fd++)
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 2 ? O_WRONLY : O_RDONLY) < 0) return;
 }
 
-/* A mapped file has lost pages that are being read. */
+/* Handles SIGBUS: a mapped file has lost pages that are being read. */
 static void file_was_cut(int number) {
   static const char text[] = "a file was cut short while it was read; start again\n";
   (void)number;
@@ -112,7 +112,7 @@ static bool print_information(const Options *options, const char *version, Error
 
 /* ---- processes that work together ---- */
 
-/* What has to be the same in all of them, each with a zero behind it: version and checksum of the program,
+/* Formats what must be equal in all processes, each with a zero after it: version and checksum of the program,
  * arguments. */
 static bool describe_start(int argc, char **argv, const char *version, char **text, size_t *size, Error *error) {
   MappedFile program;
@@ -126,7 +126,7 @@ static bool describe_start(int argc, char **argv, const char *version, char **te
   return fclose(stream) == 0 || error_memory(error, "the command line");
 }
 
-/* `at` moves behind the word; behind the last one they are empty. */
+/* Moves `at` past the word; after the last one words are empty. */
 static const char *next_word(const char **at, const char *end) {
   const char *word = *at < end ? *at : "";
   if (*at < end) *at += strlen(word) + 1;
@@ -139,7 +139,7 @@ static bool compare_starts(const char *mine, size_t size, const char *first, siz
   const char *sum = next_word(&mine, end), *first_sum = next_word(&first, first_end);
   if (strcmp(version, first_version) != 0 || strcmp(sum, first_sum) != 0)
     return fail(error, EXIT_USAGE,
-                "this is another build (%s) than that of rank 0 (%s); start the same on all machines", version,
+                "this build (%s) differs from that of rank 0 (%s); start the same build on all machines", version,
                 first_version);
   while (mine < end || first < first_end) {
     const char *word = next_word(&mine, end), *first_word = next_word(&first, first_end);
@@ -150,8 +150,8 @@ static bool compare_starts(const char *mine, size_t size, const char *first, siz
   return true;
 }
 
-/* The GPUs that --gpus asks for; 0: it is not there. The options are read when all processes are there, so that one of
- * them speaks for all. */
+/* Returns the GPUs that --gpus asks for; 0: it is not given. Other errors of the command line are reported later, when
+ * all processes have started and one of them prints for all. */
 static bool count_gpus(int argc, char **argv, int *count, Error *error) {
   static const char name[] = "--gpus";
   const size_t length = sizeof name - 1;
@@ -170,7 +170,7 @@ static bool count_gpus(int argc, char **argv, int *count, Error *error) {
   if (!all && (end == text || *end || wanted < 1))
     return fail(error, EXIT_USAGE, "--gpus: got \"%.100s\", need a number of GPUs, or all", text);
   if (!there) return fail(error, EXIT_USAGE, "--gpus %.100s: no GPU is found here, or this build has no CUDA", text);
-  if (wanted > there) return fail(error, EXIT_USAGE, "--gpus %ld: there are %d here", wanted, there);
+  if (wanted > there) return fail(error, EXIT_USAGE, "--gpus %ld: this machine has %d", wanted, there);
   *count = (int)wanted;
   return true;
 }
@@ -197,7 +197,7 @@ int startup_run(int argc, char **argv, const Startup *startup) {
   program_name_set(argc > 0 ? argv[0] : NULL);
   open_standard_streams();
   bool ok = !startup->peers || count_gpus(argc, argv, &gpus, &error);
-  if (ok && gpus > 1) ok = collective_start(gpus, &error); /* while there is one thread */
+  if (ok && gpus > 1) ok = collective_start(gpus, &error); /* while there is only one thread */
   prepare_process();
   if (ok && startup->peers) ok = meet_peers(argc, argv, startup, &error);
   if (ok) ok = options_parse(options, argc, argv, &error);

@@ -17,16 +17,9 @@ static const Choice activations[] = {{"silu", ACTIVATION_SILU},
                                      {"gelu_python_tanh", ACTIVATION_GELU_TANH},
                                      {"relu", ACTIVATION_RELU},
                                      {0}};
-static const Choice norms[] = {{"rms", NORM_RMS}, {"layer", NORM_LAYER}, {0}};
-static const Choice norm_places[] = {{"before", NORM_BEFORE}, {"after", NORM_AFTER}, {"branch", NORM_ON_BRANCH}, {0}};
 static const Choice before_or_after[] = {{"true", NORM_BEFORE}, {"false", NORM_AFTER}, {0}};
 static const Choice tables[] = {
     {"learned", POSITIONS_LEARNED}, {"sinusoidal", POSITIONS_SINUSOIDAL}, {"none", POSITIONS_NONE}, {0}};
-static const Choice positions[] = {{"rope", POSITIONS_ROPE},
-                                   {"learned", POSITIONS_LEARNED},
-                                   {"sinusoidal", POSITIONS_SINUSOIDAL},
-                                   {"none", POSITIONS_NONE},
-                                   {0}};
 
 /* ---- keys ---- */
 
@@ -49,6 +42,8 @@ static const Choice positions[] = {{"rope", POSITIONS_ROPE},
     .name = key, .kind = KEY_CHOICE, .field = offsetof(ModelConfig, member), .text = value, .choices = list,           \
     __VA_ARGS__                                                                                                        \
   }
+#define NAMED(key, member, value, list)                                                                                \
+  { .name = key, .kind = KEY_CHOICE, .field = offsetof(ModelConfig, member), .text = value, .names = list }
 #define BIASES(key, kinds, value)                                                                                      \
   { .name = key, .kind = KEY_BIASES, .absent = value, .biases = kinds }
 #define THETA(value)                                                                                                   \
@@ -60,47 +55,46 @@ static const Choice positions[] = {{"rope", POSITIONS_ROPE},
 #define END                                                                                                            \
   { .name = NULL }
 
-/* In the order in which they are written; head_dim and max_position_embeddings follow. */
+/* Groups of keys, in the order in which they are written. */
 #define SIZES(vocab_, dim_, ffn_, layers_, heads_)                                                                     \
   INT("vocab_size", vocab, vocab_, MODEL_MAX_VOCAB), INT("hidden_size", dim, dim_, MODEL_MAX_DIM),                     \
       INT("intermediate_size", ffn, ffn_, MODEL_MAX_FFN), INT("num_hidden_layers", layers, layers_, MODEL_MAX_LAYERS), \
       INT("num_attention_heads", heads, heads_, MODEL_MAX_HEADS)
-#define KV_HEADS(value) INT("num_key_value_heads", kv_heads, value, MODEL_MAX_HEADS)
-#define HEAD_DIM INT("head_dim", head_dim, 0, HEAD_DIM_LIMIT)
 #define CTX(value) INT("max_position_embeddings", ctx, value, MODEL_MAX_CTX)
+#define HEADS(kv_heads_, head_dim_)                                                                                    \
+  INT("num_key_value_heads", kv_heads, kv_heads_, MODEL_MAX_HEADS), INT("head_dim", head_dim, head_dim_, HEAD_DIM_LIMIT)
+#define ACT(value) CHOICE("hidden_act", activation, value, activations)
+#define RMS_EPS(value) REAL("rms_norm_eps", norm_eps, value)
 #define ATTENTION_AND_MLP_BIAS                                                                                         \
   BIASES("attention_bias", BIAS_QKV | BIAS_OUTPUT, false), BIASES("mlp_bias", BIAS_MLP, false)
 #define ROTARY(base) THETA(base), ROPE(1), SCALING
 #define NO_DROPOUT SET("attention_dropout", "0.0")
 #define DEVIATION SET("initializer_range", "0.02")
+#define TIE(value) BOOL("tie_word_embeddings", tie, value)
 
-const ConfigKey llama_keys[] = {CHOICE("hidden_act", activation, "silu", activations),
+const ConfigKey llama_keys[] = {ACT("silu"),
                                 SIZES(32000, 4096, 11008, 32, 32),
-                                KV_HEADS(0),
-                                HEAD_DIM,
+                                HEADS(0, 0),
                                 CTX(2048),
-                                REAL("rms_norm_eps", norm_eps, 1e-6),
+                                RMS_EPS(1e-6),
                                 ROTARY(10000),
                                 NO_DROPOUT,
                                 DEVIATION,
-                                BOOL("tie_word_embeddings", tie, false),
+                                TIE(false),
                                 ATTENTION_AND_MLP_BIAS,
                                 END};
-
-const ConfigKey arcee_keys[] = {CHOICE("hidden_act", activation, "relu2", activations),
+const ConfigKey arcee_keys[] = {ACT("relu2"),
                                 SIZES(32000, 2560, 18432, 32, 32),
-                                KV_HEADS(0),
-                                HEAD_DIM,
+                                HEADS(0, 0),
                                 CTX(4096),
-                                REAL("rms_norm_eps", norm_eps, 1e-5),
+                                RMS_EPS(1e-5),
                                 ROTARY(10000),
                                 NO_DROPOUT,
                                 DEVIATION,
-                                BOOL("tie_word_embeddings", tie, false),
+                                TIE(false),
                                 ATTENTION_AND_MLP_BIAS,
                                 END};
-
-const ConfigKey smollm3_keys[] = {CHOICE("hidden_act", activation, "silu", activations),
+const ConfigKey smollm3_keys[] = {ACT("silu"),
                                   SIZES(128256, 2048, 11008, 36, 16),
                                   {.name = "num_key_value_heads",
                                    .kind = KEY_INT,
@@ -108,22 +102,20 @@ const ConfigKey smollm3_keys[] = {CHOICE("hidden_act", activation, "silu", activ
                                    .absent = 4,
                                    .high = MODEL_MAX_HEADS,
                                    .null_follows = true},
-                                  HEAD_DIM,
+                                  INT("head_dim", head_dim, 0, HEAD_DIM_LIMIT),
                                   CTX(32768),
-                                  REAL("rms_norm_eps", norm_eps, 1e-6),
+                                  RMS_EPS(1e-6),
                                   {.name = "no_rope_layers", .kind = KEY_ROPE_LAYERS},
                                   FIXED("use_sliding_window", "false"),
                                   ROTARY(2000000),
                                   NO_DROPOUT,
                                   DEVIATION,
-                                  BOOL("tie_word_embeddings", tie, true),
+                                  TIE(true),
                                   ATTENTION_AND_MLP_BIAS,
                                   END};
-
-const ConfigKey starcoder2_keys[] = {CHOICE("hidden_act", activation, "gelu_pytorch_tanh", activations),
+const ConfigKey starcoder2_keys[] = {ACT("gelu_pytorch_tanh"),
                                      SIZES(49152, 3072, 12288, 30, 24),
-                                     KV_HEADS(2),
-                                     HEAD_DIM,
+                                     HEADS(2, 0),
                                      CTX(4096),
                                      REAL("norm_epsilon", norm_eps, 1e-5),
                                      ROTARY(10000),
@@ -132,13 +124,12 @@ const ConfigKey starcoder2_keys[] = {CHOICE("hidden_act", activation, "gelu_pyto
                                      SET("residual_dropout", "0.0"),
                                      SET("embedding_dropout", "0.0"),
                                      DEVIATION,
-                                     BOOL("tie_word_embeddings", tie, true),
+                                     TIE(true),
                                      BIASES("use_bias", BIAS_LAYERS, true),
                                      END};
-
-const ConfigKey stablelm_keys[] = {CHOICE("hidden_act", activation, "silu", activations),
+const ConfigKey stablelm_keys[] = {ACT("silu"),
                                    SIZES(50304, 2560, 6912, 32, 32),
-                                   KV_HEADS(32),
+                                   INT("num_key_value_heads", kv_heads, 32, MODEL_MAX_HEADS),
                                    CTX(4096),
                                    REAL("layer_norm_eps", norm_eps, 1e-5),
                                    THETA(10000),
@@ -150,53 +141,47 @@ const ConfigKey stablelm_keys[] = {CHOICE("hidden_act", activation, "silu", acti
                                    NO_DROPOUT,
                                    SET("hidden_dropout", "0.0"),
                                    DEVIATION,
-                                   BOOL("tie_word_embeddings", tie, false),
+                                   TIE(false),
                                    BIASES("use_qkv_bias", BIAS_QKV, false),
                                    END};
 
-const ConfigKey helium_keys[] = {CHOICE("hidden_act", activation, "silu", activations),
+/* Classes that are only read. */
+const ConfigKey helium_keys[] = {ACT("silu"),
                                  SIZES(48000, 2560, 7040, 24, 20),
-                                 KV_HEADS(20),
-                                 INT("head_dim", head_dim, 128, HEAD_DIM_LIMIT),
+                                 HEADS(20, 128),
                                  CTX(4096),
-                                 REAL("rms_norm_eps", norm_eps, 1e-8),
+                                 RMS_EPS(1e-8),
                                  ROTARY(100000),
-                                 BOOL("tie_word_embeddings", tie, false),
+                                 TIE(false),
                                  BIASES("attention_bias", BIAS_QKV, false),
                                  BIASES("mlp_bias", BIAS_MLP, false),
                                  END};
-
-const ConfigKey ernie4_5_keys[] = {CHOICE("hidden_act", activation, "silu", activations),
+const ConfigKey ernie4_5_keys[] = {ACT("silu"),
                                    SIZES(103424, 1024, 3072, 18, 16),
-                                   KV_HEADS(2),
-                                   INT("head_dim", head_dim, 128, HEAD_DIM_LIMIT),
+                                   HEADS(2, 128),
                                    CTX(131072),
-                                   REAL("rms_norm_eps", norm_eps, 1e-5),
+                                   RMS_EPS(1e-5),
                                    ROTARY(500000),
-                                   BOOL("tie_word_embeddings", tie, true),
+                                   TIE(true),
                                    BIASES("use_bias", BIAS_LAYERS, false),
                                    END};
-
-const ConfigKey qwen2_keys[] = {CHOICE("hidden_act", activation, "silu", activations),
+const ConfigKey qwen2_keys[] = {ACT("silu"),
                                 SIZES(151936, 4096, 22016, 32, 32),
-                                KV_HEADS(32),
-                                HEAD_DIM,
+                                HEADS(32, 0),
                                 CTX(32768),
-                                REAL("rms_norm_eps", norm_eps, 1e-6),
+                                RMS_EPS(1e-6),
                                 FIXED("use_sliding_window", "false"),
                                 ROTARY(10000),
-                                BOOL("tie_word_embeddings", tie, false),
+                                TIE(false),
                                 END};
-
-const ConfigKey mistral_keys[] = {CHOICE("hidden_act", activation, "silu", activations),
+const ConfigKey mistral_keys[] = {ACT("silu"),
                                   SIZES(32000, 4096, 14336, 32, 32),
-                                  KV_HEADS(8),
-                                  HEAD_DIM,
+                                  HEADS(8, 0),
                                   CTX(131072),
-                                  REAL("rms_norm_eps", norm_eps, 1e-6),
+                                  RMS_EPS(1e-6),
                                   {.name = "sliding_window", .kind = KEY_WINDOW, .absent = 4096},
                                   ROTARY(10000),
-                                  BOOL("tie_word_embeddings", tie, false),
+                                  TIE(false),
                                   END};
 
 const ConfigKey gpt2_keys[] = {CHOICE("activation_function", activation, "gelu_new", activations),
@@ -214,7 +199,7 @@ const ConfigKey gpt2_keys[] = {CHOICE("activation_function", activation, "gelu_n
                                SET("embd_pdrop", "0.0"),
                                SET("attn_pdrop", "0.0"),
                                DEVIATION,
-                               BOOL("tie_word_embeddings", tie, true),
+                               TIE(true),
                                END};
 
 const ConfigKey opt_keys[] = {CHOICE("activation_function", activation, "relu", activations),
@@ -233,11 +218,11 @@ const ConfigKey opt_keys[] = {CHOICE("activation_function", activation, "relu", 
                               NO_DROPOUT,
                               SET("layerdrop", "0.0"),
                               SET("init_std", "0.02"),
-                              BOOL("tie_word_embeddings", tie, true),
+                              TIE(true),
                               BIASES("enable_bias", BIAS_LAYERS, true),
                               END};
 
-/* What the three classes with an encoder have in common. */
+/* Keys that the three classes with an encoder share. */
 #define ENCODER_AND_DECODER(vocab_, ctx_, dim_, layers_, decoder_layers_, heads_, ffn_)                                \
   CHOICE("activation_function", activation, "gelu", activations), FIXED("is_encoder_decoder", "true"),                 \
       INT("vocab_size", source_vocab, vocab_, MODEL_MAX_VOCAB), INT("d_model", dim, dim_, MODEL_MAX_DIM),              \
@@ -249,7 +234,7 @@ const ConfigKey opt_keys[] = {CHOICE("activation_function", activation, "relu", 
       INT("encoder_ffn_dim", ffn, ffn_, MODEL_MAX_FFN), INT_AGAIN("decoder_ffn_dim", "encoder_ffn_dim", ffn, ffn_),    \
       CTX(ctx_), FIXED("scale_embedding", "false"), SET("dropout", "0.0"), NO_DROPOUT,                                 \
       SET("activation_dropout", "0.0"), SET("encoder_layerdrop", "0.0"), SET("decoder_layerdrop", "0.0"),              \
-      SET("init_std", "0.02"), BOOL("tie_word_embeddings", tie, true)
+      SET("init_std", "0.02"), TIE(true)
 
 const ConfigKey marian_keys[] = {ENCODER_AND_DECODER(58101, 1024, 1024, 12, 12, 16, 4096),
                                  SET("static_position_embeddings", "true"),
@@ -260,12 +245,11 @@ const ConfigKey blenderbot_keys[] = {ENCODER_AND_DECODER(8008, 128, 2560, 2, 24,
                                      SET("encoder_no_repeat_ngram_size", "0"), END};
 
 #define OWN                                                                                                            \
-  CHOICE("hidden_act", activation, "silu", activations), SIZES(257, 64, 256, 2, 4), KV_HEADS(0), HEAD_DIM, CTX(64),    \
-      CHOICE("norm", norm, "rms", norms), CHOICE("norm_place", norm_place, "before", norm_places),                     \
-      REAL("norm_eps", norm_eps, 1e-5), BOOL("gated", gated, true),                                                    \
-      CHOICE(KEY_POSITIONS, positions, "rope", positions), THETA(10000), BIASES("qkv_bias", BIAS_QKV, false),          \
-      BIASES("bias", BIAS_OUTPUT | BIAS_MLP, false), BIASES("head_bias", BIAS_HEAD, false), DEVIATION,                 \
-      BOOL("tie_word_embeddings", tie, false)
+  ACT("silu"), SIZES(257, 64, 256, 2, 4), HEADS(0, 0), CTX(64), NAMED("norm", norm, "rms", model_norm_names),          \
+      NAMED("norm_place", norm_place, "before", model_norm_place_names), REAL("norm_eps", norm_eps, 1e-5),             \
+      BOOL("gated", gated, true), NAMED(KEY_POSITIONS, positions, "rope", model_position_names), THETA(10000),         \
+      BIASES("qkv_bias", BIAS_QKV, false), BIASES("bias", BIAS_OUTPUT | BIAS_MLP, false),                              \
+      BIASES("head_bias", BIAS_HEAD, false), DEVIATION, BOOL("tie_word_embeddings", tie, false)
 
 const ConfigKey own_keys[] = {OWN, END};
 const ConfigKey own_encoder_keys[] = {OWN, INT("encoder_layers", encoder_layers, 2, MODEL_MAX_LAYERS),

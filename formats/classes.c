@@ -56,7 +56,7 @@ static const char *const gpt2_ignored[] = {".attn.bias", ".attn.masked_bias", NU
 
 static bool has_encoder(const ModelConfig *c) { return c->encoder_layers > 0; }
 
-/* transformers wants it, even where the size of a head is given. */
+/* transformers requires this even where head_dim is given. */
 static bool heads_divide(const ModelConfig *c) { return c->dim % c->heads == 0; }
 
 static bool heads_are_plain(const ModelConfig *c) {
@@ -73,19 +73,19 @@ static bool fits_arcee(const ModelConfig *c) { return is_like_llama(c, NORM_RMS,
 static bool fits_smollm3(const ModelConfig *c) { return is_like_llama(c, NORM_RMS, true, POSITIONS_NONE); }
 static bool fits_starcoder2(const ModelConfig *c) { return is_like_llama(c, NORM_LAYER, false, POSITIONS_ROPE); }
 
-/* Of classes that are read alone: what they compute LLaMA's does, too. */
+/* For classes that are only read: LLaMA's class computes the same. */
 static bool fits_nothing(const ModelConfig *c) { return c == NULL; }
 
 static bool fits_stablelm(const ModelConfig *c) {
   return is_like_llama(c, NORM_LAYER, true, POSITIONS_ROPE) && !c->bias && c->head_dim == c->dim / c->heads;
 }
 
-/* Their norms add 1e-5, and they have no key for that. */
+/* The norms of these classes add 1e-5; there is no key for it. */
 static bool is_like_opt(const ModelConfig *c) {
   return c->norm == NORM_LAYER && c->norm_eps == 1e-5f && !c->gated && heads_are_plain(c);
 }
 
-/* What both can say is OPT's with its ReLU, else GPT-2's. */
+/* Models that fit both GPT-2 and OPT are written as OPT if their activation is ReLU, else as GPT-2. */
 static bool fits_gpt2(const ModelConfig *c) {
   return is_like_llama(c, NORM_LAYER, false, POSITIONS_LEARNED) && heads_are_plain(c) &&
          !(c->activation == ACTIVATION_RELU && is_like_opt(c));
@@ -96,7 +96,7 @@ static bool fits_opt(const ModelConfig *c) {
          !c->head_bias;
 }
 
-/* transformers leaves Marian's table of positions out when it saves one, and makes sinusoids when it loads it. */
+/* transformers omits Marian's table of positions when it saves a model, and makes sinusoids when it loads one. */
 static bool fits_marian(const ModelConfig *c) {
   return has_encoder(c) && is_like_opt(c) && c->norm_place == NORM_AFTER && c->positions == POSITIONS_SINUSOIDAL;
 }

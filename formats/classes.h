@@ -52,7 +52,8 @@ typedef struct ConfigKey {
   int high;          /* KEY_INT */
   bool null_follows; /* KEY_INT: null means derived from others, not the default */
   const char *text;  /* KEY_SET, KEY_FIXED: JSON; KEY_CHOICE: the choice if absent or null; ..._AGAIN: the other key */
-  const Choice *choices; /* KEY_CHOICE */
+  const Choice *choices;    /* KEY_CHOICE... */
+  const char *const *names; /* ...or this list of model.h, by value */
   bool optional;
   unsigned biases; /* KEY_BIASES */
 } ConfigKey;

@@ -177,9 +177,9 @@ static bool read_biases(const ConfigReader *r) {
       return config_refuse(r, KEY_MISSING_BIASES " has something else than \"qkv\", \"output\", \"mlp\" and \"head\"");
     biases &= ~kind;
   }
-  r->out->config.qkv_bias = biases & BIAS_QKV;
-  r->out->config.bias = biases & (BIAS_OUTPUT | BIAS_MLP);
-  r->out->config.head_bias = biases & BIAS_HEAD;
+  r->out->config.qkv_bias = (biases & BIAS_QKV) != 0;
+  r->out->config.bias = (biases & (BIAS_OUTPUT | BIAS_MLP)) != 0;
+  r->out->config.head_bias = (biases & BIAS_HEAD) != 0;
   return true;
 }
 

@@ -16,7 +16,6 @@ _Static_assert(sizeof(NormKind) == sizeof(int) && sizeof(PositionKind) == sizeof
 static void *field(ModelConfig *c, const ConfigKey *key) { return (char *)c + key->field; }
 static int *int_field(ModelConfig *c, const ConfigKey *key) { return field(c, key); }
 static float *real_field(ModelConfig *c, const ConfigKey *key) { return field(c, key); }
-static bool *bool_field(ModelConfig *c, const ConfigKey *key) { return field(c, key); }
 
 /* ---- reading ---- */
 
@@ -34,12 +33,12 @@ const json_t *config_lookup(const json_t *object, const char *key) {
   return json_is_null(value) ? NULL : value;
 }
 
-/* The value that its text stands for; NULL without memory. */
+/* Returns the JSON value of the key's text; NULL without memory. */
 static json_t *constant(const ConfigKey *key, Error *error) {
   return json_parse(key->text, strlen(key->text), JSON_DECODE_ANY, NULL, key->name, error);
 }
 
-/* A value for a message. */
+/* Formats a value for a message. */
 static OneLine shown(const json_t *value) {
   char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
   const OneLine line = text_one_line(text ? text : "?", 80);
@@ -97,11 +96,14 @@ static bool read_flag(const ConfigReader *r, const ConfigKey *key, bool *out) {
 }
 
 static bool read_bool(const ConfigReader *r, const ConfigKey *key) {
-  return read_flag(r, key, bool_field(&r->out->config, key));
+  bool given;
+  if (!read_flag(r, key, &given)) return false;
+  *int_field(&r->out->config, key) = given;
+  return true;
 }
 
 static bool read_bool_again(const ConfigReader *r, const ConfigKey *key) {
-  const bool wanted = *bool_field(&r->out->config, key);
+  const bool wanted = *int_field(&r->out->config, key);
   bool given;
   return read_flag(r, key, &given) &&
          (given == wanted || config_refuse(r, "%s is %s; only %s, as %s, is supported", key->name,
@@ -126,12 +128,13 @@ static bool read_fixed(const ConfigReader *r, const ConfigKey *key) {
   return same || config_refuse(r, "%s is %s; only %s is supported", key->name, shown(value).text, key->text);
 }
 
-/* Of how many places attention sees the last ones; one of the context's size or more leaves none out. */
+/* Reads the size of an attention window. A window of at least the context size has no effect. */
 static bool read_window(const ConfigReader *r, const ConfigKey *key) {
   const json_t *value = json_object_get(r->root, key->name);
   const json_int_t window = value ? json_integer_value(value) : (json_int_t)key->absent;
   if (json_is_null(value)) return true;
-  if (value && !json_is_integer(value)) return config_refuse(r, "%s is %s, no number", key->name, shown(value).text);
+  if (value && !json_is_integer(value))
+    return config_refuse(r, "%s is %s, which is not an integer", key->name, shown(value).text);
   return window >= r->out->config.ctx ||
          config_refuse(r, "%s is %lld%s, less than the context of %d; attention with a window is not supported",
                        key->name, (long long)window, value ? "" : " when it is absent", r->out->config.ctx);
@@ -139,19 +142,26 @@ static bool read_window(const ConfigReader *r, const ConfigKey *key) {
 
 static bool is_flag(const char *text) { return strcmp(text, "true") == 0 || strcmp(text, "false") == 0; }
 
-static const Choice *find_choice(const Choice *choices, const char *text, bool flag) {
-  for (const Choice *c = choices; c->text; c++)
-    if (strcmp(c->text, text) == 0 && is_flag(c->text) == flag) return c;
-  return NULL;
+/* Returns the choice with the index `i`; its text is NULL after the last one. */
+static Choice choice_at(const ConfigKey *key, int i) {
+  return key->names ? (Choice){key->names[i], i} : key->choices[i];
 }
 
-/* Names what can be read, each value by its first name. */
+/* Returns the value with that name; -1: there is none. */
+static int find_choice(const ConfigKey *key, const char *text, bool flag) {
+  Choice c;
+  for (int i = 0; c = choice_at(key, i), c.text; i++)
+    if (strcmp(c.text, text) == 0 && is_flag(c.text) == flag) return c.value;
+  return -1;
+}
+
+/* Refuses a value and lists the supported ones, each by its first name. */
 static bool refuse_choice(const ConfigReader *r, const ConfigKey *key, const char *given) {
   char names[200] = "";
-  int last = -1;
-  for (const Choice *c = key->choices; c->text; last = c->value, c++)
-    if (c->value != last)
-      snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? ", " : "", c->text);
+  Choice c, last = {NULL, -1};
+  for (int i = 0; c = choice_at(key, i), c.text; last = c, i++)
+    if (c.value != last.value)
+      snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? ", " : "", c.text);
   return config_refuse(r, "%s is %s; supported: %s", key->name, given, names);
 }
 
@@ -159,15 +169,15 @@ static bool read_choice(const ConfigReader *r, const ConfigKey *key) {
   const json_t *value = config_lookup(r->root, key->name);
   const bool flag = value ? json_is_boolean(value) : is_flag(key->text);
   const char *text = !value ? key->text : flag ? (json_is_true(value) ? "true" : "false") : json_string_value(value);
-  const Choice *found = text ? find_choice(key->choices, text, flag) : NULL;
-  if (!found) return refuse_choice(r, key, value ? shown(value).text : text);
-  *int_field(&r->out->config, key) = found->value;
+  const int found = text ? find_choice(key, text, flag) : -1;
+  if (found < 0) return refuse_choice(r, key, value ? shown(value).text : text);
+  *int_field(&r->out->config, key) = found;
   return true;
 }
 
 /* ---- rotary positions ---- */
 
-/* A string must be one that says that nothing special is done, when it is there. */
+/* Refuses every rope type but "default". */
 static bool check_rope_type(const ConfigReader *r, const json_t *rope, const char *key, const char *name) {
   const json_t *value = config_lookup(rope, key);
   if (!value) return true;
@@ -189,8 +199,7 @@ static bool read_scaling(const ConfigReader *r, const ConfigKey *key) {
   return check_scaling(r, key->name) && read_number(r, rope, "rope_theta", (double)*base, base);
 }
 
-/* The base that was read from beside it is kept where it has none; the part of a head that turns may stand in either
- * place, too. */
+/* Reads the base and the rotated fraction of a head, which may stand in this object or beside it. */
 static bool read_rope(const ConfigReader *r, const ConfigKey *key) {
   static const char PART[] = "partial_rotary_factor";
   const json_t *rope = config_lookup(r->root, key->name);
@@ -201,7 +210,7 @@ static bool read_rope(const ConfigReader *r, const ConfigKey *key) {
   return part == 1.0f || config_refuse(r, "%s is %g; only 1 is supported", PART, (double)part);
 }
 
-/* Whether a layer has RoPE; -1: neither is said. */
+/* Returns whether a layer has RoPE; -1: the list has no integer for it. */
 static int layer_rope(const json_t *list, json_int_t interval, int layer) {
   if (!list) return (layer + 1) % interval != 0;
   const json_t *value = json_array_get(list, (size_t)layer);
@@ -221,7 +230,7 @@ static bool read_rope_layers(const ConfigReader *r, const ConfigKey *key) {
     const int rope = layer_rope(list, interval, i);
     if (rope < 0) return config_refuse(r, "%s does not have an integer for each layer", key->name);
     if (rope != first)
-      return config_refuse(r, "%s: layer 0 and layer %d differ; RoPE in some layers alone is not supported", key->name,
+      return config_refuse(r, "%s: layer 0 and layer %d differ; RoPE in only some layers is not supported", key->name,
                            i);
   }
   c->positions = first ? POSITIONS_ROPE : POSITIONS_NONE;
@@ -230,12 +239,12 @@ static bool read_rope_layers(const ConfigReader *r, const ConfigKey *key) {
 
 /* ---- writing: new values, NULL without memory ---- */
 
-/* The shortest decimal that is `value` in fp32: 1e-5f becomes 1e-05, not 9.99999974737875e-06. */
+/* Returns the shortest decimal that is `value` in fp32: 1e-5f becomes 1e-05, not 9.99999974737875e-06. */
 static json_t *real_json(float value) { return json_real(strtod(text_number((double)value, true).text, NULL)); }
 
 static json_t *write_text(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
   (void)a, (void)c;
-  Error memory = {0}; /* asked for when the whole is written */
+  Error memory = {0}; /* the caller checks the whole object for memory errors */
   return constant(key, &memory);
 }
 
@@ -251,15 +260,16 @@ static json_t *write_real(const ConfigKey *key, const ModelClass *a, ModelConfig
 
 static json_t *write_bool(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
   (void)a;
-  return json_boolean(*bool_field(c, key));
+  return json_boolean(*int_field(c, key));
 }
 
 static json_t *write_choice(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
   (void)a;
-  const Choice *choice = key->choices;
-  while (choice->text && choice->value != *int_field(c, key)) choice++;
-  if (!choice->text) return NULL;
-  return is_flag(choice->text) ? json_boolean(strcmp(choice->text, "true") == 0) : json_string(choice->text);
+  Choice choice;
+  for (int i = 0; choice = choice_at(key, i), choice.text; i++)
+    if (choice.value == *int_field(c, key))
+      return is_flag(choice.text) ? json_boolean(strcmp(choice.text, "true") == 0) : json_string(choice.text);
+  return NULL;
 }
 
 static json_t *write_biases(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
@@ -310,8 +320,7 @@ static const struct {
 
 bool config_key_write(json_t *root, const ConfigKey *key, const ModelClass *a, const ModelConfig *config) {
   ModelConfig copy = *config;
-  const Choice *usual = key->optional ? find_choice(key->choices, key->text, is_flag(key->text)) : NULL;
-  if (usual && usual->value == *int_field(&copy, key)) return true;
+  if (key->optional && find_choice(key, key->text, is_flag(key->text)) == *int_field(&copy, key)) return true;
   return json_object_set_new(root, key->name, kinds[key->kind].write(key, a, &copy)) == 0;
 }
 

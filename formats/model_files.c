@@ -48,7 +48,7 @@ bool model_files_need_weights(ModelFiles *files, Error *error) {
  * unless the class makes its own. */
 bool model_files_check_weights_size(ModelFiles *files, Error *error) {
   ModelConfig least = files->saved.config;
-  least.bias = least.qkv_bias = least.head_bias = false;
+  least.bias = least.qkv_bias = least.head_bias = 0;
   if (least.positions == POSITIONS_SINUSOIDAL && !files->saved.class->sinusoids) least.positions = POSITIONS_LEARNED;
   const int64_t parameters = model_parameters(&least);
   if (!model_files_need_weights(files, error)) return false;

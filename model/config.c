@@ -4,6 +4,17 @@
 
 #include <math.h>
 
+#define ACTIVATION_NAME(id, name, ...) [ACTIVATION_##id] = name,
+const char *const model_norm_names[] = {[NORM_RMS] = "rms", [NORM_LAYER] = "layer", NULL};
+const char *const model_norm_place_names[] = {
+    [NORM_BEFORE] = "before", [NORM_AFTER] = "after", [NORM_ON_BRANCH] = "branch", NULL};
+const char *const model_activation_names[] = {ACTIVATIONS(ACTIVATION_NAME) NULL};
+const char *const model_position_names[] = {[POSITIONS_ROPE] = "rope",
+                                            [POSITIONS_LEARNED] = "learned",
+                                            [POSITIONS_SINUSOIDAL] = "sinusoidal",
+                                            [POSITIONS_NONE] = "none",
+                                            NULL};
+
 /* Of the tensors whose role is not among `excluded`, bits 1 << ParameterRole. */
 static int64_t count_parameters(const ModelConfig *c, unsigned excluded) {
   ParameterTable table;

@@ -5,7 +5,7 @@
  * writes to stdout what scripts/install.sh installs. NAME: how the program is called there ("inkling-train"). */
 #include "cli/option_internal.h"
 #include "generating/settings.h"
-#include "training/settings.h"
+#include "training/options.h"
 #include "util/text.h"
 
 #include <ctype.h>
@@ -339,7 +339,7 @@ int main(int argc, char **argv) {
     if (strcmp(argv[2], pages[i].program) == 0) p.page = &pages[i];
   if (!write || !p.page || !set_names(&p, argv[3])) return usage();
   if (p.page->takes_runs) generate_options(&p.options, &generate);
-  else settings_options(&p.options, &train);
+  else train_options(&p.options, &train);
   if (!p.options.rows) return EXIT_MEMORY;
   write(&p);
   options_free(&p.options);

@@ -31,7 +31,7 @@ first_loss() { sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" |
   --out tuned.run 2>err
 check "--init: ends with 0" test $? -eq 0
 check "the model that it starts from is said" grep -q "starts from the weights in base.run" err
-check "and how good it is" grep -q "^before: [0-9.]* nats per token; base.run as it is" err
+check "and how good it is" grep -q "^before: [0-9.]* nats per token: base.run, unchanged, on" err
 check "before anything else" sh -c 'grep -n "^before:\|^step\|^---\|^validation" err | head -n 1 | grep -q before'
 check "the defaults of fine-tuning are said" grep -q "a tenth of the learning rate of a new model (fine-tuning)" err
 check "and no dropout" grep -q "dropout 0;" err

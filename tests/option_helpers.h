@@ -62,8 +62,8 @@ static inline void describe(Fixture *f) {
 
       GROUP("model"),
       INT("layers", &s->layers, 1, 64, "auto", "blocks", .letter = 'l'),
-      FLOAT("dropout", &s->dropout, 0, 0.1, NULL, "dropout"),
-      TRISTATE("tie", &s->tie, "auto", "tied embeddings"),
+      FLOAT("dropout", &s->dropout, 0, 0.1, NULL, "dropout", .follows = "epochs"),
+      TRISTATE("tie", &s->tie, "auto", "tied embeddings", .follows = "layers schedule"),
 
       GROUP("optimizer"),
       DOUBLE("lr", &s->lr, 0, 10, "auto", "peak learning rate", .above = true),

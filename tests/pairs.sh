@@ -200,9 +200,9 @@ check "and the same state" tensors_equal whole-two.run broken-two.run 150000
 reversed() { awk '/ -> .*\(right: [0-9]*\)$/ { n++; if (length($1) != length($NF) - 1) exit 1 } END { exit n < 5 }' "$1"; }
 check_learned "samples show sources as they are" reversed whole-two.run/samples.txt
 $train reverse.tsv $two --dry-run 2>plan
-check "the plan says both" grep -q "vocabulary 257 (byte), of sources 300 (BPE)" plan
-check "with the settings of a tied run, too" sh -c "$train --config whole.run/config.txt --source-tokenizer byte --dry-run 2>&1 | grep -q '257 (byte), of sources 257 (byte)\$'"
-check "another tokenizer of sources chooses its size anew" sh -c "$train --config whole-two.run/config.txt --source-tokenizer byte --dry-run 2>&1 | grep -q 'of sources 257 (byte)\$'"
+check "the plan says both" grep -q "vocabulary 257 (byte), source vocabulary 300 (BPE)" plan
+check "with the settings of a tied run, too" sh -c "$train --config whole.run/config.txt --source-tokenizer byte --dry-run 2>&1 | grep -q '257 (byte), source vocabulary 257 (byte)\$'"
+check "another tokenizer of sources chooses its size anew" sh -c "$train --config whole-two.run/config.txt --source-tokenizer byte --dry-run 2>&1 | grep -q 'source vocabulary 257 (byte)\$'"
 refused "a resumed run keeps both tokenizers" 2 "keeps its tokenizers" $train --resume=whole-two.run --source-tokenizer byte --steps 4000
 $train sum.tsv $two --source-vocab-size 320 --steps 2 --quiet --out larger-two.run 2>/dev/null
 cp larger-two.run/source_tokenizer/tokenizer.json broken-two.run/source_tokenizer/

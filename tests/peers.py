@@ -256,7 +256,7 @@ def hostile(kind, launcher, folder, _full):
             shutil.copy(os.path.join(BIN, name), folder)
     with open(copy, "ab") as file:
         file.write(b"older")
-    refused("another build", [[TRAIN, *common], [copy, *common]], 2, "another build")
+    refused("another build", [[TRAIN, *common], [copy, *common]], 2, "this build")
     os.remove(os.path.join(folder, f"inkling-{kind}.so"))
     shutil.copy(TRAIN, copy)
     refused("a build without this MPI", [[copy, *common], [copy, *common]], 2, "MPI")

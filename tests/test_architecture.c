@@ -1,6 +1,7 @@
 /* training/architecture: what --arch names, what single options change, and what does not go together. */
 #include "training/architecture.h"
-#include "training/choices.h"
+#include "training/auto_settings.h"
+#include "training/options.h"
 #include "model/parameters.h"
 
 #include <math.h>
@@ -19,22 +20,20 @@ static TrainSettings defaults(ArchitectureKind arch) {
   TrainSettings s;
   Options options;
   memset(&s, 0, sizeof s);
-  settings_options(&options, &s);
+  train_options(&options, &s);
   options_free(&options);
-  s.arch = (int)arch, s.dim = 128, s.layers = 3;
+  s.arch = (int)arch, s.model.dim = 128, s.model.layers = 3;
   return s;
 }
 
 static ModelConfig made(TrainSettings s, bool pairs) {
-  ModelConfig model = {.vocab = 100};
   Error error = {0};
   architecture_fill(&s, pairs);
   if (!architecture_check(&s, false, &error)) fail_msg("%s", error.text);
-  architecture_apply(&s, &model);
-  return model;
+  return s.model;
 }
 
-static void test_wholes(void **state) {
+static void test_presets(void **state) {
   (void)state;
   const struct {
     ArchitectureKind arch;
@@ -42,7 +41,7 @@ static void test_wholes(void **state) {
     const char *words;
   } cases[] = {{ARCHITECTURE_LLAMA,
                 {.tie = true, .gated = true},
-                "RMSNorm before each part, SwiGLU, rotary positions, no biases"},
+                "RMSNorm before each sublayer, SwiGLU, rotary positions, no biases"},
                {ARCHITECTURE_GPT2,
                 {.tie = true,
                  .norm = NORM_LAYER,
@@ -50,7 +49,7 @@ static void test_wholes(void **state) {
                  .bias = true,
                  .qkv_bias = true,
                  .positions = POSITIONS_LEARNED},
-                "LayerNorm before each part, GELU (tanh), learned positions, biases"},
+                "LayerNorm before each sublayer, GELU (tanh), learned positions, biases"},
                {ARCHITECTURE_OPT,
                 {.tie = true,
                  .norm = NORM_LAYER,
@@ -58,7 +57,7 @@ static void test_wholes(void **state) {
                  .bias = true,
                  .qkv_bias = true,
                  .positions = POSITIONS_LEARNED},
-                "LayerNorm before each part, ReLU, learned positions, biases"},
+                "LayerNorm before each sublayer, ReLU, learned positions, biases"},
                {ARCHITECTURE_ORIGINAL,
                 {.norm = NORM_LAYER,
                  .norm_place = NORM_AFTER,
@@ -66,20 +65,25 @@ static void test_wholes(void **state) {
                  .bias = true,
                  .qkv_bias = true,
                  .positions = POSITIONS_SINUSOIDAL},
-                "LayerNorm after each part, ReLU, sinusoidal positions, biases"}};
+                "LayerNorm after each sublayer, ReLU, sinusoidal positions, biases"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     ModelConfig got = made(defaults(cases[i].arch), false), want = cases[i].want;
-    want.vocab = 100, want.rope_base = 10000, want.norm_eps = 1e-5f;
-    assert_memory_equal(&got, &want, sizeof got); /* both were zero before */
+    const bool rope = want.positions == POSITIONS_ROPE;
+    assert_true(got.tie == want.tie && got.norm == want.norm && got.norm_place == want.norm_place);
+    assert_true(got.activation == want.activation && got.gated == want.gated && got.bias == want.bias);
+    assert_true(got.qkv_bias == want.qkv_bias && !got.head_bias && got.positions == want.positions);
+    assert_true(got.norm_eps == 1e-5f && (rope ? got.rope_base == 10000 : isnan(got.rope_base)));
     assert_string_equal(architecture_words(&got).text, cases[i].words);
   }
 }
 
-static void test_parts(void **state) {
+static void test_components(void **state) {
   (void)state;
   TrainSettings s = defaults(ARCHITECTURE_GPT2);
-  s.norm = NORM_RMS, s.norm_place = NORM_ON_BRANCH, s.activation = ACTIVATION_SILU, s.gated = true, s.bias = false;
-  s.head_bias = true, s.positions = POSITIONS_ROPE, s.rope_base = 500, s.norm_eps = 1e-6f, s.tie = false;
+  s.model.norm = NORM_RMS, s.model.norm_place = NORM_ON_BRANCH, s.model.activation = ACTIVATION_SILU,
+  s.model.gated = true, s.model.bias = false;
+  s.model.head_bias = true, s.model.positions = POSITIONS_ROPE, s.model.rope_base = 500, s.model.norm_eps = 1e-6f,
+  s.model.tie = false;
   ModelConfig m = made(s, false);
   assert_true(m.norm == NORM_RMS && m.norm_place == NORM_ON_BRANCH && m.activation == ACTIVATION_SILU && m.gated);
   assert_true(!m.bias && !m.qkv_bias && m.head_bias && m.positions == POSITIONS_ROPE && !m.tie);
@@ -87,7 +91,7 @@ static void test_parts(void **state) {
   assert_string_equal(architecture_words(&m).text,
                       "RMSNorm on each branch, SwiGLU, rotary positions, a bias of the head");
   s = defaults(ARCHITECTURE_LLAMA);
-  s.bias = true, s.qkv_bias = false, s.positions = POSITIONS_SINUSOIDAL;
+  s.model.bias = true, s.model.qkv_bias = false, s.model.positions = POSITIONS_SINUSOIDAL;
   m = made(s, false);
   assert_true(m.bias && !m.qkv_bias && !m.tie);
 }
@@ -97,21 +101,21 @@ static void test_what_follows(void **state) {
   (void)state;
   TrainSettings s = defaults(ARCHITECTURE_LLAMA);
   architecture_fill(&s, true);
-  assert_true(s.ffn == 352 && s.init_std == 0.02f && s.encoder_layers == 0);
+  assert_true(s.model.ffn == 352 && s.init_std == 0.02f && s.model.encoder_layers == 0);
   s = defaults(ARCHITECTURE_OPT);
   architecture_fill(&s, true);
-  assert_true(s.ffn == 512 && fabs((double)s.init_std - 0.7 / sqrt(128)) < 1e-6 && s.encoder_layers == 0);
+  assert_true(s.model.ffn == 512 && fabs((double)s.init_std - 0.7 / sqrt(128)) < 1e-6 && s.model.encoder_layers == 0);
   s = defaults(ARCHITECTURE_ORIGINAL);
   assert_false(architecture_has_encoder(&s, false));
   assert_true(architecture_has_encoder(&s, true));
   assert_int_equal(made(s, true).encoder_layers, 3);
-  s.encoder_layers = 0;
+  s.model.encoder_layers = 0;
   assert_false(architecture_has_encoder(&s, true));
-  s.encoder_layers = 5;
+  s.model.encoder_layers = 5;
   assert_true(architecture_has_encoder(&s, false));
   assert_int_equal(made(s, true).encoder_layers, 5);
   s = defaults(ARCHITECTURE_LLAMA);
-  s.dim = CHOICES_TIE_DIM;
+  s.model.dim = ARCHITECTURE_TIE_DIM;
   assert_false(made(s, false).tie);
 }
 
@@ -126,10 +130,10 @@ static void refused(TrainSettings s, const char *words) {
 static void test_contradictions(void **state) {
   (void)state;
   TrainSettings s = defaults(ARCHITECTURE_GPT2);
-  s.rope_base = 500;
+  s.model.rope_base = 500;
   refused(s, "--rope-base is for rotary positions, and these are learned");
   s = defaults(ARCHITECTURE_ORIGINAL);
-  s.tie = true;
+  s.model.tie = true;
   refused(s, "--tie and --positions sinusoidal");
   s = defaults(ARCHITECTURE_LLAMA);
   s.init_like = INIT_TORCH, s.init_std = 0.1f;
@@ -137,7 +141,7 @@ static void test_contradictions(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_wholes), cmocka_unit_test(test_parts),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_presets), cmocka_unit_test(test_components),
                                      cmocka_unit_test(test_what_follows), cmocka_unit_test(test_contradictions)};
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

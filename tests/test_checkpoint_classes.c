@@ -72,7 +72,7 @@ static void test_missing_biases(void **state) {
   for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
     for (int biases = 0; biases < 4; biases++) {
       ModelConfig c = classes[i];
-      c.bias = biases & 1, c.qkv_bias = biases & 2;
+      c.bias = biases & 1, c.qkv_bias = biases >> 1 & 1;
       expect_round_trip(state, &c);
     }
 }

@@ -65,7 +65,7 @@ static void test_missing_biases(void **state) {
   for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
     for (int set = 0; set < 16; set++) {
       ModelConfig c = classes[i];
-      c.bias = set & 1, c.qkv_bias = set & 2, c.head_bias = set & 4, c.tie = set & 8;
+      c.bias = set & 1, c.qkv_bias = set >> 1 & 1, c.head_bias = set >> 2 & 1, c.tie = set >> 3 & 1;
       if (c.tie) c.source_vocab = c.vocab;
       else if (i == 0) c.source_vocab = 11;
       expect_round_trip(state, &c);

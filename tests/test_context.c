@@ -285,7 +285,7 @@ static char *tuned_products(Fixture *f, bool autotune, const char *tuning, doubl
   return text;
 }
 
-/* Choices are kept as text, and a context that is given them makes the same again. */
+/* AutoReasons are kept as text, and a context that is given them makes the same again. */
 static void test_tuning(void **state) {
   Fixture *f = *state;
   double *plain = host_values(f, PRODUCTS), *tuned = host_values(f, PRODUCTS);

@@ -389,6 +389,54 @@ static void help_shows_modes_and_common_rows(void **state) {
   }
 }
 
+/* A row of a file is reset when the command line gives an option that it follows, but not the row itself. */
+static void rows_follow_options(void **state) {
+  Fixture *f = *state;
+  const struct {
+    const char *line, *except;
+    int tie;
+    float dropout;
+  } cases[] = {{"", NULL, 1, 0.05f},
+               {"--layers 3", NULL, -1, 0.05f},
+               {"--schedule=linear", NULL, -1, 0.05f},
+               {"--schedule=linear", "tie dropout", 1, 0.05f},
+               {"--layers 3 --no-tie", NULL, 0, 0.05f},
+               {"--epochs 2 --layers 3", NULL, -1, 0.1f}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    put_text(f->path, "tie = yes\ndropout = 0.05\nlayers = 2\n");
+    assert_true(parse(f, cases[i].line) && options_load(&f->options, f->path, EXIT_USAGE, &f->error));
+    options_follow(&f->options, cases[i].except);
+    assert_int_equal(f->s.tie, cases[i].tie);
+    assert_true(f->s.dropout == cases[i].dropout);
+  }
+  assert_true(parse(f, "--epochs 2 --no-tie"));
+  assert_string_equal(options_typed(&f->options, "layers tie epochs"), "tie");
+  assert_null(options_typed(&f->options, "layers lr"));
+}
+
+/* Rows by the object that holds their variables, for another object of the same type. */
+static void rows_of_an_object(void **state) {
+  Fixture *f = *state;
+  const Settings *s = &f->s;
+  assert_true(parse(f, "--layers 3 --tie"));
+  Settings other = *s;
+  other.layers = 5, other.tie = -1;
+  int count = 0;
+  const size_t size = offsetof(Settings, schedule) - offsetof(Settings, layers);
+  const Option *row = NULL;
+  while ((row = options_next_in(&f->options, row, &s->layers, size))) {
+    const void *variable = (const char *)&other + ((const char *)row->value - (const char *)s);
+    char text[40];
+    option_text(row, variable, text, sizeof text);
+    if (row->value == &s->layers) assert_string_equal(text, "5");
+    if (row->value == &s->tie) assert_string_equal(text, "unset");
+    option_take(row, variable);
+    count++;
+  }
+  assert_int_equal(count, 3); /* layers, batch, tie; grad_accum has no row */
+  assert_true(s->layers == 5 && s->tie == -1 && s->batch == other.batch);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       WITH_FIXTURE(values_of_every_kind),
@@ -407,6 +455,8 @@ int main(void) {
       WITH_FIXTURE(modes_refuse_options),
       WITH_FIXTURE(files_may_be_for_other_modes),
       WITH_FIXTURE(help_shows_modes_and_common_rows),
+      WITH_FIXTURE(rows_follow_options),
+      WITH_FIXTURE(rows_of_an_object),
   };
   return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }

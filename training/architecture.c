@@ -1,68 +1,49 @@
 #include "training/architecture.h"
 
 #include "model/parameters.h"
-#include "training/choices.h"
 
 #include <math.h>
 #include <stdio.h>
 
-typedef struct Whole {
-  NormKind norm;
-  NormPlace norm_place;
-  Activation activation;
-  bool gated;
-  PositionKind positions;
-  bool bias;
-  int tie;
-} Whole;
-
-#define WHOLE_NAME(id, name, ...) name,
-#define WHOLE_ROW(id, name, norm, place, activation, gated, positions, bias, tie, help)                                \
-  {norm, place, activation, gated, positions, bias, tie},
-const char *const architecture_names[] = {ARCHITECTURES(WHOLE_NAME) NULL};
-static const Whole wholes[] = {ARCHITECTURES(WHOLE_ROW)};
-
-const char *const architecture_norms[] = {[NORM_RMS] = "rms", [NORM_LAYER] = "layer", NULL};
-const char *const architecture_norm_places[] = {
-    [NORM_BEFORE] = "before", [NORM_AFTER] = "after", [NORM_ON_BRANCH] = "branch", NULL};
-const char *const architecture_activations[] = {[ACTIVATION_SILU] = "silu",
-                                                [ACTIVATION_GELU] = "gelu",
-                                                [ACTIVATION_GELU_TANH] = "gelu-tanh",
-                                                [ACTIVATION_RELU] = "relu",
-                                                NULL};
-const char *const architecture_positions[] = {[POSITIONS_ROPE] = "rope",
-                                              [POSITIONS_LEARNED] = "learned",
-                                              [POSITIONS_SINUSOIDAL] = "sinusoidal",
-                                              [POSITIONS_NONE] = "none",
-                                              NULL};
+#define ARCHITECTURE_NAME(id, name, ...) name,
+#define ARCHITECTURE_PRESET(id, name, norm_, place_, activation_, gated_, positions_, bias_, tie_, help)               \
+  {.norm = norm_,                                                                                                      \
+   .norm_place = place_,                                                                                               \
+   .activation = activation_,                                                                                          \
+   .gated = gated_,                                                                                                    \
+   .positions = positions_,                                                                                            \
+   .bias = bias_,                                                                                                      \
+   .tie = tie_},
+const char *const architecture_names[] = {ARCHITECTURES(ARCHITECTURE_NAME) NULL};
 const char *const architecture_inits[] = {[INIT_GPT2] = "gpt2", [INIT_TORCH] = "torch", NULL};
+static const ModelConfig presets[] = {ARCHITECTURES(ARCHITECTURE_PRESET)};
 
 static void fill(int *setting, int value) {
   if (*setting < 0) *setting = value;
 }
 
 bool architecture_has_encoder(const TrainSettings *s, bool pairs) {
-  return s->encoder_layers < 0 ? s->arch == ARCHITECTURE_ORIGINAL && pairs : s->encoder_layers > 0;
+  return s->model.encoder_layers < 0 ? s->arch == ARCHITECTURE_ORIGINAL && pairs : s->model.encoder_layers > 0;
 }
 
 void architecture_fill(TrainSettings *s, bool pairs) {
-  const Whole *w = &wholes[s->arch];
-  fill(&s->encoder_layers, architecture_has_encoder(s, pairs) ? s->layers : 0);
-  fill(&s->norm, (int)w->norm);
-  fill(&s->norm_place, (int)w->norm_place);
-  fill(&s->activation, (int)w->activation);
-  fill(&s->gated, w->gated);
-  fill(&s->positions, (int)w->positions);
-  fill(&s->qkv_bias, s->bias < 0 ? w->bias : s->bias);
-  fill(&s->bias, w->bias);
-  fill(&s->head_bias, false);
-  const bool narrow = s->dim < CHOICES_TIE_DIM && s->positions != POSITIONS_SINUSOIDAL;
-  const bool tied = w->tie < 0 ? narrow : w->tie && s->positions != POSITIONS_SINUSOIDAL;
-  fill(&s->tie, tied && !settings_separate_vocabs(s));
-  if (isnan(s->rope_base) && s->positions == POSITIONS_ROPE) s->rope_base = CHOICES_ROPE_BASE;
+  const ModelConfig *preset = &presets[s->arch];
+  ModelConfig *m = &s->model;
+  fill(&m->encoder_layers, architecture_has_encoder(s, pairs) ? m->layers : 0);
+  fill((int *)&m->norm, (int)preset->norm);
+  fill((int *)&m->norm_place, (int)preset->norm_place);
+  fill((int *)&m->activation, (int)preset->activation);
+  fill((int *)&m->positions, (int)preset->positions);
+  fill(&m->gated, preset->gated);
+  fill(&m->qkv_bias, m->bias < 0 ? preset->bias : m->bias);
+  fill(&m->bias, preset->bias);
+  fill(&m->head_bias, false);
+  const bool tied = preset->tie < 0 ? m->dim < ARCHITECTURE_TIE_DIM : preset->tie;
+  fill(&m->tie, tied && m->positions != POSITIONS_SINUSOIDAL && !settings_separate_vocabs(s));
+  if (isnan(m->rope_base) && m->positions == POSITIONS_ROPE) m->rope_base = ARCHITECTURE_ROPE_BASE;
   if (isnan(s->init_std) && s->init_like == INIT_GPT2)
-    s->init_std = s->arch == ARCHITECTURE_LLAMA ? INIT_DEFAULT_STD : (float)(CHOICES_INIT / sqrt(s->dim));
-  if (!s->ffn) s->ffn = s->gated ? model_default_ffn(s->dim) : 4 * s->dim;
+    s->init_std = s->arch == ARCHITECTURE_LLAMA ? INIT_DEFAULT_STD : (float)(ARCHITECTURE_INIT / sqrt(m->dim));
+  if (!m->ffn) m->ffn = m->gated ? model_default_ffn(m->dim) : 4 * m->dim;
 }
 
 bool architecture_check_sources(const TrainSettings *s, bool pairs, Error *error) {
@@ -72,50 +53,25 @@ bool architecture_check_sources(const TrainSettings *s, bool pairs, Error *error
                 "--source-%s is for a model with an encoder: --arch original and prompts with responses, or "
                 "--encoder-layers N",
                 s->source_tokenizer ? "tokenizer" : "vocab-size");
-  return s->tie <= 0 || fail(error, EXIT_USAGE,
-                             "--tie and --source-%s exclude each other: a tied model has one table of tokens for both",
-                             s->source_tokenizer ? "tokenizer" : "vocab-size");
+  return s->model.tie <= 0 ||
+         fail(error, EXIT_USAGE,
+              "--tie and --source-%s exclude each other: a tied model has one table of tokens for both",
+              s->source_tokenizer ? "tokenizer" : "vocab-size");
 }
 
 bool architecture_check(const TrainSettings *s, bool trained, Error *error) {
-  if (!isnan(s->rope_base) && s->positions != POSITIONS_ROPE)
+  if (!isnan(s->model.rope_base) && s->model.positions != POSITIONS_ROPE)
     return fail(error, EXIT_USAGE,
                 "--rope-base is for rotary positions, and these are %s; leave it out, or give "
                 "--positions rope",
-                architecture_positions[s->positions]);
+                model_position_names[s->model.positions]);
   if (!isnan(s->init_std) && s->init_like != INIT_GPT2)
     return fail(error, EXIT_USAGE, "--init-std is for --init-like gpt2; torch has ranges of its own");
-  if (!trained && s->tie && s->positions == POSITIONS_SINUSOIDAL)
+  if (!trained && s->model.tie && s->model.positions == POSITIONS_SINUSOIDAL)
     return fail(error, EXIT_USAGE,
                 "--tie and --positions sinusoidal exclude each other: beside sinusoids the embedding begins 50 times "
                 "larger than a head may; leave out --tie");
   return true;
-}
-
-void architecture_apply(const TrainSettings *s, ModelConfig *m) {
-  m->encoder_layers = s->encoder_layers;
-  if (!s->encoder_layers) m->source_vocab = 0;
-  m->tie = s->tie;
-  m->norm = (NormKind)s->norm;
-  m->norm_place = (NormPlace)s->norm_place;
-  m->norm_eps = s->norm_eps;
-  m->activation = (Activation)s->activation;
-  m->gated = s->gated;
-  m->bias = s->bias;
-  m->qkv_bias = s->qkv_bias;
-  m->head_bias = s->head_bias;
-  m->positions = (PositionKind)s->positions;
-  m->rope_base = isnan(s->rope_base) ? CHOICES_ROPE_BASE : s->rope_base;
-}
-
-static const char *mlp_words(const ModelConfig *m) {
-  switch (m->activation) {
-  case ACTIVATION_SILU: return m->gated ? "SwiGLU" : "SiLU";
-  case ACTIVATION_GELU: return m->gated ? "GEGLU" : "GELU";
-  case ACTIVATION_GELU_TANH: return m->gated ? "GEGLU (tanh)" : "GELU (tanh)";
-  case ACTIVATION_RELU: return m->gated ? "ReGLU" : "ReLU";
-  }
-  return "";
 }
 
 static const char *bias_words(const ModelConfig *m) {
@@ -127,14 +83,17 @@ static const char *bias_words(const ModelConfig *m) {
 }
 
 ArchitectureWords architecture_words(const ModelConfig *m) {
-  static const char *const places[] = {
-      [NORM_BEFORE] = "before each part", [NORM_AFTER] = "after each part", [NORM_ON_BRANCH] = "on each branch"};
+  static const char *const places[] = {[NORM_BEFORE] = "before each sublayer",
+                                       [NORM_AFTER] = "after each sublayer",
+                                       [NORM_ON_BRANCH] = "on each branch"};
   static const char *const positions[] = {[POSITIONS_ROPE] = "rotary positions",
                                           [POSITIONS_LEARNED] = "learned positions",
                                           [POSITIONS_SINUSOIDAL] = "sinusoidal positions",
                                           [POSITIONS_NONE] = "no positions"};
+#define MLP_WORDS(id, name, plain, gated) [ACTIVATION_##id] = {plain, gated},
+  static const char *const mlps[][2] = {ACTIVATIONS(MLP_WORDS)};
   ArchitectureWords words;
   snprintf(words.text, sizeof words.text, "%s %s, %s, %s, %s", m->norm == NORM_LAYER ? "LayerNorm" : "RMSNorm",
-           places[m->norm_place], mlp_words(m), positions[m->positions], bias_words(m));
+           places[m->norm_place], mlps[m->activation][m->gated], positions[m->positions], bias_words(m));
   return words;
 }

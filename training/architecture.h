@@ -17,13 +17,15 @@
     "the Transformer of 2017 (LayerNorm after each sublayer, ReLU, sinusoidal positions, biases, not tied; with an "   \
     "encoder for pairs)")
 
+/* Numbers that --help also shows; macros, because they become text. */
+#define ARCHITECTURE_TIE_DIM 1024 /* narrower models tie the head to the embedding */
+#define ARCHITECTURE_ROPE_BASE 10000
+#define ARCHITECTURE_INIT 0.7 /* standard deviation of initial weights times sqrt(dim), except for llama */
+
 #define ARCHITECTURE_KIND(id, ...) ARCHITECTURE_##id,
 typedef enum ArchitectureKind { ARCHITECTURES(ARCHITECTURE_KIND) } ArchitectureKind;
-extern const char *const architecture_names[]; /* as ArchitectureKind; all these lists end with NULL */
-extern const char *const architecture_norms[],
-    *const architecture_norm_places[], *const architecture_activations[],
-                                           *const architecture_positions[],
-                                               *const architecture_inits[]; /* as the enums of model.h and kernels.h */
+extern const char *const architecture_names[]; /* as ArchitectureKind; both lists end with NULL */
+extern const char *const architecture_inits[]; /* as InitKind */
 
 /* Returns whether the model will have an encoder. `pairs`: the text has prompts and responses. */
 bool architecture_has_encoder(const TrainSettings *settings, bool pairs);
@@ -38,10 +40,7 @@ void architecture_fill(TrainSettings *settings, bool pairs);
  * well from random weights. EXIT_USAGE. Call it after architecture_fill(). */
 bool architecture_check(const TrainSettings *settings, bool trained, Error *error);
 
-/* Sets the parts of a model, but not its sizes. */
-void architecture_apply(const TrainSettings *settings, ModelConfig *model);
-
-/* "LayerNorm before each part, GELU (tanh), learned positions, biases" */
+/* "LayerNorm before each sublayer, GELU (tanh), learned positions, biases" */
 typedef struct ArchitectureWords {
   char text[256];
 } ArchitectureWords;

@@ -1,4 +1,4 @@
-/* Timings: for --bench, and of a few steps for --minutes. */
+/* Timings for --bench and --minutes. */
 #include "training/run.h"
 
 #include "cli/bench_line.h"
@@ -7,24 +7,24 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* One step, whose report is dropped. A device that works beside the host is kept some steps behind it (Backend.poll),
- * as in training: then the steps go by at the device's pace. */
+/* Runs one step and drops its report. An asynchronous device is kept some steps behind the host (Backend.poll), as in
+ * training, so that the measured rate is the device's. */
 static bool time_step(Run *r, int64_t step, double *start, double *seconds, Error *error) {
   StepState reports[REPORT_RING];
   TokenBatch batch;
   run_fill_batch(r, step, &batch, error);
   if (!run_listen(r, error)) return false;
-  if (r->stopping) return fail(error, (ExitCode)(EXIT_SIGNALS + r->stopping), "stopped while timing");
-  model_train_step(r->model, &batch);
-  if (model_reports(r->model, reports, REPORT_RING, false, error) < 0) return false;
+  if (r->now.stopping) return fail(error, (ExitCode)(EXIT_SIGNALS + r->now.stopping), "stopped while timing");
+  model_train_step(r->model.on_device, &batch);
+  if (model_reports(r->model.on_device, reports, REPORT_RING, false, error) < 0) return false;
   const double end = clock_seconds();
   *seconds = end - *start;
   *start = end;
   return true;
 }
 
-/* Seconds of each of `steps` training steps after a warm-up. When `limit` seconds are over it stops, having timed what
- * it has, if only one step that should have warmed up. */
+/* Measures the seconds of each of `steps` training steps after a warm-up. After `limit` seconds it stops with the steps
+ * timed so far; if there is only the warm-up step, it returns that one. */
 static bool time_steps(Run *r, int64_t steps, double limit, Quantiles *out, Error *error) {
   double *seconds = malloc((size_t)(BENCH_WARM_UP + steps) * sizeof *seconds), start = clock_seconds();
   const double stop = start + limit;
@@ -32,7 +32,7 @@ static bool time_steps(Run *r, int64_t steps, double limit, Quantiles *out, Erro
   bool ok = seconds || error_memory(error, "timings");
   for (bool more = ok; more; done++) {
     ok = time_step(r, done + 1, &start, &seconds[done], error);
-    more = ok && done + 1 < BENCH_WARM_UP + steps && run_leader_says(r, start < stop);
+    more = ok && done + 1 < BENCH_WARM_UP + steps && run_leader_says(r->peers, start < stop);
   }
   const int64_t first = done > BENCH_WARM_UP ? BENCH_WARM_UP : done - 1;
   if (ok) *out = quantiles_of(seconds + first, (size_t)(done - first));
@@ -47,10 +47,10 @@ bool run_measure_step(Run *r, double limit, double *out, Error *error) {
   r->settings.steps = STEPS + BENCH_WARM_UP;
   r->settings.warmup = 0;
   run_start_model(r, error);
-  bool ok = run_agree(r, error) && run_init_weights(r, error);
+  bool ok = run_agree(r->peers, error) && run_init_weights(r, error);
   ok = ok && time_steps(r, STEPS, limit, &seconds, error);
   if (ok) *out = seconds.median;
-  run_stop_model(r);
+  run_stop_model(&r->model);
   r->settings = kept;
   return ok;
 }
@@ -60,15 +60,15 @@ bool run_bench(Run *r, const char *commit, Error *error) {
   BenchLine line = {.steps = r->settings.bench,
                     .tokens_per_step = tokens,
                     .batch = r->settings.batch,
-                    .model = &r->config,
-                    .backend = r->backend,
-                    .context = r->context,
+                    .model = &r->model.config,
+                    .backend = r->device.backend,
+                    .context = r->device.context,
                     .commit = commit};
   return time_steps(r, line.steps, INFINITY, &line.seconds, error) &&
-         (!run_leads(r) ||
+         (!run_leads(r->peers) ||
           bench_line_print(
               &line, error,
               "\"grad_accum\": %d, \"optimizer\": \"%s\", \"flops_per_s\": %.4g, \"peak_flops_per_s\": %.4g",
               r->settings.grad_accum, settings_optimizers[r->settings.optimizer],
-              run_step_flops(r) / line.seconds.median, r->peak_flops));
+              run_step_flops(r) / line.seconds.median, r->device.peak_flops));
 }

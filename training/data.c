@@ -1,4 +1,4 @@
-/* The training data of a run: sources -> corpus -> tokenizer -> token files -> ranges of tokens -> windows. */
+/* The training data of a run: files -> corpus -> tokenizer -> token files -> ranges of tokens -> windows. */
 #include "cli/startup.h"
 #include "dataset/text_sum.h"
 #include "dataset/tokenization.h"
@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { VALIDATION_TOKENS = CHOICES_VAL_MTOKENS * 1000000 }; /* at most */
+enum { VALIDATION_TOKENS = AUTO_VAL_MTOKENS * 1000000 }; /* at most */
 
 /* ---- progress of what may take long ---- */
 
@@ -44,21 +44,23 @@ static bool report(void *context, int64_t done, Error *error) {
 
 static bool names_fields(const TrainSettings *s) { return s->jsonl_field || s->prompt_field; }
 
-const char *run_stdin_file(const Run *r) {
-  const TrainSettings *s = &r->settings;
+const char *run_stdin_file(const TrainSettings *s) {
   return s->tsv ? CHECKPOINT_STDIN_TSV : names_fields(s) ? CHECKPOINT_STDIN_JSONL : CHECKPOINT_STDIN_TEXT;
 }
 
-const char *run_text_name(const Run *r) { return path_shown(r->settings.data.items[0]); }
+const char *run_text_name(const TrainSettings *s) { return path_shown(s->data.items[0]); }
 
-/* A file of the run directory; a run without one has a scratch directory. */
-static PathText data_path(const Run *r, const char *name) { return path_in(r->scratch ? r->scratch : r->dir, name); }
+/* Returns the path of a file in the run directory, or in the scratch directory of a run without one. */
+static PathText data_path(const Run *r, const char *name) {
+  return path_in(r->text.scratch ? r->text.scratch : r->files.dir, name);
+}
 
-/* A resumed run finds in its directory what it read from standard input. */
+/* A resumed run reads the copy of its standard input from its directory. */
 bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error) {
   const TrainSettings *s = &r->settings;
   Work reading = {.r = r, .name = "reading standard input", .bytes = true};
-  const PathText copy = s->resume ? path_in(r->dir, run_stdin_file(r)) : data_path(r, CHECKPOINT_STDIN_COPY);
+  const PathText copy =
+      s->resume ? path_in(r->files.dir, run_stdin_file(&r->settings)) : data_path(r, CHECKPOINT_STDIN_COPY);
   const CorpusOptions options = {.field = s->jsonl_field,
                                  .prompt_field = s->prompt_field,
                                  .response_field = s->response_field,
@@ -78,16 +80,16 @@ static bool reads_stdin(const TrainSettings *s) {
   return false;
 }
 
-/* Whether it can be told how the model does on other text. */
-static void note_same_files(Run *r, const Corpus *train, const Corpus *val) {
+/* Notes when validation text is also training text. */
+static void note_same_files(Console *console, const Corpus *train, const Corpus *val) {
   struct stat a, b;
   for (int v = 0; v < corpus_files(val); v++)
     for (int t = 0; t < corpus_files(train); t++) {
       const char *path = corpus_file(val, v)->path;
       if (stat(path, &a) != 0 || stat(corpus_file(train, t)->path, &b) != 0) continue;
       if (a.st_dev != b.st_dev || a.st_ino != b.st_ino) continue;
-      console_warning(&r->console,
-                      "%s is both trained on and validated on: the validation loss says nothing of other text",
+      console_warning(console,
+                      "%s is both training and validation text: the validation loss says nothing about other text",
                       text_one_line(path, 250).text);
       return;
     }
@@ -104,14 +106,15 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   if (names_fields(s) && !corpus_jsonl_files(*train) && !(*val && corpus_jsonl_files(*val)))
     return fail(error, EXIT_USAGE, "--%s is for JSON lines, and no file has a name that ends in .jsonl",
                 s->jsonl_field ? "jsonl-field" : "prompt-field");
-  if (*val) note_same_files(r, *train, *val);
-  r->text = (TextFacts){corpus_files(*train), corpus_bytes(*train), corpus_skipped(*train),
-                        (size_t)corpus_stdin_bytes(*train)};
+  if (*val) note_same_files(&r->console, *train, *val);
+  r->text.facts = (TextFacts){corpus_files(*train), corpus_bytes(*train), corpus_skipped(*train),
+                              (size_t)corpus_stdin_bytes(*train)};
   return s->resume || s->binary ||
-         (run_examine_text(r, *train, true, error) && (!*val || run_examine_text(r, *val, false, error)));
+         (run_examine_text(&r->console, s, *train, true, error) &&
+          (!*val || run_examine_text(&r->console, s, *val, false, error)));
 }
 
-/* A resumed run whose text is gone continues with its tokens: then there is no corpus. */
+/* If the text of a resumed run is gone, the run continues with its tokens, without a corpus. */
 static bool find_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   Error cause = {0};
   if (open_corpora(r, train, val, &cause)) return true;
@@ -125,13 +128,13 @@ static bool find_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
 
 /* ---- tokenizers ---- */
 
-/* One as it is asked for. */
+/* A tokenizer as the options ask for it. */
 typedef struct Asked {
   const char *option, *size_option;
   const char *name; /* byte, bpe or a path */
   int vocab_size;
-  TrainingTexts texts; /* that a BPE is trained on */
-  const char *what;    /* those */
+  TrainingTexts texts; /* the texts that a BPE is trained on */
+  const char *what;    /* their name in messages */
 } Asked;
 
 static bool load_tokenizer(const Asked *asked, Tokenizer **out, Error *error) {
@@ -147,11 +150,11 @@ static bool train_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenize
   Work counting = {.r = r, .name = "counting words", .all = (double)corpus_bytes(corpus), .bytes = true};
   Work merging = {.r = r, .name = "merging pairs", .all = (double)asked->vocab_size - 257};
   const TokenizerTraining options = {
-      asked->vocab_size, r->threads, {report, &counting}, {report, &merging}, asked->texts};
+      asked->vocab_size, r->text.threads, {report, &counting}, {report, &merging}, asked->texts};
   bool ok = tokenizer_training_run(out, corpus, &options, error);
   console_work_end(&r->console);
   if (ok && tokenizer_vocab(*out) < asked->vocab_size)
-    console_note(&r->console, "%s a vocabulary of only %d, not of %d", asked->what, tokenizer_vocab(*out),
+    console_note(&r->console, "%s a vocabulary of only %d tokens instead of %d", asked->what, tokenizer_vocab(*out),
                  asked->vocab_size);
   return ok;
 }
@@ -170,7 +173,7 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   TrainSettings *s = &r->settings;
   if (run_base(r)) return run_open_base_tokenizers(r, error);
   if (!architecture_check_sources(s, corpus_has_prompts(corpus), error)) return false;
-  choices_tokenizer(s, r->text.bytes, r->device.accelerator, &r->choices);
+  auto_tokenizer(s, r->text.facts.bytes, r->device.info.accelerator, &r->reasons);
   const bool separate = settings_separate_vocabs(s);
   if (separate && !corpus_has_prompts(corpus))
     return fail(error, EXIT_INPUT,
@@ -181,8 +184,8 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
                            s->vocab_size, TRAINING_RESPONSES, "the responses yield"};
   const Asked prompts = {"source-tokenizer",   "source-vocab-size", s->source_tokenizer,
                          s->source_vocab_size, TRAINING_PROMPTS,    "the prompts yield"};
-  return make_tokenizer(r, separate ? &responses : &all, corpus, &r->tokenizer, error) &&
-         (!separate || make_tokenizer(r, &prompts, corpus, &r->source_tokenizer, error));
+  return make_tokenizer(r, separate ? &responses : &all, corpus, &r->text.tokenizer, error) &&
+         (!separate || make_tokenizer(r, &prompts, corpus, &r->text.source_tokenizer, error));
 }
 
 /* ---- token files and ranges ---- */
@@ -191,9 +194,9 @@ bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error 
   Work encoding = {.r = r, .name = "encoding", .all = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
   Work checking = {.r = r, .name = "checking tokens", .file = out};
   const Tokenization options = {
-      r->source_tokenizer, r->threads, {report, &encoding}, {report, &checking}, &stop_signal};
+      r->text.source_tokenizer, r->text.threads, {report, &encoding}, {report, &checking}, &stop_signal};
   const double start = clock_seconds();
-  bool ok = tokenization_open(out, path, corpus, r->tokenizer, &options, error);
+  bool ok = tokenization_open(out, path, corpus, r->text.tokenizer, &options, error);
   const double seconds = clock_seconds() - start;
   console_work_end(&r->console);
   if (ok && encoding.began && seconds > 2)
@@ -202,177 +205,180 @@ bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error 
   return ok;
 }
 
-/* An encoder reads whole pairs: what the cut between training and validation divides is trained on. */
-static bool move_cut(Run *r, Error *error) {
+/* An encoder reads whole pairs, so a pair on the cut between training and validation moves to the training text. */
+static bool move_cut(RunText *text, Error *error) {
   enum { BLOCK = 256 };
-  const int32_t end = tokenizer_end(r->tokenizer);
+  const int32_t end = tokenizer_end(text->tokenizer);
   int32_t ids[BLOCK];
-  int64_t at = r->val.begin - 1; /* which ends a pair, or does not */
-  for (bool found = at < 0; !found && at < r->val.end;) {
-    const int64_t left = r->val.end - at, count = left < BLOCK ? left : BLOCK;
-    if (!token_file_read(&r->tokens_file, at, count, ids, error)) return false;
+  int64_t at = text->val.begin - 1; /* the token that may end a pair */
+  for (bool found = at < 0; !found && at < text->val.end;) {
+    const int64_t left = text->val.end - at, count = left < BLOCK ? left : BLOCK;
+    if (!token_file_read(&text->tokens_file, at, count, ids, error)) return false;
     for (int64_t i = 0; i < count && !found; i++, at++) found = ids[i] == end;
   }
-  r->train.end = r->val.begin = at < 0 ? 0 : at;
+  text->train.end = text->val.begin = at < 0 ? 0 : at;
   return true;
 }
 
 static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (!run_encode(r, data_path(r, CHECKPOINT_TOKENS).text, train, &r->tokens_file, error)) return false;
-  if (r->tokens_file.info.tokens == 0)
+  if (!run_encode(r, data_path(r, CHECKPOINT_TOKENS).text, train, &r->text.tokens_file, error)) return false;
+  if (r->text.tokens_file.info.tokens == 0)
     return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on",
-                text_one_line(run_text_name(r), 250).text);
-  if (!train) r->text = (TextFacts){.files = s->data.count, .bytes = r->tokens_file.info.bytes};
-  token_range_split(&r->tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->train, &r->val);
-  if (!s->val) return r->val.begin == r->val.end || !run_has_encoder(r) || move_cut(r, error);
-  if (!run_encode(r, data_path(r, CHECKPOINT_VAL_TOKENS).text, val, &r->val_file, error)) return false;
-  const int64_t tokens = r->val_file.info.tokens;
-  r->val = (TokenRange){&r->val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
-  if (run_has_validation(r)) return true;
-  return fail(error, EXIT_INPUT, "--val %s: %s, too few to validate on", text_one_line(s->val, 250).text,
+                text_one_line(run_text_name(&r->settings), 250).text);
+  if (!train) r->text.facts = (TextFacts){.files = s->data.count, .bytes = r->text.tokens_file.info.bytes};
+  token_range_split(&r->text.tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->text.train, &r->text.val);
+  if (!s->val) return r->text.val.begin == r->text.val.end || !run_has_encoder(r) || move_cut(&r->text, error);
+  if (!run_encode(r, data_path(r, CHECKPOINT_VAL_TOKENS).text, val, &r->text.val_file, error)) return false;
+  const int64_t tokens = r->text.val_file.info.tokens;
+  r->text.val = (TokenRange){&r->text.val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
+  if (run_has_validation(&r->text)) return true;
+  return fail(error, EXIT_INPUT, "--val %s: %s, too few for validation", text_one_line(s->val, 250).text,
               text_plural((double)tokens, "token").text);
 }
 
 /* ---- all of it ---- */
 
-bool run_has_pairs(const Run *r) { return r->tokens_file.info.loss_mask; }
+bool run_has_pairs(const RunText *text) { return text->tokens_file.info.loss_mask; }
 
-bool run_has_encoder(const Run *r) { return architecture_has_encoder(&r->settings, run_has_pairs(r)); }
+bool run_has_encoder(const Run *r) { return architecture_has_encoder(&r->settings, run_has_pairs(&r->text)); }
 
 /* Files stay readable while they are mapped. */
-void run_remove_scratch(Run *r) {
+void run_remove_scratch(RunText *text) {
   static const char *const names[] = {CHECKPOINT_STDIN_COPY, CHECKPOINT_TOKENS, CHECKPOINT_VAL_TOKENS};
-  if (!r->scratch) return;
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) file_remove_in(r->scratch, names[i]);
-  rmdir(r->scratch);
-  free(r->scratch);
-  r->scratch = NULL;
+  if (!text->scratch) return;
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) file_remove_in(text->scratch, names[i]);
+  rmdir(text->scratch);
+  free(text->scratch);
+  text->scratch = NULL;
 }
 
 bool run_open_data(Run *r, Error *error) {
   Corpus *train = NULL, *val = NULL;
   TrainSettings *s = &r->settings;
-  bool ok = (settings_have_directory(s) || file_temporary_directory(&r->scratch, error)) &&
+  bool ok = (settings_have_directory(s) || file_temporary_directory(&r->text.scratch, error)) &&
             find_corpora(r, &train, &val, error) && open_tokenizers(r, train, error) &&
             open_ranges(r, train, val, error);
   if (ok && s->pack == PACK_STREAM && run_has_encoder(r))
-    ok = fail(error, EXIT_USAGE, "--pack stream cuts pairs, and an encoder reads whole ones; leave it out");
-  if (ok) choices_packing(s, run_has_pairs(r) || run_has_encoder(r), r->tokenizer, &r->choices);
+    ok = fail(error, EXIT_USAGE, "--pack stream cuts pairs, but an encoder reads whole pairs; leave it out");
+  if (ok) auto_packing(s, run_has_pairs(&r->text) || run_has_encoder(r), r->text.tokenizer, &r->reasons);
   corpus_close(train);
   corpus_close(val);
   return ok;
 }
 
-void run_close_data(Run *r) {
-  run_remove_scratch(r);
-  packing_free(&r->train_packing);
-  packing_free(&r->val_packing);
-  pairs_free(&r->train_pairs);
-  pairs_free(&r->val_pairs);
-  token_file_close(&r->tokens_file);
-  token_file_close(&r->val_file);
-  tokenizer_free(r->tokenizer);
-  tokenizer_free(r->source_tokenizer);
-  model_files_close(r->base_files);
+void run_close_data(RunText *text) {
+  run_remove_scratch(text);
+  packing_free(&text->train_packing);
+  packing_free(&text->val_packing);
+  pairs_free(&text->train_pairs);
+  pairs_free(&text->val_pairs);
+  token_file_close(&text->tokens_file);
+  token_file_close(&text->val_file);
+  tokenizer_free(text->tokenizer);
+  tokenizer_free(text->source_tokenizer);
 }
 
 /* ---- windows ---- */
 
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error) {
   *out = (DocumentLengths){0};
-  if (r->settings.pack == PACK_STREAM || r->settings.ctx) return true;
-  Work work = {.r = r, .name = "measuring documents", .all = (double)token_range_size(&r->train)};
-  const int32_t end = tokenizer_end(r->tokenizer);
+  if (r->settings.pack == PACK_STREAM || r->settings.model.ctx) return true;
+  Work work = {.r = r, .name = "measuring documents", .all = (double)token_range_size(&r->text.train)};
+  const int32_t end = tokenizer_end(r->text.tokenizer);
   const Progress progress = {report, &work};
-  bool ok = run_has_encoder(r) ? pairs_measure(&r->train, end, out, progress, error)
-                               : packing_measure(&r->train, end, out, progress, error);
+  bool ok = run_has_encoder(r) ? pairs_measure(&r->text.train, end, out, progress, error)
+                               : packing_measure(&r->text.train, end, out, progress, error);
   console_work_end(&r->console);
   return ok;
 }
 
-/* Windows of whole documents, or of pairs for an encoder. */
+/* Packs whole documents into windows, or pairs for an encoder. */
 static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error *error) {
   const TokenRange *range = &windows->range;
   Work work = {.r = r, .name = "packing documents", .all = (double)token_range_size(range)};
   const Progress progress = {report, &work};
   const bool ok =
-      r->config.encoder_layers
-          ? pairs_make(pairs, range, r->config.ctx, pair_tokens(r->tokenizer, r->source_tokenizer), progress, error)
-          : packing_make(packing, range, r->config.ctx, pack_tokens(r->tokenizer), progress, error);
+      r->model.config.encoder_layers
+          ? pairs_make(pairs, range, r->model.config.ctx, pair_tokens(r->text.tokenizer, r->text.source_tokenizer),
+                       progress, error)
+          : packing_make(packing, range, r->model.config.ctx, pack_tokens(r->text.tokenizer), progress, error);
   console_work_end(&r->console);
-  if (!ok && windows == &r->val_windows) error_append(error, " (of the text to validate on)");
-  windows->packing = r->config.encoder_layers ? NULL : packing;
-  windows->pairs = r->config.encoder_layers ? pairs : NULL;
+  if (!ok && windows == &r->text.val_windows) error_append(error, " (validation text)");
+  windows->packing = r->model.config.encoder_layers ? NULL : packing;
+  windows->pairs = r->model.config.encoder_layers ? pairs : NULL;
   return ok;
 }
 
-/* A window of the stream is ctx tokens and the one after them. */
-static bool check_text_length(const Run *r, Error *error) {
-  const int64_t train = token_range_size(&r->train);
-  const bool docs = r->settings.pack == PACK_DOCS;
-  const int least = docs ? 1 : r->config.ctx + 1;
+/* A window of a stream is ctx tokens and the token after them. */
+static bool check_text_length(const TrainSettings *s, const RunText *text, int ctx, Error *error) {
+  const int64_t train = token_range_size(&text->train);
+  const bool docs = s->pack == PACK_DOCS;
+  const int least = docs ? 1 : ctx + 1;
   if (train >= least) return true;
   return fail(error, EXIT_INPUT,
-              "%s: %s to train on (and %" PRId64 " to validate), but a window needs %s%d; give more "
+              "%s: %s for training (and %" PRId64 " for validation), but a window needs %s%d; give more "
               "text%s",
-              text_one_line(run_text_name(r), 250).text, text_plural((double)train, "token").text,
-              token_range_size(&r->val), docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
+              text_one_line(run_text_name(s), 250).text, text_plural((double)train, "token").text,
+              token_range_size(&text->val), docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
 }
 
-/* Text was held out, or should have been, and is not enough to say anything. */
-static void note_little_validation(Run *r) {
-  const int64_t tokens = token_range_size(&r->val);
-  if (r->settings.val_frac <= 0 && !r->settings.val) return;
-  if (!run_has_validation(r))
-    console_note(&r->console, "the text is too short to hold out a part of it: there is no validation, and the newest "
-                              "model is kept");
-  else if (tokens <= r->config.ctx)
-    console_note(&r->console, "only %s to validate on, less than a context of %d: the validation loss says little",
-                 text_plural((double)tokens, "token").text, r->config.ctx);
+/* Notes that validation was asked for but there is too little text for it. */
+static void note_little_validation(Console *console, const TrainSettings *s, const RunText *text, int ctx) {
+  const int64_t tokens = token_range_size(&text->val);
+  if (s->val_frac <= 0 && !s->val) return;
+  if (!run_has_validation(text))
+    console_note(console, "the text is too short to hold out a part of it: there is no validation, and the newest "
+                          "model is kept");
+  else if (tokens <= ctx)
+    console_note(console, "only %s for validation, less than a context of %d: the validation loss says little",
+                 text_plural((double)tokens, "token").text, ctx);
 }
 
-/* What prompts and sources begin and end with is what those have that the model sees. */
-static void set_ends(Run *r, bool encoder) {
-  const bool docs = r->settings.pack == PACK_DOCS && !encoder;
-  if (!docs || tokenizer_begin(r->tokenizer) < 0) tokenizer_set_begins_with_end(r->tokenizer, docs);
-  tokenizer_set_ends_with_end(r->tokenizer, encoder);
-  if (r->source_tokenizer) tokenizer_set_ends_with_end(r->source_tokenizer, true);
+/* Makes prompts begin and end as the model sees texts begin and end in training. */
+static void set_ends(RunText *text, int packing, bool encoder) {
+  const bool docs = packing == PACK_DOCS && !encoder;
+  if (!docs || tokenizer_begin(text->tokenizer) < 0) tokenizer_set_begins_with_end(text->tokenizer, docs);
+  tokenizer_set_ends_with_end(text->tokenizer, encoder);
+  if (text->source_tokenizer) tokenizer_set_ends_with_end(text->source_tokenizer, true);
 }
 
 bool run_open_windows(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   const bool docs = s->pack == PACK_DOCS;
-  r->windows = (Windows){.range = r->train, .ctx = r->config.ctx};
-  r->val_windows = (Windows){.range = r->val, .ctx = r->config.ctx};
-  if (!check_text_length(r, error)) return false;
-  const bool encoder = r->config.encoder_layers > 0;
-  if (!s->resume && (docs || !s->init)) set_ends(r, encoder);
+  r->text.windows = (Windows){.range = r->text.train, .ctx = r->model.config.ctx};
+  r->text.val_windows = (Windows){.range = r->text.val, .ctx = r->model.config.ctx};
+  if (!check_text_length(&r->settings, &r->text, r->model.config.ctx, error)) return false;
+  const bool encoder = r->model.config.encoder_layers > 0;
+  if (!s->resume && (docs || !s->init)) set_ends(&r->text, r->settings.pack, encoder);
   if (docs) {
-    if (!pack(r, &r->windows, &r->train_packing, &r->train_pairs, error) ||
-        !pack(r, &r->val_windows, &r->val_packing, &r->val_pairs, error))
+    if (!pack(r, &r->text.windows, &r->text.train_packing, &r->text.train_pairs, error) ||
+        !pack(r, &r->text.val_windows, &r->text.val_packing, &r->text.val_pairs, error))
       return false;
-    if (windows_count(&r->windows, 1) == 0)
+    if (windows_count(&r->text.windows, 1) == 0)
       return fail(error, EXIT_INPUT, "%s: the training text holds only prompts: there is nothing to train on",
-                  text_one_line(run_text_name(r), 250).text);
+                  text_one_line(run_text_name(&r->settings), 250).text);
   }
-  token_file_read_randomly(&r->tokens_file);
-  note_little_validation(r);
-  return !run_leads(r) || text_sum(&r->val, r->tokenizer, r->source_tokenizer, &r->val_text, error);
+  token_file_read_randomly(&r->text.tokens_file);
+  note_little_validation(&r->console, &r->settings, &r->text, r->model.config.ctx);
+  return !run_leads(r->peers) ||
+         text_sum(&r->text.val, r->text.tokenizer, r->text.source_tokenizer, &r->text.val_text, error);
 }
 
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {
-  const SequenceShare share = run_sequence_share(r);
-  if (!token_file_check(&r->tokens_file, error)) return false;
+  const TrainSettings *s = &r->settings;
+  const SequenceShare share = run_sequence_share(s, r->peers);
+  const int ctx = r->model.config.ctx;
+  if (!token_file_check(&r->text.tokens_file, error)) return false;
   for (int i = 0; i < share.batch * share.micro_batches; i++) {
-    const Window window = batch_window(&r->batch, i);
+    const Window window = batch_window(&r->model.batch, i);
     const uint32_t sequence = (uint32_t)(share.first + i);
     const bool empty = i >= share.count;
-    if (empty ? !windows_read(&r->windows, r->config.ctx, INT64_MAX / r->config.ctx, &window, error)
-              : !windows_draw(&r->windows, r->settings.seed, (uint32_t)step, sequence, &window, error))
+    if (empty ? !windows_read(&r->text.windows, ctx, INT64_MAX / ctx, &window, error)
+              : !windows_draw(&r->text.windows, s->seed, (uint32_t)step, sequence, &window, error))
       return false;
-    if (!empty) windows_prefetch(&r->windows, r->settings.seed, (uint32_t)step + 1, sequence);
+    if (!empty) windows_prefetch(&r->text.windows, s->seed, (uint32_t)step + 1, sequence);
   }
-  *out = batch_tokens(&r->batch);
+  *out = batch_tokens(&r->model.batch);
   return true;
 }

@@ -12,10 +12,10 @@
 
 /* ---- name ---- */
 
-/* NAME.run in the current directory, from the last part of the first source's path without its extension. */
+/* Returns NAME.run in the current directory; NAME is the last component of the first input's path without extension. */
 static char *default_directory(const char *source) {
   const bool piped = path_is_stdin(source);
-  char *real = piped ? NULL : realpath(source, NULL); /* "." and "texts/" have names, too */
+  char *real = piped ? NULL : realpath(source, NULL); /* "." and "texts/" are resolved to a name */
   const char *path = real ? real : piped ? "stdin" : source;
   const char *slash = strrchr(path, '/'), *name = slash && slash[1] ? slash + 1 : path, *dot = strrchr(name, '.');
   size_t length = dot && dot > name ? (size_t)(dot - name) : strlen(name);
@@ -26,54 +26,52 @@ static char *default_directory(const char *source) {
   return out;
 }
 
-bool run_name_directory(Run *r, Error *error) {
-  const TrainSettings *s = &r->settings;
-  if (!r->dir) r->dir = s->out ? strdup(s->out) : default_directory(s->data.items[0]);
-  return r->dir || error_memory(error, "a path");
+bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error) {
+  if (!files->dir) files->dir = s->out ? strdup(s->out) : default_directory(s->data.items[0]);
+  return files->dir || error_memory(error, "a path");
 }
 
 /* ---- taking it ---- */
 
-/* The model that the run starts from stays what it is. */
-static bool check_base(const Run *r, Error *error) {
-  struct stat base, dir;
-  if (stat(r->settings.init, &base) != 0 || stat(r->dir, &dir) != 0) return true;
-  return base.st_dev != dir.st_dev || base.st_ino != dir.st_ino ||
-         fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace", r->settings.init);
+/* Refuses to replace the model that the run starts from. */
+static bool check_base(const TrainSettings *s, const char *dir, Error *error) {
+  struct stat base, out;
+  if (stat(s->init, &base) != 0 || stat(dir, &out) != 0) return true;
+  return base.st_dev != out.st_dev || base.st_ino != out.st_ino ||
+         fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace", s->init);
 }
 
-static bool lock(Run *r, Error *error) {
-  const TrainSettings *s = &r->settings;
-  if (s->val && !checkpoint_check_input(r->dir, s->val, error)) return false;
-  if (settings_start_from_model(s) && !check_base(r, error)) return false;
+static bool lock(const TrainSettings *s, RunFiles *files, Error *error) {
+  if (s->val && !checkpoint_check_input(files->dir, s->val, error)) return false;
+  if (settings_start_from_model(s) && !check_base(s, files->dir, error)) return false;
   for (int i = 0; i < s->data.count; i++)
-    if (!checkpoint_check_input(r->dir, s->data.items[i], error)) return false;
-  return checkpoint_lock(&r->lock, r->dir, error);
+    if (!checkpoint_check_input(files->dir, s->data.items[i], error)) return false;
+  return checkpoint_lock(&files->lock, files->dir, error);
 }
 
 bool run_take_directory(Run *r, Error *error) {
-  if (!lock(r, error)) {
+  if (!lock(&r->settings, &r->files, error)) {
     if (error->code == EXIT_MEMORY || r->settings.resume) return false;
     return error_append(error, "; %schoose another directory with --out DIR",
                         error->code == EXIT_BUSY ? "wait for it, or " : "");
   }
-  if (r->settings.resume || r->settings.overwrite || !r->lock.had_model) return true;
-  char resume[512] = ""; /* one that was killed before it began cannot be */
-  if (checkpoint_is_run(r->dir)) snprintf(resume, sizeof resume, "--resume=%.400s continues it, ", r->dir);
+  if (r->settings.resume || r->settings.overwrite || !r->files.lock.had_model) return true;
+  char resume[512] = ""; /* a run that was killed before it began cannot be resumed */
+  if (checkpoint_is_run(r->files.dir)) snprintf(resume, sizeof resume, "--resume=%.400s continues it, ", r->files.dir);
   return fail(error, EXIT_USAGE, "%s already holds a run; %s--overwrite replaces it, --out DIR writes elsewhere",
-              r->dir, resume);
+              r->files.dir, resume);
 }
 
-ResumeCommand run_resume_command(const Run *r) {
+ResumeCommand run_resume_command(const RunFiles *files) {
   ResumeCommand out;
   snprintf(out.text, sizeof out.text, "%s --resume=%s", program_name("train").text,
-           text_shell_word(r->dir, ONE_LINE_BYTES - 1).text);
+           text_shell_word(files->dir, ONE_LINE_BYTES - 1).text);
   return out;
 }
 
 /* ---- config.txt ---- */
 
-/* A run could not be resumed without what it was given; a resumed one can. */
+/* Refuses inputs that a resumed run could not read again. */
 static bool check_input(const char *path, Error *error) {
   if (!path || path_is_stdin(path) || access(path, F_OK) == 0) return true;
   return fail(error, EXIT_INPUT, "%s was deleted since it was opened; a run needs it to be resumed", path);
@@ -92,7 +90,7 @@ typedef struct Resolving {
   bool *no_memory;
 } Resolving;
 
-/* Paths are written so that they hold from any directory, as far as there is still something there. */
+/* Makes paths of existing files absolute, so that config.txt can be used from any directory. */
 static char *absolute_path(const void *context, const void *value, const char *text) {
   const Resolving *resolving = context;
   const TrainSettings *s = resolving->settings;
@@ -105,54 +103,53 @@ static char *absolute_path(const void *context, const void *value, const char *t
   return path;
 }
 
-bool run_settings_text(const Run *r, char **text, size_t *size, Error *error) {
+bool run_settings_text(const Options *options, const TrainSettings *s, char **text, size_t *size, Error *error) {
   bool no_memory = false;
-  const Resolving resolving = {&r->settings, &no_memory};
+  const Resolving resolving = {s, &no_memory};
   FILE *stream = open_memstream(text, size);
-  bool ok = stream && options_write(&r->options, stream, absolute_path, &resolving);
+  bool ok = stream && options_write(options, stream, absolute_path, &resolving);
   if (stream && fclose(stream) != 0) ok = false;
   return (ok && !no_memory) || error_memory(error, CHECKPOINT_SETTINGS);
 }
 
 /* ---- the beginning of a run ---- */
 
-/* Standard input is kept with the run, which could not be resumed without it. */
-static bool keep_stdin(const Run *r, Error *error) {
-  const PathText kept = path_in(r->dir, run_stdin_file(r));
-  if (rename(path_in(r->dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
+/* Keeps a copy of standard input in the run directory, so that the run can be resumed. */
+static bool keep_stdin(const TrainSettings *s, const char *dir, Error *error) {
+  const PathText kept = path_in(dir, run_stdin_file(s));
+  if (rename(path_in(dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
   return file_fail_write(kept.text, error);
 }
 
-static bool replace_run(Run *r, Error *error) {
-  SpecialTokens special = {run_start_token(r), tokenizer_end(r->tokenizer)};
-  tokenizer_set_starts_elsewhere(r->tokenizer, special.start != special.end);
-  if (!run_write_weights(r, error) ||
-      !model_files_write_tokenizers(r->dir, r->tokenizer, r->source_tokenizer, r->config.ctx, error) ||
-      !model_files_write_config(r->dir, &r->config, special, TENSOR_F32, error))
+static bool replace_run(const Run *r, Error *error) {
+  SpecialTokens special = {run_start_token(r), tokenizer_end(r->text.tokenizer)};
+  tokenizer_set_starts_elsewhere(r->text.tokenizer, special.start != special.end);
+  if (!run_write_weights(r->files.dir, &r->model, error) ||
+      !model_files_write_tokenizers(r->files.dir, r->text.tokenizer, r->text.source_tokenizer, r->model.config.ctx,
+                                    error) ||
+      !model_files_write_config(r->files.dir, &r->model.config, special, TENSOR_F32, error))
     return false;
-  checkpoint_remove_old(r->dir);
-  if (!r->source_tokenizer) model_files_remove_source_tokenizer(r->dir);
-  if (!r->settings.val) file_remove_in(r->dir, CHECKPOINT_VAL_TOKENS);
-  return keep_stdin(r, error);
+  checkpoint_remove_old(r->files.dir);
+  if (!r->text.source_tokenizer) model_files_remove_source_tokenizer(r->files.dir);
+  if (!r->settings.val) file_remove_in(r->files.dir, CHECKPOINT_VAL_TOKENS);
+  return keep_stdin(&r->settings, r->files.dir, error);
 }
 
-/* A resumed run drops what was logged after its state was saved: it will be again. */
-static bool open_metrics(Run *r, Error *error) {
-  const bool resumes = r->settings.resume;
-  const PathText metrics = path_in(r->dir, CHECKPOINT_METRICS);
-  const PathText samples = path_in(r->dir, CHECKPOINT_SAMPLES);
-  file_remove_in(r->dir, CHECKPOINT_RESULT);
-  return file_cut(samples.text, resumes ? r->samples_bytes : 0, error) &&
-         metrics_open(&r->metrics, metrics.text, resumes ? r->metrics_bytes : -1, error) &&
-         (!resumes || history_read(&r->history, metrics.text, error));
+/* A resumed run drops the lines that were logged after its state was saved; it writes them again. */
+static bool open_metrics(RunFiles *files, const RunProgress *progress, bool resumes, Error *error) {
+  const PathText metrics = path_in(files->dir, CHECKPOINT_METRICS);
+  const PathText samples = path_in(files->dir, CHECKPOINT_SAMPLES);
+  file_remove_in(files->dir, CHECKPOINT_RESULT);
+  return file_cut(samples.text, resumes ? progress->samples_bytes : 0, error) &&
+         metrics_open(&files->metrics, metrics.text, resumes ? progress->metrics_bytes : -1, error) &&
+         (!resumes || history_read(&files->history, metrics.text, error));
 }
 
-bool run_write_settings(const Run *r, Error *error) {
+bool run_write_settings(const Options *options, const TrainSettings *s, const char *dir, Error *error) {
   char *text = NULL;
   size_t size = 0;
-  if (!run_leads(r)) return true;
   const bool ok =
-      run_settings_text(r, &text, &size, error) && file_write_in(r->dir, CHECKPOINT_SETTINGS, text, size, error);
+      run_settings_text(options, s, &text, &size, error) && file_write_in(dir, CHECKPOINT_SETTINGS, text, size, error);
   free(text);
   return ok;
 }
@@ -160,15 +157,17 @@ bool run_write_settings(const Run *r, Error *error) {
 static bool begin(Run *r, Error *error) {
   char *text = NULL;
   size_t size = 0;
-  r->begun = (r->settings.resume || check_inputs(&r->settings, error)) &&
-             run_settings_text(r, &text, &size, error) && /* may fail: before anything is replaced */
-             (r->settings.resume || replace_run(r, error)) &&
-             file_write_in(r->dir, CHECKPOINT_SETTINGS, text, size, error) && open_metrics(r, error);
+  r->files.begun = (r->settings.resume || check_inputs(&r->settings, error)) &&
+                   run_settings_text(&r->options, &r->settings, &text, &size,
+                                     error) && /* may fail, so it comes before anything is replaced */
+                   (r->settings.resume || replace_run(r, error)) &&
+                   file_write_in(r->files.dir, CHECKPOINT_SETTINGS, text, size, error) &&
+                   open_metrics(&r->files, &r->progress, r->settings.resume, error);
   free(text);
-  return r->begun;
+  return r->files.begun;
 }
 
 bool run_begin_directory(Run *r, Error *error) {
-  if (run_leads(r)) begin(r, error);
-  return run_agree(r, error);
+  if (run_leads(r->peers)) begin(r, error);
+  return run_agree(r->peers, error);
 }

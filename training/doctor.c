@@ -11,19 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_SHOWN = 250 }; /* bytes of a path in a message */
+enum { NAME_SHOWN = 250 }; /* longest path in a message, in bytes */
 
-/* Findings of one kind and variant: the first of them, in file `first`, and how many there are. */
+/* All findings of one kind and variant: the first one, the file it is in, and their number. */
 typedef struct Group {
   TextFinding finding;
   int first, files;
 } Group;
 
 typedef struct Examination {
-  Run *r;
+  Console *console;
+  const TrainSettings *settings;
   const Corpus *corpus;
   bool trained;
-  Group *groups; /* as they were found */
+  Group *groups; /* in the order in which they were found */
   size_t count, capacity;
 } Examination;
 
@@ -60,9 +61,9 @@ static const char *name_of(const Examination *e, int file) {
   return corpus_is_stdin(e->corpus, file) ? "standard input" : corpus_file(e->corpus, file)->path;
 }
 
-/* How a pipe of the same format is read. */
+/* Returns the option that reads a pipe in the format of the file. */
 static void set_options(const Examination *e, int file, TextCommand *command) {
-  const TrainSettings *s = &e->r->settings;
+  const TrainSettings *s = e->settings;
   const TextFormat format = corpus_file(e->corpus, file)->format;
   char *out = command->options;
   const size_t size = sizeof command->options;
@@ -106,21 +107,21 @@ static bool report(const Examination *e, Error *error) {
   for (size_t i = 0; i < e->count; i++) {
     const Group *g = &e->groups[i];
     group_text(e, g, &command, text, sizeof text);
-    if (g->finding.level == TEXT_WARNING) console_warning(&e->r->console, "%s", text);
-    else console_note(&e->r->console, "%s", text);
+    if (g->finding.level == TEXT_WARNING) console_warning(e->console, "%s", text);
+    else console_note(e->console, "%s", text);
   }
   return true;
 }
 
-bool run_examine_text(Run *r, const Corpus *corpus, bool trained, Error *error) {
-  Examination e = {.r = r, .corpus = corpus, .trained = trained};
+bool run_examine_text(Console *console, const TrainSettings *s, const Corpus *corpus, bool trained, Error *error) {
+  Examination e = {.console = console, .settings = s, .corpus = corpus, .trained = trained};
   bool ok = true;
   const int files = corpus_files(corpus);
   for (int i = 0; ok && i < files; i++) {
     ok = examine_file(&e, i, error);
-    console_work(&r->console, &(ConsoleWork){"looking at files", i + 1, files, false});
+    console_work(console, &(ConsoleWork){"looking at files", i + 1, files, false});
   }
-  console_work_end(&r->console);
+  console_work_end(console);
   ok = ok && report(&e, error);
   free(e.groups);
   return ok;

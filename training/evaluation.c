@@ -17,35 +17,36 @@ typedef struct Validation {
   int64_t windows; /* to be evaluated */
 } Validation;
 
-/* A stop is not an error here: the run ends after it has saved. */
+/* A stop is not an error here: the run saves and then ends. */
 static bool show_progress(void *context, int64_t windows, Error *error) {
   const Validation *v = context;
-  const double ctx = v->r->config.ctx;
+  const double ctx = v->r->model.config.ctx;
   console_work(&v->r->console, &(ConsoleWork){"validating", (double)windows * ctx, (double)v->windows * ctx, false});
-  return run_listen(v->r, error) && !v->r->stopping;
+  return run_listen(v->r, error) && !v->r->now.stopping;
 }
 
 /* ---- which windows ---- */
 
-static int64_t all_windows(const Run *r) { return windows_count(&r->val_windows, r->config.ctx); }
+static int64_t all_windows(const RunText *text) { return windows_count(&text->val_windows, text->val_windows.ctx); }
 
-/* What may be read every eval_every steps for 5 % of the time; a forward pass costs a third of a training step. */
+/* Returns how many windows take 5 % of the time when read every eval_every steps; a forward pass costs a third of a
+ * training step. */
 static int64_t affordable_windows(const Run *r) {
   const double interval = (double)(r->settings.eval_every ? r->settings.eval_every : r->settings.steps);
-  const double windows = 0.05 * 3.0 * interval * (double)settings_tokens_per_step(&r->settings) / r->config.ctx;
+  const double windows = 0.05 * 3.0 * interval * (double)settings_tokens_per_step(&r->settings) / r->model.config.ctx;
   return windows < r->settings.batch ? r->settings.batch : (int64_t)windows;
 }
 
-/* A short validation text is evaluated whole. A resumed run keeps its part, or its losses could not be compared with
- * those before. */
+/* Returns the number of windows per evaluation: all of a short validation text. A resumed run keeps its number, because
+ * losses on other windows cannot be compared. */
 static int64_t part_windows(const Run *r) {
-  const int64_t all = all_windows(r);
-  const bool whole = choices_evaluate_whole(token_range_size(&r->val));
-  const int64_t part = r->val_part ? r->val_part : whole ? all : affordable_windows(r);
+  const int64_t all = all_windows(&r->text);
+  const bool whole = auto_evaluate_whole(token_range_size(&r->text.val));
+  const int64_t part = r->progress.eval_windows ? r->progress.eval_windows : whole ? all : affordable_windows(r);
   return part < all ? part : all;
 }
 
-bool run_evaluates_all(const Run *r) { return part_windows(r) == all_windows(r); }
+bool run_evaluates_all(const Run *r) { return part_windows(r) == all_windows(&r->text); }
 
 /* ---- measuring ---- */
 
@@ -55,56 +56,57 @@ static bool show_answers(void *context, int64_t pairs, Error *error) {
   return !stop_signal;
 }
 
-/* How many of the first pairs to validate on the model answers exactly; limit 0: of all. */
+/* Counts how many of the first `limit` validation pairs (0: all) the model answers exactly. */
 static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
   const double start = clock_seconds();
-  bool ok = answers_count_exact(r->decoder, r->decoder_rows, r->tokenizer, &r->val_windows, limit,
+  bool ok = answers_count_exact(r->model.decoder, r->model.decoder_rows, r->text.tokenizer, &r->text.val_windows, limit,
                                 (Progress){show_answers, &r->console}, out, error);
   console_work_end(&r->console);
-  if (out->pairs) r->pace.answering = (clock_seconds() - start) / (double)out->pairs;
+  if (out->pairs) r->budget.answering = (clock_seconds() - start) / (double)out->pairs;
   return ok;
 }
 
-/* The pairs to count during the run: at most MOST, whose answers have about TOKENS tokens. */
-static int64_t few_pairs(const Run *r) {
+/* Returns the number of pairs to count during the run: at most MOST, with about TOKENS tokens of answers. */
+static int64_t few_pairs(const Pairs *pairs) {
   enum { TOKENS = 4096, MOST = 128 };
-  const int64_t fit = TOKENS / (r->val_pairs.longest.target + 1);
+  const int64_t fit = TOKENS / (pairs->longest.target + 1);
   return fit < 1 ? 1 : fit < MOST ? fit : MOST;
 }
 
 static bool check_finite(const Run *r, double loss, Error *error) {
   char what[100];
   if (isfinite(loss)) return true;
-  snprintf(what, sizeof what, "stopped after step %" PRId64 ": the validation loss (%g) is not finite", r->step, loss);
+  snprintf(what, sizeof what, "stopped after step %" PRId64 ": the validation loss (%g) is not finite",
+           r->progress.step, loss);
   return run_fail_nonfinite(r, what, error);
 }
 
-/* What all processes have counted. */
-static void add_up(Run *r, Evaluation *e) {
+/* Sums the counts of all processes. */
+static void add_up(Collective *peers, Evaluation *e) {
   double sums[] = {e->nats, (double)e->tokens, (double)e->bytes};
-  collective_sum(r->peers, sums, 3);
+  collective_sum(peers, sums, 3);
   *e = (Evaluation){sums[0], (int64_t)sums[1], (int64_t)sums[2]};
 }
 
-/* The weights that the model holds, on the first `limit` windows. *complete is false when it was stopped, for then the
- * loss cannot be compared with others. No tokens: there are only prompts, and nothing was measured. */
+/* Evaluates the weights on the device on the first `limit` windows. *complete is false when it was stopped: then the
+ * loss cannot be compared with others. No tokens: the windows hold only prompts, and nothing was measured. */
 static bool measure(Run *r, int64_t limit, Evaluation *out, bool *complete, Error *error) {
-  const EvaluationPlan plan = {.windows = r->val_windows,
-                               .stride = r->config.ctx,
-                               .batch = run_sequence_share(r).batch,
+  const EvaluationPlan plan = {.windows = r->text.val_windows,
+                               .stride = r->model.config.ctx,
+                               .batch = run_sequence_share(&r->settings, r->peers).batch,
                                .limit = limit,
                                .rank = r->peers->rank,
                                .ranks = r->peers->size,
-                               .tokenizer = r->tokenizer};
+                               .tokenizer = r->text.tokenizer};
   Validation validation = {r, evaluation_windows(&plan)};
   const double start = clock_seconds();
-  const bool ok = evaluation_run(r->model, &plan, out, (Progress){show_progress, &validation}, error);
+  const bool ok = evaluation_run(r->model.on_device, &plan, out, (Progress){show_progress, &validation}, error);
   console_work_end(&r->console);
-  if (!run_agree(r, error)) return false;
-  *complete = ok && !r->stopping;
+  if (!run_agree(r->peers, error)) return false;
+  *complete = ok && !r->now.stopping;
   if (!*complete) return ok;
-  add_up(r, out);
-  r->pace.evaluating = (clock_seconds() - start) / (double)validation.windows;
+  add_up(r->peers, out);
+  r->budget.evaluating = (clock_seconds() - start) / (double)validation.windows;
   return true;
 }
 
@@ -117,7 +119,7 @@ static MetricsLine line_of(const Run *r, MetricsKind kind, int64_t step, const E
                        .bits_per_byte = evaluation_bits_per_byte(e),
                        .exact = exact->pairs ? (double)exact->exact / (double)exact->pairs : (double)NAN,
                        .xz_bits_per_byte = NAN,
-                       .val_text = r->val_text,
+                       .val_text = r->text.val_text,
                        .all = kind == METRICS_KEPT};
 }
 
@@ -125,16 +127,16 @@ static MetricsLine line_of(const Run *r, MetricsKind kind, int64_t step, const E
 
 VerdictFacts run_verdict_facts(const Run *r) {
   const TrainSettings *s = &r->settings;
-  const double trained = (double)token_range_size(&r->train) / (double)r->tokens_file.info.tokens;
+  const double trained = (double)token_range_size(&r->text.train) / (double)r->text.tokens_file.info.tokens;
   return (VerdictFacts){.steps = run_planned_steps(r),
                         .warmup = s->warmup,
-                        .chance = log(r->config.vocab),
-                        .train_bytes = trained * (double)r->text.bytes,
+                        .chance = log(r->model.config.vocab),
+                        .train_bytes = trained * (double)r->text.facts.bytes,
                         .train_tokens = (double)run_epoch_tokens(r),
                         .lr = (double)s->lr,
                         .muon_lr = s->optimizer == OPTIMIZER_MUON ? (double)s->muon_lr : (double)NAN,
-                        .usual_lr = choices_learning_rate(s, &r->config),
-                        .usual_muon_lr = choices_muon_rate(s),
+                        .usual_lr = auto_learning_rate(s, &r->model.config),
+                        .usual_muon_lr = auto_muon_rate(s),
                         .dropout = (double)s->dropout,
                         .early_stopping = s->patience > 0};
 }
@@ -142,166 +144,173 @@ VerdictFacts run_verdict_facts(const Run *r) {
 static bool judge(Run *r, bool at_end, Error *error) {
   const VerdictFacts facts = run_verdict_facts(r);
   MetricsLine line = {0};
-  if (!run_leads(r)) return true;
-  if (!(at_end ? verdict_at_end : verdict_at_evaluation)(&r->history, &facts, &line)) return true;
-  return run_log_verdict(r, &line, error);
+  if (!run_leads(r->peers)) return true;
+  if (!(at_end ? verdict_at_end : verdict_at_evaluation)(&r->files.history, &facts, &line)) return true;
+  return run_log_verdict(&r->console, &r->files, r->peers, &line, error);
 }
 
 bool run_has_learned(const Run *r) {
   const VerdictFacts facts = run_verdict_facts(r);
-  return !verdict_worse_than_chance(&r->history, &facts);
+  return !verdict_worse_than_chance(&r->files.history, &facts);
 }
 
 /* ---- during the run ---- */
 
-/* Without a loss to compare, the newest weights are kept. */
+/* Without a validation loss, the newest weights are kept. */
 static bool keep_newest(Run *r, Error *error) {
-  r->best_step = r->step;
-  return run_download_weights(r, error) && run_write_weights(r, error);
+  r->progress.best_step = r->progress.step;
+  return run_download_weights(&r->model, error) &&
+         (!run_leads(r->peers) || run_write_weights(r->files.dir, &r->model, error));
 }
 
 static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *error) {
   ExactCount exact = {0};
-  double xz;
-  if (!run_leads(r)) return true;
-  if (r->config.encoder_layers && !count_exact(r, few_pairs(r), &exact, error)) return false;
-  if (stop_signal) exact = (ExactCount){0}; /* not all of them were counted */
+  double xz = NAN;
+  if (!run_leads(r->peers)) return true;
+  if (r->model.config.encoder_layers && !count_exact(r, few_pairs(&r->text.val_pairs), &exact, error)) return false;
+  if (stop_signal) exact = (ExactCount){0}; /* the count is incomplete */
   const double start = clock_seconds();
-  if (!run_measure_compression(r, &xz, error)) return false;
-  r->pace.once += clock_seconds() - start;
-  MetricsLine line = line_of(r, METRICS_EVALUATION, r->step, e, &exact);
+  const bool measured = r->model.config.encoder_layers || r->files.history.xz_bits_per_byte > 0;
+  if (!measured && !run_measure_compression(&r->text, &xz, error)) return false;
+  r->budget.once += clock_seconds() - start;
+  MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, e, &exact);
   line.xz_bits_per_byte = xz;
   line.all = run_evaluates_all(r);
   line.best = better;
-  return run_log(r, &line, error);
+  return run_log(&r->files, r->peers, &line, error);
 }
 
 static bool evaluate_part(Run *r, Error *error) {
   bool complete = false;
-  if (!run_has_validation(r)) {
-    r->evaluated_step = r->step;
+  if (!run_has_validation(&r->text)) {
+    r->progress.evaluated_step = r->progress.step;
     return keep_newest(r, error);
   }
-  r->val_part = part_windows(r);
-  if (!measure(r, r->val_part, &r->evaluated, &complete, error)) return false;
+  r->progress.eval_windows = part_windows(r);
+  if (!measure(r, r->progress.eval_windows, &r->now.evaluated, &complete, error)) return false;
   if (!complete) return true; /* a resumed run evaluates again */
-  r->evaluated_step = r->step;
-  if (!r->evaluated.tokens) return keep_newest(r, error);
-  r->last_val_loss = evaluation_loss(&r->evaluated);
-  const bool better = run_leader_says(r, r->last_val_loss < r->best_loss);
-  if (log_evaluation(r, &r->evaluated, better, error)) check_finite(r, r->last_val_loss, error);
-  if (!run_agree(r, error)) return false;
-  r->bad_evals = better ? 0 : r->bad_evals + 1;
-  if (better) r->best_loss = r->last_val_loss;
-  return (!better || keep_newest(r, error)) && judge(r, false, error) && run_write_report(r, error);
+  r->progress.evaluated_step = r->progress.step;
+  if (!r->now.evaluated.tokens) return keep_newest(r, error);
+  r->progress.last_val_loss = evaluation_loss(&r->now.evaluated);
+  const bool better = run_leader_says(r->peers, r->progress.last_val_loss < r->progress.best_loss);
+  if (log_evaluation(r, &r->now.evaluated, better, error)) check_finite(r, r->progress.last_val_loss, error);
+  if (!run_agree(r->peers, error)) return false;
+  r->progress.bad_evals = better ? 0 : r->progress.bad_evals + 1;
+  if (better) r->progress.best_loss = r->progress.last_val_loss;
+  return (!better || keep_newest(r, error)) && judge(r, false, error) && run_write_report(&r->files, r->peers, error);
 }
 
 bool run_evaluate(Run *r, Error *error) {
   evaluate_part(r, error);
-  return run_agree(r, error);
+  return run_agree(r->peers, error);
 }
 
 bool run_evaluate_base(Run *r, Error *error) {
-  if (!run_evaluate(r, error) || r->stopping || !run_has_validation(r)) return !error->code;
-  console_line(&r->console, "before: %.4f nats per token; %s as it is, on %sthe text to validate on", r->last_val_loss,
-               r->settings.init, run_evaluates_all(r) ? "" : "the beginning of ");
+  if (!run_evaluate(r, error) || r->now.stopping || !run_has_validation(&r->text)) return !error->code;
+  console_line(&r->console, "before: %.4f nats per token: %s, unchanged, on %sthe validation text",
+               r->progress.last_val_loss, r->settings.init, run_evaluates_all(r) ? "" : "the beginning of ");
   return true;
 }
 
 /* ---- at the end: one model is kept, and its loss over all validation text is what is said of the run ---- */
 
-/* The leader reads model.safetensors into Run.host[1]. False: somebody has removed it, or with an error. */
-static bool read_kept(Run *r, Error *error) {
-  const PathText path = path_in(r->dir, MODEL_FILE_WEIGHTS);
+/* Rank 0 reads model.safetensors into RunModel.host[1]. Returns false if the file was removed, or with an error. */
+static bool read_kept(Console *console, const RunFiles *files, RunModel *model, Error *error) {
+  const PathText path = path_in(files->dir, MODEL_FILE_WEIGHTS);
   if (access(path.text, F_OK) != 0 && errno == ENOENT) {
-    console_warning(&r->console, "%s was removed; the newest model is kept", path.text);
+    console_warning(console, "%s was removed; the newest model is kept", path.text);
     return false;
   }
-  memcpy(r->host[1], r->host[0], model_arena_size(r->model, ARENA_MASTER) * sizeof(float)); /* its pads */
-  ModelFiles *files;
-  const bool ok = model_files_open(&files, r->dir, error) &&
-                  model_files_read_weights(files, &r->config, model_table(r->model), r->host[1], error);
-  model_files_close(files);
+  memcpy(model->host[1], model->host[0],
+         model_arena_size(model->on_device, ARENA_MASTER) * sizeof(float)); /* keeps the padding */
+  ModelFiles *kept;
+  const bool ok = model_files_open(&kept, files->dir, error) &&
+                  model_files_read_weights(kept, &model->config, model_table(model->on_device), model->host[1], error);
+  model_files_close(kept);
   return ok ||
          error_append(error, "; the run is saved. To keep its newest model instead, remove that file and type: %s",
-                      run_resume_command(r).text);
+                      run_resume_command(files).text);
 }
 
-/* The best model so far into the model; the newest weights stay in Run.host[0]. *loaded false: there is no file. */
+/* Loads the best model so far to the device; the newest weights stay in RunModel.host[0]. *loaded is false when there
+ * is no file. */
 static bool load_kept(Run *r, bool *loaded, Error *error) {
-  run_download_weights(r, error);
-  if (!run_agree(r, error)) return false;
-  *loaded = run_leader_says(r, run_leads(r) && read_kept(r, error));
-  if (!run_agree(r, error) || !*loaded) return !error->code;
-  model_upload(r->model, ARENA_MASTER, r->host[1]);
-  r->holds_kept = true;
+  run_download_weights(&r->model, error);
+  if (!run_agree(r->peers, error)) return false;
+  *loaded = run_leader_says(r->peers, run_leads(r->peers) && read_kept(&r->console, &r->files, &r->model, error));
+  if (!run_agree(r->peers, error) || !*loaded) return !error->code;
+  model_upload(r->model.on_device, ARENA_MASTER, r->model.host[1]);
+  r->now.holds_kept = true;
   return true;
 }
 
-void run_load_newest(Run *r) {
-  if (r->holds_kept) model_upload(r->model, ARENA_MASTER, r->host[0]);
-  r->holds_kept = false;
+void run_load_newest(const RunModel *model, RunNow *now) {
+  if (now->holds_kept) model_upload(model->on_device, ARENA_MASTER, model->host[0]);
+  now->holds_kept = false;
 }
 
-/* The newest weights on all of the text. */
+/* Evaluates the newest weights on the whole validation text. */
 static bool measure_newest(Run *r, Evaluation *out, bool *complete, Error *error) {
-  *out = r->evaluated;
+  *out = r->now.evaluated;
   *complete = true;
-  if (run_evaluates_all(r) && r->evaluated.tokens) return true;
+  if (run_evaluates_all(r) && r->now.evaluated.tokens) return true;
   if (!measure(r, 0, out, complete, error) || !*complete || run_evaluates_all(r) || !out->tokens) return !error->code;
-  MetricsLine line = line_of(r, METRICS_EVALUATION, r->step, out, &(ExactCount){0});
+  MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, out, &(ExactCount){0});
   line.all = true;
-  run_log(r, &line, error);
-  return run_agree(r, error);
+  run_log(&r->files, r->peers, &line, error);
+  return run_agree(r->peers, error);
 }
 
-/* Keeps the newest weights where they are better on all of the text than those that were better on its beginning. Of
- * equal ones, too: a run that was killed here has replaced the file before. */
+/* Keeps the newest weights if they are at least as good on the whole validation text as the weights that were best on
+ * its beginning. Equal ones are kept too, because an earlier start of this program may have replaced the file before it
+ * was killed. */
 static bool choose(Run *r, Evaluation *newest, Evaluation *kept, bool *complete, Error *error) {
   bool loaded;
   if (!measure_newest(r, newest, complete, error) || !*complete) return !error->code;
   *kept = *newest;
-  if (r->best_step == r->step) return true;
+  if (r->progress.best_step == r->progress.step) return true;
   if (!load_kept(r, &loaded, error)) return false;
   if (loaded && (!measure(r, 0, kept, complete, error) || !*complete)) return !error->code;
-  if (loaded && run_leader_says(r, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats))) return true;
+  if (loaded && run_leader_says(r->peers, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats)))
+    return true;
   *kept = *newest;
-  run_load_newest(r);
-  r->best_loss = r->last_val_loss;
+  run_load_newest(&r->model, &r->now);
+  r->progress.best_loss = r->progress.last_val_loss;
   return keep_newest(r, error);
 }
 
-static void say_kept(Run *r, const Evaluation *newest, const Evaluation *kept, const ExactCount *exact) {
+static void say_kept(Console *console, const RunProgress *progress, const Evaluation *newest, const Evaluation *kept,
+                     const ExactCount *exact) {
   char bits[48] = ""; /* end tokens alone have no bytes */
   if (kept->bytes) snprintf(bits, sizeof bits, ", %.4f bits per byte", evaluation_bits_per_byte(kept));
-  console_line(&r->console, "validation loss %.4f nats per token%s, over all %s", evaluation_loss(kept), bits,
+  console_line(console, "validation loss %.4f nats per token%s, over all %s", evaluation_loss(kept), bits,
                text_plural((double)kept->tokens, "token").text);
   if (exact->pairs)
-    console_line(&r->console, "%.1f %% of %" PRId64 " answers are exactly right",
+    console_line(console, "%.1f %% of %" PRId64 " answers are exactly right",
                  100 * (double)exact->exact / (double)exact->pairs, exact->pairs);
-  if (r->best_step < r->step)
-    console_note(&r->console,
+  if (progress->best_step < progress->step)
+    console_note(console,
                  "the model of step %" PRId64 " is kept; the model of the last step, %" PRId64 ", has a loss of %.4f",
-                 r->best_step, r->step, evaluation_loss(newest));
+                 progress->best_step, progress->step, evaluation_loss(newest));
 }
 
 static bool measure_kept(Run *r, Error *error) {
   Evaluation newest, kept;
   ExactCount exact = {0};
   bool complete;
-  if (!run_has_validation(r)) return true;
+  if (!run_has_validation(&r->text)) return true;
   if (!choose(r, &newest, &kept, &complete, error) || !complete || !kept.tokens) return !error->code;
   if (!check_finite(r, evaluation_loss(&kept), error)) return false;
-  if (!run_leads(r)) return true;
-  if (r->config.encoder_layers && !count_exact(r, 0, &exact, error)) return false;
-  if (stop_signal) return true; /* not all answers were counted; a resumed run measures again */
-  const MetricsLine line = line_of(r, METRICS_KEPT, r->best_step, &kept, &exact);
-  if (!run_log(r, &line, error)) return false;
-  say_kept(r, &newest, &kept, &exact);
+  if (!run_leads(r->peers)) return true;
+  if (r->model.config.encoder_layers && !count_exact(r, 0, &exact, error)) return false;
+  if (stop_signal) return true; /* the count is incomplete; a resumed run measures again */
+  const MetricsLine line = line_of(r, METRICS_KEPT, r->progress.best_step, &kept, &exact);
+  if (!run_log(&r->files, r->peers, &line, error)) return false;
+  say_kept(&r->console, &r->progress, &newest, &kept, &exact);
   return judge(r, true, error);
 }
 
 bool run_measure_kept(Run *r, Error *error) {
   measure_kept(r, error);
-  return run_agree(r, error);
+  return run_agree(r->peers, error);
 }

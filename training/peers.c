@@ -1,5 +1,5 @@
-/* Processes that train one model together. Rank 0 leads: it makes choices, writes the run directory and prints; it
- * sends the others the data that they need to make the same steps. */
+/* Processes that train one model together. Rank 0 makes the automatic choices, writes the run directory and prints; it
+ * sends the others what they need to run the same steps. */
 #include "training/run.h"
 
 #include "cli/startup.h"
@@ -14,152 +14,151 @@
 
 /* ---- what all know ---- */
 
-bool run_agree(Run *r, Error *error) { return collective_agree(r->peers, NULL, error); }
+bool run_agree(Collective *peers, Error *error) { return collective_agree(peers, NULL, error); }
 
 bool run_listen(Run *r, Error *error) {
   int signal = stop_signal;
   const bool ok = collective_agree(r->peers, &signal, error);
-  r->stopping = signal;
+  r->now.stopping = signal;
   return ok;
 }
 
-bool run_leader_says(Run *r, bool what) {
-  collective_broadcast(r->peers, &what, sizeof what);
+bool run_leader_says(Collective *peers, bool what) {
+  collective_broadcast(peers, &what, sizeof what);
   return what;
 }
 
-double run_leader_counts(Run *r, double what) {
-  collective_broadcast(r->peers, &what, sizeof what);
+double run_leader_counts(Collective *peers, double what) {
+  collective_broadcast(peers, &what, sizeof what);
   return what;
 }
 
-bool run_share_settings(Run *r, Error *error) {
+bool run_share_settings(Options *options, Collective *peers, Error *error) {
   char *dump = NULL;
   size_t size = 0;
-  if (r->peers->size == 1) return !error->code;
-  if (run_leads(r) && !error->code) {
+  if (peers->size == 1) return !error->code;
+  if (run_leads(peers) && !error->code) {
     FILE *stream = open_memstream(&dump, &size);
-    const bool ok = stream && options_dump(&r->options, stream);
+    const bool ok = stream && options_dump(options, stream);
     if (!stream || fclose(stream) != 0 || !ok) error_memory(error, "the settings");
   }
-  const bool ok = run_agree(r, error) && collective_broadcast_text(r->peers, &dump, &size, error);
-  if (ok && !run_leads(r)) options_copy(&r->options, dump, error);
+  const bool ok = run_agree(peers, error) && collective_broadcast_text(peers, &dump, &size, error);
+  if (ok && !run_leads(peers)) options_copy(options, dump, error);
   free(dump);
-  return ok && run_agree(r, error);
+  return ok && run_agree(peers, error);
 }
 
 /* ---- parts of a step ---- */
 
-SequenceShare run_sequence_share(const Run *r) {
-  const int all = r->settings.batch * r->settings.grad_accum, ranks = r->peers->size, rank = r->peers->rank;
+SequenceShare run_sequence_share(const TrainSettings *s, const Collective *peers) {
+  const int all = s->batch * s->grad_accum, ranks = peers->size, rank = peers->rank;
   const int first = (int)((int64_t)all * rank / ranks), end = (int)((int64_t)all * (rank + 1) / ranks);
-  const int most = (all + ranks - 1) / ranks, passes = (most + r->settings.batch - 1) / r->settings.batch;
+  const int most = (all + ranks - 1) / ranks, passes = (most + s->batch - 1) / s->batch;
   return (SequenceShare){first, end - first, (most + passes - 1) / passes, passes};
 }
 
-TrainConfig run_train_config(const Run *r) {
-  TrainConfig train = choices_train_config(&r->settings);
-  const SequenceShare share = run_sequence_share(r);
+TrainConfig run_train_config(const TrainSettings *s, const Collective *peers) {
+  TrainConfig train = settings_train_config(s);
+  const SequenceShare share = run_sequence_share(s, peers);
   train.batch = share.batch;
   train.micro_batches = share.micro_batches;
   train.first_sequence = share.first;
-  train.sharding = (Sharding){r->peers->rank, r->peers->size, !r->settings.no_shard};
+  train.sharding = (Sharding){peers->rank, peers->size, !s->no_shard};
   return train;
 }
 
-bool run_check_peers(const Run *r, Error *error) {
-  const int sequences = r->settings.batch * r->settings.grad_accum;
-  if (sequences >= r->peers->size) return true;
+bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error) {
+  const int sequences = s->batch * s->grad_accum;
+  if (sequences >= peers->size) return true;
   return fail(error, EXIT_USAGE, "a step of %s cannot be divided among %d processes; raise --batch, or start fewer",
-              text_plural(sequences, "sequence").text, r->peers->size);
+              text_plural(sequences, "sequence").text, peers->size);
 }
 
-/* Threads of this process where nobody says how many: those that it may run on are shared with others that may run on
- * the same. */
+/* The processors that a process may run on. Processes with the same ones share them. */
 typedef struct Place {
   int node;
   unsigned char cpus[THREADS_MASK_BYTES];
 } Place;
 
-int run_threads(Run *r, Error *error) {
-  const int wanted = r->settings.machine.threads, all = threads_count(wanted);
-  if (wanted || r->peers->size == 1) return wanted;
-  Place mine = {.node = r->peers->node_first};
+int run_threads(const TrainSettings *s, Collective *peers, Error *error) {
+  const int wanted = s->machine.threads, all = threads_count(wanted);
+  if (wanted || peers->size == 1) return wanted;
+  Place mine = {.node = peers->node_first};
   threads_mask(mine.cpus);
-  Place *places = malloc((size_t)r->peers->size * sizeof *places);
-  if (!places) error_memory(error, "the places of processes");
-  if (!run_agree(r, error) || !places) {
+  Place *places = malloc((size_t)peers->size * sizeof *places);
+  if (!places) error_memory(error, "the processors of ranks");
+  if (!run_agree(peers, error) || !places) {
     free(places);
     return all;
   }
-  collective_all_gather(r->peers, &mine, places, sizeof mine);
+  collective_all_gather(peers, &mine, places, sizeof mine);
   int same = 1; /* this one */
-  for (int i = 0; i < r->peers->size; i++) same += i != r->peers->rank && memcmp(&places[i], &mine, sizeof mine) == 0;
+  for (int i = 0; i < peers->size; i++) same += i != peers->rank && memcmp(&places[i], &mine, sizeof mine) == 0;
   free(places);
   return all > same ? all / same : 1;
 }
 
-bool run_check_device(Run *r, Error *error) {
+bool run_check_device(const RunDevice *device, Collective *peers, int *machines, Error *error) {
   struct {
     int dtype;
     bool accelerator;
-  } mine = {(int)r->device.dtype, r->device.accelerator}, first = mine;
-  if (r->peers->size == 1) return true;
-  collective_broadcast(r->peers, &first, sizeof first);
-  double machines = r->peers->node_rank == 0;
-  collective_sum(r->peers, &machines, 1);
-  r->machines = (int)machines;
+  } mine = {(int)device->info.dtype, device->info.accelerator}, first = mine;
+  if (peers->size == 1) return true;
+  collective_broadcast(peers, &first, sizeof first);
+  double first_on_machine = peers->node_rank == 0;
+  collective_sum(peers, &first_on_machine, 1);
+  *machines = (int)first_on_machine;
   if (mine.dtype != first.dtype || mine.accelerator != first.accelerator)
-    fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; say --device and --dtype",
-         r->device.device, dtype_name(r->device.dtype), first.accelerator ? "GPU" : "CPU",
+    fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; give --device and --dtype",
+         device->info.device, dtype_name(device->info.dtype), first.accelerator ? "GPU" : "CPU",
          dtype_name((DType)first.dtype));
-  return run_agree(r, error);
+  return run_agree(peers, error);
 }
 
 /* ---- who is behind ---- */
 
-void run_restart_comparison(Run *r) {
-  r->heard_at = clock_seconds();
-  r->heard_waited = r->peers->waited;
+void run_restart_comparison(Straggler *straggler, const Collective *peers) {
+  straggler->heard_at = clock_seconds();
+  straggler->heard_waited = peers->waited;
 }
 
-/* What a rank has worked for the others to wait for it. On GPUs that reach each other it is they who wait, unseen. */
-void run_name_slowest(Run *r) {
+/* Compares the time that ranks worked without waiting. GPUs that communicate directly wait on the device, unseen
+ * here. */
+void run_name_slowest(Straggler *straggler, Collective *peers, Console *console) {
   enum { LEAST_SECONDS = 2 };
-  const Collective *peers = r->peers;
-  if (peers->size == 1 || r->device.direct) return;
-  const double seconds = clock_seconds() - r->heard_at;
-  r->heard += seconds;
-  r->worked += seconds - (peers->waited - r->heard_waited);
-  if (run_leader_says(r, r->heard < (double)LEAST_SECONDS)) return;
+  if (peers->size == 1) return;
+  const double seconds = clock_seconds() - straggler->heard_at;
+  straggler->heard += seconds;
+  straggler->worked += seconds - (peers->waited - straggler->heard_waited);
+  if (run_leader_says(peers, straggler->heard < (double)LEAST_SECONDS)) return;
   double largest, others;
   char host[sizeof peers->host];
-  const int slowest = collective_largest(r->peers, r->worked, &largest, &others);
-  const bool behind = largest >= 1.1 * others, said = r->slowest == slowest + 1;
+  const int slowest = collective_largest(peers, straggler->worked, &largest, &others);
+  const bool behind = largest >= 1.1 * others, said = straggler->slowest == slowest + 1;
   memcpy(host, peers->host, sizeof host);
-  collective_broadcast_from(r->peers, host, sizeof host, slowest);
+  collective_broadcast_from(peers, host, sizeof host, slowest);
   if (behind && !said)
-    console_note(&r->console, "rank %d on %s takes %.0f %% longer than the others, which wait for it", slowest, host,
+    console_note(console, "rank %d on %s takes %.0f %% longer than the others, which wait for it", slowest, host,
                  100 * (largest / others - 1));
-  r->slowest = behind ? slowest + 1 : 0;
-  r->heard = r->worked = 0;
+  straggler->slowest = behind ? slowest + 1 : 0;
+  straggler->heard = straggler->worked = 0;
 }
 
 /* ---- text ---- */
 
-static bool share_tokenizer(Run *r, Tokenizer **tokenizer, Error *error) {
+static bool share_tokenizer(Collective *peers, Tokenizer **tokenizer, Error *error) {
   char *text = NULL, *path = NULL;
   size_t size = 0;
-  int32_t end = 0, vocab = 0; /* of which the file alone does not tell all */
-  if (run_leads(r)) {
+  int32_t end = 0, vocab = 0; /* not all of it is in the file */
+  if (run_leads(peers)) {
     end = tokenizer_end(*tokenizer);
     vocab = tokenizer_vocab(*tokenizer);
     tokenizer_text(*tokenizer, &text, &size, error);
   }
-  collective_broadcast(r->peers, &end, sizeof end);
-  collective_broadcast(r->peers, &vocab, sizeof vocab);
-  bool ok = run_agree(r, error) && collective_broadcast_text(r->peers, &text, &size, error);
-  if (ok && !run_leads(r)) {
+  collective_broadcast(peers, &end, sizeof end);
+  collective_broadcast(peers, &vocab, sizeof vocab);
+  bool ok = run_agree(peers, error) && collective_broadcast_text(peers, &text, &size, error);
+  if (ok && !run_leads(peers)) {
     ok = file_temporary(&path, error) && file_write(path, text, size, error) &&
          tokenizer_load_alone(tokenizer, path, end, error) &&
          (tokenizer_set_vocab(*tokenizer, vocab) || fail(error, EXIT_INTERNAL, "a vocabulary of %d tokens", vocab));
@@ -167,10 +166,10 @@ static bool share_tokenizer(Run *r, Tokenizer **tokenizer, Error *error) {
   }
   free(path);
   free(text);
-  return run_agree(r, error) && ok;
+  return run_agree(peers, error) && ok;
 }
 
-/* What the leader has opened, and where. */
+/* The token file that rank 0 has opened. */
 typedef struct SharedTokens {
   TokenFileInfo info;
   char path[4097];
@@ -181,7 +180,7 @@ static bool is_same(const TokenFile *file, const TokenFileInfo *info) {
          file->info.loss_mask == info->loss_mask;
 }
 
-/* The file of that path, if it is the leader's. */
+/* Opens the token file at `path` if it equals that of rank 0. */
 static bool open_tokens(TokenFile *out, const char *path, const TokenFileInfo *info) {
   Error ignored = {0};
   if (!token_file_open(out, path, &ignored)) return false;
@@ -191,7 +190,7 @@ static bool open_tokens(TokenFile *out, const char *path, const TokenFileInfo *i
   return false;
 }
 
-/* The same text encoded here, for the processes of a machine that does not see the leader's files. */
+/* Encodes the same text on a machine that does not see the files of rank 0. */
 static bool encode_here(Run *r, const char *const *sources, int count, const SharedTokens *leader, TokenFile *out,
                         char **path, Error *error) {
   Corpus *corpus = NULL;
@@ -206,28 +205,29 @@ static bool encode_here(Run *r, const char *const *sources, int count, const Sha
   if (!ok || is_same(out, &leader->info)) return ok;
   return fail(
       error, EXIT_INPUT,
-      "the text is not that of rank 0: %lld tokens with the checksum %016llx, and not %lld with %016llx; give all "
+      "the text differs from that of rank 0: it has %lld tokens with checksum %016llx, not %lld with %016llx; give all "
       "machines the same files",
       (long long)out->info.tokens, (unsigned long long)out->info.sum, (long long)leader->info.tokens,
       (unsigned long long)leader->info.sum);
 }
 
-/* What a process says of a file that the leader has. */
+/* Whether a process sees the token file of rank 0. */
 typedef struct SeenTokens {
   bool seen;
   int node;
-  char host[64], path[4097]; /* path: of the tokens that it has encoded; "": none */
+  char host[64], path[4097]; /* path: the tokens that it has encoded; "": none */
 } SeenTokens;
 
-/* The first of those on its machine that do not see the file encodes it for them. Machines that share nothing encode at
- * the same time. */
+/* Returns the rank that encodes for the machine of `rank`: its first one that does not see the file. Machines without a
+ * shared file system encode at the same time. */
 static int encoder_for(const Collective *c, const SeenTokens *all, int rank) {
   int first = 0;
   while (first < c->size && (all[first].seen || all[first].node != all[rank].node)) first++;
   return first;
 }
 
-/* A round: some encode, the others of their machine look at that. True when all have the file. */
+/* One round: some ranks encode, then the others on their machines open the result. Returns true when all have the
+ * file. */
 static bool encode_round(Run *r, const char *const *sources, int count, const SharedTokens *leader, SeenTokens *all,
                          TokenFile *file, SeenTokens *mine, Error *error) {
   Collective *c = r->peers;
@@ -239,7 +239,7 @@ static bool encode_round(Run *r, const char *const *sources, int count, const Sh
     snprintf(mine->path, sizeof mine->path, "%s", made);
     mine->seen = true;
   }
-  const bool ok = run_agree(r, error);
+  const bool ok = run_agree(r->peers, error);
   if (ok) collective_all_gather(c, mine, all, sizeof *mine);
   if (ok && !mine->seen) mine->seen = open_tokens(file, all[encoder].path, &leader->info);
   bool complete = ok;
@@ -247,7 +247,7 @@ static bool encode_round(Run *r, const char *const *sources, int count, const Sh
     if (*all[i].path)
       console_note(&r->console, "%s does not see the files of rank 0, and has encoded the text for rank %d itself",
                    all[i].host, i);
-  if (ok) collective_all_gather(c, mine, all, sizeof *mine); /* all have opened what they can */
+  if (ok) collective_all_gather(c, mine, all, sizeof *mine); /* waits until all have opened what they can */
   for (int i = 0; ok && i < c->size; i++) complete = complete && all[i].seen;
   if (made) unlink(made);
   free(made);
@@ -257,17 +257,17 @@ static bool encode_round(Run *r, const char *const *sources, int count, const Sh
 static bool share_tokens(Run *r, const char *const *sources, int count, TokenFile *file, Error *error) {
   Collective *c = r->peers;
   SharedTokens leader = {0};
-  SeenTokens mine = {.seen = run_leads(r), .node = c->node_first};
+  SeenTokens mine = {.seen = run_leads(r->peers), .node = c->node_first};
   SeenTokens *all = malloc((size_t)c->size * sizeof *all);
   memcpy(mine.host, c->host, sizeof mine.host);
-  if (run_leads(r)) {
+  if (run_leads(r->peers)) {
     char *real = realpath(file->path, NULL);
     leader.info = file->info;
     snprintf(leader.path, sizeof leader.path, "%s", real ? real : file->path);
     free(real);
   }
   if (!all) error_memory(error, "the files of processes");
-  bool ok = run_agree(r, error) && all;
+  bool ok = run_agree(r->peers, error) && all;
   if (ok) collective_broadcast(c, &leader, sizeof leader);
   if (ok && !mine.seen) mine.seen = open_tokens(file, leader.path, &leader.info);
   bool complete = false;
@@ -285,30 +285,18 @@ bool run_share_data(Run *r, Error *error) {
     TextFacts text;
     TokenRange train, val;
     bool own_sources, own_val;
-  } facts = {r->text, r->train, r->val, r->source_tokenizer != NULL, s->val != NULL};
+  } facts = {r->text.facts, r->text.train, r->text.val, r->text.source_tokenizer != NULL, s->val != NULL};
   if (r->peers->size == 1) return !error->code;
-  if (!run_share_settings(r, error)) return false;
+  if (!run_share_settings(&r->options, r->peers, error)) return false;
   collective_broadcast(r->peers, &facts, sizeof facts);
-  if (!share_tokenizer(r, &r->tokenizer, error) ||
-      (facts.own_sources && !share_tokenizer(r, &r->source_tokenizer, error)) ||
-      !share_tokens(r, s->data.items, s->data.count, &r->tokens_file, error) ||
-      (facts.own_val && !share_tokens(r, &s->val, 1, &r->val_file, error)))
+  if (!share_tokenizer(r->peers, &r->text.tokenizer, error) ||
+      (facts.own_sources && !share_tokenizer(r->peers, &r->text.source_tokenizer, error)) ||
+      !share_tokens(r, s->data.items, s->data.count, &r->text.tokens_file, error) ||
+      (facts.own_val && !share_tokens(r, &s->val, 1, &r->text.val_file, error)))
     return false;
-  if (run_leads(r)) return true;
-  r->text = facts.text;
-  r->train = (TokenRange){&r->tokens_file, facts.train.begin, facts.train.end};
-  r->val = (TokenRange){facts.own_val ? &r->val_file : &r->tokens_file, facts.val.begin, facts.val.end};
+  if (run_leads(r->peers)) return true;
+  r->text.facts = facts.text;
+  r->text.train = (TokenRange){&r->text.tokens_file, facts.train.begin, facts.train.end};
+  r->text.val = (TokenRange){facts.own_val ? &r->text.val_file : &r->text.tokens_file, facts.val.begin, facts.val.end};
   return true;
-}
-
-/* ---- progress ---- */
-
-void run_share_progress(Run *r) {
-  int64_t *const counts[] = {&r->step,         &r->best_step, &r->bad_evals,  &r->evaluated_step,
-                             &r->sampled_step, &r->val_part,  &r->saved_step, &r->loss_steps};
-  double *const numbers[] = {&r->best_loss, &r->last_val_loss, &r->seconds, &r->loss_sum};
-  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-    collective_broadcast(r->peers, counts[i], sizeof *counts[i]);
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-    collective_broadcast(r->peers, numbers[i], sizeof *numbers[i]);
 }

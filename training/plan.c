@@ -28,7 +28,8 @@ static void print_packing(Console *c, const Packing *p) {
 
 static void print_pairs(Console *c, const Pairs *p) {
   const double places = fmax(1, (double)p->table.windows * p->ctx);
-  console_row(c, "packing", "%s in %s; %.1f %% of the prompts' places and %.1f %% of the responses' are padding",
+  console_row(c, "packing",
+              "%s in %s; %.1f %% of the prompt positions and %.1f %% of the response positions are padding",
               text_plural_short((double)(p->pairs - p->left_out), "pair").text,
               text_plural_short((double)p->table.windows, "window").text, 100 * (1 - (double)p->used_source / places),
               100 * (1 - (double)p->used_target / places));
@@ -43,43 +44,44 @@ static void print_pairs(Console *c, const Pairs *p) {
                 text_plural((double)p->first_left_out.target, "token").text);
 }
 
-static void print_text(Run *r) {
-  const TextFacts *text = &r->text;
-  Console *c = &r->console;
-  const int more = r->settings.data.count - 1;
+static void print_text(Console *c, const TrainSettings *s, const RunText *text) {
+  const TextFacts *facts = &text->facts;
+  const int more = s->data.count - 1;
   char files[96] = "";
   if (more > 0) snprintf(files, sizeof files, " and %d more", more);
-  if (text->files > more + 1) snprintf(files + strlen(files), sizeof files - strlen(files), " (%d files)", text->files);
+  if (facts->files > more + 1)
+    snprintf(files + strlen(files), sizeof files - strlen(files), " (%d files)", facts->files);
   console_row(c, "text", "%s%s: %s, %s tokens to train on, %s to validate, %s",
-              text_one_line(run_text_name(r), 250).text, files, text_bytes((double)text->bytes).text,
-              text_count((double)token_range_size(&r->train)).text, text_count((double)token_range_size(&r->val)).text,
-              text_plural((double)r->tokens_file.info.documents, "document").text);
-  if (text->skipped)
+              text_one_line(run_text_name(s), 250).text, files, text_bytes((double)facts->bytes).text,
+              text_count((double)token_range_size(&text->train)).text,
+              text_count((double)token_range_size(&text->val)).text,
+              text_plural((double)text->tokens_file.info.documents, "document").text);
+  if (facts->skipped)
     console_row(c, "",
                 "%s in directories skipped: only .txt, .jsonl and .tsv files are read, no "
                 "hidden files, no runs",
-                text_plural((double)text->skipped, "name").text);
-  if (r->windows.pairs) print_pairs(c, r->windows.pairs);
-  else if (r->windows.packing) print_packing(c, r->windows.packing);
+                text_plural((double)facts->skipped, "name").text);
+  if (text->windows.pairs) print_pairs(c, text->windows.pairs);
+  else if (text->windows.packing) print_packing(c, text->windows.packing);
 }
 
-static void print_model(Run *r) {
-  const ModelConfig *m = &r->config;
+static void print_model(Console *c, const TrainSettings *s, const RunText *text, const ModelConfig *m) {
   char encoder[48] = "", sources[64] = "";
   if (m->encoder_layers) snprintf(encoder, sizeof encoder, "encoder of %d and decoder of ", m->encoder_layers);
-  if (r->source_tokenizer)
-    snprintf(sources, sizeof sources, ", of sources %d (%s)", m->source_vocab, tokenizer_name(r->source_tokenizer));
-  console_row(&r->console, "model", "%s: %s%s x %d, %s%s, ffn %d, context %d, vocabulary %d (%s)%s%s",
+  if (text->source_tokenizer)
+    snprintf(sources, sizeof sources, ", source vocabulary %d (%s)", m->source_vocab,
+             tokenizer_name(text->source_tokenizer));
+  console_row(c, "model", "%s: %s%s x %d, %s%s, ffn %d, context %d, vocabulary %d (%s)%s%s",
               text_plural_short((double)model_parameters(m), "parameter").text, encoder,
               text_plural(m->layers, "layer").text, m->dim, text_plural(m->heads, "head").text,
-              m->kv_heads < m->heads ? " (grouped)" : "", m->ffn, m->ctx, m->vocab, tokenizer_name(r->tokenizer),
+              m->kv_heads < m->heads ? " (grouped)" : "", m->ffn, m->ctx, m->vocab, tokenizer_name(text->tokenizer),
               sources, m->tie ? ", tied" : "");
   bool own;
   const char *class = model_files_class(m, &own);
-  console_row(&r->console, "", "%s; in transformers %s%s", architecture_words(m).text, class,
-              own ? ", with trust_remote_code (no class has these parts)" : "");
-  if (settings_start_from_model(&r->settings))
-    console_row(&r->console, "", "starts from the weights in %s", text_one_line(r->settings.init, 250).text);
+  console_row(c, "", "%s; in transformers %s%s", architecture_words(m).text, class,
+              own ? ", with trust_remote_code (no class has this architecture)" : "");
+  if (settings_start_from_model(s))
+    console_row(c, "", "starts from the weights in %s", text_one_line(s->init, 250).text);
 }
 
 /* "dropout 0.1, in the MLP 0.2" */
@@ -114,13 +116,13 @@ static OptimizerWords optimizer_words(const TrainSettings *s) {
 
 static void print_processes(Run *r) {
   const Collective *peers = r->peers;
-  const SequenceShare share = run_sequence_share(r);
+  const SequenceShare share = run_sequence_share(&r->settings, r->peers);
   if (peers->size == 1) return;
   console_row(&r->console, "ranks", "%d on %s, %s%s%s; each takes %d of a step's %s%s%s", peers->size,
-              text_plural(r->machines, "machine").text, r->device.direct ? "by NCCL and " : "by ", peers->engine,
-              r->device.direct || !r->device.accelerator ? ""
-              : r->device.crowded                        ? " through their hosts (some share a GPU)"
-                                                         : " through their hosts (there is no NCCL that all can load)",
+              text_plural(r->machines, "machine").text, r->device.info.direct ? "by NCCL and " : "by ", peers->engine,
+              r->device.info.direct || !r->device.info.accelerator ? ""
+              : r->device.info.crowded                             ? " through their hosts (some share a GPU)"
+                                       : " through their hosts (there is no NCCL that all can load)",
               share.count, text_plural(r->settings.batch * r->settings.grad_accum, "sequence").text,
               r->settings.batch * r->settings.grad_accum % peers->size ? " or one more" : "",
               r->settings.no_shard ? "" : " and updates its part of the parameters");
@@ -137,16 +139,17 @@ static void print_length(Run *r, const TrainConfig *train) {
               s->seed);
 }
 
-/* Of what a resumed run has left, too. */
+/* Returns the seconds that the rest of the run will take. */
 static double estimated_seconds(const Run *r) {
-  if (!isnan(r->pace.minutes)) return r->pace.deadline - clock_seconds();
-  return choices_step_seconds(run_step_flops(r) * (double)(r->settings.steps - r->step), &r->device, r->peak_flops);
+  if (!isnan(r->budget.minutes)) return r->budget.deadline - clock_seconds();
+  return auto_step_seconds(run_step_flops(r) * (double)(r->settings.steps - r->progress.step), &r->device.info,
+                           r->device.peak_flops);
 }
 
-/* The model, which is as large as its gradients, three states, and the text. */
-static size_t disk_bytes(const Run *r, const MemoryPlan *m) {
-  const size_t text = r->tokens_file.file.size + r->val_file.file.size + r->text.stdin_bytes; /* kept with the run */
-  return m->gradients + 3 * m->copies + text;
+/* Returns the bytes on disk: the model (as large as its gradients), three states and the text. */
+static size_t disk_bytes(const RunText *text, const MemoryPlan *m) {
+  const size_t kept = text->tokens_file.file.size + text->val_file.file.size + text->facts.stdin_bytes;
+  return m->gradients + 3 * m->copies + kept;
 }
 
 static void print_memory(Run *r, const MemoryPlan *m) {
@@ -156,8 +159,8 @@ static void print_memory(Run *r, const MemoryPlan *m) {
               text_bytes((double)m->gradients).text, text_bytes((double)m->moments).text,
               m->iteration ? ", Muon's iteration " : "", m->iteration ? text_bytes((double)m->iteration).text : "",
               text_bytes((double)m->activations).text, text_bytes((double)m->logits).text,
-              text_bytes((double)m->copies).text, r->device.accelerator ? " on the host" : "",
-              text_bytes((double)disk_bytes(r, m)).text);
+              text_bytes((double)m->copies).text, r->device.info.accelerator ? " on the host" : "",
+              text_bytes((double)disk_bytes(&r->text, m)).text);
 }
 
 void run_print_plan(Run *r) {
@@ -165,60 +168,62 @@ void run_print_plan(Run *r) {
   Console *c = &r->console;
   Error refused = {0};
   if (c->quiet) return;
-  const TrainConfig train = run_train_config(r);
-  const MemoryPlan memory = model_memory(&r->config, &train, &r->device);
-  print_text(r);
-  print_model(r);
+  const TrainConfig train = run_train_config(&r->settings, r->peers);
+  const MemoryPlan memory = model_memory(&r->model.config, &train, &r->device.info);
+  print_text(&r->console, &r->settings, &r->text);
+  print_model(&r->console, &r->settings, &r->text, &r->model.config);
   print_length(r, &train);
   print_processes(r);
   print_memory(r, &memory);
-  if (r->choices.text[0]) console_row(c, "chosen", "%s", r->choices.text);
-  console_row(c, "device", "%s, %s, peak %.0f GFLOP/s; about %s for the run", r->device.device,
-              dtype_name(r->device.dtype), 1e-9 * r->peak_flops, text_duration(estimated_seconds(r)).text);
-  const bool taken = s->dry_run && !s->resume && !s->overwrite && checkpoint_is_run(r->dir);
-  if (!s->bench) console_row(c, "output", "%s%s", r->dir, taken ? ", which holds a run: it needs --overwrite" : "");
+  if (r->reasons.text[0]) console_row(c, "chosen", "%s", r->reasons.text);
+  console_row(c, "device", "%s, %s, peak %.0f GFLOP/s; about %s for the run", r->device.info.device,
+              dtype_name(r->device.info.dtype), 1e-9 * r->device.peak_flops, text_duration(estimated_seconds(r)).text);
+  const bool taken = s->dry_run && !s->resume && !s->overwrite && checkpoint_is_run(r->files.dir);
+  if (!s->bench)
+    console_row(c, "output", "%s%s", r->files.dir, taken ? ", which holds a run: it needs --overwrite" : "");
   if (s->dry_run && !run_check_memory(r, &refused)) console_warning(c, "%s", refused.text);
 }
 
 /* ---- for programs ---- */
 
 static json_t *memory_json(const Run *r) {
-  const TrainConfig train = run_train_config(r);
-  const MemoryPlan m = model_memory(&r->config, &train, &r->device);
+  const TrainConfig train = run_train_config(&r->settings, r->peers);
+  const MemoryPlan m = model_memory(&r->model.config, &train, &r->device.info);
   return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "total", (json_int_t)m.total, "weights", (json_int_t)m.weights,
                    "gradients", (json_int_t)m.gradients, "moments", (json_int_t)m.moments, "iteration",
                    (json_int_t)m.iteration, "activations", (json_int_t)m.activations, "logits", (json_int_t)m.logits,
                    "copies", (json_int_t)m.copies);
 }
 
-static json_t *text_json(const Run *r) {
-  return json_pack("{s:I,s:I,s:I,s:I,s:I}", "files", (json_int_t)r->text.files, "bytes", (json_int_t)r->text.bytes,
-                   "documents", (json_int_t)r->tokens_file.info.documents, "train_tokens",
-                   (json_int_t)token_range_size(&r->train), "val_tokens", (json_int_t)token_range_size(&r->val));
+static json_t *text_json(const RunText *text) {
+  return json_pack("{s:I,s:I,s:I,s:I,s:I}", "files", (json_int_t)text->facts.files, "bytes",
+                   (json_int_t)text->facts.bytes, "documents", (json_int_t)text->tokens_file.info.documents,
+                   "train_tokens", (json_int_t)token_range_size(&text->train), "val_tokens",
+                   (json_int_t)token_range_size(&text->val));
 }
 
 static json_t *plan_json(const Run *r, char *settings, Error *error) {
   const TrainSettings *s = &r->settings;
   bool own;
   const int64_t per_step = settings_tokens_per_step(s), tokens = per_step * s->steps;
-  const TrainConfig train = run_train_config(r);
-  const MemoryPlan memory = model_memory(&r->config, &train, &r->device);
+  const TrainConfig train = run_train_config(&r->settings, r->peers);
+  const MemoryPlan memory = model_memory(&r->model.config, &train, &r->device.info);
   return json_pack(
-      "{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text", text_json(r), "run",
-      text_one_line(r->dir, ONE_LINE_BYTES - 1).text, "params", (json_int_t)model_parameters(&r->config),
-      "params_without_embeddings", (json_int_t)model_parameters_without_embeddings(&r->config), "processes",
-      r->peers->size, "class", model_files_class(&r->config, &own), "steps", (json_int_t)s->steps, "tokens_per_step",
-      (json_int_t)per_step, "tokens", (json_int_t)tokens, "epochs", (double)tokens / (double)run_epoch_tokens(r),
-      "flops_per_step", run_step_flops(r), "peak_flops_per_s", r->peak_flops, "seconds", estimated_seconds(r),
-      "memory_bytes", memory_json(r), "disk_bytes", (json_int_t)disk_bytes(r, &memory), "device", r->device.device,
-      "dtype", dtype_name(r->device.dtype), "chosen", r->choices.text, "settings",
-      result_settings_text(settings, error));
+      "{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text", text_json(&r->text),
+      "run", text_one_line(r->files.dir, ONE_LINE_BYTES - 1).text, "params",
+      (json_int_t)model_parameters(&r->model.config), "params_without_embeddings",
+      (json_int_t)model_parameters_without_embeddings(&r->model.config), "processes", r->peers->size, "class",
+      model_files_class(&r->model.config, &own), "steps", (json_int_t)s->steps, "tokens_per_step", (json_int_t)per_step,
+      "tokens", (json_int_t)tokens, "epochs", (double)tokens / (double)run_epoch_tokens(r), "flops_per_step",
+      run_step_flops(r), "peak_flops_per_s", r->device.peak_flops, "seconds", estimated_seconds(r), "memory_bytes",
+      memory_json(r), "disk_bytes", (json_int_t)disk_bytes(&r->text, &memory), "device", r->device.info.device, "dtype",
+      dtype_name(r->device.info.dtype), "chosen", r->reasons.text, "settings", result_settings_text(settings, error));
 }
 
-bool run_print_plan_json(Run *r, Error *error) {
+bool run_print_plan_json(const Run *r, Error *error) {
   char *settings = NULL;
   size_t size = 0;
-  if (!run_settings_text(r, &settings, &size, error)) return false;
+  if (!run_settings_text(&r->options, &r->settings, &settings, &size, error)) return false;
   json_t *plan = plan_json(r, settings, error);
   free(settings);
   if (!plan || !json_memory_ok(error, "the plan")) {

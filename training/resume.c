@@ -15,47 +15,42 @@ static bool check_flags(const Run *r, Error *error) {
   if (*s->resume && s->out && strcmp(s->resume, s->out) != 0)
     return fail(error, EXIT_USAGE, "--resume=%s writes to that directory, not to --out %s; leave out --out", s->resume,
                 s->out);
-  const void *const fixed[] = {&s->tokenizer,         &s->vocab_size,     &s->source_tokenizer,
-                               &s->source_vocab_size, &s->pack,           &s->jsonl_field,
-                               &s->prompt_field,      &s->response_field, &s->tsv};
-  for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
-    if (options_origin(&r->options, fixed[i]) == ORIGIN_COMMAND_LINE)
-      return fail(
-          error, EXIT_USAGE,
-          "a resumed run keeps its tokenizers and how it reads its text; leave out --tokenizer, --vocab-size, "
-          "--source-tokenizer, --source-vocab-size, --pack, --jsonl-field, --prompt-field, --response-field and --tsv");
-  const void *const starts[] = {&s->init, &s->init_like, &s->init_std};
-  for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
-    if (options_origin(&r->options, starts[i]) == ORIGIN_COMMAND_LINE)
-      return fail(error, EXIT_USAGE, "a resumed run has its weights; leave out --init, --init-like and --init-std");
+  if (options_typed(&r->options,
+                    "tokenizer vocab-size source-tokenizer source-vocab-size pack jsonl-field prompt-field "
+                    "response-field tsv"))
+    return fail(
+        error, EXIT_USAGE,
+        "a resumed run keeps its tokenizers and how it reads its text; leave out --tokenizer, --vocab-size, "
+        "--source-tokenizer, --source-vocab-size, --pack, --jsonl-field, --prompt-field, --response-field and --tsv");
+  if (options_typed(&r->options, "init init-like init-std"))
+    return fail(error, EXIT_USAGE, "a resumed run has its weights; leave out --init, --init-like and --init-std");
   return true;
 }
 
-static bool find_directory(Run *r, Error *error) {
-  const TrainSettings *s = &r->settings;
-  if (*s->resume) return (r->dir = strdup(s->resume)) || error_memory(error, "a path");
+static bool find_directory(const TrainSettings *s, RunFiles *files, Error *error) {
+  if (*s->resume) return (files->dir = strdup(s->resume)) || error_memory(error, "a path");
   if (!s->out && !s->data.count)
-    return model_files_newest_run(&r->dir, error) || error_append(error, "; name the run: --resume=DIR");
-  return run_name_directory(r, error);
+    return model_files_newest_run(&files->dir, error) || error_append(error, "; name the run: --resume=DIR");
+  return run_name_directory(s, files, error);
 }
 
-/* That of the state: settings may come from another file, or from before there was a choice. */
-static bool keep_optimizer(Run *r, Error *error) {
-  TrainSettings *s = &r->settings;
-  const int kept = checkpoint_find_optimizer(r->dir);
-  const int asked = options_origin(&r->options, &s->optimizer) != ORIGIN_DEFAULT ? s->optimizer : -1;
-  if (kept < 0) return true; /* there is no state, which is said when it is read */
+/* Keeps the optimizer of the saved state: the settings may come from another file or from an older version. */
+static bool keep_optimizer(const Options *options, TrainSettings *s, const char *dir, Error *error) {
+  const int kept = checkpoint_find_optimizer(dir);
+  const int asked = options_origin(options, &s->optimizer) != ORIGIN_DEFAULT ? s->optimizer : -1;
+  if (kept < 0) return true; /* there is no state; reading it will report that */
   if (asked >= 0 && asked != kept)
-    return fail(error, EXIT_USAGE, "%s was trained with %s, and a resumed run keeps its optimizer; leave out %s",
-                r->dir, settings_optimizers[kept], settings_optimizers[asked]);
+    return fail(error, EXIT_USAGE, "%s was trained with %s, and a resumed run keeps its optimizer; leave out %s", dir,
+                settings_optimizers[kept], settings_optimizers[asked]);
   s->optimizer = kept;
   return true;
 }
 
 bool run_resume_settings(Run *r, Error *error) {
-  if (!check_flags(r, error) || !find_directory(r, error)) return false;
-  const PathText path = path_in(r->dir, CHECKPOINT_SETTINGS);
+  if (!check_flags(r, error) || !find_directory(&r->settings, &r->files, error)) return false;
+  const PathText path = path_in(r->files.dir, CHECKPOINT_SETTINGS);
   if (access(path.text, R_OK) != 0)
-    return fail(error, EXIT_CHECKPOINT, "%s holds no run to resume (no " CHECKPOINT_SETTINGS " in it)", r->dir);
-  return options_load(&r->options, path.text, EXIT_CHECKPOINT, error) && keep_optimizer(r, error);
+    return fail(error, EXIT_CHECKPOINT, "%s holds no run to resume (no " CHECKPOINT_SETTINGS " in it)", r->files.dir);
+  return options_load(&r->options, path.text, EXIT_CHECKPOINT, error) &&
+         keep_optimizer(&r->options, &r->settings, r->files.dir, error);
 }

@@ -1,6 +1,6 @@
-/* The state of one run of ./train, which the files of this folder share. train.c has the loop, settings.c the options,
- * choices.c the defaults; the sections below name the other files. Functions that return bool fill an Error when they
- * return false. */
+/* The state of one run of ./train, in parts. A function takes the parts that it needs; one that needs many of them takes
+ * the whole Run. train.c has the loop, settings.c the options, auto_settings.c the defaults; the sections below name the other
+ * files. Functions that return bool fill an Error when they return false. */
 #ifndef INKLING_TRAINING_RUN_H
 #define INKLING_TRAINING_RUN_H
 
@@ -17,7 +17,7 @@
 #include "report/result.h"
 #include "tokenizer/bpe_encode.h"
 #include "report/verdicts.h"
-#include "training/choices.h"
+#include "training/auto_settings.h"
 #include "util/clock.h"
 #include "util/text.h"
 #include "formats/model_files.h"
@@ -30,8 +30,8 @@ typedef struct TextFacts {
   size_t stdin_bytes;     /* the part of `bytes` that came from standard input */
 } TextFacts;
 
-/* The pace of a run with --minutes (pace.c). Times are clock_seconds(), durations seconds; lengths count steps. */
-typedef struct Pace {
+/* The progress of a run with --minutes (time_budget.c). Times are clock_seconds(), durations seconds; lengths count steps. */
+typedef struct TimeBudget {
   double launched;              /* when the program started */
   double minutes, deadline;     /* minutes NaN: the length is given otherwise */
   double step_seconds;          /* estimated, without pauses */
@@ -43,7 +43,7 @@ typedef struct Pace {
   double saving, sampling;      /* duration of the last one; 0: there was none */
   double evaluating, answering; /* likewise, per window and per pair */
   char *text;                   /* TrainSettings.earlier_steps if this program changed it */
-} Pace;
+} TimeBudget;
 
 /* The sequences of a step that one process computes: `count` from `first` on, in `micro_batches` passes of `batch`. The
  * last pass may contain empty sequences. */
@@ -51,22 +51,9 @@ typedef struct SequenceShare {
   int first, count, batch, micro_batches;
 } SequenceShare;
 
-typedef struct Run {
-  Collective *peers; /* the processes that train together; one if alone */
-  int machines;      /* the number of machines they run on */
-  /* Measurements of the slowest process since the last message about it. */
-  int slowest;                   /* the last rank named, plus 1; 0: none */
-  double heard, worked;          /* seconds of training, and those in which this rank did not wait */
-  double heard_at, heard_waited; /* clock_seconds() and Collective.waited at the last update */
-
-  /* ---- settings and console ---- */
-  TrainSettings settings;
-  Options options;
-  Choices choices; /* made for settings that were not given */
-  Console console;
-
-  /* ---- text (data.c) ---- */
-  TextFacts text;
+/* The texts, their tokenizers, their tokens and the windows that training and validation read (data.c). */
+typedef struct RunText {
+  TextFacts facts;
   int threads;   /* the number of threads that read it */
   char *scratch; /* temporary directory of a run without its own; NULL: not needed (any more) */
   Tokenizer *tokenizer;
@@ -77,101 +64,142 @@ typedef struct Run {
   Pairs train_pairs, val_pairs;       /* only with an encoder, instead of packing */
   Windows windows, val_windows;
   uint64_t val_text; /* identifies the validation text (dataset/text_sum.h); from rank 0 */
-  Batch batch;       /* for the step being prepared: grad_accum * batch windows */
+} RunText;
 
-  /* ---- device and model (setup.c) ---- */
+/* The device (setup.c). */
+typedef struct RunDevice {
   const Backend *backend;
   Context *context;
-  ContextInfo device; /* as it was opened; run_device_now() has changing values such as free memory */
+  ContextInfo info; /* as it was opened; run_device_now() has changing values such as free memory */
   double peak_flops;
-  size_t available;           /* free bytes before the model was allocated */
-  ModelFiles *base_files;     /* on rank 0 until the weights are read; else NULL */
-  ModelConfig base;           /* the initial model (base.c); layers 0: none */
-  SpecialTokens base_special; /* likewise */
-  ModelConfig config;
-  Model *model;
-  Decoder *decoder; /* for samples and, with an encoder, answers; decoder_rows at a time */
-  int decoder_rows;
-  BpeIds drawn;                   /* tokens of the newest sample */
-  float *host[CHECKPOINT_ARENAS]; /* host copies, for saving and loading */
+  size_t available; /* free bytes before the model was allocated */
+} RunDevice;
 
-  /* ---- run directory (directory.c) ---- */
+/* The initial model: that of --init or of the resumed run (base.c). */
+typedef struct RunBase {
+  ModelFiles *files;  /* on rank 0 until the weights are read; else NULL */
+  ModelConfig config; /* layers 0: none */
+  SpecialTokens special;
+} RunBase;
+
+/* The model that is trained (setup.c). */
+typedef struct RunModel {
+  ModelConfig config;
+  Model *on_device;
+  float *host[CHECKPOINT_ARENAS]; /* host copies, for saving and loading */
+  Batch batch;                    /* for the step being prepared: grad_accum * batch windows */
+  Decoder *decoder;               /* for samples and, with an encoder, answers; decoder_rows at a time */
+  int decoder_rows;
+  BpeIds drawn; /* tokens of the newest sample */
+} RunModel;
+
+/* The run directory (directory.c). */
+typedef struct RunFiles {
   char *dir; /* its name, also set for a run without a directory */
   CheckpointLock lock;
   bool begun; /* the directory now holds this run's model */
   Metrics metrics;
   History history; /* the contents of metrics.jsonl */
+} RunFiles;
 
-  /* ---- progress, saved with the state (state.c) ---- */
+/* The progress that is saved with the state (state.c). */
+typedef struct RunProgress {
   int64_t step, best_step, bad_evals, evaluated_step, sampled_step;
-  int64_t val_part; /* windows in each evaluation during the run; 0: not chosen yet */
+  int64_t eval_windows; /* in each evaluation during the run; 0: not chosen yet */
   bool finished;
   int64_t metrics_bytes, samples_bytes; /* sizes of the files when the state was saved */
   double best_loss, last_val_loss;      /* on those windows */
   double seconds;                       /* training time before this start of the program */
   double loss_sum;                      /* summed over the steps since the last line of metrics.jsonl */
   int64_t loss_steps;
+} RunProgress;
 
-  /* ---- since the program started ---- */
+/* What is known since the program started. */
+typedef struct RunNow {
   int stopping;             /* the signal that asked to stop, agreed by all processes in run_listen(); 0: none */
   double started, saved_at; /* clock_seconds() */
   int64_t saved_step;       /* -1: no state was saved yet */
-  StepState newest;         /* the last step reported by the device (reports.c) */
+  StepState newest;         /* the last step reported by the device (logging.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
-  bool holds_kept;          /* the model holds the weights of model.safetensors, Run.host[0] those of the last step */
-  double logged_at;         /* clock_seconds() at the last line of metrics.jsonl or run_restart_timing() */
-  int64_t timed_steps;      /* steps reported since then */
-  Pace pace;
+  bool holds_kept;     /* the device holds the weights of model.safetensors, RunModel.host[0] those of the last step */
+  double logged_at;    /* clock_seconds() at the last line of metrics.jsonl or run_restart_timing() */
+  int64_t timed_steps; /* steps reported since then */
+} RunNow;
+
+/* Measurements of the slowest process since the last message about it (peers.c). */
+typedef struct Straggler {
+  int slowest;                   /* the last rank named, plus 1; 0: none */
+  double heard, worked;          /* seconds of training, and those in which this rank did not wait */
+  double heard_at, heard_waited; /* clock_seconds() and Collective.waited at the last update */
+} Straggler;
+
+typedef struct Run {
+  TrainSettings settings;
+  Options options;
+  AutoReasons reasons; /* made for settings that were not given */
+  Console console;
+  Collective *peers; /* the processes that train together; one if alone */
+  int machines;      /* the number of machines they run on */
+  RunText text;
+  RunDevice device;
+  RunBase base;
+  RunModel model;
+  RunFiles files;
+  RunProgress progress;
+  RunNow now;
+  TimeBudget budget;
+  Straggler straggler;
 } Run;
 
 /* Returns the seconds of this run, including those before it was resumed. */
-static inline double run_seconds(const Run *r) { return r->seconds + clock_seconds() - r->started; }
+static inline double run_seconds(const Run *r) { return r->progress.seconds + clock_seconds() - r->now.started; }
 
 static inline double run_step_flops(const Run *r) {
-  return model_step_flops(&r->config, settings_tokens_per_step(&r->settings), (OptimizerKind)r->settings.optimizer,
-                          r->device.accelerator);
+  return model_step_flops(&r->model.config, settings_tokens_per_step(&r->settings),
+                          (OptimizerKind)r->settings.optimizer, r->device.info.accelerator);
 }
 
-static inline Tokenizer *run_source_tokenizer(const Run *r) {
-  return r->source_tokenizer ? r->source_tokenizer : r->tokenizer;
+static inline Tokenizer *run_source_tokenizer(const RunText *text) {
+  return text->source_tokenizer ? text->source_tokenizer : text->tokenizer;
 }
 
 /* Returns the number of token positions in one epoch, padding included. */
 static inline int64_t run_epoch_tokens(const Run *r) {
-  return r->settings.pack == PACK_DOCS ? windows_count(&r->windows, 1) * r->config.ctx : token_range_size(&r->train);
+  return r->settings.pack == PACK_DOCS ? windows_count(&r->text.windows, 1) * r->model.config.ctx
+                                       : token_range_size(&r->text.train);
 }
 
 /* Returns whether there is validation text. Without it, the newest model is kept. */
-static inline bool run_has_validation(const Run *r) { return token_range_size(&r->val) >= 2; }
+static inline bool run_has_validation(const RunText *text) { return token_range_size(&text->val) >= 2; }
 
 /* ---- peers.c: processes that train together; for a single process these do nothing ---- */
-static inline bool run_leads(const Run *r) { return r->peers->rank == 0; }
+static inline bool run_leads(const Collective *peers) { return peers->rank == 0; }
 /* Returns true when no process has an error; otherwise every process gets the same error. Call it before the next
  * collective operation wherever a single process may have failed. */
-bool run_agree(Run *r, Error *error);
-bool run_listen(Run *r, Error *error); /* as run_agree(), and updates Run.stopping */
-bool run_leader_says(Run *r, bool what);
-double run_leader_counts(Run *r, double what);
-/* Send the settings, data and progress of rank 0 to all processes, which first agree that none has an error. */
-bool run_share_settings(Run *r, Error *error);
+bool run_agree(Collective *peers, Error *error);
+bool run_listen(Run *r, Error *error); /* as run_agree(), and updates RunNow.stopping */
+bool run_leader_says(Collective *peers, bool what);
+double run_leader_counts(Collective *peers, double what);
+/* Send the settings and data of rank 0 to all processes, which first agree that none has an error. */
+bool run_share_settings(Options *options, Collective *peers, Error *error);
 bool run_share_data(Run *r, Error *error);
-void run_share_progress(Run *r);
-SequenceShare run_sequence_share(const Run *r);
-TrainConfig run_train_config(const Run *r); /* for this process */
-bool run_check_peers(const Run *r, Error *error);
-bool run_check_device(Run *r, Error *error);
+SequenceShare run_sequence_share(const TrainSettings *s, const Collective *peers);
+TrainConfig run_train_config(const TrainSettings *s, const Collective *peers); /* for this process */
+bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error);
+bool run_check_device(const RunDevice *device, Collective *peers, int *machines, Error *error);
 /* Compares the ranks over the steps since the last call and names the one that is 10 % slower. All processes call it at
  * the same step. */
-void run_name_slowest(Run *r);
-void run_restart_comparison(Run *r);   /* starts a new comparison */
-int run_threads(Run *r, Error *error); /* the number of threads to compute with; 0: all available */
+void run_name_slowest(Straggler *straggler, Collective *peers, Console *console);
+void run_restart_comparison(Straggler *straggler, const Collective *peers); /* starts a new comparison */
+/* Returns the number of threads to compute with; 0: all available. */
+int run_threads(const TrainSettings *s, Collective *peers, Error *error);
 
 /* ---- data.c ---- */
-bool run_has_pairs(const Run *r);         /* whether the loss excludes prompts */
+bool run_has_pairs(const RunText *text);  /* whether the loss excludes prompts */
 bool run_has_encoder(const Run *r);       /* known before the rest of the model */
 bool run_open_data(Run *r, Error *error); /* opens text, tokenizer, tokens; may take long */
-void run_remove_scratch(Run *r);          /* after all processes have opened the data */
-void run_close_data(Run *r);
+void run_remove_scratch(RunText *text);   /* after all processes have opened the data */
+void run_close_data(RunText *text);
 /* Parts of run_open_data(): open the texts, and encode them to a token file at `path`. */
 bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error);
 bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error *error);
@@ -180,48 +208,49 @@ bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool run_open_windows(Run *r, Error *error); /* after the context is known */
 /* Fills the sequences of a step; `out` points into the run. */
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error);
-const char *run_text_name(const Run *r);  /* the first source, for messages */
-const char *run_stdin_file(const Run *r); /* the name in the run directory for text from standard input */
+const char *run_text_name(const TrainSettings *s);  /* the first source, for messages */
+const char *run_stdin_file(const TrainSettings *s); /* the name in the run directory for text from standard input */
 
 /* ---- doctor.c: checks of the texts ---- */
 /* Reports files that are not plain text, and how to convert them. EXIT_INPUT for files whose bytes are no useful
  * training text. `trained`: the training text, which may come through a pipe; else the validation text. */
-bool run_examine_text(Run *r, const Corpus *corpus, bool trained, Error *error);
+bool run_examine_text(Console *console, const TrainSettings *s, const Corpus *corpus, bool trained, Error *error);
 
 /* ---- show.c: training windows as text ---- */
 bool run_show_windows(const Run *r, Error *error); /* --show, on stdout. EXIT_OUTPUT, EXIT_MEMORY */
 
 /* ---- setup.c: device and model ---- */
 bool run_open_device(Run *r, Error *error);
-ContextInfo run_device_now(const Run *r);
-bool run_save_tuning(const Run *r, Error *error); /* the choices of --autotune so far */
+ContextInfo run_device_now(const RunDevice *device);
+bool run_save_tuning(const RunDevice *device, const char *dir, Error *error); /* the choices of --autotune so far */
 /* Checks that the run fits into the memory that is free now, as far as it can be planned. EXIT_MEMORY. */
 bool run_check_memory(Run *r, Error *error);
 bool run_start_model(Run *r, Error *error);
 bool run_init_weights(Run *r, Error *error); /* for a new run */
-/* Copy weights and moments between the model and Run.host; run_upload_state() also sets the model's step. */
-bool run_download_state(Run *r, Error *error);
-void run_upload_state(Run *r);
+/* Copy weights and moments between the device and RunModel.host; run_upload_state() also sets the model's step. */
+bool run_download_state(RunModel *model, Error *error);
+void run_upload_state(const RunModel *model, int64_t step);
 /* Runs one step on an accelerator and undoes it: this loads kernels, chooses algorithms and allocates the remaining
  * memory before the run replaces any files of an older run. */
 bool run_warm_up(Run *r, Error *error);
-void run_stop_model(Run *r);
+void run_stop_model(RunModel *model);
 
 /* ---- plan.c: the plan of the run ---- */
 void run_print_plan(Run *r);
-bool run_print_plan_json(Run *r, Error *error); /* on stdout, for programs. EXIT_OUTPUT, EXIT_MEMORY */
+bool run_print_plan_json(const Run *r, Error *error); /* on stdout, for programs. EXIT_OUTPUT, EXIT_MEMORY */
 
-/* ---- pace.c: --minutes ---- */
-bool run_read_plans(Run *r, Error *error); /* --earlier-steps. EXIT_USAGE */
+/* ---- time_budget.c: --minutes ---- */
+bool run_read_plans(TrainSettings *s, Error *error); /* --earlier-steps. EXIT_USAGE */
 /* Sets the number of steps that fit into --minutes, from a measurement. */
 bool run_fit_minutes(Run *r, Error *error);
-void run_begin_pace(Run *r);
+void run_begin_budget(TimeBudget *budget, int64_t step);
 /* Changes the number of steps, after a step, when the run would end too late or could be longer. */
 bool run_keep_minutes(Run *r, Error *error);
-void run_count_pause(Run *r, double saving, double evaluating, double sampling); /* durations in seconds; 0: none */
+void run_count_pause(TimeBudget *budget, double saving, double evaluating,
+                     double sampling); /* durations in seconds; 0: none */
 /* Returns the planned number of steps at the current step; a repeated run gets the same. */
 static inline int64_t run_planned_steps(const Run *r) {
-  return schedule_steps(&r->settings.plans, r->settings.steps, r->step);
+  return schedule_steps(&r->settings.plans, r->settings.steps, r->progress.step);
 }
 
 /* ---- bench.c: timings ---- */
@@ -230,23 +259,24 @@ bool run_measure_step(Run *r, double limit, double *seconds, Error *error);
 bool run_bench(Run *r, const char *commit, Error *error);
 
 /* ---- directory.c: the run directory ---- */
-bool run_name_directory(Run *r, Error *error);
+bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error);
 bool run_take_directory(Run *r, Error *error);
 /* Begins the run in its directory, which from then on holds a model that transformers and ./generate can read. When the
  * run replaces another, nothing of the old run is removed before the new model is in its place. */
 bool run_begin_directory(Run *r, Error *error);
-bool run_write_settings(const Run *r, Error *error); /* config.txt */
+bool run_write_settings(const Options *options, const TrainSettings *s, const char *dir, Error *error); /* config.txt */
 typedef struct ResumeCommand {
   char text[2 * sizeof(ShellWord) + 16];
 } ResumeCommand;
-ResumeCommand run_resume_command(const Run *r); /* the command that resumes the run */
+ResumeCommand run_resume_command(const RunFiles *files); /* the command that resumes the run */
 /* Returns the contents of config.txt in allocated memory. EXIT_MEMORY. */
-bool run_settings_text(const Run *r, char **text, size_t *size, Error *error);
+bool run_settings_text(const Options *options, const TrainSettings *s, char **text, size_t *size, Error *error);
 
 /* ---- state.c: saving and restoring progress, weights and moments ---- */
 /* Copies the weights to the host of rank 0. All processes call it. */
-bool run_download_weights(Run *r, Error *error);
-bool run_write_weights(const Run *r, Error *error); /* on rank 0: writes them to model.safetensors */
+bool run_download_weights(RunModel *model, Error *error);
+/* Writes them to model.safetensors, on rank 0. */
+bool run_write_weights(const char *dir, const RunModel *model, Error *error);
 bool run_save_state(Run *r, Error *error);
 bool run_restore_state(Run *r, Error *error);
 
@@ -255,29 +285,32 @@ bool run_restore_state(Run *r, Error *error);
 bool run_resume_settings(Run *r, Error *error);
 
 /* ---- base.c: the initial model, from --init or from the resumed run ---- */
-static inline const char *run_base_dir(const Run *r) { return r->settings.resume ? r->dir : r->settings.init; }
-static inline const ModelConfig *run_base(const Run *r) { return r->base.layers ? &r->base : NULL; }
+static inline const char *run_base_dir(const Run *r) { return r->settings.resume ? r->files.dir : r->settings.init; }
+static inline const ModelConfig *run_base(const Run *r) { return r->base.config.layers ? &r->base.config : NULL; }
 /* Reads Run.base on rank 0. With --init it also sets the shape in the settings, none of which may have been given. */
 bool run_read_base(Run *r, Error *error);
-bool run_share_base(Run *r, Error *error);
+bool run_share_base(RunBase *base, Options *options, Collective *peers, Error *error);
 /* Refuses flags that would change the model of the weights. */
 bool run_check_same_model(const Run *r, Error *error);
 /* Opens the tokenizers of the initial model. */
 bool run_open_base_tokenizers(Run *r, Error *error);
-/* Reads the weights of --init into Run.host. */
-bool run_read_base_weights(Run *r, Error *error);
+/* Reads the weights of --init into RunModel.host. */
+bool run_read_base_weights(RunBase *base, RunModel *model, Error *error);
 
-/* ---- reports.c: reports of finished steps ---- */
+/* ---- logging.c: reports of finished steps ---- */
 /* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` it waits for the
  * reports of all steps so far. */
 bool run_take_reports(Run *r, bool wait, Error *error);
 /* Fills EXIT_NONFINITE with what happened, which files remain and learning rates to try. */
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error);
-void run_restart_timing(Run *r); /* restarts the measurement of tokens per second */
-bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error); /* result.json */
-bool run_write_report(const Run *r, Error *error);                                  /* report.html */
-bool run_log(Run *r, const MetricsLine *line, Error *error);                        /* a line of metrics.jsonl */
-bool run_log_verdict(Run *r, const MetricsLine *verdict, Error *error);             /* as run_log(), and prints it */
+void run_restart_timing(RunNow *now); /* restarts the measurement of tokens per second */
+bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error);  /* result.json */
+bool run_write_report(const RunFiles *files, const Collective *peers, Error *error); /* report.html */
+/* Writes a line of metrics.jsonl, on rank 0. */
+bool run_log(RunFiles *files, const Collective *peers, const MetricsLine *line, Error *error);
+/* Does the same and prints it. */
+bool run_log_verdict(Console *console, RunFiles *files, const Collective *peers, const MetricsLine *verdict,
+                     Error *error);
 
 /* ---- evaluation.c: validation ---- */
 /* Evaluates on the validation text, or on its beginning if it is long, and writes the best model so far to
@@ -289,20 +322,20 @@ bool run_evaluates_all(const Run *r);         /* whether every evaluation uses a
  * better one in model.safetensors, prints its loss and logs it. Afterwards the model may hold the kept weights instead
  * of the newest. */
 bool run_measure_kept(Run *r, Error *error);
-void run_load_newest(Run *r); /* restores the newest weights */
+void run_load_newest(const RunModel *model, RunNow *now); /* restores the newest weights */
 VerdictFacts run_verdict_facts(const Run *r);
 bool run_has_learned(const Run *r); /* false: the last evaluation was no better than guessing */
 
 /* ---- compression.c ---- */
 /* Measures how many bits per byte xz -9 needs for the beginning of the validation text after the end of the training
- * text. NaN: it was measured before, or cannot be. */
-bool run_measure_compression(const Run *r, double *bits_per_byte, Error *error);
+ * text. NaN: it cannot be measured. */
+bool run_measure_compression(const RunText *text, double *bits_per_byte, Error *error);
 
 /* ---- samples.c: generated samples ---- */
 int run_start_token(const Run *r); /* the first token of text without a prompt */
 bool run_sample(Run *r, Error *error);
 
-/* ---- copying.c ---- */
-bool run_judge_sample(Run *r, Error *error); /* checks whether the newest sample repeats the training text */
+/* ---- memorization.c ---- */
+bool run_check_memorization(Run *r, Error *error); /* checks whether the newest sample repeats the training text */
 
 #endif

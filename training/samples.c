@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The token that all texts are seen to begin with; that of the model that the run starts from; the end of a document
- * where the text has several, as all targets of sources have; else a newline. */
+/* Returns the token that texts begin with: the tokenizer's, else that of the initial model, else the end of a document
+ * if there are several documents or an encoder, else a newline. */
 int run_start_token(const Run *r) {
-  if (r->config.encoder_layers) return tokenizer_end(r->tokenizer);
-  if (tokenizer_begin(r->tokenizer) >= 0) return tokenizer_begin(r->tokenizer);
-  if (run_base(r) && r->base_special.start >= 0) return r->base_special.start;
-  if (r->tokens_file.info.documents > 1) return tokenizer_end(r->tokenizer);
-  return tokenizer_bpe(r->tokenizer)->byte_ids['\n'];
+  if (r->model.config.encoder_layers) return tokenizer_end(r->text.tokenizer);
+  if (tokenizer_begin(r->text.tokenizer) >= 0) return tokenizer_begin(r->text.tokenizer);
+  if (run_base(r) && r->base.special.start >= 0) return r->base.special.start;
+  if (r->text.tokens_file.info.documents > 1) return tokenizer_end(r->text.tokenizer);
+  return tokenizer_bpe(r->text.tokenizer)->byte_ids['\n'];
 }
 
 typedef struct Sample {
@@ -39,15 +39,16 @@ static bool collect_token(void *context, void *text, const GeneratedToken *token
   return bpe_ids_sink(sample->drawn, &token->id, 1, error);
 }
 
-static bool write_sample(Run *r, const GenerationRequest *request, FILE *stream, Error *error) {
-  Sample sample = {stream, &r->drawn};
-  const Generation generation = {.decoder = r->decoder,
-                                 .tokenizer = r->tokenizer,
+static bool write_sample(RunModel *model, Tokenizer *tokenizer, const GenerationRequest *request, FILE *stream,
+                         Error *error) {
+  Sample sample = {stream, &model->drawn};
+  const Generation generation = {.decoder = model->decoder,
+                                 .tokenizer = tokenizer,
                                  .context = &sample,
                                  .emit = collect_text,
                                  .token = collect_token};
   GenerationResult result = {0};
-  r->drawn.count = 0;
+  model->drawn.count = 0;
   return generation_run_one(&generation, request, &result, error);
 }
 
@@ -56,19 +57,19 @@ static bool write_sample(Run *r, const GenerationRequest *request, FILE *stream,
 static bool sample_text(Run *r, FILE *stream, Error *error) {
   const char *prompt = r->settings.prompt ? r->settings.prompt : "";
   const size_t length = strlen(prompt);
-  const size_t ctx = (size_t)r->config.ctx;
+  const size_t ctx = (size_t)r->model.config.ctx;
   BpeIds ids = {0};
   GenerationRequest request = {.sampling = sampling_initial(),
                                .max_tokens = r->settings.sample_tokens,
                                .keep = ctx > 1 ? (int)ctx / 2 : 1,
                                .alternatives = -1};
   bool ok = fwrite(prompt, 1, length, stream) == length || error_memory(error, "a sample");
-  ok = ok && generation_prompt(r->tokenizer, run_start_token(r), (const uint8_t *)prompt, length, &ids, error);
-  const size_t skipped = ids.count > ctx ? ids.count - ctx : 0; /* what of its end the context holds */
+  ok = ok && generation_prompt(r->text.tokenizer, run_start_token(r), (const uint8_t *)prompt, length, &ids, error);
+  const size_t skipped = ids.count > ctx ? ids.count - ctx : 0; /* tokens that exceed the context */
   request.sampling.seed = r->settings.seed;
   request.prompt = ids.ids + skipped;
   request.prompt_tokens = (int)(ids.count - skipped);
-  ok = ok && write_sample(r, &request, stream, error);
+  ok = ok && write_sample(&r->model, r->text.tokenizer, &request, stream, error);
   free(ids.ids);
   return ok;
 }
@@ -84,22 +85,23 @@ static bool write_tokens(const Tokenizer *tokenizer, const BpeIds *ids, FILE *st
   return true;
 }
 
-/* "SOURCE -> ANSWER"; `target` NULL, or what is right. End tokens have no text. */
-static bool write_answer(Run *r, const PairReader *reader, const BpeIds *prompt, const BpeIds *target, FILE *stream,
-                         Error *error) {
-  const GenerationRequest request = answer_request(reader, prompt, r->settings.sample_tokens);
-  bool ok = (write_tokens(run_source_tokenizer(r), prompt, stream) && fputs(" -> ", stream) != EOF) ||
+/* Writes "PROMPT -> ANSWER", and the right answer if `target` is not NULL. End tokens have no text. */
+static bool write_answer(RunModel *model, const RunText *text, int max_tokens, const PairReader *reader,
+                         const BpeIds *prompt, const BpeIds *target, FILE *stream, Error *error) {
+  const GenerationRequest request = answer_request(reader, prompt, max_tokens);
+  bool ok = (write_tokens(run_source_tokenizer(text), prompt, stream) && fputs(" -> ", stream) != EOF) ||
             error_memory(error, "a sample");
-  if (!ok || !write_sample(r, &request, stream, error) || !target) return ok && !error->code;
-  ok = fputs("   (right: ", stream) != EOF && write_tokens(r->tokenizer, target, stream) && fputs(")", stream) != EOF;
+  if (!ok || !write_sample(model, text->tokenizer, &request, stream, error) || !target) return ok && !error->code;
+  ok =
+      fputs("   (right: ", stream) != EOF && write_tokens(text->tokenizer, target, stream) && fputs(")", stream) != EOF;
   return ok || error_memory(error, "a sample");
 }
 
 static bool answer_prompt(Run *r, const PairReader *reader, FILE *stream, Error *error) {
   const char *text = r->settings.prompt;
-  Tokenizer *tokenizer = run_source_tokenizer(r);
+  Tokenizer *tokenizer = run_source_tokenizer(&r->text);
   const int32_t end = tokenizer_end(tokenizer);
-  const size_t ctx = (size_t)r->config.ctx;
+  const size_t ctx = (size_t)r->model.config.ctx;
   BpeIds ids = {0};
   bool ok = tokenizer_encode(tokenizer, (const uint8_t *)text, strlen(text), &ids, error) &&
             bpe_ids_sink(&ids, &end, 1, error);
@@ -107,7 +109,7 @@ static bool answer_prompt(Run *r, const PairReader *reader, FILE *stream, Error 
     memmove(ids.ids, ids.ids + ids.count - ctx, ctx * sizeof *ids.ids);
     ids.count = ctx;
   }
-  ok = ok && write_answer(r, reader, &ids, NULL, stream, error);
+  ok = ok && write_answer(&r->model, &r->text, r->settings.sample_tokens, reader, &ids, NULL, stream, error);
   free(ids.ids);
   return ok;
 }
@@ -120,18 +122,18 @@ static bool answer_pairs(Run *r, PairReader *reader, FILE *stream, Error *error)
     ok = pair_reader_next(reader, &prompt, &target, &given, error);
     if (!ok || !given) break;
     ok = (i == 0 || fputc('\n', stream) != EOF || error_memory(error, "a sample")) &&
-         write_answer(r, reader, &prompt, &target, stream, error);
+         write_answer(&r->model, &r->text, r->settings.sample_tokens, reader, &prompt, &target, stream, error);
   }
   free(prompt.ids);
   free(target.ids);
   return ok;
 }
 
-/* After --prompt, or after the first pairs to validate on, or to train on where there are none. */
+/* Answers --prompt, or else the first validation pairs, or training pairs if there is no validation text. */
 static bool sample_answers(Run *r, FILE *stream, Error *error) {
-  const Windows *windows = windows_count(&r->val_windows, 1) > 0 ? &r->val_windows : &r->windows;
+  const Windows *windows = windows_count(&r->text.val_windows, 1) > 0 ? &r->text.val_windows : &r->text.windows;
   PairReader reader;
-  bool ok = pair_reader_open(&reader, windows, r->model, r->tokenizer, error) &&
+  bool ok = pair_reader_open(&reader, windows, r->model.on_device, r->text.tokenizer, error) &&
             (r->settings.prompt ? answer_prompt(r, &reader, stream, error) : answer_pairs(r, &reader, stream, error));
   pair_reader_close(&reader);
   return ok;
@@ -139,37 +141,39 @@ static bool sample_answers(Run *r, FILE *stream, Error *error) {
 
 /* ---- all of them ---- */
 
-/* Of the weights that the model holds. */
-static int64_t sampled_step(const Run *r) { return r->holds_kept ? r->best_step : r->step; }
+/* Returns the step of the weights on the device. */
+static int64_t sampled_step(const RunProgress *progress, const RunNow *now) {
+  return now->holds_kept ? progress->best_step : progress->step;
+}
 
-static bool append_sample(const Run *r, const char *text, size_t size, Error *error) {
-  const PathText path = path_in(r->dir, CHECKPOINT_SAMPLES);
+static bool append_sample(const char *dir, int64_t step, const char *text, size_t size, Error *error) {
+  const PathText path = path_in(dir, CHECKPOINT_SAMPLES);
   FILE *file = fopen(path.text, "a");
-  bool ok = file && fprintf(file, "=== step %" PRId64 "\n", sampled_step(r)) > 0 &&
-            fwrite(text, 1, size, file) == size && fputc('\n', file) != EOF;
+  bool ok = file && fprintf(file, "=== step %" PRId64 "\n", step) > 0 && fwrite(text, 1, size, file) == size &&
+            fputc('\n', file) != EOF;
   if (file) ok = fclose(file) == 0 && ok;
   return ok || file_fail_write(path.text, error);
 }
 
-/* Control characters of an untrained model would confuse the terminal. */
-static void show_sample(Run *r, char *text, size_t size) {
+/* Replaces control characters, which would confuse the terminal. */
+static void show_sample(Console *console, int64_t step, char *text, size_t size) {
   for (size_t i = 0; i < size; i++)
     if ((unsigned char)text[i] < 32 && text[i] != '\n' && text[i] != '\t') text[i] = '?';
-  console_line(&r->console, "--- sample after %s\n%s\n---", text_plural((double)sampled_step(r), "step").text, text);
+  console_line(console, "--- sample after %s\n%s\n---", text_plural((double)step, "step").text, text);
 }
 
 bool run_sample(Run *r, Error *error) {
-  if (!run_leads(r)) r->sampled_step = r->step;
-  if (!run_leads(r) || !r->settings.sample_tokens || stop_signal) return true;
+  if (!run_leads(r->peers)) r->progress.sampled_step = r->progress.step;
+  if (!run_leads(r->peers) || !r->settings.sample_tokens || stop_signal) return true;
   char *text = NULL;
   size_t size = 0;
   FILE *stream = open_memstream(&text, &size);
   if (!stream) return error_memory(error, "a sample");
-  bool ok = r->config.encoder_layers ? sample_answers(r, stream, error) : sample_text(r, stream, error);
+  bool ok = r->model.config.encoder_layers ? sample_answers(r, stream, error) : sample_text(r, stream, error);
   if (fclose(stream) != 0 && ok) ok = error_memory(error, "a sample");
-  ok = ok && append_sample(r, text, size, error);
-  if (ok) r->sampled_step = r->step;
-  if (ok) show_sample(r, text, size);
+  ok = ok && append_sample(r->files.dir, sampled_step(&r->progress, &r->now), text, size, error);
+  if (ok) r->progress.sampled_step = r->progress.step;
+  if (ok) show_sample(&r->console, sampled_step(&r->progress, &r->now), text, size);
   free(text);
   return ok;
 }

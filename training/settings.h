@@ -1,4 +1,4 @@
-/* The settings of ./train and the table of its options. choices.h chooses those that are not given. */
+/* The settings of ./train. options.h has the table of its options, auto_settings.h chooses what is not given. */
 #ifndef INKLING_TRAINING_SETTINGS_H
 #define INKLING_TRAINING_SETTINGS_H
 
@@ -34,12 +34,10 @@ typedef struct TrainSettings {
   int vocab_size;                                          /* largest size of a BPE; 0: chosen automatically */
   const char *source_tokenizer;                            /* as tokenizer; NULL: one tokenizer for both */
   int source_vocab_size;
-  /* model; 0 or -1: from the preset */
-  int preset, layers, heads, kv_heads, dim, ffn, ctx, tie;
-  float dropout, embed_dropout, attention_dropout, mlp_dropout;
-  /* its parts; -1 or NaN: from the architecture (training/architecture.h) */
-  int arch, encoder_layers, norm, norm_place, activation, gated, bias, qkv_bias, head_bias, positions;
-  float rope_base, norm_eps;
+  /* model */
+  int preset, arch;  /* -1: chosen automatically; ArchitectureKind */
+  ModelConfig model; /* incomplete until auto_model(); vocab, source_vocab and head_dim are no settings */
+  float dropout, embed_dropout, attention_dropout, mlp_dropout; /* -1: chosen automatically */
   const char *init; /* directory of the initial model; NULL: random weights */
   int init_like;    /* InitKind */
   float init_std;
@@ -51,7 +49,7 @@ typedef struct TrainSettings {
   int schedule; /* ScheduleKind */
   /* length */
   int64_t steps;
-  const char *earlier_steps; /* previously planned numbers of steps, as text (pace.c) */
+  const char *earlier_steps; /* previously planned numbers of steps, as text (time_budget.c) */
   SchedulePlans plans;       /* earlier_steps, parsed */
   double epochs, minutes;
   int batch, grad_accum;
@@ -88,20 +86,11 @@ enum {
   SETTINGS_MAX_BATCH = 1 << 20 /* sequences, or micro-batches */
 };
 
-/* Names of the same options in other programs. */
-extern const OptionHint settings_hints[];
-extern const int settings_hint_count;
-
-/* Sets defaults in `settings` and puts the table of its options into `options`. */
-void settings_options(Options *options, TrainSettings *settings);
-
-/* Forgets choices that a settings file contains when the command line gives an option that they depend on (--arch,
- * --dropout), so that they are made again. Settings files contain all settings of a run, including chosen ones. Call it
- * after the options were read. */
-void settings_forget_choices(Options *options, const TrainSettings *settings);
-
 /* Returns whether the tokenizer setting is the path of a file. */
 bool settings_tokenizer_is_path(const char *tokenizer);
+
+/* Returns the settings as the model takes them, for one process that trains alone. */
+TrainConfig settings_train_config(const TrainSettings *settings);
 
 /* Returns whether sources have a tokenizer of their own. */
 static inline bool settings_separate_vocabs(const TrainSettings *s) {
@@ -109,7 +98,7 @@ static inline bool settings_separate_vocabs(const TrainSettings *s) {
 }
 
 static inline int64_t settings_tokens_per_step(const TrainSettings *s) {
-  return (int64_t)s->batch * s->grad_accum * s->ctx;
+  return (int64_t)s->batch * s->grad_accum * s->model.ctx;
 }
 
 /* Returns whether the weights come from another model. A resumed run has its own. */

@@ -13,19 +13,19 @@
 
 /* ---- tuning: the GEMM algorithms that --autotune has chosen ---- */
 
-bool run_save_tuning(const Run *r, Error *error) {
-  char *tuning = r->backend->tuning(r->context);
-  bool ok = !tuning || file_write_in(r->dir, CHECKPOINT_TUNING, tuning, strlen(tuning), error);
+bool run_save_tuning(const RunDevice *device, const char *dir, Error *error) {
+  char *tuning = device->backend->tuning(device->context);
+  bool ok = !tuning || file_write_in(dir, CHECKPOINT_TUNING, tuning, strlen(tuning), error);
   free(tuning);
   return ok;
 }
 
-/* NULL when there is none that can be used: then the algorithms are chosen again. */
-static char *read_tuning(const Run *r) {
-  enum { LIMIT = 1 << 20 }; /* a shape takes some 200 bytes */
+/* Returns NULL if there is no usable file: then the algorithms are chosen again. */
+static char *read_tuning(const char *dir) {
+  enum { LIMIT = 1 << 20 }; /* a shape takes about 200 bytes */
   Error ignored = {0};
   MappedFile file = {0};
-  const bool found = file_map(&file, path_in(r->dir, CHECKPOINT_TUNING).text, EXIT_CHECKPOINT, &ignored);
+  const bool found = file_map(&file, path_in(dir, CHECKPOINT_TUNING).text, EXIT_CHECKPOINT, &ignored);
   char *text = found && file.size < LIMIT ? calloc(file.size + 1, 1) : NULL;
   if (text && file.size) memcpy(text, file.bytes, file.size);
   file_unmap(&file);
@@ -34,58 +34,60 @@ static char *read_tuning(const Run *r) {
 
 /* ---- device ---- */
 
-ContextInfo run_device_now(const Run *r) {
+ContextInfo run_device_now(const RunDevice *device) {
   ContextInfo info;
-  r->backend->info(r->context, &info);
+  device->backend->info(device->context, &info);
   return info;
 }
 
-/* A resumed run works with the algorithms that it was tuned to, on a device that can compute its model. */
+/* A resumed run uses the algorithms that it was tuned to, on a device that can compute its model. */
 bool run_open_device(Run *r, Error *error) {
   DeviceSettings machine = r->settings.machine;
-  const bool resumes = r->settings.resume && run_leads(r);
-  r->threads = run_threads(r, error);
+  const bool resumes = r->settings.resume && run_leads(r->peers);
+  r->text.threads = run_threads(&r->settings, r->peers, error);
   if (error->code) return false;
-  machine.threads = r->threads;
+  machine.threads = r->text.threads;
   machine.peers = r->peers->size > 1 ? r->peers : NULL;
-  r->threads = threads_count(r->threads);
-  char *tuning = resumes && machine.autotune ? read_tuning(r) : NULL;
+  r->text.threads = threads_count(r->text.threads);
+  char *tuning = resumes && machine.autotune ? read_tuning(r->files.dir) : NULL;
   const bool untuned = resumes && machine.autotune && !tuning;
-  bool ok = device_open(&machine, run_base(r), tuning, &r->console, &r->backend, &r->context, error);
+  bool ok = device_open(&machine, run_base(r), tuning, &r->console, &r->device.backend, &r->device.context, error);
   free(tuning);
   if (!ok) return false;
-  r->device = run_device_now(r);
-  if (machine.autotune && !r->device.accelerator)
+  r->device.info = run_device_now(&r->device);
+  if (machine.autotune && !r->device.info.accelerator)
     console_note(&r->console, "--autotune has nothing to choose on the CPU");
   else if (untuned)
     console_warning(&r->console,
-                    "%s/" CHECKPOINT_TUNING " is missing: algorithms are chosen again, and may add in another order",
-                    r->dir);
+                    "%s/" CHECKPOINT_TUNING
+                    " is missing: GEMM algorithms are chosen again, so sums may be in another order",
+                    r->files.dir);
   return true;
 }
 
 /* ---- model ---- */
 
-/* Adds to an error for want of memory the largest micro-batch that should fit into what was free before, but for a part
- * that backends need for themselves, and with which the steps stay what they are. False. */
+/* Appends to an out-of-memory error the largest micro-batch that should fit and gives the same steps. A thirty-second
+ * of the memory is left for the backend itself. Returns false. */
 static bool add_what_fits(const Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
-  const size_t available = r->available - r->available / 32;
-  TrainConfig train = run_train_config(r);
+  const size_t available = r->device.available - r->device.available / 32;
+  TrainConfig train = run_train_config(&r->settings, r->peers);
   char more[40] = "";
   if (error->code != EXIT_MEMORY || r->peers->size > 1) return false;
   do train.batch--;
-  while (train.batch > 0 && (s->batch % train.batch || model_memory(&r->config, &train, &r->device).total > available));
+  while (train.batch > 0 &&
+         (s->batch % train.batch || model_memory(&r->model.config, &train, &r->device.info).total > available));
   if (train.batch == 0) return false;
   if (!s->batch_tokens) snprintf(more, sizeof more, " --grad-accum %d", s->batch / train.batch * s->grad_accum);
   return error_append(error, "; --batch %d%s would fit", train.batch, more);
 }
 
 bool run_check_memory(Run *r, Error *error) {
-  const ContextInfo now = run_device_now(r);
-  const TrainConfig train = run_train_config(r);
-  const size_t total = model_memory(&r->config, &train, &r->device).total;
-  r->available = now.free_bytes;
+  const ContextInfo now = run_device_now(&r->device);
+  const TrainConfig train = run_train_config(&r->settings, r->peers);
+  const size_t total = model_memory(&r->model.config, &train, &r->device.info).total;
+  r->device.available = now.free_bytes;
   if (total <= now.free_bytes) return true;
   fail(error, EXIT_MEMORY, "not enough memory: the run needs %s, and %s is free%s%s; use a smaller batch or model",
        text_bytes((double)total).text, text_bytes((double)now.free_bytes).text, now.limit[0] ? "; " : "", now.limit);
@@ -94,71 +96,73 @@ bool run_check_memory(Run *r, Error *error) {
 
 static bool allocate_model(Run *r, Error *error) {
   enum { ANSWERS = 32 };
-  TrainConfig train = run_train_config(r);
-  if (!model_open(&r->model, r->backend, r->context, &r->config, error) || !model_train_begin(r->model, &train, error))
+  TrainConfig train = run_train_config(&r->settings, r->peers);
+  if (!model_open(&r->model.on_device, r->device.backend, r->device.context, &r->model.config, error) ||
+      !model_train_begin(r->model.on_device, &train, error))
     return false;
-  if (!run_leads(r)) return true;
-  r->decoder_rows = r->config.encoder_layers ? generation_rows(r->model, ANSWERS) : 1;
-  return decoder_open(&r->decoder, r->model, r->decoder_rows, error);
+  if (!run_leads(r->peers)) return true;
+  r->model.decoder_rows = r->model.config.encoder_layers ? generation_rows(r->model.on_device, ANSWERS) : 1;
+  return decoder_open(&r->model.decoder, r->model.on_device, r->model.decoder_rows, error);
 }
 
 static const ArenaKind arenas[CHECKPOINT_ARENAS] = {ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2};
 
-/* Everything that the run will need, so that nothing can run out later. The weights are zero. */
+/* Allocates everything that the run will need, so that nothing can run out later. The weights are zero. */
 bool run_start_model(Run *r, Error *error) {
   if (!run_check_memory(r, error)) return false;
   if (!allocate_model(r, error)) return add_what_fits(r, error);
-  const SequenceShare share = run_sequence_share(r);
-  if (!batch_make(&r->batch, &r->windows, share.batch * share.micro_batches, error)) return false;
-  for (int i = 0; run_leads(r) && i < CHECKPOINT_ARENAS; i++) {
-    r->host[i] = calloc(model_arena_size(r->model, arenas[i]), sizeof(float));
-    if (!r->host[i]) return error_memory(error, "a copy of the weights");
+  const SequenceShare share = run_sequence_share(&r->settings, r->peers);
+  if (!batch_make(&r->model.batch, &r->text.windows, share.batch * share.micro_batches, error)) return false;
+  for (int i = 0; run_leads(r->peers) && i < CHECKPOINT_ARENAS; i++) {
+    r->model.host[i] = calloc(model_arena_size(r->model.on_device, arenas[i]), sizeof(float));
+    if (!r->model.host[i]) return error_memory(error, "a copy of the weights");
   }
   return true;
 }
 
-bool run_download_state(Run *r, Error *error) {
+bool run_download_state(RunModel *model, Error *error) {
   for (int i = 0; i < CHECKPOINT_ARENAS; i++)
-    if (!model_download(r->model, arenas[i], r->host[i], error)) return false;
+    if (!model_download(model->on_device, arenas[i], model->host[i], error)) return false;
   return true;
 }
 
-void run_upload_state(Run *r) {
-  for (int i = 0; i < CHECKPOINT_ARENAS; i++) model_upload(r->model, arenas[i], r->host[i]);
-  model_set_step(r->model, r->step);
+void run_upload_state(const RunModel *model, int64_t step) {
+  for (int i = 0; i < CHECKPOINT_ARENAS; i++) model_upload(model->on_device, arenas[i], model->host[i]);
+  model_set_step(model->on_device, step);
 }
 
 bool run_init_weights(Run *r, Error *error) {
   const Initialization how = {(InitKind)r->settings.init_like, r->settings.init_std};
-  if (run_leads(r) && settings_start_from_model(&r->settings)) run_read_base_weights(r, error);
-  else if (run_leads(r)) parameter_table_init(model_table(r->model), how, r->host[0], r->settings.seed);
-  if (!run_agree(r, error)) return false;
-  run_upload_state(r);
+  if (run_leads(r->peers) && settings_start_from_model(&r->settings)) run_read_base_weights(&r->base, &r->model, error);
+  else if (run_leads(r->peers))
+    parameter_table_init(model_table(r->model.on_device), how, r->model.host[0], r->settings.seed);
+  if (!run_agree(r->peers, error)) return false;
+  run_upload_state(&r->model, r->progress.step);
   return true;
 }
 
 bool run_warm_up(Run *r, Error *error) {
   StepState reports[REPORT_RING];
-  if (!r->device.accelerator) return true;
+  if (!r->device.info.accelerator) return true;
   TokenBatch batch;
-  run_fill_batch(r, r->step + 1, &batch, error);
-  if (!run_agree(r, error)) return false;
-  model_train_step(r->model, &batch);
-  if (model_reports(r->model, reports, REPORT_RING, true, error) < 0) return add_what_fits(r, error);
-  run_upload_state(r);
+  run_fill_batch(r, r->progress.step + 1, &batch, error);
+  if (!run_agree(r->peers, error)) return false;
+  model_train_step(r->model.on_device, &batch);
+  if (model_reports(r->model.on_device, reports, REPORT_RING, true, error) < 0) return add_what_fits(r, error);
+  run_upload_state(&r->model, r->progress.step);
   return true;
 }
 
-void run_stop_model(Run *r) {
-  decoder_close(r->decoder);
-  free(r->drawn.ids);
-  r->drawn = (BpeIds){0};
-  model_close(r->model);
-  r->decoder = NULL;
-  r->model = NULL;
-  batch_free(&r->batch);
+void run_stop_model(RunModel *model) {
+  decoder_close(model->decoder);
+  free(model->drawn.ids);
+  model->drawn = (BpeIds){0};
+  model_close(model->on_device);
+  model->decoder = NULL;
+  model->on_device = NULL;
+  batch_free(&model->batch);
   for (int i = 0; i < CHECKPOINT_ARENAS; i++) {
-    free(r->host[i]);
-    r->host[i] = NULL;
+    free(model->host[i]);
+    model->host[i] = NULL;
   }
 }

@@ -22,18 +22,18 @@ enum { PENDING = 4 }; /* bytes of a character */
 
 typedef struct Page {
   FILE *out;
-  const Tokenizer *tokenizer; /* of the text being shown */
-  bool utf8;                  /* pictures and borders; else ASCII in their place */
+  const Tokenizer *tokenizer; /* of the text that is shown */
+  bool utf8;                  /* pictures and borders; else ASCII instead */
   bool borders;               /* between its tokens */
   bool in_line;               /* a line of text has begun */
   bool any;                   /* since the last remark a token was shown */
-  uint8_t pending[PENDING];   /* the beginning of a character that tokens without borders divide */
+  uint8_t pending[PENDING];   /* the first bytes of a character that spans several tokens without borders */
   size_t pending_size;
 } Page;
 
 /* ---- characters ---- */
 
-/* Characters that change how others are shown, or are not seen themselves. */
+/* Returns whether a character is invisible or changes how others are shown. */
 static bool is_hidden(uint32_t point) {
   return (point >= 0x80 && point < 0xA0) || point == 0xAD || (point >= 0x200B && point <= 0x200F) ||
          (point >= 0x2028 && point <= 0x202E) || (point >= 0x2060 && point <= 0x206F) || point == 0xFEFF;
@@ -69,7 +69,7 @@ static void put_point(Page *p, uint32_t point, const uint8_t *bytes, size_t size
   }
 }
 
-/* `last`: nothing follows that could complete a character. Returns how many bytes were shown. */
+/* `last`: no more bytes follow. Returns the number of bytes shown. */
 static size_t put_bytes(Page *p, const uint8_t *bytes, size_t size, bool last) {
   const size_t complete = last ? size : utf8_complete(bytes, size);
   for (size_t i = 0, length; i < complete; i += length) {
@@ -131,40 +131,40 @@ static void put_token(Page *p, int32_t id) {
 
 /* ---- windows of the stream ---- */
 
-/* The first token is input alone; every other one is learned, or stands where the loss leaves it out. */
-static void show_stream(Page *p, const Run *r, const Window *w) {
-  const int32_t end = tokenizer_end(r->tokenizer);
+/* The first token is only an input; every other one is a target, or is excluded from the loss. */
+static void show_stream(Page *p, const RunText *text, int ctx, const Window *w) {
+  const int32_t end = tokenizer_end(text->tokenizer);
   bool counts = true;
   remark(p, "begins %s; the first token is read, not learned",
          w->tokens[0] == end ? "with the end of a document" : "somewhere in a document");
-  for (int i = -1; i < r->config.ctx; i++) {
+  for (int i = -1; i < ctx; i++) {
     const int32_t target = i < 0 ? IGNORE_INDEX : w->targets[i];
-    if (target == IGNORE_INDEX && i + 1 == r->config.ctx) break; /* what follows is not in the window */
+    if (target == IGNORE_INDEX && i + 1 == ctx) break; /* the rest is not in the window */
     const int32_t id = target != IGNORE_INDEX ? target : w->tokens[i + 1];
     if (i >= 0 && counts != (target != IGNORE_INDEX)) {
       counts = !counts;
       remark(p, counts ? "in the loss" : "not in the loss");
     }
-    if (id == end) remark(p, i + 1 < r->config.ctx ? "a document ends, the next one begins" : "a document ends");
+    if (id == end) remark(p, i + 1 < ctx ? "a document ends, the next one begins" : "a document ends");
     else put_token(p, id);
   }
 }
 
 /* ---- windows of documents ---- */
 
-/* Places [begin, stop) hold one document, or a part of it. */
-static void show_document(Page *p, const Run *r, const Window *w, int begin, int stop, int number) {
-  const int32_t end = tokenizer_end(r->tokenizer);
+/* Positions [begin, stop) hold one document or a part of it. */
+static void show_document(Page *p, const Tokenizer *tokenizer, const Window *w, int begin, int stop, int number) {
+  const int32_t end = tokenizer_end(tokenizer);
   bool counts = true, ended = false;
   remark(p,
-         w->tokens[begin] == tokenizer_before(r->tokenizer) ? "document %d begins"
-                                                            : "document %d goes on from another window",
+         w->tokens[begin] == tokenizer_before(tokenizer) ? "document %d begins"
+                                                         : "document %d goes on from another window",
          number);
   for (int i = begin; i < stop; i++) {
     const bool counted = w->targets[i] != IGNORE_INDEX;
     if (counts != counted) remark(p, counted ? "in the loss" : "prompt, not in the loss");
     counts = counted;
-    if (!counted && i + 1 == stop) continue; /* what follows is in another window */
+    if (!counted && i + 1 == stop) continue; /* the rest is in another window */
     const int32_t id = counted ? w->targets[i] : w->tokens[i + 1];
     ended = id == end;
     if (!ended) put_token(p, id);
@@ -182,57 +182,57 @@ static int stop_of(const Window *w, int begin, int ctx) {
   return stop;
 }
 
-static void show_documents(Page *p, const Run *r, const Window *w) {
+static void show_documents(Page *p, const RunText *text, int ctx, const Window *w) {
   int padding = 0, documents = 0;
-  for (int begin = 0, stop; begin < r->config.ctx; begin = stop) {
-    stop = stop_of(w, begin, r->config.ctx);
+  for (int begin = 0, stop; begin < ctx; begin = stop) {
+    stop = stop_of(w, begin, ctx);
     if (is_padding(w, begin, stop)) padding++;
-    else show_document(p, r, w, begin, stop, ++documents);
+    else show_document(p, text->tokenizer, w, begin, stop, ++documents);
   }
   if (padding) remark(p, "%s of padding, not in the loss", text_plural(padding, "place").text);
 }
 
 /* ---- windows of pairs ---- */
 
-static void show_pair(Page *p, const Run *r, const Window *w, int begin, int stop, int number) {
-  const Tokenizer *source = run_source_tokenizer(r);
+static void show_pair(Page *p, const RunText *text, const Window *w, int begin, int stop, int number) {
+  const Tokenizer *source = run_source_tokenizer(text);
   remark(p, "pair %d: the encoder reads", number);
   read_with(p, source);
   for (int i = w->cross_begin[begin]; i < w->cross_end[begin]; i++)
     if (w->source_tokens[i] != tokenizer_end(source)) put_token(p, w->source_tokens[i]);
   remark(p, "pair %d: the decoder learns to write, in the loss", number);
-  read_with(p, r->tokenizer);
+  read_with(p, text->tokenizer);
   for (int i = begin; i < stop; i++)
-    if (w->targets[i] != tokenizer_end(r->tokenizer)) put_token(p, w->targets[i]);
+    if (w->targets[i] != tokenizer_end(text->tokenizer)) put_token(p, w->targets[i]);
   remark(p, "pair %d ends", number);
 }
 
-static void show_pairs(Page *p, const Run *r, const Window *w) {
+static void show_pairs(Page *p, const RunText *text, int ctx, const Window *w) {
   int padding = 0, pairs = 0, sources = 0;
-  for (int begin = 0, stop; begin < r->config.ctx; begin = stop) {
-    stop = stop_of(w, begin, r->config.ctx);
+  for (int begin = 0, stop; begin < ctx; begin = stop) {
+    stop = stop_of(w, begin, ctx);
     if (is_padding(w, begin, stop)) {
       padding++;
       continue;
     }
     sources += w->cross_end[begin] - w->cross_begin[begin];
-    show_pair(p, r, w, begin, stop, ++pairs);
+    show_pair(p, text, w, begin, stop, ++pairs);
   }
-  remark(p, "%s of padding for prompts and %d for responses, not in the loss",
-         text_plural(r->config.ctx - sources, "place").text, padding);
+  remark(p, "%s of padding for prompts and %d for responses, not in the loss", text_plural(ctx - sources, "place").text,
+         padding);
 }
 
 /* ---- all of them ---- */
 
-static void show_window(Page *p, const Run *r, const Window *w, int number, int step, int sequence) {
+static void show_window(Page *p, const RunText *text, int ctx, const Window *w, int number, int step, int sequence) {
   int counted = 0;
-  for (int i = 0; i < r->config.ctx; i++) counted += w->targets[i] != IGNORE_INDEX;
+  for (int i = 0; i < ctx; i++) counted += w->targets[i] != IGNORE_INDEX;
   fprintf(p->out, "window %d (step %d, sequence %d): %d of %d places count in the loss\n", number, step, sequence + 1,
-          counted, r->config.ctx);
-  read_with(p, r->tokenizer);
-  if (r->windows.pairs) show_pairs(p, r, w);
-  else if (r->windows.packing) show_documents(p, r, w);
-  else show_stream(p, r, w);
+          counted, ctx);
+  read_with(p, text->tokenizer);
+  if (text->windows.pairs) show_pairs(p, text, ctx, w);
+  else if (text->windows.packing) show_documents(p, text, ctx, w);
+  else show_stream(p, text, ctx, w);
   flush_pending(p);
   end_line(p);
   p->any = false;
@@ -243,14 +243,14 @@ bool run_show_windows(const Run *r, Error *error) {
   const int sequences = s->batch * s->grad_accum;
   Page page = {.out = stdout, .utf8 = r->console.utf8 || !isatty(STDOUT_FILENO)};
   Batch batch;
-  if (!batch_make(&batch, &r->windows, 1, error)) return false;
+  if (!batch_make(&batch, &r->text.windows, 1, error)) return false;
   const Window window = batch_window(&batch, 0);
   bool ok = true;
   for (int i = 0; ok && i < s->show; i++) {
     const int step = 1 + i / sequences, sequence = i % sequences;
     ok = startup_go_on("showing windows", error) &&
-         windows_draw(&r->windows, s->seed, (uint32_t)step, (uint32_t)sequence, &window, error);
-    if (ok) show_window(&page, r, &window, i + 1, step, sequence);
+         windows_draw(&r->text.windows, s->seed, (uint32_t)step, (uint32_t)sequence, &window, error);
+    if (ok) show_window(&page, &r->text, r->model.config.ctx, &window, i + 1, step, sequence);
     if (ferror(stdout)) break;
   }
   batch_free(&batch);

@@ -32,159 +32,165 @@ __attribute__((format(printf, 3, 4))) static void note(Notes *n, const char *key
   n->count++;
 }
 
-/* What has to be the same for the same bits: device and dtype. */
-static void describe_machine(const Run *r, char out[NOTE_BYTES]) {
-  const int used = snprintf(out, NOTE_BYTES, "%.90s, %s", r->device.device, dtype_name(r->device.dtype));
-  if (r->peers->size > 1) snprintf(out + used, NOTE_BYTES - (size_t)used, ", %d processes", r->peers->size);
+/* Describes what must be equal for equal bits: device and dtype. */
+static void describe_machine(const RunDevice *device, const Collective *peers, char out[NOTE_BYTES]) {
+  const int used = snprintf(out, NOTE_BYTES, "%.90s, %s", device->info.device, dtype_name(device->info.dtype));
+  if (peers->size > 1) snprintf(out + used, NOTE_BYTES - (size_t)used, ", %d processes", peers->size);
 }
 
 static void make_notes(const Run *r, Notes *n) {
   char machine[NOTE_BYTES];
-  describe_machine(r, machine);
-  note(n, "step", "%" PRId64, r->step);
-  note(n, "finished", "%d", r->finished);
+  describe_machine(&r->device, r->peers, machine);
+  note(n, "step", "%" PRId64, r->progress.step);
+  note(n, "finished", "%d", r->progress.finished);
   note(n, "steps", "%" PRId64, r->settings.steps);
-  note(n, "best_step", "%" PRId64, r->best_step);
-  note(n, "bad_evals", "%" PRId64, r->bad_evals);
-  note(n, "val_part", "%" PRId64, r->val_part);
-  note(n, "evaluated_step", "%" PRId64, r->evaluated_step);
-  note(n, "sampled_step", "%" PRId64, r->sampled_step);
-  note(n, "metrics_bytes", "%" PRId64, file_size(path_in(r->dir, CHECKPOINT_METRICS).text));
-  note(n, "samples_bytes", "%" PRId64, file_size(path_in(r->dir, CHECKPOINT_SAMPLES).text));
-  note(n, "loss_sum", "%.17g", r->loss_sum);
-  note(n, "loss_steps", "%" PRId64, r->loss_steps);
-  note(n, "train_tokens", "%" PRId64, token_range_size(&r->train));
-  note(n, "val_tokens", "%" PRId64, token_range_size(&r->val));
-  note(n, "best_loss", "%.17g", r->best_loss);
-  note(n, "val_loss", "%.17g", r->last_val_loss);
+  note(n, "best_step", "%" PRId64, r->progress.best_step);
+  note(n, "bad_evals", "%" PRId64, r->progress.bad_evals);
+  note(n, "val_part", "%" PRId64, r->progress.eval_windows);
+  note(n, "evaluated_step", "%" PRId64, r->progress.evaluated_step);
+  note(n, "sampled_step", "%" PRId64, r->progress.sampled_step);
+  note(n, "metrics_bytes", "%" PRId64, file_size(path_in(r->files.dir, CHECKPOINT_METRICS).text));
+  note(n, "samples_bytes", "%" PRId64, file_size(path_in(r->files.dir, CHECKPOINT_SAMPLES).text));
+  note(n, "loss_sum", "%.17g", r->progress.loss_sum);
+  note(n, "loss_steps", "%" PRId64, r->progress.loss_steps);
+  note(n, "train_tokens", "%" PRId64, token_range_size(&r->text.train));
+  note(n, "val_tokens", "%" PRId64, token_range_size(&r->text.val));
+  note(n, "best_loss", "%.17g", r->progress.best_loss);
+  note(n, "val_loss", "%.17g", r->progress.last_val_loss);
   note(n, "seconds", "%.17g", run_seconds(r));
-  note(n, "tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->tokenizer));
-  if (r->source_tokenizer) note(n, "source_tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->source_tokenizer));
-  note(n, "text", "%016" PRIx64, r->tokens_file.info.sum);
-  note(n, "val_text", "%016" PRIx64, r->val_file.info.sum);
+  note(n, "tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->text.tokenizer));
+  if (r->text.source_tokenizer)
+    note(n, "source_tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->text.source_tokenizer));
+  note(n, "text", "%016" PRIx64, r->text.tokens_file.info.sum);
+  note(n, "val_text", "%016" PRIx64, r->text.val_file.info.sum);
   note(n, "machine", "%s", machine);
 }
 
 /* ---- saving ---- */
 
-bool run_download_weights(Run *r, Error *error) { return model_download(r->model, ARENA_MASTER, r->host[0], error); }
-
-bool run_write_weights(const Run *r, Error *error) {
-  return !run_leads(r) || model_files_write_weights(r->dir, &r->config, model_table(r->model), r->host[0], error);
+bool run_download_weights(RunModel *model, Error *error) {
+  return model_download(model->on_device, ARENA_MASTER, model->host[0], error);
 }
 
-static bool write_state(Run *r, Error *error) {
+bool run_write_weights(const char *dir, const RunModel *model, Error *error) {
+  return model_files_write_weights(dir, &model->config, model_table(model->on_device), model->host[0], error);
+}
+
+static bool write_state(const Run *r, Error *error) {
   Notes n = {.count = 0};
-  if (!run_leads(r)) return true;
+  if (!run_leads(r->peers)) return true;
   make_notes(r, &n);
-  return checkpoint_write_state(r->dir, model_table(r->model), r->host, n.entries, n.count, error) &&
-         run_save_tuning(r, error) && (run_has_validation(r) || run_write_weights(r, error));
+  return checkpoint_write_state(r->files.dir, model_table(r->model.on_device), r->model.host, n.entries, n.count,
+                                error) &&
+         run_save_tuning(&r->device, r->files.dir, error) &&
+         (run_has_validation(&r->text) || run_write_weights(r->files.dir, &r->model, error));
 }
 
 bool run_save_state(Run *r, Error *error) {
-  if (run_download_state(r, error)) write_state(r, error);
-  if (!run_agree(r, error)) return false;
-  r->saved_step = r->step;
-  r->saved_at = clock_seconds();
+  if (run_download_state(&r->model, error)) write_state(r, error);
+  if (!run_agree(r->peers, error)) return false;
+  r->now.saved_step = r->progress.step;
+  r->now.saved_at = clock_seconds();
   startup_unsaved_steps = 0;
   return true;
 }
 
 /* ---- restoring ---- */
 
-/* False where the state has another one. */
+/* Returns false if the state has another sum. */
 static bool same_sum(const CheckpointState *state, const char *key, uint64_t sum) {
   const char *text = checkpoint_state_text(state, key);
   return !text || strtoull(text, NULL, 16) == sum;
 }
 
-/* The text must be the one that the run started with, or the rest of the run is not the rest of that run. */
-static void compare_texts(Run *r, const CheckpointState *state) {
-  const int64_t train = token_range_size(&r->train), val = token_range_size(&r->val);
+/* With other text, the run would not be the continuation of the saved one. */
+static void compare_texts(Console *console, const TrainSettings *s, const RunText *text, RunProgress *progress,
+                          const CheckpointState *state) {
+  const int64_t train = token_range_size(&text->train), val = token_range_size(&text->val);
   const double train_before = checkpoint_state_number(state, "train_tokens");
   if (train_before != (double)train)
-    console_warning(&r->console,
-                    "there are %" PRId64 " training tokens, before it were %.0f: the run will not continue exactly",
-                    train, train_before);
-  else if (!same_sum(state, "text", r->tokens_file.info.sum))
-    console_warning(&r->console, "the text has changed: the run will not continue exactly");
-  const char *val_text = r->settings.val ? "val_text" : "text";
-  const uint64_t val_sum = r->settings.val ? r->val_file.info.sum : r->tokens_file.info.sum;
+    console_warning(console,
+                    "there are %" PRId64 " training tokens, previously %.0f: the run will not continue exactly", train,
+                    train_before);
+  else if (!same_sum(state, "text", text->tokens_file.info.sum))
+    console_warning(console, "the text has changed: the run will not continue exactly");
+  const char *val_text = s->val ? "val_text" : "text";
+  const uint64_t val_sum = s->val ? text->val_file.info.sum : text->tokens_file.info.sum;
   if (checkpoint_state_number(state, "val_tokens") == (double)val && same_sum(state, val_text, val_sum)) return;
-  console_warning(&r->console, "the validation text has changed, and has %s: the best loss so far is forgotten",
+  console_warning(console, "the validation text has changed and now has %s: the best loss so far is discarded",
                   text_plural((double)val, "token").text);
-  r->best_loss = INFINITY;
-  r->bad_evals = 0;
-  r->val_part = 0;
+  progress->best_loss = INFINITY;
+  progress->bad_evals = 0;
+  progress->eval_windows = 0;
 }
 
-static void compare_machines(Run *r, const CheckpointState *state) {
+static void compare_machines(Console *console, const RunDevice *device, const Collective *peers,
+                             const CheckpointState *state) {
   char now_on[NOTE_BYTES];
   const char *before = checkpoint_state_text(state, "machine");
-  describe_machine(r, now_on);
+  describe_machine(device, peers, now_on);
   if (before && strcmp(before, now_on) != 0)
-    console_warning(&r->console, "the run was on %.127s and resumes on %s: it will not continue exactly", before,
-                    now_on);
+    console_warning(console, "the run was on %.127s and resumes on %s: it will not continue exactly", before, now_on);
 }
 
-/* `otherwise` where the state does not say, as one of an older version may. */
+/* Returns `otherwise` if the state lacks the number, as states of older versions may. */
 static int64_t count_of(const CheckpointState *state, const char *key, int64_t otherwise) {
   const double number = checkpoint_state_number(state, key);
   return isnan(number) ? otherwise : number >= 0 && number < 1e18 ? (int64_t)number : 0;
 }
 
-/* A run that was stopped while it was evaluated for the last time is at its last step, and not finished. */
-static bool check_unfinished(const Run *r, const CheckpointState *state, Error *error) {
-  const TrainSettings *s = &r->settings;
-  const bool finished = count_of(state, "finished", r->evaluated_step == r->step);
-  if (finished && r->step >= s->steps)
+/* A run that was stopped during its last evaluation is at its last step, but not finished. */
+static bool check_unfinished(const TrainSettings *s, const RunProgress *progress, const char *dir,
+                             const CheckpointState *state, Error *error) {
+  const bool finished = count_of(state, "finished", progress->evaluated_step == progress->step);
+  if (finished && progress->step >= s->steps)
     return fail(error, EXIT_USAGE, "%s is finished at step %" PRId64 "; give --steps with a larger number to continue",
-                r->dir, r->step);
-  if (finished && s->patience && r->bad_evals >= s->patience)
+                dir, progress->step);
+  if (finished && s->patience && progress->bad_evals >= s->patience)
     return fail(error, EXIT_USAGE,
                 "%s ended at step %" PRId64 ", after %s no better than step %" PRId64
                 "; give --patience with a larger number to continue",
-                r->dir, r->step, text_plural((double)r->bad_evals, "evaluation").text, r->best_step);
+                dir, progress->step, text_plural((double)progress->bad_evals, "evaluation").text, progress->best_step);
   return true;
 }
 
 static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
-  if (!same_sum(state, "tokenizer", tokenizer_fingerprint(r->tokenizer)))
+  if (!same_sum(state, "tokenizer", tokenizer_fingerprint(r->text.tokenizer)))
     return fail(error, EXIT_CHECKPOINT, "%s/" TOKENIZER_JSON " is not the tokenizer that the run was trained with",
-                r->dir);
-  if (!same_sum(state, "source_tokenizer", tokenizer_fingerprint(run_source_tokenizer(r))))
+                r->files.dir);
+  if (!same_sum(state, "source_tokenizer", tokenizer_fingerprint(run_source_tokenizer(&r->text))))
     return fail(error, EXIT_CHECKPOINT,
                 "%s/" MODEL_FILE_SOURCE_TOKENIZER " is not the tokenizer that the run's prompts were trained with",
-                r->dir);
+                r->files.dir);
   const double step = checkpoint_state_number(state, "step");
   if (!(step >= 0 && step <= 1e9))
-    return fail(error, EXIT_CHECKPOINT, "%s/" CHECKPOINT_LAST ": the state has no valid step number", r->dir);
-  r->step = r->saved_step = (int64_t)step;
-  r->best_step = count_of(state, "best_step", 0);
-  r->bad_evals = count_of(state, "bad_evals", 0);
-  r->val_part = count_of(state, "val_part", 0);
-  r->evaluated_step = count_of(state, "evaluated_step", 0);
-  r->sampled_step = count_of(state, "sampled_step", r->step);
-  r->metrics_bytes = count_of(state, "metrics_bytes", INT64_MAX);
-  r->samples_bytes = count_of(state, "samples_bytes", INT64_MAX);
-  r->loss_steps = count_of(state, "loss_steps", 0);
-  r->loss_sum = r->loss_steps ? checkpoint_state_number(state, "loss_sum") : 0;
-  r->best_loss = checkpoint_state_number(state, "best_loss");
-  r->last_val_loss = checkpoint_state_number(state, "val_loss");
-  r->seconds = fmax(0, checkpoint_state_number(state, "seconds"));
+    return fail(error, EXIT_CHECKPOINT, "%s/" CHECKPOINT_LAST ": the state has no valid step number", r->files.dir);
+  r->progress.step = r->now.saved_step = (int64_t)step;
+  r->progress.best_step = count_of(state, "best_step", 0);
+  r->progress.bad_evals = count_of(state, "bad_evals", 0);
+  r->progress.eval_windows = count_of(state, "val_part", 0);
+  r->progress.evaluated_step = count_of(state, "evaluated_step", 0);
+  r->progress.sampled_step = count_of(state, "sampled_step", r->progress.step);
+  r->progress.metrics_bytes = count_of(state, "metrics_bytes", INT64_MAX);
+  r->progress.samples_bytes = count_of(state, "samples_bytes", INT64_MAX);
+  r->progress.loss_steps = count_of(state, "loss_steps", 0);
+  r->progress.loss_sum = r->progress.loss_steps ? checkpoint_state_number(state, "loss_sum") : 0;
+  r->progress.best_loss = checkpoint_state_number(state, "best_loss");
+  r->progress.last_val_loss = checkpoint_state_number(state, "val_loss");
+  r->progress.seconds = fmax(0, checkpoint_state_number(state, "seconds"));
   if (state->warning[0]) console_warning(&r->console, "%s", state->warning);
-  compare_texts(r, state);
-  compare_machines(r, state);
-  return check_unfinished(r, state, error);
+  compare_texts(&r->console, &r->settings, &r->text, &r->progress, state);
+  compare_machines(&r->console, &r->device, r->peers, state);
+  return check_unfinished(&r->settings, &r->progress, r->files.dir, state, error);
 }
 
 static bool read_state(Run *r, Error *error) {
   CheckpointState state = {0};
-  if (!run_leads(r)) return true;
-  if (!checkpoint_read_state(r->dir, model_table(r->model), r->host, &state, error)) {
+  if (!run_leads(r->peers)) return true;
+  if (!checkpoint_read_state(r->files.dir, model_table(r->model.on_device), r->model.host, &state, error)) {
     if (error->code != EXIT_CHECKPOINT) return false;
     return error_append(error, "; start it again: %s FILE --out %s --overwrite", program_name("train").text,
-                        text_shell_word(r->dir, ONE_LINE_BYTES - 1).text);
+                        text_shell_word(r->files.dir, ONE_LINE_BYTES - 1).text);
   }
   bool ok = read_notes(r, &state, error);
   checkpoint_state_free(&state);
@@ -193,8 +199,9 @@ static bool read_state(Run *r, Error *error) {
 
 bool run_restore_state(Run *r, Error *error) {
   read_state(r, error);
-  if (!run_agree(r, error)) return false;
-  run_share_progress(r);
-  run_upload_state(r);
+  if (!run_agree(r->peers, error)) return false;
+  collective_broadcast(r->peers, &r->progress, sizeof r->progress);
+  r->now.saved_step = r->progress.step;
+  run_upload_state(&r->model, r->progress.step);
   return true;
 }

@@ -1,7 +1,7 @@
 /* The reader of config.txt, with all options of ./train. What it accepts is written, and read as the same. */
 #include "tests/fuzz/fuzz.h"
 
-#include "training/settings.h"
+#include "training/options.h"
 
 #include <string.h>
 
@@ -11,7 +11,7 @@ static char *write_again(const char *path, size_t *size) {
   TrainSettings settings;
   Options options;
   Error error = {0};
-  settings_options(&options, &settings);
+  train_options(&options, &settings);
   if (options_parse(&options, 1, arguments, &error) && options_load(&options, path, EXIT_INPUT, &error)) {
     FILE *stream = open_memstream(&text, size);
     FUZZ_REQUIRE(stream && options_write(&options, stream, NULL, NULL) && fclose(stream) == 0);

@@ -9,7 +9,7 @@
 
 /* ---- --earlier-steps ---- */
 
-/* One number and the character behind it. */
+/* Parses one number and the character after it. */
 static bool read_number(const char **at, char end, int64_t *out) {
   char *rest;
   const long long number = strtoll(*at, &rest, 10);
@@ -33,8 +33,7 @@ static bool read_plans(const TrainSettings *s, SchedulePlans *plans) {
   return !plans->count || before < s->steps;
 }
 
-bool run_read_plans(Run *r, Error *error) {
-  TrainSettings *s = &r->settings;
+bool run_read_plans(TrainSettings *s, Error *error) {
   if (read_plans(s, &s->plans)) return true;
   return fail(
       error, EXIT_USAGE,
@@ -43,37 +42,37 @@ bool run_read_plans(Run *r, Error *error) {
       s->earlier_steps, SCHEDULE_PLANS);
 }
 
-static bool write_plans(Run *r, Error *error) {
+static bool write_plans(TimeBudget *budget, TrainSettings *s, Error *error) {
   enum { PLAN_BYTES = 48 };
-  const SchedulePlans *plans = &r->settings.plans;
+  const SchedulePlans *plans = &s->plans;
   const size_t size = (size_t)plans->count * PLAN_BYTES;
-  char *text = realloc(r->pace.text, size);
+  char *text = realloc(budget->text, size);
   if (!text) return error_memory(error, "the lengths of the run");
   size_t used = 0;
   for (int i = 0; i < plans->count; i++)
     used += (size_t)snprintf(text + used, size - used, "%s%" PRId64 ":%" PRId64, i ? "," : "", plans->items[i].until,
                              plans->items[i].steps);
-  r->pace.text = text;
-  r->settings.earlier_steps = text;
+  budget->text = text;
+  s->earlier_steps = text;
   return true;
 }
 
 /* ---- before the run ---- */
 
-/* Before the first evaluation and the first saving of a run this is what they are thought to take. */
+/* Assumed durations before the first evaluation and the first checkpoint. */
 static const double PAUSES = 0.07;
 
-/* Of what is left of the minutes after the text was read, but at least half of them, for the run is to learn something.
- * A resumed run goes on for so many minutes. */
+/* Returns the seconds for training: the rest of the minutes after the text was read, but at least half of them, so that
+ * the model learns something. A resumed run gets the same number of minutes again. */
 bool run_fit_minutes(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
-  Pace *p = &r->pace;
+  TimeBudget *p = &r->budget;
   const double minutes = s->minutes;
   const bool asked = options_origin(&r->options, &s->minutes) == ORIGIN_COMMAND_LINE;
-  const double done = run_leader_counts(r, s->resume ? checkpoint_find_number(r->dir, "step") : 0);
-  s->minutes = NAN; /* what is kept in config.txt is the number of steps */
+  const double done = run_leader_counts(r->peers, s->resume ? checkpoint_find_number(r->files.dir, "step") : 0);
+  s->minutes = NAN; /* config.txt keeps the number of steps instead */
   if (s->resume && !asked) {
-    const double known = run_leader_counts(r, checkpoint_find_number(r->dir, "steps"));
+    const double known = run_leader_counts(r->peers, checkpoint_find_number(r->files.dir, "steps"));
     if (known >= 1) {
       s->steps = (int64_t)known;
       return true;
@@ -81,7 +80,7 @@ bool run_fit_minutes(Run *r, Error *error) {
   }
   const double end = fmax(p->launched + 60 * minutes, clock_seconds() + 30 * minutes);
   if (!run_measure_step(r, 3 * minutes, &p->step_seconds, error)) return false;
-  p->step_seconds = run_leader_counts(r, p->step_seconds);
+  p->step_seconds = run_leader_counts(r->peers, p->step_seconds);
   const double steps = (done > 0 ? done : 0) + fmax(1, (end - clock_seconds()) * (1 - PAUSES) / p->step_seconds);
   if (steps > (double)SETTINGS_MAX_STEPS)
     return fail(error, EXIT_USAGE, "that is %.0f steps, more than %d; lower --minutes", steps, SETTINGS_MAX_STEPS);
@@ -93,61 +92,63 @@ bool run_fit_minutes(Run *r, Error *error) {
 
 /* ---- while it trains ---- */
 
-void run_begin_pace(Run *r) {
-  r->pace.checked_at = clock_seconds();
-  r->pace.checked_step = r->pace.first_step = r->step;
+void run_begin_budget(TimeBudget *budget, int64_t step) {
+  budget->checked_at = clock_seconds();
+  budget->checked_step = budget->first_step = step;
 }
 
-/* After the last step it is saved, evaluated on all of the validation text (with the best model so far, where that is
- * another one), sampled, and saved again. */
+/* Returns the seconds after the last step: a checkpoint, evaluations of the newest and, if it is another, the best
+ * model on the whole validation text, a sample, and a second checkpoint. */
 static double seconds_at_end(const Run *r) {
-  const Pace *p = &r->pace;
-  const double windows = (double)windows_count(&r->val_windows, r->config.ctx);
+  const TimeBudget *p = &r->budget;
+  const double windows = (double)windows_count(&r->text.val_windows, r->model.config.ctx);
   /* a forward pass costs a third of a training step */
-  const double guess = p->step_seconds / 3 * r->config.ctx / (double)settings_tokens_per_step(&r->settings);
-  const bool newest = !run_evaluates_all(r) || !r->settings.eval_every; /* it is not one of those before */
-  const int evaluations = newest + (r->bad_evals > 0);
+  const double guess = p->step_seconds / 3 * r->model.config.ctx / (double)settings_tokens_per_step(&r->settings);
+  const bool newest = !run_evaluates_all(r) || !r->settings.eval_every; /* it was not evaluated before */
+  const int evaluations = newest + (r->progress.bad_evals > 0);
   return 2 * p->saving + p->sampling + evaluations * windows * (p->evaluating > 0 ? p->evaluating : guess) +
-         p->answering * (double)r->val_pairs.pairs;
+         p->answering * (double)r->text.val_pairs.pairs;
 }
 
 static bool change_length(Run *r, int64_t steps, Error *error) {
   TrainSettings *s = &r->settings;
   SchedulePlans *plans = &s->plans;
-  plans->items[plans->count].until = r->step;
+  plans->items[plans->count].until = r->progress.step;
   plans->items[plans->count++].steps = s->steps;
   s->steps = steps;
-  const TrainConfig config = choices_train_config(s);
-  return run_take_reports(r, true, error) && write_plans(r, error) && run_write_settings(r, error) &&
-         model_set_schedule(r->model, &config.schedule, error);
+  const TrainConfig config = settings_train_config(s);
+  return run_take_reports(r, true, error) && write_plans(&r->budget, &r->settings, error) &&
+         (!run_leads(r->peers) || run_write_settings(&r->options, &r->settings, r->files.dir, error)) &&
+         model_set_schedule(r->model.on_device, &config.schedule, error);
 }
 
-/* Every 2 % of the time. The newest steps count half: a machine that becomes slower is noticed, one slow moment is not
- * believed. At least one step more is made, so that the last step is known to be the last when it is made. */
+/* Checks every 2 % of the time. The newest steps count half, so that a slower machine is noticed but one slow moment is
+ * not. At least one more step is planned, so that the last step is known when it is made. */
 bool run_keep_minutes(Run *r, Error *error) {
-  Pace *p = &r->pace;
+  TimeBudget *p = &r->budget;
   if (isnan(p->minutes)) return true;
   const double now = clock_seconds(), budget = 60 * p->minutes;
-  const bool early = now - p->checked_at < 0.02 * budget || r->step <= p->checked_step ||
-                     r->step >= r->settings.steps || r->settings.plans.count == SCHEDULE_PLANS;
-  if (run_leader_says(r, early)) return true;
-  const double newest = (now - p->checked_at - p->paused) / (double)(r->step - p->checked_step);
+  const bool early = now - p->checked_at < 0.02 * budget || r->progress.step <= p->checked_step ||
+                     r->progress.step >= r->settings.steps || r->settings.plans.count == SCHEDULE_PLANS;
+  if (run_leader_says(r->peers, early)) return true;
+  const double newest = (now - p->checked_at - p->paused) / (double)(r->progress.step - p->checked_step);
   p->step_seconds = 0.5 * (p->step_seconds + newest);
   p->all_paused += p->paused - p->once;
   p->paused = p->once = 0;
   p->checked_at = now;
-  p->checked_step = r->step;
-  const double pause = p->all_paused / (double)(r->step - p->first_step);
+  p->checked_step = r->progress.step;
+  const double pause = p->all_paused / (double)(r->progress.step - p->first_step);
   const double left = p->deadline - now - seconds_at_end(r);
-  const double fit = fmin(fmax(1, floor(left / (p->step_seconds + pause))), (double)(SETTINGS_MAX_STEPS - r->step));
-  const int64_t steps = (int64_t)run_leader_counts(r, (double)(r->step + (int64_t)fit));
+  const double fit =
+      fmin(fmax(1, floor(left / (p->step_seconds + pause))), (double)(SETTINGS_MAX_STEPS - r->progress.step));
+  const int64_t steps = (int64_t)run_leader_counts(r->peers, (double)(r->progress.step + (int64_t)fit));
   const double change = fabs((double)(steps - r->settings.steps)) * (p->step_seconds + pause);
   const bool same = change < 0.01 * budget || steps == r->settings.steps;
-  return run_leader_says(r, same) || change_length(r, steps, error);
+  return run_leader_says(r->peers, same) || change_length(r, steps, error);
 }
 
-void run_count_pause(Run *r, double saving, double evaluating, double sampling) {
-  Pace *p = &r->pace;
+void run_count_pause(TimeBudget *budget, double saving, double evaluating, double sampling) {
+  TimeBudget *p = budget;
   p->paused += saving + evaluating + sampling;
   if (saving > 0) p->saving = saving;
   if (sampling > 0) p->sampling = sampling;

@@ -1,6 +1,7 @@
-/* training/choices: what ./train chooses for texts from a page to tens of gigabytes, on a laptop and on a GPU. */
+/* training/auto_settings: what ./train chooses for texts from a page to tens of gigabytes, on a laptop and on a GPU. */
 #include "training/architecture.h"
-#include "training/choices.h"
+#include "training/auto_settings.h"
+#include "training/options.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,7 +23,7 @@ static const double CARD_FLOPS = 6e14, LAPTOP_FLOPS = 4e11;
 typedef struct Chosen {
   TrainSettings settings;
   ModelConfig model;
-  Choices choices;
+  AutoReasons reasons;
   DocumentLengths lengths;
   double parameters, epochs;
   bool byte;
@@ -31,25 +32,25 @@ typedef struct Chosen {
 static void begin(Chosen *c) {
   Options options;
   memset(c, 0, sizeof *c);
-  settings_options(&options, &c->settings);
+  train_options(&options, &c->settings);
   options_free(&options);
 }
 
 static void choose(Chosen *c, const ContextInfo *device, double peak_flops, double bytes) {
   Error error = {0};
   TrainSettings *s = &c->settings;
-  choices_tokenizer(s, (int64_t)bytes, device->accelerator, &c->choices);
+  auto_tokenizer(s, (int64_t)bytes, device->accelerator, &c->reasons);
   c->byte = strcmp(s->tokenizer, "byte") == 0;
   const double bytes_per_token = c->byte ? 1 : s->vocab_size > 8192 ? 4 : 3;
-  const ChoiceInputs given = {.vocab = c->byte ? 257 : s->vocab_size,
-                              .source_vocab = 257,
-                              .text_bytes = (int64_t)bytes,
-                              .train_tokens = (int64_t)(0.9 * bytes / bytes_per_token),
-                              .lengths = c->lengths,
-                              .device = device,
-                              .peak_flops = peak_flops};
-  if (!choices_model(s, &given, &c->model, &c->choices, &error)) fail_msg("%s", error.text);
-  if (!choices_length(s, &given, &c->model, &c->choices, &error)) fail_msg("%s", error.text);
+  const AutoInputs given = {.vocab = c->byte ? 257 : s->vocab_size,
+                            .source_vocab = 257,
+                            .text_bytes = (int64_t)bytes,
+                            .train_tokens = (int64_t)(0.9 * bytes / bytes_per_token),
+                            .lengths = c->lengths,
+                            .device = device,
+                            .peak_flops = peak_flops};
+  if (!auto_model(s, &given, &c->model, &c->reasons, &error)) fail_msg("%s", error.text);
+  if (!auto_length(s, &given, &c->model, &c->reasons, &error)) fail_msg("%s", error.text);
   c->parameters = (double)model_parameters(&c->model);
   c->epochs = (double)s->steps * (double)settings_tokens_per_step(s) / (double)given.train_tokens;
 }
@@ -59,16 +60,37 @@ static void test_aliases(void **state) {
   (void)state;
   TrainSettings s;
   Options options;
-  settings_options(&options, &s);
-  for (int i = 0; i < settings_hint_count; i++)
+  train_options(&options, &s);
+  for (int i = 0; i < options.hint_count; i++)
     for (int row = 0; row < options.count; row++) {
-      const char *name = options.rows[row].name, *found = settings_hints[i].given;
+      const char *name = options.rows[row].name, *found = options.hints[i].given;
       while ((found = strstr(found, name))) {
-        const bool whole = (found == settings_hints[i].given || found[-1] == ' ') && strchr(" ", found[strlen(name)]);
+        const bool whole = (found == options.hints[i].given || found[-1] == ' ') && strchr(" ", found[strlen(name)]);
         if (whole) fail_msg("--%s is one of ours", name);
         found++;
       }
     }
+  options_free(&options);
+}
+
+/* Rows name other rows in lists of words: each word must be the name of a row. */
+static void test_named_rows(void **state) {
+  (void)state;
+  TrainSettings s;
+  Options options;
+  train_options(&options, &s);
+  for (int i = 0; i < options.count; i++) {
+    const char *const lists[] = {options.rows[i].needs, options.rows[i].excludes, options.rows[i].follows};
+    for (size_t list = 0; list < sizeof lists / sizeof *lists; list++)
+      for (const char *word = lists[list]; word && *word; word += strspn(word, " ")) {
+        const size_t length = strcspn(word, " ");
+        bool found = false;
+        for (int k = 0; k < options.count; k++)
+          found = found || (strlen(options.rows[k].name) == length && memcmp(options.rows[k].name, word, length) == 0);
+        if (!found) fail_msg("--%s names %s", options.rows[i].name, word);
+        word += length;
+      }
+  }
   options_free(&options);
 }
 
@@ -83,11 +105,11 @@ static void test_tokenizer(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     for (int gpu = 0; gpu < 2; gpu++) {
       begin(&c);
-      choices_tokenizer(&c.settings, (int64_t)cases[i].bytes, gpu, &c.choices);
+      auto_tokenizer(&c.settings, (int64_t)cases[i].bytes, gpu, &c.reasons);
       const int vocab = gpu ? cases[i].gpu : cases[i].cpu;
       assert_string_equal(c.settings.tokenizer, vocab ? "bpe" : "byte");
       assert_int_equal(c.settings.vocab_size, vocab);
-      assert_non_null(strstr(c.choices.text, vocab ? "a BPE of at most" : "a token is a byte"));
+      assert_non_null(strstr(c.reasons.text, vocab ? "a BPE of at most" : "a token is a byte"));
     }
 }
 
@@ -96,20 +118,20 @@ static void test_given_tokenizers_stay(void **state) {
   Chosen c;
   begin(&c);
   c.settings.vocab_size = 300;
-  choices_tokenizer(&c.settings, 1000, false, &c.choices);
+  auto_tokenizer(&c.settings, 1000, false, &c.reasons);
   assert_string_equal(c.settings.tokenizer, "bpe"); /* a vocabulary size asks for one */
   assert_int_equal(c.settings.vocab_size, 300);
   begin(&c);
   c.settings.preset = PRESET_124M;
-  choices_tokenizer(&c.settings, 1000, false, &c.choices);
+  auto_tokenizer(&c.settings, 1000, false, &c.reasons);
   assert_string_equal(c.settings.tokenizer, "bpe");
   assert_int_equal(c.settings.vocab_size, 50304);
   begin(&c);
   c.settings.tokenizer = "gpt2/tokenizer.json";
-  choices_tokenizer(&c.settings, (int64_t)1e9, false, &c.choices);
+  auto_tokenizer(&c.settings, (int64_t)1e9, false, &c.reasons);
   assert_string_equal(c.settings.tokenizer, "gpt2/tokenizer.json");
   assert_int_equal(c.settings.vocab_size, 0);
-  assert_string_equal(c.choices.text, "");
+  assert_string_equal(c.reasons.text, "");
 }
 
 /* Each is for a half of the text. */
@@ -117,23 +139,23 @@ static void test_source_tokenizers(void **state) {
   (void)state;
   Chosen c;
   begin(&c);
-  choices_tokenizer(&c.settings, (int64_t)10e6, false, &c.choices);
+  auto_tokenizer(&c.settings, (int64_t)10e6, false, &c.reasons);
   assert_null(c.settings.source_tokenizer);
   begin(&c);
   c.settings.source_vocab_size = 300;
-  choices_tokenizer(&c.settings, 1000, false, &c.choices);
+  auto_tokenizer(&c.settings, 1000, false, &c.reasons);
   assert_string_equal(c.settings.tokenizer, "byte");
   assert_string_equal(c.settings.source_tokenizer, "bpe");
   assert_int_equal(c.settings.source_vocab_size, 300);
   begin(&c);
   c.settings.source_tokenizer = "bpe";
-  choices_tokenizer(&c.settings, (int64_t)10e6, false, &c.choices);
+  auto_tokenizer(&c.settings, (int64_t)10e6, false, &c.reasons);
   assert_int_equal(c.settings.vocab_size, 2048);
   assert_int_equal(c.settings.source_vocab_size, 2048);
-  assert_non_null(strstr(c.choices.text, "a BPE of at most 2048 tokens for prompts"));
+  assert_non_null(strstr(c.reasons.text, "a BPE of at most 2048 tokens for prompts"));
   begin(&c);
   c.settings.source_tokenizer = "byte";
-  choices_tokenizer(&c.settings, (int64_t)10e6, false, &c.choices);
+  auto_tokenizer(&c.settings, (int64_t)10e6, false, &c.reasons);
   assert_int_equal(c.settings.source_vocab_size, 0);
 }
 
@@ -145,14 +167,15 @@ static void test_sources_and_tied_tables(void **state) {
     for (int separate = 0; separate < 2; separate++) {
       Chosen c;
       begin(&c);
-      c.settings.arch = arch, c.settings.dim = 64, c.settings.layers = 2, c.settings.encoder_layers = 1;
+      c.settings.arch = arch, c.settings.model.dim = 64, c.settings.model.layers = 2,
+      c.settings.model.encoder_layers = 1;
       c.settings.source_tokenizer = separate ? "byte" : NULL;
       assert_true(architecture_check_sources(&c.settings, true, &error));
       architecture_fill(&c.settings, true);
-      assert_int_equal(c.settings.tie, !separate && arch != ARCHITECTURE_ORIGINAL);
-      c.settings.tie = true;
+      assert_int_equal(c.settings.model.tie, !separate && arch != ARCHITECTURE_ORIGINAL);
+      c.settings.model.tie = true;
       assert_int_equal(architecture_check_sources(&c.settings, true, &error), !separate);
-      c.settings.tie = -1, c.settings.encoder_layers = 0;
+      c.settings.model.tie = -1, c.settings.model.encoder_layers = 0;
       assert_int_equal(architecture_check_sources(&c.settings, true, &error), !separate);
     }
 }
@@ -176,8 +199,8 @@ static void expect_sensible(const ContextInfo *device, double peak_flops, double
     assert_true(s->preset == PRESET_NANO || c.parameters <= 10 * bytes);
     assert_true(s->dropout >= 0 && (s->dropout > 0) == (c.epochs > 7));
     assert_true(s->batch >= 1 && s->grad_accum >= 1 && s->eval_every >= 1 && s->warmup <= s->steps);
-    assert_non_null(strstr(c.choices.text, "preset"));
-    assert_non_null(strstr(c.choices.text, "steps"));
+    assert_non_null(strstr(c.reasons.text, "preset"));
+    assert_non_null(strstr(c.reasons.text, "steps"));
     last = bytes < 2e6 ? 0 : c.parameters; /* the vocabulary changes there */
   }
 }
@@ -213,7 +236,7 @@ static void test_usual_speed(void **state) {
     Chosen c;
     begin(&c);
     choose(&c, &laptop, LAPTOP_FLOPS / slower, 1115394);
-    assert_non_null(strstr(c.choices.text, " steps (5 minutes at 200 GFLOP/s, usual for 8 such threads)"));
+    assert_non_null(strstr(c.reasons.text, " steps (5 minutes at 200 GFLOP/s, usual for 8 such threads)"));
   }
 }
 
@@ -226,16 +249,16 @@ static void test_half_an_hour(void **state) {
   c.settings.preset = PRESET_15M;
   choose(&c, &laptop, slow, 20e6);
   const TrainSettings *s = &c.settings;
-  const double step = choices_step_seconds(
+  const double step = auto_step_seconds(
       model_step_flops(&c.model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer, false), &laptop, slow);
   assert_true(step * (double)s->steps <= 1800 || s->steps == 1);
-  assert_non_null(strstr(c.choices.text, "half an hour; longer with --minutes"));
+  assert_non_null(strstr(c.reasons.text, "half an hour; longer with --minutes"));
   begin(&c);
   c.settings.preset = PRESET_15M;
   c.settings.steps = 5000;
   choose(&c, &laptop, slow, 20e6);
   assert_int_equal(c.settings.steps, 5000);
-  assert_null(strstr(c.choices.text, "half an hour"));
+  assert_null(strstr(c.reasons.text, "half an hour"));
 }
 
 /* A speed that is measured again and comes out a little different chooses the same. */
@@ -256,12 +279,13 @@ static void test_given_values_stay(void **state) {
   begin(&c);
   TrainSettings *s = &c.settings;
   s->tokenizer = "byte";
-  s->layers = 3, s->heads = 2, s->dim = 48, s->ctx = 20, s->batch = 5, s->steps = 7, s->dropout = 0.25f,
-  s->optimizer = OPTIMIZER_ADAMW;
+  s->model.layers = 3, s->model.heads = 2, s->model.dim = 48, s->model.ctx = 20, s->batch = 5, s->steps = 7,
+  s->dropout = 0.25f, s->optimizer = OPTIMIZER_ADAMW;
   choose(&c, &laptop, LAPTOP_FLOPS, 20000);
-  assert_true(s->layers == 3 && s->heads == 2 && s->dim == 48 && s->ctx == 20 && s->batch == 5 && s->steps == 7);
+  assert_true(s->model.layers == 3 && s->model.heads == 2 && s->model.dim == 48 && s->model.ctx == 20 &&
+              s->batch == 5 && s->steps == 7);
   assert_true(s->dropout == 0.25f);
-  assert_string_equal(c.choices.text, "");
+  assert_string_equal(c.reasons.text, "");
   assert_int_equal(c.model.head_dim, 24);
   begin(&c);
   c.settings.preset = PRESET_BABY;
@@ -306,9 +330,9 @@ static void test_batch_fits(void **state) {
   assert_int_equal(whole.settings.grad_accum, 1);
   assert_true(parts.settings.batch < whole.settings.batch);
   assert_int_equal(settings_tokens_per_step(&parts.settings), settings_tokens_per_step(&whole.settings));
-  TrainConfig train = choices_train_config(&parts.settings);
+  TrainConfig train = settings_train_config(&parts.settings);
   assert_true(model_memory(&parts.model, &train, &small).total <= small.free_bytes);
-  assert_non_null(strstr(parts.choices.text, "memory"));
+  assert_non_null(strstr(parts.reasons.text, "memory"));
   begin(&parts);
   parts.settings.preset = PRESET_42M;
   parts.settings.batch = 32;
@@ -329,7 +353,7 @@ static OptimizerKind optimizer_on(const ContextInfo *device, int batch, int grad
                     : muon          ? "Muon (learns more"
                     : !isnan(lr)    ? "AdamW (lr is given"
                                     : "AdamW (in such short steps";
-  assert_non_null(strstr(c.choices.text, why));
+  assert_non_null(strstr(c.reasons.text, why));
   assert_true(isnan(lr) ? c.settings.lr == (muon ? 3e-3f : 1e-3f) : c.settings.lr == lr);
   assert_true(!muon ? isnan(c.settings.muon_lr) : c.settings.muon_lr == (isnan(muon_lr) ? 0.01f : muon_lr));
   return (OptimizerKind)c.settings.optimizer;
@@ -363,7 +387,7 @@ static void test_memory_of_muon(void **state) {
   begin(&c);
   c.settings.preset = PRESET_BABY;
   choose(&c, &card, CARD_FLOPS, 1e6);
-  TrainConfig train = choices_train_config(&c.settings);
+  TrainConfig train = settings_train_config(&c.settings);
   const size_t square = 384 * 384, hidden = 384 * 1024, matrices = 6 * (4 * square + 3 * hidden);
   const MemoryPlan gpu = model_memory(&c.model, &train, &card), cpu = model_memory(&c.model, &train, &laptop);
   train.optimizer = OPTIMIZER_ADAMW;
@@ -385,9 +409,9 @@ static void test_given_optimizer(void **state) {
     c.settings.optimizer = optimizer;
     choose(&c, &laptop, LAPTOP_FLOPS, 1e6);
     assert_int_equal(c.settings.optimizer, optimizer);
-    assert_null(strstr(c.choices.text, "Muon"));
+    assert_null(strstr(c.reasons.text, "Muon"));
     assert_int_equal(c.settings.batch, optimizer == OPTIMIZER_MUON ? 24 : 12);
-    const TrainConfig train = choices_train_config(&c.settings);
+    const TrainConfig train = settings_train_config(&c.settings);
     assert_int_equal(train.optimizer, optimizer);
     if (optimizer == OPTIMIZER_MUON)
       assert_true(fabsf(train.muon.lr_factor * train.adamw.weight_decay - 0.1f * 0.01f / 3e-3f) < 1e-6f);
@@ -396,22 +420,15 @@ static void test_given_optimizer(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_aliases),
-      cmocka_unit_test(test_tokenizer),
-      cmocka_unit_test(test_given_tokenizers_stay),
-      cmocka_unit_test(test_source_tokenizers),
-      cmocka_unit_test(test_sources_and_tied_tables),
-      cmocka_unit_test(test_any_text),
-      cmocka_unit_test(test_card_takes_more),
-      cmocka_unit_test(test_half_an_hour),
-      cmocka_unit_test(test_usual_speed),
-      cmocka_unit_test(test_measured_speed),
-      cmocka_unit_test(test_given_values_stay),
-      cmocka_unit_test(test_batch_fits),
-      cmocka_unit_test(test_context_for_documents),
-      cmocka_unit_test(test_optimizer),
-      cmocka_unit_test(test_given_optimizer),
+      cmocka_unit_test(test_aliases),           cmocka_unit_test(test_named_rows),
+      cmocka_unit_test(test_tokenizer),         cmocka_unit_test(test_given_tokenizers_stay),
+      cmocka_unit_test(test_source_tokenizers), cmocka_unit_test(test_sources_and_tied_tables),
+      cmocka_unit_test(test_any_text),          cmocka_unit_test(test_card_takes_more),
+      cmocka_unit_test(test_half_an_hour),      cmocka_unit_test(test_usual_speed),
+      cmocka_unit_test(test_measured_speed),    cmocka_unit_test(test_given_values_stay),
+      cmocka_unit_test(test_batch_fits),        cmocka_unit_test(test_context_for_documents),
+      cmocka_unit_test(test_optimizer),         cmocka_unit_test(test_given_optimizer),
       cmocka_unit_test(test_memory_of_muon),
   };
-  return cmocka_run_group_tests_name("choices", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("auto settings", tests, NULL, NULL);
 }

@@ -1,0 +1,144 @@
+/* Handles the reports of steps, which arrive some steps later: losses, metrics.jsonl, the progress line. */
+#include "formats/model_files.h"
+#include "report/page.h"
+#include "training/run.h"
+#include "util/path.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+bool run_log(RunFiles *files, const Collective *peers, const MetricsLine *line, Error *error) {
+  if (!run_leads(peers)) return true;
+  return metrics_append(&files->metrics, line, error) && history_add(&files->history, line, error);
+}
+
+bool run_log_verdict(Console *console, RunFiles *files, const Collective *peers, const MetricsLine *verdict,
+                     Error *error) {
+  (verdict_is_warning(verdict->verdict) ? console_warning : console_note)(console, "%s", verdict->text);
+  return run_log(files, peers, verdict, error);
+}
+
+void run_restart_timing(RunNow *now) {
+  now->timed_steps = 0;
+  now->logged_at = clock_seconds();
+}
+
+/* Returns tokens per second since the last logged line, or since the run was resumed. */
+static double speed(const RunNow *now, const TrainSettings *s) {
+  return (double)(now->timed_steps * settings_tokens_per_step(s)) / (clock_seconds() - now->logged_at);
+}
+
+static bool log_step(Run *r, Error *error) {
+  const int64_t step = r->now.newest.step;
+  const MetricsLine line = {.kind = METRICS_STEPS,
+                            .step = step,
+                            .tokens = step * settings_tokens_per_step(&r->settings),
+                            .seconds = run_seconds(r),
+                            .loss = r->progress.loss_sum / (double)r->progress.loss_steps,
+                            .lr = (double)r->now.newest.lr,
+                            .grad_norm = (double)r->now.newest.grad_norm,
+                            .tokens_per_s = speed(&r->now, &r->settings)};
+  return run_log(&r->files, r->peers, &line, error);
+}
+
+/* Returns NaN on a CPU, whose peak depends on everything else that runs on the machine. */
+static double share_of_peak(const Run *r, double steps_per_s) {
+  return r->device.info.accelerator ? steps_per_s * run_step_flops(r) / r->device.peak_flops : (double)NAN;
+}
+
+/* Collects the newest evaluation losses, oldest first; returns their number. */
+static int recent_losses(const History *h, double out[CONSOLE_TREND]) {
+  const size_t count = h->evaluation_count < CONSOLE_TREND ? h->evaluation_count : CONSOLE_TREND;
+  for (size_t i = 0; i < count; i++) out[i] = h->evaluations[h->evaluation_count - count + i].loss;
+  return (int)count;
+}
+
+static void show_progress(Run *r, bool logged) {
+  const int64_t per_step = settings_tokens_per_step(&r->settings);
+  const double tokens_per_s = speed(&r->now, &r->settings);
+  double trend[CONSOLE_TREND];
+  const ConsoleProgress numbers = {.trend = trend,
+                                   .trend_count = recent_losses(&r->files.history, trend),
+                                   .step = r->now.newest.step,
+                                   .steps = r->settings.steps,
+                                   .loss = r->progress.loss_sum / (double)r->progress.loss_steps,
+                                   .val_loss = r->progress.last_val_loss,
+                                   .lr = (double)r->now.newest.lr,
+                                   .tokens_per_s = tokens_per_s,
+                                   .peak = share_of_peak(r, tokens_per_s / (double)per_step),
+                                   .seconds_left =
+                                       (double)((r->settings.steps - r->now.newest.step) * per_step) / tokens_per_s};
+  console_progress(&r->console, &numbers, logged);
+}
+
+bool run_fail_nonfinite(const Run *r, const char *what, Error *error) {
+  const VerdictFacts facts = run_verdict_facts(r);
+  char saved[64] = "no state was saved yet";
+  if (r->now.saved_step >= 0) snprintf(saved, sizeof saved, CHECKPOINT_LAST "/ holds step %" PRId64, r->now.saved_step);
+  return fail(error, EXIT_NONFINITE, "%s. In %s %s, and " MODEL_FILE_WEIGHTS " is from step %" PRId64 ". Try %s", what,
+              r->files.dir, saved, r->progress.best_step, verdict_lower_rates(&facts).text);
+}
+
+static bool diverged(const Run *r, const StepState *report, Error *error) {
+  char what[200];
+  snprintf(what, sizeof what,
+           "stopped at step %" PRId64
+           ": the loss (%g) or the gradient norm (%g) is not finite; the update was not made",
+           report->step + 1, (double)report->loss, (double)report->grad_norm);
+  return run_fail_nonfinite(r, what, error);
+}
+
+static bool take_report(Run *r, const StepState *report, Error *error) {
+  if (report->halted) {
+    r->progress.step = report->step; /* later steps were started already, but changed nothing */
+    return diverged(r, report, error);
+  }
+  r->now.newest = *report;
+  r->progress.loss_sum += (double)report->loss;
+  r->progress.loss_steps++;
+  r->now.timed_steps++;
+  const bool logged = report->step % r->settings.log_every == 0 || report->step == r->settings.steps;
+  if (logged && !log_step(r, error)) return false;
+  show_progress(r, logged);
+  if (!logged) return true;
+  r->progress.loss_sum = 0;
+  r->progress.loss_steps = 0;
+  run_restart_timing(&r->now);
+  return true;
+}
+
+/* ---- the end ---- */
+
+bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error) {
+  if (!run_leads(r->peers)) return true;
+  const int64_t tokens = r->progress.step * settings_tokens_per_step(&r->settings);
+  const RunResult result = {.end = end,
+                            .dir = r->files.dir,
+                            .version = version,
+                            .device = r->device.info.device,
+                            .dtype = dtype_name(r->device.info.dtype),
+                            .parameters = model_parameters(&r->model.config),
+                            .without_embeddings = model_parameters_without_embeddings(&r->model.config),
+                            .flops_per_step = run_step_flops(r),
+                            .step = r->progress.step,
+                            .tokens = tokens,
+                            .epochs = (double)tokens / (double)run_epoch_tokens(r),
+                            .seconds = run_seconds(r)};
+  if (!result.parameters) return error_memory(error, CHECKPOINT_RESULT);
+  return result_write(&result, &r->files.history, error) && run_write_report(&r->files, r->peers, error);
+}
+
+bool run_write_report(const RunFiles *files, const Collective *peers, Error *error) {
+  if (!run_leads(peers)) return true;
+  return page_write(&(PageRun){files->dir, &files->history}, 1, path_in(files->dir, CHECKPOINT_REPORT).text, error);
+}
+
+bool run_take_reports(Run *r, bool wait, Error *error) {
+  StepState reports[REPORT_RING];
+  int count;
+  while ((count = model_reports(r->model.on_device, reports, REPORT_RING, wait, error)) > 0)
+    for (int i = 0; i < count; i++)
+      if (!take_report(r, &reports[i], error)) return false;
+  return count == 0;
+}
