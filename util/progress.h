@@ -23,8 +23,6 @@ typedef const _Atomic int *StopSignal;
 static inline bool stop_requested(StopSignal stop) { return stop && *stop; }
 
 /* Returns false with EXIT_SIGNALS + the signal once a signal has arrived, else true. */
-static inline bool stop_go_on(StopSignal stop, const char *doing, Error *error) {
-  return !stop_requested(stop) || fail(error, (ExitCode)(EXIT_SIGNALS + *stop), "stopped while %s", doing);
-}
+bool stop_go_on(StopSignal stop, const char *doing, Error *error);
 
 #endif
