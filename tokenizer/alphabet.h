@@ -5,8 +5,8 @@
 
 #include "tokenizer/bpe.h"
 
-/* Returns a token written in the alphabet, "" for one without bytes; the caller frees it. NULL when memory is out, which json_memory_ok()
- * also reports. */
+/* Returns a token written in the alphabet, "" for one without bytes; the caller frees it. NULL when memory is out,
+ * which json_memory_ok() also reports. */
 char *alphabet_token(const Bpe *bpe, int32_t id);
 
 /* Decodes a text that is written in the alphabet and returns the number of bytes, at most one per byte of the text; -1

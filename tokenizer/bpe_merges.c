@@ -11,8 +11,8 @@ enum { REPORT_MERGES = 256, REPORT_POSITIONS = 1 << 22 };
 
 /* ---- pairs of adjacent tokens: a hash table by ids and a heap by count ---- */
 
-/* The count of a pair only decreases after the pair is added, so the heap may hold outdated, higher counts. The entry at
- * the top is compared with the pair's count and moved down if it is outdated. */
+/* The count of a pair only decreases after the pair is added, so the heap may hold outdated, higher counts. The entry
+ * at the top is compared with the pair's count and moved down if it is outdated. */
 typedef struct Pair {
   int32_t left, right;
   uint64_t count;
@@ -136,8 +136,8 @@ static Pair *pair_queue_add(PairQueue *queue, int32_t left, int32_t right, uint6
 /* ---- the pieces ---- */
 
 /* All distinct pieces in a row, with separators around them; one cell per byte. The first and the last cell of a token
- * hold its id, so both neighbors of a token can be found: the next token begins `length` cells later; the previous token
- * has its id in the cell before, and begins its own length earlier. The cells between have no meaning.
+ * hold its id, so both neighbors of a token can be found: the next token begins `length` cells later; the previous
+ * token has its id in the cell before, and begins its own length earlier. The cells between have no meaning.
  *
  * The pair (left, right) that was once at p is still there if and only if cell p is left and cell p + length(left) is
  * right: a merge overwrites the first cell of its right token, and cell p cannot be the last cell of a token `left`,

@@ -49,8 +49,8 @@ static size_t encode_short(const Bpe *bpe, const uint8_t *piece, size_t size, in
 
 /* ---- long pieces: a heap of possible merges ---- */
 
-/* The first and the last cell of a token hold its id, as in bpe_merges.c. An entry of the heap is rank << POSITION_BITS |
- * position of a merge that was possible when it was added. */
+/* The first and the last cell of a token hold its id, as in bpe_merges.c. An entry of the heap is rank << POSITION_BITS
+ * | position of a merge that was possible when it was added. */
 
 static void heap_push(PieceScratch *scratch, uint64_t entry) {
   uint64_t *heap = scratch->heap;
@@ -93,8 +93,8 @@ static bool must_stop(const PieceScratch *scratch, size_t done) {
   return done % STOP_INTERVAL == 0 && stop_requested(scratch->stop);
 }
 
-/* The heap starts with fewer than `size` entries; each of the fewer than `size` merges removes one entry and adds at most
- * two. */
+/* The heap starts with fewer than `size` entries; each of the fewer than `size` merges removes one entry and adds at
+ * most two. */
 static bool start_cells(const Bpe *bpe, const uint8_t *piece, size_t size, PieceScratch *scratch) {
   if (!array_reserve(&scratch->cells, &scratch->cells_capacity, size, sizeof *scratch->cells) ||
       !array_reserve(&scratch->heap, &scratch->heap_capacity, 2 * size, sizeof *scratch->heap))

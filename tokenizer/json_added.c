@@ -88,8 +88,8 @@ bool json_read_added(TokenizerReader *r) {
 
 /* ---- the ids of added tokens ---- */
 
-/* The library takes the id of a text in model.vocab from there. Any other text gets the next id after the vocabulary and
- * the previous added tokens. */
+/* The library takes the id of a text in model.vocab from there. Any other text gets the next id after the vocabulary
+ * and the previous added tokens. */
 static bool check_id(const TokenizerReader *r, const json_t *vocab, const json_t *token, json_t *seen,
                      int32_t *largest) {
   const int32_t size = (int32_t)json_object_size(vocab), next = *largest >= size ? *largest + 1 : size;
@@ -129,8 +129,8 @@ static bool adds_nothing(const json_t *post) {
          (json_has_text(post, "type", "TemplateProcessing") && empty && once);
 }
 
-/* Returns the token at index 0 or 1 of a template of a token and a text, or NULL. The template for pairs of texts is not
- * used. */
+/* Returns the token at index 0 or 1 of a template of a token and a text, or NULL. The template for pairs of texts is
+ * not used. */
 static const AddedEntry *token_at(const TokenizerReader *r, const json_t *post, size_t index) {
   const json_t *single = json_object_get(post, "single"), *tokens = json_object_get(post, "special_tokens");
   const json_t *special = json_object_get(json_array_get(single, index), "SpecialToken"),

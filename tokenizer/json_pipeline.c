@@ -59,7 +59,8 @@ static bool read_normalizer(TokenizerReader *r, const json_t *step) {
 
 /* ---- added tokens ---- */
 
-/* Adds an added token to `set` and to the joined pairs, with its text normalized if the search reads normalized text. */
+/* Adds an added token to `set` and to the joined pairs, with its text normalized if the search reads normalized
+ * text. */
 static bool add_token(TokenizerReader *r, PipelineRunner *runner, AddedTokens *set, const AddedEntry *entry,
                       ByteBuffer *text) {
   Pipeline *p = &r->out->pipeline;

@@ -110,8 +110,8 @@ static int32_t after_steps(const Pipeline *p, int32_t character, bool last) {
   return character;
 }
 
-/* Whether a cut between two characters affects no added token: none can cross it, end at it (the text after it would then
- * be a new text), or take white space from its other side. */
+/* Whether a cut between two characters affects no added token: none can cross it, end at it (the text after it would
+ * then be a new text), or take white space from its other side. */
 static bool is_free_of_added(const Pipeline *p, int32_t left, int32_t right) {
   return !p->added_joined || !(are_joined(p->added_joined, left, right) ||
                                are_joined(p->added_joined, left, JOINED_END) || /* a token that is not normalized */

@@ -73,8 +73,8 @@ typedef struct Step {
   StepPattern pattern;
 } Step;
 
-/* The pairs of characters that are adjacent in some text of a set. One bit for each of 2^20 hashes of pairs (128 KB): two
- * pairs may share a hash; then some possible cuts are missed. */
+/* The pairs of characters that are adjacent in some text of a set. One bit for each of 2^20 hashes of pairs (128 KB):
+ * two pairs may share a hash; then some possible cuts are missed. */
 typedef struct JoinedPairs JoinedPairs;
 
 /* Adds the pairs of a text, and with `end` the pair of its last character and the end of a text. Creates the set if it

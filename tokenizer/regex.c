@@ -240,9 +240,9 @@ static bool translate_next(Translator *t) {
 }
 
 /* Translates `pattern` to a pattern for PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE that matches the same texts as in
- * Oniguruma; the caller frees it. It rewrites syntax that the two interpret differently (\s is White_Space, \w has marks
- * and no numbers but digits, \p{Han} is the script without its extensions, {1,3}+ repeats), and refuses, by name, syntax
- * that occurs in no known file. EXIT_CHECKPOINT with only the reason, EXIT_MEMORY. */
+ * Oniguruma; the caller frees it. It rewrites syntax that the two interpret differently (\s is White_Space, \w has
+ * marks and no numbers but digits, \p{Han} is the script without its extensions, {1,3}+ repeats), and refuses, by name,
+ * syntax that occurs in no known file. EXIT_CHECKPOINT with only the reason, EXIT_MEMORY. */
 static bool translate(const char *pattern, char **out, Error *error) {
   Translator t = {.at = pattern, .at_start = true, .error = error};
   bool ok = strlen(pattern) <= PATTERN_BYTES || refuse(&t, "a text this long");

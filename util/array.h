@@ -8,8 +8,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Makes the capacity of an array at least `wanted` items of `item_bytes` bytes; `items` is the address of its pointer, which may be
- * NULL. A reallocation at least doubles the capacity. Returns false, without changes, when memory is out. */
+/* Makes the capacity of an array at least `wanted` items of `item_bytes` bytes; `items` is the address of its pointer,
+ * which may be NULL. A reallocation at least doubles the capacity. Returns false, without changes, when memory is
+ * out. */
 bool array_reserve(void *items, size_t *capacity, size_t wanted, size_t item_bytes);
 
 /* A growing array of bytes. Starts as {0}; the owner frees `bytes`. */

@@ -226,7 +226,8 @@ bool file_writer_add(FileWriter *file, const void *bytes, size_t size, Error *er
   return abort_with(file, "write", errno != 0 ? errno : EIO, error);
 }
 
-/* Returns the cause of a stream's failure, which the stream does not keep: writing another byte fails in the same way. */
+/* Returns the cause of a stream's failure, which the stream does not keep: writing another byte fails in the same
+ * way. */
 static int cause_of(FileWriter *file) { return write(fileno(file->stream), "", 1) < 0 ? errno : EIO; }
 
 bool file_writer_commit(FileWriter *file, Error *error) {

@@ -9,8 +9,8 @@
 
 enum { SPINS = 1000 };
 
-/* A thread's run of pieces. The job and the next piece share one atomic number, so that a late thread cannot take pieces
- * of another job than the one it has read. */
+/* A thread's run of pieces. The job and the next piece share one atomic number, so that a late thread cannot take
+ * pieces of another job than the one it has read. */
 typedef struct Run {
   _Alignas(64) _Atomic uint64_t next; /* job << 32 | piece */
 } Run;
