@@ -1,6 +1,6 @@
-/* The state of one run of ./train, in parts. A function takes the parts that it needs; one that needs many of them takes
- * the whole Run. train.c has the loop, settings.c the options, auto_settings.c the defaults; the sections below name the other
- * files. Functions that return bool fill an Error when they return false. */
+/* The state of one run of ./train, in parts. A function takes the parts that it needs; one that needs many of them
+ * takes the whole Run. train.c has the loop, settings.c the options, auto_settings.c the defaults; the sections below
+ * name the other files. Functions that return bool fill an Error when they return false. */
 #ifndef INKLING_TRAINING_RUN_H
 #define INKLING_TRAINING_RUN_H
 
@@ -30,7 +30,8 @@ typedef struct TextFacts {
   size_t stdin_bytes;     /* the part of `bytes` that came from standard input */
 } TextFacts;
 
-/* The progress of a run with --minutes (time_budget.c). Times are clock_seconds(), durations seconds; lengths count steps. */
+/* The progress of a run with --minutes (time_budget.c). Times are clock_seconds(), durations seconds; lengths count
+ * steps. */
 typedef struct TimeBudget {
   double launched;              /* when the program started */
   double minutes, deadline;     /* minutes NaN: the length is given otherwise */
