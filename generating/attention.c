@@ -113,33 +113,21 @@ static bool write_json(Maps *m, Error *error) {
 
 /* ---- HTML ---- */
 
-static const char head[] =
-    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-    "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"
-    "<title>Attention</title>\n<style>\n"
-    ":root { --ink: #1b1f24; --soft: #57606a; --line: #d0d7de; --paper: #fff; --box: #f6f8fa; --weight: #0550ae; }\n"
-    "@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #8b949e; --line: #30363d; --paper: #0d1117; "
-    "--box: "
-    "#161b22; --weight: #79c0ff; } }\n"
-    "body { font: 15px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 1600px; padding: 1rem; color: "
-    "var(--ink); "
-    "background: var(--paper); }\n"
-    "h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { margin: 1.6em 0 .3em; font-size: 1.1rem; } h3 { margin: "
-    ".6em 0 "
-    ".2em; font-size: .95rem; font-weight: 500; } p, h3 { color: var(--soft); }\n"
+static const char style[] =
+    ":root { --weight: #0550ae; }\n"
+    "@media (prefers-color-scheme: dark) { :root { --weight: #79c0ff; } }\n"
+    "body { max-width: 1600px; }\n"
+    "h1 { font-size: 1.4rem; } h2 { margin: 1.6em 0 .3em; font-size: 1.1rem; } h3 { margin: .6em 0 .2em; "
+    "font-size: .95rem; font-weight: 500; } p, h3 { color: var(--soft); }\n"
     ".layer { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(45%, 190px), 1fr)); gap: 12px; }\n"
     "details { max-width: 380px; } details[open] { grid-column: 1 / -1; max-width: none; min-width: 0; }\n"
-    "summary { list-style: none; cursor: pointer; font-size: .9rem; } summary::-webkit-details-marker { display: none; "
-    "} "
-    "details[open] > summary { max-width: 190px; margin-bottom: 6px; }\n"
-    "summary svg { display: block; width: 100%; aspect-ratio: 1; box-sizing: border-box; border: 1px solid "
-    "var(--line); "
-    "background: var(--box); }\n"
-    ".big { overflow-x: auto; } .big svg { background: var(--box); } text { font: 12px ui-monospace, monospace; fill: "
-    "var(--ink); } path { fill: var(--weight); }\n"
-    "</style>\n</head>\n<body>\n";
+    "summary { list-style: none; cursor: pointer; font-size: .9rem; } "
+    "summary::-webkit-details-marker { display: none; } details[open] > summary { max-width: 190px; "
+    "margin-bottom: 6px; }\n"
+    "summary svg { display: block; width: 100%; aspect-ratio: 1; box-sizing: border-box; "
+    "border: 1px solid var(--line); background: var(--box); }\n"
+    ".big { overflow-x: auto; } .big svg { background: var(--box); } text { font: 12px ui-monospace, monospace; "
+    "fill: var(--ink); } path { fill: var(--weight); }\n";
 
 /* Cells of one shade are one path, neighbors in a row one rectangle. As roots small weights can be seen, too. */
 static void put_paths(FILE *out, const float *weights, int queries, int keys) {
@@ -249,8 +237,8 @@ static bool close_kinds(Maps *m) {
 
 static void put_page(const Maps *m) {
   const OneLine name = text_one_line(m->p->dir, 80);
-  fputs(head, m->out);
-  fputs("<h1>Attention of ", m->out);
+  html_begin(m->out, style);
+  fputs("<title>Attention</title>\n</head>\n<body>\n<h1>Attention of ", m->out);
   html_write_text(m->out, name.text);
   fputs("</h1>\n<p>A row is a token that looks, a column what it looks at; the stronger the color, the more of its "
         "weight "

@@ -134,26 +134,18 @@ static void print_table(const Program *p, const Text *text) {
 
 /* ---- a page ---- */
 
-static const char head[] =
-    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-    "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"
-    "<title>Surprise</title>\n<style>\n"
-    ":root { --ink: #1c2733; --soft: #5d6b7a; --paper: #fff; --h0: #e3f5dc; --h1: #fbf6c4; "
-    "--h2: #fde3a6; --h3: #fbc38a; --h4: #f69a80; --h5: #ee7676; }\n"
-    "@media (prefers-color-scheme: dark) { :root { --ink: #e4e9ee; --soft: #97a5b3; --paper: #12171c; --h0: #17301b; "
-    "--h1: #3a3812; --h2: #55400d; --h3: #6d3f10; --h4: #7f331f; --h5: #962626; } }\n"
-    "body { margin: 0 auto; max-width: 900px; padding: 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink); "
-    "background: var(--paper); }\n"
-    "h1 { font-size: 1.3rem; overflow-wrap: anywhere; } p, summary, th { color: var(--soft); } .legend { list-style: "
-    "none; display: flex; flex-wrap: wrap; gap: "
-    ".4rem; padding: 0; } .legend li { padding: .1rem .6rem; border-radius: 3px; } .prompt { font-weight: 600; }\n"
-    "pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 1rem/1.8 ui-monospace, monospace; }\n"
-    "span { border-radius: 3px; } .h0 { background: var(--h0); } .h1 { background: var(--h1); } .h2 { background: "
-    "var(--h2); } .h3 { background: var(--h3); } .h4 { background: var(--h4); } .h5 { background: var(--h5); }\n"
-    "table { border-collapse: collapse; font-size: .9rem; } th, td { text-align: left; padding: .1rem .8rem .1rem 0; "
-    "vertical-align: top; }\n</style>\n</head>\n<body>\n";
+static const char style[] =
+    ":root { --h0: #e3f5dc; --h1: #fbf6c4; --h2: #fde3a6; --h3: #fbc38a; --h4: #f69a80; --h5: #ee7676; }\n"
+    "@media (prefers-color-scheme: dark) { :root { --h0: #17301b; --h1: #3a3812; --h2: #55400d; --h3: #6d3f10; "
+    "--h4: #7f331f; --h5: #962626; } }\n"
+    "body { max-width: 900px; }\n"
+    "h1 { font-size: 1.3rem; } p, summary, th { color: var(--soft); } .legend { list-style: none; display: flex; "
+    "flex-wrap: wrap; gap: .4rem; padding: 0; } .legend li { padding: .1rem .6rem; border-radius: 3px; } "
+    ".prompt { font-weight: 600; }\n"
+    "pre { font: 1rem/1.8 ui-monospace, monospace; }\n"
+    "span { border-radius: 3px; } .h0 { background: var(--h0); } .h1 { background: var(--h1); } "
+    ".h2 { background: var(--h2); } .h3 { background: var(--h3); } .h4 { background: var(--h4); } "
+    ".h5 { background: var(--h5); }\n";
 
 static void write_alternatives(FILE *out, const Program *p, const Text *text, size_t at, const char *between) {
   const int kept = text->request.alternatives;
@@ -229,8 +221,8 @@ static void write_list(FILE *out, const Program *p, const Text *text) {
 static bool write_page(const Program *p, HeatPrompt prompt, const Text *text, Error *error) {
   FileWriter file;
   if (!file_writer_begin(&file, p->settings.heat_html, error)) return false;
-  fputs(head, file.stream);
-  fputs("<h1>What surprises ", file.stream);
+  html_begin(file.stream, style);
+  fputs("<title>Surprise</title>\n</head>\n<body>\n<h1>What surprises ", file.stream);
   html_write_text(file.stream, p->dir);
   fputs("</h1>\n", file.stream);
   write_legend(file.stream, prompt.size > 0);
