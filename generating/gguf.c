@@ -14,17 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Work {
-  Program *p;
-  const GgufFacts *facts;
-} Work;
-
-static bool report(void *context, int64_t done, Error *error) {
-  const Work *work = context;
-  console_work(&work->p->console, &(ConsoleWork){"writing", (double)done, (double)work->facts->bytes, true});
-  return startup_go_on("writing", error);
-}
-
 /* ---- where it is written ---- */
 
 /* Whether there is nothing, or something that began with the same bytes. */
@@ -112,8 +101,8 @@ static void print_commands(const Program *p) {
 static bool write_model(Program *p, const char *name, GgufFacts *facts, Error *error) {
   const GenerateSettings *s = &p->settings;
   const GgufModel model = {.files = p->files, .name = name, .tokenizer = p->tokenizer, .type = (GgufType)s->gguf_type};
-  Work work = {p, facts};
-  return gguf_model_write(&model, s->gguf, (Progress){report, &work}, facts, error);
+  StartupWork writing = {.console = &p->console, .name = "writing", .its_total = &facts->bytes, .bytes = true};
+  return gguf_model_write(&model, s->gguf, startup_progress(&writing), facts, error);
 }
 
 bool program_gguf(Program *p, Error *error) {

@@ -34,12 +34,6 @@ static bool keep_scoring(void *context, int64_t windows, Error *error) {
   return startup_go_on("evaluating", error);
 }
 
-static bool keep_answering(void *context, int64_t pairs, Error *error) {
-  Program *p = context;
-  console_work(&p->console, &(ConsoleWork){"answering", (double)pairs, 0, false});
-  return startup_go_on("answering", error);
-}
-
 static bool print_score(Program *p, const Scoring *scoring, const ExactCount *exact, const Pairs *pairs, Error *error) {
   const EvaluationPlan *plan = &scoring->plan;
   const Evaluation *result = &scoring->result;
@@ -88,10 +82,10 @@ static bool open_windows(const Program *p, const TokenFile *tokens, ScoredWindow
 }
 
 static bool count_exact(Program *p, const Windows *pairs, ExactCount *out, Error *error) {
-  const Progress progress = {keep_answering, p};
+  StartupWork answering = {.console = &p->console, .name = "answering"};
   const int rows = generation_rows(p->model, GENERATE_ROWS);
   bool ok = decoder_open(&p->decoder, p->model, rows, error) &&
-            answers_count_exact(p->decoder, rows, p->tokenizer, pairs, 0, progress, out, error);
+            answers_count_exact(p->decoder, rows, p->tokenizer, pairs, 0, startup_progress(&answering), out, error);
   console_work_end(&p->console);
   return ok;
 }

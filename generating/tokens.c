@@ -10,15 +10,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static bool keep_reading(void *context, int64_t bytes, Error *error) {
-  Program *p = context;
-  console_work(&p->console, &(ConsoleWork){"reading", (double)bytes, 0, true});
-  return startup_go_on("reading", error);
-}
-
 bool program_open_tokens(Program *p, const char *source, TokenFile *out, Error *error) {
   const GenerateSettings *s = &p->settings;
-  const Progress reading = {keep_reading, p};
+  StartupWork reading = {.console = &p->console, .name = "reading", .bytes = true};
   char *copy = NULL, *path = NULL;
   Corpus *corpus = NULL;
   bool ok = file_temporary(&copy, error) && file_temporary(&path, error);
@@ -27,11 +21,11 @@ bool program_open_tokens(Program *p, const char *source, TokenFile *out, Error *
                                 .response_field = s->response_field,
                                 .tsv = s->tsv,
                                 .spool = copy,
-                                .copying = reading,
+                                .copying = startup_progress(&reading),
                                 .is_model = model_files_exist};
   const Tokenization options = {.source_tokenizer = p->source_tokenizer,
                                 .threads = threads_count(s->machine.threads),
-                                .encoding = reading,
+                                .encoding = startup_progress(&reading),
                                 .stop = &stop_signal};
   ok = ok && corpus_open(&corpus, &source, 1, &format, error) &&
        tokenization_open(out, path, corpus, p->tokenizer, &options, error);
