@@ -3,7 +3,7 @@
 
 #include "checkpoint/directory.h"
 #include "cli/startup.h"
-#include "generating/texts.h"
+#include "generating/outputs.h"
 #include "model/decoder.h"
 #include "report/history.h"
 #include "util/path.h"
@@ -21,14 +21,14 @@ enum { GAP = 3, LEAST_COLUMNS = 24, MOST_COLUMNS = 70, USUAL_COLUMNS = 100 };
 typedef struct Compared {
   const char *dir;
   char about[64]; /* what is known of its training */
-  Text text;
+  Output text;
 } Compared;
 
 /* ---- texts ---- */
 
 static bool keep_bytes(void *context, void *text, const uint8_t *bytes, size_t size) {
   (void)context;
-  return text_add(text, bytes, size);
+  return output_add(text, bytes, size);
 }
 
 static bool go_on(void *context, int64_t tokens, Error *error) {
@@ -58,7 +58,7 @@ static bool generate(Program *p, Compared *c, const Program *asked, uint64_t see
   const Generation generation = {
       .decoder = p->decoder, .tokenizer = p->tokenizer, .emit = keep_bytes, .progress = {go_on, NULL}};
   return generation_run_one(&generation, &request, &result, error) && startup_go_on("comparing", error) &&
-         text_end(&c->text, &result, error);
+         output_end(&c->text, &result, error);
 }
 
 /* A program of its own for each model, with the settings of this one. */
@@ -116,7 +116,7 @@ static void print_columns(const Compared *compared, size_t *at, int count, int w
   for (bool more = true; more;) {
     more = false;
     for (int i = 0; i < count; i++) {
-      const Text *text = &compared[i].text;
+      const Output *text = &compared[i].text;
       size_t next = 0, size = 0;
       const uint8_t *line = text->bytes ? text->bytes + at[i] : (const uint8_t *)"";
       if (at[i] < text->size) size = line_size(line, text->size - at[i], width, &next);
@@ -166,7 +166,7 @@ bool program_compare(Program *p, Error *error) {
     program_flush(p);
     console_note(&p->console, "seed %" PRIu64, seed);
   }
-  for (int i = 0; compared && i < dirs->count; i++) text_free(&compared[i].text);
+  for (int i = 0; compared && i < dirs->count; i++) output_free(&compared[i].text);
   free(compared);
   free(at);
   return ok && program_report_output(p, error);

@@ -89,7 +89,7 @@ static json_t *top_of(const Tokenizer *tokenizer, const TokenAlternative *top, i
 }
 
 /* Of the tokens that begin in the text. Offsets are counted in characters, as Python does. */
-static json_t *logprobs_json(const Program *p, const Text *text) {
+static json_t *logprobs_json(const Program *p, const Output *text) {
   const int alternatives = text->request.alternatives;
   json_t *tokens = json_array(), *values = json_array(), *tops = json_array(), *offsets = json_array();
   int64_t at = 0, characters = 0;
@@ -108,14 +108,14 @@ static json_t *logprobs_json(const Program *p, const Text *text) {
 
 /* ---- a text ---- */
 
-static json_t *ids_json(const Text *text) {
+static json_t *ids_json(const Output *text) {
   json_t *ids = json_array();
   for (size_t i = 0; i < text->ids.count && text->begins[i] < (int64_t)text->size; i++)
     json_array_append_new(ids, json_integer(text->ids.ids[i]));
   return ids;
 }
 
-bool completion_add(const Program *p, Completion *c, const Text *text, Error *error) {
+bool completion_add(const Program *p, Completion *c, const Output *text, Error *error) {
   const bool stopped = text->result.reason == STOP_END || text->result.reason == STOP_TEXT;
   bool whole;
   json_t *string = completion_string(text->bytes, text->size, &whole);

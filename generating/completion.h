@@ -26,7 +26,7 @@ void completion_free(Completion *completion);
 json_t *completion_string(const uint8_t *bytes, size_t size, bool *whole);
 
 /* Adds a finished text. EXIT_MEMORY. */
-bool completion_add(const Program *p, Completion *completion, const Text *text, Error *error);
+bool completion_add(const Program *p, Completion *completion, const Output *text, Error *error);
 
 /* Prints a line on stdout: all texts, or the reason for refusal. EXIT_MEMORY; errors of stdout are in
  * p->write_error. */

@@ -3,7 +3,7 @@
 
 #include "cli/startup.h"
 #include "generating/line_input.h"
-#include "generating/texts.h"
+#include "generating/outputs.h"
 #include "util/clock.h"
 #include "util/text.h"
 
@@ -12,7 +12,7 @@
 enum { WAITING = 16 * GENERATE_ROWS }; /* lines that may wait for one before them to be answered */
 
 typedef struct Lines {
-  Texts texts;
+  Outputs texts;
   Program *p;
   LineInput input;
   GenerationRequest request; /* what all have in common */
@@ -24,7 +24,7 @@ typedef struct Lines {
 /* What does not fit is said, and the others are done. */
 static bool take_line(Lines *l, const uint8_t *line, size_t size, Error *error) {
   Program *p = l->p;
-  Text *text = texts_add(&l->texts, error);
+  Output *text = outputs_add(&l->texts, error);
   Error why = {0};
   if (!text) return false;
   const bool ok = program_encode(p, line, size, &text->source, &text->prompt, &why);
@@ -36,7 +36,7 @@ static bool take_line(Lines *l, const uint8_t *line, size_t size, Error *error) 
   if (why.code != EXIT_INPUT) return fail(error, why.code, "%s", why.text);
   console_warning(&p->console, "%s:%" PRId64 ": %s", l->input.name, l->input.taken, why.text);
   l->bad++;
-  return texts_print(&l->texts, error);
+  return outputs_print(&l->texts, error);
 }
 
 static bool next_text(void *context, bool wait, GenerationRequest *out, bool *given, Error *error) {
@@ -48,7 +48,7 @@ static bool next_text(void *context, bool wait, GenerationRequest *out, bool *gi
     if (!line) return true;
     if (!take_line(l, line, size, error)) return false;
     *given = l->texts.last && !l->texts.last->done;
-    if (*given) *out = text_request(l->texts.last);
+    if (*given) *out = output_request(l->texts.last);
     if (*given) return true;
   }
   return true;
@@ -57,7 +57,7 @@ static bool next_text(void *context, bool wait, GenerationRequest *out, bool *gi
 /* ---- answers ---- */
 
 /* A line, with a newline in it as \n. */
-static bool print_line(void *context, const Text *text, Error *error) {
+static bool print_line(void *context, const Output *text, Error *error) {
   Program *p = context;
   for (size_t i = 0; i < text->size; i++) {
     const uint8_t byte = text->bytes[i];
@@ -74,7 +74,7 @@ static bool print_line(void *context, const Text *text, Error *error) {
 static bool answer_all(Lines *l, Error *error) {
   Program *p = l->p;
   const double start = clock_seconds();
-  if (!program_run_texts(p, l, GENERATE_ROWS, next_text, error)) return false;
+  if (!outputs_run(p, l, GENERATE_ROWS, next_text, error)) return false;
   console_note(&p->console, "%s, %s in %s; seed %" PRIu64, text_plural((double)l->input.taken, "line").text,
                text_plural((double)l->texts.tokens, "token").text, text_duration(clock_seconds() - start).text,
                l->request.sampling.seed);
@@ -91,6 +91,6 @@ bool program_lines(Program *p, Error *error) {
   l.request.keep = 0;
   bool ok = line_input_open(&l.input, p->settings.prompt_file, error) && answer_all(&l, error);
   line_input_close(&l.input);
-  texts_free(&l.texts);
+  outputs_free(&l.texts);
   return ok;
 }

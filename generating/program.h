@@ -10,13 +10,13 @@
 #include "formats/model_files.h"
 #include "dataset/token_file.h"
 #include "generating/settings.h"
-#include "generating/texts.h"
+#include "generating/outputs.h"
 #include "inference/generation.h"
 #include "model/decoder.h"
 
 enum { GENERATE_ROWS = 32 }; /* the largest number of texts at a time */
 
-typedef struct Novelty Novelty;
+typedef struct Overlap Overlap;
 
 /* Characters, separated by blanks. */
 typedef struct UnseenText {
@@ -53,7 +53,7 @@ typedef struct Program {
   SeenBytes seen;
   StopTexts stops;  /* from --stop */
   TokenRules rules; /* from --bias and --ban */
-  Novelty *novelty; /* for --novelty; NULL: not requested */
+  Overlap *overlap; /* for --novelty; NULL: not requested */
   int write_error;  /* errno of a failed write to stdout */
   double launched;  /* clock_seconds() at the start of the program */
   const char *version;
@@ -160,22 +160,22 @@ bool program_generate(Program *p, Error *error); /* generates one text to stdout
  * tokenization_open(). */
 bool program_open_tokens(Program *p, const char *source, TokenFile *out, Error *error);
 
-/* ---- novelty.c: generated passages that appear in another text (--novelty) ---- */
+/* ---- overlap.c: generated passages that appear in another text (--novelty) ---- */
 
 /* Opens or makes the tokens of the other text. EXIT_CHECKPOINT for a run without tokens or with another tokenizer, and
  * the errors of program_open_tokens(). */
-bool program_novelty_open(Program *p, Error *error);
-void program_novelty_free(Novelty *novelty); /* NULL is harmless */
+bool overlap_open(Program *p, Error *error);
+void overlap_free(Overlap *overlap); /* NULL is harmless */
 /* Returns the largest number of tokens per text when there are `texts` texts. */
-int64_t program_novelty_most(int texts);
+int64_t overlap_most_tokens(int texts);
 /* Adds a generated text: its tokens, and the number of bytes that were printed of them. EXIT_MEMORY. */
-bool program_novelty_add(Program *p, const int32_t *ids, size_t count, int64_t bytes, Error *error);
+bool overlap_add(Program *p, const int32_t *ids, size_t count, int64_t bytes, Error *error);
 /* Searches for the added texts. A signal ends the search without an error, and a failed stdout prevents it; then
  * nothing is marked or reported. EXIT_MEMORY, EXIT_CHECKPOINT, EXIT_INPUT. */
-bool program_novelty_compare(Program *p, Error *error);
+bool overlap_compare(Program *p, Error *error);
 /* Writes a text to stdout and underlines the passages found; false when writing failed. */
-bool program_novelty_print(Program *p, size_t text);
-void program_novelty_note(Program *p); /* prints the share found, and the passages */
+bool overlap_print(Program *p, size_t text);
+void overlap_note(Program *p); /* prints the share found, and the passages */
 
 /* ---- the others ---- */
 
@@ -190,8 +190,8 @@ bool program_compare(Program *p, Error *error); /* compare.c: one prompt through
 bool program_samples(Program *p, Error *error);
 bool program_prompts(Program *p, Error *error); /* prompts.c: JSON lines in, JSON lines out */
 
-/* Generates texts with p->decoder until `next` has no more. `context` begins with a Texts. */
-bool program_run_texts(Program *p, void *context, int most_rows, GenerationNext *next, Error *error);
+/* Generates texts with p->decoder until `next` has no more. `context` begins with a Outputs. */
+bool outputs_run(Program *p, void *context, int most_rows, GenerationNext *next, Error *error);
 
 bool program_export(Program *p, Error *error); /* export.c: a model directory for publication */
 bool program_gguf(Program *p, Error *error);   /* gguf.c: the model as a file for llama.cpp */

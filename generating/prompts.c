@@ -15,7 +15,7 @@
 enum { WAITING = 16 * GENERATE_ROWS, MOST_TEXTS = 1000000 };
 
 typedef struct Prompts {
-  Texts texts;
+  Outputs texts;
   Program *p;
   LineInput input;
   GenerationRequest request; /* what is not given in a line */
@@ -202,8 +202,8 @@ static bool read_line(Prompts *s, const uint8_t *bytes, size_t size, Error *why)
 
 /* ---- texts ---- */
 
-static Text *add_text(Prompts *s, int index, Error *error) {
-  Text *text = texts_add(&s->texts, error);
+static Output *add_text(Prompts *s, int index, Error *error) {
+  Output *text = outputs_add(&s->texts, error);
   if (!text) return NULL;
   text->completion = s->completion;
   text->index = index;
@@ -236,17 +236,17 @@ static bool take_line(Prompts *s, const uint8_t *bytes, size_t size, Error *erro
   s->completion->line = s->input.taken;
   s->completion->n = 1;
   s->n = 0;
-  Text *text = add_text(s, 0, error);
+  Output *text = add_text(s, 0, error);
   if (text) text->done = true;
   else completion_free(s->completion);
-  return text && texts_print(&s->texts, error);
+  return text && outputs_print(&s->texts, error);
 }
 
-static bool keep_prompt(const Prompts *s, Text *text, GenerationRequest *out, Error *error) {
+static bool keep_prompt(const Prompts *s, Output *text, GenerationRequest *out, Error *error) {
   if (!bpe_ids_sink(&text->source, s->source.ids, s->source.count, error) ||
       !bpe_ids_sink(&text->prompt, s->prompt.ids, s->prompt.count, error))
     return false;
-  *out = text_request(text);
+  *out = output_request(text);
   return true;
 }
 
@@ -254,7 +254,7 @@ static bool next_text(void *context, bool wait, GenerationRequest *out, bool *gi
   Prompts *s = context;
   while (s->texts.count < WAITING) {
     if (s->next < s->n) {
-      Text *text = add_text(s, s->next, error);
+      Output *text = add_text(s, s->next, error);
       if (!text) return false;
       s->next++;
       *given = true;
@@ -269,7 +269,7 @@ static bool next_text(void *context, bool wait, GenerationRequest *out, bool *gi
   return true;
 }
 
-static bool print_text(void *context, const Text *text, Error *error) {
+static bool print_text(void *context, const Output *text, Error *error) {
   Program *p = context;
   Completion *c = text->completion;
   if (!c->why.code && !completion_add(p, c, text, error)) return false;
@@ -278,7 +278,7 @@ static bool print_text(void *context, const Text *text, Error *error) {
 }
 
 /* The last text of a line takes what it is a part of with it. */
-static void release_text(Text *text) {
+static void release_text(Output *text) {
   if (text->index == text->completion->n - 1) completion_free(text->completion);
 }
 
@@ -287,7 +287,7 @@ static void release_text(Text *text) {
 static bool answer_all(Prompts *s, Error *error) {
   Program *p = s->p;
   const double start = clock_seconds();
-  if (!program_run_texts(p, s, GENERATE_ROWS, next_text, error)) return false;
+  if (!outputs_run(p, s, GENERATE_ROWS, next_text, error)) return false;
   console_note(&p->console, "%s, %s in %s; seed %" PRIu64, text_plural((double)s->input.taken, "line").text,
                text_plural((double)s->texts.tokens, "token").text, text_duration(clock_seconds() - start).text,
                s->request.sampling.seed);
@@ -299,10 +299,10 @@ static bool answer_all(Prompts *s, Error *error) {
 
 bool program_prompts(Program *p, Error *error) {
   Prompts s = {.p = p, .input.fd = -1, .request = program_request(p)};
-  s.texts = (Texts){.print = print_text, .release = release_text, .context = p};
+  s.texts = (Outputs){.print = print_text, .release = release_text, .context = p};
   bool ok = line_input_open(&s.input, p->settings.prompts, error) && answer_all(&s, error);
   line_input_close(&s.input);
-  texts_free(&s.texts);
+  outputs_free(&s.texts);
   if (s.next < s.n) completion_free(s.completion);
   free(s.source.ids);
   free(s.prompt.ids);

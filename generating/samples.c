@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 typedef struct Samples {
-  Texts texts;
+  Outputs texts;
   Program *p;
   GenerationRequest request;
   int begun;
@@ -23,10 +23,10 @@ static bool next_sample(void *context, bool wait, GenerationRequest *out, bool *
   Samples *s = context;
   (void)wait;
   if (s->begun >= s->p->settings.samples) return true;
-  Text *text = texts_add(&s->texts, error);
+  Output *text = outputs_add(&s->texts, error);
   if (!text) return false;
   text->index = s->begun++;
-  text->keep_ids = s->completion || s->p->settings.novelty;
+  text->keep_ids = s->completion || s->p->settings.overlap;
   text->request = s->request;
   text->request.sampling.seed += (uint64_t)text->index;
   text->request.text = text;
@@ -50,10 +50,10 @@ static void end_sample(const Samples *s, int index) {
   program_flush(s->p);
 }
 
-static bool print_sample(void *context, const Text *text, Error *error) {
+static bool print_sample(void *context, const Output *text, Error *error) {
   Samples *s = context;
   Program *p = s->p;
-  if (p->novelty && !program_novelty_add(p, text->ids.ids, text->ids.count, (int64_t)text->size, error)) return false;
+  if (p->overlap && !overlap_add(p, text->ids.ids, text->ids.count, (int64_t)text->size, error)) return false;
   if (s->at_end) return s->held++, true;
   if (s->completion) {
     if (!completion_add(p, s->completion, text, error)) return false;
@@ -68,8 +68,8 @@ static bool print_sample(void *context, const Text *text, Error *error) {
 /* All texts at once: the other one may be long. Those that are there are printed whatever went wrong. */
 static bool finish_samples(const Samples *s, bool ok, Error *error) {
   Program *p = s->p;
-  ok = ok && (!p->novelty || program_novelty_compare(p, error));
-  for (int i = 0; i < s->held && begin_sample(s, i) && program_novelty_print(p, (size_t)i); i++) end_sample(s, i);
+  ok = ok && (!p->overlap || overlap_compare(p, error));
+  for (int i = 0; i < s->held && begin_sample(s, i) && overlap_print(p, (size_t)i); i++) end_sample(s, i);
   return ok;
 }
 
@@ -89,16 +89,16 @@ bool program_samples(Program *p, Error *error) {
   Samples s = {.p = p, .request = program_request(p)};
   const int rows = p->settings.samples < GENERATE_ROWS ? p->settings.samples : GENERATE_ROWS;
   const double start = clock_seconds();
-  s.at_end = p->settings.novelty && isatty(STDOUT_FILENO);
-  s.texts = (Texts){.print = print_sample, .context = &s};
-  bool ok = open_completion(&s, error) && program_run_texts(p, &s, rows, next_sample, error);
+  s.at_end = p->settings.overlap && isatty(STDOUT_FILENO);
+  s.texts = (Outputs){.print = print_sample, .context = &s};
+  bool ok = open_completion(&s, error) && outputs_run(p, &s, rows, next_sample, error);
   ok = finish_samples(&s, ok, error);
   if (ok && !p->write_error)
     console_note(&p->console, "%s in %s in %s; seed %" PRIu64, text_plural((double)s.texts.tokens, "token").text,
                  text_plural(p->settings.samples, "text").text, text_duration(clock_seconds() - start).text,
                  s.request.sampling.seed);
-  if (ok && p->novelty) program_novelty_note(p);
-  texts_free(&s.texts);
+  if (ok && p->overlap) overlap_note(p);
+  outputs_free(&s.texts);
   completion_free(s.completion);
   return ok && program_report_output(p, error);
 }

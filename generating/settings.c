@@ -140,12 +140,12 @@ void generate_options(Options *options, GenerateSettings *s) {
            .letter = 's', .modes = MODES_DRAWING, .common = true),
 
       GROUP("Inspection"),
-      FLAG("heat", &s->heat,
+      FLAG("heat", &s->surprisal,
            "color each token by its surprisal, from pale green (less than 1 bit) to red (more than 9); with --score "
            "FILE "
            "the tokens of FILE",
            .modes = MODE_TEXT | MODE_SCORE, .excludes = NOT_PLAIN),
-      TEXT("heat-html", &s->heat_html, "FILE", NULL,
+      TEXT("heat-html", &s->surprisal_html, "FILE", NULL,
            "write the colored text as an HTML page that shows the alternatives to the token under the pointer",
            .modes = MODE_TEXT | MODE_SCORE, .excludes = NOT_PLAIN),
       INT("alts", &s->alternatives, 1, 100, "none",
@@ -161,7 +161,7 @@ void generate_options(Options *options, GenerateSettings *s) {
            "encoder: "
            "over source and answer) as pictures (FILE.html) or numbers (FILE.json)",
            .modes = MODE_TEXT, .excludes = "num-samples"),
-      TEXT("novelty", &s->novelty, "RUN|FILE", NULL,
+      TEXT("novelty", &s->overlap, "RUN|FILE", NULL,
            "report passages of at least 12 tokens and 40 bytes that are copied verbatim from the training tokens of a "
            "run or from a text (a file, a directory; -: standard input), and underline them on a terminal",
            .modes = MODE_TEXT),

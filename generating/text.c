@@ -1,5 +1,5 @@
 /* Generation of one text to stdout. */
-#include "generating/heat.h"
+#include "generating/surprisal.h"
 
 #include "cli/startup.h"
 #include "model/decoder.h"
@@ -63,7 +63,7 @@ GenerationRequest program_request(Program *p) {
                                .stops = p->stops,
                                .rules = p->rules.tokenizer ? &p->rules : NULL,
                                .alternatives = s->logprobs < p->config.vocab ? s->logprobs : p->config.vocab};
-  if (s->novelty && request.max_tokens < 0) request.max_tokens = program_novelty_most(s->samples);
+  if (s->overlap && request.max_tokens < 0) request.max_tokens = overlap_most_tokens(s->samples);
   request.sampling.seed = program_seed(p);
   if (s->greedy) request.sampling.temperature = 0;
   return request;
@@ -111,17 +111,17 @@ bool program_make_stops(Program *p, Error *error) {
 
 static bool add_bytes(void *context, void *text, const uint8_t *bytes, size_t size) {
   (void)context;
-  return text_add(text, bytes, size);
+  return output_add(text, bytes, size);
 }
 
 static bool add_token(void *context, void *text, const GeneratedToken *token, Error *error) {
   (void)context;
-  return text_add_token(text, token, error);
+  return output_add_token(text, token, error);
 }
 
 static bool end_one(void *context, void *text, const GenerationResult *result, Error *error) {
-  Texts *texts = context;
-  return text_end(text, result, error) && texts_print(texts, error);
+  Outputs *texts = context;
+  return output_end(text, result, error) && outputs_print(texts, error);
 }
 
 static bool keep_writing(void *program, int64_t tokens, Error *error) {
@@ -130,7 +130,7 @@ static bool keep_writing(void *program, int64_t tokens, Error *error) {
   return !p->write_error && startup_go_on("generating", error);
 }
 
-bool program_run_texts(Program *p, void *context, int most_rows, GenerationNext *next, Error *error) {
+bool outputs_run(Program *p, void *context, int most_rows, GenerationNext *next, Error *error) {
   const int rows = generation_rows(p->model, most_rows);
   if (!decoder_open(&p->decoder, p->model, rows, error)) return false;
   const Generation generation = {.decoder = p->decoder,
@@ -142,7 +142,7 @@ bool program_run_texts(Program *p, void *context, int most_rows, GenerationNext 
                                  .token = add_token,
                                  .done = end_one,
                                  .progress = {keep_writing, p}};
-  return generation_run(&generation, error) && texts_print(context, error);
+  return generation_run(&generation, error) && outputs_print(context, error);
 }
 
 /* ---- one text, as it comes ---- */
@@ -162,18 +162,18 @@ static SpeedWords speed_words(const GenerationResult *result) {
 
 static bool emit_text(void *program, void *context, const uint8_t *bytes, size_t size) {
   Program *p = program;
-  Text *text = context;
+  Output *text = context;
   if (!text) return program_emit(p, bytes, size);
-  if (!text_add(text, bytes, size)) return false;
-  if (!p->settings.heat) return program_emit(p, bytes, size);
-  heat_print(text, text->size - size, text->size);
+  if (!output_add(text, bytes, size)) return false;
+  if (!p->settings.surprisal) return program_emit(p, bytes, size);
+  surprisal_print(text, text->size - size, text->size);
   program_flush(p);
   return !p->write_error && !stop_signal;
 }
 
 static bool keep_token(void *program, void *text, const GeneratedToken *token, Error *error) {
   Program *p = program;
-  return bpe_ids_sink(&p->text, &token->id, 1, error) && (!text || text_add_token(text, token, error));
+  return bpe_ids_sink(&p->text, &token->id, 1, error) && (!text || output_add_token(text, token, error));
 }
 
 void program_note_result(Program *p, const GenerationRequest *request, const GenerationResult *result) {
@@ -184,23 +184,22 @@ void program_note_result(Program *p, const GenerationRequest *request, const Gen
                  speed_words(result).text, generation_stop_name(result->reason), request->sampling.seed);
 }
 
-static bool judge_novelty(Program *p, const GenerationResult *result, Error *error) {
+static bool find_overlap(Program *p, const GenerationResult *result, Error *error) {
   const size_t first = p->prompt.count;
-  return program_novelty_add(p, p->text.ids + first, p->text.count - first, result->bytes, error) &&
-         program_novelty_compare(p, error);
+  return overlap_add(p, p->text.ids + first, p->text.count - first, result->bytes, error) && overlap_compare(p, error);
 }
 
 bool program_generate(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
   GenerationRequest request = program_request(p);
   GenerationResult result;
-  Text heated = {.request.alternatives = heat_alternatives(p)};
-  if (heat_is_asked(s)) {
-    request.alternatives = heated.request.alternatives;
-    request.text = &heated;
+  Output output = {.request.alternatives = surprisal_alternatives(p)};
+  if (surprisal_is_shown(s)) {
+    request.alternatives = output.request.alternatives;
+    request.text = &output;
   }
   const bool terminal = isatty(STDOUT_FILENO), echo = !p->source.count && (s->echo || terminal);
-  const bool at_end = s->novelty && terminal; /* when it is known what to mark */
+  const bool at_end = s->overlap && terminal; /* when it is known what to mark */
   if (echo && !at_end && p->given_size && !program_emit(p, p->given, p->given_size))
     return program_report_output(p, error);
   if (!decoder_open(&p->decoder, p->model, 1, error)) return false;
@@ -211,16 +210,17 @@ bool program_generate(Program *p, Error *error) {
                                  .token = keep_token,
                                  .progress = {keep_generating, NULL}};
   bool ok = bpe_ids_sink(&p->text, p->prompt.ids, p->prompt.count, error) &&
-            generation_run_one(&generation, &request, &result, error) && text_end(&heated, &result, error);
-  const bool judged = ok && (!s->novelty || judge_novelty(p, &result, error));
+            generation_run_one(&generation, &request, &result, error) && output_end(&output, &result, error);
+  const bool judged = ok && (!s->overlap || find_overlap(p, &result, error));
   if (ok && at_end) {
     if (echo && p->given_size) program_emit(p, p->given, p->given_size);
-    program_novelty_print(p, 0);
+    overlap_print(p, 0);
   }
   if (ok && (terminal || s->alternatives > 0) && !p->write_error) program_emit(p, (const uint8_t *)"\n", 1);
   if (ok) program_note_result(p, &request, &result);
-  if (s->novelty && judged) program_novelty_note(p);
-  ok = judged && (!heat_is_asked(s) || heat_finish(p, (HeatPrompt){p->given, p->given_size}, &heated, error));
-  text_free(&heated);
+  if (s->overlap && judged) overlap_note(p);
+  ok = judged &&
+       (!surprisal_is_shown(s) || surprisal_finish(p, (SurprisalPrompt){p->given, p->given_size}, &output, error));
+  output_free(&output);
   return ok && program_report_output(p, error) && program_write_attention(p, &p->text, error);
 }

@@ -1,31 +1,31 @@
 /* Token probabilities (--heat, --heat-html, --alts): as colors, as a page, as a table. */
-#ifndef INKLING_GENERATING_HEAT_H
-#define INKLING_GENERATING_HEAT_H
+#ifndef INKLING_GENERATING_SURPRISAL_H
+#define INKLING_GENERATING_SURPRISAL_H
 
 #include "generating/program.h"
-#include "generating/texts.h"
+#include "generating/outputs.h"
 
-bool heat_is_asked(const GenerateSettings *settings);
+bool surprisal_is_shown(const GenerateSettings *settings);
 /* Checks, before generation, that the page can be written. EXIT_OUTPUT; EXIT_USAGE for a name without the extension of
  * a page, or of a file that is read or written otherwise. */
-bool heat_check(Program *p, Error *error);
+bool surprisal_check(Program *p, Error *error);
 /* Returns the number of alternatives of each token that are shown. */
-int heat_alternatives(const Program *p);
+int surprisal_alternatives(const Program *p);
 
 /* Prints bytes [from, to) of a text, whole characters, to stdout in the colors of their tokens. */
-void heat_print(const Text *text, size_t from, size_t to);
+void surprisal_print(const Output *text, size_t from, size_t to);
 
 /* The prompt before the text; zeroed: none. */
-typedef struct HeatPrompt {
+typedef struct SurprisalPrompt {
   const uint8_t *bytes;
   size_t size;
-} HeatPrompt;
+} SurprisalPrompt;
 
 /* Prints the table of --alts to stdout and writes the page. EXIT_OUTPUT, EXIT_MEMORY. */
-bool heat_finish(Program *p, HeatPrompt prompt, const Text *text, Error *error);
+bool surprisal_finish(Program *p, SurprisalPrompt prompt, const Output *text, Error *error);
 
 /* Handles --score FILE with one of these options: shows the text of the file instead of a generated one. EXIT_INPUT: it
  * is longer than 4 MiB; EXIT_USAGE for a model with an encoder; EXIT_MEMORY; EXIT_NONFINITE. */
-bool heat_score(Program *p, Error *error);
+bool surprisal_score(Program *p, Error *error);
 
 #endif

@@ -28,7 +28,7 @@ typedef struct Written {
   size_t span_count, longest;
 } Written;
 
-struct Novelty {
+struct Overlap {
   TokenFile tokens; /* of the other text */
   bool opened, compared;
   int64_t dropped; /* tokens whose pages are no longer held in memory */
@@ -62,9 +62,9 @@ static bool is_run(const char *path) {
   return model_files_exist(path) || access(path_in(path, CHECKPOINT_TOKENS).text, F_OK) == 0;
 }
 
-bool program_novelty_open(Program *p, Error *error) {
-  const char *source = p->settings.novelty;
-  Novelty *n = p->novelty = calloc(1, sizeof *n);
+bool overlap_open(Program *p, Error *error) {
+  const char *source = p->settings.overlap;
+  Overlap *n = p->overlap = calloc(1, sizeof *n);
   if (!n) return error_memory(error, "a comparison of texts");
   n->opened =
       is_run(source) ? open_run(p, source, &n->tokens, error) : program_open_tokens(p, source, &n->tokens, error);
@@ -77,7 +77,7 @@ static void written_free(Written *w) {
   free(w->spans);
 }
 
-void program_novelty_free(Novelty *n) {
+void overlap_free(Overlap *n) {
   if (!n) return;
   for (size_t i = 0; i < n->count; i++) written_free(&n->written[i]);
   free(n->written);
@@ -88,7 +88,7 @@ void program_novelty_free(Novelty *n) {
 
 /* ---- the texts ---- */
 
-int64_t program_novelty_most(int texts) {
+int64_t overlap_most_tokens(int texts) {
   const int64_t each = LONGEST_MATCH_TOKENS / texts - 1; /* and the separator */
   return each > 0 ? each : 0;
 }
@@ -113,8 +113,8 @@ static bool decode(const Program *p, const int32_t *ids, Written *w, int64_t siz
   return true;
 }
 
-bool program_novelty_add(Program *p, const int32_t *ids, size_t count, int64_t bytes, Error *error) {
-  Novelty *n = p->novelty;
+bool overlap_add(Program *p, const int32_t *ids, size_t count, int64_t bytes, Error *error) {
+  Overlap *n = p->overlap;
   const int32_t end = SEPARATOR;
   if (!array_reserve(&n->written, &n->room, n->count + 1, sizeof *n->written)) return error_memory(error, "a text");
   Written w = {.begin = n->ids.count, .count = count};
@@ -133,17 +133,17 @@ bool program_novelty_add(Program *p, const int32_t *ids, size_t count, int64_t b
 static bool keep_comparing(void *context, int64_t tokens, Error *error) {
   enum { KEPT_TOKENS = 16 << 20 };
   Program *p = context;
-  const TokenFile *file = &p->novelty->tokens;
+  const TokenFile *file = &p->overlap->tokens;
   console_work(&p->console, &(ConsoleWork){"comparing", (double)tokens, (double)file->info.tokens, false});
-  if (tokens - p->novelty->dropped >= KEPT_TOKENS) {
+  if (tokens - p->overlap->dropped >= KEPT_TOKENS) {
     token_file_drop_pages(file);
-    p->novelty->dropped = tokens;
+    p->overlap->dropped = tokens;
   }
   return !stop_signal && token_file_check(file, error);
 }
 
-bool program_novelty_compare(Program *p, Error *error) {
-  Novelty *n = p->novelty;
+bool overlap_compare(Program *p, Error *error) {
+  Overlap *n = p->overlap;
   const TokenRange all = {&n->tokens, 0, n->tokens.info.tokens};
   int32_t *lengths = malloc((n->ids.count + 1) * sizeof *lengths);
   if (!lengths) return error_memory(error, "a comparison of texts");
@@ -176,9 +176,9 @@ static int64_t next_border(const Written *w, size_t *span, int64_t at, bool *mar
   return border;
 }
 
-bool program_novelty_print(Program *p, size_t text) {
-  if (text >= p->novelty->count) return true;
-  const Written *w = &p->novelty->written[text];
+bool overlap_print(Program *p, size_t text) {
+  if (text >= p->overlap->count) return true;
+  const Written *w = &p->overlap->written[text];
   const int64_t size = w->offsets[w->count];
   const bool can_mark = console_can_mark();
   size_t span = 0;
@@ -237,10 +237,10 @@ static void list_spans(Program *p, const Written *w) {
 }
 
 static void note_text(Program *p, size_t text) {
-  const Novelty *n = p->novelty;
+  const Overlap *n = p->overlap;
   const Written *w = &n->written[text];
   const int64_t size = w->offsets[w->count], copied = copied_bytes(w);
-  const char *source = path_shown(p->settings.novelty);
+  const char *source = path_shown(p->settings.overlap);
   char name[32] = "";
   if (n->count > 1) snprintf(name, sizeof name, "text %zu: ", text + 1);
   if (!w->span_count) {
@@ -255,6 +255,6 @@ static void note_text(Program *p, size_t text) {
   if (n->count == 1) list_spans(p, w);
 }
 
-void program_novelty_note(Program *p) {
-  for (size_t i = 0; p->novelty->compared && i < p->novelty->count; i++) note_text(p, i);
+void overlap_note(Program *p) {
+  for (size_t i = 0; p->overlap->compared && i < p->overlap->count; i++) note_text(p, i);
 }

@@ -1,11 +1,11 @@
-/* Texts that are generated several at a time and printed in the order in which they were added. */
-#ifndef INKLING_GENERATING_TEXTS_H
-#define INKLING_GENERATING_TEXTS_H
+/* Outputs that are generated several at a time and printed in the order in which they were added. */
+#ifndef INKLING_GENERATING_OUTPUTS_H
+#define INKLING_GENERATING_OUTPUTS_H
 
 #include "inference/generation.h"
 
-typedef struct Text {
-  struct Text *next;
+typedef struct Output {
+  struct Output *next;
   BpeIds source, prompt; /* the tokens that the model reads */
   GenerationRequest request;
   uint8_t *bytes; /* written so far */
@@ -22,34 +22,34 @@ typedef struct Text {
   int index;                     /* among the texts of its prompt */
   bool done;                     /* finished, or nothing to generate */
   bool no_memory;
-} Text;
+} Output;
 
-typedef struct Texts {
-  Text *first, *last;
+typedef struct Outputs {
+  Output *first, *last;
   int64_t count;  /* texts not yet printed */
   int64_t tokens; /* tokens generated for finished texts */
   /* Prints a finished text after all texts before it. */
-  bool (*print)(void *context, const Text *text, Error *error);
-  void (*release)(Text *text); /* called before it is freed; NULL: nothing */
+  bool (*print)(void *context, const Output *text, Error *error);
+  void (*release)(Output *text); /* called before it is freed; NULL: nothing */
   void *context;
-} Texts;
+} Outputs;
 
 /* Appends a new text. The caller fills source, prompt and other fields of the request. NULL: EXIT_MEMORY. */
-Text *texts_add(Texts *texts, Error *error);
+Output *outputs_add(Outputs *texts, Error *error);
 /* Prints and frees the finished texts, up to the first unfinished one. */
-bool texts_print(Texts *texts, Error *error);
-void texts_free(Texts *texts);
+bool outputs_print(Outputs *texts, Error *error);
+void outputs_free(Outputs *texts);
 
 /* Returns the request of a text with its source and prompt filled in. */
-GenerationRequest text_request(Text *text);
+GenerationRequest output_request(Output *text);
 
 /* Frees the contents of a text, but not the text itself. */
-void text_free(Text *text);
+void output_free(Output *text);
 
-/* Functions for emit, token and done of a Generation. text_add() returns false when memory is out, which text_end()
- * then reports. Texts that the caller interrupted do not become done. EXIT_MEMORY. */
-bool text_add(Text *text, const uint8_t *bytes, size_t size);
-bool text_add_token(Text *text, const GeneratedToken *token, Error *error);
-bool text_end(Text *text, const GenerationResult *result, Error *error);
+/* Functions for emit, token and done of a Generation. output_add() returns false when memory is out, which output_end()
+ * then reports. Outputs that the caller interrupted do not become done. EXIT_MEMORY. */
+bool output_add(Output *text, const uint8_t *bytes, size_t size);
+bool output_add_token(Output *text, const GeneratedToken *token, Error *error);
+bool output_end(Output *text, const GenerationResult *result, Error *error);
 
 #endif

@@ -1,4 +1,4 @@
-#include "generating/heat.h"
+#include "generating/surprisal.h"
 
 #include "checkpoint/directory.h"
 #include "inference/evaluation.h"
@@ -20,7 +20,7 @@ static const double level_bits[LEVELS - 1] = {1, 2, 4, 6, 9}; /* where the next 
 /* Of a terminal's 256: green to red, all pale. */
 static const int level_colors[LEVELS] = {194, 229, 222, 215, 209, 203};
 
-bool heat_is_asked(const GenerateSettings *s) { return s->heat || s->heat_html || s->alternatives > 0; }
+bool surprisal_is_shown(const GenerateSettings *s) { return s->surprisal || s->surprisal_html || s->alternatives > 0; }
 
 /* The page that ./train has written of the run. */
 static bool is_report(const char *path, bool *out, Error *error) {
@@ -39,12 +39,12 @@ static bool is_read(const char *file, const char *text) {
 /* Not on a terminal that shows no more than text; what is written elsewhere is for another one. */
 static bool can_color(void) { return !isatty(STDOUT_FILENO) || console_can_mark(); }
 
-bool heat_check(Program *p, Error *error) {
+bool surprisal_check(Program *p, Error *error) {
   FileWriter file;
   const GenerateSettings *s = &p->settings;
-  const char *page = s->heat_html;
+  const char *page = s->surprisal_html;
   bool report;
-  if (s->heat && !can_color())
+  if (s->surprisal && !can_color())
     console_note(&p->console,
                  "this terminal shows no colors (TERM); --heat-html FILE writes a page of them, and --alts 1 "
                  "prints numbers");
@@ -63,8 +63,8 @@ bool heat_check(Program *p, Error *error) {
   return true;
 }
 
-int heat_alternatives(const Program *p) {
-  const int shown = p->settings.heat_html ? HOVER_ALTERNATIVES : 0;
+int surprisal_alternatives(const Program *p) {
+  const int shown = p->settings.surprisal_html ? HOVER_ALTERNATIVES : 0;
   const int wanted = p->settings.alternatives > shown ? p->settings.alternatives : shown;
   return wanted < p->config.vocab ? wanted : p->config.vocab;
 }
@@ -72,20 +72,20 @@ int heat_alternatives(const Program *p) {
 /* ---- tokens ---- */
 
 /* 0 - : of a token that is certain it is not -0. */
-static double bits_of(const Text *text, size_t at) { return 0 - (double)text->logprobs[at] / NATS_PER_BIT; }
+static double bits_of(const Output *text, size_t at) { return 0 - (double)text->logprobs[at] / NATS_PER_BIT; }
 
-static int level_of(const Text *text, size_t at) {
+static int level_of(const Output *text, size_t at) {
   int level = 0;
   while (level < LEVELS - 1 && bits_of(text, at) >= level_bits[level]) level++;
   return level;
 }
 
-static size_t begin_of(const Text *text, size_t at, size_t end) {
+static size_t begin_of(const Output *text, size_t at, size_t end) {
   return at < text->ids.count && (size_t)text->begins[at] < end ? (size_t)text->begins[at] : end;
 }
 
 /* The last token that begins at or before byte `at` of the text, which has a token. */
-static size_t token_at(const Text *text, size_t at) {
+static size_t token_at(const Output *text, size_t at) {
   size_t low = 0, high = text->ids.count;
   while (high - low > 1) {
     const size_t middle = low + (high - low) / 2;
@@ -99,7 +99,7 @@ static size_t token_at(const Text *text, size_t at) {
 
 static void set_color(int level) { printf("\033[30;48;5;%dm", level_colors[level]); }
 
-void heat_print(const Text *text, size_t from, size_t to) {
+void surprisal_print(const Output *text, size_t from, size_t to) {
   const uint8_t *bytes = text->bytes;
   int shown = -1;
   if (!can_color()) {
@@ -119,7 +119,7 @@ void heat_print(const Text *text, size_t from, size_t to) {
   if (shown >= 0) fputs("\033[0m", stdout);
 }
 
-static void print_table(const Program *p, const Text *text) {
+static void print_table(const Program *p, const Output *text) {
   const int kept = text->request.alternatives, wanted = p->settings.alternatives;
   const int shown = wanted < kept ? wanted : kept;
   for (size_t i = 0; i < text->ids.count; i++) {
@@ -147,7 +147,7 @@ static const char style[] =
     ".h2 { background: var(--h2); } .h3 { background: var(--h3); } .h4 { background: var(--h4); } "
     ".h5 { background: var(--h5); }\n";
 
-static void write_alternatives(FILE *out, const Program *p, const Text *text, size_t at, const char *between) {
+static void write_alternatives(FILE *out, const Program *p, const Output *text, size_t at, const char *between) {
   const int kept = text->request.alternatives;
   for (int k = 0; k < kept; k++) {
     const TokenAlternative *top = &text->top[at * (size_t)kept + (size_t)k];
@@ -158,7 +158,7 @@ static void write_alternatives(FILE *out, const Program *p, const Text *text, si
 }
 
 /* Tokens that are parts of a character stand together. */
-static size_t write_span(FILE *out, const Program *p, const Text *text, size_t at) {
+static size_t write_span(FILE *out, const Program *p, const Output *text, size_t at) {
   size_t next = at + 1;
   const size_t begin = begin_of(text, at, text->size);
   size_t end = begin_of(text, next, text->size);
@@ -196,7 +196,7 @@ static void write_legend(FILE *out, bool prompt) {
 }
 
 /* In front of the text that goes on with it, or above the answer to it. */
-static void write_prompt(FILE *out, const Program *p, HeatPrompt prompt) {
+static void write_prompt(FILE *out, const Program *p, SurprisalPrompt prompt) {
   const bool answered = p->source.count > 0;
   fputs(answered ? "<pre class=\"prompt\">" : "<pre>", out);
   if (prompt.size && !answered) fputs("<span class=\"prompt\">", out);
@@ -206,7 +206,7 @@ static void write_prompt(FILE *out, const Program *p, HeatPrompt prompt) {
 }
 
 /* For what has no pointer to rest on a token. */
-static void write_list(FILE *out, const Program *p, const Text *text) {
+static void write_list(FILE *out, const Program *p, const Output *text) {
   fputs("<details><summary>Every token</summary><table><tr><th>bits</th><th>token</th><th>likeliest</th></tr>\n", out);
   for (size_t i = 0; i < text->ids.count; i++) {
     fprintf(out, "<tr><td>%.2f</td><td>", bits_of(text, i));
@@ -218,9 +218,9 @@ static void write_list(FILE *out, const Program *p, const Text *text) {
   fputs("</table></details>\n", out);
 }
 
-static bool write_page(const Program *p, HeatPrompt prompt, const Text *text, Error *error) {
+static bool write_page(const Program *p, SurprisalPrompt prompt, const Output *text, Error *error) {
   FileWriter file;
-  if (!file_writer_begin(&file, p->settings.heat_html, error)) return false;
+  if (!file_writer_begin(&file, p->settings.surprisal_html, error)) return false;
   html_begin(file.stream, style);
   fputs("<title>Surprise</title>\n</head>\n<body>\n<h1>What surprises ", file.stream);
   html_write_text(file.stream, p->dir);
@@ -236,7 +236,7 @@ static bool write_page(const Program *p, HeatPrompt prompt, const Text *text, Er
 
 /* ---- all of it ---- */
 
-bool heat_finish(Program *p, HeatPrompt prompt, const Text *text, Error *error) {
+bool surprisal_finish(Program *p, SurprisalPrompt prompt, const Output *text, Error *error) {
   double bits = 0;
   for (size_t i = 0; i < text->ids.count; i++) bits += bits_of(text, i);
   if (p->settings.alternatives > 0) print_table(p, text);
@@ -244,14 +244,14 @@ bool heat_finish(Program *p, HeatPrompt prompt, const Text *text, Error *error) 
   if (text->ids.count)
     console_note(&p->console, "%.3f bits per token, over %s", bits / (double)text->ids.count,
                  text_plural((double)text->ids.count, "token").text);
-  return !p->settings.heat_html || write_page(p, prompt, text, error);
+  return !p->settings.surprisal_html || write_page(p, prompt, text, error);
 }
 
 /* ---- a text that is there ---- */
 
 typedef struct Reading {
   const Program *p;
-  Text text;
+  Output text;
   TokenAlternative *top; /* [alternatives] */
   bool at_start;         /* of the text */
 } Reading;
@@ -262,24 +262,24 @@ static bool take_token(void *context, int32_t id, const float *logits, Error *er
   const uint8_t *bytes = tokenizer_decode_next(r->p->tokenizer, id, &r->at_start, &size);
   const float logprob = logprobs_of(logits, r->p->config.vocab, id, r->top, r->text.request.alternatives);
   const GeneratedToken token = {.id = id, .begin = (int64_t)r->text.size, .logprob = logprob, .top = r->top};
-  return text_add_token(&r->text, &token, error) &&
-         (!size || text_add(&r->text, bytes, size) || error_memory(error, "a text"));
+  return output_add_token(&r->text, &token, error) &&
+         (!size || output_add(&r->text, bytes, size) || error_memory(error, "a text"));
 }
 
-static bool print_text(Program *p, const Text *text, Error *error) {
-  if (p->settings.heat) heat_print(text, 0, text->size);
-  if (p->settings.heat && text->size && text->bytes[text->size - 1] != '\n') putchar('\n');
-  return heat_finish(p, (HeatPrompt){0}, text, error) && program_report_output(p, error);
+static bool print_text(Program *p, const Output *text, Error *error) {
+  if (p->settings.surprisal) surprisal_print(text, 0, text->size);
+  if (p->settings.surprisal && text->size && text->bytes[text->size - 1] != '\n') putchar('\n');
+  return surprisal_finish(p, (SurprisalPrompt){0}, text, error) && program_report_output(p, error);
 }
 
-bool heat_score(Program *p, Error *error) {
+bool surprisal_score(Program *p, Error *error) {
   uint8_t *bytes = NULL;
   size_t size;
   TextScore score;
   if (p->config.encoder_layers)
     return fail(error, EXIT_USAGE,
                 "--heat, --heat-html and --alts of a file are for models without an encoder; give a source with -p");
-  Reading r = {.p = p, .text.request.alternatives = heat_alternatives(p), .at_start = true};
+  Reading r = {.p = p, .text.request.alternatives = surprisal_alternatives(p), .at_start = true};
   r.top = malloc((size_t)(r.text.request.alternatives + 1) * sizeof *r.top);
   const bool ok = (r.top || error_memory(error, "a text")) &&
                   program_read(p->settings.score, FILE_LIMIT, &bytes, &size, error) &&
@@ -287,6 +287,6 @@ bool heat_score(Program *p, Error *error) {
                   program_score_text(p, bytes, size, take_token, &r, &score, error) && print_text(p, &r.text, error);
   free(bytes);
   free(r.top);
-  text_free(&r.text);
+  output_free(&r.text);
   return ok;
 }

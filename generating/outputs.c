@@ -1,4 +1,4 @@
-#include "generating/texts.h"
+#include "generating/outputs.h"
 
 #include "tokenizer/bpe_encode.h"
 #include "util/array.h"
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-Text *texts_add(Texts *t, Error *error) {
-  Text *text = calloc(1, sizeof *text);
+Output *outputs_add(Outputs *t, Error *error) {
+  Output *text = calloc(1, sizeof *text);
   if (!text) error_memory(error, "a text");
   if (!text) return NULL;
   if (t->last) t->last->next = text;
@@ -17,7 +17,7 @@ Text *texts_add(Texts *t, Error *error) {
   return text;
 }
 
-void text_free(Text *text) {
+void output_free(Output *text) {
   free(text->source.ids);
   free(text->prompt.ids);
   free(text->bytes);
@@ -27,17 +27,17 @@ void text_free(Text *text) {
   free(text->top);
 }
 
-static void remove_first(Texts *t) {
-  Text *text = t->first;
+static void remove_first(Outputs *t) {
+  Output *text = t->first;
   t->first = text->next;
   if (!t->first) t->last = NULL;
   t->count--;
   if (t->release) t->release(text);
-  text_free(text);
+  output_free(text);
   free(text);
 }
 
-bool texts_print(Texts *t, Error *error) {
+bool outputs_print(Outputs *t, Error *error) {
   while (t->first && t->first->done) {
     if (!t->print(t->context, t->first, error)) return false;
     t->tokens += t->first->result.tokens;
@@ -46,11 +46,11 @@ bool texts_print(Texts *t, Error *error) {
   return true;
 }
 
-void texts_free(Texts *t) {
+void outputs_free(Outputs *t) {
   while (t->first) remove_first(t);
 }
 
-GenerationRequest text_request(Text *text) {
+GenerationRequest output_request(Output *text) {
   GenerationRequest request = text->request;
   request.source = text->source.count ? text->source.ids : NULL;
   request.source_tokens = (int)text->source.count;
@@ -60,7 +60,7 @@ GenerationRequest text_request(Text *text) {
   return request;
 }
 
-bool text_add(Text *text, const uint8_t *bytes, size_t size) {
+bool output_add(Output *text, const uint8_t *bytes, size_t size) {
   text->no_memory = !array_reserve(&text->bytes, &text->capacity, text->size + size, 1);
   if (text->no_memory) return false;
   memcpy(text->bytes + text->size, bytes, size);
@@ -68,7 +68,7 @@ bool text_add(Text *text, const uint8_t *bytes, size_t size) {
   return true;
 }
 
-bool text_add_token(Text *text, const GeneratedToken *token, Error *error) {
+bool output_add_token(Output *text, const GeneratedToken *token, Error *error) {
   const size_t count = text->ids.count, top = text->request.alternatives > 0 ? (size_t)text->request.alternatives : 0;
   if (!text->keep_ids && text->request.alternatives < 0) return true;
   if (!array_reserve(&text->begins, &text->begins_room, count + 1, sizeof *text->begins) ||
@@ -81,7 +81,7 @@ bool text_add_token(Text *text, const GeneratedToken *token, Error *error) {
   return bpe_ids_sink(&text->ids, &token->id, 1, error);
 }
 
-bool text_end(Text *text, const GenerationResult *result, Error *error) {
+bool output_end(Output *text, const GenerationResult *result, Error *error) {
   text->result = *result;
   text->done = result->reason != STOP_CALLER;
   return !text->no_memory || error_memory(error, "a text");
