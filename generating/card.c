@@ -40,7 +40,7 @@ static void write_results(FILE *out, const json_t *result, const HistoryEvaluati
   if (kept) write_kept(out, kept);
 }
 
-/* With --init the model says so. */
+/* Returns whether a setting comes from the base model of --init. */
 static bool is_of_base(const char *key) {
   static const char *const keys[] = {"preset", "arch", "init-like", "init-std"};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -57,7 +57,7 @@ static void write_flag(FILE *out, const char *key, const json_t *value) {
     fprintf(out, " --%s %s", key, json_string_value(value));
 }
 
-/* Of a tokenizer what can be said without a path. */
+/* Writes the option of a tokenizer without its path. */
 static void write_tokenizer(FILE *out, const json_t *settings, const char *key) {
   const char *name = json_string_value(json_object_get(settings, key));
   if (!name) return;
@@ -80,7 +80,7 @@ static void write_command(FILE *out, const json_t *settings) {
   fputs("\n```\n", out);
 }
 
-/* Nothing where the model is not of a run. */
+/* Writes nothing when the model is not a run of ./train. */
 static bool write_training(FILE *out, const char *dir, Error *error) {
   Error why = {0};
   History history = {0};
@@ -94,24 +94,24 @@ static bool write_training(FILE *out, const char *dir, Error *error) {
   return why.code != EXIT_MEMORY || fail(error, why.code, "%s", why.text);
 }
 
-/* ---- what it is ---- */
+/* ---- the model ---- */
 
-static void write_front(FILE *out, const Program *p) {
+static void write_front(FILE *out, const LoadedModel *m) {
   fprintf(out,
           "---\n# Choose a license (mit, apache-2.0, cc-by-4.0, ...) and say which languages the text is in:\n"
           "# license: mit\n# language: en\nlibrary_name: transformers\npipeline_tag: %s\ntags:\n- inkling\n---\n\n",
-          p->config.encoder_layers ? "text2text-generation" : "text-generation");
+          m->config.encoder_layers ? "text2text-generation" : "text-generation");
 }
 
-static void write_model(FILE *out, const Program *p, const char *name, TensorType type) {
-  const ModelConfig *c = &p->config;
+static void write_model(FILE *out, const LoadedModel *m, const char *name, TensorType type) {
+  const ModelConfig *c = &m->config;
   bool own;
   const char *class = model_files_class(c, &own);
   fprintf(out,
           "# %s\n\nA language model of %s parameters: %s of width %d, %s, a context of %d tokens, a "
           "vocabulary of %d (%s); `%s` of transformers, weights in %s.\n",
           name, text_count((double)model_parameters(c)).text, text_plural(c->layers, "layer").text, c->dim,
-          text_plural(c->heads, "attention head").text, c->ctx, c->vocab, tokenizer_name(p->tokenizer), class,
+          text_plural(c->heads, "attention head").text, c->ctx, c->vocab, tokenizer_name(m->tokenizer), class,
           type == TENSOR_BF16 ? "bfloat16" : "float32");
   if (own)
     fputs("\nNo class of transformers has these parts: `modeling_inkling.py` computes them, which "
@@ -120,21 +120,21 @@ static void write_model(FILE *out, const Program *p, const char *name, TensorTyp
           out);
 }
 
-static void write_use(FILE *out, const Program *p) {
+static void write_use(FILE *out, const LoadedModel *m) {
   bool own;
-  model_files_class(&p->config, &own);
+  model_files_class(&m->config, &own);
   const char *trust = own ? ", trust_remote_code=True" : "";
-  const char *auto_class = p->config.encoder_layers ? "AutoModelForSeq2SeqLM" : "AutoModelForCausalLM";
+  const char *auto_class = m->config.encoder_layers ? "AutoModelForSeq2SeqLM" : "AutoModelForCausalLM";
   fprintf(out,
           "\n## Use\n\n```python\nfrom transformers import %s, AutoTokenizer\n"
           "model, tokenizer = %s.from_pretrained(\"DIR\"%s), AutoTokenizer.from_pretrained(\"DIR\")\n```\n\n"
           "```\n./generate DIR -p \"...\"\n"
           "lm_eval --model hf --model_args pretrained=DIR%s%s --tasks ...\n```\n",
           auto_class, auto_class, trust, own ? ",trust_remote_code=True" : "",
-          p->config.encoder_layers ? ",backend=seq2seq" : "");
+          m->config.encoder_layers ? ",backend=seq2seq" : "");
 }
 
-/* Indented: whatever it is, it does not end the block. Bytes that are no characters become U+FFFD. */
+/* Writes an indented block, which no text can end. Bytes that are not UTF-8 become U+FFFD. */
 static void write_indented(FILE *out, const char *text, size_t size, bool *begins) {
   uint32_t point;
   for (size_t i = 0, length; i < size; i += length ? length : 1) {
@@ -158,17 +158,17 @@ static void write_sample(FILE *out, const CardSample *sample) {
   if (!begins) putc('\n', out);
 }
 
-bool card_write(const Program *p, const char *path, const char *name, TensorType type, const CardSample *sample,
+bool card_write(const LoadedModel *m, const char *path, const char *name, TensorType type, const CardSample *sample,
                 Error *error) {
   FileWriter file;
   if (!file_writer_begin(&file, path, error)) return false;
-  write_front(file.stream, p);
-  write_model(file.stream, p, name, type);
-  if (!write_training(file.stream, p->dir, error)) {
+  write_front(file.stream, m);
+  write_model(file.stream, m, name, type);
+  if (!write_training(file.stream, m->dir, error)) {
     file_writer_abort(&file);
     return false;
   }
   write_sample(file.stream, sample);
-  write_use(file.stream, p);
+  write_use(file.stream, m);
   return file_writer_commit(&file, error);
 }

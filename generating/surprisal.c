@@ -17,12 +17,12 @@
 enum { LEVELS = 6, HOVER_ALTERNATIVES = 5, FILE_LIMIT = 4 << 20 };
 
 static const double level_bits[LEVELS - 1] = {1, 2, 4, 6, 9}; /* where the next level begins */
-/* Of a terminal's 256: green to red, all pale. */
+/* Of the 256 colors of a terminal: pale green to red. */
 static const int level_colors[LEVELS] = {194, 229, 222, 215, 209, 203};
 
 bool surprisal_is_shown(const GenerateSettings *s) { return s->surprisal || s->surprisal_html || s->alternatives > 0; }
 
-/* The page that ./train has written of the run. */
+/* Sets *out: the path is the page that ./train writes for a run. */
 static bool is_report(const char *path, bool *out, Error *error) {
   char *dir = path_directory(path);
   if (!dir) return error_memory(error, "a path");
@@ -31,23 +31,21 @@ static bool is_report(const char *path, bool *out, Error *error) {
   return true;
 }
 
-/* Whether the file, "-" the standard input, is what `text` names. NULL: nothing is read. */
-static bool is_read(const char *file, const char *text) {
-  return text && path_same(file, strcmp(text, "-") == 0 ? "/dev/stdin" : text);
+/* Returns whether `file` is the input, which may be "-"; NULL: there is no input. */
+static bool is_read(const char *file, const char *input) {
+  return input && path_same(file, strcmp(input, "-") == 0 ? "/dev/stdin" : input);
 }
 
-/* Not on a terminal that shows no more than text; what is written elsewhere is for another one. */
+/* Returns false on a terminal without colors; a file or pipe may reach a terminal that has them. */
 static bool can_color(void) { return !isatty(STDOUT_FILENO) || console_can_mark(); }
 
-bool surprisal_check(Program *p, Error *error) {
+bool surprisal_check(const GenerateSettings *s, Console *console, Error *error) {
   FileWriter file;
-  const GenerateSettings *s = &p->settings;
   const char *page = s->surprisal_html;
   bool report;
   if (s->surprisal && !can_color())
-    console_note(&p->console,
-                 "this terminal shows no colors (TERM); --heat-html FILE writes a page of them, and --alts 1 "
-                 "prints numbers");
+    console_note(console, "this terminal shows no colors (TERM); --heat-html FILE writes a page of them, and --alts 1 "
+                          "prints numbers");
   if (!page) return true;
   if (!text_ends_with(page, ".html") && !text_ends_with(page, ".htm"))
     return fail(error, EXIT_USAGE, "--heat-html %s: the name of a page ends in .html", page);
@@ -63,33 +61,35 @@ bool surprisal_check(Program *p, Error *error) {
   return true;
 }
 
-int surprisal_alternatives(const Program *p) {
-  const int shown = p->settings.surprisal_html ? HOVER_ALTERNATIVES : 0;
-  const int wanted = p->settings.alternatives > shown ? p->settings.alternatives : shown;
-  return wanted < p->config.vocab ? wanted : p->config.vocab;
+int surprisal_alternatives(const GenerateSettings *s, int vocab) {
+  const int hover = s->surprisal_html ? HOVER_ALTERNATIVES : 0;
+  const int wanted = s->alternatives > hover ? s->alternatives : hover;
+  return wanted < vocab ? wanted : vocab;
 }
 
 /* ---- tokens ---- */
 
-/* 0 - : of a token that is certain it is not -0. */
-static double bits_of(const Output *text, size_t at) { return 0 - (double)text->logprobs[at] / NATS_PER_BIT; }
+/* Returns the surprisal in bits; "0 -" avoids -0 for a token of probability 1. */
+static double bits_of(const Output *o, size_t at) { return 0 - (double)o->tokens[at].logprob / NATS_PER_BIT; }
 
-static int level_of(const Output *text, size_t at) {
+/* Returns the index of the color. */
+static int level_of(const Output *o, size_t at) {
   int level = 0;
-  while (level < LEVELS - 1 && bits_of(text, at) >= level_bits[level]) level++;
+  while (level < LEVELS - 1 && bits_of(o, at) >= level_bits[level]) level++;
   return level;
 }
 
-static size_t begin_of(const Output *text, size_t at, size_t end) {
-  return at < text->ids.count && (size_t)text->begins[at] < end ? (size_t)text->begins[at] : end;
+/* Returns the first byte of token `at`, or `end` when that is smaller. */
+static size_t begin_of(const Output *o, size_t at, size_t end) {
+  return at < o->ids.count && (size_t)o->tokens[at].begin < end ? (size_t)o->tokens[at].begin : end;
 }
 
-/* The last token that begins at or before byte `at` of the text, which has a token. */
-static size_t token_at(const Output *text, size_t at) {
-  size_t low = 0, high = text->ids.count;
+/* Returns the last token that begins at or before byte `at`; there is at least one token. */
+static size_t token_at(const Output *o, size_t at) {
+  size_t low = 0, high = o->ids.count;
   while (high - low > 1) {
     const size_t middle = low + (high - low) / 2;
-    if ((size_t)text->begins[middle] <= at) low = middle;
+    if ((size_t)o->tokens[middle].begin <= at) low = middle;
     else high = middle;
   }
   return low;
@@ -99,8 +99,8 @@ static size_t token_at(const Output *text, size_t at) {
 
 static void set_color(int level) { printf("\033[30;48;5;%dm", level_colors[level]); }
 
-void surprisal_print(const Output *text, size_t from, size_t to) {
-  const uint8_t *bytes = text->bytes;
+void surprisal_print(const Output *o, size_t from, size_t to) {
+  const uint8_t *bytes = o->bytes;
   int shown = -1;
   if (!can_color()) {
     fwrite(bytes + from, 1, to - from, stdout);
@@ -108,25 +108,24 @@ void surprisal_print(const Output *text, size_t from, size_t to) {
   }
   for (size_t i = from; i < to; i++) {
     if (!utf8_continues(bytes[i])) { /* a character has the color of its first token */
-      const int level = text->ids.count ? level_of(text, token_at(text, i)) : 0;
+      const int level = o->ids.count ? level_of(o, token_at(o, i)) : 0;
       if (level != shown) set_color(level);
       shown = level;
     }
-    if (bytes[i] == '\n') fputs("\033[0m", stdout); /* or the rest of the line would have it, too */
+    if (bytes[i] == '\n') fputs("\033[0m", stdout); /* otherwise the rest of the line is colored */
     putchar(bytes[i]);
     if (bytes[i] == '\n') shown = -1;
   }
   if (shown >= 0) fputs("\033[0m", stdout);
 }
 
-static void print_table(const Program *p, const Output *text) {
-  const int kept = text->request.alternatives, wanted = p->settings.alternatives;
-  const int shown = wanted < kept ? wanted : kept;
-  for (size_t i = 0; i < text->ids.count; i++) {
-    printf("%7.2f bits  %-16s", bits_of(text, i), program_token(p->tokenizer, text->ids.ids[i]).text);
+static void print_table(const Tokenizer *tokenizer, int alternatives, const Output *o) {
+  const int kept = o->request.alternatives, shown = alternatives < kept ? alternatives : kept;
+  for (size_t i = 0; i < o->ids.count; i++) {
+    printf("%7.2f bits  %-16s", bits_of(o, i), output_show_token(tokenizer, o->ids.ids[i]).text);
     for (int k = 0; k < shown; k++) {
-      const TokenAlternative *top = &text->top[i * (size_t)kept + (size_t)k];
-      printf("  %s %.1f %%", program_token(p->tokenizer, top->id).text, 100 * exp((double)top->logprob));
+      const TokenAlternative *top = &o->top[i * (size_t)kept + (size_t)k];
+      printf("  %s %.1f %%", output_show_token(tokenizer, top->id).text, 100 * exp((double)top->logprob));
     }
     putchar('\n');
   }
@@ -147,33 +146,33 @@ static const char style[] =
     ".h2 { background: var(--h2); } .h3 { background: var(--h3); } .h4 { background: var(--h4); } "
     ".h5 { background: var(--h5); }\n";
 
-static void write_alternatives(FILE *out, const Program *p, const Output *text, size_t at, const char *between) {
-  const int kept = text->request.alternatives;
+static void write_alternatives(FILE *out, const Tokenizer *tokenizer, const Output *o, size_t at, const char *between) {
+  const int kept = o->request.alternatives;
   for (int k = 0; k < kept; k++) {
-    const TokenAlternative *top = &text->top[at * (size_t)kept + (size_t)k];
+    const TokenAlternative *top = &o->top[at * (size_t)kept + (size_t)k];
     fputs(k ? between : "", out);
-    html_write_text(out, program_token(p->tokenizer, top->id).text);
+    html_write_text(out, output_show_token(tokenizer, top->id).text);
     fprintf(out, " %.1f %%", 100 * exp((double)top->logprob));
   }
 }
 
-/* Tokens that are parts of a character stand together. */
-static size_t write_span(FILE *out, const Program *p, const Output *text, size_t at) {
+/* Writes a token, together with the tokens that complete its last character. Returns the next token. */
+static size_t write_span(FILE *out, const Tokenizer *tokenizer, const Output *o, size_t at) {
   size_t next = at + 1;
-  const size_t begin = begin_of(text, at, text->size);
-  size_t end = begin_of(text, next, text->size);
-  while (next < text->ids.count && utf8_complete(text->bytes + begin, end - begin) < end - begin)
-    end = begin_of(text, ++next, text->size);
+  const size_t begin = begin_of(o, at, o->size);
+  size_t end = begin_of(o, next, o->size);
+  while (next < o->ids.count && utf8_complete(o->bytes + begin, end - begin) < end - begin)
+    end = begin_of(o, ++next, o->size);
   if (begin == end) return next;
-  fprintf(out, "<span class=\"h%d\" title=\"", level_of(text, at));
+  fprintf(out, "<span class=\"h%d\" title=\"", level_of(o, at));
   for (size_t i = at; i < next; i++) {
     if (i > at) fputs("&#10;", out);
-    html_write_text(out, program_token(p->tokenizer, text->ids.ids[i]).text);
-    fprintf(out, ": %.2f bits&#10;", bits_of(text, i));
-    write_alternatives(out, p, text, i, "&#10;");
+    html_write_text(out, output_show_token(tokenizer, o->ids.ids[i]).text);
+    fprintf(out, ": %.2f bits&#10;", bits_of(o, i));
+    write_alternatives(out, tokenizer, o, i, "&#10;");
   }
   fputs("\">", out);
-  html_write(out, (const char *)text->bytes + begin, end - begin);
+  html_write(out, (const char *)o->bytes + begin, end - begin);
   fputs("</span>", out);
   return next;
 }
@@ -195,63 +194,61 @@ static void write_legend(FILE *out, bool prompt) {
   fputs("</ul>\n", out);
 }
 
-/* In front of the text that goes on with it, or above the answer to it. */
-static void write_prompt(FILE *out, const Program *p, SurprisalPrompt prompt) {
-  const bool answered = p->source.count > 0;
-  fputs(answered ? "<pre class=\"prompt\">" : "<pre>", out);
-  if (prompt.size && !answered) fputs("<span class=\"prompt\">", out);
-  html_write(out, (const char *)prompt.bytes, prompt.size);
-  if (prompt.size && !answered) fputs("</span>", out);
-  if (answered) fputs("</pre>\n<pre>", out);
+/* Begins the text: writes the prompt before it, or above it with an encoder. */
+static void begin_text(FILE *out, const Prompt *prompt) {
+  const bool encoder = prompt && prompt->tokens.source.count > 0, before = prompt && prompt->size && !encoder;
+  fputs(encoder ? "<pre class=\"prompt\">" : before ? "<pre><span class=\"prompt\">" : "<pre>", out);
+  if (prompt) html_write(out, (const char *)prompt->bytes, prompt->size);
+  fputs(encoder ? "</pre>\n<pre>" : before ? "</span>" : "", out);
 }
 
-/* For what has no pointer to rest on a token. */
-static void write_list(FILE *out, const Program *p, const Output *text) {
+/* Writes a table of the tokens, for readers without a pointer. */
+static void write_list(FILE *out, const Tokenizer *tokenizer, const Output *o) {
   fputs("<details><summary>Every token</summary><table><tr><th>bits</th><th>token</th><th>likeliest</th></tr>\n", out);
-  for (size_t i = 0; i < text->ids.count; i++) {
-    fprintf(out, "<tr><td>%.2f</td><td>", bits_of(text, i));
-    html_write_text(out, program_token(p->tokenizer, text->ids.ids[i]).text);
+  for (size_t i = 0; i < o->ids.count; i++) {
+    fprintf(out, "<tr><td>%.2f</td><td>", bits_of(o, i));
+    html_write_text(out, output_show_token(tokenizer, o->ids.ids[i]).text);
     fputs("</td><td>", out);
-    write_alternatives(out, p, text, i, ", ");
+    write_alternatives(out, tokenizer, o, i, ", ");
     fputs("</td></tr>\n", out);
   }
   fputs("</table></details>\n", out);
 }
 
-static bool write_page(const Program *p, SurprisalPrompt prompt, const Output *text, Error *error) {
+static bool write_page(const GenerateSettings *s, const LoadedModel *m, const Prompt *prompt, const Output *o,
+                       Error *error) {
   FileWriter file;
-  if (!file_writer_begin(&file, p->settings.surprisal_html, error)) return false;
+  if (!file_writer_begin(&file, s->surprisal_html, error)) return false;
   html_begin(file.stream, style);
   fputs("<title>Surprise</title>\n</head>\n<body>\n<h1>What surprises ", file.stream);
-  html_write_text(file.stream, p->dir);
+  html_write_text(file.stream, m->dir);
   fputs("</h1>\n", file.stream);
-  write_legend(file.stream, prompt.size > 0);
-  write_prompt(file.stream, p, prompt);
-  for (size_t i = 0; i < text->ids.count;) i = write_span(file.stream, p, text, i);
+  write_legend(file.stream, prompt && prompt->size > 0);
+  begin_text(file.stream, prompt);
+  for (size_t i = 0; i < o->ids.count;) i = write_span(file.stream, m->tokenizer, o, i);
   fputs("</pre>\n", file.stream);
-  write_list(file.stream, p, text);
+  write_list(file.stream, m->tokenizer, o);
   fputs("</body>\n</html>\n", file.stream);
   return file_writer_commit(&file, error);
 }
 
-/* ---- all of it ---- */
-
-bool surprisal_finish(Program *p, SurprisalPrompt prompt, const Output *text, Error *error) {
+bool surprisal_finish(Program *p, const Prompt *prompt, const Output *o, Error *error) {
+  const GenerateSettings *s = &p->command.settings;
   double bits = 0;
-  for (size_t i = 0; i < text->ids.count; i++) bits += bits_of(text, i);
-  if (p->settings.alternatives > 0) print_table(p, text);
-  program_flush(p);
-  if (text->ids.count)
-    console_note(&p->console, "%.3f bits per token, over %s", bits / (double)text->ids.count,
-                 text_plural((double)text->ids.count, "token").text);
-  return !p->settings.surprisal_html || write_page(p, prompt, text, error);
+  for (size_t i = 0; i < o->ids.count; i++) bits += bits_of(o, i);
+  if (s->alternatives > 0) print_table(p->model.tokenizer, s->alternatives, o);
+  stdout_flush(&p->out);
+  if (o->ids.count)
+    console_note(&p->console, "%.3f bits per token, over %s", bits / (double)o->ids.count,
+                 text_plural((double)o->ids.count, "token").text);
+  return !s->surprisal_html || write_page(s, &p->model, prompt, o, error);
 }
 
-/* ---- a text that is there ---- */
+/* ---- the text of a file ---- */
 
 typedef struct Reading {
-  const Program *p;
-  Output text;
+  const LoadedModel *model;
+  Output output;
   TokenAlternative *top; /* [alternatives] */
   bool at_start;         /* of the text */
 } Reading;
@@ -259,34 +256,39 @@ typedef struct Reading {
 static bool take_token(void *context, int32_t id, const float *logits, Error *error) {
   Reading *r = context;
   size_t size;
-  const uint8_t *bytes = tokenizer_decode_next(r->p->tokenizer, id, &r->at_start, &size);
-  const float logprob = logprobs_of(logits, r->p->config.vocab, id, r->top, r->text.request.alternatives);
-  const GeneratedToken token = {.id = id, .begin = (int64_t)r->text.size, .logprob = logprob, .top = r->top};
-  return output_add_token(&r->text, &token, error) &&
-         (!size || output_add(&r->text, bytes, size) || error_memory(error, "a text"));
+  const uint8_t *bytes = tokenizer_decode_next(r->model->tokenizer, id, &r->at_start, &size);
+  const float logprob = logprobs_of(logits, r->model->config.vocab, id, r->top, r->output.request.alternatives);
+  const GeneratedToken token = {.id = id, .begin = (int64_t)r->output.size, .logprob = logprob, .top = r->top};
+  return output_add_token(&r->output, &token, error) &&
+         (!size || output_add(&r->output, bytes, size) || error_memory(error, "a text"));
 }
 
-static bool print_text(Program *p, const Output *text, Error *error) {
-  if (p->settings.surprisal) surprisal_print(text, 0, text->size);
-  if (p->settings.surprisal && text->size && text->bytes[text->size - 1] != '\n') putchar('\n');
-  return surprisal_finish(p, (SurprisalPrompt){0}, text, error) && program_report_output(p, error);
+static bool print_output(Program *p, const Output *o, Error *error) {
+  if (p->command.settings.surprisal) {
+    surprisal_print(o, 0, o->size);
+    if (o->size && o->bytes[o->size - 1] != '\n') putchar('\n');
+  }
+  return surprisal_finish(p, NULL, o, error) && stdout_check(&p->out, error);
 }
 
 bool surprisal_score(Program *p, Error *error) {
+  const GenerateSettings *s = &p->command.settings;
+  LoadedModel *m = &p->model;
   uint8_t *bytes = NULL;
   size_t size;
   TextScore score;
-  if (p->config.encoder_layers)
+  if (m->config.encoder_layers)
     return fail(error, EXIT_USAGE,
                 "--heat, --heat-html and --alts of a file are for models without an encoder; give a source with -p");
-  Reading r = {.p = p, .text.request.alternatives = surprisal_alternatives(p), .at_start = true};
-  r.top = malloc((size_t)(r.text.request.alternatives + 1) * sizeof *r.top);
-  const bool ok = (r.top || error_memory(error, "a text")) &&
-                  program_read(p->settings.score, FILE_LIMIT, &bytes, &size, error) &&
-                  (size || fail(error, EXIT_INPUT, "%s is empty", path_shown(p->settings.score))) &&
-                  program_score_text(p, bytes, size, take_token, &r, &score, error) && print_text(p, &r.text, error);
+  const int alternatives = surprisal_alternatives(s, m->config.vocab);
+  Reading r = {.model = m, .output.request.alternatives = alternatives, .at_start = true};
+  r.top = malloc((size_t)(alternatives + 1) * sizeof *r.top);
+  const bool ok =
+      (r.top || error_memory(error, "a text")) && prompt_read_file(s->score, FILE_LIMIT, &bytes, &size, error) &&
+      (size || fail(error, EXIT_INPUT, "%s is empty", path_shown(s->score))) &&
+      score_text(m, &p->console, bytes, size, take_token, &r, &score, error) && print_output(p, &r.output, error);
   free(bytes);
   free(r.top);
-  output_free(&r.text);
+  output_free(&r.output);
   return ok;
 }
