@@ -118,14 +118,11 @@ static bool take_text(Session *s, const uint8_t *line, size_t size, Error *error
   if (s->now.ended) s->now.document = s->now.size;
   s->now.ended = false;
   const bool follows = size && s->now.size > s->now.begin && s->text[s->now.size - 1] != '\n';
-  if (follows && !add_text(s, (const uint8_t *)"\n", 1, error)) {
-    s->now = s->before[--s->turns];
-    return false;
-  }
+  bool ok = !follows || add_text(s, (const uint8_t *)"\n", 1, error);
   if (s->now.document == s->now.size - follows) s->now.document = s->now.size;
   s->now.typed = s->now.size;
-  if (add_text(s, line, size, error) && (!has_encoder(s) || add_text(s, (const uint8_t *)"\n", 1, error)))
-    return answer(s, error);
+  ok = ok && add_text(s, line, size, error) && (!has_encoder(s) || add_text(s, (const uint8_t *)"\n", 1, error));
+  if (ok) return answer(s, error);
   s->now = s->before[--s->turns];
   return false;
 }
@@ -153,16 +150,12 @@ static bool undo(Session *s, const char *argument, Error *error) {
   return true;
 }
 
-static bool forget(Session *s, Error *error) {
+static bool begin_anew(Session *s, const char *argument, Error *error) {
+  (void)argument;
   if (!begin_turn(s, error)) return false;
   s->now.begin = s->now.document = s->now.typed = s->now.answer = s->now.size;
   s->now.ended = false;
   return true;
-}
-
-static bool begin_anew(Session *s, const char *argument, Error *error) {
-  (void)argument;
-  return forget(s, error);
 }
 
 static bool show(Session *s, const char *argument, Error *error) {
@@ -201,7 +194,7 @@ static bool load(Session *s, const char *path, Error *error) {
     file_unmap(&file);
     return fail(error, EXIT_INPUT, "/load: %s does not fit into the %d MiB of a session", path, TEXT_LIMIT >> 20);
   }
-  const bool ok = forget(s, error) && add_text(s, file.bytes, file.size, error);
+  const bool ok = begin_anew(s, path, error) && add_text(s, file.bytes, file.size, error);
   if (ok)
     console_note(&s->p->console, "%s of %s; an empty line continues the text",
                  text_plural((double)file.size, "byte").text, path);

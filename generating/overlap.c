@@ -93,35 +93,24 @@ int64_t overlap_most_tokens(int texts) {
   return each > 0 ? each : 0;
 }
 
-/* Fills the offsets and the `size` bytes of the tokens of a text. */
-static bool decode(const Tokenizer *tokenizer, const int32_t *ids, GeneratedText *t, bool at_start, int64_t size,
-                   Error *error) {
-  t->offsets = malloc((t->count + 1) * sizeof *t->offsets);
-  t->bytes = malloc(size ? (size_t)size : 1);
-  t->spans = malloc((t->count + 1) * sizeof *t->spans);
-  if (!t->offsets || !t->bytes || !t->spans) return error_memory(error, "a text");
-  int64_t at = 0;
-  for (size_t i = 0; i < t->count; i++) {
-    size_t length;
-    const uint8_t *bytes = tokenizer_decode_next(tokenizer, ids[i], &at_start, &length);
-    if ((int64_t)length > size - at) length = (size_t)(size - at);
-    t->offsets[i] = at;
-    if (length) memcpy(t->bytes + at, bytes, length);
-    at += (int64_t)length;
-  }
-  t->offsets[t->count] = at;
-  return true;
-}
-
-bool overlap_add(Overlap *o, const BpeIds *prompt, const int32_t *ids, size_t count, int64_t bytes, Error *error) {
-  const Tokenizer *tokenizer = o->model->tokenizer;
+bool overlap_add(Overlap *o, const Output *output, Error *error) {
+  const size_t count = output->ids.count, size = output->size;
   const int32_t end = SEPARATOR;
   if (!array_reserve(&o->texts, &o->capacity, o->count + 1, sizeof *o->texts)) return error_memory(error, "a text");
-  GeneratedText t = {.begin = o->ids.count, .count = count};
-  if (!decode(tokenizer, ids, &t, !tokenizer_has_text(tokenizer, prompt->ids, prompt->count), bytes, error) ||
-      !bpe_ids_sink(&o->ids, ids, count, error) || !bpe_ids_sink(&o->ids, &end, 1, error)) {
+  GeneratedText t = {.begin = o->ids.count,
+                     .count = count,
+                     .offsets = malloc((count + 1) * sizeof *t.offsets),
+                     .bytes = malloc(size ? size : 1),
+                     .spans = malloc((count + 1) * sizeof *t.spans)};
+  const bool ok = (t.offsets && t.bytes && t.spans) || error_memory(error, "a text");
+  if (!ok || !bpe_ids_sink(&o->ids, output->ids.ids, count, error) || !bpe_ids_sink(&o->ids, &end, 1, error)) {
     free_text(&t);
     return false;
+  }
+  if (size) memcpy(t.bytes, output->bytes, size);
+  for (size_t i = 0; i <= count; i++) {
+    const int64_t begin = i < count ? output->tokens[i].begin : (int64_t)size;
+    t.offsets[i] = begin < (int64_t)size ? begin : (int64_t)size; /* a stop text may cut the last tokens off */
   }
   o->texts[o->count++] = t;
   return true;

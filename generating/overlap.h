@@ -3,8 +3,7 @@
 #ifndef INKLING_GENERATING_OVERLAP_H
 #define INKLING_GENERATING_OVERLAP_H
 
-#include "generating/loaded.h"
-#include "generating/stdout.h"
+#include "generating/outputs.h"
 
 typedef struct Overlap Overlap;
 
@@ -18,9 +17,8 @@ void overlap_free(Overlap *overlap); /* NULL is harmless */
 /* Returns the largest number of tokens per text when there are `texts` texts. */
 int64_t overlap_most_tokens(int texts);
 
-/* Adds a text that was generated after a prompt: its tokens, and the number of their bytes that belong to it, because a
- * stop text may cut them. EXIT_MEMORY. */
-bool overlap_add(Overlap *overlap, const BpeIds *prompt, const int32_t *ids, size_t count, int64_t bytes, Error *error);
+/* Adds a copy of a generated text, which has its `ids`. EXIT_MEMORY. */
+bool overlap_add(Overlap *overlap, const Output *output, Error *error);
 /* Searches for the added texts. A signal ends the search without an error, and a failed stdout prevents it; then
  * nothing is underlined or reported. EXIT_MEMORY, EXIT_CHECKPOINT, EXIT_INPUT. */
 bool overlap_compare(Overlap *overlap, const Stdout *out, Error *error);

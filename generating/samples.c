@@ -54,9 +54,7 @@ static void print_end(const Samples *s, int index) {
 static bool print_sample(void *context, const Output *o, Error *error) {
   Samples *s = context;
   Program *p = s->p;
-  if (p->overlap &&
-      !overlap_add(p->overlap, &p->prompt.tokens.decoder, o->ids.ids, o->ids.count, (int64_t)o->size, error))
-    return false;
+  if (p->overlap && !overlap_add(p->overlap, o, error)) return false;
   if (s->at_end) return s->held++, true;
   if (s->completion) {
     if (!completion_add(p->model.tokenizer, s->completion, o, error)) return false;

@@ -13,7 +13,8 @@
 typedef struct TextMode {
   Program *p;
   BpeIds ids;     /* the prompt and the generated tokens */
-  Output *output; /* for the options of surprisal.h; NULL: none is given */
+  Output *output; /* the text, for the overlap and for the options of surprisal.h; NULL: none is given */
+  bool at_end;    /* the text is printed at the end, when the overlap to underline is known */
 } TextMode;
 
 static bool emit(void *mode, void *text, const uint8_t *bytes, size_t size) {
@@ -21,6 +22,7 @@ static bool emit(void *mode, void *text, const uint8_t *bytes, size_t size) {
   Output *output = m->output;
   (void)text;
   if (output && !output_add(output, bytes, size)) return false;
+  if (m->at_end) return true;
   if (!m->p->command.settings.surprisal) return stdout_write(&m->p->out, bytes, size);
   surprisal_print(output, output->size - size, output->size);
   return stdout_write(&m->p->out, "", 0);
@@ -53,53 +55,48 @@ void program_note_result(Console *console, const GenerationRequest *request, con
                  speed_words(result).text, generation_stop_name(result->reason), request->sampling.seed);
 }
 
-static bool find_overlap(const TextMode *m, const GenerationResult *result, Error *error) {
-  Program *p = m->p;
-  const BpeIds *prompt = &p->prompt.tokens.decoder;
-  return overlap_add(p->overlap, prompt, m->ids.ids + prompt->count, m->ids.count - prompt->count, result->bytes,
-                     error) &&
-         overlap_compare(p->overlap, &p->out, error);
-}
-
 static bool generate(TextMode *m, Error *error) {
   Program *p = m->p;
+  Overlap *overlap = p->overlap;
   const GenerateSettings *s = &p->command.settings;
   const Prompt *prompt = &p->prompt;
   const BpeIds *read = &prompt->tokens.decoder;
+  const bool surprisal = surprisal_is_shown(s), terminal = isatty(STDOUT_FILENO);
+  const bool echo = prompt->size && !prompt->tokens.source.count && (s->echo || terminal);
   GenerationRequest request = request_make(&p->command, &p->model, &prompt->tokens);
   GenerationResult result;
-  if (m->output) request.alternatives = m->output->request.alternatives;
-  const bool terminal = isatty(STDOUT_FILENO), echo = !prompt->tokens.source.count && (s->echo || terminal);
-  const bool at_end = s->overlap && terminal; /* the overlap to underline is known only then */
-  if (echo && !at_end && prompt->size && !stdout_write(&p->out, prompt->bytes, prompt->size))
-    return stdout_check(&p->out, error);
+  if (surprisal) request.alternatives = m->output->request.alternatives;
+  if (echo && !m->at_end && !stdout_write(&p->out, prompt->bytes, prompt->size)) return stdout_check(&p->out, error);
   if (!decoder_open(&p->model.decoder, p->model.model, 1, error)) return false;
   const Generation generation = {.decoder = p->model.decoder,
                                  .tokenizer = p->model.tokenizer,
                                  .context = m,
-                                 .emit = at_end ? NULL : emit,
+                                 .emit = emit,
                                  .token = take_token,
                                  .progress = {output_until_signal, NULL}};
   if (!bpe_ids_sink(&m->ids, read->ids, read->count, error) ||
       !generation_run_one(&generation, &request, &result, error) ||
       (m->output && !output_end(m->output, &result, error)))
     return false;
-  const bool ok = !s->overlap || find_overlap(m, &result, error);
-  if (at_end) {
-    if (echo && prompt->size) stdout_write(&p->out, prompt->bytes, prompt->size);
-    overlap_print(p->overlap, 0, &p->out);
+  const bool ok = !overlap || (overlap_add(overlap, m->output, error) && overlap_compare(overlap, &p->out, error));
+  if (m->at_end) {
+    if (echo) stdout_write(&p->out, prompt->bytes, prompt->size);
+    overlap_print(overlap, 0, &p->out);
   }
   if ((terminal || s->alternatives > 0) && !p->out.error) stdout_write(&p->out, "\n", 1);
   program_note_result(&p->console, &request, &result);
-  if (s->overlap && ok) overlap_note(p->overlap);
-  return ok && (!m->output || surprisal_finish(p, prompt, m->output, error)) && stdout_check(&p->out, error) &&
+  if (overlap && ok) overlap_note(overlap);
+  return ok && (!surprisal || surprisal_finish(p, prompt, m->output, error)) && stdout_check(&p->out, error) &&
          attention_write(p, &m->ids, error);
 }
 
 bool program_text(Program *p, Error *error) {
   const GenerateSettings *s = &p->command.settings;
-  Output output = {.request.alternatives = surprisal_alternatives(s, p->model.config.vocab)};
-  TextMode m = {.p = p, .output = surprisal_is_shown(s) ? &output : NULL};
+  const bool surprisal = surprisal_is_shown(s);
+  Output output = {.request.alternatives = surprisal ? surprisal_alternatives(s, p->model.config.vocab) : -1,
+                   .keep_ids = p->overlap};
+  TextMode m = {
+      .p = p, .output = surprisal || p->overlap ? &output : NULL, .at_end = p->overlap && isatty(STDOUT_FILENO)};
   const bool ok = generate(&m, error);
   free(m.ids.ids);
   output_free(&output);
