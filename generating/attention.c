@@ -8,8 +8,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
   KINDS = 3,           /* AttentionKind */
@@ -30,10 +28,8 @@ typedef struct Maps {
   const LoadedModel *model;
   TokenAxis source, text;
   FILE *out;
-  FILE *kinds[KINDS]; /* HTML: a stream for the maps of each kind, because the kinds of a layer alternate */
-  char *texts[KINDS];
-  size_t sizes[KINDS];
-  bool any;
+  AttentionKind kind; /* HTML: the kind that is written */
+  bool any;           /* JSON: a map was written */
 } Maps;
 
 /* ---- names of tokens ---- */
@@ -201,10 +197,11 @@ static void put_large(FILE *out, const char *id, const TokenAxis *from, const To
 static bool html_map(void *context, AttentionKind kind, int layer, const float *weights, int queries, int keys,
                      Error *error) {
   Maps *m = context;
-  FILE *out = m->kinds[kind];
+  FILE *out = m->out;
   const TokenAxis *from = kind == ATTENTION_ENCODER ? &m->source : &m->text;
   const TokenAxis *to = kind == ATTENTION_SELF ? &m->text : &m->source;
   (void)error;
+  if (kind != m->kind) return true;
   fprintf(out, "<h3>layer %d</h3>\n<div class=\"layer\">\n", layer + 1);
   for (int h = 0; h < m->model->config.heads; h++, weights += queries * keys) {
     char id[64];
@@ -222,45 +219,22 @@ static bool html_map(void *context, AttentionKind kind, int layer, const float *
   return true;
 }
 
-static bool open_kinds(Maps *m, Error *error) {
-  for (int k = 0; k < KINDS; k++)
-    if (!(m->kinds[k] = open_memstream(&m->texts[k], &m->sizes[k]))) return error_memory(error, "pictures");
-  return true;
-}
-
-/* Closes the streams, so that texts and sizes hold what was written. */
-static bool close_kinds(Maps *m) {
-  bool ok = true;
-  for (int k = 0; k < KINDS; k++) {
-    if (m->kinds[k]) ok = fclose(m->kinds[k]) == 0 && ok;
-    m->kinds[k] = NULL;
-  }
-  return ok;
-}
-
-static void put_page(const Maps *m) {
-  const OneLine name = text_one_line(m->model->dir, 80);
+/* Writes the maps of each kind together; a pass over the model, which is short, yields the kinds of a layer in turn. */
+static bool write_html(Maps *m, Error *error) {
   html_begin(m->out, style);
   fputs("<title>Attention</title>\n</head>\n<body>\n<h1>Attention of ", m->out);
-  html_write_text(m->out, name.text);
+  html_write_text(m->out, text_one_line(m->model->dir, 80).text);
   fputs("</h1>\n<p>A row is a token that looks, a column what it looks at; the stronger the color, the more of its "
-        "weight "
-        "goes there. Click a map to see it with its tokens.</p>\n",
+        "weight goes there. Click a map to see it with its tokens.</p>\n",
         m->out);
-  for (int k = 0; k < KINDS; k++) {
-    if (m->sizes[k] == 0) continue;
-    fprintf(m->out, "<h2>%s</h2>\n", kind_titles[k]);
-    fwrite(m->texts[k], 1, m->sizes[k], m->out);
+  for (int kind = 0; kind < KINDS; kind++) {
+    m->kind = (AttentionKind)kind;
+    if (kind != ATTENTION_SELF && !m->source.count) continue;
+    fprintf(m->out, "<h2>%s</h2>\n", kind_titles[kind]);
+    if (!run_model(m, html_map, error)) return false;
   }
   fputs("</body>\n</html>\n", m->out);
-}
-
-static bool write_html(Maps *m, Error *error) {
-  bool ok = open_kinds(m, error) && run_model(m, html_map, error);
-  if (!close_kinds(m) && ok) ok = error_memory(error, "pictures");
-  if (ok) put_page(m);
-  for (int k = 0; k < KINDS; k++) free(m->texts[k]);
-  return ok;
+  return true;
 }
 
 /* ---- files ---- */

@@ -1,6 +1,5 @@
 /* Comparison of models (--compare): one prompt, the same random numbers, side by side. */
 #include "checkpoint/directory.h"
-#include "cli/startup.h"
 #include "generating/program.h"
 #include "report/history.h"
 #include "util/path.h"
@@ -23,11 +22,6 @@ typedef struct Compared {
 
 /* ---- texts ---- */
 
-static bool emit(void *output, void *text, const uint8_t *bytes, size_t size) {
-  (void)text;
-  return output_add(output, bytes, size);
-}
-
 /* Describes the training of a model, if it is a run of ./train. */
 static bool describe(Compared *c, Error *error) {
   History history = {0};
@@ -41,18 +35,10 @@ static bool describe(Compared *c, Error *error) {
 
 static bool generate(Program *p, LoadedModel *m, Compared *c, uint64_t seed, Error *error) {
   PromptTokens tokens = {0};
-  GenerationResult result;
-  bool ok = prompt_encode(m, &p->command.settings, p->prompt.bytes, p->prompt.size, &tokens, error) &&
-            decoder_open(&m->decoder, m->model, 1, error);
+  bool ok = prompt_encode(m, &p->command.settings, p->prompt.bytes, p->prompt.size, &tokens, error);
   GenerationRequest request = request_make(&p->command, m, &tokens);
   request.sampling.seed = seed;
-  const Generation generation = {.decoder = m->decoder,
-                                 .tokenizer = m->tokenizer,
-                                 .context = &c->output,
-                                 .emit = emit,
-                                 .progress = {output_until_signal, NULL}};
-  ok = ok && generation_run_one(&generation, &request, &result, error) && startup_go_on("comparing", error) &&
-       output_end(&c->output, &result, error);
+  ok = ok && output_generate(&c->output, m, &request, "comparing", error);
   prompt_tokens_free(&tokens);
   return ok;
 }

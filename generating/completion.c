@@ -3,6 +3,7 @@
 #include "util/json.h"
 #include "util/utf8.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,6 +4,7 @@
 #include "inference/logprobs.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { LENS_TOKENS = 5 }; /* tokens shown for each layer, without --alts */

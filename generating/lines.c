@@ -1,5 +1,4 @@
 /* Line mode (--lines): one output line for each input line. */
-#include "cli/startup.h"
 #include "generating/line_input.h"
 #include "generating/program.h"
 #include "util/clock.h"

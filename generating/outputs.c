@@ -58,6 +58,23 @@ bool output_until_signal(void *context, int64_t tokens, Error *error) {
   return !stop_signal;
 }
 
+static bool add_to(void *output, void *text, const uint8_t *bytes, size_t size) {
+  (void)text;
+  return output_add(output, bytes, size);
+}
+
+bool output_generate(Output *o, LoadedModel *m, const GenerationRequest *request, const char *doing, Error *error) {
+  GenerationResult result;
+  if (!decoder_open(&m->decoder, m->model, 1, error)) return false;
+  const Generation generation = {.decoder = m->decoder,
+                                 .tokenizer = m->tokenizer,
+                                 .context = o,
+                                 .emit = add_to,
+                                 .progress = {output_until_signal, NULL}};
+  return generation_run_one(&generation, request, &result, error) && startup_go_on(doing, error) &&
+         output_end(o, &result, error);
+}
+
 /* ---- several outputs ---- */
 
 Output *outputs_add(Outputs *outputs, Error *error) {

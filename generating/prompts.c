@@ -1,5 +1,4 @@
 /* Batch mode (--prompts): JSON lines in, JSON lines out. */
-#include "cli/startup.h"
 #include "generating/completion.h"
 #include "generating/line_input.h"
 #include "generating/program.h"
@@ -9,7 +8,6 @@
 #include "util/text.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_TEXTS = 1000000 };
@@ -31,71 +29,49 @@ typedef struct Prompts {
 
 /* ---- a line ---- */
 
-/* Keys with a whole number, in addition to the sampling settings, and the range of the number. */
-typedef struct NumberKey {
-  const char *name;
-  double least, most;
-  enum { KEY_N, KEY_TOKENS, KEY_SEED, KEY_LOGPROBS } key;
-} NumberKey;
-
-static const NumberKey number_keys[] = {{"n", 1, MOST_TEXTS, KEY_N},
-                                        {"max_tokens", -1, 1e12, KEY_TOKENS},
-                                        {"seed", -1, 9e18, KEY_SEED},
-                                        {"logprobs", 0, 1000, KEY_LOGPROBS},
-                                        {.name = NULL}};
+/* Keys with a whole number, in addition to the sampling settings. */
+enum { KEY_N, KEY_TOKENS, KEY_SEED, KEY_LOGPROBS, KEYS };
+static const SamplingSetting number_keys[KEYS] = {{.key = "n", .whole = true, .min = 1, .max = MOST_TEXTS},
+                                                  {.key = "max_tokens", .whole = true, .min = -1, .max = 1e12},
+                                                  {.key = "seed", .whole = true, .min = -1, .max = 9e18},
+                                                  {.key = "logprobs", .whole = true, .min = 0, .max = 1000}};
 
 typedef struct Line {
   Prompts *s;
-  bool seeded, scored, numbered, limited; /* it has "seed", "score", "n", "max_tokens" */
+  bool given[KEYS]; /* it has that key */
+  bool scored;      /* its "score" is true */
 } Line;
 
-static void set_number(Line *line, const NumberKey *key, const json_t *value) {
-  GenerationRequest *r = &line->s->own;
+static bool check_number(const char *name, const json_t *value, const SamplingSetting *row, Error *why) {
   const double number = json_number_value(value);
-  switch (key->key) {
-  case KEY_N:
-    line->s->n = (int)number;
-    line->numbered = true;
-    break;
-  case KEY_TOKENS:
-    r->max_tokens = (int64_t)number;
-    line->limited = true;
-    break;
-  case KEY_LOGPROBS:
-    r->alternatives = number < line->s->p->model.config.vocab ? (int)number : line->s->p->model.config.vocab;
-    break;
-  case KEY_SEED:
-    r->sampling.seed = number < 0 ? options_random_seed() : (uint64_t)json_integer_value(value);
-    line->seeded = true;
-    break;
-  }
+  if ((row->whole ? json_is_integer(value) : json_is_number(value)) && number <= row->max &&
+      (row->above ? number > row->min : number >= row->min))
+    return true;
+  return fail(why, EXIT_INPUT, "\"%s\" has to be a %snumber from %g%s to %g", name, row->whole ? "whole " : "",
+              row->min, row->above ? " (excluded)" : "", row->max);
 }
 
-static bool check_number(const char *name, const json_t *value, bool whole, double least, bool above, double most,
-                         Error *why) {
+static void set_number(Line *line, int key, const json_t *value) {
+  GenerationRequest *r = &line->s->own;
   const double number = json_number_value(value);
-  if ((whole ? json_is_integer(value) : json_is_number(value)) && number <= most &&
-      (above ? number > least : number >= least))
-    return true;
-  return fail(why, EXIT_INPUT, "\"%s\" has to be a %snumber from %g%s to %g", name, whole ? "whole " : "", least,
-              above ? " (excluded)" : "", most);
+  const int vocab = line->s->p->model.config.vocab;
+  line->given[key] = true;
+  if (key == KEY_N) line->s->n = (int)number;
+  if (key == KEY_TOKENS) r->max_tokens = (int64_t)number;
+  if (key == KEY_SEED) r->sampling.seed = number < 0 ? options_random_seed() : (uint64_t)json_integer_value(value);
+  if (key == KEY_LOGPROBS) r->alternatives = number < vocab ? (int)number : vocab;
 }
 
 static bool take_number(Line *line, const char *name, const json_t *value, bool *known, Error *why) {
-  *known = true;
-  for (const SamplingSetting *row = sampling_settings; row->name; row++) {
-    if (strcmp(name, row->key) != 0 && strcmp(name, row->name) != 0) continue;
-    if (!check_number(name, value, row->whole, row->min, row->above, row->max, why)) return false;
-    sampling_set(&line->s->own.sampling, row, json_number_value(value));
-    return true;
-  }
-  for (const NumberKey *key = number_keys; key->name; key++) {
-    if (strcmp(name, key->name) != 0) continue;
-    if (!check_number(name, value, true, key->least, false, key->most, why)) return false;
-    set_number(line, key, value);
-    return true;
-  }
-  *known = false;
+  const SamplingSetting *row = sampling_settings;
+  int key = 0;
+  while (row->name && strcmp(name, row->key) != 0 && strcmp(name, row->name) != 0) row++;
+  while (key < KEYS && strcmp(name, number_keys[key].key) != 0) key++;
+  *known = row->name || key < KEYS;
+  if (!*known) return true;
+  if (!check_number(name, value, row->name ? row : &number_keys[key], why)) return false;
+  if (row->name) sampling_set(&line->s->own.sampling, row, json_number_value(value));
+  else set_number(line, key, value);
   return true;
 }
 
@@ -123,7 +99,7 @@ static bool take_score(Line *line, const json_t *value, Error *why) {
 static bool fail_key(const char *name, Error *why) {
   fail(why, EXIT_INPUT, "\"%s\" is not known here; a line has prompt and id, stop, score",
        text_one_line(name, 60).text);
-  for (const NumberKey *key = number_keys; key->name; key++) error_append(why, ", %s", key->name);
+  for (int key = 0; key < KEYS; key++) error_append(why, ", %s", number_keys[key].key);
   for (const SamplingSetting *row = sampling_settings; row->name; row++) error_append(why, ", %s", row->key);
   return false;
 }
@@ -174,7 +150,8 @@ static bool score_prompt(Prompts *s, Error *why) {
 /* Explains "n", which may be mistaken for -n, the length. */
 static void note_number(Prompts *s, const Line *line) {
   const CommandLine *c = &s->p->command;
-  if (s->noted || !line->numbered || line->limited || s->n < 2 || options_given(&c->options, &c->settings.tokens))
+  if (s->noted || !line->given[KEY_N] || line->given[KEY_TOKENS] || s->n < 2 ||
+      options_given(&c->options, &c->settings.tokens))
     return;
   console_note(&s->p->console,
                "line %" PRId64 ": \"n\" is the number of texts, here %d of up to %" PRId64
@@ -192,7 +169,7 @@ static bool read_line(Prompts *s, const uint8_t *bytes, size_t size, Error *why)
   const bool ok = read_object(&line, object, why) && encode_prompt(s, why);
   json_decref(object);
   if (ok && line.scored && !score_prompt(s, why)) return false;
-  if (!line.seeded) s->own.sampling.seed = s->request.sampling.seed + (uint64_t)s->begun;
+  if (!line.given[KEY_SEED]) s->own.sampling.seed = s->request.sampling.seed + (uint64_t)s->begun;
   if (ok) note_number(s, &line);
   if (ok) unseen_count(&s->p->seen, &s->p->model, s->input.taken, &s->tokens.source);
   if (s->completion->stops.count) s->own.stops = s->completion->stops;

@@ -10,6 +10,7 @@
 #include "util/utf8.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -84,31 +85,23 @@ static size_t begin_of(const Output *o, size_t at, size_t end) {
   return at < o->ids.count && (size_t)o->tokens[at].begin < end ? (size_t)o->tokens[at].begin : end;
 }
 
-/* Returns the last token that begins at or before byte `at`; there is at least one token. */
-static size_t token_at(const Output *o, size_t at) {
-  size_t low = 0, high = o->ids.count;
-  while (high - low > 1) {
-    const size_t middle = low + (high - low) / 2;
-    if ((size_t)o->tokens[middle].begin <= at) low = middle;
-    else high = middle;
-  }
-  return low;
-}
-
 /* ---- a terminal ---- */
 
 static void set_color(int level) { printf("\033[30;48;5;%dm", level_colors[level]); }
 
 void surprisal_print(const Output *o, size_t from, size_t to) {
   const uint8_t *bytes = o->bytes;
+  size_t token = o->ids.count ? o->ids.count - 1 : 0; /* the one of byte i */
   int shown = -1;
   if (!can_color()) {
     fwrite(bytes + from, 1, to - from, stdout);
     return;
   }
+  while (token > 0 && begin_of(o, token, to) > from) token--;
   for (size_t i = from; i < to; i++) {
+    while (begin_of(o, token + 1, to) <= i) token++;
     if (!utf8_continues(bytes[i])) { /* a character has the color of its first token */
-      const int level = o->ids.count ? level_of(o, token_at(o, i)) : 0;
+      const int level = o->ids.count ? level_of(o, token) : 0;
       if (level != shown) set_color(level);
       shown = level;
     }

@@ -1,5 +1,4 @@
 /* Text mode, the default: one text to stdout, as it is generated. */
-#include "cli/startup.h"
 #include "generating/program.h"
 #include "generating/surprisal.h"
 #include "tokenizer/bpe_encode.h"
@@ -34,25 +33,17 @@ static bool take_token(void *mode, void *text, const GeneratedToken *token, Erro
   return bpe_ids_sink(&m->ids, &token->id, 1, error) && (!m->output || output_add_token(m->output, token, error));
 }
 
-/* ", then 23.0k tokens/s"; "" after too few tokens. */
-typedef struct SpeedWords {
-  char text[48];
-} SpeedWords;
-static SpeedWords speed_words(const GenerationResult *result) {
-  enum { FEWEST = 20 };
-  SpeedWords words = {""};
-  const double rest = result->seconds - result->first_token_seconds;
-  if (result->tokens > FEWEST && rest > 0)
-    snprintf(words.text, sizeof words.text, ", then %s tokens/s", text_count((double)(result->tokens - 1) / rest).text);
-  return words;
-}
-
 void program_note_result(Console *console, const GenerationRequest *request, const GenerationResult *result) {
-  if (result->tokens)
-    console_note(console, "%s after a prompt of %d; first after %.1f ms%s; stopped: %s; seed %" PRIu64,
-                 text_plural((double)result->tokens, "token").text,
-                 request->source ? request->source_tokens : request->prompt_tokens, 1e3 * result->first_token_seconds,
-                 speed_words(result).text, generation_stop_name(result->reason), request->sampling.seed);
+  enum { FEWEST = 20 }; /* the speed of fewer tokens is not printed */
+  const double rest = result->seconds - result->first_token_seconds;
+  char speed[48] = "";
+  if (!result->tokens) return;
+  if (result->tokens > FEWEST && rest > 0)
+    snprintf(speed, sizeof speed, ", then %s tokens/s", text_count((double)(result->tokens - 1) / rest).text);
+  console_note(console, "%s after a prompt of %d; first after %.1f ms%s; stopped: %s; seed %" PRIu64,
+               text_plural((double)result->tokens, "token").text,
+               request->source ? request->source_tokens : request->prompt_tokens, 1e3 * result->first_token_seconds,
+               speed, generation_stop_name(result->reason), request->sampling.seed);
 }
 
 static bool generate(TextMode *m, Error *error) {
