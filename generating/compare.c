@@ -91,10 +91,10 @@ static void put_name(const char *text, int width, bool last) {
 }
 
 static void print_columns(const Compared *compared, size_t *at, int count, int width) {
-  for (int i = 0; i < count; i++) put_name(compared[i].dir, width, i == count - 1);
-  putchar('\n');
-  for (int i = 0; i < count; i++) put_name(compared[i].about, width, i == count - 1);
-  putchar('\n');
+  for (int row = 0; row < 2; row++) {
+    for (int i = 0; i < count; i++) put_name(row ? compared[i].about : compared[i].dir, width, i == count - 1);
+    putchar('\n');
+  }
   for (bool more = true; more;) {
     more = false;
     for (int i = 0; i < count; i++) {

@@ -28,14 +28,15 @@ void completion_free(Completion *c) {
 json_t *completion_string(const uint8_t *bytes, size_t size, bool *whole) {
   char *text = json_allocate(3 * size + 1);
   size_t used = 0;
-  *whole = true;
+  bool valid = true;
   for (size_t i = 0, length; text && i < size; i += length ? length : 1) {
     uint32_t point;
     length = utf8_read(bytes + i, size - i, &point);
     if (length) memcpy(text + used, bytes + i, length);
     used += length ? length : utf8_write(0xFFFD, (uint8_t *)text + used);
-    *whole = *whole && length;
+    valid = valid && length;
   }
+  if (whole) *whole = valid;
   json_t *string = text ? json_stringn(text, used) : NULL;
   free(text);
   return string;
@@ -139,15 +140,13 @@ bool completion_add(const Tokenizer *tokenizer, Completion *c, const Output *o, 
 }
 
 static json_t *refusal(const Completion *c) {
-  bool whole;
   return json_pack("{s:{s:I,s:o,s:s}}", "error", "line", (json_int_t)c->line, "message",
-                   completion_string((const uint8_t *)c->why.text, strlen(c->why.text), &whole), "type",
+                   completion_string((const uint8_t *)c->why.text, strlen(c->why.text), NULL), "type",
                    "invalid_request_error");
 }
 
 static json_t *answer(const char *model, const Completion *c) {
-  bool whole;
-  json_t *name = completion_string((const uint8_t *)model, strlen(model), &whole);
+  json_t *name = completion_string((const uint8_t *)model, strlen(model), NULL);
   return json_pack("{s:s,s:o,s:O,s:O,s:{s:I,s:I,s:I}}", "object", "text_completion", "model", name, "prompt", c->prompt,
                    "choices", c->choices, "usage", "prompt_tokens", (json_int_t)c->prompt_tokens, "completion_tokens",
                    (json_int_t)c->tokens, "total_tokens", (json_int_t)(c->prompt_tokens + c->tokens));

@@ -22,7 +22,8 @@ typedef struct Completion {
 Completion *completion_new(Error *error);
 void completion_free(Completion *completion);
 
-/* Makes a JSON string in which each byte that is not UTF-8 becomes U+FFFD; *whole: there are none. NULL: no memory. */
+/* Makes a JSON string in which each byte that is not UTF-8 becomes U+FFFD; *whole, unless `whole` is NULL: there is none.
+ * NULL: no memory. */
 json_t *completion_string(const uint8_t *bytes, size_t size, bool *whole);
 
 /* Adds a finished text. EXIT_MEMORY. */

@@ -269,7 +269,8 @@ static bool change(Session *s, const char *name, const char *option, const char 
   return true;
 }
 
-static bool run_command(Session *s, char *line, Error *error) {
+static bool run_command(Session *s, char *line, size_t size, Error *error) {
+  if (strlen(line) != size) return fail(error, EXIT_USAGE, "a command has no zero byte");
   const size_t length = strcspn(line, " ");
   const char *argument = line + length + strspn(line + length, " ");
   line[length] = '\0';
@@ -282,40 +283,27 @@ static bool run_command(Session *s, char *line, Error *error) {
                 : fail(error, EXIT_USAGE, "/%.40s is no command; /help lists them", line);
 }
 
-/* Copies a line and adds a 0 byte. */
-static char *copy_of(const uint8_t *line, size_t size) {
-  char *text = malloc(size + 1);
-  if (!text) return NULL;
-  if (size) memcpy(text, line, size);
-  text[size] = '\0';
-  return text;
-}
-
-static bool take_command(Session *s, const uint8_t *line, size_t size, Error *error) {
-  if (memchr(line, '\0', size)) return fail(error, EXIT_USAGE, "a command has no zero byte");
-  char *text = copy_of(line, size);
-  const bool ok = text ? run_command(s, text, error) : no_memory(error);
-  free(text);
-  return ok;
-}
-
+/* A line that begins with / is a command; // stands for a / of the text. */
 static bool take_line(Session *s, const uint8_t *line, size_t size, Error *error) {
-  if (size && line[0] == '/' && !(size > 1 && line[1] == '/')) return take_command(s, line + 1, size - 1, error);
-  const bool slash = size && line[0] == '/';
-  if (!s->p->command.settings.escapes && !s->noted && prompt_has_escapes(line, size)) {
+  const bool slash = size && line[0] == '/', command = slash && !(size > 1 && line[1] == '/');
+  const bool escapes = s->p->command.settings.escapes;
+  size_t used = size - slash;
+  char *copy = malloc(used + 1);
+  if (!copy) return no_memory(error);
+  if (used) memcpy(copy, line + slash, used);
+  copy[used] = '\0';
+  uint8_t *text = (uint8_t *)copy;
+  if (!command && !escapes && !s->noted && prompt_has_escapes(text, used)) {
     console_note(&s->p->console, "the backslash is taken as it is; with -i -e, \\n is a line break and \\t a tab");
     s->noted = true;
   }
-  if (!s->p->command.settings.escapes) return take_text(s, line + slash, size - slash, error);
-  size_t used = size - slash;
-  uint8_t *text = (uint8_t *)copy_of(line + slash, used);
-  const bool ok =
-      text ? prompt_replace_escapes(text, &used, error) && take_text(s, text, used, error) : no_memory(error);
-  free(text);
+  const bool ok = command ? run_command(s, copy, used, error)
+                          : (!escapes || prompt_replace_escapes(text, &used, error)) && take_text(s, text, used, error);
+  free(copy);
   return ok;
 }
 
-/* ---- all of it ---- */
+/* ---- the session ---- */
 
 /* Prints the mistake of a person and goes on; returns the mistake of a script as an error. */
 static bool forgive(const Session *s, const Error *why, Error *error) {

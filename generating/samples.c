@@ -81,8 +81,7 @@ static bool open_completion(Samples *s, Error *error) {
   if (!s->completion) return false;
   s->completion->n = s->settings->samples;
   s->completion->prompt_tokens = (int64_t)prompt_tokens_count(&prompt->tokens);
-  bool whole;
-  s->completion->prompt = completion_string(prompt->bytes, prompt->size, &whole);
+  s->completion->prompt = completion_string(prompt->bytes, prompt->size, NULL);
   return s->completion->prompt || error_memory(error, "a completion");
 }
 
