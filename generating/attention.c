@@ -258,7 +258,8 @@ bool attention_check(const GenerateSettings *s, Error *error) {
 static bool write_file(const Program *p, Console *console, const char *path, const BpeIds *ids, Error *error) {
   const LoadedModel *m = &p->model;
   const BpeIds *source = &p->prompt.tokens.source;
-  const int count = ids->count < (size_t)m->config.ctx ? (int)ids->count : m->config.ctx; /* without the unread last */
+  /* the last token was drawn but may not have been read */
+  const int count = ids->count < (size_t)m->config.ctx ? (int)ids->count : m->config.ctx;
   Maps maps = {.model = m,
                .source = {source->ids, (int)source->count, loaded_source_tokenizer(m)},
                .text = {ids->ids, count, m->tokenizer}};

@@ -29,8 +29,8 @@ bool loaded_open_model(LoadedModel *m, const GenerateSettings *s, Console *conso
   vocabulary_note_unused(console, m->dir, m->tokenizer, m->source_tokenizer);
   if (tokenizer_has_chat_template(path_in(m->dir, TOKENIZER_JSON).text))
     console_note(console,
-                 "%s has a chat template, which is not filled in here: write the prompt as the template "
-                 "would, with --special",
+                 "%s has a chat template, which is not filled in here: write the prompt as the template would, with "
+                 "--special",
                  m->dir);
   return request_make_rules(&m->rules, s, m->tokenizer, error) &&
          device_open(&s->machine, &m->config, NULL, console, &m->backend, &m->context, error) &&

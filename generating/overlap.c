@@ -51,8 +51,8 @@ static bool open_run(Overlap *o, const char *dir, Error *error) {
   bool ok = model_files_open(&files, dir, error) && model_files_read_tokenizer(files, &tokenizer, error);
   if (ok && tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(o->model->tokenizer))
     ok = fail(error, EXIT_CHECKPOINT,
-              "%s has another tokenizer than %s, so their tokens cannot be compared: name the text that it was "
-              "trained on, a file or a directory",
+              "%s has another tokenizer than %s, so their tokens cannot be compared: name the text that it was trained "
+              "on, a file or a directory",
               dir, o->model->dir);
   tokenizer_free(tokenizer);
   model_files_close(files);

@@ -43,8 +43,8 @@ static bool print_score(Program *p, const Scoring *scoring, const ExactCount *ex
     return fail(error, EXIT_NONFINITE, "the loss on %s is not finite: the model's weights are damaged or it diverged",
                 s->score);
   printf("{\"file_tokens\": %" PRId64 ", \"scored_tokens\": %" PRId64 ", \"bytes\": %" PRId64
-         ", \"nats_per_token\": %.6f, \"bits_per_byte\": %.6f, \"perplexity\": %.6g, \"ctx\": %d, \"stride\": %d"
-         ", \"val_loss\": %.6f, \"val_bits_per_byte\": %.6f",
+         ", \"nats_per_token\": %.6f, \"bits_per_byte\": %.6f, \"perplexity\": %.6g, \"ctx\": %d, \"stride\": %d, "
+         "\"val_loss\": %.6f, \"val_bits_per_byte\": %.6f",
          plan->windows.range.end, result->tokens, result->bytes, evaluation_loss(result),
          evaluation_bits_per_byte(result), exp(evaluation_loss(result)), plan->windows.ctx, plan->stride,
          evaluation_loss(&scoring->disjoint), evaluation_bits_per_byte(&scoring->disjoint));

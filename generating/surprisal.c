@@ -172,8 +172,7 @@ static size_t write_span(FILE *out, const Tokenizer *tokenizer, const Output *o,
 
 static void write_legend(FILE *out, bool prompt) {
   fputs("<p>The color of a token says how much it surprised the model, in bits: 1 bit where the model gave it a chance "
-        "of 1 "
-        "in 2, 4 bits 1 in 16, 9 bits 1 in 512. Rest the pointer on one to see what the model thought likelier.",
+        "of 1 in 2, 4 bits 1 in 16, 9 bits 1 in 512. Rest the pointer on one to see what the model thought likelier.",
         out);
   fputs(prompt ? " The prompt is bold.</p>\n" : "</p>\n", out);
   fputs("<ul class=\"legend\">\n", out);
