@@ -25,18 +25,18 @@ void completion_free(Completion *c) {
 
 /* ---- bytes as JSON ---- */
 
-json_t *completion_string(const uint8_t *bytes, size_t size, bool *whole) {
+json_t *completion_string(const uint8_t *bytes, size_t size, bool *valid) {
   char *text = json_allocate(3 * size + 1);
   size_t used = 0;
-  bool valid = true;
+  bool all_valid = true;
   for (size_t i = 0, length; text && i < size; i += length ? length : 1) {
     uint32_t point;
     length = utf8_read(bytes + i, size - i, &point);
     if (length) memcpy(text + used, bytes + i, length);
     used += length ? length : utf8_write(0xFFFD, (uint8_t *)text + used);
-    valid = valid && length;
+    all_valid = all_valid && length;
   }
-  if (whole) *whole = valid;
+  if (valid) *valid = all_valid;
   json_t *string = text ? json_stringn(text, used) : NULL;
   free(text);
   return string;
@@ -63,11 +63,11 @@ static json_t *base64(const uint8_t *bytes, size_t size) {
 static json_t *token_name(const Tokenizer *tokenizer, int32_t id) {
   size_t size;
   const uint8_t *bytes = tokenizer_decode(tokenizer, id, &size);
-  bool whole;
+  bool valid;
   if (tokenizer_special(tokenizer, id)) return json_string(tokenizer_special(tokenizer, id));
   if (!tokenizer_has_id(tokenizer, id)) return json_string(output_show_token(tokenizer, id).text);
-  json_t *text = completion_string(bytes, size, &whole);
-  if (whole) return text;
+  json_t *text = completion_string(bytes, size, &valid);
+  if (valid) return text;
   json_decref(text);
   char *name = json_allocate(6 + 4 * size + 1);
   if (name) strcpy(name, "bytes:");
@@ -126,13 +126,13 @@ static json_t *ids_json(const Output *o) {
 
 bool completion_add(const Tokenizer *tokenizer, Completion *c, const Output *o, Error *error) {
   const bool stopped = o->result.reason == STOP_END || o->result.reason == STOP_TEXT;
-  bool whole;
-  json_t *string = completion_string(o->bytes, o->size, &whole);
+  bool valid;
+  json_t *string = completion_string(o->bytes, o->size, &valid);
   json_t *choice =
       json_pack("{s:i,s:o,s:s,s:I,s:o,s:o}", "index", o->index, "text", string, "finish_reason",
                 stopped ? "stop" : "length", "seed", (json_int_t)o->request.sampling.seed, "logprobs",
                 o->request.alternatives < 0 ? json_null() : logprobs_json(tokenizer, o), "token_ids", ids_json(o));
-  if (choice && !whole) json_object_set_new(choice, "bytes", base64(o->bytes, o->size));
+  if (choice && !valid) json_object_set_new(choice, "bytes", base64(o->bytes, o->size));
   if (!c->choices) c->choices = json_array();
   c->tokens += o->result.tokens;
   if (choice && json_array_append_new(c->choices, choice) == 0) return json_memory_ok(error, "a completion");

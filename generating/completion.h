@@ -22,9 +22,9 @@ typedef struct Completion {
 Completion *completion_new(Error *error);
 void completion_free(Completion *completion);
 
-/* Makes a JSON string in which each byte that is not UTF-8 becomes U+FFFD; *whole, unless `whole` is NULL: there is none.
- * NULL: no memory. */
-json_t *completion_string(const uint8_t *bytes, size_t size, bool *whole);
+/* Makes a JSON string in which each byte that is not UTF-8 becomes U+FFFD; *valid, unless `valid` is NULL, says
+ * whether there is none. NULL: no memory. */
+json_t *completion_string(const uint8_t *bytes, size_t size, bool *valid);
 
 /* Adds a finished text. EXIT_MEMORY. */
 bool completion_add(const Tokenizer *tokenizer, Completion *completion, const Output *output, Error *error);

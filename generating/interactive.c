@@ -221,15 +221,13 @@ static const Command commands[] = {{"retry", "", "another answer, with the next 
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 /* Names of options that may be changed here, in addition to all sampling settings. */
-static const struct {
-  const char *name, *option;
-} settings[] = {{"n", "tokens"}, {"greedy", "greedy"}, {"ignore-eos", "ignore-eos"}, {"seed", "seed"}};
+static const char *const settings[] = {"n", "greedy", "ignore-eos", "seed"};
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
 /* Returns the option with that name here; NULL: there is none. */
 static const char *option_called(const char *name) {
   for (int i = 0; i < SETTINGS; i++)
-    if (strcmp(name, settings[i].name) == 0) return settings[i].option;
+    if (strcmp(name, settings[i]) == 0) return strcmp(name, "n") == 0 ? "tokens" : name;
   for (const SamplingSetting *s = sampling_settings; s->name; s++)
     if (strcmp(name, s->name) == 0) return s->name;
   return NULL;
@@ -245,7 +243,7 @@ static bool help(Session *s, const char *argument, Error *error) {
     fprintf(stderr, "  /%s%-*s %s\n", commands[i].name, (int)(12 - strlen(commands[i].name)), commands[i].argument,
             commands[i].help);
   fprintf(stderr, "  /NAME VALUE    change a setting; without VALUE print it:");
-  for (int i = 0; i < SETTINGS; i++) fprintf(stderr, " %s", settings[i].name);
+  for (int i = 0; i < SETTINGS; i++) fprintf(stderr, " %s", settings[i]);
   for (const SamplingSetting *row = sampling_settings; row->name; row++) fprintf(stderr, " %s", row->name);
   fprintf(stderr, "\n  Ctrl-C stops an answer.\n");
   (void)s;
@@ -283,7 +281,7 @@ static bool run_command(Session *s, char *line, size_t size, Error *error) {
                 : fail(error, EXIT_USAGE, "/%.40s is no command; /help lists them", line);
 }
 
-/* A line that begins with / is a command; // stands for a / of the text. */
+/* A line that begins with / is a command; one that begins with // is text without the first /. */
 static bool take_line(Session *s, const uint8_t *line, size_t size, Error *error) {
   const bool slash = size && line[0] == '/', command = slash && !(size > 1 && line[1] == '/');
   const bool escapes = s->p->command.settings.escapes;
