@@ -127,8 +127,8 @@ static const char style[] =
     ".big { overflow-x: auto; } .big svg { background: var(--box); } text { font: 12px ui-monospace, monospace; "
     "fill: var(--ink); } path { fill: var(--weight); }\n";
 
-/* Draws the cells of each shade as one path, with one rectangle for neighbors in a row. Shades are of square roots, which
- * make small weights visible. */
+/* Draws the cells of each shade as one path, with one rectangle for neighbors in a row. The shade shows the square root
+ * of a weight, so that small weights are visible. */
 static void put_paths(FILE *out, const float *weights, int queries, int keys) {
   for (int level = 1; level <= LEVELS; level++) {
     bool began = false;

@@ -57,7 +57,7 @@ static bool load(LineEditor *e) {
 
 static LineEditor *reading; /* the editor that libedit's calls belong to; there is one standard input */
 
-/* Reads a character from the terminal; invalid UTF-8 becomes U+FFFD. A signal, which interrupts no read, ends the line. */
+/* Reads a character from the terminal; invalid UTF-8 becomes U+FFFD. A signal ends the line. */
 static int read_character(EditLine *edit, wchar_t *out) {
   uint8_t bytes[4];
   uint32_t point = 0xFFFD;

@@ -11,26 +11,26 @@
 
 typedef struct TextMode {
   Program *p;
-  BpeIds ids;     /* the prompt and the generated tokens */
-  Output *output; /* the text, for the overlap and for the options of surprisal.h; NULL: none is given */
-  bool at_end;    /* the text is printed at the end, when the overlap to underline is known */
+  BpeIds ids;  /* the prompt and the generated tokens */
+  bool keep;   /* keep the text, for the overlap and for the options of surprisal.h */
+  Output text; /* if kept */
+  bool at_end; /* print the text at the end, when the overlap to underline is known */
 } TextMode;
 
 static bool emit(void *mode, void *text, const uint8_t *bytes, size_t size) {
-  const TextMode *m = mode;
-  Output *output = m->output;
+  TextMode *m = mode;
   (void)text;
-  if (output && !output_add(output, bytes, size)) return false;
+  if (m->keep && !output_add(&m->text, bytes, size)) return false;
   if (m->at_end) return true;
   if (!m->p->command.settings.surprisal) return stdout_write(&m->p->out, bytes, size);
-  surprisal_print(output, output->size - size, output->size);
+  surprisal_print(&m->text, m->text.size - size, m->text.size);
   return stdout_write(&m->p->out, "", 0);
 }
 
 static bool take_token(void *mode, void *text, const GeneratedToken *token, Error *error) {
   TextMode *m = mode;
   (void)text;
-  return bpe_ids_sink(&m->ids, &token->id, 1, error) && (!m->output || output_add_token(m->output, token, error));
+  return bpe_ids_sink(&m->ids, &token->id, 1, error) && (!m->keep || output_add_token(&m->text, token, error));
 }
 
 void program_note_result(Console *console, const GenerationRequest *request, const GenerationResult *result) {
@@ -56,7 +56,7 @@ static bool generate(TextMode *m, Error *error) {
   const bool echo = prompt->size && !prompt->tokens.source.count && (s->echo || terminal);
   GenerationRequest request = request_make(&p->command, &p->model, &prompt->tokens);
   GenerationResult result;
-  if (surprisal) request.alternatives = m->output->request.alternatives;
+  if (surprisal) request.alternatives = m->text.request.alternatives;
   if (echo && !m->at_end && !stdout_write(&p->out, prompt->bytes, prompt->size)) return stdout_check(&p->out, error);
   if (!decoder_open(&p->model.decoder, p->model.model, 1, error)) return false;
   const Generation generation = {.decoder = p->model.decoder,
@@ -66,10 +66,9 @@ static bool generate(TextMode *m, Error *error) {
                                  .token = take_token,
                                  .progress = {output_until_signal, NULL}};
   if (!bpe_ids_sink(&m->ids, read->ids, read->count, error) ||
-      !generation_run_one(&generation, &request, &result, error) ||
-      (m->output && !output_end(m->output, &result, error)))
+      !generation_run_one(&generation, &request, &result, error) || (m->keep && !output_end(&m->text, &result, error)))
     return false;
-  const bool ok = !overlap || (overlap_add(overlap, m->output, error) && overlap_compare(overlap, &p->out, error));
+  const bool ok = !overlap || (overlap_add(overlap, &m->text, error) && overlap_compare(overlap, &p->out, error));
   if (m->at_end) {
     if (echo) stdout_write(&p->out, prompt->bytes, prompt->size);
     overlap_print(overlap, 0, &p->out);
@@ -77,19 +76,20 @@ static bool generate(TextMode *m, Error *error) {
   if ((terminal || s->alternatives > 0) && !p->out.error) stdout_write(&p->out, "\n", 1);
   program_note_result(&p->console, &request, &result);
   if (overlap && ok) overlap_note(overlap);
-  return ok && (!surprisal || surprisal_finish(p, prompt, m->output, error)) && stdout_check(&p->out, error) &&
+  return ok && (!surprisal || surprisal_finish(p, prompt, &m->text, error)) && stdout_check(&p->out, error) &&
          attention_write(p, &m->ids, error);
 }
 
 bool program_text(Program *p, Error *error) {
   const GenerateSettings *s = &p->command.settings;
   const bool surprisal = surprisal_is_shown(s);
-  Output output = {.request.alternatives = surprisal ? surprisal_alternatives(s, p->model.config.vocab) : -1,
-                   .keep_ids = p->overlap};
-  TextMode m = {
-      .p = p, .output = surprisal || p->overlap ? &output : NULL, .at_end = p->overlap && isatty(STDOUT_FILENO)};
+  const int alternatives = surprisal ? surprisal_alternatives(s, p->model.config.vocab) : -1;
+  TextMode m = {.p = p,
+                .keep = surprisal || p->overlap,
+                .text = {.request.alternatives = alternatives, .keep_ids = p->overlap},
+                .at_end = p->overlap && isatty(STDOUT_FILENO)};
   const bool ok = generate(&m, error);
   free(m.ids.ids);
-  output_free(&output);
+  output_free(&m.text);
   return ok;
 }

@@ -43,7 +43,7 @@ static void look(SeenBytes *seen, const LoadedModel *m) {
     seen->known = find_tokens(&file, pair_tokens(m->tokenizer, m->source_tokenizer), vocab, found);
     token_file_close(&file);
   }
-  for (int32_t id = 0; seen->known && id < vocab; id++) {
+  for (int32_t id = 0; found && seen->known && id < vocab; id++) {
     size_t size = 0;
     const uint8_t *bytes = found[id] ? tokenizer_decode(tokenizer, id, &size) : NULL;
     for (size_t i = 0; i < size; i++) seen->bytes[bytes[i]] = true;
