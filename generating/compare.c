@@ -18,6 +18,7 @@ typedef struct Compared {
   const char *dir;
   char about[64]; /* the step and loss of its training; "": unknown */
   Output output;
+  size_t printed; /* bytes */
 } Compared;
 
 /* ---- texts ---- */
@@ -90,7 +91,7 @@ static void put_name(const char *text, int width, bool last) {
   put_cell(line.text, strlen(line.text), width, last);
 }
 
-static void print_columns(const Compared *compared, size_t *at, int count, int width) {
+static void print_columns(Compared *compared, int count, int width) {
   for (int row = 0; row < 2; row++) {
     for (int i = 0; i < count; i++) put_name(row ? compared[i].about : compared[i].dir, width, i == count - 1);
     putchar('\n');
@@ -98,13 +99,14 @@ static void print_columns(const Compared *compared, size_t *at, int count, int w
   for (bool more = true; more;) {
     more = false;
     for (int i = 0; i < count; i++) {
-      const Output *output = &compared[i].output;
-      size_t next = 0, size = 0;
-      const uint8_t *line = output->bytes ? output->bytes + at[i] : (const uint8_t *)"";
-      if (at[i] < output->size) size = line_size(line, output->size - at[i], width, &next);
+      Compared *c = &compared[i];
+      const size_t left = c->output.size - c->printed;
+      const uint8_t *line = left ? c->output.bytes + c->printed : (const uint8_t *)"";
+      size_t next;
+      const size_t size = line_size(line, left, width, &next);
       put_cell((const char *)line, size, width, i == count - 1);
-      at[i] += next;
-      more = more || at[i] < output->size;
+      c->printed += next;
+      more = more || next < left;
     }
     putchar('\n');
   }
@@ -119,12 +121,11 @@ static void print_blocks(const Compared *compared, int count) {
   }
 }
 
-/* `at`: [count] zeros, the bytes printed of each text. */
-static void print(const Compared *compared, size_t *at, int count) {
+static void print(Compared *compared, int count) {
   const int terminal = console_width(stdout), columns = terminal > 0 ? terminal : USUAL_COLUMNS;
   const int width = (columns - GAP * (count - 1)) / count;
   if (width < LEAST_COLUMNS) print_blocks(compared, count);
-  else print_columns(compared, at, count, width < MOST_COLUMNS ? width : MOST_COLUMNS);
+  else print_columns(compared, count, width < MOST_COLUMNS ? width : MOST_COLUMNS);
 }
 
 bool program_compare(Program *p, Error *error) {
@@ -133,21 +134,19 @@ bool program_compare(Program *p, Error *error) {
     return fail(error, EXIT_USAGE, "--compare needs two runs or more: %s --compare A.run B.run",
                 program_name("generate").text);
   Compared *compared = calloc((size_t)dirs->count, sizeof *compared);
-  size_t *at = calloc((size_t)dirs->count, sizeof *at);
   const uint64_t seed = request_seed(&p->command);
-  bool ok = ((compared && at) || error_memory(error, "texts")) && prompt_read(&p->prompt, &p->command.settings, error);
+  bool ok = (compared || error_memory(error, "texts")) && prompt_read(&p->prompt, &p->command.settings, error);
   for (int i = 0; ok && i < dirs->count; i++) {
     compared[i].dir = dirs->items[i];
     compared[i].output.request.alternatives = -1;
     ok = compare(p, &compared[i], seed, error);
   }
   if (ok) {
-    print(compared, at, dirs->count);
+    print(compared, dirs->count);
     stdout_flush(&p->out);
     console_note(&p->console, "seed %" PRIu64, seed);
   }
   for (int i = 0; compared && i < dirs->count; i++) output_free(&compared[i].output);
   free(compared);
-  free(at);
   return ok && stdout_check(&p->out, error);
 }
