@@ -255,9 +255,8 @@ bool attention_check(const GenerateSettings *s, Error *error) {
   return true;
 }
 
-static bool write_file(const Program *p, Console *console, const char *path, const BpeIds *ids, Error *error) {
-  const LoadedModel *m = &p->model;
-  const BpeIds *source = &p->prompt.tokens.source;
+static bool write_file(const char *path, const LoadedModel *m, Console *console, const BpeIds *source,
+                       const BpeIds *ids, Error *error) {
   /* the last token was drawn but may not have been read */
   const int count = ids->count < (size_t)m->config.ctx ? (int)ids->count : m->config.ctx;
   Maps maps = {.model = m,
@@ -280,9 +279,9 @@ static bool write_file(const Program *p, Console *console, const char *path, con
   return true;
 }
 
-bool attention_write(Program *p, const BpeIds *ids, Error *error) {
-  const TextList *files = &p->command.settings.attention;
-  for (int i = 0; i < files->count; i++)
-    if (!write_file(p, &p->console, files->items[i], ids, error)) return false;
+bool attention_write(const GenerateSettings *s, const LoadedModel *m, Console *console, const BpeIds *source,
+                     const BpeIds *ids, Error *error) {
+  for (int i = 0; i < s->attention.count; i++)
+    if (!write_file(s->attention.items[i], m, console, source, ids, error)) return false;
   return true;
 }

@@ -25,6 +25,13 @@ void completion_free(Completion *c) {
 
 /* ---- bytes as JSON ---- */
 
+/* Makes a JSON string of a text, which it frees; NULL: no memory, or there is no text. */
+static json_t *take_text(char *text, size_t size) {
+  json_t *string = text ? json_stringn(text, size) : NULL;
+  free(text);
+  return string;
+}
+
 json_t *completion_string(const uint8_t *bytes, size_t size, bool *valid) {
   char *text = json_allocate(3 * size + 1);
   size_t used = 0;
@@ -37,9 +44,7 @@ json_t *completion_string(const uint8_t *bytes, size_t size, bool *valid) {
     all_valid = all_valid && length;
   }
   if (valid) *valid = all_valid;
-  json_t *string = text ? json_stringn(text, used) : NULL;
-  free(text);
-  return string;
+  return take_text(text, used);
 }
 
 /* RFC 4648 */
@@ -53,9 +58,7 @@ static json_t *base64(const uint8_t *bytes, size_t size) {
         (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) | (left > 2 ? bytes[i + 2] : 0u);
     for (size_t k = 0; k < 4; k++) text[used++] = k <= left ? digits[three >> (18 - 6 * k) & 63] : '=';
   }
-  json_t *string = text ? json_stringn(text, used) : NULL;
-  free(text);
-  return string;
+  return take_text(text, used);
 }
 
 /* Returns the name of a token: its text, the name of a special token, or "bytes:\xe2\x80" where its bytes are not whole
@@ -72,9 +75,7 @@ static json_t *token_name(const Tokenizer *tokenizer, int32_t id) {
   char *name = json_allocate(6 + 4 * size + 1);
   if (name) strcpy(name, "bytes:");
   for (size_t i = 0; name && i < size; i++) sprintf(name + 6 + 4 * i, "\\x%02x", (unsigned)bytes[i]);
-  text = name ? json_string(name) : NULL;
-  free(name);
-  return text;
+  return take_text(name, 6 + 4 * size);
 }
 
 /* ---- log-probabilities ---- */

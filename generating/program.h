@@ -38,10 +38,11 @@ bool program_bench(Program *p, Error *error);       /* the speed of generation, 
 /* text.c: prints a note with the number of tokens, the speed and the reason for stopping. */
 void program_note_result(Console *console, const GenerationRequest *request, const GenerationResult *result);
 
-/* attention.c, for --attention: checks the names of the files; writes them. `ids`: the tokens that the decoder has read
- * and generated. */
+/* attention.c, for --attention: checks the names of the files; writes them. `source` and `ids`: the tokens
+ * that the encoder and the decoder have read. */
 bool attention_check(const GenerateSettings *settings, Error *error);
-bool attention_write(Program *p, const BpeIds *ids, Error *error);
+bool attention_write(const GenerateSettings *settings, const LoadedModel *m, Console *console, const BpeIds *source,
+                     const BpeIds *ids, Error *error);
 
 /* score_lines.c: computes the loss of a model without an encoder on one text, from its beginning. `take`: NULL, or
  * called with each token and the logits [vocab] that predict it. EXIT_NONFINITE, EXIT_MEMORY, errors of `take`. */

@@ -77,7 +77,7 @@ static bool generate(TextMode *m, Error *error) {
   program_note_result(&p->console, &request, &result);
   if (overlap && ok) overlap_note(overlap);
   return ok && (!surprisal || surprisal_finish(p, prompt, &m->text, error)) && stdout_check(&p->out, error) &&
-         attention_write(p, &m->ids, error);
+         attention_write(s, &p->model, &p->console, &prompt->tokens.source, &m->ids, error);
 }
 
 bool program_text(Program *p, Error *error) {
