@@ -83,7 +83,7 @@ static bool check_values(const GenerateSettings *s, Console *console, Error *err
   if (s->overlap && path_is_stdin(s->overlap) && prompt_is_stdin)
     return fail(error, EXIT_USAGE, "-f - and --novelty - both read standard input");
   if (s->overlap && s->tokens > overlap_most_tokens(s->samples))
-    return fail(error, EXIT_USAGE, "--novelty is of at most %" PRId64 " tokens in each of %d texts; set -n or -N lower",
+    return fail(error, EXIT_USAGE, "--novelty takes at most %" PRId64 " tokens in each of %d texts; set -n or -N lower",
                 overlap_most_tokens(s->samples), s->samples);
   if (s->interactive && prompt_is_stdin) return fail(error, EXIT_USAGE, "-f - and -i both read standard input");
   if (s->keep && s->on_full == ON_FULL_STOP) return fail(error, EXIT_USAGE, "--keep is for --on-full slide");
@@ -140,7 +140,7 @@ static bool open_stage(Program *p, Stage stage, Error *error) {
   Prompt *prompt = &p->prompt;
   if (stage >= STAGE_RUN && !open_run(m, s, &p->console, error)) return false;
   if (stage == STAGE_TOKENS && m->config.encoder_layers && !s->prompt && !s->prompt_file)
-    return fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE, or many with --lines", m->dir);
+    return fail(error, EXIT_USAGE, "%s needs a prompt: give one with -p TEXT or -f FILE, or many with --lines", m->dir);
   if (s->overlap && !overlap_open(&p->overlap, s, m, &p->console, error)) return false;
   if (stage >= STAGE_MODEL && !loaded_open_model(m, s, &p->console, error)) return false;
   if (stage >= STAGE_PROMPT && !prompt_read(prompt, s, error)) return false;

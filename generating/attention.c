@@ -265,7 +265,8 @@ static bool write_file(const char *path, const LoadedModel *m, Console *console,
   const int longest = maps.source.count > count ? maps.source.count : count;
   FileWriter file;
   if (is_html(path) && longest > PICTURE_TOKENS)
-    return fail(error, EXIT_INPUT, "--attention %s: %d tokens are no picture; up to %d are; a .json file takes all",
+    return fail(error, EXIT_INPUT,
+                "--attention %s: %d tokens are too many for a picture; the limit is %d, and a .json file has none",
                 text_one_line(path, 200).text, longest, PICTURE_TOKENS);
   if (!file_writer_begin(&file, path, error)) return false;
   maps.out = file.stream;

@@ -49,7 +49,7 @@ static bool compare(Program *p, Compared *c, uint64_t seed, Error *error) {
   const GenerateSettings *s = &p->command.settings;
   const bool ok = loaded_open_files(&m, c->dir, s, error) && loaded_open_model(&m, s, &p->console, error) &&
                   (!m.config.encoder_layers || p->prompt.size ||
-                   fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE", c->dir)) &&
+                   fail(error, EXIT_USAGE, "%s needs a prompt: give one with -p TEXT or -f FILE", c->dir)) &&
                   (generate(p, &m, c, seed, error) || error_append(error, " (%s)", c->dir));
   loaded_close(&m);
   return ok && describe(c, error);

@@ -283,7 +283,7 @@ static void print_commands(Console *console, const ModelConfig *config, const ch
   for (char *at = name; *at; at++)
     if (!isalnum((unsigned char)*at) && !strchr("._", *at)) *at = '-';
   model_files_class(config, &own);
-  console_note(console, "%s holds the model, its tokenizer and a model card, in which a license is to be chosen", dir);
+  console_note(console, "%s holds the model, its tokenizer and a model card; choose a license in the card", dir);
   printf("hf upload NAME/%s %s\n", name + strspn(name, "-."), word.text);
   printf("lm_eval --model hf --model_args pretrained=%s%s%s --tasks lambada_openai\n", word.text,
          own ? ",trust_remote_code=True" : "", config->encoder_layers ? ",backend=seq2seq" : "");

@@ -27,8 +27,7 @@ static bool is_free(const char *path, const char *magic) {
 /* Fails for a path that would replace a file of a run or another kind of file. */
 static bool check_path(const char *flag, const char *path, const char *ending, const char *magic, Error *error) {
   if (path_is_stdin(path) || !text_is_plain(path))
-    return fail(error, EXIT_USAGE, "%s: \"%s\" is no name for a file that is written; give one", flag,
-                text_one_line(path, 100).text);
+    return fail(error, EXIT_USAGE, "%s: \"%s\" is not the name of an output file", flag, text_one_line(path, 100).text);
   char *dir = path_directory(path);
   if (!dir) return error_memory(error, "a path");
   const bool taken = (checkpoint_is_run(dir) || model_files_exist(dir)) && !text_ends_with(path, ending);
@@ -112,7 +111,8 @@ bool program_gguf(Program *p, Error *error) {
   const GenerateSettings *s = &p->command.settings;
   GgufFacts facts;
   if (options_origin(&p->command.options, &s->machine.dtype) == ORIGIN_COMMAND_LINE)
-    return fail(error, EXIT_USAGE, "--dtype is what is computed in; --gguf-type says what --gguf writes");
+    return fail(error, EXIT_USAGE,
+                "--dtype is the type that the model computes in; --gguf-type is the type that --gguf writes");
   if (!check_paths(s, error) || !write_model(p, &p->console, &facts, error)) return false;
   if (s->modelfile && !write_modelfile(&p->command, &p->model, error)) return false;
   console_note(&p->console, "%s: %s, %d tensors as %s, of the architecture that llama.cpp calls %s", s->gguf,

@@ -111,7 +111,7 @@ static bool begin_turn(Session *s, Error *error) {
 /* Adds what was typed, on a line of its own, and the answer. */
 static bool take_text(Session *s, const uint8_t *line, size_t size, Error *error) {
   if (has_encoder(s) && size == 0) {
-    console_note(&s->p->console, "this model answers a text: type one");
+    console_note(&s->p->console, "this model needs a prompt: type one");
     return true;
   }
   if (!begin_turn(s, error)) return false;
@@ -237,7 +237,7 @@ static bool help(Session *s, const char *argument, Error *error) {
   (void)argument, (void)error;
   fprintf(
       stderr,
-      "Type a line: it is added to the text, and the model goes on. An empty line adds nothing. To add a line that\n"
+      "Type a line: it is added to the text, and the model continues. An empty line adds nothing. To add a line that\n"
       "begins with /, type // in place of the /.\n");
   for (int i = 0; i < COMMANDS; i++)
     fprintf(stderr, "  /%s%-*s %s\n", commands[i].name, (int)(12 - strlen(commands[i].name)), commands[i].argument,
@@ -268,7 +268,7 @@ static bool change(Session *s, const char *name, const char *option, const char 
 }
 
 static bool run_command(Session *s, char *line, size_t size, Error *error) {
-  if (strlen(line) != size) return fail(error, EXIT_USAGE, "a command has no zero byte");
+  if (strlen(line) != size) return fail(error, EXIT_USAGE, "a command must not contain a zero byte");
   const size_t length = strcspn(line, " ");
   const char *argument = line + length + strspn(line + length, " ");
   line[length] = '\0';
@@ -334,8 +334,9 @@ static bool talk(Session *s, Error *error) {
 static void greet(const Session *s) {
   Console *console = &s->p->console;
   if (!line_editor_is_terminal(s->editor)) return;
-  console_note(console, "type a text, and the model goes on; /help lists what else there is");
-  if (!line_editor_edits(s->editor)) console_note(console, "without libedit lines cannot be edited much");
+  console_note(console, "type a text, and the model continues it; /help lists the commands");
+  if (!line_editor_edits(s->editor))
+    console_note(console, "without libedit, only the editing of the terminal itself works");
 }
 
 bool program_interactive(Program *p, Error *error) {

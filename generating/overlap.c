@@ -226,12 +226,12 @@ static void note_text(const Overlap *o, size_t text) {
   char name[32] = "";
   if (o->count > 1) snprintf(name, sizeof name, "text %zu: ", text + 1);
   if (!t->span_count) {
-    console_note(o->console, "%s0 %% of %" PRId64 " bytes stand in %s: no %d tokens in a row that make %d bytes", name,
+    console_note(o->console, "%s0 %% of %" PRId64 " bytes appear in %s: no passage of %d tokens and %d bytes", name,
                  size, other, FEWEST_TOKENS, FEWEST_BYTES);
     return;
   }
   const MatchSpan longest = t->spans[t->longest];
-  console_note(o->console, "%s%.3g %% of %" PRId64 " bytes stand in %s, in %s; the longest, %" PRId64 " bytes: '%s'",
+  console_note(o->console, "%s%.3g %% of %" PRId64 " bytes appear in %s, in %s; the longest, %" PRId64 " bytes: '%s'",
                name, 100.0 * (double)overlap_bytes(t) / (double)size, size, other,
                text_plural((double)t->span_count, "span").text, span_bytes(t, longest), quoted(t, longest).text);
   if (o->count == 1) list_spans(o->console, t);

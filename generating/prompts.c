@@ -77,7 +77,7 @@ static bool take_number(Line *line, const char *name, const json_t *value, bool 
 
 static bool add_stop(Completion *c, const json_t *text, Error *why) {
   if (!json_is_string(text) || !json_string_length(text))
-    return fail(why, EXIT_INPUT, "\"stop\" has to be a text, or a list of texts, none of nothing");
+    return fail(why, EXIT_INPUT, "\"stop\" has to be a text that is not empty, or a list of such texts");
   return request_add_stop(&c->stops, json_string_value(text), json_string_length(text), why);
 }
 

@@ -55,7 +55,7 @@ bool request_add_stop(StopTexts *stops, const char *text, size_t size, Error *er
     return true;
   }
   free(copy);
-  return grown && copy && !size ? fail(error, EXIT_USAGE, "--stop \"\": a text of nothing is everywhere")
+  return grown && copy && !size ? fail(error, EXIT_USAGE, "--stop must not be empty")
                                 : error_memory(error, "a text to look for");
 }
 
@@ -119,7 +119,7 @@ static bool add_bias(void *maker, const char *given, size_t size, Error *error) 
 
 static bool add_ban(void *maker, const char *text, size_t size, Error *error) {
   return size ? token_rules_ban(((const RuleMaker *)maker)->rules, (const uint8_t *)text, size, error)
-              : fail(error, EXIT_USAGE, "--ban \"\": a text of nothing is everywhere");
+              : fail(error, EXIT_USAGE, "--ban must not be empty");
 }
 
 bool request_make_rules(TokenRules *rules, const GenerateSettings *s, Tokenizer *tokenizer, Error *error) {

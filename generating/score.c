@@ -38,7 +38,7 @@ static bool print_score(Program *p, const Scoring *scoring, const ExactCount *ex
   const EvaluationPlan *plan = &scoring->plan;
   const Evaluation *result = &scoring->result;
   if (result->bytes == 0)
-    return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens that stand for text", s->score);
+    return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens with text", s->score);
   if (!isfinite(result->nats))
     return fail(error, EXIT_NONFINITE, "the loss on %s is not finite: the model's weights are damaged or it diverged",
                 s->score);
