@@ -92,13 +92,6 @@ static bool check_values(const GenerateSettings *s, Console *console, Error *err
 
 /* ---- modes ---- */
 
-static bool score(Program *p, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
-  return s->per_line             ? program_score_lines(p, error)
-         : surprisal_is_shown(s) ? surprisal_score(p, error)
-                                 : program_score(p, error);
-}
-
 static bool write_text(Program *p, Error *error) {
   return p->command.settings.samples > 1 ? program_samples(p, error) : program_text(p, error);
 }
@@ -124,7 +117,7 @@ static const struct {
              {MODE_PROMPTS, STAGE_MODEL, program_prompts},
              {MODE_COMPARE, STAGE_NOTHING, program_compare},
              {MODE_LENS, STAGE_TOKENS, program_lens},
-             {MODE_SCORE, STAGE_MODEL, score},
+             {MODE_SCORE, STAGE_MODEL, program_score},
              {MODE_ENCODE, STAGE_RUN, convert},
              {MODE_DECODE, STAGE_RUN, convert},
              {MODE_PARAMS, STAGE_RUN, list_parameters},

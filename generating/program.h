@@ -21,7 +21,7 @@ typedef struct Program {
   const char *version;
 } Program;
 
-/* The modes, one in each file. */
+/* The modes, one in each file, which has its name. */
 bool program_text(Program *p, Error *error);        /* one text to stdout */
 bool program_samples(Program *p, Error *error);     /* several texts for one prompt, or one text as JSON */
 bool program_interactive(Program *p, Error *error); /* a session; the first line is the prompt */
@@ -29,8 +29,7 @@ bool program_lines(Program *p, Error *error);       /* one output line per input
 bool program_prompts(Program *p, Error *error);     /* JSON lines in, JSON lines out */
 bool program_compare(Program *p, Error *error);     /* one prompt through several models */
 bool program_lens(Program *p, Error *error);        /* next-token predictions of each layer */
-bool program_score(Program *p, Error *error);       /* the loss of the model on a text, as JSON */
-bool program_score_lines(Program *p, Error *error); /* the loss on each line, as JSON */
+bool program_score(Program *p, Error *error);       /* the loss of the model on a text or on its lines, as JSON */
 bool program_export(Program *p, Error *error);      /* a model directory for publication */
 bool program_gguf(Program *p, Error *error);        /* the model as a file for llama.cpp */
 bool program_bench(Program *p, Error *error);       /* the speed of generation, as a line of JSON */
@@ -44,7 +43,7 @@ bool attention_check(const GenerateSettings *settings, Error *error);
 bool attention_write(const GenerateSettings *settings, const LoadedModel *m, Console *console, const BpeIds *source,
                      const BpeIds *ids, Error *error);
 
-/* score_lines.c: computes the loss of a model without an encoder on one text, from its beginning. `take`: NULL, or
+/* score.c: computes the loss of a model without an encoder on one text, from its beginning. `take`: NULL, or
  * called with each token and the logits [vocab] that predict it. EXIT_NONFINITE, EXIT_MEMORY, errors of `take`. */
 typedef struct TextScore {
   double nats; /* sum over all its tokens */
