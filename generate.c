@@ -92,10 +92,6 @@ static bool check_values(const GenerateSettings *s, Console *console, Error *err
 
 /* ---- modes ---- */
 
-static bool write_text(Program *p, Error *error) {
-  return p->command.settings.samples > 1 ? program_samples(p, error) : program_text(p, error);
-}
-
 /* What is opened before a mode runs, each stage after the ones before it. A model with an encoder needs a prompt for
  * STAGE_TOKENS. */
 typedef enum Stage {
@@ -110,7 +106,7 @@ static const struct {
   GenerateMode mode;
   Stage stage;
   bool (*run)(Program *p, Error *error);
-} modes[] = {{MODE_TEXT, STAGE_TOKENS, write_text},
+} modes[] = {{MODE_TEXT, STAGE_TOKENS, program_text},
              {MODE_INTERACTIVE, STAGE_PROMPT, program_interactive},
              {MODE_JSON, STAGE_TOKENS, program_samples},
              {MODE_LINES, STAGE_MODEL, program_lines},

@@ -39,7 +39,7 @@ static bool generate(Program *p, LoadedModel *m, Compared *c, uint64_t seed, Err
   bool ok = prompt_encode(m, &p->command.settings, p->prompt.bytes, p->prompt.size, &tokens, error);
   GenerationRequest request = request_make(&p->command, m, &tokens);
   request.sampling.seed = seed;
-  ok = ok && output_generate(&c->output, m, &request, "comparing", error);
+  ok = ok && output_generate(&c->output, m, request, "comparing", error);
   prompt_tokens_free(&tokens);
   return ok;
 }

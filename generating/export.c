@@ -39,7 +39,7 @@ static bool make_sample(Program *p, Export *e, Error *error) {
       !prompt_encode(e->model, s, prompt->bytes, prompt->size, &prompt->tokens, error))
     return false;
   e->sample.request = request_make(&p->command, e->model, &prompt->tokens);
-  return output_generate(&e->sample, e->model, &e->sample.request, "writing a sample", error);
+  return output_generate(&e->sample, e->model, e->sample.request, "writing a sample", error);
 }
 
 /* ---- the model card: training ---- */
@@ -230,11 +230,6 @@ static bool check_directory(const char *dir, bool *exists, Error *error) {
          fail(error, EXIT_USAGE, "--export %s: that directory is not empty; remove it, or give another name", dir);
 }
 
-static bool check_flags(const GenerateSettings *s, Error *error) {
-  return s->tokens >= 0 ||
-         fail(error, EXIT_USAGE, "-n %lld has no end; the sample of a model card needs one", (long long)s->tokens);
-}
-
 /* Returns the name of a hidden directory beside `dir`. */
 static char *temporary_of(const char *dir) {
   char *parent = path_directory(dir);
@@ -291,13 +286,15 @@ static void print_commands(Console *console, const ModelConfig *config, const ch
 
 bool program_export(Program *p, Error *error) {
   const GenerateSettings *s = &p->command.settings;
+  if (s->tokens < 0)
+    return fail(error, EXIT_USAGE, "-n %" PRId64 " has no end; the sample of a model card needs one", s->tokens);
   Export e = {.model = &p->model, .type = export_types[s->export_type], .prompt = &p->prompt};
   char *dir = strdup(s->export);
   for (size_t end = dir ? strlen(dir) : 0; end > 1 && dir[end - 1] == '/'; end--) dir[end - 1] = '\0';
   char *name = dir ? path_last_name(dir) : NULL;
   bool exists = false;
-  const bool ok = ((dir && name) || error_memory(error, "a path")) && check_flags(s, error) &&
-                  check_directory(dir, &exists, error) && make_sample(p, &e, error) &&
+  const bool ok = ((dir && name) || error_memory(error, "a path")) && check_directory(dir, &exists, error) &&
+                  make_sample(p, &e, error) &&
                   (exists ? write_files : write_new)(&e, dir, text_one_line(name, 100).text, error);
   if (ok && !p->console.quiet) print_commands(&p->console, &p->model.config, dir, name);
   output_free(&e.sample);

@@ -58,20 +58,18 @@ bool output_until_signal(void *context, int64_t tokens, Error *error) {
   return !stop_signal;
 }
 
-static bool add_to(void *output, void *text, const uint8_t *bytes, size_t size) {
-  (void)text;
+static bool add_bytes(void *context, void *output, const uint8_t *bytes, size_t size) {
+  (void)context;
   return output_add(output, bytes, size);
 }
 
-bool output_generate(Output *o, LoadedModel *m, const GenerationRequest *request, const char *doing, Error *error) {
+bool output_generate(Output *o, LoadedModel *m, GenerationRequest request, const char *doing, Error *error) {
   GenerationResult result;
   if (!decoder_open(&m->decoder, m->model, 1, error)) return false;
-  const Generation generation = {.decoder = m->decoder,
-                                 .tokenizer = m->tokenizer,
-                                 .context = o,
-                                 .emit = add_to,
-                                 .progress = {output_until_signal, NULL}};
-  return generation_run_one(&generation, request, &result, error) && startup_go_on(doing, error) &&
+  const Generation generation = {
+      .decoder = m->decoder, .tokenizer = m->tokenizer, .emit = add_bytes, .progress = {output_until_signal, NULL}};
+  request.text = o;
+  return generation_run_one(&generation, &request, &result, error) && startup_go_on(doing, error) &&
          output_end(o, &result, error);
 }
 
@@ -109,11 +107,6 @@ bool outputs_print(Outputs *outputs, Error *error) {
 
 void outputs_free(Outputs *outputs) {
   while (outputs->first) remove_first(outputs);
-}
-
-static bool add_bytes(void *context, void *output, const uint8_t *bytes, size_t size) {
-  (void)context;
-  return output_add(output, bytes, size);
 }
 
 static bool add_token(void *context, void *output, const GeneratedToken *token, Error *error) {

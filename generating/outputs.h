@@ -70,7 +70,7 @@ bool output_add_token(Output *output, const GeneratedToken *token, Error *error)
 bool output_end(Output *output, const GenerationResult *result, Error *error);
 
 /* Generates one text into a zeroed output with m->decoder, which it opens. `doing`: as in startup_go_on(). */
-bool output_generate(Output *output, LoadedModel *m, const GenerationRequest *request, const char *doing, Error *error);
+bool output_generate(Output *output, LoadedModel *m, GenerationRequest request, const char *doing, Error *error);
 
 /* For Generation.progress: stops at a signal, which is not an error yet. */
 bool output_until_signal(void *context, int64_t tokens, Error *error);

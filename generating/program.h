@@ -22,8 +22,8 @@ typedef struct Program {
 } Program;
 
 /* The modes, one in each file, which has its name. */
-bool program_text(Program *p, Error *error);        /* one text to stdout */
-bool program_samples(Program *p, Error *error);     /* several texts for one prompt, or one text as JSON */
+bool program_text(Program *p, Error *error);        /* one text to stdout; several with -N */
+bool program_samples(Program *p, Error *error);     /* several texts for one prompt, or texts as JSON */
 bool program_interactive(Program *p, Error *error); /* a session; the first line is the prompt */
 bool program_lines(Program *p, Error *error);       /* one output line per input line */
 bool program_prompts(Program *p, Error *error);     /* JSON lines in, JSON lines out */

@@ -92,14 +92,9 @@ bool request_make_stops(StopTexts *stops, const GenerateSettings *s, Error *erro
 
 /* ---- --bias and --ban ---- */
 
-typedef struct RuleMaker {
-  TokenRules *rules;
-  Tokenizer *tokenizer;
-} RuleMaker;
-
 /* Adds "TEXT=N"; TEXT itself may contain "=". */
-static bool add_bias(void *maker, const char *given, size_t size, Error *error) {
-  const RuleMaker *m = maker;
+static bool add_bias(void *model, const char *given, size_t size, Error *error) {
+  LoadedModel *m = model;
   (void)size;
   const char *equals = strrchr(given, '=');
   char *end = NULL;
@@ -112,19 +107,18 @@ static bool add_bias(void *maker, const char *given, size_t size, Error *error) 
   if (ok && ids.count != 1)
     ok = fail(error, EXIT_USAGE, "--bias %s: that text is %zu tokens here, not one; see --encode",
               text_one_line(given, 100).text, ids.count);
-  ok = ok && token_rules_bias(m->rules, ids.ids[0], value, error);
+  ok = ok && token_rules_bias(&m->rules, ids.ids[0], value, error);
   free(ids.ids);
   return ok;
 }
 
-static bool add_ban(void *maker, const char *text, size_t size, Error *error) {
-  return size ? token_rules_ban(((const RuleMaker *)maker)->rules, (const uint8_t *)text, size, error)
+static bool add_ban(void *model, const char *text, size_t size, Error *error) {
+  return size ? token_rules_ban(&((LoadedModel *)model)->rules, (const uint8_t *)text, size, error)
               : fail(error, EXIT_USAGE, "--ban must not be empty");
 }
 
-bool request_make_rules(TokenRules *rules, const GenerateSettings *s, Tokenizer *tokenizer, Error *error) {
+bool request_make_rules(LoadedModel *m, const GenerateSettings *s, Error *error) {
   if (!s->biases.count && !s->bans.count) return true;
-  RuleMaker maker = {rules, tokenizer};
-  return token_rules_make(rules, tokenizer, error) && add_texts(s, &s->biases, add_bias, &maker, error) &&
-         add_texts(s, &s->bans, add_ban, &maker, error);
+  return token_rules_make(&m->rules, m->tokenizer, error) && add_texts(s, &s->biases, add_bias, m, error) &&
+         add_texts(s, &s->bans, add_ban, m, error);
 }

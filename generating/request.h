@@ -22,7 +22,7 @@ bool request_make_stops(StopTexts *stops, const GenerateSettings *settings, Erro
 bool request_add_stop(StopTexts *stops, const char *text, size_t size, Error *error);
 void request_free_stops(StopTexts *stops);
 
-/* Makes the rules of --bias and --ban. EXIT_USAGE: no token has that text, or a number is missing; EXIT_MEMORY. */
-bool request_make_rules(TokenRules *rules, const GenerateSettings *settings, Tokenizer *tokenizer, Error *error);
+/* Makes m->rules from --bias and --ban. EXIT_USAGE: no token has that text, or a number is missing; EXIT_MEMORY. */
+bool request_make_rules(LoadedModel *m, const GenerateSettings *settings, Error *error);
 
 #endif

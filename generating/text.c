@@ -83,6 +83,7 @@ static bool generate(TextMode *m, Error *error) {
 bool program_text(Program *p, Error *error) {
   const GenerateSettings *s = &p->command.settings;
   const bool surprisal = surprisal_is_shown(s);
+  if (s->samples > 1) return program_samples(p, error);
   const int alternatives = surprisal ? surprisal_alternatives(s, p->model.config.vocab) : -1;
   TextMode m = {.p = p,
                 .keep = surprisal || p->overlap,
