@@ -31,7 +31,7 @@ bool startup_go_on(const char *doing, Error *error) { return stop_go_on(&stop_si
 static bool report(void *context, int64_t done, Error *error) {
   StartupWork *w = context;
   w->began = true;
-  const double total = w->its_total ? (double)*w->its_total : w->total;
+  const double total = w->later_total ? (double)*w->later_total : w->total;
   console_work(w->console, &(ConsoleWork){w->name, (double)done, total, w->bytes});
   return startup_go_on(w->name, error);
 }

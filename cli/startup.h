@@ -24,11 +24,11 @@ bool startup_go_on(const char *doing, Error *error);
 /* Work that shows its progress on the console until console_work_end(), and that a signal stops with an error. */
 typedef struct StartupWork {
   Console *console;
-  const char *name;         /* in the -ing form */
-  double total;             /* 0: unknown */
-  const int64_t *its_total; /* the total where only the work finds it out, before its first report; NULL: `total` */
-  bool bytes;               /* counts bytes; otherwise items */
-  bool began;               /* set by the first report */
+  const char *name;           /* in the -ing form */
+  double total;               /* 0: unknown */
+  const int64_t *later_total; /* the total, if the work sets it before its first report; NULL: `total` */
+  bool bytes;                 /* counts bytes; otherwise items */
+  bool began;                 /* set by the first report */
 } StartupWork;
 Progress startup_progress(StartupWork *work);
 

@@ -95,7 +95,7 @@ static void print_commands(const GenerateSettings *s, int ctx) {
 
 static bool write_model(const Program *p, Console *console, GgufFacts *facts, Error *error) {
   const GenerateSettings *s = &p->command.settings;
-  StartupWork writing = {.console = console, .name = "writing", .its_total = &facts->bytes, .bytes = true};
+  StartupWork writing = {.console = console, .name = "writing", .later_total = &facts->bytes, .bytes = true};
   char *name = path_last_name(p->model.dir);
   if (!name) return error_memory(error, "a path");
   const OneLine line = text_one_line(name, 200);

@@ -174,7 +174,7 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
 bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error *error) {
   StartupWork encoding = {
       .console = &r->console, .name = "encoding", .total = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
-  StartupWork checking = {.console = &r->console, .name = "checking tokens", .its_total = &out->info.tokens};
+  StartupWork checking = {.console = &r->console, .name = "checking tokens", .later_total = &out->info.tokens};
   const Tokenization options = {r->text.source_tokenizer, r->text.threads, startup_progress(&encoding),
                                 startup_progress(&checking), &stop_signal};
   const double start = clock_seconds();
