@@ -139,13 +139,11 @@ void generate_options(Options *options, GenerateSettings *s) {
            .common = true),
 
       GROUP("Inspection"),
-      FLAG("heat", &s->heat,
+      FLAG("heat", &s->surprisal,
            "color each token by its surprisal, from pale green (less than 1 bit) to red (more than 9 bits); with "
-           "--score "
-           "FILE "
-           "color the tokens of FILE instead",
+           "--score FILE color the tokens of FILE instead",
            .modes = MODE_TEXT | MODE_SCORE, .excludes = NOT_PLAIN),
-      TEXT("heat-html", &s->heat_html, "FILE", NULL,
+      TEXT("heat-html", &s->surprisal_html, "FILE", NULL,
            "write the colored text as an HTML page that shows the alternatives to the token under the pointer",
            .modes = MODE_TEXT | MODE_SCORE, .excludes = NOT_PLAIN),
       INT("alts", &s->alternatives, 1, 100, "none",
@@ -158,10 +156,9 @@ void generate_options(Options *options, GenerateSettings *s) {
           .modes = MODE_JSON | MODE_PROMPTS),
       LIST("attention", &s->attention, "FILE",
            "write the attention weights of all layers and heads over the prompt and, with -n, the text (with an "
-           "encoder: "
-           "over source and answer) as pictures (FILE.html) or numbers (FILE.json)",
+           "encoder: over source and answer) as pictures (FILE.html) or numbers (FILE.json)",
            .modes = MODE_TEXT, .excludes = "num-samples"),
-      TEXT("novelty", &s->novelty, "RUN|FILE", NULL,
+      TEXT("novelty", &s->overlap, "RUN|FILE", NULL,
            "report passages of at least 12 tokens and 40 bytes that are copied verbatim from the training tokens of a "
            "run or from a text (a file, a directory; -: standard input), and underline them on a terminal",
            .modes = MODE_TEXT),
@@ -210,8 +207,7 @@ void generate_options(Options *options, GenerateSettings *s) {
            .selects = MODE_SCORE, .common = true),
       TEXT("encode", &s->encode, "FILE", NULL,
            "tokenize FILE (-: standard input), with the decoder's tokenizer if there are two, and print one token id "
-           "per "
-           "line",
+           "per line",
            .selects = MODE_ENCODE),
       TEXT("decode", &s->decode, "FILE", NULL, "print the text of the token ids in FILE (-: standard input)",
            .selects = MODE_DECODE),

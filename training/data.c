@@ -20,26 +20,6 @@
 
 enum { VALIDATION_TOKENS = AUTO_VAL_MTOKENS * 1000000 }; /* at most */
 
-/* ---- progress of what may take long ---- */
-
-/* What is being done, and how much of it there is: bytes, tokens or merges. */
-typedef struct Work {
-  Run *r;
-  const char *name;
-  double all; /* 0: not known */
-  bool bytes;
-  const TokenFile *file; /* NULL; or all of its tokens, once it is open */
-  bool began;
-} Work;
-
-static bool report(void *context, int64_t done, Error *error) {
-  Work *work = context;
-  const double all = work->file ? (double)work->file->info.tokens : work->all;
-  work->began = true;
-  console_work(&work->r->console, &(ConsoleWork){work->name, (double)done, all, work->bytes});
-  return startup_go_on(work->name, error);
-}
-
 /* ---- sources and corpus ---- */
 
 static bool names_fields(const TrainSettings *s) { return s->jsonl_field || s->prompt_field; }
@@ -58,7 +38,7 @@ static PathText data_path(const Run *r, const char *name) {
 /* A resumed run reads the copy of its standard input from its directory. */
 bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error) {
   const TrainSettings *s = &r->settings;
-  Work reading = {.r = r, .name = "reading standard input", .bytes = true};
+  StartupWork reading = {.console = &r->console, .name = "reading standard input", .bytes = true};
   const PathText copy =
       s->resume ? path_in(r->files.dir, run_stdin_file(&r->settings)) : data_path(r, CHECKPOINT_STDIN_COPY);
   const CorpusOptions options = {.field = s->jsonl_field,
@@ -67,7 +47,7 @@ bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out
                                  .tsv = s->tsv,
                                  .spool = copy.text,
                                  .spooled = s->resume,
-                                 .copying = {report, &reading},
+                                 .copying = startup_progress(&reading),
                                  .is_model = model_files_exist};
   bool ok = corpus_open(out, sources, count, &options, error);
   console_work_end(&r->console);
@@ -147,10 +127,11 @@ static bool load_tokenizer(const Asked *asked, Tokenizer **out, Error *error) {
 }
 
 static bool train_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
-  Work counting = {.r = r, .name = "counting words", .all = (double)corpus_bytes(corpus), .bytes = true};
-  Work merging = {.r = r, .name = "merging pairs", .all = (double)asked->vocab_size - 257};
-  const TokenizerTraining options = {
-      asked->vocab_size, r->text.threads, {report, &counting}, {report, &merging}, asked->texts};
+  StartupWork counting = {
+      .console = &r->console, .name = "counting words", .total = (double)corpus_bytes(corpus), .bytes = true};
+  StartupWork merging = {.console = &r->console, .name = "merging pairs", .total = (double)asked->vocab_size - 257};
+  const TokenizerTraining options = {asked->vocab_size, r->text.threads, startup_progress(&counting),
+                                     startup_progress(&merging), asked->texts};
   bool ok = tokenizer_training_run(out, corpus, &options, error);
   console_work_end(&r->console);
   if (ok && tokenizer_vocab(*out) < asked->vocab_size)
@@ -191,17 +172,18 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
 /* ---- token files and ranges ---- */
 
 bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error *error) {
-  Work encoding = {.r = r, .name = "encoding", .all = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
-  Work checking = {.r = r, .name = "checking tokens", .file = out};
-  const Tokenization options = {
-      r->text.source_tokenizer, r->text.threads, {report, &encoding}, {report, &checking}, &stop_signal};
+  StartupWork encoding = {
+      .console = &r->console, .name = "encoding", .total = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
+  StartupWork checking = {.console = &r->console, .name = "checking tokens", .later_total = &out->info.tokens};
+  const Tokenization options = {r->text.source_tokenizer, r->text.threads, startup_progress(&encoding),
+                                startup_progress(&checking), &stop_signal};
   const double start = clock_seconds();
   bool ok = tokenization_open(out, path, corpus, r->text.tokenizer, &options, error);
   const double seconds = clock_seconds() - start;
   console_work_end(&r->console);
   if (ok && encoding.began && seconds > 2)
-    console_line(&r->console, "encoded  %s in %s, %s/s", text_bytes(encoding.all).text, text_duration(seconds).text,
-                 text_bytes(encoding.all / seconds).text);
+    console_line(&r->console, "encoded  %s in %s, %s/s", text_bytes(encoding.total).text, text_duration(seconds).text,
+                 text_bytes(encoding.total / seconds).text);
   return ok;
 }
 
@@ -284,9 +266,10 @@ void run_close_data(RunText *text) {
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error) {
   *out = (DocumentLengths){0};
   if (r->settings.pack == PACK_STREAM || r->settings.model.ctx) return true;
-  Work work = {.r = r, .name = "measuring documents", .all = (double)token_range_size(&r->text.train)};
+  StartupWork work = {
+      .console = &r->console, .name = "measuring documents", .total = (double)token_range_size(&r->text.train)};
   const int32_t end = tokenizer_end(r->text.tokenizer);
-  const Progress progress = {report, &work};
+  const Progress progress = startup_progress(&work);
   bool ok = run_has_encoder(r) ? pairs_measure(&r->text.train, end, out, progress, error)
                                : packing_measure(&r->text.train, end, out, progress, error);
   console_work_end(&r->console);
@@ -296,8 +279,8 @@ bool run_measure_documents(Run *r, DocumentLengths *out, Error *error) {
 /* Packs whole documents into windows, or pairs for an encoder. */
 static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error *error) {
   const TokenRange *range = &windows->range;
-  Work work = {.r = r, .name = "packing documents", .all = (double)token_range_size(range)};
-  const Progress progress = {report, &work};
+  StartupWork work = {.console = &r->console, .name = "packing documents", .total = (double)token_range_size(range)};
+  const Progress progress = startup_progress(&work);
   const bool ok =
       r->model.config.encoder_layers
           ? pairs_make(pairs, range, r->model.config.ctx, pair_tokens(r->text.tokenizer, r->text.source_tokenizer),
