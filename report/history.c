@@ -79,7 +79,7 @@ static bool add_point(History *h, const MetricsLine *line, Error *error) {
   return true;
 }
 
-/* ---- evaluations and verdicts ---- */
+/* ---- evaluations and diagnoses ---- */
 
 static HistoryEvaluation evaluation_of(const MetricsLine *line) {
   return (HistoryEvaluation){.known = true,
@@ -118,13 +118,13 @@ static bool add_evaluation(History *h, const MetricsLine *line, Error *error) {
   return true;
 }
 
-static bool add_verdict(History *h, const MetricsLine *line, Error *error) {
-  if (!array_reserve(&h->verdicts, &h->verdict_capacity, h->verdict_count + 1, sizeof *h->verdicts))
+static bool add_diagnosis(History *h, const MetricsLine *line, Error *error) {
+  if (!array_reserve(&h->diagnoses, &h->diagnosis_capacity, h->diagnosis_count + 1, sizeof *h->diagnoses))
     return error_memory(error, "the history of a run");
-  HistoryVerdict *verdict = &h->verdicts[h->verdict_count++];
-  verdict->step = line->step;
-  memcpy(verdict->name, line->verdict, sizeof verdict->name);
-  memcpy(verdict->text, line->text, sizeof verdict->text);
+  HistoryDiagnosis *diagnosis = &h->diagnoses[h->diagnosis_count++];
+  diagnosis->step = line->step;
+  memcpy(diagnosis->name, line->diagnosis, sizeof diagnosis->name);
+  memcpy(diagnosis->text, line->text, sizeof diagnosis->text);
   return true;
 }
 
@@ -135,7 +135,7 @@ bool history_add(History *history, const MetricsLine *line, Error *error) {
   case METRICS_STEPS: return add_point(history, line, error);
   case METRICS_EVALUATION: return add_evaluation(history, line, error);
   case METRICS_KEPT: history->kept = evaluation_of(line); return true;
-  case METRICS_VERDICT: return add_verdict(history, line, error);
+  case METRICS_DIAGNOSIS: return add_diagnosis(history, line, error);
   }
   return true;
 }
@@ -163,7 +163,7 @@ bool history_read(History *history, const char *path, Error *error) {
 void history_free(History *history) {
   free(history->points);
   free(history->evaluations);
-  free(history->verdicts);
+  free(history->diagnoses);
   *history = (History){0};
 }
 
@@ -187,8 +187,8 @@ const HistoryEvaluation *history_kept(const History *history) {
   return best && last->step == best->step && isfinite(last->loss) ? last : best;
 }
 
-bool history_has_verdict(const History *history, const char *name) {
-  for (size_t i = 0; i < history->verdict_count; i++)
-    if (strcmp(history->verdicts[i].name, name) == 0) return true;
+bool history_has_diagnosis(const History *history, const char *name) {
+  for (size_t i = 0; i < history->diagnosis_count; i++)
+    if (strcmp(history->diagnoses[i].name, name) == 0) return true;
   return false;
 }

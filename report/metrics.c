@@ -72,8 +72,8 @@ bool metrics_append(Metrics *metrics, const MetricsLine *line, Error *error) {
             line->val_text);
   if (line->kind == METRICS_EVALUATION) fprintf(stream, ",\"best\":%s", line->best ? "true" : "false");
   if (line->kind == METRICS_KEPT) fputs(",\"kept\":true", stream);
-  if (line->kind == METRICS_VERDICT)
-    ok = write_text(stream, "verdict", line->verdict) && write_text(stream, "text", line->text);
+  if (line->kind == METRICS_DIAGNOSIS)
+    ok = write_text(stream, "verdict", line->diagnosis) && write_text(stream, "text", line->text);
   fputs("}\n", stream);
   if (ok && fflush(stream) == 0 && !ferror(stream)) return true;
   return file_fail_write(metrics->path, error);
@@ -155,14 +155,14 @@ static bool parse_object(const json_t *object, MetricsLine *line) {
   }
   const char *over = json_string_value(json_object_get(object, "over"));
   const char *val_text = json_string_value(json_object_get(object, "val_text"));
-  line->kind = json_object_get(object, "verdict")              ? METRICS_VERDICT
+  line->kind = json_object_get(object, "verdict")              ? METRICS_DIAGNOSIS
                : json_is_true(json_object_get(object, "kept")) ? METRICS_KEPT
                : json_object_get(object, "val_loss")           ? METRICS_EVALUATION
                                                                : METRICS_STEPS;
   line->val_text = val_text ? strtoull(val_text, NULL, 16) : 0;
   line->all = over && strcmp(over, "all") == 0;
   line->best = json_is_true(json_object_get(object, "best"));
-  copy_text(line->verdict, sizeof line->verdict, object, "verdict");
+  copy_text(line->diagnosis, sizeof line->diagnosis, object, "verdict");
   copy_text(line->text, sizeof line->text, object, "text");
   return true;
 }

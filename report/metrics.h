@@ -12,7 +12,7 @@ typedef enum MetricsKind {
   METRICS_STEPS,      /* training steps since the last such line */
   METRICS_EVALUATION, /* an evaluation on validation text */
   METRICS_KEPT,       /* the kept model, evaluated at the end */
-  METRICS_VERDICT     /* an interpretation of the numbers (report/verdicts.h) */
+  METRICS_DIAGNOSIS   /* an interpretation of the numbers (report/diagnosis.h) */
 } MetricsKind;
 
 enum { METRICS_NAME_BYTES = 32, METRICS_TEXT_BYTES = 300 };
@@ -35,8 +35,8 @@ typedef struct MetricsLine {
   uint64_t val_text;       /* identifies the validation text, independently of its tokens; 0: unknown */
   bool all;                /* on all validation text; else on its beginning, the same in the whole run */
   bool best;               /* METRICS_EVALUATION: better than all before, and its model was kept */
-  /* METRICS_VERDICT */
-  char verdict[METRICS_NAME_BYTES];
+  /* METRICS_DIAGNOSIS */
+  char diagnosis[METRICS_NAME_BYTES];
   char text[METRICS_TEXT_BYTES];
 } MetricsLine;
 

@@ -119,10 +119,10 @@ static void write_summary(FILE *stream, const PageSubject *s) {
   fputs("</p>\n", stream);
 }
 
-static void write_verdicts(FILE *stream, const History *h) {
-  for (size_t i = 0; i < h->verdict_count; i++) {
-    fprintf(stream, "<p class=\"verdict\">Note at step %" PRId64 ": ", h->verdicts[i].step);
-    write_words(stream, h->verdicts[i].text);
+static void write_diagnoses(FILE *stream, const History *h) {
+  for (size_t i = 0; i < h->diagnosis_count; i++) {
+    fprintf(stream, "<p class=\"verdict\">Note at step %" PRId64 ": ", h->diagnoses[i].step);
+    write_words(stream, h->diagnoses[i].text);
     fputs("</p>\n", stream);
   }
 }
@@ -243,7 +243,7 @@ static const char head[] =
     "dl { display: flex; flex-wrap: wrap; gap: .5rem; margin: .8rem 0; } dl div { background: var(--box); "
     "border-radius: 6px; padding: .35rem .8rem; } dt { color: var(--soft); font-size: .8rem; } dd { margin: 0; "
     "font-variant-numeric: tabular-nums; }\n"
-    ".verdict { border-left: 4px solid var(--c2); background: var(--box); padding: .5rem .8rem; margin: .5rem 0; }\n"
+    ".diagnosis { border-left: 4px solid var(--c2); background: var(--box); padding: .5rem .8rem; margin: .5rem 0; }\n"
     ".charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem; }\n"
     ".summary { font-size: 1.1rem; max-width: 46rem; margin: .6rem 0; overflow-wrap: anywhere; } .none, .note { color: "
     "var(--soft); }\n"
@@ -309,7 +309,7 @@ static bool write_page(FILE *stream, const PageSubject *subjects, int count, Err
     fputc('\n', stream);
     write_summary(stream, &subjects[i]);
     write_facts(stream, &subjects[i]);
-    write_verdicts(stream, subjects[i].history);
+    write_diagnoses(stream, subjects[i].history);
   }
   const bool ok = (page_write_charts(stream, subjects, count) || error_memory(error, "a report")) &&
                   (count > 1 || write_samples(stream, subjects[0].dir, error));

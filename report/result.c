@@ -136,11 +136,11 @@ static json_t *val_text(const History *h) {
   return h->val_text ? json_sprintf("%016" PRIx64, h->val_text) : json_null();
 }
 
-static json_t *verdicts(const History *h) {
+static json_t *diagnoses(const History *h) {
   json_t *list = json_array();
-  for (size_t i = 0; i < h->verdict_count; i++)
-    json_array_append_new(list, json_pack("{s:I,s:s,s:s}", "step", (json_int_t)h->verdicts[i].step, "verdict",
-                                          h->verdicts[i].name, "text", h->verdicts[i].text));
+  for (size_t i = 0; i < h->diagnosis_count; i++)
+    json_array_append_new(list, json_pack("{s:I,s:s,s:s}", "step", (json_int_t)h->diagnoses[i].step, "verdict",
+                                          h->diagnoses[i].name, "text", h->diagnoses[i].text));
   return list;
 }
 
@@ -165,7 +165,8 @@ static json_t *learned(const History *h) {
   return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "loss", result_number(h->count ? h->last_loss : (double)NAN), "kept",
                    result_evaluation(history_kept(h)), "last", result_evaluation(history_last(h)), "val_text",
                    val_text(h), "xz_bits_per_byte",
-                   result_number(h->xz_bits_per_byte > 0 ? h->xz_bits_per_byte : (double)NAN), "verdicts", verdicts(h));
+                   result_number(h->xz_bits_per_byte > 0 ? h->xz_bits_per_byte : (double)NAN), "verdicts",
+                   diagnoses(h));
 }
 
 static json_t *result_object(const RunResult *r, const History *h, Error *error) {

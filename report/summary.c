@@ -1,7 +1,7 @@
 #include "report/summary.h"
 
 #include "report/result.h"
-#include "report/verdicts.h"
+#include "report/diagnosis.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -136,21 +136,21 @@ static void say_state(Summary *s, const History *h, const SummaryFacts *f) {
 /* ---- what to do next ---- */
 
 static bool say_failed(Summary *s, const History *h, const SummaryFacts *f) {
-  const bool diverged = history_has_verdict(h, VERDICT_DIVERGING);
+  const bool diverged = history_has_diagnosis(h, DIAGNOSIS_DIVERGING);
   if (is_state(f, RUN_NONFINITE))
     say(s, " Training failed after step %" PRId64 ": the loss or the gradient was no finite number any more.",
         last_step(h));
   else if (diverged) say(s, " Training diverged: it made the model worse instead of better.");
   else return false;
-  const VerdictRates lower = verdict_lower_rates(
-      &(VerdictFacts){.lr = f->lr, .muon_lr = f->muon_lr, .usual_lr = INFINITY, .usual_muon_lr = INFINITY});
+  const DiagnosisRates lower = diagnosis_lower_rates(
+      &(DiagnosisFacts){.lr = f->lr, .muon_lr = f->muon_lr, .usual_lr = INFINITY, .usual_muon_lr = INFINITY});
   if (diverged) say(s, " Start again with a lower learning rate; the note below names one.");
   else if (f->lr > 0) say(s, " Start again with a lower learning rate, such as %s.", lower.text);
   return true;
 }
 
 static void say_more_text(Summary *s, const History *h, const SummaryFacts *f) {
-  if (history_has_verdict(h, VERDICT_LITTLE_TEXT)) {
+  if (history_has_diagnosis(h, DIAGNOSIS_LITTLE_TEXT)) {
     say(s, ", because there is little text: more text would help more than any setting.");
     return;
   }
@@ -163,7 +163,8 @@ static void say_more_text(Summary *s, const History *h, const SummaryFacts *f) {
 static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
   const int64_t turning = turning_point(h);
   const double turn = (double)turning, end = (double)last_step(h), window = WINDOW * end;
-  const bool judged = history_has_verdict(h, VERDICT_OVERFITTING) || history_has_verdict(h, VERDICT_LITTLE_TEXT);
+  const bool judged =
+      history_has_diagnosis(h, DIAGNOSIS_OVERFITTING) || history_has_diagnosis(h, DIAGNOSIS_LITTLE_TEXT);
   const double latest = judged || is_state(f, RUN_PATIENCE) ? 1 : EARLY;
   if (turning < 0 || (!judged && !has_ended(f)) || turn >= latest * end) return false;
   const double before = mean_loss(h, turn - window, turn + window), after = mean_loss(h, end - 2 * window, end);
@@ -197,7 +198,7 @@ static void say_next(Summary *s, const History *h, const SummaryFacts *f) {
     say(s, " It has learned nothing yet: train it longer, and look with --dry-run --show 3 whether it reads what you "
            "meant.");
   else if (say_turned(s, h, f) || !has_ended(f)) return;
-  else if (history_has_verdict(h, VERDICT_STILL_LEARNING) && !(kept && kept->exact >= 1))
+  else if (history_has_diagnosis(h, DIAGNOSIS_STILL_LEARNING) && !(kept && kept->exact >= 1))
     say(s, " It was still learning when it ended: twice as many steps (--steps %.0f) would make it better.",
         2 * (double)last_step(h));
   else say_well(s, h, f);
@@ -208,7 +209,7 @@ Summary summary_of(const History *history, const SummaryFacts *facts) {
   say_reached(&summary, history, facts);
   say_state(&summary, history, facts);
   say_next(&summary, history, facts);
-  if (history_has_verdict(history, VERDICT_COPYING))
+  if (history_has_diagnosis(history, DIAGNOSIS_COPYING))
     say(&summary, " Its sample repeats a long passage of the training text; the note below says how long.");
   return summary;
 }

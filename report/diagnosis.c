@@ -1,4 +1,4 @@
-#include "report/verdicts.h"
+#include "report/diagnosis.h"
 
 #include "util/text.h"
 
@@ -18,13 +18,13 @@ enum { RISEN_EVALUATIONS = 3, FEWEST_EVALUATIONS = 8 };
 static const struct {
   const char *name;
   bool warning;
-} kinds[] = {{VERDICT_DIVERGING, true},
-             {VERDICT_OVERFITTING, true},
-             {VERDICT_LITTLE_TEXT, true},
-             {VERDICT_STILL_LEARNING, false},
-             {VERDICT_COPYING, false}};
+} kinds[] = {{DIAGNOSIS_DIVERGING, true},
+             {DIAGNOSIS_OVERFITTING, true},
+             {DIAGNOSIS_LITTLE_TEXT, true},
+             {DIAGNOSIS_STILL_LEARNING, false},
+             {DIAGNOSIS_COPYING, false}};
 
-bool verdict_is_warning(const char *name) {
+bool diagnosis_is_warning(const char *name) {
   size_t i = 0;
   while (i < sizeof kinds / sizeof kinds[0] && strcmp(kinds[i].name, name) != 0) i++;
   return i < sizeof kinds / sizeof kinds[0] && kinds[i].warning;
@@ -66,8 +66,8 @@ static double training_loss(const History *h, int64_t step) {
 __attribute__((format(printf, 4, 5))) static bool say(MetricsLine *out, const char *name, const HistoryEvaluation *at,
                                                       const char *format, ...) {
   va_list arguments;
-  *out = (MetricsLine){.kind = METRICS_VERDICT, .step = at->step, .tokens = at->tokens};
-  snprintf(out->verdict, sizeof out->verdict, "%s", name);
+  *out = (MetricsLine){.kind = METRICS_DIAGNOSIS, .step = at->step, .tokens = at->tokens};
+  snprintf(out->diagnosis, sizeof out->diagnosis, "%s", name);
   va_start(arguments, format);
   vsnprintf(out->text, sizeof out->text, format, arguments);
   va_end(arguments);
@@ -78,15 +78,15 @@ __attribute__((format(printf, 4, 5))) static bool say(MetricsLine *out, const ch
 
 static double lower(double rate, double usual) { return fmax(1e-12, fmin(rate / 3, usual)); }
 
-VerdictRates verdict_lower_rates(const VerdictFacts *f) {
-  VerdictRates rates;
+DiagnosisRates diagnosis_lower_rates(const DiagnosisFacts *f) {
+  DiagnosisRates rates;
   char muon[32] = "";
   if (!isnan(f->muon_lr)) snprintf(muon, sizeof muon, "--muon-lr %.1g ", lower(f->muon_lr, f->usual_muon_lr));
   snprintf(rates.text, sizeof rates.text, "%s--lr %.1g", muon, lower(f->lr, f->usual_lr));
   return rates;
 }
 
-static bool is_over_chance(const HistoryEvaluation *e, const VerdictFacts *f) {
+static bool is_over_chance(const HistoryEvaluation *e, const DiagnosisFacts *f) {
   return e->step > f->warmup && !(e->loss <= f->chance + OVER_CHANCE);
 }
 
@@ -97,30 +97,30 @@ static bool has_jumped(const History *h, const HistoryEvaluation *last) {
          training_loss(h, last->step) > training_loss(h, best->step) + JUMP;
 }
 
-static bool diverging(const History *h, const HistoryEvaluation *last, const VerdictFacts *f, MetricsLine *out) {
+static bool diverging(const History *h, const HistoryEvaluation *last, const DiagnosisFacts *f, MetricsLine *out) {
   if (is_over_chance(last, f))
     return say(
-        out, VERDICT_DIVERGING, last,
+        out, DIAGNOSIS_DIVERGING, last,
         "diverging: the validation loss of %.3f is worse than guessing (%.3f); the learning rate is too high, try %s",
-        last->loss, f->chance, verdict_lower_rates(f).text);
+        last->loss, f->chance, diagnosis_lower_rates(f).text);
   return has_jumped(h, last) &&
-         say(out, VERDICT_DIVERGING, last,
+         say(out, DIAGNOSIS_DIVERGING, last,
              "diverging: the validation loss rose from %.3f at step %" PRId64
              " to %.3f, and the training loss with it; the learning rate is too high, try %s",
-             history_best(h)->loss, history_best(h)->step, last->loss, verdict_lower_rates(f).text);
+             history_best(h)->loss, history_best(h)->step, last->loss, diagnosis_lower_rates(f).text);
 }
 
 /* ---- overfitting ---- */
 
 /* Says `what` of the losses, and what helps: more text and `rest`. `tokens`: trained on when it began. */
-static bool say_overfitting(MetricsLine *out, const HistoryEvaluation *last, int64_t tokens, const VerdictFacts *f,
+static bool say_overfitting(MetricsLine *out, const HistoryEvaluation *last, int64_t tokens, const DiagnosisFacts *f,
                             const char *what, const char *rest) {
-  if (f->train_bytes < 1000.0 * VERDICT_SMALL_KB)
-    return say(out, VERDICT_LITTLE_TEXT, last, "little text: after %.1f passes over %s %s; more text helps most",
+  if (f->train_bytes < 1000.0 * DIAGNOSIS_SMALL_KB)
+    return say(out, DIAGNOSIS_LITTLE_TEXT, last, "little text: after %.1f passes over %s %s; more text helps most",
                (double)tokens / f->train_tokens, text_bytes(f->train_bytes).text, what);
   char more_dropout[32] = "";
   if (f->dropout < 0.45) snprintf(more_dropout, sizeof more_dropout, " or --dropout %.1g", f->dropout + 0.1);
-  return say(out, VERDICT_OVERFITTING, last, "overfitting: %s; more text%s would help%s", what, more_dropout, rest);
+  return say(out, DIAGNOSIS_OVERFITTING, last, "overfitting: %s; more text%s would help%s", what, more_dropout, rest);
 }
 
 /* The validation loss rose: the last evaluations are all worse than the best one, and the training loss fell. */
@@ -133,10 +133,10 @@ static bool has_risen(const History *h, const HistoryEvaluation *last, int since
 }
 
 static bool is_known_to_overfit(const History *h) {
-  return history_has_verdict(h, VERDICT_OVERFITTING) || history_has_verdict(h, VERDICT_LITTLE_TEXT);
+  return history_has_diagnosis(h, DIAGNOSIS_OVERFITTING) || history_has_diagnosis(h, DIAGNOSIS_LITTLE_TEXT);
 }
 
-static bool overfitting(const History *h, const HistoryEvaluation *last, int since_best, const VerdictFacts *f,
+static bool overfitting(const History *h, const HistoryEvaluation *last, int since_best, const DiagnosisFacts *f,
                         MetricsLine *out) {
   char what[METRICS_TEXT_BYTES];
   if (is_known_to_overfit(h) || !has_risen(h, last, since_best)) return false;
@@ -186,7 +186,7 @@ static bool is_flat(const Trend *training, const Trend *validation) {
          -trend_slope(validation) < fmin(0.1 * fall, RISE / 2 * end);
 }
 
-static bool flat(const History *h, const HistoryEvaluation *last, const VerdictFacts *f, MetricsLine *out) {
+static bool flat(const History *h, const HistoryEvaluation *last, const DiagnosisFacts *f, MetricsLine *out) {
   const double FEWEST_PASSES = 2, begin = (double)last->step * 2 / 3, length = (double)last->step - begin;
   Trend training = {0}, validation = {0};
   char what[METRICS_TEXT_BYTES];
@@ -202,14 +202,14 @@ static bool flat(const History *h, const HistoryEvaluation *last, const VerdictF
   return say_overfitting(out, last, last->tokens, f, what, ", and more steps would not");
 }
 
-bool verdict_at_evaluation(const History *history, const VerdictFacts *facts, MetricsLine *out) {
+bool diagnosis_at_evaluation(const History *history, const DiagnosisFacts *facts, MetricsLine *out) {
   int since_best;
-  if (history_has_verdict(history, VERDICT_DIVERGING)) return false; /* which explains all that follows */
+  if (history_has_diagnosis(history, DIAGNOSIS_DIVERGING)) return false; /* which explains all that follows */
   const HistoryEvaluation *last = newest(history, &since_best);
   return last && (diverging(history, last, facts, out) || overfitting(history, last, since_best, facts, out));
 }
 
-bool verdict_worse_than_chance(const History *history, const VerdictFacts *facts) {
+bool diagnosis_worse_than_chance(const History *history, const DiagnosisFacts *facts) {
   return history->evaluation_count > 0 && is_over_chance(&history->evaluations[history->evaluation_count - 1], facts);
 }
 
@@ -226,20 +226,20 @@ static double worth_of_doubling(const History *h, const HistoryEvaluation *last,
   return LATER * (quarter->loss - half->loss);
 }
 
-static bool still_learning(const History *h, const HistoryEvaluation *last, int since_best, const VerdictFacts *f,
+static bool still_learning(const History *h, const HistoryEvaluation *last, int since_best, const DiagnosisFacts *f,
                            MetricsLine *out) {
-  if (since_best || h->verdict_count) return false;
+  if (since_best || h->diagnosis_count) return false;
   const double worth = worth_of_doubling(h, last, f->steps);
-  return worth > VERDICT_WORTH * last->loss && worth < last->loss && /* a loss does not fall below 0 */
-         say(out, VERDICT_STILL_LEARNING, last,
+  return worth > DIAGNOSIS_WORTH * last->loss && worth < last->loss && /* a loss does not fall below 0 */
+         say(out, DIAGNOSIS_STILL_LEARNING, last,
              "still learning: twice as many steps would lower the validation loss by about %.1g; --resume with --steps "
              "%" PRId64 " continues this run, and a new run of that length would be better",
              worth, 2 * f->steps);
 }
 
-bool verdict_at_end(const History *history, const VerdictFacts *facts, MetricsLine *out) {
+bool diagnosis_at_end(const History *history, const DiagnosisFacts *facts, MetricsLine *out) {
   int since_best;
-  if (history_has_verdict(history, VERDICT_DIVERGING)) return false;
+  if (history_has_diagnosis(history, DIAGNOSIS_DIVERGING)) return false;
   const HistoryEvaluation *last = newest(history, &since_best);
   return last && (flat(history, last, facts, out) || still_learning(history, last, since_best, facts, out));
 }
@@ -247,11 +247,11 @@ bool verdict_at_end(const History *history, const VerdictFacts *facts, MetricsLi
 /* ---- copying ---- */
 
 /* Common phrases are as long in text that the model has not seen. */
-bool verdict_of_sample(int64_t step, int64_t tokens, size_t copied_bytes, size_t usual_bytes, MetricsLine *out) {
+bool diagnosis_of_sample(int64_t step, int64_t tokens, size_t copied_bytes, size_t usual_bytes, MetricsLine *out) {
   enum { FEWEST_BYTES = 60, TIMES = 3 };
   const HistoryEvaluation now = {.step = step, .tokens = tokens};
   return copied_bytes >= FEWEST_BYTES && copied_bytes > TIMES * usual_bytes &&
-         say(out, VERDICT_COPYING, &now,
+         say(out, DIAGNOSIS_COPYING, &now,
              "copying: %zu bytes in a row of the last sample stand in the training text (of text that the model has "
              "not seen, at most %zu do); fewer passes over more text would help",
              copied_bytes, usual_bytes);
