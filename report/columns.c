@@ -9,15 +9,15 @@
 
 enum { WIDEST = 32, RESULTS = 6 };
 
-/* ---- the names ---- */
+/* ---- names ---- */
 
 static const json_t *settings_of(const json_t *row) { return json_object_get(row, TABLE_SETTINGS); }
 
-/* Whether runs differ in that setting. One without any settings, for it is damaged, differs in none. */
-static bool differs(const json_t *rows, const char *name) {
-  const json_t *first = NULL; /* its settings */
-  for (size_t i = 0; i < json_array_size(rows); i++) {
-    const json_t *settings = settings_of(json_array_get(rows, i));
+/* Returns whether runs differ in a setting. A damaged run without any settings is ignored. */
+static bool differs(json_t *const *rows, size_t count, const char *name) {
+  const json_t *first = NULL; /* the settings of the first run that has some */
+  for (size_t i = 0; i < count; i++) {
+    const json_t *settings = settings_of(rows[i]);
     if (json_object_size(settings) == 0) continue;
     if (!first) first = settings;
     const json_t *one = json_object_get(first, name), *other = json_object_get(settings, name);
@@ -26,24 +26,25 @@ static bool differs(const json_t *rows, const char *name) {
   return false;
 }
 
-/* Settings that an edited config.txt calls as something else in a row are left out. */
-static void add_settings(json_t *known, const json_t *rows) {
+/* A setting of an edited config.txt with the name of a measurement is left out. */
+static void add_settings(json_t *known, json_t *const *rows, size_t count) {
   const char *name;
   json_t *value;
-  for (size_t i = 0; i < json_array_size(rows); i++) {
-    const json_t *row = json_array_get(rows, i);
-    json_object_foreach((json_t *)settings_of(row), name, value) {
-      if (result_setting_kind(name) != SETTING_INTERNAL && !json_object_get(row, name) && !json_object_get(known, name))
-        json_object_set_new(known, name, json_boolean(strcmp(name, "out") != 0 && differs(rows, name)));
+  for (size_t i = 0; i < count; i++) {
+    json_object_foreach((json_t *)settings_of(rows[i]), name, value) {
+      if (result_setting_kind(name) == SETTING_INTERNAL || json_object_get(rows[i], name) ||
+          json_object_get(known, name))
+        continue;
+      json_object_set_new(known, name, json_boolean(strcmp(name, "out") != 0 && differs(rows, count, name)));
     }
   }
 }
 
-json_t *columns_known(const json_t *rows) {
+json_t *columns_known(json_t *const *rows, size_t count) {
   json_t *known = json_object(), *value;
   const char *name;
-  json_object_foreach(json_array_get(rows, 0), name, value) {
-    if (strcmp(name, TABLE_SETTINGS) == 0) add_settings(known, rows);
+  json_object_foreach(rows[0], name, value) {
+    if (strcmp(name, TABLE_SETTINGS) == 0) add_settings(known, rows, count);
     else json_object_set_new(known, name, json_true());
   }
   return known;
@@ -51,8 +52,7 @@ json_t *columns_known(const json_t *rows) {
 
 static bool is_setting(const Table *table, const char *name) { return !json_object_get(table->rows[0], name); }
 
-/* EXIT_USAGE. */
-static bool no_such_column(const json_t *known, const char *flag, const char *given, Error *error) {
+static bool fail_column(const json_t *known, const char *flag, const char *given, Error *error) {
   const char *name, *between = "";
   json_t *listed;
   fail(error, EXIT_USAGE, "%s: there is no column %s; the columns are ", flag, text_one_line(given, 60).text);
@@ -66,10 +66,10 @@ static bool no_such_column(const json_t *known, const char *flag, const char *gi
 
 bool columns_check_sort(const json_t *known, const char *sort, Error *error) {
   return !sort || json_is_true(json_object_get(known, sort + (sort[0] == '-'))) ||
-         no_such_column(known, "--sort", sort, error);
+         fail_column(known, "--sort", sort, error);
 }
 
-/* ---- those that tell most ---- */
+/* ---- the most informative columns ---- */
 
 static bool is_empty(const Table *table, const char *name) {
   for (size_t i = 0; i < table->row_count; i++) {
@@ -79,45 +79,36 @@ static bool is_empty(const Table *table, const char *name) {
   return true;
 }
 
-/* What was measured and can be compared. */
-static bool is_needed(const Table *table, const Ranking *ranking, const char *name) {
+/* Returns whether a column has values that can be compared. */
+static bool is_comparable(const Table *table, const Ranking *ranking, const char *name) {
   return !is_empty(table, name) && !(strcmp(name, "val_text") == 0 && ranking->texts < 2) &&
          !(ranking_is_per_token(name) && ranking->tokens_differ);
 }
 
-static json_t *needed_results(const Table *table, const json_t *known, const Ranking *ranking) {
+static json_t *comparable_results(const Table *table, const json_t *known, const Ranking *ranking) {
   json_t *results = json_array(), *listed;
   const char *name;
   json_object_foreach((json_t *)known, name, listed) {
-    if (!is_setting(table, name) && strcmp(name, "run") != 0 && is_needed(table, ranking, name) &&
+    if (!is_setting(table, name) && strcmp(name, "run") != 0 && is_comparable(table, ranking, name) &&
         json_array_size(results) < RESULTS)
       json_array_append_new(results, json_string(name));
   }
   return results;
 }
 
-/* Paths that end in the same name tell nothing. */
-static bool tells(const Table *table, const char *name) {
-  const json_t *first = table_value(table->rows[0], name);
-  for (size_t i = 1; i < table->row_count; i++) {
-    const json_t *other = table_value(table->rows[i], name);
-    if (!first != !other || (first && !json_equal(first, other))) return true;
-  }
-  return false;
-}
-
-/* The settings that differ, what people vary before what follows from it. */
-static json_t *telling_settings(const Table *table, const json_t *known) {
+/* Lists the settings that differ: the ones that people vary first, then those that depend on them. A path whose last part
+ * is equal in all runs does not differ. */
+static json_t *informative_settings(const Table *table, const json_t *known) {
   static const char *const first[] = {"dim",  "layers", "lr",        "muon-lr", "ctx",   "arch",    "data",
                                       "init", "val",    "tokenizer", "steps",   "batch", "dropout", "seed"};
   json_t *settings = json_object(), *listed;
   const char *name;
   for (size_t i = 0; i < sizeof first / sizeof *first; i++)
-    if (json_is_true(json_object_get(known, first[i])) && tells(table, first[i]))
+    if (json_is_true(json_object_get(known, first[i])) && differs(table->rows, table->row_count, first[i]))
       json_object_set_new(settings, first[i], json_true());
   json_object_foreach((json_t *)known, name, listed) {
     if (json_is_true(listed) && is_setting(table, name) && result_setting_kind(name) != SETTING_ASIDE &&
-        tells(table, name))
+        differs(table->rows, table->row_count, name))
       json_object_set_new(settings, name, json_true());
   }
   return settings;
@@ -126,29 +117,29 @@ static json_t *telling_settings(const Table *table, const json_t *known) {
 typedef struct Fit {
   const Table *table;
   json_t *chosen; /* an object with the names */
-  int left;       /* columns of text */
+  int left;       /* characters left in the line */
 } Fit;
 
-static void take(Fit *fit, const char *name) {
+static void add_if_it_fits(Fit *fit, const char *name) {
   const int width = name ? table_column_width(fit->table, name) : 0;
   if (!name || width > fit->left) return;
   json_object_set_new(fit->chosen, name, json_true());
   fit->left -= width + TABLE_GAP;
 }
 
-/* The run; how good it is, and over what; then a setting and a number in turns, as long as they fit. */
-static json_t *choose_telling(const Table *table, const json_t *known, const Ranking *ranking, int width) {
+/* Chooses the run, its score and validation text, then settings and measurements in turn, as long as they fit. */
+static json_t *choose_informative(const Table *table, const json_t *known, const Ranking *ranking, int width) {
   static const char *const first[] = {"bits_per_byte", "val_text", "bits_per_byte_beginning"};
   Fit fit = {table, json_object(), width};
-  json_t *results = needed_results(table, known, ranking), *settings = telling_settings(table, known);
+  json_t *results = comparable_results(table, known, ranking), *settings = informative_settings(table, known);
   void *setting = json_object_iter(settings);
-  take(&fit, "run");
+  add_if_it_fits(&fit, "run");
   for (size_t i = 0; i < sizeof first / sizeof *first; i++)
-    if (is_needed(table, ranking, first[i])) take(&fit, first[i]);
+    if (is_comparable(table, ranking, first[i])) add_if_it_fits(&fit, first[i]);
   for (size_t i = 0; setting || i < json_array_size(results); i++) {
     const char *result = json_string_value(json_array_get(results, i));
-    take(&fit, setting ? json_object_iter_key(setting) : NULL);
-    if (result && !json_object_get(fit.chosen, result)) take(&fit, result);
+    add_if_it_fits(&fit, setting ? json_object_iter_key(setting) : NULL);
+    if (result && !json_object_get(fit.chosen, result)) add_if_it_fits(&fit, result);
     setting = setting ? json_object_iter_next(settings, setting) : NULL;
   }
   json_decref(results);
@@ -156,29 +147,29 @@ static json_t *choose_telling(const Table *table, const json_t *known, const Ran
   return fit.chosen;
 }
 
-/* Of all columns. */
-static void keep_telling(json_t *columns, const Table *table, const json_t *known, const Ranking *ranking, int width) {
-  json_t *telling = choose_telling(table, known, ranking, width), *listed;
+static void keep_informative(json_t *columns, const Table *table, const json_t *known, const Ranking *ranking,
+                             int width) {
+  json_t *informative = choose_informative(table, known, ranking, width), *listed;
   const char *name;
   json_object_foreach((json_t *)known, name, listed) {
-    if (!json_object_get(telling, name)) json_object_del(columns, name);
+    if (!json_object_get(informative, name)) json_object_del(columns, name);
   }
-  json_decref(telling);
+  json_decref(informative);
 }
 
-/* ---- those that are asked for ---- */
+/* ---- the requested columns ---- */
 
 static bool add_named(json_t *chosen, const json_t *known, const char *name, size_t size, Error *error) {
   char *copy = strndup(name, size);
   if (!copy) return error_memory(error, "the columns of a table");
   const bool is_known = json_object_get(known, copy);
   if (is_known) json_object_set_new(chosen, copy, json_true());
-  else no_such_column(known, "--columns", copy, error);
+  else fail_column(known, "--columns", copy, error);
   free(copy);
   return is_known;
 }
 
-/* "run,lr,seconds". */
+/* `list`: "run,lr,seconds" */
 static void choose_named(json_t *chosen, const json_t *known, const char *list, Error *error) {
   for (;;) {
     const size_t size = strcspn(list, ",");
@@ -187,12 +178,11 @@ static void choose_named(json_t *chosen, const json_t *known, const char *list, 
   }
 }
 
-/* For people without those that are empty. */
-static void choose_all(json_t *chosen, const Table *table, const json_t *known, bool empty) {
+static void choose_all(json_t *chosen, const Table *table, const json_t *known, bool with_empty) {
   json_t *listed;
   const char *name;
   json_object_foreach((json_t *)known, name, listed) {
-    if (json_is_true(listed) && (empty || !is_empty(table, name))) json_object_set_new(chosen, name, json_true());
+    if (json_is_true(listed) && (with_empty || !is_empty(table, name))) json_object_set_new(chosen, name, json_true());
   }
 }
 
@@ -217,7 +207,7 @@ bool columns_choose(Table *table, const json_t *known, const RunsTable *runs, co
     json_object_clear(chosen);
     choose_named(chosen, known, runs->columns, error);
   } else if (!runs->columns && for_people) {
-    keep_telling(chosen, table, known, ranking, runs->width);
+    keep_informative(chosen, table, known, ranking, runs->width);
   }
   *left_out = runs->columns ? 0 : all - json_object_size(chosen);
   const bool ok = !error->code && set_columns(table, known, chosen, error);
@@ -225,7 +215,7 @@ bool columns_choose(Table *table, const json_t *known, const RunsTable *runs, co
   return ok;
 }
 
-/* ---- words ---- */
+/* ---- values for people ---- */
 
 static json_t *base_of(const json_t *path) {
   const char *text = json_string_value(path);

@@ -1,5 +1,5 @@
-/* The measurements of a run, in memory that does not grow with its length: the lines of metrics.jsonl, with neighboring
- * lines merged. */
+/* The measurements of a run: the lines of metrics.jsonl. Neighboring lines of steps are merged, so that their memory does
+ * not grow with the length of the run. */
 #ifndef INKLING_REPORT_HISTORY_H
 #define INKLING_REPORT_HISTORY_H
 

@@ -17,17 +17,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLES = 24, SAMPLE_BYTES = 4000, WHOLE_BYTES = 24 /* words of this length fit into any line */ };
+enum { SAMPLES = 24, SAMPLE_BYTES = 4000, UNBROKEN_BYTES = 24 /* shorter options fit into any line */ };
 
-/* ---- a run, read ---- */
+/* ---- the files of a run ---- */
 
-/* What cannot be read is missing on the page; EXIT_MEMORY. */
-static PageSubject read_subject(const PageRun *run, Error *error) {
+/* Unreadable files are missing on the page. EXIT_MEMORY. */
+static PageSubject read_subject(const FoundRun *run, Error *error) {
   Error problem = {0};
   json_t *model = result_json(run->dir, MODEL_FILE_CONFIG, &problem);
   const json_t *vocab = json_object_get(model, "vocab_size");
   const PageSubject subject = {.dir = run->dir,
-                               .history = run->history,
+                               .history = &run->history,
                                .settings = result_settings(run->dir, &problem),
                                .result = result_json(run->dir, CHECKPOINT_RESULT, &problem),
                                .chance = json_number_value(vocab) > 1 ? log(json_number_value(vocab)) : (double)NAN};
@@ -41,7 +41,7 @@ static void free_subject(PageSubject *s) {
   json_decref(s->result);
 }
 
-/* ---- words ---- */
+/* ---- summary and facts ---- */
 
 static void write_json(FILE *stream, const json_t *value) {
   char *text = json_value_text(value, 6);
@@ -88,18 +88,18 @@ static void write_facts(FILE *stream, const PageSubject *s) {
   fputs("</dl>\n", stream);
 }
 
-/* NaN: no such number is known. */
+/* NaN: unknown. */
 static double number_setting(const PageSubject *s, const char *name) {
   const json_t *value = json_object_get(s->settings, name);
   return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
-/* Options stay whole where lines are broken, which happens at hyphens, too. */
+/* Writes text in which no line is broken inside an option, at its hyphens. */
 static void write_words(FILE *stream, const char *text) {
   for (const char *at = text, *end; *at; at = end) {
     end = *at == ' ' ? at + 1 : at + strcspn(at, " ");
     const char *dashes = strstr(at, "--");
-    const bool option = (*at == '-' || (dashes && dashes < end)) && end - at < WHOLE_BYTES;
+    const bool option = (*at == '-' || (dashes && dashes < end)) && end - at < UNBROKEN_BYTES;
     fputs(option ? "<span class=\"option\">" : "", stream);
     html_write(stream, at, (size_t)(end - at));
     fputs(option ? "</span>" : "", stream);
@@ -135,7 +135,7 @@ static void write_element(FILE *stream, const char *tag, const char *text) {
   fprintf(stream, "</%s>", tag);
 }
 
-/* Of one run: names and values, in as many columns as there is room for. */
+/* The settings of one run: names and values. */
 static void write_list(FILE *stream, json_t *settings) {
   fputs("<dl class=\"settings\">\n", stream);
   for (void *at = json_object_iter(settings); at; at = json_object_iter_next(settings, at)) {
@@ -148,7 +148,7 @@ static void write_list(FILE *stream, json_t *settings) {
   fputs("</dl>\n", stream);
 }
 
-/* What another run has otherwise than the first one is marked. */
+/* Values that differ from the first run are marked. */
 static void write_row(FILE *stream, const char *name, const PageSubject *subjects, int count) {
   fputs("<tr>", stream);
   write_element(stream, "th", name);
@@ -183,7 +183,7 @@ static void write_settings(FILE *stream, const PageSubject *subjects, int count)
 
 /* ---- samples ---- */
 
-/* The next line "=== step N" from `at` on, or the end. */
+/* Returns the next line "=== step N" from `at` on, or `end`. */
 static const char *next_header(const char *at, const char *end) {
   static const char header[] = "=== step ";
   for (; at < end; at = (at = memchr(at, '\n', (size_t)(end - at))) ? at + 1 : end)
@@ -201,7 +201,7 @@ static void write_sample(FILE *stream, const char *at, const char *end, bool ope
   fputs(shown < size ? " ...</pre></details>\n" : "</pre></details>\n", stream);
 }
 
-/* The newest ones, the last of them unfolded; nothing where there are none. False: EXIT_MEMORY. */
+/* Writes the newest samples, with the last one unfolded. EXIT_MEMORY. */
 static bool write_samples(FILE *stream, const char *dir, Error *error) {
   Error problem = {0};
   MappedFile file;
@@ -243,7 +243,7 @@ static const char head[] =
     "dl { display: flex; flex-wrap: wrap; gap: .5rem; margin: .8rem 0; } dl div { background: var(--box); "
     "border-radius: 6px; padding: .35rem .8rem; } dt { color: var(--soft); font-size: .8rem; } dd { margin: 0; "
     "font-variant-numeric: tabular-nums; }\n"
-    ".diagnosis { border-left: 4px solid var(--c2); background: var(--box); padding: .5rem .8rem; margin: .5rem 0; }\n"
+    ".verdict { border-left: 4px solid var(--c2); background: var(--box); padding: .5rem .8rem; margin: .5rem 0; }\n"
     ".charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem; }\n"
     ".summary { font-size: 1.1rem; max-width: 46rem; margin: .6rem 0; overflow-wrap: anywhere; } .none, .note { color: "
     "var(--soft); }\n"
@@ -319,7 +319,7 @@ static bool write_page(FILE *stream, const PageSubject *subjects, int count, Err
   return ok && json_memory_ok(error, "a report");
 }
 
-bool page_write(const PageRun *runs, int count, const char *path, Error *error) {
+bool page_write(const FoundRun *runs, int count, const char *path, Error *error) {
   FileWriter file;
   if (count < 1) return fail(error, EXIT_INTERNAL, "a report of no run");
   PageSubject *subjects = calloc((size_t)count, sizeof *subjects);
@@ -334,13 +334,8 @@ bool page_write(const PageRun *runs, int count, const char *path, Error *error) 
 }
 
 bool page_write_runs(const char *const *dirs, int count, const char *path, Error *error) {
-  FoundRuns found = {0};
-  PageRun *runs = NULL;
-  bool ok = find_runs_read(&found, dirs, count, error);
-  if (ok) ok = (runs = calloc((size_t)found.count, sizeof *runs)) || error_memory(error, "a report");
-  for (int i = 0; ok && i < found.count; i++) runs[i] = (PageRun){found.items[i].dir, &found.items[i].history};
-  ok = ok && page_write(runs, found.count, path, error);
-  free(runs);
-  find_runs_free(&found);
+  FoundRuns runs = {0};
+  const bool ok = find_runs_read(&runs, dirs, count, error) && page_write(runs.items, runs.count, path, error);
+  find_runs_free(&runs);
   return ok;
 }

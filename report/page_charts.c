@@ -9,30 +9,30 @@
 
 enum { TITLE_BYTES = 120 };
 
-/* The values of the logged steps that a chart can show. */
-typedef enum Measure { OF_LOSS, OF_LR, OF_GRAD_NORM, OF_SPEED } Measure;
+/* What a chart shows: a measurement of the logged steps, or evaluations. */
+typedef enum Measure { LOSS, LR, GRAD_NORM, SPEED, EVALUATIONS, LOSS_AND_EVALUATIONS } Measure;
 
 static ChartPoint point_of(const HistoryPoint *p, Measure measure, bool time) {
   ChartPoint point = {.x = time ? p->seconds : (double)p->step, .low = NAN, .high = NAN};
   switch (measure) {
-  case OF_LOSS:
+  default:
     point.y = p->loss;
     if (p->lines > 1 && isfinite(p->most)) {
       point.low = p->least;
       point.high = p->most;
     }
     break;
-  case OF_LR: point.y = p->lr; break;
-  case OF_GRAD_NORM: point.y = p->grad_norm; break;
-  case OF_SPEED: point.y = p->tokens_per_s; break;
+  case LR: point.y = p->lr; break;
+  case GRAD_NORM: point.y = p->grad_norm; break;
+  case SPEED: point.y = p->tokens_per_s; break;
   }
   return point;
 }
 
-/* The points of a curve, and the titles of those that have one. */
+/* A curve with its memory. */
 typedef struct Drawn {
   ChartCurve curve;
-  const ChartPoint *kept; /* the evaluation of the model that is kept, among its points; NULL: there is none */
+  const ChartPoint *kept; /* the point of the kept model's evaluation; NULL: none */
   char (*titles)[TITLE_BYTES];
 } Drawn;
 
@@ -53,8 +53,8 @@ static bool draw_steps(Drawn *d, const History *h, Measure measure, bool time, c
   return true;
 }
 
-/* Evaluations over one part of the validation text: at most HISTORY_POINTS of them, evenly, and that of the model that
- * is kept. */
+/* Draws evaluations that use the same validation text as the first one: at most HISTORY_POINTS of them, at equal
+ * intervals, and the evaluation of the kept model. */
 static bool draw_evaluations(Drawn *d, const History *h, bool bits, bool time, const char *name, int color) {
   if (!allocate(d, name, color, HISTORY_POINTS + 1)) return false;
   d->titles = calloc(HISTORY_POINTS + 1, sizeof *d->titles);
@@ -77,49 +77,34 @@ static bool draw_evaluations(Drawn *d, const History *h, bool bits, bool time, c
   return d->titles;
 }
 
-/* Training and validation loss of a run. */
-static bool write_losses(FILE *stream, const PageSubject *s, bool time) {
-  Drawn drawn[2] = {0};
-  const ChartLevel guessing = {"guessing", s->chance};
-  bool ok = draw_steps(&drawn[0], s->history, OF_LOSS, time, "training", 0) &&
-            draw_evaluations(&drawn[1], s->history, false, time, "validation", 1);
-  const ChartCurve curves[] = {drawn[0].curve, drawn[1].curve};
-  const Chart chart = {
-      .title = time ? "Loss over time (nats per token)" : "Loss on training and validation text (nats per token)",
-      .note = time ? "The same losses over the time since the run began. Lower is better."
-                   : "How wrong the predictions are; lower is better. Where only the training loss falls, the "
-                     "model learns its text by heart.",
-      .id = time ? "loss-time" : "loss",
-      .time = time,
-      .curves = curves,
-      .curve_count = 2,
-      .levels = &guessing,
-      .level_count = 1,
-      .mark = ok ? drawn[1].kept : NULL};
-  if (ok) chart_write(stream, &chart);
-  for (int i = 0; i < 2; i++) free_drawn(&drawn[i]);
-  return ok;
-}
-
-/* Of all runs one measure of the logged steps, or their evaluations. */
-typedef struct Comparison {
+/* One curve per run; LOSS_AND_EVALUATIONS: training and validation loss of one run. */
+typedef struct PageChart {
   const char *title, *note, *id;
-  bool of_evaluations, bits, time, log;
   Measure measure;
-} Comparison;
+  bool bits, time, log;
+} PageChart;
 
-static bool write_comparison(FILE *stream, const PageSubject *subjects, int count, const Comparison *c) {
-  Drawn *drawn = calloc((size_t)count, sizeof *drawn);
-  ChartCurve *curves = calloc((size_t)count, sizeof *curves);
-  const double xz = c->bits && count == 1 ? subjects[0].history->xz_bits_per_byte : 0;
-  const ChartLevel levels[] = {{"guessing", c->bits ? 8 : (double)NAN}, {"xz -9", xz > 0 ? xz : (double)NAN}};
+static bool write_chart(FILE *stream, const PageSubject *subjects, int count, const PageChart *c) {
+  const bool both = c->measure == LOSS_AND_EVALUATIONS, alone = count == 1;
+  const int curve_count = both ? 2 : count;
+  Drawn *drawn = calloc((size_t)curve_count, sizeof *drawn);
+  ChartCurve *curves = calloc((size_t)curve_count, sizeof *curves);
+  const double xz = c->bits && alone ? subjects[0].history->xz_bits_per_byte : 0;
+  const ChartLevel levels[] = {{"guessing", both      ? subjects[0].chance
+                                            : c->bits ? 8
+                                                      : (double)NAN},
+                               {"xz -9", xz > 0 ? xz : (double)NAN}};
+  const ChartPoint *kept = NULL;
   bool ok = drawn && curves;
-  for (int i = 0; ok && i < count; i++) {
-    const PageSubject *s = &subjects[i];
-    const int color = count == 1 ? c->of_evaluations : i + 1;
-    ok = c->of_evaluations ? draw_evaluations(&drawn[i], s->history, c->bits, c->time, s->dir, color)
-                           : draw_steps(&drawn[i], s->history, c->measure, c->time, s->dir, color);
+  for (int i = 0; ok && i < curve_count; i++) {
+    const PageSubject *s = &subjects[both ? 0 : i];
+    const bool evaluations = both ? i == 1 : c->measure == EVALUATIONS;
+    const char *name = !both ? s->dir : evaluations ? "validation" : "training";
+    const int color = alone ? evaluations : i + 1;
+    ok = evaluations ? draw_evaluations(&drawn[i], s->history, c->bits, c->time, name, color)
+                     : draw_steps(&drawn[i], s->history, c->measure, c->time, name, color);
     curves[i] = drawn[i].curve;
+    if (alone && evaluations) kept = drawn[i].kept;
   }
   const Chart chart = {.title = c->title,
                        .note = c->note,
@@ -127,46 +112,53 @@ static bool write_comparison(FILE *stream, const PageSubject *subjects, int coun
                        .time = c->time,
                        .log = c->log,
                        .curves = curves,
-                       .curve_count = count,
+                       .curve_count = curve_count,
                        .levels = levels,
                        .level_count = 2,
-                       .mark = ok && count == 1 && c->of_evaluations ? drawn[0].kept : NULL};
+                       .mark = kept};
   if (ok) chart_write(stream, &chart);
-  for (int i = 0; drawn && i < count; i++) free_drawn(&drawn[i]);
+  for (int i = 0; drawn && i < curve_count; i++) free_drawn(&drawn[i]);
   free(drawn);
   free(curves);
   return ok;
 }
 
 bool page_write_charts(FILE *stream, const PageSubject *subjects, int count) {
-  static const Comparison comparisons[] = {
+  static const PageChart charts[] = {
+      {"Loss on training and validation text (nats per token)",
+       "How wrong the predictions are; lower is better. Where only the training loss falls, the model learns its text "
+       "by "
+       "heart.",
+       "loss", LOSS_AND_EVALUATIONS, false, false, false},
+      {"Loss over time (nats per token)", "The same losses over the time since the run began. Lower is better.",
+       "loss-time", LOSS_AND_EVALUATIONS, false, true, false},
       {"Loss on validation text (nats per token)",
        "How wrong the predictions are on text that the model does not learn from; lower is better. Only runs with the "
        "same text and tokenizer can be compared.",
-       "validation", true, false, false, false, OF_LOSS},
+       "validation", EVALUATIONS, false, false, false},
       {"Loss on validation text over time (nats per token)",
-       "The same losses over the time since each run began. Lower is better.", "validation-time", true, false, true,
-       false, OF_LOSS},
+       "The same losses over the time since each run began. Lower is better.", "validation-time", EVALUATIONS, false,
+       true, false},
       {"Loss on training text (nats per token)",
-       "How wrong the predictions are on the text that the model learns from; lower is better.", "training", false,
-       false, false, false, OF_LOSS},
+       "How wrong the predictions are on the text that the model learns from; lower is better.", "training", LOSS,
+       false, false, false},
       {"Bits per byte of validation text",
        "What the model needs to store a byte of unseen text; lower is better. It compares tokenizers, too, and xz -9, "
        "a compressor that has read the end of the training text.",
-       "bits", true, true, false, false, OF_LOSS},
+       "bits", EVALUATIONS, true, false, false},
       {"Learning rate", "How large the steps of training are. It is planned before the run: nothing to judge.", "lr",
-       false, false, false, false, OF_LR},
+       LR, false, false, false},
       {"Gradient norm",
        "How strongly the text pulls at the weights, before clipping. Single peaks are harmless; a lasting rise is a "
        "sign that training fails.",
-       "norm", false, false, false, true, OF_GRAD_NORM},
+       "norm", GRAD_NORM, false, false, true},
       {"Speed (tokens per second)", "Higher is faster. The speed falls where the machine does other work, too.",
-       "speed", false, false, false, false, OF_SPEED}};
-  enum { OF_SEVERAL = 3 }; /* the first ones are drawn only to compare runs */
+       "speed", SPEED, false, false, false}};
+  enum { FOR_SEVERAL = 2, FOR_ANY = 5 }; /* the first charts are for one run, the next ones for several */
   fputs("<section>\n<h2>Charts</h2>\n<div class=\"charts\">\n", stream);
-  bool ok = count > 1 || (write_losses(stream, subjects, false) && write_losses(stream, subjects, true));
-  for (size_t i = count > 1 ? 0 : OF_SEVERAL; ok && i < sizeof comparisons / sizeof *comparisons; i++)
-    ok = write_comparison(stream, subjects, count, &comparisons[i]);
+  bool ok = true;
+  for (size_t i = 0; ok && i < sizeof charts / sizeof *charts; i++)
+    if (i >= FOR_ANY || (i >= FOR_SEVERAL) == (count > 1)) ok = write_chart(stream, subjects, count, &charts[i]);
   fputs("</div>\n</section>\n", stream);
   return ok;
 }

@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-/* The data of a run. */
+/* A run on the page. */
 typedef struct PageSubject {
   const char *dir;
   const History *history;

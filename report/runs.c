@@ -27,41 +27,40 @@ static json_t *count_or(const json_t *known, const int64_t *other) {
   return json_is_integer(known) ? json_deep_copy(known) : other ? json_integer(*other) : json_null();
 }
 
-/* A number of the kept model over all of its validation text, or over the beginning alone; null in the other column. */
-static json_t *over(const HistoryEvaluation *kept, bool all, double number) {
+/* A measurement on all of the validation text, or on its beginning alone, is null in the other column. */
+static json_t *measured_on(const HistoryEvaluation *kept, bool all, double number) {
   return result_number(kept && kept->all == all ? number : (double)NAN);
 }
 
-static json_t *exact_over(const HistoryEvaluation *kept, bool all) {
+static json_t *exact_on(const HistoryEvaluation *kept, bool all) {
   return result_number(kept && history_counted_all(kept) == all ? kept->exact : (double)NAN);
 }
 
-/* The columns for people are the first ones that are needed. */
+/* The order matters: a table for people shows the first columns that have values. */
 static void set_measured(json_t *row, const char *state, const History *h, const json_t *result) {
   const HistoryEvaluation *kept = history_kept(h);
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
   const double loss = kept ? kept->loss : (double)NAN, bits = kept ? kept->bits_per_byte : (double)NAN;
   json_t *tokens = count_or(json_object_get(result, "tokens"), last ? &last->tokens : NULL);
   json_t *seconds = number_or(json_object_get(result, "seconds"), last ? last->seconds : (double)NAN);
-  set(row, "bits_per_byte", over(kept, true, bits));
+  set(row, "bits_per_byte", measured_on(kept, true, bits));
   set(row, "val_text", kept && h->val_text ? json_sprintf("%016" PRIx64, h->val_text) : json_null());
-  set(row, "bits_per_byte_beginning", over(kept, false, bits));
-  set(row, "exact", exact_over(kept, true));
+  set(row, "bits_per_byte_beginning", measured_on(kept, false, bits));
+  set(row, "exact", exact_on(kept, true));
   set(row, "state", json_string(state));
-  set(row, "val_loss", over(kept, true, loss));
+  set(row, "val_loss", measured_on(kept, true, loss));
   set(row, "step", count_or(json_object_get(result, "step"), last ? &last->step : NULL));
   set(row, "kept_step", kept ? json_integer(kept->step) : json_null());
   set(row, "seconds", seconds);
   set(row, "params", count_or(json_object_get(result, "params"), NULL));
   set(row, "tokens_per_s", result_number(json_number_value(tokens) / json_number_value(seconds)));
   set(row, "tokens", tokens);
-  set(row, "val_loss_beginning", over(kept, false, loss));
-  set(row, "exact_beginning", exact_over(kept, false));
+  set(row, "val_loss_beginning", measured_on(kept, false, loss));
+  set(row, "exact_beginning", exact_on(kept, false));
 }
 
-/* A run as an object: run, settings (an object), and what was measured. */
-static bool add_run(void *context, const char *dir, Error *error) {
-  json_t *rows = context;
+/* Adds a run as an object: run, settings (an object), and the measurements. */
+static bool add_run(json_t *rows, const char *dir, Error *error) {
   Error damage = {0};
   History history = {0};
   json_t *row = json_object(), *name = json_string(dir);
@@ -77,38 +76,38 @@ static bool add_run(void *context, const char *dir, Error *error) {
   return error->code == EXIT_DONE && json_memory_ok(error, "a table of runs");
 }
 
-/* ---- all of it ---- */
+/* ---- the table ---- */
 
-/* The rows in their order, and what people read: words, labels and names instead of states, fingerprints and paths. */
-static bool order(const RunsTable *table, json_t **rows, size_t count, Ranking *ranking, Error *error) {
-  if (!ranking_sort(ranking, rows, count, table->sort ? table->sort : "bits_per_byte", error)) return false;
-  if (table->format > TABLE_MARKDOWN) return true;
-  ranking_label(rows, count);
-  for (size_t i = 0; i < count; i++) columns_make_readable(rows[i]);
+/* Sorts the rows, and replaces states, fingerprints and paths by words, labels and names in a table for people. */
+static bool order(const RunsTable *runs, Table *table, Ranking *ranking, Error *error) {
+  const char *sort = runs->sort ? runs->sort : "bits_per_byte";
+  if (!ranking_sort(ranking, table->rows, table->row_count, sort, error)) return false;
+  if (runs->format > TABLE_MARKDOWN) return true;
+  ranking_label(table->rows, table->row_count);
+  for (size_t i = 0; i < table->row_count; i++) columns_make_readable(table->rows[i]);
   return true;
 }
 
-static void tell(const RunsTable *table, const Ranking *ranking, size_t left_out) {
-  if (table->format > TABLE_MARKDOWN) return;
-  ranking_tell(ranking, table->sort ? table->sort : "bits_per_byte", table->console);
+static void print_notes(const RunsTable *runs, const Ranking *ranking, size_t left_out) {
+  if (runs->format > TABLE_MARKDOWN) return;
+  ranking_tell(ranking, runs->sort ? runs->sort : "bits_per_byte", runs->console);
   if (left_out)
-    console_note(table->console, "%s: --columns all, or -O csv", text_plural((double)left_out, "more column").text);
+    console_note(runs->console, "%s: --columns all, or -O csv", text_plural((double)left_out, "more column").text);
 }
 
 static bool print_rows(const RunsTable *runs, const json_t *found, FILE *stream, Error *error) {
   Table table = {.row_count = json_array_size(found)};
   Ranking ranking;
   size_t left_out = 0;
-  json_t *known = columns_known(found);
   table.rows = malloc(table.row_count * sizeof *table.rows);
-  for (size_t i = 0; table.rows && i < table.row_count; i++) table.rows[i] = json_array_get(found, i);
-  bool ok = table.rows || error_memory(error, "a table of runs");
-  ok = ok && columns_check_sort(known, runs->sort, error) &&
-       order(runs, table.rows, table.row_count, &ranking, error) &&
-       columns_choose(&table, known, runs, &ranking, &left_out, error) && json_memory_ok(error, "a table of runs");
+  if (!table.rows) return error_memory(error, "a table of runs");
+  for (size_t i = 0; i < table.row_count; i++) table.rows[i] = json_array_get(found, i);
+  json_t *known = columns_known(table.rows, table.row_count);
+  bool ok = columns_check_sort(known, runs->sort, error) && order(runs, &table, &ranking, error) &&
+            columns_choose(&table, known, runs, &ranking, &left_out, error) && json_memory_ok(error, "a table of runs");
   if (ok) table_print(&table, runs->format, stream);
   ok = ok && file_flush(stream, "stdout", error) && json_memory_ok(error, "a table of runs");
-  if (ok) tell(runs, &ranking, left_out);
+  if (ok) print_notes(runs, &ranking, left_out);
   free(table.rows);
   free(table.columns);
   json_decref(known);
@@ -116,9 +115,12 @@ static bool print_rows(const RunsTable *runs, const json_t *found, FILE *stream,
 }
 
 bool runs_print(const RunsTable *table, FILE *stream, Error *error) {
+  FoundRuns found = {0};
   json_t *rows = json_array();
-  bool ok = find_runs(table->dirs, table->count, add_run, rows, error);
+  bool ok = find_runs(&found, table->dirs, table->count, error);
+  for (int i = 0; ok && i < found.count; i++) ok = add_run(rows, found.items[i].dir, error);
   ok = ok && print_rows(table, rows, stream, error);
   json_decref(rows);
+  find_runs_free(&found);
   return ok;
 }

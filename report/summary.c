@@ -1,7 +1,7 @@
 #include "report/summary.h"
 
-#include "report/result.h"
 #include "report/diagnosis.h"
+#include "report/result.h"
 #include "util/text.h"
 
 #include <inttypes.h>

@@ -71,8 +71,9 @@ typedef struct Found {
   int count, wanted;
 } Found;
 
-static bool take(void *context, const MetricsLine *line) {
+static bool take(void *context, const MetricsLine *line, Error *error) {
   Found *found = context;
+  (void)error;
   found->lines[found->count++] = *line;
   return found->count < found->wanted;
 }

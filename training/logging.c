@@ -131,7 +131,7 @@ bool run_write_result(const Run *r, RunEnd end, const char *version, Error *erro
 
 bool run_write_report(const RunFiles *files, const Collective *peers, Error *error) {
   if (!run_leads(peers)) return true;
-  return page_write(&(PageRun){files->dir, &files->history}, 1, path_in(files->dir, CHECKPOINT_REPORT).text, error);
+  return page_write(&(FoundRun){files->dir, files->history}, 1, path_in(files->dir, CHECKPOINT_REPORT).text, error);
 }
 
 bool run_take_reports(Run *r, bool wait, Error *error) {
