@@ -96,8 +96,8 @@ static json_t *comparable_results(const Table *table, const json_t *known, const
   return results;
 }
 
-/* Lists the settings that differ: the ones that people vary first, then those that depend on them. A path whose last part
- * is equal in all runs does not differ. */
+/* Lists the settings that differ: the ones that people vary first, then those that depend on them. A path whose last
+ * part is equal in all runs does not differ. */
 static json_t *informative_settings(const Table *table, const json_t *known) {
   static const char *const first[] = {"dim",  "layers", "lr",        "muon-lr", "ctx",   "arch",    "data",
                                       "init", "val",    "tokenizer", "steps",   "batch", "dropout", "seed"};

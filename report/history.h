@@ -1,5 +1,5 @@
-/* The measurements of a run: the lines of metrics.jsonl. Neighboring lines of steps are merged, so that their memory does
- * not grow with the length of the run. */
+/* The measurements of a run: the lines of metrics.jsonl. Neighboring lines of steps are merged, so that their memory
+ * does not grow with the length of the run. */
 #ifndef INKLING_REPORT_HISTORY_H
 #define INKLING_REPORT_HISTORY_H
 

@@ -5,8 +5,9 @@
 
 #include "report/find_runs.h"
 
-/* Writes the page of `count` > 0 runs to `path`, from their histories and their config.txt, config.json, result.json and
- * samples.txt, if these exist. Less than half a megabyte per run, regardless of its length. EXIT_OUTPUT, EXIT_MEMORY. */
+/* Writes the page of `count` > 0 runs to `path`, from their histories and their config.txt, config.json, result.json
+ * and samples.txt, if these exist. Less than half a megabyte per run, regardless of its length. EXIT_OUTPUT,
+ * EXIT_MEMORY. */
 bool page_write(const FoundRun *runs, int count, const char *path, Error *error);
 
 /* Writes the page of the runs that find_runs() finds: `./train --report`. EXIT_INPUT: there is none. */

@@ -61,7 +61,8 @@ SettingKind result_setting_kind(const char *name);
 
 /* Reads DIR/NAME. Returns NULL without an error when it does not exist, else with EXIT_INPUT or EXIT_MEMORY. */
 json_t *result_json(const char *dir, const char *name, Error *error);
-/* Returns tokens per second of training time, which excludes evaluating, saving and sampling. NaN: nothing was logged. */
+/* Returns tokens per second of training time, which excludes evaluating, saving and sampling. NaN: nothing was logged.
+ * */
 double result_training_speed(const History *history);
 json_t *result_evaluation(const HistoryEvaluation *evaluation); /* an object; null when there is none */
 
