@@ -44,15 +44,15 @@ static BenchModel model_of(const char *name, int layers, int heads, int dim, int
                                  .gated = true}};
 }
 
-/* A part of the command line. */
+/* What to measure. */
 typedef struct Choice {
   const char *only, *model; /* lists with commas; NULL: the usual */
   int batch;                /* 0: the model's */
-  const char *shape_text;   /* NULL: none */
-  BenchModel shape;         /* the only model, where there is a text; `model` is its name */
+  const char *shape_text;   /* --shape; NULL: none */
+  BenchModel shape;         /* with --shape the only model; `model` is its name */
 } Choice;
 
-/* Whether `name` is in a list. */
+/* Returns whether `name` is in a list. */
 static bool listed(const char *list, const char *name) {
   const size_t size = strlen(name);
   for (; list; list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL)
@@ -138,7 +138,7 @@ static int usage(const char *flag) {
   return EXIT_USAGE;
 }
 
-/* Prints what is measured. */
+/* Prints the device that is measured. */
 static void print_device(Bench *b) {
   ContextInfo info;
   const char *isa = b->ops->isa, *quote = isa ? "\"" : "";
@@ -157,7 +157,7 @@ typedef struct Arguments {
   const char *device, *isa, *json, *dtype, *weights;
 } Arguments;
 
-/* NULL, or the flag that is wrong. */
+/* Returns NULL, or the wrong flag. */
 static const char *parse(int argc, char **argv, Arguments *a, Bench *b) {
   const struct {
     const char *flag, **text;
@@ -196,7 +196,7 @@ static const char *parse(int argc, char **argv, Arguments *a, Bench *b) {
   return NULL;
 }
 
-/* The backend, and the dtype: the natural one unless it was given. */
+/* Returns the backend, and the dtype: by default the natural one. */
 static const Backend *find_backend(const Arguments *a, DType *dtype) {
   const char *name = a->device ? a->device : a->isa || !backend_find("cuda", NULL, ~0u) ? "cpu" : "cuda";
   const Backend *best = backend_find(name, a->isa, ~0u);

@@ -1,4 +1,4 @@
-/* The benchmarked models, and functions for all rows. */
+/* The benchmarked models. */
 #include "bench/bench.h"
 #include "kernels/philox.h"
 #include "model/parameters.h"
@@ -103,20 +103,8 @@ Norm bench_norm(const BenchModel *m, NormParameters norm) {
                 .eps = m->config.norm_eps};
 }
 
-Quantiles bench_row(Bench *b, Case k, Operands *o, const Need *needs, int count) {
-  k.operands = o;
-  Quantiles ms = {0};
-  if (o->model && !bench_model_ready(b, o->model)) bench_skip(b, &k, "the model does not fit");
-  else if (!bench_sets(b, o, needs, count))
-    bench_skip(b, &k, "skipped: its operands do not fit the memory that is free");
-  else ms = bench_case(b, &k);
-  bench_free(b);
-  return ms;
-}
-
-Case bench_case_of(const char *group, const char *model, const char *operation,
-                   void (*run)(Bench *, const Operands *, int)) {
-  return (Case){.group = group, .model = model, .operation = operation, .run = run};
+void bench_call_linear(Bench *b, const Operands *o, int set) {
+  b->ops->linear(b->c, o->array[set][0], o->array[set][1], &o->model->params, o->layer, o->rows);
 }
 
 int32_t *bench_random_tokens(int64_t count, int vocab) {

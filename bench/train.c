@@ -10,8 +10,8 @@
 
 enum { CHUNKS = 11 };
 
-/* Seconds of one step, over CHUNKS chunks of some steps each, a wait after every chunk; fewer, but three, where a step
- * takes longer than there is time for a chunk. */
+/* Measures the seconds of one step in CHUNKS chunks of several steps, with a wait after every chunk; in at least three
+ * chunks where a step takes longer than the time for a chunk. */
 static bool time_training(Bench *b, Model *model, const int32_t *tokens, const int32_t *targets, Quantiles *out,
                           double *loss, Error *error) {
   double chunk[CHUNKS] = {0}, start;
@@ -31,7 +31,7 @@ static bool time_training(Bench *b, Model *model, const int32_t *tokens, const i
     for (int step = 0; step < steps; step++) {
       model_train_step(model, &batch);
       if (model_reports(model, &report, 1, false, error) < 0)
-        return false; /* as a run does: it bounds how far ahead we are */
+        return false; /* as a run does: it limits the number of submitted steps */
     }
     int taken;
     while ((taken = model_reports(model, &report, 1, true, error)) > 0) *loss = (double)report.loss;
@@ -42,7 +42,7 @@ static bool time_training(Bench *b, Model *model, const int32_t *tokens, const i
   return true;
 }
 
-/* Random matrices, norms of 1. */
+/* Uploads random matrices, and norm weights of 1. */
 static void upload_weights(Model *model) {
   const ParameterTable *table = model_table(model);
   float *host = calloc(table->arena, sizeof *host);
@@ -77,7 +77,7 @@ static void print_training(Bench *b, const BenchModel *m, const TrainConfig *tra
       1e3 * s->p90, flops / s->median, bench_peak_bytes(b), model_parameters(c));
 }
 
-/* One attempt; false with EXIT_MEMORY where the batch does not fit. */
+/* Returns false with EXIT_MEMORY when the batch does not fit. */
 static bool train_once(Bench *b, const BenchModel *m, int batch, float dropout, Error *error) {
   const ModelConfig *c = &m->config;
   Model *model = NULL;
@@ -102,7 +102,7 @@ static bool train_once(Bench *b, const BenchModel *m, int batch, float dropout, 
   return ok;
 }
 
-/* With the batch asked for, or half of it as often as memory wants. */
+/* Trains with the requested batch, and halves it until it fits into memory. */
 void bench_train(Bench *b, BenchModel *m, bool dropout_too) {
   for (int dropped = 0; dropped < (dropout_too ? 2 : 1); dropped++)
     for (int batch = m->batch; batch >= 1; batch /= 2) {
