@@ -5,6 +5,7 @@
 #include "util/error.h"
 #include "util/progress.h"
 #include "dataset/windows.h"
+#include "inference/batch.h"
 #include "inference/generation.h"
 #include "model/decoder.h"
 
@@ -13,9 +14,9 @@ typedef struct PairReader {
   const Windows *windows;
   bool encoder;        /* prompts are sources and end with an end token; else they begin with `before` */
   int32_t before, end; /* the tokens before and after a target */
-  struct Batch *room;
-  int64_t window;
-  int place;
+  Batch batch;         /* holds one window */
+  int64_t window;      /* the next window */
+  int position;        /* in the window */
 } PairReader;
 
 /* Opens a reader and closes it; closing is harmless on a zeroed struct. EXIT_MEMORY. */

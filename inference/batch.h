@@ -10,7 +10,7 @@
 typedef struct Batch {
   int32_t *memory;
   int ctx;
-  Window first;       /* sequence 0; the other sequences follow in each array */
+  Window first;       /* sequence 0; in each array the other sequences follow */
   SourceBatch source; /* for pairs; batch_tokens() points to it */
 } Batch;
 

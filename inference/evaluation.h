@@ -26,10 +26,10 @@ static inline double evaluation_bits_per_byte(const Evaluation *s) {
 /* The targets that are counted: those of all windows in order (dataset/windows.h), or of the first `limit`. */
 typedef struct EvaluationPlan {
   Windows windows;
-  int stride; /* distance between windows of the stream; ctx: disjoint windows */
+  int stride; /* tokens between the beginnings of two windows of the stream; ctx: disjoint windows */
   int batch;
   int64_t limit;   /* 0: none */
-  int rank, ranks; /* each of several processes counts its part of the batches; ranks 0: one process */
+  int rank, ranks; /* each process evaluates every ranks-th batch; ranks 0: one process */
   const Tokenizer *tokenizer;
 } EvaluationPlan;
 

@@ -24,7 +24,7 @@ static void sift_down(TokenAlternative *heap, int count, int at, TokenAlternativ
   heap[at] = item;
 }
 
-/* Sifting the worst out of what is left, from the end on, leaves the best first. */
+/* Selects with a heap, then sorts it: moving the worst token to the end again and again leaves the best first. */
 static void select_top(const float *logits, int vocab, TokenAlternative *top, int count) {
   for (int i = 0; i < count; i++) top[i] = (TokenAlternative){i, logits[i]};
   for (int i = count / 2 - 1; i >= 0; i--) sift_down(top, count, i, top[i]);

@@ -13,8 +13,8 @@ typedef struct Completing {
 
 bool token_rules_make(TokenRules *out, const Tokenizer *tokenizer, Error *error) {
   *out = (TokenRules){.tokenizer = tokenizer, .tokens = tokenizer_tokens(tokenizer)};
-  out->room = calloc((size_t)tokenizer_vocab(tokenizer), sizeof *out->room);
-  return out->room || error_memory(error, "rules for tokens");
+  out->dense = calloc((size_t)tokenizer_vocab(tokenizer), sizeof *out->dense);
+  return out->dense || error_memory(error, "rules for tokens");
 }
 
 void token_rules_free(TokenRules *r) {
@@ -27,7 +27,7 @@ void token_rules_free(TokenRules *r) {
   free(r->bans);
   free(r->completing);
   free(r->biases);
-  free(r->room);
+  free(r->dense);
   *r = (TokenRules){0};
 }
 
@@ -64,7 +64,7 @@ bool token_rules_ban(TokenRules *r, const uint8_t *text, size_t size, Error *err
   return error_memory(error, "rules for tokens");
 }
 
-/* What of a ban the text ends with after a token; the ban's size: it was completed. */
+/* Returns the number of bytes of a ban that the text ends with after a token; the size of the ban: it is complete. */
 static size_t after_token(const TokenRules *r, const Pattern *ban, size_t matched, int32_t id) {
   size_t size;
   const uint8_t *bytes = tokenizer_decode(r->tokenizer, id, &size);
@@ -79,7 +79,7 @@ void token_rules_advance(const TokenRules *r, size_t *matched, int32_t id) {
   for (int i = 0; i < r->ban_count; i++) matched[i] = after_token(r, &r->bans[i], matched[i], id);
 }
 
-/* Found when it is asked for the first time: most texts meet few beginnings of what is banned. */
+/* Searches the vocabulary at the first request, because most texts contain few beginnings of banned texts. */
 static const Completing *completing_of(const TokenRules *r, int ban, size_t matched, Error *error) {
   const Pattern *pattern = &r->bans[ban];
   const int vocab = tokenizer_vocab(r->tokenizer);
@@ -105,19 +105,19 @@ static const Completing *completing_of(const TokenRules *r, int ban, size_t matc
 bool token_rules_list(TokenRules *r, const size_t *matched, int32_t *tokens, float *values, int *count, Error *error) {
   const int vocab = tokenizer_vocab(r->tokenizer);
   int masked = 0;
-  for (int i = 0; i < r->bias_count; i++) r->room[r->biases[i].id] = r->biases[i].value;
+  for (int i = 0; i < r->bias_count; i++) r->dense[r->biases[i].id] = r->biases[i].value;
   for (int b = 0; b < r->ban_count; b++) {
     const Completing *c = completing_of(r, b, matched[b], error);
     if (!c) return false;
-    for (int i = 0; i < c->count; i++) r->room[c->ids[i]] = -INFINITY;
+    for (int i = 0; i < c->count; i++) r->dense[c->ids[i]] = -INFINITY;
   }
   *count = 0;
   for (int32_t id = 0; id < vocab; id++) {
-    if (r->room[id] == 0.0f) continue;
-    masked += r->room[id] == -INFINITY;
+    if (r->dense[id] == 0.0f) continue;
+    masked += r->dense[id] == -INFINITY;
     tokens[*count] = id;
-    values[(*count)++] = r->room[id];
-    r->room[id] = 0;
+    values[(*count)++] = r->dense[id];
+    r->dense[id] = 0;
   }
   return masked < r->tokens || fail(error, EXIT_USAGE, "--bias and --ban leave no token that could be written");
 }
