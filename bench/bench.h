@@ -143,8 +143,9 @@ int32_t *bench_ints(Bench *b, const int32_t *host, int64_t count);
  * have dim / heads channels, and ffn is the default, unless given. Returns false when the text is wrong or the model is
  * invalid. */
 bool bench_shape(BenchModel *m, const char *text);
-float bench_small_number(size_t i);                     /* an initial weight */
-int32_t *bench_random_tokens(int64_t count, int vocab); /* malloc */
+/* Return memory of malloc(): random matrices and norm weights of 1; random token ids. */
+float *bench_random_weights(const ParameterTable *table);
+int32_t *bench_random_tokens(int64_t count, int vocab);
 
 /* Makes random weights, and cos and sin of all positions; again after an error has closed the context. */
 bool bench_model_ready(Bench *b, BenchModel *m);

@@ -37,9 +37,20 @@ bool bench_shape(BenchModel *m, const char *text) {
 
 int bench_position(const BenchModel *m) { return m->position ? m->position : m->config.ctx / 2; }
 
-float bench_small_number(size_t i) {
+/* An initial weight. */
+static float small_number(size_t i) {
   PhiloxWords r = philox(99, (uint32_t)(i / 2), 0xFDu << 24, 0, 0);
   return 0.02f * ((float)(r.word[0] & 0xFFFF) + (float)(r.word[1] & 0xFFFF) - 65535.0f) / 26754.0f;
+}
+
+float *bench_random_weights(const ParameterTable *table) {
+  enum { PERIOD = 65537 };
+  float *weights = malloc(table->arena * sizeof *weights);
+  if (!weights) bench_out_of_memory();
+  for (size_t i = 0; i < table->arena; i++) weights[i] = i < PERIOD ? small_number(i) : weights[i - PERIOD];
+  for (const ParameterTensor *t = table->tensors; t < table->tensors + table->count; t++)
+    for (int j = 0; t->rank == 1 && j < t->cols; j++) weights[t->offset + (size_t)j] = 1;
+  return weights;
 }
 
 bool bench_model_ready(Bench *b, BenchModel *m) {
@@ -52,13 +63,8 @@ bool bench_model_ready(Bench *b, BenchModel *m) {
   }
   m->params = (Parameters){0};
   parameter_table_describe(&m->table, &m->params);
-  size_t arena = m->table.arena * sizeof(float), pattern = b->quick ? 1 << 10 : 1 << 18;
-  float *host = malloc(arena);
-  if (!host) bench_out_of_memory();
-  for (size_t i = 0; i < m->table.arena; i++) host[i] = i < pattern ? bench_small_number(i) : host[i - pattern];
-  for (int i = 0; i < m->table.count; i++)
-    for (int j = 0; m->table.tensors[i].rank == 1 && j < m->table.tensors[i].cols; j++)
-      host[m->table.tensors[i].offset + (size_t)j] = 1;
+  const size_t arena = m->table.arena * sizeof(float);
+  float *host = bench_random_weights(&m->table);
   float **arenas[] = {&m->params.master, &m->params.grad, &m->params.m, &m->params.v};
   for (int i = 0; i < (m->trains ? 4 : 1); i++) *arenas[i] = b->ops->alloc(b->c, "weights", arena);
   if (m->params.master) b->ops->upload(b->c, m->params.master, host, arena);

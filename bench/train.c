@@ -42,22 +42,6 @@ static bool time_training(Bench *b, Model *model, const int32_t *tokens, const i
   return true;
 }
 
-/* Uploads random matrices, and norm weights of 1. */
-static void upload_weights(Model *model) {
-  const ParameterTable *table = model_table(model);
-  float *host = calloc(table->arena, sizeof *host);
-  if (!host) bench_out_of_memory();
-  for (int i = 0; i < table->count; i++) {
-    const ParameterTensor *t = &table->tensors[i];
-    for (size_t j = 0; j < (size_t)t->rows * (size_t)t->cols; j++)
-      host[t->offset + j] = t->rank == 1 ? 1
-                            : j < 65536  ? bench_small_number(j + 7919 * (size_t)i)
-                                         : host[t->offset + j - 65536];
-  }
-  model_upload(model, ARENA_MASTER, host);
-  free(host);
-}
-
 static void print_training(Bench *b, const BenchModel *m, const TrainConfig *train, const Quantiles *s, double loss) {
   const ModelConfig *c = &m->config;
   double tokens = (double)train->batch * c->ctx,
@@ -94,7 +78,11 @@ static bool train_once(Bench *b, const BenchModel *m, int batch, float dropout, 
   double loss = NAN;
   bench_reopen(b);
   bool ok = model_open(&model, b->ops, b->c, c, error) && model_train_begin(model, &train, error);
-  if (ok) upload_weights(model);
+  if (ok) {
+    float *weights = bench_random_weights(model_table(model));
+    model_upload(model, ARENA_MASTER, weights);
+    free(weights);
+  }
   ok = ok && time_training(b, model, tokens, tokens + 1, &seconds, &loss, error);
   if (ok) print_training(b, m, &train, &seconds, loss);
   model_close(model);

@@ -16,11 +16,10 @@ typedef struct TokenRules {
   const Tokenizer *tokenizer;
   TokenBias *biases; /* [bias_count], different tokens */
   int bias_count;
-  Pattern *bans; /* [ban_count] banned texts: a token that would complete one is never sampled */
+  struct Ban *bans; /* [ban_count] banned texts: a token that would complete one is never sampled */
   int ban_count;
-  struct Completing **completing; /* [ban_count][size of the ban], indexed by the length matched so far */
-  float *dense;                   /* [vocab]: scratch memory, zeros between calls */
-  int tokens;                     /* number of tokens that can be sampled: tokenizer_tokens() */
+  float *dense; /* [vocab]: scratch memory, zeros between calls */
+  int tokens;   /* number of tokens that can be sampled: tokenizer_tokens() */
 } TokenRules;
 
 /* Makes empty rules for a tokenizer, which must outlive them. EXIT_MEMORY. token_rules_free() is harmless on zeros. */

@@ -38,12 +38,6 @@ static int64_t last_step(const History *h) {
   return logged > evaluated ? logged : evaluated;
 }
 
-/* Returns the step of the best evaluation; -1: there is none. */
-static int64_t turning_point(const History *h) {
-  const HistoryEvaluation *best = history_best(h);
-  return best ? best->step : -1;
-}
-
 /* Returns the mean training loss of the steps in [from, to]. NaN: none was logged. */
 static double mean_loss(const History *h, double from, double to) {
   double sum = 0;
@@ -161,16 +155,16 @@ static void say_more_text(Summary *s, const History *h, const SummaryFacts *f) {
 
 /* Reports that the validation loss was lowest long before the end. */
 static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
-  const int64_t turning = turning_point(h);
-  const double turn = (double)turning, end = (double)last_step(h), window = WINDOW * end;
+  const HistoryEvaluation *best = history_best(h);
+  const double turn = best ? (double)best->step : -1, end = (double)last_step(h), window = WINDOW * end;
   const bool judged =
       history_has_diagnosis(h, DIAGNOSIS_OVERFITTING) || history_has_diagnosis(h, DIAGNOSIS_LITTLE_TEXT);
   const double latest = judged || is_state(f, RUN_PATIENCE) ? 1 : EARLY;
-  if (turning < 0 || (!judged && !has_ended(f)) || turn >= latest * end) return false;
+  if (!best || (!judged && !has_ended(f)) || turn >= latest * end) return false;
   const double before = mean_loss(h, turn - window, turn + window), after = mean_loss(h, end - 2 * window, end);
   if (judged || after < FALLS * before) {
     say(s, " The validation loss stopped falling at %s while the training loss went on falling",
-        step_words(turning, f).text);
+        step_words(best->step, f).text);
     say_more_text(s, h, f);
     return true;
   }
@@ -178,14 +172,14 @@ static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
   say(s,
       " The validation loss stopped falling at %s, and the training loss hardly fell after that: a larger model "
       "(--dim, --layers) would help more than more steps.",
-      step_words(turning, f).text);
+      step_words(best->step, f).text);
   return true;
 }
 
 static void say_well(Summary *s, const History *h, const SummaryFacts *f) {
   const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES);
-  const HistoryEvaluation *kept = history_kept(h);
-  if (turning_point(h) >= 0) say(s, " The validation loss was lowest at %s.", step_words(turning_point(h), f).text);
+  const HistoryEvaluation *kept = history_kept(h), *best = history_best(h);
+  if (best) say(s, " The validation loss was lowest at %s.", step_words(best->step, f).text);
   if (kept && isfinite(kept->exact)) say(s, " Ask it: ./generate %s -p TEXT --greedy", dir.text);
   else say(s, " Let it write: ./generate %s -n 500", dir.text);
   say(s, ". For a better one: more steps (--steps), more text, or a larger model (--dim, --layers).");
