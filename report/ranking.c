@@ -9,7 +9,8 @@
 
 bool ranking_is_per_token(const char *column) { return strncmp(column, "val_loss", strlen("val_loss")) == 0; }
 
-bool ranking_is_measured(const char *column) {
+/* Returns whether a column is measured on validation text. */
+static bool is_measured(const char *column) {
   return ranking_is_per_token(column) || strncmp(column, "bits_per_byte", strlen("bits_per_byte")) == 0 ||
          strncmp(column, "exact", strlen("exact")) == 0;
 }
@@ -147,7 +148,7 @@ static void count_row(Ranking *ranking, const Ranked *ranked) {
 
 bool ranking_sort(Ranking *ranking, json_t **rows, size_t count, const char *sort, Error *error) {
   const char *column = sort + (sort[0] == '-');
-  const bool measured = ranking_is_measured(column);
+  const bool measured = is_measured(column);
   json_t *texts = count_texts(rows, count, column);
   Ranked *ranked = malloc(count * sizeof *ranked);
   number_texts(texts);
@@ -189,7 +190,7 @@ static void tell_rows(Console *console, size_t rows, const char *one, const char
 }
 
 void ranking_tell(const Ranking *ranking, const char *sort, Console *console) {
-  if (ranking_is_measured(sort + (sort[0] == '-'))) {
+  if (is_measured(sort + (sort[0] == '-'))) {
     tell_rows(console, ranking->other_text, "run was validated on another text and is not ranked with the others",
               "runs were validated on another text and are not ranked with the others");
     tell_rows(console, ranking->no_text, "run does not say which text it was validated on",

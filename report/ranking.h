@@ -26,8 +26,7 @@ void ranking_label(json_t **rows, size_t count);
 /* Prints notes about rows that are not comparable in a table sorted by that column. */
 void ranking_tell(const Ranking *ranking, const char *sort, Console *console);
 
-/* Return whether a column is measured on validation text, and whether in nats per token. */
-bool ranking_is_measured(const char *column);
+/* Returns whether a column is measured in nats per token. */
 bool ranking_is_per_token(const char *column);
 
 #endif

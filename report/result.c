@@ -74,7 +74,8 @@ SettingKind result_setting_kind(const char *name) {
 
 /* ---- states ---- */
 
-const char *result_end(const json_t *result) {
+/* NULL: no result. */
+static const char *end_of(const json_t *result) {
   const char *end = json_string_value(json_object_get(result, "end"));
   for (int i = 0; end && i < RUN_ENDS; i++)
     if (strcmp(end, run_end_names[i]) == 0) return run_end_names[i];
@@ -82,7 +83,7 @@ const char *result_end(const json_t *result) {
 }
 
 const char *result_state(const char *dir, const json_t *result) {
-  const char *end = result_end(result);
+  const char *end = end_of(result);
   return end ? end : checkpoint_is_locked(dir) ? "running" : "killed";
 }
 
@@ -116,7 +117,8 @@ json_t *result_settings_text(char *text, Error *error) {
 
 /* ---- measurements ---- */
 
-double result_training_speed(const History *h) {
+/* Returns tokens per second of training time, which excludes evaluating, saving and sampling. NaN: nothing was logged. */
+static double training_speed(const History *h) {
   double tokens = 0, seconds = 0;
   for (int i = 0; i < h->count; i++) {
     tokens += h->points[i].timed_tokens;
@@ -125,7 +127,7 @@ double result_training_speed(const History *h) {
   return seconds > 0 ? tokens / seconds : (double)NAN;
 }
 
-json_t *result_evaluation(const HistoryEvaluation *e) {
+static json_t *evaluation_of(const HistoryEvaluation *e) {
   if (!e) return json_null();
   json_t *object = json_pack("{s:I,s:s,s:o,s:o}", "step", (json_int_t)e->step, "over", e->all ? "all" : "beginning",
                              "loss", result_number(e->loss), "bits_per_byte", result_number(e->bits_per_byte));
@@ -161,10 +163,10 @@ static json_t *result_object(const RunResult *r, const History *h, Error *error)
   set(out, "epochs", result_number(r->epochs));
   set(out, "seconds", result_number(r->seconds));
   set(out, "tokens_per_s", result_number((double)r->tokens / r->seconds));
-  set(out, "train_tokens_per_s", result_number(result_training_speed(h)));
+  set(out, "train_tokens_per_s", result_number(training_speed(h)));
   set(out, "loss", result_number(h->count ? h->last_loss : (double)NAN));
-  set(out, "kept", result_evaluation(history_kept(h)));
-  set(out, "last", result_evaluation(history_last(h)));
+  set(out, "kept", evaluation_of(history_kept(h)));
+  set(out, "last", evaluation_of(history_last(h)));
   set(out, "val_text", h->val_text ? json_sprintf("%016" PRIx64, h->val_text) : json_null());
   set(out, "xz_bits_per_byte", result_number(h->xz_bits_per_byte > 0 ? h->xz_bits_per_byte : (double)NAN));
   set(out, "verdicts", diagnoses(h));

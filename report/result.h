@@ -34,10 +34,8 @@ bool result_write(const RunResult *result, const History *history, Error *error)
 
 /* ---- functions for tables and pages ---- */
 
-/* Returns how a run ended, one of run_end_names; "damaged" for any other text; NULL without a result. */
-const char *result_end(const json_t *result);
-
-/* Returns the same, or "running" or "killed" for a run without a result. */
+/* Returns how a run ended, one of run_end_names; "damaged" for any other text; "running" or "killed" for a run without a
+ * result. */
 const char *result_state(const char *dir, const json_t *result);
 
 /* Returns a state in words; `brief`, for a table: "done" also for a run that reached --minutes. Unknown states are
@@ -61,9 +59,4 @@ SettingKind result_setting_kind(const char *name);
 
 /* Reads DIR/NAME. Returns NULL without an error when it does not exist, else with EXIT_INPUT or EXIT_MEMORY. */
 json_t *result_json(const char *dir, const char *name, Error *error);
-/* Returns tokens per second of training time, which excludes evaluating, saving and sampling. NaN: nothing was logged.
- * */
-double result_training_speed(const History *history);
-json_t *result_evaluation(const HistoryEvaluation *evaluation); /* an object; null when there is none */
-
 #endif
