@@ -59,4 +59,5 @@ SettingKind result_setting_kind(const char *name);
 
 /* Reads DIR/NAME. Returns NULL without an error when it does not exist, else with EXIT_INPUT or EXIT_MEMORY. */
 json_t *result_json(const char *dir, const char *name, Error *error);
+
 #endif
