@@ -58,7 +58,8 @@ bool token_rules_ban(TokenRules *r, const uint8_t *text, size_t size, Error *err
   Ban *ban = &bans[r->ban_count];
   uint8_t *copy = malloc(size);
   ban->completing = calloc(size, sizeof *ban->completing);
-  if (copy && ban->completing && pattern_make(&ban->text, memcpy(copy, text, size), size, error)) {
+  if (copy) memcpy(copy, text, size);
+  if (copy && ban->completing && pattern_make(&ban->text, copy, size, error)) {
     r->ban_count++;
     return true;
   }

@@ -261,8 +261,9 @@ static bool set_columns(Table *table, const json_t *known, json_t *chosen, Error
   json_t *value;
   table->columns = malloc((json_object_size(chosen) + 1) * sizeof *table->columns);
   if (!table->columns) return error_memory(error, "the columns of a table");
-  json_object_foreach(chosen, name, value) table->columns[table->column_count++] =
-      json_object_iter_key(json_object_iter_at((json_t *)known, name));
+  json_object_foreach(chosen, name, value) {
+    table->columns[table->column_count++] = json_object_iter_key(json_object_iter_at((json_t *)known, name));
+  }
   return true;
 }
 
