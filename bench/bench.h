@@ -10,8 +10,8 @@
 
 #include "kernels.h"
 #include "model.h"
-#include "util/quantiles.h"
 #include "model/parameters.h"
+#include "util/quantiles.h"
 
 #include <stdio.h>
 

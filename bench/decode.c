@@ -1,7 +1,6 @@
 /* Benchmarks of decoding: every operation, a whole token, and sampling. */
 #include "bench/bench.h"
 #include "inference/sampling.h"
-#include "model/parameters.h"
 
 #include <inttypes.h>
 #include <math.h>

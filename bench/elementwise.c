@@ -1,7 +1,6 @@
 /* Benchmarks of the memory-bound operations of training, and of Muon, which is compute-bound. */
 #include "bench/bench.h"
 #include "kernels/philox.h"
-#include "model/parameters.h"
 
 #include <inttypes.h>
 #include <math.h>

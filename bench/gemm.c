@@ -1,6 +1,5 @@
 /* Benchmarks of the matrix products of training. */
 #include "bench/bench.h"
-#include "model/parameters.h"
 
 #include <inttypes.h>
 

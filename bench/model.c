@@ -1,7 +1,6 @@
 /* The benchmarked models. */
 #include "bench/bench.h"
 #include "kernels/philox.h"
-#include "model/parameters.h"
 
 #include <math.h>
 #include <stdlib.h>

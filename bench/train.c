@@ -1,7 +1,6 @@
 /* Benchmarks of whole training steps, through model.h with random tokens: the same as ./train --bench, for any
  * vocabulary. */
 #include "bench/bench.h"
-#include "model/parameters.h"
 #include "util/clock.h"
 
 #include <inttypes.h>

@@ -1,6 +1,5 @@
 #include "inference/answers.h"
 
-#include "model/decoder.h"
 #include "tokenizer/bpe_encode.h"
 
 #include <stdlib.h>

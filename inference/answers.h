@@ -2,12 +2,12 @@
 #ifndef INKLING_INFERENCE_ANSWERS_H
 #define INKLING_INFERENCE_ANSWERS_H
 
-#include "util/error.h"
-#include "util/progress.h"
 #include "dataset/windows.h"
 #include "inference/batch.h"
 #include "inference/generation.h"
 #include "model/decoder.h"
+#include "util/error.h"
+#include "util/progress.h"
 
 /* Reads prompts and their targets, without end tokens, from windows of pairs. */
 typedef struct PairReader {

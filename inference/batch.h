@@ -2,9 +2,9 @@
 #ifndef INKLING_INFERENCE_BATCH_H
 #define INKLING_INFERENCE_BATCH_H
 
-#include "util/error.h"
-#include "model.h"
 #include "dataset/windows.h"
+#include "model.h"
+#include "util/error.h"
 
 /* Made by batch_make, freed by batch_free. */
 typedef struct Batch {

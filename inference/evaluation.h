@@ -2,11 +2,11 @@
 #ifndef INKLING_INFERENCE_EVALUATION_H
 #define INKLING_INFERENCE_EVALUATION_H
 
-#include "util/error.h"
-#include "util/progress.h"
+#include "dataset/windows.h"
 #include "model.h"
 #include "tokenizer/tokenizer.h"
-#include "dataset/windows.h"
+#include "util/error.h"
+#include "util/progress.h"
 
 #define NATS_PER_BIT 0.6931471805599453
 

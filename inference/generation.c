@@ -1,7 +1,6 @@
 #include "inference/generation.h"
 
 #include "inference/logprobs.h"
-#include "model/decoder.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/array.h"
 #include "util/clock.h"

@@ -3,14 +3,14 @@
 #ifndef INKLING_INFERENCE_GENERATION_H
 #define INKLING_INFERENCE_GENERATION_H
 
+#include "inference/sampling.h"
+#include "inference/token_rules.h"
+#include "model.h"
+#include "model/decoder.h"
+#include "tokenizer/tokenizer.h"
 #include "util/error.h"
 #include "util/matcher.h"
 #include "util/progress.h"
-#include "model.h"
-#include "inference/sampling.h"
-#include "inference/token_rules.h"
-#include "tokenizer/tokenizer.h"
-#include "model/decoder.h"
 
 typedef enum StopReason { STOP_LENGTH, STOP_END, STOP_TEXT, STOP_CONTEXT, STOP_CALLER } StopReason;
 const char *generation_stop_name(StopReason reason); /* "length", "end of text", "stop text", "context full",

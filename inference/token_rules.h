@@ -2,9 +2,9 @@
 #ifndef INKLING_INFERENCE_TOKEN_RULES_H
 #define INKLING_INFERENCE_TOKEN_RULES_H
 
+#include "tokenizer/tokenizer.h"
 #include "util/error.h"
 #include "util/matcher.h"
-#include "tokenizer/tokenizer.h"
 
 typedef struct TokenBias {
   int32_t id;
