@@ -8,7 +8,7 @@
 /* Writes the page of `count` > 0 runs to `path`, from their histories and their config.txt, config.json, result.json
  * and samples.txt, if these exist. Less than half a megabyte per run, regardless of its length. EXIT_OUTPUT,
  * EXIT_MEMORY. */
-bool page_write(const FoundRun *runs, int count, const char *path, Error *error);
+bool page_write(const FoundRun *found, int count, const char *path, Error *error);
 
 /* Writes the page of the runs that find_runs() finds: `./train --report`. EXIT_INPUT: there is none. */
 bool page_write_runs(const char *const *dirs, int count, const char *path, Error *error);
