@@ -8,9 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double RISE = 0.01;        /* fraction of the best loss; smaller rises are noise */
-static const double JUMP = 0.3;         /* nats per token; losses rise by this much only when training fails */
-static const double OVER_CHANCE = 0.05; /* nats per token above the loss of guessing */
+static const double RISE = 0.01;         /* fraction of the best loss; smaller rises are noise */
+static const double JUMP = 0.3;          /* nats per token; losses rise by this much only when training fails */
+static const double OVER_CHANCE = 0.05;  /* nats per token above the loss of guessing */
+static const double SMALL_BYTES = 100e3; /* with less training text, overfitting is attributed to the text */
+static const double WORTH = 0.04;        /* fraction of the loss that twice the steps must save to be suggested */
 enum { RISEN_EVALUATIONS = 3, FEWEST_EVALUATIONS = 8 };
 
 bool diagnosis_is_warning(const char *name) {
@@ -105,7 +107,7 @@ static bool diverging(const History *h, const HistoryEvaluation *last, const Dia
  * began. */
 static bool report_overfitting(MetricsLine *out, const HistoryEvaluation *last, int64_t tokens, const DiagnosisFacts *f,
                                const char *what, const char *rest) {
-  if (f->train_bytes < 1000.0 * DIAGNOSIS_SMALL_KB)
+  if (f->train_bytes < SMALL_BYTES)
     return report(out, DIAGNOSIS_LITTLE_TEXT, last, "little text: after %.1f passes over %s %s; more text helps most",
                   (double)tokens / f->train_tokens, text_bytes(f->train_bytes).text, what);
   char more_dropout[32] = "";
@@ -221,7 +223,7 @@ static bool still_learning(const History *h, const HistoryEvaluation *last, int 
                            MetricsLine *out) {
   if (since_best || h->diagnosis_count) return false;
   const double worth = worth_of_doubling(h, last, f->steps);
-  return worth > DIAGNOSIS_WORTH * last->loss && worth < last->loss && /* a loss does not fall below 0 */
+  return worth > WORTH * last->loss && worth < last->loss && /* a loss does not fall below 0 */
          report(
              out, DIAGNOSIS_STILL_LEARNING, last,
              "still learning: twice as many steps would lower the validation loss by about %.1g; --resume with --steps "

@@ -16,11 +16,6 @@ typedef struct DiagnosisFacts {
   bool early_stopping; /* --patience is given */
 } DiagnosisFacts;
 
-/* With less training text than this (in KB), overfitting is attributed to the text. */
-#define DIAGNOSIS_SMALL_KB 100
-/* More steps are suggested when twice as many would reduce the loss by this fraction. */
-#define DIAGNOSIS_WORTH 0.04
-
 #define DIAGNOSIS_DIVERGING "diverging"
 #define DIAGNOSIS_OVERFITTING "overfitting"
 #define DIAGNOSIS_LITTLE_TEXT "little text"
