@@ -16,7 +16,7 @@
 #include "dataset/pairs.h"
 #include "report/result.h"
 #include "tokenizer/bpe_encode.h"
-#include "report/verdicts.h"
+#include "report/diagnosis.h"
 #include "training/auto_settings.h"
 #include "util/clock.h"
 #include "util/text.h"
@@ -310,8 +310,8 @@ bool run_write_report(const RunFiles *files, const Collective *peers, Error *err
 /* Writes a line of metrics.jsonl, on rank 0. */
 bool run_log(RunFiles *files, const Collective *peers, const MetricsLine *line, Error *error);
 /* Does the same and prints it. */
-bool run_log_verdict(Console *console, RunFiles *files, const Collective *peers, const MetricsLine *verdict,
-                     Error *error);
+bool run_log_diagnosis(Console *console, RunFiles *files, const Collective *peers, const MetricsLine *diagnosis,
+                       Error *error);
 
 /* ---- evaluation.c: validation ---- */
 /* Evaluates on the validation text, or on its beginning if it is long, and writes the best model so far to
@@ -324,7 +324,7 @@ bool run_evaluates_all(const Run *r);         /* whether every evaluation uses a
  * of the newest. */
 bool run_measure_kept(Run *r, Error *error);
 void run_load_newest(const RunModel *model, RunNow *now); /* restores the newest weights */
-VerdictFacts run_verdict_facts(const Run *r);
+DiagnosisFacts run_diagnosis_facts(const Run *r);
 bool run_has_learned(const Run *r); /* false: the last evaluation was no better than guessing */
 
 /* ---- compression.c ---- */
